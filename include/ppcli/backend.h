@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A backend is one compute device of one rank: memory, ops, streams, scratch.
+ *
+ * Ops are stream ordered: a call enqueues work on the rank's compute stream and may return before
+ * it is done (the CPU simply does it). Set-up may allocate; a training step allocates nothing and
+ * never waits for the device. Every op has a plain default (src/dev/backend.c, the oracle); a
+ * backend's table may leave an entry NULL to get it. Ask what a backend can do (caps), never which
+ * one it is.
+ *
+ * All matrices are row-major f32, leading dimension = columns. B rows of a micro-batch, I inputs,
+ * O outputs. W[O][I] and b[O] as PyTorch's nn.Linear stores them.
+ */
+#ifndef PPCLI_BACKEND_H
+#define PPCLI_BACKEND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ppcli/config.h"
+
+struct pp_backend;
+
+/* Sums over the rows of micro-batches; accumulated by the loss op, read with pp_backend_loss_read */
+struct pp_loss_sums {
+    double loss;     /* sum of -log p(label) */
+    int64_t correct; /* rows whose arg max is the label */
+    int64_t rows;
+};
+
+/* One optimizer pass over a whole parameter buffer; all host values, the same on every rank. */
+struct pp_optimizer_args {
+    enum pp_optimizer_kind kind;
+    float lr;           /* of this step, schedule and warm-up included */
+    float momentum;     /* momentum: v = momentum*v + g; p -= lr*v (PyTorch, dampening 0) */
+    float beta1, beta2; /* adam, adamw */
+    float eps;
+    float weight_decay; /* sgd/momentum/adam: g += wd*p; adamw: p -= lr*wd*p first */
+    float grad_scale;   /* every gradient is multiplied by it first (clipping); 1 = untouched */
+    int64_t step;       /* 1, 2, ...: bias correction */
+};
+
+struct pp_backend_caps {
+    bool host_visible; /* arena pointers may be read and written by the host */
+    bool async;        /* ops may return before they are done */
+    bool graphs;       /* a whole step can be captured and replayed */
+    bool thread_safe;  /* several ranks may be threads of this process */
+};
+
+struct pp_backend_ops {
+    const char *name;
+    const char *help;
+    /* 0 and *why = what it found ("OpenBLAS 0.3.21 SkylakeX"), or PP_ERESOURCE with the reason. */
+    int (*probe)(char *why, size_t bytes);
+    /* Set up this rank's device, in the thread that will use it. be->impl is the backend's. */
+    int (*open)(struct pp_backend *be, int threads);
+    void (*close)(struct pp_backend *be);
+    /* One block of device memory, zeroed, PP_ALIGN aligned. NULL entry: host pages. */
+    int (*alloc)(struct pp_backend *be, size_t bytes, void **out);
+    void (*free)(struct pp_backend *be, void *p, size_t bytes);
+    /* Host <-> device, ordered on the stream; to_host has finished on return. NULL: memcpy. */
+    int (*to_device)(struct pp_backend *be, void *dst, const void *src, size_t bytes);
+    int (*to_host)(struct pp_backend *be, void *dst, const void *src, size_t bytes);
+    int (*synchronize)(struct pp_backend *be);
+
+    /* x[B][F] = scale * data[index[r]][F], r = 0..B-1; data u8 [n][F]. */
+    int (*gather_u8)(struct pp_backend *be, int B, int F, const uint8_t *data,
+                     const uint32_t *index, float scale, float *x);
+    /* y[B][O] = act(x[B][I] * W[O][I]^T + b[O]). z[B][O], when not NULL, gets the value before
+     * act (gelu's backward needs it). */
+    int (*linear_forward)(struct pp_backend *be, int B, int I, int O, const float *x,
+                          const float *W, const float *b, enum pp_activation act, float *z,
+                          float *y);
+    /* In place dy[n] -> dz[n] = dy * act'(..), from y (relu, tanh) or z (gelu). */
+    int (*activation_backward)(struct pp_backend *be, size_t n, enum pp_activation act,
+                               const float *y, const float *z, float *dy);
+    /* dx[B][I] = dz[B][O] * W[O][I]. */
+    int (*linear_backward_input)(struct pp_backend *be, int B, int I, int O, const float *dz,
+                                 const float *W, float *dx);
+    /* dW[O][I] = beta*dW + dz^T * x; db[O] = beta*db + column sums of dz. beta is 0 or 1; with 0
+     * the old content is never read. */
+    int (*linear_backward_weight)(struct pp_backend *be, int B, int I, int O, const float *dz,
+                                  const float *x, float beta, float *dW, float *db);
+    /* Stable fused softmax cross-entropy of logits[B][C] and labels[B]; adds to *sums (device
+     * memory if not host_visible). dlogits[B][C] = (softmax - onehot) * grad_scale, may be the
+     * same memory as logits; NULL: no gradient (evaluation). */
+    int (*softmax_cross_entropy)(struct pp_backend *be, int B, int C, const float *logits,
+                                 const uint8_t *labels, float grad_scale,
+                                 struct pp_loss_sums *sums, float *dlogits);
+    /* g[i] += a[i], n elements: replica reduction in fixed order. */
+    int (*add)(struct pp_backend *be, size_t n, const float *a, float *g);
+    /* *out (host) = sum of squares of g[n] in double, in a fixed order that depends on n only.
+     * Waits for the device. */
+    int (*sum_squares)(struct pp_backend *be, size_t n, const float *g, double *out);
+    /* p[n] updated from g[n]; m[n] and v[n] are the optimizer's state (NULL where the kind has
+     * none: sgd none; momentum m; adam, adamw m and v). Element-wise: any split of the buffer gives
+     * the same bits. */
+    int (*optimizer_step)(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
+                          const float *g, float *m, float *v, float *p);
+};
+
+struct pp_backend {
+    const struct pp_backend_ops *ops;
+    struct pp_backend_caps caps;
+    void *impl;           /* owned by the backend, freed by ops->close */
+    char description[128]; /* "cpu: OpenBLAS 0.3.21 (SkylakeX), 1 thread" */
+};
+
+const char *const *pp_backend_names(void); /* of backends.def, "auto" first, NULL-terminated */
+
+/* The backend that "auto" means here, or `name` itself; PP_ERESOURCE when it cannot run here, with
+ * the reason and what would work. */
+int pp_backend_resolve(const char *name, const struct pp_backend_ops **out);
+
+/* Local, in the thread of the rank. The caller owns *out: pp_backend_close(). */
+int pp_backend_open(const struct pp_backend_ops *ops, int threads, struct pp_backend **out);
+void pp_backend_close(struct pp_backend **be);
+
+/* Callers use these; each falls back to the plain default where the table has NULL. */
+int pp_backend_alloc(struct pp_backend *be, size_t bytes, void **out);
+void pp_backend_free(struct pp_backend *be, void *p, size_t bytes);
+int pp_backend_to_device(struct pp_backend *be, void *dst, const void *src, size_t bytes);
+int pp_backend_to_host(struct pp_backend *be, void *dst, const void *src, size_t bytes);
+int pp_backend_synchronize(struct pp_backend *be);
+int pp_backend_gather_u8(struct pp_backend *be, int B, int F, const uint8_t *data,
+                         const uint32_t *index, float scale, float *x);
+int pp_backend_linear_forward(struct pp_backend *be, int B, int I, int O, const float *x,
+                              const float *W, const float *b, enum pp_activation act, float *z,
+                              float *y);
+int pp_backend_activation_backward(struct pp_backend *be, size_t n, enum pp_activation act,
+                                   const float *y, const float *z, float *dy);
+int pp_backend_linear_backward_input(struct pp_backend *be, int B, int I, int O, const float *dz,
+                                     const float *W, float *dx);
+int pp_backend_linear_backward_weight(struct pp_backend *be, int B, int I, int O, const float *dz,
+                                      const float *x, float beta, float *dW, float *db);
+int pp_backend_softmax_cross_entropy(struct pp_backend *be, int B, int C, const float *logits,
+                                     const uint8_t *labels, float grad_scale,
+                                     struct pp_loss_sums *sums, float *dlogits);
+int pp_backend_add(struct pp_backend *be, size_t n, const float *a, float *g);
+int pp_backend_sum_squares(struct pp_backend *be, size_t n, const float *g, double *out);
+int pp_backend_optimizer_step(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
+                              const float *g, float *m, float *v, float *p);
+
+#endif

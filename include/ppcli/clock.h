@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Time: durations always from the monotonic clock, dates only for people and logs. */
+#ifndef PPCLI_CLOCK_H
+#define PPCLI_CLOCK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+uint64_t pp_clock_ns(void); /* CLOCK_MONOTONIC, nanoseconds */
+
+/* ISO 8601 UTC, "2026-01-31T12:00:00Z"; returns out. bytes >= 21. */
+char *pp_clock_utc(char *out, size_t bytes);
+
+/* "00:08", "1:02:03"; returns out. bytes >= 16. */
+char *pp_clock_duration(double seconds, char *out, size_t bytes);
+
+#endif

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a run is: plain data, validated, never changed after pp_config_load(). One option table
+ * (src/conf/options.c) stands behind the INI file, --set section.key=value, the short flags,
+ * `ppcli keys`, the completions, ppcli.ini(5) and <run>/config.resolved.ini.
+ *
+ * Precedence: --set and short flags > file > built-in default; nothing else.
+ */
+#ifndef PPCLI_CONFIG_H
+#define PPCLI_CONFIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "ppcli/file.h"
+
+#define PP_NAME_MAX 64        /* bytes of a name value (schedule, dataset, ...) with the NUL */
+#define PP_MODEL_SIZES_MAX 4097 /* widths of a model after repeats are expanded */
+#define PP_STAGES_MAX 1024
+
+enum pp_activation { PP_ACT_NONE, PP_ACT_RELU, PP_ACT_TANH, PP_ACT_GELU };
+enum pp_assignment { PP_ASSIGN_AUTO, PP_ASSIGN_EQUAL, PP_ASSIGN_PARAMS, PP_ASSIGN_EXPLICIT };
+enum pp_optimizer_kind { PP_OPT_SGD, PP_OPT_MOMENTUM, PP_OPT_ADAM, PP_OPT_ADAMW };
+enum pp_lr_schedule { PP_LR_CONSTANT, PP_LR_LINEAR, PP_LR_COSINE };
+enum pp_loss_kind { PP_LOSS_CROSS_ENTROPY };
+enum pp_launch { PP_LAUNCH_AUTO, PP_LAUNCH_THREADS, PP_LAUNCH_MPIRUN };
+
+struct pp_config {
+    struct {
+        char dataset[PP_NAME_MAX];
+        char path[PP_PATH_MAX]; /* resolved; empty: the default place of this data set */
+        int train_samples;      /* synthetic: how many; files: at most this many; 0 = all */
+        int test_samples;
+    } data;
+    struct {
+        char type[PP_NAME_MAX];           /* "mlp" */
+        int sizes[PP_MODEL_SIZES_MAX];    /* input width, hidden widths, classes */
+        int n_sizes;                      /* layers = n_sizes - 1 */
+        enum pp_activation activation;    /* after every layer but the last */
+    } model;
+    struct {
+        int stages;       /* P */
+        int replicas;     /* D */
+        int microbatches; /* M */
+        char schedule[PP_NAME_MAX];
+        enum pp_assignment assignment;
+        int first_layer[PP_STAGES_MAX]; /* PP_ASSIGN_EXPLICIT: first layer of each range ... */
+        int last_layer[PP_STAGES_MAX];  /* ... and its last one, inclusive */
+        int n_ranges;
+    } pipeline;
+    struct {
+        int epochs;
+        int64_t max_steps; /* 0 = no limit */
+        int batch_size;    /* samples per optimizer step, over all replicas */
+        enum pp_optimizer_kind optimizer;
+        double lr, momentum, beta1, beta2, eps, weight_decay;
+        enum pp_lr_schedule lr_schedule;
+        int64_t warmup_steps;
+        double clip_norm; /* 0 = off */
+        uint64_t seed;
+        enum pp_loss_kind loss;
+    } train;
+    struct {
+        char backend[PP_NAME_MAX];   /* "auto" or a name of backends.def */
+        char transport[PP_NAME_MAX]; /* "auto" or a name of transports.def */
+        enum pp_launch launch;
+        char dir[PP_PATH_MAX]; /* run directory; empty: nothing is written; "auto": a new one */
+        int log_every;         /* steps; 0 = about every 2 s and every epoch */
+        int threads;           /* BLAS threads of each rank */
+    } run;
+    struct pp_config_source *source; /* origins and raw texts; owned by conf */
+};
+
+/* Names that live in higher modules' .def lists; the command fills it in. Arrays end with NULL. */
+struct pp_names {
+    const char *const *models;
+    const char *const *datasets;
+    const char *const *schedules;
+    const char *const *backends;   /* "auto" included */
+    const char *const *transports; /* "auto" included */
+};
+
+/* One --set or short flag, in the order given on the command line (a later one wins). */
+struct pp_setting {
+    const char *key;   /* "train.lr" */
+    const char *value; /* raw text */
+    const char *said;  /* how the user wrote it, for messages: "--set", "--stages" */
+};
+
+/*
+ * Read, override, convert, check. path NULL means "no file" (defaults and settings only); "-" is
+ * standard input. All problems of the file and the settings are found before it gives up; they are
+ * in the problem list (pp_config_problems) of *out, which is then returned too, with rc PP_ECONFIG
+ * and an error text that is the summary line. A file that cannot be opened gives PP_ENOINPUT or
+ * PP_EPERM and *out = NULL.
+ * Local. Ownership: caller, pp_config_destroy().
+ */
+int pp_config_load(const char *path, const struct pp_setting *settings, int n_settings,
+                   const struct pp_names *names, struct pp_config **out);
+void pp_config_destroy(struct pp_config **cfg);
+
+/*
+ * Add a problem found by a higher module about one key ("pipeline.stages"): it gets that key's
+ * origin in front ("mnist.ini:14: error: "). Returns PP_ECONFIG.
+ */
+int pp_config_problem(struct pp_config *cfg, const char *key, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* The problems in file order; each one line without newline. Count is 0 for a good config. */
+int pp_config_problem_count(const struct pp_config *cfg);
+const char *pp_config_problem_text(const struct pp_config *cfg, int i);
+
+/* 0, or PP_ECONFIG with the summary line recorded, when there are problems. */
+int pp_config_verdict(const struct pp_config *cfg);
+
+/* Where a key's value came from: "mnist.ini:14", "--set", "--stages", "default". */
+const char *pp_config_origin(const struct pp_config *cfg, const char *key);
+
+/* Walk all keys in table order: canonical value text (reads back to the same value). */
+int pp_config_key_count(void);
+const char *pp_config_key_name(int i); /* "train.lr" */
+int pp_config_key_value(const struct pp_config *cfg, int i, char *out, size_t bytes);
+
+/* The whole config as an INI that reproduces it (absolute paths, every key, origin comments).
+ * Errors: PP_EIO. */
+int pp_config_write(const struct pp_config *cfg, FILE *f);
+
+/* SHA-256 hex over "key=value\n" of all keys that can change the numbers (not [run], not paths). */
+void pp_config_hash(const struct pp_config *cfg, char out[65]);
+
+enum pp_keys_format {
+    PP_KEYS_TEXT, /* for people */
+    PP_KEYS_JSON, /* the published schema */
+    PP_KEYS_MDOC, /* the body of ppcli.ini(5)'s KEYS section */
+    PP_KEYS_LIST, /* one "section.key" a line: completions */
+};
+
+/* Print the option table (section NULL = all). PP_EUSAGE for an unknown section or key. */
+int pp_config_print_keys(FILE *f, const char *section, const struct pp_names *names,
+                         enum pp_keys_format format);
+
+/* Of `names` (NULL-terminated) the one nearest to `word` by Damerau-Levenshtein distance, when near
+ * enough to be worth suggesting (distance < 3 and less than half of the word), else NULL. */
+const char *pp_nearest(const char *word, const char *const *names);
+
+/* Human words for enum values: "relu", "adamw", "cosine", ... ; static storage. */
+const char *pp_activation_name(enum pp_activation a);
+const char *pp_optimizer_name(enum pp_optimizer_kind k);
+
+#endif

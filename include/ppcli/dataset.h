@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Data sets: labelled rows of bytes, read whole and checked strictly before training starts.
+ * The loader hands out which rows belong to a batch; it knows no pipeline.
+ */
+#ifndef PPCLI_DATASET_H
+#define PPCLI_DATASET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ppcli/config.h"
+
+enum pp_split { PP_SPLIT_TRAIN, PP_SPLIT_TEST };
+
+/* Which halves a rank needs: the first stage images, the last stage labels. */
+enum pp_data_parts { PP_DATA_IMAGES = 1, PP_DATA_LABELS = 2 };
+
+struct pp_dataset {
+    const char *name;
+    int n;              /* samples */
+    int features;       /* bytes per image; 784 */
+    int classes;        /* labels are 0..classes-1 */
+    float scale;        /* a byte times this is the model's input */
+    uint8_t *images;    /* [n][features], NULL when not asked for; owned */
+    uint8_t *labels;    /* [n], NULL when not asked for; owned */
+    uint32_t images_crc; /* CRC-32 of all image bytes of the file, 0 when not read */
+    uint32_t labels_crc;
+    char origin[PP_PATH_MAX]; /* the directory, or "made from the seed" */
+};
+
+struct pp_dataset_info { /* what can be known without opening a file */
+    const char *name;
+    const char *help;
+    int features, classes;     /* 0: taken from the model */
+    int train_n, test_n;       /* 0: unknown before opening, or by config */
+    const char *fetch_command; /* "ppcli download-mnist --dataset fashion-mnist", NULL: none */
+};
+
+const char *const *pp_dataset_names(void); /* of datasets.def, NULL-terminated */
+const struct pp_dataset_info *pp_dataset_info(const char *name);
+
+/*
+ * Open a split of cfg's data set. parts: enum pp_data_parts bits. model_inputs/model_classes: the
+ * model's ends, which the data must fit (PP_ECONFIG when not).
+ * Errors: PP_ENOINPUT with the command that fetches it; PP_EFORMAT for anything that is not
+ * exactly what it claims; PP_EIO, PP_EPERM, PP_ERESOURCE. Local. The caller owns *out.
+ */
+int pp_dataset_open(const struct pp_config *cfg, enum pp_split split, int parts, int model_inputs,
+                    int model_classes, struct pp_dataset **out);
+void pp_dataset_destroy(struct pp_dataset **ds);
+
+/* How many samples each split has, from headers alone (for explain): PP_ENOINPUT when absent. */
+int pp_dataset_count(const struct pp_config *cfg, enum pp_split split, int *out);
+
+/* The directory of data set `name`: $PPCLI_DATA_DIR/<name>, else ${XDG_DATA_HOME:-~/.local/share}/
+ * ppcli/<name>. The same for training and downloading. Errors: PP_ECONFIG (no home). */
+int pp_data_dir(const char *name, char out[PP_PATH_MAX]);
+
+/*
+ * Which rows make which batch. All values follow from (seed, epoch, n, batch_size) alone.
+ * A replica takes a contiguous, balanced share of each batch; the share is cut into balanced
+ * micro-batches (sizes differ by at most one, larger first).
+ */
+struct pp_loader {
+    int n, batch_size, replicas, replica, microbatches;
+    bool shuffle;
+    uint64_t seed;
+    uint32_t *order; /* [n], owned: the epoch's permutation */
+};
+
+int pp_loader_create(int n, int batch_size, int replicas, int replica, int microbatches,
+                     bool shuffle, uint64_t seed, struct pp_loader **out);
+void pp_loader_destroy(struct pp_loader **ld);
+
+/* Make the order of epoch e (0, 1, ...): permutation of stream ("shuffle", e). Allocates nothing. */
+void pp_loader_start_epoch(struct pp_loader *ld, uint64_t epoch);
+
+/* Steps of an epoch: ceil(n / batch_size). */
+int pp_loader_steps(const struct pp_loader *ld);
+
+/* Rows of this step's whole batch (the last may be smaller) and of this replica's share. */
+int pp_loader_batch_rows(const struct pp_loader *ld, int step);
+int pp_loader_share_rows(const struct pp_loader *ld, int step);
+
+/* Micro-batches of this replica's share: `microbatches` for a full batch; a smaller share has
+ * min(M, ceil(share / ceil(full share / M))); 0 for an empty share. */
+int pp_loader_microbatches(const struct pp_loader *ld, int step);
+
+/* Micro-batch mb of the step: its row count, and *index = its row numbers in the data set (points
+ * into ld->order; valid until the next start_epoch). */
+int pp_loader_microbatch(const struct pp_loader *ld, int step, int mb, const uint32_t **index);
+
+/* Largest micro-batch over all steps. */
+int pp_loader_max_rows(const struct pp_loader *ld);
+
+/* Piece k of n rows cut into `parts` balanced pieces: first row and count. */
+void pp_balanced_piece(int n, int parts, int k, int *first, int *count);
+
+/*
+ * Download. from: NULL = built-in mirrors in order; else an https/http/file URL or a directory.
+ * dir: NULL = pp_data_dir(dataset). Progress on stderr. Nothing appears under a final name unless
+ * its digest matches the built-in pins. Errors: PP_EIO (network), PP_EFORMAT (digest),
+ * PP_ERESOURCE (built without libcurl and `from` is not a directory), PP_ECONFIG.
+ */
+int pp_fetch_dataset(const char *dataset, const char *from, const char *dir);
+
+#endif

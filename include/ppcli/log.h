@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The story of a run on stderr: one call, one line, one write. Results never go through here (they
+ * belong on stdout) and neither do errors (cli/main.c prints the one that ended the run).
+ * The level is process-wide presentation state, set once by the command before ranks start.
+ */
+#ifndef PPCLI_LOG_H
+#define PPCLI_LOG_H
+
+#include <stdbool.h>
+
+enum pp_log_level {
+    PP_LOG_QUIET, /* -q: warnings only */
+    PP_LOG_INFO,  /* default */
+    PP_LOG_DEBUG, /* -v */
+};
+
+void pp_log_set_level(enum pp_log_level level);
+enum pp_log_level pp_log_level(void);
+
+void pp_log_info(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void pp_log_debug(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void pp_log_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2))); /* "warning: ..." */
+
+/* Whether escape codes and redrawn lines are welcome on this descriptor: a terminal, TERM not
+ * "dumb", NO_COLOR empty, and not a rank under mpirun (whose stdout looks like a terminal even
+ * when it is not). */
+bool pp_term_color(int fd);
+bool pp_term_live(int fd);
+
+#endif

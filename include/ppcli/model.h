@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A model is a list of layers; a chunk is the contiguous piece of it that one virtual stage holds.
+ * A layer is the unit of partition: one tensor in, one tensor out. Layers know no ranks.
+ *
+ * Parameters are named as PyTorch names them (layers.0.weight [out,in], layers.0.bias [out]) and
+ * ordered canonically: layer by layer, weight before bias. A layer's parameters and the gradients
+ * lie in one flat buffer of its chunk in that order, without padding.
+ */
+#ifndef PPCLI_MODEL_H
+#define PPCLI_MODEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ppcli/backend.h"
+#include "ppcli/config.h"
+#include "ppcli/mem.h"
+
+#define PP_LAYER_PARAMS_MAX 2
+#define PP_PARAM_NAME_MAX 64
+
+struct pp_layer;
+
+struct pp_param {
+    char name[PP_PARAM_NAME_MAX]; /* "layers.3.weight" */
+    int rows, cols;               /* [rows][cols]; a bias is [1][cols] */
+    float init_lo, init_hi;       /* uniform bounds; equal: that constant */
+};
+
+/* Cost of one sample through one layer, for partition and explain. */
+struct pp_layer_cost {
+    double flops_f, flops_i, flops_w; /* multiply and add count as 2 */
+};
+
+struct pp_layer_ops {
+    const char *name;
+    /* Floats per row kept from F to W besides input and output (gelu: out; else 0). */
+    int (*saved)(const struct pp_layer *l);
+    void (*cost)(const struct pp_layer *l, struct pp_layer_cost *out);
+    /* params/grads: this layer's part of the chunk's flat buffers. */
+    int (*forward)(const struct pp_layer *l, struct pp_backend *be, int rows, const float *params,
+                   const float *x, float *saved, float *y);
+    /* dy becomes the gradient before the activation, in place, and must stay for backward_weight;
+     * dx NULL on the first layer of the model. */
+    int (*backward_input)(const struct pp_layer *l, struct pp_backend *be, int rows,
+                          const float *params, const float *saved, const float *y, float *dy,
+                          float *dx);
+    int (*backward_weight)(const struct pp_layer *l, struct pp_backend *be, int rows,
+                           const float *x, const float *dy, float beta, float *grads);
+};
+
+struct pp_layer {
+    const struct pp_layer_ops *ops;
+    int index; /* in the model */
+    int in, out;
+    enum pp_activation activation;
+    struct pp_param params[PP_LAYER_PARAMS_MAX];
+    int n_params;
+    size_t n_floats; /* of all params */
+};
+
+struct pp_model {
+    struct pp_layer *layers;
+    int n_layers;
+    int inputs, classes;
+    size_t n_floats;
+};
+
+const char *const *pp_model_names(void);
+
+/* From [model]. Errors: PP_ECONFIG, PP_ERESOURCE. Caller owns *out. */
+int pp_model_create(const struct pp_config *cfg, struct pp_model **out);
+void pp_model_destroy(struct pp_model **m);
+
+/* dst[n_floats of the layer] = its initial values: param p element e is uniform word e of stream
+ * ("init:" + name, 0) under seed. Host memory. */
+void pp_layer_init(const struct pp_layer *l, uint64_t seed, float *dst);
+
+/*
+ * Cut the model into n contiguous non-empty pieces: first[s]..last[s] for s = 0..n-1.
+ *   auto    least largest flops per piece (exact), ties to the fewest bytes over boundaries
+ *   equal   as many layers each as possible, earlier pieces get the extra ones
+ *   params  least largest parameter count (exact), same ties
+ *   explicit  the ranges of the config
+ * Errors: PP_ECONFIG (more stages than layers; ranges that do not cover 0..n_layers-1 in order).
+ */
+int pp_partition(const struct pp_model *m, const struct pp_config *cfg, int n, int *first,
+                 int *last);
+
+/*
+ * One virtual stage's layers, parameters, gradients, optimizer state and saved activations.
+ * All big memory comes from the arena given at layout.
+ */
+struct pp_chunk {
+    const struct pp_model *model; /* not owned */
+    int first, last;              /* layers, inclusive */
+    int max_rows;
+    int state_slots, grad_slots;
+    enum pp_optimizer_kind optimizer;
+    size_t n_floats;       /* parameters of the chunk */
+    float *params, *grads; /* [n_floats] each, in the arena */
+    float *opt_m, *opt_v;  /* [n_floats] or NULL */
+    struct pp_chunk_state *states; /* [state_slots], host memory, owned */
+    float **grad_base;             /* [grad_slots], owned array, arena memory */
+};
+
+struct pp_chunk_spec {
+    int first, last;
+    int max_rows;    /* of one micro-batch */
+    int state_slots; /* F-to-W slots, over all plans */
+    int grad_slots;  /* I-to-W slots; 0: forward only */
+    enum pp_optimizer_kind optimizer;
+};
+
+/* Collects `spec`'s memory in `arena` (dry or real) and, with a real one, makes the chunk usable.
+ * With a dry arena *out stays NULL. Errors: PP_ERESOURCE. */
+int pp_chunk_create(const struct pp_model *m, const struct pp_chunk_spec *spec,
+                    struct pp_arena *arena, struct pp_chunk **out);
+void pp_chunk_destroy(struct pp_chunk **c);
+
+/* Initial parameter values, through the backend. */
+int pp_chunk_init(struct pp_chunk *c, struct pp_backend *be, uint64_t seed);
+
+/*
+ * F: x[rows][in] of the first layer -> y[rows][out] of the last. x and y are the caller's and must
+ * stay valid and unchanged until the W of the same slot.
+ */
+int pp_chunk_forward(struct pp_chunk *c, struct pp_backend *be, int slot, int rows, const float *x,
+                     float *y);
+/* I: dy[rows][out] (overwritten, must stay until W) -> dx[rows][in]; dx NULL when nobody needs it. */
+int pp_chunk_backward_input(struct pp_chunk *c, struct pp_backend *be, int slot, int gslot,
+                            float *dy, float *dx);
+/* W: adds to grads, or overwrites them when `first`. Frees nothing: slots belong to the plan. */
+int pp_chunk_backward_weight(struct pp_chunk *c, struct pp_backend *be, int slot, int gslot,
+                             bool first);
+
+/* Number of parameters of the chunk, and the flat place of each (canonical order). */
+int pp_chunk_param_count(const struct pp_chunk *c);
+const struct pp_param *pp_chunk_param(const struct pp_chunk *c, int i, size_t *offset,
+                                      size_t *n_floats);
+
+/* Learning rate of step t = 1..total: warm-up lr*t/warmup for t <= warmup, then constant, linear
+ * to 0 or cosine to 0 over the remaining total - warmup steps. */
+double pp_lr_at(const struct pp_config *cfg, int64_t step, int64_t total_steps);
+
+#endif

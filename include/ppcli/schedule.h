@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A schedule turns (ranks, chunks, micro-batches) into one list of compute actions per rank, and
+ * nothing else: no messages, no memory, no time. One file and one line in src/sched/schedules.def.
+ *
+ * F forward, I input-gradient, W weight-gradient, B = I and W fused. All schedules accumulate the
+ * weight gradient of a virtual stage in ascending micro-batch order (W, or B), which is why every
+ * schedule gives the bits of one rank.
+ */
+#ifndef PPCLI_SCHEDULE_H
+#define PPCLI_SCHEDULE_H
+
+#include <stdint.h>
+
+enum pp_op { PP_OP_F, PP_OP_I, PP_OP_W, PP_OP_B };
+
+/* One cell of a rank's list: `op` of micro-batch `mb` on virtual stage `stage`. */
+struct pp_cell {
+    uint8_t op; /* enum pp_op */
+    int32_t stage;
+    int32_t mb;
+};
+
+struct pp_geometry {
+    int stages;       /* P >= 1 */
+    int chunks;       /* V >= 1; virtual stages = P*V */
+    int microbatches; /* M >= 1 */
+};
+
+enum pp_placement { PP_PLACE_LOOP, PP_PLACE_V }; /* virtual stage -> rank */
+
+/* Where emit() puts its cells: grows as needed. */
+struct pp_emit;
+int pp_emit_cell(struct pp_emit *e, enum pp_op op, int stage, int mb); /* PP_ERESOURCE */
+
+struct pp_schedule_ops {
+    const char *name;
+    const char *help; /* one line */
+    enum pp_placement placement;
+    /* May this geometry run? 0, or PP_ECONFIG naming the rule and the nearest legal shape. */
+    int (*check)(const struct pp_geometry *g);
+    /* The compute actions of one rank, in order. Errors: those of pp_emit_cell(). */
+    int (*emit)(const struct pp_geometry *g, int rank, struct pp_emit *e);
+};
+
+const struct pp_schedule_ops *pp_schedule_find(const char *name); /* NULL when unknown */
+const char *const *pp_schedule_names(void);                       /* NULL-terminated, .def order */
+
+/* The rank that holds virtual stage s: loop s mod P; V (zigzag) k=s/P, j=s mod P, j or P-1-j. */
+int pp_place(enum pp_placement placement, int stages, int s);
+
+#endif

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A transport is one communicator: `rank` of `size`, channels that move micro-batches between two
+ * ranks, and a few collectives for set-up and phase ends. It moves bytes and knows no layers.
+ *
+ * Channels: one mailbox per *directed* path, `slots` fixed pieces of memory each. Messages of one
+ * channel arrive in order; two channels never block each other. Protocol of one message in slot k:
+ *
+ *   sender:   acquire(k) .. write into slot memory .. post_send(k)
+ *   receiver: post_recv(k) (early) .. wait_recv(k) .. read slot memory .. release(k)
+ *
+ * acquire() waits until the receiver has released the slot's previous message (shared slots) or the
+ * previous send from it has left (private slots). With shared slots (threads) the two sides see the
+ * same memory and nothing is copied. A slot starts free. All calls of one rank come from one thread.
+ *
+ * Waiting: spin briefly, then yield, then sleep, so that more ranks than cores work. Every waiter
+ * returns PP_ELOST soon after any rank calls abort().
+ */
+#ifndef PPCLI_TRANSPORT_H
+#define PPCLI_TRANSPORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct pp_transport;
+
+struct pp_channel_spec {
+    int src, dst; /* ranks of this transport, src != dst */
+    int id;       /* same on both sides, unique in the transport, 0 <= id < 32768 */
+    int slots;    /* >= 1 */
+    size_t bytes; /* of one slot, multiple of PP_ALIGN */
+};
+
+struct pp_transport_caps {
+    bool shared_slots; /* sender and receiver see the same slot memory: the receiver provides it */
+    bool processes;    /* ranks are processes of their own */
+};
+
+struct pp_transport_ops {
+    const char *name;
+    const char *help;
+    struct pp_transport_caps caps;
+    void (*destroy)(struct pp_transport *tp); /* Local, after the last collective */
+
+    /* Collective, once. specs: the channels this rank is an end of, in ascending id order.
+     * memory[i]: this rank's slots of specs[i], slots*bytes bytes, PP_ALIGN aligned, owned by the
+     * caller and alive until destroy; NULL on the sending side when slots are shared. */
+    int (*open_channels)(struct pp_transport *tp, const struct pp_channel_spec *specs, int n,
+                         void *const *memory);
+    /* Memory of one slot as this rank sees it. `ch` is an index into specs. Local. */
+    void *(*slot)(struct pp_transport *tp, int ch, int slot);
+
+    /* Pairwise. bytes <= spec bytes; tag (>= 0, < 65536) is checked against the receive's. */
+    int (*acquire)(struct pp_transport *tp, int ch, int slot);
+    int (*post_send)(struct pp_transport *tp, int ch, int slot, size_t bytes, int tag);
+    int (*post_recv)(struct pp_transport *tp, int ch, int slot, size_t bytes, int tag);
+    int (*wait_recv)(struct pp_transport *tp, int ch, int slot);
+    int (*release)(struct pp_transport *tp, int ch, int slot);
+
+    /* Collective: out[size*bytes] gets every rank's `bytes` bytes in rank order. */
+    int (*allgather)(struct pp_transport *tp, const void *in, size_t bytes, void *out);
+    /* Pairwise, blocking, for phase ends: plain host memory, any size (also over 2 GiB). */
+    int (*send)(struct pp_transport *tp, int dst, const void *buf, size_t bytes);
+    int (*recv)(struct pp_transport *tp, int src, void *buf, size_t bytes);
+    /* Wake every waiter of every rank; idempotent; any thread. */
+    void (*abort)(struct pp_transport *tp);
+};
+
+struct pp_transport {
+    const struct pp_transport_ops *ops;
+    int rank, size;
+    void *impl;
+};
+
+const char *const *pp_transport_names(void); /* of transports.def, "auto" first, NULL-terminated */
+
+/*
+ * Threads: one group for the process, then one transport per rank thread.
+ * Local. The group must outlive its transports. pin: bind rank r's thread to core r when there are
+ * enough cores (done by the rank in pp_threads_attach).
+ */
+struct pp_threads;
+int pp_threads_create(int size, struct pp_threads **out);
+void pp_threads_destroy(struct pp_threads **group);
+int pp_threads_attach(struct pp_threads *group, int rank, struct pp_transport **out);
+
+/* MPI: PP_ERESOURCE with a sentence when this build or this start has no MPI. */
+bool pp_mpi_built(void);
+const char *pp_mpi_version(void); /* "Open MPI 4.1.4", "" when not built; never initialises MPI */
+/* Was this process started by an MPI launcher (environment only; never initialises MPI)? *size
+ * gets the launcher's world size, 0 when it does not say. */
+bool pp_mpi_launched(int *size);
+int pp_mpi_open(struct pp_transport **out); /* Collective: MPI_Init and the world */
+
+void pp_transport_destroy(struct pp_transport **tp);
+
+/* Collective: everybody returns the same verdict: 0, or the code of the lowest failing rank. On a
+ * rank that did not fail itself the record then names that rank and carries its text. */
+int pp_transport_agree(struct pp_transport *tp, int rc);
+int pp_transport_barrier(struct pp_transport *tp);
+
+/*
+ * Collective over `group` (n ranks, ascending, this rank among them; every member calls with the
+ * same n and bytes): buf[n_floats] becomes the sum over the group, added in group order whatever
+ * arrives first, the same bits on every member. scratch[n_floats]: caller's.
+ */
+int pp_transport_reduce(struct pp_transport *tp, const int *group, int n, size_t n_floats,
+                        float *buf, float *scratch);
+
+#endif
