@@ -17,7 +17,8 @@ struct pp_json {
     FILE *f;
     int indent; /* spaces per level; 0 writes everything on one line */
     int depth;
-    bool any[PP_JSON_DEPTH]; /* something was written at this level */
+    bool any[PP_JSON_DEPTH];      /* something was written at this level */
+    bool is_array[PP_JSON_DEPTH]; /* which bracket closes this level */
 };
 
 void pp_json_init(struct pp_json *j, FILE *f, int indent);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers:
- * as easy as 1, 2, 3", SC 2011). There is no generator state: a number is a function of
+ * Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random
+ * numbers: as easy as 1, 2, 3", SC 2011). There is no generator state: a number is a function of
  * (seed, stream, index), so nothing depends on stages, micro-batches, schedule or resume.
  *
  *   key     = (seed low 32 bits, seed high 32 bits)

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Monotonic time for durations, UTC for people. */
+#include "ppcli/clock.h"
+
+#include <stdio.h>
+#include <time.h>
+
+uint64_t pp_clock_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+char *pp_clock_utc(char *out, size_t bytes)
+{
+    time_t now = time(NULL);
+    struct tm tm;
+    gmtime_r(&now, &tm);
+    strftime(out, bytes, "%Y-%m-%dT%H:%M:%SZ", &tm);
+    return out;
+}
+
+char *pp_clock_duration(double seconds, char *out, size_t bytes)
+{
+    long s = seconds > 0 ? (long)(seconds + 0.5) : 0;
+    if (s >= 3600) {
+        snprintf(out, bytes, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+    } else {
+        snprintf(out, bytes, "%02ld:%02ld", s / 60, s % 60);
+    }
+    return out;
+}

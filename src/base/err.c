@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The per-thread error record. One record a thread is enough because the first function that knows
+ * what is wrong says it and everybody above only passes the code on.
+ */
+#include "ppcli/err.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static _Thread_local struct pp_error record;
+
+static void store(int code, const char *file, int line, const char *fmt, va_list ap)
+{
+    /* The arguments may point into the old text: format beside it first. */
+    char text[PP_ERROR_TEXT_MAX];
+    vsnprintf(text, sizeof(text), fmt, ap);
+    record.code = code;
+    record.file = file;
+    record.line = line;
+    memcpy(record.text, text, sizeof(text));
+}
+
+int pp_error_set(int code, const char *file, int line, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    store(code, file, line, fmt, ap);
+    va_end(ap);
+    return code;
+}
+
+static int code_of_errno(int e)
+{
+    switch (e) {
+    case ENOENT:
+    case ENOTDIR:
+        return PP_ENOINPUT;
+    case EACCES:
+    case EPERM:
+    case EROFS:
+        return PP_EPERM;
+    case ENOMEM:
+    case EAGAIN:
+    case EMFILE:
+    case ENFILE:
+        return PP_ERESOURCE;
+    default:
+        return PP_EIO;
+    }
+}
+
+int pp_error_set_errno(int code, const char *file, int line, const char *fmt, ...)
+{
+    int e = errno;
+    va_list ap;
+    va_start(ap, fmt);
+    store(code != 0 ? code : code_of_errno(e), file, line, fmt, ap);
+    va_end(ap);
+    size_t used = strlen(record.text);
+    snprintf(record.text + used, sizeof(record.text) - used, ": %s", strerror(e));
+    return record.code;
+}
+
+void pp_assert_failed(const char *cond, const char *file, int line)
+{
+    fprintf(stderr, "ppcli: internal error: %s:%d: %s does not hold; please report this\n", file,
+            line, cond);
+    abort();
+}
+
+int pp_error_context(const char *fmt, ...)
+{
+    char text[PP_ERROR_TEXT_MAX];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text) - 2, fmt, ap);
+    va_end(ap);
+    size_t used = strlen(text);
+    memcpy(text + used, ": ", 3);
+    used += 2;
+    /* What does not fit is cut at the end, where the context says where to look anyway. */
+    size_t take = strnlen(record.text, sizeof(text) - 1 - used);
+    memcpy(text + used, record.text, take);
+    text[used + take] = '\0';
+    memcpy(record.text, text, sizeof(text));
+    return record.code;
+}
+
+const struct pp_error *pp_error_get(void)
+{
+    return &record;
+}
+
+void pp_error_clear(void)
+{
+    memset(&record, 0, sizeof(record));
+}
+
+int pp_error_adopt(const struct pp_error *e)
+{
+    if (e != &record) {
+        record = *e;
+    }
+    return record.code;
+}
+
+const char *pp_status_name(int code)
+{
+    switch (code) {
+    case PP_OK:
+        return "done";
+    case PP_ECHECK:
+        return "check failed";
+    case PP_EUSAGE:
+        return "usage";
+    case PP_EFORMAT:
+        return "bad data";
+    case PP_ENOINPUT:
+        return "input missing";
+    case PP_ERESOURCE:
+        return "resource absent";
+    case PP_EIO:
+        return "input/output";
+    case PP_ESTOPPED:
+        return "stopped on request";
+    case PP_ELOST:
+        return "a rank was lost";
+    case PP_EPERM:
+        return "permission";
+    case PP_ECONFIG:
+        return "configuration";
+    case PP_EDIVERGED:
+        return "diverged";
+    default:
+        return "internal error";
+    }
+}

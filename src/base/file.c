@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whole-or-absent files: temporary name, fsync, rename, fsync of the directory. */
+#include "ppcli/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "ppcli/err.h"
+
+int pp_path_format(char out[PP_PATH_MAX], const char *fmt, ...)
+{
+    char text[PP_PATH_MAX];
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    if (n < 0 || n >= (int)sizeof(text)) {
+        return pp_fail(PP_ECONFIG, "path of %d bytes is too long (at most %d): %.60s...", n,
+                       PP_PATH_MAX - 1, text);
+    }
+    memcpy(out, text, (size_t)n + 1);
+    return 0;
+}
+
+int pp_file_create(const char *path, struct pp_file_write *out)
+{
+    struct pp_file_write w = {0};
+    PP_TRY(pp_path_format(w.path, "%s", path));
+    PP_TRY(pp_path_format(w.temp, "%s.tmp.%ld", path, (long)getpid()));
+    /* A leftover of a killed process with the same number must not be followed or kept. */
+    (void)unlink(w.temp);
+    int fd = open(w.temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (fd < 0) {
+        return pp_fail_errno(0, "cannot create %s", path);
+    }
+    w.f = fdopen(fd, "w");
+    if (!w.f) {
+        int rc = pp_fail_errno(0, "cannot create %s", path);
+        close(fd);
+        (void)unlink(w.temp);
+        return rc;
+    }
+    *out = w;
+    return 0;
+}
+
+static int sync_parent(const char *path)
+{
+    char dir[PP_PATH_MAX];
+    PP_TRY(pp_path_format(dir, "%s", path));
+    char *slash = strrchr(dir, '/');
+    if (!slash) {
+        strcpy(dir, ".");
+    } else if (slash == dir) {
+        dir[1] = '\0';
+    } else {
+        *slash = '\0';
+    }
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+        return pp_fail_errno(PP_EIO, "cannot open folder %s", dir);
+    }
+    int rc = fsync(fd);
+    /* Some file systems have no such thing as a folder to flush. */
+    if (rc < 0 && errno != EINVAL && errno != ENOTSUP) {
+        rc = pp_fail_errno(PP_EIO, "cannot flush folder %s", dir);
+    } else {
+        rc = 0;
+    }
+    close(fd);
+    return rc;
+}
+
+int pp_file_commit(struct pp_file_write *w)
+{
+    /* After a failed fsync the pages may be marked clean: the file is lost, never retried. */
+    if (fflush(w->f) != 0 || ferror(w->f) || fsync(fileno(w->f)) != 0) {
+        int rc = pp_fail_errno(PP_EIO, "cannot write %s", w->path);
+        pp_file_abandon(w);
+        return rc;
+    }
+    FILE *f = w->f;
+    w->f = NULL;
+    if (fclose(f) != 0 || rename(w->temp, w->path) != 0) {
+        int rc = pp_fail_errno(PP_EIO, "cannot write %s", w->path);
+        (void)unlink(w->temp);
+        return rc;
+    }
+    return sync_parent(w->path);
+}
+
+void pp_file_abandon(struct pp_file_write *w)
+{
+    if (w->f) {
+        fclose(w->f);
+        w->f = NULL;
+        (void)unlink(w->temp);
+    }
+}
+
+int pp_dir_create(const char *path)
+{
+    char part[PP_PATH_MAX];
+    PP_TRY(pp_path_format(part, "%s", path));
+    for (char *p = part + 1;; p++) {
+        char c = *p;
+        if (c != '/' && c != '\0') {
+            continue;
+        }
+        *p = '\0';
+        if (mkdir(part, 0777) != 0 && errno != EEXIST) {
+            return pp_fail_errno(0, "cannot create folder %s", part);
+        }
+        *p = c;
+        if (c == '\0') {
+            break;
+        }
+    }
+    struct stat st;
+    if (stat(path, &st) != 0) {
+        return pp_fail_errno(0, "cannot create folder %s", path);
+    }
+    if (!S_ISDIR(st.st_mode)) {
+        return pp_fail(PP_EIO, "%s is not a folder", path);
+    }
+    return 0;
+}

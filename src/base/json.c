@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* JSON writer: commas, escapes and indentation follow from a small stack of "anything yet?". */
+#include "ppcli/json.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ppcli/err.h"
+
+void pp_json_init(struct pp_json *j, FILE *f, int indent)
+{
+    memset(j, 0, sizeof(*j));
+    j->f = f;
+    j->indent = indent;
+}
+
+static void new_line(struct pp_json *j)
+{
+    if (j->indent > 0) {
+        fprintf(j->f, "\n%*s", j->indent * j->depth, "");
+    }
+}
+
+/* Length of the valid UTF-8 sequence at s, 0 when there is none (overlong, surrogate, cut). */
+static int utf8_len(const unsigned char *s)
+{
+    int n = s[0] < 0x80                    ? 1
+            : s[0] >= 0xc2 && s[0] < 0xe0  ? 2
+            : (s[0] & 0xf0) == 0xe0        ? 3
+            : s[0] >= 0xf0 && s[0] <= 0xf4 ? 4
+                                           : 0;
+    for (int i = 1; i < n; i++) {
+        if ((s[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+    }
+    if (n == 3 && ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] >= 0xa0))) {
+        return 0;
+    }
+    if (n == 4 && ((s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] >= 0x90))) {
+        return 0;
+    }
+    return n;
+}
+
+static void quoted(struct pp_json *j, const char *text)
+{
+    fputc('"', j->f);
+    for (const unsigned char *p = (const unsigned char *)text; *p;) {
+        int n = utf8_len(p);
+        if (n == 0) {
+            fputs("\\ufffd", j->f);
+            p++;
+        } else if (*p == '"' || *p == '\\') {
+            fprintf(j->f, "\\%c", *p++);
+        } else if (*p == '\n') {
+            fputs("\\n", j->f);
+            p++;
+        } else if (*p == '\t') {
+            fputs("\\t", j->f);
+            p++;
+        } else if (*p < 0x20 || *p == 0x7f) {
+            fprintf(j->f, "\\u%04x", *p++);
+        } else {
+            fwrite(p, 1, (size_t)n, j->f);
+            p += n;
+        }
+    }
+    fputc('"', j->f);
+}
+
+/* Comma, line and key in front of a value. */
+static void before(struct pp_json *j, const char *key)
+{
+    if (j->depth > 0) {
+        if (j->any[j->depth]) {
+            fputc(',', j->f);
+        }
+        j->any[j->depth] = true;
+        new_line(j);
+    }
+    if (key) {
+        quoted(j, key);
+        fputs(j->indent > 0 ? ": " : ":", j->f);
+    }
+}
+
+static void open_level(struct pp_json *j, const char *key, char bracket)
+{
+    before(j, key);
+    fputc(bracket, j->f);
+    pp_assert(j->depth + 1 < PP_JSON_DEPTH);
+    j->depth++;
+    j->any[j->depth] = false;
+    j->is_array[j->depth] = bracket == '[';
+}
+
+void pp_json_object(struct pp_json *j, const char *key)
+{
+    open_level(j, key, '{');
+}
+
+void pp_json_array(struct pp_json *j, const char *key)
+{
+    open_level(j, key, '[');
+}
+
+void pp_json_end(struct pp_json *j)
+{
+    pp_assert(j->depth > 0);
+    bool any = j->any[j->depth];
+    bool array = j->is_array[j->depth];
+    j->depth--;
+    if (any) {
+        new_line(j);
+    }
+    fputc(array ? ']' : '}', j->f);
+    if (j->depth == 0) {
+        fputc('\n', j->f);
+    }
+}
+
+void pp_json_str(struct pp_json *j, const char *key, const char *value)
+{
+    before(j, key);
+    if (value) {
+        quoted(j, value);
+    } else {
+        fputs("null", j->f);
+    }
+}
+
+void pp_json_int(struct pp_json *j, const char *key, int64_t value)
+{
+    before(j, key);
+    fprintf(j->f, "%" PRId64, value);
+}
+
+void pp_json_uint(struct pp_json *j, const char *key, uint64_t value)
+{
+    before(j, key);
+    fprintf(j->f, "%" PRIu64, value);
+}
+
+void pp_json_dbl(struct pp_json *j, const char *key, double value)
+{
+    before(j, key);
+    if (!isfinite(value)) {
+        fputs("null", j->f);
+        return;
+    }
+    /* The shortest of these forms that reads back to the same value. */
+    char text[40];
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(text, sizeof(text), "%.*g", digits, value);
+        if (strtod(text, NULL) == value) {
+            break;
+        }
+    }
+    fputs(text, j->f);
+}
+
+void pp_json_bool(struct pp_json *j, const char *key, bool value)
+{
+    before(j, key);
+    fputs(value ? "true" : "false", j->f);
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One record is one write(2), so that lines of several ranks never tear. */
+#include "ppcli/log.h"
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Presentation of the whole process, set by the command before ranks start. */
+static _Atomic int level = PP_LOG_INFO;
+
+void pp_log_set_level(enum pp_log_level l)
+{
+    level = (int)l;
+}
+
+enum pp_log_level pp_log_level(void)
+{
+    return (enum pp_log_level)level;
+}
+
+static void emit(const char *prefix, const char *fmt, va_list ap)
+{
+    char line[2048];
+    int n = snprintf(line, sizeof(line) - 1, "%s", prefix);
+    n += vsnprintf(line + n, sizeof(line) - 1 - (size_t)n, fmt, ap);
+    if (n > (int)sizeof(line) - 2) {
+        n = (int)sizeof(line) - 2;
+    }
+    line[n++] = '\n';
+    /* A lost log line must never stop a run. */
+    ssize_t ignored = write(STDERR_FILENO, line, (size_t)n);
+    (void)ignored;
+}
+
+void pp_log_info(const char *fmt, ...)
+{
+    if (pp_log_level() < PP_LOG_INFO) {
+        return;
+    }
+    va_list ap;
+    va_start(ap, fmt);
+    emit("", fmt, ap);
+    va_end(ap);
+}
+
+void pp_log_debug(const char *fmt, ...)
+{
+    if (pp_log_level() < PP_LOG_DEBUG) {
+        return;
+    }
+    va_list ap;
+    va_start(ap, fmt);
+    emit("debug: ", fmt, ap);
+    va_end(ap);
+}
+
+void pp_log_warn(const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    emit("warning: ", fmt, ap);
+    va_end(ap);
+}
+
+bool pp_term_live(int fd)
+{
+    const char *term = getenv("TERM");
+    if (!isatty(fd) || !term || strcmp(term, "dumb") == 0) {
+        return false;
+    }
+    /* Open MPI gives ranks a pty as stdout even when its own stdout is a pipe. */
+    return !getenv("OMPI_COMM_WORLD_SIZE") && !getenv("PMIX_RANK") && !getenv("PMI_RANK");
+}
+
+bool pp_term_color(int fd)
+{
+    const char *no = getenv("NO_COLOR");
+    return pp_term_live(fd) && !(no && no[0] != '\0');
+}

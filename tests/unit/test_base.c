@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* base: errors, memory, random numbers, JSON, SHA-256, files. */
+#include "test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "ppcli/clock.h"
+#include "ppcli/file.h"
+#include "ppcli/json.h"
+#include "ppcli/mem.h"
+#include "ppcli/rng.h"
+#include "ppcli/sha256.h"
+
+static void an_error_keeps_its_code_and_gains_context(void **state)
+{
+    (void)state;
+    CHECK_INT_EQ(pp_fail(PP_EFORMAT, "bad magic %d", 7), PP_EFORMAT);
+    CHECK_INT_EQ(pp_error_context("file %s", "x"), PP_EFORMAT);
+    CHECK_STR_EQ(pp_error_get()->text, "file x: bad magic 7");
+    /* the record may be its own argument */
+    pp_fail(PP_EIO, "again: %s", pp_error_get()->text);
+    CHECK_STR_EQ(pp_error_get()->text, "again: file x: bad magic 7");
+    pp_error_clear();
+    CHECK_INT_EQ(pp_error_get()->code, 0);
+}
+
+/* Known answers of the authors' Random123 distribution for philox4x32, 10 rounds. */
+static void philox_gives_the_published_answers(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t ctr[4], key[2], out[4];
+    } kat[] = {
+        {{0, 0, 0, 0}, {0, 0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
+        {{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
+         {0xffffffff, 0xffffffff},
+         {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+        {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+         {0xa4093822, 0x299f31d0},
+         {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
+    };
+    for (size_t i = 0; i < sizeof(kat) / sizeof(kat[0]); i++) {
+        uint32_t out[4];
+        pp_philox4x32(kat[i].key, kat[i].ctr, out);
+        assert_memory_equal(out, kat[i].out, sizeof(out));
+    }
+}
+
+static void uniform_numbers_do_not_depend_on_where_a_call_starts(void **state)
+{
+    (void)state;
+    float whole[50], piece[50];
+    uint64_t s = pp_rng_stream("init:layers.0.weight", 0);
+    pp_rng_uniform(7, s, 0, -1.0f, 1.0f, 50, whole);
+    for (size_t cut = 0; cut <= 50; cut++) {
+        pp_rng_uniform(7, s, 0, -1.0f, 1.0f, cut, piece);
+        pp_rng_uniform(7, s, cut, -1.0f, 1.0f, 50 - cut, piece + cut);
+        assert_memory_equal(whole, piece, sizeof(whole));
+    }
+    for (int i = 0; i < 50; i++) {
+        assert_true(whole[i] >= -1.0f && whole[i] < 1.0f);
+        float one = -1.0f + 2.0f * ((float)(pp_rng_u32(7, s, (uint64_t)i) >> 8) * 0x1p-24f);
+        assert_true(one == whole[i]);
+    }
+}
+
+static void a_permutation_holds_every_number_once(void **state)
+{
+    (void)state;
+    enum {
+        N = 1000
+    };
+    uint32_t p[N], q[N];
+    char seen[N] = {0};
+    pp_rng_permutation(1, pp_rng_stream("shuffle", 0), N, p);
+    pp_rng_permutation(1, pp_rng_stream("shuffle", 1), N, q);
+    for (int i = 0; i < N; i++) {
+        assert_true(p[i] < N);
+        CHECK_INT_EQ(seen[p[i]], 0);
+        seen[p[i]] = 1;
+    }
+    assert_memory_not_equal(p, q, sizeof(p));
+}
+
+static void sha256_gives_the_nist_answers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *hex;
+    } kat[] = {
+        {"", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
+        {"abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"},
+        {"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
+         "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1"},
+    };
+    uint8_t d[PP_SHA256_BYTES];
+    char hex[PP_SHA256_HEX];
+    struct pp_sha256 s;
+    for (size_t i = 0; i < sizeof(kat) / sizeof(kat[0]); i++) {
+        pp_sha256_init(&s);
+        for (const char *p = kat[i].text; *p; p++) {
+            pp_sha256_update(&s, p, 1);
+        }
+        pp_sha256_final(&s, d);
+        CHECK_STR_EQ(pp_sha256_hex(d, hex), kat[i].hex);
+    }
+    /* a million 'a', in uneven pieces */
+    char a[997];
+    memset(a, 'a', sizeof(a));
+    pp_sha256_init(&s);
+    for (size_t left = 1000000; left > 0;) {
+        size_t n = left < sizeof(a) ? left : sizeof(a);
+        pp_sha256_update(&s, a, n);
+        left -= n;
+    }
+    pp_sha256_final(&s, d);
+    CHECK_STR_EQ(pp_sha256_hex(d, hex),
+                 "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
+
+static void json_is_escaped_and_numbers_read_back(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *f = open_memstream(&text, &bytes);
+    struct pp_json j;
+    pp_json_init(&j, f, 0);
+    pp_json_object(&j, NULL);
+    pp_json_str(&j, "s", "a\"b\\c\n\x01\xff\xc3\xa9");
+    pp_json_dbl(&j, "x", 0.1);
+    pp_json_dbl(&j, "third", 1.0 / 3.0);
+    pp_json_dbl(&j, "nan", NAN);
+    pp_json_array(&j, "a");
+    pp_json_int(&j, NULL, INT64_MIN);
+    pp_json_uint(&j, NULL, UINT64_MAX);
+    pp_json_bool(&j, NULL, true);
+    pp_json_object(&j, NULL);
+    pp_json_end(&j);
+    pp_json_end(&j);
+    pp_json_str(&j, "none", NULL);
+    pp_json_end(&j);
+    fclose(f);
+    CHECK_STR_EQ(text, "{\"s\":\"a\\\"b\\\\c\\n\\u0001\\ufffd\xc3\xa9\",\"x\":0.1,"
+                       "\"third\":0.3333333333333333,\"nan\":null,"
+                       "\"a\":[-9223372036854775808,18446744073709551615,true,{}],"
+                       "\"none\":null}\n");
+    free(text);
+}
+
+static void a_dry_arena_counts_what_a_real_one_gives(void **state)
+{
+    (void)state;
+    struct pp_arena dry = pp_arena_dry();
+    static const size_t n[] = {1, 64, 65, 0, 1000};
+    for (int i = 0; i < 5; i++) {
+        assert_null(pp_arena_take(&dry, n[i], 4));
+    }
+    struct pp_arena a;
+    CHECK_OK(pp_arena_create(dry.used, &a));
+    for (int i = 0; i < 5; i++) {
+        char *p = pp_arena_take(&a, n[i], 4);
+        CHECK_INT_EQ((uintptr_t)p % PP_ALIGN, 0);
+        for (size_t k = 0; k < 4 * n[i]; k++) {
+            CHECK_INT_EQ(p[k], 0);
+        }
+    }
+    CHECK_INT_EQ(a.used, dry.used);
+    pp_arena_destroy(&a);
+}
+
+static void sizes_that_overflow_are_refused(void **state)
+{
+    (void)state;
+    size_t out = 1;
+    CHECK_FAILS(pp_size_mul(SIZE_MAX, 2, &out), PP_ECONFIG, "too large");
+    CHECK_FAILS(pp_size_add(SIZE_MAX, 1, &out), PP_ECONFIG, "too large");
+    CHECK_INT_EQ(out, 1);
+    assert_null(pp_alloc(SIZE_MAX, 2));
+    CHECK_INT_EQ(pp_error_get()->code, PP_ERESOURCE);
+}
+
+static void a_file_is_whole_or_absent(void **state)
+{
+    (void)state;
+    char dir[] = "ppcli-test-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    char sub[PP_PATH_MAX], path[PP_PATH_MAX];
+    CHECK_OK(pp_path_format(sub, "%s/a/b", dir));
+    CHECK_OK(pp_dir_create(sub));
+    CHECK_OK(pp_dir_create(sub));
+    CHECK_OK(pp_path_format(path, "%s/f", sub));
+    struct pp_file_write w;
+    CHECK_OK(pp_file_create(path, &w));
+    fputs("half", w.f);
+    assert_int_not_equal(access(path, F_OK), 0);
+    pp_file_abandon(&w);
+    assert_int_not_equal(access(w.temp, F_OK), 0);
+    CHECK_OK(pp_file_create(path, &w));
+    fputs("whole", w.f);
+    CHECK_OK(pp_file_commit(&w));
+    FILE *f = fopen(path, "r");
+    char text[16] = "";
+    assert_non_null(fgets(text, sizeof(text), f));
+    fclose(f);
+    CHECK_STR_EQ(text, "whole");
+    CHECK_FAILS(pp_dir_create(path), PP_EIO, "not a folder");
+    unlink(path);
+    rmdir(sub);
+    CHECK_OK(pp_path_format(sub, "%s/a", dir));
+    rmdir(sub);
+    CHECK_FAILS(pp_file_create("no/such/folder/f", &w), PP_ENOINPUT, "no/such/folder/f");
+    rmdir(dir);
+}
+
+static void durations_read_like_a_clock(void **state)
+{
+    (void)state;
+    char t[16];
+    CHECK_STR_EQ(pp_clock_duration(8.2, t, sizeof(t)), "00:08");
+    CHECK_STR_EQ(pp_clock_duration(3723, t, sizeof(t)), "1:02:03");
+    CHECK_STR_EQ(pp_clock_duration(-1, t, sizeof(t)), "00:00");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_error_keeps_its_code_and_gains_context),
+        cmocka_unit_test(philox_gives_the_published_answers),
+        cmocka_unit_test(uniform_numbers_do_not_depend_on_where_a_call_starts),
+        cmocka_unit_test(a_permutation_holds_every_number_once),
+        cmocka_unit_test(sha256_gives_the_nist_answers),
+        cmocka_unit_test(json_is_escaped_and_numbers_read_back),
+        cmocka_unit_test(a_dry_arena_counts_what_a_real_one_gives),
+        cmocka_unit_test(sizes_that_overflow_are_refused),
+        cmocka_unit_test(a_file_is_whole_or_absent),
+        cmocka_unit_test(durations_read_like_a_clock),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
