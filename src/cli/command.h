@@ -14,13 +14,28 @@
 struct pp_command {
     const char *name;
     const char *summary; /* one line of `ppcli help` */
-    /* argv[0] is the command's name. 0 or PP_E...; PP_EUSAGE after pp_fail() for wrong words. */
+    /* Positional words, for the usage line and the completions: "CONFIG", "[KEY]", "COMMAND",
+     * "SHELL". NULL: "CONFIG" for a command that takes the config flags, else none. */
+    const char *words;
+    /* Under an MPI launch rank 0 alone runs it and the other ranks leave at once with 0. */
+    bool one_rank;
+    /* argv[0] is the command's name. 0 or PP_E...; PP_EUSAGE after pp_fail() for wrong words.
+     * Calls pp_cli_parse() before anything that has an effect. */
     int (*run)(int argc, char **argv);
-    /* The text of `ppcli <name> --help`, examples first. */
+    /* The middle of `ppcli <name> --help`: examples first, then what there is to know. The usage
+     * line before it and the options after it are printed by pp_cli_parse(). */
     void (*help)(FILE *f);
 };
 
+#define PP_COMMAND(name) extern const struct pp_command command_##name;
+#include "commands.def"
+#undef PP_COMMAND
+
 extern const struct pp_command *const pp_commands[]; /* NULL-terminated, commands.def order */
+
+const struct pp_command *pp_command_find(const char *name); /* NULL when unknown */
+/* The nearest command name to a word that is none, NULL when nothing is near. */
+const char *pp_command_nearest(const char *word);
 
 /* Names from the modules' .def lists, for pp_config_load() and friends. */
 const struct pp_names *pp_cli_names(void);
@@ -50,7 +65,8 @@ struct pp_cli_option {
 
 struct pp_cli_settings { /* what PP_CLI_SET and PP_CLI_KEY collected, in command-line order */
     struct pp_setting items[PP_CLI_SETTINGS_MAX];
-    char keys[PP_CLI_SETTINGS_MAX][PP_NAME_MAX]; /* storage for the "section.key" of --set */
+    /* storage: the "section.key" of a --set, the "--stages" (as said) of a short flag */
+    char keys[PP_CLI_SETTINGS_MAX][PP_NAME_MAX];
     int n;
 };
 
@@ -61,21 +77,38 @@ extern const struct pp_cli_option pp_cli_config_options[]; /* name NULL ends */
 /*
  * Parse argv by `options` (name NULL ends) and, when `settings` is not NULL, by
  * pp_cli_config_options too. Also accepts -q, -v, --no-color everywhere. `--help` prints the help
- * and sets *done. Positional words: at most max_words, into words[] (unset ones NULL).
- * Errors: PP_EUSAGE with the nearest known option.
+ * and sets *done: the command then returns 0. Positional words: at most max_words, into words[]
+ * (unset ones NULL). Errors: PP_EUSAGE with the nearest known option.
  */
 int pp_cli_parse(int argc, char **argv, const struct pp_command *command,
                  const struct pp_cli_option *options, struct pp_cli_settings *settings,
                  const char **words, int max_words, bool *done);
 
+/* Is `word` one of -q, -v, --no-color (also under their long names)? Then it has taken effect. */
+bool pp_cli_presentation_flag(const char *word);
+
 /*
- * Find the config a command was given: the path itself when it exists, else a bare name among the
- * installed configs (then *note gets a line to tell the user). Errors: PP_ENOINPUT with what was
- * looked at.
+ * Call visit() for every option that a command accepts, the common ones last, without running it:
+ * the command's own pp_cli_parse() call is the only list there is. *config tells whether it takes
+ * the config flags.
+ */
+typedef void pp_cli_visit(const struct pp_cli_option *option, void *context);
+int pp_cli_describe(const struct pp_command *command, pp_cli_visit *visit, void *context,
+                    bool *config);
+
+/* The positional words of a command as its usage line shows them; "" for none. */
+const char *pp_cli_words(const struct pp_command *command, bool config);
+
+/*
+ * Find the config a command was given: the path itself when it exists ("-" is standard input),
+ * else a bare name among the installed configs, which is then said on stderr. Run from its build
+ * folder, ppcli looks in the source tree's configs as well. Errors: PP_ENOINPUT with what was
+ * looked at and the nearest name.
  */
 int pp_cli_find_config(const char *word, char out[PP_PATH_MAX]);
 
-/* Load a config and print all its problems to stderr when there are any. */
+/* Load a config (word NULL: defaults and settings only) and print all its problems to stderr when
+ * there are any. Errors: those of pp_cli_find_config() and pp_config_load(). */
 int pp_cli_load_config(const char *word, const struct pp_cli_settings *settings,
                        struct pp_config **out);
 

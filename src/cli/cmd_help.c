@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ppcli help: the list of commands, or one command's own help. */
+#include "ppcli/err.h"
+#include "command.h"
+
+static void help(FILE *f)
+{
+    fputs("  ppcli help                      all commands\n"
+          "  ppcli help train                as ppcli train --help\n",
+          f);
+}
+
+static void print_commands(FILE *f)
+{
+    fputs("usage: ppcli COMMAND [WORD]... [OPTION]...\n\nCommands:\n", f);
+    for (int i = 0; pp_commands[i]; i++) {
+        fprintf(f, "  %-16s %s\n", pp_commands[i]->name, pp_commands[i]->summary);
+    }
+    fputs("\n"
+          "ppcli help COMMAND (or ppcli COMMAND --help) shows examples and options of one.\n"
+          "-q, -v and --no-color work with every command; ppcli --version is ppcli version.\n"
+          "Manual pages: ppcli(1), ppcli.ini(5).\n",
+          f);
+}
+
+static int run(int argc, char **argv)
+{
+    const char *words[1];
+    bool done;
+    PP_TRY(pp_cli_parse(argc, argv, &command_help, NULL, NULL, words, 1, &done));
+    if (done) {
+        return 0;
+    }
+    if (!words[0]) {
+        print_commands(stdout);
+        return 0;
+    }
+    const struct pp_command *c = pp_command_find(words[0]);
+    if (!c) {
+        const char *near = pp_command_nearest(words[0]);
+        return pp_fail(PP_EUSAGE, "no command '%s'%s%s%s", words[0], near ? "; did you mean '" : "",
+                       near ? near : "", near ? "'?" : "");
+    }
+    char name[PP_NAME_MAX];
+    char flag[] = "--help";
+    snprintf(name, sizeof(name), "%s", c->name);
+    char *help_argv[] = {name, flag, NULL};
+    return c->run(2, help_argv);
+}
+
+const struct pp_command command_help = {
+    .name = "help",
+    .summary = "show all commands, or one with its options",
+    .words = "[COMMAND]",
+    .one_rank = true,
+    .run = run,
+    .help = help,
+};

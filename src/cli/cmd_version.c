@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ppcli version: what was built in; the first thing a bug report needs. */
+#include "ppcli/err.h"
+#include "ppcli/transport.h"
+#include "build_info.h"
+#include "command.h"
+
+static void help(FILE *f)
+{
+    fputs("Prints the version and the libraries this ppcli was built with.\n", f);
+}
+
+static int run(int argc, char **argv)
+{
+    bool done;
+    PP_TRY(pp_cli_parse(argc, argv, &command_version, NULL, NULL, NULL, 0, &done));
+    if (done) {
+        return 0;
+    }
+    printf("ppcli %s\n", PP_VERSION);
+    printf("CBLAS: %s\n", PP_BLAS_VERSION);
+    printf("MPI: %s\n", pp_mpi_built() ? pp_mpi_version() : "no");
+    printf("libcurl: %s\n", PP_CURL_VERSION);
+    printf("zlib: %s\n", PP_ZLIB_VERSION);
+    printf("inih: %s\n", PP_INIH_VERSION);
+    printf("compiler: %s\n", PP_COMPILER);
+    return 0;
+}
+
+const struct pp_command command_version = {
+    .name = "version",
+    .summary = "print the version and what was built in",
+    .one_rank = true,
+    .run = run,
+    .help = help,
+};

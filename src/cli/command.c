@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The command table and the names that live in the modules: the two lists that only cli/, which
+ * may see every module, can put together.
+ */
+#include "command.h"
+
+#include <string.h>
+
+#include "ppcli/backend.h"
+#include "ppcli/dataset.h"
+#include "ppcli/model.h"
+#include "ppcli/schedule.h"
+#include "ppcli/transport.h"
+
+#define PP_COMMAND(name) &command_##name,
+const struct pp_command *const pp_commands[] = {
+#include "commands.def"
+    NULL,
+};
+#undef PP_COMMAND
+
+#define COMMANDS ((int)(sizeof(pp_commands) / sizeof(pp_commands[0])) - 1)
+
+const struct pp_command *pp_command_find(const char *name)
+{
+    for (int i = 0; pp_commands[i]; i++) {
+        if (strcmp(pp_commands[i]->name, name) == 0) {
+            return pp_commands[i];
+        }
+    }
+    return NULL;
+}
+
+const char *pp_command_nearest(const char *word)
+{
+    const char *names[COMMANDS + 1];
+    for (int i = 0; i < COMMANDS; i++) {
+        names[i] = pp_commands[i]->name;
+    }
+    names[COMMANDS] = NULL;
+    return pp_nearest(word, names);
+}
+
+const struct pp_names *pp_cli_names(void)
+{
+    /* The lists are constant; a struct per thread only saves the callers a parameter. */
+    static _Thread_local struct pp_names names;
+    names.models = pp_model_names();
+    names.datasets = pp_dataset_names();
+    names.schedules = pp_schedule_names();
+    names.backends = pp_backend_names();
+    names.transports = pp_transport_names();
+    return &names;
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From the word a user typed to a checked config: where the file is, and its problems on stderr.
+ */
+#include "command.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ppcli/err.h"
+#include "ppcli/log.h"
+#include "build_info.h"
+
+#define NAMES_MAX 256
+
+/* Installed programs must not look into the folder they were once built from. */
+static bool runs_from_build_folder(void)
+{
+    char exe[PP_PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+    size_t root = strlen(PP_BUILD_FOLDER);
+    return n > 0 && (size_t)n > root && strncmp(exe, PP_BUILD_FOLDER, root) == 0 &&
+           exe[root] == '/';
+}
+
+static bool is_ini(const char *name)
+{
+    size_t n = strlen(name);
+    return n > 4 && strcmp(name + n - 4, ".ini") == 0;
+}
+
+/* The config name of `folder` nearest to `word`, copied to `out`; false when none is near. */
+static bool nearest_config(const char *folder, const char *word, char out[PP_NAME_MAX])
+{
+    char storage[NAMES_MAX][PP_NAME_MAX];
+    const char *names[NAMES_MAX + 1];
+    int n = 0;
+    DIR *dir = opendir(folder);
+    if (!dir) {
+        return false;
+    }
+    for (struct dirent *e; n < NAMES_MAX && (e = readdir(dir));) {
+        if (is_ini(e->d_name) && strlen(e->d_name) < PP_NAME_MAX) {
+            strcpy(storage[n], e->d_name);
+            names[n] = storage[n];
+            n++;
+        }
+    }
+    closedir(dir);
+    names[n] = NULL;
+
+    char with_ini[PP_NAME_MAX];
+    snprintf(with_ini, sizeof(with_ini), "%.*s.ini", PP_NAME_MAX - 5, word);
+    const char *near = pp_nearest(is_ini(word) ? word : with_ini, names);
+    if (near) {
+        strcpy(out, near);
+    }
+    return near != NULL;
+}
+
+int pp_cli_find_config(const char *word, char out[PP_PATH_MAX])
+{
+    if (strcmp(word, "-") == 0 || access(word, F_OK) == 0) {
+        return pp_path_format(out, "%s", word);
+    }
+    if (errno != ENOENT && errno != ENOTDIR) {
+        return pp_fail_errno(0, "%s", word);
+    }
+    if (!word[0] || strchr(word, '/')) {
+        return pp_fail(PP_ENOINPUT, "%s: no such config file", word[0] ? word : "''");
+    }
+
+    const char *folders[] = {PP_CONFIG_FOLDER, NULL, NULL};
+    if (runs_from_build_folder()) {
+        folders[1] = PP_SOURCE_FOLDER "/configs";
+    }
+    char near[PP_NAME_MAX] = "";
+    for (int i = 0; folders[i]; i++) {
+        char path[PP_PATH_MAX];
+        PP_TRY(pp_path_format(path, "%s/%s", folders[i], word));
+        if (access(path, F_OK) == 0) {
+            pp_log_info("config: %s", path);
+            return pp_path_format(out, "%s", path);
+        }
+        if (!near[0]) {
+            nearest_config(folders[i], word, near);
+        }
+    }
+    if (near[0]) {
+        return pp_fail(PP_ENOINPUT, "%s: no such config, here or in %s; did you mean '%s'?", word,
+                       folders[0], near);
+    }
+    return pp_fail(PP_ENOINPUT, "%s: no such config, here or in %s", word, folders[0]);
+}
+
+static void print_problems(const struct pp_config *cfg)
+{
+    for (int i = 0; i < pp_config_problem_count(cfg); i++) {
+        fprintf(stderr, "%s\n", pp_config_problem_text(cfg, i));
+    }
+}
+
+int pp_cli_load_config(const char *word, const struct pp_cli_settings *settings,
+                       struct pp_config **out)
+{
+    char path[PP_PATH_MAX];
+    if (word) {
+        PP_TRY(pp_cli_find_config(word, path));
+    }
+    struct pp_config *cfg = NULL;
+    int rc = pp_config_load(word ? path : NULL, settings ? settings->items : NULL,
+                            settings ? settings->n : 0, pp_cli_names(), &cfg);
+    if (rc == 0) {
+        *out = cfg;
+        return 0;
+    }
+    if (cfg) {
+        print_problems(cfg);
+    }
+    pp_config_destroy(&cfg);
+    return rc;
+}
+
+int pp_cli_config_verdict(const struct pp_config *cfg)
+{
+    print_problems(cfg);
+    return pp_config_verdict(cfg);
+}

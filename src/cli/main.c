@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The way in and the only way out: finds the command, runs it, says once what went wrong, and
+ * turns the code into the exit status. Results are on stdout, so a stdout that could not be
+ * written is a failure of its own.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ppcli/err.h"
+#include "ppcli/log.h"
+#include "ppcli/transport.h"
+#include "command.h"
+
+static void print_welcome(void)
+{
+    puts("ppcli trains neural networks as a pipeline of stages, from one INI file.\n"
+         "\n"
+         "Try:\n"
+         "  ppcli keys pipeline            what can be set\n"
+         "  ppcli explain mnist.ini        what would run: layers, stages, memory\n"
+         "  ppcli train mnist.ini --set data.dataset=mnist-sample\n"
+         "\n"
+         "Help:\n"
+         "  ppcli help                     all commands\n"
+         "  ppcli help train               one command and its options\n"
+         "  man ppcli, man ppcli.ini       the manual");
+}
+
+static int run_named(const char *name, const char *word)
+{
+    const struct pp_command *c = pp_command_find(name);
+    pp_assert(c != NULL);
+    char argv0[PP_NAME_MAX];
+    char argv1[PP_NAME_MAX] = "";
+    snprintf(argv0, sizeof(argv0), "%s", name);
+    snprintf(argv1, sizeof(argv1), "%s", word ? word : "");
+    char *argv[] = {argv0, word ? argv1 : NULL, NULL};
+    return c->run(word ? 2 : 1, argv);
+}
+
+/* "ppcli -h", "ppcli --version": options in the place of a command. */
+static int run_option(const char *word)
+{
+    if (strcmp(word, "-h") == 0 || strcmp(word, "--help") == 0) {
+        return run_named("help", NULL);
+    }
+    if (strcmp(word, "-V") == 0 || strcmp(word, "--version") == 0) {
+        return run_named("version", NULL);
+    }
+    const char *const names[] = {"--help", "--version", "--quiet", "--verbose", "--no-color", NULL};
+    const char *near = pp_nearest(word, names);
+    if (near) {
+        return pp_fail(PP_EUSAGE, "unknown option '%s'; did you mean '%s'?", word, near);
+    }
+    return pp_fail(PP_EUSAGE, "'%s' stands where a command is expected (ppcli COMMAND %s ...)",
+                   word, word);
+}
+
+static int unknown_command(const char *word)
+{
+    size_t n = strlen(word);
+    if (n > 4 && strcmp(word + n - 4, ".ini") == 0) {
+        return pp_fail(PP_EUSAGE, "'%s' is a config, not a command; did you mean 'ppcli train %s'?",
+                       word, word);
+    }
+    const char *near = pp_command_nearest(word);
+    if (near) {
+        return pp_fail(PP_EUSAGE, "unknown command '%s'; did you mean '%s'?", word, near);
+    }
+    return pp_fail(PP_EUSAGE, "unknown command '%s'", word);
+}
+
+/* The rank a launcher gave this process; 0 when it gave none. */
+static int launch_rank(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
+                                        "SLURM_PROCID"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const char *value = getenv(names[i]);
+        if (value && value[0]) {
+            return atoi(value);
+        }
+    }
+    return 0;
+}
+
+static int dispatch(int argc, char **argv, const struct pp_command **out_command)
+{
+    int i = 1;
+    while (i < argc && pp_cli_presentation_flag(argv[i])) {
+        i++;
+    }
+    int world = 0;
+    bool other_rank = pp_mpi_launched(&world) && launch_rank() > 0;
+    if (i == argc) {
+        if (!other_rank) {
+            print_welcome();
+        }
+        return 0;
+    }
+    if (argv[i][0] == '-') {
+        return other_rank ? 0 : run_option(argv[i]);
+    }
+    const struct pp_command *c = pp_command_find(argv[i]);
+    if (!c) {
+        return unknown_command(argv[i]);
+    }
+    *out_command = c;
+    if (other_rank && c->one_rank) {
+        return 0;
+    }
+    return c->run(argc - i, argv + i);
+}
+
+static void print_error(int rc, const struct pp_command *command)
+{
+    const struct pp_error *e = pp_error_get();
+    const char *label = rc == PP_ESTOPPED ? "stopped" : "error";
+    const char *on = pp_term_color(STDERR_FILENO) ? "\033[1;31m" : "";
+    const char *off = on[0] ? "\033[0m" : "";
+    fprintf(stderr, "ppcli: %s%s:%s %s\n", on, label, off, e->code ? e->text : pp_status_name(rc));
+    if (rc == PP_EUSAGE) {
+        fprintf(stderr, "ppcli: see 'ppcli help%s%s'\n", command ? " " : "",
+                command ? command->name : "");
+    } else if (rc == PP_EINTERNAL) {
+        fprintf(stderr,
+                "ppcli: this is a mistake in ppcli (%s:%d); please report it together with "
+                "what 'ppcli version' prints\n",
+                e->file ? e->file : "?", e->line);
+    }
+}
+
+/* Files opened later must not become stdin, stdout or stderr because the caller closed those. The
+ * stand-ins fail on use, so that a result which goes nowhere is noticed. */
+static void hold_standard_streams(void)
+{
+    for (int fd = 0; fd <= 2; fd++) {
+        if (fcntl(fd, F_GETFD) < 0) {
+            int stand_in = open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
+            if (stand_in != fd && stand_in >= 0) {
+                close(stand_in);
+            }
+        }
+    }
+}
+
+static bool reader_left(void)
+{
+    struct pollfd p = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    return poll(&p, 1, 0) == 1 && (p.revents & POLLERR);
+}
+
+/* The code of the command, or PP_EIO when its result did not get out. */
+static int finish_stdout(int rc)
+{
+    bool gone = reader_left();
+    bool failed = ferror(stdout) != 0;
+    errno = 0;
+    if (fclose(stdout) != 0) {
+        failed = true;
+    }
+    if (!failed || rc < 0) {
+        return rc;
+    }
+    if (errno == EPIPE || gone) {
+        return PP_EIO; /* the reader chose to leave (`| head`): nothing to tell */
+    }
+    rc = errno ? pp_fail_errno(PP_EIO, "standard output")
+               : pp_fail(PP_EIO, "standard output could not be written");
+    print_error(rc, NULL);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    hold_standard_streams();
+    /* A training run must outlive the program that read its log. */
+    signal(SIGPIPE, SIG_IGN);
+
+    const struct pp_command *command = NULL;
+    int rc = dispatch(argc, argv, &command);
+    pp_assert(rc <= 0);
+    if (rc < 0) {
+        fflush(stdout);
+        print_error(rc, command);
+    }
+    return -finish_stdout(rc);
+}
