@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Batches, shares and micro-batches: arithmetic over one permutation per epoch. */
+#include "ppcli/dataset.h"
+
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+#include "ppcli/rng.h"
+
+static int ceil_div(int a, int b)
+{
+    return (int)(((int64_t)a + b - 1) / b);
+}
+
+static int min_int(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+void pp_balanced_piece(int n, int parts, int k, int *first, int *count)
+{
+    int each = n / parts, larger = n % parts;
+    *first = k * each + min_int(k, larger);
+    *count = each + (k < larger ? 1 : 0);
+}
+
+int pp_loader_create(int n, int batch_size, int replicas, int replica, int microbatches,
+                     bool shuffle, uint64_t seed, struct pp_loader **out)
+{
+    if (n < 1 || batch_size < 1 || replicas < 1 || microbatches < 1) {
+        return pp_fail(PP_ECONFIG,
+                       "%d samples in batches of %d over %d replicas in %d micro-batches: each "
+                       "must be at least 1",
+                       n, batch_size, replicas, microbatches);
+    }
+    pp_assert(replica >= 0 && replica < replicas);
+    struct pp_loader *ld = pp_alloc(1, sizeof(*ld));
+    if (!ld) {
+        return PP_ERESOURCE;
+    }
+    ld->n = n;
+    ld->batch_size = batch_size;
+    ld->replicas = replicas;
+    ld->replica = replica;
+    ld->microbatches = microbatches;
+    ld->shuffle = shuffle;
+    ld->seed = seed;
+    ld->order = pp_alloc((size_t)n, sizeof(*ld->order));
+    if (!ld->order) {
+        pp_loader_destroy(&ld);
+        return PP_ERESOURCE;
+    }
+    pp_loader_start_epoch(ld, 0);
+    *out = ld;
+    return 0;
+}
+
+void pp_loader_destroy(struct pp_loader **ld)
+{
+    if (!*ld) {
+        return;
+    }
+    pp_free((*ld)->order);
+    pp_free(*ld);
+    *ld = NULL;
+}
+
+void pp_loader_start_epoch(struct pp_loader *ld, uint64_t epoch)
+{
+    if (ld->shuffle) {
+        pp_rng_permutation(ld->seed, pp_rng_stream("shuffle", epoch), (uint32_t)ld->n, ld->order);
+        return;
+    }
+    for (int i = 0; i < ld->n; i++) {
+        ld->order[i] = (uint32_t)i;
+    }
+}
+
+int pp_loader_steps(const struct pp_loader *ld)
+{
+    return ceil_div(ld->n, ld->batch_size);
+}
+
+/* First row of the step's batch in ld->order. */
+static int batch_first(const struct pp_loader *ld, int step)
+{
+    pp_assert(step >= 0 && step < pp_loader_steps(ld));
+    return step * ld->batch_size; /* below n */
+}
+
+int pp_loader_batch_rows(const struct pp_loader *ld, int step)
+{
+    return min_int(ld->batch_size, ld->n - batch_first(ld, step));
+}
+
+static void share(const struct pp_loader *ld, int step, int *first, int *count)
+{
+    pp_balanced_piece(pp_loader_batch_rows(ld, step), ld->replicas, ld->replica, first, count);
+    *first += batch_first(ld, step);
+}
+
+int pp_loader_share_rows(const struct pp_loader *ld, int step)
+{
+    int first, count;
+    share(ld, step, &first, &count);
+    return count;
+}
+
+int pp_loader_microbatches(const struct pp_loader *ld, int step)
+{
+    int rows = pp_loader_share_rows(ld, step);
+    int first, full;
+    pp_balanced_piece(ld->batch_size, ld->replicas, ld->replica, &first, &full);
+    if (rows == full) {
+        return min_int(ld->microbatches, rows);
+    }
+    /* Fewer micro-batches of about the usual size, rather than the usual number of slivers. */
+    return min_int(ld->microbatches, ceil_div(rows, ceil_div(full, ld->microbatches)));
+}
+
+int pp_loader_microbatch(const struct pp_loader *ld, int step, int mb, const uint32_t **index)
+{
+    int first, count, piece_first, piece_count;
+    int parts = pp_loader_microbatches(ld, step);
+    pp_assert(mb >= 0 && mb < parts);
+    share(ld, step, &first, &count);
+    pp_balanced_piece(count, parts, mb, &piece_first, &piece_count);
+    *index = ld->order + first + piece_first;
+    return piece_count;
+}
+
+int pp_loader_max_rows(const struct pp_loader *ld)
+{
+    /* All steps but the last are alike, and the first micro-batch of a step is its largest. */
+    const int steps[2] = {0, pp_loader_steps(ld) - 1};
+    int most = 0;
+    for (int i = 0; i < 2; i++) {
+        int parts = pp_loader_microbatches(ld, steps[i]);
+        int rows = parts > 0 ? ceil_div(pp_loader_share_rows(ld, steps[i]), parts) : 0;
+        most = rows > most ? rows : most;
+    }
+    return most;
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A data set made from train.seed: one random picture per class, and every sample is its class's
+ * picture and noise, half and half. It fits any model, needs no file, and is learnt quickly. Each
+ * byte is a function of (seed, split, row, column), so every rank makes the same.
+ *
+ *   prototype[c][j] = byte j of stream ("synthetic:class", c)
+ *   noise[r][j]     = byte j of row r of stream ("synthetic:train" or "synthetic:test", 0)
+ *   image[r][j]     = (prototype[r mod classes][j] + noise[r][j] + 1) / 2
+ */
+#include <string.h>
+
+#include <zlib.h>
+
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+#include "ppcli/rng.h"
+#include "ops.h"
+
+#define TRAIN_N 8192
+#define TEST_N 1024
+#define CLASSES_MAX 256 /* a label is one byte */
+#define BLOCK 16        /* bytes of one Philox block */
+
+/* Bytes first_block*16 .. +n of a stream. Words are taken apart by shifts, not by memcpy, so that
+ * the byte order of the machine does not matter. */
+static void make_bytes(uint64_t seed, uint64_t stream, uint64_t first_block, size_t n, uint8_t *out)
+{
+    const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+    for (size_t i = 0; i < n; i += BLOCK) {
+        uint64_t b = first_block + i / BLOCK;
+        const uint32_t ctr[4] = {(uint32_t)b, (uint32_t)(b >> 32), (uint32_t)stream,
+                                 (uint32_t)(stream >> 32)};
+        uint32_t w[4];
+        pp_philox4x32(key, ctr, w);
+        for (size_t k = 0; k < BLOCK && i + k < n; k++) {
+            out[i + k] = (uint8_t)(w[k / 4] >> (8 * (k % 4)));
+        }
+    }
+}
+
+static int how_many(const struct pp_config *cfg, enum pp_split split)
+{
+    int n = split == PP_SPLIT_TRAIN ? cfg->data.train_samples : cfg->data.test_samples;
+    return n > 0 ? n : split == PP_SPLIT_TRAIN ? TRAIN_N : TEST_N;
+}
+
+static int make_images(uint64_t seed, enum pp_split split, struct pp_dataset *ds)
+{
+    size_t features = (size_t)ds->features;
+    size_t classes = (size_t)ds->classes;
+    uint8_t *prototypes = pp_alloc(classes, features);
+    ds->images = pp_alloc((size_t)ds->n, features);
+    if (!prototypes || !ds->images) {
+        pp_free(prototypes);
+        return PP_ERESOURCE;
+    }
+    for (size_t c = 0; c < classes; c++) {
+        make_bytes(seed, pp_rng_stream("synthetic:class", c), 0, features,
+                   prototypes + c * features);
+    }
+    uint64_t stream =
+        pp_rng_stream(split == PP_SPLIT_TRAIN ? "synthetic:train" : "synthetic:test", 0);
+    uint64_t row_blocks = (features + BLOCK - 1) / BLOCK;
+    for (size_t r = 0; r < (size_t)ds->n; r++) {
+        uint8_t *image = ds->images + r * features;
+        const uint8_t *prototype = prototypes + r % classes * features;
+        make_bytes(seed, stream, r * row_blocks, features, image);
+        for (size_t j = 0; j < features; j++) {
+            image[j] = (uint8_t)((image[j] + prototype[j] + 1) / 2);
+        }
+    }
+    pp_free(prototypes);
+    ds->images_crc = (uint32_t)crc32_z(0, ds->images, (size_t)ds->n * features);
+    return 0;
+}
+
+static int make_labels(struct pp_dataset *ds)
+{
+    ds->labels = pp_alloc((size_t)ds->n, 1);
+    if (!ds->labels) {
+        return PP_ERESOURCE;
+    }
+    for (int r = 0; r < ds->n; r++) {
+        ds->labels[r] = (uint8_t)(r % ds->classes);
+    }
+    ds->labels_crc = (uint32_t)crc32_z(0, ds->labels, (size_t)ds->n);
+    return 0;
+}
+
+static int open_made(const struct pp_dataset_ops *self, const struct pp_config *cfg,
+                     enum pp_split split, int parts, int model_inputs, int model_classes,
+                     struct pp_dataset *ds)
+{
+    if (model_inputs < 1) {
+        return pp_fail(PP_ECONFIG, "model.sizes begins with %d, expected at least 1", model_inputs);
+    }
+    if (model_classes < 1 || model_classes > CLASSES_MAX) {
+        return pp_fail(PP_ECONFIG, "model.sizes ends with %d, but %s has 1 to %d classes",
+                       model_classes, self->info.name, CLASSES_MAX);
+    }
+    ds->n = how_many(cfg, split);
+    ds->features = model_inputs;
+    ds->classes = model_classes;
+    ds->scale = 1.0f / 255.0f;
+    if (parts & PP_DATA_IMAGES) {
+        PP_TRY(make_images(cfg->train.seed, split, ds));
+    }
+    if (parts & PP_DATA_LABELS) {
+        PP_TRY(make_labels(ds));
+    }
+    return pp_path_format(ds->origin, "made from the seed");
+}
+
+static int count_made(const struct pp_dataset_ops *self, const struct pp_config *cfg,
+                      enum pp_split split, int *out)
+{
+    *out = how_many(cfg, split);
+    return 0;
+}
+
+extern const struct pp_dataset_ops dataset_synthetic;
+
+const struct pp_dataset_ops dataset_synthetic = {
+    .info = {.name = "synthetic",
+             .help = "made from train.seed in the shape of the model; no files"},
+    .open = open_made,
+    .count = count_made,
+};

@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Data sets: the sample, folders with wrong pairs, absent data, and the synthetic one. */
+#include "test_data_files.h"
+
+#include "ppcli/clock.h"
+#include "ppcli/dataset.h"
+#include "ppcli/mem.h"
+#include "ppcli/sha256.h"
+
+#define BOTH (PP_DATA_IMAGES | PP_DATA_LABELS)
+
+static struct pp_config *config(const char *dataset, const char *path)
+{
+    static struct pp_config cfg;
+    memset(&cfg, 0, sizeof(cfg));
+    snprintf(cfg.data.dataset, sizeof(cfg.data.dataset), "%s", dataset);
+    snprintf(cfg.data.path, sizeof(cfg.data.path), "%s", path);
+    cfg.model.sizes[0] = 784;
+    cfg.model.sizes[1] = 10;
+    cfg.model.n_sizes = 2;
+    cfg.train.seed = 1;
+    return &cfg;
+}
+
+static int open_train(const struct pp_config *cfg, int parts, struct pp_dataset **out)
+{
+    return pp_dataset_open(cfg, PP_SPLIT_TRAIN, parts, 784, 10, out);
+}
+
+/* A pair of n images of rows x columns and n_labels labels, gzipped, in the test's folder. */
+static void write_pair(void **state, const char *prefix, uint32_t n, uint32_t rows,
+                       uint32_t columns, uint32_t n_labels)
+{
+    char name[64];
+    const uint32_t dims[3] = {n, rows, columns};
+    struct blob images = idx_bytes(3, dims, (size_t)n * rows * columns, 256);
+    struct blob labels = idx_bytes(1, &n_labels, n_labels, 10);
+    snprintf(name, sizeof(name), "%s-images-idx3-ubyte.gz", prefix);
+    file_write_gzip(in_folder(state, name), images);
+    snprintf(name, sizeof(name), "%s-labels-idx1-ubyte.gz", prefix);
+    file_write_gzip(in_folder(state, name), labels);
+    blob_free(&images);
+    blob_free(&labels);
+}
+
+static void every_name_has_its_information(void **state)
+{
+    const char *const *names = pp_dataset_names();
+    int n = 0;
+    for (; names[n]; n++) {
+        const struct pp_dataset_info *info = pp_dataset_info(names[n]);
+        assert_non_null(info);
+        CHECK_STR_EQ(info->name, names[n]);
+        assert_true(strlen(info->help) > 10);
+    }
+    CHECK_INT_EQ(n, 4);
+    assert_null(pp_dataset_info("mnits"));
+    CHECK_STR_EQ(pp_dataset_info("mnist")->fetch_command, "ppcli download-mnist");
+    assert_null(pp_dataset_info("synthetic")->fetch_command);
+}
+
+static void an_unknown_data_set_is_a_config_error(void **state)
+{
+    struct pp_dataset *ds = NULL;
+    int n = -1;
+    CHECK_FAILS(open_train(config("mnits", ""), BOTH, &ds), PP_ECONFIG, "unknown data set 'mnits'");
+    CHECK_FAILS(pp_dataset_count(config("mnits", ""), PP_SPLIT_TEST, &n), PP_ECONFIG, "mnist");
+    assert_null(ds);
+    CHECK_INT_EQ(n, -1);
+}
+
+static void the_sample_is_balanced_and_found_without_a_path(void **state)
+{
+    setenv("PPCLI_DATA_DIR", *state, 1); /* an empty folder: not a person's own data */
+    for (int split = PP_SPLIT_TRAIN; split <= PP_SPLIT_TEST; split++) {
+        struct pp_dataset *ds = NULL;
+        int each = split == PP_SPLIT_TRAIN ? 600 : 100, count = 0, per_class[10] = {0};
+        CHECK_OK(pp_dataset_open(config("mnist-sample", ""), split, BOTH, 784, 10, &ds));
+        CHECK_OK(pp_dataset_count(config("mnist-sample", ""), split, &count));
+        CHECK_INT_EQ(ds->n, 10 * each);
+        CHECK_INT_EQ(count, ds->n);
+        CHECK_INT_EQ(ds->features, 784);
+        CHECK_INT_EQ(ds->classes, 10);
+        assert_true(ds->scale == 1.0f / 255.0f);
+        CHECK_STR_EQ(ds->name, "mnist-sample");
+        assert_non_null(strstr(ds->origin, "mnist-sample"));
+        for (int i = 0; i < ds->n; i++) {
+            per_class[ds->labels[i]]++;
+        }
+        for (int c = 0; c < 10; c++) {
+            CHECK_INT_EQ(per_class[c], each);
+        }
+        pp_dataset_destroy(&ds);
+        assert_null(ds);
+    }
+}
+
+static void sha256_of(const void *data, size_t bytes, char hex[PP_SHA256_HEX])
+{
+    struct pp_sha256 s;
+    uint8_t digest[PP_SHA256_BYTES];
+    pp_sha256_init(&s);
+    pp_sha256_update(&s, data, bytes);
+    pp_sha256_final(&s, digest);
+    pp_sha256_hex(digest, hex);
+}
+
+static void the_sample_has_the_documented_digests(void **state)
+{
+    char path[4096];
+    char hex[PP_SHA256_HEX];
+    snprintf(path, sizeof(path), "%s/data/README.md", getenv("PPCLI_SOURCE_DIR"));
+    struct blob text = file_read(path);
+    char *readme = calloc(1, text.n + 1);
+    memcpy(readme, text.p, text.n);
+    static const char *const names[] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
+                                        "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"};
+    for (int i = 0; i < 4; i++) {
+        snprintf(path, sizeof(path), "%s/data/mnist-sample/%s.gz", getenv("PPCLI_SOURCE_DIR"),
+                 names[i]);
+        struct blob b = file_read(path);
+        sha256_of(b.p, b.n, hex);
+        if (!strstr(readme, hex)) {
+            fail_msg("%s: digest %s is not in data/README.md", path, hex);
+        }
+        blob_free(&b);
+    }
+    free(readme);
+    blob_free(&text);
+}
+
+static void only_the_asked_half_is_kept(void **state)
+{
+    struct pp_dataset *images = NULL, *labels = NULL;
+    write_pair(state, "train", 30, 28, 28, 30);
+    CHECK_OK(open_train(config("mnist", *state), PP_DATA_IMAGES, &images));
+    CHECK_OK(open_train(config("mnist", *state), PP_DATA_LABELS, &labels));
+    assert_non_null(images->images);
+    assert_null(images->labels);
+    CHECK_INT_EQ(images->labels_crc, 0);
+    assert_null(labels->images);
+    assert_non_null(labels->labels);
+    CHECK_INT_EQ(labels->images_crc, 0);
+    CHECK_INT_EQ(labels->features, 784);
+    CHECK_INT_EQ(images->n, labels->n);
+    CHECK_STR_EQ(images->origin, (const char *)*state);
+    CHECK_INT_EQ(labels->labels_crc, crc32(0, labels->labels, 30));
+    CHECK_INT_EQ(images->images_crc, crc32(0, images->images, 30 * 784));
+    pp_dataset_destroy(&images);
+    pp_dataset_destroy(&labels);
+}
+
+static void a_limit_takes_the_first_samples_and_keeps_the_checksum(void **state)
+{
+    struct pp_dataset *all = NULL, *some = NULL;
+    struct pp_config *cfg = config("mnist", *state);
+    int n = 0;
+    write_pair(state, "train", 30, 28, 28, 30);
+    CHECK_OK(open_train(cfg, BOTH, &all));
+    cfg->data.train_samples = 7;
+    CHECK_OK(open_train(cfg, BOTH, &some));
+    CHECK_OK(pp_dataset_count(cfg, PP_SPLIT_TRAIN, &n));
+    CHECK_INT_EQ(some->n, 7);
+    CHECK_INT_EQ(n, 7);
+    assert_memory_equal(some->images, all->images, 7 * 784);
+    CHECK_INT_EQ(some->images_crc, all->images_crc);
+    cfg->data.train_samples = 31; /* "at most this many" */
+    CHECK_OK(pp_dataset_count(cfg, PP_SPLIT_TRAIN, &n));
+    CHECK_INT_EQ(n, 30);
+    pp_dataset_destroy(&all);
+    pp_dataset_destroy(&some);
+}
+
+static void counts_that_differ_are_refused_by_every_rank(void **state)
+{
+    struct pp_dataset *ds = NULL;
+    int n;
+    write_pair(state, "train", 30, 28, 28, 29);
+    for (int parts = PP_DATA_IMAGES; parts <= BOTH; parts++) {
+        CHECK_FAILS(open_train(config("mnist", *state), parts, &ds), PP_EFORMAT,
+                    "holds 30 images, but");
+        assert_null(ds);
+    }
+    CHECK_FAILS(pp_dataset_count(config("mnist", *state), PP_SPLIT_TRAIN, &n), PP_EFORMAT,
+                "holds 29 labels");
+}
+
+static void images_and_labels_that_are_swapped_are_refused(void **state)
+{
+    struct pp_dataset *ds = NULL;
+    write_pair(state, "train", 30, 28, 28, 30);
+    rename(in_folder(state, "train-images-idx3-ubyte.gz"), in_folder(state, "x"));
+    rename(in_folder(state, "train-labels-idx1-ubyte.gz"),
+           in_folder(state, "train-images-idx3-ubyte.gz"));
+    rename(in_folder(state, "x"), in_folder(state, "train-labels-idx1-ubyte.gz"));
+    CHECK_FAILS(open_train(config("mnist", *state), BOTH, &ds), PP_EFORMAT,
+                "1 dimensions, expected 3 (images, rows, columns)");
+}
+
+static void a_label_outside_the_classes_is_named(void **state)
+{
+    struct pp_dataset *ds = NULL;
+    const uint32_t n = 30;
+    struct blob labels = idx_bytes(1, &n, n, 10);
+    write_pair(state, "train", n, 28, 28, n);
+    for (int bad = 10; bad <= 255; bad += 245) {
+        labels.p[8 + 12] = (uint8_t)bad;
+        file_write_gzip(in_folder(state, "train-labels-idx1-ubyte.gz"), labels);
+        char words[64];
+        snprintf(words, sizeof(words), "label 12 is %d, expected 0 to 9", bad);
+        CHECK_FAILS(open_train(config("mnist", *state), BOTH, &ds), PP_EFORMAT, words);
+        assert_null(ds);
+    }
+    blob_free(&labels);
+}
+
+static void a_model_that_does_not_fit_is_a_config_error(void **state)
+{
+    struct pp_dataset *ds = NULL;
+    struct pp_config *cfg = config("mnist", *state);
+    write_pair(state, "train", 3, 28, 28, 3);
+    CHECK_FAILS(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, 100, 10, &ds), PP_ECONFIG,
+                "model.sizes begins with 100, but an image of mnist has 28 x 28 = 784 bytes");
+    CHECK_FAILS(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, 784, 9, &ds), PP_ECONFIG,
+                "model.sizes ends with 9, but mnist has 10 classes");
+    CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, 784, 16, &ds));
+    pp_dataset_destroy(&ds);
+}
+
+static void absent_data_names_the_folder_and_the_command(void **state)
+{
+    struct pp_dataset *ds = NULL;
+    int n;
+    char words[4200];
+    setenv("PPCLI_DATA_DIR", *state, 1);
+    snprintf(words, sizeof(words),
+             "no mnist data in %s/mnist; fetch it with: ppcli download-mnist,",
+             (const char *)*state);
+    CHECK_FAILS(open_train(config("mnist", ""), BOTH, &ds), PP_ENOINPUT, words);
+    CHECK_FAILS(open_train(config("mnist", ""), BOTH, &ds), PP_ENOINPUT,
+                "data.dataset = mnist-sample, which needs no download");
+    snprintf(words, sizeof(words), "ppcli download-mnist --dataset fashion-mnist --dir %s",
+             (const char *)*state);
+    CHECK_FAILS(open_train(config("fashion-mnist", *state), BOTH, &ds), PP_ENOINPUT, words);
+    CHECK_FAILS(pp_dataset_count(config("mnist", *state), PP_SPLIT_TRAIN, &n), PP_ENOINPUT,
+                "--dir");
+    CHECK_FAILS(open_train(config("mnist-sample", *state), BOTH, &ds), PP_ENOINPUT,
+                "it comes with ppcli");
+    write_pair(state, "train", 3, 28, 28, 3);
+    unlink(in_folder(state, "train-labels-idx1-ubyte.gz"));
+    CHECK_FAILS(open_train(config("mnist", *state), PP_DATA_IMAGES, &ds), PP_ENOINPUT,
+                "train-labels-idx1-ubyte.gz is missing");
+    assert_null(ds);
+}
+
+static void gzipped_files_come_before_plain_ones(void **state)
+{
+    struct pp_dataset *ds = NULL;
+    const uint32_t dims[3] = {5, 28, 28};
+    struct blob images = idx_bytes(3, dims, 5 * 784, 256), labels = idx_bytes(1, dims, 5, 10);
+    file_write(in_folder(state, "train-images-idx3-ubyte"), images.p, images.n);
+    file_write(in_folder(state, "train-labels-idx1-ubyte"), labels.p, labels.n);
+    CHECK_OK(open_train(config("mnist", *state), BOTH, &ds));
+    CHECK_INT_EQ(ds->n, 5);
+    pp_dataset_destroy(&ds);
+    write_pair(state, "train", 3, 28, 28, 3);
+    CHECK_OK(open_train(config("mnist", *state), BOTH, &ds));
+    CHECK_INT_EQ(ds->n, 3);
+    pp_dataset_destroy(&ds);
+    blob_free(&images);
+    blob_free(&labels);
+}
+
+static void the_data_folder_follows_the_environment(void **state)
+{
+    char dir[PP_PATH_MAX];
+    setenv("PPCLI_DATA_DIR", "/a", 1);
+    setenv("XDG_DATA_HOME", "/b", 1);
+    setenv("HOME", "/c", 1);
+    CHECK_OK(pp_data_dir("mnist", dir));
+    CHECK_STR_EQ(dir, "/a/mnist");
+    setenv("PPCLI_DATA_DIR", "", 1);
+    CHECK_OK(pp_data_dir("mnist", dir));
+    CHECK_STR_EQ(dir, "/b/ppcli/mnist");
+    setenv("XDG_DATA_HOME", "relative", 1);
+    CHECK_OK(pp_data_dir("mnist", dir));
+    CHECK_STR_EQ(dir, "/c/.local/share/ppcli/mnist");
+    unsetenv("HOME");
+    CHECK_FAILS(pp_data_dir("mnist", dir), PP_ECONFIG, "no place for data sets");
+}
+
+static void synthetic_data_follows_from_the_seed(void **state)
+{
+    struct pp_dataset *a = NULL, *b = NULL, *c = NULL, *test = NULL;
+    struct pp_config *cfg = config("synthetic", "");
+    cfg->data.train_samples = 500;
+    CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, 100, 7, &a));
+    CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, 100, 7, &b));
+    CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TEST, BOTH, 100, 7, &test));
+    cfg->train.seed = 2;
+    CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TRAIN, PP_DATA_IMAGES, 100, 7, &c));
+    CHECK_INT_EQ(a->n, 500);
+    CHECK_INT_EQ(a->features, 100);
+    CHECK_INT_EQ(a->classes, 7);
+    CHECK_STR_EQ(a->origin, "made from the seed");
+    assert_memory_equal(a->images, b->images, 500 * 100);
+    assert_memory_equal(a->labels, b->labels, 500);
+    CHECK_INT_EQ(a->images_crc, crc32(0, a->images, 500 * 100));
+    assert_true(a->images_crc != c->images_crc);
+    CHECK_INT_EQ(test->n, 1024);
+    assert_true(memcmp(a->images, test->images, 500 * 100) != 0);
+    pp_dataset_destroy(&a);
+    pp_dataset_destroy(&b);
+    pp_dataset_destroy(&c);
+    pp_dataset_destroy(&test);
+}
+
+static void synthetic_rows_do_not_depend_on_how_many_there_are(void **state)
+{
+    struct pp_dataset *few = NULL, *many = NULL;
+    struct pp_config *cfg = config("synthetic", "");
+    cfg->data.train_samples = 10;
+    CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, 33, 3, &few));
+    cfg->data.train_samples = 100;
+    CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, 33, 3, &many));
+    assert_memory_equal(few->images, many->images, 10 * 33);
+    pp_dataset_destroy(&few);
+    pp_dataset_destroy(&many);
+}
+
+/* A nearest-mean classifier learnt on the training half knows the test half. */
+static void synthetic_classes_can_be_learnt(void **state)
+{
+    enum {
+        F = 64,
+        C = 10
+    };
+    struct pp_dataset *train = NULL, *test = NULL;
+    struct pp_config *cfg = config("synthetic", "");
+    static double mean[C][F];
+    int n[C] = {0}, correct = 0;
+    CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, F, C, &train));
+    CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TEST, BOTH, F, C, &test));
+    for (int i = 0; i < train->n; i++) {
+        n[train->labels[i]]++;
+        for (int j = 0; j < F; j++) {
+            mean[train->labels[i]][j] += train->images[i * F + j];
+        }
+    }
+    for (int i = 0; i < test->n; i++) {
+        int best = -1;
+        double least = 1e30;
+        for (int c = 0; c < C; c++) {
+            double d = 0;
+            for (int j = 0; j < F; j++) {
+                double e = test->images[i * F + j] - mean[c][j] / n[c];
+                d += e * e;
+            }
+            best = d < least ? c : best;
+            least = d < least ? d : least;
+        }
+        correct += best == test->labels[i];
+    }
+    for (int c = 0; c < C; c++) {
+        assert_in_range(n[c], train->n / C, train->n / C + 1);
+    }
+    print_message("# %d of %d\n", correct, test->n);
+    assert_true(correct > test->n * 95 / 100);
+    pp_dataset_destroy(&train);
+    pp_dataset_destroy(&test);
+}
+
+static void synthetic_data_is_made_quickly(void **state)
+{
+    struct pp_dataset *ds = NULL;
+    uint64_t t0 = pp_clock_ns();
+    CHECK_OK(pp_dataset_open(config("synthetic", ""), PP_SPLIT_TRAIN, BOTH, 784, 10, &ds));
+    double ms = (double)(pp_clock_ns() - t0) * 1e-6;
+    print_message("# 8192 x 784 in %.1f ms\n", ms);
+    CHECK_INT_EQ(ds->n, 8192);
+    assert_true(ms < 1000); /* tens of ms when nothing else runs; this is the alarm, not the aim */
+    pp_dataset_destroy(&ds);
+}
+
+static void synthetic_refuses_more_classes_than_a_byte_holds(void **state)
+{
+    struct pp_dataset *ds = NULL;
+    struct pp_config *cfg = config("synthetic", "");
+    CHECK_FAILS(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, 4, 257, &ds), PP_ECONFIG,
+                "model.sizes ends with 257");
+    cfg->data.train_samples = 300;
+    CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, 4, 256, &ds));
+    CHECK_INT_EQ(ds->labels[255], 255);
+    CHECK_INT_EQ(ds->labels[256], 0);
+    pp_dataset_destroy(&ds);
+}
+
+int main(void)
+{
+    if (!getenv("PPCLI_SOURCE_DIR")) {
+        setenv("PPCLI_SOURCE_DIR", ".", 1);
+    }
+#define T(name) cmocka_unit_test_setup_teardown(name, folder_create, folder_remove)
+    const struct CMUnitTest tests[] = {
+        T(every_name_has_its_information),
+        T(an_unknown_data_set_is_a_config_error),
+        T(the_sample_is_balanced_and_found_without_a_path),
+        T(the_sample_has_the_documented_digests),
+        T(only_the_asked_half_is_kept),
+        T(a_limit_takes_the_first_samples_and_keeps_the_checksum),
+        T(counts_that_differ_are_refused_by_every_rank),
+        T(images_and_labels_that_are_swapped_are_refused),
+        T(a_label_outside_the_classes_is_named),
+        T(a_model_that_does_not_fit_is_a_config_error),
+        T(absent_data_names_the_folder_and_the_command),
+        T(gzipped_files_come_before_plain_ones),
+        T(the_data_folder_follows_the_environment),
+        T(synthetic_data_follows_from_the_seed),
+        T(synthetic_rows_do_not_depend_on_how_many_there_are),
+        T(synthetic_classes_can_be_learnt),
+        T(synthetic_data_is_made_quickly),
+        T(synthetic_refuses_more_classes_than_a_byte_holds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
