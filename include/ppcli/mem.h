@@ -22,8 +22,8 @@ void *pp_realloc(void *p, size_t count, size_t size);
 char *pp_strdup(const char *s);
 void pp_free(void *p); /* accepts NULL */
 
-/* How many pp_alloc/pp_realloc/pp_strdup/arena calls this process has made: a training step must
- * not move it. */
+/* How many pp_alloc/pp_realloc/pp_strdup/arena calls this thread has made: a training step must not
+ * move it. */
 uint64_t pp_alloc_count(void);
 
 /* a*b and a+b with overflow recorded as PP_ECONFIG ("too large"); *out untouched then. */

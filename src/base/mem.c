@@ -2,7 +2,6 @@
 /* Counted host allocations and the arena. */
 #include "ppcli/mem.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>

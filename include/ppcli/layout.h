@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The layout of a run: which layers, plans and memory slots belong to which rank. Pure arithmetic
+ * from the config, the model and the number of samples; the same on every rank; immutable and
+ * shared read-only by rank threads. `ppcli explain` prints it, the executor follows it.
+ *
+ * Transport rank of pipeline rank r in replica d: d * stages + r.
+ */
+#ifndef PPCLI_LAYOUT_H
+#define PPCLI_LAYOUT_H
+
+#include "ppcli/config.h"
+#include "ppcli/model.h"
+#include "ppcli/plan.h"
+
+/* Tags of messages are micro-batch numbers; transports promise this many. */
+#define PP_MICROBATCHES_MAX 65535
+
+struct pp_layout_plan { /* one proved plan for batches of m micro-batches */
+    enum pp_plan_kind kind;
+    int m;
+    struct pp_plan *plan;
+};
+
+struct pp_layout {
+    const struct pp_config *cfg;  /* not owned */
+    const struct pp_model *model; /* not owned */
+    int stages, chunks, replicas, ranks, n_virtual;
+    int train_n, test_n; /* samples; test_n 0: no evaluation */
+    int *first, *last;   /* [n_virtual] layers of each virtual stage, inclusive */
+    int *rank_of;        /* [n_virtual] pipeline rank */
+    int max_rows;        /* of one micro-batch, training and evaluation */
+    struct pp_layout_plan *plans;
+    int n_plans;
+    int n_channels;
+    /* Maxima over all plans: */
+    int *state_slots, *grad_slots; /* [n_virtual] */
+    int *channel_slots;            /* [n_channels] */
+};
+
+/*
+ * Cut the model, build and prove every plan that a batch of this run can need: full batches and
+ * the smaller last one, of every replica, for training and evaluation.
+ * Errors: PP_ECONFIG (also noted in cfg as a problem of the key at fault), PP_ERESOURCE. Local.
+ */
+int pp_layout_create(struct pp_config *cfg, const struct pp_model *model, int train_n, int test_n,
+                     struct pp_layout **out);
+void pp_layout_destroy(struct pp_layout **layout);
+
+/* The plan for batches of m >= 1 micro-batches; a missing one is a broken invariant. */
+const struct pp_plan *pp_layout_plan(const struct pp_layout *layout, enum pp_plan_kind kind, int m);
+
+/* Floats of one row that travel on channel ch: the width of its boundary. */
+int pp_layout_channel_width(const struct pp_layout *layout, int ch);
+
+/* Bytes of one slot of channel ch, a multiple of PP_ALIGN. */
+size_t pp_layout_slot_bytes(const struct pp_layout *layout, int ch);
+
+#endif

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A run: everything that follows from the config before any rank starts (prepare), then all ranks
+ * as threads of this process or this process as one MPI rank (train).
+ */
+#ifndef PPCLI_RUN_H
+#define PPCLI_RUN_H
+
+#include "ppcli/backend.h"
+#include "ppcli/config.h"
+#include "ppcli/dataset.h"
+#include "ppcli/exec.h"
+#include "ppcli/layout.h"
+#include "ppcli/model.h"
+#include "ppcli/transport.h"
+
+/* Decided from the config alone, the same on every rank; immutable once ranks run. */
+struct pp_run {
+    struct pp_config *cfg; /* not owned */
+    struct pp_model *model;
+    struct pp_layout *layout;
+    const struct pp_backend_ops *backend;
+    bool mpi; /* ranks are MPI processes */
+};
+
+enum pp_run_need {
+    PP_RUN_REAL,    /* data must be there, the backend must run here */
+    PP_RUN_EXPLAIN, /* absent data is replaced by what is known of the data set */
+};
+
+/*
+ * Errors: PP_ECONFIG (noted as problems of cfg), PP_ENOINPUT and friends for data, PP_ERESOURCE.
+ * Local; the same verdict on every rank that sees the same files.
+ */
+int pp_run_prepare(struct pp_config *cfg, enum pp_run_need need, struct pp_run *out);
+void pp_run_fini(struct pp_run *run);
+
+/* Samples per split without reading the data; known figures of the data set when it is absent and
+ * `need` allows it. */
+int pp_run_samples(const struct pp_config *cfg, enum pp_run_need need, enum pp_split split,
+                   int *out);
+
+struct pp_train_options {
+    const char *name; /* of the config, for the run directory: "mnist" */
+    FILE *out;        /* log lines and summary (rank 0); never NULL */
+    bool quiet;       /* summary only */
+    bool overwrite;   /* write into a run directory that is not empty */
+    /* Prints this thread's error record: called by an MPI rank that failed alone, before it takes
+     * all processes down with it. NULL: nothing is said. */
+    void (*before_abort)(void);
+};
+
+/*
+ * Train as the config says. Under an MPI launch: collective, this process is one rank. On failure
+ * of a rank all ranks return a failure; the record says which rank knew first.
+ * *speaks is set early: whether this process is the one that reports a failure that all ranks
+ * share (MPI: rank 0 only).
+ */
+int pp_train(struct pp_config *cfg, const struct pp_train_options *options, bool *speaks);
+
+#endif

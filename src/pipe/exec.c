@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The executor's life and its steps: set-up, training step (plan, replica reduction, clipping,
+ * optimizer), evaluation step, the hash of the weights.
+ */
+#include "exec_internal.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ppcli/clock.h"
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+#include "ppcli/sha256.h"
+
+static int open_channels(struct pp_exec *x)
+{
+    const struct pp_layout *l = x->layout;
+    int n = 0, rc = PP_ERESOURCE;
+    struct pp_channel_spec *specs = pp_alloc((size_t)l->n_channels, sizeof(*specs));
+    void **memory = pp_alloc((size_t)l->n_channels, sizeof(*memory));
+    if (!specs || !memory) {
+        goto out;
+    }
+    int base = x->replica * l->stages;
+    for (int c = 0; c < l->n_channels; c++) {
+        int src = l->rank_of[c % 2 == 0 ? c / 2 : c / 2 + 1];
+        int dst = l->rank_of[c % 2 == 0 ? c / 2 + 1 : c / 2];
+        if (x->channels[c].id < 0 || src == dst || l->channel_slots[c] == 0) {
+            continue;
+        }
+        specs[n] = (struct pp_channel_spec){.src = base + src,
+                                            .dst = base + dst,
+                                            .id = x->replica * l->n_channels + c,
+                                            .slots = l->channel_slots[c],
+                                            .bytes = pp_layout_slot_bytes(l, c)};
+        memory[n] = x->channels[c].memory;
+        x->channels[c].spec = n++;
+    }
+    rc = x->tp->ops->open_channels(x->tp, specs, n, memory);
+out:
+    pp_free(specs);
+    pp_free(memory);
+    return rc;
+}
+
+/* Which receives to post before the first action, per plan. */
+static int find_first_messages(struct pp_exec *x)
+{
+    const struct pp_layout *l = x->layout;
+    x->first = pp_alloc((size_t)l->n_plans, sizeof(*x->first));
+    if (!x->first) {
+        return PP_ERESOURCE;
+    }
+    for (int i = 0; i < l->n_plans; i++) {
+        const struct pp_plan *plan = l->plans[i].plan;
+        for (int pass = 0; pass < 2; pass++) {
+            int n = 0;
+            for (int m = 0; m < plan->n_messages; m++) {
+                const struct pp_message *msg = &plan->messages[m];
+                if (!msg->first_in_slot ||
+                    plan->channels[msg->channel].dst_rank != x->pipeline_rank) {
+                    continue;
+                }
+                if (pass == 1) {
+                    x->first[i].messages[n] = m;
+                }
+                n++;
+            }
+            x->first[i].n = n;
+            if (pass == 0 && !(x->first[i].messages = pp_alloc((size_t)n, sizeof(int)))) {
+                return PP_ERESOURCE;
+            }
+        }
+    }
+    return 0;
+}
+
+static int open_loaders(struct pp_exec *x)
+{
+    const struct pp_layout *l = x->layout;
+    const struct pp_config *cfg = l->cfg;
+    PP_TRY(pp_loader_create(l->train_n, cfg->train.batch_size, l->replicas, x->replica,
+                            cfg->pipeline.microbatches, true, cfg->train.seed,
+                            &x->loader[PP_SPLIT_TRAIN]));
+    if (l->test_n == 0) {
+        return 0;
+    }
+    PP_TRY(pp_loader_create(l->test_n, cfg->train.batch_size, l->replicas, x->replica,
+                            cfg->pipeline.microbatches, false, cfg->train.seed,
+                            &x->loader[PP_SPLIT_TEST]));
+    pp_loader_start_epoch(x->loader[PP_SPLIT_TEST], 0);
+    return 0;
+}
+
+static int small_memory(struct pp_exec *x)
+{
+    const struct pp_layout *l = x->layout;
+    x->host_labels = pp_alloc((size_t)l->max_rows, 1);
+    x->group = pp_alloc((size_t)l->replicas, sizeof(*x->group));
+    if (!x->host_labels || !x->group) {
+        return PP_ERESOURCE;
+    }
+    for (int d = 0; d < l->replicas; d++) {
+        x->group[d] = d * l->stages + x->pipeline_rank;
+    }
+    for (int i = 0; i < l->model->n_layers; i++) {
+        x->n_params += l->model->layers[i].n_params;
+    }
+    if (l->cfg->train.clip_norm > 0) {
+        x->norms = pp_alloc((size_t)x->n_params, sizeof(*x->norms));
+        x->all_norms = pp_alloc((size_t)l->ranks * (size_t)x->n_params, sizeof(*x->all_norms));
+        if (!x->norms || !x->all_norms) {
+            return PP_ERESOURCE;
+        }
+    }
+    return 0;
+}
+
+/* Everything that can fail on one rank alone, before the first message. */
+static int create_local(struct pp_exec *x, const struct pp_exec_spec *spec)
+{
+    PP_TRY(exec_memory(x, spec));
+    PP_TRY(small_memory(x));
+    PP_TRY(find_first_messages(x));
+    PP_TRY(open_loaders(x));
+    for (int k = 0; k < x->n_stages; k++) {
+        PP_TRY(pp_chunk_init(x->stages[k].chunk, x->be, x->layout->cfg->train.seed));
+    }
+    return 0;
+}
+
+int pp_exec_create(const struct pp_exec_spec *spec, struct pp_backend *be, struct pp_transport *tp,
+                   const struct pp_dataset *train, const struct pp_dataset *test,
+                   struct pp_exec **out)
+{
+    struct pp_exec *x = pp_alloc(1, sizeof(*x));
+    int rc = x ? 0 : PP_ERESOURCE;
+    if (x) {
+        x->be = be;
+        x->tp = tp;
+        x->data[PP_SPLIT_TRAIN] = train;
+        x->data[PP_SPLIT_TEST] = test;
+        rc = create_local(x, spec);
+    }
+    rc = pp_transport_agree(tp, rc);
+    if (rc == 0) {
+        rc = open_channels(x);
+    }
+    if (rc < 0) {
+        pp_exec_destroy(&x);
+        return rc;
+    }
+    *out = x;
+    return 0;
+}
+
+void pp_exec_destroy(struct pp_exec **exec)
+{
+    struct pp_exec *x = *exec;
+    if (!x) {
+        return;
+    }
+    for (int i = 0; x->first && i < x->layout->n_plans; i++) {
+        pp_free(x->first[i].messages);
+    }
+    pp_free(x->first);
+    pp_loader_destroy(&x->loader[0]);
+    pp_loader_destroy(&x->loader[1]);
+    pp_free(x->host_labels);
+    pp_free(x->group);
+    pp_free(x->norms);
+    pp_free(x->all_norms);
+    exec_memory_free(x);
+    pp_free(x);
+    *exec = NULL;
+}
+
+int pp_exec_train_steps(const struct pp_exec *x)
+{
+    return pp_loader_steps(x->loader[PP_SPLIT_TRAIN]);
+}
+
+int pp_exec_test_steps(const struct pp_exec *x)
+{
+    return x->layout->test_n > 0 ? pp_loader_steps(x->loader[PP_SPLIT_TEST]) : 0;
+}
+
+void pp_exec_start_epoch(struct pp_exec *x, uint64_t epoch)
+{
+    pp_loader_start_epoch(x->loader[PP_SPLIT_TRAIN], epoch);
+}
+
+const struct pp_exec_bytes *pp_exec_bytes(const struct pp_exec *x)
+{
+    return &x->bytes;
+}
+
+int pp_exec_chunk_count(const struct pp_exec *x)
+{
+    return x->n_stages;
+}
+
+const struct pp_chunk *pp_exec_chunk(const struct pp_exec *x, int k, int *virtual_stage)
+{
+    *virtual_stage = x->stages[k].s;
+    return x->stages[k].chunk;
+}
+
+/* A replica whose share of the last batch is empty still takes part in the sum. */
+static int zero_gradients(struct pp_exec *x)
+{
+    static const float zeros[4096];
+    size_t piece = sizeof(zeros) / sizeof(zeros[0]);
+    for (int k = 0; k < x->n_stages; k++) {
+        struct pp_chunk *c = x->stages[k].chunk;
+        for (size_t i = 0; i < c->n_floats; i += piece) {
+            size_t n = c->n_floats - i < piece ? c->n_floats - i : piece;
+            PP_TRY(pp_backend_to_device(x->be, c->grads + i, zeros, n * sizeof(float)));
+        }
+    }
+    return 0;
+}
+
+static int reduce_gradients(struct pp_exec *x)
+{
+    for (int k = 0; k < x->n_stages; k++) {
+        struct pp_chunk *c = x->stages[k].chunk;
+        PP_TRY(pp_backend_synchronize(x->be));
+        PP_TRY(pp_transport_reduce(x->tp, x->group, x->layout->replicas, c->n_floats, c->grads,
+                                   x->scratch));
+    }
+    return 0;
+}
+
+/*
+ * Global-norm clipping as torch.nn.utils.clip_grad_norm_: scale = min(1, clip / (norm + 1e-6)).
+ * Squares are summed per parameter by the rank that holds it and then, on every rank, parameter by
+ * parameter in canonical order: the same bits however the model is cut.
+ */
+static int clip_scale(struct pp_exec *x, int64_t t, float *out)
+{
+    const struct pp_layout *l = x->layout;
+    memset(x->norms, 0, (size_t)x->n_params * sizeof(*x->norms));
+    for (int k = 0; k < x->n_stages; k++) {
+        const struct pp_chunk *c = x->stages[k].chunk;
+        int index = 0;
+        for (int i = 0; i < c->first; i++) {
+            index += l->model->layers[i].n_params;
+        }
+        for (int i = 0; i < pp_chunk_param_count(c); i++) {
+            size_t offset, n;
+            pp_chunk_param(c, i, &offset, &n);
+            PP_TRY(pp_backend_sum_squares(x->be, n, c->grads + offset, &x->norms[index + i]));
+        }
+    }
+    PP_TRY(x->tp->ops->allgather(x->tp, x->norms, (size_t)x->n_params * sizeof(*x->norms),
+                                 x->all_norms));
+    double sum = 0;
+    for (int i = 0; i < x->n_params; i++) {
+        /* Only the rank that holds parameter i wrote something other than zero. */
+        double squares = 0;
+        for (int r = 0; r < l->stages; r++) {
+            squares += x->all_norms[(size_t)r * (size_t)x->n_params + (size_t)i];
+        }
+        sum += squares;
+    }
+    double norm = sqrt(sum);
+    if (!isfinite(norm)) {
+        return pp_fail(PP_EDIVERGED,
+                       "step %lld: the gradient norm is not finite; the weights were not changed "
+                       "by this step. Lower train.lr (it is %g)",
+                       (long long)t, l->cfg->train.lr);
+    }
+    double scale = l->cfg->train.clip_norm / (norm + 1e-6);
+    *out = scale < 1 ? (float)scale : 1.0f;
+    return 0;
+}
+
+static int optimizer_step(struct pp_exec *x, double lr, int64_t t, float grad_scale)
+{
+    const struct pp_config *cfg = x->layout->cfg;
+    struct pp_optimizer_args a = {
+        .kind = cfg->train.optimizer,
+        .lr = (float)lr,
+        .momentum = (float)cfg->train.momentum,
+        .beta1 = (float)cfg->train.beta1,
+        .beta2 = (float)cfg->train.beta2,
+        .eps = (float)cfg->train.eps,
+        .weight_decay = (float)cfg->train.weight_decay,
+        .grad_scale = grad_scale,
+        .step = t,
+    };
+    for (int k = 0; k < x->n_stages; k++) {
+        struct pp_chunk *c = x->stages[k].chunk;
+        PP_TRY(pp_backend_optimizer_step(x->be, c->n_floats, &a, c->grads, c->opt_m, c->opt_v,
+                                         c->params));
+    }
+    return 0;
+}
+
+int pp_exec_train_step(struct pp_exec *x, int step, double lr, int64_t t)
+{
+    const struct pp_loader *ld = x->loader[PP_SPLIT_TRAIN];
+    uint64_t allocations = pp_alloc_count();
+    float grad_scale = 1.0f;
+    if (pp_loader_microbatches(ld, step) > 0) {
+        float mean = (float)(1.0 / pp_loader_batch_rows(ld, step));
+        PP_TRY(exec_walk(x, PP_SPLIT_TRAIN, step, mean));
+    } else {
+        PP_TRY(zero_gradients(x));
+    }
+    if (x->layout->replicas > 1) {
+        uint64_t t0 = pp_clock_ns();
+        PP_TRY(reduce_gradients(x));
+        x->counters.wait_ns += pp_clock_ns() - t0;
+    }
+    if (x->layout->cfg->train.clip_norm > 0) {
+        uint64_t t0 = pp_clock_ns();
+        PP_TRY(clip_scale(x, t, &grad_scale));
+        x->counters.wait_ns += pp_clock_ns() - t0;
+    }
+    uint64_t t0 = pp_clock_ns();
+    PP_TRY(optimizer_step(x, lr, t, grad_scale));
+    x->counters.busy_ns += pp_clock_ns() - t0;
+    pp_assert(pp_alloc_count() == allocations);
+    return 0;
+}
+
+int pp_exec_test_step(struct pp_exec *x, int step)
+{
+    if (pp_loader_microbatches(x->loader[PP_SPLIT_TEST], step) == 0) {
+        return 0;
+    }
+    return exec_walk(x, PP_SPLIT_TEST, step, 0.0f);
+}
+
+int pp_exec_take_counters(struct pp_exec *x, struct pp_exec_counters *out)
+{
+    static const struct pp_loss_sums zero;
+    struct pp_exec_counters c = x->counters;
+    if (x->sums[PP_SPLIT_TRAIN]) {
+        struct pp_loss_sums *to[2] = {[PP_SPLIT_TRAIN] = &c.train, [PP_SPLIT_TEST] = &c.test};
+        for (int split = 0; split < 2; split++) {
+            PP_TRY(pp_backend_to_host(x->be, to[split], x->sums[split], sizeof(zero)));
+            PP_TRY(pp_backend_to_device(x->be, x->sums[split], &zero, sizeof(zero)));
+        }
+    }
+    memset(&x->counters, 0, sizeof(x->counters));
+    *out = c;
+    return 0;
+}
+
+/* Every replica must hold the bits of replica 0: anything else is a bug of the reduction. */
+static int check_replicas(struct pp_exec *x, float *host)
+{
+    const struct pp_layout *l = x->layout;
+    uint8_t mine[PP_SHA256_BYTES];
+    uint8_t *all = pp_alloc((size_t)l->ranks, sizeof(mine));
+    if (!all) {
+        return PP_ERESOURCE;
+    }
+    struct pp_sha256 h;
+    pp_sha256_init(&h);
+    int rc = 0;
+    for (int k = 0; rc == 0 && k < x->n_stages; k++) {
+        const struct pp_chunk *c = x->stages[k].chunk;
+        rc = pp_backend_to_host(x->be, host, c->params, c->n_floats * sizeof(float));
+        pp_sha256_update(&h, host, c->n_floats * sizeof(float));
+    }
+    pp_sha256_final(&h, mine);
+    if (rc == 0) {
+        rc = x->tp->ops->allgather(x->tp, mine, sizeof(mine), all);
+    }
+    for (int r = l->stages; rc == 0 && r < l->ranks; r++) {
+        if (memcmp(all + (size_t)r * sizeof(mine), all + (size_t)(r % l->stages) * sizeof(mine),
+                   sizeof(mine)) != 0) {
+            rc = pp_fail(PP_EINTERNAL,
+                         "replica %d of stage rank %d holds other weights than "
+                         "replica 0; please report this",
+                         r / l->stages, r % l->stages);
+        }
+    }
+    pp_free(all);
+    return rc;
+}
+
+int pp_exec_weights_sha256(struct pp_exec *x, char out[65])
+{
+    const struct pp_layout *l = x->layout;
+    size_t largest = 0;
+    for (int s = 0; s < l->n_virtual; s++) {
+        size_t n = 0;
+        for (int i = l->first[s]; i <= l->last[s]; i++) {
+            n += l->model->layers[i].n_floats;
+        }
+        largest = n > largest ? n : largest;
+    }
+    float *host = pp_alloc(largest, sizeof(*host));
+    int rc = pp_transport_agree(x->tp, host ? 0 : PP_ERESOURCE);
+    if (rc == 0 && l->replicas > 1) {
+        rc = check_replicas(x, host);
+    }
+    struct pp_sha256 h;
+    pp_sha256_init(&h);
+    out[0] = '\0';
+    for (int s = 0; rc == 0 && x->replica == 0 && s < l->n_virtual; s++) {
+        int owner = l->rank_of[s];
+        size_t bytes = 0;
+        for (int i = l->first[s]; i <= l->last[s]; i++) {
+            bytes += l->model->layers[i].n_floats * sizeof(float);
+        }
+        if (owner == x->rank) {
+            const struct pp_chunk *c = x->stages[s / l->stages].chunk;
+            rc = pp_backend_to_host(x->be, host, c->params, bytes);
+            if (rc == 0 && owner != 0) {
+                rc = x->tp->ops->send(x->tp, 0, host, bytes);
+            }
+        } else if (x->rank == 0) {
+            rc = x->tp->ops->recv(x->tp, owner, host, bytes);
+        }
+        if (rc == 0 && x->rank == 0) {
+            pp_sha256_update(&h, host, bytes);
+        }
+    }
+    if (rc == 0 && x->rank == 0) {
+        uint8_t digest[PP_SHA256_BYTES];
+        pp_sha256_final(&h, digest);
+        pp_sha256_hex(digest, out);
+    }
+    pp_free(host);
+    return rc;
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The executor's state, shared by its three files: memory, plan walking, optimizer step. */
+#ifndef PPCLI_PIPE_EXEC_INTERNAL_H
+#define PPCLI_PIPE_EXEC_INTERNAL_H
+
+#include "ppcli/exec.h"
+
+/* One virtual stage on this rank. */
+struct exec_stage {
+    int s; /* virtual stage */
+    bool is_first, is_last;
+    struct pp_chunk *chunk;
+    float **input;  /* [state_slots] x of the first stage, else NULL; array owned */
+    float **output; /* [state_slots] logits, then their gradient, of the last stage, else NULL */
+    int *held_f;    /* [state_slots] message that brought x, -1: none; owned */
+    int *held_b;    /* [max(grad_slots,1)] message that brought dy, -1: none; owned */
+};
+
+/* One channel this rank is an end of. */
+struct exec_channel {
+    int id;       /* of the plan; -1: not ours */
+    int spec;     /* index into the transport's channels; -1: local hand-over */
+    char *memory; /* slots this rank provides, NULL on the sending side of shared slots */
+};
+
+/* The receives to post before the first action of a plan. */
+struct exec_first {
+    int *messages; /* owned */
+    int n;
+};
+
+struct pp_exec {
+    const struct pp_layout *layout;
+    int rank, pipeline_rank, replica;
+    struct pp_backend *be;
+    struct pp_transport *tp;
+    const struct pp_dataset *data[2]; /* enum pp_split */
+    struct pp_loader *loader[2];
+
+    struct pp_arena arena;
+    struct pp_exec_bytes bytes;
+    struct exec_stage *stages; /* [n_stages], ascending virtual stage; owned */
+    int n_stages;
+    struct exec_channel *channels; /* [layout->n_channels], by plan channel id; owned */
+    struct exec_first *first;      /* [layout->n_plans]; owned */
+    uint8_t *labels;               /* [max_rows] device memory, last stage */
+    uint8_t *host_labels;          /* [max_rows] owned */
+    struct pp_loss_sums *sums[2];  /* device memory, last stage; by enum pp_split */
+    float *scratch;                /* largest chunk, replicas only */
+
+    int n_params;      /* of the whole model */
+    double *norms;     /* [n_params] owned; clipping only */
+    double *all_norms; /* [ranks][n_params] owned; clipping only */
+    int *group;        /* [replicas] transport ranks that hold the same stages; owned */
+    struct pp_exec_counters counters;
+};
+
+/* exec_memory.c: everything the rank holds; be == NULL: the dry pass. */
+int exec_memory(struct pp_exec *x, const struct pp_exec_spec *spec);
+void exec_memory_free(struct pp_exec *x);
+
+/* exec_walk.c: run one batch of one split through its plan. */
+int exec_walk(struct pp_exec *x, enum pp_split split, int step, float grad_scale);
+
+#endif

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who holds what. All plans a run can meet are built and proved here, before anything moves: the
+ * micro-batch counts of full and last batches of every replica are known from arithmetic alone.
+ */
+#include "ppcli/layout.h"
+
+#include <string.h>
+
+#include "ppcli/dataset.h"
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+
+const struct pp_plan *pp_layout_plan(const struct pp_layout *layout, enum pp_plan_kind kind, int m)
+{
+    for (int i = 0; i < layout->n_plans; i++) {
+        if (layout->plans[i].kind == kind && layout->plans[i].m == m) {
+            return layout->plans[i].plan;
+        }
+    }
+    pp_assert(!"a plan for this number of micro-batches");
+    return NULL;
+}
+
+int pp_layout_channel_width(const struct pp_layout *layout, int ch)
+{
+    return layout->model->layers[layout->last[ch / 2]].out;
+}
+
+size_t pp_layout_slot_bytes(const struct pp_layout *layout, int ch)
+{
+    size_t bytes = (size_t)layout->max_rows * (size_t)pp_layout_channel_width(layout, ch) * 4;
+    return (bytes + PP_ALIGN - 1) / PP_ALIGN * PP_ALIGN;
+}
+
+static void raise_to(int *v, int floor)
+{
+    if (*v < floor) {
+        *v = floor;
+    }
+}
+
+/* Build the plan for m micro-batches unless it is there, and take its slot counts into account. */
+static int need_plan(struct pp_layout *l, enum pp_plan_kind kind, int m)
+{
+    if (m == 0) {
+        return 0; /* a replica with no share of the last batch runs no plan */
+    }
+    for (int i = 0; i < l->n_plans; i++) {
+        if (l->plans[i].kind == kind && l->plans[i].m == m) {
+            return 0;
+        }
+    }
+    struct pp_geometry g = {.stages = l->stages, .chunks = l->chunks, .microbatches = m};
+    struct pp_plan *plan = NULL;
+    const struct pp_schedule_ops *schedule = pp_schedule_find(l->cfg->pipeline.schedule);
+    if (kind == PP_PLAN_TRAIN) {
+        PP_TRY(pp_plan_build(l->cfg->pipeline.schedule, &g, &plan));
+    } else {
+        PP_TRY(pp_plan_build_eval(&g, schedule->placement, &plan));
+    }
+    struct pp_layout_plan *grown = pp_realloc(l->plans, (size_t)l->n_plans + 1, sizeof(*l->plans));
+    if (!grown) {
+        pp_plan_destroy(&plan);
+        return PP_ERESOURCE;
+    }
+    l->plans = grown;
+    l->plans[l->n_plans++] = (struct pp_layout_plan){.kind = kind, .m = m, .plan = plan};
+    for (int s = 0; s < l->n_virtual; s++) {
+        raise_to(&l->state_slots[s], plan->state_slots[s]);
+        raise_to(&l->grad_slots[s], plan->grad_slots[s]);
+    }
+    for (int c = 0; c < plan->n_channels; c++) {
+        raise_to(&l->channel_slots[c], plan->channels[c].slots);
+    }
+    return 0;
+}
+
+/* The plans of one split: every replica's first (full) and last batch. */
+static int split_plans(struct pp_layout *l, enum pp_plan_kind kind, int n)
+{
+    for (int d = 0; d < l->replicas; d++) {
+        struct pp_loader *ld = NULL;
+        PP_TRY(pp_loader_create(n, l->cfg->train.batch_size, l->replicas, d,
+                                l->cfg->pipeline.microbatches, false, 0, &ld));
+        raise_to(&l->max_rows, pp_loader_max_rows(ld));
+        int rc = need_plan(l, kind, pp_loader_microbatches(ld, 0));
+        if (rc == 0) {
+            rc = need_plan(l, kind, pp_loader_microbatches(ld, pp_loader_steps(ld) - 1));
+        }
+        pp_loader_destroy(&ld);
+        PP_TRY(rc);
+    }
+    return 0;
+}
+
+static int *ints(int n)
+{
+    return pp_alloc((size_t)n, sizeof(int));
+}
+
+int pp_layout_create(struct pp_config *cfg, const struct pp_model *model, int train_n, int test_n,
+                     struct pp_layout **out)
+{
+    struct pp_layout *l = pp_alloc(1, sizeof(*l));
+    if (!l) {
+        return PP_ERESOURCE;
+    }
+    int rc = PP_ERESOURCE;
+    const struct pp_schedule_ops *schedule = pp_schedule_find(cfg->pipeline.schedule);
+    pp_assert(schedule); /* the option table refuses unknown names */
+    l->cfg = cfg;
+    l->model = model;
+    l->stages = cfg->pipeline.stages;
+    l->chunks = 1;
+    l->replicas = cfg->pipeline.replicas;
+    l->ranks = l->stages * l->replicas;
+    l->n_virtual = l->stages * l->chunks;
+    l->n_channels = 2 * (l->n_virtual - 1);
+    l->train_n = train_n;
+    l->test_n = test_n;
+    l->first = ints(l->n_virtual);
+    l->last = ints(l->n_virtual);
+    l->rank_of = ints(l->n_virtual);
+    l->state_slots = ints(l->n_virtual);
+    l->grad_slots = ints(l->n_virtual);
+    l->channel_slots = ints(l->n_channels);
+    if (!l->first || !l->last || !l->rank_of || !l->state_slots || !l->grad_slots ||
+        !l->channel_slots) {
+        goto out;
+    }
+    if (l->replicas * l->n_channels > 32768) {
+        rc = pp_config_problem(cfg, "pipeline.replicas",
+                               "%d replicas of %d stages need more than 32768 channels; use fewer",
+                               l->replicas, l->stages);
+        goto out;
+    }
+    rc = pp_partition(model, cfg, l->n_virtual, l->first, l->last);
+    if (rc < 0) {
+        if (rc == PP_ECONFIG) {
+            pp_config_problem(cfg, "pipeline.assignment", "%s", pp_error_get()->text);
+        }
+        goto out;
+    }
+    for (int s = 0; s < l->n_virtual; s++) {
+        l->rank_of[s] = pp_place(schedule->placement, l->stages, s);
+    }
+    rc = split_plans(l, PP_PLAN_TRAIN, train_n);
+    if (rc == 0 && test_n > 0) {
+        rc = split_plans(l, PP_PLAN_EVAL, test_n);
+    }
+    if (rc == PP_ECONFIG) {
+        pp_config_problem(cfg, "pipeline.schedule", "%s", pp_error_get()->text);
+    }
+out:
+    if (rc < 0) {
+        pp_layout_destroy(&l);
+        return rc;
+    }
+    *out = l;
+    return 0;
+}
+
+void pp_layout_destroy(struct pp_layout **layout)
+{
+    struct pp_layout *l = *layout;
+    if (!l) {
+        return;
+    }
+    for (int i = 0; i < l->n_plans; i++) {
+        pp_plan_destroy(&l->plans[i].plan);
+    }
+    pp_free(l->plans);
+    pp_free(l->first);
+    pp_free(l->last);
+    pp_free(l->rank_of);
+    pp_free(l->state_slots);
+    pp_free(l->grad_slots);
+    pp_free(l->channel_slots);
+    pp_free(l);
+    *layout = NULL;
+}

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reporting. One fixed set of fields in one fixed order for log lines; the same numbers in
+ * metrics.jsonl (one object a line, flushed) and summary.json (whole or absent).
+ */
+#include "metrics.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ppcli/clock.h"
+#include "ppcli/err.h"
+#include "ppcli/json.h"
+#include "ppcli/log.h"
+#include "ppcli/mem.h"
+#include "run_dir.h"
+
+#define METRICS_SCHEMA 1
+#define MIB (1024.0 * 1024.0)
+
+struct metrics {
+    const struct pp_run *run;
+    const struct pp_train_options *options;
+    char dir[PP_PATH_MAX]; /* empty: nothing is written */
+    FILE *jsonl;
+    bool live;       /* a status line is redrawn on stderr */
+    bool out_is_tty; /* log lines of steps would fight with the live line */
+    int live_width;  /* columns of the last live line, to wipe it */
+    int64_t total_steps;
+    int64_t done; /* steps */
+    uint64_t start_ns;
+};
+
+/* --- log lines ---------------------------------------------------------------------------------
+ */
+
+static void wipe_live(struct metrics *m)
+{
+    if (m->live_width > 0) {
+        fprintf(stderr, "\r%*s\r", m->live_width, "");
+        fflush(stderr);
+        m->live_width = 0;
+    }
+}
+
+static int columns(void)
+{
+    struct winsize ws;
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &ws) == 0 && ws.ws_col > 20 ? ws.ws_col : 80;
+}
+
+/* "epoch=1 step=120/937 loss=0.3121 acc=0.9103 sps=81234 bubble=14.2% eta=00:08" */
+static void step_line(const struct metrics *m, const struct window *w, int steps, char *line,
+                      size_t bytes)
+{
+    double elapsed = (double)(pp_clock_ns() - m->start_ns) * 1e-9;
+    double eta = elapsed / (double)w->t * (double)(m->total_steps - w->t);
+    char text[16];
+    snprintf(line, bytes, "epoch=%d step=%d/%d loss=%.4f acc=%.4f sps=%.0f bubble=%.1f%% eta=%s",
+             w->epoch, w->step, steps, w->loss, w->accuracy, (double)w->samples / w->seconds,
+             w->bubble * 100, pp_clock_duration(eta, text, sizeof(text)));
+}
+
+static void show_live(struct metrics *m, const char *line)
+{
+    int width = columns() - 1;
+    int n = (int)strlen(line) < width ? (int)strlen(line) : width;
+    fprintf(stderr, "\r%.*s%*s", n, line, m->live_width > n ? m->live_width - n : 0, "");
+    fflush(stderr);
+    m->live_width = n;
+}
+
+/* --- metrics.jsonl -----------------------------------------------------------------------------
+ */
+
+static void begin(struct metrics *m, struct pp_json *j, const char *type)
+{
+    pp_json_init(j, m->jsonl, 0);
+    pp_json_object(j, NULL);
+    pp_json_str(j, "type", type);
+}
+
+static void end(struct metrics *m, struct pp_json *j)
+{
+    pp_json_end(j);
+    fflush(m->jsonl);
+}
+
+static void environment(const struct metrics *m, struct pp_json *j, const struct pp_backend *be,
+                        const struct pp_transport *tp)
+{
+    const struct pp_layout *l = m->run->layout;
+    const struct pp_config *cfg = m->run->cfg;
+    char hash[65], host[256] = "", now[32];
+    pp_config_hash(cfg, hash);
+    (void)gethostname(host, sizeof(host) - 1);
+    pp_json_int(j, "schema", METRICS_SCHEMA);
+    pp_json_str(j, "ppcli", PP_VERSION);
+    pp_json_str(j, "time", pp_clock_utc(now, sizeof(now)));
+    pp_json_str(j, "host", host);
+    pp_json_str(j, "config_hash", hash);
+    pp_json_uint(j, "seed", cfg->train.seed);
+    pp_json_str(j, "dataset", cfg->data.dataset);
+    pp_json_str(j, "backend", be->description);
+    pp_json_str(j, "transport", tp->ops->name);
+    if (m->run->mpi) {
+        pp_json_str(j, "mpi", pp_mpi_version());
+    }
+    pp_json_int(j, "stages", l->stages);
+    pp_json_int(j, "replicas", l->replicas);
+    pp_json_int(j, "microbatches", cfg->pipeline.microbatches);
+    pp_json_str(j, "schedule", cfg->pipeline.schedule);
+    pp_json_int(j, "parameters", (int64_t)m->run->model->n_floats);
+    pp_json_int(j, "train_samples", l->train_n);
+    pp_json_int(j, "test_samples", l->test_n);
+    pp_json_int(j, "total_steps", m->total_steps);
+}
+
+/* --- life --------------------------------------------------------------------------------------
+ */
+
+static void announce(const struct metrics *m, const struct pp_backend *be,
+                     const struct pp_transport *tp)
+{
+    const struct pp_layout *l = m->run->layout;
+    const struct pp_config *cfg = m->run->cfg;
+    pp_log_info("ppcli %s: %s, %d layers, %zu parameters; %d training and %d test samples (%s)",
+                PP_VERSION, cfg->model.type, m->run->model->n_layers, m->run->model->n_floats,
+                l->train_n, l->test_n, cfg->data.dataset);
+    pp_log_info("%d stage%s x %d replica%s as %s, schedule %s, %d micro-batches of %d samples; %s",
+                l->stages, l->stages == 1 ? "" : "s", l->replicas, l->replicas == 1 ? "" : "s",
+                m->run->mpi ? "MPI processes" : "threads", cfg->pipeline.schedule,
+                cfg->pipeline.microbatches, l->max_rows, be->description);
+    (void)tp;
+    if (m->dir[0]) {
+        pp_log_info("run folder %s", m->dir);
+    }
+}
+
+int metrics_open(const struct pp_run *run, const struct pp_train_options *options,
+                 const struct pp_backend *be, const struct pp_transport *tp, int64_t total_steps,
+                 struct metrics **out)
+{
+    struct metrics *m = pp_alloc(1, sizeof(*m));
+    if (!m) {
+        return PP_ERESOURCE;
+    }
+    m->run = run;
+    m->options = options;
+    m->total_steps = total_steps;
+    m->live = !options->quiet && pp_log_level() >= PP_LOG_INFO && pp_term_live(STDERR_FILENO);
+    m->out_is_tty = isatty(fileno(options->out));
+    int rc = run_dir_create(run->cfg, options->name, options->overwrite, m->dir);
+    char path[PP_PATH_MAX];
+    if (rc == 0 && m->dir[0]) {
+        rc = pp_path_format(path, "%s/metrics.jsonl", m->dir);
+        if (rc == 0 && !(m->jsonl = fopen(path, "w"))) {
+            rc = pp_fail_errno(0, "cannot create %s", path);
+        }
+    }
+    if (rc == 0 && m->jsonl) {
+        struct pp_json j;
+        begin(m, &j, "header");
+        environment(m, &j, be, tp);
+        end(m, &j);
+    }
+    if (rc < 0) {
+        metrics_close(&m);
+        return rc;
+    }
+    announce(m, be, tp);
+    m->start_ns = pp_clock_ns();
+    *out = m;
+    return 0;
+}
+
+void metrics_close(struct metrics **metrics)
+{
+    struct metrics *m = *metrics;
+    if (!m) {
+        return;
+    }
+    wipe_live(m);
+    if (m->jsonl) {
+        fclose(m->jsonl);
+    }
+    pp_free(m);
+    *metrics = NULL;
+}
+
+void metrics_window(struct metrics *m, const struct window *w, int steps, bool record)
+{
+    char line[256];
+    step_line(m, w, steps, line, sizeof(line));
+    if (record && !m->options->quiet && !(m->live && m->out_is_tty)) {
+        wipe_live(m);
+        fprintf(m->options->out, "%s\n", line);
+        fflush(m->options->out);
+    }
+    if (m->live) {
+        show_live(m, line);
+    }
+    if (record && m->jsonl) {
+        struct pp_json j;
+        begin(m, &j, "step");
+        pp_json_int(&j, "step", w->t);
+        pp_json_int(&j, "epoch", w->epoch);
+        pp_json_int(&j, "epoch_step", w->step);
+        pp_json_int(&j, "epoch_steps", steps);
+        pp_json_dbl(&j, "loss", w->loss);
+        pp_json_dbl(&j, "accuracy", w->accuracy);
+        pp_json_int(&j, "samples", w->samples);
+        pp_json_dbl(&j, "lr", w->lr);
+        pp_json_dbl(&j, "samples_per_second", (double)w->samples / w->seconds);
+        pp_json_dbl(&j, "bubble_measured", w->bubble);
+        pp_json_dbl(&j, "seconds", (double)(pp_clock_ns() - m->start_ns) * 1e-9);
+        end(m, &j);
+    }
+}
+
+void metrics_epoch(struct metrics *m, const struct epoch_result *e, int steps)
+{
+    if (!m->options->quiet) {
+        wipe_live(m);
+        char text[16], test[64] = "";
+        if (e->tested) {
+            snprintf(test, sizeof(test), " test_loss=%.4f test_acc=%.4f", e->test_loss,
+                     e->test_accuracy);
+        }
+        fprintf(m->options->out,
+                "epoch=%d/%d steps=%d loss=%.4f acc=%.4f%s sps=%.0f bubble=%.1f%% time=%s\n",
+                e->epoch, m->run->cfg->train.epochs, steps, e->train_loss, e->train_accuracy, test,
+                (double)e->samples / e->seconds, e->bubble * 100,
+                pp_clock_duration(e->seconds, text, sizeof(text)));
+        fflush(m->options->out);
+    }
+    if (m->jsonl) {
+        struct pp_json j;
+        begin(m, &j, "epoch");
+        pp_json_int(&j, "epoch", e->epoch);
+        pp_json_dbl(&j, "train_loss", e->train_loss);
+        pp_json_dbl(&j, "train_accuracy", e->train_accuracy);
+        if (e->tested) {
+            pp_json_dbl(&j, "test_loss", e->test_loss);
+            pp_json_dbl(&j, "test_accuracy", e->test_accuracy);
+        }
+        pp_json_dbl(&j, "samples_per_second", (double)e->samples / e->seconds);
+        pp_json_dbl(&j, "bubble_measured", e->bubble);
+        pp_json_dbl(&j, "seconds", e->seconds);
+        end(m, &j);
+    }
+}
+
+/* --- the end -----------------------------------------------------------------------------------
+ */
+
+static void ranks_json(const struct metrics *m, struct pp_json *j, const struct summary *s)
+{
+    const struct pp_layout *l = m->run->layout;
+    pp_json_array(j, "ranks");
+    for (int r = 0; r < l->ranks; r++) {
+        const struct pp_exec_bytes *b = &s->ranks[r].bytes;
+        pp_json_object(j, NULL);
+        pp_json_int(j, "rank", r);
+        pp_json_int(j, "replica", r / l->stages);
+        pp_json_int(j, "stage", r % l->stages);
+        pp_json_dbl(j, "busy", s->ranks[r].busy);
+        pp_json_uint(j, "peak_bytes", b->total);
+        pp_json_uint(j, "parameter_bytes", b->parameters);
+        pp_json_uint(j, "gradient_bytes", b->gradients);
+        pp_json_uint(j, "optimizer_bytes", b->optimizer);
+        pp_json_uint(j, "activation_bytes", b->activations);
+        pp_json_uint(j, "message_bytes", b->messages);
+        pp_json_end(j);
+    }
+    pp_json_end(j);
+}
+
+static void summary_json(const struct metrics *m, struct pp_json *j, const struct summary *s)
+{
+    pp_json_int(j, "schema", METRICS_SCHEMA);
+    pp_json_str(j, "ppcli", PP_VERSION);
+    if (s->tested) {
+        pp_json_dbl(j, "test_accuracy", s->test_accuracy);
+        pp_json_dbl(j, "test_loss", s->test_loss);
+    }
+    pp_json_dbl(j, "train_accuracy", s->train_accuracy);
+    pp_json_dbl(j, "train_loss", s->train_loss);
+    pp_json_dbl(j, "samples_per_second", s->samples_per_second);
+    pp_json_dbl(j, "bubble_measured", s->bubble_measured);
+    pp_json_dbl(j, "bubble_ideal", s->bubble_ideal);
+    pp_json_str(j, "weights_sha256", s->weights_sha256);
+    pp_json_int(j, "epochs", s->epochs);
+    pp_json_int(j, "steps", s->steps);
+    pp_json_int(j, "samples", s->samples);
+    pp_json_dbl(j, "train_seconds", s->train_seconds);
+    pp_json_dbl(j, "wall_seconds", s->wall_seconds);
+    pp_json_int(j, "stages", m->run->layout->stages);
+    pp_json_int(j, "replicas", m->run->layout->replicas);
+    pp_json_int(j, "microbatches", m->run->cfg->pipeline.microbatches);
+    pp_json_str(j, "schedule", m->run->cfg->pipeline.schedule);
+    pp_json_array(j, "peak_bytes");
+    for (int r = 0; r < m->run->layout->ranks; r++) {
+        pp_json_uint(j, NULL, s->ranks[r].bytes.total);
+    }
+    pp_json_end(j);
+    ranks_json(m, j, s);
+}
+
+static void print_ranks(const struct metrics *m, const struct summary *s)
+{
+    const struct pp_layout *l = m->run->layout;
+    FILE *f = m->options->out;
+    int shown = l->ranks <= 16 ? l->ranks : 16;
+    for (int r = 0; r < shown; r++) {
+        int stage = r % l->stages;
+        fprintf(f, "  rank %-3d       layers %d-%d, busy %.1f %%, peak %.1f MiB\n", r,
+                l->first[stage], l->last[stage], s->ranks[r].busy * 100,
+                (double)s->ranks[r].bytes.total / MIB);
+    }
+    if (shown < l->ranks) {
+        fprintf(f, "  ... %d more ranks in summary.json\n", l->ranks - shown);
+    }
+}
+
+static void print_summary(const struct metrics *m, const struct summary *s)
+{
+    const struct pp_config *cfg = m->run->cfg;
+    FILE *f = m->options->out;
+    char text[16];
+    if (s->tested) {
+        fprintf(f, "test accuracy    %.4f   (loss %.4f, %d samples)\n", s->test_accuracy,
+                s->test_loss, m->run->layout->test_n);
+    }
+    fprintf(f, "train loss       %.4f   (accuracy %.4f, last epoch)\n", s->train_loss,
+            s->train_accuracy);
+    fprintf(f, "throughput       %.0f samples/s   (%.3f ms a step, %lld steps, %s in all)\n",
+            s->samples_per_second, s->train_seconds / (double)s->steps * 1e3, (long long)s->steps,
+            pp_clock_duration(s->wall_seconds, text, sizeof(text)));
+    fprintf(f,
+            "bubble           %.1f %% measured, %.1f %% ideal for %s with %d stages and %d "
+            "micro-batches\n",
+            s->bubble_measured * 100, s->bubble_ideal * 100, cfg->pipeline.schedule,
+            cfg->pipeline.stages, cfg->pipeline.microbatches);
+    print_ranks(m, s);
+    fprintf(f, "weights_sha256   %s\n", s->weights_sha256);
+    if (m->dir[0]) {
+        fprintf(f, "run folder       %s   (summary.json, metrics.jsonl, config.resolved.ini)\n",
+                m->dir);
+    }
+    fflush(f);
+}
+
+int metrics_finish(struct metrics *m, const struct summary *s)
+{
+    wipe_live(m);
+    int rc = 0;
+    if (m->jsonl) {
+        struct pp_json j;
+        begin(m, &j, "summary");
+        summary_json(m, &j, s);
+        end(m, &j);
+        bool lost = ferror(m->jsonl) != 0;
+        lost = fclose(m->jsonl) != 0 || lost;
+        m->jsonl = NULL;
+        if (lost) {
+            rc = pp_fail_errno(PP_EIO, "cannot write %s/metrics.jsonl", m->dir);
+        }
+    }
+    if (rc == 0 && m->dir[0]) {
+        char path[PP_PATH_MAX];
+        struct pp_file_write w;
+        rc = pp_path_format(path, "%s/summary.json", m->dir);
+        if (rc == 0) {
+            rc = pp_file_create(path, &w);
+        }
+        if (rc == 0) {
+            struct pp_json j;
+            pp_json_init(&j, w.f, 2);
+            pp_json_object(&j, NULL);
+            summary_json(m, &j, s);
+            pp_json_end(&j);
+            rc = pp_file_commit(&w);
+        }
+    }
+    print_summary(m, s);
+    return rc;
+}

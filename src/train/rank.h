@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What one rank does from its first to its last step. */
+#ifndef PPCLI_TRAIN_RANK_H
+#define PPCLI_TRAIN_RANK_H
+
+#include "ppcli/run.h"
+
+struct rank_spec {
+    const struct pp_run *run;
+    const struct pp_train_options *options;
+    int rank;
+    const struct pp_dataset *shared[2]; /* by enum pp_split; NULL: open what this rank needs */
+    bool failed_alone;                  /* out: failed where the other ranks could not know */
+};
+
+/* Collective. A rank that fails alone (in the middle of a step) has aborted the transport. */
+int rank_main(struct rank_spec *spec, struct pp_transport *tp);
+
+#endif

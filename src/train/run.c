@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From a config to ranks at work. Everything that can be decided from the config is decided here,
+ * identically everywhere, before any message; then rank.c runs once per rank.
+ */
+#include "ppcli/run.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "ppcli/err.h"
+#include "ppcli/log.h"
+#include "ppcli/mem.h"
+#include "rank.h"
+
+int pp_run_samples(const struct pp_config *cfg, enum pp_run_need need, enum pp_split split,
+                   int *out)
+{
+    int rc = pp_dataset_count(cfg, split, out);
+    if (rc == 0 || need == PP_RUN_REAL) {
+        return rc;
+    }
+    const struct pp_dataset_info *info = pp_dataset_info(cfg->data.dataset);
+    int known = !info ? 0 : split == PP_SPLIT_TRAIN ? info->train_n : info->test_n;
+    if (known == 0) {
+        return rc;
+    }
+    pp_error_clear();
+    int limit = split == PP_SPLIT_TRAIN ? cfg->data.train_samples : cfg->data.test_samples;
+    *out = limit > 0 && limit < known ? limit : known;
+    return 0;
+}
+
+static int prepare(struct pp_config *cfg, enum pp_run_need need, struct pp_run *run)
+{
+    const struct pp_dataset_info *info = pp_dataset_info(cfg->data.dataset);
+    pp_assert(info); /* the option table refuses unknown names */
+    int inputs = cfg->model.sizes[0];
+    int classes = cfg->model.sizes[cfg->model.n_sizes - 1];
+    if (info->features > 0 && inputs != info->features) {
+        return pp_config_problem(cfg, "model.sizes",
+                                 "the first size is %d, but data set '%s' has %d values per sample",
+                                 inputs, info->name, info->features);
+    }
+    if (info->classes > 0 && classes < info->classes) {
+        return pp_config_problem(cfg, "model.sizes",
+                                 "the last size is %d, but data set '%s' has %d classes", classes,
+                                 info->name, info->classes);
+    }
+    if (classes > 256) {
+        return pp_config_problem(cfg, "model.sizes",
+                                 "the last size is %d; labels are bytes, so at most 256 classes",
+                                 classes);
+    }
+    PP_TRY(pp_model_create(cfg, &run->model));
+    int train_n = 0, test_n = 0;
+    PP_TRY(pp_run_samples(cfg, need, PP_SPLIT_TRAIN, &train_n));
+    PP_TRY(pp_run_samples(cfg, need, PP_SPLIT_TEST, &test_n));
+    PP_TRY(pp_layout_create(cfg, run->model, train_n, test_n, &run->layout));
+    return need == PP_RUN_REAL ? pp_backend_resolve(cfg->run.backend, &run->backend) : 0;
+}
+
+int pp_run_prepare(struct pp_config *cfg, enum pp_run_need need, struct pp_run *out)
+{
+    memset(out, 0, sizeof(*out));
+    out->cfg = cfg;
+    out->mpi = pp_mpi_launched(NULL) && cfg->run.launch != PP_LAUNCH_THREADS;
+    int rc = prepare(cfg, need, out);
+    if (rc < 0) {
+        pp_run_fini(out);
+    }
+    return rc;
+}
+
+void pp_run_fini(struct pp_run *run)
+{
+    pp_layout_destroy(&run->layout);
+    pp_model_destroy(&run->model);
+}
+
+/* --- all ranks as threads of this process ------------------------------------------------------
+ */
+
+struct thread_rank {
+    struct rank_spec spec;
+    struct pp_threads *group;
+    pthread_t thread;
+    bool started;
+    int rc;
+    struct pp_error error;
+};
+
+static void *thread_main(void *arg)
+{
+    struct thread_rank *t = arg;
+    struct pp_transport *tp = NULL;
+    t->rc = pp_threads_attach(t->group, t->spec.rank, &tp);
+    if (t->rc == 0) {
+        t->rc = rank_main(&t->spec, tp);
+    }
+    if (t->rc < 0) {
+        t->error = *pp_error_get();
+    }
+    pp_transport_destroy(&tp);
+    return NULL;
+}
+
+/* The failure that explains the others: a rank that was only woken up by an abort says PP_ELOST. */
+static int first_cause(struct thread_rank *ranks, int n)
+{
+    const struct thread_rank *cause = NULL;
+    for (int r = 0; r < n; r++) {
+        if (ranks[r].rc < 0 && (!cause || (cause->rc == PP_ELOST && ranks[r].rc != PP_ELOST))) {
+            cause = &ranks[r];
+        }
+    }
+    return cause ? pp_error_adopt(&cause->error) : 0;
+}
+
+static int train_threads(const struct pp_run *run, const struct pp_train_options *options)
+{
+    int n = run->layout->ranks;
+    int rc = PP_ERESOURCE;
+    struct pp_threads *group = NULL;
+    struct pp_dataset *data[2] = {NULL, NULL};
+    struct thread_rank *ranks = pp_alloc((size_t)n, sizeof(*ranks));
+    if (!ranks) {
+        return rc;
+    }
+    for (int split = 0; split < 2; split++) {
+        rc = pp_dataset_open(run->cfg, (enum pp_split)split, PP_DATA_IMAGES | PP_DATA_LABELS,
+                             run->model->inputs, run->model->classes, &data[split]);
+        if (rc < 0) {
+            goto out;
+        }
+    }
+    rc = pp_threads_create(n, &group);
+    if (rc < 0) {
+        goto out;
+    }
+    for (int r = 0; r < n; r++) {
+        ranks[r].group = group;
+        ranks[r].spec = (struct rank_spec){
+            .run = run, .options = options, .rank = r, .shared = {data[0], data[1]}};
+    }
+    for (int r = 0; r < n; r++) {
+        int e = pthread_create(&ranks[r].thread, NULL, thread_main, &ranks[r]);
+        if (e != 0) {
+            rc = pp_fail(PP_ERESOURCE, "cannot start the thread of rank %d of %d: %s", r, n,
+                         strerror(e));
+            pp_threads_abort(group);
+            break;
+        }
+        ranks[r].started = true;
+    }
+    for (int r = 0; r < n; r++) {
+        if (ranks[r].started) {
+            pthread_join(ranks[r].thread, NULL);
+        }
+    }
+    if (rc == 0) {
+        rc = first_cause(ranks, n);
+    }
+out:
+    pp_threads_destroy(&group);
+    pp_dataset_destroy(&data[0]);
+    pp_dataset_destroy(&data[1]);
+    pp_free(ranks);
+    return rc;
+}
+
+/* --- this process as one MPI rank --------------------------------------------------------------
+ */
+
+static int train_mpi(struct pp_config *cfg, const struct pp_train_options *options, bool *speaks)
+{
+    struct pp_transport *tp = NULL;
+    struct pp_run run = {0};
+    *speaks = true;
+    PP_TRY(pp_mpi_open(&tp));
+    *speaks = tp->rank == 0;
+    int rc = pp_transport_agree(tp, pp_run_prepare(cfg, PP_RUN_REAL, &run));
+    if (rc == 0 && run.layout->ranks != tp->size) {
+        rc = pp_fail(PP_ECONFIG,
+                     "started with %d processes, but pipeline.stages = %d times "
+                     "pipeline.replicas = %d needs %d: use mpirun -np %d, or change the stages",
+                     tp->size, run.layout->stages, run.layout->replicas, run.layout->ranks,
+                     run.layout->ranks);
+    }
+    if (rc == 0) {
+        struct rank_spec spec = {.run = &run, .options = options, .rank = tp->rank};
+        rc = rank_main(&spec, tp);
+    }
+    pp_run_fini(&run);
+    pp_transport_destroy(&tp);
+    return rc;
+}
+
+int pp_train(struct pp_config *cfg, const struct pp_train_options *options, bool *speaks)
+{
+    *speaks = true;
+    if (pp_mpi_launched(NULL) && cfg->run.launch != PP_LAUNCH_THREADS) {
+        return train_mpi(cfg, options, speaks);
+    }
+    if (strcmp(cfg->run.transport, "mpi") == 0) {
+        return pp_config_problem(cfg, "run.transport",
+                                 "transport 'mpi' needs processes: start with --launch mpirun, or "
+                                 "under mpirun or srun");
+    }
+    struct pp_run run;
+    PP_TRY(pp_run_prepare(cfg, PP_RUN_REAL, &run));
+    int rc = train_threads(&run, options);
+    pp_run_fini(&run);
+    return rc;
+}
