@@ -5,6 +5,17 @@
  * `ppcli keys`, the completions, ppcli.ini(5) and <run>/config.resolved.ini.
  *
  * Precedence: --set and short flags > file > built-in default; nothing else.
+ *
+ * The INI dialect: UTF-8 (a byte order mark and CRLF are fine). "[section]" and "key = value", one
+ * a line, indented as you like; no continuation lines, and ':' does not separate. A comment is a
+ * line that begins with ';' or '#', or what follows ' ;'; a ' #' inside a line is an error. A line
+ * has at most PP_CONFIG_LINE_MAX bytes without indent and comment (the limit of libinih's buffer);
+ * longer ones are errors, and long lists are kept short by repeats: 1024*16. Unknown and duplicate
+ * keys and sections are errors. ${VAR} is the environment's VAR, an error when unset;
+ * ${VAR:-default} is `default` when VAR is unset or empty. Whole numbers may end in k, M, G (1000)
+ * or Ki, Mi, Gi (1024). A relative path starts at the folder of the INI file, in standard input and
+ * --set at the current folder; '~' is not expanded: write ${HOME}. There is no quoting, so a path
+ * cannot hold " ;" or " #". A file has at most 1 MiB.
  */
 #ifndef PPCLI_CONFIG_H
 #define PPCLI_CONFIG_H
@@ -15,16 +26,43 @@
 
 #include "ppcli/file.h"
 
-#define PP_NAME_MAX 64        /* bytes of a name value (schedule, dataset, ...) with the NUL */
+#define PP_NAME_MAX 64          /* bytes of a name value (schedule, dataset, ...) with the NUL */
 #define PP_MODEL_SIZES_MAX 4097 /* widths of a model after repeats are expanded */
 #define PP_STAGES_MAX 1024
+#define PP_CONFIG_VALUE_MAX 65536 /* bytes of any value's text with the NUL */
+#define PP_CONFIG_LINE_MAX 198    /* bytes of a line of an INI file, without comment and indent */
 
-enum pp_activation { PP_ACT_NONE, PP_ACT_RELU, PP_ACT_TANH, PP_ACT_GELU };
-enum pp_assignment { PP_ASSIGN_AUTO, PP_ASSIGN_EQUAL, PP_ASSIGN_PARAMS, PP_ASSIGN_EXPLICIT };
-enum pp_optimizer_kind { PP_OPT_SGD, PP_OPT_MOMENTUM, PP_OPT_ADAM, PP_OPT_ADAMW };
-enum pp_lr_schedule { PP_LR_CONSTANT, PP_LR_LINEAR, PP_LR_COSINE };
-enum pp_loss_kind { PP_LOSS_CROSS_ENTROPY };
-enum pp_launch { PP_LAUNCH_AUTO, PP_LAUNCH_THREADS, PP_LAUNCH_MPIRUN };
+enum pp_activation {
+    PP_ACT_NONE,
+    PP_ACT_RELU,
+    PP_ACT_TANH,
+    PP_ACT_GELU
+};
+enum pp_assignment {
+    PP_ASSIGN_AUTO,
+    PP_ASSIGN_EQUAL,
+    PP_ASSIGN_PARAMS,
+    PP_ASSIGN_EXPLICIT
+};
+enum pp_optimizer_kind {
+    PP_OPT_SGD,
+    PP_OPT_MOMENTUM,
+    PP_OPT_ADAM,
+    PP_OPT_ADAMW
+};
+enum pp_lr_schedule {
+    PP_LR_CONSTANT,
+    PP_LR_LINEAR,
+    PP_LR_COSINE
+};
+enum pp_loss_kind {
+    PP_LOSS_CROSS_ENTROPY
+};
+enum pp_launch {
+    PP_LAUNCH_AUTO,
+    PP_LAUNCH_THREADS,
+    PP_LAUNCH_MPIRUN
+};
 
 struct pp_config {
     struct {
@@ -34,10 +72,10 @@ struct pp_config {
         int test_samples;
     } data;
     struct {
-        char type[PP_NAME_MAX];           /* "mlp" */
-        int sizes[PP_MODEL_SIZES_MAX];    /* input width, hidden widths, classes */
-        int n_sizes;                      /* layers = n_sizes - 1 */
-        enum pp_activation activation;    /* after every layer but the last */
+        char type[PP_NAME_MAX];        /* "mlp" */
+        int sizes[PP_MODEL_SIZES_MAX]; /* input width, hidden widths, classes */
+        int n_sizes;                   /* layers = n_sizes - 1 */
+        enum pp_activation activation; /* after every layer but the last */
     } model;
     struct {
         int stages;       /* P */
@@ -92,9 +130,9 @@ struct pp_setting {
  * Read, override, convert, check. path NULL means "no file" (defaults and settings only); "-" is
  * standard input. All problems of the file and the settings are found before it gives up; they are
  * in the problem list (pp_config_problems) of *out, which is then returned too, with rc PP_ECONFIG
- * and an error text that is the summary line. A file that cannot be opened gives PP_ENOINPUT or
- * PP_EPERM and *out = NULL.
- * Local. Ownership: caller, pp_config_destroy().
+ * and an error text that is the summary line. A file that cannot be opened, a folder or a pipe
+ * gives PP_ENOINPUT or PP_EPERM and *out = NULL (also PP_EIO, PP_ERESOURCE); PP_ECONFIG always
+ * comes with *out set. Local. Ownership: caller, pp_config_destroy().
  */
 int pp_config_load(const char *path, const struct pp_setting *settings, int n_settings,
                    const struct pp_names *names, struct pp_config **out);
@@ -114,19 +152,28 @@ const char *pp_config_problem_text(const struct pp_config *cfg, int i);
 /* 0, or PP_ECONFIG with the summary line recorded, when there are problems. */
 int pp_config_verdict(const struct pp_config *cfg);
 
+/* Remarks that stop nothing ("train.momentum has no effect with ..."); as the problems. */
+int pp_config_note_count(const struct pp_config *cfg);
+const char *pp_config_note_text(const struct pp_config *cfg, int i);
+
+/* "mnist" of configs/mnist.ini, "run" without a file: names the automatic run directory. */
+const char *pp_config_name(const struct pp_config *cfg);
+
 /* Where a key's value came from: "mnist.ini:14", "--set", "--stages", "default". */
 const char *pp_config_origin(const struct pp_config *cfg, const char *key);
 
-/* Walk all keys in table order: canonical value text (reads back to the same value). */
+/* Walk all keys in table order: canonical value text (reads back to the same value).
+ * PP_CONFIG_VALUE_MAX bytes always suffice; PP_ECONFIG when it does not fit. */
 int pp_config_key_count(void);
 const char *pp_config_key_name(int i); /* "train.lr" */
 int pp_config_key_value(const struct pp_config *cfg, int i, char *out, size_t bytes);
 
 /* The whole config as an INI that reproduces it (absolute paths, every key, origin comments).
- * Errors: PP_EIO. */
+ * Errors: PP_EIO; PP_ECONFIG, with nothing written, when a value does not fit a line. */
 int pp_config_write(const struct pp_config *cfg, FILE *f);
 
-/* SHA-256 hex over "key=value\n" of all keys that can change the numbers (not [run], not paths). */
+/* SHA-256 hex over "key=value\n" of all keys that can change the numbers: not [run], not paths, and
+ * not stages, schedule and assignment, which give the same bits by design. */
 void pp_config_hash(const struct pp_config *cfg, char out[65]);
 
 enum pp_keys_format {
@@ -136,12 +183,14 @@ enum pp_keys_format {
     PP_KEYS_LIST, /* one "section.key" a line: completions */
 };
 
-/* Print the option table (section NULL = all). PP_EUSAGE for an unknown section or key. */
+/* Print the option table (section NULL = all; or "train", or "train.lr"). PP_EUSAGE for an unknown
+ * section or key. */
 int pp_config_print_keys(FILE *f, const char *section, const struct pp_names *names,
                          enum pp_keys_format format);
 
-/* Of `names` (NULL-terminated) the one nearest to `word` by Damerau-Levenshtein distance, when near
- * enough to be worth suggesting (distance < 3 and less than half of the word), else NULL. */
+/* Of `names` (NULL-terminated) the one nearest to `word` by Damerau-Levenshtein distance (upper and
+ * lower case count as the same; the first of equals), when near enough to be worth suggesting
+ * (distance < 3 and less than half of the word), else NULL. */
 const char *pp_nearest(const char *word, const char *const *names);
 
 /* Human words for enum values: "relu", "adamw", "cosine", ... ; static storage. */

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What only several keys together show. A check runs when all its keys hold a legal value, else it
+ * would talk about values that nobody wrote. It blames the key that the user set last and says
+ * what would work.
+ */
+#include "conf.h"
+
+#include <string.h>
+
+#include "ppcli/err.h"
+
+static int option(const char *key)
+{
+    int i = conf_option_index(key);
+    pp_assert(i >= 0);
+    return i;
+}
+
+static bool good(const struct pp_config *cfg, const char *const *keys)
+{
+    for (int i = 0; keys[i]; i++) {
+        if (cfg->source->origins[option(keys[i])].bad) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Of several keys at odds the one to look at: from the command line, else from the file, else the
+ * first. */
+static const char *blame(const struct pp_config *cfg, const char *const *keys)
+{
+    static const enum conf_from order[] = {CONF_FROM_SETTING, CONF_FROM_FILE};
+    for (int o = 0; o < 2; o++) {
+        for (int i = 0; keys[i]; i++) {
+            if (cfg->source->origins[option(keys[i])].from == order[o]) {
+                return keys[i];
+            }
+        }
+    }
+    return keys[0];
+}
+
+static void check_batch(struct pp_config *cfg)
+{
+    static const char *const keys[] = {"pipeline.microbatches", "pipeline.replicas",
+                                       "train.batch_size", NULL};
+    if (!good(cfg, keys)) {
+        return;
+    }
+    int m = cfg->pipeline.microbatches, d = cfg->pipeline.replicas, b = cfg->train.batch_size;
+    int share = b / d; /* rows of the smallest replica */
+    if (share >= m) {
+        return;
+    }
+    const char *key = blame(cfg, keys);
+    if (share == 0) {
+        pp_config_problem(cfg, key,
+                          "%s: a batch of %d has no sample for each of %d replicas; use "
+                          "train.batch_size = %lld or more, or pipeline.replicas = %d or fewer",
+                          key, b, d, (long long)m * d, b);
+        return;
+    }
+    pp_config_problem(cfg, key,
+                      "%s: each of %d replica%s has %d samples of a batch of %d, too few for %d "
+                      "micro-batches; use pipeline.microbatches = %d or fewer, or "
+                      "train.batch_size = %lld or more",
+                      key, d, d == 1 ? "" : "s", share, b, m, share, (long long)m * d);
+}
+
+static void check_stages(struct pp_config *cfg)
+{
+    static const char *const keys[] = {"pipeline.stages", "model.sizes", NULL};
+    if (!good(cfg, keys)) {
+        return;
+    }
+    int layers = cfg->model.n_sizes - 1;
+    if (cfg->pipeline.stages > layers) {
+        const char *key = blame(cfg, keys);
+        pp_config_problem(cfg, key,
+                          "%s: %d stages for %d layer%s (model.sizes has %d widths), and each "
+                          "stage needs one; use pipeline.stages = %d or fewer, or more layers",
+                          key, cfg->pipeline.stages, layers, layers == 1 ? "" : "s",
+                          cfg->model.n_sizes, layers);
+    }
+}
+
+/* Explicit ranges: one for each stage, in order, no gap, no overlap, to the last layer. */
+static void check_assignment(struct pp_config *cfg)
+{
+    static const char *const keys[] = {"pipeline.assignment", "pipeline.stages", "model.sizes",
+                                       NULL};
+    const char *key = keys[0];
+    int layers = cfg->model.n_sizes - 1;
+    int n = cfg->pipeline.n_ranges;
+    if (!good(cfg, keys) || cfg->pipeline.assignment != PP_ASSIGN_EXPLICIT) {
+        return;
+    }
+    if (n != cfg->pipeline.stages) {
+        pp_config_problem(cfg, key,
+                          "%s: %d range%s for %d stage%s; write one for each stage, or "
+                          "pipeline.stages = %d",
+                          key, n, n == 1 ? "" : "s", cfg->pipeline.stages,
+                          cfg->pipeline.stages == 1 ? "" : "s", n);
+    }
+    int next = 0; /* first layer that no range has yet */
+    for (int i = 0; i < n; i++) {
+        int first = cfg->pipeline.first_layer[i], last = cfg->pipeline.last_layer[i];
+        if (first != next) {
+            pp_config_problem(cfg, key, "%s: range %d begins at layer %d, must begin at %d (%s)",
+                              key, i + 1, first, next,
+                              first > next ? "a layer would have no stage"
+                                           : "a layer would be in two stages");
+            return; /* the later ranges are off by the same slip */
+        }
+        next = last + 1;
+    }
+    if (next != layers) {
+        pp_config_problem(cfg, key,
+                          "%s: the ranges end at layer %d, the model's last layer is %d "
+                          "(%d layers, counted from 0)",
+                          key, next - 1, layers - 1, layers);
+    }
+}
+
+static void check_launch(struct pp_config *cfg)
+{
+    static const char *const keys[] = {"run.transport", "run.launch", NULL};
+    if (!good(cfg, keys)) {
+        return;
+    }
+    const char *key = blame(cfg, keys);
+    bool mpi = strcmp(cfg->run.transport, "mpi") == 0;
+    bool threads = strcmp(cfg->run.transport, "threads") == 0;
+    if (mpi && cfg->run.launch == PP_LAUNCH_THREADS) {
+        pp_config_problem(cfg, key,
+                          "%s: run.transport = mpi needs a process for each rank, but run.launch = "
+                          "threads starts none; use run.launch = mpirun or run.transport = threads",
+                          key);
+    }
+    if (threads && cfg->run.launch == PP_LAUNCH_MPIRUN) {
+        pp_config_problem(cfg, key,
+                          "%s: run.launch = mpirun makes each rank a process, which run.transport "
+                          "= threads cannot connect; use run.transport = mpi or run.launch = "
+                          "threads",
+                          key);
+    }
+}
+
+/* A key that was set to something but changes nothing: worth a word, no error. */
+static void note_idle(struct pp_config *cfg, const char *key, const char *optimizers)
+{
+    char value[64];
+    int i = option(key);
+    const struct conf_origin *origin = &cfg->source->origins[i];
+    if (origin->bad || origin->from == CONF_FROM_DEFAULT ||
+        conf_value_print(conf_option(i), cfg, value, sizeof(value)) < 0 ||
+        strcmp(value, conf_option(i)->def) == 0) {
+        return;
+    }
+    conf_note(cfg, i, "%s has no effect with train.optimizer = %s, only with %s", key,
+              pp_optimizer_name(cfg->train.optimizer), optimizers);
+}
+
+static void note_idle_keys(struct pp_config *cfg)
+{
+    static const char *const keys[] = {"train.optimizer", NULL};
+    enum pp_optimizer_kind k = cfg->train.optimizer;
+    if (!good(cfg, keys)) {
+        return;
+    }
+    if (k != PP_OPT_MOMENTUM) {
+        note_idle(cfg, "train.momentum", "momentum");
+    }
+    if (k != PP_OPT_ADAM && k != PP_OPT_ADAMW) {
+        note_idle(cfg, "train.beta1", "adam and adamw");
+        note_idle(cfg, "train.beta2", "adam and adamw");
+        note_idle(cfg, "train.eps", "adam and adamw");
+    }
+}
+
+void conf_check(struct pp_config *cfg)
+{
+    check_batch(cfg);
+    check_stages(cfg);
+    check_assignment(cfg);
+    check_launch(cfg);
+    note_idle_keys(cfg);
+}

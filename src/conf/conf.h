@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside conf: the rows of the option table, the origins and the problem list behind a
+ * struct pp_config, and the steps that pp_config_load() is made of:
+ *
+ *   bytes -> ini.c (lines, sections, keys) -> expand.c (${VAR}) -> value.c (text to value)
+ *         -> check.c (keys that must fit each other)
+ *
+ * A problem never stops a step: it is added to the list and the step goes on with the next line.
+ */
+#ifndef PPCLI_CONF_CONF_H
+#define PPCLI_CONF_CONF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ppcli/config.h"
+
+#define CONF_WHY_MAX 1024       /* bytes of one sentence about a value */
+#define CONF_FILE_MAX (1 << 20) /* bytes of a config file */
+#define CONF_PROBLEMS_MAX 1000  /* kept; further ones are only counted */
+
+enum conf_type {
+    CONF_INT,    /* int */
+    CONF_INT64,  /* int64_t */
+    CONF_UINT64, /* uint64_t, the whole range */
+    CONF_FLOAT,  /* double */
+    CONF_BOOL,   /* bool */
+    CONF_ENUM,   /* int-sized enum, by choices */
+    CONF_NAME,   /* char[PP_NAME_MAX], one of a list of struct pp_names */
+    CONF_PATH,   /* char[PP_PATH_MAX], made absolute; may be empty */
+    CONF_SIZES,  /* model.sizes and model.n_sizes */
+    CONF_ASSIGNMENT,
+};
+
+struct conf_choice {
+    const char *name; /* NULL ends the list */
+    int value;
+};
+
+struct conf_option {
+    const char *name; /* "train.lr" */
+    const char *section;
+    const char *key;
+    enum conf_type type;
+    const char *def;   /* default, as it would stand in a file */
+    size_t offset;     /* of the value in struct pp_config */
+    double min, max;   /* numbers (CONF_SIZES: of each entry); whole numbers below 2^53 */
+    bool above, below; /* min, max themselves are not legal */
+    const struct conf_choice *choices; /* CONF_ENUM */
+    size_t names;                      /* CONF_NAME: offset of the list in struct pp_names */
+    const char *word;  /* CONF_PATH: a word that is not a path ("auto"); NULL: none */
+    bool numbers;      /* can change the numbers of a run: part of the hash */
+    const char *unit;  /* NULL when it has none */
+    const char *since; /* first version with this key */
+    const char *help;  /* one line */
+};
+
+/* Rows of the table, in print order. */
+int conf_option_count(void);
+const struct conf_option *conf_option(int i);
+int conf_option_index(const char *name); /* "train.lr"; -1 when unknown */
+int conf_option_find(const char *section, const char *key);
+
+/* All section names, NULL-terminated. */
+#define CONF_SECTIONS_MAX 8
+void conf_sections(const char *out[CONF_SECTIONS_MAX]);
+
+/* "int", "choice", ... and the legal values for people ("1 to 1024 stages", "relu | tanh"). */
+const char *conf_type_name(enum conf_type type);
+const char *conf_range_text(const struct conf_option *o, const struct pp_names *names, char *out,
+                            size_t bytes);
+/* The list of a CONF_NAME option, NULL when names is NULL or does not hold it. */
+const char *const *conf_names_of(const struct conf_option *o, const struct pp_names *names);
+
+/* Where a value or a problem comes from. The order is the order of the problem list. */
+enum conf_from {
+    CONF_FROM_FILE,
+    CONF_FROM_SETTING,
+    CONF_FROM_DEFAULT
+};
+
+struct conf_place {
+    enum conf_from from;
+    int number;       /* line of the file (0: the file as a whole); number of the setting */
+    const char *said; /* setting: "--set" */
+};
+
+struct conf_problem {
+    struct conf_place place; /* said is not kept */
+    char *text;              /* owned */
+};
+
+struct conf_problems {
+    struct conf_problem *items;
+    int n, capacity;
+    int more; /* found but not kept */
+};
+
+struct conf_origin {
+    enum conf_from from;
+    int number;
+    char *text; /* "mnist.ini:14"; owned; NULL for a default */
+    bool bad;   /* the value was refused: what the struct holds is an earlier one */
+};
+
+struct pp_config_source {
+    char *file;                  /* as the user wrote it, "<stdin>", or NULL: no file */
+    char *name;                  /* "mnist" of configs/mnist.ini */
+    char file_dir[PP_PATH_MAX];  /* absolute; what relative paths in the file start from */
+    char cwd[PP_PATH_MAX];       /* the same for settings; empty when the system does not say */
+    struct conf_origin *origins; /* [conf_option_count()] */
+    struct conf_problems problems;
+    struct conf_problems notes;
+    bool no_memory; /* a problem or an origin could not be kept */
+};
+
+/* problem.c */
+void conf_problem(struct pp_config *cfg, struct conf_place place, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+void conf_note(struct pp_config *cfg, int option, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+void conf_problems_fini(struct conf_problems *list);
+struct conf_place conf_place_of(const struct pp_config *cfg, int option);
+
+/* User's text for a message: cut to a readable length, control bytes replaced. */
+struct conf_quoted {
+    char s[80];
+};
+struct conf_quoted conf_quote(const char *text, size_t bytes);
+
+/* ini.c: read a whole file's text into cfg. Errors: PP_ERESOURCE, PP_EINTERNAL. */
+int conf_ini_read(struct pp_config *cfg, const char *text, size_t bytes,
+                  const struct pp_names *names);
+#define CONF_LINE_MAX PP_CONFIG_LINE_MAX
+
+/* Text that may stand in a config: UTF-8, no control bytes but tab. 0, or -1 and why. */
+int conf_text_check(const char *text, size_t bytes, char why[CONF_WHY_MAX]);
+
+/* expand.c: ${VAR} and ${VAR:-default}. 0, or -1 and why. */
+int conf_expand(const char *text, char *out, size_t out_bytes, char why[CONF_WHY_MAX]);
+
+/* value.c: text to the option's place in cfg, which is untouched on failure. 0, or -1 and why
+ * (a sentence that starts after "train.lr: "). dir: what a relative path starts from. */
+int conf_value_parse(const struct conf_option *o, const char *text, const char *dir,
+                     const struct pp_names *names, struct pp_config *cfg, char why[CONF_WHY_MAX]);
+/* The canonical text. 0, or -1 when it does not fit. */
+int conf_value_print(const struct conf_option *o, const struct pp_config *cfg, char *out,
+                     size_t bytes);
+
+/* What value.c and list.c share. A whole number with its suffix, sign apart. */
+enum conf_number {
+    CONF_NUMBER_OK,
+    CONF_NUMBER_BAD,
+    CONF_NUMBER_BIG
+};
+enum conf_number conf_number_parse(const char *text, bool *out_negative, uint64_t *out);
+
+/* list.c: the two values that are lists. Same contract as above. */
+int conf_sizes_parse(const struct conf_option *o, const char *text, struct pp_config *cfg,
+                     char why[CONF_WHY_MAX]);
+int conf_sizes_print(const struct pp_config *cfg, char *out, size_t bytes);
+int conf_assignment_parse(const char *text, struct pp_config *cfg, char why[CONF_WHY_MAX]);
+int conf_assignment_print(const struct pp_config *cfg, char *out, size_t bytes);
+
+/* load.c: expand, convert and keep one value; a later one replaces an earlier one. */
+void conf_assign(struct pp_config *cfg, int option, const char *raw, struct conf_place place,
+                 const struct pp_names *names);
+
+/* check.c: what only several keys together show. Adds problems and notes. */
+void conf_check(struct pp_config *cfg);
+
+#endif

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The INI dialect. libinih splits lines into section, key and value; it is fed by our own line
+ * reader, because left alone it turns an over-long line into two keys, takes an indented key for
+ * a continuation of the one above, leaves the keys below a broken "[header" in the section before,
+ * and passes NUL bytes, '#' in values, empty sections and names with blanks without a word.
+ *
+ * So the reader looks at every line first: it knows the line number, reports what the dialect does
+ * not allow, and hands over only lines that have one reading: blank, "[known]", or "key = value"
+ * without leading blanks or comment. After an error it goes on with what was most likely meant, so
+ * that one slip gives one message and all slips are found in one pass.
+ */
+#include "conf.h"
+
+#include <ini.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ppcli/err.h"
+
+#define NO_SECTION "?" /* handed over for a header that nobody can make sense of */
+
+struct reader {
+    const char *text;
+    size_t bytes, at;
+    int line;
+    bool expected; /* the line just handed over must reach the handler */
+    struct pp_config *cfg;
+    const struct pp_names *names;
+};
+
+struct span {
+    const char *p;
+    size_t n;
+};
+
+static bool blank(char c)
+{
+    return c == ' ' || c == '\t';
+}
+
+static struct span trim(const char *p, size_t n)
+{
+    while (n > 0 && blank(p[0])) {
+        p++;
+        n--;
+    }
+    while (n > 0 && blank(p[n - 1])) {
+        n--;
+    }
+    return (struct span){p, n};
+}
+
+static struct conf_place here(const struct reader *r)
+{
+    return (struct conf_place){CONF_FROM_FILE, r->line, NULL};
+}
+
+/* Length of the UTF-8 character at p, 0 when it is none. */
+static size_t utf8_length(const unsigned char *p, size_t n)
+{
+    size_t len = p[0] < 0x80   ? 1
+                 : p[0] < 0xC2 ? 0
+                 : p[0] < 0xE0 ? 2
+                 : p[0] < 0xF0 ? 3
+                 : p[0] < 0xF5 ? 4
+                               : 0;
+    if (len == 0 || len > n) {
+        return 0;
+    }
+    for (size_t i = 1; i < len; i++) {
+        if ((p[i] & 0xC0) != 0x80) {
+            return 0;
+        }
+    }
+    /* overlong forms, surrogates, beyond U+10FFFF */
+    if ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F) ||
+        (p[0] == 0xF0 && p[1] < 0x90) || (p[0] == 0xF4 && p[1] > 0x8F)) {
+        return 0;
+    }
+    return len;
+}
+
+int conf_text_check(const char *text, size_t bytes, char why[CONF_WHY_MAX])
+{
+    const unsigned char *p = (const unsigned char *)text;
+    for (size_t i = 0; i < bytes;) {
+        size_t len = utf8_length(p + i, bytes - i);
+        if (p[i] == '\0') {
+            snprintf(why, CONF_WHY_MAX, "NUL byte at byte %zu; is this a text file?", i + 1);
+            return -1;
+        }
+        if (len == 0) {
+            snprintf(why, CONF_WHY_MAX, "byte %zu (0x%02x) is not UTF-8; save the text as UTF-8",
+                     i + 1, p[i]);
+            return -1;
+        }
+        if ((p[i] < 0x20 && p[i] != '\t') || p[i] == 0x7F) {
+            snprintf(why, CONF_WHY_MAX, "control byte 0x%02x at byte %zu; delete it", p[i], i + 1);
+            return -1;
+        }
+        if (len == 3 && memcmp(p + i, "\xEF\xBB\xBF", 3) == 0) {
+            snprintf(why, CONF_WHY_MAX,
+                     "byte order mark at byte %zu; delete it (only the file's "
+                     "first bytes may be one)",
+                     i + 1);
+            return -1;
+        }
+        i += len;
+    }
+    return 0;
+}
+
+/* The line without its comment. ';' begins one at the start or after a blank. '#' does so only at
+ * the start: after a blank it is refused, as the library would keep it in the value. */
+static struct span without_comment(struct reader *r, struct span s)
+{
+    if (s.n > 0 && (s.p[0] == ';' || s.p[0] == '#')) {
+        return (struct span){s.p, 0};
+    }
+    for (size_t i = 1; i < s.n; i++) {
+        if (!blank(s.p[i - 1])) {
+            continue;
+        }
+        if (s.p[i] == ';') {
+            return trim(s.p, i);
+        }
+        if (s.p[i] == '#') {
+            conf_problem(
+                r->cfg, here(r),
+                "'#' begins a comment only at the start of a line; write ';' before '%s'",
+                conf_quote(trim(s.p + i + 1, s.n - i - 1).p, trim(s.p + i + 1, s.n - i - 1).n).s);
+            return trim(s.p, i);
+        }
+    }
+    return s;
+}
+
+/* A header: what is wrong with it is reported; the section most likely meant is handed over. */
+static struct span section_line(struct reader *r, struct span s)
+{
+    const char *close = memchr(s.p, ']', s.n);
+    const char *sections[CONF_SECTIONS_MAX];
+    char name[CONF_LINE_MAX + 1];
+    struct span inside = {s.p + 1, close ? (size_t)(close - s.p) - 1 : s.n - 1};
+    struct span word = trim(inside.p, inside.n);
+
+    conf_sections(sections);
+    size_t n = word.n < sizeof(name) ? word.n : sizeof(name) - 1;
+    memcpy(name, word.p, n);
+    name[n] = '\0';
+
+    if (!close) {
+        conf_problem(r->cfg, here(r), "section header '%s' has no ']'", conf_quote(s.p, s.n).s);
+    } else {
+        struct span after = trim(close + 1, s.n - inside.n - 2);
+        if (after.n > 0) {
+            conf_problem(r->cfg, here(r), "text after ']': '%s'; give it a line of its own",
+                         conf_quote(after.p, after.n).s);
+        }
+        if (word.n != inside.n) {
+            conf_problem(r->cfg, here(r), "blanks inside '[%s]'; write [%s]",
+                         conf_quote(inside.p, inside.n).s, conf_quote(word.p, word.n).s);
+        }
+    }
+    for (int i = 0; sections[i]; i++) {
+        if (strcmp(name, sections[i]) == 0) {
+            return (struct span){sections[i], strlen(sections[i])};
+        }
+    }
+    const char *near = pp_nearest(name, sections);
+    if (near) {
+        conf_problem(r->cfg, here(r), "unknown section [%s]; did you mean [%s]? (ppcli keys)",
+                     conf_quote(word.p, word.n).s, near);
+        return (struct span){near, strlen(near)};
+    }
+    char known[256] = "";
+    for (int i = 0; sections[i]; i++) {
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof(known) - used, "%s[%s]", i ? " " : "", sections[i]);
+    }
+    conf_problem(r->cfg, here(r), "unknown section [%s]; there are %s (ppcli keys)",
+                 conf_quote(word.p, word.n).s, known);
+    return (struct span){NO_SECTION, strlen(NO_SECTION)};
+}
+
+/* Is this "key = value" that the library reads as we do? */
+static bool key_line(struct reader *r, struct span s, size_t limit)
+{
+    const char *equals = memchr(s.p, '=', s.n);
+    const char *colon = memchr(s.p, ':', equals ? (size_t)(equals - s.p) : s.n);
+    if (s.n > limit) {
+        conf_problem(r->cfg, here(r),
+                     "line is %zu bytes, at most %zu (equal sizes can be written 1024*16)", s.n,
+                     limit);
+        return false;
+    }
+    if (colon) {
+        struct span key = trim(s.p, (size_t)(colon - s.p));
+        struct span value = trim(colon + 1, s.n - (size_t)(colon - s.p) - 1);
+        conf_problem(r->cfg, here(r), "':' does not separate key and value; write '%s = %s'",
+                     conf_quote(key.p, key.n).s, conf_quote(value.p, value.n).s);
+        return false;
+    }
+    if (!equals) {
+        conf_problem(r->cfg, here(r), "'%s' has no '='; write 'key = value'",
+                     conf_quote(s.p, s.n).s);
+        return false;
+    }
+    if (equals == s.p) {
+        conf_problem(r->cfg, here(r), "no key before '%s'", conf_quote(s.p, s.n).s);
+        return false;
+    }
+    return true;
+}
+
+/* ini_reader: the next line as the library may see it; NULL at the end. */
+static char *next_line(char *out, int out_bytes, void *stream)
+{
+    struct reader *r = stream;
+    char why[CONF_WHY_MAX];
+    size_t limit = CONF_LINE_MAX;
+    if (out_bytes > 2 && (size_t)out_bytes - 2 < limit) {
+        limit = (size_t)out_bytes - 2; /* a library built with a smaller buffer */
+    }
+
+    if (r->expected) { /* cannot happen with any libinih we know; must not pass silently */
+        conf_problem(r->cfg, here(r), "the line could not be read");
+        r->expected = false;
+    }
+    if (r->at >= r->bytes) {
+        return NULL;
+    }
+    const char *start = r->text + r->at;
+    const char *end = memchr(start, '\n', r->bytes - r->at);
+    size_t n = end ? (size_t)(end - start) : r->bytes - r->at;
+    r->at += n + 1;
+    r->line++;
+    if (n > 0 && start[n - 1] == '\r') {
+        n--;
+    }
+
+    struct span s = trim(start, n);
+    out[0] = '\0';
+    if (conf_text_check(start, n, why) < 0) {
+        conf_problem(r->cfg, here(r), "%s", why);
+    } else if ((s = without_comment(r, s)).n > 0) {
+        if (s.p[0] == '[') {
+            s = section_line(r, s);
+            snprintf(out, limit + 1, "[%.*s]", (int)s.n, s.p);
+        } else if (key_line(r, s, limit)) {
+            memcpy(out, s.p, s.n);
+            out[s.n] = '\0';
+            r->expected = true;
+        }
+    }
+    strcat(out, "\n");
+    return out;
+}
+
+static void unknown_key(struct reader *r, const char *section, const char *key)
+{
+    const char *keys[64];
+    int n = 0;
+    for (int i = 0; i < conf_option_count(); i++) {
+        const struct conf_option *o = conf_option(i);
+        if (strcmp(o->key, key) == 0) {
+            conf_problem(r->cfg, here(r),
+                         "'%s' does not belong in [%s] but in [%s] (ppcli keys %s)", key, section,
+                         o->section, o->section);
+            return;
+        }
+        if (strcmp(o->section, section) == 0 && n < 63) {
+            keys[n++] = o->key;
+        }
+    }
+    keys[n] = NULL;
+    const char *near = pp_nearest(key, keys);
+    conf_problem(r->cfg, here(r), "unknown key '%s' in [%s]%s%s%s (ppcli keys %s)",
+                 conf_quote(key, strlen(key)).s, section, near ? "; did you mean '" : "",
+                 near ? near : "", near ? "'?" : "", section);
+}
+
+static void key_without_section(struct reader *r, const char *key)
+{
+    for (int i = 0; i < conf_option_count(); i++) {
+        const struct conf_option *o = conf_option(i);
+        if (strcmp(o->key, key) == 0) {
+            conf_problem(r->cfg, here(r), "'%s' stands before any section; it belongs under [%s]",
+                         key, o->section);
+            return;
+        }
+    }
+    conf_problem(r->cfg, here(r), "'%s' stands before any section; every key belongs to one",
+                 conf_quote(key, strlen(key)).s);
+}
+
+/* ini_handler: one key. Always "goes on": problems are in our list. */
+static int on_key(void *user, const char *section, const char *key, const char *value)
+{
+    struct reader *r = user;
+    if (!key || !value) {
+        return 1; /* a library built to announce sections */
+    }
+    r->expected = false;
+    if (strcmp(section, NO_SECTION) == 0) {
+        return 1; /* its header was reported */
+    }
+    if (section[0] == '\0') {
+        key_without_section(r, key);
+        return 1;
+    }
+    int option = conf_option_find(section, key);
+    if (option < 0) {
+        unknown_key(r, section, key);
+        return 1;
+    }
+    const struct conf_origin *before = &r->cfg->source->origins[option];
+    if (before->from == CONF_FROM_FILE) {
+        conf_problem(r->cfg, here(r), "duplicate key '%s' in [%s]: line %d has it already", key,
+                     section, before->number);
+        return 1;
+    }
+    conf_assign(r->cfg, option, value, here(r), r->names);
+    return 1;
+}
+
+int conf_ini_read(struct pp_config *cfg, const char *text, size_t bytes,
+                  const struct pp_names *names)
+{
+    struct reader r = {.text = text, .bytes = bytes, .cfg = cfg, .names = names};
+    if (bytes >= 2 && (memcmp(text, "\xFF\xFE", 2) == 0 || memcmp(text, "\xFE\xFF", 2) == 0)) {
+        r.line = 1;
+        conf_problem(cfg, here(&r), "the file is UTF-16; save it as UTF-8");
+        return 0;
+    }
+    if (bytes >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0) {
+        r.at = 3;
+    }
+    int rc = ini_parse_stream(next_line, &r, on_key, &r);
+    if (rc < 0) {
+        return pp_fail(PP_ERESOURCE, "out of memory in libinih");
+    }
+    if (rc > 0 && cfg->source->problems.n == 0) {
+        /* It refused a line that we took for good: the two must never disagree silently. */
+        return pp_fail(PP_EINTERNAL, "libinih refuses line %d of %s", rc, cfg->source->file);
+    }
+    return 0;
+}

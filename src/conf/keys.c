@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The option table in print: for people (`ppcli keys`), as the published schema (JSON), as the
+ * body of ppcli.ini(5) (mdoc), and as a bare list for completions.
+ */
+#include "conf.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "ppcli/err.h"
+#include "ppcli/json.h"
+
+enum {
+    SCHEMA = 1,
+    RANGE_MAX = 512
+};
+
+static const char *shown_default(const struct conf_option *o)
+{
+    return o->def[0] ? o->def : "(empty)";
+}
+
+static void print_text(FILE *f, const struct conf_option *o, const struct pp_names *names,
+                       bool new_section, bool first, int name_width)
+{
+    char range[RANGE_MAX];
+    if (new_section) {
+        fprintf(f, "%s[%s]\n", first ? "" : "\n", o->section);
+    }
+    conf_range_text(o, names, range, sizeof(range));
+    fprintf(f, "  %-*s  %-10s  %-15s  %s\n", name_width, o->key, conf_type_name(o->type),
+            shown_default(o), range);
+    fprintf(f, "  %-*s  %s\n", name_width, "", o->help);
+}
+
+static void json_limits(struct pp_json *j, const struct conf_option *o)
+{
+    switch (o->type) {
+    case CONF_INT:
+    case CONF_INT64:
+    case CONF_SIZES:
+        pp_json_int(j, "min", (int64_t)o->min);
+        pp_json_int(j, "max", (int64_t)o->max);
+        break;
+    case CONF_UINT64:
+        pp_json_int(j, "min", 0);
+        pp_json_uint(j, "max", UINT64_MAX);
+        break;
+    case CONF_FLOAT:
+        pp_json_dbl(j, "min", o->min);
+        pp_json_dbl(j, "max", o->max);
+        pp_json_bool(j, "min_is_legal", !o->above);
+        pp_json_bool(j, "max_is_legal", !o->below);
+        break;
+    default:
+        break;
+    }
+}
+
+static void json_values(struct pp_json *j, const struct conf_option *o,
+                        const struct pp_names *names)
+{
+    const char *const *list = conf_names_of(o, names);
+    if (o->type == CONF_ENUM || list) {
+        pp_json_array(j, "values");
+        for (int i = 0; list ? list[i] != NULL : o->choices[i].name != NULL; i++) {
+            pp_json_str(j, NULL, list ? list[i] : o->choices[i].name);
+        }
+        pp_json_end(j);
+    }
+}
+
+static void print_json(struct pp_json *j, const struct conf_option *o, const struct pp_names *names)
+{
+    pp_json_object(j, NULL);
+    pp_json_str(j, "name", o->name);
+    pp_json_str(j, "section", o->section);
+    pp_json_str(j, "key", o->key);
+    pp_json_str(j, "type", conf_type_name(o->type));
+    pp_json_str(j, "default", o->def);
+    json_limits(j, o);
+    json_values(j, o, names);
+    pp_json_str(j, "unit", o->unit ? o->unit : "");
+    pp_json_bool(j, "in_hash", o->numbers);
+    pp_json_str(j, "since", o->since);
+    pp_json_str(j, "help", o->help);
+    pp_json_end(j);
+}
+
+/* Text of an mdoc line: no byte of it may be taken for a macro or an escape. */
+static void mdoc_text(FILE *f, const char *text)
+{
+    if (text[0] == '.' || text[0] == '\'') {
+        fputs("\\&", f);
+    }
+    for (const char *p = text; *p; p++) {
+        switch (*p) {
+        case '\\':
+            fputs("\\e", f);
+            break;
+        case '-':
+            fputs("\\-", f);
+            break;
+        case '`':
+            fputs("\\(ga", f);
+            break;
+        case '~':
+            fputs("\\(ti", f);
+            break;
+        case '^':
+            fputs("\\(ha", f);
+            break;
+        default:
+            fputc(*p, f);
+        }
+    }
+    fputc('\n', f);
+}
+
+static void print_mdoc(FILE *f, const struct conf_option *o, const struct pp_names *names,
+                       bool new_section, bool first)
+{
+    char range[RANGE_MAX], line[RANGE_MAX + 128];
+    if (new_section) {
+        fprintf(f, "%s.Ss [%s]\n.Bl -tag -width Ds\n", first ? "" : ".El\n", o->section);
+    }
+    fprintf(f, ".It Cm %s\n", o->key);
+    mdoc_text(f, o->help);
+    fputs(".br\n", f);
+    conf_range_text(o, names, range, sizeof(range));
+    snprintf(line, sizeof(line), "%s%s%s; default %s", conf_type_name(o->type),
+             range[0] ? ": " : "", range, shown_default(o));
+    mdoc_text(f, line);
+}
+
+static bool selected(const struct conf_option *o, const char *section)
+{
+    return !section || strcmp(section, o->section) == 0 || strcmp(section, o->name) == 0;
+}
+
+static int unknown_section(const char *section)
+{
+    const char *words[64 + CONF_SECTIONS_MAX];
+    conf_sections(words);
+    int n = 0;
+    while (words[n]) {
+        n++;
+    }
+    for (int i = 0; i < conf_option_count() && n < 63 + CONF_SECTIONS_MAX; i++) {
+        if (strcmp(conf_option(i)->key, section) == 0) {
+            return pp_fail(PP_EUSAGE, "no section '%s'; did you mean '%s'?", section,
+                           conf_option(i)->name);
+        }
+        words[n++] = conf_option(i)->name;
+    }
+    words[n] = NULL;
+    const char *near = pp_nearest(section, words);
+    return pp_fail(PP_EUSAGE, "no section or key '%s'%s%s%s",
+                   conf_quote(section, strlen(section)).s, near ? "; did you mean '" : "",
+                   near ? near : "", near ? "'?" : "");
+}
+
+int pp_config_print_keys(FILE *f, const char *section, const struct pp_names *names,
+                         enum pp_keys_format format)
+{
+    struct pp_json j;
+    int n = 0, width = 0;
+    for (int i = 0; i < conf_option_count(); i++) {
+        if (selected(conf_option(i), section)) {
+            int len = (int)strlen(conf_option(i)->key);
+            width = len > width ? len : width;
+            n++;
+        }
+    }
+    if (n == 0) {
+        return unknown_section(section);
+    }
+
+    if (format == PP_KEYS_JSON) {
+        pp_json_init(&j, f, 2);
+        pp_json_object(&j, NULL);
+        pp_json_int(&j, "schema", SCHEMA);
+        pp_json_array(&j, "keys");
+    }
+    const char *last = "";
+    for (int i = 0; i < conf_option_count(); i++) {
+        const struct conf_option *o = conf_option(i);
+        if (!selected(o, section)) {
+            continue;
+        }
+        bool new_section = strcmp(last, o->section) != 0;
+        bool first = last[0] == '\0';
+        last = o->section;
+        switch (format) {
+        case PP_KEYS_TEXT:
+            print_text(f, o, names, new_section, first, width);
+            break;
+        case PP_KEYS_JSON:
+            print_json(&j, o, names);
+            break;
+        case PP_KEYS_MDOC:
+            print_mdoc(f, o, names, new_section, first);
+            break;
+        case PP_KEYS_LIST:
+            fprintf(f, "%s\n", o->name);
+            break;
+        }
+    }
+    if (format == PP_KEYS_JSON) {
+        pp_json_end(&j);
+        pp_json_end(&j);
+    } else if (format == PP_KEYS_MDOC) {
+        fputs(".El\n", f);
+    }
+    return ferror(f) ? pp_fail_errno(PP_EIO, "cannot write the keys") : 0;
+}

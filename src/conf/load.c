@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pp_config_load(): defaults, then the file, then the settings; each value converted as it comes,
+ * the later one kept; then the checks over several keys. Also the reading of the file itself.
+ */
+#include "conf.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+
+/* Whole text of fd, up to one byte more than a config may have. The caller frees *out. */
+static int slurp(int fd, const char *shown, char **out, size_t *out_bytes)
+{
+    size_t bytes = 0, capacity = 0;
+    char *text = NULL;
+    for (;;) {
+        if (bytes == capacity) {
+            capacity = capacity ? 2 * capacity : 16384;
+            char *more = pp_realloc(text, capacity, 1);
+            if (!more) {
+                pp_free(text);
+                return PP_ERESOURCE;
+            }
+            text = more;
+        }
+        size_t want = capacity - bytes;
+        if (want > CONF_FILE_MAX + 1 - bytes) {
+            want = CONF_FILE_MAX + 1 - bytes;
+        }
+        ssize_t n = read(fd, text + bytes, want);
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n < 0) {
+            pp_free(text);
+            return pp_fail_errno(PP_EIO, "%s: cannot read", shown);
+        }
+        bytes += (size_t)n;
+        if (n == 0 || bytes > CONF_FILE_MAX) {
+            *out = text;
+            *out_bytes = bytes;
+            return 0;
+        }
+    }
+}
+
+/* Non-blocking, so that a FIFO named by mistake is refused instead of waited for. */
+static int open_file(const char *path, int *out)
+{
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0) {
+        int code = errno == EACCES || errno == EPERM ? PP_EPERM : PP_ENOINPUT;
+        return pp_fail_errno(code, "%s: cannot open the config", path);
+    }
+    if (fstat(fd, &st) < 0) {
+        close(fd);
+        return pp_fail_errno(PP_EIO, "%s: cannot read", path);
+    }
+    if (!S_ISREG(st.st_mode)) {
+        close(fd);
+        return pp_fail(PP_ENOINPUT,
+                       "%s: not a config file but a %s (write - to read standard input)", path,
+                       S_ISDIR(st.st_mode)    ? "folder"
+                       : S_ISFIFO(st.st_mode) ? "pipe"
+                                              : "device");
+    }
+    *out = fd;
+    return 0;
+}
+
+static int read_config(const char *path, char **out, size_t *out_bytes)
+{
+    int fd = STDIN_FILENO;
+    bool is_stdin = strcmp(path, "-") == 0;
+    if (!is_stdin) {
+        PP_TRY(open_file(path, &fd));
+    }
+    int rc = slurp(fd, is_stdin ? "<stdin>" : path, out, out_bytes);
+    if (!is_stdin) {
+        close(fd);
+    }
+    return rc;
+}
+
+/* A copy that can stand in one line of a message and in a comment of an INI file. */
+static char *plain_copy(const char *text)
+{
+    char why[CONF_WHY_MAX];
+    char *copy = pp_strdup(text);
+    if (copy && conf_text_check(copy, strlen(copy), why) < 0) {
+        for (char *p = copy; *p; p++) {
+            if (*p < 0x20 || *p > 0x7E) {
+                *p = '?';
+            }
+        }
+    }
+    return copy;
+}
+
+/* Fills file, name, file_dir. */
+static int describe_file(struct pp_config_source *src, const char *path)
+{
+    bool is_file = path && strcmp(path, "-") != 0;
+    memcpy(src->file_dir, src->cwd, sizeof(src->cwd));
+    if (path) {
+        src->file = plain_copy(is_file ? path : "<stdin>");
+        if (!src->file) {
+            return PP_ERESOURCE;
+        }
+    }
+    if (!is_file) {
+        src->name = pp_strdup("run");
+        return src->name ? 0 : PP_ERESOURCE;
+    }
+
+    const char *base = strrchr(src->file, '/');
+    base = base ? base + 1 : src->file;
+    size_t n = strlen(base);
+    if (n > 4 && strcmp(base + n - 4, ".ini") == 0) {
+        n -= 4;
+    }
+    src->name = pp_strdup(base);
+    if (!src->name) {
+        return PP_ERESOURCE;
+    }
+    src->name[n] = '\0';
+
+    const char *slash = strrchr(path, '/');
+    if (slash) {
+        char dir[PP_PATH_MAX];
+        PP_TRY(pp_path_format(dir, "%.*s", slash == path ? 1 : (int)(slash - path), path));
+        char *real = realpath(dir, NULL);
+        if (!real || strlen(real) >= PP_PATH_MAX) {
+            free(real);
+            return pp_fail_errno(0, "%s: cannot find the folder of the config", path);
+        }
+        strcpy(src->file_dir, real);
+        free(real);
+    }
+    return 0;
+}
+
+static bool convert(struct pp_config *cfg, const struct conf_option *o, const char *raw,
+                    const char *dir, const struct pp_names *names, char *why)
+{
+    char text[PP_CONFIG_VALUE_MAX];
+    if (conf_text_check(raw, strlen(raw), why) < 0 ||
+        conf_expand(raw, text, sizeof(text), why) < 0) {
+        return false;
+    }
+    char *start = text + strspn(text, " \t");
+    size_t n = strlen(start);
+    while (n > 0 && (start[n - 1] == ' ' || start[n - 1] == '\t')) {
+        start[--n] = '\0';
+    }
+    return conf_value_parse(o, start, dir, names, cfg, why) == 0;
+}
+
+void conf_assign(struct pp_config *cfg, int option, const char *raw, struct conf_place place,
+                 const struct pp_names *names)
+{
+    struct pp_config_source *src = cfg->source;
+    struct conf_origin *origin = &src->origins[option];
+    char why[CONF_WHY_MAX], line[16];
+
+    bool from_file = place.from == CONF_FROM_FILE;
+    snprintf(line, sizeof(line), ":%d", place.number);
+    const char *what = from_file ? src->file : place.said;
+    size_t bytes = strlen(what) + sizeof(line);
+    char *text = pp_alloc(bytes, 1);
+    if (text) {
+        snprintf(text, bytes, "%s%s", what, from_file ? line : "");
+    } else {
+        src->no_memory = true;
+    }
+    pp_free(origin->text);
+    origin->text = text;
+    origin->from = place.from;
+    origin->number = place.number;
+
+    const struct conf_option *o = conf_option(option);
+    origin->bad = !convert(cfg, o, raw, from_file ? src->file_dir : src->cwd, names, why);
+    if (origin->bad) {
+        conf_problem(cfg, place, "%s: %s", o->name, why);
+    }
+}
+
+static void unknown_setting(struct pp_config *cfg, struct conf_place place, const char *key)
+{
+    const char *names[64];
+    int n = 0;
+    const char *near = NULL;
+    for (int i = 0; i < conf_option_count() && n < 63; i++) {
+        names[n++] = conf_option(i)->name;
+        if (strcmp(conf_option(i)->key, key) == 0) {
+            near = conf_option(i)->name; /* only the section is missing */
+        }
+    }
+    names[n] = NULL;
+    near = near ? near : pp_nearest(key, names);
+    conf_problem(cfg, place, "unknown key '%s'%s%s%s (ppcli keys)", conf_quote(key, strlen(key)).s,
+                 near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
+static void apply_settings(struct pp_config *cfg, const struct pp_setting *settings, int n,
+                           const struct pp_names *names)
+{
+    for (int i = 0; i < n; i++) {
+        struct conf_place place = {CONF_FROM_SETTING, i + 1,
+                                   settings[i].said ? settings[i].said : "--set"};
+        int option = conf_option_index(settings[i].key);
+        if (option < 0) {
+            unknown_setting(cfg, place, settings[i].key);
+        } else {
+            conf_assign(cfg, option, settings[i].value, place, names);
+        }
+    }
+}
+
+static int create(struct pp_config **out)
+{
+    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
+    if (!cfg) {
+        return PP_ERESOURCE;
+    }
+    cfg->source = pp_alloc(1, sizeof(*cfg->source));
+    if (cfg->source) {
+        cfg->source->origins =
+            pp_alloc((size_t)conf_option_count(), sizeof(cfg->source->origins[0]));
+    }
+    if (!cfg->source || !cfg->source->origins) {
+        pp_config_destroy(&cfg);
+        return PP_ERESOURCE;
+    }
+    if (!getcwd(cfg->source->cwd, sizeof(cfg->source->cwd))) {
+        cfg->source->cwd[0] = '\0'; /* reported if a relative path needs it */
+    }
+    for (int i = 0; i < conf_option_count(); i++) {
+        const struct conf_option *o = conf_option(i);
+        char why[CONF_WHY_MAX];
+        cfg->source->origins[i].from = CONF_FROM_DEFAULT;
+        /* without names: a list that lacks a default is not the user's mistake */
+        int rc = conf_value_parse(o, o->def, "/", NULL, cfg, why);
+        pp_assert(rc == 0);
+    }
+    *out = cfg;
+    return 0;
+}
+
+void pp_config_destroy(struct pp_config **cfg)
+{
+    if (!cfg || !*cfg) {
+        return;
+    }
+    struct pp_config_source *src = (*cfg)->source;
+    if (src) {
+        for (int i = 0; src->origins && i < conf_option_count(); i++) {
+            pp_free(src->origins[i].text);
+        }
+        conf_problems_fini(&src->problems);
+        conf_problems_fini(&src->notes);
+        pp_free(src->origins);
+        pp_free(src->file);
+        pp_free(src->name);
+        pp_free(src);
+    }
+    pp_free(*cfg);
+    *cfg = NULL;
+}
+
+int pp_config_load(const char *path, const struct pp_setting *settings, int n_settings,
+                   const struct pp_names *names, struct pp_config **out)
+{
+    struct pp_config *cfg = NULL;
+    char *text = NULL;
+    size_t bytes = 0;
+    int rc = 0;
+
+    *out = NULL;
+    if (path) {
+        rc = read_config(path, &text, &bytes);
+        if (rc < 0) {
+            goto out;
+        }
+    }
+    rc = create(&cfg);
+    if (rc < 0) {
+        goto out;
+    }
+    rc = describe_file(cfg->source, path);
+    if (rc < 0) {
+        goto out;
+    }
+    if (bytes > CONF_FILE_MAX) {
+        conf_problem(cfg, (struct conf_place){CONF_FROM_FILE, 0, NULL},
+                     "larger than %d bytes; is this a config file?", CONF_FILE_MAX);
+    } else if (text) {
+        rc = conf_ini_read(cfg, text, bytes, names);
+        if (rc < 0) {
+            goto out;
+        }
+    }
+    apply_settings(cfg, settings, n_settings, names);
+    conf_check(cfg);
+    rc = pp_config_verdict(cfg);
+    if (rc == 0 || rc == PP_ECONFIG) {
+        *out = cfg;
+        cfg = NULL;
+    }
+out:
+    pp_config_destroy(&cfg);
+    pp_free(text);
+    return rc;
+}

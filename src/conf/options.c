@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The option table: every key there is, once. The INI reader, --set, `ppcli keys`, the published
+ * schema, ppcli.ini(5), the completions and the resolved config all come from these rows, so a new
+ * key is one row here (and the member of struct pp_config that it fills).
+ */
+#include "conf.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "ppcli/err.h"
+
+static const struct conf_choice activations[] = {
+    {"relu", PP_ACT_RELU}, {"tanh", PP_ACT_TANH}, {"gelu", PP_ACT_GELU}, {NULL, 0}};
+static const struct conf_choice optimizers[] = {{"sgd", PP_OPT_SGD},
+                                                {"momentum", PP_OPT_MOMENTUM},
+                                                {"adam", PP_OPT_ADAM},
+                                                {"adamw", PP_OPT_ADAMW},
+                                                {NULL, 0}};
+static const struct conf_choice lr_schedules[] = {
+    {"constant", PP_LR_CONSTANT}, {"linear", PP_LR_LINEAR}, {"cosine", PP_LR_COSINE}, {NULL, 0}};
+static const struct conf_choice losses[] = {{"cross_entropy", PP_LOSS_CROSS_ENTROPY}, {NULL, 0}};
+static const struct conf_choice launches[] = {{"auto", PP_LAUNCH_AUTO},
+                                              {"threads", PP_LAUNCH_THREADS},
+                                              {"mpirun", PP_LAUNCH_MPIRUN},
+                                              {NULL, 0}};
+
+/* name, type and place of a row; the rest is written out */
+#define KEY(sec, k, t)                                                                             \
+    .name = #sec "." #k, .section = #sec, .key = #k, .type = (t),                                  \
+    .offset = offsetof(struct pp_config, sec.k), .since = "0.1"
+#define LIST(member) .names = offsetof(struct pp_names, member)
+
+static const struct conf_option table[] = {
+    {KEY(data, dataset, CONF_NAME), .def = "mnist", LIST(datasets), .numbers = true,
+     .help = "data set to train on"},
+    {KEY(data, path, CONF_PATH), .def = "",
+     .help = "folder of the data set's files; empty: where `ppcli download-mnist` puts it"},
+    {KEY(data, train_samples, CONF_INT), .def = "0", .max = 2147483647, .unit = "samples",
+     .numbers = true, .help = "train on at most this many; synthetic: make this many; 0 = all"},
+    {KEY(data, test_samples, CONF_INT), .def = "0", .max = 2147483647, .unit = "samples",
+     .numbers = true, .help = "test on at most this many; synthetic: make this many; 0 = all"},
+
+    {KEY(model, type, CONF_NAME), .def = "mlp", LIST(models), .numbers = true,
+     .help = "kind of network"},
+    {KEY(model, sizes, CONF_SIZES), .def = "784 512 256 10", .min = 1, .max = 16777216,
+     .numbers = true,
+     .help = "widths: input, hidden ..., classes; 1024*16 stands for sixteen times 1024"},
+    {KEY(model, activation, CONF_ENUM), .def = "relu", .choices = activations, .numbers = true,
+     .help = "function after every layer but the last"},
+
+    /* stages, schedule and assignment change no number of a run: that is the promise of ppcli */
+    {KEY(pipeline, stages, CONF_INT), .def = "1", .min = 1, .max = PP_STAGES_MAX, .unit = "stages",
+     .help = "pieces the model is cut into; each runs on a rank of its own"},
+    {KEY(pipeline, replicas, CONF_INT), .def = "1", .min = 1, .max = 1024, .unit = "replicas",
+     .numbers = true,
+     .help = "copies of the pipeline that share each batch; ranks = stages x replicas"},
+    {KEY(pipeline, microbatches, CONF_INT), .def = "4", .min = 1, .max = 65536,
+     .unit = "micro-batches", .numbers = true,
+     .help = "pieces each replica cuts its share of a batch into"},
+    {KEY(pipeline, schedule, CONF_NAME), .def = "1f1b", LIST(schedules),
+     .help = "order of forward and backward passes"},
+    {KEY(pipeline, assignment, CONF_ASSIGNMENT), .def = "auto",
+     .help = "which layers a stage gets: by cost, same count, same parameters, or ranges "
+             "such as 0-2 | 3-5"},
+
+    {KEY(train, epochs, CONF_INT), .def = "5", .min = 1, .max = 1000000, .unit = "epochs",
+     .numbers = true, .help = "passes over the training data"},
+    {KEY(train, max_steps, CONF_INT64), .def = "0", .max = 1e12, .unit = "steps", .numbers = true,
+     .help = "stop after this many optimizer steps; 0 = no limit"},
+    {KEY(train, batch_size, CONF_INT), .def = "128", .min = 1, .max = 1073741824, .unit = "samples",
+     .numbers = true,
+     .help = "samples of one optimizer step, all replicas "
+             "together"},
+    {KEY(train, optimizer, CONF_ENUM), .def = "adam", .choices = optimizers, .numbers = true,
+     .help = "update rule"},
+    {KEY(train, lr, CONF_FLOAT), .def = "0.001", .max = 1000, .numbers = true,
+     .help = "learning rate (after warm-up, before lr_schedule lowers it)"},
+    {KEY(train, momentum, CONF_FLOAT), .def = "0.9", .max = 1, .below = true, .numbers = true,
+     .help = "momentum of optimizer = momentum"},
+    {KEY(train, beta1, CONF_FLOAT), .def = "0.9", .max = 1, .below = true, .numbers = true,
+     .help = "decay of the first moment (adam, adamw)"},
+    {KEY(train, beta2, CONF_FLOAT), .def = "0.999", .max = 1, .below = true, .numbers = true,
+     .help = "decay of the second moment (adam, adamw)"},
+    {KEY(train, eps, CONF_FLOAT), .def = "1e-8", .max = 1, .above = true, .numbers = true,
+     .help = "added to the root of the second moment (adam, adamw)"},
+    {KEY(train, weight_decay, CONF_FLOAT), .def = "0", .max = 1000, .numbers = true,
+     .help = "L2 term in the gradient; adamw: taken off the weights instead"},
+    {KEY(train, lr_schedule, CONF_ENUM), .def = "constant", .choices = lr_schedules,
+     .numbers = true, .help = "how the learning rate falls over the run"},
+    {KEY(train, warmup_steps, CONF_INT64), .def = "0", .max = 1e12, .unit = "steps",
+     .numbers = true, .help = "steps over which the learning rate rises from 0"},
+    {KEY(train, clip_norm, CONF_FLOAT), .def = "0", .max = 1e9, .numbers = true,
+     .help = "scale gradients down to this global norm; 0 = off"},
+    {KEY(train, seed, CONF_UINT64), .def = "1", .numbers = true,
+     .help = "everything random follows from it: initial weights, shuffles, synthetic data"},
+    {KEY(train, loss, CONF_ENUM), .def = "cross_entropy", .choices = losses, .numbers = true,
+     .help = "loss function"},
+
+    {KEY(run, backend, CONF_NAME), .def = "auto", LIST(backends), .help = "compute device"},
+    {KEY(run, transport, CONF_NAME), .def = "auto", LIST(transports),
+     .help = "how stages talk to each other"},
+    {KEY(run, launch, CONF_ENUM), .def = "auto", .choices = launches,
+     .help = "ranks as threads of this process, or start mpirun; auto: threads, unless already "
+             "under mpirun"},
+    {KEY(run, dir, CONF_PATH), .def = "auto", .word = "auto",
+     .help = "folder for metrics and results; auto: a new runs/NAME-TIME; empty: write nothing"},
+    {KEY(run, log_every, CONF_INT), .def = "0", .max = 1000000000, .unit = "steps",
+     .help = "steps between log lines; 0 = about every 2 s and every epoch"},
+    {KEY(run, threads, CONF_INT), .def = "1", .min = 1, .max = 1024, .unit = "threads",
+     .help = "BLAS threads of each rank"},
+};
+
+int conf_option_count(void)
+{
+    return (int)(sizeof(table) / sizeof(table[0]));
+}
+
+const struct conf_option *conf_option(int i)
+{
+    pp_assert(i >= 0 && i < conf_option_count());
+    return &table[i];
+}
+
+int conf_option_index(const char *name)
+{
+    for (int i = 0; i < conf_option_count(); i++) {
+        if (strcmp(table[i].name, name) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+int conf_option_find(const char *section, const char *key)
+{
+    for (int i = 0; i < conf_option_count(); i++) {
+        if (strcmp(table[i].section, section) == 0 && strcmp(table[i].key, key) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+void conf_sections(const char *out[CONF_SECTIONS_MAX])
+{
+    int n = 0;
+    for (int i = 0; i < conf_option_count(); i++) {
+        if (i == 0 || strcmp(table[i].section, table[i - 1].section) != 0) {
+            pp_assert(n < CONF_SECTIONS_MAX - 1);
+            out[n++] = table[i].section;
+        }
+    }
+    out[n] = NULL;
+}
+
+const char *conf_type_name(enum conf_type type)
+{
+    static const char *const names[] = {[CONF_INT] = "int",     [CONF_INT64] = "int",
+                                        [CONF_UINT64] = "int",  [CONF_FLOAT] = "float",
+                                        [CONF_BOOL] = "bool",   [CONF_ENUM] = "choice",
+                                        [CONF_NAME] = "name",   [CONF_PATH] = "path",
+                                        [CONF_SIZES] = "sizes", [CONF_ASSIGNMENT] = "assignment"};
+    return names[type];
+}
+
+const char *const *conf_names_of(const struct conf_option *o, const struct pp_names *names)
+{
+    if (!names || o->type != CONF_NAME) {
+        return NULL;
+    }
+    return *(const char *const *const *)((const char *)names + o->names);
+}
+
+static const char *words_text(const struct conf_option *o, const char *const *names, char *out,
+                              size_t bytes)
+{
+    size_t used = 0;
+    out[0] = '\0';
+    for (int i = 0; used < bytes; i++) {
+        const char *word = names ? names[i] : o->choices[i].name;
+        if (!word) {
+            break;
+        }
+        used += (size_t)snprintf(out + used, bytes - used, "%s%s", i ? " | " : "", word);
+    }
+    return out;
+}
+
+const char *conf_range_text(const struct conf_option *o, const struct pp_names *names, char *out,
+                            size_t bytes)
+{
+    const char *const *list = conf_names_of(o, names);
+    const char *unit = o->unit ? o->unit : "", *space = o->unit ? " " : "";
+    out[0] = '\0';
+    switch (o->type) {
+    case CONF_INT:
+    case CONF_INT64:
+        snprintf(out, bytes, "%.0f to %.0f%s%s", o->min, o->max, space, unit);
+        break;
+    case CONF_UINT64:
+        snprintf(out, bytes, "0 to %llu%s%s", (unsigned long long)UINT64_MAX, space, unit);
+        break;
+    case CONF_FLOAT:
+        snprintf(out, bytes, "%s%.10g%s%s%.10g%s%s",
+                 o->above   ? "above "
+                 : o->below ? "at least "
+                            : "",
+                 o->min, o->above || o->below ? ", " : " ",
+                 o->below   ? "below "
+                 : o->above ? "at most "
+                            : "to ",
+                 o->max, space, unit);
+        break;
+    case CONF_BOOL:
+        snprintf(out, bytes, "true | false");
+        break;
+    case CONF_ENUM:
+        return words_text(o, NULL, out, bytes);
+    case CONF_NAME:
+        return list ? words_text(o, list, out, bytes) : out;
+    case CONF_PATH:
+        snprintf(out, bytes, "%s%s", o->word ? o->word : "",
+                 o->word ? " | a path | empty" : "a path | empty");
+        break;
+    case CONF_SIZES:
+        snprintf(out, bytes, "2 to %d numbers, each %.0f to %.0f", PP_MODEL_SIZES_MAX, o->min,
+                 o->max);
+        break;
+    case CONF_ASSIGNMENT:
+        snprintf(out, bytes, "auto | equal | params | ranges");
+        break;
+    }
+    return out;
+}

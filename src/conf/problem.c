@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The problem list and the origins: one line a problem, what the user has to look at in front,
+ * in the order of the file and then of the command line.
+ */
+#include "conf.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+
+static int place_before(struct conf_place a, struct conf_place b)
+{
+    return a.from != b.from ? a.from < b.from : a.number < b.number;
+}
+
+/* Takes over `text`. */
+static int insert(struct conf_problems *list, struct conf_place place, char *text)
+{
+    if (list->n == list->capacity) {
+        int capacity = list->capacity ? 2 * list->capacity : 16;
+        void *items = pp_realloc(list->items, (size_t)capacity, sizeof(list->items[0]));
+        if (!items) {
+            return PP_ERESOURCE;
+        }
+        list->items = items;
+        list->capacity = capacity;
+    }
+    int at = list->n;
+    while (at > 0 && place_before(place, list->items[at - 1].place)) {
+        list->items[at] = list->items[at - 1];
+        at--;
+    }
+    list->items[at].place = place;
+    list->items[at].place.said = NULL; /* the caller's, and not needed any more */
+    list->items[at].text = text;
+    list->n++;
+    return 0;
+}
+
+/* "mnist.ini:14: ", "--set: "; nothing for a default when there is no file. */
+static void place_text(const struct pp_config_source *src, struct conf_place p, char *out,
+                       size_t bytes)
+{
+    out[0] = '\0';
+    if (p.from == CONF_FROM_SETTING) {
+        snprintf(out, bytes, "%s: ", p.said ? p.said : "--set");
+    } else if (p.from == CONF_FROM_FILE && p.number > 0) {
+        snprintf(out, bytes, "%s:%d: ", src->file, p.number);
+    } else if (src->file) {
+        snprintf(out, bytes, "%s: ", src->file);
+    }
+}
+
+static void add(struct pp_config *cfg, struct conf_problems *list, struct conf_place place,
+                const char *kind, const char *fmt, va_list args)
+{
+    char where[PP_PATH_MAX + 32];
+    char what[CONF_WHY_MAX + 512];
+    char line[sizeof(where) + sizeof(what) + 16];
+
+    if (list->n >= CONF_PROBLEMS_MAX) {
+        list->more++;
+        return;
+    }
+    place_text(cfg->source, place, where, sizeof(where));
+    vsnprintf(what, sizeof(what), fmt, args);
+    snprintf(line, sizeof(line), "%s%s: %s", where, kind, what);
+    char *text = pp_strdup(line);
+    if (!text || insert(list, place, text) < 0) {
+        pp_free(text);
+        list->more++;
+        cfg->source->no_memory = true;
+    }
+}
+
+void conf_problem(struct pp_config *cfg, struct conf_place place, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    add(cfg, &cfg->source->problems, place, "error", fmt, args);
+    va_end(args);
+}
+
+struct conf_place conf_place_of(const struct pp_config *cfg, int option)
+{
+    const struct conf_origin *o = &cfg->source->origins[option];
+    return (struct conf_place){o->from, o->number, o->text};
+}
+
+void conf_note(struct pp_config *cfg, int option, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    add(cfg, &cfg->source->notes, conf_place_of(cfg, option), "note", fmt, args);
+    va_end(args);
+}
+
+void conf_problems_fini(struct conf_problems *list)
+{
+    for (int i = 0; i < list->n; i++) {
+        pp_free(list->items[i].text);
+    }
+    pp_free(list->items);
+    memset(list, 0, sizeof(*list));
+}
+
+struct conf_quoted conf_quote(const char *text, size_t bytes)
+{
+    enum {
+        SHOWN = 60
+    };
+    struct conf_quoted q;
+    size_t n = bytes;
+    if (n > SHOWN) {
+        n = SHOWN;
+        while (n > SHOWN - 3 && ((unsigned char)text[n] & 0xC0) == 0x80) {
+            n--; /* not in the middle of a character */
+        }
+    }
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)text[i];
+        q.s[i] = c < 0x20 || c == 0x7F ? '?' : (char)c; /* escape codes stay out of terminals */
+    }
+    snprintf(q.s + n, sizeof(q.s) - n, "%s", bytes > SHOWN ? "..." : "");
+    return q;
+}
+
+int pp_config_problem(struct pp_config *cfg, const char *key, const char *fmt, ...)
+{
+    int option = conf_option_index(key);
+    pp_assert(option >= 0);
+    va_list args;
+    va_start(args, fmt);
+    add(cfg, &cfg->source->problems, conf_place_of(cfg, option), "error", fmt, args);
+    va_end(args);
+    return PP_ECONFIG;
+}
+
+int pp_config_problem_count(const struct pp_config *cfg)
+{
+    return cfg->source->problems.n;
+}
+
+const char *pp_config_problem_text(const struct pp_config *cfg, int i)
+{
+    pp_assert(i >= 0 && i < cfg->source->problems.n);
+    return cfg->source->problems.items[i].text;
+}
+
+int pp_config_note_count(const struct pp_config *cfg)
+{
+    return cfg->source->notes.n;
+}
+
+const char *pp_config_note_text(const struct pp_config *cfg, int i)
+{
+    pp_assert(i >= 0 && i < cfg->source->notes.n);
+    return cfg->source->notes.items[i].text;
+}
+
+int pp_config_verdict(const struct pp_config *cfg)
+{
+    const struct pp_config_source *src = cfg->source;
+    if (src->no_memory) {
+        return pp_fail(PP_ERESOURCE, "out of memory while reading the configuration");
+    }
+    int n = src->problems.n + src->problems.more;
+    if (n == 0) {
+        return 0;
+    }
+    return pp_fail(PP_ECONFIG, "%s: %d problem%s", src->file ? src->file : "configuration", n,
+                   n == 1 ? "" : "s");
+}
+
+const char *pp_config_origin(const struct pp_config *cfg, const char *key)
+{
+    int option = conf_option_index(key);
+    pp_assert(option >= 0);
+    const struct conf_origin *o = &cfg->source->origins[option];
+    return o->text ? o->text : "default";
+}
+
+const char *pp_config_name(const struct pp_config *cfg)
+{
+    return cfg->source->name;
+}

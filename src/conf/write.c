@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The config as text again: canonical values, the resolved INI that loads back to the same values,
+ * and the hash over everything that decides the numbers of a run.
+ */
+#include "conf.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "ppcli/err.h"
+#include "ppcli/sha256.h"
+
+int pp_config_key_count(void)
+{
+    return conf_option_count();
+}
+
+const char *pp_config_key_name(int i)
+{
+    return conf_option(i)->name;
+}
+
+int pp_config_key_value(const struct pp_config *cfg, int i, char *out, size_t bytes)
+{
+    char text[PP_CONFIG_VALUE_MAX];
+    int rc = conf_value_print(conf_option(i), cfg, text, sizeof(text));
+    size_t n = strlen(text);
+    pp_assert(rc == 0);
+    if (n >= bytes) {
+        return pp_fail(PP_ECONFIG, "%s: the value is %zu bytes, too long to show",
+                       conf_option(i)->name, n);
+    }
+    memcpy(out, text, n + 1);
+    return 0;
+}
+
+/* The value as it stands in a file: as canonical, but ranges without blanks when that is what it
+ * takes to fit the line. */
+static int line_value(const struct pp_config *cfg, int i, char *out, size_t bytes)
+{
+    const struct conf_option *o = conf_option(i);
+    PP_TRY(pp_config_key_value(cfg, i, out, bytes));
+    size_t head = strlen(o->key) + strlen(" = ");
+    if (o->type == CONF_ASSIGNMENT && head + strlen(out) > CONF_LINE_MAX) {
+        size_t n = 0;
+        for (const char *p = out; *p; p++) {
+            if (*p != ' ') {
+                out[n++] = *p;
+            }
+        }
+        out[n] = '\0';
+    }
+    if (head + strlen(out) > CONF_LINE_MAX) {
+        return pp_fail(PP_ECONFIG,
+                       "%s: the value needs a line of %zu bytes in an INI file, at most %d; %s",
+                       o->name, head + strlen(out), CONF_LINE_MAX,
+                       o->type == CONF_PATH ? "use a shorter path" : "use a shorter list");
+    }
+    return 0;
+}
+
+int pp_config_write(const struct pp_config *cfg, FILE *f)
+{
+    char value[PP_CONFIG_VALUE_MAX], hash[65];
+    for (int i = 0; i < conf_option_count(); i++) { /* nothing is written when one cannot be */
+        PP_TRY(line_value(cfg, i, value, sizeof(value)));
+    }
+    pp_config_hash(cfg, hash);
+    fprintf(f,
+            "; every key of a ppcli run and where its value came from; train it again with\n"
+            ";   ppcli train THIS-FILE\n"
+            "; config hash %s\n",
+            hash);
+    const char *section = "";
+    for (int i = 0; i < conf_option_count(); i++) {
+        const struct conf_option *o = conf_option(i);
+        const char *origin = pp_config_origin(cfg, o->name);
+        PP_TRY(line_value(cfg, i, value, sizeof(value)));
+        if (strcmp(section, o->section) != 0) {
+            fprintf(f, "\n[%s]\n", o->section);
+            section = o->section;
+        }
+        fprintf(f, "; %s%s\n", strcmp(origin, "default") == 0 ? "" : "from ", origin);
+        fprintf(f, "%s =%s%s\n", o->key, value[0] ? " " : "", value);
+    }
+    if (fflush(f) != 0 || ferror(f)) {
+        return pp_fail_errno(PP_EIO, "cannot write the resolved config");
+    }
+    return 0;
+}
+
+void pp_config_hash(const struct pp_config *cfg, char out[65])
+{
+    char value[PP_CONFIG_VALUE_MAX];
+    uint8_t digest[PP_SHA256_BYTES];
+    struct pp_sha256 sha;
+    pp_sha256_init(&sha);
+    for (int i = 0; i < conf_option_count(); i++) {
+        const struct conf_option *o = conf_option(i);
+        if (!o->numbers) {
+            continue;
+        }
+        int rc = conf_value_print(o, cfg, value, sizeof(value));
+        pp_assert(rc == 0);
+        pp_sha256_update(&sha, o->name, strlen(o->name));
+        pp_sha256_update(&sha, "=", 1);
+        pp_sha256_update(&sha, value, strlen(value));
+        pp_sha256_update(&sha, "\n", 1);
+    }
+    pp_sha256_final(&sha, digest);
+    pp_sha256_hex(digest, out);
+}
