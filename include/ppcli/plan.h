@@ -11,10 +11,23 @@
  *      reader released it); compute into it; post a.send. Keeps state slot a.slot and the received
  *      message until the W (or B) of the same (stage, mb).
  *   I  wait for a.recv (gradient of this stage's output); take the slot of a.send; compute; post
- *      a.send. Keeps the received message and gradient slot a.gslot until the matching W.
+ *      a.send. Keeps the received message and gradient slot a.gslot until the matching W. May read
+ *      this stage's own output in the slot that its F sent (the derivative of the activation);
+ *      after I the sender has no further use of it.
  *   W  compute; release both messages held since F and I, the state slot and the gradient slot.
  *   B  as I immediately followed by W: a.send is posted after the I half, before the W half.
+ *   F of an eval plan: as F, but nothing is kept: the received message is released as soon as the
+ *      F that took it is done; a.slot is 0 always, a.gslot -1.
  * The loss is part of F on the last virtual stage; gradients are accumulated by W.
+ *
+ * A message's memory is shared by its sender and its receiver, from the sender's action until the
+ * receiver's release, and, on a forward channel, the sender's own I. The proof shows that no slot
+ * is taken again before its sender is done with it (program order; nothing to wait for), and that
+ * the waits for receivers (acquire) can form no circle. Receives: a receiver posts, before its
+ * first action, the messages with first_in_slot, a channel's by ascending slot; later, on releasing
+ * message x, message x.next_in_slot if there is one. That posts all receives of a channel in the
+ * order of its sends.
+ *
  * A message between two virtual stages of the same rank (V placement) is local: same memory, no
  * transfer; it has a slot like any other.
  */
@@ -27,7 +40,10 @@
 
 #include "ppcli/schedule.h"
 
-enum pp_plan_kind { PP_PLAN_TRAIN, PP_PLAN_EVAL }; /* EVAL: forward only, M in, losses out */
+enum pp_plan_kind {
+    PP_PLAN_TRAIN,
+    PP_PLAN_EVAL /* forward only: M in, losses out */
+};
 
 /*
  * A channel is one directed path between two neighbouring virtual stages. Channel ids:
@@ -52,7 +68,7 @@ struct pp_message {
 };
 
 struct pp_action {
-    uint8_t op; /* enum pp_op */
+    uint8_t op;    /* enum pp_op */
     bool first_w;  /* W/B: first accumulation into this stage's gradient: overwrite, do not add */
     int32_t stage; /* virtual stage */
     int32_t mb;
@@ -73,13 +89,15 @@ struct pp_plan {
     const struct pp_schedule_ops *schedule; /* NULL for eval */
     int n_virtual;                          /* P*V */
     int *rank_of;                           /* [n_virtual] */
+    int *chunk_of;                          /* [n_virtual] 0..V-1: its number among its rank's */
     struct pp_rank_plan *ranks;             /* [P] */
     struct pp_channel *channels;            /* [2*(n_virtual-1)], by channel id */
     int n_channels;
     struct pp_message *messages;
     int n_messages;
-    int *state_slots; /* [n_virtual]: F-to-W slots the stage's chunk needs = its peak in flight */
-    int *grad_slots;  /* [n_virtual]: I-to-W slots */
+    int *state_slots; /* [n_virtual]: F-to-W slots the stage's chunk needs = its peak in flight;
+                         eval: 1 */
+    int *grad_slots;  /* [n_virtual]: I-to-W slots; eval: 0 */
 };
 
 /*
@@ -99,7 +117,18 @@ int pp_plan_build_eval(const struct pp_geometry *g, enum pp_placement placement,
 int pp_plan_from_cells(const struct pp_geometry *g, const int *rank_of,
                        const struct pp_cell *const *cells, const int *n_cells,
                        struct pp_plan **out);
-void pp_plan_destroy(struct pp_plan **plan);
+void pp_plan_destroy(struct pp_plan **plan); /* accepts NULL in *plan */
+
+/* The message of micro-batch mb on a channel; -1 where there is none (no such channel, or a
+ * backward channel of an eval plan). A channel's messages lie together, by micro-batch. */
+int32_t pp_plan_message(const struct pp_plan *plan, int channel, int mb);
+
+/*
+ * Prove once more that a plan's slots do not alias and that it cannot hang: builders have done it;
+ * for a plan that came another way. Its lists and messages must be those of a builder. PP_EFORMAT
+ * with the slot that would be overwritten, or with the wait cycle as people read it.
+ */
+int pp_plan_prove(const struct pp_plan *plan);
 
 /*
  * Integer time line under in-order ranks and free hand-overs: how long a cell of each op takes, in
@@ -107,14 +136,15 @@ void pp_plan_destroy(struct pp_plan **plan);
  * textbook draws it, else after its I half, as the executor does). Any of the outputs may be NULL.
  *   start[r][k], end[r][k] of action k of rank r (caller's arrays)
  *   *makespan: end of the last action; work[r]: busy ticks of rank r
- * Errors: PP_ERESOURCE. Cannot deadlock: the plan is proved.
+ * Message slots are taken as plenty: a sender never waits for one here. Errors: PP_ERESOURCE.
+ * Cannot deadlock: the plan is proved.
  */
 struct pp_ticks {
     int64_t f, i, w;
     bool fused_send;
 };
-int pp_plan_timeline(const struct pp_plan *plan, const struct pp_ticks *ticks, int64_t *const *start,
-                     int64_t *const *end, int64_t *makespan, int64_t *work);
+int pp_plan_timeline(const struct pp_plan *plan, const struct pp_ticks *ticks,
+                     int64_t *const *start, int64_t *const *end, int64_t *makespan, int64_t *work);
 
 /* bubble_global of the textbook time line (F = I = W, fused B, free hand-over):
  * 1 - max work / makespan. (P-1)/(M+P-1) for gpipe and 1f1b. Errors: PP_ERESOURCE. */
@@ -124,7 +154,8 @@ int pp_plan_bubble(const struct pp_plan *plan, double *out);
  * row per rank, "0F0,0F1,0B0". */
 int pp_plan_print_csv(const struct pp_plan *plan, FILE *f);
 
-/* A picture for people: ranks down, unit time across, as one would draw it on a whiteboard. */
+/* A picture for people: a title with ticks and bubble, then ranks down, unit time across, as one
+ * would draw it on a whiteboard (F = I = W = 1, B = 2, "." idle). Errors: PP_EIO, PP_ERESOURCE. */
 int pp_plan_print_grid(const struct pp_plan *plan, FILE *f);
 
 #endif

@@ -12,7 +12,12 @@
 
 #include <stdint.h>
 
-enum pp_op { PP_OP_F, PP_OP_I, PP_OP_W, PP_OP_B };
+enum pp_op {
+    PP_OP_F,
+    PP_OP_I,
+    PP_OP_W,
+    PP_OP_B
+};
 
 /* One cell of a rank's list: `op` of micro-batch `mb` on virtual stage `stage`. */
 struct pp_cell {
@@ -27,7 +32,11 @@ struct pp_geometry {
     int microbatches; /* M >= 1 */
 };
 
-enum pp_placement { PP_PLACE_LOOP, PP_PLACE_V }; /* virtual stage -> rank */
+/* virtual stage -> rank */
+enum pp_placement {
+    PP_PLACE_LOOP,
+    PP_PLACE_V
+};
 
 /* Where emit() puts its cells: grows as needed. */
 struct pp_emit;

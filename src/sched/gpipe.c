@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * GPipe (Huang et al., "GPipe: Efficient Training of Giant Neural Networks using Pipeline
+ * Parallelism", 2019): all forwards, then all backwards. The backwards run in ascending order,
+ * unlike in some engines, so that gradients are added up in the order of every other schedule.
+ */
+#include "pass.h"
+
+#include "ppcli/err.h"
+
+static int check(const struct pp_geometry *g)
+{
+    return pp_check_one_chunk(g, "gpipe");
+}
+
+static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
+{
+    for (int mb = 0; mb < g->microbatches; mb++) {
+        PP_TRY(pp_emit_cell(e, PP_OP_F, rank, mb));
+    }
+    for (int mb = 0; mb < g->microbatches; mb++) {
+        PP_TRY(pp_emit_cell(e, PP_OP_B, rank, mb));
+    }
+    return 0;
+}
+
+const struct pp_schedule_ops schedule_gpipe = {
+    .name = "gpipe",
+    .help = "all forwards, then all backwards; simplest, most memory",
+    .placement = PP_PLACE_LOOP,
+    .check = check,
+    .emit = emit,
+};

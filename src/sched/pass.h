@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the plan's passes share. Every pass takes a plan that the passes before it accepted:
+ *
+ *   generate  cells of a schedule (or of a caller) -> actions with op, stage, mb
+ *   check     each list alone: coverage, order, ascending W
+ *   lower     channels, messages, send and recv of every action
+ *   slots     state, gradient and message slots
+ *   prove     nothing aliases, nothing waits in a circle
+ *
+ * They speak PP_EFORMAT ("not a legal training step"); plan.c turns that into PP_EINTERNAL when
+ * the list was one of our own schedules.
+ */
+#ifndef PPCLI_SCHED_PASS_H
+#define PPCLI_SCHED_PASS_H
+
+#include <stddef.h>
+
+#include "ppcli/plan.h"
+
+/* schedule_naive, schedule_gpipe, ... */
+#define PP_SCHEDULE(x, name) extern const struct pp_schedule_ops schedule_##x;
+#include "schedules.def"
+#undef PP_SCHEDULE
+
+/* The cells of one rank while its schedule speaks. */
+struct pp_emit {
+    struct pp_cell *cells;
+    size_t n, capacity;
+};
+
+/* The letters of enum pp_op, in its order. */
+#define PP_OP_LETTERS "FIWB"
+
+/* Room for a cell's name as people read it: "F2", or "F2 of stage 5" where a rank has several. */
+#define PP_CELL_NAME_MAX 48
+const char *pp_cell_name(const struct pp_plan *plan, const struct pp_action *a,
+                         char name[PP_CELL_NAME_MAX]);
+
+/* For schedules that hold one chunk per rank: 0, or PP_ECONFIG naming `name` and the rule. */
+int pp_check_one_chunk(const struct pp_geometry *g, const char *name);
+
+/* Room for `n` actions of `rank`, zeroed. Errors: PP_ERESOURCE. */
+int pp_plan_take_actions(struct pp_plan *plan, int rank, int n);
+
+int pp_pass_generate(struct pp_plan *plan);      /* from plan->schedule */
+int pp_pass_generate_eval(struct pp_plan *plan); /* forward only, greedy */
+int pp_pass_check(const struct pp_plan *plan);
+
+/* order[message of (channel, 0) + k]: micro-batch that the channel's k-th message carries. */
+int pp_pass_lower(struct pp_plan *plan, int32_t **out_order);
+int pp_pass_slots(struct pp_plan *plan, const int32_t *order);
+
+/*
+ * One walk over all actions in an order that respects every wait, with times. The engine under
+ * the time line, the slots and the proof: a rank runs until it must wait, and the event that it
+ * waits for wakes it, so the whole walk is linear in the number of actions.
+ */
+enum pp_wait_kind {
+    PP_WAIT_NONE,
+    PP_WAIT_MESSAGE,
+    PP_WAIT_SLOT
+};
+
+struct pp_wait {
+    enum pp_wait_kind kind;
+    int32_t message; /* to arrive; or whose reader must release the slot */
+};
+
+/* mid: end of the I half of a B, else end */
+typedef void pp_walk_visit(void *ctx, int rank, int k, int64_t start, int64_t mid, int64_t end);
+
+struct pp_walk {
+    const struct pp_plan *plan;
+    struct pp_ticks ticks;
+    bool slots;           /* honour message slots (the executor's semantics); times then have no
+                             meaning, because waiting for a slot takes none */
+    pp_walk_visit *visit; /* may be NULL */
+    void *ctx;
+
+    int64_t *avail; /* [n_messages] time at which it is there; -1: not yet */
+    int64_t *now;   /* [P] */
+    int *at;        /* [P] next action */
+    struct pp_wait *wait;
+    int *ready; /* stack of ranks that may run */
+    int n_ready;
+    int64_t *first_slot;     /* [n_channels] where the channel's slots start in use[] */
+    struct pp_slot_use *use; /* [all message slots] */
+};
+
+/* Allocates; pp_walk_fini() accepts a half-built or zeroed walk. Set visit and ctx in between. */
+int pp_walk_init(struct pp_walk *w, const struct pp_plan *plan, const struct pp_ticks *ticks,
+                 bool slots);
+/* 0, or PP_EFORMAT with the wait cycle, or with the slot that would be overwritten. */
+int pp_walk_run(struct pp_walk *w);
+void pp_walk_fini(struct pp_walk *w);
+
+/* Some ranks of the finished walk still wait: record who waits for whom, return PP_EFORMAT. */
+int pp_walk_fail_cycle(const struct pp_walk *w);
+
+#endif

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plan: its memory, and the passes in their order. */
+#include "ppcli/plan.h"
+
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+#include "pass.h"
+
+/* All ids and list lengths are int32: four actions and messages per (stage, micro-batch) fit. */
+#define CELLS_MAX (INT32_MAX / 4)
+
+static int check_geometry(const struct pp_geometry *g)
+{
+    if (g->stages < 1 || g->chunks < 1 || g->microbatches < 1) {
+        return pp_fail(PP_ECONFIG,
+                       "%d stages, %d chunks, %d micro-batches: each must be at least 1", g->stages,
+                       g->chunks, g->microbatches);
+    }
+    int64_t n_virtual = (int64_t)g->stages * g->chunks;
+    if (n_virtual > CELLS_MAX || n_virtual * g->microbatches > CELLS_MAX) {
+        return pp_fail(PP_ECONFIG,
+                       "%d stages x %d chunks x %d micro-batches are too many: their product must "
+                       "be at most %d",
+                       g->stages, g->chunks, g->microbatches, CELLS_MAX);
+    }
+    return 0;
+}
+
+/* rank_of and chunk_of; every rank must hold exactly V stages. */
+static int place_stages(struct pp_plan *plan, const int *rank_of, enum pp_placement placement)
+{
+    const struct pp_geometry *g = &plan->geometry;
+    int rc = 0;
+    int *held = pp_alloc((size_t)g->stages, sizeof(*held));
+    if (!held) {
+        return PP_ERESOURCE;
+    }
+    for (int s = 0; s < plan->n_virtual && rc == 0; s++) {
+        int r = rank_of ? rank_of[s] : pp_place(placement, g->stages, s);
+        if (r < 0 || r >= g->stages) {
+            rc =
+                pp_fail(PP_EFORMAT, "stage %d is on rank %d, ranks are 0..%d", s, r, g->stages - 1);
+        } else if (held[r] == g->chunks) {
+            rc = pp_fail(PP_EFORMAT, "rank %d holds more than %d stage%s (chunks = %d)", r,
+                         g->chunks, g->chunks == 1 ? "" : "s", g->chunks);
+        } else {
+            plan->rank_of[s] = r;
+            plan->chunk_of[s] = held[r]++;
+        }
+    }
+    pp_free(held);
+    return rc;
+}
+
+/* rank_of: NULL for `placement`. */
+static int plan_create(enum pp_plan_kind kind, const struct pp_geometry *g, const int *rank_of,
+                       enum pp_placement placement, struct pp_plan **out)
+{
+    PP_TRY(check_geometry(g));
+    struct pp_plan *plan = pp_alloc(1, sizeof(*plan));
+    if (!plan) {
+        return PP_ERESOURCE;
+    }
+    plan->kind = kind;
+    plan->geometry = *g;
+    plan->n_virtual = g->stages * g->chunks;
+    plan->rank_of = pp_alloc((size_t)plan->n_virtual, sizeof(*plan->rank_of));
+    plan->chunk_of = pp_alloc((size_t)plan->n_virtual, sizeof(*plan->chunk_of));
+    plan->state_slots = pp_alloc((size_t)plan->n_virtual, sizeof(*plan->state_slots));
+    plan->grad_slots = pp_alloc((size_t)plan->n_virtual, sizeof(*plan->grad_slots));
+    plan->ranks = pp_alloc((size_t)g->stages, sizeof(*plan->ranks));
+
+    int rc = PP_ERESOURCE;
+    if (plan->rank_of && plan->chunk_of && plan->state_slots && plan->grad_slots && plan->ranks) {
+        rc = place_stages(plan, rank_of, placement);
+    }
+    if (rc < 0) {
+        pp_plan_destroy(&plan);
+        return rc;
+    }
+    *out = plan;
+    return 0;
+}
+
+int pp_plan_take_actions(struct pp_plan *plan, int rank, int n)
+{
+    struct pp_action *actions = pp_alloc((size_t)n, sizeof(*actions));
+    if (!actions) {
+        return PP_ERESOURCE;
+    }
+    plan->ranks[rank] = (struct pp_rank_plan){.actions = actions, .n_actions = n};
+    return 0;
+}
+
+void pp_plan_destroy(struct pp_plan **plan)
+{
+    struct pp_plan *p = *plan;
+    if (!p) {
+        return;
+    }
+    for (int r = 0; p->ranks && r < p->geometry.stages; r++) {
+        pp_free(p->ranks[r].actions);
+    }
+    pp_free(p->ranks);
+    pp_free(p->rank_of);
+    pp_free(p->chunk_of);
+    pp_free(p->state_slots);
+    pp_free(p->grad_slots);
+    pp_free(p->channels);
+    pp_free(p->messages);
+    pp_free(p);
+    *plan = NULL;
+}
+
+static int run_passes(struct pp_plan *plan)
+{
+    int32_t *order = NULL;
+    PP_TRY(pp_pass_check(plan));
+    PP_TRY(pp_pass_lower(plan, &order));
+    int rc = pp_pass_slots(plan, order);
+    pp_free(order);
+    PP_TRY(rc);
+    return pp_plan_prove(plan);
+}
+
+/* Our own list did not pass: that is our mistake, not bad data. */
+static int blame_us(int rc, const char *name, const struct pp_geometry *g)
+{
+    if (rc != PP_EFORMAT) {
+        return rc;
+    }
+    struct pp_error e = *pp_error_get();
+    e.code = PP_EINTERNAL;
+    pp_error_adopt(&e);
+    return pp_error_context("schedule %s (%d stages, %d chunks, %d micro-batches) is refused", name,
+                            g->stages, g->chunks, g->microbatches);
+}
+
+static int fail_unknown(const char *name)
+{
+    char known[512] = "";
+    size_t used = 0;
+    for (const char *const *n = pp_schedule_names(); *n && used < sizeof(known); n++) {
+        used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", used ? ", " : "", *n);
+    }
+    return pp_fail(PP_ECONFIG, "there is no schedule '%s': choose one of %s", name, known);
+}
+
+int pp_plan_build(const char *schedule, const struct pp_geometry *g, struct pp_plan **out)
+{
+    const struct pp_schedule_ops *ops = pp_schedule_find(schedule);
+    if (!ops) {
+        return fail_unknown(schedule);
+    }
+    PP_TRY(check_geometry(g));
+    PP_TRY(ops->check(g));
+
+    struct pp_plan *plan = NULL;
+    PP_TRY(plan_create(PP_PLAN_TRAIN, g, NULL, ops->placement, &plan));
+    plan->schedule = ops;
+    int rc = pp_pass_generate(plan);
+    if (rc == 0) {
+        rc = run_passes(plan);
+    }
+    if (rc < 0) {
+        pp_plan_destroy(&plan);
+        return blame_us(rc, ops->name, g);
+    }
+    *out = plan;
+    return 0;
+}
+
+int pp_plan_build_eval(const struct pp_geometry *g, enum pp_placement placement,
+                       struct pp_plan **out)
+{
+    struct pp_plan *plan = NULL;
+    PP_TRY(plan_create(PP_PLAN_EVAL, g, NULL, placement, &plan));
+    int rc = pp_pass_generate_eval(plan);
+    if (rc == 0) {
+        rc = run_passes(plan);
+    }
+    if (rc < 0) {
+        pp_plan_destroy(&plan);
+        return blame_us(rc, "(forward only)", g);
+    }
+    *out = plan;
+    return 0;
+}
+
+/* Copy a caller's list; the check pass judges what is in it. */
+static int copy_cells(struct pp_plan *plan, int rank, const struct pp_cell *cells, int n)
+{
+    if (n < 0) {
+        return pp_fail(PP_EFORMAT, "rank %d: a list of %d cells", rank, n);
+    }
+    PP_TRY(pp_plan_take_actions(plan, rank, n));
+    struct pp_action *actions = plan->ranks[rank].actions;
+    for (int k = 0; k < n; k++) {
+        actions[k].op = cells[k].op;
+        actions[k].stage = cells[k].stage;
+        actions[k].mb = cells[k].mb;
+    }
+    return 0;
+}
+
+int pp_plan_from_cells(const struct pp_geometry *g, const int *rank_of,
+                       const struct pp_cell *const *cells, const int *n_cells, struct pp_plan **out)
+{
+    struct pp_plan *plan = NULL;
+    PP_TRY(plan_create(PP_PLAN_TRAIN, g, rank_of, PP_PLACE_LOOP, &plan));
+    int rc = 0;
+    for (int r = 0; r < g->stages && rc == 0; r++) {
+        rc = copy_cells(plan, r, cells[r], n_cells[r]);
+    }
+    if (rc == 0) {
+        rc = run_passes(plan);
+    }
+    if (rc < 0) {
+        pp_plan_destroy(&plan);
+        return rc;
+    }
+    *out = plan;
+    return 0;
+}

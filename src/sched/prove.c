@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Pass 5, prove: assume nothing about how the slots were chosen and show that no rank overwrites
+ * what somebody still needs, that a receive is posted for every message in the order of the sends,
+ * and that the ranks cannot end up waiting for each other, waits for message slots included.
+ */
+#include "pass.h"
+
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+
+/* Who holds the state and gradient slots of the stages: micro-batch + 1, 0 for free. */
+struct held {
+    int32_t *state, *grad;
+    int64_t *first_state, *first_grad; /* [n_virtual] where the stage's slots start */
+};
+
+/* slot must be in range and hold `from`; then it holds `to` (micro-batch + 1, 0: free). */
+static int change(const struct pp_plan *plan, const struct pp_action *a, const char *what,
+                  int32_t *slots, int n, int slot, int32_t from, int32_t to)
+{
+    char name[PP_CELL_NAME_MAX];
+    if (slot < 0 || slot >= n) {
+        return pp_fail(PP_EFORMAT, "rank %d: %s has %s slot %d, stage %d has %d of them",
+                       plan->rank_of[a->stage], pp_cell_name(plan, a, name), what, slot, a->stage,
+                       n);
+    }
+    if (slots[slot] != from) {
+        return pp_fail(PP_EFORMAT, "rank %d: %s finds %s slot %d of stage %d %s micro-batch %d",
+                       plan->rank_of[a->stage], pp_cell_name(plan, a, name), what, slot, a->stage,
+                       slots[slot] ? "held by" : "free, not held by",
+                       slots[slot] ? slots[slot] - 1 : a->mb);
+    }
+    slots[slot] = to;
+    return 0;
+}
+
+static int prove_held(const struct pp_plan *plan, const struct held *h, const struct pp_action *a)
+{
+    int32_t *state = h->state + h->first_state[a->stage];
+    int32_t *grad = h->grad + h->first_grad[a->stage];
+    int n_state = plan->state_slots[a->stage];
+    int n_grad = plan->grad_slots[a->stage];
+    int32_t mine = a->mb + 1;
+
+    if (plan->kind == PP_PLAN_EVAL) {
+        return change(plan, a, "state", state, n_state, a->slot, 0, 0);
+    }
+    switch (a->op) {
+    case PP_OP_F:
+        return change(plan, a, "state", state, n_state, a->slot, 0, mine);
+    case PP_OP_I:
+        PP_TRY(change(plan, a, "state", state, n_state, a->slot, mine, mine));
+        return change(plan, a, "gradient", grad, n_grad, a->gslot, 0, mine);
+    case PP_OP_W:
+        PP_TRY(change(plan, a, "state", state, n_state, a->slot, mine, 0));
+        return change(plan, a, "gradient", grad, n_grad, a->gslot, mine, 0);
+    default:
+        PP_TRY(change(plan, a, "state", state, n_state, a->slot, mine, 0));
+        return change(plan, a, "gradient", grad, n_grad, a->gslot, 0, 0);
+    }
+}
+
+/*
+ * The receiver posts the first messages of all slots by slot number, later ones as it releases
+ * micro-batches 0, 1, 2...: that must be the order of the sends. k: how many the channel sent
+ * before this one.
+ */
+static int prove_posted(const struct pp_plan *plan, const struct pp_action *a, int k)
+{
+    const struct pp_message *m = &plan->messages[a->send];
+    int slots = plan->channels[m->channel].slots;
+    char name[PP_CELL_NAME_MAX];
+
+    if (m->slot < 0 || m->slot >= slots) {
+        return pp_fail(PP_EFORMAT, "rank %d: %s sends in slot %d of channel %d, which has %d",
+                       plan->rank_of[a->stage], pp_cell_name(plan, a, name), m->slot, m->channel,
+                       slots);
+    }
+    bool posted;
+    if (k < slots) {
+        posted = m->first_in_slot && m->slot == k;
+    } else {
+        const struct pp_message *before =
+            &plan->messages[pp_plan_message(plan, m->channel, k - slots)];
+        posted = !m->first_in_slot && before->next_in_slot == a->send && before->slot == m->slot;
+    }
+    if (!posted) {
+        return pp_fail(PP_EFORMAT,
+                       "channel %d: the receive for %s of rank %d (slot %d) is not posted in the "
+                       "order of the sends",
+                       m->channel, pp_cell_name(plan, a, name), plan->rank_of[a->stage], m->slot);
+    }
+    return 0;
+}
+
+static int prove_lists(const struct pp_plan *plan, const struct held *h, int *n_sent)
+{
+    for (int r = 0; r < plan->geometry.stages; r++) {
+        for (int k = 0; k < plan->ranks[r].n_actions; k++) {
+            const struct pp_action *a = &plan->ranks[r].actions[k];
+            PP_TRY(prove_held(plan, h, a));
+            if (a->send >= 0) {
+                PP_TRY(prove_posted(plan, a, n_sent[plan->messages[a->send].channel]++));
+            }
+        }
+    }
+    return 0;
+}
+
+/* Where each stage's slots start in one array of them all; *out_n: all. */
+static int64_t *starts(const int *slots, int n, int64_t *out_n)
+{
+    int64_t *first = pp_alloc((size_t)n, sizeof(*first));
+    int64_t sum = 0;
+    for (int s = 0; first && s < n; s++) {
+        first[s] = sum;
+        sum += slots[s];
+    }
+    *out_n = sum;
+    return first;
+}
+
+static int prove_memory(const struct pp_plan *plan)
+{
+    int rc = PP_ERESOURCE;
+    int64_t n_state;
+    int64_t n_grad;
+    struct held h = {.first_state = starts(plan->state_slots, plan->n_virtual, &n_state),
+                     .first_grad = starts(plan->grad_slots, plan->n_virtual, &n_grad)};
+    h.state = pp_alloc((size_t)n_state, sizeof(*h.state));
+    h.grad = pp_alloc((size_t)n_grad, sizeof(*h.grad));
+    int *n_sent = pp_alloc((size_t)plan->n_channels, sizeof(*n_sent));
+    if (h.first_state && h.first_grad && h.state && h.grad && n_sent) {
+        rc = prove_lists(plan, &h, n_sent);
+    }
+    pp_free(h.first_state);
+    pp_free(h.first_grad);
+    pp_free(h.state);
+    pp_free(h.grad);
+    pp_free(n_sent);
+    return rc;
+}
+
+int pp_plan_prove(const struct pp_plan *plan)
+{
+    static const struct pp_ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = false};
+    PP_TRY(prove_memory(plan));
+
+    struct pp_walk w;
+    int rc = pp_walk_init(&w, plan, &unit, true);
+    if (rc == 0) {
+        rc = pp_walk_run(&w);
+    }
+    pp_walk_fini(&w);
+    return rc;
+}

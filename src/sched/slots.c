@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Pass 4, slots: fixed memory for everything that is in flight.
+ *
+ * State and gradient slots belong to one rank, so program order decides: the lowest free slot.
+ *
+ * A message slot is one memory of two ranks. It is taken by the sender's action and free again when
+ * the receiver's W is done, and, on a forward channel, also the sender's own I (the derivative of
+ * its last activation reads its output there). Which of these come first is not a matter of program
+ * order; the unit time line (F = I = W = 1) of the lists answers it:
+ *
+ *   - Slots go round: message number i of a channel takes the slot that was freed as number i - K.
+ *     Frees come in micro-batch order on both kinds of channel, because W ascends. So the receiver
+ *     posts its receives in exactly the order of the sends, and K is found by two fingers.
+ *   - K is the smallest number with which, on the time line, every slot is free before it is taken
+ *     again, plus one spare where two ranks meet, so that a sender rarely waits when real ranks are
+ *     not as even as the time line. Never more than M.
+ *
+ * The time line is then itself an order that satisfies every wait for a slot: the lists cannot hang
+ * because of these slots. The proof does not take our word for it.
+ */
+#include "pass.h"
+
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+
+/* The lowest free number of 0..n-1: a heap of the ones given back, then the next new one. */
+struct pool {
+    int32_t *heap; /* [M] shared room: never more free than were ever taken */
+    int n_free;
+    int n_new; /* numbers ever given out: the peak */
+};
+
+static int32_t pool_take(struct pool *p)
+{
+    if (p->n_free == 0) {
+        return p->n_new++;
+    }
+    int32_t lowest = p->heap[0];
+    int32_t last = p->heap[--p->n_free];
+    int i = 0;
+    for (int child = 1; child < p->n_free; child = 2 * i + 1) {
+        if (child + 1 < p->n_free && p->heap[child + 1] < p->heap[child]) {
+            child++;
+        }
+        if (last <= p->heap[child]) {
+            break;
+        }
+        p->heap[i] = p->heap[child];
+        i = child;
+    }
+    p->heap[i] = last;
+    return lowest;
+}
+
+static void pool_give(struct pool *p, int32_t slot)
+{
+    int i = p->n_free++;
+    while (i > 0 && p->heap[(i - 1) / 2] > slot) {
+        p->heap[i] = p->heap[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    p->heap[i] = slot;
+}
+
+/* What one rank holds: a row of M numbers per chunk, for each of four tables. */
+struct holder {
+    int32_t *state, *grad;               /* [V][M] slot held by (chunk, mb) */
+    int32_t *state_heap, *grad_heap;     /* [V][M] */
+    struct pool *state_pool, *grad_pool; /* [V] */
+};
+
+static void slots_of_action(struct holder *h, struct pp_action *a, int chunk, size_t m)
+{
+    size_t i = (size_t)chunk * m + (size_t)a->mb;
+    struct pool *state = &h->state_pool[chunk];
+    struct pool *grad = &h->grad_pool[chunk];
+    a->gslot = -1;
+    if (a->op == PP_OP_F) {
+        h->state[i] = pool_take(state);
+    }
+    if (a->op == PP_OP_I || a->op == PP_OP_B) {
+        h->grad[i] = pool_take(grad);
+    }
+    a->slot = h->state[i];
+    if (a->op != PP_OP_F) {
+        a->gslot = h->grad[i];
+    }
+    if (a->op == PP_OP_W || a->op == PP_OP_B) {
+        a->first_w = a->mb == 0;
+        pool_give(state, a->slot);
+        pool_give(grad, a->gslot);
+    }
+}
+
+static void slots_of_rank(struct pp_plan *plan, int rank, struct holder *h)
+{
+    size_t m = (size_t)plan->geometry.microbatches;
+    for (int c = 0; c < plan->geometry.chunks; c++) {
+        h->state_pool[c] = (struct pool){.heap = h->state_heap + (size_t)c * m};
+        h->grad_pool[c] = (struct pool){.heap = h->grad_heap + (size_t)c * m};
+    }
+    for (int k = 0; k < plan->ranks[rank].n_actions; k++) {
+        struct pp_action *a = &plan->ranks[rank].actions[k];
+        int chunk = plan->chunk_of[a->stage];
+        slots_of_action(h, a, chunk, m);
+        plan->state_slots[a->stage] = h->state_pool[chunk].n_new;
+        plan->grad_slots[a->stage] = h->grad_pool[chunk].n_new;
+    }
+}
+
+static int rank_slots(struct pp_plan *plan)
+{
+    int rc = PP_ERESOURCE;
+    size_t chunks = (size_t)plan->geometry.chunks;
+    size_t n = chunks * (size_t)plan->geometry.microbatches;
+    int32_t *tables = pp_alloc(4 * n, sizeof(*tables));
+    struct pool *pools = pp_alloc(2 * chunks, sizeof(*pools));
+    if (!tables || !pools) {
+        goto out;
+    }
+    struct holder h = {.state = tables,
+                       .grad = tables + n,
+                       .state_heap = tables + 2 * n,
+                       .grad_heap = tables + 3 * n,
+                       .state_pool = pools,
+                       .grad_pool = pools + chunks};
+    for (int r = 0; r < plan->geometry.stages; r++) {
+        slots_of_rank(plan, r, &h);
+    }
+    rc = 0;
+out:
+    pp_free(tables);
+    pp_free(pools);
+    return rc;
+}
+
+/* Forward only: nothing is kept after F, one state serves all micro-batches. */
+static void rank_slots_eval(struct pp_plan *plan)
+{
+    for (int r = 0; r < plan->geometry.stages; r++) {
+        for (int k = 0; k < plan->ranks[r].n_actions; k++) {
+            plan->ranks[r].actions[k].slot = 0;
+            plan->ranks[r].actions[k].gslot = -1;
+        }
+    }
+    for (int s = 0; s < plan->n_virtual; s++) {
+        plan->state_slots[s] = 1;
+    }
+}
+
+/* When each message's memory is free again on the unit time line. */
+struct freeing {
+    const struct pp_plan *plan;
+    int64_t *free_at; /* [n_messages] */
+};
+
+static void free_at_least(struct freeing *f, int32_t message, int64_t t)
+{
+    if (message >= 0 && f->free_at[message] < t) {
+        f->free_at[message] = t;
+    }
+}
+
+static void visit(void *ctx, int rank, int k, int64_t start, int64_t mid, int64_t end)
+{
+    struct freeing *f = ctx;
+    const struct pp_action *a = &f->plan->ranks[rank].actions[k];
+    int in = 2 * (a->stage - 1);
+    int out = 2 * a->stage;
+    if (f->plan->kind == PP_PLAN_EVAL) {
+        free_at_least(f, a->recv, end);
+        return;
+    }
+    if (a->op == PP_OP_I || a->op == PP_OP_B) {
+        free_at_least(f, pp_plan_message(f->plan, out, a->mb), mid);
+    }
+    if (a->op == PP_OP_W || a->op == PP_OP_B) {
+        free_at_least(f, pp_plan_message(f->plan, in, a->mb), end);
+        free_at_least(f, pp_plan_message(f->plan, out + 1, a->mb), end);
+    }
+}
+
+/* The fewest slots with which no message of the channel finds its slot taken on the time line. */
+static int fewest_slots(const int32_t *order, const int64_t *sent_at, const int64_t *free_at, int m)
+{
+    int fewest = 1;
+    int n_free = 0; /* micro-batches 0..n_free-1 are all free when message i is made */
+    for (int i = 0; i < m; i++) {
+        int64_t made_from = sent_at[order[i]] - 1; /* every sender takes one tick */
+        while (n_free < i && free_at[n_free] <= made_from) {
+            n_free++;
+        }
+        fewest = i - n_free + 1 > fewest ? i - n_free + 1 : fewest;
+    }
+    return fewest;
+}
+
+static void channel_slots(struct pp_plan *plan, int c, const int32_t *order, const int64_t *sent_at,
+                          const int64_t *free_at)
+{
+    struct pp_channel *ch = &plan->channels[c];
+    int m = plan->geometry.microbatches;
+    int32_t first = pp_plan_message(plan, c, 0);
+    if (first < 0) {
+        ch->slots = 0;
+        return;
+    }
+    int spare = ch->src_rank != ch->dst_rank ? 1 : 0;
+    int slots = fewest_slots(order + first, sent_at + first, free_at + first, m) + spare;
+    ch->slots = slots < m ? slots : m;
+
+    struct pp_message *messages = plan->messages + first;
+    for (int i = 0; i < m; i++) {
+        struct pp_message *msg = &messages[order[first + i]];
+        msg->first_in_slot = i < ch->slots;
+        if (msg->first_in_slot) {
+            msg->slot = i;
+        } else {
+            /* the micro-batch freed as number i - slots */
+            struct pp_message *before = &messages[i - ch->slots];
+            msg->slot = before->slot;
+            before->next_in_slot = first + order[first + i];
+        }
+    }
+}
+
+static int message_slots(struct pp_plan *plan, const int32_t *order)
+{
+    static const struct pp_ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = false};
+    struct freeing f = {.plan = plan};
+    struct pp_walk w;
+    int rc = pp_walk_init(&w, plan, &unit, false);
+    f.free_at = pp_alloc((size_t)plan->n_messages, sizeof(*f.free_at));
+    if (rc < 0 || !f.free_at) {
+        rc = PP_ERESOURCE;
+        goto out;
+    }
+    w.visit = visit;
+    w.ctx = &f;
+    rc = pp_walk_run(&w);
+    for (int c = 0; rc == 0 && c < plan->n_channels; c++) {
+        channel_slots(plan, c, order, w.avail, f.free_at);
+    }
+out:
+    pp_walk_fini(&w);
+    pp_free(f.free_at);
+    return rc;
+}
+
+int pp_pass_slots(struct pp_plan *plan, const int32_t *order)
+{
+    if (plan->kind == PP_PLAN_EVAL) {
+        rank_slots_eval(plan);
+    } else {
+        PP_TRY(rank_slots(plan));
+    }
+    return message_slots(plan, order);
+}
