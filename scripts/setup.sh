@@ -1,0 +1,83 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Installs what building ppcli needs and this machine lacks: Debian and its relatives, with apt-get.
+# Does nothing, and asks for nothing, when nothing is missing.
+#   scripts/setup.sh [--tests]      --tests: also what the test programs need
+set -eu
+
+usage='usage: scripts/setup.sh [--tests]'
+with_tests=no
+for word in "$@"; do
+    case $word in
+    --tests) with_tests=yes ;;
+    -h | --help)
+        echo "$usage"
+        exit 0
+        ;;
+    *)
+        echo "setup: unknown word '$word'; $usage" >&2
+        exit 64
+        ;;
+    esac
+done
+
+# Is it here already, from wherever? The thing itself decides, not the package.
+has_command() { command -v "$1" >/dev/null 2>&1; }
+has_library() { has_command pkg-config && pkg-config --exists "$1"; }
+# OpenBLAS's serial build keeps one scratch area for all threads: ranks are threads, so it will not do.
+has_openblas() { has_library openblas && case $(pkg-config --variable=libdir openblas) in *serial*) false ;; esac }
+has_certificates() { [ -s /etc/ssl/certs/ca-certificates.crt ] || [ -s /etc/pki/tls/certs/ca-bundle.crt ]; }
+
+missing=
+# need PACKAGE "WHAT FOR" TEST...
+need() {
+    package=$1
+    reason=$2
+    shift 2
+    if ! "$@"; then
+        missing="$missing $package"
+        printf 'setup: %-24s %s\n' "$package" "$reason" >&2
+    fi
+}
+
+need gcc 'the C compiler' has_command cc
+need libc6-dev 'headers of the C library' [ -e /usr/include/stdio.h ]
+need meson 'the build system' has_command meson
+need ninja-build 'runs the build' has_command ninja
+need pkg-config 'finds libraries' has_command pkg-config
+need libinih-dev 'reads INI files' has_library inih
+need zlib1g-dev 'reads gzipped data' has_library zlib
+need libopenblas-pthread-dev 'matrix products' has_openblas
+need libopenmpi-dev 'ranks as MPI processes' has_command mpicc
+need openmpi-bin 'starts MPI processes (mpirun)' has_command mpirun
+need libcurl4-openssl-dev 'ppcli download-mnist' has_library libcurl
+need ca-certificates 'downloads over https' has_certificates
+if [ "$with_tests" = yes ]; then
+    need libcmocka-dev 'unit tests' has_library cmocka
+    need python3 'checks of sources and documents' has_command python3
+    need mandoc 'checks of the manual pages' has_command mandoc
+fi
+
+[ -n "$missing" ] || exit 0
+
+if ! has_command apt-get; then
+    echo "setup: this is not a Debian-like system, so the packages above (named as in Debian) have" >&2
+    echo "setup: to be installed by hand" >&2
+    exit 69
+fi
+as_root=
+if [ "$(id -u)" -ne 0 ]; then
+    if ! has_command sudo; then
+        echo "setup: no sudo here; as root, run: apt-get install --no-install-recommends$missing" >&2
+        exit 77
+    fi
+    as_root=sudo
+    echo "setup: installing the packages above with sudo apt-get" >&2
+else
+    echo "setup: installing the packages above with apt-get" >&2
+fi
+# Old package lists name files that mirrors no longer have; stale ones are still better than none.
+$as_root env DEBIAN_FRONTEND=noninteractive apt-get -q update >&2 ||
+    echo "setup: package lists could not be refreshed; trying with those that are here" >&2
+# shellcheck disable=SC2086 # a list of words
+$as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install $missing >&2

@@ -1,0 +1,40 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Installs what is missing, builds ppcli and its tests into build/, and runs them.
+#   scripts/test.sh [WORD]...      words go to `meson test`: --suite long, or names of tests
+# Without --suite the suite "long" is left out.
+set -eu
+
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
+"$root/scripts/setup.sh" --tests
+
+if [ -f "$root/build/build.ninja" ]; then
+    meson configure "$root/build" -Dtests=true # train-mnist.sh builds without them
+else
+    meson setup "$root/build" "$root"
+fi
+ninja -C "$root/build"
+
+choice='--no-suite=long'
+for word in "$@"; do
+    case $word in
+    --suite | --suite=* | --no-suite | --no-suite=*) choice= ;;
+    esac
+done
+
+rm -f "$root"/build/meson-logs/testlog*.json
+code=0
+# shellcheck disable=SC2086 # nothing or one word
+meson test -C "$root/build" --no-rebuild --print-errorlogs $choice "$@" || code=$?
+
+# One JSON object a line, one line a test; inside strings quotes are escaped, so this cannot match
+# what a test printed.
+count() {
+    cat "$root"/build/meson-logs/testlog*.json 2>/dev/null | grep -cE "\"result\": \"($1)\"" || true
+}
+passed=$(count 'OK|EXPECTEDFAIL')
+skipped=$(count 'SKIP|IGNORED')
+failed=$(count 'FAIL|ERROR|TIMEOUT|INTERRUPT|UNEXPECTEDPASS')
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ] || exit 1
+exit "$code"
