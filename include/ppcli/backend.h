@@ -4,12 +4,15 @@
  *
  * Ops are stream ordered: a call enqueues work on the rank's compute stream and may return before
  * it is done (the CPU simply does it). Set-up may allocate; a training step allocates nothing and
- * never waits for the device. Every op has a plain default (src/dev/backend.c, the oracle); a
- * backend's table may leave an entry NULL to get it. Ask what a backend can do (caps), never which
- * one it is.
+ * never waits for the device. Every op has a plain default (src/dev/plain.c, the oracle: double
+ * arithmetic in index order, host memory only); a backend's table may leave an entry NULL to get
+ * it. Ask what a backend can do (caps), never which one it is.
  *
  * All matrices are row-major f32, leading dimension = columns. B rows of a micro-batch, I inputs,
- * O outputs. W[O][I] and b[O] as PyTorch's nn.Linear stores them.
+ * O outputs. W[O][I] and b[O] as PyTorch's nn.Linear stores them. B may be 0 (a replica without
+ * samples): nothing is read, and a weight gradient with beta 0 becomes zero. A NaN in goes out as a
+ * NaN (relu included), so that a diverged run is seen. The same call with the same values gives the
+ * same bits, whatever the addresses.
  */
 #ifndef PPCLI_BACKEND_H
 #define PPCLI_BACKEND_H
@@ -22,7 +25,8 @@
 
 struct pp_backend;
 
-/* Sums over the rows of micro-batches; accumulated by the loss op, read with pp_backend_loss_read */
+/* Sums over the rows of micro-batches; accumulated by the loss op in memory of the device, read and
+ * zeroed with pp_backend_to_host and pp_backend_to_device. */
 struct pp_loss_sums {
     double loss;     /* sum of -log p(label) */
     int64_t correct; /* rows whose arg max is the label */
@@ -51,7 +55,8 @@ struct pp_backend_caps {
 struct pp_backend_ops {
     const char *name;
     const char *help;
-    /* 0 and *why = what it found ("OpenBLAS 0.3.21 SkylakeX"), or PP_ERESOURCE with the reason. */
+    /* 0 and *why = what it found ("OpenBLAS 0.3.21 (SkylakeX)"), or PP_ERESOURCE with the reason
+     * and what would work in *why. Records no failure: "auto" asks several. Never NULL. */
     int (*probe)(char *why, size_t bytes);
     /* Set up this rank's device, in the thread that will use it. be->impl is the backend's. */
     int (*open)(struct pp_backend *be, int threads);
@@ -82,12 +87,13 @@ struct pp_backend_ops {
      * the old content is never read. */
     int (*linear_backward_weight)(struct pp_backend *be, int B, int I, int O, const float *dz,
                                   const float *x, float beta, float *dW, float *db);
-    /* Stable fused softmax cross-entropy of logits[B][C] and labels[B]; adds to *sums (device
-     * memory if not host_visible). dlogits[B][C] = (softmax - onehot) * grad_scale, may be the
-     * same memory as logits; NULL: no gradient (evaluation). */
+    /* Stable fused softmax cross-entropy of logits[B][C] and labels[B] (device memory, as *sums);
+     * adds to *sums, row by row. A label >= C is a broken invariant: the data set was checked. Of
+     * equal largest logits the first is the arg max. dlogits[B][C] = (softmax - onehot) *
+     * grad_scale, may be the same memory as logits; NULL: no gradient (evaluation). */
     int (*softmax_cross_entropy)(struct pp_backend *be, int B, int C, const float *logits,
-                                 const uint8_t *labels, float grad_scale,
-                                 struct pp_loss_sums *sums, float *dlogits);
+                                 const uint8_t *labels, float grad_scale, struct pp_loss_sums *sums,
+                                 float *dlogits);
     /* g[i] += a[i], n elements: replica reduction in fixed order. */
     int (*add)(struct pp_backend *be, size_t n, const float *a, float *g);
     /* *out (host) = sum of squares of g[n] in double, in a fixed order that depends on n only.
@@ -103,17 +109,19 @@ struct pp_backend_ops {
 struct pp_backend {
     const struct pp_backend_ops *ops;
     struct pp_backend_caps caps;
-    void *impl;           /* owned by the backend, freed by ops->close */
+    void *impl;            /* owned by the backend, freed by ops->close */
     char description[128]; /* "cpu: OpenBLAS 0.3.21 (SkylakeX), 1 thread" */
 };
 
 const char *const *pp_backend_names(void); /* of backends.def, "auto" first, NULL-terminated */
 
-/* The backend that "auto" means here, or `name` itself; PP_ERESOURCE when it cannot run here, with
- * the reason and what would work. */
+/* The backend that "auto" means here (cuda where it can run, else cpu), or `name` itself.
+ * PP_ERESOURCE when it cannot run here, with the reason and what would work; PP_ECONFIG when there
+ * is none of that name. */
 int pp_backend_resolve(const char *name, const struct pp_backend_ops **out);
 
-/* Local, in the thread of the rank. The caller owns *out: pp_backend_close(). */
+/* Local, in the thread of the rank, which also closes it: the CPU backends flush denormals to zero
+ * in that thread in between. The caller owns *out: pp_backend_close(). */
 int pp_backend_open(const struct pp_backend_ops *ops, int threads, struct pp_backend **out);
 void pp_backend_close(struct pp_backend **be);
 
@@ -141,5 +149,17 @@ int pp_backend_add(struct pp_backend *be, size_t n, const float *a, float *g);
 int pp_backend_sum_squares(struct pp_backend *be, size_t n, const float *g, double *out);
 int pp_backend_optimizer_step(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
                               const float *g, float *m, float *v, float *p);
+
+/* The CBLAS in use: "OpenBLAS 0.3.21 (SkylakeX)", or the file name of a library that does not tell
+ * its version. */
+void pp_blas_describe(char *out, size_t bytes);
+
+/*
+ * A core type to put in OPENBLAS_CORETYPE, or NULL when the one in use is fine. OpenBLAS chooses
+ * its kernels when it is loaded and takes Haswell's (AVX2) for any CPU newer than itself, although
+ * its AVX-512 ones would run: 1.5 to 2 times slower. It reads the variable only while loading, so
+ * the command sets it and executes itself again. NULL when the user has set it.
+ */
+const char *pp_blas_better_core(void);
 
 #endif

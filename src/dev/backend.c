@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The list of backends, and the calls everybody uses: each goes to the entry of the backend's
+ * table or, where that is NULL, to the plain default. What must hold for every backend (ranges,
+ * beta, labels' place) is asserted here once.
+ */
+#include "ppcli/backend.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+#include "plain.h"
+
+#define PP_BACKEND(x) extern const struct pp_backend_ops backend_##x;
+#include "backends.def"
+#undef PP_BACKEND
+
+static const struct pp_backend_ops *const backends[] = {
+#define PP_BACKEND(x) &backend_##x,
+#include "backends.def"
+#undef PP_BACKEND
+};
+
+#define N_BACKENDS (sizeof(backends) / sizeof(backends[0]))
+
+/* "auto" takes the first of these that can run here. */
+static const struct pp_backend_ops *const preferred[] = {&backend_cuda, &backend_cpu};
+
+const char *const *pp_backend_names(void)
+{
+    static const char *const names[] = {
+        "auto",
+#define PP_BACKEND(x) #x,
+#include "backends.def"
+#undef PP_BACKEND
+        NULL,
+    };
+    return names;
+}
+
+int pp_backend_resolve(const char *name, const struct pp_backend_ops **out)
+{
+    char why[256] = "";
+    if (!strcmp(name, "auto")) {
+        for (size_t i = 0; i < sizeof(preferred) / sizeof(preferred[0]); i++) {
+            if (preferred[i]->probe(why, sizeof(why)) == 0) {
+                *out = preferred[i];
+                return 0;
+            }
+        }
+        return pp_fail(PP_ERESOURCE, "no backend can run here: %s", why);
+    }
+    for (size_t i = 0; i < N_BACKENDS; i++) {
+        if (!strcmp(name, backends[i]->name)) {
+            if (backends[i]->probe(why, sizeof(why)) < 0) {
+                return pp_fail(PP_ERESOURCE, "backend %s cannot run here: %s", name, why);
+            }
+            *out = backends[i];
+            return 0;
+        }
+    }
+    char known[256] = "auto";
+    for (size_t i = 0, at = 4; i < N_BACKENDS && at < sizeof(known); i++) {
+        at += (size_t)snprintf(known + at, sizeof(known) - at, ", %s", backends[i]->name);
+    }
+    return pp_fail(PP_ECONFIG, "run.backend: no backend is named '%s' (%s)", name, known);
+}
+
+int pp_backend_open(const struct pp_backend_ops *ops, int threads, struct pp_backend **out)
+{
+    struct pp_backend *be = pp_alloc(1, sizeof(*be));
+    if (!be) {
+        return PP_ERESOURCE;
+    }
+    be->ops = ops;
+    be->caps = (struct pp_backend_caps){.host_visible = true, .thread_safe = true};
+    snprintf(be->description, sizeof(be->description), "%s", ops->name);
+    int rc = ops->open ? ops->open(be, threads) : 0;
+    if (rc < 0) {
+        pp_free(be);
+        return rc;
+    }
+    *out = be;
+    return 0;
+}
+
+void pp_backend_close(struct pp_backend **be)
+{
+    if (*be) {
+        if ((*be)->ops->close) {
+            (*be)->ops->close(*be);
+        }
+        pp_free(*be);
+        *be = NULL;
+    }
+}
+
+/* --- memory --------------------------------------------------------------------------------- */
+
+int pp_backend_alloc(struct pp_backend *be, size_t bytes, void **out)
+{
+    if (be->ops->alloc) {
+        return be->ops->alloc(be, bytes, out);
+    }
+    struct pp_arena a;
+    PP_TRY(pp_arena_create(bytes ? bytes : PP_ALIGN, &a));
+    *out = a.base;
+    return 0;
+}
+
+void pp_backend_free(struct pp_backend *be, void *p, size_t bytes)
+{
+    if (!p) {
+        return;
+    }
+    if (be->ops->free) {
+        be->ops->free(be, p, bytes);
+        return;
+    }
+    struct pp_arena a = {.base = p, .bytes = bytes ? bytes : PP_ALIGN};
+    pp_arena_destroy(&a);
+}
+
+int pp_backend_to_device(struct pp_backend *be, void *dst, const void *src, size_t bytes)
+{
+    if (be->ops->to_device) {
+        return be->ops->to_device(be, dst, src, bytes);
+    }
+    if (bytes > 0) {
+        memcpy(dst, src, bytes);
+    }
+    return 0;
+}
+
+int pp_backend_to_host(struct pp_backend *be, void *dst, const void *src, size_t bytes)
+{
+    if (be->ops->to_host) {
+        return be->ops->to_host(be, dst, src, bytes);
+    }
+    if (bytes > 0) {
+        memcpy(dst, src, bytes);
+    }
+    return 0;
+}
+
+int pp_backend_synchronize(struct pp_backend *be)
+{
+    return be->ops->synchronize ? be->ops->synchronize(be) : 0;
+}
+
+/* --- compute -------------------------------------------------------------------------------- */
+
+#define OP(be, entry) ((be)->ops->entry ? (be)->ops->entry : pp_plain_ops.entry)
+
+int pp_backend_gather_u8(struct pp_backend *be, int B, int F, const uint8_t *data,
+                         const uint32_t *index, float scale, float *x)
+{
+    pp_assert(B >= 0 && F > 0);
+    return OP(be, gather_u8)(be, B, F, data, index, scale, x);
+}
+
+int pp_backend_linear_forward(struct pp_backend *be, int B, int I, int O, const float *x,
+                              const float *W, const float *b, enum pp_activation act, float *z,
+                              float *y)
+{
+    pp_assert(B >= 0 && I > 0 && O > 0);
+    return OP(be, linear_forward)(be, B, I, O, x, W, b, act, z, y);
+}
+
+int pp_backend_activation_backward(struct pp_backend *be, size_t n, enum pp_activation act,
+                                   const float *y, const float *z, float *dy)
+{
+    return OP(be, activation_backward)(be, n, act, y, z, dy);
+}
+
+int pp_backend_linear_backward_input(struct pp_backend *be, int B, int I, int O, const float *dz,
+                                     const float *W, float *dx)
+{
+    pp_assert(B >= 0 && I > 0 && O > 0);
+    return OP(be, linear_backward_input)(be, B, I, O, dz, W, dx);
+}
+
+int pp_backend_linear_backward_weight(struct pp_backend *be, int B, int I, int O, const float *dz,
+                                      const float *x, float beta, float *dW, float *db)
+{
+    pp_assert(B >= 0 && I > 0 && O > 0 && (beta == 0.0f || beta == 1.0f));
+    return OP(be, linear_backward_weight)(be, B, I, O, dz, x, beta, dW, db);
+}
+
+int pp_backend_softmax_cross_entropy(struct pp_backend *be, int B, int C, const float *logits,
+                                     const uint8_t *labels, float grad_scale,
+                                     struct pp_loss_sums *sums, float *dlogits)
+{
+    pp_assert(B >= 0 && C > 0);
+    return OP(be, softmax_cross_entropy)(be, B, C, logits, labels, grad_scale, sums, dlogits);
+}
+
+int pp_backend_add(struct pp_backend *be, size_t n, const float *a, float *g)
+{
+    return OP(be, add)(be, n, a, g);
+}
+
+int pp_backend_sum_squares(struct pp_backend *be, size_t n, const float *g, double *out)
+{
+    return OP(be, sum_squares)(be, n, g, out);
+}
+
+int pp_backend_optimizer_step(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
+                              const float *g, float *m, float *v, float *p)
+{
+    pp_assert(a->step >= 1);
+    return OP(be, optimizer_step)(be, n, a, g, m, v, p);
+}

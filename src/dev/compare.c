@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A backend for hunting wrong numbers: every op runs on the CPU backend and on the plain defaults,
+ * and the run stops at the first op whose results differ by more than its tolerance. The caller
+ * gets the fast result, so a run that passes has exactly the fast backend's bits.
+ *
+ * The tolerances follow from the arithmetic, not from experience:
+ *   products     a sum of K products is off by at most about sqrt(K) roundings (K in the worst
+ *                case, which blocked summation does not meet) of a number no larger than the
+ *                product of the two vectors' lengths: 2 eps (4 + sqrt(K)) * length * length
+ *   the rest     ROUNDINGS eps, of the element or of the scale that the formula works at
+ *
+ * Scratch grows to the largest op: unlike other backends this one allocates while it runs.
+ */
+#include "compare.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+
+#define ROUNDINGS 16
+#define EPS ((double)FLT_EPSILON)
+
+extern const struct pp_backend_ops backend_cpu, backend_reference, backend_compare;
+
+struct compare {
+    struct pp_backend *fast, *plain;
+    float *scratch; /* owned */
+    size_t floats;
+};
+
+static struct compare *compare_of(struct pp_backend *be)
+{
+    return be->impl;
+}
+
+/* `floats` of scratch in *out, content lost. */
+static int scratch(struct compare *c, size_t floats, float **out)
+{
+    if (floats > c->floats) {
+        float *p = pp_realloc(c->scratch, floats, sizeof(*p));
+        if (!p) {
+            return PP_ERESOURCE;
+        }
+        c->scratch = p;
+        c->floats = floats;
+    }
+    *out = c->scratch;
+    return 0;
+}
+
+/* What is compared, for the message. */
+struct what {
+    const char *op, *array;
+    char shape[64];
+    size_t columns;
+};
+
+static struct what what(const char *op, const char *array, size_t columns, const char *shape, ...)
+    __attribute__((format(printf, 4, 5)));
+
+static struct what what(const char *op, const char *array, size_t columns, const char *shape, ...)
+{
+    struct what w = {.op = op, .array = array, .columns = columns};
+    va_list ap;
+    va_start(ap, shape);
+    vsnprintf(w.shape, sizeof(w.shape), shape, ap);
+    va_end(ap);
+    return w;
+}
+
+/* Allowed: |a - b| <= absolute + relative * |b|; NaN only against NaN. */
+static int same(const struct what *w, size_t n, const float *fast, const float *plain,
+                double absolute, double relative)
+{
+    size_t worst = 0, bad = 0;
+    double most = 0;
+    for (size_t i = 0; i < n; i++) {
+        double a = fast[i], b = plain[i];
+        if (a == b || (isnan(a) && isnan(b))) {
+            continue;
+        }
+        double over = fabs(a - b) - (absolute + relative * fabs(b));
+        if (over <= 0) {
+            continue;
+        }
+        if (bad == 0 || isnan(over) || over > most) {
+            worst = i;
+            most = isnan(over) ? INFINITY : over;
+        }
+        bad++;
+    }
+    if (bad == 0) {
+        return 0;
+    }
+    return pp_fail(PP_ECHECK,
+                   "compare: %s %s: %s[%zu][%zu] is %.9g, the plain version gives %.9g "
+                   "(tolerance %.3g; %zu of %zu elements differ)",
+                   w->op, w->shape, w->array, worst / w->columns, worst % w->columns,
+                   (double)fast[worst], (double)plain[worst],
+                   absolute + relative * fabs((double)plain[worst]), bad, n);
+}
+
+/* The longest of `count` vectors of `length` elements: element k of vector v is a[v*vs + k*ks]. */
+static double longest(int count, int length, size_t vs, size_t ks, const float *a)
+{
+    double most = 0;
+    for (int v = 0; v < count; v++) {
+        double sum = 0;
+        for (int k = 0; k < length; k++) {
+            double e = a[(size_t)v * vs + (size_t)k * ks];
+            sum += e * e;
+        }
+        most = fmax(most, sum);
+    }
+    return sqrt(most);
+}
+
+static double largest(size_t n, const float *a)
+{
+    double most = 0;
+    for (size_t i = 0; i < n; i++) {
+        most = fmax(most, fabs((double)a[i]));
+    }
+    return most;
+}
+
+static double product_tolerance(int K, double left, double right)
+{
+    return 2 * EPS * (4 + sqrt((double)K)) * left * right;
+}
+
+static int gather_u8(struct pp_backend *be, int B, int F, const uint8_t *data,
+                     const uint32_t *index, float scale, float *x)
+{
+    struct compare *c = compare_of(be);
+    size_t n = (size_t)B * (size_t)F;
+    float *want;
+    PP_TRY(scratch(c, n, &want));
+    PP_TRY(pp_backend_gather_u8(c->plain, B, F, data, index, scale, want));
+    PP_TRY(pp_backend_gather_u8(c->fast, B, F, data, index, scale, x));
+    struct what w = what("gather_u8", "x", (size_t)F, "%dx%d", B, F);
+    return same(&w, n, x, want, 0, 0);
+}
+
+static int linear_forward(struct pp_backend *be, int B, int I, int O, const float *x,
+                          const float *W, const float *b, enum pp_activation act, float *z,
+                          float *y)
+{
+    struct compare *c = compare_of(be);
+    size_t n = (size_t)B * (size_t)O;
+    float *want;
+    PP_TRY(scratch(c, 2 * n, &want));
+    PP_TRY(pp_backend_linear_forward(c->plain, B, I, O, x, W, b, act, z ? want + n : NULL, want));
+    PP_TRY(pp_backend_linear_forward(c->fast, B, I, O, x, W, b, act, z, y));
+    /* No activation is steeper than gelu (1.13): an error before it is that much after it. */
+    double tolerance = 1.13 * product_tolerance(I, longest(B, I, (size_t)I, 1, x),
+                                                longest(O, I, (size_t)I, 1, W)) +
+                       ROUNDINGS * EPS * largest((size_t)O, b);
+    struct what w =
+        what("linear_forward", "z", (size_t)O, "%dx%dx%d %s", B, O, I, pp_activation_name(act));
+    if (z) {
+        PP_TRY(same(&w, n, z, want + n, tolerance, ROUNDINGS * EPS));
+    }
+    w.array = "y";
+    return same(&w, n, y, want, tolerance, ROUNDINGS * EPS);
+}
+
+static int activation_backward(struct pp_backend *be, size_t n, enum pp_activation act,
+                               const float *y, const float *z, float *dy)
+{
+    struct compare *c = compare_of(be);
+    float *want;
+    PP_TRY(scratch(c, n, &want));
+    memcpy(want, dy, n * sizeof(*want));
+    double scale = largest(n, dy);
+    PP_TRY(pp_backend_activation_backward(c->plain, n, act, y, z, want));
+    PP_TRY(pp_backend_activation_backward(c->fast, n, act, y, z, dy));
+    struct what w = what("activation_backward", "dz", n, "%zu %s", n, pp_activation_name(act));
+    return same(&w, n, dy, want, ROUNDINGS * EPS * scale, ROUNDINGS * EPS);
+}
+
+static int linear_backward_input(struct pp_backend *be, int B, int I, int O, const float *dz,
+                                 const float *W, float *dx)
+{
+    struct compare *c = compare_of(be);
+    size_t n = (size_t)B * (size_t)I;
+    float *want;
+    PP_TRY(scratch(c, n, &want));
+    PP_TRY(pp_backend_linear_backward_input(c->plain, B, I, O, dz, W, want));
+    PP_TRY(pp_backend_linear_backward_input(c->fast, B, I, O, dz, W, dx));
+    struct what w = what("linear_backward_input", "dx", (size_t)I, "%dx%dx%d", B, I, O);
+    return same(
+        &w, n, dx, want,
+        product_tolerance(O, longest(B, O, (size_t)O, 1, dz), longest(I, O, 1, (size_t)I, W)), 0);
+}
+
+static int linear_backward_weight(struct pp_backend *be, int B, int I, int O, const float *dz,
+                                  const float *x, float beta, float *dW, float *db)
+{
+    struct compare *c = compare_of(be);
+    size_t n = (size_t)O * (size_t)I;
+    float *want;
+    PP_TRY(scratch(c, n + (size_t)O, &want));
+    if (beta != 0) {
+        memcpy(want, dW, n * sizeof(*want));
+        memcpy(want + n, db, (size_t)O * sizeof(*want));
+    }
+    PP_TRY(pp_backend_linear_backward_weight(c->plain, B, I, O, dz, x, beta, want, want + n));
+    PP_TRY(pp_backend_linear_backward_weight(c->fast, B, I, O, dz, x, beta, dW, db));
+    double length = longest(O, B, 1, (size_t)O, dz);
+    struct what w =
+        what("linear_backward_weight", "dW", (size_t)I, "%dx%dx%d beta %g", O, I, B, (double)beta);
+    PP_TRY(same(&w, n, dW, want, product_tolerance(B, length, longest(I, B, 1, (size_t)I, x)),
+                ROUNDINGS * EPS));
+    w.array = "db";
+    w.columns = (size_t)O;
+    return same(&w, (size_t)O, db, want + n, product_tolerance(B, length, sqrt((double)B)),
+                ROUNDINGS * EPS);
+}
+
+static int softmax_cross_entropy(struct pp_backend *be, int B, int C, const float *logits,
+                                 const uint8_t *labels, float grad_scale, struct pp_loss_sums *sums,
+                                 float *dlogits)
+{
+    struct compare *c = compare_of(be);
+    size_t n = (size_t)B * (size_t)C;
+    float *want;
+    PP_TRY(scratch(c, n, &want));
+    struct pp_loss_sums fast = {0}, plain = {0};
+    double scale = largest(n, logits);
+    PP_TRY(pp_backend_softmax_cross_entropy(c->plain, B, C, logits, labels, grad_scale, &plain,
+                                            dlogits ? want : NULL));
+    PP_TRY(pp_backend_softmax_cross_entropy(c->fast, B, C, logits, labels, grad_scale, &fast,
+                                            dlogits));
+    /* x - max is rounded at the size of x, and exp passes that on as a relative error. */
+    double relative = ROUNDINGS * EPS * (1 + scale);
+    if (!(fabs(fast.loss - plain.loss) <= relative * (B + fabs(plain.loss))) &&
+        !(isnan(fast.loss) && isnan(plain.loss))) {
+        return pp_fail(PP_ECHECK,
+                       "compare: softmax_cross_entropy %dx%d: the loss is %.17g, the plain version "
+                       "gives %.17g",
+                       B, C, fast.loss, plain.loss);
+    }
+    if (fast.correct != plain.correct || fast.rows != plain.rows) {
+        return pp_fail(PP_ECHECK,
+                       "compare: softmax_cross_entropy %dx%d: %lld of %lld rows correct, the plain "
+                       "version gives %lld of %lld",
+                       B, C, (long long)fast.correct, (long long)fast.rows,
+                       (long long)plain.correct, (long long)plain.rows);
+    }
+    sums->loss += fast.loss;
+    sums->correct += fast.correct;
+    sums->rows += fast.rows;
+    if (!dlogits) {
+        return 0;
+    }
+    struct what w = what("softmax_cross_entropy", "dlogits", (size_t)C, "%dx%d", B, C);
+    return same(&w, n, dlogits, want, relative * fabs((double)grad_scale), 0);
+}
+
+static int add(struct pp_backend *be, size_t n, const float *a, float *g)
+{
+    struct compare *c = compare_of(be);
+    float *want;
+    PP_TRY(scratch(c, n, &want));
+    memcpy(want, g, n * sizeof(*want));
+    PP_TRY(pp_backend_add(c->plain, n, a, want));
+    PP_TRY(pp_backend_add(c->fast, n, a, g));
+    struct what w = what("add", "g", n, "%zu", n);
+    return same(&w, n, g, want, (double)FLT_MIN, 0);
+}
+
+static int sum_squares(struct pp_backend *be, size_t n, const float *g, double *out)
+{
+    struct compare *c = compare_of(be);
+    double fast, plain;
+    PP_TRY(pp_backend_sum_squares(c->plain, n, g, &plain));
+    PP_TRY(pp_backend_sum_squares(c->fast, n, g, &fast));
+    if (!(fabs(fast - plain) <= 1e-12 * plain) && !(isnan(fast) && isnan(plain)) && fast != plain) {
+        return pp_fail(PP_ECHECK,
+                       "compare: sum_squares of %zu is %.17g, the plain version gives %.17g", n,
+                       fast, plain);
+    }
+    *out = fast;
+    return 0;
+}
+
+static int optimizer_step(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
+                          const float *g, float *m, float *v, float *p)
+{
+    struct compare *c = compare_of(be);
+    const char *names[3] = {"p", "m", "v"};
+    float *got[3] = {p, m, v}, *want[3] = {NULL};
+    double scale[3] = {0}, g_scale = largest(n, g) * fabs((double)a->grad_scale);
+    float *s;
+    PP_TRY(scratch(c, 3 * n, &s));
+    for (int k = 0; k < 3; k++) {
+        if (got[k]) {
+            want[k] = s + (size_t)k * n;
+            memcpy(want[k], got[k], n * sizeof(*s));
+            scale[k] = largest(n, got[k]);
+        }
+    }
+    PP_TRY(pp_backend_optimizer_step(c->plain, n, a, g, want[1], want[2], want[0]));
+    PP_TRY(pp_backend_optimizer_step(c->fast, n, a, g, m, v, p));
+    g_scale += fabs((double)a->weight_decay) * scale[0];
+    scale[1] = fmax(scale[1], g_scale);
+    scale[2] = fmax(scale[2], g_scale * g_scale);
+    bool adam = a->kind == PP_OPT_ADAM || a->kind == PP_OPT_ADAMW;
+    /* One step moves p by lr * (about 1 for Adam, else the gradient or the velocity). */
+    scale[0] += fabs((double)a->lr) * (adam ? 100 : scale[1]);
+    for (int k = 0; k < 3; k++) {
+        struct what w = what("optimizer_step", names[k], n, "%zu %s step %lld", n,
+                             pp_optimizer_name(a->kind), (long long)a->step);
+        if (got[k]) {
+            PP_TRY(same(&w, n, got[k], want[k], ROUNDINGS * EPS * scale[k], ROUNDINGS * EPS));
+        }
+    }
+    return 0;
+}
+
+static int probe(char *why, size_t bytes)
+{
+    return backend_cpu.probe(why, bytes);
+}
+
+static void compare_close(struct pp_backend *be)
+{
+    struct compare *c = be->impl;
+    pp_backend_close(&c->fast);
+    pp_backend_close(&c->plain);
+    pp_free(c->scratch);
+    pp_free(c);
+}
+
+int compare_open_with(struct pp_backend *be, const struct pp_backend_ops *fast, int threads)
+{
+    struct compare *c = pp_alloc(1, sizeof(*c));
+    if (!c) {
+        return PP_ERESOURCE;
+    }
+    be->impl = c;
+    int rc = pp_backend_open(&backend_reference, threads, &c->plain);
+    if (rc == 0) {
+        rc = pp_backend_open(fast, threads, &c->fast);
+    }
+    if (rc < 0) {
+        compare_close(be);
+        return rc;
+    }
+    be->caps = c->fast->caps;
+    snprintf(be->description, sizeof(be->description), "compare: %.90s against plain loops",
+             c->fast->description);
+    return 0;
+}
+
+static int compare_open(struct pp_backend *be, int threads)
+{
+    return compare_open_with(be, &backend_cpu, threads);
+}
+
+const struct pp_backend_ops backend_compare = {
+    .name = "compare",
+    .help = "every op on cpu and on reference; stops where they differ (slow)",
+    .probe = probe,
+    .open = compare_open,
+    .close = compare_close,
+    .gather_u8 = gather_u8,
+    .linear_forward = linear_forward,
+    .activation_backward = activation_backward,
+    .linear_backward_input = linear_backward_input,
+    .linear_backward_weight = linear_backward_weight,
+    .softmax_cross_entropy = softmax_cross_entropy,
+    .add = add,
+    .sum_squares = sum_squares,
+    .optimizer_step = optimizer_step,
+};

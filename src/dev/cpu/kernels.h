@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Everything of the CPU backend that is not a matrix product. One source, compiled once per
+ * instruction set; cpu.c takes the widest that runs. All versions give the same bits: no
+ * contraction to fused multiply-add, no reassociation.
+ */
+#ifndef PPCLI_DEV_CPU_KERNELS_H
+#define PPCLI_DEV_CPU_KERNELS_H
+
+#include "ppcli/backend.h"
+
+struct cpu_kernels {
+    const char *name;
+    void (*gather_u8)(int B, int F, const uint8_t *data, const uint32_t *index, float scale,
+                      float *x);
+    /* In place: y = act(y + b); the value before act to z unless NULL. */
+    void (*bias_activation)(int B, int O, const float *b, enum pp_activation act, float *z,
+                            float *y);
+    void (*activation_backward)(size_t n, enum pp_activation act, const float *y, const float *z,
+                                float *dy);
+    void (*bias_gradient)(int B, int O, const float *dz, float beta, float *db);
+    void (*softmax_cross_entropy)(int B, int C, const float *logits, const uint8_t *labels,
+                                  float grad_scale, struct pp_loss_sums *sums, float *dlogits);
+    void (*add)(size_t n, const float *a, float *g);
+    double (*sum_squares)(size_t n, const float *g);
+    void (*optimizer_step)(size_t n, const struct pp_optimizer_args *a, const float *g, float *m,
+                           float *v, float *p);
+};
+
+extern const struct cpu_kernels cpu_kernels_base;
+#ifdef PPCLI_KERNELS_X86
+extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avx512;
+#endif
+
+/* The versions that this machine runs, widest first; NULL after the last. */
+const struct cpu_kernels *cpu_kernels_runnable(int i);
+
+#endif

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The CUDA backend of a build without one: it is known by name and says why it cannot run. */
+#include <stdio.h>
+
+#include "ppcli/backend.h"
+#include "ppcli/err.h"
+
+static int probe(char *why, size_t bytes)
+{
+    snprintf(why, bytes, "this build has no CUDA backend; use run.backend = cpu");
+    return PP_ERESOURCE;
+}
+
+const struct pp_backend_ops backend_cuda = {
+    .name = "cuda",
+    .help = "NVIDIA GPUs (not in this build)",
+    .probe = probe,
+};

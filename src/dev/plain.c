@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The plain defaults: what every op means, written as the formula. They judge the fast backends,
+ * so they spend time on being right: all arithmetic is in double, in index order, and each stored
+ * element is rounded to float once.
+ */
+#include "plain.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ppcli/err.h"
+
+static int gather_u8(struct pp_backend *be, int B, int F, const uint8_t *data,
+                     const uint32_t *index, float scale, float *x)
+{
+    for (int r = 0; r < B; r++) {
+        const uint8_t *from = data + (size_t)index[r] * (size_t)F;
+        for (int f = 0; f < F; f++) {
+            x[(size_t)r * F + f] = (float)((double)scale * from[f]);
+        }
+    }
+    return 0;
+}
+
+/* The exact gelu (PyTorch's default), not its tanh approximation: z * Phi(z). */
+static double phi(double z)
+{
+    return 0.5 * erfc(-z * M_SQRT1_2);
+}
+
+/* A NaN must come out as NaN, or a diverged run would look healthy: hence z < 0, not z > 0. */
+static double activate(enum pp_activation act, double z)
+{
+    switch (act) {
+    case PP_ACT_NONE:
+        return z;
+    case PP_ACT_RELU:
+        return z < 0 ? 0 : z;
+    case PP_ACT_TANH:
+        return tanh(z);
+    case PP_ACT_GELU:
+        return z * phi(z);
+    }
+    pp_assert(!"known activation");
+    return 0;
+}
+
+/* y[B][O] = act(x[B][I] * W[O][I]^T + b[O]) */
+static int linear_forward(struct pp_backend *be, int B, int I, int O, const float *x,
+                          const float *W, const float *b, enum pp_activation act, float *z,
+                          float *y)
+{
+    for (int r = 0; r < B; r++) {
+        for (int o = 0; o < O; o++) {
+            double sum = b[o];
+            for (int i = 0; i < I; i++) {
+                sum += (double)x[(size_t)r * I + i] * W[(size_t)o * I + i];
+            }
+            size_t at = (size_t)r * O + o;
+            if (z) {
+                z[at] = (float)sum;
+            }
+            y[at] = (float)activate(act, sum);
+        }
+    }
+    return 0;
+}
+
+static double slope(enum pp_activation act, double y, double z)
+{
+    switch (act) {
+    case PP_ACT_NONE:
+        return 1;
+    case PP_ACT_RELU:
+        return y <= 0 ? 0 : 1;
+    case PP_ACT_TANH:
+        return 1 - y * y;
+    case PP_ACT_GELU: /* Phi(z) + z * the normal density */
+        return phi(z) + z * exp(-0.5 * z * z) * (0.5 * M_SQRT1_2 * M_2_SQRTPI);
+    }
+    pp_assert(!"known activation");
+    return 0;
+}
+
+static int activation_backward(struct pp_backend *be, size_t n, enum pp_activation act,
+                               const float *y, const float *z, float *dy)
+{
+    for (size_t i = 0; i < n; i++) {
+        double yi = act == PP_ACT_RELU || act == PP_ACT_TANH ? y[i] : 0;
+        double zi = act == PP_ACT_GELU ? z[i] : 0;
+        dy[i] = (float)(dy[i] * slope(act, yi, zi));
+    }
+    return 0;
+}
+
+/* dx[B][I] = dz[B][O] * W[O][I] */
+static int linear_backward_input(struct pp_backend *be, int B, int I, int O, const float *dz,
+                                 const float *W, float *dx)
+{
+    for (int r = 0; r < B; r++) {
+        for (int i = 0; i < I; i++) {
+            double sum = 0;
+            for (int o = 0; o < O; o++) {
+                sum += (double)dz[(size_t)r * O + o] * W[(size_t)o * I + i];
+            }
+            dx[(size_t)r * I + i] = (float)sum;
+        }
+    }
+    return 0;
+}
+
+/* dW[O][I] = beta*dW + dz[B][O]^T * x[B][I]; db[O] = beta*db + column sums of dz */
+static int linear_backward_weight(struct pp_backend *be, int B, int I, int O, const float *dz,
+                                  const float *x, float beta, float *dW, float *db)
+{
+    for (int o = 0; o < O; o++) {
+        for (int i = 0; i < I; i++) {
+            size_t at = (size_t)o * I + i;
+            double sum = beta != 0 ? dW[at] : 0;
+            for (int r = 0; r < B; r++) {
+                sum += (double)dz[(size_t)r * O + o] * x[(size_t)r * I + i];
+            }
+            dW[at] = (float)sum;
+        }
+        double sum = beta != 0 ? db[o] : 0;
+        for (int r = 0; r < B; r++) {
+            sum += dz[(size_t)r * O + o];
+        }
+        db[o] = (float)sum;
+    }
+    return 0;
+}
+
+/*
+ * Per row, with m = max of the logits: -log p(label) = log(sum exp(x - m)) - (x[label] - m), and
+ * the gradient (p - onehot) * grad_scale. Subtracting m keeps exp from overflowing. Each element
+ * is read before it is written, so dlogits may be logits.
+ */
+static int softmax_cross_entropy(struct pp_backend *be, int B, int C, const float *logits,
+                                 const uint8_t *labels, float grad_scale, struct pp_loss_sums *sums,
+                                 float *dlogits)
+{
+    for (int r = 0; r < B; r++) {
+        const float *x = logits + (size_t)r * C;
+        int label = labels[r];
+        pp_assert(label < C);
+        int best = 0; /* of equal ones the lowest index */
+        for (int c = 1; c < C; c++) {
+            if (x[c] > x[best]) {
+                best = c;
+            }
+        }
+        double m = x[best], sum = 0;
+        for (int c = 0; c < C; c++) {
+            sum += exp(x[c] - m);
+        }
+        sums->loss += log(sum) - (x[label] - m);
+        sums->correct += best == label;
+        sums->rows++;
+        for (int c = 0; dlogits && c < C; c++) {
+            double p = exp(x[c] - m) / sum;
+            dlogits[(size_t)r * C + c] = (float)((p - (c == label)) * grad_scale);
+        }
+    }
+    return 0;
+}
+
+static int add(struct pp_backend *be, size_t n, const float *a, float *g)
+{
+    for (size_t i = 0; i < n; i++) {
+        g[i] = (float)((double)g[i] + a[i]);
+    }
+    return 0;
+}
+
+static int sum_squares(struct pp_backend *be, size_t n, const float *g, double *out)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        sum += (double)g[i] * g[i];
+    }
+    *out = sum;
+    return 0;
+}
+
+/* As torch.optim.SGD, Adam and AdamW do it, without amsgrad, dampening and nesterov. */
+static int optimizer_step(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
+                          const float *g, float *m, float *v, float *p)
+{
+    double lr = a->lr, wd = a->weight_decay;
+    double b1 = a->beta1, b2 = a->beta2;
+    double bc1 = 1 - pow(b1, (double)a->step);
+    double bc2 = 1 - pow(b2, (double)a->step);
+    for (size_t i = 0; i < n; i++) {
+        double gi = (double)g[i] * a->grad_scale;
+        double pi = p[i];
+        if (a->kind == PP_OPT_ADAMW) {
+            pi -= lr * wd * pi;
+        } else {
+            gi += wd * pi;
+        }
+        switch (a->kind) {
+        case PP_OPT_SGD:
+            p[i] = (float)(pi - lr * gi);
+            break;
+        case PP_OPT_MOMENTUM:
+            m[i] = (float)(a->momentum * (double)m[i] + gi);
+            p[i] = (float)(pi - lr * m[i]);
+            break;
+        case PP_OPT_ADAM:
+        case PP_OPT_ADAMW:
+            m[i] = (float)(b1 * m[i] + (1 - b1) * gi);
+            v[i] = (float)(b2 * v[i] + (1 - b2) * gi * gi);
+            p[i] = (float)(pi - lr / bc1 * m[i] / (sqrt(v[i]) / sqrt(bc2) + a->eps));
+            break;
+        }
+    }
+    return 0;
+}
+
+const struct pp_backend_ops pp_plain_ops = {
+    .name = "plain",
+    .gather_u8 = gather_u8,
+    .linear_forward = linear_forward,
+    .activation_backward = activation_backward,
+    .linear_backward_input = linear_backward_input,
+    .linear_backward_weight = linear_backward_weight,
+    .softmax_cross_entropy = softmax_cross_entropy,
+    .add = add,
+    .sum_squares = sum_squares,
+    .optimizer_step = optimizer_step,
+};

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The optimizers against PyTorch's (tests/golden/optim.txt, made by scripts/golden-optim.py). */
+#include "test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "ppcli/backend.h"
+
+enum {
+    N = 13,
+    STEPS = 20
+};
+
+static float grads[STEPS][N], start[N];
+
+/* strtod reads hexadecimal floats exactly; they were floats, so nothing is rounded. */
+static void read_row(FILE *f, float *row)
+{
+    char word[64];
+    for (int i = 0; i < N; i++) {
+        assert_int_equal(fscanf(f, "%63s", word), 1);
+        row[i] = (float)strtod(word, NULL);
+    }
+}
+
+static FILE *open_golden(void)
+{
+    char path[4096], line[256], word[32];
+    const char *dir = getenv("PPCLI_SOURCE_DIR");
+    int n, steps;
+    snprintf(path, sizeof(path), "%s/tests/golden/optim.txt", dir ? dir : ".");
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    assert_non_null(fgets(line, sizeof(line), f));
+    assert_int_equal(fscanf(f, "%31s %d %d", word, &n, &steps), 3);
+    assert_true(n == N && steps == STEPS);
+    for (int s = 0; s < STEPS; s++) {
+        read_row(f, grads[s]);
+    }
+    assert_int_equal(fscanf(f, "%31s %d", word, &n), 2);
+    read_row(f, start);
+    return f;
+}
+
+static enum pp_optimizer_kind kind_of(const char *word)
+{
+    const char *words[] = {"sgd", "momentum", "adam", "adamw"};
+    for (int k = 0; k < 4; k++) {
+        if (!strcmp(word, words[k])) {
+            return (enum pp_optimizer_kind)k;
+        }
+    }
+    fail_msg("unknown kind %s", word);
+    return PP_OPT_SGD;
+}
+
+/* The gradients are given, so the error is rounding only: a few ulp a step, over 20 steps. */
+static void compare_all(const char *backend)
+{
+    const struct pp_backend_ops *ops;
+    struct pp_backend *be = NULL;
+    CHECK_OK(pp_backend_resolve(backend, &ops));
+    CHECK_OK(pp_backend_open(ops, 1, &be));
+    FILE *f = open_golden();
+    char word[32];
+    int cases = 0;
+    double worst = 0;
+    while (fscanf(f, "%31s", word) == 1) {
+        struct pp_optimizer_args a = {.kind = kind_of(word), .grad_scale = 1};
+        float *to[] = {&a.lr, &a.momentum, &a.beta1, &a.beta2, &a.eps, &a.weight_decay};
+        for (int i = 0; i < 6; i++) {
+            assert_int_equal(fscanf(f, "%31s", word), 1);
+            *to[i] = (float)strtod(word, NULL);
+        }
+        float p[N], m[N] = {0}, v[N] = {0}, want[N];
+        memcpy(p, start, sizeof(p));
+        for (a.step = 1; a.step <= STEPS; a.step++) {
+            CHECK_OK(pp_backend_optimizer_step(be, N, &a, grads[a.step - 1], m, v, p));
+            read_row(f, want);
+            for (int i = 0; i < N; i++) {
+                double off = fabs(p[i] - (double)want[i]) / fmax(1, fabs((double)want[i]));
+                worst = fmax(worst, off);
+                if (!(off < 2e-6)) {
+                    fail_msg("%s case %d step %d: p[%d] is %.9g, PyTorch has %.9g", backend, cases,
+                             (int)a.step, i, (double)p[i], (double)want[i]);
+                }
+            }
+        }
+        cases++;
+    }
+    fclose(f);
+    CHECK_INT_EQ(cases, 8);
+    print_message("# %s: largest difference %.2g\n", backend, worst);
+    pp_backend_close(&be);
+}
+
+static void cpu_follows_pytorch_for_20_steps(void **state)
+{
+    compare_all("cpu");
+}
+
+static void reference_follows_pytorch_for_20_steps(void **state)
+{
+    compare_all("reference");
+}
+
+static void any_split_of_the_buffer_gives_the_same_bits(void **state)
+{
+    enum {
+        LEN = 1001
+    };
+    const char *backends[] = {"cpu", "reference"};
+    for (int b = 0; b < 2; b++) {
+        const struct pp_backend_ops *ops;
+        struct pp_backend *be = NULL;
+        CHECK_OK(pp_backend_resolve(backends[b], &ops));
+        CHECK_OK(pp_backend_open(ops, 1, &be));
+        for (int kind = PP_OPT_SGD; kind <= PP_OPT_ADAMW; kind++) {
+            struct pp_optimizer_args a = {kind, 0.01f, 0.9f, 0.9f, 0.999f, 1e-8f, 0.01f, 0.5f, 1};
+            static float g[LEN], p[2][LEN], m[2][LEN], v[2][LEN];
+            memset(m, 0, sizeof(m));
+            memset(v, 0, sizeof(v));
+            for (int i = 0; i < LEN; i++) {
+                g[i] = sinf((float)i * 0.37f);
+                p[0][i] = p[1][i] = cosf((float)i);
+            }
+            for (a.step = 1; a.step <= 4; a.step++) {
+                CHECK_OK(pp_backend_optimizer_step(be, LEN, &a, g, m[0], v[0], p[0]));
+                for (int at = 0, piece = 1; at < LEN; at += piece, piece = piece * 2 + 1) {
+                    int n = piece < LEN - at ? piece : LEN - at;
+                    CHECK_OK(pp_backend_optimizer_step(be, (size_t)n, &a, g + at, m[1] + at,
+                                                       v[1] + at, p[1] + at));
+                }
+            }
+            assert_memory_equal(p[0], p[1], sizeof(p[0]));
+            assert_memory_equal(m[0], m[1], sizeof(m[0]));
+            assert_memory_equal(v[0], v[1], sizeof(v[0]));
+        }
+        pp_backend_close(&be);
+    }
+}
+
+static void a_scaled_gradient_is_the_scaled_step(void **state)
+{
+    const struct pp_backend_ops *ops;
+    struct pp_backend *be = NULL;
+    CHECK_OK(pp_backend_resolve("cpu", &ops));
+    CHECK_OK(pp_backend_open(ops, 1, &be));
+    float g[3] = {1, -2, 4}, p[3] = {0, 0, 0};
+    struct pp_optimizer_args a = {.kind = PP_OPT_SGD, .lr = 0.5f, .grad_scale = 0.25f, .step = 1};
+    CHECK_OK(pp_backend_optimizer_step(be, 3, &a, g, NULL, NULL, p));
+    assert_float_equal(p[0], -0.125f, 0);
+    assert_float_equal(p[1], 0.25f, 0);
+    assert_float_equal(p[2], -0.5f, 0);
+    pp_backend_close(&be);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cpu_follows_pytorch_for_20_steps),
+        cmocka_unit_test(reference_follows_pytorch_for_20_steps),
+        cmocka_unit_test(any_split_of_the_buffer_gives_the_same_bits),
+        cmocka_unit_test(a_scaled_gradient_is_the_scaled_step),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
