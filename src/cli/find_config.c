@@ -3,6 +3,7 @@
  * From the word a user typed to a checked config: where the file is, and its problems on stderr.
  */
 #include "command.h"
+#include "launch.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -89,15 +90,17 @@ int pp_cli_find_config(const char *word, char out[PP_PATH_MAX])
             nearest_config(folders[i], word, near);
         }
     }
-    if (near[0]) {
-        return pp_fail(PP_ENOINPUT, "%s: no such config, here or in %s; did you mean '%s'?", word,
-                       folders[0], near);
-    }
-    return pp_fail(PP_ENOINPUT, "%s: no such config, here or in %s", word, folders[0]);
+    const char *second = folders[1] ? folders[1] : "";
+    return pp_fail(PP_ENOINPUT, "%s: no such config, here or in %s%s%s%s%s%s", word, folders[0],
+                   second[0] ? " or in " : "", second, near[0] ? "; did you mean '" : "", near,
+                   near[0] ? "'?" : "");
 }
 
 static void print_problems(const struct pp_config *cfg)
 {
+    if (!launch_speaks()) {
+        return;
+    }
     for (int i = 0; i < pp_config_problem_count(cfg); i++) {
         fprintf(stderr, "%s\n", pp_config_problem_text(cfg, i));
     }

@@ -17,6 +17,7 @@
 #include "ppcli/log.h"
 #include "ppcli/transport.h"
 #include "command.h"
+#include "launch.h"
 
 static void print_welcome(void)
 {
@@ -77,28 +78,13 @@ static int unknown_command(const char *word)
     return pp_fail(PP_EUSAGE, "unknown command '%s'", word);
 }
 
-/* The rank a launcher gave this process; 0 when it gave none. */
-static int launch_rank(void)
-{
-    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
-                                        "SLURM_PROCID"};
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        const char *value = getenv(names[i]);
-        if (value && value[0]) {
-            return atoi(value);
-        }
-    }
-    return 0;
-}
-
 static int dispatch(int argc, char **argv, const struct pp_command **out_command)
 {
     int i = 1;
     while (i < argc && pp_cli_presentation_flag(argv[i])) {
         i++;
     }
-    int world = 0;
-    bool other_rank = pp_mpi_launched(&world) && launch_rank() > 0;
+    bool other_rank = !launch_speaks();
     if (i == argc) {
         if (!other_rank) {
             print_welcome();
@@ -127,8 +113,9 @@ static void print_error(int rc, const struct pp_command *command)
     const char *off = on[0] ? "\033[0m" : "";
     fprintf(stderr, "ppcli: %s%s:%s %s\n", on, label, off, e->code ? e->text : pp_status_name(rc));
     if (rc == PP_EUSAGE) {
-        fprintf(stderr, "ppcli: see 'ppcli help%s%s'\n", command ? " " : "",
-                command ? command->name : "");
+        bool of_one = command && command != &command_help;
+        fprintf(stderr, "ppcli: see 'ppcli help%s%s'\n", of_one ? " " : "",
+                of_one ? command->name : "");
     } else if (rc == PP_EINTERNAL) {
         fprintf(stderr,
                 "ppcli: this is a mistake in ppcli (%s:%d); please report it together with "
@@ -170,7 +157,7 @@ static int finish_stdout(int rc)
         return rc;
     }
     if (errno == EPIPE || gone) {
-        return PP_EIO; /* the reader chose to leave (`| head`): nothing to tell */
+        return PP_EIO;
     }
     rc = errno ? pp_fail_errno(PP_EIO, "standard output")
                : pp_fail(PP_EIO, "standard output could not be written");
@@ -187,9 +174,13 @@ int main(int argc, char **argv)
     const struct pp_command *command = NULL;
     int rc = dispatch(argc, argv, &command);
     pp_assert(rc <= 0);
-    if (rc < 0) {
+    /* `ppcli keys | head`: the reader chose to leave, there is nobody to tell. */
+    bool nobody = rc == PP_EIO && ferror(stdout) && reader_left();
+    if (rc < 0 && !nobody) {
         fflush(stdout);
-        print_error(rc, command);
+        if (launch_speaks()) {
+            print_error(rc, command);
+        }
     }
     return -finish_stdout(rc);
 }

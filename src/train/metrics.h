@@ -19,7 +19,7 @@ struct window {
     double accuracy; /* 0..1 */
     double seconds;
     int64_t samples;
-    double bubble; /* 1 - max busy / wall over the window */
+    double bubble; /* 1 - sum of busy / (ranks * wall) over the window */
     double lr;     /* of its last step */
 };
 

@@ -28,7 +28,8 @@ struct report {
 struct totals {
     double loss;
     int64_t correct, rows;
-    uint64_t window_ns, busiest_ns;
+    uint64_t window_ns; /* the longest over ranks */
+    uint64_t busy_ns;   /* summed over ranks */
 };
 
 struct trainer {
@@ -46,7 +47,7 @@ struct trainer {
     uint64_t since_record_ns;
     int64_t total_steps, t, next_sync;
     struct totals epoch, record; /* since the epoch's start, since the last record */
-    uint64_t train_ns, busiest_ns;
+    uint64_t train_ns;
     int64_t samples;
     double last_lr;
     struct epoch_result last;
@@ -58,12 +59,14 @@ static void add(struct totals *to, const struct totals *w)
     to->correct += w->correct;
     to->rows += w->rows;
     to->window_ns += w->window_ns;
-    to->busiest_ns += w->busiest_ns;
+    to->busy_ns += w->busy_ns;
 }
 
-static double bubble(const struct totals *w)
+/* The share of rank time that was not spent computing: 1 - sum of busy / (ranks * wall). With
+ * stages of equal work this is the textbook's bubble; imbalance counts as idle time too. */
+static double bubble(const struct totals *w, int ranks)
 {
-    return w->window_ns > 0 ? 1.0 - (double)w->busiest_ns / (double)w->window_ns : 0.0;
+    return w->window_ns > 0 ? 1.0 - (double)w->busy_ns / ((double)w->window_ns * ranks) : 0.0;
 }
 
 /* Collective: gather all counters since the last call. *test: sums of the test set. */
@@ -89,7 +92,7 @@ static int gather(struct trainer *tr, struct totals *train, struct pp_loss_sums 
         test->correct += a->test.correct;
         test->rows += a->test.rows;
         train->window_ns = a->window_ns > train->window_ns ? a->window_ns : train->window_ns;
-        train->busiest_ns = a->busy_ns > train->busiest_ns ? a->busy_ns : train->busiest_ns;
+        train->busy_ns += a->busy_ns;
     }
     return 0;
 }
@@ -115,7 +118,6 @@ static int sync_training(struct trainer *tr, int epoch, int step, int steps, boo
     add(&tr->epoch, &w);
     add(&tr->record, &w);
     tr->train_ns += w.window_ns;
-    tr->busiest_ns += w.busiest_ns;
     tr->samples += w.rows;
     for (int r = 0; r < tr->run->layout->ranks; r++) {
         tr->busy_ns[r] += tr->all[r].busy_ns;
@@ -132,7 +134,7 @@ static int sync_training(struct trainer *tr, int epoch, int step, int steps, boo
             .accuracy = (double)from->correct / (double)from->rows,
             .seconds = (double)from->window_ns * 1e-9,
             .samples = from->rows,
-            .bubble = bubble(from),
+            .bubble = bubble(from, tr->run->layout->ranks),
             .lr = tr->last_lr,
         };
         metrics_window(tr->m, &shown, steps, record);
@@ -194,7 +196,7 @@ static int run_epoch(struct trainer *tr, int epoch)
         .train_accuracy = (double)tr->epoch.correct / (double)tr->epoch.rows,
         .seconds = (double)tr->epoch.window_ns * 1e-9,
         .samples = tr->epoch.rows,
-        .bubble = bubble(&tr->epoch),
+        .bubble = bubble(&tr->epoch, tr->run->layout->ranks),
     };
     PP_TRY(evaluate(tr, &e));
     tr->last = e;
@@ -224,11 +226,12 @@ static int finish(struct trainer *tr, int epochs, uint64_t start)
         const struct pp_plan *plan =
             pp_layout_plan(l, PP_PLAN_TRAIN, l->plans[0].m); /* of a full batch */
         rc = pp_plan_bubble(plan, &ideal);
+        struct totals all = {.window_ns = tr->train_ns};
         for (int r = 0; r < l->ranks; r++) {
             ranks[r].bytes = bytes[r];
+            all.busy_ns += tr->busy_ns[r];
             ranks[r].busy = tr->train_ns > 0 ? (double)tr->busy_ns[r] / (double)tr->train_ns : 0;
         }
-        struct totals all = {.window_ns = tr->train_ns, .busiest_ns = tr->busiest_ns};
         struct summary s = {
             .test_loss = tr->last.test_loss,
             .test_accuracy = tr->last.test_accuracy,
@@ -236,7 +239,7 @@ static int finish(struct trainer *tr, int epochs, uint64_t start)
             .train_accuracy = tr->last.train_accuracy,
             .tested = tr->last.tested,
             .samples_per_second = (double)tr->samples / ((double)tr->train_ns * 1e-9),
-            .bubble_measured = bubble(&all),
+            .bubble_measured = bubble(&all, l->ranks),
             .bubble_ideal = ideal,
             .train_seconds = (double)tr->train_ns * 1e-9,
             .wall_seconds = (double)(pp_clock_ns() - start) * 1e-9,

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ppcli explain: what a config would do, before it is paid for. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "ppcli/err.h"
+#include "ppcli/json.h"
+#include "ppcli/log.h"
+#include "ppcli/mem.h"
+#include "ppcli/run.h"
+#include "command.h"
+
+#define MIB (1024.0 * 1024.0)
+#define GRID_MAX_MICROBATCHES 24 /* wider pictures do not fit a terminal */
+
+struct explained {
+    struct pp_run run;
+    struct pp_exec_bytes *ranks; /* [stages]: replicas hold the same; owned */
+    double bubble;
+};
+
+static void help(FILE *f)
+{
+    fputs("  ppcli explain mnist.ini                  what would run\n"
+          "  ppcli explain mnist.ini --stages 4       with other values\n"
+          "  ppcli explain mnist.ini --format json    for other programs\n"
+          "\n"
+          "Shows every value of the config with its origin, the layers with shapes,\n"
+          "parameters and flops, which stage holds which layer, the bytes that cross each\n"
+          "boundary, the memory each rank will take (exact), and the schedule as a picture.\n"
+          "Needs no data set and starts no ranks.\n",
+          f);
+}
+
+static bool ranks_share_memory(const struct pp_run *run)
+{
+    return run->cfg->run.launch != PP_LAUNCH_MPIRUN && !run->mpi;
+}
+
+static int predict(struct explained *e)
+{
+    const struct pp_layout *l = e->run.layout;
+    e->ranks = pp_alloc((size_t)l->stages, sizeof(*e->ranks));
+    if (!e->ranks) {
+        return PP_ERESOURCE;
+    }
+    struct pp_transport_caps caps = {.shared_slots = ranks_share_memory(&e->run),
+                                     .processes = !ranks_share_memory(&e->run)};
+    for (int r = 0; r < l->stages; r++) {
+        struct pp_exec_spec spec = {.layout = l, .rank = r, .caps = caps};
+        PP_TRY(pp_exec_predict(&spec, &e->ranks[r]));
+    }
+    return pp_plan_bubble(l->plans[0].plan, &e->bubble);
+}
+
+static int stage_of_layer(const struct pp_layout *l, int layer)
+{
+    int s = 0;
+    while (layer > l->last[s]) {
+        s++;
+    }
+    return s;
+}
+
+/* --- text --------------------------------------------------------------------------------------
+ */
+
+static int print_config(const struct pp_config *cfg)
+{
+    char section[PP_NAME_MAX] = "";
+    static char value[65536];
+    for (int i = 0; i < pp_config_key_count(); i++) {
+        const char *key = pp_config_key_name(i);
+        const char *dot = strchr(key, '.');
+        size_t len = (size_t)(dot - key);
+        if (strlen(section) != len || strncmp(section, key, len) != 0) {
+            snprintf(section, sizeof(section), "%.*s", (int)len, key);
+            printf("[%s]\n", section);
+        }
+        PP_TRY(pp_config_key_value(cfg, i, value, sizeof(value)));
+        printf("  %-16s = %-28s ; %s\n", dot + 1, value, pp_config_origin(cfg, key));
+    }
+    return 0;
+}
+
+static void print_layers(const struct pp_run *run)
+{
+    const struct pp_layout *l = run->layout;
+    printf("\nlayers\n  %5s  %-22s %8s %8s %12s %14s %6s\n", "layer", "kind", "in", "out",
+           "parameters", "flops/sample", "stage");
+    double flops = 0;
+    for (int i = 0; i < run->model->n_layers; i++) {
+        const struct pp_layer *layer = &run->model->layers[i];
+        struct pp_layer_cost c;
+        layer->ops->cost(layer, &c);
+        double sum = c.flops_f + c.flops_i + c.flops_w;
+        flops += sum;
+        char kind[64];
+        snprintf(kind, sizeof(kind), "%s%s%s", layer->ops->name,
+                 layer->activation == PP_ACT_NONE ? "" : " + ",
+                 layer->activation == PP_ACT_NONE ? "" : pp_activation_name(layer->activation));
+        printf("  %5d  %-22s %8d %8d %12zu %14.0f %6d\n", i, kind, layer->in, layer->out,
+               layer->n_floats, sum, stage_of_layer(l, i));
+    }
+    printf("  total  %-22s %8d %8d %12zu %14.0f\n", "", run->model->inputs, run->model->classes,
+           run->model->n_floats, flops);
+}
+
+static void print_stages(const struct explained *e)
+{
+    const struct pp_layout *l = e->run.layout;
+    double total = 0, largest = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int s = 0; s < l->n_virtual; s++) {
+            double flops = 0;
+            size_t params = 0;
+            for (int i = l->first[s]; i <= l->last[s]; i++) {
+                struct pp_layer_cost c;
+                const struct pp_layer *layer = &e->run.model->layers[i];
+                layer->ops->cost(layer, &c);
+                flops += c.flops_f + c.flops_i + c.flops_w;
+                params += layer->n_floats;
+            }
+            if (pass == 0) {
+                total += flops;
+                largest = flops > largest ? flops : largest;
+                continue;
+            }
+            if (s == 0) {
+                printf("\nstages (%s; balance %.1f %%)\n  %5s %5s %-11s %12s %8s %18s\n",
+                       e->run.cfg->pipeline.assignment == PP_ASSIGN_EXPLICIT ? "as assigned"
+                                                                             : "cut by ppcli",
+                       100 * total / (largest * l->n_virtual), "stage", "rank", "layers",
+                       "parameters", "work", "bytes to the next");
+            }
+            char layers[32], bytes[64] = "-";
+            snprintf(layers, sizeof(layers), "%d-%d", l->first[s], l->last[s]);
+            if (s + 1 < l->n_virtual) {
+                snprintf(bytes, sizeof(bytes), "%zu",
+                         (size_t)l->max_rows * (size_t)pp_layout_channel_width(l, 2 * s) * 4);
+            }
+            printf("  %5d %5d %-11s %12zu %6.1f %% %18s\n", s, l->rank_of[s], layers, params,
+                   100 * flops / total, bytes);
+        }
+    }
+    if (l->n_virtual > 1) {
+        printf("  (bytes of one micro-batch of %d samples, and as many back)\n", l->max_rows);
+    }
+}
+
+static void print_memory(const struct explained *e)
+{
+    const struct pp_layout *l = e->run.layout;
+    printf("\nmemory of each rank, MiB (ranks are %s%s)\n",
+           ranks_share_memory(&e->run) ? "threads" : "processes",
+           l->replicas > 1 ? "; every replica the same" : "");
+    printf("  %5s %11s %11s %11s %12s %9s %9s %9s\n", "rank", "parameters", "gradients",
+           "optimizer", "activations", "messages", "scratch", "total");
+    for (int r = 0; r < l->stages; r++) {
+        const struct pp_exec_bytes *b = &e->ranks[r];
+        printf("  %5d %11.3f %11.3f %11.3f %12.3f %9.3f %9.3f %9.3f\n", r,
+               (double)b->parameters / MIB, (double)b->gradients / MIB, (double)b->optimizer / MIB,
+               (double)b->activations / MIB, (double)b->messages / MIB, (double)b->scratch / MIB,
+               (double)b->total / MIB);
+    }
+}
+
+static int print_schedule(const struct explained *e)
+{
+    const struct pp_layout *l = e->run.layout;
+    const struct pp_config *cfg = e->run.cfg;
+    int64_t steps = (l->train_n + cfg->train.batch_size - 1) / cfg->train.batch_size;
+    printf("\ndata: %d training samples in %" PRId64 " steps an epoch (batch %d, last %d), %d test "
+           "samples\n",
+           l->train_n, steps, cfg->train.batch_size,
+           l->train_n - (int)(steps - 1) * cfg->train.batch_size, l->test_n);
+    printf(
+        "\nschedule %s: %d stages, %d micro-batches of at most %d samples, ideal bubble %.1f %%; "
+        "proved free of deadlock\n",
+        cfg->pipeline.schedule, l->stages, cfg->pipeline.microbatches, l->max_rows,
+        e->bubble * 100);
+    if (l->plans[0].m <= GRID_MAX_MICROBATCHES && l->stages <= 16) {
+        PP_TRY(pp_plan_print_grid(l->plans[0].plan, stdout));
+    }
+    return 0;
+}
+
+static int print_text(const struct explained *e)
+{
+    PP_TRY(print_config(e->run.cfg));
+    print_layers(&e->run);
+    print_stages(e);
+    print_memory(e);
+    return print_schedule(e);
+}
+
+/* --- JSON --------------------------------------------------------------------------------------
+ */
+
+static void json_layers(struct pp_json *j, const struct pp_run *run)
+{
+    pp_json_array(j, "layers");
+    for (int i = 0; i < run->model->n_layers; i++) {
+        const struct pp_layer *layer = &run->model->layers[i];
+        struct pp_layer_cost c;
+        layer->ops->cost(layer, &c);
+        pp_json_object(j, NULL);
+        pp_json_int(j, "layer", i);
+        pp_json_str(j, "kind", layer->ops->name);
+        pp_json_str(j, "activation", pp_activation_name(layer->activation));
+        pp_json_int(j, "in", layer->in);
+        pp_json_int(j, "out", layer->out);
+        pp_json_uint(j, "parameters", layer->n_floats);
+        pp_json_dbl(j, "flops_f", c.flops_f);
+        pp_json_dbl(j, "flops_i", c.flops_i);
+        pp_json_dbl(j, "flops_w", c.flops_w);
+        pp_json_int(j, "stage", stage_of_layer(run->layout, i));
+        pp_json_end(j);
+    }
+    pp_json_end(j);
+}
+
+static int json_config(struct pp_json *j, const struct pp_config *cfg)
+{
+    static char value[65536];
+    pp_json_array(j, "config");
+    for (int i = 0; i < pp_config_key_count(); i++) {
+        PP_TRY(pp_config_key_value(cfg, i, value, sizeof(value)));
+        pp_json_object(j, NULL);
+        pp_json_str(j, "key", pp_config_key_name(i));
+        pp_json_str(j, "value", value);
+        pp_json_str(j, "origin", pp_config_origin(cfg, pp_config_key_name(i)));
+        pp_json_end(j);
+    }
+    pp_json_end(j);
+    return 0;
+}
+
+static int print_json(const struct explained *e)
+{
+    const struct pp_layout *l = e->run.layout;
+    char hash[65];
+    struct pp_json j;
+    pp_json_init(&j, stdout, 2);
+    pp_json_object(&j, NULL);
+    pp_json_int(&j, "schema", 1);
+    pp_config_hash(e->run.cfg, hash);
+    pp_json_str(&j, "config_hash", hash);
+    PP_TRY(json_config(&j, e->run.cfg));
+    json_layers(&j, &e->run);
+    pp_json_array(&j, "stages");
+    for (int s = 0; s < l->n_virtual; s++) {
+        pp_json_object(&j, NULL);
+        pp_json_int(&j, "stage", s);
+        pp_json_int(&j, "rank", l->rank_of[s]);
+        pp_json_int(&j, "first_layer", l->first[s]);
+        pp_json_int(&j, "last_layer", l->last[s]);
+        if (s + 1 < l->n_virtual) {
+            pp_json_uint(&j, "boundary_bytes",
+                         (size_t)l->max_rows * (size_t)pp_layout_channel_width(l, 2 * s) * 4);
+        }
+        pp_json_end(&j);
+    }
+    pp_json_end(&j);
+    pp_json_array(&j, "ranks");
+    for (int r = 0; r < l->ranks; r++) {
+        const struct pp_exec_bytes *b = &e->ranks[r % l->stages];
+        pp_json_object(&j, NULL);
+        pp_json_int(&j, "rank", r);
+        pp_json_uint(&j, "parameter_bytes", b->parameters);
+        pp_json_uint(&j, "gradient_bytes", b->gradients);
+        pp_json_uint(&j, "optimizer_bytes", b->optimizer);
+        pp_json_uint(&j, "activation_bytes", b->activations);
+        pp_json_uint(&j, "message_bytes", b->messages);
+        pp_json_uint(&j, "scratch_bytes", b->scratch);
+        pp_json_uint(&j, "peak_bytes", b->total);
+        pp_json_end(&j);
+    }
+    pp_json_end(&j);
+    pp_json_int(&j, "train_samples", l->train_n);
+    pp_json_int(&j, "test_samples", l->test_n);
+    pp_json_int(&j, "microbatch_rows", l->max_rows);
+    pp_json_dbl(&j, "bubble_ideal", e->bubble);
+    pp_json_end(&j);
+    return 0;
+}
+
+/* --- the command -------------------------------------------------------------------------------
+ */
+
+static int explain(struct pp_config *cfg, bool json)
+{
+    struct explained e = {0};
+    int rc = pp_run_prepare(cfg, PP_RUN_EXPLAIN, &e.run);
+    if (rc == 0) {
+        rc = predict(&e);
+    }
+    if (rc == 0) {
+        rc = json ? print_json(&e) : print_text(&e);
+    }
+    pp_free(e.ranks);
+    pp_run_fini(&e.run);
+    if (rc == PP_ECONFIG && pp_config_problem_count(cfg) > 0) {
+        return pp_cli_config_verdict(cfg);
+    }
+    return rc;
+}
+
+static int run(int argc, char **argv)
+{
+    struct pp_cli_settings settings = {0};
+    const char *format = "text";
+    const struct pp_cli_option options[] = {
+        {"format", 0, PP_CLI_STRING, &format, "text|json", "how to print"},
+        {0},
+    };
+    const char *words[1];
+    bool done;
+    PP_TRY(pp_cli_parse(argc, argv, &command_explain, options, &settings, words, 1, &done));
+    if (done) {
+        return 0;
+    }
+    if (!words[0]) {
+        return pp_fail(PP_EUSAGE, "explain which config? For example: ppcli explain mnist.ini");
+    }
+    if (strcmp(format, "text") != 0 && strcmp(format, "json") != 0) {
+        return pp_fail(PP_EUSAGE, "unknown format '%s'; there are text and json", format);
+    }
+    struct pp_config *cfg = NULL;
+    PP_TRY(pp_cli_load_config(words[0], &settings, &cfg));
+    int rc = explain(cfg, strcmp(format, "json") == 0);
+    pp_config_destroy(&cfg);
+    return rc;
+}
+
+const struct pp_command command_explain = {
+    .name = "explain",
+    .summary = "show what a config would do: layers, stages, memory, schedule",
+    .words = "CONFIG",
+    .one_rank = true,
+    .run = run,
+    .help = help,
+};

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The project's strongest promise: with equal micro-batches every number of stages, every schedule
+ * and every cut trains to the bits of one rank.
+ */
+#include "train_run.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* One training with `extra` settings on top of a small network with an uneven last batch. */
+static void run_with(const char *const *extra, struct outcome *out)
+{
+    const char *list[40] = {
+        "model.sizes=20 17 33 8 5",
+        "data.train_samples=203",
+        "data.test_samples=57",
+        "train.batch_size=32",
+        "train.epochs=2",
+        "train.optimizer=adam",
+        "train.lr=0.01",
+        "run.log_every=1",
+    };
+    int n = 8;
+    for (int i = 0; extra[i]; i++) {
+        list[n++] = extra[i];
+    }
+    list[n] = NULL;
+    train_ok(list, out);
+}
+
+static const char *const schedules[] = {"naive", "gpipe", "1f1b"};
+
+/* Compare stages 1..4 x all schedules with one rank; extra: up to four more settings. */
+static void same_bits(const char *a, const char *b, const char *c)
+{
+    struct outcome one, many;
+    const char *extra[8] = {a, b, c, NULL};
+    run_with(extra, &one);
+    for (int stages = 2; stages <= 4; stages++) {
+        for (int s = 0; s < 3; s++) {
+            char st[32], sc[32];
+            snprintf(st, sizeof(st), "pipeline.stages=%d", stages);
+            snprintf(sc, sizeof(sc), "pipeline.schedule=%s", schedules[s]);
+            const char *with[8] = {a, b, c, st, sc, NULL};
+            run_with(with, &many);
+            CHECK_STR_EQ(many.sha, one.sha);
+            CHECK_INT_EQ(many.n_steps, one.n_steps);
+            assert_memory_equal(many.step_loss, one.step_loss,
+                                (size_t)one.n_steps * sizeof(one.step_loss[0]));
+            assert_true(many.test_loss == one.test_loss);
+            assert_true(many.test_accuracy == one.test_accuracy);
+        }
+    }
+}
+
+static void every_schedule_gives_the_bits_of_one_rank(void **state)
+{
+    (void)state;
+    same_bits("pipeline.microbatches=4", "model.activation=relu", "train.seed=1");
+}
+
+static void more_stages_than_microbatches_give_the_same_bits(void **state)
+{
+    (void)state;
+    same_bits("pipeline.microbatches=1", "model.activation=tanh", "train.seed=2");
+    same_bits("pipeline.microbatches=2", "model.activation=relu", "train.optimizer=momentum");
+}
+
+static void uneven_microbatches_give_the_same_bits(void **state)
+{
+    (void)state;
+    same_bits("pipeline.microbatches=5", "model.activation=gelu", "train.batch_size=33");
+    /* 203 = 29 * 7: a last batch of full size; 203 = 202 + 1: a last batch of one sample */
+    same_bits("pipeline.microbatches=7", "train.batch_size=29", "train.optimizer=sgd");
+    same_bits("pipeline.microbatches=3", "train.batch_size=101", "train.optimizer=adamw");
+    same_bits("pipeline.microbatches=3", "train.batch_size=500", "train.optimizer=adamw");
+}
+
+static void clipping_decay_and_warm_up_give_the_same_bits(void **state)
+{
+    (void)state;
+    same_bits("train.clip_norm=0.1", "train.weight_decay=0.01", "train.warmup_steps=5");
+    same_bits("train.clip_norm=0.5", "train.lr_schedule=cosine", "train.optimizer=momentum");
+}
+
+static void replicas_repeat_their_bits_and_follow_one_replica(void **state)
+{
+    (void)state;
+    struct outcome one, first, again;
+    static const char *const shapes[][2] = {
+        {"pipeline.replicas=2", "pipeline.stages=1"},
+        {"pipeline.replicas=2", "pipeline.stages=2"},
+        {"pipeline.replicas=4", "pipeline.stages=1"},
+        {"pipeline.replicas=4", "pipeline.stages=2"},
+    };
+    const char *plain[] = {"pipeline.microbatches=2", NULL};
+    run_with(plain, &one);
+    for (int i = 0; i < 4; i++) {
+        const char *with[] = {"pipeline.microbatches=2", shapes[i][0], shapes[i][1], NULL};
+        run_with(with, &first);
+        run_with(with, &again);
+        CHECK_STR_EQ(first.sha, again.sha);
+        CHECK_INT_EQ(first.n_steps, one.n_steps);
+        for (int t = 0; t < one.n_steps; t++) {
+            double error = fabs(first.step_loss[t] - one.step_loss[t]) / one.step_loss[t];
+            if (error > 1e-5) {
+                fail_msg("%s %s, step %d: loss %.9g, one replica %.9g", shapes[i][0], shapes[i][1],
+                         t + 1, first.step_loss[t], one.step_loss[t]);
+            }
+        }
+    }
+}
+
+static void a_replica_without_a_share_of_the_last_batch_still_takes_part(void **state)
+{
+    (void)state;
+    struct outcome one, four;
+    /* 203 = 6 * 33 + 5 = 40 * 5 + 3: three samples for four replicas */
+    const char *plain[] = {"train.batch_size=5", "pipeline.microbatches=1", "train.epochs=1",
+                           "train.optimizer=sgd", NULL};
+    const char *with[] = {"train.batch_size=5",  "pipeline.microbatches=1", "train.epochs=1",
+                          "train.optimizer=sgd", "pipeline.replicas=4",     NULL};
+    run_with(plain, &one);
+    run_with(with, &four);
+    CHECK_INT_EQ(one.n_steps, 41);
+    for (int t = 0; t < one.n_steps; t++) {
+        assert_true(fabs(four.step_loss[t] - one.step_loss[t]) <= 1e-5 * one.step_loss[t]);
+    }
+    assert_true(fabs(four.test_loss - one.test_loss) <= 1e-5 * one.test_loss);
+}
+
+static void explicit_cuts_give_the_same_bits(void **state)
+{
+    (void)state;
+    struct outcome one, cut;
+    const char *plain[] = {"pipeline.microbatches=4", NULL};
+    const char *with[] = {"pipeline.microbatches=4", "pipeline.stages=2",
+                          "pipeline.assignment=0 | 1-3", NULL};
+    run_with(plain, &one);
+    run_with(with, &cut);
+    CHECK_STR_EQ(cut.sha, one.sha);
+}
+
+static void the_ideal_bubble_is_the_textbook_figure(void **state)
+{
+    (void)state;
+    struct outcome o;
+    const char *with[] = {"pipeline.microbatches=8", "pipeline.stages=4", "pipeline.schedule=gpipe",
+                          NULL};
+    run_with(with, &o);
+    assert_true(fabs(o.bubble_ideal - 3.0 / 11.0) < 1e-12);
+    assert_true(o.bubble_measured > 0 && o.bubble_measured < 1);
+}
+
+static void max_steps_ends_in_the_middle_of_an_epoch(void **state)
+{
+    (void)state;
+    struct outcome o;
+    const char *with[] = {"train.max_steps=10", NULL};
+    run_with(with, &o);
+    CHECK_INT_EQ(o.n_steps, 10);
+    assert_true(o.test_loss > 0);
+}
+
+static void divergence_is_reported_by_all_ranks_together(void **state)
+{
+    (void)state;
+    struct outcome o;
+    const char *with[] = {"model.sizes=20 16 16 5", "data.train_samples=256",
+                          "data.test_samples=64",   "train.optimizer=sgd",
+                          "train.lr=1000",          "pipeline.stages=2",
+                          "train.batch_size=32",    NULL};
+    train_run(with, &o);
+    CHECK_INT_EQ(o.rc, PP_EDIVERGED);
+    assert_non_null(strstr(pp_error_get()->text, "train.lr"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_schedule_gives_the_bits_of_one_rank),
+        cmocka_unit_test(more_stages_than_microbatches_give_the_same_bits),
+        cmocka_unit_test(uneven_microbatches_give_the_same_bits),
+        cmocka_unit_test(clipping_decay_and_warm_up_give_the_same_bits),
+        cmocka_unit_test(replicas_repeat_their_bits_and_follow_one_replica),
+        cmocka_unit_test(a_replica_without_a_share_of_the_last_batch_still_takes_part),
+        cmocka_unit_test(explicit_cuts_give_the_same_bits),
+        cmocka_unit_test(the_ideal_bubble_is_the_textbook_figure),
+        cmocka_unit_test(max_steps_ends_in_the_middle_of_an_epoch),
+        cmocka_unit_test(divergence_is_reported_by_all_ranks_together),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
