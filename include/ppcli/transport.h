@@ -11,10 +11,18 @@
  *
  * acquire() waits until the receiver has released the slot's previous message (shared slots) or the
  * previous send from it has left (private slots). With shared slots (threads) the two sides see the
- * same memory and nothing is copied. A slot starts free. All calls of one rank come from one thread.
+ * same memory and nothing is copied. A slot starts free. All calls of one rank come from one
+ * thread.
+ *
+ * A receive must be posted for a message before a later message of its channel is waited for, and
+ * everything here is called in turn; a call out of turn, and a message whose tag or size is not the
+ * expected one, is PP_EINTERNAL with channel, slot, expected and found in its text.
  *
  * Waiting: spin briefly, then yield, then sleep, so that more ranks than cores work. Every waiter
- * returns PP_ELOST soon after any rank calls abort().
+ * returns PP_ELOST soon after any rank calls abort() (threads; under MPI abort() ends the job). A
+ * rank that fails in a pairwise call must abort(): its neighbour may be waiting for it. Ranks that
+ * are threads may be reading each other's memory (slots, buffers passed to a call) until they have
+ * all returned: after an abort, free it when the threads are joined.
  */
 #ifndef PPCLI_TRANSPORT_H
 #define PPCLI_TRANSPORT_H
@@ -45,7 +53,9 @@ struct pp_transport_ops {
 
     /* Collective, once. specs: the channels this rank is an end of, in ascending id order.
      * memory[i]: this rank's slots of specs[i], slots*bytes bytes, PP_ALIGN aligned, owned by the
-     * caller and alive until destroy; NULL on the sending side when slots are shared. */
+     * caller and alive until destroy (shared slots: until the sender has stopped too); NULL on the
+     * sending side when slots are shared. The two ends are compared: a difference is PP_EINTERNAL
+     * on every rank. */
     int (*open_channels)(struct pp_transport *tp, const struct pp_channel_spec *specs, int n,
                          void *const *memory);
     /* Memory of one slot as this rank sees it. `ch` is an index into specs. Local. */
@@ -63,26 +73,35 @@ struct pp_transport_ops {
     /* Pairwise, blocking, for phase ends: plain host memory, any size (also over 2 GiB). */
     int (*send)(struct pp_transport *tp, int dst, const void *buf, size_t bytes);
     int (*recv)(struct pp_transport *tp, int src, void *buf, size_t bytes);
-    /* Wake every waiter of every rank; idempotent; any thread. */
+    /* Wake every waiter of every rank; idempotent; any thread. MPI: ends all processes with the
+     * negated code of the calling thread's error record (70 when there is none). */
     void (*abort)(struct pp_transport *tp);
+    /* A faster pp_transport_reduce() with the same bits; NULL: built from send and recv. n >= 2. */
+    int (*reduce)(struct pp_transport *tp, const int *group, int n, size_t n_floats, float *buf,
+                  float *scratch);
 };
 
 struct pp_transport {
     const struct pp_transport_ops *ops;
     int rank, size;
-    void *impl;
+    void *impl;        /* the implementation's, freed by ops->destroy */
+    int32_t *verdicts; /* [size]: agree's scratch, so that it never allocates */
 };
 
 const char *const *pp_transport_names(void); /* of transports.def, "auto" first, NULL-terminated */
 
 /*
  * Threads: one group for the process, then one transport per rank thread.
- * Local. The group must outlive its transports. pin: bind rank r's thread to core r when there are
- * enough cores (done by the rank in pp_threads_attach).
+ * Local. The group must outlive its transports. The rank calls attach in its own thread, which is
+ * bound to the r-th of the cores that the thread that created the group may use, when there is one
+ * for every rank; nothing unbinds it, so create groups in a thread that is not a rank. A rank
+ * attaches once.
  */
 struct pp_threads;
 int pp_threads_create(int size, struct pp_threads **out);
 void pp_threads_destroy(struct pp_threads **group);
+/* Wake every rank of the group, also before it attached; any thread. */
+void pp_threads_abort(struct pp_threads *group);
 int pp_threads_attach(struct pp_threads *group, int rank, struct pp_transport **out);
 
 /* MPI: PP_ERESOURCE with a sentence when this build or this start has no MPI. */
@@ -93,10 +112,18 @@ const char *pp_mpi_version(void); /* "Open MPI 4.1.4", "" when not built; never 
 bool pp_mpi_launched(int *size);
 int pp_mpi_open(struct pp_transport **out); /* Collective: MPI_Init and the world */
 
+/*
+ * Another transport made slow and uneven: before every call it yields, sleeps up to a third of a
+ * millisecond, or does nothing, as the seed says. For tests: whatever passes only with lucky timing
+ * fails here. Takes `inner` over (also on failure). Local.
+ */
+int pp_delay_open(struct pp_transport *inner, uint64_t seed, struct pp_transport **out);
+
 void pp_transport_destroy(struct pp_transport **tp);
 
 /* Collective: everybody returns the same verdict: 0, or the code of the lowest failing rank. On a
- * rank that did not fail itself the record then names that rank and carries its text. */
+ * rank that did not fail itself the record then names that rank and carries its text; one that
+ * did keeps its own text. */
 int pp_transport_agree(struct pp_transport *tp, int rc);
 int pp_transport_barrier(struct pp_transport *tp);
 

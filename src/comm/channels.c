@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The rules of channels that do not depend on how bytes move. A plan is proved before it runs, so
+ * none of these should ever fire; when one does, it must be an error that names the place and not
+ * a hang or a wrong number.
+ */
+#include "impl.h"
+
+#include <string.h>
+
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+
+#define IDS 32768
+#define TAGS 65536
+#define SLOTS 65536
+
+static int check_one(const struct pp_transport *tp, const struct pp_channel_spec *c, int previous)
+{
+    if (c->id < 0 || c->id >= IDS || c->id <= previous) {
+        return pp_fail(PP_EINTERNAL, "channel %d after channel %d: ids are 0..%d, ascending", c->id,
+                       previous, IDS - 1);
+    }
+    if (c->src < 0 || c->src >= tp->size || c->dst < 0 || c->dst >= tp->size || c->src == c->dst) {
+        return pp_fail(PP_EINTERNAL, "channel %d goes from rank %d to rank %d of %d", c->id, c->src,
+                       c->dst, tp->size);
+    }
+    if (c->src != tp->rank && c->dst != tp->rank) {
+        return pp_fail(PP_EINTERNAL, "channel %d (rank %d to %d) is not one of rank %d", c->id,
+                       c->src, c->dst, tp->rank);
+    }
+    if (c->slots < 1 || c->slots > SLOTS || c->bytes == 0 || c->bytes % PP_ALIGN != 0) {
+        return pp_fail(PP_EINTERNAL, "channel %d has %d slots of %zu bytes", c->id, c->slots,
+                       c->bytes);
+    }
+    return 0;
+}
+
+static bool same(const struct pp_channel_spec *a, const struct pp_channel_spec *b)
+{
+    return a->src == b->src && a->dst == b->dst && a->id == b->id && a->slots == b->slots &&
+           a->bytes == b->bytes;
+}
+
+/* all[size][most]: everybody's specs; slots == 0 ends a shorter list. */
+static int check_peers(const struct pp_transport *tp, const struct pp_channel_spec *specs, int n,
+                       const struct pp_channel_spec *all, int most)
+{
+    for (int i = 0; i < n; i++) {
+        const struct pp_channel_spec *c = &specs[i];
+        int peer = c->src == tp->rank ? c->dst : c->src;
+        const struct pp_channel_spec *theirs = &all[(size_t)peer * (size_t)most];
+        int k = 0;
+        while (k < most && theirs[k].slots != 0 && theirs[k].id != c->id) {
+            k++;
+        }
+        if (k == most || theirs[k].slots == 0) {
+            return pp_fail(PP_EINTERNAL, "channel %d: rank %d has it, rank %d does not", c->id,
+                           tp->rank, peer);
+        }
+        if (!same(c, &theirs[k])) {
+            return pp_fail(PP_EINTERNAL,
+                           "channel %d: rank %d has %d slots of %zu bytes from %d to %d, rank %d "
+                           "has %d of %zu from %d to %d",
+                           c->id, tp->rank, c->slots, c->bytes, c->src, c->dst, peer,
+                           theirs[k].slots, theirs[k].bytes, theirs[k].src, theirs[k].dst);
+        }
+    }
+    return 0;
+}
+
+int pp_channels_check(struct pp_transport *tp, const struct pp_channel_spec *specs, int n)
+{
+    int rc = 0;
+    for (int i = 0; i < n && rc == 0; i++) {
+        rc = check_one(tp, &specs[i], i > 0 ? specs[i - 1].id : -1);
+    }
+    int32_t mine = n;
+    struct pp_channel_spec *padded = NULL;
+    struct pp_channel_spec *all = NULL;
+    int32_t *counts = pp_alloc((size_t)tp->size, sizeof(*counts));
+    rc = pp_transport_agree(tp, rc < 0 ? rc : counts ? 0 : PP_ERESOURCE);
+    if (rc < 0) {
+        goto out;
+    }
+    rc = tp->ops->allgather(tp, &mine, sizeof(mine), counts);
+    if (rc < 0) {
+        goto out;
+    }
+    int most = 1;
+    for (int r = 0; r < tp->size; r++) {
+        most = counts[r] > most ? counts[r] : most;
+    }
+    padded = pp_alloc((size_t)most, sizeof(*padded));
+    all = pp_alloc((size_t)most * (size_t)tp->size, sizeof(*all));
+    rc = pp_transport_agree(tp, padded && all ? 0 : PP_ERESOURCE);
+    if (rc < 0) {
+        goto out;
+    }
+    if (n > 0) {
+        memcpy(padded, specs, (size_t)n * sizeof(*specs));
+    }
+    rc = tp->ops->allgather(tp, padded, (size_t)most * sizeof(*padded), all);
+    if (rc < 0) {
+        goto out;
+    }
+    rc = pp_transport_agree(tp, check_peers(tp, specs, n, all, most));
+out:
+    pp_free(all);
+    pp_free(padded);
+    pp_free(counts);
+    return rc;
+}
+
+static const char *turn_name(enum pp_turn t)
+{
+    static const char *const names[] = {"free", "acquired", "waited for", "being read"};
+    return names[t];
+}
+
+static int out_of_turn(const struct pp_channel_spec *c, int slot, const char *what, enum pp_turn t)
+{
+    return pp_fail(PP_EINTERNAL, "channel %d (rank %d to %d) slot %d: %s while it is %s", c->id,
+                   c->src, c->dst, slot, what, turn_name(t));
+}
+
+static int check_size(const struct pp_channel_spec *c, int slot, size_t bytes, int tag)
+{
+    if (bytes > c->bytes || tag < 0 || tag >= TAGS) {
+        return pp_fail(PP_EINTERNAL,
+                       "channel %d (rank %d to %d) slot %d of %zu bytes: message of %zu bytes, tag "
+                       "%d",
+                       c->id, c->src, c->dst, slot, c->bytes, bytes, tag);
+    }
+    return 0;
+}
+
+int pp_slot_posting_send(const struct pp_channel_spec *c, int slot, struct pp_slot_end *s,
+                         size_t bytes, int tag)
+{
+    if (s->turn != PP_TURN_ACQUIRED) {
+        return out_of_turn(c, slot, "send", s->turn);
+    }
+    PP_TRY(check_size(c, slot, bytes, tag));
+    s->turn = PP_TURN_FREE;
+    return 0;
+}
+
+int pp_slot_posting_recv(const struct pp_channel_spec *c, int slot, struct pp_slot_end *s,
+                         size_t bytes, int tag)
+{
+    if (s->turn != PP_TURN_FREE) {
+        return out_of_turn(c, slot, "receive", s->turn);
+    }
+    PP_TRY(check_size(c, slot, bytes, tag));
+    s->turn = PP_TURN_POSTED;
+    s->bytes = bytes;
+    s->tag = (uint32_t)tag;
+    return 0;
+}
+
+int pp_slot_waiting(const struct pp_channel_spec *c, int slot, const struct pp_slot_end *s)
+{
+    if (s->turn != PP_TURN_POSTED) {
+        return out_of_turn(c, slot, "wait", s->turn);
+    }
+    return 0;
+}
+
+int pp_slot_received(const struct pp_channel_spec *c, int slot, struct pp_slot_end *s, size_t bytes,
+                     uint32_t tag)
+{
+    if (tag != s->tag || bytes != s->bytes) {
+        return pp_fail(PP_EINTERNAL,
+                       "channel %d (rank %d to %d) slot %d: expected tag %u with %zu bytes, found "
+                       "tag %u with %zu bytes",
+                       c->id, c->src, c->dst, slot, s->tag, s->bytes, tag, bytes);
+    }
+    s->turn = PP_TURN_HELD;
+    return 0;
+}
+
+int pp_slot_releasing(const struct pp_channel_spec *c, int slot, struct pp_slot_end *s)
+{
+    if (s->turn != PP_TURN_HELD) {
+        return out_of_turn(c, slot, "release", s->turn);
+    }
+    s->turn = PP_TURN_FREE;
+    return 0;
+}

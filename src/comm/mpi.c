@@ -1,0 +1,502 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ranks are MPI processes. Nothing blocks inside MPI: every operation is started without blocking
+ * and finished in one polling loop (finish), which backs off, notices an abort and, because MPI
+ * moves messages only inside its calls, also pushes whatever else is under way.
+ *
+ * No wildcard receives: the MPI tag is (channel, slot). Messages of one slot follow each other
+ * strictly, so this pairs every send with its receive whatever the order in which slots are freed.
+ * A message is a header (its tag and size) and the payload, in that order under the same MPI tag:
+ * with the message's own tag as MPI tag a plan's mistake would be a hang, with the header it is an
+ * error.
+ */
+#include "impl.h"
+
+#include <limits.h>
+#include <mpi.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+#include "wait.h"
+
+#define SLOT_BITS 16
+#define GIB ((size_t)1 << 30)
+#define NAP_NS 50000
+
+struct header {
+    uint64_t bytes;
+    uint32_t tag;
+    uint32_t count; /* messages through this slot before */
+};
+
+enum {
+    HEADER,
+    PAYLOAD,
+    PARTS
+};
+
+struct mpi_slot {
+    struct pp_slot_end side;
+    struct header header;
+    MPI_Request parts[PARTS]; /* MPI_REQUEST_NULL when there is nothing to finish */
+};
+
+struct end {
+    struct pp_channel_spec spec;
+    char *memory;
+    struct mpi_slot *slots;
+};
+
+struct mpi {
+    MPI_Comm channels; /* slots; tag = channel id, slot */
+    MPI_Comm control;  /* collectives, send and recv */
+    pthread_t thread;  /* the only one that may call MPI */
+    bool crowded;      /* more ranks on this machine than cores they may use */
+    _Atomic int stop;  /* not 0: end the job with this exit code */
+    int n_ends;
+    struct end *ends;
+};
+
+/* --- errors ------------------------------------------------------------------------------------
+ */
+
+static int mpi_failed(int mpi_rc, const char *call, const char *file, int line)
+{
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int n = 0;
+    int class = MPI_ERR_UNKNOWN;
+    MPI_Error_string(mpi_rc, text, &n);
+    MPI_Error_class(mpi_rc, &class);
+    int code = class == MPI_ERR_TRUNCATE ? PP_EINTERNAL : PP_EIO;
+    return pp_error_set(code, file, line, "%.*s: %s", (int)strcspn(call, "("), call, text);
+}
+
+/* Wrap MPI's own codes where they appear. */
+#define MPI_TRY(call)                                                                              \
+    do {                                                                                           \
+        int mpi_try_rc_ = (call);                                                                  \
+        if (mpi_try_rc_ != MPI_SUCCESS) {                                                          \
+            return mpi_failed(mpi_try_rc_, #call, __FILE__, __LINE__);                             \
+        }                                                                                          \
+    } while (0)
+
+/* --- waiting -----------------------------------------------------------------------------------
+ */
+
+static int finish(struct mpi *m, MPI_Request *request, MPI_Status *status)
+{
+    struct pp_backoff b = {.crowded = m->crowded};
+    for (;;) {
+        int done = 0;
+        MPI_TRY(MPI_Test(request, &done, status));
+        if (done) {
+            return 0;
+        }
+        int code = atomic_load_explicit(&m->stop, memory_order_relaxed);
+        if (code != 0) {
+            MPI_Abort(MPI_COMM_WORLD, code);
+            return pp_fail(PP_ELOST, "stopped: another rank failed");
+        }
+        if (pp_backoff_pause(&b)) {
+            continue;
+        }
+        if (m->crowded) {
+            struct timespec nap = {.tv_sec = 0, .tv_nsec = NAP_NS};
+            nanosleep(&nap, NULL);
+        } else {
+            sched_yield(); /* progress needs our calls: sleeping would stall the neighbour too */
+        }
+    }
+}
+
+/* MPI belongs to one thread. From another one only the wish is left, for the next finish(). */
+static void stop_all(struct pp_transport *tp)
+{
+    struct mpi *m = tp->impl;
+    int code = pp_error_get()->code;
+    code = code < 0 ? -code : -PP_EINTERNAL;
+    int none = 0;
+    atomic_compare_exchange_strong(&m->stop, &none, code);
+    if (pthread_equal(pthread_self(), m->thread)) {
+        MPI_Abort(MPI_COMM_WORLD, code);
+    }
+}
+
+/* --- collectives, send and recv ----------------------------------------------------------------
+ */
+
+static int allgather(struct pp_transport *tp, const void *in, size_t bytes, void *out)
+{
+    struct mpi *m = tp->impl;
+    if (bytes > INT_MAX / (size_t)tp->size) {
+        return pp_fail(PP_ERESOURCE,
+                       "allgather of %zu bytes from each of %d ranks: at most %d in "
+                       "all over MPI",
+                       bytes, tp->size, INT_MAX);
+    }
+    MPI_Request r;
+    MPI_TRY(MPI_Iallgather(in, (int)bytes, MPI_BYTE, out, (int)bytes, MPI_BYTE, m->control, &r));
+    return finish(m, &r, MPI_STATUS_IGNORE);
+}
+
+/* Both cut alike, so the pieces pair up; no bytes are one empty message, so that they still meet.
+ */
+static int send(struct pp_transport *tp, int dst, const void *buf, size_t bytes)
+{
+    struct mpi *m = tp->impl;
+    pp_assert(dst >= 0 && dst < tp->size && dst != tp->rank);
+    size_t done = 0;
+    do {
+        size_t n = bytes - done < GIB ? bytes - done : GIB;
+        MPI_Request r;
+        MPI_TRY(MPI_Isend((const char *)buf + done, (int)n, MPI_BYTE, dst, 0, m->control, &r));
+        PP_TRY(finish(m, &r, MPI_STATUS_IGNORE));
+        done += n;
+    } while (done < bytes);
+    return 0;
+}
+
+static int recv(struct pp_transport *tp, int src, void *buf, size_t bytes)
+{
+    struct mpi *m = tp->impl;
+    pp_assert(src >= 0 && src < tp->size && src != tp->rank);
+    size_t done = 0;
+    do {
+        size_t n = bytes - done < GIB ? bytes - done : GIB;
+        MPI_Request r;
+        MPI_Status status;
+        int found = 0;
+        MPI_TRY(MPI_Irecv((char *)buf + done, (int)n, MPI_BYTE, src, 0, m->control, &r));
+        PP_TRY(finish(m, &r, &status));
+        MPI_TRY(MPI_Get_count(&status, MPI_BYTE, &found));
+        if ((size_t)found != n) {
+            return pp_fail(PP_EINTERNAL, "from rank %d to %d: expected %zu bytes, found %d", src,
+                           tp->rank, n, found);
+        }
+        done += n;
+    } while (done < bytes);
+    return 0;
+}
+
+/* --- channels ----------------------------------------------------------------------------------
+ */
+
+static int make_ends(struct pp_transport *tp, const struct pp_channel_spec *specs, int n,
+                     void *const *memory)
+{
+    struct mpi *m = tp->impl;
+    int *tag_ub = NULL;
+    int found = 0;
+    MPI_TRY(MPI_Comm_get_attr(m->channels, MPI_TAG_UB, &tag_ub, &found));
+    int most = found ? *tag_ub : 32767;
+    m->ends = pp_alloc((size_t)n, sizeof(*m->ends));
+    if (!m->ends) {
+        return PP_ERESOURCE;
+    }
+    m->n_ends = n;
+    for (int i = 0; i < n; i++) {
+        struct end *e = &m->ends[i];
+        e->spec = specs[i];
+        e->memory = memory[i];
+        if (!memory[i] || (uintptr_t)memory[i] % PP_ALIGN != 0) {
+            return pp_fail(PP_EINTERNAL, "channel %d: rank %d gives no aligned memory", specs[i].id,
+                           tp->rank);
+        }
+        if (specs[i].bytes > GIB) {
+            return pp_fail(PP_ECONFIG,
+                           "a message of %zu bytes: at most %zu over MPI; use more "
+                           "micro-batches, or ranks as threads",
+                           specs[i].bytes, GIB);
+        }
+        int last = (specs[i].id << SLOT_BITS) + specs[i].slots - 1;
+        if (last > most) {
+            return pp_fail(PP_ERESOURCE, "channel %d needs MPI tag %d, this MPI ends at %d",
+                           specs[i].id, last, most);
+        }
+        e->slots = pp_alloc((size_t)specs[i].slots, sizeof(*e->slots));
+        if (!e->slots) {
+            return PP_ERESOURCE;
+        }
+        for (int k = 0; k < specs[i].slots; k++) {
+            e->slots[k].parts[HEADER] = MPI_REQUEST_NULL;
+            e->slots[k].parts[PAYLOAD] = MPI_REQUEST_NULL;
+        }
+    }
+    return 0;
+}
+
+static int open_channels(struct pp_transport *tp, const struct pp_channel_spec *specs, int n,
+                         void *const *memory)
+{
+    struct mpi *m = tp->impl;
+    pp_assert(!m->ends);
+    PP_TRY(pp_channels_check(tp, specs, n));
+    return pp_transport_agree(tp, make_ends(tp, specs, n, memory));
+}
+
+static struct end *end_of(struct pp_transport *tp, int ch, int slot)
+{
+    struct mpi *m = tp->impl;
+    pp_assert(ch >= 0 && ch < m->n_ends && slot >= 0 && slot < m->ends[ch].spec.slots);
+    return &m->ends[ch];
+}
+
+static void *slot_memory(struct pp_transport *tp, int ch, int slot)
+{
+    struct end *e = end_of(tp, ch, slot);
+    return e->memory + (size_t)slot * e->spec.bytes;
+}
+
+/* The slot is ours again when the previous message has left it. */
+static int acquire(struct pp_transport *tp, int ch, int slot)
+{
+    struct end *e = end_of(tp, ch, slot);
+    pp_assert(e->spec.src == tp->rank);
+    struct mpi_slot *s = &e->slots[slot];
+    PP_TRY(finish(tp->impl, &s->parts[HEADER], MPI_STATUS_IGNORE));
+    PP_TRY(finish(tp->impl, &s->parts[PAYLOAD], MPI_STATUS_IGNORE));
+    s->side.turn = PP_TURN_ACQUIRED;
+    return 0;
+}
+
+static int post_send(struct pp_transport *tp, int ch, int slot, size_t bytes, int tag)
+{
+    struct mpi *m = tp->impl;
+    struct end *e = end_of(tp, ch, slot);
+    pp_assert(e->spec.src == tp->rank);
+    struct mpi_slot *s = &e->slots[slot];
+    PP_TRY(pp_slot_posting_send(&e->spec, slot, &s->side, bytes, tag));
+    int mpi_tag = (e->spec.id << SLOT_BITS) + slot;
+    s->header = (struct header){.bytes = bytes, .tag = (uint32_t)tag, .count = s->side.count++};
+    MPI_TRY(MPI_Isend(&s->header, (int)sizeof(s->header), MPI_BYTE, e->spec.dst, mpi_tag,
+                      m->channels, &s->parts[HEADER]));
+    MPI_TRY(MPI_Isend(slot_memory(tp, ch, slot), (int)bytes, MPI_BYTE, e->spec.dst, mpi_tag,
+                      m->channels, &s->parts[PAYLOAD]));
+    return 0;
+}
+
+static int post_recv(struct pp_transport *tp, int ch, int slot, size_t bytes, int tag)
+{
+    struct mpi *m = tp->impl;
+    struct end *e = end_of(tp, ch, slot);
+    pp_assert(e->spec.dst == tp->rank);
+    struct mpi_slot *s = &e->slots[slot];
+    PP_TRY(pp_slot_posting_recv(&e->spec, slot, &s->side, bytes, tag));
+    int mpi_tag = (e->spec.id << SLOT_BITS) + slot;
+    MPI_TRY(MPI_Irecv(&s->header, (int)sizeof(s->header), MPI_BYTE, e->spec.src, mpi_tag,
+                      m->channels, &s->parts[HEADER]));
+    /* The whole slot, so that a message of another size is found by its header, not cut. */
+    MPI_TRY(MPI_Irecv(slot_memory(tp, ch, slot), (int)e->spec.bytes, MPI_BYTE, e->spec.src, mpi_tag,
+                      m->channels, &s->parts[PAYLOAD]));
+    return 0;
+}
+
+static int wait_recv(struct pp_transport *tp, int ch, int slot)
+{
+    struct end *e = end_of(tp, ch, slot);
+    struct mpi_slot *s = &e->slots[slot];
+    PP_TRY(pp_slot_waiting(&e->spec, slot, &s->side));
+    PP_TRY(finish(tp->impl, &s->parts[HEADER], MPI_STATUS_IGNORE));
+    PP_TRY(finish(tp->impl, &s->parts[PAYLOAD], MPI_STATUS_IGNORE));
+    if (s->header.count != s->side.count) {
+        return pp_fail(PP_EINTERNAL, "channel %d slot %d: expected message %u, found message %u",
+                       e->spec.id, slot, s->side.count, s->header.count);
+    }
+    PP_TRY(pp_slot_received(&e->spec, slot, &s->side, s->header.bytes, s->header.tag));
+    s->side.count++;
+    return 0;
+}
+
+static int release(struct pp_transport *tp, int ch, int slot)
+{
+    struct end *e = end_of(tp, ch, slot);
+    return pp_slot_releasing(&e->spec, slot, &e->slots[slot].side);
+}
+
+/* --- start and end -----------------------------------------------------------------------------
+ */
+
+bool pp_mpi_built(void)
+{
+    return true;
+}
+
+const char *pp_mpi_version(void)
+{
+    /* "Open MPI v4.1.4, package: ..."; "MPICH Version:\t4.0.2\nMPICH Release date: ..." */
+    static _Thread_local char name[64];
+    char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int n = 0;
+    if (MPI_Get_library_version(text, &n) != MPI_SUCCESS) {
+        return "";
+    }
+    text[strcspn(text, ",\n")] = '\0';
+    size_t used = 0;
+    bool word_start = true;
+    for (const char *p = text; *p && used + 1 < sizeof(name); p++) {
+        if (word_start && *p == 'v' && p[1] >= '0' && p[1] <= '9') {
+            continue;
+        }
+        if (word_start && strncmp(p, "Version:", 8) == 0) {
+            p += 8; /* and the blank behind it */
+            continue;
+        }
+        name[used++] = *p == '\t' ? ' ' : *p;
+        word_start = *p == ' ' || *p == '\t';
+    }
+    name[used] = '\0';
+    return name;
+}
+
+/* A killed launcher leaves computing ranks behind as orphans, unless they ask to go with it. */
+static int die_with_launcher(void)
+{
+    pid_t launcher = getppid();
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) {
+        return pp_fail_errno(PP_EINTERNAL, "prctl(PR_SET_PDEATHSIG)");
+    }
+    if (getppid() != launcher) {
+        return pp_fail(PP_ELOST, "the MPI launcher has ended");
+    }
+    return 0;
+}
+
+/* The ranks on this machine may share cores or be bound to one each: ask all for their sets. */
+static int count_cores(struct mpi *m)
+{
+    MPI_Comm local = MPI_COMM_NULL;
+    MPI_TRY(MPI_Comm_split_type(m->control, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local));
+    int ranks = 1;
+    MPI_TRY(MPI_Comm_size(local, &ranks));
+    cpu_set_t mine;
+    cpu_set_t any;
+    CPU_ZERO(&mine);
+    CPU_ZERO(&any);
+    int known = sched_getaffinity(0, sizeof(mine), &mine) == 0;
+    MPI_TRY(MPI_Allreduce(&mine, &any, (int)sizeof(mine), MPI_BYTE, MPI_BOR, local));
+    MPI_TRY(MPI_Comm_free(&local));
+    m->crowded = ranks > (known ? CPU_COUNT(&any) : (int)sysconf(_SC_NPROCESSORS_ONLN));
+    return 0;
+}
+
+static int set_up(struct mpi *m, int *rank, int *size)
+{
+    MPI_TRY(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    MPI_TRY(MPI_Comm_dup(MPI_COMM_WORLD, &m->channels));
+    MPI_TRY(MPI_Comm_dup(MPI_COMM_WORLD, &m->control));
+    MPI_TRY(MPI_Comm_rank(m->control, rank));
+    MPI_TRY(MPI_Comm_size(m->control, size));
+    return count_cores(m);
+}
+
+/* Nobody will match what is still posted after a failure: let go of it, or MPI_Finalize waits. */
+static void let_go(const struct end *e, int rank)
+{
+    for (int k = 0; e->slots && k < e->spec.slots; k++) {
+        for (int p = 0; p < PARTS; p++) {
+            MPI_Request *r = &e->slots[k].parts[p];
+            int done = 1;
+            if (*r != MPI_REQUEST_NULL && MPI_Test(r, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS &&
+                !done) {
+                if (e->spec.dst == rank) {
+                    MPI_Cancel(r);
+                }
+                MPI_Request_free(r);
+            }
+        }
+    }
+}
+
+static void free_mpi(struct mpi *m, int rank)
+{
+    for (int i = 0; i < m->n_ends; i++) {
+        let_go(&m->ends[i], rank);
+    }
+    if (m->channels != MPI_COMM_NULL) {
+        MPI_Comm_free(&m->channels);
+    }
+    if (m->control != MPI_COMM_NULL) {
+        MPI_Comm_free(&m->control);
+    }
+    MPI_Finalize();
+    for (int i = 0; i < m->n_ends; i++) {
+        pp_free(m->ends[i].slots);
+    }
+    pp_free(m->ends);
+    pp_free(m);
+}
+
+static void destroy(struct pp_transport *tp)
+{
+    free_mpi(tp->impl, tp->rank);
+}
+
+int pp_mpi_open(struct pp_transport **out)
+{
+    if (!pp_mpi_launched(NULL)) {
+        return pp_fail(PP_ERESOURCE, "this process was not started by an MPI launcher: use "
+                                     "'mpirun -np N ppcli ...', or run the ranks as threads "
+                                     "(run.transport = threads)");
+    }
+    int started = 0;
+    MPI_TRY(MPI_Initialized(&started));
+    if (started) {
+        return pp_fail(PP_EINTERNAL, "MPI can be opened once in a process");
+    }
+    struct mpi *m = pp_alloc(1, sizeof(*m));
+    if (!m) {
+        return PP_ERESOURCE;
+    }
+    m->channels = MPI_COMM_NULL;
+    m->control = MPI_COMM_NULL;
+    m->thread = pthread_self();
+    int rc = die_with_launcher();
+    if (rc < 0) {
+        pp_free(m);
+        return rc;
+    }
+    int level = MPI_THREAD_SINGLE;
+    int mpi_rc = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level);
+    if (mpi_rc != MPI_SUCCESS) {
+        pp_free(m);
+        return mpi_failed(mpi_rc, "MPI_Init_thread", __FILE__, __LINE__);
+    }
+    int rank = 0;
+    int size = 1;
+    rc = level < MPI_THREAD_FUNNELED
+             ? pp_fail(PP_ERESOURCE, "this MPI allows no threads beside it (MPI_THREAD_FUNNELED)")
+             : set_up(m, &rank, &size);
+    if (rc == 0) {
+        rc = pp_transport_new(&transport_mpi, rank, size, m, out);
+    }
+    if (rc < 0) {
+        free_mpi(m, rank);
+    }
+    return rc;
+}
+
+const struct pp_transport_ops transport_mpi = {
+    .name = "mpi",
+    .help = "ranks are MPI processes, started by mpirun or srun",
+    .caps = {.shared_slots = false, .processes = true},
+    .destroy = destroy,
+    .open_channels = open_channels,
+    .slot = slot_memory,
+    .acquire = acquire,
+    .post_send = post_send,
+    .post_recv = post_recv,
+    .wait_recv = wait_recv,
+    .release = release,
+    .allgather = allgather,
+    .send = send,
+    .recv = recv,
+    .abort = stop_all,
+};
