@@ -10,6 +10,7 @@
 #ifndef PPCLI_MODEL_H
 #define PPCLI_MODEL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,10 +26,11 @@ struct pp_layer;
 struct pp_param {
     char name[PP_PARAM_NAME_MAX]; /* "layers.3.weight" */
     int rows, cols;               /* [rows][cols]; a bias is [1][cols] */
-    float init_lo, init_hi;       /* uniform bounds; equal: that constant */
+    float init_lo, init_hi;       /* uniform in [lo, hi); equal: that constant */
 };
 
-/* Cost of one sample through one layer, for partition and explain. */
+/* Cost of one sample through one layer, for partition and explain. Matrix products only; flops_i is
+ * 0 for the first layer of the model, whose input gradient nobody asks for. */
 struct pp_layer_cost {
     double flops_f, flops_i, flops_w; /* multiply and add count as 2 */
 };
@@ -79,7 +81,8 @@ void pp_layer_init(const struct pp_layer *l, uint64_t seed, float *dst);
 
 /*
  * Cut the model into n contiguous non-empty pieces: first[s]..last[s] for s = 0..n-1.
- *   auto    least largest flops per piece (exact), ties to the fewest bytes over boundaries
+ *   auto    least largest flops (F + I + W) per piece, exact; ties to the fewest values over the
+ *           cuts, then to larger earlier pieces
  *   equal   as many layers each as possible, earlier pieces get the extra ones
  *   params  least largest parameter count (exact), same ties
  *   explicit  the ranges of the config
@@ -98,9 +101,10 @@ struct pp_chunk {
     int max_rows;
     int state_slots, grad_slots;
     enum pp_optimizer_kind optimizer;
-    size_t n_floats;       /* parameters of the chunk */
-    float *params, *grads; /* [n_floats] each, in the arena */
-    float *opt_m, *opt_v;  /* [n_floats] or NULL */
+    size_t n_floats;               /* parameters of the chunk */
+    float *params, *grads;         /* [n_floats] each, in the arena */
+    float *opt_m, *opt_v;          /* [n_floats] or NULL */
+    struct pp_chunk_place *places; /* [last-first+1], owned */
     struct pp_chunk_state *states; /* [state_slots], host memory, owned */
     float **grad_base;             /* [grad_slots], owned array, arena memory */
 };
@@ -109,7 +113,7 @@ struct pp_chunk_spec {
     int first, last;
     int max_rows;    /* of one micro-batch */
     int state_slots; /* F-to-W slots, over all plans */
-    int grad_slots;  /* I-to-W slots; 0: forward only */
+    int grad_slots;  /* I-to-W slots; 0: forward only, no gradients and no optimizer state */
     enum pp_optimizer_kind optimizer;
 };
 
@@ -123,12 +127,15 @@ void pp_chunk_destroy(struct pp_chunk **c);
 int pp_chunk_init(struct pp_chunk *c, struct pp_backend *be, uint64_t seed);
 
 /*
- * F: x[rows][in] of the first layer -> y[rows][out] of the last. x and y are the caller's and must
- * stay valid and unchanged until the W of the same slot.
+ * F: x[rows][in] of the first layer -> y[rows][out] of the last, 0 <= rows <= max_rows. x and y are
+ * the caller's and must stay valid and unchanged, x until the W of the same slot, y until its I. The
+ * model's last layer has no activation and does not read its y again: the loss may write its
+ * gradient over the logits. Local, as all of these.
  */
 int pp_chunk_forward(struct pp_chunk *c, struct pp_backend *be, int slot, int rows, const float *x,
                      float *y);
-/* I: dy[rows][out] (overwritten, must stay until W) -> dx[rows][in]; dx NULL when nobody needs it. */
+/* I: dy[rows][out] (overwritten, must stay until W) -> dx[rows][in]; dx NULL when nobody needs it.
+ */
 int pp_chunk_backward_input(struct pp_chunk *c, struct pp_backend *be, int slot, int gslot,
                             float *dy, float *dx);
 /* W: adds to grads, or overwrites them when `first`. Frees nothing: slots belong to the plan. */
@@ -140,8 +147,10 @@ int pp_chunk_param_count(const struct pp_chunk *c);
 const struct pp_param *pp_chunk_param(const struct pp_chunk *c, int i, size_t *offset,
                                       size_t *n_floats);
 
-/* Learning rate of step t = 1..total: warm-up lr*t/warmup for t <= warmup, then constant, linear
- * to 0 or cosine to 0 over the remaining total - warmup steps. */
+/* Learning rate of step t = 1..total: warm-up lr*t/warmup for t <= warmup, then constant, linear or
+ * cosine towards 0 over the remaining total - warmup steps: the first of them has the full lr, and
+ * 0 would be reached by the step after the last (as PyTorch's CosineAnnealingLR with T_max =
+ * total). */
 double pp_lr_at(const struct pp_config *cfg, int64_t step, int64_t total_steps);
 
 #endif

