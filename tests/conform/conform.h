@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What every transport must do, as one list of cases that each rank walks through, whoever started
+ * it. A case returns 0, or a failure with its text recorded.
+ */
+#ifndef PPCLI_TESTS_CONFORM_H
+#define PPCLI_TESTS_CONFORM_H
+
+#include <stddef.h>
+
+#include "ppcli/err.h"
+#include "ppcli/transport.h"
+
+#define EXPECT(cond, ...)                                                                          \
+    do {                                                                                           \
+        if (!(cond)) {                                                                             \
+            return pp_fail(PP_ECHECK, __VA_ARGS__);                                                \
+        }                                                                                          \
+    } while (0)
+
+/* A channel of each kind goes from every rank to the next one and to the one before it. */
+enum kind {
+    SMALL,
+    BIG,
+    WRONG_TAG,
+    WRONG_SIZE,
+    UNUSED,
+    KINDS
+};
+enum direction {
+    AHEAD,
+    BACK,
+    DIRECTIONS
+};
+
+struct conform {
+    struct pp_transport *tp;
+    int ch[KINDS][DIRECTIONS][2]; /* [0] this rank sends, [1] receives; index for the ops */
+    int id[KINDS][DIRECTIONS][2];
+    char *memory;
+};
+
+struct conform_case {
+    const char *name;
+    int (*run)(struct conform *c);
+};
+
+extern const struct conform_case conform_cases[]; /* ends with name == NULL */
+
+/* Collective. Channels are opened here, after wrong ones were refused. */
+int conform_open(struct pp_transport *tp, struct conform *c);
+
+/* Pattern of one message; the same on both sides, different for every (channel, message). */
+void conform_fill(int channel, int message, size_t bytes, unsigned char *out);
+int conform_match(int channel, int message, size_t bytes, const unsigned char *found);
+
+/* Element i of rank r's part of a sum: any two orders of adding give different bits. */
+float conform_addend(int r, size_t i);
+
+#endif

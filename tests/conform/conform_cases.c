@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cases. Every rank runs every case, in this order. */
+#include "conform.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "ppcli/clock.h"
+#include "ppcli/mem.h"
+#include "ppcli/rng.h"
+
+#define OPS(c) ((c)->tp->ops)
+
+static int put(struct conform *c, enum kind kind, enum direction d, int slot, int message,
+               size_t bytes)
+{
+    int ch = c->ch[kind][d][0];
+    PP_TRY(OPS(c)->acquire(c->tp, ch, slot));
+    conform_fill(c->id[kind][d][0], message, bytes, OPS(c)->slot(c->tp, ch, slot));
+    return OPS(c)->post_send(c->tp, ch, slot, bytes, message);
+}
+
+static int expect(struct conform *c, enum kind kind, enum direction d, int slot, int message,
+                  size_t bytes)
+{
+    return OPS(c)->post_recv(c->tp, c->ch[kind][d][1], slot, bytes, message);
+}
+
+/* Wait and look, without releasing. */
+static int look(struct conform *c, enum kind kind, enum direction d, int slot, int message,
+                size_t bytes)
+{
+    int ch = c->ch[kind][d][1];
+    PP_TRY(OPS(c)->wait_recv(c->tp, ch, slot));
+    return conform_match(c->id[kind][d][1], message, bytes, OPS(c)->slot(c->tp, ch, slot));
+}
+
+static int done(struct conform *c, enum kind kind, enum direction d, int slot)
+{
+    return OPS(c)->release(c->tp, c->ch[kind][d][1], slot);
+}
+
+static int a_sender_that_runs_ahead_never_overwrites(struct conform *c)
+{
+    enum {
+        N = 120,
+        SLOTS = 3,
+        BYTES = 4096
+    };
+    if (c->tp->size == 1) {
+        return 0;
+    }
+    for (int k = 0; k < SLOTS; k++) {
+        PP_TRY(expect(c, SMALL, AHEAD, k, k, BYTES));
+    }
+    for (int i = 0; i < N + SLOTS - 1; i++) {
+        if (i < N) {
+            PP_TRY(put(c, SMALL, AHEAD, i % SLOTS, i, BYTES));
+        }
+        int j = i - (SLOTS - 1);
+        if (j < 0) {
+            continue;
+        }
+        PP_TRY(look(c, SMALL, AHEAD, j % SLOTS, j, BYTES));
+        /* The sender now has all the time to write over what was not released. */
+        uint32_t r = pp_rng_u32(3, (uint64_t)c->tp->rank, (uint64_t)j);
+        if (r % 8 == 0) {
+            struct timespec t = {.tv_sec = 0, .tv_nsec = (long)(r >> 8) % 400000};
+            nanosleep(&t, NULL);
+        }
+        PP_TRY(conform_match(c->id[SMALL][AHEAD][1], j, BYTES,
+                             OPS(c)->slot(c->tp, c->ch[SMALL][AHEAD][1], j % SLOTS)));
+        PP_TRY(done(c, SMALL, AHEAD, j % SLOTS));
+        if (j + SLOTS < N) {
+            PP_TRY(expect(c, SMALL, AHEAD, j % SLOTS, j + SLOTS, BYTES));
+        }
+    }
+    return 0;
+}
+
+static int slots_may_be_released_in_any_order(struct conform *c)
+{
+    static const int order[4][3] = {{0, 1, 2}, {2, 0, 1}, {1, 2, 0}, {2, 1, 0}};
+    if (c->tp->size == 1) {
+        return 0;
+    }
+    for (int k = 0; k < 3; k++) {
+        PP_TRY(expect(c, SMALL, BACK, order[0][k], k, 512));
+    }
+    for (int round = 0; round < 4; round++) {
+        for (int k = 0; k < 3; k++) {
+            PP_TRY(put(c, SMALL, BACK, order[round][k], 3 * round + k, 512));
+        }
+        for (int k = 0; k < 3; k++) {
+            PP_TRY(look(c, SMALL, BACK, order[round][k], 3 * round + k, 512));
+        }
+        for (int k = 0; k < 3 && round < 3; k++) {
+            PP_TRY(done(c, SMALL, BACK, order[round + 1][k]));
+            PP_TRY(expect(c, SMALL, BACK, order[round + 1][k], 3 * (round + 1) + k, 512));
+        }
+    }
+    for (int k = 0; k < 3; k++) {
+        PP_TRY(done(c, SMALL, BACK, k));
+    }
+    return 0;
+}
+
+static int every_size_arrives_whole(struct conform *c)
+{
+    static const size_t sizes[] = {64, 256, 1000, 4000, 4096, 4104, 65536, 262148, 1 << 20, 4, 0};
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes) && c->tp->size > 1; i++) {
+        int m = (int)i;
+        PP_TRY(expect(c, BIG, AHEAD, 0, m, sizes[i]));
+        PP_TRY(put(c, BIG, AHEAD, 0, m, sizes[i]));
+        PP_TRY(look(c, BIG, AHEAD, 0, m, sizes[i]));
+        PP_TRY(done(c, BIG, AHEAD, 0));
+    }
+    return 0;
+}
+
+static int big_messages_cross_without_blocking(struct conform *c)
+{
+    for (int i = 0; i < 6 && c->tp->size > 1; i++) {
+        int m = 100 + i;
+        /* Sends first, receives late: a blocking send would hang here. */
+        PP_TRY(put(c, BIG, AHEAD, 0, m, 1 << 20));
+        PP_TRY(put(c, BIG, BACK, 0, m, 1 << 20));
+        PP_TRY(expect(c, BIG, BACK, 0, m, 1 << 20));
+        PP_TRY(expect(c, BIG, AHEAD, 0, m, 1 << 20));
+        PP_TRY(look(c, BIG, BACK, 0, m, 1 << 20));
+        PP_TRY(look(c, BIG, AHEAD, 0, m, 1 << 20));
+        PP_TRY(done(c, BIG, AHEAD, 0));
+        PP_TRY(done(c, BIG, BACK, 0));
+    }
+    return 0;
+}
+
+/* rc is PP_EINTERNAL and the text has all of the words. */
+static int said(int rc, const char *const *words)
+{
+    const char *text = pp_error_get()->text;
+    EXPECT(rc == PP_EINTERNAL, "returned %d, expected %d", rc, PP_EINTERNAL);
+    for (int i = 0; words[i]; i++) {
+        EXPECT(strstr(text, words[i]), "says '%s', expected '%s' in it", text, words[i]);
+    }
+    return 0;
+}
+
+static int a_wrong_tag_or_size_is_an_error_with_both_values(struct conform *c)
+{
+    if (c->tp->size == 1) {
+        return 0;
+    }
+    char name[32];
+    PP_TRY(expect(c, WRONG_TAG, AHEAD, 0, 7, 64));
+    PP_TRY(put(c, WRONG_TAG, AHEAD, 0, 65535, 64));
+    int rc = OPS(c)->wait_recv(c->tp, c->ch[WRONG_TAG][AHEAD][1], 0);
+    snprintf(name, sizeof(name), "channel %d ", c->id[WRONG_TAG][AHEAD][1]);
+    PP_TRY(said(rc, (const char *const[]){name, "slot 0", "expected tag 7", "tag 65535", NULL}));
+
+    PP_TRY(expect(c, WRONG_SIZE, AHEAD, 0, 1, 64));
+    PP_TRY(put(c, WRONG_SIZE, AHEAD, 0, 1, 128));
+    rc = OPS(c)->wait_recv(c->tp, c->ch[WRONG_SIZE][AHEAD][1], 0);
+    snprintf(name, sizeof(name), "channel %d ", c->id[WRONG_SIZE][AHEAD][1]);
+    PP_TRY(said(rc, (const char *const[]){name, "slot 0", "with 64 bytes", "128 bytes", NULL}));
+
+    PP_TRY(expect(c, WRONG_SIZE, BACK, 0, 1, 128));
+    PP_TRY(put(c, WRONG_SIZE, BACK, 0, 1, 100));
+    rc = OPS(c)->wait_recv(c->tp, c->ch[WRONG_SIZE][BACK][1], 0);
+    return said(rc, (const char *const[]){"with 128 bytes", "with 100 bytes", NULL});
+}
+
+static int a_call_out_of_turn_is_an_error(struct conform *c)
+{
+    if (c->tp->size == 1) {
+        return 0;
+    }
+    int out = c->ch[UNUSED][AHEAD][0];
+    int in = c->ch[UNUSED][AHEAD][1];
+    const char *const send[] = {"slot 1", "send", "free", NULL};
+    PP_TRY(said(OPS(c)->post_send(c->tp, out, 1, 8, 0), send));
+    PP_TRY(OPS(c)->acquire(c->tp, out, 1));
+    const char *const long_one[] = {"65 bytes", NULL};
+    PP_TRY(said(OPS(c)->post_send(c->tp, out, 1, 65, 0), long_one));
+    const char *const tag[] = {"tag 65536", NULL};
+    PP_TRY(said(OPS(c)->post_send(c->tp, out, 1, 8, 65536), tag));
+    const char *const wait[] = {"wait", "free", NULL};
+    PP_TRY(said(OPS(c)->wait_recv(c->tp, in, 0), wait));
+    const char *const release[] = {"release", "free", NULL};
+    PP_TRY(said(OPS(c)->release(c->tp, in, 0), release));
+    PP_TRY(OPS(c)->post_recv(c->tp, in, 0, 8, 0));
+    const char *const twice[] = {"receive", "waited for", NULL};
+    return said(OPS(c)->post_recv(c->tp, in, 0, 8, 0), twice);
+}
+
+static int allgather_is_in_rank_order(struct conform *c)
+{
+    static const size_t sizes[] = {1, 8, 1000, 70000};
+    for (size_t i = 0; i < 4; i++) {
+        size_t n = sizes[i];
+        unsigned char *in = malloc(n);
+        unsigned char *out = malloc(n * (size_t)c->tp->size);
+        EXPECT(in && out, "out of memory");
+        conform_fill(c->tp->rank, 1, n, in);
+        int rc = OPS(c)->allgather(c->tp, in, n, out);
+        memset(in, 0, n); /* ours again: nobody may still be reading it */
+        for (int r = 0; r < c->tp->size && rc == 0; r++) {
+            rc = conform_match(r, 1, n, out + n * (size_t)r);
+        }
+        free(in);
+        free(out);
+        PP_TRY(rc);
+    }
+    return 0;
+}
+
+static int nobody_leaves_a_barrier_before_all_arrived(struct conform *c)
+{
+    uint64_t mine[2];
+    uint64_t all[2 * 64];
+    EXPECT(c->tp->size <= 64, "more than 64 ranks");
+    for (int round = 0; round < 3; round++) {
+        struct timespec t = {.tv_sec = 0,
+                             .tv_nsec = (c->tp->rank + round) % c->tp->size * 2000000L};
+        nanosleep(&t, NULL);
+        mine[0] = pp_clock_ns();
+        PP_TRY(pp_transport_barrier(c->tp));
+        mine[1] = pp_clock_ns();
+        PP_TRY(OPS(c)->allgather(c->tp, mine, sizeof(mine), all));
+        for (int a = 0; a < c->tp->size; a++) {
+            EXPECT(all[2 * a] <= mine[1], "rank %d left %llu ns before rank %d came", c->tp->rank,
+                   (unsigned long long)(all[2 * a] - mine[1]), a);
+        }
+    }
+    return 0;
+}
+
+/* The ranks >= first fail, each with its own text; expect everybody to return first's code. */
+static int fail_from(struct conform *c, int first)
+{
+    char words[64];
+    pp_error_clear();
+    int rc = 0;
+    if (c->tp->rank >= first) {
+        rc = pp_fail(c->tp->rank == first ? PP_EFORMAT : PP_EIO, "disk %d is full", c->tp->rank);
+    }
+    int verdict = pp_transport_agree(c->tp, rc);
+    const struct pp_error *e = pp_error_get();
+    EXPECT(verdict == PP_EFORMAT, "the verdict is %d, expected %d", verdict, PP_EFORMAT);
+    if (c->tp->rank < first) {
+        snprintf(words, sizeof(words), "rank %d: disk %d is full", first, first);
+        EXPECT(e->code == PP_EFORMAT, "the record has code %d, expected %d", e->code, PP_EFORMAT);
+    } else {
+        snprintf(words, sizeof(words), "disk %d is full", c->tp->rank);
+    }
+    EXPECT(strcmp(e->text, words) == 0, "the record says '%s', expected '%s'", e->text, words);
+    return 0;
+}
+
+static int one_failure_is_everybodys(struct conform *c)
+{
+    uint64_t before = pp_alloc_count();
+    int rc = pp_transport_agree(c->tp, 0);
+    EXPECT(rc == 0, "all is well, but the verdict is %d", rc);
+    for (int first = c->tp->size - 1; first >= 0; first--) {
+        PP_TRY(fail_from(c, first));
+    }
+    if (c->tp->size == 1) {
+        EXPECT(pp_alloc_count() == before, "agree allocates");
+    }
+    rc = pp_transport_agree(c->tp, 1);
+    EXPECT(rc == 0, "a positive value is no failure, but the verdict is %d", rc);
+    pp_error_clear();
+    return 0;
+}
+
+static int send_and_recv_move_any_size(struct conform *c)
+{
+    static const size_t sizes[] = {0, 1, 63, 4097, (1 << 20) + 13};
+    int next = (c->tp->rank + 1) % c->tp->size;
+    int before = (c->tp->rank + c->tp->size - 1) % c->tp->size;
+    unsigned char *buf = malloc(2 << 20);
+    EXPECT(buf, "out of memory");
+    int rc = 0;
+    for (size_t i = 0; i < 5 && rc == 0 && c->tp->size > 1; i++) {
+        /* Once around the ring: rank 0 speaks first and hears last. */
+        for (int step = 0; step < 2 && rc == 0; step++) {
+            if ((step == 0) == (c->tp->rank == 0)) {
+                conform_fill(next, (int)i, sizes[i], buf);
+                rc = OPS(c)->send(c->tp, next, buf, sizes[i]);
+            } else {
+                rc = OPS(c)->recv(c->tp, before, buf, sizes[i]);
+                rc = rc < 0 ? rc : conform_match(c->tp->rank, (int)i, sizes[i], buf);
+            }
+        }
+    }
+    free(buf);
+    return rc;
+}
+
+/* Sum over a group, compared bit for bit with adding in group order on this rank alone. */
+static int reduce_over(struct conform *c, const int *group, int n, size_t N)
+{
+    float *buf = malloc((N + 1) * sizeof(float));
+    float *scratch = malloc((N + 1) * sizeof(float));
+    EXPECT(buf && scratch, "out of memory");
+    for (size_t i = 0; i < N; i++) {
+        buf[i] = conform_addend(c->tp->rank, i);
+    }
+    uint32_t fence = 0x7fc0beef;
+    memcpy(buf + N, &fence, 4);
+    memcpy(scratch + N, &fence, 4);
+    int rc = pp_transport_reduce(c->tp, group, n, N, buf, scratch);
+    if (rc == 0 && (memcmp(buf + N, &fence, 4) != 0 || memcmp(scratch + N, &fence, 4) != 0)) {
+        rc = pp_fail(PP_ECHECK, "reduce of %zu elements wrote behind its buffers", N);
+    }
+    for (size_t i = 0; i < N && rc == 0; i++) {
+        float sum = conform_addend(group[0], i);
+        for (int j = 1; j < n; j++) {
+            sum += conform_addend(group[j], i);
+        }
+        if (memcmp(&sum, &buf[i], 4) != 0) {
+            rc = pp_fail(PP_ECHECK, "sum of %d ranks, element %zu of %zu: expected %a, found %a", n,
+                         i, N, (double)sum, (double)buf[i]);
+        }
+    }
+    free(buf);
+    free(scratch);
+    return rc;
+}
+
+static int reduce_all(struct conform *c)
+{
+    static const size_t sizes[] = {0, 1, 2, 7, 10, 1000, 100003};
+    int group[64];
+    EXPECT(c->tp->size <= 64, "more than 64 ranks");
+    for (int j = 0; j < c->tp->size; j++) {
+        group[j] = j;
+    }
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+        PP_TRY(reduce_over(c, group, c->tp->size, sizes[i]));
+    }
+    /* Even and odd ranks sum at the same time, as replicas of different stages do. */
+    int n = 0;
+    for (int r = c->tp->rank % 2; r < c->tp->size; r += 2) {
+        group[n++] = r;
+    }
+    PP_TRY(reduce_over(c, group, n, 7));
+    return reduce_over(c, group, n, 5003);
+}
+
+static int reduce_has_the_bits_of_adding_in_order(struct conform *c)
+{
+    return reduce_all(c);
+}
+
+static int reduce_built_from_send_and_recv_has_the_same_bits(struct conform *c)
+{
+    const struct pp_transport_ops *fast = c->tp->ops;
+    struct pp_transport_ops plain = *fast;
+    plain.reduce = NULL;
+    c->tp->ops = &plain;
+    int rc = reduce_all(c);
+    c->tp->ops = fast;
+    return rc;
+}
+
+#define CASE(f)                                                                                    \
+    {                                                                                              \
+        .name = #f, .run = f                                                                       \
+    }
+const struct conform_case conform_cases[] = {
+    CASE(a_sender_that_runs_ahead_never_overwrites),
+    CASE(slots_may_be_released_in_any_order),
+    CASE(every_size_arrives_whole),
+    CASE(big_messages_cross_without_blocking),
+    CASE(allgather_is_in_rank_order),
+    CASE(nobody_leaves_a_barrier_before_all_arrived),
+    CASE(one_failure_is_everybodys),
+    CASE(send_and_recv_move_any_size),
+    CASE(reduce_has_the_bits_of_adding_in_order),
+    CASE(reduce_built_from_send_and_recv_has_the_same_bits),
+    CASE(a_call_out_of_turn_is_an_error),
+    CASE(a_wrong_tag_or_size_is_an_error_with_both_values),
+    {.name = NULL},
+};

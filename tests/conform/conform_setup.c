@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The ring of channels that the cases use, and what their messages contain. */
+#include "conform.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ppcli/mem.h"
+#include "ppcli/rng.h"
+
+static const int slots_of[KINDS] = {
+    [SMALL] = 3, [BIG] = 1, [WRONG_TAG] = 1, [WRONG_SIZE] = 1, [UNUSED] = 2};
+static const size_t bytes_of[KINDS] = {
+    [SMALL] = 4096, [BIG] = 1 << 20, [WRONG_TAG] = 64, [WRONG_SIZE] = 128, [UNUSED] = 64};
+
+void conform_fill(int channel, int message, size_t bytes, unsigned char *out)
+{
+    uint64_t x = 0x9e3779b97f4a7c15u * (uint64_t)(channel * 65537 + message + 1);
+    for (size_t i = 0; i < bytes; i++) {
+        x = x * 6364136223846793005u + 1442695040888963407u;
+        out[i] = (unsigned char)(x >> 56);
+    }
+}
+
+int conform_match(int channel, int message, size_t bytes, const unsigned char *found)
+{
+    uint64_t x = 0x9e3779b97f4a7c15u * (uint64_t)(channel * 65537 + message + 1);
+    for (size_t i = 0; i < bytes; i++) {
+        x = x * 6364136223846793005u + 1442695040888963407u;
+        unsigned char expected = (unsigned char)(x >> 56);
+        EXPECT(found[i] == expected, "channel %d message %d byte %zu of %zu: expected %u, found %u",
+               channel, message, i, bytes, expected, found[i]);
+    }
+    return 0;
+}
+
+float conform_addend(int r, size_t i)
+{
+    uint32_t u = pp_rng_u32(7, (uint64_t)r, i);
+    /* Magnitudes from 2^-12 to 2^11, both signs. */
+    float scale = (float)(1u << (u >> 27) % 24) / 4096.0f;
+    return ((float)(u & 0xffffff) / 16777216.0f - 0.5f) * scale;
+}
+
+struct ring {
+    struct pp_channel_spec specs[KINDS * DIRECTIONS * 2];
+    void *memory[KINDS * DIRECTIONS * 2];
+    int n;
+};
+
+/* Fill in this rank's specs in ascending id order; NULL memory only counts bytes. */
+static size_t lay_out(struct conform *c, struct ring *ring, char *memory)
+{
+    const struct pp_transport *tp = c->tp;
+    size_t used = 0;
+    ring->n = 0;
+    for (int kind = 0; kind < KINDS && tp->size > 1; kind++) {
+        for (int d = 0; d < DIRECTIONS; d++) {
+            for (int from = 0; from < tp->size; from++) {
+                int to = (from + (d == AHEAD ? 1 : tp->size - 1)) % tp->size;
+                if (from != tp->rank && to != tp->rank) {
+                    continue;
+                }
+                int side = from == tp->rank ? 0 : 1;
+                int i = ring->n++;
+                ring->specs[i] = (struct pp_channel_spec){.src = from,
+                                                          .dst = to,
+                                                          .id = (kind * 2 + d) * tp->size + from,
+                                                          .slots = slots_of[kind],
+                                                          .bytes = bytes_of[kind]};
+                c->ch[kind][d][side] = i;
+                c->id[kind][d][side] = ring->specs[i].id;
+                ring->memory[i] = NULL;
+                if (side == 1 || !tp->ops->caps.shared_slots) {
+                    ring->memory[i] = memory ? memory + used : NULL;
+                    used += (size_t)slots_of[kind] * bytes_of[kind];
+                }
+            }
+        }
+    }
+    return used;
+}
+
+/* Expect that everybody refuses, with `words` in the text. */
+static int refused(struct conform *c, struct ring *ring, const char *words)
+{
+    int rc = c->tp->ops->open_channels(c->tp, ring->specs, ring->n, ring->memory);
+    const char *text = pp_error_get()->text;
+    EXPECT(rc == PP_EINTERNAL, "opening returned %d, expected %d", rc, PP_EINTERNAL);
+    EXPECT(strstr(text, words), "the refusal says '%s', expected '%s' in it", text, words);
+    return 0;
+}
+
+static int wrong_ones_are_refused(struct conform *c, const struct ring *good)
+{
+    bool odd = c->tp->rank == 1;
+    struct ring bad = *good;
+    bad.specs[0].slots += odd ? 1 : 0;
+    PP_TRY(refused(c, &bad, "slots of"));
+    bad = *good;
+    bad.n -= odd ? 1 : 0;
+    PP_TRY(refused(c, &bad, "does not"));
+    bad = *good;
+    bad.specs[1].id = odd ? bad.specs[0].id : bad.specs[1].id;
+    PP_TRY(refused(c, &bad, "ascending"));
+    bad = *good;
+    bad.specs[0].bytes += odd ? 8 : 0;
+    PP_TRY(refused(c, &bad, "bytes"));
+    return 0;
+}
+
+int conform_open(struct pp_transport *tp, struct conform *c)
+{
+    struct ring ring;
+    memset(c, 0, sizeof(*c));
+    c->tp = tp;
+    size_t bytes = lay_out(c, &ring, NULL);
+    c->memory = aligned_alloc(PP_ALIGN, bytes + PP_ALIGN);
+    EXPECT(c->memory, "out of memory");
+    memset(c->memory, 0xee, bytes + PP_ALIGN);
+    lay_out(c, &ring, c->memory);
+    if (tp->size > 1) {
+        PP_TRY(wrong_ones_are_refused(c, &ring));
+    }
+    return tp->ops->open_channels(tp, ring.specs, ring.n, ring.memory);
+}

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * conform_transport threads|delay [SIZE...]   spawns the ranks itself, sizes 1 2 3 4 8 by default
+ * conform_transport mpi|mpi-delay             one rank of an MPI job
+ * conform_transport mpi-abort                 rank 0 fails with code 80 while the others wait
+ */
+#include "conform.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "ppcli/clock.h"
+
+/* Every case on one rank; a failure ends all ranks, because the others may be waiting for us. */
+static int run_cases(struct pp_transport *tp)
+{
+    struct conform c;
+    int rc = conform_open(tp, &c);
+    if (rc < 0) {
+        pp_error_context("open_channels");
+    }
+    for (int i = 0; conform_cases[i].name && rc == 0; i++) {
+        rc = conform_cases[i].run(&c);
+        if (rc < 0) {
+            pp_error_context("%s", conform_cases[i].name);
+            break;
+        }
+        rc = pp_transport_barrier(tp);
+    }
+    if (rc < 0) {
+        if (rc != PP_ELOST) {
+            fprintf(stderr, "rank %d of %d: %s\n", tp->rank, tp->size, pp_error_get()->text);
+        }
+        tp->ops->abort(tp);
+        return rc; /* the slots stay: a neighbour may be reading them */
+    }
+    free(c.memory);
+    return 0;
+}
+
+struct worker {
+    pthread_t thread;
+    struct pp_threads *group;
+    int rank;
+    bool delay;
+    int (*body)(struct pp_transport *tp);
+    int rc;
+};
+
+static void *work(void *arg)
+{
+    struct worker *w = arg;
+    struct pp_transport *tp = NULL;
+    w->rc = pp_threads_attach(w->group, w->rank, &tp);
+    if (w->rc == 0 && w->delay) {
+        w->rc = pp_delay_open(tp, 11, &tp);
+    }
+    if (w->rc == 0) {
+        w->rc = w->body(tp);
+        pp_transport_destroy(&tp);
+    }
+    return NULL;
+}
+
+/* The lowest rank's failure. */
+static int run_threads(int size, bool delay, int (*body)(struct pp_transport *tp))
+{
+    struct worker workers[64];
+    struct pp_threads *group = NULL;
+    EXPECT(size >= 1 && size <= 64, "1 to 64 ranks");
+    PP_TRY(pp_threads_create(size, &group));
+    for (int r = 0; r < size; r++) {
+        workers[r] = (struct worker){.group = group, .rank = r, .delay = delay, .body = body};
+        EXPECT(pthread_create(&workers[r].thread, NULL, work, &workers[r]) == 0, "no thread");
+    }
+    int rc = 0;
+    for (int r = size - 1; r >= 0; r--) {
+        pthread_join(workers[r].thread, NULL);
+        rc = workers[r].rc < 0 ? workers[r].rc : rc;
+    }
+    pp_threads_destroy(&group);
+    return rc;
+}
+
+/* --- abort -------------------------------------------------------------------------------------
+ */
+
+#define TOO_LONG_NS 1000000000u
+
+/* Rank 0 aborts after a moment; the others sit in one kind of wait each, by rank. */
+static int wait_for_nothing(struct pp_transport *tp)
+{
+    static _Alignas(64) char slots[64][2][64];
+    float buf[8] = {0};
+    float scratch[8];
+    const int all[] = {0, 1, 2, 3, 4, 5};
+    /* Rank 1 receives from rank 0, rank 2 sends to it. */
+    struct pp_channel_spec specs[2] = {
+        {.src = 0, .dst = 1, .id = 0, .slots = 1, .bytes = 64},
+        {.src = 2, .dst = 0, .id = 1, .slots = 1, .bytes = 64},
+    };
+    void *memory[2] = {slots[tp->rank][0], slots[tp->rank][1]};
+    int first = tp->rank == 2 ? 1 : 0;
+    int n = tp->rank == 0 ? 2 : tp->rank <= 2 ? 1 : 0;
+    PP_TRY(tp->ops->open_channels(tp, specs + first, n, memory));
+    if (tp->rank == 2) {
+        PP_TRY(tp->ops->acquire(tp, 0, 0));
+        PP_TRY(tp->ops->post_send(tp, 0, 0, 64, 0));
+    }
+    PP_TRY(pp_transport_barrier(tp));
+    uint64_t start = pp_clock_ns();
+    int rc = PP_ELOST;
+    switch (tp->rank) {
+    case 0: {
+        struct timespec t = {.tv_sec = 0, .tv_nsec = 70000000}; /* long enough to fall asleep */
+        nanosleep(&t, NULL);
+        pp_fail(PP_EDIVERGED, "loss is not a number");
+        tp->ops->abort(tp);
+        tp->ops->abort(tp);
+        break;
+    }
+    case 1:
+        PP_TRY(tp->ops->post_recv(tp, 0, 0, 64, 0));
+        rc = tp->ops->wait_recv(tp, 0, 0);
+        break;
+    case 2:
+        rc = tp->ops->acquire(tp, 0, 0);
+        break;
+    case 3:
+        rc = pp_transport_barrier(tp);
+        break;
+    case 4:
+        rc = tp->ops->recv(tp, 0, buf, sizeof(buf));
+        break;
+    default:
+        rc = pp_transport_reduce(tp, all, 6, 8, buf, scratch);
+        break;
+    }
+    uint64_t took = pp_clock_ns() - start;
+    EXPECT(rc == PP_ELOST, "rank %d returned %d, expected %d", tp->rank, rc, PP_ELOST);
+    EXPECT(took < TOO_LONG_NS, "rank %d needed %llu ms", tp->rank,
+           (unsigned long long)(took / 1000000));
+    rc = pp_transport_barrier(tp);
+    EXPECT(rc == PP_ELOST, "a barrier after the abort returned %d", rc);
+    return 0;
+}
+
+/* --- who starts the ranks ----------------------------------------------------------------------
+ */
+
+static int report(const char *what, int size, int rc)
+{
+    printf("%s %s, %d rank%s\n", rc == 0 ? "ok" : "FAILED", what, size, size == 1 ? "" : "s");
+    fflush(stdout);
+    return rc;
+}
+
+static int as_threads(int argc, char **argv)
+{
+    bool delay = strcmp(argv[1], "delay") == 0;
+    int rc = 0;
+    static const int usual[] = {1, 2, 3, 4, 8};
+    int n = argc > 2 ? argc - 2 : 5;
+    for (int i = 0; i < n; i++) {
+        int size = argc > 2 ? atoi(argv[2 + i]) : usual[i];
+        rc |= report("every case", size, run_threads(size, delay, run_cases));
+    }
+    rc |= report("an abort wakes all kinds of waiters", 6, run_threads(6, delay, wait_for_nothing));
+    return rc == 0 ? 0 : 1;
+}
+
+static int as_process(const char *flavour)
+{
+    struct pp_transport *tp = NULL;
+    int rc = pp_mpi_open(&tp);
+    if (rc == PP_ERESOURCE) {
+        fprintf(stderr, "skipped: %s\n", pp_error_get()->text);
+        return 77;
+    }
+    if (rc == 0 && strcmp(flavour, "mpi-delay") == 0) {
+        rc = pp_delay_open(tp, 11, &tp);
+    }
+    if (rc < 0) {
+        fprintf(stderr, "%s\n", pp_error_get()->text);
+        return 1;
+    }
+    rc = strcmp(flavour, "mpi-abort") == 0 ? wait_for_nothing(tp) : run_cases(tp);
+    if (tp->rank == 0) {
+        report(pp_mpi_version(), tp->size, rc);
+    }
+    pp_transport_destroy(&tp);
+    return rc == 0 ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    const char *flavour = argc > 1 ? argv[1] : "";
+    if (strcmp(flavour, "threads") == 0 || strcmp(flavour, "delay") == 0) {
+        return as_threads(argc, argv);
+    }
+    if (strcmp(flavour, "mpi") == 0 || strcmp(flavour, "mpi-delay") == 0 ||
+        strcmp(flavour, "mpi-abort") == 0) {
+        return as_process(flavour);
+    }
+    fprintf(stderr, "usage: conform_transport threads|delay|mpi|mpi-delay|mpi-abort [SIZE...]\n");
+    return 64;
+}
