@@ -96,7 +96,7 @@ int pp_walk_fail_cycle(const struct pp_walk *w)
     int r = first;
     do {
         if (n < SHOWN_MAX) {
-            used += (size_t)snprintf(text + used, sizeof(text) - used, n ? "; " : "");
+            used += (size_t)snprintf(text + used, sizeof(text) - used, "%s", n ? "; " : "");
             say_wait(w, r, text + used, sizeof(text) - used);
             used += strlen(text + used);
         }

@@ -15,7 +15,7 @@
 #include "test.h"
 
 enum {
-    RANKS_MAX = 16,
+    RANKS_MAX = 20,
     STAGES_MAX = 64,
 };
 

@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plan's passes one by one: what is refused and in which words, slots, time line, pictures. */
+#include "test_sched_lists.h"
+
+#define LEN(a) (sizeof(a) / sizeof((a)[0]))
+
+static int plan_of(int p, int v, int m, enum pp_placement placement, const char *rows,
+                   struct pp_plan **out)
+{
+    struct lists l;
+    lists_parse(&l, p, v, m, placement, rows);
+    int rc = lists_plan(&l, out);
+    lists_free(&l);
+    return rc;
+}
+
+static void illegal_lists_are_refused_in_words(void **state)
+{
+    (void)state;
+    static const struct {
+        int p, v, m;
+        const char *rows, *words;
+    } table[] = {
+        {1, 1, 1, "0B0,0F0", "rank 0: B0 of stage 0 comes before its F0"},
+        {1, 1, 1, "0F0,0W0,0I0", "rank 0: W0 of stage 0 comes before its I0"},
+        {1, 1, 1, "0F0,0F0,0B0", "rank 0: F0 of stage 0 comes twice"},
+        {1, 1, 1, "0F0,0B0,0B0", "rank 0: B0 of stage 0 comes twice"},
+        {1, 1, 1, "0F0", "rank 0: stage 0 has no backward of micro-batch 0 (no B0)"},
+        {1, 1, 1, "0B0", "rank 0: B0 of stage 0 has no F0"},
+        {1, 1, 1, "0F0,0I0", "rank 0: stage 0 has I0 but no W0"},
+        {1, 1, 1, "0F0,0W0", "rank 0: W0 of stage 0 has no I0"},
+        {1, 1, 1, "0F0,0B0,0W0", "stage 0 has both B0 and W0: a micro-batch has one B, or one I"},
+        {1, 1, 1, "0F0,0I0,0B0", "stage 0 has both I0 and B0"},
+        {1, 1, 1, "0F1,0B0", "cell 0 is F of stage 0 for micro-batch 1, micro-batches are 0..0"},
+        {1, 1, 1, "1F0,0B0", "cell 0 (F0) is of stage 1, stages are 0..0"},
+        {2, 1, 1, "1F0,0B0 0F0,1B0", "rank 0: F0 of stage 1 belongs to rank 1"},
+        {1, 1, 2, "0F0,0F1,0B1,0B0",
+         "rank 0: B of stage 0 runs for micro-batch 1 before 0: gradients must be accumulated in "
+         "ascending order"},
+        {1, 1, 2, "0F0,0F1,0I0,0I1,0W1,0W0", "W of stage 0 runs for micro-batch 1 before 0"},
+        {1, 1, 2, "0F0,0F1,0B1", "rank 0: stage 0 has no W0 and no B0"},
+        {1, 1, 2, "0F0,0B0", "rank 0: stage 0 has no F1"},
+        {2, 1, 2, "0F0,0F1,0B0,0B1 1F1,1F0,1B0,1B1",
+         "channel 0 (stage 0 to 1): rank 0 sends micro-batch 0 where rank 1 takes 1"},
+    };
+    for (size_t i = 0; i < LEN(table); i++) {
+        struct pp_plan *plan = NULL;
+        CHECK_FAILS(
+            plan_of(table[i].p, table[i].v, table[i].m, PP_PLACE_LOOP, table[i].rows, &plan),
+            PP_EFORMAT, table[i].words);
+        assert_null(plan);
+    }
+}
+
+static void nonsense_cells_are_refused(void **state)
+{
+    (void)state;
+    struct pp_plan *plan = NULL;
+    struct lists l;
+    lists_parse(&l, 1, 1, 1, PP_PLACE_LOOP, "0F0,0B0");
+    l.cells[0][1].op = 200;
+    CHECK_FAILS(lists_plan(&l, &plan), PP_EFORMAT, "cell 1 is neither F, I, W nor B (op 200)");
+    l.cells[0][1] = (struct pp_cell){.op = PP_OP_B, .stage = INT32_MIN, .mb = 0};
+    CHECK_FAILS(lists_plan(&l, &plan), PP_EFORMAT, "stages are 0..0");
+    l.cells[0][1] = (struct pp_cell){.op = PP_OP_B, .stage = 0, .mb = INT32_MIN};
+    CHECK_FAILS(lists_plan(&l, &plan), PP_EFORMAT, "micro-batches are 0..0");
+    l.n[0] = -1;
+    CHECK_FAILS(lists_plan(&l, &plan), PP_EFORMAT, "a list of -1 cells");
+    l.n[0] = 0;
+    CHECK_FAILS(lists_plan(&l, &plan), PP_EFORMAT, "stage 0 has no F0");
+    l.rank_of[0] = 1;
+    CHECK_FAILS(lists_plan(&l, &plan), PP_EFORMAT, "stage 0 is on rank 1, ranks are 0..0");
+    lists_free(&l);
+
+    lists_parse(&l, 2, 1, 1, PP_PLACE_LOOP, "0F0,0B0 1F0,1B0");
+    l.rank_of[1] = 0;
+    CHECK_FAILS(lists_plan(&l, &plan), PP_EFORMAT, "rank 0 holds more than 1 stage (chunks = 1)");
+    l.g.microbatches = 0;
+    CHECK_FAILS(lists_plan(&l, &plan), PP_ECONFIG, "0 micro-batches");
+    lists_free(&l);
+    assert_null(plan);
+}
+
+/* A published schedule, but its backwards descend: another order of adding up, other bits. */
+static void looped_bfs_as_published_is_refused(void **state)
+{
+    (void)state;
+    struct pp_plan *plan = NULL;
+    CHECK_FAILS(plan_of(2, 2, 2, PP_PLACE_LOOP,
+                        "0F0,0F1,2F0,2F1,2B1,2B0,0B1,0B0 1F0,1F1,3F0,3F1,3B1,3B0,1B1,1B0", &plan),
+                PP_EFORMAT, "B of stage 2 runs for micro-batch 1 before 0");
+}
+
+static void a_wait_cycle_is_printed(void **state)
+{
+    (void)state;
+    struct pp_plan *plan = NULL;
+    CHECK_FAILS(plan_of(2, 1, 2, PP_PLACE_LOOP, "0F0,0B0,0F1,0B1 1F0,1F1,1B0,1B1", &plan),
+                PP_EFORMAT,
+                "these ranks wait for each other: "
+                "rank 0 waits in B0 for message 0 of channel 1 (rank 1 sends it in B0); "
+                "rank 1 waits in F1 for message 1 of channel 0 (rank 0 sends it in F1)");
+    CHECK_FAILS(plan_of(1, 2, 1, PP_PLACE_V, "1F0,0F0,1B0,0B0", &plan), PP_EFORMAT,
+                "a rank waits for ever: rank 0 waits in F0 of stage 1 for message 0 of channel 0 "
+                "(rank 0 sends it in F0 of stage 0)");
+    assert_null(plan);
+}
+
+static void a_long_wait_cycle_is_cut(void **state)
+{
+    (void)state;
+    /* every rank wants its second chunk first: rank 0 waits for 19, which waits for 18, ... */
+    struct lists l;
+    struct pp_plan *plan = NULL;
+    int p = 20;
+    lists_init(&l, p, 2, 1, PP_PLACE_LOOP);
+    for (int r = 0; r < p; r++) {
+        add(&l, r, PP_OP_F, p + r, 0);
+        add(&l, r, PP_OP_F, r, 0);
+        add(&l, r, PP_OP_B, p + r, 0);
+        add(&l, r, PP_OP_B, r, 0);
+    }
+    CHECK_FAILS(lists_plan(&l, &plan), PP_EFORMAT, "these ranks wait for each other");
+    CHECK_FAILS(lists_plan(&l, &plan), PP_EFORMAT,
+                "rank 0 waits in F0 of stage 20 for message 0 of channel 38 (rank 19 sends it in "
+                "F0 of stage 19)");
+    CHECK_FAILS(lists_plan(&l, &plan), PP_EFORMAT, "; and 4 more");
+    lists_free(&l);
+}
+
+/* Give a channel only n slots, in turn, whatever that does. */
+static void squeeze(struct pp_plan *plan, int channel, int n)
+{
+    int m = plan->geometry.microbatches;
+    int32_t first = pp_plan_message(plan, channel, 0);
+    plan->channels[channel].slots = n;
+    for (int mb = 0; mb < m; mb++) {
+        struct pp_message *msg = &plan->messages[first + mb];
+        msg->slot = mb % n;
+        msg->first_in_slot = mb < n;
+        msg->next_in_slot = mb + n < m ? first + mb + n : -1;
+    }
+}
+
+static void too_few_slots_fail_the_proof(void **state)
+{
+    (void)state;
+    struct pp_plan *plan = plan_named("gpipe", 2, 4);
+    squeeze(plan, 0, 3);
+    CHECK_FAILS(pp_plan_prove(plan), PP_EFORMAT,
+                "rank 0: F3 would overwrite slot 0 of channel 0, which the backward of its own "
+                "micro-batch 0 still reads");
+    squeeze(plan, 0, 4);
+    CHECK_OK(pp_plan_prove(plan));
+    pp_plan_destroy(&plan);
+
+    /* both ranks do all I, then all W: a gradient message is kept until the receiver's W */
+    const char *rows = "0F0,0F1,0I0,0I1,0W0,0W1 1F0,1F1,1I0,1I1,1W0,1W1";
+    CHECK_OK(plan_of(2, 1, 2, PP_PLACE_LOOP, rows, &plan));
+    CHECK_INT_EQ(plan->channels[1].slots, 2);
+    CHECK_OK(pp_plan_prove(plan));
+    squeeze(plan, 1, 1);
+    CHECK_FAILS(pp_plan_prove(plan), PP_EFORMAT,
+                "these ranks wait for each other: "
+                "rank 0 waits in I1 for message 1 of channel 1 (rank 1 sends it in I1); "
+                "rank 1 waits in I1 for slot 0 of channel 1 (rank 0 frees it in W0)");
+    pp_plan_destroy(&plan);
+}
+
+static void aliased_memory_fails_the_proof(void **state)
+{
+    (void)state;
+    struct pp_plan *plan = plan_named("zb-h1", 2, 8);
+    struct pp_action *second = &plan->ranks[0].actions[1];
+    CHECK_INT_EQ(second->slot, 1);
+    second->slot = 0;
+    CHECK_FAILS(pp_plan_prove(plan), PP_EFORMAT,
+                "F1 finds state slot 0 of stage 0 held by micro-batch 0");
+    second->slot = 2;
+    CHECK_FAILS(pp_plan_prove(plan), PP_EFORMAT, "F1 has state slot 2, stage 0 has 2 of them");
+    second->slot = 1;
+    CHECK_OK(pp_plan_prove(plan));
+
+    struct pp_action *last = &plan->ranks[1].actions[plan->ranks[1].n_actions - 1];
+    CHECK_INT_EQ(last->op, PP_OP_W);
+    last->gslot ^= 1;
+    CHECK_FAILS(pp_plan_prove(plan), PP_EFORMAT, "gradient slot");
+    last->gslot ^= 1;
+
+    int32_t message = pp_plan_message(plan, 0, 0);
+    int32_t next = plan->messages[message].next_in_slot;
+    plan->messages[message].next_in_slot = -1;
+    CHECK_FAILS(pp_plan_prove(plan), PP_EFORMAT, "is not posted in the order of the sends");
+    plan->messages[message].next_in_slot = next;
+    plan->messages[message].slot = plan->channels[0].slots;
+    CHECK_FAILS(pp_plan_prove(plan), PP_EFORMAT, "sends in slot");
+    pp_plan_destroy(&plan);
+}
+
+static void state_and_gradient_slots_are_the_peaks(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+        "1f1b", "zb-h1", "zb-h2", "interleaved v2", "interleaved-zb v2", "zb-v"};
+    for (size_t i = 0; i < LEN(names); i++) {
+        struct pp_plan *plan = plan_named(names[i], 4, 8);
+        int live[STAGES_MAX] = {0}, peak[STAGES_MAX] = {0};
+        int glive[STAGES_MAX] = {0}, gpeak[STAGES_MAX] = {0};
+        for (int r = 0; r < 4; r++) {
+            for (int k = 0; k < plan->ranks[r].n_actions; k++) {
+                const struct pp_action *a = &plan->ranks[r].actions[k];
+                int s = a->stage;
+                live[s] += a->op == PP_OP_F;
+                glive[s] += a->op == PP_OP_I || a->op == PP_OP_B;
+                peak[s] = live[s] > peak[s] ? live[s] : peak[s];
+                gpeak[s] = glive[s] > gpeak[s] ? glive[s] : gpeak[s];
+                live[s] -= a->op == PP_OP_W || a->op == PP_OP_B;
+                glive[s] -= a->op == PP_OP_W || a->op == PP_OP_B;
+            }
+        }
+        for (int s = 0; s < plan->n_virtual; s++) {
+            CHECK_INT_EQ(plan->state_slots[s], peak[s]);
+            CHECK_INT_EQ(plan->grad_slots[s], gpeak[s]);
+        }
+        pp_plan_destroy(&plan);
+    }
+}
+
+static void message_slots_of_1f1b_do_not_grow_with_microbatches(void **state)
+{
+    (void)state;
+    for (int m = 8; m <= 128; m *= 2) {
+        struct pp_plan *plan = plan_named("1f1b", 4, m);
+        for (int s = 0; s < 3; s++) {
+            /* what the sender's own backward needs, and a spare */
+            CHECK_INT_EQ(plan->channels[2 * s].slots, 4 - s + 1);
+            CHECK_INT_EQ(plan->channels[2 * s + 1].slots, 2);
+        }
+        pp_plan_destroy(&plan);
+    }
+}
+
+static void a_fold_is_a_local_channel_without_a_spare(void **state)
+{
+    (void)state;
+    struct pp_plan *plan = plan_named("zb-v", 4, 8);
+    CHECK_INT_EQ(plan->rank_of[3], 3);
+    CHECK_INT_EQ(plan->rank_of[4], 3);
+    CHECK_INT_EQ(plan->chunk_of[3], 0);
+    CHECK_INT_EQ(plan->chunk_of[4], 1);
+    const struct pp_channel *fold = &plan->channels[2 * 3];
+    CHECK_INT_EQ(fold->src_rank, fold->dst_rank);
+    CHECK_INT_EQ(fold->src_stage, 3);
+    CHECK_INT_EQ(fold->dst_stage, 4);
+    /* a message lives as long as the state of the stage that made it */
+    assert_true(fold->slots <= plan->state_slots[3]);
+    pp_plan_destroy(&plan);
+}
+
+static void actions_name_their_messages(void **state)
+{
+    (void)state;
+    struct pp_plan *plan = NULL;
+    CHECK_OK(plan_of(2, 1, 1, PP_PLACE_LOOP, "0F0,0I0,0W0 1F0,1B0", &plan));
+    const struct pp_action *a = plan->ranks[0].actions;
+    const struct pp_action *b = plan->ranks[1].actions;
+    CHECK_INT_EQ(plan->n_messages, 2);
+    CHECK_INT_EQ(a[0].recv, -1);
+    CHECK_INT_EQ(a[0].send, b[0].recv);
+    CHECK_INT_EQ(b[0].send, -1);
+    CHECK_INT_EQ(b[1].recv, -1);
+    CHECK_INT_EQ(b[1].send, a[1].recv);
+    CHECK_INT_EQ(a[1].send, -1);
+    CHECK_INT_EQ(a[2].recv, -1);
+    CHECK_INT_EQ(a[2].send, -1);
+    CHECK_INT_EQ(plan->messages[a[0].send].channel, 0);
+    CHECK_INT_EQ(plan->messages[b[1].send].channel, 1);
+    CHECK_INT_EQ(a[0].first_w, 0);
+    CHECK_INT_EQ(a[1].first_w, 0);
+    CHECK_INT_EQ(a[2].first_w, 1);
+    CHECK_INT_EQ(b[1].first_w, 1);
+    CHECK_INT_EQ(pp_plan_message(plan, 2, 0), -1);
+    CHECK_INT_EQ(pp_plan_message(plan, -1, 0), -1);
+    pp_plan_destroy(&plan);
+}
+
+static void a_message_leaves_after_the_input_gradient_or_after_all(void **state)
+{
+    (void)state;
+    struct pp_plan *plan = plan_named("gpipe", 2, 1);
+    struct pp_ticks ticks = {.f = 2, .i = 3, .w = 4, .fused_send = true};
+    int64_t start[2][2], end[2][2], work[2], makespan;
+    int64_t *const starts[2] = {start[0], start[1]};
+    int64_t *const ends[2] = {end[0], end[1]};
+    CHECK_OK(pp_plan_timeline(plan, &ticks, starts, ends, &makespan, work));
+    CHECK_INT_EQ(start[0][0], 0);
+    CHECK_INT_EQ(end[0][0], 2);
+    CHECK_INT_EQ(start[1][0], 2);
+    CHECK_INT_EQ(start[1][1], 4);
+    CHECK_INT_EQ(end[1][1], 11);
+    CHECK_INT_EQ(start[0][1], 11);
+    CHECK_INT_EQ(makespan, 18);
+    CHECK_INT_EQ(work[0], 9);
+    CHECK_INT_EQ(work[1], 9);
+    ticks.fused_send = false;
+    CHECK_OK(pp_plan_timeline(plan, &ticks, starts, ends, &makespan, NULL));
+    CHECK_INT_EQ(start[0][1], 7);
+    CHECK_INT_EQ(makespan, 14);
+    pp_plan_destroy(&plan);
+}
+
+static void forward_only_plans_keep_nothing(void **state)
+{
+    (void)state;
+    struct pp_ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = false};
+    for (int p = 1; p <= 8; p++) {
+        for (int m = 1; m <= 20; m++) {
+            struct pp_geometry g = {.stages = p, .chunks = 1, .microbatches = m};
+            struct pp_plan *plan = NULL;
+            int64_t makespan;
+            CHECK_OK(pp_plan_build_eval(&g, PP_PLACE_LOOP, &plan));
+            CHECK_OK(pp_plan_timeline(plan, &unit, NULL, NULL, &makespan, NULL));
+            CHECK_INT_EQ(makespan, m + p - 1);
+            for (int s = 0; s < p; s++) {
+                CHECK_INT_EQ(plan->state_slots[s], 1);
+                CHECK_INT_EQ(plan->grad_slots[s], 0);
+                CHECK_INT_EQ(plan->ranks[s].n_actions, m);
+            }
+            for (int c = 0; c < plan->n_channels; c++) {
+                CHECK_INT_EQ(plan->channels[c].slots, c % 2 ? 0 : least(m, 3));
+            }
+            pp_plan_destroy(&plan);
+        }
+    }
+}
+
+static void forward_only_plans_with_chunks_lose_no_time(void **state)
+{
+    (void)state;
+    struct pp_ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = false};
+    for (int p = 1; p <= 6; p++) {
+        for (int v = 2; v <= 4; v++) {
+            for (int m = p; m <= 4 * p; m += p) {
+                struct pp_geometry g = {.stages = p, .chunks = v, .microbatches = m};
+                struct pp_plan *plan = NULL;
+                int64_t makespan;
+                CHECK_OK(pp_plan_build_eval(&g, PP_PLACE_LOOP, &plan));
+                CHECK_OK(pp_plan_timeline(plan, &unit, NULL, NULL, &makespan, NULL));
+                CHECK_INT_EQ(makespan, m * v + p - 1);
+                for (int c = 0; c < plan->n_channels; c += 2) {
+                    assert_true(plan->channels[c].slots <= p + 3);
+                }
+                pp_plan_destroy(&plan);
+            }
+        }
+    }
+}
+
+static void the_grid_is_what_one_draws(void **state)
+{
+    (void)state;
+    struct pp_plan *plan = plan_named("1f1b", 2, 3);
+    char *text = printed(plan, pp_plan_print_grid);
+    CHECK_STR_EQ(text, "1f1b: 2 stages, 3 micro-batches; 12 ticks, bubble 25.0 %\n"
+                       "rank 0  F0 F1 .  .  B0--- F2 B1--- .  B2---\n"
+                       "rank 1  .  F0 B0--- F1 B1--- F2 B2--- .  .\n");
+    free(text);
+    pp_plan_destroy(&plan);
+
+    CHECK_OK(plan_of(1, 2, 1, PP_PLACE_V, "0F0,1F0,1I0,0I0,1W0,0W0", &plan));
+    text = printed(plan, pp_plan_print_grid);
+    CHECK_STR_EQ(text, "own lists: 1 stage x 2 chunks, 1 micro-batch; 6 ticks, bubble 0.0 %\n"
+                       "rank 0  0F0 1F0 1I0 0I0 1W0 0W0\n");
+    free(text);
+    pp_plan_destroy(&plan);
+
+    struct pp_geometry g = {.stages = 3, .chunks = 1, .microbatches = 11};
+    CHECK_OK(pp_plan_build_eval(&g, PP_PLACE_LOOP, &plan));
+    text = printed(plan, pp_plan_print_grid);
+    CHECK_STR_EQ(text, "forward only: 3 stages, 11 micro-batches; 13 ticks, bubble 15.4 %\n"
+                       "rank 0  F0  F1  F2  F3  F4  F5  F6  F7  F8  F9  F10 .   .\n"
+                       "rank 1  .   F0  F1  F2  F3  F4  F5  F6  F7  F8  F9  F10 .\n"
+                       "rank 2  .   .   F0  F1  F2  F3  F4  F5  F6  F7  F8  F9  F10\n");
+    free(text);
+    pp_plan_destroy(&plan);
+}
+
+static void a_full_disk_is_an_error(void **state)
+{
+    (void)state;
+    FILE *f = fopen("/dev/full", "w");
+    if (!f) {
+        skip();
+    }
+    setvbuf(f, NULL, _IONBF, 0);
+    struct pp_plan *plan = plan_named("gpipe", 2, 2);
+    CHECK_FAILS(pp_plan_print_csv(plan, f), PP_EIO, "cannot write");
+    CHECK_FAILS(pp_plan_print_grid(plan, f), PP_EIO, "cannot write");
+    pp_plan_destroy(&plan);
+    fclose(f);
+}
+
+static void destroy_accepts_nothing(void **state)
+{
+    (void)state;
+    struct pp_plan *plan = NULL;
+    pp_plan_destroy(&plan);
+    assert_null(plan);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(illegal_lists_are_refused_in_words),
+        cmocka_unit_test(nonsense_cells_are_refused),
+        cmocka_unit_test(looped_bfs_as_published_is_refused),
+        cmocka_unit_test(a_wait_cycle_is_printed),
+        cmocka_unit_test(a_long_wait_cycle_is_cut),
+        cmocka_unit_test(too_few_slots_fail_the_proof),
+        cmocka_unit_test(aliased_memory_fails_the_proof),
+        cmocka_unit_test(state_and_gradient_slots_are_the_peaks),
+        cmocka_unit_test(message_slots_of_1f1b_do_not_grow_with_microbatches),
+        cmocka_unit_test(a_fold_is_a_local_channel_without_a_spare),
+        cmocka_unit_test(actions_name_their_messages),
+        cmocka_unit_test(a_message_leaves_after_the_input_gradient_or_after_all),
+        cmocka_unit_test(forward_only_plans_keep_nothing),
+        cmocka_unit_test(forward_only_plans_with_chunks_lose_no_time),
+        cmocka_unit_test(the_grid_is_what_one_draws),
+        cmocka_unit_test(a_full_disk_is_an_error),
+        cmocka_unit_test(destroy_accepts_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

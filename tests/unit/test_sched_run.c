@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plans carried out in random interleavings of their ranks: no slot aliases, nobody hangs. */
+#include "test_sched_sim.h"
+
+#define LEN(a) (sizeof(a) / sizeof((a)[0]))
+
+static void schedules_run_in_any_interleaving(void **state)
+{
+    (void)state;
+    for (int p = 1; p <= 8; p++) {
+        for (int m = 1; m <= 16; m++) {
+            for (const char *const *name = pp_schedule_names(); *name; name++) {
+                struct pp_plan *plan = plan_named(*name, p, m);
+                run_in_all_ways(plan);
+                pp_plan_destroy(&plan);
+            }
+        }
+    }
+}
+
+static void lists_of_other_schedules_run_in_any_interleaving(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+        "2-eager 1f1b",      "zb-h1", "zb-h2", "interleaved v2", "interleaved v4",
+        "interleaved-zb v2", "zb-v"};
+    for (size_t i = 0; i < LEN(names); i++) {
+        for (int p = 1; p <= 5; p++) {
+            for (int m = p; m <= 3 * p; m += p) {
+                struct pp_plan *plan = plan_named(names[i], p, m);
+                run_in_all_ways(plan);
+                pp_plan_destroy(&plan);
+            }
+        }
+    }
+}
+
+static void forward_only_plans_run_in_any_interleaving(void **state)
+{
+    (void)state;
+    for (int p = 1; p <= 5; p++) {
+        for (int v = 1; v <= 3; v++) {
+            for (int m = 1; m <= 12; m++) {
+                struct pp_geometry g = {.stages = p, .chunks = v, .microbatches = m};
+                struct pp_plan *plan = NULL;
+                CHECK_OK(pp_plan_build_eval(&g, m % 2 ? PP_PLACE_LOOP : PP_PLACE_V, &plan));
+                run_in_all_ways(plan);
+                pp_plan_destroy(&plan);
+            }
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(schedules_run_in_any_interleaving),
+        cmocka_unit_test(lists_of_other_schedules_run_in_any_interleaving),
+        cmocka_unit_test(forward_only_plans_run_in_any_interleaving),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

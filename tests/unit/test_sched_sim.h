@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A second, slow interpreter of plans that knows only the words of plan.h: ranks progress in random
+ * order, memory is labelled with what was written there, and whoever reads looks at the label.
+ * Nothing may be overwritten while in use, and nobody may wait for ever.
+ */
+#ifndef PPCLI_TESTS_SCHED_SIM_H
+#define PPCLI_TESTS_SCHED_SIM_H
+
+#include "test_sched_lists.h"
+
+static uint64_t random_state = 1;
+
+static inline int random_below(int n)
+{
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return (int)((random_state >> 33) % (uint64_t)n);
+}
+
+/* SHARED: sender and receiver use the same memory, as threads do; a slot is free when the receiver
+ * has released it. COPIES: each has its own, and the n-th send goes into the n-th posted receive,
+ * whatever that is, as messages without tags do; the sender's slot is free when the copy is done.
+ */
+enum memory {
+    SHARED,
+    COPIES
+};
+enum pace {
+    EVEN,
+    BURSTS,
+    RANKED,
+    N_PACES
+};
+
+struct note { /* about one message */
+    bool sent, posted, arrived, released, writer_done;
+};
+
+struct sim {
+    const struct pp_plan *plan;
+    enum memory memory;
+    int m;
+    int *at;                           /* [P] */
+    bool *i_half;                      /* [P] the I half of the current B is done */
+    int *width;                        /* [n_channels] slots */
+    int32_t **src;                     /* [n_channels][slots] label: message; -1 */
+    int32_t **dst;                     /* the same memory as src, or the receiver's copy */
+    int32_t **sends;                   /* [n_channels][M] in order */
+    int32_t **posts;                   /* [n_channels][M] in order */
+    int *n_sends, *n_posts, *n_copied; /* [n_channels] */
+    struct note *notes;
+    int **state, **grad;         /* [n_virtual][slots] label: micro-batch; -1 */
+    int32_t **in, **back, **out; /* [n_virtual][M] messages of F's and I's recv, of F's send */
+    int *next_w;                 /* [n_virtual] */
+};
+
+static inline void *need(size_t n, size_t size)
+{
+    void *p = calloc(n ? n : 1, size);
+    assert_non_null(p);
+    return p;
+}
+
+/* n rows of `width` (or width_of[i]) ints, all -1 */
+static inline int32_t **rows_of(int n, const int *width_of, int width)
+{
+    int32_t **rows = need((size_t)n, sizeof(*rows));
+    for (int i = 0; i < n; i++) {
+        int w = width_of ? width_of[i] : width;
+        rows[i] = need((size_t)w, sizeof(**rows));
+        memset(rows[i], 0xff, (size_t)w * sizeof(**rows));
+    }
+    return rows;
+}
+
+static inline void free_rows(int32_t **rows, int n)
+{
+    for (int i = 0; i < n; i++) {
+        free(rows[i]);
+    }
+    free(rows);
+}
+
+static inline void sim_post(struct sim *s, int32_t message)
+{
+    int c = s->plan->messages[message].channel;
+    s->posts[c][s->n_posts[c]++] = message;
+    assert_false(s->notes[message].posted);
+    s->notes[message].posted = true;
+}
+
+static inline void sim_init(struct sim *s, const struct pp_plan *plan, enum memory memory)
+{
+    int c_n = plan->n_channels;
+    int p = plan->geometry.stages;
+    *s = (struct sim){.plan = plan, .memory = memory, .m = plan->geometry.microbatches};
+    s->at = need((size_t)p, sizeof(int));
+    s->i_half = need((size_t)p, sizeof(bool));
+    s->width = need((size_t)c_n, sizeof(int));
+    for (int c = 0; c < c_n; c++) {
+        s->width[c] = plan->channels[c].slots;
+        assert_true(s->width[c] <= s->m);
+    }
+    s->src = rows_of(c_n, s->width, 0);
+    s->dst = memory == SHARED ? s->src : rows_of(c_n, s->width, 0);
+    s->sends = rows_of(c_n, NULL, s->m);
+    s->posts = rows_of(c_n, NULL, s->m);
+    s->n_sends = need((size_t)c_n, sizeof(int));
+    s->n_posts = need((size_t)c_n, sizeof(int));
+    s->n_copied = need((size_t)c_n, sizeof(int));
+    s->notes = need((size_t)plan->n_messages, sizeof(struct note));
+    s->state = rows_of(plan->n_virtual, plan->state_slots, 0);
+    s->grad = rows_of(plan->n_virtual, plan->grad_slots, 0);
+    s->in = rows_of(plan->n_virtual, NULL, s->m);
+    s->back = rows_of(plan->n_virtual, NULL, s->m);
+    s->out = rows_of(plan->n_virtual, NULL, s->m);
+    s->next_w = need((size_t)plan->n_virtual, sizeof(int));
+    for (int c = 0; c < c_n; c++) {
+        for (int slot = 0; slot < s->width[c]; slot++) {
+            for (int i = 0; i < plan->n_messages; i++) {
+                const struct pp_message *msg = &plan->messages[i];
+                if (msg->channel == c && msg->first_in_slot && msg->slot == slot) {
+                    sim_post(s, i);
+                }
+            }
+        }
+    }
+}
+
+static inline void sim_fini(struct sim *s)
+{
+    int c_n = s->plan->n_channels;
+    int n = s->plan->n_virtual;
+    if (s->memory == COPIES) {
+        free_rows(s->dst, c_n);
+    }
+    free_rows(s->src, c_n);
+    free_rows(s->sends, c_n);
+    free_rows(s->posts, c_n);
+    free_rows(s->state, n);
+    free_rows(s->grad, n);
+    free_rows(s->in, n);
+    free_rows(s->back, n);
+    free_rows(s->out, n);
+    free(s->at);
+    free(s->i_half);
+    free(s->width);
+    free(s->n_sends);
+    free(s->n_posts);
+    free(s->n_copied);
+    free(s->notes);
+    free(s->next_w);
+}
+
+/* May `message` be written now? */
+static inline bool may_take(const struct sim *s, int32_t message)
+{
+    if (message < 0) {
+        return true;
+    }
+    const struct pp_message *msg = &s->plan->messages[message];
+    int32_t before = s->src[msg->channel][msg->slot];
+    if (before < 0) {
+        return true;
+    }
+    return s->memory == SHARED ? s->notes[before].released : s->notes[before].arrived;
+}
+
+static inline void write_message(struct sim *s, int32_t message, bool writer_reads_it_later)
+{
+    if (message < 0) {
+        return;
+    }
+    const struct pp_message *msg = &s->plan->messages[message];
+    int32_t before = s->src[msg->channel][msg->slot];
+    if (before >= 0 && !s->notes[before].writer_done) {
+        fail_msg("message %d overwrites %d, which its writer still reads", message, before);
+    }
+    s->src[msg->channel][msg->slot] = message;
+    s->notes[message].writer_done = !writer_reads_it_later;
+    s->notes[message].sent = true;
+    s->sends[msg->channel][s->n_sends[msg->channel]++] = message;
+    if (s->memory == SHARED) {
+        assert_true(s->notes[message].posted);
+        s->notes[message].arrived = true;
+    }
+}
+
+static inline void read_message(const struct sim *s, int32_t message)
+{
+    if (message >= 0) {
+        const struct pp_message *msg = &s->plan->messages[message];
+        CHECK_INT_EQ(s->dst[msg->channel][msg->slot], message);
+        assert_false(s->notes[message].released);
+    }
+}
+
+static inline void release_message(struct sim *s, int32_t message)
+{
+    if (message >= 0) {
+        read_message(s, message);
+        s->notes[message].released = true;
+        if (s->plan->messages[message].next_in_slot >= 0) {
+            sim_post(s, s->plan->messages[message].next_in_slot);
+        }
+    }
+}
+
+static inline bool arrived(const struct sim *s, int32_t message)
+{
+    return message < 0 || s->notes[message].arrived;
+}
+
+static inline void do_forward(struct sim *s, const struct pp_action *a)
+{
+    bool train = s->plan->kind == PP_PLAN_TRAIN;
+    read_message(s, a->recv);
+    CHECK_INT_EQ(s->state[a->stage][a->slot], -1);
+    CHECK_INT_EQ(a->gslot, -1);
+    write_message(s, a->send, train);
+    if (train) {
+        s->state[a->stage][a->slot] = a->mb;
+        s->in[a->stage][a->mb] = a->recv;
+        s->out[a->stage][a->mb] = a->send;
+    } else {
+        CHECK_INT_EQ(a->slot, 0);
+        release_message(s, a->recv);
+    }
+}
+
+static inline void do_input_gradient(struct sim *s, const struct pp_action *a)
+{
+    int32_t out = s->out[a->stage][a->mb];
+    read_message(s, a->recv);
+    CHECK_INT_EQ(s->state[a->stage][a->slot], a->mb);
+    CHECK_INT_EQ(s->grad[a->stage][a->gslot], -1);
+    if (out >= 0) { /* the derivative of the activation reads the output, in the sender's memory */
+        CHECK_INT_EQ(s->src[s->plan->messages[out].channel][s->plan->messages[out].slot], out);
+        s->notes[out].writer_done = true;
+    }
+    s->grad[a->stage][a->gslot] = a->mb;
+    s->back[a->stage][a->mb] = a->recv;
+    write_message(s, a->send, false);
+}
+
+static inline void do_weight_gradient(struct sim *s, const struct pp_action *a)
+{
+    CHECK_INT_EQ(s->state[a->stage][a->slot], a->mb);
+    CHECK_INT_EQ(s->grad[a->stage][a->gslot], a->mb);
+    CHECK_INT_EQ(s->next_w[a->stage], a->mb);
+    CHECK_INT_EQ(a->first_w, a->mb == 0);
+    s->next_w[a->stage]++;
+    s->state[a->stage][a->slot] = -1;
+    s->grad[a->stage][a->gslot] = -1;
+    release_message(s, s->in[a->stage][a->mb]);
+    release_message(s, s->back[a->stage][a->mb]);
+}
+
+/* One step of one rank; a B takes two, and anybody may run in between. False: it must wait. */
+static inline bool step_rank(struct sim *s, int r)
+{
+    if (s->at[r] == s->plan->ranks[r].n_actions) {
+        return false;
+    }
+    const struct pp_action *a = &s->plan->ranks[r].actions[s->at[r]];
+    CHECK_INT_EQ(s->plan->rank_of[a->stage], r);
+    if (a->op == PP_OP_W || s->i_half[r]) {
+        do_weight_gradient(s, a);
+        s->i_half[r] = false;
+        s->at[r]++;
+        return true;
+    }
+    if (!arrived(s, a->recv) || !may_take(s, a->send)) {
+        return false;
+    }
+    if (a->op == PP_OP_F) {
+        do_forward(s, a);
+    } else {
+        do_input_gradient(s, a);
+    }
+    s->i_half[r] = a->op == PP_OP_B;
+    s->at[r] += a->op != PP_OP_B;
+    return true;
+}
+
+/* Carry the next message of a channel from its sender's memory to its receiver's. */
+static inline bool step_channel(struct sim *s, int c)
+{
+    int n = s->n_copied[c];
+    if (s->memory == SHARED || n == s->n_sends[c] || n == s->n_posts[c]) {
+        return false;
+    }
+    int32_t message = s->sends[c][n];
+    CHECK_INT_EQ(s->posts[c][n], message);
+    int slot = s->plan->messages[message].slot;
+    CHECK_INT_EQ(s->src[c][slot], message);
+    s->dst[c][slot] = message;
+    s->notes[message].arrived = true;
+    s->n_copied[c]++;
+    return true;
+}
+
+static inline bool step(struct sim *s, int who)
+{
+    int p = s->plan->geometry.stages;
+    return who < p ? step_rank(s, who) : step_channel(s, who - p);
+}
+
+/* Nobody moved for a while: is there anybody who could? */
+static inline bool sweep(struct sim *s, int n)
+{
+    bool moved = false;
+    for (int who = 0; who < n; who++) {
+        moved = step(s, who) || moved;
+    }
+    return moved;
+}
+
+static inline void run(const struct pp_plan *plan, enum memory memory, enum pace pace)
+{
+    struct sim s;
+    sim_init(&s, plan, memory);
+    int n = plan->geometry.stages + plan->n_channels;
+    int shift = random_below(n);
+    for (int idle = 0; idle < 2 * n || sweep(&s, n);) {
+        int who = random_below(n);
+        int steps = pace == BURSTS ? 1 + random_below(8) : 1;
+        if (pace == RANKED) { /* somebody is always faster than the others */
+            who = (shift + (random_below(4) ? 0 : who)) % n;
+            steps = plan->n_messages + 8;
+            shift = random_below(16) ? shift : random_below(n);
+        }
+        bool moved = false;
+        while (steps-- > 0 && step(&s, who)) {
+            moved = true;
+        }
+        idle = moved ? 0 : idle + 1;
+    }
+    for (int r = 0; r < plan->geometry.stages; r++) {
+        if (s.at[r] != plan->ranks[r].n_actions) {
+            fail_msg("rank %d waits for ever at action %d of %d", r, s.at[r],
+                     plan->ranks[r].n_actions);
+        }
+    }
+    for (int i = 0; i < plan->n_messages; i++) {
+        assert_true(s.notes[i].released && s.notes[i].writer_done);
+    }
+    sim_fini(&s);
+}
+
+static inline void run_in_all_ways(const struct pp_plan *plan)
+{
+    for (int pace = 0; pace < N_PACES; pace++) {
+        run(plan, SHARED, (enum pace)pace);
+        run(plan, COPIES, (enum pace)pace);
+    }
+}
+
+#endif
