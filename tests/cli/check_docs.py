@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Program, manual pages and README agree. One check a run:
+
+    check_docs.py commands|options|keys|values ROOT PPCLI [PAGE5]"""
+
+import json
+import re
+import subprocess
+import sys
+
+
+def ask(ppcli, *words):
+    return subprocess.run([ppcli, *words], check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def read(path):
+    with open(path, encoding='utf-8') as f:
+        return f.read()
+
+
+def commands_of(ppcli):
+    found = re.findall(r'^  ([a-z-]+)  ', ask(ppcli, 'help'), flags=re.M)
+    assert len(found) >= 5, found
+    return found
+
+
+def options_of(ppcli, command):
+    """Long options of one command's help, as {name: argument or ''}."""
+    text = ask(ppcli, command, '--help')
+    text = text[text.index('Options:'):]
+    return dict(re.findall(r'^ +(?:-\w, )?--([a-z-]+)(?: (\S+))?', text, flags=re.M))
+
+
+def page1(root):
+    return read(f'{root}/man/ppcli.1')
+
+
+def commands(root, ppcli, _page5):
+    """Every command is in ppcli(1) (synopsis and text) and in the README, and no other is."""
+    problems = []
+    text = page1(root)
+    readme = read(f'{root}/README.md')
+    names = commands_of(ppcli)
+    for name in names:
+        if f'\n.Cm {name}\n' not in text.split('.Sh DESCRIPTION')[0]:
+            problems.append(f'ppcli.1: no {name} in the synopsis')
+        if not re.search(rf'^\.It Cm {name}\b', text, flags=re.M):
+            problems.append(f'ppcli.1: no .It for {name}')
+        if not re.search(rf'ppcli {name}\b', readme):
+            problems.append(f'README.md: no "ppcli {name}"')
+    section = text.split('.Sh COMMANDS')[1].split('.Sh OPTIONS')[0]
+    for name in re.findall(r'^\.It Cm ([a-z-]+)', section, flags=re.M):
+        if name not in names:
+            problems.append(f'ppcli.1: {name} is no command')
+    for name in re.findall(r'(?<![\w/-])ppcli ([a-z][a-z-]+)', '\n'.join(
+            re.findall(r'^    .*$|`[^`]*`', readme, flags=re.M))):
+        if name not in names:
+            problems.append(f'README.md: "ppcli {name}" is no command')
+    return problems
+
+
+def options(root, ppcli, _page5):
+    """Every option is in ppcli(1) and every option of ppcli(1) and the README exists."""
+    problems = []
+    text = page1(root)
+    known = {'version'}
+    for command in commands_of(ppcli):
+        for name in options_of(ppcli, command):
+            known.add(name)
+            if not re.search(rf'^\.It (Fl \w , )?Fl -{name}\b', text, flags=re.M):
+                problems.append(f'ppcli.1: no --{name} of {command}')
+    for name in set(re.findall(r'Fl -([a-z-]+)', text)) - known:
+        problems.append(f'ppcli.1: --{name} is no option')
+    for line in re.findall(r'^.*ppcli.*$', read(f'{root}/README.md'), flags=re.M):
+        for name in re.findall(r'(?<=\s)--([a-z-]+)', line.split('ppcli', 1)[1]):
+            if name not in known:
+                problems.append(f'README.md: --{name} is no option')
+    return problems
+
+
+def keys(root, ppcli, page5):
+    """Every key is in ppcli.ini(5) and every key that a page or the README names exists."""
+    problems = []
+    text = read(page5).replace('\\-', '-')
+    known = ask(ppcli, 'keys', '--format', 'list').split()
+    assert len(known) >= 20, known
+    for name in known:
+        section, key = name.split('.')
+        part = text.split(f'.Ss [{section}]')
+        if len(part) != 2 or not re.search(rf'^\.It Cm {key}$', part[1].split('.Ss ')[0],
+                                           flags=re.M):
+            problems.append(f'ppcli.ini.5: no {name}')
+    sections = '|'.join(sorted({name.split('.')[0] for name in known}))
+    for path in (f'{root}/man/ppcli.1', f'{root}/README.md'):
+        for name in re.findall(rf'(?<![\w./-])((?:{sections})\.[a-z_]+)(?![\w./-])', read(path)):
+            if name not in known and not name.endswith(('.sh', '.ini', '.py', '.c', '.h')):
+                problems.append(f'{path}: {name} is no key')
+    return problems
+
+
+def values(_root, ppcli, _page5):
+    """The choices that a help line spells out are those of its key."""
+    problems = []
+    schema = {key['name']: key for key in json.loads(ask(ppcli, 'keys', '--json'))['keys']}
+    checked = 0
+    text = ask(ppcli, 'train', '--help')
+    for name, arg, key in re.findall(r'--([a-z-]+) (\S+)\s+[^\n(]*\(([a-z]+\.[a-z_]+)\)', text):
+        if key not in schema:
+            problems.append(f'--{name} sets {key}, which is no key')
+        elif '|' in arg:
+            checked += 1
+            if arg.split('|') != schema[key].get('values'):
+                problems.append(f'--{name} says {arg}, {key} has {schema[key].get("values")}')
+    if checked < 2:
+        problems.append(f'only {checked} lists of choices found in the help of train')
+    return problems
+
+
+CHECKS = {'commands': commands, 'options': options, 'keys': keys, 'values': values}
+
+
+def main():
+    name, root, ppcli = sys.argv[1:4]
+    problems = CHECKS[name](root, ppcli, sys.argv[4] if len(sys.argv) > 4 else None)
+    for line in problems:
+        print(line)
+    return 1 if problems else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

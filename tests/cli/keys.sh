@@ -1,0 +1,138 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# ppcli keys, and configs found, refused and overridden.
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+begin "all keys are listed, by section"
+run keys
+code_is 0
+for section in data model pipeline train run; do
+    out_has "[$section]"
+done
+
+begin "one section, one key"
+run keys pipeline
+code_is 0
+out_has 'microbatches'
+out_lacks 'batch_size'
+run keys train.lr
+code_is 0
+out_has 'lr'
+out_lacks 'microbatches'
+
+begin "an unknown section or key is 64 with the nearest"
+run keys trian
+code_is 64
+err_has "did you mean"
+run keys train.epoch
+code_is 64
+err_has 'train.epochs'
+
+begin "the list is one section.key a line"
+run keys --format list
+code_is 0
+same "$(grep -cvE '^[a-z]+\.[a-z0-9_]+$' "$folder/out")" 0
+out_has 'pipeline.stages'
+
+begin "json is json, two ways, and has every key of the list"
+if command -v python3 >/dev/null 2>&1; then
+    cp "$folder/out" "$folder/list"
+    run keys --json
+    code_is 0
+    cp "$folder/out" "$folder/json"
+    run keys --format json
+    cmp -s "$folder/out" "$folder/json" || complain "--json and --format json differ"
+    python3 - "$folder/json" >"$folder/names" <<'END' || complain "not readable as JSON"
+import json, sys
+for key in json.load(open(sys.argv[1]))['keys']:
+    print(key['name'])
+    assert key['help'] and key['type'] and 'default' in key, key
+END
+    cmp -s "$folder/names" "$folder/list" || complain "the list and the schema name other keys"
+else
+    skip "no python3"
+fi
+
+begin "an unknown or contradicting format is refused"
+run keys --format jsno
+code_is 64
+err_has "did you mean 'json'?"
+run keys --json --format list
+code_is 64
+err_has 'contradict'
+
+begin "every short flag sets its key, the later one wins"
+cat >"$folder/a.ini" <<'END'
+[data]
+dataset = synthetic
+[pipeline]
+stages = 2
+END
+run explain "$folder/a.ini" --stages 1 --microbatches 3 --schedule gpipe --epochs 2 --max-steps 5 \
+    --batch-size 30 --optimizer adamw --lr 0.25 --seed 77 --backend cpu --transport threads \
+    --launch threads --replicas 1 --log-every 9 --stages 3
+code_is 0
+sed 's/  */ /g' "$folder/out" >"$folder/squeezed"
+for expected in 'stages = 3' 'microbatches = 3' 'schedule = gpipe' 'epochs = 2' 'max_steps = 5' \
+    'batch_size = 30' 'optimizer = adamw' 'lr = 0.25' 'seed = 77' 'log_every = 9'; do
+    has "$folder/squeezed" "$expected" || complain "no '$expected' in: $(head -c 1500 "$folder/squeezed")"
+done
+out_has '--stages'
+
+begin "--set wins over the file and is named as origin"
+run explain "$folder/a.ini" --set pipeline.stages=1
+code_is 0
+out_has '--set'
+
+begin "wrong values and keys of the command line are 78 and name the option"
+run explain "$folder/a.ini" --stages many
+code_is 78
+err_has '--stages'
+run explain "$folder/a.ini" --set train.learning_rate=1
+code_is 78
+err_has 'learning_rate'
+
+begin "all problems of a file are listed, then one summary, exit 78"
+printf '[pipeline]\nstags = 2\n[train]\nlr = fast\n' >"$folder/bad.ini"
+run explain "$folder/bad.ini"
+code_is 78
+err_has 'bad.ini:2'
+err_has "'stages'"
+err_has 'bad.ini:4'
+same "$(grep -c '^ppcli: error: ' "$folder/err")" 1
+
+begin "a config that is not there is 66"
+run explain "$folder/nothing.ini"
+code_is 66
+err_has 'nothing.ini'
+run train nothing.ini
+code_is 66
+err_has 'nothing.ini'
+err_has 'configs'
+run train ''
+code_is 66
+
+begin "a folder is no config"
+run explain "$folder"
+[ "$code" -ne 0 ] || complain "exit 0"
+[ "$code" -lt 128 ] || complain "exit $code"
+
+begin "a bare name is found among the configs and said"
+(cd / && exec "$PPCLI" explain mnist.ini >"$folder/out" 2>"$folder/err")
+code=$?
+last='ppcli explain mnist.ini'
+code_is 0
+err_has 'configs/mnist.ini'
+run explain mnits.ini
+code_is 66
+err_has "did you mean 'mnist.ini'?"
+
+begin "a config comes from standard input as well"
+code=0
+last='ppcli explain -'
+"$PPCLI" explain - <"$folder/a.ini" >"$folder/out" 2>"$folder/err" || code=$?
+code_is 0
+out_has 'synthetic'
+
+finish

@@ -1,0 +1,76 @@
+# shellcheck shell=sh
+# SPDX-License-Identifier: Apache-2.0
+# A few words for tests of the command line, printing TAP.
+#
+#   begin "what is expected"      starts a case and ends the one before
+#   run WORD...                   runs ppcli; keeps code, standard output and standard error
+#   code_is N; out_has TEXT; err_has TEXT; out_lacks TEXT; err_lacks TEXT; same A B
+#   skip REASON                   the current case cannot be judged here
+#   finish                        ends the last case and prints the plan
+set -u
+
+: "${PPCLI:?path of the program under test}"
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+# What a user's or a launcher's environment holds must not change what is tested.
+unset NO_COLOR PPCLI_DATA_DIR OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_RANK PMI_RANK PMIX_RANK
+export HOME="$folder" TERM=dumb
+unset XDG_DATA_HOME
+
+cases=0
+failures=0
+name=
+wrong=
+skipped=
+
+end_case() {
+    [ -n "$name" ] || return 0
+    cases=$((cases + 1))
+    if [ -n "$skipped" ]; then
+        echo "ok $cases - $name # SKIP $skipped"
+    elif [ -z "$wrong" ]; then
+        echo "ok $cases - $name"
+    else
+        failures=$((failures + 1))
+        echo "not ok $cases - $name"
+        printf '%s' "$wrong" | sed 's/^/# /'
+    fi
+}
+
+begin() {
+    end_case
+    name=$1
+    wrong=
+    skipped=
+}
+
+finish() {
+    end_case
+    echo "1..$cases"
+    [ "$failures" -eq 0 ]
+    exit $?
+}
+
+skip() { skipped=$1; }
+
+complain() {
+    wrong="$wrong$1
+"
+}
+
+run() {
+    code=0
+    "$PPCLI" "$@" >"$folder/out" 2>"$folder/err" </dev/null || code=$?
+    last="ppcli $*"
+}
+
+code_is() {
+    [ "$code" -eq "$1" ] || complain "$last: exit $code, expected $1; said: $(head -c 600 "$folder/err")"
+}
+
+has() { grep -qF -e "$2" "$1"; }
+out_has() { has "$folder/out" "$1" || complain "$last: no '$1' in: $(head -c 900 "$folder/out")"; }
+err_has() { has "$folder/err" "$1" || complain "$last: no '$1' in: $(head -c 900 "$folder/err")"; }
+out_lacks() { ! has "$folder/out" "$1" || complain "$last: '$1' in: $(head -c 900 "$folder/out")"; }
+err_lacks() { ! has "$folder/err" "$1" || complain "$last: '$1' in: $(head -c 900 "$folder/err")"; }
+same() { [ "$1" = "$2" ] || complain "$last: '$1', expected '$2'"; }

@@ -1,0 +1,11 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The shell scripts pass shellcheck; skipped (77) without it.
+#   check_shell.sh ROOT
+set -eu
+cd "$1"
+if ! command -v shellcheck >/dev/null 2>&1; then
+    echo "skipped: no shellcheck"
+    exit 77
+fi
+find scripts tests .ci -type f \( -name '*.sh' -o -path '.ci/run' \) -exec shellcheck -x {} +

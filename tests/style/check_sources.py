@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Rules about the sources that no compiler knows. One rule a run:
+
+    check_sources.py ROOT layers|spdx|switches|exits
+
+Prints every place that breaks the rule as file:line and exits 1 when there is one."""
+
+import os
+import re
+import sys
+
+# A module may include modules of a smaller height and itself, never its equals.
+HEIGHT = {
+    'base': 0,
+    'conf': 1, 'sched': 1, 'tensor': 1, 'trace': 1,
+    'dev': 2,
+    'nn': 3, 'comm': 3, 'data': 3,
+    'pipe': 4, 'sim': 4, 'ckpt': 4,
+    'train': 5,
+    'cli': 6,
+}
+
+# Public headers that are not named after a source file or a folder of their module.
+HEADER_OWNER = {
+    'config.h': 'conf',
+    'model.h': 'nn',
+    'run.h': 'train',
+    'exec.h': 'pipe',
+    'layout.h': 'pipe',
+}
+
+SOURCE = ('.c', '.h', '.def', '.cu')
+SKIP_FOLDERS = {'.git', '__pycache__', 'data', 'configs'}
+
+
+def files(root, suffixes, below=''):
+    """Paths under root/below with one of the suffixes, relative to root; build folders left out."""
+    for folder, names, here in os.walk(os.path.join(root, below)):
+        names[:] = sorted(n for n in names
+                          if n not in SKIP_FOLDERS or os.path.relpath(folder, root) == 'src')
+        if os.path.exists(os.path.join(folder, 'build.ninja')):
+            names[:] = []
+            continue
+        for name in sorted(here):
+            if name.endswith(suffixes):
+                yield os.path.relpath(os.path.join(folder, name), root)
+
+
+def read(root, path):
+    with open(os.path.join(root, path), encoding='utf-8') as f:
+        return f.read()
+
+
+def without_comments(text, strings=True):
+    """The text with comments (and strings) blanked; line numbers stay."""
+    def blank(match):
+        found = match.group(0)
+        if found.startswith('/'):
+            return re.sub(r'[^\n]', ' ', found)
+        return '""' if strings else found
+    return re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', blank, text, flags=re.S)
+
+
+def owner_of(root, header):
+    """The module of a public header."""
+    if header in HEADER_OWNER:
+        return HEADER_OWNER[header]
+    stem = header[:-len('.h')]
+    if stem in HEIGHT:
+        return stem
+    for module in HEIGHT:
+        for name in (stem + '.c', stem + 's.def', stem + '.def'):
+            if os.path.exists(os.path.join(root, 'src', module, name)):
+                return module
+    return None
+
+
+def layers(root):
+    problems = []
+    for path in files(root, SOURCE, 'include'):
+        if path.startswith(os.path.join('include', 'ppcli')):
+            module = owner_of(root, os.path.basename(path))
+            if module is None:
+                problems.append(f'{path}:1: which module is it of? name it in HEADER_OWNER')
+                continue
+            problems += layer_problems(root, path, module)
+    for path in files(root, SOURCE, 'src'):
+        module = path.split(os.sep)[1]
+        if module not in HEIGHT:
+            problems.append(f'{path}:1: unknown module {module}')
+            continue
+        problems += layer_problems(root, path, module)
+    return problems
+
+
+def layer_problems(root, path, module):
+    problems = []
+    text = without_comments(read(root, path), strings=False)
+    for number, line in enumerate(text.splitlines(), 1):
+        found = re.match(r'\s*#\s*include\s*"([^"]+)"', line)
+        if not found:
+            continue
+        word = found.group(1)
+        where = f'{path}:{number}'
+        if word.startswith('ppcli/'):
+            owner = owner_of(root, word[len('ppcli/'):])
+            if owner is None:
+                problems.append(f'{where}: {word} belongs to no module')
+            elif owner != module and HEIGHT[owner] >= HEIGHT[module]:
+                problems.append(f'{where}: {module} (height {HEIGHT[module]}) includes {word} of '
+                                f'{owner} (height {HEIGHT[owner]})')
+        elif '..' in word.split('/'):
+            if not os.path.normpath(os.path.join(os.path.dirname(path), word)).startswith(
+                    os.path.join('src', module) + os.sep):
+                problems.append(f'{where}: {word} reaches into another module')
+    return problems
+
+
+def spdx(root):
+    problems = []
+    suffixes = SOURCE + ('.py', '.sh', '.bats', 'meson.build', 'meson_options.txt', '.1', '.5',
+                         '.5.in', os.path.join('.ci', 'run'))
+    for path in files(root, suffixes):
+        head = '\n'.join(read(root, path).splitlines()[:3])
+        if 'SPDX-License-Identifier: Apache-2.0' not in head:
+            problems.append(f'{path}:1: no SPDX line at the top')
+    return problems
+
+
+def switches(root):
+    """No conditionals for optional parts outside their files; no foreign types in contracts."""
+    problems = []
+    own = re.compile(r'^src/(dev/cuda|comm/(mpi|nccl))')
+    for path in list(files(root, SOURCE, 'src')) + list(files(root, SOURCE, 'include')):
+        if own.match(path):
+            continue
+        text = without_comments(read(root, path))
+        for number, line in enumerate(text.splitlines(), 1):
+            words = re.match(r'\s*#\s*(?:if|ifdef|ifndef|elif)\b(.*)', line)
+            if words and re.search(r'CUDA|NCCL|MPI', re.sub(r'\bPPCLI_\w+_H\b', '', words.group(1))):
+                problems.append(f'{path}:{number}: {line.strip()}')
+            foreign = re.match(r'\s*#\s*include\s*<(mpi|cuda|cublas|nccl|ini)[\w/]*\.h>', line)
+            if foreign and path.startswith('include'):
+                problems.append(f'{path}:{number}: a contract shows a foreign type')
+    return problems
+
+
+def exits(root):
+    """Only cli/main.c ends the program; base/err.c may abort on a broken invariant."""
+    problems = []
+    for path in list(files(root, SOURCE, 'src')) + list(files(root, SOURCE, 'include')):
+        if path == os.path.join('src', 'cli', 'main.c'):
+            continue
+        text = without_comments(read(root, path))
+        for number, line in enumerate(text.splitlines(), 1):
+            if re.search(r'(?<![\w.>])(_?exit|_Exit|quick_exit)\s*\(', line):
+                problems.append(f'{path}:{number}: {line.strip()}')
+            if re.search(r'^\s*abort\(\);', line) and path != 'src/base/err.c':
+                problems.append(f'{path}:{number}: {line.strip()}')
+    return problems
+
+
+RULES = {'layers': layers, 'spdx': spdx, 'switches': switches, 'exits': exits}
+
+
+def main():
+    root, rule = sys.argv[1], sys.argv[2]
+    problems = RULES[rule](root)
+    for line in problems:
+        print(line)
+    return 1 if problems else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
