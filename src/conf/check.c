@@ -135,15 +135,14 @@ static void check_launch(struct pp_config *cfg)
     bool threads = strcmp(cfg->run.transport, "threads") == 0;
     if (mpi && cfg->run.launch == PP_LAUNCH_THREADS) {
         pp_config_problem(cfg, key,
-                          "%s: run.transport = mpi needs a process for each rank, but run.launch = "
-                          "threads starts none; use run.launch = mpirun or run.transport = threads",
+                          "%s: transport = mpi needs a process for each rank, but launch = threads "
+                          "starts none; use run.launch = mpirun or run.transport = threads",
                           key);
     }
     if (threads && cfg->run.launch == PP_LAUNCH_MPIRUN) {
         pp_config_problem(cfg, key,
-                          "%s: run.launch = mpirun makes each rank a process, which run.transport "
-                          "= threads cannot connect; use run.transport = mpi or run.launch = "
-                          "threads",
+                          "%s: launch = mpirun makes each rank a process, which transport = "
+                          "threads cannot connect; use run.transport = mpi or run.launch = threads",
                           key);
     }
 }

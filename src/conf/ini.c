@@ -126,10 +126,10 @@ static struct span without_comment(struct reader *r, struct span s)
             return trim(s.p, i);
         }
         if (s.p[i] == '#') {
-            conf_problem(
-                r->cfg, here(r),
-                "'#' begins a comment only at the start of a line; write ';' before '%s'",
-                conf_quote(trim(s.p + i + 1, s.n - i - 1).p, trim(s.p + i + 1, s.n - i - 1).n).s);
+            struct span rest = trim(s.p + i + 1, s.n - i - 1);
+            conf_problem(r->cfg, here(r),
+                         "'#' begins a comment only at the start of a line; write '; %s'",
+                         conf_quote(rest.p, rest.n).s);
             return trim(s.p, i);
         }
     }

@@ -88,32 +88,40 @@ static void print_json(struct pp_json *j, const struct conf_option *o, const str
     pp_json_end(j);
 }
 
-/* Text of an mdoc line: no byte of it may be taken for a macro or an escape. */
+/* One byte of mdoc text: none of it may be taken for an escape or become a typographic sign. */
+static void mdoc_byte(FILE *f, char c)
+{
+    static const struct {
+        char c;
+        const char *escape;
+    } escapes[] = {{'\\', "\\e"}, {'-', "\\-"}, {'`', "\\(ga"}, {'~', "\\(ti"}, {'^', "\\(ha"}};
+    for (size_t i = 0; i < sizeof(escapes) / sizeof(escapes[0]); i++) {
+        if (escapes[i].c == c) {
+            fputs(escapes[i].escape, f);
+            return;
+        }
+    }
+    fputc(c, f);
+}
+
+/* Text in lines that mandoc -Tlint likes; no line may begin as a macro does. */
 static void mdoc_text(FILE *f, const char *text)
 {
-    if (text[0] == '.' || text[0] == '\'') {
-        fputs("\\&", f);
-    }
+    enum {
+        WIDTH = 56
+    }; /* escapes and the rest of a word come on top */
+    int column = 0;
     for (const char *p = text; *p; p++) {
-        switch (*p) {
-        case '\\':
-            fputs("\\e", f);
-            break;
-        case '-':
-            fputs("\\-", f);
-            break;
-        case '`':
-            fputs("\\(ga", f);
-            break;
-        case '~':
-            fputs("\\(ti", f);
-            break;
-        case '^':
-            fputs("\\(ha", f);
-            break;
-        default:
-            fputc(*p, f);
+        if (*p == ' ' && column >= WIDTH) {
+            fputc('\n', f);
+            column = 0;
+            continue;
         }
+        if (column == 0 && (*p == '.' || *p == '\'')) {
+            fputs("\\&", f);
+        }
+        mdoc_byte(f, *p);
+        column++;
     }
     fputc('\n', f);
 }
@@ -123,7 +131,7 @@ static void print_mdoc(FILE *f, const struct conf_option *o, const struct pp_nam
 {
     char range[RANGE_MAX], line[RANGE_MAX + 128];
     if (new_section) {
-        fprintf(f, "%s.Ss [%s]\n.Bl -tag -width Ds\n", first ? "" : ".El\n", o->section);
+        fprintf(f, "%s.Ss [%s]\\&\n.Bl -tag -width Ds\n", first ? "" : ".El\n", o->section);
     }
     fprintf(f, ".It Cm %s\n", o->key);
     mdoc_text(f, o->help);

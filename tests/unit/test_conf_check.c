@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Keys that must fit each other, and what a higher module adds to the problem list. */
+#include "test_conf.h"
+
+static void each_replica_needs_a_row_for_each_microbatch(void **state)
+{
+    struct pp_config *cfg = good(NULL, "train.batch_size=8", "pipeline.microbatches=8", NULL);
+    pp_config_destroy(&cfg);
+    cfg = good(NULL, "train.batch_size=9", "pipeline.microbatches=4", "pipeline.replicas=2", NULL);
+    pp_config_destroy(&cfg);
+    refuses("pipeline.microbatches: each of 1 replica has 7 samples of a batch of 7, too few for 8 "
+            "micro-batches; use pipeline.microbatches = 7 or fewer, or train.batch_size = 8 or "
+            "more",
+            NULL, "train.batch_size=7", "pipeline.microbatches=8", NULL);
+    /* 9 rows over 2 replicas: one has 5, the other only 4 */
+    refuses("each of 2 replicas has 4 samples of a batch of 9, too few for 5 micro-batches; use "
+            "pipeline.microbatches = 4 or fewer, or train.batch_size = 10 or more",
+            NULL, "train.batch_size=9", "pipeline.microbatches=5", "pipeline.replicas=2", NULL);
+    refuses("a batch of 3 has no sample for each of 4 replicas; use train.batch_size = 4 or more, "
+            "or pipeline.replicas = 3 or fewer",
+            NULL, "train.batch_size=3", "pipeline.microbatches=1", "pipeline.replicas=4", NULL);
+    refuses("train.batch_size = 67108864 or more", NULL, "train.batch_size=1",
+            "pipeline.microbatches=64Ki", "pipeline.replicas=1024", NULL);
+}
+
+static void the_key_that_the_user_set_last_is_blamed(void **state)
+{
+    BAD("[train]\nbatch_size = 2\n",
+        "t.ini:2: error: train.batch_size: each of 1 replica has 2 samples of a batch of 2, too "
+        "few for 4 micro-batches; use pipeline.microbatches = 2 or fewer, or train.batch_size = 4 "
+        "or more");
+    refuses("--set: error: pipeline.microbatches: each of", "[train]\nbatch_size = 2\n",
+            "pipeline.microbatches=3", NULL);
+    refuses("--set: error: model.sizes: 2 stages for 1 layer", "[pipeline]\nstages = 2\n",
+            "model.sizes=5 5", NULL);
+}
+
+static void no_stage_may_be_without_a_layer(void **state)
+{
+    struct pp_config *cfg = good(NULL, "pipeline.stages=3", NULL);
+    pp_config_destroy(&cfg);
+    refuses("pipeline.stages: 4 stages for 3 layers (model.sizes has 4 widths), and each stage "
+            "needs one; use pipeline.stages = 3 or fewer, or more layers",
+            NULL, "pipeline.stages=4", NULL);
+}
+
+static void check_ranges(const char *assignment, const char *canonical, int n)
+{
+    char setting[128], stages[64];
+    snprintf(setting, sizeof(setting), "pipeline.assignment=%s", assignment);
+    snprintf(stages, sizeof(stages), "pipeline.stages=%d", n);
+    struct pp_config *cfg = good(NULL, "model.sizes=9*7", stages, setting, NULL);
+    CHECK_INT_EQ(cfg->pipeline.assignment, PP_ASSIGN_EXPLICIT);
+    CHECK_INT_EQ(cfg->pipeline.n_ranges, n);
+    CHECK_INT_EQ(cfg->pipeline.first_layer[0], 0);
+    CHECK_INT_EQ(cfg->pipeline.last_layer[n - 1], 5);
+    CHECK_STR_EQ(value_of(cfg, "pipeline.assignment"), canonical);
+    pp_config_destroy(&cfg);
+}
+
+static void explicit_ranges_are_read(void **state)
+{
+    check_ranges("0-2 | 3-5", "0-2 | 3-5", 2);
+    check_ranges("0-2|3-5", "0-2 | 3-5", 2);
+    check_ranges("0 | 1-3|4 - 5", "0 | 1-3 | 4-5", 3);
+    check_ranges("0|1|2|3|4|5", "0 | 1 | 2 | 3 | 4 | 5", 6);
+    check_ranges("0-5", "0-5", 1);
+    check_ranges("0-0 | 1-5", "0 | 1-5", 2);
+    struct pp_config *cfg =
+        good(NULL, "pipeline.assignment=0-2", "pipeline.assignment=params", NULL);
+    CHECK_INT_EQ(cfg->pipeline.assignment, PP_ASSIGN_PARAMS);
+    CHECK_INT_EQ(cfg->pipeline.n_ranges, 0);
+    pp_config_destroy(&cfg);
+}
+
+static void what_is_no_list_of_ranges_is_refused(void **state)
+{
+    static const char *const values[] = {
+        "0-2 |", "| 0-2", "0-2 || 3", "0-2, 3-5", "2-0 | 3-5", "0-2 3-5", "-1-2",
+        "0--2",  "a-b",   "0-2;3-5",  "0-",       "0-2k",      "0-4097",  "0-99999999999999999999",
+        "0 1",   "|",     NULL};
+    for (int i = 0; values[i]; i++) {
+        char setting[64];
+        snprintf(setting, sizeof(setting), "pipeline.assignment=%s", values[i]);
+        refuses("is not a range of layers; write auto, equal, params, or one range for each stage "
+                "such as 0-2 | 3-5",
+                NULL, setting, NULL);
+    }
+    refuses("unknown 'eqaul'; did you mean 'equal'?", NULL, "pipeline.assignment=eqaul", NULL);
+    char many[8192] = "pipeline.assignment=0";
+    for (int i = 1; i <= PP_STAGES_MAX; i++) {
+        char one[16];
+        snprintf(one, sizeof(one), "|%d", i);
+        strcat(many, one);
+    }
+    refuses("more than 1024 ranges", NULL, many, NULL);
+}
+
+static void ranges_must_match_stages_and_layers(void **state)
+{
+    refuses("pipeline.assignment: 2 ranges for 3 stages; write one for each stage, or "
+            "pipeline.stages = 2",
+            NULL, "pipeline.stages=3", "pipeline.assignment=0 | 1-2", NULL);
+    refuses("range 1 begins at layer 1, must begin at 0 (a layer would have no stage)", NULL,
+            "pipeline.stages=2", "pipeline.assignment=1 | 2", NULL);
+    refuses("range 2 begins at layer 2, must begin at 1 (a layer would have no stage)", NULL,
+            "pipeline.stages=2", "pipeline.assignment=0 | 2", NULL);
+    refuses("range 2 begins at layer 1, must begin at 2 (a layer would be in two stages)", NULL,
+            "pipeline.stages=2", "pipeline.assignment=0-1 | 1-2", NULL);
+    refuses("the ranges end at layer 1, the model's last layer is 2 (3 layers, counted from 0)",
+            NULL, "pipeline.stages=2", "pipeline.assignment=0 | 1", NULL);
+    refuses("the ranges end at layer 4, the model's last layer is 2", NULL, "pipeline.stages=2",
+            "pipeline.assignment=0 | 1-4", NULL);
+}
+
+static void transport_and_launch_must_not_contradict(void **state)
+{
+    refuses("--set: error: run.transport: transport = mpi needs a process for each rank, but "
+            "launch = threads "
+            "starts none",
+            "[run]\nlaunch = threads\n[pipeline]\n", "run.launch=threads", "run.transport=auto",
+            "run.transport=mpi", NULL);
+    refuses("t.ini:3: error: run.transport: launch = mpirun makes each rank a process",
+            "[run]\nlaunch = mpirun\ntransport = threads\n", NULL);
+    struct pp_config *cfg = good("[run]\ntransport = mpi\nlaunch = mpirun\n", NULL);
+    pp_config_destroy(&cfg);
+    cfg = good("[run]\ntransport = mpi\n", NULL);
+    pp_config_destroy(&cfg);
+}
+
+static void a_check_is_silent_about_values_that_were_refused(void **state)
+{
+    BAD("[pipeline]\nstages = 99x\nassignment = 5-7\n[train]\nbatch_size = 0\n",
+        "t.ini:2: error: pipeline.stages: '99x' is not a whole number; write digits, perhaps with "
+        "k, M, G, Ki, Mi or Gi (1 to 1024 stages)",
+        "t.ini:5: error: train.batch_size: 0 is out of range; write 1 to 1073741824 samples");
+}
+
+static void idle_keys_are_noted_and_accepted(void **state)
+{
+    struct pp_config *cfg =
+        good("[train]\noptimizer = sgd\nmomentum = 0.5\nbeta1 = 0.9\neps = 1e-08\n", NULL);
+    CHECK_INT_EQ(pp_config_note_count(cfg), 1); /* what equals the default is no surprise */
+    CHECK_STR_EQ(pp_config_note_text(cfg, 0), "t.ini:3: note: train.momentum has no effect with "
+                                              "train.optimizer = sgd, only with momentum");
+    pp_config_destroy(&cfg);
+    cfg = good("[train]\noptimizer = adam\nbeta1 = 0.5\n", NULL);
+    CHECK_INT_EQ(pp_config_note_count(cfg), 0);
+    pp_config_destroy(&cfg);
+}
+
+static void a_problem_of_a_higher_module_gets_the_keys_origin_and_its_place(void **state)
+{
+    struct pp_config *cfg =
+        good("[train]\nlr = 1\n[run]\nbackend = cpu\n", "pipeline.stages=2", NULL);
+    CHECK_OK(pp_config_verdict(cfg));
+    CHECK_INT_EQ(pp_config_problem(cfg, "pipeline.stages", "%d cores are too few", 1), PP_ECONFIG);
+    CHECK_INT_EQ(pp_config_problem(cfg, "run.backend", "no such device"), PP_ECONFIG);
+    CHECK_INT_EQ(pp_config_problem(cfg, "train.seed", "unlucky"), PP_ECONFIG);
+    CHECK_INT_EQ(pp_config_problem(cfg, "train.lr", "brave"), PP_ECONFIG);
+    CHECK_INT_EQ(pp_config_problem_count(cfg), 4);
+    CHECK_STR_EQ(pp_config_problem_text(cfg, 0), "t.ini:2: error: brave");
+    CHECK_STR_EQ(pp_config_problem_text(cfg, 1), "t.ini:4: error: no such device");
+    CHECK_STR_EQ(pp_config_problem_text(cfg, 2), "--set: error: 1 cores are too few");
+    CHECK_STR_EQ(pp_config_problem_text(cfg, 3), "t.ini: error: unlucky");
+    CHECK_FAILS(pp_config_verdict(cfg), PP_ECONFIG, "t.ini: 4 problems");
+    pp_config_destroy(&cfg);
+    cfg = good(NULL, NULL);
+    pp_config_problem(cfg, "train.seed", "unlucky");
+    CHECK_STR_EQ(pp_config_problem_text(cfg, 0), "error: unlucky");
+    CHECK_FAILS(pp_config_verdict(cfg), PP_ECONFIG, "configuration: 1 problem");
+    pp_config_destroy(&cfg);
+    pp_config_destroy(&cfg);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_replica_needs_a_row_for_each_microbatch),
+        cmocka_unit_test(the_key_that_the_user_set_last_is_blamed),
+        cmocka_unit_test(no_stage_may_be_without_a_layer),
+        cmocka_unit_test(explicit_ranges_are_read),
+        cmocka_unit_test(what_is_no_list_of_ranges_is_refused),
+        cmocka_unit_test(ranges_must_match_stages_and_layers),
+        cmocka_unit_test(transport_and_launch_must_not_contradict),
+        cmocka_unit_test(a_check_is_silent_about_values_that_were_refused),
+        cmocka_unit_test(idle_keys_are_noted_and_accepted),
+        cmocka_unit_test(a_problem_of_a_higher_module_gets_the_keys_origin_and_its_place),
+    };
+    return cmocka_run_group_tests(tests, enter_test_dir, leave_test_dir);
+}

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The INI dialect: every way in which libinih alone would misread a file, and the line numbers. */
+#include "test_conf.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+static void a_line_that_is_too_long_is_an_error_never_two_keys(void **state)
+{
+    char text[512], x[200];
+    memset(x, 'x', 192);
+    strcpy(x + 192, "lr = 99");
+    snprintf(text, sizeof(text), "[train]\nnote = %s\nepochs = 3\n", x);
+    BAD(text,
+        "t.ini:2: error: line is 206 bytes, at most 198 (equal sizes can be written 1024*16)");
+}
+
+static void the_longest_line_is_read_whole(void **state)
+{
+    /* "sizes = " and entries of 4 bytes: 198 bytes in all, of which none may be lost */
+    char text[512] = "[model]\n  sizes = ";
+    size_t head = strlen("[model]\n  ");
+    while (strlen(text) - head < 196) {
+        strcat(text, "123,");
+    }
+    text[strlen(text) - 4] = '\0';
+    strcat(text, "156789");
+    CHECK_INT_EQ(strlen(text) - head, 198);
+    strcat(text,
+           "   ; a comment of any length does not count ..................................\n");
+    struct pp_config *cfg = good(text, NULL);
+    CHECK_INT_EQ(cfg->model.sizes[cfg->model.n_sizes - 1], 156789);
+    pp_config_destroy(&cfg);
+
+    char *last = strstr(text, "156789");
+    memmove(last + 7, last + 6, strlen(last + 6) + 1);
+    last[6] = '0';
+    refuses("line is 199 bytes, at most 198", text, NULL);
+}
+
+static void long_comments_are_no_problem(void **state)
+{
+    char text[8192];
+    memset(text, 'c', sizeof(text));
+    text[0] = '#';
+    strcpy(text + 5000, "\n[train]\nlr = 0.5\n");
+    struct pp_config *cfg = good(text, NULL);
+    CHECK_STR_EQ(value_of(cfg, "train.lr"), "0.5");
+    CHECK_STR_EQ(pp_config_origin(cfg, "train.lr"), "t.ini:3");
+    pp_config_destroy(&cfg);
+}
+
+static void indented_keys_are_keys(void **state)
+{
+    struct pp_config *cfg = good("[train]\nepochs = 3\n  lr = 0.1\n\t seed=9\n", NULL);
+    CHECK_INT_EQ(cfg->train.epochs, 3);
+    CHECK_STR_EQ(value_of(cfg, "train.lr"), "0.1");
+    CHECK_STR_EQ(value_of(cfg, "train.seed"), "9");
+    pp_config_destroy(&cfg);
+    BAD("[model]\nsizes = 784\n  512 10\n",
+        "t.ini:2: error: model.sizes: 1 size is no model; write at least input width and classes, "
+        "such as 784 10",
+        "t.ini:3: error: '512 10' has no '='; write 'key = value'");
+}
+
+static void hash_inside_a_line_is_an_error_with_a_hint(void **state)
+{
+    BAD("# fine\n[train] # no\n  # fine\nlr = 0.1 # half\nepochs = 3 ; see #7 # there\n",
+        "t.ini:2: error: '#' begins a comment only at the start of a line; write '; no'",
+        "t.ini:4: error: '#' begins a comment only at the start of a line; write '; half'");
+    struct pp_config *cfg = good("[run]\ndir = /x/a#b;c\n", NULL);
+    CHECK_STR_EQ(cfg->run.dir, "/x/a#b;c");
+    pp_config_destroy(&cfg);
+}
+
+static void semicolons_begin_comments_at_the_start_or_after_a_blank(void **state)
+{
+    struct pp_config *cfg = good(";a = b\n  ; c\n[train] ; the = sign\nlr = 0.25\t;x\n", NULL);
+    CHECK_STR_EQ(value_of(cfg, "train.lr"), "0.25");
+    pp_config_destroy(&cfg);
+    BAD("[train];x\nlr = 1;x\nepochs ; = 3\n",
+        "t.ini:1: error: text after ']': ';x'; give it a line of its own",
+        "t.ini:2: error: train.lr: '1;x' is not a number; write one such as 0.001 or 1e-3 (0 to "
+        "1000)",
+        "t.ini:3: error: 'epochs' has no '='; write 'key = value'");
+}
+
+static void keys_below_a_broken_header_do_not_fall_into_the_section_before(void **state)
+{
+    BAD("[model]\n[train\nlr = 0.1\ntype = mlp\n",
+        "t.ini:2: error: section header '[train' has no ']'",
+        "t.ini:4: error: 'type' does not belong in [train] but in [model] (ppcli keys model)");
+    BAD("[train]\nlr = 1\n[zzzzzz\nlr = 2\nanything = goes\n",
+        "t.ini:3: error: section header '[zzzzzz' has no ']'",
+        "t.ini:3: error: unknown section [zzzzzz]; there are [data] [model] [pipeline] [train] "
+        "[run] (ppcli keys)");
+}
+
+static void section_names_are_exact(void **state)
+{
+    BAD("[ train ]\nlr = 0.1\n[Train]\n[]\n[trainx] y\n",
+        "t.ini:1: error: blanks inside '[ train ]'; write [train]",
+        "t.ini:3: error: unknown section [Train]; did you mean [train]? (ppcli keys)",
+        "t.ini:4: error: unknown section []; there are [data] [model] [pipeline] [train] [run] "
+        "(ppcli keys)",
+        "t.ini:5: error: text after ']': 'y'; give it a line of its own",
+        "t.ini:5: error: unknown section [trainx]; did you mean [train]? (ppcli keys)");
+}
+
+static void a_long_section_name_is_not_cut_to_a_known_one(void **state)
+{
+    refuses("t.ini:1: error: unknown section "
+            "[trainxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...]",
+            "[trainxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx]\n"
+            "lr = 1\n",
+            NULL);
+}
+
+static void an_empty_unknown_section_is_seen_and_an_empty_known_one_is_fine(void **state)
+{
+    BAD("[output]\n",
+        "t.ini:1: error: unknown section [output]; there are [data] [model] [pipeline] [train] "
+        "[run] (ppcli keys)");
+    struct pp_config *cfg = good("[train]\n[run]\n[train]\nlr = 2", NULL);
+    CHECK_STR_EQ(value_of(cfg, "train.lr"), "2");
+    pp_config_destroy(&cfg);
+    cfg = good("", NULL);
+    CHECK_STR_EQ(pp_config_origin(cfg, "train.lr"), "default");
+    pp_config_destroy(&cfg);
+}
+
+static void duplicates_name_both_lines(void **state)
+{
+    BAD("[train]\nlr = 1\n\n[run]\n[train]\nlr = 1\nlr = x\n",
+        "t.ini:6: error: duplicate key 'lr' in [train]: line 2 has it already",
+        "t.ini:7: error: duplicate key 'lr' in [train]: line 2 has it already");
+}
+
+static void empty_names_missing_equals_and_colons_are_errors(void **state)
+{
+    BAD("[train]\n= 3\nlr\nlr: 0.1\nlr :=0.1\nlr =\n", "t.ini:2: error: no key before '= 3'",
+        "t.ini:3: error: 'lr' has no '='; write 'key = value'",
+        "t.ini:4: error: ':' does not separate key and value; write 'lr = 0.1'",
+        "t.ini:5: error: ':' does not separate key and value; write 'lr = =0.1'",
+        "t.ini:6: error: train.lr: no value; write 0 to 1000");
+    struct pp_config *cfg = good("[run]\ndir = /a:b=c\n", NULL);
+    CHECK_STR_EQ(cfg->run.dir, "/a:b=c");
+    pp_config_destroy(&cfg);
+}
+
+static void bytes_that_are_no_text_are_errors_with_their_line(void **state)
+{
+    static const char nul[] = "[train]\nlr = 0.1\0 2\n\nepochs = 3\n\0";
+    bad_bytes(nul, sizeof(nul) - 1, "t.ini:2: error: NUL byte at byte 9; is this a text file?",
+              "t.ini:5: error: NUL byte at byte 1; is this a text file?", NULL);
+    BAD("; caf\xE9\n[train]\rlr = 1\n; \x1B[31m\n; \xC0\xAF \n; \xED\xA0\x80\n",
+        "t.ini:1: error: byte 6 (0xe9) is not UTF-8; save the text as UTF-8",
+        "t.ini:2: error: control byte 0x0d at byte 8; delete it",
+        "t.ini:3: error: control byte 0x1b at byte 3; delete it",
+        "t.ini:4: error: byte 3 (0xc0) is not UTF-8; save the text as UTF-8",
+        "t.ini:5: error: byte 3 (0xed) is not UTF-8; save the text as UTF-8");
+    static const char utf16[] = "\xFF\xFE[\0t\0r\0a\0i\0n\0]\0\n\0";
+    bad_bytes(utf16, sizeof(utf16) - 1, "t.ini:1: error: the file is UTF-16; save it as UTF-8",
+              NULL);
+}
+
+static void byte_order_mark_and_crlf_are_fine(void **state)
+{
+    struct pp_config *cfg =
+        good("\xEF\xBB\xBF[train]\r\nlr = 0.5 \r\n\r\nepochs=7 ; caf\xC3\xA9\r\n", NULL);
+    CHECK_STR_EQ(value_of(cfg, "train.lr"), "0.5");
+    CHECK_STR_EQ(pp_config_origin(cfg, "train.epochs"), "t.ini:4");
+    pp_config_destroy(&cfg);
+    BAD("\xEF\xBB\xBF\xEF\xBB\xBF[train]\n",
+        "t.ini:1: error: byte order mark at byte 1; delete it (only the file's first bytes may be "
+        "one)");
+}
+
+static void unknown_keys_get_the_nearest_known_one(void **state)
+{
+    BAD("[pipeline]\nmicro_batchs = 4\nlr = 1\nwidth = 3\n[train]\nLR = 1\n",
+        "t.ini:2: error: unknown key 'micro_batchs' in [pipeline]; did you mean 'microbatches'? "
+        "(ppcli keys pipeline)",
+        "t.ini:3: error: 'lr' does not belong in [pipeline] but in [train] (ppcli keys train)",
+        "t.ini:4: error: unknown key 'width' in [pipeline] (ppcli keys pipeline)",
+        "t.ini:6: error: unknown key 'LR' in [train]; did you mean 'lr'? (ppcli keys train)");
+    BAD("lr = 1\nfoo = 2\n",
+        "t.ini:1: error: 'lr' stands before any section; it belongs under "
+        "[train]",
+        "t.ini:2: error: 'foo' stands before any section; every key belongs to one");
+}
+
+static void a_key_longer_than_the_librarys_buffer_is_not_taken_for_a_short_one(void **state)
+{
+    char text[256] = "[train]\n";
+    memset(text + strlen(text), 'l', 60);
+    strcat(text, "lr = 1\n");
+    refuses("t.ini:2: error: unknown key 'lllll", text, NULL);
+}
+
+static void all_kinds_of_problems_are_found_in_one_pass_in_file_order(void **state)
+{
+    BAD("[pipeline]\nstages = 9 ; more than layers\nschedule = 1f1c\n[train]\nlr = -1\n"
+        "batch_size = 2\n[data\n",
+        "t.ini:2: error: pipeline.stages: 9 stages for 3 layers (model.sizes has 4 widths), and "
+        "each stage needs one; use pipeline.stages = 3 or fewer, or more layers",
+        "t.ini:3: error: pipeline.schedule: unknown '1f1c'; did you mean '1f1b'? write naive | "
+        "gpipe | 1f1b",
+        "t.ini:5: error: train.lr: -1 is out of range; write a number 0 to 1000",
+        "t.ini:6: error: train.batch_size: each of 1 replica has 2 samples of a batch of 2, too "
+        "few for 4 micro-batches; use pipeline.microbatches = 2 or fewer, or train.batch_size = 4 "
+        "or more",
+        "t.ini:7: error: section header '[data' has no ']'");
+    CHECK_STR_EQ(pp_error_get()->text, "t.ini: 5 problems");
+}
+
+static void thousands_of_problems_are_counted_and_the_list_is_capped(void **state)
+{
+    char *text = calloc(5000, 8);
+    for (int i = 0; i < 5000; i++) {
+        memcpy(text + 3 * i, "x\n\n", 3);
+    }
+    put_file("t.ini", text, 15000);
+    free(text);
+    struct pp_config *cfg = NULL;
+    CHECK_FAILS(pp_config_load("t.ini", NULL, 0, &test_names, &cfg), PP_ECONFIG,
+                "t.ini: 5000 problems");
+    CHECK_INT_EQ(pp_config_problem_count(cfg), 1000);
+    CHECK_STR_EQ(pp_config_problem_text(cfg, 999),
+                 "t.ini:1999: error: 'x' has no '='; write 'key = value'");
+    pp_config_destroy(&cfg);
+}
+
+static void a_file_of_more_than_a_mebibyte_is_refused(void **state)
+{
+    size_t bytes = (1 << 20) + 1;
+    char *text = malloc(bytes);
+    memset(text, '\n', bytes);
+    bad_bytes(text, bytes, "t.ini: error: larger than 1048576 bytes; is this a config file?", NULL);
+    put_file("t.ini", text, bytes - 1);
+    free(text);
+    struct pp_config *cfg = NULL;
+    CHECK_OK(pp_config_load("t.ini", NULL, 0, &test_names, &cfg));
+    pp_config_destroy(&cfg);
+}
+
+static void what_is_no_file_is_refused_clearly_and_at_once(void **state)
+{
+    struct pp_config *cfg = (struct pp_config *)state;
+    CHECK_FAILS(pp_config_load("nope.ini", NULL, 0, &test_names, &cfg), PP_ENOINPUT, "nope.ini");
+    assert_null(cfg);
+    CHECK_FAILS(pp_config_load(test_dir, NULL, 0, &test_names, &cfg), PP_ENOINPUT, "a folder");
+    assert_int_equal(mkfifo("pipe", 0600), 0);
+    CHECK_FAILS(pp_config_load("pipe", NULL, 0, &test_names, &cfg), PP_ENOINPUT, "a pipe");
+    unlink("pipe");
+    CHECK_FAILS(pp_config_load("/dev/zero", NULL, 0, &test_names, &cfg), PP_ENOINPUT, "a device");
+    put_file("t.ini", "", 0);
+    CHECK_FAILS(pp_config_load("t.ini/x", NULL, 0, &test_names, &cfg), PP_ENOINPUT, "t.ini/x");
+    if (geteuid() != 0) { /* root may read everything */
+        chmod("t.ini", 0);
+        CHECK_FAILS(pp_config_load("t.ini", NULL, 0, &test_names, &cfg), PP_EPERM, "t.ini");
+        chmod("t.ini", 0600);
+    }
+    assert_null(cfg);
+}
+
+static void standard_input_is_a_config_too(void **state)
+{
+    int saved = dup(STDIN_FILENO);
+    put_text("t.ini", "[run]\ndir = out\n[train]\nlr = x\n");
+    int fd = open("t.ini", O_RDONLY);
+    assert_true(dup2(fd, STDIN_FILENO) >= 0);
+    struct pp_config *cfg = NULL;
+    int rc = pp_config_load("-", NULL, 0, &test_names, &cfg);
+    dup2(saved, STDIN_FILENO);
+    close(saved);
+    close(fd);
+    CHECK_INT_EQ(rc, PP_ECONFIG);
+    CHECK_STR_EQ(pp_config_problem_text(cfg, 0),
+                 "<stdin>:4: error: train.lr: 'x' is not a number; write one such as 0.001 or 1e-3 "
+                 "(0 to 1000)");
+    char dir[PP_PATH_MAX];
+    CHECK_OK(pp_path_format(dir, "%s/out", test_dir));
+    CHECK_STR_EQ(cfg->run.dir, dir);
+    pp_config_destroy(&cfg);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_line_that_is_too_long_is_an_error_never_two_keys),
+        cmocka_unit_test(the_longest_line_is_read_whole),
+        cmocka_unit_test(long_comments_are_no_problem),
+        cmocka_unit_test(indented_keys_are_keys),
+        cmocka_unit_test(hash_inside_a_line_is_an_error_with_a_hint),
+        cmocka_unit_test(semicolons_begin_comments_at_the_start_or_after_a_blank),
+        cmocka_unit_test(keys_below_a_broken_header_do_not_fall_into_the_section_before),
+        cmocka_unit_test(section_names_are_exact),
+        cmocka_unit_test(a_long_section_name_is_not_cut_to_a_known_one),
+        cmocka_unit_test(an_empty_unknown_section_is_seen_and_an_empty_known_one_is_fine),
+        cmocka_unit_test(duplicates_name_both_lines),
+        cmocka_unit_test(empty_names_missing_equals_and_colons_are_errors),
+        cmocka_unit_test(bytes_that_are_no_text_are_errors_with_their_line),
+        cmocka_unit_test(byte_order_mark_and_crlf_are_fine),
+        cmocka_unit_test(unknown_keys_get_the_nearest_known_one),
+        cmocka_unit_test(a_key_longer_than_the_librarys_buffer_is_not_taken_for_a_short_one),
+        cmocka_unit_test(all_kinds_of_problems_are_found_in_one_pass_in_file_order),
+        cmocka_unit_test(thousands_of_problems_are_counted_and_the_list_is_capped),
+        cmocka_unit_test(a_file_of_more_than_a_mebibyte_is_refused),
+        cmocka_unit_test(what_is_no_file_is_refused_clearly_and_at_once),
+        cmocka_unit_test(standard_input_is_a_config_too),
+    };
+    return cmocka_run_group_tests(tests, enter_test_dir, leave_test_dir);
+}

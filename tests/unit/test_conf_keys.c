@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Suggestions, the option table in print, the hash. */
+#include "test_conf.h"
+
+static const char *const fruit[] = {"apple", "banana", "cherry", "fig", "grape", NULL};
+
+static void the_nearest_word_is_suggested_when_it_is_near(void **state)
+{
+    CHECK_STR_EQ(pp_nearest("aple", fruit), "apple");     /* one missing */
+    CHECK_STR_EQ(pp_nearest("bananaa", fruit), "banana"); /* one too many */
+    CHECK_STR_EQ(pp_nearest("chorry", fruit), "cherry");  /* one wrong */
+    CHECK_STR_EQ(pp_nearest("garpe", fruit), "grape");    /* two swapped */
+    CHECK_STR_EQ(pp_nearest("BANANA", fruit), "banana");
+    CHECK_STR_EQ(pp_nearest("banan_s", fruit), "banana");
+    CHECK_STR_EQ(pp_nearest("fig", fruit), "fig");
+}
+
+static void a_far_word_is_not_suggested(void **state)
+{
+    assert_null(pp_nearest("bnn", fruit));
+    assert_null(pp_nearest("fog_", fruit)); /* 2 of 4 letters */
+    assert_null(pp_nearest("", fruit));
+    assert_null(pp_nearest("x", fruit));
+    assert_null(pp_nearest("cherryxyz", fruit));
+    assert_null(pp_nearest("apple", fruit + 5));
+    assert_null(pp_nearest("apple", NULL));
+    char word[300];
+    memset(word, 'a', 299);
+    word[299] = '\0';
+    assert_null(pp_nearest(word, fruit));
+}
+
+static void a_swap_of_neighbours_costs_one(void **state)
+{
+    static const char *const words[] = {"abcd", NULL};
+    CHECK_STR_EQ(pp_nearest("bacd", words), "abcd"); /* 1 < 4/2; as two substitutions it is not */
+    CHECK_STR_EQ(pp_nearest("abdc", words), "abcd");
+    assert_null(pp_nearest("badc", words));
+}
+
+static char *printed(const char *section, enum pp_keys_format format)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *f = open_memstream(&text, &bytes);
+    CHECK_OK(pp_config_print_keys(f, section, &test_names, format));
+    fclose(f);
+    return text;
+}
+
+static void keys_are_printed_aligned_by_section(void **state)
+{
+    char *text = printed("pipeline", PP_KEYS_TEXT);
+    const char *expected =
+        "[pipeline]\n"
+        "  stages        int         1                1 to 1024 stages\n"
+        "                pieces the model is cut into; each runs on a rank of its own\n"
+        "  replicas      int         1                1 to 1024 replicas\n";
+    text[strlen(expected)] = '\0';
+    CHECK_STR_EQ(text, expected);
+    free(text);
+    text = printed(NULL, PP_KEYS_TEXT);
+    assert_non_null(strstr(text, "\n\n[run]\n"));
+    for (int i = 0; i < pp_config_key_count(); i++) {
+        assert_non_null(strstr(text, strchr(pp_config_key_name(i), '.') + 1));
+    }
+    free(text);
+    text = printed("train.optimizer", PP_KEYS_TEXT);
+    CHECK_STR_EQ(text, "[train]\n  optimizer  choice      adam             sgd | momentum | adam | "
+                       "adamw\n             update rule\n");
+    free(text);
+}
+
+static void the_schema_is_json(void **state)
+{
+    char *text = printed("pipeline.schedule", PP_KEYS_JSON);
+    const char *expected = "{\n  \"schema\": 1,\n  \"keys\": [\n    {\n"
+                           "      \"name\": \"pipeline.schedule\",\n"
+                           "      \"section\": \"pipeline\",\n      \"key\": \"schedule\",\n"
+                           "      \"type\": \"name\",\n      \"default\": \"1f1b\",\n"
+                           "      \"values\": [\n        \"naive\",\n        \"gpipe\",\n"
+                           "        \"1f1b\"\n      ],\n      \"unit\": \"\",\n"
+                           "      \"in_hash\": false,\n      \"since\": \"0.1\",\n"
+                           "      \"help\": \"order of forward and backward passes\"\n"
+                           "    }\n  ]\n}\n";
+    CHECK_STR_EQ(text, expected);
+    free(text);
+    text = printed("train.beta1", PP_KEYS_JSON);
+    assert_non_null(strstr(text, "\"min\": 0,\n      \"max\": 1,\n      \"min_is_legal\": true,\n"
+                                 "      \"max_is_legal\": false,"));
+    free(text);
+    text = printed("train.seed", PP_KEYS_JSON);
+    assert_non_null(strstr(text, "\"max\": 18446744073709551615,"));
+    free(text);
+}
+
+static void the_list_is_every_key_once(void **state)
+{
+    char *text = printed(NULL, PP_KEYS_LIST);
+    const char *p = text;
+    for (int i = 0; i < pp_config_key_count(); i++) {
+        size_t n = strlen(pp_config_key_name(i));
+        assert_memory_equal(p, pp_config_key_name(i), n);
+        assert_int_equal(p[n], '\n');
+        p += n + 1;
+    }
+    assert_int_equal(*p, '\0');
+    free(text);
+}
+
+static void the_manual_pages_body_has_balanced_lists_and_no_stray_macro(void **state)
+{
+    char *text = printed(NULL, PP_KEYS_MDOC);
+    int open = 0, items = 0;
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+        assert_true(strlen(line) <= 80);
+        open += strncmp(line, ".Bl", 3) == 0;
+        open -= strncmp(line, ".El", 3) == 0;
+        items += strncmp(line, ".It", 3) == 0;
+        if (line[0] == '.') {
+            static const char known[] = ".Ss .Bl .El .It .br ";
+            char macro[5] = "";
+            memcpy(macro, line, 3);
+            strcat(macro, " ");
+            assert_non_null(strstr(known, macro));
+        }
+    }
+    CHECK_INT_EQ(open, 0);
+    CHECK_INT_EQ(items, pp_config_key_count());
+    free(text);
+}
+
+static void an_unknown_section_is_a_usage_error_with_a_suggestion(void **state)
+{
+    CHECK_FAILS(pp_config_print_keys(stderr, "trian", NULL, PP_KEYS_TEXT), PP_EUSAGE,
+                "did you mean 'train'?");
+    CHECK_FAILS(pp_config_print_keys(stderr, "lr", NULL, PP_KEYS_TEXT), PP_EUSAGE,
+                "did you mean 'train.lr'?");
+    CHECK_FAILS(pp_config_print_keys(stderr, "pipeline.stags", NULL, PP_KEYS_JSON), PP_EUSAGE,
+                "did you mean 'pipeline.stages'?");
+    CHECK_FAILS(pp_config_print_keys(stderr, "zzz", NULL, PP_KEYS_TEXT), PP_EUSAGE,
+                "no section or key 'zzz'");
+}
+
+static void hash_of(char out[65], const char *setting)
+{
+    struct pp_config *cfg = good("[train]\nepochs = 3\n", setting, NULL);
+    pp_config_hash(cfg, out);
+    pp_config_destroy(&cfg);
+}
+
+static void the_hash_follows_the_numbers_of_a_run_and_nothing_else(void **state)
+{
+    static const char *const same[] = {"pipeline.stages=2",
+                                       "pipeline.schedule=gpipe",
+                                       "pipeline.assignment=equal",
+                                       "run.dir=/elsewhere",
+                                       "run.threads=4",
+                                       "run.backend=cpu",
+                                       "data.path=/data",
+                                       "train.lr=1e-3",
+                                       "train.epochs=3",
+                                       NULL};
+    static const char *const other[] = {"train.lr=2e-3",         "train.epochs=4",
+                                        "train.seed=2",          "pipeline.microbatches=8",
+                                        "pipeline.replicas=2",   "model.sizes=784 10",
+                                        "model.activation=tanh", "data.dataset=synthetic",
+                                        "data.train_samples=10", "train.optimizer=sgd",
+                                        "train.clip_norm=1",     "train.max_steps=5",
+                                        "train.batch_size=64",   NULL};
+    char base[65], hash[65];
+    hash_of(base, NULL);
+    CHECK_INT_EQ(strlen(base), 64);
+    for (int i = 0; same[i]; i++) {
+        hash_of(hash, same[i]);
+        CHECK_STR_EQ(hash, base);
+    }
+    for (int i = 0; other[i]; i++) {
+        hash_of(hash, other[i]);
+        assert_string_not_equal(hash, base);
+    }
+}
+
+static void enum_values_have_words(void **state)
+{
+    CHECK_STR_EQ(pp_activation_name(PP_ACT_GELU), "gelu");
+    CHECK_STR_EQ(pp_activation_name(PP_ACT_NONE), "none");
+    CHECK_STR_EQ(pp_optimizer_name(PP_OPT_ADAMW), "adamw");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_nearest_word_is_suggested_when_it_is_near),
+        cmocka_unit_test(a_far_word_is_not_suggested),
+        cmocka_unit_test(a_swap_of_neighbours_costs_one),
+        cmocka_unit_test(keys_are_printed_aligned_by_section),
+        cmocka_unit_test(the_schema_is_json),
+        cmocka_unit_test(the_list_is_every_key_once),
+        cmocka_unit_test(the_manual_pages_body_has_balanced_lists_and_no_stray_macro),
+        cmocka_unit_test(an_unknown_section_is_a_usage_error_with_a_suggestion),
+        cmocka_unit_test(the_hash_follows_the_numbers_of_a_run_and_nothing_else),
+        cmocka_unit_test(enum_values_have_words),
+    };
+    return cmocka_run_group_tests(tests, enter_test_dir, leave_test_dir);
+}

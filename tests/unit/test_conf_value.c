@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Text to value: every type's good, bad and overflowing values, ${VAR}, paths, precedence. */
+#include "test_conf.h"
+
+#include <locale.h>
+#include <math.h>
+#include <sys/stat.h>
+
+static void check_value(const char *setting, const char *expected)
+{
+    struct pp_config *cfg = good(NULL, setting, NULL);
+    char key[PP_NAME_MAX];
+    snprintf(key, sizeof(key), "%.*s", (int)strcspn(setting, "="), setting);
+    CHECK_STR_EQ(value_of(cfg, key), expected);
+    pp_config_destroy(&cfg);
+}
+
+static void whole_numbers_take_decimal_and_binary_suffixes(void **state)
+{
+    check_value("train.max_steps=1k", "1000");
+    check_value("train.max_steps=2Ki", "2048");
+    check_value("train.max_steps=3M", "3000000");
+    check_value("train.max_steps=3Mi", "3145728");
+    check_value("train.max_steps=1G", "1000000000");
+    check_value("train.max_steps=1Gi", "1073741824");
+    check_value("train.max_steps=+007", "7");
+    check_value("train.max_steps=-0", "0");
+    check_value("train.seed=18446744073709551615", "18446744073709551615");
+    check_value("train.batch_size=1Gi", "1073741824");
+}
+
+static void what_is_not_a_whole_number_is_refused(void **state)
+{
+    static const char *const values[] = {
+        "abc", "12abc", "0x10", "1e3", "5.0",   "1K", "1 k", "--1", "+",  "1Kib", "1ki",
+        "1,5", "nan",   "1_0",  "1kk", "\"1\"", "k",  "-",   "٣",   "1.", "1Ki0", NULL};
+    for (int i = 0; values[i]; i++) {
+        char setting[64];
+        snprintf(setting, sizeof(setting), "train.epochs=%s", values[i]);
+        refuses("is not a whole number; write digits, perhaps with k, M, G, Ki, Mi or Gi (1 to "
+                "1000000 epochs)",
+                NULL, setting, NULL);
+    }
+}
+
+static void whole_numbers_out_of_range_are_refused_with_range_and_unit(void **state)
+{
+    refuses("--set: error: train.epochs: 0 is out of range; write 1 to 1000000 epochs", NULL,
+            "train.epochs=0", NULL);
+    refuses("-1 is out of range", NULL, "train.epochs=-1", NULL);
+    refuses("2147483648 is out of range", NULL, "data.train_samples=2147483648", NULL);
+    refuses("4294967297 is out of range", NULL, "train.epochs=4294967297", NULL);
+    refuses("99999999999999999999 is out of range", NULL, "train.epochs=99999999999999999999",
+            NULL);
+    refuses("9223372036854775808 is out of range", NULL, "train.max_steps=9223372036854775808",
+            NULL);
+    refuses("18446744073709551617 is out of range", NULL, "train.max_steps=18446744073709551617",
+            NULL);
+    refuses("18446744073709551615G is out of range", NULL, "train.max_steps=18446744073709551615G",
+            NULL);
+    refuses("18446744073709551616 is out of range", NULL, "train.seed=18446744073709551616", NULL);
+    refuses("-1 is out of range; write 0 to 18446744073709551615", NULL, "train.seed=-1", NULL);
+    refuses("2Gi is out of range", NULL, "train.batch_size=2Gi", NULL);
+}
+
+static void floats_are_decimal_and_keep_their_bits(void **state)
+{
+    check_value("train.lr=0.1", "0.1");
+    check_value("train.lr=.5", "0.5");
+    check_value("train.lr=5.", "5");
+    check_value("train.lr=1E-3", "0.001");
+    check_value("train.lr=+2e+1", "20");
+    check_value("train.lr=-0.0", "0");
+    check_value("train.lr=0e9", "0");
+    check_value("train.lr=0.30000000000000004", "0.30000000000000004");
+    check_value("train.eps=2.2250738585072014e-308", "2.2250738585072014e-308");
+}
+
+static void what_is_not_a_float_is_refused(void **state)
+{
+    static const char *const values[] = {"nan", "inf",  "-inf", "infinity", "0x1p3", "1e",
+                                         "e5",  "1e+",  ".",    "1.2.3",    "1 2",   "1k",
+                                         "abc", "0.1f", "--1",  "1e5.0",    "0,5,1", NULL};
+    for (int i = 0; values[i]; i++) {
+        char setting[64];
+        snprintf(setting, sizeof(setting), "train.lr=%s", values[i]);
+        refuses("is not a number; write one such as 0.001 or 1e-3", NULL, setting, NULL);
+    }
+    refuses("train.lr: '0,5' is not a number; write 0.5", NULL, "train.lr=0,5", NULL);
+}
+
+static void floats_out_of_range_are_refused(void **state)
+{
+    refuses("1e400 is out of range", NULL, "train.lr=1e400", NULL);
+    refuses("-1e400 is out of range", NULL, "train.lr=-1e400", NULL);
+    refuses("1e-400 is too small for a float", NULL, "train.lr=1e-400", NULL);
+    refuses("1e-310 is too small for a float", NULL, "train.lr=1e-310", NULL);
+    refuses("-1e-400 is too small", NULL, "train.lr=-1e-400", NULL);
+    refuses("1 is out of range; write a number at least 0, below 1", NULL, "train.beta1=1", NULL);
+    refuses("0 is out of range; write a number above 0, at most 1", NULL, "train.eps=0", NULL);
+    check_value("train.eps=1", "1");
+    check_value("train.beta1=0", "0");
+}
+
+static void a_comma_locale_changes_nothing(void **state)
+{
+    static const char *const locales[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "de_DE",
+                                          NULL};
+    bool found = false;
+    for (int i = 0; locales[i] && !found; i++) {
+        found = setlocale(LC_NUMERIC, locales[i]) != NULL;
+    }
+    if (!found) {
+        print_message("# skipped: no locale with a decimal comma is installed\n");
+        skip();
+    }
+    check_value("train.lr=0.25", "0.25");
+    refuses("write 0.5", NULL, "train.lr=0,5", NULL);
+    setlocale(LC_NUMERIC, "C");
+}
+
+static void choices_and_names_are_exact_and_suggest(void **state)
+{
+    check_value("model.activation=gelu", "gelu");
+    check_value("train.optimizer=adamw", "adamw");
+    check_value("pipeline.schedule=gpipe", "gpipe");
+    refuses("unknown 'admaw'; did you mean 'adamw'? write sgd | momentum | adam | adamw", NULL,
+            "train.optimizer=admaw", NULL);
+    refuses("unknown 'ReLU'; did you mean 'relu'?", NULL, "model.activation=ReLU", NULL);
+    refuses("unknown 'resnet'; write mlp", NULL, "model.type=resnet", NULL);
+    refuses("data.dataset: unknown 'mnist-smaple'; did you mean 'mnist-sample'?", NULL,
+            "data.dataset=mnist-smaple", NULL);
+    refuses("run.backend: no value; write auto | cpu | cuda", NULL, "run.backend=", NULL);
+    struct pp_config *cfg = NULL; /* without lists any name goes, but never a cut one */
+    char name[80];
+    memset(name, 'n', 79);
+    name[79] = '\0';
+    struct pp_setting s = {"run.backend", name, "--backend"};
+    CHECK_INT_EQ(pp_config_load(NULL, &s, 1, NULL, &cfg), PP_ECONFIG);
+    assert_non_null(strstr(pp_config_problem_text(cfg, 0), "is 79 bytes; a name has at most 63"));
+    pp_config_destroy(&cfg);
+}
+
+static void sizes_take_blanks_commas_and_repeats(void **state)
+{
+    check_value("model.sizes=784 512 256 10", "784 512 256 10");
+    check_value("model.sizes=784,512, 256 ,10", "784 512 256 10");
+    check_value("model.sizes=  784\t10 ", "784 10");
+    check_value("model.sizes=784 1024*16 10", "784 1024*16 10");
+    check_value("model.sizes=5 5 5 5", "5*4");
+    check_value("model.sizes=1k*2 10", "1000*2 10");
+    struct pp_config *cfg = good(NULL, "model.sizes=1*4096 2", NULL);
+    CHECK_INT_EQ(cfg->model.n_sizes, 4097);
+    CHECK_INT_EQ(cfg->model.sizes[4096], 2);
+    pp_config_destroy(&cfg);
+    cfg = good(NULL, "model.sizes=1*4096 2", "model.sizes=3 2", NULL);
+    CHECK_INT_EQ(cfg->model.n_sizes, 2);
+    CHECK_INT_EQ(cfg->model.sizes[2], 0);
+    pp_config_destroy(&cfg);
+}
+
+static void bad_sizes_are_refused(void **state)
+{
+    static const char *const values[] = {
+        "784 0 10",  "784 -5 10", "784 x 10",     "784 1024*0 10", "784 8*-2 10",
+        "784 8* 10", "784 *8 10", "784 8*2*2 10", "16777217 10",   "784 5.5 10",
+        "784;10",    "1e3 10",    "784 8 * 2 10", "784|10",        "99999999999999999999 10",
+        NULL};
+    for (int i = 0; values[i]; i++) {
+        char setting[64];
+        snprintf(setting, sizeof(setting), "model.sizes=%s", values[i]);
+        refuses("is not a size; write whole numbers of 1 to 16777216, a repeat as 1024*16 without "
+                "blanks",
+                NULL, setting, NULL);
+    }
+    refuses("1 size is no model", NULL, "model.sizes=784", NULL);
+    refuses("a comma without a number before it", NULL, "model.sizes=784,,10", NULL);
+    refuses("a comma without a number before it", NULL, "model.sizes=,784 10", NULL);
+    refuses("nothing after the last comma", NULL, "model.sizes=784 10,", NULL);
+    refuses("more than 4097 sizes", NULL, "model.sizes=1*4097 2", NULL);
+    refuses("more than 4097 sizes", NULL, "model.sizes=1*18446744073709551615 2", NULL);
+}
+
+static void variables_are_expanded_or_refused(void **state)
+{
+    setenv("PPCLI_TEST_LR", "0.25", 1);
+    setenv("PPCLI_TEST_EMPTY", "", 1);
+    setenv("PPCLI_TEST_BAD", "1\n[run]", 1);
+    setenv("PPCLI_TEST_DOLLAR", "${PPCLI_TEST_LR}", 1);
+    unsetenv("PPCLI_TEST_NONE");
+    check_value("train.lr=${PPCLI_TEST_LR}", "0.25");
+    check_value("train.lr=${PPCLI_TEST_NONE:-0.5}", "0.5");
+    check_value("train.lr=${PPCLI_TEST_EMPTY:-0.5}", "0.5");
+    check_value("train.lr=${PPCLI_TEST_LR:-0.5}", "0.25");
+    check_value("train.lr=1${PPCLI_TEST_EMPTY}2${PPCLI_TEST_NONE:-}3", "123");
+    check_value("run.dir=/$x/$", "/$x/$");
+    refuses("train.lr: environment variable PPCLI_TEST_NONE is not set; set it or write "
+            "${PPCLI_TEST_NONE:-default}",
+            NULL, "train.lr=${PPCLI_TEST_NONE}", NULL);
+    refuses("environment variable PPCLI_TEST_BAD: control byte 0x0a", NULL,
+            "train.lr=${PPCLI_TEST_BAD}", NULL);
+    refuses("train.lr: no value", NULL, "train.lr=${PPCLI_TEST_EMPTY}", NULL);
+    refuses("'${PPCLI_TEST_LR' has no closing '}'", NULL, "train.lr=${PPCLI_TEST_LR", NULL);
+    refuses("'${}' is not understood; write ${NAME} or ${NAME:-default}", NULL, "train.lr=${}",
+            NULL);
+    refuses("'${1A}' is not understood", NULL, "train.lr=${1A}", NULL);
+    refuses("'${A-b}' is not understood", NULL, "train.lr=${A-b}", NULL);
+    refuses("'${A:b}' is not understood", NULL, "train.lr=${A:b}", NULL);
+    refuses("'${PPCLI_TEST_LR}' is not a number", NULL, "train.lr=${PPCLI_TEST_DOLLAR}", NULL);
+    refuses("t.ini:2: error: train.lr: environment variable PPCLI_TEST_NONE",
+            "[train]\nlr = ${PPCLI_TEST_NONE}\n", NULL);
+
+    char *big = malloc(70001);
+    memset(big, '1', 70000);
+    big[70000] = '\0';
+    setenv("PPCLI_TEST_BIG", big, 1);
+    refuses("the value is too long: at most 65535 bytes", NULL, "train.lr=${PPCLI_TEST_BIG}", NULL);
+    big[65535] = '\0';
+    setenv("PPCLI_TEST_BIG", big, 1);
+    refuses("the value is too long", NULL, "train.lr=${PPCLI_TEST_BIG}1", NULL);
+    refuses("the path is 65", NULL, "run.dir=${PPCLI_TEST_BIG}", NULL);
+    unsetenv("PPCLI_TEST_BIG");
+    free(big);
+}
+
+static void relative_paths_start_at_the_folder_of_the_file(void **state)
+{
+    char expected[PP_PATH_MAX], absolute[PP_PATH_MAX];
+    struct pp_config *cfg = NULL;
+    struct pp_setting s = {"run.dir", "./here", "--dir"};
+    assert_int_equal(mkdir("sub", 0700), 0);
+    put_text("sub/my run.v2.ini", "[data]\npath = .//x/../y\n[run]\ndir = .\n");
+
+    CHECK_OK(pp_config_load("sub/my run.v2.ini", NULL, 0, &test_names, &cfg));
+    CHECK_OK(pp_path_format(expected, "%s/sub/x/../y", test_dir));
+    CHECK_STR_EQ(cfg->data.path, expected);
+    CHECK_OK(pp_path_format(expected, "%s/sub", test_dir));
+    CHECK_STR_EQ(cfg->run.dir, expected);
+    CHECK_STR_EQ(pp_config_name(cfg), "my run.v2");
+    pp_config_destroy(&cfg);
+
+    CHECK_OK(pp_path_format(absolute, "%s/sub/my run.v2.ini", test_dir));
+    CHECK_OK(pp_config_load(absolute, &s, 1, &test_names, &cfg));
+    CHECK_OK(pp_path_format(expected, "%s/here", test_dir)); /* settings: the current folder */
+    CHECK_STR_EQ(cfg->run.dir, expected);
+    CHECK_OK(pp_path_format(expected, "%s/sub/x/../y", test_dir));
+    CHECK_STR_EQ(cfg->data.path, expected);
+    pp_config_destroy(&cfg);
+    unlink("sub/my run.v2.ini");
+    rmdir("sub");
+}
+
+static void words_and_empty_paths_stay_what_they_are(void **state)
+{
+    struct pp_config *cfg = good("[data]\npath =\n[run]\ndir = auto\n", NULL);
+    CHECK_STR_EQ(cfg->data.path, "");
+    CHECK_STR_EQ(cfg->run.dir, "auto");
+    pp_config_destroy(&cfg);
+    cfg = good("[run]\ndir =\n", NULL);
+    CHECK_STR_EQ(cfg->run.dir, "");
+    pp_config_destroy(&cfg);
+    cfg = good(NULL, "run.dir=./auto", NULL);
+    assert_true(cfg->run.dir[0] == '/');
+    pp_config_destroy(&cfg);
+    cfg = good(NULL, NULL);
+    CHECK_STR_EQ(pp_config_name(cfg), "run");
+    pp_config_destroy(&cfg);
+}
+
+static void paths_that_cannot_be_written_down_are_refused(void **state)
+{
+    refuses("run.dir: '~' is not expanded; write ${HOME}/runs", NULL, "run.dir=~/runs", NULL);
+    refuses("cannot stand in an INI file because of ' ;'", NULL, "run.dir=/a ;b", NULL);
+    refuses("cannot stand in an INI file because of ' #'", NULL, "run.dir=/a #b", NULL);
+    refuses("control byte 0x0a", NULL, "run.dir=/a\nb", NULL);
+    refuses("not UTF-8", NULL, "run.dir=/a\xFF", NULL);
+    setenv("PPCLI_TEST_DOLLAR", "/a/${x}", 1);
+    refuses("because of '${'", NULL, "run.dir=${PPCLI_TEST_DOLLAR}", NULL);
+}
+
+static void settings_win_over_the_file_and_the_file_over_defaults(void **state)
+{
+    struct pp_config *cfg = NULL;
+    const struct pp_setting settings[] = {{"train.lr", "0.3", "--set"},
+                                          {"pipeline.stages", "3", "--stages"},
+                                          {"train.lr", "0.4", "--set"}};
+    put_text("t.ini", "[train]\nlr = 0.2\nepochs = 9\n");
+    CHECK_OK(pp_config_load("t.ini", settings, 3, &test_names, &cfg));
+    CHECK_STR_EQ(value_of(cfg, "train.lr"), "0.4");
+    CHECK_STR_EQ(pp_config_origin(cfg, "train.lr"), "--set");
+    CHECK_INT_EQ(cfg->pipeline.stages, 3);
+    CHECK_STR_EQ(pp_config_origin(cfg, "pipeline.stages"), "--stages");
+    CHECK_INT_EQ(cfg->train.epochs, 9);
+    CHECK_STR_EQ(pp_config_origin(cfg, "train.epochs"), "t.ini:3");
+    CHECK_STR_EQ(pp_config_origin(cfg, "train.seed"), "default");
+    pp_config_destroy(&cfg);
+}
+
+static void settings_are_checked_like_the_file_and_listed_after_it(void **state)
+{
+    struct pp_config *cfg = NULL;
+    const struct pp_setting settings[] = {{"pipeline.stages", "x", "--stages"},
+                                          {"lr", "1", "--set"},
+                                          {"train.lrr", "1", "--set"},
+                                          {"train.lr", " 0.5 ", "--set"}};
+    put_text("t.ini", "[train]\nlr = y\n");
+    CHECK_INT_EQ(pp_config_load("t.ini", settings, 4, &test_names, &cfg), PP_ECONFIG);
+    CHECK_INT_EQ(pp_config_problem_count(cfg), 4);
+    CHECK_STR_EQ(pp_config_problem_text(cfg, 0),
+                 "t.ini:2: error: train.lr: 'y' is not a number; write one such as 0.001 or 1e-3 "
+                 "(0 to 1000)");
+    CHECK_STR_EQ(pp_config_problem_text(cfg, 1),
+                 "--stages: error: pipeline.stages: 'x' is not a whole number; write digits, "
+                 "perhaps with k, M, G, Ki, Mi or Gi (1 to 1024 stages)");
+    CHECK_STR_EQ(pp_config_problem_text(cfg, 2),
+                 "--set: error: unknown key 'lr'; did you mean 'train.lr'? (ppcli keys)");
+    CHECK_STR_EQ(pp_config_problem_text(cfg, 3),
+                 "--set: error: unknown key 'train.lrr'; did you mean 'train.lr'? (ppcli keys)");
+    CHECK_STR_EQ(value_of(cfg, "train.lr"), "0.5");
+    pp_config_destroy(&cfg);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(whole_numbers_take_decimal_and_binary_suffixes),
+        cmocka_unit_test(what_is_not_a_whole_number_is_refused),
+        cmocka_unit_test(whole_numbers_out_of_range_are_refused_with_range_and_unit),
+        cmocka_unit_test(floats_are_decimal_and_keep_their_bits),
+        cmocka_unit_test(what_is_not_a_float_is_refused),
+        cmocka_unit_test(floats_out_of_range_are_refused),
+        cmocka_unit_test(a_comma_locale_changes_nothing),
+        cmocka_unit_test(choices_and_names_are_exact_and_suggest),
+        cmocka_unit_test(sizes_take_blanks_commas_and_repeats),
+        cmocka_unit_test(bad_sizes_are_refused),
+        cmocka_unit_test(variables_are_expanded_or_refused),
+        cmocka_unit_test(relative_paths_start_at_the_folder_of_the_file),
+        cmocka_unit_test(words_and_empty_paths_stay_what_they_are),
+        cmocka_unit_test(paths_that_cannot_be_written_down_are_refused),
+        cmocka_unit_test(settings_win_over_the_file_and_the_file_over_defaults),
+        cmocka_unit_test(settings_are_checked_like_the_file_and_listed_after_it),
+    };
+    return cmocka_run_group_tests(tests, enter_test_dir, leave_test_dir);
+}
