@@ -10,6 +10,7 @@
 #ifndef PPCLI_SCHEDULE_H
 #define PPCLI_SCHEDULE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum pp_op {
@@ -21,15 +22,30 @@ enum pp_op {
 
 /* One cell of a rank's list: `op` of micro-batch `mb` on virtual stage `stage`. */
 struct pp_cell {
-    uint8_t op; /* enum pp_op */
+    uint8_t op;   /* enum pp_op */
+    bool overlap; /* F only: meant to run together with the B that follows it in the list
+                     (DualPipeV). A rank that cannot overlap runs them one after the other. */
     int32_t stage;
     int32_t mb;
 };
 
+/* Durations of one micro-batch on one whole rank, in any unit, for schedules that depend on them.
+ * A chunk costs 1/V of it. All zero: F = I = W = 1, comm = 0. */
+struct pp_schedule_costs {
+    double f, i, w;
+    double comm; /* one hand-over */
+};
+
+/* The shape of a schedule and what it depends on. Everything after microbatches may be 0. */
 struct pp_geometry {
-    int stages;       /* P >= 1 */
-    int chunks;       /* V >= 1; virtual stages = P*V */
-    int microbatches; /* M >= 1 */
+    int stages;        /* P >= 1 */
+    int chunks;        /* V >= 1; virtual stages = P*V */
+    int microbatches;  /* M >= 1 */
+    int group;         /* interleaved family: micro-batches per group; 0: the schedule's rule */
+    int eager;         /* 1f1b-eager: k; 0: from the costs, k = 1 + ceil(2c / (F+B)) */
+    double memory_cap; /* zb-auto: activations a rank may hold, in forwards of one whole rank;
+                          0: 2P (as zb-2p) */
+    struct pp_schedule_costs costs;
 };
 
 /* virtual stage -> rank */
@@ -42,14 +58,22 @@ enum pp_placement {
 struct pp_emit;
 int pp_emit_cell(struct pp_emit *e, enum pp_op op, int stage, int mb); /* PP_ERESOURCE */
 
+/* Several lists at once: list r is rank r's. */
+struct pp_emit_all {
+    struct pp_emit **ranks; /* [P] */
+};
+
 struct pp_schedule_ops {
     const char *name;
     const char *help; /* one line */
     enum pp_placement placement;
+    int default_chunks; /* when the config says nothing; 0 means 1 */
     /* May this geometry run? 0, or PP_ECONFIG naming the rule and the nearest legal shape. */
     int (*check)(const struct pp_geometry *g);
     /* The compute actions of one rank, in order. Errors: those of pp_emit_cell(). */
     int (*emit)(const struct pp_geometry *g, int rank, struct pp_emit *e);
+    /* Instead of emit, for schedules that are made for all ranks together. */
+    int (*emit_all)(const struct pp_geometry *g, struct pp_emit_all *e);
 };
 
 const struct pp_schedule_ops *pp_schedule_find(const char *name); /* NULL when unknown */

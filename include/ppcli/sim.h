@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The simulator: how long a plan takes when its pieces take given times. Ranks run their lists in
+ * order; a hand-over delays only its receiver (latency + bytes / bandwidth) and costs the sender
+ * nothing but the launch overhead. Times are in any one unit (seconds, milliseconds, ticks).
+ *
+ *   bubble_global = 1 - max_r work_r / makespan
+ *   bubble_span   = 1 - max_r work_r / max_r (last end_r - first start_r)
+ * Never mixed: the zero-bubble papers' "zero" is the span.
+ */
+#ifndef PPCLI_SIM_H
+#define PPCLI_SIM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ppcli/plan.h"
+
+struct pp_sim_costs {
+    const double *f, *i, *w; /* [n_virtual] of one micro-batch; B = I + W */
+    const double *rows;      /* [M] size of each micro-batch relative to a full one; NULL: all 1 */
+    double latency;          /* alpha: of every hand-over between two ranks */
+    const double *transfer;  /* [n_channels] beta * bytes of the channel's messages; NULL: all 0 */
+    double launch;           /* added to every action of a rank */
+    double overlap;          /* an overlapped F;B pair takes this part of F + B; 0 means 1 */
+    bool fused_send; /* B's message leaves at its end (textbook) or after its I half (ppcli) */
+    bool slots;      /* a sender waits for a free message slot, as the executor does */
+};
+
+struct pp_sim_result {
+    double makespan;
+    double bubble_global, bubble_span;
+    double *work, *idle;            /* [P] idle = makespan - work */
+    double *first_start, *last_end; /* [P] */
+    int *peak;                      /* [P] live activations, in chunks: +1 at F, -1 at W or B */
+    double **start, **end;          /* [P][actions]; NULL unless asked for */
+};
+
+/* Errors: PP_ERESOURCE. Linear in the number of actions. The caller owns the arrays of *out:
+ * pp_sim_result_fini(). */
+int pp_sim_run(const struct pp_plan *plan, const struct pp_sim_costs *costs, bool with_times,
+               struct pp_sim_result *out);
+void pp_sim_result_fini(struct pp_sim_result *r);
+
+/* Costs of a geometry whose ranks all take (f, i, w): every virtual stage takes 1/V of it.
+ * arrays[3 * n_virtual] is the caller's storage. */
+void pp_sim_uniform(const struct pp_plan *plan, double f, double i, double w, double *arrays,
+                    struct pp_sim_costs *out);
+
+#endif
