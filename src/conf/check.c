@@ -63,10 +63,11 @@ static void check_batch(struct pp_config *cfg)
         return;
     }
     pp_config_problem(cfg, key,
-                      "%s: each of %d replica%s has %d samples of a batch of %d, too few for %d "
+                      "%s: each of %d replica%s has %d sample%s of a batch of %d, too few for %d "
                       "micro-batches; use pipeline.microbatches = %d or fewer, or "
                       "train.batch_size = %lld or more",
-                      key, d, d == 1 ? "" : "s", share, b, m, share, (long long)m * d);
+                      key, d, d == 1 ? "" : "s", share, share == 1 ? "" : "s", b, m, share,
+                      (long long)m * d);
 }
 
 static void check_stages(struct pp_config *cfg)

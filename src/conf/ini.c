@@ -198,6 +198,9 @@ static bool key_line(struct reader *r, struct span s, size_t limit)
     if (colon) {
         struct span key = trim(s.p, (size_t)(colon - s.p));
         struct span value = trim(colon + 1, s.n - (size_t)(colon - s.p) - 1);
+        if (value.n > 0 && value.p[0] == '=') { /* "lr := 3" */
+            value = trim(value.p + 1, value.n - 1);
+        }
         conf_problem(r->cfg, here(r), "':' does not separate key and value; write '%s = %s'",
                      conf_quote(key.p, key.n).s, conf_quote(value.p, value.n).s);
         return false;
