@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ppcli/err.h"
+#include "mathf.h"
 
 static void gather_u8(int B, int F, const uint8_t *data, const uint32_t *index, float scale,
                       float *restrict x)
@@ -22,7 +23,7 @@ static void gather_u8(int B, int F, const uint8_t *data, const uint32_t *index, 
 
 static inline float gelu(float z)
 {
-    return 0.5f * z * (1.0f + erff(z * (float)M_SQRT1_2));
+    return 0.5f * z * (1.0f + mathf_erf(z * (float)M_SQRT1_2));
 }
 
 /* A second pass over y right after the product, while y is in the cache: within 2 % of a product
@@ -51,7 +52,7 @@ static void bias_activation(int B, int O, const float *restrict b, enum pp_activ
             break;
         case PP_ACT_TANH:
             for (int o = 0; o < O; o++) {
-                y[o] = tanhf(y[o] + b[o]);
+                y[o] = mathf_tanh(y[o] + b[o]);
             }
             break;
         case PP_ACT_GELU:
@@ -81,8 +82,8 @@ static void activation_backward(size_t n, enum pp_activation act, const float *r
         break;
     case PP_ACT_GELU:
         for (size_t i = 0; i < n; i++) {
-            float cdf = 0.5f * (1.0f + erff(z[i] * (float)M_SQRT1_2));
-            float pdf = (float)(0.5 * M_SQRT1_2 * M_2_SQRTPI) * expf(-0.5f * z[i] * z[i]);
+            float cdf = 0.5f * (1.0f + mathf_erf(z[i] * (float)M_SQRT1_2));
+            float pdf = (float)(0.5 * M_SQRT1_2 * M_2_SQRTPI) * mathf_exp(-0.5f * z[i] * z[i]);
             dy[i] *= cdf + z[i] * pdf;
         }
         break;
@@ -102,6 +103,8 @@ static void bias_gradient(int B, int O, const float *restrict dz, float beta, fl
     }
 }
 
+#define BLOCK 16
+
 static void softmax_cross_entropy(int B, int C, const float *logits, const uint8_t *labels,
                                   float grad_scale, struct pp_loss_sums *sums, float *dlogits)
 {
@@ -113,11 +116,24 @@ static void softmax_cross_entropy(int B, int C, const float *logits, const uint8
         }
         float m = logits[best], at_label = logits[label];
         double sum = 0;
-        for (int c = 0; c < C; c++) {
-            float e = expf(logits[c] - m);
-            sum += e;
-            if (dlogits) {
-                dlogits[c] = e; /* may overwrite logits[c], which nobody needs any more */
+        for (int c = 0; c < C; c += BLOCK) {
+            /* A whole block also of ten classes: the fixed count is what makes it one vector. */
+            float e[BLOCK];
+            int n = C - c < BLOCK ? C - c : BLOCK;
+            for (int l = 0; l < n; l++) {
+                e[l] = logits[c + l];
+            }
+            for (int l = n; l < BLOCK; l++) {
+                e[l] = m;
+            }
+            for (int l = 0; l < BLOCK; l++) {
+                e[l] = mathf_exp(e[l] - m);
+            }
+            for (int l = 0; l < n; l++) {
+                sum += e[l];
+            }
+            if (dlogits) { /* may overwrite logits, which nobody needs any more */
+                memcpy(dlogits + c, e, (size_t)n * sizeof(*e));
             }
         }
         sums->loss += log(sum) - ((double)at_label - m);

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Our exp, tanh and erf against the C library in double, over all magnitudes. */
+#include "test.h"
+
+#include <float.h>
+#include <math.h>
+
+#include "../../src/dev/cpu/mathf.h"
+
+static float of_bits(uint32_t u)
+{
+    union float_bits b = {.u = u};
+    return b.f;
+}
+
+/* Largest error in units of the last place of the exact result, over every 1021st float of both
+ * signs between lo and hi. */
+static double worst(float (*f)(float), double (*exact)(double), float lo, float hi)
+{
+    double most = 0;
+    union float_bits from = {.f = lo}, to = {.f = hi};
+    for (uint32_t u = from.u; u < to.u; u += 1021) {
+        for (int sign = 0; sign < 2; sign++) {
+            float x = sign ? -of_bits(u) : of_bits(u);
+            double want = exact(x);
+            int exponent;
+            frexp(want, &exponent);
+            if (fabs(want) < (double)FLT_MIN || fabs(want) > (double)FLT_MAX) {
+                continue;
+            }
+            double off = fabs(f(x) - want) / ldexp(1, exponent - FLT_MANT_DIG);
+            if (!(off <= most)) {
+                most = off;
+            }
+            if (!(off < 8)) {
+                fail_msg("f(%a) is %.9g, should be %.9g", (double)x, (double)f(x), want);
+            }
+        }
+    }
+    return most;
+}
+
+static void exp_is_exact_to_the_last_place_or_so(void **state)
+{
+    double most = worst(mathf_exp, exp, 1e-20f, 88.7f);
+    print_message("# exp: %.2f ulp\n", most);
+    assert_true(most < 1.1);
+    assert_true(mathf_exp(0) == 1);
+    assert_true(mathf_exp(-INFINITY) == 0);
+    assert_true(mathf_exp(-1000) == 0);
+    assert_true(isinf(mathf_exp(INFINITY)));
+    assert_true(isinf(mathf_exp(89)));
+    assert_true(isnan(mathf_exp(NAN)));
+}
+
+static void tanh_is_exact_to_two_places(void **state)
+{
+    double most = worst(mathf_tanh, tanh, 1e-20f, 100);
+    print_message("# tanh: %.2f ulp\n", most);
+    assert_true(most < 1.4);
+    assert_true(mathf_tanh(0) == 0);
+    assert_true(mathf_tanh(INFINITY) == 1 && mathf_tanh(-INFINITY) == -1);
+    assert_true(isnan(mathf_tanh(NAN)));
+}
+
+static void erf_is_exact_to_two_places(void **state)
+{
+    double most = worst(mathf_erf, erf, 1e-20f, 100);
+    print_message("# erf: %.2f ulp\n", most);
+    assert_true(most < 1.2);
+    assert_true(mathf_erf(0) == 0);
+    assert_true(mathf_erf(INFINITY) == 1 && mathf_erf(-INFINITY) == -1);
+    assert_true(isnan(mathf_erf(NAN)));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exp_is_exact_to_the_last_place_or_so),
+        cmocka_unit_test(tanh_is_exact_to_two_places),
+        cmocka_unit_test(erf_is_exact_to_two_places),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
