@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Downloading without a network: folders, file://, digests, what is there already, the lock.
+ * The answers of servers are tested in tests/fetch. */
+#include "../fetch/fetch_set.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include "ppcli/dataset.h"
+#include "ppcli/log.h"
+
+static struct fetch_set fs;
+
+static int fetch(const char *from, const char *to)
+{
+    return pp_fetch_files(&fs.set, from, to, &pp_fetch_defaults);
+}
+
+/* A folder under the test's own, made. */
+static const char *sub(void **state, const char *name)
+{
+    const char *path = in_folder(state, name);
+    assert_true(mkdir(path, 0777) == 0 || file_exists(path));
+    return path;
+}
+
+static void put(const char *dir, const char *suffix, struct blob b)
+{
+    char path[PP_PATH_MAX];
+    path_of(path, dir, suffix);
+    file_write(path, b.p, b.n);
+}
+
+static struct blob damaged(struct blob good)
+{
+    struct blob b = blob_of(good.n);
+    memcpy(b.p, good.p, good.n);
+    b.p[good.n / 2] ^= 1;
+    return b;
+}
+
+static void the_built_in_pins_are_whole(void **state)
+{
+    static const char *const names[] = {"mnist", "fashion-mnist"};
+    for (int i = 0; i < 2; i++) {
+        const struct pp_fetch_set *set = pp_fetch_set(names[i]);
+        assert_non_null(set);
+        CHECK_INT_EQ(set->n_files, 4);
+        for (int k = 0; k < 4; k++) {
+            const struct pp_pin *pin = &set->files[k];
+            CHECK_INT_EQ(strlen(pin->sha256), 64);
+            CHECK_INT_EQ(strlen(pin->sha256_gz), 64);
+            CHECK_INT_EQ(strspn(pin->sha256, "0123456789abcdef"), 64);
+            CHECK_INT_EQ(strspn(pin->sha256_gz, "0123456789abcdef"), 64);
+            assert_true(pin->bytes == 47040016 || pin->bytes == 7840016 || pin->bytes == 60008 ||
+                        pin->bytes == 10008);
+        }
+        for (int k = 0; set->mirrors[k]; k++) {
+            assert_true(pp_url_allowed(set->mirrors[k], false));
+            assert_int_equal(set->mirrors[k][strlen(set->mirrors[k]) - 1], '/');
+        }
+    }
+    assert_null(pp_fetch_set("mnist-sample"));
+    CHECK_FAILS(pp_fetch_dataset("synthetic", NULL, "/nonexistent"), PP_ECONFIG,
+                "cannot be downloaded");
+}
+
+static void only_https_and_this_machine_are_asked(void **state)
+{
+    static const struct {
+        const char *url;
+        bool plain, loopback;
+    } table[] = {
+        {"https://example.org/", true, true},
+        {"http://example.org/", false, false},
+        {"http://127.0.0.1:8080/x", false, true},
+        {"http://127.0.0.1", false, true},
+        {"http://localhost/x", false, true},
+        {"http://[::1]:80/x", false, true},
+        {"http://127.0.0.1.example.org/", false, false},
+        {"http://127.0.0.1@example.org/", false, false},
+        {"http://127.0.0.1:80@example.org/", false, false},
+        {"http://localhost:1:2/", false, false},
+        {"http://localhost\\@example.org/", false, false},
+        {"http://localhost?@example.org/", false, false},
+        {"http://user@127.0.0.1/", false, false},
+        {"http://127.1/", false, false},
+        {"ftp://127.0.0.1/", false, false},
+        {"file:///etc/passwd", false, false},
+        {"HTTP://127.0.0.1/", false, false},
+        {"", false, false},
+    };
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        if (pp_url_allowed(table[i].url, false) != table[i].plain ||
+            pp_url_allowed(table[i].url, true) != table[i].loopback) {
+            fail_msg("%s", table[i].url);
+        }
+    }
+}
+
+static void a_folder_is_copied_and_verified(void **state)
+{
+    char from[PP_PATH_MAX], to[PP_PATH_MAX];
+    snprintf(from, sizeof(from), "%s", sub(state, "from"));
+    snprintf(to, sizeof(to), "%s", in_folder(state, "new/deep/to")); /* made on the way */
+    put(from, ".gz", fs.gz);
+    CHECK_OK(fetch(from, to));
+    check_complete(&fs, to);
+    assert_true(has(from, ".gz"));
+}
+
+static void plain_files_are_as_good_as_gzipped_ones(void **state)
+{
+    const char *from = sub(state, "from"), *to = sub(state, "to");
+    put(from, "", fs.idx);
+    CHECK_OK(fetch(from, to));
+    assert_true(has(to, ""));
+    assert_false(has(to, ".gz"));
+    check_complete(&fs, to);
+}
+
+static void another_packing_of_the_same_bytes_is_accepted(void **state)
+{
+    const char *from = sub(state, "from"), *to = sub(state, "to");
+    struct blob loose = gzip(fs.idx.p, fs.idx.n, 1);
+    struct pp_pin pin = fs.pin;
+    struct pp_fetch_set set = fs.set;
+    pin.sha256_gz = fs.sha256_gz;
+    set.files = &pin;
+    loose.p[4] ^= 1; /* a time stamp */
+    put(from, ".gz", loose);
+    CHECK_OK(pp_fetch_files(&set, from, to, &pp_fetch_defaults));
+    check_complete(&fs, to);
+    blob_free(&loose);
+}
+
+static void file_urls_name_folders(void **state)
+{
+    char url[PP_PATH_MAX];
+    const char *from = sub(state, "a b%"), *to = sub(state, "to");
+    put(from, ".gz", fs.gz);
+    snprintf(url, sizeof(url), "file://%s/a%%20b%%25", (const char *)*state);
+    CHECK_OK(fetch(url, to));
+    check_complete(&fs, to);
+    CHECK_FAILS(fetch("file://elsewhere/x", to), PP_ECONFIG, "expected file:///FOLDER");
+    CHECK_FAILS(fetch("file:///a%2", to), PP_ECONFIG, "two hexadecimal digits");
+    CHECK_FAILS(fetch("file:///a%00b", to), PP_ECONFIG, "two hexadecimal digits");
+}
+
+static void wrong_content_never_gets_the_name(void **state)
+{
+    const char *from = sub(state, "from"), *to = sub(state, "to");
+    struct blob bad_idx = damaged(fs.idx), bad_gz = damaged(fs.gz);
+    struct blob repacked = gzip(bad_idx.p, bad_idx.n, 9), short_gz = {fs.gz.p, fs.gz.n - 3};
+    struct blob page = {(uint8_t *)"<html>no</html>", 15};
+    const struct {
+        struct blob b;
+        const char *words;
+    } table[] = {
+        {bad_gz, "damaged gzip data"},
+        {repacked, "sha256 of the inflated bytes is"},
+        {short_gz, "cut short"},
+        {page, "(a web page?)"},
+        {{(uint8_t *)"", 0}, "empty file"},
+    };
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        put(from, ".gz", table[i].b);
+        CHECK_FAILS(fetch(from, to), PP_EFORMAT, table[i].words);
+        check_nothing(to);
+        assert_false(has(to, ".gz.part"));
+    }
+    blob_free(&bad_idx);
+    blob_free(&bad_gz);
+    blob_free(&repacked);
+}
+
+static void a_file_that_is_too_large_is_not_copied_whole(void **state)
+{
+    const char *from = sub(state, "from"), *to = sub(state, "to");
+    char path[PP_PATH_MAX];
+    put(from, ".gz", fs.gz);
+    path_of(path, from, ".gz");
+    assert_int_equal(truncate(path, 1ll << 40), 0); /* sparse */
+    CHECK_FAILS(fetch(from, to), PP_EFORMAT, "more than 64164 bytes");
+    check_nothing(to);
+    assert_false(has(to, ".gz.part"));
+}
+
+static void a_good_file_is_kept_as_it_is(void **state)
+{
+    char path[PP_PATH_MAX];
+    struct stat a, b;
+    const char *to = sub(state, "to");
+    put(to, ".gz", fs.gz);
+    path_of(path, to, ".gz");
+    assert_int_equal(stat(path, &a), 0);
+    CHECK_OK(fetch(NULL, to)); /* no source is asked: there is none */
+    assert_int_equal(stat(path, &b), 0);
+    assert_true(a.st_ino == b.st_ino && a.st_mtim.tv_nsec == b.st_mtim.tv_nsec);
+    check_complete(&fs, to);
+}
+
+static void a_bad_file_stays_until_a_good_one_replaces_it(void **state)
+{
+    char path[PP_PATH_MAX];
+    const char *bad_from = sub(state, "bad"), *from = sub(state, "from"), *to = sub(state, "to");
+    struct blob bad = damaged(fs.gz);
+    put(to, ".gz", bad);
+    put(bad_from, ".gz", bad);
+    put(from, "", fs.idx);
+    CHECK_FAILS(fetch(bad_from, to), PP_EFORMAT, "damaged");
+    path_of(path, to, ".gz");
+    struct blob still = file_read(path);
+    assert_memory_equal(still.p, bad.p, bad.n);
+    CHECK_OK(fetch(from, to));
+    assert_false(has(to, ".gz")); /* it would be read before the plain one */
+    check_complete(&fs, to);
+    blob_free(&bad);
+    blob_free(&still);
+}
+
+static void a_complete_part_of_a_killed_run_is_used(void **state)
+{
+    const char *to = sub(state, "to");
+    put(to, ".gz.part", fs.gz);
+    CHECK_OK(fetch(NULL, to));
+    check_complete(&fs, to);
+}
+
+static void a_part_that_is_a_link_is_not_followed(void **state)
+{
+    char part[PP_PATH_MAX];
+    const char *from = sub(state, "from"), *to = sub(state, "to");
+    const char *victim = in_folder(state, "victim");
+    file_write(victim, "precious", 8);
+    put(from, ".gz", fs.gz);
+    path_of(part, to, ".gz.part");
+    assert_int_equal(symlink(victim, part), 0);
+    CHECK_OK(fetch(from, to));
+    struct blob b = file_read(victim);
+    CHECK_INT_EQ(b.n, 8);
+    check_complete(&fs, to);
+    blob_free(&b);
+}
+
+static void wrong_sources_are_refused_before_anything_is_made(void **state)
+{
+    const char *to = in_folder(state, "never");
+    CHECK_FAILS(fetch("ftp://127.0.0.1/", to), PP_ECONFIG, "expected https://");
+    CHECK_FAILS(fetch("http://example.org/", to), PP_ECONFIG, "http:// only for this machine");
+    CHECK_FAILS(fetch(in_folder(state, "absent"), to), PP_ENOINPUT, "--from");
+    file_write(in_folder(state, "file"), "x", 1);
+    CHECK_FAILS(fetch(in_folder(state, "file"), to), PP_ENOINPUT, "not a folder");
+    assert_false(file_exists(to));
+}
+
+static void a_folder_without_the_file_says_which_one(void **state)
+{
+    const char *from = sub(state, "from"), *to = sub(state, "to");
+    CHECK_FAILS(fetch(from, to), PP_ENOINPUT, FETCH_NAME ".gz is missing");
+    check_nothing(to);
+}
+
+static void a_second_download_into_the_same_folder_is_refused(void **state)
+{
+    int lock = -1;
+    const char *from = sub(state, "from"), *to = sub(state, "to");
+    put(from, ".gz", fs.gz);
+    CHECK_OK(pp_store_lock(to, &lock));
+    CHECK_FAILS(fetch(from, to), PP_ERESOURCE, "another download into");
+    check_nothing(to);
+    pp_store_unlock(to, lock);
+    CHECK_OK(fetch(from, to));
+    check_complete(&fs, to);
+}
+
+static void a_lock_left_by_a_killed_run_does_not_matter(void **state)
+{
+    const char *from = sub(state, "from"), *to = sub(state, "to");
+    put(from, ".gz", fs.gz);
+    file_write(in_folder(state, "to/.ppcli-download.lock"), "", 0);
+    CHECK_OK(fetch(from, to));
+    check_complete(&fs, to);
+}
+
+static void a_folder_without_permission_says_so(void **state)
+{
+    const char *from = sub(state, "from"), *to = sub(state, "to");
+    put(from, ".gz", fs.gz);
+    assert_int_equal(chmod(*state, 0755), 0);
+    assert_int_equal(chmod(to, 0555), 0);
+    bool root = geteuid() == 0; /* root may write everything: be nobody for a moment */
+    if (root) {
+        assert_int_equal(seteuid(65534), 0);
+    }
+    int rc = fetch(from, to);
+    if (root) {
+        assert_int_equal(seteuid(0), 0);
+    }
+    CHECK_FAILS(rc, PP_EPERM, "Permission denied");
+    check_nothing(to);
+}
+
+static void a_part_that_cannot_be_made_is_an_io_error(void **state)
+{
+    const char *from = sub(state, "from"), *to = sub(state, "to");
+    put(from, ".gz", fs.gz);
+    sub(state, "to/" FETCH_NAME ".gz.part");
+    int rc = fetch(from, to);
+    assert_int_equal(rc, PP_EIO);
+    check_nothing(to);
+}
+
+int main(void)
+{
+    fetch_set_init(&fs);
+    pp_log_set_level(PP_LOG_QUIET);
+#define T(name) cmocka_unit_test_setup_teardown(name, folder_create, folder_remove)
+    const struct CMUnitTest tests[] = {
+        T(the_built_in_pins_are_whole),
+        T(only_https_and_this_machine_are_asked),
+        T(a_folder_is_copied_and_verified),
+        T(plain_files_are_as_good_as_gzipped_ones),
+        T(another_packing_of_the_same_bytes_is_accepted),
+        T(file_urls_name_folders),
+        T(wrong_content_never_gets_the_name),
+        T(a_file_that_is_too_large_is_not_copied_whole),
+        T(a_good_file_is_kept_as_it_is),
+        T(a_bad_file_stays_until_a_good_one_replaces_it),
+        T(a_complete_part_of_a_killed_run_is_used),
+        T(a_part_that_is_a_link_is_not_followed),
+        T(wrong_sources_are_refused_before_anything_is_made),
+        T(a_folder_without_the_file_says_which_one),
+        T(a_second_download_into_the_same_folder_is_refused),
+        T(a_lock_left_by_a_killed_run_does_not_matter),
+        T(a_folder_without_permission_says_so),
+        T(a_part_that_cannot_be_made_is_an_io_error),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    fetch_set_fini(&fs);
+    return failed;
+}
