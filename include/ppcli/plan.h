@@ -70,6 +70,7 @@ struct pp_message {
 struct pp_action {
     uint8_t op;    /* enum pp_op */
     bool first_w;  /* W/B: first accumulation into this stage's gradient: overwrite, do not add */
+    bool overlap;  /* F: meant to run together with the B that follows (see struct pp_cell) */
     int32_t stage; /* virtual stage */
     int32_t mb;
     int32_t slot;  /* state slot of (this rank's chunk, mb): taken by F, freed by W/B; eval: 0 */
@@ -151,7 +152,7 @@ int pp_plan_timeline(const struct pp_plan *plan, const struct pp_ticks *ticks,
 int pp_plan_bubble(const struct pp_plan *plan, double *out);
 
 /* Compute cells as CSV (torch.distributed.pipelining's compute-only format, no idle cells): one
- * row per rank, "0F0,0F1,0B0". */
+ * row per rank, "0F0,0F1,0B0"; two cells meant to overlap are one: "(0F3;3B1)OVERLAP_F_B". */
 int pp_plan_print_csv(const struct pp_plan *plan, FILE *f);
 
 /* A picture for people: a title with ticks and bubble, then ranks down, unit time across, as one

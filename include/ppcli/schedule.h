@@ -57,6 +57,8 @@ enum pp_placement {
 /* Where emit() puts its cells: grows as needed. */
 struct pp_emit;
 int pp_emit_cell(struct pp_emit *e, enum pp_op op, int stage, int mb); /* PP_ERESOURCE */
+/* F of (f_stage, f_mb) and B of (b_stage, b_mb), meant to run together. PP_ERESOURCE */
+int pp_emit_overlap(struct pp_emit *e, int f_stage, int f_mb, int b_stage, int b_mb);
 
 /* Several lists at once: list r is rank r's. */
 struct pp_emit_all {
@@ -72,12 +74,15 @@ struct pp_schedule_ops {
     int (*check)(const struct pp_geometry *g);
     /* The compute actions of one rank, in order. Errors: those of pp_emit_cell(). */
     int (*emit)(const struct pp_geometry *g, int rank, struct pp_emit *e);
-    /* Instead of emit, for schedules that are made for all ranks together. */
+    /* Instead of emit (NULL), for schedules that are made for all ranks together. */
     int (*emit_all)(const struct pp_geometry *g, struct pp_emit_all *e);
 };
 
 const struct pp_schedule_ops *pp_schedule_find(const char *name); /* NULL when unknown */
 const char *const *pp_schedule_names(void);                       /* NULL-terminated, .def order */
+
+/* Chunks per rank when the config says nothing: at least 1. */
+int pp_schedule_default_chunks(const struct pp_schedule_ops *ops);
 
 /* The rank that holds virtual stage s: loop s mod P; V (zigzag) k=s/P, j=s mod P, j or P-1-j. */
 int pp_place(enum pp_placement placement, int stages, int s);

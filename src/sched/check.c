@@ -103,9 +103,26 @@ static int check_place(const struct checker *c, int k)
     return 0;
 }
 
+/* What is meant to overlap is an F and the B right behind it. */
+static int check_overlap(const struct checker *c, int k)
+{
+    const struct pp_rank_plan *list = &c->plan->ranks[c->rank];
+    const struct pp_action *a = &list->actions[k];
+    if (a->op != PP_OP_F || k + 1 == list->n_actions || a[1].op != PP_OP_B) {
+        return pp_fail(PP_EFORMAT,
+                       "rank %d: %c%d of stage %d is marked to overlap, but is not an F right "
+                       "before a B",
+                       c->rank, letter(a->op), a->mb, a->stage);
+    }
+    return 0;
+}
+
 static int check_cell(const struct checker *c, int k)
 {
     PP_TRY(check_place(c, k));
+    if (c->plan->ranks[c->rank].actions[k].overlap) {
+        PP_TRY(check_overlap(c, k));
+    }
     const struct pp_action *a = &c->plan->ranks[c->rank].actions[k];
     size_t row = (size_t)c->plan->chunk_of[a->stage] * (size_t)c->plan->geometry.microbatches;
     uint8_t *saw = &c->saw[row + (size_t)a->mb];

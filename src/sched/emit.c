@@ -20,11 +20,15 @@ int pp_emit_cell(struct pp_emit *e, enum pp_op op, int stage, int mb)
     return 0;
 }
 
-/* The emit buffer is used again for the next rank: only one rank's cells exist twice. */
-static int generate_rank(struct pp_plan *plan, int rank, struct pp_emit *e)
+int pp_emit_overlap(struct pp_emit *e, int f_stage, int f_mb, int b_stage, int b_mb)
 {
-    e->n = 0;
-    PP_TRY(plan->schedule->emit(&plan->geometry, rank, e));
+    PP_TRY(pp_emit_cell(e, PP_OP_F, f_stage, f_mb));
+    e->cells[e->n - 1].overlap = true;
+    return pp_emit_cell(e, PP_OP_B, b_stage, b_mb);
+}
+
+static int take_cells(struct pp_plan *plan, int rank, const struct pp_emit *e)
+{
     if (e->n > INT32_MAX) {
         return pp_fail(PP_EFORMAT, "rank %d: %zu cells are too many", rank, e->n);
     }
@@ -32,19 +36,55 @@ static int generate_rank(struct pp_plan *plan, int rank, struct pp_emit *e)
     struct pp_action *actions = plan->ranks[rank].actions;
     for (size_t k = 0; k < e->n; k++) {
         actions[k].op = e->cells[k].op;
+        actions[k].overlap = e->cells[k].overlap;
         actions[k].stage = e->cells[k].stage;
         actions[k].mb = e->cells[k].mb;
     }
     return 0;
 }
 
-int pp_pass_generate(struct pp_plan *plan)
+/* The emit buffer is used again for the next rank: only one rank's cells exist twice. */
+static int generate_each(struct pp_plan *plan)
 {
     struct pp_emit e = {0};
     int rc = 0;
     for (int r = 0; r < plan->geometry.stages && rc == 0; r++) {
-        rc = generate_rank(plan, r, &e);
+        e.n = 0;
+        rc = plan->schedule->emit(&plan->geometry, r, &e);
+        if (rc == 0) {
+            rc = take_cells(plan, r, &e);
+        }
     }
     pp_free(e.cells);
     return rc;
+}
+
+static int generate_together(struct pp_plan *plan)
+{
+    int p = plan->geometry.stages;
+    int rc = PP_ERESOURCE;
+    struct pp_emit *lists = pp_alloc((size_t)p, sizeof(*lists));
+    struct pp_emit_all all = {.ranks = pp_alloc((size_t)p, sizeof(struct pp_emit *))};
+    if (!lists || !all.ranks) {
+        goto out;
+    }
+    for (int r = 0; r < p; r++) {
+        all.ranks[r] = &lists[r];
+    }
+    rc = plan->schedule->emit_all(&plan->geometry, &all);
+    for (int r = 0; r < p; r++) {
+        if (rc == 0) {
+            rc = take_cells(plan, r, &lists[r]);
+        }
+        pp_free(lists[r].cells);
+    }
+out:
+    pp_free(lists);
+    pp_free(all.ranks);
+    return rc;
+}
+
+int pp_pass_generate(struct pp_plan *plan)
+{
+    return plan->schedule->emit_all ? generate_together(plan) : generate_each(plan);
 }

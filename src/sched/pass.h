@@ -37,8 +37,18 @@ struct pp_emit {
 const char *pp_cell_name(const struct pp_plan *plan, const struct pp_action *a,
                          char name[PP_CELL_NAME_MAX]);
 
-/* For schedules that hold one chunk per rank: 0, or PP_ECONFIG naming `name` and the rule. */
-int pp_check_one_chunk(const struct pp_geometry *g, const char *name);
+/* For schedules that hold a fixed number of chunks per rank: 0, or PP_ECONFIG naming `name`, the
+ * rule and the way out. */
+int pp_check_chunks(const struct pp_geometry *g, const char *name, int chunks);
+int pp_check_one_chunk(const struct pp_geometry *g, const char *name); /* chunks = 1 */
+
+/*
+ * PP_ECONFIG for a shape that breaks a rule: "schedule NAME needs RULE, not 4 stages, 1 chunk, 7
+ * micro-batches; nearest legal: microbatches = 8". `nearest` differs from `g` in what must change:
+ * stages, chunks, microbatches, group.
+ */
+int pp_refuse_shape(const struct pp_geometry *g, const struct pp_geometry *nearest,
+                    const char *name, const char *rule, ...) __attribute__((format(printf, 4, 5)));
 
 /* Room for `n` actions of `rank`, zeroed. Errors: PP_ERESOURCE. */
 int pp_plan_take_actions(struct pp_plan *plan, int rank, int n);

@@ -199,6 +199,7 @@ static int copy_cells(struct pp_plan *plan, int rank, const struct pp_cell *cell
         actions[k].op = cells[k].op;
         actions[k].stage = cells[k].stage;
         actions[k].mb = cells[k].mb;
+        actions[k].overlap = cells[k].overlap;
     }
     return 0;
 }

@@ -22,7 +22,13 @@ int pp_plan_print_csv(const struct pp_plan *plan, FILE *f)
     for (int r = 0; r < plan->geometry.stages; r++) {
         for (int k = 0; k < plan->ranks[r].n_actions; k++) {
             const struct pp_action *a = &plan->ranks[r].actions[k];
-            fprintf(f, "%s%d%c%d", k > 0 ? "," : "", a->stage, PP_OP_LETTERS[a->op], a->mb);
+            fprintf(f, "%s%d%c%d%s", a->overlap ? "(" : "", a->stage, PP_OP_LETTERS[a->op], a->mb,
+                    a->overlap               ? ";"
+                    : k > 0 && a[-1].overlap ? ")OVERLAP_F_B"
+                                             : "");
+            if (!a->overlap && k + 1 < plan->ranks[r].n_actions) {
+                putc(',', f);
+            }
         }
         putc('\n', f);
     }

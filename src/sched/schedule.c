@@ -2,6 +2,8 @@
 /* The list of schedules, and the rules that several of them share. */
 #include "ppcli/schedule.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "ppcli/err.h"
@@ -46,14 +48,64 @@ int pp_place(enum pp_placement placement, int stages, int s)
     return placement == PP_PLACE_V && lap % 2 == 1 ? stages - 1 - j : j;
 }
 
+int pp_schedule_default_chunks(const struct pp_schedule_ops *ops)
+{
+    return ops->default_chunks > 0 ? ops->default_chunks : 1;
+}
+
+int pp_check_chunks(const struct pp_geometry *g, const char *name, int chunks)
+{
+    if (g->chunks == chunks) {
+        return 0;
+    }
+    char keeps[32] = "one chunk";
+    if (chunks != 1) {
+        snprintf(keeps, sizeof(keeps), "%d chunks", chunks);
+    }
+    return pp_fail(PP_ECONFIG,
+                   "schedule %s keeps %s per rank, not %d: set chunks = %d (%d stages, %d "
+                   "micro-batches can stay)",
+                   name, keeps, g->chunks, chunks, g->stages, g->microbatches);
+}
+
 int pp_check_one_chunk(const struct pp_geometry *g, const char *name)
 {
-    if (g->chunks != 1) {
-        return pp_fail(
-            PP_ECONFIG,
-            "schedule %s keeps one chunk per rank, not %d: set chunks = 1 (%d stages, %d "
-            "micro-batches can stay)",
-            name, g->chunks, g->stages, g->microbatches);
+    return pp_check_chunks(g, name, 1);
+}
+
+static const char *plural(int n)
+{
+    return n == 1 ? "" : "s";
+}
+
+int pp_refuse_shape(const struct pp_geometry *g, const struct pp_geometry *nearest,
+                    const char *name, const char *rule, ...)
+{
+    const struct {
+        const char *key;
+        int is, should;
+    } keys[] = {
+        {"stages", g->stages, nearest->stages},
+        {"chunks", g->chunks, nearest->chunks},
+        {"microbatches", g->microbatches, nearest->microbatches},
+        {"group", g->group, nearest->group},
+    };
+    char way_out[128] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        if (keys[i].is != keys[i].should) {
+            used += (size_t)snprintf(way_out + used, sizeof(way_out) - used, "%s%s = %d",
+                                     used ? ", " : "", keys[i].key, keys[i].should);
+        }
     }
-    return 0;
+    char needs[512];
+    va_list args;
+    va_start(args, rule);
+    vsnprintf(needs, sizeof(needs), rule, args);
+    va_end(args);
+    return pp_fail(PP_ECONFIG,
+                   "schedule %s needs %s, not %d stage%s, %d chunk%s, %d micro-batch%s; nearest "
+                   "legal: %s",
+                   name, needs, g->stages, plural(g->stages), g->chunks, plural(g->chunks),
+                   g->microbatches, g->microbatches == 1 ? "" : "es", way_out);
 }

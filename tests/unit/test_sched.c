@@ -121,6 +121,8 @@ static void makespans_and_peaks_are_the_published_ones(void **state)
     }
 }
 
+static const char *const plain[] = {"naive", "gpipe", "1f1b", NULL};
+
 static void every_size_has_the_bubble_of_the_formula(void **state)
 {
     (void)state;
@@ -128,7 +130,7 @@ static void every_size_has_the_bubble_of_the_formula(void **state)
         for (int m = 1; m <= 16; m++) {
             double ideal = (p - 1.0) / (m + p - 1.0);
             double naive = 1.0 - 1.0 / p;
-            for (const char *const *name = pp_schedule_names(); *name; name++) {
+            for (const char *const *name = plain; *name; name++) {
                 bool is_naive = strcmp(*name, "naive") == 0;
                 struct pp_plan *plan = plan_named(*name, p, m);
                 double bubble = -1;
@@ -196,7 +198,7 @@ static void names_find_their_schedules(void **state)
         CHECK_STR_EQ(ops->name, *name);
         assert_true(strlen(ops->help) > 10);
     }
-    CHECK_INT_EQ(n, 3);
+    assert_true(n >= 3);
     assert_null(pp_schedule_find("GPipe"));
     assert_null(pp_schedule_find(""));
 }
@@ -217,7 +219,7 @@ static void impossible_geometries_are_refused_with_a_way_out(void **state)
     (void)state;
     struct pp_plan *plan = NULL;
     struct pp_geometry g = {.stages = 4, .chunks = 2, .microbatches = 8};
-    for (const char *const *name = pp_schedule_names(); *name; name++) {
+    for (const char *const *name = plain; *name; name++) {
         CHECK_FAILS(pp_plan_build(*name, &g, &plan), PP_ECONFIG, "one chunk per rank, not 2");
         CHECK_FAILS(pp_plan_build(*name, &g, &plan), PP_ECONFIG, "set chunks = 1");
     }

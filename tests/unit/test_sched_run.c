@@ -7,9 +7,10 @@
 static void schedules_run_in_any_interleaving(void **state)
 {
     (void)state;
+    static const char *const plain[] = {"naive", "gpipe", "1f1b", NULL};
     for (int p = 1; p <= 8; p++) {
         for (int m = 1; m <= 16; m++) {
-            for (const char *const *name = pp_schedule_names(); *name; name++) {
+            for (const char *const *name = plain; *name; name++) {
                 struct pp_plan *plan = plan_named(*name, p, m);
                 run_in_all_ways(plan);
                 pp_plan_destroy(&plan);
