@@ -108,6 +108,7 @@ int launch_mpirun(int ranks)
     args[n++] = "-np";
     args[n++] = count;
     if (open_mpi) {
+        args[n++] = "--quiet"; /* ppcli says itself what went wrong */
         args[n++] = "--bind-to";
         args[n++] = crowded ? "none" : "core";
         if (crowded) {

@@ -411,7 +411,7 @@ int pp_exec_weights_sha256(struct pp_exec *x, char out[65])
             bytes += l->model->layers[i].n_floats * sizeof(float);
         }
         if (owner == x->rank) {
-            const struct pp_chunk *c = x->stages[s / l->stages].chunk;
+            const struct pp_chunk *c = x->stages[l->plans[0].plan->chunk_of[s]].chunk;
             rc = pp_backend_to_host(x->be, host, c->params, bytes);
             if (rc == 0 && owner != 0) {
                 rc = x->tp->ops->send(x->tp, 0, host, bytes);

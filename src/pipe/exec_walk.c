@@ -193,7 +193,7 @@ static int backward_weight(struct walk *w, struct exec_stage *st, const struct p
 
 static int run_action(struct walk *w, const struct pp_action *a)
 {
-    struct exec_stage *st = &w->x->stages[a->stage / w->x->layout->stages];
+    struct exec_stage *st = &w->x->stages[w->plan->chunk_of[a->stage]];
     pp_assert(st->s == a->stage);
     switch ((enum pp_op)a->op) {
     case PP_OP_F:

@@ -1,0 +1,98 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# A run as MPI processes trains to the bits of the same run as threads, and fails as clearly:
+# train.sh PPCLI SOURCE_DIR
+set -u
+ppcli=$1
+source=$2
+launcher=$source/scripts/mpirun-test.sh
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT INT TERM
+cd "$work" || exit 1
+
+command -v mpirun >/dev/null 2>&1 || { echo "1..0 # SKIP no mpirun here (install openmpi-bin)"; exit 0; }
+
+n=0
+bad=0
+report() { # report CODE NAME [WHY]
+    n=$((n + 1))
+    if [ "$1" = 0 ]; then
+        echo "ok $n - $2"
+    else
+        bad=1
+        echo "not ok $n - $2"
+        [ $# -lt 3 ] || printf '%s\n' "$3" | sed 's/^/# /'
+    fi
+}
+
+# A small network whose last batch and last micro-batch are smaller than the others.
+common="--set data.dataset=synthetic --set data.train_samples=203 --set data.test_samples=57
+    --batch-size 32 --epochs 2 --microbatches 5 --lr 0.01"
+cat >"$work/net.ini" <<'INI'
+[model]
+sizes = 20 17 33 8 5
+activation = tanh
+[train]
+optimizer = adam
+clip_norm = 0.5
+INI
+
+hash_of() { sed -n 's/.*"weights_sha256": "\([0-9a-f]*\)".*/\1/p' "$1/summary.json" 2>/dev/null; }
+
+# shellcheck disable=SC2086 # the options are words
+one() { # one RUN_DIR OPTION...: a run as threads
+    dir=$1
+    shift
+    "$ppcli" train net.ini $common -q --dir "$dir" "$@" >"$work/out" 2>&1
+}
+
+# shellcheck disable=SC2086
+many() { # many RANKS RUN_DIR OPTION...: a run as processes
+    ranks=$1
+    dir=$2
+    shift 2
+    "$launcher" "$ranks" "$ppcli" train net.ini $common -q --dir "$dir" "$@" >"$work/out" 2>&1
+}
+
+one ref || { report 1 "a run as threads" "$(cat "$work/out")"; echo "1..$n"; exit 1; }
+ref=$(hash_of ref)
+for schedule in naive gpipe 1f1b; do
+    for stages in 2 3 4; do
+        run=p$stages-$schedule
+        many "$stages" "$run" --stages "$stages" --schedule "$schedule"
+        code=$?
+        [ "$code" = 0 ] && [ "$(hash_of "$run")" = "$ref" ]
+        report $? "$schedule with $stages processes gives the bits of one rank" "$(cat "$work/out")"
+    done
+done
+
+one threads-r2 --replicas 2 --stages 2 --microbatches 3 &&
+    many 4 mpi-r2 --replicas 2 --stages 2 --microbatches 3 &&
+    [ "$(hash_of threads-r2)" = "$(hash_of mpi-r2)" ]
+report $? "2 replicas of 2 stages give the same bits as processes and as threads" "$(cat "$work/out")"
+
+# The reports of MPI's own memory at its end say nothing about ppcli.
+one launched --stages 2 --launch mpirun && [ "$(hash_of launched)" = "$ref" ]
+report $? "--launch mpirun starts the processes itself" "$(cat "$work/out")"
+
+many 3 wrong --stages 2
+code=$?
+[ "$code" = 78 ] && grep -q "started with 3 processes" "$work/out" && [ ! -e wrong ]
+report $? "a wrong number of processes is one clear error, and nothing is written" "$(cat "$work/out")"
+[ "$(grep -c 'ppcli: error' "$work/out")" = 1 ]
+report $? "the error is said once, not by every process" "$(cat "$work/out")"
+
+many 2 diverged --stages 2 --optimizer sgd --set train.clip_norm=0 --set train.lr=1000 \
+    --set train.weight_decay=1 --epochs 20
+code=$?
+[ "$code" = 80 ]
+report $? "divergence ends all processes with 80 (it was $code)" "$(cat "$work/out")"
+
+PATH=/nonexistent "$ppcli" train net.ini --set data.dataset=synthetic --launch mpirun --dir '' \
+    >"$work/out" 2>&1
+code=$?
+[ "$code" = 69 ] && grep -q "mpirun is not installed" "$work/out"
+report $? "without mpirun --launch mpirun says what to install" "$(cat "$work/out")"
+
+echo "1..$n"
+exit "$bad"
