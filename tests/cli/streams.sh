@@ -71,19 +71,20 @@ on_terminal() {
     script -qec "env $1 '$PPCLI' $2" /dev/null </dev/null >"$folder/out" 2>&1 || true
     last="$1 ppcli $2 (terminal)"
 }
+has_terminal() { command -v script >/dev/null 2>&1 && script -qec true /dev/null </dev/null >/dev/null 2>&1; }
 colour=$(printf '\033[')
 
 begin "an error is coloured on a terminal"
-if command -v script >/dev/null 2>&1; then
+if has_terminal; then
     on_terminal 'TERM=xterm' nonsense
     out_has "$colour"
     out_has 'nonsense'
 else
-    skip "no script(1)"
+    skip "no script(1) or no terminals"
 fi
 
 begin "NO_COLOR, --no-color, a dumb terminal and a file get no colour"
-if command -v script >/dev/null 2>&1; then
+if has_terminal; then
     on_terminal 'TERM=xterm NO_COLOR=1' nonsense
     out_lacks "$colour"
     on_terminal 'TERM=xterm' '--no-color nonsense'
