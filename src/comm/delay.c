@@ -100,6 +100,13 @@ static int recv(struct pp_transport *tp, int src, void *buf, size_t bytes)
     return in->ops->recv(in, src, buf, bytes);
 }
 
+static int reduce(struct pp_transport *tp, const int *group, int n, size_t n_floats, float *buf,
+                  float *scratch)
+{
+    struct pp_transport *in = late(tp);
+    return in->ops->reduce(in, group, n, n_floats, buf, scratch);
+}
+
 static void stop_all(struct pp_transport *tp)
 {
     struct delay *d = tp->impl; /* any thread: draws nothing */
@@ -118,7 +125,6 @@ int pp_delay_open(struct pp_transport *inner, uint64_t seed, struct pp_transport
     d->inner = inner;
     d->seed = seed;
     d->stream = pp_rng_stream("delay", (uint64_t)inner->rank);
-    /* reduce stays NULL: the one built from send and recv gets its share of the delays. */
     d->ops = (struct pp_transport_ops){
         .name = "delay",
         .help = "another transport, slow and uneven (tests)",
@@ -135,6 +141,7 @@ int pp_delay_open(struct pp_transport *inner, uint64_t seed, struct pp_transport
         .send = send,
         .recv = recv,
         .abort = stop_all,
+        .reduce = inner->ops->reduce ? reduce : NULL,
     };
     (*out)->ops = &d->ops;
     return 0;

@@ -80,6 +80,26 @@ static int a_sender_that_runs_ahead_never_overwrites(struct conform *c)
     return 0;
 }
 
+static int a_fast_sender_waits_for_a_slow_receiver(struct conform *c)
+{
+    enum {
+        N = 5,
+        BYTES = 1 << 20
+    };
+    for (int m = 0; m < N && c->tp->size > 1; m++) {
+        if (c->tp->rank == 0) {
+            PP_TRY(put(c, BIG, AHEAD, 0, m, BYTES));
+        } else if (c->tp->rank == 1) {
+            struct timespec t = {.tv_sec = 0, .tv_nsec = 3000000};
+            nanosleep(&t, NULL);
+            PP_TRY(expect(c, BIG, AHEAD, 0, m, BYTES));
+            PP_TRY(look(c, BIG, AHEAD, 0, m, BYTES));
+            PP_TRY(done(c, BIG, AHEAD, 0));
+        }
+    }
+    return 0;
+}
+
 static int slots_may_be_released_in_any_order(struct conform *c)
 {
     static const int order[4][3] = {{0, 1, 2}, {2, 0, 1}, {1, 2, 0}, {2, 1, 0}};
@@ -373,6 +393,7 @@ static int reduce_built_from_send_and_recv_has_the_same_bits(struct conform *c)
     }
 const struct conform_case conform_cases[] = {
     CASE(a_sender_that_runs_ahead_never_overwrites),
+    CASE(a_fast_sender_waits_for_a_slow_receiver),
     CASE(slots_may_be_released_in_any_order),
     CASE(every_size_arrives_whole),
     CASE(big_messages_cross_without_blocking),

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is local in comm: names, launch detection, pinning, and waiting on a word. */
+#include "test.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "../../src/comm/wait.h"
+#include "ppcli/clock.h"
+#include "ppcli/transport.h"
+
+static void names_start_with_auto_and_end_with_null(void **state)
+{
+    const char *const *n = pp_transport_names();
+    CHECK_STR_EQ(n[0], "auto");
+    CHECK_STR_EQ(n[1], "threads");
+    CHECK_STR_EQ(n[2], "mpi");
+    assert_null(n[3]);
+}
+
+static void no_launcher(void)
+{
+    static const char *const names[] = {
+        "OMPI_COMM_WORLD_SIZE", "PMIX_RANK",   "PMI_RANK", "PMI_SIZE",
+        "SLURM_NTASKS",         "SLURM_PROCID"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        unsetenv(names[i]);
+    }
+}
+
+/* The size pp_mpi_launched() says, -1 when it says no. */
+static int launched(void)
+{
+    int size = -2;
+    bool yes = pp_mpi_launched(&size);
+    return yes ? size : -1;
+}
+
+static void a_launcher_is_known_by_its_environment(void **state)
+{
+    no_launcher();
+    CHECK_INT_EQ(launched(), -1);
+    setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
+    CHECK_INT_EQ(launched(), 4);
+    assert_true(pp_mpi_launched(NULL));
+
+    no_launcher();
+    setenv("PMI_RANK", "0", 1);
+    setenv("PMI_SIZE", "3", 1);
+    CHECK_INT_EQ(launched(), 3);
+
+    no_launcher();
+    setenv("PMIX_RANK", "1", 1);
+    CHECK_INT_EQ(launched(), 0);
+    setenv("SLURM_NTASKS", "8", 1);
+    setenv("SLURM_PROCID", "1", 1);
+    CHECK_INT_EQ(launched(), 8);
+    no_launcher();
+}
+
+static void a_batch_script_is_no_launch(void **state)
+{
+    no_launcher();
+    setenv("SLURM_PROCID", "0", 1);
+    setenv("SLURM_NTASKS", "8", 1);
+    CHECK_INT_EQ(launched(), -1);
+    no_launcher();
+}
+
+static void a_world_size_that_is_no_number_is_unknown(void **state)
+{
+    static const char *const bad[] = {"", "four", "4x", "-4", "0", "99999999999999999999"};
+    no_launcher();
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+        setenv("OMPI_COMM_WORLD_SIZE", bad[i], 1);
+        CHECK_INT_EQ(launched(), 0);
+    }
+    no_launcher();
+}
+
+static void mpi_without_a_launcher_says_what_would_work(void **state)
+{
+    struct pp_transport *tp = NULL;
+    no_launcher();
+    CHECK_FAILS(pp_mpi_open(&tp), PP_ERESOURCE, "run.transport = threads");
+    assert_null(tp);
+}
+
+static void the_mpi_version_is_a_name_and_a_number(void **state)
+{
+    const char *v = pp_mpi_version();
+    if (!pp_mpi_built()) {
+        CHECK_STR_EQ(v, "");
+        return;
+    }
+    const char *number = strrchr(v, ' ');
+    if (!number || number[1] < '0' || number[1] > '9' || strpbrk(v, ",\n\t")) {
+        fail_msg("the version is '%s'", v);
+    }
+}
+
+static void one_rank_alone_agrees_with_itself(void **state)
+{
+    struct pp_threads *group = NULL;
+    struct pp_transport *tp = NULL;
+    float buf[3] = {1, 2, 3};
+    float scratch[3];
+    const int all[] = {0};
+    CHECK_OK(pp_threads_create(1, &group));
+    CHECK_OK(pp_threads_attach(group, 0, &tp));
+    CHECK_OK(tp->ops->open_channels(tp, NULL, 0, NULL));
+    CHECK_OK(pp_transport_barrier(tp));
+    CHECK_OK(pp_transport_agree(tp, 0));
+    CHECK_INT_EQ(pp_transport_agree(tp, pp_fail(PP_EIO, "disk full")), PP_EIO);
+    CHECK_STR_EQ(pp_error_get()->text, "disk full");
+    CHECK_OK(pp_transport_reduce(tp, all, 1, 3, buf, scratch));
+    assert_true(buf[0] == 1 && buf[1] == 2 && buf[2] == 3);
+    pp_transport_destroy(&tp);
+    assert_null(tp);
+    pp_transport_destroy(&tp);
+    pp_threads_destroy(&group);
+    assert_null(group);
+    pp_threads_destroy(&group);
+}
+
+struct seat {
+    struct pp_threads *group;
+    int rank;
+    cpu_set_t where;
+};
+
+static void *sit(void *arg)
+{
+    struct seat *s = arg;
+    struct pp_transport *tp = NULL;
+    if (pp_threads_attach(s->group, s->rank, &tp) == 0) {
+        sched_getaffinity(0, sizeof(s->where), &s->where);
+        pp_transport_destroy(&tp);
+    }
+    return NULL;
+}
+
+/* How many cores the last rank of a group of `size` may run on; *core gets the first of them. */
+static int cores_of_last(int size, int *core)
+{
+    struct seat s = {.rank = size - 1};
+    pthread_t t;
+    CHECK_OK(pp_threads_create(size, &s.group));
+    assert_int_equal(pthread_create(&t, NULL, sit, &s), 0);
+    pthread_join(t, NULL);
+    pp_threads_destroy(&s.group);
+    for (*core = 0; *core < CPU_SETSIZE - 1 && !CPU_ISSET(*core, &s.where); (*core)++) {
+    }
+    return CPU_COUNT(&s.where);
+}
+
+static void ranks_are_pinned_when_each_has_a_core(void **state)
+{
+    cpu_set_t allowed;
+    assert_int_equal(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
+    int n = CPU_COUNT(&allowed);
+    int last = CPU_SETSIZE - 1;
+    while (!CPU_ISSET(last, &allowed)) {
+        last--;
+    }
+    int core;
+    CHECK_INT_EQ(cores_of_last(n, &core), 1);
+    CHECK_INT_EQ(core, last);
+    CHECK_INT_EQ(cores_of_last(n + 1, &core), n); /* too many: the kernel places them */
+}
+
+struct hop {
+    struct pp_word there, back, stop;
+    int rounds;
+    int rc;
+};
+
+static void *hop_back(void *arg)
+{
+    struct hop *h = arg;
+    struct pp_waiter how = {.stop = &h->stop, .crowded = true};
+    for (int i = 1; i <= h->rounds && h->rc == 0; i++) {
+        h->rc = pp_word_wait(&how, &h->there, (uint32_t)i);
+        pp_word_set(&h->back, (uint32_t)i);
+    }
+    return NULL;
+}
+
+static void a_sleeper_is_woken_and_does_not_wait_for_its_timeout(void **state)
+{
+    struct hop h = {.rounds = 20};
+    struct pp_waiter how = {.stop = &h.stop, .crowded = false};
+    pthread_t t;
+    assert_int_equal(pthread_create(&t, NULL, hop_back, &h), 0);
+    uint64_t waking_ns = 0;
+    for (int i = 1; i <= h.rounds; i++) {
+        /* Let it fall asleep: that is the path to look at. */
+        while (atomic_load(&h.there.sleepers) == 0) {
+            struct timespec moment = {.tv_sec = 0, .tv_nsec = 200000};
+            nanosleep(&moment, NULL);
+        }
+        uint64_t start = pp_clock_ns();
+        pp_word_set(&h.there, (uint32_t)i);
+        CHECK_OK(pp_word_wait(&how, &h.back, (uint32_t)i));
+        waking_ns += pp_clock_ns() - start;
+    }
+    pthread_join(t, NULL);
+    CHECK_OK(h.rc);
+    /* Unwoken, each of the 20 would need most of its 50 ms. */
+    if (waking_ns > 400000000) {
+        fail_msg("20 wake-ups took %llu ms", (unsigned long long)(waking_ns / 1000000));
+    }
+}
+
+static void a_value_that_is_there_wins_over_a_stop(void **state)
+{
+    struct pp_word w = {.value = 5};
+    struct pp_word stop = {.value = 1};
+    struct pp_waiter how = {.stop = &stop, .crowded = true};
+    CHECK_OK(pp_word_wait(&how, &w, 5));
+    CHECK_FAILS(pp_word_wait(&how, &w, 6), PP_ELOST, "another rank failed");
+}
+
+static void a_crowded_back_off_gives_up_its_core_soon(void **state)
+{
+    struct pp_backoff alone = {.crowded = false};
+    struct pp_backoff crowded = {.crowded = true};
+    int n = 0;
+    while (pp_backoff_pause(&crowded)) {
+        n++;
+    }
+    assert_in_range(n, 1, 16);
+    while (pp_backoff_pause(&alone)) {
+        n++;
+    }
+    assert_in_range(n, 100, 10000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_start_with_auto_and_end_with_null),
+        cmocka_unit_test(a_launcher_is_known_by_its_environment),
+        cmocka_unit_test(a_batch_script_is_no_launch),
+        cmocka_unit_test(a_world_size_that_is_no_number_is_unknown),
+        cmocka_unit_test(mpi_without_a_launcher_says_what_would_work),
+        cmocka_unit_test(the_mpi_version_is_a_name_and_a_number),
+        cmocka_unit_test(one_rank_alone_agrees_with_itself),
+        cmocka_unit_test(ranks_are_pinned_when_each_has_a_core),
+        cmocka_unit_test(a_sleeper_is_woken_and_does_not_wait_for_its_timeout),
+        cmocka_unit_test(a_value_that_is_there_wins_over_a_stop),
+        cmocka_unit_test(a_crowded_back_off_gives_up_its_core_soon),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
