@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inputs and shapes that the tests of the backends share. */
+#ifndef PPCLI_TESTS_DEV_INPUTS_H
+#define PPCLI_TESTS_DEV_INPUTS_H
+
+#include <math.h>
+
+#include "ppcli/backend.h"
+#include "ppcli/mem.h"
+#include "ppcli/rng.h"
+#include "test.h"
+
+#define COUNT(a) (int)(sizeof(a) / sizeof((a)[0]))
+
+static inline struct pp_backend *open_backend(const char *name)
+{
+    const struct pp_backend_ops *ops;
+    struct pp_backend *be = NULL;
+    CHECK_OK(pp_backend_resolve(name, &ops));
+    CHECK_OK(pp_backend_open(ops, 1, &be));
+    return be;
+}
+
+/* n values in [-1, 1), others for each name. */
+static inline float *noise(const char *name, size_t n)
+{
+    float *p = pp_alloc(n, sizeof(*p));
+    assert_non_null(p);
+    pp_rng_uniform(1, pp_rng_stream(name, n), 0, -1, 1, n, p);
+    return p;
+}
+
+static inline float *nans(size_t n)
+{
+    float *p = pp_alloc(n, sizeof(*p));
+    assert_non_null(p);
+    for (size_t i = 0; i < n; i++) {
+        p[i] = NAN;
+    }
+    return p;
+}
+
+static const int shapes[][3] = {{1, 1, 1},      {3, 5, 7},  {1, 10, 123},
+                                {17, 10, 123},  {8, 33, 1}, {32, 127, 128},
+                                {32, 128, 784}, {5, 1, 64}, {64, 124, 125}};
+static const enum pp_activation activations[] = {PP_ACT_NONE, PP_ACT_RELU, PP_ACT_TANH,
+                                                 PP_ACT_GELU};
+
+#endif

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What every backend promises beyond the numbers: aliasing, NaN, empty batches, and the same bits
+ * for every address, instruction set and number of threads. */
+#include "dev_inputs.h"
+
+#include <pthread.h>
+
+#include "../../src/dev/cpu/kernels.h"
+
+static void loss_gradient_may_overwrite_the_logits(void **state)
+{
+    const char *names[] = {"reference", "cpu", "compare"};
+    for (int b = 0; b < COUNT(names); b++) {
+        struct pp_backend *be = open_backend(names[b]);
+        float *logits = noise("logits", 50), d[50];
+        const uint8_t labels[5] = {0, 9, 3, 3, 7};
+        struct pp_loss_sums apart = {0}, in_place = {0};
+        CHECK_OK(pp_backend_softmax_cross_entropy(be, 5, 10, logits, labels, 1, &apart, d));
+        CHECK_OK(pp_backend_softmax_cross_entropy(be, 5, 10, logits, labels, 1, &in_place, logits));
+        assert_memory_equal(logits, d, sizeof(d));
+        assert_memory_equal(&apart, &in_place, sizeof(apart));
+        pp_free(logits);
+        pp_backend_close(&be);
+    }
+}
+
+static void of_equal_logits_the_first_is_the_answer(void **state)
+{
+    const char *names[] = {"reference", "cpu"};
+    for (int b = 0; b < COUNT(names); b++) {
+        struct pp_backend *be = open_backend(names[b]);
+        const float logits[] = {1, 3, 3, 3, 2, 2};
+        const uint8_t labels[] = {1, 1};
+        struct pp_loss_sums sums = {0};
+        CHECK_OK(pp_backend_softmax_cross_entropy(be, 2, 3, logits, labels, 1, &sums, NULL));
+        CHECK_INT_EQ(sums.correct, 1);
+        pp_backend_close(&be);
+    }
+}
+
+static void huge_logits_do_not_overflow(void **state)
+{
+    const char *names[] = {"reference", "cpu", "compare"};
+    for (int b = 0; b < COUNT(names); b++) {
+        struct pp_backend *be = open_backend(names[b]);
+        const float logits[] = {3e38f, -3e38f, 1000, -1000};
+        const uint8_t labels[] = {0, 0};
+        float d[4];
+        struct pp_loss_sums sums = {0};
+        CHECK_OK(pp_backend_softmax_cross_entropy(be, 2, 2, logits, labels, 1, &sums, d));
+        assert_float_equal(sums.loss, 0, 0);
+        CHECK_INT_EQ(sums.correct, 2);
+        assert_float_equal(d[1], 0, 0);
+        pp_backend_close(&be);
+    }
+}
+
+static void nan_is_not_hidden(void **state)
+{
+    const char *names[] = {"reference", "cpu"};
+    for (int b = 0; b < COUNT(names); b++) {
+        struct pp_backend *be = open_backend(names[b]);
+        for (int a = 0; a < COUNT(activations); a++) {
+            const float x[] = {NAN}, W[] = {1}, bias[] = {0};
+            float y = 0, z = 0, dy = NAN;
+            CHECK_OK(pp_backend_linear_forward(be, 1, 1, 1, x, W, bias, activations[a], &z, &y));
+            assert_true(isnan(y) && isnan(z));
+            y = z = 0.5f;
+            CHECK_OK(pp_backend_activation_backward(be, 1, activations[a], &y, &z, &dy));
+            assert_true(isnan(dy));
+        }
+        for (int at = 0; at < 3; at++) {
+            float logits[] = {1, 2, 3};
+            logits[at] = NAN;
+            const uint8_t label = 0;
+            struct pp_loss_sums sums = {0};
+            CHECK_OK(pp_backend_softmax_cross_entropy(be, 1, 3, logits, &label, 1, &sums, NULL));
+            assert_true(isnan(sums.loss));
+        }
+        pp_backend_close(&be);
+    }
+}
+
+static void no_rows_make_a_zero_gradient(void **state)
+{
+    const char *names[] = {"reference", "cpu", "compare"};
+    for (int b = 0; b < COUNT(names); b++) {
+        struct pp_backend *be = open_backend(names[b]);
+        float W[6] = {0}, dW[6], db[2], some[6];
+        memset(dW, 0xff, sizeof(dW));
+        memset(db, 0xff, sizeof(db));
+        CHECK_OK(pp_backend_linear_forward(be, 0, 3, 2, some, W, db, PP_ACT_GELU, some, some));
+        CHECK_OK(pp_backend_linear_backward_input(be, 0, 3, 2, some, W, some));
+        CHECK_OK(pp_backend_linear_backward_weight(be, 0, 3, 2, some, some, 0, dW, db));
+        for (int i = 0; i < 6; i++) {
+            assert_float_equal(dW[i], 0, 0);
+        }
+        dW[3] = 5;
+        CHECK_OK(pp_backend_linear_backward_weight(be, 0, 3, 2, some, some, 1, dW, db));
+        assert_float_equal(dW[3], 5, 0);
+        assert_float_equal(db[1], 0, 0);
+        pp_backend_close(&be);
+    }
+}
+
+/* Layers lie in flat buffers without padding: their addresses change with the cut. */
+static void bits_do_not_depend_on_addresses(void **state)
+{
+    struct pp_backend *be = open_backend("cpu");
+    for (int s = 0; s < COUNT(shapes); s++) {
+        int B = shapes[s][0], O = shapes[s][1], I = shapes[s][2];
+        size_t bo = (size_t)B * O, bi = (size_t)B * I, oi = (size_t)O * I;
+        float *x = noise("x", bi), *W = noise("w", oi), *b = noise("b", O), *dy = noise("dy", bo);
+        float *out[2];
+        for (int shift = 0; shift < 2; shift++) {
+            size_t o = (size_t)shift * 3;
+            float *sx = pp_alloc(bi + o, 4), *sW = pp_alloc(oi + o, 4), *sb = pp_alloc(O + o, 4);
+            float *sdy = pp_alloc(bo + o, 4);
+            memcpy(sx + o, x, bi * 4);
+            memcpy(sW + o, W, oi * 4);
+            memcpy(sb + o, b, (size_t)O * 4);
+            memcpy(sdy + o, dy, bo * 4);
+            float *p = out[shift] = pp_alloc(bo + bi + oi + O + o, 4);
+            p += o;
+            CHECK_OK(pp_backend_linear_forward(be, B, I, O, sx + o, sW + o, sb + o, PP_ACT_RELU,
+                                               NULL, p));
+            CHECK_OK(pp_backend_linear_backward_input(be, B, I, O, sdy + o, sW + o, p + bo));
+            CHECK_OK(pp_backend_linear_backward_weight(be, B, I, O, sdy + o, sx + o, 0, p + bo + bi,
+                                                       p + bo + bi + oi));
+            pp_free(sx);
+            pp_free(sW);
+            pp_free(sb);
+            pp_free(sdy);
+        }
+        assert_memory_equal(out[0], out[1] + 3, (bo + bi + oi + O) * 4);
+        pp_free(out[0]);
+        pp_free(out[1]);
+        pp_free(x);
+        pp_free(W);
+        pp_free(b);
+        pp_free(dy);
+    }
+    pp_backend_close(&be);
+}
+
+/* All loops of one version of the kernels, on one set of inputs: every output into out. */
+static void run_kernels(const struct cpu_kernels *k, float *out)
+{
+    enum {
+        B = 7,
+        O = 37,
+        N = B * O
+    };
+    float *in = noise("kernels", N), *b = noise("bias", O), z[N];
+    uint8_t labels[B] = {0, 5, 36, 7, 7, 1, 2};
+    for (int a = 0; a < COUNT(activations); a++) {
+        memcpy(out, in, sizeof(z));
+        k->bias_activation(B, O, b, activations[a], z, out);
+        memcpy(out + N, in, sizeof(z));
+        k->activation_backward(N, activations[a], out, z, out + N);
+        out += 2 * N;
+    }
+    k->bias_gradient(B, O, in, 0, out);
+    out += O;
+    struct pp_loss_sums sums = {0};
+    k->softmax_cross_entropy(B, O, in, labels, 0.1f, &sums, out);
+    out += N;
+    memcpy(out, &sums.loss, sizeof(sums.loss));
+    out += 2;
+    double squares = k->sum_squares(N, in);
+    memcpy(out, &squares, sizeof(squares));
+    out += 2;
+    for (int kind = PP_OPT_SGD; kind <= PP_OPT_ADAMW; kind++) {
+        struct pp_optimizer_args args = {kind, 0.01f, 0.9f, 0.9f, 0.99f, 1e-8f, 0.1f, 0.3f, 1};
+        float m[N] = {0}, v[N] = {0};
+        memcpy(out, in, sizeof(z));
+        for (; args.step <= 3; args.step++) {
+            k->optimizer_step(N, &args, z, m, v, out);
+        }
+        out += N;
+    }
+    pp_free(in);
+    pp_free(b);
+}
+
+static void every_instruction_set_gives_the_same_bits(void **state)
+{
+    enum {
+        FLOATS = 8 * 259 + 37 + 259 + 4 + 4 * 259
+    };
+    static float want[FLOATS], got[FLOATS];
+    int n = 0;
+    while (cpu_kernels_runnable(n)) {
+        n++;
+    }
+    run_kernels(cpu_kernels_runnable(n - 1), want);
+    for (int i = 0; i < n; i++) {
+        memset(got, 0, sizeof(got));
+        run_kernels(cpu_kernels_runnable(i), got);
+        for (int e = 0; e < FLOATS; e++) {
+            if (memcmp(&got[e], &want[e], sizeof(float))) {
+                fail_msg("element %d is %.9g with %s, %.9g with %s", e, (double)got[e],
+                         cpu_kernels_runnable(i)->name, (double)want[e],
+                         cpu_kernels_runnable(n - 1)->name);
+            }
+        }
+    }
+}
+
+static void sum_of_squares_depends_on_the_numbers_only(void **state)
+{
+    struct pp_backend *be = open_backend("cpu");
+    float *g = noise("g", 1003), *shifted = pp_alloc(1004, 4);
+    memcpy(shifted + 1, g, 1003 * 4);
+    double a, b;
+    CHECK_OK(pp_backend_sum_squares(be, 1003, g, &a));
+    CHECK_OK(pp_backend_sum_squares(be, 1003, shifted + 1, &b));
+    assert_memory_equal(&a, &b, sizeof(a));
+    CHECK_OK(pp_backend_sum_squares(be, 0, g, &a));
+    assert_true(a == 0);
+    pp_free(g);
+    pp_free(shifted);
+    pp_backend_close(&be);
+}
+
+static void denormals_are_flushed_while_the_backend_is_open(void **state)
+{
+#if defined(__SSE__)
+    volatile float small = 1e-38f;
+    struct pp_backend *be = open_backend("cpu");
+    volatile float open = small * 0.01f;
+    pp_backend_close(&be);
+    volatile float closed = small * 0.01f;
+    assert_true(open == 0);
+    assert_true(closed > 0);
+#else
+    skip();
+#endif
+}
+
+struct job {
+    float *x, *W, *y;
+    int rounds, bad;
+};
+
+static void *multiply(void *arg)
+{
+    struct job *j = arg;
+    struct pp_backend *be = open_backend("cpu");
+    float *y = pp_alloc(64 * 128, 4), b[128] = {0};
+    for (int i = 0; i < j->rounds; i++) {
+        pp_backend_linear_forward(be, 64, 256, 128, j->x, j->W, b, PP_ACT_NONE, NULL, y);
+        j->bad += memcmp(y, j->y, 64 * 128 * 4) != 0;
+    }
+    pp_free(y);
+    pp_backend_close(&be);
+    return NULL;
+}
+
+static void two_threads_at_once_give_the_bits_of_one(void **state)
+{
+    struct pp_backend *be = open_backend("cpu");
+    if (!be->caps.thread_safe) {
+        pp_backend_close(&be);
+        skip();
+    }
+    struct job jobs[2];
+    for (int t = 0; t < 2; t++) {
+        jobs[t] = (struct job){noise(t ? "x1" : "x0", 64 * 256), noise(t ? "w1" : "w0", 128 * 256),
+                               nans(64 * 128), 300, 0};
+        float b[128] = {0};
+        CHECK_OK(pp_backend_linear_forward(be, 64, 256, 128, jobs[t].x, jobs[t].W, b, PP_ACT_NONE,
+                                           NULL, jobs[t].y));
+    }
+    pthread_t threads[2];
+    for (int t = 0; t < 2; t++) {
+        assert_int_equal(pthread_create(&threads[t], NULL, multiply, &jobs[t]), 0);
+    }
+    for (int t = 0; t < 2; t++) {
+        pthread_join(threads[t], NULL);
+    }
+    for (int t = 0; t < 2; t++) {
+        CHECK_INT_EQ(jobs[t].bad, 0);
+        pp_free(jobs[t].x);
+        pp_free(jobs[t].W);
+        pp_free(jobs[t].y);
+    }
+    pp_backend_close(&be);
+}
+
+static void ops_of_cpu_allocate_nothing(void **state)
+{
+    struct pp_backend *be = open_backend("cpu");
+    float x[12] = {0}, W[8] = {0}, b[2] = {0}, y[6], dW[8], db[2];
+    uint64_t before = pp_alloc_count();
+    CHECK_OK(pp_backend_linear_forward(be, 3, 4, 2, x, W, b, PP_ACT_RELU, NULL, y));
+    CHECK_OK(pp_backend_linear_backward_weight(be, 3, 4, 2, y, x, 0, dW, db));
+    CHECK_INT_EQ(pp_alloc_count(), before);
+    pp_backend_close(&be);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(loss_gradient_may_overwrite_the_logits),
+        cmocka_unit_test(of_equal_logits_the_first_is_the_answer),
+        cmocka_unit_test(huge_logits_do_not_overflow),
+        cmocka_unit_test(nan_is_not_hidden),
+        cmocka_unit_test(no_rows_make_a_zero_gradient),
+        cmocka_unit_test(bits_do_not_depend_on_addresses),
+        cmocka_unit_test(every_instruction_set_gives_the_same_bits),
+        cmocka_unit_test(sum_of_squares_depends_on_the_numbers_only),
+        cmocka_unit_test(denormals_are_flushed_while_the_backend_is_open),
+        cmocka_unit_test(two_threads_at_once_give_the_bits_of_one),
+        cmocka_unit_test(ops_of_cpu_allocate_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
