@@ -12,19 +12,25 @@
 
 #include "ppcli/config.h"
 
-enum pp_split { PP_SPLIT_TRAIN, PP_SPLIT_TEST };
+enum pp_split {
+    PP_SPLIT_TRAIN,
+    PP_SPLIT_TEST
+};
 
 /* Which halves a rank needs: the first stage images, the last stage labels. */
-enum pp_data_parts { PP_DATA_IMAGES = 1, PP_DATA_LABELS = 2 };
+enum pp_data_parts {
+    PP_DATA_IMAGES = 1,
+    PP_DATA_LABELS = 2
+};
 
 struct pp_dataset {
     const char *name;
-    int n;              /* samples */
-    int features;       /* bytes per image; 784 */
-    int classes;        /* labels are 0..classes-1 */
-    float scale;        /* a byte times this is the model's input */
-    uint8_t *images;    /* [n][features], NULL when not asked for; owned */
-    uint8_t *labels;    /* [n], NULL when not asked for; owned */
+    int n;               /* samples */
+    int features;        /* bytes per image; 784 */
+    int classes;         /* labels are 0..classes-1 */
+    float scale;         /* a byte times this is the model's input */
+    uint8_t *images;     /* [n][features], NULL when not asked for; owned */
+    uint8_t *labels;     /* [n], NULL when not asked for; owned */
     uint32_t images_crc; /* CRC-32 of all image bytes of the file, 0 when not read */
     uint32_t labels_crc;
     char origin[PP_PATH_MAX]; /* the directory, or "made from the seed" */
@@ -74,7 +80,8 @@ int pp_loader_create(int n, int batch_size, int replicas, int replica, int micro
                      bool shuffle, uint64_t seed, struct pp_loader **out);
 void pp_loader_destroy(struct pp_loader **ld);
 
-/* Make the order of epoch e (0, 1, ...): permutation of stream ("shuffle", e). Allocates nothing. */
+/* Make the order of epoch e (0, 1, ...): permutation of stream ("shuffle", e). Allocates nothing.
+ */
 void pp_loader_start_epoch(struct pp_loader *ld, uint64_t epoch);
 
 /* Steps of an epoch: ceil(n / batch_size). */
@@ -99,10 +106,13 @@ int pp_loader_max_rows(const struct pp_loader *ld);
 void pp_balanced_piece(int n, int parts, int k, int *first, int *count);
 
 /*
- * Download. from: NULL = built-in mirrors in order; else an https/http/file URL or a directory.
- * dir: NULL = pp_data_dir(dataset). Progress on stderr. Nothing appears under a final name unless
- * its digest matches the built-in pins. Errors: PP_EIO (network), PP_EFORMAT (digest),
- * PP_ERESOURCE (built without libcurl and `from` is not a directory), PP_ECONFIG.
+ * Download. from: NULL = built-in mirrors in order; else an https or file URL, an http URL of this
+ * machine, or a directory. dir: NULL = pp_data_dir(dataset); it is made. Good files that are there
+ * are kept. Progress on stderr. Nothing appears under a final name unless its digest matches the
+ * built-in pins; what was downloaded in part is kept as NAME.gz.part for the next run.
+ * Errors: PP_EIO (network), PP_EFORMAT (digest), PP_ERESOURCE (another download into dir is
+ * running, or built without libcurl and `from` is no directory), PP_ECONFIG, PP_ENOINPUT (`from` is
+ * a directory without the files), PP_EPERM.
  */
 int pp_fetch_dataset(const char *dataset, const char *from, const char *dir);
 

@@ -51,8 +51,8 @@ static int digest_raw(const char *path, int fd, char hex[PP_SHA256_HEX], bool *o
 /* Digest of the inflated file. Its header follows from what the reader says about it. */
 static int digest_idx(const char *path, const struct pp_pin *pin, char hex[PP_SHA256_HEX])
 {
-    struct pp_idx idx;
-    uint8_t *data;
+    struct pp_idx idx = {0};
+    uint8_t *data = NULL;
     PP_TRY(pp_idx_read_header(path, &idx));
     uint64_t whole = 4 + 4 * (uint64_t)idx.n_dims + idx.bytes;
     if (whole != pin->bytes) {
@@ -77,10 +77,10 @@ static int digest_idx(const char *path, const struct pp_pin *pin, char hex[PP_SH
 
 int pp_verify_file(const char *path, const struct pp_pin *pin, bool *out_gz)
 {
-    int fd;
-    uint64_t bytes;
+    int fd = -1;
+    uint64_t bytes = 0;
     char hex[PP_SHA256_HEX];
-    bool gz;
+    bool gz = false;
     PP_TRY(pp_open_regular(path, &fd, &bytes));
     if (bytes > pp_store_bytes_max(pin)) {
         close(fd);

@@ -66,7 +66,7 @@ static int source_open(const char *path, struct source *s)
         return pp_fail(PP_EFORMAT, "%s: file of %" PRIu64 " bytes, at most %" PRIu64 " are read",
                        path, s->file_bytes, PP_IDX_BYTES_MAX + 16);
     }
-    bool more;
+    bool more = false;
     PP_TRY(fill(s, &more));
     if (!more) {
         return pp_fail(PP_EFORMAT, "%s: empty file, expected gzipped or plain IDX", path);
@@ -104,7 +104,7 @@ static int inflate_some(struct source *s, uint8_t *out, size_t n, size_t *out_go
     size_t got = 0;
     while (got < n && !s->z_end) {
         if (s->z.avail_in == 0) {
-            bool more;
+            bool more = false;
             PP_TRY(fill(s, &more));
             if (!more) {
                 return cut_short(s);
@@ -136,7 +136,7 @@ static int pull(struct source *s, void *out, size_t n)
 {
     uint8_t *to = out;
     if (s->gz) {
-        size_t got;
+        size_t got = 0;
         PP_TRY(inflate_some(s, to, n, &got));
         if (got < n) {
             return pp_fail(PP_EFORMAT,
@@ -147,7 +147,7 @@ static int pull(struct source *s, void *out, size_t n)
     }
     while (n > 0) {
         if (s->z.avail_in == 0) {
-            bool more;
+            bool more = false;
             PP_TRY(fill(s, &more));
             if (!more) {
                 return cut_short(s);
@@ -170,7 +170,7 @@ static int finish(struct source *s)
 {
     if (s->gz) {
         uint8_t spare;
-        size_t got;
+        size_t got = 0;
         uint64_t expected = s->out_bytes;
         PP_TRY(inflate_some(s, &spare, 1, &got));
         if (got > 0) {
@@ -181,7 +181,7 @@ static int finish(struct source *s)
         }
     }
     if (s->z.avail_in == 0) {
-        bool more;
+        bool more = false;
         PP_TRY(fill(s, &more));
         if (!more) {
             return 0;
@@ -196,7 +196,7 @@ static int finish(struct source *s)
 
 static int read_header(struct source *s, struct pp_idx *out)
 {
-    uint8_t b[12];
+    uint8_t b[12] = {0};
     PP_TRY(pull(s, b, 4));
     if (b[0] != 0 || b[1] != 0 || b[2] != 0x08 || b[3] < 1 || b[3] > 3) {
         return pp_fail(PP_EFORMAT,
@@ -208,7 +208,7 @@ static int read_header(struct source *s, struct pp_idx *out)
     PP_TRY(pull(s, b, 4 * (size_t)idx.n_dims));
     uint64_t bytes = 1;
     for (int i = 0; i < idx.n_dims; i++) {
-        const uint8_t *p = b + 4 * i;
+        const uint8_t *p = b + (size_t)4 * (size_t)i;
         uint32_t d = (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
         if (d < 1 || d > PP_IDX_DIM_MAX) {
             return pp_fail(PP_EFORMAT, "%s: dimension %d is %" PRIu32 ", expected 1 to %" PRIu32,
@@ -243,7 +243,7 @@ static int read_header(struct source *s, struct pp_idx *out)
 
 static int read_all(struct source *s, const char *path, struct pp_idx *out, uint8_t **out_data)
 {
-    struct pp_idx idx;
+    struct pp_idx idx = {0};
     PP_TRY(source_open(path, s));
     PP_TRY(read_header(s, &idx));
     uint8_t *data = NULL;
