@@ -254,9 +254,7 @@ static void run(enum pp_activation act, const char *backend, int n, const int *f
     for (int mb = 0; late && mb < MB; mb++) {
         backward_weight(&l, mb, mb == 0);
     }
-    if (strcmp(backend, "compare")) {
-        CHECK_INT_EQ(pp_alloc_count(), before);
-    }
+    CHECK_INT_EQ(pp_alloc_count(), before);
     for (int s = 0; s < n; s++) {
         memcpy(r->grads + r->n, l.chunk[s]->grads, l.chunk[s]->n_floats * sizeof(float));
         r->n += l.chunk[s]->n_floats;
