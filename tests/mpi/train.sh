@@ -3,7 +3,7 @@
 # A run as MPI processes trains to the bits of the same run as threads, and fails as clearly:
 # train.sh PPCLI SOURCE_DIR
 set -u
-ppcli=$1
+ppcli=$(realpath "$1")
 source=$2
 launcher=$source/scripts/mpirun-test.sh
 work=$(mktemp -d)
