@@ -7,70 +7,19 @@
  *   2n + 1  holds message n          (wait_recv of the receiver waits for it)
  *
  * Each value is written by the one end whose turn it is, so a plain store is enough, and it carries
- * the slot's content with it (wait.c). The same line, one for each ordered pair of ranks, is the
- * mailbox of send and recv: the sender lends its pointer and waits until the receiver is done.
+ * the slot's content with it (wait.c). The mailboxes of send and recv are such lines too
+ * (threads_mail.c).
  *
  * The lines, and all that ranks know of each other, belong to the group: when a run fails, ranks
  * leave at different times.
  */
-#include "impl.h"
+#include "threads.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "ppcli/err.h"
-#include "ppcli/mem.h"
-#include "wait.h"
-
-struct line {
-    _Alignas(64) struct pp_word turn;
-    uint32_t tag;  /* channels */
-    size_t bytes;  /* of the message */
-    const void *p; /* mailboxes: the sender's memory */
-};
-
-struct rank;
-
-/* What a rank shows the others during a collective. */
-struct board {
-    _Alignas(64) const void *p;
-    size_t bytes;
-};
-
-struct pp_threads {
-    int size;
-    bool pin;
-    bool crowded;
-    cpu_set_t allowed;
-    struct pp_arena memory;
-    struct pp_arena *slot_lines; /* [size], of the channels rank r receives from */
-    struct rank **ranks;         /* [size], NULL before attach */
-    struct board *board;         /* [size] */
-    struct line *mail;           /* [src][dst] */
-    _Alignas(64) struct pp_word stop;
-    _Alignas(64) struct pp_word generation; /* of the barrier: how often it has opened */
-    _Atomic uint32_t arrived;
-};
-
-/* A channel as this rank sees it. */
-struct end {
-    struct pp_channel_spec spec;
-    char *memory;
-    struct line *lines;        /* [slots], shared */
-    struct pp_slot_end *slots; /* [slots], ours */
-};
-
-struct rank {
-    struct pp_threads *group;
-    struct pp_waiter waiter;
-    uint32_t generation; /* of the barrier: openings seen */
-    int n_ends;
-    struct end *ends;
-    uint32_t *sent;     /* [size]: messages to each rank through its mailbox */
-    uint32_t *received; /* [size] */
-};
 
 /* --- the group ------------------------------------------------------------------------------- */
 
@@ -237,130 +186,6 @@ static int allgather(struct pp_transport *tp, const void *in, size_t bytes, void
     return rc < 0 ? rc : left;
 }
 
-/* --- mailboxes: lend a pointer, take it back ---------------------------------------------------
- */
-
-static void lend(struct pp_transport *tp, int dst, const void *p, size_t bytes)
-{
-    struct rank *k = tp->impl;
-    struct line *m = &k->group->mail[tp->rank * tp->size + dst];
-    m->p = p;
-    m->bytes = bytes;
-    pp_word_set(&m->turn, 2 * k->sent[dst] + 1);
-    k->sent[dst]++;
-}
-
-/* Until dst is done with what was lent last. */
-static int take_back(struct pp_transport *tp, int dst)
-{
-    struct rank *k = tp->impl;
-    struct line *m = &k->group->mail[tp->rank * tp->size + dst];
-    return pp_word_wait(&k->waiter, &m->turn, 2 * k->sent[dst]);
-}
-
-static int take_back_all(struct pp_transport *tp, const int *group, int n)
-{
-    for (int j = 0; j < n; j++) {
-        if (group[j] != tp->rank) {
-            PP_TRY(take_back(tp, group[j]));
-        }
-    }
-    return 0;
-}
-
-static int borrow(struct pp_transport *tp, int src, size_t bytes, const struct line **out)
-{
-    struct rank *k = tp->impl;
-    struct line *m = &k->group->mail[src * tp->size + tp->rank];
-    PP_TRY(pp_word_wait(&k->waiter, &m->turn, 2 * k->received[src] + 1));
-    if (m->bytes != bytes) {
-        return pp_fail(PP_EINTERNAL, "from rank %d to %d: expected %zu bytes, found %zu", src,
-                       tp->rank, bytes, m->bytes);
-    }
-    *out = m;
-    return 0;
-}
-
-static void give_back(struct pp_transport *tp, int src)
-{
-    struct rank *k = tp->impl;
-    struct line *m = &k->group->mail[src * tp->size + tp->rank];
-    k->received[src]++;
-    pp_word_set(&m->turn, 2 * k->received[src]);
-}
-
-static int send(struct pp_transport *tp, int dst, const void *buf, size_t bytes)
-{
-    pp_assert(dst >= 0 && dst < tp->size && dst != tp->rank);
-    lend(tp, dst, buf, bytes);
-    return take_back(tp, dst);
-}
-
-static int recv(struct pp_transport *tp, int src, void *buf, size_t bytes)
-{
-    pp_assert(src >= 0 && src < tp->size && src != tp->rank);
-    const struct line *m = NULL;
-    PP_TRY(borrow(tp, src, bytes, &m));
-    if (bytes > 0) {
-        memcpy(buf, m->p, bytes);
-    }
-    give_back(tp, src);
-    return 0;
-}
-
-/*
- * Everybody lends buf to everybody; each member sums its piece over all bufs, in group order, into
- * its scratch. When all have read, everybody lends the scratch and copies the pieces into buf.
- */
-static int reduce(struct pp_transport *tp, const int *group, int n, size_t N, float *buf,
-                  float *scratch)
-{
-    const struct line *m = NULL;
-    int me = 0;
-    for (int j = 0; j < n; j++) {
-        if (group[j] == tp->rank) {
-            me = j;
-        } else {
-            lend(tp, group[j], buf, N * sizeof(float));
-        }
-    }
-    size_t lo = pp_piece(N, n, me);
-    size_t hi = pp_piece(N, n, me + 1);
-    for (int j = 0; j < n; j++) {
-        const float *x = buf;
-        if (j != me) {
-            PP_TRY(borrow(tp, group[j], N * sizeof(float), &m));
-            x = m->p;
-        }
-        if (j == 0) {
-            memcpy(scratch + lo, x + lo, (hi - lo) * sizeof(float));
-        } else {
-            pp_piece_add(hi - lo, x + lo, scratch + lo);
-        }
-        if (j != me) {
-            give_back(tp, group[j]);
-        }
-    }
-    PP_TRY(take_back_all(tp, group, n));
-    /* Nobody reads my buf any more; the others' pieces are theirs to lend. */
-    for (int j = 0; j < n; j++) {
-        if (j != me) {
-            lend(tp, group[j], scratch, N * sizeof(float));
-        }
-    }
-    memcpy(buf + lo, scratch + lo, (hi - lo) * sizeof(float));
-    for (int j = 0; j < n; j++) {
-        if (j == me) {
-            continue;
-        }
-        PP_TRY(borrow(tp, group[j], N * sizeof(float), &m));
-        size_t at = pp_piece(N, n, j);
-        memcpy(buf + at, (const float *)m->p + at, (pp_piece(N, n, j + 1) - at) * sizeof(float));
-        give_back(tp, group[j]);
-    }
-    return take_back_all(tp, group, n);
-}
-
 /* --- channels ----------------------------------------------------------------------------------
  */
 
@@ -512,8 +337,8 @@ const struct pp_transport_ops transport_threads = {
     .wait_recv = wait_recv,
     .release = release,
     .allgather = allgather,
-    .send = send,
-    .recv = recv,
+    .send = pp_threads_send,
+    .recv = pp_threads_recv,
     .abort = stop_all,
-    .reduce = reduce,
+    .reduce = pp_threads_reduce,
 };

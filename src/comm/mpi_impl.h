@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the two halves of the MPI transport share: mpi.c (messages) and mpi_start.c (start and end).
+ * No other file sees mpi.h. */
+#ifndef PPCLI_COMM_MPI_IMPL_H
+#define PPCLI_COMM_MPI_IMPL_H
+
+#include <mpi.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "impl.h"
+
+struct header {
+    uint64_t bytes;
+    uint32_t tag;
+    uint32_t count; /* messages through this slot before */
+};
+
+enum {
+    HEADER,
+    PAYLOAD,
+    PARTS
+};
+
+struct mpi_slot {
+    struct pp_slot_end side;
+    struct header header;
+    MPI_Request parts[PARTS]; /* MPI_REQUEST_NULL when there is nothing to finish */
+};
+
+struct end {
+    struct pp_channel_spec spec;
+    char *memory;
+    struct mpi_slot *slots;
+};
+
+struct mpi {
+    MPI_Comm channels; /* slots; tag = channel id, slot */
+    MPI_Comm control;  /* collectives, send and recv */
+    pthread_t thread;  /* the only one that may call MPI */
+    bool crowded;      /* more ranks on this machine than cores they may use */
+    _Atomic int stop;  /* not 0: end the job with this exit code */
+    int n_ends;
+    struct end *ends;
+};
+
+/* Say MPI's error with MPI's text. PP_EIO, or PP_EINTERNAL for a message that is too long. */
+int pp_mpi_failed(int mpi_rc, const char *call, const char *file, int line);
+
+/* Wrap MPI's own codes where they appear. */
+#define MPI_TRY(call)                                                                              \
+    do {                                                                                           \
+        int mpi_try_rc_ = (call);                                                                  \
+        if (mpi_try_rc_ != MPI_SUCCESS) {                                                          \
+            return pp_mpi_failed(mpi_try_rc_, #call, __FILE__, __LINE__);                          \
+        }                                                                                          \
+    } while (0)
+
+/* Ends the transport, MPI too. */
+void pp_mpi_close(struct pp_transport *tp);
+
+#endif

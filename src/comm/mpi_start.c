@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Start and end of an MPI rank: go down with the launcher, open MPI for one thread, find out
+ * whether the ranks of this machine share cores, and let go of everything at the end.
+ */
+#include "mpi_impl.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+
+int pp_mpi_failed(int mpi_rc, const char *call, const char *file, int line)
+{
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int n = 0;
+    int class = MPI_ERR_UNKNOWN;
+    MPI_Error_string(mpi_rc, text, &n);
+    MPI_Error_class(mpi_rc, &class);
+    int code = class == MPI_ERR_TRUNCATE ? PP_EINTERNAL : PP_EIO;
+    return pp_error_set(code, file, line, "%.*s: %s", (int)strcspn(call, "("), call, text);
+}
+
+bool pp_mpi_built(void)
+{
+    return true;
+}
+
+const char *pp_mpi_version(void)
+{
+    /* "Open MPI v4.1.4, package: ..."; "MPICH Version:\t4.0.2\nMPICH Release date: ..." */
+    static _Thread_local char name[64];
+    char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int n = 0;
+    if (MPI_Get_library_version(text, &n) != MPI_SUCCESS) {
+        return "";
+    }
+    text[strcspn(text, ",\n")] = '\0';
+    size_t used = 0;
+    bool word_start = true;
+    for (const char *p = text; *p && used + 1 < sizeof(name); p++) {
+        if (word_start && *p == 'v' && p[1] >= '0' && p[1] <= '9') {
+            continue;
+        }
+        if (word_start && strncmp(p, "Version:", 8) == 0) {
+            p += 8; /* and the blank behind it */
+            continue;
+        }
+        name[used++] = *p == '\t' ? ' ' : *p;
+        word_start = *p == ' ' || *p == '\t';
+    }
+    name[used] = '\0';
+    return name;
+}
+
+/* A killed launcher leaves computing ranks behind as orphans, unless they ask to go with it. */
+static int die_with_launcher(void)
+{
+    pid_t launcher = getppid();
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) {
+        return pp_fail_errno(PP_EINTERNAL, "prctl(PR_SET_PDEATHSIG)");
+    }
+    if (getppid() != launcher) {
+        return pp_fail(PP_ELOST, "the MPI launcher has ended");
+    }
+    return 0;
+}
+
+/* The ranks on this machine may share cores or be bound to one each: ask all for their sets. */
+static int count_cores(struct mpi *m)
+{
+    MPI_Comm local = MPI_COMM_NULL;
+    MPI_TRY(MPI_Comm_split_type(m->control, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local));
+    int ranks = 1;
+    MPI_TRY(MPI_Comm_size(local, &ranks));
+    cpu_set_t mine;
+    cpu_set_t any;
+    CPU_ZERO(&mine);
+    CPU_ZERO(&any);
+    int known = sched_getaffinity(0, sizeof(mine), &mine) == 0;
+    MPI_TRY(MPI_Allreduce(&mine, &any, (int)sizeof(mine), MPI_BYTE, MPI_BOR, local));
+    MPI_TRY(MPI_Comm_free(&local));
+    m->crowded = ranks > (known ? CPU_COUNT(&any) : (int)sysconf(_SC_NPROCESSORS_ONLN));
+    return 0;
+}
+
+static int set_up(struct mpi *m, int *rank, int *size)
+{
+    MPI_TRY(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    MPI_TRY(MPI_Comm_dup(MPI_COMM_WORLD, &m->channels));
+    MPI_TRY(MPI_Comm_dup(MPI_COMM_WORLD, &m->control));
+    MPI_TRY(MPI_Comm_rank(m->control, rank));
+    MPI_TRY(MPI_Comm_size(m->control, size));
+    return count_cores(m);
+}
+
+/* Nobody will match what is still posted after a failure: let go of it, or MPI_Finalize waits. */
+static void let_go(const struct end *e, int rank)
+{
+    for (int k = 0; e->slots && k < e->spec.slots; k++) {
+        for (int p = 0; p < PARTS; p++) {
+            MPI_Request *r = &e->slots[k].parts[p];
+            int done = 1;
+            if (*r != MPI_REQUEST_NULL && MPI_Test(r, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS &&
+                !done) {
+                if (e->spec.dst == rank) {
+                    MPI_Cancel(r);
+                }
+                MPI_Request_free(r);
+            }
+        }
+    }
+}
+
+static void free_mpi(struct mpi *m, int rank)
+{
+    for (int i = 0; i < m->n_ends; i++) {
+        let_go(&m->ends[i], rank);
+    }
+    if (m->channels != MPI_COMM_NULL) {
+        MPI_Comm_free(&m->channels);
+    }
+    if (m->control != MPI_COMM_NULL) {
+        MPI_Comm_free(&m->control);
+    }
+    MPI_Finalize();
+    for (int i = 0; i < m->n_ends; i++) {
+        pp_free(m->ends[i].slots);
+    }
+    pp_free(m->ends);
+    pp_free(m);
+}
+
+void pp_mpi_close(struct pp_transport *tp)
+{
+    free_mpi(tp->impl, tp->rank);
+}
+
+int pp_mpi_open(struct pp_transport **out)
+{
+    if (!pp_mpi_launched(NULL)) {
+        return pp_fail(PP_ERESOURCE, "this process was not started by an MPI launcher: use "
+                                     "'mpirun -np N ppcli ...', or run the ranks as threads "
+                                     "(run.transport = threads)");
+    }
+    int started = 0;
+    MPI_TRY(MPI_Initialized(&started));
+    if (started) {
+        return pp_fail(PP_EINTERNAL, "MPI can be opened once in a process");
+    }
+    struct mpi *m = pp_alloc(1, sizeof(*m));
+    if (!m) {
+        return PP_ERESOURCE;
+    }
+    m->channels = MPI_COMM_NULL;
+    m->control = MPI_COMM_NULL;
+    m->thread = pthread_self();
+    int rc = die_with_launcher();
+    if (rc < 0) {
+        pp_free(m);
+        return rc;
+    }
+    int level = MPI_THREAD_SINGLE;
+    int mpi_rc = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level);
+    if (mpi_rc != MPI_SUCCESS) {
+        pp_free(m);
+        return pp_mpi_failed(mpi_rc, "MPI_Init_thread", __FILE__, __LINE__);
+    }
+    int rank = 0;
+    int size = 1;
+    rc = level < MPI_THREAD_FUNNELED
+             ? pp_fail(PP_ERESOURCE, "this MPI allows no threads beside it (MPI_THREAD_FUNNELED)")
+             : set_up(m, &rank, &size);
+    if (rc == 0) {
+        rc = pp_transport_new(&transport_mpi, rank, size, m, out);
+    }
+    if (rc < 0) {
+        free_mpi(m, rank);
+    }
+    return rc;
+}
