@@ -22,10 +22,15 @@ struct pp_sim_costs {
     const double *rows;      /* [M] size of each micro-batch relative to a full one; NULL: all 1 */
     double latency;          /* alpha: of every hand-over between two ranks */
     const double *transfer;  /* [n_channels] beta * bytes of the channel's messages; NULL: all 0 */
-    double launch;           /* added to every action of a rank */
-    double overlap;          /* an overlapped F;B pair takes this part of F + B; 0 means 1 */
+    double launch;           /* added to every action of a rank; counts as its work */
+    double overlap;          /* an overlapped F;B pair is one piece of work that takes this part of
+                                F + B; 0: ranks cannot overlap, a pair is F and then B */
     bool fused_send; /* B's message leaves at its end (textbook) or after its I half (ppcli) */
     bool slots;      /* a sender waits for a free message slot, as the executor does */
+    /* The zero-bubble paper's own figures of interleaved 1F1B (its table 5): a message that wraps
+     * round (forward from the last rank to rank 0, and the mirror) is waited for only when its
+     * micro-batch is the first of its P. Optimistic: for comparing with that column, no more. */
+    bool relaxed_wrap;
 };
 
 struct pp_sim_result {

@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The simulator: all ranks' lists against each other, with times. A rank runs until it must wait;
+ * the event it waits for (a message sent, a slot released) wakes it, so an action is looked at once
+ * or twice and the whole is linear. Every message has one sender and one receiver and is taken in
+ * the order sent, so the times do not depend on the order in which ranks are looked at, and a queue
+ * of arrival times per channel is all that must be remembered.
+ *
+ * This is not the walk that proves a plan: the walk knows no costs, the simulator trusts the proof.
+ */
+#include "ppcli/sim.h"
+
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+
+/* When the messages of one channel that nobody took yet arrive, in the order sent: a ring. */
+struct lane {
+    double *at;
+    int head, n, room;
+};
+
+/* In place of the time at which a message slot was released. */
+#define OCCUPIED (-1.0)
+
+enum {
+    WAIT_NOTHING = -1
+};
+
+struct sim {
+    const struct pp_plan *plan;
+    const struct pp_sim_costs *costs;
+    struct pp_sim_result *result;
+    struct lane *lanes; /* [n_channels] */
+    double *now;        /* [P] */
+    int *at;            /* [P] next action */
+    int *live;          /* [P] activations held, in chunks */
+    int64_t *wait;      /* [P] WAIT_NOTHING, a channel, or n_channels + a slot */
+    int *ready;         /* [P] stack of ranks that may run */
+    int n_ready;
+    int64_t *first_slot; /* [n_channels] where the channel's slots start in released[] */
+    double *released;    /* [all message slots] when its reader was done with it, or OCCUPIED */
+};
+
+/* Start and end of an action, and when its message leaves. */
+struct span {
+    double start, sent, end;
+};
+
+static int lane_put(struct lane *l, double t)
+{
+    if (l->n == l->room) {
+        int room = l->room ? 2 * l->room : 8;
+        double *at = pp_realloc(l->at, (size_t)room, sizeof(*at));
+        if (!at) {
+            return PP_ERESOURCE;
+        }
+        /* what had wrapped round to the front belongs behind the old end */
+        for (int i = 0; i < l->head; i++) {
+            at[l->room + i] = at[i];
+        }
+        l->at = at;
+        l->room = room;
+    }
+    l->at[(l->head + l->n++) & (l->room - 1)] = t;
+    return 0;
+}
+
+static void lane_drop(struct lane *l)
+{
+    l->head = (l->head + 1) & (l->room - 1);
+    l->n--;
+}
+
+static void wake(struct sim *s, int rank, int64_t event)
+{
+    if (s->wait[rank] == event) {
+        s->wait[rank] = WAIT_NOTHING;
+        s->ready[s->n_ready++] = rank;
+    }
+}
+
+/* Is this a message that counts as there already (see relaxed_wrap)? */
+static bool is_relaxed(const struct sim *s, int channel, int mb)
+{
+    if (!s->costs->relaxed_wrap || mb % s->plan->geometry.stages == 0) {
+        return false;
+    }
+    const struct pp_channel *ch = &s->plan->channels[channel];
+    int last = s->plan->geometry.stages - 1;
+    bool forward = channel % 2 == 0;
+    return ch->src_rank == (forward ? last : 0) && ch->dst_rank == (forward ? 0 : last);
+}
+
+static int64_t slot_of(const struct sim *s, int32_t message)
+{
+    const struct pp_message *m = &s->plan->messages[message];
+    return s->first_slot[m->channel] + m->slot;
+}
+
+static int channel_in(const struct pp_action *a)
+{
+    return a->op == PP_OP_F ? 2 * (a->stage - 1) : 2 * a->stage + 1;
+}
+
+static int channel_out(const struct pp_action *a)
+{
+    return a->op == PP_OP_F ? 2 * a->stage : 2 * (a->stage - 1) + 1;
+}
+
+/* May the action start, and not before when? If not, the rank waits. */
+static bool may_start(struct sim *s, int rank, const struct pp_action *a, double *start)
+{
+    if (a->recv >= 0 && !is_relaxed(s, channel_in(a), a->mb)) {
+        const struct lane *l = &s->lanes[channel_in(a)];
+        if (l->n == 0) {
+            s->wait[rank] = channel_in(a);
+            return false;
+        }
+        *start = l->at[l->head] > *start ? l->at[l->head] : *start;
+    }
+    if (s->released && a->send >= 0) {
+        int64_t slot = slot_of(s, a->send);
+        if (s->released[slot] == OCCUPIED) {
+            s->wait[rank] = s->plan->n_channels + slot;
+            return false;
+        }
+        *start = s->released[slot] > *start ? s->released[slot] : *start;
+    }
+    return true;
+}
+
+/* The reader is done with a message: its slot is free for the next one. */
+static void release(struct sim *s, int channel, int mb, double t)
+{
+    int32_t message = pp_plan_message(s->plan, channel, mb);
+    if (message >= 0) {
+        int64_t slot = slot_of(s, message);
+        s->released[slot] = t;
+        wake(s, s->plan->channels[channel].src_rank, s->plan->n_channels + slot);
+    }
+}
+
+static int send_message(struct sim *s, int rank, const struct pp_action *a, double t)
+{
+    const struct pp_sim_costs *c = s->costs;
+    int channel = channel_out(a);
+    int to = s->plan->channels[channel].dst_rank;
+    if (s->released) {
+        s->released[slot_of(s, a->send)] = OCCUPIED;
+    }
+    if (is_relaxed(s, channel, a->mb)) {
+        return 0;
+    }
+    if (to != rank) {
+        double rows = c->rows ? c->rows[a->mb] : 1.0;
+        t += c->latency + (c->transfer ? c->transfer[channel] * rows : 0.0);
+    }
+    PP_TRY(lane_put(&s->lanes[channel], t));
+    wake(s, to, channel);
+    return 0;
+}
+
+/* The k-th action of a rank takes place. */
+static int run_action(struct sim *s, int rank, int k, const struct span *t)
+{
+    const struct pp_action *a = &s->plan->ranks[rank].actions[k];
+    struct pp_sim_result *res = s->result;
+    bool lets_go = s->plan->kind == PP_PLAN_EVAL || a->op == PP_OP_W || a->op == PP_OP_B;
+
+    if (a->recv >= 0 && !is_relaxed(s, channel_in(a), a->mb)) {
+        lane_drop(&s->lanes[channel_in(a)]);
+    }
+    if (a->send >= 0) {
+        PP_TRY(send_message(s, rank, a, t->sent));
+    }
+    if (s->released && lets_go) {
+        release(s, 2 * (a->stage - 1), a->mb, t->end);
+        release(s, 2 * a->stage + 1, a->mb, t->end);
+    }
+    s->live[rank] += a->op == PP_OP_F;
+    if (s->live[rank] > res->peak[rank]) {
+        res->peak[rank] = s->live[rank];
+    }
+    s->live[rank] -= lets_go;
+    if (k == 0) {
+        res->first_start[rank] = t->start;
+    }
+    if (res->start) {
+        res->start[rank][k] = t->start;
+        res->end[rank][k] = t->end;
+    }
+    return 0;
+}
+
+/* How long an action takes; *out_first: until its message can leave. */
+static double duration(const struct pp_sim_costs *c, const struct pp_action *a, double *out_first)
+{
+    double rows = c->rows ? c->rows[a->mb] : 1.0;
+    const double *first = a->op == PP_OP_F ? c->f : a->op == PP_OP_W ? c->w : c->i;
+    double t = c->launch + first[a->stage] * rows;
+    *out_first = t;
+    if (a->op == PP_OP_B) {
+        t += c->w[a->stage] * rows;
+        *out_first = c->fused_send ? t : *out_first;
+    }
+    return t;
+}
+
+static int run_one(struct sim *s, int rank, int k, double start)
+{
+    double first;
+    double took = duration(s->costs, &s->plan->ranks[rank].actions[k], &first);
+    struct span t = {.start = start, .sent = start + first, .end = start + took};
+    PP_TRY(run_action(s, rank, k, &t));
+    s->now[rank] = t.end;
+    s->result->work[rank] += took;
+    return 0;
+}
+
+/* An F and the B behind it as one piece of work: both inputs in, both results out at its end. */
+static int run_pair(struct sim *s, int rank, int k, double start)
+{
+    const struct pp_action *a = &s->plan->ranks[rank].actions[k];
+    double first;
+    double took = duration(s->costs, a, &first) + duration(s->costs, a + 1, &first);
+    took *= s->costs->overlap;
+    struct span t = {.start = start, .sent = start + took, .end = start + took};
+    PP_TRY(run_action(s, rank, k, &t));
+    PP_TRY(run_action(s, rank, k + 1, &t));
+    s->now[rank] = t.end;
+    s->result->work[rank] += took;
+    return 0;
+}
+
+/* Run one rank until it waits or is done. */
+static int run_rank(struct sim *s, int rank)
+{
+    const struct pp_rank_plan *list = &s->plan->ranks[rank];
+    while (s->at[rank] < list->n_actions) {
+        int k = s->at[rank];
+        const struct pp_action *a = &list->actions[k];
+        bool pair = s->costs->overlap > 0 && a->overlap && k + 1 < list->n_actions;
+        double start = s->now[rank];
+        if (!may_start(s, rank, a, &start) || (pair && !may_start(s, rank, a + 1, &start))) {
+            return 0;
+        }
+        PP_TRY(pair ? run_pair(s, rank, k, start) : run_one(s, rank, k, start));
+        s->at[rank] += pair ? 2 : 1;
+    }
+    return 0;
+}
+
+static int run_all(struct sim *s)
+{
+    int p = s->plan->geometry.stages;
+    for (int r = p - 1; r >= 0; r--) {
+        s->wait[r] = WAIT_NOTHING;
+        s->ready[s->n_ready++] = r;
+    }
+    while (s->n_ready > 0) {
+        PP_TRY(run_rank(s, s->ready[--s->n_ready]));
+    }
+    for (int r = 0; r < p; r++) {
+        if (s->wait[r] != WAIT_NOTHING) {
+            /* The plan is proved for actions one after the other; only joining two into one can
+             * tie a knot. */
+            return pp_fail(PP_EFORMAT,
+                           "rank %d waits for ever in action %d: an overlapped pair needs what "
+                           "only its own results make possible",
+                           r, s->at[r]);
+        }
+    }
+    return 0;
+}
+
+static void summarize(const struct sim *s)
+{
+    struct pp_sim_result *res = s->result;
+    int p = s->plan->geometry.stages;
+    double most_work = 0;
+    double longest = 0;
+    for (int r = 0; r < p; r++) {
+        double span = s->now[r] - res->first_start[r];
+        res->last_end[r] = s->now[r];
+        res->makespan = s->now[r] > res->makespan ? s->now[r] : res->makespan;
+        most_work = res->work[r] > most_work ? res->work[r] : most_work;
+        longest = span > longest ? span : longest;
+    }
+    for (int r = 0; r < p; r++) {
+        res->idle[r] = res->makespan - res->work[r];
+    }
+    /* no time at all is no idle time */
+    res->bubble_global = res->makespan > 0 ? 1.0 - most_work / res->makespan : 0.0;
+    res->bubble_span = longest > 0 ? 1.0 - most_work / longest : 0.0;
+}
+
+static int take_slots(struct sim *s)
+{
+    int64_t n = 0;
+    s->first_slot = pp_alloc((size_t)s->plan->n_channels, sizeof(*s->first_slot));
+    if (!s->first_slot) {
+        return PP_ERESOURCE;
+    }
+    for (int c = 0; c < s->plan->n_channels; c++) {
+        s->first_slot[c] = n;
+        n += s->plan->channels[c].slots;
+    }
+    s->released = pp_alloc((size_t)n, sizeof(*s->released));
+    return s->released ? 0 : PP_ERESOURCE;
+}
+
+static int sim_init(struct sim *s)
+{
+    size_t p = (size_t)s->plan->geometry.stages;
+    s->lanes = pp_alloc((size_t)s->plan->n_channels, sizeof(*s->lanes));
+    s->now = pp_alloc(p, sizeof(*s->now));
+    s->at = pp_alloc(p, sizeof(*s->at));
+    s->live = pp_alloc(p, sizeof(*s->live));
+    s->wait = pp_alloc(p, sizeof(*s->wait));
+    s->ready = pp_alloc(p, sizeof(*s->ready));
+    if (!s->lanes || !s->now || !s->at || !s->live || !s->wait || !s->ready) {
+        return PP_ERESOURCE;
+    }
+    return s->costs->slots ? take_slots(s) : 0;
+}
+
+static void sim_fini(struct sim *s)
+{
+    for (int c = 0; s->lanes && c < s->plan->n_channels; c++) {
+        pp_free(s->lanes[c].at);
+    }
+    pp_free(s->lanes);
+    pp_free(s->now);
+    pp_free(s->at);
+    pp_free(s->live);
+    pp_free(s->wait);
+    pp_free(s->ready);
+    pp_free(s->first_slot);
+    pp_free(s->released);
+}
+
+/* Rows of `start` and `end`: one block behind the pointer of rank 0. */
+static double **times_create(const struct pp_plan *plan)
+{
+    size_t n = 0;
+    for (int r = 0; r < plan->geometry.stages; r++) {
+        n += (size_t)plan->ranks[r].n_actions;
+    }
+    double **rows = pp_alloc((size_t)plan->geometry.stages, sizeof(*rows));
+    double *all = pp_alloc(n, sizeof(*all));
+    if (!rows || !all) {
+        pp_free(rows);
+        pp_free(all);
+        return NULL;
+    }
+    for (int r = 0; r < plan->geometry.stages; r++) {
+        rows[r] = all;
+        all += plan->ranks[r].n_actions;
+    }
+    return rows;
+}
+
+static void times_destroy(double **rows)
+{
+    if (rows) {
+        pp_free(rows[0]);
+        pp_free(rows);
+    }
+}
+
+static int result_init(const struct pp_plan *plan, bool with_times, struct pp_sim_result *res)
+{
+    size_t p = (size_t)plan->geometry.stages;
+    res->work = pp_alloc(p, sizeof(*res->work));
+    res->idle = pp_alloc(p, sizeof(*res->idle));
+    res->first_start = pp_alloc(p, sizeof(*res->first_start));
+    res->last_end = pp_alloc(p, sizeof(*res->last_end));
+    res->peak = pp_alloc(p, sizeof(*res->peak));
+    if (!res->work || !res->idle || !res->first_start || !res->last_end || !res->peak) {
+        return PP_ERESOURCE;
+    }
+    if (with_times) {
+        res->start = times_create(plan);
+        res->end = times_create(plan);
+    }
+    return with_times && (!res->start || !res->end) ? PP_ERESOURCE : 0;
+}
+
+void pp_sim_result_fini(struct pp_sim_result *r)
+{
+    pp_free(r->work);
+    pp_free(r->idle);
+    pp_free(r->first_start);
+    pp_free(r->last_end);
+    pp_free(r->peak);
+    times_destroy(r->start);
+    times_destroy(r->end);
+    *r = (struct pp_sim_result){0};
+}
+
+int pp_sim_run(const struct pp_plan *plan, const struct pp_sim_costs *costs, bool with_times,
+               struct pp_sim_result *out)
+{
+    struct pp_sim_result result = {0};
+    struct sim s = {.plan = plan, .costs = costs, .result = &result};
+    int rc = result_init(plan, with_times, &result);
+    if (rc == 0) {
+        rc = sim_init(&s);
+    }
+    if (rc == 0) {
+        rc = run_all(&s);
+    }
+    if (rc == 0) {
+        summarize(&s);
+    }
+    sim_fini(&s);
+    if (rc < 0) {
+        pp_sim_result_fini(&result);
+        return rc;
+    }
+    *out = result;
+    return 0;
+}
+
+void pp_sim_uniform(const struct pp_plan *plan, double f, double i, double w, double *arrays,
+                    struct pp_sim_costs *out)
+{
+    int n = plan->n_virtual;
+    int v = plan->geometry.chunks;
+    for (int s = 0; s < n; s++) {
+        arrays[s] = f / v;
+        arrays[n + s] = i / v;
+        arrays[2 * n + s] = w / v;
+    }
+    *out = (struct pp_sim_costs){.f = arrays, .i = arrays + n, .w = arrays + 2 * n};
+}

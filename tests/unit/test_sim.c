@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The simulator against a slow recomputation that shares no idea with it, and its small rules. */
+#include "test_sim_shapes.h"
+
+static uint64_t seed;
+
+static int pick(int n)
+{
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    return (int)((seed >> 33) % (uint64_t)n);
+}
+
+static double pick_cost(void)
+{
+    return (1 + pick(64)) / 16.0;
+}
+
+/* --- the slow way: start at zero and push every start time up until nothing moves ------------- */
+
+struct slow {
+    const struct pp_plan *plan;
+    const struct pp_sim_costs *c;
+    double *start[32];
+};
+
+static double slow_duration(const struct slow *s, const struct pp_action *a, bool until_sent)
+{
+    double rows = s->c->rows ? s->c->rows[a->mb] : 1;
+    double t = s->c->launch;
+    switch (a->op) {
+    case PP_OP_F:
+        return t + s->c->f[a->stage] * rows;
+    case PP_OP_I:
+        return t + s->c->i[a->stage] * rows;
+    case PP_OP_W:
+        return t + s->c->w[a->stage] * rows;
+    default:
+        t += s->c->i[a->stage] * rows;
+        return until_sent && !s->c->fused_send ? t : t + s->c->w[a->stage] * rows;
+    }
+}
+
+/* When the action of (op or its fused form, stage, mb) ends, or has sent. */
+static double slow_end(const struct slow *s, int stage, int mb, bool forward, bool until_sent)
+{
+    int r = s->plan->rank_of[stage];
+    for (int k = 0; k < s->plan->ranks[r].n_actions; k++) {
+        const struct pp_action *a = &s->plan->ranks[r].actions[k];
+        bool op = forward      ? a->op == PP_OP_F
+                  : until_sent ? a->op == PP_OP_I || a->op == PP_OP_B
+                               : a->op == PP_OP_W || a->op == PP_OP_B;
+        if (op && a->stage == stage && a->mb == mb) {
+            return s->start[r][k] + slow_duration(s, a, until_sent);
+        }
+    }
+    fail_msg("stage %d has no %s of micro-batch %d", stage, forward ? "F" : "B", mb);
+    return 0;
+}
+
+static double slow_earliest(const struct slow *s, int r, int k)
+{
+    const struct pp_plan *plan = s->plan;
+    const struct pp_action *a = &plan->ranks[r].actions[k];
+    double t = 0;
+    if (k > 0) {
+        t = s->start[r][k - 1] + slow_duration(s, a - 1, false);
+    }
+    int from = a->op == PP_OP_F ? a->stage - 1 : a->stage + 1;
+    if (a->op != PP_OP_W && from >= 0 && from < plan->n_virtual) {
+        double sent = slow_end(s, from, a->mb, a->op == PP_OP_F, true);
+        if (plan->rank_of[from] != r) {
+            int channel = a->op == PP_OP_F ? 2 * from : 2 * a->stage + 1;
+            double rows = s->c->rows ? s->c->rows[a->mb] : 1;
+            sent += s->c->latency + (s->c->transfer ? s->c->transfer[channel] * rows : 0);
+        }
+        t = fmax(t, sent);
+    }
+    if (s->c->slots && a->send >= 0) {
+        for (int i = 0; i < plan->n_messages; i++) {
+            const struct pp_message *before = &plan->messages[i];
+            if (before->next_in_slot == a->send) {
+                int reader = plan->channels[before->channel].dst_stage;
+                bool eval = plan->kind == PP_PLAN_EVAL;
+                t = fmax(t, slow_end(s, reader, before->mb, eval, eval));
+            }
+        }
+    }
+    return t;
+}
+
+static double slow_run(struct slow *s)
+{
+    double makespan = 0;
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (int r = 0; r < s->plan->geometry.stages; r++) {
+            for (int k = 0; k < s->plan->ranks[r].n_actions; k++) {
+                double t = slow_earliest(s, r, k);
+                moved = moved || t > s->start[r][k];
+                s->start[r][k] = t;
+                makespan =
+                    fmax(makespan, t + slow_duration(s, &s->plan->ranks[r].actions[k], false));
+            }
+        }
+    }
+    return makespan;
+}
+
+/* --- random costs ----------------------------------------------------------------------------- */
+
+struct random_costs {
+    struct pp_sim_costs c;
+    double f[32], i[32], w[32], rows[16], transfer[64];
+};
+
+static void random_costs(struct random_costs *rc, const struct pp_plan *plan, int round)
+{
+    rc->c = (struct pp_sim_costs){.f = rc->f, .i = rc->i, .w = rc->w};
+    for (int s = 0; s < plan->n_virtual; s++) {
+        rc->f[s] = pick_cost();
+        rc->i[s] = pick_cost();
+        rc->w[s] = pick_cost();
+    }
+    for (int mb = 0; mb < plan->geometry.microbatches; mb++) {
+        rc->rows[mb] = mb == plan->geometry.microbatches - 1 ? .25 : 1;
+    }
+    for (int ch = 0; ch < plan->n_channels; ch++) {
+        rc->transfer[ch] = pick_cost();
+    }
+    rc->c.rows = round & 1 ? rc->rows : NULL;
+    rc->c.latency = round & 2 ? pick_cost() : 0;
+    rc->c.transfer = round & 4 ? rc->transfer : NULL;
+    rc->c.launch = round & 8 ? .125 : 0;
+    rc->c.fused_send = round & 16;
+    rc->c.slots = round & 32;
+}
+
+static void check_against_slow(const struct pp_plan *plan, int round)
+{
+    struct random_costs rc;
+    struct pp_sim_result res;
+    random_costs(&rc, plan, round);
+    CHECK_OK(pp_sim_run(plan, &rc.c, true, &res));
+
+    struct slow s = {.plan = plan, .c = &rc.c};
+    for (int r = 0; r < plan->geometry.stages; r++) {
+        s.start[r] = calloc((size_t)plan->ranks[r].n_actions, sizeof(double));
+        assert_non_null(s.start[r]);
+    }
+    double makespan = slow_run(&s);
+    assert_float_equal(res.makespan, makespan, 1e-9);
+    for (int r = 0; r < plan->geometry.stages; r++) {
+        double work = 0;
+        for (int k = 0; k < plan->ranks[r].n_actions; k++) {
+            double d = slow_duration(&s, &plan->ranks[r].actions[k], false);
+            assert_float_equal(res.start[r][k], s.start[r][k], 1e-9);
+            assert_float_equal(res.end[r][k], s.start[r][k] + d, 1e-9);
+            work += d;
+        }
+        assert_float_equal(res.work[r], work, 1e-9);
+        assert_float_equal(res.idle[r], makespan - work, 1e-9);
+        free(s.start[r]);
+    }
+    pp_sim_result_fini(&res);
+}
+
+static void uneven_stages_and_tails_agree_with_a_slow_recomputation(void **state)
+{
+    (void)state;
+    seed = 1;
+    for (const char *const *name = pp_schedule_names(); *name; name++) {
+        for (int round = 0; round < 64; round++) {
+            const struct pp_schedule_ops *ops = pp_schedule_find(*name);
+            struct pp_geometry g = {.stages = 1 + pick(4),
+                                    .chunks = ops->default_chunks > 0 ? ops->default_chunks : 1,
+                                    .microbatches = 1 + pick(8)};
+            struct pp_plan *plan = NULL;
+            int rc = pp_plan_build(*name, &g, &plan);
+            if (rc == PP_ECONFIG) {
+                continue; /* the schedule does not do this shape */
+            }
+            CHECK_OK(rc);
+            check_against_slow(plan, round);
+            pp_plan_destroy(&plan);
+        }
+    }
+}
+
+static void forward_only_plans_agree_too(void **state)
+{
+    (void)state;
+    seed = 2;
+    for (int round = 0; round < 128; round++) {
+        struct pp_geometry g = {.stages = 1 + pick(4), .chunks = 1 + pick(2)};
+        g.microbatches = 1 + pick(8);
+        struct pp_plan *plan = NULL;
+        CHECK_OK(pp_plan_build_eval(&g, round % 2 ? PP_PLACE_V : PP_PLACE_LOOP, &plan));
+        check_against_slow(plan, round);
+        pp_plan_destroy(&plan);
+    }
+}
+
+static void whole_numbers_agree_with_the_integer_time_line(void **state)
+{
+    (void)state;
+    struct pp_plan *plan = plan_of("1f1b", 5, 9);
+    struct pp_ticks ticks = {.f = 2, .i = 3, .w = 1};
+    struct rank_costs rc = {.f = 2, .i = 3, .w = 1};
+    for (int fused = 0; fused < 2; fused++) {
+        int64_t makespan;
+        int64_t work[5];
+        struct pp_sim_result res;
+        double arrays[15];
+        struct pp_sim_costs costs;
+        ticks.fused_send = fused;
+        CHECK_OK(pp_plan_timeline(plan, &ticks, NULL, NULL, &makespan, work));
+        pp_sim_uniform(plan, rc.f, rc.i, rc.w, arrays, &costs);
+        costs.fused_send = fused;
+        CHECK_OK(pp_sim_run(plan, &costs, false, &res));
+        CHECK_INT_EQ((int)res.makespan, (int)makespan);
+        CHECK_INT_EQ((int)res.work[2], (int)work[2]);
+        pp_sim_result_fini(&res);
+    }
+    pp_plan_destroy(&plan);
+}
+
+static void a_gradient_that_leaves_after_its_input_half_arrives_earlier(void **state)
+{
+    (void)state;
+    struct pp_plan *plan = plan_of("gpipe", 4, 1);
+    double arrays[12];
+    struct pp_sim_costs costs;
+    struct pp_sim_result res;
+    pp_sim_uniform(plan, 1, 1, 1, arrays, &costs);
+    CHECK_OK(pp_sim_run(plan, &costs, false, &res));
+    assert_float_equal(res.makespan, 4 + 4 + 1, 1e-12); /* only the last W is exposed */
+    pp_sim_result_fini(&res);
+    costs.fused_send = true;
+    CHECK_OK(pp_sim_run(plan, &costs, false, &res));
+    assert_float_equal(res.makespan, 4 + 8, 1e-12);
+    pp_sim_result_fini(&res);
+    pp_plan_destroy(&plan);
+}
+
+static void a_chunk_costs_its_part_of_a_rank(void **state)
+{
+    (void)state;
+    struct pp_geometry g = {.stages = 2, .chunks = 4, .microbatches = 3};
+    struct pp_plan *plan = NULL;
+    double arrays[24];
+    struct pp_sim_costs costs;
+    CHECK_OK(pp_plan_build_eval(&g, PP_PLACE_LOOP, &plan));
+    pp_sim_uniform(plan, 8, 4, 2, arrays, &costs);
+    for (int s = 0; s < 8; s++) {
+        assert_float_equal(costs.f[s], 2, 0);
+        assert_float_equal(costs.i[s], 1, 0);
+        assert_float_equal(costs.w[s], .5, 0);
+    }
+    pp_plan_destroy(&plan);
+}
+
+static void times_are_there_only_when_asked_for(void **state)
+{
+    (void)state;
+    struct pp_plan *plan = plan_of("gpipe", 2, 2);
+    double arrays[6];
+    struct pp_sim_costs costs;
+    struct pp_sim_result res;
+    pp_sim_uniform(plan, 1, 1, 1, arrays, &costs);
+    CHECK_OK(pp_sim_run(plan, &costs, false, &res));
+    assert_null(res.start);
+    assert_null(res.end);
+    pp_sim_result_fini(&res);
+    pp_sim_result_fini(&res); /* a second time does nothing */
+    pp_plan_destroy(&plan);
+}
+
+static void costs_of_zero_give_no_bubble_and_no_nan(void **state)
+{
+    (void)state;
+    struct pp_plan *plan = plan_of("1f1b", 2, 2);
+    double arrays[6];
+    struct pp_sim_costs costs;
+    struct pp_sim_result res;
+    pp_sim_uniform(plan, 0, 0, 0, arrays, &costs);
+    CHECK_OK(pp_sim_run(plan, &costs, false, &res));
+    assert_float_equal(res.makespan, 0, 0);
+    assert_float_equal(res.bubble_global, 0, 0);
+    assert_float_equal(res.bubble_span, 0, 0);
+    pp_sim_result_fini(&res);
+    pp_plan_destroy(&plan);
+}
+
+/* Two ranks, one micro-batch less ahead than the pair would need: F1 and B0 on rank 0 at once. */
+static int pair_plan(int overlap_at, struct pp_plan **out)
+{
+    struct pp_geometry g = {.stages = 2, .chunks = 1, .microbatches = 2};
+    static const int rank_of[] = {0, 1};
+    static const int n[] = {4, 4};
+    struct pp_cell first[] = {{.op = PP_OP_F, .stage = 0, .mb = 0},
+                              {.op = PP_OP_F, .stage = 0, .mb = 1},
+                              {.op = PP_OP_B, .stage = 0, .mb = 0},
+                              {.op = PP_OP_B, .stage = 0, .mb = 1}};
+    struct pp_cell last[] = {{.op = PP_OP_F, .stage = 1, .mb = 0},
+                             {.op = PP_OP_B, .stage = 1, .mb = 0},
+                             {.op = PP_OP_F, .stage = 1, .mb = 1},
+                             {.op = PP_OP_B, .stage = 1, .mb = 1}};
+    const struct pp_cell *cells[] = {first, last};
+    first[1].overlap = overlap_at == 0;
+    last[0].overlap = overlap_at == 1;
+    return pp_plan_from_cells(&g, rank_of, cells, n, out);
+}
+
+static void an_overlapped_pair_is_one_piece_of_work(void **state)
+{
+    (void)state;
+    struct pp_plan *plan = NULL;
+    CHECK_OK(pair_plan(0, &plan));
+    double arrays[6];
+    struct pp_sim_costs costs;
+    struct pp_sim_result res;
+    pp_sim_uniform(plan, 2, 1, 1, arrays, &costs);
+    costs.fused_send = true;
+
+    CHECK_OK(pp_sim_run(plan, &costs, true, &res)); /* F0 F1 idle B0 idle B1 */
+    assert_float_equal(res.start[0][1], 2, 1e-12);
+    assert_float_equal(res.start[0][2], 6, 1e-12);
+    assert_float_equal(res.work[0], 8, 1e-12);
+    pp_sim_result_fini(&res);
+
+    costs.overlap = .75; /* the pair waits for rank 1's B0 at 6, takes 3 of 4 */
+    CHECK_OK(pp_sim_run(plan, &costs, true, &res));
+    assert_float_equal(res.start[0][1], 6, 1e-12);
+    assert_float_equal(res.start[0][2], 6, 1e-12);
+    assert_float_equal(res.end[0][1], 9, 1e-12);
+    assert_float_equal(res.end[0][2], 9, 1e-12);
+    assert_float_equal(res.work[0], 2 + 3 + 2, 1e-12);
+    assert_float_equal(res.start[1][2], 9, 1e-12);
+    pp_sim_result_fini(&res);
+    pp_plan_destroy(&plan);
+}
+
+static void a_pair_that_needs_its_own_result_is_refused(void **state)
+{
+    (void)state;
+    struct pp_geometry g = {.stages = 2, .chunks = 1, .microbatches = 1};
+    static const int rank_of[] = {0, 1};
+    static const int n[] = {2, 2};
+    const struct pp_cell first[] = {{.op = PP_OP_F, .overlap = true, .stage = 0, .mb = 0},
+                                    {.op = PP_OP_B, .stage = 0, .mb = 0}};
+    const struct pp_cell last[] = {{.op = PP_OP_F, .stage = 1, .mb = 0},
+                                   {.op = PP_OP_B, .stage = 1, .mb = 0}};
+    const struct pp_cell *cells[] = {first, last};
+    struct pp_plan *plan = NULL;
+    int rc = pp_plan_from_cells(&g, rank_of, cells, n, &plan);
+    if (rc < 0) {
+        return; /* the passes know already */
+    }
+    double arrays[6];
+    struct pp_sim_costs costs;
+    struct pp_sim_result res;
+    pp_sim_uniform(plan, 1, 1, 1, arrays, &costs);
+    CHECK_OK(pp_sim_run(plan, &costs, false, &res)); /* one after the other it works */
+    pp_sim_result_fini(&res);
+    costs.overlap = 1;
+    CHECK_FAILS(pp_sim_run(plan, &costs, false, &res), PP_EFORMAT, "rank 0 waits for ever");
+    pp_plan_destroy(&plan);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(uneven_stages_and_tails_agree_with_a_slow_recomputation),
+        cmocka_unit_test(forward_only_plans_agree_too),
+        cmocka_unit_test(whole_numbers_agree_with_the_integer_time_line),
+        cmocka_unit_test(a_gradient_that_leaves_after_its_input_half_arrives_earlier),
+        cmocka_unit_test(a_chunk_costs_its_part_of_a_rank),
+        cmocka_unit_test(times_are_there_only_when_asked_for),
+        cmocka_unit_test(costs_of_zero_give_no_bubble_and_no_nan),
+        cmocka_unit_test(an_overlapped_pair_is_one_piece_of_work),
+        cmocka_unit_test(a_pair_that_needs_its_own_result_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
