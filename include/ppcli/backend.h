@@ -154,12 +154,4 @@ int pp_backend_optimizer_step(struct pp_backend *be, size_t n, const struct pp_o
  * its version. */
 void pp_blas_describe(char *out, size_t bytes);
 
-/*
- * A core type to put in OPENBLAS_CORETYPE, or NULL when the one in use is fine. OpenBLAS chooses
- * its kernels when it is loaded and takes Haswell's (AVX2) for any CPU newer than itself, although
- * its AVX-512 ones would run: 1.5 to 2 times slower. It reads the variable only while loading, so
- * the command sets it and executes itself again. NULL when the user has set it.
- */
-const char *pp_blas_better_core(void);
-
 #endif

@@ -78,9 +78,13 @@ struct pp_config {
         enum pp_activation activation; /* after every layer but the last */
     } model;
     struct {
-        int stages;       /* P */
-        int replicas;     /* D */
-        int microbatches; /* M */
+        int stages;        /* P */
+        int replicas;      /* D */
+        int microbatches;  /* M */
+        int chunks;        /* V: pieces of the model per rank; 0: the schedule's own */
+        int group;         /* interleaved family: micro-batches per group; 0: the schedule's rule */
+        int eager;         /* 1f1b-eager: k; 0: from the costs */
+        double memory_cap; /* zb-auto: activations per rank, in forwards; 0: the schedule's */
         char schedule[PP_NAME_MAX];
         enum pp_assignment assignment;
         int first_layer[PP_STAGES_MAX]; /* PP_ASSIGN_EXPLICIT: first layer of each range ... */

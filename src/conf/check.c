@@ -72,11 +72,20 @@ static void check_batch(struct pp_config *cfg)
 
 static void check_stages(struct pp_config *cfg)
 {
-    static const char *const keys[] = {"pipeline.stages", "model.sizes", NULL};
+    static const char *const keys[] = {"pipeline.stages", "pipeline.chunks", "model.sizes", NULL};
     if (!good(cfg, keys)) {
         return;
     }
     int layers = cfg->model.n_sizes - 1;
+    int chunks = cfg->pipeline.chunks;
+    if (cfg->pipeline.stages <= layers && (int64_t)cfg->pipeline.stages * chunks > layers) {
+        const char *key = blame(cfg, keys);
+        pp_config_problem(cfg, key,
+                          "%s: %d stages of %d chunks for %d layer%s, and each chunk needs one; "
+                          "use pipeline.chunks = %d or fewer, or more layers",
+                          key, cfg->pipeline.stages, chunks, layers, layers == 1 ? "" : "s",
+                          layers / cfg->pipeline.stages);
+    }
     if (cfg->pipeline.stages > layers) {
         const char *key = blame(cfg, keys);
         pp_config_problem(cfg, key,
@@ -90,20 +99,28 @@ static void check_stages(struct pp_config *cfg)
 /* Explicit ranges: one for each stage, in order, no gap, no overlap, to the last layer. */
 static void check_assignment(struct pp_config *cfg)
 {
-    static const char *const keys[] = {"pipeline.assignment", "pipeline.stages", "model.sizes",
-                                       NULL};
+    static const char *const keys[] = {"pipeline.assignment", "pipeline.stages", "pipeline.chunks",
+                                       "model.sizes", NULL};
     const char *key = keys[0];
     int layers = cfg->model.n_sizes - 1;
     int n = cfg->pipeline.n_ranges;
     if (!good(cfg, keys) || cfg->pipeline.assignment != PP_ASSIGN_EXPLICIT) {
         return;
     }
-    if (n != cfg->pipeline.stages) {
+    int stages = cfg->pipeline.stages, chunks = cfg->pipeline.chunks;
+    if (chunks == 0 && stages > 1 && n % stages == 0 && n > 0) {
+        chunks = n / stages; /* how many the schedule holds is the layout's to know */
+    }
+    if (chunks > 1 && n != stages * chunks) {
+        pp_config_problem(cfg, key,
+                          "%s: %d range%s for %d stages of %d chunks; write one for each "
+                          "chunk, in model order",
+                          key, n, n == 1 ? "" : "s", stages, chunks);
+    } else if (chunks <= 1 && n != stages) {
         pp_config_problem(cfg, key,
                           "%s: %d range%s for %d stage%s; write one for each stage, or "
                           "pipeline.stages = %d",
-                          key, n, n == 1 ? "" : "s", cfg->pipeline.stages,
-                          cfg->pipeline.stages == 1 ? "" : "s", n);
+                          key, n, n == 1 ? "" : "s", stages, stages == 1 ? "" : "s", n);
     }
     int next = 0; /* first layer that no range has yet */
     for (int i = 0; i < n; i++) {

@@ -61,9 +61,17 @@ static const struct conf_option table[] = {
      .help = "pieces each replica cuts its share of a batch into"},
     {KEY(pipeline, schedule, CONF_NAME), .def = "1f1b", LIST(schedules),
      .help = "order of forward and backward passes"},
+    {KEY(pipeline, chunks, CONF_INT), .def = "0", .max = 1024, .unit = "chunks",
+     .help = "pieces of the model each rank holds; 0 = what the schedule wants"},
+    {KEY(pipeline, group, CONF_INT), .def = "0", .max = 65535, .unit = "micro-batches",
+     .help = "interleaved schedules: micro-batches per group; 0 = their rule"},
+    {KEY(pipeline, eager, CONF_INT), .def = "0", .max = 65535,
+     .help = "1f1b-eager: its k; 0 = from the cost of a hand-over"},
+    {KEY(pipeline, memory_cap, CONF_FLOAT), .def = "0", .max = 1e6, .unit = "forwards",
+     .help = "zb-auto: activations a rank may hold, in micro-batches; 0 = twice the stages"},
     {KEY(pipeline, assignment, CONF_ASSIGNMENT), .def = "auto",
      .help = "which layers a stage gets: by cost, same count, same parameters, or ranges "
-             "such as 0-2 | 3-5"},
+             "such as 0-2 | 3-5, one for each stage and chunk in model order"},
 
     {KEY(train, epochs, CONF_INT), .def = "5", .min = 1, .max = 1000000, .unit = "epochs",
      .numbers = true, .help = "passes over the training data"},

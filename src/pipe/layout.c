@@ -40,8 +40,29 @@ static void raise_to(int *v, int floor)
     }
 }
 
-/* Build the plan for m micro-batches unless it is there, and take its slot counts into account. */
-static int need_plan(struct pp_layout *l, enum pp_plan_kind kind, int m)
+/*
+ * The plan of a last batch that is too small for the schedule's own rule (DualPipeV wants 2P
+ * micro-batches): another schedule with the same placement. Every schedule gives the same bits.
+ */
+static int build_for_small_batch(const struct pp_layout *l, const struct pp_geometry *g,
+                                 struct pp_plan **out)
+{
+    static const char *const others[] = {"zb-v", "interleaved", "looped-bfs", "gpipe", NULL};
+    const struct pp_schedule_ops *schedule = pp_schedule_find(l->cfg->pipeline.schedule);
+    struct pp_error why = *pp_error_get();
+    for (int i = 0; others[i]; i++) {
+        const struct pp_schedule_ops *other = pp_schedule_find(others[i]);
+        if (other && other->placement == schedule->placement &&
+            pp_plan_build(others[i], g, out) == 0) {
+            return 0;
+        }
+    }
+    return pp_error_adopt(&why);
+}
+
+/* Build the plan for m micro-batches unless it is there, and take its slot counts into account.
+ * full: of a whole batch, which must obey the schedule's rule. */
+static int need_plan(struct pp_layout *l, enum pp_plan_kind kind, int m, bool full)
 {
     if (m == 0) {
         return 0; /* a replica with no share of the last batch runs no plan */
@@ -51,11 +72,21 @@ static int need_plan(struct pp_layout *l, enum pp_plan_kind kind, int m)
             return 0;
         }
     }
-    struct pp_geometry g = {.stages = l->stages, .chunks = l->chunks, .microbatches = m};
+    struct pp_geometry g = {.stages = l->stages,
+                            .chunks = l->chunks,
+                            .microbatches = m,
+                            .group = l->cfg->pipeline.group,
+                            .eager = l->cfg->pipeline.eager,
+                            .memory_cap = l->cfg->pipeline.memory_cap};
     struct pp_plan *plan = NULL;
     const struct pp_schedule_ops *schedule = pp_schedule_find(l->cfg->pipeline.schedule);
     if (kind == PP_PLAN_TRAIN) {
-        PP_TRY(pp_plan_build(l->cfg->pipeline.schedule, &g, &plan));
+        int rc = pp_plan_build(l->cfg->pipeline.schedule, &g, &plan);
+        if (rc == PP_ECONFIG && !full) {
+            g.group = 0;
+            rc = build_for_small_batch(l, &g, &plan);
+        }
+        PP_TRY(rc);
     } else {
         PP_TRY(pp_plan_build_eval(&g, schedule->placement, &plan));
     }
@@ -84,9 +115,9 @@ static int split_plans(struct pp_layout *l, enum pp_plan_kind kind, int n)
         PP_TRY(pp_loader_create(n, l->cfg->train.batch_size, l->replicas, d,
                                 l->cfg->pipeline.microbatches, false, 0, &ld));
         raise_to(&l->max_rows, pp_loader_max_rows(ld));
-        int rc = need_plan(l, kind, pp_loader_microbatches(ld, 0));
+        int rc = need_plan(l, kind, pp_loader_microbatches(ld, 0), true);
         if (rc == 0) {
-            rc = need_plan(l, kind, pp_loader_microbatches(ld, pp_loader_steps(ld) - 1));
+            rc = need_plan(l, kind, pp_loader_microbatches(ld, pp_loader_steps(ld) - 1), false);
         }
         pp_loader_destroy(&ld);
         PP_TRY(rc);
@@ -112,7 +143,9 @@ int pp_layout_create(struct pp_config *cfg, const struct pp_model *model, int tr
     l->cfg = cfg;
     l->model = model;
     l->stages = cfg->pipeline.stages;
-    l->chunks = 1;
+    l->chunks = cfg->pipeline.chunks > 0       ? cfg->pipeline.chunks
+                : schedule->default_chunks > 0 ? schedule->default_chunks
+                                               : 1;
     l->replicas = cfg->pipeline.replicas;
     l->ranks = l->stages * l->replicas;
     l->n_virtual = l->stages * l->chunks;

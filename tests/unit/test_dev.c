@@ -272,12 +272,7 @@ static void the_blas_says_what_it_is(void **state)
     char text[96] = "";
     pp_blas_describe(text, sizeof(text));
     assert_true(strlen(text) > 4);
-    print_message("# %s, better core: %s, kernels: %s\n", text,
-                  pp_blas_better_core() ? pp_blas_better_core() : "none",
-                  cpu_kernels_runnable(0)->name);
-    setenv("OPENBLAS_CORETYPE", "Haswell", 1);
-    assert_null(pp_blas_better_core()); /* the user's choice stays */
-    unsetenv("OPENBLAS_CORETYPE");
+    print_message("# %s, kernels: %s\n", text, cpu_kernels_runnable(0)->name);
 }
 
 static void memory_is_zeroed_and_aligned(void **state)

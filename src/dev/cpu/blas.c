@@ -7,7 +7,6 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "ppcli/backend.h"
@@ -93,29 +92,4 @@ void pp_blas_describe(char *out, size_t bytes)
         file = slash ? slash + 1 : info.dli_fname;
     }
     snprintf(out, bytes, "CBLAS of unknown version (%s)", file);
-}
-
-const char *pp_blas_better_core(void)
-{
-#if defined(__x86_64__)
-    static const char *const with_avx512[] = {"SkylakeX", "Cooperlake", "SapphireRapids", NULL};
-    struct openblas b = find();
-    if (!b.get_corename || getenv("OPENBLAS_CORETYPE")) {
-        return NULL;
-    }
-    for (int i = 0; with_avx512[i]; i++) {
-        if (!strcmp(b.get_corename(), with_avx512[i])) {
-            return NULL;
-        }
-    }
-    /* A build for one fixed core ignores the variable. */
-    if (!b.get_config || !strstr(b.get_config(), "DYNAMIC_ARCH")) {
-        return NULL;
-    }
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
-        return "SkylakeX";
-    }
-#endif
-    return NULL;
 }
