@@ -128,8 +128,8 @@ int pp_chunk_init(struct pp_chunk *c, struct pp_backend *be, uint64_t seed);
 
 /*
  * F: x[rows][in] of the first layer -> y[rows][out] of the last, 0 <= rows <= max_rows. x and y are
- * the caller's and must stay valid and unchanged, x until the W of the same slot, y until its I. The
- * model's last layer has no activation and does not read its y again: the loss may write its
+ * the caller's and must stay valid and unchanged, x until the W of the same slot, y until its I.
+ * The model's last layer has no activation and does not read its y again: the loss may write its
  * gradient over the logits. Local, as all of these.
  */
 int pp_chunk_forward(struct pp_chunk *c, struct pp_backend *be, int slot, int rows, const float *x,

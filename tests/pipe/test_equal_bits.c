@@ -168,11 +168,10 @@ static void divergence_is_reported_by_all_ranks_together(void **state)
     (void)state;
     struct outcome o;
     /* A decay of a thousand times the weight grows without bound, whatever the gradients do. */
-    const char *with[] = {"model.sizes=20 16 16 5", "data.train_samples=1024",
-                          "data.test_samples=64",   "train.optimizer=sgd",
-                          "train.lr=1000",          "train.weight_decay=1",
-                          "pipeline.stages=2",      "train.batch_size=32",
-                          NULL};
+    const char *with[] = {
+        "model.sizes=20 16 16 5", "data.train_samples=1024", "data.test_samples=64",
+        "train.optimizer=sgd",    "train.lr=1000",           "train.weight_decay=1",
+        "pipeline.stages=2",      "train.batch_size=32",     NULL};
     train_run(with, &o);
     CHECK_INT_EQ(o.rc, PP_EDIVERGED);
     assert_non_null(strstr(pp_error_get()->text, "train.lr"));
