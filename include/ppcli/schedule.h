@@ -5,13 +5,14 @@
  *
  * F forward, I input-gradient, W weight-gradient, B = I and W fused. All schedules accumulate the
  * weight gradient of a virtual stage in ascending micro-batch order (W, or B), which is why every
- * schedule gives the bits of one rank.
+ * schedule gives the bits of one rank. One that was published otherwise says so (`descends`).
  */
 #ifndef PPCLI_SCHEDULE_H
 #define PPCLI_SCHEDULE_H
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 enum pp_op {
     PP_OP_F,
@@ -70,6 +71,9 @@ struct pp_schedule_ops {
     const char *help; /* one line */
     enum pp_placement placement;
     int default_chunks; /* when the config says nothing; 0 means 1 */
+    /* The published order, which emit gives, has descending backwards. A plan of it splits them: I
+     * where B stood, W as soon as all earlier micro-batches of the stage have theirs. */
+    bool descends;
     /* May this geometry run? 0, or PP_ECONFIG naming the rule and the nearest legal shape. */
     int (*check)(const struct pp_geometry *g);
     /* The compute actions of one rank, in order. Errors: those of pp_emit_cell(). */
@@ -83,6 +87,17 @@ const char *const *pp_schedule_names(void);                       /* NULL-termin
 
 /* Chunks per rank when the config says nothing: at least 1. */
 int pp_schedule_default_chunks(const struct pp_schedule_ops *ops);
+
+/* The k of 1f1b-eager for a geometry that it accepts: g->eager, or what the costs ask for; never
+ * more than M. Costs that are all zero give 1, which is 1f1b. */
+int pp_schedule_eager(const struct pp_geometry *g);
+
+/*
+ * The schedule as published, in the format of pp_plan_print_csv(), without making a plan of it:
+ * differs from the plan's rows for schedules with `descends`, and proves nothing. Errors: the
+ * schedule's PP_ECONFIG, PP_ERESOURCE, PP_EIO.
+ */
+int pp_schedule_print_csv(const struct pp_schedule_ops *ops, const struct pp_geometry *g, FILE *f);
 
 /* The rank that holds virtual stage s: loop s mod P; V (zigzag) k=s/P, j=s mod P, j or P-1-j. */
 int pp_place(enum pp_placement placement, int stages, int s);

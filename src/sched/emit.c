@@ -27,8 +27,58 @@ int pp_emit_overlap(struct pp_emit *e, int f_stage, int f_mb, int b_stage, int b
     return pp_emit_cell(e, PP_OP_B, b_stage, b_mb);
 }
 
-static int take_cells(struct pp_plan *plan, int rank, const struct pp_emit *e)
+/* The buffer is used again for the next rank: only one rank's cells exist at a time. */
+static int speak_each(const struct pp_schedule_ops *ops, const struct pp_geometry *g,
+                      pp_cells_hear *hear, void *ctx)
 {
+    struct pp_emit e = {0};
+    int rc = 0;
+    for (int r = 0; r < g->stages && rc == 0; r++) {
+        e.n = 0;
+        rc = ops->emit(g, r, &e);
+        if (rc == 0) {
+            rc = hear(ctx, r, &e);
+        }
+    }
+    pp_free(e.cells);
+    return rc;
+}
+
+static int speak_together(const struct pp_schedule_ops *ops, const struct pp_geometry *g,
+                          pp_cells_hear *hear, void *ctx)
+{
+    int p = g->stages;
+    int rc = PP_ERESOURCE;
+    struct pp_emit *lists = pp_alloc((size_t)p, sizeof(*lists));
+    struct pp_emit_all all = {.ranks = pp_alloc((size_t)p, sizeof(struct pp_emit *))};
+    if (!lists || !all.ranks) {
+        goto out;
+    }
+    for (int r = 0; r < p; r++) {
+        all.ranks[r] = &lists[r];
+    }
+    rc = ops->emit_all(g, &all);
+    for (int r = 0; r < p; r++) {
+        if (rc == 0) {
+            rc = hear(ctx, r, &lists[r]);
+        }
+        pp_free(lists[r].cells);
+    }
+out:
+    pp_free(lists);
+    pp_free(all.ranks);
+    return rc;
+}
+
+int pp_schedule_speak(const struct pp_schedule_ops *ops, const struct pp_geometry *g,
+                      pp_cells_hear *hear, void *ctx)
+{
+    return ops->emit_all ? speak_together(ops, g, hear, ctx) : speak_each(ops, g, hear, ctx);
+}
+
+static int take_cells(void *ctx, int rank, const struct pp_emit *e)
+{
+    struct pp_plan *plan = ctx;
     if (e->n > INT32_MAX) {
         return pp_fail(PP_EFORMAT, "rank %d: %zu cells are too many", rank, e->n);
     }
@@ -43,48 +93,19 @@ static int take_cells(struct pp_plan *plan, int rank, const struct pp_emit *e)
     return 0;
 }
 
-/* The emit buffer is used again for the next rank: only one rank's cells exist twice. */
-static int generate_each(struct pp_plan *plan)
+static int take_ascending(void *ctx, int rank, const struct pp_emit *e)
 {
-    struct pp_emit e = {0};
-    int rc = 0;
-    for (int r = 0; r < plan->geometry.stages && rc == 0; r++) {
-        e.n = 0;
-        rc = plan->schedule->emit(&plan->geometry, r, &e);
-        if (rc == 0) {
-            rc = take_cells(plan, r, &e);
-        }
+    struct pp_emit ascending = {0};
+    int rc = pp_cells_ascend(ctx, e, &ascending);
+    if (rc == 0) {
+        rc = take_cells(ctx, rank, &ascending);
     }
-    pp_free(e.cells);
-    return rc;
-}
-
-static int generate_together(struct pp_plan *plan)
-{
-    int p = plan->geometry.stages;
-    int rc = PP_ERESOURCE;
-    struct pp_emit *lists = pp_alloc((size_t)p, sizeof(*lists));
-    struct pp_emit_all all = {.ranks = pp_alloc((size_t)p, sizeof(struct pp_emit *))};
-    if (!lists || !all.ranks) {
-        goto out;
-    }
-    for (int r = 0; r < p; r++) {
-        all.ranks[r] = &lists[r];
-    }
-    rc = plan->schedule->emit_all(&plan->geometry, &all);
-    for (int r = 0; r < p; r++) {
-        if (rc == 0) {
-            rc = take_cells(plan, r, &lists[r]);
-        }
-        pp_free(lists[r].cells);
-    }
-out:
-    pp_free(lists);
-    pp_free(all.ranks);
+    pp_free(ascending.cells);
     return rc;
 }
 
 int pp_pass_generate(struct pp_plan *plan)
 {
-    return plan->schedule->emit_all ? generate_together(plan) : generate_each(plan);
+    return pp_schedule_speak(plan->schedule, &plan->geometry,
+                             plan->schedule->descends ? take_ascending : take_cells, plan);
 }

@@ -29,6 +29,28 @@ struct pp_emit {
     size_t n, capacity;
 };
 
+/* Hears the cells of one rank; they are the speaker's again when it returns. */
+typedef int pp_cells_hear(void *ctx, int rank, const struct pp_emit *e);
+
+/* Let a checked schedule say its lists, rank by rank, as published. */
+int pp_schedule_speak(const struct pp_schedule_ops *ops, const struct pp_geometry *g,
+                      pp_cells_hear *hear, void *ctx);
+
+/*
+ * Make the weight gradients of a list ascend: a B that comes before its turn becomes its I, and a W
+ * before its turn goes; both get their W as soon as it is their turn. `plan` says where stages are.
+ * Cells that are none of the geometry stay as they are, for the check to judge. Errors:
+ * PP_ERESOURCE.
+ */
+int pp_cells_ascend(const struct pp_plan *plan, const struct pp_emit *in, struct pp_emit *out);
+
+/* Writes the cells of one row as CSV, one after the other. */
+struct pp_row {
+    FILE *f;
+    bool open, overlaps; /* there was a cell; the last one waits for its partner */
+};
+void pp_row_cell(struct pp_row *row, int op, int stage, int mb, bool overlap);
+
 /* The letters of enum pp_op, in its order. */
 #define PP_OP_LETTERS "FIWB"
 
@@ -36,6 +58,9 @@ struct pp_emit {
 #define PP_CELL_NAME_MAX 48
 const char *pp_cell_name(const struct pp_plan *plan, const struct pp_action *a,
                          char name[PP_CELL_NAME_MAX]);
+
+/* 0, or PP_ECONFIG: P, V and M are at least 1 and their product is not too much. */
+int pp_check_geometry(const struct pp_geometry *g);
 
 /* For schedules that hold a fixed number of chunks per rank: 0, or PP_ECONFIG naming `name`, the
  * rule and the way out. */

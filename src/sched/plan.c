@@ -9,7 +9,7 @@
 /* All ids and list lengths are int32: four actions and messages per (stage, micro-batch) fit. */
 #define CELLS_MAX (INT32_MAX / 4)
 
-static int check_geometry(const struct pp_geometry *g)
+int pp_check_geometry(const struct pp_geometry *g)
 {
     if (g->stages < 1 || g->chunks < 1 || g->microbatches < 1) {
         return pp_fail(PP_ECONFIG,
@@ -56,7 +56,7 @@ static int place_stages(struct pp_plan *plan, const int *rank_of, enum pp_placem
 static int plan_create(enum pp_plan_kind kind, const struct pp_geometry *g, const int *rank_of,
                        enum pp_placement placement, struct pp_plan **out)
 {
-    PP_TRY(check_geometry(g));
+    PP_TRY(pp_check_geometry(g));
     struct pp_plan *plan = pp_alloc(1, sizeof(*plan));
     if (!plan) {
         return PP_ERESOURCE;
@@ -152,7 +152,7 @@ int pp_plan_build(const char *schedule, const struct pp_geometry *g, struct pp_p
     if (!ops) {
         return fail_unknown(schedule);
     }
-    PP_TRY(check_geometry(g));
+    PP_TRY(pp_check_geometry(g));
     PP_TRY(ops->check(g));
 
     struct pp_plan *plan = NULL;

@@ -17,18 +17,44 @@ static int written(FILE *f)
     return 0;
 }
 
+void pp_row_cell(struct pp_row *row, int op, int stage, int mb, bool overlap)
+{
+    fprintf(row->f, "%s%s%d%c%d%s",
+            row->overlaps ? ";"
+            : row->open   ? ","
+                          : "",
+            overlap ? "(" : "", stage, PP_OP_LETTERS[op], mb, row->overlaps ? ")OVERLAP_F_B" : "");
+    row->open = true;
+    row->overlaps = overlap;
+}
+
+static int hear_row(void *ctx, int rank, const struct pp_emit *e)
+{
+    (void)rank;
+    struct pp_row row = {.f = ctx};
+    for (size_t k = 0; k < e->n; k++) {
+        const struct pp_cell *c = &e->cells[k];
+        pp_row_cell(&row, c->op, c->stage, c->mb, c->overlap);
+    }
+    putc('\n', row.f);
+    return 0;
+}
+
+int pp_schedule_print_csv(const struct pp_schedule_ops *ops, const struct pp_geometry *g, FILE *f)
+{
+    PP_TRY(pp_check_geometry(g));
+    PP_TRY(ops->check(g));
+    PP_TRY(pp_schedule_speak(ops, g, hear_row, f));
+    return written(f);
+}
+
 int pp_plan_print_csv(const struct pp_plan *plan, FILE *f)
 {
     for (int r = 0; r < plan->geometry.stages; r++) {
+        struct pp_row row = {.f = f};
         for (int k = 0; k < plan->ranks[r].n_actions; k++) {
             const struct pp_action *a = &plan->ranks[r].actions[k];
-            fprintf(f, "%s%d%c%d%s", a->overlap ? "(" : "", a->stage, PP_OP_LETTERS[a->op], a->mb,
-                    a->overlap               ? ";"
-                    : k > 0 && a[-1].overlap ? ")OVERLAP_F_B"
-                                             : "");
-            if (!a->overlap && k + 1 < plan->ranks[r].n_actions) {
-                putc(',', f);
-            }
+            pp_row_cell(&row, a->op, a->stage, a->mb, a->overlap);
         }
         putc('\n', f);
     }

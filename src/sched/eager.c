@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Eager 1F1B (k = 2: "overlap-friendly" in Zhuang et al., "On Optimizing the Communication of Model
+ * Parallelism", 2022): k times the forwards of 1F1B ahead, so that a hand-over has time to arrive
+ * while there is other work. With k = 1 + ceil(2c / (F+B)), c the time of a hand-over, every
+ * hand-over of the steady state is hidden; 1F1B (k = 1) shows about 2c per micro-batch. Costs
+ * k(P-1-r) + 1 micro-batches in flight on rank r.
+ *
+ * k = 2 is right for every c up to half of F+B, and a good choice when c was not measured.
+ */
+#include "pass.h"
+
+#include <math.h>
+
+#include "ppcli/err.h"
+
+static bool is_duration(double x)
+{
+    return isfinite(x) && x >= 0;
+}
+
+static int check(const struct pp_geometry *g)
+{
+    const struct pp_schedule_costs *c = &g->costs;
+    PP_TRY(pp_check_one_chunk(g, "1f1b-eager"));
+    if (g->eager < 0) {
+        return pp_fail(PP_ECONFIG,
+                       "schedule 1f1b-eager: eager = %d, must be at least 1 (0: from the costs)",
+                       g->eager);
+    }
+    if (!is_duration(c->f) || !is_duration(c->i) || !is_duration(c->w) || !is_duration(c->comm)) {
+        return pp_fail(PP_ECONFIG,
+                       "schedule 1f1b-eager: costs f = %g, i = %g, w = %g, comm = %g: each must be "
+                       "a number of at least 0",
+                       c->f, c->i, c->w, c->comm);
+    }
+    return 0;
+}
+
+int pp_schedule_eager(const struct pp_geometry *g)
+{
+    if (g->eager > 0) {
+        return g->eager;
+    }
+    double work = g->costs.f + g->costs.i + g->costs.w;
+    double k = 1 + ceil(2 * g->costs.comm / (work > 0 ? work : 3));
+    return k < g->microbatches ? (int)k : g->microbatches; /* more cannot be ahead */
+}
+
+static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
+{
+    int m = g->microbatches;
+    int64_t ahead = (int64_t)pp_schedule_eager(g) * (g->stages - 1 - rank);
+    int warmup = ahead < m ? (int)ahead : m;
+
+    for (int k = 0; k < m + warmup; k++) {
+        if (k < m) {
+            PP_TRY(pp_emit_cell(e, PP_OP_F, rank, k));
+        }
+        if (k >= warmup) {
+            PP_TRY(pp_emit_cell(e, PP_OP_B, rank, k - warmup));
+        }
+    }
+    return 0;
+}
+
+const struct pp_schedule_ops schedule_eager = {
+    .name = "1f1b-eager",
+    .help = "1f1b with more forwards ahead, as many as hide the hand-overs; more in flight",
+    .placement = PP_PLACE_LOOP,
+    .check = check,
+    .emit = emit,
+};

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Groups of micro-batches of the interleaved schedules. */
+#include "groups.h"
+
+#include "ppcli/err.h"
+
+struct pp_groups pp_groups_of(const struct pp_geometry *g)
+{
+    int m = g->microbatches;
+    struct pp_groups groups = {.chunks = g->chunks};
+    if (g->group > 0) {
+        groups.size = g->group < m ? g->group : m;
+        groups.n = m / groups.size;
+        groups.size_rest = m % groups.size;
+    } else {
+        int rounds = m / g->stages > 1 ? m / g->stages : 1;
+        int larger = m % rounds;
+        groups.size = m / rounds + (larger > 0 ? 1 : 0);
+        groups.n = larger > 0 ? larger : rounds;
+        groups.size_rest = larger > 0 ? m / rounds : 0;
+    }
+    groups.cells_full = (int64_t)groups.n * groups.size * groups.chunks;
+    return groups;
+}
+
+void pp_groups_entry(const struct pp_groups *groups, int k, int *chunk, int *mb)
+{
+    int size = groups->size;
+    int first = 0;
+    if (k >= groups->cells_full) {
+        k -= (int)groups->cells_full;
+        first = groups->n * size;
+        size = groups->size_rest;
+    }
+    int in = k % (groups->chunks * size);
+    *chunk = in / size;
+    *mb = first + k / (groups->chunks * size) * size + in % size;
+}
+
+/* Does a group of `next` behind one of groups->size close a circle of waits? */
+static bool blocks(const struct pp_groups *groups, int next, int ahead)
+{
+    /* Of two chunks, one micro-batch alone is in nobody's way, unless two more such follow. */
+    bool alone = groups->chunks == 2 && next == 1 && !(groups->size == 1 && groups->n > 2);
+    return groups->size + next < ahead && !alone;
+}
+
+static bool stuck(const struct pp_geometry *g, int ahead)
+{
+    struct pp_groups groups = pp_groups_of(g);
+    return (groups.n > 1 && blocks(&groups, groups.size, ahead)) ||
+           (groups.size_rest > 0 && blocks(&groups, groups.size_rest, ahead));
+}
+
+int pp_groups_check(const struct pp_geometry *g, const char *name, int ahead)
+{
+    if (g->group < 0) {
+        return pp_fail(PP_ECONFIG, "schedule %s: group = %d, must be at least 1 (0: automatic)",
+                       name, g->group);
+    }
+    if (g->chunks == 1 || g->group == 0 || !stuck(g, ahead)) {
+        return 0;
+    }
+    struct pp_groups groups = pp_groups_of(g);
+    int last = groups.size_rest > 0 ? groups.size_rest : groups.size;
+    struct pp_geometry nearest = *g;
+    /* One group of all is always legal, so this ends. */
+    for (int step = 1; step <= g->microbatches; step++) {
+        nearest.group = g->group + step;
+        if (!stuck(&nearest, ahead)) {
+            break;
+        }
+        nearest.group = g->group - step;
+        if (nearest.group > 0 && !stuck(&nearest, ahead)) {
+            break;
+        }
+    }
+    return pp_refuse_shape(g, &nearest, name,
+                           "at least %d micro-batches in any two groups in a row (group = %d gives "
+                           "%d and %d, and ranks that wait for each other)",
+                           ahead, g->group, groups.size, last);
+}

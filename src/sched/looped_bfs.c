@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Looped breadth-first (Lamy-Poirier, "Breadth-First Pipeline Parallelism", 2023): all forwards
+ * chunk by chunk, then all backwards, last chunk first. The bubble of interleaved 1F1B, hand-overs
+ * that hide behind M cells of the same chunk, and a chunk's gradient complete early; for V*M chunks
+ * in flight. Published, and in torch, with each chunk's backwards in descending order.
+ */
+#include "pass.h"
+
+#include "ppcli/err.h"
+
+static int check(const struct pp_geometry *g)
+{
+    (void)g;
+    return 0; /* any shape */
+}
+
+static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
+{
+    for (int chunk = 0; chunk < g->chunks; chunk++) {
+        for (int mb = 0; mb < g->microbatches; mb++) {
+            PP_TRY(pp_emit_cell(e, PP_OP_F, chunk * g->stages + rank, mb));
+        }
+    }
+    for (int chunk = g->chunks - 1; chunk >= 0; chunk--) {
+        for (int mb = g->microbatches - 1; mb >= 0; mb--) {
+            PP_TRY(pp_emit_cell(e, PP_OP_B, chunk * g->stages + rank, mb));
+        }
+    }
+    return 0;
+}
+
+const struct pp_schedule_ops schedule_looped_bfs = {
+    .name = "looped-bfs",
+    .help = "all forwards chunk by chunk, then all backwards; small bubble, hides slow links",
+    .placement = PP_PLACE_LOOP,
+    .default_chunks = 2,
+    .descends = true,
+    .check = check,
+    .emit = emit,
+};
