@@ -61,6 +61,6 @@ int pp_plan_bubble(const struct pp_plan *plan, double *out)
     static const struct pp_ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = true};
     int64_t makespan;
     PP_TRY(pp_plan_timeline(plan, &unit, NULL, NULL, &makespan, NULL));
-    *out = 1.0 - (double)unit_work(plan) / (double)makespan;
+    *out = (double)(makespan - unit_work(plan)) / (double)makespan;
     return 0;
 }

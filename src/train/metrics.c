@@ -223,7 +223,7 @@ void metrics_window(struct metrics *m, const struct window *w, int steps, bool r
     }
 }
 
-void metrics_epoch(struct metrics *m, const struct epoch_result *e, int steps)
+void metrics_epoch(struct metrics *m, const struct epoch_result *e)
 {
     if (!m->options->quiet) {
         wipe_live(m);
@@ -233,8 +233,8 @@ void metrics_epoch(struct metrics *m, const struct epoch_result *e, int steps)
                      e->test_accuracy);
         }
         fprintf(m->options->out,
-                "epoch=%d/%d steps=%d loss=%.4f acc=%.4f%s sps=%.0f bubble=%.1f%% time=%s\n",
-                e->epoch, m->run->cfg->train.epochs, steps, e->train_loss, e->train_accuracy, test,
+                "epoch=%d/%d loss=%.4f acc=%.4f%s sps=%.0f bubble=%.1f%% time=%s\n", e->epoch,
+                m->run->cfg->train.epochs, e->train_loss, e->train_accuracy, test,
                 (double)e->samples / e->seconds, e->bubble * 100,
                 pp_clock_duration(e->seconds, text, sizeof(text)));
         fflush(m->options->out);
@@ -350,8 +350,7 @@ static void print_summary(const struct metrics *m, const struct summary *s)
     print_ranks(m, s);
     fprintf(f, "weights_sha256   %s\n", s->weights_sha256);
     if (m->dir[0]) {
-        fprintf(f, "run folder       %s   (summary.json, metrics.jsonl, config.resolved.ini)\n",
-                m->dir);
+        fprintf(f, "run folder       %s\n", m->dir);
     }
     fflush(f);
 }

@@ -58,7 +58,7 @@ int metrics_open(const struct pp_run *run, const struct pp_train_options *option
 void metrics_close(struct metrics **m);
 
 void metrics_window(struct metrics *m, const struct window *w, int steps_per_epoch, bool record);
-void metrics_epoch(struct metrics *m, const struct epoch_result *e, int steps_per_epoch);
+void metrics_epoch(struct metrics *m, const struct epoch_result *e);
 
 /* Writes summary.json and prints the summary. Errors: PP_EIO when something written on the way was
  * lost. */

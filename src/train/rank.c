@@ -201,7 +201,7 @@ static int run_epoch(struct trainer *tr, int epoch)
     PP_TRY(evaluate(tr, &e));
     tr->last = e;
     if (tr->m) {
-        metrics_epoch(tr->m, &e, steps);
+        metrics_epoch(tr->m, &e);
     }
     return 0;
 }
