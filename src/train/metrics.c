@@ -312,16 +312,29 @@ static void summary_json(const struct metrics *m, struct pp_json *j, const struc
     ranks_json(m, j, s);
 }
 
+/* "0-3" or, where a rank holds several chunks, "0-3 8-11". */
+static void layers_of_rank(const struct pp_layout *l, int pipeline_rank, char *out, size_t bytes)
+{
+    size_t used = 0;
+    out[0] = '\0';
+    for (int s = 0; s < l->n_virtual && used < bytes; s++) {
+        if (l->rank_of[s] == pipeline_rank) {
+            used += (size_t)snprintf(out + used, bytes - used, "%s%d-%d", used > 0 ? " " : "",
+                                     l->first[s], l->last[s]);
+        }
+    }
+}
+
 static void print_ranks(const struct metrics *m, const struct summary *s)
 {
     const struct pp_layout *l = m->run->layout;
     FILE *f = m->options->out;
     int shown = l->ranks <= 16 ? l->ranks : 16;
     for (int r = 0; r < shown; r++) {
-        int stage = r % l->stages;
-        fprintf(f, "  rank %-3d       layers %d-%d, busy %.1f %%, peak %.1f MiB\n", r,
-                l->first[stage], l->last[stage], s->ranks[r].busy * 100,
-                (double)s->ranks[r].bytes.total / MIB);
+        char layers[64];
+        layers_of_rank(l, r % l->stages, layers, sizeof(layers));
+        fprintf(f, "  rank %-3d       layers %s, busy %.1f %%, peak %.1f MiB\n", r, layers,
+                s->ranks[r].busy * 100, (double)s->ranks[r].bytes.total / MIB);
     }
     if (shown < l->ranks) {
         fprintf(f, "  ... %d more ranks in summary.json\n", l->ranks - shown);
@@ -343,8 +356,7 @@ static void print_summary(const struct metrics *m, const struct summary *s)
             s->samples_per_second, s->train_seconds / (double)s->steps * 1e3, (long long)s->steps,
             pp_clock_duration(s->wall_seconds, text, sizeof(text)));
     fprintf(f,
-            "bubble           %.1f %% measured, %.1f %% ideal for %s with %d stages and %d "
-            "micro-batches\n",
+            "bubble           %.1f %% measured, %.1f %% ideal (%s, stages %d, micro-batches %d)\n",
             s->bubble_measured * 100, s->bubble_ideal * 100, cfg->pipeline.schedule,
             cfg->pipeline.stages, cfg->pipeline.microbatches);
     print_ranks(m, s);

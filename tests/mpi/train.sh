@@ -66,6 +66,14 @@ for schedule in naive gpipe 1f1b; do
     done
 done
 
+# Two chunks a rank: hand-overs in both directions of a ring, and at the fold within one rank.
+for schedule in looped-bfs interleaved-zb zb-v; do
+    many 2 "chunks-$schedule" --stages 2 --schedule "$schedule" --set pipeline.chunks=2
+    code=$?
+    [ "$code" = 0 ] && [ "$(hash_of "chunks-$schedule")" = "$ref" ]
+    report $? "$schedule with 2 processes of 2 chunks gives the bits of one rank" "$(cat "$work/out")"
+done
+
 one threads-r2 --replicas 2 --stages 2 --microbatches 3 &&
     many 4 mpi-r2 --replicas 2 --stages 2 --microbatches 3 &&
     [ "$(hash_of threads-r2)" = "$(hash_of mpi-r2)" ]
