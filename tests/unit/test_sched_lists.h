@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lists of cells that no schedule of ours makes: the field's interleaved, zero-bubble and V
- * schedules, written from their papers in the shortest way, and lists typed in as CSV. They show
- * that the plan's passes serve the general case. Each generator is held to a published checksum.
+ * Plans by the name that a table has for them, and lists of cells that no schedule of ours makes,
+ * typed in as CSV or made from a plan's, for tests of the passes themselves.
  */
 #ifndef PPCLI_TESTS_SCHED_LISTS_H
 #define PPCLI_TESTS_SCHED_LISTS_H
@@ -93,111 +92,6 @@ static inline int least(int a, int b)
     return a < b ? a : b;
 }
 
-/* 1F1B that runs k times as many forwards ahead. */
-static inline void list_eager(struct lists *l, int p, int m, int k)
-{
-    lists_init(l, p, 1, m, PP_PLACE_LOOP);
-    for (int r = 0; r < p; r++) {
-        int w = least(m, k * (p - 1 - r));
-        for (int i = 0; i < m + w; i++) {
-            if (i < m) {
-                add(l, r, PP_OP_F, r, i);
-            }
-            if (i >= w) {
-                add(l, r, PP_OP_B, r, i - w);
-            }
-        }
-    }
-}
-
-/* ZB-H1 (ahead = 1) and ZB-H2 (ahead = 2): W runs `ahead * (p-1)` cells late. */
-static inline void list_zb_h(struct lists *l, int p, int m, int ahead)
-{
-    lists_init(l, p, 1, m, PP_PLACE_LOOP);
-    for (int r = 0; r < p; r++) {
-        int w = least(m, ahead * (p - 1 - r));
-        int n_w = 0;
-        int n_f = 0;
-        while (n_f < w) {
-            add(l, r, PP_OP_F, r, n_f++);
-        }
-        for (int i = 0; i < m; i++) {
-            if (n_f < m) {
-                add(l, r, PP_OP_F, r, n_f++);
-            }
-            add(l, r, PP_OP_I, r, i);
-            if (w + i >= ahead * (p - 1)) {
-                add(l, r, PP_OP_W, r, n_w++);
-            }
-        }
-        while (n_w < m) {
-            add(l, r, PP_OP_W, r, n_w++);
-        }
-    }
-}
-
-/* k-th cell of interleaving in groups of `group` micro-batches: chunk and micro-batch. */
-static inline void interleave(int k, int v, int group, int *chunk, int *mb)
-{
-    int in = k % (v * group);
-    *chunk = in / group;
-    *mb = k / (v * group) * group + in % group;
-}
-
-static inline int group_of(int p, int m)
-{
-    int rounds = m / p > 1 ? m / p : 1;
-    assert_int_equal(m % rounds, 0);
-    return m / rounds;
-}
-
-static inline void list_interleaved(struct lists *l, int p, int v, int m)
-{
-    int group = group_of(p, m);
-    lists_init(l, p, v, m, PP_PLACE_LOOP);
-    for (int r = 0; r < p; r++) {
-        int w = least(m * v, (v - 1) * group + 2 * (p - 1 - r));
-        for (int k = 0; k < m * v + w; k++) {
-            int c;
-            int mb;
-            if (k < m * v) {
-                interleave(k, v, group, &c, &mb);
-                add(l, r, PP_OP_F, c * p + r, mb);
-            }
-            if (k >= w) {
-                interleave(k - w, v, group, &c, &mb);
-                add(l, r, PP_OP_B, (v - 1 - c) * p + r, mb);
-            }
-        }
-    }
-}
-
-static inline void list_interleaved_zb(struct lists *l, int p, int v, int m)
-{
-    int group = group_of(p, m);
-    lists_init(l, p, v, m, PP_PLACE_LOOP);
-    for (int r = 0; r < p; r++) {
-        int w = least(m * v, (v - 1) * group + p - 1 - r);
-        int n_w = 0;
-        for (int k = 0; k < m * v + w || n_w < m * v; k++) {
-            int c;
-            int mb;
-            if (k < m * v) {
-                interleave(k, v, group, &c, &mb);
-                add(l, r, PP_OP_F, c * p + r, mb);
-            }
-            if (k >= w && k < m * v + w) {
-                interleave(k - w, v, group, &c, &mb);
-                add(l, r, PP_OP_I, (v - 1 - c) * p + r, mb);
-            }
-            if (k >= w && k - w >= r && n_w < m * v) {
-                interleave(n_w++, v, group, &c, &mb);
-                add(l, r, PP_OP_W, (v - 1 - c) * p + r, mb);
-            }
-        }
-    }
-}
-
 /* One of a kind: the next micro-batch of (op, stage), dropped when past the last. */
 static inline void next_of(struct lists *l, int r, enum pp_op op, int stage, int *n)
 {
@@ -254,41 +148,64 @@ static inline void list_zb_v(struct lists *l, int p, int m)
     }
 }
 
-/* By name, for tables. Chunks follow from the name. */
-static inline void list_named(struct lists *l, const char *name, int p, int m)
+/*
+ * The geometry that a table's name stands for: "interleaved v4" is interleaved with 4 chunks,
+ * "2-eager 1f1b" is 1f1b-eager with k = 2. Gives the schedule's name.
+ */
+static inline const char *geometry_named(const char *name, int p, int m, struct pp_geometry *g)
 {
-    if (strcmp(name, "2-eager 1f1b") == 0) {
-        list_eager(l, p, m, 2);
-    } else if (strcmp(name, "zb-h1") == 0) {
-        list_zb_h(l, p, m, 1);
-    } else if (strcmp(name, "zb-h2") == 0) {
-        list_zb_h(l, p, m, 2);
-    } else if (strcmp(name, "interleaved v2") == 0) {
-        list_interleaved(l, p, 2, m);
-    } else if (strcmp(name, "interleaved v4") == 0) {
-        list_interleaved(l, p, 4, m);
-    } else if (strcmp(name, "interleaved-zb v2") == 0) {
-        list_interleaved_zb(l, p, 2, m);
-    } else {
-        CHECK_STR_EQ(name, "zb-v");
-        list_zb_v(l, p, m);
+    static char plain[64];
+    int n = 0;
+    *g = (struct pp_geometry){.stages = p, .microbatches = m};
+    if (sscanf(name, "%d-eager 1f1b%n", &g->eager, &n) == 1 && name[n] == '\0') {
+        g->chunks = 1;
+        return "1f1b-eager";
     }
+    snprintf(plain, sizeof(plain), "%s", name);
+    char *v = strstr(plain, " v");
+    if (v) {
+        *v = '\0';
+        g->chunks = atoi(v + 2);
+    } else {
+        const struct pp_schedule_ops *ops = pp_schedule_find(plain);
+        g->chunks = ops ? pp_schedule_default_chunks(ops) : 1;
+    }
+    return plain;
 }
 
 /* A schedule of ours, or one of the lists above. */
 static inline struct pp_plan *plan_named(const char *name, int p, int m)
 {
     struct pp_plan *plan = NULL;
-    struct pp_geometry g = {.stages = p, .chunks = 1, .microbatches = m};
-    if (pp_schedule_find(name)) {
-        CHECK_OK(pp_plan_build(name, &g, &plan));
+    struct pp_geometry g;
+    const char *schedule = geometry_named(name, p, m, &g);
+    if (pp_schedule_find(schedule)) {
+        CHECK_OK(pp_plan_build(schedule, &g, &plan));
         return plan;
     }
     struct lists l;
-    list_named(&l, name, p, m);
+    CHECK_STR_EQ(name, "zb-v");
+    list_zb_v(&l, p, m);
     CHECK_OK(lists_plan(&l, &plan));
     lists_free(&l);
     return plan;
+}
+
+/* The cells of a plan, for tests that change them. */
+static inline void list_named(struct lists *l, const char *name, int p, int m)
+{
+    struct pp_plan *plan = plan_named(name, p, m);
+    memset(l, 0, sizeof(*l));
+    assert_true(p <= RANKS_MAX && plan->n_virtual <= STAGES_MAX);
+    l->g = plan->geometry;
+    memcpy(l->rank_of, plan->rank_of, (size_t)plan->n_virtual * sizeof(int));
+    for (int r = 0; r < p; r++) {
+        for (int k = 0; k < plan->ranks[r].n_actions; k++) {
+            const struct pp_action *a = &plan->ranks[r].actions[k];
+            add(l, r, (enum pp_op)a->op, a->stage, a->mb);
+        }
+    }
+    pp_plan_destroy(&plan);
 }
 
 /* What a printer wrote; the caller frees it. */

@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The schedules of the 1F1B and ZB-H families on a loop, at every shape: proved or refused with a
+ * way out, time and memory by formula, and run in random interleavings.
+ */
+#include "test_sched_sim.h"
+#include "test_sched_times.h"
+
+#include <math.h>
+
+#define LEN(a) (sizeof(a) / sizeof((a)[0]))
+
+static const char *const family[] = {"1f1b-eager", "interleaved", "looped-bfs",
+                                     "zb-h1",      "zb-h2",       "interleaved-zb"};
+
+static bool has_chunks(const char *name)
+{
+    return pp_schedule_default_chunks(pp_schedule_find(name)) > 1;
+}
+
+static struct pp_plan *plan_of(const char *name, int p, int v, int m)
+{
+    struct pp_plan *plan = NULL;
+    struct pp_geometry g = {.stages = p, .chunks = v, .microbatches = m};
+    CHECK_OK(pp_plan_build(name, &g, &plan));
+    return plan;
+}
+
+static int64_t makespan_of(const struct pp_plan *plan, struct pp_ticks ticks)
+{
+    int64_t makespan = -1;
+    CHECK_OK(pp_plan_timeline(plan, &ticks, NULL, NULL, &makespan, NULL));
+    return makespan;
+}
+
+/* Most chunks that rank r holds at once, from F to W. */
+static int peak_of(const struct pp_plan *plan, int r)
+{
+    int live = 0;
+    int peak = 0;
+    for (int k = 0; k < plan->ranks[r].n_actions; k++) {
+        int op = plan->ranks[r].actions[k].op;
+        live += op == PP_OP_F ? 1 : op == PP_OP_I ? 0 : -1;
+        peak = live > peak ? live : peak;
+    }
+    return peak;
+}
+
+static void check_same_rows(const char *a, const char *b, int p, int v, int m)
+{
+    struct pp_plan *pa = plan_of(a, p, v, m);
+    struct pp_plan *pb = plan_of(b, p, v, m);
+    char *ta = printed(pa, pp_plan_print_csv);
+    char *tb = printed(pb, pp_plan_print_csv);
+    CHECK_STR_EQ(ta, tb);
+    free(ta);
+    free(tb);
+    pp_plan_destroy(&pa);
+    pp_plan_destroy(&pb);
+}
+
+static void every_shape_is_proved_without_a_wish(void **state)
+{
+    (void)state;
+    int n = 0;
+    for (size_t i = 0; i < LEN(family); i++) {
+        for (int p = 1; p <= 8; p++) {
+            for (int m = 1; m <= 20; m++) {
+                for (int v = 1; v <= (has_chunks(family[i]) ? 4 : 1); v++, n++) {
+                    struct pp_plan *plan = plan_of(family[i], p, v, m);
+                    CHECK_OK(pp_plan_prove(plan));
+                    pp_plan_destroy(&plan);
+                }
+            }
+        }
+    }
+    print_message("# %d shapes\n", n);
+}
+
+static void with_one_chunk_the_names_agree(void **state)
+{
+    (void)state;
+    for (int p = 1; p <= 8; p++) {
+        for (int m = 1; m <= 20; m++) {
+            check_same_rows("interleaved", "1f1b", p, 1, m);
+            check_same_rows("1f1b-eager", "1f1b", p, 1, m);
+            check_same_rows("interleaved-zb", "zb-h1", p, 1, m);
+        }
+    }
+}
+
+/* What a refusal says is the nearest legal group must be legal, and none nearer. */
+static void check_way_out(const char *name, struct pp_geometry g)
+{
+    const char *words = "nearest legal: group = ";
+    const char *at = strstr(pp_error_get()->text, words);
+    assert_non_null(at);
+    int nearest = atoi(at + strlen(words));
+    int wished = g.group;
+    for (int group = 1; group <= g.microbatches; group++) {
+        struct pp_plan *plan = NULL;
+        g.group = group;
+        int rc = pp_plan_build(name, &g, &plan);
+        assert_true(rc == 0 || rc == PP_ECONFIG);
+        assert_true(rc < 0 || abs(group - wished) >= abs(nearest - wished));
+        assert_true(rc == 0 || group != nearest);
+        pp_plan_destroy(&plan);
+    }
+}
+
+static void a_wished_group_is_proved_or_refused_with_a_way_out(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"interleaved", "interleaved-zb"};
+    int proved[2] = {0};
+    int refused[2] = {0};
+    for (int i = 0; i < 2; i++) {
+        for (int p = 1; p <= 8; p++) {
+            for (int v = 1; v <= 4; v++) {
+                for (int m = 1; m <= 20; m++) {
+                    for (int group = 1; group <= 12; group++) {
+                        struct pp_plan *plan = NULL;
+                        struct pp_geometry g = {
+                            .stages = p, .chunks = v, .microbatches = m, .group = group};
+                        int rc = pp_plan_build(names[i], &g, &plan);
+                        if (rc == 0) {
+                            proved[i]++;
+                        } else {
+                            CHECK_INT_EQ(rc, PP_ECONFIG);
+                            if (refused[i]++ % 37 == 0) {
+                                check_way_out(names[i], g);
+                            }
+                        }
+                        pp_plan_destroy(&plan);
+                    }
+                }
+            }
+        }
+        print_message("# %s: %d proved, %d refused\n", names[i], proved[i], refused[i]);
+        assert_true(proved[i] > refused[i] && refused[i] > 100);
+    }
+}
+
+/* The rule refuses nothing that would run: what it forbids hangs. */
+static void what_a_refused_group_would_do_is_hang(void **state)
+{
+    (void)state;
+    struct pp_plan *plan = NULL;
+    struct pp_geometry g = {.stages = 4, .chunks = 3, .microbatches = 5, .group = 4};
+    CHECK_FAILS(pp_plan_build("interleaved", &g, &plan), PP_ECONFIG,
+                "schedule interleaved needs at least 6 micro-batches in any two groups in a row "
+                "(group = 4 gives 4 and 1, and ranks that wait for each other), not 4 stages, 3 "
+                "chunks, 5 micro-batches; nearest legal: group = 5");
+
+    /* the same lists, made past the check */
+    struct lists l;
+    lists_init(&l, 4, 3, 5, PP_PLACE_LOOP);
+    static const int order[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14};
+    for (int r = 0; r < 4; r++) {
+        int w = least(15, 2 * 4 + 2 * (3 - r));
+        for (int k = 0; k < 15 + w; k++) {
+            for (int back = 0; back < 2; back++) {
+                int at = back ? k - w : k;
+                if (at < 0 || at >= 15) {
+                    continue;
+                }
+                int c = order[at] < 12 ? order[at] / 4 : order[at] - 12;
+                int mb = order[at] < 12 ? order[at] % 4 : 4;
+                add(&l, r, back ? PP_OP_B : PP_OP_F, (back ? 2 - c : c) * 4 + r, mb);
+            }
+        }
+    }
+    CHECK_FAILS(lists_plan(&l, &plan), PP_EFORMAT, "these ranks wait for each other");
+    lists_free(&l);
+}
+
+static void wishes_that_mean_nothing_are_refused(void **state)
+{
+    (void)state;
+    struct pp_plan *plan = NULL;
+    struct pp_geometry g = {.stages = 4, .chunks = 1, .microbatches = 8, .eager = -1, .group = -1};
+    CHECK_FAILS(pp_plan_build("1f1b-eager", &g, &plan), PP_ECONFIG, "eager = -1, must be at least");
+    CHECK_FAILS(pp_plan_build("interleaved", &g, &plan), PP_ECONFIG,
+                "group = -1, must be at least");
+    CHECK_FAILS(pp_plan_build("interleaved-zb", &g, &plan), PP_ECONFIG, "group = -1");
+    g.eager = 0;
+    g.costs.comm = -1;
+    CHECK_FAILS(pp_plan_build("1f1b-eager", &g, &plan), PP_ECONFIG, "comm = -1: each must be");
+    g.costs.comm = NAN;
+    CHECK_FAILS(pp_plan_build("1f1b-eager", &g, &plan), PP_ECONFIG, "each must be a number");
+    g.chunks = 2;
+    CHECK_FAILS(pp_plan_build("zb-h1", &g, &plan), PP_ECONFIG, "keeps one chunk per rank, not 2");
+    CHECK_FAILS(pp_plan_build("zb-h2", &g, &plan), PP_ECONFIG, "set chunks = 1");
+    CHECK_FAILS(pp_plan_build("1f1b-eager", &g, &plan), PP_ECONFIG, "set chunks = 1");
+    g.microbatches = 0;
+    CHECK_FAILS(pp_schedule_print_csv(pp_schedule_find("looped-bfs"), &g, stderr), PP_ECONFIG,
+                "0 micro-batches");
+    assert_null(plan);
+}
+
+static void eager_follows_the_costs(void **state)
+{
+    (void)state;
+    struct pp_geometry g = {.stages = 4, .chunks = 1, .microbatches = 64};
+    CHECK_INT_EQ(pp_schedule_eager(&g), 1); /* nothing known */
+    g.costs.comm = 0.1;                     /* F = I = W = 1 */
+    CHECK_INT_EQ(pp_schedule_eager(&g), 2);
+    g.costs.comm = 1.5;
+    CHECK_INT_EQ(pp_schedule_eager(&g), 2);
+    g.costs.comm = 1.6;
+    CHECK_INT_EQ(pp_schedule_eager(&g), 3);
+    g.costs = (struct pp_schedule_costs){.f = 2, .i = 3, .w = 1, .comm = 6};
+    CHECK_INT_EQ(pp_schedule_eager(&g), 3);
+    g.costs.comm = 1e300;
+    CHECK_INT_EQ(pp_schedule_eager(&g), 64); /* never more than M */
+    g.eager = 7;
+    CHECK_INT_EQ(pp_schedule_eager(&g), 7);
+    g.eager = INT32_MAX;
+    struct pp_plan *plan = NULL;
+    CHECK_OK(pp_plan_build("1f1b-eager", &g, &plan));
+    CHECK_INT_EQ(peak_of(plan, 0), 64);
+    CHECK_INT_EQ(peak_of(plan, 3), 1);
+    pp_plan_destroy(&plan);
+}
+
+static void eager_hides_all_hand_overs(void **state)
+{
+    (void)state;
+    static const struct times costs[] = {
+        {.f = 4, .i = 4, .w = 4}, {.f = 3, .i = 5, .w = 4}, {.f = 7, .i = 2, .w = 3}};
+    int n = 0;
+    for (int p = 1; p <= 8; p++) {
+        for (int m = 1; m <= 40; m += 3) {
+            for (int i = 0; i < 3; i++) {
+                for (int comm = 0; comm <= 18; comm += 3) {
+                    struct pp_geometry g = {.stages = p, .chunks = 1, .microbatches = m};
+                    struct times t = costs[i];
+                    t.comm = comm;
+                    g.costs = (struct pp_schedule_costs){(double)t.f, (double)t.i, (double)t.w,
+                                                         (double)t.comm};
+                    int k = 1 + (2 * comm + 11) / 12;
+                    CHECK_INT_EQ(pp_schedule_eager(&g), least(k, m));
+                    struct pp_plan *plan = NULL;
+                    struct spans s;
+                    CHECK_OK(pp_plan_build("1f1b-eager", &g, &plan));
+                    for (int r = 0; r < p; r++) {
+                        CHECK_INT_EQ(peak_of(plan, r), least(m, k * (p - 1 - r) + 1));
+                    }
+                    spans_of(plan, &t, &s);
+                    if (k * (p - 1) + 1 <= m) {
+                        CHECK_INT_EQ(s.makespan, (m + p - 1) * 12 + 2 * comm * (p - 1));
+                        n++;
+                    }
+                    pp_plan_destroy(&plan);
+                }
+            }
+        }
+    }
+    print_message("# %d times\n", n);
+    assert_true(n > 500);
+}
+
+/* Excess of the makespan over a rank's work, for ticks that differ; W takes no longer than F and I.
+ */
+static void bubbles_are_those_of_the_formulas(void **state)
+{
+    (void)state;
+    static const struct pp_ticks costs[] = {
+        {1, 1, 1, true}, {5, 7, 3, true}, {4, 8, 4, true}, {9, 6, 6, true}};
+    for (size_t i = 0; i < LEN(costs); i++) {
+        int64_t f = costs[i].f;
+        int64_t b = costs[i].i;
+        int64_t w = costs[i].w;
+        for (int p = 1; p <= 8; p++) {
+            for (int m = 1; m <= 24; m++) {
+                struct pp_plan *plan = plan_of("zb-h1", p, 1, m);
+                int64_t split = makespan_of(plan, costs[i]);
+                if (m >= p) {
+                    CHECK_INT_EQ(split, m * (f + b + w) + (p - 1) * (f + b - w));
+                } else {
+                    CHECK_INT_EQ(split, (m + p - 1) * (f + b) + w);
+                }
+                pp_plan_destroy(&plan);
+
+                plan = plan_of("zb-h2", p, 1, m);
+                struct times t = {.f = f, .i = b, .w = w};
+                struct spans s;
+                spans_of(plan, &t, &s);
+                if (m >= 2 * p - 1 && f + b >= 2 * w) {
+                    CHECK_INT_EQ(s.longest, m * (f + b + w) + (p - 1) * (f + b - 2 * w));
+                }
+                if (f == b && b == w) {
+                    assert_true(s.makespan <= split);
+                    CHECK_INT_EQ(s.longest, m >= 2 * p - 1 ? 3 * m : 2 * (m + p) - 1);
+                }
+                pp_plan_destroy(&plan);
+            }
+        }
+    }
+}
+
+static void chunks_divide_the_bubble(void **state)
+{
+    (void)state;
+    static const struct pp_ticks costs[] = {{1, 1, 1, true}, {5, 7, 3, true}, {5, 5, 4, true}};
+    for (size_t i = 0; i < LEN(costs); i++) {
+        int64_t f = costs[i].f;
+        int64_t b = costs[i].i;
+        int64_t w = costs[i].w;
+        for (int p = 1; p <= 6; p++) {
+            for (int v = 1; v <= 4; v++) {
+                for (int m = p; m <= 4 * p; m += p) {
+                    int64_t work = m * v * (f + b + w);
+                    struct pp_plan *plan = plan_of("interleaved", p, v, m);
+                    CHECK_INT_EQ(makespan_of(plan, costs[i]), work + (p - 1) * (f + b + w));
+                    pp_plan_destroy(&plan);
+                    plan = plan_of("interleaved-zb", p, v, m);
+                    CHECK_INT_EQ(makespan_of(plan, costs[i]), work + (p - 1) * (f + b - w));
+                    pp_plan_destroy(&plan);
+                    plan = plan_of("looped-bfs", p, v, m);
+                    CHECK_INT_EQ(makespan_of(plan, costs[i]), work + (p - 1) * (f + b + w));
+                    pp_plan_destroy(&plan);
+                }
+            }
+        }
+    }
+}
+
+static void memory_is_that_of_the_formulas(void **state)
+{
+    (void)state;
+    for (int p = 1; p <= 8; p++) {
+        for (int m = p; m <= 20; m++) {
+            struct pp_plan *h1 = plan_of("zb-h1", p, 1, m);
+            struct pp_plan *h2 = plan_of("zb-h2", p, 1, m);
+            for (int r = 0; r < p; r++) {
+                CHECK_INT_EQ(peak_of(h1, r), p);
+                CHECK_INT_EQ(h1->state_slots[r], p);
+                if (m >= 2 * p - 1) {
+                    CHECK_INT_EQ(peak_of(h2, r), 2 * p - 1);
+                }
+                assert_true(peak_of(h2, r) <= 2 * p - 1);
+            }
+            pp_plan_destroy(&h1);
+            pp_plan_destroy(&h2);
+        }
+        for (int v = 2; v <= 4; v++) {
+            for (int m = 2 * p; m <= 4 * p; m += p) {
+                struct pp_plan *in = plan_of("interleaved", p, v, m);
+                struct pp_plan *zb = plan_of("interleaved-zb", p, v, m);
+                struct pp_plan *bfs = plan_of("looped-bfs", p, v, m);
+                for (int r = 0; r < p; r++) {
+                    CHECK_INT_EQ(peak_of(in, r), (v - 1) * p + 2 * (p - 1 - r) + 1);
+                    CHECK_INT_EQ(peak_of(zb, r), v * p);
+                    CHECK_INT_EQ(peak_of(bfs, r), v * m);
+                }
+                pp_plan_destroy(&in);
+                pp_plan_destroy(&zb);
+                pp_plan_destroy(&bfs);
+            }
+        }
+    }
+}
+
+/* Groups of even size: no M, however uneven, loses what the chunks gain. */
+static void uneven_counts_keep_the_small_bubble(void **state)
+{
+    (void)state;
+    static const struct pp_ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = true};
+    for (int v = 1; v <= 4; v++) {
+        for (int p = 1; p <= 8; p++) {
+            for (int m = p; m <= 33; m++) {
+                struct pp_plan *plan = plan_of("interleaved", p, v, m);
+                CHECK_INT_EQ(makespan_of(plan, unit), 3 * (m * v + p - 1));
+                pp_plan_destroy(&plan);
+                plan = plan_of("interleaved-zb", p, v, m);
+                CHECK_INT_EQ(makespan_of(plan, unit), 3 * m * v + p - 1);
+                pp_plan_destroy(&plan);
+            }
+        }
+    }
+}
+
+static void the_family_runs_in_any_interleaving(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < LEN(family); i++) {
+        for (int p = 1; p <= 5; p++) {
+            for (int m = 1; m <= 11; m += 2) {
+                int most = has_chunks(family[i]) ? 3 : 1;
+                for (int v = 1; v <= most; v++) {
+                    struct pp_geometry g = {
+                        .stages = p, .chunks = v, .microbatches = m, .eager = 1 + m % 3};
+                    struct pp_plan *plan = NULL;
+                    CHECK_OK(pp_plan_build(family[i], &g, &plan));
+                    run_in_all_ways(plan);
+                    pp_plan_destroy(&plan);
+                }
+            }
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_shape_is_proved_without_a_wish),
+        cmocka_unit_test(with_one_chunk_the_names_agree),
+        cmocka_unit_test(a_wished_group_is_proved_or_refused_with_a_way_out),
+        cmocka_unit_test(what_a_refused_group_would_do_is_hang),
+        cmocka_unit_test(wishes_that_mean_nothing_are_refused),
+        cmocka_unit_test(eager_follows_the_costs),
+        cmocka_unit_test(eager_hides_all_hand_overs),
+        cmocka_unit_test(bubbles_are_those_of_the_formulas),
+        cmocka_unit_test(chunks_divide_the_bubble),
+        cmocka_unit_test(memory_is_that_of_the_formulas),
+        cmocka_unit_test(uneven_counts_keep_the_small_bubble),
+        cmocka_unit_test(the_family_runs_in_any_interleaving),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
