@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * DualPipeV (DeepSeek-AI's DualPipe, 2025, cut in half to a V of two chunks per rank): in steady
+ * state the forward of one chunk runs together with the backward of the other, so that the messages
+ * of each hide behind the arithmetic of the other. The marked pairs are what is meant to overlap. A
+ * rank that cannot do two things at once runs the F, then the B: then it takes the time of ZB-V,
+ * with one micro-batch more in memory.
+ *
+ * Towards the end the W halves of some backwards are kept back to fill the gaps of the drain.
+ */
+#include "v_rank.h"
+
+#include "ppcli/err.h"
+
+static int check(const struct pp_geometry *g)
+{
+    PP_TRY(pp_check_chunks(g, "dualpipev", 2));
+    if (g->microbatches < 2 * g->stages) {
+        struct pp_geometry nearest = *g;
+        nearest.microbatches = 2 * g->stages;
+        return pp_refuse_shape(g, &nearest, "dualpipev", "at least two micro-batches per stage");
+    }
+    return 0;
+}
+
+static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
+{
+    int p = g->stages;
+    int above = p - 1 - rank; /* ranks between this one and the fold */
+    int steady = g->microbatches - 2 * p + rank + 1;
+    int split = (rank + 1) / 2; /* drain step from which backwards keep their W back */
+    struct pp_v_rank v;
+    pp_v_start(&v, g, rank, e);
+
+    pp_v_phase(&v, 2 * above, "aF");
+    pp_v_phase(&v, rank + 1, "aF zF");
+    pp_v_phase(&v, above, "zI -W zF");
+    if (above == 0) {
+        /* The rank at the fold runs its first pair apart: its first B is what all others are
+         * waiting for. */
+        pp_v_phase(&v, 1, "aF zB (zF aB)");
+        steady--;
+    }
+    pp_v_phase(&v, steady, "(aF zB) (zF aB)");
+    pp_v_phase(&v, above, "zB (zF aB)");
+    pp_v_phase(&v, split, "zB aB");
+    pp_v_phase(&v, 1, rank % 2 == 0 ? "zB aI" : "zI aI");
+    pp_v_phase(&v, rank - split, "zI aI");
+    pp_v_phase(&v, above, "-W aI");
+    pp_v_phase(&v, rank + 1, "-W");
+    return v.rc;
+}
+
+const struct pp_schedule_ops schedule_dualpipev = {
+    .name = "dualpipev",
+    .help = "forwards meant to overlap backwards, on a V of two chunks; microbatches >= 2 stages",
+    .placement = PP_PLACE_V,
+    .default_chunks = 2,
+    .check = check,
+    .emit = emit,
+};

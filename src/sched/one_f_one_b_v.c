@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * 1F1B-V (Qi et al., "Pipeline Parallelism with Controllable Memory", 2024): one forward, one fused
+ * backward in turn on a V of two chunks, for about two thirds of the activation memory of 1F1B and
+ * a slightly smaller bubble; for engines, or kernels, that do not split the backward.
+ *
+ * A B takes two of the six slots of a period. The chain of a micro-batch runs down, up, down, up,
+ * and waits three slots after every third B, so that B's never meet; then everything is pulled to
+ * the left as far as the peak of the steady state allows.
+ */
+#include "v_grid.h"
+
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+
+static int check(const struct pp_geometry *g)
+{
+    return pp_check_chunks(g, "1f1b-v", 2);
+}
+
+/* Two slots for a B; after every third of them three slots of pause. */
+static void put_b(int *first, int kind, int *now, int *since_pause)
+{
+    first[kind] = *now;
+    first[kind - PP_V_IZ + PP_V_WZ] = *now + 1;
+    *now += 2;
+    if (++*since_pause == 3) {
+        *since_pause = 0;
+        *now += 3;
+    }
+}
+
+static void pattern(int p, int *first)
+{
+    int now = PP_V_PERIOD; /* a period of room in front, for the squeeze */
+    for (int r = 0; r < p; r++) {
+        first[r * PP_V_KINDS + PP_V_FA] = ++now;
+    }
+    for (int r = p - 1; r >= 0; r--) {
+        first[r * PP_V_KINDS + PP_V_FZ] = ++now;
+    }
+    now += p % 3 == 0 ? 4 : 1;
+    int since_pause = (3 - (p + 2) % 3) % 3;
+    for (int r = 0; r < p; r++) {
+        put_b(first + (size_t)r * PP_V_KINDS, PP_V_IZ, &now, &since_pause);
+    }
+    for (int r = p - 1; r >= 0; r--) {
+        put_b(first + (size_t)r * PP_V_KINDS, PP_V_IA, &now, &since_pause);
+    }
+}
+
+static int emit_all(const struct pp_geometry *g, struct pp_emit_all *e)
+{
+    int *first = pp_alloc((size_t)g->stages * PP_V_KINDS, sizeof(*first));
+    if (!first) {
+        return PP_ERESOURCE;
+    }
+    pattern(g->stages, first);
+    struct pp_v_grid grid;
+    int rc = pp_v_grid_init(&grid, g->stages, g->microbatches, true, first);
+    if (rc == 0) {
+        pp_v_grid_count(&grid);
+        pp_v_grid_squeeze(&grid);
+        rc = pp_v_grid_emit(&grid, e);
+    }
+    pp_v_grid_fini(&grid);
+    pp_free(first);
+    return rc;
+}
+
+const struct pp_schedule_ops schedule_one_f_one_b_v = {
+    .name = "1f1b-v",
+    .help = "1f1b on a V of two chunks: two thirds of its activation memory",
+    .placement = PP_PLACE_V,
+    .default_chunks = 2,
+    .check = check,
+    .emit_all = emit_all,
+};

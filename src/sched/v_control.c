@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * V schedules with controllable memory (Qi et al., 2024) from a pattern of F and I: the W's go into
+ * the slots that it leaves empty, then the first micro-batches move up as far as the peak of the
+ * steady state allows, and the last ones close ranks without their W's, which then fill the gaps.
+ * This greedy form, not the exhaustive search of the authors' code.
+ */
+#include "v_control.h"
+
+#include <string.h>
+
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+
+struct control {
+    struct pp_v_grid grid;
+    bool *cool; /* [p][PP_V_KINDS][m] behind the steady state */
+};
+
+static bool *cool_of(const struct control *c, int rank, int kind, int mb)
+{
+    return c->cool + (pp_v_slot(&c->grid, rank, kind, mb) - c->grid.slot);
+}
+
+/*
+ * Each empty slot of the rank takes the W of the oldest I that waits for one. The rank is warm
+ * until its first micro-batch has left it, and cool once its last one has turned around; what it
+ * runs then is marked.
+ */
+static void fill_rank(struct control *c, int rank, int32_t *waiting)
+{
+    struct pp_v_grid *g = &c->grid;
+    int n_waiting = 0;
+    int next = 0;
+    bool left = false;   /* I a of the first */
+    bool turned = false; /* F z of the last */
+    for (int t = 0; t < g->width; t++) {
+        int32_t cell = pp_v_row(g, rank)[t];
+        if (cell < 0 && next == n_waiting) {
+            continue;
+        }
+        if (cell < 0) {
+            cell = waiting[next++] + (PP_V_WZ - PP_V_IZ) * g->m;
+            pp_v_grid_put(g, rank, cell / g->m, cell % g->m, t);
+        }
+        int kind = cell / g->m;
+        int mb = cell % g->m;
+        *cool_of(c, rank, kind, mb) = left && turned;
+        if (kind == PP_V_IZ || kind == PP_V_IA) {
+            waiting[n_waiting++] = cell;
+        }
+        left = left || (kind == PP_V_IA && mb == 0);
+        turned = turned || (kind == PP_V_FZ && mb == g->m - 1);
+    }
+}
+
+/* Take the cool W's out, close ranks. */
+static void close_ranks(struct control *c)
+{
+    struct pp_v_grid *g = &c->grid;
+    for (size_t i = 0; i < (size_t)g->p * (size_t)g->width; i++) {
+        int rank = (int)(i / (size_t)g->width);
+        int32_t cell = g->cells[i];
+        if (cell >= PP_V_WZ * g->m && *cool_of(c, rank, cell / g->m, cell % g->m)) {
+            g->cells[i] = -1;
+        }
+    }
+    for (int t = 0; t < g->width; t++) {
+        for (int r = 0; r < g->p; r++) {
+            int32_t *row = pp_v_row(g, r);
+            int32_t cell = row[t];
+            if (cell < 0 || !*cool_of(c, r, cell / g->m, cell % g->m)) {
+                continue;
+            }
+            int to = pp_v_grid_earliest(g, r, cell / g->m, cell % g->m);
+            while (to < t && row[to] >= 0) {
+                to++;
+            }
+            if (to < t) {
+                row[t] = -1;
+                pp_v_grid_put(g, r, cell / g->m, cell % g->m, to);
+            }
+        }
+    }
+}
+
+/* The first cool W of a kind; m: none. They are the last ones, because W's ascend. */
+static int first_cool(const struct control *c, int rank, int kind)
+{
+    int mb = c->grid.m;
+    while (mb > 0 && *cool_of(c, rank, kind, mb - 1)) {
+        mb--;
+    }
+    return mb;
+}
+
+/* Put the cool W's back, in the order in which they were, each in the first empty slot. */
+static void fill_gaps(struct control *c, int rank)
+{
+    struct pp_v_grid *g = &c->grid;
+    int z = first_cool(c, rank, PP_V_WZ);
+    int a = first_cool(c, rank, PP_V_WA);
+    while (z < g->m || a < g->m) {
+        bool take_z = z < g->m && (a == g->m || *pp_v_slot(g, rank, PP_V_WZ, z) <
+                                                    *pp_v_slot(g, rank, PP_V_WA, a));
+        int kind = take_z ? PP_V_WZ : PP_V_WA;
+        int mb = take_z ? z++ : a++;
+        int t = pp_v_grid_earliest(g, rank, kind, mb);
+        while (pp_v_row(g, rank)[t] >= 0) {
+            t++;
+        }
+        pp_v_grid_put(g, rank, kind, mb, t);
+    }
+}
+
+static int build(struct control *c, const struct pp_geometry *geo,
+                 void (*pattern)(int p, int rank, int *first))
+{
+    int p = geo->stages;
+    int m = geo->microbatches;
+    int32_t *waiting = NULL;
+    int *first = pp_alloc((size_t)p * PP_V_KINDS, sizeof(*first));
+    if (!first) {
+        return PP_ERESOURCE;
+    }
+    for (int r = 0; r < p; r++) {
+        pattern(p, r, first + (size_t)r * PP_V_KINDS);
+    }
+    int rc = pp_v_grid_init(&c->grid, p, m, false, first);
+    if (rc < 0) {
+        goto out;
+    }
+    rc = PP_ERESOURCE;
+    c->cool = pp_alloc((size_t)p * PP_V_KINDS * (size_t)m, sizeof(*c->cool));
+    waiting = pp_alloc(2 * (size_t)m, sizeof(*waiting));
+    if (!c->cool || !waiting) {
+        goto out;
+    }
+    for (int r = 0; r < p; r++) {
+        fill_rank(c, r, waiting);
+    }
+    pp_v_grid_count(&c->grid);
+    pp_v_grid_squeeze(&c->grid);
+    close_ranks(c);
+    for (int r = 0; r < p; r++) {
+        fill_gaps(c, r);
+    }
+    rc = 0;
+out:
+    pp_free(waiting);
+    pp_free(first);
+    return rc;
+}
+
+int pp_v_control(const struct pp_geometry *g, void (*pattern)(int p, int rank, int *first),
+                 struct pp_emit_all *e)
+{
+    struct control c = {0};
+    int rc = build(&c, g, pattern);
+    if (rc == 0) {
+        rc = pp_v_grid_emit(&c.grid, e);
+    }
+    pp_v_grid_fini(&c.grid);
+    pp_free(c.cool);
+    return rc;
+}

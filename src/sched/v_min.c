@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * V-Min (Qi et al., "Pipeline Parallelism with Controllable Memory", 2024): the least activation
+ * memory of its family, a third of 1F1B's (2 floor((P+4)/3) chunks per rank), at a bubble that is
+ * still below 1F1B's. Every cell follows its predecessor at once, so a micro-batch is gone as soon
+ * as it can be; when F, I and W are not even, the tight pattern pays with a bubble in steady state.
+ */
+#include "v_control.h"
+
+static int check(const struct pp_geometry *g)
+{
+    return pp_check_chunks(g, "v-min", 2);
+}
+
+static void pattern(int p, int rank, int *first)
+{
+    int delta = p % 3 == 0 ? 2 : 0; /* keeps the cells of different micro-batches apart */
+    first[PP_V_FA] = rank;
+    first[PP_V_FZ] = 2 * p - rank - 1;
+    first[PP_V_IZ] = 2 * p + delta + rank;
+    first[PP_V_IA] = 4 * p + delta - rank - 1;
+}
+
+static int emit_all(const struct pp_geometry *g, struct pp_emit_all *e)
+{
+    return pp_v_control(g, pattern, e);
+}
+
+const struct pp_schedule_ops schedule_v_min = {
+    .name = "v-min",
+    .help = "a third of the activation memory of 1f1b, below its bubble, on a V of two chunks",
+    .placement = PP_PLACE_V,
+    .default_chunks = 2,
+    .check = check,
+    .emit_all = emit_all,
+};

@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ZB-auto: the zero-bubble heuristic of Qi et al., "Zero Bubble (Almost) Pipeline Parallelism"
+ * (2023), which the paper runs as ZB-1p (cap P) and ZB-2p (cap 2P). It plays the pipeline forward
+ * in time, for costs and a memory cap that are given: as many forwards ahead as help, then one
+ * round of F and I per micro-batch, with W's wherever a rank would otherwise wait or run out of
+ * memory. Three yes-or-no knobs have no best setting, so all eight lists are made and the one whose
+ * busiest rank is done soonest after its own start is taken (the first of equals).
+ *
+ * Memory: a rank is charged one forward from F to W, as a layer keeps its input until then. (The
+ * authors give some of it back at I, and then hold more than their cap allows.) The best list for
+ * F = I = W and cap P is ZB-H1.
+ */
+#include "zb_auto.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+
+enum {
+    KNOB_GREEDY_W = 1, /* a W into every gap, also into one that other ranks' bubbles allow */
+    KNOB_I_FIRST = 2,  /* no F that would make the next rank's I late, when this rank may wait */
+    KNOB_FIT = 4,      /* no F before the first I that ends after that I could start */
+    N_KNOBS = 8,
+};
+
+/* One rank of one run. */
+struct state {
+    int n[3];       /* by op: how many F, I, W are done */
+    int n_cells;    /* their sum */
+    int64_t now;    /* end of the last cell */
+    int64_t start;  /* of the first */
+    int64_t bubble; /* waited since the first F */
+    double held;    /* memory */
+};
+
+struct search {
+    const struct pp_zb_auto *z;
+    unsigned knobs;
+    int64_t cost[3];
+    double memory[3];   /* by op: what a cell adds */
+    struct state *rank; /* [p] */
+    int *ahead;         /* [p] F's wanted next */
+    int64_t *end_f;     /* [p][m] */
+    int64_t *end_i;     /* [p][m] */
+    uint8_t *cells;     /* [p][3m] ops in order */
+    uint8_t *best;      /* the same of the best run */
+    int64_t max_bubble; /* over ranks */
+};
+
+static size_t at(const struct search *s, int rank, int mb)
+{
+    return (size_t)rank * (size_t)s->z->m + (size_t)mb;
+}
+
+/* When what the next F or I of a rank needs is there; 0: it needs nothing. */
+static int64_t arrival(const struct search *s, int r, enum pp_op op)
+{
+    if (op == PP_OP_F && r > 0) {
+        return s->end_f[at(s, r - 1, s->rank[r].n[op])] + s->z->comm;
+    }
+    if (op == PP_OP_I && r < s->z->p - 1) {
+        return s->end_i[at(s, r + 1, s->rank[r].n[op])] + s->z->comm;
+    }
+    return 0;
+}
+
+static void put(struct search *s, int r, enum pp_op op)
+{
+    struct state *k = &s->rank[r];
+    int mb = k->n[op];
+    int64_t there = arrival(s, r, op);
+    int64_t start = there > k->now ? there : k->now;
+    if (k->n_cells == 0) {
+        k->start = start;
+    } else {
+        k->bubble += start - k->now;
+        s->max_bubble = k->bubble > s->max_bubble ? k->bubble : s->max_bubble;
+    }
+    k->now = start + s->cost[op];
+    k->held += s->memory[op];
+    k->n[op]++;
+    s->cells[3 * at(s, r, 0) + (size_t)k->n_cells++] = (uint8_t)op;
+    if (op == PP_OP_F) {
+        s->end_f[at(s, r, mb)] = k->now;
+    } else if (op == PP_OP_I) {
+        s->end_i[at(s, r, mb)] = k->now;
+    }
+}
+
+static bool has_w(const struct state *k)
+{
+    return k->n[PP_OP_W] < k->n[PP_OP_I];
+}
+
+/* W's until the op fits, then W's into the time until its input is there, then the op. */
+static void put_with_w(struct search *s, int r, enum pp_op op)
+{
+    struct state *k = &s->rank[r];
+    while (k->held + s->memory[op] > s->z->cap && has_w(k)) {
+        put(s, r, PP_OP_W);
+    }
+    int64_t there = arrival(s, r, op);
+    while (has_w(k) && k->now + s->cost[PP_OP_W] <= there) {
+        put(s, r, PP_OP_W);
+    }
+    /* A gap is left that is shorter than a W. Waiting costs nothing as long as this rank has waited
+     * less than another one has already. */
+    if (has_w(k) && k->now < there &&
+        (there - k->now > s->max_bubble - k->bubble || (s->knobs & KNOB_GREEDY_W))) {
+        put(s, r, PP_OP_W);
+    }
+    put(s, r, op);
+}
+
+/* How many more F's rank r may run before its first I, whose input comes at `due`. Returns when
+ * that I is done. */
+static int64_t plan_warmup(struct search *s, int r, int64_t due)
+{
+    const struct state *k = &s->rank[r];
+    double held = k->held;
+    int64_t now = k->now;
+    s->ahead[r] = 0;
+    while (k->n[PP_OP_F] + s->ahead[r] < s->z->m && held + s->memory[PP_OP_F] <= s->z->cap) {
+        int64_t end = now + s->cost[PP_OP_F];
+        if ((s->knobs & KNOB_FIT) ? end > due : now >= due) {
+            break;
+        }
+        held += s->memory[PP_OP_F];
+        now = end;
+        s->ahead[r]++;
+    }
+    return (now > due ? now : due) + s->cost[PP_OP_I];
+}
+
+static void warm_up(struct search *s)
+{
+    int p = s->z->p;
+    for (int r = 0; r < p; r++) {
+        put(s, r, PP_OP_F);
+    }
+    s->ahead[p - 1] = 0;
+    int64_t done = s->rank[p - 1].now + s->cost[PP_OP_I];
+    for (int r = p - 2; r >= 0; r--) {
+        done = plan_warmup(s, r, done + s->z->comm);
+    }
+    /* Fewer than the rank before, or its I's would come too late; unless it runs all there are. */
+    for (int r = 1; r < p; r++) {
+        while (s->ahead[r] > 0 && s->ahead[r] >= s->ahead[r - 1] &&
+               s->rank[r].n[PP_OP_F] + s->ahead[r] < s->z->m) {
+            s->ahead[r]--;
+        }
+    }
+    for (int r = 0; r < p; r++) {
+        for (int i = 0; i < s->ahead[r]; i++) {
+            put(s, r, PP_OP_F);
+        }
+    }
+    for (int r = p - 1; r >= 0; r--) {
+        put(s, r, PP_OP_I);
+    }
+}
+
+/* Rank r is two F's ahead of the next rank: would one more come before that rank needs the I? */
+static bool f_is_early(const struct search *s, int r)
+{
+    const struct state *k = &s->rank[r];
+    int64_t need = s->rank[r + 1].now + s->cost[PP_OP_F] + s->cost[PP_OP_I] + s->z->comm;
+    if (k->now >= need) {
+        return false;
+    }
+    int64_t end = k->now + s->cost[PP_OP_F];
+    double held = k->held + s->memory[PP_OP_F];
+    for (int w = k->n[PP_OP_W]; held > s->z->cap && w < k->n[PP_OP_I]; w++) {
+        held += s->memory[PP_OP_W];
+        end += s->cost[PP_OP_W];
+    }
+    return end <= need || need - k->now > s->max_bubble - k->bubble;
+}
+
+/* ahead[r]: does the rank run an F in this round? Only if the next one does too. */
+static void plan_round(struct search *s)
+{
+    int p = s->z->p;
+    for (int r = 0; r < p; r++) {
+        const struct state *k = &s->rank[r];
+        bool lead = r + 1 < p && k->n[PP_OP_F] >= s->rank[r + 1].n[PP_OP_F] + 2;
+        s->ahead[r] =
+            k->n[PP_OP_F] < s->z->m && (!(s->knobs & KNOB_I_FIRST) || !lead || f_is_early(s, r));
+    }
+    for (int r = p - 2; r >= 0; r--) {
+        s->ahead[r] = s->ahead[r] && s->ahead[r + 1];
+    }
+}
+
+static void play_round(struct search *s)
+{
+    int p = s->z->p;
+    plan_round(s);
+    for (int r = 0; r < p; r++) {
+        if (s->ahead[r]) {
+            put_with_w(s, r, PP_OP_F);
+        }
+    }
+    for (int r = p - 1; r > 0; r--) {
+        put_with_w(s, r, PP_OP_I);
+    }
+    /* Nobody waits for an I of rank 0: once its F's are out, its W's can go first. */
+    while (s->rank[0].n[PP_OP_F] == s->z->m && has_w(&s->rank[0])) {
+        put(s, 0, PP_OP_W);
+    }
+    put_with_w(s, 0, PP_OP_I);
+}
+
+/* One list with the current knobs; returns its longest span. */
+static int64_t play(struct search *s)
+{
+    int64_t span = 0;
+    memset(s->rank, 0, (size_t)s->z->p * sizeof(*s->rank));
+    s->max_bubble = 0;
+    warm_up(s);
+    for (int round = 1; round < s->z->m; round++) {
+        play_round(s);
+    }
+    for (int r = 0; r < s->z->p; r++) {
+        struct state *k = &s->rank[r];
+        while (has_w(k)) {
+            put(s, r, PP_OP_W);
+        }
+        span = k->now - k->start > span ? k->now - k->start : span;
+    }
+    return span;
+}
+
+static int64_t search(struct search *s)
+{
+    int64_t best = INT64_MAX;
+    for (unsigned knobs = N_KNOBS; knobs-- > 0;) {
+        s->knobs = knobs;
+        int64_t span = play(s);
+        if (span < best) {
+            uint8_t *last = s->best;
+            best = span;
+            s->best = s->cells;
+            s->cells = last;
+        }
+    }
+    return best;
+}
+
+static int emit_best(const struct search *s, struct pp_emit_all *e)
+{
+    for (int r = 0; r < s->z->p; r++) {
+        int n[3] = {0};
+        const uint8_t *cells = s->best + 3 * at(s, r, 0);
+        for (size_t k = 0; k < 3 * (size_t)s->z->m; k++) {
+            PP_TRY(pp_emit_cell(e->ranks[r], (enum pp_op)cells[k], r, n[cells[k]]++));
+        }
+    }
+    return 0;
+}
+
+int pp_zb_auto_emit(const struct pp_zb_auto *z, struct pp_emit_all *e, int64_t *out_span)
+{
+    int rc = PP_ERESOURCE;
+    size_t p = (size_t)z->p;
+    size_t cells = p * (size_t)z->m;
+    struct search s = {
+        .z = z, .cost = {z->f, z->i, z->w}, .memory = {z->mem_f, -z->mem_i, -z->mem_w}};
+    s.rank = pp_alloc(p, sizeof(*s.rank));
+    s.ahead = pp_alloc(p, sizeof(*s.ahead));
+    s.end_f = pp_alloc(cells, sizeof(*s.end_f));
+    s.end_i = pp_alloc(cells, sizeof(*s.end_i));
+    s.cells = pp_alloc(cells, 3);
+    s.best = pp_alloc(cells, 3);
+    if (!s.rank || !s.ahead || !s.end_f || !s.end_i || !s.cells || !s.best) {
+        goto out;
+    }
+    int64_t span = search(&s);
+    rc = emit_best(&s, e);
+    if (rc == 0 && out_span) {
+        *out_span = span;
+    }
+out:
+    pp_free(s.rank);
+    pp_free(s.ahead);
+    pp_free(s.end_f);
+    pp_free(s.end_i);
+    pp_free(s.cells);
+    pp_free(s.best);
+    return rc;
+}
+
+static int check(const struct pp_geometry *g)
+{
+    const struct pp_schedule_costs *c = &g->costs;
+    PP_TRY(pp_check_chunks(g, "zb-auto", 1));
+    if (isnan(g->memory_cap) || (g->memory_cap != 0 && g->memory_cap < 1)) {
+        return pp_fail(PP_ECONFIG,
+                       "schedule zb-auto: a memory cap of %g forwards per rank is too small: at "
+                       "least 1, or 0 for %d",
+                       g->memory_cap, 2 * g->stages);
+    }
+    if (!(c->f >= 0 && c->i >= 0 && c->w >= 0 && c->comm >= 0 &&
+          isfinite(c->f + c->i + c->w + c->comm))) {
+        return pp_fail(PP_ECONFIG,
+                       "schedule zb-auto: costs F %g, I %g, W %g, comm %g: each must be a number, "
+                       "0 or more",
+                       c->f, c->i, c->w, c->comm);
+    }
+    return 0;
+}
+
+static int64_t ticks(double cost, double longest)
+{
+    return llround(longest > 0 ? cost / longest * 0x1p20 : cost);
+}
+
+/* Costs as whole ticks, so that equal times are equal: as they are when they are whole numbers,
+ * else scaled to about a million for the longest. */
+static void set_ticks(struct pp_zb_auto *z, const struct pp_schedule_costs *c)
+{
+    double longest = fmax(fmax(c->f, c->i), fmax(c->w, c->comm));
+    bool whole = c->f == floor(c->f) && c->i == floor(c->i) && c->w == floor(c->w) &&
+                 c->comm == floor(c->comm) && longest < 0x1p30;
+    z->f = ticks(c->f, whole ? 0 : longest);
+    z->i = ticks(c->i, whole ? 0 : longest);
+    z->w = ticks(c->w, whole ? 0 : longest);
+    z->comm = ticks(c->comm, whole ? 0 : longest);
+}
+
+static int emit_all(const struct pp_geometry *g, struct pp_emit_all *e)
+{
+    static const struct pp_schedule_costs unit = {.f = 1, .i = 1, .w = 1};
+    const struct pp_schedule_costs *c = &g->costs;
+    bool given = c->f > 0 || c->i > 0 || c->w > 0 || c->comm > 0;
+    struct pp_zb_auto z = {.p = g->stages,
+                           .m = g->microbatches,
+                           .mem_f = 1,
+                           .mem_w = 1,
+                           .cap = g->memory_cap > 0 ? g->memory_cap : 2.0 * g->stages};
+    set_ticks(&z, given ? c : &unit);
+    return pp_zb_auto_emit(&z, e, NULL);
+}
+
+const struct pp_schedule_ops schedule_zb_auto = {
+    .name = "zb-auto",
+    .help = "zero bubble for given costs under a memory cap; zb-h1 at cap = stages",
+    .placement = PP_PLACE_LOOP,
+    .check = check,
+    .emit_all = emit_all,
+};
