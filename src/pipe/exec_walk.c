@@ -130,16 +130,23 @@ static int loss(const struct walk *w, int mb, float *logits)
                                             w->split == PP_SPLIT_TRAIN ? logits : NULL);
 }
 
-static int forward(struct walk *w, struct exec_stage *st, const struct pp_action *a)
+/* What an action reads has arrived, and what it writes to is free. */
+static int wait_for_messages(struct walk *w, const struct pp_action *a)
 {
-    struct pp_exec *x = w->x;
     if (a->recv >= 0) {
         PP_TRY(wait_recv(w, a->recv));
     }
     if (a->send >= 0) {
         PP_TRY(acquire(w, a->send));
     }
-    lap(w, &x->counters.wait_ns);
+    lap(w, &w->x->counters.wait_ns);
+    return 0;
+}
+
+static int forward(struct walk *w, struct exec_stage *st, const struct pp_action *a)
+{
+    struct pp_exec *x = w->x;
+    PP_TRY(wait_for_messages(w, a));
     const float *in;
     if (st->is_first) {
         PP_TRY(load_input(w, a->mb, st->input[a->slot]));
@@ -166,13 +173,7 @@ static int forward(struct walk *w, struct exec_stage *st, const struct pp_action
 static int backward_input(struct walk *w, struct exec_stage *st, const struct pp_action *a)
 {
     struct pp_exec *x = w->x;
-    if (a->recv >= 0) {
-        PP_TRY(wait_recv(w, a->recv));
-    }
-    if (a->send >= 0) {
-        PP_TRY(acquire(w, a->send));
-    }
-    lap(w, &x->counters.wait_ns);
+    PP_TRY(wait_for_messages(w, a));
     float *dy = st->is_last ? st->output[a->slot] : slot_memory(x, &w->plan->messages[a->recv]);
     float *dx = st->is_first ? NULL : slot_memory(x, &w->plan->messages[a->send]);
     PP_TRY(pp_chunk_backward_input(st->chunk, x->be, a->slot, a->gslot, dy, dx));
