@@ -42,7 +42,9 @@ enum pp_assignment {
     PP_ASSIGN_AUTO,
     PP_ASSIGN_EQUAL,
     PP_ASSIGN_PARAMS,
-    PP_ASSIGN_EXPLICIT
+    PP_ASSIGN_EXPLICIT,
+    PP_ASSIGN_FLOPS, /* what auto means */
+    PP_ASSIGN_TIME   /* measured; explicit ranges once a run is prepared */
 };
 enum pp_optimizer_kind {
     PP_OPT_SGD,
@@ -85,7 +87,7 @@ struct pp_config {
         int group;         /* interleaved family: micro-batches per group; 0: the schedule's rule */
         int eager;         /* 1f1b-eager: k; 0: from the costs */
         double memory_cap; /* zb-auto: activations per rank, in forwards; 0: the schedule's */
-        char schedule[PP_NAME_MAX];
+        char schedule[PP_NAME_MAX]; /* "auto" until a run is prepared: the measured best */
         enum pp_assignment assignment;
         int first_layer[PP_STAGES_MAX]; /* PP_ASSIGN_EXPLICIT: first layer of each range ... */
         int last_layer[PP_STAGES_MAX];  /* ... and its last one, inclusive */
@@ -165,6 +167,13 @@ const char *pp_config_name(const struct pp_config *cfg);
 
 /* Where a key's value came from: "mnist.ini:14", "--set", "--stages", "default". */
 const char *pp_config_origin(const struct pp_config *cfg, const char *key);
+
+/*
+ * Put what the program chose in place of a key's value: `value` as it would stand in a file. The
+ * key's origin then says so, "chosen (mnist.ini:14)". PP_ECONFIG for a value that the key cannot
+ * have, PP_ERESOURCE; cfg is as before then.
+ */
+int pp_config_choose(struct pp_config *cfg, const char *key, const char *value);
 
 /* Walk all keys in table order: canonical value text (reads back to the same value).
  * PP_CONFIG_VALUE_MAX bytes always suffice; PP_ECONFIG when it does not fit. */

@@ -64,6 +64,9 @@ static void json_values(struct pp_json *j, const struct conf_option *o,
     const char *const *list = conf_names_of(o, names);
     if (o->type == CONF_ENUM || list) {
         pp_json_array(j, "values");
+        if (o->word) {
+            pp_json_str(j, NULL, o->word);
+        }
         for (int i = 0; list ? list[i] != NULL : o->choices[i].name != NULL; i++) {
             pp_json_str(j, NULL, list ? list[i] : o->choices[i].name);
         }

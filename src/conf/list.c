@@ -165,8 +165,11 @@ static bool take_range(const char **p, int *first, int *last)
 static const struct {
     const char *word;
     enum pp_assignment kind;
-} assignment_words[] = {
-    {"auto", PP_ASSIGN_AUTO}, {"equal", PP_ASSIGN_EQUAL}, {"params", PP_ASSIGN_PARAMS}};
+} assignment_words[] = {{"auto", PP_ASSIGN_AUTO},
+                        {"equal", PP_ASSIGN_EQUAL},
+                        {"flops", PP_ASSIGN_FLOPS},
+                        {"params", PP_ASSIGN_PARAMS},
+                        {"time", PP_ASSIGN_TIME}};
 enum {
     ASSIGNMENT_WORDS = sizeof(assignment_words) / sizeof(assignment_words[0])
 };
@@ -184,8 +187,8 @@ static int parse_ranges(const char *text, struct pp_config *cfg, char *why)
         }
         if (!take_range(&p, &first[n], &last[n])) {
             snprintf(why, CONF_WHY_MAX,
-                     "'%s' is not a range of layers; write auto, equal, params, or one range for "
-                     "each stage such as 0-2 | 3-5",
+                     "'%s' is not a range of layers; write auto, equal, flops, params, time, or "
+                     "one range for each stage such as 0-2 | 3-5",
                      conf_quote(start, strcspn(start, "|")).s);
             return -1;
         }
@@ -220,8 +223,8 @@ int conf_assignment_parse(const char *text, struct pp_config *cfg, char why[CONF
     const char *near = pp_nearest(text, words);
     if (near) {
         snprintf(why, CONF_WHY_MAX,
-                 "unknown '%s'; did you mean '%s'? write auto, equal, params, or one range for "
-                 "each stage such as 0-2 | 3-5",
+                 "unknown '%s'; did you mean '%s'? write auto, equal, flops, params, time, or one "
+                 "range for each stage such as 0-2 | 3-5",
                  conf_quote(text, strlen(text)).s, near);
         return -1;
     }

@@ -194,6 +194,28 @@ void conf_assign(struct pp_config *cfg, int option, const char *raw, struct conf
     }
 }
 
+int pp_config_choose(struct pp_config *cfg, const char *key, const char *value)
+{
+    int option = conf_option_index(key);
+    pp_assert(option >= 0);
+    struct conf_origin *origin = &cfg->source->origins[option];
+    const char *said = pp_config_origin(cfg, key);
+    char why[CONF_WHY_MAX];
+    size_t bytes = strlen(said) + sizeof("chosen ()");
+    char *text = pp_alloc(bytes, 1);
+    if (!text) {
+        return PP_ERESOURCE;
+    }
+    snprintf(text, bytes, "chosen (%s)", said);
+    if (conf_value_parse(conf_option(option), value, cfg->source->cwd, NULL, cfg, why) < 0) {
+        pp_free(text);
+        return pp_fail(PP_ECONFIG, "%s: %s", key, why);
+    }
+    pp_free(origin->text);
+    origin->text = text;
+    return 0;
+}
+
 static void unknown_setting(struct pp_config *cfg, struct conf_place place, const char *key)
 {
     const char *names[64];

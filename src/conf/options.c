@@ -59,8 +59,8 @@ static const struct conf_option table[] = {
     {KEY(pipeline, microbatches, CONF_INT), .def = "4", .min = 1, .max = 65536,
      .unit = "micro-batches", .numbers = true,
      .help = "pieces each replica cuts its share of a batch into"},
-    {KEY(pipeline, schedule, CONF_NAME), .def = "1f1b", LIST(schedules),
-     .help = "order of forward and backward passes"},
+    {KEY(pipeline, schedule, CONF_NAME), .def = "1f1b", LIST(schedules), .word = "auto",
+     .help = "order of forward and backward passes; auto: measure, and take the fastest"},
     {KEY(pipeline, chunks, CONF_INT), .def = "0", .max = 1024, .unit = "chunks",
      .help = "pieces of the model each rank holds; 0 = what the schedule wants"},
     {KEY(pipeline, group, CONF_INT), .def = "0", .max = 65535, .unit = "micro-batches",
@@ -70,8 +70,9 @@ static const struct conf_option table[] = {
     {KEY(pipeline, memory_cap, CONF_FLOAT), .def = "0", .max = 1e6, .unit = "forwards",
      .help = "zb-auto: activations a rank may hold, in micro-batches; 0 = twice the stages"},
     {KEY(pipeline, assignment, CONF_ASSIGNMENT), .def = "auto",
-     .help = "which layers a stage gets: by cost, same count, same parameters, or ranges "
-             "such as 0-2 | 3-5, one for each stage and chunk in model order"},
+     .help = "which layers a stage gets: auto = flops, same count, same parameters, same "
+             "measured time, or ranges such as 0-2 | 3-5, one for each stage and chunk in model "
+             "order"},
 
     {KEY(train, epochs, CONF_INT), .def = "5", .min = 1, .max = 1000000, .unit = "epochs",
      .numbers = true, .help = "passes over the training data"},
@@ -186,12 +187,15 @@ static const char *words_text(const struct conf_option *o, const char *const *na
 {
     size_t used = 0;
     out[0] = '\0';
+    if (o->word) {
+        used = (size_t)snprintf(out, bytes, "%s", o->word);
+    }
     for (int i = 0; used < bytes; i++) {
         const char *word = names ? names[i] : o->choices[i].name;
         if (!word) {
             break;
         }
-        used += (size_t)snprintf(out + used, bytes - used, "%s%s", i ? " | " : "", word);
+        used += (size_t)snprintf(out + used, bytes - used, "%s%s", used ? " | " : "", word);
     }
     return out;
 }
@@ -237,7 +241,7 @@ const char *conf_range_text(const struct conf_option *o, const struct pp_names *
                  o->max);
         break;
     case CONF_ASSIGNMENT:
-        snprintf(out, bytes, "auto | equal | params | ranges");
+        snprintf(out, bytes, "auto | equal | flops | params | time | ranges");
         break;
     }
     return out;

@@ -254,7 +254,7 @@ static int parse_name(const struct conf_option *o, const char *text, const struc
                       struct pp_config *cfg, char *why)
 {
     const char *const *list = conf_names_of(o, names);
-    bool known = !list;
+    bool known = !list || (o->word && strcmp(text, o->word) == 0);
     for (int i = 0; list && list[i] && !known; i++) {
         known = strcmp(list[i], text) == 0;
     }

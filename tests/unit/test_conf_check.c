@@ -73,6 +73,47 @@ static void explicit_ranges_are_read(void **state)
     pp_config_destroy(&cfg);
 }
 
+static void the_words_of_assignment_are_read(void **state)
+{
+    static const struct {
+        const char *setting, *word;
+        enum pp_assignment kind;
+    } words[] = {{"pipeline.assignment=auto", "auto", PP_ASSIGN_AUTO},
+                 {"pipeline.assignment=equal", "equal", PP_ASSIGN_EQUAL},
+                 {"pipeline.assignment=flops", "flops", PP_ASSIGN_FLOPS},
+                 {"pipeline.assignment=params", "params", PP_ASSIGN_PARAMS},
+                 {"pipeline.assignment=time", "time", PP_ASSIGN_TIME}};
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        struct pp_config *cfg = good(NULL, words[i].setting, NULL);
+        CHECK_INT_EQ(cfg->pipeline.assignment, words[i].kind);
+        CHECK_STR_EQ(value_of(cfg, "pipeline.assignment"), words[i].word);
+        pp_config_destroy(&cfg);
+    }
+}
+
+static void a_schedule_may_be_left_to_ppcli(void **state)
+{
+    struct pp_config *cfg = good(NULL, "pipeline.schedule=auto", NULL);
+    CHECK_STR_EQ(cfg->pipeline.schedule, "auto");
+    CHECK_STR_EQ(value_of(cfg, "pipeline.schedule"), "auto");
+    pp_config_destroy(&cfg);
+}
+
+static void what_the_program_chose_says_so(void **state)
+{
+    struct pp_config *cfg = good("[pipeline]\nstages = 2\nschedule = auto\n", NULL);
+    CHECK_OK(pp_config_choose(cfg, "pipeline.schedule", "gpipe"));
+    CHECK_STR_EQ(cfg->pipeline.schedule, "gpipe");
+    CHECK_STR_EQ(pp_config_origin(cfg, "pipeline.schedule"), "chosen (t.ini:3)");
+    CHECK_OK(pp_config_choose(cfg, "pipeline.assignment", "0 | 1-2"));
+    CHECK_STR_EQ(value_of(cfg, "pipeline.assignment"), "0 | 1-2");
+    CHECK_STR_EQ(pp_config_origin(cfg, "pipeline.assignment"), "chosen (default)");
+    CHECK_FAILS(pp_config_choose(cfg, "pipeline.chunks", "many"), PP_ECONFIG,
+                "pipeline.chunks: 'many'");
+    CHECK_STR_EQ(pp_config_origin(cfg, "pipeline.chunks"), "default");
+    pp_config_destroy(&cfg);
+}
+
 static void what_is_no_list_of_ranges_is_refused(void **state)
 {
     static const char *const values[] = {
@@ -82,8 +123,8 @@ static void what_is_no_list_of_ranges_is_refused(void **state)
     for (int i = 0; values[i]; i++) {
         char setting[64];
         snprintf(setting, sizeof(setting), "pipeline.assignment=%s", values[i]);
-        refuses("is not a range of layers; write auto, equal, params, or one range for each stage "
-                "such as 0-2 | 3-5",
+        refuses("is not a range of layers; write auto, equal, flops, params, time, or one range "
+                "for each stage such as 0-2 | 3-5",
                 NULL, setting, NULL);
     }
     refuses("unknown 'eqaul'; did you mean 'equal'?", NULL, "pipeline.assignment=eqaul", NULL);
@@ -180,6 +221,9 @@ int main(void)
         cmocka_unit_test(the_key_that_the_user_set_last_is_blamed),
         cmocka_unit_test(no_stage_may_be_without_a_layer),
         cmocka_unit_test(explicit_ranges_are_read),
+        cmocka_unit_test(the_words_of_assignment_are_read),
+        cmocka_unit_test(a_schedule_may_be_left_to_ppcli),
+        cmocka_unit_test(what_the_program_chose_says_so),
         cmocka_unit_test(what_is_no_list_of_ranges_is_refused),
         cmocka_unit_test(ranges_must_match_stages_and_layers),
         cmocka_unit_test(transport_and_launch_must_not_contradict),

@@ -204,7 +204,8 @@ static void all_kinds_of_problems_are_found_in_one_pass_in_file_order(void **sta
         "batch_size = 2\n[data\n",
         "t.ini:2: error: pipeline.stages: 9 stages for 3 layers (model.sizes has 4 widths), and "
         "each stage needs one; use pipeline.stages = 3 or fewer, or more layers",
-        "t.ini:3: error: pipeline.schedule: unknown '1f1c'; did you mean '1f1b'? write naive | "
+        "t.ini:3: error: pipeline.schedule: unknown '1f1c'; did you mean '1f1b'? write auto | "
+        "naive | "
         "gpipe | 1f1b",
         "t.ini:5: error: train.lr: -1 is out of range; write a number 0 to 1000",
         "t.ini:6: error: train.batch_size: each of 1 replica has 2 samples of a batch of 2, too "

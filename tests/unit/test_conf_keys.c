@@ -74,15 +74,17 @@ static void keys_are_printed_aligned_by_section(void **state)
 static void the_schema_is_json(void **state)
 {
     char *text = printed("pipeline.schedule", PP_KEYS_JSON);
-    const char *expected = "{\n  \"schema\": 1,\n  \"keys\": [\n    {\n"
-                           "      \"name\": \"pipeline.schedule\",\n"
-                           "      \"section\": \"pipeline\",\n      \"key\": \"schedule\",\n"
-                           "      \"type\": \"name\",\n      \"default\": \"1f1b\",\n"
-                           "      \"values\": [\n        \"naive\",\n        \"gpipe\",\n"
-                           "        \"1f1b\"\n      ],\n      \"unit\": \"\",\n"
-                           "      \"in_hash\": false,\n      \"since\": \"0.1\",\n"
-                           "      \"help\": \"order of forward and backward passes\"\n"
-                           "    }\n  ]\n}\n";
+    const char *expected =
+        "{\n  \"schema\": 1,\n  \"keys\": [\n    {\n"
+        "      \"name\": \"pipeline.schedule\",\n"
+        "      \"section\": \"pipeline\",\n      \"key\": \"schedule\",\n"
+        "      \"type\": \"name\",\n      \"default\": \"1f1b\",\n"
+        "      \"values\": [\n        \"auto\",\n        \"naive\",\n        \"gpipe\",\n"
+        "        \"1f1b\"\n      ],\n      \"unit\": \"\",\n"
+        "      \"in_hash\": false,\n      \"since\": \"0.1\",\n"
+        "      \"help\": \"order of forward and backward passes; auto: measure, and take the "
+        "fastest\"\n"
+        "    }\n  ]\n}\n";
     CHECK_STR_EQ(text, expected);
     free(text);
     text = printed("train.beta1", PP_KEYS_JSON);

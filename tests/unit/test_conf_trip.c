@@ -60,7 +60,7 @@ static void print_sizes(FILE *f, int layers)
 
 static void print_assignment(FILE *f, int layers, int stages)
 {
-    static const char *const words[] = {"auto", "equal", "params", NULL};
+    static const char *const words[] = {"auto", "equal", "flops", "params", "time", NULL};
     if (below(2)) {
         fprintf(f, "assignment = %s\n", one_of(words));
         return;
