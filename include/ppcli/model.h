@@ -81,15 +81,21 @@ void pp_layer_init(const struct pp_layer *l, uint64_t seed, float *dst);
 
 /*
  * Cut the model into n contiguous non-empty pieces: first[s]..last[s] for s = 0..n-1.
- *   auto    least largest flops (F + I + W) per piece, exact; ties to the fewest values over the
+ *   flops   least largest flops (F + I + W) per piece, exact; ties to the fewest values over the
  *           cuts, then to larger earlier pieces
+ *   auto    flops
  *   equal   as many layers each as possible, earlier pieces get the extra ones
  *   params  least largest parameter count (exact), same ties
  *   explicit  the ranges of the config
+ *   time    pp_partition_costs() with what was measured: PP_ECONFIG here
  * Errors: PP_ECONFIG (more stages than layers; ranges that do not cover 0..n_layers-1 in order).
  */
 int pp_partition(const struct pp_model *m, const struct pp_config *cfg, int n, int *first,
                  int *last);
+
+/* The same for given costs[n_layers], finite and >= 0, in any unit: the least largest cost per
+ * piece, exact to 2^-52 of the whole, same ties. 1 <= n <= n_layers. Errors: PP_ERESOURCE. */
+int pp_partition_costs(const struct pp_model *m, const double *costs, int n, int *first, int *last);
 
 /*
  * One virtual stage's layers, parameters, gradients, optimizer state and saved activations.

@@ -8,6 +8,7 @@
  */
 #include "nn.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "ppcli/err.h"
@@ -147,14 +148,16 @@ static uint64_t weigh(const struct pp_layer *l, enum pp_assignment how)
     return (uint64_t)(cost.flops_f + cost.flops_i + cost.flops_w);
 }
 
-static int by_weight(const struct pp_model *m, enum pp_assignment how, int n, int *first, int *last)
+/* cost: of each layer; NULL: weigh them by `how`. */
+static int by_weight(const struct pp_model *m, enum pp_assignment how, const uint64_t *cost, int n,
+                     int *first, int *last)
 {
     int rc = PP_ERESOURCE;
     uint64_t *sum = pp_alloc((size_t)m->n_layers + 1, sizeof(*sum));
     int *width = pp_alloc((size_t)m->n_layers + 1, sizeof(*width));
     if (sum && width) {
         for (int i = 0; i < m->n_layers; i++) {
-            sum[i + 1] = sum[i] + weigh(&m->layers[i], how);
+            sum[i + 1] = sum[i] + (cost ? cost[i] : weigh(&m->layers[i], how));
             width[i] = m->layers[i].in;
         }
         struct cut c = {.n = m->n_layers, .k = n, .sum = sum, .width = width};
@@ -162,6 +165,30 @@ static int by_weight(const struct pp_model *m, enum pp_assignment how, int n, in
     }
     pp_free(sum);
     pp_free(width);
+    return rc;
+}
+
+/* Times become whole numbers, so that sums are exact and equal ones stay equal: 2^52 or a little
+ * less in all. Scaled by a power of two, which itself rounds nothing. */
+int pp_partition_costs(const struct pp_model *m, const double *costs, int n, int *first, int *last)
+{
+    pp_assert(n >= 1 && n <= m->n_layers);
+    double total = 0;
+    for (int i = 0; i < m->n_layers; i++) {
+        pp_assert(isfinite(costs[i]) && costs[i] >= 0);
+        total += costs[i];
+    }
+    int exponent;
+    (void)frexp(total, &exponent);
+    uint64_t *whole = pp_alloc((size_t)m->n_layers, sizeof(*whole));
+    if (!whole) {
+        return PP_ERESOURCE;
+    }
+    for (int i = 0; i < m->n_layers; i++) {
+        whole[i] = (uint64_t)(ldexp(costs[i], 52 - exponent) + 0.5);
+    }
+    int rc = by_weight(m, PP_ASSIGN_TIME, whole, n, first, last);
+    pp_free(whole);
     return rc;
 }
 
@@ -229,8 +256,12 @@ int pp_partition(const struct pp_model *m, const struct pp_config *cfg, int n, i
     case PP_ASSIGN_EXPLICIT:
         return as_said(m, cfg, n, first, last);
     case PP_ASSIGN_AUTO:
+    case PP_ASSIGN_FLOPS:
     case PP_ASSIGN_PARAMS:
-        return by_weight(m, cfg->pipeline.assignment, n, first, last);
+        return by_weight(m, cfg->pipeline.assignment, NULL, n, first, last);
+    case PP_ASSIGN_TIME:
+        return pp_fail(PP_ECONFIG, "pipeline.assignment = time needs measured times, which are not "
+                                   "here; use flops, or give ranges");
     }
     pp_assert(!"known assignment");
     return PP_EINTERNAL;

@@ -26,6 +26,14 @@ static double weigh(const struct pp_layer *l, enum pp_assignment how)
     return how == PP_ASSIGN_PARAMS ? (double)l->n_floats : c.flops_f + c.flops_i + c.flops_w;
 }
 
+/* Costs of the test at hand for PP_ASSIGN_TIME. */
+static double costs[16];
+
+static double cost_of(const struct pp_model *m, enum pp_assignment how, int i)
+{
+    return how == PP_ASSIGN_TIME ? costs[i] : weigh(&m->layers[i], how);
+}
+
 /* Largest piece and values over the cuts of one partition. */
 static void measure(const struct pp_model *m, enum pp_assignment how, int k, const int *first,
                     const int *last, double *largest, double *values)
@@ -34,7 +42,7 @@ static void measure(const struct pp_model *m, enum pp_assignment how, int k, con
     for (int s = 0; s < k; s++) {
         double sum = 0;
         for (int i = first[s]; i <= last[s]; i++) {
-            sum += weigh(&m->layers[i], how);
+            sum += cost_of(m, how, i);
         }
         *largest = sum > *largest ? sum : *largest;
         *values += s > 0 ? m->layers[first[s]].in : 0;
@@ -78,11 +86,11 @@ static void check_covers(const struct pp_model *m, int k, const int *first, cons
 
 static void balanced_cuts_are_as_good_as_brute_force(void **state)
 {
-    const enum pp_assignment hows[] = {PP_ASSIGN_AUTO, PP_ASSIGN_PARAMS};
+    const enum pp_assignment hows[] = {PP_ASSIGN_AUTO, PP_ASSIGN_PARAMS, PP_ASSIGN_FLOPS};
     int tried = 0;
     for (uint64_t seed = 0; seed < 120; seed++) {
         int layers = 1 + (int)(seed % 10);
-        for (int h = 0; h < 2; h++) {
+        for (int h = 0; h < 3; h++) {
             struct pp_config *cfg = config(hows[h]);
             struct pp_model *m = NULL;
             cfg->model.n_sizes = layers + 1;
@@ -109,6 +117,52 @@ static void balanced_cuts_are_as_good_as_brute_force(void **state)
         }
     }
     assert_true(tried > 700);
+}
+
+static void given_costs_are_cut_as_well_as_brute_force_cuts_them(void **state)
+{
+    struct pp_config *cfg = config(PP_ASSIGN_TIME);
+    for (uint64_t seed = 0; seed < 200; seed++) {
+        struct pp_model *m = NULL;
+        int layers = 1 + (int)(seed % 9);
+        cfg->model.n_sizes = layers + 1;
+        for (int i = 0; i <= layers; i++) {
+            cfg->model.sizes[i] = 1 + (int)(pp_rng_u32(seed, 2, (uint64_t)i) % 5u);
+        }
+        for (int i = 0; i < layers; i++) {
+            /* whole numbers make real ties; some are 0; thirds make sums that round */
+            uint32_t word = pp_rng_u32(seed, 3, (uint64_t)i);
+            costs[i] = seed % 2 ? word % 4 : (word % 1000) / 3e6;
+        }
+        CHECK_OK(pp_model_create(cfg, &m));
+        for (int k = 1; k <= layers && k <= 4; k++) {
+            int first[16], last[16];
+            double a, b, want_a, want_b;
+            CHECK_OK(pp_partition_costs(m, costs, k, first, last));
+            check_covers(m, k, first, last);
+            measure(m, PP_ASSIGN_TIME, k, first, last, &a, &b);
+            brute_force(m, PP_ASSIGN_TIME, k, &want_a, &want_b);
+            if (a > want_a * (1 + 1e-12) || (seed % 2 && b != want_b)) {
+                fail_msg("seed %d, %d layers in %d: largest %g (best %g), values %g (best %g)",
+                         (int)seed, layers, k, a, want_a, b, want_b);
+            }
+        }
+        pp_model_destroy(&m);
+    }
+    pp_free(cfg);
+}
+
+static void a_cut_by_time_needs_times(void **state)
+{
+    struct pp_config *cfg = config(PP_ASSIGN_TIME);
+    struct pp_model *m = NULL;
+    int first[2], last[2];
+    cfg->model.n_sizes = 3;
+    cfg->model.sizes[0] = cfg->model.sizes[1] = cfg->model.sizes[2] = 4;
+    CHECK_OK(pp_model_create(cfg, &m));
+    CHECK_FAILS(pp_partition(m, cfg, 2, first, last), PP_ECONFIG, "needs measured times");
+    pp_model_destroy(&m);
+    pp_free(cfg);
 }
 
 static void of_equal_cuts_the_earlier_pieces_are_larger(void **state)
@@ -202,6 +256,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(balanced_cuts_are_as_good_as_brute_force),
+        cmocka_unit_test(given_costs_are_cut_as_well_as_brute_force_cuts_them),
+        cmocka_unit_test(a_cut_by_time_needs_times),
         cmocka_unit_test(of_equal_cuts_the_earlier_pieces_are_larger),
         cmocka_unit_test(the_largest_model_is_cut_at_once),
         cmocka_unit_test(wrong_ranges_say_which_and_why),
