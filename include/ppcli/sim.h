@@ -31,6 +31,11 @@ struct pp_sim_costs {
      * round (forward from the last rank to rank 0, and the mirror) is waited for only when its
      * micro-batch is the first of its P. Optimistic: for comparing with that column, no more. */
     bool relaxed_wrap;
+    /* The same batch this many times over (0: once). No rank waits for the others in between: each
+     * spends between[r] (its optimizer; NULL: nothing), which counts as work, and goes on. The
+     * results are of all steps together; times, when asked for, of the last one. */
+    int steps;
+    const double *between; /* [P] */
 };
 
 struct pp_sim_result {

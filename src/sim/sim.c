@@ -32,7 +32,8 @@ struct sim {
     struct pp_sim_result *result;
     struct lane *lanes; /* [n_channels] */
     double *now;        /* [P] */
-    int *at;            /* [P] next action */
+    int *at;            /* [P] next action of the step */
+    int *step;          /* [P] steps done */
     int *live;          /* [P] activations held, in chunks */
     int64_t *wait;      /* [P] WAIT_NOTHING, a channel, or n_channels + a slot */
     int *ready;         /* [P] stack of ranks that may run */
@@ -182,7 +183,7 @@ static int run_action(struct sim *s, int rank, int k, const struct span *t)
         res->peak[rank] = s->live[rank];
     }
     s->live[rank] -= lets_go;
-    if (k == 0) {
+    if (k == 0 && s->step[rank] == 0) {
         res->first_start[rank] = t->start;
     }
     if (res->start) {
@@ -232,11 +233,24 @@ static int run_pair(struct sim *s, int rank, int k, double start)
     return 0;
 }
 
+/* The list is done: on to the next step, if there is one. */
+static bool next_step(struct sim *s, int rank)
+{
+    double t = s->costs->between ? s->costs->between[rank] : 0.0;
+    s->now[rank] += t;
+    s->result->work[rank] += t;
+    if (++s->step[rank] >= s->costs->steps) {
+        return false;
+    }
+    s->at[rank] = 0;
+    return true;
+}
+
 /* Run one rank until it waits or is done. */
 static int run_rank(struct sim *s, int rank)
 {
     const struct pp_rank_plan *list = &s->plan->ranks[rank];
-    while (s->at[rank] < list->n_actions) {
+    while (s->at[rank] < list->n_actions || next_step(s, rank)) {
         int k = s->at[rank];
         const struct pp_action *a = &list->actions[k];
         bool pair = s->costs->overlap > 0 && a->overlap && k + 1 < list->n_actions;
@@ -315,10 +329,11 @@ static int sim_init(struct sim *s)
     s->lanes = pp_alloc((size_t)s->plan->n_channels, sizeof(*s->lanes));
     s->now = pp_alloc(p, sizeof(*s->now));
     s->at = pp_alloc(p, sizeof(*s->at));
+    s->step = pp_alloc(p, sizeof(*s->step));
     s->live = pp_alloc(p, sizeof(*s->live));
     s->wait = pp_alloc(p, sizeof(*s->wait));
     s->ready = pp_alloc(p, sizeof(*s->ready));
-    if (!s->lanes || !s->now || !s->at || !s->live || !s->wait || !s->ready) {
+    if (!s->lanes || !s->now || !s->at || !s->step || !s->live || !s->wait || !s->ready) {
         return PP_ERESOURCE;
     }
     return s->costs->slots ? take_slots(s) : 0;
@@ -332,6 +347,7 @@ static void sim_fini(struct sim *s)
     pp_free(s->lanes);
     pp_free(s->now);
     pp_free(s->at);
+    pp_free(s->step);
     pp_free(s->live);
     pp_free(s->wait);
     pp_free(s->ready);

@@ -340,6 +340,72 @@ static void an_overlapped_pair_is_one_piece_of_work(void **state)
     pp_plan_destroy(&plan);
 }
 
+/* 1f1b, 2 ranks, 2 micro-batches, F = I = W = 1, I sent early: rank 0 idles for one tick before B0,
+ * rank 1 for one at the start. */
+static void steps_follow_each_other_without_a_meeting(void **state)
+{
+    (void)state;
+    static const double between[] = {4, 2};
+    struct pp_plan *plan = plan_of("1f1b", 2, 2);
+    double arrays[6];
+    struct pp_sim_costs costs;
+    struct pp_sim_result res;
+    pp_sim_uniform(plan, 1, 1, 1, arrays, &costs);
+    CHECK_OK(pp_sim_run(plan, &costs, false, &res));
+    double once = res.makespan;
+    double work = res.work[0];
+    pp_sim_result_fini(&res);
+
+    costs.steps = 1;
+    costs.between = between;
+    CHECK_OK(pp_sim_run(plan, &costs, false, &res));
+    assert_float_equal(res.makespan, once + 4, 1e-12);
+    assert_float_equal(res.work[0], work + 4, 1e-12);
+    assert_float_equal(res.work[1], work + 2, 1e-12);
+    pp_sim_result_fini(&res);
+
+    /* Rank 0 is the slow one: it works for 10 in every step and waits only for I's of rank 1. */
+    double last = 0, period[6];
+    for (int steps = 1; steps <= 6; steps++) {
+        costs.steps = steps;
+        CHECK_OK(pp_sim_run(plan, &costs, false, &res));
+        assert_float_equal(res.work[0], steps * (work + 4), 1e-12);
+        assert_float_equal(res.first_start[1], 1, 1e-12);
+        period[steps - 1] = res.makespan - last;
+        last = res.makespan;
+        pp_sim_result_fini(&res);
+    }
+    assert_float_equal(period[5], period[4], 1e-12);
+    assert_true(period[5] >= work + 4);
+    assert_true(period[5] <= once + 4);
+
+    /* With message slots: the same, as every slot is free again before its rank comes round. */
+    costs.slots = true;
+    CHECK_OK(pp_sim_run(plan, &costs, false, &res));
+    assert_float_equal(res.makespan, last, 1e-12);
+    pp_sim_result_fini(&res);
+    pp_plan_destroy(&plan);
+}
+
+/* Rank 1 is slow: rank 0 may be ahead by no more than the message slots allow. */
+static void a_rank_cannot_run_ahead_of_its_message_slots(void **state)
+{
+    (void)state;
+    struct pp_plan *plan = plan_of("gpipe", 2, 2);
+    double f[] = {1, 10}, b[] = {1, 1};
+    struct pp_sim_costs costs = {.f = f, .i = b, .w = b, .steps = 50};
+    struct pp_sim_result res;
+    for (int slots = 0; slots < 2; slots++) {
+        costs.slots = slots;
+        CHECK_OK(pp_sim_run(plan, &costs, false, &res));
+        /* 22 + 2 of I and W a step on rank 1, which waits for no gradient */
+        assert_float_equal(res.work[1], 50 * 24, 1e-9);
+        assert_true(res.makespan >= 50 * 24);
+        pp_sim_result_fini(&res);
+    }
+    pp_plan_destroy(&plan);
+}
+
 static void a_pair_that_needs_its_own_result_is_refused(void **state)
 {
     (void)state;
@@ -378,6 +444,8 @@ int main(void)
         cmocka_unit_test(times_are_there_only_when_asked_for),
         cmocka_unit_test(costs_of_zero_give_no_bubble_and_no_nan),
         cmocka_unit_test(an_overlapped_pair_is_one_piece_of_work),
+        cmocka_unit_test(steps_follow_each_other_without_a_meeting),
+        cmocka_unit_test(a_rank_cannot_run_ahead_of_its_message_slots),
         cmocka_unit_test(a_pair_that_needs_its_own_result_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
