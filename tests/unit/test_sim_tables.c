@@ -4,7 +4,8 @@
 
 #define LEN(a) (sizeof(a) / sizeof((a)[0]))
 
-static const struct rank_costs unit = {.f = 1, .i = 1, .w = 1};
+/* Overlapped pairs (DualPipeV alone has some) are one piece of work, without any gain. */
+static const struct rank_costs unit = {.f = 1, .i = 1, .w = 1, .overlap = 1};
 
 /* Not every schedule need be there for the others to be checked, but most must. */
 static void check_count(int checked, int least)

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the pictures of a plan share. Local to sim. */
+#ifndef PPCLI_SIM_DRAW_IMPL_H
+#define PPCLI_SIM_DRAW_IMPL_H
+
+#include "ppcli/draw.h"
+
+/* Colours repeat after so many chunks. */
+#define DRAW_SHADES 4
+
+/* Room for "1023F65534". */
+#define DRAW_LABEL_MAX 32
+
+/* The letters of enum pp_op, in its order. */
+extern const char draw_letters[];
+
+/* "zb-v" and the like; what stands for it when a plan came from no schedule. */
+const char *draw_name(const struct pp_plan *plan);
+
+/* "4 stages x 2 chunks, 8 micro-batches" */
+void draw_shape(const struct pp_plan *plan, char *out, size_t bytes);
+
+/* "makespan 33, bubble_global 27.3 %, bubble_span 27.3 %" */
+void draw_figures(const struct pp_drawing *d, char *out, size_t bytes);
+
+/* "per rank F 1, I 1, W 1, hand-over 0" */
+void draw_costs(const struct pp_drawing *d, char *out, size_t bytes);
+
+/* The longest of "4F12" (rank with several chunks), "F12" and "F" that fits `room`; "" for none.
+ * Returns its length. */
+int draw_label(const struct pp_plan *plan, const struct pp_action *a, int room,
+               char out[DRAW_LABEL_MAX]);
+
+/* Letters that the longest label of the plan has. */
+int draw_label_length(const struct pp_plan *plan);
+
+/* least[op]: the least duration of any action of that op; 0 when there is none. */
+void draw_least(const struct pp_drawing *d, double least[4]);
+
+/* The shortest cell that is worth a label: of the ops that last at least a quarter of the longest
+ * op, the least duration of any of their actions. 0 when nothing takes time. */
+double draw_unit(const struct pp_drawing *d);
+
+/* Which colour of DRAW_SHADES the stage has. */
+int draw_shade(const struct pp_plan *plan, int stage);
+
+/* stdio keeps the first failure; one look at the end is enough. */
+int draw_written(FILE *f);
+
+#endif

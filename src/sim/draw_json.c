@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The figures of a simulated plan for other programs. */
+#include "draw_impl.h"
+
+#include "ppcli/json.h"
+
+/* Slots of the channels that end at a rank: the messages it can hold. */
+static int64_t message_slots(const struct pp_plan *plan, int rank)
+{
+    int64_t n = 0;
+    for (int c = 0; c < plan->n_channels; c++) {
+        n += plan->channels[c].dst_rank == rank ? plan->channels[c].slots : 0;
+    }
+    return n;
+}
+
+static void print_rank(const struct pp_drawing *d, int r, struct pp_json *j)
+{
+    const struct pp_sim_result *res = d->result;
+    pp_json_object(j, NULL);
+    pp_json_int(j, "rank", r);
+    pp_json_dbl(j, "work", res->work[r]);
+    pp_json_dbl(j, "idle", res->idle[r]);
+    pp_json_dbl(j, "first_start", res->first_start[r]);
+    pp_json_dbl(j, "last_end", res->last_end[r]);
+    pp_json_int(j, "peak_chunks", res->peak[r]);
+    pp_json_int(j, "message_slots", message_slots(d->plan, r));
+    if (d->bytes) {
+        pp_json_uint(j, "peak_bytes", d->bytes[r]);
+    }
+    pp_json_end(j);
+}
+
+int pp_draw_json(const struct pp_drawing *d, FILE *f)
+{
+    const struct pp_geometry *g = &d->plan->geometry;
+    struct pp_json j;
+    pp_json_init(&j, f, 2);
+    pp_json_object(&j, NULL);
+    pp_json_int(&j, "schema", 1);
+    pp_json_str(&j, "schedule", draw_name(d->plan));
+    pp_json_int(&j, "stages", g->stages);
+    pp_json_int(&j, "chunks", g->chunks);
+    pp_json_int(&j, "microbatches", g->microbatches);
+    pp_json_int(&j, "group", g->group);
+    pp_json_int(&j, "eager", g->eager);
+    pp_json_dbl(&j, "memory_cap", g->memory_cap);
+    pp_json_object(&j, "costs");
+    pp_json_dbl(&j, "f", d->costs.f);
+    pp_json_dbl(&j, "i", d->costs.i);
+    pp_json_dbl(&j, "w", d->costs.w);
+    pp_json_dbl(&j, "comm", d->costs.comm);
+    pp_json_end(&j);
+    pp_json_dbl(&j, "makespan", d->result->makespan);
+    pp_json_dbl(&j, "bubble_global", d->result->bubble_global);
+    pp_json_dbl(&j, "bubble_span", d->result->bubble_span);
+    pp_json_array(&j, "ranks");
+    for (int r = 0; r < g->stages; r++) {
+        print_rank(d, r, &j);
+    }
+    pp_json_end(&j);
+    pp_json_end(&j);
+    return draw_written(f);
+}
