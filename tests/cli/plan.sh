@@ -1,0 +1,145 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# ppcli plan: shapes, costs and formats, and what is refused.
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+# json_ok EXPRESSION : the last output is JSON and the expression over it, called d, is true
+json_ok() {
+    command -v python3 >/dev/null 2>&1 || return 0
+    python3 -c "
+import json, sys
+d = json.load(open(sys.argv[1]))
+assert $1, d
+" "$folder/out" 2>"$folder/err" || complain "$last: not so: $1: $(tail -n 1 "$folder/err" | head -c 600)"
+}
+
+begin "a shape is drawn as text, with title, makespan and both bubbles"
+run plan --schedule 1f1b --stages 4 --microbatches 8
+code_is 0
+out_has '1f1b: 4 stages, 8 micro-batches'
+out_has 'makespan 33, bubble_global 27.3 %, bubble_span 27.3 %'
+out_has '   0     4  F0 F1 F2 F3 .'
+same "$(cat "$folder/err")" ''
+
+begin "the width of the picture follows COLUMNS"
+COLUMNS=60
+export COLUMNS
+run plan --schedule gpipe --stages 4 --microbatches 8
+same "$(awk 'length($0) > 60 && /F/' "$folder/out" | grep -c '^ ')" 0
+unset COLUMNS
+
+begin "json has the figures of the shape"
+run plan --schedule zb-h1 --stages 4 --microbatches 8 --format json
+code_is 0
+json_ok "d['schema'] == 1 and d['stages'] == 4 and d['chunks'] == 1 and d['microbatches'] == 8"
+json_ok "d['makespan'] == 27 and abs(d['bubble_global'] - 1 / 9) < 1e-12"
+json_ok "[r['peak_chunks'] for r in d['ranks']] == [4, 4, 4, 4]"
+json_ok "all(r['work'] == 24 and r['idle'] == 3 for r in d['ranks'])"
+
+begin "costs are of a whole rank, a chunk takes its share"
+run plan --schedule 1f1b --stages 8 --microbatches 64 --cost-comm 1 --format json
+json_ok "d['makespan'] == 337"
+run plan --schedule 1f1b-eager --eager 2 --stages 8 --microbatches 64 --cost-comm 1 --format json
+json_ok "d['makespan'] == 227"
+run plan --schedule interleaved --stages 4 --microbatches 8 --chunks 2 --format json
+json_ok "d['makespan'] == 28.5"
+run plan --schedule 1f1b --stages 8 --microbatches 24 --cost-f 18.522 --cost-i 18.086 \
+    --cost-w 9.337 --cost-comm .601 --format json
+json_ok "round(d['bubble_global'], 4) == .2431 and d['costs']['comm'] == .601"
+
+begin "pairs that overlap take the part of their sum that is asked for"
+run plan --schedule dualpipev --stages 4 --microbatches 8 --cost-overlap 1 --format json
+json_ok "d['makespan'] == 27 and d['chunks'] == 2"
+
+begin "csv is torch's compute-only format"
+run plan --schedule 1f1b --stages 2 --microbatches 4 --format csv
+same "$(cat "$folder/out")" '0F0,0F1,0B0,0F2,0B1,0F3,0B2,0B3
+1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3'
+
+begin "svg is well-formed, trace is JSON events"
+run plan --schedule v-half --stages 4 --microbatches 8 --format svg
+code_is 0
+out_has '<svg xmlns='
+if command -v python3 >/dev/null 2>&1; then
+    python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' "$folder/out" \
+        2>"$folder/err" || complain "not well-formed: $(tail -n 1 "$folder/err")"
+fi
+run plan --schedule zb-v --stages 4 --microbatches 8 --format trace
+code_is 0
+json_ok "sum(e['ph'] == 'X' for e in d) == 4 * 2 * 8 * 3"
+json_ok "sum(e['ph'] == 's' for e in d) == sum(e['ph'] == 'f' for e in d) == 2 * 7 * 8"
+
+begin "a config gives the shape and the memory, options win over it"
+run plan synthetic.ini --format json
+code_is 0
+json_ok "d['stages'] == len(d['ranks']) and all(r['peak_bytes'] > 0 for r in d['ranks'])"
+run plan synthetic.ini --stages 2 --schedule gpipe --format json
+code_is 0
+json_ok "d['stages'] == 2 and d['schedule'] == 'gpipe'"
+
+begin "a config's memory is what explain says"
+run explain synthetic.ini --format json
+if command -v python3 >/dev/null 2>&1; then
+    cp "$folder/out" "$folder/explained"
+    run plan synthetic.ini --format json
+    json_ok "[r['peak_bytes'] for r in d['ranks']] == [r['peak_bytes'] for r in json.load(open('$folder/explained'))['ranks']][:d['stages']]"
+else
+    skip "no python3"
+fi
+
+begin "an unknown schedule or format is 64 with the nearest"
+run plan --schedule zb-h3 --stages 2 --microbatches 2
+code_is 64
+err_has "did you mean 'zb-h1'?"
+run plan --schedule 1f1b --stages 2 --microbatches 2 --format jsno
+code_is 64
+err_has "did you mean 'json'?"
+
+begin "missing and wrong words are 64 and say what is wanted"
+run plan
+code_is 64
+err_has 'ppcli plan --schedule 1f1b --stages 4'
+run plan --schedule 1f1b --stages 2
+code_is 64
+run plan --schedule 1f1b --stages two --microbatches 2
+code_is 64
+err_has "--stages wants a whole number, not 'two'"
+run plan --schedule 1f1b --stages 2 --microbatches 2 --cost-f -1
+code_is 64
+err_has "--cost-f wants a number"
+run plan --schedule 1f1b --stages 2 --microbatches 2 --cost-f 0 --cost-i 0 --cost-w 0
+code_is 64
+err_has 'must be more than 0'
+run plan --schedule 1f1b --stages 2 --microbatches 2 --lr 0.1
+code_is 64
+err_has 'says nothing without a CONFIG'
+
+begin "an impossible shape is 78 in the schedule's own words"
+run plan --schedule gpipe --stages 4 --microbatches 8 --chunks 3
+code_is 78
+err_has 'one chunk per rank, not 3'
+same "$(cat "$folder/out")" ''
+run plan --schedule dualpipev --stages 4 --microbatches 4
+code_is 78
+err_has 'dualpipev'
+run plan --schedule 1f1b --stages -1 --microbatches 4
+code_is 78
+run plan --schedule 1f1b --stages 99999 --microbatches 999999
+code_is 78
+err_has 'too many'
+run plan synthetic.ini --stages 1000
+code_is 78
+err_has 'pipeline.stages'
+
+begin "a picture that cannot be written is 74"
+if [ -w /dev/full ]; then
+    code=0
+    "$PPCLI" plan --schedule 1f1b --stages 2 --microbatches 2 >/dev/full 2>"$folder/err" || code=$?
+    last='plan to a full disk'
+    code_is 74
+else
+    skip "no /dev/full"
+fi
+
+finish
