@@ -11,7 +11,7 @@
 #include "ppcli/sim.h"
 #include "test.h"
 
-/* "interleaved v4", "1f1b-eager k2", "gpipe": NULL when there is no such schedule (yet). */
+/* "interleaved v4", "1f1b-eager k2", "gpipe" */
 static inline struct pp_plan *plan_of(const char *text, int p, int m)
 {
     struct pp_plan *plan = NULL;
@@ -20,6 +20,7 @@ static inline struct pp_plan *plan_of(const char *text, int p, int m)
     assert_true(sscanf(text, "%63s %15s", name, option) >= 1);
     const struct pp_schedule_ops *ops = pp_schedule_find(name);
     if (!ops) {
+        fail_msg("there is no schedule %s", name);
         return NULL;
     }
     struct pp_geometry g = {.stages = p,
