@@ -3,8 +3,8 @@
  * DualPipeV (DeepSeek-AI's DualPipe, 2025, cut in half to a V of two chunks per rank): in steady
  * state the forward of one chunk runs together with the backward of the other, so that the messages
  * of each hide behind the arithmetic of the other. The marked pairs are what is meant to overlap. A
- * rank that cannot do two things at once runs the F, then the B: then it takes the time of ZB-V,
- * with one micro-batch more in memory.
+ * rank that cannot do two things at once runs the F, then the B: with F = I = W that takes the time
+ * of ZB-V, with 2P+1 chunks in memory instead of 2P.
  *
  * Towards the end the W halves of some backwards are kept back to fill the gaps of the drain.
  */
