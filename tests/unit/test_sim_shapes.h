@@ -11,8 +11,14 @@
 #include "ppcli/sim.h"
 #include "test.h"
 
-/* "interleaved v4", "1f1b-eager k2", "gpipe" */
-static inline struct pp_plan *plan_of(const char *text, int p, int m)
+struct rank_costs { /* of one micro-batch on one whole rank; textbook B */
+    double f, i, w, comm, overlap;
+    bool relaxed;
+};
+
+/* "interleaved v4", "1f1b-eager k2", "zb-auto c8", "gpipe"; made for these costs */
+static inline struct pp_plan *plan_for(const char *text, int p, int m,
+                                       const struct rank_costs *costs)
 {
     struct pp_plan *plan = NULL;
     char name[64];
@@ -30,15 +36,19 @@ static inline struct pp_plan *plan_of(const char *text, int p, int m)
         g.chunks = atoi(option + 1);
     } else if (option[0] == 'k') {
         g.eager = atoi(option + 1);
+    } else if (option[0] == 'c') {
+        g.memory_cap = atoi(option + 1);
     }
+    g.costs = (struct pp_schedule_costs){costs->f, costs->i, costs->w, costs->comm};
     CHECK_OK(pp_plan_build(name, &g, &plan));
     return plan;
 }
 
-struct rank_costs { /* of one micro-batch on one whole rank; textbook B */
-    double f, i, w, comm, overlap;
-    bool relaxed;
-};
+static inline struct pp_plan *plan_of(const char *text, int p, int m)
+{
+    const struct rank_costs unit = {.f = 1, .i = 1, .w = 1};
+    return plan_for(text, p, m, &unit);
+}
 
 static inline void simulate(const struct pp_plan *plan, const struct rank_costs *rc,
                             struct pp_sim_result *out)

@@ -23,6 +23,7 @@ static void makespans_bubbles_and_peaks_are_those_of_the_table(void **state)
         {"1f1b-v", "31.5 .2381 - 6 6", "64.5 .2558 - 12 12"},
         {"zb-h1", "27 .1111 .1111 4 4", "55 .1273 .1273 8 8"},
         {"zb-h2", "27 .1111 0.0000 7 7", "55 .1273 0.0000 15 15"},
+        {"zb-auto", "27 .1111 0.0000 8 8", "55 - 0.0000 16 16"},
         {"interleaved-zb v2", "25.5 .0588 .0588 8 8", "51.5 .0680 .0680 16 16"},
         {"zb-v", "25.5 .0588 0.0000 8 8", "51.5 .0680 0.0000 16 16"},
         {"v-half", "26.5 .0943 - 6 6", "56.5 .1504 - 10 10"},
@@ -99,7 +100,7 @@ static void latency_flips_the_ranking_as_in_the_table(void **state)
 static void check_column(const char *name, int p, int m, const struct rank_costs *costs, bool span,
                          const char *printed)
 {
-    struct pp_plan *plan = plan_of(name, p, m);
+    struct pp_plan *plan = plan_for(name, p, m, costs);
     struct pp_sim_result res;
     simulate(plan, costs, &res);
     check_printed(name, span ? res.bubble_span : res.bubble_global, &printed);
@@ -139,6 +140,7 @@ static void bubbles_are_those_of_the_zero_bubble_paper(void **state)
         check_column("1f1b", 8, m, &costs, false, rows[k].one);
         check_column(interleaved, 8, m, &costs, false, rows[k].int_strict);
         check_column("zb-h1", 8, m, &costs, false, rows[k].h1);
+        check_column("zb-auto c8", 8, m, &costs, true, rows[k].h1); /* column ZB-1p */
         check_column("zb-h2", 8, m, &costs, true, rows[k].h2);
         check_column(interleaved_zb, 8, m, &costs, false, rows[k].int_zb);
         check_column("zb-v", 8, m, &costs, true, rows[k].zb_v);
