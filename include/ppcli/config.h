@@ -29,6 +29,7 @@
 #define PP_NAME_MAX 64          /* bytes of a name value (schedule, dataset, ...) with the NUL */
 #define PP_MODEL_SIZES_MAX 4097 /* widths of a model after repeats are expanded */
 #define PP_STAGES_MAX 1024
+#define PP_SCHEDULE_FILE "file:"
 #define PP_CONFIG_VALUE_MAX 65536 /* bytes of any value's text with the NUL */
 #define PP_CONFIG_LINE_MAX 198    /* bytes of a line of an INI file, without comment and indent */
 
@@ -87,7 +88,8 @@ struct pp_config {
         int group;         /* interleaved family: micro-batches per group; 0: the schedule's rule */
         int eager;         /* 1f1b-eager: k; 0: from the costs */
         double memory_cap; /* zb-auto: activations per rank, in forwards; 0: the schedule's */
-        char schedule[PP_NAME_MAX]; /* "auto" until a run is prepared: the measured best */
+        char schedule[PP_PATH_MAX]; /* a name; "auto" until a run is prepared: the measured best;
+                                       PP_SCHEDULE_FILE and the absolute path of a CSV table */
         enum pp_assignment assignment;
         int first_layer[PP_STAGES_MAX]; /* PP_ASSIGN_EXPLICIT: first layer of each range ... */
         int last_layer[PP_STAGES_MAX];  /* ... and its last one, inclusive */
@@ -146,7 +148,8 @@ void pp_config_destroy(struct pp_config **cfg);
 
 /*
  * Add a problem found by a higher module about one key ("pipeline.stages"): it gets that key's
- * origin in front ("mnist.ini:14: error: "). Returns PP_ECONFIG.
+ * origin in front ("mnist.ini:14: error: "). A copy whose source was set to NULL has no list: the
+ * text is recorded as a failure. Returns PP_ECONFIG.
  */
 int pp_config_problem(struct pp_config *cfg, const char *key, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

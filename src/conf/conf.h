@@ -51,6 +51,7 @@ struct conf_option {
     const struct conf_choice *choices; /* CONF_ENUM */
     size_t names;                      /* CONF_NAME: offset of the list in struct pp_names */
     const char *word;  /* CONF_PATH, CONF_NAME: a word that is none ("auto"); NULL: none */
+    bool file;         /* CONF_NAME: "file:PATH" too; the place has PP_PATH_MAX bytes */
     bool numbers;      /* can change the numbers of a run: part of the hash */
     const char *unit;  /* NULL when it has none */
     const char *since; /* first version with this key */

@@ -60,7 +60,9 @@ static const struct conf_option table[] = {
      .unit = "micro-batches", .numbers = true,
      .help = "pieces each replica cuts its share of a batch into"},
     {KEY(pipeline, schedule, CONF_NAME), .def = "1f1b", LIST(schedules), .word = "auto",
-     .help = "order of forward and backward passes; auto: measure, and take the fastest"},
+     .file = true,
+     .help = "order of forward and backward passes; auto: measure, and take the fastest; "
+             "file:TABLE.csv: from a table (ppcli plan --format csv)"},
     {KEY(pipeline, chunks, CONF_INT), .def = "0", .max = 1024, .unit = "chunks",
      .help = "pieces of the model each rank holds; 0 = what the schedule wants"},
     {KEY(pipeline, group, CONF_INT), .def = "0", .max = 65535, .unit = "micro-batches",

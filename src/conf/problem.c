@@ -135,9 +135,15 @@ int pp_config_problem(struct pp_config *cfg, const char *key, const char *fmt, .
     pp_assert(option >= 0);
     va_list args;
     va_start(args, fmt);
-    add(cfg, &cfg->source->problems, conf_place_of(cfg, option), "error", fmt, args);
+    if (cfg->source) {
+        add(cfg, &cfg->source->problems, conf_place_of(cfg, option), "error", fmt, args);
+        va_end(args);
+        return PP_ECONFIG;
+    }
+    char text[CONF_WHY_MAX];
+    vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    return PP_ECONFIG;
+    return pp_fail(PP_ECONFIG, "%s", text);
 }
 
 int pp_config_problem_count(const struct pp_config *cfg)

@@ -250,29 +250,6 @@ static int parse_bool(const struct conf_option *o, const char *text, struct pp_c
     return not_one_of(o, text, words, NULL, why);
 }
 
-static int parse_name(const struct conf_option *o, const char *text, const struct pp_names *names,
-                      struct pp_config *cfg, char *why)
-{
-    const char *const *list = conf_names_of(o, names);
-    bool known = !list || (o->word && strcmp(text, o->word) == 0);
-    for (int i = 0; list && list[i] && !known; i++) {
-        known = strcmp(list[i], text) == 0;
-    }
-    if (!known) {
-        return not_one_of(o, text, list, names, why);
-    }
-    size_t n = strlen(text);
-    if (n >= PP_NAME_MAX) {
-        snprintf(why, CONF_WHY_MAX, "'%s' is %zu bytes; a name has at most %d",
-                 conf_quote(text, n).s, n, PP_NAME_MAX - 1);
-        return -1;
-    }
-    char *to = place(o, cfg);
-    memset(to, 0, PP_NAME_MAX);
-    memcpy(to, text, n);
-    return 0;
-}
-
 /* A resolved path goes into an INI file, which has no quoting. */
 static int path_writable(const char *path, char *why)
 {
@@ -292,18 +269,17 @@ static int path_writable(const char *path, char *why)
     return conf_text_check(path, strlen(path), why);
 }
 
-static int parse_path(const struct conf_option *o, const char *text, const char *dir,
-                      struct pp_config *cfg, char *why)
+/* Absolute, from the folder that relative paths are relative to. */
+static int resolve_path(const char *text, const char *dir, char path[PP_PATH_MAX], char *why)
 {
-    char path[PP_PATH_MAX] = "";
     int n = 0;
     if (text[0] == '~' && (text[1] == '/' || text[1] == '\0')) {
         snprintf(why, CONF_WHY_MAX, "'~' is not expanded; write ${HOME}%s",
                  conf_quote(text + 1, strlen(text + 1)).s);
         return -1;
     }
-    if (text[0] == '/' || text[0] == '\0' || (o->word && strcmp(text, o->word) == 0)) {
-        n = snprintf(path, sizeof(path), "%s", text);
+    if (text[0] == '/' || text[0] == '\0') {
+        n = snprintf(path, PP_PATH_MAX, "%s", text);
     } else {
         if (!dir[0]) {
             snprintf(why, CONF_WHY_MAX,
@@ -318,16 +294,75 @@ static int parse_path(const struct conf_option *o, const char *text, const char 
         }
         bool self = text[0] == '\0' || strcmp(text, ".") == 0;
         bool root = strcmp(dir, "/") == 0;
-        n = snprintf(path, sizeof(path), "%s%s%s", dir, self || root ? "" : "/", self ? "" : text);
+        n = snprintf(path, PP_PATH_MAX, "%s%s%s", dir, self || root ? "" : "/", self ? "" : text);
     }
-    if (n < 0 || (size_t)n >= sizeof(path)) {
+    if (n < 0 || n >= PP_PATH_MAX) {
         snprintf(why, CONF_WHY_MAX, "the path is %d bytes, at most %d", n, PP_PATH_MAX - 1);
         return -1;
     }
-    if (path_writable(path, why) < 0) {
+    return path_writable(path, why);
+}
+
+static int parse_path(const struct conf_option *o, const char *text, const char *dir,
+                      struct pp_config *cfg, char *why)
+{
+    char path[PP_PATH_MAX] = "";
+    if (o->word && strcmp(text, o->word) == 0) {
+        strcpy(path, text);
+    } else if (resolve_path(text, dir, path, why) < 0) {
         return -1;
     }
     memcpy(place(o, cfg), path, sizeof(path));
+    return 0;
+}
+
+/* "file:table.csv" -> "file:/folder/of/the/ini/table.csv" */
+static int parse_file_name(const struct conf_option *o, const char *text, const char *dir,
+                           struct pp_config *cfg, char *why)
+{
+    static const size_t prefix = sizeof(PP_SCHEDULE_FILE) - 1;
+    char path[PP_PATH_MAX] = "";
+    if (text[prefix] == '\0') {
+        snprintf(why, CONF_WHY_MAX, "no file; write %sTABLE.csv", PP_SCHEDULE_FILE);
+        return -1;
+    }
+    if (resolve_path(text + prefix, dir, path, why) < 0) {
+        return -1;
+    }
+    if (strlen(path) + prefix >= PP_PATH_MAX) {
+        snprintf(why, CONF_WHY_MAX, "the path is too long");
+        return -1;
+    }
+    char *to = place(o, cfg);
+    memset(to, 0, PP_PATH_MAX);
+    memcpy(to, PP_SCHEDULE_FILE, prefix);
+    memcpy(to + prefix, path, strlen(path));
+    return 0;
+}
+
+static int parse_name(const struct conf_option *o, const char *text, const char *dir,
+                      const struct pp_names *names, struct pp_config *cfg, char *why)
+{
+    if (o->file && strncmp(text, PP_SCHEDULE_FILE, sizeof(PP_SCHEDULE_FILE) - 1) == 0) {
+        return parse_file_name(o, text, dir, cfg, why);
+    }
+    const char *const *list = conf_names_of(o, names);
+    bool known = !list || (o->word && strcmp(text, o->word) == 0);
+    for (int i = 0; list && list[i] && !known; i++) {
+        known = strcmp(list[i], text) == 0;
+    }
+    if (!known) {
+        return not_one_of(o, text, list, names, why);
+    }
+    size_t n = strlen(text);
+    if (n >= PP_NAME_MAX) {
+        snprintf(why, CONF_WHY_MAX, "'%s' is %zu bytes; a name has at most %d",
+                 conf_quote(text, n).s, n, PP_NAME_MAX - 1);
+        return -1;
+    }
+    char *to = place(o, cfg);
+    memset(to, 0, PP_NAME_MAX);
+    memcpy(to, text, n);
     return 0;
 }
 
@@ -353,7 +388,7 @@ int conf_value_parse(const struct conf_option *o, const char *text, const char *
     case CONF_ENUM:
         return parse_enum(o, text, cfg, why);
     case CONF_NAME:
-        return parse_name(o, text, names, cfg, why);
+        return parse_name(o, text, dir, names, cfg, why);
     case CONF_PATH:
         return parse_path(o, text, dir, cfg, why);
     case CONF_SIZES:

@@ -83,7 +83,7 @@ static void the_schema_is_json(void **state)
         "        \"1f1b\"\n      ],\n      \"unit\": \"\",\n"
         "      \"in_hash\": false,\n      \"since\": \"0.1\",\n"
         "      \"help\": \"order of forward and backward passes; auto: measure, and take the "
-        "fastest\"\n"
+        "fastest; file:TABLE.csv: from a table (ppcli plan --format csv)\"\n"
         "    }\n  ]\n}\n";
     CHECK_STR_EQ(text, expected);
     free(text);
