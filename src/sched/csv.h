@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A table of cells as it stands in a file: read by csv_read.c, judged by
+ * csv_check.c, made a plan by csv_plan.c. */
+#ifndef PPCLI_SCHED_CSV_H
+#define PPCLI_SCHED_CSV_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "ppcli/schedule.h"
+
+enum pp_csv_type {
+    PP_CSV_F,
+    PP_CSV_I,
+    PP_CSV_W,
+    PP_CSV_B,
+    PP_CSV_BW,
+    PP_CSV_SEND_F,
+    PP_CSV_RECV_F,
+    PP_CSV_SEND_B,
+    PP_CSV_RECV_B
+};
+
+struct pp_csv_cell {
+    uint8_t type; /* enum pp_csv_type, as the file has it */
+    bool overlap; /* with the next cell, which stands in the same column */
+    int32_t stage, mb;
+    int32_t column; /* from 1 */
+};
+
+struct pp_csv_row {
+    struct pp_csv_cell *cells;
+    int n, capacity;
+    int line;    /* of the file, from 1 */
+    int columns; /* of the line, idle ones too */
+};
+
+struct pp_csv_place {
+    int line, column; /* line 0: nowhere */
+};
+
+struct pp_csv {
+    const char *name;
+    struct pp_csv_row *rows; /* one per rank */
+    int n_rows, capacity;
+    int64_t n_cells;
+    /* Where each of these was seen first. */
+    struct pp_csv_place idle, message, pair, type[PP_CSV_RECV_B + 1];
+};
+
+/* Syntax only. Errors: PP_EFORMAT, PP_EIO, PP_ERESOURCE. pp_csv_fini() whatever it returns. */
+int pp_csv_read(FILE *f, const char *name, struct pp_csv *out);
+void pp_csv_fini(struct pp_csv *csv);
+
+/* PP_EFORMAT, "NAME:LINE:COLUMN: ..." */
+int pp_csv_fail(const char *name, struct pp_csv_place at, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* "3SEND_F1" */
+#define PP_CSV_NAME_MAX 48
+const char *pp_csv_cell_name(const struct pp_csv_cell *c, char name[PP_CSV_NAME_MAX]);
+
+/* A table and what is known of it. */
+struct pp_table {
+    struct pp_csv csv;
+    bool old; /* the dialect of 2024 */
+    struct pp_geometry g;
+    int n_virtual;
+    int *rank_of; /* [n_virtual] */
+    uint8_t *saw; /* [n_virtual][M] */
+    int *last;    /* [n_virtual] micro-batch of the last W or B, -1: none yet */
+    bool descends;
+};
+
+/* Fill in the rest from t->csv: dialect, shape, and every rank's list looked at alone. Errors:
+ * PP_EFORMAT, PP_ERESOURCE. */
+int pp_table_check(struct pp_table *t);
+
+/* Cell k of a rank; behind the last, where one is missing. */
+struct pp_csv_place pp_table_place(const struct pp_table *t, int rank, int k);
+
+#define PP_TABLE_FAIL(t, rank, k, ...)                                                             \
+    pp_csv_fail((t)->csv.name, pp_table_place((t), (rank), (k)), __VA_ARGS__)
+
+/* What a cell that is no message does, in either dialect. */
+enum pp_op pp_table_op(const struct pp_table *t, const struct pp_csv_cell *c);
+
+static inline bool pp_csv_is_message(const struct pp_csv_cell *c)
+{
+    return c->type >= PP_CSV_SEND_F;
+}
+
+#endif
