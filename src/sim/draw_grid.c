@@ -107,7 +107,7 @@ static void draw_cell(struct grid *g, const struct pp_action *a, int from, int t
     char label[DRAW_LABEL_MAX];
     int room = to - from;
     int n = draw_label(g->d->plan, a, room < g->room[a->op] ? room : g->room[a->op], label);
-    int filled = n < room ? room - 1 : room;
+    int filled = n < room && g->tick > 1 ? room - 1 : room;
     memset(g->text + from, ' ', (size_t)room);
     memset(g->text + from, g->d->color ? ' ' : '-', (size_t)filled);
     memcpy(g->text + from, label, (size_t)n);

@@ -186,6 +186,48 @@ static void uneven_stages_and_tails_agree_with_a_slow_recomputation(void **state
     }
 }
 
+static void every_shape_is_simulated_within_its_bounds_or_refused(void **state)
+{
+    (void)state;
+    seed = 3;
+    int simulated = 0;
+    int n_names = 0;
+    while (pp_schedule_names()[n_names]) {
+        n_names++;
+    }
+    for (int round = 0; round < 5000; round++) {
+        const char *name = pp_schedule_names()[pick(n_names)];
+        struct pp_geometry g = {.stages = 1 + pick(10), .chunks = 1 + pick(4)};
+        g.microbatches = 1 + pick(24);
+        struct pp_plan *plan = NULL;
+        int rc = pp_plan_build(name, &g, &plan);
+        if (rc == PP_ECONFIG) {
+            assert_true(strlen(pp_error_get()->text) > 20);
+            continue;
+        }
+        CHECK_OK(rc);
+        struct rank_costs costs = {.f = pick_cost(), .i = pick_cost(), .w = pick_cost()};
+        costs.comm = round % 3 ? 0 : pick_cost();
+        struct pp_sim_result res;
+        simulate(plan, &costs, &res);
+        double all = costs.f + costs.i + costs.w;
+        /* once down and up the whole model, and all the work of one rank */
+        double through = g.stages * (costs.f + costs.i) + (g.stages - 1) * 2 * costs.comm;
+        assert_true(res.makespan >= g.microbatches * all - 1e-9);
+        assert_true(res.makespan >= through - 1e-9);
+        assert_true(res.bubble_span <= res.bubble_global + 1e-12 && res.bubble_span > -1e-12);
+        for (int r = 0; r < g.stages; r++) {
+            assert_float_equal(res.work[r], g.microbatches * all, 1e-9);
+            assert_true(res.idle[r] > -1e-9);
+            assert_true(res.peak[r] >= 1 && res.peak[r] <= g.chunks * g.microbatches);
+        }
+        simulated++;
+        pp_sim_result_fini(&res);
+        pp_plan_destroy(&plan);
+    }
+    assert_true(simulated > 1500);
+}
+
 static void forward_only_plans_agree_too(void **state)
 {
     (void)state;
@@ -437,6 +479,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(uneven_stages_and_tails_agree_with_a_slow_recomputation),
+        cmocka_unit_test(every_shape_is_simulated_within_its_bounds_or_refused),
         cmocka_unit_test(forward_only_plans_agree_too),
         cmocka_unit_test(whole_numbers_agree_with_the_integer_time_line),
         cmocka_unit_test(a_gradient_that_leaves_after_its_input_half_arrives_earlier),
