@@ -27,21 +27,33 @@ const char *pp_cell_name(const struct pp_plan *plan, const struct pp_action *a,
     return name;
 }
 
+/* The channel and micro-batch of what rank r waits for. The walk that finds out how many slots
+ * there are runs before the messages are filled in, but their numbers are arithmetic. */
+static int channel_of(const struct pp_walk *w, int r)
+{
+    int c = w->wait[r].message / w->plan->geometry.microbatches;
+    return w->plan->kind == PP_PLAN_EVAL ? 2 * c : c;
+}
+
+static int mb_of(const struct pp_walk *w, int r)
+{
+    return w->wait[r].message % w->plan->geometry.microbatches;
+}
+
 /* The rank whose action ends the wait of rank r. */
 static int waits_for(const struct pp_walk *w, int r)
 {
-    const struct pp_channel *ch = &w->plan->channels[w->plan->messages[w->wait[r].message].channel];
+    const struct pp_channel *ch = &w->plan->channels[channel_of(w, r)];
     return w->wait[r].kind == PP_WAIT_MESSAGE ? ch->src_rank : ch->dst_rank;
 }
 
 /* Is `a` the action that rank r's wait ends with? */
 static bool ends_wait(const struct pp_walk *w, int r, const struct pp_action *a)
 {
-    const struct pp_message *m = &w->plan->messages[w->wait[r].message];
     if (w->wait[r].kind == PP_WAIT_MESSAGE) {
         return a->send == w->wait[r].message;
     }
-    if (a->stage != w->plan->channels[m->channel].dst_stage || a->mb != m->mb) {
+    if (a->stage != w->plan->channels[channel_of(w, r)].dst_stage || a->mb != mb_of(w, r)) {
         return false;
     }
     return w->plan->kind == PP_PLAN_EVAL || a->op == PP_OP_W || a->op == PP_OP_B;
@@ -50,8 +62,8 @@ static bool ends_wait(const struct pp_walk *w, int r, const struct pp_action *a)
 /* "rank 0 waits in F2 for slot 0 of channel 0 (rank 1 frees it in B0)" */
 static void say_wait(const struct pp_walk *w, int r, char *text, size_t bytes)
 {
-    const struct pp_message *m = &w->plan->messages[w->wait[r].message];
     bool message = w->wait[r].kind == PP_WAIT_MESSAGE;
+    int what = message ? mb_of(w, r) : w->plan->messages[w->wait[r].message].slot;
     int other = waits_for(w, r);
     char in[PP_CELL_NAME_MAX];
     char by[PP_CELL_NAME_MAX] = "no action";
@@ -65,7 +77,7 @@ static void say_wait(const struct pp_walk *w, int r, char *text, size_t bytes)
     }
     pp_cell_name(w->plan, &w->plan->ranks[r].actions[w->at[r]], in);
     snprintf(text, bytes, "rank %d waits in %s for %s %d of channel %d (rank %d %s it in %s)", r,
-             in, message ? "message" : "slot", message ? m->mb : m->slot, m->channel, other,
+             in, message ? "message" : "slot", what, channel_of(w, r), other,
              message ? "sends" : "frees", by);
 }
 

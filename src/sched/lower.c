@@ -42,60 +42,64 @@ static int make_channels(struct pp_plan *plan)
 
 static int make_messages(struct pp_plan *plan)
 {
-    int m = plan->geometry.microbatches;
     int used = plan->kind == PP_PLAN_EVAL ? plan->n_channels / 2 : plan->n_channels;
-    plan->n_messages = used * m;
+    plan->n_messages = used * plan->geometry.microbatches;
     plan->messages = pp_alloc((size_t)plan->n_messages, sizeof(*plan->messages));
-    if (!plan->messages) {
-        return PP_ERESOURCE;
-    }
-    for (int c = 0; c < plan->n_channels; c++) {
-        int32_t first = pp_plan_message(plan, c, 0);
-        for (int mb = 0; first >= 0 && mb < m; mb++) {
-            plan->messages[first + mb] =
-                (struct pp_message){.channel = c, .mb = mb, .slot = -1, .next_in_slot = -1};
-        }
-    }
-    return 0;
+    return plan->messages ? 0 : PP_ERESOURCE;
 }
 
-static void bind_messages(const struct pp_plan *plan, struct pp_action *a)
+/* The order in which each channel carries its micro-batches, written by whoever comes first. */
+struct traffic {
+    const struct pp_plan *plan;
+    int32_t *order;        /* as pp_pass_lower() gives it */
+    int32_t *sent, *taken; /* [n_channels] */
+};
+
+/*
+ * Receivers take messages in the order in which they were sent. Transports whose only order is the
+ * order of the calls (NCCL) could not run anything else. `mine` counts this end of the channel,
+ * `other` the end that perhaps was here before.
+ */
+static int pass_by(struct traffic *t, int channel, int mb, int32_t *mine, const int32_t *other)
+{
+    int k = mine[channel]++;
+    int32_t *place = &t->order[pp_plan_message(t->plan, channel, 0) + k];
+    if (k >= other[channel]) {
+        *place = mb;
+        return 0;
+    }
+    if (*place == mb) {
+        return 0;
+    }
+    const struct pp_channel *ch = &t->plan->channels[channel];
+    bool sending = mine == t->sent;
+    return pp_fail(PP_EFORMAT,
+                   "channel %d (stage %d to %d): rank %d sends micro-batch %d where rank %d takes "
+                   "%d: messages must be taken in the order sent",
+                   channel, ch->src_stage, ch->dst_stage, ch->src_rank, sending ? mb : *place,
+                   ch->dst_rank, sending ? *place : mb);
+}
+
+static int bind_messages(struct traffic *t, struct pp_action *a)
 {
     /* A channel outside the plan (before the first stage, behind the last) has no message. */
     int below = 2 * (a->stage - 1); /* forward channel into this stage */
     int above = 2 * a->stage;       /* forward channel out of it */
-    a->recv = -1;
-    a->send = -1;
-    if (a->op == PP_OP_F) {
-        a->recv = pp_plan_message(plan, below, a->mb);
-        a->send = pp_plan_message(plan, above, a->mb);
-    } else if (a->op != PP_OP_W) {
-        a->recv = pp_plan_message(plan, above + 1, a->mb);
-        a->send = pp_plan_message(plan, below + 1, a->mb);
+    int from = a->op == PP_OP_F ? below : above + 1;
+    int to = a->op == PP_OP_F ? above : below + 1;
+    a->recv = a->op == PP_OP_W ? -1 : pp_plan_message(t->plan, from, a->mb);
+    a->send = a->op == PP_OP_W ? -1 : pp_plan_message(t->plan, to, a->mb);
+    if (a->recv >= 0) {
+        PP_TRY(pass_by(t, from, a->mb, t->taken, t->sent));
     }
+    return a->send >= 0 ? pass_by(t, to, a->mb, t->sent, t->taken) : 0;
 }
 
-/*
- * Receivers take messages in the order in which they were sent. Transports whose only order is the
- * order of the calls (NCCL) could not run anything else.
- */
-static int check_order(const struct pp_plan *plan, const int32_t *order, int32_t *taken)
+static int bind_all(struct traffic *t, struct pp_plan *plan)
 {
     for (int r = 0; r < plan->geometry.stages; r++) {
         for (int k = 0; k < plan->ranks[r].n_actions; k++) {
-            const struct pp_action *a = &plan->ranks[r].actions[k];
-            if (a->recv < 0) {
-                continue;
-            }
-            int c = plan->messages[a->recv].channel;
-            int32_t sent = order[pp_plan_message(plan, c, 0) + taken[c]++];
-            if (sent != a->mb) {
-                return pp_fail(PP_EFORMAT,
-                               "channel %d (stage %d to %d): rank %d sends micro-batch %d where "
-                               "rank %d takes %d: messages must be taken in the order sent",
-                               c, plan->channels[c].src_stage, plan->channels[c].dst_stage,
-                               plan->channels[c].src_rank, sent, r, a->mb);
-            }
+            PP_TRY(bind_messages(t, &plan->ranks[r].actions[k]));
         }
     }
     return 0;
@@ -107,30 +111,19 @@ int pp_pass_lower(struct pp_plan *plan, int32_t **out_order)
     PP_TRY(make_messages(plan));
 
     int rc = PP_ERESOURCE;
-    int32_t *order = pp_alloc((size_t)plan->n_messages, sizeof(*order));
-    int32_t *sent = pp_alloc((size_t)plan->n_channels, sizeof(*sent));
-    int32_t *taken = pp_alloc((size_t)plan->n_channels, sizeof(*taken));
-    if (!order || !sent || !taken) {
-        goto out;
+    struct traffic t = {.plan = plan};
+    t.order = pp_alloc((size_t)plan->n_messages, sizeof(*t.order));
+    t.sent = pp_alloc((size_t)plan->n_channels, sizeof(*t.sent));
+    t.taken = pp_alloc((size_t)plan->n_channels, sizeof(*t.taken));
+    if (t.order && t.sent && t.taken) {
+        rc = bind_all(&t, plan);
     }
-    for (int r = 0; r < plan->geometry.stages; r++) {
-        for (int k = 0; k < plan->ranks[r].n_actions; k++) {
-            struct pp_action *a = &plan->ranks[r].actions[k];
-            bind_messages(plan, a);
-            if (a->send >= 0) {
-                int c = plan->messages[a->send].channel;
-                order[pp_plan_message(plan, c, 0) + sent[c]++] = a->mb;
-            }
-        }
-    }
-    rc = check_order(plan, order, taken);
     if (rc == 0) {
-        *out_order = order;
-        order = NULL;
+        *out_order = t.order;
+        t.order = NULL;
     }
-out:
-    pp_free(order);
-    pp_free(sent);
-    pp_free(taken);
+    pp_free(t.order);
+    pp_free(t.sent);
+    pp_free(t.taken);
     return rc;
 }

@@ -54,6 +54,12 @@ void pp_row_cell(struct pp_row *row, int op, int stage, int mb, bool overlap);
 /* The letters of enum pp_op, in its order. */
 #define PP_OP_LETTERS "FIWB"
 
+/* The channel that a sends on, when it does. */
+static inline int pp_sends_on(const struct pp_action *a)
+{
+    return a->op == PP_OP_F ? 2 * a->stage : 2 * (a->stage - 1) + 1;
+}
+
 /* Room for a cell's name as people read it: "F2", or "F2 of stage 5" where a rank has several. */
 #define PP_CELL_NAME_MAX 48
 const char *pp_cell_name(const struct pp_plan *plan, const struct pp_action *a,
@@ -108,25 +114,28 @@ typedef void pp_walk_visit(void *ctx, int rank, int k, int64_t start, int64_t mi
 struct pp_walk {
     const struct pp_plan *plan;
     struct pp_ticks ticks;
-    bool slots;           /* honour message slots (the executor's semantics); times then have no
-                             meaning, because waiting for a slot takes none */
-    pp_walk_visit *visit; /* may be NULL */
+    bool slots;           /* honour message slots (the executor's semantics), and keep no time:
+                             waiting for a slot takes none */
+    pp_walk_visit *visit; /* with times only; may be NULL */
     void *ctx;
 
-    int64_t *avail; /* [n_messages] time at which it is there; -1: not yet */
-    int64_t *now;   /* [P] */
-    int *at;        /* [P] next action */
+    int64_t *avail;           /* [n_messages] time at which it is there, plus 1; 0: not yet */
+    bool *there;              /* [n_messages] the same without times, for slots */
+    int32_t *sent, *released; /* [n_channels] how many so far, for slots */
+    int64_t *now;             /* [P] */
+    int *at;                  /* [P] next action */
     struct pp_wait *wait;
-    int *ready; /* stack of ranks that may run */
-    int n_ready;
-    int64_t *first_slot;     /* [n_channels] where the channel's slots start in use[] */
-    struct pp_slot_use *use; /* [all message slots] */
+    /* Ranks that may run, as bits of blocks of 64 neighbours, and the blocks that have any, in
+     * turn: a block runs as long as it can, so that what its ranks touch stays in the cache. */
+    uint64_t *ready;
+    int *turn;
+    int n_blocks, first_turn, n_turns;
 };
 
 /* Allocates; pp_walk_fini() accepts a half-built or zeroed walk. Set visit and ctx in between. */
 int pp_walk_init(struct pp_walk *w, const struct pp_plan *plan, const struct pp_ticks *ticks,
                  bool slots);
-/* 0, or PP_EFORMAT with the wait cycle, or with the slot that would be overwritten. */
+/* 0, or PP_EFORMAT with the wait cycle. */
 int pp_walk_run(struct pp_walk *w);
 void pp_walk_fini(struct pp_walk *w);
 

@@ -6,6 +6,8 @@
  */
 #include "pass.h"
 
+#include <string.h>
+
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
 
@@ -94,16 +96,56 @@ static int prove_posted(const struct pp_plan *plan, const struct pp_action *a, i
     return 0;
 }
 
-static int prove_lists(const struct pp_plan *plan, const struct held *h, int *n_sent)
+/*
+ * What F writes as number k of its channel lies where micro-batch k - slots was, and the backward
+ * of that one, on this same rank, must have read it: program order. done: [M] the stage's I's so
+ * far.
+ */
+static int prove_read(const struct pp_plan *plan, const struct pp_action *a, int k,
+                      const uint8_t *done)
 {
-    for (int r = 0; r < plan->geometry.stages; r++) {
-        for (int k = 0; k < plan->ranks[r].n_actions; k++) {
-            const struct pp_action *a = &plan->ranks[r].actions[k];
-            PP_TRY(prove_held(plan, h, a));
-            if (a->send >= 0) {
-                PP_TRY(prove_posted(plan, a, n_sent[plan->messages[a->send].channel]++));
+    const struct pp_message *m = &plan->messages[a->send];
+    int before = k - plan->channels[m->channel].slots;
+    char name[PP_CELL_NAME_MAX];
+    if (before >= 0 && !done[before]) {
+        return pp_fail(PP_EFORMAT,
+                       "rank %d: %s would overwrite slot %d of channel %d, which the backward of "
+                       "its own micro-batch %d still reads",
+                       plan->rank_of[a->stage], pp_cell_name(plan, a, name), m->slot, m->channel,
+                       before);
+    }
+    return 0;
+}
+
+/* done: [V][M] of one rank */
+static int prove_rank(const struct pp_plan *plan, int rank, const struct held *h, int *n_sent,
+                      uint8_t *done)
+{
+    for (int i = 0; i < plan->ranks[rank].n_actions; i++) {
+        const struct pp_action *a = &plan->ranks[rank].actions[i];
+        uint8_t *mine =
+            done + (size_t)plan->chunk_of[a->stage] * (size_t)plan->geometry.microbatches;
+        PP_TRY(prove_held(plan, h, a));
+        if (a->send >= 0) {
+            int k = n_sent[pp_sends_on(a)]++;
+            PP_TRY(prove_posted(plan, a, k));
+            if (a->op == PP_OP_F && plan->kind == PP_PLAN_TRAIN) {
+                PP_TRY(prove_read(plan, a, k, mine));
             }
         }
+        if (a->op == PP_OP_I || a->op == PP_OP_B) {
+            mine[a->mb] = true;
+        }
+    }
+    return 0;
+}
+
+static int prove_lists(const struct pp_plan *plan, const struct held *h, int *n_sent, uint8_t *done)
+{
+    size_t cells = (size_t)plan->geometry.chunks * (size_t)plan->geometry.microbatches;
+    for (int r = 0; r < plan->geometry.stages; r++) {
+        memset(done, 0, cells);
+        PP_TRY(prove_rank(plan, r, h, n_sent, done));
     }
     return 0;
 }
@@ -131,14 +173,16 @@ static int prove_memory(const struct pp_plan *plan)
     h.state = pp_alloc((size_t)n_state, sizeof(*h.state));
     h.grad = pp_alloc((size_t)n_grad, sizeof(*h.grad));
     int *n_sent = pp_alloc((size_t)plan->n_channels, sizeof(*n_sent));
-    if (h.first_state && h.first_grad && h.state && h.grad && n_sent) {
-        rc = prove_lists(plan, &h, n_sent);
+    uint8_t *done = pp_alloc((size_t)plan->geometry.chunks, (size_t)plan->geometry.microbatches);
+    if (h.first_state && h.first_grad && h.state && h.grad && n_sent && done) {
+        rc = prove_lists(plan, &h, n_sent, done);
     }
     pp_free(h.first_state);
     pp_free(h.first_grad);
     pp_free(h.state);
     pp_free(h.grad);
     pp_free(n_sent);
+    pp_free(done);
     return rc;
 }
 

@@ -187,7 +187,8 @@ static int fewest_slots(const int32_t *order, const int64_t *sent_at, const int6
     int fewest = 1;
     int n_free = 0; /* micro-batches 0..n_free-1 are all free when message i is made */
     for (int i = 0; i < m; i++) {
-        int64_t made_from = sent_at[order[i]] - 1; /* every sender takes one tick */
+        /* every sender takes one tick; the walk keeps its times plus 1 */
+        int64_t made_from = sent_at[order[i]] - 2;
         while (n_free < i && free_at[n_free] <= made_from) {
             n_free++;
         }
@@ -211,6 +212,9 @@ static void channel_slots(struct pp_plan *plan, int c, const int32_t *order, con
     ch->slots = slots < m ? slots : m;
 
     struct pp_message *messages = plan->messages + first;
+    for (int mb = 0; mb < m; mb++) {
+        messages[mb] = (struct pp_message){.channel = c, .mb = mb, .next_in_slot = -1};
+    }
     for (int i = 0; i < m; i++) {
         struct pp_message *msg = &messages[order[first + i]];
         msg->first_in_slot = i < ch->slots;

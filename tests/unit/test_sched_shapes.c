@@ -381,6 +381,32 @@ static void uneven_counts_keep_the_small_bubble(void **state)
     }
 }
 
+/* More ranks than the plan's walk takes in one block. */
+static void hundreds_of_ranks_are_proved_too(void **state)
+{
+    (void)state;
+    static const struct pp_ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = true};
+    static const struct {
+        const char *name;
+        int v;
+        int64_t idle; /* per rank ahead */
+    } table[] = {{"gpipe", 1, 3},       {"1f1b", 1, 3},          {"1f1b-eager", 1, 3},
+                 {"interleaved", 3, 3}, {"looped-bfs", 2, 3},    {"zb-h1", 1, 1},
+                 {"zb-h2", 1, 1},       {"interleaved-zb", 2, 1}};
+    for (size_t i = 0; i < LEN(table); i++) {
+        int m = 331;
+        int p = i % 2 ? 127 : 129;
+        int v = table[i].v;
+        struct pp_plan *plan = plan_of(table[i].name, p, v, m);
+        CHECK_INT_EQ(makespan_of(plan, unit), 3 * m * v + table[i].idle * (p - 1));
+        CHECK_OK(pp_plan_prove(plan));
+        pp_plan_destroy(&plan);
+    }
+    struct pp_plan *plan = plan_of("naive", 200, 1, 2);
+    CHECK_INT_EQ(makespan_of(plan, unit), 3 * 200 * 2);
+    pp_plan_destroy(&plan);
+}
+
 static void the_family_runs_in_any_interleaving(void **state)
 {
     (void)state;
@@ -415,6 +441,7 @@ int main(void)
         cmocka_unit_test(chunks_divide_the_bubble),
         cmocka_unit_test(memory_is_that_of_the_formulas),
         cmocka_unit_test(uneven_counts_keep_the_small_bubble),
+        cmocka_unit_test(hundreds_of_ranks_are_proved_too),
         cmocka_unit_test(the_family_runs_in_any_interleaving),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
