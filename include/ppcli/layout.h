@@ -27,9 +27,11 @@ struct pp_layout {
     const struct pp_model *model; /* not owned */
     int stages, chunks, replicas, ranks, n_virtual;
     int train_n, test_n; /* samples; test_n 0: no evaluation */
-    int *first, *last;   /* [n_virtual] layers of each virtual stage, inclusive */
-    int *rank_of;        /* [n_virtual] pipeline rank */
-    int max_rows;        /* of one micro-batch, training and evaluation */
+    enum pp_placement placement;
+    struct pp_plan *table; /* while it is built: the plan read from a file */
+    int *first, *last;     /* [n_virtual] layers of each virtual stage, inclusive */
+    int *rank_of;          /* [n_virtual] pipeline rank */
+    int max_rows;          /* of one micro-batch, training and evaluation */
     struct pp_layout_plan *plans;
     int n_plans;
     int n_channels;

@@ -159,6 +159,7 @@ bool pp_cli_presentation_flag(const char *word)
 
 static int store_int(const struct pp_cli_option *o, const char *text)
 {
+    pp_assert(text != NULL); /* getopt_long() insists on it */
     char *end = NULL;
     errno = 0;
     long value = strtol(text, &end, 10);
@@ -381,8 +382,8 @@ int pp_cli_parse(int argc, char **argv, const struct pp_command *command,
             }
         } else {
             o = by_letter(&t, c);
-            pp_assert(o != NULL);
         }
+        pp_assert(o != NULL);
         if (o->letter == 'h' && !o->target) {
             print_help(stdout, command, options, settings != NULL);
             *done = true;

@@ -9,6 +9,7 @@
 
 #include "ppcli/dataset.h"
 #include "ppcli/err.h"
+#include "ppcli/exchange.h"
 #include "ppcli/mem.h"
 
 const struct pp_plan *pp_layout_plan(const struct pp_layout *layout, enum pp_plan_kind kind, int m)
@@ -40,6 +41,11 @@ static void raise_to(int *v, int floor)
     }
 }
 
+static bool is_table(const struct pp_config *cfg)
+{
+    return strncmp(cfg->pipeline.schedule, PP_SCHEDULE_FILE, strlen(PP_SCHEDULE_FILE)) == 0;
+}
+
 /*
  * The plan of a last batch that is too small for the schedule's own rule (DualPipeV wants 2P
  * micro-batches): another schedule with the same placement. Every schedule gives the same bits.
@@ -48,16 +54,36 @@ static int build_for_small_batch(const struct pp_layout *l, const struct pp_geom
                                  struct pp_plan **out)
 {
     static const char *const others[] = {"zb-v", "interleaved", "looped-bfs", "gpipe", NULL};
-    const struct pp_schedule_ops *schedule = pp_schedule_find(l->cfg->pipeline.schedule);
     struct pp_error why = *pp_error_get();
     for (int i = 0; others[i]; i++) {
         const struct pp_schedule_ops *other = pp_schedule_find(others[i]);
-        if (other && other->placement == schedule->placement &&
-            pp_plan_build(others[i], g, out) == 0) {
+        if (other && other->placement == l->placement && pp_plan_build(others[i], g, out) == 0) {
             return 0;
         }
     }
     return pp_error_adopt(&why);
+}
+
+/* From the schedule's rule, or from a table, which fits full batches only. */
+static int build_for_training(struct pp_layout *l, const struct pp_geometry *g, bool full,
+                              struct pp_plan **out)
+{
+    if (!is_table(l->cfg)) {
+        return pp_plan_build(l->cfg->pipeline.schedule, g, out);
+    }
+    if (!full || l->table == NULL) {
+        return pp_fail(PP_ECONFIG, "a table is for one number of micro-batches");
+    }
+    if (l->table->geometry.microbatches != g->microbatches) {
+        return pp_fail(
+            PP_ECONFIG,
+            "%s is for %d micro-batches, this run has %d: set pipeline.microbatches = %d",
+            l->cfg->pipeline.schedule, l->table->geometry.microbatches, g->microbatches,
+            l->table->geometry.microbatches);
+    }
+    *out = l->table;
+    l->table = NULL;
+    return 0;
 }
 
 /* Build the plan for m micro-batches unless it is there, and take its slot counts into account.
@@ -79,16 +105,22 @@ static int need_plan(struct pp_layout *l, enum pp_plan_kind kind, int m, bool fu
                             .eager = l->cfg->pipeline.eager,
                             .memory_cap = l->cfg->pipeline.memory_cap};
     struct pp_plan *plan = NULL;
-    const struct pp_schedule_ops *schedule = pp_schedule_find(l->cfg->pipeline.schedule);
-    if (kind == PP_PLAN_TRAIN) {
-        int rc = pp_plan_build(l->cfg->pipeline.schedule, &g, &plan);
+    if (kind == PP_PLAN_EVAL) {
+        PP_TRY(pp_plan_build_eval(&g, l->placement, &plan));
+    } else {
+        int rc = build_for_training(l, &g, full, &plan);
         if (rc == PP_ECONFIG && !full) {
             g.group = 0;
             rc = build_for_small_batch(l, &g, &plan);
         }
         PP_TRY(rc);
-    } else {
-        PP_TRY(pp_plan_build_eval(&g, schedule->placement, &plan));
+    }
+    /* The plan alone cannot hang; nor can it with sends that wait for their receiver, which is the
+     * least that any transport promises. */
+    int safe = pp_plan_prove_transport(plan, PP_COMM_PREPOSTED, PP_SEND_SYNCHRONOUS, 1);
+    if (safe < 0) {
+        pp_plan_destroy(&plan);
+        return safe;
     }
     struct pp_layout_plan *grown = pp_realloc(l->plans, (size_t)l->n_plans + 1, sizeof(*l->plans));
     if (!grown) {
@@ -130,6 +162,68 @@ static int *ints(int n)
     return pp_alloc((size_t)n, sizeof(int));
 }
 
+/* The placement whose virtual stages lie as the table has them. */
+static int find_placement(const struct pp_plan *table, enum pp_placement *out)
+{
+    static const enum pp_placement known[] = {PP_PLACE_LOOP, PP_PLACE_V};
+    for (int i = 0; i < 2; i++) {
+        int s = 0;
+        while (s < table->n_virtual &&
+               table->rank_of[s] == pp_place(known[i], table->geometry.stages, s)) {
+            s++;
+        }
+        if (s == table->n_virtual) {
+            *out = known[i];
+            return 0;
+        }
+    }
+    return pp_fail(PP_ECONFIG,
+                   "its stages lie neither in a loop (stage s on rank s mod %d) nor in "
+                   "a V: it can be simulated, but not trained with",
+                   table->geometry.stages);
+}
+
+/* schedule = file:TABLE: the table knows chunks and placement, and must fit the run. */
+static int open_table(struct pp_layout *l)
+{
+    const struct pp_config *cfg = l->cfg;
+    const char *path = cfg->pipeline.schedule + strlen(PP_SCHEDULE_FILE);
+    FILE *f = fopen(path, "r");
+    if (!f) {
+        return pp_fail_errno(0, "schedule table %s", path);
+    }
+    int rc = pp_plan_read_csv(f, path, &l->table);
+    fclose(f);
+    PP_TRY(rc);
+    const struct pp_geometry *g = &l->table->geometry;
+    if (g->stages != cfg->pipeline.stages ||
+        (cfg->pipeline.chunks > 0 && g->chunks != cfg->pipeline.chunks)) {
+        return pp_fail(PP_ECONFIG,
+                       "%s is for %d stages of %d chunk%s: set pipeline.stages = %d and "
+                       "pipeline.chunks = %d",
+                       path, g->stages, g->chunks, g->chunks == 1 ? "" : "s", g->stages, g->chunks);
+    }
+    l->chunks = g->chunks;
+    rc = find_placement(l->table, &l->placement);
+    return rc < 0 ? pp_error_context("%s", path) : 0;
+}
+
+/* Chunks and placement, from the schedule or its table. */
+static int find_shape(struct pp_layout *l)
+{
+    const struct pp_config *cfg = l->cfg;
+    if (is_table(cfg)) {
+        return open_table(l);
+    }
+    const struct pp_schedule_ops *schedule = pp_schedule_find(cfg->pipeline.schedule);
+    pp_assert(schedule); /* the option table refuses unknown names */
+    l->placement = schedule->placement;
+    l->chunks = cfg->pipeline.chunks > 0       ? cfg->pipeline.chunks
+                : schedule->default_chunks > 0 ? schedule->default_chunks
+                                               : 1;
+    return 0;
+}
+
 int pp_layout_create(struct pp_config *cfg, const struct pp_model *model, int train_n, int test_n,
                      struct pp_layout **out)
 {
@@ -137,15 +231,17 @@ int pp_layout_create(struct pp_config *cfg, const struct pp_model *model, int tr
     if (!l) {
         return PP_ERESOURCE;
     }
-    int rc = PP_ERESOURCE;
-    const struct pp_schedule_ops *schedule = pp_schedule_find(cfg->pipeline.schedule);
-    pp_assert(schedule); /* the option table refuses unknown names */
     l->cfg = cfg;
     l->model = model;
     l->stages = cfg->pipeline.stages;
-    l->chunks = cfg->pipeline.chunks > 0       ? cfg->pipeline.chunks
-                : schedule->default_chunks > 0 ? schedule->default_chunks
-                                               : 1;
+    int rc = find_shape(l);
+    if (rc < 0) {
+        if (rc == PP_ECONFIG) {
+            pp_config_problem(cfg, "pipeline.schedule", "%s", pp_error_get()->text);
+        }
+        goto out;
+    }
+    rc = PP_ERESOURCE;
     l->replicas = cfg->pipeline.replicas;
     l->ranks = l->stages * l->replicas;
     l->n_virtual = l->stages * l->chunks;
@@ -176,7 +272,7 @@ int pp_layout_create(struct pp_config *cfg, const struct pp_model *model, int tr
         goto out;
     }
     for (int s = 0; s < l->n_virtual; s++) {
-        l->rank_of[s] = pp_place(schedule->placement, l->stages, s);
+        l->rank_of[s] = pp_place(l->placement, l->stages, s);
     }
     rc = split_plans(l, PP_PLAN_TRAIN, train_n);
     if (rc == 0 && test_n > 0) {
@@ -204,6 +300,7 @@ void pp_layout_destroy(struct pp_layout **layout)
         pp_plan_destroy(&l->plans[i].plan);
     }
     pp_free(l->plans);
+    pp_plan_destroy(&l->table);
     pp_free(l->first);
     pp_free(l->last);
     pp_free(l->rank_of);
