@@ -152,7 +152,9 @@ int pp_plan_timeline(const struct pp_plan *plan, const struct pp_ticks *ticks,
 int pp_plan_bubble(const struct pp_plan *plan, double *out);
 
 /* Compute cells as CSV (torch.distributed.pipelining's compute-only format, no idle cells): one
- * row per rank, "0F0,0F1,0B0"; two cells meant to overlap are one: "(0F3;3B1)OVERLAP_F_B". */
+ * row per rank, "0F0,0F1,0B0"; two cells meant to overlap are one: "(0F3;3B1)OVERLAP_F_B".
+ * This is what runs. Where that is not what was published (a schedule that `descends`),
+ * pp_schedule_print_csv() prints the latter. */
 int pp_plan_print_csv(const struct pp_plan *plan, FILE *f);
 
 /* A picture for people: a title with ticks and bubble, then ranks down, unit time across, as one
