@@ -12,6 +12,7 @@
 
 #include "ppcli/draw.h"
 #include "ppcli/err.h"
+#include "ppcli/exchange.h"
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
 #include "ppcli/run.h"
@@ -23,13 +24,15 @@ static void help(FILE *f)
           "  ppcli plan mnist.ini                                        the schedule of a config\n"
           "  ppcli plan --schedule zb-v --stages 4 --microbatches 8 --format svg > zb-v.svg\n"
           "  ppcli plan --schedule 1f1b --stages 4 --microbatches 16 --cost-comm 0.5\n"
+          "  ppcli plan --csv table.csv                                  a table from elsewhere\n"
           "\n"
           "Proves a schedule at this shape, simulates it with the given costs and shows it.\n"
           "A cost is the time of one micro-batch on one whole rank, in any unit; a chunk takes\n"
           "its share of it. bubble_global is the idle part from the start to the end of the\n"
           "step; bubble_span counts each rank from its own first to its own last action.\n"
           "Formats: grid for people, svg for documents, trace for Perfetto or chrome://tracing\n"
-          "(one unit is a millisecond), json for programs, csv for torch.distributed.\n"
+          "(one unit is a millisecond), json for programs, csv and csv-comms (with sends and\n"
+          "receives) for torch.distributed.pipelining; --csv reads both, also of 2024.\n"
           "With a config, json and grid also know the memory of every rank.\n",
           f);
 }
@@ -42,16 +45,25 @@ static int print_csv(const struct pp_drawing *d, FILE *f)
     return pp_plan_print_csv(d->plan, f);
 }
 
+static int print_csv_comms(const struct pp_drawing *d, FILE *f)
+{
+    return pp_plan_print_csv_comms(d->plan, f);
+}
+
 static const struct format {
     const char *name;
     bool times; /* wants start and end of every action */
     int (*print)(const struct pp_drawing *d, FILE *f);
 } formats[] = {
-    {"grid", true, pp_draw_grid}, {"csv", false, print_csv},      {"json", false, pp_draw_json},
-    {"svg", true, pp_draw_svg},   {"trace", true, pp_draw_trace},
+    {"grid", true, pp_draw_grid},
+    {"csv", false, print_csv},
+    {"csv-comms", false, print_csv_comms},
+    {"json", false, pp_draw_json},
+    {"svg", true, pp_draw_svg},
+    {"trace", true, pp_draw_trace},
 };
 
-#define FORMATS "grid|csv|json|svg|trace" /* as the help shows the table above */
+#define FORMATS "grid|csv|csv-comms|json|svg|trace" /* as the help shows the table above */
 
 enum {
     N_FORMATS = sizeof(formats) / sizeof(formats[0])
@@ -79,6 +91,7 @@ static int find_format(const char *name, const struct format **out)
 struct request {
     const char *schedule;
     struct pp_geometry geometry;
+    struct pp_plan *table; /* instead of a schedule: read from a file; owned */
     double overlap;        /* as in struct pp_sim_costs */
     struct pp_config *cfg; /* NULL without one; the rest then has no meaning */
     struct pp_run run;
@@ -159,6 +172,23 @@ static int from_options(const struct pp_cli_settings *settings, struct request *
     return 0;
 }
 
+static int from_table(const char *path, const struct pp_cli_settings *settings, struct request *q)
+{
+    if (settings && settings->n > 0) {
+        return pp_fail(PP_EUSAGE, "%s says nothing beside --csv: the table has its own shape",
+                       settings->items[0].said);
+    }
+    FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "r");
+    if (!f) {
+        return pp_fail_errno(0, "%s", path);
+    }
+    int rc = pp_plan_read_csv(f, path, &q->table);
+    if (f != stdin) {
+        fclose(f);
+    }
+    return rc;
+}
+
 static bool ranks_share_memory(const struct pp_run *run)
 {
     return run->cfg->run.launch != PP_LAUNCH_MPIRUN && !run->mpi;
@@ -193,15 +223,22 @@ static int from_config(const char *word, const struct pp_cli_settings *settings,
     PP_TRY(rc);
     /* that of a full batch, as it would run */
     const struct pp_plan *plan = q->run.layout->plans[0].plan;
-    struct pp_schedule_costs costs = q->geometry.costs;
-    q->schedule = plan->schedule->name;
-    q->geometry = plan->geometry;
-    q->geometry.costs = costs;
+    if (plan->schedule) {
+        struct pp_schedule_costs costs = q->geometry.costs;
+        q->schedule = plan->schedule->name;
+        q->geometry = plan->geometry;
+        q->geometry.costs = costs;
+    } else {
+        PP_TRY(from_table(q->cfg->pipeline.schedule + strlen(PP_SCHEDULE_FILE), NULL, q));
+    }
     return predict(q);
 }
 
 static int check_request(struct request *q)
 {
+    if (q->table) {
+        return 0;
+    }
     const struct pp_schedule_ops *ops = pp_schedule_find(q->schedule);
     if (!ops) {
         const char *near = pp_nearest(q->schedule, pp_schedule_names());
@@ -258,10 +295,13 @@ static int show(const struct request *q, const struct format *format)
 {
     struct pp_plan *plan = NULL;
     struct pp_sim_result result = {0};
-    PP_TRY(pp_plan_build(q->schedule, &q->geometry, &plan));
-    int rc = simulate(plan, q, format->times, &result);
+    if (!q->table) {
+        PP_TRY(pp_plan_build(q->schedule, &q->geometry, &plan));
+    }
+    const struct pp_plan *shown = plan ? plan : q->table;
+    int rc = simulate(shown, q, format->times, &result);
     if (rc == 0) {
-        struct pp_drawing d = {.plan = plan,
+        struct pp_drawing d = {.plan = shown,
                                .result = &result,
                                .costs = q->geometry.costs,
                                .bytes = q->bytes,
@@ -278,9 +318,10 @@ static int run(int argc, char **argv)
 {
     struct pp_cli_settings settings = {0};
     const char *format_name = "grid";
-    const char *f = NULL, *i = NULL, *w = NULL, *comm = NULL, *overlap = NULL;
+    const char *f = NULL, *i = NULL, *w = NULL, *comm = NULL, *overlap = NULL, *csv = NULL;
     const struct pp_cli_option options[] = {
         {"format", 0, PP_CLI_STRING, &format_name, FORMATS, "what to print"},
+        {"csv", 0, PP_CLI_STRING, &csv, "FILE", "read the plan from a table; - is standard input"},
         {"chunks", 0, PP_CLI_KEY, (void *)"pipeline.chunks", "V", "pieces of the model per rank"},
         {"group", 0, PP_CLI_KEY, (void *)"pipeline.group", "G",
          "interleaved: micro-batches per group"},
@@ -313,7 +354,12 @@ static int run(int argc, char **argv)
     if (c->f + c->i + c->w <= 0) {
         return pp_fail(PP_EUSAGE, "one of --cost-f, --cost-i and --cost-w must be more than 0");
     }
-    int rc = words[0] ? from_config(words[0], &settings, &q) : from_options(&settings, &q);
+    if (words[0] && csv) {
+        return pp_fail(PP_EUSAGE, "a CONFIG and --csv are two plans; give one of them");
+    }
+    int rc = csv        ? from_table(csv, &settings, &q)
+             : words[0] ? from_config(words[0], &settings, &q)
+                        : from_options(&settings, &q);
     if (rc == 0) {
         rc = check_request(&q);
     }
@@ -321,6 +367,7 @@ static int run(int argc, char **argv)
         rc = show(&q, format);
     }
     pp_free(q.bytes);
+    pp_plan_destroy(&q.table);
     pp_run_fini(&q.run);
     pp_config_destroy(&q.cfg);
     return rc;

@@ -57,6 +57,29 @@ run plan --schedule 1f1b --stages 2 --microbatches 4 --format csv
 same "$(cat "$folder/out")" '0F0,0F1,0B0,0F2,0B1,0F3,0B2,0B3
 1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3'
 
+begin "csv-comms has torch's sends and receives, and both tables are read again"
+run plan --schedule 1f1b --stages 2 --microbatches 2 --format csv-comms
+same "$(cat "$folder/out")" '0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1
+1RECV_F0,1F0,1RECV_F1,1B0,1SEND_B0,1F1,1B1,1SEND_B1'
+cp "$folder/out" "$folder/comms.csv"
+run plan --csv "$folder/comms.csv" --format csv
+same "$(cat "$folder/out")" '0F0,0F1,0B0,0B1
+1F0,1B0,1F1,1B1'
+run plan --csv "$folder/comms.csv" --format json
+json_ok "d['stages'] == 2 and d['microbatches'] == 2 and d['makespan'] == 9"
+
+begin "a table that is no training step is 65 with file, row and column"
+printf '0F0,0B0\n1F0,1B1\n' >"$folder/broken.csv"
+run plan --csv "$folder/broken.csv"
+code_is 65
+err_has 'broken.csv:2:2: '
+run plan --csv "$folder/none.csv"
+code_is 66
+run plan --csv "$folder/comms.csv" --stages 2
+code_is 64
+run plan synthetic.ini --csv "$folder/comms.csv"
+code_is 64
+
 begin "svg is well-formed, trace is JSON events"
 run plan --schedule v-half --stages 4 --microbatches 8 --format svg
 code_is 0

@@ -28,6 +28,7 @@ HEADER_OWNER = {
     'run.h': 'train',
     'exec.h': 'pipe',
     'layout.h': 'pipe',
+    'exchange.h': 'sched',
 }
 
 SOURCE = ('.c', '.h', '.def', '.cu')
