@@ -171,22 +171,53 @@ static int fail_both(const struct pp_table *t, int rank, int k, enum pp_op other
         letters(t, PP_OP_B), letters(t, PP_OP_I), letters(t, PP_OP_W));
 }
 
+/* The rank that most cells of a stage are on, so that the stray one is blamed (majority by vote and
+ * counter-vote: one pass, one number per stage). */
+static void vote_places(struct pp_table *t, int *votes)
+{
+    for (int r = 0; r < t->csv.n_rows; r++) {
+        for (int k = 0; k < t->csv.rows[r].n; k++) {
+            const struct pp_csv_cell *c = &t->csv.rows[r].cells[k];
+            if (pp_csv_is_message(c)) {
+                continue;
+            }
+            if (votes[c->stage] == 0) {
+                t->rank_of[c->stage] = r;
+            }
+            votes[c->stage] += t->rank_of[c->stage] == r ? 1 : -1;
+        }
+    }
+}
+
+static int check_places(struct pp_table *t)
+{
+    for (int s = 0; s < t->n_virtual; s++) {
+        t->rank_of[s] = -1;
+    }
+    vote_places(t, t->last);
+    for (int r = 0; r < t->csv.n_rows; r++) {
+        for (int k = 0; k < t->csv.rows[r].n; k++) {
+            const struct pp_csv_cell *c = &t->csv.rows[r].cells[k];
+            if (!pp_csv_is_message(c) && t->rank_of[c->stage] != r) {
+                char name[PP_CSV_NAME_MAX];
+                int home = t->rank_of[c->stage];
+                return PP_TABLE_FAIL(t, r, k,
+                                     "%s: there are cells of stage %d on rank %d (line %d): all "
+                                     "cells of a stage are on one rank",
+                                     pp_csv_cell_name(c, name), c->stage, home,
+                                     t->csv.rows[home].line);
+            }
+        }
+    }
+    return 0;
+}
+
 static int check_cell(struct pp_table *t, int rank, int k)
 {
     const struct pp_csv_cell *c = &t->csv.rows[rank].cells[k];
     enum pp_op op = pp_table_op(t, c);
     uint8_t *saw = saw_of(t, c->stage, c->mb);
-    char name[PP_CSV_NAME_MAX];
 
-    if (t->rank_of[c->stage] >= 0 && t->rank_of[c->stage] != rank) {
-        return PP_TABLE_FAIL(
-            t, rank, k,
-            "%s: stage %d is on rank %d already (line %d): all cells of a stage are on "
-            "one rank",
-            pp_csv_cell_name(c, name), c->stage, t->rank_of[c->stage],
-            t->csv.rows[t->rank_of[c->stage]].line);
-    }
-    t->rank_of[c->stage] = rank;
     if (*saw & SAW(op)) {
         return fail_twice(t, rank, k, op);
     }
@@ -275,8 +306,8 @@ int pp_table_check(struct pp_table *t)
     if (!t->rank_of || !t->last || !t->saw) {
         return PP_ERESOURCE;
     }
+    PP_TRY(check_places(t));
     for (int s = 0; s < t->n_virtual; s++) {
-        t->rank_of[s] = -1;
         t->last[s] = -1;
     }
     for (int r = 0; r < t->csv.n_rows; r++) {

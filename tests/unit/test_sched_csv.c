@@ -274,8 +274,9 @@ static const struct {
     {"0F0,0I0,0F1,0I1,0W1", "a.csv:1:6: stage 0 has no 0W0 for its input gradient"},
     {"0F0,0F1,0B0,0B1\n1F0,1B0", "a.csv:2:3: stage 1 has no 1F1: the table has micro-batches 0..1"},
     {"1F0,1F1,1B0,1B1", "a.csv:1:5: no line has cells of stage 0, and there are stages up to 1"},
-    {"0F0,0B0\n0F0,0B0", "a.csv:2:1: 0F0: stage 0 is on rank 0 already (line 1)"},
-    {"0F0,0B0,1B0\n#\n1F0", "a.csv:1:3: 1B0 has no 1F0 on its rank"},
+    {"0F0,0B0\n0F0,0B0", "a.csv:2:1: 0F0: there are cells of stage 0 on rank 0 (line 1): all "},
+    {"0F0,0B0,1B0\n#\n1F0,1I0,1W0",
+     "a.csv:1:3: 1B0: there are cells of stage 1 on rank 1 (line 3)"},
     {"0F0,2F0,2B0,0B0\n1F0,1B0", "a.csv:2:1: rank 1 holds 1 stage, rank 0 holds 2"},
     {"0F0,0F1,0B0,0B1\n1F1,1F0,1B0,1B1", "a.csv: channel 0 (stage 0 to 1): rank 0 sends "
                                          "micro-batch 0 where rank 1 takes 1"},
