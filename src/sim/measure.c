@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Measuring a model on this machine: one pinned thread for each rank that can have a core, all
+ * computing at once. Here the threads are started and what they found is put together.
+ */
+#include "measure.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ppcli/clock.h"
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+
+/* A hand-over between processes or through one core cannot be measured here: figures of an ordinary
+ * machine, so that more messages cost more. */
+#define ASSUMED_LATENCY 1e-6
+#define ASSUMED_BYTE 0.1e-9
+
+struct job {
+    struct worker worker;
+    struct pp_threads *group;
+    pthread_t thread;
+    bool started;
+    struct pp_error error;
+};
+
+double measure_clock(void)
+{
+    enum {
+        READS = 1000
+    };
+    uint64_t start = pp_clock_ns(), now = start;
+    for (int i = 0; i < READS; i++) {
+        now = pp_clock_ns();
+    }
+    return (double)(now - start) * 1e-9 / READS;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double measure_median(double *values, int n)
+{
+    qsort(values, (size_t)n, sizeof(*values), compare);
+    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+static bool same_shape(const struct pp_layer *a, const struct pp_layer *b)
+{
+    return a->ops == b->ops && a->in == b->in && a->out == b->out &&
+           a->activation == b->activation && (a->index == 0) == (b->index == 0);
+}
+
+static void classify(struct measurement *m)
+{
+    const struct pp_model *model = m->spec->model;
+    for (int i = 0; i < model->n_layers; i++) {
+        int c = 0;
+        while (c < m->n_classes && !same_shape(m->classes[c].layer, &model->layers[i])) {
+            c++;
+        }
+        if (c == m->n_classes) {
+            m->classes[m->n_classes++].layer = &model->layers[i];
+        }
+        m->classes[c].n++;
+        m->class_of[i] = c;
+    }
+}
+
+/* Every worker gets about the same work, so that all are busy most of the time. */
+static int cut(struct measurement *m)
+{
+    const struct pp_model *model = m->spec->model;
+    double *flops = pp_alloc((size_t)model->n_layers, sizeof(*flops));
+    if (!flops) {
+        return PP_ERESOURCE;
+    }
+    for (int i = 0; i < model->n_layers; i++) {
+        struct pp_layer_cost c;
+        model->layers[i].ops->cost(&model->layers[i], &c);
+        flops[i] = c.flops_f + c.flops_i + c.flops_w;
+    }
+    int rc = pp_partition_costs(model, flops, m->workers, m->first, m->last);
+    pp_free(flops);
+    return rc;
+}
+
+static int cores(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof(set), &set) == 0) {
+        return CPU_COUNT(&set);
+    }
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n > 0 ? (int)n : 1;
+}
+
+static int work(struct worker *w, struct pp_threads *group)
+{
+    int rc = pp_threads_attach(group, w->rank, &w->tp);
+    if (rc < 0) {
+        pp_threads_abort(group);
+        return rc;
+    }
+    rc = pp_transport_agree(w->tp,
+                            pp_backend_open(w->m->spec->backend, w->m->spec->threads, &w->be));
+    if (rc == 0) {
+        rc = measure_link(w);
+    }
+    if (rc == 0) {
+        rc = measure_layers(w);
+    }
+    if (rc < 0) {
+        w->tp->ops->abort(w->tp);
+    }
+    pp_backend_close(&w->be);
+    pp_transport_destroy(&w->tp);
+    return rc;
+}
+
+static void *job_main(void *arg)
+{
+    struct job *j = arg;
+    j->worker.rc = work(&j->worker, j->group);
+    if (j->worker.rc < 0) {
+        j->error = *pp_error_get();
+    }
+    return NULL;
+}
+
+static int start_and_wait(const struct measurement *m, struct job *jobs)
+{
+    struct pp_threads *group = NULL;
+    PP_TRY(pp_threads_create(m->workers, &group));
+    int rc = 0;
+    for (int r = 0; r < m->workers; r++) {
+        jobs[r].group = group;
+        int e = pthread_create(&jobs[r].thread, NULL, job_main, &jobs[r]);
+        if (e != 0) {
+            rc = pp_fail(PP_ERESOURCE, "cannot start a thread to measure with: %s", strerror(e));
+            pp_threads_abort(group);
+            break;
+        }
+        jobs[r].started = true;
+    }
+    for (int r = 0; r < m->workers; r++) {
+        if (jobs[r].started) {
+            pthread_join(jobs[r].thread, NULL);
+        }
+    }
+    const struct job *cause = NULL;
+    for (int r = 0; rc == 0 && r < m->workers; r++) {
+        const struct job *j = &jobs[r];
+        if (j->worker.rc < 0 &&
+            (!cause || (cause->worker.rc == PP_ELOST && j->worker.rc != PP_ELOST))) {
+            cause = j;
+        }
+    }
+    pp_threads_destroy(&group);
+    return cause ? pp_error_adopt(&cause->error) : rc;
+}
+
+/* --- putting it together ----------------------------------------------------------------------*/
+
+/* Time of class k at size s over all workers; false: nobody measured it. */
+static bool mean(const struct measurement *m, const struct job *jobs, int s, int k,
+                 struct pp_layer_seconds *out)
+{
+    struct pp_layer_seconds sum = {0};
+    int n = 0;
+    for (int r = 0; r < m->workers; r++) {
+        const struct worker *w = &jobs[r].worker;
+        size_t at = (size_t)s * (size_t)m->n_classes + (size_t)k;
+        n += w->counts[at];
+        sum.f += w->sums[at].f;
+        sum.i += w->sums[at].i;
+        sum.w += w->sums[at].w;
+    }
+    if (n > 0) {
+        *out = (struct pp_layer_seconds){sum.f / n, sum.i / n, sum.w / n};
+    }
+    return n > 0;
+}
+
+static double on_line(double x0, double y0, double x1, double y1, double x)
+{
+    double y = y0 + (y1 - y0) * (x - x0) / (x1 - x0);
+    return y > 0 ? y : 0;
+}
+
+/* A size that was too large for the budget: from the two largest that were not, or in proportion to
+ * one. The smallest size is always measured. */
+static void extrapolate(struct pp_costs *c, int layer, int s)
+{
+    struct pp_layer_seconds *t = &c->layers[(size_t)s * (size_t)c->n_layers + (size_t)layer];
+    const struct pp_layer_seconds *b = t - c->n_layers;
+    double x = c->sizes[s], x1 = c->sizes[s - 1];
+    if (s == 1) {
+        *t = (struct pp_layer_seconds){b->f * x / x1, b->i * x / x1, b->w * x / x1};
+        return;
+    }
+    const struct pp_layer_seconds *a = b - c->n_layers;
+    double x0 = c->sizes[s - 2];
+    *t = (struct pp_layer_seconds){on_line(x0, a->f, x1, b->f, x), on_line(x0, a->i, x1, b->i, x),
+                                   on_line(x0, a->w, x1, b->w, x)};
+}
+
+static void extrapolate_ends(const struct pp_costs *c, double *t, int s)
+{
+    if (s > 0 && t[s] == 0) {
+        t[s] = t[s - 1] * c->sizes[s] / c->sizes[s - 1];
+    }
+}
+
+static void put_together(const struct measurement *m, const struct job *jobs, struct pp_costs *c)
+{
+    const struct worker *w = &jobs[0].worker;
+    for (int s = 0; s < c->n_sizes; s++) {
+        for (int i = 0; i < c->n_layers; i++) {
+            struct pp_layer_seconds *t = &c->layers[(size_t)s * (size_t)c->n_layers + (size_t)i];
+            if (!mean(m, jobs, s, m->class_of[i], t)) {
+                extrapolate(c, i, s);
+            }
+        }
+        c->input[s] = w->input[s];
+        c->loss[s] = w->loss[s];
+        extrapolate_ends(c, c->input, s);
+        extrapolate_ends(c, c->loss, s);
+    }
+    for (int r = 0; r < m->workers; r++) {
+        c->optimizer += jobs[r].worker.optimizer / m->workers;
+        c->add += jobs[r].worker.add / m->workers;
+    }
+    c->action = w->action;
+    c->linked = w->linked;
+    c->latency = w->linked ? w->latency : ASSUMED_LATENCY;
+    c->byte = w->linked ? w->byte : ASSUMED_BYTE;
+    c->at_once = m->workers;
+    c->cores = cores();
+}
+
+static int take_results(struct measurement *m, struct job *jobs)
+{
+    size_t sizes = (size_t)m->spec->n_sizes, n = sizes * (size_t)m->n_classes;
+    for (int r = 0; r < m->workers; r++) {
+        struct worker *w = &jobs[r].worker;
+        *w = (struct worker){.m = m,
+                             .rank = r,
+                             .sums = pp_alloc(n, sizeof(*w->sums)),
+                             .counts = pp_alloc(n, sizeof(*w->counts)),
+                             .input = pp_alloc(sizes, sizeof(*w->input)),
+                             .loss = pp_alloc(sizes, sizeof(*w->loss))};
+        if (!w->sums || !w->counts || !w->input || !w->loss) {
+            return PP_ERESOURCE;
+        }
+    }
+    return 0;
+}
+
+static bool thread_safe(const struct pp_measure_spec *spec, int *rc)
+{
+    struct pp_backend *be = NULL;
+    *rc = pp_backend_open(spec->backend, spec->threads, &be);
+    bool safe = *rc == 0 && be->caps.thread_safe;
+    pp_backend_close(&be);
+    return safe;
+}
+
+int pp_costs_measure(const struct pp_measure_spec *spec, struct pp_costs **out)
+{
+    int n = spec->model->n_layers, rc;
+    uint64_t start = pp_clock_ns();
+    pp_assert(spec->n_sizes >= 1 && spec->sizes[0] >= 1 && spec->ranks >= 1);
+    struct measurement m = {.spec = spec};
+    struct pp_costs *c = NULL;
+    struct job *jobs = NULL;
+    m.workers = spec->ranks < cores() ? spec->ranks : cores();
+    m.workers = m.workers < n ? m.workers : n;
+    m.workers = thread_safe(spec, &rc) ? m.workers : 1;
+    PP_TRY(rc);
+    m.deadline_ns = start + (uint64_t)(spec->seconds * 1e9);
+    rc = PP_ERESOURCE;
+    m.classes = pp_alloc((size_t)n, sizeof(*m.classes));
+    m.class_of = pp_alloc((size_t)n, sizeof(*m.class_of));
+    m.first = pp_alloc((size_t)m.workers, sizeof(*m.first));
+    m.last = pp_alloc((size_t)m.workers, sizeof(*m.last));
+    jobs = pp_alloc((size_t)m.workers, sizeof(*jobs));
+    if (!m.classes || !m.class_of || !m.first || !m.last || !jobs) {
+        goto out;
+    }
+    classify(&m);
+    rc = cut(&m);
+    if (rc == 0) {
+        rc = take_results(&m, jobs);
+    }
+    if (rc == 0) {
+        rc = pp_costs_create(n, spec->sizes, spec->n_sizes, &c);
+    }
+    if (rc == 0) {
+        rc = start_and_wait(&m, jobs);
+    }
+    if (rc == 0) {
+        put_together(&m, jobs, c);
+        c->took = (double)(pp_clock_ns() - start) * 1e-9;
+    }
+out:
+    for (int r = 0; jobs && r < m.workers; r++) {
+        pp_free(jobs[r].worker.sums);
+        pp_free(jobs[r].worker.counts);
+        pp_free(jobs[r].worker.input);
+        pp_free(jobs[r].worker.loss);
+        pp_arena_destroy(&jobs[r].worker.link);
+    }
+    pp_free(jobs);
+    pp_free(m.classes);
+    pp_free(m.class_of);
+    pp_free(m.first);
+    pp_free(m.last);
+    if (rc < 0) {
+        pp_costs_destroy(&c);
+        return rc;
+    }
+    *out = c;
+    return 0;
+}

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From the times of layers to the time of a step: the simulator run over several steps with the
+ * semantics of the executor.
+ */
+#include "ppcli/planner.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ppcli/dataset.h"
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+#include "ppcli/sim.h"
+
+/* Steps after which a pipeline has found its rhythm, and how many more tell it. */
+enum {
+    STEPS_BEFORE = 3,
+    STEPS_AFTER = 3
+};
+
+int pp_costs_create(int n_layers, const int *sizes, int n_sizes, struct pp_costs **out)
+{
+    pp_assert(n_layers >= 1 && n_sizes >= 1);
+    struct pp_costs *c = pp_alloc(1, sizeof(*c));
+    if (!c) {
+        return PP_ERESOURCE;
+    }
+    c->n_layers = n_layers;
+    c->n_sizes = n_sizes;
+    c->sizes = pp_alloc((size_t)n_sizes, sizeof(*c->sizes));
+    c->layers = pp_alloc((size_t)n_sizes * (size_t)n_layers, sizeof(*c->layers));
+    c->input = pp_alloc((size_t)n_sizes, sizeof(*c->input));
+    c->loss = pp_alloc((size_t)n_sizes, sizeof(*c->loss));
+    c->at_once = c->cores = 1;
+    if (!c->sizes || !c->layers || !c->input || !c->loss) {
+        pp_costs_destroy(&c);
+        return PP_ERESOURCE;
+    }
+    memcpy(c->sizes, sizes, (size_t)n_sizes * sizeof(*sizes));
+    *out = c;
+    return 0;
+}
+
+void pp_costs_destroy(struct pp_costs **costs)
+{
+    struct pp_costs *c = *costs;
+    if (c) {
+        pp_free(c->sizes);
+        pp_free(c->layers);
+        pp_free(c->input);
+        pp_free(c->loss);
+        pp_free(c);
+        *costs = NULL;
+    }
+}
+
+/* Where `rows` lies: the size before it and how far it is to the next, which may be beyond 1. One
+ * size: a time in proportion to it. */
+struct between {
+    int at, next;
+    double part;
+};
+
+static struct between find(const struct pp_costs *c, int rows)
+{
+    if (c->n_sizes == 1) {
+        return (struct between){0, -1, (double)rows / c->sizes[0]};
+    }
+    int at = 0;
+    while (at + 2 < c->n_sizes && c->sizes[at + 1] <= rows) {
+        at++;
+    }
+    double distance = c->sizes[at + 1] - c->sizes[at];
+    return (struct between){at, at + 1, (rows - c->sizes[at]) / distance};
+}
+
+static double mix(struct between b, double at, double next)
+{
+    double t = b.next < 0 ? at * b.part : at + (next - at) * b.part;
+    return t > 0 ? t : 0;
+}
+
+static double ends_at(const struct pp_costs *c, const double *t, int rows)
+{
+    struct between b = find(c, rows);
+    return mix(b, t[b.at], b.next < 0 ? 0 : t[b.next]);
+}
+
+struct pp_layer_seconds pp_costs_layer(const struct pp_costs *c, int layer, int rows)
+{
+    struct between b = find(c, rows);
+    size_t n = (size_t)c->n_layers;
+    const struct pp_layer_seconds *x = &c->layers[(size_t)b.at * n + (size_t)layer];
+    const struct pp_layer_seconds *y =
+        b.next < 0 ? x : &c->layers[(size_t)b.next * n + (size_t)layer];
+    return (struct pp_layer_seconds){mix(b, x->f, y->f), mix(b, x->i, y->i), mix(b, x->w, y->w)};
+}
+
+void pp_costs_by_layer(const struct pp_costs *c, int rows, double *cost)
+{
+    for (int i = 0; i < c->n_layers; i++) {
+        struct pp_layer_seconds t = pp_costs_layer(c, i, rows);
+        cost[i] = t.f + t.i + t.w;
+    }
+    cost[0] += ends_at(c, c->input, rows);
+    cost[c->n_layers - 1] += ends_at(c, c->loss, rows);
+}
+
+/* --- a step -----------------------------------------------------------------------------------*/
+
+struct step {
+    const struct pp_predict_spec *spec;
+    struct pp_sim_costs sim;
+    double *arrays;   /* f, i, w [n_virtual] each */
+    double *transfer; /* [n_channels] */
+    double *rows;     /* [M] */
+    double *between;  /* [P] */
+};
+
+static void set_rows(struct step *s, int *most)
+{
+    int m = s->spec->plan->geometry.microbatches, first;
+    pp_balanced_piece(s->spec->rows, m, 0, &first, most); /* the largest comes first */
+    for (int i = 0; i < m; i++) {
+        int n;
+        pp_balanced_piece(s->spec->rows, m, i, &first, &n);
+        s->rows[i] = (double)n / *most;
+    }
+}
+
+static void set_costs(struct step *s, int rows)
+{
+    const struct pp_predict_spec *spec = s->spec;
+    const struct pp_costs *c = spec->costs;
+    const struct pp_plan *plan = spec->plan;
+    int n = plan->n_virtual, d = spec->replicas;
+    /* each replica sums its part of the elements over all and fetches the other parts */
+    double per_float = c->optimizer + c->add * 2 * (d - 1) / d;
+    for (int v = 0; v < n; v++) {
+        for (int i = spec->first[v]; i <= spec->last[v]; i++) {
+            struct pp_layer_seconds t = pp_costs_layer(c, i, rows);
+            s->arrays[v] += t.f;
+            s->arrays[n + v] += t.i;
+            s->arrays[2 * n + v] += t.w;
+            s->between[plan->rank_of[v]] += per_float * (double)spec->model->layers[i].n_floats;
+        }
+    }
+    s->arrays[0] += ends_at(c, c->input, rows);
+    s->arrays[n - 1] += ends_at(c, c->loss, rows);
+    for (int ch = 0; ch < plan->n_channels; ch++) {
+        int width = spec->model->layers[spec->last[ch / 2]].out;
+        s->transfer[ch] = c->byte * (double)rows * width * (double)sizeof(float);
+    }
+}
+
+static int simulate(const struct step *s, int steps, double *makespan)
+{
+    struct pp_sim_costs costs = s->sim;
+    struct pp_sim_result res;
+    costs.steps = steps;
+    costs.between = s->between;
+    PP_TRY(pp_sim_run(s->spec->plan, &costs, false, &res));
+    *makespan = res.makespan;
+    pp_sim_result_fini(&res);
+    return 0;
+}
+
+/* From step to step: ranks that meet every n steps start together again each time. */
+static int long_run(const struct step *s, double *out)
+{
+    const struct pp_predict_spec *spec = s->spec;
+    double early, late, all;
+    int settled = STEPS_BEFORE + STEPS_AFTER;
+    PP_TRY(simulate(s, STEPS_BEFORE, &early));
+    PP_TRY(simulate(s, settled, &late));
+    double period = (late - early) / STEPS_AFTER;
+    double n = spec->meet_every;
+    if (n == 0 && spec->meet_after > 0 && period > 0) {
+        n = floor(spec->meet_after / period) + 1;
+    }
+    if (n >= 1 && n < settled) {
+        PP_TRY(simulate(s, (int)n, &all));
+        *out = all / n;
+        return 0;
+    }
+    /* what filling and draining the pipeline costs, once in n steps */
+    *out = period + (n > 0 ? (late - settled * period) / n : 0);
+    return 0;
+}
+
+static int predict(struct step *s, struct pp_prediction *out)
+{
+    const struct pp_predict_spec *spec = s->spec;
+    const struct pp_plan *plan = spec->plan;
+    int p = plan->geometry.stages, rows;
+    struct pp_prediction got = {0};
+    set_rows(s, &rows);
+    set_costs(s, rows);
+    s->sim = (struct pp_sim_costs){.f = s->arrays,
+                                   .i = s->arrays + plan->n_virtual,
+                                   .w = s->arrays + 2 * plan->n_virtual,
+                                   .rows = s->rows,
+                                   .latency = spec->costs->latency,
+                                   .transfer = s->transfer,
+                                   .launch = spec->costs->action,
+                                   .slots = true};
+    struct pp_sim_result res;
+    PP_TRY(pp_sim_run(plan, &s->sim, false, &res));
+    double all = 0;
+    for (int r = 0; r < p; r++) {
+        double work = res.work[r] + s->between[r];
+        all += work * spec->replicas;
+        got.work = work > got.work ? work : got.work;
+    }
+    got.alone = res.makespan;
+    got.bubble_global = res.bubble_global;
+    got.bubble_span = res.bubble_span;
+    pp_sim_result_fini(&res);
+    PP_TRY(long_run(s, &got.step));
+    double floor = all / spec->costs->cores;
+    if (p * spec->replicas > spec->costs->cores && got.step < floor) {
+        got.step = floor;
+    }
+    *out = got;
+    return 0;
+}
+
+int pp_predict(const struct pp_predict_spec *spec, struct pp_prediction *out)
+{
+    const struct pp_plan *plan = spec->plan;
+    pp_assert(plan->kind == PP_PLAN_TRAIN && spec->rows >= plan->geometry.microbatches);
+    struct step s = {.spec = spec};
+    s.arrays = pp_alloc(3 * (size_t)plan->n_virtual, sizeof(double));
+    s.transfer = pp_alloc((size_t)plan->n_channels, sizeof(double));
+    s.rows = pp_alloc((size_t)plan->geometry.microbatches, sizeof(double));
+    s.between = pp_alloc((size_t)plan->geometry.stages, sizeof(double));
+    int rc = PP_ERESOURCE;
+    if (s.arrays && s.transfer && s.rows && s.between) {
+        rc = predict(&s, out);
+    }
+    pp_free(s.arrays);
+    pp_free(s.transfer);
+    pp_free(s.rows);
+    pp_free(s.between);
+    return rc;
+}

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From given times to the time of a step: the arithmetic, by hand. And measuring, as far as a test
+ * may judge it: everything there, nothing negative, the budget kept. */
+#include "test.h"
+
+#include <stdio.h>
+
+#include "ppcli/mem.h"
+#include "ppcli/planner.h"
+
+/* A model of equal layers, 4 wide. */
+static struct pp_model *model_of(int layers)
+{
+    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
+    struct pp_model *m = NULL;
+    assert_non_null(cfg);
+    snprintf(cfg->model.type, sizeof(cfg->model.type), "mlp");
+    cfg->model.n_sizes = layers + 1;
+    for (int i = 0; i <= layers; i++) {
+        cfg->model.sizes[i] = 4;
+    }
+    CHECK_OK(pp_model_create(cfg, &m));
+    pp_free(cfg);
+    return m;
+}
+
+/* Every layer takes f, i, w a row. */
+static struct pp_costs *costs_of(int layers, double f, double i, double w)
+{
+    struct pp_costs *c = NULL;
+    CHECK_OK(pp_costs_create(layers, (int[]){1, 100}, 2, &c));
+    for (int s = 0; s < 2; s++) {
+        for (int l = 0; l < layers; l++) {
+            double rows = c->sizes[s];
+            c->layers[s * layers + l] = (struct pp_layer_seconds){f * rows, i * rows, w * rows};
+        }
+    }
+    c->cores = 64;
+    return c;
+}
+
+struct shape {
+    const char *schedule;
+    int stages, chunks, microbatches, rows;
+};
+
+/* Equal cuts of a model with one layer per virtual stage, unless `last` gives others. */
+static struct pp_prediction predict(const struct shape *shape, const struct pp_costs *c,
+                                    int meet_every, double meet_after)
+{
+    struct pp_geometry g = {
+        .stages = shape->stages, .chunks = shape->chunks, .microbatches = shape->microbatches};
+    struct pp_plan *plan = NULL;
+    struct pp_model *m = model_of(c->n_layers);
+    int first[16];
+    for (int s = 0; s < 16; s++) {
+        first[s] = s;
+    }
+    CHECK_OK(pp_plan_build(shape->schedule, &g, &plan));
+    CHECK_INT_EQ(plan->n_virtual, c->n_layers);
+    struct pp_predict_spec spec = {.plan = plan,
+                                   .model = m,
+                                   .costs = c,
+                                   .first = first,
+                                   .last = first,
+                                   .rows = shape->rows,
+                                   .replicas = 1,
+                                   .meet_every = meet_every,
+                                   .meet_after = meet_after};
+    struct pp_prediction p;
+    CHECK_OK(pp_predict(&spec, &p));
+    pp_plan_destroy(&plan);
+    pp_model_destroy(&m);
+    return p;
+}
+
+static void a_time_between_two_sizes_is_on_their_line(void **state)
+{
+    (void)state;
+    struct pp_costs *c = NULL;
+    CHECK_OK(pp_costs_create(2, (int[]){10, 20, 40}, 3, &c));
+    const double f[] = {1, 3, 4};
+    for (int s = 0; s < 3; s++) {
+        c->layers[2 * s + 1] = (struct pp_layer_seconds){f[s], 2 * f[s], 3 * f[s]};
+    }
+    assert_float_equal(pp_costs_layer(c, 1, 10).f, 1, 1e-12);
+    assert_float_equal(pp_costs_layer(c, 1, 15).i, 4, 1e-12);
+    assert_float_equal(pp_costs_layer(c, 1, 30).w, 10.5, 1e-12);
+    assert_float_equal(pp_costs_layer(c, 1, 60).f, 5, 1e-12); /* beyond: the last line goes on */
+    assert_float_equal(pp_costs_layer(c, 1, 1).f, 0, 1e-12);  /* -0.8: never negative */
+    assert_float_equal(pp_costs_layer(c, 0, 15).f, 0, 1e-12);
+    pp_costs_destroy(&c);
+
+    CHECK_OK(pp_costs_create(1, (int[]){8}, 1, &c));
+    c->layers[0].f = 4;
+    assert_float_equal(pp_costs_layer(c, 0, 2).f, 1, 1e-12); /* one size: in proportion */
+    pp_costs_destroy(&c);
+}
+
+static void input_and_loss_belong_to_the_ends(void **state)
+{
+    (void)state;
+    struct pp_costs *c = costs_of(3, 1, 2, 3);
+    double by_layer[3];
+    for (int s = 0; s < 2; s++) {
+        c->input[s] = 10 * c->sizes[s];
+        c->loss[s] = 20 * c->sizes[s];
+    }
+    pp_costs_by_layer(c, 2, by_layer);
+    assert_float_equal(by_layer[0], 12 + 20, 1e-9);
+    assert_float_equal(by_layer[1], 12, 1e-9);
+    assert_float_equal(by_layer[2], 12 + 40, 1e-9);
+    pp_costs_destroy(&c);
+}
+
+static void one_rank_takes_the_sum_of_everything(void **state)
+{
+    (void)state;
+    struct pp_costs *c = costs_of(1, 1, 2, 3);
+    struct shape one = {"1f1b", 1, 1, 4, 40};
+    c->action = 0.5;
+    c->optimizer = 0.1; /* of 4 x 4 weights and 4 biases */
+    c->latency = 1000;  /* nobody to hand over to */
+    for (int s = 0; s < 2; s++) {
+        c->input[s] = 0.25 * c->sizes[s];
+        c->loss[s] = 0.5 * c->sizes[s];
+    }
+    struct pp_prediction p = predict(&one, c, 0, 0);
+    double actions = 8 * 0.5; /* F and B of each */
+    assert_float_equal(p.alone, 40 * (1 + 2 + 3 + 0.25 + 0.5) + actions, 1e-6);
+    assert_float_equal(p.step, p.alone + 2, 1e-6);
+    assert_float_equal(p.work, p.step, 1e-6);
+    assert_float_equal(p.bubble_global, 0, 1e-9);
+    pp_costs_destroy(&c);
+}
+
+/* Uneven micro-batches: 10 rows in 4 are 3, 3, 2, 2, not four times 3. */
+static void a_smaller_microbatch_takes_less(void **state)
+{
+    (void)state;
+    struct pp_costs *c = costs_of(1, 1, 1, 1);
+    struct shape uneven = {"gpipe", 1, 1, 4, 10};
+    assert_float_equal(predict(&uneven, c, 0, 0).alone, 30, 1e-9);
+    pp_costs_destroy(&c);
+}
+
+static void the_textbook_bubble_comes_out(void **state)
+{
+    (void)state;
+    struct pp_costs *c = costs_of(4, 1, 1, 1);
+    struct shape gpipe = {"gpipe", 4, 1, 8, 8};
+    struct pp_prediction p = predict(&gpipe, c, 1, 0);
+    /* an input gradient leaves before its weight gradient: (P-1)(F+I) of bubble, not F+I+W */
+    assert_float_equal(p.alone, 8 * 3 + 3 * 2, 1e-9);
+    assert_float_equal(p.bubble_global, 1 - 24.0 / 30, 1e-9);
+    assert_float_equal(p.step, p.alone, 1e-9); /* met in every step */
+    pp_costs_destroy(&c);
+}
+
+/* Without a meeting the next step's forwards fill what the last one's backwards leave idle. */
+static void steps_overlap_unless_the_ranks_meet(void **state)
+{
+    (void)state;
+    struct pp_costs *c = costs_of(4, 1, 1, 1);
+    struct shape shape = {"zb-h2", 4, 1, 8, 8}; /* its ranks never idle in between */
+    double free = predict(&shape, c, 0, 0).step;
+    double met = predict(&shape, c, 1, 0).step;
+    double pairs = predict(&shape, c, 2, 0).step;
+    assert_true(free >= 24 - 1e-9); /* the work of a rank */
+    assert_true(met > free);
+    assert_true(pairs <= met + 1e-9 && pairs >= free - 1e-9);
+    /* meeting by time: rarely is almost never, at once is always */
+    assert_float_equal(predict(&shape, c, 0, 1e9).step, free, 1e-3);
+    assert_float_equal(predict(&shape, c, 0, 1e-9).step, met, 1e-9);
+    pp_costs_destroy(&c);
+}
+
+static void a_hand_over_costs_its_latency_and_its_bytes(void **state)
+{
+    (void)state;
+    struct pp_costs *c = costs_of(2, 1, 1, 1);
+    struct shape naive = {"naive", 2, 1, 1, 10};
+    double without = predict(&naive, c, 1, 0).alone;
+    c->latency = 5;
+    assert_float_equal(predict(&naive, c, 1, 0).alone, without + 2 * 5, 1e-9);
+    c->byte = 0.01; /* 10 rows of 4 floats: 1.6 a message */
+    assert_float_equal(predict(&naive, c, 1, 0).alone, without + 2 * 5 + 2 * 1.6, 1e-9);
+    pp_costs_destroy(&c);
+}
+
+static void ranks_without_a_core_of_their_own_take_turns(void **state)
+{
+    (void)state;
+    struct pp_costs *c = costs_of(4, 1, 1, 1);
+    struct shape shape = {"1f1b", 4, 1, 8, 8};
+    double own = predict(&shape, c, 0, 0).step;
+    c->cores = 2;
+    assert_float_equal(predict(&shape, c, 0, 0).step, 4 * 24 / 2.0, 1e-9);
+    c->cores = 4;
+    assert_float_equal(predict(&shape, c, 0, 0).step, own, 1e-9);
+    pp_costs_destroy(&c);
+}
+
+static void chunks_are_put_where_their_ranks_are(void **state)
+{
+    (void)state;
+    struct pp_costs *c = costs_of(4, 1, 1, 1);
+    /* layer 3 takes ten times as long: with V placement it is on rank 0, with loops on rank 1 */
+    for (int s = 0; s < 2; s++) {
+        c->layers[s * 4 + 3].f *= 10;
+        c->layers[s * 4 + 3].i *= 10;
+        c->layers[s * 4 + 3].w *= 10;
+    }
+    struct shape loops = {"interleaved", 2, 2, 4, 4}, v = {"zb-v", 2, 2, 4, 4};
+    assert_float_equal(predict(&loops, c, 0, 0).work, 4 * (3 + 30), 1e-9);
+    assert_float_equal(predict(&v, c, 0, 0).work, 4 * (3 + 30), 1e-9);
+    c->layers[2].f = 0; /* size 1: layer 2 gets cheaper, on the other rank in both */
+    assert_float_equal(predict(&v, c, 0, 0).work, 4 * (3 + 30), 1e-9);
+    pp_costs_destroy(&c);
+}
+
+/* --- measuring --------------------------------------------------------------------------------*/
+
+static void check_measured(int ranks, const char *backend, enum pp_optimizer_kind optimizer)
+{
+    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
+    struct pp_model *m = NULL;
+    struct pp_costs *c = NULL;
+    static const int widths[] = {20, 48, 48, 48, 7};
+    static const int sizes[] = {3, 8, 40};
+    assert_non_null(cfg);
+    snprintf(cfg->model.type, sizeof(cfg->model.type), "mlp");
+    cfg->model.n_sizes = 5;
+    cfg->model.activation = PP_ACT_GELU; /* has saved values */
+    memcpy(cfg->model.sizes, widths, sizeof(widths));
+    CHECK_OK(pp_model_create(cfg, &m));
+    struct pp_measure_spec spec = {.model = m,
+                                   .threads = 1,
+                                   .optimizer = optimizer,
+                                   .ranks = ranks,
+                                   .samples = 50,
+                                   .sizes = sizes,
+                                   .n_sizes = 3,
+                                   .seconds = 0.05};
+    CHECK_OK(pp_backend_resolve(backend, &spec.backend));
+    CHECK_OK(pp_costs_measure(&spec, &c));
+    CHECK_INT_EQ(c->n_layers, 4);
+    CHECK_INT_EQ(c->n_sizes, 3);
+    assert_true(c->at_once >= 1 && c->at_once <= ranks && c->at_once <= c->cores);
+    for (int s = 0; s < 3; s++) {
+        CHECK_INT_EQ(c->sizes[s], sizes[s]);
+        for (int i = 0; i < 4; i++) {
+            const struct pp_layer_seconds *t = &c->layers[4 * s + i];
+            assert_true(t->f >= 0 && t->i >= 0 && t->w >= 0);
+            assert_true(t->f + t->w > 0 && t->f + t->i + t->w < 1);
+        }
+        /* equal shapes share a time */
+        assert_memory_equal(&c->layers[4 * s + 1], &c->layers[4 * s + 2], sizeof(c->layers[0]));
+        assert_true(c->input[s] >= 0 && c->loss[s] >= 0);
+    }
+    assert_true(c->optimizer >= 0 && c->optimizer < 1e-3);
+    assert_true(c->action > 0 && c->latency > 0 && c->byte >= 0);
+    CHECK_INT_EQ(c->linked, c->at_once >= 2);
+    assert_true(c->took > 0);
+    pp_costs_destroy(&c);
+    pp_model_destroy(&m);
+    pp_free(cfg);
+}
+
+static void everything_is_measured_alone_and_together(void **state)
+{
+    (void)state;
+    check_measured(1, "cpu", PP_OPT_SGD);
+    check_measured(2, "cpu", PP_OPT_ADAM);
+    check_measured(64, "cpu", PP_OPT_MOMENTUM); /* more ranks than cores and layers */
+    check_measured(2, "reference", PP_OPT_ADAMW);
+}
+
+/* A size that would take minutes is not measured but follows from the smaller ones. */
+static void what_does_not_fit_the_budget_is_extrapolated(void **state)
+{
+    (void)state;
+    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
+    struct pp_model *m = NULL;
+    struct pp_costs *c = NULL;
+    assert_non_null(cfg);
+    snprintf(cfg->model.type, sizeof(cfg->model.type), "mlp");
+    cfg->model.n_sizes = 3;
+    cfg->model.sizes[0] = cfg->model.sizes[1] = cfg->model.sizes[2] = 64;
+    CHECK_OK(pp_model_create(cfg, &m));
+    static const int sizes[] = {4, 8, 16384};
+    struct pp_measure_spec spec = {.model = m,
+                                   .threads = 1,
+                                   .ranks = 1,
+                                   .samples = 10,
+                                   .sizes = sizes,
+                                   .n_sizes = 3,
+                                   .seconds = 1e-6};
+    CHECK_OK(pp_backend_resolve("reference", &spec.backend));
+    CHECK_OK(pp_costs_measure(&spec, &c));
+    assert_true(c->layers[0].f > 0);
+    /* 8 and 16384 do not fit a microsecond: both in proportion to 4 rows */
+    assert_float_equal(c->layers[2].f, 2 * c->layers[0].f, 1e-12);
+    assert_float_equal(c->layers[4].f, 4096 * c->layers[0].f, 1e-6);
+    pp_costs_destroy(&c);
+    pp_model_destroy(&m);
+    pp_free(cfg);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_time_between_two_sizes_is_on_their_line),
+        cmocka_unit_test(input_and_loss_belong_to_the_ends),
+        cmocka_unit_test(one_rank_takes_the_sum_of_everything),
+        cmocka_unit_test(a_smaller_microbatch_takes_less),
+        cmocka_unit_test(the_textbook_bubble_comes_out),
+        cmocka_unit_test(steps_overlap_unless_the_ranks_meet),
+        cmocka_unit_test(a_hand_over_costs_its_latency_and_its_bytes),
+        cmocka_unit_test(ranks_without_a_core_of_their_own_take_turns),
+        cmocka_unit_test(chunks_are_put_where_their_ranks_are),
+        cmocka_unit_test(everything_is_measured_alone_and_together),
+        cmocka_unit_test(what_does_not_fit_the_budget_is_extrapolated),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
