@@ -48,6 +48,10 @@ struct pp_train_options {
     /* Prints this thread's error record: called by an MPI rank that failed alone, before it takes
      * all processes down with it. NULL: nothing is said. */
     void (*before_abort)(void);
+    /* Called by rank 0 for every window between two sync points: the samples trained on and the
+     * time of the slowest rank. NULL: nobody wants to know. */
+    void (*window)(void *ctx, int64_t samples, double seconds);
+    void *ctx;
 };
 
 /*

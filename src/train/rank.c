@@ -14,7 +14,6 @@
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
 
-#define LIVE_NS 200000000u    /* between two updates of the live line */
 #define RECORD_NS 2000000000u /* between two records when run.log_every is 0 */
 
 /* What a rank puts on the table at a sync point. */
@@ -124,6 +123,9 @@ static int sync_training(struct trainer *tr, int epoch, int step, int steps, boo
     }
     int log_every = tr->run->cfg->run.log_every;
     bool record = log_every > 0 ? tr->t % log_every == 0 : tr->record.window_ns >= RECORD_NS;
+    if (tr->m && w.rows > 0 && tr->spec->options->window) {
+        tr->spec->options->window(tr->spec->options->ctx, w.rows, (double)w.window_ns * 1e-9);
+    }
     if (tr->m && w.rows > 0) {
         struct totals *from = record ? &tr->record : &w;
         struct window shown = {
@@ -142,7 +144,7 @@ static int sync_training(struct trainer *tr, int epoch, int step, int steps, boo
     if (record) {
         memset(&tr->record, 0, sizeof(tr->record));
     }
-    /* The next sync: in about LIVE_NS, but never more than ten times the last distance. */
+    /* The next sync: in about RANK_MEET_NS, but never more than ten times the last distance. */
     if (log_every > 0) {
         tr->next_sync = tr->t + log_every - tr->t % log_every;
     } else if (!epoch_end) {
@@ -150,7 +152,7 @@ static int sync_training(struct trainer *tr, int epoch, int step, int steps, boo
                                                         tr->run->cfg->train.batch_size
                                                   : 1);
         uint64_t per_step = w.window_ns / (distance > 0 ? distance : 1) + 1;
-        uint64_t wanted = LIVE_NS / per_step + 1;
+        uint64_t wanted = RANK_MEET_NS / per_step + 1;
         tr->next_sync = tr->t + (int64_t)(wanted < 10 * distance ? wanted : 10 * distance);
     }
     return 0;

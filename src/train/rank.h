@@ -5,6 +5,10 @@
 
 #include "ppcli/run.h"
 
+/* All ranks meet after about this time when run.log_every is 0; steps that take longer all end
+ * with a meeting. */
+#define RANK_MEET_NS 200000000u
+
 struct rank_spec {
     const struct pp_run *run;
     const struct pp_train_options *options;

@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "ppcli/best.h"
 #include "ppcli/err.h"
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
@@ -52,6 +53,7 @@ static int prepare(struct pp_config *cfg, enum pp_run_need need, struct pp_run *
                                  "the last size is %d; labels are bytes, so at most 256 classes",
                                  classes);
     }
+    PP_TRY(pp_settle(cfg, need, NULL)); /* MPI: has been done together, nothing is left */
     PP_TRY(pp_model_create(cfg, &run->model));
     int train_n = 0, test_n = 0;
     PP_TRY(pp_run_samples(cfg, need, PP_SPLIT_TRAIN, &train_n));
@@ -68,8 +70,10 @@ int pp_run_prepare(struct pp_config *cfg, enum pp_run_need need, struct pp_run *
     int rc = prepare(cfg, need, out);
     if (rc < 0) {
         pp_run_fini(out);
+        return rc;
     }
-    return rc;
+    pp_assert(out->layout != NULL);
+    return 0;
 }
 
 void pp_run_fini(struct pp_run *run)
@@ -179,7 +183,10 @@ static int train_mpi(struct pp_config *cfg, const struct pp_train_options *optio
     *speaks = true;
     PP_TRY(pp_mpi_open(&tp));
     *speaks = tp->rank == 0;
-    int rc = pp_transport_agree(tp, pp_run_prepare(cfg, PP_RUN_REAL, &run));
+    int rc = pp_settle(cfg, PP_RUN_REAL, tp);
+    if (rc == 0) {
+        rc = pp_transport_agree(tp, pp_run_prepare(cfg, PP_RUN_REAL, &run));
+    }
     if (rc == 0 && run.layout->ranks != tp->size) {
         rc = pp_fail(PP_ECONFIG,
                      "started with %d processes, but pipeline.stages = %d times "

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The search for the fastest way to run a config: schedules, micro-batch counts, chunks and cuts,
+ * each as the plans and the memory that would really run, with the step time predicted from
+ * measured costs.
+ */
+#ifndef PPCLI_BEST_H
+#define PPCLI_BEST_H
+
+#include "ppcli/planner.h"
+#include "ppcli/run.h"
+
+struct pp_candidate {
+    char schedule[PP_NAME_MAX];
+    int order; /* in the list of schedules */
+    int microbatches, chunks;
+    int eager;                     /* 1f1b-eager: its k; else 0 */
+    enum pp_assignment assignment; /* TIME: cut by measured times; else as the config says */
+    struct pp_prediction time;
+    size_t peak_bytes; /* of the rank that holds most */
+};
+
+struct pp_best_spec {
+    const struct pp_config *cfg;
+    const struct pp_model *model;
+    int train_n, test_n;
+    size_t memory;  /* bytes a rank may hold; 0: any number */
+    bool all_m;     /* micro-batch counts other than the config's too */
+    bool time_cuts; /* cuts by measured time too, unless the config gives ranges */
+};
+
+struct pp_best {
+    struct pp_candidate *items; /* best first */
+    int n;
+    int tried;     /* shapes that were asked for */
+    int refused;   /* of them not legal for their schedule or this config */
+    int too_large; /* of them legal, but over the memory limit */
+};
+
+/*
+ * The micro-batch counts that are looked at: the config's own; and with all_m the divisors of a
+ * replica's share of the batch and the powers of two, at least 4 rows each, at most 64 or 8 for
+ * every stage, and not two within a sixth of each other. out[max], ascending; returns how many.
+ */
+int pp_best_counts(const struct pp_best_spec *spec, int *out, int max);
+#define PP_BEST_COUNTS_MAX 64
+
+/* Measure what the search of this spec needs within about `seconds`. Errors: those of
+ * pp_costs_measure() and pp_backend_resolve(). The caller owns *out. */
+int pp_best_measure(const struct pp_best_spec *spec, double seconds, struct pp_costs **out);
+
+/*
+ * Try every schedule x count x chunks (the config's; when it says 0: 1, 2, 4 and the schedule's
+ * own) x cut, and sort by predicted step time. Times within a thousandth count as equal: then less
+ * memory, fewer chunks, fewer micro-batches, the order of the list of schedules. Finding nothing
+ * is no failure. Errors: PP_ERESOURCE. Local. The caller owns out->items: pp_best_fini().
+ */
+int pp_best_search(const struct pp_best_spec *spec, const struct pp_costs *costs,
+                   struct pp_best *out);
+void pp_best_fini(struct pp_best *best);
+
+/* A copy of cfg in which the candidate's values stand: for trying, not for keeping. It shares
+ * cfg's origins and must be gone before cfg is; pp_free() it. costs: for assignment = time.
+ * Errors: PP_ERESOURCE. */
+int pp_best_config(const struct pp_config *cfg, const struct pp_model *model,
+                   const struct pp_candidate *c, const struct pp_costs *costs,
+                   struct pp_config **out);
+
+/* Rows of the largest micro-batch when a replica's share of a full batch is cut into m. */
+int pp_best_rows(const struct pp_best_spec *spec, int m);
+
+/* Layers of n virtual stages as `pipeline.assignment` is written: "0-7 | 8-16", cut by time.
+ * Errors: PP_ERESOURCE, PP_ECONFIG when `bytes` do not suffice. */
+int pp_best_ranges(const struct pp_model *model, const struct pp_costs *costs, int rows, int n,
+                   char *out, size_t bytes);
+
+/*
+ * Replace `schedule = auto` and `assignment = time` by what measuring on this machine chooses, at
+ * the config's own micro-batch count (so that the weights do not depend on a measurement); chunks
+ * and eager are chosen with the schedule where they are 0. One line on stderr says what and why.
+ * Nothing to do for other configs. tp: NULL, or collective over tp: rank 0 measures, all take its
+ * choice. Errors: PP_ECONFIG when nothing can run, PP_ERESOURCE.
+ */
+int pp_settle(struct pp_config *cfg, enum pp_run_need need, struct pp_transport *tp);
+
+/*
+ * Run the candidate for real, in this process and on threads, for about `seconds` but at least 4
+ * steps; *step gets the median time from step to step over the windows of the run, the first left
+ * out. Writes nothing. Errors: those of pp_train().
+ */
+int pp_best_check(const struct pp_best_spec *spec, const struct pp_candidate *c,
+                  const struct pp_costs *costs, double seconds, double *step);
+
+#endif
