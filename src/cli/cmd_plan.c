@@ -17,6 +17,7 @@
 #include "ppcli/mem.h"
 #include "ppcli/run.h"
 #include "command.h"
+#include "plan_best.h"
 
 static void help(FILE *f)
 {
@@ -25,6 +26,7 @@ static void help(FILE *f)
           "  ppcli plan --schedule zb-v --stages 4 --microbatches 8 --format svg > zb-v.svg\n"
           "  ppcli plan --schedule 1f1b --stages 4 --microbatches 16 --cost-comm 0.5\n"
           "  ppcli plan --csv table.csv                                  a table from elsewhere\n"
+          "  ppcli plan mnist.ini --best --memory 4Gi                    the fastest here\n"
           "\n"
           "Proves a schedule at this shape, simulates it with the given costs and shows it.\n"
           "A cost is the time of one micro-batch on one whole rank, in any unit; a chunk takes\n"
@@ -40,9 +42,13 @@ static void help(FILE *f)
 /* --- formats ----------------------------------------------------------------------------------
  */
 
+/* As published: where that has descending gradients, a plan for training has them in another order.
+ */
 static int print_csv(const struct pp_drawing *d, FILE *f)
 {
-    return pp_plan_print_csv(d->plan, f);
+    const struct pp_schedule_ops *schedule = d->plan->schedule;
+    return schedule ? pp_schedule_print_csv(schedule, &d->plan->geometry, f)
+                    : pp_plan_print_csv(d->plan, f);
 }
 
 static int print_csv_comms(const struct pp_drawing *d, FILE *f)
@@ -317,10 +323,16 @@ static int show(const struct request *q, const struct format *format)
 static int run(int argc, char **argv)
 {
     struct pp_cli_settings settings = {0};
+    struct plan_best how = {0};
     const char *format_name = "grid";
     const char *f = NULL, *i = NULL, *w = NULL, *comm = NULL, *overlap = NULL, *csv = NULL;
     const struct pp_cli_option options[] = {
         {"format", 0, PP_CLI_STRING, &format_name, FORMATS, "what to print"},
+        {"best", 0, PP_CLI_FLAG, &how.best, NULL,
+         "measure this machine and rank all ways to run CONFIG"},
+        {"memory", 0, PP_CLI_STRING, &how.memory, "BYTES", "--best: what a rank may hold (4Gi)"},
+        {"check", 0, PP_CLI_FLAG, &how.check, NULL,
+         "--best, and run the first three for a few seconds each"},
         {"csv", 0, PP_CLI_STRING, &csv, "FILE", "read the plan from a table; - is standard input"},
         {"chunks", 0, PP_CLI_KEY, (void *)"pipeline.chunks", "V", "pieces of the model per rank"},
         {"group", 0, PP_CLI_KEY, (void *)"pipeline.group", "G",
@@ -341,6 +353,10 @@ static int run(int argc, char **argv)
     PP_TRY(pp_cli_parse(argc, argv, &command_plan, options, &settings, words, 1, &done));
     if (done) {
         return 0;
+    }
+    if (how.best || how.check || how.memory) {
+        how.best = how.best || how.check;
+        return plan_best(words[0], &settings, &how, format_name);
     }
     const struct format *format = NULL;
     struct request q = {.geometry = {.costs = {.f = 1, .i = 1, .w = 1}}};
