@@ -100,7 +100,8 @@ static int choose_cut(const struct pp_best_spec *spec, const struct pp_costs *co
     return 0;
 }
 
-static int choose(const struct pp_config *cfg, enum pp_run_need need, struct choice *out)
+static int choose(const struct pp_config *cfg, enum pp_run_need need, bool processes,
+                  struct choice *out)
 {
     struct pp_model *model = NULL;
     struct pp_costs *costs = NULL;
@@ -111,6 +112,10 @@ static int choose(const struct pp_config *cfg, enum pp_run_need need, struct cho
     PP_TRY(pp_model_create(cfg, &model));
     spec.model = model;
     int rc = pp_best_measure(&spec, SECONDS, &costs);
+    if (rc == 0 && processes) {
+        /* this process may be bound to one core; the others have theirs */
+        costs->cores = cfg->pipeline.stages * cfg->pipeline.replicas;
+    }
     if (rc == 0 && open_schedule(cfg)) {
         rc = choose_schedule(&spec, costs, out);
     }
@@ -166,7 +171,7 @@ int pp_settle(struct pp_config *cfg, enum pp_run_need need, struct pp_transport 
     struct choice *c = pp_alloc(1, sizeof(*c));
     int rc = c ? 0 : PP_ERESOURCE;
     if (rc == 0 && (!tp || tp->rank == 0)) {
-        rc = choose(cfg, need, c);
+        rc = choose(cfg, need, tp != NULL, c);
     }
     if (tp) {
         rc = share(tp, rc, c);

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The search with times that are given, not measured: what is tried, what is left out, what comes
+ * first. And what a config that leaves its schedule open trains to. */
+#include "train_run.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "command.h"
+#include "ppcli/best.h"
+#include "ppcli/mem.h"
+
+#define MAX_SETTINGS 16
+
+/* A config of settings "section.key=value", its model, and a search spec of both. */
+struct problem {
+    struct pp_config *cfg;
+    struct pp_model *model;
+    struct pp_costs *costs;
+    struct pp_best_spec spec;
+};
+
+static void open_problem(const char *const *settings, struct problem *p)
+{
+    static char keys[MAX_SETTINGS][PP_NAME_MAX];
+    struct pp_setting list[MAX_SETTINGS];
+    int n = 0;
+    for (; settings[n]; n++) {
+        const char *eq = strchr(settings[n], '=');
+        snprintf(keys[n], sizeof(keys[n]), "%.*s", (int)(eq - settings[n]), settings[n]);
+        list[n] = (struct pp_setting){keys[n], eq + 1, "test"};
+    }
+    *p = (struct problem){0};
+    CHECK_OK(pp_config_load(NULL, list, n, pp_cli_names(), &p->cfg));
+    CHECK_OK(pp_model_create(p->cfg, &p->model));
+    p->spec = (struct pp_best_spec){
+        .cfg = p->cfg, .model = p->model, .train_n = 1000, .test_n = 100, .all_m = true};
+    /* every layer: F, I and W one second a row */
+    CHECK_OK(pp_costs_create(p->model->n_layers, (int[]){1, 1000}, 2, &p->costs));
+    for (int s = 0; s < 2; s++) {
+        for (int i = 0; i < p->model->n_layers; i++) {
+            double t = p->costs->sizes[s];
+            p->costs->layers[s * p->model->n_layers + i] = (struct pp_layer_seconds){t, t, t};
+        }
+    }
+    p->costs->cores = 64;
+}
+
+static void close_problem(struct problem *p)
+{
+    pp_costs_destroy(&p->costs);
+    pp_model_destroy(&p->model);
+    pp_config_destroy(&p->cfg);
+}
+
+static const char *const eight_layers[] = {
+    "data.dataset=synthetic", "model.sizes=6 8*7 3", "pipeline.stages=2", "pipeline.microbatches=4",
+    "pipeline.schedule=auto", "train.batch_size=48", "train.clip_norm=1", NULL};
+
+static const struct pp_candidate *find(const struct pp_best *b, const char *schedule, int m,
+                                       int chunks, enum pp_assignment how)
+{
+    for (int i = 0; i < b->n; i++) {
+        const struct pp_candidate *c = &b->items[i];
+        if (strcmp(c->schedule, schedule) == 0 && c->microbatches == m && c->chunks == chunks &&
+            c->assignment == how) {
+            return c;
+        }
+    }
+    return NULL;
+}
+
+static void counts_are_divisors_and_powers_with_rows_enough(void **state)
+{
+    (void)state;
+    struct problem p;
+    int counts[PP_BEST_COUNTS_MAX];
+    open_problem(eight_layers, &p);
+    int n = pp_best_counts(&p.spec, counts, PP_BEST_COUNTS_MAX);
+    static const int of_48[] = {1, 2, 3, 4, 6, 8, 12}; /* 16 would leave 3 rows */
+    CHECK_INT_EQ(n, 7);
+    assert_memory_equal(counts, of_48, sizeof(of_48));
+    p.cfg->pipeline.microbatches = 5; /* the config's own is always there, in its place */
+    n = pp_best_counts(&p.spec, counts, PP_BEST_COUNTS_MAX);
+    CHECK_INT_EQ(n, 8);
+    CHECK_INT_EQ(counts[4], 5);
+    p.cfg->pipeline.microbatches = 48; /* also with one row each */
+    n = pp_best_counts(&p.spec, counts, PP_BEST_COUNTS_MAX);
+    CHECK_INT_EQ(counts[n - 1], 48);
+    p.spec.all_m = false;
+    CHECK_INT_EQ(pp_best_counts(&p.spec, counts, PP_BEST_COUNTS_MAX), 1);
+    CHECK_INT_EQ(counts[0], 48);
+    CHECK_INT_EQ(pp_best_rows(&p.spec, 5), 10);
+    p.spec.all_m = true;
+    p.cfg->train.batch_size = 1 << 20;
+    p.spec.train_n = 1 << 20;
+    n = pp_best_counts(&p.spec, counts, PP_BEST_COUNTS_MAX);
+    CHECK_INT_EQ(counts[n - 1], 64);
+    for (int i = 1; i < n; i++) {
+        assert_true(counts[i] > counts[i - 1]);
+    }
+    close_problem(&p);
+}
+
+static void every_schedule_is_tried_in_every_shape(void **state)
+{
+    (void)state;
+    struct problem p;
+    struct pp_best b;
+    open_problem(eight_layers, &p);
+    CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
+    int schedules = 0, counts[PP_BEST_COUNTS_MAX];
+    int n = pp_best_counts(&p.spec, counts, PP_BEST_COUNTS_MAX);
+    for (const char *const *name = pp_schedule_names(); *name; name++, schedules++) {
+        bool found = false;
+        for (int i = 0; i < b.n; i++) {
+            found = found || strcmp(b.items[i].schedule, *name) == 0;
+        }
+        if (!found && strcmp(*name, "dualpipe") != 0 && strcmp(*name, "chimera") != 0) {
+            fail_msg("no shape of %s", *name);
+        }
+    }
+    /* chunks 1, 2 and 4: eight layers hold two ranks of four; a default of another number adds */
+    assert_true(b.tried >= schedules * n * 3);
+    CHECK_INT_EQ(b.n + b.refused + b.too_large, b.tried);
+    CHECK_INT_EQ(b.too_large, 0);
+    for (int k = 0; k < n; k++) {
+        assert_non_null(find(&b, "gpipe", counts[k], 1, PP_ASSIGN_AUTO));
+        assert_non_null(find(&b, "1f1b", counts[k], 1, PP_ASSIGN_AUTO));
+        assert_null(find(&b, "1f1b", counts[k], 2, PP_ASSIGN_AUTO)); /* refused */
+    }
+    assert_non_null(find(&b, "interleaved", 4, 4, PP_ASSIGN_AUTO));
+    assert_non_null(find(&b, "zb-v", 4, 2, PP_ASSIGN_AUTO));
+    for (int i = 1; i < b.n; i++) {
+        /* a thousandth is within the tie */
+        assert_true(b.items[i].time.step > b.items[i - 1].time.step * 0.998);
+        assert_true(b.items[i].peak_bytes > 0);
+    }
+    pp_best_fini(&b);
+
+    p.cfg->pipeline.chunks = 2; /* given: nothing else is tried */
+    CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
+    CHECK_INT_EQ(b.tried, schedules * n);
+    for (int i = 0; i < b.n; i++) {
+        CHECK_INT_EQ(b.items[i].chunks, 2);
+    }
+    pp_best_fini(&b);
+    close_problem(&p);
+}
+
+/* Steps that meet (clip_norm), F = I = W: the formulas of the textbook rank them. */
+static void the_times_are_those_of_the_formulas(void **state)
+{
+    (void)state;
+    struct problem p;
+    struct pp_best b;
+    open_problem(eight_layers, &p);
+    CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
+    /* 4 micro-batches of 12 rows, 4 layers a rank: F = I = W = 48; I leaves early */
+    const struct pp_candidate *c = find(&b, "gpipe", 4, 1, PP_ASSIGN_AUTO);
+    assert_float_equal(c->time.step, 48 * (4 * 3 + 2), 1e-6);
+    c = find(&b, "naive", 4, 1, PP_ASSIGN_AUTO);
+    assert_true(c->time.step > 48 * (4 * 3 + 2) * 1.3);
+    c = find(&b, "zb-h1", 4, 1, PP_ASSIGN_AUTO);
+    assert_float_equal(c->time.step, 48 * (4 * 3 + 1), 1e-6); /* (P-1)(F+I-W) */
+    /* every row costs the same and meetings cost nothing: most micro-batches win */
+    CHECK_INT_EQ(b.items[0].microbatches, 12);
+    pp_best_fini(&b);
+    close_problem(&p);
+}
+
+static void what_needs_too_much_memory_is_left_out(void **state)
+{
+    (void)state;
+    struct problem p;
+    struct pp_best all, some, none;
+    open_problem(eight_layers, &p);
+    CHECK_OK(pp_best_search(&p.spec, p.costs, &all));
+    size_t least = SIZE_MAX, most = 0;
+    for (int i = 0; i < all.n; i++) {
+        size_t bytes = all.items[i].peak_bytes;
+        least = bytes < least ? bytes : least;
+        most = bytes > most ? bytes : most;
+    }
+    assert_true(least < most);
+    p.spec.memory = (least + most) / 2;
+    CHECK_OK(pp_best_search(&p.spec, p.costs, &some));
+    CHECK_INT_EQ(some.n + some.too_large, all.n);
+    assert_true(some.n > 0 && some.too_large > 0);
+    for (int i = 0; i < some.n; i++) {
+        assert_true(some.items[i].peak_bytes <= p.spec.memory);
+    }
+    p.spec.memory = most; /* up to the byte */
+    pp_best_fini(&some);
+    CHECK_OK(pp_best_search(&p.spec, p.costs, &some));
+    CHECK_INT_EQ(some.n, all.n);
+    p.spec.memory = least - 1;
+    CHECK_OK(pp_best_search(&p.spec, p.costs, &none));
+    CHECK_INT_EQ(none.n, 0);
+    CHECK_INT_EQ(none.too_large, all.n);
+    pp_best_fini(&all);
+    pp_best_fini(&some);
+    pp_best_fini(&none);
+    close_problem(&p);
+}
+
+/* One stage: every schedule takes the same time; memory, then the order of the list decide. */
+static void of_equal_times_less_memory_comes_first(void **state)
+{
+    (void)state;
+    struct problem p;
+    struct pp_best b;
+    static const char *const one_stage[] = {"data.dataset=synthetic",  "model.sizes=6 8*7 3",
+                                            "pipeline.microbatches=4", "pipeline.chunks=1",
+                                            "train.batch_size=48",     NULL};
+    open_problem(one_stage, &p);
+    p.spec.all_m = false;
+    CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
+    assert_true(b.n > 4);
+    CHECK_STR_EQ(b.items[0].schedule, "naive");
+    for (int i = 1; i < b.n; i++) {
+        const struct pp_candidate *x = &b.items[i - 1], *y = &b.items[i];
+        assert_float_equal(x->time.step, y->time.step, 1e-6);
+        assert_true(x->peak_bytes < y->peak_bytes ||
+                    (x->peak_bytes == y->peak_bytes && x->order < y->order));
+    }
+    pp_best_fini(&b);
+    close_problem(&p);
+}
+
+static void a_cut_by_time_is_tried_where_it_is_another(void **state)
+{
+    (void)state;
+    struct problem p;
+    struct pp_best b;
+    open_problem(eight_layers, &p);
+    p.spec.all_m = false;
+    p.spec.time_cuts = true;
+    /* by flops 0-3 | 4-7; the first layer in fact takes as long as all others together */
+    for (int s = 0; s < 2; s++) {
+        p.costs->layers[s * 8].f *= 20;
+    }
+    CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
+    const struct pp_candidate *flops = find(&b, "1f1b", 4, 1, PP_ASSIGN_AUTO);
+    const struct pp_candidate *timed = find(&b, "1f1b", 4, 1, PP_ASSIGN_TIME);
+    assert_non_null(flops);
+    assert_non_null(timed);
+    assert_true(timed->time.step < flops->time.step);
+    CHECK_INT_EQ(b.items[0].assignment, PP_ASSIGN_TIME);
+    char ranges[64];
+    CHECK_OK(pp_best_ranges(p.model, p.costs, 12, 2, ranges, sizeof(ranges)));
+    CHECK_STR_EQ(ranges, "0 | 1-7");
+    CHECK_FAILS(pp_best_ranges(p.model, p.costs, 12, 8, ranges, 8), PP_ECONFIG, "8 ranges");
+
+    struct pp_config *cfg = NULL;
+    CHECK_OK(pp_best_config(p.cfg, p.model, timed, p.costs, &cfg));
+    CHECK_INT_EQ(cfg->pipeline.assignment, PP_ASSIGN_EXPLICIT);
+    CHECK_INT_EQ(cfg->pipeline.n_ranges, 2);
+    CHECK_INT_EQ(cfg->pipeline.first_layer[1], 1);
+    CHECK_STR_EQ(cfg->pipeline.schedule, "1f1b");
+    CHECK_STR_EQ(p.cfg->pipeline.schedule, "auto"); /* as it was */
+    pp_free(cfg);
+    pp_best_fini(&b);
+    close_problem(&p);
+}
+
+static void the_eager_k_hides_the_measured_hand_over(void **state)
+{
+    (void)state;
+    struct problem p;
+    struct pp_best b;
+    open_problem(eight_layers, &p);
+    p.spec.all_m = false;
+    CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
+    CHECK_INT_EQ(find(&b, "1f1b-eager", 4, 1, PP_ASSIGN_AUTO)->eager, 2); /* 1 would be 1f1b */
+    pp_best_fini(&b);
+    p.costs->latency = 120; /* F + B = 144: 1 + ceil(240 / 144) */
+    CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
+    CHECK_INT_EQ(find(&b, "1f1b-eager", 4, 1, PP_ASSIGN_AUTO)->eager, 3);
+    assert_true(find(&b, "1f1b-eager", 4, 1, PP_ASSIGN_AUTO)->time.step <
+                find(&b, "1f1b", 4, 1, PP_ASSIGN_AUTO)->time.step);
+    pp_best_fini(&b);
+    close_problem(&p);
+}
+
+/* --- whole runs -------------------------------------------------------------------------------*/
+
+static void a_measured_choice_does_not_change_the_weights(void **state)
+{
+    (void)state;
+    struct outcome one, measured;
+    const char *list[] = {"model.sizes=20 24*6 5",    "data.train_samples=130",
+                          "data.test_samples=30",     "train.batch_size=32",
+                          "train.epochs=2",           "pipeline.microbatches=4",
+                          "pipeline.stages=1",        "pipeline.schedule=1f1b",
+                          "pipeline.assignment=auto", NULL};
+    train_ok(list, &one);
+    list[6] = "pipeline.stages=3";
+    list[7] = "pipeline.schedule=auto";
+    train_ok(list, &measured);
+    CHECK_STR_EQ(measured.sha, one.sha);
+    list[8] = "pipeline.assignment=time";
+    train_ok(list, &measured);
+    CHECK_STR_EQ(measured.sha, one.sha);
+    list[7] = "pipeline.schedule=interleaved";
+    train_ok(list, &measured);
+    CHECK_STR_EQ(measured.sha, one.sha);
+}
+
+static void what_was_chosen_stands_in_the_config(void **state)
+{
+    (void)state;
+    struct problem p;
+    open_problem(eight_layers, &p);
+    p.cfg->data.train_samples = 100;
+    p.cfg->data.test_samples = 10;
+    CHECK_OK(pp_config_choose(p.cfg, "pipeline.assignment", "time"));
+    CHECK_OK(pp_settle(p.cfg, PP_RUN_EXPLAIN, NULL));
+    assert_non_null(pp_schedule_find(p.cfg->pipeline.schedule));
+    assert_true(p.cfg->pipeline.chunks >= 1);
+    CHECK_INT_EQ(p.cfg->pipeline.microbatches, 4);
+    CHECK_INT_EQ(p.cfg->pipeline.assignment, PP_ASSIGN_EXPLICIT);
+    CHECK_INT_EQ(p.cfg->pipeline.n_ranges, 2 * p.cfg->pipeline.chunks);
+    CHECK_STR_EQ(pp_config_origin(p.cfg, "pipeline.schedule"), "chosen (test)");
+    CHECK_STR_EQ(pp_config_origin(p.cfg, "pipeline.chunks"), "chosen (default)");
+    CHECK_STR_EQ(pp_config_origin(p.cfg, "pipeline.microbatches"), "test");
+    close_problem(&p);
+}
+
+static void a_config_that_nothing_can_run_says_so(void **state)
+{
+    (void)state;
+    struct problem p;
+    open_problem(eight_layers, &p);
+    p.cfg->pipeline.chunks = 5; /* 10 pieces of 8 layers */
+    p.cfg->data.train_samples = 100;
+    CHECK_FAILS(pp_settle(p.cfg, PP_RUN_EXPLAIN, NULL), PP_ECONFIG, "no schedule can run 2 stages");
+    CHECK_STR_EQ(p.cfg->pipeline.schedule, "auto");
+    close_problem(&p);
+}
+
+static void a_checked_candidate_tells_a_time_and_leaves_no_trace(void **state)
+{
+    (void)state;
+    struct problem p;
+    struct pp_best b;
+    double step = 0;
+    open_problem(eight_layers, &p);
+    p.cfg->data.train_samples = 1000;
+    p.cfg->data.test_samples = 100;
+    CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
+    b.items[0].time.step = 0.001;
+    CHECK_OK(pp_best_check(&p.spec, &b.items[0], p.costs, 0.05, &step));
+    assert_true(step > 0 && step < 10);
+    CHECK_STR_EQ(p.cfg->run.dir, "auto");
+    CHECK_INT_EQ(pp_config_problem_count(p.cfg), 0);
+    pp_best_fini(&b);
+    close_problem(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(counts_are_divisors_and_powers_with_rows_enough),
+        cmocka_unit_test(every_schedule_is_tried_in_every_shape),
+        cmocka_unit_test(the_times_are_those_of_the_formulas),
+        cmocka_unit_test(what_needs_too_much_memory_is_left_out),
+        cmocka_unit_test(of_equal_times_less_memory_comes_first),
+        cmocka_unit_test(a_cut_by_time_is_tried_where_it_is_another),
+        cmocka_unit_test(the_eager_k_hides_the_measured_hand_over),
+        cmocka_unit_test(a_measured_choice_does_not_change_the_weights),
+        cmocka_unit_test(what_was_chosen_stands_in_the_config),
+        cmocka_unit_test(a_config_that_nothing_can_run_says_so),
+        cmocka_unit_test(a_checked_candidate_tells_a_time_and_leaves_no_trace),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
