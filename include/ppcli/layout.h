@@ -13,9 +13,6 @@
 #include "ppcli/model.h"
 #include "ppcli/plan.h"
 
-/* Tags of messages are micro-batch numbers; transports promise this many. */
-#define PP_MICROBATCHES_MAX 65535
-
 struct pp_layout_plan { /* one proved plan for batches of m micro-batches */
     enum pp_plan_kind kind;
     int m;

@@ -180,6 +180,10 @@ static int run_epoch(struct trainer *tr, int epoch)
 {
     int steps = pp_exec_train_steps(tr->x);
     memset(&tr->epoch, 0, sizeof(tr->epoch));
+    if (tr->run->cfg->run.log_every == 0) {
+        /* The epoch's own line has told the rest. */
+        memset(&tr->record, 0, sizeof(tr->record));
+    }
     pp_exec_start_epoch(tr->x, (uint64_t)epoch - 1);
     int step = 0;
     while (step < steps && tr->t < tr->total_steps) {
