@@ -89,10 +89,13 @@ struct pp_plan {
     struct pp_geometry geometry;
     const struct pp_schedule_ops *schedule; /* NULL for eval */
     int n_virtual;                          /* P*V */
-    int *rank_of;                           /* [n_virtual] */
-    int *chunk_of;                          /* [n_virtual] 0..V-1: its number among its rank's */
-    struct pp_rank_plan *ranks;             /* [P] */
-    struct pp_channel *channels;            /* [2*(n_virtual-1)], by channel id */
+    /* 1; 2: two pipelines over the same ranks, each with its own weights: stages 0..P-1 and
+     * P..2P-1, no message between the two, and M of the geometry is that of one of them. */
+    int copies;
+    int *rank_of;                /* [n_virtual] */
+    int *chunk_of;               /* [n_virtual] 0..V-1: its number among its rank's */
+    struct pp_rank_plan *ranks;  /* [P] */
+    struct pp_channel *channels; /* [2*(n_virtual-1)], by channel id */
     int n_channels;
     struct pp_message *messages;
     int n_messages;

@@ -74,6 +74,10 @@ struct pp_schedule_ops {
     /* The published order, which emit gives, has descending backwards. A plan of it splits them: I
      * where B stood, W as soon as all earlier micro-batches of the stage have theirs. */
     bool descends;
+    /* 2: two pipelines in opposite directions, each with its copy of the weights and half of the
+     * micro-batches (see struct pp_plan). For plan and simulation only. 0 means 1. emit() gets the
+     * geometry of one copy: M/2. */
+    int copies;
     /* May this geometry run? 0, or PP_ECONFIG naming the rule and the nearest legal shape. */
     int (*check)(const struct pp_geometry *g);
     /* The compute actions of one rank, in order. Errors: those of pp_emit_cell(). */
@@ -84,6 +88,10 @@ struct pp_schedule_ops {
 
 const struct pp_schedule_ops *pp_schedule_find(const char *name); /* NULL when unknown */
 const char *const *pp_schedule_names(void);                       /* NULL-terminated, .def order */
+
+/* Those with two copies of the weights, which can be planned and simulated, but not trained with.
+ * pp_schedule_names() does not have them, pp_schedule_find() knows them. */
+const char *const *pp_schedule_two_way_names(void);
 
 /* Chunks per rank when the config says nothing: at least 1. */
 int pp_schedule_default_chunks(const struct pp_schedule_ops *ops);

@@ -23,31 +23,35 @@ static int check(const struct pp_geometry *g)
     return 0;
 }
 
-static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
+void pp_dualpipe_phases(struct pp_v_rank *v, int p, int rank)
 {
-    int p = g->stages;
     int above = p - 1 - rank; /* ranks between this one and the fold */
-    int steady = g->microbatches - 2 * p + rank + 1;
+    int steady = v->m - 2 * p + rank + 1;
     int split = (rank + 1) / 2; /* drain step from which backwards keep their W back */
-    struct pp_v_rank v;
-    pp_v_start(&v, g, rank, e);
 
-    pp_v_phase(&v, 2 * above, "aF");
-    pp_v_phase(&v, rank + 1, "aF zF");
-    pp_v_phase(&v, above, "zI -W zF");
+    pp_v_phase(v, 2 * above, "aF");
+    pp_v_phase(v, rank + 1, "aF zF");
+    pp_v_phase(v, above, "zI -W zF");
     if (above == 0) {
         /* The rank at the fold runs its first pair apart: its first B is what all others are
          * waiting for. */
-        pp_v_phase(&v, 1, "aF zB (zF aB)");
+        pp_v_phase(v, 1, "aF zB (zF aB)");
         steady--;
     }
-    pp_v_phase(&v, steady, "(aF zB) (zF aB)");
-    pp_v_phase(&v, above, "zB (zF aB)");
-    pp_v_phase(&v, split, "zB aB");
-    pp_v_phase(&v, 1, rank % 2 == 0 ? "zB aI" : "zI aI");
-    pp_v_phase(&v, rank - split, "zI aI");
-    pp_v_phase(&v, above, "-W aI");
-    pp_v_phase(&v, rank + 1, "-W");
+    pp_v_phase(v, steady, "(aF zB) (zF aB)");
+    pp_v_phase(v, above, "zB (zF aB)");
+    pp_v_phase(v, split, "zB aB");
+    pp_v_phase(v, 1, rank % 2 == 0 ? "zB aI" : "zI aI");
+    pp_v_phase(v, rank - split, "zI aI");
+    pp_v_phase(v, above, "-W aI");
+    pp_v_phase(v, rank + 1, "-W");
+}
+
+static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
+{
+    struct pp_v_rank v;
+    pp_v_start(&v, g, rank, e);
+    pp_dualpipe_phases(&v, g->stages, rank);
     return v.rc;
 }
 

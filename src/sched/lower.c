@@ -17,6 +17,9 @@ int32_t pp_plan_message(const struct pp_plan *plan, int channel, int mb)
     if (channel < 0 || channel >= plan->n_channels) {
         return -1;
     }
+    if (plan->copies > 1 && channel / 2 == plan->n_virtual / 2 - 1) {
+        return -1; /* the last stage of one copy, the first of the next */
+    }
     if (plan->kind == PP_PLAN_EVAL) {
         return channel % 2 == 0 ? channel / 2 * plan->geometry.microbatches + mb : -1;
     }

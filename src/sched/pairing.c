@@ -120,7 +120,9 @@ static int pair_rank(struct pairing *p, int rank)
 /* All that is needed was taken; was all that was taken sent, and the other way round? */
 static int pair_halves(const struct pairing *p)
 {
-    for (int32_t i = 0; i < p->plan->n_messages; i++) {
+    for (int64_t n = 0; n < (int64_t)p->plan->n_channels * p->plan->geometry.microbatches; n++) {
+        int32_t i = pp_plan_message(p->plan, (int)(n / p->plan->geometry.microbatches),
+                                    (int)(n % p->plan->geometry.microbatches));
         if (!pp_comm_travels(p->plan, i)) {
             continue;
         }

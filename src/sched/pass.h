@@ -21,6 +21,7 @@
 /* schedule_naive, schedule_gpipe, ... */
 #define PP_SCHEDULE(x, name) extern const struct pp_schedule_ops schedule_##x;
 #include "schedules.def"
+#include "two_way.def"
 #undef PP_SCHEDULE
 
 /* The cells of one rank while its schedule speaks. */
@@ -80,6 +81,10 @@ int pp_check_one_chunk(const struct pp_geometry *g, const char *name); /* chunks
  */
 int pp_refuse_shape(const struct pp_geometry *g, const struct pp_geometry *nearest,
                     const char *name, const char *rule, ...) __attribute__((format(printf, 4, 5)));
+
+/* What one copy of the weights sees of a shape: its share of the micro-batches. */
+struct pp_geometry pp_schedule_share(const struct pp_schedule_ops *ops,
+                                     const struct pp_geometry *g);
 
 /* Room for `n` actions of `rank`, zeroed. Errors: PP_ERESOURCE. */
 int pp_plan_take_actions(struct pp_plan *plan, int rank, int n);

@@ -64,6 +64,7 @@ static int plan_create(enum pp_plan_kind kind, const struct pp_geometry *g, cons
     plan->kind = kind;
     plan->geometry = *g;
     plan->n_virtual = g->stages * g->chunks;
+    plan->copies = 1;
     plan->rank_of = pp_alloc((size_t)plan->n_virtual, sizeof(*plan->rank_of));
     plan->chunk_of = pp_alloc((size_t)plan->n_virtual, sizeof(*plan->chunk_of));
     plan->state_slots = pp_alloc((size_t)plan->n_virtual, sizeof(*plan->state_slots));
@@ -156,8 +157,10 @@ int pp_plan_build(const char *schedule, const struct pp_geometry *g, struct pp_p
     PP_TRY(ops->check(g));
 
     struct pp_plan *plan = NULL;
-    PP_TRY(plan_create(PP_PLAN_TRAIN, g, NULL, ops->placement, &plan));
+    struct pp_geometry share = pp_schedule_share(ops, g);
+    PP_TRY(plan_create(PP_PLAN_TRAIN, &share, NULL, ops->placement, &plan));
     plan->schedule = ops;
+    plan->copies = ops->copies > 0 ? ops->copies : 1;
     int rc = pp_pass_generate(plan);
     if (rc == 0) {
         rc = run_passes(plan);

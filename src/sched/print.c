@@ -44,7 +44,8 @@ int pp_schedule_print_csv(const struct pp_schedule_ops *ops, const struct pp_geo
 {
     PP_TRY(pp_check_geometry(g));
     PP_TRY(ops->check(g));
-    PP_TRY(pp_schedule_speak(ops, g, hear_row, f));
+    struct pp_geometry share = pp_schedule_share(ops, g);
+    PP_TRY(pp_schedule_speak(ops, &share, hear_row, f));
     return written(f);
 }
 

@@ -22,6 +22,19 @@ static const char *const names[] = {
     NULL,
 };
 
+static const struct pp_schedule_ops *const two_way[] = {
+#define PP_SCHEDULE(x, name) &schedule_##x,
+#include "two_way.def"
+#undef PP_SCHEDULE
+};
+
+static const char *const two_way_names[] = {
+#define PP_SCHEDULE(x, name) name,
+#include "two_way.def"
+#undef PP_SCHEDULE
+    NULL,
+};
+
 enum {
     N_SCHEDULES = sizeof(schedules) / sizeof(schedules[0])
 };
@@ -33,12 +46,29 @@ const struct pp_schedule_ops *pp_schedule_find(const char *name)
             return schedules[i];
         }
     }
+    for (int i = 0; two_way_names[i]; i++) {
+        if (strcmp(two_way_names[i], name) == 0) {
+            return two_way[i];
+        }
+    }
     return NULL;
 }
 
 const char *const *pp_schedule_names(void)
 {
     return names;
+}
+
+const char *const *pp_schedule_two_way_names(void)
+{
+    return two_way_names;
+}
+
+struct pp_geometry pp_schedule_share(const struct pp_schedule_ops *ops, const struct pp_geometry *g)
+{
+    struct pp_geometry share = *g;
+    share.microbatches /= ops->copies > 0 ? ops->copies : 1;
+    return share;
 }
 
 int pp_place(enum pp_placement placement, int stages, int s)

@@ -35,4 +35,7 @@ void pp_v_start(struct pp_v_rank *v, const struct pp_geometry *g, int rank, stru
  * but are not written, which is how a list for many micro-batches becomes one for few. */
 void pp_v_phase(struct pp_v_rank *v, int times, const char *cells);
 
+/* DualPipeV's list of one of p ranks; DualPipe's, where the ranks are half of all. */
+void pp_dualpipe_phases(struct pp_v_rank *v, int p, int rank);
+
 #endif

@@ -442,7 +442,7 @@ void pp_sim_uniform(const struct pp_plan *plan, double f, double i, double w, do
                     struct pp_sim_costs *out)
 {
     int n = plan->n_virtual;
-    int v = plan->geometry.chunks;
+    int v = plan->geometry.chunks / plan->copies; /* a copy's chunks are a whole rank's work */
     for (int s = 0; s < n; s++) {
         arrays[s] = f / v;
         arrays[n + s] = i / v;
