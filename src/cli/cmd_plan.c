@@ -356,6 +356,10 @@ static int run(int argc, char **argv)
     }
     if (how.best || how.check || how.memory) {
         how.best = how.best || how.check;
+        if (csv || f || i || w || comm || overlap) {
+            return pp_fail(PP_EUSAGE, "--best measures the costs of a CONFIG: it takes neither "
+                                      "--csv nor --cost-...");
+        }
         return plan_best(words[0], &settings, &how, format_name);
     }
     const struct format *format = NULL;

@@ -9,8 +9,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "ppcli/best.h"
+#include "ppcli/clock.h"
 #include "ppcli/err.h"
 #include "ppcli/json.h"
 #include "ppcli/log.h"
@@ -19,6 +21,7 @@
 #define MIB (1024.0 * 1024.0)
 #define MEASURE_SECONDS 4.0
 #define CHECK_SECONDS 3.0 /* of each candidate */
+#define DISTURBED 20.0    /* a quiet machine has a few of its own */
 
 enum {
     SHOWN = 20, /* lines of the table */
@@ -56,6 +59,7 @@ struct shown {
     struct pp_costs *costs;
     struct pp_best best;
     double checked[CHECKED]; /* seconds from step to step; 0: not checked */
+    double disturbed;        /* how often a second other programs took a core while checking */
     int batch;
 };
 
@@ -170,6 +174,12 @@ static void print_checks(const struct shown *s)
                c->chunks, c->time.step * 1e3, s->checked[i] * 1e3,
                100 * (c->time.step / s->checked[i] - 1));
     }
+    int ranks = s->spec.cfg->pipeline.stages * s->spec.cfg->pipeline.replicas;
+    if (s->disturbed > DISTURBED && ranks <= s->costs->cores) {
+        printf("other programs took a core %.0f times a second meanwhile: check again when the "
+               "machine is quiet\n",
+               s->disturbed);
+    }
 }
 
 /* --- JSON --------------------------------------------------------------------------------------
@@ -218,10 +228,19 @@ static void print_json(const struct shown *s)
 /* --- the command -------------------------------------------------------------------------------
  */
 
+/* How often a thread of this process had to leave its core to others. */
+static double times_displaced(void)
+{
+    struct rusage u;
+    return getrusage(RUSAGE_SELF, &u) == 0 ? (double)u.ru_nivcsw : 0;
+}
+
 static int check(struct shown *s)
 {
     enum pp_log_level before = pp_log_level();
     int rc = 0;
+    double displaced = times_displaced();
+    uint64_t start = pp_clock_ns();
     for (int i = 0; rc == 0 && i < CHECKED && i < s->best.n; i++) {
         pp_log_info("running %s, %d of %d", s->best.items[i].schedule, i + 1,
                     s->best.n < CHECKED ? s->best.n : CHECKED);
@@ -229,6 +248,7 @@ static int check(struct shown *s)
         rc = pp_best_check(&s->spec, &s->best.items[i], s->costs, CHECK_SECONDS, &s->checked[i]);
         pp_log_set_level(before);
     }
+    s->disturbed = (times_displaced() - displaced) / ((double)(pp_clock_ns() - start) * 1e-9);
     return rc;
 }
 

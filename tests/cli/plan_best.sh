@@ -1,0 +1,100 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# ppcli plan --best, schedule = auto, assignment = time: what they print, not how fast things are.
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+cat >"$folder/net.ini" <<'END'
+[data]
+dataset = synthetic
+train_samples = 200
+test_samples = 50
+[model]
+sizes = 20 16*6 5
+[pipeline]
+stages = 2
+microbatches = 4
+[train]
+epochs = 1
+batch_size = 32
+[run]
+dir =
+END
+
+begin "a ranked table, and the lines of the winner"
+run plan "$folder/net.ini" --best
+code_is 0
+for word in schedule microbatches chunks assignment 'step ms' 'samples/s' bubble_global \
+    bubble_span 'peak MiB' '[pipeline]' 'stages = 2'; do
+    out_has "$word"
+done
+
+begin "the lines of the winner can be trained with"
+sed -n '/^\[pipeline\]/,$p' "$folder/out" >"$folder/winner"
+sed '/^\[pipeline\]/,/^microbatches/d' "$folder/net.ini" >"$folder/won.ini"
+cat "$folder/winner" >>"$folder/won.ini"
+run train "$folder/won.ini" -q
+code_is 0
+out_has 'weights_sha256'
+out_has "$(sed -n 's/^schedule = //p' "$folder/winner"), stages 2"
+
+begin "json has every candidate"
+run plan "$folder/net.ini" --best --format json
+code_is 0
+out_has '"candidates"'
+out_has '"zb-v"'
+out_has '"peak_bytes"'
+if command -v python3 >/dev/null 2>&1; then
+    same "$(python3 -c "
+import json, sys
+d = json.load(open(sys.argv[1]))
+c = d['candidates']
+print(len(c) + d['refused'] + d['too_large'] == d['tried'], len(c) > 50)" "$folder/out")" 'True True'
+fi
+
+begin "a memory limit that nothing keeps is 78"
+run plan "$folder/net.ini" --best --memory 1k
+code_is 78
+out_has 'over 0.0 MiB a rank'
+err_has 'no shape can run within --memory'
+
+begin "wrong words are 64"
+run plan --best
+code_is 64
+err_has '--best of which config'
+run plan "$folder/net.ini" --memory 1Gi
+code_is 64
+err_has '--memory is for --best'
+for bytes in x 0 -1 1x 1.5Gi 99999999999999999999 4GiB; do
+    run plan "$folder/net.ini" --best --memory "$bytes"
+    code_is 64
+    err_has '--memory wants bytes'
+done
+run plan "$folder/net.ini" --best --cost-f 2
+code_is 64
+run plan "$folder/net.ini" --best --format svg
+code_is 64
+
+begin "--check runs the first three"
+run plan "$folder/net.ini" --check --set train.max_steps=1
+code_is 0
+out_has 'predicted ms'
+out_has 'measured ms'
+same "$(sed -n '/^checked/,$p' "$folder/out" | grep -c ' %$')" 3
+
+begin "a run says what was chosen, once"
+run train "$folder/net.ini" --schedule auto
+code_is 0
+same "$(grep -c '^schedule auto: ' "$folder/err")" 1
+err_has 'ms a step predicted for 4 micro-batches'
+run train "$folder/net.ini" --set pipeline.assignment=time --dir "$folder/run"
+code_is 0
+err_has 'assignment time: 0'
+same "$(grep -c '^assignment = 0[-0-9]* | [-0-9]*6$' "$folder/run/config.resolved.ini")" 1
+
+begin "explain shows the chosen shape"
+run explain "$folder/net.ini" --schedule auto
+code_is 0
+out_has 'chosen (--schedule)'
+
+finish
