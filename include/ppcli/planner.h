@@ -63,8 +63,8 @@ struct pp_measure_spec {
  * Measure. As many pinned threads as there are ranks, at most one a core, each with a piece of the
  * model and memory of its own, compute at the same time, as the ranks of a run do: what they cost
  * each other in caches and memory is in the times. Layers of equal shape share a time. Every figure
- * is a median. With MPI the hand-over is not measured: the figures are those of threads. Local.
- * Errors: PP_ERESOURCE, those of the backend.
+ * is a median or, of hand-overs, a quartile. With MPI the hand-over is not measured: the figures
+ * are those of threads. Local. Errors: PP_ERESOURCE, those of the backend.
  */
 int pp_costs_measure(const struct pp_measure_spec *spec, struct pp_costs **out);
 
