@@ -35,20 +35,21 @@ static void help(FILE *f)
           "Formats: grid for people, svg for documents, trace for Perfetto or chrome://tracing\n"
           "(one unit is a millisecond), json for programs, csv and csv-comms (with sends and\n"
           "receives) for torch.distributed.pipelining; --csv reads both, also of 2024.\n"
-          "With a config, json and grid also know the memory of every rank.\n",
+          "With a config, json and grid also know the memory of every rank.\n"
+          "ppcli keys pipeline.schedule lists the schedules; dualpipe and chimera, which keep\n"
+          "two copies of the weights, can be planned too but not trained with.\n",
           f);
 }
 
 /* --- formats ----------------------------------------------------------------------------------
  */
 
-/* As published: where that has descending gradients, a plan for training has them in another order.
- */
+/* As published, where a plan for training puts descending gradients in another order. */
 static int print_csv(const struct pp_drawing *d, FILE *f)
 {
     const struct pp_schedule_ops *schedule = d->plan->schedule;
-    return schedule ? pp_schedule_print_csv(schedule, &d->plan->geometry, f)
-                    : pp_plan_print_csv(d->plan, f);
+    return schedule && schedule->descends ? pp_schedule_print_csv(schedule, &d->plan->geometry, f)
+                                          : pp_plan_print_csv(d->plan, f);
 }
 
 static int print_csv_comms(const struct pp_drawing *d, FILE *f)

@@ -18,12 +18,15 @@ const char *draw_name(const struct pp_plan *plan)
 void draw_shape(const struct pp_plan *plan, char *out, size_t bytes)
 {
     const struct pp_geometry *g = &plan->geometry;
-    char chunks[32] = "";
-    if (g->chunks > 1) {
+    int microbatches = plan->copies * g->microbatches;
+    char chunks[48] = "";
+    if (plan->copies == 2) {
+        snprintf(chunks, sizeof(chunks), " in both directions (two weight copies)");
+    } else if (g->chunks > 1) {
         snprintf(chunks, sizeof(chunks), " x %d chunks", g->chunks);
     }
     snprintf(out, bytes, "%d stage%s%s, %d micro-batch%s", g->stages, g->stages == 1 ? "" : "s",
-             chunks, g->microbatches, g->microbatches == 1 ? "" : "es");
+             chunks, microbatches, microbatches == 1 ? "" : "es");
 }
 
 void draw_figures(const struct pp_drawing *d, char *out, size_t bytes)
