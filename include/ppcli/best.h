@@ -74,12 +74,15 @@ int pp_best_rows(const struct pp_best_spec *spec, int m);
 int pp_best_ranges(const struct pp_model *model, const struct pp_costs *costs, int rows, int n,
                    char *out, size_t bytes);
 
+/* The k of 1f1b-eager for m micro-batches: pipeline.eager, or what the measured costs ask for. */
+int pp_best_eager(const struct pp_best_spec *spec, const struct pp_costs *costs, int m);
+
 /*
- * Replace `schedule = auto` and `assignment = time` by what measuring on this machine chooses, at
- * the config's own micro-batch count (so that the weights do not depend on a measurement); chunks
- * and eager are chosen with the schedule where they are 0. One line on stderr says what and why.
- * Nothing to do for other configs. tp: NULL, or collective over tp: rank 0 measures, all take its
- * choice. Errors: PP_ECONFIG when nothing can run, PP_ERESOURCE.
+ * Replace `schedule = auto`, `assignment = time` and, for 1f1b-eager, `eager = 0` by what measuring
+ * on this machine chooses, at the config's own micro-batch count (so that the weights do not depend
+ * on a measurement); chunks and eager are chosen with the schedule where they are 0. One line on
+ * stderr says what and why. Nothing to do for other configs. tp: NULL, or collective over tp: rank
+ * 0 measures, all take its choice. Errors: PP_ECONFIG when nothing can run, PP_ERESOURCE.
  */
 int pp_settle(struct pp_config *cfg, enum pp_run_need need, struct pp_transport *tp);
 

@@ -291,14 +291,16 @@ static int other_cut(const struct search *s, const struct pp_candidate *c, bool 
     const struct pp_model *model = s->spec->model;
     int n = cfg->pipeline.stages * c->chunks, rc = PP_ERESOURCE;
     int *cut = pp_alloc(4 * (size_t)n, sizeof(*cut));
+    int *timed =
+        cut ? cut + 2 * (size_t)n : NULL; /* behind the first and last layers of the other */
     double *by_layer = pp_alloc((size_t)model->n_layers, sizeof(*by_layer));
     if (cut && by_layer) {
         pp_costs_by_layer(s->costs, pp_best_rows(s->spec, c->microbatches), by_layer);
         rc = pp_partition(model, cfg, n, cut, cut + n);
         if (rc == 0) {
-            rc = pp_partition_costs(model, by_layer, n, cut + 2 * n, cut + 3 * n);
+            rc = pp_partition_costs(model, by_layer, n, timed, timed + n);
         }
-        *out = rc == 0 && memcmp(cut, cut + 2 * n, (size_t)n * sizeof(*cut)) != 0;
+        *out = rc == 0 && memcmp(cut, timed, (size_t)n * sizeof(*cut)) != 0;
     }
     pp_free(cut);
     pp_free(by_layer);
@@ -338,18 +340,24 @@ static struct pp_schedule_costs rank_costs(const struct search *s, int m)
     return sum;
 }
 
+int pp_best_eager(const struct pp_best_spec *spec, const struct pp_costs *costs, int m)
+{
+    const struct search s = {.spec = spec, .costs = costs};
+    struct pp_geometry g = {.stages = spec->cfg->pipeline.stages,
+                            .chunks = 1,
+                            .microbatches = m,
+                            .eager = spec->cfg->pipeline.eager,
+                            .costs = rank_costs(&s, m)};
+    return pp_schedule_eager(&g);
+}
+
 static int eager_of(const struct search *s, const char *schedule, int m)
 {
     if (strcmp(schedule, "1f1b-eager") != 0) {
         return 0;
     }
-    struct pp_geometry g = {.stages = s->spec->cfg->pipeline.stages,
-                            .chunks = 1,
-                            .microbatches = m,
-                            .eager = s->spec->cfg->pipeline.eager,
-                            .costs = rank_costs(s, m)};
-    int k = pp_schedule_eager(&g);
-    return k > 1 || g.eager > 0 ? k : 2; /* 1 is 1f1b */
+    int k = pp_best_eager(s->spec, s->costs, m);
+    return k > 1 || s->spec->cfg->pipeline.eager > 0 ? k : 2; /* 1 is 1f1b */
 }
 
 static int try_chunks(struct search *s, struct pp_candidate *c)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `schedule = auto` and `assignment = time` become what a measurement chooses, before anything is
- * laid out. Under MPI rank 0 measures while the others wait, and all take over its choice: two
- * processes never measure the same.
+ * `schedule = auto`, `assignment = time` and the k of 1f1b-eager become what a measurement chooses,
+ * before anything is laid out. Under MPI rank 0 measures while the others wait, and all take over
+ * its choice: two processes never measure the same.
  */
 #include "ppcli/best.h"
 
@@ -30,6 +30,11 @@ static bool open_schedule(const struct pp_config *cfg)
 static bool open_cut(const struct pp_config *cfg)
 {
     return cfg->pipeline.assignment == PP_ASSIGN_TIME;
+}
+
+static bool open_eager(const struct pp_config *cfg)
+{
+    return strcmp(cfg->pipeline.schedule, "1f1b-eager") == 0 && cfg->pipeline.eager == 0;
 }
 
 static void say(const struct pp_best_spec *spec, const struct pp_best *best,
@@ -122,6 +127,11 @@ static int choose(const struct pp_config *cfg, enum pp_run_need need, bool proce
     if (rc == 0 && open_cut(cfg)) {
         rc = choose_cut(&spec, costs, out);
     }
+    if (rc == 0 && open_eager(cfg)) {
+        out->eager = pp_best_eager(&spec, costs, cfg->pipeline.microbatches);
+        pp_log_info("1f1b-eager: k = %d from the cost of a hand-over; measured in %.1f s",
+                    out->eager, costs->took);
+    }
     pp_costs_destroy(&costs);
     pp_model_destroy(&model);
     return rc;
@@ -141,9 +151,9 @@ static int take_over(struct pp_config *cfg, const struct choice *c)
         if (cfg->pipeline.chunks == 0) {
             PP_TRY(put(cfg, "pipeline.chunks", c->chunks));
         }
-        if (cfg->pipeline.eager == 0 && c->eager > 0) {
-            PP_TRY(put(cfg, "pipeline.eager", c->eager));
-        }
+    }
+    if (cfg->pipeline.eager == 0 && c->eager > 0) {
+        PP_TRY(put(cfg, "pipeline.eager", c->eager));
     }
     return c->ranges[0] ? pp_config_choose(cfg, "pipeline.assignment", c->ranges) : 0;
 }
@@ -154,6 +164,7 @@ static int share(struct pp_transport *tp, int rc, struct choice *c)
     struct choice *all = pp_alloc((size_t)tp->size, sizeof(*all));
     rc = pp_transport_agree(tp, rc == 0 && !all ? PP_ERESOURCE : rc);
     if (rc == 0) {
+        pp_assert(c != NULL && all != NULL); /* or this rank had not agreed */
         rc = tp->ops->allgather(tp, c, sizeof(*c), all);
     }
     if (rc == 0) {
@@ -165,7 +176,7 @@ static int share(struct pp_transport *tp, int rc, struct choice *c)
 
 int pp_settle(struct pp_config *cfg, enum pp_run_need need, struct pp_transport *tp)
 {
-    if (!open_schedule(cfg) && !open_cut(cfg)) {
+    if (!open_schedule(cfg) && !open_cut(cfg) && !open_eager(cfg)) {
         return 0;
     }
     struct choice *c = pp_alloc(1, sizeof(*c));
