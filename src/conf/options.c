@@ -68,7 +68,7 @@ static const struct conf_option table[] = {
     {KEY(pipeline, group, CONF_INT), .def = "0", .max = 65535, .unit = "micro-batches",
      .help = "interleaved schedules: micro-batches per group; 0 = their rule"},
     {KEY(pipeline, eager, CONF_INT), .def = "0", .max = 65535,
-     .help = "1f1b-eager: its k; 0 = from the cost of a hand-over"},
+     .help = "1f1b-eager: its k; 0 = measured, from the cost of a hand-over"},
     {KEY(pipeline, memory_cap, CONF_FLOAT), .def = "0", .max = 1e6, .unit = "forwards",
      .help = "zb-auto: activations a rank may hold, in micro-batches; 0 = twice the stages"},
     {KEY(pipeline, assignment, CONF_ASSIGNMENT), .def = "auto",
