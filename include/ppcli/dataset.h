@@ -80,6 +80,11 @@ int pp_loader_create(int n, int batch_size, int replicas, int replica, int micro
                      bool shuffle, uint64_t seed, struct pp_loader **out);
 void pp_loader_destroy(struct pp_loader **ld);
 
+/* The same without an order, however many the samples: for questions about counts alone. Owns
+ * nothing. */
+int pp_loader_shape(int n, int batch_size, int replicas, int replica, int microbatches,
+                    struct pp_loader *out);
+
 /* Make the order of epoch e (0, 1, ...): permutation of stream ("shuffle", e). Allocates nothing.
  */
 void pp_loader_start_epoch(struct pp_loader *ld, uint64_t epoch);

@@ -169,16 +169,15 @@ static int print_schedule(const struct explained *e)
 {
     const struct pp_layout *l = e->run.layout;
     const struct pp_config *cfg = e->run.cfg;
-    int64_t steps = (l->train_n + cfg->train.batch_size - 1) / cfg->train.batch_size;
-    printf("\ndata: %d training samples in %" PRId64 " steps an epoch (batch %d, last %d), %d test "
-           "samples\n",
-           l->train_n, steps, cfg->train.batch_size,
-           l->train_n - (int)(steps - 1) * cfg->train.batch_size, l->test_n);
+    int64_t batch = cfg->train.batch_size;
+    int64_t steps = (l->train_n + batch - 1) / batch;
+    printf("\ndata: %d training samples in %" PRId64 " steps an epoch (batch %" PRId64
+           ", last %" PRId64 "), %d test samples\n",
+           l->train_n, steps, batch, l->train_n - (steps - 1) * batch, l->test_n);
     printf(
         "\nschedule %s: %d stages, %d micro-batches of at most %d samples, ideal bubble %.1f %%; "
         "proved free of deadlock\n",
-        cfg->pipeline.schedule, l->stages, cfg->pipeline.microbatches, l->max_rows,
-        e->bubble * 100);
+        cfg->pipeline.schedule, l->stages, l->plans[0].m, l->max_rows, e->bubble * 100);
     if (l->plans[0].m <= GRID_MAX_MICROBATCHES && l->stages <= 16) {
         PP_TRY(pp_plan_print_grid(l->plans[0].plan, stdout));
     }

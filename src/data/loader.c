@@ -23,8 +23,8 @@ void pp_balanced_piece(int n, int parts, int k, int *first, int *count)
     *count = each + (k < larger ? 1 : 0);
 }
 
-int pp_loader_create(int n, int batch_size, int replicas, int replica, int microbatches,
-                     bool shuffle, uint64_t seed, struct pp_loader **out)
+int pp_loader_shape(int n, int batch_size, int replicas, int replica, int microbatches,
+                    struct pp_loader *out)
 {
     if (n < 1 || batch_size < 1 || replicas < 1 || microbatches < 1) {
         return pp_fail(PP_ECONFIG,
@@ -33,15 +33,24 @@ int pp_loader_create(int n, int batch_size, int replicas, int replica, int micro
                        n, batch_size, replicas, microbatches);
     }
     pp_assert(replica >= 0 && replica < replicas);
+    *out = (struct pp_loader){.n = n,
+                              .batch_size = batch_size,
+                              .replicas = replicas,
+                              .replica = replica,
+                              .microbatches = microbatches};
+    return 0;
+}
+
+int pp_loader_create(int n, int batch_size, int replicas, int replica, int microbatches,
+                     bool shuffle, uint64_t seed, struct pp_loader **out)
+{
+    struct pp_loader shape;
+    PP_TRY(pp_loader_shape(n, batch_size, replicas, replica, microbatches, &shape));
     struct pp_loader *ld = pp_alloc(1, sizeof(*ld));
     if (!ld) {
         return PP_ERESOURCE;
     }
-    ld->n = n;
-    ld->batch_size = batch_size;
-    ld->replicas = replicas;
-    ld->replica = replica;
-    ld->microbatches = microbatches;
+    *ld = shape;
     ld->shuffle = shuffle;
     ld->seed = seed;
     ld->order = pp_alloc((size_t)n, sizeof(*ld->order));

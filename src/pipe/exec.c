@@ -145,6 +145,7 @@ int pp_exec_create(const struct pp_exec_spec *spec, struct pp_backend *be, struc
     }
     rc = pp_transport_agree(tp, rc);
     if (rc == 0) {
+        pp_assert(x != NULL);
         rc = open_channels(x);
     }
     if (rc < 0) {
@@ -351,15 +352,13 @@ int pp_exec_take_counters(struct pp_exec *x, struct pp_exec_counters *out)
     return 0;
 }
 
-/* Every replica must hold the bits of replica 0: anything else is a bug of the reduction. */
-static int check_replicas(struct pp_exec *x, float *host)
+/* Every replica must hold the bits of replica 0: anything else is a bug of the reduction.
+ * host[largest chunk], all[ranks][PP_SHA256_BYTES]: scratch. */
+static int check_replicas(struct pp_exec *x, float *host, uint8_t *all)
 {
     const struct pp_layout *l = x->layout;
     uint8_t mine[PP_SHA256_BYTES];
-    uint8_t *all = pp_alloc((size_t)l->ranks, sizeof(mine));
-    if (!all) {
-        return PP_ERESOURCE;
-    }
+    pp_assert(host != NULL && all != NULL);
     struct pp_sha256 h;
     pp_sha256_init(&h);
     int rc = 0;
@@ -381,7 +380,6 @@ static int check_replicas(struct pp_exec *x, float *host)
                          r / l->stages, r % l->stages);
         }
     }
-    pp_free(all);
     return rc;
 }
 
@@ -397,9 +395,10 @@ int pp_exec_weights_sha256(struct pp_exec *x, char out[65])
         largest = n > largest ? n : largest;
     }
     float *host = pp_alloc(largest, sizeof(*host));
-    int rc = pp_transport_agree(x->tp, host ? 0 : PP_ERESOURCE);
+    uint8_t *all = pp_alloc((size_t)l->ranks, PP_SHA256_BYTES);
+    int rc = pp_transport_agree(x->tp, host && all ? 0 : PP_ERESOURCE);
     if (rc == 0 && l->replicas > 1) {
-        rc = check_replicas(x, host);
+        rc = check_replicas(x, host, all);
     }
     struct pp_sha256 h;
     pp_sha256_init(&h);
@@ -429,5 +428,6 @@ int pp_exec_weights_sha256(struct pp_exec *x, char out[65])
         pp_sha256_hex(digest, out);
     }
     pp_free(host);
+    pp_free(all);
     return rc;
 }

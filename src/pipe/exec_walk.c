@@ -43,7 +43,7 @@ static float *slot_memory(const struct pp_exec *x, const struct pp_message *m)
 {
     const struct exec_channel *ch = &x->channels[m->channel];
     if (ch->spec < 0) {
-        return (float *)(ch->memory + (size_t)m->slot * pp_layout_slot_bytes(x->layout, ch->id));
+        return (void *)(ch->memory + (size_t)m->slot * pp_layout_slot_bytes(x->layout, ch->id));
     }
     return x->tp->ops->slot(x->tp, ch->spec, m->slot);
 }
@@ -226,6 +226,7 @@ int exec_walk(struct pp_exec *x, enum pp_split split, int step, float grad_scale
     for (int i = 0; i < x->layout->n_plans && !first; i++) {
         first = x->layout->plans[i].plan == plan ? &x->first[i] : NULL;
     }
+    pp_assert(first != NULL);
     for (int i = 0; i < first->n; i++) {
         PP_TRY(post_recv(&w, first->messages[i]));
     }

@@ -115,6 +115,7 @@ static int need_plan(struct pp_layout *l, enum pp_plan_kind kind, int m, bool fu
         }
         PP_TRY(rc);
     }
+    pp_assert(plan != NULL);
     /* The plan alone cannot hang; nor can it with sends that wait for their receiver, which is the
      * least that any transport promises. */
     int safe = pp_plan_prove_transport(plan, PP_COMM_PREPOSTED, PP_SEND_SYNCHRONOUS, 1);
@@ -139,22 +140,47 @@ static int need_plan(struct pp_layout *l, enum pp_plan_kind kind, int m, bool fu
     return 0;
 }
 
-/* The plans of one split: every replica's first (full) and last batch. */
+/* The plans of one split: every replica's first and last batch. The first is a whole one, unless
+ * there are fewer samples. */
 static int split_plans(struct pp_layout *l, enum pp_plan_kind kind, int n)
 {
     for (int d = 0; d < l->replicas; d++) {
-        struct pp_loader *ld = NULL;
-        PP_TRY(pp_loader_create(n, l->cfg->train.batch_size, l->replicas, d,
-                                l->cfg->pipeline.microbatches, false, 0, &ld));
-        raise_to(&l->max_rows, pp_loader_max_rows(ld));
-        int rc = need_plan(l, kind, pp_loader_microbatches(ld, 0), true);
-        if (rc == 0) {
-            rc = need_plan(l, kind, pp_loader_microbatches(ld, pp_loader_steps(ld) - 1), false);
-        }
-        pp_loader_destroy(&ld);
-        PP_TRY(rc);
+        struct pp_loader ld;
+        PP_TRY(pp_loader_shape(n, l->cfg->train.batch_size, l->replicas, d,
+                               l->cfg->pipeline.microbatches, &ld));
+        raise_to(&l->max_rows, pp_loader_max_rows(&ld));
+        bool full = pp_loader_batch_rows(&ld, 0) == ld.batch_size;
+        PP_TRY(need_plan(l, kind, pp_loader_microbatches(&ld, 0), full));
+        PP_TRY(need_plan(l, kind, pp_loader_microbatches(&ld, pp_loader_steps(&ld) - 1), false));
     }
     return 0;
+}
+
+/* No machine holds more, and up to here no sum of sizes overflows. */
+#define BYTES_MAX 0x1p60
+
+static int check_bytes(struct pp_config *cfg, const struct pp_layout *l)
+{
+    double floats = 0;
+    for (int s = 0; s < l->n_virtual; s++) {
+        double slots = (double)l->state_slots[s] + l->grad_slots[s];
+        for (int i = l->first[s]; i <= l->last[s]; i++) {
+            const struct pp_layer *layer = &l->model->layers[i];
+            double width = (double)layer->in + layer->out + layer->ops->saved(layer);
+            floats += 4 * (double)layer->n_floats + slots * l->max_rows * width;
+        }
+    }
+    for (int c = 0; c < l->n_channels; c++) {
+        floats += 2.0 * l->channel_slots[c] * l->max_rows * pp_layout_channel_width(l, c);
+    }
+    if (floats * sizeof(float) <= BYTES_MAX) {
+        return 0;
+    }
+    return pp_config_problem(
+        cfg, "model.sizes",
+        "model.sizes: %zu parameters and micro-batches of %d samples need %.2g "
+        "bytes in all, more than any machine has",
+        l->model->n_floats, l->max_rows, floats * sizeof(float));
 }
 
 static int *ints(int n)
@@ -280,6 +306,9 @@ int pp_layout_create(struct pp_config *cfg, const struct pp_model *model, int tr
     }
     if (rc == PP_ECONFIG) {
         pp_config_problem(cfg, "pipeline.schedule", "%s", pp_error_get()->text);
+    }
+    if (rc == 0) {
+        rc = check_bytes(cfg, l);
     }
 out:
     if (rc < 0) {

@@ -134,8 +134,8 @@ static void announce(const struct metrics *m, const struct pp_backend *be,
                 l->train_n, l->test_n, cfg->data.dataset);
     pp_log_info("%d stage%s x %d replica%s as %s, schedule %s, %d micro-batches of %d samples; %s",
                 l->stages, l->stages == 1 ? "" : "s", l->replicas, l->replicas == 1 ? "" : "s",
-                m->run->mpi ? "MPI processes" : "threads", cfg->pipeline.schedule,
-                cfg->pipeline.microbatches, l->max_rows, be->description);
+                m->run->mpi ? "MPI processes" : "threads", cfg->pipeline.schedule, l->plans[0].m,
+                l->max_rows, be->description);
     (void)tp;
     if (m->dir[0]) {
         pp_log_info("run folder %s", m->dir);
@@ -358,7 +358,7 @@ static void print_summary(const struct metrics *m, const struct summary *s)
     fprintf(f,
             "bubble           %.1f %% measured, %.1f %% ideal (%s, stages %d, micro-batches %d)\n",
             s->bubble_measured * 100, s->bubble_ideal * 100, cfg->pipeline.schedule,
-            cfg->pipeline.stages, cfg->pipeline.microbatches);
+            cfg->pipeline.stages, m->run->layout->plans[0].m);
     print_ranks(m, s);
     fprintf(f, "weights_sha256   %s\n", s->weights_sha256);
     if (m->dir[0]) {

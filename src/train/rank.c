@@ -222,6 +222,7 @@ static int finish(struct trainer *tr, int epochs, uint64_t start)
     struct rank_total *ranks = pp_alloc((size_t)l->ranks, sizeof(*ranks));
     rc = pp_transport_agree(tr->tp, bytes && ranks ? 0 : rc);
     if (rc == 0) {
+        pp_assert(bytes != NULL && ranks != NULL); /* or this rank had not agreed */
         rc = tr->tp->ops->allgather(tr->tp, pp_exec_bytes(tr->x), sizeof(*bytes), bytes);
     }
     if (rc == 0) {
@@ -382,23 +383,28 @@ int rank_main(struct rank_spec *spec, struct pp_transport *tp)
         rc = pp_exec_create(&exec, tr.be, tp, tr.data[0], tr.data[1], &tr.x);
     }
     if (rc == 0) {
-    }
-    if (rc == 0) {
         rc = train(&tr, start);
     }
     metrics_close(&tr.m);
     if (spec->failed_alone) {
-        /* The others may be waiting for a message that will never come. */
-        if (spec->options->before_abort && rc != PP_ELOST) {
+        /* The others may be waiting for a message that will never come. Threads return to the one
+         * who speaks; a process does not. */
+        if (tp->ops->caps.processes && spec->options->before_abort && rc != PP_ELOST) {
             spec->options->before_abort();
         }
         tp->ops->abort(tp);
     }
-    pp_exec_destroy(&tr.x);
+    spec->x = tr.x;
+    spec->be = tr.be;
     pp_dataset_destroy(&tr.own[0]);
     pp_dataset_destroy(&tr.own[1]);
-    pp_backend_close(&tr.be);
     pp_free(tr.all);
     pp_free(tr.busy_ns);
     return rc;
+}
+
+void rank_free(struct rank_spec *spec)
+{
+    pp_exec_destroy(&spec->x);
+    pp_backend_close(&spec->be);
 }

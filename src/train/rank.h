@@ -15,9 +15,16 @@ struct rank_spec {
     int rank;
     const struct pp_dataset *shared[2]; /* by enum pp_split; NULL: open what this rank needs */
     bool failed_alone;                  /* out: failed where the other ranks could not know */
+    struct pp_backend *be;              /* out: for rank_free() */
+    struct pp_exec *x;                  /* out: for rank_free() */
 };
 
-/* Collective. A rank that fails alone (in the middle of a step) has aborted the transport. */
+/* Collective. A rank that fails alone (in the middle of a step) has aborted the transport. Whatever
+ * comes back, rank_free() follows. */
 int rank_main(struct rank_spec *spec, struct pp_transport *tp);
+
+/* Local, when all ranks that are threads of this process have returned: until then they may be
+ * reading and writing this one's message slots. */
+void rank_free(struct rank_spec *spec);
 
 #endif

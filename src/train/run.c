@@ -162,6 +162,9 @@ static int train_threads(const struct pp_run *run, const struct pp_train_options
             pthread_join(ranks[r].thread, NULL);
         }
     }
+    for (int r = 0; r < n; r++) {
+        rank_free(&ranks[r].spec);
+    }
     if (rc == 0) {
         rc = first_cause(ranks, n);
     }
@@ -197,6 +200,7 @@ static int train_mpi(struct pp_config *cfg, const struct pp_train_options *optio
     if (rc == 0) {
         struct rank_spec spec = {.run = &run, .options = options, .rank = tp->rank};
         rc = rank_main(&spec, tp);
+        rank_free(&spec);
     }
     pp_run_fini(&run);
     pp_transport_destroy(&tp);
