@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "ppcli/err.h"
 
@@ -60,6 +61,12 @@ static int use_named(const struct pp_config *cfg, bool overwrite, char dir[PP_PA
         return pp_fail(PP_ECONFIG,
                        "run folder %s is not empty: name another with --dir, or add --overwrite",
                        dir);
+    }
+    /* An unfinished run must not be taken for finished because of what stood there before. */
+    char summary[PP_PATH_MAX];
+    PP_TRY(pp_path_format(summary, "%s/summary.json", dir));
+    if (unlink(summary) != 0 && errno != ENOENT) {
+        return pp_fail_errno(0, "cannot remove %s", summary);
     }
     return 0;
 }

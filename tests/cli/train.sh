@@ -1,0 +1,77 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# train and explain with values that are legal and unusual, and with a world that does not help.
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+cat >"$folder/small.ini" <<'EOF'
+[data]
+dataset = synthetic
+train_samples = 300
+test_samples = 50
+[model]
+sizes = 20 16*3 5
+[pipeline]
+stages = 2
+[train]
+epochs = 2
+batch_size = 32
+EOF
+config=$folder/small.ini
+
+begin "a run that fails leaves no summary of the run it overwrote"
+run train "$config" --dir "$folder/again"
+code_is 0
+[ -f "$folder/again/summary.json" ] || complain "no summary.json after a good run"
+run train "$config" --dir "$folder/again"
+code_is 78
+[ -f "$folder/again/summary.json" ] || complain "a refused run removed summary.json"
+run train "$config" --dir "$folder/again" --overwrite --lr 1000 --optimizer sgd
+code_is 80
+[ ! -e "$folder/again/summary.json" ] || complain "the old summary.json is still there"
+[ -s "$folder/again/metrics.jsonl" ] || complain "no metrics.jsonl of the failed run"
+
+begin "a run that is told to end does so at once, by the signal"
+"$PPCLI" train "$config" --dir '' --epochs 1000000 >"$folder/out" 2>"$folder/err" &
+child=$!
+sleep 0.5
+kill -TERM $child
+last='ppcli train, TERM'
+code=0
+wait $child || code=$?
+code_is 143
+
+begin "two runs that start together have a folder each"
+mkdir "$folder/two"
+last='ppcli train, twice'
+for n in 1 2; do
+    (cd "$folder/two" && exec "$PPCLI" train "$config" --max-steps 2 >"$folder/out$n" 2>"$folder/err$n") &
+done
+wait
+same "$(find "$folder/two/runs" -name summary.json | wc -l | tr -d ' ')" 2
+
+begin "divergence under the comparing backend is divergence, not a difference"
+run train "$config" --dir '' --backend compare --lr 1000 --optimizer sgd
+code_is 80
+same "$(grep -c 'ppcli: error:' "$folder/err")" 1
+
+begin "explain counts the steps of two thousand million samples"
+run explain "$config" --set data.train_samples=2147483647 --set train.batch_size=1073741824
+code_is 0
+out_has 'data: 2147483647 training samples in 2 steps an epoch (batch 1073741824, last 1073741823)'
+
+begin "explain refuses a model that no machine holds"
+run explain "$config" --set 'model.sizes=16777216*4096 10'
+code_is 78
+err_has 'model.sizes'
+err_has 'more than any machine has'
+
+begin "a command line too long to pass on to mpirun is refused, not cut"
+words=$(printf ' -q%.0s' $(seq 5000))
+# shellcheck disable=SC2086 # words
+run train "$config" --launch mpirun $words
+last='ppcli train --launch mpirun -q -q ...'
+code_is 69
+err_lacks 'mistake in ppcli'
+
+finish
