@@ -72,16 +72,51 @@ static int read_command_line(struct command_line *out)
         return PP_ERESOURCE;
     }
     out->text = text;
-    for (size_t i = 0; i < used && out->n < WORDS_MAX; i += strlen(text + i) + 1) {
+    size_t i = 0;
+    for (; i < used && out->n < WORDS_MAX; i += strlen(text + i) + 1) {
         out->words[out->n++] = text + i;
+    }
+    if (n < 0 || i < used) {
+        free_command_line(out);
+        return pp_fail(PP_ERESOURCE, "cannot pass on a command line of more than %d words",
+                       WORDS_MAX);
     }
     return 0;
 }
 
+/* The first processor of the core that `cpu` is a hardware thread of. */
+static int first_of_core(int cpu)
+{
+    char path[96];
+    snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list",
+             cpu);
+    char text[32] = "";
+    FILE *f = fopen(path, "re");
+    if (f) {
+        if (!fgets(text, sizeof(text), f)) {
+            text[0] = '\0';
+        }
+        fclose(f);
+    }
+    char *end;
+    long first = strtol(text, &end, 10);
+    return end > text && first >= 0 && first < CPU_SETSIZE ? (int)first : cpu;
+}
+
+/* How many ranks can be bound to a core each. Open MPI counts cores, not hardware threads. */
 static int cores(void)
 {
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+    cpu_set_t usable, first;
+    CPU_ZERO(&first);
+    if (sched_getaffinity(0, sizeof(usable), &usable) != 0) {
+        return 1;
+    }
+    for (int c = 0; c < CPU_SETSIZE; c++) {
+        if (CPU_ISSET(c, &usable)) {
+            CPU_SET(first_of_core(c), &first);
+        }
+    }
+    return CPU_COUNT(&first);
 }
 
 int launch_mpirun(int ranks)
