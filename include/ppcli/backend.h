@@ -11,7 +11,8 @@
  * All matrices are row-major f32, leading dimension = columns. B rows of a micro-batch, I inputs,
  * O outputs. W[O][I] and b[O] as PyTorch's nn.Linear stores them. B may be 0 (a replica without
  * samples): nothing is read, and a weight gradient with beta 0 becomes zero. A NaN in goes out as a
- * NaN (relu included), so that a diverged run is seen. The same call with the same values gives the
+ * NaN (relu included), so that a diverged run is seen; only where relu gave 0 the gradient is 0
+ * whatever comes in, as in PyTorch. The same call with the same values gives the
  * same bits, whatever the addresses.
  */
 #ifndef PPCLI_BACKEND_H

@@ -87,6 +87,10 @@ static int activation_backward(struct pp_backend *be, size_t n, enum pp_activati
                                const float *y, const float *z, float *dy)
 {
     for (size_t i = 0; i < n; i++) {
+        if (act == PP_ACT_RELU && y[i] <= 0) {
+            dy[i] = 0; /* also of a dy that is not finite */
+            continue;
+        }
         double yi = act == PP_ACT_RELU || act == PP_ACT_TANH ? y[i] : 0;
         double zi = act == PP_ACT_GELU ? z[i] : 0;
         dy[i] = (float)(dy[i] * slope(act, yi, zi));

@@ -69,6 +69,11 @@ static void nan_is_not_hidden(void **state)
             CHECK_OK(pp_backend_activation_backward(be, 1, activations[a], &y, &z, &dy));
             assert_true(isnan(dy));
         }
+        /* torch's threshold_backward: what relu closed stays closed */
+        const float closed[] = {0, -0.0f};
+        float into[] = {NAN, INFINITY};
+        CHECK_OK(pp_backend_activation_backward(be, 2, PP_ACT_RELU, closed, NULL, into));
+        assert_true(into[0] == 0 && into[1] == 0);
         for (int at = 0; at < 3; at++) {
             float logits[] = {1, 2, 3};
             logits[at] = NAN;
