@@ -40,10 +40,11 @@ struct pp_error {
  * Record a failure of this thread and return `code` (one of PP_E...), so that a caller can write
  * `return pp_fail(PP_EFORMAT, "...")`. Overwrites an earlier record of this thread.
  */
-#define pp_fail(code, ...) pp_error_set((code), __FILE__, __LINE__, __VA_ARGS__)
+#define pp_fail(code, ...) pp_failed(pp_error_set((code), __FILE__, __LINE__, __VA_ARGS__))
 
 /* As pp_fail(), with ": " and the meaning of errno at the end; code by errno when `code` is 0. */
-#define pp_fail_errno(code, ...) pp_error_set_errno((code), __FILE__, __LINE__, __VA_ARGS__)
+#define pp_fail_errno(code, ...)                                                                   \
+    pp_failed(pp_error_set_errno((code), __FILE__, __LINE__, __VA_ARGS__))
 
 /* Pass a failure on. */
 #define PP_TRY(expr)                                                                               \
@@ -67,6 +68,13 @@ int pp_error_set(int code, const char *file, int line, const char *fmt, ...)
 int pp_error_set_errno(int code, const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 _Noreturn void pp_assert_failed(const char *cond, const char *file, int line);
+
+/* A failure is never taken for a success; said here, where compilers and analysers see it. */
+static inline int pp_failed(int code)
+{
+    pp_assert(code < 0);
+    return code;
+}
 
 /* Put "context: " in front of this thread's record; returns its code. Only for new knowledge. */
 int pp_error_context(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

@@ -23,7 +23,7 @@ static uint32_t ror(uint32_t x, int n)
 static void compress(uint32_t h[8], const uint8_t *p)
 {
     uint32_t w[64];
-    for (int t = 0; t < 16; t++) {
+    for (size_t t = 0; t < 16; t++) {
         w[t] = (uint32_t)p[4 * t] << 24 | (uint32_t)p[4 * t + 1] << 16 |
                (uint32_t)p[4 * t + 2] << 8 | p[4 * t + 3];
     }
@@ -98,7 +98,7 @@ void pp_sha256_final(struct pp_sha256 *s, uint8_t out[PP_SHA256_BYTES])
 
 char *pp_sha256_hex(const uint8_t digest[PP_SHA256_BYTES], char out[PP_SHA256_HEX])
 {
-    for (int i = 0; i < PP_SHA256_BYTES; i++) {
+    for (size_t i = 0; i < PP_SHA256_BYTES; i++) {
         snprintf(out + 2 * i, 3, "%02x", digest[i]);
     }
     return out;

@@ -306,6 +306,7 @@ static int show(const struct request *q, const struct format *format)
         PP_TRY(pp_plan_build(q->schedule, &q->geometry, &plan));
     }
     const struct pp_plan *shown = plan ? plan : q->table;
+    pp_assert(shown != NULL);
     int rc = simulate(shown, q, format->times, &result);
     if (rc == 0) {
         struct pp_drawing d = {.plan = shown,

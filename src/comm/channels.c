@@ -83,6 +83,7 @@ int pp_channels_check(struct pp_transport *tp, const struct pp_channel_spec *spe
     if (rc < 0) {
         goto out;
     }
+    pp_assert(counts != NULL); /* or this rank had not agreed */
     rc = tp->ops->allgather(tp, &mine, sizeof(mine), counts);
     if (rc < 0) {
         goto out;
@@ -97,6 +98,7 @@ int pp_channels_check(struct pp_transport *tp, const struct pp_channel_spec *spe
     if (rc < 0) {
         goto out;
     }
+    pp_assert(padded != NULL && all != NULL);
     if (n > 0) {
         memcpy(padded, specs, (size_t)n * sizeof(*specs));
     }

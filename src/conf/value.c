@@ -336,7 +336,7 @@ static int parse_file_name(const struct conf_option *o, const char *text, const 
     char *to = place(o, cfg);
     memset(to, 0, PP_PATH_MAX);
     memcpy(to, PP_SCHEDULE_FILE, prefix);
-    memcpy(to + prefix, path, strlen(path));
+    memcpy(to + prefix, path, strlen(path) + 1);
     return 0;
 }
 
@@ -362,7 +362,7 @@ static int parse_name(const struct conf_option *o, const char *text, const char 
     }
     char *to = place(o, cfg);
     memset(to, 0, PP_NAME_MAX);
-    memcpy(to, text, n);
+    memcpy(to, text, n + 1);
     return 0;
 }
 

@@ -59,7 +59,7 @@ static int64_t unit_work(const struct pp_plan *plan)
 int pp_plan_bubble(const struct pp_plan *plan, double *out)
 {
     static const struct pp_ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = true};
-    int64_t makespan;
+    int64_t makespan = 0;
     PP_TRY(pp_plan_timeline(plan, &unit, NULL, NULL, &makespan, NULL));
     *out = (double)(makespan - unit_work(plan)) / (double)makespan;
     return 0;

@@ -41,7 +41,7 @@ int pp_draw_json(const struct pp_drawing *d, FILE *f)
     pp_json_str(&j, "schedule", draw_name(d->plan));
     pp_json_int(&j, "stages", g->stages);
     pp_json_int(&j, "chunks", g->chunks);
-    pp_json_int(&j, "microbatches", d->plan->copies * g->microbatches);
+    pp_json_int(&j, "microbatches", (int64_t)d->plan->copies * g->microbatches);
     pp_json_int(&j, "weight_copies", d->plan->copies);
     pp_json_int(&j, "group", g->group);
     pp_json_int(&j, "eager", g->eager);

@@ -109,8 +109,9 @@ static int choose(struct bench *b)
 {
     const struct measurement *m = b->w->m;
     int first = m->first[b->w->rank], last = m->last[b->w->rank];
+    size_t n = (size_t)last + 1 - (size_t)first;
     int *have = pp_alloc((size_t)m->n_classes, sizeof(*have));
-    b->samples = pp_alloc((size_t)(last - first + 1), sizeof(*b->samples));
+    b->samples = pp_alloc(n, sizeof(*b->samples));
     if (!have || !b->samples) {
         pp_free(have);
         return PP_ERESOURCE;

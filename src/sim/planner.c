@@ -199,7 +199,7 @@ static int predict(struct step *s, struct pp_prediction *out)
     set_costs(s, rows);
     s->sim = (struct pp_sim_costs){.f = s->arrays,
                                    .i = s->arrays + plan->n_virtual,
-                                   .w = s->arrays + 2 * plan->n_virtual,
+                                   .w = s->arrays + 2 * (size_t)plan->n_virtual,
                                    .rows = s->rows,
                                    .latency = spec->costs->latency,
                                    .transfer = s->transfer,

@@ -1,0 +1,40 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Everything in src/ is clean under clang-tidy with the rules of .clang-tidy; skipped (77) without
+# run-clang-tidy or where the build left no compile_commands.json. Minutes, hence suite "long".
+#   check_tidy.sh BUILD
+set -eu
+build=$(CDPATH='' cd -- "$1" && pwd)
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd -P)
+
+runner=
+for name in run-clang-tidy-14 run-clang-tidy; do
+    if command -v "$name" >/dev/null 2>&1; then
+        runner=$name
+        break
+    fi
+done
+if [ -z "$runner" ]; then
+    echo "skipped: no run-clang-tidy"
+    exit 77
+fi
+if [ ! -f "$build/compile_commands.json" ]; then
+    echo "skipped: no compile_commands.json in $build"
+    exit 77
+fi
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+# The words choose files by a pattern; the root's own characters stand for themselves.
+files="^$(printf '%s' "$root" | sed 's/[^A-Za-z0-9_/-]/\\&/g')/src/.*\\.c\$"
+code=0
+"$runner" -quiet -p "$build" "$files" >"$log" 2>&1 || code=$?
+checked=$(grep -c 'clang-tidy.* -quiet ' "$log" || true)
+if [ "$checked" -eq 0 ]; then
+    cat "$log"
+    echo "nothing was checked"
+    exit 1
+fi
+grep -vE 'clang-tidy.* -quiet |^[0-9]+ warnings? generated|^Suppressed |^Use -header-filter' "$log" || true
+echo "$checked files checked"
+exit "$code"
