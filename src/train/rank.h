@@ -23,8 +23,8 @@ struct rank_spec {
  * comes back, rank_free() follows. */
 int rank_main(struct rank_spec *spec, struct pp_transport *tp);
 
-/* Local, when all ranks that are threads of this process have returned: until then they may be
- * reading and writing this one's message slots. */
+/* Local, in the thread of rank_main(), when all ranks that are threads of this process have
+ * returned from it: until then they may be reading and writing this one's message slots. */
 void rank_free(struct rank_spec *spec);
 
 #endif

@@ -85,9 +85,30 @@ void pp_run_fini(struct pp_run *run)
 /* --- all ranks as threads of this process ------------------------------------------------------
  */
 
+/* The way out, which opens when every rank is there. */
+struct gate {
+    pthread_mutex_t lock;
+    pthread_cond_t opened;
+    int missing;
+};
+
+static void gate_arrive(struct gate *g, int ranks, bool wait)
+{
+    pthread_mutex_lock(&g->lock);
+    g->missing -= ranks;
+    if (g->missing == 0) {
+        pthread_cond_broadcast(&g->opened);
+    }
+    while (wait && g->missing > 0) {
+        pthread_cond_wait(&g->opened, &g->lock);
+    }
+    pthread_mutex_unlock(&g->lock);
+}
+
 struct thread_rank {
     struct rank_spec spec;
     struct pp_threads *group;
+    struct gate *gate;
     pthread_t thread;
     bool started;
     int rc;
@@ -101,10 +122,14 @@ static void *thread_main(void *arg)
     t->rc = pp_threads_attach(t->group, t->spec.rank, &tp);
     if (t->rc == 0) {
         t->rc = rank_main(&t->spec, tp);
+    } else {
+        pp_threads_abort(t->group); /* the others would wait for this one */
     }
     if (t->rc < 0) {
         t->error = *pp_error_get();
     }
+    gate_arrive(t->gate, 1, true);
+    rank_free(&t->spec);
     pp_transport_destroy(&tp);
     return NULL;
 }
@@ -125,6 +150,7 @@ static int train_threads(const struct pp_run *run, const struct pp_train_options
 {
     int n = run->layout->ranks;
     int rc = PP_ERESOURCE;
+    struct gate gate = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, n};
     struct pp_threads *group = NULL;
     struct pp_dataset *data[2] = {NULL, NULL};
     struct thread_rank *ranks = pp_alloc((size_t)n, sizeof(*ranks));
@@ -144,6 +170,7 @@ static int train_threads(const struct pp_run *run, const struct pp_train_options
     }
     for (int r = 0; r < n; r++) {
         ranks[r].group = group;
+        ranks[r].gate = &gate;
         ranks[r].spec = (struct rank_spec){
             .run = run, .options = options, .rank = r, .shared = {data[0], data[1]}};
     }
@@ -153,6 +180,7 @@ static int train_threads(const struct pp_run *run, const struct pp_train_options
             rc = pp_fail(PP_ERESOURCE, "cannot start the thread of rank %d of %d: %s", r, n,
                          strerror(e));
             pp_threads_abort(group);
+            gate_arrive(&gate, n - r, false);
             break;
         }
         ranks[r].started = true;
@@ -161,9 +189,6 @@ static int train_threads(const struct pp_run *run, const struct pp_train_options
         if (ranks[r].started) {
             pthread_join(ranks[r].thread, NULL);
         }
-    }
-    for (int r = 0; r < n; r++) {
-        rank_free(&ranks[r].spec);
     }
     if (rc == 0) {
         rc = first_cause(ranks, n);
