@@ -25,10 +25,12 @@ fi
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
+escape=$(printf '\033')
 # The words choose files by a pattern; the root's own characters stand for themselves.
 files="^$(printf '%s' "$root" | sed 's/[^A-Za-z0-9_/-]/\\&/g')/src/.*\\.c\$"
 code=0
 "$runner" -quiet -p "$build" "$files" >"$log" 2>&1 || code=$?
+sed -i "s/$escape\[[0-9;]*m//g" "$log"
 checked=$(grep -c 'clang-tidy.* -quiet ' "$log" || true)
 if [ "$checked" -eq 0 ]; then
     cat "$log"
