@@ -35,6 +35,9 @@ enum pp_run_need {
 int pp_run_prepare(struct pp_config *cfg, enum pp_run_need need, struct pp_run *out);
 void pp_run_fini(struct pp_run *run);
 
+/* Whether the ranks of this run will be threads, which see each other's message slots. */
+bool pp_run_shares_memory(const struct pp_run *run);
+
 /* Samples per split without reading the data; known figures of the data set when it is absent and
  * `need` allows it. */
 int pp_run_samples(const struct pp_config *cfg, enum pp_run_need need, enum pp_split split,

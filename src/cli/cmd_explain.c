@@ -32,11 +32,6 @@ static void help(FILE *f)
           f);
 }
 
-static bool ranks_share_memory(const struct pp_run *run)
-{
-    return run->cfg->run.launch != PP_LAUNCH_MPIRUN && !run->mpi;
-}
-
 static int predict(struct explained *e)
 {
     const struct pp_layout *l = e->run.layout;
@@ -44,8 +39,8 @@ static int predict(struct explained *e)
     if (!e->ranks) {
         return PP_ERESOURCE;
     }
-    struct pp_transport_caps caps = {.shared_slots = ranks_share_memory(&e->run),
-                                     .processes = !ranks_share_memory(&e->run)};
+    struct pp_transport_caps caps = {.shared_slots = pp_run_shares_memory(&e->run),
+                                     .processes = !pp_run_shares_memory(&e->run)};
     for (int r = 0; r < l->stages; r++) {
         struct pp_exec_spec spec = {.layout = l, .rank = r, .caps = caps};
         PP_TRY(pp_exec_predict(&spec, &e->ranks[r]));
@@ -152,7 +147,7 @@ static void print_memory(const struct explained *e)
 {
     const struct pp_layout *l = e->run.layout;
     printf("\nmemory of each rank, MiB (ranks are %s%s)\n",
-           ranks_share_memory(&e->run) ? "threads" : "processes",
+           pp_run_shares_memory(&e->run) ? "threads" : "processes",
            l->replicas > 1 ? "; every replica the same" : "");
     printf("  %5s %11s %11s %11s %12s %9s %9s %9s\n", "rank", "parameters", "gradients",
            "optimizer", "activations", "messages", "scratch", "total");

@@ -196,16 +196,11 @@ static int from_table(const char *path, const struct pp_cli_settings *settings, 
     return rc;
 }
 
-static bool ranks_share_memory(const struct pp_run *run)
-{
-    return run->cfg->run.launch != PP_LAUNCH_MPIRUN && !run->mpi;
-}
-
 /* The memory that the ranks of the config's run will take. */
 static int predict(struct request *q)
 {
     const struct pp_layout *l = q->run.layout;
-    bool shared = ranks_share_memory(&q->run);
+    bool shared = pp_run_shares_memory(&q->run);
     struct pp_transport_caps caps = {.shared_slots = shared, .processes = !shared};
     q->bytes = pp_alloc((size_t)l->stages, sizeof(*q->bytes));
     if (!q->bytes) {

@@ -76,6 +76,11 @@ int pp_run_prepare(struct pp_config *cfg, enum pp_run_need need, struct pp_run *
     return 0;
 }
 
+bool pp_run_shares_memory(const struct pp_run *run)
+{
+    return run->cfg->run.launch != PP_LAUNCH_MPIRUN && !run->mpi;
+}
+
 void pp_run_fini(struct pp_run *run)
 {
     pp_layout_destroy(&run->layout);

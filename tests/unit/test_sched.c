@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Schedules against published checksums, tables and formulas. */
 #include "test_sched_lists.h"
+#include "test_sched_peak.h"
 
 #define LEN(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -66,19 +67,6 @@ static int64_t makespan_of(const struct pp_plan *plan, bool fused)
     int64_t makespan = -1;
     CHECK_OK(pp_plan_timeline(plan, &unit, NULL, NULL, &makespan, NULL));
     return makespan;
-}
-
-/* Most micro-batches that rank r holds at once, counted in chunks. */
-static int peak_of(const struct pp_plan *plan, int r)
-{
-    int live = 0;
-    int peak = 0;
-    for (int k = 0; k < plan->ranks[r].n_actions; k++) {
-        int op = plan->ranks[r].actions[k].op;
-        live += op == PP_OP_F ? 1 : op == PP_OP_I ? 0 : -1;
-        peak = live > peak ? live : peak;
-    }
-    return peak;
 }
 
 static void makespans_and_peaks_are_the_published_ones(void **state)

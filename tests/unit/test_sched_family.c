@@ -4,6 +4,7 @@
  * tables.
  */
 #include "test_sched_times.h"
+#include "test_sched_peak.h"
 
 #define LEN(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -135,19 +136,6 @@ static int64_t makespan_of(const struct pp_plan *plan, struct pp_ticks ticks)
 }
 
 static const struct pp_ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = true};
-
-/* Most chunks that rank r holds at once, from F to W. */
-static int peak_of(const struct pp_plan *plan, int r)
-{
-    int live = 0;
-    int peak = 0;
-    for (int k = 0; k < plan->ranks[r].n_actions; k++) {
-        int op = plan->ranks[r].actions[k].op;
-        live += op == PP_OP_F ? 1 : op == PP_OP_I ? 0 : -1;
-        peak = live > peak ? live : peak;
-    }
-    return peak;
-}
 
 static void makespans_and_peaks_are_the_published_ones(void **state)
 {

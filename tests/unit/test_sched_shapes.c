@@ -5,6 +5,7 @@
  */
 #include "test_sched_sim.h"
 #include "test_sched_times.h"
+#include "test_sched_peak.h"
 
 #include <math.h>
 
@@ -31,19 +32,6 @@ static int64_t makespan_of(const struct pp_plan *plan, struct pp_ticks ticks)
     int64_t makespan = -1;
     CHECK_OK(pp_plan_timeline(plan, &ticks, NULL, NULL, &makespan, NULL));
     return makespan;
-}
-
-/* Most chunks that rank r holds at once, from F to W. */
-static int peak_of(const struct pp_plan *plan, int r)
-{
-    int live = 0;
-    int peak = 0;
-    for (int k = 0; k < plan->ranks[r].n_actions; k++) {
-        int op = plan->ranks[r].actions[k].op;
-        live += op == PP_OP_F ? 1 : op == PP_OP_I ? 0 : -1;
-        peak = live > peak ? live : peak;
-    }
-    return peak;
 }
 
 static void check_same_rows(const char *a, const char *b, int p, int v, int m)

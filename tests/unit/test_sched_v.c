@@ -2,6 +2,7 @@
 /* The schedules over a V: published checksums and rows, times, memory, and what they refuse. */
 #include "test_sched_sim.h"
 #include "test_sched_times.h"
+#include "test_sched_peak.h"
 
 #define LEN(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -18,19 +19,6 @@ static struct pp_plan *plan_v(const char *name, int p, int m)
 static bool may_run(const char *name, int p, int m)
 {
     return strcmp(name, "dualpipev") != 0 || m >= 2 * p;
-}
-
-/* Most micro-batches (of one chunk) that rank r holds at once, from F to W. */
-static int peak_of(const struct pp_plan *plan, int r)
-{
-    int live = 0;
-    int peak = 0;
-    for (int k = 0; k < plan->ranks[r].n_actions; k++) {
-        int op = plan->ranks[r].actions[k].op;
-        live += op == PP_OP_F ? 1 : op == PP_OP_I ? 0 : -1;
-        peak = live > peak ? live : peak;
-    }
-    return peak;
 }
 
 static void cells_have_the_published_checksums(void **state)
