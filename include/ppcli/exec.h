@@ -25,10 +25,7 @@ struct pp_exec_bytes {
 
 /* Counted since the last pp_exec_take_counters(). */
 struct pp_exec_counters {
-    uint64_t busy_ns;  /* computing: layers, loss, data, reduction sums, optimizer */
-    uint64_t wait_ns;  /* waiting for messages, slots and other ranks */
-    uint64_t messages; /* sent */
-    uint64_t sent_bytes;
+    uint64_t busy_ns;          /* computing: layers, loss, data, reduction sums, optimizer */
     struct pp_loss_sums train; /* on last-stage ranks */
     struct pp_loss_sums test;
 };
@@ -76,10 +73,6 @@ int pp_exec_take_counters(struct pp_exec *x, struct pp_exec_counters *out);
 
 /* What this rank holds; equals pp_exec_predict(). */
 const struct pp_exec_bytes *pp_exec_bytes(const struct pp_exec *x);
-
-/* Virtual stages of this rank and their chunks, ascending. */
-int pp_exec_chunk_count(const struct pp_exec *x);
-const struct pp_chunk *pp_exec_chunk(const struct pp_exec *x, int k, int *virtual_stage);
 
 /*
  * SHA-256 over all parameters in canonical order (f32 little-endian), of replica 0; hex on

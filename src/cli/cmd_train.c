@@ -22,21 +22,6 @@ static void help(FILE *f)
           f);
 }
 
-/* "dir/mnist.ini" -> "mnist" */
-static void name_of(const char *path, char out[PP_NAME_MAX])
-{
-    const char *slash = strrchr(path, '/');
-    const char *base = slash ? slash + 1 : path;
-    if (strcmp(path, "-") == 0) {
-        base = "stdin";
-    }
-    snprintf(out, PP_NAME_MAX, "%s", base);
-    char *dot = strrchr(out, '.');
-    if (dot && dot != out) {
-        *dot = '\0';
-    }
-}
-
 static void print_before_abort(void)
 {
     fprintf(stderr, "ppcli: error: %s\n", pp_error_get()->text);
@@ -69,10 +54,8 @@ static int run(int argc, char **argv)
                                       "give a file")
                  : launch_mpirun(cfg->pipeline.stages * cfg->pipeline.replicas);
     } else {
-        char name[PP_NAME_MAX];
         bool speaks = true;
-        name_of(words[0], name);
-        train.name = name;
+        train.name = pp_config_name(cfg);
         train.quiet = pp_log_level() == PP_LOG_QUIET;
         rc = pp_train(cfg, &train, &speaks);
         if (rc == PP_ECONFIG && speaks && pp_config_problem_count(cfg) > 0) {

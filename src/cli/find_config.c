@@ -117,6 +117,9 @@ int pp_cli_load_config(const char *word, const struct pp_cli_settings *settings,
     int rc = pp_config_load(word ? path : NULL, settings ? settings->items : NULL,
                             settings ? settings->n : 0, pp_cli_names(), &cfg);
     if (rc == 0) {
+        for (int i = 0; launch_speaks() && i < pp_config_note_count(cfg); i++) {
+            pp_log_info("%s", pp_config_note_text(cfg, i));
+        }
         *out = cfg;
         return 0;
     }

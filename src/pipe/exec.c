@@ -24,8 +24,8 @@ static int open_channels(struct pp_exec *x)
     }
     int base = x->replica * l->stages;
     for (int c = 0; c < l->n_channels; c++) {
-        int src = l->rank_of[c % 2 == 0 ? c / 2 : c / 2 + 1];
-        int dst = l->rank_of[c % 2 == 0 ? c / 2 + 1 : c / 2];
+        int src = l->plans[0].plan->channels[c].src_rank;
+        int dst = l->plans[0].plan->channels[c].dst_rank;
         if (x->channels[c].id < 0 || src == dst || l->channel_slots[c] == 0) {
             continue;
         }
@@ -197,17 +197,6 @@ const struct pp_exec_bytes *pp_exec_bytes(const struct pp_exec *x)
     return &x->bytes;
 }
 
-int pp_exec_chunk_count(const struct pp_exec *x)
-{
-    return x->n_stages;
-}
-
-const struct pp_chunk *pp_exec_chunk(const struct pp_exec *x, int k, int *virtual_stage)
-{
-    *virtual_stage = x->stages[k].s;
-    return x->stages[k].chunk;
-}
-
 /* A replica whose share of the last batch is empty still takes part in the sum. */
 static int zero_gradients(struct pp_exec *x)
 {
@@ -312,14 +301,10 @@ int pp_exec_train_step(struct pp_exec *x, int step, double lr, int64_t t)
         PP_TRY(zero_gradients(x));
     }
     if (x->layout->replicas > 1) {
-        uint64_t t0 = pp_clock_ns();
         PP_TRY(reduce_gradients(x));
-        x->counters.wait_ns += pp_clock_ns() - t0;
     }
     if (x->layout->cfg->train.clip_norm > 0) {
-        uint64_t t0 = pp_clock_ns();
         PP_TRY(clip_scale(x, t, &grad_scale));
-        x->counters.wait_ns += pp_clock_ns() - t0;
     }
     uint64_t t0 = pp_clock_ns();
     PP_TRY(optimizer_step(x, lr, t, grad_scale));

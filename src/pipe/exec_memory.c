@@ -91,8 +91,8 @@ static int channel_memory(struct pp_exec *x, struct pp_arena *a, bool shared_slo
 {
     const struct pp_layout *l = x->layout;
     for (int c = 0; c < l->n_channels; c++) {
-        int src = l->rank_of[c % 2 == 0 ? c / 2 : c / 2 + 1];
-        int dst = l->rank_of[c % 2 == 0 ? c / 2 + 1 : c / 2];
+        int src = l->plans[0].plan->channels[c].src_rank;
+        int dst = l->plans[0].plan->channels[c].dst_rank;
         bool sends = src == x->pipeline_rank;
         bool receives = dst == x->pipeline_rank;
         x->channels[c].id = sends || receives ? c : -1;

@@ -16,15 +16,12 @@ struct walk {
     enum pp_split split;
     int step;
     float grad_scale;
-    uint64_t now; /* end of the last timed piece */
+    uint64_t since; /* when what is being computed began */
 };
 
-/* Time since the last call: spent waiting, or computing. */
-static void lap(struct walk *w, uint64_t *account)
+static void busy_until_now(const struct walk *w)
 {
-    uint64_t now = pp_clock_ns();
-    *account += now - w->now;
-    w->now = now;
+    w->x->counters.busy_ns += pp_clock_ns() - w->since;
 }
 
 static int rows_of(const struct walk *w, int mb)
@@ -83,10 +80,7 @@ static int post_send(const struct walk *w, int message)
     if (spec < 0) {
         return 0;
     }
-    size_t bytes = message_bytes(w, m);
-    x->counters.messages++;
-    x->counters.sent_bytes += bytes;
-    return x->tp->ops->post_send(x->tp, spec, m->slot, bytes, m->mb);
+    return x->tp->ops->post_send(x->tp, spec, m->slot, message_bytes(w, m), m->mb);
 }
 
 /* The slot is free for the sender, and the receive of its next message can be posted. */
@@ -139,7 +133,7 @@ static int wait_for_messages(struct walk *w, const struct pp_action *a)
     if (a->send >= 0) {
         PP_TRY(acquire(w, a->send));
     }
-    lap(w, &w->x->counters.wait_ns);
+    w->since = pp_clock_ns();
     return 0;
 }
 
@@ -159,7 +153,7 @@ static int forward(struct walk *w, struct exec_stage *st, const struct pp_action
     if (st->is_last) {
         PP_TRY(loss(w, a->mb, out));
     }
-    lap(w, &x->counters.busy_ns);
+    busy_until_now(w);
     if (a->send >= 0) {
         PP_TRY(post_send(w, a->send));
     }
@@ -177,7 +171,7 @@ static int backward_input(struct walk *w, struct exec_stage *st, const struct pp
     float *dy = st->is_last ? st->output[a->slot] : slot_memory(x, &w->plan->messages[a->recv]);
     float *dx = st->is_first ? NULL : slot_memory(x, &w->plan->messages[a->send]);
     PP_TRY(pp_chunk_backward_input(st->chunk, x->be, a->slot, a->gslot, dy, dx));
-    lap(w, &x->counters.busy_ns);
+    busy_until_now(w);
     st->held_b[a->gslot] = a->recv;
     return a->send >= 0 ? post_send(w, a->send) : 0;
 }
@@ -185,9 +179,9 @@ static int backward_input(struct walk *w, struct exec_stage *st, const struct pp
 static int backward_weight(struct walk *w, struct exec_stage *st, const struct pp_action *a)
 {
     struct pp_exec *x = w->x;
-    lap(w, &x->counters.wait_ns);
+    w->since = pp_clock_ns();
     PP_TRY(pp_chunk_backward_weight(st->chunk, x->be, a->slot, a->gslot, a->first_w));
-    lap(w, &x->counters.busy_ns);
+    busy_until_now(w);
     PP_TRY(release(w, st->held_f[a->slot]));
     return release(w, st->held_b[a->gslot]);
 }
@@ -216,12 +210,7 @@ int exec_walk(struct pp_exec *x, enum pp_split split, int step, float grad_scale
     enum pp_plan_kind kind = split == PP_SPLIT_TRAIN ? PP_PLAN_TRAIN : PP_PLAN_EVAL;
     const struct pp_plan *plan =
         pp_layout_plan(x->layout, kind, pp_loader_microbatches(x->loader[split], step));
-    struct walk w = {.x = x,
-                     .plan = plan,
-                     .split = split,
-                     .step = step,
-                     .grad_scale = grad_scale,
-                     .now = pp_clock_ns()};
+    struct walk w = {.x = x, .plan = plan, .split = split, .step = step, .grad_scale = grad_scale};
     const struct exec_first *first = NULL;
     for (int i = 0; i < x->layout->n_plans && !first; i++) {
         first = x->layout->plans[i].plan == plan ? &x->first[i] : NULL;

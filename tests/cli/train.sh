@@ -74,4 +74,12 @@ last='ppcli train --launch mpirun -q -q ...'
 code_is 69
 err_lacks 'mistake in ppcli'
 
+begin "a key that changes nothing is mentioned with file and line"
+printf '[data]\ndataset = synthetic\n[train]\nmax_steps = 1\noptimizer = sgd\nbeta1 = 0.8\n' >"$folder/idle.ini"
+run train "$folder/idle.ini" --dir ''
+code_is 0
+err_has 'idle.ini:6: note: train.beta1 has no effect'
+run train "$folder/idle.ini" --dir '' -q
+err_lacks 'no effect'
+
 finish
