@@ -6,6 +6,7 @@
 #ifndef PPCLI_FILE_H
 #define PPCLI_FILE_H
 
+#include <stdint.h>
 #include <stdio.h>
 
 #define PP_PATH_MAX 4096
@@ -22,10 +23,21 @@ int pp_file_create(const char *path, struct pp_file_write *out);
 /* Make it durable under its final name. On failure the temporary file is gone and what was there
  * before is untouched. Errors: PP_EIO, PP_EPERM. */
 int pp_file_commit(struct pp_file_write *w);
+
+/* As pp_file_commit() for what need not outlive a crash of the machine: readers see the old file or
+ * the new one, and nobody waits for the disk. */
+int pp_file_publish(struct pp_file_write *w);
 void pp_file_abandon(struct pp_file_write *w); /* accepts one that was committed or never opened */
 
 /* mkdir -p; 0 when it is there afterwards. Errors: PP_EPERM, PP_EIO. */
 int pp_dir_create(const char *path);
+
+/*
+ * Open a regular file (or a symbolic link to one) for reading. A FIFO, folder, device or socket is
+ * refused without waiting on it. Errors: PP_ENOINPUT, PP_EPERM, PP_EIO, PP_EFORMAT (not a regular
+ * file). The descriptor is the caller's. Local.
+ */
+int pp_open_regular(const char *path, int *out_fd, uint64_t *out_bytes);
 
 /* snprintf into a path buffer of PP_PATH_MAX bytes. Errors: PP_ECONFIG when it does not fit. */
 int pp_path_format(char out[PP_PATH_MAX], const char *fmt, ...)

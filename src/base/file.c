@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whole-or-absent files: temporary name, fsync, rename, fsync of the directory. */
+/* Whole-or-absent files: temporary name, fsync, rename, fsync of the directory. And reading only
+ * what is a file. */
 #include "ppcli/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -75,10 +77,10 @@ static int sync_parent(const char *path)
     return rc;
 }
 
-int pp_file_commit(struct pp_file_write *w)
+static int finish(struct pp_file_write *w, bool durable)
 {
     /* After a failed fsync the pages may be marked clean: the file is lost, never retried. */
-    if (fflush(w->f) != 0 || ferror(w->f) || fsync(fileno(w->f)) != 0) {
+    if (fflush(w->f) != 0 || ferror(w->f) || (durable && fsync(fileno(w->f)) != 0)) {
         int rc = pp_fail_errno(PP_EIO, "cannot write %s", w->path);
         pp_file_abandon(w);
         return rc;
@@ -90,7 +92,17 @@ int pp_file_commit(struct pp_file_write *w)
         (void)unlink(w->temp);
         return rc;
     }
-    return sync_parent(w->path);
+    return durable ? sync_parent(w->path) : 0;
+}
+
+int pp_file_commit(struct pp_file_write *w)
+{
+    return finish(w, true);
+}
+
+int pp_file_publish(struct pp_file_write *w)
+{
+    return finish(w, false);
 }
 
 void pp_file_abandon(struct pp_file_write *w)
@@ -127,5 +139,53 @@ int pp_dir_create(const char *path)
     if (!S_ISDIR(st.st_mode)) {
         return pp_fail(PP_EIO, "%s is not a folder", path);
     }
+    return 0;
+}
+
+static const char *kind_of(mode_t mode)
+{
+    switch (mode & S_IFMT) {
+    case S_IFDIR:
+        return "folder";
+    case S_IFIFO:
+        return "pipe";
+    case S_IFSOCK:
+        return "socket";
+    case S_IFCHR:
+    case S_IFBLK:
+        return "device";
+    default:
+        return "special file";
+    }
+}
+
+int pp_open_regular(const char *path, int *out_fd, uint64_t *out_bytes)
+{
+    struct stat st;
+    /* Looked at before opening too, because opening a device can already do something. */
+    if (stat(path, &st) != 0) {
+        return pp_fail_errno(0, "cannot read %s", path);
+    }
+    int fd = -1;
+    if (S_ISREG(st.st_mode)) {
+        /* O_NONBLOCK: if it became a FIFO meanwhile, opening it must not wait for a writer. */
+        fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+        if (fd < 0 || fstat(fd, &st) != 0) {
+            int rc = pp_fail_errno(0, "cannot read %s", path);
+            if (fd >= 0) {
+                close(fd);
+            }
+            return rc;
+        }
+    }
+    if (!S_ISREG(st.st_mode)) {
+        if (fd >= 0) {
+            close(fd);
+        }
+        return pp_fail(PP_EFORMAT, "%s: is a %s, expected a regular file", path,
+                       kind_of(st.st_mode));
+    }
+    *out_fd = fd;
+    *out_bytes = (uint64_t)st.st_size;
     return 0;
 }

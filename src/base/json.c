@@ -23,9 +23,9 @@ static void new_line(struct pp_json *j)
     }
 }
 
-/* Length of the valid UTF-8 sequence at s, 0 when there is none (overlong, surrogate, cut). */
-static int utf8_len(const unsigned char *s)
+int pp_utf8_length(const char *text)
 {
+    const unsigned char *s = (const unsigned char *)text;
     int n = s[0] < 0x80                    ? 1
             : s[0] >= 0xc2 && s[0] < 0xe0  ? 2
             : (s[0] & 0xf0) == 0xe0        ? 3
@@ -48,8 +48,8 @@ static int utf8_len(const unsigned char *s)
 static void quoted(struct pp_json *j, const char *text)
 {
     fputc('"', j->f);
-    for (const unsigned char *p = (const unsigned char *)text; *p;) {
-        int n = utf8_len(p);
+    for (const char *p = text; *p;) {
+        int n = pp_utf8_length(p);
         if (n == 0) {
             fputs("\\ufffd", j->f);
             p++;
@@ -61,7 +61,7 @@ static void quoted(struct pp_json *j, const char *text)
         } else if (*p == '\t') {
             fputs("\\t", j->f);
             p++;
-        } else if (*p < 0x20 || *p == 0x7f) {
+        } else if ((unsigned char)*p < 0x20 || *p == 0x7f) {
             fprintf(j->f, "\\u%04x", *p++);
         } else {
             fwrite(p, 1, (size_t)n, j->f);

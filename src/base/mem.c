@@ -2,9 +2,12 @@
 /* Counted host allocations and the arena. */
 #include "ppcli/mem.h"
 
+#include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "ppcli/err.h"
 
@@ -89,20 +92,53 @@ struct pp_arena pp_arena_dry(void)
     return (struct pp_arena){.base = NULL, .bytes = SIZE_MAX, .used = 0};
 }
 
+static size_t whole_pages(size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    return (bytes + page - 1) / page * page;
+}
+
+/* `bytes` of new pages on a huge page's boundary: only a whole huge page can become one. */
+static void *map_aligned(size_t bytes)
+{
+    size_t more;
+    if (__builtin_add_overflow(bytes, 2 * HUGE_PAGE, &more)) {
+        errno = ENOMEM;
+        return MAP_FAILED;
+    }
+    char *p = mmap(NULL, more, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) {
+        return p;
+    }
+    size_t head = (HUGE_PAGE - (uintptr_t)p % HUGE_PAGE) % HUGE_PAGE;
+    size_t size = whole_pages(bytes);
+    if (head > 0) {
+        munmap(p, head);
+    }
+    munmap(p + head + size, more - head - size);
+    return p + head;
+}
+
 int pp_arena_create(size_t bytes, struct pp_arena *out)
 {
     calls++;
     if (bytes == 0) {
         bytes = PP_ALIGN;
     }
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    bool huge = bytes >= HUGE_PAGE;
+    void *p = huge ? map_aligned(bytes)
+                   : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) {
         return pp_fail_errno(PP_ERESOURCE, "cannot take %zu bytes of memory", bytes);
     }
-    if (bytes >= HUGE_PAGE) {
+    if (huge) {
         /* Advice only: a kernel without huge pages is slower, not wrong. */
         (void)madvise(p, bytes, MADV_HUGEPAGE);
     }
+#ifdef MADV_POPULATE_WRITE
+    /* Now rather than page by page in the first step; also only advice to older kernels. */
+    (void)madvise(p, bytes, MADV_POPULATE_WRITE);
+#endif
     out->base = p;
     out->bytes = bytes;
     out->used = 0;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SHA-256, FIPS 180-4, section 6.2; plain C. */
+/* SHA-256, FIPS 180-4, section 6.2. */
 #include "ppcli/sha256.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static const uint32_t K[64] = {
+#include "sha256_block.h"
+
+const uint32_t sha256_k[64] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
     0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
     0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
@@ -32,21 +34,35 @@ static void compress(uint32_t h[8], const uint8_t *p)
         uint32_t s1 = ror(w[t - 2], 17) ^ ror(w[t - 2], 19) ^ w[t - 2] >> 10;
         w[t] = w[t - 16] + s0 + w[t - 7] + s1;
     }
+    /* a..h are v[(i - t) mod 8]: instead of moving all eight, what they are called moves. */
     uint32_t v[8];
     memcpy(v, h, sizeof(v));
-    for (int t = 0; t < 64; t++) {
-        uint32_t s1 = ror(v[4], 6) ^ ror(v[4], 11) ^ ror(v[4], 25);
-        uint32_t ch = (v[4] & v[5]) ^ (~v[4] & v[6]);
-        uint32_t t1 = v[7] + s1 + ch + K[t] + w[t];
-        uint32_t s0 = ror(v[0], 2) ^ ror(v[0], 13) ^ ror(v[0], 22);
-        uint32_t maj = (v[0] & v[1]) ^ (v[0] & v[2]) ^ (v[1] & v[2]);
-        uint32_t t2 = s0 + maj;
-        memmove(v + 1, v, 7 * sizeof(v[0]));
-        v[4] += t1;
-        v[0] = t1 + t2;
+#pragma GCC unroll 64
+    for (unsigned t = 0; t < 64; t++) {
+        uint32_t a = v[-t & 7], b = v[(1 - t) & 7], c = v[(2 - t) & 7];
+        uint32_t e = v[(4 - t) & 7], f = v[(5 - t) & 7], g = v[(6 - t) & 7];
+        uint32_t s1 = ror(e, 6) ^ ror(e, 11) ^ ror(e, 25);
+        uint32_t t1 = v[(7 - t) & 7] + s1 + ((e & f) ^ (~e & g)) + sha256_k[t] + w[t];
+        uint32_t s0 = ror(a, 2) ^ ror(a, 13) ^ ror(a, 22);
+        v[(3 - t) & 7] += t1;
+        v[(7 - t) & 7] = t1 + s0 + ((a & b) ^ (a & c) ^ (b & c));
     }
     for (int i = 0; i < 8; i++) {
         h[i] += v[i];
+    }
+}
+
+void sha256_blocks_plain(uint32_t h[8], const uint8_t *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        compress(h, p + 64 * i);
+    }
+}
+
+static void blocks(uint32_t h[8], const uint8_t *p, size_t n)
+{
+    if (!sha256_blocks_fast(h, p, n)) {
+        sha256_blocks_plain(h, p, n);
     }
 }
 
@@ -71,10 +87,12 @@ void pp_sha256_update(struct pp_sha256 *s, const void *data, size_t bytes)
         if (have + take < 64) {
             return;
         }
-        compress(s->h, s->block);
+        blocks(s->h, s->block, 1);
     }
-    for (; bytes >= 64; p += 64, bytes -= 64) {
-        compress(s->h, p);
+    if (bytes >= 64) {
+        blocks(s->h, p, bytes / 64);
+        p += bytes / 64 * 64;
+        bytes %= 64;
     }
     if (bytes > 0) {
         memcpy(s->block, p, bytes);

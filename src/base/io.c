@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of file operations, the real one, and the care that every caller of it needs. */
+#include "ppcli/io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "ppcli/err.h"
+
+/* --- the system ---------------------------------------------------------------------------------
+ */
+
+static int system_create(const struct pp_io *io, const char *path)
+{
+    return open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+}
+
+static ssize_t system_write(const struct pp_io *io, int fd, const void *data, size_t bytes)
+{
+    return write(fd, data, bytes);
+}
+
+static int system_fsync(const struct pp_io *io, int fd)
+{
+    return fsync(fd);
+}
+
+static int system_close(const struct pp_io *io, int fd)
+{
+    /* Linux releases the descriptor before it can be interrupted. */
+    return close(fd) != 0 && errno != EINTR ? -1 : 0;
+}
+
+static int system_rename(const struct pp_io *io, const char *from, const char *to)
+{
+    return rename(from, to);
+}
+
+static int system_exchange(const struct pp_io *io, const char *a, const char *b)
+{
+    return renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE);
+}
+
+static int system_unlink(const struct pp_io *io, const char *path)
+{
+    return unlink(path);
+}
+
+static int system_mkdir(const struct pp_io *io, const char *path)
+{
+    return mkdir(path, 0777);
+}
+
+static int system_rmdir(const struct pp_io *io, const char *path)
+{
+    return rmdir(path);
+}
+
+static int system_sync_dir(const struct pp_io *io, const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+        return -1;
+    }
+    int rc = fsync(fd);
+    int e = errno;
+    close(fd);
+    if (rc != 0 && (e == EINVAL || e == ENOTSUP)) {
+        return 0;
+    }
+    errno = e;
+    return rc;
+}
+
+static int system_space(const struct pp_io *io, const char *path, uint64_t *out_bytes)
+{
+    struct statvfs s;
+    if (statvfs(path, &s) != 0) {
+        return -1;
+    }
+    *out_bytes = (uint64_t)s.f_bavail * s.f_frsize;
+    return 0;
+}
+
+static const struct pp_io_ops system_ops = {
+    .create = system_create,
+    .write = system_write,
+    .fsync = system_fsync,
+    .close = system_close,
+    .rename = system_rename,
+    .exchange = system_exchange,
+    .unlink = system_unlink,
+    .mkdir = system_mkdir,
+    .rmdir = system_rmdir,
+    .sync_dir = system_sync_dir,
+    .space = system_space,
+};
+
+const struct pp_io pp_io_system = {&system_ops};
+
+/* --- with errors said ---------------------------------------------------------------------------
+ */
+
+/* An interrupted call has done nothing and reported nothing: it is made again. */
+#define AGAIN(rc, call)                                                                            \
+    do {                                                                                           \
+        (rc) = (call);                                                                             \
+    } while ((rc) < 0 && errno == EINTR)
+
+int pp_io_mkdir(const struct pp_io *io, const char *path)
+{
+    int rc;
+    AGAIN(rc, io->ops->mkdir(io, path));
+    if (rc == 0) {
+        return 0;
+    }
+    struct stat st;
+    if (errno != EEXIST) {
+        return pp_fail_errno(0, "cannot create folder %s", path);
+    }
+    if (stat(path, &st) != 0) {
+        return pp_fail_errno(0, "cannot create folder %s", path);
+    }
+    return S_ISDIR(st.st_mode) ? 0 : pp_fail(PP_EIO, "%s is not a folder", path);
+}
+
+int pp_io_rename(const struct pp_io *io, const char *from, const char *to)
+{
+    int rc;
+    AGAIN(rc, io->ops->rename(io, from, to));
+    return rc < 0 ? pp_fail_errno(0, "cannot rename %s to %s", from, to) : 0;
+}
+
+int pp_io_unlink(const struct pp_io *io, const char *path)
+{
+    int rc;
+    AGAIN(rc, io->ops->unlink(io, path));
+    return rc < 0 ? pp_fail_errno(0, "cannot remove %s", path) : 0;
+}
+
+int pp_io_rmdir(const struct pp_io *io, const char *path)
+{
+    int rc;
+    AGAIN(rc, io->ops->rmdir(io, path));
+    return rc < 0 ? pp_fail_errno(0, "cannot remove folder %s", path) : 0;
+}
+
+int pp_io_sync_dir(const struct pp_io *io, const char *path)
+{
+    int rc;
+    AGAIN(rc, io->ops->sync_dir(io, path));
+    return rc < 0 ? pp_fail_errno(0, "cannot flush folder %s", path) : 0;
+}
+
+int pp_io_create(const struct pp_io *io, const char *path, struct pp_io_file *out)
+{
+    struct pp_io_file f = {.io = io, .fd = -1};
+    PP_TRY(pp_path_format(f.path, "%s", path));
+    PP_TRY(pp_path_format(f.temp, "%s.tmp-%ld", path, (long)getpid()));
+    AGAIN(f.fd, io->ops->create(io, f.temp));
+    if (f.fd < 0 && errno == EEXIST) {
+        /* A leftover of a killed process with the same number. */
+        PP_TRY(pp_io_unlink(io, f.temp));
+        AGAIN(f.fd, io->ops->create(io, f.temp));
+    }
+    if (f.fd < 0) {
+        return pp_fail_errno(0, "cannot create %s", path);
+    }
+    pp_sha256_init(&f.sha);
+    *out = f;
+    return 0;
+}
+
+int pp_io_write(struct pp_io_file *f, const void *data, size_t bytes)
+{
+    const char *p = data;
+    size_t left = bytes;
+    while (left > 0) {
+        ssize_t n;
+        AGAIN(n, f->io->ops->write(f->io, f->fd, p, left));
+        if (n <= 0) {
+            /* 0 for a positive count is no progress: a full device that does not say so */
+            int rc = n < 0 ? pp_fail_errno(0, "cannot write %s", f->path)
+                           : pp_fail(PP_EIO, "cannot write %s: the device takes no more", f->path);
+            pp_io_abandon(f);
+            return rc;
+        }
+        p += n;
+        left -= (size_t)n;
+    }
+    pp_sha256_update(&f->sha, data, bytes);
+    f->bytes += bytes;
+    return 0;
+}
+
+int pp_io_commit(struct pp_io_file *f, uint8_t out_digest[PP_SHA256_BYTES])
+{
+    const struct pp_io *io = f->io;
+    int rc;
+    AGAIN(rc, io->ops->fsync(io, f->fd));
+    if (rc < 0) {
+        rc = pp_fail_errno(0, "cannot flush %s", f->path);
+        pp_io_abandon(f);
+        return rc;
+    }
+    int fd = f->fd;
+    f->fd = -1;
+    if (io->ops->close(io, fd) != 0) {
+        rc = pp_fail_errno(0, "cannot close %s", f->path);
+    } else {
+        AGAIN(rc, io->ops->rename(io, f->temp, f->path));
+        rc = rc < 0 ? pp_fail_errno(0, "cannot rename %s to its final name", f->temp) : 0;
+    }
+    if (rc < 0) {
+        (void)io->ops->unlink(io, f->temp);
+        return rc;
+    }
+    if (out_digest) {
+        pp_sha256_final(&f->sha, out_digest);
+    }
+    return 0;
+}
+
+void pp_io_abandon(struct pp_io_file *f)
+{
+    if (f->io && f->fd >= 0) {
+        (void)f->io->ops->close(f->io, f->fd);
+        f->fd = -1;
+        (void)f->io->ops->unlink(f->io, f->temp);
+    }
+}
