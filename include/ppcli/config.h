@@ -13,7 +13,8 @@
  * longer ones are errors, and long lists are kept short by repeats: 1024*16. Unknown and duplicate
  * keys and sections are errors. ${VAR} is the environment's VAR, an error when unset;
  * ${VAR:-default} is `default` when VAR is unset or empty. Whole numbers may end in k, M, G (1000)
- * or Ki, Mi, Gi (1024). A relative path starts at the folder of the INI file, in standard input and
+ * or Ki, Mi, Gi (1024). A duration is a number and ms, s, m or h. A relative path starts at the
+ * folder of the INI file, in standard input and
  * --set at the current folder; '~' is not expanded: write ${HOME}. There is no quoting, so a path
  * cannot hold " ;" or " #". A file has at most 1 MiB.
  */
@@ -61,6 +62,18 @@ enum pp_lr_schedule {
 enum pp_loss_kind {
     PP_LOSS_CROSS_ENTROPY
 };
+/* Matrix products of the cpu backend. */
+enum pp_gemm {
+    PP_GEMM_AUTO, /* fma where it runs and a rank has one thread, else cblas: a rule, no timing */
+    PP_GEMM_FMA,  /* own kernels for the few rows of a micro-batch */
+    PP_GEMM_CBLAS
+};
+
+enum pp_on_corrupt {
+    PP_CORRUPT_PREVIOUS,
+    PP_CORRUPT_STOP
+};
+
 enum pp_launch {
     PP_LAUNCH_AUTO,
     PP_LAUNCH_THREADS,
@@ -106,7 +119,17 @@ struct pp_config {
         double clip_norm; /* 0 = off */
         uint64_t seed;
         enum pp_loss_kind loss;
+        bool exact;   /* weight gradients of one micro-batch at a time: the bits of one rank */
+        int coalesce; /* else of so many; 0: from the rows, see pp_layout_coalesce() */
+        char init[PP_PATH_MAX]; /* weights to begin with; empty: random ones */
     } train;
+    struct {
+        int64_t every;    /* steps; 0: not by steps */
+        int every_epochs; /* 0: not by epochs */
+        bool at_end;
+        int keep;
+        enum pp_on_corrupt on_corrupt;
+    } checkpoint;
     struct {
         char backend[PP_NAME_MAX];   /* "auto" or a name of backends.def */
         char transport[PP_NAME_MAX]; /* "auto" or a name of transports.def */
@@ -114,6 +137,11 @@ struct pp_config {
         char dir[PP_PATH_MAX]; /* run directory; empty: nothing is written; "auto": a new one */
         int log_every;         /* steps; 0 = about every 2 s and every epoch */
         int threads;           /* BLAS threads of each rank */
+        enum pp_gemm gemm;
+        bool force_memory;            /* run although the memory will not do */
+        bool tensorboard;             /* event files in the run directory */
+        char prometheus[PP_PATH_MAX]; /* text file to keep current, "*.prom"; empty: none */
+        double hang_timeout;          /* seconds without any rank getting on; 0: never a hang */
     } run;
     struct pp_config_source *source; /* origins and raw texts; owned by conf */
 };
@@ -191,6 +219,13 @@ int pp_config_write(const struct pp_config *cfg, FILE *f);
 /* SHA-256 hex over "key=value\n" of all keys that can change the numbers: not [run], not paths, and
  * not stages, schedule and assignment, which give the same bits by design. */
 void pp_config_hash(const struct pp_config *cfg, char out[65]);
+
+/* `text` is a config as pp_config_write() wrote it, maybe by an older ppcli: call visit() for every
+ * key of the hash whose value there (its default, when it is not there) differs from cfg's. */
+void pp_config_compare(const struct pp_config *cfg, const char *text,
+                       void (*visit)(void *ctx, const char *key, const char *there,
+                                     const char *here),
+                       void *ctx);
 
 enum pp_keys_format {
     PP_KEYS_TEXT, /* for people */

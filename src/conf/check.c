@@ -165,6 +165,46 @@ static void check_launch(struct pp_config *cfg)
     }
 }
 
+static void check_outputs(struct pp_config *cfg)
+{
+    static const char *const board[] = {"run.tensorboard", "run.dir", NULL};
+    static const char *const file[] = {"run.prometheus", NULL};
+    if (good(cfg, board) && cfg->run.tensorboard && !cfg->run.dir[0]) {
+        conf_note(cfg, option(board[0]), "%s has no effect without a run folder (run.dir is empty)",
+                  board[0]);
+    }
+    /* Others are ignored by the collector; and a slip of the hand replaces no file of another kind.
+     */
+    size_t n = strlen(cfg->run.prometheus);
+    if (good(cfg, file) && n > 0 && (n < 5 || strcmp(cfg->run.prometheus + n - 5, ".prom") != 0)) {
+        pp_config_problem(cfg, file[0], "%s: the name of the file must end in .prom, not %s",
+                          file[0], cfg->run.prometheus);
+    }
+}
+
+/* Groups of weight gradients: only where bits may differ, and of micro-batches that there are. */
+static void check_coalesce(struct pp_config *cfg)
+{
+    static const char *const exactly[] = {"train.coalesce", "train.exact", NULL};
+    static const char *const counts[] = {"train.coalesce", "pipeline.microbatches", NULL};
+    int k = cfg->train.coalesce, m = cfg->pipeline.microbatches;
+    if (good(cfg, exactly) && cfg->train.exact && k > 1) {
+        const char *key = blame(cfg, exactly);
+        pp_config_problem(
+            cfg, key,
+            "%s: sums over %d micro-batches at once may have other bits than one after "
+            "the other, which train.exact = true keeps; use train.exact = off, or "
+            "train.coalesce = 0",
+            key, k);
+    } else if (good(cfg, exactly) && good(cfg, counts) && !cfg->train.exact && k > m) {
+        const char *key = blame(cfg, counts);
+        pp_config_problem(cfg, key,
+                          "%s: weight gradients of %d micro-batches at a time, but a batch has %d; "
+                          "use train.coalesce = %d or fewer, or more pipeline.microbatches",
+                          key, k, m, m);
+    }
+}
+
 /* A key that was set to something but changes nothing: worth a word, no error. */
 static void note_idle(struct pp_config *cfg, const char *key, const char *optimizers)
 {
@@ -203,5 +243,7 @@ void conf_check(struct pp_config *cfg)
     check_stages(cfg);
     check_assignment(cfg);
     check_launch(cfg);
+    check_outputs(cfg);
+    check_coalesce(cfg);
     note_idle_keys(cfg);
 }

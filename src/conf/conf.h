@@ -22,15 +22,16 @@
 #define CONF_PROBLEMS_MAX 1000  /* kept; further ones are only counted */
 
 enum conf_type {
-    CONF_INT,    /* int */
-    CONF_INT64,  /* int64_t */
-    CONF_UINT64, /* uint64_t, the whole range */
-    CONF_FLOAT,  /* double */
-    CONF_BOOL,   /* bool */
-    CONF_ENUM,   /* int-sized enum, by choices */
-    CONF_NAME,   /* char[PP_NAME_MAX], one of a list of struct pp_names */
-    CONF_PATH,   /* char[PP_PATH_MAX], made absolute; may be empty */
-    CONF_SIZES,  /* model.sizes and model.n_sizes */
+    CONF_INT,      /* int */
+    CONF_INT64,    /* int64_t */
+    CONF_UINT64,   /* uint64_t, the whole range */
+    CONF_FLOAT,    /* double */
+    CONF_DURATION, /* double, seconds; 0 is always legal */
+    CONF_BOOL,     /* bool */
+    CONF_ENUM,     /* int-sized enum, by choices */
+    CONF_NAME,     /* char[PP_NAME_MAX], one of a list of struct pp_names */
+    CONF_PATH,     /* char[PP_PATH_MAX], made absolute; may be empty */
+    CONF_SIZES,    /* model.sizes and model.n_sizes */
     CONF_ASSIGNMENT,
 };
 
@@ -157,6 +158,16 @@ enum conf_number {
     CONF_NUMBER_BIG
 };
 enum conf_number conf_number_parse(const char *text, bool *out_negative, uint64_t *out);
+
+/* A decimal number as in the C locale; o: its range. Untouched on failure. */
+int conf_float_parse(const struct conf_option *o, const char *text, double *out,
+                     char why[CONF_WHY_MAX]);
+int conf_float_print(double value, char *out, size_t bytes); /* as snprintf() */
+
+/* duration.c: the same for "90s", "1.5m", "500ms"; printed in seconds. */
+int conf_duration_parse(const struct conf_option *o, const char *text, double *out,
+                        char why[CONF_WHY_MAX]);
+int conf_duration_print(double seconds, char *out, size_t bytes);
 
 /* list.c: the two values that are lists. Same contract as above. */
 int conf_sizes_parse(const struct conf_option *o, const char *text, struct pp_config *cfg,

@@ -53,6 +53,11 @@ static void json_limits(struct pp_json *j, const struct conf_option *o)
         pp_json_bool(j, "min_is_legal", !o->above);
         pp_json_bool(j, "max_is_legal", !o->below);
         break;
+    case CONF_DURATION:
+        pp_json_dbl(j, "min", o->min);
+        pp_json_dbl(j, "max", o->max);
+        pp_json_bool(j, "zero_is_legal", true);
+        break;
     default:
         break;
     }

@@ -26,6 +26,12 @@ static const struct conf_choice launches[] = {{"auto", PP_LAUNCH_AUTO},
                                               {"mpirun", PP_LAUNCH_MPIRUN},
                                               {NULL, 0}};
 
+static const struct conf_choice on_corrupts[] = {
+    {"previous", PP_CORRUPT_PREVIOUS}, {"stop", PP_CORRUPT_STOP}, {NULL, 0}};
+
+static const struct conf_choice gemms[] = {
+    {"auto", PP_GEMM_AUTO}, {"fma", PP_GEMM_FMA}, {"cblas", PP_GEMM_CBLAS}, {NULL, 0}};
+
 /* name, type and place of a row; the rest is written out */
 #define KEY(sec, k, t)                                                                             \
     .name = #sec "." #k, .section = #sec, .key = #k, .type = (t),                                  \
@@ -108,6 +114,29 @@ static const struct conf_option table[] = {
      .help = "everything random follows from it: initial weights, shuffles, synthetic data"},
     {KEY(train, loss, CONF_ENUM), .def = "cross_entropy", .choices = losses, .numbers = true,
      .help = "loss function"},
+    {KEY(train, exact, CONF_BOOL), .def = "true", .numbers = true,
+     .help = "compute weight gradients micro-batch by micro-batch; off: of several in one product, "
+             "which is faster for small ones, takes more memory and, with gemm = cblas, may "
+             "change the last bits"},
+    {KEY(train, coalesce, CONF_INT), .def = "0", .max = 65536, .unit = "micro-batches",
+     .numbers = true,
+     .help = "exact = off: micro-batches of one weight-gradient product, at most microbatches; 0 = "
+             "as few as make 256 rows"},
+
+    {KEY(train, init, CONF_PATH), .def = "",
+     .help = "begin with the weights of this safetensors file (PyTorch's names: layers.0.weight, "
+             "...) or checkpoint; empty: with random ones from the seed"},
+
+    {KEY(checkpoint, every, CONF_INT64), .def = "0", .max = 1e12, .unit = "steps",
+     .help = "save a checkpoint into the run folder after so many steps; 0 = not by steps"},
+    {KEY(checkpoint, every_epochs, CONF_INT), .def = "1", .max = 1000000, .unit = "epochs",
+     .help = "the same after so many epochs; 0 = not by epochs"},
+    {KEY(checkpoint, at_end, CONF_BOOL), .def = "true",
+     .help = "save one when the run is complete"},
+    {KEY(checkpoint, keep, CONF_INT), .def = "2", .min = 1, .max = 1000000, .unit = "checkpoints",
+     .help = "keep the newest so many and remove older ones"},
+    {KEY(checkpoint, on_corrupt, CONF_ENUM), .def = "previous", .choices = on_corrupts,
+     .help = "--resume finds the newest checkpoint damaged: take the previous one, or stop"},
 
     {KEY(run, backend, CONF_NAME), .def = "auto", LIST(backends), .help = "compute device"},
     {KEY(run, transport, CONF_NAME), .def = "auto", LIST(transports),
@@ -119,8 +148,21 @@ static const struct conf_option table[] = {
      .help = "folder for metrics and results; auto: a new runs/NAME-TIME; empty: write nothing"},
     {KEY(run, log_every, CONF_INT), .def = "0", .max = 1000000000, .unit = "steps",
      .help = "steps between log lines; 0 = about every 2 s and every epoch"},
+    {KEY(run, hang_timeout, CONF_DURATION), .def = "60s", .min = 0.2, .max = 604800,
+     .help = "end the run (exit 76) when no rank has got on for so long; set-up may take twice as "
+             "long, the first step and saving ten times; 0 = never"},
     {KEY(run, threads, CONF_INT), .def = "1", .min = 1, .max = 1024, .unit = "threads",
      .help = "BLAS threads of each rank"},
+    {KEY(run, gemm, CONF_ENUM), .def = "auto", .choices = gemms,
+     .help = "matrix products on the CPU: fma, ppcli's own for few rows (one thread, AVX2 or "
+             "AVX-512); cblas, the linked library; auto: fma where it runs"},
+    {KEY(run, force_memory, CONF_BOOL), .def = "false",
+     .help = "train even when the memory that it will take, which is known before, is not there"},
+    {KEY(run, tensorboard, CONF_BOOL), .def = "false",
+     .help = "write scalars for TensorBoard into the folder tensorboard of the run folder"},
+    {KEY(run, prometheus, CONF_PATH), .def = "",
+     .help = "file NAME.prom to keep current for Prometheus (node_exporter's textfile collector); "
+             "empty: none"},
 };
 
 int conf_option_count(void)
@@ -168,11 +210,17 @@ void conf_sections(const char *out[CONF_SECTIONS_MAX])
 
 const char *conf_type_name(enum conf_type type)
 {
-    static const char *const names[] = {[CONF_INT] = "int",     [CONF_INT64] = "int",
-                                        [CONF_UINT64] = "int",  [CONF_FLOAT] = "float",
-                                        [CONF_BOOL] = "bool",   [CONF_ENUM] = "choice",
-                                        [CONF_NAME] = "name",   [CONF_PATH] = "path",
-                                        [CONF_SIZES] = "sizes", [CONF_ASSIGNMENT] = "assignment"};
+    static const char *const names[] = {[CONF_INT] = "int",
+                                        [CONF_INT64] = "int",
+                                        [CONF_UINT64] = "int",
+                                        [CONF_FLOAT] = "float",
+                                        [CONF_DURATION] = "duration",
+                                        [CONF_BOOL] = "bool",
+                                        [CONF_ENUM] = "choice",
+                                        [CONF_NAME] = "name",
+                                        [CONF_PATH] = "path",
+                                        [CONF_SIZES] = "sizes",
+                                        [CONF_ASSIGNMENT] = "assignment"};
     return names[type];
 }
 
@@ -227,6 +275,13 @@ const char *conf_range_text(const struct conf_option *o, const struct pp_names *
                             : "to ",
                  o->max, space, unit);
         break;
+    case CONF_DURATION: {
+        char min[32], max[32];
+        conf_duration_print(o->min, min, sizeof(min));
+        conf_duration_print(o->max, max, sizeof(max));
+        snprintf(out, bytes, "0, or %s to %s (ms, s, m, h)", min, max);
+        break;
+    }
     case CONF_BOOL:
         snprintf(out, bytes, "true | false");
         break;

@@ -152,8 +152,8 @@ static bool with_point(const char *text, char out[64])
     return looks_decimal(out);
 }
 
-static int parse_float(const struct conf_option *o, const char *text, struct pp_config *cfg,
-                       char *why)
+int conf_float_parse(const struct conf_option *o, const char *text, double *out,
+                     char why[CONF_WHY_MAX])
 {
     char range[512], fixed[64];
     struct conf_quoted q = conf_quote(text, strlen(text));
@@ -181,12 +181,12 @@ static int parse_float(const struct conf_option *o, const char *text, struct pp_
         snprintf(why, CONF_WHY_MAX, "%s is out of range; write a number %s", q.s, range);
         return -1;
     }
-    *(double *)place(o, cfg) = value == 0 ? 0 : value; /* -0 is printed and compared as 0 */
+    *out = value == 0 ? 0 : value; /* -0 is printed and compared as 0 */
     return 0;
 }
 
 /* The shortest of 15 to 17 digits that reads back to the same value; 1e-8, not 1e-08. */
-static int print_float(double value, char *out, size_t bytes)
+int conf_float_print(double value, char *out, size_t bytes)
 {
     char text[32];
     locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
@@ -382,7 +382,9 @@ int conf_value_parse(const struct conf_option *o, const char *text, const char *
     case CONF_UINT64:
         return parse_whole(o, text, cfg, why);
     case CONF_FLOAT:
-        return parse_float(o, text, cfg, why);
+        return conf_float_parse(o, text, place(o, cfg), why);
+    case CONF_DURATION:
+        return conf_duration_parse(o, text, place(o, cfg), why);
     case CONF_BOOL:
         return parse_bool(o, text, cfg, why);
     case CONF_ENUM:
@@ -425,7 +427,10 @@ int conf_value_print(const struct conf_option *o, const struct pp_config *cfg, c
         n = snprintf(out, bytes, "%llu", (unsigned long long)*(const uint64_t *)at);
         break;
     case CONF_FLOAT:
-        n = print_float(*(const double *)at, out, bytes);
+        n = conf_float_print(*(const double *)at, out, bytes);
+        break;
+    case CONF_DURATION:
+        n = conf_duration_print(*(const double *)at, out, bytes);
         break;
     case CONF_BOOL:
         n = snprintf(out, bytes, "%s", *(const bool *)at ? "true" : "false");

@@ -111,3 +111,50 @@ void pp_config_hash(const struct pp_config *cfg, char out[65])
     pp_sha256_final(&sha, digest);
     pp_sha256_hex(digest, out);
 }
+
+/* The value behind "key = " in a section of a written config; false when it is not there. */
+static bool written_value(const char *text, const struct conf_option *o, char *out, size_t bytes)
+{
+    size_t section = strlen(o->section), key = strlen(o->key);
+    bool inside = false;
+    for (const char *line = text; *line;) {
+        size_t n = strcspn(line, "\n");
+        if (line[0] == '[') {
+            inside = n == section + 2 && strncmp(line + 1, o->section, section) == 0;
+        } else if (inside && n > key + 1 && strncmp(line, o->key, key) == 0 &&
+                   strncmp(line + key, " =", 2) == 0) {
+            const char *value = line + key + 2;
+            size_t left = n - key - 2;
+            if (left > 0 && *value == ' ') {
+                value++;
+                left--;
+            }
+            snprintf(out, bytes, "%.*s", (int)left, value);
+            return true;
+        }
+        line += line[n] ? n + 1 : n;
+    }
+    return false;
+}
+
+void pp_config_compare(const struct pp_config *cfg, const char *text,
+                       void (*visit)(void *ctx, const char *key, const char *there,
+                                     const char *here),
+                       void *ctx)
+{
+    char here[PP_CONFIG_VALUE_MAX], there[PP_CONFIG_VALUE_MAX];
+    for (int i = 0; i < conf_option_count(); i++) {
+        const struct conf_option *o = conf_option(i);
+        if (!o->numbers) {
+            continue;
+        }
+        int rc = conf_value_print(o, cfg, here, sizeof(here));
+        pp_assert(rc == 0);
+        if (!written_value(text, o, there, sizeof(there))) {
+            snprintf(there, sizeof(there), "%s", o->def);
+        }
+        if (strcmp(here, there) != 0) {
+            visit(ctx, o->name, there, here);
+        }
+    }
+}
