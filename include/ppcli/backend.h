@@ -25,6 +25,14 @@
 #include "ppcli/config.h"
 
 struct pp_backend;
+struct pp_backend_ops;
+
+/* Which backend, set up how. */
+struct pp_backend_choice {
+    const struct pp_backend_ops *ops; /* NULL: none that runs here */
+    int threads;                      /* of each rank */
+    enum pp_gemm gemm;
+};
 
 /* Sums over the rows of micro-batches; accumulated by the loss op in memory of the device, read and
  * zeroed with pp_backend_to_host and pp_backend_to_device. */
@@ -44,6 +52,12 @@ struct pp_optimizer_args {
     float weight_decay; /* sgd/momentum/adam: g += wd*p; adamw: p -= lr*wd*p first */
     float grad_scale;   /* every gradient is multiplied by it first (clipping); 1 = untouched */
     int64_t step;       /* 1, 2, ...: bias correction */
+};
+
+/* What one micro-batch adds to a weight gradient: dz[B][O], x[B][I]. */
+struct pp_weight_part {
+    int B;
+    const float *dz, *x;
 };
 
 struct pp_backend_caps {
@@ -73,21 +87,29 @@ struct pp_backend_ops {
     /* x[B][F] = scale * data[index[r]][F], r = 0..B-1; data u8 [n][F]. */
     int (*gather_u8)(struct pp_backend *be, int B, int F, const uint8_t *data,
                      const uint32_t *index, float scale, float *x);
+    /* Floats of the copy of W[O][I] that linear_forward reads faster than W itself; 0, or NULL
+     * entry: none. A pure function of its arguments and the machine. */
+    size_t (*packed_floats)(const struct pp_backend_choice *choice, int O, int I);
+    /* packed = that copy. Due whenever W has changed. */
+    int (*pack_weights)(struct pp_backend *be, int O, int I, const float *W, float *packed);
     /* y[B][O] = act(x[B][I] * W[O][I]^T + b[O]). z[B][O], when not NULL, gets the value before
-     * act (gelu's backward needs it). */
+     * act (gelu's backward needs it). packed: what pack_weights made of W, or NULL; the bits are
+     * the same. */
     int (*linear_forward)(struct pp_backend *be, int B, int I, int O, const float *x,
-                          const float *W, const float *b, enum pp_activation act, float *z,
-                          float *y);
+                          const float *W, const float *packed, const float *b,
+                          enum pp_activation act, float *z, float *y);
     /* In place dy[n] -> dz[n] = dy * act'(..), from y (relu, tanh) or z (gelu). */
     int (*activation_backward)(struct pp_backend *be, size_t n, enum pp_activation act,
                                const float *y, const float *z, float *dy);
     /* dx[B][I] = dz[B][O] * W[O][I]. */
     int (*linear_backward_input)(struct pp_backend *be, int B, int I, int O, const float *dz,
                                  const float *W, float *dx);
-    /* dW[O][I] = beta*dW + dz^T * x; db[O] = beta*db + column sums of dz. beta is 0 or 1; with 0
-     * the old content is never read. */
-    int (*linear_backward_weight)(struct pp_backend *be, int B, int I, int O, const float *dz,
-                                  const float *x, float beta, float *dW, float *db);
+    /* dW[O][I] = beta*dW + sum over the n >= 1 parts, in order, of dz^T * x; db[O] = beta*db +
+     * column sums of their dz. beta is 0 or 1; with 0 the old content is never read. One part
+     * gives the same bits whatever else was called; several parts need not give the bits of as
+     * many calls, but for the same parts always the same, wherever they lie. */
+    int (*linear_backward_weight)(struct pp_backend *be, int n, const struct pp_weight_part *parts,
+                                  int I, int O, float beta, float *dW, float *db);
     /* Stable fused softmax cross-entropy of logits[B][C] and labels[B] (device memory, as *sums);
      * adds to *sums, row by row. A label >= C is a broken invariant: the data set was checked. Of
      * equal largest logits the first is the arg max. dlogits[B][C] = (softmax - onehot) *
@@ -109,6 +131,7 @@ struct pp_backend_ops {
 
 struct pp_backend {
     const struct pp_backend_ops *ops;
+    struct pp_backend_choice choice;
     struct pp_backend_caps caps;
     void *impl;            /* owned by the backend, freed by ops->close */
     char description[128]; /* "cpu: OpenBLAS 0.3.21 (SkylakeX), 1 thread" */
@@ -121,9 +144,13 @@ const char *const *pp_backend_names(void); /* of backends.def, "auto" first, NUL
  * is none of that name. */
 int pp_backend_resolve(const char *name, const struct pp_backend_ops **out);
 
+/* What a run of cfg would compute with here; ops NULL when it could not. Records no failure. */
+struct pp_backend_choice pp_backend_choice_of(const struct pp_config *cfg);
+
 /* Local, in the thread of the rank, which also closes it: the CPU backends flush denormals to zero
  * in that thread in between. The caller owns *out: pp_backend_close(). */
 int pp_backend_open(const struct pp_backend_ops *ops, int threads, struct pp_backend **out);
+int pp_backend_open_choice(const struct pp_backend_choice *choice, struct pp_backend **out);
 void pp_backend_close(struct pp_backend **be);
 
 /* Callers use these; each falls back to the plain default where the table has NULL. */
@@ -134,15 +161,18 @@ int pp_backend_to_host(struct pp_backend *be, void *dst, const void *src, size_t
 int pp_backend_synchronize(struct pp_backend *be);
 int pp_backend_gather_u8(struct pp_backend *be, int B, int F, const uint8_t *data,
                          const uint32_t *index, float scale, float *x);
+size_t pp_backend_packed_floats(const struct pp_backend_choice *choice, int O, int I);
+int pp_backend_pack_weights(struct pp_backend *be, int O, int I, const float *W, float *packed);
 int pp_backend_linear_forward(struct pp_backend *be, int B, int I, int O, const float *x,
-                              const float *W, const float *b, enum pp_activation act, float *z,
-                              float *y);
+                              const float *W, const float *packed, const float *b,
+                              enum pp_activation act, float *z, float *y);
 int pp_backend_activation_backward(struct pp_backend *be, size_t n, enum pp_activation act,
                                    const float *y, const float *z, float *dy);
 int pp_backend_linear_backward_input(struct pp_backend *be, int B, int I, int O, const float *dz,
                                      const float *W, float *dx);
-int pp_backend_linear_backward_weight(struct pp_backend *be, int B, int I, int O, const float *dz,
-                                      const float *x, float beta, float *dW, float *db);
+int pp_backend_linear_backward_weight(struct pp_backend *be, int n,
+                                      const struct pp_weight_part *parts, int I, int O, float beta,
+                                      float *dW, float *db);
 int pp_backend_softmax_cross_entropy(struct pp_backend *be, int B, int C, const float *logits,
                                      const uint8_t *labels, float grad_scale,
                                      struct pp_loss_sums *sums, float *dlogits);

@@ -68,16 +68,33 @@ int pp_backend_resolve(const char *name, const struct pp_backend_ops **out)
     return pp_fail(PP_ECONFIG, "run.backend: no backend is named '%s' (%s)", name, known);
 }
 
+struct pp_backend_choice pp_backend_choice_of(const struct pp_config *cfg)
+{
+    struct pp_backend_choice c = {.threads = cfg->run.threads, .gemm = cfg->run.gemm};
+    if (pp_backend_resolve(cfg->run.backend, &c.ops) < 0) {
+        pp_error_clear();
+    }
+    return c;
+}
+
 int pp_backend_open(const struct pp_backend_ops *ops, int threads, struct pp_backend **out)
 {
+    struct pp_backend_choice choice = {.ops = ops, .threads = threads};
+    return pp_backend_open_choice(&choice, out);
+}
+
+int pp_backend_open_choice(const struct pp_backend_choice *choice, struct pp_backend **out)
+{
+    const struct pp_backend_ops *ops = choice->ops;
     struct pp_backend *be = pp_alloc(1, sizeof(*be));
     if (!be) {
         return PP_ERESOURCE;
     }
     be->ops = ops;
+    be->choice = *choice;
     be->caps = (struct pp_backend_caps){.host_visible = true, .thread_safe = true};
     snprintf(be->description, sizeof(be->description), "%s", ops->name);
-    int rc = ops->open ? ops->open(be, threads) : 0;
+    int rc = ops->open ? ops->open(be, choice->threads) : 0;
     if (rc < 0) {
         pp_free(be);
         return rc;
@@ -161,12 +178,24 @@ int pp_backend_gather_u8(struct pp_backend *be, int B, int F, const uint8_t *dat
     return OP(be, gather_u8)(be, B, F, data, index, scale, x);
 }
 
+size_t pp_backend_packed_floats(const struct pp_backend_choice *choice, int O, int I)
+{
+    pp_assert(I > 0 && O > 0);
+    return choice->ops && choice->ops->packed_floats ? choice->ops->packed_floats(choice, O, I) : 0;
+}
+
+int pp_backend_pack_weights(struct pp_backend *be, int O, int I, const float *W, float *packed)
+{
+    pp_assert(pp_backend_packed_floats(&be->choice, O, I) > 0);
+    return be->ops->pack_weights(be, O, I, W, packed);
+}
+
 int pp_backend_linear_forward(struct pp_backend *be, int B, int I, int O, const float *x,
-                              const float *W, const float *b, enum pp_activation act, float *z,
-                              float *y)
+                              const float *W, const float *packed, const float *b,
+                              enum pp_activation act, float *z, float *y)
 {
     pp_assert(B >= 0 && I > 0 && O > 0);
-    return OP(be, linear_forward)(be, B, I, O, x, W, b, act, z, y);
+    return OP(be, linear_forward)(be, B, I, O, x, W, packed, b, act, z, y);
 }
 
 int pp_backend_activation_backward(struct pp_backend *be, size_t n, enum pp_activation act,
@@ -182,11 +211,15 @@ int pp_backend_linear_backward_input(struct pp_backend *be, int B, int I, int O,
     return OP(be, linear_backward_input)(be, B, I, O, dz, W, dx);
 }
 
-int pp_backend_linear_backward_weight(struct pp_backend *be, int B, int I, int O, const float *dz,
-                                      const float *x, float beta, float *dW, float *db)
+int pp_backend_linear_backward_weight(struct pp_backend *be, int n,
+                                      const struct pp_weight_part *parts, int I, int O, float beta,
+                                      float *dW, float *db)
 {
-    pp_assert(B >= 0 && I > 0 && O > 0 && (beta == 0.0f || beta == 1.0f));
-    return OP(be, linear_backward_weight)(be, B, I, O, dz, x, beta, dW, db);
+    pp_assert(n >= 1 && I > 0 && O > 0 && (beta == 0.0f || beta == 1.0f));
+    for (int k = 0; k < n; k++) {
+        pp_assert(parts[k].B >= 0);
+    }
+    return OP(be, linear_backward_weight)(be, n, parts, I, O, beta, dW, db);
 }
 
 int pp_backend_softmax_cross_entropy(struct pp_backend *be, int B, int C, const float *logits,

@@ -151,16 +151,30 @@ static int gather_u8(struct pp_backend *be, int B, int F, const uint8_t *data,
     return same(&w, n, x, want, 0, 0);
 }
 
+/* The copy belongs to the fast backend: the plain one reads W, so a stale copy is found too. */
+static size_t packed_floats(const struct pp_backend_choice *choice, int O, int I)
+{
+    struct pp_backend_choice fast = *choice;
+    fast.ops = &backend_cpu;
+    return pp_backend_packed_floats(&fast, O, I);
+}
+
+static int pack_weights(struct pp_backend *be, int O, int I, const float *W, float *packed)
+{
+    return pp_backend_pack_weights(compare_of(be)->fast, O, I, W, packed);
+}
+
 static int linear_forward(struct pp_backend *be, int B, int I, int O, const float *x,
-                          const float *W, const float *b, enum pp_activation act, float *z,
-                          float *y)
+                          const float *W, const float *packed, const float *b,
+                          enum pp_activation act, float *z, float *y)
 {
     struct compare *c = compare_of(be);
     size_t n = (size_t)B * (size_t)O;
     float *want;
     PP_TRY(scratch(c, 2 * n, &want));
-    PP_TRY(pp_backend_linear_forward(c->plain, B, I, O, x, W, b, act, z ? want + n : NULL, want));
-    PP_TRY(pp_backend_linear_forward(c->fast, B, I, O, x, W, b, act, z, y));
+    PP_TRY(pp_backend_linear_forward(c->plain, B, I, O, x, W, NULL, b, act, z ? want + n : NULL,
+                                     want));
+    PP_TRY(pp_backend_linear_forward(c->fast, B, I, O, x, W, packed, b, act, z, y));
     /* No activation is steeper than gelu (1.13): an error before it is that much after it. */
     double tolerance = 1.13 * product_tolerance(I, longest(B, I, (size_t)I, 1, x),
                                                 longest(O, I, (size_t)I, 1, W)) +
@@ -203,28 +217,34 @@ static int linear_backward_input(struct pp_backend *be, int B, int I, int O, con
         product_tolerance(O, longest(B, O, (size_t)O, 1, dz), longest(I, O, 1, (size_t)I, W)), 0);
 }
 
-static int linear_backward_weight(struct pp_backend *be, int B, int I, int O, const float *dz,
-                                  const float *x, float beta, float *dW, float *db)
+static int linear_backward_weight(struct pp_backend *be, int n, const struct pp_weight_part *parts,
+                                  int I, int O, float beta, float *dW, float *db)
 {
     struct compare *c = compare_of(be);
-    size_t n = (size_t)O * (size_t)I;
+    size_t oi = (size_t)O * (size_t)I;
     float *want;
-    PP_TRY(scratch(c, n + (size_t)O, &want));
+    PP_TRY(scratch(c, oi + (size_t)O, &want));
     if (beta != 0) {
-        memcpy(want, dW, n * sizeof(*want));
-        memcpy(want + n, db, (size_t)O * sizeof(*want));
+        memcpy(want, dW, oi * sizeof(*want));
+        memcpy(want + oi, db, (size_t)O * sizeof(*want));
     }
-    PP_TRY(pp_backend_linear_backward_weight(c->plain, B, I, O, dz, x, beta, want, want + n));
-    PP_TRY(pp_backend_linear_backward_weight(c->fast, B, I, O, dz, x, beta, dW, db));
-    double length = longest(O, B, 1, (size_t)O, dz);
-    struct what w =
-        what("linear_backward_weight", "dW", (size_t)I, "%dx%dx%d beta %g", O, I, B, (double)beta);
-    PP_TRY(same(&w, n, dW, want, product_tolerance(B, length, longest(I, B, 1, (size_t)I, x)),
-                ROUNDINGS * EPS));
+    PP_TRY(pp_backend_linear_backward_weight(c->plain, n, parts, I, O, beta, want, want + oi));
+    PP_TRY(pp_backend_linear_backward_weight(c->fast, n, parts, I, O, beta, dW, db));
+    /* the sum of the parts' tolerances bounds that of one product over all their rows */
+    double weight = 0, bias = 0;
+    int rows = 0;
+    for (const struct pp_weight_part *p = parts; p < parts + n; p++) {
+        double length = longest(O, p->B, 1, (size_t)O, p->dz);
+        rows += p->B;
+        weight += product_tolerance(rows, length, longest(I, p->B, 1, (size_t)I, p->x));
+        bias += product_tolerance(rows, length, sqrt((double)p->B));
+    }
+    struct what w = what("linear_backward_weight", "dW", (size_t)I, "%dx%dx%d beta %g", O, I, rows,
+                         (double)beta);
+    PP_TRY(same(&w, oi, dW, want, weight, ROUNDINGS * EPS));
     w.array = "db";
     w.columns = (size_t)O;
-    return same(&w, (size_t)O, db, want + n, product_tolerance(B, length, sqrt((double)B)),
-                ROUNDINGS * EPS);
+    return same(&w, (size_t)O, db, want + oi, bias, ROUNDINGS * EPS);
 }
 
 static int softmax_cross_entropy(struct pp_backend *be, int B, int C, const float *logits,
@@ -351,7 +371,9 @@ int compare_open_with(struct pp_backend *be, const struct pp_backend_ops *fast, 
     be->impl = c;
     int rc = pp_backend_open(&backend_reference, threads, &c->plain);
     if (rc == 0) {
-        rc = pp_backend_open(fast, threads, &c->fast);
+        struct pp_backend_choice choice = be->choice;
+        choice.ops = fast;
+        rc = pp_backend_open_choice(&choice, &c->fast);
     }
     if (rc < 0) {
         compare_close(be);
@@ -375,6 +397,8 @@ const struct pp_backend_ops backend_compare = {
     .open = compare_open,
     .close = compare_close,
     .gather_u8 = gather_u8,
+    .packed_floats = packed_floats,
+    .pack_weights = pack_weights,
     .linear_forward = linear_forward,
     .activation_backward = activation_backward,
     .linear_backward_input = linear_backward_input,

@@ -48,8 +48,8 @@ static double activate(enum pp_activation act, double z)
 
 /* y[B][O] = act(x[B][I] * W[O][I]^T + b[O]) */
 static int linear_forward(struct pp_backend *be, int B, int I, int O, const float *x,
-                          const float *W, const float *b, enum pp_activation act, float *z,
-                          float *y)
+                          const float *W, const float *packed, const float *b,
+                          enum pp_activation act, float *z, float *y)
 {
     for (int r = 0; r < B; r++) {
         for (int o = 0; o < O; o++) {
@@ -114,22 +114,26 @@ static int linear_backward_input(struct pp_backend *be, int B, int I, int O, con
     return 0;
 }
 
-/* dW[O][I] = beta*dW + dz[B][O]^T * x[B][I]; db[O] = beta*db + column sums of dz */
-static int linear_backward_weight(struct pp_backend *be, int B, int I, int O, const float *dz,
-                                  const float *x, float beta, float *dW, float *db)
+/* dW[O][I] = beta*dW + sum of dz[B][O]^T * x[B][I]; db[O] = beta*db + column sums of dz */
+static int linear_backward_weight(struct pp_backend *be, int n, const struct pp_weight_part *parts,
+                                  int I, int O, float beta, float *dW, float *db)
 {
     for (int o = 0; o < O; o++) {
         for (int i = 0; i < I; i++) {
             size_t at = (size_t)o * I + i;
             double sum = beta != 0 ? dW[at] : 0;
-            for (int r = 0; r < B; r++) {
-                sum += (double)dz[(size_t)r * O + o] * x[(size_t)r * I + i];
+            for (const struct pp_weight_part *p = parts; p < parts + n; p++) {
+                for (int r = 0; r < p->B; r++) {
+                    sum += (double)p->dz[(size_t)r * O + o] * p->x[(size_t)r * I + i];
+                }
             }
             dW[at] = (float)sum;
         }
         double sum = beta != 0 ? db[o] : 0;
-        for (int r = 0; r < B; r++) {
-            sum += dz[(size_t)r * O + o];
+        for (const struct pp_weight_part *p = parts; p < parts + n; p++) {
+            for (int r = 0; r < p->B; r++) {
+                sum += p->dz[(size_t)r * O + o];
+            }
         }
         db[o] = (float)sum;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The CPU backend: CBLAS for the three matrix products, our own loops for the rest. Nothing here
- * allocates after open(), and a call is done when it returns.
+ * The CPU backend: the three matrix products from own kernels or CBLAS (gemm.h), our own loops for
+ * the rest. Nothing here allocates after open(), and a call is done when it returns.
  */
 #include <stdio.h>
 #include <string.h>
@@ -9,23 +9,27 @@
 #include <xmmintrin.h>
 #endif
 
-#include <cblas.h>
-#undef I /* complex.h comes along with some cblas.h; here I is the number of inputs */
-
 #include "ppcli/backend.h"
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
 #include "blas.h"
+#include "gemm.h"
 #include "kernels.h"
 
 struct cpu {
     const struct cpu_kernels *k;
+    const struct cpu_gemm *gemm;
     unsigned control; /* the thread's floating-point control word before open() */
 };
 
 static const struct cpu_kernels *kernels(const struct pp_backend *be)
 {
     return ((const struct cpu *)be->impl)->k;
+}
+
+static const struct cpu_gemm *gemm(const struct pp_backend *be)
+{
+    return ((const struct cpu *)be->impl)->gemm;
 }
 
 /* Denormals in the tails of softmax and of decayed gradients cost a hundred cycles each. This is
@@ -68,6 +72,54 @@ const struct cpu_kernels *cpu_kernels_runnable(int i)
     return NULL;
 }
 
+const struct cpu_gemm *cpu_gemm_fma(int i)
+{
+    const struct cpu_gemm *all[] = {
+#ifdef PPCLI_KERNELS_X86
+        __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+                __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")
+            ? &cpu_gemm_avx512
+            : NULL,
+        __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? &cpu_gemm_avx2 : NULL,
+#endif
+        NULL,
+    };
+    for (size_t k = 0; k < sizeof(all) / sizeof(all[0]); k++) {
+        if (all[k] && i-- == 0) {
+            return all[k];
+        }
+    }
+    return NULL;
+}
+
+/* By rule, never by timing: the same machine gives the same bits. NULL: fma was asked for and does
+ * not run. */
+static const struct cpu_gemm *choose_gemm(const struct pp_backend_choice *choice)
+{
+    const struct cpu_gemm *fma = choice->threads == 1 ? cpu_gemm_fma(0) : NULL;
+    switch (choice->gemm) {
+    case PP_GEMM_AUTO:
+        return fma ? fma : &cpu_gemm_cblas;
+    case PP_GEMM_FMA:
+        return fma;
+    case PP_GEMM_CBLAS:
+        break;
+    }
+    return &cpu_gemm_cblas;
+}
+
+static int no_fma(const struct pp_backend_choice *choice)
+{
+    if (!cpu_gemm_fma(0)) {
+        return pp_fail(PP_ERESOURCE, "run.gemm = fma: this processor has no AVX2 with fused "
+                                     "multiply-add, or this build no kernels for it; use cblas");
+    }
+    return pp_fail(PP_ECONFIG,
+                   "run.gemm = fma computes with one thread, but run.threads is %d: use more "
+                   "stages, or run.gemm = cblas",
+                   choice->threads);
+}
+
 static int probe(char *why, size_t bytes)
 {
     pp_blas_describe(why, bytes);
@@ -76,18 +128,28 @@ static int probe(char *why, size_t bytes)
 
 static int cpu_open(struct pp_backend *be, int threads)
 {
+    const struct cpu_gemm *g = choose_gemm(&be->choice);
+    if (!g) {
+        return no_fma(&be->choice);
+    }
     struct cpu *cpu = pp_alloc(1, sizeof(*cpu));
     if (!cpu) {
         return PP_ERESOURCE;
     }
     cpu->k = cpu_kernels_runnable(0);
+    cpu->gemm = g;
     cpu->control = denormals_off();
     be->impl = cpu;
     be->caps.host_visible = true;
-    be->caps.thread_safe = blas_set_threads(threads);
-    char blas[96];
-    pp_blas_describe(blas, sizeof(blas));
-    snprintf(be->description, sizeof(be->description), "cpu: %s, %d thread%s", blas, threads,
+    char name[96];
+    if (g == &cpu_gemm_cblas) {
+        be->caps.thread_safe = blas_set_threads(threads);
+        pp_blas_describe(name, sizeof(name));
+    } else {
+        be->caps.thread_safe = true;
+        snprintf(name, sizeof(name), "own products (%s)", g->name);
+    }
+    snprintf(be->description, sizeof(be->description), "cpu: %s, %d thread%s", name, threads,
              threads == 1 ? "" : "s");
     return 0;
 }
@@ -106,16 +168,32 @@ static int gather_u8(struct pp_backend *be, int B, int F, const uint8_t *data,
     return 0;
 }
 
+static size_t packed_floats(const struct pp_backend_choice *choice, int O, int I)
+{
+    const struct cpu_gemm *g = choose_gemm(choice);
+    return g && g->packed_floats ? g->packed_floats(O, I) : 0;
+}
+
+static int pack_weights(struct pp_backend *be, int O, int I, const float *W, float *packed)
+{
+    gemm(be)->pack(O, I, W, packed);
+    return 0;
+}
+
 /* y[B][O] = act(x[B][I] * W[O][I]^T + b[O]) */
 static int linear_forward(struct pp_backend *be, int B, int I, int O, const float *x,
-                          const float *W, const float *b, enum pp_activation act, float *z,
-                          float *y)
+                          const float *W, const float *packed, const float *b,
+                          enum pp_activation act, float *z, float *y)
 {
     if (B == 0) {
         return 0;
     }
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, B, O, I, 1.0f, x, I, W, I, 0.0f, y, O);
-    kernels(be)->bias_activation(B, O, b, act, z, y);
+    /* The others are second passes over y: calls of exp would spill the accumulators. */
+    bool fuse = gemm(be)->fuses && !z && (act == PP_ACT_NONE || act == PP_ACT_RELU);
+    gemm(be)->forward(B, I, O, x, W, packed, fuse ? b : NULL, act == PP_ACT_RELU, y);
+    if (!fuse) {
+        kernels(be)->bias_activation(B, O, b, act, z, y);
+    }
     return 0;
 }
 
@@ -133,21 +211,24 @@ static int linear_backward_input(struct pp_backend *be, int B, int I, int O, con
     if (B == 0) {
         return 0;
     }
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, B, I, O, 1.0f, dz, O, W, I, 0.0f, dx, I);
+    gemm(be)->backward_input(B, I, O, dz, W, dx);
     return 0;
 }
 
-/* dW[O][I] = beta*dW + dz[B][O]^T * x[B][I]; db[O] = beta*db + column sums of dz */
-static int linear_backward_weight(struct pp_backend *be, int B, int I, int O, const float *dz,
-                                  const float *x, float beta, float *dW, float *db)
+/* dW[O][I] = beta*dW + sum of dz[B][O]^T * x[B][I]; db[O] = beta*db + column sums of dz */
+static int linear_backward_weight(struct pp_backend *be, int n, const struct pp_weight_part *parts,
+                                  int I, int O, float beta, float *dW, float *db)
 {
-    if (B > 0) {
-        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, O, I, B, 1.0f, dz, O, x, I, beta, dW,
-                    I);
+    int rows = 0;
+    for (int k = 0; k < n; k++) {
+        rows += parts[k].B > 0;
+        kernels(be)->bias_gradient(parts[k].B, O, parts[k].dz, k == 0 ? beta : 1.0f, db);
+    }
+    if (rows > 0) {
+        gemm(be)->backward_weight(n, parts, I, O, beta, dW);
     } else if (beta == 0) {
         memset(dW, 0, (size_t)O * (size_t)I * sizeof(*dW));
     }
-    kernels(be)->bias_gradient(B, O, dz, beta, db);
     return 0;
 }
 
@@ -180,11 +261,13 @@ static int optimizer_step(struct pp_backend *be, size_t n, const struct pp_optim
 
 const struct pp_backend_ops backend_cpu = {
     .name = "cpu",
-    .help = "this machine's cores, through CBLAS",
+    .help = "this machine's cores",
     .probe = probe,
     .open = cpu_open,
     .close = cpu_close,
     .gather_u8 = gather_u8,
+    .packed_floats = packed_floats,
+    .pack_weights = pack_weights,
     .linear_forward = linear_forward,
     .activation_backward = activation_backward,
     .linear_backward_input = linear_backward_input,

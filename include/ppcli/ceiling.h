@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What this machine can do at most, measured in about a second: arithmetic, matrix products, memory
+ * and the way from core to core. A benchmark prints these beside its own figures, because a rate
+ * says nothing without the limit that held in the same minute.
+ */
+#ifndef PPCLI_CEILING_H
+#define PPCLI_CEILING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define PP_CEILING_CORES_MAX 1024
+
+struct pp_ceilings {
+    int cores;                             /* that this process may use */
+    const char *isa;                       /* of the arithmetic loop: "avx512" */
+    double fma_core[PP_CEILING_CORES_MAX]; /* flop/s, float, each core alone; 0: not asked */
+    int fma_cores;                         /* how many of them were measured alone */
+    double fma_all;                        /* flop/s, all cores at once */
+    int gemm_n;                            /* width of the square product */
+    double blas_core, blas_all;            /* flop/s of the linked CBLAS */
+    double own_core, own_all;              /* flop/s of ppcli's products; 0: none run here */
+    double gemm_core, gemm_all;            /* the better of them: what counts as the peak */
+    size_t triad_bytes;                    /* of the three arrays together */
+    double triad_core, triad_all;          /* bytes/s read and written */
+    double ping_pong;                      /* seconds one way, cores 0 and 1; 0: one core */
+    double took;                           /* seconds that measuring took */
+};
+
+struct pp_ceiling_spec {
+    /* Use the cores of the machine even where this process is bound to one of them, as an MPI
+     * launcher does: what several processes may use together. */
+    bool whole_machine;
+    double scale; /* 1: about a second in all on two cores; tests take less */
+};
+
+/*
+ * Measure with one pinned thread a core, medians of a few repeats. Nothing else of this process may
+ * be computing. Local. Sets the CBLAS of this process to one thread. Errors: PP_ERESOURCE.
+ */
+int pp_ceilings_measure(const struct pp_ceiling_spec *spec, struct pp_ceilings *out);
+
+/* The cores that this process may use, ascending; returns how many, at least 1, at most max. */
+int pp_ceiling_cores(bool whole_machine, int *out, int max);
+
+/* The matrix-product rate that `ranks` ranks have between them: as many cores as there are ranks,
+ * at most all. 0 when it was not measured. */
+double pp_ceiling_gemm(const struct pp_ceilings *c, int ranks);
+
+#endif

@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The ceilings of this machine. Every figure comes from threads bound to a core each that begin
+ * together, several times; the median of the repeats counts, from the first to begin to the last to
+ * end.
+ */
+#include "ppcli/ceiling.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cpu/blas.h"
+#include "cpu/fma.h"
+#include "cpu/gemm.h"
+#include "ppcli/clock.h"
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+
+enum {
+    REPEATS = 5,
+    ALONE_MAX = 16, /* cores that are measured one by one */
+    GEMM_N = 1024,  /* from here on the rate does not grow any more */
+    GEMM_N_SMALL = 256,
+    TRIPS = 5000, /* there and back, per repeat */
+    WARM_TURNS = 200000,
+};
+#define FMA_SECONDS 4e-3 /* of one repeat */
+#define TRIAD_BYTES_MIN ((size_t)192 << 20)
+#define TRIAD_BYTES_MAX ((size_t)1 << 30)
+#define PATIENCE_NS 2000000000u /* of a thread whose partner gets no core */
+
+struct pair { /* the two ends of the ping-pong, each on its own cache lines */
+    _Alignas(128) atomic_long ping;
+    _Alignas(128) atomic_long pong;
+};
+
+struct team;
+
+struct member {
+    struct team *team;
+    int number, core;
+    pthread_t thread;
+    uint64_t begin[REPEATS], end[REPEATS];
+    float *a, *b, *c; /* the work's own memory */
+    float *packed;    /* of b, or NULL */
+    float sum;        /* used, so that nothing is left out */
+    long trips;       /* ping-pong: so far */
+};
+
+struct team {
+    struct member *members; /* owned by pp_ceilings_measure() */
+    int n;
+    void (*work)(struct member *m);
+    atomic_int go; /* 1: all are there, -1: one is missing */
+    pthread_barrier_t together;
+    int64_t turns; /* fma */
+    int width;     /* gemm */
+    const struct cpu_gemm *gemm;
+    size_t elements;   /* triad: of each array and member */
+    struct pair *pair; /* ping-pong */
+    atomic_bool late;
+};
+
+/* --- cores -------------------------------------------------------------------------------------
+ */
+
+int pp_ceiling_cores(bool whole_machine, int *out, int max)
+{
+    cpu_set_t before, set;
+    int n = 0;
+    if (sched_getaffinity(0, sizeof(before), &before) != 0) {
+        out[0] = 0;
+        return 1;
+    }
+    set = before;
+    if (whole_machine) {
+        memset(&set, 0xff, sizeof(set)); /* the kernel leaves what this container may use */
+        if (sched_setaffinity(0, sizeof(set), &set) != 0 ||
+            sched_getaffinity(0, sizeof(set), &set) != 0) {
+            set = before;
+        }
+        (void)sched_setaffinity(0, sizeof(before), &before);
+    }
+    for (int c = 0; c < CPU_SETSIZE && n < max; c++) {
+        if (CPU_ISSET(c, &set)) {
+            out[n++] = c;
+        }
+    }
+    pp_assert(n > 0);
+    return n;
+}
+
+static void bind_to(int core)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(core, &set);
+    (void)sched_setaffinity(0, sizeof(set), &set); /* not bound is still measured */
+}
+
+/* --- a team ------------------------------------------------------------------------------------
+ */
+
+static void *member_main(void *arg)
+{
+    struct member *m = arg;
+    int go;
+    while ((go = atomic_load(&m->team->go)) == 0) {
+        sched_yield(); /* until all have been started, or one could not be */
+    }
+    if (go < 0) {
+        return NULL;
+    }
+    bind_to(m->core);
+    for (int i = 0; i < REPEATS; i++) {
+        pthread_barrier_wait(&m->team->together);
+        m->begin[i] = pp_clock_ns();
+        m->team->work(m);
+        m->end[i] = pp_clock_ns();
+    }
+    return NULL;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median_of_team(const struct team *t)
+{
+    double times[REPEATS];
+    for (int k = 0; k < REPEATS; k++) {
+        uint64_t first = UINT64_MAX, last = 0;
+        for (int i = 0; i < t->n; i++) {
+            const struct member *m = &t->members[i];
+            first = m->begin[k] < first ? m->begin[k] : first;
+            last = m->end[k] > last ? m->end[k] : last;
+        }
+        times[k] = (double)(last - first) * 1e-9;
+    }
+    qsort(times, REPEATS, sizeof(times[0]), compare);
+    return times[REPEATS / 2] > 0 ? times[REPEATS / 2] : 1e-9;
+}
+
+/* The median time of the work on n members at once, one on each of the cores. */
+static int run_team(struct team *t, int n, const int *cores, double *seconds)
+{
+    int started = 0;
+    t->n = n;
+    atomic_store(&t->go, 0);
+    if (pthread_barrier_init(&t->together, NULL, (unsigned)n) != 0) {
+        return pp_fail(PP_ERESOURCE, "cannot measure with %d threads", n);
+    }
+    while (started < n) {
+        struct member *m = &t->members[started];
+        m->team = t;
+        m->number = started;
+        m->core = cores[started];
+        if (pthread_create(&m->thread, NULL, member_main, m) != 0) {
+            break;
+        }
+        started++;
+    }
+    atomic_store(&t->go, started == n ? 1 : -1);
+    for (int i = 0; i < started; i++) {
+        pthread_join(t->members[i].thread, NULL);
+    }
+    pthread_barrier_destroy(&t->together);
+    if (started < n) {
+        return pp_fail(PP_ERESOURCE, "cannot start %d threads to measure with", n);
+    }
+    *seconds = median_of_team(t);
+    return 0;
+}
+
+/* --- what is measured --------------------------------------------------------------------------
+ */
+
+static const struct cpu_fma *widest(void)
+{
+#ifdef PPCLI_KERNELS_X86
+    if (__builtin_cpu_supports("avx512f")) {
+        return &cpu_fma_avx512;
+    }
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+        return &cpu_fma_avx2;
+    }
+#endif
+    return &cpu_fma_base;
+}
+
+static void multiply_add(struct member *m)
+{
+    m->sum += widest()->loop(m->team->turns);
+}
+
+static int measure_fma(struct team *t, const int *cores, double scale, struct pp_ceilings *out)
+{
+    const struct cpu_fma *fma = widest();
+    double seconds;
+    t->work = multiply_add;
+    t->turns = WARM_TURNS;
+    PP_TRY(run_team(t, 1, cores, &seconds));
+    t->turns = (int64_t)(FMA_SECONDS * scale * WARM_TURNS / seconds) + 1;
+    double flops = fma->flops * (double)t->turns;
+    out->isa = fma->name;
+    out->fma_cores = out->cores < ALONE_MAX ? out->cores : ALONE_MAX;
+    for (int c = 0; c < out->fma_cores; c++) {
+        PP_TRY(run_team(t, 1, cores + c, &seconds));
+        out->fma_core[c] = flops / seconds;
+    }
+    PP_TRY(run_team(t, out->cores, cores, &seconds));
+    out->fma_all = flops * out->cores / seconds;
+    return 0;
+}
+
+/* c[n][n] = a[n][n] * b[n][n]^T, as the forward pass of a wide layer */
+static void product(struct member *m)
+{
+    int n = m->team->width;
+    m->team->gemm->forward(n, n, n, m->a, m->b, m->packed, NULL, false, m->c);
+}
+
+/* Three arrays for every member, from one block. */
+static void deal_out(struct team *t, const struct pp_arena *a, int n, size_t elements)
+{
+    for (int i = 0; i < n; i++) {
+        float *base = (float *)(void *)a->base + 3 * (size_t)i * elements;
+        t->members[i].a = base;
+        t->members[i].b = base + elements;
+        t->members[i].c = base + 2 * elements;
+    }
+}
+
+static int time_products(struct team *t, const int *cores, int n_cores, double rates[2])
+{
+    double flops = 2.0 * t->width * t->width * t->width, seconds;
+    PP_TRY(run_team(t, 1, cores, &seconds));
+    rates[0] = flops / seconds;
+    PP_TRY(run_team(t, n_cores, cores, &seconds));
+    rates[1] = flops * n_cores / seconds;
+    return 0;
+}
+
+/* Weights as the provider wants them; it asks for more than there is room for: not at all. */
+static void pack(struct team *t, int n_cores, size_t elements)
+{
+    const struct cpu_gemm *g = t->gemm;
+    size_t floats = g->packed_floats ? g->packed_floats(t->width, t->width) : 0;
+    for (int i = 0; i < n_cores; i++) {
+        struct member *m = &t->members[i];
+        m->packed = floats > 0 && floats <= 2 * elements ? m->c + elements : NULL;
+        if (m->packed) {
+            g->pack(t->width, t->width, m->b, m->packed);
+        }
+    }
+}
+
+static int measure_gemm(struct team *t, const int *cores, double scale, struct pp_ceilings *out)
+{
+    struct pp_arena a = {0};
+    int n = scale < 0.5 ? GEMM_N_SMALL : GEMM_N, rc = 0;
+    /* two matrices, the result, and up to two more for packed weights */
+    size_t elements = (size_t)n * (size_t)n, all = 5 * elements * (size_t)out->cores;
+    const struct cpu_gemm *providers[2] = {&cpu_gemm_cblas, cpu_gemm_fma(0)};
+    double rates[2][2] = {{0}};
+    PP_TRY(pp_arena_create(all * sizeof(float), &a));
+    float *values = (float *)(void *)a.base;
+    for (size_t i = 0; i < all; i++) {
+        values[i] = (float)(i % 61) * 0.01f - 0.3f;
+    }
+    for (int i = 0; i < out->cores; i++) {
+        t->members[i].a = values + 5 * (size_t)i * elements;
+        t->members[i].b = t->members[i].a + elements;
+        t->members[i].c = t->members[i].b + elements;
+    }
+    blas_set_threads(1);
+    t->work = product;
+    t->width = n;
+    for (int k = 0; rc == 0 && k < 2; k++) {
+        t->gemm = providers[k];
+        if (t->gemm) {
+            pack(t, out->cores, elements);
+            rc = time_products(t, cores, out->cores, rates[k]);
+        }
+    }
+    if (rc == 0) {
+        out->gemm_n = n;
+        out->blas_core = rates[0][0];
+        out->blas_all = rates[0][1];
+        out->own_core = rates[1][0];
+        out->own_all = rates[1][1];
+        out->gemm_core = out->own_core > out->blas_core ? out->own_core : out->blas_core;
+        out->gemm_all = out->own_all > out->blas_all ? out->own_all : out->blas_all;
+    }
+    pp_arena_destroy(&a);
+    return rc;
+}
+
+static void triad(struct member *m)
+{
+    const float *restrict b = m->b, *restrict c = m->c;
+    float *restrict a = m->a;
+    for (size_t i = 0; i < m->team->elements; i++) {
+        a[i] = b[i] + 0.5f * c[i];
+    }
+}
+
+/* Several times the last cache, but no more than a machine of many caches can spare. */
+static size_t triad_bytes(double scale)
+{
+    long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    size_t bytes = cache > 0 ? 4 * (size_t)cache : 0;
+    bytes = bytes < TRIAD_BYTES_MIN ? TRIAD_BYTES_MIN : bytes;
+    bytes = bytes > TRIAD_BYTES_MAX ? TRIAD_BYTES_MAX : bytes;
+    return scale < 0.5 ? bytes / 16 : bytes;
+}
+
+static int measure_triad(struct team *t, const int *cores, double scale, struct pp_ceilings *out)
+{
+    struct pp_arena a = {0};
+    size_t whole = triad_bytes(scale) / (3 * sizeof(float)) / (size_t)out->cores;
+    size_t elements = whole - whole % 16;
+    double one, all;
+    PP_TRY(pp_arena_create(3 * elements * (size_t)out->cores * sizeof(float), &a));
+    memset(a.base, 0, a.bytes); /* the pages are there */
+    t->work = triad;
+    t->elements = elements * (size_t)out->cores;
+    deal_out(t, &a, 1, t->elements);
+    int rc = run_team(t, 1, cores, &one);
+    if (rc == 0) {
+        t->elements = elements;
+        deal_out(t, &a, out->cores, elements);
+        rc = run_team(t, out->cores, cores, &all);
+    }
+    if (rc == 0) {
+        double bytes = 3.0 * (double)elements * out->cores * sizeof(float);
+        out->triad_bytes = (size_t)bytes;
+        out->triad_core = bytes / one;
+        out->triad_all = bytes / all;
+    }
+    pp_arena_destroy(&a);
+    return rc;
+}
+
+/* Waits for `value`; gives up when the other thread gets no core for very long. */
+static void await(struct team *t, const atomic_long *from, long value)
+{
+    uint64_t start = 0;
+    for (unsigned spins = 0; atomic_load_explicit(from, memory_order_acquire) != value; spins++) {
+        if (spins % 4096 == 4095) {
+            uint64_t now = pp_clock_ns();
+            start = start ? start : now;
+            if (now - start > PATIENCE_NS || atomic_load(&t->late)) {
+                atomic_store(&t->late, true);
+                return;
+            }
+        }
+    }
+}
+
+static void ping_pong(struct member *m)
+{
+    struct pair *p = m->team->pair;
+    for (int k = 0; k < TRIPS; k++) {
+        long i = ++m->trips;
+        if (m->number == 0) {
+            atomic_store_explicit(&p->ping, i, memory_order_release);
+            await(m->team, &p->pong, i);
+        } else {
+            await(m->team, &p->ping, i);
+            atomic_store_explicit(&p->pong, i, memory_order_release);
+        }
+    }
+}
+
+static int measure_ping_pong(struct team *t, const int *cores, struct pp_ceilings *out)
+{
+    struct pair pair;
+    double seconds;
+    if (out->cores < 2) {
+        return 0;
+    }
+    atomic_init(&pair.ping, 0);
+    atomic_init(&pair.pong, 0);
+    t->work = ping_pong;
+    t->pair = &pair;
+    PP_TRY(run_team(t, 2, cores, &seconds));
+    out->ping_pong = atomic_load(&t->late) ? 0 : seconds / (2.0 * TRIPS);
+    return 0;
+}
+
+int pp_ceilings_measure(const struct pp_ceiling_spec *spec, struct pp_ceilings *out)
+{
+    int cores[PP_CEILING_CORES_MAX];
+    uint64_t start = pp_clock_ns();
+    struct pp_ceilings c = {.isa = ""};
+    struct team t = {.n = 0};
+    c.cores = pp_ceiling_cores(spec->whole_machine, cores, PP_CEILING_CORES_MAX);
+    t.members = pp_alloc((size_t)(c.cores > 2 ? c.cores : 2), sizeof(*t.members));
+    if (!t.members) {
+        return PP_ERESOURCE;
+    }
+    int rc = measure_fma(&t, cores, spec->scale, &c);
+    if (rc == 0) {
+        rc = measure_gemm(&t, cores, spec->scale, &c);
+    }
+    if (rc == 0) {
+        rc = measure_triad(&t, cores, spec->scale, &c);
+    }
+    if (rc == 0) {
+        rc = measure_ping_pong(&t, cores, &c);
+    }
+    pp_free(t.members);
+    c.took = (double)(pp_clock_ns() - start) * 1e-9;
+    if (rc == 0) {
+        *out = c;
+    }
+    return rc;
+}
+
+double pp_ceiling_gemm(const struct pp_ceilings *c, int ranks)
+{
+    if (c->cores < 1 || ranks < 1) {
+        return 0;
+    }
+    return ranks == 1 ? c->gemm_core
+                      : c->gemm_all * (ranks < c->cores ? ranks : c->cores) / c->cores;
+}

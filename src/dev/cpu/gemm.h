@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The three matrix products of a linear layer, from one of several providers. Row-major, leading
+ * dimension = columns, B >= 1 rows.
+ */
+#ifndef PPCLI_DEV_CPU_GEMM_H
+#define PPCLI_DEV_CPU_GEMM_H
+
+#include "ppcli/backend.h"
+
+struct cpu_gemm {
+    const char *name;
+    /* Floats of a copy of W[O][I] that forward() reads instead of W; NULL: it wants none. */
+    size_t (*packed_floats)(int O, int I);
+    void (*pack)(int O, int I, const float *W, float *packed);
+    bool fuses; /* forward() takes a bias */
+    /* y[B][O] = x[B][I] * W[O][I]^T; with b: + b, and with relu: its positive part (a NaN stays).
+     * packed: what pack() made of W, or NULL; the bits are the same. */
+    void (*forward)(int B, int I, int O, const float *x, const float *W, const float *packed,
+                    const float *b, bool relu, float *y);
+    /* dx[B][I] = dz[B][O] * W[O][I] */
+    void (*backward_input)(int B, int I, int O, const float *dz, const float *W, float *dx);
+    /* dW[O][I] = beta*dW + sum over the parts of dz[B][O]^T * x[B][I]; B >= 0, not all 0 */
+    void (*backward_weight)(int n, const struct pp_weight_part *parts, int I, int O, float beta,
+                            float *dW);
+};
+
+extern const struct cpu_gemm cpu_gemm_cblas;
+#ifdef PPCLI_KERNELS_X86
+extern const struct cpu_gemm cpu_gemm_avx2, cpu_gemm_avx512;
+#endif
+
+/* Own products with this machine's widest fused multiply-add, and the i-th widest (for tests);
+ * NULL: there is none. */
+const struct cpu_gemm *cpu_gemm_fma(int i);
+
+#endif

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The inner loop of the products in gemm_fma.c: a tile of the result in registers, for one vector
+ * width. Included once per instruction set.
+ */
+#ifndef PPCLI_DEV_CPU_GEMM_TILE_H
+#define PPCLI_DEV_CPU_GEMM_TILE_H
+
+#include <immintrin.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#define INLINE static inline __attribute__((always_inline))
+#define UNROLL _Pragma("GCC unroll 8")
+
+/* A tile is ROWS x VECTORS accumulators: all registers but those for one row of b and one a. */
+#if defined(__AVX512F__)
+
+enum {
+    LANES = 16,
+    VECTORS = 4,
+    ROWS = 6
+};
+typedef __m512 vec;
+typedef __mmask16 mask;
+#define LOAD(p) _mm512_loadu_ps(p)
+#define STORE(p, v) _mm512_storeu_ps(p, v)
+#define LOAD_PART(m, p) _mm512_maskz_loadu_ps(m, p)
+#define STORE_PART(m, p, v) _mm512_mask_storeu_ps(p, m, v)
+#define SET1(a) _mm512_set1_ps(a)
+#define ADD(a, b) _mm512_add_ps(a, b)
+#define MAX(a, b) _mm512_max_ps(a, b)
+#define FMA(a, b, c) _mm512_fmadd_ps(a, b, c)
+
+INLINE mask first_lanes(int n)
+{
+    return (mask)((1u << n) - 1);
+}
+
+#else
+
+enum {
+    LANES = 8,
+    VECTORS = 2,
+    ROWS = 6
+};
+typedef __m256 vec;
+typedef __m256i mask;
+#define LOAD(p) _mm256_loadu_ps(p)
+#define STORE(p, v) _mm256_storeu_ps(p, v)
+#define LOAD_PART(m, p) _mm256_maskload_ps(p, m)
+#define STORE_PART(m, p, v) _mm256_maskstore_ps(p, m, v)
+#define SET1(a) _mm256_set1_ps(a)
+#define ADD(a, b) _mm256_add_ps(a, b)
+#define MAX(a, b) _mm256_max_ps(a, b)
+#define FMA(a, b, c) _mm256_fmadd_ps(a, b, c)
+
+INLINE mask first_lanes(int n)
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+#endif
+
+enum {
+    WIDTH = LANES * VECTORS /* columns of a tile */
+};
+#define LANE(v) ((size_t)(v)*LANES) /* where vector v begins */
+
+/* A piece of the summed index: a(r, k) = a[r * a_row + k * a_step], b(k, c) = b[k * b_step + c]. */
+struct segment {
+    int depth;
+    const float *a, *b;
+};
+
+/* c(r, j) = (add ? c(r, j) : 0) + sum over segments and k of a(r, k) b(k, j), for the rows and
+ * columns of a tile whose corner is a_at, b_at elements into the operands. */
+struct tile {
+    const struct segment *segments;
+    int n_segments;
+    size_t a_row, a_step, b_step, c_row;
+    size_t a_at, b_at;
+    bool add;
+    float *c;
+    /* What is needed next, fetched in small pieces: `fetch` vectors in every step of k. */
+    const float *next;
+    size_t next_step;
+    int fetch;         /* 0, 1, 2 or 4 */
+    const float *bias; /* [columns] added at the end, NULL: none */
+    bool relu;         /* then */
+};
+
+/* `partial`: the last vector has the lanes of `lanes` only. */
+INLINE void tile_of(const struct tile *t, int rows, int vectors, bool partial, mask lanes)
+{
+    vec acc[ROWS][VECTORS];
+    UNROLL for (int r = 0; r < rows; r++)
+    {
+        UNROLL for (int v = 0; v < vectors; v++)
+        {
+            const float *c = t->c + (size_t)r * t->c_row + LANE(v);
+            bool part = partial && v == vectors - 1;
+            acc[r][v] = !t->add ? SET1(0.0f) : part ? LOAD_PART(lanes, c) : LOAD(c);
+        }
+    }
+    const float *next = t->next;
+    for (int s = 0; s < t->n_segments; s++) {
+        const float *a = t->segments[s].a + t->a_at, *b = t->segments[s].b + t->b_at;
+        for (int k = t->segments[s].depth; k > 0; k--) {
+            vec w[VECTORS];
+            UNROLL for (int v = 0; v < vectors; v++)
+            {
+                bool part = partial && v == vectors - 1;
+                w[v] = part ? LOAD_PART(lanes, b + LANE(v)) : LOAD(b + LANE(v));
+            }
+            if (t->fetch > 0) {
+                _mm_prefetch((const char *)next, _MM_HINT_T1);
+                if (t->fetch > 1) {
+                    _mm_prefetch((const char *)(next + LANES), _MM_HINT_T1);
+                }
+                if (t->fetch > 2) {
+                    _mm_prefetch((const char *)(next + LANE(2)), _MM_HINT_T1);
+                    _mm_prefetch((const char *)(next + LANE(3)), _MM_HINT_T1);
+                }
+                next += t->next_step;
+            }
+            UNROLL for (int r = 0; r < rows; r++)
+            {
+                vec x = SET1(a[(size_t)r * t->a_row]);
+                UNROLL for (int v = 0; v < vectors; v++)
+                {
+                    acc[r][v] = FMA(x, w[v], acc[r][v]);
+                }
+            }
+            a += t->a_step;
+            b += t->b_step;
+        }
+    }
+    if (t->bias) {
+        UNROLL for (int v = 0; v < vectors; v++)
+        {
+            bool part = partial && v == vectors - 1;
+            vec bias = part ? LOAD_PART(lanes, t->bias + LANE(v)) : LOAD(t->bias + LANE(v));
+            UNROLL for (int r = 0; r < rows; r++)
+            {
+                acc[r][v] = ADD(acc[r][v], bias);
+                if (t->relu) {
+                    /* the second operand where either is a NaN, and of two zeros */
+                    acc[r][v] = MAX(SET1(0.0f), acc[r][v]);
+                }
+            }
+        }
+    }
+    UNROLL for (int r = 0; r < rows; r++)
+    {
+        UNROLL for (int v = 0; v < vectors; v++)
+        {
+            float *c = t->c + (size_t)r * t->c_row + LANE(v);
+            if (partial && v == vectors - 1) {
+                STORE_PART(lanes, c, acc[r][v]);
+            } else {
+                STORE(c, acc[r][v]);
+            }
+        }
+    }
+}
+
+/* One function for each shape, so that the accumulators are registers. */
+#define TILE_OF(rows, vectors, partial)                                                            \
+    static void tile_##rows##_##vectors##_##partial(const struct tile *t, mask lanes)              \
+    {                                                                                              \
+        tile_of(t, rows, vectors, partial, lanes);                                                 \
+    }
+#define TILES_OF(vectors, partial)                                                                 \
+    TILE_OF(1, vectors, partial)                                                                   \
+    TILE_OF(2, vectors, partial)                                                                   \
+    TILE_OF(3, vectors, partial)                                                                   \
+    TILE_OF(4, vectors, partial) TILE_OF(5, vectors, partial) TILE_OF(6, vectors, partial)
+#define TILE_NAMES(vectors, partial)                                                               \
+    {                                                                                              \
+        tile_1_##vectors##_##partial, tile_2_##vectors##_##partial, tile_3_##vectors##_##partial,  \
+            tile_4_##vectors##_##partial, tile_5_##vectors##_##partial,                            \
+            tile_6_##vectors##_##partial                                                           \
+    }
+
+TILES_OF(1, 1)
+TILES_OF(2, 1)
+#if defined(__AVX512F__)
+TILES_OF(3, 1)
+TILES_OF(4, 1)
+TILES_OF(4, 0)
+#else
+TILES_OF(2, 0)
+#endif
+
+typedef void (*tile_fn)(const struct tile *t, mask lanes);
+
+#if defined(__AVX512F__)
+static const tile_fn partial_tiles[VECTORS][ROWS] = {TILE_NAMES(1, 1), TILE_NAMES(2, 1),
+                                                     TILE_NAMES(3, 1), TILE_NAMES(4, 1)};
+static const tile_fn full_tiles[ROWS] = TILE_NAMES(4, 0);
+#else
+static const tile_fn partial_tiles[VECTORS][ROWS] = {TILE_NAMES(1, 1), TILE_NAMES(2, 1)};
+static const tile_fn full_tiles[ROWS] = TILE_NAMES(2, 0);
+#endif
+
+INLINE int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* rows as groups of at most ROWS, as equal as can be: the first `larger` have one more. */
+struct groups {
+    int n, size, larger;
+};
+
+INLINE struct groups groups_of(int rows)
+{
+    int n = (rows + ROWS - 1) / ROWS;
+    return (struct groups){.n = n, .size = rows / n, .larger = rows % n};
+}
+
+INLINE void run_tile(const struct tile *t, int rows, int columns)
+{
+    if (columns == WIDTH) {
+        full_tiles[rows - 1](t, first_lanes(0));
+        return;
+    }
+    int vectors = (columns + LANES - 1) / LANES;
+    partial_tiles[vectors - 1][rows - 1](t, first_lanes(columns - (vectors - 1) * LANES));
+}
+
+/* The tiles of one column block of at most WIDTH columns. Between them they fetch the block at
+ * next (NULL: nothing), a little each: all at once would wait for memory. */
+INLINE void column_block(struct tile *t, int rows, int columns, const float *next)
+{
+    struct groups g = groups_of(rows);
+    int fetch = g.n >= VECTORS ? 1 : g.n >= 2 ? 2 : VECTORS;
+    for (int i = 0; i < g.n; i++) {
+        int n = g.size + (i < g.larger);
+        bool more = next && i * fetch < VECTORS;
+        t->next = more ? next + LANE(i * fetch) : NULL;
+        t->next_step = t->b_step;
+        t->fetch = more ? fetch : 0;
+        run_tile(t, n, columns);
+        t->c += (size_t)n * t->c_row;
+        t->a_at += (size_t)n * t->a_row;
+    }
+}
+
+#endif
