@@ -11,8 +11,15 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "ppcli/chrome.h"
 #include "ppcli/plan.h"
 #include "ppcli/sim.h"
+
+/* The colours of the ops "FIWB", for the first, second, ... chunk of a rank; they repeat after
+ * PP_DRAW_SHADES chunks. Dark enough for white pages, light enough for black text and for dark
+ * pages. */
+#define PP_DRAW_SHADES 4
+extern const char *const pp_draw_fills[4][PP_DRAW_SHADES];
 
 struct pp_drawing { /* nothing is owned */
     const struct pp_plan *plan;
@@ -34,9 +41,22 @@ int pp_draw_grid(const struct pp_drawing *d, FILE *f);
 /* One self-contained picture, readable on light and dark pages. Errors: PP_EIO. */
 int pp_draw_svg(const struct pp_drawing *d, FILE *f);
 
-/* Trace events: one "X" an action, an arrow for every message; one unit of time is 1 ms.
- * Errors: PP_EIO. */
+/* Trace events as in ppcli/chrome.h: a slice for every action (two for a B: I and W) and for every
+ * wait, an arrow for every message; one unit of time is 1 ms. Errors: PP_EIO. */
 int pp_draw_trace(const struct pp_drawing *d, FILE *f);
+
+struct pp_draw_steps {                /* nothing is owned */
+    const struct pp_sim_costs *costs; /* the result's */
+    double unit_ns;                   /* one unit of time */
+    double zero;                      /* this time of the result is 0 */
+    const size_t *live_bytes;         /* [n_virtual] of one activation; NULL: chunks are counted */
+    int step;                         /* what the args call it; negative: nothing */
+};
+
+/* The processes, slices, arrows and counters of pp_draw_trace() into a file that is open already;
+ * with `costs->between` the optimizer follows the last action of each rank. */
+void pp_draw_events(const struct pp_drawing *d, const struct pp_draw_steps *how,
+                    struct pp_chrome *c);
 
 /* Shape, costs, makespan, both bubbles and each rank's figures as one object. Errors: PP_EIO. */
 int pp_draw_json(const struct pp_drawing *d, FILE *f);

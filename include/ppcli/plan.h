@@ -4,7 +4,8 @@
  * slots filled in and proved. Immutable after pp_plan_build(); shared read-only by all ranks.
  * Everything interesting is an interpreter of it: the executor runs it, the printer shows it.
  *
- * Passes: generate (schedule) -> check order -> lower (messages) -> slots -> prove (no deadlock).
+ * Passes: generate (schedule) -> check order -> coalesce (W in groups, where asked for) -> lower
+ * (messages) -> slots -> prove (no deadlock).
  *
  * Executor semantics, which the proof models, for action a of a rank, in order:
  *   F  wait for message a.recv (if >= 0); take the slot of message a.send (wait until its last
@@ -16,6 +17,11 @@
  *      after I the sender has no further use of it.
  *   W  compute; release both messages held since F and I, the state slot and the gradient slot.
  *   B  as I immediately followed by W: a.send is posted after the I half, before the W half.
+ *   W of a group (geometry.coalesce > 1): the W of micro-batches 0..k-1 of a stage stand together,
+ *      so do those of k..2k-1 and so on: pp_plan_together(). They may be computed as one sum, and
+ *      then release, micro-batch by micro-batch. Between them the list has nothing that waits or
+ *      sends, so for all other ranks this is the same sequence of events as one W at a time, and
+ *      what is proved of the one is proved of the other.
  *   F of an eval plan: as F, but nothing is kept: the received message is released as soon as the
  *      F that took it is done; a.slot is 0 always, a.gslot -1.
  * The loss is part of F on the last virtual stage; gradients are accumulated by W.
@@ -123,14 +129,26 @@ int pp_plan_from_cells(const struct pp_geometry *g, const int *rank_of,
                        struct pp_plan **out);
 void pp_plan_destroy(struct pp_plan **plan); /* accepts NULL in *plan */
 
+/*
+ * The same lists with the weight gradients of k micro-batches at a time (see above): for plans that
+ * were read from a file; the other builders take geometry.coalesce. Of training, with one copy of
+ * the weights. Errors: PP_EFORMAT, PP_ERESOURCE. The caller owns *out.
+ */
+int pp_plan_coalesce(const struct pp_plan *plan, int k, struct pp_plan **out);
+
+/* How many actions from the k-th of a rank on are one piece of work: the W of a group from there
+ * on, else 1. */
+int pp_plan_together(const struct pp_plan *plan, int rank, int k);
+
 /* The message of micro-batch mb on a channel; -1 where there is none (no such channel, or a
  * backward channel of an eval plan). A channel's messages lie together, by micro-batch. */
 int32_t pp_plan_message(const struct pp_plan *plan, int channel, int mb);
 
 /*
- * Prove once more that a plan's slots do not alias and that it cannot hang: builders have done it;
- * for a plan that came another way. Its lists and messages must be those of a builder. PP_EFORMAT
- * with the slot that would be overwritten, or with the wait cycle as people read it.
+ * Prove once more that a plan's slots do not alias, that the W of its groups stand together and
+ * that it cannot hang: builders have done it; for a plan that came another way. Its lists and
+ * messages must be those of a builder. PP_EFORMAT with the slot that would be overwritten, the W
+ * that is alone, or the wait cycle as people read it.
  */
 int pp_plan_prove(const struct pp_plan *plan);
 

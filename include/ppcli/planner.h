@@ -49,8 +49,7 @@ void pp_costs_by_layer(const struct pp_costs *c, int rows, double *cost);
 
 struct pp_measure_spec {
     const struct pp_model *model;
-    const struct pp_backend_ops *backend;
-    int threads; /* BLAS threads of each rank */
+    struct pp_backend_choice backend;
     enum pp_optimizer_kind optimizer;
     int ranks;        /* that will run at once */
     int samples;      /* of the data set: rows are gathered from all over it */

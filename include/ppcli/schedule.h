@@ -44,6 +44,8 @@ struct pp_geometry {
     int microbatches;  /* M >= 1 */
     int group;         /* interleaved family: micro-batches per group; 0: the schedule's rule */
     int eager;         /* 1f1b-eager: k; 0: from the costs, k = 1 + ceil(2c / (F+B)) */
+    int coalesce;      /* micro-batches whose weight gradients are computed as one sum, see
+                          ppcli/plan.h; 0 or 1: each by itself */
     double memory_cap; /* zb-auto: activations a rank may hold, in forwards of one whole rank;
                           0: 2P (as zb-2p) */
     struct pp_schedule_costs costs;

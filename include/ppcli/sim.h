@@ -53,6 +53,15 @@ int pp_sim_run(const struct pp_plan *plan, const struct pp_sim_costs *costs, boo
                struct pp_sim_result *out);
 void pp_sim_result_fini(struct pp_sim_result *r);
 
+/*
+ * A lower bound: no schedule with the placement of this training plan does costs->steps steps in
+ * less. Either the busiest rank works without a pause from its first input on, or its last input
+ * gradient still has to travel to the first stage and become weights there; and the next step
+ * cannot begin before. Hand-overs count, message slots do not; relaxed_wrap, which breaks the
+ * chain, is not meant. Errors: PP_ERESOURCE. Linear in the number of virtual stages.
+ */
+int pp_sim_bound(const struct pp_plan *plan, const struct pp_sim_costs *costs, double *out);
+
 /* Costs of a geometry whose ranks all take (f, i, w): every virtual stage takes 1/V of it.
  * arrays[3 * n_virtual] is the caller's storage. */
 void pp_sim_uniform(const struct pp_plan *plan, double f, double i, double w, double *arrays,

@@ -4,6 +4,7 @@
  *
  *   generate  cells of a schedule (or of a caller) -> actions with op, stage, mb
  *   check     each list alone: coverage, order, ascending W
+ *   coalesce  W of several micro-batches together, where the geometry asks for it
  *   lower     channels, messages, send and recv of every action
  *   slots     state, gradient and message slots
  *   prove     nothing aliases, nothing waits in a circle
@@ -92,6 +93,7 @@ int pp_plan_take_actions(struct pp_plan *plan, int rank, int n);
 int pp_pass_generate(struct pp_plan *plan);      /* from plan->schedule */
 int pp_pass_generate_eval(struct pp_plan *plan); /* forward only, greedy */
 int pp_pass_check(const struct pp_plan *plan);
+int pp_pass_coalesce(struct pp_plan *plan); /* of a checked training plan */
 
 /* order[message of (channel, 0) + k]: micro-batch that the channel's k-th message carries. */
 int pp_pass_lower(struct pp_plan *plan, int32_t **out_order);

@@ -17,6 +17,9 @@ int pp_check_geometry(const struct pp_geometry *g)
                        g->chunks, g->microbatches);
     }
     int64_t n_virtual = (int64_t)g->stages * g->chunks;
+    if (g->coalesce < 0) {
+        return pp_fail(PP_ECONFIG, "coalesce = %d, must be at least 1 (0: no groups)", g->coalesce);
+    }
     if (n_virtual > CELLS_MAX || n_virtual * g->microbatches > CELLS_MAX) {
         return pp_fail(PP_ECONFIG,
                        "%d stages x %d chunks x %d micro-batches are too many: their product must "
@@ -117,6 +120,10 @@ static int run_passes(struct pp_plan *plan)
 {
     int32_t *order = NULL;
     PP_TRY(pp_pass_check(plan));
+    if (plan->kind == PP_PLAN_TRAIN && plan->geometry.coalesce > 1) {
+        PP_TRY(pp_pass_coalesce(plan));
+        PP_TRY(pp_pass_check(plan));
+    }
     PP_TRY(pp_pass_lower(plan, &order));
     int rc = pp_pass_slots(plan, order);
     pp_free(order);

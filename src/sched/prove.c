@@ -117,6 +117,29 @@ static int prove_read(const struct pp_plan *plan, const struct pp_action *a, int
     return 0;
 }
 
+/* One sum for a group of W needs them all in one place. */
+static int prove_together(const struct pp_plan *plan, int rank, int i)
+{
+    const struct pp_rank_plan *list = &plan->ranks[rank];
+    const struct pp_action *a = &list->actions[i];
+    int k = plan->geometry.coalesce;
+    if (k <= 1 || (a->op != PP_OP_W && a->op != PP_OP_B)) {
+        return 0;
+    }
+    char name[PP_CELL_NAME_MAX];
+    bool first = a->mb % k == 0;
+    if (a->op == PP_OP_B && !(first && a->mb + 1 == plan->geometry.microbatches)) {
+        return pp_fail(PP_EFORMAT, "rank %d: %s is one of a group of weight gradients, so not a B",
+                       rank, pp_cell_name(plan, a, name));
+    }
+    bool follows = i > 0 && a[-1].op == PP_OP_W && a[-1].stage == a->stage && a[-1].mb == a->mb - 1;
+    if (!first && !follows) {
+        return pp_fail(PP_EFORMAT, "rank %d: %s does not follow W%d, with which it is one sum",
+                       rank, pp_cell_name(plan, a, name), a->mb - 1);
+    }
+    return 0;
+}
+
 /* done: [V][M] of one rank */
 static int prove_rank(const struct pp_plan *plan, int rank, const struct held *h, int *n_sent,
                       uint8_t *done)
@@ -126,6 +149,7 @@ static int prove_rank(const struct pp_plan *plan, int rank, const struct held *h
         uint8_t *mine =
             done + (size_t)plan->chunk_of[a->stage] * (size_t)plan->geometry.microbatches;
         PP_TRY(prove_held(plan, h, a));
+        PP_TRY(prove_together(plan, rank, i));
         if (a->send >= 0) {
             int k = n_sent[pp_sends_on(a)]++;
             PP_TRY(prove_posted(plan, a, k));

@@ -25,8 +25,12 @@ void draw_shape(const struct pp_plan *plan, char *out, size_t bytes)
     } else if (g->chunks > 1) {
         snprintf(chunks, sizeof(chunks), " x %d chunks", g->chunks);
     }
-    snprintf(out, bytes, "%d stage%s%s, %d micro-batch%s", g->stages, g->stages == 1 ? "" : "s",
-             chunks, microbatches, microbatches == 1 ? "" : "es");
+    char together[48] = "";
+    if (g->coalesce > 1) {
+        snprintf(together, sizeof(together), ", W of %d together", g->coalesce);
+    }
+    snprintf(out, bytes, "%d stage%s%s, %d micro-batch%s%s", g->stages, g->stages == 1 ? "" : "s",
+             chunks, microbatches, microbatches == 1 ? "" : "es", together);
 }
 
 void draw_figures(const struct pp_drawing *d, char *out, size_t bytes)
@@ -107,7 +111,7 @@ double draw_unit(const struct pp_drawing *d)
 
 int draw_shade(const struct pp_plan *plan, int stage)
 {
-    return plan->chunk_of[stage] % DRAW_SHADES;
+    return plan->chunk_of[stage] % PP_DRAW_SHADES;
 }
 
 int draw_written(FILE *f)

@@ -16,12 +16,12 @@
 #define MIB (1024.0 * 1024.0)
 
 enum {
-    INK_NONE = 0, /* else 1 + op * DRAW_SHADES + shade, */
+    INK_NONE = 0, /* else 1 + op * PP_DRAW_SHADES + shade, */
     INK_ODD = 64  /* plus this for odd micro-batches: cells that touch stay apart */
 };
 
 /* Of the 256 terminal colours: F blue, I teal, W amber, B green, a darker one for each chunk. */
-static const uint8_t paper[4][DRAW_SHADES] = {
+static const uint8_t paper[4][PP_DRAW_SHADES] = {
     {117, 75, 69, 105}, {123, 80, 73, 66}, {223, 215, 179, 137}, {157, 114, 71, 65}};
 
 struct grid {
@@ -112,7 +112,7 @@ static void draw_cell(struct grid *g, const struct pp_action *a, int from, int t
     memset(g->text + from, g->d->color ? ' ' : '-', (size_t)filled);
     memcpy(g->text + from, label, (size_t)n);
     memset(g->ink + from, INK_NONE, (size_t)room);
-    int ink = 1 + a->op * DRAW_SHADES + draw_shade(g->d->plan, a->stage);
+    int ink = 1 + a->op * PP_DRAW_SHADES + draw_shade(g->d->plan, a->stage);
     memset(g->ink + from, a->mb % 2 ? ink + INK_ODD : ink, (size_t)filled);
 }
 
@@ -153,7 +153,7 @@ static void print_color(const struct grid *g, FILE *f)
         } else {
             int color = g->ink[i] % INK_ODD - 1;
             fprintf(f, "\033[%s38;5;16;48;5;%dm%.*s\033[0m", g->ink[i] > INK_ODD ? "1;" : "",
-                    paper[color / DRAW_SHADES][color % DRAW_SHADES], n, g->text + i);
+                    paper[color / PP_DRAW_SHADES][color % PP_DRAW_SHADES], n, g->text + i);
         }
         i += n;
     }

@@ -5,9 +5,6 @@
 
 #include "ppcli/draw.h"
 
-/* Colours repeat after so many chunks. */
-#define DRAW_SHADES 4
-
 /* Room for "1023F65534". */
 #define DRAW_LABEL_MAX 32
 
@@ -41,7 +38,7 @@ void draw_least(const struct pp_drawing *d, double least[4]);
  * op, the least duration of any of their actions. 0 when nothing takes time. */
 double draw_unit(const struct pp_drawing *d);
 
-/* Which colour of DRAW_SHADES the stage has. */
+/* Which colour of PP_DRAW_SHADES the stage has. */
 int draw_shade(const struct pp_plan *plan, int stage);
 
 /* stdio keeps the first failure; one look at the end is enough. */

@@ -46,6 +46,7 @@ int pp_draw_json(const struct pp_drawing *d, FILE *f)
     pp_json_int(&j, "group", g->group);
     pp_json_int(&j, "eager", g->eager);
     pp_json_dbl(&j, "memory_cap", g->memory_cap);
+    pp_json_int(&j, "coalesce", g->coalesce > 1 ? g->coalesce : 1);
     pp_json_object(&j, "costs");
     pp_json_dbl(&j, "f", d->costs.f);
     pp_json_dbl(&j, "i", d->costs.i);

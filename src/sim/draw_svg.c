@@ -30,9 +30,7 @@ struct svg {
     double width, height;
 };
 
-/* One of its own for every op and chunk; dark enough for white pages, light enough for black text
- * and for dark pages. */
-static const char *const fills[4][DRAW_SHADES] = {
+const char *const pp_draw_fills[4][PP_DRAW_SHADES] = {
     {"#9cc4f2", "#6fa3e3", "#a9a6f0", "#8580dd"},
     {"#9fe0d8", "#66c2b8", "#8fd3e8", "#5fb2cc"},
     {"#f7d08a", "#eeb25a", "#f2b8a0", "#e3957a"},
@@ -68,8 +66,8 @@ static void print_style(const struct svg *s)
           ".c{font-size:11px;text-anchor:middle;fill:#14181d}.half{font-size:9px}\n",
           s->f);
     for (int op = 0; op < 4; op++) {
-        for (int shade = 0; shade < DRAW_SHADES; shade++) {
-            fprintf(s->f, ".%c%d{fill:%s}", draw_letters[op], shade, fills[op][shade]);
+        for (int shade = 0; shade < PP_DRAW_SHADES; shade++) {
+            fprintf(s->f, ".%c%d{fill:%s}", draw_letters[op], shade, pp_draw_fills[op][shade]);
         }
     }
     fputs("\n@media (prefers-color-scheme:dark){.page{fill:#0d1117}.ink{fill:#f0f6fc}"
@@ -180,7 +178,7 @@ static void print_legend(const struct svg *s)
 {
     bool there[4] = {false, false, false, false};
     int chunks = s->d->plan->geometry.chunks;
-    int shades = chunks < DRAW_SHADES ? chunks : DRAW_SHADES;
+    int shades = chunks < PP_DRAW_SHADES ? chunks : PP_DRAW_SHADES;
     for (int r = 0; r < s->d->plan->geometry.stages; r++) {
         for (int k = 0; k < s->d->plan->ranks[r].n_actions; k++) {
             there[s->d->plan->ranks[r].actions[k].op] = true;

@@ -1,66 +1,178 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Trace events (the JSON array that Perfetto and chrome://tracing read): a thread for every rank, a
- * slice for every action, an arrow from the action that sends a message to the one that takes it.
+ * A simulated plan as trace events, in the schema of what is measured: a B is its I and its W, a
+ * rank that waits for a message has a slice for that. Sending takes a simulated rank no time, so
+ * arrows begin at what was computed.
  */
 #include "draw_impl.h"
 
-#define TS_PER_UNIT 1000.0 /* time stamps are microseconds */
+#include "ppcli/trace.h"
 
-static void name_thread(FILE *f, int rank)
+#define UNIT_NS 1e6 /* a unit of a plan is 1 ms */
+#define NS_MAX 9e18 /* what fits a number of nanoseconds */
+
+struct events {
+    const struct pp_drawing *d;
+    const struct pp_draw_steps *how;
+    struct pp_chrome *chrome;
+    bool stages_named; /* a rank has several */
+};
+
+/* One rank's way through its actions. */
+struct walk {
+    int rank, pid;
+    double now;    /* end of the last action */
+    uint64_t live; /* activations, in bytes or chunks */
+};
+
+static int64_t ns(const struct events *e, double t)
 {
-    fprintf(f,
-            ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":0,\"tid\":%d,\"args\":{\"name\":"
-            "\"rank %d\"}},\n{\"name\":\"thread_sort_index\",\"ph\":\"M\",\"pid\":0,\"tid\":%d,"
-            "\"args\":{\"sort_index\":%d}}",
-            rank, rank, rank, rank);
+    double x = (t - e->how->zero) * e->how->unit_ns;
+    return (int64_t)(x > 0 ? (x < NS_MAX ? x + 0.5 : NS_MAX) : 0);
 }
 
-/* Arrows are bound to the slice around their time stamp: a little before the end of the sender,
- * the start of the receiver. */
-static void print_arrow(FILE *f, bool start, int32_t message, int rank, double t)
+/* When the message of a B leaves: after its I half, which takes its share. */
+static double middle(const struct events *e, const struct pp_action *a, double start, double end)
 {
-    fprintf(f,
-            ",\n{\"name\":\"message\",\"cat\":\"message\",\"ph\":\"%s\",\"id\":%d,\"pid\":0,"
-            "\"tid\":%d,\"ts\":%.10g%s}",
-            start ? "s" : "f", message, rank, t * TS_PER_UNIT, start ? "" : ",\"bp\":\"e\"");
+    const struct pp_sim_costs *c = e->how->costs;
+    double rows = c && c->rows ? c->rows[a->mb] : 1.0;
+    double i = c ? c->launch + c->i[a->stage] * rows : e->d->costs.i;
+    double w = c ? c->w[a->stage] * rows : e->d->costs.w;
+    return i + w > 0 ? start + (end - start) * i / (i + w) : start;
 }
 
-static void print_action(const struct pp_drawing *d, int rank, int k, FILE *f)
+static struct pp_chrome_args args_of(const struct events *e, const struct pp_action *a)
 {
-    const struct pp_action *a = &d->plan->ranks[rank].actions[k];
-    double start = d->result->start[rank][k];
-    double took = d->result->end[rank][k] - start;
-    char label[DRAW_LABEL_MAX];
-    draw_label(d->plan, a, DRAW_LABEL_MAX, label);
-    fprintf(f,
-            ",\n{\"name\":\"%s\",\"cat\":\"%c\",\"ph\":\"X\",\"pid\":0,\"tid\":%d,\"ts\":%.10g,"
-            "\"dur\":%.10g,\"args\":{\"stage\":%d,\"chunk\":%d,\"microbatch\":%d}}",
-            label, draw_letters[a->op], rank, start * TS_PER_UNIT, took * TS_PER_UNIT, a->stage,
-            d->plan->chunk_of[a->stage], a->mb);
+    return (struct pp_chrome_args){.step = e->how->step,
+                                   .stage = a->stage,
+                                   .chunk = e->d->plan->chunk_of[a->stage],
+                                   .microbatch = a->mb};
+}
+
+static void put_slice(const struct events *e, const struct walk *w, const struct pp_action *a,
+                      int kind, double start, double end)
+{
+    char text[PP_CHROME_NAME_MAX];
+    const char *name = pp_event_name(kind);
+    if (pp_event_computes(kind)) {
+        name = pp_chrome_name(text, name[0], e->stages_named, a->stage, a->mb);
+    }
+    struct pp_chrome_args args = args_of(e, a);
+    pp_chrome_slice(e->chrome, w->pid, kind, name, ns(e, start), ns(e, end), &args);
+}
+
+/* Just before the end of [start, end]: still on its slice. */
+static int64_t last_ns(const struct events *e, double start, double end)
+{
+    int64_t first = ns(e, start), last = ns(e, end);
+    return last > first ? last - 1 : first;
+}
+
+/* n more activations of a's stage are held, or -n fewer. */
+static void put_live(const struct events *e, struct walk *w, const struct pp_action *a, int n,
+                     double t)
+{
+    const size_t *bytes = e->how->live_bytes;
+    uint64_t one = bytes ? bytes[a->stage] : 1;
+    w->live = n > 0 ? w->live + one * (uint64_t)n : w->live - one * (uint64_t)-n;
+    pp_chrome_live(e->chrome, w->pid, ns(e, t), bytes ? "bytes" : "chunks", w->live);
+}
+
+static void put_action(const struct events *e, struct walk *w, int k)
+{
+    static const int kinds[] = {[PP_OP_F] = PP_EVENT_F,
+                                [PP_OP_I] = PP_EVENT_I,
+                                [PP_OP_W] = PP_EVENT_W,
+                                [PP_OP_B] = PP_EVENT_I};
+    const struct pp_drawing *d = e->d;
+    const struct pp_action *a = &d->plan->ranks[w->rank].actions[k];
+    if (pp_plan_together(d->plan, w->rank, k) > 1) {
+        return; /* told as one with the last of its group, as the executor does */
+    }
+    int group = a->op == PP_OP_W && d->plan->geometry.coalesce > 1
+                    ? a->mb % d->plan->geometry.coalesce + 1
+                    : 1;
+    double start = d->result->start[w->rank][k - group + 1], end = d->result->end[w->rank][k];
+    double first = a->op == PP_OP_B ? middle(e, a, start, end) : end;
+    bool leaves_late = a->op == PP_OP_B && (!e->how->costs || e->how->costs->fused_send);
+
+    bool waited = a->recv >= 0 && ns(e, start) > ns(e, w->now);
+    if (waited) {
+        put_slice(e, w, a, PP_EVENT_RECV, w->now, start);
+    }
+    put_slice(e, w, a, kinds[a->op], start, first);
+    if (a->op == PP_OP_B) {
+        put_slice(e, w, a, PP_EVENT_W, first, end);
+    }
     if (a->recv >= 0) {
-        print_arrow(f, false, a->recv, rank, start);
+        pp_chrome_arrow(e->chrome, false, (uint64_t)a->recv, w->pid,
+                        waited ? PP_CHROME_RECV : PP_CHROME_COMPUTE,
+                        waited ? last_ns(e, w->now, start) : ns(e, start));
     }
     if (a->send >= 0) {
-        print_arrow(f, true, a->send, rank, start + 0.999 * took);
+        pp_chrome_arrow(e->chrome, true, (uint64_t)a->send, w->pid, PP_CHROME_COMPUTE,
+                        leaves_late ? last_ns(e, first, end) : last_ns(e, start, first));
+    }
+    if (d->plan->kind == PP_PLAN_TRAIN && a->op != PP_OP_I) {
+        put_live(e, w, a, a->op == PP_OP_F ? 1 : -group, end);
+    }
+    w->now = end;
+}
+
+/* "rank 0 simulated (stages 0 3)" */
+static void put_process(const struct events *e, int rank, int pid)
+{
+    char name[256];
+    size_t used = (size_t)snprintf(name, sizeof(name), "rank %d simulated (stage%s", rank,
+                                   e->stages_named ? "s" : "");
+    for (int s = 0; s < e->d->plan->n_virtual && used < sizeof(name) - 16; s++) {
+        if (e->d->plan->rank_of[s] == rank) {
+            used += (size_t)snprintf(name + used, sizeof(name) - used, " %d", s);
+        }
+    }
+    snprintf(name + used, sizeof(name) - used, ")");
+    pp_chrome_process(e->chrome, pid, name);
+}
+
+static void put_update(const struct events *e, const struct walk *w)
+{
+    struct pp_chrome_args args = {.step = e->how->step, .stage = -1, .chunk = -1, .microbatch = -1};
+    double end = w->now + e->how->costs->between[w->rank];
+    pp_chrome_slice(e->chrome, w->pid, PP_EVENT_UPDATE, pp_event_name(PP_EVENT_UPDATE),
+                    ns(e, w->now), ns(e, end), &args);
+}
+
+void pp_draw_events(const struct pp_drawing *d, const struct pp_draw_steps *how,
+                    struct pp_chrome *c)
+{
+    struct events e = {
+        .d = d, .how = how, .chrome = c, .stages_named = d->plan->geometry.chunks > 1};
+    for (int r = 0; r < d->plan->geometry.stages; r++) {
+        put_process(&e, r, PP_CHROME_SIMULATED + r);
+    }
+    for (int r = 0; r < d->plan->geometry.stages; r++) {
+        struct walk w = {.rank = r, .pid = PP_CHROME_SIMULATED + r, .now = how->zero};
+        for (int k = 0; k < d->plan->ranks[r].n_actions; k++) {
+            put_action(&e, &w, k);
+        }
+        if (how->costs && how->costs->between) {
+            put_update(&e, &w);
+        }
     }
 }
 
 int pp_draw_trace(const struct pp_drawing *d, FILE *f)
 {
-    char shape[128];
-    draw_shape(d->plan, shape, sizeof(shape));
-    fprintf(f,
-            "[\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":0,\"args\":{\"name\":\"%s: %s\"}}",
-            draw_name(d->plan), shape);
-    for (int r = 0; r < d->plan->geometry.stages; r++) {
-        name_thread(f, r);
-    }
-    for (int r = 0; r < d->plan->geometry.stages; r++) {
-        for (int k = 0; k < d->plan->ranks[r].n_actions; k++) {
-            print_action(d, r, k, f);
-        }
-    }
-    fputs("\n]\n", f);
+    struct pp_chrome c;
+    struct pp_chrome_head head = {.simulated = true,
+                                  .version = PP_VERSION,
+                                  .schedule = draw_name(d->plan),
+                                  .stages = d->plan->geometry.stages,
+                                  .microbatches = d->plan->copies * d->plan->geometry.microbatches,
+                                  .ranks = d->plan->geometry.stages};
+    struct pp_draw_steps how = {.unit_ns = UNIT_NS, .step = -1};
+    pp_chrome_open(&c, f, &head);
+    pp_draw_events(d, &how, &c);
+    pp_chrome_close(&c);
     return draw_written(f);
 }

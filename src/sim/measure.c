@@ -110,8 +110,7 @@ static int work(struct worker *w, struct pp_threads *group)
         pp_threads_abort(group);
         return rc;
     }
-    rc = pp_transport_agree(w->tp,
-                            pp_backend_open(w->m->spec->backend, w->m->spec->threads, &w->be));
+    rc = pp_transport_agree(w->tp, pp_backend_open_choice(&w->m->spec->backend, &w->be));
     if (rc == 0) {
         rc = measure_link(w);
     }
@@ -268,7 +267,7 @@ static int take_results(struct measurement *m, struct job *jobs)
 static bool thread_safe(const struct pp_measure_spec *spec, int *rc)
 {
     struct pp_backend *be = NULL;
-    *rc = pp_backend_open(spec->backend, spec->threads, &be);
+    *rc = pp_backend_open_choice(&spec->backend, &be);
     bool safe = *rc == 0 && be->caps.thread_safe;
     pp_backend_close(&be);
     return safe;

@@ -33,6 +33,7 @@ struct sample {
     int class;
     bool chained; /* its input is the output of the one before in the list */
     size_t params;
+    float *packed; /* NULL: the backend wants no copy of the weights */
     float *x[SLOTS], *y[SLOTS], *saved[SLOTS];
     float *dy, *dx;
     double t[3][PASSES_MAX]; /* F, I, W */
@@ -80,7 +81,7 @@ static void set_clock(struct bench *b)
     enum {
         READS = 1000
     };
-    b->cpu = !b->w->be->caps.async && b->w->m->spec->threads == 1;
+    b->cpu = !b->w->be->caps.async && b->w->m->spec->backend.threads == 1;
     uint64_t start = now(b), end = start;
     for (int i = 0; i < READS; i++) {
         end = now(b);
@@ -177,6 +178,22 @@ static void place_parameters(struct bench *b, struct pp_arena *a)
     if (kind == PP_OPT_ADAM || kind == PP_OPT_ADAMW) {
         b->opt_v = pp_arena_take(a, b->n_floats, sizeof(float));
     }
+    for (int k = 0; k < b->n; k++) {
+        struct sample *s = &b->samples[k];
+        size_t packed = s->layer->ops->packed(s->layer, &b->w->m->spec->backend);
+        s->packed = packed > 0 ? pp_arena_take(a, packed, sizeof(float)) : NULL;
+    }
+}
+
+static int pack(struct bench *b)
+{
+    for (int k = 0; k < b->n; k++) {
+        const struct sample *s = &b->samples[k];
+        if (s->packed) {
+            PP_TRY(s->layer->ops->pack(s->layer, b->w->be, b->params + s->params, s->packed));
+        }
+    }
+    return 0;
 }
 
 static int fill(struct bench *b, float *to, size_t n)
@@ -217,7 +234,8 @@ static int take_memory(struct bench *b, struct sample **used)
     for (size_t i = 0; i < b->fill_floats; i++) {
         b->fill[i] = (float)((i * 2654435761u >> 16) % 255 + 1) / 25600.0f * (i % 2 ? 1 : -1);
     }
-    return fill(b, b->params, b->n_floats);
+    PP_TRY(fill(b, b->params, b->n_floats));
+    return pack(b);
 }
 
 /* --- passes -----------------------------------------------------------------------------------*/
@@ -238,8 +256,8 @@ static int one_pass(struct bench *b, struct sample *const *used, int n, int rows
     for (int k = 0; k < n; k++) {
         struct sample *s = used[k];
         uint64_t start = now(b);
-        PP_TRY(s->layer->ops->forward(s->layer, be, rows, b->params + s->params, s->x[slot],
-                                      s->saved[slot], s->y[slot]));
+        PP_TRY(s->layer->ops->forward(s->layer, be, rows, b->params + s->params, s->packed,
+                                      s->x[slot], s->saved[slot], s->y[slot]));
         PP_TRY(done(b, start, &s->t[0][pass]));
     }
     for (int k = n - 1; k >= 0; k--) {
@@ -252,8 +270,8 @@ static int one_pass(struct bench *b, struct sample *const *used, int n, int rows
     for (int k = n - 1; k >= 0; k--) {
         struct sample *s = used[k];
         uint64_t start = now(b);
-        PP_TRY(s->layer->ops->backward_weight(s->layer, be, rows, s->x[other], s->dy, 1.0f,
-                                              b->grads + s->params));
+        struct pp_weight_part part = {.B = rows, .dz = s->dy, .x = s->x[other]};
+        PP_TRY(s->layer->ops->backward_weight(s->layer, be, 1, &part, 1.0f, b->grads + s->params));
         PP_TRY(done(b, start, &s->t[2][pass]));
     }
     return 0;
@@ -316,6 +334,7 @@ static int measure_optimizer(struct bench *b)
         uint64_t start = now(b);
         PP_TRY(pp_backend_optimizer_step(b->w->be, b->n_floats, &a, b->grads, b->opt_m, b->opt_v,
                                          b->params));
+        PP_TRY(pack(b));
         PP_TRY(done(b, start, &t[i]));
     }
     b->w->optimizer = measure_median(t, OPTIMIZER_PASSES) / (double)b->n_floats;

@@ -4,6 +4,7 @@
  * other side sees it, what its bytes cost more when another core has written them, and the calls
  * themselves, which every action of the executor makes.
  */
+#include "link.h"
 #include "measure.h"
 
 #include <string.h>
@@ -20,63 +21,21 @@ enum {
     BYTES = 262144, /* of a message */
 };
 
-static int open_link(struct worker *w)
-{
-    int rank = w->rank;
-    struct pp_channel_spec specs[2] = {
-        {.src = 0, .dst = 1, .id = 0, .slots = MANY, .bytes = BYTES},
-        {.src = 1, .dst = 0, .id = 1, .slots = 1, .bytes = BYTES},
-    };
-    size_t bytes = rank == 1 ? (size_t)MANY * BYTES : rank == 0 ? BYTES : 0;
-    struct pp_arena *a = &w->link;
-    PP_TRY(pp_transport_agree(w->tp, bytes > 0 ? pp_arena_create(bytes, a) : 0));
-    void *memory[2] = {rank == 1 ? a->base : NULL, rank == 0 ? a->base : NULL};
-    return w->tp->ops->open_channels(w->tp, specs, rank < 2 ? 2 : 0, memory);
-}
-
-static int send(struct worker *w, int ch, int slot)
-{
-    const struct pp_transport_ops *ops = w->tp->ops;
-    PP_TRY(ops->acquire(w->tp, ch, slot));
-    return ops->post_send(w->tp, ch, slot, BYTES, slot);
-}
-
-static int receive(struct worker *w, int ch, int slot)
-{
-    const struct pp_transport_ops *ops = w->tp->ops;
-    PP_TRY(ops->post_recv(w->tp, ch, slot, BYTES, slot));
-    return ops->wait_recv(w->tp, ch, slot);
-}
-
-/* Ranks 0 and 1 meet; each has the other's number then. */
-static int swap(struct pp_transport *tp, double *x)
-{
-    double mine = *x;
-    for (int turn = 0; turn < 2; turn++) {
-        if (tp->rank == turn) {
-            PP_TRY(tp->ops->send(tp, 1 - turn, &mine, sizeof(mine)));
-        } else {
-            PP_TRY(tp->ops->recv(tp, turn, x, sizeof(*x)));
-        }
-    }
-    return 0;
-}
-
 /* There and back: half of it is the latency. */
 static int trips(struct worker *w, double *t)
 {
     struct pp_transport *tp = w->tp;
-    PP_TRY(swap(tp, &(double){0}));
+    PP_TRY(link_swap(tp, &(double){0}));
     uint64_t start = pp_clock_ns();
     for (int i = 0; i < TRIPS; i++) {
         if (tp->rank == 0) {
-            PP_TRY(send(w, 0, 0));
-            PP_TRY(receive(w, 1, 0));
+            PP_TRY(link_send(tp, 0, 0, BYTES));
+            PP_TRY(link_receive(tp, 1, 0, BYTES));
             PP_TRY(tp->ops->release(tp, 1, 0));
         } else {
-            PP_TRY(receive(w, 0, 0));
+            PP_TRY(link_receive(tp, 0, 0, BYTES));
             PP_TRY(tp->ops->release(tp, 0, 0));
-            PP_TRY(send(w, 1, 0));
+            PP_TRY(link_send(tp, 1, 0, BYTES));
         }
     }
     *t = (double)(pp_clock_ns() - start) * 1e-9 / (2 * TRIPS);
@@ -90,13 +49,13 @@ static int calls(struct worker *w, double *t)
     struct pp_transport *tp = w->tp;
     double mine = 0, other;
     for (int side = 0; side < 2; side++) {
-        PP_TRY(swap(tp, &(double){0}));
+        PP_TRY(link_swap(tp, &(double){0}));
         uint64_t start = pp_clock_ns();
         for (int i = 0; tp->rank == side && i < MANY; i++) {
             if (side == 0) {
-                PP_TRY(send(w, 0, i));
+                PP_TRY(link_send(tp, 0, i, BYTES));
             } else {
-                PP_TRY(receive(w, 0, i));
+                PP_TRY(link_receive(tp, 0, i, BYTES));
                 PP_TRY(tp->ops->release(tp, 0, i));
             }
         }
@@ -105,7 +64,7 @@ static int calls(struct worker *w, double *t)
         }
     }
     other = mine;
-    PP_TRY(swap(tp, &other));
+    PP_TRY(link_swap(tp, &other));
     *t = mine + other;
     return 0;
 }
@@ -126,7 +85,7 @@ static int bytes(struct worker *w, double *t)
 {
     struct pp_transport *tp = w->tp;
     double more = 0;
-    PP_TRY(swap(tp, &(double){0}));
+    PP_TRY(link_swap(tp, &(double){0}));
     if (tp->rank == 0) {
         PP_TRY(tp->ops->acquire(tp, 0, 0));
         memset(tp->ops->slot(tp, 0, 0), 1, BYTES);
@@ -134,7 +93,7 @@ static int bytes(struct worker *w, double *t)
         PP_TRY(tp->ops->recv(tp, 1, &more, sizeof(more)));
     } else {
         uint64_t sink = 0;
-        PP_TRY(receive(w, 0, 0));
+        PP_TRY(link_receive(tp, 0, 0, BYTES));
         const char *p = tp->ops->slot(tp, 0, 0);
         more = read_all(p, &sink);
         more -= read_all(p, &sink);
@@ -176,6 +135,6 @@ int measure_link(struct worker *w)
     if (w->m->workers < 2) {
         return 0;
     }
-    PP_TRY(open_link(w));
+    PP_TRY(link_open(w->tp, MANY, BYTES, &w->link));
     return w->rank < 2 ? measure_pair(w) : 0;
 }

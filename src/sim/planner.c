@@ -135,6 +135,8 @@ static void set_costs(struct step *s, int rows)
     const struct pp_costs *c = spec->costs;
     const struct pp_plan *plan = spec->plan;
     int n = plan->n_virtual, d = spec->replicas;
+    int k = plan->geometry.coalesce > 1 ? plan->geometry.coalesce : 1;
+    k = k < plan->geometry.microbatches ? k : plan->geometry.microbatches;
     /* each replica sums its part of the elements over all and fetches the other parts */
     double per_float = c->optimizer + c->add * 2 * (d - 1) / d;
     for (int v = 0; v < n; v++) {
@@ -142,7 +144,8 @@ static void set_costs(struct step *s, int rows)
             struct pp_layer_seconds t = pp_costs_layer(c, i, rows);
             s->arrays[v] += t.f;
             s->arrays[n + v] += t.i;
-            s->arrays[2 * n + v] += t.w;
+            /* one product over the rows of k micro-batches */
+            s->arrays[2 * n + v] += k == 1 ? t.w : pp_costs_layer(c, i, k * rows).w / k;
             s->between[plan->rank_of[v]] += per_float * (double)spec->model->layers[i].n_floats;
         }
     }

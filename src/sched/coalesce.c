@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Between the check and lowering, for plans whose weight gradients are computed in groups of k
+ * consecutive micro-batches of a virtual stage: B becomes I, and all W of a group follow one
+ * another where the last of them stood. Nothing becomes earlier and a W waits for nothing, so the
+ * lists stay as legal as they were; what is held for longer the slots count, as for any list.
+ *
+ * Groups go by micro-batch (0..k-1, k..2k-1, ...), not by what happens to lie together: so they,
+ * and with them the order of the sums, are the same for every schedule and every number of stages.
+ * A group of one keeps its B. What was meant to overlap a B that is none any more does not.
+ */
+#include "pass.h"
+
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+
+/* Micro-batches [*first, *end) are the group of mb. */
+static void group_of(const struct pp_plan *plan, int mb, int *first, int *end)
+{
+    int k = plan->geometry.coalesce > 1 ? plan->geometry.coalesce : 1;
+    int left = plan->geometry.microbatches - mb / k * k;
+    *first = mb / k * k;
+    *end = *first + (left < k ? left : k);
+}
+
+int pp_plan_together(const struct pp_plan *plan, int rank, int k)
+{
+    const struct pp_action *a = &plan->ranks[rank].actions[k];
+    int first, end;
+    group_of(plan, a->mb, &first, &end);
+    return a->op == PP_OP_W ? end - a->mb : 1;
+}
+
+/* Does the action add to weight gradients as one of several? */
+static bool in_group(const struct pp_plan *plan, const struct pp_action *a, int *first, int *end)
+{
+    group_of(plan, a->mb, first, end);
+    return (a->op == PP_OP_W || a->op == PP_OP_B) && *end - *first > 1;
+}
+
+/* Each B of a group becomes two actions. */
+static int64_t actions_after(const struct pp_plan *plan, int rank)
+{
+    const struct pp_rank_plan *list = &plan->ranks[rank];
+    int64_t n = list->n_actions;
+    int first, end;
+    for (int k = 0; k < list->n_actions; k++) {
+        const struct pp_action *a = &list->actions[k];
+        n += a->op == PP_OP_B && in_group(plan, a, &first, &end);
+    }
+    return n;
+}
+
+static void rewrite(const struct pp_plan *plan, const struct pp_rank_plan *from,
+                    struct pp_action *to)
+{
+    for (int k = 0; k < from->n_actions; k++) {
+        const struct pp_action *a = &from->actions[k];
+        int first, end;
+        if (!in_group(plan, a, &first, &end)) {
+            *to++ = *a;
+            continue;
+        }
+        if (a->op == PP_OP_B) {
+            if (k > 0 && a[-1].overlap) {
+                to[-1].overlap = false;
+            }
+            *to++ = (struct pp_action){.op = PP_OP_I, .stage = a->stage, .mb = a->mb};
+        }
+        for (int mb = first; mb < end && a->mb == end - 1; mb++) {
+            *to++ = (struct pp_action){.op = PP_OP_W, .stage = a->stage, .mb = mb};
+        }
+    }
+}
+
+int pp_pass_coalesce(struct pp_plan *plan)
+{
+    for (int r = 0; r < plan->geometry.stages; r++) {
+        struct pp_rank_plan before = plan->ranks[r];
+        int64_t n = actions_after(plan, r);
+        if (n > INT32_MAX) {
+            return pp_fail(PP_EFORMAT, "rank %d: %lld actions are too many", r, (long long)n);
+        }
+        PP_TRY(pp_plan_take_actions(plan, r, (int)n));
+        rewrite(plan, &before, plan->ranks[r].actions);
+        pp_free(before.actions);
+    }
+    return 0;
+}
+
+/* The cells of one rank of a plan. */
+static struct pp_cell *cells_of(const struct pp_rank_plan *list)
+{
+    struct pp_cell *cells = pp_alloc((size_t)list->n_actions, sizeof(*cells));
+    for (int k = 0; cells && k < list->n_actions; k++) {
+        const struct pp_action *a = &list->actions[k];
+        cells[k] =
+            (struct pp_cell){.op = a->op, .overlap = a->overlap, .stage = a->stage, .mb = a->mb};
+    }
+    return cells;
+}
+
+int pp_plan_coalesce(const struct pp_plan *plan, int k, struct pp_plan **out)
+{
+    int p = plan->geometry.stages;
+    struct pp_geometry g = plan->geometry;
+    int rc = PP_ERESOURCE;
+    struct pp_cell **cells = pp_alloc((size_t)p, sizeof(*cells));
+    int *n = pp_alloc((size_t)p, sizeof(*n));
+    pp_assert(plan->kind == PP_PLAN_TRAIN && plan->copies == 1);
+    if (!cells || !n) {
+        goto out;
+    }
+    for (int r = 0; r < p; r++) {
+        cells[r] = cells_of(&plan->ranks[r]);
+        n[r] = plan->ranks[r].n_actions;
+        if (!cells[r]) {
+            goto out;
+        }
+    }
+    g.coalesce = k;
+    rc = pp_plan_from_cells(&g, plan->rank_of, (const struct pp_cell *const *)cells, n, out);
+out:
+    for (int r = 0; cells && r < p; r++) {
+        pp_free(cells[r]);
+    }
+    pp_free(cells);
+    pp_free(n);
+    return rc;
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What any schedule takes at least. For a rank r, m micro-batches and a step that starts at 0:
+ *
+ *   head_r  its first F needs one F of every stage before
+ *   turn_r  its first I needs one F of every stage and one I of every stage behind
+ *   tail_r  after its last I: one I of every stage before, W and optimizer of the first stage
+ *
+ *   step >= head_r + max(all its F, I and W + its optimizer, all its F and I + tail_r)
+ *   step >= turn_r + all its I + tail_r
+ *
+ * A rank with several stages takes the least of theirs. The parts that end with the first stage's
+ * optimizer also keep the next step from beginning; the rank's own work does not wait for others
+ * twice: over many steps it alone remains.
+ */
+#include "ppcli/sim.h"
+
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+
+struct rank {
+    double fi, i, w;         /* of all its micro-batches */
+    double head, turn, tail; /* least over its stages; tail with the optimizer it ends in */
+    bool seen;
+};
+
+struct bound {
+    const struct pp_plan *plan;
+    const struct pp_sim_costs *costs;
+    struct rank *ranks;   /* [P] */
+    double least, all;    /* rows: of the smallest micro-batch, of all */
+    double scale, launch; /* work that overlaps counts as the part it takes */
+    int m;
+};
+
+static double min(double a, double b)
+{
+    return a < b ? a : b;
+}
+
+static double max(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+static double optimizer(const struct bound *b, int rank)
+{
+    return b->costs->between ? b->costs->between[rank] : 0;
+}
+
+static double forward(const struct bound *b, int s)
+{
+    return b->launch + b->scale * b->costs->f[s] * b->least;
+}
+
+static double input(const struct bound *b, int s)
+{
+    return b->launch + b->scale * b->costs->i[s] * b->least;
+}
+
+static double weight(const struct bound *b, int s)
+{
+    return b->scale * b->costs->w[s] * b->least;
+}
+
+/* Of one message across the boundary behind stage s. */
+static double hand_over(const struct bound *b, int s, bool back)
+{
+    const struct pp_sim_costs *c = b->costs;
+    if (b->plan->rank_of[s] == b->plan->rank_of[s + 1]) {
+        return 0;
+    }
+    return c->latency + (c->transfer ? c->transfer[2 * s + back] * b->least : 0);
+}
+
+static void add_stage(struct bound *b, int s, double head, double turn, double tail)
+{
+    const struct pp_sim_costs *c = b->costs;
+    struct rank *r = &b->ranks[b->plan->rank_of[s]];
+    double launches = b->m * b->launch;
+    r->fi += 2 * launches + b->scale * (c->f[s] + c->i[s]) * b->all;
+    r->i += launches + b->scale * c->i[s] * b->all;
+    r->w += b->scale * c->w[s] * b->all;
+    r->head = r->seen ? min(r->head, head) : head;
+    r->turn = r->seen ? min(r->turn, turn) : turn;
+    r->tail = r->seen ? min(r->tail, tail) : tail;
+    r->seen = true;
+}
+
+/* The stages first..last are one pipeline. */
+static void add_pipeline(struct bound *b, int first, int last)
+{
+    double all = forward(b, last), back = 0;
+    for (int s = first; s < last; s++) {
+        all += forward(b, s) + hand_over(b, s, false);
+        back += input(b, s + 1) + hand_over(b, s, true);
+    }
+    double head = 0, turn = all + back;
+    double tail = weight(b, first) + optimizer(b, b->plan->rank_of[first]);
+    for (int s = first; s <= last; s++) {
+        add_stage(b, s, head, turn, tail);
+        if (s < last) {
+            head += forward(b, s) + hand_over(b, s, false);
+            turn -= input(b, s + 1) + hand_over(b, s, true);
+            tail += input(b, s) + hand_over(b, s, true);
+        }
+    }
+}
+
+static double bound_of(const struct bound *b)
+{
+    int steps = b->costs->steps > 1 ? b->costs->steps : 1;
+    double one = 0, chain = 0, many = 0;
+    for (int p = 0; p < b->plan->geometry.stages; p++) {
+        const struct rank *r = &b->ranks[p];
+        double work = r->fi + r->w + optimizer(b, p);
+        double way = max(r->head + r->fi, r->turn + r->i) + r->tail;
+        one = max(one, max(r->head + work, way));
+        chain = max(chain, way);
+        many = max(many, r->head + steps * work);
+    }
+    /* Two pipelines in opposite directions do not end where they begin: nothing links the steps. */
+    return max(many, b->plan->copies == 1 ? (steps - 1) * chain + one : one);
+}
+
+int pp_sim_bound(const struct pp_plan *plan, const struct pp_sim_costs *costs, double *out)
+{
+    struct bound b = {.plan = plan, .costs = costs, .m = plan->geometry.microbatches};
+    pp_assert(plan->kind == PP_PLAN_TRAIN);
+    b.ranks = pp_alloc((size_t)plan->geometry.stages, sizeof(*b.ranks));
+    if (!b.ranks) {
+        return PP_ERESOURCE;
+    }
+    b.scale = costs->overlap > 0 && costs->overlap < 1 ? costs->overlap : 1;
+    b.launch = b.scale * costs->launch;
+    for (int mb = 0; mb < b.m; mb++) {
+        double rows = costs->rows ? costs->rows[mb] : 1;
+        b.all += rows;
+        b.least = mb == 0 ? rows : min(b.least, rows);
+    }
+    int n = plan->n_virtual / plan->copies;
+    for (int copy = 0; copy < plan->copies; copy++) {
+        add_pipeline(&b, copy * n, (copy + 1) * n - 1);
+    }
+    *out = bound_of(&b);
+    pp_free(b.ranks);
+    return 0;
+}

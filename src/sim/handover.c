@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Hand-overs there and back, in blocks; every message is written anew and read whole, and its
+ * content is checked.
+ */
+#include "ppcli/handover.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+
+#include "link.h"
+#include "measure.h"
+#include "ppcli/clock.h"
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+
+enum {
+    BLOCKS = 21, /* the median counts */
+    TRIPS_MIN = 2,
+    TRIPS_MAX = 2000
+};
+#define BLOCK_BYTES ((size_t)8 << 20) /* that a block moves one way, about */
+
+/* Every 8 bytes of message k, so that one of another round is noticed. */
+static uint64_t word_of(int k)
+{
+    return 0x0101010101010101u * (uint64_t)(k % 251 + 1);
+}
+
+static void produce(void *slot, size_t bytes, int k)
+{
+    memset(slot, k % 251 + 1, bytes);
+}
+
+static bool consume(const void *slot, size_t bytes, int k)
+{
+    const char *p = slot;
+    uint64_t word, other = 0, expected = word_of(k);
+    for (size_t i = 0; i < bytes; i += sizeof(word)) {
+        memcpy(&word, p + i, sizeof(word));
+        other |= word ^ expected;
+    }
+    return other == 0;
+}
+
+static int trips_of(size_t bytes)
+{
+    size_t n = BLOCK_BYTES / bytes;
+    return n < TRIPS_MIN ? TRIPS_MIN : n > TRIPS_MAX ? TRIPS_MAX : (int)n;
+}
+
+/* Writes into the outgoing slot when it is this rank's turn, else reads the incoming one. */
+static int one_way(struct pp_transport *tp, size_t bytes, int from, int k)
+{
+    const struct pp_transport_ops *ops = tp->ops;
+    if (tp->rank == from) {
+        PP_TRY(ops->acquire(tp, from, 0));
+        produce(ops->slot(tp, from, 0), bytes, k);
+        return ops->post_send(tp, from, 0, bytes, 0);
+    }
+    PP_TRY(ops->wait_recv(tp, from, 0));
+    if (!consume(ops->slot(tp, from, 0), bytes, k)) {
+        return pp_fail(PP_EINTERNAL, "a message of %zu bytes was not the one expected", bytes);
+    }
+    return ops->release(tp, from, 0);
+}
+
+/* The next receive is posted before the answer to the last one goes out, as in a run. */
+static int block(struct pp_transport *tp, size_t bytes, int trips, double *seconds)
+{
+    const struct pp_transport_ops *ops = tp->ops;
+    int in = 1 - tp->rank;
+    PP_TRY(link_swap(tp, &(double){0}));
+    PP_TRY(ops->post_recv(tp, in, 0, bytes, 0));
+    PP_TRY(link_swap(tp, &(double){0})); /* both are posted */
+    uint64_t start = pp_clock_ns();
+    for (int k = 0; k < trips; k++) {
+        for (int from = 0; from < 2; from++) {
+            PP_TRY(one_way(tp, bytes, from, k));
+            if (from == in && k + 1 < trips) {
+                PP_TRY(ops->post_recv(tp, in, 0, bytes, 0));
+            }
+        }
+    }
+    *seconds = (double)(pp_clock_ns() - start) * 1e-9 / (2.0 * trips);
+    return 0;
+}
+
+/* What one rank takes for the same work without anybody else, and for a copy. */
+static bool alone(char *memory, size_t bytes, int trips, double *work, double *copy)
+{
+    bool right = true;
+    uint64_t start = pp_clock_ns();
+    for (int k = 0; k < trips; k++) {
+        produce(memory, bytes, k);
+        right = consume(memory, bytes, k) && right;
+    }
+    uint64_t middle = pp_clock_ns();
+    for (int k = 0; k < trips; k++) {
+        memory[k % 64]++; /* another copy each time */
+        memcpy(memory + bytes, memory, bytes);
+        __asm__ volatile("" ::"r"(memory) : "memory");
+    }
+    *work = (double)(middle - start) * 1e-9 / trips;
+    *copy = (double)(pp_clock_ns() - middle) * 1e-9 / trips;
+    return right;
+}
+
+static int measure_size(struct pp_transport *tp, struct pp_handover *h, char *memory)
+{
+    double t[BLOCKS], work[BLOCKS], copy[BLOCKS], warm;
+    int trips = trips_of(h->bytes);
+    PP_TRY(block(tp, h->bytes, trips, &warm));
+    for (int i = 0; i < BLOCKS; i++) {
+        PP_TRY(block(tp, h->bytes, trips, &t[i]));
+    }
+    if (tp->rank != 0) {
+        return 0;
+    }
+    for (int i = 0; i < BLOCKS; i++) {
+        if (!alone(memory, h->bytes, trips, &work[i], &copy[i])) {
+            return pp_fail(PP_EINTERNAL, "memory does not hold what was written");
+        }
+    }
+    h->one_way = measure_median(t, BLOCKS); /* sorts */
+    h->fastest = t[0];
+    h->same_core = measure_median(work, BLOCKS);
+    h->copy = measure_median(copy, BLOCKS);
+    return 0;
+}
+
+/* The message slots, which belong to both until the threads have ended. */
+static int measure(struct pp_transport *tp, struct pp_handover *items, int n,
+                   struct pp_arena *slots)
+{
+    struct pp_arena own = {0};
+    size_t most = 0;
+    for (int i = 0; i < n; i++) {
+        pp_assert(items[i].bytes >= 64 && items[i].bytes % 8 == 0);
+        most = items[i].bytes > most ? items[i].bytes : most;
+    }
+    most = (most + PP_ALIGN - 1) / PP_ALIGN * PP_ALIGN;
+    int rc = pp_transport_agree(tp, tp->rank == 0 ? pp_arena_create(2 * most, &own) : 0);
+    if (rc == 0) {
+        rc = link_open(tp, 1, most, slots);
+    }
+    for (int i = 0; rc == 0 && i < n; i++) {
+        rc = measure_size(tp, &items[i], own.base);
+        if (rc < 0) {
+            tp->ops->abort(tp);
+        }
+    }
+    pp_arena_destroy(&own);
+    return rc == 0 ? pp_transport_barrier(tp) : rc;
+}
+
+int pp_handover_measure(struct pp_transport *tp, struct pp_handover *items, int n)
+{
+    struct pp_arena slots = {0};
+    pp_assert(tp->size == 2);
+    int rc = measure(tp, items, n, &slots);
+    pp_arena_destroy(&slots);
+    return rc;
+}
+
+/* --- two threads -------------------------------------------------------------------------------
+ */
+
+struct side {
+    struct pp_threads *group;
+    int rank, n, rc;
+    struct pp_handover *items; /* rank 1 has its own copy of the sizes */
+    struct pp_arena slots;
+    struct pp_error error;
+    pthread_t thread;
+};
+
+static void *side_main(void *arg)
+{
+    struct side *s = arg;
+    struct pp_transport *tp = NULL;
+    s->rc = pp_threads_attach(s->group, s->rank, &tp);
+    if (s->rc == 0) {
+        s->rc = measure(tp, s->items, s->n, &s->slots);
+    }
+    if (s->rc < 0) {
+        s->error = *pp_error_get();
+        pp_threads_abort(s->group);
+    }
+    pp_transport_destroy(&tp);
+    return NULL;
+}
+
+static int run_sides(struct side *sides)
+{
+    int rc = 0, started = 0;
+    PP_TRY(pp_threads_create(2, &sides[0].group));
+    sides[1].group = sides[0].group;
+    for (; started < 2; started++) {
+        if (pthread_create(&sides[started].thread, NULL, side_main, &sides[started]) != 0) {
+            rc = pp_fail(PP_ERESOURCE, "cannot start a thread to measure with");
+            pp_threads_abort(sides[0].group);
+            break;
+        }
+    }
+    for (int r = 0; r < started; r++) {
+        pthread_join(sides[r].thread, NULL);
+    }
+    pp_threads_destroy(&sides[0].group);
+    for (int r = 0; r < 2; r++) {
+        pp_arena_destroy(&sides[r].slots);
+        if (rc == 0 && sides[r].rc < 0) {
+            rc = pp_error_adopt(&sides[r].error);
+        }
+    }
+    return rc;
+}
+
+int pp_handover_threads(struct pp_handover *items, int n, bool whole_machine)
+{
+    cpu_set_t before, all;
+    bool known = whole_machine && sched_getaffinity(0, sizeof(before), &before) == 0;
+    struct pp_handover *copy = pp_alloc((size_t)n, sizeof(*copy));
+    struct side *sides = pp_alloc(2, sizeof(*sides));
+    int rc = copy && sides ? 0 : PP_ERESOURCE;
+    if (rc == 0) {
+        memcpy(copy, items, (size_t)n * sizeof(*copy));
+        for (int r = 0; r < 2; r++) {
+            sides[r].rank = r;
+            sides[r].n = n;
+            sides[r].items = r == 0 ? items : copy;
+        }
+        if (known) {
+            memset(&all, 0xff, sizeof(all)); /* the kernel leaves what this container may use */
+            (void)sched_setaffinity(0, sizeof(all), &all);
+        }
+        rc = run_sides(sides);
+        if (known) {
+            (void)sched_setaffinity(0, sizeof(before), &before);
+        }
+    }
+    pp_free(copy);
+    pp_free(sides);
+    return rc;
+}
