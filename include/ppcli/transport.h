@@ -76,6 +76,10 @@ struct pp_transport_ops {
     /* Wake every waiter of every rank; idempotent; any thread. MPI: ends all processes with the
      * negated code of the calling thread's error record (70 when there is none). */
     void (*abort)(struct pp_transport *tp);
+    /* From now on *waited_ns is the pp_clock_ns() at which this rank was last seen to wait in a
+     * call, never older than about 0.1 s while it does: who watches can tell waiting from hanging.
+     * Local. waited_ns stays the caller's and outlives the transport; NULL ends it. */
+    void (*show_waits)(struct pp_transport *tp, uint64_t *waited_ns);
     /* A faster pp_transport_reduce() with the same bits; NULL: built from send and recv. n >= 2. */
     int (*reduce)(struct pp_transport *tp, const int *group, int n, size_t n_floats, float *buf,
                   float *scratch);
@@ -110,7 +114,9 @@ const char *pp_mpi_version(void); /* "Open MPI 4.1.4", "" when not built; never 
 /* Was this process started by an MPI launcher (environment only; never initialises MPI)? *size
  * gets the launcher's world size, 0 when it does not say. */
 bool pp_mpi_launched(int *size);
-int pp_mpi_open(struct pp_transport **out); /* Collective: MPI_Init and the world */
+/* Collective: the world, with MPI_Init before the first. While one is open its thread may open
+ * more, each with channels of its own; MPI ends with the last of them, for good. */
+int pp_mpi_open(struct pp_transport **out);
 
 /*
  * Another transport made slow and uneven: before every call it yields, sleeps up to a third of a

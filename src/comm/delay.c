@@ -113,6 +113,12 @@ static void stop_all(struct pp_transport *tp)
     d->inner->ops->abort(d->inner);
 }
 
+static void show_waits(struct pp_transport *tp, uint64_t *waited_ns)
+{
+    struct delay *d = tp->impl;
+    d->inner->ops->show_waits(d->inner, waited_ns);
+}
+
 int pp_delay_open(struct pp_transport *inner, uint64_t seed, struct pp_transport **out)
 {
     struct delay *d = pp_alloc(1, sizeof(*d));
@@ -141,6 +147,7 @@ int pp_delay_open(struct pp_transport *inner, uint64_t seed, struct pp_transport
         .send = send,
         .recv = recv,
         .abort = stop_all,
+        .show_waits = show_waits,
         .reduce = inner->ops->reduce ? reduce : NULL,
     };
     (*out)->ops = &d->ops;

@@ -45,6 +45,7 @@ static int finish(struct mpi *m, MPI_Request *request, MPI_Status *status)
         if (pp_backoff_pause(&b)) {
             continue;
         }
+        pp_show_wait(m->waited_ns);
         if (m->crowded) {
             struct timespec nap = {.tv_sec = 0, .tv_nsec = NAP_NS};
             nanosleep(&nap, NULL);
@@ -65,6 +66,12 @@ static void stop_all(struct pp_transport *tp)
     if (pthread_equal(pthread_self(), m->thread)) {
         MPI_Abort(MPI_COMM_WORLD, code);
     }
+}
+
+static void show_waits(struct pp_transport *tp, uint64_t *waited_ns)
+{
+    struct mpi *m = tp->impl;
+    m->waited_ns = waited_ns;
 }
 
 /* --- collectives, send and recv ----------------------------------------------------------------
@@ -274,4 +281,5 @@ const struct pp_transport_ops transport_mpi = {
     .send = send,
     .recv = recv,
     .abort = stop_all,
+    .show_waits = show_waits,
 };

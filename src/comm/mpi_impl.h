@@ -35,11 +35,12 @@ struct end {
 };
 
 struct mpi {
-    MPI_Comm channels; /* slots; tag = channel id, slot */
-    MPI_Comm control;  /* collectives, send and recv */
-    pthread_t thread;  /* the only one that may call MPI */
-    bool crowded;      /* more ranks on this machine than cores they may use */
-    _Atomic int stop;  /* not 0: end the job with this exit code */
+    MPI_Comm channels;   /* slots; tag = channel id, slot */
+    MPI_Comm control;    /* collectives, send and recv */
+    pthread_t thread;    /* the only one that may call MPI */
+    bool crowded;        /* more ranks on this machine than cores they may use */
+    _Atomic int stop;    /* not 0: end the job with this exit code */
+    uint64_t *waited_ns; /* see wait.h */
     int n_ends;
     struct end *ends;
 };

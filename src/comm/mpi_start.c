@@ -14,6 +14,9 @@
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
 
+/* How many communicators this thread, the only one that may call MPI, has open. */
+static _Thread_local int open_count;
+
 int pp_mpi_failed(int mpi_rc, const char *call, const char *file, int line)
 {
     char text[MPI_MAX_ERROR_STRING] = "";
@@ -127,7 +130,9 @@ static void free_mpi(struct mpi *m, int rank)
     if (m->control != MPI_COMM_NULL) {
         MPI_Comm_free(&m->control);
     }
-    MPI_Finalize();
+    if (--open_count == 0) {
+        MPI_Finalize();
+    }
     for (int i = 0; i < m->n_ends; i++) {
         pp_free(m->ends[i].slots);
     }
@@ -140,6 +145,14 @@ void pp_mpi_close(struct pp_transport *tp)
     free_mpi(tp->impl, tp->rank);
 }
 
+static int start(void)
+{
+    PP_TRY(die_with_launcher());
+    int level = MPI_THREAD_SINGLE;
+    int rc = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level);
+    return rc == MPI_SUCCESS ? 0 : pp_mpi_failed(rc, "MPI_Init_thread", __FILE__, __LINE__);
+}
+
 int pp_mpi_open(struct pp_transport **out)
 {
     if (!pp_mpi_launched(NULL)) {
@@ -149,8 +162,8 @@ int pp_mpi_open(struct pp_transport **out)
     }
     int started = 0;
     MPI_TRY(MPI_Initialized(&started));
-    if (started) {
-        return pp_fail(PP_EINTERNAL, "MPI can be opened once in a process");
+    if (started && open_count == 0) {
+        return pp_fail(PP_EINTERNAL, "MPI cannot be opened again once it was closed");
     }
     struct mpi *m = pp_alloc(1, sizeof(*m));
     if (!m) {
@@ -159,19 +172,16 @@ int pp_mpi_open(struct pp_transport **out)
     m->channels = MPI_COMM_NULL;
     m->control = MPI_COMM_NULL;
     m->thread = pthread_self();
-    int rc = die_with_launcher();
+    int rc = started ? 0 : start();
     if (rc < 0) {
         pp_free(m);
         return rc;
     }
+    open_count++;
     int level = MPI_THREAD_SINGLE;
-    int mpi_rc = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level);
-    if (mpi_rc != MPI_SUCCESS) {
-        pp_free(m);
-        return pp_mpi_failed(mpi_rc, "MPI_Init_thread", __FILE__, __LINE__);
-    }
     int rank = 0;
     int size = 1;
+    MPI_Query_thread(&level);
     rc = level < MPI_THREAD_FUNNELED
              ? pp_fail(PP_ERESOURCE, "this MPI allows no threads beside it (MPI_THREAD_FUNNELED)")
              : set_up(m, &rank, &size);

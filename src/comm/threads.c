@@ -145,6 +145,12 @@ static void stop_all(struct pp_transport *tp)
     pp_threads_abort(k->group);
 }
 
+static void show_waits(struct pp_transport *tp, uint64_t *waited_ns)
+{
+    struct rank *k = tp->impl;
+    k->waiter.waited_ns = waited_ns;
+}
+
 /* --- collectives ----------------------------------------------------------------------------- */
 
 /* The last one to arrive opens it. Nobody can arrive twice: the next opening needs everyone. */
@@ -340,5 +346,6 @@ const struct pp_transport_ops transport_threads = {
     .send = pp_threads_send,
     .recv = pp_threads_recv,
     .abort = stop_all,
+    .show_waits = show_waits,
     .reduce = pp_threads_reduce,
 };

@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ppcli/clock.h"
 #include "ppcli/err.h"
 
 /* A pause takes 15 to 45 ns on the processors we know: 1 to 2 microseconds in all. */
@@ -74,6 +75,13 @@ void pp_word_set(struct pp_word *w, uint32_t value)
     }
 }
 
+void pp_show_wait(uint64_t *waited_ns)
+{
+    if (waited_ns) {
+        __atomic_store_n(waited_ns, pp_clock_ns(), __ATOMIC_RELAXED);
+    }
+}
+
 int pp_word_wait(const struct pp_waiter *how, struct pp_word *w, uint32_t target)
 {
     struct pp_backoff b = {.crowded = how->crowded};
@@ -86,6 +94,7 @@ int pp_word_wait(const struct pp_waiter *how, struct pp_word *w, uint32_t target
             return pp_fail(PP_ELOST, "stopped: another rank failed");
         }
         if (!pp_backoff_pause(&b)) {
+            pp_show_wait(how->waited_ns);
             sleep_on(w, seen);
         }
     }

@@ -21,7 +21,11 @@ struct pp_word {
 struct pp_waiter {
     struct pp_word *stop; /* not 0: give up */
     bool crowded;         /* more ranks than cores */
+    uint64_t *waited_ns;  /* gets the time of every look at a word that makes wait; NULL: nobody */
 };
+
+/* This rank waits and is well. Local. */
+void pp_show_wait(uint64_t *waited_ns);
 
 /*
  * Publish a value and wake who sleeps. What this thread wrote before is visible to whoever sees the
