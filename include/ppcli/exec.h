@@ -9,11 +9,13 @@
 #include "ppcli/backend.h"
 #include "ppcli/dataset.h"
 #include "ppcli/layout.h"
+#include "ppcli/trace.h"
 #include "ppcli/transport.h"
 
 /* What one rank holds, in bytes: a breakdown of its arena. */
 struct pp_exec_bytes {
     size_t parameters; /* values */
+    size_t packed;     /* their copy in the order the backend reads fastest */
     size_t gradients;
     size_t optimizer;
     size_t
@@ -28,6 +30,9 @@ struct pp_exec_counters {
     uint64_t busy_ns;          /* computing: layers, loss, data, reduction sums, optimizer */
     struct pp_loss_sums train; /* on last-stage ranks */
     struct pp_loss_sums test;
+    /* Of training since the epoch began, not reset: one sum in the order of the micro-batches,
+     * whenever it was asked for. */
+    struct pp_loss_sums epoch;
 };
 
 struct pp_exec;
@@ -36,6 +41,8 @@ struct pp_exec_spec {
     const struct pp_layout *layout;
     int rank;                      /* of the transport: replica * stages + pipeline rank */
     struct pp_transport_caps caps; /* decides who provides slot memory */
+    struct pp_ring *ring;          /* what this rank does is recorded there; the caller's, outlives
+                                      the executor; NULL only for pp_exec_predict() */
 };
 
 /* The memory a rank will hold: the dry pass of pp_exec_create(). Local. */
@@ -55,8 +62,9 @@ void pp_exec_destroy(struct pp_exec **x);
 int pp_exec_train_steps(const struct pp_exec *x);
 int pp_exec_test_steps(const struct pp_exec *x);
 
-/* Make epoch e (0, 1, ...) the current one: its order of samples. Local. */
-void pp_exec_start_epoch(struct pp_exec *x, uint64_t epoch);
+/* Make epoch e (0, 1, ...) the current one: its order of samples. so_far: what the steps of it that
+ * are done already summed up on this rank, NULL: none are. Local. */
+int pp_exec_start_epoch(struct pp_exec *x, uint64_t epoch, const struct pp_loss_sums *so_far);
 
 /*
  * One optimizer step over batch `step` of the current epoch: the plan, the reduction over
@@ -70,6 +78,60 @@ int pp_exec_test_step(struct pp_exec *x, int step);
 
 /* Read and reset the counters (waits for the device). Local. */
 int pp_exec_take_counters(struct pp_exec *x, struct pp_exec_counters *out);
+
+/* The most records that one training or evaluation step of any rank puts into its ring. Local. */
+uint64_t pp_exec_events_per_step(const struct pp_layout *layout);
+
+/* Computing time over the run: sums over n actions. */
+struct pp_exec_time {
+    uint64_t ns, n;
+};
+
+/* Of the training actions of virtual stage s on micro-batches of full size; false when another rank
+ * holds it. Local. */
+struct pp_exec_times {
+    uint64_t ns[3], n[3]; /* by enum pp_op: F, I, W; B counts as I and W */
+};
+bool pp_exec_times(const struct pp_exec *x, int s, struct pp_exec_times *out);
+
+/* Of the optimizer. Local. */
+struct pp_exec_time pp_exec_update_time(const struct pp_exec *x);
+
+/* Both count anew from here on. Local. */
+void pp_exec_forget_times(struct pp_exec *x);
+
+/* What one micro-batch keeps of virtual stage s from its F to its W: values between the layers, the
+ * input, of the last stage the output. Local. Errors: PP_ERESOURCE. */
+int pp_exec_live_bytes(const struct pp_layout *layout, int s, size_t *out);
+
+/* --- what the next step depends on, for whoever saves and restores it --------------------------
+ */
+
+enum pp_exec_kind {
+    PP_EXEC_PARAM,
+    PP_EXEC_OPT_M, /* momentum, first moment */
+    PP_EXEC_OPT_V, /* second moment */
+};
+
+struct pp_exec_tensor {
+    const struct pp_param *param; /* of the model: name and shape */
+    enum pp_exec_kind kind;
+    float *values; /* [n] memory of the device */
+    size_t n;
+};
+
+/* Those of this rank, i = 0..n-1: of every parameter it holds the values and the optimizer's state.
+ * Local, as all of these. */
+int pp_exec_tensor_count(const struct pp_exec *x);
+void pp_exec_tensor(const struct pp_exec *x, int i, struct pp_exec_tensor *out);
+
+/* Copy n values from number `first` on to and from memory of the host. After the last put,
+ * pp_exec_tensors_changed(). */
+int pp_exec_tensor_get(struct pp_exec *x, const struct pp_exec_tensor *t, size_t first, float *host,
+                       size_t n);
+int pp_exec_tensor_put(struct pp_exec *x, const struct pp_exec_tensor *t, size_t first,
+                       const float *host, size_t n);
+int pp_exec_tensors_changed(struct pp_exec *x);
 
 /* What this rank holds; equals pp_exec_predict(). */
 const struct pp_exec_bytes *pp_exec_bytes(const struct pp_exec *x);

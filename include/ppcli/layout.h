@@ -23,6 +23,7 @@ struct pp_layout {
     const struct pp_config *cfg;  /* not owned */
     const struct pp_model *model; /* not owned */
     int stages, chunks, replicas, ranks, n_virtual;
+    int coalesce;        /* pp_layout_coalesce() of a full batch */
     int train_n, test_n; /* samples; test_n 0: no evaluation */
     enum pp_placement placement;
     struct pp_plan *table; /* while it is built: the plan read from a file */
@@ -45,6 +46,15 @@ struct pp_layout {
 int pp_layout_create(struct pp_config *cfg, const struct pp_model *model, int train_n, int test_n,
                      struct pp_layout **out);
 void pp_layout_destroy(struct pp_layout **layout);
+
+/*
+ * How many of m micro-batches have their weight gradients in one product: 1 when train.exact; else
+ * train.coalesce, or the fewest of a full batch that have 256 rows together: more would make the
+ * product hardly faster, and like this the activations that are kept for longer are less than 256
+ * rows of each layer. Follows from batch, replicas and micro-batches alone, so that the bits depend
+ * on neither stages nor schedule. Never more than m.
+ */
+int pp_layout_coalesce(const struct pp_config *cfg, int m);
 
 /* The plan for batches of m >= 1 micro-batches; a missing one is a broken invariant. */
 const struct pp_plan *pp_layout_plan(const struct pp_layout *layout, enum pp_plan_kind kind, int m);

@@ -26,6 +26,7 @@ struct pp_layer;
 struct pp_param {
     char name[PP_PARAM_NAME_MAX]; /* "layers.3.weight" */
     int rows, cols;               /* [rows][cols]; a bias is [1][cols] */
+    int n_dims;                   /* 2; of a bias 1: for those who know shapes by name */
     float init_lo, init_hi;       /* uniform in [lo, hi); equal: that constant */
 };
 
@@ -40,16 +41,22 @@ struct pp_layer_ops {
     /* Floats per row kept from F to W besides input and output (gelu: out; else 0). */
     int (*saved)(const struct pp_layer *l);
     void (*cost)(const struct pp_layer *l, struct pp_layer_cost *out);
-    /* params/grads: this layer's part of the chunk's flat buffers. */
+    /* Floats of the copy of its weights that the backend's forward wants; 0: none. */
+    size_t (*packed)(const struct pp_layer *l, const struct pp_backend_choice *choice);
+    int (*pack)(const struct pp_layer *l, struct pp_backend *be, const float *params,
+                float *packed);
+    /* params/grads: this layer's part of the chunk's flat buffers; packed: of these params, or
+     * NULL, with the same bits. */
     int (*forward)(const struct pp_layer *l, struct pp_backend *be, int rows, const float *params,
-                   const float *x, float *saved, float *y);
+                   const float *packed, const float *x, float *saved, float *y);
     /* dy becomes the gradient before the activation, in place, and must stay for backward_weight;
      * dx NULL on the first layer of the model. */
     int (*backward_input)(const struct pp_layer *l, struct pp_backend *be, int rows,
                           const float *params, const float *saved, const float *y, float *dy,
                           float *dx);
-    int (*backward_weight)(const struct pp_layer *l, struct pp_backend *be, int rows,
-                           const float *x, const float *dy, float beta, float *grads);
+    /* parts: rows, x and (what backward_input left in) dy of n >= 1 micro-batches. */
+    int (*backward_weight)(const struct pp_layer *l, struct pp_backend *be, int n,
+                           const struct pp_weight_part *parts, float beta, float *grads);
 };
 
 struct pp_layer {
@@ -110,9 +117,11 @@ struct pp_chunk {
     size_t n_floats;               /* parameters of the chunk */
     float *params, *grads;         /* [n_floats] each, in the arena */
     float *opt_m, *opt_v;          /* [n_floats] or NULL */
+    float *packed;                 /* what the backend made of the weights, or NULL */
     struct pp_chunk_place *places; /* [last-first+1], owned */
     struct pp_chunk_state *states; /* [state_slots], host memory, owned */
     float **grad_base;             /* [grad_slots], owned array, arena memory */
+    struct pp_weight_part *parts;  /* [grad_slots], owned: of the W being computed */
 };
 
 struct pp_chunk_spec {
@@ -121,7 +130,12 @@ struct pp_chunk_spec {
     int state_slots; /* F-to-W slots, over all plans */
     int grad_slots;  /* I-to-W slots; 0: forward only, no gradients and no optimizer state */
     enum pp_optimizer_kind optimizer;
+    /* The backend that will compute; it may want a copy of the weights. NULL: it gets none. */
+    const struct pp_backend_choice *backend;
 };
+
+/* Of these layers, the bytes of what the backend makes of the weights. */
+size_t pp_chunk_packed_bytes(const struct pp_model *m, const struct pp_chunk_spec *spec);
 
 /* Collects `spec`'s memory in `arena` (dry or real) and, with a real one, makes the chunk usable.
  * With a dry arena *out stays NULL. Errors: PP_ERESOURCE. */
@@ -131,6 +145,13 @@ void pp_chunk_destroy(struct pp_chunk **c);
 
 /* Initial parameter values, through the backend. */
 int pp_chunk_init(struct pp_chunk *c, struct pp_backend *be, uint64_t seed);
+
+/* Due after every change of params that no function of this header made. */
+int pp_chunk_weights_changed(struct pp_chunk *c, struct pp_backend *be);
+
+/* The optimizer over all parameters, and what follows from their change. */
+int pp_chunk_optimizer_step(struct pp_chunk *c, struct pp_backend *be,
+                            const struct pp_optimizer_args *a);
 
 /*
  * F: x[rows][in] of the first layer -> y[rows][out] of the last, 0 <= rows <= max_rows. x and y are
@@ -144,9 +165,13 @@ int pp_chunk_forward(struct pp_chunk *c, struct pp_backend *be, int slot, int ro
  */
 int pp_chunk_backward_input(struct pp_chunk *c, struct pp_backend *be, int slot, int gslot,
                             float *dy, float *dx);
-/* W: adds to grads, or overwrites them when `first`. Frees nothing: slots belong to the plan. */
-int pp_chunk_backward_weight(struct pp_chunk *c, struct pp_backend *be, int slot, int gslot,
-                             bool first);
+/*
+ * W of the n micro-batches in slots[0..n-1], in this order, 1 <= n <= grad_slots: adds to grads, or
+ * overwrites them when `first`. One is what every schedule gives the same bits for; the bits of
+ * several at once depend on how many there are. Frees nothing: slots belong to the plan.
+ */
+int pp_chunk_backward_weight(struct pp_chunk *c, struct pp_backend *be, int n, const int *slots,
+                             const int *gslots, bool first);
 
 /* Number of parameters of the chunk, and the flat place of each (canonical order). */
 int pp_chunk_param_count(const struct pp_chunk *c);

@@ -30,11 +30,21 @@ static void cost(const struct pp_layer *l, struct pp_layer_cost *out)
     out->flops_w = product;
 }
 
-static int forward(const struct pp_layer *l, struct pp_backend *be, int rows, const float *params,
-                   const float *x, float *saved_z, float *y)
+static size_t packed_floats(const struct pp_layer *l, const struct pp_backend_choice *choice)
 {
-    return pp_backend_linear_forward(be, rows, l->in, l->out, x, params, params + bias_at(l),
-                                     l->activation, saved_z, y);
+    return pp_backend_packed_floats(choice, l->out, l->in);
+}
+
+static int pack(const struct pp_layer *l, struct pp_backend *be, const float *params, float *packed)
+{
+    return pp_backend_pack_weights(be, l->out, l->in, params, packed);
+}
+
+static int forward(const struct pp_layer *l, struct pp_backend *be, int rows, const float *params,
+                   const float *packed, const float *x, float *saved_z, float *y)
+{
+    return pp_backend_linear_forward(be, rows, l->in, l->out, x, params, packed,
+                                     params + bias_at(l), l->activation, saved_z, y);
 }
 
 static int backward_input(const struct pp_layer *l, struct pp_backend *be, int rows,
@@ -51,10 +61,10 @@ static int backward_input(const struct pp_layer *l, struct pp_backend *be, int r
     return pp_backend_linear_backward_input(be, rows, l->in, l->out, dy, params, dx);
 }
 
-static int backward_weight(const struct pp_layer *l, struct pp_backend *be, int rows,
-                           const float *x, const float *dy, float beta, float *grads)
+static int backward_weight(const struct pp_layer *l, struct pp_backend *be, int n,
+                           const struct pp_weight_part *parts, float beta, float *grads)
 {
-    return pp_backend_linear_backward_weight(be, rows, l->in, l->out, dy, x, beta, grads,
+    return pp_backend_linear_backward_weight(be, n, parts, l->in, l->out, beta, grads,
                                              grads + bias_at(l));
 }
 
@@ -69,8 +79,9 @@ void layer_linear_define(int index, int in, int out, enum pp_activation act, str
                            .n_params = 2,
                            .n_floats = ((size_t)in + 1) * (size_t)out};
     struct pp_param *w = &l->params[0], *b = &l->params[1];
-    *w = (struct pp_param){.rows = out, .cols = in, .init_lo = -bound, .init_hi = bound};
-    *b = (struct pp_param){.rows = 1, .cols = out};
+    *w = (struct pp_param){
+        .rows = out, .cols = in, .n_dims = 2, .init_lo = -bound, .init_hi = bound};
+    *b = (struct pp_param){.rows = 1, .cols = out, .n_dims = 1};
     snprintf(w->name, sizeof(w->name), "layers.%d.weight", index);
     snprintf(b->name, sizeof(b->name), "layers.%d.bias", index);
 }
@@ -79,6 +90,8 @@ const struct pp_layer_ops layer_linear = {
     .name = "linear",
     .saved = saved,
     .cost = cost,
+    .packed = packed_floats,
+    .pack = pack,
     .forward = forward,
     .backward_input = backward_input,
     .backward_weight = backward_weight,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The executor's life and its steps: set-up, training step (plan, replica reduction, clipping,
- * optimizer), evaluation step, the hash of the weights.
+ * optimizer), evaluation step.
  */
 #include "exec_internal.h"
 
@@ -11,17 +11,18 @@
 #include "ppcli/clock.h"
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
-#include "ppcli/sha256.h"
 
 static int open_channels(struct pp_exec *x)
 {
     const struct pp_layout *l = x->layout;
-    int n = 0, rc = PP_ERESOURCE;
+    int n = 0;
     struct pp_channel_spec *specs = pp_alloc((size_t)l->n_channels, sizeof(*specs));
     void **memory = pp_alloc((size_t)l->n_channels, sizeof(*memory));
-    if (!specs || !memory) {
+    int rc = pp_transport_agree(x->tp, specs && memory ? 0 : PP_ERESOURCE);
+    if (rc < 0) {
         goto out;
     }
+    pp_assert(specs != NULL && memory != NULL); /* or this rank had not agreed */
     int base = x->replica * l->stages;
     for (int c = 0; c < l->n_channels; c++) {
         int src = l->plans[0].plan->channels[c].src_rank;
@@ -139,6 +140,7 @@ int pp_exec_create(const struct pp_exec_spec *spec, struct pp_backend *be, struc
     if (x) {
         x->be = be;
         x->tp = tp;
+        x->ring = spec->ring;
         x->data[PP_SPLIT_TRAIN] = train;
         x->data[PP_SPLIT_TEST] = test;
         rc = create_local(x, spec);
@@ -177,6 +179,64 @@ void pp_exec_destroy(struct pp_exec **exec)
     *exec = NULL;
 }
 
+void exec_event_begin(struct pp_exec *x, enum pp_event_kind kind, int64_t t)
+{
+    struct pp_event e = {
+        .begin_ns = x->now, .step = (int32_t)t, .message = -1, .stage = -1, .kind = (uint8_t)kind};
+    pp_ring_begin(x->ring, &e);
+}
+
+uint64_t exec_event_end(struct pp_exec *x)
+{
+    uint64_t before = x->now;
+    x->now = pp_clock_ns();
+    pp_ring_end(x->ring, x->now);
+    return x->now - before;
+}
+
+uint64_t pp_exec_events_per_step(const struct pp_layout *l)
+{
+    /* F: wait, slot, F, send; I: the same; W: W, release; then reduce, clip, update, meet,
+     * report, and after an epoch meet and report once more. */
+    static const uint64_t of_op[] = {[PP_OP_F] = 5, [PP_OP_I] = 4, [PP_OP_W] = 2, [PP_OP_B] = 6};
+    uint64_t most = 0;
+    for (int i = 0; i < l->n_plans; i++) {
+        for (int r = 0; r < l->stages; r++) {
+            const struct pp_rank_plan *p = &l->plans[i].plan->ranks[r];
+            uint64_t n = 7;
+            for (int k = 0; k < p->n_actions; k++) {
+                n += of_op[p->actions[k].op];
+            }
+            most = n > most ? n : most;
+        }
+    }
+    return most;
+}
+
+bool pp_exec_times(const struct pp_exec *x, int s, struct pp_exec_times *out)
+{
+    for (int k = 0; k < x->n_stages; k++) {
+        if (x->stages[k].s == s) {
+            *out = x->stages[k].times;
+            return true;
+        }
+    }
+    return false;
+}
+
+struct pp_exec_time pp_exec_update_time(const struct pp_exec *x)
+{
+    return x->update;
+}
+
+void pp_exec_forget_times(struct pp_exec *x)
+{
+    for (int k = 0; k < x->n_stages; k++) {
+        memset(&x->stages[k].times, 0, sizeof(x->stages[k].times));
+    }
+    memset(&x->update, 0, sizeof(x->update));
+}
+
 int pp_exec_train_steps(const struct pp_exec *x)
 {
     return pp_loader_steps(x->loader[PP_SPLIT_TRAIN]);
@@ -185,11 +245,6 @@ int pp_exec_train_steps(const struct pp_exec *x)
 int pp_exec_test_steps(const struct pp_exec *x)
 {
     return x->layout->test_n > 0 ? pp_loader_steps(x->loader[PP_SPLIT_TEST]) : 0;
-}
-
-void pp_exec_start_epoch(struct pp_exec *x, uint64_t epoch)
-{
-    pp_loader_start_epoch(x->loader[PP_SPLIT_TRAIN], epoch);
 }
 
 const struct pp_exec_bytes *pp_exec_bytes(const struct pp_exec *x)
@@ -282,9 +337,7 @@ static int optimizer_step(struct pp_exec *x, double lr, int64_t t, float grad_sc
         .step = t,
     };
     for (int k = 0; k < x->n_stages; k++) {
-        struct pp_chunk *c = x->stages[k].chunk;
-        PP_TRY(pp_backend_optimizer_step(x->be, c->n_floats, &a, c->grads, c->opt_m, c->opt_v,
-                                         c->params));
+        PP_TRY(pp_chunk_optimizer_step(x->stages[k].chunk, x->be, &a));
     }
     return 0;
 }
@@ -294,21 +347,29 @@ int pp_exec_train_step(struct pp_exec *x, int step, double lr, int64_t t)
     const struct pp_loader *ld = x->loader[PP_SPLIT_TRAIN];
     uint64_t allocations = pp_alloc_count();
     float grad_scale = 1.0f;
+    x->now = pp_clock_ns();
     if (pp_loader_microbatches(ld, step) > 0) {
         float mean = (float)(1.0 / pp_loader_batch_rows(ld, step));
-        PP_TRY(exec_walk(x, PP_SPLIT_TRAIN, step, mean));
+        PP_TRY(exec_walk(x, PP_SPLIT_TRAIN, step, t, mean));
     } else {
         PP_TRY(zero_gradients(x));
     }
     if (x->layout->replicas > 1) {
+        exec_event_begin(x, PP_EVENT_REDUCE, t);
         PP_TRY(reduce_gradients(x));
+        exec_event_end(x);
     }
     if (x->layout->cfg->train.clip_norm > 0) {
+        exec_event_begin(x, PP_EVENT_CLIP, t);
         PP_TRY(clip_scale(x, t, &grad_scale));
+        exec_event_end(x);
     }
-    uint64_t t0 = pp_clock_ns();
+    exec_event_begin(x, PP_EVENT_UPDATE, t);
     PP_TRY(optimizer_step(x, lr, t, grad_scale));
-    x->counters.busy_ns += pp_clock_ns() - t0;
+    uint64_t ns = exec_event_end(x);
+    x->counters.busy_ns += ns;
+    x->update.ns += ns;
+    x->update.n++;
     pp_assert(pp_alloc_count() == allocations);
     return 0;
 }
@@ -318,101 +379,44 @@ int pp_exec_test_step(struct pp_exec *x, int step)
     if (pp_loader_microbatches(x->loader[PP_SPLIT_TEST], step) == 0) {
         return 0;
     }
-    return exec_walk(x, PP_SPLIT_TEST, step, 0.0f);
+    return exec_walk(x, PP_SPLIT_TEST, step, step, 0.0f);
+}
+
+/* Training of the epoch since the sums were looked at last, to the counters. */
+static int count_training(struct pp_exec *x)
+{
+    struct pp_loss_sums now, *to = &x->counters.train;
+    PP_TRY(pp_backend_to_host(x->be, &now, x->sums[PP_SPLIT_TRAIN], sizeof(now)));
+    to->loss += now.loss - x->epoch_seen.loss;
+    to->correct += now.correct - x->epoch_seen.correct;
+    to->rows += now.rows - x->epoch_seen.rows;
+    x->epoch_seen = now;
+    return 0;
+}
+
+int pp_exec_start_epoch(struct pp_exec *x, uint64_t epoch, const struct pp_loss_sums *so_far)
+{
+    static const struct pp_loss_sums zero;
+    pp_loader_start_epoch(x->loader[PP_SPLIT_TRAIN], epoch);
+    if (!x->sums[PP_SPLIT_TRAIN]) {
+        return 0;
+    }
+    PP_TRY(count_training(x));
+    x->epoch_seen = so_far ? *so_far : zero;
+    PP_TRY(pp_backend_to_device(x->be, x->sums[PP_SPLIT_TRAIN], &x->epoch_seen, sizeof(zero)));
+    return pp_backend_synchronize(x->be);
 }
 
 int pp_exec_take_counters(struct pp_exec *x, struct pp_exec_counters *out)
 {
     static const struct pp_loss_sums zero;
-    struct pp_exec_counters c = x->counters;
     if (x->sums[PP_SPLIT_TRAIN]) {
-        struct pp_loss_sums *to[2] = {[PP_SPLIT_TRAIN] = &c.train, [PP_SPLIT_TEST] = &c.test};
-        for (int split = 0; split < 2; split++) {
-            PP_TRY(pp_backend_to_host(x->be, to[split], x->sums[split], sizeof(zero)));
-            PP_TRY(pp_backend_to_device(x->be, x->sums[split], &zero, sizeof(zero)));
-        }
+        PP_TRY(count_training(x));
+        x->counters.epoch = x->epoch_seen;
+        PP_TRY(pp_backend_to_host(x->be, &x->counters.test, x->sums[PP_SPLIT_TEST], sizeof(zero)));
+        PP_TRY(pp_backend_to_device(x->be, x->sums[PP_SPLIT_TEST], &zero, sizeof(zero)));
     }
+    *out = x->counters;
     memset(&x->counters, 0, sizeof(x->counters));
-    *out = c;
     return 0;
-}
-
-/* Every replica must hold the bits of replica 0: anything else is a bug of the reduction.
- * host[largest chunk], all[ranks][PP_SHA256_BYTES]: scratch. */
-static int check_replicas(struct pp_exec *x, float *host, uint8_t *all)
-{
-    const struct pp_layout *l = x->layout;
-    uint8_t mine[PP_SHA256_BYTES];
-    pp_assert(host != NULL && all != NULL);
-    struct pp_sha256 h;
-    pp_sha256_init(&h);
-    int rc = 0;
-    for (int k = 0; rc == 0 && k < x->n_stages; k++) {
-        const struct pp_chunk *c = x->stages[k].chunk;
-        rc = pp_backend_to_host(x->be, host, c->params, c->n_floats * sizeof(float));
-        pp_sha256_update(&h, host, c->n_floats * sizeof(float));
-    }
-    pp_sha256_final(&h, mine);
-    if (rc == 0) {
-        rc = x->tp->ops->allgather(x->tp, mine, sizeof(mine), all);
-    }
-    for (int r = l->stages; rc == 0 && r < l->ranks; r++) {
-        if (memcmp(all + (size_t)r * sizeof(mine), all + (size_t)(r % l->stages) * sizeof(mine),
-                   sizeof(mine)) != 0) {
-            rc = pp_fail(PP_EINTERNAL,
-                         "replica %d of stage rank %d holds other weights than "
-                         "replica 0; please report this",
-                         r / l->stages, r % l->stages);
-        }
-    }
-    return rc;
-}
-
-int pp_exec_weights_sha256(struct pp_exec *x, char out[65])
-{
-    const struct pp_layout *l = x->layout;
-    size_t largest = 0;
-    for (int s = 0; s < l->n_virtual; s++) {
-        size_t n = 0;
-        for (int i = l->first[s]; i <= l->last[s]; i++) {
-            n += l->model->layers[i].n_floats;
-        }
-        largest = n > largest ? n : largest;
-    }
-    float *host = pp_alloc(largest, sizeof(*host));
-    uint8_t *all = pp_alloc((size_t)l->ranks, PP_SHA256_BYTES);
-    int rc = pp_transport_agree(x->tp, host && all ? 0 : PP_ERESOURCE);
-    if (rc == 0 && l->replicas > 1) {
-        rc = check_replicas(x, host, all);
-    }
-    struct pp_sha256 h;
-    pp_sha256_init(&h);
-    out[0] = '\0';
-    for (int s = 0; rc == 0 && x->replica == 0 && s < l->n_virtual; s++) {
-        int owner = l->rank_of[s];
-        size_t bytes = 0;
-        for (int i = l->first[s]; i <= l->last[s]; i++) {
-            bytes += l->model->layers[i].n_floats * sizeof(float);
-        }
-        if (owner == x->rank) {
-            const struct pp_chunk *c = x->stages[l->plans[0].plan->chunk_of[s]].chunk;
-            rc = pp_backend_to_host(x->be, host, c->params, bytes);
-            if (rc == 0 && owner != 0) {
-                rc = x->tp->ops->send(x->tp, 0, host, bytes);
-            }
-        } else if (x->rank == 0) {
-            rc = x->tp->ops->recv(x->tp, owner, host, bytes);
-        }
-        if (rc == 0 && x->rank == 0) {
-            pp_sha256_update(&h, host, bytes);
-        }
-    }
-    if (rc == 0 && x->rank == 0) {
-        uint8_t digest[PP_SHA256_BYTES];
-        pp_sha256_final(&h, digest);
-        pp_sha256_hex(digest, out);
-    }
-    pp_free(host);
-    pp_free(all);
-    return rc;
 }

@@ -14,6 +14,9 @@ struct exec_stage {
     float **output; /* [state_slots] logits, then their gradient, of the last stage, else NULL */
     int *held_f;    /* [state_slots] message that brought x, -1: none; owned */
     int *held_b;    /* [max(grad_slots,1)] message that brought dy, -1: none; owned */
+    /* [max(grad_slots,1)] state and gradient slots of the W at hand; owned */
+    int *w_slots, *w_gslots;
+    struct pp_exec_times times;
 };
 
 /* One channel this rank is an end of. */
@@ -53,13 +56,22 @@ struct pp_exec {
     double *all_norms; /* [ranks][n_params] owned; clipping only */
     int *group;        /* [replicas] transport ranks that hold the same stages; owned */
     struct pp_exec_counters counters;
+    struct pp_loss_sums epoch_seen; /* last stage: sums of the epoch when last asked for */
+    struct pp_exec_time update;
+    struct pp_ring *ring; /* not owned */
+    uint64_t now;         /* when the last recorded action ended */
 };
+
+/* An action outside the walk, of optimizer step t; ends what exec_event_begin() began. */
+void exec_event_begin(struct pp_exec *x, enum pp_event_kind kind, int64_t t);
+/* The action begun last is over; returns the nanoseconds since the one before ended. */
+uint64_t exec_event_end(struct pp_exec *x);
 
 /* exec_memory.c: everything the rank holds; be == NULL: the dry pass. */
 int exec_memory(struct pp_exec *x, const struct pp_exec_spec *spec);
 void exec_memory_free(struct pp_exec *x);
 
-/* exec_walk.c: run one batch of one split through its plan. */
-int exec_walk(struct pp_exec *x, enum pp_split split, int step, float grad_scale);
+/* exec_walk.c: run one batch of one split through its plan; t: its name in the record. */
+int exec_walk(struct pp_exec *x, enum pp_split split, int step, int64_t t, float grad_scale);
 
 #endif

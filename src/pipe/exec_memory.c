@@ -33,7 +33,8 @@ static int row_slots(struct pp_exec *x, struct pp_arena *a, int slots, int width
     return 0;
 }
 
-static int *message_slots(int n)
+/* A number for each slot, -1. */
+static int *by_slot(int n)
 {
     int *held = pp_alloc((size_t)(n > 0 ? n : 1), sizeof(*held));
     for (int i = 0; held && i < n; i++) {
@@ -42,17 +43,24 @@ static int *message_slots(int n)
     return held;
 }
 
+static struct pp_chunk_spec chunk_spec(const struct pp_layout *l, int s)
+{
+    return (struct pp_chunk_spec){
+        .first = l->first[s],
+        .last = l->last[s],
+        .max_rows = l->max_rows,
+        .state_slots = l->state_slots[s],
+        .grad_slots = l->grad_slots[s],
+        .optimizer = l->cfg->train.optimizer,
+    };
+}
+
 static int stage_memory(struct pp_exec *x, struct pp_arena *a, struct exec_stage *st)
 {
     const struct pp_layout *l = x->layout;
-    struct pp_chunk_spec spec = {
-        .first = l->first[st->s],
-        .last = l->last[st->s],
-        .max_rows = l->max_rows,
-        .state_slots = l->state_slots[st->s],
-        .grad_slots = l->grad_slots[st->s],
-        .optimizer = l->cfg->train.optimizer,
-    };
+    struct pp_chunk_spec spec = chunk_spec(l, st->s);
+    struct pp_backend_choice backend = x->be ? x->be->choice : pp_backend_choice_of(l->cfg);
+    spec.backend = &backend;
     size_t mark = a->used;
     PP_TRY(pp_chunk_create(l->model, &spec, a, &st->chunk));
     size_t chunk_bytes = grown(a, &mark);
@@ -63,10 +71,12 @@ static int stage_memory(struct pp_exec *x, struct pp_arena *a, struct exec_stage
     }
     enum pp_optimizer_kind kind = spec.optimizer;
     size_t states = kind == PP_OPT_SGD ? 0 : kind == PP_OPT_MOMENTUM ? 1 : 2;
+    size_t packed = pp_chunk_packed_bytes(l->model, &spec);
     x->bytes.parameters += floats * sizeof(float);
+    x->bytes.packed += packed;
     x->bytes.gradients += floats * sizeof(float);
     x->bytes.optimizer += states * floats * sizeof(float);
-    x->bytes.activations += chunk_bytes - (2 + states) * floats * sizeof(float);
+    x->bytes.activations += chunk_bytes - packed - (2 + states) * floats * sizeof(float);
 
     if (st->is_first) {
         PP_TRY(row_slots(x, a, spec.state_slots, l->model->inputs, &st->input));
@@ -76,9 +86,11 @@ static int stage_memory(struct pp_exec *x, struct pp_arena *a, struct exec_stage
     }
     x->bytes.activations += grown(a, &mark);
     if (a->base) {
-        st->held_f = message_slots(spec.state_slots);
-        st->held_b = message_slots(spec.grad_slots);
-        if (!st->held_f || !st->held_b) {
+        st->held_f = by_slot(spec.state_slots);
+        st->held_b = by_slot(spec.grad_slots);
+        st->w_slots = by_slot(spec.grad_slots);
+        st->w_gslots = by_slot(spec.grad_slots);
+        if (!st->held_f || !st->held_b || !st->w_slots || !st->w_gslots) {
             return PP_ERESOURCE;
         }
     }
@@ -180,6 +192,8 @@ void exec_memory_free(struct pp_exec *x)
         pp_free(st->output);
         pp_free(st->held_f);
         pp_free(st->held_b);
+        pp_free(st->w_slots);
+        pp_free(st->w_gslots);
     }
     pp_free(x->stages);
     pp_free(x->channels);
@@ -197,4 +211,23 @@ int pp_exec_predict(const struct pp_exec_spec *spec, struct pp_exec_bytes *out)
     }
     exec_memory_free(&x);
     return rc;
+}
+
+int pp_exec_live_bytes(const struct pp_layout *l, int s, size_t *out)
+{
+    struct pp_chunk_spec spec = chunk_spec(l, s);
+    size_t used[2];
+    for (int slots = 0; slots < 2; slots++) {
+        struct pp_arena dry = pp_arena_dry();
+        struct pp_chunk *chunk = NULL;
+        spec.state_slots = slots;
+        spec.grad_slots = 0;
+        PP_TRY(pp_chunk_create(l->model, &spec, &dry, &chunk));
+        used[slots] = dry.used;
+    }
+    size_t row = sizeof(float) * (size_t)l->max_rows;
+    *out = used[1] - used[0];
+    *out += s == 0 ? row * (size_t)l->model->inputs : pp_layout_slot_bytes(l, 2 * (s - 1));
+    *out += s == l->n_virtual - 1 ? row * (size_t)l->model->classes : 0;
+    return 0;
 }

@@ -15,19 +15,48 @@ struct walk {
     const struct pp_plan *plan;
     enum pp_split split;
     int step;
+    int32_t t; /* what the record of actions calls this step */
     float grad_scale;
-    uint64_t since; /* when what is being computed began */
+    uint16_t plan_index; /* in the layout */
 };
 
-static void busy_until_now(const struct walk *w)
+/* What begins now, on behalf of action a. */
+static void begin(const struct walk *w, enum pp_event_kind kind, const struct pp_action *a,
+                  int message)
 {
-    w->x->counters.busy_ns += pp_clock_ns() - w->since;
+    struct pp_event e = {.begin_ns = w->x->now,
+                         .step = (int32_t)w->t,
+                         .message = message,
+                         .stage = (int16_t)a->stage,
+                         .mb = (uint16_t)a->mb,
+                         .kind = (uint8_t)kind,
+                         .eval = w->split == PP_SPLIT_TEST,
+                         .plan = w->plan_index};
+    pp_ring_begin(w->x->ring, &e);
+}
+
+static uint64_t end(const struct walk *w)
+{
+    return exec_event_end(w->x);
 }
 
 static int rows_of(const struct walk *w, int mb)
 {
     const uint32_t *index;
     return pp_loader_microbatch(w->x->loader[w->split], w->step, mb, &index);
+}
+
+/* Time of computing n micro-batches from a's on: busy, and by kind for those of full size. Of a
+ * group the first, which is its largest, stands for all: the others have at most one row less. */
+static void end_compute(const struct walk *w, struct exec_stage *st, const struct pp_action *a,
+                        enum pp_op op, int n)
+{
+    uint64_t ns = end(w);
+    w->x->counters.busy_ns += ns;
+    if (w->split == PP_SPLIT_TRAIN && rows_of(w, a->mb) == w->x->layout->max_rows) {
+        st->times.ns[op] += ns;
+        st->times.n[op] += (uint64_t)n;
+    }
 }
 
 static size_t message_bytes(const struct walk *w, const struct pp_message *m)
@@ -124,16 +153,49 @@ static int loss(const struct walk *w, int mb, float *logits)
                                             w->split == PP_SPLIT_TRAIN ? logits : NULL);
 }
 
-/* What an action reads has arrived, and what it writes to is free. */
-static int wait_for_messages(struct walk *w, const struct pp_action *a)
+/* Whether a message goes through the transport; a local one is there as soon as it is written. */
+static bool travels(const struct walk *w, int message)
 {
-    if (a->recv >= 0) {
+    return message >= 0 && w->x->channels[w->plan->messages[message].channel].spec >= 0;
+}
+
+/* What an action reads has arrived, and what it writes to is free. */
+static int wait_for_messages(const struct walk *w, const struct pp_action *a)
+{
+    if (travels(w, a->recv)) {
+        begin(w, PP_EVENT_RECV, a, a->recv);
         PP_TRY(wait_recv(w, a->recv));
+        end(w);
     }
-    if (a->send >= 0) {
+    if (travels(w, a->send)) {
+        begin(w, PP_EVENT_SLOT, a, a->send);
         PP_TRY(acquire(w, a->send));
+        end(w);
     }
-    w->since = pp_clock_ns();
+    return 0;
+}
+
+static int hand_over(const struct walk *w, const struct pp_action *a)
+{
+    if (!travels(w, a->send)) {
+        return 0;
+    }
+    begin(w, PP_EVENT_SEND, a, a->send);
+    PP_TRY(post_send(w, a->send));
+    end(w);
+    return 0;
+}
+
+/* The slots of up to two messages are free, and the receives of their next ones can be posted. */
+static int give_back(const struct walk *w, const struct pp_action *a, int one, int other)
+{
+    if (!travels(w, one) && !travels(w, other)) {
+        return 0;
+    }
+    begin(w, PP_EVENT_RELEASE, a, travels(w, one) ? one : other);
+    PP_TRY(release(w, one));
+    PP_TRY(release(w, other));
+    end(w);
     return 0;
 }
 
@@ -141,6 +203,7 @@ static int forward(struct walk *w, struct exec_stage *st, const struct pp_action
 {
     struct pp_exec *x = w->x;
     PP_TRY(wait_for_messages(w, a));
+    begin(w, PP_EVENT_F, a, -1);
     const float *in;
     if (st->is_first) {
         PP_TRY(load_input(w, a->mb, st->input[a->slot]));
@@ -153,12 +216,10 @@ static int forward(struct walk *w, struct exec_stage *st, const struct pp_action
     if (st->is_last) {
         PP_TRY(loss(w, a->mb, out));
     }
-    busy_until_now(w);
-    if (a->send >= 0) {
-        PP_TRY(post_send(w, a->send));
-    }
+    end_compute(w, st, a, PP_OP_F, 1);
+    PP_TRY(hand_over(w, a));
     if (w->split == PP_SPLIT_TEST) {
-        return release(w, a->recv);
+        return give_back(w, a, a->recv, -1);
     }
     st->held_f[a->slot] = a->recv;
     return 0;
@@ -168,25 +229,34 @@ static int backward_input(struct walk *w, struct exec_stage *st, const struct pp
 {
     struct pp_exec *x = w->x;
     PP_TRY(wait_for_messages(w, a));
+    begin(w, PP_EVENT_I, a, -1);
     float *dy = st->is_last ? st->output[a->slot] : slot_memory(x, &w->plan->messages[a->recv]);
     float *dx = st->is_first ? NULL : slot_memory(x, &w->plan->messages[a->send]);
     PP_TRY(pp_chunk_backward_input(st->chunk, x->be, a->slot, a->gslot, dy, dx));
-    busy_until_now(w);
+    end_compute(w, st, a, PP_OP_I, 1);
     st->held_b[a->gslot] = a->recv;
-    return a->send >= 0 ? post_send(w, a->send) : 0;
+    return hand_over(w, a);
 }
 
-static int backward_weight(struct walk *w, struct exec_stage *st, const struct pp_action *a)
+/* a and the n - 1 actions behind it: one product, then everything is released, in the order of the
+ * plan and with nothing in between that another rank could have waited for (see ppcli/plan.h). */
+static int backward_weight(struct walk *w, struct exec_stage *st, const struct pp_action *a, int n)
 {
-    struct pp_exec *x = w->x;
-    w->since = pp_clock_ns();
-    PP_TRY(pp_chunk_backward_weight(st->chunk, x->be, a->slot, a->gslot, a->first_w));
-    busy_until_now(w);
-    PP_TRY(release(w, st->held_f[a->slot]));
-    return release(w, st->held_b[a->gslot]);
+    for (int i = 0; i < n; i++) {
+        st->w_slots[i] = a[i].slot;
+        st->w_gslots[i] = a[i].gslot;
+    }
+    begin(w, PP_EVENT_W, &a[n - 1], -1);
+    PP_TRY(pp_chunk_backward_weight(st->chunk, w->x->be, n, st->w_slots, st->w_gslots, a->first_w));
+    end_compute(w, st, a, PP_OP_W, n);
+    for (int i = 0; i < n; i++) {
+        PP_TRY(give_back(w, &a[i], st->held_f[a[i].slot], st->held_b[a[i].gslot]));
+    }
+    return 0;
 }
 
-static int run_action(struct walk *w, const struct pp_action *a)
+/* n: how many actions from a on are one (weight gradients), else 1. */
+static int run_action(struct walk *w, const struct pp_action *a, int n)
 {
     struct exec_stage *st = &w->x->stages[w->plan->chunk_of[a->stage]];
     pp_assert(st->s == a->stage);
@@ -196,32 +266,41 @@ static int run_action(struct walk *w, const struct pp_action *a)
     case PP_OP_I:
         return backward_input(w, st, a);
     case PP_OP_W:
-        return backward_weight(w, st, a);
+        return backward_weight(w, st, a, n);
     case PP_OP_B:
         PP_TRY(backward_input(w, st, a));
-        return backward_weight(w, st, a);
+        return backward_weight(w, st, a, 1);
     }
     pp_assert(!"an action of a known kind");
     return PP_EINTERNAL;
 }
 
-int exec_walk(struct pp_exec *x, enum pp_split split, int step, float grad_scale)
+int exec_walk(struct pp_exec *x, enum pp_split split, int step, int64_t t, float grad_scale)
 {
     enum pp_plan_kind kind = split == PP_SPLIT_TRAIN ? PP_PLAN_TRAIN : PP_PLAN_EVAL;
     const struct pp_plan *plan =
         pp_layout_plan(x->layout, kind, pp_loader_microbatches(x->loader[split], step));
-    struct walk w = {.x = x, .plan = plan, .split = split, .step = step, .grad_scale = grad_scale};
-    const struct exec_first *first = NULL;
-    for (int i = 0; i < x->layout->n_plans && !first; i++) {
-        first = x->layout->plans[i].plan == plan ? &x->first[i] : NULL;
+    int index = 0;
+    while (x->layout->plans[index].plan != plan) {
+        index++;
     }
-    pp_assert(first != NULL);
+    const struct exec_first *first = &x->first[index];
+    struct walk w = {.x = x,
+                     .plan = plan,
+                     .split = split,
+                     .step = step,
+                     .t = (int32_t)t,
+                     .grad_scale = grad_scale,
+                     .plan_index = (uint16_t)index};
+    x->now = pp_clock_ns();
     for (int i = 0; i < first->n; i++) {
         PP_TRY(post_recv(&w, first->messages[i]));
     }
     const struct pp_rank_plan *mine = &plan->ranks[x->pipeline_rank];
-    for (int i = 0; i < mine->n_actions; i++) {
-        PP_TRY(run_action(&w, &mine->actions[i]));
+    for (int i = 0; i < mine->n_actions;) {
+        int n = pp_plan_together(plan, x->pipeline_rank, i);
+        PP_TRY(run_action(&w, &mine->actions[i], n));
+        i += n;
     }
     return 0;
 }

@@ -34,6 +34,24 @@ size_t pp_layout_slot_bytes(const struct pp_layout *layout, int ch)
     return (bytes + PP_ALIGN - 1) / PP_ALIGN * PP_ALIGN;
 }
 
+int pp_layout_coalesce(const struct pp_config *cfg, int m)
+{
+    enum {
+        ROWS = 256
+    };
+    int k = cfg->train.coalesce;
+    if (cfg->train.exact) {
+        return 1;
+    }
+    if (k == 0) {
+        int share, rows, first; /* of the largest replica, and its largest micro-batch */
+        pp_balanced_piece(cfg->train.batch_size, cfg->pipeline.replicas, 0, &first, &share);
+        pp_balanced_piece(share, m, 0, &first, &rows);
+        k = rows > 0 ? (ROWS + rows - 1) / rows : 1;
+    }
+    return k < m ? k : m;
+}
+
 static void raise_to(int *v, int floor)
 {
     if (*v < floor) {
@@ -81,6 +99,9 @@ static int build_for_training(struct pp_layout *l, const struct pp_geometry *g, 
             l->cfg->pipeline.schedule, l->table->geometry.microbatches, g->microbatches,
             l->table->geometry.microbatches);
     }
+    if (g->coalesce > 1) {
+        return pp_plan_coalesce(l->table, g->coalesce, out);
+    }
     *out = l->table;
     l->table = NULL;
     return 0;
@@ -101,6 +122,7 @@ static int need_plan(struct pp_layout *l, enum pp_plan_kind kind, int m, bool fu
     struct pp_geometry g = {.stages = l->stages,
                             .chunks = l->chunks,
                             .microbatches = m,
+                            .coalesce = kind == PP_PLAN_TRAIN ? l->coalesce : 0,
                             .group = l->cfg->pipeline.group,
                             .eager = l->cfg->pipeline.eager,
                             .memory_cap = l->cfg->pipeline.memory_cap};
@@ -269,6 +291,7 @@ int pp_layout_create(struct pp_config *cfg, const struct pp_model *model, int tr
     }
     rc = PP_ERESOURCE;
     l->replicas = cfg->pipeline.replicas;
+    l->coalesce = pp_layout_coalesce(cfg, cfg->pipeline.microbatches);
     l->ranks = l->stages * l->replicas;
     l->n_virtual = l->stages * l->chunks;
     l->n_channels = 2 * (l->n_virtual - 1);
