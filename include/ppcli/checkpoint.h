@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Checkpoints. One is a folder step-00001200 that holds, for each rank of a pipeline, a safetensors
+ * file with what the rank owns, config.ini, state.json, and MANIFEST with the size and SHA-256 of
+ * all of them. It is written under another name and renamed when everything in it is durable, so a
+ * folder of that name is whole, or was damaged later, which the digests tell. Tensors are found by
+ * name in whichever file they are: what one cut of the model wrote, any other cut reads.
+ *
+ *   layers.0.weight              as PyTorch names them, [out, in]
+ *   optimizer.m.layers.0.weight  first moment or momentum; optimizer.v.*: second moment
+ */
+#ifndef PPCLI_CHECKPOINT_H
+#define PPCLI_CHECKPOINT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ppcli/io.h"
+#include "ppcli/safetensors.h"
+
+#define PP_CKPT_VERSION 1
+#define PP_CKPT_DIR "checkpoints" /* in the run folder */
+#define PP_CKPT_PARTS_MAX 9999
+#define PP_CKPT_NUMBERS_MAX 64
+#define PP_CKPT_TEXT_MAX 256
+
+/* Everything besides tensors and config that the next step depends on, or its report. */
+struct pp_ckpt_state {
+    int64_t step;        /* optimizer steps done since the start of the run */
+    int64_t epoch;       /* the running one, from 1 */
+    int64_t epoch_steps; /* the data cursor: steps done in it */
+    int64_t samples;     /* trained on since the start */
+    uint64_t seed;
+    char config_hash[PP_SHA256_HEX];    /* pp_config_hash() */
+    char fingerprint[PP_CKPT_TEXT_MAX]; /* what bits depend on besides: backend, kernels, data */
+    char ppcli[PP_CKPT_TEXT_MAX];       /* version that wrote it */
+    /* Running sums of the metrics: kept to the last bit; finite. */
+    int n_numbers;
+    struct pp_ckpt_number {
+        char name[32]; /* [A-Za-z0-9._-] */
+        double value;
+    } numbers[PP_CKPT_NUMBERS_MAX];
+};
+
+/* Set or add a number; running past the table is a broken invariant. */
+void pp_ckpt_set(struct pp_ckpt_state *s, const char *name, double value);
+double pp_ckpt_get(const struct pp_ckpt_state *s, const char *name, double otherwise);
+
+/* --- saving ------------------------------------------------------------------------------------
+ *
+ * rank 0   pp_ckpt_begin()       makes the folder; the save then goes to all ranks as plain bytes
+ * each     pp_ckpt_write_part()  its file; the part then goes to rank 0 as plain bytes
+ * rank 0   pp_ckpt_commit()      only now it is saved; or, when a rank failed, pp_ckpt_abandon()
+ * rank 0   pp_ckpt_prune()
+ *
+ * Nothing here communicates. All changes of the disk go through `io`. Errors: PP_EIO, PP_EPERM, ...
+ * naming path and action; the checkpoints that were there before stay untouched.
+ */
+
+struct pp_ckpt_save {
+    int64_t step;
+    char config_hash[PP_SHA256_HEX];
+    char dir[PP_PATH_MAX];    /* the folder of checkpoints */
+    char folder[PP_PATH_MAX]; /* of this one, under its temporary name */
+};
+
+struct pp_ckpt_part {
+    int32_t index, count; /* of the pipeline's ranks */
+    int64_t tensors;
+    uint64_t bytes;
+    uint8_t sha256[PP_SHA256_BYTES];
+};
+
+/* `dir` is made when it is missing (its parent is not). bytes: about what will be written, refused
+ * when the disk has less; 0 when unknown. */
+int pp_ckpt_begin(const struct pp_io *io, const char *dir, int64_t step, const char *config_hash,
+                  uint64_t bytes, struct pp_ckpt_save *out);
+
+/* The file of rank `index` of `count`. No two ranks may write tensors of one name. */
+int pp_ckpt_write_part(const struct pp_io *io, const struct pp_ckpt_save *save, int index,
+                       int count, const struct pp_st_item *items, int n, struct pp_ckpt_part *out);
+
+/*
+ * Write config.ini, state.json and MANIFEST, flush, and give the folder its name. A checkpoint of
+ * the same step that is there is replaced. parts[n]: of all ranks, in any order. state->step and
+ * ->config_hash are those of the save. After a failure there is nothing left to abandon; when only
+ * the last flush failed, the checkpoint is there but may not outlive a power failure.
+ */
+int pp_ckpt_commit(const struct pp_io *io, const struct pp_ckpt_save *save,
+                   const struct pp_ckpt_state *state, const char *config,
+                   const struct pp_ckpt_part *parts, int n);
+
+/* Remove what was written, as far as it goes; keeps the error record. */
+void pp_ckpt_abandon(const struct pp_io *io, const struct pp_ckpt_save *save);
+
+/* Keep the newest `keep` >= 1 of the checkpoints up to `step` and remove the older ones. */
+int pp_ckpt_prune(const struct pp_io *io, const char *dir, int keep, int64_t step);
+
+/* Remove checkpoints of later steps than `step`: the future that a run leaves when it resumes from
+ * an older checkpoint, and which must not be found as the latest. */
+int pp_ckpt_drop_newer(const struct pp_io *io, const char *dir, int64_t step);
+
+/* Remove what killed processes left behind: *.tmp-PID and .trash-* that are not newer than
+ * since_ns (CLOCK_REALTIME, see pp_lock). Called with the run folder's lock held. */
+int pp_ckpt_sweep(const struct pp_io *io, const char *dir, int64_t since_ns);
+
+/* --- reading ------------------------------------------------------------------------------------
+ */
+
+enum pp_ckpt_check {
+    PP_CKPT_STRUCTURE, /* MANIFEST, state and headers; what others have verified */
+    PP_CKPT_VERIFY,    /* the digest of every file too: reads all of it */
+};
+
+struct pp_ckpt; /* immutable: threads may share it */
+
+/*
+ * Open a checkpoint folder, its MANIFEST, one safetensors file (as PyTorch wrote it, or one part),
+ * or the newest checkpoint of a folder of checkpoints or of a run folder, as
+ * pp_ckpt_open_latest() with fall_back. Under PP_CKPT_VERIFY a safetensors file is checked as far
+ * as it carries checksums.
+ * Errors: PP_EFORMAT naming the file, and the tensor where the damage lies in one; PP_ENOINPUT,
+ * PP_EPERM, PP_EIO, PP_ERESOURCE.
+ */
+int pp_ckpt_open(const char *path, enum pp_ckpt_check check, struct pp_ckpt **out);
+
+/*
+ * The newest of a folder of checkpoints that opens. One that is damaged is an error; with
+ * `fall_back` it is a warning on stderr, and the one before it is tried.
+ * Errors: PP_ENOINPUT when there is none; those of pp_ckpt_open().
+ */
+int pp_ckpt_open_latest(const char *dir, enum pp_ckpt_check check, bool fall_back,
+                        struct pp_ckpt **out);
+void pp_ckpt_close(struct pp_ckpt **ck);
+
+/*
+ * The checkpoints of a run folder or a folder of checkpoints, damaged ones too: their steps, the
+ * newest first; none for any other path. Caller pp_free()s *out_steps.
+ */
+int pp_ckpt_list(const char *path, int64_t **out_steps, int *out_n);
+/* The folder of one of them. */
+int pp_ckpt_step_path(const char *path, int64_t step, char out[PP_PATH_MAX]);
+
+/* Could `path` be a checkpoint at all, whole or damaged? */
+bool pp_ckpt_claims(const char *path);
+
+const char *pp_ckpt_path(const struct pp_ckpt *ck);
+const struct pp_ckpt_state *pp_ckpt_state(const struct pp_ckpt *ck); /* NULL: plain safetensors */
+const char *pp_ckpt_config(const struct pp_ckpt *ck);                /* text; NULL likewise */
+uint64_t pp_ckpt_bytes(const struct pp_ckpt *ck);                    /* of all its files */
+int pp_ckpt_files(const struct pp_ckpt *ck);                         /* safetensors files of it */
+/* Tensors whose bytes were compared with a digest or checksum when it was opened. */
+int pp_ckpt_checked(const struct pp_ckpt *ck);
+
+/* Tensor i = 0..n-1, sorted by name with numbers in their order; *out_file (NULL: not wanted): the
+ * name of its file. */
+int pp_ckpt_tensors(const struct pp_ckpt *ck);
+const struct pp_st_tensor *pp_ckpt_tensor(const struct pp_ckpt *ck, int i, const char **out_file);
+/* Is it of the optimizer, or a parameter? */
+bool pp_ckpt_is_optimizer(const struct pp_st_tensor *t);
+
+const struct pp_st_tensor *pp_ckpt_find(const struct pp_ckpt *ck, const char *name); /* or NULL */
+
+/*
+ * Read a tensor of this shape as floats (F16, BF16 and F64 are converted): put() gets them in
+ * ascending pieces and may copy them to a device.
+ * Errors: PP_EFORMAT (no such tensor; another shape; not of floats), PP_EIO, those of put().
+ */
+int pp_ckpt_read(const struct pp_ckpt *ck, const char *name, int n_dims, const int64_t *dims,
+                 int (*put)(void *ctx, uint64_t first, const float *values, size_t n), void *ctx);
+
+#endif

@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finding checkpoints, and what an open one answers. */
+#include "checkpoint.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "folder.h"
+#include "names.h"
+#include "ppcli/err.h"
+#include "ppcli/log.h"
+#include "ppcli/mem.h"
+
+#define OPTIMIZER "optimizer."
+
+/* --- tensors ------------------------------------------------------------------------------------
+ */
+
+/* layers.2.bias before layers.10.bias: runs of digits count as numbers. */
+static int compare_names(const char *a, const char *b)
+{
+    while (*a && *b) {
+        if (isdigit((unsigned char)*a) && isdigit((unsigned char)*b)) {
+            size_t za = strspn(a, "0"), zb = strspn(b, "0");
+            size_t na = strspn(a + za, "0123456789"), nb = strspn(b + zb, "0123456789");
+            int order = na != nb ? (na < nb ? -1 : 1) : memcmp(a + za, b + zb, na);
+            /* equal numbers of unequal length are still two names */
+            order = order == 0 && za != zb ? (za < zb ? -1 : 1) : order;
+            if (order != 0) {
+                return order;
+            }
+            a += za + na;
+            b += zb + nb;
+        } else if (*a != *b) {
+            break;
+        } else {
+            a++;
+            b++;
+        }
+    }
+    return (unsigned char)*a - (unsigned char)*b;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct ckpt_entry *x = a, *y = b;
+    return compare_names(x->t->name, y->t->name);
+}
+
+int ckpt_build_index(struct pp_ckpt *ck)
+{
+    size_t n = 0;
+    for (int p = 0; p < ck->n_parts; p++) {
+        n += (size_t)ck->parts[p]->header->n_tensors;
+    }
+    ck->index = pp_alloc(n, sizeof(*ck->index));
+    if (!ck->index) {
+        return pp_error_context("%s", ck->path);
+    }
+    for (int p = 0; p < ck->n_parts; p++) {
+        const struct pp_st_header *h = ck->parts[p]->header;
+        for (int i = 0; i < h->n_tensors; i++) {
+            ck->index[ck->n_tensors++] = (struct ckpt_entry){&h->tensors[i], p};
+        }
+    }
+    if (n > 1) {
+        qsort(ck->index, n, sizeof(*ck->index), by_name);
+    }
+    for (int i = 1; i < ck->n_tensors; i++) {
+        if (strcmp(ck->index[i - 1].t->name, ck->index[i].t->name) == 0) {
+            return pp_fail(PP_EFORMAT, "%s: tensor %s is in %s as well",
+                           ck->parts[ck->index[i].part]->path, ck->index[i].t->name,
+                           ck->parts[ck->index[i - 1].part]->path);
+        }
+    }
+    return 0;
+}
+
+const struct pp_st_tensor *ckpt_find(const struct pp_ckpt *ck, const char *name, int *out_part)
+{
+    struct pp_st_tensor wanted;
+    if (strlen(name) > PP_ST_NAME_MAX || ck->n_tensors == 0) {
+        return NULL;
+    }
+    strcpy(wanted.name, name);
+    const struct ckpt_entry key = {&wanted, 0};
+    const struct ckpt_entry *e =
+        bsearch(&key, ck->index, (size_t)ck->n_tensors, sizeof(*ck->index), by_name);
+    *out_part = e ? e->part : 0;
+    return e ? e->t : NULL;
+}
+
+/* --- opening ------------------------------------------------------------------------------------
+ */
+
+static int open_plain(struct pp_ckpt *ck, enum pp_ckpt_check check)
+{
+    ck->plain = true;
+    ck->parts = pp_alloc(1, sizeof(struct pp_st_file *));
+    if (!ck->parts) {
+        return pp_error_context("%s", ck->path);
+    }
+    ck->n_parts = 1;
+    PP_TRY(pp_st_open(ck->path, &ck->parts[0]));
+    ck->bytes = ck->parts[0]->bytes;
+    if (check == PP_CKPT_VERIFY) {
+        PP_TRY(pp_st_check_data(ck->parts[0], &ck->checked));
+    }
+    return ckpt_build_index(ck);
+}
+
+static int open_one(const char *path, bool plain, enum pp_ckpt_check check, struct pp_ckpt **out)
+{
+    struct pp_ckpt *ck = pp_alloc(1, sizeof(*ck));
+    if (!ck) {
+        return PP_ERESOURCE;
+    }
+    ck->path = pp_strdup(path);
+    int rc = !ck->path ? PP_ERESOURCE : plain ? open_plain(ck, check) : ckpt_open_folder(ck, check);
+    if (rc < 0) {
+        pp_ckpt_close(&ck);
+        return rc;
+    }
+    *out = ck;
+    return 0;
+}
+
+static bool exists(const char *dir, const char *name)
+{
+    char path[PP_PATH_MAX];
+    struct stat st;
+    return snprintf(path, sizeof(path), "%s/%s", dir, name) < (int)sizeof(path) &&
+           lstat(path, &st) == 0;
+}
+
+/* `path` without the slashes at its end; that of a MANIFEST without it. */
+static int tidy_path(const char *path, char out[PP_PATH_MAX])
+{
+    PP_TRY(pp_path_format(out, "%s", path));
+    size_t n = strlen(out);
+    while (n > 1 && out[n - 1] == '/') {
+        out[--n] = '\0';
+    }
+    char *base = strrchr(out, '/');
+    if (strcmp(base ? base + 1 : out, NAME_MANIFEST) == 0) {
+        if (!base) {
+            strcpy(out, ".");
+        } else if (base == out) {
+            base[1] = '\0';
+        } else {
+            *base = '\0';
+        }
+    }
+    return 0;
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* The last name of a path is that of a step. */
+static bool is_step_path(const char *path)
+{
+    const char *base = strrchr(path, '/');
+    int64_t step;
+    return name_is_step(base ? base + 1 : path, &step);
+}
+
+int pp_ckpt_open(const char *path, enum pp_ckpt_check check, struct pp_ckpt **out)
+{
+    char tidy[PP_PATH_MAX];
+    PP_TRY(tidy_path(path, tidy));
+    if (!is_folder(tidy)) {
+        return open_one(tidy, true, check, out);
+    }
+    if (exists(tidy, NAME_MANIFEST) || is_step_path(tidy)) {
+        return open_one(tidy, false, check, out);
+    }
+    return pp_ckpt_open_latest(tidy, check, true, out);
+}
+
+/* A run folder's folder of checkpoints, or the folder itself. */
+static int folder_of(const char *path, char out[PP_PATH_MAX])
+{
+    PP_TRY(pp_path_format(out, "%s/" PP_CKPT_DIR, path));
+    return is_folder(out) ? 0 : pp_path_format(out, "%s", path);
+}
+
+int pp_ckpt_list(const char *path, int64_t **out_steps, int *out_n)
+{
+    char dir[PP_PATH_MAX];
+    PP_TRY(folder_of(path, dir));
+    if (!is_folder(dir)) {
+        *out_steps = NULL;
+        *out_n = 0;
+        return 0;
+    }
+    return folder_steps(dir, out_steps, out_n);
+}
+
+int pp_ckpt_step_path(const char *path, int64_t step, char out[PP_PATH_MAX])
+{
+    char dir[PP_PATH_MAX], name[NAME_BYTES];
+    PP_TRY(folder_of(path, dir));
+    name_step(name, step);
+    return pp_path_format(out, "%s/%s", dir, name);
+}
+
+/* What another checkpoint can stand in for; a lack of memory or rights it cannot. */
+static bool is_damage(int rc)
+{
+    return rc == PP_EFORMAT || rc == PP_EIO || rc == PP_ENOINPUT;
+}
+
+static int open_newest(const char *dir, const int64_t *steps, int n, enum pp_ckpt_check check,
+                       bool fall_back, struct pp_ckpt **out)
+{
+    int rc = 0;
+    for (int i = 0; i < n; i++) {
+        char path[PP_PATH_MAX];
+        PP_TRY(pp_ckpt_step_path(dir, steps[i], path));
+        rc = open_one(path, false, check, out);
+        if (rc == 0 || !fall_back || !is_damage(rc)) {
+            return rc;
+        }
+        pp_log_warn("%s", pp_error_get()->text);
+        if (i + 1 < n) {
+            pp_log_warn("%s cannot be used; trying the one before it", path);
+        }
+    }
+    return pp_error_context("none of %d checkpoints can be used; the oldest", n);
+}
+
+int pp_ckpt_open_latest(const char *dir, enum pp_ckpt_check check, bool fall_back,
+                        struct pp_ckpt **out)
+{
+    int64_t *steps = NULL;
+    int n = 0;
+    PP_TRY(pp_ckpt_list(dir, &steps, &n));
+    int rc = n == 0 ? pp_fail(PP_ENOINPUT, "there is no checkpoint in %s", dir)
+                    : open_newest(dir, steps, n, check, fall_back, out);
+    pp_free(steps);
+    return rc;
+}
+
+void pp_ckpt_close(struct pp_ckpt **ck)
+{
+    if (!*ck) {
+        return;
+    }
+    for (int i = 0; i < (*ck)->n_parts; i++) {
+        pp_st_close(&(*ck)->parts[i]);
+    }
+    pp_free((*ck)->parts);
+    pp_free((*ck)->index);
+    pp_free((*ck)->config);
+    pp_free((*ck)->path);
+    pp_free(*ck);
+    *ck = NULL;
+}
+
+bool pp_ckpt_claims(const char *path)
+{
+    char tidy[PP_PATH_MAX];
+    if (tidy_path(path, tidy) < 0) {
+        return false;
+    }
+    if (is_folder(tidy)) {
+        int64_t *steps = NULL;
+        int n = 0;
+        bool any = exists(tidy, NAME_MANIFEST) || is_step_path(tidy) ||
+                   (pp_ckpt_list(tidy, &steps, &n) == 0 && n > 0);
+        pp_free(steps);
+        return any;
+    }
+    size_t n = strlen(tidy);
+    if (n > 12 && strcmp(tidy + n - 12, ".safetensors") == 0) {
+        return true;
+    }
+    /* Eight bytes of a small number, then '{'. */
+    uint8_t head[9] = {0};
+    int fd = -1;
+    uint64_t bytes = 0;
+    if (pp_open_regular(tidy, &fd, &bytes) < 0) {
+        return false;
+    }
+    bool full = pread(fd, head, sizeof(head), 0) == (ssize_t)sizeof(head);
+    close(fd);
+    return full && head[8] == '{' && head[4] == 0 && head[5] == 0 && head[6] == 0 && head[7] == 0;
+}
+
+/* --- answers ------------------------------------------------------------------------------------
+ */
+
+const char *pp_ckpt_path(const struct pp_ckpt *ck)
+{
+    return ck->path;
+}
+
+const struct pp_ckpt_state *pp_ckpt_state(const struct pp_ckpt *ck)
+{
+    return ck->plain ? NULL : &ck->state;
+}
+
+const char *pp_ckpt_config(const struct pp_ckpt *ck)
+{
+    return ck->config;
+}
+
+uint64_t pp_ckpt_bytes(const struct pp_ckpt *ck)
+{
+    return ck->bytes;
+}
+
+int pp_ckpt_files(const struct pp_ckpt *ck)
+{
+    return ck->n_parts;
+}
+
+int pp_ckpt_checked(const struct pp_ckpt *ck)
+{
+    return ck->checked;
+}
+
+int pp_ckpt_tensors(const struct pp_ckpt *ck)
+{
+    return ck->n_tensors;
+}
+
+const struct pp_st_tensor *pp_ckpt_tensor(const struct pp_ckpt *ck, int i, const char **out_file)
+{
+    pp_assert(i >= 0 && i < ck->n_tensors);
+    if (out_file) {
+        const char *path = ck->parts[ck->index[i].part]->path;
+        const char *base = strrchr(path, '/');
+        *out_file = base ? base + 1 : path;
+    }
+    return ck->index[i].t;
+}
+
+bool pp_ckpt_is_optimizer(const struct pp_st_tensor *t)
+{
+    return strncmp(t->name, OPTIMIZER, strlen(OPTIMIZER)) == 0;
+}
+
+const struct pp_st_tensor *pp_ckpt_find(const struct pp_ckpt *ck, const char *name)
+{
+    int part;
+    return ckpt_find(ck, name, &part);
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is in a folder of checkpoints, and taking things out of it. A checkpoint is renamed before
+ * its files go, so that one under its own name is never half there.
+ */
+#include "folder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "names.h"
+#include "ppcli/err.h"
+#include "ppcli/log.h"
+#include "ppcli/mem.h"
+
+/* --- looking ------------------------------------------------------------------------------------
+ */
+
+static int newest_first(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+int folder_steps(const char *dir, int64_t **out, int *out_n)
+{
+    DIR *d = opendir(dir);
+    if (!d && errno != ENOENT) {
+        return pp_fail_errno(0, "cannot read folder %s", dir);
+    }
+    int64_t *steps = NULL;
+    int n = 0, room = 0, rc = 0;
+    for (struct dirent *e; rc == 0 && d && (e = readdir(d));) {
+        int64_t step;
+        if (!name_is_step(e->d_name, &step)) {
+            continue;
+        }
+        if (n == room) {
+            room = room > 0 ? 2 * room : 16;
+            int64_t *more = pp_realloc(steps, (size_t)room, sizeof(*steps));
+            if (!more) {
+                rc = pp_error_context("%s", dir);
+                break;
+            }
+            steps = more;
+        }
+        steps[n++] = step;
+    }
+    if (d) {
+        closedir(d);
+    }
+    if (rc < 0) {
+        pp_free(steps);
+        return rc;
+    }
+    if (n > 1) {
+        qsort(steps, (size_t)n, sizeof(*steps), newest_first);
+    }
+    *out = steps;
+    *out_n = n;
+    return 0;
+}
+
+/* --- removing -----------------------------------------------------------------------------------
+ */
+
+static bool is_real_folder(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+int folder_remove(const struct pp_io *io, const char *path)
+{
+    if (!is_real_folder(path)) {
+        return pp_fail(PP_EIO, "cannot remove %s: it is no folder", path);
+    }
+    DIR *d = opendir(path);
+    if (!d) {
+        return pp_fail_errno(0, "cannot read folder %s", path);
+    }
+    int rc = 0;
+    for (struct dirent *e; rc == 0 && (e = readdir(d));) {
+        char file[PP_PATH_MAX];
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) {
+            continue;
+        }
+        rc = pp_path_format(file, "%s/%s", path, e->d_name);
+        if (rc == 0) {
+            rc = pp_io_unlink(io, file);
+        }
+    }
+    closedir(d);
+    return rc < 0 ? rc : pp_io_rmdir(io, path);
+}
+
+static int trash_path(const char *dir, int64_t step, char out[PP_PATH_MAX])
+{
+    char name[NAME_BYTES];
+    name_step(name, step);
+    return pp_path_format(out, "%s/.trash-%s-%ld", dir, name, (long)getpid());
+}
+
+static int to_trash(const struct pp_io *io, const char *dir, int64_t step)
+{
+    char name[NAME_BYTES], from[PP_PATH_MAX], to[PP_PATH_MAX];
+    name_step(name, step);
+    PP_TRY(pp_path_format(from, "%s/%s", dir, name));
+    PP_TRY(trash_path(dir, step, to));
+    if (is_real_folder(to)) {
+        PP_TRY(folder_remove(io, to));
+    }
+    return pp_io_rename(io, from, to);
+}
+
+/* Those of steps[n] go. All are renamed, durably, before the first file of any is removed. */
+static int remove_steps(const struct pp_io *io, const char *dir, const int64_t *steps, int n)
+{
+    if (n == 0) {
+        return 0;
+    }
+    for (int i = 0; i < n; i++) {
+        PP_TRY(to_trash(io, dir, steps[i]));
+    }
+    PP_TRY(pp_io_sync_dir(io, dir));
+    for (int i = 0; i < n; i++) {
+        char path[PP_PATH_MAX];
+        PP_TRY(trash_path(dir, steps[i], path));
+        PP_TRY(folder_remove(io, path));
+    }
+    return 0;
+}
+
+int pp_ckpt_prune(const struct pp_io *io, const char *dir, int keep, int64_t step)
+{
+    pp_assert(keep >= 1);
+    int64_t *steps = NULL;
+    int n = 0;
+    PP_TRY(folder_steps(dir, &steps, &n));
+    int newer = 0;
+    while (newer < n && steps[newer] > step) {
+        newer++;
+    }
+    int rc = 0;
+    if (n > newer + keep) {
+        rc = remove_steps(io, dir, steps + newer + keep, n - newer - keep);
+    }
+    pp_free(steps);
+    return rc;
+}
+
+int pp_ckpt_drop_newer(const struct pp_io *io, const char *dir, int64_t step)
+{
+    int64_t *steps = NULL;
+    int n = 0;
+    PP_TRY(folder_steps(dir, &steps, &n));
+    int newer = 0;
+    while (newer < n && steps[newer] > step) {
+        newer++;
+    }
+    int rc = remove_steps(io, dir, steps, newer);
+    pp_free(steps);
+    return rc;
+}
+
+int pp_ckpt_sweep(const struct pp_io *io, const char *dir, int64_t since_ns)
+{
+    DIR *d = opendir(dir);
+    if (!d) {
+        return errno == ENOENT ? 0 : pp_fail_errno(0, "cannot read folder %s", dir);
+    }
+    int rc = 0;
+    for (struct dirent *e; rc == 0 && (e = readdir(d));) {
+        char path[PP_PATH_MAX];
+        struct stat st;
+        if (!name_is_leftover(e->d_name)) {
+            continue;
+        }
+        rc = pp_path_format(path, "%s/%s", dir, e->d_name);
+        if (rc < 0 || lstat(path, &st) != 0 || !S_ISDIR(st.st_mode)) {
+            continue;
+        }
+        /* Newer than our lock: of somebody who does not know it. */
+        if ((int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec > since_ns) {
+            continue;
+        }
+        pp_log_debug("removing %s, which a killed process left", path);
+        rc = folder_remove(io, path);
+    }
+    closedir(d);
+    return rc;
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A lock is a file that its holder has flock()ed; its text says who that is. The text alone means
+ * nothing: a killed process leaves it, but not the lock.
+ */
+#include "ppcli/lock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "ppcli/clock.h"
+#include "ppcli/err.h"
+#include "ppcli/log.h"
+
+#define TEXT_MAX 320
+
+static bool same_file(int fd, const char *path)
+{
+    struct stat a, b;
+    return fstat(fd, &a) == 0 && stat(path, &b) == 0 && a.st_dev == b.st_dev &&
+           a.st_ino == b.st_ino;
+}
+
+/* One line that can be shown; "" when there is none. */
+static void read_holder(int fd, char out[TEXT_MAX])
+{
+    ssize_t n = pread(fd, out, TEXT_MAX - 1, 0);
+    out[n > 0 ? n : 0] = '\0';
+    for (char *p = out; *p; p++) {
+        if (*p == '\n') {
+            *p = '\0';
+            break;
+        }
+        if (*p < 0x20 || *p == 0x7f) {
+            *p = '?';
+        }
+    }
+}
+
+static int held_by_another(const char *path, int fd)
+{
+    char holder[TEXT_MAX];
+    read_holder(fd, holder);
+    return pp_fail(PP_ERESOURCE, "another ppcli uses this run folder: %s (it holds %s)",
+                   holder[0] ? holder : "it did not say which", path);
+}
+
+/* Who holds it, and since when by the clock of the file system. */
+static int write_holder(struct pp_lock *l)
+{
+    char text[TEXT_MAX], host[128] = "", now[32];
+    struct stat st;
+    (void)gethostname(host, sizeof(host) - 1);
+    int n = snprintf(text, sizeof(text), "process %ld on %s since %s\n", (long)getpid(), host,
+                     pp_clock_utc(now, sizeof(now)));
+    if (ftruncate(l->fd, 0) != 0 || pwrite(l->fd, text, (size_t)n, 0) != n ||
+        fstat(l->fd, &st) != 0) {
+        return pp_fail_errno(PP_EIO, "cannot write %s", l->path);
+    }
+    l->since_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+    return 0;
+}
+
+int pp_lock_take(const char *dir, struct pp_lock *out)
+{
+    struct pp_lock l = PP_LOCK_NONE;
+    PP_TRY(pp_path_format(l.path, "%s/" PP_LOCK_NAME, dir));
+    for (;;) {
+        l.fd = open(l.path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+        if (l.fd < 0) {
+            return pp_fail_errno(0, "cannot write in %s", dir);
+        }
+        int rc = flock(l.fd, LOCK_EX | LOCK_NB);
+        if (rc != 0 && errno == EWOULDBLOCK) {
+            rc = held_by_another(l.path, l.fd);
+            close(l.fd);
+            return rc;
+        }
+        if (rc != 0) {
+            pp_log_warn("%s: the file system cannot lock (%s); make sure that no other run uses "
+                        "this folder",
+                        dir, strerror(errno));
+        }
+        /* Its last holder may have removed it between our open and our lock. */
+        if (same_file(l.fd, l.path)) {
+            break;
+        }
+        close(l.fd);
+    }
+    char before[TEXT_MAX];
+    read_holder(l.fd, before);
+    if (before[0]) {
+        pp_log_debug("%s: left by %s, which is gone", l.path, before);
+    }
+    int rc = write_holder(&l);
+    if (rc < 0) {
+        close(l.fd);
+        return rc;
+    }
+    *out = l;
+    return 0;
+}
+
+void pp_lock_release(struct pp_lock *l)
+{
+    if (l->fd < 0) {
+        return;
+    }
+    /* Removed while still locked, so that nobody can hold the one while another makes a new one. */
+    (void)unlink(l->path);
+    close(l->fd);
+    l->fd = -1;
+}

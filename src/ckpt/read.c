@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading a tensor as floats, in pieces. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "checkpoint.h"
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+
+#define PIECE ((size_t)1 << 16) /* elements */
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error safetensors are little endian, and so must this machine be
+#endif
+
+/* --- other floats -------------------------------------------------------------------------------
+ */
+
+static float of_bits(uint32_t bits)
+{
+    float f;
+    memcpy(&f, &bits, sizeof(f));
+    return f;
+}
+
+/* IEEE half: 1 sign, 5 exponent (bias 15), 10 fraction. Every one is exactly a float. */
+static float of_half(uint16_t h)
+{
+    uint32_t sign = (uint32_t)(h >> 15) << 31, exponent = h >> 10 & 31, fraction = h & 1023;
+    if (exponent == 31) {
+        return of_bits(sign | 0x7f800000u | fraction << 13);
+    }
+    if (exponent == 0) {
+        float f = (float)fraction * 0x1p-24f;
+        return sign ? -f : f;
+    }
+    return of_bits(sign | (exponent + 112) << 23 | fraction << 13);
+}
+
+static void convert(enum pp_st_dtype from, const void *src, size_t n, float *dst)
+{
+    const uint8_t *p = src;
+    for (size_t i = 0; i < n; i++) {
+        uint16_t half;
+        double wide;
+        if (from == PP_ST_F64) {
+            memcpy(&wide, p + 8 * i, sizeof(wide));
+            dst[i] = (float)wide;
+            continue;
+        }
+        memcpy(&half, p + 2 * i, sizeof(half));
+        dst[i] = from == PP_ST_F16 ? of_half(half) : of_bits((uint32_t)half << 16);
+    }
+}
+
+/* --- reading ------------------------------------------------------------------------------------
+ */
+
+#define SHAPE_BYTES 192
+
+static const char *shape_text(int n, const int64_t *dims, char out[SHAPE_BYTES])
+{
+    size_t used = (size_t)snprintf(out, SHAPE_BYTES, "[");
+    for (int i = 0; i < n; i++) {
+        used += (size_t)snprintf(out + used, SHAPE_BYTES - used, "%s%" PRId64, i > 0 ? "," : "",
+                                 dims[i]);
+    }
+    snprintf(out + used, SHAPE_BYTES - used, "]");
+    return out;
+}
+
+static int check_tensor(const struct pp_st_file *f, const struct pp_st_tensor *t, int n_dims,
+                        const int64_t *dims)
+{
+    if (t->dtype == PP_ST_I64 || t->dtype == PP_ST_U8) {
+        return pp_fail(PP_EFORMAT, "%s: tensor %s is of type %s, expected floats", f->path, t->name,
+                       pp_st_dtype_name(t->dtype));
+    }
+    if (t->n_dims != n_dims || memcmp(t->dims, dims, (size_t)n_dims * sizeof(*dims)) != 0) {
+        char found[SHAPE_BYTES], wanted[SHAPE_BYTES];
+        return pp_fail(PP_EFORMAT, "%s: tensor %s has shape %s, this model's has %s", f->path,
+                       t->name, shape_text(t->n_dims, t->dims, found),
+                       shape_text(n_dims, dims, wanted));
+    }
+    return 0;
+}
+
+static int read_pieces(const struct pp_st_file *f, const struct pp_st_tensor *t, void *raw,
+                       float *floats,
+                       int (*put)(void *ctx, uint64_t first, const float *values, size_t n),
+                       void *ctx)
+{
+    size_t width = pp_st_dtype_bytes(t->dtype);
+    for (uint64_t at = 0; at < t->elements;) {
+        uint64_t left = t->elements - at;
+        size_t n = left < PIECE ? (size_t)left : PIECE;
+        PP_TRY(pp_st_read(f, t, at * width, raw, n * width));
+        if (raw != floats) {
+            convert(t->dtype, raw, n, floats);
+        }
+        PP_TRY(put(ctx, at, floats, n));
+        at += n;
+    }
+    return 0;
+}
+
+int pp_ckpt_read(const struct pp_ckpt *ck, const char *name, int n_dims, const int64_t *dims,
+                 int (*put)(void *ctx, uint64_t first, const float *values, size_t n), void *ctx)
+{
+    int part = 0;
+    const struct pp_st_tensor *t = ckpt_find(ck, name, &part);
+    pp_assert(n_dims >= 0 && n_dims <= PP_ST_DIMS_MAX);
+    if (!t) {
+        return pp_fail(PP_EFORMAT, "%s: has no tensor %s", ck->path, name);
+    }
+    const struct pp_st_file *f = ck->parts[part];
+    PP_TRY(check_tensor(f, t, n_dims, dims));
+    float *floats = pp_alloc(PIECE, sizeof(*floats));
+    void *raw = t->dtype == PP_ST_F32 ? floats : pp_alloc(PIECE, sizeof(double));
+    int rc = floats && raw ? read_pieces(f, t, raw, floats, put, ctx) : PP_ERESOURCE;
+    if (raw != floats) {
+        pp_free(raw);
+    }
+    pp_free(floats);
+    return rc;
+}
