@@ -14,7 +14,6 @@
 #include "ppcli/clock.h"
 #include "ppcli/err.h"
 #include "ppcli/log.h"
-#include "open.h"
 
 #define LOCK_NAME ".ppcli-download.lock"
 

@@ -16,6 +16,7 @@
 #include <zlib.h>
 
 #include "ppcli/err.h"
+#include "ppcli/file.h"
 #include "ppcli/mem.h"
 #include "open.h"
 

@@ -1,17 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening data files safely, and telling what a file is by its first bytes. */
+/* Telling what a data file is by its first bytes. */
 #ifndef PPCLI_DATA_OPEN_H
 #define PPCLI_DATA_OPEN_H
 
 #include <stddef.h>
 #include <stdint.h>
-
-/*
- * Open a regular file (or a symbolic link to one) for reading. A FIFO, folder, device or socket is
- * refused without waiting on it. Errors: PP_ENOINPUT, PP_EPERM, PP_EIO, PP_EFORMAT (not a regular
- * file). The descriptor is the caller's. Local.
- */
-int pp_open_regular(const char *path, int *out_fd, uint64_t *out_bytes);
 
 enum pp_magic {
     PP_MAGIC_OTHER,
