@@ -85,14 +85,18 @@ static int add_size(int *sizes, int n, int rows)
     return n + 1;
 }
 
-/* The sizes that occur, thinned to SIZES_MAX; the config's own stays. */
+/* The sizes that occur, thinned to SIZES_MAX; the config's own stays. sizes: room for two of every
+ * count. */
 static int sizes_of(const struct pp_best_spec *spec, int *sizes)
 {
     int counts[PP_BEST_COUNTS_MAX], n = 0;
     int own = pp_best_rows(spec, spec->cfg->pipeline.microbatches);
     int n_counts = pp_best_counts(spec, counts, PP_BEST_COUNTS_MAX);
     for (int i = 0; i < n_counts; i++) {
-        n = add_size(sizes, n, pp_best_rows(spec, counts[i]));
+        int rows = pp_best_rows(spec, counts[i]);
+        n = add_size(sizes, n, rows);
+        /* of the weight gradients of several */
+        n = add_size(sizes, n, rows * pp_layout_coalesce(spec->cfg, counts[i]));
     }
     while (n > SIZES_MAX) {
         int least = -1;
@@ -112,12 +116,11 @@ static int sizes_of(const struct pp_best_spec *spec, int *sizes)
 int pp_best_measure(const struct pp_best_spec *spec, double seconds, struct pp_costs **out)
 {
     const struct pp_config *cfg = spec->cfg;
-    int sizes[PP_BEST_COUNTS_MAX];
-    const struct pp_backend_ops *backend = NULL;
-    PP_TRY(pp_backend_resolve(cfg->run.backend, &backend));
+    int sizes[2 * PP_BEST_COUNTS_MAX];
+    struct pp_backend_choice backend = {.threads = cfg->run.threads, .gemm = cfg->run.gemm};
+    PP_TRY(pp_backend_resolve(cfg->run.backend, &backend.ops));
     struct pp_measure_spec m = {.model = spec->model,
                                 .backend = backend,
-                                .threads = cfg->run.threads,
                                 .optimizer = cfg->train.optimizer,
                                 .ranks = cfg->pipeline.stages * cfg->pipeline.replicas,
                                 .samples = spec->train_n,

@@ -18,7 +18,7 @@
 #include "ppcli/json.h"
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
-#include "run_dir.h"
+#include "outputs.h"
 
 #define METRICS_SCHEMA 1
 #define MIB (1024.0 * 1024.0)
@@ -28,11 +28,12 @@ struct metrics {
     const struct pp_train_options *options;
     char dir[PP_PATH_MAX]; /* empty: nothing is written */
     FILE *jsonl;
+    struct outputs outputs;
     bool live;       /* a status line is redrawn on stderr */
     bool out_is_tty; /* log lines of steps would fight with the live line */
     int live_width;  /* columns of the last live line, to wipe it */
     int64_t total_steps;
-    int64_t done; /* steps */
+    int64_t before; /* steps that an earlier process did */
     uint64_t start_ns;
 };
 
@@ -59,7 +60,7 @@ static void step_line(const struct metrics *m, const struct window *w, int steps
                       size_t bytes)
 {
     double elapsed = (double)(pp_clock_ns() - m->start_ns) * 1e-9;
-    double eta = elapsed / (double)w->t * (double)(m->total_steps - w->t);
+    double eta = elapsed / (double)(w->t - m->before) * (double)(m->total_steps - w->t);
     char text[16];
     snprintf(line, bytes, "epoch=%d step=%d/%d loss=%.4f acc=%.4f sps=%.0f bubble=%.1f%% eta=%s",
              w->epoch, w->step, steps, w->loss, w->accuracy, (double)w->samples / w->seconds,
@@ -115,6 +116,8 @@ static void environment(const struct metrics *m, struct pp_json *j, const struct
     pp_json_int(j, "replicas", l->replicas);
     pp_json_int(j, "microbatches", cfg->pipeline.microbatches);
     pp_json_str(j, "schedule", cfg->pipeline.schedule);
+    pp_json_bool(j, "exact", cfg->train.exact);
+    pp_json_int(j, "coalesce", l->coalesce);
     pp_json_int(j, "parameters", (int64_t)m->run->model->n_floats);
     pp_json_int(j, "train_samples", l->train_n);
     pp_json_int(j, "test_samples", l->test_n);
@@ -137,14 +140,19 @@ static void announce(const struct metrics *m, const struct pp_backend *be,
                 m->run->mpi ? "MPI processes" : "threads", cfg->pipeline.schedule, l->plans[0].m,
                 l->max_rows, be->description);
     (void)tp;
+    if (!cfg->train.exact) {
+        pp_log_info("train.exact = off: weight gradients of %d micro-batch%s at a time%s",
+                    l->coalesce, l->coalesce == 1 ? "" : "es",
+                    l->coalesce == 1 ? "" : "; bits may differ from train.exact = true");
+    }
     if (m->dir[0]) {
         pp_log_info("run folder %s", m->dir);
     }
 }
 
 int metrics_open(const struct pp_run *run, const struct pp_train_options *options,
-                 const struct pp_backend *be, const struct pp_transport *tp, int64_t total_steps,
-                 struct metrics **out)
+                 const struct pp_backend *be, const struct pp_transport *tp, const char *dir,
+                 int64_t total_steps, const struct metrics_start *from, struct metrics **out)
 {
     struct metrics *m = pp_alloc(1, sizeof(*m));
     if (!m) {
@@ -153,21 +161,30 @@ int metrics_open(const struct pp_run *run, const struct pp_train_options *option
     m->run = run;
     m->options = options;
     m->total_steps = total_steps;
+    m->before = from->step;
     m->live = !options->quiet && pp_log_level() >= PP_LOG_INFO && pp_term_live(STDERR_FILENO);
     m->out_is_tty = isatty(fileno(options->out));
-    int rc = run_dir_create(run->cfg, options->name, options->overwrite, m->dir);
+    int rc = pp_path_format(m->dir, "%s", dir);
     char path[PP_PATH_MAX];
     if (rc == 0 && m->dir[0]) {
         rc = pp_path_format(path, "%s/metrics.jsonl", m->dir);
-        if (rc == 0 && !(m->jsonl = fopen(path, "w"))) {
+        if (rc == 0 && !(m->jsonl = fopen(path, from->goes_on ? "a" : "w"))) {
             rc = pp_fail_errno(0, "cannot create %s", path);
         }
     }
     if (rc == 0 && m->jsonl) {
         struct pp_json j;
-        begin(m, &j, "header");
+        begin(m, &j, from->goes_on ? "resume" : "header");
+        if (from->goes_on) {
+            pp_json_int(&j, "step", from->step);
+        }
         environment(m, &j, be, tp);
         end(m, &j);
+    }
+    if (rc == 0) {
+        struct output_spec spec = {
+            .run = run, .name = options->name, .dir = m->dir, .total_steps = total_steps};
+        rc = outputs_open(&spec, &m->outputs);
     }
     if (rc < 0) {
         metrics_close(&m);
@@ -186,11 +203,20 @@ void metrics_close(struct metrics **metrics)
         return;
     }
     wipe_live(m);
+    outputs_close(&m->outputs, NULL);
     if (m->jsonl) {
         fclose(m->jsonl);
     }
     pp_free(m);
     *metrics = NULL;
+}
+
+void metrics_sync(struct metrics *m)
+{
+    if (m->jsonl) {
+        fflush(m->jsonl);
+        (void)fdatasync(fileno(m->jsonl)); /* ferror() tells at the end what was lost */
+    }
 }
 
 void metrics_window(struct metrics *m, const struct window *w, int steps, bool record)
@@ -205,6 +231,7 @@ void metrics_window(struct metrics *m, const struct window *w, int steps, bool r
     if (m->live) {
         show_live(m, line);
     }
+    outputs_window(&m->outputs, w, record);
     if (record && m->jsonl) {
         struct pp_json j;
         begin(m, &j, "step");
@@ -225,6 +252,7 @@ void metrics_window(struct metrics *m, const struct window *w, int steps, bool r
 
 void metrics_epoch(struct metrics *m, const struct epoch_result *e)
 {
+    outputs_epoch(&m->outputs, e);
     if (!m->options->quiet) {
         wipe_live(m);
         char text[16], test[64] = "";
@@ -243,6 +271,7 @@ void metrics_epoch(struct metrics *m, const struct epoch_result *e)
         struct pp_json j;
         begin(m, &j, "epoch");
         pp_json_int(&j, "epoch", e->epoch);
+        pp_json_int(&j, "step", e->t);
         pp_json_dbl(&j, "train_loss", e->train_loss);
         pp_json_dbl(&j, "train_accuracy", e->train_accuracy);
         if (e->tested) {
@@ -270,12 +299,30 @@ static void ranks_json(const struct metrics *m, struct pp_json *j, const struct 
         pp_json_int(j, "replica", r / l->stages);
         pp_json_int(j, "stage", r % l->stages);
         pp_json_dbl(j, "busy", s->ranks[r].busy);
+        pp_json_dbl(j, "update_seconds", s->forecast->update[r % l->stages]);
         pp_json_uint(j, "peak_bytes", b->total);
         pp_json_uint(j, "parameter_bytes", b->parameters);
+        pp_json_uint(j, "packed_bytes", b->packed);
         pp_json_uint(j, "gradient_bytes", b->gradients);
         pp_json_uint(j, "optimizer_bytes", b->optimizer);
         pp_json_uint(j, "activation_bytes", b->activations);
         pp_json_uint(j, "message_bytes", b->messages);
+        pp_json_end(j);
+    }
+    pp_json_end(j);
+}
+
+/* Mean seconds of one micro-batch of full size on every virtual stage. */
+static void times_json(const struct metrics *m, struct pp_json *j, const struct forecast *f)
+{
+    pp_json_array(j, "times");
+    for (int v = 0; v < m->run->layout->n_virtual; v++) {
+        pp_json_object(j, NULL);
+        pp_json_int(j, "stage", v);
+        pp_json_int(j, "rank", m->run->layout->rank_of[v]);
+        pp_json_dbl(j, "F", f->f[v]);
+        pp_json_dbl(j, "I", f->i[v]);
+        pp_json_dbl(j, "W", f->w[v]);
         pp_json_end(j);
     }
     pp_json_end(j);
@@ -294,6 +341,11 @@ static void summary_json(const struct metrics *m, struct pp_json *j, const struc
     pp_json_dbl(j, "samples_per_second", s->samples_per_second);
     pp_json_dbl(j, "bubble_measured", s->bubble_measured);
     pp_json_dbl(j, "bubble_ideal", s->bubble_ideal);
+    if (s->forecast->known) {
+        pp_json_dbl(j, "bubble_predicted", s->forecast->bubble);
+        pp_json_dbl(j, "step_seconds_predicted", s->forecast->step_seconds);
+        pp_json_dbl(j, "schedule_bound", s->schedule_bound);
+    }
     pp_json_str(j, "weights_sha256", s->weights_sha256);
     pp_json_int(j, "epochs", s->epochs);
     pp_json_int(j, "steps", s->steps);
@@ -304,12 +356,15 @@ static void summary_json(const struct metrics *m, struct pp_json *j, const struc
     pp_json_int(j, "replicas", m->run->layout->replicas);
     pp_json_int(j, "microbatches", m->run->cfg->pipeline.microbatches);
     pp_json_str(j, "schedule", m->run->cfg->pipeline.schedule);
+    pp_json_bool(j, "exact", m->run->cfg->train.exact);
+    pp_json_int(j, "coalesce", m->run->layout->coalesce);
     pp_json_array(j, "peak_bytes");
     for (int r = 0; r < m->run->layout->ranks; r++) {
         pp_json_uint(j, NULL, s->ranks[r].bytes.total);
     }
     pp_json_end(j);
     ranks_json(m, j, s);
+    times_json(m, j, s->forecast);
 }
 
 /* "0-3" or, where a rank holds several chunks, "0-3 8-11". */
@@ -355,10 +410,15 @@ static void print_summary(const struct metrics *m, const struct summary *s)
     fprintf(f, "throughput       %.0f samples/s   (%.3f ms a step, %lld steps, %s in all)\n",
             s->samples_per_second, s->train_seconds / (double)s->steps * 1e3, (long long)s->steps,
             pp_clock_duration(s->wall_seconds, text, sizeof(text)));
-    fprintf(f,
-            "bubble           %.1f %% measured, %.1f %% ideal (%s, stages %d, micro-batches %d)\n",
-            s->bubble_measured * 100, s->bubble_ideal * 100, cfg->pipeline.schedule,
-            cfg->pipeline.stages, m->run->layout->plans[0].m);
+    char predicted[64] = "";
+    if (s->forecast->known) {
+        snprintf(predicted, sizeof(predicted), " %.1f %% predicted from the measured actions,",
+                 s->forecast->bubble * 100);
+    }
+    fprintf(
+        f, "bubble           %.1f %% measured,%s %.1f %% ideal (%s, stages %d, micro-batches %d)\n",
+        s->bubble_measured * 100, predicted, s->bubble_ideal * 100, cfg->pipeline.schedule,
+        cfg->pipeline.stages, m->run->layout->plans[0].m);
     print_ranks(m, s);
     fprintf(f, "weights_sha256   %s\n", s->weights_sha256);
     if (m->dir[0]) {
@@ -399,6 +459,7 @@ int metrics_finish(struct metrics *m, const struct summary *s)
             rc = pp_file_commit(&w);
         }
     }
+    int lost = outputs_close(&m->outputs, s);
     print_summary(m, s);
-    return rc;
+    return rc < 0 ? rc : lost;
 }

@@ -6,6 +6,7 @@
 #ifndef PPCLI_TRAIN_METRICS_H
 #define PPCLI_TRAIN_METRICS_H
 
+#include "forecast.h"
 #include "ppcli/run.h"
 
 struct metrics;
@@ -19,12 +20,15 @@ struct window {
     double accuracy; /* 0..1 */
     double seconds;
     int64_t samples;
-    double bubble; /* 1 - sum of busy / (ranks * wall) over the window */
-    double lr;     /* of its last step */
+    double bubble;        /* 1 - sum of busy / (ranks * wall) over the window */
+    double lr;            /* of its last step */
+    int64_t samples_done; /* of the run */
+    const double *busy;   /* [ranks] share of the time since the last sync point */
 };
 
 struct epoch_result {
     int epoch;
+    int64_t t; /* last step, of the run */
     double train_loss, train_accuracy;
     bool tested;
     double test_loss, test_accuracy;
@@ -43,6 +47,8 @@ struct summary {
     bool tested;
     double samples_per_second;
     double bubble_measured, bubble_ideal;
+    const struct forecast *forecast;
+    double schedule_bound; /* the least time of any schedule / the measured time, of a full batch */
     double train_seconds, wall_seconds;
     int64_t steps, samples;
     int epochs;
@@ -50,15 +56,27 @@ struct summary {
     const char *weights_sha256;
 };
 
-/* Make the run directory and open the files; says where ranks sit. Errors: PP_EIO, PP_EPERM,
- * PP_ECONFIG (the directory is not empty). */
+struct metrics_start {
+    int64_t step; /* steps done before; 0: the run begins */
+    bool goes_on; /* metrics.jsonl is there, cut behind that step */
+};
+
+/* Open the files in the run folder dir (empty: none); says where ranks sit. Errors: PP_EIO,
+ * PP_EPERM. */
 int metrics_open(const struct pp_run *run, const struct pp_train_options *options,
-                 const struct pp_backend *be, const struct pp_transport *tp, int64_t total_steps,
-                 struct metrics **out);
+                 const struct pp_backend *be, const struct pp_transport *tp, const char *dir,
+                 int64_t total_steps, const struct metrics_start *from, struct metrics **out);
 void metrics_close(struct metrics **m);
 
 void metrics_window(struct metrics *m, const struct window *w, int steps_per_epoch, bool record);
 void metrics_epoch(struct metrics *m, const struct epoch_result *e);
+
+/* Before a checkpoint counts: what was told of the steps up to it is on the disk. */
+void metrics_sync(struct metrics *m);
+
+/* Take what lies behind `step` out of metrics.jsonl in the run folder, the summary, and a line that
+ * was never finished. Errors: PP_EIO, PP_EPERM. */
+int metrics_cut(const char *dir, int64_t step);
 
 /* Writes summary.json and prints the summary. Errors: PP_EIO when something written on the way was
  * lost. */

@@ -12,7 +12,10 @@
 #include "ppcli/err.h"
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
+#include "probe.h"
 #include "rank.h"
+#include "room.h"
+#include "watchdog.h"
 
 int pp_run_samples(const struct pp_config *cfg, enum pp_run_need need, enum pp_split split,
                    int *out)
@@ -158,26 +161,42 @@ static int train_threads(const struct pp_run *run, const struct pp_train_options
     struct gate gate = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, n};
     struct pp_threads *group = NULL;
     struct pp_dataset *data[2] = {NULL, NULL};
+    struct watchdog *watchdog = NULL;
+    const struct pp_dataset *shared[2];
+    PP_TRY(room_check(run, options, -1));
     struct thread_rank *ranks = pp_alloc((size_t)n, sizeof(*ranks));
     if (!ranks) {
         return rc;
     }
     for (int split = 0; split < 2; split++) {
+        if (options->probe && options->probe->data[split]) {
+            shared[split] = options->probe->data[split];
+            continue;
+        }
         rc = pp_dataset_open(run->cfg, (enum pp_split)split, PP_DATA_IMAGES | PP_DATA_LABELS,
                              run->model->inputs, run->model->classes, &data[split]);
         if (rc < 0) {
             goto out;
         }
+        shared[split] = data[split];
     }
     rc = pp_threads_create(n, &group);
     if (rc < 0) {
         goto out;
     }
+    rc = watchdog_start(run, options, &watchdog);
+    if (rc < 0) {
+        goto out;
+    }
     for (int r = 0; r < n; r++) {
+        watchdog_expect(watchdog, r);
         ranks[r].group = group;
         ranks[r].gate = &gate;
-        ranks[r].spec = (struct rank_spec){
-            .run = run, .options = options, .rank = r, .shared = {data[0], data[1]}};
+        ranks[r].spec = (struct rank_spec){.run = run,
+                                           .options = options,
+                                           .rank = r,
+                                           .shared = {shared[0], shared[1]},
+                                           .watchdog = watchdog};
     }
     for (int r = 0; r < n; r++) {
         int e = pthread_create(&ranks[r].thread, NULL, thread_main, &ranks[r]);
@@ -199,6 +218,7 @@ static int train_threads(const struct pp_run *run, const struct pp_train_options
         rc = first_cause(ranks, n);
     }
 out:
+    watchdog_stop(&watchdog);
     pp_threads_destroy(&group);
     pp_dataset_destroy(&data[0]);
     pp_dataset_destroy(&data[1]);
@@ -228,10 +248,24 @@ static int train_mpi(struct pp_config *cfg, const struct pp_train_options *optio
                      run.layout->ranks);
     }
     if (rc == 0) {
-        struct rank_spec spec = {.run = &run, .options = options, .rank = tp->rank};
+        rc = pp_transport_agree(tp, room_check(&run, options, tp->rank));
+    }
+    struct watchdog *watchdog = NULL;
+    if (rc == 0) {
+        rc = pp_transport_agree(tp, watchdog_start(&run, options, &watchdog));
+    }
+    if (rc == 0) {
+        struct rank_spec spec = {
+            .run = &run, .options = options, .rank = tp->rank, .watchdog = watchdog};
+        watchdog_expect(watchdog, tp->rank);
+        if (options->probe) {
+            spec.shared[0] = options->probe->data[0];
+            spec.shared[1] = options->probe->data[1];
+        }
         rc = rank_main(&spec, tp);
         rank_free(&spec);
     }
+    watchdog_stop(&watchdog);
     pp_run_fini(&run);
     pp_transport_destroy(&tp);
     return rc;

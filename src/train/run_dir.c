@@ -9,9 +9,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ppcli/checkpoint.h"
 #include "ppcli/err.h"
 
-static int make_new(const char *name, char dir[PP_PATH_MAX])
+static int make_new(const char *name, struct pp_lock *lock, char dir[PP_PATH_MAX])
 {
     char when[32];
     time_t now = time(NULL);
@@ -26,7 +27,7 @@ static int make_new(const char *name, char dir[PP_PATH_MAX])
         }
         PP_TRY(pp_path_format(dir, "runs/%s-%s%s", name, when, tail));
         if (mkdir(dir, 0777) == 0) {
-            return 0;
+            return pp_lock_take(dir, lock);
         }
         if (errno != EEXIST) {
             return pp_fail_errno(0, "cannot create run folder %s", dir);
@@ -43,7 +44,8 @@ static int is_empty(const char *dir, bool *out)
     }
     *out = true;
     for (struct dirent *e; (e = readdir(d));) {
-        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0) {
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
+            strcmp(e->d_name, PP_LOCK_NAME) != 0) {
             *out = false;
         }
     }
@@ -51,24 +53,87 @@ static int is_empty(const char *dir, bool *out)
     return 0;
 }
 
-static int use_named(const struct pp_config *cfg, bool overwrite, char dir[PP_PATH_MAX])
+static int remove_file(const char *dir, const char *name)
+{
+    char path[PP_PATH_MAX];
+    PP_TRY(pp_path_format(path, "%s/%s", dir, name));
+    return unlink(path) == 0 || errno == ENOENT ? 0 : pp_fail_errno(0, "cannot remove %s", path);
+}
+
+/* An unfinished run must not be taken for finished. */
+static int forget_end(const char *dir)
+{
+    PP_TRY(remove_file(dir, "summary.json"));
+    return remove_file(dir, "timeline.json");
+}
+
+/* What an earlier run left and this one does not replace at once: a board would draw the curves of
+ * both as one, and a later --resume would find the checkpoints of the earlier one. */
+static int forget(const char *dir, const struct pp_lock *lock)
+{
+    char board[PP_PATH_MAX], checkpoints[PP_PATH_MAX];
+    PP_TRY(forget_end(dir));
+    PP_TRY(pp_path_format(checkpoints, "%s/" PP_CKPT_DIR, dir));
+    PP_TRY(pp_ckpt_drop_newer(&pp_io_system, checkpoints, -1));
+    PP_TRY(pp_ckpt_sweep(&pp_io_system, checkpoints, lock->since_ns));
+    PP_TRY(pp_path_format(board, "%s/tensorboard", dir));
+    DIR *d = opendir(board);
+    if (!d) {
+        return 0;
+    }
+    int rc = 0;
+    for (struct dirent *e; rc == 0 && (e = readdir(d));) {
+        if (strncmp(e->d_name, "events.out.tfevents.", 20) == 0) {
+            rc = remove_file(board, e->d_name);
+        }
+    }
+    closedir(d);
+    return rc;
+}
+
+static int use_named(const struct pp_config *cfg, bool overwrite, struct pp_lock *lock,
+                     char dir[PP_PATH_MAX])
 {
     bool empty = false;
     PP_TRY(pp_path_format(dir, "%s", cfg->run.dir));
     PP_TRY(pp_dir_create(dir));
+    PP_TRY(pp_lock_take(dir, lock));
     PP_TRY(is_empty(dir, &empty));
     if (!empty && !overwrite) {
         return pp_fail(PP_ECONFIG,
-                       "run folder %s is not empty: name another with --dir, or add --overwrite",
+                       "run folder %s is not empty: name another with --dir, go on with --resume, "
+                       "or add --overwrite",
                        dir);
     }
-    /* An unfinished run must not be taken for finished because of what stood there before. */
-    char summary[PP_PATH_MAX];
-    PP_TRY(pp_path_format(summary, "%s/summary.json", dir));
-    if (unlink(summary) != 0 && errno != ENOENT) {
-        return pp_fail_errno(0, "cannot remove %s", summary);
+    return forget(dir, lock);
+}
+
+/* Rings are made anew, never over old ones; and what an earlier run hung in is not news. */
+static int empty_actions(const char *dir)
+{
+    char folder[PP_PATH_MAX];
+    PP_TRY(remove_file(dir, "hang.txt"));
+    PP_TRY(pp_path_format(folder, "%s/" RUN_DIR_ACTIONS, dir));
+    PP_TRY(pp_dir_create(folder));
+    DIR *d = opendir(folder);
+    if (!d) {
+        return pp_fail_errno(0, "cannot read %s", folder);
     }
-    return 0;
+    int rc = 0;
+    for (struct dirent *e; rc == 0 && (e = readdir(d));) {
+        int rank, end = 0;
+        if (sscanf(e->d_name, "rank-%d.ring%n", &rank, &end) == 1 && end > 0 && !e->d_name[end] &&
+            unlinkat(dirfd(d), e->d_name, 0) != 0) {
+            rc = pp_fail_errno(0, "cannot remove %s/%s", folder, e->d_name);
+        }
+    }
+    closedir(d);
+    return rc;
+}
+
+int run_dir_ring(const char *dir, int rank, char out[PP_PATH_MAX])
+{
+    return pp_path_format(out, "%s/" RUN_DIR_ACTIONS "/rank-%04d.ring", dir, rank);
 }
 
 static int write_config(const struct pp_config *cfg, const char *dir)
@@ -86,16 +151,32 @@ static int write_config(const struct pp_config *cfg, const char *dir)
 }
 
 int run_dir_create(const struct pp_config *cfg, const char *name, bool overwrite,
-                   char dir[PP_PATH_MAX])
+                   struct pp_lock *lock, char dir[PP_PATH_MAX])
 {
     dir[0] = '\0';
     if (cfg->run.dir[0] == '\0') {
         return 0;
     }
     if (strcmp(cfg->run.dir, "auto") == 0) {
-        PP_TRY(make_new(name, dir));
+        PP_TRY(make_new(name, lock, dir));
     } else {
-        PP_TRY(use_named(cfg, overwrite, dir));
+        PP_TRY(use_named(cfg, overwrite, lock, dir));
     }
+    PP_TRY(empty_actions(dir));
     return write_config(cfg, dir);
+}
+
+int run_dir_continue(const struct pp_config *cfg, const char *dir)
+{
+    PP_TRY(forget_end(dir));
+    PP_TRY(empty_actions(dir));
+    return write_config(cfg, dir);
+}
+
+bool run_dir_is_one(const char *dir)
+{
+    char path[PP_PATH_MAX];
+    struct stat st;
+    return snprintf(path, sizeof(path), "%s/config.resolved.ini", dir) < (int)sizeof(path) &&
+           stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }

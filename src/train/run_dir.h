@@ -6,15 +6,31 @@
 #include <stdbool.h>
 
 #include "ppcli/config.h"
+#include "ppcli/lock.h"
+
+#define RUN_DIR_ACTIONS "actions" /* folder of the ranks' rings */
 
 /*
- * Make the directory that run.dir names and write config.resolved.ini into it.
+ * Make the directory that run.dir names, take its lock, write config.resolved.ini into it and make
+ * an empty folder for the rings. What an earlier run left there of its rings, its checkpoints and
+ * of a hang is removed.
  *   ""      nothing is written: dir becomes ""
  *   "auto"  a new one, runs/<name>-<UTC date and time>
  *   else    that one; it must be new or empty unless `overwrite`
- * Errors: PP_ECONFIG (not empty), PP_EPERM, PP_EIO.
+ * *lock is the caller's to release, also after a failure.
+ * Errors: PP_ECONFIG (not empty), PP_ERESOURCE (in use), PP_EPERM, PP_EIO.
  */
 int run_dir_create(const struct pp_config *cfg, const char *name, bool overwrite,
-                   char dir[PP_PATH_MAX]);
+                   struct pp_lock *lock, char dir[PP_PATH_MAX]);
+
+/* The run in dir goes on, its lock is held: remove what only a finished one has, the rings of the
+ * process before, and write config.resolved.ini. Errors: PP_EPERM, PP_EIO. */
+int run_dir_continue(const struct pp_config *cfg, const char *dir);
+
+/* Has a run been in this folder before? */
+bool run_dir_is_one(const char *dir);
+
+/* The ring file of a rank. Errors: PP_ECONFIG (the path is too long). */
+int run_dir_ring(const char *dir, int rank, char out[PP_PATH_MAX]);
 
 #endif

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Benchmarks whose figures come with a verdict. Every row of a sweep runs the same steps from the
+ * same weights, once per round, the order reversed in every second round; its weights at the end
+ * must be those of the run with one stage, bit for bit. What does not pass has no speed.
+ */
+#ifndef PPCLI_BENCH_H
+#define PPCLI_BENCH_H
+
+#include "ppcli/ceiling.h"
+#include "ppcli/run.h"
+
+#define PP_BENCH_SCHEMA 1
+#define PP_BENCH_WHY_MAX 512
+
+/* One measurement of one row. */
+struct pp_bench_sample {
+    bool valid; /* judged and good */
+    double samples_per_second, seconds;
+    double step_p50, step_p90, step_p99, step_min, step_max; /* seconds, of rank 0 */
+    double bubble_measured;                                  /* 1 - computing / (ranks * time) */
+    double bubble_predicted; /* the same of the simulated plan, with the measured times of its
+                                actions and free hand-overs */
+    double bound; /* shortest possible step with these times / measured one; 0: unknown */
+    double loss;  /* of the last step */
+    char sha[65]; /* of the weights at the end */
+};
+
+/* One shape. */
+struct pp_bench_row {
+    struct pp_config *cfg;          /* as it runs; owned */
+    char skipped[PP_BENCH_WHY_MAX]; /* why it does not run; empty: it does */
+    int stages, replicas, microbatches, batch;
+    char schedule[PP_NAME_MAX];
+    int ranks;
+    int reference;  /* of struct pp_bench: the run with one stage to compare with; -1 */
+    bool processes; /* ranks are MPI processes */
+    bool exact;     /* must give the bits of the reference */
+    int64_t warmup, steps;
+    double flops;                    /* of one training sample */
+    double bubble_ideal;             /* of the schedule, all pieces of equal length */
+    size_t peak_bytes;               /* of the largest rank */
+    char invalid[PP_BENCH_WHY_MAX];  /* why it has no speed; empty: it is right */
+    struct pp_bench_sample *samples; /* [repeat] */
+};
+
+struct pp_bench_spec {
+    int repeat;     /* rounds, >= 1 */
+    int64_t warmup; /* steps before the clock starts; -1: a tenth, at least 2 */
+    double seconds; /* of one measurement, about */
+    /* Each row is run once more, a few steps and not timed, with its trace there: FILE, or with
+     * several rows FILE-1, FILE-2, ... before its ending. NULL: no traces. */
+    const char *trace;
+    /* Called before each measurement (rank 0): for a line of progress. May be NULL. */
+    void (*progress)(void *ctx, int round, int rounds, int row, int rows,
+                     const struct pp_bench_row *what);
+    void *ctx;
+    void (*before_abort)(void); /* as in struct pp_train_options */
+};
+
+struct pp_bench {
+    int repeat;
+    struct pp_bench_row *rows; /* [n], as asked for */
+    int n;
+    /* The runs with one stage. Those that are no row themselves are run beside them. */
+    struct pp_bench_row *references; /* [n_references] */
+    int *reference_row;              /* [n_references] the row that serves, -1: its own run */
+    int n_references;
+    struct pp_ceilings ceilings; /* the caller's to set; cores 0: not measured */
+    bool speaks;                 /* this process prints */
+};
+
+/*
+ * Measure all rows. configs[n]: loaded configs, which differ in what a sweep changes only, not in
+ * data or model; one with problems is skipped; what is left to a measurement (schedule = auto) is
+ * chosen in them. Under an MPI launch: collective; rows with as many ranks as processes run as
+ * processes, the others on rank 0 as threads when they have one rank, and else not at all.
+ * A row that its schedule, its layout or the number of processes refuses is skipped and no failure,
+ * a row that trains something else than its reference is invalid and no failure. Errors: those of
+ * pp_train(). The caller owns *out: pp_bench_fini().
+ */
+int pp_bench_run(struct pp_config *const *configs, int n, const struct pp_bench_spec *spec,
+                 struct pp_bench *out);
+void pp_bench_fini(struct pp_bench *bench);
+
+/*
+ * The verdict over one measurement: 0 when it trained what the reference's run of the same steps
+ * has trained: the same bits, or, when not exact (train.exact = off), a last loss within
+ * PP_BENCH_TOLERANCE of it; else -1 and the reason in why[PP_BENCH_WHY_MAX].
+ */
+#define PP_BENCH_TOLERANCE 1e-4
+int pp_bench_judge(const struct pp_bench_sample *s, const struct pp_bench_sample *reference,
+                   bool exact, char *why);
+
+/* --- figures over all rounds -------------------------------------------------------------------
+ */
+
+struct pp_bench_figures {
+    bool valid; /* else nothing below is to be shown */
+    double sps_mean, sps_sd;
+    double step_p50, step_p99; /* medians over the rounds */
+    double bubble_measured, bubble_predicted, bound;
+    double of_peak;  /* of the matrix-product rate that its ranks' cores have; 0: unknown */
+    double x1;       /* median of the rounds' ratios to the run with one stage */
+    double relative; /* median of the rounds' ratios to the first row that is valid */
+};
+void pp_bench_figures(const struct pp_bench *b, const struct pp_bench_row *row,
+                      struct pp_bench_figures *out);
+
+/* Rows that ran and were found wrong. */
+int pp_bench_invalid(const struct pp_bench *b);
+
+/* What was measured where. Strings are the caller's or static. */
+struct pp_bench_header {
+    const char *version, *commit, *date;
+    char cpu[128], blas[128], backend[160], mpi[64], gpu[64], binding[128], governor[32], host[64];
+    char model[256], dataset[PP_NAME_MAX], config[PP_NAME_MAX], optimizer[16];
+    int cores;
+    double load; /* average of the last minute before the start; negative: unknown */
+};
+
+/* Everything but version and commit, as it is now. Local. */
+void pp_bench_describe(const struct pp_config *cfg, bool whole_machine,
+                       struct pp_bench_header *out);
+
+enum pp_bench_format {
+    PP_BENCH_MD,
+    PP_BENCH_JSON,
+    PP_BENCH_JSONL, /* a header, then one object a row */
+    PP_BENCH_CSV
+};
+
+/* Errors: PP_EIO. */
+int pp_bench_print(const struct pp_bench *b, const struct pp_bench_header *h,
+                   enum pp_bench_format format, FILE *f);
+
+/*
+ * Compare two files written as JSON: for every row that both have, how much faster the new one is,
+ * with a confidence interval over the rounds. Errors: PP_ENOINPUT, PP_EFORMAT (not such a file),
+ * PP_ERESOURCE (built without a JSON reader).
+ */
+int pp_bench_compare(const char *old_path, const char *new_path, FILE *f);
+
+/*
+ * Measure and print hand-overs of 64 B to 8 MiB between two threads, and between two processes when
+ * MPI started two; as Markdown, or as JSON for every other format. first: this is the process that
+ * MPI will call rank 0. Collective under an MPI launch. Errors: those of pp_handover_measure(),
+ * PP_EUSAGE for another number of processes, PP_EIO.
+ */
+int pp_bench_handover(const struct pp_bench_header *h, enum pp_bench_format format, bool first,
+                      FILE *f);
+
+struct pp_bench_engine_spec {
+    const struct pp_config *cfg;  /* its model, batch and micro-batches, on one stage */
+    const struct pp_config *tiny; /* a model of two layers with next to nothing to compute */
+    int repeat;                   /* rounds, 1..1000 */
+    double seconds;               /* of one measurement, about */
+};
+
+/*
+ * Measure and print what the executor costs beyond computing, against a plain loop over the same
+ * layers. Ranks are threads. Errors: those of pp_train(), PP_ECHECK when the two do not train the
+ * same, PP_EIO.
+ */
+int pp_bench_engine(const struct pp_bench_engine_spec *spec, const struct pp_bench_header *h,
+                    enum pp_bench_format format, FILE *f);
+
+/* The change new / old - 1 of two samples' means and its 95 % interval (Welch's t on the
+ * logarithms). n >= 2 values > 0 each; false when there are fewer, then only *change is set. */
+bool pp_bench_change(const double *old_values, int n_old, const double *new_values, int n_new,
+                     double *change, double *low, double *high);
+
+#endif

@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rounds of measurements, and the verdict over each. A round runs every row once; every second one
+ * runs them backwards, so that a machine that becomes slower or faster meanwhile does so for all.
+ * All rows of one batch size take the same number of steps: they train the same, which is checked.
+ */
+#include "bench.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ppcli/best.h"
+#include "ppcli/err.h"
+#include "ppcli/log.h"
+#include "ppcli/mem.h"
+#include "ppcli/transport.h"
+#include "probe.h"
+
+enum {
+    STEPS_MIN = 4,
+    STEPS_MAX = 200000,
+    FIRST_GUESS = 4,
+    WARM_MIN = 2,
+    TRACED = 20
+};
+
+struct bench {
+    const struct pp_bench_spec *spec;
+    struct pp_bench *out;
+    struct pp_transport *world; /* NULL: no MPI */
+    struct pp_dataset *data[2];
+    FILE *nowhere;
+    uint64_t *ends_ns; /* [most steps] */
+    double *times;     /* [most steps] scratch */
+};
+
+/* What is run in a round: the references that are no row, then the rows. */
+static int n_items(const struct bench *b)
+{
+    return b->out->n_references + b->out->n;
+}
+
+static struct pp_bench_row *item(const struct bench *b, int i)
+{
+    struct pp_bench *out = b->out;
+    if (i < out->n_references) {
+        return out->reference_row[i] < 0 ? &out->references[i] : NULL;
+    }
+    struct pp_bench_row *row = &out->rows[i - out->n_references];
+    return row->skipped[0] ? NULL : row;
+}
+
+const struct pp_bench_row *bench_reference(const struct pp_bench *b, int r)
+{
+    return b->reference_row[r] < 0 ? &b->references[r] : &b->rows[b->reference_row[r]];
+}
+
+static bool first_process(const struct bench *b)
+{
+    return !b->world || b->world->rank == 0;
+}
+
+/* --- one measurement ---------------------------------------------------------------------------
+ */
+
+/* Run a row for so many steps. Rows of processes: collective. */
+static int run_row(struct bench *b, const struct pp_bench_row *row, int64_t warmup, int64_t steps,
+                   struct pp_probe *probe)
+{
+    enum pp_log_level level = pp_log_level();
+    bool speaks;
+    *probe = (struct pp_probe){
+        .warmup = warmup, .steps = steps, .ends_ns = b->ends_ns, .data = {b->data[0], b->data[1]}};
+    struct pp_train_options options = {.name = "bench",
+                                       .out = b->nowhere,
+                                       .quiet = true,
+                                       .before_abort = b->spec->before_abort,
+                                       .probe = probe};
+    pp_log_set_level(PP_LOG_QUIET);
+    int rc = row->processes || first_process(b) ? pp_train(row->cfg, &options, &speaks) : 0;
+    pp_log_set_level(level);
+    return rc;
+}
+
+static void keep(struct bench *b, const struct pp_probe *p, struct pp_bench_sample *s)
+{
+    uint64_t before = 0;
+    pp_assert(b->times && b->ends_ns); /* or nothing would have been run */
+    for (int64_t i = 0; i < p->steps; i++) {
+        b->times[i] = (double)(b->ends_ns[i] - before) * 1e-9;
+        before = b->ends_ns[i];
+    }
+    qsort(b->times, (size_t)p->steps, sizeof(b->times[0]), bench_compare_doubles);
+    *s = (struct pp_bench_sample){
+        .samples_per_second = (double)p->samples / p->seconds,
+        .seconds = p->seconds,
+        .step_p50 = bench_quantile(b->times, p->steps, 0.5),
+        .step_p90 = bench_quantile(b->times, p->steps, 0.9),
+        .step_p99 = bench_quantile(b->times, p->steps, 0.99),
+        .step_min = b->times[0],
+        .step_max = b->times[p->steps - 1],
+        .bubble_measured = p->bubble_measured,
+        .bubble_predicted = p->bubble_predicted,
+        .bound = p->bound,
+        .loss = p->loss,
+    };
+    memcpy(s->sha, p->sha, sizeof(s->sha));
+}
+
+/* A run that diverges has no speed, but the others have one. */
+static int measure(struct bench *b, struct pp_bench_row *row, int round)
+{
+    struct pp_probe probe;
+    int rc = run_row(b, row, row->warmup, row->steps, &probe);
+    if (rc == PP_EDIVERGED) {
+        snprintf(row->invalid, sizeof(row->invalid), "%.*s", PP_BENCH_WHY_MAX - 1,
+                 pp_error_get()->text);
+        pp_error_clear();
+        return 0;
+    }
+    PP_TRY(rc);
+    if (first_process(b)) {
+        keep(b, &probe, &row->samples[round]);
+        row->peak_bytes = probe.peak_bytes;
+    }
+    return 0;
+}
+
+/* --- the verdict -------------------------------------------------------------------------------
+ */
+
+int pp_bench_judge(const struct pp_bench_sample *s, const struct pp_bench_sample *reference,
+                   bool exact, char *why)
+{
+    if (!isfinite(s->loss)) {
+        snprintf(why, PP_BENCH_WHY_MAX, "the loss is not finite");
+        return -1;
+    }
+    if (exact && (strlen(s->sha) != 64 || strcmp(s->sha, reference->sha) != 0)) {
+        snprintf(why, PP_BENCH_WHY_MAX,
+                 "other weights than the run with one stage: %.12s, expected %.12s", s->sha,
+                 reference->sha);
+        return -1;
+    }
+    double away = fabs(s->loss - reference->loss);
+    if (!exact && !(away <= PP_BENCH_TOLERANCE * fabs(reference->loss))) {
+        snprintf(why, PP_BENCH_WHY_MAX,
+                 "the last loss is %.9g, that of the run with one stage %.9g: more than a part of "
+                 "%g away",
+                 s->loss, reference->loss, PP_BENCH_TOLERANCE);
+        return -1;
+    }
+    return 0;
+}
+
+/* A reference is right when every round has given the bits of the first. */
+static void judge(const struct bench *b, struct pp_bench_row *row, int round)
+{
+    const struct pp_bench_row *ref = bench_reference(b->out, row->reference);
+    struct pp_bench_sample *s = &row->samples[round];
+    char why[PP_BENCH_WHY_MAX];
+    const struct pp_bench_sample *expected = &ref->samples[row == ref ? 0 : round];
+    s->valid = !row->invalid[0] && pp_bench_judge(s, expected, row->exact, why) == 0;
+    if (!s->valid && !row->invalid[0]) {
+        snprintf(row->invalid, sizeof(row->invalid), "round %d: %.400s", round + 1, why);
+    }
+}
+
+static int run_round(struct bench *b, int round)
+{
+    int n = n_items(b), total = 0, done = 0;
+    for (int k = 0; k < n; k++) {
+        total += item(b, k) != NULL;
+    }
+    for (int k = 0; k < n; k++) {
+        struct pp_bench_row *row = item(b, round % 2 == 0 ? k : n - 1 - k);
+        if (!row) {
+            continue;
+        }
+        if (b->spec->progress && first_process(b)) {
+            b->spec->progress(b->spec->ctx, round + 1, b->spec->repeat, ++done, total, row);
+        }
+        int rc = measure(b, row, round);
+        if (b->world && !row->processes) {
+            rc = pp_transport_agree(b->world, rc); /* the others have waited */
+        }
+        PP_TRY(rc);
+    }
+    for (int k = 0; first_process(b) && k < n; k++) {
+        if (item(b, k)) {
+            judge(b, item(b, k), round);
+        }
+    }
+    return 0;
+}
+
+/* --- how many steps ----------------------------------------------------------------------------
+ */
+
+/* Steps of this row's batch that take about the time of a measurement on one stage. */
+static int estimate(struct bench *b, const struct pp_bench_row *ref, int64_t *out)
+{
+    struct pp_probe probe = {0};
+    int64_t steps = FIRST_GUESS;
+    double per_step = 0;
+    for (int turn = 0; turn < 2; turn++) {
+        PP_TRY(run_row(b, ref, WARM_MIN, steps, &probe));
+        per_step = probe.seconds / (double)steps;
+        if (probe.seconds > b->spec->seconds / 20) {
+            break;
+        }
+        double more = b->spec->seconds / 10 / per_step;
+        steps = more > STEPS_MAX ? STEPS_MAX : (int64_t)more + FIRST_GUESS;
+    }
+    double n = b->spec->seconds / per_step;
+    *out = n < STEPS_MIN ? STEPS_MIN : n > STEPS_MAX ? STEPS_MAX : (int64_t)n;
+    return 0;
+}
+
+static int share_steps(struct bench *b, int rc, int64_t *steps)
+{
+    if (!b->world) {
+        return rc;
+    }
+    int64_t *all = pp_alloc((size_t)b->world->size, sizeof(*all));
+    rc = pp_transport_agree(b->world, rc == 0 && !all ? PP_ERESOURCE : rc);
+    if (rc == 0) {
+        rc = b->world->ops->allgather(b->world, steps, sizeof(*steps), all);
+    }
+    if (rc == 0) {
+        *steps = all[0];
+    }
+    pp_free(all);
+    return rc;
+}
+
+static void set_steps(struct pp_bench_row *row, int batch, int64_t warmup, int64_t steps)
+{
+    if (row && row->batch == batch) {
+        row->steps = steps;
+        row->warmup = warmup;
+    }
+}
+
+static int choose_steps(struct bench *b)
+{
+    struct pp_bench *out = b->out;
+    for (int r = 0; r < out->n_references; r++) {
+        struct pp_bench_row *ref = &out->references[r];
+        int64_t steps = 0;
+        if (ref->steps > 0) {
+            continue; /* its batch had its turn */
+        }
+        int rc = first_process(b) ? estimate(b, ref, &steps) : 0;
+        PP_TRY(share_steps(b, rc, &steps));
+        int64_t warmup = b->spec->warmup >= 0 ? b->spec->warmup : steps / 10;
+        warmup = b->spec->warmup < 0 && warmup < WARM_MIN ? WARM_MIN : warmup;
+        for (int i = 0; i < out->n_references; i++) {
+            set_steps(&out->references[i], ref->batch, warmup, steps);
+        }
+        for (int i = 0; i < out->n; i++) {
+            set_steps(&out->rows[i], ref->batch, warmup, steps);
+        }
+    }
+    return 0;
+}
+
+/* --- traces ------------------------------------------------------------------------------------
+ */
+
+/* "out.json" -> "out-3.json" for the third row of several. */
+static int trace_path(const struct bench *b, int row, char out[PP_PATH_MAX])
+{
+    const char *path = b->spec->trace, *slash = strrchr(path, '/');
+    const char *dot = strrchr(slash ? slash : path, '.');
+    size_t stem = dot ? (size_t)(dot - path) : strlen(path);
+    return b->out->n == 1
+               ? pp_path_format(out, "%s", path)
+               : pp_path_format(out, "%.*s-%d%s", (int)stem, path, row + 1, dot ? dot : "");
+}
+
+/* An ordinary training of a few steps. Rows of processes: collective. */
+static int trace_row(struct bench *b, int i)
+{
+    struct pp_bench_row *row = &b->out->rows[i];
+    enum pp_log_level level = pp_log_level();
+    char path[PP_PATH_MAX];
+    bool speaks;
+    PP_TRY(trace_path(b, i, path));
+    struct pp_train_options options = {.name = "bench",
+                                       .out = b->nowhere,
+                                       .quiet = true,
+                                       .before_abort = b->spec->before_abort,
+                                       .trace = path};
+    row->cfg->train.max_steps = TRACED;
+    pp_log_set_level(PP_LOG_QUIET);
+    int rc = row->processes || first_process(b) ? pp_train(row->cfg, &options, &speaks) : 0;
+    pp_log_set_level(level);
+    row->cfg->train.max_steps = 0;
+    if (b->world && !row->processes) {
+        rc = pp_transport_agree(b->world, rc);
+    }
+    return rc;
+}
+
+static int trace_all(struct bench *b)
+{
+    for (int i = 0; b->spec->trace && i < b->out->n; i++) {
+        if (!b->out->rows[i].skipped[0]) {
+            PP_TRY(trace_row(b, i));
+        }
+    }
+    return 0;
+}
+
+/* --- all of it ---------------------------------------------------------------------------------
+ */
+
+/* What a config leaves to a measurement is chosen; *why says what is wrong with the config. */
+static int settle(struct bench *b, struct pp_config *cfg, char *why)
+{
+    const char *text = pp_config_problem_count(cfg) > 0 ? pp_config_problem_text(cfg, 0) : NULL;
+    int rc = text ? 0 : pp_settle(cfg, PP_RUN_REAL, b->world);
+    if (rc == PP_ECONFIG) {
+        text = pp_error_get()->text;
+        rc = 0;
+    }
+    if (text) {
+        snprintf(why, PP_BENCH_WHY_MAX, "%.*s", PP_BENCH_WHY_MAX - 1, text);
+        pp_error_clear();
+    }
+    return rc;
+}
+
+static int make_rows(struct bench *b, struct pp_config *const *configs)
+{
+    struct pp_bench *out = b->out;
+    int processes = b->world ? b->world->size : 0;
+    for (int i = 0; i < out->n; i++) {
+        PP_TRY(settle(b, configs[i], out->rows[i].skipped));
+        PP_TRY(bench_row_make(&out->rows[i], configs[i], processes));
+    }
+    return bench_find_references(out, processes);
+}
+
+static int take_memory(struct bench *b)
+{
+    struct pp_bench *out = b->out;
+    b->ends_ns = pp_alloc(STEPS_MAX + FIRST_GUESS, sizeof(*b->ends_ns));
+    b->times = pp_alloc(STEPS_MAX + FIRST_GUESS, sizeof(*b->times));
+    b->nowhere = fopen("/dev/null", "w");
+    if (!b->nowhere) {
+        return pp_fail_errno(PP_EIO, "cannot open /dev/null");
+    }
+    for (int k = 0; k < n_items(b); k++) {
+        struct pp_bench_row *row = item(b, k);
+        if (row && !(row->samples = pp_alloc((size_t)out->repeat, sizeof(*row->samples)))) {
+            return PP_ERESOURCE;
+        }
+    }
+    return b->ends_ns && b->times ? 0 : PP_ERESOURCE;
+}
+
+/* Read once, for all rows: a sweep does not change the data. */
+static int open_data(struct bench *b, const struct pp_config *cfg)
+{
+    int inputs = cfg->model.sizes[0], classes = cfg->model.sizes[cfg->model.n_sizes - 1];
+    for (int split = 0; split < 2; split++) {
+        PP_TRY(pp_dataset_open(cfg, (enum pp_split)split, PP_DATA_IMAGES | PP_DATA_LABELS, inputs,
+                               classes, &b->data[split]));
+    }
+    return 0;
+}
+
+static int run_all(struct bench *b, struct pp_config *const *configs)
+{
+    int rc = make_rows(b, configs);
+    if (rc == 0) {
+        rc = take_memory(b);
+    }
+    if (rc == 0 && b->out->n_references > 0) {
+        rc = open_data(b, configs[0]);
+    }
+    if (b->world) {
+        rc = pp_transport_agree(b->world, rc);
+    }
+    PP_TRY(rc);
+    PP_TRY(choose_steps(b));
+    for (int round = 0; b->out->n_references > 0 && round < b->spec->repeat; round++) {
+        PP_TRY(run_round(b, round));
+    }
+    return trace_all(b);
+}
+
+int pp_bench_run(struct pp_config *const *configs, int n, const struct pp_bench_spec *spec,
+                 struct pp_bench *out)
+{
+    pp_assert(n >= 1 && spec->repeat >= 1);
+    *out = (struct pp_bench){.repeat = spec->repeat, .n = n, .speaks = true};
+    struct bench b = {.spec = spec, .out = out};
+    int rc = 0;
+    if (pp_mpi_launched(NULL)) {
+        PP_TRY(pp_mpi_open(&b.world));
+        out->speaks = b.world->rank == 0;
+    }
+    out->rows = pp_alloc((size_t)n, sizeof(*out->rows));
+    rc = out->rows ? run_all(&b, configs) : PP_ERESOURCE;
+    if (b.nowhere) {
+        fclose(b.nowhere);
+    }
+    pp_free(b.ends_ns);
+    pp_free(b.times);
+    pp_dataset_destroy(&b.data[0]);
+    pp_dataset_destroy(&b.data[1]);
+    pp_transport_destroy(&b.world);
+    if (rc < 0) {
+        pp_bench_fini(out);
+    }
+    return rc;
+}
+
+static void free_row(struct pp_bench_row *row)
+{
+    pp_free(row->cfg);
+    pp_free(row->samples);
+}
+
+void pp_bench_fini(struct pp_bench *b)
+{
+    for (int i = 0; b->rows && i < b->n; i++) {
+        free_row(&b->rows[i]);
+    }
+    for (int i = 0; i < b->n_references; i++) {
+        free_row(&b->references[i]);
+    }
+    pp_free(b->rows);
+    pp_free(b->references);
+    pp_free(b->reference_row);
+    b->rows = b->references = NULL;
+    b->reference_row = NULL;
+    b->n = b->n_references = 0;
+}

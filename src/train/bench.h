@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the benchmark share: bench_rows.c prepares, bench.c measures and judges,
+ * bench_stats.c counts, bench_print.c and bench_json.c tell. */
+#ifndef PPCLI_TRAIN_BENCH_H
+#define PPCLI_TRAIN_BENCH_H
+
+#include "ppcli/bench.h"
+#include "ppcli/json.h"
+
+/*
+ * Make a row of a config and look at its plan; what refuses it goes into row->skipped, and nothing
+ * is looked at when that says something already. processes: of the MPI job, 0: none. Errors: those
+ * of pp_run_prepare() but PP_ECONFIG.
+ */
+int bench_row_make(struct pp_bench_row *row, const struct pp_config *cfg, int processes);
+
+/* The runs with one stage that the rows are compared with. Errors: PP_ERESOURCE. */
+int bench_find_references(struct pp_bench *b, int processes);
+
+/* The row that stands for reference r: one of b->rows, or b->references[r]. */
+const struct pp_bench_row *bench_reference(const struct pp_bench *b, int r);
+
+/* Config keys other than stages, schedule and micro-batches that are not the same in all rows. */
+#define BENCH_AXES_MAX 8
+struct bench_axes {
+    int keys[BENCH_AXES_MAX]; /* as pp_config_key_name() counts */
+    int n;
+};
+
+const char *bench_check_word(const struct pp_bench_row *row, bool valid); /* "ok", ... */
+int bench_print_json(const struct pp_bench *b, const struct pp_bench_header *h,
+                     const struct bench_axes *axes, FILE *f);
+int bench_print_jsonl(const struct pp_bench *b, const struct pp_bench_header *h,
+                      const struct bench_axes *axes, FILE *f);
+
+/* What every benchmark begins with: the program and the machine. */
+void bench_print_machine(const struct pp_bench_header *h, FILE *f);
+void bench_put_machine(struct pp_json *j, const struct pp_bench_header *h);
+
+/* Quantile q of sorted[n], n >= 1, between two values on the line through them. */
+double bench_quantile(const double *sorted, int64_t n, double q);
+double bench_median(double *values, int n);              /* sorts them; n >= 1 */
+int bench_compare_doubles(const void *a, const void *b); /* for qsort() */
+
+#endif

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Two results side by side: rows are matched by their axes, and what is said about a difference is
+ * how sure the rounds allow to be of it.
+ */
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "bench.h"
+#include "bench_table.h"
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+
+#define FILE_MAX ((long)64 << 20)
+
+enum {
+    ROUNDS_MAX = 1000
+};
+
+struct values {
+    double x[ROUNDS_MAX];
+    int n;
+};
+
+static int read_result(const char *path, json_t **out)
+{
+    json_error_t e;
+    FILE *f = fopen(path, "re");
+    if (!f) {
+        return pp_fail_errno(errno == EACCES ? PP_EPERM : PP_ENOINPUT, "%s", path);
+    }
+    long bytes = fseek(f, 0, SEEK_END) == 0 ? ftell(f) : -1;
+    if (bytes < 0 || bytes > FILE_MAX) {
+        fclose(f);
+        return pp_fail(PP_EFORMAT, "%s: not a file that ppcli bench wrote", path);
+    }
+    rewind(f);
+    json_t *root = json_loadf(f, JSON_REJECT_DUPLICATES, &e);
+    fclose(f);
+    if (!root) {
+        return pp_fail(PP_EFORMAT, "%s:%d: %s (compare reads what --format json wrote)", path,
+                       e.line, e.text);
+    }
+    const char *type = json_string_value(json_object_get(root, "type"));
+    json_int_t schema = json_integer_value(json_object_get(root, "schema"));
+    if (!type || strcmp(type, "bench") != 0 || !json_is_array(json_object_get(root, "rows"))) {
+        json_decref(root);
+        return pp_fail(PP_EFORMAT, "%s: not a result of ppcli bench --format json", path);
+    }
+    if (schema != PP_BENCH_SCHEMA) {
+        json_decref(root);
+        return pp_fail(PP_EFORMAT, "%s: schema %lld, this ppcli reads %d", path, (long long)schema,
+                       PP_BENCH_SCHEMA);
+    }
+    *out = root;
+    return 0;
+}
+
+static const char *text_of(const json_t *o, const char *key)
+{
+    const char *s = json_string_value(json_object_get(o, key));
+    return s ? s : "?";
+}
+
+static bool same_shape(const json_t *a, const json_t *b)
+{
+    static const char *const keys[] = {"stages",       "replicas",   "schedule",
+                                       "microbatches", "batch_size", "axes"};
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        json_t *x = json_object_get(a, keys[i]), *y = json_object_get(b, keys[i]);
+        if (!x || !y || !json_equal(x, y)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The k-th row of this shape; NULL: there are not so many. */
+static const json_t *find_row(const json_t *rows, const json_t *shape, int k)
+{
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i);
+        if (same_shape(row, shape) && k-- == 0) {
+            return row;
+        }
+    }
+    return NULL;
+}
+
+/* Which of the rows of its shape this is. */
+static int place_of(const json_t *rows, size_t at)
+{
+    int k = 0;
+    for (size_t i = 0; i < at; i++) {
+        k += same_shape(json_array_get(rows, i), json_array_get(rows, at));
+    }
+    return k;
+}
+
+/* False: the row has no right figures. */
+static bool read_values(const json_t *row, struct values *out)
+{
+    const json_t *samples = json_object_get(row, "samples");
+    out->n = 0;
+    for (size_t i = 0; i < json_array_size(samples) && out->n < ROUNDS_MAX; i++) {
+        const json_t *s = json_array_get(samples, i);
+        double x = json_number_value(json_object_get(s, "samples_per_second"));
+        if (!json_is_true(json_object_get(s, "valid")) || !isfinite(x) || x <= 0) {
+            return false;
+        }
+        out->x[out->n++] = x;
+    }
+    const char *check = text_of(row, "check");
+    return out->n > 0 && (strcmp(check, "ok") == 0 || strcmp(check, "~") == 0);
+}
+
+static double mean(const struct values *v)
+{
+    double sum = 0;
+    for (int i = 0; i < v->n; i++) {
+        sum += v->x[i];
+    }
+    return sum / v->n;
+}
+
+static void put_verdict(struct table *t, int row, int column, const struct values *a,
+                        const struct values *b)
+{
+    double change, low, high;
+    if (!pp_bench_change(a->x, a->n, b->x, b->n, &change, &low, &high)) {
+        table_cell(t, row, column, "%+.1f %% (a single round: no confidence)", change * 100);
+    } else if (low <= 0 && high >= 0) {
+        table_cell(t, row, column, "no difference shown (95 %% confidence: %+.1f .. %+.1f %%)",
+                   low * 100, high * 100);
+    } else {
+        table_cell(t, row, column, "%+.1f %% (95 %% confidence: %+.1f .. %+.1f %%)", change * 100,
+                   low * 100, high * 100);
+    }
+}
+
+static void put_row(struct table *t, int i, const json_t *old_rows, const json_t *new_rows,
+                    struct values v[2])
+{
+    const json_t *row = json_array_get(new_rows, (size_t)i);
+    const json_t *old = find_row(old_rows, row, place_of(new_rows, (size_t)i));
+    table_cell(t, i, 0, "%lld", (long long)json_integer_value(json_object_get(row, "stages")));
+    table_cell(t, i, 1, "%s", text_of(row, "schedule"));
+    table_cell(t, i, 2, "%lld",
+               (long long)json_integer_value(json_object_get(row, "microbatches")));
+    table_cell(t, i, 3, "%lld", (long long)json_integer_value(json_object_get(row, "batch_size")));
+    bool has_new = read_values(row, &v[1]), has_old = old && read_values(old, &v[0]);
+    if (has_old) {
+        table_cell(t, i, 4, "%.0f", mean(&v[0]));
+    }
+    if (has_new) {
+        table_cell(t, i, 5, "%.0f", mean(&v[1]));
+    }
+    if (!old) {
+        table_cell(t, i, 6, "not in the old file");
+    } else if (!has_old || !has_new) {
+        table_cell(t, i, 6, "nothing to compare: old %s, new %s", text_of(old, "check"),
+                   text_of(row, "check"));
+    } else {
+        put_verdict(t, i, 6, &v[0], &v[1]);
+    }
+}
+
+static int count_missing(const json_t *old_rows, const json_t *new_rows)
+{
+    int n = 0;
+    for (size_t i = 0; i < json_array_size(old_rows); i++) {
+        n += !find_row(new_rows, json_array_get(old_rows, i), place_of(old_rows, i));
+    }
+    return n;
+}
+
+static void print_head(const char *which, const char *path, const json_t *root, FILE *f)
+{
+    fprintf(f, "- %s: %s: ppcli %s (commit %s), %s, %s, %s\n", which, path, text_of(root, "ppcli"),
+            text_of(root, "commit"), text_of(root, "date"), text_of(root, "cpu"),
+            text_of(root, "backend"));
+}
+
+static void print_warnings(const json_t *old, const json_t *new, FILE *f)
+{
+    static const char *const keys[] = {"cpu", "cores", "model", "dataset", "optimizer"};
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        if (!json_equal(json_object_get(old, keys[i]), json_object_get(new, keys[i]))) {
+            fprintf(f, "- the two differ in %s: the change is not of the program alone\n", keys[i]);
+        }
+    }
+}
+
+static int compare(const char *const paths[2], json_t *const roots[2], FILE *f)
+{
+    static const char *const names[] = {"stages",     "schedule",      "micro-batches",
+                                        "batch_size", "old samples/s", "new samples/s",
+                                        "change"};
+    const json_t *old_rows = json_object_get(roots[0], "rows");
+    const json_t *new_rows = json_object_get(roots[1], "rows");
+    struct table t = {0};
+    struct values *v = pp_alloc(2, sizeof(*v));
+    int rc = v ? table_create(&t, (int)json_array_size(new_rows)) : PP_ERESOURCE;
+    if (rc == 0) {
+        for (size_t c = 0; c < sizeof(names) / sizeof(names[0]); c++) {
+            table_column(&t, names[c], c == 1 || c == 6);
+        }
+        for (int i = 0; i < t.rows; i++) {
+            put_row(&t, i, old_rows, new_rows, v);
+        }
+        print_head("old", paths[0], roots[0], f);
+        print_head("new", paths[1], roots[1], f);
+        print_warnings(roots[0], roots[1], f);
+        fputc('\n', f);
+        table_markdown(&t, f);
+        int missing = count_missing(old_rows, new_rows);
+        if (missing > 0) {
+            fprintf(f, "\n- %d row%s of the old file %s not in the new one\n", missing,
+                    missing == 1 ? "" : "s", missing == 1 ? "is" : "are");
+        }
+        rc = fflush(f) != 0 || ferror(f) ? pp_fail_errno(PP_EIO, "cannot write the result") : 0;
+    }
+    table_fini(&t);
+    pp_free(v);
+    return rc;
+}
+
+int pp_bench_compare(const char *old_path, const char *new_path, FILE *f)
+{
+    const char *paths[2] = {old_path, new_path};
+    json_t *roots[2] = {NULL, NULL};
+    int rc = read_result(old_path, &roots[0]);
+    if (rc == 0) {
+        rc = read_result(new_path, &roots[1]);
+    }
+    if (rc == 0) {
+        rc = compare(paths, roots, f);
+    }
+    json_decref(roots[0]);
+    json_decref(roots[1]);
+    return rc;
+}

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the engine costs beyond computing: the executor with one stage against a plain loop over the
+ * same layers, and what a micro-batch adds where there is next to nothing to compute. Every pair is
+ * measured as plain, engine, engine, plain, and both must end with the same weights.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench.h"
+#include "bench_table.h"
+#include "ppcli/err.h"
+#include "ppcli/log.h"
+#include "ppcli/mem.h"
+#include "probe.h"
+
+enum {
+    COUNTS = 6,
+    STEPS_MIN = 4,
+    STEPS_MAX = 200000,
+    WARM = 2,
+    ROUNDS_MAX = 1000
+};
+static const int counts[COUNTS] = {1, 4, 16, 64, 256, 1024};
+
+struct kind { /* of run */
+    struct pp_config *cfg;
+    bool plain;
+};
+
+struct engine {
+    const struct pp_bench_engine_spec *spec;
+    FILE *nowhere;
+    uint64_t *ends_ns;          /* [STEPS_MAX] */
+    struct pp_dataset *data[2]; /* of the runs that follow */
+};
+
+struct figures {
+    double plain;       /* seconds of a step */
+    double one, two;    /* the same of the engine with one and two stages */
+    double ratio, same; /* medians: engine to plain, and plain to plain */
+    bool right;         /* all the same weights */
+};
+
+/* --- runs --------------------------------------------------------------------------------------
+ */
+
+static int run(struct engine *e, const struct kind *k, int64_t steps, struct pp_probe *probe)
+{
+    enum pp_log_level level = pp_log_level();
+    bool speaks;
+    *probe = (struct pp_probe){.warmup = WARM,
+                               .steps = steps,
+                               .ends_ns = e->ends_ns,
+                               .plain = k->plain,
+                               .data = {e->data[0], e->data[1]}};
+    struct pp_train_options options = {
+        .name = "bench", .out = e->nowhere, .quiet = true, .probe = probe};
+    pp_log_set_level(PP_LOG_QUIET);
+    int rc = pp_train(k->cfg, &options, &speaks);
+    pp_log_set_level(level);
+    return rc;
+}
+
+/* A run of its own: shortened as a row of a sweep. */
+static int make(const struct pp_config *cfg, int stages, struct pp_config **out)
+{
+    struct pp_bench_row row = {0};
+    struct pp_config *copy = pp_alloc(1, sizeof(*copy));
+    if (!copy) {
+        return PP_ERESOURCE;
+    }
+    *copy = *cfg;
+    copy->pipeline.stages = stages;
+    copy->pipeline.replicas = 1;
+    copy->pipeline.chunks = 1;
+    copy->pipeline.assignment = PP_ASSIGN_AUTO;
+    copy->pipeline.n_ranges = 0;
+    snprintf(copy->pipeline.schedule, sizeof(copy->pipeline.schedule), "1f1b");
+    copy->train.clip_norm = 0;
+    copy->train.exact = true;
+    copy->train.coalesce = 0;
+    snprintf(copy->run.transport, sizeof(copy->run.transport), "auto");
+    int rc = bench_row_make(&row, copy, 0);
+    pp_free(copy);
+    if (rc == 0 && row.skipped[0]) {
+        rc = pp_fail(PP_ECONFIG, "%s", row.skipped);
+    }
+    if (rc < 0) {
+        pp_free(row.cfg);
+        return rc;
+    }
+    *out = row.cfg;
+    return 0;
+}
+
+static int choose_steps(struct engine *e, const struct kind *plain, double seconds, int64_t *out)
+{
+    struct pp_probe probe;
+    int64_t steps = STEPS_MIN;
+    for (int turn = 0; turn < 2; turn++) {
+        PP_TRY(run(e, plain, steps, &probe));
+        double n = seconds / (probe.seconds / (double)steps);
+        steps = n < STEPS_MIN ? STEPS_MIN : n > STEPS_MAX ? STEPS_MAX : (int64_t)n;
+    }
+    *out = steps;
+    return 0;
+}
+
+/* Rounds of plain, engine, engine, plain; behind them, when there is one, the run with two stages.
+ */
+static int compare(struct engine *e, const struct kind kinds[3], double seconds,
+                   struct figures *out)
+{
+    static const int order[5] = {0, 1, 1, 0, 2};
+    double ratio[ROUNDS_MAX], same[ROUNDS_MAX], step[3][ROUNDS_MAX];
+    char sha[65] = "";
+    int64_t steps;
+    int runs = kinds[2].cfg ? 5 : 4, rounds = e->spec->repeat;
+    PP_TRY(choose_steps(e, &kinds[0], seconds, &steps));
+    out->right = true;
+    for (int r = 0; r < rounds; r++) {
+        double t[5] = {0};
+        for (int i = 0; i < runs; i++) {
+            struct pp_probe probe;
+            PP_TRY(run(e, &kinds[order[i]], steps, &probe));
+            t[i] = probe.seconds / (double)steps;
+            if (!sha[0]) {
+                memcpy(sha, probe.sha, sizeof(sha));
+            }
+            out->right = out->right && strcmp(sha, probe.sha) == 0;
+        }
+        ratio[r] = (t[1] + t[2]) / (t[0] + t[3]);
+        same[r] = t[3] / t[0];
+        step[0][r] = (t[0] + t[3]) / 2;
+        step[1][r] = (t[1] + t[2]) / 2;
+        step[2][r] = t[4];
+    }
+    out->ratio = bench_median(ratio, rounds);
+    out->same = bench_median(same, rounds);
+    out->plain = bench_median(step[0], rounds);
+    out->one = bench_median(step[1], rounds);
+    out->two = bench_median(step[2], rounds);
+    return 0;
+}
+
+/* Read or made once, for all runs with this model. */
+static int open_data(struct engine *e, const struct pp_config *cfg)
+{
+    int inputs = cfg->model.sizes[0], classes = cfg->model.sizes[cfg->model.n_sizes - 1];
+    for (int split = 0; split < 2; split++) {
+        pp_dataset_destroy(&e->data[split]);
+        PP_TRY(pp_dataset_open(cfg, (enum pp_split)split, PP_DATA_IMAGES | PP_DATA_LABELS, inputs,
+                               classes, &e->data[split]));
+    }
+    return 0;
+}
+
+static int measure_model(struct engine *e, struct figures *out)
+{
+    struct pp_config *cfg = NULL;
+    PP_TRY(open_data(e, e->spec->cfg));
+    PP_TRY(make(e->spec->cfg, 1, &cfg));
+    const struct kind kinds[3] = {{cfg, true}, {cfg, false}, {NULL, false}};
+    int rc = compare(e, kinds, e->spec->seconds, out);
+    pp_free(cfg);
+    return rc;
+}
+
+/* One row a micro-batch. */
+static int measure_count(struct engine *e, int m, struct figures *out)
+{
+    struct pp_config *one = NULL, *two = NULL;
+    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
+    int rc = cfg ? 0 : PP_ERESOURCE;
+    if (rc == 0) {
+        *cfg = *e->spec->tiny;
+        cfg->train.batch_size = m;
+        cfg->pipeline.microbatches = m;
+        rc = make(cfg, 1, &one);
+    }
+    if (rc == 0) {
+        rc = make(cfg, 2, &two);
+    }
+    if (rc == 0) {
+        const struct kind kinds[3] = {{one, true}, {one, false}, {two, false}};
+        rc = compare(e, kinds, e->spec->seconds / 10, out);
+    }
+    pp_free(cfg);
+    pp_free(one);
+    pp_free(two);
+    return rc;
+}
+
+/* --- what it means -----------------------------------------------------------------------------
+ */
+
+/* Nanoseconds a micro-batch that the engine with one stage takes longer than the plain loop. */
+static double beyond_one(const struct figures *f, int m)
+{
+    return (f->one - f->plain) / m * 1e9;
+}
+
+/* The same of two stages, over the time that two equal halves of the plain loop would take one
+ * after the other: m + 1 times half a micro-batch. */
+static double beyond_two(const struct figures *f, int m)
+{
+    return (f->two - f->plain / m * (m + 1) / 2) / m * 1e9;
+}
+
+static int print_md(const struct figures *model, const struct figures *tiny,
+                    const struct pp_bench_header *h, FILE *f)
+{
+    struct table t;
+    bench_print_machine(h, f);
+    fprintf(f, "- config %s: model %s, one stage\n\n", h->config, h->model);
+    PP_TRY(table_create(&t, 1));
+    static const char *const names[] = {"plain loop, ms/step", "engine, ms/step", "engine / plain",
+                                        "plain / plain", "check"};
+    for (int c = 0; c < 5; c++) {
+        table_column(&t, names[c], c == 4);
+    }
+    table_cell(&t, 0, 0, "%.3f", model->plain * 1e3);
+    table_cell(&t, 0, 1, "%.3f", model->one * 1e3);
+    table_cell(&t, 0, 2, "%.4f", model->ratio);
+    table_cell(&t, 0, 3, "%.4f", model->same);
+    table_cell(&t, 0, 4, "%s", model->right ? "ok" : "INVALID");
+    table_markdown(&t, f);
+    table_fini(&t);
+    fprintf(f, "\n- model 8-8-8, one row a micro-batch: nanoseconds of each beyond computing\n\n");
+    PP_TRY(table_create(&t, COUNTS));
+    static const char *const heads[] = {"micro-batches", "plain loop, ns each", "one stage, ns",
+                                        "two stages, ns", "check"};
+    for (int c = 0; c < 5; c++) {
+        table_column(&t, heads[c], c == 4);
+    }
+    for (int i = 0; i < COUNTS; i++) {
+        table_cell(&t, i, 0, "%d", counts[i]);
+        table_cell(&t, i, 1, "%.0f", tiny[i].plain / counts[i] * 1e9);
+        table_cell(&t, i, 2, "%.0f", beyond_one(&tiny[i], counts[i]));
+        table_cell(&t, i, 3, "%.0f", beyond_two(&tiny[i], counts[i]));
+        table_cell(&t, i, 4, "%s", tiny[i].right ? "ok" : "INVALID");
+    }
+    table_markdown(&t, f);
+    table_fini(&t);
+    fprintf(f,
+            "\n- medians of rounds of plain, engine, engine, plain; check: all end with the same "
+            "weights\n"
+            "- two stages: beyond m + 1 times half of what the plain loop takes for one\n");
+    return 0;
+}
+
+static void print_json(const struct figures *model, const struct figures *tiny,
+                       const struct pp_bench_header *h, FILE *f)
+{
+    struct pp_json j;
+    pp_json_init(&j, f, 2);
+    pp_json_object(&j, NULL);
+    pp_json_str(&j, "type", "engine");
+    bench_put_machine(&j, h);
+    pp_json_str(&j, "model", h->model);
+    pp_json_dbl(&j, "plain_step_seconds", model->plain);
+    pp_json_dbl(&j, "engine_step_seconds", model->one);
+    pp_json_dbl(&j, "engine_to_plain", model->ratio);
+    pp_json_dbl(&j, "plain_to_plain", model->same);
+    pp_json_str(&j, "check", model->right ? "ok" : "INVALID");
+    pp_json_array(&j, "microbatches");
+    for (int i = 0; i < COUNTS; i++) {
+        pp_json_object(&j, NULL);
+        pp_json_int(&j, "microbatches", counts[i]);
+        pp_json_dbl(&j, "plain_ns", tiny[i].plain / counts[i] * 1e9);
+        pp_json_dbl(&j, "one_stage_beyond_ns", beyond_one(&tiny[i], counts[i]));
+        pp_json_dbl(&j, "two_stages_beyond_ns", beyond_two(&tiny[i], counts[i]));
+        pp_json_str(&j, "check", tiny[i].right ? "ok" : "INVALID");
+        pp_json_end(&j);
+    }
+    pp_json_end(&j);
+    pp_json_end(&j);
+}
+
+int pp_bench_engine(const struct pp_bench_engine_spec *spec, const struct pp_bench_header *h,
+                    enum pp_bench_format format, FILE *f)
+{
+    struct figures model = {0}, tiny[COUNTS] = {{0}};
+    struct engine e = {.spec = spec, .nowhere = fopen("/dev/null", "w")};
+    e.ends_ns = pp_alloc(STEPS_MAX, sizeof(*e.ends_ns));
+    int rc = !e.ends_ns  ? PP_ERESOURCE
+             : e.nowhere ? 0
+                         : pp_fail_errno(PP_EIO, "cannot open /dev/null");
+    pp_assert(spec->repeat >= 1 && spec->repeat <= ROUNDS_MAX);
+    if (rc == 0) {
+        rc = measure_model(&e, &model);
+    }
+    bool right = rc == 0 && model.right;
+    if (rc == 0) {
+        rc = open_data(&e, spec->tiny);
+    }
+    for (int i = 0; rc == 0 && i < COUNTS; i++) {
+        rc = measure_count(&e, counts[i], &tiny[i]);
+        right = right && tiny[i].right;
+    }
+    if (rc == 0 && format == PP_BENCH_MD) {
+        rc = print_md(&model, tiny, h, f);
+    } else if (rc == 0) {
+        print_json(&model, tiny, h, f);
+    }
+    if (rc == 0 && (fflush(f) != 0 || ferror(f))) {
+        rc = pp_fail_errno(PP_EIO, "cannot write the result");
+    }
+    if (e.nowhere) {
+        fclose(e.nowhere);
+    }
+    pp_free(e.ends_ns);
+    pp_dataset_destroy(&e.data[0]);
+    pp_dataset_destroy(&e.data[1]);
+    PP_TRY(rc);
+    return right ? 0 : pp_fail(PP_ECHECK, "the engine trains other weights than the plain loop");
+}

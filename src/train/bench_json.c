@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A benchmark for programs: everything that was measured, so that others can count again. */
+#include <string.h>
+
+#include "bench.h"
+#include "ppcli/clock.h"
+#include "ppcli/err.h"
+#include "ppcli/json.h"
+
+void bench_put_machine(struct pp_json *j, const struct pp_bench_header *h)
+{
+    pp_json_int(j, "schema", PP_BENCH_SCHEMA);
+    pp_json_str(j, "ppcli", h->version);
+    pp_json_str(j, "commit", h->commit);
+    pp_json_str(j, "date", h->date);
+    pp_json_str(j, "host", h->host);
+    pp_json_str(j, "cpu", h->cpu);
+    pp_json_int(j, "cores", h->cores);
+    pp_json_str(j, "binding", h->binding);
+    pp_json_str(j, "governor", h->governor[0] ? h->governor : NULL);
+    pp_json_dbl(j, "load_before", h->load);
+    pp_json_str(j, "blas", h->blas);
+    pp_json_str(j, "backend", h->backend);
+    pp_json_str(j, "mpi", h->mpi);
+    pp_json_str(j, "gpu", h->gpu);
+}
+
+static void put_header(struct pp_json *j, const struct pp_bench *b, const struct pp_bench_header *h)
+{
+    bench_put_machine(j, h);
+    pp_json_str(j, "config", h->config);
+    pp_json_str(j, "model", h->model);
+    pp_json_str(j, "dataset", h->dataset);
+    pp_json_str(j, "optimizer", h->optimizer);
+    pp_json_int(j, "rounds", b->repeat);
+}
+
+static void put_ceilings(struct pp_json *j, const struct pp_ceilings *c)
+{
+    if (c->cores == 0) {
+        return;
+    }
+    pp_json_object(j, "ceilings");
+    pp_json_int(j, "cores", c->cores);
+    pp_json_str(j, "isa", c->isa);
+    pp_json_array(j, "fma_flops_core");
+    for (int i = 0; i < c->fma_cores; i++) {
+        pp_json_dbl(j, NULL, c->fma_core[i]);
+    }
+    pp_json_end(j);
+    pp_json_dbl(j, "fma_flops_all", c->fma_all);
+    pp_json_int(j, "gemm_n", c->gemm_n);
+    pp_json_dbl(j, "blas_flops_core", c->blas_core);
+    pp_json_dbl(j, "blas_flops_all", c->blas_all);
+    pp_json_dbl(j, "own_flops_core", c->own_core);
+    pp_json_dbl(j, "own_flops_all", c->own_all);
+    pp_json_dbl(j, "gemm_flops_core", c->gemm_core);
+    pp_json_dbl(j, "gemm_flops_all", c->gemm_all);
+    pp_json_uint(j, "triad_bytes", c->triad_bytes);
+    pp_json_dbl(j, "triad_bytes_per_second_core", c->triad_core);
+    pp_json_dbl(j, "triad_bytes_per_second_all", c->triad_all);
+    pp_json_dbl(j, "ping_pong_seconds", c->ping_pong);
+    pp_json_dbl(j, "seconds", c->took);
+    pp_json_end(j);
+}
+
+static void put_samples(struct pp_json *j, const struct pp_bench *b, const struct pp_bench_row *row)
+{
+    pp_json_array(j, "samples");
+    for (int k = 0; row->samples && k < b->repeat; k++) {
+        const struct pp_bench_sample *s = &row->samples[k];
+        pp_json_object(j, NULL);
+        pp_json_bool(j, "valid", s->valid);
+        pp_json_dbl(j, "samples_per_second", s->samples_per_second);
+        pp_json_dbl(j, "seconds", s->seconds);
+        pp_json_dbl(j, "step_seconds_min", s->step_min);
+        pp_json_dbl(j, "step_seconds_p50", s->step_p50);
+        pp_json_dbl(j, "step_seconds_p90", s->step_p90);
+        pp_json_dbl(j, "step_seconds_p99", s->step_p99);
+        pp_json_dbl(j, "step_seconds_max", s->step_max);
+        pp_json_dbl(j, "bubble_measured", s->bubble_measured);
+        pp_json_dbl(j, "bubble_predicted", s->bubble_predicted);
+        pp_json_dbl(j, "bound", s->bound);
+        pp_json_dbl(j, "loss", s->loss);
+        pp_json_str(j, "weights_sha256", s->sha);
+        pp_json_end(j);
+    }
+    pp_json_end(j);
+}
+
+static void put_figures(struct pp_json *j, const struct pp_bench *b, const struct pp_bench_row *row)
+{
+    struct pp_bench_figures f;
+    pp_bench_figures(b, row, &f);
+    pp_json_str(j, "check", bench_check_word(row, f.valid));
+    pp_json_str(j, "why", row->skipped[0] ? row->skipped : row->invalid[0] ? row->invalid : NULL);
+    if (!f.valid) {
+        return;
+    }
+    pp_json_dbl(j, "samples_per_second", f.sps_mean);
+    pp_json_dbl(j, "samples_per_second_sd", f.sps_sd);
+    pp_json_dbl(j, "step_seconds_p50", f.step_p50);
+    pp_json_dbl(j, "step_seconds_p99", f.step_p99);
+    pp_json_dbl(j, "bubble_ideal", row->bubble_ideal);
+    pp_json_dbl(j, "bubble_predicted", f.bubble_predicted);
+    pp_json_dbl(j, "bubble_measured", f.bubble_measured);
+    if (f.of_peak > 0) {
+        pp_json_dbl(j, "of_peak", f.of_peak);
+    }
+    if (f.bound > 0) {
+        pp_json_dbl(j, "bound", f.bound);
+    }
+    pp_json_uint(j, "peak_bytes", row->peak_bytes);
+    if (f.x1 > 0) {
+        pp_json_dbl(j, "x1", f.x1);
+    }
+    pp_json_dbl(j, "relative", f.relative);
+    pp_json_str(j, "weights_sha256", row->samples[b->repeat - 1].sha);
+}
+
+static int put_row(struct pp_json *j, const struct pp_bench *b, const struct pp_bench_row *row,
+                   const struct bench_axes *axes)
+{
+    char value[PP_CONFIG_VALUE_MAX];
+    pp_json_int(j, "stages", row->stages);
+    pp_json_int(j, "replicas", row->replicas);
+    pp_json_str(j, "schedule", row->schedule);
+    pp_json_int(j, "microbatches", row->microbatches);
+    pp_json_int(j, "batch_size", row->batch);
+    pp_json_object(j, "axes");
+    for (int i = 0; i < axes->n; i++) {
+        PP_TRY(pp_config_key_value(row->cfg, axes->keys[i], value, sizeof(value)));
+        pp_json_str(j, pp_config_key_name(axes->keys[i]), value);
+    }
+    pp_json_end(j);
+    pp_json_int(j, "ranks", row->ranks);
+    pp_json_bool(j, "exact", row->exact);
+    pp_json_str(j, "ranks_are", row->processes ? "processes" : "threads");
+    pp_json_int(j, "warmup_steps", row->warmup);
+    pp_json_int(j, "steps", row->steps);
+    pp_json_dbl(j, "flops_per_sample", row->flops);
+    put_figures(j, b, row);
+    put_samples(j, b, row);
+    return 0;
+}
+
+static int put_rows(struct pp_json *j, const struct pp_bench *b, const struct bench_axes *axes)
+{
+    pp_json_array(j, "rows");
+    for (int i = 0; i < b->n; i++) {
+        pp_json_object(j, NULL);
+        PP_TRY(put_row(j, b, &b->rows[i], axes));
+        pp_json_end(j);
+    }
+    pp_json_end(j);
+    /* what x1 is relative to, where it is no row itself */
+    pp_json_array(j, "references");
+    for (int r = 0; r < b->n_references; r++) {
+        if (b->reference_row[r] < 0) {
+            pp_json_object(j, NULL);
+            PP_TRY(put_row(j, b, &b->references[r], axes));
+            pp_json_end(j);
+        }
+    }
+    pp_json_end(j);
+    return 0;
+}
+
+int bench_print_json(const struct pp_bench *b, const struct pp_bench_header *h,
+                     const struct bench_axes *axes, FILE *f)
+{
+    struct pp_json j;
+    pp_json_init(&j, f, 2);
+    pp_json_object(&j, NULL);
+    pp_json_str(&j, "type", "bench");
+    put_header(&j, b, h);
+    put_ceilings(&j, &b->ceilings);
+    PP_TRY(put_rows(&j, b, axes));
+    pp_json_end(&j);
+    return 0;
+}
+
+int bench_print_jsonl(const struct pp_bench *b, const struct pp_bench_header *h,
+                      const struct bench_axes *axes, FILE *f)
+{
+    struct pp_json j;
+    pp_json_init(&j, f, 0);
+    pp_json_object(&j, NULL);
+    pp_json_str(&j, "type", "header");
+    put_header(&j, b, h);
+    put_ceilings(&j, &b->ceilings);
+    pp_json_end(&j);
+    for (int i = 0; i < b->n; i++) {
+        pp_json_init(&j, f, 0);
+        pp_json_object(&j, NULL);
+        pp_json_str(&j, "type", "row");
+        PP_TRY(put_row(&j, b, &b->rows[i], axes));
+        pp_json_end(&j);
+    }
+    return 0;
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The rows of a benchmark before anything is measured: each as the config it runs with, what its
+ * plan says, which run with one stage it is compared with, and how many steps all of them take.
+ */
+#include "bench.h"
+
+#include <string.h>
+
+#include "ppcli/best.h"
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+
+#define EPOCHS 1000000000 /* never the reason to stop */
+
+/* As the run would be, but of whole batches, for ever, and without a trace on disk. */
+static int shorten(struct pp_config *cfg)
+{
+    int train_n = 0, test_n = 0, batch = cfg->train.batch_size;
+    PP_TRY(pp_run_samples(cfg, PP_RUN_REAL, PP_SPLIT_TRAIN, &train_n));
+    PP_TRY(pp_run_samples(cfg, PP_RUN_REAL, PP_SPLIT_TEST, &test_n));
+    if (train_n > batch) {
+        cfg->data.train_samples = train_n / batch * batch;
+    }
+    cfg->data.test_samples = test_n > batch ? batch : test_n;
+    cfg->train.epochs = EPOCHS;
+    cfg->train.max_steps = 0;
+    cfg->run.dir[0] = '\0';
+    return 0;
+}
+
+static void take_over(struct pp_bench_row *row, const struct pp_config *cfg)
+{
+    row->stages = cfg->pipeline.stages;
+    row->replicas = cfg->pipeline.replicas;
+    row->microbatches = cfg->pipeline.microbatches;
+    row->batch = cfg->train.batch_size;
+    row->ranks = row->stages * row->replicas;
+    row->reference = -1;
+    row->exact = cfg->train.exact;
+    snprintf(row->schedule, sizeof(row->schedule), "%.*s", PP_NAME_MAX - 1, cfg->pipeline.schedule);
+}
+
+/* How the ranks are started, by the number of processes there are (0: no MPI). */
+static void choose_launch(struct pp_bench_row *row, int processes)
+{
+    struct pp_config *cfg = row->cfg;
+    bool asked_for_threads = cfg->run.launch == PP_LAUNCH_THREADS;
+    row->processes =
+        processes > 0 && row->ranks == processes && !asked_for_threads && row->ranks > 1;
+    if (row->processes) {
+        cfg->run.launch = PP_LAUNCH_AUTO;
+        return;
+    }
+    cfg->run.launch = PP_LAUNCH_THREADS;
+    if (processes > 0) {
+        snprintf(cfg->run.transport, sizeof(cfg->run.transport), "auto");
+    }
+    if (processes > 0 && row->ranks > 1 && !asked_for_threads) {
+        snprintf(row->skipped, sizeof(row->skipped),
+                 "%d ranks, but %d processes were started: mpirun -np %d", row->ranks, processes,
+                 row->ranks);
+    }
+}
+
+static int read_plan(struct pp_bench_row *row, const struct pp_run *run)
+{
+    const struct pp_layout *l = run->layout;
+    for (int i = 0; i < run->model->n_layers; i++) {
+        struct pp_layer_cost c;
+        run->model->layers[i].ops->cost(&run->model->layers[i], &c);
+        row->flops += c.flops_f + c.flops_i + c.flops_w;
+    }
+    return pp_plan_bubble(pp_layout_plan(l, PP_PLAN_TRAIN, l->plans[0].m), &row->bubble_ideal);
+}
+
+int bench_row_make(struct pp_bench_row *row, const struct pp_config *cfg, int processes)
+{
+    struct pp_run run;
+    row->cfg = pp_alloc(1, sizeof(*row->cfg));
+    if (!row->cfg) {
+        return PP_ERESOURCE;
+    }
+    *row->cfg = *cfg;
+    row->cfg->source = NULL; /* what is wrong with a row is its own affair */
+    take_over(row, cfg);
+    choose_launch(row, processes);
+    if (row->skipped[0]) {
+        return 0;
+    }
+    PP_TRY(shorten(row->cfg));
+    int rc = pp_run_prepare(row->cfg, PP_RUN_REAL, &run);
+    if (rc == PP_ECONFIG) {
+        snprintf(row->skipped, sizeof(row->skipped), "%.*s", PP_BENCH_WHY_MAX - 1,
+                 pp_error_get()->text);
+        pp_error_clear();
+        return 0;
+    }
+    PP_TRY(rc);
+    rc = read_plan(row, &run);
+    pp_run_fini(&run);
+    return rc;
+}
+
+/* --- references --------------------------------------------------------------------------------
+ */
+
+#define IDENTITY_MAX 160
+
+/* Everything that may change a bit of the weights, but for the number of steps; and not how far a
+ * row may be away from its reference. */
+static int identity(const struct pp_config *cfg, char out[IDENTITY_MAX])
+{
+    struct pp_config *copy = pp_alloc(1, sizeof(*copy));
+    char hash[65];
+    if (!copy) {
+        return PP_ERESOURCE;
+    }
+    *copy = *cfg;
+    copy->train.exact = true;
+    copy->train.coalesce = 0;
+    pp_config_hash(copy, hash);
+    snprintf(out, IDENTITY_MAX, "%s %.60s %d %d", hash, cfg->run.backend, cfg->run.threads,
+             (int)cfg->run.gemm);
+    pp_free(copy);
+    return 0;
+}
+
+/* The same training on one stage. */
+static int make_reference(const struct pp_bench_row *row, int processes, struct pp_bench_row *out)
+{
+    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
+    if (!cfg) {
+        return PP_ERESOURCE;
+    }
+    *cfg = *row->cfg;
+    cfg->train.exact = true;
+    cfg->train.coalesce = 0;
+    cfg->pipeline.stages = 1;
+    cfg->pipeline.chunks = 1;
+    cfg->pipeline.group = 0;
+    cfg->pipeline.eager = 0;
+    cfg->pipeline.memory_cap = 0;
+    cfg->pipeline.assignment = PP_ASSIGN_AUTO;
+    cfg->pipeline.n_ranges = 0;
+    snprintf(cfg->pipeline.schedule, sizeof(cfg->pipeline.schedule), "1f1b");
+    snprintf(cfg->run.transport, sizeof(cfg->run.transport), "auto");
+    cfg->run.launch = PP_LAUNCH_THREADS;
+    int rc = bench_row_make(out, cfg, processes);
+    pp_free(cfg);
+    if (rc == 0 && out->skipped[0]) {
+        return pp_fail(PP_ECONFIG, "nothing to compare with: %s", out->skipped);
+    }
+    return rc;
+}
+
+static bool serves(const struct pp_bench_row *row)
+{
+    return !row->skipped[0] && row->stages == 1 && !row->processes && row->exact;
+}
+
+int bench_find_references(struct pp_bench *b, int processes)
+{
+    char mine[IDENTITY_MAX], other[IDENTITY_MAX];
+    b->references = pp_alloc((size_t)b->n, sizeof(*b->references));
+    b->reference_row = pp_alloc((size_t)b->n, sizeof(*b->reference_row));
+    if (!b->references || !b->reference_row) {
+        return PP_ERESOURCE;
+    }
+    for (int i = 0; i < b->n; i++) {
+        struct pp_bench_row *row = &b->rows[i];
+        if (row->skipped[0]) {
+            continue;
+        }
+        PP_TRY(identity(row->cfg, mine));
+        for (int r = 0; r < b->n_references && row->reference < 0; r++) {
+            PP_TRY(identity(b->references[r].cfg, other));
+            row->reference = strcmp(mine, other) == 0 ? r : -1;
+        }
+        if (row->reference < 0) {
+            struct pp_bench_row *ref = &b->references[b->n_references];
+            b->reference_row[b->n_references] = -1;
+            row->reference = b->n_references++;
+            PP_TRY(make_reference(row, processes, ref));
+            ref->reference = row->reference;
+        }
+        if (serves(row) && b->reference_row[row->reference] < 0) {
+            b->reference_row[row->reference] = i;
+        }
+    }
+    return 0;
+}

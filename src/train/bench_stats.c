@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From samples to figures: means, quantiles, ratios of what was measured in the same round, and the
+ * confidence in a difference.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "bench.h"
+#include "ppcli/err.h"
+
+enum {
+    ROUNDS_MAX = 1000
+};
+
+int bench_compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double bench_quantile(const double *sorted, int64_t n, double q)
+{
+    double at = q * (double)(n - 1);
+    int64_t below = (int64_t)at;
+    int64_t above = below + 1 < n ? below + 1 : below;
+    return sorted[below] + (at - (double)below) * (sorted[above] - sorted[below]);
+}
+
+double bench_median(double *values, int n)
+{
+    qsort(values, (size_t)n, sizeof(*values), bench_compare_doubles);
+    return bench_quantile(values, n, 0.5);
+}
+
+static bool is_good(const struct pp_bench *b, const struct pp_bench_row *row)
+{
+    bool good = row->samples && !row->skipped[0] && !row->invalid[0];
+    for (int k = 0; good && k < b->repeat; k++) {
+        good = row->samples[k].valid;
+    }
+    return good;
+}
+
+int pp_bench_invalid(const struct pp_bench *b)
+{
+    int n = 0;
+    for (int i = 0; i < b->n; i++) {
+        n += !b->rows[i].skipped[0] && !is_good(b, &b->rows[i]);
+    }
+    return n;
+}
+
+/* The member of every sample that lies `offset` bytes in: its median over the rounds. */
+static double median_of(const struct pp_bench *b, const struct pp_bench_row *row, size_t offset)
+{
+    double values[ROUNDS_MAX];
+    int n = b->repeat < ROUNDS_MAX ? b->repeat : ROUNDS_MAX;
+    for (int k = 0; k < n; k++) {
+        values[k] = *(const double *)(const void *)((const char *)&row->samples[k] + offset);
+    }
+    return bench_median(values, n);
+}
+
+/* A round is the same minute for both: what disturbed the machine in it is in both. */
+static double ratio(const struct pp_bench *b, const struct pp_bench_row *row,
+                    const struct pp_bench_row *to)
+{
+    double values[ROUNDS_MAX];
+    int n = b->repeat < ROUNDS_MAX ? b->repeat : ROUNDS_MAX;
+    for (int k = 0; k < n; k++) {
+        values[k] = row->samples[k].samples_per_second / to->samples[k].samples_per_second;
+    }
+    return bench_median(values, n);
+}
+
+static void mean_and_deviation(const struct pp_bench *b, const struct pp_bench_row *row,
+                               struct pp_bench_figures *out)
+{
+    double sum = 0, squares = 0;
+    for (int k = 0; k < b->repeat; k++) {
+        sum += row->samples[k].samples_per_second;
+    }
+    out->sps_mean = sum / b->repeat;
+    for (int k = 0; k < b->repeat; k++) {
+        double d = row->samples[k].samples_per_second - out->sps_mean;
+        squares += d * d;
+    }
+    out->sps_sd = b->repeat > 1 ? sqrt(squares / (b->repeat - 1)) : 0;
+}
+
+void pp_bench_figures(const struct pp_bench *b, const struct pp_bench_row *row,
+                      struct pp_bench_figures *out)
+{
+    *out = (struct pp_bench_figures){.valid = is_good(b, row)};
+    if (!out->valid) {
+        return;
+    }
+    mean_and_deviation(b, row, out);
+    out->step_p50 = median_of(b, row, offsetof(struct pp_bench_sample, step_p50));
+    out->step_p99 = median_of(b, row, offsetof(struct pp_bench_sample, step_p99));
+    out->bubble_measured = median_of(b, row, offsetof(struct pp_bench_sample, bubble_measured));
+    out->bubble_predicted = median_of(b, row, offsetof(struct pp_bench_sample, bubble_predicted));
+    out->bound = median_of(b, row, offsetof(struct pp_bench_sample, bound));
+    double peak = pp_ceiling_gemm(&b->ceilings, row->ranks);
+    double sps = median_of(b, row, offsetof(struct pp_bench_sample, samples_per_second));
+    out->of_peak = peak > 0 ? sps * row->flops / peak : 0;
+    const struct pp_bench_row *one = bench_reference(b, row->reference);
+    out->x1 = is_good(b, one) ? ratio(b, row, one) : 0;
+    for (int i = 0; i < b->n && out->relative == 0; i++) {
+        out->relative = is_good(b, &b->rows[i]) ? ratio(b, row, &b->rows[i]) : 0;
+    }
+}
+
+/* --- confidence --------------------------------------------------------------------------------
+ */
+
+/* Student's t with df degrees of freedom: the part between -t and t, by Simpson's rule in the
+ * angle, where the density has no tails. */
+static double between(double t, double df)
+{
+    enum {
+        PIECES = 400
+    };
+    double end = atan(t / sqrt(df)), h = end / PIECES, sum = 0;
+    for (int i = 0; i <= PIECES; i++) {
+        double f = pow(cos(i * h), df - 1);
+        sum += f * (i == 0 || i == PIECES ? 1 : i % 2 ? 4 : 2);
+    }
+    double log_scale = lgamma((df + 1) / 2) - lgamma(df / 2);
+    return 2 * sum * h / 3 * exp(log_scale) / sqrt(M_PI);
+}
+
+/* The t that 95 % lie between. df >= 1. */
+static double critical(double df)
+{
+    double low = 1.9, high = 13;
+    for (int i = 0; i < 60; i++) {
+        double middle = (low + high) / 2;
+        if (between(middle, df) < 0.95) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    return (low + high) / 2;
+}
+
+static void moments(const double *values, int n, double *mean, double *variance)
+{
+    double sum = 0, squares = 0;
+    for (int i = 0; i < n; i++) {
+        sum += log(values[i]);
+    }
+    *mean = sum / n;
+    for (int i = 0; i < n; i++) {
+        double d = log(values[i]) - *mean;
+        squares += d * d;
+    }
+    *variance = n > 1 ? squares / (n - 1) / n : 0; /* of the mean */
+}
+
+bool pp_bench_change(const double *old_values, int n_old, const double *new_values, int n_new,
+                     double *change, double *low, double *high)
+{
+    double old_mean, old_var, new_mean, new_var;
+    moments(old_values, n_old, &old_mean, &old_var);
+    moments(new_values, n_new, &new_mean, &new_var);
+    double difference = new_mean - old_mean, variance = old_var + new_var;
+    *change = expm1(difference);
+    if (n_old < 2 || n_new < 2) {
+        return false;
+    }
+    double df = n_old + n_new - 2.0;
+    if (variance > 0) {
+        df = variance * variance /
+             (old_var * old_var / (n_old - 1) + new_var * new_var / (n_new - 1));
+    }
+    double reach = critical(df < 1 ? 1 : df) * sqrt(variance);
+    *low = expm1(difference - reach);
+    *high = expm1(difference + reach);
+    return true;
+}

@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The verdict. A rank that waits shows it again and again (the transport's show_waits), so a rank
+ * that shows nothing is at work or stuck. Nobody has got on for a while when this is asked; so
+ * whoever does not wait is what the others wait for, directly or through each other, and the rest
+ * is following the messages of the plan.
+ */
+#include "ppcli/diagnose.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <string.h>
+
+#include "ppcli/clock.h"
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+#include "run_dir.h"
+
+#define RANKS_MAX 65536 /* believed of a folder */
+/* A rank whose last sign of waiting is older than half the silence, within these limits, does not
+ * wait any more. */
+#define STALE_MIN_NS 100000000u
+#define STALE_MAX_NS 5000000000u
+/* As long as somebody got on within this time there is nothing to judge; or half the hang_timeout,
+ * when that is shorter. What was going on when a run ended is judged sooner. */
+#define SILENCE_NS 500000000u
+#define SILENCE_DEAD_NS 200000000u
+
+int pp_diagnosis_init(struct pp_diagnosis *d, const struct pp_layout *layout, int ranks)
+{
+    memset(d, 0, sizeof(*d));
+    d->layout = layout;
+    d->ranks = ranks;
+    d->culprit = -1;
+    d->views = pp_alloc((size_t)ranks, sizeof(*d->views));
+    d->waits_for = pp_alloc((size_t)ranks, sizeof(*d->waits_for));
+    if (!d->views || !d->waits_for) {
+        pp_diagnosis_fini(d);
+        return PP_ERESOURCE;
+    }
+    return 0;
+}
+
+void pp_diagnosis_fini(struct pp_diagnosis *d)
+{
+    pp_free(d->views);
+    pp_free(d->waits_for);
+    memset(d, 0, sizeof(*d));
+}
+
+/* --- looking -----------------------------------------------------------------------------------
+ */
+
+void pp_rank_look(const struct pp_ring *ring, struct pp_rank_view *out)
+{
+    static const enum pp_rank_state states[] = {
+        [PP_PROCESS_RUNNING] = PP_RANK_RUNNING,     [PP_PROCESS_STOPPED] = PP_RANK_STOPPED,
+        [PP_PROCESS_TRACED] = PP_RANK_TRACED,       [PP_PROCESS_GONE] = PP_RANK_GONE,
+        [PP_PROCESS_ELSEWHERE] = PP_RANK_ELSEWHERE,
+    };
+    const struct pp_ring_head *h = ring->head;
+    memset(out, 0, sizeof(*out));
+    uint32_t ended = __atomic_load_n(&h->ended, __ATOMIC_ACQUIRE);
+    out->state = ended == PP_RING_FINISHED ? PP_RANK_FINISHED
+                 : ended == PP_RING_FAILED ? PP_RANK_FAILED
+                                           : states[pp_ring_process(ring)];
+    out->pid = h->pid;
+    out->machine = h->machine;
+    out->opened_ns = h->opened_ns;
+    out->begun = __atomic_load_n(&h->begun, __ATOMIC_ACQUIRE);
+    uint64_t from = out->begun > PP_VIEW_ACTIONS ? out->begun - PP_VIEW_ACTIONS : 0;
+    out->n = (int)pp_ring_copy(ring, from, out->actions, PP_VIEW_ACTIONS, NULL, NULL);
+    out->waited_ns = __atomic_load_n(&h->waited_ns, __ATOMIC_RELAXED);
+}
+
+const struct pp_event *pp_rank_current(const struct pp_rank_view *v)
+{
+    return v->n > 0 && v->actions[v->n - 1].end_ns == 0 ? &v->actions[v->n - 1] : NULL;
+}
+
+/* When a rank got on last. */
+static uint64_t progress_ns(const struct pp_rank_view *v)
+{
+    if (v->n == 0) {
+        return v->opened_ns;
+    }
+    const struct pp_event *last = &v->actions[v->n - 1];
+    return last->end_ns > last->begin_ns ? last->end_ns : last->begin_ns;
+}
+
+static bool ended(const struct pp_rank_view *v)
+{
+    return v->state == PP_RANK_FINISHED || v->state == PP_RANK_FAILED;
+}
+
+static bool has_process(const struct pp_rank_view *v)
+{
+    return v->state == PP_RANK_RUNNING || v->state == PP_RANK_STOPPED || v->state == PP_RANK_TRACED;
+}
+
+/* --- judging -----------------------------------------------------------------------------------
+ */
+
+struct judge {
+    struct pp_diagnosis *d;
+    uint32_t machine; /* whose clock is compared with now_ns */
+    uint64_t stale_ns;
+};
+
+static bool seen(const struct judge *j, int r)
+{
+    const struct pp_rank_view *v = &j->d->views[r];
+    return v->state != PP_RANK_UNKNOWN && v->machine == j->machine;
+}
+
+/* Does it wait, and is it well? */
+static bool waits(const struct judge *j, int r)
+{
+    const struct pp_rank_view *v = &j->d->views[r];
+    if (!seen(j, r) || ended(v) || (j->d->live && v->state != PP_RANK_RUNNING)) {
+        return false;
+    }
+    return v->waited_ns >= progress_ns(v) && v->waited_ns + j->stale_ns >= j->d->now_ns;
+}
+
+/* Is rank s in the same meeting as rank r, which waits there? */
+static bool is_there(const struct judge *j, int s, const struct pp_event *e)
+{
+    const struct pp_event *other = pp_rank_current(&j->d->views[s]);
+    if (!waits(j, s)) {
+        return false;
+    }
+    return e && other ? e->kind == other->kind && e->step == other->step && e->eval == other->eval
+                      : e == other; /* both in none */
+}
+
+/* The rank at the other end of what e waits for; -1: e is no message of the plan. */
+static int peer(const struct pp_diagnosis *d, int r, const struct pp_event *e)
+{
+    const struct pp_layout *l = d->layout;
+    if (!l || !e || (e->kind != PP_EVENT_RECV && e->kind != PP_EVENT_SLOT) ||
+        e->plan >= l->n_plans || e->message < 0 ||
+        e->message >= l->plans[e->plan].plan->n_messages) {
+        return -1;
+    }
+    const struct pp_plan *plan = l->plans[e->plan].plan;
+    const struct pp_channel *ch = &plan->channels[plan->messages[e->message].channel];
+    int base = r / l->stages * l->stages;
+    int other = base + (e->kind == PP_EVENT_RECV ? ch->src_rank : ch->dst_rank);
+    return other != r && other < d->ranks ? other : -1;
+}
+
+/* Of two ranks that do not wait, the likelier cause: one whose process is not running, one that can
+ * be seen, the one that got on least recently. */
+static bool likelier(const struct judge *j, int a, int b)
+{
+    const struct pp_rank_view *x = &j->d->views[a], *y = &j->d->views[b];
+    bool halted_a = j->d->live && (x->state == PP_RANK_STOPPED || x->state == PP_RANK_GONE);
+    bool halted_b = j->d->live && (y->state == PP_RANK_STOPPED || y->state == PP_RANK_GONE);
+    if (halted_a != halted_b) {
+        return halted_a;
+    }
+    if (seen(j, a) != seen(j, b)) {
+        return seen(j, a);
+    }
+    return progress_ns(x) < progress_ns(y);
+}
+
+/* Whom a waiting rank waits for: the peer of its message, else, of all it may be meeting, one that
+ * has not come; rather one that does not wait itself. */
+static int blocker(const struct judge *j, int r)
+{
+    const struct pp_diagnosis *d = j->d;
+    const struct pp_event *e = pp_rank_current(&d->views[r]);
+    int best = peer(d, r, e);
+    if (best >= 0) {
+        return best;
+    }
+    int stages = d->layout ? d->layout->stages : 1;
+    bool replicas_only = e && e->kind == PP_EVENT_REDUCE && d->layout;
+    for (int s = 0; s < d->ranks; s++) {
+        if (s == r || ended(&d->views[s]) || is_there(j, s, e) ||
+            (replicas_only && s % stages != r % stages)) {
+            continue;
+        }
+        if (best < 0 || (!waits(j, s) && (waits(j, best) || likelier(j, s, best)))) {
+            best = s;
+        }
+    }
+    return best;
+}
+
+/* Where the waiting that begins at rank r leads: a rank that does not wait, or one for which nobody
+ * is known to be late, or, *circle, back to a rank passed before. */
+static int follow(const struct judge *j, int r, bool *circle)
+{
+    *circle = false;
+    for (int hops = 0; hops <= j->d->ranks; hops++) {
+        if (j->d->waits_for[r] < 0) {
+            return r;
+        }
+        r = j->d->waits_for[r];
+    }
+    *circle = true;
+    return r;
+}
+
+static void find_culprit(struct judge *j)
+{
+    struct pp_diagnosis *d = j->d;
+    bool any_waits = false;
+    for (int r = 0; r < d->ranks; r++) {
+        d->waits_for[r] = waits(j, r) ? blocker(j, r) : -1;
+        any_waits |= waits(j, r);
+    }
+    int circle_at = -1;
+    for (int r = 0; r < d->ranks; r++) {
+        bool circle;
+        if (ended(&d->views[r]) || (any_waits && !waits(j, r))) {
+            continue;
+        }
+        int end = follow(j, r, &circle);
+        if (circle) {
+            circle_at = end;
+        } else if (!waits(j, end) && (d->culprit < 0 || likelier(j, end, d->culprit))) {
+            d->culprit = end;
+        }
+    }
+    if (d->culprit >= 0) {
+        enum pp_rank_state state = d->views[d->culprit].state;
+        d->verdict = !seen(j, d->culprit)                  ? PP_VERDICT_UNSEEN
+                     : d->live && state == PP_RANK_STOPPED ? PP_VERDICT_STOPPED
+                     : d->live && state == PP_RANK_GONE    ? PP_VERDICT_GONE
+                                                           : PP_VERDICT_HANGS;
+    } else if (circle_at >= 0) {
+        d->culprit = circle_at;
+        d->verdict = PP_VERDICT_CYCLE;
+    } else if (any_waits) {
+        d->verdict = PP_VERDICT_ALL_WAIT;
+    }
+}
+
+/* The clock to compare with: this machine's as soon as one rank is on it, else that of the first
+ * ring, so that the rings of another machine can be read here. */
+static uint32_t reference(const struct pp_diagnosis *d)
+{
+    const struct pp_rank_view *first = NULL;
+    for (int r = 0; r < d->ranks; r++) {
+        const struct pp_rank_view *v = &d->views[r];
+        if (has_process(v)) {
+            return v->machine;
+        }
+        first = !first && v->state != PP_RANK_UNKNOWN ? v : first;
+    }
+    return first ? first->machine : 0;
+}
+
+void pp_diagnosis_judge(struct pp_diagnosis *d)
+{
+    struct judge j = {.d = d, .machine = reference(d)};
+    uint64_t progress = 0, sign = 0;
+    int at_work = 0;
+    d->live = false;
+    d->verdict = PP_VERDICT_NONE;
+    d->culprit = -1;
+    for (int r = 0; r < d->ranks; r++) {
+        const struct pp_rank_view *v = &d->views[r];
+        d->waits_for[r] = -1;
+        if (!seen(&j, r) || ended(v)) {
+            continue;
+        }
+        uint64_t p = progress_ns(v), s = v->waited_ns > p ? v->waited_ns : p;
+        at_work++;
+        d->live |= has_process(v);
+        progress = p > progress ? p : progress;
+        sign = s > sign ? s : sign;
+    }
+    d->now_ns = d->live ? pp_clock_ns() : sign;
+    d->idle_ns = d->now_ns > progress ? d->now_ns - progress : 0;
+    uint64_t silence = d->live ? SILENCE_NS : SILENCE_DEAD_NS;
+    double timeout = d->layout ? d->layout->cfg->run.hang_timeout : 0;
+    if (timeout > 0 && timeout * 0.5e9 < (double)silence) {
+        silence = (uint64_t)(timeout * 0.5e9);
+    }
+    if (at_work == 0 || d->idle_ns < silence) {
+        return;
+    }
+    j.stale_ns = d->idle_ns / 2;
+    j.stale_ns = j.stale_ns < STALE_MIN_NS ? STALE_MIN_NS : j.stale_ns;
+    j.stale_ns = j.stale_ns > STALE_MAX_NS ? STALE_MAX_NS : j.stale_ns;
+    find_culprit(&j);
+}
+
+/* --- a run folder ------------------------------------------------------------------------------
+ */
+
+/* One more than the highest rank with a ring in the folder. */
+static int count_rings(const char *dir, int *out)
+{
+    char folder[PP_PATH_MAX];
+    PP_TRY(pp_path_format(folder, "%s/" RUN_DIR_ACTIONS, dir));
+    DIR *d = opendir(folder);
+    if (!d) {
+        return pp_fail_errno(errno == EACCES ? PP_EPERM : PP_ENOINPUT,
+                             "%s: not the folder of a run: cannot read %s", dir, folder);
+    }
+    *out = 0;
+    for (struct dirent *e; (e = readdir(d));) {
+        int rank, end = 0;
+        if (sscanf(e->d_name, "rank-%d.ring%n", &rank, &end) == 1 && end > 0 && !e->d_name[end] &&
+            rank >= *out && rank < RANKS_MAX) {
+            *out = rank + 1;
+        }
+    }
+    closedir(d);
+    if (*out == 0) {
+        return pp_fail(PP_ENOINPUT, "%s: no rank of this run has recorded anything", folder);
+    }
+    return 0;
+}
+
+int pp_diagnosis_open(struct pp_diagnosis *d, const struct pp_layout *layout, const char *dir)
+{
+    int n = 0;
+    PP_TRY(count_rings(dir, &n));
+    if (layout && layout->ranks > n) {
+        n = layout->ranks < RANKS_MAX ? layout->ranks : RANKS_MAX;
+    }
+    PP_TRY(pp_diagnosis_init(d, layout, n));
+    for (int r = 0; r < n; r++) {
+        char path[PP_PATH_MAX];
+        struct pp_ring *ring = NULL;
+        int rc = run_dir_ring(dir, r, path);
+        if (rc == 0) {
+            rc = pp_ring_open(path, &ring);
+        }
+        if (rc == PP_ENOINPUT) {
+            continue; /* it never began, or keeps its ring on another machine */
+        }
+        if (rc < 0) {
+            pp_diagnosis_fini(d);
+            return rc;
+        }
+        pp_assert(ring != NULL);
+        pp_rank_look(ring, &d->views[r]);
+        pp_ring_destroy(&ring);
+    }
+    pp_diagnosis_judge(d);
+    return 0;
+}

@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The verdict in words: the answer first, then who waits for whom, then what can be done. The same
+ * for the box of the watchdog, for hang.txt and for `ppcli diagnose`; nothing here allocates,
+ * because the rank that hangs may hold the allocator.
+ */
+#include "ppcli/diagnose.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "ppcli/json.h"
+
+#define WAITS_SHOWN 16
+#define STAGES_SHOWN 8
+#define TEXT 256
+
+/* --- words -------------------------------------------------------------------------------------
+ */
+
+static const char *state_name(enum pp_rank_state state)
+{
+    static const char *const names[] = {
+        [PP_RANK_UNKNOWN] = "unknown",   [PP_RANK_RUNNING] = "running",
+        [PP_RANK_STOPPED] = "stopped",   [PP_RANK_TRACED] = "in a debugger",
+        [PP_RANK_GONE] = "gone",         [PP_RANK_ELSEWHERE] = "on another machine",
+        [PP_RANK_FINISHED] = "finished", [PP_RANK_FAILED] = "failed",
+    };
+    return names[state];
+}
+
+static const char *verdict_name(enum pp_verdict verdict)
+{
+    static const char *const names[] = {
+        [PP_VERDICT_NONE] = "none",         [PP_VERDICT_HANGS] = "hangs",
+        [PP_VERDICT_STOPPED] = "stopped",   [PP_VERDICT_GONE] = "gone",
+        [PP_VERDICT_UNSEEN] = "unseen",     [PP_VERDICT_CYCLE] = "cycle",
+        [PP_VERDICT_ALL_WAIT] = "all_wait",
+    };
+    return names[verdict];
+}
+
+static void append(char out[TEXT], const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void append(char out[TEXT], const char *fmt, ...)
+{
+    size_t used = strlen(out);
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(out + used, TEXT - used, fmt, ap);
+    va_end(ap);
+}
+
+/* "rank 1 (stages 1 3)" */
+static const char *rank_text(const struct pp_diagnosis *d, int r, char out[TEXT])
+{
+    const struct pp_layout *l = d->layout;
+    out[0] = '\0';
+    append(out, "rank %d", r);
+    if (!l || r >= l->ranks) {
+        return out;
+    }
+    append(out, " (%s", l->chunks > 1 ? "stages" : "stage");
+    for (int s = 0, shown = 0; s < l->n_virtual; s++) {
+        if (l->rank_of[s] == r % l->stages && ++shown <= STAGES_SHOWN) {
+            append(out, " %d", s);
+        }
+    }
+    if (l->replicas > 1) {
+        append(out, ", replica %d", r / l->stages);
+    }
+    append(out, ")");
+    return out;
+}
+
+/* Both ends and the cargo of an event's message, when it has one and the plan knows it. */
+static bool message_of(const struct pp_diagnosis *d, const struct pp_event *e, int r, int *src,
+                       int *dst, const char **what)
+{
+    const struct pp_layout *l = d->layout;
+    if (!l || e->message < 0 || e->plan >= l->n_plans ||
+        e->message >= l->plans[e->plan].plan->n_messages) {
+        return false;
+    }
+    const struct pp_plan *plan = l->plans[e->plan].plan;
+    int channel = plan->messages[e->message].channel;
+    int base = r / l->stages * l->stages;
+    *src = base + plan->channels[channel].src_rank;
+    *dst = base + plan->channels[channel].dst_rank;
+    *what = channel % 2 == 0 ? "activations" : "gradient";
+    return true;
+}
+
+/* "F of micro-batch 3, stage 1, step 12" */
+static const char *event_text(const struct pp_diagnosis *d, int r, const struct pp_event *e,
+                              char out[TEXT])
+{
+    int src = -1, dst = -1;
+    const char *what = "message";
+    bool known = message_of(d, e, r, &src, &dst, &what);
+    out[0] = '\0';
+    append(out, "%s", pp_event_name(e->kind));
+    switch (e->kind) {
+    case PP_EVENT_F:
+    case PP_EVENT_I:
+    case PP_EVENT_W:
+    case PP_EVENT_RELEASE:
+        append(out, " of micro-batch %d", e->mb);
+        break;
+    case PP_EVENT_RECV:
+        append(out, " of the %s of micro-batch %d", what, e->mb);
+        if (known) {
+            append(out, " from rank %d", src);
+        }
+        break;
+    case PP_EVENT_SLOT:
+    case PP_EVENT_SEND:
+        append(out, " for the %s of micro-batch %d", what, e->mb);
+        if (known) {
+            append(out, " to rank %d", dst);
+        }
+        break;
+    case PP_EVENT_START:
+        append(out, " (set-up)");
+        return out;
+    default:
+        break;
+    }
+    if (e->stage >= 0) {
+        append(out, ", stage %d", e->stage);
+    }
+    append(out, e->eval ? ", test batch %d" : ", step %d", e->step);
+    return out;
+}
+
+/* What a rank is in, "F of micro-batch 3, ..."; and since when. */
+static const char *current_text(const struct pp_diagnosis *d, int r, char out[TEXT],
+                                uint64_t *since_ns)
+{
+    const struct pp_rank_view *v = &d->views[r];
+    const struct pp_event *e = pp_rank_current(v);
+    out[0] = '\0';
+    if (e) {
+        *since_ns = e->begin_ns;
+        return event_text(d, r, e, out);
+    }
+    if (v->n == 0) {
+        *since_ns = v->opened_ns;
+        append(out, "set-up, before its first action");
+        return out;
+    }
+    e = &v->actions[v->n - 1];
+    *since_ns = e->end_ns;
+    char last[TEXT];
+    append(out, "between actions, after %.200s", event_text(d, r, e, last));
+    return out;
+}
+
+static double seconds(const struct pp_diagnosis *d, uint64_t since_ns)
+{
+    return d->now_ns > since_ns ? (double)(d->now_ns - since_ns) * 1e-9 : 0;
+}
+
+/* Since the first rank of that rank's machine opened its ring, so that ranks can be compared. */
+static double since_start(const struct pp_diagnosis *d, const struct pp_rank_view *v, uint64_t ns)
+{
+    uint64_t start = v->opened_ns;
+    for (int r = 0; r < d->ranks; r++) {
+        const struct pp_rank_view *other = &d->views[r];
+        if (other->state != PP_RANK_UNKNOWN && other->machine == v->machine &&
+            other->opened_ns < start) {
+            start = other->opened_ns;
+        }
+    }
+    return (double)(int64_t)(ns - start) * 1e-9;
+}
+
+/* --- the verdict -------------------------------------------------------------------------------
+ */
+
+static const char *likely(const struct pp_diagnosis *d)
+{
+    const struct pp_event *e = d->culprit >= 0 ? pp_rank_current(&d->views[d->culprit]) : NULL;
+    switch (d->verdict) {
+    case PP_VERDICT_STOPPED:
+        return "a signal or a terminal stopped it; kill -CONT lets it go on";
+    case PP_VERDICT_GONE:
+        return "it was killed: by a person, or by the system when memory ran out (see dmesg)";
+    case PP_VERDICT_UNSEEN:
+        return "its machine or the network to it";
+    case PP_VERDICT_CYCLE:
+        return "a message that was lost; if not, a mistake in ppcli: please report it";
+    case PP_VERDICT_ALL_WAIT:
+        return "the network, or MPI itself";
+    default:
+        break;
+    }
+    if (!e || e->kind == PP_EVENT_START) {
+        return "slow or absent storage, or a machine short of memory";
+    }
+    if (e->kind == PP_EVENT_SAVE || e->kind == PP_EVENT_REPORT) {
+        return "a disk, or whoever reads the output, that takes no more";
+    }
+    return pp_event_computes(e->kind)
+               ? "a library call that does not return, a machine that swaps, or a step that is slow"
+               : "a library or system call that does not return";
+}
+
+static bool all_finished(const struct pp_diagnosis *d)
+{
+    int n = 0;
+    for (int r = 0; r < d->ranks; r++) {
+        n += d->views[r].state == PP_RANK_FINISHED;
+    }
+    return n == d->ranks;
+}
+
+/* The first line, without its end. */
+static void headline(const struct pp_diagnosis *d, FILE *f)
+{
+    char who[TEXT], at[TEXT];
+    uint64_t since = d->now_ns;
+    if (d->culprit >= 0) {
+        rank_text(d, d->culprit, who);
+        current_text(d, d->culprit, at, &since);
+    }
+    switch (d->verdict) {
+    case PP_VERDICT_NONE:
+        fputs(d->live           ? "the ranks get on: nobody holds the others up"
+              : all_finished(d) ? "every rank came to its end"
+                                : "nobody was holding the others up when the run ended",
+              f);
+        break;
+    case PP_VERDICT_HANGS:
+        fprintf(f, "%s %s in %s, for %.1f s%s", who, d->live ? "hangs" : "held the others up", at,
+                seconds(d, since), d->live ? "" : ", when the run ended");
+        break;
+    case PP_VERDICT_STOPPED:
+        fprintf(f, "%s is stopped (pid %" PRId64 "), in %s, for %.1f s", who,
+                d->views[d->culprit].pid, at, seconds(d, since));
+        break;
+    case PP_VERDICT_GONE:
+        fprintf(f, "%s is gone (pid %" PRId64 "), in %s, %.1f s ago", who, d->views[d->culprit].pid,
+                at, seconds(d, since));
+        break;
+    case PP_VERDICT_UNSEEN:
+        fprintf(f, "the ranks wait for %s, which cannot be seen from here, for %.1f s", who,
+                (double)d->idle_ns * 1e-9);
+        break;
+    case PP_VERDICT_CYCLE:
+        fprintf(f, "ranks wait for each other in a circle, for %.1f s", (double)d->idle_ns * 1e-9);
+        break;
+    case PP_VERDICT_ALL_WAIT:
+        fprintf(f, "all ranks wait together and none of them goes on, for %.1f s",
+                (double)d->idle_ns * 1e-9);
+        break;
+    }
+}
+
+static void print_waits(const struct pp_diagnosis *d, FILE *f)
+{
+    char who[TEXT], at[TEXT];
+    int shown = 0, more = 0;
+    for (int r = 0; r < d->ranks; r++) {
+        if (d->waits_for[r] < 0) {
+            continue;
+        }
+        if (shown == WAITS_SHOWN) {
+            more++;
+            continue;
+        }
+        uint64_t since;
+        current_text(d, r, at, &since);
+        fprintf(f, "  %s %s for rank %d: %s, %.1f s\n", rank_text(d, r, who),
+                d->live ? "waits" : "waited", d->waits_for[r], at, seconds(d, since));
+        shown++;
+    }
+    if (more > 0) {
+        fprintf(f, "  and %d more that wait\n", more);
+    }
+}
+
+void pp_diagnosis_print(const struct pp_diagnosis *d, const char *dir, FILE *f)
+{
+    headline(d, f);
+    fputc('\n', f);
+    print_waits(d, f);
+    if (d->verdict == PP_VERDICT_NONE) {
+        return;
+    }
+    fprintf(f, "  likely: %s\n", likely(d));
+    if (dir[0]) {
+        fprintf(f, "  what each rank did last: ppcli diagnose %s\n", dir);
+    }
+    fprintf(f, "  if a step is only slow: raise run.hang_timeout\n");
+}
+
+/* --- every rank --------------------------------------------------------------------------------
+ */
+
+void pp_diagnosis_print_ranks(const struct pp_diagnosis *d, FILE *f)
+{
+    char text[TEXT];
+    for (int r = 0; r < d->ranks; r++) {
+        const struct pp_rank_view *v = &d->views[r];
+        fprintf(f, "%s: %s", rank_text(d, r, text), state_name(v->state));
+        if (v->state == PP_RANK_UNKNOWN) {
+            fprintf(f, ", no record of its actions\n");
+            continue;
+        }
+        fprintf(f, ", pid %" PRId64 ", %" PRIu64 " actions\n", v->pid, v->begun);
+        for (int k = 0; k < v->n; k++) {
+            const struct pp_event *e = &v->actions[k];
+            double at = since_start(d, v, e->begin_ns);
+            event_text(d, r, e, text);
+            if (e->end_ns == 0) {
+                fprintf(f, "  %12.6f s  not over      %s\n", at, text);
+            } else {
+                fprintf(f, "  %12.6f s  %9.3f ms  %s\n", at,
+                        (double)(int64_t)(e->end_ns - e->begin_ns) * 1e-6, text);
+            }
+        }
+    }
+}
+
+static void json_event(const struct pp_diagnosis *d, int r, const struct pp_event *e,
+                       struct pp_json *j)
+{
+    char text[TEXT];
+    pp_json_object(j, NULL);
+    pp_json_str(j, "kind", pp_event_name(e->kind));
+    pp_json_str(j, "text", event_text(d, r, e, text));
+    pp_json_int(j, "step", e->step);
+    pp_json_bool(j, "eval", e->eval != 0);
+    pp_json_int(j, "stage", e->stage);
+    pp_json_int(j, "microbatch", e->mb);
+    pp_json_dbl(j, "begin_seconds", since_start(d, &d->views[r], e->begin_ns));
+    if (e->end_ns != 0) {
+        pp_json_dbl(j, "seconds", (double)(int64_t)(e->end_ns - e->begin_ns) * 1e-9);
+    }
+    pp_json_bool(j, "over", e->end_ns != 0);
+    pp_json_end(j);
+}
+
+void pp_diagnosis_print_json(const struct pp_diagnosis *d, const char *dir, const char *hang,
+                             FILE *f)
+{
+    struct pp_json j;
+    char text[TEXT];
+    pp_json_init(&j, f, 2);
+    pp_json_object(&j, NULL);
+    pp_json_int(&j, "schema", 1);
+    pp_json_str(&j, "run", dir);
+    pp_json_bool(&j, "alive", d->live);
+    pp_json_str(&j, "watchdog", hang[0] ? hang : NULL);
+    pp_json_str(&j, "verdict", verdict_name(d->verdict));
+    pp_json_int(&j, "culprit", d->culprit);
+    pp_json_dbl(&j, "silent_seconds", (double)d->idle_ns * 1e-9);
+    pp_json_str(&j, "likely", d->verdict == PP_VERDICT_NONE ? "" : likely(d));
+    pp_json_array(&j, "ranks");
+    for (int r = 0; r < d->ranks; r++) {
+        const struct pp_rank_view *v = &d->views[r];
+        uint64_t since;
+        pp_json_object(&j, NULL);
+        pp_json_int(&j, "rank", r);
+        pp_json_str(&j, "state", state_name(v->state));
+        if (v->state != PP_RANK_UNKNOWN) {
+            pp_json_int(&j, "pid", v->pid);
+            pp_json_str(&j, "current", current_text(d, r, text, &since));
+            pp_json_dbl(&j, "current_seconds", seconds(d, since));
+            pp_json_uint(&j, "actions_begun", v->begun);
+        }
+        pp_json_int(&j, "waits_for", d->waits_for[r]);
+        pp_json_array(&j, "actions");
+        for (int k = 0; k < v->n; k++) {
+            json_event(d, r, &v->actions[k], &j);
+        }
+        pp_json_end(&j);
+        pp_json_end(&j);
+    }
+    pp_json_end(&j);
+    pp_json_end(&j);
+}

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From the mean times of all ranks to a simulated step. The same arithmetic on every rank. */
+#include "forecast.h"
+
+#include <limits.h>
+
+#include "ppcli/dataset.h"
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+
+/* Steps after which a pipeline has found its rhythm, and how many more tell it. */
+enum {
+    STEPS_BEFORE = 3,
+    STEPS_AFTER = 3
+};
+
+/* Collective: [ranks][chunks] times and [ranks] updates, in rank order. */
+static int gather(const struct pp_layout *l, const struct pp_exec *x, struct pp_transport *tp,
+                  struct pp_exec_times *times, struct pp_exec_time *updates)
+{
+    int rc = PP_ERESOURCE, k = 0;
+    struct pp_exec_times *mine = pp_alloc((size_t)l->chunks, sizeof(*mine));
+    if (mine) {
+        rc = 0;
+        for (int s = 0; s < l->n_virtual; s++) {
+            k += pp_exec_times(x, s, &mine[k]);
+        }
+    }
+    rc = pp_transport_agree(tp, rc);
+    if (rc == 0) {
+        rc = tp->ops->allgather(tp, mine, (size_t)l->chunks * sizeof(*mine), times);
+    }
+    if (rc == 0) {
+        struct pp_exec_time update = pp_exec_update_time(x);
+        rc = tp->ops->allgather(tp, &update, sizeof(update), updates);
+    }
+    pp_free(mine);
+    return rc;
+}
+
+static double seconds(uint64_t ns, uint64_t n)
+{
+    return n > 0 ? (double)ns * 1e-9 / (double)n : 0;
+}
+
+/* Means over replicas; whether every stage has been seen at work. */
+static bool average(struct forecast *f, const struct pp_exec_times *times,
+                    const struct pp_exec_time *updates)
+{
+    const struct pp_layout *l = f->layout;
+    bool seen = true;
+    for (int s = 0; s < l->n_virtual; s++) {
+        struct pp_exec_times sum = {{0}, {0}};
+        for (int d = 0; d < l->replicas; d++) {
+            int rank = d * l->stages + l->rank_of[s];
+            const struct pp_exec_times *t = &times[rank * l->chunks + f->plan->chunk_of[s]];
+            for (int op = 0; op < 3; op++) {
+                sum.ns[op] += t->ns[op];
+                sum.n[op] += t->n[op];
+            }
+        }
+        f->f[s] = seconds(sum.ns[PP_OP_F], sum.n[PP_OP_F]);
+        f->i[s] = seconds(sum.ns[PP_OP_I], sum.n[PP_OP_I]);
+        f->w[s] = seconds(sum.ns[PP_OP_W], sum.n[PP_OP_W]);
+        seen = seen && sum.n[PP_OP_F] > 0 && sum.n[PP_OP_I] > 0 && sum.n[PP_OP_W] > 0;
+    }
+    for (int r = 0; r < l->stages; r++) {
+        struct pp_exec_time sum = {0, 0};
+        for (int d = 0; d < l->replicas; d++) {
+            sum.ns += updates[d * l->stages + r].ns;
+            sum.n += updates[d * l->stages + r].n;
+        }
+        f->update[r] = seconds(sum.ns, sum.n);
+    }
+    return seen;
+}
+
+/* The micro-batches of replica 0's share of a full batch. */
+static void size_microbatches(struct forecast *f)
+{
+    const struct pp_layout *l = f->layout;
+    int batch = l->cfg->train.batch_size < l->train_n ? l->cfg->train.batch_size : l->train_n;
+    int first, share, rows;
+    pp_balanced_piece(batch, l->replicas, 0, &first, &share);
+    for (int mb = 0; mb < f->plan->geometry.microbatches; mb++) {
+        pp_balanced_piece(share, f->plan->geometry.microbatches, mb, &first, &rows);
+        f->rows[mb] = (double)rows / l->max_rows;
+    }
+}
+
+static int simulate(struct forecast *f, int steps, bool with_times, struct pp_sim_result *out)
+{
+    struct pp_sim_costs costs = f->costs;
+    costs.steps = steps;
+    return pp_sim_run(f->plan, &costs, with_times, out);
+}
+
+static int least(struct forecast *f, double n)
+{
+    struct pp_sim_costs costs = f->costs;
+    double bound;
+    costs.steps = n < INT_MAX ? (int)n : INT_MAX; /* rounded down: a bound stays one */
+    costs.steps = costs.steps > 1 ? costs.steps : 1;
+    PP_TRY(pp_sim_bound(f->plan, &costs, &bound));
+    f->least_seconds = bound / (n > 1 ? n : 1);
+    return 0;
+}
+
+/* Ranks that meet every n steps start together again each time; filling and draining the pipeline
+ * is paid once in n steps. */
+static int predict(struct forecast *f, double n)
+{
+    int settled = STEPS_BEFORE + STEPS_AFTER;
+    int steps = n < settled ? (int)(n + 0.5) : settled;
+    steps = steps > 1 ? steps : 1;
+    PP_TRY(simulate(f, steps, true, &f->result));
+    double all = f->result.makespan, work = 0;
+    if (n > settled) {
+        struct pp_sim_result early;
+        PP_TRY(simulate(f, STEPS_BEFORE, false, &early));
+        all += (n - settled) * (f->result.makespan - early.makespan) / STEPS_AFTER;
+        pp_sim_result_fini(&early);
+    } else {
+        n = steps;
+    }
+    for (int r = 0; r < f->layout->stages; r++) {
+        work += f->result.work[r] / steps;
+    }
+    f->step_seconds = all / n;
+    PP_TRY(least(f, n));
+    f->bubble = all > 0 ? 1.0 - work / (f->step_seconds * f->layout->stages) : 0;
+    return 0;
+}
+
+static int create(struct forecast *f, const struct pp_layout *l)
+{
+    size_t n = (size_t)l->n_virtual;
+    f->layout = l;
+    f->plan = pp_layout_plan(l, PP_PLAN_TRAIN, l->plans[0].m);
+    f->f = pp_alloc(3 * n, sizeof(*f->f));
+    f->update = pp_alloc((size_t)l->stages, sizeof(*f->update));
+    f->rows = pp_alloc((size_t)f->plan->geometry.microbatches, sizeof(*f->rows));
+    if (!f->f || !f->update || !f->rows) {
+        return PP_ERESOURCE;
+    }
+    f->i = f->f + n;
+    f->w = f->i + n;
+    f->costs = (struct pp_sim_costs){.f = f->f,
+                                     .i = f->i,
+                                     .w = f->w,
+                                     .rows = f->rows,
+                                     .slots = true, /* as the executor */
+                                     .between = f->update};
+    return 0;
+}
+
+int forecast_create(const struct pp_layout *l, const struct pp_exec *x, struct pp_transport *tp,
+                    double meet_every, struct forecast **out)
+{
+    struct forecast *f = pp_alloc(1, sizeof(*f));
+    struct pp_exec_times *times = pp_alloc((size_t)l->ranks * (size_t)l->chunks, sizeof(*times));
+    struct pp_exec_time *updates = pp_alloc((size_t)l->ranks, sizeof(*updates));
+    int rc = f && times && updates ? create(f, l) : PP_ERESOURCE;
+    rc = pp_transport_agree(tp, rc);
+    if (rc == 0) {
+        rc = gather(l, x, tp, times, updates);
+    }
+    if (rc == 0) {
+        /* or this rank had not agreed */
+        pp_assert(f != NULL && times != NULL && updates != NULL);
+        f->known = average(f, times, updates);
+        size_microbatches(f);
+        rc = f->known ? predict(f, meet_every) : 0;
+    }
+    pp_free(times);
+    pp_free(updates);
+    if (rc < 0) {
+        forecast_destroy(&f);
+        return rc;
+    }
+    *out = f;
+    return 0;
+}
+
+void forecast_destroy(struct forecast **forecast)
+{
+    struct forecast *f = *forecast;
+    if (f) {
+        pp_sim_result_fini(&f->result);
+        pp_free(f->f);
+        pp_free(f->update);
+        pp_free(f->rows);
+        pp_free(f);
+        *forecast = NULL;
+    }
+}

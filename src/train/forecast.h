@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a run should have taken, from what its own actions took: the plan of a full batch simulated
+ * with the mean time of every virtual stage's F, I and W and of the optimizer. What is missing
+ * between this and the measurement is hand-over, waking up and a machine that did other things.
+ */
+#ifndef PPCLI_TRAIN_FORECAST_H
+#define PPCLI_TRAIN_FORECAST_H
+
+#include "ppcli/exec.h"
+#include "ppcli/sim.h"
+
+struct forecast {
+    const struct pp_layout *layout; /* not owned */
+    const struct pp_plan *plan;     /* of a full batch; not owned */
+    bool known;                     /* false: no micro-batch of full size was seen on some stage */
+    double *f, *i, *w;              /* [n_virtual] mean seconds, over replicas */
+    double *update;                 /* [stages] mean seconds of the optimizer */
+    double *rows;                   /* [M] of the plan, in parts of a full micro-batch */
+    struct pp_sim_costs costs;      /* of the arrays above */
+    struct pp_sim_result result;    /* with times of a step that has others before it */
+    double step_seconds;            /* from step to step */
+    double least_seconds;           /* that no schedule on these ranks could be below */
+    double bubble;                  /* as the measured one: 1 - sum of work / (ranks * time) */
+};
+
+/*
+ * Collective: means over the run so far. meet_every: steps from one meeting of all ranks, where the
+ * pipeline drains, to the next. The caller owns *out. Errors: PP_ERESOURCE.
+ */
+int forecast_create(const struct pp_layout *l, const struct pp_exec *x, struct pp_transport *tp,
+                    double meet_every, struct forecast **out);
+void forecast_destroy(struct forecast **f); /* accepts NULL in *f */
+
+#endif

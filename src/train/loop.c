@@ -1,0 +1,456 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The training loop of one rank. Ranks talk outside the pipeline only at sync points, which all
+ * ranks compute from gathered values alone: there they exchange counters, rank 0 reports, and
+ * everybody notices divergence together. Nothing gathered feeds back into the numbers.
+ */
+#include "loop.h"
+
+#include <math.h>
+#include <signal.h>
+#include <string.h>
+
+#include "ppcli/clock.h"
+#include "ppcli/err.h"
+#include "ppcli/log.h"
+#include "ppcli/mem.h"
+
+#define RECORD_NS 2000000000u /* between two records when run.log_every is 0 */
+
+static void add(struct totals *to, const struct totals *w)
+{
+    to->loss += w->loss;
+    to->correct += w->correct;
+    to->rows += w->rows;
+    to->window_ns += w->window_ns;
+    to->busy_ns += w->busy_ns;
+}
+
+/* The share of rank time that was not spent computing: 1 - sum of busy / (ranks * wall). With
+ * stages of equal work this is the textbook's bubble; imbalance counts as idle time too. */
+static double bubble(const struct totals *w, int ranks)
+{
+    return w->window_ns > 0 ? 1.0 - (double)w->busy_ns / ((double)w->window_ns * ranks) : 0.0;
+}
+
+/* Collective: gather all counters since the last call. *test: sums of the test set. */
+static int gather(struct trainer *tr, struct totals *train, struct pp_loss_sums *test)
+{
+    struct pp_exec_counters c;
+    PP_TRY(pp_exec_take_counters(tr->x, &c));
+    rank_event_begin(tr->spec, PP_EVENT_MEET, tr->t);
+    struct report mine = {.window_ns = pp_clock_ns() - tr->window_start,
+                          .busy_ns = c.busy_ns,
+                          .train = c.train,
+                          .test = c.test,
+                          .epoch = c.epoch};
+    const struct pp_train_options *options = tr->spec->options;
+    mine.stop = options->stop ? *options->stop : 0;
+    mine.saves = options->save ? (uint32_t)*options->save : 0;
+    PP_TRY(tr->tp->ops->allgather(tr->tp, &mine, sizeof(mine), tr->all));
+    PP_TRY(tracer_drain(tr->tracer, tr->t));
+    rank_event_end(tr->spec);
+    tr->window_start = pp_clock_ns();
+    memset(train, 0, sizeof(*train));
+    memset(test, 0, sizeof(*test));
+    tr->epoch.loss = 0;
+    for (int r = 0; r < tr->run->layout->ranks; r++) {
+        const struct report *a = &tr->all[r];
+        train->loss += a->train.loss;
+        train->correct += a->train.correct;
+        train->rows += a->train.rows;
+        test->loss += a->test.loss;
+        test->correct += a->test.correct;
+        test->rows += a->test.rows;
+        train->window_ns = a->window_ns > train->window_ns ? a->window_ns : train->window_ns;
+        train->busy_ns += a->busy_ns;
+        tr->epoch.loss += a->epoch.loss;
+        tr->stop = a->stop > tr->stop ? a->stop : tr->stop;
+        tr->saves = a->saves > tr->saves ? a->saves : tr->saves;
+    }
+    return 0;
+}
+
+static int check_finite(struct trainer *tr, double loss, const char *what)
+{
+    if (isfinite(loss)) {
+        return 0;
+    }
+    tr->together = true;
+    return pp_fail(PP_EDIVERGED,
+                   "step %lld: the %s loss is not finite: training diverged. Lower train.lr (it is "
+                   "%g) or set train.clip_norm",
+                   (long long)tr->t, what, tr->run->cfg->train.lr);
+}
+
+/* Collective: the end of a window of training steps. */
+static int sync_training(struct trainer *tr, int steps, bool epoch_end)
+{
+    struct totals w;
+    struct pp_loss_sums test;
+    PP_TRY(gather(tr, &w, &test));
+    PP_TRY(check_finite(tr, w.loss, "training"));
+    tr->meetings++;
+    if (epoch_end && tr->timeline) {
+        timeline_keep(tr->timeline, tr->spec->ring);
+    }
+    double loss = tr->epoch.loss; /* not a sum over windows, whose ends depend on the clock */
+    add(&tr->epoch, &w);
+    tr->epoch.loss = loss;
+    add(&tr->record, &w);
+    tr->train_ns += w.window_ns;
+    tr->samples += w.rows;
+    for (int r = 0; r < tr->run->layout->ranks; r++) {
+        tr->busy_ns[r] += tr->all[r].busy_ns;
+        tr->busy[r] = w.window_ns > 0 ? (double)tr->all[r].busy_ns / (double)w.window_ns : 0;
+    }
+    int log_every = tr->run->cfg->run.log_every;
+    bool record = log_every > 0 ? tr->t % log_every == 0 : tr->record.window_ns >= RECORD_NS;
+    if (tr->m && w.rows > 0 && tr->spec->options->window) {
+        tr->spec->options->window(tr->spec->options->ctx, w.rows, (double)w.window_ns * 1e-9);
+    }
+    if (tr->m && w.rows > 0) {
+        struct totals *from = record ? &tr->record : &w;
+        struct window shown = {
+            .epoch = tr->epoch_no,
+            .step = tr->epoch_step,
+            .t = tr->t,
+            .loss = from->loss / (double)from->rows,
+            .accuracy = (double)from->correct / (double)from->rows,
+            .seconds = (double)from->window_ns * 1e-9,
+            .samples = from->rows,
+            .bubble = bubble(from, tr->run->layout->ranks),
+            .lr = tr->last_lr,
+            .samples_done = tr->samples,
+            .busy = tr->busy,
+        };
+        rank_event_begin(tr->spec, PP_EVENT_REPORT, tr->t);
+        metrics_window(tr->m, &shown, steps, record);
+        rank_event_end(tr->spec);
+    }
+    if (record) {
+        memset(&tr->record, 0, sizeof(tr->record));
+    }
+    /* The next sync: in about RANK_MEET_NS, but never more than ten times the last distance. */
+    if (!epoch_end) {
+        uint64_t distance = (uint64_t)(w.rows > 0 ? (w.rows + tr->run->cfg->train.batch_size - 1) /
+                                                        tr->run->cfg->train.batch_size
+                                                  : 1);
+        uint64_t per_step = w.window_ns / (distance > 0 ? distance : 1) + 1;
+        uint64_t wanted = RANK_MEET_NS / per_step + 1;
+        tr->next_sync = tr->t + (int64_t)(wanted < 10 * distance ? wanted : 10 * distance);
+    }
+    if (log_every > 0) {
+        int64_t logged = tr->t + log_every - tr->t % log_every;
+        tr->next_sync = epoch_end || logged < tr->next_sync ? logged : tr->next_sync;
+    }
+    return 0;
+}
+
+int loop_test(struct trainer *tr, struct epoch_result *e)
+{
+    for (int step = 0; step < pp_exec_test_steps(tr->x); step++) {
+        PP_TRY(pp_exec_test_step(tr->x, step));
+        PP_TRY(tracer_test_step(tr->tracer, tr->t));
+    }
+    struct totals none;
+    struct pp_loss_sums test;
+    PP_TRY(gather(tr, &none, &test));
+    PP_TRY(check_finite(tr, test.loss, "test"));
+    e->tested = test.rows > 0;
+    if (e->tested) {
+        e->test_loss = test.loss / (double)test.rows;
+        e->test_accuracy = (double)test.correct / (double)test.rows;
+    }
+    return 0;
+}
+
+/* --- saving and stopping ------------------------------------------------------------------------
+ */
+
+/* Collective, after a sync point. */
+static int save(struct trainer *tr)
+{
+    if (!tr->saver || tr->saved == tr->t) {
+        return 0;
+    }
+    struct pp_ckpt_state state;
+    rank_event_begin(tr->spec, PP_EVENT_SAVE, tr->t);
+    if (tr->m) {
+        metrics_sync(tr->m);
+        resume_state(tr, &state);
+    }
+    int rc = saver_save(tr->saver, tr->t, &state);
+    rank_event_end(tr->spec);
+    tr->saved = rc == 0 && !saver_failed(tr->saver) ? tr->t : tr->saved;
+    tr->window_start = pp_clock_ns();
+    return rc;
+}
+
+/* Is a checkpoint due in the middle of an epoch? */
+static bool due_by_steps(const struct trainer *tr)
+{
+    int64_t every = tr->run->cfg->checkpoint.every;
+    return tr->saver && every > 0 && tr->t % every == 0;
+}
+
+static bool due_by_epochs(const struct trainer *tr)
+{
+    const struct pp_config *cfg = tr->run->cfg;
+    int every = cfg->checkpoint.every_epochs;
+    return (every > 0 && tr->epoch_step == pp_exec_train_steps(tr->x) &&
+            tr->epoch_no % every == 0) ||
+           (cfg->checkpoint.at_end && tr->t == tr->total_steps);
+}
+
+/* Collective: does what the user asked for since the last sync point, or what is due. */
+static int save_when(struct trainer *tr, bool due)
+{
+    bool asked = tr->stop != 0 || tr->saves != tr->saves_done;
+    if (!due && !asked) {
+        return 0;
+    }
+    PP_TRY(save(tr));
+    if (tr->saves != tr->saves_done && tr->m && tr->saved == tr->t) {
+        pp_log_info("saved step %lld, as asked", (long long)tr->t);
+    }
+    tr->saves_done = tr->saves;
+    return 0;
+}
+
+static const char *signal_name(int number)
+{
+    return number == SIGINT    ? "SIGINT"
+           : number == SIGTERM ? "SIGTERM"
+           : number == SIGHUP  ? "SIGHUP"
+           : number == SIGUSR1 ? "SIGUSR1"
+                               : "a signal";
+}
+
+static int stopped(struct trainer *tr)
+{
+    const char *by = signal_name(tr->stop);
+    long long t = tr->t, total = tr->total_steps;
+    tr->together = true;
+    if (!tr->saver) {
+        return pp_fail(PP_ESTOPPED,
+                       "by %s after step %lld of %lld; nothing was saved, for there is no run "
+                       "folder",
+                       by, t, total);
+    }
+    if (tr->saved != tr->t) {
+        return pp_fail(PP_EIO, "stopped by %s after step %lld, which could not be saved: %s", by, t,
+                       saver_error(tr->saver)->text);
+    }
+    return pp_fail(PP_ESTOPPED,
+                   "by %s after step %lld of %lld, which is saved; go on with the same command "
+                   "and --resume %s",
+                   by, t, total, tr->dir);
+}
+
+/* The rest of the epoch, or less when the run is to end. */
+static int run_epoch(struct trainer *tr)
+{
+    int steps = pp_exec_train_steps(tr->x);
+    bool middle = tr->epoch_step > 0;
+    if (!middle) {
+        memset(&tr->epoch, 0, sizeof(tr->epoch));
+    }
+    if (tr->run->cfg->run.log_every == 0) {
+        /* The epoch's own line has told the rest. */
+        memset(&tr->record, 0, sizeof(tr->record));
+    }
+    PP_TRY(pp_exec_start_epoch(tr->x, (uint64_t)tr->epoch_no - 1, middle ? &tr->so_far : NULL));
+    while (tr->epoch_step < steps && tr->t < tr->total_steps) {
+        tr->t++;
+        tr->last_lr = pp_lr_at(tr->run->cfg, tr->t, tr->total_steps);
+        tracer_step(tr->tracer, tr->t);
+        PP_TRY(pp_exec_train_step(tr->x, tr->epoch_step, tr->last_lr, tr->t));
+        tr->epoch_step++;
+        tr->steps++;
+        bool end = tr->epoch_step == steps || tr->t == tr->total_steps;
+        bool due = due_by_steps(tr);
+        if (end || due || tr->t >= tr->next_sync || tracer_wants_sync(tr->tracer, tr->t)) {
+            PP_TRY(sync_training(tr, steps, end));
+        }
+        if (!end) {
+            PP_TRY(save_when(tr, due));
+            if (tr->stop) {
+                return stopped(tr);
+            }
+        }
+    }
+    struct epoch_result e = {
+        .epoch = tr->epoch_no,
+        .t = tr->t,
+        .train_loss = tr->epoch.loss / (double)tr->epoch.rows,
+        .train_accuracy = (double)tr->epoch.correct / (double)tr->epoch.rows,
+        .seconds = (double)tr->epoch.window_ns * 1e-9,
+        .samples = tr->epoch.rows,
+        .bubble = bubble(&tr->epoch, tr->run->layout->ranks),
+    };
+    PP_TRY(loop_test(tr, &e));
+    tr->last = e;
+    if (tr->m) {
+        rank_event_begin(tr->spec, PP_EVENT_REPORT, tr->t);
+        metrics_epoch(tr->m, &e);
+        rank_event_end(tr->spec);
+    }
+    PP_TRY(save_when(tr, due_by_epochs(tr) || due_by_steps(tr)));
+    return tr->stop && tr->t < tr->total_steps ? stopped(tr) : 0;
+}
+
+/* What the run was, of all its ranks; rank 0 prints it. ranks[]: their bytes are there. */
+static int report(struct trainer *tr, const struct forecast *forecast, int epochs, uint64_t start,
+                  struct rank_total *ranks, const char *sha)
+{
+    const struct pp_layout *l = tr->run->layout;
+    const struct pp_plan *plan =
+        pp_layout_plan(l, PP_PLAN_TRAIN, l->plans[0].m); /* of a full batch */
+    double ideal = 0;
+    PP_TRY(pp_plan_bubble(plan, &ideal));
+    struct totals all = {.window_ns = tr->train_ns - tr->before_ns};
+    for (int r = 0; r < l->ranks; r++) {
+        all.busy_ns += tr->busy_ns[r];
+        ranks[r].busy = all.window_ns > 0 ? (double)tr->busy_ns[r] / (double)all.window_ns : 0;
+    }
+    int batch = l->cfg->train.batch_size < l->train_n ? l->cfg->train.batch_size : l->train_n;
+    double step_seconds = (double)tr->train_ns * 1e-9 * batch / (double)tr->samples;
+    struct summary s = {
+        .test_loss = tr->last.test_loss,
+        .test_accuracy = tr->last.test_accuracy,
+        .train_loss = tr->last.train_loss,
+        .train_accuracy = tr->last.train_accuracy,
+        .tested = tr->last.tested,
+        .samples_per_second = (double)tr->samples / ((double)tr->train_ns * 1e-9),
+        .bubble_measured = bubble(&all, l->ranks),
+        .bubble_ideal = ideal,
+        .forecast = forecast,
+        .schedule_bound = forecast->least_seconds / step_seconds,
+        .train_seconds = (double)tr->train_ns * 1e-9,
+        .wall_seconds = (double)(pp_clock_ns() - start) * 1e-9,
+        .steps = tr->t,
+        .samples = tr->samples,
+        .epochs = epochs,
+        .ranks = ranks,
+        .weights_sha256 = sha,
+    };
+    rank_event_begin(tr->spec, PP_EVENT_REPORT, tr->t);
+    int rc = metrics_finish(tr->m, &s);
+    rank_event_end(tr->spec);
+    return rc;
+}
+
+/* Collective: what each rank held and did, and the hash of the weights. */
+static int finish(struct trainer *tr, uint64_t start)
+{
+    const struct pp_layout *l = tr->run->layout;
+    char sha[65];
+    int rc = PP_ERESOURCE;
+    struct forecast *forecast = NULL;
+    struct pp_exec_bytes *bytes = pp_alloc((size_t)l->ranks, sizeof(*bytes));
+    struct rank_total *ranks = pp_alloc((size_t)l->ranks, sizeof(*ranks));
+    rc = pp_transport_agree(tr->tp, bytes && ranks ? 0 : rc);
+    if (rc == 0) {
+        pp_assert(bytes != NULL && ranks != NULL); /* or this rank had not agreed */
+        rc = tr->tp->ops->allgather(tr->tp, pp_exec_bytes(tr->x), sizeof(*bytes), bytes);
+    }
+    if (rc == 0) {
+        rc = pp_exec_weights_sha256(tr->x, sha);
+    }
+    if (rc == 0) {
+        rc = forecast_create(l, tr->x, tr->tp,
+                             tr->meetings > 0 ? (double)tr->steps / (double)tr->meetings : 1,
+                             &forecast);
+    }
+    if (rc == 0 && tr->m) {
+        for (int r = 0; r < l->ranks; r++) {
+            ranks[r].bytes = bytes[r];
+        }
+        rc = report(tr, forecast, tr->epoch_no, start, ranks, sha);
+    }
+    rc = pp_transport_agree(tr->tp, rc);
+    if (rc == 0 && tr->timeline) {
+        struct timeline_spec spec = {.layout = l,
+                                     .tp = tr->tp,
+                                     .forecast = forecast,
+                                     .dir = tr->dir,
+                                     .epoch_steps = pp_exec_train_steps(tr->x),
+                                     .test_steps = pp_exec_test_steps(tr->x)};
+        rc = timeline_write(tr->timeline, &spec);
+    }
+    if (rc == 0) {
+        rc = pp_transport_agree(tr->tp, tracer_finish(tr->tracer, tr->t));
+    }
+    forecast_destroy(&forecast);
+    pp_free(bytes);
+    pp_free(ranks);
+    return rc;
+}
+
+/* Local: what the loop writes to. */
+static int open_outputs(struct trainer *tr)
+{
+    if (tr->dir[0]) {
+        struct saver_spec saver = {.cfg = tr->run->cfg,
+                                   .layout = tr->run->layout,
+                                   .x = tr->x,
+                                   .be = tr->be,
+                                   .tp = tr->tp,
+                                   .dir = tr->dir};
+        PP_TRY(timeline_create(tr->spec->ring, &tr->timeline));
+        PP_TRY(saver_create(&saver, &tr->saver));
+    }
+    if (tr->spec->rank != 0) {
+        return 0;
+    }
+    struct metrics_start from = {.step = tr->t, .goes_on = tr->begin.goes_on};
+    return metrics_open(tr->run, tr->spec->options, tr->be, tr->tp, tr->dir, tr->total_steps, &from,
+                        &tr->m);
+}
+
+int loop_train(struct trainer *tr, uint64_t start)
+{
+    const struct pp_config *cfg = tr->run->cfg;
+    int steps = pp_exec_train_steps(tr->x);
+    tr->total_steps = (int64_t)steps * cfg->train.epochs;
+    if (cfg->train.max_steps > 0 && cfg->train.max_steps < tr->total_steps) {
+        tr->total_steps = cfg->train.max_steps;
+    }
+    tr->next_sync = tr->t + 1;
+    PP_TRY(pp_transport_agree(tr->tp, open_outputs(tr)));
+    struct tracer_spec tracer = {.layout = tr->run->layout,
+                                 .options = tr->spec->options,
+                                 .tp = tr->tp,
+                                 .ring = tr->spec->ring,
+                                 .done = tr->t,
+                                 .total_steps = tr->total_steps,
+                                 .test_steps = pp_exec_test_steps(tr->x)};
+    PP_TRY(tracer_open(&tracer, &tr->tracer));
+    rank_event_end(tr->spec); /* the set-up */
+    tr->window_start = pp_clock_ns();
+    if (tr->t >= tr->total_steps && tr->m) {
+        pp_log_info("step %lld of %lld is done: nothing is left to train", (long long)tr->t,
+                    (long long)tr->total_steps);
+    }
+    while (tr->t < tr->total_steps) {
+        if (tr->epoch_step == steps) {
+            tr->epoch_no++;
+            tr->epoch_step = 0;
+        }
+        int failed = run_epoch(tr);
+        if (failed < 0) {
+            /* Divergence and a request to stop are found by all ranks at the same step; anything
+             * else by this one. */
+            tr->spec->failed_alone = !tr->together;
+            return failed;
+        }
+        tr->window_start = pp_clock_ns();
+    }
+    PP_TRY(finish(tr, start));
+    if (tr->saver && saver_failed(tr->saver)) {
+        return pp_fail(PP_EIO, "the run is complete, but its last checkpoint was not saved: %s",
+                       saver_error(tr->saver)->text);
+    }
+    return 0;
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The training loop of one rank: what it needs and keeps. */
+#ifndef PPCLI_TRAIN_LOOP_H
+#define PPCLI_TRAIN_LOOP_H
+
+#include "metrics.h"
+#include "ppcli/lock.h"
+#include "rank.h"
+#include "resume.h"
+#include "save.h"
+#include "timeline.h"
+#include "tracer.h"
+
+/* What a rank puts on the table at a sync point. */
+struct report {
+    uint64_t window_ns;
+    uint64_t busy_ns;
+    struct pp_loss_sums train, test;
+    struct pp_loss_sums epoch; /* of training since the epoch began */
+    int32_t stop;              /* signal that asked this process to save and end; 0: none */
+    uint32_t saves;            /* how often it was asked to save and go on */
+};
+
+/* Sums over reports; the same on every rank. */
+struct totals {
+    double loss;
+    int64_t correct, rows;
+    uint64_t window_ns; /* the longest over ranks */
+    uint64_t busy_ns;   /* summed over ranks */
+};
+
+struct trainer {
+    struct rank_spec *spec;
+    const struct pp_run *run;
+    struct pp_transport *tp;
+    struct pp_backend *be;
+    struct pp_dataset *own[2]; /* opened by this rank */
+    const struct pp_dataset *data[2];
+    struct pp_exec *x;
+    struct metrics *m; /* rank 0 */
+    struct beginning begin;
+    const char *dir;            /* the run folder, of begin; empty: nothing is written */
+    struct pp_lock lock;        /* rank 0: of the run folder */
+    struct saver *saver;        /* NULL without a run folder */
+    int64_t saved;              /* step of the newest checkpoint in the run folder; -1: none */
+    uint32_t data_crc[2][2];    /* by enum pp_split; images, labels; 0: no rank has them */
+    struct pp_loss_sums so_far; /* resumed: this rank's sums of the epoch that goes on */
+    struct report *all;         /* [ranks] */
+    uint64_t *busy_ns;          /* [ranks] over the run */
+    double *busy;               /* [ranks] share of the last window */
+    uint64_t window_start;
+    uint64_t since_record_ns;
+    int64_t total_steps, t, next_sync;
+    int epoch_no;                /* the current one, 1.. */
+    int epoch_step;              /* steps done in it */
+    int stop;                    /* all ranks know of this signal */
+    uint32_t saves, saves_done;  /* requests to save that all ranks know of; that were done */
+    bool together;               /* the failure at hand is one that all ranks share */
+    int64_t steps, meetings;     /* done here: training steps, sync points behind them */
+    struct timeline *timeline;   /* NULL without a run folder */
+    struct tracer *tracer;       /* NULL without --trace */
+    struct totals epoch, record; /* since the epoch's start, since the last record */
+    uint64_t train_ns;           /* since the run began, and of it ... */
+    uint64_t before_ns;          /* ... by earlier processes */
+    int64_t samples;
+    double last_lr;
+    struct epoch_result last;
+};
+
+/* Collective: all epochs, then the summary. start: pp_clock_ns() when the rank began. */
+int loop_train(struct trainer *tr, uint64_t start);
+
+/* Collective: the whole test set, forward only. */
+int loop_test(struct trainer *tr, struct epoch_result *e);
+
+/* Collective: nothing but that; rank 0 prints what came out. */
+int loop_evaluate(struct trainer *tr);
+
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The numbers of a run in the formats of other programs, as far as the config asks for them:
+ * TensorBoard's event files, a Prometheus text file. Rank 0 only. Monitoring never stops a run that
+ * has begun: what cannot be opened is refused at the start, what is lost later is told at the end.
+ */
+#ifndef PPCLI_TRAIN_OUTPUTS_H
+#define PPCLI_TRAIN_OUTPUTS_H
+
+#include "metrics.h"
+
+struct output_spec { /* nothing is owned */
+    const struct pp_run *run;
+    const char *name; /* of the config, for runs without a folder */
+    const char *dir;  /* run folder; "": there is none */
+    int64_t total_steps;
+};
+
+struct output_ops {
+    /* *out stays NULL when the config does not ask for it. Errors: PP_EIO, PP_EPERM, PP_ENOINPUT,
+     * PP_ERESOURCE. */
+    int (*open)(const struct output_spec *spec, void **out);
+    /* record: one that metrics.jsonl gets too. */
+    void (*window)(void *self, const struct window *w, bool record);
+    void (*epoch)(void *self, const struct epoch_result *e);
+    /* s: NULL when the run did not come to its end. Errors: PP_EIO. */
+    int (*close)(void **self, const struct summary *s);
+};
+
+extern const struct output_ops output_tensorboard, output_prometheus;
+
+#define OUTPUTS_MAX 2
+
+struct outputs {
+    void *self[OUTPUTS_MAX]; /* NULL: not asked for */
+};
+
+/* On failure nothing is open. */
+int outputs_open(const struct output_spec *spec, struct outputs *out);
+void outputs_window(const struct outputs *o, const struct window *w, bool record);
+void outputs_epoch(const struct outputs *o, const struct epoch_result *e);
+int outputs_close(struct outputs *o, const struct summary *s); /* a second call does nothing */
+
+#endif

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See plain_loop.h. */
+#include "plain_loop.h"
+
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+#include "ppcli/sha256.h"
+
+struct plain_loop {
+    const struct pp_layout *layout;
+    const struct pp_dataset *data;
+    struct pp_backend *be;
+    struct pp_loader *loader;
+    struct pp_chunk *chunk;
+    struct pp_arena arena;
+    void *block;
+    float *x, *logits; /* [max_rows][inputs or classes] */
+    uint8_t *labels, *host_labels;
+    struct pp_loss_sums *sums;
+};
+
+/* Everything in one block, like the executor's, and without slots for what is in flight. */
+static int lay_out(struct plain_loop *p, struct pp_arena *a)
+{
+    const struct pp_layout *l = p->layout;
+    struct pp_chunk_spec spec = {.first = 0,
+                                 .last = l->model->n_layers - 1,
+                                 .max_rows = l->max_rows,
+                                 .state_slots = 1,
+                                 .grad_slots = 1,
+                                 .optimizer = l->cfg->train.optimizer,
+                                 .backend = &p->be->choice};
+    size_t rows = (size_t)l->max_rows;
+    PP_TRY(pp_chunk_create(l->model, &spec, a, &p->chunk));
+    p->x = pp_arena_take(a, rows * (size_t)l->model->inputs, sizeof(float));
+    p->logits = pp_arena_take(a, rows * (size_t)l->model->classes, sizeof(float));
+    p->labels = pp_arena_take(a, rows, 1);
+    p->sums = pp_arena_take(a, 1, sizeof(*p->sums));
+    return 0;
+}
+
+static int create(struct plain_loop *p)
+{
+    const struct pp_layout *l = p->layout;
+    const struct pp_config *cfg = l->cfg;
+    struct pp_arena dry = pp_arena_dry();
+    pp_assert(l->ranks == 1 && cfg->train.clip_norm == 0);
+    p->host_labels = pp_alloc((size_t)l->max_rows, 1);
+    if (!p->host_labels) {
+        return PP_ERESOURCE;
+    }
+    PP_TRY(lay_out(p, &dry));
+    PP_TRY(pp_backend_alloc(p->be, dry.used, &p->block));
+    p->arena = (struct pp_arena){.base = p->block, .bytes = dry.used};
+    PP_TRY(lay_out(p, &p->arena));
+    PP_TRY(pp_loader_create(l->train_n, cfg->train.batch_size, 1, 0, cfg->pipeline.microbatches,
+                            true, cfg->train.seed, &p->loader));
+    return pp_chunk_init(p->chunk, p->be, cfg->train.seed);
+}
+
+int plain_loop_create(const struct trainer *tr, struct plain_loop **out)
+{
+    struct plain_loop *p = pp_alloc(1, sizeof(*p));
+    if (!p) {
+        return PP_ERESOURCE;
+    }
+    p->layout = tr->run->layout;
+    p->data = tr->data[PP_SPLIT_TRAIN];
+    p->be = tr->be;
+    int rc = create(p);
+    if (rc < 0) {
+        plain_loop_destroy(&p);
+        return rc;
+    }
+    *out = p;
+    return 0;
+}
+
+void plain_loop_destroy(struct plain_loop **loop)
+{
+    struct plain_loop *p = *loop;
+    if (!p) {
+        return;
+    }
+    pp_chunk_destroy(&p->chunk);
+    pp_loader_destroy(&p->loader);
+    if (p->block) {
+        pp_backend_free(p->be, p->block, p->arena.bytes);
+    }
+    pp_free(p->host_labels);
+    pp_free(p);
+    *loop = NULL;
+}
+
+void plain_loop_start_epoch(struct plain_loop *p, uint64_t epoch)
+{
+    pp_loader_start_epoch(p->loader, epoch);
+}
+
+static int microbatch(struct plain_loop *p, int step, int mb, float mean)
+{
+    const struct pp_model *model = p->layout->model;
+    const struct pp_dataset *ds = p->data;
+    const uint32_t *index;
+    int rows = pp_loader_microbatch(p->loader, step, mb, &index), slot = 0;
+    PP_TRY(pp_backend_gather_u8(p->be, rows, ds->features, ds->images, index, ds->scale, p->x));
+    PP_TRY(pp_chunk_forward(p->chunk, p->be, slot, rows, p->x, p->logits));
+    for (int r = 0; r < rows; r++) {
+        p->host_labels[r] = ds->labels[index[r]];
+    }
+    PP_TRY(pp_backend_to_device(p->be, p->labels, p->host_labels, (size_t)rows));
+    PP_TRY(pp_backend_softmax_cross_entropy(p->be, rows, model->classes, p->logits, p->labels, mean,
+                                            p->sums, p->logits));
+    PP_TRY(pp_chunk_backward_input(p->chunk, p->be, slot, slot, p->logits, NULL));
+    return pp_chunk_backward_weight(p->chunk, p->be, 1, &slot, &slot, mb == 0);
+}
+
+int plain_loop_step(struct plain_loop *p, int step, double lr, int64_t t)
+{
+    const struct pp_config *cfg = p->layout->cfg;
+    float mean = (float)(1.0 / pp_loader_batch_rows(p->loader, step));
+    int m = pp_loader_microbatches(p->loader, step);
+    for (int mb = 0; mb < m; mb++) {
+        PP_TRY(microbatch(p, step, mb, mean));
+    }
+    struct pp_optimizer_args a = {
+        .kind = cfg->train.optimizer,
+        .lr = (float)lr,
+        .momentum = (float)cfg->train.momentum,
+        .beta1 = (float)cfg->train.beta1,
+        .beta2 = (float)cfg->train.beta2,
+        .eps = (float)cfg->train.eps,
+        .weight_decay = (float)cfg->train.weight_decay,
+        .grad_scale = 1.0f,
+        .step = t,
+    };
+    return pp_chunk_optimizer_step(p->chunk, p->be, &a);
+}
+
+int plain_loop_take_sums(struct plain_loop *p, struct pp_loss_sums *out)
+{
+    static const struct pp_loss_sums zero;
+    PP_TRY(pp_backend_to_host(p->be, out, p->sums, sizeof(*out)));
+    return pp_backend_to_device(p->be, p->sums, &zero, sizeof(zero));
+}
+
+int plain_loop_sha256(struct plain_loop *p, char out[65])
+{
+    size_t bytes = p->chunk->n_floats * sizeof(float);
+    float *host = pp_alloc(p->chunk->n_floats, sizeof(*host));
+    int rc = host ? pp_backend_to_host(p->be, host, p->chunk->params, bytes) : PP_ERESOURCE;
+    if (rc == 0) {
+        struct pp_sha256 h;
+        uint8_t digest[PP_SHA256_BYTES];
+        pp_sha256_init(&h);
+        pp_sha256_update(&h, host, bytes);
+        pp_sha256_final(&h, digest);
+        pp_sha256_hex(digest, out);
+    }
+    pp_free(host);
+    return rc;
+}

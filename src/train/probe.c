@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The loop of a measured run. The clock runs from a meeting of all ranks after the warm-up to the
+ * end of each rank's last step; in between nothing happens that training would not do anyway.
+ */
+#include "probe.h"
+
+#include <string.h>
+
+#include "forecast.h"
+#include "plain_loop.h"
+#include "ppcli/clock.h"
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+
+/* What a rank knows at the end. */
+struct probe_report {
+    uint64_t window_ns, busy_ns;
+    struct pp_loss_sums train, last; /* over the window, of its last step */
+    uint64_t bytes;
+};
+
+struct position {
+    int64_t t; /* steps done */
+    int step;  /* of the epoch, the next one */
+    uint64_t epoch;
+};
+
+static int train_one(struct trainer *tr, struct position *p)
+{
+    if (p->step == pp_exec_train_steps(tr->x)) {
+        p->step = 0;
+        PP_TRY(pp_exec_start_epoch(tr->x, ++p->epoch, NULL));
+    }
+    p->t++;
+    double lr = pp_lr_at(tr->run->cfg, p->t, tr->total_steps);
+    return pp_exec_train_step(tr->x, p->step++, lr, p->t);
+}
+
+static void add_counters(struct probe_report *to, const struct pp_exec_counters *c)
+{
+    to->busy_ns += c->busy_ns;
+    to->train.loss += c->train.loss;
+    to->train.correct += c->train.correct;
+    to->train.rows += c->train.rows;
+    to->last = c->train;
+}
+
+/* The counters of the last step are taken on their own. */
+static int timed_steps(struct trainer *tr, struct position *p, struct probe_report *out)
+{
+    struct pp_probe *probe = tr->spec->options->probe;
+    struct pp_exec_counters c;
+    PP_TRY(pp_exec_take_counters(tr->x, &c)); /* those of the warm-up */
+    pp_exec_forget_times(tr->x);
+    PP_TRY(pp_transport_barrier(tr->tp));
+    uint64_t start = pp_clock_ns();
+    for (int64_t i = 0; i < probe->steps; i++) {
+        if (i + 1 == probe->steps) {
+            PP_TRY(pp_exec_take_counters(tr->x, &c));
+            add_counters(out, &c);
+        }
+        PP_TRY(train_one(tr, p));
+        if (tr->spec->rank == 0) {
+            probe->ends_ns[i] = pp_clock_ns() - start;
+        }
+    }
+    PP_TRY(pp_exec_take_counters(tr->x, &c));
+    out->window_ns = pp_clock_ns() - start;
+    add_counters(out, &c);
+    return 0;
+}
+
+static void put_together(const struct trainer *tr, const struct probe_report *all,
+                         const struct forecast *forecast)
+{
+    struct pp_probe *p = tr->spec->options->probe;
+    struct pp_loss_sums last = {0};
+    uint64_t window = 0, busy = 0;
+    int ranks = tr->run->layout->ranks;
+    p->samples = 0;
+    p->peak_bytes = 0;
+    for (int r = 0; r < ranks; r++) {
+        window = all[r].window_ns > window ? all[r].window_ns : window;
+        busy += all[r].busy_ns;
+        p->samples += all[r].train.rows;
+        last.loss += all[r].last.loss;
+        last.rows += all[r].last.rows;
+        p->peak_bytes = all[r].bytes > p->peak_bytes ? (size_t)all[r].bytes : p->peak_bytes;
+    }
+    p->seconds = (double)window * 1e-9;
+    p->loss = last.loss / (double)last.rows;
+    p->bubble_measured = window > 0 ? 1 - (double)busy / ((double)window * ranks) : 0;
+    p->bubble_predicted = forecast->bubble;
+    p->bound = forecast->least_seconds / (p->seconds / (double)p->steps);
+}
+
+/* Collective: everything to rank 0. */
+static int finish(struct trainer *tr, const struct probe_report *mine)
+{
+    const struct pp_layout *l = tr->run->layout;
+    struct forecast *forecast = NULL;
+    char sha[65];
+    struct probe_report *all = pp_alloc((size_t)l->ranks, sizeof(*all));
+    int rc = pp_transport_agree(tr->tp, all ? 0 : PP_ERESOURCE);
+    if (rc == 0) {
+        pp_assert(all != NULL); /* or this rank had not agreed */
+        rc = tr->tp->ops->allgather(tr->tp, mine, sizeof(*mine), all);
+    }
+    if (rc == 0) {
+        double meet_every = (double)tr->spec->options->probe->steps;
+        rc = forecast_create(l, tr->x, tr->tp, meet_every, &forecast);
+    }
+    if (rc == 0) {
+        rc = pp_exec_weights_sha256(tr->x, sha);
+    }
+    if (rc == 0 && tr->spec->rank == 0) {
+        memcpy(tr->spec->options->probe->sha, sha, sizeof(sha));
+        put_together(tr, all, forecast);
+    }
+    forecast_destroy(&forecast);
+    pp_free(all);
+    return rc;
+}
+
+/* --- without the executor ----------------------------------------------------------------------
+ */
+
+static int plain_one(struct trainer *tr, struct plain_loop *loop, struct position *p)
+{
+    if (p->step == pp_exec_train_steps(tr->x)) {
+        p->step = 0;
+        plain_loop_start_epoch(loop, ++p->epoch);
+    }
+    p->t++;
+    return plain_loop_step(loop, p->step++, pp_lr_at(tr->run->cfg, p->t, tr->total_steps), p->t);
+}
+
+static int plain_steps(struct trainer *tr, struct plain_loop *loop)
+{
+    struct pp_probe *probe = tr->spec->options->probe;
+    struct position p = {0};
+    struct pp_loss_sums before, last;
+    plain_loop_start_epoch(loop, 0);
+    while (p.t < probe->warmup) {
+        PP_TRY(plain_one(tr, loop, &p));
+    }
+    PP_TRY(plain_loop_take_sums(loop, &before));
+    uint64_t start = pp_clock_ns();
+    for (int64_t i = 0; i < probe->steps; i++) {
+        if (i + 1 == probe->steps) {
+            PP_TRY(plain_loop_take_sums(loop, &before));
+        }
+        PP_TRY(plain_one(tr, loop, &p));
+        probe->ends_ns[i] = pp_clock_ns() - start;
+    }
+    PP_TRY(plain_loop_take_sums(loop, &last));
+    probe->seconds = (double)(pp_clock_ns() - start) * 1e-9;
+    probe->samples = (probe->steps > 1 ? before.rows : 0) + last.rows;
+    probe->loss = last.loss / (double)last.rows;
+    return plain_loop_sha256(loop, probe->sha);
+}
+
+static int plain_train(struct trainer *tr)
+{
+    struct plain_loop *loop = NULL;
+    int rc = plain_loop_create(tr, &loop);
+    if (rc == 0) {
+        rc = plain_steps(tr, loop);
+    }
+    plain_loop_destroy(&loop);
+    return rc;
+}
+
+int probe_train(struct trainer *tr)
+{
+    struct pp_probe *probe = tr->spec->options->probe;
+    struct position p = {0};
+    struct probe_report mine = {0};
+    tr->total_steps = probe->warmup + probe->steps;
+    rank_event_end(tr->spec); /* the set-up */
+    if (probe->plain) {
+        return plain_train(tr);
+    }
+    PP_TRY(pp_exec_start_epoch(tr->x, 0, NULL));
+    int rc = 0;
+    while (rc == 0 && p.t < probe->warmup) {
+        rc = train_one(tr, &p);
+    }
+    if (rc == 0) {
+        rc = timed_steps(tr, &p, &mine);
+    }
+    if (rc < 0) {
+        /* Divergence is found by all ranks at the same step; anything else by this one. */
+        tr->spec->failed_alone = rc != PP_EDIVERGED;
+        return rc;
+    }
+    mine.bytes = pp_exec_bytes(tr->x)->total;
+    return finish(tr, &mine);
+}

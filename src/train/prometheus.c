@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A text file for Prometheus, as node_exporter's textfile collector reads it: the state of the run
+ * now, no history and no time stamps (the collector exports the file's own date, by which a run
+ * that was killed shows). Readers see a whole file always: it is written beside the old one and
+ * renamed over it.
+ */
+#include "outputs.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "ppcli/clock.h"
+#include "ppcli/err.h"
+#include "ppcli/log.h"
+#include "ppcli/mem.h"
+
+#define REWRITE_NS 2000000000u /* between two versions of the file */
+#define LABEL_MAX 512          /* bytes of an escaped label */
+
+struct text_file {
+    struct output_spec spec;
+    char run[LABEL_MAX]; /* label: the run folder's name, escaped */
+    uint64_t written_ns; /* pp_clock_ns() of the last version */
+    bool warned;
+    bool any, tested; /* there was a window; a test */
+    struct window now;
+    double *busy;    /* [ranks] */
+    int64_t samples; /* trained on since the start */
+    double test_loss, test_accuracy;
+};
+
+/* A label's value: backslash, quote and line feed are escaped; cut where it gets too long. */
+static void escape(const char *text, char out[LABEL_MAX])
+{
+    size_t n = 0;
+    for (; *text && n + 3 < LABEL_MAX; text++) {
+        if (*text == '\\' || *text == '"' || *text == '\n') {
+            out[n++] = '\\';
+        }
+        out[n++] = *text == '\n' ? 'n' : *text;
+    }
+    out[n] = '\0';
+}
+
+/* --- one version of the file -------------------------------------------------------------------
+ */
+
+static void head(FILE *f, const char *name, const char *type, const char *help)
+{
+    fprintf(f, "# HELP ppcli_%s %s\n# TYPE ppcli_%s %s\n", name, help, name, type);
+}
+
+static void number(FILE *f, double value)
+{
+    if (isfinite(value)) {
+        fprintf(f, "%.9g\n", value);
+    } else {
+        fputs(isnan(value) ? "NaN\n" : value > 0 ? "+Inf\n" : "-Inf\n", f);
+    }
+}
+
+static void gauge(const struct text_file *t, FILE *f, const char *name, double value,
+                  const char *help)
+{
+    head(f, name, "gauge", help);
+    fprintf(f, "ppcli_%s{run=\"%s\"} ", name, t->run);
+    number(f, value);
+}
+
+static void print_shape(const struct text_file *t, FILE *f)
+{
+    const struct pp_layout *l = t->spec.run->layout;
+    const struct pp_config *cfg = t->spec.run->cfg;
+    char schedule[LABEL_MAX], dataset[LABEL_MAX];
+    escape(cfg->pipeline.schedule, schedule);
+    escape(cfg->data.dataset, dataset);
+    head(f, "info", "gauge", "What is trained and how; always 1.");
+    fprintf(f,
+            "ppcli_info{run=\"%s\",version=\"%s\",dataset=\"%s\",schedule=\"%s\",stages=\"%d\","
+            "replicas=\"%d\",microbatches=\"%d\"} 1\n",
+            t->run, PP_VERSION, dataset, schedule, l->stages, l->replicas,
+            cfg->pipeline.microbatches);
+}
+
+static void print_window(const struct text_file *t, FILE *f)
+{
+    const struct window *w = &t->now;
+    gauge(t, f, "step", (double)w->t, "Optimizer steps done.");
+    gauge(t, f, "epoch", w->epoch, "Epoch of the last step, from 1.");
+    gauge(t, f, "loss", w->loss, "Mean training loss since the last report.");
+    gauge(t, f, "accuracy", w->accuracy, "Share of training samples classified correctly.");
+    gauge(t, f, "learning_rate", w->lr, "Learning rate of the last step.");
+    gauge(t, f, "samples_per_second", (double)w->samples / w->seconds, "Training throughput.");
+    gauge(t, f, "bubble_ratio", w->bubble, "Share of rank time that was not spent computing.");
+    head(f, "samples_total", "counter", "Samples trained on.");
+    fprintf(f, "ppcli_samples_total{run=\"%s\"} %" PRId64 "\n", t->run, t->samples);
+    head(f, "rank_busy_ratio", "gauge", "Share of its time that a rank spent computing.");
+    for (int r = 0; r < t->spec.run->layout->ranks; r++) {
+        fprintf(f, "ppcli_rank_busy_ratio{run=\"%s\",rank=\"%d\"} ", t->run, r);
+        number(f, t->busy[r]);
+    }
+}
+
+static int rewrite(struct text_file *t, bool up)
+{
+    struct pp_file_write w;
+    PP_TRY(pp_file_create(t->spec.run->cfg->run.prometheus, &w));
+    gauge(t, w.f, "up", up ? 1 : 0, "1 while the run trains, 0 once it has ended.");
+    print_shape(t, w.f);
+    gauge(t, w.f, "planned_steps", (double)t->spec.total_steps,
+          "Optimizer steps that the run is to do.");
+    if (t->any) {
+        print_window(t, w.f);
+    }
+    if (t->tested) {
+        gauge(t, w.f, "test_loss", t->test_loss, "Loss on the test set after the last epoch.");
+        gauge(t, w.f, "test_accuracy", t->test_accuracy,
+              "Share of the test set classified correctly after the last epoch.");
+    }
+    t->written_ns = pp_clock_ns();
+    return pp_file_publish(&w);
+}
+
+/* A file that cannot be written is no reason to stop training: say it once, go on trying. */
+static void keep_current(struct text_file *t, bool up, bool now)
+{
+    if ((now || pp_clock_ns() - t->written_ns >= REWRITE_NS) && rewrite(t, up) < 0 && !t->warned) {
+        t->warned = true;
+        pp_log_warn("%s; training goes on", pp_error_get()->text);
+        pp_error_clear();
+    }
+}
+
+/* --- the writer --------------------------------------------------------------------------------
+ */
+
+static const char *run_name(const struct output_spec *spec)
+{
+    const char *slash = strrchr(spec->dir, '/');
+    const char *last = slash ? slash + 1 : spec->dir;
+    return last[0] ? last : spec->name;
+}
+
+static int open_file(const struct output_spec *spec, void **out)
+{
+    if (!spec->run->cfg->run.prometheus[0]) {
+        return 0;
+    }
+    struct text_file *t = pp_alloc(1, sizeof(*t));
+    double *busy = pp_alloc((size_t)spec->run->layout->ranks, sizeof(*busy));
+    int rc = t && busy ? 0 : PP_ERESOURCE;
+    if (rc == 0) {
+        t->spec = *spec;
+        t->busy = busy;
+        escape(run_name(spec), t->run);
+        rc = rewrite(t, true);
+    }
+    if (rc < 0) {
+        pp_free(busy);
+        pp_free(t);
+        return rc;
+    }
+    *out = t;
+    return 0;
+}
+
+static void window(void *self, const struct window *w, bool record)
+{
+    struct text_file *t = self;
+    (void)record;
+    bool first = !t->any;
+    t->any = true;
+    t->now = *w;
+    t->samples = w->samples_done;
+    memcpy(t->busy, w->busy, (size_t)t->spec.run->layout->ranks * sizeof(*t->busy));
+    keep_current(t, true, first);
+}
+
+static void epoch(void *self, const struct epoch_result *e)
+{
+    struct text_file *t = self;
+    if (e->tested) {
+        t->tested = true;
+        t->test_loss = e->test_loss;
+        t->test_accuracy = e->test_accuracy;
+    }
+    keep_current(t, true, false);
+}
+
+static int close_file(void **self, const struct summary *s)
+{
+    struct text_file *t = *self;
+    if (s) {
+        t->now.bubble = s->bubble_measured;
+        t->now.seconds = s->train_seconds;
+        t->now.samples = s->samples;
+        for (int r = 0; r < t->spec.run->layout->ranks; r++) {
+            t->busy[r] = s->ranks[r].busy;
+        }
+    }
+    keep_current(t, false, true);
+    pp_free(t->busy);
+    pp_free(t);
+    *self = NULL;
+    return 0;
+}
+
+const struct output_ops output_prometheus = {
+    .open = open_file,
+    .window = window,
+    .epoch = epoch,
+    .close = close_file,
+};

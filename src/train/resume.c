@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The checkpoint that a run goes on from: finding it, the reasons not to take it, the run folder
+ * with what the lost future left in it, and the tensors.
+ */
+#include "resume.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "ppcli/err.h"
+#include "ppcli/log.h"
+#include "ppcli/mem.h"
+#include "resume_state.h"
+#include "run_dir.h"
+#include "save.h"
+
+/* --- which folder -------------------------------------------------------------------------------
+ */
+
+static bool has_checkpoints(const char *path)
+{
+    int64_t *steps = NULL;
+    int n = 0;
+    if (pp_ckpt_list(path, &steps, &n) < 0) {
+        pp_error_clear();
+        return false;
+    }
+    pp_free(steps);
+    return n > 0;
+}
+
+/* The newest automatic run folder of this config's name that has a checkpoint. */
+static bool newest_run(const char *name, char out[PP_PATH_MAX])
+{
+    DIR *d = opendir("runs");
+    size_t n = strlen(name);
+    out[0] = '\0';
+    for (struct dirent *e; d && (e = readdir(d));) {
+        char path[PP_PATH_MAX];
+        if (strncmp(e->d_name, name, n) != 0 || e->d_name[n] != '-' ||
+            strspn(e->d_name + n + 1, "0123456789-") != strlen(e->d_name + n + 1) ||
+            snprintf(path, sizeof(path), "runs/%s", e->d_name) >= (int)sizeof(path)) {
+            continue;
+        }
+        if (strcmp(path, out) > 0 && has_checkpoints(path)) {
+            memcpy(out, path, sizeof(path));
+        }
+    }
+    if (d) {
+        closedir(d);
+    }
+    return out[0] != '\0';
+}
+
+/* Cut the last name off; false when there is none. */
+static bool cut_name(char *path, const char **out_name)
+{
+    char *slash = strrchr(path, '/');
+    if (!slash || slash == path) {
+        return false;
+    }
+    *slash = '\0';
+    *out_name = slash + 1;
+    return true;
+}
+
+/* The run folder that a path into it belongs to: itself, its checkpoints, one of them. */
+static bool run_folder_of(const char *path, char out[PP_PATH_MAX])
+{
+    char full[PATH_MAX];
+    struct stat st;
+    if (!realpath(path, full) || strlen(full) >= PP_PATH_MAX) {
+        return false;
+    }
+    snprintf(out, PP_PATH_MAX, "%s", full);
+    char inside[PATH_MAX + sizeof("/" PP_CKPT_DIR)];
+    snprintf(inside, sizeof(inside), "%s/" PP_CKPT_DIR, full);
+    if (stat(inside, &st) == 0 && S_ISDIR(st.st_mode)) {
+        return true;
+    }
+    const char *name;
+    for (int up = 0; up < 2; up++) {
+        if (!cut_name(out, &name)) {
+            return false;
+        }
+        if (strcmp(name, PP_CKPT_DIR) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool same_folder(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* --- whether it fits ----------------------------------------------------------------------------
+ */
+
+struct differences {
+    char text[1024];
+    size_t used;
+    bool length; /* the run is of another length */
+};
+
+static void note_difference(void *ctx, const char *key, const char *there, const char *here)
+{
+    struct differences *d = ctx;
+    if (strcmp(key, "train.epochs") == 0 || strcmp(key, "train.max_steps") == 0) {
+        d->length = true;
+        return;
+    }
+    if (d->used < sizeof(d->text)) {
+        d->used += (size_t)snprintf(d->text + d->used, sizeof(d->text) - d->used,
+                                    "%s%s was %.60s, is %.60s", d->used > 0 ? "; " : "", key,
+                                    there[0] ? there : "empty", here[0] ? here : "empty");
+    }
+}
+
+static int check(const struct trainer *tr, const struct pp_ckpt *ck)
+{
+    const struct pp_config *cfg = tr->run->cfg;
+    const struct pp_ckpt_state *s = pp_ckpt_state(ck);
+    if (!s) {
+        return pp_fail(PP_EFORMAT,
+                       "%s holds tensors, but not the state of a run: to begin with these weights, "
+                       "use --set train.init=PATH",
+                       pp_ckpt_path(ck));
+    }
+    struct differences d = {.used = 0};
+    pp_config_compare(cfg, pp_ckpt_config(ck), note_difference, &d);
+    if (d.used > 0) {
+        return pp_fail(PP_ECONFIG,
+                       "cannot go on from %s, which was made with other settings: %s. To begin a "
+                       "new run with its weights, use --set train.init=PATH",
+                       pp_ckpt_path(ck), d.text);
+    }
+    if (d.length && cfg->train.lr_schedule != PP_LR_CONSTANT) {
+        pp_log_warn("the run now has another length, so its learning rate falls in another way");
+    }
+    if (strcmp(s->fingerprint, tr->be->description) != 0) {
+        pp_log_warn("%s was made with '%s', this is '%s': the last bits may differ",
+                    pp_ckpt_path(ck), s->fingerprint, tr->be->description);
+    }
+    return resume_check_state(tr, s, pp_ckpt_path(ck));
+}
+
+/* --- the beginning ------------------------------------------------------------------------------
+ */
+
+static int open_named(const struct pp_config *cfg, const char *path, struct pp_ckpt **out)
+{
+    bool fall_back = cfg->checkpoint.on_corrupt == PP_CORRUPT_PREVIOUS;
+    return has_checkpoints(path) ? pp_ckpt_open_latest(path, PP_CKPT_VERIFY, fall_back, out)
+                                 : pp_ckpt_open(path, PP_CKPT_VERIFY, out);
+}
+
+/* The run folder, which is ours now, as it was at the step of the checkpoint. */
+static int rewind_folder(const struct trainer *tr, const char *dir, int64_t step)
+{
+    char checkpoints[PP_PATH_MAX];
+    PP_TRY(pp_path_format(checkpoints, "%s/" PP_CKPT_DIR, dir));
+    PP_TRY(metrics_cut(dir, step));
+    PP_TRY(pp_ckpt_drop_newer(&pp_io_system, checkpoints, step));
+    PP_TRY(pp_ckpt_sweep(&pp_io_system, checkpoints, tr->lock.since_ns));
+    return run_dir_continue(tr->run->cfg, dir);
+}
+
+static int take(struct trainer *tr, const char *path, struct beginning *b)
+{
+    struct pp_ckpt *ck = NULL;
+    if (b->goes_on) {
+        PP_TRY(pp_lock_take(b->dir, &tr->lock));
+    }
+    PP_TRY(open_named(tr->run->cfg, path, &ck));
+    int rc = check(tr, ck);
+    if (rc == 0) {
+        rc = pp_path_format(b->from, "%s", pp_ckpt_path(ck));
+    }
+    int64_t step = rc == 0 ? pp_ckpt_state(ck)->step : 0;
+    pp_ckpt_close(&ck);
+    PP_TRY(rc);
+    b->resume = true;
+    if (b->goes_on) {
+        PP_TRY(rewind_folder(tr, b->dir, step));
+    } else {
+        PP_TRY(run_dir_create(tr->run->cfg, tr->spec->options->name, tr->spec->options->overwrite,
+                              &tr->lock, b->dir));
+    }
+    pp_log_info("going on after step %" PRId64 ", from %s", step, b->from);
+    return 0;
+}
+
+static int begin_auto(struct trainer *tr, struct beginning *b)
+{
+    const struct pp_config *cfg = tr->run->cfg;
+    const struct pp_train_options *options = tr->spec->options;
+    char dir[PP_PATH_MAX];
+    if (cfg->run.dir[0] == '\0') {
+        return pp_fail(PP_EUSAGE, "--resume looks for a checkpoint in the run folder, but run.dir "
+                                  "is empty; use --resume PATH");
+    }
+    bool any = false;
+    if (strcmp(cfg->run.dir, "auto") == 0) {
+        any = newest_run(options->name, dir);
+    } else {
+        PP_TRY(pp_path_format(dir, "%s", cfg->run.dir));
+        any = has_checkpoints(dir);
+    }
+    if (any) {
+        PP_TRY(pp_path_format(b->dir, "%s", dir));
+        b->goes_on = true;
+        return take(tr, dir, b);
+    }
+    if (strcmp(cfg->run.dir, "auto") == 0) {
+        pp_log_info("--resume: no run of %s in runs/ has a checkpoint; beginning anew",
+                    options->name);
+    } else {
+        pp_log_info("--resume: no checkpoint in %s; beginning anew", dir);
+    }
+    return run_dir_create(cfg, options->name, options->overwrite || run_dir_is_one(dir), &tr->lock,
+                          b->dir);
+}
+
+static int begin_anew(struct trainer *tr, struct beginning *b)
+{
+    const struct pp_config *cfg = tr->run->cfg;
+    const struct pp_train_options *options = tr->spec->options;
+    return options->evaluate
+               ? 0
+               : run_dir_create(cfg, options->name, options->overwrite, &tr->lock, b->dir);
+}
+
+int resume_begin(struct trainer *tr, struct beginning *b)
+{
+    const struct pp_config *cfg = tr->run->cfg;
+    const char *word = tr->spec->options->resume;
+    memset(b, 0, sizeof(*b));
+    if (word && strcmp(word, "auto") != 0) {
+        b->goes_on = run_folder_of(word, b->dir) &&
+                     (strcmp(cfg->run.dir, "auto") == 0 || same_folder(cfg->run.dir, b->dir));
+        return take(tr, word, b);
+    }
+    PP_TRY(word ? begin_auto(tr, b) : begin_anew(tr, b));
+    const char *init = tr->spec->options->evaluate ? tr->spec->options->evaluate : cfg->train.init;
+    return b->resume ? 0 : pp_path_format(b->from, "%s", init);
+}
+
+/* --- tensors ------------------------------------------------------------------------------------
+ */
+
+struct target {
+    struct pp_exec *x;
+    struct pp_exec_tensor t;
+};
+
+static int put(void *ctx, uint64_t first, const float *values, size_t n)
+{
+    struct target *to = ctx;
+    return pp_exec_tensor_put(to->x, &to->t, (size_t)first, values, n);
+}
+
+static int read_tensors(struct trainer *tr, const struct pp_ckpt *ck)
+{
+    for (int i = 0; i < pp_exec_tensor_count(tr->x); i++) {
+        struct target to = {.x = tr->x};
+        char name[PP_ST_NAME_MAX + 1];
+        pp_exec_tensor(tr->x, i, &to.t);
+        if (to.t.kind != PP_EXEC_PARAM && !tr->begin.resume) {
+            continue;
+        }
+        saver_tensor_name(&to.t, name);
+        const struct pp_param *p = to.t.param;
+        int64_t dims[2] = {p->n_dims == 2 ? p->rows : p->cols, p->cols};
+        PP_TRY(pp_ckpt_read(ck, name, p->n_dims, dims, put, &to));
+    }
+    return pp_exec_tensors_changed(tr->x);
+}
+
+int resume_read(struct trainer *tr)
+{
+    struct pp_ckpt *ck = NULL;
+    if (tr->begin.from[0] == '\0') {
+        return 0;
+    }
+    PP_TRY(pp_ckpt_open(tr->begin.from, PP_CKPT_STRUCTURE, &ck));
+    int rc = read_tensors(tr, ck);
+    if (rc == 0 && tr->begin.resume) {
+        const struct pp_ckpt_state *s = pp_ckpt_state(ck);
+        /* What rank 0 has checked may be another file on this rank's machine. */
+        rc = s ? resume_check_state(tr, s, pp_ckpt_path(ck))
+               : pp_fail(PP_EFORMAT, "%s: has no state", pp_ckpt_path(ck));
+        if (rc == 0) {
+            resume_take_state(tr, s);
+            tr->saved = tr->begin.goes_on ? s->step : -1;
+        }
+    } else if (rc == 0 && tr->spec->rank == 0) {
+        pp_log_info("weights from %s", tr->begin.from);
+    }
+    pp_ckpt_close(&ck);
+    return rc;
+}

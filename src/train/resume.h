@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where a run begins: anew, with the weights of a file, or where another one was saved. An
+ * interrupted and resumed run has the bits of one that nobody interrupted.
+ */
+#ifndef PPCLI_TRAIN_RESUME_H
+#define PPCLI_TRAIN_RESUME_H
+
+#include <stdbool.h>
+
+#include "ppcli/checkpoint.h"
+
+struct trainer;
+
+/* Decided by rank 0; plain data, the same on all ranks. */
+struct beginning {
+    char dir[PP_PATH_MAX];  /* run folder; "": nothing is written */
+    char from[PP_PATH_MAX]; /* checkpoint or safetensors file to read; "": none */
+    bool resume;            /* all of its state, else its weights alone */
+    bool goes_on;           /* the run folder is the one that is resumed */
+};
+
+/*
+ * Of rank 0: find the checkpoint that --resume names, see that this config and these data go on
+ * where it stopped, make or take the run folder and its lock (tr->lock, which rank_main()
+ * releases). Local.
+ * Errors: PP_ECONFIG (another model, other settings, a folder that is not empty), PP_EFORMAT
+ * (damaged; other data), PP_ENOINPUT, PP_ERESOURCE (in use), PP_EPERM, PP_EIO, PP_EUSAGE.
+ */
+int resume_begin(struct trainer *tr, struct beginning *out);
+
+/* Read what this rank holds of tr->begin.from. Local. Errors: PP_EFORMAT and as above. */
+int resume_read(struct trainer *tr);
+
+/* Rank 0, after a sync point: all that besides tensors makes the next step and its report what they
+ * are; resume_read() takes it back. Local. */
+void resume_state(const struct trainer *tr, struct pp_ckpt_state *out);
+
+#endif

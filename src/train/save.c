@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Saving, as the protocol of ppcli/checkpoint.h wants it, between ranks that may be processes. */
+#include "save.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ppcli/err.h"
+#include "ppcli/log.h"
+#include "ppcli/mem.h"
+
+#define SMALL_FILES ((uint64_t)256 << 10) /* headers, config, state, MANIFEST: more than enough */
+
+struct saver_tensor { /* what an item points to */
+    struct saver *saver;
+    struct pp_exec_tensor t;
+    char name[PP_ST_NAME_MAX + 1];
+};
+
+struct saver {
+    struct saver_spec spec;
+    char dir[PP_PATH_MAX]; /* of checkpoints */
+    char hash[PP_SHA256_HEX];
+    char *config; /* rank 0: as text; owned by libc */
+    struct saver_tensor *tensors;
+    struct pp_st_item *items; /* [n] of this rank; none outside replica 0 */
+    int n;
+    struct pp_ckpt_part *parts; /* rank 0: [stages] */
+    int64_t step;
+    bool failed;
+    struct pp_error error;
+};
+
+void saver_tensor_name(const struct pp_exec_tensor *t, char out[PP_ST_NAME_MAX + 1])
+{
+    static const char *const of[] = {
+        [PP_EXEC_PARAM] = "", [PP_EXEC_OPT_M] = "optimizer.m.", [PP_EXEC_OPT_V] = "optimizer.v."};
+    snprintf(out, PP_ST_NAME_MAX + 1, "%s%s", of[t->kind], t->param->name);
+}
+
+/* Floats start at multiples of four bytes, and so do the pieces that are asked for. */
+static int read_tensor(void *ctx, uint64_t offset, void *dst, size_t bytes)
+{
+    struct saver_tensor *t = ctx;
+    return pp_exec_tensor_get(t->saver->spec.x, &t->t, (size_t)(offset / sizeof(float)), dst,
+                              bytes / sizeof(float));
+}
+
+static int list_tensors(struct saver *s)
+{
+    s->n = pp_exec_tensor_count(s->spec.x);
+    s->tensors = pp_alloc((size_t)s->n, sizeof(*s->tensors));
+    s->items = pp_alloc((size_t)s->n, sizeof(*s->items));
+    if (!s->tensors || !s->items) {
+        return PP_ERESOURCE;
+    }
+    for (int i = 0; i < s->n; i++) {
+        struct saver_tensor *t = &s->tensors[i];
+        struct pp_st_item *item = &s->items[i];
+        t->saver = s;
+        pp_exec_tensor(s->spec.x, i, &t->t);
+        saver_tensor_name(&t->t, t->name);
+        *item = (struct pp_st_item){.name = t->name,
+                                    .dtype = PP_ST_F32,
+                                    .n_dims = t->t.param->n_dims,
+                                    .data = s->spec.be->caps.host_visible ? t->t.values : NULL,
+                                    .read = read_tensor,
+                                    .ctx = t};
+        item->dims[0] = item->n_dims == 2 ? t->t.param->rows : t->t.param->cols;
+        item->dims[1] = item->n_dims == 2 ? t->t.param->cols : 0;
+    }
+    return 0;
+}
+
+static int write_config(struct saver *s)
+{
+    size_t bytes;
+    FILE *f = open_memstream(&s->config, &bytes);
+    if (!f) {
+        return pp_fail_errno(PP_ERESOURCE, "cannot write the config into memory");
+    }
+    int rc = pp_config_write(s->spec.cfg, f);
+    if (fclose(f) != 0 && rc == 0) {
+        rc = pp_fail_errno(PP_ERESOURCE, "cannot write the config into memory");
+    }
+    return rc;
+}
+
+static int create(struct saver *s)
+{
+    PP_TRY(pp_path_format(s->dir, "%s/" PP_CKPT_DIR, s->spec.dir));
+    pp_config_hash(s->spec.cfg, s->hash);
+    if (s->spec.tp->rank == 0) {
+        s->parts = pp_alloc((size_t)s->spec.layout->stages, sizeof(*s->parts));
+        if (!s->parts) {
+            return PP_ERESOURCE;
+        }
+        PP_TRY(write_config(s));
+    }
+    return s->spec.tp->rank < s->spec.layout->stages ? list_tensors(s) : 0;
+}
+
+int saver_create(const struct saver_spec *spec, struct saver **out)
+{
+    struct saver *s = pp_alloc(1, sizeof(*s));
+    if (!s) {
+        return PP_ERESOURCE;
+    }
+    s->spec = *spec;
+    s->step = -1;
+    int rc = create(s);
+    if (rc < 0) {
+        saver_destroy(&s);
+        return rc;
+    }
+    *out = s;
+    return 0;
+}
+
+void saver_destroy(struct saver **saver)
+{
+    struct saver *s = *saver;
+    if (s) {
+        free(s->config);
+        pp_free(s->tensors);
+        pp_free(s->items);
+        pp_free(s->parts);
+        pp_free(s);
+        *saver = NULL;
+    }
+}
+
+/* --- one save -----------------------------------------------------------------------------------
+ */
+
+static uint64_t bytes_of_all(const struct saver *s)
+{
+    uint64_t kinds = s->spec.cfg->train.optimizer == PP_OPT_SGD        ? 1
+                     : s->spec.cfg->train.optimizer == PP_OPT_MOMENTUM ? 2
+                                                                       : 3;
+    return kinds * s->spec.layout->model->n_floats * sizeof(float) + SMALL_FILES;
+}
+
+/* Rank 0's `save` to the other ranks that write. */
+static int share(const struct saver *s, struct pp_ckpt_save *save)
+{
+    const struct pp_transport *tp = s->spec.tp;
+    if (tp->rank >= s->spec.layout->stages) {
+        return 0;
+    }
+    if (tp->rank != 0) {
+        return tp->ops->recv(s->spec.tp, 0, save, sizeof(*save));
+    }
+    for (int r = 1; r < s->spec.layout->stages; r++) {
+        PP_TRY(tp->ops->send(s->spec.tp, r, save, sizeof(*save)));
+    }
+    return 0;
+}
+
+/* Every part to rank 0. */
+static int collect(struct saver *s, const struct pp_ckpt_part *mine)
+{
+    const struct pp_transport *tp = s->spec.tp;
+    if (tp->rank >= s->spec.layout->stages) {
+        return 0;
+    }
+    if (tp->rank != 0) {
+        return tp->ops->send(s->spec.tp, 0, mine, sizeof(*mine));
+    }
+    s->parts[0] = *mine;
+    for (int r = 1; r < s->spec.layout->stages; r++) {
+        PP_TRY(tp->ops->recv(s->spec.tp, r, &s->parts[r], sizeof(s->parts[r])));
+    }
+    return 0;
+}
+
+/* Collective: 0 when it is saved. PP_ELOST: of the transport. */
+static int save_all(struct saver *s, int64_t step, const struct pp_ckpt_state *state)
+{
+    struct pp_transport *tp = s->spec.tp;
+    struct pp_ckpt_save save = {.step = step};
+    struct pp_ckpt_part part = {0};
+    int stages = s->spec.layout->stages, rc = 0;
+    if (tp->rank == 0) {
+        rc = pp_ckpt_begin(&pp_io_system, s->dir, step, s->hash, bytes_of_all(s), &save);
+    }
+    PP_TRY(pp_transport_agree(tp, rc));
+    PP_TRY(share(s, &save));
+    if (tp->rank < stages) {
+        rc = pp_ckpt_write_part(&pp_io_system, &save, tp->rank, stages, s->items, s->n, &part);
+    }
+    rc = pp_transport_agree(tp, rc);
+    if (rc < 0) {
+        if (tp->rank == 0) {
+            pp_ckpt_abandon(&pp_io_system, &save);
+        }
+        return rc;
+    }
+    PP_TRY(collect(s, &part));
+    if (tp->rank == 0) {
+        rc = pp_ckpt_commit(&pp_io_system, &save, state, s->config, s->parts, stages);
+    }
+    return pp_transport_agree(tp, rc);
+}
+
+int saver_save(struct saver *s, int64_t step, const struct pp_ckpt_state *state)
+{
+    int rc = save_all(s, step, state);
+    if (rc == PP_ELOST) {
+        return rc;
+    }
+    s->failed = rc < 0;
+    if (rc < 0) {
+        s->error = *pp_error_get();
+        pp_error_clear();
+        if (s->spec.tp->rank == 0) {
+            pp_log_warn("step %" PRId64 ": no checkpoint saved: %s", step, s->error.text);
+        }
+        return 0;
+    }
+    s->step = step;
+    if (s->spec.tp->rank == 0 &&
+        pp_ckpt_prune(&pp_io_system, s->dir, s->spec.cfg->checkpoint.keep, step) < 0) {
+        pp_log_warn("%s", pp_error_get()->text);
+        pp_error_clear();
+    }
+    return 0;
+}
+
+int64_t saver_step(const struct saver *s)
+{
+    return s->step;
+}
+
+bool saver_failed(const struct saver *s)
+{
+    return s->failed;
+}
+
+const struct pp_error *saver_error(const struct saver *s)
+{
+    return &s->error;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Checkpoints of a run: every rank of replica 0 writes what it holds, rank 0 the rest. A save that
+ * fails costs nothing but itself: the run goes on, and what was saved before stays.
+ */
+#ifndef PPCLI_TRAIN_SAVE_H
+#define PPCLI_TRAIN_SAVE_H
+
+#include "ppcli/checkpoint.h"
+#include "ppcli/exec.h"
+#include "ppcli/transport.h"
+
+struct saver;
+
+/* The name of a tensor in a checkpoint. */
+void saver_tensor_name(const struct pp_exec_tensor *t, char out[PP_ST_NAME_MAX + 1]);
+
+struct saver_spec { /* nothing is owned, all of it outlives the saver */
+    const struct pp_config *cfg;
+    const struct pp_layout *layout;
+    struct pp_exec *x;
+    struct pp_backend *be;
+    struct pp_transport *tp;
+    const char *dir; /* run folder */
+};
+
+/* Local. The caller owns *out. Errors: PP_ERESOURCE, PP_ECONFIG (path too long). */
+int saver_create(const struct saver_spec *spec, struct saver **out);
+void saver_destroy(struct saver **s); /* accepts NULL in *s */
+
+/*
+ * Collective, between two steps. state: of rank 0, NULL elsewhere. Whether it was saved is the same
+ * on all ranks and in saver_step(). Errors: only those of the transport; that nothing could be
+ * saved is none, rank 0 warns of it.
+ */
+int saver_save(struct saver *s, int64_t step, const struct pp_ckpt_state *state);
+
+int64_t saver_step(const struct saver *s); /* of the last checkpoint saved; -1: none by this run */
+
+/* What was wrong with the last save, "" when it is there or none was tried; rank 0 has the text. */
+bool saver_failed(const struct saver *s);
+const struct pp_error *saver_error(const struct saver *s);
+
+#endif

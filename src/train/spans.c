@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Records become slices; a message that was sent or taken also an end of an arrow, an F or W also a
+ * new count of live activations. Both ends of an arrow must find the same number for it, each from
+ * its own rank's records: it follows from the step, the batch of the evaluation and the message.
+ */
+#include "spans.h"
+
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+
+struct spans {
+    const struct pp_layout *layout;
+    int test_steps, max_messages;
+    size_t *bytes; /* [n_virtual] of one activation */
+    int32_t *t;    /* [ranks] the training step its last record belongs to */
+    int *forwards; /* [ranks][n_virtual] F of that step */
+    int *live;     /* [ranks][n_virtual] of them without their W */
+};
+
+int spans_create(const struct pp_layout *l, int test_steps, struct spans **out)
+{
+    size_t n = (size_t)l->ranks * (size_t)l->n_virtual;
+    struct spans *s = pp_alloc(1, sizeof(*s));
+    if (!s) {
+        return PP_ERESOURCE;
+    }
+    s->layout = l;
+    s->test_steps = test_steps;
+    s->bytes = pp_alloc((size_t)l->n_virtual, sizeof(*s->bytes));
+    s->t = pp_alloc((size_t)l->ranks, sizeof(*s->t));
+    s->forwards = pp_alloc(n, sizeof(*s->forwards));
+    s->live = pp_alloc(n, sizeof(*s->live));
+    int rc = s->bytes && s->t && s->forwards && s->live ? 0 : PP_ERESOURCE;
+    for (int i = 0; i < l->n_plans; i++) {
+        int messages = l->plans[i].plan->n_messages;
+        s->max_messages = messages > s->max_messages ? messages : s->max_messages;
+    }
+    for (int v = 0; rc == 0 && v < l->n_virtual; v++) {
+        rc = pp_exec_live_bytes(l, v, &s->bytes[v]);
+    }
+    if (rc < 0) {
+        spans_destroy(&s);
+        return rc;
+    }
+    *out = s;
+    return 0;
+}
+
+void spans_destroy(struct spans **spans)
+{
+    struct spans *s = *spans;
+    if (s) {
+        pp_free(s->bytes);
+        pp_free(s->t);
+        pp_free(s->forwards);
+        pp_free(s->live);
+        pp_free(s);
+        *spans = NULL;
+    }
+}
+
+const size_t *spans_live_bytes(const struct spans *s)
+{
+    return s->bytes;
+}
+
+void spans_processes(const struct spans *s, struct pp_chrome *c)
+{
+    const struct pp_layout *l = s->layout;
+    for (int r = 0; r < l->ranks; r++) {
+        char name[256];
+        size_t used =
+            (size_t)snprintf(name, sizeof(name), "rank %d (stage%s", r, l->chunks > 1 ? "s" : "");
+        for (int v = 0; v < l->n_virtual && used < sizeof(name) - 16; v++) {
+            if (l->rank_of[v] == r % l->stages) {
+                used += (size_t)snprintf(name + used, sizeof(name) - used, " %d", v);
+            }
+        }
+        snprintf(name + used, sizeof(name) - used, ")");
+        pp_chrome_process(c, r, name);
+    }
+}
+
+/* One number for every message that was ever sent. */
+static uint64_t arrow_id(const struct spans *s, int rank, const struct pp_event *e)
+{
+    uint64_t batch = (uint64_t)s->t[rank] * ((uint64_t)s->test_steps + 1);
+    batch += e->eval ? 1 + (uint64_t)e->step : 0;
+    uint64_t replica = (uint64_t)(rank / s->layout->stages);
+    return (batch * (uint64_t)s->layout->replicas + replica) * (uint64_t)s->max_messages +
+           (uint64_t)e->message;
+}
+
+/* The ends are put where the receiver's cannot come before the sender's. */
+static void arrow(const struct spans *s, struct pp_chrome *c, int rank, int64_t begin, int64_t end,
+                  const struct pp_event *e)
+{
+    if (e->message < 0) {
+        return;
+    }
+    if (e->kind == PP_EVENT_SEND) {
+        pp_chrome_arrow(c, true, arrow_id(s, rank, e), rank, PP_CHROME_SEND, begin);
+    } else if (e->kind == PP_EVENT_RECV) {
+        pp_chrome_arrow(c, false, arrow_id(s, rank, e), rank, PP_CHROME_RECV,
+                        end > begin ? end - 1 : begin);
+    }
+}
+
+/* W's ascend, so the W of micro-batch m tells that m + 1 activations are gone. */
+static void count_live(const struct spans *s, struct pp_chrome *c, int rank, int64_t end,
+                       const struct pp_event *e)
+{
+    int n = s->layout->n_virtual;
+    int *forwards = s->forwards + (size_t)rank * (size_t)n;
+    int *live = s->live + (size_t)rank * (size_t)n;
+    if (e->eval || e->stage < 0 || e->stage >= n) {
+        return;
+    }
+    if (e->kind == PP_EVENT_F) {
+        forwards[e->stage]++;
+        live[e->stage]++;
+    } else if (e->kind == PP_EVENT_W) {
+        int left = forwards[e->stage] - e->mb - 1;
+        live[e->stage] = left > 0 ? left : 0;
+    } else {
+        return;
+    }
+    uint64_t bytes = 0;
+    for (int v = 0; v < n; v++) {
+        bytes += (uint64_t)live[v] * s->bytes[v];
+    }
+    pp_chrome_live(c, rank, end, "bytes", bytes);
+}
+
+static void next_step(struct spans *s, int rank, int32_t t)
+{
+    int n = s->layout->n_virtual;
+    s->t[rank] = t;
+    for (int v = 0; v < n; v++) {
+        s->forwards[rank * n + v] = s->live[rank * n + v] = 0;
+    }
+}
+
+void spans_write(struct spans *s, struct pp_chrome *c, int rank, uint64_t zero_ns,
+                 const struct pp_event *events, size_t n)
+{
+    const struct pp_plan *plan = s->layout->plans[0].plan;
+    for (size_t k = 0; k < n; k++) {
+        const struct pp_event *e = &events[k];
+        if (e->end_ns == 0) {
+            continue;
+        }
+        if (!e->eval && e->step != s->t[rank]) {
+            next_step(s, rank, e->step);
+        }
+        int64_t begin = (int64_t)(e->begin_ns - zero_ns), end = (int64_t)(e->end_ns - zero_ns);
+        bool of_stage = e->stage >= 0 && e->stage < s->layout->n_virtual;
+        struct pp_chrome_args args = {.step = e->step,
+                                      .stage = of_stage ? e->stage : -1,
+                                      .chunk = of_stage ? plan->chunk_of[e->stage] : -1,
+                                      .microbatch = of_stage ? e->mb : -1,
+                                      .eval = e->eval};
+        char text[PP_CHROME_NAME_MAX];
+        const char *name = pp_event_name(e->kind);
+        if (of_stage && pp_event_computes(e->kind)) {
+            name = pp_chrome_name(text, name[0], s->layout->chunks > 1, e->stage, e->mb);
+        }
+        pp_chrome_slice(c, rank, e->kind, name, begin, end, &args);
+        arrow(s, c, rank, begin, end, e);
+        count_live(s, c, rank, end, e);
+    }
+}

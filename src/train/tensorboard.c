@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * TensorBoard's event file: records of {u64 length, masked CRC-32C of it, bytes, masked CRC-32C of
+ * them}, little endian, each the protobuf message Event:
+ *
+ *   Event   { double wall_time = 1; int64 step = 2; string file_version = 3; Summary summary = 5; }
+ *   Summary { repeated Value value = 1; }
+ *   Value   { string tag = 1; float simple_value = 2; }
+ *
+ * The first one holds the file version, every other one the scalars of one log record or epoch.
+ * Flushed after each, so that a board shows a run that is still going.
+ */
+#include "outputs.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+
+#define EVENT_MAX 512 /* bytes: version and date, or SCALARS_MAX short tags */
+#define SCALARS_MAX 6
+
+struct board {
+    FILE *f;
+    char path[PP_PATH_MAX];
+    int64_t last_step; /* of the last record */
+};
+
+struct scalar {
+    const char *tag;
+    double value;
+};
+
+/* --- bytes -------------------------------------------------------------------------------------
+ */
+
+struct bytes {
+    uint8_t at[EVENT_MAX];
+    size_t n;
+};
+
+static void put(struct bytes *b, const void *data, size_t n)
+{
+    pp_assert(n <= sizeof(b->at) - b->n);
+    memcpy(b->at + b->n, data, n);
+    b->n += n;
+}
+
+static void put_little(struct bytes *b, uint64_t value, int n)
+{
+    for (int i = 0; i < n; i++) {
+        uint8_t byte = (uint8_t)(value >> (8 * i));
+        put(b, &byte, 1);
+    }
+}
+
+static void put_varint(struct bytes *b, uint64_t value)
+{
+    for (; value >= 0x80; value >>= 7) {
+        put_little(b, (value & 0x7f) | 0x80, 1);
+    }
+    put_little(b, value, 1);
+}
+
+/* The key of a protobuf field: its number and how its value is laid out. */
+enum wire {
+    VARINT = 0,
+    FIXED64 = 1,
+    LENGTH = 2,
+    FIXED32 = 5
+};
+
+static void put_key(struct bytes *b, int field, enum wire wire)
+{
+    put_varint(b, (uint64_t)field << 3 | wire);
+}
+
+static void put_part(struct bytes *b, int field, const void *data, size_t n)
+{
+    put_key(b, field, LENGTH);
+    put_varint(b, n);
+    put(b, data, n);
+}
+
+/* CRC-32C (Castagnoli), reflected, four bits at a time. */
+static uint32_t crc32c(const uint8_t *data, size_t n)
+{
+    static const uint32_t table[16] = {0x00000000, 0x105ec76f, 0x20bd8ede, 0x30e349b1,
+                                       0x417b1dbc, 0x5125dad3, 0x61c69362, 0x7198540d,
+                                       0x82f63b78, 0x92a8fc17, 0xa24bb5a6, 0xb21572c9,
+                                       0xc38d26c4, 0xd3d3e1ab, 0xe330a81a, 0xf36e6f75};
+    uint32_t crc = 0xffffffffu;
+    for (size_t i = 0; i < n; i++) {
+        crc ^= data[i];
+        crc = crc >> 4 ^ table[crc & 15];
+        crc = crc >> 4 ^ table[crc & 15];
+    }
+    return ~crc;
+}
+
+/* As records store it, so that a checksum of data that holds checksums is no fixed point. */
+static uint32_t masked(const struct bytes *b)
+{
+    uint32_t crc = crc32c(b->at, b->n);
+    return (crc >> 15 | crc << 17) + 0xa282ead8u;
+}
+
+/* --- events ------------------------------------------------------------------------------------
+ */
+
+static void begin_event(struct bytes *event)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    double seconds = (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+    uint64_t bits;
+    memcpy(&bits, &seconds, sizeof(bits));
+    put_key(event, 1, FIXED64);
+    put_little(event, bits, 8);
+}
+
+static void write_record(const struct board *t, const struct bytes *event)
+{
+    struct bytes head = {.n = 0}, tail = {.n = 0};
+    put_little(&head, event->n, 8);
+    put_little(&head, masked(&head), 4);
+    put_little(&tail, masked(event), 4);
+    fwrite(head.at, 1, head.n, t->f);
+    fwrite(event->at, 1, event->n, t->f);
+    fwrite(tail.at, 1, tail.n, t->f);
+    fflush(t->f);
+}
+
+static void write_scalars(struct board *t, int64_t step, const struct scalar *scalars, int n)
+{
+    struct bytes event = {.n = 0}, summary = {.n = 0};
+    for (int i = 0; i < n; i++) {
+        struct bytes value = {.n = 0};
+        float as_float = (float)scalars[i].value;
+        uint32_t bits;
+        memcpy(&bits, &as_float, sizeof(bits));
+        put_part(&value, 1, scalars[i].tag, strlen(scalars[i].tag));
+        put_key(&value, 2, FIXED32);
+        put_little(&value, bits, 4);
+        put_part(&summary, 1, value.at, value.n);
+    }
+    begin_event(&event);
+    put_key(&event, 2, VARINT);
+    put_varint(&event, (uint64_t)step);
+    put_part(&event, 5, summary.at, summary.n);
+    write_record(t, &event);
+    t->last_step = step;
+}
+
+/* --- the writer --------------------------------------------------------------------------------
+ */
+
+/* A board takes every file of the folder that has "tfevents" in its name, oldest date first. */
+static int open_file(const char *run_dir, struct board *t)
+{
+    char host[64] = "", dir[PP_PATH_MAX];
+    (void)gethostname(host, sizeof(host) - 1);
+    for (char *slash; (slash = strchr(host, '/'));) {
+        *slash = '_';
+    }
+    PP_TRY(pp_path_format(dir, "%s/tensorboard", run_dir));
+    PP_TRY(pp_dir_create(dir));
+    PP_TRY(pp_path_format(t->path, "%s/events.out.tfevents.%lld.%s.%ld", dir, (long long)time(NULL),
+                          host, (long)getpid()));
+    t->f = fopen(t->path, "wxe");
+    return t->f ? 0 : pp_fail_errno(0, "cannot create %s", t->path);
+}
+
+static int open_board(const struct output_spec *spec, void **out)
+{
+    static const char version[] = "brain.Event:2";
+    if (!spec->run->cfg->run.tensorboard || !spec->dir[0]) {
+        return 0;
+    }
+    struct board *t = pp_alloc(1, sizeof(*t));
+    if (!t) {
+        return PP_ERESOURCE;
+    }
+    int rc = open_file(spec->dir, t);
+    if (rc < 0) {
+        pp_free(t);
+        return rc;
+    }
+    struct bytes event = {.n = 0};
+    begin_event(&event);
+    put_part(&event, 3, version, strlen(version));
+    write_record(t, &event);
+    *out = t;
+    return 0;
+}
+
+static void window(void *self, const struct window *w, bool record)
+{
+    if (record) {
+        const struct scalar scalars[] = {
+            {"loss", w->loss},     {"accuracy", w->accuracy},
+            {"lr", w->lr},         {"samples_per_second", (double)w->samples / w->seconds},
+            {"bubble", w->bubble},
+        };
+        write_scalars(self, w->t, scalars, (int)(sizeof(scalars) / sizeof(scalars[0])));
+    }
+}
+
+static void epoch(void *self, const struct epoch_result *e)
+{
+    struct board *t = self;
+    struct scalar scalars[SCALARS_MAX] = {{"train_loss", e->train_loss},
+                                          {"train_accuracy", e->train_accuracy}};
+    int n = 2;
+    if (e->tested) {
+        scalars[n++] = (struct scalar){"test_loss", e->test_loss};
+        scalars[n++] = (struct scalar){"test_accuracy", e->test_accuracy};
+    }
+    if (t->last_step != e->t) { /* else a log record has told it for this step */
+        scalars[n++] = (struct scalar){"samples_per_second", (double)e->samples / e->seconds};
+        scalars[n++] = (struct scalar){"bubble", e->bubble};
+    }
+    write_scalars(t, e->t, scalars, n);
+}
+
+static int close_board(void **self, const struct summary *s)
+{
+    struct board *t = *self;
+    (void)s;
+    bool lost = ferror(t->f) != 0;
+    lost = fclose(t->f) != 0 || lost;
+    int rc = lost ? pp_fail_errno(PP_EIO, "cannot write %s", t->path) : 0;
+    pp_free(t);
+    *self = NULL;
+    return rc;
+}
+
+const struct output_ops output_tensorboard = {
+    .open = open_board,
+    .window = window,
+    .epoch = epoch,
+    .close = close_board,
+};

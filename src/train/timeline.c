@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which step to show is found by all ranks alike from what each of them gathered; then rank 0
+ * collects that step's records. Ranks do not meet between steps, so a step of a rank lasts from its
+ * own first action to the end of its own update.
+ */
+#include "timeline.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "clocks.h"
+#include "ppcli/draw.h"
+#include "ppcli/err.h"
+#include "ppcli/file.h"
+#include "ppcli/mem.h"
+#include "spans.h"
+
+#define STEPS_MAX 8 /* that are looked at, the last ones */
+
+struct timeline {
+    struct pp_event *events; /* [capacity] */
+    size_t capacity, n;
+};
+
+/* One whole training step in the records of a rank. */
+struct step {
+    int64_t t;
+    uint64_t first, n;     /* its records */
+    uint64_t ns, busy_ns;  /* from its first action to the end of its update; computing */
+    uint64_t computing_ns; /* the clock at its first F, I or W */
+};
+
+struct steps {
+    int64_t n;
+    struct step step[STEPS_MAX]; /* ascending */
+};
+
+int timeline_create(const struct pp_ring *ring, struct timeline **out)
+{
+    struct timeline *t = pp_alloc(1, sizeof(*t));
+    if (t) {
+        t->capacity = (size_t)ring->mask;
+        t->events = pp_alloc(t->capacity, sizeof(*t->events));
+    }
+    if (!t || !t->events) {
+        timeline_destroy(&t);
+        return PP_ERESOURCE;
+    }
+    *out = t;
+    return 0;
+}
+
+void timeline_destroy(struct timeline **t)
+{
+    if (*t) {
+        pp_free((*t)->events);
+        pp_free(*t);
+        *t = NULL;
+    }
+}
+
+void timeline_keep(struct timeline *t, const struct pp_ring *ring)
+{
+    t->n = pp_ring_copy(ring, 0, t->events, t->capacity, NULL, NULL);
+}
+
+/* Of a step's records only its update is the last: what a rank does between steps belongs to the
+ * step before. */
+static bool in_step(const struct pp_event *e)
+{
+    return !e->eval && e->kind >= PP_EVENT_F && e->kind <= PP_EVENT_UPDATE;
+}
+
+static void add_step(struct steps *to, const struct step *step)
+{
+    if (to->n == STEPS_MAX) {
+        memmove(to->step, to->step + 1, (STEPS_MAX - 1) * sizeof(*step));
+        to->n--;
+    }
+    to->step[to->n++] = *step;
+}
+
+/* The steps whose first and last record are there. A record before the first one, or the start of
+ * the run, shows that it is the first. */
+static void find_steps(const struct timeline *t, struct steps *out)
+{
+    struct step now = {.t = -1};
+    out->n = 0;
+    for (size_t k = 0; k < t->n; k++) {
+        const struct pp_event *e = &t->events[k];
+        if (!in_step(e)) {
+            continue;
+        }
+        if (e->step != now.t) {
+            now = (struct step){.t = k > 0 ? e->step : -1, .first = k};
+        }
+        if (now.t < 0) {
+            now.t = e->step;
+            now.first = SIZE_MAX; /* cut at its beginning */
+        }
+        if (now.first == SIZE_MAX) {
+            continue;
+        }
+        if (pp_event_computes(e->kind)) {
+            now.busy_ns += e->end_ns - e->begin_ns;
+            now.computing_ns = now.computing_ns > 0 ? now.computing_ns : e->begin_ns;
+        }
+        if (e->kind == PP_EVENT_UPDATE && e->end_ns > 0) {
+            now.n = k + 1 - now.first;
+            now.ns = e->end_ns - t->events[now.first].begin_ns;
+            add_step(out, &now);
+        }
+    }
+}
+
+static const struct step *step_of(const struct steps *s, int64_t t)
+{
+    for (int64_t k = 0; k < s->n; k++) {
+        if (s->step[k].t == t) {
+            return &s->step[k];
+        }
+    }
+    return NULL;
+}
+
+static bool is_full(const struct timeline_spec *spec, int64_t t)
+{
+    const struct pp_layout *l = spec->layout;
+    bool last = t % spec->epoch_steps == 0;
+    return !last || l->train_n % l->cfg->train.batch_size == 0 || spec->epoch_steps == 1;
+}
+
+struct choice {
+    int64_t t;
+    uint64_t ns; /* summed over ranks, as busy_ns */
+    uint64_t busy_ns;
+};
+
+static int compare(const void *a, const void *b)
+{
+    const struct choice *x = a, *y = b;
+    return x->ns != y->ns ? (x->ns > y->ns) - (x->ns < y->ns) : (x->t > y->t) - (x->t < y->t);
+}
+
+/* all[ranks]. The same answer on every rank; false: no step is whole everywhere. */
+static bool choose(const struct timeline_spec *spec, const struct steps *all, struct choice *out)
+{
+    struct choice list[STEPS_MAX];
+    int n = 0;
+    for (int64_t k = 0; k < all[0].n; k++) {
+        struct choice c = {.t = all[0].step[k].t};
+        bool everywhere = is_full(spec, c.t);
+        for (int r = 0; everywhere && r < spec->layout->ranks; r++) {
+            const struct step *s = step_of(&all[r], c.t);
+            everywhere = s != NULL;
+            c.ns += s ? s->ns : 0;
+            c.busy_ns += s ? s->busy_ns : 0;
+        }
+        if (everywhere) {
+            list[n++] = c;
+        }
+    }
+    if (n == 0) {
+        return false;
+    }
+    qsort(list, (size_t)n, sizeof(*list), compare);
+    *out = list[(n - 1) / 2];
+    return true;
+}
+
+/* --- the file, rank 0 ------------------------------------------------------------------------- */
+
+struct page {
+    const struct timeline *own;
+    const struct timeline_spec *spec;
+    const struct steps *all;
+    struct choice choice;
+    int64_t *offset_ns, *error_ns; /* [ranks] */
+    struct spans *spans;
+    struct pp_event *events; /* of another rank */
+    size_t room;
+};
+
+static uint64_t zero_of(const struct page *p)
+{
+    uint64_t zero = UINT64_MAX;
+    for (int r = 0; r < p->spec->layout->ranks; r++) {
+        uint64_t t = step_of(&p->all[r], p->choice.t)->computing_ns - (uint64_t)p->offset_ns[r];
+        zero = t < zero ? t : zero;
+    }
+    return zero;
+}
+
+static int write_measured(struct page *p, struct pp_chrome *c)
+{
+    uint64_t zero = zero_of(p);
+    spans_processes(p->spans, c);
+    for (int r = 0; r < p->spec->layout->ranks; r++) {
+        const struct step *s = step_of(&p->all[r], p->choice.t);
+        const struct pp_event *e = p->own->events + (r == 0 ? s->first : 0);
+        if (r > 0) {
+            size_t bytes = (size_t)s->n * sizeof(*e);
+            PP_TRY(p->spec->tp->ops->recv(p->spec->tp, r, p->events, bytes));
+            e = p->events;
+        }
+        spans_write(p->spans, c, r, zero + (uint64_t)p->offset_ns[r], e, (size_t)s->n);
+    }
+    return 0;
+}
+
+static void write_simulated(const struct page *p, struct pp_chrome *c)
+{
+    const struct forecast *f = p->spec->forecast;
+    struct pp_drawing d = {.plan = f->plan, .result = &f->result};
+    struct pp_draw_steps how = {.costs = &f->costs,
+                                .unit_ns = 1e9,
+                                .zero = f->result.makespan,
+                                .live_bytes = spans_live_bytes(p->spans),
+                                .step = (int)p->choice.t};
+    for (int r = 0; r < f->plan->geometry.stages; r++) {
+        double start = f->result.start[r][0]; /* every rank has something to do */
+        how.zero = start < how.zero ? start : how.zero;
+    }
+    pp_draw_events(&d, &how, c);
+}
+
+static int write_page(struct page *p, FILE *f)
+{
+    const struct pp_layout *l = p->spec->layout;
+    const struct forecast *fc = p->spec->forecast;
+    struct pp_chrome c;
+    struct pp_chrome_head head = {
+        .version = PP_VERSION,
+        .schedule = l->cfg->pipeline.schedule,
+        .stages = l->stages,
+        .microbatches = l->plans[0].m,
+        .ranks = l->ranks,
+        .offset_ns = p->offset_ns,
+        .error_ns = p->error_ns,
+        .one_step = true,
+        .step_seconds = (double)p->choice.ns * 1e-9 / l->ranks,
+        .simulated_step_seconds = fc->step_seconds,
+        .bubble_measured = 1.0 - (double)p->choice.busy_ns / (double)p->choice.ns,
+        .bubble_predicted = fc->bubble,
+    };
+    pp_chrome_open(&c, f, &head);
+    PP_TRY(write_measured(p, &c));
+    write_simulated(p, &c);
+    pp_chrome_close(&c);
+    return 0;
+}
+
+static int prepare(struct page *p)
+{
+    const struct pp_layout *l = p->spec->layout;
+    for (int r = 1; r < l->ranks; r++) {
+        size_t n = (size_t)step_of(&p->all[r], p->choice.t)->n;
+        p->room = n > p->room ? n : p->room;
+    }
+    p->events = pp_alloc(p->room, sizeof(*p->events));
+    p->offset_ns = pp_alloc((size_t)l->ranks, sizeof(*p->offset_ns));
+    p->error_ns = pp_alloc((size_t)l->ranks, sizeof(*p->error_ns));
+    if (!p->events || !p->offset_ns || !p->error_ns) {
+        return PP_ERESOURCE;
+    }
+    return spans_create(l, p->spec->test_steps, &p->spans);
+}
+
+static int create_file(const char *dir, struct pp_file_write *out)
+{
+    char path[PP_PATH_MAX];
+    PP_TRY(pp_path_format(path, "%s/timeline.json", dir));
+    return pp_file_create(path, out);
+}
+
+/* Collective: the others have only to give. */
+static int collect(struct page *p)
+{
+    struct pp_transport *tp = p->spec->tp;
+    bool writes = tp->rank == 0;
+    struct pp_file_write w = {0};
+    int rc = prepare(p);
+    if (rc == 0 && writes) {
+        rc = create_file(p->spec->dir, &w);
+    }
+    rc = pp_transport_agree(tp, rc);
+    if (rc == 0) {
+        rc = clocks_compare(tp, p->offset_ns, p->error_ns);
+    }
+    if (rc == 0 && !writes) {
+        const struct step *s = step_of(&p->all[tp->rank], p->choice.t);
+        rc = tp->ops->send(tp, 0, p->own->events + s->first, (size_t)s->n * sizeof(*p->events));
+    } else if (rc == 0) {
+        rc = write_page(p, w.f);
+    }
+    if (writes && rc == 0) {
+        rc = pp_file_commit(&w);
+    } else {
+        pp_file_abandon(&w);
+    }
+    spans_destroy(&p->spans);
+    pp_free(p->events);
+    pp_free(p->offset_ns);
+    pp_free(p->error_ns);
+    return rc;
+}
+
+int timeline_write(const struct timeline *t, const struct timeline_spec *spec)
+{
+    struct steps mine;
+    struct steps *all = pp_alloc((size_t)spec->layout->ranks, sizeof(*all));
+    PP_TRY(pp_transport_agree(spec->tp, all ? 0 : PP_ERESOURCE));
+    pp_assert(all != NULL); /* or this rank had not agreed */
+    memset(&mine, 0, sizeof(mine));
+    find_steps(t, &mine);
+    int rc = spec->tp->ops->allgather(spec->tp, &mine, sizeof(mine), all);
+    struct page page = {.own = t, .spec = spec, .all = all};
+    if (rc == 0 && spec->forecast->known && choose(spec, all, &page.choice)) {
+        rc = collect(&page);
+    }
+    pp_free(all);
+    return pp_transport_agree(spec->tp, rc);
+}

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The traced range. Between two sync points there are never more steps, or batches of an
+ * evaluation, than the ring holds; what is lost all the same is counted. A file that cannot be
+ * written does not stop the training: that is said at its end.
+ */
+#include "tracer.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "clocks.h"
+#include "ppcli/err.h"
+#include "ppcli/log.h"
+#include "ppcli/mem.h"
+#include "spans.h"
+
+#define STEPS_DEFAULT 50 /* what a viewer still opens at once */
+
+/* A line is shorter than the difference to a page: nearly always one write is one page of whole
+ * lines, and a kill between two of them leaves no half one. */
+#define FLUSH_AT 3584
+#define BUFFER_BYTES 16384
+
+struct tracer {
+    struct tracer_spec spec;
+    int64_t first, last;     /* the range */
+    int64_t hold;            /* steps between two drains */
+    int64_t next;            /* first step that is not in the file; 0: the range has not begun */
+    int64_t tested;          /* batches of evaluation since the last drain */
+    uint64_t cursor;         /* next record of this rank */
+    struct pp_event *events; /* [room] */
+    size_t room;
+    /* rank 0: */
+    FILE *f;
+    struct pp_chrome chrome;
+    struct spans *spans;
+    int64_t *offset_ns, *error_ns; /* [ranks] */
+    uint64_t zero_ns;
+    uint64_t all_lost;
+    bool failed;
+};
+
+/* What a rank says before its records. */
+struct parcel {
+    uint64_t n, lost;
+};
+
+static void range_of(const struct pp_train_options *options, int64_t done, int64_t *first,
+                     int64_t *last)
+{
+    *first = options->trace_first > 0 ? options->trace_first : done + 1;
+    *last = options->trace_last > 0 ? options->trace_last : *first + STEPS_DEFAULT - 1;
+}
+
+int64_t tracer_ring_steps(const struct pp_train_options *options)
+{
+    int64_t first, last;
+    range_of(options, 0, &first, &last);
+    return options->trace ? last - first + 2 : 0; /* one more: a drain is never exactly in time */
+}
+
+/* --- rank 0: the file ------------------------------------------------------------------------- */
+
+static int open_file(struct tracer *tc)
+{
+    const char *path = tc->spec.options->trace;
+    tc->f = fopen(path, "we");
+    if (!tc->f) {
+        return pp_fail_errno(0, "cannot create the trace %s", path);
+    }
+    setvbuf(tc->f, NULL, _IOFBF, BUFFER_BYTES);
+    return spans_create(tc->spec.layout, tc->spec.test_steps, &tc->spans);
+}
+
+static void write_head(struct tracer *tc)
+{
+    const struct pp_layout *l = tc->spec.layout;
+    struct pp_chrome_head head = {.version = PP_VERSION,
+                                  .schedule = l->cfg->pipeline.schedule,
+                                  .stages = l->stages,
+                                  .microbatches = l->plans[0].m,
+                                  .ranks = l->ranks,
+                                  .offset_ns = tc->offset_ns,
+                                  .error_ns = tc->error_ns};
+    pp_chrome_open(&tc->chrome, tc->f, &head);
+    fflush(tc->f);
+    tc->chrome.flush_at = FLUSH_AT;
+    spans_processes(tc->spans, &tc->chrome);
+}
+
+static void close_file(struct tracer *tc)
+{
+    if (tc->f) {
+        if (tc->chrome.f) { /* has a beginning */
+            pp_chrome_close(&tc->chrome);
+        }
+        tc->failed = tc->failed || ferror(tc->f);
+        tc->failed = fclose(tc->f) != 0 || tc->failed;
+        tc->f = NULL;
+    }
+}
+
+/* --- life ------------------------------------------------------------------------------------- */
+
+static int check_range(const struct tracer *tc)
+{
+    if (tc->last <= tc->spec.done) {
+        return pp_fail(PP_EUSAGE,
+                       "the trace is to end with step %lld, but the run goes on after step %lld",
+                       (long long)tc->last, (long long)tc->spec.done);
+    }
+    if (tc->first > tc->spec.total_steps) {
+        return pp_fail(PP_EUSAGE, "the trace is to begin with step %lld, but the run has only %lld",
+                       (long long)tc->first, (long long)tc->spec.total_steps);
+    }
+    return 0;
+}
+
+static int prepare(struct tracer *tc)
+{
+    size_t ranks = (size_t)tc->spec.layout->ranks;
+    PP_TRY(check_range(tc));
+    tc->room = (size_t)tc->spec.ring->mask;
+    tc->hold = (int64_t)(tc->spec.ring->mask / pp_exec_events_per_step(tc->spec.layout)) - 1;
+    tc->hold = tc->hold > 1 ? tc->hold : 1;
+    tc->events = pp_alloc(tc->room, sizeof(*tc->events));
+    tc->offset_ns = pp_alloc(ranks, sizeof(*tc->offset_ns));
+    tc->error_ns = pp_alloc(ranks, sizeof(*tc->error_ns));
+    if (!tc->events || !tc->offset_ns || !tc->error_ns) {
+        return PP_ERESOURCE;
+    }
+    return tc->spec.tp->rank == 0 ? open_file(tc) : 0;
+}
+
+int tracer_open(const struct tracer_spec *spec, struct tracer **out)
+{
+    if (!spec->options->trace) {
+        return 0;
+    }
+    struct tracer *tc = pp_alloc(1, sizeof(*tc));
+    int rc = tc ? 0 : PP_ERESOURCE;
+    if (tc) {
+        tc->spec = *spec;
+        range_of(spec->options, spec->done, &tc->first, &tc->last);
+        rc = prepare(tc);
+    }
+    rc = pp_transport_agree(spec->tp, rc);
+    if (rc == 0) {
+        pp_assert(tc != NULL); /* or this rank had not agreed */
+        rc = clocks_compare(spec->tp, tc->offset_ns, tc->error_ns);
+    }
+    if (rc < 0) {
+        tracer_destroy(&tc);
+        return rc;
+    }
+    pp_assert(tc != NULL);
+    if (tc->f) {
+        write_head(tc);
+    }
+    *out = tc;
+    return 0;
+}
+
+void tracer_destroy(struct tracer **tracer)
+{
+    struct tracer *tc = *tracer;
+    if (tc) {
+        close_file(tc);
+        spans_destroy(&tc->spans);
+        pp_free(tc->events);
+        pp_free(tc->offset_ns);
+        pp_free(tc->error_ns);
+        pp_free(tc);
+        *tracer = NULL;
+    }
+}
+
+/* --- steps ------------------------------------------------------------------------------------ */
+
+void tracer_step(struct tracer *tc, int64_t t)
+{
+    if (tc && tc->next == 0 && t >= tc->first && t <= tc->last) {
+        tc->first = t; /* a resumed run may begin in the middle of the range */
+        tc->cursor = tc->spec.ring->head->begun;
+        tc->zero_ns = pp_clock_ns();
+        tc->next = t;
+    }
+}
+
+static bool active(const struct tracer *tc)
+{
+    return tc && tc->next > 0 && tc->next <= tc->last;
+}
+
+bool tracer_wants_sync(const struct tracer *tc, int64_t t)
+{
+    return active(tc) && (t == tc->last || t - tc->next + 1 >= tc->hold);
+}
+
+/* What is new in this rank's ring. An action that is not over waits for the next time. */
+static struct parcel take(struct tracer *tc)
+{
+    struct parcel p = {0, 0};
+    p.n = pp_ring_copy(tc->spec.ring, tc->cursor, tc->events, tc->room, &tc->cursor, &p.lost);
+    if (p.n > 0 && tc->events[p.n - 1].end_ns == 0) {
+        p.n--;
+        tc->cursor--;
+    }
+    return p;
+}
+
+static int collect(struct tracer *tc)
+{
+    struct pp_transport *tp = tc->spec.tp;
+    for (int r = 0; r < tp->size; r++) {
+        struct parcel p;
+        if (r == 0) {
+            p = take(tc);
+        } else {
+            PP_TRY(tp->ops->recv(tp, r, &p, sizeof(p)));
+            if (p.n > tc->room) {
+                return pp_fail(PP_EINTERNAL, "rank %d sends %llu records", r,
+                               (unsigned long long)p.n);
+            }
+            if (p.n > 0) {
+                PP_TRY(tp->ops->recv(tp, r, tc->events, (size_t)p.n * sizeof(*tc->events)));
+            }
+        }
+        tc->all_lost += p.lost;
+        spans_write(tc->spans, &tc->chrome, r, tc->zero_ns + (uint64_t)tc->offset_ns[r], tc->events,
+                    (size_t)p.n);
+    }
+    fflush(tc->f);
+    tc->chrome.unflushed = 0;
+    return 0;
+}
+
+static int give(struct tracer *tc)
+{
+    struct pp_transport *tp = tc->spec.tp;
+    struct parcel p = take(tc);
+    PP_TRY(tp->ops->send(tp, 0, &p, sizeof(p)));
+    return p.n > 0 ? tp->ops->send(tp, 0, tc->events, (size_t)p.n * sizeof(*tc->events)) : 0;
+}
+
+int tracer_drain(struct tracer *tc, int64_t t)
+{
+    if (!active(tc)) {
+        return 0;
+    }
+    tc->next = t + 1;
+    tc->tested = 0;
+    PP_TRY(tc->spec.tp->rank == 0 ? collect(tc) : give(tc));
+    /* Nobody's next step is to show how long rank 0 was writing. */
+    return pp_transport_barrier(tc->spec.tp);
+}
+
+int tracer_test_step(struct tracer *tc, int64_t t)
+{
+    return active(tc) && ++tc->tested >= tc->hold ? tracer_drain(tc, t) : 0;
+}
+
+static int say(struct tracer *tc, int64_t t)
+{
+    const char *path = tc->spec.options->trace;
+    close_file(tc);
+    if (tc->failed) {
+        return pp_fail(PP_EIO, "cannot write all of the trace %s", path);
+    }
+    if (tc->all_lost > 0) {
+        pp_log_warn("trace: %llu actions are missing: they were overwritten before they could be "
+                    "written",
+                    (unsigned long long)tc->all_lost);
+    }
+    pp_log_info("trace: %s (steps %lld-%lld, %llu events; open it in ui.perfetto.dev)", path,
+                (long long)tc->first, (long long)(t < tc->last ? t : tc->last),
+                (unsigned long long)tc->chrome.slices);
+    return 0;
+}
+
+int tracer_finish(struct tracer *tc, int64_t t)
+{
+    if (!tc) {
+        return 0;
+    }
+    PP_TRY(tracer_drain(tc, t)); /* the last report */
+    return tc->spec.tp->rank == 0 ? say(tc, t) : 0;
+}

@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * See watchdog.h. A look costs two loads a rank; only when nobody has got on for run.hang_timeout
+ * are processes looked up and a verdict reached.
+ */
+#include "watchdog.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ppcli/clock.h"
+#include "ppcli/diagnose.h"
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+#include "run_dir.h"
+
+#define LOOK_MIN_NS 20000000u
+#define LOOK_MAX_NS 500000000u
+#define LONG_SET_UP 2
+#define LONG 10
+#define AGAIN 3                        /* times the longest silence so far */
+#define REPORT_BYTES ((size_t)1 << 20) /* of hang.txt, at most */
+#define SPEAKER_NS 500000000           /* for the process that speaks, before the others end */
+
+enum place {
+    NOT_HERE, /* a rank of another process, not seen yet */
+    EXPECTED, /* of this process, before its first action */
+    HERE,     /* of this process */
+    BESIDE,   /* of another process of this machine; the ring is ours to close */
+    HIDDEN,   /* of another machine */
+    LEFT,
+};
+
+struct watched {
+    enum place place;
+    const struct pp_ring *ring;
+    struct pp_ring *opened; /* BESIDE: the same, owned */
+    uint64_t begun, last_end;
+    uint64_t idle_ns; /* watched time in which it did not get on */
+};
+
+struct watchdog {
+    const struct pp_run *run;
+    const struct pp_train_options *options;
+    pthread_t thread;
+    pthread_mutex_t lock; /* all that follows */
+    pthread_cond_t wake;
+    bool stop;
+    uint64_t timeout_ns, look_ns, last_look, started_ns;
+    uint64_t silence_ns; /* under way: nobody has got on for so long */
+    uint64_t longest_ns; /* that ended by itself, after set-up */
+    char dir[PP_PATH_MAX];
+    uint32_t machine;
+    struct watched *ranks;
+    struct pp_diagnosis now;
+    char *text; /* [REPORT_BYTES], what is said at the end; all memory is taken at the start,
+                   because a rank that hangs may hold the allocator */
+    FILE *out;  /* writes into text */
+};
+
+/* --- looking -----------------------------------------------------------------------------------
+ */
+
+/* The rings of other processes appear when their ranks begin. */
+static void look_beside(struct watchdog *w, int r)
+{
+    struct watched *k = &w->ranks[r];
+    char path[PP_PATH_MAX];
+    if (k->place != NOT_HERE || !w->dir[0] || !w->run->mpi || run_dir_ring(w->dir, r, path) < 0 ||
+        access(path, R_OK) != 0 || pp_ring_open(path, &k->opened) < 0) {
+        return;
+    }
+    bool same = k->opened->head->machine == w->machine && k->opened->head->rank == r;
+    k->place = same ? BESIDE : HIDDEN;
+    if (same) {
+        k->ring = k->opened;
+    } else {
+        pp_ring_destroy(&k->opened);
+    }
+}
+
+static bool is_watched(const struct watched *k)
+{
+    return k->place == EXPECTED || k->place == HERE || k->place == BESIDE;
+}
+
+static void look_at(struct watchdog *w, int r, uint64_t dt)
+{
+    struct watched *k = &w->ranks[r];
+    look_beside(w, r);
+    if (!k->ring) {
+        k->idle_ns += dt;
+        return;
+    }
+    if (k->place == BESIDE && __atomic_load_n(&k->ring->head->ended, __ATOMIC_ACQUIRE)) {
+        k->place = LEFT;
+        return;
+    }
+    uint64_t begun = __atomic_load_n(&k->ring->head->begun, __ATOMIC_ACQUIRE);
+    uint64_t end = 0;
+    if (begun > 0) {
+        end = __atomic_load_n(&k->ring->words[((begun - 1) & k->ring->mask) * 4 + 1],
+                              __ATOMIC_RELAXED);
+    }
+    if (begun != k->begun || end != k->last_end) {
+        k->begun = begun;
+        k->last_end = end;
+        k->idle_ns = 0;
+    } else {
+        k->idle_ns += dt;
+    }
+}
+
+/* The shortest time that any watched rank has not got on; 0: there is none to watch. */
+static uint64_t look(struct watchdog *w)
+{
+    uint64_t now = pp_clock_ns();
+    uint64_t dt = now - w->last_look;
+    w->last_look = now;
+    /* When the watchdog could not run the ranks could not either: that time does not count. */
+    dt = dt < 2 * w->look_ns ? dt : 2 * w->look_ns;
+    uint64_t least = UINT64_MAX;
+    bool set_up = true;
+    for (int r = 0; r < w->now.ranks; r++) {
+        const struct watched *k = &w->ranks[r];
+        look_at(w, r, dt);
+        if (is_watched(k)) {
+            least = k->idle_ns < least ? k->idle_ns : least;
+            set_up &= k->begun > 1;
+        }
+    }
+    least = least < UINT64_MAX ? least : 0;
+    if (set_up && least < w->silence_ns && w->silence_ns > w->longest_ns) {
+        w->longest_ns = w->silence_ns;
+    }
+    w->silence_ns = least;
+    return least;
+}
+
+static void start_over(struct watchdog *w)
+{
+    w->silence_ns = 0;
+    for (int r = 0; r < w->now.ranks; r++) {
+        w->ranks[r].idle_ns = 0;
+    }
+}
+
+static void judge(struct watchdog *w)
+{
+    for (int r = 0; r < w->now.ranks; r++) {
+        const struct watched *k = &w->ranks[r];
+        struct pp_rank_view *v = &w->now.views[r];
+        memset(v, 0, sizeof(*v));
+        if (k->ring && k->place != LEFT) {
+            pp_rank_look(k->ring, v);
+        } else if (k->place == EXPECTED) {
+            v->state = PP_RANK_RUNNING;
+            v->pid = getpid();
+            v->machine = w->machine;
+            v->opened_ns = w->started_ns;
+        } else if (k->place == LEFT) {
+            v->state = PP_RANK_FINISHED;
+        }
+    }
+    pp_diagnosis_judge(&w->now);
+}
+
+/* --- judging -----------------------------------------------------------------------------------
+ */
+
+static bool held_by_debugger(const struct watchdog *w)
+{
+    for (int r = 0; r < w->now.ranks; r++) {
+        if (w->now.views[r].state == PP_RANK_TRACED) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Somebody reads slowly, or has stopped to: their right. */
+static bool output_is_full(const struct watchdog *w)
+{
+    struct pollfd fds[2] = {{.fd = fileno(w->options->out), .events = POLLOUT},
+                            {.fd = STDERR_FILENO, .events = POLLOUT}};
+    (void)poll(fds, 2, 0);
+    return fds[0].revents == 0 || fds[1].revents == 0;
+}
+
+/* How many times run.hang_timeout the culprit may take. */
+static uint64_t times_timeout(const struct watchdog *w)
+{
+    if (w->now.verdict == PP_VERDICT_UNSEEN) {
+        return LONG;
+    }
+    if (w->now.verdict != PP_VERDICT_HANGS) {
+        return 1;
+    }
+    const struct pp_rank_view *v = &w->now.views[w->now.culprit];
+    const struct pp_event *e = pp_rank_current(v);
+    if (v->n == 0 || (e && e->kind == PP_EVENT_START)) {
+        return LONG_SET_UP;
+    }
+    bool first = v->begun <= pp_exec_events_per_step(w->run->layout);
+    return first || !e || e->kind == PP_EVENT_SAVE || e->kind == PP_EVENT_REPORT ? LONG : 1;
+}
+
+static uint64_t patience(const struct watchdog *w)
+{
+    uint64_t limit = w->timeout_ns * times_timeout(w), learnt = AGAIN * w->longest_ns;
+    bool runs = w->now.verdict == PP_VERDICT_HANGS || w->now.verdict == PP_VERDICT_UNSEEN;
+    return runs && learnt > limit ? learnt : limit;
+}
+
+/* Whether this is the end. */
+static bool hangs(struct watchdog *w)
+{
+    uint64_t idle = look(w);
+    if (idle < w->timeout_ns) {
+        return false;
+    }
+    judge(w);
+    if (held_by_debugger(w)) {
+        start_over(w);
+        return false;
+    }
+    if (w->now.verdict == PP_VERDICT_NONE || idle < patience(w)) {
+        return false;
+    }
+    const struct pp_event *e =
+        w->now.culprit >= 0 ? pp_rank_current(&w->now.views[w->now.culprit]) : NULL;
+    if (e && e->kind == PP_EVENT_REPORT && w->ranks[w->now.culprit].place == HERE &&
+        output_is_full(w)) {
+        start_over(w);
+        return false;
+    }
+    return true;
+}
+
+/* --- the end -----------------------------------------------------------------------------------
+ */
+
+static void nap(long ns)
+{
+    struct timespec t = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+    nanosleep(&t, NULL);
+}
+
+/* Of all processes the one that makes hang.txt speaks. -1: another one did. */
+static int claim(const struct watchdog *w)
+{
+    char path[PP_PATH_MAX];
+    if (!w->dir[0] || pp_path_format(path, "%s/hang.txt", w->dir) < 0) {
+        return -2;
+    }
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+    return fd >= 0 ? fd : errno == EEXIST ? -1 : -2;
+}
+
+static size_t written(FILE *f)
+{
+    fflush(f);
+    long n = ftell(f);
+    return n > 0 ? (size_t)n : 0;
+}
+
+/* Says it and does not come back, unless the one who takes the news does. */
+static void give_up(struct watchdog *w)
+{
+    int fd = claim(w);
+    if (fd == -1) {
+        nap(SPEAKER_NS);
+        w->options->lost(w->options->ctx, NULL);
+        return;
+    }
+    pp_diagnosis_print(&w->now, w->dir, w->out);
+    size_t box = written(w->out);
+    if (fd >= 0) {
+        fputc('\n', w->out);
+        pp_diagnosis_print_ranks(&w->now, w->out);
+        size_t all = written(w->out);
+        (void)!write(fd, w->text, all);
+        close(fd);
+    }
+    w->text[box < REPORT_BYTES ? box : REPORT_BYTES - 1] = '\0';
+    w->options->lost(w->options->ctx, w->text);
+}
+
+static void *watch(void *arg)
+{
+    struct watchdog *w = arg;
+    pthread_mutex_lock(&w->lock);
+    w->last_look = pp_clock_ns();
+    while (!w->stop) {
+        struct timespec t;
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        t.tv_nsec += (long)w->look_ns;
+        t.tv_sec += t.tv_nsec / 1000000000;
+        t.tv_nsec %= 1000000000;
+        pthread_cond_timedwait(&w->wake, &w->lock, &t);
+        if (!w->stop && hangs(w)) {
+            give_up(w);
+            break;
+        }
+    }
+    pthread_mutex_unlock(&w->lock);
+    return NULL;
+}
+
+/* --- life --------------------------------------------------------------------------------------
+ */
+
+static void destroy(struct watchdog *w)
+{
+    if (w->out) {
+        fclose(w->out);
+    }
+    for (int r = 0; w->ranks && r < w->now.ranks; r++) {
+        pp_ring_destroy(&w->ranks[r].opened);
+    }
+    pthread_cond_destroy(&w->wake);
+    pthread_mutex_destroy(&w->lock);
+    pp_diagnosis_fini(&w->now);
+    pp_free(w->ranks);
+    pp_free(w->text);
+    pp_free(w);
+}
+
+/* The thread takes no signal: those are for the threads that train. */
+static int start_thread(struct watchdog *w)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int e = pthread_create(&w->thread, NULL, watch, w);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return e == 0 ? 0 : pp_fail(PP_ERESOURCE, "cannot start the watchdog: %s", strerror(e));
+}
+
+int watchdog_start(const struct pp_run *run, const struct pp_train_options *options,
+                   struct watchdog **out)
+{
+    double seconds = run->cfg->run.hang_timeout;
+    *out = NULL;
+    if (seconds <= 0 || !options->lost) {
+        return 0;
+    }
+    struct watchdog *w = pp_alloc(1, sizeof(*w));
+    if (!w) {
+        return PP_ERESOURCE;
+    }
+    w->run = run;
+    w->options = options;
+    w->timeout_ns = (uint64_t)(seconds * 1e9);
+    w->look_ns = w->timeout_ns / 10;
+    w->look_ns = w->look_ns < LOOK_MIN_NS ? LOOK_MIN_NS : w->look_ns;
+    w->look_ns = w->look_ns > LOOK_MAX_NS ? LOOK_MAX_NS : w->look_ns;
+    w->started_ns = pp_clock_ns();
+    uint64_t ignored;
+    pp_process_self(&ignored, &w->machine);
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&w->wake, &attr);
+    pthread_condattr_destroy(&attr);
+    int rc = pp_diagnosis_init(&w->now, run->layout, run->layout->ranks);
+    w->ranks = pp_alloc((size_t)run->layout->ranks, sizeof(*w->ranks));
+    w->text = pp_alloc(REPORT_BYTES, 1);
+    if (rc == 0 && (!w->ranks || !w->text)) {
+        rc = PP_ERESOURCE;
+    }
+    if (rc == 0 && !(w->out = fmemopen(w->text, REPORT_BYTES, "w"))) {
+        rc = pp_fail_errno(PP_ERESOURCE, "no memory for the watchdog");
+    }
+    if (rc == 0) {
+        rc = start_thread(w);
+    }
+    if (rc < 0) {
+        destroy(w);
+        return rc;
+    }
+    *out = w;
+    return 0;
+}
+
+void watchdog_stop(struct watchdog **watchdog)
+{
+    struct watchdog *w = *watchdog;
+    if (!w) {
+        return;
+    }
+    pthread_mutex_lock(&w->lock);
+    w->stop = true;
+    pthread_cond_signal(&w->wake);
+    pthread_mutex_unlock(&w->lock);
+    pthread_join(w->thread, NULL);
+    destroy(w);
+    *watchdog = NULL;
+}
+
+void watchdog_expect(struct watchdog *w, int r)
+{
+    if (w) {
+        pthread_mutex_lock(&w->lock);
+        w->ranks[r] = (struct watched){.place = EXPECTED};
+        pthread_mutex_unlock(&w->lock);
+    }
+}
+
+void watchdog_enter(struct watchdog *w, int r, const struct pp_ring *ring, const char *dir)
+{
+    if (w) {
+        pthread_mutex_lock(&w->lock);
+        w->ranks[r] = (struct watched){.place = HERE, .ring = ring};
+        memcpy(w->dir, dir, strlen(dir) + 1);
+        pthread_mutex_unlock(&w->lock);
+    }
+}
+
+void watchdog_leave(struct watchdog *w, int r)
+{
+    if (w) {
+        pthread_mutex_lock(&w->lock);
+        w->ranks[r].place = LEFT;
+        w->ranks[r].ring = NULL;
+        pthread_mutex_unlock(&w->lock);
+    }
+}
