@@ -66,10 +66,8 @@ enum completion_words completion_words(const struct pp_command *command, bool co
         const char *in;
         enum completion_words kind;
     } kinds[] = {
-        {"CONFIG", WORDS_CONFIG},
-        {"KEY", WORDS_KEY},
-        {"COMMAND", WORDS_COMMAND},
-        {"SHELL", WORDS_SHELL},
+        {"CONFIG", WORDS_CONFIG}, {"PATH", WORDS_PATH},       {"RUN", WORDS_PATH},
+        {"KEY", WORDS_KEY},       {"COMMAND", WORDS_COMMAND}, {"SHELL", WORDS_SHELL},
     };
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         if (strstr(words, kinds[i].in)) {

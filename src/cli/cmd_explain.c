@@ -149,14 +149,14 @@ static void print_memory(const struct explained *e)
     printf("\nmemory of each rank, MiB (ranks are %s%s)\n",
            pp_run_shares_memory(&e->run) ? "threads" : "processes",
            l->replicas > 1 ? "; every replica the same" : "");
-    printf("  %5s %11s %11s %11s %12s %9s %9s %9s\n", "rank", "parameters", "gradients",
-           "optimizer", "activations", "messages", "scratch", "total");
+    printf("  %5s %11s %9s %11s %11s %12s %9s %9s %9s\n", "rank", "parameters", "packed",
+           "gradients", "optimizer", "activations", "messages", "scratch", "total");
     for (int r = 0; r < l->stages; r++) {
         const struct pp_exec_bytes *b = &e->ranks[r];
-        printf("  %5d %11.3f %11.3f %11.3f %12.3f %9.3f %9.3f %9.3f\n", r,
-               (double)b->parameters / MIB, (double)b->gradients / MIB, (double)b->optimizer / MIB,
-               (double)b->activations / MIB, (double)b->messages / MIB, (double)b->scratch / MIB,
-               (double)b->total / MIB);
+        printf("  %5d %11.3f %9.3f %11.3f %11.3f %12.3f %9.3f %9.3f %9.3f\n", r,
+               (double)b->parameters / MIB, (double)b->packed / MIB, (double)b->gradients / MIB,
+               (double)b->optimizer / MIB, (double)b->activations / MIB, (double)b->messages / MIB,
+               (double)b->scratch / MIB, (double)b->total / MIB);
     }
 }
 
@@ -173,6 +173,14 @@ static int print_schedule(const struct explained *e)
         "\nschedule %s: %d stages, %d micro-batches of at most %d samples, ideal bubble %.1f %%; "
         "proved free of deadlock\n",
         cfg->pipeline.schedule, l->stages, l->plans[0].m, l->max_rows, e->bubble * 100);
+    if (!cfg->train.exact) {
+        char product[64] = "micro-batch";
+        if (l->coalesce > 1) {
+            snprintf(product, sizeof(product), "%d micro-batches", l->coalesce);
+        }
+        printf("weight gradients: one product per %s (train.exact = off)%s\n", product,
+               l->coalesce > 1 ? "; bits may differ from exact" : "; bits as exact");
+    }
     if (l->plans[0].m <= GRID_MAX_MICROBATCHES && l->stages <= 16) {
         PP_TRY(pp_plan_print_grid(l->plans[0].plan, stdout));
     }
@@ -262,6 +270,7 @@ static int print_json(const struct explained *e)
         pp_json_object(&j, NULL);
         pp_json_int(&j, "rank", r);
         pp_json_uint(&j, "parameter_bytes", b->parameters);
+        pp_json_uint(&j, "packed_bytes", b->packed);
         pp_json_uint(&j, "gradient_bytes", b->gradients);
         pp_json_uint(&j, "optimizer_bytes", b->optimizer);
         pp_json_uint(&j, "activation_bytes", b->activations);
@@ -274,6 +283,8 @@ static int print_json(const struct explained *e)
     pp_json_int(&j, "train_samples", l->train_n);
     pp_json_int(&j, "test_samples", l->test_n);
     pp_json_int(&j, "microbatch_rows", l->max_rows);
+    pp_json_bool(&j, "exact", e->run.cfg->train.exact);
+    pp_json_int(&j, "coalesce", l->coalesce);
     pp_json_dbl(&j, "bubble_ideal", e->bubble);
     pp_json_end(&j);
     return 0;

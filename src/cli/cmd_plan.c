@@ -48,8 +48,10 @@ static void help(FILE *f)
 static int print_csv(const struct pp_drawing *d, FILE *f)
 {
     const struct pp_schedule_ops *schedule = d->plan->schedule;
-    return schedule && schedule->descends ? pp_schedule_print_csv(schedule, &d->plan->geometry, f)
-                                          : pp_plan_print_csv(d->plan, f);
+    bool published = d->plan->geometry.coalesce <= 1;
+    return schedule && schedule->descends && published
+               ? pp_schedule_print_csv(schedule, &d->plan->geometry, f)
+               : pp_plan_print_csv(d->plan, f);
 }
 
 static int print_csv_comms(const struct pp_drawing *d, FILE *f)
@@ -147,6 +149,7 @@ static int read_setting(const struct pp_setting *s, struct request *q)
         {"pipeline.microbatches", &g->microbatches},
         {"pipeline.group", &g->group},
         {"pipeline.eager", &g->eager},
+        {"train.coalesce", &g->coalesce},
     };
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
         if (strcmp(s->key, counts[i].key) == 0) {
@@ -196,6 +199,19 @@ static int from_table(const char *path, const struct pp_cli_settings *settings, 
     return rc;
 }
 
+/* As the run does it. */
+static int coalesce_table(struct request *q, int k)
+{
+    struct pp_plan *plan = NULL;
+    if (k <= 1) {
+        return 0;
+    }
+    PP_TRY(pp_plan_coalesce(q->table, k, &plan));
+    pp_plan_destroy(&q->table);
+    q->table = plan;
+    return 0;
+}
+
 /* The memory that the ranks of the config's run will take. */
 static int predict(struct request *q)
 {
@@ -232,6 +248,7 @@ static int from_config(const char *word, const struct pp_cli_settings *settings,
         q->geometry.costs = costs;
     } else {
         PP_TRY(from_table(q->cfg->pipeline.schedule + strlen(PP_SCHEDULE_FILE), NULL, q));
+        PP_TRY(coalesce_table(q, plan->geometry.coalesce));
     }
     return predict(q);
 }
@@ -335,6 +352,8 @@ static int run(int argc, char **argv)
         {"group", 0, PP_CLI_KEY, (void *)"pipeline.group", "G",
          "interleaved: micro-batches per group"},
         {"eager", 0, PP_CLI_KEY, (void *)"pipeline.eager", "K", "1f1b-eager: its k"},
+        {"coalesce", 0, PP_CLI_KEY, (void *)"train.coalesce", "K",
+         "weight gradients of K micro-batches at a time"},
         {"memory-cap", 0, PP_CLI_KEY, (void *)"pipeline.memory_cap", "X",
          "zb-auto: forwards a rank may hold"},
         {"cost-f", 0, PP_CLI_STRING, &f, "T", "time of a forward on one rank; 1"},

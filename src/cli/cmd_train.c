@@ -1,25 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ppcli train: load the config, start the ranks, report. */
+#include <poll.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ppcli/err.h"
 #include "ppcli/log.h"
 #include "ppcli/run.h"
 #include "command.h"
 #include "launch.h"
+#include "signals.h"
 
 static void help(FILE *f)
 {
-    fputs("  ppcli train mnist.ini                        train as the config says\n"
-          "  ppcli train mnist.ini --stages 4 --epochs 1  the same with other values\n"
-          "  ppcli train mnist.ini --launch mpirun        one process per rank\n"
-          "  mpirun -np 2 ppcli train mnist.ini           the same, started by hand\n"
-          "\n"
-          "Trains, evaluates after every epoch, and leaves metrics.jsonl, summary.json and\n"
-          "config.resolved.ini in the run folder (runs/NAME-TIME unless --dir says another;\n"
-          "--dir '' writes nothing). Log lines and the summary go to stdout, the story of the\n"
-          "run and the live status line to stderr.\n",
-          f);
+    fputs(
+        "  ppcli train mnist.ini                        train as the config says\n"
+        "  ppcli train mnist.ini --stages 4 --epochs 1  the same with other values\n"
+        "  ppcli train mnist.ini --launch mpirun        one process per rank\n"
+        "  mpirun -np 2 ppcli train mnist.ini           the same, started by hand\n"
+        "  ppcli train mnist.ini --resume               go on where it stopped\n"
+        "  ppcli train mnist.ini --trace trace.json     and what every rank did in 50 steps\n"
+        "\n"
+        "Trains, evaluates after every epoch, and leaves metrics.jsonl, summary.json, "
+        "timeline.json\n"
+        "and config.resolved.ini in the run folder (runs/NAME-TIME unless --dir says another;\n"
+        "--dir '' writes nothing), with checkpoints after every epoch and at the end (ppcli keys\n"
+        "checkpoint). INT, TERM, HUP and USR1 save and end the run with exit code 75, a second "
+        "INT\n"
+        "ends it at once; USR2 saves and goes on. A run that goes on from a checkpoint has the\n"
+        "bits of one that was never interrupted, also with other stages. Log lines and the summary "
+        "go to stdout, the story of the\n"
+        "run and the live status line to stderr.\n",
+        f);
 }
 
 static void print_before_abort(void)
@@ -27,13 +39,33 @@ static void print_before_abort(void)
     fprintf(stderr, "ppcli: error: %s\n", pp_error_get()->text);
 }
 
+/* Several lines in one write, and none at all when nobody takes them: the box must not hang too. */
+static void print_lost(void *ctx, const char *text)
+{
+    void (*const *leave)(int rc) = ctx;
+    struct pollfd err = {.fd = STDERR_FILENO, .events = POLLOUT};
+    if (text && poll(&err, 1, 200) == 1 && (err.revents & POLLOUT)) {
+        dprintf(STDERR_FILENO, "%sppcli: error: %s", pp_term_live(STDERR_FILENO) ? "\n" : "", text);
+    }
+    (*leave)(PP_ELOST);
+}
+
 static int run(int argc, char **argv)
 {
     struct pp_train_options train = {.out = stdout, .before_abort = print_before_abort};
     struct pp_cli_settings settings = {0};
+    const char *steps = NULL;
+    void (*leave)(int rc) = pp_cli_leave();
+    train.lost = leave ? print_lost : NULL;
+    train.ctx = &leave;
     const struct pp_cli_option options[] = {
         {"overwrite", 0, PP_CLI_FLAG, &train.overwrite, NULL,
          "write into a run folder that is not empty"},
+        {"resume", 0, PP_CLI_OPTIONAL, &train.resume, "auto|PATH",
+         "go on from a checkpoint; auto: the newest of the run folder, or begin anew"},
+        {"trace", 0, PP_CLI_STRING, &train.trace, "FILE",
+         "write what every rank did, for ui.perfetto.dev"},
+        {"trace-steps", 0, PP_CLI_STRING, &steps, "A-B", "which steps of it; the first 50"},
         {0},
     };
     const char *words[1];
@@ -45,6 +77,7 @@ static int run(int argc, char **argv)
     if (!words[0]) {
         return pp_fail(PP_EUSAGE, "train which config? For example: ppcli train mnist.ini");
     }
+    PP_TRY(pp_cli_trace_steps(train.trace, steps, &train.trace_first, &train.trace_last));
     struct pp_config *cfg = NULL;
     PP_TRY(pp_cli_load_config(words[0], &settings, &cfg));
     int rc;
@@ -56,6 +89,11 @@ static int run(int argc, char **argv)
     } else {
         bool speaks = true;
         train.name = pp_config_name(cfg);
+        train.stop = signals_stop();
+        train.save = signals_save();
+        if (cfg->run.dir[0]) {
+            signals_catch(); /* else there is nothing to save, and a signal ends the run as ever */
+        }
         train.quiet = pp_log_level() == PP_LOG_QUIET;
         rc = pp_train(cfg, &train, &speaks);
         if (rc == PP_ECONFIG && speaks && pp_config_problem_count(cfg) > 0) {

@@ -23,6 +23,7 @@ static int run(int argc, char **argv)
     printf("libcurl: %s\n", PP_CURL_VERSION);
     printf("zlib: %s\n", PP_ZLIB_VERSION);
     printf("inih: %s\n", PP_INIH_VERSION);
+    printf("jansson: %s\n", PP_JANSSON_VERSION);
     printf("compiler: %s\n", PP_COMPILER);
     return 0;
 }

@@ -42,6 +42,18 @@ const char *pp_command_nearest(const char *word)
     return pp_nearest(word, names);
 }
 
+static _Thread_local void (*leave_at_once)(int rc);
+
+void pp_cli_set_leave(void (*leave)(int rc))
+{
+    leave_at_once = leave;
+}
+
+void (*pp_cli_leave(void))(int rc)
+{
+    return leave_at_once;
+}
+
 const struct pp_names *pp_cli_names(void)
 {
     /* The lists are constant; a struct per thread only saves the callers a parameter. */

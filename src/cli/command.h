@@ -7,6 +7,7 @@
 #define PPCLI_CLI_COMMAND_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include "ppcli/config.h"
@@ -37,6 +38,14 @@ const struct pp_command *pp_command_find(const char *name); /* NULL when unknown
 /* The nearest command name to a word that is none, NULL when nothing is near. */
 const char *pp_command_nearest(const char *word);
 
+/*
+ * The way out for a thread that finds the process beyond help: main(), the only place that ends the
+ * program, says before the command runs what ends it at once with the exit code of `rc`. Each
+ * thread has its own answer; NULL where main() was not there (tests). Local.
+ */
+void pp_cli_set_leave(void (*leave)(int rc));
+void (*pp_cli_leave(void))(int rc);
+
 /* Names from the modules' .def lists, for pp_config_load() and friends. */
 const struct pp_names *pp_cli_names(void);
 
@@ -47,9 +56,12 @@ const struct pp_names *pp_cli_names(void);
 enum pp_cli_kind {
     PP_CLI_FLAG,   /* *(bool *)target = true */
     PP_CLI_STRING, /* *(const char **)target = argument */
-    PP_CLI_INT,    /* *(int *)target = checked number */
-    PP_CLI_SET,    /* --set section.key=value: appended to the settings, may repeat */
-    PP_CLI_KEY,    /* short flag for a config key: target is "pipeline.stages" */
+    /* The same, but what follows may be missing and is "auto" then: the next word is taken unless
+     * it begins with '-' or names a config (*.ini). */
+    PP_CLI_OPTIONAL,
+    PP_CLI_INT, /* *(int *)target = checked number */
+    PP_CLI_SET, /* --set section.key=value: appended to the settings, may repeat */
+    PP_CLI_KEY, /* short flag for a config key: target is "pipeline.stages" */
 };
 
 struct pp_cli_option {
@@ -111,6 +123,10 @@ int pp_cli_find_config(const char *word, char out[PP_PATH_MAX]);
  * there are any. Errors: those of pp_cli_find_config() and pp_config_load(). */
 int pp_cli_load_config(const char *word, const struct pp_cli_settings *settings,
                        struct pp_config **out);
+
+/* The words behind --trace and --trace-steps (NULL: not given) as a range of steps for
+ * struct pp_train_options; 0 and 0: its default. Errors: PP_EUSAGE. */
+int pp_cli_trace_steps(const char *file, const char *steps, int64_t *first, int64_t *last);
 
 /* Print the problems of a config that a later check refused; returns its verdict. */
 int pp_cli_config_verdict(const struct pp_config *cfg);

@@ -15,6 +15,7 @@
 enum completion_words {
     WORDS_NONE,
     WORDS_CONFIG,
+    WORDS_PATH,
     WORDS_KEY,
     WORDS_COMMAND,
     WORDS_SHELL

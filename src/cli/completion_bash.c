@@ -39,6 +39,10 @@ static const char tail[] =
     "        compopt -o filenames 2>/dev/null\n"
     "        mapfile -t COMPREPLY < <(compgen -f -X '!*.ini' -- \"$cur\"; compgen -d -- \"$cur\")\n"
     "        ;;\n"
+    "    @path)\n"
+    "        compopt -o filenames 2>/dev/null\n"
+    "        mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n"
+    "        ;;\n"
     "    *)\n"
     "        mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\")\n"
     "        ;;\n"
@@ -101,6 +105,9 @@ static void print_words(FILE *f, enum completion_words words)
     switch (words) {
     case WORDS_CONFIG:
         fputs("@config", f);
+        break;
+    case WORDS_PATH:
+        fputs("@path", f);
         break;
     case WORDS_KEY:
         completion_print_keys(f, "", " ");

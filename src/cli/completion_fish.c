@@ -41,6 +41,10 @@ static void print_words(FILE *f, const char *command, enum completion_words word
     if (words == WORDS_NONE) {
         return;
     }
+    if (words == WORDS_PATH) {
+        fprintf(f, "complete -c ppcli -n '__fish_seen_subcommand_from %s' -F\n", command);
+        return;
+    }
     fprintf(f, "complete -c ppcli -n '__fish_seen_subcommand_from %s' -a '", command);
     switch (words) {
     case WORDS_CONFIG:
@@ -55,6 +59,7 @@ static void print_words(FILE *f, const char *command, enum completion_words word
         }
         break;
     case WORDS_SHELL:
+    case WORDS_PATH:
     case WORDS_NONE:
         fputs(COMPLETION_SHELLS, f);
         break;

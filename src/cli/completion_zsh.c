@@ -37,6 +37,9 @@ static void print_words(FILE *f, enum completion_words words)
     case WORDS_CONFIG:
         fputs("        '1:config:_files -g \"*.ini\"'\n", f);
         break;
+    case WORDS_PATH:
+        fputs("        '*:path:_files'\n", f);
+        break;
     case WORDS_KEY:
         fputs("        '1:key:_ppcli_keys'\n", f);
         break;

@@ -5,7 +5,6 @@
  */
 #include "launch.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
@@ -18,6 +17,8 @@
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
 #include "ppcli/transport.h"
+#include "command.h"
+#include "supervise.h"
 
 #define COMMAND_LINE_MAX ((size_t)2 << 20) /* bytes; the kernel's own limit on arguments */
 #define WORDS_MAX 4096
@@ -178,13 +179,18 @@ int launch_mpirun(int ranks)
         pp_log_debug("%s", line);
     }
     fflush(NULL);
-    execvp(args[0], (char *const *)args);
-    int e = errno;
+    int code = 0, rc = supervise(args, &code);
     free_command_line(&self);
-    if (e == ENOENT) {
+    if (rc == PP_ENOINPUT) {
         return pp_fail(PP_ERESOURCE, "mpirun is not installed (Debian: openmpi-bin); leave out "
                                      "--launch mpirun to run the ranks as threads");
     }
-    errno = e;
-    return pp_fail_errno(PP_ERESOURCE, "cannot start mpirun");
+    PP_TRY(rc);
+    if (code != 0) {
+        /* The rank that knows has said it. */
+        void (*leave)(int rc) = pp_cli_leave();
+        pp_assert(leave != NULL);
+        leave(-code);
+    }
+    return 0;
 }

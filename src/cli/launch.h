@@ -9,8 +9,10 @@
  * process that no launcher started. */
 bool launch_speaks(void);
 
-/* Replace this process by mpirun with `ranks` copies of the same command line. Returns only on
- * failure: PP_ERESOURCE when there is no mpirun or this build has no MPI. */
+/* Run mpirun with `ranks` copies of the same command line, pass the user's signals on to it and
+ * wait for its end. Returns when all went well, or could not begin: PP_ERESOURCE when there is no
+ * mpirun or this build has no MPI; PP_ESTOPPED. What the ranks said and their exit code are this
+ * process's, which then ends here. */
 int launch_mpirun(int ranks);
 
 #endif

@@ -105,6 +105,8 @@ static int dispatch(int argc, char **argv, const struct pp_command **out_command
     return c->run(argc - i, argv + i);
 }
 
+#define SPEAKER_SECONDS 2
+
 static void print_error(int rc, const struct pp_command *command)
 {
     const struct pp_error *e = pp_error_get();
@@ -165,11 +167,20 @@ static int finish_stdout(int rc)
     return rc;
 }
 
+/* For the watchdog: other threads hang, so nothing is flushed and nothing cleaned up. */
+static void leave_at_once(int rc)
+{
+    _exit(-rc);
+}
+
 int main(int argc, char **argv)
 {
+    pp_cli_set_leave(leave_at_once);
     hold_standard_streams();
     /* A training run must outlive the program that read its log. */
     signal(SIGPIPE, SIG_IGN);
+    /* A file that grows beyond what is allowed is an error to report, not a death. */
+    signal(SIGXFSZ, SIG_IGN);
 
     const struct pp_command *command = NULL;
     int rc = dispatch(argc, argv, &command);
@@ -180,6 +191,10 @@ int main(int argc, char **argv)
         fflush(stdout);
         if (launch_speaks()) {
             print_error(rc, command);
+        } else {
+            /* The launcher ends all processes as soon as one fails: not before the one that speaks
+             * has spoken, and then at once. */
+            sleep(SPEAKER_SECONDS);
         }
     }
     return -finish_stdout(rc);

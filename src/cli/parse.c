@@ -214,6 +214,7 @@ static int store(const struct pp_cli_option *o, const char *text, struct pp_cli_
         }
         return 0;
     case PP_CLI_STRING:
+    case PP_CLI_OPTIONAL:
         *(const char **)o->target = text;
         return 0;
     case PP_CLI_INT:
@@ -227,6 +228,19 @@ static int store(const struct pp_cli_option *o, const char *text, struct pp_cli_
 }
 
 /* --- words ---------------------------------------------------------------------------------- */
+
+/* The word behind an option whose value may be missing. getopt_long() itself takes only
+ * "--option=value". */
+static const char *optional_value(int argc, char **argv)
+{
+    const char *next = optind < argc ? argv[optind] : "-";
+    size_t n = strlen(next);
+    if (next[0] == '-' || (n > 4 && strcmp(next + n - 4, ".ini") == 0)) {
+        return "auto";
+    }
+    optind++;
+    return next;
+}
 
 /* `word` is "--something", maybe with "=value", and is no option of the table. */
 static int unknown_option(const struct table *t, const char *word, bool config)
@@ -302,8 +316,11 @@ static void prepare(const struct table *t, struct option *longs, char *shorts)
     *s++ = ':';
     for (int i = 0; i < t->n; i++) {
         const struct pp_cli_option *o = t->items[i];
-        longs[i] =
-            (struct option){o->name, o->arg ? required_argument : no_argument, NULL, LONG_BASE + i};
+        longs[i] = (struct option){o->name,
+                                   o->kind == PP_CLI_OPTIONAL ? optional_argument
+                                   : o->arg                   ? required_argument
+                                                              : no_argument,
+                                   NULL, LONG_BASE + i};
         if (o->letter) {
             *s++ = o->letter;
             if (o->arg) {
@@ -388,6 +405,9 @@ int pp_cli_parse(int argc, char **argv, const struct pp_command *command,
             print_help(stdout, command, options, settings != NULL);
             *done = true;
             return 0;
+        }
+        if (o->kind == PP_CLI_OPTIONAL && !optarg) {
+            optarg = (char *)optional_value(argc, argv);
         }
         PP_TRY(store(o, optarg, settings));
     }

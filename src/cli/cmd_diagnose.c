@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ppcli diagnose: what the ranks of a run are doing or did last, and who holds the others up. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "ppcli/diagnose.h"
+#include "ppcli/err.h"
+#include "ppcli/log.h"
+#include "ppcli/mem.h"
+#include "ppcli/run.h"
+#include "command.h"
+
+static void help(FILE *f)
+{
+    fputs(
+        "  ppcli diagnose runs/mnist-20260131-120000    of a run that is under way or has ended\n"
+        "\n"
+        "Every rank records its actions in the run folder as it goes, so this also works when the\n"
+        "run was killed. First the verdict: whether a rank holds the others up, which, what it is\n"
+        "in, and who waits for whom; then the state and the last 20 actions of every rank, with\n"
+        "the time since its start. A run that hangs ends by itself after run.hang_timeout.\n",
+        f);
+}
+
+/* The plan that the messages belong to, rebuilt from the run's own config. Without it the rest can
+ * still be told. */
+static int rebuild(const char *dir, struct pp_config **cfg, struct pp_run *run)
+{
+    char path[PP_PATH_MAX];
+    PP_TRY(pp_path_format(path, "%s/config.resolved.ini", dir));
+    PP_TRY(pp_config_load(path, NULL, 0, pp_cli_names(), cfg));
+    return pp_run_prepare(*cfg, PP_RUN_EXPLAIN, run);
+}
+
+/* What the watchdog said when it ended the run, up to the first empty line; "" when it did not. Its
+ * word counts: ranks that it let go, or that were stopped, may have gone on for a moment. */
+static void read_hang(const char *dir, char *out, size_t bytes)
+{
+    char path[PP_PATH_MAX];
+    size_t n = 0;
+    FILE *f = pp_path_format(path, "%s/hang.txt", dir) == 0 ? fopen(path, "re") : NULL;
+    struct stat st;
+    if (f && fstat(fileno(f), &st) == 0 && S_ISREG(st.st_mode)) {
+        n = fread(out, 1, bytes - 1, f);
+    }
+    if (f) {
+        fclose(f);
+    }
+    out[n] = '\0';
+    char *end = strstr(out, "\n\n");
+    if (end) {
+        end[1] = '\0';
+    }
+    for (char *p = out; *p; p++) {
+        *p = (unsigned char)*p < ' ' && *p != '\n' ? '?' : *p;
+    }
+}
+
+static int diagnose(const char *dir, bool json)
+{
+    static const size_t hang_bytes = 16384;
+    struct pp_config *cfg = NULL;
+    struct pp_run run = {0};
+    struct pp_diagnosis d;
+    if (rebuild(dir, &cfg, &run) < 0) {
+        pp_log_warn("the plan of this run cannot be rebuilt, so who waits for whom is a guess: %s",
+                    pp_error_get()->text);
+        pp_error_clear();
+    }
+    char *hang = pp_alloc(hang_bytes, 1);
+    int rc = hang ? pp_diagnosis_open(&d, run.layout, dir) : PP_ERESOURCE;
+    if (rc == 0) {
+        read_hang(dir, hang, hang_bytes);
+        if (json) {
+            pp_diagnosis_print_json(&d, dir, hang, stdout);
+        } else {
+            if (hang[0]) {
+                printf("the watchdog ended this run: %s", hang);
+            } else {
+                pp_diagnosis_print(&d, "", stdout);
+            }
+            fputc('\n', stdout);
+            pp_diagnosis_print_ranks(&d, stdout);
+        }
+        pp_diagnosis_fini(&d);
+    }
+    pp_free(hang);
+    pp_run_fini(&run);
+    pp_config_destroy(&cfg);
+    return rc;
+}
+
+static int run(int argc, char **argv)
+{
+    const char *format = "text";
+    const struct pp_cli_option options[] = {
+        {"format", 0, PP_CLI_STRING, &format, "text|json", "how to print"},
+        {0},
+    };
+    const char *words[1];
+    bool done;
+    PP_TRY(pp_cli_parse(argc, argv, &command_diagnose, options, NULL, words, 1, &done));
+    if (done) {
+        return 0;
+    }
+    if (!words[0]) {
+        return pp_fail(PP_EUSAGE, "diagnose which run? Name its folder: ppcli diagnose runs/NAME");
+    }
+    if (strcmp(format, "text") != 0 && strcmp(format, "json") != 0) {
+        return pp_fail(PP_EUSAGE, "unknown format '%s'; there are text and json", format);
+    }
+    return diagnose(words[0], strcmp(format, "json") == 0);
+}
+
+const struct pp_command command_diagnose = {
+    .name = "diagnose",
+    .summary = "show what the ranks of a run are at, and who holds the others up",
+    .words = "RUN",
+    .one_rank = true,
+    .run = run,
+    .help = help,
+};

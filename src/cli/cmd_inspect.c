@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ppcli inspect: what a checkpoint or safetensors file holds. The answer first, then the table. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "ppcli/checkpoint.h"
+#include "ppcli/err.h"
+#include "ppcli/json.h"
+#include "command.h"
+#include "show.h"
+
+#define SHAPE_BYTES 192
+
+static void help(FILE *f)
+{
+    fputs("  ppcli inspect runs/a                        the newest checkpoint of a run\n"
+          "  ppcli inspect runs/a/checkpoints/step-00001200\n"
+          "  ppcli inspect weights.safetensors           also one that PyTorch wrote\n"
+          "\n"
+          "Reads headers, not the data: 'ppcli verify' compares those with their digests.\n",
+          f);
+}
+
+struct counts {
+    uint64_t parameters, values; /* without and with the optimizer's */
+};
+
+static struct counts count(const struct pp_ckpt *ck)
+{
+    struct counts c = {0};
+    for (int i = 0; i < pp_ckpt_tensors(ck); i++) {
+        const struct pp_st_tensor *t = pp_ckpt_tensor(ck, i, NULL);
+        c.values += t->elements;
+        c.parameters += pp_ckpt_is_optimizer(t) ? 0 : t->elements;
+    }
+    return c;
+}
+
+static const char *shape(const struct pp_st_tensor *t, char out[SHAPE_BYTES])
+{
+    size_t used = (size_t)snprintf(out, SHAPE_BYTES, "[");
+    for (int i = 0; i < t->n_dims; i++) {
+        used += (size_t)snprintf(out + used, SHAPE_BYTES - used, "%s%" PRId64, i > 0 ? "," : "",
+                                 t->dims[i]);
+    }
+    snprintf(out + used, SHAPE_BYTES - used, "]");
+    return out;
+}
+
+/* --- for people ---------------------------------------------------------------------------------
+ */
+
+static void print_state(const struct pp_ckpt_state *s)
+{
+    printf("step         %" PRId64 "\n", s->step);
+    printf("epoch        %" PRId64 ", %" PRId64 " steps of it done\n", s->epoch, s->epoch_steps);
+    printf("samples      %" PRId64 "\n", s->samples);
+    printf("seed         %" PRIu64 "\n", s->seed);
+    printf("config_hash  %s\n", s->config_hash);
+    printf("fingerprint  %s\n", s->fingerprint);
+    printf("ppcli        %s\n", s->ppcli);
+    for (int i = 0; i < s->n_numbers; i++) {
+        printf("%-12s %.9g\n", s->numbers[i].name, s->numbers[i].value);
+    }
+    printf("\n");
+}
+
+static void print_table(const struct pp_ckpt *ck)
+{
+    int name_width = 6, shape_width = 5;
+    char text[SHAPE_BYTES];
+    for (int i = 0; i < pp_ckpt_tensors(ck); i++) {
+        const struct pp_st_tensor *t = pp_ckpt_tensor(ck, i, NULL);
+        int n = (int)strlen(t->name), m = (int)strlen(shape(t, text));
+        name_width = n > name_width ? n : name_width;
+        shape_width = m > shape_width ? m : shape_width;
+    }
+    printf("%-*s  type  %-*s  %12s  file\n", name_width, "tensor", shape_width, "shape", "bytes");
+    for (int i = 0; i < pp_ckpt_tensors(ck); i++) {
+        const char *file = NULL;
+        const struct pp_st_tensor *t = pp_ckpt_tensor(ck, i, &file);
+        printf("%-*s  %-4s  %-*s  %12" PRIu64 "  %s\n", name_width, t->name,
+               pp_st_dtype_name(t->dtype), shape_width, shape(t, text), t->end - t->begin, file);
+    }
+}
+
+static void print_text(const struct pp_ckpt *ck)
+{
+    const struct pp_ckpt_state *s = pp_ckpt_state(ck);
+    struct counts c = count(ck);
+    char size[SHOW_BYTES];
+    show_size(pp_ckpt_bytes(ck), size);
+    if (s) {
+        printf("%s: step %" PRId64 ", epoch %" PRId64 ", %" PRIu64
+               " parameters, %s in %d file%s\n\n",
+               pp_ckpt_path(ck), s->step, s->epoch, c.parameters, size, pp_ckpt_files(ck),
+               pp_ckpt_files(ck) == 1 ? "" : "s");
+        print_state(s);
+    } else {
+        printf("%s: %" PRIu64 " parameters in %d tensors, %s, without the state of a run\n\n",
+               pp_ckpt_path(ck), c.parameters, pp_ckpt_tensors(ck), size);
+    }
+    print_table(ck);
+}
+
+/* --- for programs -------------------------------------------------------------------------------
+ */
+
+static void json_state(struct pp_json *j, const struct pp_ckpt_state *s)
+{
+    char seed[32];
+    snprintf(seed, sizeof(seed), "%" PRIu64, s->seed);
+    pp_json_int(j, "step", s->step);
+    pp_json_int(j, "epoch", s->epoch);
+    pp_json_int(j, "epoch_steps", s->epoch_steps);
+    pp_json_int(j, "samples", s->samples);
+    pp_json_str(j, "seed", seed);
+    pp_json_str(j, "config_hash", s->config_hash);
+    pp_json_str(j, "fingerprint", s->fingerprint);
+    pp_json_str(j, "ppcli", s->ppcli);
+    pp_json_object(j, "numbers");
+    for (int i = 0; i < s->n_numbers; i++) {
+        pp_json_dbl(j, s->numbers[i].name, s->numbers[i].value);
+    }
+    pp_json_end(j);
+}
+
+static void print_json(const struct pp_ckpt *ck)
+{
+    const struct pp_ckpt_state *s = pp_ckpt_state(ck);
+    struct counts c = count(ck);
+    struct pp_json j;
+    pp_json_init(&j, stdout, 2);
+    pp_json_object(&j, NULL);
+    pp_json_str(&j, "path", pp_ckpt_path(ck));
+    pp_json_str(&j, "kind", s ? "checkpoint" : "safetensors");
+    pp_json_uint(&j, "parameters", c.parameters);
+    pp_json_uint(&j, "values", c.values);
+    pp_json_uint(&j, "bytes", pp_ckpt_bytes(ck));
+    pp_json_int(&j, "files", pp_ckpt_files(ck));
+    if (s) {
+        json_state(&j, s);
+        pp_json_str(&j, "config", pp_ckpt_config(ck));
+    }
+    pp_json_array(&j, "tensors");
+    for (int i = 0; i < pp_ckpt_tensors(ck); i++) {
+        const char *file = NULL;
+        const struct pp_st_tensor *t = pp_ckpt_tensor(ck, i, &file);
+        pp_json_object(&j, NULL);
+        pp_json_str(&j, "name", t->name);
+        pp_json_str(&j, "dtype", pp_st_dtype_name(t->dtype));
+        pp_json_array(&j, "shape");
+        for (int d = 0; d < t->n_dims; d++) {
+            pp_json_int(&j, NULL, t->dims[d]);
+        }
+        pp_json_end(&j);
+        pp_json_uint(&j, "bytes", t->end - t->begin);
+        pp_json_str(&j, "file", file);
+        pp_json_end(&j);
+    }
+    pp_json_end(&j);
+    pp_json_end(&j);
+}
+
+static int run(int argc, char **argv)
+{
+    const char *format = "text";
+    const struct pp_cli_option options[] = {
+        {"format", 0, PP_CLI_STRING, &format, "text|json", "how to print"},
+        {0},
+    };
+    const char *words[1];
+    bool done;
+    PP_TRY(pp_cli_parse(argc, argv, &command_inspect, options, NULL, words, 1, &done));
+    if (done) {
+        return 0;
+    }
+    if (!words[0]) {
+        return pp_fail(PP_EUSAGE, "which checkpoint? a run folder, a checkpoint folder or a "
+                                  "safetensors file");
+    }
+    bool json = strcmp(format, "json") == 0;
+    if (!json && strcmp(format, "text") != 0) {
+        return pp_fail(PP_EUSAGE, "unknown format '%s'; there are text and json", format);
+    }
+    struct pp_ckpt *ck = NULL;
+    PP_TRY(pp_ckpt_open(words[0], PP_CKPT_STRUCTURE, &ck));
+    if (json) {
+        print_json(ck);
+    } else {
+        print_text(ck);
+    }
+    pp_ckpt_close(&ck);
+    return 0;
+}
+
+const struct pp_command command_inspect = {
+    .name = "inspect",
+    .summary = "show what a checkpoint or safetensors file holds",
+    .words = "PATH",
+    .one_rank = true,
+    .run = run,
+    .help = help,
+};

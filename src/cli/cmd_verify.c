@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ppcli verify: is every byte of these checkpoints what was written? */
+#include <inttypes.h>
+#include <string.h>
+
+#include "ppcli/checkpoint.h"
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+#include "command.h"
+#include "show.h"
+
+#define PATHS_MAX 1024
+
+static void help(FILE *f)
+{
+    fputs(
+        "  ppcli verify runs/a                         all checkpoints of a run\n"
+        "  ppcli verify runs/a/checkpoints/step-00001200\n"
+        "  ppcli verify weights.safetensors\n"
+        "\n"
+        "Reads all of it and compares sizes, digests and structure with what was written. One\n"
+        "line per path that is good; one error for each that is not, naming the file, and the\n"
+        "tensor where the damage lies in one. Exit code 1 when one is damaged, 65 for what is no\n"
+        "checkpoint at all, 66 for what is not there.\n"
+        "A safetensors file that ppcli did not write has no checksums: of it the structure is\n"
+        "checked.\n",
+        f);
+}
+
+/* What is told at the end, in main's words; what came before it was told at once. */
+struct verdict {
+    struct pp_error worst;
+};
+
+/* Damage is a verdict, not a bad input, and decides the exit code. */
+static void note(struct verdict *v, const char *path, int rc)
+{
+    if (rc == PP_EFORMAT && pp_ckpt_claims(path)) {
+        struct pp_error e = *pp_error_get();
+        (void)pp_fail(PP_ECHECK, "%s", e.text);
+    }
+    const struct pp_error *e = pp_error_get();
+    bool worse = v->worst.code == 0 || (e->code == PP_ECHECK && v->worst.code != PP_ECHECK);
+    if (v->worst.code != 0) {
+        fprintf(stderr, "ppcli: error: %s\n", worse ? v->worst.text : e->text);
+    }
+    if (worse) {
+        v->worst = *e;
+    }
+}
+
+static void verify_one(struct verdict *v, const char *path)
+{
+    struct pp_ckpt *ck = NULL;
+    char size[SHOW_BYTES];
+    int rc = pp_ckpt_open(path, PP_CKPT_VERIFY, &ck);
+    if (rc < 0) {
+        note(v, path, rc);
+        return;
+    }
+    const struct pp_ckpt_state *s = pp_ckpt_state(ck);
+    int n = pp_ckpt_tensors(ck), unchecked = n - pp_ckpt_checked(ck);
+    printf("%s: good: ", pp_ckpt_path(ck));
+    if (s) {
+        printf("step %" PRId64 ", ", s->step);
+    }
+    printf("%d tensor%s, %s", n, n == 1 ? "" : "s", show_size(pp_ckpt_bytes(ck), size));
+    if (unchecked > 0) {
+        printf(", %d without a checksum", unchecked);
+    }
+    printf("\n");
+    pp_ckpt_close(&ck);
+}
+
+/* All checkpoints of a folder of them, the oldest first; else the path itself. */
+static void verify(struct verdict *v, const char *path)
+{
+    int64_t *steps = NULL;
+    int n = 0;
+    int rc = pp_ckpt_list(path, &steps, &n);
+    if (rc < 0) {
+        note(v, path, rc);
+        return;
+    }
+    for (int i = n - 1; i >= 0; i--) {
+        char one[PP_PATH_MAX];
+        rc = pp_ckpt_step_path(path, steps[i], one);
+        if (rc < 0) {
+            note(v, path, rc);
+        } else {
+            verify_one(v, one);
+        }
+    }
+    if (n == 0) {
+        verify_one(v, path);
+    }
+    pp_free(steps);
+}
+
+static int run(int argc, char **argv)
+{
+    const char *words[PATHS_MAX];
+    bool done;
+    PP_TRY(pp_cli_parse(argc, argv, &command_verify, NULL, NULL, words, PATHS_MAX, &done));
+    if (done) {
+        return 0;
+    }
+    if (!words[0]) {
+        return pp_fail(PP_EUSAGE, "which checkpoints? run folders, checkpoint folders or "
+                                  "safetensors files");
+    }
+    struct verdict v = {.worst = {.code = 0}};
+    for (int i = 0; i < PATHS_MAX && words[i]; i++) {
+        verify(&v, words[i]);
+    }
+    return v.worst.code == 0 ? 0 : pp_error_adopt(&v.worst);
+}
+
+const struct pp_command command_verify = {
+    .name = "verify",
+    .summary = "check every byte of checkpoints",
+    .words = "PATH...",
+    .one_rank = true,
+    .run = run,
+    .help = help,
+};

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The only place where signals are caught; a handler's notes are the one state that must be global.
+ */
+#include "signals.h"
+
+#include <stddef.h>
+
+static volatile sig_atomic_t stop, save;
+
+static void note(int number)
+{
+    if (number == SIGUSR2) {
+        save = save + 1;
+        return;
+    }
+    if (stop != 0 && number == SIGINT) {
+        /* The user does not want to wait. Delivered when this handler returns. */
+        signal(SIGINT, SIG_DFL);
+        raise(SIGINT);
+        return;
+    }
+    if (stop == 0) {
+        stop = number;
+    }
+}
+
+void signals_catch(void)
+{
+    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
+    struct sigaction act = {.sa_handler = note, .sa_flags = SA_RESTART};
+    sigemptyset(&act.sa_mask);
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        struct sigaction before;
+        if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN) {
+            sigaction(numbers[i], &act, NULL);
+        }
+    }
+}
+
+const volatile sig_atomic_t *signals_stop(void)
+{
+    return &stop;
+}
+
+const volatile sig_atomic_t *signals_save(void)
+{
+    return &save;
+}

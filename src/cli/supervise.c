@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Signals are taken one by one where this process waits anyway: no handler, no race with the end of
+ * the child. */
+#include "supervise.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "ppcli/err.h"
+#include "ppcli/log.h"
+
+static void waited_signals(sigset_t *out)
+{
+    static const int numbers[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
+    sigemptyset(out);
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        sigaddset(out, numbers[i]);
+    }
+}
+
+/* In the child. Returns only when it could not become the program: errno goes up the pipe. */
+static void become(const char *const *args, const sigset_t *mask, pid_t parent, int up)
+{
+    /* A group of its own: what the terminal sends, the parent gets alone. And so no reader of it.
+     */
+    int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (nothing >= 0) {
+        dup2(nothing, STDIN_FILENO);
+    }
+    if (setpgid(0, 0) == 0 && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent) {
+        sigprocmask(SIG_SETMASK, mask, NULL);
+        execvp(args[0], (char *const *)args);
+    }
+    int e = errno;
+    (void)!write(up, &e, sizeof(e));
+}
+
+static int start(const char *const *args, const sigset_t *mask, pid_t *out)
+{
+    int up[2], e = 0;
+    pid_t parent = getpid();
+    if (pipe2(up, O_CLOEXEC) != 0) {
+        return pp_fail_errno(PP_ERESOURCE, "cannot start %s", args[0]);
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        close(up[0]);
+        become(args, mask, parent, up[1]);
+        raise(SIGKILL);
+    }
+    int fork_errno = errno;
+    close(up[1]);
+    bool failed = child > 0 && read(up[0], &e, sizeof(e)) == (ssize_t)sizeof(e);
+    close(up[0]);
+    if (child < 0) {
+        errno = fork_errno;
+        return pp_fail_errno(PP_ERESOURCE, "cannot start %s", args[0]);
+    }
+    if (failed) {
+        waitpid(child, NULL, 0);
+        errno = e;
+        return pp_fail_errno(e == ENOENT ? PP_ENOINPUT : PP_ERESOURCE, "cannot start %s", args[0]);
+    }
+    *out = child;
+    return 0;
+}
+
+static bool has_ended(pid_t child, int *status)
+{
+    pid_t p;
+    do {
+        p = waitpid(child, status, WNOHANG);
+    } while (p < 0 && errno == EINTR);
+    return p == child;
+}
+
+/* The user does not want to wait: everything ends, this process by the signal itself. */
+static void end_at_once(pid_t child, const sigset_t *waited)
+{
+    kill(-child, SIGKILL); /* its ranks die with it */
+    waitpid(child, NULL, 0);
+    signal(SIGINT, SIG_DFL);
+    raise(SIGINT);
+    sigprocmask(SIG_UNBLOCK, waited, NULL);
+}
+
+int supervise(const char *const *args, int *out_code)
+{
+    sigset_t waited, before;
+    pid_t child = 0;
+    int status = 0, stop = 0;
+    waited_signals(&waited);
+    sigprocmask(SIG_BLOCK, &waited, &before);
+    int rc = start(args, &before, &child);
+    while (rc == 0 && !has_ended(child, &status)) {
+        int got = sigwaitinfo(&waited, NULL);
+        if (got == SIGUSR2) {
+            kill(child, SIGUSR2);
+        } else if (got == SIGINT && stop != 0) {
+            end_at_once(child, &waited);
+        } else if (got > 0 && got != SIGCHLD && stop == 0) {
+            stop = got;
+            pp_log_info("asking the ranks to save and end; interrupt again to end them at once");
+            kill(child, SIGUSR1);
+        }
+    }
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    PP_TRY(rc);
+    int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    if (stop != 0 && code == 128 + SIGUSR1) {
+        return pp_fail(PP_ESTOPPED, "before the ranks were ready; start the same command again");
+    }
+    *out_code = code;
+    return 0;
+}

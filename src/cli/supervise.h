@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A parent for mpirun, which itself must not get the signals of the user: it answers TERM and INT
+ * by giving its ranks one second and forgetting their exit codes, and leaves them alone on the
+ * second INT. USR1 it passes on and waits.
+ */
+#ifndef PPCLI_CLI_SUPERVISE_H
+#define PPCLI_CLI_SUPERVISE_H
+
+/*
+ * Run args[0] (NULL-terminated words) and wait for it. TERM, INT, HUP and USR1 become USR1 for it,
+ * USR2 stays USR2; a second INT ends it and all it has started. It ends with this process.
+ * *out_code: what a shell would call its exit code.
+ * Errors: PP_ERESOURCE; PP_ENOINPUT when there is no such program; PP_ESTOPPED when it was told to
+ * end before it could listen. A second INT does not return: this process ends by it.
+ */
+int supervise(const char *const *args, int *out_code);
+
+#endif

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A sweep: every combination is a config of its own, loaded and checked like any other, so that
+ * what is wrong with one of them is said in the words that the config always uses.
+ */
+#include "sweep.h"
+
+#include <string.h>
+
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+
+enum {
+    AXES_MAX = 16,
+    VALUES_MAX = 256
+};
+
+static const struct key {
+    const char *name;
+    bool number;
+} keys[] = {
+    {"pipeline.stages", true},     {"pipeline.replicas", true},  {"pipeline.microbatches", true},
+    {"pipeline.chunks", true},     {"pipeline.group", true},     {"pipeline.eager", true},
+    {"pipeline.memory_cap", true}, {"pipeline.schedule", false}, {"pipeline.assignment", false},
+    {"train.batch_size", true},    {"train.optimizer", false},   {"run.backend", false},
+    {"run.threads", true},         {"run.gemm", false},          {"train.exact", false},
+    {"train.coalesce", true},
+};
+
+struct axis {
+    int setting; /* whose values these are */
+    char *text;  /* owned: the values, each with its NUL */
+    const char *values[VALUES_MAX];
+    int n;
+};
+
+struct axes {
+    struct axis items[AXES_MAX];
+    int n;
+};
+
+static const struct key *find_key(const char *name)
+{
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        if (strcmp(keys[i].name, name) == 0) {
+            return &keys[i];
+        }
+    }
+    return NULL;
+}
+
+static bool is_replaced(const struct pp_cli_settings *settings, int i)
+{
+    for (int k = i + 1; k < settings->n; k++) {
+        if (strcmp(settings->items[k].key, settings->items[i].key) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int take_apart(const struct pp_setting *s, const struct key *key, struct axis *out)
+{
+    out->text = pp_strdup(s->value);
+    if (!out->text) {
+        return PP_ERESOURCE;
+    }
+    for (char *p = out->text; p;) {
+        char *comma = strchr(p, ',');
+        if (comma) {
+            *comma = '\0';
+        }
+        char *value = p + strspn(p, " \t");
+        bool digit = value[0] >= '0' && value[0] <= '9';
+        if (!value[0] || (key->number && !digit)) {
+            return pp_fail(PP_EUSAGE, "%s wants %s between commas, not '%s'", s->said,
+                           key->number ? "numbers" : "names", s->value);
+        }
+        if (out->n == VALUES_MAX) {
+            return pp_fail(PP_EUSAGE, "%s lists more than %d values", s->said, VALUES_MAX);
+        }
+        out->values[out->n++] = value;
+        p = comma ? comma + 1 : NULL;
+    }
+    return 0;
+}
+
+static int find_axes(const struct pp_cli_settings *settings, struct axes *out, int *rows)
+{
+    int64_t n = 1;
+    for (int i = 0; i < settings->n; i++) {
+        const struct pp_setting *s = &settings->items[i];
+        const struct key *key = find_key(s->key);
+        if (!key || !strchr(s->value, ',') || is_replaced(settings, i)) {
+            continue;
+        }
+        if (out->n == AXES_MAX) {
+            return pp_fail(PP_EUSAGE, "more than %d lists in one sweep", AXES_MAX);
+        }
+        struct axis *a = &out->items[out->n++];
+        a->setting = i;
+        PP_TRY(take_apart(s, key, a));
+        n *= a->n;
+        if (n > SWEEP_ROWS_MAX) {
+            return pp_fail(PP_EUSAGE, "these lists have more than %d combinations", SWEEP_ROWS_MAX);
+        }
+    }
+    *rows = (int)n;
+    return 0;
+}
+
+/* The settings of combination `row`; the last list varies fastest. */
+static void choose(const struct axes *axes, int row, struct pp_setting *items)
+{
+    for (int k = axes->n - 1; k >= 0; k--) {
+        const struct axis *a = &axes->items[k];
+        items[a->setting].value = a->values[row % a->n];
+        row /= a->n;
+    }
+}
+
+static int load_all(const char *path, const struct pp_cli_settings *settings,
+                    const struct axes *axes, struct sweep *out)
+{
+    struct pp_setting items[PP_CLI_SETTINGS_MAX];
+    int good = 0;
+    memcpy(items, settings->items, sizeof(items));
+    for (int i = 0; i < out->n; i++) {
+        choose(axes, i, items);
+        int rc = pp_config_load(path, items, settings->n, pp_cli_names(), &out->configs[i]);
+        if (rc < 0 && rc != PP_ECONFIG) {
+            return rc;
+        }
+        good += rc == 0;
+    }
+    return good > 0 ? 0 : pp_cli_config_verdict(out->configs[0]);
+}
+
+int sweep_load(const char *word, const struct pp_cli_settings *settings, struct sweep *out)
+{
+    struct axes *axes = pp_alloc(1, sizeof(*axes));
+    char path[PP_PATH_MAX];
+    *out = (struct sweep){0};
+    int rc = axes ? find_axes(settings, axes, &out->n) : PP_ERESOURCE;
+    if (rc == 0 && word) {
+        rc = pp_cli_find_config(word, path);
+    }
+    if (rc == 0) {
+        out->configs = pp_alloc((size_t)out->n, sizeof(struct pp_config *));
+        rc = out->configs ? load_all(word ? path : NULL, settings, axes, out) : PP_ERESOURCE;
+    }
+    for (int k = 0; axes && k < axes->n; k++) {
+        pp_free(axes->items[k].text);
+    }
+    pp_free(axes);
+    if (rc < 0) {
+        sweep_fini(out);
+    }
+    return rc;
+}
+
+void sweep_fini(struct sweep *s)
+{
+    for (int i = 0; s->configs && i < s->n; i++) {
+        pp_config_destroy(&s->configs[i]);
+    }
+    pp_free(s->configs);
+    *s = (struct sweep){0};
+}
