@@ -48,6 +48,32 @@ run plan --schedule 1f1b --stages 8 --microbatches 24 --cost-f 18.522 --cost-i 1
     --cost-w 9.337 --cost-comm .601 --format json
 json_ok "round(d['bubble_global'], 4) == .2431 and d['costs']['comm'] == .601"
 
+begin "weight gradients together: drawn, counted, and their place is the last one's"
+run plan --schedule 1f1b --stages 2 --microbatches 4 --coalesce 2
+code_is 0
+out_has '1f1b: 2 stages, 4 micro-batches, W of 2 together'
+run plan --schedule 1f1b --stages 2 --microbatches 4 --coalesce 2 --format csv
+same "$(cat "$folder/out")" '0F0,0F1,0I0,0F2,0I1,0W0,0W1,0F3,0I2,0I3,0W2,0W3
+1F0,1I0,1F1,1I1,1W0,1W1,1F2,1I2,1F3,1I3,1W2,1W3'
+run plan --schedule 1f1b --stages 2 --microbatches 4 --coalesce 2 --format json
+json_ok "d['coalesce'] == 2 and [r['peak_chunks'] for r in d['ranks']] == [3, 2]"
+run plan --schedule looped-bfs --stages 2 --chunks 2 --microbatches 4 --coalesce 4 --format csv
+out_has '0I3,0I2,0I1,0I0,0W0,0W1,0W2,0W3'
+run plan --schedule 1f1b --stages 2 --microbatches 4 --coalesce 2 --format trace
+json_ok "[(e['name'], e['dur']) for e in d if e.get('cat') == 'W'] == 2 * [('W1', 2000), ('W3', 2000)]"
+json_ok "[e['args']['chunks'] for e in d if e['ph'] == 'C'][-1] == 0"
+run plan synthetic.ini --set train.exact=off --coalesce 2 --format json
+json_ok "d['coalesce'] == 2"
+cp "$folder/out" "$folder/coalesced"
+run plan synthetic.ini --format json
+json_ok "d['coalesce'] == 1"
+json_ok "all(a['peak_bytes'] < b['peak_bytes'] for a, b in zip(d['ranks'], json.load(open('$folder/coalesced'))['ranks']))"
+run plan synthetic.ini --coalesce 2
+code_is 78
+err_has 'use train.exact = off'
+run plan --schedule 1f1b --stages 2 --microbatches 4 --coalesce -2
+code_is 78
+
 begin "pairs that overlap take the part of their sum that is asked for"
 run plan --schedule dualpipev --stages 4 --microbatches 8 --cost-overlap 1 --format json
 json_ok "d['makespan'] == 27 and d['chunks'] == 2"
@@ -90,7 +116,8 @@ if command -v python3 >/dev/null 2>&1; then
 fi
 run plan --schedule zb-v --stages 4 --microbatches 8 --format trace
 code_is 0
-json_ok "sum(e['ph'] == 'X' for e in d) == 4 * 2 * 8 * 3"
+json_ok "sum(e['ph'] == 'X' and e['tid'] == 0 for e in d) == 4 * 2 * 8 * 3"
+json_ok "{e['pid'] for e in d if e['ph'] == 'X'} == {10000, 10001, 10002, 10003}"
 json_ok "sum(e['ph'] == 's' for e in d) == sum(e['ph'] == 'f' for e in d) == 2 * 7 * 8"
 
 begin "a config gives the shape and the memory, options win over it"

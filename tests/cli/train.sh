@@ -41,6 +41,29 @@ code=0
 wait $child || code=$?
 code_is 143
 
+begin "the record of actions is in the run folder, one file a rank, and outlives kill -9"
+"$PPCLI" train "$config" --dir "$folder/killed" --epochs 1000000 >"$folder/out" 2>"$folder/err" &
+child=$!
+tries=0
+while [ ! -s "$folder/killed/metrics.jsonl" ] && [ $tries -lt 100 ]; do sleep 0.05; tries=$((tries + 1)); done
+kill -9 $child
+last='ppcli train, KILL'
+code=0
+wait $child 2>/dev/null || code=$?
+code_is 137
+same "$(find "$folder/killed/actions" -name 'rank-000[01].ring' | wc -l | tr -d ' ')" 2
+run train "$config" --dir "$folder/killed" --overwrite
+code_is 0
+
+begin "a run folder that cannot hold the record is one clear error before the run"
+(ulimit -f 8 && exec "$PPCLI" train "$config" --dir "$folder/full" --microbatches 32) >"$folder/out" 2>"$folder/err"
+code=$?
+last='ppcli train, file size limit'
+code_is 74
+err_has 'actions/rank-000'
+err_has 'File too large'
+same "$(grep -c 'ppcli: error:' "$folder/err")" 1
+
 begin "two runs that start together have a folder each"
 mkdir "$folder/two"
 last='ppcli train, twice'
@@ -54,6 +77,22 @@ begin "divergence under the comparing backend is divergence, not a difference"
 run train "$config" --dir '' --backend compare --lr 1000 --optimizer sgd
 code_is 80
 same "$(grep -c 'ppcli: error:' "$folder/err")" 1
+
+begin "explain, log and summary say when bits may not be those of exact mode"
+run explain "$config" --set train.exact=off
+out_has 'weight gradients: one product per 4 micro-batches (train.exact = off); bits may differ from exact'
+run explain "$config" --set train.exact=off --batch-size 1024
+out_has 'weight gradients: one product per micro-batch (train.exact = off); bits as exact'
+run explain "$config"
+out_lacks 'weight gradients'
+run train "$config" --dir "$folder/off" --set train.exact=off --set train.coalesce=2
+code_is 0
+err_has 'train.exact = off: weight gradients of 2 micro-batches at a time; bits may differ'
+grep -q '"exact": false' "$folder/off/summary.json" || complain 'summary.json: no "exact": false'
+grep -q '"coalesce": 2' "$folder/off/summary.json" || complain 'summary.json: no "coalesce": 2'
+run train "$config" --dir "$folder/exact"
+err_lacks 'train.exact'
+grep -q '"exact": true' "$folder/exact/summary.json" || complain 'summary.json: no "exact": true'
 
 begin "explain counts the steps of two thousand million samples"
 run explain "$config" --set data.train_samples=2147483647 --set train.batch_size=1073741824

@@ -43,7 +43,7 @@ begin "version names what was built in, two ways"
 run --version
 code_is 0
 out_has 'ppcli '
-for word in CBLAS MPI libcurl zlib inih; do
+for word in CBLAS MPI libcurl zlib inih jansson; do
     out_has "$word: "
 done
 cp "$folder/out" "$folder/version"

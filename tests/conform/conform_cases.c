@@ -257,6 +257,25 @@ static int nobody_leaves_a_barrier_before_all_arrived(struct conform *c)
     return 0;
 }
 
+/* Rank 0 comes late; the others have shown that they wait for it, not before and not long ago. */
+static int waiting_can_be_seen_from_outside(struct conform *c)
+{
+    uint64_t waited = 0, begin = pp_clock_ns();
+    OPS(c)->show_waits(c->tp, &waited);
+    if (c->tp->rank == 0) {
+        struct timespec t = {.tv_sec = 0, .tv_nsec = 120000000};
+        nanosleep(&t, NULL);
+    }
+    int rc = pp_transport_barrier(c->tp);
+    uint64_t end = pp_clock_ns();
+    OPS(c)->show_waits(c->tp, NULL);
+    PP_TRY(rc);
+    EXPECT(c->tp->rank == 0 || (waited >= begin && waited <= end),
+           "rank %d waited from %llu to %llu, seen at %llu", c->tp->rank, (unsigned long long)begin,
+           (unsigned long long)end, (unsigned long long)waited);
+    return 0;
+}
+
 /* The ranks >= first fail, each with its own text; expect everybody to return first's code. */
 static int fail_from(struct conform *c, int first)
 {
@@ -399,6 +418,7 @@ const struct conform_case conform_cases[] = {
     CASE(big_messages_cross_without_blocking),
     CASE(allgather_is_in_rank_order),
     CASE(nobody_leaves_a_barrier_before_all_arrived),
+    CASE(waiting_can_be_seen_from_outside),
     CASE(one_failure_is_everybodys),
     CASE(send_and_recv_move_any_size),
     CASE(reduce_has_the_bits_of_adding_in_order),

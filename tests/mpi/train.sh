@@ -79,6 +79,12 @@ one threads-r2 --replicas 2 --stages 2 --microbatches 3 &&
     [ "$(hash_of threads-r2)" = "$(hash_of mpi-r2)" ]
 report $? "2 replicas of 2 stages give the same bits as processes and as threads" "$(cat "$work/out")"
 
+one threads-off --set train.exact=off --set train.coalesce=3 &&
+    many 3 mpi-off --stages 3 --schedule zb-h1 --set train.exact=off --set train.coalesce=3 &&
+    [ "$(hash_of threads-off)" = "$(hash_of mpi-off)" ]
+report $? "weight gradients of 3 micro-batches at a time: the same bits for 3 processes" \
+    "$(cat "$work/out")"
+
 # The reports of MPI's own memory at its end say nothing about ppcli.
 one launched --stages 2 --launch mpirun && [ "$(hash_of launched)" = "$ref" ]
 report $? "--launch mpirun starts the processes itself" "$(cat "$work/out")"

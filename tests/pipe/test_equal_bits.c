@@ -9,6 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "command.h"
+#include "ppcli/backend.h"
+#include "ppcli/config.h"
 #include "ppcli/schedule.h"
 
 /* One training with `extra` settings on top of a small network with an uneven last batch. */
@@ -56,30 +59,31 @@ static void same_bits(const char *a, const char *b, const char *c)
     }
 }
 
-/* A model of 16 layers, so that 8 ranks can hold two chunks each. */
+/* A model of 16 layers, so that 8 ranks can hold two chunks each. more: up to 4 settings. */
 static void run_deep(const char *schedule, int stages, int chunks, const char *microbatches,
-                     const char *more, struct outcome *out)
+                     const char *const *more, struct outcome *out)
 {
     char sc[64], st[32], ch[32];
     snprintf(sc, sizeof(sc), "pipeline.schedule=%s", schedule);
     snprintf(st, sizeof(st), "pipeline.stages=%d", stages);
     snprintf(ch, sizeof(ch), "pipeline.chunks=%d", chunks);
-    const char *with[] = {"model.sizes=12 9*15 5",
-                          "model.activation=tanh",
-                          "train.epochs=1",
-                          "data.train_samples=150",
-                          microbatches,
-                          sc,
-                          st,
-                          ch,
-                          more,
-                          NULL};
+    const char *with[16] = {"model.sizes=12 9*15 5",
+                            "model.activation=tanh",
+                            "train.epochs=1",
+                            "data.train_samples=150",
+                            microbatches,
+                            sc,
+                            st,
+                            ch};
+    for (int i = 0; more[i]; i++) {
+        with[8 + i] = more[i];
+    }
     run_with(with, out);
 }
 
 /* Every schedule of the list that may run this shape; returns how many did. A shape that the
  * schedule's own rule forbids is refused with a sentence, never with other bits. */
-static int every_schedule(int stages, const char *microbatches, const char *more,
+static int every_schedule(int stages, const char *microbatches, const char *const *more,
                           const struct outcome *one)
 {
     int ran = 0;
@@ -113,12 +117,13 @@ static void all_schedules_on_up_to_8_ranks_give_the_bits_of_one(void **state)
     static const char *const microbatches[] = {"pipeline.microbatches=16",
                                                "pipeline.microbatches=5"};
     static const int stages[] = {2, 3, 4, 8};
+    static const char *const more[] = {"train.clip_norm=1", NULL};
     for (int m = 0; m < 2; m++) {
         struct outcome one;
-        run_deep("gpipe", 1, 1, microbatches[m], "train.clip_norm=1", &one);
+        run_deep("gpipe", 1, 1, microbatches[m], more, &one);
         int ran = 0;
         for (int i = 0; i < 4; i++) {
-            ran += every_schedule(stages[i], microbatches[m], "train.clip_norm=1", &one);
+            ran += every_schedule(stages[i], microbatches[m], more, &one);
         }
         assert_in_range(ran, 40, 1000);
     }
@@ -128,9 +133,93 @@ static void all_schedules_work_with_replicas(void **state)
 {
     (void)state;
     struct outcome one;
-    run_deep("gpipe", 1, 1, "pipeline.microbatches=8", "pipeline.replicas=2", &one);
-    assert_in_range(every_schedule(2, "pipeline.microbatches=8", "pipeline.replicas=2", &one), 10,
-                    1000);
+    static const char *const more[] = {"pipeline.replicas=2", NULL};
+    run_deep("gpipe", 1, 1, "pipeline.microbatches=8", more, &one);
+    assert_in_range(every_schedule(2, "pipeline.microbatches=8", more, &one), 10, 1000);
+}
+
+/* The same groups everywhere: the same bits, which with the reference backend (it sums a group in
+ * double precision) are others than those of one micro-batch at a time. */
+static void coalesced_weight_gradients_have_the_same_bits_for_all_schedules(void **state)
+{
+    (void)state;
+    static const struct {
+        int stages;
+        const char *microbatches;
+        const char *more[5];
+    } shapes[] = {
+        /* groups of 3 and a last one of 1; the last batch has other groups */
+        {2, "pipeline.microbatches=16", {"train.coalesce=3"}},
+        {4, "pipeline.microbatches=16", {"train.coalesce=3", "run.backend=reference"}},
+        {8, "pipeline.microbatches=16", {"train.clip_norm=1", "run.backend=reference"}},
+        {3, "pipeline.microbatches=5", {"train.coalesce=2", "run.backend=reference"}},
+        {2,
+         "pipeline.microbatches=8",
+         {"train.coalesce=4", "pipeline.replicas=2", "run.backend=reference"}},
+    };
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+        struct outcome one;
+        const char *more[5] = {"train.exact=off"};
+        for (int k = 0; shapes[i].more[k]; k++) {
+            more[1 + k] = shapes[i].more[k];
+        }
+        run_deep("gpipe", 1, 1, shapes[i].microbatches, more, &one);
+        int ran = every_schedule(shapes[i].stages, shapes[i].microbatches, more, &one);
+        assert_in_range(ran, 8, 1000);
+    }
+}
+
+static void groups_are_really_summed_at_once(void **state)
+{
+    (void)state;
+    struct outcome exact, off;
+    const char *plain[] = {"run.backend=reference", NULL};
+    const char *with[] = {"run.backend=reference", "train.exact=off", "train.coalesce=2", NULL};
+    run_with(plain, &exact);
+    run_with(with, &off);
+    assert_string_not_equal(off.sha, exact.sha);
+}
+
+static void groups_of_one_have_the_bits_of_exact_mode(void **state)
+{
+    (void)state;
+    struct outcome exact, off;
+    const char *plain[] = {"pipeline.stages=2", NULL};
+    const char *with[] = {"pipeline.stages=2", "train.exact=off", "train.coalesce=1", NULL};
+    run_with(plain, &exact);
+    run_with(with, &off);
+    CHECK_STR_EQ(off.sha, exact.sha);
+}
+
+/* What rounding can do in 20 steps, and no more; also with a norm over all gradients. */
+static void coalesced_losses_stay_near_those_of_exact_mode(void **state)
+{
+    (void)state;
+    static const char *const optimizers[] = {"train.optimizer=sgd", "train.optimizer=momentum",
+                                             "train.optimizer=adam", "train.optimizer=adamw"};
+    for (int i = 0; i < 4; i++) {
+        struct outcome exact, off;
+        const char *plain[] = {optimizers[i],
+                               "train.clip_norm=0.5",
+                               "train.epochs=3",
+                               "train.max_steps=20",
+                               "pipeline.microbatches=8",
+                               "run.backend=reference",
+                               NULL};
+        const char *with[] = {optimizers[i],        "train.clip_norm=0.5",     "train.epochs=3",
+                              "train.max_steps=20", "pipeline.microbatches=8", "train.exact=off",
+                              "pipeline.stages=2",  "run.backend=reference",   NULL};
+        run_with(plain, &exact);
+        run_with(with, &off);
+        CHECK_INT_EQ(off.n_steps, 20);
+        for (int t = 0; t < 20; t++) {
+            double error = fabs(off.step_loss[t] - exact.step_loss[t]) / exact.step_loss[t];
+            if (error > 1e-5) {
+                fail_msg("%s, step %d: loss %.9g, exact %.9g", optimizers[i], t + 1,
+                         off.step_loss[t], exact.step_loss[t]);
+            }
+        }
+    }
 }
 
 static void every_schedule_gives_the_bits_of_one_rank(void **state)
@@ -161,6 +250,36 @@ static void clipping_decay_and_warm_up_give_the_same_bits(void **state)
     (void)state;
     same_bits("train.clip_norm=0.1", "train.weight_decay=0.01", "train.warmup_steps=5");
     same_bits("train.clip_norm=0.5", "train.lr_schedule=cosine", "train.optimizer=momentum");
+}
+
+/* Both providers of matrix products, whichever the others of this file get by default. */
+static void cblas_gives_the_same_bits(void **state)
+{
+    same_bits("run.gemm=cblas", "pipeline.microbatches=4", NULL);
+}
+
+static void own_products_give_the_same_bits_for_every_number_of_microbatches(void **state)
+{
+    struct outcome one, many;
+    const char *alone[] = {"run.gemm=fma", "pipeline.microbatches=1", NULL};
+    struct pp_config *cfg = NULL;
+    const struct pp_setting fma = {"run.gemm", "fma", "test"};
+    CHECK_OK(pp_config_load(NULL, &fma, 1, pp_cli_names(), &cfg));
+    struct pp_backend_choice choice = pp_backend_choice_of(cfg);
+    pp_config_destroy(&cfg);
+    if (pp_backend_packed_floats(&choice, 16, 16) == 0) {
+        print_message("# this processor has none\n");
+        skip();
+    }
+    run_with(alone, &one);
+    static const char *const counts[] = {"pipeline.microbatches=2", "pipeline.microbatches=5",
+                                         "pipeline.microbatches=32"};
+    for (int i = 0; i < 3; i++) {
+        const char *with[] = {"run.gemm=fma", counts[i], "pipeline.stages=3", NULL};
+        run_with(with, &many);
+        CHECK_STR_EQ(many.sha, one.sha);
+        assert_true(many.test_loss == one.test_loss);
+    }
 }
 
 static void replicas_repeat_their_bits_and_follow_one_replica(void **state)
@@ -262,9 +381,15 @@ int main(void)
         cmocka_unit_test(every_schedule_gives_the_bits_of_one_rank),
         cmocka_unit_test(all_schedules_on_up_to_8_ranks_give_the_bits_of_one),
         cmocka_unit_test(all_schedules_work_with_replicas),
+        cmocka_unit_test(coalesced_weight_gradients_have_the_same_bits_for_all_schedules),
+        cmocka_unit_test(groups_are_really_summed_at_once),
+        cmocka_unit_test(groups_of_one_have_the_bits_of_exact_mode),
+        cmocka_unit_test(coalesced_losses_stay_near_those_of_exact_mode),
         cmocka_unit_test(more_stages_than_microbatches_give_the_same_bits),
         cmocka_unit_test(uneven_microbatches_give_the_same_bits),
         cmocka_unit_test(clipping_decay_and_warm_up_give_the_same_bits),
+        cmocka_unit_test(cblas_gives_the_same_bits),
+        cmocka_unit_test(own_products_give_the_same_bits_for_every_number_of_microbatches),
         cmocka_unit_test(replicas_repeat_their_bits_and_follow_one_replica),
         cmocka_unit_test(a_replica_without_a_share_of_the_last_batch_still_takes_part),
         cmocka_unit_test(explicit_cuts_give_the_same_bits),

@@ -66,6 +66,33 @@ static void a_table_trains_to_the_bits_of_one_rank(void **state)
     unlink(TABLE);
 }
 
+static void run_coalesced(const char *schedule, const char *stages, struct outcome *out)
+{
+    const char *list[] = {"model.sizes=12 9*7 5",
+                          "data.train_samples=128",
+                          "data.test_samples=40",
+                          "train.batch_size=32",
+                          "train.epochs=1",
+                          "train.exact=off",
+                          "train.coalesce=3",
+                          "pipeline.microbatches=4",
+                          schedule,
+                          stages,
+                          NULL};
+    train_ok(list, out);
+}
+
+static void a_table_is_coalesced_as_a_schedule_is(void **state)
+{
+    (void)state;
+    struct outcome one, many;
+    run_coalesced("pipeline.schedule=gpipe", "pipeline.stages=1", &one);
+    write_table("zb-v", 2, 2, 4, false);
+    run_coalesced("pipeline.schedule=file:" TABLE, "pipeline.stages=2", &many);
+    CHECK_STR_EQ(many.sha, one.sha);
+    unlink(TABLE);
+}
+
 static void a_table_of_another_shape_is_refused_with_the_keys_to_change(void **state)
 {
     (void)state;
@@ -100,6 +127,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_table_trains_to_the_bits_of_one_rank),
+        cmocka_unit_test(a_table_is_coalesced_as_a_schedule_is),
         cmocka_unit_test(a_table_of_another_shape_is_refused_with_the_keys_to_change),
         cmocka_unit_test(a_table_that_would_hang_is_refused),
     };

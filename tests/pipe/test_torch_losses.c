@@ -61,7 +61,7 @@ static void golden(const char *name, double out[STEPS])
     }
 }
 
-static void compare(const struct golden_case *c, const char *stages)
+static void compare(const struct golden_case *c, const char *stages, const char *exact)
 {
     const char *root = getenv("PPCLI_SOURCE_DIR");
     char path[PP_PATH_MAX];
@@ -76,8 +76,9 @@ static void compare(const struct golden_case *c, const char *stages)
                             "run.log_every=1",
                             "data.test_samples=100",
                             "pipeline.microbatches=4",
-                            stages};
-    int n = 10;
+                            stages,
+                            exact};
+    int n = 11;
     for (int i = 0; c->settings[i]; i++) {
         list[n++] = c->settings[i];
     }
@@ -99,7 +100,15 @@ static void the_first_losses_equal_those_of_torch(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        compare(&cases[i], "pipeline.stages=2");
+        compare(&cases[i], "pipeline.stages=2", "train.exact=true");
+    }
+}
+
+static void so_do_those_with_coalesced_weight_gradients(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        compare(&cases[i], "pipeline.stages=2", "train.exact=off");
     }
 }
 
@@ -107,6 +116,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_losses_equal_those_of_torch),
+        cmocka_unit_test(so_do_those_with_coalesced_weight_gradients),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

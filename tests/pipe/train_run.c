@@ -2,6 +2,7 @@
 /* See train_run.h. The run is the one of `ppcli train`, without the process around it. */
 #include "train_run.h"
 
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -70,15 +71,14 @@ static void read_steps(const char *dir, struct outcome *out)
     free(text);
 }
 
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *where)
+{
+    return remove(path);
+}
+
 static void remove_dir(const char *dir)
 {
-    static const char *const names[] = {"summary.json", "metrics.jsonl", "config.resolved.ini"};
-    char path[PP_PATH_MAX];
-    for (int i = 0; i < 3; i++) {
-        CHECK_OK(pp_path_format(path, "%s/%s", dir, names[i]));
-        unlink(path);
-    }
-    rmdir(dir);
+    nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 void train_run(const char *const *settings, struct outcome *out)

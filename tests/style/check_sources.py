@@ -26,6 +26,7 @@ HEADER_OWNER = {
     'config.h': 'conf',
     'model.h': 'nn',
     'run.h': 'train',
+    'report.h': 'train',
     'exec.h': 'pipe',
     'layout.h': 'pipe',
     'exchange.h': 'sched',

@@ -14,6 +14,7 @@
 #include "ppcli/mem.h"
 #include "ppcli/rng.h"
 #include "ppcli/sha256.h"
+#include "../../src/base/sha256_block.h"
 
 static void an_error_keeps_its_code_and_gains_context(void **state)
 {
@@ -122,6 +123,27 @@ static void sha256_gives_the_nist_answers(void **state)
                  "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
+static void sha256_is_the_same_with_and_without_the_processors_help(void **state)
+{
+    (void)state;
+    uint8_t data[64 * 7];
+    for (size_t i = 0; i < sizeof(data); i++) {
+        data[i] = (uint8_t)(i * 37 + i / 64);
+    }
+    for (size_t n = 0; n <= 7; n++) {
+        uint32_t plain[8], fast[8];
+        for (uint32_t i = 0; i < 8; i++) {
+            plain[i] = fast[i] = 0x9e3779b9u * (i + 1);
+        }
+        sha256_blocks_plain(plain, data, n);
+        if (!sha256_blocks_fast(fast, data, n)) {
+            print_message("# no instructions for SHA-256 here\n");
+            skip();
+        }
+        assert_memory_equal(plain, fast, sizeof(plain));
+    }
+}
+
 static void json_is_escaped_and_numbers_read_back(void **state)
 {
     (void)state;
@@ -150,6 +172,23 @@ static void json_is_escaped_and_numbers_read_back(void **state)
                        "\"a\":[-9223372036854775808,18446744073709551615,true,{}],"
                        "\"none\":null}\n");
     free(text);
+}
+
+static void a_large_arena_lies_on_huge_pages(void **state)
+{
+    const size_t huge = (size_t)2 << 20, sizes[] = {huge, huge + 1, 5 * huge - 64};
+    for (int i = 0; i < 3; i++) {
+        struct pp_arena a;
+        CHECK_OK(pp_arena_create(sizes[i], &a));
+        CHECK_INT_EQ((uintptr_t)a.base % huge, 0);
+        CHECK_INT_EQ(a.base[0] + a.base[sizes[i] - 1], 0);
+        a.base[sizes[i] - 1] = 1;
+        pp_arena_destroy(&a);
+    }
+    struct pp_arena none = {0};
+    CHECK_FAILS(pp_arena_create(SIZE_MAX - 100, &none), PP_ERESOURCE, "cannot take");
+    CHECK_FAILS(pp_arena_create((size_t)1 << 60, &none), PP_ERESOURCE, "cannot take");
+    assert_null(none.base);
 }
 
 static void a_dry_arena_counts_what_a_real_one_gives(void **state)
@@ -234,7 +273,9 @@ int main(void)
         cmocka_unit_test(uniform_numbers_do_not_depend_on_where_a_call_starts),
         cmocka_unit_test(a_permutation_holds_every_number_once),
         cmocka_unit_test(sha256_gives_the_nist_answers),
+        cmocka_unit_test(sha256_is_the_same_with_and_without_the_processors_help),
         cmocka_unit_test(json_is_escaped_and_numbers_read_back),
+        cmocka_unit_test(a_large_arena_lies_on_huge_pages),
         cmocka_unit_test(a_dry_arena_counts_what_a_real_one_gives),
         cmocka_unit_test(sizes_that_overflow_are_refused),
         cmocka_unit_test(a_file_is_whole_or_absent),

@@ -169,6 +169,32 @@ static void transport_and_launch_must_not_contradict(void **state)
     pp_config_destroy(&cfg);
 }
 
+static void groups_of_weight_gradients_need_leave_and_microbatches(void **state)
+{
+    struct pp_config *cfg = good(NULL, NULL);
+    assert_true(cfg->train.exact);
+    CHECK_INT_EQ(cfg->train.coalesce, 0);
+    pp_config_destroy(&cfg);
+    cfg = good(NULL, "train.exact=off", "train.coalesce=4", NULL);
+    assert_false(cfg->train.exact);
+    CHECK_STR_EQ(value_of(cfg, "train.exact"), "false");
+    CHECK_INT_EQ(cfg->train.coalesce, 4);
+    pp_config_destroy(&cfg);
+    cfg = good(NULL, "train.coalesce=1", NULL);
+    pp_config_destroy(&cfg);
+    refuses(
+        "train.coalesce: sums over 2 micro-batches at once may have other bits than one after the "
+        "other, which train.exact = true keeps; use train.exact = off, or train.coalesce = 0",
+        NULL, "train.coalesce=2", NULL);
+    refuses("train.coalesce: weight gradients of 5 micro-batches at a time, but a batch has 4; use "
+            "train.coalesce = 4 or fewer, or more pipeline.microbatches",
+            NULL, "train.coalesce=5", "train.exact=off", NULL);
+    refuses("pipeline.microbatches: weight gradients of 8",
+            "[train]\nexact = off\ncoalesce = 8\nbatch_size = 64\n[pipeline]\nmicrobatches = 8\n",
+            "pipeline.microbatches=4", NULL);
+    refuses("train.exact: unknown 'maybe'; write true | false", NULL, "train.exact=maybe", NULL);
+}
+
 static void a_check_is_silent_about_values_that_were_refused(void **state)
 {
     BAD("[pipeline]\nstages = 99x\nassignment = 5-7\n[train]\nbatch_size = 0\n",
@@ -227,6 +253,7 @@ int main(void)
         cmocka_unit_test(what_is_no_list_of_ranges_is_refused),
         cmocka_unit_test(ranges_must_match_stages_and_layers),
         cmocka_unit_test(transport_and_launch_must_not_contradict),
+        cmocka_unit_test(groups_of_weight_gradients_need_leave_and_microbatches),
         cmocka_unit_test(a_check_is_silent_about_values_that_were_refused),
         cmocka_unit_test(idle_keys_are_noted_and_accepted),
         cmocka_unit_test(a_problem_of_a_higher_module_gets_the_keys_origin_and_its_place),

@@ -93,6 +93,7 @@ static void keys_below_a_broken_header_do_not_fall_into_the_section_before(void 
     BAD("[train]\nlr = 1\n[zzzzzz\nlr = 2\nanything = goes\n",
         "t.ini:3: error: section header '[zzzzzz' has no ']'",
         "t.ini:3: error: unknown section [zzzzzz]; there are [data] [model] [pipeline] [train] "
+        "[checkpoint] "
         "[run] (ppcli keys)");
 }
 
@@ -101,7 +102,8 @@ static void section_names_are_exact(void **state)
     BAD("[ train ]\nlr = 0.1\n[Train]\n[]\n[trainx] y\n",
         "t.ini:1: error: blanks inside '[ train ]'; write [train]",
         "t.ini:3: error: unknown section [Train]; did you mean [train]? (ppcli keys)",
-        "t.ini:4: error: unknown section []; there are [data] [model] [pipeline] [train] [run] "
+        "t.ini:4: error: unknown section []; there are [data] [model] [pipeline] [train] "
+        "[checkpoint] [run] "
         "(ppcli keys)",
         "t.ini:5: error: text after ']': 'y'; give it a line of its own",
         "t.ini:5: error: unknown section [trainx]; did you mean [train]? (ppcli keys)");
@@ -118,9 +120,9 @@ static void a_long_section_name_is_not_cut_to_a_known_one(void **state)
 
 static void an_empty_unknown_section_is_seen_and_an_empty_known_one_is_fine(void **state)
 {
-    BAD("[output]\n",
-        "t.ini:1: error: unknown section [output]; there are [data] [model] [pipeline] [train] "
-        "[run] (ppcli keys)");
+    BAD("[output]\n", "t.ini:1: error: unknown section [output]; there are [data] [model] "
+                      "[pipeline] [train] [checkpoint] "
+                      "[run] (ppcli keys)");
     struct pp_config *cfg = good("[train]\n[run]\n[train]\nlr = 2", NULL);
     CHECK_STR_EQ(value_of(cfg, "train.lr"), "2");
     pp_config_destroy(&cfg);

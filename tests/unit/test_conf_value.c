@@ -102,6 +102,33 @@ static void floats_out_of_range_are_refused(void **state)
     check_value("train.beta1=0", "0");
 }
 
+static void durations_take_a_unit_and_are_kept_in_seconds(void **state)
+{
+    check_value("run.hang_timeout=90", "90s");
+    check_value("run.hang_timeout=90s", "90s");
+    check_value("run.hang_timeout=1.5m", "90s");
+    check_value("run.hang_timeout=500ms", "0.5s");
+    check_value("run.hang_timeout=200 ms", "0.2s");
+    check_value("run.hang_timeout=2h", "7200s");
+    check_value("run.hang_timeout=0", "0s");
+    check_value("run.hang_timeout=0h", "0s");
+}
+
+static void what_is_not_a_duration_is_refused(void **state)
+{
+    static const char *const values[] = {"s",  "ms",  "1d",  "1 2s", "-5s",   "0x5s", "1,5s",
+                                         "1M", "5sm", "nan", "infs", "5 s s", NULL};
+    for (int i = 0; values[i]; i++) {
+        char setting[64];
+        snprintf(setting, sizeof(setting), "run.hang_timeout=%s", values[i]);
+        refuses("is not a duration; write a number and ms, s, m or h, such as 90s", NULL, setting,
+                NULL);
+    }
+    refuses("100ms is out of range; write 0, or 0.2s to 604800s", NULL, "run.hang_timeout=100ms",
+            NULL);
+    refuses("1000h is out of range", NULL, "run.hang_timeout=1000h", NULL);
+}
+
 static void a_comma_locale_changes_nothing(void **state)
 {
     static const char *const locales[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "de_DE",
@@ -329,6 +356,8 @@ int main(void)
         cmocka_unit_test(floats_are_decimal_and_keep_their_bits),
         cmocka_unit_test(what_is_not_a_float_is_refused),
         cmocka_unit_test(floats_out_of_range_are_refused),
+        cmocka_unit_test(durations_take_a_unit_and_are_kept_in_seconds),
+        cmocka_unit_test(what_is_not_a_duration_is_refused),
         cmocka_unit_test(a_comma_locale_changes_nothing),
         cmocka_unit_test(choices_and_names_are_exact_and_suggest),
         cmocka_unit_test(sizes_take_blanks_commas_and_repeats),

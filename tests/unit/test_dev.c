@@ -18,8 +18,9 @@ static void cpu_agrees_with_plain_on_linear_layers(void **state)
         for (int a = 0; a < COUNT(activations); a++) {
             float *y = nans(bo), *z = nans(bo), *dz = pp_alloc(bo, sizeof(*dz));
             memcpy(dz, dy, bo * sizeof(*dz));
-            CHECK_OK(pp_backend_linear_forward(be, B, I, O, x, W, b, activations[a], NULL, y));
-            CHECK_OK(pp_backend_linear_forward(be, B, I, O, x, W, b, activations[a], z, y));
+            CHECK_OK(
+                pp_backend_linear_forward(be, B, I, O, x, W, NULL, b, activations[a], NULL, y));
+            CHECK_OK(pp_backend_linear_forward(be, B, I, O, x, W, NULL, b, activations[a], z, y));
             CHECK_OK(pp_backend_activation_backward(be, bo, activations[a], y, z, dz));
             pp_free(y);
             pp_free(z);
@@ -27,8 +28,9 @@ static void cpu_agrees_with_plain_on_linear_layers(void **state)
         }
         float *dx = nans(bi), *dW = nans(oi), *db = nans(O);
         CHECK_OK(pp_backend_linear_backward_input(be, B, I, O, dy, W, dx));
-        CHECK_OK(pp_backend_linear_backward_weight(be, B, I, O, dy, x, 0, dW, db));
-        CHECK_OK(pp_backend_linear_backward_weight(be, B, I, O, dy, x, 1, dW, db));
+        struct pp_weight_part part = {B, dy, x};
+        CHECK_OK(pp_backend_linear_backward_weight(be, 1, &part, I, O, 0, dW, db));
+        CHECK_OK(pp_backend_linear_backward_weight(be, 1, &part, I, O, 1, dW, db));
         pp_free(dx);
         pp_free(dW);
         pp_free(db);
@@ -129,7 +131,7 @@ static void plain_ops_give_the_numbers_of_the_formulas(void **state)
     /* x = (1, -2), two outputs: 0.5 + 1 - 2*3 = -4.5 and -1 + 2 + 4 = 5 */
     const float x[] = {1, -2}, W[] = {1, 3, 2, -2}, b[] = {0.5f, -1};
     float y[2], z[2];
-    CHECK_OK(pp_backend_linear_forward(be, 1, 2, 2, x, W, b, PP_ACT_RELU, z, y));
+    CHECK_OK(pp_backend_linear_forward(be, 1, 2, 2, x, W, NULL, b, PP_ACT_RELU, z, y));
     assert_float_equal(z[0], -4.5f, 0);
     assert_float_equal(z[1], 5, 0);
     assert_float_equal(y[0], 0, 0);
@@ -140,11 +142,13 @@ static void plain_ops_give_the_numbers_of_the_formulas(void **state)
     const double slope[] = {-0.08331547058, 0.5, 1.08331547058};
     for (int i = 0; i < 3; i++) {
         float dy = 1;
-        CHECK_OK(pp_backend_linear_forward(be, 1, 1, 1, &at[i], one, none, PP_ACT_GELU, z, y));
+        CHECK_OK(
+            pp_backend_linear_forward(be, 1, 1, 1, &at[i], one, NULL, none, PP_ACT_GELU, z, y));
         CHECK_OK(pp_backend_activation_backward(be, 1, PP_ACT_GELU, NULL, z, &dy));
         assert_float_equal(y[0], (float)gelu[i], 1e-7f);
         assert_float_equal(dy, (float)slope[i], 1e-7f);
-        CHECK_OK(pp_backend_linear_forward(be, 1, 1, 1, &at[i], one, none, PP_ACT_TANH, NULL, y));
+        CHECK_OK(
+            pp_backend_linear_forward(be, 1, 1, 1, &at[i], one, NULL, none, PP_ACT_TANH, NULL, y));
         assert_float_equal(y[0], (float)(at[i] * 0.76159415596), 1e-7f);
         dy = 1;
         CHECK_OK(pp_backend_activation_backward(be, 1, PP_ACT_TANH, y, NULL, &dy));
@@ -171,8 +175,10 @@ static void plain_products_are_the_double_sums(void **state)
     float *x = noise("x", 12), *W = noise("w", 8), *dz = noise("dz", 6);
     float dx[12], dW[8], db[2];
     CHECK_OK(pp_backend_linear_backward_input(be, B, I, O, dz, W, dx));
-    CHECK_OK(pp_backend_linear_backward_weight(be, B, I, O, dz, x, 0, dW, db));
-    CHECK_OK(pp_backend_linear_backward_weight(be, B, I, O, dz, x, 1, dW, db));
+    struct pp_weight_part parts[] = {{2, dz, x}, {0, NULL, NULL}, {1, dz + 2 * O, x + 2 * I}};
+    CHECK_OK(pp_backend_linear_backward_weight(be, 3, parts, I, O, 0, dW, db));
+    parts[0].B = B;
+    CHECK_OK(pp_backend_linear_backward_weight(be, 1, parts, I, O, 1, dW, db));
     for (int r = 0; r < B; r++) {
         for (int i = 0; i < I; i++) {
             double want = (double)dz[r * 2] * W[i] + (double)dz[r * 2 + 1] * W[4 + i];
@@ -196,10 +202,11 @@ static void plain_products_are_the_double_sums(void **state)
 }
 
 /* A backend with one wrong element in dW, for the next test. */
-static int wrong_weight_gradient(struct pp_backend *be, int B, int I, int O, const float *dz,
-                                 const float *x, float beta, float *dW, float *db)
+static int wrong_weight_gradient(struct pp_backend *be, int n, const struct pp_weight_part *parts,
+                                 int I, int O, float beta, float *dW, float *db)
 {
-    int rc = 0;
+    int rc = 0, B = parts->B;
+    const float *dz = parts->dz, *x = parts->x;
     for (int o = 0; o < O; o++) {
         db[o] = beta * db[o];
         for (int r = 0; r < B; r++) {
@@ -232,7 +239,8 @@ static void compare_names_the_op_and_the_element_that_differ(void **state)
     struct pp_backend *be = NULL;
     CHECK_OK(pp_backend_open(&broken, 1, &be));
     float *x = noise("x", 4 * 7), *dz = noise("dz", 4 * 5), dW[35] = {0}, db[5] = {0};
-    CHECK_FAILS(pp_backend_linear_backward_weight(be, 4, 7, 5, dz, x, 1, dW, db), PP_ECHECK,
+    struct pp_weight_part part = {4, dz, x};
+    CHECK_FAILS(pp_backend_linear_backward_weight(be, 1, &part, 7, 5, 1, dW, db), PP_ECHECK,
                 "compare: linear_backward_weight 5x7x4 beta 1: dW[1][2] is ");
     double sum;
     CHECK_OK(pp_backend_sum_squares(be, 28, x, &sum));

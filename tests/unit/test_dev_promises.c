@@ -63,7 +63,8 @@ static void nan_is_not_hidden(void **state)
         for (int a = 0; a < COUNT(activations); a++) {
             const float x[] = {NAN}, W[] = {1}, bias[] = {0};
             float y = 0, z = 0, dy = NAN;
-            CHECK_OK(pp_backend_linear_forward(be, 1, 1, 1, x, W, bias, activations[a], &z, &y));
+            CHECK_OK(
+                pp_backend_linear_forward(be, 1, 1, 1, x, W, NULL, bias, activations[a], &z, &y));
             assert_true(isnan(y) && isnan(z));
             y = z = 0.5f;
             CHECK_OK(pp_backend_activation_backward(be, 1, activations[a], &y, &z, &dy));
@@ -94,14 +95,16 @@ static void no_rows_make_a_zero_gradient(void **state)
         float W[6] = {0}, dW[6], db[2], some[6];
         memset(dW, 0xff, sizeof(dW));
         memset(db, 0xff, sizeof(db));
-        CHECK_OK(pp_backend_linear_forward(be, 0, 3, 2, some, W, db, PP_ACT_GELU, some, some));
+        CHECK_OK(
+            pp_backend_linear_forward(be, 0, 3, 2, some, W, NULL, db, PP_ACT_GELU, some, some));
         CHECK_OK(pp_backend_linear_backward_input(be, 0, 3, 2, some, W, some));
-        CHECK_OK(pp_backend_linear_backward_weight(be, 0, 3, 2, some, some, 0, dW, db));
+        struct pp_weight_part part = {0, some, some};
+        CHECK_OK(pp_backend_linear_backward_weight(be, 1, &part, 3, 2, 0, dW, db));
         for (int i = 0; i < 6; i++) {
             assert_float_equal(dW[i], 0, 0);
         }
         dW[3] = 5;
-        CHECK_OK(pp_backend_linear_backward_weight(be, 0, 3, 2, some, some, 1, dW, db));
+        CHECK_OK(pp_backend_linear_backward_weight(be, 1, &part, 3, 2, 1, dW, db));
         assert_float_equal(dW[3], 5, 0);
         assert_float_equal(db[1], 0, 0);
         pp_backend_close(&be);
@@ -127,10 +130,11 @@ static void bits_do_not_depend_on_addresses(void **state)
             memcpy(sdy + o, dy, bo * 4);
             float *p = out[shift] = pp_alloc(bo + bi + oi + O + o, 4);
             p += o;
-            CHECK_OK(pp_backend_linear_forward(be, B, I, O, sx + o, sW + o, sb + o, PP_ACT_RELU,
-                                               NULL, p));
+            CHECK_OK(pp_backend_linear_forward(be, B, I, O, sx + o, sW + o, NULL, sb + o,
+                                               PP_ACT_RELU, NULL, p));
             CHECK_OK(pp_backend_linear_backward_input(be, B, I, O, sdy + o, sW + o, p + bo));
-            CHECK_OK(pp_backend_linear_backward_weight(be, B, I, O, sdy + o, sx + o, 0, p + bo + bi,
+            struct pp_weight_part part = {B, sdy + o, sx + o};
+            CHECK_OK(pp_backend_linear_backward_weight(be, 1, &part, I, O, 0, p + bo + bi,
                                                        p + bo + bi + oi));
             pp_free(sx);
             pp_free(sW);
@@ -254,7 +258,7 @@ static void *multiply(void *arg)
     struct pp_backend *be = open_backend("cpu");
     float *y = pp_alloc(64 * 128, 4), b[128] = {0};
     for (int i = 0; i < j->rounds; i++) {
-        pp_backend_linear_forward(be, 64, 256, 128, j->x, j->W, b, PP_ACT_NONE, NULL, y);
+        pp_backend_linear_forward(be, 64, 256, 128, j->x, j->W, NULL, b, PP_ACT_NONE, NULL, y);
         j->bad += memcmp(y, j->y, 64 * 128 * 4) != 0;
     }
     pp_free(y);
@@ -274,8 +278,8 @@ static void two_threads_at_once_give_the_bits_of_one(void **state)
         jobs[t] = (struct job){noise(t ? "x1" : "x0", 64 * 256), noise(t ? "w1" : "w0", 128 * 256),
                                nans(64 * 128), 300, 0};
         float b[128] = {0};
-        CHECK_OK(pp_backend_linear_forward(be, 64, 256, 128, jobs[t].x, jobs[t].W, b, PP_ACT_NONE,
-                                           NULL, jobs[t].y));
+        CHECK_OK(pp_backend_linear_forward(be, 64, 256, 128, jobs[t].x, jobs[t].W, NULL, b,
+                                           PP_ACT_NONE, NULL, jobs[t].y));
     }
     pthread_t threads[2];
     for (int t = 0; t < 2; t++) {
@@ -298,8 +302,9 @@ static void ops_of_cpu_allocate_nothing(void **state)
     struct pp_backend *be = open_backend("cpu");
     float x[12] = {0}, W[8] = {0}, b[2] = {0}, y[6], dW[8], db[2];
     uint64_t before = pp_alloc_count();
-    CHECK_OK(pp_backend_linear_forward(be, 3, 4, 2, x, W, b, PP_ACT_RELU, NULL, y));
-    CHECK_OK(pp_backend_linear_backward_weight(be, 3, 4, 2, y, x, 0, dW, db));
+    CHECK_OK(pp_backend_linear_forward(be, 3, 4, 2, x, W, NULL, b, PP_ACT_RELU, NULL, y));
+    struct pp_weight_part part = {3, y, x};
+    CHECK_OK(pp_backend_linear_backward_weight(be, 1, &part, 4, 2, 0, dW, db));
     CHECK_INT_EQ(pp_alloc_count(), before);
     pp_backend_close(&be);
 }

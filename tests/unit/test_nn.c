@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Models and chunks: the gradient is the gradient, and the cut into chunks changes no bit. */
-#include "test.h"
+#include "nn_models.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -8,21 +8,6 @@
 #include "ppcli/mem.h"
 #include "ppcli/model.h"
 #include "ppcli/rng.h"
-
-#define COUNT(a) (int)(sizeof(a) / sizeof((a)[0]))
-
-static struct pp_model *make_model(enum pp_activation act, const int *sizes, int n_sizes)
-{
-    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
-    struct pp_model *m = NULL;
-    snprintf(cfg->model.type, sizeof(cfg->model.type), "mlp");
-    memcpy(cfg->model.sizes, sizes, (size_t)n_sizes * sizeof(*sizes));
-    cfg->model.n_sizes = n_sizes;
-    cfg->model.activation = act;
-    CHECK_OK(pp_model_create(cfg, &m));
-    pp_free(cfg);
-    return m;
-}
 
 static struct pp_backend *open_backend(const char *name)
 {
@@ -70,7 +55,8 @@ static void set_up(struct line *l, struct pp_model *m, struct pp_backend *be, in
                                          .max_rows = ROWS,
                                          .state_slots = MB,
                                          .grad_slots = MB,
-                                         .optimizer = optimizer};
+                                         .optimizer = optimizer,
+                                         .backend = &be->choice};
             CHECK_OK(pp_chunk_create(m, &spec, arena, &l->chunk[s]));
             assert_true((l->chunk[s] != NULL) == (pass == 1));
         }
@@ -127,11 +113,19 @@ static void backward_input(struct line *l, int mb, bool dx)
 static void backward_weight(struct line *l, int mb, bool first)
 {
     for (int s = 0; s < l->n; s++) {
-        CHECK_OK(pp_chunk_backward_weight(l->chunk[s], l->be, mb, mb, first));
+        CHECK_OK(pp_chunk_backward_weight(l->chunk[s], l->be, 1, &mb, &mb, first));
     }
 }
 
 /* --- the gradient ----------------------------------------------------------------------------- */
+
+static double loss_with(struct line *l, float *value, float v, const uint8_t *labels, int rows)
+{
+    *value = v;
+    CHECK_OK(pp_chunk_weights_changed(l->chunk[0], l->be));
+    forward(l, 0, rows);
+    return loss(l, 0, rows, labels, NULL);
+}
 
 /* (loss(v + h) - loss(v - h)) / 2h against the gradient; relative to the largest of its array. */
 static void check_array(struct line *l, const char *name, float *values, const float *grads,
@@ -146,12 +140,8 @@ static void check_array(struct line *l, const char *name, float *values, const f
     for (size_t i = 0; i < n; i++) {
         float keep = values[i];
         volatile float up = keep + h, down = keep - h;
-        values[i] = up;
-        forward(l, 0, rows);
-        double above = loss(l, 0, rows, labels, NULL);
-        values[i] = down;
-        forward(l, 0, rows);
-        double below = loss(l, 0, rows, labels, NULL);
+        double above = loss_with(l, &values[i], up, labels, rows);
+        double below = loss_with(l, &values[i], down, labels, rows);
         values[i] = keep;
         double numeric = (above - below) / ((double)up - down);
         double off = fabs(numeric - grads[i]) / most;
@@ -225,9 +215,15 @@ struct result {
     size_t n;
 };
 
-/* Three micro-batches, the last one smaller; all I before all W when `late` is set. */
-static void run(enum pp_activation act, const char *backend, int n, const int *first, bool late,
-                struct result *r)
+enum when {
+    AT_ONCE, /* W right after its I */
+    LATE,    /* all I before all W */
+    TOGETHER /* the W of all micro-batches in one call */
+};
+
+/* Three micro-batches, the last one smaller. */
+static void run(enum pp_activation act, const char *backend, int n, const int *first,
+                enum when when, struct result *r)
 {
     static const uint8_t labels[ROWS] = {4, 0, 1, 1, 2, 3, 0, 4};
     const int rows[MB] = {ROWS, ROWS, 3};
@@ -247,12 +243,16 @@ static void run(enum pp_activation act, const char *backend, int n, const int *f
         r->loss += loss(&l, mb, rows[mb], labels, l.dedge[n][mb]);
         backward_input(&l, mb, true);
         memcpy(r->dx[mb], l.dedge[0][mb], (size_t)rows[mb] * 12 * sizeof(float));
-        if (!late) {
+        if (when == AT_ONCE) {
             backward_weight(&l, mb, mb == 0);
         }
     }
-    for (int mb = 0; late && mb < MB; mb++) {
+    for (int mb = 0; when == LATE && mb < MB; mb++) {
         backward_weight(&l, mb, mb == 0);
+    }
+    for (int s = 0; when == TOGETHER && s < n; s++) {
+        const int slots[MB] = {0, 1, 2};
+        CHECK_OK(pp_chunk_backward_weight(l.chunk[s], be, MB, slots, slots, true));
     }
     CHECK_INT_EQ(pp_alloc_count(), before);
     for (int s = 0; s < n; s++) {
@@ -272,13 +272,13 @@ static void cut_and_order_of_backward_change_no_bit(void **state)
     static struct result want, got;
     for (int b = 0; b < COUNT(backends); b++) {
         for (int act = PP_ACT_NONE; act <= PP_ACT_GELU; act++) {
-            run((enum pp_activation)act, backends[b], 1, one, false, &want);
+            run((enum pp_activation)act, backends[b], 1, one, AT_ONCE, &want);
             assert_true(isfinite(want.loss) && want.loss > 1);
-            run((enum pp_activation)act, backends[b], 1, one, true, &got);
+            run((enum pp_activation)act, backends[b], 1, one, LATE, &got);
             assert_memory_equal(&want, &got, sizeof(want));
-            run((enum pp_activation)act, backends[b], 2, two, false, &got);
+            run((enum pp_activation)act, backends[b], 2, two, AT_ONCE, &got);
             assert_memory_equal(&want, &got, sizeof(want));
-            run((enum pp_activation)act, backends[b], 5, all, true, &got);
+            run((enum pp_activation)act, backends[b], 5, all, LATE, &got);
             assert_memory_equal(&want, &got, sizeof(want));
         }
     }
@@ -289,8 +289,23 @@ static void cpu_agrees_with_plain_inside_a_model(void **state)
     const int two[] = {0, 2};
     static struct result r;
     for (int act = PP_ACT_NONE; act <= PP_ACT_GELU; act++) {
-        run((enum pp_activation)act, "compare", 2, two, true, &r);
+        run((enum pp_activation)act, "compare", 2, two, LATE, &r);
         assert_true(isfinite(r.loss));
+    }
+}
+
+static void weight_gradients_of_several_micro_batches_at_once_are_their_sum(void **state)
+{
+    const int two[] = {0, 2};
+    const char *backends[] = {"reference", "cpu", "compare"};
+    static struct result want, got;
+    for (int b = 0; b < COUNT(backends); b++) {
+        run(PP_ACT_TANH, backends[b], 2, two, LATE, &want);
+        run(PP_ACT_TANH, backends[b], 2, two, TOGETHER, &got);
+        CHECK_INT_EQ(got.n, want.n);
+        for (size_t i = 0; i < want.n; i++) {
+            assert_float_equal(got.grads[i], want.grads[i], 1e-5f);
+        }
     }
 }
 
@@ -309,6 +324,41 @@ static void initial_values_do_not_depend_on_the_cut(void **state)
     }
     tear_down(&whole);
     tear_down(&cut);
+    pp_backend_close(&be);
+    pp_model_destroy(&m);
+}
+
+/* On compare, which reads the weights themselves: a copy that was not renewed would differ. */
+static void a_step_of_the_optimizer_reaches_the_next_forward(void **state)
+{
+    const int two[] = {0, 2};
+    const uint8_t labels[ROWS] = {0};
+    struct pp_model *m = make_model(PP_ACT_RELU, five, COUNT(five));
+    struct pp_backend *be = open_backend("compare");
+    for (int kind = PP_OPT_SGD; kind <= PP_OPT_ADAMW; kind++) {
+        struct line l;
+        set_up(&l, m, be, 2, two, (enum pp_optimizer_kind)kind);
+        pp_rng_uniform(9, 0, 0, -1, 1, ROWS * 12, l.edge[0][0]);
+        double before = 0, after = 0;
+        struct pp_optimizer_args a = {.kind = (enum pp_optimizer_kind)kind,
+                                      .lr = 0.01f,
+                                      .eps = 1e-8f,
+                                      .beta1 = 0.9f,
+                                      .beta2 = 0.999f,
+                                      .grad_scale = 0.125f};
+        for (a.step = 1; a.step <= 3; a.step++) {
+            forward(&l, 0, ROWS);
+            after = loss(&l, 0, ROWS, labels, l.dedge[2][0]);
+            before = a.step == 1 ? after : before;
+            backward_input(&l, 0, false);
+            backward_weight(&l, 0, true);
+            for (int s = 0; s < 2; s++) {
+                CHECK_OK(pp_chunk_optimizer_step(l.chunk[s], be, &a));
+            }
+        }
+        assert_true(after < before);
+        tear_down(&l);
+    }
     pp_backend_close(&be);
     pp_model_destroy(&m);
 }
@@ -347,113 +397,38 @@ static void a_chunk_for_evaluation_holds_parameters_only(void **state)
     pp_model_destroy(&m);
 }
 
-/* --- models ----------------------------------------------------------------------------------- */
-
-static void parameters_are_named_and_shaped_as_pytorch_does(void **state)
+/* Bytes that a slot of the gradients between `layers` layers of `width` takes, for 8 rows. */
+static size_t slot_bytes(int width, int layers)
 {
-    const int sizes[] = {784, 128, 10};
-    struct pp_model *m = make_model(PP_ACT_TANH, sizes, 3);
-    CHECK_INT_EQ(m->n_layers, 2);
-    CHECK_INT_EQ(m->inputs, 784);
-    CHECK_INT_EQ(m->classes, 10);
-    CHECK_INT_EQ(m->n_floats, 785 * 128 + 129 * 10);
-    const struct pp_layer *l = &m->layers[0];
-    CHECK_STR_EQ(l->params[0].name, "layers.0.weight");
-    CHECK_INT_EQ(l->params[0].rows, 128);
-    CHECK_INT_EQ(l->params[0].cols, 784);
-    CHECK_STR_EQ(l->params[1].name, "layers.0.bias");
-    CHECK_INT_EQ(l->params[1].rows, 1);
-    CHECK_INT_EQ(l->params[1].cols, 128);
-    CHECK_INT_EQ(l->activation, PP_ACT_TANH);
-    CHECK_STR_EQ(m->layers[1].params[0].name, "layers.1.weight");
-    CHECK_INT_EQ(m->layers[1].activation, PP_ACT_NONE);
-    struct pp_layer_cost first, second;
-    l->ops->cost(l, &first);
-    m->layers[1].ops->cost(&m->layers[1], &second);
-    /* 3 * forward - 2 * d0 * d1: nobody needs the gradient of the images */
-    assert_true(first.flops_f + first.flops_i + first.flops_w == 4.0 * 784 * 128);
-    assert_true(second.flops_f + second.flops_i + second.flops_w == 6.0 * 128 * 10);
-    pp_model_destroy(&m);
-    assert_null(m);
-}
-
-static void initial_bounds_are_kaiming_uniform(void **state)
-{
-    const int sizes[] = {600, 30, 10};
-    const struct {
-        enum pp_activation act;
-        double gain;
-    } cases[] = {{PP_ACT_RELU, M_SQRT2}, {PP_ACT_GELU, M_SQRT2}, {PP_ACT_TANH, 5 / 3.0}};
-    for (int i = 0; i < COUNT(cases); i++) {
-        struct pp_model *m = make_model(cases[i].act, sizes, 3);
-        double bound = cases[i].gain * sqrt(3.0 / 600);
-        assert_float_equal(m->layers[0].params[0].init_hi, (float)bound, 1e-7f);
-        assert_float_equal(m->layers[0].params[0].init_lo, -(float)bound, 1e-7f);
-        assert_float_equal(m->layers[1].params[0].init_hi, (float)sqrt(3.0 / 30), 1e-7f);
-        float *p = pp_alloc(m->layers[0].n_floats, sizeof(*p));
-        pp_layer_init(&m->layers[0], 3, p);
-        double squares = 0, most = 0;
-        for (int k = 0; k < 18000; k++) {
-            squares += (double)p[k] * p[k];
-            most = fmax(most, fabs((double)p[k]));
-        }
-        assert_true(most <= (double)(float)bound && most > 0.999 * bound);
-        assert_true(fabs(sqrt(squares / 18000) * sqrt(3) / bound - 1) < 0.01);
-        for (int k = 18000; k < 18030; k++) {
-            assert_true(p[k] == 0);
-        }
-        /* as model.h says: word e of stream ("init:" + name, 0) */
-        float e7;
-        pp_rng_uniform(3, pp_rng_stream("init:layers.0.weight", 0), 7, -(float)bound, (float)bound,
-                       1, &e7);
-        assert_true(p[7] == e7);
-        pp_free(p);
-        pp_model_destroy(&m);
+    int sizes[32], first = 0;
+    struct line l;
+    struct pp_backend *be = open_backend("cpu");
+    for (int i = 0; i <= layers; i++) {
+        sizes[i] = width;
     }
+    struct pp_model *m = make_model(PP_ACT_RELU, sizes, layers + 1);
+    set_up(&l, m, be, 1, &first, PP_OPT_SGD);
+    float **base = l.chunk[0]->grad_base;
+    size_t bytes = (size_t)(base[1] - base[0]) * sizeof(float);
+    CHECK_INT_EQ((size_t)(base[2] - base[1]) * sizeof(float), bytes);
+    tear_down(&l);
+    pp_model_destroy(&m);
+    pp_backend_close(&be);
+    return bytes;
 }
 
-static void a_bad_model_is_a_clear_error(void **state)
+/* What many slots hold of one layer must not lie in the same few sets of a cache. */
+static void large_slots_are_no_multiple_of_16_kib_apart(void **state)
 {
-    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
-    struct pp_model *m = NULL;
-    snprintf(cfg->model.type, sizeof(cfg->model.type), "cnn");
-    CHECK_FAILS(pp_model_create(cfg, &m), PP_ECONFIG, "no model is named 'cnn' (try mlp)");
-    snprintf(cfg->model.type, sizeof(cfg->model.type), "mlp");
-    cfg->model.n_sizes = 1;
-    CHECK_FAILS(pp_model_create(cfg, &m), PP_ECONFIG, "model.sizes: 1 widths");
-    cfg->model.n_sizes = 3;
-    cfg->model.sizes[0] = 4;
-    cfg->model.sizes[1] = 0;
-    CHECK_FAILS(pp_model_create(cfg, &m), PP_ECONFIG, "width 2 is 0");
-    assert_null(m);
-    CHECK_STR_EQ(pp_model_names()[0], "mlp");
-    pp_free(cfg);
-}
-
-/* --- learning rate ---------------------------------------------------------------------------- */
-
-static void learning_rate_warms_up_and_falls(void **state)
-{
-    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
-    cfg->train.lr = 0.5;
-    assert_float_equal(pp_lr_at(cfg, 1, 10), 0.5, 0);
-    assert_float_equal(pp_lr_at(cfg, 10, 10), 0.5, 0);
-    cfg->train.warmup_steps = 5;
-    assert_float_equal(pp_lr_at(cfg, 1, 25), 0.1, 1e-7);
-    assert_float_equal(pp_lr_at(cfg, 5, 25), 0.5, 0);
-    cfg->train.lr_schedule = PP_LR_LINEAR;
-    assert_float_equal(pp_lr_at(cfg, 5, 25), 0.5, 0);
-    assert_float_equal(pp_lr_at(cfg, 6, 25), 0.5, 0);
-    assert_float_equal(pp_lr_at(cfg, 16, 25), 0.25, 1e-7);
-    assert_float_equal(pp_lr_at(cfg, 25, 25), 0.025, 1e-7); /* the last step still learns */
-    cfg->train.lr_schedule = PP_LR_COSINE;
-    assert_float_equal(pp_lr_at(cfg, 16, 25), 0.25, 1e-7);
-    assert_float_equal(pp_lr_at(cfg, 11, 25), 0.5 * 0.8535533906, 1e-7);
-    assert_float_equal(pp_lr_at(cfg, 26, 25), 0, 1e-7);
-    assert_true(pp_lr_at(cfg, 3, 3) > 0); /* shorter than the warm-up */
-    cfg->train.warmup_steps = 0;
-    assert_float_equal(pp_lr_at(cfg, 1, 1), 0.5, 0);
-    pp_free(cfg);
+    (void)state;
+    static const int widths[] = {128, 256, 512, 510, 514, 496};
+    for (int i = 0; i < COUNT(widths); i++) {
+        size_t plain = (size_t)ROWS * 16 * (size_t)widths[i] * sizeof(float);
+        size_t bytes = slot_bytes(widths[i], 17);
+        assert_in_range(bytes % 16384, 2112, 16384 - 2112);
+        assert_in_range(bytes, plain, plain + 2 * 2112);
+    }
+    CHECK_INT_EQ(slot_bytes(512, 3), 2 * ROWS * 512 * sizeof(float)); /* small ones stay */
 }
 
 int main(void)
@@ -463,13 +438,12 @@ int main(void)
         cmocka_unit_test(gradients_of_reference_are_the_slopes_of_the_loss),
         cmocka_unit_test(cut_and_order_of_backward_change_no_bit),
         cmocka_unit_test(cpu_agrees_with_plain_inside_a_model),
+        cmocka_unit_test(weight_gradients_of_several_micro_batches_at_once_are_their_sum),
         cmocka_unit_test(initial_values_do_not_depend_on_the_cut),
+        cmocka_unit_test(a_step_of_the_optimizer_reaches_the_next_forward),
         cmocka_unit_test(optimizer_state_is_what_the_kind_needs),
         cmocka_unit_test(a_chunk_for_evaluation_holds_parameters_only),
-        cmocka_unit_test(parameters_are_named_and_shaped_as_pytorch_does),
-        cmocka_unit_test(initial_bounds_are_kaiming_uniform),
-        cmocka_unit_test(a_bad_model_is_a_clear_error),
-        cmocka_unit_test(learning_rate_warms_up_and_falls),
+        cmocka_unit_test(large_slots_are_no_multiple_of_16_kib_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

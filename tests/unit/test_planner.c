@@ -44,12 +44,15 @@ struct shape {
     int stages, chunks, microbatches, rows;
 };
 
-/* Equal cuts of a model with one layer per virtual stage, unless `last` gives others. */
-static struct pp_prediction predict(const struct shape *shape, const struct pp_costs *c,
-                                    int meet_every, double meet_after)
+/* Equal cuts of a model with one layer per virtual stage; weight gradients of k at a time. */
+static struct pp_prediction predict_in_groups(const struct shape *shape, int k,
+                                              const struct pp_costs *c, int meet_every,
+                                              double meet_after)
 {
-    struct pp_geometry g = {
-        .stages = shape->stages, .chunks = shape->chunks, .microbatches = shape->microbatches};
+    struct pp_geometry g = {.stages = shape->stages,
+                            .chunks = shape->chunks,
+                            .microbatches = shape->microbatches,
+                            .coalesce = k};
     struct pp_plan *plan = NULL;
     struct pp_model *m = model_of(c->n_layers);
     int first[16];
@@ -72,6 +75,12 @@ static struct pp_prediction predict(const struct shape *shape, const struct pp_c
     pp_plan_destroy(&plan);
     pp_model_destroy(&m);
     return p;
+}
+
+static struct pp_prediction predict(const struct shape *shape, const struct pp_costs *c,
+                                    int meet_every, double meet_after)
+{
+    return predict_in_groups(shape, 1, c, meet_every, meet_after);
 }
 
 static void a_time_between_two_sizes_is_on_their_line(void **state)
@@ -141,6 +150,21 @@ static void a_smaller_microbatch_takes_less(void **state)
     struct pp_costs *c = costs_of(1, 1, 1, 1);
     struct shape uneven = {"gpipe", 1, 1, 4, 10};
     assert_float_equal(predict(&uneven, c, 0, 0).alone, 30, 1e-9);
+    pp_costs_destroy(&c);
+}
+
+/* What a product costs whatever its rows is paid once for each group. */
+static void a_group_of_weight_gradients_costs_one_product(void **state)
+{
+    (void)state;
+    struct pp_costs *c = costs_of(1, 1, 1, 1);
+    struct shape shape = {"gpipe", 1, 1, 4, 8};
+    for (int s = 0; s < 2; s++) {
+        c->layers[s].w += 10;
+    }
+    assert_float_equal(predict(&shape, c, 0, 0).alone, 8 * 3 + 4 * 10, 1e-9);
+    assert_float_equal(predict_in_groups(&shape, 2, c, 0, 0).alone, 8 * 3 + 2 * 10, 1e-9);
+    assert_float_equal(predict_in_groups(&shape, 100, c, 0, 0).alone, 8 * 3 + 10, 1e-9);
     pp_costs_destroy(&c);
 }
 
@@ -235,14 +259,14 @@ static void check_measured(int ranks, const char *backend, enum pp_optimizer_kin
     memcpy(cfg->model.sizes, widths, sizeof(widths));
     CHECK_OK(pp_model_create(cfg, &m));
     struct pp_measure_spec spec = {.model = m,
-                                   .threads = 1,
+                                   .backend.threads = 1,
                                    .optimizer = optimizer,
                                    .ranks = ranks,
                                    .samples = 50,
                                    .sizes = sizes,
                                    .n_sizes = 3,
                                    .seconds = 0.05};
-    CHECK_OK(pp_backend_resolve(backend, &spec.backend));
+    CHECK_OK(pp_backend_resolve(backend, &spec.backend.ops));
     CHECK_OK(pp_costs_measure(&spec, &c));
     CHECK_INT_EQ(c->n_layers, 4);
     CHECK_INT_EQ(c->n_sizes, 3);
@@ -290,13 +314,13 @@ static void what_does_not_fit_the_budget_is_extrapolated(void **state)
     CHECK_OK(pp_model_create(cfg, &m));
     static const int sizes[] = {4, 8, 16384};
     struct pp_measure_spec spec = {.model = m,
-                                   .threads = 1,
+                                   .backend.threads = 1,
                                    .ranks = 1,
                                    .samples = 10,
                                    .sizes = sizes,
                                    .n_sizes = 3,
                                    .seconds = 1e-6};
-    CHECK_OK(pp_backend_resolve("reference", &spec.backend));
+    CHECK_OK(pp_backend_resolve("reference", &spec.backend.ops));
     CHECK_OK(pp_costs_measure(&spec, &c));
     assert_true(c->layers[0].f > 0);
     /* 8 and 16384 do not fit a microsecond: both in proportion to 4 rows */
@@ -314,6 +338,7 @@ int main(void)
         cmocka_unit_test(input_and_loss_belong_to_the_ends),
         cmocka_unit_test(one_rank_takes_the_sum_of_everything),
         cmocka_unit_test(a_smaller_microbatch_takes_less),
+        cmocka_unit_test(a_group_of_weight_gradients_costs_one_product),
         cmocka_unit_test(the_textbook_bubble_comes_out),
         cmocka_unit_test(steps_overlap_unless_the_ranks_meet),
         cmocka_unit_test(a_hand_over_costs_its_latency_and_its_bytes),

@@ -245,17 +245,24 @@ static inline void do_input_gradient(struct sim *s, const struct pp_action *a)
     write_message(s, a->send, false);
 }
 
-static inline void do_weight_gradient(struct sim *s, const struct pp_action *a)
+/* a and the n - 1 actions behind it are one: everything is read before anything is released. */
+static inline void do_weight_gradient(struct sim *s, const struct pp_action *a, int n)
 {
-    CHECK_INT_EQ(s->state[a->stage][a->slot], a->mb);
-    CHECK_INT_EQ(s->grad[a->stage][a->gslot], a->mb);
-    CHECK_INT_EQ(s->next_w[a->stage], a->mb);
-    CHECK_INT_EQ(a->first_w, a->mb == 0);
-    s->next_w[a->stage]++;
-    s->state[a->stage][a->slot] = -1;
-    s->grad[a->stage][a->gslot] = -1;
-    release_message(s, s->in[a->stage][a->mb]);
-    release_message(s, s->back[a->stage][a->mb]);
+    for (const struct pp_action *w = a; w < a + n; w++) {
+        CHECK_INT_EQ(s->state[w->stage][w->slot], w->mb);
+        CHECK_INT_EQ(s->grad[w->stage][w->gslot], w->mb);
+        CHECK_INT_EQ(s->next_w[w->stage], w->mb);
+        CHECK_INT_EQ(w->first_w, w->mb == 0);
+        read_message(s, s->in[w->stage][w->mb]);
+        read_message(s, s->back[w->stage][w->mb]);
+        s->next_w[w->stage]++;
+    }
+    for (const struct pp_action *w = a; w < a + n; w++) {
+        s->state[w->stage][w->slot] = -1;
+        s->grad[w->stage][w->gslot] = -1;
+        release_message(s, s->in[w->stage][w->mb]);
+        release_message(s, s->back[w->stage][w->mb]);
+    }
 }
 
 /* One step of one rank; a B takes two, and anybody may run in between. False: it must wait. */
@@ -267,9 +274,10 @@ static inline bool step_rank(struct sim *s, int r)
     const struct pp_action *a = &s->plan->ranks[r].actions[s->at[r]];
     CHECK_INT_EQ(s->plan->rank_of[a->stage], r);
     if (a->op == PP_OP_W || s->i_half[r]) {
-        do_weight_gradient(s, a);
+        int n = pp_plan_together(s->plan, r, s->at[r]);
+        do_weight_gradient(s, a, n);
         s->i_half[r] = false;
-        s->at[r]++;
+        s->at[r] += n;
         return true;
     }
     if (!arrived(s, a->recv) || !may_take(s, a->send)) {

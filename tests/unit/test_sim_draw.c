@@ -238,12 +238,49 @@ static void a_trace_has_a_slice_for_every_action_and_an_arrow_for_every_message(
     (void)state;
     prepare("1f1b", 3, 4, 1, 1, 1, 0.5);
     char *text = drawn(pp_draw_trace);
-    CHECK_INT_EQ(count(text, "\"ph\":\"X\""), 3 * 4 * 2);
+    CHECK_INT_EQ(count(text, "\"cat\":\"F\""), 3 * 4);
+    CHECK_INT_EQ(count(text, "\"cat\":\"I\""), 3 * 4); /* a B is an I and a W, as it is measured */
+    CHECK_INT_EQ(count(text, "\"cat\":\"W\""), 3 * 4);
     CHECK_INT_EQ(count(text, "\"ph\":\"s\""), 2 * 2 * 4);
     CHECK_INT_EQ(count(text, "\"ph\":\"f\""), 2 * 2 * 4);
-    CHECK_INT_EQ(count(text, "\"thread_name\""), 3);
-    check_has(text, "{\"name\":\"F0\",\"cat\":\"F\",\"ph\":\"X\",\"pid\":0,\"tid\":1,\"ts\":1500,"
-                    "\"dur\":1000,\"args\":{\"stage\":1,\"chunk\":0,\"microbatch\":0}}");
+    CHECK_INT_EQ(count(text, "\"ph\":\"C\""), 3 * 4 * 2);
+    CHECK_INT_EQ(count(text, "\"thread_name\""), 3 * 3);
+    check_has(text, "[\n{\"name\":\"ppcli\",\"ph\":\"M\",\"pid\":0,\"args\":{\"schema\":1,"
+                    "\"kind\":\"simulated\"");
+    check_has(text, "{\"name\":\"rank 1 simulated (stage 1)\"}");
+    check_has(text, "\n,{\"name\":\"F0\",\"cat\":\"F\",\"ph\":\"X\",\"pid\":10001,\"tid\":0,"
+                    "\"ts\":1500.000,\"dur\":1000.000,"
+                    "\"args\":{\"eval\":0,\"stage\":1,\"chunk\":0,\"microbatch\":0}}\n");
+    /* rank 1 has nothing to do before the first message */
+    check_has(text, "\n,{\"name\":\"recv\",\"cat\":\"recv\",\"ph\":\"X\",\"pid\":10001,\"tid\":2,"
+                    "\"ts\":0.000,\"dur\":1500.000,");
+    free(text);
+}
+
+static void a_trace_halves_a_backward_pass_where_its_costs_do(void **state)
+{
+    (void)state;
+    prepare("1f1b", 1, 1, 1, 3, 1, 0);
+    char *text = drawn(pp_draw_trace);
+    check_has(text, "\"name\":\"I0\",\"cat\":\"I\",\"ph\":\"X\",\"pid\":10000,\"tid\":0,"
+                    "\"ts\":1000.000,\"dur\":3000.000");
+    check_has(text, "\"name\":\"W0\",\"cat\":\"W\",\"ph\":\"X\",\"pid\":10000,\"tid\":0,"
+                    "\"ts\":4000.000,\"dur\":1000.000");
+    free(text);
+}
+
+static void a_trace_counts_the_activations_that_are_alive(void **state)
+{
+    (void)state;
+    prepare("gpipe", 1, 3, 1, 1, 1, 0);
+    char *text = drawn(pp_draw_trace);
+    static const char *const lines[] = {
+        "\"ts\":1000.000,\"args\":{\"chunks\":1}", "\"ts\":2000.000,\"args\":{\"chunks\":2}",
+        "\"ts\":3000.000,\"args\":{\"chunks\":3}", "\"ts\":5000.000,\"args\":{\"chunks\":2}",
+        "\"ts\":9000.000,\"args\":{\"chunks\":0}"};
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+        check_has(text, lines[i]);
+    }
     free(text);
 }
 
@@ -279,6 +316,8 @@ int main(void)
         cmocka_unit_test_teardown(narrow_boxes_have_no_text, tidy),
         cmocka_unit_test_teardown(
             a_trace_has_a_slice_for_every_action_and_an_arrow_for_every_message, tidy),
+        cmocka_unit_test_teardown(a_trace_halves_a_backward_pass_where_its_costs_do, tidy),
+        cmocka_unit_test_teardown(a_trace_counts_the_activations_that_are_alive, tidy),
         cmocka_unit_test_teardown(a_full_disk_is_an_error, tidy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

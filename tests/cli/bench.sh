@@ -1,0 +1,300 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# ppcli bench: rows, formats, verdicts and exit codes; not how fast anything is.
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+cat >"$folder/net.ini" <<'END'
+[data]
+dataset = synthetic
+train_samples = 200
+test_samples = 50
+[model]
+sizes = 20 16*6 5
+[pipeline]
+stages = 2
+microbatches = 4
+[train]
+epochs = 1
+batch_size = 32
+END
+quick="--time 0.01 --repeat 2 --no-ceilings"
+
+# shellcheck disable=SC2086 # the options are words
+bench() { run bench "$folder/net.ini" $quick "$@"; }
+
+python() {
+    if command -v python3 >/dev/null 2>&1; then
+        same "$(python3 -c "$1" "$folder" 2>&1)" "$2"
+    fi
+}
+
+begin "a table of rows that all pass the check"
+bench --stages 1,2 --schedule gpipe,1f1b
+code_is 0
+for word in 'samples/s' 'ms/step p50' 'bubble ideal' predicted measured 'of peak' 'peak MiB' x1 \
+    relative check 'machine: ' 'BLAS: ' 'MPI: ' 'commit ' '20-16x6-5'; do
+    out_has "$word"
+done
+same "$(grep -c '| ok  *|$' "$folder/out")" 4
+err_lacks 'round'
+
+begin "all formats say the same"
+bench --stages 1,2 -o "$folder/bench.json"
+code_is 0
+out_has '| ok '
+for format in json jsonl csv; do
+    bench --stages 1,2 --format $format
+    code_is 0
+    cp "$folder/out" "$folder/out.$format"
+done
+python "
+import csv, json, sys
+f = sys.argv[1]
+file, whole = json.load(open(f + '/bench.json')), json.load(open(f + '/out.json'))
+lines = [json.loads(l) for l in open(f + '/out.jsonl')]
+table = list(csv.DictReader(open(f + '/out.csv')))
+assert [l['type'] for l in lines] == ['header', 'row', 'row'], lines
+for rows in file['rows'], whole['rows'], lines[1:], table:
+    assert [int(r['stages']) for r in rows] == [1, 2]
+    assert [r['check'] for r in rows] == ['ok', 'ok']
+    assert all(float(r['samples_per_second']) > 0 for r in rows)
+    assert [r['schedule'] for r in rows] == ['1f1b', '1f1b']
+for r in whole['rows']:
+    s = r['samples']
+    assert len(s) == 2 and all(x['valid'] for x in s)
+    assert len({x['weights_sha256'] for x in s}) == 1
+    assert r['bound'] > 0 and r['steps'] >= 4 and r['peak_bytes'] > 0
+    mean = sum(x['samples_per_second'] for x in s) / 2
+    assert abs(mean - r['samples_per_second']) < 1e-9 * mean
+    assert all(x['step_seconds_min'] <= x['step_seconds_p50'] <= x['step_seconds_p99'] <= x['step_seconds_max'] for x in s)
+assert whole['schema'] == 1 and whole['rounds'] == 2 and whole['cores'] >= 1
+print('good')" good
+
+begin "a row trains what ppcli train trains in as many steps"
+if command -v python3 >/dev/null 2>&1; then
+    steps=$(python3 -c "import json,sys; r=json.load(open(sys.argv[1]))['rows'][1]; print(r['steps']+r['warmup_steps'])" "$folder/out.json")
+    sha=$(python3 -c "import json,sys; print(json.load(open(sys.argv[1]))['rows'][1]['weights_sha256'])" "$folder/out.json")
+    # whole batches only, as the benchmark
+    run train "$folder/net.ini" -q --dir "" --epochs 100000 --max-steps "$steps" --set data.train_samples=192
+    code_is 0
+    out_has "$sha"
+else
+    skip "no python3"
+fi
+
+begin "without a config there is a built-in one"
+# shellcheck disable=SC2086
+run bench $quick --set 'model.sizes=20 16*3 5' --batch-size 16 --microbatches 2
+code_is 0
+out_has 'config built in: model 20-16x3-5, data synthetic, sgd'
+
+begin "every combination of the lists is a row, and what varies is a column"
+bench --batch-size 16,32 --microbatches 2,4 --set pipeline.chunks=1,2 --schedule interleaved
+code_is 0
+same "$(grep -c '| ok  *|$' "$folder/out")" 8
+out_has '| chunks '
+out_has '| batch_size '
+out_has 'batch 16: '
+
+begin "an impossible shape is skipped in the schedule's own words, the others run"
+bench --stages 2,9
+code_is 0
+same "$(grep -c '| ok  *|$' "$folder/out")" 1
+same "$(grep -c '| skipped |$' "$folder/out")" 1
+out_has 'skipped: row 2 (stages 9, 1f1b, micro-batches 4): '
+bench --microbatches 4,64
+code_is 0
+out_has 'skipped: row 2 (stages 2, 1f1b, micro-batches 64): '
+out_has 'pipeline.microbatches'
+
+begin "nothing that can run is 78"
+bench --stages 9,10
+code_is 78
+err_has 'each stage needs one'
+bench --stages 5,6 --schedule interleaved
+code_is 78
+err_has 'no row can run: '
+bench --microbatches 64
+code_is 78
+err_has 'pipeline.microbatches'
+bench --set train.nonsense=1 --stages 1,2
+code_is 78
+err_has 'train.nonsense'
+
+begin "train.exact = off is compared by its loss and says so"
+bench --set train.exact=true,false
+code_is 0
+out_has '| ~ '
+out_has 'the last loss is within 1e-4'
+
+begin "--min-sps is a gate"
+bench --min-sps 1
+code_is 0
+bench --min-sps 1e12
+code_is 1
+err_has 'slower than 1e+12 samples/s'
+out_has '| ok '
+
+begin "ceilings come first"
+run bench "$folder/net.ini" --time 0.01 --repeat 1
+code_is 0
+for word in 'multiply-add in registers' 'matrix product' 'triad' 'core to core' 'GPU'; do
+    out_has "$word"
+done
+out_has 'of peak: '
+
+begin "a trace of every row"
+bench --stages 1,2 --trace "$folder/trace.json"
+code_is 0
+python "
+import json, sys
+for row, ranks in (1, 1), (2, 2):
+    events = json.load(open('%s/trace-%d.json' % (sys.argv[1], row)))
+    assert {e['pid'] for e in events if e['ph'] == 'X'} == set(range(ranks)), row
+    steps = {e['args']['step'] for e in events if e.get('cat') == 'F' and not e['args']['eval']}
+    assert steps == set(range(1, 21)), steps
+print('good')" good
+bench --trace "$folder/no/such.json"
+[ "$code" -ne 0 ] || complain "exit 0"
+
+begin "--handover: what a message costs, at every size, without a copy"
+run bench --handover
+code_is 0
+out_has 'copies: 0'
+for size in '64 B' '4 KiB' '8 MiB'; do
+    out_has "$size |"
+done
+run bench --handover --format json
+code_is 0
+python "
+import json, sys
+d = json.load(open(sys.argv[1] + '/out'))
+assert [x['bytes'] for x in d['threads']] == [64 * 4 ** k for k in range(9)] + [8388608]
+assert all(0 < x['fastest_seconds'] <= x['one_way_seconds'] for x in d['threads'])
+assert d['copies'] == 0 and 'processes' not in d
+print('good')" good
+
+begin "--engine: the executor trains what a plain loop trains"
+run bench "$folder/net.ini" --engine --time 0.01 --repeat 1 -o "$folder/engine.json"
+code_is 0
+python "
+import json, sys
+d = json.load(open(sys.argv[1] + '/engine.json'))
+assert d['check'] == 'ok' and d['engine_step_seconds'] > 0 and d['plain_step_seconds'] > 0
+assert [x['microbatches'] for x in d['microbatches']] == [1, 4, 16, 64, 256, 1024]
+assert all(x['check'] == 'ok' for x in d['microbatches'])
+print('good')" good
+run bench "$folder/net.ini" --engine --time 0.01 --repeat 1 --set train.clip_norm=1 --optimizer adamw
+code_is 0
+out_has 'engine / plain'
+
+begin "bad lists and numbers are 64 and one line"
+for list in '1,,2' ',' '1,x' '1,'; do
+    bench --stages "$list"
+    code_is 64
+    err_has "--stages wants numbers between commas, not '$list'"
+    same "$(grep -c 'error:' "$folder/err")" 1
+done
+bench --schedule 'gpipe,'
+code_is 64
+err_has '--schedule wants names between commas'
+for bad in 0 -1 x 1e99; do
+    bench --min-sps "$bad"
+    code_is 64
+    run bench "$folder/net.ini" --time "$bad"
+    code_is 64
+done
+bench --repeat 0
+code_is 64
+bench --warmup -5
+code_is 64
+bench --format xml
+code_is 64
+err_has "there are md, json, jsonl and csv"
+bench --format jsn
+code_is 64
+err_has "did you mean 'json'"
+run bench -
+code_is 64
+err_has 'give a file'
+
+begin "a file that cannot be written is noticed before anything is measured"
+run bench -o "$folder/no/such/dir.json" --time 3000
+code_is 66
+same "$(wc -c <"$folder/out")" 0
+bench -o - --format csv
+code_is 0
+out_has 'samples_per_second_sd'
+
+begin "a verdict does not keep the result from being written"
+bench -o "$folder/slow.json" --min-sps 1e12
+code_is 1
+[ -s "$folder/slow.json" ] || complain "no slow.json"
+
+# --- compare ---------------------------------------------------------------------------------
+result() { # result FILE SPS...: a stored result of two rounds and one row
+    printf '{"schema":1,"type":"bench","ppcli":"0","commit":"c","date":"d","cpu":"x","cores":2,
+"backend":"b","model":"m","dataset":"s","optimizer":"sgd","rows":[{"stages":2,"replicas":1,"schedule":"%s",
+"microbatches":4,"batch_size":32,"axes":{},"check":"ok","samples":[' "${schedule:-1f1b}" >"$1"
+    file=$1
+    shift
+    comma=
+    for sps; do
+        printf '%s{"valid":true,"samples_per_second":%s}' "$comma" "$sps" >>"$file"
+        comma=,
+    done
+    echo ']}]}' >>"$file"
+}
+
+begin "--compare says how much and how sure"
+result "$folder/old.json" 100 101 99 100
+result "$folder/new.json" 110 111 109 110
+run bench --compare "$folder/old.json" "$folder/new.json"
+code_is 0
+out_has '+10.0 % (95 % confidence: +8.5 .. +11.5 %)'
+
+begin "--compare shows no difference where the rounds show none"
+result "$folder/new.json" 90 120 80 115
+run bench --compare "$folder/old.json" "$folder/new.json"
+code_is 0
+out_has 'no difference shown (95 % confidence: '
+result "$folder/new.json" 103
+run bench --compare "$folder/old.json" "$folder/new.json"
+out_has '(a single round: no confidence)'
+
+begin "--compare matches rows by their axes"
+schedule=gpipe result "$folder/new.json" 100 100
+run bench --compare "$folder/old.json" "$folder/new.json"
+code_is 0
+out_has 'not in the old file'
+out_has '1 row of the old file is not in the new one'
+
+begin "--compare reads what bench wrote, and refuses anything else"
+run bench --compare "$folder/bench.json" "$folder/out.json"
+code_is 0
+out_has '95 % confidence'
+printf '{"rows": 3' >"$folder/cut.json"
+run bench --compare "$folder/cut.json" "$folder/out.json"
+code_is 65
+err_has 'cut.json:1: '
+echo '{"type":"bench","schema":99,"rows":[]}' >"$folder/other.json"
+run bench --compare "$folder/out.json" "$folder/other.json"
+code_is 65
+err_has 'schema 99'
+for text in '[]' '{}' '3' '{"type":"bench","schema":1,"rows":3}'; do
+    echo "$text" >"$folder/other.json"
+    run bench --compare "$folder/out.json" "$folder/other.json"
+    code_is 65
+done
+echo '{"type":"bench","schema":1,"rows":[3,{},{"samples":[{"samples_per_second":"x"}]}]}' >"$folder/other.json"
+run bench --compare "$folder/other.json" "$folder/out.json"
+code_is 0
+out_has 'not in the old file'
+run bench --compare "$folder/none.json" "$folder/out.json"
+code_is 66
+run bench --compare "$folder/out.json"
+code_is 64
+err_has 'wants two files'
+
+finish

@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What a run left for other programs, read by nobody's library and held against metrics.jsonl.
+
+    check_events.py events RUN       every record's checksums, and each scalar at its step
+    check_events.py board RUN        the same by TensorBoard's own reader; 77 without it
+    check_events.py prometheus FILE RUN   the text format, and the numbers at the end"""
+
+import glob
+import json
+import re
+import struct
+import sys
+
+STEP = {'loss': 'loss', 'accuracy': 'accuracy', 'lr': 'lr',
+        'samples_per_second': 'samples_per_second', 'bubble': 'bubble_measured'}
+EPOCH = {key: key for key in ('train_loss', 'train_accuracy', 'test_loss', 'test_accuracy')}
+
+
+def crc32c(data):
+    """Bit by bit, as the polynomial says."""
+    crc = 0xffffffff
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
+    return crc ^ 0xffffffff
+
+
+def masked(data):
+    crc = crc32c(data)
+    return ((crc >> 15 | crc << 17) + 0xa282ead8) & 0xffffffff
+
+
+def varint(data, at):
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value |= (byte & 0x7f) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return value, at
+
+
+def fields(data):
+    """(number, value) of a protobuf message: ints, 4 or 8 raw bytes, or a part."""
+    at = 0
+    while at < len(data):
+        key, at = varint(data, at)
+        wire = key & 7
+        if wire == 0:
+            value, at = varint(data, at)
+        else:
+            size = {1: 8, 5: 4}.get(wire)
+            if wire == 2:
+                size, at = varint(data, at)
+            assert size is not None, f'wire type {wire}'
+            value, at = data[at:at + size], at + size
+            assert len(value) == size, 'cut'
+        yield key >> 3, value
+
+
+def records(path):
+    with open(path, 'rb') as f:
+        data = f.read()
+    at = 0
+    while at < len(data):
+        length, crc = struct.unpack_from('<QI', data, at)
+        assert masked(data[at:at + 8]) == crc, f'checksum of the length at {at}'
+        body = data[at + 12:at + 12 + length]
+        assert len(body) == length, f'cut at {at}'
+        crc, = struct.unpack_from('<I', data, at + 12 + length)
+        assert masked(body) == crc, f'checksum of the record at {at}'
+        yield body
+        at += 16 + length
+
+
+def scalars_of(run):
+    """{tag: {step: value}} of the one event file, by hand."""
+    assert crc32c(b'123456789') == 0xe3069283
+    files = glob.glob(f'{run}/tensorboard/*')
+    assert len(files) == 1 and 'tfevents' in files[0], files
+    found, times = {}, []
+    for i, body in enumerate(records(files[0])):
+        event = dict(fields(body))
+        times += struct.unpack('<d', event[1])
+        if i == 0:
+            assert event[3] == b'brain.Event:2', event
+            continue
+        for number, part in fields(event[5]):
+            assert number == 1, number
+            value = dict(fields(part))
+            found.setdefault(value[1].decode(), {})[event[2]] = struct.unpack('<f', value[2])[0]
+    assert times == sorted(times) and times[0] > 1.6e9, times
+    return found
+
+
+def scalars_of_board(run):
+    try:
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    except ImportError as why:
+        print(f'no tensorboard here: {why}')
+        sys.exit(77)
+    board = EventAccumulator(f'{run}/tensorboard')
+    board.Reload()
+    return {tag: {e.step: e.value for e in board.Scalars(tag)} for tag in board.Tags()['scalars']}
+
+
+def metrics(run):
+    with open(f'{run}/metrics.jsonl', encoding='utf-8') as f:
+        return [json.loads(line) for line in f]
+
+
+def near(a, b):
+    return abs(a - b) <= 1e-6 * max(abs(a), abs(b))
+
+
+def compare(found, run):
+    problems, told = [], 0
+    for line in metrics(run):
+        names = {'step': STEP, 'epoch': EPOCH}.get(line['type'], {})
+        for tag, key in names.items():
+            value = found.get(tag, {}).get(line['step'])
+            told += 1
+            if value is None or not near(value, line[key]):
+                problems.append(f'{tag} at step {line["step"]}: {value}, expected {line[key]}')
+    if told < 20:
+        problems.append(f'only {told} numbers to compare')
+    return problems
+
+
+def prometheus(path, run):
+    problems, values, told = [], {}, set()
+    with open(path, encoding='utf-8') as f:
+        text = f.read()
+    if not text.endswith('\n'):
+        problems.append('no line feed at the end')
+    for line in text.splitlines():
+        found = re.fullmatch(r'# (HELP|TYPE) (ppcli_[a-z_]+) (.+)', line)
+        if found:
+            if (found[1], found[2]) in told:
+                problems.append(f'{line}: twice')
+            told.add((found[1], found[2]))
+            continue
+        found = re.fullmatch(r'(ppcli_[a-z_]+)\{((?:[a-z]+="(?:\\.|[^"\\\n])*",?)+)\} (\S+)', line)
+        if not found or ('TYPE', found[1]) not in told or ('HELP', found[1]) not in told:
+            problems.append(f'{line}: not a sample after its HELP and TYPE')
+            continue
+        values.setdefault(found[1], []).append(float(found[3]))
+    last = metrics(run)[-1]
+    expected = {'up': 0, 'step': last['steps'], 'epoch': last['epochs'],
+                'samples_total': last['samples'], 'test_accuracy': last['test_accuracy'],
+                'test_loss': last['test_loss'], 'bubble_ratio': last['bubble_measured'],
+                'samples_per_second': last['samples'] / last['train_seconds']}
+    for name, value in expected.items():
+        found = values.get(f'ppcli_{name}', [])
+        if len(found) != 1 or abs(found[0] - value) > 1e-8 * abs(value):
+            problems.append(f'ppcli_{name}: {found}, expected {value}')
+    busy = [rank['busy'] for rank in last['ranks']]
+    found = values.get('ppcli_rank_busy_ratio', [])
+    if len(found) != len(busy) or any(abs(a - b) > 1e-8 for a, b in zip(found, busy)):
+        problems.append(f'ppcli_rank_busy_ratio: {found}, expected {busy}')
+    return problems
+
+
+def main():
+    what, rest = sys.argv[1], sys.argv[2:]
+    if what == 'prometheus':
+        problems = prometheus(*rest)
+    else:
+        problems = compare(scalars_of(*rest) if what == 'events' else scalars_of_board(*rest),
+                           rest[0])
+    for line in problems:
+        print(line)
+    return 1 if problems else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What scripts/peers counts on. One part a run:
+
+    check_peers.py ROOT parts      sizes, cuts and cases; needs no peer
+    check_peers.py ROOT losses     PyTorch trains the same with every schedule (77 without PyTorch)
+
+$PEERS_PYTHON names the Python that has torch."""
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+
+
+def check(what, found, expected):
+    if found == expected:
+        return 0
+    print("%s: %r, expected %r" % (what, found, expected))
+    return 1
+
+
+def parts():
+    import common
+    import compare
+    import compare_cases
+    import torch_pipelining
+    bad = check("sizes", common.sizes_of("784-512x3-10"), [784, 512, 512, 512, 10])
+    bad += check("sizes of a config", common.sizes_of("784 512*3 10"), [784, 512, 512, 512, 10])
+
+    sizes = [784, 128, 127, 126, 125, 124, 123, 10]
+    work = [(3 if i else 2) * a * b for i, (a, b) in enumerate(zip(sizes, sizes[1:]))]
+    for n in range(1, len(work) + 1):
+        largest = {first: max(sum(work[a:b]) for a, b in zip((0,) + first, first + (len(work),)))
+                   for first in itertools.combinations(range(1, len(work)), n - 1)}
+        cut = tuple(torch_pipelining.cuts(sizes, n))
+        bad += check("first layer of %d parts" % n, cut[0], 0)
+        bad += check("largest of %d parts" % n, largest[cut[1:]], min(largest.values()))
+
+    case = compare_cases.cases()["c2"]
+    bad += check("c2", (case.sizes, case.batch, case.microbatches), ("784 512*16 10", 512, 16))
+    keys = [e.key for e in case.entries]
+    bad += check("entries have keys of their own", len(set(keys)), len(keys))
+    for e in case.entries:
+        bad += check("%s after its base" % e.key, keys.index(e.base) <= keys.index(e.key), True)
+
+    rows = {"a": {"who": "ppcli", "base": "a", "label": "a", "blocks": [30, 20, 10]},
+            "b": {"who": "peer", "base": "a", "label": "b", "blocks": [10, 10, 10]}}
+    bad += check("median of the paired ratios", compare.ratio(rows["b"], rows), "2.00")
+    bad += check("spread of neighbours", compare.spread({"blocks": [9, 20, 16, 10, 10]}), 0.25)
+    bad += check("one block has no neighbours", compare.spread({"blocks": [9]}), None)
+
+    rows = [{"label": str(x), "said": {"losses": [2.0, x]}} for x in (1.0, 1.00001, 1.1)]
+    compare.compare_losses(rows)
+    bad += check("other losses fail", ["failed" in r for r in rows], [False, False, True])
+    return 1 if bad else 0
+
+
+def losses(folder):
+    """Of three steps, by each PyTorch script."""
+    import torch_pipelining
+    python = os.environ.get("PEERS_PYTHON") or sys.executable
+    problem = ["--sizes", "20-16x6-5", "--batch", "32", "--microbatches", "4", "--lr", "0.1",
+               "--steps", "3", "--blocks", "1"]
+    runs = [["torch_accumulate.py", "--threads", "1"]]
+    runs += [["torch_pipelining.py", "--schedule", s] for s in torch_pipelining.SCHEDULES]
+    first, bad, skipped = None, 0, 0
+    for script, *words in runs:
+        p = subprocess.run([python, os.path.join(folder, script), *words, *problem],
+                           capture_output=True, text=True, check=False)
+        if p.returncode == 77:
+            skipped += 1
+            print(p.stderr.strip())
+            continue
+        if p.returncode:
+            print("%s: exit %d: %s" % (words, p.returncode, p.stderr))
+            return 1
+        said = json.loads(p.stdout)["losses"]
+        first = first or said
+        bad += check("%s: 3 losses" % words, len(said), 3)
+        near = all(abs(a - b) <= 1e-5 * abs(a) for a, b in zip(first, said))
+        bad += check("%s: losses %s near %s" % (words, said, first), near, True)
+    return 1 if bad else 77 if skipped == len(runs) else 0
+
+
+def main():
+    folder = os.path.join(sys.argv[1], "scripts", "peers")
+    sys.dont_write_bytecode = True
+    sys.path.insert(0, folder)
+    return parts() if sys.argv[2] == "parts" else losses(folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

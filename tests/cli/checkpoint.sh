@@ -1,0 +1,137 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# inspect and verify: what they answer for good, damaged and foreign files.
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+golden=$(dirname "$0")/../golden/checkpoint-v1
+cp -r "$golden" "$folder/checkpoints"
+chmod -R u+w "$folder/checkpoints"
+step=$folder/checkpoints/step-00000007
+part=stage-0001-of-0002.safetensors
+
+# byte FILE OFFSET : change one byte of a file
+byte() { printf 'Z' | dd of="$1" bs=1 seek="$2" conv=notrunc status=none; }
+size_of() { wc -c <"$1" | tr -d ' '; }
+
+begin "inspect answers first, in one line, then lists the tensors"
+run inspect "$step"
+code_is 0
+same "$(head -n 1 "$folder/out")" "$step: step 7, epoch 1, 21 parameters, 3.3 kB in 2 files"
+out_has 'seed         18446744073709551615'
+out_has 'layers.3.weight              F32   [1,2]             8  stage-0001-of-0002.safetensors'
+same "$(grep -c safetensors "$folder/out")" 16
+cp "$folder/out" "$folder/shown"
+
+begin "inspect takes a run folder, its checkpoints, a MANIFEST and a part"
+for path in "$folder" "$folder/checkpoints" "$step/" "$step/MANIFEST"; do
+    run inspect "$path"
+    code_is 0
+    cmp -s "$folder/out" "$folder/shown" || complain "$last: not the same answer"
+done
+run inspect "$step/$part"
+code_is 0
+out_has '12 parameters in 8 tensors, 1.2 kB, without the state of a run'
+
+begin "inspect --format json is JSON with every tensor"
+run inspect "$step" --format json
+code_is 0
+python3 -c '
+import json, sys
+c = json.load(sys.stdin)
+assert (c["kind"], c["step"], c["parameters"], c["values"]) == ("checkpoint", 7, 21, 42), c
+assert c["seed"] == "18446744073709551615" and c["numbers"]["correct"] == 7, c
+assert c["config"] == "[train]\nseed = 1\n", c
+assert len(c["tensors"]) == 16 and c["tensors"][1]["shape"] == [1, 2], c' \
+    <"$folder/out" 2>"$folder/err" || complain "$(cat "$folder/err")"
+run inspect "$step" --format xml
+code_is 64
+err_has 'text and json'
+
+begin "verify tells what is good"
+run verify "$step" "$step/$part"
+code_is 0
+out_has "$step: good: step 7, 16 tensors, 3.3 kB"
+out_has "$part: good: 8 tensors, 1.2 kB"
+same "$(cat "$folder/err")" ''
+run verify "$folder"
+code_is 0
+same "$(wc -l <"$folder/out" | tr -d ' ')" 1
+
+begin "the digests of MANIFEST are those of sha256sum"
+if command -v sha256sum >/dev/null 2>&1; then
+    (cd "$step" && sed -n 's/^file \([^ ]*\) [0-9]* \(.*\)/\2  \1/p' MANIFEST | sha256sum -c --quiet) ||
+        complain 'sha256sum disagrees'
+else
+    skip 'no sha256sum here'
+fi
+
+begin "a damaged tensor is named, by checkpoint and by file, with exit code 1"
+byte "$step/$part" $(($(size_of "$step/$part") - 1))
+for path in "$step" "$step/$part" "$folder"; do
+    run verify "$path"
+    code_is 1
+    err_has "$part: tensor optimizer.m.layers.3.bias is damaged"
+    same "$(cat "$folder/out")" ''
+done
+run inspect "$step"
+code_is 0
+cp "$golden/step-00000007/$part" "$step/$part"
+
+begin "a damaged header, state, config and MANIFEST are named, with exit code 1"
+for file in "$part" state.json config.ini MANIFEST; do
+    byte "$step/$file" 10
+    run verify "$step"
+    code_is 1
+    err_has "$step/$file: "
+    rm -f "$step/$file"
+    run verify "$step"
+    code_is 1
+    err_has "$step/$file: is missing"
+    cp "$golden/step-00000007/$file" "$step/$file"
+done
+run verify "$step"
+code_is 0
+
+begin "of several paths every bad one is told, and damage decides the exit code"
+cp -r "$step" "$folder/checkpoints/step-00000008"
+byte "$folder/checkpoints/step-00000008/state.json" 5
+run verify "$folder/nothing" "$folder" "$folder/shown"
+code_is 1
+out_has "$step: good"
+err_has 'nothing: No such file'
+err_has 'step-00000008/state.json: damaged'
+err_has 'shown: no safetensors file'
+same "$(grep -c '^ppcli: error: ' "$folder/err")" 3
+
+begin "inspect of a run whose newest checkpoint is damaged says so and shows the one before"
+run inspect "$folder"
+code_is 0
+err_has 'step-00000008 cannot be used'
+out_has 'step 7, epoch 1'
+rm -r "$folder/checkpoints/step-00000008"
+
+begin "what is no checkpoint is 65, what is not there is 66"
+run verify "$folder/shown"
+code_is 65
+mkdir "$folder/empty"
+for command in verify inspect; do
+    run $command "$folder/nothing"
+    code_is 66
+done
+run inspect "$folder/empty"
+code_is 66
+err_has 'no checkpoint in'
+run inspect "$folder/shown"
+code_is 65
+run inspect /dev/zero
+code_is 65
+
+begin "without a path both say what they want"
+for command in verify inspect; do
+    run $command
+    code_is 64
+    err_has 'safetensors file'
+done
+
+finish

@@ -1,0 +1,204 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What happens at the limits of a machine: no memory, no disk, no permission, nobody reading.
+# shellcheck disable=SC3045 # ulimit -v: dash, bash and busybox have it
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+root=$(CDPATH='' cd -- "$(dirname "$0")/../.." && pwd)
+checkpoint=$root/tests/golden/checkpoint-v1/step-00000007
+chmod 755 "$folder"
+net=$folder/net.ini
+cat >"$net" <<'EOF2'
+[data]
+dataset = synthetic
+train_samples = 64
+test_samples = 16
+[model]
+sizes = 12 8*3 5
+[pipeline]
+stages = 2
+microbatches = 2
+[train]
+epochs = 1
+batch_size = 32
+EOF2
+run train "$net" -q --dir "$folder/run"
+
+# one_line CODE TEXT: refused like this, in one line, before any training
+one_line() {
+    code_is "$1"
+    err_has "$2"
+    same "$(grep -c '^ppcli: error: ' "$folder/err")" 1
+    out_lacks 'epoch='
+}
+
+begin "a run that cannot fit is refused at once, with both numbers and what would help"
+run train "$net" --set 'model.sizes=12 1048576*60 5' --dir ''
+one_line 69 'this run needs '
+err_has 'GiB are left of '
+err_has 'run.force_memory'
+same "$(wc -l <"$folder/err" | tr -d ' ')" 1
+run explain "$net" --set 'model.sizes=12 1048576*60 5'
+code_is 0
+
+begin "a limit of address space counts as memory; force_memory tries all the same"
+limited() {
+    code=0
+    last="ulimit -v 4000000; ppcli $*"
+    (ulimit -v 4000000 && exec "$PPCLI" "$@") >"$folder/out" 2>"$folder/err" </dev/null || code=$?
+}
+if (ulimit -v 4000000 && exec "$PPCLI" version) >/dev/null 2>&1; then
+    limited train "$net" --set 'model.sizes=12 16384*4 5' --dir ''
+    one_line 69 'address space'
+    limited train "$net" --set 'model.sizes=12 16384*4 5' --dir '' --set run.force_memory=on
+    one_line 69 'cannot take '
+    limited train "$net" --dir ''
+    code_is 0
+else
+    skip "ppcli does not start in so little address space here (a sanitizer)"
+fi
+
+begin "sizes beyond any machine are one line, at once"
+for set in 'model.sizes=12 16777216*1000 5' 'model.sizes=16777216*4000' \
+    'pipeline.microbatches=1073741824' 'train.batch_size=2147483647' 'pipeline.stages=2147483647' \
+    'model.sizes=2147483647 2147483647' 'pipeline.replicas=99999999999999999999'; do
+    for command in train explain plan; do
+        code=0
+        last="ppcli $command --set $set"
+        timeout 20 "$PPCLI" $command "$net" --set "$set" --set run.dir= >"$folder/out" \
+            2>"$folder/err" </dev/null || code=$?
+        code_is 78
+        same "$(grep -c 'error:' "$folder/err")" 2 # the problem, and how many there are
+    done
+done
+
+begin "every command that prints: a full disk or a closed output is 74, in one line"
+full() {
+    for how in '>/dev/full' '>&-'; do
+        code=0
+        last="ppcli $* $how"
+        case $how in
+        '>&-') timeout 60 "$PPCLI" "$@" >&- 2>"$folder/err" </dev/null || code=$? ;;
+        *) timeout 60 "$PPCLI" "$@" >/dev/full 2>"$folder/err" </dev/null || code=$? ;;
+        esac
+        code_is 74
+        same "$(grep -c '^ppcli: error: ' "$folder/err")" 1
+    done
+}
+if [ -c /dev/full ]; then
+    : >"$folder/out"
+    full keys --json
+    full help train
+    full completion zsh
+    full explain "$net"
+    full explain "$net" --format json
+    for format in grid csv csv-comms json svg trace; do
+        full plan "$net" --format $format
+    done
+    full plan --best "$net"
+    full inspect "$checkpoint"
+    full verify "$checkpoint"
+    full diagnose "$folder/run"
+    full report "$folder/run" -o -
+    full bench "$net" --repeat 1 --warmup 1 --time 0.01 --no-ceilings
+else
+    skip "no /dev/full"
+fi
+
+begin "training goes on when its log goes nowhere, and is 74 at the end"
+if [ -c /dev/full ]; then
+    full train "$net" --dir "$folder/unread" --overwrite
+    has "$folder/unread/summary.json" weights_sha256 || complain "no summary.json"
+else
+    skip "no /dev/full"
+fi
+
+begin "a limit of file size: 74, one line, and no torn file under a final name"
+for blocks in 2 20; do
+    last="ulimit -f $blocks"
+    code=0
+    (ulimit -f $blocks && exec "$PPCLI" train "$net" -q --dir "$folder/small" --overwrite \
+        --epochs 300 --set run.log_every=1) >"$folder/out" 2>"$folder/err" </dev/null || code=$?
+    one_line 74 'File too large'
+    [ ! -e "$folder/small/summary.json" ] || complain "there is a summary.json"
+    rm -rf "$folder/small"
+done
+
+begin "a full disk: 74 with the file's name, and no torn file under a final name"
+mkdir "$folder/disk"
+disk() { mount -t tmpfs -o "size=$1" none "$folder/disk" 2>/dev/null; }
+if [ "$(id -u)" -eq 0 ] && disk 20k; then
+    run train "$net" -q --dir "$folder/disk/run"
+    umount "$folder/disk"
+    one_line 74 'No space left on device'
+    disk 40k
+    run train "$net" -q --dir "$folder/disk/run"
+    [ ! -e "$folder/disk/run/timeline.json" ] || complain "there is a timeline.json"
+    umount "$folder/disk"
+    code_is 74
+    err_has "$folder/disk/run/timeline.json: No space left on device"
+else
+    skip "cannot mount a small disk here"
+fi
+
+begin "a disk that is read-only is 77, before training"
+if [ "$(id -u)" -eq 0 ] && disk 40k && mount -o remount,ro "$folder/disk" 2>/dev/null; then
+    run train "$net" -q --dir "$folder/disk/run"
+    umount "$folder/disk"
+    one_line 77 'Read-only file system'
+else
+    umount "$folder/disk" 2>/dev/null || true
+    skip "cannot mount a read-only disk here"
+fi
+
+begin "what is missing, in the way or of another kind is named, before training"
+: >"$folder/file"
+real='model.sizes=784 8 10'
+run train "$folder/none.ini"
+one_line 66 "$folder/none.ini"
+run train "$folder/run"
+one_line 66 "$folder/run: not a config file but a folder"
+run train "$net" --dir "$folder/file/x"
+one_line 66 "$folder/file/x: Not a directory"
+run train "$net" --dir "$folder/file"
+one_line 74 "$folder/file is not a folder"
+run train "$net" --dir "$folder/run"
+one_line 78 "$folder/run is not empty"
+run train "$net" --dir '' --set data.dataset=mnist --set "data.path=$folder/none" --set "$real"
+one_line 66 "no mnist data in $folder/none"
+run train "$net" --dir '' --trace "$folder/none/t.json"
+one_line 66 "$folder/none/t.json"
+run report "$folder/run" -o "$folder/none/x.html"
+one_line 66 "$folder/none/x.html"
+
+begin "what may not be read or written is 77 with its name, before training"
+nobody() {
+    code=0
+    last="as nobody: ppcli $*"
+    # shellcheck disable=SC2086 # words
+    $drop "$PPCLI" "$@" >"$folder/out" 2>"$folder/err" </dev/null || code=$?
+}
+drop=
+[ "$(id -u)" -ne 0 ] || drop='setpriv --reuid=65534 --regid=65534 --clear-groups'
+if $drop "$PPCLI" version >/dev/null 2>&1; then
+    mkdir "$folder/locked" "$folder/data"
+    cp "$net" "$folder/secret.ini"
+    cp "$root"/data/mnist-sample/*.gz "$folder/data"
+    chmod 755 "$folder/data"
+    chmod 000 "$folder/secret.ini" "$folder/data/train-images-idx3-ubyte.gz"
+    chmod 555 "$folder/locked"
+    nobody train "$folder/secret.ini"
+    one_line 77 "$folder/secret.ini: cannot open the config: Permission denied"
+    nobody train "$net" --dir "$folder/locked/run"
+    one_line 77 "$folder/locked/run: Permission denied"
+    nobody train "$net" --dir "$folder/locked"
+    one_line 77 "$folder/locked"
+    nobody train "$net" --dir '' --set data.dataset=mnist --set "data.path=$folder/data" --set "$real"
+    one_line 77 "$folder/data/train-images-idx3-ubyte.gz: Permission denied"
+    chmod 755 "$folder/locked"
+else
+    skip "cannot become another user here"
+fi
+
+finish

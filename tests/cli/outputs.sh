@@ -1,0 +1,97 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The formats of other programs: TensorBoard's event files, Prometheus's text file.
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+check=$(dirname "$0")/check_events.py
+cat >"$folder/small.ini" <<'EOF2'
+[data]
+dataset = synthetic
+train_samples = 320
+test_samples = 50
+[model]
+sizes = 20 16*3 5
+[pipeline]
+stages = 2
+[train]
+epochs = 3
+batch_size = 32
+[run]
+log_every = 4
+EOF2
+config=$folder/small.ini
+a=$folder/a
+prom=$folder/run.prom
+
+# checked WORD...: what check_events.py says
+checked() {
+    said=$(python3 "$check" "$@" 2>&1) || {
+        [ $? -eq 77 ] && skip "$said" && return
+        complain "check_events.py $*: $said"
+    }
+}
+
+run train "$config" --dir "$a" --set run.tensorboard=on --set "run.prometheus=$prom"
+
+begin "TensorBoard's event file holds the numbers of metrics.jsonl"
+code_is 0
+checked events "$a"
+
+begin "TensorBoard reads it"
+checked board "$a"
+
+begin "the Prometheus file holds the last numbers, in its format"
+checked prometheus "$prom" "$a"
+same "$(ls "$folder"/*.prom*)" "$prom"
+
+begin "promtool finds nothing wrong with it"
+if command -v promtool >/dev/null 2>&1; then
+    said=$(promtool check metrics <"$prom" 2>&1) || complain "promtool: $said"
+else
+    skip "no promtool"
+fi
+
+begin "overwriting a run leaves one event file"
+run train "$config" --dir "$a" --overwrite --set run.tensorboard=on
+code_is 0
+checked events "$a"
+run train "$config" --dir "$a" --overwrite
+code_is 0
+same "$(find "$a/tensorboard" -type f | wc -l | tr -d ' ')" 0
+
+begin "without being asked, nothing is written"
+run train "$config" --dir "$folder/plain" --max-steps 2
+code_is 0
+[ ! -e "$folder/plain/tensorboard" ] || complain "there is a folder tensorboard"
+
+begin "a name that needs escaping is escaped"
+odd="$folder/a \"b\" \\n"
+run train "$config" --dir "$odd" --max-steps 4 --set "run.prometheus=$prom"
+code_is 0
+grep -qF 'run="a \"b\" \\n"' "$prom" || complain "in the file: $(grep -m1 "^ppcli_up" "$prom")"
+checked prometheus "$prom" "$odd"
+
+begin "a run that diverges is down, and its error is still the divergence"
+run train "$config" --dir '' --lr 1000 --optimizer sgd --set "run.prometheus=$prom"
+code_is 80
+err_has 'diverged'
+grep -q '^ppcli_up{run="small"} 0$' "$prom" || complain "in the file: $(grep ppcli_up "$prom")"
+
+begin "a place that cannot be written is refused before training"
+run train "$config" --dir '' --set "run.prometheus=$folder/none/x.prom"
+code_is 66
+err_has "cannot create $folder/none/x.prom"
+
+begin "a file of another kind is not replaced"
+run train "$config" --dir '' --set "run.prometheus=$config"
+code_is 78
+err_has 'must end in .prom'
+grep -q '^\[data\]' "$config" || complain "the config is gone"
+
+begin "TensorBoard without a run folder is mentioned"
+run train "$config" --dir '' --max-steps 2 --set run.tensorboard=on
+code_is 0
+err_has 'run.tensorboard has no effect'
+
+finish

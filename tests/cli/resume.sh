@@ -1,0 +1,210 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Checkpoints of a run, going on from them, and the signals that ask for them.
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+cd "$folder" || exit 1
+cat >net.ini <<'INI'
+[data]
+dataset = synthetic
+train_samples = 300
+test_samples = 50
+[model]
+sizes = 12 9*5 4
+[pipeline]
+microbatches = 3
+stages = 2
+[train]
+batch_size = 32
+epochs = 3
+lr = 0.01
+INI
+endless="--set train.epochs=1000000 --set checkpoint.every_epochs=0"
+
+sha() { sed -n 's/.*"weights_sha256": "\([0-9a-f]*\)".*/\1/p' "$1"; }
+
+# Whether `test` holds within some seconds.
+within() {
+    for _ in $(seq 1 600); do
+        if eval "$1"; then return 0; fi
+        sleep 0.05
+    done
+    return 1
+}
+
+# The step of the newest checkpoint in a folder, 0 without one.
+newest() { find "$1/checkpoints" -name 'step-*' 2>/dev/null | sed 's/.*-0*//' | sort -n | tail -n 1 | grep . || echo 0; }
+
+# start DIR [OPTION...]: a run in the background that has trained for a while; its number is $pid
+start() {
+    dir=$1
+    shift
+    # A shell starts background jobs with INT ignored.
+    # shellcheck disable=SC2086
+    python3 -c 'import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.argv[1], sys.argv[1:])' "$PPCLI" train net.ini --dir "$dir" $endless --log-every 50 "$@" >"$folder/out" 2>"$folder/err" </dev/null &
+    pid=$!
+    within "grep -q '\"type\":\"step\"' $dir/metrics.jsonl 2>/dev/null" || complain "no step of $dir"
+}
+ended() { code=0; wait "$pid" || code=$?; last="the run"; }
+
+begin "a run saves after every epoch and keeps the newest two"
+run train net.ini --dir a -q
+code_is 0
+same "$(find a/checkpoints -mindepth 1 -maxdepth 1 | sort | tr '\n' ' ')" \
+    'a/checkpoints/step-00000020 a/checkpoints/step-00000030 '
+run verify a
+code_is 0
+
+begin "checkpoint.every, every_epochs, keep and at_end say when and how many"
+run train net.ini --dir b -q --set checkpoint.every=7 --set checkpoint.keep=9 \
+    --set checkpoint.every_epochs=2 --set checkpoint.at_end=false
+code_is 0
+same "$(find b/checkpoints -mindepth 1 -maxdepth 1 | sort | sed 's/.*-0*//' | tr '\n' ' ')" '7 14 20 21 28 '
+
+begin "a folder in use is refused, naming its process"
+start c
+run train net.ini --dir c --overwrite
+code_is 69
+err_has "process $pid on"
+run train net.ini --dir c --resume
+code_is 69
+kill -9 "$pid" 2>/dev/null
+ended
+
+begin "a killed run goes on from its last checkpoint, and its metrics have every step once"
+# Only the newest two stay, and a step takes microseconds: no single one can be waited for.
+start d --set checkpoint.every=20
+# shellcheck disable=SC2016 # for within to expand
+within 'test "$(newest d)" -ge 100' || complain 'no checkpoint'
+kill -9 "$pid"
+ended
+step=$("$PPCLI" inspect d | sed -n 's/^step *//p')
+run train net.ini --dir d --resume --set train.max_steps=$((step + 15)) --epochs 1000000 --stages 3 --log-every 50
+code_is 0
+err_has "going on after step $step, from "
+run train net.ini --dir whole --set train.max_steps=$((step + 15)) --epochs 1000000 -q --log-every 50
+same "$(sha d/summary.json)" "$(sha whole/summary.json)"
+python3 -c '
+import json, sys
+lines = [[l for l in map(json.loads, open(d + "/metrics.jsonl")) if l["type"] == "epoch"] for d in ("d", "whole")]
+steps = [l["step"] for l in lines[0]]
+assert steps == sorted(set(steps)), steps
+keys = ("epoch", "step", "train_loss", "train_accuracy", "test_loss", "test_accuracy")
+assert [[l[k] for k in keys] for l in lines[0]] == [[l[k] for k in keys] for l in lines[1]]' 2>err ||
+    complain "$(cat err)"
+
+begin "a damaged checkpoint is passed over, or stops when it should"
+newest=$(find a/checkpoints -name 'step-*30')
+printf 'Z' | dd of="$newest/state.json" bs=1 seek=5 conv=notrunc status=none
+run train net.ini --dir a --resume --set checkpoint.on_corrupt=stop
+code_is 65
+err_has "$newest/state.json: damaged"
+run train net.ini --dir a --resume
+code_is 0
+err_has 'cannot be used; trying the one before it'
+err_has 'going on after step 20'
+same "$(sha a/summary.json)" "$(sha b/summary.json)"
+
+begin "--resume begins anew where there is nothing, and says so"
+run train net.ini --dir fresh --resume -q
+code_is 0
+run train net.ini --dir fresh2 --resume=auto
+code_is 0
+err_has '--resume: no checkpoint in'
+same "$(sha fresh/summary.json)" "$(sha a/summary.json)"
+run train net.ini --dir '' --resume
+code_is 64
+run train net.ini --dir nothing --resume nowhere
+code_is 66
+
+begin "--resume with a path goes on in another folder when there is one"
+run train net.ini --dir other --resume b/checkpoints/step-00000007 -q
+code_is 0
+same "$(sha other/summary.json)" "$(sha b/summary.json)"
+run train net.ini --resume b/checkpoints/step-00000014 --set run.dir=auto -q
+code_is 0
+same "$(find b/checkpoints -mindepth 1 -maxdepth 1 | sort | sed 's/.*-0*//' | tr '\n' ' ')" '20 30 '
+
+begin "without --dir the newest run of this config goes on"
+run train net.ini -q --set train.max_steps=5
+code_is 0
+run train net.ini --resume
+code_is 0
+err_has 'going on after step 5, from runs/net-'
+same "$(find runs -mindepth 1 -maxdepth 1 | wc -l | tr -d ' ')" 1
+
+begin "eval tests a checkpoint on any number of stages"
+run eval net.ini --checkpoint a
+code_is 0
+out_has "$(sha a/summary.json)"
+head -n 2 out >first
+run eval net.ini --checkpoint a/checkpoints --stages 4 --format json
+code_is 0
+same "$(sha out)" "$(sha a/summary.json)"
+same "$(sed -n 's/ *"test_loss": \([0-9.]*\),/\1/p' out)" "$(sed -n 's/ *"test_loss": \([0-9.]*\),/\1/p' a/summary.json)"
+run eval net.ini
+code_is 64
+run eval net.ini --checkpoint a --set model.sizes="12 9*6 4"
+code_is 65
+err_has 'has shape'
+run eval net.ini --checkpoint net.ini
+code_is 65
+
+begin "weights alone cannot be gone on from"
+run train net.ini --dir '' --resume a/checkpoints/step-00000030/stage-0000-of-0002.safetensors
+code_is 65
+err_has 'train.init'
+
+for signal in TERM INT HUP USR1; do
+    begin "SIG$signal saves, ends with 75, and the run goes on from there"
+    start "$signal"
+    kill "-$signal" "$pid"
+    ended
+    code_is 75
+    err_has "ppcli: stopped: by SIG$signal after step "
+    err_has "--resume "
+    step=$(sed -n 's/.*after step \([0-9]*\) of.*/\1/p' err)
+    same "$(find "$signal/checkpoints" -mindepth 1 -maxdepth 1 | sed 's/.*-0*//')" "$step"
+    run train net.ini --dir "$signal" --resume --epochs 1000000 --set train.max_steps="$step" -q
+    code_is 0
+    run train net.ini --dir "$signal.whole" --epochs 1000000 --set train.max_steps="$step" -q
+    same "$(sha "$signal/summary.json")" "$(sha "$signal.whole/summary.json")"
+done
+
+begin "SIGUSR2 saves and the run goes on"
+start usr2
+kill -USR2 "$pid"
+within 'grep -q "as asked" err' || complain 'nothing saved'
+kill -0 "$pid" || complain 'the run ended'
+kill -TERM "$pid"
+ended
+code_is 75
+run verify usr2
+code_is 0
+same "$(grep -c good out)" 2
+
+begin "a second INT ends the run at once"
+# One step takes long, so that the run cannot act on the first one before the second comes.
+start twice --set model.sizes="12 512*20 4" --set train.batch_size=300 --set pipeline.microbatches=1 --log-every 1
+kill -INT "$pid"
+kill -INT "$pid"
+sleep 0.05
+kill -INT "$pid" 2>/dev/null
+ended
+case $code in
+    75 | 130) ;; # both may have arrived as one, and the step may have been over
+    *) complain "exit $code, expected 130" ;;
+esac
+
+begin "a checkpoint that cannot be saved is a warning, then exit 74"
+# Files of at most 2 MiB; a part of the checkpoint has more.
+(ulimit -f 4096 && run train net.ini --dir full -q --set train.max_steps=2 --set model.sizes="12 512*4 4" && exit "$code")
+code=$?
+code_is 74
+has err 'step 2: no checkpoint saved: ' || complain "$(cat err)"
+has err 'the run is complete, but its last checkpoint was not saved' || complain "$(cat err)"
+same "$(find full/checkpoints -mindepth 1 | wc -l | tr -d ' ')" 0
+finish

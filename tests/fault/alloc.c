@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory that runs out, for tests: linked into a test program only.
+ *
+ *     PPCLI_ALLOC_FAIL=N      the N-th allocation fails, from 1
+ *     PPCLI_ALLOC_FAIL=N+     that one and all after it
+ *     PPCLI_ALLOC_NOTE=FILE   gets a line "failed" when one has failed, "N calls" at the end
+ *
+ * Counted from main() on: malloc, calloc and realloc of ppcli, of the libraries that read its files
+ * and of the C library on their behalf, and ppcli's mmap. A maths library that dies without memory
+ * is not ppcli's to mend. With a sanitizer, which has an allocator of its own, ppcli's calls alone.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+static atomic_long calls;
+static atomic_bool counting;
+static long first;
+static bool and_all_after;
+static const char *note_path;
+
+static void note(const char *text, size_t bytes)
+{
+    int fd = note_path ? open(note_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600) : -1;
+    if (fd >= 0) {
+        if (write(fd, text, bytes) < 0) {
+            _exit(125);
+        }
+        close(fd);
+    }
+}
+
+/* Behind the constructors of all libraries. */
+__attribute__((constructor)) static void begin(void)
+{
+    const char *when = getenv("PPCLI_ALLOC_FAIL");
+    char *end = NULL;
+    note_path = getenv("PPCLI_ALLOC_NOTE");
+    first = when ? strtol(when, &end, 10) : 0;
+    and_all_after = end && *end == '+';
+    atomic_store(&counting, true);
+}
+
+__attribute__((destructor)) static void finish(void)
+{
+    char text[64];
+    atomic_store(&counting, false);
+    int n = snprintf(text, sizeof(text), "%ld calls\n", atomic_load(&calls));
+    note(text, (size_t)n);
+}
+
+static bool fails(void)
+{
+    long nth = atomic_fetch_add(&calls, 1) + 1;
+    if (first == 0 || nth < first || (nth > first && !and_all_after)) {
+        return false;
+    }
+    if (nth == first) {
+        note("failed\n", 7);
+    }
+    errno = ENOMEM;
+    return true;
+}
+
+void *__real_mmap(void *addr, size_t bytes, int prot, int flags, int fd, off_t offset);
+void *__wrap_mmap(void *addr, size_t bytes, int prot, int flags, int fd, off_t offset);
+
+void *__wrap_mmap(void *addr, size_t bytes, int prot, int flags, int fd, off_t offset)
+{
+    return atomic_load(&counting) && fails() ? MAP_FAILED
+                                             : __real_mmap(addr, bytes, prot, flags, fd, offset);
+}
+
+#ifdef ALLOC_OF_LIBRARIES_TOO
+
+void *__libc_malloc(size_t bytes);
+void *__libc_calloc(size_t count, size_t bytes);
+void *__libc_realloc(void *p, size_t bytes);
+
+static bool counted(const void *caller)
+{
+    static const char *const of[] = {"ppcli-alloc", "libc.", "libjansson", "libz.", "libinih"};
+    Dl_info where;
+    if (!atomic_load(&counting) || !dladdr(caller, &where) || !where.dli_fname) {
+        return false;
+    }
+    const char *base = strrchr(where.dli_fname, '/');
+    base = base ? base + 1 : where.dli_fname;
+    for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
+        if (strncmp(base, of[i], strlen(of[i])) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void *malloc(size_t bytes)
+{
+    bool mine = counted(__builtin_return_address(0));
+    return mine && fails() ? NULL : __libc_malloc(bytes);
+}
+
+void *calloc(size_t count, size_t bytes)
+{
+    bool mine = counted(__builtin_return_address(0));
+    return mine && fails() ? NULL : __libc_calloc(count, bytes);
+}
+
+void *realloc(void *p, size_t bytes)
+{
+    bool mine = counted(__builtin_return_address(0));
+    return mine && fails() ? NULL : __libc_realloc(p, bytes);
+}
+
+#else
+
+void *__real_malloc(size_t bytes);
+void *__wrap_malloc(size_t bytes);
+void *__real_calloc(size_t count, size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes);
+void *__real_realloc(void *p, size_t bytes);
+void *__wrap_realloc(void *p, size_t bytes);
+
+void *__wrap_malloc(size_t bytes)
+{
+    return atomic_load(&counting) && fails() ? NULL : __real_malloc(bytes);
+}
+
+void *__wrap_calloc(size_t count, size_t bytes)
+{
+    return atomic_load(&counting) && fails() ? NULL : __real_calloc(count, bytes);
+}
+
+void *__wrap_realloc(void *p, size_t bytes)
+{
+    return atomic_load(&counting) && fails() ? NULL : __real_realloc(p, bytes);
+}
+
+#endif

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See fault.h. The list is read from the environment once, when the first action begins. */
+#include "fault.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define FAULTS_MAX 32
+#define ANY (-1)
+
+enum action {
+    HANG,
+    SLEEP,
+    KILL,
+    STOP
+};
+
+static struct fault {
+    int kind, rank;
+    long count; /* ANY: every one */
+    enum action action;
+    long ms;
+    atomic_long seen; /* with rank = ANY: counted over all ranks of the process */
+} faults[FAULTS_MAX];
+static int n_faults;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void refuse(const char *text)
+{
+    fprintf(stderr, "PPCLI_FAIL: '%s' is not SITE@RANK:COUNT=ACTION\n", text);
+    _exit(64);
+}
+
+static bool number(const char *text, long *out)
+{
+    char *end;
+    if (strcmp(text, "*") == 0) {
+        *out = ANY;
+        return true;
+    }
+    *out = strtol(text, &end, 10);
+    return end > text && *end == '\0' && *out >= 0;
+}
+
+static void read_one(const char *text, struct fault *f)
+{
+    char site[16], rank[16], count[16], action[16];
+    long r = 0;
+    if (sscanf(text, "%15[^@]@%15[^:]:%15[^=]=%15s", site, rank, count, action) != 4 ||
+        !number(rank, &r) || !number(count, &f->count) || f->count == 0) {
+        refuse(text);
+    }
+    f->rank = (int)r;
+    while (f->kind < PP_EVENT_KINDS && strcmp(pp_event_name(f->kind), site) != 0) {
+        f->kind++;
+    }
+    if (strcmp(action, "hang") == 0) {
+        f->action = HANG;
+    } else if (strcmp(action, "kill") == 0) {
+        f->action = KILL;
+    } else if (strcmp(action, "stop") == 0) {
+        f->action = STOP;
+    } else if (sscanf(action, "sleep:%ld", &f->ms) == 1 && f->ms >= 0) {
+        f->action = SLEEP;
+    } else {
+        refuse(text);
+    }
+    if (f->kind == PP_EVENT_KINDS) {
+        refuse(text);
+    }
+}
+
+static void read_list(void)
+{
+    const char *value = getenv("PPCLI_FAIL");
+    char *list = strdup(value ? value : ""), *rest = NULL;
+    for (char *one = strtok_r(list, ",", &rest); one; one = strtok_r(NULL, ",", &rest)) {
+        if (n_faults == FAULTS_MAX) {
+            refuse(one);
+        }
+        read_one(one, &faults[n_faults++]);
+    }
+    free(list);
+}
+
+static void go_wrong(const struct fault *f)
+{
+    switch (f->action) {
+    case HANG:
+        for (;;) {
+            pause();
+        }
+    case SLEEP: {
+        struct timespec t = {.tv_sec = f->ms / 1000, .tv_nsec = f->ms % 1000 * 1000000};
+        nanosleep(&t, NULL);
+        break;
+    }
+    case KILL:
+        raise(SIGKILL);
+        break;
+    case STOP:
+        kill(getpid(), SIGSTOP);
+        break;
+    }
+}
+
+void __wrap_pp_ring_begin(struct pp_ring *ring, const struct pp_event *e)
+{
+    __real_pp_ring_begin(ring, e);
+    pthread_once(&once, read_list);
+    for (int i = 0; i < n_faults; i++) {
+        struct fault *f = &faults[i];
+        if (f->kind == e->kind && (f->rank == ANY || f->rank == ring->head->rank)) {
+            long nth = atomic_fetch_add(&f->seen, 1) + 1;
+            if (f->count == ANY || f->count == nth) {
+                go_wrong(f);
+            }
+        }
+    }
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Failpoints for tests: what goes wrong, where, on which rank and at which time. Linked into test
+ * programs only (with -Wl,--wrap=pp_ring_begin), so that the program itself holds nothing of it.
+ *
+ *     PPCLI_FAIL=SITE@RANK:COUNT=ACTION[,...]
+ *
+ *   SITE    a kind of action as pp_event_name() says it: start F I W recv slot send release reduce
+ *           clip update meet save report
+ *   RANK    transport rank, or *
+ *   COUNT   the how many-th such action of the rank, from 1; or *: every one
+ *   ACTION  hang        stay in it for ever
+ *           sleep:MS    take so much longer
+ *           kill        kill -9 of the process
+ *           stop        SIGSTOP of the process
+ *
+ * It happens when the action has been recorded as begun and before anything of it is done. A word
+ * that is none of these ends the program with 64.
+ */
+#ifndef PPCLI_TESTS_FAULT_H
+#define PPCLI_TESTS_FAULT_H
+
+#include "ppcli/trace.h"
+
+/* Every action begins here. */
+void __real_pp_ring_begin(struct pp_ring *ring, const struct pp_event *e);
+void __wrap_pp_ring_begin(struct pp_ring *ring, const struct pp_event *e);
+
+#endif

@@ -1,0 +1,233 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# A rank that hangs is found, whatever it hangs in, and the right one is named: hang.sh [long]
+# shellcheck source=tests/fault/lib.sh
+. "$(dirname "$0")/lib.sh"
+how=${1:-}
+
+# Far enough into the run that first steps with their longer limit are over.
+count_of() {
+    case $1 in
+    start) echo 1 ;;
+    report | meet) echo 7 ;;
+    clip | update | reduce) echo 25 ;;
+    *) echo 60 ;;
+    esac
+}
+
+# They all start together here, so who is only slow to start must not look like who hangs.
+limit_of() {
+    case $1 in
+    start) echo 1.5 ;;
+    *) echo 0.4 ;;
+    esac
+}
+
+start_all() { # start_all NAME STAGES REPLICAS RANKS KIND WORD...
+    name_=$1
+    stages_=$2
+    replicas_=$3
+    ranks_=$4
+    kind_=$5
+    shift 5
+    rank_=0
+    while [ "$rank_" -lt "$ranks_" ]; do
+        hang "$name_$rank_" "$stages_" "$kind_@$rank_:$(count_of "$kind_")=hang" \
+            --replicas "$replicas_" --set "run.hang_timeout=$(limit_of "$kind_")" "$@"
+        rank_=$((rank_ + 1))
+    done
+}
+
+judge_all() { # judge_all NAME RANKS KIND
+    rank_=0
+    while [ "$rank_" -lt "$2" ]; do
+        hung "$1$rank_"
+        last="$3 on rank $rank_ of $2"
+        code_is 76
+        err_has "ppcli: error: rank $rank_ "
+        err_has " hangs in $3"
+        has "$folder/$1$rank_/hang.txt" "rank $rank_ " || complain "$last: no hang.txt"
+        has "$folder/$1$rank_/hang.txt" 'not over' || complain "$last: no actions in hang.txt"
+        same "$(grep -c 'ppcli: error' "$folder/err")" 1
+        rank_=$((rank_ + 1))
+    done
+}
+
+kinds='start F I W recv slot send release clip update meet'
+start_all hreduce 2 2 4 reduce
+start_all hreport 2 1 1 report
+hang slow 3 'F@1:*=sleep:150' --set run.hang_timeout=0.4 --set train.max_steps=3 --epochs 1
+mkfifo "$folder/pipe"
+(exec sleep 60) <"$folder/pipe" &
+reader=$!
+timeout 30 "$PPCLI" train "$net" --stages 2 --dir "$folder/full" --set run.log_every=1 \
+    --set run.hang_timeout=0.2 >"$folder/pipe" 2>"$folder/full.err" &
+writer=$!
+hang steady 2 'F@1:*=sleep:700' --set run.hang_timeout=0.3 --set train.max_steps=2 --microbatches 2
+hang hfirst 2 F@1:2=hang --set run.hang_timeout=0.2
+for stages in 2 3; do
+    for kind in $kinds; do
+        start_all "h$stages$kind" "$stages" 1 "$stages" "$kind"
+    done
+    for kind in $kinds; do
+        begin "$stages stages: a rank that hangs in $kind is named, on every rank"
+        judge_all "h$stages$kind" "$stages" "$kind"
+    done
+done
+
+begin "a rank that hangs in reduce is named, on each of 2 x 2 ranks"
+judge_all hreduce 4 reduce
+
+begin "rank 0 that hangs in report is named, after ten times the limit"
+judge_all hreport 1 report
+
+begin "a rank that hangs in its first step is named, after ten times the limit"
+hung hfirst
+last='F in the first step'
+code_is 76
+err_has 'rank 1 (stage 1) hangs in F of micro-batch 1, stage 1, step 1, for 2.'
+
+begin "a single rank that hangs is named too"
+hang hone 1 W@0:60=hang --set run.hang_timeout=0.3
+hung hone
+code_is 76
+err_has 'rank 0 (stage 0) hangs in W of micro-batch'
+
+begin "with two chunks a rank, and without a run folder, the culprit is named"
+hang hchunks 2 I@1:60=hang --set run.hang_timeout=0.3 --schedule interleaved --set pipeline.chunks=2 \
+    --set 'model.sizes=20 16*5 5' --dir ''
+hung hchunks
+code_is 76
+err_has 'rank 1 (stages 1 3) hangs in I of micro-batch'
+err_has 'rank 0 (stages 0 2) waits for rank 1:'
+err_lacks 'ppcli diagnose'
+
+begin "hang_timeout = 0 ends nothing"
+hang hnever 2 F@1:60=hang --set run.hang_timeout=0
+sleep 1
+last='hang_timeout = 0'
+[ ! -e "$folder/hnever.code" ] || complain "the run has ended"
+run diagnose "$folder/hnever"
+code_is 0
+out_has 'rank 1 (stage 1) hangs in F of micro-batch'
+out_has 'rank 0 (stage 0): running'
+pid=$(sed -n 's/.*running, pid \([0-9]*\),.*/\1/p' "$folder/out" | head -n 1)
+kill -9 "$pid"
+hung hnever
+code_is 137
+
+begin "after kill -9 diagnose says the same from the files"
+run diagnose "$folder/hnever"
+code_is 0
+out_has 'rank 1 (stage 1) held the others up in F of micro-batch'
+out_has 'rank 0 (stage 0) waited for rank 1'
+out_has 'rank 1 (stage 1): gone, pid'
+same "$(grep -c 'not over' "$folder/out")" 2
+run diagnose "$folder/hnever" --format json
+code_is 0
+out_has '"verdict": "hangs"'
+out_has '"culprit": 1'
+
+begin "no false alarm: actions that always take longer than the limit, as the first step showed"
+hung steady
+code_is 0
+
+begin "no false alarm: standard output whose reader pauses"
+run diagnose "$folder/full"
+tries=0
+while ! has "$folder/out" 'not over      report' && [ $tries -lt 100 ]; do
+    sleep 0.1
+    tries=$((tries + 1))
+    run diagnose "$folder/full"
+done
+sleep 2.5 # ten times the limit, and more
+run diagnose "$folder/full"
+out_has 'rank 0 (stage 0) hangs in report'
+out_has 'rank 0 (stage 0): running'
+kill -0 $writer || complain "the run has ended: $(cat "$folder/full.err")"
+kill $writer $reader
+[ ! -e "$folder/full/hang.txt" ] || complain "the watchdog spoke"
+
+begin "no false alarm: a stage that sleeps less than the limit, while all others wait"
+hung slow
+code_is 0
+
+begin "no false alarm: a process that was stopped for longer than the limit goes on"
+hang paused 2 'F@1:*=sleep:10' --set run.hang_timeout=0.3 --set train.max_steps=40
+tries=0
+while [ ! -s "$folder/paused/metrics.jsonl" ] && [ $tries -lt 100 ]; do
+    sleep 0.05
+    tries=$((tries + 1))
+done
+run diagnose "$folder/paused"
+pid=$(sed -n 's/.*running, pid \([0-9]*\),.*/\1/p' "$folder/out" | head -n 1)
+kill -STOP "$pid"
+sleep 0.1
+run diagnose "$folder/paused"
+out_has ': stopped, pid'
+sleep 0.9
+kill -CONT "$pid"
+hung paused
+code_is 0
+
+rounds=2
+[ "$how" != long ] || rounds=20
+begin "no false alarm: $((10 * rounds)) normal runs, 10 at a time on all cores"
+while [ $rounds -gt 0 ]; do
+    rounds=$((rounds - 1))
+    for n in 1 2 3 4 5 6 7 8 9 10; do
+        rm -f "$folder/crowd$n.code"
+        hang "crowd$n" $((n % 3 + 1)) '' --epochs 5 --overwrite --set run.hang_timeout=0.5
+    done
+    for n in 1 2 3 4 5 6 7 8 9 10; do
+        hung "crowd$n"
+        code_is 0
+    done
+done
+
+begin "a new run in the folder of one that hung knows nothing of it"
+run train "$net" -q --stages 2 --dir "$folder/h2F0" --overwrite --epochs 1
+code_is 0
+[ ! -e "$folder/h2F0/hang.txt" ] || complain "hang.txt is still there"
+run diagnose "$folder/h2F0"
+code_is 0
+out_has 'every rank came to its end'
+
+begin "diagnose without a run, without its config, and with rings that are none"
+run diagnose "$folder/no-such-run"
+code_is 66
+err_has 'no-such-run'
+run diagnose "$folder"
+code_is 66
+run diagnose "$folder/h3F1"
+code_is 0
+out_has 'the watchdog ended this run: rank 1 (stage 1) hangs in F of micro-batch'
+rm "$folder/h3F1/config.resolved.ini" "$folder/h3F1/hang.txt"
+run diagnose "$folder/h3F1"
+code_is 0
+err_has 'cannot be rebuilt'
+out_has 'rank 1 held the others up in F of micro-batch'
+for n in 1 2 3; do
+    head -c 16384 /dev/urandom | dd of="$folder/h3W1/actions/rank-0001.ring" bs=128 seek=1 conv=notrunc 2>/dev/null
+    run diagnose "$folder/h3W1"
+    code_is 0
+    run diagnose "$folder/h3W1" --format json
+    code_is 0
+done
+printf 'ring' >"$folder/h3W1/actions/rank-0002.ring"
+run diagnose "$folder/h3W1"
+code_is 65
+err_has 'rank-0002.ring'
+
+begin "ppcli itself holds nothing of the failpoints"
+last='strings in the program'
+grep -q PPCLI_FAIL "$PPCLI" || complain "the test looks for the wrong word"
+! grep -q PPCLI_FAIL "$PPCLI_RELEASE" || complain "PPCLI_FAIL is in $PPCLI_RELEASE"
+
+begin "a failpoint that is none is refused"
+PPCLI_FAIL=nonsense "$PPCLI" train "$net" --dir '' --max-steps 1 >"$folder/out" 2>"$folder/err"
+code=$?
+last='PPCLI_FAIL=nonsense'
+code_is 64
+
+finish

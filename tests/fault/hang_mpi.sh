@@ -1,0 +1,33 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Ranks that are processes: one that hangs, or is stopped, ends the job with 76: hang_mpi.sh [long]
+# shellcheck source=tests/fault/lib.sh
+. "$(dirname "$0")/lib.sh"
+command -v mpirun >/dev/null 2>&1 || { echo "1..0 # SKIP no mpirun here (install openmpi-bin)"; exit 0; }
+
+kinds='F@1:60=stop recv@0:60=hang'
+[ "${1:-}" != long ] || kinds='F@0:60=stop F@1:60=stop F@2:60=stop F@0:60=hang F@1:60=hang F@2:60=hang
+    recv@1:60=hang slot@1:60=hang meet@2:7=hang meet@0:7=stop clip@1:25=hang update@2:25=hang start@1:1=hang'
+for fail in $kinds; do
+    begin "3 processes, $fail: exit 76, one box, the right rank"
+    rank=${fail#*@}
+    rank=${rank%%:*}
+    hang m 3 "$fail" --launch mpirun --set run.hang_timeout=0.6
+    hung m
+    last="PPCLI_FAIL=$fail"
+    code_is 76
+    case $fail in
+    *stop) err_has "ppcli: error: rank $rank (stage $rank) is stopped (pid " ;;
+    *) err_has "ppcli: error: rank $rank (stage $rank) hangs in ${fail%%@*}" ;;
+    esac
+    same "$(grep -c 'ppcli: error' "$folder/err")" 1
+    run diagnose "$folder/m"
+    code_is 0
+    out_has "the watchdog ended this run: rank $rank (stage $rank) "
+    rm -rf "$folder/m" "$folder/m.code"
+done
+
+begin "no processes are left"
+last='ps'
+same "$(pgrep -f "$net" | wc -l | tr -d ' ')" 0
+finish

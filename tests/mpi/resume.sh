@@ -1,0 +1,91 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Processes and threads go on from each other's checkpoints; --launch mpirun passes signals on, and
+# leaves nobody behind: resume.sh PPCLI
+PPCLI=$(realpath "$1")
+export PPCLI
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/../cli/lib.sh"
+cd "$folder" || exit 1
+command -v mpirun >/dev/null 2>&1 || { echo "1..0 # SKIP no mpirun here (install openmpi-bin)"; exit 0; }
+
+cat >net.ini <<'INI'
+[data]
+dataset = synthetic
+train_samples = 203
+test_samples = 57
+[model]
+sizes = 20 17*5 5
+[pipeline]
+stages = 2
+[train]
+batch_size = 32
+epochs = 3
+INI
+sha() { sed -n 's/.*"weights_sha256": "\([0-9a-f]*\)".*/\1/p' "$1"; }
+within() {
+    for _ in $(seq 1 400); do
+        if eval "$1"; then return 0; fi
+        sleep 0.05
+    done
+    return 1
+}
+# Processes of this test's endless runs.
+# shellcheck disable=SC2317 # called by within
+nobody() { [ "$(pgrep -fc -- "--dir $folder/" || true)" = 0 ]; }
+start() { # start DIR: endless, as processes; $pid: who was started
+    python3 -c 'import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.argv[1], sys.argv[1:])' "$PPCLI" train net.ini --dir "$folder/$1" --launch mpirun \
+        --epochs 1000000 --log-every 5 --set checkpoint.every=20 >out 2>err </dev/null &
+    pid=$!
+    last="the run"
+    within "\"$PPCLI\" inspect $1 >/dev/null 2>&1" || complain "no checkpoint in $1: $(cat err)"
+}
+ended() { code=0; wait "$pid" || code=$?; }
+
+begin "what threads saved processes go on from, and the other way round"
+run train net.ini --dir whole -q
+code_is 0
+run train net.ini --dir a -q --set train.max_steps=10
+run train net.ini --dir a -q --resume --launch mpirun --stages 3
+code_is 0
+same "$(sha a/summary.json)" "$(sha whole/summary.json)"
+run train net.ini --dir b -q --set train.max_steps=11 --launch mpirun
+run train net.ini --dir b -q --resume --stages 4
+code_is 0
+same "$(sha b/summary.json)" "$(sha whole/summary.json)"
+
+begin "TERM to the run saves on all ranks, ends with 75, and leaves nobody"
+start c
+kill -TERM "$pid"
+ended
+code_is 75
+err_has 'ppcli: stopped: by '
+within nobody || complain "processes are left: $(pgrep -fa -- "--dir $folder/")"
+step=$(sed -n 's/.*after step \([0-9]*\) of.*/\1/p' err)
+run train net.ini --dir c -q --resume --epochs 1000000 --set train.max_steps=$((step + 3))
+code_is 0
+run train net.ini --dir c.whole -q --epochs 1000000 --set train.max_steps=$((step + 3))
+same "$(sha c/summary.json)" "$(sha c.whole/summary.json)"
+
+begin "who started the processes is killed: nobody is left, and the run goes on"
+start d
+kill -9 "$pid"
+ended
+within nobody || complain "processes are left: $(pgrep -fa -- "--dir $folder/")"
+step=$("$PPCLI" inspect d | sed -n 's/^step *//p')
+run train net.ini --dir d -q --resume --epochs 1000000 --set train.max_steps=$((step + 3))
+code_is 0
+run train net.ini --dir d.whole -q --epochs 1000000 --set train.max_steps=$((step + 3))
+same "$(sha d/summary.json)" "$(sha d.whole/summary.json)"
+
+begin "a second INT ends all processes at once"
+start e
+kill -INT "$pid"
+sleep 0.02
+kill -INT "$pid" 2>/dev/null
+ended
+case $code in 75 | 130) ;; *) complain "exit $code" ;; esac
+within nobody || complain "processes are left: $(pgrep -fa -- "--dir $folder/")"
+finish

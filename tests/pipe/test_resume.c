@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Interrupted and resumed is the same as uninterrupted, whatever shape the ranks have before and
+ * after. */
+#include <ftw.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "../unit/test.h"
+#include "command.h"
+#include "ppcli/log.h"
+#include "ppcli/run.h"
+
+#define SETTINGS_MAX 32
+
+/* 24 steps in 3 epochs; the last batch of an epoch has 3 samples, some micro-batches one less. */
+static const char *const common[] = {
+    "data.dataset=synthetic", "data.train_samples=227",  "data.test_samples=41",
+    "model.sizes=12 9*7 5",   "train.batch_size=32",     "train.epochs=3",
+    "train.lr=0.01",          "pipeline.microbatches=5", NULL};
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *where)
+{
+    return remove(path);
+}
+
+static void remove_dir(const char *dir)
+{
+    nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+/* One run in `dir`; settings: NULL-terminated. */
+static int train(const char *dir, const char *resume, const char *const *settings)
+{
+    char keys[SETTINGS_MAX][PP_NAME_MAX];
+    struct pp_setting list[SETTINGS_MAX];
+    int n = 0;
+    list[n++] = (struct pp_setting){"run.dir", dir, "test"};
+    for (int part = 0; part < 2; part++) {
+        const char *const *from = part == 0 ? common : settings;
+        for (int i = 0; from[i]; i++, n++) {
+            const char *eq = strchr(from[i], '=');
+            assert_true(eq && n < SETTINGS_MAX);
+            snprintf(keys[n], sizeof(keys[n]), "%.*s", (int)(eq - from[i]), from[i]);
+            list[n] = (struct pp_setting){keys[n], eq + 1, "test"};
+        }
+    }
+    pp_log_set_level(PP_LOG_QUIET);
+    FILE *sink = fopen("/dev/null", "w");
+    assert_non_null(sink);
+    struct pp_config *cfg = NULL;
+    int rc = pp_config_load(NULL, list, n, pp_cli_names(), &cfg);
+    if (rc == 0) {
+        struct pp_train_options options = {
+            .name = "test", .out = sink, .quiet = true, .resume = resume};
+        bool speaks;
+        rc = pp_train(cfg, &options, &speaks);
+    }
+    pp_config_destroy(&cfg);
+    fclose(sink);
+    return rc;
+}
+
+static void train_ok(const char *dir, const char *resume, const char *const *settings)
+{
+    if (train(dir, resume, settings) < 0) {
+        fail_msg("%s", pp_error_get()->text);
+    }
+}
+
+/* All numbers of a run that must not depend on an interruption, from summary.json. */
+struct numbers {
+    char text[2048];
+};
+
+static void read_numbers(const char *dir, struct numbers *out)
+{
+    static const char *const keys[] = {"\"test_accuracy\"",  "\"test_loss\"", "\"train_accuracy\"",
+                                       "\"train_loss\"",     "\"steps\"",     "\"samples\"",
+                                       "\"weights_sha256\"", "\"epochs\""};
+    char path[PP_PATH_MAX], line[4096];
+    CHECK_OK(pp_path_format(path, "%s/summary.json", dir));
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    size_t used = 0;
+    int found = 0;
+    while (fgets(line, sizeof(line), f)) {
+        for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+            if (strncmp(line + strspn(line, " "), keys[i], strlen(keys[i])) == 0) {
+                used += (size_t)snprintf(out->text + used, sizeof(out->text) - used, "%s", line);
+                found++;
+            }
+        }
+    }
+    fclose(f);
+    CHECK_INT_EQ(found, (int)(sizeof(keys) / sizeof(keys[0])));
+}
+
+static void same_numbers(const char *dir, const struct numbers *expected)
+{
+    struct numbers n;
+    read_numbers(dir, &n);
+    assert_string_equal(n.text, expected->text);
+}
+
+/* Save in the middle of an epoch with `at` stages, go on with each of 1 to 4. */
+static void check_pairs(const char *const *optimizer)
+{
+    static const char *const schedules[] = {"naive", "1f1b", "gpipe", "zb-h1"};
+    char top[] = "resume-XXXXXX", dir[64], from[64], stages[32], schedule[48];
+    struct numbers whole;
+    assert_non_null(mkdtemp(top));
+    const char *settings[16];
+    int n = 0;
+    for (; optimizer[n]; n++) {
+        settings[n] = optimizer[n];
+    }
+    settings[n] = NULL;
+    snprintf(dir, sizeof(dir), "%s/whole", top);
+    train_ok(dir, NULL, settings);
+    read_numbers(dir, &whole);
+    for (int save = 1; save <= 4; save++) {
+        snprintf(from, sizeof(from), "%s/save", top);
+        snprintf(stages, sizeof(stages), "pipeline.stages=%d", save);
+        settings[n] = stages;
+        settings[n + 1] = "train.max_steps=11";
+        settings[n + 2] = NULL;
+        train_ok(from, NULL, settings);
+        for (int load = 1; load <= 4; load++) {
+            snprintf(dir, sizeof(dir), "%s/load", top);
+            snprintf(stages, sizeof(stages), "pipeline.stages=%d", load);
+            snprintf(schedule, sizeof(schedule), "pipeline.schedule=%s",
+                     schedules[(save + load) % 4]);
+            settings[n + 1] = schedule;
+            train_ok(dir, from, settings);
+            same_numbers(dir, &whole);
+            remove_dir(dir);
+        }
+        remove_dir(from);
+    }
+    remove_dir(top);
+}
+
+static void all_16_pairs_of_stages_with_adam_and_clipping_give_the_bits_of_one_run(void **state)
+{
+    (void)state;
+    check_pairs((const char *const[]){"train.optimizer=adam", "train.clip_norm=0.5", NULL});
+}
+
+static void all_16_pairs_of_stages_with_momentum_give_the_bits_of_one_run(void **state)
+{
+    (void)state;
+    check_pairs((const char *const[]){"train.optimizer=momentum", NULL});
+}
+
+static void replicas_and_chunks_go_on_with_the_same_bits(void **state)
+{
+    (void)state;
+    char top[] = "resume-XXXXXX", dir[64], from[64];
+    struct numbers whole;
+    assert_non_null(mkdtemp(top));
+    snprintf(dir, sizeof(dir), "%s/whole", top);
+    snprintf(from, sizeof(from), "%s/save", top);
+    train_ok(dir, NULL, (const char *const[]){"pipeline.replicas=2", "pipeline.stages=2", NULL});
+    read_numbers(dir, &whole);
+    remove_dir(dir);
+    train_ok(from, NULL,
+             (const char *const[]){"pipeline.replicas=2", "train.max_steps=12",
+                                   "pipeline.schedule=interleaved", "pipeline.stages=2",
+                                   "pipeline.chunks=2", "pipeline.microbatches=5", NULL});
+    train_ok(dir, from, (const char *const[]){"pipeline.replicas=2", "pipeline.stages=3", NULL});
+    same_numbers(dir, &whole);
+    remove_dir(top);
+}
+
+/* Stop after every single step, go on in the same folder: samples come once each, or the bits and
+ * the sums of the epochs would differ. */
+static void a_run_that_stops_after_every_step_is_the_same_run(void **state)
+{
+    (void)state;
+    char top[] = "resume-XXXXXX", dir[64], limit[48];
+    struct numbers whole;
+    assert_non_null(mkdtemp(top));
+    snprintf(dir, sizeof(dir), "%s/whole", top);
+    train_ok(dir, NULL, (const char *const[]){"train.max_steps=18", NULL});
+    read_numbers(dir, &whole);
+    remove_dir(dir);
+    for (int step = 1; step <= 18; step++) {
+        snprintf(limit, sizeof(limit), "train.max_steps=%d", step);
+        train_ok(dir, "auto", (const char *const[]){limit, NULL});
+    }
+    same_numbers(dir, &whole);
+    remove_dir(top);
+}
+
+static void a_finished_run_that_is_resumed_tells_the_same_again(void **state)
+{
+    (void)state;
+    char top[] = "resume-XXXXXX", dir[64];
+    struct numbers whole;
+    assert_non_null(mkdtemp(top));
+    snprintf(dir, sizeof(dir), "%s/run", top);
+    train_ok(dir, NULL, (const char *const[]){NULL});
+    read_numbers(dir, &whole);
+    train_ok(dir, "auto", (const char *const[]){"pipeline.stages=2", NULL});
+    same_numbers(dir, &whole);
+    remove_dir(top);
+}
+
+static void more_epochs_go_on_as_if_they_had_been_asked_for_at_once(void **state)
+{
+    (void)state;
+    char top[] = "resume-XXXXXX", dir[64];
+    struct numbers whole;
+    assert_non_null(mkdtemp(top));
+    snprintf(dir, sizeof(dir), "%s/whole", top);
+    train_ok(dir, NULL, (const char *const[]){"train.epochs=4", NULL});
+    read_numbers(dir, &whole);
+    remove_dir(dir);
+    train_ok(dir, NULL, (const char *const[]){"train.epochs=2", NULL});
+    train_ok(dir, "auto", (const char *const[]){"train.epochs=4", NULL});
+    same_numbers(dir, &whole);
+    remove_dir(top);
+}
+
+static void other_settings_are_refused_by_name_and_the_folder_stays(void **state)
+{
+    (void)state;
+    char top[] = "resume-XXXXXX", dir[64];
+    struct numbers whole;
+    assert_non_null(mkdtemp(top));
+    snprintf(dir, sizeof(dir), "%s/run", top);
+    train_ok(dir, NULL, (const char *const[]){NULL});
+    read_numbers(dir, &whole);
+    CHECK_INT_EQ(train(dir, "auto", (const char *const[]){"train.lr=0.02", "train.seed=2", NULL}),
+                 PP_ECONFIG);
+    assert_non_null(strstr(pp_error_get()->text, "train.lr was 0.01, is 0.02; train.seed was 1"));
+    CHECK_INT_EQ(train(dir, "auto", (const char *const[]){"model.sizes=12 9*6 8 5", NULL}),
+                 PP_ECONFIG);
+    same_numbers(dir, &whole);
+    remove_dir(top);
+}
+
+static void weights_of_another_run_begin_a_new_one(void **state)
+{
+    (void)state;
+    char top[] = "resume-XXXXXX", dir[64], init[128];
+    struct numbers first, second;
+    assert_non_null(mkdtemp(top));
+    snprintf(dir, sizeof(dir), "%s/run", top);
+    train_ok(dir, NULL, (const char *const[]){"train.optimizer=sgd", "train.epochs=1", NULL});
+    snprintf(init, sizeof(init), "train.init=%s", dir);
+    char other[64];
+    snprintf(other, sizeof(other), "%s/other", top);
+    /* A learning rate of 0 changes no weight. */
+    train_ok(other, NULL,
+             (const char *const[]){"train.optimizer=sgd", "train.epochs=1", "train.lr=0",
+                                   "pipeline.stages=3", init, NULL});
+    read_numbers(dir, &first);
+    read_numbers(other, &second);
+    const char *sha = strstr(first.text, "weights_sha256");
+    assert_non_null(sha);
+    assert_non_null(strstr(second.text, "weights_sha256"));
+    assert_memory_equal(sha, strstr(second.text, "weights_sha256"), 80);
+    CHECK_INT_EQ(
+        train(other, NULL, (const char *const[]){"model.sizes=12 9*6 8 5", "run.dir=", init, NULL}),
+        PP_EFORMAT);
+    assert_non_null(strstr(pp_error_get()->text, "layers.6.weight has shape [9,9]"));
+    remove_dir(top);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_16_pairs_of_stages_with_adam_and_clipping_give_the_bits_of_one_run),
+        cmocka_unit_test(all_16_pairs_of_stages_with_momentum_give_the_bits_of_one_run),
+        cmocka_unit_test(replicas_and_chunks_go_on_with_the_same_bits),
+        cmocka_unit_test(a_run_that_stops_after_every_step_is_the_same_run),
+        cmocka_unit_test(a_finished_run_that_is_resumed_tells_the_same_again),
+        cmocka_unit_test(more_epochs_go_on_as_if_they_had_been_asked_for_at_once),
+        cmocka_unit_test(other_settings_are_refused_by_name_and_the_folder_stays),
+        cmocka_unit_test(weights_of_another_run_begin_a_new_one),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

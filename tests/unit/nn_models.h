@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Models for the tests of layers and chunks. */
+#ifndef PPCLI_TESTS_NN_MODELS_H
+#define PPCLI_TESTS_NN_MODELS_H
+
+#include <stdio.h>
+
+#include "ppcli/mem.h"
+#include "ppcli/model.h"
+#include "test.h"
+
+#define COUNT(a) (int)(sizeof(a) / sizeof((a)[0]))
+
+static inline struct pp_model *make_model(enum pp_activation act, const int *sizes, int n_sizes)
+{
+    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
+    struct pp_model *m = NULL;
+    snprintf(cfg->model.type, sizeof(cfg->model.type), "mlp");
+    memcpy(cfg->model.sizes, sizes, (size_t)n_sizes * sizeof(*sizes));
+    cfg->model.n_sizes = n_sizes;
+    cfg->model.activation = act;
+    CHECK_OK(pp_model_create(cfg, &m));
+    pp_free(cfg);
+    return m;
+}
+
+#endif

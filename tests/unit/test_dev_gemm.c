@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The providers of matrix products: own kernels give exact chains of fused multiply-adds, CBLAS
+ * agrees with the plain version, and which one computes follows from the config alone. */
+#include "dev_inputs.h"
+
+#include "../../src/dev/cpu/gemm.h"
+
+/* Rows around the tile's six and the prefetch's rules, widths around vectors, panels and depth. */
+static const int rows_of[] = {1, 5, 6, 7, 13, 32, 67};
+static const int widths[] = {1, 3, 10, 15, 16, 17, 31, 33, 64, 65, 127, 128, 130};
+static const int large[][3] = {{49, 10, 784}, {3, 784, 20}, {300, 70, 33}, {170, 20, 784}};
+
+struct products {
+    int B, I, O;
+    float *x, *W, *b, *dz; /* inputs */
+    float *y, *dx, *dW;    /* results */
+    float *packed;         /* room for a copy of W */
+    float *memory;         /* owned */
+    size_t n_y, n_dx, n_dW;
+};
+
+/* Every array `shift` floats off its alignment, the results full of NaN but for dW. */
+static void make(struct products *p, int B, int I, int O, size_t shift)
+{
+    size_t bi = (size_t)B * I, bo = (size_t)B * O, oi = (size_t)O * I, room = ((size_t)O + 15) * I;
+    size_t sizes[] = {bi, oi, (size_t)O, bo, bo, bi, oi, room}, total = 0;
+    float **arrays[] = {&p->x, &p->W, &p->b, &p->dz, &p->y, &p->dx, &p->dW, &p->packed};
+    const char *names[] = {"x", "W", "b", "dz", NULL, NULL, "dW", NULL};
+    *p = (struct products){.B = B, .I = I, .O = O, .n_y = bo, .n_dx = bi, .n_dW = oi};
+    for (int a = 0; a < COUNT(sizes); a++) {
+        total += (sizes[a] + 31) / 16 * 16;
+    }
+    p->memory = nans(total);
+    float *at = p->memory;
+    for (int a = 0; a < COUNT(sizes); a++) {
+        *arrays[a] = at + shift;
+        at += (sizes[a] + 31) / 16 * 16;
+        if (names[a]) {
+            float *from = noise(names[a], sizes[a]);
+            memcpy(*arrays[a], from, sizes[a] * sizeof(float));
+            pp_free(from);
+        }
+    }
+}
+
+static void run(const struct cpu_gemm *g, struct products *p, bool packed, float beta)
+{
+    struct pp_weight_part part = {p->B, p->dz, p->x};
+    if (packed) {
+        g->pack(p->O, p->I, p->W, p->packed);
+    }
+    g->forward(p->B, p->I, p->O, p->x, p->W, packed ? p->packed : NULL, p->b, true, p->y);
+    g->backward_input(p->B, p->I, p->O, p->dz, p->W, p->dx);
+    g->backward_weight(1, &part, p->I, p->O, beta, p->dW);
+}
+
+/* a(k) = a[k * as], b(k) = b[k * bs] */
+static float chain(int n, const float *a, int as, const float *b, int bs, float sum)
+{
+    for (int k = 0; k < n; k++) {
+        sum = fmaf(a[(size_t)k * as], b[(size_t)k * bs], sum);
+    }
+    return sum;
+}
+
+static void check_exact(const char *what, const char *isa, const struct products *p, int row,
+                        int column, float got, float want)
+{
+    if (memcmp(&got, &want, sizeof(got)) != 0) {
+        fail_msg("%s of %s, B %d I %d O %d: [%d][%d] is %.9g, the chain gives %.9g", what, isa,
+                 p->B, p->I, p->O, row, column, (double)got, (double)want);
+    }
+}
+
+static void check_chains(const struct cpu_gemm *g, int B, int I, int O, size_t shift, bool packed)
+{
+    struct products p;
+    make(&p, B, I, O, shift);
+    float *before = noise("dW", p.n_dW);
+    run(g, &p, packed, 1);
+    for (int r = 0; r < B; r++) {
+        for (int o = 0; o < O; o++) {
+            float z = chain(I, p.x + (size_t)r * I, 1, p.W + (size_t)o * I, 1, 0) + p.b[o];
+            check_exact("y", g->name, &p, r, o, p.y[(size_t)r * O + o], z < 0 ? 0 : z);
+        }
+        for (int i = 0; i < I; i++) {
+            check_exact("dx", g->name, &p, r, i, p.dx[(size_t)r * I + i],
+                        chain(O, p.dz + (size_t)r * O, 1, p.W + i, I, 0));
+        }
+    }
+    for (int o = 0; o < O; o++) {
+        for (int i = 0; i < I; i++) {
+            check_exact("dW", g->name, &p, o, i, p.dW[(size_t)o * I + i],
+                        chain(B, p.dz + o, O, p.x + i, I, before[(size_t)o * I + i]));
+        }
+    }
+    pp_free(before);
+    pp_free(p.memory);
+}
+
+/* Hence the same bits for every instruction set, address, tile, and for packed and unpacked. */
+static void every_element_is_one_chain_of_fused_multiply_adds(void **state)
+{
+    for (int n = 0; cpu_gemm_fma(n); n++) {
+        const struct cpu_gemm *g = cpu_gemm_fma(n);
+        for (int w = 0; w < COUNT(widths); w++) {
+            for (int r = 0; r < COUNT(rows_of); r++) {
+                int I = widths[w], O = widths[(w * 5 + r) % COUNT(widths)];
+                check_chains(g, rows_of[r], I, O, (size_t)(w + r) % 16, (w + r) % 3 > 0);
+            }
+        }
+        for (int s = 0; s < COUNT(large); s++) {
+            check_chains(g, large[s][0], large[s][2], large[s][1], 0, s % 2 == 0);
+        }
+    }
+}
+
+static void nothing_outside_the_results_is_written(void **state)
+{
+    for (int n = 0; cpu_gemm_fma(n); n++) {
+        struct products p;
+        make(&p, 7, 33, 19, 3);
+        run(cpu_gemm_fma(n), &p, true, 0);
+        const float *ends[] = {p.y + p.n_y, p.dx + p.n_dx, p.dW + p.n_dW,
+                               p.y - 1,     p.dx - 1,      p.dW - 1};
+        for (int e = 0; e < COUNT(ends); e++) {
+            assert_true(isnan(*ends[e]));
+        }
+        pp_free(p.memory);
+    }
+}
+
+static void with_beta_0_the_old_gradient_is_not_read(void **state)
+{
+    for (int n = 0; cpu_gemm_fma(n); n++) {
+        struct products p;
+        make(&p, 9, 40, 17, 0);
+        for (size_t i = 0; i < p.n_dW; i++) {
+            p.dW[i] = NAN;
+        }
+        run(cpu_gemm_fma(n), &p, true, 0);
+        for (size_t i = 0; i < p.n_dW; i++) {
+            assert_false(isnan(p.dW[i]));
+        }
+        pp_free(p.memory);
+    }
+}
+
+/* What makes coalesced weight gradients as exact as separate ones. */
+static void own_weight_gradients_do_not_depend_on_how_rows_are_spread_over_parts(void **state)
+{
+    enum {
+        B = 600,
+        I = 37,
+        O = 21,
+        PARTS = 50
+    };
+    for (int n = 0; cpu_gemm_fma(n); n++) {
+        const struct cpu_gemm *g = cpu_gemm_fma(n);
+        struct products p;
+        make(&p, B, I, O, 0);
+        run(g, &p, false, 0);
+        struct pp_weight_part parts[PARTS];
+        int at = 0;
+        for (int k = 0; k < PARTS; k++) { /* of 0 to 24 rows each */
+            int rows = k == PARTS - 1 ? B - at : k * 7 % 25;
+            parts[k] = (struct pp_weight_part){rows, p.dz + (size_t)at * O, p.x + (size_t)at * I};
+            at += rows;
+        }
+        assert_true(at == B);
+        float *together = nans(p.n_dW), *apart = nans(p.n_dW);
+        g->backward_weight(PARTS, parts, I, O, 0, together);
+        g->backward_weight(1, &parts[1], I, O, 0, apart);
+        for (int k = 2; k < PARTS; k++) {
+            g->backward_weight(1, &parts[k], I, O, 1, apart);
+        }
+        assert_memory_equal(together, p.dW, p.n_dW * sizeof(float));
+        assert_memory_equal(apart, p.dW, p.n_dW * sizeof(float));
+        pp_free(together);
+        pp_free(apart);
+        pp_free(p.memory);
+    }
+}
+
+static void relu_keeps_a_nan(void **state)
+{
+    for (int n = 0; cpu_gemm_fma(n); n++) {
+        struct products p;
+        make(&p, 2, 3, 5, 0);
+        p.x[0] = NAN;
+        run(cpu_gemm_fma(n), &p, true, 0);
+        for (int o = 0; o < 5; o++) {
+            assert_true(isnan(p.y[o]) && !isnan(p.y[5 + o]));
+        }
+        pp_free(p.memory);
+    }
+}
+
+static struct pp_backend *open_with(const char *name, enum pp_gemm gemm, int threads)
+{
+    struct pp_backend_choice choice = {.threads = threads, .gemm = gemm};
+    struct pp_backend *be = NULL;
+    CHECK_OK(pp_backend_resolve(name, &choice.ops));
+    CHECK_OK(pp_backend_open_choice(&choice, &be));
+    return be;
+}
+
+static void both_providers_agree_with_plain(void **state)
+{
+    const enum pp_gemm gemms[] = {PP_GEMM_CBLAS, PP_GEMM_AUTO};
+    for (int k = 0; k < COUNT(gemms); k++) {
+        struct pp_backend *be = open_with("compare", gemms[k], 1);
+        for (int w = 0; w < COUNT(widths); w++) {
+            int B = rows_of[w % COUNT(rows_of)], I = widths[w], O = widths[(w * 3 + 1) % 13];
+            struct products p;
+            make(&p, B, I, O, 0);
+            struct pp_weight_part parts[] = {{B, p.dz, p.x}, {0, NULL, NULL}, {B / 2, p.dz, p.x}};
+            size_t copy = pp_backend_packed_floats(&be->choice, O, I);
+            assert_true(copy <= ((size_t)O + 15) * I);
+            if (copy > 0) {
+                CHECK_OK(pp_backend_pack_weights(be, O, I, p.W, p.packed));
+            }
+            for (int a = 0; a < COUNT(activations); a++) {
+                CHECK_OK(pp_backend_linear_forward(be, B, I, O, p.x, p.W, copy ? p.packed : NULL,
+                                                   p.b, activations[a], NULL, p.y));
+            }
+            float *db = noise("db", (size_t)O);
+            CHECK_OK(pp_backend_linear_backward_input(be, B, I, O, p.dz, p.W, p.dx));
+            CHECK_OK(pp_backend_linear_backward_weight(be, 3, parts, I, O, 1, p.dW, db));
+            CHECK_OK(pp_backend_linear_backward_weight(be, 3, parts, I, O, 0, p.dW, db));
+            pp_free(db);
+            pp_free(p.memory);
+        }
+        pp_backend_close(&be);
+    }
+}
+
+static void a_stale_copy_of_the_weights_is_found_by_compare(void **state)
+{
+    struct pp_backend *be = open_with("compare", PP_GEMM_AUTO, 1);
+    struct products p;
+    make(&p, 4, 20, 6, 0);
+    if (pp_backend_packed_floats(&be->choice, 6, 20) == 0) {
+        print_message("# no own products on this processor\n");
+        pp_free(p.memory);
+        pp_backend_close(&be);
+        skip();
+    }
+    CHECK_OK(pp_backend_pack_weights(be, 6, 20, p.W, p.packed));
+    p.W[25] += 0.5f;
+    CHECK_FAILS(
+        pp_backend_linear_forward(be, 4, 20, 6, p.x, p.W, p.packed, p.b, PP_ACT_NONE, NULL, p.y),
+        PP_ECHECK, "compare: linear_forward 4x6x20 none: y[");
+    pp_free(p.memory);
+    pp_backend_close(&be);
+}
+
+static void the_config_decides_who_multiplies(void **state)
+{
+    char blas[96];
+    pp_blas_describe(blas, sizeof(blas));
+    struct pp_backend *be = open_with("cpu", PP_GEMM_CBLAS, 1);
+    assert_non_null(strstr(be->description, blas));
+    CHECK_INT_EQ(pp_backend_packed_floats(&be->choice, 100, 100), 0);
+    pp_backend_close(&be);
+    /* several threads: only the library has them */
+    be = open_with("cpu", PP_GEMM_AUTO, 2);
+    assert_non_null(strstr(be->description, blas));
+    pp_backend_close(&be);
+    be = open_with("cpu", PP_GEMM_AUTO, 1);
+    print_message("# %s\n", be->description);
+    if (cpu_gemm_fma(0)) {
+        assert_non_null(strstr(be->description, "own products ("));
+        CHECK_INT_EQ(pp_backend_packed_floats(&be->choice, 100, 100), 112 * 100);
+    } else {
+        assert_non_null(strstr(be->description, blas));
+    }
+    pp_backend_close(&be);
+}
+
+static void own_products_with_several_threads_are_refused(void **state)
+{
+    struct pp_backend_choice choice = {.threads = 2, .gemm = PP_GEMM_FMA};
+    struct pp_backend *be = NULL;
+    CHECK_OK(pp_backend_resolve("cpu", &choice.ops));
+    if (cpu_gemm_fma(0)) {
+        CHECK_FAILS(pp_backend_open_choice(&choice, &be), PP_ECONFIG,
+                    "run.gemm = fma computes with one thread, but run.threads is 2");
+    } else {
+        CHECK_FAILS(pp_backend_open_choice(&choice, &be), PP_ERESOURCE, "no AVX2");
+    }
+    assert_null(be);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_element_is_one_chain_of_fused_multiply_adds),
+        cmocka_unit_test(nothing_outside_the_results_is_written),
+        cmocka_unit_test(with_beta_0_the_old_gradient_is_not_read),
+        cmocka_unit_test(own_weight_gradients_do_not_depend_on_how_rows_are_spread_over_parts),
+        cmocka_unit_test(relu_keeps_a_nan),
+        cmocka_unit_test(both_providers_agree_with_plain),
+        cmocka_unit_test(a_stale_copy_of_the_weights_is_found_by_compare),
+        cmocka_unit_test(the_config_decides_who_multiplies),
+        cmocka_unit_test(own_products_with_several_threads_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Models as descriptions: names, shapes, initial bounds; the learning rate over a run. */
+#include "nn_models.h"
+
+#include <math.h>
+
+#include "ppcli/rng.h"
+
+static void parameters_are_named_and_shaped_as_pytorch_does(void **state)
+{
+    const int sizes[] = {784, 128, 10};
+    struct pp_model *m = make_model(PP_ACT_TANH, sizes, 3);
+    CHECK_INT_EQ(m->n_layers, 2);
+    CHECK_INT_EQ(m->inputs, 784);
+    CHECK_INT_EQ(m->classes, 10);
+    CHECK_INT_EQ(m->n_floats, 785 * 128 + 129 * 10);
+    const struct pp_layer *l = &m->layers[0];
+    CHECK_STR_EQ(l->params[0].name, "layers.0.weight");
+    CHECK_INT_EQ(l->params[0].rows, 128);
+    CHECK_INT_EQ(l->params[0].cols, 784);
+    CHECK_STR_EQ(l->params[1].name, "layers.0.bias");
+    CHECK_INT_EQ(l->params[1].rows, 1);
+    CHECK_INT_EQ(l->params[1].cols, 128);
+    CHECK_INT_EQ(l->activation, PP_ACT_TANH);
+    CHECK_STR_EQ(m->layers[1].params[0].name, "layers.1.weight");
+    CHECK_INT_EQ(m->layers[1].activation, PP_ACT_NONE);
+    struct pp_layer_cost first, second;
+    l->ops->cost(l, &first);
+    m->layers[1].ops->cost(&m->layers[1], &second);
+    /* 3 * forward - 2 * d0 * d1: nobody needs the gradient of the images */
+    assert_true(first.flops_f + first.flops_i + first.flops_w == 4.0 * 784 * 128);
+    assert_true(second.flops_f + second.flops_i + second.flops_w == 6.0 * 128 * 10);
+    pp_model_destroy(&m);
+    assert_null(m);
+}
+
+static void initial_bounds_are_kaiming_uniform(void **state)
+{
+    const int sizes[] = {600, 30, 10};
+    const struct {
+        enum pp_activation act;
+        double gain;
+    } cases[] = {{PP_ACT_RELU, M_SQRT2}, {PP_ACT_GELU, M_SQRT2}, {PP_ACT_TANH, 5 / 3.0}};
+    for (int i = 0; i < COUNT(cases); i++) {
+        struct pp_model *m = make_model(cases[i].act, sizes, 3);
+        double bound = cases[i].gain * sqrt(3.0 / 600);
+        assert_float_equal(m->layers[0].params[0].init_hi, (float)bound, 1e-7f);
+        assert_float_equal(m->layers[0].params[0].init_lo, -(float)bound, 1e-7f);
+        assert_float_equal(m->layers[1].params[0].init_hi, (float)sqrt(3.0 / 30), 1e-7f);
+        float *p = pp_alloc(m->layers[0].n_floats, sizeof(*p));
+        pp_layer_init(&m->layers[0], 3, p);
+        double squares = 0, most = 0;
+        for (int k = 0; k < 18000; k++) {
+            squares += (double)p[k] * p[k];
+            most = fmax(most, fabs((double)p[k]));
+        }
+        assert_true(most <= (double)(float)bound && most > 0.999 * bound);
+        assert_true(fabs(sqrt(squares / 18000) * sqrt(3) / bound - 1) < 0.01);
+        for (int k = 18000; k < 18030; k++) {
+            assert_true(p[k] == 0);
+        }
+        /* as model.h says: word e of stream ("init:" + name, 0) */
+        float e7;
+        pp_rng_uniform(3, pp_rng_stream("init:layers.0.weight", 0), 7, -(float)bound, (float)bound,
+                       1, &e7);
+        assert_true(p[7] == e7);
+        pp_free(p);
+        pp_model_destroy(&m);
+    }
+}
+
+static void a_bad_model_is_a_clear_error(void **state)
+{
+    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
+    struct pp_model *m = NULL;
+    snprintf(cfg->model.type, sizeof(cfg->model.type), "cnn");
+    CHECK_FAILS(pp_model_create(cfg, &m), PP_ECONFIG, "no model is named 'cnn' (try mlp)");
+    snprintf(cfg->model.type, sizeof(cfg->model.type), "mlp");
+    cfg->model.n_sizes = 1;
+    CHECK_FAILS(pp_model_create(cfg, &m), PP_ECONFIG, "model.sizes: 1 widths");
+    cfg->model.n_sizes = 3;
+    cfg->model.sizes[0] = 4;
+    cfg->model.sizes[1] = 0;
+    CHECK_FAILS(pp_model_create(cfg, &m), PP_ECONFIG, "width 2 is 0");
+    assert_null(m);
+    CHECK_STR_EQ(pp_model_names()[0], "mlp");
+    pp_free(cfg);
+}
+
+/* --- learning rate ---------------------------------------------------------------------------- */
+
+static void learning_rate_warms_up_and_falls(void **state)
+{
+    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
+    cfg->train.lr = 0.5;
+    assert_float_equal(pp_lr_at(cfg, 1, 10), 0.5, 0);
+    assert_float_equal(pp_lr_at(cfg, 10, 10), 0.5, 0);
+    cfg->train.warmup_steps = 5;
+    assert_float_equal(pp_lr_at(cfg, 1, 25), 0.1, 1e-7);
+    assert_float_equal(pp_lr_at(cfg, 5, 25), 0.5, 0);
+    cfg->train.lr_schedule = PP_LR_LINEAR;
+    assert_float_equal(pp_lr_at(cfg, 5, 25), 0.5, 0);
+    assert_float_equal(pp_lr_at(cfg, 6, 25), 0.5, 0);
+    assert_float_equal(pp_lr_at(cfg, 16, 25), 0.25, 1e-7);
+    assert_float_equal(pp_lr_at(cfg, 25, 25), 0.025, 1e-7); /* the last step still learns */
+    cfg->train.lr_schedule = PP_LR_COSINE;
+    assert_float_equal(pp_lr_at(cfg, 16, 25), 0.25, 1e-7);
+    assert_float_equal(pp_lr_at(cfg, 11, 25), 0.5 * 0.8535533906, 1e-7);
+    assert_float_equal(pp_lr_at(cfg, 26, 25), 0, 1e-7);
+    assert_true(pp_lr_at(cfg, 3, 3) > 0); /* shorter than the warm-up */
+    cfg->train.warmup_steps = 0;
+    assert_float_equal(pp_lr_at(cfg, 1, 1), 0.5, 0);
+    pp_free(cfg);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parameters_are_named_and_shaped_as_pytorch_does),
+        cmocka_unit_test(initial_bounds_are_kaiming_uniform),
+        cmocka_unit_test(a_bad_model_is_a_clear_error),
+        cmocka_unit_test(learning_rate_warms_up_and_falls),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

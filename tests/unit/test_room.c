@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How much memory there is, from made-up machines: the nearest of all limits counts. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "../../src/train/room.h"
+#include "ppcli/file.h"
+#include "test.h"
+
+#define GIB ((uint64_t)1 << 30)
+
+static void put(const char *root, const char *path, const char *text)
+{
+    char name[PP_PATH_MAX], dir[PP_PATH_MAX];
+    CHECK_OK(pp_path_format(name, "%s/%s", root, path));
+    CHECK_OK(pp_path_format(dir, "%s", name));
+    *strrchr(dir, '/') = '\0';
+    CHECK_OK(pp_dir_create(dir));
+    FILE *f = fopen(name, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+static uint64_t room_in(const char *root, const char *what)
+{
+    struct room room;
+    room_find(root, &room);
+    assert_non_null(room.what);
+    if (strncmp(room.what, what, strlen(what)) != 0) {
+        print_message("# %llu bytes\n", (unsigned long long)room.bytes);
+        CHECK_STR_EQ(room.what, what);
+    }
+    return room.bytes;
+}
+
+static const char *machine(void)
+{
+    static char root[64];
+    strcpy(root, "/tmp/ppcli-room-XXXXXX");
+    assert_non_null(mkdtemp(root));
+    put(root, "proc/meminfo", "MemTotal:  16777216 kB\nMemFree: 1 kB\nMemAvailable:  8388608 kB\n");
+    return root;
+}
+
+static void forget(const char *root)
+{
+    char command[128];
+    snprintf(command, sizeof(command), "rm -rf '%s'", root);
+    CHECK_INT_EQ(system(command), 0);
+}
+
+static void what_the_system_has_available_is_a_limit(void **state)
+{
+    (void)state;
+    const char *root = machine();
+    CHECK_INT_EQ(room_in(root, "what the system has available"), 8 * GIB);
+    forget(root);
+}
+
+static void nothing_readable_is_no_limit(void **state)
+{
+    (void)state;
+    const char *root = machine();
+    put(root, "proc/meminfo", "MemAvailable: none\n");
+    put(root, "proc/self/cgroup", "nonsense\n0::\n:\n");
+    CHECK_INT_EQ(room_in(root, ""), UINT64_MAX);
+    forget(root);
+}
+
+static void a_control_group_counts_without_the_files_it_holds(void **state)
+{
+    (void)state;
+    const char *root = machine();
+    put(root, "proc/self/cgroup", "0::/job.slice/step\n");
+    put(root, "sys/fs/cgroup/job.slice/step/memory.max", "3221225472\n");
+    put(root, "sys/fs/cgroup/job.slice/step/memory.current", "2147483648\n");
+    put(root, "sys/fs/cgroup/job.slice/step/memory.stat",
+        "anon 1\nfile_mapped 7\nfile 1073741824\n");
+    CHECK_INT_EQ(room_in(root, "the memory limit of its control group"), 2 * GIB);
+    forget(root);
+}
+
+static void a_limit_of_a_group_above_counts(void **state)
+{
+    (void)state;
+    const char *root = machine();
+    put(root, "proc/self/cgroup", "0::/job.slice/step\n");
+    put(root, "sys/fs/cgroup/job.slice/step/memory.max", "max\n");
+    put(root, "sys/fs/cgroup/job.slice/step/memory.current", "1\n");
+    put(root, "sys/fs/cgroup/job.slice/memory.max", "1073741824\n");
+    put(root, "sys/fs/cgroup/job.slice/memory.current", "4294967296\n");
+    CHECK_INT_EQ(room_in(root, "the memory limit of its control group"), 0);
+    forget(root);
+}
+
+static void a_container_sees_its_group_at_the_root(void **state)
+{
+    (void)state;
+    const char *root = machine();
+    put(root, "proc/self/cgroup", "0::/docker/0123456789\n");
+    put(root, "sys/fs/cgroup/memory.max", "1073741824\n");
+    put(root, "sys/fs/cgroup/memory.current", "0\n");
+    CHECK_INT_EQ(room_in(root, "the memory limit of its control group"), GIB);
+    forget(root);
+}
+
+static void groups_of_version_1_count_too(void **state)
+{
+    (void)state;
+    const char *root = machine();
+    put(root, "proc/self/cgroup", "5:cpu:/x\n4:hugetlb,memory:/slurm/job\n");
+    put(root, "sys/fs/cgroup/memory/slurm/job/memory.limit_in_bytes", "2147483648\n");
+    put(root, "sys/fs/cgroup/memory/slurm/job/memory.usage_in_bytes", "1073741824\n");
+    put(root, "sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+    put(root, "sys/fs/cgroup/memory/memory.usage_in_bytes", "0\n");
+    CHECK_INT_EQ(room_in(root, "the memory limit of its control group"), GIB);
+    forget(root);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_the_system_has_available_is_a_limit),
+        cmocka_unit_test(nothing_readable_is_no_limit),
+        cmocka_unit_test(a_control_group_counts_without_the_files_it_holds),
+        cmocka_unit_test(a_limit_of_a_group_above_counts),
+        cmocka_unit_test(a_container_sees_its_group_at_the_root),
+        cmocka_unit_test(groups_of_version_1_count_too),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* safetensors files that are not what they claim: refused, with the file and the tensor named. */
+#include "test_ckpt_files.h"
+
+/* A file image: this header, `data` bytes of 7. */
+static struct blob image(const char *header, size_t data)
+{
+    size_t n = strlen(header);
+    struct blob b = blob_of(8 + n + data);
+    for (int i = 0; i < 8; i++) {
+        b.p[i] = (uint8_t)((uint64_t)n >> 8 * i);
+    }
+    memcpy(b.p + 8, header, n);
+    memset(b.p + 8 + n, 7, data);
+    return b;
+}
+
+static int parse(const char *header, size_t data)
+{
+    struct blob b = image(header, data);
+    struct pp_st_header *h = NULL;
+    int rc = pp_st_parse("x.safetensors", b.p, b.n, b.n, &h);
+    pp_st_header_free(&h);
+    blob_free(&b);
+    return rc;
+}
+
+#define REFUSED(header, data, words)                                                               \
+    do {                                                                                           \
+        CHECK_FAILS(parse(header, data), PP_EFORMAT, words);                                       \
+        CHECK_FAILS(parse(header, data), PP_EFORMAT, "x.safetensors: ");                           \
+    } while (0)
+
+#define T(name, dtype, shape, begin, end)                                                          \
+    "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" #begin "," #end \
+    "]}"
+
+static void good_headers_of_other_writers_are_taken(void **state)
+{
+    (void)state;
+    CHECK_OK(parse("{}", 0));
+    CHECK_OK(parse("{}        \n ", 0));
+    CHECK_OK(parse("{" T("a", "F32", "[2,2]", 0, 16) "}", 16));
+    /* in any order, spaced, with every type */
+    CHECK_OK(parse("{ " T("b", "F16", "[3]", 4, 10) " , " T("a", "BF16", "[2]", 0, 4) "}", 10));
+    CHECK_OK(parse("{" T("b", "F64", "[]", 0, 8) "," T("a", "I64", "[1]", 8, 16) "}", 16));
+    CHECK_OK(parse("{" T("b", "U8", "[0]", 0, 0) "," T("a", "U8", "[5,1]", 0, 5) "}", 5));
+    CHECK_OK(parse("{\"__metadata__\":{\"a\":\"\\u00e9{[,]}\"}}", 0));
+    CHECK_OK(parse("{" T("a", "U8", "[1,1,1,1,1,1,1,1]", 0, 1) "}", 1));
+}
+
+static void overlaps_holes_and_leftover_bytes_are_refused(void **state)
+{
+    (void)state;
+    REFUSED("{" T("a", "U8", "[4]", 0, 4) "," T("b", "U8", "[4]", 2, 6) "}", 6,
+            "tensors a and b overlap");
+    REFUSED("{" T("a", "U8", "[4]", 0, 4) "," T("b", "U8", "[4]", 0, 4) "}", 4,
+            "tensors a and b overlap");
+    REFUSED("{" T("a", "U8", "[4]", 0, 4) "," T("b", "U8", "[4]", 5, 9) "}", 9,
+            "in front of tensor b");
+    REFUSED("{" T("a", "U8", "[4]", 1, 5) "}", 5, "in front of tensor a");
+    REFUSED("{" T("a", "U8", "[4]", 0, 4) "}", 5, "1 bytes behind the last tensor a");
+    REFUSED("{}", 1, "1 bytes behind the last tensor");
+    REFUSED("{" T("a", "U8", "[4]", 0, 4) "}", 3, "tensor a ends at byte 4");
+    REFUSED("{" T("a", "U8", "[4]", 0, 3) "}", 3, "tensor a has 3 bytes of data");
+    REFUSED("{" T("a", "U8", "[4]", 4, 0) "}", 4, "tensor a: its data_offsets");
+    REFUSED("{" T("a", "U8", "[4]", -4, 0) "}", 4, "tensor a: its data_offsets");
+}
+
+static void duplicates_are_refused(void **state)
+{
+    (void)state;
+    REFUSED("{" T("a", "U8", "[1]", 0, 1) "," T("a", "U8", "[1]", 1, 2) "}", 2, "duplicate");
+    REFUSED("{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1,
+            "duplicate");
+    REFUSED("{\"__metadata__\":{},\"__metadata__\":{}}", 0, "duplicate");
+    REFUSED("{\"__metadata__\":{\"a\":\"1\",\"a\":\"2\"}}", 0, "duplicate");
+    /* the same name, said in two ways */
+    REFUSED("{" T("a", "U8", "[1]", 0, 1) "," T("\\u0061", "U8", "[1]", 1, 2) "}", 2, "duplicate");
+}
+
+static void sizes_that_overflow_are_refused(void **state)
+{
+    (void)state;
+    REFUSED("{" T("a", "F32", "[9223372036854775807,9223372036854775807]", 0, 4) "}", 4,
+            "tensor a: its shape is too large");
+    REFUSED("{" T("a", "F32", "[4611686018427387904]", 0, 0) "}", 0,
+            "tensor a: its shape is too large");
+    /* 2^64 + 4 bytes would be 4 */
+    REFUSED("{" T("a", "F32", "[4294967296,1073741824]", 0, 0) "}", 0, "tensor a");
+    REFUSED("{" T("a", "U8", "[99999999999999999999]", 0, 4) "}", 4, "damaged");
+    REFUSED("{" T("a", "U8", "[4]", 0, 18446744073709551620) "}", 4, "damaged");
+    REFUSED("{" T("a", "U8", "[9223372036854775807]", 0, 9223372036854775807) "}", 4,
+            "tensor a ends at byte");
+    /* a zero does not excuse what would overflow without it */
+    REFUSED("{" T("a", "U8", "[9223372036854775807,9223372036854775807,0]", 0, 0) "}", 0,
+            "tensor a: its shape is too large");
+}
+
+static void shapes_and_types_that_are_none_are_refused(void **state)
+{
+    (void)state;
+    REFUSED("{" T("a", "U8", "[-1]", 0, 1) "}", 1, "tensor a: dimension 0");
+    REFUSED("{" T("a", "U8", "[1.0]", 0, 1) "}", 1, "tensor a: dimension 0");
+    REFUSED("{" T("a", "U8", "[\"1\"]", 0, 1) "}", 1, "tensor a: dimension 0");
+    REFUSED("{" T("a", "U8", "1", 0, 1) "}", 1, "tensor a: its shape");
+    REFUSED("{" T("a", "U8", "[1,1,1,1,1,1,1,1,1]", 0, 1) "}", 1, "more values");
+    REFUSED("{" T("a", "U8", "[1]", 0, 1.0) "}", 1, "tensor a: its data_offsets");
+    REFUSED("{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1,1]}}", 1,
+            "tensor a: its data_offsets");
+    REFUSED("{" T("a", "F33", "[1]", 0, 1) "}", 1, "tensor a: dtype F33");
+    REFUSED("{\"a\":{\"dtype\":7,\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "tensor a: dtype");
+    REFUSED("{\"a\":{\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "tensor a: exactly");
+    REFUSED("{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1],\"more\":1}}", 1,
+            "tensor a: exactly");
+    REFUSED("{\"a\":7}", 1, "tensor a: exactly");
+    REFUSED("{\"__metadata__\":{\"a\":7}}", 0, "value of 'a' is no string");
+    REFUSED("{\"__metadata__\":[]}", 0, "__metadata__ is no object");
+}
+
+static void bad_names_are_refused_and_shown_harmless(void **state)
+{
+    (void)state;
+    char name[140], header[300];
+    REFUSED("{" T("", "U8", "[1]", 0, 1) "}", 1, "tensor name ''");
+    REFUSED("{" T("../a", "U8", "[1]", 0, 1) "}", 1, "tensor name '../a'");
+    REFUSED("{" T("a b", "U8", "[1]", 0, 1) "}", 1, "tensor name 'a b'");
+    REFUSED("{" T("\\u001b[2J", "U8", "[1]", 0, 1) "}", 1, "tensor name '?[2J'");
+    REFUSED("{" T("\303\251", "U8", "[1]", 0, 1) "}", 1, "tensor name '?\?'");
+    REFUSED("{" T("\377", "U8", "[1]", 0, 1) "}", 1, "damaged");
+    REFUSED("{" T("a\\u0000", "U8", "[1]", 0, 1) "}", 1, "damaged");
+    for (int n = 128; n <= 129; n++) {
+        memset(name, 'n', sizeof(name));
+        name[n] = '\0';
+        snprintf(header, sizeof(header),
+                 "{\"%s\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", name);
+        CHECK_INT_EQ(parse(header, 1), n == 128 ? 0 : PP_EFORMAT);
+    }
+}
+
+static void what_is_no_object_is_refused(void **state)
+{
+    (void)state;
+    REFUSED("", 0, "too short");
+    REFUSED("  {}", 0, "no safetensors file");
+    REFUSED("[]", 0, "no safetensors file");
+    REFUSED("{", 1, "no safetensors file");
+    REFUSED("{]", 0, "damaged");
+    REFUSED("{}{}", 0, "damaged");
+    REFUSED("{\"a", 8, "damaged");
+    REFUSED("{\"a\":\"\\", 8, "damaged");
+}
+
+static void deep_and_crowded_json_is_refused_before_it_is_parsed(void **state)
+{
+    (void)state;
+    REFUSED("{\"a\":[[[1]]]}", 0, "deeper than 3");
+    size_t n = (size_t)2 << 20;
+    char *text = malloc(n);
+    assert_non_null(text);
+    memset(text, '[', n);
+    memcpy(text, "{\"a\":", 5);
+    text[n - 1] = '\0';
+    REFUSED(text, 0, "deeper than 3");
+    /* a list of a million empty lists would take a hundred times its bytes */
+    for (size_t i = 5; i + 3 < n; i += 3) {
+        memcpy(text + i, "[],", 3);
+    }
+    REFUSED(text, 0, "more values");
+    memset(text + 5, ',', n - 6);
+    memcpy(text, "{\"a\":[[", 7);
+    REFUSED(text, 0, "more values");
+    free(text);
+}
+
+static void header_lengths_that_lie_are_refused_without_memory_for_them(void **state)
+{
+    static const uint64_t lengths[] = {0,
+                                       1,
+                                       3,
+                                       ((uint64_t)16 << 20),
+                                       ((uint64_t)16 << 20) + 1,
+                                       UINT32_MAX,
+                                       INT64_MAX,
+                                       UINT64_MAX - 7,
+                                       UINT64_MAX};
+    const char *path = in_folder(state, "x.safetensors");
+    for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+        struct blob b = image("{}", 0);
+        for (int k = 0; k < 8; k++) {
+            b.p[k] = (uint8_t)(lengths[i] >> 8 * k);
+        }
+        file_write(path, b.p, b.n);
+        struct pp_st_file *f = NULL;
+        CHECK_FAILS(pp_st_open(path, &f), PP_EFORMAT, "x.safetensors: ");
+        struct pp_st_header *h = NULL;
+        CHECK_FAILS(pp_st_parse("y", b.p, b.n, b.n, &h), PP_EFORMAT, "y: ");
+        /* the file may be large, but not all of the header has been read */
+        CHECK_FAILS(pp_st_parse("y", b.p, b.n, UINT64_MAX, &h), PP_EFORMAT, "y: ");
+        blob_free(&b);
+    }
+}
+
+static void every_truncation_and_extension_is_refused(void **state)
+{
+    const char *path = in_folder(state, "x.safetensors");
+    struct blob b = image("{" T("a", "F32", "[2]", 0, 8) "," T("b", "U8", "[3]", 8, 11) "}  ", 11);
+    struct pp_st_file *f = NULL;
+    file_write(path, b.p, b.n);
+    CHECK_OK(pp_st_open(path, &f));
+    pp_st_close(&f);
+    for (size_t n = 0; n < b.n; n++) {
+        file_write(path, b.p, n);
+        CHECK_FAILS(pp_st_open(path, &f), PP_EFORMAT, "x.safetensors: ");
+        if (n + 11 >= b.n) { /* the header is whole */
+            CHECK_FAILS(pp_st_open(path, &f), PP_EFORMAT, n + 3 >= b.n ? "tensor b" : "tensor ");
+        }
+    }
+    struct blob longer = blob_of(b.n + 1);
+    memcpy(longer.p, b.p, b.n);
+    file_write(path, longer.p, longer.n);
+    CHECK_FAILS(pp_st_open(path, &f), PP_EFORMAT, "behind the last tensor b");
+    blob_free(&longer);
+    blob_free(&b);
+}
+
+static void only_regular_files_are_opened(void **state)
+{
+    struct pp_st_file *f = NULL;
+    CHECK_FAILS(pp_st_open(*state, &f), PP_EFORMAT, "is a folder");
+    CHECK_FAILS(pp_st_open("/dev/zero", &f), PP_EFORMAT, "is a device");
+    const char *fifo = in_folder(state, "fifo");
+    CHECK_INT_EQ(mkfifo(fifo, 0600), 0);
+    CHECK_FAILS(pp_st_open(fifo, &f), PP_EFORMAT, "is a pipe");
+    CHECK_FAILS(pp_st_open(in_folder(state, "none"), &f), PP_ENOINPUT, "none");
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(good_headers_of_other_writers_are_taken),
+        cmocka_unit_test(overlaps_holes_and_leftover_bytes_are_refused),
+        cmocka_unit_test(duplicates_are_refused),
+        cmocka_unit_test(sizes_that_overflow_are_refused),
+        cmocka_unit_test(shapes_and_types_that_are_none_are_refused),
+        cmocka_unit_test(bad_names_are_refused_and_shown_harmless),
+        cmocka_unit_test(what_is_no_object_is_refused),
+        cmocka_unit_test(deep_and_crowded_json_is_refused_before_it_is_parsed),
+        IN_FOLDER(header_lengths_that_lie_are_refused_without_memory_for_them),
+        IN_FOLDER(every_truncation_and_extension_is_refused),
+        IN_FOLDER(only_regular_files_are_opened),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

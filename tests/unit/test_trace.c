@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The ring of actions: what stays, what is given up, what a file of it must look like. */
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "ppcli/err.h"
+#include "ppcli/trace.h"
+#include "test.h"
+
+static void put(struct pp_ring *ring, int n)
+{
+    struct pp_event e = {
+        .begin_ns = 100 + (uint64_t)n, .step = n, .message = -n, .kind = PP_EVENT_F};
+    pp_ring_begin(ring, &e);
+    pp_ring_end(ring, 1000 + (uint64_t)n);
+}
+
+static struct pp_ring *ring_of(uint64_t capacity)
+{
+    struct pp_ring *ring = NULL;
+    assert_int_equal(pp_ring_create(NULL, 1, 2, capacity, &ring), 0);
+    return ring;
+}
+
+static void a_record_is_there_before_its_action_ends(void **state)
+{
+    struct pp_ring *ring = ring_of(4);
+    struct pp_event e = {.begin_ns = 7, .kind = PP_EVENT_RECV, .mb = 3, .stage = 2, .message = 9};
+    pp_ring_begin(ring, &e);
+    struct pp_event got;
+    assert_int_equal(pp_ring_copy(ring, 0, &got, 1, NULL, NULL), 1);
+    assert_int_equal(got.end_ns, 0);
+    assert_int_equal(got.begin_ns, 7);
+    assert_int_equal(got.mb, 3);
+    assert_int_equal(got.stage, 2);
+    assert_int_equal(got.message, 9);
+    assert_string_equal(pp_event_name(got.kind), "recv");
+    pp_ring_end(ring, 11);
+    assert_int_equal(pp_ring_copy(ring, 0, &got, 1, NULL, NULL), 1);
+    assert_int_equal(got.end_ns, 11);
+    pp_ring_destroy(&ring);
+}
+
+static void the_last_records_stay_and_the_rest_is_counted_as_lost(void **state)
+{
+    struct pp_ring *ring = ring_of(7); /* 8 places, 7 that can be read */
+    for (int n = 0; n < 20; n++) {
+        put(ring, n);
+    }
+    struct pp_event got[32];
+    uint64_t next, lost;
+    assert_int_equal(pp_ring_copy(ring, 0, got, 32, &next, &lost), 7);
+    assert_int_equal(next, 20);
+    assert_int_equal(lost, 13);
+    for (int k = 0; k < 7; k++) {
+        assert_int_equal(got[k].step, 13 + k);
+        assert_int_equal(got[k].end_ns, 1013 + k);
+    }
+    /* from where the last copy ended: only what is new */
+    put(ring, 20);
+    assert_int_equal(pp_ring_copy(ring, next, got, 32, &next, &lost), 1);
+    assert_int_equal(got[0].step, 20);
+    assert_int_equal(lost, 0);
+    assert_int_equal(pp_ring_copy(ring, next, got, 32, &next, &lost), 0);
+    /* in pieces */
+    assert_int_equal(pp_ring_copy(ring, 17, got, 2, &next, &lost), 2);
+    assert_int_equal(got[1].step, 18);
+    assert_int_equal(next, 19);
+    pp_ring_destroy(&ring);
+}
+
+struct reader {
+    struct pp_ring *ring;
+    bool stop;
+    int wrong, copies;
+};
+
+static void *read_all_the_time(void *arg)
+{
+    struct reader *r = arg;
+    struct pp_event got[64];
+    while (!__atomic_load_n(&r->stop, __ATOMIC_ACQUIRE)) {
+        size_t n = pp_ring_copy(r->ring, 0, got, 64, NULL, NULL);
+        for (size_t k = 0; k < n; k++) {
+            bool whole = got[k].message == -got[k].step &&
+                         got[k].begin_ns == 100 + (uint64_t)got[k].step &&
+                         (got[k].end_ns == 0 || got[k].end_ns == 1000 + (uint64_t)got[k].step) &&
+                         (k == 0 || got[k].step == got[k - 1].step + 1);
+            r->wrong += !whole;
+        }
+        r->copies += n > 0;
+    }
+    return NULL;
+}
+
+static void a_reader_in_another_thread_never_sees_mixed_records(void **state)
+{
+    struct reader r = {.ring = ring_of(15)};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, read_all_the_time, &r), 0);
+    for (int n = 0; n < 300000; n++) {
+        put(r.ring, n);
+    }
+    __atomic_store_n(&r.stop, true, __ATOMIC_RELEASE);
+    pthread_join(thread, NULL);
+    assert_int_equal(r.wrong, 0);
+    pp_ring_destroy(&r.ring);
+}
+
+static void a_file_keeps_the_records_when_the_ring_is_gone(void **state)
+{
+    char path[] = "ring-test-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    struct pp_ring *ring = NULL;
+    assert_int_equal(pp_ring_create(path, 0, 1, 4, &ring), PP_EIO); /* never over what is there */
+    unlink(path);
+    assert_int_equal(pp_ring_create(path, 3, 4, 4, &ring), 0);
+    put(ring, 1);
+    put(ring, 2);
+    pp_ring_destroy(&ring);
+    assert_int_equal(pp_ring_open(path, &ring), 0);
+    assert_int_equal(ring->head->rank, 3);
+    assert_int_equal(ring->head->ranks, 4);
+    struct pp_event got[4];
+    assert_int_equal(pp_ring_copy(ring, 0, got, 4, NULL, NULL), 2);
+    assert_int_equal(got[1].step, 2);
+    pp_ring_destroy(&ring);
+    unlink(path);
+}
+
+static void a_file_that_lies_about_its_size_is_refused(void **state)
+{
+    char path[] = "ring-bad-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    struct pp_ring *ring = NULL;
+    assert_int_equal(pp_ring_open(path, &ring), PP_EFORMAT); /* empty */
+    struct pp_ring_head head = {.capacity = 8};
+    memcpy(head.magic, "ppring\0\2", 8);
+    for (uint64_t capacity = 0; capacity < 20; capacity++) {
+        head.capacity = capacity;
+        assert_int_equal(pwrite(fd, &head, sizeof(head), 0), sizeof(head));
+        assert_int_equal(ftruncate(fd, (off_t)(sizeof(head) + 8 * sizeof(struct pp_event))), 0);
+        int rc = pp_ring_open(path, &ring);
+        assert_int_equal(rc, capacity == 8 ? 0 : PP_EFORMAT);
+        pp_ring_destroy(&ring);
+    }
+    head.capacity = (uint64_t)1 << 63;
+    assert_int_equal(pwrite(fd, &head, sizeof(head), 0), sizeof(head));
+    assert_int_equal(pp_ring_open(path, &ring), PP_EFORMAT);
+    assert_int_equal(pp_ring_open(".", &ring), PP_EFORMAT);
+    assert_int_equal(pp_ring_open("no-such-file", &ring), PP_ENOINPUT);
+    close(fd);
+    unlink(path);
+}
+
+static void a_ring_tells_what_became_of_its_process(void **state)
+{
+    char path[] = "ring-process-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    unlink(path);
+    pid_t child = fork();
+    if (child == 0) {
+        struct pp_ring *mine = NULL;
+        if (pp_ring_create(path, 0, 1, 4, &mine) == 0) {
+            put(mine, 1);
+        }
+        for (;;) {
+            pause();
+        }
+    }
+    struct pp_ring *ring = NULL;
+    for (int k = 0; k < 5000 && (pp_ring_open(path, &ring) < 0 || ring->head->begun == 0); k++) {
+        pp_ring_destroy(&ring);
+        usleep(1000);
+    }
+    assert_non_null(ring);
+    assert_int_equal(pp_ring_process(ring), PP_PROCESS_RUNNING);
+    int status = 0;
+    kill(child, SIGSTOP);
+    assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+    assert_int_equal(pp_ring_process(ring), PP_PROCESS_STOPPED);
+    kill(child, SIGKILL); /* not yet waited for: a zombie is gone too */
+    for (int k = 0; k < 5000 && pp_ring_process(ring) != PP_PROCESS_GONE; k++) {
+        usleep(1000);
+    }
+    assert_int_equal(pp_ring_process(ring), PP_PROCESS_GONE);
+    waitpid(child, &status, 0);
+    assert_int_equal(pp_ring_process(ring), PP_PROCESS_GONE);
+    struct pp_event got;
+    assert_int_equal(pp_ring_copy(ring, 0, &got, 1, NULL, NULL), 1);
+    assert_int_equal(got.step, 1);
+    assert_int_equal(ring->head->ended, PP_RING_OPEN);
+    pp_ring_destroy(&ring);
+    unlink(path);
+}
+
+static void another_process_with_the_same_pid_is_not_the_one(void **state)
+{
+    struct pp_ring *ring = ring_of(4);
+    assert_int_equal(pp_ring_process(ring), PP_PROCESS_RUNNING);
+    ring->head->started ^= 1;
+    assert_int_equal(pp_ring_process(ring), PP_PROCESS_GONE);
+    ring->head->machine ^= 1;
+    assert_int_equal(pp_ring_process(ring), PP_PROCESS_ELSEWHERE);
+    pp_ring_destroy(&ring);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_record_is_there_before_its_action_ends),
+        cmocka_unit_test(the_last_records_stay_and_the_rest_is_counted_as_lost),
+        cmocka_unit_test(a_reader_in_another_thread_never_sees_mixed_records),
+        cmocka_unit_test(a_file_keeps_the_records_when_the_ring_is_gone),
+        cmocka_unit_test(a_file_that_lies_about_its_size_is_refused),
+        cmocka_unit_test(a_ring_tells_what_became_of_its_process),
+        cmocka_unit_test(another_process_with_the_same_pid_is_not_the_one),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
