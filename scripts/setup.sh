@@ -46,6 +46,7 @@ need meson 'the build system' has_command meson
 need ninja-build 'runs the build' has_command ninja
 need pkg-config 'finds libraries' has_command pkg-config
 need libinih-dev 'reads INI files' has_library inih
+need libjansson-dev 'reads checkpoints' has_library jansson
 need zlib1g-dev 'reads gzipped data' has_library zlib
 need libopenblas-pthread-dev 'matrix products' has_openblas
 need libopenmpi-dev 'ranks as MPI processes' has_command mpicc

@@ -1,0 +1,296 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs ppcli and its peers in turns on the same problem and prints a Markdown table.
+
+  scripts/peers/compare.sh --case c1                 PEERS_PYTHON=... names the Python with torch
+  scripts/peers/compare.sh --case c2 --only 1f1b     rows whose name has 1f1b, and those they need
+
+In each block every entry runs once; the order turns round from block to block (A B C C B A), so
+that a machine which gets slower harms all alike. The ratio of a row is the median over the blocks
+of (rate of ppcli / rate of the row), both of the same block: above 1, ppcli is faster. A peer with
+a schedule is set against ppcli under that schedule, other rows against the config's. What is not
+installed here is a row that says so. DIR/compare.json has every block and every command line."""
+
+import argparse
+import json
+import math
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+
+import common
+import compare_cases
+
+FIRST_STEPS = 2  # of ppcli, before anything is known of its speed
+LOSSES_AGREE = 1e-4
+
+
+class Skipped(Exception):
+    pass
+
+
+class Failed(Exception):
+    pass
+
+
+def run(words, seconds):
+    """What a program prints, or Skipped or Failed with its own last line as the reason."""
+    limit = 300 + 20 * seconds
+    p = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        out, err = p.communicate(timeout=limit)
+    except subprocess.TimeoutExpired:
+        raise Failed("no end after %d s" % limit) from None
+    finally:
+        if p.poll() is None:
+            p.terminate()
+            try:
+                p.communicate(timeout=10)
+            except subprocess.TimeoutExpired:
+                p.kill()
+                p.communicate()
+    last = err.strip().splitlines()[-1] if err.strip() else "exit code %d" % p.returncode
+    if p.returncode == common.SKIPPED:
+        raise Skipped(last[len("skipped: "):] if last.startswith("skipped: ") else last)
+    if p.returncode:
+        raise Failed(last)
+    return out
+
+
+class Ppcli:
+    """`ppcli train` on made-up data for a given number of steps."""
+
+    def __init__(self, case, entry, args):
+        stages, schedule = entry.words
+        self.args, self.dir = args, os.path.join(args.out, case.name + "-" + entry.key)
+        config = os.path.join(args.out, case.name + ".ini")
+        with open(config, "w", encoding="utf-8") as f:
+            f.write(case.config)
+        self.words = [args.program, "train", config, "--quiet", "--overwrite", "--dir", self.dir,
+                      "--stages", stages, "--schedule", schedule, "--epochs", "1000000",
+                      "--set", "data.dataset=synthetic", "--set", "data.test_samples=16",
+                      "--set", "data.train_samples=%d" % case.samples]
+        self.batch = case.batch
+        self.steps = args.steps or FIRST_STEPS
+
+    def warm_up(self):
+        while True:
+            rate, seconds = self.once(self.steps)
+            if self.args.steps:
+                return
+            if seconds > 0.1 * self.args.seconds:
+                break
+            self.steps *= 4
+        # One more, and one in 20, for the window that is left out.
+        self.steps = 1 + math.ceil(1.05 * self.args.seconds * rate / self.batch)
+
+    def once(self, steps):
+        self.command = self.words + ["--max-steps", str(steps), "--log-every",
+                                     str(math.ceil(steps / 20))]
+        run(self.command, self.args.seconds)
+        with open(os.path.join(self.dir, "metrics.jsonl"), encoding="utf-8") as f:
+            windows = [r for r in map(json.loads, f) if r["type"] == "step"]
+        # The first window holds the first touch of all memory; peers have steps for that.
+        windows = windows[1:] or windows
+        seconds = sum(w["samples"] / w["samples_per_second"] for w in windows)
+        return sum(w["samples"] for w in windows) / seconds, seconds
+
+    def block(self):
+        return self.once(self.steps)[0]
+
+
+class Peer:
+    """A script of this folder, started anew for each block."""
+
+    def __init__(self, entry, args):
+        script, *words = entry.words
+        self.args = args
+        self.words = [os.environ.get("PEERS_PYTHON") or "python3",
+                      os.path.join(compare_cases.HERE, script), *words, "--blocks", "1"]
+        if args.steps:
+            self.words += ["--steps", str(args.steps)]
+
+    def once(self, seconds):
+        self.command = self.words + ["--seconds", "%g" % seconds]
+        self.said = json.loads(run(self.command, seconds).strip().splitlines()[-1])
+        return self.said["samples_per_second"]
+
+    def warm_up(self):
+        """Finds out whether it is here, and brings its files into memory."""
+        self.once(self.args.seconds / 4)
+
+    def block(self):
+        return self.once(self.args.seconds)
+
+
+def measure(case, entries, args):
+    """rows[key]: dict of what an entry gave."""
+    rows, alive = {}, {}
+    for e in entries:
+        runner = Ppcli(case, e, args) if e.who == "ppcli" else Peer(e, args)
+        rows[e.key] = {"case": case.name, "key": e.key, "who": e.who, "label": e.label,
+                       "base": e.base, "blocks": []}
+        if attempt(rows[e.key], runner.warm_up, e) is not False:
+            alive[e.key] = runner
+    for block in range(args.blocks):
+        order = [e for e in entries if e.key in alive]
+        for e in order if block % 2 == 0 else reversed(order):
+            say("%s: block %d of %d: %s" % (case.name, block + 1, args.blocks, e.label))
+            rate = attempt(rows[e.key], alive[e.key].block, e)
+            if rate is False:
+                del alive[e.key]
+            else:
+                rows[e.key]["blocks"].append(rate)
+    for key, runner in alive.items():
+        rows[key]["command"] = runner.command
+        rows[key]["said"] = getattr(runner, "said", None)
+    compare_losses(rows.values())
+    return rows
+
+
+def compare_losses(rows):
+    """Peers that start from the same numbers must come to the same losses."""
+    told = [r for r in rows if (r.get("said") or {}).get("losses")]
+    for r in told[1:]:
+        first, mine = told[0]["said"]["losses"], r["said"]["losses"]
+        if any(not abs(a - b) <= LOSSES_AGREE * abs(a) for a, b in zip(first, mine)):
+            r["failed"] = "losses %s, but %s in '%s'" % (mine, first, told[0]["label"])
+
+
+def attempt(row, what, entry):
+    """what(), or False with the reason in the row."""
+    try:
+        return what()
+    except Skipped as e:
+        row["skipped"] = str(e)
+    except (Failed, OSError, ValueError, KeyError) as e:
+        row["failed"] = "%s" % e
+    say("%s: %s" % (entry.key, row.get("skipped") or row.get("failed")))
+    return False
+
+
+def spread(row):
+    """The largest difference of two runs of one entry with nothing between them: the last of a
+    block that went backwards and the first of the next one. Smaller differences say nothing."""
+    b = row["blocks"]
+    pairs = [(b[i], b[i + 1]) for i in range(1, len(b) - 1, 2)]
+    return max((abs(x / y - 1) for x, y in pairs), default=None)
+
+
+def print_table(rows, out):
+    print("| case | what | samples/s, median | min | max | ppcli is x times as fast |", file=out)
+    print("|---|---|---:|---:|---:|---:|", file=out)
+    missing = set()
+    for row in rows.values():
+        cells = row["label"], "", "", "", ""
+        if "skipped" in row:
+            if (row["who"], row["skipped"]) in missing:
+                continue
+            missing.add((row["who"], row["skipped"]))
+            cells = "%s: skipped: %s" % (row["who"], row["skipped"]), "", "", "", ""
+        elif "failed" in row:
+            cells = "%s: failed: %s" % (row["label"], row["failed"]), "", "", "", ""
+        else:
+            b = row["blocks"]
+            rates = ["%.0f" % r for r in (statistics.median(b), min(b), max(b))]
+            cells = row["label"], *rates, ratio(row, rows)
+        print("| %s |" % " | ".join([row["case"], *(c.replace("|", "/") for c in cells)]), file=out)
+
+
+def ratio(row, rows):
+    """Text of the last column; the number goes into the row."""
+    key = next(iter(rows)) if row["who"] == "ppcli" else row["base"]
+    base = rows.get(key)
+    if not base or len(base["blocks"]) != len(row["blocks"]):
+        return ""
+    row["ratio"] = statistics.median(b / r for b, r in zip(base["blocks"], row["blocks"]))
+    with_which = base["label"].split(", ")[-1] if key != next(iter(rows)) else ""
+    return "%.2f%s" % (row["ratio"], " (%s)" % with_which if with_which else "")
+
+
+def describe(program):
+    """The machine and the program, in a few lines that go above the tables."""
+    cpu = platform.processor()
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as f:
+            cpu = next(line.split(":")[1].strip() for line in f if line.startswith("model name"))
+    except (OSError, StopIteration):
+        pass
+    load = os.getloadavg()[0]
+    facts = {"time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "cpu": cpu,
+             "cores": common.cores(), "load": round(load, 2),
+             "ppcli": subprocess.run([program, "version"], capture_output=True, text=True,
+                                     check=True).stdout.splitlines(),
+             "environment": {k: v for k, v in os.environ.items()
+                             if k.startswith(("OPENBLAS_", "OMP_", "MKL_", "PEERS_", "SHALLOWSPEED_"))}}
+    if load > 0.5:
+        facts["warning"] = "load %.1f before the start: other programs are running" % load
+    return facts
+
+
+def choose(case, only):
+    """The entries whose key or label has one of the words, and the ones they are divided by."""
+    if not only:
+        return case.entries
+    wanted = {e.key for e in case.entries if any(w in e.key or w in e.label for w in only)}
+    wanted |= {e.base for e in case.entries if e.key in wanted}
+    return [e for e in case.entries if e.key in wanted]
+
+
+def say(text):
+    print("compare: " + text, file=sys.stderr, flush=True)
+
+
+def parse(cases):
+    root = os.path.join(compare_cases.HERE, "..", "..")
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("--build", default=os.path.join(root, "build"), help="build folder (build)")
+    p.add_argument("--case", choices=[*cases, "all"], default="all")
+    p.add_argument("--out", default=os.path.join(root, "runs", "peers"), metavar="DIR",
+                   help="where compare.json goes (runs/peers)")
+    p.add_argument("--only", action="append", metavar="WORD", help="only rows with it; repeatable")
+    p.add_argument("--seconds", type=float, default=2.0, help="of one block (2)")
+    p.add_argument("--steps", type=common.positive, help="steps of one block, instead of --seconds")
+    p.add_argument("--blocks", type=common.positive, default=7, help="(7)")
+    args = p.parse_args()
+    args.program = shutil.which(os.path.join(args.build, "ppcli"))
+    if not args.program:
+        p.error("no ppcli in %s (--build)" % args.build)
+    return args
+
+
+def main():
+    cases = compare_cases.cases()
+    args = parse(cases)
+    facts = describe(args.program)
+    everything = []
+    for name, value in facts.items():
+        print("%s: %s" % (name, "; ".join(value) if isinstance(value, list) else value))
+    os.makedirs(args.out, exist_ok=True)
+    for case in cases.values() if args.case == "all" else [cases[args.case]]:
+        rows = measure(case, choose(case, args.only), args)
+        print("\n%s: %s, batch %d, %d micro-batches, %s\n" % (
+            case.name, case.sizes, case.batch, case.microbatches, case.optimizer))
+        print_table(rows, sys.stdout)
+        first = next(iter(rows.values()), None)
+        again = spread(first) if first else None
+        if again is not None:
+            print("\n%s twice in a row differs by up to %.1f %%: a smaller difference is a tie."
+                  % (first["label"], 100 * again))
+        sys.stdout.flush()
+        everything += rows.values()
+    path = os.path.join(args.out, "compare.json")
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump({"schema": 1, **facts, "blocks": args.blocks, "seconds": args.seconds,
+                   "rows": everything}, f, indent=1)
+        f.write("\n")
+    say("wrote " + path)
+    return 1 if any("failed" in row for row in everything) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What compare.py runs: for each case a config of ppcli, and the entries beside it."""
+
+import collections
+import configparser
+import io
+import os
+
+import common
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+CONFIGS = os.path.join(HERE, "..", "..", "configs")
+
+C2 = """; The clean pipeline: equal layers, small micro-batches.
+[data]
+dataset = synthetic
+[model]
+sizes = 784 512*16 10
+[pipeline]
+stages = 2
+microbatches = 16
+schedule = zb-h1
+[train]
+batch_size = 512
+optimizer = sgd
+lr = 0.01
+"""
+
+SCHEDULES = ("gpipe", "1f1b", "interleaved-zb", "zb-v")
+
+# label: text of the row; who: the program; base: the key of the ppcli entry it is divided by;
+# words: the peer's command line, or stages and schedule of a ppcli entry.
+Entry = collections.namedtuple("Entry", "key label who base words")
+
+
+def many(n, what):
+    return "%d %s%s" % (n, what, "" if n == 1 else "s")
+
+
+class Case:
+    """A problem, read from a config so that ppcli and the peers cannot disagree about it."""
+
+    def __init__(self, name, config, peers):
+        parser = configparser.ConfigParser(inline_comment_prefixes=(";",))
+        parser.read_string(config)
+        self.name = name
+        self.config = config
+        self.sizes = parser["model"]["sizes"]
+        self.stages = parser["pipeline"].getint("stages")
+        self.schedule = parser["pipeline"]["schedule"]
+        self.microbatches = parser["pipeline"].getint("microbatches")
+        self.batch = parser["train"].getint("batch_size")
+        self.optimizer = parser["train"]["optimizer"]
+        self.lr = parser["train"]["lr"]
+        self.samples = max(4 * self.batch, 16384 // self.batch * self.batch)
+        # What is divided by one another runs one after another.
+        self.entries = sorted(self.ours() + [e for p in peers for e in p(self)],
+                              key=lambda e: (e.base != self.base(), e.base, e.who != "ppcli"))
+
+    def ours(self):
+        """The config's schedule is the base of every ratio that has none of its own."""
+        out = [Entry(self.base(), "ppcli, %s, %s" % (many(self.stages, "stage"), self.schedule),
+                     "ppcli", self.base(), [str(self.stages), self.schedule]),
+               Entry("ppcli-1", "ppcli, 1 stage", "ppcli", self.base(), ["1", self.schedule])]
+        out += [Entry(self.base(s), "ppcli, %s, %s" % (many(self.stages, "stage"), s), "ppcli",
+                      self.base(s), [str(self.stages), s])
+                for s in SCHEDULES + ("zb-h2",) if s != self.schedule]
+        return out
+
+    def base(self, schedule=None):
+        return "ppcli-%d-%s" % (self.stages, schedule or self.schedule)
+
+    def problem(self, microbatches=None):
+        """The words that describe it to any peer."""
+        return ["--sizes=" + self.sizes, "--batch", str(self.batch), "--microbatches",
+                str(microbatches or self.microbatches), "--lr", self.lr,
+                "--samples", str(self.samples)]
+
+
+def torch_accumulate(case):
+    ways = [(case.microbatches, case.stages, "the same micro-batches"),
+            (case.microbatches, 1, "the same micro-batches"),
+            (1, case.stages, "the whole batch at once"), (1, 1, "the whole batch at once")]
+    return [Entry("torch-m%d-%d" % (m, t), "PyTorch, %s, %s" % (many(t, "thread"), text), "PyTorch",
+                  case.base(), ["torch_accumulate.py", "--optimizer", case.optimizer,
+                                "--threads", str(t)] + case.problem(m)) for m, t, text in ways]
+
+
+def torch_pipelining(case):
+    name = "torch.distributed.pipelining"
+    return [Entry("pipelining-" + s, "%s, %d processes, %s" % (name, case.stages, s), name,
+                  case.base(s), ["torch_pipelining.py", "--optimizer", case.optimizer, "--stages",
+                                 str(case.stages), "--schedule", s] + case.problem())
+            for s in SCHEDULES]
+
+
+def shallowspeed(case):
+    ways = [(1, "naive", 1), (1, "naive", 2), (2, "naive", 1), (2, "gpipe", 1)]
+    if common.cores() >= 4:
+        ways += [(2, "naive", 2), (2, "gpipe", 2)]
+    return [Entry("shallowspeed-%d-%s-%d" % (r, s, t), "shallowspeed, %s, %s" % (
+        many(r, "rank") + (", " + s if r > 1 else ""), many(t, "BLAS thread")), "shallowspeed",
+                  case.base(), ["shallowspeed.py", "--ranks", str(r), "--schedule", s,
+                                "--threads", str(t)] + case.problem()) for r, s, t in ways]
+
+
+def shipped(name):
+    with open(os.path.join(CONFIGS, name), encoding="utf-8") as f:
+        return f.read()
+
+
+def in_small_steps(config):
+    """A step of the config as shipped takes seconds: the same layers, a quarter of the batch, and
+    micro-batches enough for a pipeline."""
+    parser = configparser.ConfigParser(inline_comment_prefixes=(";",))
+    parser.read_string(config)
+    parser["train"]["batch_size"] = "1024"
+    parser["pipeline"]["microbatches"] = "8"
+    parser["train"]["lr"] = "0.0001"  # so that the first losses can be compared
+    text = io.StringIO()
+    parser.write(text)
+    return text.getvalue()
+
+
+def cases():
+    torch = [torch_accumulate, torch_pipelining]
+    return {
+        "c1": Case("c1", shipped("shallowspeed.ini"), [shallowspeed] + torch),
+        "c2": Case("c2", C2, [shallowspeed] + torch),
+        "mlp16": Case("mlp16", in_small_steps(shipped("mlp-16x1024.ini")), torch),
+    }
