@@ -34,6 +34,7 @@ within() {
 }
 
 # The step of the newest checkpoint in a folder, 0 without one.
+# shellcheck disable=SC2317 # called by within
 newest() { find "$1/checkpoints" -name 'step-*' 2>/dev/null | sed 's/.*-0*//' | sort -n | tail -n 1 | grep . || echo 0; }
 
 # start DIR [OPTION...]: a run in the background that has trained for a while; its number is $pid
