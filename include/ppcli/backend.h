@@ -32,6 +32,11 @@ struct pp_backend_choice {
     const struct pp_backend_ops *ops; /* NULL: none that runs here */
     int threads;                      /* of each rank */
     enum pp_gemm gemm;
+    enum pp_precision precision; /* of products; backends that compute in f32 only ignore it */
+    bool exact;    /* the same call gives the same bits in every run and on any number of stages */
+    int device;    /* number of the device, from 0 on */
+    int partition; /* this rank computes on piece `partition` of `partitions` equal pieces of ... */
+    int partitions; /* ... the device's multiprocessors; 0: on all of them */
 };
 
 /* Sums over the rows of micro-batches; accumulated by the loss op in memory of the device, read and
@@ -42,7 +47,8 @@ struct pp_loss_sums {
     int64_t rows;
 };
 
-/* One optimizer pass over a whole parameter buffer; all host values, the same on every rank. */
+/* One optimizer pass over a whole parameter buffer, the same on every rank. In memory of the
+ * device, read when the work is done, so that a captured step can be replayed with other values. */
 struct pp_optimizer_args {
     enum pp_optimizer_kind kind;
     float lr;           /* of this step, schedule and warm-up included */
@@ -63,7 +69,7 @@ struct pp_weight_part {
 struct pp_backend_caps {
     bool host_visible; /* arena pointers may be read and written by the host */
     bool async;        /* ops may return before they are done */
-    bool graphs;       /* a whole step can be captured and replayed */
+    bool graphs;       /* a whole step can be captured and replayed; its marks join streams */
     bool thread_safe;  /* several ranks may be threads of this process */
 };
 
@@ -84,9 +90,42 @@ struct pp_backend_ops {
     int (*to_host)(struct pp_backend *be, void *dst, const void *src, size_t bytes);
     int (*synchronize)(struct pp_backend *be);
 
-    /* x[B][F] = scale * data[index[r]][F], r = 0..B-1; data u8 [n][F]. */
+    /* --- streams; all NULL where ops are done when they return (caps.async is false) ---------- */
+    /* Memory of the host that upload reads without a copy of its own. NULL: any memory. */
+    int (*host_alloc)(struct pp_backend *be, size_t bytes, void **out);
+    void (*host_free)(struct pp_backend *be, void *p, size_t bytes);
+    /* As to_device from memory of host_alloc, but returns at once: src must stay as it is until a
+     * mark set behind it is done. May be captured. */
+    int (*upload)(struct pp_backend *be, void *dst, const void *src, size_t bytes);
+    /* A mark is a point in a stream: what was enqueued on be when it was set last. Another backend
+     * of this process, also on another device, can make its later work wait for it (mark_wait; the
+     * host does not wait). A mark never set counts as reached. timed: mark_elapsed may be asked. */
+    int (*mark_create)(struct pp_backend *be, bool timed, void **mark);
+    void (*mark_destroy)(struct pp_backend *be, void *mark);
+    int (*mark_set)(struct pp_backend *be, void *mark);
+    int (*mark_wait)(struct pp_backend *be, void *mark);
+    /* Whether it is reached; where the device failed meanwhile, what it said. Never waits. */
+    int (*mark_reached)(struct pp_backend *be, void *mark, bool *reached);
+    /* Device time between two timed marks of this device, both reached. Nanoseconds. */
+    int (*mark_elapsed)(struct pp_backend *be, void *from, void *to, uint64_t *ns);
+    /* Between the two, work enqueued on be is recorded and not done. Streams of other backends of
+     * this process join by waiting for a mark of be, from any thread, and must have been waited
+     * for by be before the end. The thread that begins ends. */
+    int (*capture_begin)(struct pp_backend *be);
+    int (*capture_end)(struct pp_backend *be, void **graph);
+    /* Do all of it, behind what is enqueued on be. */
+    int (*graph_launch)(struct pp_backend *be, void *graph);
+    void (*graph_destroy)(struct pp_backend *be, void *graph);
+    /* Name what is enqueued until range_pop in a profiler's timeline. */
+    void (*range_push)(struct pp_backend *be, const char *name);
+    void (*range_pop)(struct pp_backend *be);
+
+    /* x[B][F] = scale * data[index[r]][F], r = 0..B-1; data u8 [n][F]; all memory of the device. */
     int (*gather_u8)(struct pp_backend *be, int B, int F, const uint8_t *data,
                      const uint32_t *index, float scale, float *x);
+    /* out[r] = labels[index[r]], r = 0..B-1; all memory of the device. */
+    int (*gather_labels)(struct pp_backend *be, int B, const uint8_t *labels, const uint32_t *index,
+                         uint8_t *out);
     /* Floats of the copy of W[O][I] that linear_forward reads faster than W itself; 0, or NULL
      * entry: none. A pure function of its arguments and the machine. */
     size_t (*packed_floats)(const struct pp_backend_choice *choice, int O, int I);
@@ -119,8 +158,8 @@ struct pp_backend_ops {
                                  float *dlogits);
     /* g[i] += a[i], n elements: replica reduction in fixed order. */
     int (*add)(struct pp_backend *be, size_t n, const float *a, float *g);
-    /* *out (host) = sum of squares of g[n] in double, in a fixed order that depends on n only.
-     * Waits for the device. */
+    /* *out (memory of the device) = sum of squares of g[n] in double, in a fixed order that depends
+     * on n only. */
     int (*sum_squares)(struct pp_backend *be, size_t n, const float *g, double *out);
     /* p[n] updated from g[n]; m[n] and v[n] are the optimizer's state (NULL where the kind has
      * none: sgd none; momentum m; adam, adamw m and v). Element-wise: any split of the buffer gives
@@ -159,8 +198,27 @@ void pp_backend_free(struct pp_backend *be, void *p, size_t bytes);
 int pp_backend_to_device(struct pp_backend *be, void *dst, const void *src, size_t bytes);
 int pp_backend_to_host(struct pp_backend *be, void *dst, const void *src, size_t bytes);
 int pp_backend_synchronize(struct pp_backend *be);
+/* These do what the table says, or, where ops are done when they return, nothing (a mark is NULL
+ * then and always reached; upload copies). Capturing needs caps.graphs. */
+int pp_backend_host_alloc(struct pp_backend *be, size_t bytes, void **out);
+void pp_backend_host_free(struct pp_backend *be, void *p, size_t bytes);
+int pp_backend_upload(struct pp_backend *be, void *dst, const void *src, size_t bytes);
+int pp_backend_mark_create(struct pp_backend *be, bool timed, void **mark);
+void pp_backend_mark_destroy(struct pp_backend *be, void *mark);
+int pp_backend_mark_set(struct pp_backend *be, void *mark);
+int pp_backend_mark_wait(struct pp_backend *be, void *mark);
+int pp_backend_mark_reached(struct pp_backend *be, void *mark, bool *reached);
+int pp_backend_mark_elapsed(struct pp_backend *be, void *from, void *to, uint64_t *ns);
+int pp_backend_capture_begin(struct pp_backend *be);
+int pp_backend_capture_end(struct pp_backend *be, void **graph);
+int pp_backend_graph_launch(struct pp_backend *be, void *graph);
+void pp_backend_graph_destroy(struct pp_backend *be, void *graph);
+void pp_backend_range_push(struct pp_backend *be, const char *name);
+void pp_backend_range_pop(struct pp_backend *be);
 int pp_backend_gather_u8(struct pp_backend *be, int B, int F, const uint8_t *data,
                          const uint32_t *index, float scale, float *x);
+int pp_backend_gather_labels(struct pp_backend *be, int B, const uint8_t *labels,
+                             const uint32_t *index, uint8_t *out);
 size_t pp_backend_packed_floats(const struct pp_backend_choice *choice, int O, int I);
 int pp_backend_pack_weights(struct pp_backend *be, int O, int I, const float *W, float *packed);
 int pp_backend_linear_forward(struct pp_backend *be, int B, int I, int O, const float *x,

@@ -63,6 +63,12 @@ enum pp_loss_kind {
     PP_LOSS_CROSS_ENTROPY
 };
 /* Matrix products of the cpu backend. */
+enum pp_precision { /* of the products of a device that offers a choice */
+    PP_PRECISION_F32,
+    PP_PRECISION_TF32, /* f32 in memory, 10 bits of mantissa in the products */
+    PP_PRECISION_BF16  /* bfloat16 factors, f32 sums and f32 parameters */
+};
+
 enum pp_gemm {
     PP_GEMM_AUTO, /* fma where it runs and a rank has one thread, else cblas: a rule, no timing */
     PP_GEMM_FMA,  /* own kernels for the few rows of a micro-batch */

@@ -167,6 +167,106 @@ int pp_backend_synchronize(struct pp_backend *be)
     return be->ops->synchronize ? be->ops->synchronize(be) : 0;
 }
 
+/* --- streams --------------------------------------------------------------------------------- */
+
+int pp_backend_host_alloc(struct pp_backend *be, size_t bytes, void **out)
+{
+    if (be->ops->host_alloc) {
+        return be->ops->host_alloc(be, bytes, out);
+    }
+    *out = pp_alloc(bytes ? bytes : 1, 1);
+    return *out ? 0 : PP_ERESOURCE;
+}
+
+void pp_backend_host_free(struct pp_backend *be, void *p, size_t bytes)
+{
+    if (p && be->ops->host_free) {
+        be->ops->host_free(be, p, bytes);
+    } else {
+        pp_free(p);
+    }
+}
+
+int pp_backend_upload(struct pp_backend *be, void *dst, const void *src, size_t bytes)
+{
+    return be->ops->upload ? be->ops->upload(be, dst, src, bytes)
+                           : pp_backend_to_device(be, dst, src, bytes);
+}
+
+int pp_backend_mark_create(struct pp_backend *be, bool timed, void **mark)
+{
+    *mark = NULL;
+    return be->ops->mark_create ? be->ops->mark_create(be, timed, mark) : 0;
+}
+
+void pp_backend_mark_destroy(struct pp_backend *be, void *mark)
+{
+    if (mark) {
+        be->ops->mark_destroy(be, mark);
+    }
+}
+
+int pp_backend_mark_set(struct pp_backend *be, void *mark)
+{
+    return mark ? be->ops->mark_set(be, mark) : 0;
+}
+
+int pp_backend_mark_wait(struct pp_backend *be, void *mark)
+{
+    return mark ? be->ops->mark_wait(be, mark) : 0;
+}
+
+int pp_backend_mark_reached(struct pp_backend *be, void *mark, bool *reached)
+{
+    *reached = true;
+    return mark ? be->ops->mark_reached(be, mark, reached) : 0;
+}
+
+int pp_backend_mark_elapsed(struct pp_backend *be, void *from, void *to, uint64_t *ns)
+{
+    pp_assert(from && to);
+    return be->ops->mark_elapsed(be, from, to, ns);
+}
+
+int pp_backend_capture_begin(struct pp_backend *be)
+{
+    pp_assert(be->caps.graphs);
+    return be->ops->capture_begin(be);
+}
+
+int pp_backend_capture_end(struct pp_backend *be, void **graph)
+{
+    pp_assert(be->caps.graphs);
+    return be->ops->capture_end(be, graph);
+}
+
+int pp_backend_graph_launch(struct pp_backend *be, void *graph)
+{
+    pp_assert(be->caps.graphs);
+    return be->ops->graph_launch(be, graph);
+}
+
+void pp_backend_graph_destroy(struct pp_backend *be, void *graph)
+{
+    if (graph) {
+        be->ops->graph_destroy(be, graph);
+    }
+}
+
+void pp_backend_range_push(struct pp_backend *be, const char *name)
+{
+    if (be->ops->range_push) {
+        be->ops->range_push(be, name);
+    }
+}
+
+void pp_backend_range_pop(struct pp_backend *be)
+{
+    if (be->ops->range_pop) {
+        be->ops->range_pop(be);
+    }
+}
+
 /* --- compute -------------------------------------------------------------------------------- */
 
 #define OP(be, entry) ((be)->ops->entry ? (be)->ops->entry : pp_plain_ops.entry)
@@ -176,6 +276,13 @@ int pp_backend_gather_u8(struct pp_backend *be, int B, int F, const uint8_t *dat
 {
     pp_assert(B >= 0 && F > 0);
     return OP(be, gather_u8)(be, B, F, data, index, scale, x);
+}
+
+int pp_backend_gather_labels(struct pp_backend *be, int B, const uint8_t *labels,
+                             const uint32_t *index, uint8_t *out)
+{
+    pp_assert(B >= 0);
+    return OP(be, gather_labels)(be, B, labels, index, out);
 }
 
 size_t pp_backend_packed_floats(const struct pp_backend_choice *choice, int O, int I)

@@ -23,6 +23,15 @@ static int gather_u8(struct pp_backend *be, int B, int F, const uint8_t *data,
     return 0;
 }
 
+static int gather_labels(struct pp_backend *be, int B, const uint8_t *labels, const uint32_t *index,
+                         uint8_t *out)
+{
+    for (int r = 0; r < B; r++) {
+        out[r] = labels[index[r]];
+    }
+    return 0;
+}
+
 /* The exact gelu (PyTorch's default), not its tanh approximation: z * Phi(z). */
 static double phi(double z)
 {
@@ -230,6 +239,7 @@ static int optimizer_step(struct pp_backend *be, size_t n, const struct pp_optim
 const struct pp_backend_ops pp_plain_ops = {
     .name = "plain",
     .gather_u8 = gather_u8,
+    .gather_labels = gather_labels,
     .linear_forward = linear_forward,
     .activation_backward = activation_backward,
     .linear_backward_input = linear_backward_input,
