@@ -66,6 +66,16 @@ struct pp_weight_part {
     const float *dz, *x;
 };
 
+/* A device of this process, as its driver describes it. */
+struct pp_device {
+    int number;     /* what pp_backend_choice calls `device` */
+    char name[64];  /* "NVIDIA H200" */
+    char uuid[48];  /* "GPU-8f0c...": of one device in every process and container */
+    int processors; /* multiprocessors */
+    int capability; /* 90: compute capability 9.0 */
+    uint64_t bytes; /* of its memory */
+};
+
 struct pp_backend_caps {
     bool host_visible; /* arena pointers may be read and written by the host */
     bool async;        /* ops may return before they are done */
@@ -79,6 +89,18 @@ struct pp_backend_ops {
     /* 0 and *why = what it found ("OpenBLAS 0.3.21 (SkylakeX)"), or PP_ERESOURCE with the reason
      * and what would work in *why. Records no failure: "auto" asks several. Never NULL. */
     int (*probe)(char *why, size_t bytes);
+    /* What a run can choose from, all of it Local and without an open backend. NULL entries: the
+     * backend computes on the processor and there is nothing to choose. */
+    /* The devices this process can use, numbers 0, 1, ...: *n of them, the first `max` described.
+     * As probe: PP_ERESOURCE and the reason in *why when there are none, no failure recorded. */
+    int (*devices)(struct pp_device *out, int max, int *n, char *why, size_t bytes);
+    /* Whether kernels on device `from` may read and write memory of device `to`. */
+    bool (*reaches)(int from, int to);
+    /* Bytes of its memory that nobody has taken now. Starts the device for this process. */
+    int (*free_bytes)(int device, uint64_t *out);
+    /* Driver and libraries, one call each: ("CUDA driver", "13.0"); what is not there is said in
+     * `text`. Never fails. */
+    void (*versions)(void (*visit)(void *ctx, const char *what, const char *text), void *ctx);
     /* Set up this rank's device, in the thread that will use it. be->impl is the backend's. */
     int (*open)(struct pp_backend *be, int threads);
     void (*close)(struct pp_backend *be);
@@ -183,7 +205,12 @@ const char *const *pp_backend_names(void); /* of backends.def, "auto" first, NUL
  * is none of that name. */
 int pp_backend_resolve(const char *name, const struct pp_backend_ops **out);
 
-/* What a run of cfg would compute with here; ops NULL when it could not. Records no failure. */
+/* What a rank of cfg asks of a backend: on the first device that cfg allows, the whole of it. Which
+ * device a rank of several gets: ppcli/devices.h. ops may be NULL. */
+struct pp_backend_choice pp_backend_choice_with(const struct pp_backend_ops *ops,
+                                                const struct pp_config *cfg);
+
+/* The same with what cfg's run.backend is here; ops NULL when it cannot run. Records no failure. */
 struct pp_backend_choice pp_backend_choice_of(const struct pp_config *cfg);
 
 /* Local, in the thread of the rank, which also closes it: the CPU backends flush denormals to zero

@@ -30,6 +30,7 @@
 #define PP_NAME_MAX 64          /* bytes of a name value (schedule, dataset, ...) with the NUL */
 #define PP_MODEL_SIZES_MAX 4097 /* widths of a model after repeats are expanded */
 #define PP_STAGES_MAX 1024
+#define PP_DEVICES_MAX 64 /* of one machine: numbers 0 to 63 */
 #define PP_SCHEDULE_FILE "file:"
 #define PP_CONFIG_VALUE_MAX 65536 /* bytes of any value's text with the NUL */
 #define PP_CONFIG_LINE_MAX 198    /* bytes of a line of an INI file, without comment and indent */
@@ -62,13 +63,19 @@ enum pp_lr_schedule {
 enum pp_loss_kind {
     PP_LOSS_CROSS_ENTROPY
 };
-/* Matrix products of the cpu backend. */
 enum pp_precision { /* of the products of a device that offers a choice */
     PP_PRECISION_F32,
     PP_PRECISION_TF32, /* f32 in memory, 10 bits of mantissa in the products */
     PP_PRECISION_BF16  /* bfloat16 factors, f32 sums and f32 parameters */
 };
 
+enum pp_graphs { /* whole steps recorded once and replayed, on a device that can */
+    PP_GRAPHS_AUTO,
+    PP_GRAPHS_ON, /* or the run is refused */
+    PP_GRAPHS_OFF
+};
+
+/* Matrix products of the cpu backend. */
 enum pp_gemm {
     PP_GEMM_AUTO, /* fma where it runs and a rank has one thread, else cblas: a rule, no timing */
     PP_GEMM_FMA,  /* own kernels for the few rows of a micro-batch */
@@ -144,6 +151,11 @@ struct pp_config {
         int log_every;         /* steps; 0 = about every 2 s and every epoch */
         int threads;           /* BLAS threads of each rank */
         enum pp_gemm gemm;
+        enum pp_precision precision;
+        enum pp_graphs graphs;
+        int devices[PP_DEVICES_MAX];  /* numbers, each once, in the order ranks take them */
+        int n_devices;                /* 0: all there are */
+        bool partition_sms;           /* ranks that share a device compute on parts of it */
         bool force_memory;            /* run although the memory will not do */
         bool tensorboard;             /* event files in the run directory */
         char prometheus[PP_PATH_MAX]; /* text file to keep current, "*.prom"; empty: none */
@@ -222,8 +234,8 @@ int pp_config_key_value(const struct pp_config *cfg, int i, char *out, size_t by
  * Errors: PP_EIO; PP_ECONFIG, with nothing written, when a value does not fit a line. */
 int pp_config_write(const struct pp_config *cfg, FILE *f);
 
-/* SHA-256 hex over "key=value\n" of all keys that can change the numbers: not [run], not paths, and
- * not stages, schedule and assignment, which give the same bits by design. */
+/* SHA-256 hex over "key=value\n" of all keys that can change the numbers: of [run] only precision,
+ * no paths, and not stages, schedule and assignment, which give the same bits by design. */
 void pp_config_hash(const struct pp_config *cfg, char out[65]);
 
 /* `text` is a config as pp_config_write() wrote it, maybe by an older ppcli: call visit() for every
@@ -253,5 +265,6 @@ const char *pp_nearest(const char *word, const char *const *names);
 /* Human words for enum values: "relu", "adamw", "cosine", ... ; static storage. */
 const char *pp_activation_name(enum pp_activation a);
 const char *pp_optimizer_name(enum pp_optimizer_kind k);
+const char *pp_precision_name(enum pp_precision p);
 
 #endif

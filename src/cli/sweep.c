@@ -24,7 +24,8 @@ static const struct key {
     {"pipeline.memory_cap", true}, {"pipeline.schedule", false}, {"pipeline.assignment", false},
     {"train.batch_size", true},    {"train.optimizer", false},   {"run.backend", false},
     {"run.threads", true},         {"run.gemm", false},          {"train.exact", false},
-    {"train.coalesce", true},
+    {"train.coalesce", true},      {"run.precision", false},     {"run.graphs", false},
+    {"run.partition_sms", false},
 };
 
 struct axis {

@@ -206,7 +206,8 @@ static void check_coalesce(struct pp_config *cfg)
 }
 
 /* A key that was set to something but changes nothing: worth a word, no error. */
-static void note_idle(struct pp_config *cfg, const char *key, const char *optimizers)
+static void note_idle(struct pp_config *cfg, const char *key, const char *because,
+                      const char *value_there, const char *others)
 {
     char value[64];
     int i = option(key);
@@ -216,8 +217,13 @@ static void note_idle(struct pp_config *cfg, const char *key, const char *optimi
         strcmp(value, conf_option(i)->def) == 0) {
         return;
     }
-    conf_note(cfg, i, "%s has no effect with train.optimizer = %s, only with %s", key,
-              pp_optimizer_name(cfg->train.optimizer), optimizers);
+    conf_note(cfg, i, "%s has no effect with %s = %s, only with %s", key, because, value_there,
+              others);
+}
+
+static void note_idle_optimizer(struct pp_config *cfg, const char *key, const char *others)
+{
+    note_idle(cfg, key, "train.optimizer", pp_optimizer_name(cfg->train.optimizer), others);
 }
 
 static void note_idle_keys(struct pp_config *cfg)
@@ -228,12 +234,49 @@ static void note_idle_keys(struct pp_config *cfg)
         return;
     }
     if (k != PP_OPT_MOMENTUM) {
-        note_idle(cfg, "train.momentum", "momentum");
+        note_idle_optimizer(cfg, "train.momentum", "momentum");
     }
     if (k != PP_OPT_ADAM && k != PP_OPT_ADAMW) {
-        note_idle(cfg, "train.beta1", "adam and adamw");
-        note_idle(cfg, "train.beta2", "adam and adamw");
-        note_idle(cfg, "train.eps", "adam and adamw");
+        note_idle_optimizer(cfg, "train.beta1", "adam and adamw");
+        note_idle_optimizer(cfg, "train.beta2", "adam and adamw");
+        note_idle_optimizer(cfg, "train.eps", "adam and adamw");
+    }
+}
+
+/* Whether the backend is known to be one of the processor. */
+static bool is_host(const struct pp_config *cfg)
+{
+    static const char *const keys[] = {"run.backend", NULL};
+    return good(cfg, keys) && strcmp(cfg->run.backend, "auto") != 0 &&
+           strcmp(cfg->run.backend, "cuda") != 0;
+}
+
+/* Keys of a GPU. Which device auto finds is not known yet: nothing is said then. */
+static void check_devices(struct pp_config *cfg)
+{
+    static const char *const gpu[] = {"run.precision", "run.graphs", "run.devices",
+                                      "run.partition_sms", NULL};
+    static const char *const parts[] = {
+        "run.partition_sms", "run.launch",        "run.devices", "run.backend",
+        "pipeline.stages",   "pipeline.replicas", NULL};
+    static const char *const launch[] = {"run.partition_sms", "run.launch", NULL};
+    for (int i = 0; gpu[i] && is_host(cfg); i++) {
+        note_idle(cfg, gpu[i], "run.backend", cfg->run.backend, "cuda");
+    }
+    if (!good(cfg, parts) || !cfg->run.partition_sms || is_host(cfg)) {
+        return;
+    }
+    int ranks = cfg->pipeline.stages * cfg->pipeline.replicas;
+    if (cfg->run.launch == PP_LAUNCH_MPIRUN) {
+        const char *key = blame(cfg, launch);
+        pp_config_problem(cfg, key,
+                          "%s: processes that share a GPU take turns on the whole of it, only "
+                          "threads of one process can have parts; use run.launch = threads or "
+                          "run.partition_sms = off",
+                          key);
+    } else if (ranks == 1 || cfg->run.n_devices >= ranks) {
+        conf_note(cfg, option(parts[0]), "%s has no effect: %s", parts[0],
+                  ranks == 1 ? "one rank has the whole GPU" : "each rank has a GPU of its own");
     }
 }
 
@@ -245,5 +288,6 @@ void conf_check(struct pp_config *cfg)
     check_launch(cfg);
     check_outputs(cfg);
     check_coalesce(cfg);
+    check_devices(cfg);
     note_idle_keys(cfg);
 }

@@ -33,6 +33,7 @@ enum conf_type {
     CONF_PATH,     /* char[PP_PATH_MAX], made absolute; may be empty */
     CONF_SIZES,    /* model.sizes and model.n_sizes */
     CONF_ASSIGNMENT,
+    CONF_DEVICES, /* run.devices and run.n_devices */
 };
 
 struct conf_choice {
@@ -169,12 +170,14 @@ int conf_duration_parse(const struct conf_option *o, const char *text, double *o
                         char why[CONF_WHY_MAX]);
 int conf_duration_print(double seconds, char *out, size_t bytes);
 
-/* list.c: the two values that are lists. Same contract as above. */
+/* list.c, devices.c: the values that are lists. Same contract as above. */
 int conf_sizes_parse(const struct conf_option *o, const char *text, struct pp_config *cfg,
                      char why[CONF_WHY_MAX]);
 int conf_sizes_print(const struct pp_config *cfg, char *out, size_t bytes);
 int conf_assignment_parse(const char *text, struct pp_config *cfg, char why[CONF_WHY_MAX]);
 int conf_assignment_print(const struct pp_config *cfg, char *out, size_t bytes);
+int conf_devices_parse(const char *text, struct pp_config *cfg, char why[CONF_WHY_MAX]);
+int conf_devices_print(const struct pp_config *cfg, char *out, size_t bytes);
 
 /* load.c: expand, convert and keep one value; a later one replaces an earlier one. */
 void conf_assign(struct pp_config *cfg, int option, const char *raw, struct conf_place place,

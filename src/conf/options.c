@@ -32,6 +32,11 @@ static const struct conf_choice on_corrupts[] = {
 static const struct conf_choice gemms[] = {
     {"auto", PP_GEMM_AUTO}, {"fma", PP_GEMM_FMA}, {"cblas", PP_GEMM_CBLAS}, {NULL, 0}};
 
+static const struct conf_choice precisions[] = {
+    {"f32", PP_PRECISION_F32}, {"tf32", PP_PRECISION_TF32}, {"bf16", PP_PRECISION_BF16}, {NULL, 0}};
+static const struct conf_choice graph_uses[] = {
+    {"auto", PP_GRAPHS_AUTO}, {"on", PP_GRAPHS_ON}, {"off", PP_GRAPHS_OFF}, {NULL, 0}};
+
 /* name, type and place of a row; the rest is written out */
 #define KEY(sec, k, t)                                                                             \
     .name = #sec "." #k, .section = #sec, .key = #k, .type = (t),                                  \
@@ -156,6 +161,18 @@ static const struct conf_option table[] = {
     {KEY(run, gemm, CONF_ENUM), .def = "auto", .choices = gemms,
      .help = "matrix products on the CPU: fma, ppcli's own for few rows (one thread, AVX2 or "
              "AVX-512); cblas, the linked library; auto: fma where it runs"},
+    {KEY(run, precision, CONF_ENUM), .def = "f32", .choices = precisions, .numbers = true,
+     .help = "matrix products on a GPU: f32; tf32, 10 bits of mantissa; bf16, bfloat16 factors; "
+             "sums and parameters are f32 always"},
+    {KEY(run, graphs, CONF_ENUM), .def = "auto", .choices = graph_uses,
+     .help = "record a whole step on a GPU and replay it: auto, where all ranks of the process "
+             "allow it; on, or do not train; the same bits as off"},
+    {KEY(run, devices, CONF_DEVICES), .def = "auto",
+     .help = "GPUs to use, by number as CUDA counts those in CUDA_VISIBLE_DEVICES: auto, all; or "
+             "such as 0 2-3; ranks take them in this order, with fewer of them neighbours share"},
+    {KEY(run, partition_sms, CONF_BOOL), .def = "false",
+     .help = "ranks that share a GPU compute on parts of it of equal size, so that none slows the "
+             "others down"},
     {KEY(run, force_memory, CONF_BOOL), .def = "false",
      .help = "train even when the memory that it will take, which is known before, is not there"},
     {KEY(run, tensorboard, CONF_BOOL), .def = "false",
@@ -220,7 +237,8 @@ const char *conf_type_name(enum conf_type type)
                                         [CONF_NAME] = "name",
                                         [CONF_PATH] = "path",
                                         [CONF_SIZES] = "sizes",
-                                        [CONF_ASSIGNMENT] = "assignment"};
+                                        [CONF_ASSIGNMENT] = "assignment",
+                                        [CONF_DEVICES] = "devices"};
     return names[type];
 }
 
@@ -299,6 +317,9 @@ const char *conf_range_text(const struct conf_option *o, const struct pp_names *
         break;
     case CONF_ASSIGNMENT:
         snprintf(out, bytes, "auto | equal | flops | params | time | ranges");
+        break;
+    case CONF_DEVICES:
+        snprintf(out, bytes, "auto | numbers and ranges of 0 to %d", PP_DEVICES_MAX - 1);
         break;
     }
     return out;

@@ -397,6 +397,8 @@ int conf_value_parse(const struct conf_option *o, const char *text, const char *
         return conf_sizes_parse(o, text, cfg, why);
     case CONF_ASSIGNMENT:
         return conf_assignment_parse(text, cfg, why);
+    case CONF_DEVICES:
+        return conf_devices_parse(text, cfg, why);
     }
     return -1;
 }
@@ -447,6 +449,8 @@ int conf_value_print(const struct conf_option *o, const struct pp_config *cfg, c
         return conf_sizes_print(cfg, out, bytes);
     case CONF_ASSIGNMENT:
         return conf_assignment_print(cfg, out, bytes);
+    case CONF_DEVICES:
+        return conf_devices_print(cfg, out, bytes);
     }
     return n >= 0 && (size_t)n < bytes ? 0 : -1;
 }
@@ -459,4 +463,9 @@ const char *pp_activation_name(enum pp_activation a)
 const char *pp_optimizer_name(enum pp_optimizer_kind k)
 {
     return choice_name(conf_option(conf_option_index("train.optimizer"))->choices, (int)k);
+}
+
+const char *pp_precision_name(enum pp_precision p)
+{
+    return choice_name(conf_option(conf_option_index("run.precision"))->choices, (int)p);
 }

@@ -68,13 +68,24 @@ int pp_backend_resolve(const char *name, const struct pp_backend_ops **out)
     return pp_fail(PP_ECONFIG, "run.backend: no backend is named '%s' (%s)", name, known);
 }
 
+struct pp_backend_choice pp_backend_choice_with(const struct pp_backend_ops *ops,
+                                                const struct pp_config *cfg)
+{
+    return (struct pp_backend_choice){.ops = ops,
+                                      .threads = cfg->run.threads,
+                                      .gemm = cfg->run.gemm,
+                                      .precision = cfg->run.precision,
+                                      .exact = cfg->train.exact,
+                                      .device = cfg->run.n_devices > 0 ? cfg->run.devices[0] : 0};
+}
+
 struct pp_backend_choice pp_backend_choice_of(const struct pp_config *cfg)
 {
-    struct pp_backend_choice c = {.threads = cfg->run.threads, .gemm = cfg->run.gemm};
-    if (pp_backend_resolve(cfg->run.backend, &c.ops) < 0) {
+    const struct pp_backend_ops *ops = NULL;
+    if (pp_backend_resolve(cfg->run.backend, &ops) < 0) {
         pp_error_clear();
     }
-    return c;
+    return pp_backend_choice_with(ops, cfg);
 }
 
 int pp_backend_open(const struct pp_backend_ops *ops, int threads, struct pp_backend **out)

@@ -117,10 +117,10 @@ int pp_best_measure(const struct pp_best_spec *spec, double seconds, struct pp_c
 {
     const struct pp_config *cfg = spec->cfg;
     int sizes[2 * PP_BEST_COUNTS_MAX];
-    struct pp_backend_choice backend = {.threads = cfg->run.threads, .gemm = cfg->run.gemm};
-    PP_TRY(pp_backend_resolve(cfg->run.backend, &backend.ops));
+    const struct pp_backend_ops *ops = NULL;
+    PP_TRY(pp_backend_resolve(cfg->run.backend, &ops));
     struct pp_measure_spec m = {.model = spec->model,
-                                .backend = backend,
+                                .backend = pp_backend_choice_with(ops, cfg),
                                 .optimizer = cfg->train.optimizer,
                                 .ranks = cfg->pipeline.stages * cfg->pipeline.replicas,
                                 .samples = spec->train_n,

@@ -22,8 +22,7 @@ static int set_up(struct trainer *tr)
     const struct pp_run *run = tr->run;
     const struct pp_layout *l = run->layout;
     int pipeline_rank = tr->spec->rank % l->stages;
-    struct pp_backend_choice choice = {
-        .ops = run->backend, .threads = run->cfg->run.threads, .gemm = run->cfg->run.gemm};
+    struct pp_backend_choice choice = pp_backend_choice_with(run->backend, run->cfg);
     PP_TRY(pp_backend_open_choice(&choice, &tr->be));
     if (!tr->be->caps.thread_safe && !run->mpi && l->ranks > 1) {
         return pp_fail(PP_ERESOURCE,

@@ -154,6 +154,63 @@ static void ranges_must_match_stages_and_layers(void **state)
             "pipeline.assignment=0 | 1-4", NULL);
 }
 
+static void check_note(const char *a, const char *b, const char *expected)
+{
+    struct pp_config *cfg = good(NULL, a, b, NULL);
+    CHECK_INT_EQ(pp_config_note_count(cfg), expected ? 1 : 0);
+    if (expected) {
+        CHECK_STR_EQ(pp_config_note_text(cfg, 0), expected);
+    }
+    pp_config_destroy(&cfg);
+}
+
+static void keys_of_a_gpu_are_noted_where_there_is_none(void **state)
+{
+    check_note("run.backend=cpu", "run.precision=tf32",
+               "--set: note: run.precision has no effect with run.backend = cpu, only with cuda");
+    check_note("run.backend=cpu", "run.graphs=on",
+               "--set: note: run.graphs has no effect with run.backend = cpu, only with cuda");
+    check_note("run.backend=cpu", "run.devices=1",
+               "--set: note: run.devices has no effect with run.backend = cpu, only with cuda");
+    check_note("run.backend=cpu", "run.partition_sms=on",
+               "--set: note: run.partition_sms has no effect with run.backend = cpu, only with "
+               "cuda");
+    check_note("run.backend=cpu", "run.precision=f32", NULL);
+    check_note("run.backend=cuda", "run.precision=bf16", NULL);
+}
+
+static void parts_of_a_gpu_need_ranks_that_share_it(void **state)
+{
+    check_note("run.partition_sms=on", "run.backend=cuda",
+               "--set: note: run.partition_sms has no effect: one rank has the whole GPU");
+    struct pp_config *cfg =
+        good(NULL, "run.partition_sms=on", "pipeline.stages=2", "run.devices=0 1", NULL);
+    CHECK_STR_EQ(pp_config_note_text(cfg, 0),
+                 "--set: note: run.partition_sms has no effect: each rank has a GPU of its own");
+    pp_config_destroy(&cfg);
+    check_note("run.partition_sms=on", "pipeline.stages=2", NULL);
+    refuses("run.partition_sms: processes that share a GPU take turns on the whole of it, only "
+            "threads of one process can have parts; use run.launch = threads or run.partition_sms "
+            "= off",
+            "[run]\nlaunch = mpirun\n[pipeline]\nstages = 2\n", "run.partition_sms=on", NULL);
+}
+
+static void precision_is_part_of_the_hash_and_where_it_runs_is_not(void **state)
+{
+    char plain[65], other[65];
+    struct pp_config *cfg = good(NULL, NULL);
+    pp_config_hash(cfg, plain);
+    pp_config_destroy(&cfg);
+    cfg = good(NULL, "run.precision=bf16", NULL);
+    pp_config_hash(cfg, other);
+    assert_string_not_equal(plain, other);
+    pp_config_destroy(&cfg);
+    cfg = good(NULL, "run.graphs=off", "run.devices=1", "run.partition_sms=on", NULL);
+    pp_config_hash(cfg, other);
+    CHECK_STR_EQ(other, plain);
+    pp_config_destroy(&cfg);
+}
+
 static void transport_and_launch_must_not_contradict(void **state)
 {
     refuses("--set: error: run.transport: transport = mpi needs a process for each rank, but "
@@ -253,6 +310,9 @@ int main(void)
         cmocka_unit_test(what_is_no_list_of_ranges_is_refused),
         cmocka_unit_test(ranges_must_match_stages_and_layers),
         cmocka_unit_test(transport_and_launch_must_not_contradict),
+        cmocka_unit_test(keys_of_a_gpu_are_noted_where_there_is_none),
+        cmocka_unit_test(parts_of_a_gpu_need_ranks_that_share_it),
+        cmocka_unit_test(precision_is_part_of_the_hash_and_where_it_runs_is_not),
         cmocka_unit_test(groups_of_weight_gradients_need_leave_and_microbatches),
         cmocka_unit_test(a_check_is_silent_about_values_that_were_refused),
         cmocka_unit_test(idle_keys_are_noted_and_accepted),

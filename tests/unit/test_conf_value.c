@@ -129,6 +129,34 @@ static void what_is_not_a_duration_is_refused(void **state)
     refuses("1000h is out of range", NULL, "run.hang_timeout=1000h", NULL);
 }
 
+static void devices_are_numbers_and_ranges_in_the_order_given(void **state)
+{
+    check_value("run.devices=auto", "auto");
+    check_value("run.devices=0", "0");
+    check_value("run.devices=1 0", "1 0");
+    check_value("run.devices=0,1", "0 1");
+    check_value("run.devices=7 , 0-2", "7 0-2");
+    check_value("run.devices=4-5", "4 5");
+    check_value("run.devices=0-63", "0-63");
+    check_value("run.devices=2 3 4 9", "2-4 9");
+}
+
+static void what_is_not_a_list_of_devices_is_refused(void **state)
+{
+    static const char *const values[] = {"gpu0",  "-1",    "64",  "1-",          "3-2",
+                                         "0x1",   "1 - 2", "1;2", "all",         "0,,1",
+                                         "0-1-2", "+1",    "1k",  "99999999999", NULL};
+    for (int i = 0; values[i]; i++) {
+        char setting[64];
+        snprintf(setting, sizeof(setting), "run.devices=%s", values[i]);
+        refuses("is not a device; write auto, or numbers and ranges of 0 to 63 such as 0 2-3", NULL,
+                setting, NULL);
+    }
+    refuses("run.devices: nothing after the last comma", NULL, "run.devices=1,", NULL);
+    refuses("run.devices: device 2 is there twice; write each once", NULL, "run.devices=0-2 2",
+            NULL);
+}
+
 static void a_comma_locale_changes_nothing(void **state)
 {
     static const char *const locales[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "de_DE",
@@ -358,6 +386,8 @@ int main(void)
         cmocka_unit_test(floats_out_of_range_are_refused),
         cmocka_unit_test(durations_take_a_unit_and_are_kept_in_seconds),
         cmocka_unit_test(what_is_not_a_duration_is_refused),
+        cmocka_unit_test(devices_are_numbers_and_ranges_in_the_order_given),
+        cmocka_unit_test(what_is_not_a_list_of_devices_is_refused),
         cmocka_unit_test(a_comma_locale_changes_nothing),
         cmocka_unit_test(choices_and_names_are_exact_and_suggest),
         cmocka_unit_test(sizes_take_blanks_commas_and_repeats),
