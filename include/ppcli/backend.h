@@ -58,6 +58,33 @@ struct pp_optimizer_args {
     float weight_decay; /* sgd/momentum/adam: g += wd*p; adamw: p -= lr*wd*p first */
     float grad_scale;   /* every gradient is multiplied by it first (clipping); 1 = untouched */
     int64_t step;       /* 1, 2, ...: bias correction */
+    bool skip;          /* nothing is changed */
+};
+
+/* What became of a step; in memory of the device, written by judge. */
+struct pp_step_verdict {
+    int64_t step;      /* args->step */
+    int64_t bad_step;  /* the first one that was not finite since the host zeroed this; 0: none */
+    int32_t bad_rank;  /* of that step: the first rank ... */
+    int32_t bad_index; /* ... and which of its values */
+    double bad_value;
+    double norm;      /* of all gradients of `step`, before clipping */
+    float grad_scale; /* what they were multiplied by */
+    bool skipped;     /* the weights were not changed by `step` */
+};
+
+/* What judge reads and writes. The pointers are memory of the device, the rest is the host's. */
+struct pp_judgement {
+    int ranks, stages;   /* of the run; rank d * stages + r: replica d */
+    int n;               /* sums of squares of each rank */
+    double clip_norm;    /* 0: no clipping */
+    bool halt;           /* after a bad step no later one changes weights, until the host says so */
+    const double *votes; /* [ranks][n + 1]: sums of squares, 0 where another stage has them; then a
+                            loss, or 0 */
+    const struct pp_loss_sums *before; /* loss sums before the step; NULL: not on this rank */
+    struct pp_loss_sums *sums;         /* with the step's; become *before when it is skipped */
+    struct pp_optimizer_args *args;    /* grad_scale and skip are set */
+    struct pp_step_verdict *verdict;   /* that of the step before comes in */
 };
 
 /* What one micro-batch adds to a weight gradient: dz[B][O], x[B][I]. */
@@ -77,7 +104,7 @@ struct pp_device {
 };
 
 struct pp_backend_caps {
-    bool host_visible; /* arena pointers may be read and written by the host */
+    bool host_visible; /* arena pointers may be read and written by the host: !own_memory */
     bool async;        /* ops may return before they are done */
     bool graphs;       /* a whole step can be captured and replayed; its marks join streams */
     bool thread_safe;  /* several ranks may be threads of this process */
@@ -86,6 +113,8 @@ struct pp_backend_caps {
 struct pp_backend_ops {
     const char *name;
     const char *help;
+    bool own_memory; /* alloc gives memory that the host must not touch; then alloc, to_device,
+                        to_host, zero and copy are there */
     /* 0 and *why = what it found ("OpenBLAS 0.3.21 (SkylakeX)"), or PP_ERESOURCE with the reason
      * and what would work in *why. Records no failure: "auto" asks several. Never NULL. */
     int (*probe)(char *why, size_t bytes);
@@ -111,6 +140,11 @@ struct pp_backend_ops {
     int (*to_device)(struct pp_backend *be, void *dst, const void *src, size_t bytes);
     int (*to_host)(struct pp_backend *be, void *dst, const void *src, size_t bytes);
     int (*synchronize)(struct pp_backend *be);
+    /* p[bytes] = 0 and dst[bytes] = src[bytes], ordered on the stream; they do not overlap. src may
+     * be memory of another backend of this process, also of another device. NULL: memset, memcpy.
+     */
+    int (*zero)(struct pp_backend *be, void *p, size_t bytes);
+    int (*copy)(struct pp_backend *be, void *dst, const void *src, size_t bytes);
 
     /* --- streams; all NULL where ops are done when they return (caps.async is false) ---------- */
     /* Memory of the host that upload reads without a copy of its own. NULL: any memory. */
@@ -119,6 +153,9 @@ struct pp_backend_ops {
     /* As to_device from memory of host_alloc, but returns at once: src must stay as it is until a
      * mark set behind it is done. May be captured. */
     int (*upload)(struct pp_backend *be, void *dst, const void *src, size_t bytes);
+    /* As to_host into memory of host_alloc, but returns at once: dst is there when a mark set
+     * behind it is done. May be captured. */
+    int (*download)(struct pp_backend *be, void *dst, const void *src, size_t bytes);
     /* A mark is a point in a stream: what was enqueued on be when it was set last. Another backend
      * of this process, also on another device, can make its later work wait for it (mark_wait; the
      * host does not wait). A mark never set counts as reached. timed: mark_elapsed may be asked. */
@@ -183,9 +220,15 @@ struct pp_backend_ops {
     /* *out (memory of the device) = sum of squares of g[n] in double, in a fixed order that depends
      * on n only. */
     int (*sum_squares)(struct pp_backend *be, size_t n, const float *g, double *out);
-    /* p[n] updated from g[n]; m[n] and v[n] are the optimizer's state (NULL where the kind has
-     * none: sgd none; momentum m; adam, adamw m and v). Element-wise: any split of the buffer gives
-     * the same bits. */
+    /* The verdict on a step, after its gradients are summed over the replicas and before the
+     * optimizer. Bad is a value of votes that is not finite. norm = sqrt of the sum over i of (the
+     * sum of votes[r][i] over the ranks r < stages, in order), in order; grad_scale = min(1,
+     * clip_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_. A step is skipped when it is
+     * bad or, with halt, when an earlier one was. The same votes give the same bits everywhere. */
+    int (*judge)(struct pp_backend *be, const struct pp_judgement *j);
+    /* p[n] updated from g[n], unless a->skip; m[n] and v[n] are the optimizer's state (NULL where
+     * the kind has none: sgd none; momentum m; adam, adamw m and v). Element-wise: any split of the
+     * buffer gives the same bits. */
     int (*optimizer_step)(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
                           const float *g, float *m, float *v, float *p);
 };
@@ -225,11 +268,14 @@ void pp_backend_free(struct pp_backend *be, void *p, size_t bytes);
 int pp_backend_to_device(struct pp_backend *be, void *dst, const void *src, size_t bytes);
 int pp_backend_to_host(struct pp_backend *be, void *dst, const void *src, size_t bytes);
 int pp_backend_synchronize(struct pp_backend *be);
+int pp_backend_zero(struct pp_backend *be, void *p, size_t bytes);
+int pp_backend_copy(struct pp_backend *be, void *dst, const void *src, size_t bytes);
 /* These do what the table says, or, where ops are done when they return, nothing (a mark is NULL
- * then and always reached; upload copies). Capturing needs caps.graphs. */
+ * then and always reached; upload and download copy). Capturing needs caps.graphs. */
 int pp_backend_host_alloc(struct pp_backend *be, size_t bytes, void **out);
 void pp_backend_host_free(struct pp_backend *be, void *p, size_t bytes);
 int pp_backend_upload(struct pp_backend *be, void *dst, const void *src, size_t bytes);
+int pp_backend_download(struct pp_backend *be, void *dst, const void *src, size_t bytes);
 int pp_backend_mark_create(struct pp_backend *be, bool timed, void **mark);
 void pp_backend_mark_destroy(struct pp_backend *be, void *mark);
 int pp_backend_mark_set(struct pp_backend *be, void *mark);
@@ -263,6 +309,7 @@ int pp_backend_softmax_cross_entropy(struct pp_backend *be, int B, int C, const 
                                      struct pp_loss_sums *sums, float *dlogits);
 int pp_backend_add(struct pp_backend *be, size_t n, const float *a, float *g);
 int pp_backend_sum_squares(struct pp_backend *be, size_t n, const float *g, double *out);
+int pp_backend_judge(struct pp_backend *be, const struct pp_judgement *j);
 int pp_backend_optimizer_step(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
                               const float *g, float *m, float *v, float *p);
 

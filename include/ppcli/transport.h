@@ -23,6 +23,14 @@
  * rank that fails in a pairwise call must abort(): its neighbour may be waiting for it. Ranks that
  * are threads may be reading each other's memory (slots, buffers passed to a call) until they have
  * all returned: after an abort, free it when the threads are joined.
+ *
+ * Memory of a device: pp_transport_bind() says that slots and the buffers of reduce and
+ * allgather_on are memory of that backend. Then acquire, wait_recv and these two are ordered on its
+ * stream: they return when the other side has *enqueued* what they wait for, and work enqueued
+ * behind them is done after it; post_send and release take effect behind what was enqueued before.
+ * Never does such a call wait for the device. What a plan proves of ranks that wait for each other
+ * therefore holds for the hosts, and for the devices because every stream does its work in the
+ * order of the plan.
  */
 #ifndef PPCLI_TRANSPORT_H
 #define PPCLI_TRANSPORT_H
@@ -31,6 +39,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct pp_backend;
 struct pp_transport;
 
 struct pp_channel_spec {
@@ -50,6 +59,9 @@ struct pp_transport_ops {
     const char *help;
     struct pp_transport_caps caps;
     void (*destroy)(struct pp_transport *tp); /* Local, after the last collective */
+    /* See pp_transport_bind(); tp->be is set already. NULL: nothing to do. PP_ERESOURCE when this
+     * transport cannot reach memory of that backend, with what would work. Local. */
+    int (*bind)(struct pp_transport *tp);
 
     /* Collective, once. specs: the channels this rank is an end of, in ascending id order.
      * memory[i]: this rank's slots of specs[i], slots*bytes bytes, PP_ALIGN aligned, owned by the
@@ -80,7 +92,15 @@ struct pp_transport_ops {
      * call, never older than about 0.1 s while it does: who watches can tell waiting from hanging.
      * Local. waited_ns stays the caller's and outlives the transport; NULL ends it. */
     void (*show_waits)(struct pp_transport *tp, uint64_t *waited_ns);
-    /* A faster pp_transport_reduce() with the same bits; NULL: built from send and recv. n >= 2. */
+    /* See pp_transport_allgather_on(). NULL: this transport knows memory of the host only. */
+    int (*allgather_on)(struct pp_transport *tp, const void *in, size_t bytes, void *out);
+    /* See pp_transport_join(), fork() and wait_mark(). join and fork NULL: a step over this
+     * transport cannot be captured. */
+    int (*join)(struct pp_transport *tp);
+    int (*fork)(struct pp_transport *tp);
+    int (*wait_mark)(struct pp_transport *tp, void *mark, uint64_t timeout_ns);
+    /* A faster pp_transport_reduce() with the same bits; NULL: built from send and recv, memory of
+     * the host only. n >= 2. */
     int (*reduce)(struct pp_transport *tp, const int *group, int n, size_t n_floats, float *buf,
                   float *scratch);
 };
@@ -88,8 +108,9 @@ struct pp_transport_ops {
 struct pp_transport {
     const struct pp_transport_ops *ops;
     int rank, size;
-    void *impl;        /* the implementation's, freed by ops->destroy */
-    int32_t *verdicts; /* [size]: agree's scratch, so that it never allocates */
+    struct pp_backend *be; /* whose memory it moves; not owned; NULL: the host's */
+    void *impl;            /* the implementation's, freed by ops->destroy */
+    int32_t *verdicts;     /* [size]: agree's scratch, so that it never allocates */
 };
 
 const char *const *pp_transport_names(void); /* of transports.def, "auto" first, NULL-terminated */
@@ -127,6 +148,37 @@ int pp_delay_open(struct pp_transport *inner, uint64_t seed, struct pp_transport
 
 void pp_transport_destroy(struct pp_transport **tp);
 
+/*
+ * From here on slots and the buffers of reduce and allgather_on are memory of be, which outlives
+ * the transport's last call. At most once, before open_channels; never: memory of the host. All
+ * ranks bind, or none. Local. Errors: PP_ERESOURCE.
+ */
+int pp_transport_bind(struct pp_transport *tp, struct pp_backend *be);
+
+/* Whether it moves memory that the host must not touch. Local. */
+bool pp_transport_on_device(const struct pp_transport *tp);
+
+/* Collective: out[size*bytes] gets every rank's `bytes` bytes in rank order; memory of the bound
+ * device and ordered on its stream, or memory of the host when none is bound. */
+int pp_transport_allgather_on(struct pp_transport *tp, const void *in, size_t bytes, void *out);
+
+/*
+ * Collective, for steps that are captured; the host does not wait for the device. After join all
+ * that any rank enqueued before comes before what rank 0 enqueues next; after fork what any rank
+ * enqueues next comes after all that rank 0 enqueued before. Together they part what is enqueued in
+ * two: nothing behind them needs to wait for a single message before them, and nothing will.
+ */
+bool pp_transport_can_fork(const struct pp_transport *tp);
+int pp_transport_join(struct pp_transport *tp);
+int pp_transport_fork(struct pp_transport *tp);
+
+/*
+ * Wait on the host until the bound device has reached a mark. Local. Errors: PP_ELOST after another
+ * rank's abort, or when it takes longer than timeout_ns (0: no limit); what the device says when it
+ * has failed.
+ */
+int pp_transport_wait_mark(struct pp_transport *tp, void *mark, uint64_t timeout_ns);
+
 /* Collective: everybody returns the same verdict: 0, or the code of the lowest failing rank. On a
  * rank that did not fail itself the record then names that rank and carries its text; one that
  * did keeps its own text. */
@@ -136,7 +188,8 @@ int pp_transport_barrier(struct pp_transport *tp);
 /*
  * Collective over `group` (n ranks, ascending, this rank among them; every member calls with the
  * same n and bytes): buf[n_floats] becomes the sum over the group, added in group order whatever
- * arrives first, the same bits on every member. scratch[n_floats]: caller's.
+ * arrives first, the same bits on every member. scratch[n_floats]: caller's. Memory of the bound
+ * device, if there is one, ordered on its stream.
  */
 int pp_transport_reduce(struct pp_transport *tp, const int *group, int n, size_t n_floats,
                         float *buf, float *scratch);

@@ -107,6 +107,32 @@ static int reduce(struct pp_transport *tp, const int *group, int n, size_t n_flo
     return in->ops->reduce(in, group, n, n_floats, buf, scratch);
 }
 
+static int bind(struct pp_transport *tp)
+{
+    struct delay *d = tp->impl;
+    return pp_transport_bind(d->inner, tp->be);
+}
+
+static int allgather_on(struct pp_transport *tp, const void *in_bytes, size_t bytes, void *out)
+{
+    return pp_transport_allgather_on(late(tp), in_bytes, bytes, out);
+}
+
+static int join(struct pp_transport *tp)
+{
+    return pp_transport_join(late(tp));
+}
+
+static int fork_(struct pp_transport *tp)
+{
+    return pp_transport_fork(late(tp));
+}
+
+static int wait_mark(struct pp_transport *tp, void *mark, uint64_t timeout_ns)
+{
+    return pp_transport_wait_mark(late(tp), mark, timeout_ns);
+}
+
 static void stop_all(struct pp_transport *tp)
 {
     struct delay *d = tp->impl; /* any thread: draws nothing */
@@ -148,6 +174,11 @@ int pp_delay_open(struct pp_transport *inner, uint64_t seed, struct pp_transport
         .recv = recv,
         .abort = stop_all,
         .show_waits = show_waits,
+        .bind = bind,
+        .allgather_on = inner->ops->allgather_on ? allgather_on : NULL,
+        .join = inner->ops->join ? join : NULL,
+        .fork = inner->ops->fork ? fork_ : NULL,
+        .wait_mark = wait_mark,
         .reduce = inner->ops->reduce ? reduce : NULL,
     };
     (*out)->ops = &d->ops;

@@ -7,8 +7,10 @@
 
 #include <string.h>
 
+#include "ppcli/backend.h"
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
+#include "wait.h"
 
 const char *const *pp_transport_names(void)
 {
@@ -87,6 +89,61 @@ int pp_transport_agree(struct pp_transport *tp, int rc)
         }
     }
     return 0;
+}
+
+/* --- memory of a device ----------------------------------------------------------------------- */
+
+int pp_transport_bind(struct pp_transport *tp, struct pp_backend *be)
+{
+    pp_assert(!tp->be);
+    tp->be = be;
+    if (tp->ops->bind) {
+        return tp->ops->bind(tp);
+    }
+    if (!be->caps.host_visible) {
+        return pp_fail(PP_ERESOURCE, "transport %s cannot move memory of %s", tp->ops->name,
+                       be->description);
+    }
+    return 0;
+}
+
+bool pp_transport_on_device(const struct pp_transport *tp)
+{
+    return tp->be && !tp->be->caps.host_visible;
+}
+
+int pp_transport_allgather_on(struct pp_transport *tp, const void *in, size_t bytes, void *out)
+{
+    if (!pp_transport_on_device(tp)) {
+        return tp->ops->allgather(tp, in, bytes, out);
+    }
+    pp_assert(tp->ops->allgather_on);
+    return tp->ops->allgather_on(tp, in, bytes, out);
+}
+
+bool pp_transport_can_fork(const struct pp_transport *tp)
+{
+    return tp->ops->join && tp->ops->fork;
+}
+
+int pp_transport_join(struct pp_transport *tp)
+{
+    pp_assert(tp->ops->join);
+    return tp->ops->join(tp);
+}
+
+int pp_transport_fork(struct pp_transport *tp)
+{
+    pp_assert(tp->ops->fork);
+    return tp->ops->fork(tp);
+}
+
+int pp_transport_wait_mark(struct pp_transport *tp, void *mark, uint64_t timeout_ns)
+{
+    if (tp->ops->wait_mark) {
+        return tp->ops->wait_mark(tp, mark, timeout_ns);
+    }
+    return pp_wait_mark(&(struct pp_waiter){.crowded = true}, tp->be, mark, timeout_ns);
 }
 
 int pp_transport_barrier(struct pp_transport *tp)
@@ -194,6 +251,7 @@ int pp_transport_reduce(struct pp_transport *tp, const int *group, int n, size_t
     if (n == 1 || n_floats == 0) {
         return 0;
     }
+    pp_assert(tp->ops->reduce || !pp_transport_on_device(tp));
     if (tp->ops->reduce) {
         return tp->ops->reduce(tp, group, n, n_floats, buf, scratch);
     }

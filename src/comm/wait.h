@@ -48,4 +48,13 @@ struct pp_backoff {
 /* Pause a little; false, without pausing, when it is time to sleep. Local. */
 bool pp_backoff_pause(struct pp_backoff *b);
 
+/*
+ * Poll until the device of be has reached the mark. Local. PP_ELOST when stopped meanwhile
+ * (how->stop may be NULL) or after timeout_ns (0: no limit); what the device says when it has
+ * failed.
+ */
+struct pp_backend;
+int pp_wait_mark(const struct pp_waiter *how, struct pp_backend *be, void *mark,
+                 uint64_t timeout_ns);
+
 #endif

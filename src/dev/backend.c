@@ -103,7 +103,7 @@ int pp_backend_open_choice(const struct pp_backend_choice *choice, struct pp_bac
     }
     be->ops = ops;
     be->choice = *choice;
-    be->caps = (struct pp_backend_caps){.host_visible = true, .thread_safe = true};
+    be->caps = (struct pp_backend_caps){.host_visible = !ops->own_memory, .thread_safe = true};
     snprintf(be->description, sizeof(be->description), "%s", ops->name);
     int rc = ops->open ? ops->open(be, choice->threads) : 0;
     if (rc < 0) {
@@ -178,6 +178,28 @@ int pp_backend_synchronize(struct pp_backend *be)
     return be->ops->synchronize ? be->ops->synchronize(be) : 0;
 }
 
+int pp_backend_zero(struct pp_backend *be, void *p, size_t bytes)
+{
+    if (be->ops->zero) {
+        return be->ops->zero(be, p, bytes);
+    }
+    if (bytes > 0) {
+        memset(p, 0, bytes);
+    }
+    return 0;
+}
+
+int pp_backend_copy(struct pp_backend *be, void *dst, const void *src, size_t bytes)
+{
+    if (be->ops->copy) {
+        return be->ops->copy(be, dst, src, bytes);
+    }
+    if (bytes > 0) {
+        memcpy(dst, src, bytes);
+    }
+    return 0;
+}
+
 /* --- streams --------------------------------------------------------------------------------- */
 
 int pp_backend_host_alloc(struct pp_backend *be, size_t bytes, void **out)
@@ -202,6 +224,12 @@ int pp_backend_upload(struct pp_backend *be, void *dst, const void *src, size_t 
 {
     return be->ops->upload ? be->ops->upload(be, dst, src, bytes)
                            : pp_backend_to_device(be, dst, src, bytes);
+}
+
+int pp_backend_download(struct pp_backend *be, void *dst, const void *src, size_t bytes)
+{
+    return be->ops->download ? be->ops->download(be, dst, src, bytes)
+                             : pp_backend_to_host(be, dst, src, bytes);
 }
 
 int pp_backend_mark_create(struct pp_backend *be, bool timed, void **mark)
@@ -358,9 +386,15 @@ int pp_backend_sum_squares(struct pp_backend *be, size_t n, const float *g, doub
     return OP(be, sum_squares)(be, n, g, out);
 }
 
+int pp_backend_judge(struct pp_backend *be, const struct pp_judgement *j)
+{
+    pp_assert(j->ranks >= j->stages && j->stages >= 1 && j->n >= 1);
+    return OP(be, judge)(be, j);
+}
+
 int pp_backend_optimizer_step(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
                               const float *g, float *m, float *v, float *p)
 {
-    pp_assert(a->step >= 1);
+    pp_assert(!be->caps.host_visible || a->step >= 1);
     return OP(be, optimizer_step)(be, n, a, g, m, v, p);
 }

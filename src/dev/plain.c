@@ -201,10 +201,61 @@ static int sum_squares(struct pp_backend *be, size_t n, const float *g, double *
     return 0;
 }
 
+/* The first value of a rank that is not finite, rank by rank; false: there is none. */
+static bool find_bad(const struct pp_judgement *j, int *rank, int *index)
+{
+    for (int r = 0; r < j->ranks; r++) {
+        for (int i = 0; i <= j->n; i++) {
+            if (!isfinite(j->votes[(size_t)r * (size_t)(j->n + 1) + (size_t)i])) {
+                *rank = r;
+                *index = i;
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static int judge(struct pp_backend *be, const struct pp_judgement *j)
+{
+    struct pp_step_verdict *v = j->verdict;
+    size_t columns = (size_t)j->n + 1;
+    double sum = 0;
+    for (int i = 0; i < j->n; i++) {
+        double squares = 0; /* only the rank that holds it gives something other than 0 */
+        for (int r = 0; r < j->stages; r++) {
+            squares += j->votes[(size_t)r * columns + (size_t)i];
+        }
+        sum += squares;
+    }
+    int rank = -1, index = -1;
+    bool bad = find_bad(j, &rank, &index);
+    v->step = j->args->step;
+    v->norm = sqrt(sum);
+    v->skipped = bad || (j->halt && v->bad_step > 0);
+    if (bad && v->bad_step == 0) {
+        v->bad_step = v->step;
+        v->bad_rank = rank;
+        v->bad_index = index;
+        v->bad_value = j->votes[(size_t)rank * columns + (size_t)index];
+    }
+    double scale = j->clip_norm / (v->norm + 1e-6);
+    v->grad_scale = j->clip_norm > 0 && scale < 1 ? (float)scale : 1.0f;
+    if (v->skipped && j->before) {
+        *j->sums = *j->before;
+    }
+    j->args->grad_scale = v->grad_scale;
+    j->args->skip = v->skipped;
+    return 0;
+}
+
 /* As torch.optim.SGD, Adam and AdamW do it, without amsgrad, dampening and nesterov. */
 static int optimizer_step(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
                           const float *g, float *m, float *v, float *p)
 {
+    if (a->skip) {
+        return 0;
+    }
     double lr = a->lr, wd = a->weight_decay;
     double b1 = a->beta1, b2 = a->beta2;
     double bc1 = 1 - pow(b1, (double)a->step);
@@ -247,5 +298,6 @@ const struct pp_backend_ops pp_plain_ops = {
     .softmax_cross_entropy = softmax_cross_entropy,
     .add = add,
     .sum_squares = sum_squares,
+    .judge = judge,
     .optimizer_step = optimizer_step,
 };

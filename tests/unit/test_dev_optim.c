@@ -118,7 +118,8 @@ static void any_split_of_the_buffer_gives_the_same_bits(void **state)
         CHECK_OK(pp_backend_resolve(backends[b], &ops));
         CHECK_OK(pp_backend_open(ops, 1, &be));
         for (int kind = PP_OPT_SGD; kind <= PP_OPT_ADAMW; kind++) {
-            struct pp_optimizer_args a = {kind, 0.01f, 0.9f, 0.9f, 0.999f, 1e-8f, 0.01f, 0.5f, 1};
+            struct pp_optimizer_args a = {kind,  0.01f, 0.9f, 0.9f, 0.999f,
+                                          1e-8f, 0.01f, 0.5f, 1,    false};
             static float g[LEN], p[2][LEN], m[2][LEN], v[2][LEN];
             memset(m, 0, sizeof(m));
             memset(v, 0, sizeof(v));
@@ -157,6 +158,129 @@ static void a_scaled_gradient_is_the_scaled_step(void **state)
     pp_backend_close(&be);
 }
 
+static void a_skipped_step_changes_nothing(void **state)
+{
+    static const char *const backends[] = {"cpu", "reference"};
+    for (int b = 0; b < 2; b++) {
+        const struct pp_backend_ops *ops;
+        struct pp_backend *be = NULL;
+        CHECK_OK(pp_backend_resolve(backends[b], &ops));
+        CHECK_OK(pp_backend_open(ops, 1, &be));
+        for (int kind = PP_OPT_SGD; kind <= PP_OPT_ADAMW; kind++) {
+            float g[2] = {NAN, 1}, m[2] = {2, 2}, v[2] = {3, 3}, p[2] = {4, 4};
+            struct pp_optimizer_args a = {
+                .kind = kind, .lr = 1, .weight_decay = 1, .grad_scale = 1, .step = 1, .skip = true};
+            CHECK_OK(pp_backend_optimizer_step(be, 2, &a, g, m, v, p));
+            for (int i = 0; i < 2; i++) {
+                assert_float_equal(m[i], 2, 0);
+                assert_float_equal(v[i], 3, 0);
+                assert_float_equal(p[i], 4, 0);
+            }
+        }
+        pp_backend_close(&be);
+    }
+}
+
+/* Two replicas of two stages, three sums and a loss each: squares 1 + 4 + 4, so the norm is 3. */
+struct trial {
+    double votes[4][4];
+    struct pp_loss_sums before, sums;
+    struct pp_optimizer_args args;
+    struct pp_step_verdict verdict;
+    struct pp_judgement j;
+};
+
+static struct trial *trial(double clip_norm, bool halt)
+{
+    static struct trial t;
+    t = (struct trial){
+        .votes = {{1, 0, 0, 0}, {0, 4, 4, 2.5}, {1, 0, 0, 0}, {0, 4, 4, 2.25}},
+        .before = {1, 2, 3},
+        .sums = {10, 20, 30},
+        .args = {.step = 7, .grad_scale = 1},
+    };
+    t.j = (struct pp_judgement){.ranks = 4,
+                                .stages = 2,
+                                .n = 3,
+                                .clip_norm = clip_norm,
+                                .halt = halt,
+                                .votes = t.votes[0],
+                                .before = &t.before,
+                                .sums = &t.sums,
+                                .args = &t.args,
+                                .verdict = &t.verdict};
+    return &t;
+}
+
+static struct pp_backend *reference(void)
+{
+    const struct pp_backend_ops *ops;
+    struct pp_backend *be = NULL;
+    CHECK_OK(pp_backend_resolve("reference", &ops));
+    CHECK_OK(pp_backend_open(ops, 1, &be));
+    return be;
+}
+
+static void a_good_step_is_clipped_and_counted(void **state)
+{
+    struct pp_backend *be = reference();
+    struct trial *t = trial(1.5, true);
+    CHECK_OK(pp_backend_judge(be, &t->j));
+    assert_true(t->verdict.norm == 3);
+    assert_true(t->args.grad_scale == (float)(1.5 / (3 + 1e-6)));
+    assert_true(t->verdict.grad_scale == t->args.grad_scale);
+    assert_false(t->args.skip || t->verdict.skipped);
+    CHECK_INT_EQ(t->verdict.step, 7);
+    CHECK_INT_EQ(t->verdict.bad_step, 0);
+    CHECK_INT_EQ(t->sums.rows, 30);
+    t = trial(0, true);
+    CHECK_OK(pp_backend_judge(be, &t->j));
+    assert_true(t->args.grad_scale == 1);
+    pp_backend_close(&be);
+}
+
+/* Whatever value it is, of whatever rank: skipped everywhere, the loss of the step forgotten. */
+static void one_bad_value_skips_the_step(void **state)
+{
+    static const double bad[] = {NAN, INFINITY, -INFINITY};
+    struct pp_backend *be = reference();
+    for (int at = 0; at < 16; at++) {
+        struct trial *t = trial(0, false);
+        t->votes[at / 4][at % 4] = bad[at % 3];
+        CHECK_OK(pp_backend_judge(be, &t->j));
+        assert_true(t->args.skip && t->verdict.skipped);
+        CHECK_INT_EQ(t->verdict.bad_step, 7);
+        CHECK_INT_EQ(t->verdict.bad_rank, at / 4);
+        CHECK_INT_EQ(t->verdict.bad_index, at % 4);
+        assert_true(!isfinite(t->verdict.bad_value));
+        CHECK_INT_EQ(t->sums.rows, 3);
+        t->j.before = NULL; /* another rank's loss */
+        t->j.sums = NULL;
+        CHECK_OK(pp_backend_judge(be, &t->j));
+    }
+    pp_backend_close(&be);
+}
+
+static void after_a_bad_step_training_halts_until_told(void **state)
+{
+    struct pp_backend *be = reference();
+    for (int halt = 0; halt < 2; halt++) {
+        struct trial *t = trial(0, halt == 1);
+        t->votes[0][0] = NAN;
+        CHECK_OK(pp_backend_judge(be, &t->j));
+        t->votes[0][0] = 1;
+        t->args.step = 8;
+        CHECK_OK(pp_backend_judge(be, &t->j));
+        assert_true(t->args.skip == (halt == 1));
+        CHECK_INT_EQ(t->verdict.step, 8);
+        CHECK_INT_EQ(t->verdict.bad_step, 7);
+        t->verdict.bad_step = 0;
+        CHECK_OK(pp_backend_judge(be, &t->j));
+        assert_false(t->args.skip);
+    }
+    pp_backend_close(&be);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -164,6 +288,10 @@ int main(void)
         cmocka_unit_test(reference_follows_pytorch_for_20_steps),
         cmocka_unit_test(any_split_of_the_buffer_gives_the_same_bits),
         cmocka_unit_test(a_scaled_gradient_is_the_scaled_step),
+        cmocka_unit_test(a_skipped_step_changes_nothing),
+        cmocka_unit_test(a_good_step_is_clipped_and_counted),
+        cmocka_unit_test(one_bad_value_skips_the_step),
+        cmocka_unit_test(after_a_bad_step_training_halts_until_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

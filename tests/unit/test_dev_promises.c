@@ -180,7 +180,8 @@ static void run_kernels(const struct cpu_kernels *k, float *out)
     memcpy(out, &squares, sizeof(squares));
     out += 2;
     for (int kind = PP_OPT_SGD; kind <= PP_OPT_ADAMW; kind++) {
-        struct pp_optimizer_args args = {kind, 0.01f, 0.9f, 0.9f, 0.99f, 1e-8f, 0.1f, 0.3f, 1};
+        struct pp_optimizer_args args = {kind,  0.01f, 0.9f, 0.9f, 0.99f,
+                                         1e-8f, 0.1f,  0.3f, 1,    false};
         float m[N] = {0}, v[N] = {0};
         memcpy(out, in, sizeof(z));
         for (; args.step <= 3; args.step++) {

@@ -255,7 +255,9 @@ static int sum_squares(struct pp_backend *be, size_t n, const float *g, double *
 static int optimizer_step(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
                           const float *g, float *m, float *v, float *p)
 {
-    kernels(be)->optimizer_step(n, a, g, m, v, p);
+    if (!a->skip) {
+        kernels(be)->optimizer_step(n, a, g, m, v, p);
+    }
     return 0;
 }
 
