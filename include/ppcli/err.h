@@ -33,7 +33,7 @@ struct pp_error {
     int code;         /* 0 when there is none */
     const char *file; /* source position of the pp_fail(), static storage */
     int line;
-    char text[PP_ERROR_TEXT_MAX]; /* one line, lower case, no trailing newline */
+    char text[PP_ERROR_TEXT_MAX]; /* one line, lower case, no newline, no control characters */
 };
 
 /*

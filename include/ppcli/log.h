@@ -2,7 +2,8 @@
 /*
  * The story of a run on stderr: one call, one line, one write. Results never go through here (they
  * belong on stdout) and neither do errors (cli/main.c prints the one that ended the run).
- * The level is process-wide presentation state, set once by the command before ranks start.
+ * Control characters in what is logged become '?'. The level is process-wide presentation state,
+ * set once by the command before ranks start.
  */
 #ifndef PPCLI_LOG_H
 #define PPCLI_LOG_H

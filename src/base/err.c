@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ppcli/text.h"
+
 static _Thread_local struct pp_error record;
 
 static void store(int code, const char *file, int line, const char *fmt, va_list ap)
@@ -20,7 +22,8 @@ static void store(int code, const char *file, int line, const char *fmt, va_list
     record.code = code;
     record.file = file;
     record.line = line;
-    memcpy(record.text, text, sizeof(text));
+    /* Names and words of the user are in it, and it ends up on a terminal. */
+    memcpy(record.text, pp_text_plain(text), sizeof(text));
 }
 
 int pp_error_set(int code, const char *file, int line, const char *fmt, ...)
@@ -78,7 +81,7 @@ int pp_error_context(const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text) - 2, fmt, ap);
     va_end(ap);
-    size_t used = strlen(text);
+    size_t used = strlen(pp_text_plain(text));
     memcpy(text + used, ": ", 3);
     used += 2;
     /* What does not fit is cut at the end, where the context says where to look anyway. */

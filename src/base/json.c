@@ -159,7 +159,8 @@ void pp_json_dbl(struct pp_json *j, const char *key, double value)
             break;
         }
     }
-    fputs(text, j->f);
+    /* "-0" would read back as the whole number 0, which has no sign. */
+    fputs(value == 0 && signbit(value) ? "-0.0" : text, j->f);
 }
 
 void pp_json_bool(struct pp_json *j, const char *key, bool value)

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ppcli/text.h"
+
 /* Presentation of the whole process, set by the command before ranks start. */
 static _Atomic int level = PP_LOG_INFO;
 
@@ -30,6 +32,7 @@ static void emit(const char *prefix, const char *fmt, va_list ap)
     if (n > (int)sizeof(line) - 2) {
         n = (int)sizeof(line) - 2;
     }
+    n = (int)strlen(pp_text_plain(line));
     line[n++] = '\n';
     /* A lost log line must never stop a run. */
     ssize_t ignored = write(STDERR_FILENO, line, (size_t)n);

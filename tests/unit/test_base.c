@@ -14,6 +14,7 @@
 #include "ppcli/mem.h"
 #include "ppcli/rng.h"
 #include "ppcli/sha256.h"
+#include "ppcli/text.h"
 #include "../../src/base/sha256_block.h"
 
 static void an_error_keeps_its_code_and_gains_context(void **state)
@@ -265,9 +266,35 @@ static void durations_read_like_a_clock(void **state)
     CHECK_STR_EQ(pp_clock_duration(-1, t, sizeof(t)), "00:00");
 }
 
+static void text_for_a_terminal_has_no_control_characters(void **state)
+{
+    (void)state;
+    char out[64], cut[4];
+    CHECK_STR_EQ(pp_text_shown("a\033[31mb\nc\x7f", out, sizeof(out)), "a?[31mb?c?");
+    CHECK_STR_EQ(pp_text_shown("caf\xc3\xa9 \xe2\x82\xac", out, sizeof(out)),
+                 "caf\xc3\xa9 \xe2\x82\xac");
+    CHECK_STR_EQ(pp_text_shown("\xc2\x9b"
+                               "31m",
+                               out, sizeof(out)),
+                 "??31m"); /* CSI in UTF-8 */
+    CHECK_STR_EQ(pp_text_shown("\xff\xc3", out, sizeof(out)), "??");
+    CHECK_STR_EQ(pp_text_shown("ab\xc3\xa9", cut, sizeof(cut)), "ab?"); /* cut inside a letter */
+}
+
+static void errors_carry_no_control_characters(void **state)
+{
+    (void)state;
+    CHECK_INT_EQ(pp_fail(PP_EFORMAT, "bad '%s'", "\033]0;title\a"), PP_EFORMAT);
+    pp_error_context("%s", "na\nme");
+    CHECK_STR_EQ(pp_error_get()->text, "na?me: bad '?]0;title?'");
+    pp_error_clear();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(text_for_a_terminal_has_no_control_characters),
+        cmocka_unit_test(errors_carry_no_control_characters),
         cmocka_unit_test(an_error_keeps_its_code_and_gains_context),
         cmocka_unit_test(philox_gives_the_published_answers),
         cmocka_unit_test(uniform_numbers_do_not_depend_on_where_a_call_starts),

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Text from elsewhere (file names, words of a command line, bytes of a file) on its way to a
+ * terminal. A terminal obeys control characters, so none of them is ever printed as it came.
+ */
+#ifndef PPCLI_TEXT_H
+#define PPCLI_TEXT_H
+
+#include <stddef.h>
+
+/* In place: control characters (also those above 0x7F) and what is no UTF-8 become '?', byte by
+ * byte; the length stays. Returns `text`. Local. */
+char *pp_text_plain(char *text);
+
+/* The same for a text that is not ours: a copy, cut to what fits, in out[bytes]; returns out. */
+const char *pp_text_shown(const char *text, char *out, size_t bytes);
+
+#endif
