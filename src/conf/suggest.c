@@ -6,6 +6,7 @@
 #include "ppcli/config.h"
 
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define WORD_MAX 64 /* longer words get no suggestion: they are not a slip of one of ours */
@@ -15,8 +16,12 @@ static int smaller(int a, int b)
     return a < b ? a : b;
 }
 
-static int distance(const char *a, int n, const char *b, int m)
+/* `limit` or more is told as `limit`: it is given up as soon as that is certain. */
+static int distance(const char *a, int n, const char *b, int m, int limit)
 {
+    if (abs(n - m) >= limit) {
+        return limit;
+    }
     /* d[j] of rows i-2, i-1 and i: d[i][j] = distance of the first i bytes of a and j of b */
     int rows[3][WORD_MAX + 1];
     int *before = rows[0], *last = rows[1], *now = rows[2];
@@ -24,8 +29,9 @@ static int distance(const char *a, int n, const char *b, int m)
         last[j] = j;
         before[j] = 0;
     }
+    int least_before = 0;
     for (int i = 1; i <= n; i++) {
-        now[0] = i;
+        int least = now[0] = i;
         for (int j = 1; j <= m; j++) {
             int ca = tolower((unsigned char)a[i - 1]);
             int cb = tolower((unsigned char)b[j - 1]);
@@ -35,7 +41,13 @@ static int distance(const char *a, int n, const char *b, int m)
                 d = smaller(d, before[j - 2] + 1);
             }
             now[j] = d;
+            least = smaller(least, d);
         }
+        /* What comes is at least this row's least, or, by a swap, the last row's and one. */
+        if (least >= limit && least_before + 1 >= limit) {
+            return limit;
+        }
+        least_before = least;
         int *oldest = before;
         before = last;
         last = now;
@@ -57,7 +69,7 @@ const char *pp_nearest(const char *word, const char *const *names)
         if (m > WORD_MAX) {
             continue;
         }
-        int d = distance(word, (int)n, names[i], (int)m);
+        int d = distance(word, (int)n, names[i], (int)m, best_distance);
         if (d < best_distance && 2 * d < (int)n) {
             best = names[i];
             best_distance = d;
