@@ -39,6 +39,12 @@ int pp_dir_create(const char *path);
  */
 int pp_open_regular(const char *path, int *out_fd, uint64_t *out_bytes);
 
+/*
+ * All of a regular file of at most `bytes_max` bytes, with a NUL behind it. Caller pp_free()s
+ * *out_text. Errors: those of pp_open_regular(), PP_EFORMAT (larger), PP_ERESOURCE. Local.
+ */
+int pp_file_read(const char *path, uint64_t bytes_max, char **out_text, size_t *out_bytes);
+
 /* snprintf into a path buffer of PP_PATH_MAX bytes. Errors: PP_ECONFIG when it does not fit. */
 int pp_path_format(char out[PP_PATH_MAX], const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));

@@ -12,6 +12,38 @@
 #include <unistd.h>
 
 #include "ppcli/err.h"
+#include "ppcli/mem.h"
+
+int pp_file_read(const char *path, uint64_t bytes_max, char **out_text, size_t *out_bytes)
+{
+    int fd = -1;
+    uint64_t bytes = 0, got = 0;
+    PP_TRY(pp_open_regular(path, &fd, &bytes));
+    if (bytes > bytes_max) {
+        close(fd);
+        return pp_fail(PP_EFORMAT, "%s: file of %llu bytes, at most %llu are read", path,
+                       (unsigned long long)bytes, (unsigned long long)bytes_max);
+    }
+    char *text = pp_alloc((size_t)bytes + 1, 1);
+    int rc = text ? 0 : pp_error_context("%s", path);
+    while (rc == 0 && got < bytes) {
+        ssize_t n = read(fd, text + got, (size_t)(bytes - got));
+        if (n < 0 && errno != EINTR) {
+            rc = pp_fail_errno(PP_EIO, "cannot read %s", path);
+        } else if (n == 0) {
+            break; /* it became shorter meanwhile: that is what it is now */
+        }
+        got += n > 0 ? (uint64_t)n : 0;
+    }
+    close(fd);
+    if (rc < 0) {
+        pp_free(text);
+        return rc;
+    }
+    *out_text = text;
+    *out_bytes = (size_t)got;
+    return 0;
+}
 
 int pp_path_format(char out[PP_PATH_MAX], const char *fmt, ...)
 {

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "json_in.h"
 #include "ppcli/err.h"
+#include "ppcli/json_in.h"
 #include "ppcli/mem.h"
 
 #define LENGTH_BYTES 8
@@ -51,9 +51,9 @@ static int read_dtype(const char *label, const char *name, const json_t *v, enum
             return 0;
         }
     }
-    char shown[JSON_SHOWN];
+    char shown[PP_JSON_SHOWN];
     return pp_fail(PP_EFORMAT, "%s: tensor %s: dtype %s is none of F32, F16, BF16, F64, I64, U8",
-                   label, name, text ? json_shown(text, shown) : "(no string)");
+                   label, name, text ? pp_json_shown(text, shown) : "(no string)");
 }
 
 static int read_shape(const char *label, const json_t *v, struct pp_st_tensor *t,
@@ -111,12 +111,12 @@ static int read_offsets(const char *label, const json_t *v, uint64_t data_bytes,
 static int read_tensor(const char *label, const char *name, const json_t *v, uint64_t data_bytes,
                        struct pp_st_tensor *t)
 {
-    char shown[JSON_SHOWN];
+    char shown[PP_JSON_SHOWN];
     if (!name_is_good(name)) {
         return pp_fail(PP_EFORMAT,
                        "%s: tensor name '%s': 1 to %d of the characters A-Z a-z 0-9 . _ - are "
                        "expected",
-                       label, json_shown(name, shown), PP_ST_NAME_MAX);
+                       label, pp_json_shown(name, shown), PP_ST_NAME_MAX);
     }
     memcpy(t->name, name, strlen(name) + 1);
     if (!json_is_object(v) || json_object_size(v) != 3 || !json_object_get(v, "dtype") ||
@@ -187,9 +187,9 @@ static int read_meta(const char *label, json_t *v, struct pp_st_header *h)
     json_object_foreach(v, key, value)
     {
         if (!json_is_string(value)) {
-            char shown[JSON_SHOWN];
+            char shown[PP_JSON_SHOWN];
             return pp_fail(PP_EFORMAT, "%s: " OWN_KEY ": the value of '%s' is no string", label,
-                           json_shown(key, shown));
+                           pp_json_shown(key, shown));
         }
         bytes += strlen(key) + strlen(json_string_value(value)) + 2;
     }
@@ -256,9 +256,9 @@ int pp_st_parse(const char *label, const void *data, size_t bytes, uint64_t file
                        "%s: cut short: its header has %" PRIu64 " bytes, the file %" PRIu64, label,
                        length, file_bytes);
     }
-    static const struct json_limits limits = {3, ITEMS_MAX, PP_ST_DIMS_MAX};
+    static const struct pp_json_limits limits = {3, ITEMS_MAX, PP_ST_DIMS_MAX};
     json_t *root = NULL;
-    PP_TRY(json_in(label, (const char *)p + LENGTH_BYTES, (size_t)length, &limits, &root));
+    PP_TRY(pp_json_read(label, (const char *)p + LENGTH_BYTES, (size_t)length, &limits, &root));
     int rc = PP_ERESOURCE;
     struct pp_st_header *h = pp_alloc(1, sizeof(*h));
     if (h) {

@@ -9,8 +9,8 @@
 
 #include <zlib.h>
 
-#include "json_in.h"
 #include "ppcli/err.h"
+#include "ppcli/json_in.h"
 #include "ppcli/file.h"
 #include "ppcli/mem.h"
 #include "ppcli/safetensors.h"
@@ -124,10 +124,10 @@ static int check_tensor(const struct pp_st_file *f, const struct pp_st_tensor *t
     char found[16];
     snprintf(found, sizeof(found), "%08lx", crc);
     if (strcmp(found, expected) != 0) {
-        char shown[JSON_SHOWN];
+        char shown[PP_JSON_SHOWN];
         return pp_fail(PP_EFORMAT,
                        "%s: tensor %s is damaged: its bytes have CRC-32 %s, %s was written",
-                       f->path, t->name, found, json_shown(expected, shown));
+                       f->path, t->name, found, pp_json_shown(expected, shown));
     }
     return 0;
 }

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "json_in.h"
 #include "names.h"
 #include "ppcli/err.h"
+#include "ppcli/json_in.h"
 #include "ppcli/json.h"
 
 void pp_ckpt_set(struct pp_ckpt_state *s, const char *name, double value)
@@ -152,11 +152,11 @@ static int read_numbers(struct reader *r, struct pp_ckpt_state *s)
     json_t *value;
     json_object_foreach(numbers, key, value)
     {
-        char shown[JSON_SHOWN];
+        char shown[PP_JSON_SHOWN];
         if (!json_is_number(value) || key[0] == '\0' || strlen(key) >= sizeof(s->numbers[0].name) ||
-            strcmp(json_shown(key, shown), key) != 0) {
+            strcmp(pp_json_shown(key, shown), key) != 0) {
             return pp_fail(PP_EFORMAT, "%s: numbers: '%s' is no name of a number", r->label,
-                           json_shown(key, shown));
+                           pp_json_shown(key, shown));
         }
         pp_ckpt_set(s, key, json_number_value(value));
     }
@@ -189,10 +189,10 @@ static int read_all(struct reader *r, struct pp_ckpt_state *s)
 
 int state_parse(const char *label, const char *text, size_t bytes, struct pp_ckpt_state *out)
 {
-    static const struct json_limits limits = {2, 64, PP_CKPT_NUMBERS_MAX};
+    static const struct pp_json_limits limits = {2, 64, PP_CKPT_NUMBERS_MAX};
     struct pp_ckpt_state s = {0};
     json_t *root = NULL;
-    PP_TRY(json_in(label, text, bytes, &limits, &root));
+    PP_TRY(pp_json_read(label, text, bytes, &limits, &root));
     struct reader r = {.label = label, .root = root};
     int rc = read_all(&r, &s);
     json_decref(root);

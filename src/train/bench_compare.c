@@ -3,7 +3,6 @@
  * Two results side by side: rows are matched by their axes, and what is said about a difference is
  * how sure the rounds allow to be of it.
  */
-#include <errno.h>
 #include <math.h>
 #include <string.h>
 
@@ -12,9 +11,11 @@
 #include "bench.h"
 #include "bench_table.h"
 #include "ppcli/err.h"
+#include "ppcli/file.h"
+#include "ppcli/json_in.h"
 #include "ppcli/mem.h"
 
-#define FILE_MAX ((long)64 << 20)
+#define FILE_MAX ((uint64_t)64 << 20)
 
 enum {
     ROUNDS_MAX = 1000
@@ -27,23 +28,14 @@ struct values {
 
 static int read_result(const char *path, json_t **out)
 {
-    json_error_t e;
-    FILE *f = fopen(path, "re");
-    if (!f) {
-        return pp_fail_errno(errno == EACCES ? PP_EPERM : PP_ENOINPUT, "%s", path);
-    }
-    long bytes = fseek(f, 0, SEEK_END) == 0 ? ftell(f) : -1;
-    if (bytes < 0 || bytes > FILE_MAX) {
-        fclose(f);
-        return pp_fail(PP_EFORMAT, "%s: not a file that ppcli bench wrote", path);
-    }
-    rewind(f);
-    json_t *root = json_loadf(f, JSON_REJECT_DUPLICATES, &e);
-    fclose(f);
-    if (!root) {
-        return pp_fail(PP_EFORMAT, "%s:%d: %s (compare reads what --format json wrote)", path,
-                       e.line, e.text);
-    }
+    static const struct pp_json_limits limits = {8, 1 << 20, ROUNDS_MAX};
+    char *text = NULL;
+    size_t bytes = 0;
+    json_t *root = NULL;
+    PP_TRY(pp_file_read(path, FILE_MAX, &text, &bytes));
+    int rc = pp_json_read(path, text, bytes, &limits, &root);
+    pp_free(text);
+    PP_TRY(rc);
     const char *type = json_string_value(json_object_get(root, "type"));
     json_int_t schema = json_integer_value(json_object_get(root, "schema"));
     if (!type || strcmp(type, "bench") != 0 || !json_is_array(json_object_get(root, "rows"))) {

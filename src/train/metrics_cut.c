@@ -10,33 +10,48 @@
 
 #include "metrics.h"
 #include "ppcli/err.h"
+#include "ppcli/json_in.h"
 
 /* A line that the run before has finished, and of no later step. */
-static bool keep(const char *line, size_t n, int64_t step)
+static int judge(const char *line, size_t n, int64_t step, bool *out_keep)
 {
+    static const struct pp_json_limits limits = {8, 1 << 24, 1 << 20};
+    json_t *o = NULL;
+    *out_keep = false;
     if (n == 0 || line[n - 1] != '\n') {
-        return false; /* torn by the end of its writer */
+        return 0; /* torn by the end of its writer */
     }
-    json_t *o = json_loadb(line, n, JSON_REJECT_DUPLICATES, NULL);
+    int rc = pp_json_read("metrics.jsonl", line, n, &limits, &o);
+    if (rc < 0) {
+        return rc == PP_EFORMAT ? 0 : rc;
+    }
     const char *type = json_string_value(json_object_get(o, "type"));
     json_t *at = json_object_get(o, "step");
-    bool kept = type && (strcmp(type, "header") == 0 ||
+    *out_keep = type && (strcmp(type, "header") == 0 ||
                          (json_is_integer(at) && json_integer_value(at) <= step));
     json_decref(o);
-    return kept;
+    return 0;
 }
 
 static int copy(FILE *from, FILE *to, int64_t step)
 {
     char *line = NULL;
     size_t room = 0;
-    for (ssize_t n; (n = getline(&line, &room, from)) > 0;) {
-        if (keep(line, (size_t)n, step)) {
+    int rc = 0;
+    errno = 0;
+    for (ssize_t n; rc == 0 && (n = getline(&line, &room, from)) > 0; errno = 0) {
+        bool keep = false;
+        rc = judge(line, (size_t)n, step, &keep);
+        if (keep) {
             fwrite(line, 1, (size_t)n, to);
         }
     }
+    /* At the end of the file, and not because there was no memory for a line. */
+    if (rc == 0 && !feof(from)) {
+        rc = pp_fail_errno(0, "cannot read metrics.jsonl");
+    }
     free(line);
-    return ferror(from) ? PP_EIO : 0;
+    return rc;
 }
 
 int metrics_cut(const char *dir, int64_t step)
@@ -55,7 +70,7 @@ int metrics_cut(const char *dir, int64_t step)
     if (rc == 0) {
         rc = copy(f, w.f, step);
         if (rc < 0) {
-            rc = pp_fail_errno(PP_EIO, "cannot read %s", path);
+            pp_error_context("%s", dir);
             pp_file_abandon(&w);
         } else {
             rc = pp_file_commit(&w);

@@ -340,7 +340,9 @@ static int start_thread(struct watchdog *w)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int e = pthread_create(&w->thread, NULL, watch, w);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return e == 0 ? 0 : pp_fail(PP_ERESOURCE, "cannot start the watchdog: %s", strerror(e));
+    return e == 0
+               ? 0
+               : pp_fail(PP_ERESOURCE, "cannot start the thread of the watchdog: %s", strerror(e));
 }
 
 int watchdog_start(const struct pp_run *run, const struct pp_train_options *options,

@@ -277,7 +277,7 @@ out_has '95 % confidence'
 printf '{"rows": 3' >"$folder/cut.json"
 run bench --compare "$folder/cut.json" "$folder/out.json"
 code_is 65
-err_has 'cut.json:1: '
+err_has 'cut.json: its JSON is damaged at byte '
 echo '{"type":"bench","schema":99,"rows":[]}' >"$folder/other.json"
 run bench --compare "$folder/out.json" "$folder/other.json"
 code_is 65

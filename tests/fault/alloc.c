@@ -4,7 +4,9 @@
  *
  *     PPCLI_ALLOC_FAIL=N      the N-th allocation fails, from 1
  *     PPCLI_ALLOC_FAIL=N+     that one and all after it
- *     PPCLI_ALLOC_NOTE=FILE   gets a line "failed" when one has failed, "N calls" at the end
+ *     PPCLI_THREAD_FAIL=N     the same for the N-th thread that ppcli starts, from 1; and N+
+ *     PPCLI_ALLOC_NOTE=FILE   gets a line "failed" when one has failed, "N calls, M threads" at the
+ *                             end
  *
  * Counted from main() on: malloc, calloc and realloc of ppcli, of the libraries that read its files
  * and of the C library on their behalf, and ppcli's mmap. A maths library that dies without memory
@@ -13,6 +15,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -22,10 +25,15 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-static atomic_long calls;
+/* What is counted, and which of them fail. */
+struct site {
+    atomic_long calls;
+    long first; /* 0: none */
+    bool and_all_after;
+};
+
+static struct site allocations, threads;
 static atomic_bool counting;
-static long first;
-static bool and_all_after;
 static const char *note_path;
 
 static void note(const char *text, size_t bytes)
@@ -39,14 +47,20 @@ static void note(const char *text, size_t bytes)
     }
 }
 
+static void listen(const char *variable, struct site *site)
+{
+    const char *when = getenv(variable);
+    char *end = NULL;
+    site->first = when ? strtol(when, &end, 10) : 0;
+    site->and_all_after = end && *end == '+';
+}
+
 /* Behind the constructors of all libraries. */
 __attribute__((constructor)) static void begin(void)
 {
-    const char *when = getenv("PPCLI_ALLOC_FAIL");
-    char *end = NULL;
     note_path = getenv("PPCLI_ALLOC_NOTE");
-    first = when ? strtol(when, &end, 10) : 0;
-    and_all_after = end && *end == '+';
+    listen("PPCLI_ALLOC_FAIL", &allocations);
+    listen("PPCLI_THREAD_FAIL", &threads);
     atomic_store(&counting, true);
 }
 
@@ -54,21 +68,41 @@ __attribute__((destructor)) static void finish(void)
 {
     char text[64];
     atomic_store(&counting, false);
-    int n = snprintf(text, sizeof(text), "%ld calls\n", atomic_load(&calls));
+    int n = snprintf(text, sizeof(text), "%ld calls, %ld threads\n",
+                     atomic_load(&allocations.calls), atomic_load(&threads.calls));
     note(text, (size_t)n);
+}
+
+static bool fails_at(struct site *site)
+{
+    long nth = atomic_fetch_add(&site->calls, 1) + 1;
+    if (site->first == 0 || nth < site->first || (nth > site->first && !site->and_all_after)) {
+        return false;
+    }
+    if (nth == site->first) {
+        note("failed\n", 7);
+    }
+    return true;
 }
 
 static bool fails(void)
 {
-    long nth = atomic_fetch_add(&calls, 1) + 1;
-    if (first == 0 || nth < first || (nth > first && !and_all_after)) {
-        return false;
+    bool now = fails_at(&allocations);
+    if (now) {
+        errno = ENOMEM;
     }
-    if (nth == first) {
-        note("failed\n", 7);
-    }
-    errno = ENOMEM;
-    return true;
+    return now;
+}
+
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*main)(void *),
+                          void *arg);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*main)(void *),
+                          void *arg);
+
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*main)(void *),
+                          void *arg)
+{
+    return fails_at(&threads) ? EAGAIN : __real_pthread_create(thread, attr, main, arg);
 }
 
 void *__real_mmap(void *addr, size_t bytes, int prot, int flags, int fd, off_t offset);

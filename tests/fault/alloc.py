@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Memory runs out: each allocation of each command fails once, and then all from that one on.
+"""Memory runs out: each allocation of each command fails once, and then all from that one on. The
+same for each thread that a command starts.
 
     alloc.py PPCLI SOURCE_ROOT [long]
 
@@ -8,16 +9,18 @@ PPCLI is linked with tests/fault/alloc.c. Every time: one line that says it, exi
 was a stream that got no buffer), no crash, no hang, no leak that a sanitizer would see; or the result
 is as always, or as good as it can be with a warning. Without `long` about SHALLOW allocations of
 each command are tried, spread evenly over all of them, and those that measure the machine are left
-out. Prints TAP."""
+out. What a checkpoint held before is there afterwards. Prints TAP."""
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 
 SHALLOW = 10
-SLOW = ('plan --best', 'bench')  # they measure
+SLOW = ('plan --best', 'bench', 'threads: plan --best', 'threads: bench')  # they measure
+CODES = (69, 74)  # of memory; 74 where it was a stream that got no buffer
 NET = '''[data]
 dataset = synthetic
 train_samples = 64
@@ -39,45 +42,81 @@ def commands(root, here):
     """name, words, whether the same words print the same twice"""
     net = os.path.join(here, 'net.ini')
     checkpoint = os.path.join(root, 'tests/golden/checkpoint-v1/step-00000007')
+    part = os.path.join(checkpoint, 'stage-0000-of-0002.safetensors')
     images = os.path.join(root, 'data', 'mnist-sample')
     out = os.path.join(here, 'out')
-    table = [
+    run = os.path.join(here, 'run')
+    again = os.path.join(here, 'again')
+    table = os.path.join(here, 'table.csv')
+    result = os.path.join(root, 'tests/fuzz/corpus/compare/two-rows.json')
+    shape = ['--stages', '3', '--microbatches', '4']
+    bench = ['bench', net, '--repeat', '1', '--warmup', '1', '--time', '0.01', '--no-ceilings']
+    return [
+        ('welcome', [], True),
         ('help', ['help', 'train'], True),
         ('version', ['version'], True),
         ('keys', ['keys', '--json'], True),
-        ('completion', ['completion', 'bash'], True),
-        ('explain', ['explain', net, '--format', 'json'], True),
+        ('keys: text', ['keys', 'train'], True),
+        ('completion: bash', ['completion', 'bash'], True),
+        ('completion: zsh', ['completion', 'zsh'], True),
+        ('completion: fish', ['completion', 'fish'], True),
+        ('explain', ['explain', net], True),
+        ('explain: json', ['explain', net, '--format', 'json'], True),
         ('explain: a config with mistakes', ['explain', net, '--stages', 'x', '--lr', '-1'], True),
-        ('plan', ['plan', '--schedule', 'zb-h1', '--stages', '3', '--microbatches', '4'], True),
-        ('plan: svg', ['plan', '--schedule', '1f1b', '--stages', '2', '--microbatches', '3', '--format', 'svg'], True),
+        ('plan', ['plan', '--schedule', 'zb-h1'] + shape, True),
+        ('plan: svg', ['plan', '--schedule', '1f1b', '--format', 'svg'] + shape, True),
+        ('plan: json', ['plan', '--schedule', 'zb-v', '--format', 'json'] + shape, True),
+        ('plan: trace', ['plan', '--schedule', 'dualpipev', '--format', 'trace', '--stages', '2',
+                         '--microbatches', '4'], True),
+        ('plan: a table', ['plan', '--csv', table, '--format', 'csv-comms'], True),
         ('plan --best', ['plan', '--best', net], False),
         ('inspect', ['inspect', checkpoint], True),
+        ('inspect: a file', ['inspect', part], True),
         ('verify', ['verify', checkpoint], True),
+        ('verify: a run', ['verify', run], True),
         ('train', ['train', net, '-q'], False),
         ('train: in a folder', ['train', net, '-q', '--dir', out, '--overwrite', '--trace',
                                 os.path.join(here, 'trace.json')], False),
         ('train: data from files', ['train', net, '-q', '--set', 'data.dataset=mnist-sample',
                                     '--set', 'model.sizes=784 8 10', '--max-steps', '2'], False),
-        ('bench', ['bench', net, '--repeat', '1', '--warmup', '1', '--time', '0.01', '--no-ceilings'], False),
-        ('diagnose', ['diagnose', os.path.join(here, 'run')], True),
-        ('report', ['report', os.path.join(here, 'run'), '-o', '-'], False),
+        ('train --resume', ['train', net, '-q', '--dir', again, '--resume', '--epochs', '2'], False),
+        ('eval', ['eval', net, '--checkpoint', run], False),
+        ('bench', bench, False),
+        ('bench --compare', ['bench', '--compare', result, result], True),
+        ('diagnose', ['diagnose', run], True),
+        ('diagnose: json', ['diagnose', run, '--format', 'json'], True),
+        ('report', ['report', run, '-o', '-'], False),
+        ('report: two runs', ['report', '--compare', run, run, '-o', '-'], False),
         ('download-mnist: other files', ['download-mnist', '--from', images, '--dir',
                                          os.path.join(here, 'got')], False),
+        ('threads: train', ['train', net, '-q', '--dir', out, '--overwrite'], False),
+        ('threads: train --resume', ['train', net, '-q', '--dir', again, '--resume', '--epochs', '2'],
+         False),
+        ('threads: eval', ['eval', net, '--checkpoint', run, '--stages', '3'], False),
+        ('threads: plan --best', ['plan', '--best', net], False),
+        ('threads: bench', bench, False),
     ]
-    return table
 
 
 class Case:
-    def __init__(self, ppcli, here, words, repeats):
+    def __init__(self, ppcli, here, words, repeats, threads=False):
         self.ppcli, self.here, self.words, self.repeats = ppcli, here, words, repeats
         self.note = os.path.join(here, 'note')
+        self.variable = 'PPCLI_THREAD_FAIL' if threads else 'PPCLI_ALLOC_FAIL'
+        self.counter = r'(\d+) threads' if threads else r'(\d+) calls'
+        self.what = 'thread' if threads else 'memory'
+        self.again = os.path.join(here, 'again')
 
     def run(self, fail):
         """exit code, stdout, stderr, whether an allocation has failed, calls"""
         if os.path.exists(self.note):
             os.unlink(self.note)
-        env = dict(os.environ, PPCLI_ALLOC_FAIL=fail, PPCLI_ALLOC_NOTE=self.note, HOME=self.here,
+        if '--resume' in self.words:
+            shutil.rmtree(self.again, ignore_errors=True)
+            shutil.copytree(os.path.join(self.here, 'run'), self.again)
+        env = dict(os.environ, PPCLI_ALLOC_NOTE=self.note, HOME=self.here,
                    TERM='dumb', OPENBLAS_NUM_THREADS='1')
+        env[self.variable] = fail
         try:
             p = subprocess.run([self.ppcli] + self.words, env=env, cwd=self.here, timeout=60,
                                stdin=subprocess.DEVNULL, capture_output=True, check=False)
@@ -87,7 +126,7 @@ class Case:
         if os.path.exists(self.note):
             with open(self.note, encoding='ascii') as f:
                 said = f.read()
-        calls = re.search(r'(\d+) calls', said)
+        calls = re.search(self.counter, said)
         return p.returncode, p.stdout, p.stderr, 'failed' in said, int(calls[1]) if calls else 0
 
     def judge(self, fail, good):
@@ -102,12 +141,20 @@ class Case:
         if code == good[0]:
             if any(word in out for word in (b' is damaged', b'could not be read', b'did not finish')):
                 return 'exit %d and takes it for damage' % code
-            if self.repeats and b'memory' not in err and (out, err) != (good[1], good[2]):
+            if self.repeats and self.what.encode() not in err and (out, err) != (good[1], good[2]):
                 return 'exit %d but another result: %s' % (code, text[-300:])
             return None
-        if code not in (69, 74) or len(said) != 1 or 'memory' not in said[0]:
+        if code not in CODES or len(said) != 1 or self.what not in said[0]:
             return 'exit %d: %s' % (code, text[-600:])
-        return None
+        return self.lost()
+
+    def lost(self):
+        """None, or what became of the checkpoint that was there before"""
+        if '--resume' not in self.words:
+            return None
+        p = subprocess.run([self.ppcli, 'verify', self.again], capture_output=True, check=False)
+        return None if p.returncode == 0 else 'verify says %d afterwards: %s' % (
+            p.returncode, p.stderr.decode(errors='replace')[-300:])
 
 
 def sites(calls, shallow):
@@ -125,13 +172,17 @@ def main():
         with open(os.path.join(here, 'net.ini'), 'w', encoding='ascii') as f:
             f.write(NET)
         made = Case(ppcli, here, ['train', 'net.ini', '-q', '--dir', 'run'], False).run('0')
+        with open(os.path.join(here, 'table.csv'), 'wb') as f:
+            f.write(Case(ppcli, here, ['plan', '--schedule', '1f1b', '--stages', '3', '--microbatches',
+                                       '4', '--format', 'csv'], True).run('0')[1])
         if made[0] != 0:
             print('Bail out! no run to look at:', made[2].decode(errors='replace'))
             return 1
         for name, words, repeats in commands(root, here):
             if (only and name not in only) or (shallow and name in SLOW):
                 continue
-            case = Case(ppcli, here, words, repeats)
+            threads = name.startswith('threads:')
+            case = Case(ppcli, here, words, repeats, threads)
             good = case.run('0')
             wrong = []
             tried = 0
@@ -140,11 +191,12 @@ def main():
                     tried += 1
                     said = case.judge(fail, good)
                     if said:
-                        wrong.append('PPCLI_ALLOC_FAIL=%s ppcli %s: %s' % (fail, ' '.join(words), said))
+                        wrong.append('%s=%s ppcli %s: %s' % (case.variable, fail, ' '.join(words), said))
             cases += 1
             failures += bool(wrong)
-            print('%sok %d - %s: %d failures of its %d allocations' % (
-                'not ' if wrong else '', cases, name, tried, good[4]))
+            print('%sok %d - %s: %d failures of its %d %s' % (
+                'not ' if wrong else '', cases, name, tried, good[4],
+                'threads' if threads else 'allocations'))
             for line in '\n'.join(wrong).splitlines()[:200]:
                 print('# ' + line)
             if good[0] not in (0, 65, 66, 78):

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading JSON that may be hostile: bounded before the parser sees it. Local to ckpt/. */
-#ifndef PPCLI_CKPT_JSON_IN_H
-#define PPCLI_CKPT_JSON_IN_H
+/* Reading JSON that may be hostile: bounded before the parser sees it. */
+#ifndef PPCLI_JSON_IN_H
+#define PPCLI_JSON_IN_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -9,7 +9,7 @@
 #include <jansson.h>
 
 /* What may be in a text: one value needs up to fifty times its bytes once it is parsed. */
-struct json_limits {
+struct pp_json_limits {
     int depth;       /* of open brackets; 1: an object of plain values */
     size_t items;    /* commas above the innermost level */
     int inner_items; /* values in one bracket of the innermost level */
@@ -18,13 +18,13 @@ struct json_limits {
 /*
  * Parse an object. Refused: any other value, duplicate keys, invalid UTF-8, NUL characters, text
  * behind the object, more than the limits allow. Caller decref's *out.
- * Errors: PP_EFORMAT beginning with `label`, PP_ERESOURCE.
+ * Errors: PP_EFORMAT beginning with `label`, PP_ERESOURCE. Local.
  */
-int json_in(const char *label, const char *text, size_t bytes, const struct json_limits *limits,
-            json_t **out);
+int pp_json_read(const char *label, const char *text, size_t bytes,
+                 const struct pp_json_limits *limits, json_t **out);
 
 /* `text` for a message: what is not printable ASCII becomes '?', and it is cut; returns out. */
-#define JSON_SHOWN 160
-const char *json_shown(const char *text, char out[JSON_SHOWN]);
+#define PP_JSON_SHOWN 160
+const char *pp_json_shown(const char *text, char out[PP_JSON_SHOWN]);
 
 #endif

@@ -4,7 +4,7 @@
  * so one pass over the brackets and commas comes first. When it runs out of memory it often says
  * "invalid token": whoever took that for damage would turn to an older checkpoint.
  */
-#include "json_in.h"
+#include "ppcli/json_in.h"
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -14,8 +14,8 @@
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
 
-/* Whether jansson asked for memory in vain since json_in() began; per thread, because ranks that
- * are threads may all be reading. */
+/* Whether jansson asked for memory in vain since pp_json_read() began; per thread, because ranks
+ * that are threads may all be reading. */
 static _Thread_local bool starved;
 
 static void *take(size_t bytes)
@@ -30,10 +30,10 @@ static void use_our_memory(void)
     json_set_alloc_funcs(take, pp_free);
 }
 
-const char *json_shown(const char *text, char out[JSON_SHOWN])
+const char *pp_json_shown(const char *text, char out[PP_JSON_SHOWN])
 {
     size_t n = strlen(text);
-    size_t take = n < JSON_SHOWN ? n : JSON_SHOWN - 4;
+    size_t take = n < PP_JSON_SHOWN ? n : PP_JSON_SHOWN - 4;
     for (size_t i = 0; i < take; i++) {
         out[i] = '?';
         if (text[i] >= 0x20 && text[i] < 0x7f) {
@@ -46,7 +46,7 @@ const char *json_shown(const char *text, char out[JSON_SHOWN])
 
 /* Needs no understanding of the text: brackets and commas outside of strings are counted. */
 static int check_limits(const char *label, const char *text, size_t bytes,
-                        const struct json_limits *limits)
+                        const struct pp_json_limits *limits)
 {
     bool in_string = false;
     int depth = 0;
@@ -81,8 +81,8 @@ static int check_limits(const char *label, const char *text, size_t bytes,
     return 0;
 }
 
-int json_in(const char *label, const char *text, size_t bytes, const struct json_limits *limits,
-            json_t **out)
+int pp_json_read(const char *label, const char *text, size_t bytes,
+                 const struct pp_json_limits *limits, json_t **out)
 {
     PP_TRY(check_limits(label, text, bytes, limits));
     /* jansson keeps its two functions in variables; they are set before anybody reads them. */
@@ -95,10 +95,10 @@ int json_in(const char *label, const char *text, size_t bytes, const struct json
         json_decref(root); /* it can also go on without what it did not get */
         return pp_fail(PP_ERESOURCE, "%s: out of memory", label);
     }
-    char shown[JSON_SHOWN];
+    char shown[PP_JSON_SHOWN];
     if (!root) {
         return pp_fail(PP_EFORMAT, "%s: its JSON is damaged at byte %d: %s", label, e.position,
-                       json_shown(e.text, shown));
+                       pp_json_shown(e.text, shown));
     }
     if (!json_is_object(root)) {
         json_decref(root);
