@@ -17,4 +17,4 @@ if [ -z "$tool" ]; then
     echo "skipped: no clang-format $wanted"
     exit 77
 fi
-find src include tests \( -name '*.c' -o -name '*.h' \) -exec "$tool" --dry-run -Werror {} +
+find src include tests \( -name '*.c' -o -name '*.h' -o -name '*.cpp' \) -exec "$tool" --dry-run -Werror {} +

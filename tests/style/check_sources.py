@@ -32,7 +32,7 @@ HEADER_OWNER = {
     'exchange.h': 'sched',
 }
 
-SOURCE = ('.c', '.h', '.def', '.cu')
+SOURCE = ('.c', '.h', '.def', '.cu', '.cpp')
 SKIP_FOLDERS = {'.git', '__pycache__', 'data', 'configs'}
 
 

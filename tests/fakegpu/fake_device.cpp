@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The emulated devices: how many, how large, what went wrong on them; and what the environment asks
+ * for:
+ *   PPCLI_FAKE_GPUS     how many devices (1); 0: none; none: no driver either
+ *   PPCLI_FAKE_SMS      multiprocessors of each (132)
+ *   PPCLI_FAKE_NAME     their name
+ *   PPCLI_FAKE_MEMORY   bytes of each (4294967296)
+ *   PPCLI_FAKE_FAIL     FUNCTION:N:CODE[,...]: the N-th call of it fails; kernel:N:CODE: the N-th
+ *                       kernel that runs breaks its device
+ *   PPCLI_FAKE_CALLS    file that gets how often each function was called, one a line
+ *   PPCLI_FAKE_JITTER   seed: streams pause at random, so that what is not ordered changes order
+ *   PPCLI_FAKE_ORDER    reverse: threads of a block run last first
+ * What is left of device memory, events, streams and graphs when a program exits with 0 is printed,
+ * and the exit code becomes 99.
+ */
+#include <atomic>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <csignal>
+#include <ctime>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "fake.h"
+
+std::mutex fake_lock;
+
+static thread_local int current;
+static thread_local cudaError_t last_error;
+
+struct Fault {
+    std::string name;
+    long call;
+    int code;
+};
+
+static struct State {
+    int devices = 1;
+    bool driver = true;
+    Device list[FAKE_MOST_DEVICES];
+    std::vector<Fault> faults;
+    std::map<std::string, long> calls;
+    std::map<std::string, int> alive;
+    std::atomic<bool> any_fault{false};
+} * state;
+
+void fake_die(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fflush(stdout);
+    fprintf(stderr, "fake GPU: ");
+    vfprintf(stderr, format, args);
+    fprintf(stderr, "\n");
+    va_end(args);
+    abort();
+}
+
+static long number_of(const char *name, long otherwise)
+{
+    const char *text = getenv(name);
+    if (text == NULL || *text == '\0')
+        return otherwise;
+    char *end;
+    long n = strtol(text, &end, 10);
+    if (*end != '\0' || n < 0)
+        fake_die("%s = %s is no number", name, text);
+    return n;
+}
+
+/* A page of a device was touched by a thread that must not. */
+static void on_touch(int, siginfo_t *info, void *)
+{
+    static const char text[] =
+        "fake GPU: memory of a device touched by the host, or by a device without peer access\n";
+    if (info->si_code == SEGV_PKUERR)
+        (void)!write(STDERR_FILENO, text, sizeof text - 1);
+    signal(SIGSEGV, SIG_DFL);
+}
+
+static void write_calls()
+{
+    const char *path = getenv("PPCLI_FAKE_CALLS");
+    FILE *out = path != NULL ? fopen(path, "w") : NULL;
+    if (out == NULL)
+        return;
+    for (const auto &c : state->calls)
+        fprintf(out, "%s %ld\n", c.first.c_str(), c.second);
+    fclose(out);
+}
+
+/* Streams and their work may still be there, so nothing is torn down. */
+static void at_exit(int status, void *)
+{
+    std::lock_guard<std::mutex> hold(fake_lock);
+    write_calls();
+    bool left = false;
+    for (const auto &a : state->alive)
+        if (a.second != 0 && status == 0) {
+            fprintf(stderr, "fake GPU: left at exit: %d %s\n", a.second, a.first.c_str());
+            left = true;
+        }
+    if (left) {
+        fflush(NULL);
+        _exit(99);
+    }
+}
+
+static void read_faults(const char *text)
+{
+    std::string all = text != NULL ? text : "";
+    for (size_t at = 0; at < all.size();) {
+        size_t end = std::min(all.find(',', at), all.size());
+        char name[64];
+        Fault f;
+        if (sscanf(all.substr(at, end - at).c_str(), "%63[^:]:%ld:%d", name, &f.call, &f.code) != 3)
+            fake_die("PPCLI_FAKE_FAIL = %s: not FUNCTION:N:CODE", text);
+        f.name = name;
+        state->faults.push_back(f);
+        at = end + 1;
+    }
+}
+
+static void start()
+{
+    state = new State;
+    const char *gpus = getenv("PPCLI_FAKE_GPUS");
+    state->driver = gpus == NULL || strcmp(gpus, "none") != 0;
+    state->devices = state->driver ? (int)number_of("PPCLI_FAKE_GPUS", 1) : 0;
+    if (state->devices > FAKE_MOST_DEVICES)
+        fake_die("at most %d devices", FAKE_MOST_DEVICES);
+    read_faults(getenv("PPCLI_FAKE_FAIL"));
+    for (int d = 0; d < state->devices; d++)
+        state->list[d] = {d, pkey_alloc(0, PKEY_DISABLE_ACCESS), 0, 0, cudaSuccess, NULL};
+    struct sigaction action = {};
+    action.sa_sigaction = on_touch;
+    action.sa_flags = SA_SIGINFO;
+    sigaction(SIGSEGV, &action, NULL);
+    on_exit(at_exit, NULL);
+}
+
+static State *get()
+{
+    static std::once_flag once;
+    std::call_once(once, start);
+    return state;
+}
+
+int fake_devices()
+{
+    return get()->devices;
+}
+
+Device *fake_device(int number)
+{
+    return number >= 0 && number < get()->devices ? &state->list[number] : NULL;
+}
+
+Device *fake_current()
+{
+    return fake_device(current);
+}
+
+int fake_sms()
+{
+    return (int)number_of("PPCLI_FAKE_SMS", 132);
+}
+
+size_t fake_memory()
+{
+    return (size_t)number_of("PPCLI_FAKE_MEMORY", 1L << 32);
+}
+
+uint64_t fake_now_ns()
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+bool fake_fails(const char *name, int *code)
+{
+    get();
+    std::lock_guard<std::mutex> hold(fake_lock);
+    long call = ++state->calls[name];
+    for (const Fault &f : state->faults)
+        if (f.call == call && f.name == name) {
+            *code = f.code;
+            return true;
+        }
+    return false;
+}
+
+void fake_count(const char *what, int by)
+{
+    get();
+    std::lock_guard<std::mutex> hold(fake_lock);
+    state->alive[what] += by;
+}
+
+void fake_rights(const Device *d, bool all)
+{
+    for (int i = 0; i < state->devices; i++) {
+        const Device *other = &state->list[i];
+        bool may = all || (d != NULL && (i == d->number || (d->peers >> i & 1)));
+        if (other->key >= 0)
+            pkey_set(other->key, may ? 0 : PKEY_DISABLE_ACCESS);
+    }
+}
+
+cudaError_t fake_enter(const char *name)
+{
+    int code;
+    if (fake_fails(name, &code))
+        return (cudaError_t)code;
+    if (!state->driver)
+        return cudaErrorInsufficientDriver;
+    if (state->devices == 0)
+        return cudaErrorNoDevice;
+    std::lock_guard<std::mutex> hold(fake_lock);
+    return fake_current()->error;
+}
+
+cudaError_t fake_leave(cudaError_t error)
+{
+    if (error != cudaSuccess && error != cudaErrorNotReady)
+        last_error = error;
+    return error;
+}
+
+/* --- the runtime's calls ------------------------------------------------------------------------
+ */
+extern "C" {
+
+cudaError_t cudaGetLastError(void)
+{
+    cudaError_t e = last_error;
+    last_error = cudaSuccess;
+    return e;
+}
+
+cudaError_t cudaPeekAtLastError(void)
+{
+    return last_error;
+}
+
+const char *cudaGetErrorName(cudaError_t error)
+{
+    static thread_local char text[40];
+    snprintf(text, sizeof text, "fake error %d", (int)error);
+    return text;
+}
+
+const char *cudaGetErrorString(cudaError_t error)
+{
+    switch ((int)error) {
+    case cudaSuccess:
+        return "no error";
+    case cudaErrorMemoryAllocation:
+        return "out of memory";
+    case cudaErrorInsufficientDriver:
+        return "CUDA driver version is insufficient for CUDA runtime version";
+    case cudaErrorNoDevice:
+        return "no CUDA-capable device is detected";
+    case cudaErrorIllegalAddress:
+        return "an illegal memory access was encountered";
+    default:
+        return cudaGetErrorName(error);
+    }
+}
+
+cudaError_t cudaGetDeviceCount(int *count)
+{
+    *count = 0;
+    FAKE_ENTER();
+    *count = fake_devices();
+    return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int number)
+{
+    FAKE_ENTER();
+    if (fake_device(number) == NULL)
+        return fake_leave(cudaErrorInvalidDevice);
+    current = number;
+    std::lock_guard<std::mutex> hold(fake_lock);
+    return fake_leave(fake_current()->error);
+}
+
+cudaError_t cudaGetDevice(int *number)
+{
+    FAKE_ENTER();
+    *number = current;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDriverGetVersion(int *version)
+{
+    get();
+    *version = state->driver ? 13000 : 0; /* no driver is no error here */
+    return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int *version)
+{
+    *version = CUDART_VERSION;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int number)
+{
+    FAKE_ENTER();
+    if (fake_device(number) == NULL)
+        return fake_leave(cudaErrorInvalidDevice);
+    memset(p, 0, sizeof *p);
+    const char *name = getenv("PPCLI_FAKE_NAME");
+    snprintf(p->name, sizeof p->name, "%s", name != NULL ? name : "emulated GPU");
+    memset(p->uuid.bytes, 0x10 + number, sizeof p->uuid.bytes);
+    p->totalGlobalMem = fake_memory();
+    p->sharedMemPerBlock = 48 * 1024;
+    p->warpSize = 32;
+    p->maxThreadsPerBlock = 1024;
+    p->maxThreadsDim[0] = p->maxThreadsDim[1] = 1024;
+    p->maxThreadsDim[2] = 64;
+    p->maxGridSize[0] = 2147483647;
+    p->maxGridSize[1] = p->maxGridSize[2] = 65535;
+    p->major = 9;
+    p->multiProcessorCount = fake_sms();
+    p->unifiedAddressing = 1;
+    p->pciBusID = 1 + number;
+    p->l2CacheSize = 50 << 20;
+    p->concurrentKernels = 1;
+    p->asyncEngineCount = 3;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int number)
+{
+    FAKE_ENTER();
+    if (fake_device(number) == NULL)
+        return fake_leave(cudaErrorInvalidDevice);
+    switch ((int)attribute) {
+    case cudaDevAttrMultiProcessorCount:
+        *value = fake_sms();
+        return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMajor:
+        *value = 9;
+        return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMinor:
+        *value = 0;
+        return cudaSuccess;
+    case cudaDevAttrWarpSize:
+        *value = 32;
+        return cudaSuccess;
+    case cudaDevAttrMaxThreadsPerBlock:
+        *value = 1024;
+        return cudaSuccess;
+    case cudaDevAttrComputeMode:
+        *value = cudaComputeModeDefault;
+        return cudaSuccess;
+    case cudaDevAttrUnifiedAddressing:
+        *value = 1;
+        return cudaSuccess;
+    default:
+        fake_die("cudaDeviceGetAttribute(%d): not known here yet", (int)attribute);
+    }
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char *text, int bytes, int number)
+{
+    FAKE_ENTER();
+    if (fake_device(number) == NULL)
+        return fake_leave(cudaErrorInvalidDevice);
+    snprintf(text, (size_t)bytes, "0000:%02x:00.0", 1 + number);
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer)
+{
+    FAKE_ENTER();
+    if (fake_device(device) == NULL || fake_device(peer) == NULL)
+        return fake_leave(cudaErrorInvalidDevice);
+    *can = device != peer && number_of("PPCLI_FAKE_PEERS", 1) != 0;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags)
+{
+    FAKE_ENTER();
+    if (fake_device(peer) == NULL || peer == current)
+        return fake_leave(cudaErrorInvalidDevice);
+    if (number_of("PPCLI_FAKE_PEERS", 1) == 0)
+        return fake_leave(cudaErrorPeerAccessUnsupported);
+    std::lock_guard<std::mutex> hold(fake_lock);
+    Device *d = fake_current();
+    if (d->peers >> peer & 1)
+        return fake_leave(cudaErrorPeerAccessAlreadyEnabled);
+    d->peers |= 1u << peer;
+    return flags == 0 ? cudaSuccess : fake_leave(cudaErrorInvalidValue);
+}
+
+cudaError_t cudaDeviceSynchronize(void)
+{
+    FAKE_ENTER();
+    if (fake_any_capture(fake_current()))
+        return fake_leave(cudaErrorStreamCaptureUnsupported);
+    fake_drain(fake_current());
+    std::lock_guard<std::mutex> hold(fake_lock);
+    return fake_leave(fake_current()->error);
+}
+
+/* Any flag is fine: waiting is the same here. */
+cudaError_t cudaSetDeviceFlags(unsigned)
+{
+    FAKE_ENTER();
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
+{
+    FAKE_ENTER();
+    *least = 0;
+    *greatest = -5;
+    return cudaSuccess;
+}
+}

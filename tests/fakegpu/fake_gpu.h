@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What other emulated libraries (cuBLASLt, NCCL) need of the emulated device: work on a stream, and
+ * questions about memory. Errors are those of the CUDA runtime.
+ */
+#ifndef FAKE_GPU_H
+#define FAKE_GPU_H
+
+#include <cuda_runtime_api.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* fn(arg) runs on the stream, behind what was enqueued there before, in a thread that may touch the
+ * memory of the stream's device. Recorded as a node where the stream is captured: fn then runs at
+ * each replay, so arg must live as long as the graph; done(arg), where not NULL, is called once
+ * when fn will not run again. On an error done has been called. */
+cudaError_t fake_enqueue(cudaStream_t stream, void (*fn)(void *arg), void *arg,
+                         void (*done)(void *arg));
+/* Device whose memory [p, p + bytes) lies wholly within one block of, or -1. */
+int fake_device_of(const void *p, size_t bytes);
+/* The device of a stream, -1 for none. */
+int fake_stream_device(cudaStream_t stream);
+bool fake_stream_captured(cudaStream_t stream);
+/* Multiprocessors that the stream's work may use; 0 for no stream. */
+int fake_stream_sms(cudaStream_t stream);
+/* Count a call of `name`; true with *code where PPCLI_FAKE_FAIL asks it to fail. */
+bool fake_fails(const char *name, int *code);
+/* Things that must be gone at exit: by = 1 or -1. */
+void fake_count(const char *what, int by);
+/* The program under test broke a rule that a device would punish later or never: say it, abort. */
+void fake_die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

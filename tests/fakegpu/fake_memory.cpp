@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory of the devices and pinned memory of the host. A block of a device begins on a page of its
+ * own and is followed by one that nobody may touch; its pages carry the device's protection key, so
+ * that only threads doing the device's work get at them (where the machine has such keys). Freed
+ * addresses are never handed out again. New memory holds NaN patterns.
+ */
+#include <cstring>
+#include <sys/mman.h>
+
+#include "fake.h"
+
+enum {
+    PAGE = 4096
+};
+
+struct Block {
+    size_t bytes, mapped;
+    int device; /* -1: pinned memory of the host */
+};
+
+static std::map<uintptr_t, Block> blocks; /* by address */
+
+static size_t pages(size_t bytes)
+{
+    return (bytes + PAGE - 1) / PAGE * PAGE;
+}
+
+/* The block that holds [p, p+bytes); end() when there is none. */
+static std::map<uintptr_t, Block>::iterator find(const void *p, size_t bytes)
+{
+    uintptr_t at = (uintptr_t)p;
+    auto it = blocks.upper_bound(at);
+    if (it == blocks.begin())
+        return blocks.end();
+    --it;
+    return at + bytes <= it->first + it->second.bytes ? it : blocks.end();
+}
+
+/* The block that p lies in; end() when there is none. */
+static std::map<uintptr_t, Block>::iterator owner(const void *p)
+{
+    return find(p, 1);
+}
+
+int fake_device_of(const void *p, size_t bytes)
+{
+    std::lock_guard<std::mutex> hold(fake_lock);
+    auto it = find(p, bytes);
+    return it == blocks.end() ? -1 : it->second.device;
+}
+
+bool fake_pinned(const void *p, size_t bytes)
+{
+    std::lock_guard<std::mutex> hold(fake_lock);
+    auto it = find(p, bytes);
+    return it != blocks.end() && it->second.device < 0;
+}
+
+static cudaError_t allocate(void **out, size_t bytes, Device *d)
+{
+    if (out == NULL)
+        return cudaErrorInvalidValue;
+    *out = NULL;
+    if (bytes == 0)
+        return cudaSuccess;
+    {
+        std::lock_guard<std::mutex> hold(fake_lock);
+        if (d != NULL && bytes > fake_memory() - d->used)
+            return cudaErrorMemoryAllocation;
+    }
+    size_t mapped = pages(bytes);
+    char *p = (char *)mmap(NULL, mapped + PAGE, PROT_NONE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED || mprotect(p, mapped, PROT_READ | PROT_WRITE) != 0)
+        return cudaErrorMemoryAllocation;
+    memset(p, 0xff, mapped);
+    if (d != NULL && d->key >= 0 && pkey_mprotect(p, mapped, PROT_READ | PROT_WRITE, d->key) != 0)
+        fake_die("pkey_mprotect failed");
+    {
+        std::lock_guard<std::mutex> hold(fake_lock);
+        blocks[(uintptr_t)p] = {bytes, mapped, d != NULL ? d->number : -1};
+        if (d != NULL)
+            d->used += bytes;
+    }
+    fake_count(d != NULL ? "blocks of device memory" : "blocks of pinned memory", 1);
+    *out = p;
+    return cudaSuccess;
+}
+
+/* A device's memory is freed when all its work is done, as the runtime does it. */
+static cudaError_t release(void *p, bool pinned)
+{
+    if (p == NULL)
+        return cudaSuccess;
+    {
+        std::lock_guard<std::mutex> hold(fake_lock);
+        auto it = blocks.find((uintptr_t)p);
+        if (it == blocks.end() || (it->second.device < 0) != pinned)
+            return cudaErrorInvalidValue;
+    }
+    fake_drain(NULL);
+    {
+        std::lock_guard<std::mutex> hold(fake_lock);
+        auto it = blocks.find((uintptr_t)p);
+        if (mmap(p, it->second.mapped, PROT_NONE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) == MAP_FAILED)
+            fake_die("cannot give back memory");
+        if (!pinned)
+            fake_device(it->second.device)->used -= it->second.bytes;
+        blocks.erase(it);
+    }
+    fake_count(pinned ? "blocks of pinned memory" : "blocks of device memory", -1);
+    return cudaSuccess;
+}
+
+/* Where a copy goes from and to. -1: memory of the host. Unlike the runtime, the whole range must
+ * lie within one block. */
+struct Way {
+    int from, to;
+};
+
+static cudaError_t way_of(const void *dst, const void *src, size_t n, cudaMemcpyKind kind, Way *out)
+{
+    std::lock_guard<std::mutex> hold(fake_lock);
+    auto from = owner(src), to = owner(dst);
+    if ((from != blocks.end() && find(src, n) == blocks.end()) ||
+        (to != blocks.end() && find(dst, n) == blocks.end()))
+        return cudaErrorInvalidValue;
+    Way w = {from == blocks.end() ? -1 : from->second.device,
+             to == blocks.end() ? -1 : to->second.device};
+    bool right = kind == cudaMemcpyDefault ||
+                 (kind == cudaMemcpyHostToDevice && w.from < 0 && w.to >= 0) ||
+                 (kind == cudaMemcpyDeviceToHost && w.from >= 0 && w.to < 0) ||
+                 (kind == cudaMemcpyDeviceToDevice && w.from >= 0 && w.to >= 0) ||
+                 (kind == cudaMemcpyHostToHost && w.from < 0 && w.to < 0);
+    if (!right)
+        return cudaErrorInvalidValue;
+    *out = w;
+    return cudaSuccess;
+}
+
+static cudaError_t copy(void *dst, const void *src, size_t n, cudaMemcpyKind kind, cudaStream_t s,
+                        bool wait)
+{
+    if (n == 0)
+        return cudaSuccess;
+    Way w;
+    cudaError_t e = way_of(dst, src, n, kind, &w);
+    if (e != cudaSuccess)
+        return e;
+    std::shared_ptr<CUstream_st> stream = fake_hold(fake_stream(s));
+    if (stream == NULL)
+        return cudaErrorInvalidResourceHandle;
+    Work work;
+    work.any_memory = true;
+    work.device = stream->device;
+    bool pageable_from = w.from < 0 && !fake_pinned(src, n);
+    bool pageable_to = w.to < 0 && !fake_pinned(dst, n);
+    if ((pageable_from || pageable_to || wait) && fake_stream_captured(stream.get()))
+        return fake_invalidate(stream->capture, cudaErrorStreamCaptureUnsupported);
+    if (pageable_from) { /* taken before the call returns */
+        auto taken = std::make_shared<std::vector<char>>((const char *)src, (const char *)src + n);
+        work.run = [=] { memcpy(dst, taken->data(), n); };
+    } else {
+        work.run = [=] { memmove(dst, src, n); };
+        if (w.from < 0 && w.to >= 0) {
+            work.source = src;
+            work.source_bytes = n;
+        }
+    }
+    e = fake_put(stream.get(), std::move(work));
+    if (e == cudaSuccess && (wait || pageable_to))
+        fake_wait_stream(stream);
+    return e;
+}
+
+extern "C" {
+
+cudaError_t cudaMalloc(void **out, size_t bytes)
+{
+    FAKE_ENTER();
+    return fake_leave(allocate(out, bytes, fake_current()));
+}
+
+cudaError_t cudaFree(void *p)
+{
+    FAKE_ENTER();
+    return fake_leave(release(p, false));
+}
+
+cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned)
+{
+    FAKE_ENTER();
+    return fake_leave(allocate(out, bytes, NULL));
+}
+
+cudaError_t cudaMallocHost(void **out, size_t bytes)
+{
+    FAKE_ENTER();
+    return fake_leave(allocate(out, bytes, NULL));
+}
+
+cudaError_t cudaFreeHost(void *p)
+{
+    FAKE_ENTER();
+    return fake_leave(release(p, true));
+}
+
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total)
+{
+    FAKE_ENTER();
+    std::lock_guard<std::mutex> hold(fake_lock);
+    *total = fake_memory();
+    *free_bytes = *total - fake_current()->used;
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemcpy(void *dst, const void *src, size_t n, enum cudaMemcpyKind kind)
+{
+    FAKE_ENTER();
+    return fake_leave(copy(dst, src, n, kind, NULL, true));
+}
+
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t n, enum cudaMemcpyKind kind,
+                            cudaStream_t s)
+{
+    FAKE_ENTER();
+    return fake_leave(copy(dst, src, n, kind, s, false));
+}
+
+cudaError_t cudaMemcpyPeerAsync(void *dst, int to, const void *src, int from, size_t n,
+                                cudaStream_t s)
+{
+    FAKE_ENTER();
+    if (n > 0 && (fake_device_of(dst, n) != to || fake_device_of(src, n) != from))
+        return fake_leave(cudaErrorInvalidValue);
+    return fake_leave(copy(dst, src, n, cudaMemcpyDeviceToDevice, s, false));
+}
+
+cudaError_t cudaMemsetAsync(void *p, int value, size_t n, cudaStream_t s)
+{
+    FAKE_ENTER();
+    if (n == 0)
+        return cudaSuccess;
+    std::shared_ptr<CUstream_st> stream = fake_hold(fake_stream(s));
+    if (stream == NULL)
+        return fake_leave(cudaErrorInvalidResourceHandle);
+    if (fake_device_of(p, n) < 0)
+        return fake_leave(cudaErrorInvalidValue);
+    Work work;
+    work.device = stream->device;
+    work.run = [=] { memset(p, value, n); };
+    return fake_leave(fake_put(stream.get(), std::move(work)));
+}
+
+cudaError_t cudaMemset(void *p, int value, size_t n)
+{
+    return cudaMemsetAsync(p, value, n, NULL);
+}
+
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *out, const void *p)
+{
+    FAKE_ENTER();
+    memset(out, 0, sizeof *out);
+    std::lock_guard<std::mutex> hold(fake_lock);
+    auto it = owner(p);
+    bool found = it != blocks.end();
+    out->type = !found                  ? cudaMemoryTypeUnregistered
+                : it->second.device < 0 ? cudaMemoryTypeHost
+                                        : cudaMemoryTypeDevice;
+    out->device = found && it->second.device >= 0 ? it->second.device : 0;
+    return cudaSuccess;
+}
+}

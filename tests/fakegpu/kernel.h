@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Included in front of a .cu file to compile it as C++: a kernel becomes a function that one thread
+ * of a block runs. Blocks run one after another, the threads of a block as coroutines that change
+ * places where they wait for each other. A launch of the file is work of a stream.
+ */
+#ifndef FAKE_KERNEL_H
+#define FAKE_KERNEL_H
+
+#include <cuda_runtime.h>
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+
+struct FakeThread {
+    uint3 thread, block, block_size, grid_size;
+};
+extern __thread struct FakeThread fake_thread;
+
+/* Of a shuffle or vote: what each lane of a warp gave. */
+const uint64_t *fake_exchange(unsigned mask, uint64_t value, const char *what, int *lane);
+void fake_syncthreads();
+cudaError_t fake_launch(const char *name, dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
+                        std::function<void()> kernel);
+
+#define threadIdx fake_thread.thread
+#define blockIdx fake_thread.block
+#define blockDim fake_thread.block_size
+#define gridDim fake_thread.grid_size
+#define warpSize 32
+
+/* One block at a time runs in a thread of the host, so this is memory of the block. */
+#undef __shared__
+#define __shared__ static __thread
+#undef __launch_bounds__
+#define __launch_bounds__(...)
+
+#define __syncthreads() fake_syncthreads()
+#define __threadfence() ((void)0)
+#define __threadfence_block() ((void)0)
+
+template <typename T>
+T fake_shuffle(unsigned mask, T value, const char *what, int from(int, int), int by, int width)
+{
+    static_assert(sizeof(T) <= 8, "a shuffle moves at most 8 bytes");
+    uint64_t given = 0;
+    memcpy(&given, &value, sizeof value);
+    int lane;
+    const uint64_t *all = fake_exchange(mask, given, what, &lane);
+    int source = from(lane % width, by);
+    if (source < 0 || source >= width)
+        return value;
+    source += lane / width * width;
+    if (!(mask >> source & 1)) /* undefined there: make it show */
+        memset(&value, 0xff, sizeof value);
+    else
+        memcpy(&value, &all[source], sizeof value);
+    return value;
+}
+
+template <typename T> T __shfl_sync(unsigned mask, T value, int lane, int width = 32)
+{
+    return fake_shuffle(
+        mask, value, "__shfl_sync", [](int, int by) { return by; }, lane % width, width);
+}
+
+template <typename T> T __shfl_down_sync(unsigned mask, T value, unsigned by, int width = 32)
+{
+    return fake_shuffle(
+        mask, value, "__shfl_down_sync", [](int at, int d) { return at + d; }, (int)by, width);
+}
+
+template <typename T> T __shfl_up_sync(unsigned mask, T value, unsigned by, int width = 32)
+{
+    return fake_shuffle(
+        mask, value, "__shfl_up_sync", [](int at, int d) { return at - d; }, (int)by, width);
+}
+
+template <typename T> T __shfl_xor_sync(unsigned mask, T value, int by, int width = 32)
+{
+    return fake_shuffle(
+        mask, value, "__shfl_xor_sync", [](int at, int d) { return at ^ d; }, by, width);
+}
+
+inline unsigned __ballot_sync(unsigned mask, int predicate)
+{
+    int lane;
+    const uint64_t *all = fake_exchange(mask, predicate != 0, "__ballot_sync", &lane);
+    unsigned votes = 0;
+    for (int i = 0; i < 32; i++)
+        if (mask >> i & 1 && all[i] != 0)
+            votes |= 1u << i;
+    return votes;
+}
+
+inline int __any_sync(unsigned mask, int predicate)
+{
+    return __ballot_sync(mask, predicate) != 0;
+}
+
+inline int __all_sync(unsigned mask, int predicate)
+{
+    return __ballot_sync(mask, predicate) == mask;
+}
+
+inline void __syncwarp(unsigned mask = 0xffffffffu)
+{
+    (void)__ballot_sync(mask, 1);
+}
+
+inline int __syncthreads_or(int predicate)
+{
+    __shared__ int any;
+    fake_syncthreads();
+    any = 0;
+    fake_syncthreads();
+    any |= predicate != 0;
+    fake_syncthreads();
+    return any;
+}
+
+/* Blocks take turns and coroutines do not interrupt each other: plain code is atomic. */
+template <typename T> T atomicAdd(T *at, T by)
+{
+    static_assert(!std::is_floating_point<T>::value, "sums of floats have a fixed order here");
+    return __atomic_fetch_add(at, by, __ATOMIC_RELAXED);
+}
+
+template <typename To, typename From> To fake_bits(From v)
+{
+    static_assert(sizeof(To) == sizeof(From), "same size");
+    To out;
+    memcpy(&out, &v, sizeof out);
+    return out;
+}
+
+inline unsigned __float_as_uint(float v)
+{
+    return fake_bits<unsigned>(v);
+}
+inline int __float_as_int(float v)
+{
+    return fake_bits<int>(v);
+}
+inline float __uint_as_float(unsigned v)
+{
+    return fake_bits<float>(v);
+}
+inline float __int_as_float(int v)
+{
+    return fake_bits<float>(v);
+}
+inline float __fmul_rn(float a, float b)
+{
+    return a * b;
+}
+inline float __fadd_rn(float a, float b)
+{
+    return a + b;
+}
+inline float __fsub_rn(float a, float b)
+{
+    return a - b;
+}
+inline float __fdiv_rn(float a, float b)
+{
+    return a / b;
+}
+inline float __fsqrt_rn(float a)
+{
+    return sqrtf(a);
+}
+inline float __fmaf_rn(float a, float b, float c)
+{
+    return fmaf(a, b, c);
+}
+inline double __dmul_rn(double a, double b)
+{
+    return a * b;
+}
+inline double __dadd_rn(double a, double b)
+{
+    return a + b;
+}
+inline float rsqrtf(float a)
+{
+    return 1.0f / sqrtf(a);
+}
+template <typename T> T __ldg(const T *p)
+{
+    return *p;
+}
+using std::max;
+using std::min;
+
+#define PP_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                  \
+    fake_launch(#kernel, dim3(grid), dim3(block), shared_bytes, stream,                            \
+                [=] { (kernel)(__VA_ARGS__); })
+
+#endif

@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The emulated device itself: work is late and in order, graphs keep their edges, CUDA's rules are
+ * kept, and what must not happen is noticed. What ends the program is tried in a program of its
+ * own: argv[1] names the case then.
+ */
+#include <cstdarg>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <csetjmp>
+#include <string>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern "C" {
+#include <cmocka.h>
+}
+
+#include "fake_gpu.h"
+#include "kernel.h"
+
+static const char *self; /* path of this program */
+
+#define OK(call) assert_int_equal((int)(call), (int)cudaSuccess)
+
+static cudaStream_t new_stream()
+{
+    cudaStream_t s;
+    OK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+    return s;
+}
+
+static cudaEvent_t new_event(unsigned flags)
+{
+    cudaEvent_t e;
+    OK(cudaEventCreateWithFlags(&e, flags));
+    return e;
+}
+
+template <typename T> static T *on_device(size_t n)
+{
+    void *p;
+    OK(cudaMalloc(&p, n * sizeof(T)));
+    return (T *)p;
+}
+
+/* --- kernels ------------------------------------------------------------------------------------
+ */
+
+__global__ void add_number(int n, int by, int *x)
+{
+    int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    if (i < n)
+        x[i] += by;
+}
+
+/* x[0] = 2 x[0] + by: two of them do not commute. */
+__global__ void twice_plus(int by, int *x)
+{
+    x[0] = 2 * x[0] + by;
+}
+
+/* out[b] = sum of the threads' x[b][t], in shared memory and in the warps. */
+__global__ void sum_block(const int *x, int *out)
+{
+    __shared__ int warps[32];
+    int t = (int)threadIdx.x, lane = t % 32, n = (int)blockDim.x;
+    int v = x[(int)blockIdx.x * n + t];
+    for (int d = 16; d > 0; d /= 2)
+        v += __shfl_down_sync(0xffffffffu, v, (unsigned)d);
+    if (lane == 0)
+        warps[t / 32] = v;
+    __syncthreads();
+    if (t == 0) {
+        int sum = 0;
+        for (int w = 0; w < n / 32; w++)
+            sum += warps[w];
+        out[blockIdx.x] = sum;
+    }
+}
+
+__global__ void skip_barrier(int *x)
+{
+    if (threadIdx.x == 3)
+        return;
+    __syncthreads();
+    x[threadIdx.x] = 1;
+}
+
+static cudaError_t launch_twice_plus(int by, int *x, cudaStream_t s)
+{
+    return PP_LAUNCH(twice_plus, 1, 1, 0, s, by, x);
+}
+
+/* --- work of a stream ---------------------------------------------------------------------------
+ */
+
+static void slow(void *arg)
+{
+    usleep(20000);
+    ++*(volatile int *)arg;
+}
+
+static void work_is_done_later_and_in_order(void **)
+{
+    cudaStream_t s = new_stream();
+    cudaEvent_t e = new_event(cudaEventDisableTiming);
+    int n = 0;
+    OK(cudaEventQuery(e)); /* never recorded: reached */
+    OK(fake_enqueue(s, slow, &n, NULL));
+    OK(fake_enqueue(s, slow, &n, NULL));
+    OK(cudaEventRecord(e, s));
+    assert_int_equal((int)cudaEventQuery(e), (int)cudaErrorNotReady);
+    assert_int_equal((int)cudaStreamQuery(s), (int)cudaErrorNotReady);
+    OK(cudaEventSynchronize(e));
+    assert_int_equal(n, 2);
+    OK(cudaEventDestroy(e));
+    OK(cudaStreamDestroy(s));
+}
+
+static void a_stream_waits_for_the_event_as_it_was_at_the_call(void **)
+{
+    cudaStream_t a = new_stream(), b = new_stream();
+    cudaEvent_t e = new_event(cudaEventDisableTiming);
+    int *x = on_device<int>(1), start = 1, got = 0;
+    OK(cudaMemcpyAsync(x, &start, sizeof start, cudaMemcpyHostToDevice, a));
+    int n = 0;
+    OK(fake_enqueue(a, slow, &n, NULL));
+    OK(launch_twice_plus(1, x, a)); /* 3 */
+    OK(cudaEventRecord(e, a));
+    OK(cudaStreamWaitEvent(b, e, 0));
+    OK(launch_twice_plus(5, x, b)); /* 11 */
+    OK(cudaMemcpyAsync(&got, x, sizeof got, cudaMemcpyDeviceToHost, b));
+    assert_int_equal(got, 11);
+    OK(cudaFree(x));
+    OK(cudaEventDestroy(e));
+    OK(cudaStreamDestroy(a));
+    OK(cudaStreamDestroy(b));
+}
+
+static void events_tell_the_time_between_them(void **)
+{
+    cudaStream_t s = new_stream();
+    cudaEvent_t a = new_event(cudaEventDefault), b = new_event(cudaEventDefault);
+    cudaEvent_t plain = new_event(cudaEventDisableTiming);
+    int n = 0;
+    float ms = 0;
+    assert_int_equal((int)cudaEventElapsedTime(&ms, a, b), (int)cudaErrorInvalidResourceHandle);
+    OK(cudaEventRecord(a, s));
+    OK(fake_enqueue(s, slow, &n, NULL));
+    OK(cudaEventRecord(b, s));
+    assert_int_equal((int)cudaEventElapsedTime(&ms, a, b), (int)cudaErrorNotReady);
+    OK(cudaStreamSynchronize(s));
+    OK(cudaEventElapsedTime(&ms, a, b));
+    assert_true(ms >= 19.0f);
+    OK(cudaEventRecord(plain, s));
+    assert_int_equal((int)cudaEventElapsedTime(&ms, a, plain), (int)cudaErrorInvalidResourceHandle);
+    for (cudaEvent_t e : {a, b, plain})
+        OK(cudaEventDestroy(e));
+    OK(cudaStreamDestroy(s));
+}
+
+static void copies_know_their_direction_and_bounds(void **)
+{
+    cudaStream_t s = new_stream();
+    float *d = on_device<float>(16), h[17] = {0};
+    int wrong = (int)cudaErrorInvalidValue;
+    assert_int_equal((int)cudaMemcpyAsync(h, d, 64, cudaMemcpyHostToDevice, s), wrong);
+    assert_int_equal((int)cudaMemcpyAsync(d, h, 64, cudaMemcpyDeviceToHost, s), wrong);
+    assert_int_equal((int)cudaMemcpyAsync(d, h, 68, cudaMemcpyHostToDevice, s), wrong);
+    assert_int_equal((int)cudaMemsetAsync(h, 0, 4, s), wrong);
+    assert_int_equal((int)cudaGetLastError(), wrong);
+    OK(cudaGetLastError());
+    OK(cudaMemcpyAsync(h, d, 64, cudaMemcpyDeviceToHost, s));
+    assert_true(h[0] != h[0]); /* new memory holds NaN */
+    OK(cudaFree(d));
+    assert_int_equal((int)cudaFree(d), wrong);
+    OK(cudaStreamDestroy(s));
+}
+
+static void the_memory_of_a_device_has_an_end(void **)
+{
+    size_t now, total;
+    void *p;
+    OK(cudaMemGetInfo(&now, &total));
+    assert_int_equal(now, total);
+    assert_int_equal((int)cudaMalloc(&p, total + 1), (int)cudaErrorMemoryAllocation);
+    OK(cudaMalloc(&p, 4096));
+    OK(cudaMemGetInfo(&now, &total));
+    assert_int_equal(now, total - 4096);
+    OK(cudaFree(p));
+}
+
+/* --- kernels ------------------------------------------------------------------------------------
+ */
+
+static void threads_of_a_block_meet_in_barriers_and_shuffles(void **)
+{
+    enum {
+        BLOCKS = 3,
+        THREADS = 256
+    };
+    cudaStream_t s = new_stream();
+    static int x[BLOCKS * THREADS];
+    int want[BLOCKS] = {0}, got[BLOCKS];
+    for (int i = 0; i < BLOCKS * THREADS; i++) {
+        x[i] = i * i % 1001;
+        want[i / THREADS] += x[i] + 7;
+    }
+    int *d = on_device<int>(BLOCKS * THREADS), *out = on_device<int>(BLOCKS);
+    OK(cudaMemcpyAsync(d, x, sizeof x, cudaMemcpyHostToDevice, s));
+    OK(PP_LAUNCH(add_number, (BLOCKS * THREADS + 99) / 100, 100, 0, s, BLOCKS * THREADS, 7, d));
+    OK(PP_LAUNCH(sum_block, BLOCKS, THREADS, 0, s, d, out));
+    OK(cudaMemcpyAsync(got, out, sizeof got, cudaMemcpyDeviceToHost, s));
+    assert_memory_equal(got, want, sizeof want);
+    assert_int_equal((int)PP_LAUNCH(sum_block, 1, 1025, 0, s, d, out),
+                     (int)cudaErrorInvalidConfiguration);
+    OK(cudaFree(d));
+    OK(cudaFree(out));
+    OK(cudaStreamDestroy(s));
+}
+
+/* --- graphs -------------------------------------------------------------------------------------
+ */
+
+/* a: x = 2x+1, y = 2y+1 on b, joined, x += y by a copy that a does. */
+static void a_graph_keeps_its_edges_in_any_order(void **)
+{
+    cudaStream_t a = new_stream(), b = new_stream();
+    cudaEvent_t fork = new_event(cudaEventDisableTiming), join = new_event(cudaEventDisableTiming);
+    int *x = on_device<int>(1), *y = on_device<int>(1), zero = 0, got;
+    OK(cudaMemcpyAsync(x, &zero, sizeof zero, cudaMemcpyHostToDevice, a));
+    OK(cudaMemcpyAsync(y, &zero, sizeof zero, cudaMemcpyHostToDevice, a));
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    OK(cudaStreamBeginCapture(a, cudaStreamCaptureModeRelaxed));
+    OK(cudaEventRecord(fork, a));
+    OK(cudaStreamWaitEvent(b, fork, 0));
+    OK(launch_twice_plus(1, x, a));
+    OK(launch_twice_plus(2, x, a));
+    OK(launch_twice_plus(1, y, b));
+    OK(launch_twice_plus(5, y, b));
+    OK(cudaEventRecord(join, b));
+    OK(cudaStreamWaitEvent(a, join, 0));
+    OK(PP_LAUNCH(add_number, 1, 1, 0, a, 1, 100, y));
+    OK(cudaMemcpyAsync(x, y, sizeof *x, cudaMemcpyDeviceToDevice, a));
+    OK(cudaStreamEndCapture(a, &graph));
+    size_t nodes;
+    OK(cudaGraphGetNodes(graph, NULL, &nodes));
+    assert_int_equal(nodes, 6);
+    OK(cudaGraphInstantiate(&exec, graph, 0));
+    OK(cudaGraphDestroy(graph));
+    OK(cudaMemcpyAsync(&got, y, sizeof got, cudaMemcpyDeviceToHost, a));
+    assert_int_equal(got, 0); /* recorded, not done */
+    int want = 0;
+    for (int i = 0; i < 20; i++) {
+        OK(cudaGraphLaunch(exec, a));
+        want = 2 * (2 * want + 1) + 5 + 100;
+        OK(cudaMemcpyAsync(&got, x, sizeof got, cudaMemcpyDeviceToHost, a));
+        assert_int_equal(got, want);
+        if (i % 4 == 3) {
+            OK(cudaMemcpyAsync(y, &zero, sizeof zero, cudaMemcpyHostToDevice, a));
+            want = 0;
+        }
+    }
+    assert_int_equal((int)cudaEventQuery(join), (int)cudaErrorCapturedEvent);
+    OK(cudaGraphExecDestroy(exec));
+    for (cudaEvent_t e : {fork, join})
+        OK(cudaEventDestroy(e));
+    for (int *p : {x, y})
+        OK(cudaFree(p));
+    for (cudaStream_t s : {a, b})
+        OK(cudaStreamDestroy(s));
+}
+
+static void captures_have_rules(void **)
+{
+    cudaStream_t a = new_stream(), b = new_stream(), c = new_stream();
+    cudaEvent_t e = new_event(cudaEventDisableTiming), old = new_event(cudaEventDisableTiming);
+    cudaGraph_t graph;
+    int *x = on_device<int>(1), host = 0;
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    OK(cudaEventRecord(old, b));
+
+    OK(cudaStreamBeginCapture(a, mode)); /* work of b is not waited for */
+    OK(cudaEventRecord(e, a));
+    OK(cudaStreamWaitEvent(b, e, 0));
+    OK(launch_twice_plus(1, x, b));
+    assert_int_equal((int)cudaStreamEndCapture(b, &graph), (int)cudaErrorStreamCaptureUnmatched);
+    assert_int_equal((int)cudaStreamEndCapture(a, &graph), (int)cudaErrorStreamCaptureInvalidated);
+
+    OK(cudaStreamBeginCapture(a, mode));
+    OK(cudaEventRecord(e, a));
+    OK(cudaStreamWaitEvent(b, e, 0));
+    OK(launch_twice_plus(1, x, b));
+    assert_int_equal((int)cudaStreamEndCapture(a, &graph), (int)cudaErrorStreamCaptureUnjoined);
+    assert_null(graph);
+
+    OK(cudaStreamBeginCapture(a, mode)); /* an event from before it */
+    assert_int_equal((int)cudaStreamWaitEvent(a, old, 0), (int)cudaErrorStreamCaptureIsolation);
+    assert_int_equal((int)launch_twice_plus(1, x, a), (int)cudaErrorStreamCaptureInvalidated);
+    assert_int_equal((int)cudaStreamEndCapture(a, &graph), (int)cudaErrorStreamCaptureInvalidated);
+
+    OK(cudaStreamBeginCapture(a, mode)); /* the host waits */
+    assert_int_equal((int)cudaStreamSynchronize(a), (int)cudaErrorStreamCaptureUnsupported);
+    assert_int_equal((int)cudaStreamEndCapture(a, &graph), (int)cudaErrorStreamCaptureInvalidated);
+
+    OK(cudaStreamBeginCapture(a, mode)); /* a copy that the host would have to wait for */
+    assert_int_equal((int)cudaMemcpyAsync(&host, x, 4, cudaMemcpyDeviceToHost, a),
+                     (int)cudaErrorStreamCaptureUnsupported);
+    assert_int_equal((int)cudaStreamEndCapture(a, &graph), (int)cudaErrorStreamCaptureInvalidated);
+
+    OK(cudaStreamBeginCapture(a, mode)); /* two captures meet */
+    OK(cudaStreamBeginCapture(c, mode));
+    OK(cudaEventRecord(e, a));
+    assert_int_equal((int)cudaStreamWaitEvent(c, e, 0), (int)cudaErrorStreamCaptureMerge);
+    assert_int_equal((int)cudaStreamEndCapture(a, &graph), (int)cudaErrorStreamCaptureInvalidated);
+    assert_int_equal((int)cudaStreamEndCapture(c, &graph), (int)cudaErrorStreamCaptureInvalidated);
+
+    OK(launch_twice_plus(1, x, a)); /* and all is as before */
+    OK(cudaStreamSynchronize(a));
+    for (cudaEvent_t v : {e, old})
+        OK(cudaEventDestroy(v));
+    for (cudaStream_t s : {a, b, c})
+        OK(cudaStreamDestroy(s));
+    OK(cudaFree(x));
+}
+
+/* --- what ends a program ------------------------------------------------------------------------
+ */
+
+static int dying(const std::string &what)
+{
+    cudaStream_t s = new_stream();
+    int *x = on_device<int>(64);
+    if (what == "touch")
+        return *(volatile int *)x;
+    if (what == "barrier")
+        OK(PP_LAUNCH(skip_barrier, 1, 32, 0, s, x));
+    if (what == "source") {
+        void *pinned;
+        int n = 0;
+        OK(cudaMallocHost(&pinned, 256));
+        OK(fake_enqueue(s, slow, &n, NULL));
+        OK(cudaMemcpyAsync(x, pinned, 256, cudaMemcpyHostToDevice, s));
+        memset(pinned, 0, 256);
+    }
+    if (what == "fault") {
+        OK(PP_LAUNCH(add_number, 2, 32, 0, s, 64, 1, x));
+        OK(PP_LAUNCH(add_number, 2, 32, 0, s, 64, 1, x));
+        return cudaStreamSynchronize(s) == cudaErrorIllegalAddress ? 7 : 0;
+    }
+    OK(cudaStreamSynchronize(s));
+    return 0; /* with a stream and a block left */
+}
+
+/* Run this program for one case; its text and how it ended. */
+static int run(const char *environment, const char *what, std::string *text)
+{
+    std::string line = std::string(environment) + " exec '" + self + "' " + what + " 2>&1";
+    FILE *p = popen(line.c_str(), "r");
+    assert_non_null(p);
+    char chunk[512];
+    text->clear();
+    while (fgets(chunk, sizeof chunk, p) != NULL)
+        *text += chunk;
+    return pclose(p);
+}
+
+static void assert_dies(const char *what, const char *because)
+{
+    std::string text;
+    int status = run("", what, &text);
+    assert_true(status != 0);
+    if (text.find(because) == std::string::npos)
+        fail_msg("%s: expected '%s', got '%s'", what, because, text.c_str());
+}
+
+static void what_a_device_would_not_say_is_said(void **)
+{
+    assert_dies("barrier", "a thread returned before a __syncthreads");
+    assert_dies("source", "256 bytes of pinned memory were changed before");
+    assert_dies("leak", "left at exit: 1 blocks of device memory");
+    assert_dies("leak", "left at exit: 1 streams");
+}
+
+static void the_host_cannot_touch_the_memory_of_a_device(void **)
+{
+    std::string text;
+    int status = run("", "touch", &text);
+    if (WIFEXITED(status)) {
+        print_message("this machine has no protection keys\n");
+        skip();
+    }
+    assert_true(text.find("memory of a device touched by the host") != std::string::npos);
+}
+
+static void calls_fail_on_request(void **)
+{
+    std::string text;
+    assert_int_equal(WEXITSTATUS(run("PPCLI_FAKE_FAIL=kernel:2:700", "fault", &text)), 7);
+    assert_true(run("PPCLI_FAKE_FAIL=cudaMalloc:1:2", "fault", &text) != 0);
+    assert_true(run("PPCLI_FAKE_GPUS=0", "fault", &text) != 0);
+}
+
+int main(int argc, char **argv)
+{
+    self = argv[0];
+    if (argc > 1)
+        return dying(argv[1]);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(work_is_done_later_and_in_order),
+        cmocka_unit_test(a_stream_waits_for_the_event_as_it_was_at_the_call),
+        cmocka_unit_test(events_tell_the_time_between_them),
+        cmocka_unit_test(copies_know_their_direction_and_bounds),
+        cmocka_unit_test(the_memory_of_a_device_has_an_end),
+        cmocka_unit_test(threads_of_a_block_meet_in_barriers_and_shuffles),
+        cmocka_unit_test(a_graph_keeps_its_edges_in_any_order),
+        cmocka_unit_test(captures_have_rules),
+        cmocka_unit_test(what_a_device_would_not_say_is_said),
+        cmocka_unit_test(the_host_cannot_touch_the_memory_of_a_device),
+        cmocka_unit_test(calls_fail_on_request),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
