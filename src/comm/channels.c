@@ -69,17 +69,14 @@ static int check_peers(const struct pp_transport *tp, const struct pp_channel_sp
     return 0;
 }
 
-int pp_channels_check(struct pp_transport *tp, const struct pp_channel_spec *specs, int n)
+int pp_channels_gather(struct pp_transport *tp, const struct pp_channel_spec *specs, int n,
+                       struct pp_channel_spec **out, int *out_most)
 {
-    int rc = 0;
-    for (int i = 0; i < n && rc == 0; i++) {
-        rc = check_one(tp, &specs[i], i > 0 ? specs[i - 1].id : -1);
-    }
     int32_t mine = n;
     struct pp_channel_spec *padded = NULL;
     struct pp_channel_spec *all = NULL;
     int32_t *counts = pp_alloc((size_t)tp->size, sizeof(*counts));
-    rc = pp_transport_agree(tp, rc < 0 ? rc : counts ? 0 : PP_ERESOURCE);
+    int rc = pp_transport_agree(tp, counts ? 0 : PP_ERESOURCE);
     if (rc < 0) {
         goto out;
     }
@@ -103,14 +100,30 @@ int pp_channels_check(struct pp_transport *tp, const struct pp_channel_spec *spe
         memcpy(padded, specs, (size_t)n * sizeof(*specs));
     }
     rc = tp->ops->allgather(tp, padded, (size_t)most * sizeof(*padded), all);
-    if (rc < 0) {
-        goto out;
+    if (rc == 0) {
+        *out = all;
+        *out_most = most;
+        all = NULL;
     }
-    rc = pp_transport_agree(tp, check_peers(tp, specs, n, all, most));
 out:
     pp_free(all);
     pp_free(padded);
     pp_free(counts);
+    return rc;
+}
+
+int pp_channels_check(struct pp_transport *tp, const struct pp_channel_spec *specs, int n)
+{
+    int rc = 0;
+    for (int i = 0; i < n && rc == 0; i++) {
+        rc = check_one(tp, &specs[i], i > 0 ? specs[i - 1].id : -1);
+    }
+    PP_TRY(pp_transport_agree(tp, rc));
+    struct pp_channel_spec *all = NULL;
+    int most = 0;
+    PP_TRY(pp_channels_gather(tp, specs, n, &all, &most));
+    rc = pp_transport_agree(tp, check_peers(tp, specs, n, all, most));
+    pp_free(all);
     return rc;
 }
 

@@ -22,6 +22,12 @@ int pp_transport_new(const struct pp_transport_ops *ops, int rank, int size, voi
  */
 int pp_channels_check(struct pp_transport *tp, const struct pp_channel_spec *specs, int n);
 
+/* Collective: everybody's specs, [size][*out_most]; slots == 0 ends a shorter list. Needs only
+ * allgather, send and recv. *out is the caller's: pp_free(). Errors: PP_ERESOURCE, on every rank.
+ */
+int pp_channels_gather(struct pp_transport *tp, const struct pp_channel_spec *specs, int n,
+                       struct pp_channel_spec **out, int *out_most);
+
 /* First element of piece d of N elements cut into n balanced pieces; d == n gives N. */
 size_t pp_piece(size_t N, int n, int d);
 
