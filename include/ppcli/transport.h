@@ -146,6 +146,15 @@ int pp_mpi_open(struct pp_transport **out);
  */
 int pp_delay_open(struct pp_transport *inner, uint64_t seed, struct pp_transport **out);
 
+/*
+ * Messages of a device over a transport that moves memory of the host only (MPI): the bound backend
+ * copies them to pinned memory of the host and back. post_send waits for the work that makes the
+ * message, release for the copy to the device; PP_ELOST when the device needs more than timeout_ns
+ * (0: no limit). Slots, reduce and allgather_on are memory of the device; the rest is as `inner`
+ * does it. Pinned: a twin of every slot, and 8 MiB. Takes `inner` over (also on failure). Local.
+ */
+int pp_staged_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_transport **out);
+
 void pp_transport_destroy(struct pp_transport **tp);
 
 /*

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * conform_transport threads|delay [SIZE...]   spawns the ranks itself, sizes 1 2 3 4 8 by default
- * conform_transport mpi|mpi-delay             one rank of an MPI job
+ * conform_transport threads|delay|staged [SIZE...]   spawns the ranks, sizes 1 2 3 4 8 by default
+ * conform_transport mpi|mpi-delay|mpi-staged         one rank of an MPI job
  * conform_transport mpi-abort                 rank 0 fails with code 80 while the others wait
  */
 #include "conform.h"
@@ -12,6 +12,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "ppcli/backend.h"
 #include "ppcli/clock.h"
 
 /* Every case on one rank; a failure ends all ranks, because the others may be waiting for us. */
@@ -41,11 +42,31 @@ static int run_cases(struct pp_transport *tp)
     return 0;
 }
 
+/* A transport around another one: "delay", "staged", or none. */
+static int wrap(const char *flavour, struct pp_backend *be, struct pp_transport **tp)
+{
+    if (strstr(flavour, "delay")) {
+        return pp_delay_open(*tp, 11, tp);
+    }
+    if (strstr(flavour, "staged")) {
+        PP_TRY(pp_staged_open(*tp, 10000000000u, tp));
+        return pp_transport_bind(*tp, be);
+    }
+    return 0;
+}
+
+static int open_backend(struct pp_backend **be)
+{
+    const struct pp_backend_ops *ops = NULL;
+    PP_TRY(pp_backend_resolve("reference", &ops));
+    return pp_backend_open(ops, 1, be);
+}
+
 struct worker {
     pthread_t thread;
     struct pp_threads *group;
     int rank;
-    bool delay;
+    const char *flavour;
     int (*body)(struct pp_transport *tp);
     int rc;
 };
@@ -54,26 +75,31 @@ static void *work(void *arg)
 {
     struct worker *w = arg;
     struct pp_transport *tp = NULL;
+    struct pp_backend *be = NULL;
     w->rc = pp_threads_attach(w->group, w->rank, &tp);
-    if (w->rc == 0 && w->delay) {
-        w->rc = pp_delay_open(tp, 11, &tp);
+    if (w->rc == 0) {
+        w->rc = open_backend(&be);
+    }
+    if (w->rc == 0) {
+        w->rc = wrap(w->flavour, be, &tp);
     }
     if (w->rc == 0) {
         w->rc = w->body(tp);
-        pp_transport_destroy(&tp);
     }
+    pp_transport_destroy(&tp);
+    pp_backend_close(&be);
     return NULL;
 }
 
 /* The lowest rank's failure. */
-static int run_threads(int size, bool delay, int (*body)(struct pp_transport *tp))
+static int run_threads(int size, const char *flavour, int (*body)(struct pp_transport *tp))
 {
     struct worker workers[64];
     struct pp_threads *group = NULL;
     EXPECT(size >= 1 && size <= 64, "1 to 64 ranks");
     PP_TRY(pp_threads_create(size, &group));
     for (int r = 0; r < size; r++) {
-        workers[r] = (struct worker){.group = group, .rank = r, .delay = delay, .body = body};
+        workers[r] = (struct worker){.group = group, .rank = r, .flavour = flavour, .body = body};
         EXPECT(pthread_create(&workers[r].thread, NULL, work, &workers[r]) == 0, "no thread");
     }
     int rc = 0;
@@ -160,15 +186,15 @@ static int report(const char *what, int size, int rc)
 
 static int as_threads(int argc, char **argv)
 {
-    bool delay = strcmp(argv[1], "delay") == 0;
     int rc = 0;
     static const int usual[] = {1, 2, 3, 4, 8};
     int n = argc > 2 ? argc - 2 : 5;
     for (int i = 0; i < n; i++) {
         int size = argc > 2 ? atoi(argv[2 + i]) : usual[i];
-        rc |= report("every case", size, run_threads(size, delay, run_cases));
+        rc |= report("every case", size, run_threads(size, argv[1], run_cases));
     }
-    rc |= report("an abort wakes all kinds of waiters", 6, run_threads(6, delay, wait_for_nothing));
+    rc |=
+        report("an abort wakes all kinds of waiters", 6, run_threads(6, argv[1], wait_for_nothing));
     return rc == 0 ? 0 : 1;
 }
 
@@ -180,8 +206,12 @@ static int as_process(const char *flavour)
         fprintf(stderr, "skipped: %s\n", pp_error_get()->text);
         return 77;
     }
-    if (rc == 0 && strcmp(flavour, "mpi-delay") == 0) {
-        rc = pp_delay_open(tp, 11, &tp);
+    struct pp_backend *be = NULL;
+    if (rc == 0) {
+        rc = open_backend(&be);
+    }
+    if (rc == 0) {
+        rc = wrap(flavour, be, &tp);
     }
     if (rc < 0) {
         fprintf(stderr, "%s\n", pp_error_get()->text);
@@ -192,19 +222,32 @@ static int as_process(const char *flavour)
         report(pp_mpi_version(), tp->size, rc);
     }
     pp_transport_destroy(&tp);
+    pp_backend_close(&be);
     return rc == 0 ? 0 : 1;
+}
+
+/* Is the word one of a NULL-terminated list? */
+static bool is_one_of(const char *word, const char *const *list)
+{
+    while (*list && strcmp(*list, word) != 0) {
+        list++;
+    }
+    return *list != NULL;
 }
 
 int main(int argc, char **argv)
 {
     const char *flavour = argc > 1 ? argv[1] : "";
-    if (strcmp(flavour, "threads") == 0 || strcmp(flavour, "delay") == 0) {
+    static const char *const threads[] = {"threads", "delay", "staged", NULL};
+    static const char *const processes[] = {"mpi", "mpi-delay", "mpi-staged", "mpi-abort", NULL};
+    if (is_one_of(flavour, threads)) {
         return as_threads(argc, argv);
     }
-    if (strcmp(flavour, "mpi") == 0 || strcmp(flavour, "mpi-delay") == 0 ||
-        strcmp(flavour, "mpi-abort") == 0) {
+    if (is_one_of(flavour, processes)) {
         return as_process(flavour);
     }
-    fprintf(stderr, "usage: conform_transport threads|delay|mpi|mpi-delay|mpi-abort [SIZE...]\n");
+    fprintf(stderr,
+            "usage: conform_transport threads|delay|staged|mpi|mpi-delay|mpi-staged|mpi-abort "
+            "[SIZE...]\n");
     return 64;
 }
