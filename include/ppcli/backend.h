@@ -156,6 +156,8 @@ struct pp_backend_ops {
     /* As to_host into memory of host_alloc, but returns at once: dst is there when a mark set
      * behind it is done. May be captured. */
     int (*download)(struct pp_backend *be, void *dst, const void *src, size_t bytes);
+    /* The stream itself, of the type that the device's own libraries take (a cudaStream_t). */
+    void *(*native_stream)(struct pp_backend *be);
     /* A mark is a point in a stream: what was enqueued on be when it was set last. Another backend
      * of this process, also on another device, can make its later work wait for it (mark_wait; the
      * host does not wait). A mark never set counts as reached. timed: mark_elapsed may be asked. */
@@ -185,7 +187,7 @@ struct pp_backend_ops {
     /* out[r] = labels[index[r]], r = 0..B-1; all memory of the device. */
     int (*gather_labels)(struct pp_backend *be, int B, const uint8_t *labels, const uint32_t *index,
                          uint8_t *out);
-    /* Floats of the copy of W[O][I] that linear_forward reads faster than W itself; 0, or NULL
+    /* Floats of the copy of W[O][I] that the products read faster than W itself; 0, or NULL
      * entry: none. A pure function of its arguments and the machine. */
     size_t (*packed_floats)(const struct pp_backend_choice *choice, int O, int I);
     /* packed = that copy. Due whenever W has changed. */
@@ -199,9 +201,9 @@ struct pp_backend_ops {
     /* In place dy[n] -> dz[n] = dy * act'(..), from y (relu, tanh) or z (gelu). */
     int (*activation_backward)(struct pp_backend *be, size_t n, enum pp_activation act,
                                const float *y, const float *z, float *dy);
-    /* dx[B][I] = dz[B][O] * W[O][I]. */
+    /* dx[B][I] = dz[B][O] * W[O][I]. packed as in linear_forward. */
     int (*linear_backward_input)(struct pp_backend *be, int B, int I, int O, const float *dz,
-                                 const float *W, float *dx);
+                                 const float *W, const float *packed, float *dx);
     /* dW[O][I] = beta*dW + sum over the n >= 1 parts, in order, of dz^T * x; db[O] = beta*db +
      * column sums of their dz. beta is 0 or 1; with 0 the old content is never read. One part
      * gives the same bits whatever else was called; several parts need not give the bits of as
@@ -276,6 +278,7 @@ int pp_backend_host_alloc(struct pp_backend *be, size_t bytes, void **out);
 void pp_backend_host_free(struct pp_backend *be, void *p, size_t bytes);
 int pp_backend_upload(struct pp_backend *be, void *dst, const void *src, size_t bytes);
 int pp_backend_download(struct pp_backend *be, void *dst, const void *src, size_t bytes);
+void *pp_backend_native_stream(struct pp_backend *be); /* NULL where there is none */
 int pp_backend_mark_create(struct pp_backend *be, bool timed, void **mark);
 void pp_backend_mark_destroy(struct pp_backend *be, void *mark);
 int pp_backend_mark_set(struct pp_backend *be, void *mark);
@@ -300,7 +303,7 @@ int pp_backend_linear_forward(struct pp_backend *be, int B, int I, int O, const 
 int pp_backend_activation_backward(struct pp_backend *be, size_t n, enum pp_activation act,
                                    const float *y, const float *z, float *dy);
 int pp_backend_linear_backward_input(struct pp_backend *be, int B, int I, int O, const float *dz,
-                                     const float *W, float *dx);
+                                     const float *W, const float *packed, float *dx);
 int pp_backend_linear_backward_weight(struct pp_backend *be, int n,
                                       const struct pp_weight_part *parts, int I, int O, float beta,
                                       float *dW, float *db);

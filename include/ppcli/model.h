@@ -52,8 +52,8 @@ struct pp_layer_ops {
     /* dy becomes the gradient before the activation, in place, and must stay for backward_weight;
      * dx NULL on the first layer of the model. */
     int (*backward_input)(const struct pp_layer *l, struct pp_backend *be, int rows,
-                          const float *params, const float *saved, const float *y, float *dy,
-                          float *dx);
+                          const float *params, const float *packed, const float *saved,
+                          const float *y, float *dy, float *dx);
     /* parts: rows, x and (what backward_input left in) dy of n >= 1 micro-batches. */
     int (*backward_weight)(const struct pp_layer *l, struct pp_backend *be, int n,
                            const struct pp_weight_part *parts, float beta, float *grads);

@@ -232,6 +232,11 @@ int pp_backend_download(struct pp_backend *be, void *dst, const void *src, size_
                              : pp_backend_to_host(be, dst, src, bytes);
 }
 
+void *pp_backend_native_stream(struct pp_backend *be)
+{
+    return be->ops->native_stream ? be->ops->native_stream(be) : NULL;
+}
+
 int pp_backend_mark_create(struct pp_backend *be, bool timed, void **mark)
 {
     *mark = NULL;
@@ -351,10 +356,10 @@ int pp_backend_activation_backward(struct pp_backend *be, size_t n, enum pp_acti
 }
 
 int pp_backend_linear_backward_input(struct pp_backend *be, int B, int I, int O, const float *dz,
-                                     const float *W, float *dx)
+                                     const float *W, const float *packed, float *dx)
 {
     pp_assert(B >= 0 && I > 0 && O > 0);
-    return OP(be, linear_backward_input)(be, B, I, O, dz, W, dx);
+    return OP(be, linear_backward_input)(be, B, I, O, dz, W, packed, dx);
 }
 
 int pp_backend_linear_backward_weight(struct pp_backend *be, int n,

@@ -203,14 +203,14 @@ static int activation_backward(struct pp_backend *be, size_t n, enum pp_activati
 }
 
 static int linear_backward_input(struct pp_backend *be, int B, int I, int O, const float *dz,
-                                 const float *W, float *dx)
+                                 const float *W, const float *packed, float *dx)
 {
     struct compare *c = compare_of(be);
     size_t n = (size_t)B * (size_t)I;
     float *want;
     PP_TRY(scratch(c, n, &want));
-    PP_TRY(pp_backend_linear_backward_input(c->plain, B, I, O, dz, W, want));
-    PP_TRY(pp_backend_linear_backward_input(c->fast, B, I, O, dz, W, dx));
+    PP_TRY(pp_backend_linear_backward_input(c->plain, B, I, O, dz, W, NULL, want));
+    PP_TRY(pp_backend_linear_backward_input(c->fast, B, I, O, dz, W, packed, dx));
     struct what w = what("linear_backward_input", "dx", (size_t)I, "%dx%dx%d", B, I, O);
     return same(
         &w, n, dx, want,

@@ -109,7 +109,7 @@ static int activation_backward(struct pp_backend *be, size_t n, enum pp_activati
 
 /* dx[B][I] = dz[B][O] * W[O][I] */
 static int linear_backward_input(struct pp_backend *be, int B, int I, int O, const float *dz,
-                                 const float *W, float *dx)
+                                 const float *W, const float *packed, float *dx)
 {
     for (int r = 0; r < B; r++) {
         for (int i = 0; i < I; i++) {

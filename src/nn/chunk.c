@@ -244,6 +244,11 @@ int pp_chunk_optimizer_step(struct pp_chunk *c, struct pp_backend *be,
         return pp_backend_optimizer_step(be, c->n_floats, a, c->grads, c->opt_m, c->opt_v,
                                          c->params);
     }
+    if (be->caps.async) { /* what counts there is how few launches a step has */
+        PP_TRY(
+            pp_backend_optimizer_step(be, c->n_floats, a, c->grads, c->opt_m, c->opt_v, c->params));
+        return pp_chunk_weights_changed(c, be);
+    }
     /* Layer by layer, so that what is packed has just been written and is in the cache. */
     for (int k = 0; k < n_layers(c); k++) {
         size_t at = c->places[k].params;
@@ -309,7 +314,8 @@ int pp_chunk_backward_input(struct pp_chunk *c, struct pp_backend *be, int slot,
     for (int k = n_layers(c) - 1; k >= 0; k--) {
         const struct pp_layer *l = layer(c, k);
         PP_TRY(l->ops->backward_input(l, be, st->rows, c->params + c->places[k].params,
-                                      saved(c, st, k), output(c, st, k), gradient(c, st, gslot, k),
+                                      packed_of(c, k), saved(c, st, k), output(c, st, k),
+                                      gradient(c, st, gslot, k),
                                       k == 0 ? dx : gradient(c, st, gslot, k - 1)));
     }
     return 0;

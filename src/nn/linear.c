@@ -48,8 +48,8 @@ static int forward(const struct pp_layer *l, struct pp_backend *be, int rows, co
 }
 
 static int backward_input(const struct pp_layer *l, struct pp_backend *be, int rows,
-                          const float *params, const float *saved_z, const float *y, float *dy,
-                          float *dx)
+                          const float *params, const float *packed, const float *saved_z,
+                          const float *y, float *dy, float *dx)
 {
     if (l->activation != PP_ACT_NONE) {
         PP_TRY(pp_backend_activation_backward(be, (size_t)rows * (size_t)l->out, l->activation, y,
@@ -58,7 +58,7 @@ static int backward_input(const struct pp_layer *l, struct pp_backend *be, int r
     if (!dx) {
         return 0;
     }
-    return pp_backend_linear_backward_input(be, rows, l->in, l->out, dy, params, dx);
+    return pp_backend_linear_backward_input(be, rows, l->in, l->out, dy, params, packed, dx);
 }
 
 static int backward_weight(const struct pp_layer *l, struct pp_backend *be, int n,

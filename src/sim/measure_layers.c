@@ -263,7 +263,7 @@ static int one_pass(struct bench *b, struct sample *const *used, int n, int rows
     for (int k = n - 1; k >= 0; k--) {
         struct sample *s = used[k];
         uint64_t start = now(b);
-        PP_TRY(s->layer->ops->backward_input(s->layer, be, rows, b->params + s->params,
+        PP_TRY(s->layer->ops->backward_input(s->layer, be, rows, b->params + s->params, s->packed,
                                              s->saved[other], s->y[other], s->dy, s->dx));
         PP_TRY(done(b, start, &s->t[1][pass]));
     }

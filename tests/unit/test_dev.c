@@ -27,7 +27,7 @@ static void cpu_agrees_with_plain_on_linear_layers(void **state)
             pp_free(dz);
         }
         float *dx = nans(bi), *dW = nans(oi), *db = nans(O);
-        CHECK_OK(pp_backend_linear_backward_input(be, B, I, O, dy, W, dx));
+        CHECK_OK(pp_backend_linear_backward_input(be, B, I, O, dy, W, NULL, dx));
         struct pp_weight_part part = {B, dy, x};
         CHECK_OK(pp_backend_linear_backward_weight(be, 1, &part, I, O, 0, dW, db));
         CHECK_OK(pp_backend_linear_backward_weight(be, 1, &part, I, O, 1, dW, db));
@@ -174,7 +174,7 @@ static void plain_products_are_the_double_sums(void **state)
     const int B = 3, I = 4, O = 2;
     float *x = noise("x", 12), *W = noise("w", 8), *dz = noise("dz", 6);
     float dx[12], dW[8], db[2];
-    CHECK_OK(pp_backend_linear_backward_input(be, B, I, O, dz, W, dx));
+    CHECK_OK(pp_backend_linear_backward_input(be, B, I, O, dz, W, NULL, dx));
     struct pp_weight_part parts[] = {{2, dz, x}, {0, NULL, NULL}, {1, dz + 2 * O, x + 2 * I}};
     CHECK_OK(pp_backend_linear_backward_weight(be, 3, parts, I, O, 0, dW, db));
     parts[0].B = B;

@@ -225,7 +225,8 @@ static void both_providers_agree_with_plain(void **state)
                                                    p.b, activations[a], NULL, p.y));
             }
             float *db = noise("db", (size_t)O);
-            CHECK_OK(pp_backend_linear_backward_input(be, B, I, O, p.dz, p.W, p.dx));
+            CHECK_OK(pp_backend_linear_backward_input(be, B, I, O, p.dz, p.W,
+                                                      copy ? p.packed : NULL, p.dx));
             CHECK_OK(pp_backend_linear_backward_weight(be, 3, parts, I, O, 1, p.dW, db));
             CHECK_OK(pp_backend_linear_backward_weight(be, 3, parts, I, O, 0, p.dW, db));
             pp_free(db);

@@ -97,7 +97,7 @@ static void no_rows_make_a_zero_gradient(void **state)
         memset(db, 0xff, sizeof(db));
         CHECK_OK(
             pp_backend_linear_forward(be, 0, 3, 2, some, W, NULL, db, PP_ACT_GELU, some, some));
-        CHECK_OK(pp_backend_linear_backward_input(be, 0, 3, 2, some, W, some));
+        CHECK_OK(pp_backend_linear_backward_input(be, 0, 3, 2, some, W, NULL, some));
         struct pp_weight_part part = {0, some, some};
         CHECK_OK(pp_backend_linear_backward_weight(be, 1, &part, 3, 2, 0, dW, db));
         for (int i = 0; i < 6; i++) {
@@ -132,7 +132,7 @@ static void bits_do_not_depend_on_addresses(void **state)
             p += o;
             CHECK_OK(pp_backend_linear_forward(be, B, I, O, sx + o, sW + o, NULL, sb + o,
                                                PP_ACT_RELU, NULL, p));
-            CHECK_OK(pp_backend_linear_backward_input(be, B, I, O, sdy + o, sW + o, p + bo));
+            CHECK_OK(pp_backend_linear_backward_input(be, B, I, O, sdy + o, sW + o, NULL, p + bo));
             struct pp_weight_part part = {B, sdy + o, sx + o};
             CHECK_OK(pp_backend_linear_backward_weight(be, 1, &part, I, O, 0, p + bo + bi,
                                                        p + bo + bi + oi));
