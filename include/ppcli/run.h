@@ -11,6 +11,7 @@
 #include "ppcli/backend.h"
 #include "ppcli/config.h"
 #include "ppcli/dataset.h"
+#include "ppcli/devices.h"
 #include "ppcli/exec.h"
 #include "ppcli/layout.h"
 #include "ppcli/model.h"
@@ -23,6 +24,10 @@ struct pp_run {
     struct pp_layout *layout;
     const struct pp_backend_ops *backend;
     bool mpi; /* ranks are MPI processes */
+    /* Known when training begins, NULL and "" before: */
+    struct pp_seat *seats;                /* [layout->ranks]; owned */
+    const char *transport;                /* what connects the ranks; not owned ... */
+    char transport_why[PP_SEATS_WHY_MAX]; /* ... and the reason, "" when there is no device */
 };
 
 enum pp_run_need {

@@ -170,7 +170,7 @@ int conf_duration_parse(const struct conf_option *o, const char *text, double *o
                         char why[CONF_WHY_MAX]);
 int conf_duration_print(double seconds, char *out, size_t bytes);
 
-/* list.c, devices.c: the values that are lists. Same contract as above. */
+/* list.c, device_list.c: the values that are lists. Same contract as above. */
 int conf_sizes_parse(const struct conf_option *o, const char *text, struct pp_config *cfg,
                      char why[CONF_WHY_MAX]);
 int conf_sizes_print(const struct pp_config *cfg, char *out, size_t bytes);

@@ -19,6 +19,7 @@
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
 #include "outputs.h"
+#include "seats.h"
 
 #define METRICS_SCHEMA 1
 #define MIB (1024.0 * 1024.0)
@@ -122,6 +123,7 @@ static void environment(const struct metrics *m, struct pp_json *j, const struct
     pp_json_int(j, "train_samples", l->train_n);
     pp_json_int(j, "test_samples", l->test_n);
     pp_json_int(j, "total_steps", m->total_steps);
+    seats_json(m->run, j);
 }
 
 /* --- life --------------------------------------------------------------------------------------
@@ -140,6 +142,7 @@ static void announce(const struct metrics *m, const struct pp_backend *be,
                 m->run->mpi ? "MPI processes" : "threads", cfg->pipeline.schedule, l->plans[0].m,
                 l->max_rows, be->description);
     (void)tp;
+    seats_announce(m->run);
     if (!cfg->train.exact) {
         pp_log_info("train.exact = off: weight gradients of %d micro-batch%s at a time%s",
                     l->coalesce, l->coalesce == 1 ? "" : "es",
@@ -298,6 +301,9 @@ static void ranks_json(const struct metrics *m, struct pp_json *j, const struct 
         pp_json_int(j, "rank", r);
         pp_json_int(j, "replica", r / l->stages);
         pp_json_int(j, "stage", r % l->stages);
+        if (m->run->seats[r].device.number >= 0) {
+            pp_json_int(j, "device", m->run->seats[r].device.number);
+        }
         pp_json_dbl(j, "busy", s->ranks[r].busy);
         pp_json_dbl(j, "update_seconds", s->forecast->update[r % l->stages]);
         pp_json_uint(j, "peak_bytes", b->total);

@@ -10,6 +10,7 @@
 #include "ppcli/mem.h"
 #include "probe.h"
 #include "run_dir.h"
+#include "seats.h"
 #include "watchdog.h"
 
 #define RING_STEPS 8     /* whole steps that the record of actions keeps, of a trace more ... */
@@ -22,7 +23,7 @@ static int set_up(struct trainer *tr)
     const struct pp_run *run = tr->run;
     const struct pp_layout *l = run->layout;
     int pipeline_rank = tr->spec->rank % l->stages;
-    struct pp_backend_choice choice = pp_backend_choice_with(run->backend, run->cfg);
+    struct pp_backend_choice choice = seats_choice(run, tr->spec->rank);
     PP_TRY(pp_backend_open_choice(&choice, &tr->be));
     if (!tr->be->caps.thread_safe && !run->mpi && l->ranks > 1) {
         return pp_fail(PP_ERESOURCE,

@@ -7,6 +7,8 @@
 #include "ppcli/err.h"
 #include "report.h"
 
+#define DEVICES_SHOWN 16 /* ranks */
+
 /* --- the answer --------------------------------------------------------------------------------
  */
 
@@ -354,6 +356,17 @@ static void section_config(const struct pp_report *r, FILE *f)
     fputs("</details>\n", f);
 }
 
+static void environment_devices(const struct pp_report *r, FILE *f)
+{
+    const json_t *devices = json_object_get(r->header, "devices");
+    for (size_t i = 0; i < json_array_size(devices) && i < DEVICES_SHOWN; i++) {
+        const json_t *d = json_array_get(devices, i);
+        fprintf(f, "<tr><th>rank %zu</th><td class=\"v\">", i);
+        html_text(f, report_text(d, "text"));
+        fputs("</td></tr>\n", f);
+    }
+}
+
 static void section_environment(const struct pp_report *r, FILE *f)
 {
     static const char *const rows[][2] = {
@@ -362,6 +375,8 @@ static void section_environment(const struct pp_report *r, FILE *f)
         {"host", "host"},
         {"backend", "backend"},
         {"transport", "ranks talk through"},
+        {"transport_why", "because"},
+        {"precision", "precision of products"},
         {"mpi", "MPI"},
         {"config_hash", "config hash"},
     };
@@ -377,6 +392,7 @@ static void section_environment(const struct pp_report *r, FILE *f)
             fputs("</td></tr>\n", f);
         }
     }
+    environment_devices(r, f);
     fputs("<tr><th>launch</th><td class=\"v\">", f);
     fputs(strcmp(report_text(r->header, "transport"), "threads") == 0
               ? "one process, a thread for each rank"

@@ -147,19 +147,68 @@ static uint64_t data_bytes(const struct pp_run *run, const struct pp_train_optio
     return options->probe && options->probe->data[0] ? 0 : rows * row; /* 31 + 24 bits at most */
 }
 
+/* What all ranks on rank r's device will take of its memory. */
+static int device_bytes(const struct pp_run *run, int r, size_t *out)
+{
+    const struct pp_layout *l = run->layout;
+    size_t sum = 0;
+    for (int i = 0; i < l->ranks; i++) {
+        struct pp_exec_spec spec = {.layout = l, .rank = i, .caps.shared_slots = !run->mpi};
+        struct pp_exec_bytes bytes;
+        if (pp_seat_same_device(&run->seats[i], &run->seats[r])) {
+            PP_TRY(pp_exec_predict(&spec, &bytes));
+            PP_TRY(pp_size_add(sum, bytes.total, &sum));
+        }
+    }
+    *out = sum;
+    return 0;
+}
+
+/* Ranks with devices: each device by itself. */
+static int devices_check(const struct pp_run *run, int rank)
+{
+    for (int r = 0; r < run->layout->ranks; r++) {
+        const struct pp_seat *s = &run->seats[r];
+        size_t needed = 0;
+        bool first = rank < 0 || r == rank; /* one rank speaks for its device */
+        for (int i = 0; rank < 0 && i < r && first; i++) {
+            first = !pp_seat_same_device(&run->seats[i], s);
+        }
+        if (!first || s->device.number < 0) {
+            continue;
+        }
+        PP_TRY(device_bytes(run, r, &needed));
+        if (needed > s->free_bytes && s->free_bytes > 0) {
+            return pp_fail(
+                PP_ERESOURCE,
+                "the %d rank%s on device %d (%s) need %.2f GiB of its memory, but %.2f of %.2f GiB "
+                "are free: lower model.sizes or train.batch_size, use more micro-batches (see "
+                "ppcli explain) or more devices; run.force_memory = on tries it all the same",
+                s->sharing, s->sharing == 1 ? "" : "s", s->device.number, s->device.name,
+                (double)needed / GIB, (double)s->free_bytes / GIB, (double)s->device.bytes / GIB);
+        }
+    }
+    return 0;
+}
+
 int room_check(const struct pp_run *run, const struct pp_train_options *options, int rank)
 {
     const struct pp_layout *l = run->layout;
     struct room room;
     size_t ranks = 0;
+    if (!run->cfg->run.force_memory) {
+        PP_TRY(devices_check(run, rank));
+    }
     for (int r = 0; r < l->ranks; r++) {
         struct pp_exec_spec spec = {.layout = l, .rank = r, .caps.shared_slots = rank < 0};
         struct pp_exec_bytes bytes;
         if (rank >= 0 && r != rank) {
             continue;
         }
-        PP_TRY(pp_exec_predict(&spec, &bytes));
-        PP_TRY(pp_size_add(ranks, bytes.total, &ranks));
+        if (run->seats[r].device.number < 0) {
+            PP_TRY(pp_exec_predict(&spec, &bytes));
+            PP_TRY(pp_size_add(ranks, bytes.total, &ranks));
+        }
         PP_TRY(pp_size_add(ranks, rank_ring_bytes(l, options), &ranks));
     }
     uint64_t data = data_bytes(run, options, rank);

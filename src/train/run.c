@@ -15,6 +15,7 @@
 #include "probe.h"
 #include "rank.h"
 #include "room.h"
+#include "seats.h"
 #include "watchdog.h"
 
 int pp_run_samples(const struct pp_config *cfg, enum pp_run_need need, enum pp_split split,
@@ -86,6 +87,8 @@ bool pp_run_shares_memory(const struct pp_run *run)
 
 void pp_run_fini(struct pp_run *run)
 {
+    pp_free(run->seats);
+    run->seats = NULL;
     pp_layout_destroy(&run->layout);
     pp_model_destroy(&run->model);
 }
@@ -248,6 +251,9 @@ static int train_mpi(struct pp_config *cfg, const struct pp_train_options *optio
                      run.layout->ranks);
     }
     if (rc == 0) {
+        rc = seats_take(&run, tp);
+    }
+    if (rc == 0) {
         rc = pp_transport_agree(tp, room_check(&run, options, tp->rank));
     }
     struct watchdog *watchdog = NULL;
@@ -284,7 +290,10 @@ int pp_train(struct pp_config *cfg, const struct pp_train_options *options, bool
     }
     struct pp_run run;
     PP_TRY(pp_run_prepare(cfg, PP_RUN_REAL, &run));
-    int rc = train_threads(&run, options);
+    int rc = seats_take(&run, NULL);
+    if (rc == 0) {
+        rc = train_threads(&run, options);
+    }
     pp_run_fini(&run);
     return rc;
 }

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Devices dealt out to ranks. Neighbours in the pipeline are neighbours in rank, so where devices
+ * are fewer than ranks each device takes a run of consecutive ranks: most messages stay inside it.
+ */
+#include "ppcli/devices.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ppcli/err.h"
+
+/* --- which devices ----------------------------------------------------------------------------*/
+
+int pp_devices_pick(const struct pp_device *devices, int n, const int *wanted, int n_wanted,
+                    struct pp_device out[PP_DEVICES_MAX], int *n_out)
+{
+    n = n < PP_DEVICES_MAX ? n : PP_DEVICES_MAX;
+    for (int i = 0; i < n_wanted; i++) {
+        if (wanted[i] >= n) {
+            char last[32] = "only device 0 is";
+            if (n > 1) {
+                snprintf(last, sizeof(last), "devices 0 to %d are", n - 1);
+            }
+            return pp_fail(PP_ERESOURCE,
+                           "run.devices: device %d is not there, %s; use those, or see "
+                           "CUDA_VISIBLE_DEVICES",
+                           wanted[i], last);
+        }
+    }
+    *n_out = n_wanted > 0 ? n_wanted : n;
+    for (int i = 0; i < *n_out; i++) {
+        out[i] = devices[n_wanted > 0 ? wanted[i] : i];
+    }
+    return 0;
+}
+
+int pp_devices_find(const struct pp_backend_ops *ops, const struct pp_config *cfg,
+                    struct pp_device out[PP_DEVICES_MAX], int *n)
+{
+    struct pp_device all[PP_DEVICES_MAX];
+    char why[256] = "";
+    int there = 0;
+    *n = 0;
+    if (!ops->devices) {
+        return 0;
+    }
+    if (ops->devices(all, PP_DEVICES_MAX, &there, why, sizeof(why)) < 0) {
+        return pp_fail(PP_ERESOURCE, "backend %s cannot run here: %s", ops->name, why);
+    }
+    return pp_devices_pick(all, there, cfg->run.devices, cfg->run.n_devices, out, n);
+}
+
+int pp_devices_deal(int n, int index, int ranks)
+{
+    pp_assert(n >= 1 && index >= 0 && index < ranks);
+    return n >= ranks ? index : (int)((int64_t)index * n / ranks);
+}
+
+/* FNV-1a: short, and the same everywhere. */
+static uint64_t hash_text(const char *text)
+{
+    uint64_t h = 14695981039346656037ull;
+    for (; *text; text++) {
+        h = (h ^ (uint8_t)*text) * 1099511628211ull;
+    }
+    return h;
+}
+
+uint64_t pp_host_id(void)
+{
+    char id[256] = "";
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+    if (f) {
+        if (!fgets(id, sizeof(id), f)) {
+            id[0] = '\0';
+        }
+        fclose(f);
+    }
+    if (!id[0]) {
+        (void)gethostname(id, sizeof(id) - 1);
+    }
+    return hash_text(id);
+}
+
+/* --- who shares with whom ---------------------------------------------------------------------*/
+
+/* By the driver's name of it: processes may count devices differently, and containers of one
+ * machine may not know of each other. */
+bool pp_seat_same_device(const struct pp_seat *a, const struct pp_seat *b)
+{
+    if (a->device.number < 0 || b->device.number < 0) {
+        return false;
+    }
+    return a->device.uuid[0] ? strcmp(a->device.uuid, b->device.uuid) == 0
+                             : a->host == b->host && a->device.number == b->device.number;
+}
+
+static bool same_process(const struct pp_seat *a, const struct pp_seat *b)
+{
+    return a->host == b->host && a->process == b->process;
+}
+
+/* The first rank on seat i's device that is of another process; -1: none. */
+static int stranger(const struct pp_seat *seats, int n, int i)
+{
+    for (int k = 0; k < n; k++) {
+        if (pp_seat_same_device(&seats[i], &seats[k]) && !same_process(&seats[i], &seats[k])) {
+            return k;
+        }
+    }
+    return -1;
+}
+
+/* Processes with a rank on seat i's device: every one is counted at its first rank there. */
+static int processes_at(const struct pp_seat *seats, int n, int i)
+{
+    int count = 0;
+    for (int k = 0; k < n; k++) {
+        bool first = pp_seat_same_device(&seats[i], &seats[k]);
+        for (int j = 0; j < k && first; j++) {
+            first =
+                !pp_seat_same_device(&seats[i], &seats[j]) || !same_process(&seats[k], &seats[j]);
+        }
+        count += first;
+    }
+    return count;
+}
+
+int pp_seats_settle(struct pp_seat *seats, int n, bool partition)
+{
+    for (int i = 0; i < n && partition; i++) {
+        int other = stranger(seats, n, i);
+        if (other >= 0) {
+            return pp_fail(PP_ECONFIG,
+                           "run.partition_sms: ranks %d and %d are processes that share device %d "
+                           "and take turns on the whole of it; start without mpirun, or use "
+                           "run.partition_sms = off",
+                           i, other, seats[i].device.number);
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        struct pp_seat *s = &seats[i];
+        int before = 0;
+        s->sharing = 0;
+        for (int k = 0; k < n; k++) {
+            bool shares = pp_seat_same_device(s, &seats[k]);
+            s->sharing += shares;
+            before += shares && k < i;
+        }
+        s->processes = processes_at(seats, n, i);
+        s->parts = partition && s->sharing > 1 ? s->sharing : 0;
+        s->part = s->parts > 0 ? before : 0;
+    }
+    return 0;
+}
+
+/* --- how they talk ----------------------------------------------------------------------------*/
+
+/* Two ranks of this process whose devices do not reach each other's memory. */
+static bool find_gap(const struct pp_seat *seats, int n, const struct pp_paths *paths, int *a,
+                     int *b)
+{
+    for (*a = 0; *a < n && paths->reaches; (*a)++) {
+        for (*b = 0; *b < n; (*b)++) {
+            int from = seats[*a].device.number, to = seats[*b].device.number;
+            if (from != to && !paths->reaches(from, to)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static int between_threads(const struct pp_seat *seats, int n, const struct pp_paths *paths,
+                           const char **out, char *why)
+{
+    int a, b;
+    if (!find_gap(seats, n, paths, &a, &b)) {
+        snprintf(why, PP_SEATS_WHY_MAX, "ranks are threads and hand over by pointer");
+        *out = "threads";
+        return 0;
+    }
+    if (!paths->nccl) {
+        return pp_fail(PP_ERESOURCE,
+                       "device %d of rank %d does not reach the memory of device %d of rank %d, "
+                       "and this build has no NCCL; use run.devices = %d, mpirun, or a build with "
+                       "NCCL",
+                       seats[a].device.number, a, seats[b].device.number, b,
+                       seats[a].device.number);
+    }
+    snprintf(why, PP_SEATS_WHY_MAX, "device %d does not reach the memory of device %d",
+             seats[a].device.number, seats[b].device.number);
+    *out = "nccl";
+    return 0;
+}
+
+int pp_seats_transport(const struct pp_seat *seats, int n, const struct pp_paths *paths,
+                       const char **out, char why[PP_SEATS_WHY_MAX])
+{
+    bool host = false; /* some rank computes on the processor */
+    int shares = -1, other = -1;
+    why[0] = '\0';
+    for (int i = 0; i < n; i++) {
+        host = host || seats[i].device.number < 0;
+        if (shares < 0 && (other = stranger(seats, n, i)) >= 0) {
+            shares = i;
+        }
+    }
+    if (host) {
+        *out = paths->processes ? "mpi" : "threads";
+        return 0;
+    }
+    if (!paths->processes) {
+        return between_threads(seats, n, paths, out, why);
+    }
+    *out = shares < 0 && paths->nccl ? "nccl" : "mpi";
+    if (shares >= 0) {
+        snprintf(why, PP_SEATS_WHY_MAX,
+                 "messages go through host memory: ranks %d and %d are processes that share "
+                 "device %d",
+                 shares, other, seats[shares].device.number);
+    } else {
+        snprintf(why, PP_SEATS_WHY_MAX, "%s",
+                 paths->nccl ? "each rank has a device of its own"
+                             : "messages go through host memory: this build has no NCCL");
+    }
+    return 0;
+}
+
+const char *pp_seat_describe(const struct pp_seat *seat, const char *backend, char *out,
+                             size_t bytes)
+{
+    char with[64] = "";
+    if (seat->parts > 0) {
+        snprintf(with, sizeof(with), " (part %d of %d)", seat->part + 1, seat->parts);
+    } else if (seat->processes > 1) {
+        snprintf(with, sizeof(with), " (shared by %d ranks of %d processes)", seat->sharing,
+                 seat->processes);
+    } else if (seat->sharing > 1) {
+        snprintf(with, sizeof(with), " (shared by %d ranks)", seat->sharing);
+    }
+    if (seat->device.number < 0) {
+        snprintf(out, bytes, "%s", backend);
+    } else {
+        snprintf(out, bytes, "%s:%d %s%s", backend, seat->device.number, seat->device.name, with);
+    }
+    return out;
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Before any rank opens its device: every process says which devices it sees, and all conclude the
+ * same from it.
+ */
+#include "seats.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "ppcli/err.h"
+#include "ppcli/log.h"
+#include "ppcli/mem.h"
+
+#define SHOWN 16 /* ranks, of the announcement */
+#define SEAT_TEXT 160
+
+/* This process's device for the index-th of `ranks` ranks of its machine. Local. */
+static int take(const struct pp_run *run, const struct pp_device *devices, int n, int index,
+                int ranks, struct pp_seat *out)
+{
+    out->device = (struct pp_device){.number = -1};
+    if (n == 0) {
+        return 0;
+    }
+    out->device = devices[pp_devices_deal(n, index, ranks)];
+    return run->backend->free_bytes ? run->backend->free_bytes(out->device.number, &out->free_bytes)
+                                    : 0;
+}
+
+/* All seats of a process whose threads are the ranks. */
+static int take_all(struct pp_run *run, const struct pp_device *devices, int n)
+{
+    int ranks = run->layout->ranks;
+    for (int r = 0; r < ranks; r++) {
+        struct pp_seat *s = &run->seats[r];
+        s->host = pp_host_id();
+        PP_TRY(take(run, devices, n, r, ranks, s));
+    }
+    return 0;
+}
+
+/* Collective: of a rank of its own, after all have told where they are. */
+static int take_one(struct pp_run *run, struct pp_transport *tp, const struct pp_device *devices,
+                    int n)
+{
+    struct pp_seat mine = {.host = pp_host_id(), .process = tp->rank};
+    int index = 0, ranks = 0;
+    PP_TRY(tp->ops->allgather(tp, &mine, sizeof(mine), run->seats));
+    for (int r = 0; r < tp->size; r++) {
+        bool here = run->seats[r].host == mine.host;
+        ranks += here;
+        index += here && r < tp->rank;
+    }
+    PP_TRY(pp_transport_agree(tp, take(run, devices, n, index, ranks, &mine)));
+    return tp->ops->allgather(tp, &mine, sizeof(mine), run->seats);
+}
+
+int seats_take(struct pp_run *run, struct pp_transport *tp)
+{
+    struct pp_device devices[PP_DEVICES_MAX];
+    int n = 0;
+    int rc = pp_devices_find(run->backend, run->cfg, devices, &n);
+    if (rc == 0 && !(run->seats = pp_alloc((size_t)run->layout->ranks, sizeof(*run->seats)))) {
+        rc = PP_ERESOURCE;
+    }
+    if (tp) {
+        rc = pp_transport_agree(tp, rc);
+    }
+    PP_TRY(rc);
+    pp_assert(run->seats != NULL); /* or this rank had not agreed */
+    PP_TRY(tp ? take_one(run, tp, devices, n) : take_all(run, devices, n));
+    /* from here on all decide from the same values */
+    struct pp_paths paths = {.processes = tp != NULL, .reaches = run->backend->reaches};
+    PP_TRY(pp_seats_settle(run->seats, run->layout->ranks, run->cfg->run.partition_sms));
+    if (strcmp(run->cfg->run.transport, "auto") != 0) {
+        run->transport = run->cfg->run.transport;
+        snprintf(run->transport_why, sizeof(run->transport_why), "as run.transport says");
+        return 0;
+    }
+    return pp_seats_transport(run->seats, run->layout->ranks, &paths, &run->transport,
+                              run->transport_why);
+}
+
+struct pp_backend_choice seats_choice(const struct pp_run *run, int rank)
+{
+    struct pp_backend_choice choice = pp_backend_choice_with(run->backend, run->cfg);
+    const struct pp_seat *s = &run->seats[rank];
+    if (s->device.number >= 0) {
+        choice.device = s->device.number;
+        choice.partition = s->part;
+        choice.partitions = s->parts;
+    }
+    return choice;
+}
+
+void seats_announce(const struct pp_run *run)
+{
+    const struct pp_layout *l = run->layout;
+    char text[SEAT_TEXT];
+    int shown = l->ranks < SHOWN ? l->ranks : SHOWN;
+    if (run->seats[0].device.number < 0) {
+        return;
+    }
+    for (int r = 0; r < shown; r++) {
+        pp_log_info("rank %d, stage %d: %s", r, r % l->stages,
+                    pp_seat_describe(&run->seats[r], run->backend->name, text, sizeof(text)));
+    }
+    if (shown < l->ranks) {
+        pp_log_info("... %d more ranks", l->ranks - shown);
+    }
+    if (l->ranks > 1) {
+        pp_log_info("transport %s: %s", run->transport, run->transport_why);
+    }
+}
+
+void seats_json(const struct pp_run *run, struct pp_json *j)
+{
+    char text[SEAT_TEXT];
+    if (run->seats[0].device.number < 0) {
+        return;
+    }
+    pp_json_str(j, "precision", pp_precision_name(run->cfg->run.precision));
+    pp_json_str(j, "transport_why", run->transport_why);
+    pp_json_array(j, "devices");
+    for (int r = 0; r < run->layout->ranks; r++) {
+        const struct pp_seat *s = &run->seats[r];
+        pp_json_object(j, NULL);
+        pp_json_int(j, "rank", r);
+        pp_json_int(j, "device", s->device.number);
+        pp_json_str(j, "name", s->device.name);
+        pp_json_str(j, "uuid", s->device.uuid);
+        pp_json_int(j, "sharing", s->sharing);
+        pp_json_int(j, "part", s->part);
+        pp_json_int(j, "parts", s->parts);
+        pp_json_str(j, "text", pp_seat_describe(s, run->backend->name, text, sizeof(text)));
+        pp_json_end(j);
+    }
+    pp_json_end(j);
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who sits where in a run. Local to train/. */
+#ifndef PPCLI_TRAIN_SEATS_H
+#define PPCLI_TRAIN_SEATS_H
+
+#include "ppcli/json.h"
+#include "ppcli/run.h"
+
+/*
+ * Fill in run->seats and run->transport. tp NULL: all ranks are threads of this process, Local;
+ * else each rank is a process: Collective, the same verdict on every rank.
+ * Errors: PP_ERESOURCE: no such device, or no way between two; PP_ECONFIG: run.partition_sms where
+ * processes share a device.
+ */
+int seats_take(struct pp_run *run, struct pp_transport *tp);
+
+/* What rank `rank` of the run asks of its backend. Local. */
+struct pp_backend_choice seats_choice(const struct pp_run *run, int rank);
+
+/* Say where the ranks of a run with devices sit and how they talk, in a few lines of the log; the
+ * same into the object that is open in j. Nothing for ranks on the processor. Local. */
+void seats_announce(const struct pp_run *run);
+void seats_json(const struct pp_run *run, struct pp_json *j);
+
+#endif

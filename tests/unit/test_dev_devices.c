@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who sits where, on made-up machines: devices dealt out, shared, cut into parts, connected. */
+#include <stdio.h>
+
+#include "ppcli/devices.h"
+#include "test.h"
+
+static struct pp_device device(int number, const char *uuid)
+{
+    struct pp_device d = {.number = number, .processors = 132, .bytes = 1000};
+    snprintf(d.name, sizeof(d.name), "Test GPU");
+    snprintf(d.uuid, sizeof(d.uuid), "%s", uuid);
+    return d;
+}
+
+static struct pp_seat seat(uint64_t host, int process, int number, const char *uuid)
+{
+    return (struct pp_seat){.host = host, .process = process, .device = device(number, uuid)};
+}
+
+static void ranks_get_a_device_each_while_there_are_enough(void **state)
+{
+    for (int i = 0; i < 4; i++) {
+        CHECK_INT_EQ(pp_devices_deal(4, i, 4), i);
+        CHECK_INT_EQ(pp_devices_deal(8, i, 4), i);
+    }
+}
+
+static void with_fewer_devices_neighbours_share_and_every_device_is_used(void **state)
+{
+    static const int two[] = {0, 0, 1, 1}, three[] = {0, 0, 0, 1, 1, 2, 2};
+    for (int i = 0; i < 4; i++) {
+        CHECK_INT_EQ(pp_devices_deal(2, i, 4), two[i]);
+        CHECK_INT_EQ(pp_devices_deal(1, i, 4), 0);
+    }
+    for (int i = 0; i < 7; i++) {
+        CHECK_INT_EQ(pp_devices_deal(3, i, 7), three[i]);
+    }
+    for (int n = 1; n <= 9; n++) {
+        for (int ranks = n; ranks <= 40; ranks++) {
+            int taken[9] = {0}, last = 0;
+            for (int i = 0; i < ranks; i++) {
+                int d = pp_devices_deal(n, i, ranks);
+                assert_true(d >= last && d <= last + 1 && d < n);
+                last = d;
+                taken[d]++;
+            }
+            for (int d = 0; d < n; d++) {
+                assert_in_range(taken[d], ranks / n, (ranks + n - 1) / n);
+            }
+        }
+    }
+}
+
+static void run_devices_picks_in_the_order_given(void **state)
+{
+    const struct pp_device there[] = {device(0, "a"), device(1, "b"), device(2, "c")};
+    const int wanted[] = {2, 0}, absent[] = {1, 3};
+    struct pp_device out[PP_DEVICES_MAX];
+    int n = 0;
+    CHECK_OK(pp_devices_pick(there, 3, wanted, 2, out, &n));
+    CHECK_INT_EQ(n, 2);
+    CHECK_STR_EQ(out[0].uuid, "c");
+    CHECK_STR_EQ(out[1].uuid, "a");
+    CHECK_OK(pp_devices_pick(there, 3, NULL, 0, out, &n));
+    CHECK_INT_EQ(n, 3);
+    CHECK_STR_EQ(out[2].uuid, "c");
+    CHECK_FAILS(pp_devices_pick(there, 3, absent, 2, out, &n), PP_ERESOURCE,
+                "run.devices: device 3 is not there, devices 0 to 2 are");
+    CHECK_FAILS(pp_devices_pick(there, 1, absent, 2, out, &n), PP_ERESOURCE,
+                "run.devices: device 1 is not there, only device 0 is");
+}
+
+static void a_backend_of_the_processor_has_no_devices(void **state)
+{
+    struct pp_config *cfg = NULL;
+    const struct pp_backend_ops *cpu = NULL;
+    struct pp_device out[PP_DEVICES_MAX];
+    int n = -1;
+    CHECK_OK(pp_config_load(NULL, NULL, 0, NULL, &cfg));
+    CHECK_OK(pp_backend_resolve("cpu", &cpu));
+    CHECK_OK(pp_devices_find(cpu, cfg, out, &n));
+    CHECK_INT_EQ(n, 0);
+    pp_config_destroy(&cfg);
+}
+
+static void threads_of_one_process_share_a_device_in_parts_when_asked(void **state)
+{
+    char text[128];
+    struct pp_seat s[3] = {seat(1, 0, 0, "a"), seat(1, 0, 0, "a"), seat(1, 0, 1, "b")};
+    CHECK_OK(pp_seats_settle(s, 3, false));
+    CHECK_INT_EQ(s[0].sharing, 2);
+    CHECK_INT_EQ(s[0].parts, 0);
+    CHECK_INT_EQ(s[1].processes, 1);
+    CHECK_STR_EQ(pp_seat_describe(&s[1], "cuda", text, sizeof(text)),
+                 "cuda:0 Test GPU (shared by 2 ranks)");
+    CHECK_OK(pp_seats_settle(s, 3, true));
+    CHECK_INT_EQ(s[0].part, 0);
+    CHECK_INT_EQ(s[1].part, 1);
+    CHECK_INT_EQ(s[1].parts, 2);
+    CHECK_INT_EQ(s[2].parts, 0); /* it is alone on its device */
+    CHECK_STR_EQ(pp_seat_describe(&s[1], "cuda", text, sizeof(text)),
+                 "cuda:0 Test GPU (part 2 of 2)");
+    CHECK_STR_EQ(pp_seat_describe(&s[2], "cuda", text, sizeof(text)), "cuda:1 Test GPU");
+}
+
+static void a_device_is_known_by_its_uuid_whatever_its_number(void **state)
+{
+    /* each process sees one device as number 0, as under srun --gpus-per-task=1 */
+    struct pp_seat own[2] = {seat(1, 0, 0, "a"), seat(1, 1, 0, "b")};
+    CHECK_OK(pp_seats_settle(own, 2, true));
+    CHECK_INT_EQ(own[0].sharing, 1);
+    CHECK_INT_EQ(own[1].sharing, 1);
+    /* two containers that count differently, with host names of their own */
+    struct pp_seat one[2] = {seat(1, 0, 0, "a"), seat(2, 1, 1, "a")};
+    CHECK_OK(pp_seats_settle(one, 2, false));
+    CHECK_INT_EQ(one[0].sharing, 2);
+    CHECK_INT_EQ(one[1].processes, 2);
+    CHECK_FAILS(pp_seats_settle(one, 2, true), PP_ECONFIG,
+                "run.partition_sms: ranks 0 and 1 are processes that share device 0");
+    /* drivers that give no name */
+    struct pp_seat bare[3] = {seat(1, 0, 0, ""), seat(1, 1, 0, ""), seat(2, 2, 0, "")};
+    CHECK_OK(pp_seats_settle(bare, 3, false));
+    CHECK_INT_EQ(bare[0].sharing, 2);
+    CHECK_INT_EQ(bare[2].sharing, 1);
+}
+
+static bool all_reach(int from, int to)
+{
+    return from >= 0 && to >= 0;
+}
+
+static bool none_reaches(int from, int to)
+{
+    return from == to;
+}
+
+static void check_transport(struct pp_seat *s, int n, struct pp_paths paths, const char *expected,
+                            const char *words)
+{
+    char why[PP_SEATS_WHY_MAX];
+    const char *name = NULL;
+    CHECK_OK(pp_seats_settle(s, n, false));
+    CHECK_OK(pp_seats_transport(s, n, &paths, &name, why));
+    CHECK_STR_EQ(name, expected);
+    CHECK_STR_EQ(why, words);
+}
+
+static void ranks_on_the_processor_talk_as_they_always_did(void **state)
+{
+    struct pp_seat s[2] = {seat(1, 0, -1, ""), seat(1, 1, -1, "")};
+    check_transport(s, 2, (struct pp_paths){.processes = true, .nccl = true}, "mpi", "");
+    check_transport(s, 2, (struct pp_paths){.nccl = true}, "threads", "");
+    CHECK_INT_EQ(s[0].sharing, 0);
+    char text[64];
+    CHECK_STR_EQ(pp_seat_describe(&s[0], "cpu", text, sizeof(text)), "cpu");
+}
+
+static void threads_hand_over_by_pointer_where_devices_reach_each_other(void **state)
+{
+    struct pp_seat s[2] = {seat(1, 0, 0, "a"), seat(1, 0, 1, "b")};
+    struct pp_seat alone[2] = {seat(1, 0, 0, "a"), seat(1, 0, 0, "a")};
+    const char *words = "ranks are threads and hand over by pointer";
+    check_transport(s, 2, (struct pp_paths){.reaches = all_reach}, "threads", words);
+    check_transport(alone, 2, (struct pp_paths){.reaches = none_reaches}, "threads", words);
+    check_transport(s, 2, (struct pp_paths){.reaches = none_reaches, .nccl = true}, "nccl",
+                    "device 0 does not reach the memory of device 1");
+    char why[PP_SEATS_WHY_MAX];
+    const char *name = NULL;
+    CHECK_FAILS(pp_seats_transport(s, 2, &(struct pp_paths){.reaches = none_reaches}, &name, why),
+                PP_ERESOURCE,
+                "device 0 of rank 0 does not reach the memory of device 1 of rank 1, and this "
+                "build has no NCCL");
+}
+
+static void processes_use_nccl_only_with_a_device_each(void **state)
+{
+    struct pp_seat own[2] = {seat(1, 0, 0, "a"), seat(1, 1, 1, "b")};
+    struct pp_seat one[3] = {seat(1, 0, 0, "a"), seat(1, 1, 1, "b"), seat(1, 2, 1, "b")};
+    struct pp_paths with = {.processes = true, .nccl = true}, without = {.processes = true};
+    check_transport(own, 2, with, "nccl", "each rank has a device of its own");
+    check_transport(own, 2, without, "mpi",
+                    "messages go through host memory: this build has no NCCL");
+    check_transport(one, 3, with, "mpi",
+                    "messages go through host memory: ranks 1 and 2 are processes that share "
+                    "device 1");
+}
+
+static void the_host_has_one_id(void **state)
+{
+    assert_true(pp_host_id() == pp_host_id());
+    assert_true(pp_host_id() != 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_get_a_device_each_while_there_are_enough),
+        cmocka_unit_test(with_fewer_devices_neighbours_share_and_every_device_is_used),
+        cmocka_unit_test(run_devices_picks_in_the_order_given),
+        cmocka_unit_test(a_backend_of_the_processor_has_no_devices),
+        cmocka_unit_test(threads_of_one_process_share_a_device_in_parts_when_asked),
+        cmocka_unit_test(a_device_is_known_by_its_uuid_whatever_its_number),
+        cmocka_unit_test(ranks_on_the_processor_talk_as_they_always_did),
+        cmocka_unit_test(threads_hand_over_by_pointer_where_devices_reach_each_other),
+        cmocka_unit_test(processes_use_nccl_only_with_a_device_each),
+        cmocka_unit_test(the_host_has_one_id),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
