@@ -99,6 +99,9 @@ struct pp_transport_ops {
     int (*join)(struct pp_transport *tp);
     int (*fork)(struct pp_transport *tp);
     int (*wait_mark)(struct pp_transport *tp, void *mark, uint64_t timeout_ns);
+    /* See pp_transport_post_vote(). Both NULL: built from allgather. */
+    int (*post_vote)(struct pp_transport *tp, bool yes);
+    int (*wait_vote)(struct pp_transport *tp, bool *out_all);
     /* A faster pp_transport_reduce() with the same bits; NULL: built from send and recv, memory of
      * the host only. n >= 2. */
     int (*reduce)(struct pp_transport *tp, const int *group, int n, size_t n_floats, float *buf,
@@ -111,6 +114,7 @@ struct pp_transport {
     struct pp_backend *be; /* whose memory it moves; not owned; NULL: the host's */
     void *impl;            /* the implementation's, freed by ops->destroy */
     int32_t *verdicts;     /* [size]: agree's scratch, so that it never allocates */
+    int32_t vote;          /* of this rank, where votes are built from allgather: 1 yes, 0 no */
 };
 
 const char *const *pp_transport_names(void); /* of transports.def, "auto" first, NULL-terminated */
@@ -193,6 +197,15 @@ int pp_transport_wait_mark(struct pp_transport *tp, void *mark, uint64_t timeout
  * did keeps its own text. */
 int pp_transport_agree(struct pp_transport *tp, int rc);
 int pp_transport_barrier(struct pp_transport *tp);
+
+/*
+ * A vote in two steps, so that nobody waits who does not need the outcome yet. Collective: each
+ * rank posts once and later waits once, with pairwise calls at most in between, and so on for the
+ * next vote. Posting returns at once; waiting, when all have posted. *out_all: all said yes, the
+ * same on every rank.
+ */
+int pp_transport_post_vote(struct pp_transport *tp, bool yes);
+int pp_transport_wait_vote(struct pp_transport *tp, bool *out_all);
 
 /*
  * Collective over `group` (n ranks, ascending, this rank among them; every member calls with the

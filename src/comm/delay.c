@@ -133,6 +133,16 @@ static int wait_mark(struct pp_transport *tp, void *mark, uint64_t timeout_ns)
     return pp_transport_wait_mark(late(tp), mark, timeout_ns);
 }
 
+static int post_vote(struct pp_transport *tp, bool yes)
+{
+    return pp_transport_post_vote(late(tp), yes);
+}
+
+static int wait_vote(struct pp_transport *tp, bool *out_all)
+{
+    return pp_transport_wait_vote(late(tp), out_all);
+}
+
 static void stop_all(struct pp_transport *tp)
 {
     struct delay *d = tp->impl; /* any thread: draws nothing */
@@ -179,6 +189,8 @@ int pp_delay_open(struct pp_transport *inner, uint64_t seed, struct pp_transport
         .join = inner->ops->join ? join : NULL,
         .fork = inner->ops->fork ? fork_ : NULL,
         .wait_mark = wait_mark,
+        .post_vote = post_vote,
+        .wait_vote = wait_vote,
         .reduce = inner->ops->reduce ? reduce : NULL,
     };
     (*out)->ops = &d->ops;

@@ -91,6 +91,22 @@ static int allgather(struct pp_transport *tp, const void *in, size_t bytes, void
     return finish(m, &r, MPI_STATUS_IGNORE);
 }
 
+static int post_vote(struct pp_transport *tp, bool yes)
+{
+    struct mpi *m = tp->impl;
+    m->yes = yes;
+    MPI_TRY(MPI_Iallreduce(&m->yes, &m->all, 1, MPI_INT, MPI_MIN, m->control, &m->vote));
+    return 0;
+}
+
+static int wait_vote(struct pp_transport *tp, bool *out_all)
+{
+    struct mpi *m = tp->impl;
+    PP_TRY(finish(m, &m->vote, MPI_STATUS_IGNORE));
+    *out_all = m->all != 0;
+    return 0;
+}
+
 /* Both cut alike, so the pieces pair up; no bytes are one empty message, so that they still meet.
  */
 static int send(struct pp_transport *tp, int dst, const void *buf, size_t bytes)
@@ -282,4 +298,6 @@ const struct pp_transport_ops transport_mpi = {
     .recv = recv,
     .abort = stop_all,
     .show_waits = show_waits,
+    .post_vote = post_vote,
+    .wait_vote = wait_vote,
 };

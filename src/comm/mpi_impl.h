@@ -41,6 +41,8 @@ struct mpi {
     bool crowded;        /* more ranks on this machine than cores they may use */
     _Atomic int stop;    /* not 0: end the job with this exit code */
     uint64_t *waited_ns; /* see wait.h */
+    MPI_Request vote;    /* under way, else MPI_REQUEST_NULL */
+    int yes, all;        /* what it reads and writes meanwhile */
     int n_ends;
     struct end *ends;
 };

@@ -171,6 +171,7 @@ int pp_mpi_open(struct pp_transport **out)
     }
     m->channels = MPI_COMM_NULL;
     m->control = MPI_COMM_NULL;
+    m->vote = MPI_REQUEST_NULL;
     m->thread = pthread_self();
     int rc = started ? 0 : start();
     if (rc < 0) {

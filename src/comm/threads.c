@@ -192,6 +192,33 @@ static int allgather(struct pp_transport *tp, const void *in, size_t bytes, void
     return rc < 0 ? rc : left;
 }
 
+/* The last one to vote counts. A rank posts the next vote only when it has seen the outcome of this
+ * one, so what is counted here belongs to one vote, and the outcome stays until all have read it.
+ */
+static int post_vote(struct pp_transport *tp, bool yes)
+{
+    struct rank *k = tp->impl;
+    struct pp_threads *g = k->group;
+    if (!yes) {
+        atomic_store(&g->against, 1);
+    }
+    k->votes++;
+    if (atomic_fetch_add(&g->voted, 1) + 1 == (uint32_t)g->size) {
+        g->unanimous = atomic_exchange(&g->against, 0) == 0;
+        atomic_store(&g->voted, 0);
+        pp_word_set(&g->votes, k->votes);
+    }
+    return 0;
+}
+
+static int wait_vote(struct pp_transport *tp, bool *out_all)
+{
+    struct rank *k = tp->impl;
+    PP_TRY(pp_word_wait(&k->waiter, &k->group->votes, k->votes));
+    *out_all = k->group->unanimous;
+    return 0;
+}
+
 /* --- channels ----------------------------------------------------------------------------------
  */
 
@@ -347,5 +374,7 @@ const struct pp_transport_ops transport_threads = {
     .recv = pp_threads_recv,
     .abort = stop_all,
     .show_waits = show_waits,
+    .post_vote = post_vote,
+    .wait_vote = wait_vote,
     .reduce = pp_threads_reduce,
 };

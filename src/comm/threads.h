@@ -38,6 +38,9 @@ struct pp_threads {
     _Alignas(64) struct pp_word stop;
     _Alignas(64) struct pp_word generation; /* of the barrier: how often it has opened */
     _Atomic uint32_t arrived;
+    _Alignas(64) struct pp_word votes; /* how many are decided */
+    _Atomic uint32_t voted, against;   /* of the vote under way */
+    bool unanimous;                    /* of the last one decided */
 };
 
 /* A channel as this rank sees it. */
@@ -52,6 +55,7 @@ struct rank {
     struct pp_threads *group;
     struct pp_waiter waiter;
     uint32_t generation; /* of the barrier: openings seen */
+    uint32_t votes;      /* posted by this rank */
     int n_ends;
     struct end *ends;
     uint32_t *sent;     /* [size]: messages to each rank through its mailbox */

@@ -152,6 +152,29 @@ int pp_transport_barrier(struct pp_transport *tp)
     return tp->ops->allgather(tp, &mine, sizeof(mine), tp->verdicts);
 }
 
+int pp_transport_post_vote(struct pp_transport *tp, bool yes)
+{
+    if (tp->ops->post_vote) {
+        return tp->ops->post_vote(tp, yes);
+    }
+    tp->vote = yes;
+    return 0;
+}
+
+int pp_transport_wait_vote(struct pp_transport *tp, bool *out_all)
+{
+    if (tp->ops->wait_vote) {
+        return tp->ops->wait_vote(tp, out_all);
+    }
+    PP_TRY(tp->ops->allgather(tp, &tp->vote, sizeof(tp->vote), tp->verdicts));
+    bool all = true;
+    for (int r = 0; r < tp->size; r++) {
+        all = all && tp->verdicts[r] != 0;
+    }
+    *out_all = all;
+    return 0;
+}
+
 size_t pp_piece(size_t N, int n, int d)
 {
     size_t each = N / (size_t)n;

@@ -406,6 +406,61 @@ static int reduce_built_from_send_and_recv_has_the_same_bits(struct conform *c)
     return rc;
 }
 
+/* Rank r is against in every vote whose number has bit r set; in between some are late. */
+static int vote_often(struct conform *c)
+{
+    struct pp_transport *tp = c->tp;
+    for (unsigned i = 0; i < 64; i++) {
+        unsigned against = i & ((1u << (tp->size < 6 ? tp->size : 6)) - 1);
+        bool all = against != 0;
+        if (pp_rng_u32(4, (uint64_t)tp->rank, i) % 8 == 0) {
+            struct timespec t = {.tv_sec = 0, .tv_nsec = 200000};
+            nanosleep(&t, NULL);
+        }
+        PP_TRY(pp_transport_post_vote(tp, tp->rank > 5 || (against >> tp->rank & 1) == 0));
+        PP_TRY(pp_transport_wait_vote(tp, &all));
+        EXPECT(all == (against == 0), "vote %u: %s, expected %s", i,
+               all ? "all for" : "some against", against == 0 ? "all for" : "some against");
+    }
+    return 0;
+}
+
+static int a_vote_is_for_only_when_all_are(struct conform *c)
+{
+    return vote_often(c);
+}
+
+static int a_vote_built_from_allgather_is_the_same(struct conform *c)
+{
+    const struct pp_transport_ops *fast = c->tp->ops;
+    struct pp_transport_ops plain = *fast;
+    plain.post_vote = NULL;
+    plain.wait_vote = NULL;
+    c->tp->ops = &plain;
+    int rc = vote_often(c);
+    c->tp->ops = fast;
+    return rc;
+}
+
+/* The ranks stand in a row: each gets a message only when the one before has voted and got its own,
+ * so a rank whose posting waited for the others would hang here. */
+static int posting_a_vote_waits_for_nobody(struct conform *c)
+{
+    struct pp_transport *tp = c->tp;
+    char word = 0;
+    bool all = false;
+    if (tp->rank > 0) {
+        PP_TRY(tp->ops->recv(tp, tp->rank - 1, &word, 1));
+    }
+    PP_TRY(pp_transport_post_vote(tp, true));
+    if (tp->rank + 1 < tp->size) {
+        PP_TRY(tp->ops->send(tp, tp->rank + 1, &word, 1));
+    }
+    PP_TRY(pp_transport_wait_vote(tp, &all));
+    EXPECT(all, "some against, expected all for");
+    return 0;
+}
+
 #define CASE(f)                                                                                    \
     {                                                                                              \
         .name = #f, .run = f                                                                       \
@@ -420,6 +475,9 @@ const struct conform_case conform_cases[] = {
     CASE(nobody_leaves_a_barrier_before_all_arrived),
     CASE(waiting_can_be_seen_from_outside),
     CASE(one_failure_is_everybodys),
+    CASE(a_vote_is_for_only_when_all_are),
+    CASE(a_vote_built_from_allgather_is_the_same),
+    CASE(posting_a_vote_waits_for_nobody),
     CASE(send_and_recv_move_any_size),
     CASE(reduce_has_the_bits_of_adding_in_order),
     CASE(reduce_built_from_send_and_recv_has_the_same_bits),

@@ -122,7 +122,8 @@ static int wait_for_nothing(struct pp_transport *tp)
     static _Alignas(64) char slots[64][2][64];
     float buf[8] = {0};
     float scratch[8];
-    const int all[] = {0, 1, 2, 3, 4, 5};
+    const int all[] = {0, 1, 2, 3, 4, 5, 6};
+    bool unanimous;
     /* Rank 1 receives from rank 0, rank 2 sends to it. */
     struct pp_channel_spec specs[2] = {
         {.src = 0, .dst = 1, .id = 0, .slots = 1, .bytes = 64},
@@ -161,8 +162,12 @@ static int wait_for_nothing(struct pp_transport *tp)
     case 4:
         rc = tp->ops->recv(tp, 0, buf, sizeof(buf));
         break;
+    case 5:
+        PP_TRY(pp_transport_post_vote(tp, true));
+        rc = pp_transport_wait_vote(tp, &unanimous);
+        break;
     default:
-        rc = pp_transport_reduce(tp, all, 6, 8, buf, scratch);
+        rc = pp_transport_reduce(tp, all, 7, 8, buf, scratch);
         break;
     }
     uint64_t took = pp_clock_ns() - start;
@@ -194,7 +199,7 @@ static int as_threads(int argc, char **argv)
         rc |= report("every case", size, run_threads(size, argv[1], run_cases));
     }
     rc |=
-        report("an abort wakes all kinds of waiters", 6, run_threads(6, argv[1], wait_for_nothing));
+        report("an abort wakes all kinds of waiters", 7, run_threads(7, argv[1], wait_for_nothing));
     return rc == 0 ? 0 : 1;
 }
 
