@@ -228,6 +228,9 @@ struct pp_backend_ops {
      * clip_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_. A step is skipped when it is
      * bad or, with halt, when an earlier one was. The same votes give the same bits everywhere. */
     int (*judge)(struct pp_backend *be, const struct pp_judgement *j);
+    /* *io (host) = the largest of *io and |x[i]|, n elements, where a NaN is larger than Inf: what
+     * comes out is finite exactly when all of it is. Only where ops are done when they return. */
+    int (*largest)(struct pp_backend *be, size_t n, const float *x, float *io);
     /* p[n] updated from g[n], unless a->skip; m[n] and v[n] are the optimizer's state (NULL where
      * the kind has none: sgd none; momentum m; adam, adamw m and v). Element-wise: any split of the
      * buffer gives the same bits. */
@@ -313,6 +316,7 @@ int pp_backend_softmax_cross_entropy(struct pp_backend *be, int B, int C, const 
 int pp_backend_add(struct pp_backend *be, size_t n, const float *a, float *g);
 int pp_backend_sum_squares(struct pp_backend *be, size_t n, const float *g, double *out);
 int pp_backend_judge(struct pp_backend *be, const struct pp_judgement *j);
+int pp_backend_largest(struct pp_backend *be, size_t n, const float *x, float *io);
 int pp_backend_optimizer_step(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
                               const float *g, float *m, float *v, float *p);
 

@@ -397,6 +397,12 @@ int pp_backend_judge(struct pp_backend *be, const struct pp_judgement *j)
     return OP(be, judge)(be, j);
 }
 
+int pp_backend_largest(struct pp_backend *be, size_t n, const float *x, float *io)
+{
+    pp_assert(!be->caps.async);
+    return OP(be, largest)(be, n, x, io);
+}
+
 int pp_backend_optimizer_step(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
                               const float *g, float *m, float *v, float *p)
 {

@@ -124,7 +124,7 @@ static double longest(int count, int length, size_t vs, size_t ks, const float *
     return sqrt(most);
 }
 
-static double largest(size_t n, const float *a)
+static double greatest(size_t n, const float *a)
 {
     double most = 0;
     for (size_t i = 0; i < n; i++) {
@@ -178,7 +178,7 @@ static int linear_forward(struct pp_backend *be, int B, int I, int O, const floa
     /* No activation is steeper than gelu (1.13): an error before it is that much after it. */
     double tolerance = 1.13 * product_tolerance(I, longest(B, I, (size_t)I, 1, x),
                                                 longest(O, I, (size_t)I, 1, W)) +
-                       ROUNDINGS * EPS * largest((size_t)O, b);
+                       ROUNDINGS * EPS * greatest((size_t)O, b);
     struct what w =
         what("linear_forward", "z", (size_t)O, "%dx%dx%d %s", B, O, I, pp_activation_name(act));
     if (z) {
@@ -195,7 +195,7 @@ static int activation_backward(struct pp_backend *be, size_t n, enum pp_activati
     float *want;
     PP_TRY(scratch(c, n, &want));
     memcpy(want, dy, n * sizeof(*want));
-    double scale = largest(n, dy);
+    double scale = greatest(n, dy);
     PP_TRY(pp_backend_activation_backward(c->plain, n, act, y, z, want));
     PP_TRY(pp_backend_activation_backward(c->fast, n, act, y, z, dy));
     struct what w = what("activation_backward", "dz", n, "%zu %s", n, pp_activation_name(act));
@@ -256,7 +256,7 @@ static int softmax_cross_entropy(struct pp_backend *be, int B, int C, const floa
     float *want;
     PP_TRY(scratch(c, n, &want));
     struct pp_loss_sums fast = {0}, plain = {0};
-    double scale = largest(n, logits);
+    double scale = greatest(n, logits);
     PP_TRY(pp_backend_softmax_cross_entropy(c->plain, B, C, logits, labels, grad_scale, &plain,
                                             dlogits ? want : NULL));
     PP_TRY(pp_backend_softmax_cross_entropy(c->fast, B, C, logits, labels, grad_scale, &fast,
@@ -314,20 +314,34 @@ static int sum_squares(struct pp_backend *be, size_t n, const float *g, double *
     return 0;
 }
 
+static int largest(struct pp_backend *be, size_t n, const float *x, float *io)
+{
+    struct compare *c = compare_of(be);
+    float fast = *io, plain = *io;
+    PP_TRY(pp_backend_largest(c->plain, n, x, &plain));
+    PP_TRY(pp_backend_largest(c->fast, n, x, &fast));
+    if (fast != plain && !(isnan(fast) && isnan(plain))) {
+        return pp_fail(PP_ECHECK, "compare: largest of %zu is %.9g, the plain version gives %.9g",
+                       n, (double)fast, (double)plain);
+    }
+    *io = fast;
+    return 0;
+}
+
 static int optimizer_step(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
                           const float *g, float *m, float *v, float *p)
 {
     struct compare *c = compare_of(be);
     const char *names[3] = {"p", "m", "v"};
     float *got[3] = {p, m, v}, *want[3] = {NULL};
-    double scale[3] = {0}, g_scale = largest(n, g) * fabs((double)a->grad_scale);
+    double scale[3] = {0}, g_scale = greatest(n, g) * fabs((double)a->grad_scale);
     float *s;
     PP_TRY(scratch(c, 3 * n, &s));
     for (int k = 0; k < 3; k++) {
         if (got[k]) {
             want[k] = s + (size_t)k * n;
             memcpy(want[k], got[k], n * sizeof(*s));
-            scale[k] = largest(n, got[k]);
+            scale[k] = greatest(n, got[k]);
         }
     }
     PP_TRY(pp_backend_optimizer_step(c->plain, n, a, g, want[1], want[2], want[0]));
@@ -406,5 +420,6 @@ const struct pp_backend_ops backend_compare = {
     .softmax_cross_entropy = softmax_cross_entropy,
     .add = add,
     .sum_squares = sum_squares,
+    .largest = largest,
     .optimizer_step = optimizer_step,
 };

@@ -249,6 +249,16 @@ static int judge(struct pp_backend *be, const struct pp_judgement *j)
     return 0;
 }
 
+static int largest(struct pp_backend *be, size_t n, const float *x, float *io)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (fabsf(x[i]) > *io || isnan(x[i])) {
+            *io = isnan(*io) ? *io : fabsf(x[i]);
+        }
+    }
+    return 0;
+}
+
 /* As torch.optim.SGD, Adam and AdamW do it, without amsgrad, dampening and nesterov. */
 static int optimizer_step(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
                           const float *g, float *m, float *v, float *p)
@@ -299,5 +309,6 @@ const struct pp_backend_ops pp_plain_ops = {
     .add = add,
     .sum_squares = sum_squares,
     .judge = judge,
+    .largest = largest,
     .optimizer_step = optimizer_step,
 };

@@ -82,6 +82,9 @@ static void cpu_agrees_with_plain_on_flat_buffers(void **state)
         double sum;
         CHECK_OK(pp_backend_add(be, n, a, g));
         CHECK_OK(pp_backend_sum_squares(be, n, g, &sum));
+        float most = 0;
+        CHECK_OK(pp_backend_largest(be, n, g, &most));
+        assert_true(most > 0);
         for (int k = 0; k < COUNT(kinds); k++) {
             struct pp_optimizer_args args = {.kind = kinds[k],
                                              .lr = 0.01f,

@@ -179,6 +179,7 @@ static void run_kernels(const struct cpu_kernels *k, float *out)
     double squares = k->sum_squares(N, in);
     memcpy(out, &squares, sizeof(squares));
     out += 2;
+    *out++ = k->largest(N, in, 0);
     for (int kind = PP_OPT_SGD; kind <= PP_OPT_ADAMW; kind++) {
         struct pp_optimizer_args args = {kind,  0.01f, 0.9f, 0.9f, 0.99f,
                                          1e-8f, 0.1f,  0.3f, 1,    false};
@@ -196,7 +197,7 @@ static void run_kernels(const struct cpu_kernels *k, float *out)
 static void every_instruction_set_gives_the_same_bits(void **state)
 {
     enum {
-        FLOATS = 8 * 259 + 37 + 259 + 4 + 4 * 259
+        FLOATS = 8 * 259 + 37 + 259 + 4 + 1 + 4 * 259
     };
     static float want[FLOATS], got[FLOATS];
     int n = 0;
@@ -231,6 +232,39 @@ static void sum_of_squares_depends_on_the_numbers_only(void **state)
     pp_free(g);
     pp_free(shifted);
     pp_backend_close(&be);
+}
+
+/* Whatever the place: in the vectors, in the rest, behind a larger one, in front of it. */
+static void the_largest_is_finite_only_when_all_are(void **state)
+{
+    static const char *const backends[] = {"cpu", "reference", "compare"};
+    enum {
+        N = 37
+    };
+    for (int b = 0; b < COUNT(backends); b++) {
+        struct pp_backend *be = open_backend(backends[b]);
+        float *x = noise("x", N), most = 0;
+        x[5] = -7.5f;
+        CHECK_OK(pp_backend_largest(be, N, x, &most));
+        assert_true(most == 7.5f);
+        CHECK_OK(pp_backend_largest(be, 0, x, &most));
+        assert_true(most == 7.5f);
+        for (int i = 0; i < N; i++) {
+            float kept = x[i];
+            most = 0;
+            x[i] = -INFINITY;
+            CHECK_OK(pp_backend_largest(be, N, x, &most));
+            assert_true(most == INFINITY);
+            x[i] = NAN;
+            CHECK_OK(pp_backend_largest(be, N, x, &most));
+            assert_true(isnan(most));
+            x[i] = kept;
+            CHECK_OK(pp_backend_largest(be, N, x, &most));
+            assert_true(isnan(most));
+        }
+        pp_free(x);
+        pp_backend_close(&be);
+    }
 }
 
 static void denormals_are_flushed_while_the_backend_is_open(void **state)
@@ -321,6 +355,7 @@ int main(void)
         cmocka_unit_test(bits_do_not_depend_on_addresses),
         cmocka_unit_test(every_instruction_set_gives_the_same_bits),
         cmocka_unit_test(sum_of_squares_depends_on_the_numbers_only),
+        cmocka_unit_test(the_largest_is_finite_only_when_all_are),
         cmocka_unit_test(denormals_are_flushed_while_the_backend_is_open),
         cmocka_unit_test(two_threads_at_once_give_the_bits_of_one),
         cmocka_unit_test(ops_of_cpu_allocate_nothing),

@@ -252,6 +252,12 @@ static int sum_squares(struct pp_backend *be, size_t n, const float *g, double *
     return 0;
 }
 
+static int largest(struct pp_backend *be, size_t n, const float *x, float *io)
+{
+    *io = kernels(be)->largest(n, x, *io);
+    return 0;
+}
+
 static int optimizer_step(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
                           const float *g, float *m, float *v, float *p)
 {
@@ -277,5 +283,6 @@ const struct pp_backend_ops backend_cpu = {
     .softmax_cross_entropy = softmax_cross_entropy,
     .add = add,
     .sum_squares = sum_squares,
+    .largest = largest,
     .optimizer_step = optimizer_step,
 };

@@ -179,6 +179,37 @@ static double sum_squares(size_t n, const float *restrict g)
     return lane[0];
 }
 
+/* Without its sign a float's bits, as a whole number, are in the order of its size, and those of a
+ * NaN lie above those of Inf. */
+static uint32_t size_bits(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof(bits));
+    return bits & 0x7fffffffu;
+}
+
+static float largest(size_t n, const float *restrict x, float least)
+{
+    uint32_t lane[LANES] = {size_bits(least)};
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        for (int l = 0; l < LANES; l++) {
+            uint32_t bits = size_bits(x[i + l]);
+            lane[l] = bits > lane[l] ? bits : lane[l];
+        }
+    }
+    for (int l = 0; i < n; i++, l++) {
+        uint32_t bits = size_bits(x[i]);
+        lane[l] = bits > lane[l] ? bits : lane[l];
+    }
+    for (int l = 1; l < LANES; l++) {
+        lane[0] = lane[l] > lane[0] ? lane[l] : lane[0];
+    }
+    float most;
+    memcpy(&most, &lane[0], sizeof(most));
+    return most;
+}
+
 /* The two Adams differ in where the decay goes: into the gradient, or (decoupled) into p. */
 static inline __attribute__((always_inline)) void adam(size_t n, const struct pp_optimizer_args *a,
                                                        float decay, float keep,
@@ -239,5 +270,6 @@ const struct cpu_kernels JOIN(cpu_kernels_, PPCLI_ISA) = {
     .softmax_cross_entropy = softmax_cross_entropy,
     .add = add,
     .sum_squares = sum_squares,
+    .largest = largest,
     .optimizer_step = optimizer_step,
 };

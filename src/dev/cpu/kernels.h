@@ -23,6 +23,7 @@ struct cpu_kernels {
                                   float grad_scale, struct pp_loss_sums *sums, float *dlogits);
     void (*add)(size_t n, const float *a, float *g);
     double (*sum_squares)(size_t n, const float *g);
+    float (*largest)(size_t n, const float *x, float least);
     void (*optimizer_step)(size_t n, const struct pp_optimizer_args *a, const float *g, float *m,
                            float *v, float *p);
 };
