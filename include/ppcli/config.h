@@ -82,6 +82,13 @@ enum pp_gemm {
     PP_GEMM_CBLAS
 };
 
+/* What follows when the loss or a gradient of a step is not finite. */
+enum pp_nonfinite {
+    PP_NONFINITE_STOP,
+    PP_NONFINITE_SKIP,
+    PP_NONFINITE_REWIND
+};
+
 enum pp_on_corrupt {
     PP_CORRUPT_PREVIOUS,
     PP_CORRUPT_STOP
@@ -134,6 +141,8 @@ struct pp_config {
         enum pp_loss_kind loss;
         bool exact;   /* weight gradients of one micro-batch at a time: the bits of one rank */
         int coalesce; /* else of so many; 0: from the rows, see pp_layout_coalesce() */
+        enum pp_nonfinite nonfinite;
+        int nonfinite_limit;    /* so many in a row end the run all the same */
         char init[PP_PATH_MAX]; /* weights to begin with; empty: random ones */
     } train;
     struct {

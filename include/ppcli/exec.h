@@ -69,9 +69,13 @@ int pp_exec_start_epoch(struct pp_exec *x, uint64_t epoch, const struct pp_loss_
 /*
  * One optimizer step over batch `step` of the current epoch: the plan, the reduction over
  * replicas, clipping, the optimizer. Collective in effect: all ranks call it with the same values.
- * lr: of this step; t: 1, 2, ... counted over the run. Allocates nothing (asserted).
+ * lr: of this step; t: 1, 2, ... counted over the run; updates: steps that changed the weights
+ * before it, for the optimizer's bias correction. Allocates nothing (asserted).
+ * Errors: PP_EDIVERGED on all ranks when the loss or any gradient is not finite: no rank has
+ * changed anything then, the batch is not counted in the sums, and the run can go on. The text says
+ * what was not finite first, and where. Any other error is of this rank alone.
  */
-int pp_exec_train_step(struct pp_exec *x, int step, double lr, int64_t t);
+int pp_exec_train_step(struct pp_exec *x, int step, double lr, int64_t t, int64_t updates);
 
 /* Forward only over batch `step` of the test set; adds to the test sums. */
 int pp_exec_test_step(struct pp_exec *x, int step);

@@ -108,6 +108,15 @@ int pp_partition_costs(const struct pp_model *m, const double *costs, int n, int
  * One virtual stage's layers, parameters, gradients, optimizer state and saved activations.
  * All big memory comes from the arena given at layout.
  */
+/* What bounds the weight gradients of a chunk's micro-batches: each is a sum over rows of products
+ * x * dz. Sizes as of pp_backend_largest(): finite only when all values are. */
+struct pp_chunk_range {
+    float x;       /* largest |input of a layer| */
+    float dz;      /* largest |gradient before a layer's activation| */
+    int bad_input; /* first layer whose input was not finite, -1: none */
+    float bad;     /* size of that input */
+};
+
 struct pp_chunk {
     const struct pp_model *model; /* not owned */
     int first, last;              /* layers, inclusive */
@@ -122,6 +131,8 @@ struct pp_chunk {
     struct pp_chunk_state *states; /* [state_slots], host memory, owned */
     float **grad_base;             /* [grad_slots], owned array, arena memory */
     struct pp_weight_part *parts;  /* [grad_slots], owned: of the W being computed */
+    bool measure;                  /* F and I keep account of range, at once in the cache; ... */
+    struct pp_chunk_range range;   /* ... since pp_chunk_measure() */
 };
 
 struct pp_chunk_spec {
@@ -152,6 +163,10 @@ int pp_chunk_weights_changed(struct pp_chunk *c, struct pp_backend *be);
 /* The optimizer over all parameters, and what follows from their change. */
 int pp_chunk_optimizer_step(struct pp_chunk *c, struct pp_backend *be,
                             const struct pp_optimizer_args *a);
+
+/* Forget the range; from now on keep account of it, or (also before the first call) do not. Only
+ * where the backend's ops are done when they return. */
+void pp_chunk_measure(struct pp_chunk *c, bool on);
 
 /*
  * F: x[rows][in] of the first layer -> y[rows][out] of the last, 0 <= rows <= max_rows. x and y are

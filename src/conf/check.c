@@ -142,6 +142,18 @@ static void check_assignment(struct pp_config *cfg)
     }
 }
 
+static void check_nonfinite(struct pp_config *cfg)
+{
+    static const char *const keys[] = {"train.nonfinite", "run.dir", NULL};
+    if (good(cfg, keys) && cfg->train.nonfinite == PP_NONFINITE_REWIND && cfg->run.dir[0] == '\0') {
+        const char *key = blame(cfg, keys);
+        pp_config_problem(cfg, key,
+                          "%s: rewind goes back to a checkpoint, and without a run folder there "
+                          "is none; use train.nonfinite = skip, or name a run.dir",
+                          key);
+    }
+}
+
 static void check_launch(struct pp_config *cfg)
 {
     static const char *const keys[] = {"run.transport", "run.launch", NULL};
@@ -286,6 +298,7 @@ void conf_check(struct pp_config *cfg)
     check_stages(cfg);
     check_assignment(cfg);
     check_launch(cfg);
+    check_nonfinite(cfg);
     check_outputs(cfg);
     check_coalesce(cfg);
     check_devices(cfg);

@@ -26,6 +26,11 @@ static const struct conf_choice launches[] = {{"auto", PP_LAUNCH_AUTO},
                                               {"mpirun", PP_LAUNCH_MPIRUN},
                                               {NULL, 0}};
 
+static const struct conf_choice nonfinites[] = {{"stop", PP_NONFINITE_STOP},
+                                                {"skip", PP_NONFINITE_SKIP},
+                                                {"rewind", PP_NONFINITE_REWIND},
+                                                {NULL, 0}};
+
 static const struct conf_choice on_corrupts[] = {
     {"previous", PP_CORRUPT_PREVIOUS}, {"stop", PP_CORRUPT_STOP}, {NULL, 0}};
 
@@ -128,6 +133,14 @@ static const struct conf_option table[] = {
      .help = "exact = off: micro-batches of one weight-gradient product, at most microbatches; 0 = "
              "as few as make 256 rows"},
 
+    /* not among the numbers of a run, so that one that stopped can go on with another policy */
+    {KEY(train, nonfinite, CONF_ENUM), .def = "stop", .choices = nonfinites,
+     .help =
+         "a step whose loss or gradients are not finite changes no weight; then stop (exit 80), "
+         "skip the batch, or rewind to the newest checkpoint and go on behind the batch"},
+    {KEY(train, nonfinite_limit, CONF_INT), .def = "10", .min = 1, .max = 1000000,
+     .help = "skip: so many bad steps in a row stop the run; rewind: so many rewinds without a new "
+             "checkpoint in between"},
     {KEY(train, init, CONF_PATH), .def = "",
      .help = "begin with the weights of this safetensors file (PyTorch's names: layers.0.weight, "
              "...) or checkpoint; empty: with random ones from the seed"},

@@ -10,6 +10,8 @@
  */
 #include "nn.h"
 
+#include <math.h>
+
 #include "ppcli/err.h"
 
 /* A micro-batch between its F and its W. Pointers to the caller's memory and into the slot. */
@@ -288,6 +290,34 @@ static float *gradient(const struct pp_chunk *c, const struct pp_chunk_state *st
     return k == n_layers(c) - 1 ? st->dy : c->grad_base[gslot] + c->places[k].dy;
 }
 
+void pp_chunk_measure(struct pp_chunk *c, bool on)
+{
+    c->measure = on;
+    c->range = (struct pp_chunk_range){.bad_input = -1};
+}
+
+/* Layer k's input is x[rows][in]. */
+static int measure_input(struct pp_chunk *c, struct pp_backend *be, int k, int rows, const float *x)
+{
+    if (!c->measure) {
+        return 0;
+    }
+    float *most = &c->range.x;
+    PP_TRY(pp_backend_largest(be, (size_t)rows * (size_t)layer(c, k)->in, x, most));
+    if (!isfinite(*most) && c->range.bad_input < 0) {
+        c->range.bad_input = layer(c, k)->index;
+        c->range.bad = *most;
+    }
+    return 0;
+}
+
+static int measure_gradient(struct pp_chunk *c, struct pp_backend *be, int k, int rows,
+                            const float *dz)
+{
+    size_t n = (size_t)rows * (size_t)layer(c, k)->out;
+    return c->measure ? pp_backend_largest(be, n, dz, &c->range.dz) : 0;
+}
+
 int pp_chunk_forward(struct pp_chunk *c, struct pp_backend *be, int slot, int rows, const float *x,
                      float *y)
 {
@@ -299,6 +329,7 @@ int pp_chunk_forward(struct pp_chunk *c, struct pp_backend *be, int slot, int ro
     st->rows = rows;
     for (int k = 0; k < n_layers(c); k++) {
         const struct pp_layer *l = layer(c, k);
+        PP_TRY(measure_input(c, be, k, rows, input(c, st, k)));
         PP_TRY(l->ops->forward(l, be, rows, c->params + c->places[k].params, packed_of(c, k),
                                input(c, st, k), saved(c, st, k), output(c, st, k)));
     }
@@ -317,6 +348,7 @@ int pp_chunk_backward_input(struct pp_chunk *c, struct pp_backend *be, int slot,
                                       packed_of(c, k), saved(c, st, k), output(c, st, k),
                                       gradient(c, st, gslot, k),
                                       k == 0 ? dx : gradient(c, st, gslot, k - 1)));
+        PP_TRY(measure_gradient(c, be, k, st->rows, gradient(c, st, gslot, k)));
     }
     return 0;
 }

@@ -5,7 +5,6 @@
  */
 #include "exec_internal.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "ppcli/clock.h"
@@ -45,8 +44,8 @@ out:
     return rc;
 }
 
-/* Which receives to post before the first action, per plan. */
-static int find_first_messages(struct pp_exec *x)
+/* Per plan: which receives to post before the first action, and the last input gradient. */
+static int find_first_and_last(struct pp_exec *x)
 {
     const struct pp_layout *l = x->layout;
     x->first = pp_alloc((size_t)l->n_plans, sizeof(*x->first));
@@ -71,6 +70,12 @@ static int find_first_messages(struct pp_exec *x)
             x->first[i].n = n;
             if (pass == 0 && !(x->first[i].messages = pp_alloc((size_t)n, sizeof(int)))) {
                 return PP_ERESOURCE;
+            }
+        }
+        const struct pp_rank_plan *mine = &plan->ranks[x->pipeline_rank];
+        for (int k = 0; k < mine->n_actions; k++) {
+            if (mine->actions[k].op == PP_OP_I || mine->actions[k].op == PP_OP_B) {
+                x->first[i].last_i = &mine->actions[k];
             }
         }
     }
@@ -105,17 +110,7 @@ static int small_memory(struct pp_exec *x)
     for (int d = 0; d < l->replicas; d++) {
         x->group[d] = d * l->stages + x->pipeline_rank;
     }
-    for (int i = 0; i < l->model->n_layers; i++) {
-        x->n_params += l->model->layers[i].n_params;
-    }
-    if (l->cfg->train.clip_norm > 0) {
-        x->norms = pp_alloc((size_t)x->n_params, sizeof(*x->norms));
-        x->all_norms = pp_alloc((size_t)l->ranks * (size_t)x->n_params, sizeof(*x->all_norms));
-        if (!x->norms || !x->all_norms) {
-            return PP_ERESOURCE;
-        }
-    }
-    return 0;
+    return exec_finite_create(x);
 }
 
 /* Everything that can fail on one rank alone, before the first message. */
@@ -123,7 +118,7 @@ static int create_local(struct pp_exec *x, const struct pp_exec_spec *spec)
 {
     PP_TRY(exec_memory(x, spec));
     PP_TRY(small_memory(x));
-    PP_TRY(find_first_messages(x));
+    PP_TRY(find_first_and_last(x));
     PP_TRY(open_loaders(x));
     for (int k = 0; k < x->n_stages; k++) {
         PP_TRY(pp_chunk_init(x->stages[k].chunk, x->be, x->layout->cfg->train.seed));
@@ -172,8 +167,7 @@ void pp_exec_destroy(struct pp_exec **exec)
     pp_loader_destroy(&x->loader[1]);
     pp_free(x->host_labels);
     pp_free(x->group);
-    pp_free(x->norms);
-    pp_free(x->all_norms);
+    exec_finite_destroy(x);
     exec_memory_free(x);
     pp_free(x);
     *exec = NULL;
@@ -196,14 +190,14 @@ uint64_t exec_event_end(struct pp_exec *x)
 
 uint64_t pp_exec_events_per_step(const struct pp_layout *l)
 {
-    /* F: wait, slot, F, send; I: the same; W: W, release; then reduce, clip, update, meet,
-     * report, and after an epoch meet and report once more. */
+    /* F: wait, slot, F, send; I: the same; W: W, release; then reduce, vote, clip, update,
+     * meet, report, and after an epoch meet and report once more. */
     static const uint64_t of_op[] = {[PP_OP_F] = 5, [PP_OP_I] = 4, [PP_OP_W] = 2, [PP_OP_B] = 6};
     uint64_t most = 0;
     for (int i = 0; i < l->n_plans; i++) {
         for (int r = 0; r < l->stages; r++) {
             const struct pp_rank_plan *p = &l->plans[i].plan->ranks[r];
-            uint64_t n = 7;
+            uint64_t n = 8;
             for (int k = 0; k < p->n_actions; k++) {
                 n += of_op[p->actions[k].op];
             }
@@ -278,50 +272,6 @@ static int reduce_gradients(struct pp_exec *x)
     return 0;
 }
 
-/*
- * Global-norm clipping as torch.nn.utils.clip_grad_norm_: scale = min(1, clip / (norm + 1e-6)).
- * Squares are summed per parameter by the rank that holds it and then, on every rank, parameter by
- * parameter in canonical order: the same bits however the model is cut.
- */
-static int clip_scale(struct pp_exec *x, int64_t t, float *out)
-{
-    const struct pp_layout *l = x->layout;
-    memset(x->norms, 0, (size_t)x->n_params * sizeof(*x->norms));
-    for (int k = 0; k < x->n_stages; k++) {
-        const struct pp_chunk *c = x->stages[k].chunk;
-        int index = 0;
-        for (int i = 0; i < c->first; i++) {
-            index += l->model->layers[i].n_params;
-        }
-        for (int i = 0; i < pp_chunk_param_count(c); i++) {
-            size_t offset, n;
-            pp_chunk_param(c, i, &offset, &n);
-            PP_TRY(pp_backend_sum_squares(x->be, n, c->grads + offset, &x->norms[index + i]));
-        }
-    }
-    PP_TRY(x->tp->ops->allgather(x->tp, x->norms, (size_t)x->n_params * sizeof(*x->norms),
-                                 x->all_norms));
-    double sum = 0;
-    for (int i = 0; i < x->n_params; i++) {
-        /* Only the rank that holds parameter i wrote something other than zero. */
-        double squares = 0;
-        for (int r = 0; r < l->stages; r++) {
-            squares += x->all_norms[(size_t)r * (size_t)x->n_params + (size_t)i];
-        }
-        sum += squares;
-    }
-    double norm = sqrt(sum);
-    if (!isfinite(norm)) {
-        return pp_fail(PP_EDIVERGED,
-                       "step %lld: the gradient norm is not finite; the weights were not changed "
-                       "by this step. Lower train.lr (it is %g)",
-                       (long long)t, l->cfg->train.lr);
-    }
-    double scale = l->cfg->train.clip_norm / (norm + 1e-6);
-    *out = scale < 1 ? (float)scale : 1.0f;
-    return 0;
-}
-
 static int optimizer_step(struct pp_exec *x, double lr, int64_t t, float grad_scale)
 {
     const struct pp_config *cfg = x->layout->cfg;
@@ -342,7 +292,7 @@ static int optimizer_step(struct pp_exec *x, double lr, int64_t t, float grad_sc
     return 0;
 }
 
-int pp_exec_train_step(struct pp_exec *x, int step, double lr, int64_t t)
+int pp_exec_train_step(struct pp_exec *x, int step, double lr, int64_t t, int64_t updates)
 {
     const struct pp_loader *ld = x->loader[PP_SPLIT_TRAIN];
     uint64_t allocations = pp_alloc_count();
@@ -353,19 +303,17 @@ int pp_exec_train_step(struct pp_exec *x, int step, double lr, int64_t t)
         PP_TRY(exec_walk(x, PP_SPLIT_TRAIN, step, t, mean));
     } else {
         PP_TRY(zero_gradients(x));
+        exec_finite_begin(x, PP_SPLIT_TRAIN);
+        PP_TRY(exec_finite_vote(x, 0));
     }
     if (x->layout->replicas > 1) {
         exec_event_begin(x, PP_EVENT_REDUCE, t);
         PP_TRY(reduce_gradients(x));
         exec_event_end(x);
     }
-    if (x->layout->cfg->train.clip_norm > 0) {
-        exec_event_begin(x, PP_EVENT_CLIP, t);
-        PP_TRY(clip_scale(x, t, &grad_scale));
-        exec_event_end(x);
-    }
+    PP_TRY(exec_finite_verdict(x, t, &grad_scale));
     exec_event_begin(x, PP_EVENT_UPDATE, t);
-    PP_TRY(optimizer_step(x, lr, t, grad_scale));
+    PP_TRY(optimizer_step(x, lr, updates + 1, grad_scale));
     uint64_t ns = exec_event_end(x);
     x->counters.busy_ns += ns;
     x->update.ns += ns;
@@ -403,6 +351,7 @@ int pp_exec_start_epoch(struct pp_exec *x, uint64_t epoch, const struct pp_loss_
     }
     PP_TRY(count_training(x));
     x->epoch_seen = so_far ? *so_far : zero;
+    x->good_sums = x->epoch_seen;
     PP_TRY(pp_backend_to_device(x->be, x->sums[PP_SPLIT_TRAIN], &x->epoch_seen, sizeof(zero)));
     return pp_backend_synchronize(x->be);
 }

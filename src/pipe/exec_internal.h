@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The executor's state, shared by its three files: memory, plan walking, optimizer step. */
+/* The executor's state, shared by its files. */
 #ifndef PPCLI_PIPE_EXEC_INTERNAL_H
 #define PPCLI_PIPE_EXEC_INTERNAL_H
 
@@ -26,10 +26,11 @@ struct exec_channel {
     char *memory; /* slots this rank provides, NULL on the sending side of shared slots */
 };
 
-/* The receives to post before the first action of a plan. */
+/* Of a plan: the receives to post before the first action, and the last input gradient. */
 struct exec_first {
     int *messages; /* owned */
     int n;
+    const struct pp_action *last_i; /* I or B; NULL in plans of an evaluation */
 };
 
 struct pp_exec {
@@ -52,9 +53,13 @@ struct pp_exec {
     float *scratch;                /* largest chunk, replicas only */
 
     int n_params;      /* of the whole model */
-    double *norms;     /* [n_params] owned; clipping only */
-    double *all_norms; /* [ranks][n_params] owned; clipping only */
-    int *group;        /* [replicas] transport ranks that hold the same stages; owned */
+    double *squares;   /* memory of the device: [parameters of the largest chunk] */
+    double *norms;     /* [n_params + 1] owned: squares of each gradient, then the loss */
+    double *all_norms; /* [ranks][n_params + 1] owned */
+    struct exec_finding *findings; /* [ranks] owned */
+    struct pp_loss_sums good_sums; /* sums of the epoch before the step at hand */
+    int bad_mb; /* first micro-batch of the step whose activations are not finite; -1: none */
+    int *group; /* [replicas] transport ranks that hold the same stages; owned */
     struct pp_exec_counters counters;
     struct pp_loss_sums epoch_seen; /* last stage: sums of the epoch when last asked for */
     struct pp_exec_time update;
@@ -70,6 +75,18 @@ uint64_t exec_event_end(struct pp_exec *x);
 /* exec_memory.c: everything the rank holds; be == NULL: the dry pass. */
 int exec_memory(struct pp_exec *x, const struct pp_exec_spec *spec);
 void exec_memory_free(struct pp_exec *x);
+
+/* exec_finite.c: is the step's every number finite? begin() and forward(), after the F of a
+ * micro-batch, are local. vote(), after this rank's last input gradient of a batch of `rows` over
+ * all replicas, and verdict(), after the gradients are summed, are collective: PP_EDIVERGED on all
+ * ranks, with the sums as they were before the step and a text that says what is not finite; or
+ * *out_scale, what clipping multiplies the gradients by. */
+int exec_finite_create(struct pp_exec *x);
+void exec_finite_destroy(struct pp_exec *x);
+void exec_finite_begin(struct pp_exec *x, enum pp_split split);
+void exec_finite_forward(struct pp_exec *x, const struct exec_stage *st, int mb);
+int exec_finite_vote(struct pp_exec *x, int rows);
+int exec_finite_verdict(struct pp_exec *x, int64_t t, float *out_scale);
 
 /* exec_walk.c: run one batch of one split through its plan; t: its name in the record. */
 int exec_walk(struct pp_exec *x, enum pp_split split, int step, int64_t t, float grad_scale);

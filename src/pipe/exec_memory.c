@@ -123,15 +123,17 @@ static int lay_out(struct pp_exec *x, struct pp_arena *a, bool shared_slots)
 {
     const struct pp_layout *l = x->layout;
     memset(&x->bytes, 0, sizeof(x->bytes));
-    size_t largest = 0;
+    size_t largest = 0, params = 0;
     bool has_last = false;
     for (int k = 0; k < x->n_stages; k++) {
         PP_TRY(stage_memory(x, a, &x->stages[k]));
         has_last = has_last || x->stages[k].is_last;
-        size_t floats = 0;
+        size_t floats = 0, n = 0;
         for (int i = l->first[x->stages[k].s]; i <= l->last[x->stages[k].s]; i++) {
             floats += l->model->layers[i].n_floats;
+            n += (size_t)l->model->layers[i].n_params;
         }
+        params = n > params ? n : params;
         largest = floats > largest ? floats : largest;
     }
     size_t mark = a->used;
@@ -143,6 +145,7 @@ static int lay_out(struct pp_exec *x, struct pp_arena *a, bool shared_slots)
             x->sums[split] = pp_arena_take(a, 1, sizeof(*x->sums[split]));
         }
     }
+    x->squares = pp_arena_take(a, params, sizeof(*x->squares));
     if (l->replicas > 1) {
         x->scratch = pp_arena_take(a, largest, sizeof(float));
     }

@@ -17,7 +17,8 @@ struct walk {
     int step;
     int32_t t; /* what the record of actions calls this step */
     float grad_scale;
-    uint16_t plan_index; /* in the layout */
+    const struct pp_action *last_i; /* the last input gradient of this rank */
+    uint16_t plan_index;            /* in the layout */
 };
 
 /* What begins now, on behalf of action a. */
@@ -217,6 +218,7 @@ static int forward(struct walk *w, struct exec_stage *st, const struct pp_action
         PP_TRY(loss(w, a->mb, out));
     }
     end_compute(w, st, a, PP_OP_F, 1);
+    exec_finite_forward(x, st, a->mb);
     PP_TRY(hand_over(w, a));
     if (w->split == PP_SPLIT_TEST) {
         return give_back(w, a, a->recv, -1);
@@ -235,7 +237,9 @@ static int backward_input(struct walk *w, struct exec_stage *st, const struct pp
     PP_TRY(pp_chunk_backward_input(st->chunk, x->be, a->slot, a->gslot, dy, dx));
     end_compute(w, st, a, PP_OP_I, 1);
     st->held_b[a->gslot] = a->recv;
-    return hand_over(w, a);
+    PP_TRY(hand_over(w, a));
+    return a == w->last_i ? exec_finite_vote(x, pp_loader_batch_rows(x->loader[w->split], w->step))
+                          : 0;
 }
 
 /* a and the n - 1 actions behind it: one product, then everything is released, in the order of the
@@ -291,7 +295,9 @@ int exec_walk(struct pp_exec *x, enum pp_split split, int step, int64_t t, float
                      .step = step,
                      .t = (int32_t)t,
                      .grad_scale = grad_scale,
+                     .last_i = first->last_i,
                      .plan_index = (uint16_t)index};
+    exec_finite_begin(x, split);
     x->now = pp_clock_ns();
     for (int i = 0; i < first->n; i++) {
         PP_TRY(post_recv(&w, first->messages[i]));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The training loop of one rank. Ranks talk outside the pipeline only at sync points, which all
- * ranks compute from gathered values alone: there they exchange counters, rank 0 reports, and
- * everybody notices divergence together. Nothing gathered feeds back into the numbers.
+ * ranks compute from gathered values alone: there they exchange counters, and rank 0 reports.
+ * Nothing gathered feeds back into the numbers.
  */
 #include "loop.h"
 
@@ -14,6 +14,7 @@
 #include "ppcli/err.h"
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
+#include "nonfinite.h"
 
 #define RECORD_NS 2000000000u /* between two records when run.log_every is 0 */
 
@@ -71,25 +72,12 @@ static int gather(struct trainer *tr, struct totals *train, struct pp_loss_sums 
     return 0;
 }
 
-static int check_finite(struct trainer *tr, double loss, const char *what)
-{
-    if (isfinite(loss)) {
-        return 0;
-    }
-    tr->together = true;
-    return pp_fail(PP_EDIVERGED,
-                   "step %lld: the %s loss is not finite: training diverged. Lower train.lr (it is "
-                   "%g) or set train.clip_norm",
-                   (long long)tr->t, what, tr->run->cfg->train.lr);
-}
-
 /* Collective: the end of a window of training steps. */
 static int sync_training(struct trainer *tr, int steps, bool epoch_end)
 {
     struct totals w;
     struct pp_loss_sums test;
     PP_TRY(gather(tr, &w, &test));
-    PP_TRY(check_finite(tr, w.loss, "training"));
     tr->meetings++;
     if (epoch_end && tr->timeline) {
         timeline_keep(tr->timeline, tr->spec->ring);
@@ -121,6 +109,7 @@ static int sync_training(struct trainer *tr, int steps, bool epoch_end)
             .samples = from->rows,
             .bubble = bubble(from, tr->run->layout->ranks),
             .lr = tr->last_lr,
+            .skipped = tr->t - tr->updates,
             .samples_done = tr->samples,
             .busy = tr->busy,
         };
@@ -156,7 +145,10 @@ int loop_test(struct trainer *tr, struct epoch_result *e)
     struct totals none;
     struct pp_loss_sums test;
     PP_TRY(gather(tr, &none, &test));
-    PP_TRY(check_finite(tr, test.loss, "test"));
+    if (!isfinite(test.loss)) {
+        tr->together = true;
+        return nonfinite_test(tr, test.loss);
+    }
     e->tested = test.rows > 0;
     if (e->tested) {
         e->test_loss = test.loss / (double)test.rows;
@@ -168,19 +160,22 @@ int loop_test(struct trainer *tr, struct epoch_result *e)
 /* --- saving and stopping ------------------------------------------------------------------------
  */
 
-/* Collective, after a sync point. */
-static int save(struct trainer *tr)
+/* Collective, after a sync point. prune: the oldest make room. */
+static int save(struct trainer *tr, bool prune)
 {
     if (!tr->saver || tr->saved == tr->t) {
         return 0;
     }
     struct pp_ckpt_state state;
+    if (tr->run->cfg->train.nonfinite == PP_NONFINITE_REWIND) {
+        tr->nonfinite.in_a_row = 0;
+    }
     rank_event_begin(tr->spec, PP_EVENT_SAVE, tr->t);
     if (tr->m) {
         metrics_sync(tr->m);
         resume_state(tr, &state);
     }
-    int rc = saver_save(tr->saver, tr->t, &state);
+    int rc = saver_save(tr->saver, tr->t, &state, prune);
     rank_event_end(tr->spec);
     tr->saved = rc == 0 && !saver_failed(tr->saver) ? tr->t : tr->saved;
     tr->window_start = pp_clock_ns();
@@ -210,7 +205,7 @@ static int save_when(struct trainer *tr, bool due)
     if (!due && !asked) {
         return 0;
     }
-    PP_TRY(save(tr));
+    PP_TRY(save(tr, true));
     if (tr->saves != tr->saves_done && tr->m && tr->saved == tr->t) {
         pp_log_info("saved step %lld, as asked", (long long)tr->t);
     }
@@ -248,6 +243,34 @@ static int stopped(struct trainer *tr)
                    by, t, total, tr->dir);
 }
 
+/* Collective: step tr->t was bad and ends the run: as before it, what there is is saved. Older
+ * checkpoints stay: these weights may be on their way to nowhere already. */
+static int diverged(struct trainer *tr, int steps)
+{
+    struct pp_error why = *pp_error_get();
+    tr->t--;
+    PP_TRY(sync_training(tr, steps, false));
+    PP_TRY(save(tr, false));
+    tr->together = true;
+    return nonfinite_fail(tr, why.text, tr->saver && tr->saved == tr->t,
+                          tr->saver ? saver_error(tr->saver)->text : "");
+}
+
+/* One training step, or, when it was bad, what train.nonfinite wants instead. */
+static int train_step(struct trainer *tr)
+{
+    int rc = pp_exec_train_step(tr->x, tr->epoch_step, tr->last_lr, tr->t, tr->updates);
+    if (rc == PP_EDIVERGED) {
+        return nonfinite_step(tr);
+    }
+    PP_TRY(rc);
+    tr->updates++;
+    if (tr->run->cfg->train.nonfinite == PP_NONFINITE_SKIP) {
+        tr->nonfinite.in_a_row = 0;
+    }
+    return 0;
+}
+
 /* The rest of the epoch, or less when the run is to end. */
 static int run_epoch(struct trainer *tr)
 {
@@ -261,11 +284,19 @@ static int run_epoch(struct trainer *tr)
         memset(&tr->record, 0, sizeof(tr->record));
     }
     PP_TRY(pp_exec_start_epoch(tr->x, (uint64_t)tr->epoch_no - 1, middle ? &tr->so_far : NULL));
+    if (tr->run->cfg->train.nonfinite == PP_NONFINITE_REWIND && tr->saved < 0) {
+        PP_TRY(sync_training(tr, steps, false));
+        PP_TRY(save(tr, true)); /* what the first rewind goes back to */
+    }
     while (tr->epoch_step < steps && tr->t < tr->total_steps) {
         tr->t++;
         tr->last_lr = pp_lr_at(tr->run->cfg, tr->t, tr->total_steps);
         tracer_step(tr->tracer, tr->t);
-        PP_TRY(pp_exec_train_step(tr->x, tr->epoch_step, tr->last_lr, tr->t));
+        int rc = train_step(tr);
+        if (rc == PP_EDIVERGED) {
+            return diverged(tr, steps);
+        }
+        PP_TRY(rc);
         tr->epoch_step++;
         tr->steps++;
         bool end = tr->epoch_step == steps || tr->t == tr->total_steps;
@@ -331,6 +362,8 @@ static int report(struct trainer *tr, const struct forecast *forecast, int epoch
         .wall_seconds = (double)(pp_clock_ns() - start) * 1e-9,
         .steps = tr->t,
         .samples = tr->samples,
+        .skipped = tr->t - tr->updates,
+        .rewinds = tr->nonfinite.rewinds,
         .epochs = epochs,
         .ranks = ranks,
         .weights_sha256 = sha,
@@ -409,6 +442,16 @@ static int open_outputs(struct trainer *tr)
                         &tr->m);
 }
 
+/* Collective: the run ends before its time, as the error record says; what it wrote is closed. */
+static int end_early(struct trainer *tr)
+{
+    struct pp_error why = *pp_error_get();
+    if (tracer_finish(tr->tracer, tr->t) < 0 && tr->m) {
+        pp_log_warn("%s", pp_error_get()->text);
+    }
+    return pp_error_adopt(&why);
+}
+
 int loop_train(struct trainer *tr, uint64_t start)
 {
     const struct pp_config *cfg = tr->run->cfg;
@@ -443,7 +486,7 @@ int loop_train(struct trainer *tr, uint64_t start)
             /* Divergence and a request to stop are found by all ranks at the same step; anything
              * else by this one. */
             tr->spec->failed_alone = !tr->together;
-            return failed;
+            return tr->together ? end_early(tr) : failed;
         }
         tr->window_start = pp_clock_ns();
     }

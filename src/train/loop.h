@@ -29,6 +29,12 @@ struct totals {
     uint64_t busy_ns;   /* summed over ranks */
 };
 
+/* Steps whose loss or gradients were not finite, of the run; the same on every rank. */
+struct nonfinite {
+    int64_t rewinds;
+    int64_t in_a_row; /* skip: since a good step; rewind: since a new checkpoint */
+};
+
 struct trainer {
     struct rank_spec *spec;
     const struct pp_run *run;
@@ -63,6 +69,8 @@ struct trainer {
     uint64_t train_ns;           /* since the run began, and of it ... */
     uint64_t before_ns;          /* ... by earlier processes */
     int64_t samples;
+    int64_t updates; /* steps that made the weights what they are: t less those skipped */
+    struct nonfinite nonfinite;
     double last_lr;
     struct epoch_result last;
 };

@@ -66,6 +66,10 @@ static void step_line(const struct metrics *m, const struct window *w, int steps
     snprintf(line, bytes, "epoch=%d step=%d/%d loss=%.4f acc=%.4f sps=%.0f bubble=%.1f%% eta=%s",
              w->epoch, w->step, steps, w->loss, w->accuracy, (double)w->samples / w->seconds,
              w->bubble * 100, pp_clock_duration(eta, text, sizeof(text)));
+    if (w->skipped > 0) {
+        size_t used = strlen(line);
+        snprintf(line + used, bytes - used, " skipped=%lld", (long long)w->skipped);
+    }
 }
 
 static void show_live(struct metrics *m, const char *line)
@@ -248,7 +252,31 @@ void metrics_window(struct metrics *m, const struct window *w, int steps, bool r
         pp_json_dbl(&j, "lr", w->lr);
         pp_json_dbl(&j, "samples_per_second", (double)w->samples / w->seconds);
         pp_json_dbl(&j, "bubble_measured", w->bubble);
+        if (w->skipped > 0) {
+            pp_json_int(&j, "skipped_steps", w->skipped);
+        }
         pp_json_dbl(&j, "seconds", (double)(pp_clock_ns() - m->start_ns) * 1e-9);
+        end(m, &j);
+    }
+}
+
+void metrics_nonfinite(struct metrics *m, int epoch, int64_t t, int64_t to, const char *why)
+{
+    wipe_live(m);
+    if (to < 0) {
+        pp_log_warn("%s; the batch is skipped", why);
+    } else {
+        pp_log_warn("%s; back to the weights of step %lld", why, (long long)to);
+    }
+    if (m->jsonl) {
+        struct pp_json j;
+        begin(m, &j, to < 0 ? "skip" : "rewind");
+        pp_json_int(&j, "step", t);
+        pp_json_int(&j, "epoch", epoch);
+        if (to >= 0) {
+            pp_json_int(&j, "to", to);
+        }
+        pp_json_str(&j, "why", why);
         end(m, &j);
     }
 }
@@ -356,6 +384,8 @@ static void summary_json(const struct metrics *m, struct pp_json *j, const struc
     pp_json_int(j, "epochs", s->epochs);
     pp_json_int(j, "steps", s->steps);
     pp_json_int(j, "samples", s->samples);
+    pp_json_int(j, "skipped_steps", s->skipped);
+    pp_json_int(j, "rewinds", s->rewinds);
     pp_json_dbl(j, "train_seconds", s->train_seconds);
     pp_json_dbl(j, "wall_seconds", s->wall_seconds);
     pp_json_int(j, "stages", m->run->layout->stages);
@@ -416,6 +446,10 @@ static void print_summary(const struct metrics *m, const struct summary *s)
     fprintf(f, "throughput       %.0f samples/s   (%.3f ms a step, %lld steps, %s in all)\n",
             s->samples_per_second, s->train_seconds / (double)s->steps * 1e3, (long long)s->steps,
             pp_clock_duration(s->wall_seconds, text, sizeof(text)));
+    if (s->skipped > 0) {
+        fprintf(f, "not finite       %lld batches not used, %lld rewinds\n", (long long)s->skipped,
+                (long long)s->rewinds);
+    }
     char predicted[64] = "";
     if (s->forecast->known) {
         snprintf(predicted, sizeof(predicted), " %.1f %% predicted from the measured actions,",

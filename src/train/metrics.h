@@ -22,6 +22,7 @@ struct window {
     int64_t samples;
     double bubble;        /* 1 - sum of busy / (ranks * wall) over the window */
     double lr;            /* of its last step */
+    int64_t skipped;      /* batches of the run that were not used: not finite */
     int64_t samples_done; /* of the run */
     const double *busy;   /* [ranks] share of the time since the last sync point */
 };
@@ -51,6 +52,7 @@ struct summary {
     double schedule_bound; /* the least time of any schedule / the measured time, of a full batch */
     double train_seconds, wall_seconds;
     int64_t steps, samples;
+    int64_t skipped, rewinds; /* batches that were not used, as not finite; see train.nonfinite */
     int epochs;
     const struct rank_total *ranks; /* [run->layout->ranks] */
     const char *weights_sha256;
@@ -70,6 +72,10 @@ void metrics_close(struct metrics **m);
 
 void metrics_window(struct metrics *m, const struct window *w, int steps_per_epoch, bool record);
 void metrics_epoch(struct metrics *m, const struct epoch_result *e);
+
+/* Step t was bad, `why` says how. to: the step that the weights were taken back to; -1: the batch
+ * was skipped. */
+void metrics_nonfinite(struct metrics *m, int epoch, int64_t t, int64_t to, const char *why);
 
 /* Before a checkpoint counts: what was told of the steps up to it is on the disk. */
 void metrics_sync(struct metrics *m);

@@ -34,7 +34,7 @@ static int train_one(struct trainer *tr, struct position *p)
     }
     p->t++;
     double lr = pp_lr_at(tr->run->cfg, p->t, tr->total_steps);
-    return pp_exec_train_step(tr->x, p->step++, lr, p->t);
+    return pp_exec_train_step(tr->x, p->step++, lr, p->t, p->t - 1);
 }
 
 static void add_counters(struct probe_report *to, const struct pp_exec_counters *c)

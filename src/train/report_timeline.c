@@ -21,7 +21,7 @@ static const struct {
     {"F", REPORT_F},         {"I", REPORT_I},           {"W", REPORT_W},
     {"B", REPORT_B},         {"update", REPORT_UPDATE}, {"reduce", REPORT_REDUCE},
     {"clip", REPORT_REDUCE}, {"meet", REPORT_WAIT},     {"slot", REPORT_WAIT},
-    {"recv", REPORT_WAIT},   {"send", REPORT_SEND},
+    {"recv", REPORT_WAIT},   {"send", REPORT_SEND},     {"vote", REPORT_WAIT},
 };
 
 struct reader {

@@ -267,13 +267,14 @@ static int put(void *ctx, uint64_t first, const float *values, size_t n)
     return pp_exec_tensor_put(to->x, &to->t, (size_t)first, values, n);
 }
 
-static int read_tensors(struct trainer *tr, const struct pp_ckpt *ck)
+/* all: the optimizer's state too. */
+static int read_tensors(struct trainer *tr, const struct pp_ckpt *ck, bool all)
 {
     for (int i = 0; i < pp_exec_tensor_count(tr->x); i++) {
         struct target to = {.x = tr->x};
         char name[PP_ST_NAME_MAX + 1];
         pp_exec_tensor(tr->x, i, &to.t);
-        if (to.t.kind != PP_EXEC_PARAM && !tr->begin.resume) {
+        if (to.t.kind != PP_EXEC_PARAM && !all) {
             continue;
         }
         saver_tensor_name(&to.t, name);
@@ -291,7 +292,7 @@ int resume_read(struct trainer *tr)
         return 0;
     }
     PP_TRY(pp_ckpt_open(tr->begin.from, PP_CKPT_STRUCTURE, &ck));
-    int rc = read_tensors(tr, ck);
+    int rc = read_tensors(tr, ck, tr->begin.resume);
     if (rc == 0 && tr->begin.resume) {
         const struct pp_ckpt_state *s = pp_ckpt_state(ck);
         /* What rank 0 has checked may be another file on this rank's machine. */
@@ -306,4 +307,59 @@ int resume_read(struct trainer *tr)
     }
     pp_ckpt_close(&ck);
     return rc;
+}
+
+/* --- going back in the middle of a run ----------------------------------------------------------
+ */
+
+/* Where to; plain data, of rank 0. */
+struct back {
+    char from[PP_PATH_MAX];
+    int64_t step;
+};
+
+static int find_newest(const struct trainer *tr, struct back *b)
+{
+    char dir[PP_PATH_MAX];
+    struct pp_ckpt *ck = NULL;
+    bool fall_back = tr->run->cfg->checkpoint.on_corrupt == PP_CORRUPT_PREVIOUS;
+    PP_TRY(pp_path_format(dir, "%s/" PP_CKPT_DIR, tr->dir));
+    PP_TRY(pp_ckpt_open_latest(dir, PP_CKPT_VERIFY, fall_back, &ck));
+    int rc = pp_path_format(b->from, "%s", pp_ckpt_path(ck));
+    b->step = pp_ckpt_state(ck)->step;
+    pp_ckpt_close(&ck);
+    return rc;
+}
+
+static int read_back(struct trainer *tr, const struct back *b)
+{
+    struct pp_ckpt *ck = NULL;
+    PP_TRY(pp_ckpt_open(b->from, PP_CKPT_STRUCTURE, &ck));
+    int rc = read_tensors(tr, ck, true);
+    const struct pp_ckpt_state *s = pp_ckpt_state(ck);
+    if (rc == 0 && (!s || s->step != b->step)) {
+        rc = pp_fail(PP_EFORMAT, "%s: not the checkpoint that rank 0 found", b->from);
+    }
+    if (rc == 0) {
+        tr->updates = resume_updates(s);
+    }
+    pp_ckpt_close(&ck);
+    return rc;
+}
+
+int resume_rewind(struct trainer *tr, int64_t *out_step)
+{
+    struct back b;
+    memset(&b, 0, sizeof(b));
+    int rc = tr->spec->rank == 0 ? find_newest(tr, &b) : 0;
+    PP_TRY(pp_transport_agree(tr->tp, rc));
+    for (int r = 1; r < tr->tp->size && tr->spec->rank == 0; r++) {
+        PP_TRY(tr->tp->ops->send(tr->tp, r, &b, sizeof(b)));
+    }
+    if (tr->spec->rank != 0) {
+        PP_TRY(tr->tp->ops->recv(tr->tp, 0, &b, sizeof(b)));
+    }
+    PP_TRY(pp_transport_agree(tr->tp, read_back(tr, &b)));
+    *out_step = b.step;
+    return 0;
 }

@@ -32,6 +32,12 @@ int resume_begin(struct trainer *tr, struct beginning *out);
 /* Read what this rank holds of tr->begin.from. Local. Errors: PP_EFORMAT and as above. */
 int resume_read(struct trainer *tr);
 
+/* Collective, between two steps: weights and the optimizer's state, tr->updates with them, are
+ * those of the newest checkpoint in the run folder again, which was made after *out_step. Nothing
+ * else changes. Errors: those of pp_ckpt_open_latest(), the same on every rank; of the transport.
+ */
+int resume_rewind(struct trainer *tr, int64_t *out_step);
+
 /* Rank 0, after a sync point: all that besides tensors makes the next step and its report what they
  * are; resume_read() takes it back. Local. */
 void resume_state(const struct trainer *tr, struct pp_ckpt_state *out);

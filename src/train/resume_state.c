@@ -53,6 +53,9 @@ void resume_state(const struct trainer *tr, struct pp_ckpt_state *s)
     pp_ckpt_set(s, "epoch.ns", (double)tr->epoch.window_ns);
     pp_ckpt_set(s, "epoch.busy", (double)tr->epoch.busy_ns / l->ranks);
     pp_ckpt_set(s, "train.ns", (double)tr->train_ns);
+    pp_ckpt_set(s, "updates", (double)tr->updates);
+    pp_ckpt_set(s, "nonfinite.rewinds", (double)tr->nonfinite.rewinds);
+    pp_ckpt_set(s, "nonfinite.in_a_row", (double)tr->nonfinite.in_a_row);
     pp_ckpt_set(s, "last.tested", tr->last.tested);
     pp_ckpt_set(s, "last.test_loss", tr->last.test_loss);
     pp_ckpt_set(s, "last.test_accuracy", tr->last.test_accuracy);
@@ -65,6 +68,11 @@ void resume_state(const struct trainer *tr, struct pp_ckpt_state *s)
     }
 }
 
+int64_t resume_updates(const struct pp_ckpt_state *s)
+{
+    return (int64_t)pp_ckpt_get(s, "updates", (double)s->step);
+}
+
 void resume_take_state(struct trainer *tr, const struct pp_ckpt_state *s)
 {
     const struct pp_layout *l = tr->run->layout;
@@ -73,6 +81,9 @@ void resume_take_state(struct trainer *tr, const struct pp_ckpt_state *s)
     tr->epoch_no = (int)s->epoch;
     tr->epoch_step = (int)s->epoch_steps;
     tr->samples = s->samples;
+    tr->updates = resume_updates(s);
+    tr->nonfinite.rewinds = (int64_t)pp_ckpt_get(s, "nonfinite.rewinds", 0);
+    tr->nonfinite.in_a_row = (int64_t)pp_ckpt_get(s, "nonfinite.in_a_row", 0);
     int replica = tr->spec->rank / l->stages;
     if (l->rank_of[l->n_virtual - 1] == tr->spec->rank % l->stages) {
         tr->so_far.loss = pp_ckpt_get(s, loss_name(replica, name), 0);
@@ -120,10 +131,16 @@ int resume_check_state(const struct trainer *tr, const struct pp_ckpt_state *s, 
                        path, (long long)s->step, (long long)s->epoch_steps, (long long)s->epoch,
                        (long long)steps);
     }
-    static const char *const counts[] = {"epoch.correct", "epoch.rows", "epoch.ns", "epoch.busy",
-                                         "train.ns"};
+    static const char *const counts[] = {"epoch.correct",     "epoch.rows", "epoch.ns",
+                                         "epoch.busy",        "train.ns",   "nonfinite.rewinds",
+                                         "nonfinite.in_a_row"};
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
         PP_TRY(check_count(s, path, counts[i], 0x1p53));
+    }
+    if (pp_ckpt_get(s, "updates", 0) < 0 ||
+        pp_ckpt_get(s, "updates", (double)s->step) > (double)s->step) {
+        return pp_fail(PP_EFORMAT, "%s: %g updates in %lld steps cannot be", path,
+                       pp_ckpt_get(s, "updates", 0), (long long)s->step);
     }
     for (int split = 0; split < 2; split++) {
         for (int what = 0; what < 2; what++) {

@@ -9,6 +9,9 @@
  * Errors: PP_EFORMAT. */
 int resume_check_state(const struct trainer *tr, const struct pp_ckpt_state *s, const char *path);
 
+/* Steps that had changed the weights. Local. */
+int64_t resume_updates(const struct pp_ckpt_state *s);
+
 /* Go on from there. Local. */
 void resume_take_state(struct trainer *tr, const struct pp_ckpt_state *s);
 

@@ -3,6 +3,7 @@
 #include "save.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -176,14 +177,29 @@ static int collect(struct saver *s, const struct pp_ckpt_part *mine)
     return 0;
 }
 
+/* Local: what holds a NaN must not become the checkpoint that somebody goes back to. */
+static int check_finite(const struct saver *s)
+{
+    for (int i = 0; i < s->n && !s->spec.be->caps.async; i++) {
+        const struct pp_exec_tensor *t = &s->tensors[i].t;
+        float most = 0;
+        PP_TRY(pp_backend_largest(s->spec.be, t->n, t->values, &most));
+        if (!isfinite(most)) {
+            return pp_fail(PP_EDIVERGED, "%s is not finite", s->tensors[i].name);
+        }
+    }
+    return 0;
+}
+
 /* Collective: 0 when it is saved. PP_ELOST: of the transport. */
 static int save_all(struct saver *s, int64_t step, const struct pp_ckpt_state *state)
 {
     struct pp_transport *tp = s->spec.tp;
     struct pp_ckpt_save save = {.step = step};
     struct pp_ckpt_part part = {0};
-    int stages = s->spec.layout->stages, rc = 0;
-    if (tp->rank == 0) {
+    int stages = s->spec.layout->stages;
+    int rc = check_finite(s);
+    if (rc == 0 && tp->rank == 0) {
         rc = pp_ckpt_begin(&pp_io_system, s->dir, step, s->hash, bytes_of_all(s), &save);
     }
     PP_TRY(pp_transport_agree(tp, rc));
@@ -205,7 +221,7 @@ static int save_all(struct saver *s, int64_t step, const struct pp_ckpt_state *s
     return pp_transport_agree(tp, rc);
 }
 
-int saver_save(struct saver *s, int64_t step, const struct pp_ckpt_state *state)
+int saver_save(struct saver *s, int64_t step, const struct pp_ckpt_state *state, bool prune)
 {
     int rc = save_all(s, step, state);
     if (rc == PP_ELOST) {
@@ -221,7 +237,7 @@ int saver_save(struct saver *s, int64_t step, const struct pp_ckpt_state *state)
         return 0;
     }
     s->step = step;
-    if (s->spec.tp->rank == 0 &&
+    if (prune && s->spec.tp->rank == 0 &&
         pp_ckpt_prune(&pp_io_system, s->dir, s->spec.cfg->checkpoint.keep, step) < 0) {
         pp_log_warn("%s", pp_error_get()->text);
         pp_error_clear();

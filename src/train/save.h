@@ -29,11 +29,12 @@ int saver_create(const struct saver_spec *spec, struct saver **out);
 void saver_destroy(struct saver **s); /* accepts NULL in *s */
 
 /*
- * Collective, between two steps. state: of rank 0, NULL elsewhere. Whether it was saved is the same
+ * Collective, between two steps. state: of rank 0, NULL elsewhere. prune: remove the oldest beyond
+ * checkpoint.keep. Tensors that are not finite are never saved. Whether it was saved is the same
  * on all ranks and in saver_step(). Errors: only those of the transport; that nothing could be
  * saved is none, rank 0 warns of it.
  */
-int saver_save(struct saver *s, int64_t step, const struct pp_ckpt_state *state);
+int saver_save(struct saver *s, int64_t step, const struct pp_ckpt_state *state, bool prune);
 
 int64_t saver_step(const struct saver *s); /* of the last checkpoint saved; -1: none by this run */
 

@@ -116,7 +116,7 @@ static int weights_of_step(struct pp_config *cfg, int *mb, int *timed)
     CHECK_OK(pp_ring_create(NULL, 0, 1, pp_exec_events_per_step(run.layout), &ring));
     struct pp_exec_spec spec = {.layout = run.layout, .caps = tp->ops->caps, .ring = ring};
     CHECK_OK(pp_exec_create(&spec, be, tp, data, NULL, &x));
-    CHECK_OK(pp_exec_train_step(x, 0, 0.1, 1));
+    CHECK_OK(pp_exec_train_step(x, 0, 0.1, 1, 0));
     size_t got = pp_ring_copy(ring, 0, events, 256, NULL, NULL);
     for (size_t i = 0; i < got; i++) {
         if (events[i].kind == PP_EVENT_W) {

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The executor has found a step's numbers not finite, on every rank, and changed nothing. What
+ * happens now follows from values all ranks share, so all of them do the same.
+ */
+#include "nonfinite.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "ppcli/err.h"
+
+/* "step 412 (epoch 2, batch 37 of 469): the output of layers.3 ..." */
+static int say_which(const struct trainer *tr)
+{
+    return pp_error_context("step %lld (epoch %d, batch %d of %d)", (long long)tr->t, tr->epoch_no,
+                            tr->epoch_step + 1, pp_exec_train_steps(tr->x));
+}
+
+/* The batches since the checkpoint are not used again: the run goes on behind the bad one. */
+static int rewind_weights(struct trainer *tr, int64_t *out_step)
+{
+    struct pp_error why = *pp_error_get();
+    PP_TRY(resume_rewind(tr, out_step));
+    tr->nonfinite.rewinds++;
+    (void)pp_error_adopt(&why);
+    return 0;
+}
+
+int nonfinite_step(struct trainer *tr)
+{
+    const struct pp_config *cfg = tr->run->cfg;
+    int rc = say_which(tr);
+    if (cfg->train.nonfinite == PP_NONFINITE_STOP ||
+        tr->nonfinite.in_a_row + 1 >= cfg->train.nonfinite_limit) {
+        return rc;
+    }
+    int64_t to = -1;
+    tr->nonfinite.in_a_row++;
+    if (cfg->train.nonfinite == PP_NONFINITE_REWIND) {
+        PP_TRY(rewind_weights(tr, &to));
+    }
+    if (tr->m) {
+        metrics_nonfinite(tr->m, tr->epoch_no, tr->t, to, pp_error_get()->text);
+    }
+    pp_error_clear();
+    return 0;
+}
+
+int nonfinite_fail(const struct trainer *tr, const char *why, bool saved, const char *not_saved)
+{
+    const struct pp_config *cfg = tr->run->cfg;
+    char kept[PP_PATH_MAX + 128], advice[PP_PATH_MAX + 128], limit[64] = "";
+    if (saved) {
+        snprintf(kept, sizeof(kept), "they are saved");
+    } else if (tr->saver) {
+        snprintf(kept, sizeof(kept), "they could not be saved: %.512s", not_saved);
+    } else {
+        snprintf(kept, sizeof(kept), "they were not saved, for there is no run folder");
+    }
+    if (cfg->train.nonfinite != PP_NONFINITE_STOP) {
+        snprintf(limit, sizeof(limit), " (%d in a row: train.nonfinite_limit)",
+                 cfg->train.nonfinite_limit);
+        snprintf(advice, sizeof(advice), "Lower train.lr (it is %g) or set train.clip_norm",
+                 cfg->train.lr);
+    } else if (saved) {
+        snprintf(advice, sizeof(advice),
+                 "Lower train.lr (it is %g), set train.clip_norm, or go on without this batch: "
+                 "--resume %s --set train.nonfinite=skip",
+                 cfg->train.lr, tr->dir);
+    } else {
+        snprintf(advice, sizeof(advice),
+                 "Lower train.lr (it is %g), set train.clip_norm, or train.nonfinite = skip",
+                 cfg->train.lr);
+    }
+    return pp_fail(PP_EDIVERGED,
+                   "training diverged: %s%s. The weights are those of step %lld; %s. %s", why,
+                   limit, (long long)tr->t, kept, advice);
+}
+
+int nonfinite_test(const struct trainer *tr, double loss)
+{
+    const char *value = isnan(loss) ? "NaN" : "Inf";
+    if (tr->spec->options->evaluate) {
+        return pp_fail(PP_EDIVERGED,
+                       "%s: the test loss is not finite (%s): with these weights the outputs for "
+                       "some test samples are not",
+                       tr->begin.from, value);
+    }
+    return pp_fail(PP_EDIVERGED,
+                   "step %lld (end of epoch %d): the test loss is not finite (%s), though the "
+                   "training's was: for some test samples the outputs are not. Lower train.lr (it "
+                   "is %g) or set train.clip_norm",
+                   (long long)tr->t, tr->epoch_no, value, tr->run->cfg->train.lr);
+}
