@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which fusion and algorithm compute a product. With exact: the first that cuBLASLt names and that
+ * keeps what backend.h promises, without splitting sums and without workspace, so that it is the
+ * same in every run, on every rank and on any number of multiprocessors. Otherwise the fastest of
+ * those it names, measured with what its fusion leaves to own kernels.
+ *
+ * Trials run on noise in memory and a stream of their own: they wait for nothing that a rank does,
+ * and disturb nothing.
+ */
+#include "plan.h"
+
+#include <math.h>
+
+#include "ppcli/clock.h"
+#include "device.h"
+
+#define ALGORITHMS 8           /* asked for per fusion */
+#define BUDGET_NS 200000000ull /* for the trials of one shape; the likely best come first */
+#define BURST_NS 1000000.0     /* about how long one measurement takes */
+#define BURST 20               /* repeats of one, at most */
+#define BURSTS 3               /* the least of them counts */
+#define MARGIN 256             /* between the arrays of a trial */
+
+struct candidate {
+    enum cuda_fusion fusion;
+    cublasLtMatmulAlgo_t algorithm;
+    int rank; /* in the order in which cuBLASLt names them */
+};
+
+/* --- what there is ---------------------------------------------------------------------------- */
+
+static int make_wishes(struct cuda *c, cublasLtMatmulPreference_t wishes)
+{
+    static const cublasLtMatmulPreferenceAttributes_t alignments[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    uint64_t workspace = c->workspace_bytes;
+    BLAS_TRY(c, MatmulPreferenceSetAttribute(wishes, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                             &workspace, sizeof(workspace)));
+    if (c->exact) {
+        uint32_t none = CUBLASLT_REDUCTION_SCHEME_NONE;
+        BLAS_TRY(c, MatmulPreferenceSetAttribute(wishes, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                                 &none, sizeof(none)));
+    }
+    for (size_t i = 0; i < sizeof(alignments) / sizeof(alignments[0]); i++) {
+        uint32_t align = CUDA_OPERAND_ALIGN;
+        BLAS_TRY(c, MatmulPreferenceSetAttribute(wishes, alignments[i], &align, sizeof(align)));
+    }
+    return 0;
+}
+
+/* Append the algorithms for one fusion; a fusion that cuBLASLt does not have gives none. */
+static int ask(struct cuda *c, const struct cuda_shape *s, enum cuda_fusion fusion,
+               cublasLtMatmulPreference_t wishes, struct candidate *list, int *n)
+{
+    struct cuda_plan p;
+    cublasLtMatmulHeuristicResult_t found[ALGORITHMS];
+    int count = 0;
+    int rc = cuda_plan_init(c, s, fusion, &p);
+    if (rc == 0 && c->blas->MatmulAlgoGetHeuristic(c->handle, p.product, p.first, p.second,
+                                                   p.result, p.result, wishes, ALGORITHMS, found,
+                                                   &count) != CUBLAS_STATUS_SUCCESS) {
+        count = 0;
+    }
+    for (int i = 0; i < count && rc == 0; i++) {
+        if (found[i].state == CUBLAS_STATUS_SUCCESS &&
+            found[i].workspaceSize <= c->workspace_bytes) {
+            list[(*n)++] =
+                (struct candidate){.fusion = fusion, .algorithm = found[i].algo, .rank = i};
+        }
+    }
+    cuda_plan_fini(c, &p);
+    return rc;
+}
+
+/* Stable: within a rank the fusions stay in order. */
+static void sort_by_rank(struct candidate *list, int n)
+{
+    for (int i = 1; i < n; i++) {
+        struct candidate x = list[i];
+        int at = i;
+        for (; at > 0 && list[at - 1].rank > x.rank; at--) {
+            list[at] = list[at - 1];
+        }
+        list[at] = x;
+    }
+}
+
+static int list_candidates(struct cuda *c, const struct cuda_shape *s, struct candidate *list,
+                           int *n)
+{
+    enum cuda_fusion fusions[CUDA_FUSIONS];
+    int n_fusions = cuda_fusions_for(s, c->exact, fusions);
+    cublasLtMatmulPreference_t wishes;
+    BLAS_TRY(c, MatmulPreferenceCreate(&wishes));
+    int rc = make_wishes(c, wishes);
+    for (int i = 0; i < n_fusions && rc == 0; i++) {
+        rc = ask(c, s, fusions[i], wishes, list, n);
+    }
+    c->blas->MatmulPreferenceDestroy(wishes);
+    if (!c->exact) { /* exact takes the first fusion that works, whatever the algorithm */
+        sort_by_rank(list, *n);
+    }
+    return rc;
+}
+
+/* --- trials ----------------------------------------------------------------------------------- */
+
+/* Noise to compute with. One block of memory; the pointers are into it. */
+struct trial {
+    cudaStream_t stream;
+    cudaEvent_t from, to;
+    char *block;
+    void *first, *second, *workspace;
+    float *dz; /* of the bias gradient, f32 in any precision */
+    float *result, *bias, *z, *y;
+};
+
+static size_t padded(size_t bytes)
+{
+    return (bytes + MARGIN - 1) / MARGIN * MARGIN;
+}
+
+static void *take(struct trial *t, size_t *at, size_t bytes)
+{
+    void *p = t->block ? t->block + *at : NULL;
+    *at += padded(bytes);
+    return p;
+}
+
+/* Without a block it only counts. */
+static size_t lay_out(const struct cuda *c, const struct cuda_shape *s, struct trial *t)
+{
+    size_t at = 0, result = cuda_result_count(s) * sizeof(float);
+    t->first = take(t, &at, cuda_first_count(s) * sizeof(float));
+    t->second = take(t, &at, cuda_second_count(s) * sizeof(float));
+    t->dz = s->product == CUDA_BACKWARD_WEIGHT ? take(t, &at, cuda_second_count(s) * sizeof(float))
+                                               : NULL;
+    t->result = take(t, &at, result);
+    t->y = s->product == CUDA_FORWARD && s->keeps_z ? take(t, &at, result) : NULL;
+    t->bias = take(t, &at, (size_t)s->O * sizeof(float));
+    t->workspace = c->workspace_bytes ? take(t, &at, c->workspace_bytes) : NULL;
+    return at;
+}
+
+static cudaError_t fill(const struct cuda *c, const struct cuda_shape *s, const struct trial *t)
+{
+    bool bf16 = c->precision == PP_PRECISION_BF16;
+    cudaError_t e = kernels_noise(t->stream, cuda_first_count(s), bf16, t->first);
+    if (e == cudaSuccess) {
+        e = kernels_noise(t->stream, cuda_second_count(s), bf16, t->second);
+    }
+    if (e == cudaSuccess && t->dz) {
+        e = kernels_noise(t->stream, cuda_second_count(s), false, t->dz);
+    }
+    if (e == cudaSuccess) {
+        e = kernels_noise(t->stream, cuda_result_count(s), false, t->result);
+    }
+    return e == cudaSuccess ? kernels_noise(t->stream, (size_t)s->O, false, t->bias) : e;
+}
+
+/* The candidate with what it leaves to do, `times` times. Whether all of it was enqueued. */
+static bool enqueue(const struct cuda *c, const struct cuda_plan *p, const struct trial *t,
+                    int times)
+{
+    struct cuda_operands o = {t->first, t->second, t->result, t->bias};
+    for (int i = 0; i < times; i++) {
+        if (cuda_plan_multiply(c, p, &o, t->workspace, t->stream) != CUBLAS_STATUS_SUCCESS) {
+            return false;
+        }
+        cudaError_t e = cudaSuccess;
+        if (p->shape.product == CUDA_FORWARD) {
+            e = cuda_plan_finish_forward(p, t->result, t->bias, p->shape.keeps_z ? t->result : NULL,
+                                         p->shape.keeps_z ? t->y : t->result, t->stream);
+        } else if (p->shape.product == CUDA_BACKWARD_WEIGHT) {
+            e = cuda_plan_finish_weight(p, t->dz, p->shape.adds ? 1.0f : 0.0f, t->bias, t->stream);
+        }
+        if (e != cudaSuccess) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Whether it runs and, where it applies relu, whether a NaN comes through: the epilogue's maximum
+ * of a NaN and 0 may be either, and a diverged run must be seen. */
+static int try_once(const struct cuda *c, const struct cuda_plan *p, const struct trial *t,
+                    bool *good)
+{
+    size_t element = c->precision == PP_PRECISION_BF16 ? sizeof(uint16_t) : sizeof(float);
+    bool nan = p->fusion == CUDA_BIAS_RELU;
+    float y = NAN;
+    if (nan) { /* the first row of x begins with one */
+        CUDA_TRY(c->device, cudaMemsetAsync(t->second, 0xff, element, t->stream));
+    }
+    *good = enqueue(c, p, t, 1);
+    if (nan) {
+        CUDA_TRY(c->device,
+                 cudaMemcpyAsync(&y, t->result, sizeof(y), cudaMemcpyDeviceToHost, t->stream));
+        CUDA_TRY(c->device, cudaMemsetAsync(t->second, 0, element, t->stream));
+    }
+    CUDA_TRY(c->device, cudaStreamSynchronize(t->stream));
+    *good = *good && isnan(y);
+    return 0;
+}
+
+/* Nanoseconds of `times` of them, from a graph: launching them one by one would take longer than
+ * many of them do. Negative: it could not be measured. */
+static double burst(const struct cuda *c, const struct cuda_plan *p, const struct trial *t,
+                    int times)
+{
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t ready = NULL;
+    double least = -1;
+    bool good = cudaStreamBeginCapture(t->stream, cudaStreamCaptureModeRelaxed) == cudaSuccess;
+    good = good && enqueue(c, p, t, times);
+    good = cudaStreamEndCapture(t->stream, &graph) == cudaSuccess && good;
+    good = good && cudaGraphInstantiate(&ready, graph, 0) == cudaSuccess;
+    for (int i = 0; i <= BURSTS && good; i++) { /* the first warms up */
+        float ms = 0;
+        good = cudaEventRecord(t->from, t->stream) == cudaSuccess &&
+               cudaGraphLaunch(ready, t->stream) == cudaSuccess &&
+               cudaEventRecord(t->to, t->stream) == cudaSuccess &&
+               cudaEventSynchronize(t->to) == cudaSuccess &&
+               cudaEventElapsedTime(&ms, t->from, t->to) == cudaSuccess;
+        double ns = (double)ms * 1e6;
+        if (good && i > 0 && (least < 0 || ns < least)) {
+            least = ns;
+        }
+    }
+    if (ready) {
+        cudaGraphExecDestroy(ready);
+    }
+    if (graph) {
+        cudaGraphDestroy(graph);
+    }
+    if (!good) {
+        cudaGetLastError();
+    }
+    return good ? least : -1;
+}
+
+/* Nanoseconds of one; negative: it could not be measured. */
+static double measure(const struct cuda *c, const struct cuda_plan *p, const struct trial *t)
+{
+    double one = burst(c, p, t, 1);
+    if (one < 0 || one >= BURST_NS) {
+        return one;
+    }
+    int times = one * BURST > BURST_NS ? (int)(BURST_NS / one) : BURST;
+    return burst(c, p, t, times) / times;
+}
+
+static int try_all(struct cuda *c, const struct cuda_shape *s, const struct candidate *list, int n,
+                   const struct trial *t, const struct candidate **best)
+{
+    uint64_t start = pp_clock_ns();
+    double least = -1;
+    for (int i = 0; i < n; i++) {
+        struct cuda_plan p;
+        bool good = false;
+        int rc = cuda_plan_init(c, s, list[i].fusion, &p);
+        if (rc == 0) {
+            p.algorithm = list[i].algorithm;
+            rc = try_once(c, &p, t, &good);
+        }
+        double ns = rc == 0 && good && !c->exact ? measure(c, &p, t) : 0;
+        cuda_plan_fini(c, &p);
+        PP_TRY(rc);
+        if (good && ns >= 0 && (!*best || ns < least)) {
+            *best = &list[i];
+            least = ns;
+        }
+        if (*best && (c->exact || pp_clock_ns() - start > BUDGET_NS)) {
+            break;
+        }
+    }
+    return 0;
+}
+
+static void close_trial(struct trial *t)
+{
+    if (t->from) {
+        cudaEventDestroy(t->from);
+    }
+    if (t->to) {
+        cudaEventDestroy(t->to);
+    }
+    if (t->stream) {
+        cudaStreamDestroy(t->stream);
+    }
+    cudaFree(t->block);
+}
+
+static int open_trial(struct cuda *c, const struct cuda_shape *s, struct trial *t)
+{
+    int processors;
+    size_t bytes = lay_out(c, s, t);
+    void *block = NULL;
+    cudaError_t e = cudaMalloc(&block, bytes);
+    if (e != cudaSuccess) {
+        return cuda_no_memory(c->device, bytes, e, __FILE__, __LINE__);
+    }
+    t->block = block;
+    lay_out(c, s, t);
+    PP_TRY(cuda_device_stream(c->shared, c->partition, c->partitions, &t->stream, &processors));
+    CUDA_TRY(c->device, cudaEventCreate(&t->from));
+    CUDA_TRY(c->device, cudaEventCreate(&t->to));
+    CUDA_TRY(c->device, fill(c, s, t));
+    return 0;
+}
+
+int cuda_choose(struct cuda *c, const struct cuda_shape *s, enum cuda_fusion *fusion,
+                cublasLtMatmulAlgo_t *algorithm)
+{
+    struct candidate list[CUDA_FUSIONS * ALGORITHMS];
+    const struct candidate *best = NULL;
+    struct trial trial = {0};
+    int n = 0;
+    PP_TRY(list_candidates(c, s, list, &n));
+    int rc = open_trial(c, s, &trial);
+    if (rc == 0) {
+        rc = try_all(c, s, list, n, &trial, &best);
+    }
+    close_trial(&trial);
+    PP_TRY(rc);
+    if (!best) {
+        return pp_fail(PP_ERESOURCE,
+                       "cuda device %d: cuBLASLt computes no product of %d rows, %d inputs and %d "
+                       "outputs in this precision; use run.precision = f32, or run.backend = cpu",
+                       c->device, s->B, s->I, s->O);
+    }
+    *fusion = best->fusion;
+    *algorithm = best->algorithm;
+    return 0;
+}

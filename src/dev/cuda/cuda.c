@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The CUDA backend: products by cuBLASLt, own kernels for the rest, one stream a rank. A call
+ * enqueues and returns; memory, plans and choices are made when a shape is first seen, so that a
+ * step of known shapes allocates nothing and waits for nothing.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "ppcli/mem.h"
+#include "cuda_impl.h"
+#include "device.h"
+#include "plan.h"
+
+#define WORKSPACE_BYTES ((size_t)32 << 20) /* what cuBLAS's own default is on Hopper */
+#define LEAST_CAPABILITY 80                /* bf16, TF32, asynchronous copies */
+
+static int probe(char *why, size_t bytes)
+{
+    int n;
+    PP_TRY(cuda_count_devices(&n, why, bytes));
+    const struct cuda_blas *blas = cuda_blas_load(why, bytes);
+    if (!blas) {
+        return PP_ERESOURCE;
+    }
+    char version[32];
+    cuda_blas_version(blas, version, sizeof(version));
+    snprintf(why, bytes, "%d device%s, cuBLASLt %s", n, n == 1 ? "" : "s", version);
+    return 0;
+}
+
+static void cuda_close(struct pp_backend *be)
+{
+    struct cuda *c = cuda_of(be);
+    if (c->stream) {
+        cudaStreamSynchronize(c->stream);
+    }
+    cuda_plans_free(c);
+    cuda_scratch_free(c);
+    cudaFree(c->partials);
+    cudaFree(c->workspace);
+    if (c->handle) {
+        c->blas->Destroy(c->handle);
+    }
+    if (c->stream) {
+        cudaStreamDestroy(c->stream);
+    }
+    if (c->shared) {
+        cuda_device_drop(c->shared);
+    }
+    cudaGetLastError(); /* what a dead device said to all this is known */
+    pp_free(c);
+    be->impl = NULL;
+}
+
+static int check_device(const struct pp_backend_choice *choice)
+{
+    char why[256];
+    int n;
+    if (cuda_count_devices(&n, why, sizeof(why)) < 0) {
+        return pp_fail(PP_ERESOURCE, "backend cuda cannot run here: %s", why);
+    }
+    if (choice->device < 0 || choice->device >= n) {
+        return pp_fail(PP_ERESOURCE,
+                       "cuda device %d: there are %d here, numbered from 0; see run.devices and "
+                       "CUDA_VISIBLE_DEVICES",
+                       choice->device, n);
+    }
+    int major = 0, minor = 0;
+    CUDA_TRY(choice->device,
+             cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, choice->device));
+    CUDA_TRY(choice->device,
+             cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, choice->device));
+    if (major * 10 + minor < LEAST_CAPABILITY) {
+        return pp_fail(PP_ERESOURCE,
+                       "cuda device %d has compute capability %d.%d, %d.%d is the least; use "
+                       "another of run.devices, or run.backend = cpu",
+                       choice->device, major, minor, LEAST_CAPABILITY / 10, LEAST_CAPABILITY % 10);
+    }
+    return 0;
+}
+
+static int take_memory(struct cuda *c)
+{
+    struct {
+        void **to;
+        size_t bytes;
+    } wants[] = {{(void **)&c->partials, CUDA_PARTIALS * sizeof(double)},
+                 {&c->workspace, c->workspace_bytes}};
+    for (size_t i = 0; i < sizeof(wants) / sizeof(wants[0]); i++) {
+        cudaError_t e = wants[i].bytes ? cudaMalloc(wants[i].to, wants[i].bytes) : cudaSuccess;
+        if (e != cudaSuccess) {
+            return cuda_no_memory(c->device, wants[i].bytes, e, __FILE__, __LINE__);
+        }
+    }
+    return 0;
+}
+
+static int describe(const struct cuda *c, struct pp_backend *be)
+{
+    static const char *const precisions[] = {
+        [PP_PRECISION_F32] = "f32", [PP_PRECISION_TF32] = "tf32", [PP_PRECISION_BF16] = "bf16"};
+    struct cudaDeviceProp properties;
+    CUDA_TRY(c->device, cudaGetDeviceProperties(&properties, c->device));
+    char blas[32], pieces[48] = "";
+    cuda_blas_version(c->blas, blas, sizeof(blas));
+    if (c->partitions > 0) {
+        snprintf(pieces, sizeof(pieces), ", %d of %d SMs", c->processors, c->of_processors);
+    }
+    snprintf(be->description, sizeof(be->description), "cuda:%d %.48s%s, cuBLASLt %s, %s",
+             c->device, properties.name, pieces, blas, precisions[c->precision]);
+    return 0;
+}
+
+static int set_up(struct cuda *c, struct pp_backend *be)
+{
+    char why[256];
+    PP_TRY(check_device(&be->choice));
+    c->blas = cuda_blas_load(why, sizeof(why));
+    if (!c->blas) {
+        return pp_fail(PP_ERESOURCE, "backend cuda cannot run here: %s", why);
+    }
+    PP_TRY(cuda_device_hold(c->device, &c->shared));
+    c->of_processors = cuda_device_processors(c->shared);
+    PP_TRY(cuda_device_stream(c->shared, c->partition, c->partitions, &c->stream, &c->processors));
+    PP_TRY(take_memory(c));
+    BLAS_TRY(c, Create(&c->handle));
+    return describe(c, be);
+}
+
+static int cuda_open(struct pp_backend *be, int threads)
+{
+    struct cuda *c = pp_alloc(1, sizeof(*c));
+    if (!c) {
+        return PP_ERESOURCE;
+    }
+    c->device = be->choice.device;
+    c->partition = be->choice.partition;
+    c->partitions = be->choice.partitions;
+    c->precision = be->choice.precision;
+    c->exact = be->choice.exact;
+    c->workspace_bytes = c->exact ? 0 : WORKSPACE_BYTES;
+    be->impl = c;
+    int rc = set_up(c, be);
+    if (rc < 0) {
+        cuda_close(be);
+        return rc;
+    }
+    be->caps.async = true;
+    be->caps.graphs = true;
+    return 0;
+}
+
+/* --- ops that are one kernel ------------------------------------------------------------------ */
+
+#define LAUNCH(be, call)                                                                           \
+    do {                                                                                           \
+        CUDA_TRY(cuda_of(be)->device, call);                                                       \
+        return 0;                                                                                  \
+    } while (0)
+
+static int gather_u8(struct pp_backend *be, int B, int F, const uint8_t *data,
+                     const uint32_t *index, float scale, float *x)
+{
+    LAUNCH(be, kernels_gather_u8(cuda_of(be)->stream, B, F, data, index, scale, x));
+}
+
+static int gather_labels(struct pp_backend *be, int B, const uint8_t *labels, const uint32_t *index,
+                         uint8_t *out)
+{
+    LAUNCH(be, kernels_gather_labels(cuda_of(be)->stream, B, labels, index, out));
+}
+
+static int activation_backward(struct pp_backend *be, size_t n, enum pp_activation act,
+                               const float *y, const float *z, float *dy)
+{
+    LAUNCH(be, kernels_activation_backward(cuda_of(be)->stream, n, act, y, z, dy));
+}
+
+static int softmax_cross_entropy(struct pp_backend *be, int B, int C, const float *logits,
+                                 const uint8_t *labels, float grad_scale, struct pp_loss_sums *sums,
+                                 float *dlogits)
+{
+    struct cuda *c = cuda_of(be);
+    void *rows = NULL;
+    if (B > CUDA_ROWS_OF_A_BLOCK) {
+        PP_TRY(cuda_scratch(c, (size_t)B * CUDA_ROW_BYTES, &rows));
+    }
+    LAUNCH(be, kernels_softmax_cross_entropy(c->stream, B, C, logits, labels, grad_scale, sums,
+                                             dlogits, rows));
+}
+
+static int add(struct pp_backend *be, size_t n, const float *a, float *g)
+{
+    LAUNCH(be, kernels_add(cuda_of(be)->stream, n, a, g));
+}
+
+static int sum_squares(struct pp_backend *be, size_t n, const float *g, double *out)
+{
+    struct cuda *c = cuda_of(be);
+    LAUNCH(be, kernels_sum_squares(c->stream, n, g, c->partials, out));
+}
+
+static int judge(struct pp_backend *be, const struct pp_judgement *j)
+{
+    LAUNCH(be, kernels_judge(cuda_of(be)->stream, j));
+}
+
+static int optimizer_step(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
+                          const float *g, float *m, float *v, float *p)
+{
+    LAUNCH(be, kernels_optimizer_step(cuda_of(be)->stream, n, a, g, m, v, p));
+}
+
+const struct pp_backend_ops backend_cuda = {
+    .name = "cuda",
+    .help = "NVIDIA GPUs",
+    .own_memory = true,
+    .probe = probe,
+    .devices = cuda_list_devices,
+    .reaches = cuda_reaches,
+    .free_bytes = cuda_free_bytes,
+    .versions = cuda_versions,
+    .open = cuda_open,
+    .close = cuda_close,
+    .alloc = cuda_alloc,
+    .free = cuda_free,
+    .to_device = cuda_to_device,
+    .to_host = cuda_to_host,
+    .synchronize = cuda_synchronize,
+    .zero = cuda_zero,
+    .copy = cuda_copy,
+    .host_alloc = cuda_host_alloc,
+    .host_free = cuda_host_free,
+    .upload = cuda_upload,
+    .download = cuda_download,
+    .native_stream = cuda_native_stream,
+    .mark_create = cuda_mark_create,
+    .mark_destroy = cuda_mark_destroy,
+    .mark_set = cuda_mark_set,
+    .mark_wait = cuda_mark_wait,
+    .mark_reached = cuda_mark_reached,
+    .mark_elapsed = cuda_mark_elapsed,
+    .capture_begin = cuda_capture_begin,
+    .capture_end = cuda_capture_end,
+    .graph_launch = cuda_graph_launch,
+    .graph_destroy = cuda_graph_destroy,
+    .range_push = cuda_range_push,
+    .range_pop = cuda_range_pop,
+    .gather_u8 = gather_u8,
+    .gather_labels = gather_labels,
+    .packed_floats = cuda_packed_floats,
+    .pack_weights = cuda_pack_weights,
+    .linear_forward = cuda_linear_forward,
+    .activation_backward = activation_backward,
+    .linear_backward_input = cuda_linear_backward_input,
+    .linear_backward_weight = cuda_linear_backward_weight,
+    .softmax_cross_entropy = softmax_cross_entropy,
+    .add = add,
+    .sum_squares = sum_squares,
+    .judge = judge,
+    .optimizer_step = optimizer_step,
+};

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of the CUDA backend share: the state of one rank, how foreign codes become ours,
+ * and what the whole process knows about a device.
+ *
+ * A rank has one stream; all its work is in order there. Memory for a step is taken when a shape is
+ * first seen and kept until the backend is closed, because a captured graph holds its address.
+ */
+#ifndef PPCLI_DEV_CUDA_IMPL_H
+#define PPCLI_DEV_CUDA_IMPL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cuda_runtime.h>
+
+#include "ppcli/backend.h"
+#include "ppcli/err.h"
+#include "kernels.h"
+#include "library.h"
+
+/* Memory that was handed out and may still be in a graph. */
+struct cuda_block {
+    void *p;
+    struct cuda_block *next;
+};
+
+struct cuda_device;
+struct cuda_plan;
+
+struct cuda {
+    int device;
+    cudaStream_t stream;
+    struct cuda_device *shared; /* of the process; held until close */
+    int partition, partitions;  /* of the device; 0 partitions: all of it */
+    int processors;             /* multiprocessors this rank computes on */
+    int of_processors;          /* the device's */
+    bool exact;
+    enum pp_precision precision;
+    const struct cuda_blas *blas;
+    cublasLtHandle_t handle;
+    void *workspace; /* of products; NULL when exact: an algorithm that needs none is pinned */
+    size_t workspace_bytes;
+    double *partials; /* [CUDA_PARTIALS] */
+    struct cuda_block *blocks;
+    char *scratch; /* the newest of blocks */
+    size_t scratch_bytes;
+    struct cuda_plan *plans; /* [n_plans], by shape */
+    int n_plans, room_plans;
+};
+
+static inline struct cuda *cuda_of(const struct pp_backend *be)
+{
+    return be->impl;
+}
+
+/* --- errors (errors.c) ------------------------------------------------------------------------ */
+
+/* Record what `call` on the device gave, with what would work; the code. */
+int cuda_failed(int device, const char *call, cudaError_t e, const char *file, int line);
+int cuda_blas_failed(int device, const struct cuda_blas *blas, const char *call, cublasStatus_t s,
+                     const char *file, int line);
+/* The same for memory: how much was asked, how much is free. */
+int cuda_no_memory(int device, size_t bytes, cudaError_t e, const char *file, int line);
+
+/* The name of the function in front of the arguments is what the message shows. */
+#define CUDA_TRY(device, call)                                                                     \
+    do {                                                                                           \
+        cudaError_t cuda_e_ = (call);                                                              \
+        if (cuda_e_ != cudaSuccess) {                                                              \
+            return cuda_failed((device), #call, cuda_e_, __FILE__, __LINE__);                      \
+        }                                                                                          \
+    } while (0)
+
+#define BLAS_TRY(c, call)                                                                          \
+    do {                                                                                           \
+        cublasStatus_t blas_s_ = (c)->blas->call;                                                  \
+        if (blas_s_ != CUBLAS_STATUS_SUCCESS) {                                                    \
+            return cuda_blas_failed((c)->device, (c)->blas, "cublasLt" #call, blas_s_, __FILE__,   \
+                                    __LINE__);                                                     \
+        }                                                                                          \
+    } while (0)
+
+/* --- memory (memory.c) ------------------------------------------------------------------------ */
+
+/* At least `bytes` of scratch, 256 bytes aligned, valid until the next call; work in the stream
+ * that uses it is in order. Allocates only when it must grow. */
+int cuda_scratch(struct cuda *c, size_t bytes, void **out);
+void cuda_scratch_free(struct cuda *c);
+int cuda_alloc(struct pp_backend *be, size_t bytes, void **out);
+void cuda_free(struct pp_backend *be, void *p, size_t bytes);
+int cuda_host_alloc(struct pp_backend *be, size_t bytes, void **out);
+void cuda_host_free(struct pp_backend *be, void *p, size_t bytes);
+int cuda_to_device(struct pp_backend *be, void *dst, const void *src, size_t bytes);
+int cuda_to_host(struct pp_backend *be, void *dst, const void *src, size_t bytes);
+int cuda_upload(struct pp_backend *be, void *dst, const void *src, size_t bytes);
+int cuda_download(struct pp_backend *be, void *dst, const void *src, size_t bytes);
+int cuda_copy(struct pp_backend *be, void *dst, const void *src, size_t bytes);
+int cuda_zero(struct pp_backend *be, void *p, size_t bytes);
+int cuda_synchronize(struct pp_backend *be);
+
+/* --- marks, graphs, ranges (streams.c) -------------------------------------------------------- */
+
+void *cuda_native_stream(struct pp_backend *be);
+int cuda_mark_create(struct pp_backend *be, bool timed, void **mark);
+void cuda_mark_destroy(struct pp_backend *be, void *mark);
+int cuda_mark_set(struct pp_backend *be, void *mark);
+int cuda_mark_wait(struct pp_backend *be, void *mark);
+int cuda_mark_reached(struct pp_backend *be, void *mark, bool *reached);
+int cuda_mark_elapsed(struct pp_backend *be, void *from, void *to, uint64_t *ns);
+int cuda_capture_begin(struct pp_backend *be);
+int cuda_capture_end(struct pp_backend *be, void **graph);
+int cuda_graph_launch(struct pp_backend *be, void *graph);
+void cuda_graph_destroy(struct pp_backend *be, void *graph);
+void cuda_range_push(struct pp_backend *be, const char *name);
+void cuda_range_pop(struct pp_backend *be);
+
+/* --- products (linear.c) ---------------------------------------------------------------------- */
+
+size_t cuda_packed_floats(const struct pp_backend_choice *choice, int O, int I);
+int cuda_pack_weights(struct pp_backend *be, int O, int I, const float *W, float *packed);
+int cuda_linear_forward(struct pp_backend *be, int B, int I, int O, const float *x, const float *W,
+                        const float *packed, const float *b, enum pp_activation act, float *z,
+                        float *y);
+int cuda_linear_backward_input(struct pp_backend *be, int B, int I, int O, const float *dz,
+                               const float *W, const float *packed, float *dx);
+int cuda_linear_backward_weight(struct pp_backend *be, int n, const struct pp_weight_part *parts,
+                                int I, int O, float beta, float *dW, float *db);
+
+#endif

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Codes of CUDA and cuBLASLt as ours: which call, which device, what it means, what would work. */
+#include "cuda_impl.h"
+
+#include <string.h>
+
+struct meaning {
+    cudaError_t e;
+    int code;
+    const char *advice;
+};
+
+static const struct meaning meanings[] = {
+    {cudaErrorMemoryAllocation, PP_ERESOURCE,
+     "use fewer slots or smaller micro-batches, or a device with more free memory"},
+    {cudaErrorNoDevice, PP_ERESOURCE, "use run.backend = cpu"},
+    {cudaErrorInsufficientDriver, PP_ERESOURCE, "install a newer driver, or run.backend = cpu"},
+    {cudaErrorInvalidDevice, PP_ERESOURCE, "see ppcli env for the devices there are"},
+    {cudaErrorDevicesUnavailable, PP_ERESOURCE,
+     "another process may have it for itself; see nvidia-smi"},
+    {cudaErrorNoKernelImageForDevice, PP_ERESOURCE,
+     "this build has no kernels for it; configure with -Dgpu_arch"},
+    {cudaErrorUnsupportedPtxVersion, PP_ERESOURCE,
+     "the driver is older than the toolkit of this build; install a newer driver"},
+    {cudaErrorNotSupported, PP_ERESOURCE, "use run.graphs = off and run.partition_sms = off"},
+    {cudaErrorECCUncorrectable, PP_ELOST, "the device's memory failed; resume on another"},
+    {cudaErrorHardwareStackError, PP_ELOST, "resume from the last checkpoint"},
+    {cudaErrorLaunchTimeout, PP_ELOST, "resume from the last checkpoint"},
+    {cudaErrorLaunchFailure, PP_ELOST, "resume from the last checkpoint"},
+};
+
+int cuda_failed(int device, const char *call, cudaError_t e, const char *file, int line)
+{
+    int code = PP_EINTERNAL;
+    const char *advice = "please report this";
+    for (size_t i = 0; i < sizeof(meanings) / sizeof(meanings[0]); i++) {
+        if (meanings[i].e == e) {
+            code = meanings[i].code;
+            advice = meanings[i].advice;
+        }
+    }
+    pp_error_set(code, file, line, "cuda device %d: %.*s: %s (%d); %s", device,
+                 (int)strcspn(call, "("), call, cudaGetErrorString(e), (int)e, advice);
+    cudaGetLastError(); /* or the next launch would report this one again */
+    return code;
+}
+
+int cuda_blas_failed(int device, const struct cuda_blas *blas, const char *call, cublasStatus_t s,
+                     const char *file, int line)
+{
+    int code = s == CUBLAS_STATUS_ALLOC_FAILED || s == CUBLAS_STATUS_NOT_INITIALIZED ||
+                       s == CUBLAS_STATUS_ARCH_MISMATCH
+                   ? PP_ERESOURCE
+               : s == CUBLAS_STATUS_EXECUTION_FAILED ? PP_ELOST
+                                                     : PP_EINTERNAL;
+    const char *advice = code == PP_ERESOURCE ? "free some memory of the device, or run.backend = "
+                                                "cpu"
+                         : code == PP_ELOST   ? "resume from the last checkpoint"
+                                              : "please report this";
+    return pp_error_set(code, file, line, "cuda device %d: %.*s: %s; %s", device,
+                        (int)strcspn(call, "("), call, blas->GetStatusString(s), advice);
+}
+
+int cuda_no_memory(int device, size_t bytes, cudaError_t e, const char *file, int line)
+{
+    if (e != cudaErrorMemoryAllocation) {
+        return cuda_failed(device, "cudaMalloc(", e, file, line);
+    }
+    cudaGetLastError();
+    size_t free = 0, total = 0;
+    if (cudaMemGetInfo(&free, &total) != cudaSuccess) {
+        cudaGetLastError();
+    }
+    return pp_error_set(PP_ERESOURCE, file, line,
+                        "cuda device %d: out of memory: %.1f MiB asked, %.1f of %.1f MiB free; use "
+                        "smaller micro-batches, more stages on other devices, or run.backend = cpu",
+                        device, (double)bytes / 1048576, (double)free / 1048576,
+                        (double)total / 1048576);
+}

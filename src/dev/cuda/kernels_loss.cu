@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Softmax, cross-entropy and its gradient in one pass: a warp has a row. The rows' losses are
+ * summed by halves in an order that depends on B only: up to CUDA_ROWS_OF_A_BLOCK rows in the same
+ * block, more by a second kernel.
+ */
+#include "kernels.h"
+#include "launch.h"
+#include "vector.h"
+
+#include <math.h>
+
+#define WARP 32
+#define ALL 0xffffffffu
+#define WARPS (THREADS / WARP)
+
+/* The better of two candidates for the arg max; -1: none yet. Of equal ones the lowest index. */
+static __device__ bool better(float x, int at, float than, int than_at)
+{
+    if (at < 0 || than_at < 0) {
+        return at >= 0;
+    }
+    return x > than || (x == than && at < than_at);
+}
+
+/*
+ * One row, by a whole warp. Returns its loss, and in *hit whether the arg max is the label, in
+ * every lane. A NaN is never larger than anything and nothing is larger than it, so that one at
+ * index 0 is the arg max, as in a loop from there. Each lane reads its elements before it
+ * overwrites them, and nobody else's.
+ */
+static __device__ double row_loss(int C, const float *x, int label, float grad_scale, float *d,
+                                  int *hit)
+{
+    int lane = (int)(threadIdx.x % WARP), best = -1;
+    float most = 0.0f, at_label = nanf(""); /* a label that is no class would show */
+    for (int c = lane; c < C; c += WARP) {
+        float v = x[c];
+        if (v == v && better(v, c, most, best)) {
+            most = v;
+            best = c;
+        }
+        if (c == label) {
+            at_label = v;
+        }
+    }
+    at_label = __shfl_sync(ALL, at_label, label % WARP);
+    float first = __shfl_sync(ALL, lane < C ? x[lane] : 0.0f, 0);
+    for (int half = WARP / 2; half > 0; half /= 2) {
+        float v = __shfl_xor_sync(ALL, most, half);
+        int at = __shfl_xor_sync(ALL, best, half);
+        if (better(v, at, most, best)) {
+            most = v;
+            best = at;
+        }
+    }
+    if (best < 0 || first != first) {
+        best = 0;
+        most = first;
+    }
+    double sum = 0;
+    for (int c = lane; c < C; c += WARP) {
+        sum += (double)expf(x[c] - most);
+    }
+    for (int half = WARP / 2; half > 0; half /= 2) {
+        sum += __shfl_xor_sync(ALL, sum, half);
+    }
+    if (d) {
+        float scale = (float)((double)grad_scale / sum);
+        for (int c = lane; c < C; c += WARP) {
+            float p = expf(x[c] - most) * scale;
+            d[c] = c == label ? p - grad_scale : p;
+        }
+    }
+    *hit = best == label;
+    return log(sum) - ((double)at_label - (double)most);
+}
+
+/* Adds the sums of rows 0..B-1 to *sums. Every thread of one block calls it. */
+static __device__ void add_rows(int B, const double *losses, const int *hits,
+                                struct pp_loss_sums *sums)
+{
+    __shared__ double loss[THREADS];
+    __shared__ int hit[THREADS];
+    int t = (int)threadIdx.x;
+    loss[t] = 0;
+    hit[t] = 0;
+    for (int r = t; r < B; r += THREADS) {
+        loss[t] += losses[r];
+        hit[t] += hits[r];
+    }
+    for (int half = THREADS / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (t < half) {
+            loss[t] += loss[t + half];
+            hit[t] += hit[t + half];
+        }
+    }
+    if (t == 0) {
+        sums->loss += loss[0];
+        sums->correct += hit[0];
+        sums->rows += B;
+    }
+}
+
+__global__ void loss_of_a_block(int B, int C, const float *logits, const uint8_t *labels,
+                                float grad_scale, struct pp_loss_sums *sums, float *dlogits)
+{
+    __shared__ double losses[CUDA_ROWS_OF_A_BLOCK];
+    __shared__ int hits[CUDA_ROWS_OF_A_BLOCK];
+    for (int r = (int)(threadIdx.x / WARP); r < B; r += WARPS) {
+        size_t at = (size_t)r * (size_t)C;
+        int hit;
+        double loss =
+            row_loss(C, logits + at, labels[r], grad_scale, dlogits ? dlogits + at : NULL, &hit);
+        if (threadIdx.x % WARP == 0) {
+            losses[r] = loss;
+            hits[r] = hit;
+        }
+    }
+    __syncthreads();
+    add_rows(B, losses, hits, sums);
+}
+
+__global__ void loss_of_rows(int B, int C, const float *logits, const uint8_t *labels,
+                             float grad_scale, double *losses, int *hits, float *dlogits)
+{
+    int r = (int)(blockIdx.x * WARPS + threadIdx.x / WARP);
+    if (r >= B) { /* the whole warp */
+        return;
+    }
+    size_t at = (size_t)r * (size_t)C;
+    int hit;
+    double loss =
+        row_loss(C, logits + at, labels[r], grad_scale, dlogits ? dlogits + at : NULL, &hit);
+    if (threadIdx.x % WARP == 0) {
+        losses[r] = loss;
+        hits[r] = hit;
+    }
+}
+
+__global__ void sum_rows(int B, const double *losses, const int *hits, struct pp_loss_sums *sums)
+{
+    add_rows(B, losses, hits, sums);
+}
+
+extern "C" cudaError_t kernels_softmax_cross_entropy(cudaStream_t s, int B, int C,
+                                                     const float *logits, const uint8_t *labels,
+                                                     float grad_scale, struct pp_loss_sums *sums,
+                                                     float *dlogits, void *rows)
+{
+    if (B == 0) {
+        return cudaSuccess;
+    }
+    if (B <= CUDA_ROWS_OF_A_BLOCK) {
+        PP_LAUNCH(loss_of_a_block, 1, THREADS, 0, s, B, C, logits, labels, grad_scale, sums,
+                  dlogits);
+        return cudaGetLastError();
+    }
+    double *losses = (double *)rows;
+    int *hits = (int *)(losses + B);
+    PP_LAUNCH(loss_of_rows, ((unsigned)B + WARPS - 1) / WARPS, THREADS, 0, s, B, C, logits, labels,
+              grad_scale, losses, hits, dlogits);
+    cudaError_t e = cudaGetLastError();
+    if (e == cudaSuccess) {
+        PP_LAUNCH(sum_rows, 1, THREADS, 0, s, B, losses, hits, sums);
+        e = cudaGetLastError();
+    }
+    return e;
+}

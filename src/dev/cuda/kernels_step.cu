@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Kernels of a step's end: the verdict on its gradients, and the optimizer. */
+#include "kernels.h"
+#include "launch.h"
+#include "vector.h"
+
+#include <math.h>
+
+/* --- verdict ---------------------------------------------------------------------------------- */
+
+/* The sum of squares of all gradients, in the order that the op promises: the columns in parallel,
+ * then thread 0 over them. Only there it is right. Every thread of the block calls it. */
+static __device__ double sum_votes(const struct pp_judgement *j)
+{
+    __shared__ double squares[THREADS];
+    int t = (int)threadIdx.x;
+    double sum = 0;
+    for (int from = 0; from < j->n; from += THREADS) {
+        int column = from + t;
+        double s = 0;
+        for (int r = 0; r < j->stages && column < j->n; r++) {
+            s += j->votes[(size_t)r * (size_t)(j->n + 1) + (size_t)column];
+        }
+        squares[t] = s;
+        __syncthreads();
+        for (int k = 0; t == 0 && k < THREADS && from + k < j->n; k++) {
+            sum += squares[k];
+        }
+        __syncthreads();
+    }
+    return sum;
+}
+
+/* Place of the first vote that is not finite, or `n`. Every thread of the block calls it. */
+static __device__ int first_bad(int n, const double *votes)
+{
+    __shared__ int first[THREADS];
+    int t = (int)threadIdx.x, found = n;
+    for (int i = t; i < n && found == n; i += THREADS) {
+        double v = votes[i];
+        if (!(v - v == 0)) { /* infinity - infinity is a NaN too */
+            found = i;
+        }
+    }
+    first[t] = found;
+    for (int half = THREADS / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (t < half && first[t + half] < first[t]) {
+            first[t] = first[t + half];
+        }
+    }
+    __syncthreads();
+    return first[0];
+}
+
+__global__ void judge(struct pp_judgement j)
+{
+    double sum = sum_votes(&j);
+    int columns = j.n + 1, bad = first_bad(j.ranks * columns, j.votes);
+    if (threadIdx.x != 0) {
+        return;
+    }
+    struct pp_step_verdict v = *j.verdict;
+    v.step = j.args->step;
+    v.norm = sqrt(sum);
+    if (bad < j.ranks * columns && v.bad_step == 0) {
+        v.bad_step = v.step;
+        v.bad_rank = bad / columns;
+        v.bad_index = bad % columns;
+        v.bad_value = j.votes[bad];
+    }
+    v.skipped = bad < j.ranks * columns || (j.halt && v.bad_step > 0);
+    double scale = j.clip_norm / (v.norm + 1e-6);
+    v.grad_scale = j.clip_norm > 0 && scale < 1 ? (float)scale : 1.0f;
+    *j.verdict = v;
+    if (v.skipped && j.before) {
+        *j.sums = *j.before;
+    }
+    j.args->grad_scale = v.grad_scale;
+    j.args->skip = v.skipped;
+}
+
+extern "C" cudaError_t kernels_judge(cudaStream_t s, const struct pp_judgement *j)
+{
+    PP_LAUNCH(judge, 1, THREADS, 0, s, *j);
+    return cudaGetLastError();
+}
+
+/* --- optimizer -------------------------------------------------------------------------------- */
+
+/* What all elements have in common, worked out once a block. */
+struct step {
+    int kind;
+    float lr, momentum, beta1, beta2, eps, decay, scale;
+    float c1, c2;     /* 1 - beta */
+    float rate, root; /* lr / bias correction of m; 1 / sqrt(bias correction of v) */
+    float keep;       /* of p, adamw's decay */
+    bool skip;
+};
+
+static __device__ struct step step_of(const struct pp_optimizer_args *a)
+{
+    struct step s;
+    s.skip = a->skip;
+    s.kind = (int)a->kind;
+    s.lr = a->lr;
+    s.momentum = a->momentum;
+    s.beta1 = a->beta1;
+    s.beta2 = a->beta2;
+    s.eps = a->eps;
+    s.scale = a->grad_scale;
+    bool adamw = a->kind == PP_OPT_ADAMW, adam = adamw || a->kind == PP_OPT_ADAM;
+    s.decay = adamw ? 0.0f : a->weight_decay;
+    s.keep = adamw ? 1.0f - a->lr * a->weight_decay : 1.0f;
+    s.c1 = (float)(1.0 - (double)a->beta1);
+    s.c2 = (float)(1.0 - (double)a->beta2);
+    s.rate = adam ? (float)(a->lr / (1.0 - pow((double)a->beta1, (double)a->step))) : a->lr;
+    s.root = adam ? (float)(1.0 / sqrt(1.0 - pow((double)a->beta2, (double)a->step))) : 1.0f;
+    return s;
+}
+
+/* scale and decay are used without a test: 1 * g and g + 0 * p are g. */
+static __device__ void update(const struct step *s, float g, float *m, float *v, float *p)
+{
+    float gi = s->scale * g + s->decay * *p;
+    switch (s->kind) {
+    case PP_OPT_SGD:
+        *p -= s->lr * gi;
+        break;
+    case PP_OPT_MOMENTUM:
+        *m = s->momentum * *m + gi;
+        *p -= s->lr * *m;
+        break;
+    default: /* adam, adamw */
+        *m = s->beta1 * *m + s->c1 * gi;
+        *v = s->beta2 * *v + s->c2 * gi * gi;
+        *p = s->keep * *p - s->rate * *m / (sqrtf(*v) * s->root + s->eps);
+        break;
+    }
+}
+
+__global__ void optimize(size_t n, const struct pp_optimizer_args *a, const float *g, float *m,
+                         float *v, float *p)
+{
+    __shared__ struct step step;
+    if (threadIdx.x == 0) {
+        step = step_of(a);
+    }
+    __syncthreads();
+    if (step.skip) {
+        return;
+    }
+    for (size_t i = first_of_grid(); i < n; i += threads_of_grid()) {
+        float mi = m ? m[i] : 0.0f, vi = v ? v[i] : 0.0f, pi = p[i];
+        update(&step, g[i], &mi, &vi, &pi);
+        if (m) {
+            m[i] = mi;
+        }
+        if (v) {
+            v[i] = vi;
+        }
+        p[i] = pi;
+    }
+}
+
+__global__ void optimize4(size_t n4, const struct pp_optimizer_args *a, const struct float4_ *g,
+                          struct float4_ *m, struct float4_ *v, struct float4_ *p)
+{
+    __shared__ struct step step;
+    if (threadIdx.x == 0) {
+        step = step_of(a);
+    }
+    __syncthreads();
+    if (step.skip) {
+        return;
+    }
+    for (size_t i = first_of_grid(); i < n4; i += threads_of_grid()) {
+        struct float4_ gi = g[i], mi = {{0}}, vi = {{0}}, pi = p[i];
+        if (m) {
+            mi = m[i];
+        }
+        if (v) {
+            vi = v[i];
+        }
+        for (int k = 0; k < 4; k++) {
+            update(&step, gi.at[k], &mi.at[k], &vi.at[k], &pi.at[k]);
+        }
+        if (m) {
+            m[i] = mi;
+        }
+        if (v) {
+            v[i] = vi;
+        }
+        p[i] = pi;
+    }
+}
+
+extern "C" cudaError_t kernels_optimizer_step(cudaStream_t s, size_t n,
+                                              const struct pp_optimizer_args *a, const float *g,
+                                              float *m, float *v, float *p)
+{
+    if (n == 0) {
+        return cudaSuccess;
+    }
+    if (n % 4 == 0 && is_aligned(g, 16) && is_aligned(m, 16) && is_aligned(v, 16) &&
+        is_aligned(p, 16)) {
+        PP_LAUNCH(optimize4, blocks_for(n / 4), THREADS, 0, s, n / 4, a, (const struct float4_ *)g,
+                  (struct float4_ *)m, (struct float4_ *)v, (struct float4_ *)p);
+    } else {
+        PP_LAUNCH(optimize, blocks_for(n), THREADS, 0, s, n, a, g, m, v, p);
+    }
+    return cudaGetLastError();
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Loads cuBLASLt by the name its major version has; the toolkit's folder is in the run path. */
+#include "library.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+
+#define TEXT_(x) #x
+#define TEXT(x) TEXT_(x)
+#define FILE_NAME "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR)
+
+/* Of the process: a library is loaded once, whoever asks. */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct cuda_blas blas;
+static char problem[256]; /* empty: blas is complete */
+
+static void load(void)
+{
+    void *library = dlopen(FILE_NAME, RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+        snprintf(problem, sizeof(problem),
+                 FILE_NAME " cannot be loaded; install cuBLAS of CUDA " TEXT(
+                     CUBLAS_VER_MAJOR) " or name its folder in LD_LIBRARY_PATH");
+        return;
+    }
+#define CUDA_BLAS(x)                                                                               \
+    *(void **)&blas.x = dlsym(library, "cublasLt" #x);                                             \
+    if (!blas.x) {                                                                                 \
+        snprintf(problem, sizeof(problem),                                                         \
+                 FILE_NAME " has no cublasLt" #x                                                   \
+                           "; install the cuBLAS of CUDA " TEXT(CUBLAS_VER_MAJOR));                \
+        return;                                                                                    \
+    }
+#include "library.def"
+#undef CUDA_BLAS
+}
+
+const struct cuda_blas *cuda_blas_load(char *why, size_t bytes)
+{
+    pthread_once(&once, load);
+    if (problem[0]) {
+        snprintf(why, bytes, "%s", problem);
+        return NULL;
+    }
+    return &blas;
+}
+
+/* 130100 is 13.1.0 */
+void cuda_blas_version(const struct cuda_blas *b, char *out, size_t bytes)
+{
+    size_t v = b->GetVersion();
+    snprintf(out, bytes, "%zu.%zu.%zu", v / 10000, v / 100 % 100, v % 100);
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory of the device and of the host beside it, and the ways between. */
+#include "cuda_impl.h"
+
+#include "ppcli/mem.h"
+
+#define SCRATCH_ALIGN 256 /* what products like best; sizes are multiples of it */
+
+int cuda_alloc(struct pp_backend *be, size_t bytes, void **out)
+{
+    struct cuda *c = cuda_of(be);
+    void *p = NULL;
+    bytes = bytes ? bytes : PP_ALIGN;
+    cudaError_t e = cudaMalloc(&p, bytes);
+    if (e != cudaSuccess) {
+        return cuda_no_memory(c->device, bytes, e, __FILE__, __LINE__);
+    }
+    e = cudaMemsetAsync(p, 0, bytes, c->stream);
+    if (e == cudaSuccess) {
+        e = cudaStreamSynchronize(c->stream); /* other ranks' streams may be the first to use it */
+    }
+    if (e != cudaSuccess) {
+        cudaFree(p);
+        return cuda_failed(c->device, "cudaMemsetAsync(", e, __FILE__, __LINE__);
+    }
+    *out = p;
+    return 0;
+}
+
+void cuda_free(struct pp_backend *be, void *p, size_t bytes)
+{
+    cudaFree(p); /* waits for work that uses it */
+}
+
+int cuda_host_alloc(struct pp_backend *be, size_t bytes, void **out)
+{
+    CUDA_TRY(cuda_of(be)->device,
+             cudaHostAlloc(out, bytes ? bytes : PP_ALIGN, cudaHostAllocPortable));
+    return 0;
+}
+
+void cuda_host_free(struct pp_backend *be, void *p, size_t bytes)
+{
+    cudaFreeHost(p);
+}
+
+/* From memory that is not of host_alloc the bytes are out of src when the call returns. */
+int cuda_to_device(struct pp_backend *be, void *dst, const void *src, size_t bytes)
+{
+    PP_TRY(cuda_upload(be, dst, src, bytes));
+    return cuda_synchronize(be);
+}
+
+int cuda_to_host(struct pp_backend *be, void *dst, const void *src, size_t bytes)
+{
+    PP_TRY(cuda_download(be, dst, src, bytes));
+    return cuda_synchronize(be);
+}
+
+int cuda_upload(struct pp_backend *be, void *dst, const void *src, size_t bytes)
+{
+    struct cuda *c = cuda_of(be);
+    if (bytes > 0) {
+        CUDA_TRY(c->device, cudaMemcpyAsync(dst, src, bytes, cudaMemcpyHostToDevice, c->stream));
+    }
+    return 0;
+}
+
+int cuda_download(struct pp_backend *be, void *dst, const void *src, size_t bytes)
+{
+    struct cuda *c = cuda_of(be);
+    if (bytes > 0) {
+        CUDA_TRY(c->device, cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToHost, c->stream));
+    }
+    return 0;
+}
+
+/* The addresses say which devices they are of. */
+int cuda_copy(struct pp_backend *be, void *dst, const void *src, size_t bytes)
+{
+    struct cuda *c = cuda_of(be);
+    if (bytes > 0) {
+        CUDA_TRY(c->device, cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, c->stream));
+    }
+    return 0;
+}
+
+int cuda_zero(struct pp_backend *be, void *p, size_t bytes)
+{
+    struct cuda *c = cuda_of(be);
+    if (bytes > 0) {
+        CUDA_TRY(c->device, cudaMemsetAsync(p, 0, bytes, c->stream));
+    }
+    return 0;
+}
+
+int cuda_synchronize(struct pp_backend *be)
+{
+    struct cuda *c = cuda_of(be);
+    CUDA_TRY(c->device, cudaStreamSynchronize(c->stream));
+    return 0;
+}
+
+/* --- scratch ---------------------------------------------------------------------------------- */
+
+int cuda_scratch(struct cuda *c, size_t bytes, void **out)
+{
+    if (bytes > c->scratch_bytes) {
+        /* The old one is kept: a graph may hold its address. Growing by half at least keeps the sum
+         * of all within three times the largest. */
+        size_t want = c->scratch_bytes + c->scratch_bytes / 2;
+        want = bytes > want ? bytes : want;
+        want = (want + SCRATCH_ALIGN - 1) / SCRATCH_ALIGN * SCRATCH_ALIGN;
+        struct cuda_block *block = pp_alloc(1, sizeof(*block));
+        if (!block) {
+            return PP_ERESOURCE;
+        }
+        cudaError_t e = cudaMalloc(&block->p, want);
+        if (e != cudaSuccess) {
+            pp_free(block);
+            return cuda_no_memory(c->device, want, e, __FILE__, __LINE__);
+        }
+        block->next = c->blocks;
+        c->blocks = block;
+        c->scratch = block->p;
+        c->scratch_bytes = want;
+    }
+    *out = c->scratch;
+    return 0;
+}
+
+void cuda_scratch_free(struct cuda *c)
+{
+    while (c->blocks) {
+        struct cuda_block *block = c->blocks;
+        c->blocks = block->next;
+        cudaFree(block->p);
+        pp_free(block);
+    }
+    c->scratch = NULL;
+    c->scratch_bytes = 0;
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How a product of one shape is computed: what cuBLASLt does in the same launch, by which
+ * algorithm. Decided when the shape is first seen, then kept.
+ *
+ * Matrices are row-major here and column-major there, so that each product is stated transposed:
+ *
+ *   forward          y^T[O][B]  = W[O][I] * x^T[I][B]        factors W, x
+ *   backward_input   dx^T[I][B] = W^T[I][O] * dz^T[O][B]     factors W, dz
+ *   backward_weight  dW^T[I][O] = x^T[I][B] * dz[B][O]       factors x, dz
+ *
+ * All factors and results lie at CUDA_OPERAND_ALIGN bytes boundaries, or are copied there first:
+ * the algorithm, and with it the bits, depend on the shape and not on the addresses.
+ */
+#ifndef PPCLI_DEV_CUDA_PLAN_H
+#define PPCLI_DEV_CUDA_PLAN_H
+
+#include "cuda_impl.h"
+
+#define CUDA_OPERAND_ALIGN 16
+
+enum cuda_product {
+    CUDA_FORWARD,
+    CUDA_BACKWARD_INPUT,
+    CUDA_BACKWARD_WEIGHT
+};
+
+/* What the launch of the product does besides. */
+enum cuda_fusion {
+    CUDA_ALONE,
+    CUDA_BIAS,         /* forward: + b */
+    CUDA_BIAS_RELU,    /* forward: relu(+ b) */
+    CUDA_BIAS_GRADIENT /* backward_weight: db */
+};
+#define CUDA_FUSIONS 4
+
+/* What is asked for. Two of the same content are the same question. */
+struct cuda_shape {
+    enum cuda_product product;
+    int B, I, O;
+    enum pp_activation act; /* forward */
+    bool keeps_z;           /* forward: the value before act is wanted too */
+    bool adds;              /* backward_weight: to what dW holds */
+};
+
+/* A question and its answer, known to all ranks of the device. */
+struct cuda_choice {
+    struct cuda_shape shape;
+    enum pp_precision precision;
+    bool exact;
+    int processors;
+    enum cuda_fusion fusion;
+    cublasLtMatmulAlgo_t algorithm;
+    struct cuda_choice *next;
+};
+
+/* The same, ready to be used by one rank. */
+struct cuda_plan {
+    struct cuda_shape shape;
+    enum cuda_fusion fusion;
+    cublasLtMatmulAlgo_t algorithm;
+    cublasLtMatmulDesc_t product;
+    cublasLtMatrixLayout_t first, second, result;
+};
+
+/* Operands as plan.h's table names them; at aligned addresses. bias: b or db, where it is fused. */
+struct cuda_operands {
+    const void *first, *second;
+    float *result, *bias;
+};
+
+/* Floats of the factors and the result. */
+size_t cuda_first_count(const struct cuda_shape *s);
+size_t cuda_second_count(const struct cuda_shape *s);
+size_t cuda_result_count(const struct cuda_shape *s);
+
+bool cuda_shapes_equal(const struct cuda_shape *a, const struct cuda_shape *b);
+
+/* Which fusions may compute the shape, the likely best first; how many. With exact only those whose
+ * order of sums is known. */
+int cuda_fusions_for(const struct cuda_shape *s, bool exact, enum cuda_fusion out[CUDA_FUSIONS]);
+
+/* The plan of a shape, made when it is new (takes memory and time then, outside the stream). Owned
+ * by c. Errors: PP_ERESOURCE when cuBLASLt has none. */
+int cuda_plan_for(struct cuda *c, const struct cuda_shape *s, const struct cuda_plan **out);
+void cuda_plans_free(struct cuda *c);
+void cuda_choices_free(struct cuda_choice *list);
+
+/* Half built: everything but the algorithm. The caller calls cuda_plan_fini, also on failure. */
+int cuda_plan_init(struct cuda *c, const struct cuda_shape *s, enum cuda_fusion fusion,
+                   struct cuda_plan *p);
+void cuda_plan_fini(struct cuda *c, struct cuda_plan *p);
+
+/* Enqueue the product, or the product and what its fusion left to do (finish). */
+cublasStatus_t cuda_plan_multiply(const struct cuda *c, const struct cuda_plan *p,
+                                  const struct cuda_operands *o, void *workspace,
+                                  cudaStream_t stream);
+
+/* y = act(product + b) where the fusion has not done it; product may be y or z. */
+cudaError_t cuda_plan_finish_forward(const struct cuda_plan *p, const float *product,
+                                     const float *b, float *z, float *y, cudaStream_t stream);
+/* db where the fusion has not done it. beta: of db. */
+cudaError_t cuda_plan_finish_weight(const struct cuda_plan *p, const float *dz, float beta,
+                                    float *db, cudaStream_t stream);
+
+/* choose.c: the fusion and algorithm for a shape: with exact the first that works, else the fastest
+ * measured. */
+int cuda_choose(struct cuda *c, const struct cuda_shape *s, enum cuda_fusion *fusion,
+                cublasLtMatmulAlgo_t *algorithm);
+
+#endif

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Marks are events, captures become executable graphs, ranges are NVTX's. */
+#include "cuda_impl.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <nvtx3/nvToolsExt.h>
+
+#include "ppcli/mem.h"
+
+void *cuda_native_stream(struct pp_backend *be)
+{
+    return cuda_of(be)->stream;
+}
+
+/* CUDA takes an event that was never recorded for one that is reached, but not inside a capture. */
+struct mark {
+    cudaEvent_t event;
+    atomic_bool set;
+};
+
+int cuda_mark_create(struct pp_backend *be, bool timed, void **mark)
+{
+    struct mark *m = pp_alloc(1, sizeof(*m));
+    if (!m) {
+        return PP_ERESOURCE;
+    }
+    unsigned flags = timed ? cudaEventDefault : cudaEventDisableTiming;
+    cudaError_t e = cudaEventCreateWithFlags(&m->event, flags);
+    if (e != cudaSuccess) {
+        pp_free(m);
+        return cuda_failed(cuda_of(be)->device, "cudaEventCreateWithFlags(", e, __FILE__, __LINE__);
+    }
+    *mark = m;
+    return 0;
+}
+
+void cuda_mark_destroy(struct pp_backend *be, void *mark)
+{
+    struct mark *m = mark;
+    cudaEventDestroy(m->event);
+    pp_free(m);
+}
+
+int cuda_mark_set(struct pp_backend *be, void *mark)
+{
+    struct mark *m = mark;
+    CUDA_TRY(cuda_of(be)->device, cudaEventRecord(m->event, cuda_of(be)->stream));
+    atomic_store_explicit(&m->set, true, memory_order_release);
+    return 0;
+}
+
+int cuda_mark_wait(struct pp_backend *be, void *mark)
+{
+    struct mark *m = mark;
+    if (atomic_load_explicit(&m->set, memory_order_acquire)) {
+        CUDA_TRY(cuda_of(be)->device, cudaStreamWaitEvent(cuda_of(be)->stream, m->event, 0));
+    }
+    return 0;
+}
+
+int cuda_mark_reached(struct pp_backend *be, void *mark, bool *reached)
+{
+    struct mark *m = mark;
+    cudaError_t e = cudaEventQuery(m->event);
+    if (e == cudaErrorNotReady) {
+        cudaGetLastError();
+        *reached = false;
+        return 0;
+    }
+    CUDA_TRY(cuda_of(be)->device, e);
+    *reached = true;
+    return 0;
+}
+
+int cuda_mark_elapsed(struct pp_backend *be, void *from, void *to, uint64_t *ns)
+{
+    const struct mark *a = from, *b = to;
+    float ms;
+    CUDA_TRY(cuda_of(be)->device, cudaEventElapsedTime(&ms, a->event, b->event));
+    *ns = ms > 0 ? (uint64_t)llround((double)ms * 1e6) : 0;
+    return 0;
+}
+
+/* Relaxed: other threads of the process go on with what they do, allocations too; what a capture
+ * may not contain is kept out by what the ops enqueue. */
+int cuda_capture_begin(struct pp_backend *be)
+{
+    struct cuda *c = cuda_of(be);
+    CUDA_TRY(c->device, cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeRelaxed));
+    return 0;
+}
+
+int cuda_capture_end(struct pp_backend *be, void **graph)
+{
+    struct cuda *c = cuda_of(be);
+    cudaGraph_t recorded = NULL;
+    cudaError_t e = cudaStreamEndCapture(c->stream, &recorded);
+    if (e != cudaSuccess) {
+        return cuda_failed(c->device, "cudaStreamEndCapture(", e, __FILE__, __LINE__);
+    }
+    cudaGraphExec_t ready = NULL;
+    e = cudaGraphInstantiate(&ready, recorded, 0);
+    cudaGraphDestroy(recorded);
+    if (e != cudaSuccess) {
+        return cuda_failed(c->device, "cudaGraphInstantiate(", e, __FILE__, __LINE__);
+    }
+    *graph = ready;
+    return 0;
+}
+
+int cuda_graph_launch(struct pp_backend *be, void *graph)
+{
+    CUDA_TRY(cuda_of(be)->device, cudaGraphLaunch(graph, cuda_of(be)->stream));
+    return 0;
+}
+
+void cuda_graph_destroy(struct pp_backend *be, void *graph)
+{
+    cudaGraphExecDestroy(graph);
+}
+
+void cuda_range_push(struct pp_backend *be, const char *name)
+{
+    nvtxRangePushA(name);
+}
+
+void cuda_range_pop(struct pp_backend *be)
+{
+    nvtxRangePop();
+}
