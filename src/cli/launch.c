@@ -153,7 +153,11 @@ int launch_mpirun(int ranks)
         /* Ranks of one machine: shared memory only, without the copy mechanism that containers
          * forbid. Whoever needs something else starts mpirun directly. */
         static const char *const mca[][2] = {
-            {"pml", "ob1"}, {"btl", "self,vader"}, {"btl_vader_single_copy_mechanism", "none"}};
+            {"pml", "ob1"},
+            {"btl", "self,vader"},
+            {"btl_vader_single_copy_mechanism", "none"},
+            /* When a rank is lost the others cannot save: no grace. */
+            {"odls_base_sigkill_timeout", "0"}};
         for (size_t i = 0; i < sizeof(mca) / sizeof(mca[0]); i++) {
             args[n++] = "--mca";
             args[n++] = mca[i][0];

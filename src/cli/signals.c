@@ -3,9 +3,26 @@
  */
 #include "signals.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "supervise.h"
 
 static volatile sig_atomic_t stop, save;
+static int asked_fd = -1; /* see supervise.h */
+
+/* Which signal the user sent to the parent of mpirun, when this USR1 comes from there. */
+static int sent_by_user(int number)
+{
+    int asked = 0, before = errno;
+    bool read = asked_fd >= 0 && pread(asked_fd, &asked, sizeof(asked), 0) == sizeof(asked);
+    errno = before;
+    return read && (asked == SIGTERM || asked == SIGINT || asked == SIGHUP) ? asked : number;
+}
 
 static void note(int number)
 {
@@ -20,7 +37,7 @@ static void note(int number)
         return;
     }
     if (stop == 0) {
-        stop = number;
+        stop = number == SIGUSR1 ? sent_by_user(number) : number;
     }
 }
 
@@ -29,6 +46,8 @@ void signals_catch(void)
     static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
     struct sigaction act = {.sa_handler = note, .sa_flags = SA_RESTART};
     sigemptyset(&act.sa_mask);
+    const char *asked = getenv(SUPERVISE_ASKED);
+    asked_fd = asked ? open(asked, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         struct sigaction before;
         if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Signals are taken one by one where this process waits anyway: no handler, no race with the end of
- * the child. */
+ * the child. What the user sent is left in a word of memory that the ranks can read, because mpirun
+ * passes on nothing but that it was USR1. */
 #include "supervise.h"
 
 #include <errno.h>
@@ -8,13 +9,20 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "ppcli/err.h"
 #include "ppcli/log.h"
+
+/* mpirun forgets a USR1 that comes before it has started its ranks: it is asked again. */
+#define ASK_AGAIN_S 1
 
 static void waited_signals(sigset_t *out)
 {
@@ -91,32 +99,64 @@ static void end_at_once(pid_t child, const sigset_t *waited)
     sigprocmask(SIG_UNBLOCK, waited, NULL);
 }
 
-int supervise(const char *const *args, int *out_code)
+/* -1 where there is none: the ranks then say SIGUSR1, which is what they got. */
+static int make_word(void)
 {
-    sigset_t waited, before;
-    pid_t child = 0;
-    int status = 0, stop = 0;
-    waited_signals(&waited);
-    sigprocmask(SIG_BLOCK, &waited, &before);
-    int rc = start(args, &before, &child);
-    while (rc == 0 && !has_ended(child, &status)) {
-        int got = sigwaitinfo(&waited, NULL);
-        if (got == SIGUSR2) {
-            kill(child, SIGUSR2);
-        } else if (got == SIGINT && stop != 0) {
-            end_at_once(child, &waited);
-        } else if (got > 0 && got != SIGCHLD && stop == 0) {
-            stop = got;
-            pp_log_info("asking the ranks to save and end; interrupt again to end them at once");
-            kill(child, SIGUSR1);
-        }
+    int fd = memfd_create("ppcli-asked", MFD_CLOEXEC);
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/%ld/fd/%d", (long)getpid(), fd);
+    if (fd >= 0 && setenv(SUPERVISE_ASKED, path, 1) != 0) {
+        close(fd);
+        fd = -1;
     }
-    sigprocmask(SIG_SETMASK, &before, NULL);
-    PP_TRY(rc);
+    return fd;
+}
+
+/* How the run went, of which a shell would say `code`. */
+static int verdict(int status, int stop, int *out_code)
+{
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     if (stop != 0 && code == 128 + SIGUSR1) {
         return pp_fail(PP_ESTOPPED, "before the ranks were ready; start the same command again");
     }
+    if (code > 128) {
+        return pp_fail(PP_ELOST, "%s ended by signal %d (%s)%s; train goes on with --resume",
+                       WIFEXITED(status) ? "a rank was" : "mpirun was", code - 128,
+                       strsignal(code - 128),
+                       WIFEXITED(status) ? " and the others with it" : " and its ranks with it");
+    }
     *out_code = code;
     return 0;
+}
+
+int supervise(const char *const *args, int *out_code)
+{
+    const struct timespec again = {.tv_sec = ASK_AGAIN_S};
+    sigset_t waited, before;
+    pid_t child = 0;
+    int status = 0, stop = 0, word = make_word();
+    waited_signals(&waited);
+    sigprocmask(SIG_BLOCK, &waited, &before);
+    int rc = start(args, &before, &child);
+    while (rc == 0 && !has_ended(child, &status)) {
+        int got = stop != 0 ? sigtimedwait(&waited, NULL, &again) : sigwaitinfo(&waited, NULL);
+        bool asked = got > 0 && got != SIGCHLD && got != SIGUSR2;
+        if (got == SIGUSR2) {
+            kill(child, SIGUSR2);
+        } else if (got == SIGINT && stop != 0) {
+            end_at_once(child, &waited);
+        } else if (asked && stop == 0) {
+            stop = got;
+            (void)!pwrite(word, &stop, sizeof(stop), 0);
+            pp_log_info("asking the ranks to save and end; interrupt again to end them at once");
+            kill(child, SIGUSR1);
+        } else if (got < 0 && errno == EAGAIN) {
+            kill(child, SIGUSR1);
+        }
+    }
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    if (word >= 0) {
+        close(word);
+    }
+    return rc < 0 ? rc : verdict(status, stop, out_code);
 }

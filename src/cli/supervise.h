@@ -7,12 +7,17 @@
 #ifndef PPCLI_CLI_SUPERVISE_H
 #define PPCLI_CLI_SUPERVISE_H
 
+/* In the environment of the ranks: a file that holds the number of the signal the user sent, an
+ * int, as soon as there is one. */
+#define SUPERVISE_ASKED "PPCLI_ASKED"
+
 /*
  * Run args[0] (NULL-terminated words) and wait for it. TERM, INT, HUP and USR1 become USR1 for it,
  * USR2 stays USR2; a second INT ends it and all it has started. It ends with this process.
- * *out_code: what a shell would call its exit code.
+ * *out_code: its exit code. Local.
  * Errors: PP_ERESOURCE; PP_ENOINPUT when there is no such program; PP_ESTOPPED when it was told to
- * end before it could listen. A second INT does not return: this process ends by it.
+ * end before it could listen; PP_ELOST when it or one of its ranks was ended by a signal. A second
+ * INT does not return: this process ends by it.
  */
 int supervise(const char *const *args, int *out_code);
 

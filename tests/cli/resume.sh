@@ -187,19 +187,6 @@ run verify usr2
 code_is 0
 same "$(grep -c good out)" 2
 
-begin "a second INT ends the run at once"
-# One step takes long, so that the run cannot act on the first one before the second comes.
-start twice --set model.sizes="12 512*20 4" --set train.batch_size=300 --set pipeline.microbatches=1 --log-every 1
-kill -INT "$pid"
-kill -INT "$pid"
-sleep 0.05
-kill -INT "$pid" 2>/dev/null
-ended
-case $code in
-    75 | 130) ;; # both may have arrived as one, and the step may have been over
-    *) complain "exit $code, expected 130" ;;
-esac
-
 begin "a checkpoint that cannot be saved is a warning, then exit 74"
 # Files of at most 2 MiB; a part of the checkpoint has more.
 (ulimit -f 4096 && run train net.ini --dir full -q --set train.max_steps=2 --set model.sizes="12 512*4 4" && exit "$code")
