@@ -2,6 +2,7 @@
 /* See fault.h. The list is read from the environment once, when the first action begins. */
 #include "fault.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -11,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../../src/cli/signals.h"
+
 #define FAULTS_MAX 32
 #define ANY (-1)
 
@@ -18,7 +21,8 @@ enum action {
     HANG,
     SLEEP,
     KILL,
-    STOP
+    STOP,
+    HOLD
 };
 
 static struct fault {
@@ -30,11 +34,19 @@ static struct fault {
 } faults[FAULTS_MAX];
 static int n_faults;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+static _Thread_local int rank_here = -1; /* of this thread, once an action of it has begun */
 
 static void refuse(const char *text)
 {
     fprintf(stderr, "PPCLI_FAIL: '%s' is not SITE@RANK:COUNT=ACTION\n", text);
     _exit(64);
+}
+
+static const char *site_name(int site)
+{
+    static const char *const phases[] = {"settle", "data",   "init",   "resume",
+                                         "test",   "commit", "finish", "finalize"};
+    return site < PP_EVENT_KINDS ? pp_event_name(site) : phases[site - PP_EVENT_KINDS];
 }
 
 static bool number(const char *text, long *out)
@@ -57,7 +69,7 @@ static void read_one(const char *text, struct fault *f)
         refuse(text);
     }
     f->rank = (int)r;
-    while (f->kind < PP_EVENT_KINDS && strcmp(pp_event_name(f->kind), site) != 0) {
+    while (f->kind < FAULT_SITES && strcmp(site_name(f->kind), site) != 0) {
         f->kind++;
     }
     if (strcmp(action, "hang") == 0) {
@@ -66,12 +78,14 @@ static void read_one(const char *text, struct fault *f)
         f->action = KILL;
     } else if (strcmp(action, "stop") == 0) {
         f->action = STOP;
+    } else if (strcmp(action, "hold") == 0) {
+        f->action = HOLD;
     } else if (sscanf(action, "sleep:%ld", &f->ms) == 1 && f->ms >= 0) {
         f->action = SLEEP;
     } else {
         refuse(text);
     }
-    if (f->kind == PP_EVENT_KINDS) {
+    if (f->kind == FAULT_SITES) {
         refuse(text);
     }
 }
@@ -89,38 +103,75 @@ static void read_list(void)
     free(list);
 }
 
+static void note(void)
+{
+    const char *path = getenv("PPCLI_FAIL_NOTE");
+    int fd = path ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600) : -1;
+    if (fd >= 0) {
+        char line[32];
+        int n = snprintf(line, sizeof(line), "%ld\n", (long)getpid());
+        if (write(fd, line, (size_t)n) != n) {
+            _exit(125);
+        }
+        close(fd);
+    }
+}
+
+static void nap(long ms)
+{
+    struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+    nanosleep(&t, NULL);
+}
+
 static void go_wrong(const struct fault *f)
 {
+    note();
     switch (f->action) {
     case HANG:
         for (;;) {
             pause();
         }
-    case SLEEP: {
-        struct timespec t = {.tv_sec = f->ms / 1000, .tv_nsec = f->ms % 1000 * 1000000};
-        nanosleep(&t, NULL);
+    case SLEEP:
+        nap(f->ms);
         break;
-    }
     case KILL:
         raise(SIGKILL);
         break;
     case STOP:
         kill(getpid(), SIGSTOP);
         break;
+    case HOLD:
+        while (*signals_stop() == 0 && *signals_save() == 0) {
+            nap(1);
+        }
+        break;
     }
 }
 
-void __wrap_pp_ring_begin(struct pp_ring *ring, const struct pp_event *e)
+static void look(int site, int rank)
 {
-    __real_pp_ring_begin(ring, e);
     pthread_once(&once, read_list);
     for (int i = 0; i < n_faults; i++) {
         struct fault *f = &faults[i];
-        if (f->kind == e->kind && (f->rank == ANY || f->rank == ring->head->rank)) {
+        if (f->kind == site && (f->rank == ANY || f->rank == rank)) {
             long nth = atomic_fetch_add(&f->seen, 1) + 1;
             if (f->count == ANY || f->count == nth) {
                 go_wrong(f);
             }
         }
     }
+}
+
+/* Before a rank's first action its launcher knows which one it is; threads are not there yet. */
+void fault_at(int site)
+{
+    const char *given = getenv("OMPI_COMM_WORLD_RANK");
+    look(site, rank_here >= 0 ? rank_here : given ? atoi(given) : 0);
+}
+
+void __wrap_pp_ring_begin(struct pp_ring *ring, const struct pp_event *e)
+{
+    __real_pp_ring_begin(ring, e);
+    rank_here = ring->head->rank;
+    look(e->kind, rank_here);
 }

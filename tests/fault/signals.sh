@@ -1,0 +1,184 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Every signal in every phase of a run: what it asks for happens, what is saved is good, the run goes
+# on to the bits of one that nobody interrupted, and nobody is left: signals.sh threads|mpirun [long]
+# The phase is held open until the signal has been noted, so nothing here depends on time.
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/../cli/lib.sh"
+launch=$1
+long=${2:-}
+if [ "$launch" = mpirun ] && ! command -v mpirun >/dev/null 2>&1; then
+    echo "1..0 # SKIP no mpirun here (install openmpi-bin)"
+    exit 0
+fi
+cd "$folder" || exit 1
+cat >net.ini <<'INI'
+[data]
+dataset = synthetic
+train_samples = 300
+test_samples = 50
+[model]
+sizes = 20 16*3 5
+[pipeline]
+stages = 2
+microbatches = 4
+[train]
+epochs = 4
+batch_size = 32
+clip_norm = 1
+[run]
+log_every = 1
+INI
+steps=40
+sha() { sed -n 's/.*"weights_sha256": "\([0-9a-f]*\)".*/\1/p' "$1/summary.json"; }
+within() {
+    for _ in $(seq 1 3000); do
+        if eval "$1"; then return 0; fi
+        sleep 0.01
+    done
+    return 1
+}
+# shellcheck disable=SC2317 # called by within
+nobody() { [ "$(pgrep -fc -- "--dir $folder/" || true)" = 0 ]; }
+
+# start DIR FAULT [OPTION...]: in the background, its number in DIR.pid. A shell starts background
+# jobs with INT ignored.
+start() {
+    dir=$1
+    fault=$2
+    shift 2
+    rm -f "$dir.note"
+    PPCLI_FAIL=$fault PPCLI_FAIL_NOTE=$folder/$dir.note python3 -c 'import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.argv[1], sys.argv[1:])' "$PPCLI" train net.ini --dir "$folder/$dir" --launch "$launch" "$@" \
+        >"$dir.out" 2>"$dir.err" </dev/null &
+    echo $! >"$dir.pid"
+}
+# shellcheck disable=SC2317 # called by within
+noted() { [ 0"$(grep -c . "$1.note" 2>/dev/null || true)" -ge "$2" ]; }
+held() { # held DIR FAULT: one process is where it should be, or with @* both
+    ranks=1
+    case $2 in *@\**) ranks=2 ;; esac
+    within "noted '$1' $ranks" || complain "$1 never came to its phase: $(cat "$1.err")"
+}
+ended() { # ended DIR: code, out and err as after `run`
+    code=0
+    wait "$(cat "$1.pid")" || code=$?
+    cp "$1.out" out
+    cp "$1.err" err
+    last="train --dir $1"
+}
+goes_on() { # goes_on DIR: to the bits of the run that nobody interrupted
+    run verify "$1"
+    code_is 0
+    run train net.ini --dir "$1" --resume --launch threads -q
+    code_is 0
+    same "$(sha "$1")" "$(sha whole)"
+}
+
+# The site that is held, and the step after which a run is stopped that was asked to in it; 0: it
+# comes to its end.
+phases='data@0:1=1 start@0:1=1 F@0:1=1 update@1:15=15 test@0:1=10 save@0:1=11 commit@0:1=11 finish@0:1=0'
+[ "$launch" = threads ] || phases="init@*:1=1 $phases finalize@0:1=0"
+signals='TERM INT HUP USR1 USR2'
+
+begin "a run that nobody interrupts"
+run train net.ini --dir whole --launch threads -q
+code_is 0
+
+# phase NAME SITE STEP SIGNAL...: runs with these signals, as threads side by side; processes that
+# are held wait busily, and take the cores from each other.
+phase() {
+    name_=$1
+    site=$2
+    step=$3
+    shift 3
+    for signal in "$@"; do
+        start "$name_.$signal" "$site=hold"
+    done
+    for signal in "$@"; do
+        held "$name_.$signal" "$site"
+        kill "-$signal" "$(cat "$name_.$signal.pid")"
+    done
+    for signal in "$@"; do
+        dir=$name_.$signal
+        begin "$launch: SIG$signal in $site"
+        ended "$dir"
+        if [ "$step" = 0 ]; then
+            code_is 0
+            same "$(sha "$dir")" "$(sha whole)"
+        elif [ "$signal" = USR2 ]; then
+            code_is 0
+            err_has "saved step $step, as asked"
+            same "$(sha "$dir")" "$(sha whole)"
+        else
+            code_is 75
+            err_has "ppcli: stopped: by SIG$signal after step $step of $steps, which is saved"
+            same "$(grep -c 'ppcli: stopped' err)" 1
+            goes_on "$dir"
+        fi
+    done
+}
+
+set -f # a phase of all ranks has a star
+for one in $phases; do
+    site=${one%=*}
+    if [ "$launch" = threads ]; then
+        # shellcheck disable=SC2086 # words
+        phase "${site%%@*}" "$site" "${one#*=}" $signals
+    elif [ "$long" = long ]; then
+        for signal in $signals; do
+            phase "${site%%@*}" "$site" "${one#*=}" "$signal"
+        done
+    else # they take long to start: another signal for each phase
+        phase "${site%%@*}" "$site" "${one#*=}" "${signals%% *}"
+        signals="${signals#* } ${signals%% *}"
+    fi
+done
+set +f
+
+for signal in TERM INT USR2; do
+    begin "$launch: SIG$signal while a checkpoint is read"
+    run train net.ini --dir "resume.$signal" --launch threads -q --set train.max_steps=20
+    code_is 0
+    start "resume.$signal" resume@0:1=hold --resume
+    held "resume.$signal" resume@0
+    kill "-$signal" "$(cat "resume.$signal.pid")"
+    ended "resume.$signal"
+    if [ "$signal" = USR2 ]; then
+        code_is 0
+        err_has 'saved step 21, as asked'
+        same "$(sha "resume.$signal")" "$(sha whole)"
+    else
+        code_is 75
+        err_has "by SIG$signal after step 21 of $steps"
+        goes_on "resume.$signal"
+    fi
+done
+
+# The step never ends, so nothing but the second signal can end the run.
+for signals in 'INT INT' 'TERM INT' 'USR1 INT'; do
+    begin "$launch: SIG${signals% *}, then SIGINT in the same step ends the run at once"
+    dir=twice.${signals% *}
+    start "$dir" W@0:60=hang --set run.hang_timeout=0
+    held "$dir" W@0
+    pid=$(cat "$dir.pid")
+    kill "-${signals% *}" "$pid"
+    if [ "$launch" = mpirun ]; then
+        within "grep -q 'asking the ranks' $dir.err" || complain "not asked: $(cat "$dir.err")"
+    else # it has been taken, and its handler is a few instructions
+        within "grep -q '^ShdPnd:[[:space:]]*0*\$' /proc/$pid/status" || complain 'still pending'
+        sleep 0.1
+    fi
+    kill -0 "$pid" || complain "SIG${signals% *} alone ended the run"
+    kill -INT "$pid"
+    ended "$dir"
+    code_is 130
+    err_lacks 'ppcli: stopped'
+    goes_on "$dir"
+done
+
+begin "no processes are left"
+last=pgrep
+within nobody || complain "left: $(pgrep -fa -- "--dir $folder/")"
+finish
