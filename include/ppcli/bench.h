@@ -55,7 +55,9 @@ struct pp_bench_spec {
     void (*progress)(void *ctx, int round, int rounds, int row, int rows,
                      const struct pp_bench_row *what);
     void *ctx;
-    void (*before_abort)(void); /* as in struct pp_train_options */
+    void (*before_abort)(void); /* as in struct pp_train_options, and so is lost */
+    void (*lost)(void *ctx, const char *text);
+    void *lost_ctx;
 };
 
 struct pp_bench {
@@ -155,6 +157,9 @@ struct pp_bench_engine_spec {
     const struct pp_config *tiny; /* a model of two layers with next to nothing to compute */
     int repeat;                   /* rounds, 1..1000 */
     double seconds;               /* of one measurement, about */
+    /* As in struct pp_train_options. */
+    void (*lost)(void *ctx, const char *text);
+    void *lost_ctx;
 };
 
 /*

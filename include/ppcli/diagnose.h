@@ -55,7 +55,8 @@ struct pp_diagnosis {
     uint64_t now_ns;  /* live: the clock; else the last sign of life of any rank */
     uint64_t idle_ns; /* since any rank got on */
     enum pp_verdict verdict;
-    int culprit; /* rank; of a circle any of its ranks; -1: none */
+    int culprit;  /* rank; of a circle any of its ranks; -1: none */
+    int suspects; /* ranks that can be seen, are not at their end and do not wait for another */
 };
 
 /* All views unknown. Local. Errors: PP_ERESOURCE. */

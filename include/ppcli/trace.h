@@ -135,6 +135,10 @@ enum pp_process {
 /* Of the process that made the ring. Local; any process. */
 enum pp_process pp_ring_process(const struct pp_ring *ring);
 
+/* Nanoseconds that a thread of this machine was ready to run and had no core, since its start; 0
+ * when the kernel does not tell. Local. */
+uint64_t pp_thread_delay(int64_t pid, int64_t tid);
+
 /* Who this is, for the head of a ring. Local. */
 void pp_process_self(uint64_t *started, uint32_t *machine);
 

@@ -139,6 +139,9 @@ const char *pp_mpi_version(void); /* "Open MPI 4.1.4", "" when not built; never 
 /* Was this process started by an MPI launcher (environment only; never initialises MPI)? *size
  * gets the launcher's world size, 0 when it does not say. */
 bool pp_mpi_launched(int *size);
+/* The rank that the launcher gave this process, 0 when it gave none. From the environment. Local.
+ */
+int pp_mpi_given_rank(void);
 /* Collective: the world, with MPI_Init before the first. While one is open its thread may open
  * more, each with channels of its own; MPI ends with the last of them, for good. */
 int pp_mpi_open(struct pp_transport **out);

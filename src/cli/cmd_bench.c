@@ -10,6 +10,7 @@
 #include "ppcli/log.h"
 #include "build_info.h"
 #include "command.h"
+#include "last_words.h"
 #include "commit.h"
 #include "launch.h"
 #include "sweep.h"
@@ -110,11 +111,6 @@ static int add_defaults(struct pp_cli_settings *s, bool config)
 /* --- measuring ---------------------------------------------------------------------------------
  */
 
-static void print_before_abort(void)
-{
-    fprintf(stderr, "ppcli: error: %s\n", pp_error_get()->text);
-}
-
 static void wipe(void)
 {
     fputs("\r\033[K", stderr);
@@ -198,6 +194,7 @@ static int run_rows(const struct request *q, const struct sweep *s, double secon
 {
     bool live = pp_term_live(STDERR_FILENO), processes = pp_mpi_launched(NULL);
     struct pp_ceilings ceilings = {0};
+    void (*leave)(int rc) = pp_cli_leave();
     if (launch_speaks() && !q->no_ceilings) {
         /* before MPI starts: until this process joins in, the others sleep */
         struct pp_ceiling_spec spec = {.whole_machine = processes, .scale = 1};
@@ -208,7 +205,9 @@ static int run_rows(const struct request *q, const struct sweep *s, double secon
                                  .seconds = seconds,
                                  .trace = q->trace,
                                  .progress = live ? progress : NULL,
-                                 .before_abort = print_before_abort};
+                                 .before_abort = last_words_before_abort,
+                                 .lost = leave ? last_words_lost : NULL,
+                                 .lost_ctx = &leave};
     int rc = pp_bench_run(s->configs, s->n, &spec, bench);
     if (live) {
         wipe();
@@ -270,7 +269,12 @@ static int engine(const struct request *q, const struct pp_config *cfg,
                   const struct pp_bench_header *header, enum pp_bench_format format, FILE *f)
 {
     struct pp_config *tiny = NULL;
-    struct pp_bench_engine_spec spec = {.cfg = cfg, .repeat = q->repeat, .seconds = 1};
+    void (*leave)(int rc) = pp_cli_leave();
+    struct pp_bench_engine_spec spec = {.cfg = cfg,
+                                        .repeat = q->repeat,
+                                        .seconds = 1,
+                                        .lost = leave ? last_words_lost : NULL,
+                                        .lost_ctx = &leave};
     if (pp_mpi_launched(NULL)) {
         return pp_fail(PP_EUSAGE, "--engine runs its ranks as threads: leave out mpirun");
     }

@@ -6,6 +6,7 @@
 #include "ppcli/log.h"
 #include "ppcli/run.h"
 #include "command.h"
+#include "last_words.h"
 #include "launch.h"
 
 static void help(FILE *f)
@@ -19,16 +20,14 @@ static void help(FILE *f)
           f);
 }
 
-static void print_before_abort(void)
-{
-    fprintf(stderr, "ppcli: error: %s\n", pp_error_get()->text);
-}
-
 static int run(int argc, char **argv)
 {
-    struct pp_train_options eval = {.out = stdout, .before_abort = print_before_abort};
+    struct pp_train_options eval = {.out = stdout, .before_abort = last_words_before_abort};
     struct pp_cli_settings settings = {0};
     const char *format = "text";
+    void (*leave)(int rc) = pp_cli_leave();
+    eval.lost = leave ? last_words_lost : NULL;
+    eval.ctx = &leave;
     const struct pp_cli_option options[] = {
         {"checkpoint", 0, PP_CLI_STRING, &eval.evaluate, "PATH",
          "checkpoint, run folder or safetensors file"},

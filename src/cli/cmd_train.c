@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ppcli train: load the config, start the ranks, report. */
-#include <poll.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "ppcli/err.h"
 #include "ppcli/log.h"
 #include "ppcli/run.h"
 #include "command.h"
+#include "last_words.h"
 #include "launch.h"
 #include "signals.h"
 
@@ -34,29 +33,13 @@ static void help(FILE *f)
         f);
 }
 
-static void print_before_abort(void)
-{
-    fprintf(stderr, "ppcli: error: %s\n", pp_error_get()->text);
-}
-
-/* Several lines in one write, and none at all when nobody takes them: the box must not hang too. */
-static void print_lost(void *ctx, const char *text)
-{
-    void (*const *leave)(int rc) = ctx;
-    struct pollfd err = {.fd = STDERR_FILENO, .events = POLLOUT};
-    if (text && poll(&err, 1, 200) == 1 && (err.revents & POLLOUT)) {
-        dprintf(STDERR_FILENO, "%sppcli: error: %s", pp_term_live(STDERR_FILENO) ? "\n" : "", text);
-    }
-    (*leave)(PP_ELOST);
-}
-
 static int run(int argc, char **argv)
 {
-    struct pp_train_options train = {.out = stdout, .before_abort = print_before_abort};
+    struct pp_train_options train = {.out = stdout, .before_abort = last_words_before_abort};
     struct pp_cli_settings settings = {0};
     const char *steps = NULL;
     void (*leave)(int rc) = pp_cli_leave();
-    train.lost = leave ? print_lost : NULL;
+    train.lost = leave ? last_words_lost : NULL;
     train.ctx = &leave;
     const struct pp_cli_option options[] = {
         {"overwrite", 0, PP_CLI_FLAG, &train.overwrite, NULL,

@@ -23,23 +23,9 @@
 #define COMMAND_LINE_MAX ((size_t)2 << 20) /* bytes; the kernel's own limit on arguments */
 #define WORDS_MAX 4096
 
-/* The rank a launcher gave this process; 0 when it gave none. */
-static int given_rank(void)
-{
-    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
-                                        "SLURM_PROCID"};
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        const char *value = getenv(names[i]);
-        if (value && value[0]) {
-            return atoi(value);
-        }
-    }
-    return 0;
-}
-
 bool launch_speaks(void)
 {
-    return !pp_mpi_launched(NULL) || given_rank() == 0;
+    return !pp_mpi_launched(NULL) || pp_mpi_given_rank() == 0;
 }
 
 struct command_line {

@@ -6,6 +6,7 @@
 #include "ppcli/transport.h"
 
 #include <limits.h>
+#include <stddef.h>
 #include <stdlib.h>
 
 /* A positive number in full, else 0: a launcher that says nonsense says nothing. */
@@ -41,4 +42,17 @@ bool pp_mpi_launched(int *size)
         *size = n;
     }
     return launched;
+}
+
+int pp_mpi_given_rank(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
+                                        "SLURM_PROCID"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const char *value = getenv(names[i]);
+        if (value && value[0]) {
+            return atoi(value);
+        }
+    }
+    return 0;
 }

@@ -47,6 +47,15 @@ static bool look(int64_t pid, char *state, uint64_t *started)
     return true;
 }
 
+uint64_t pp_thread_delay(int64_t pid, int64_t tid)
+{
+    char path[96], text[128];
+    uint64_t delay = 0;
+    snprintf(path, sizeof(path), "/proc/%" PRId64 "/task/%" PRId64 "/schedstat", pid, tid);
+    read_start(path, text, sizeof(text));
+    return sscanf(text, "%*u %" SCNu64, &delay) == 1 ? delay : 0;
+}
+
 void pp_process_self(uint64_t *started, uint32_t *machine)
 {
     char state;

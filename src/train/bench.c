@@ -15,6 +15,7 @@
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
 #include "ppcli/transport.h"
+#include "deadline.h"
 #include "probe.h"
 
 enum {
@@ -76,6 +77,8 @@ static int run_row(struct bench *b, const struct pp_bench_row *row, int64_t warm
                                        .out = b->nowhere,
                                        .quiet = true,
                                        .before_abort = b->spec->before_abort,
+                                       .lost = b->spec->lost,
+                                       .ctx = b->spec->lost_ctx,
                                        .probe = probe};
     pp_log_set_level(PP_LOG_QUIET);
     int rc = row->processes || first_process(b) ? pp_train(row->cfg, &options, &speaks) : 0;
@@ -292,6 +295,8 @@ static int trace_row(struct bench *b, int i)
                                        .out = b->nowhere,
                                        .quiet = true,
                                        .before_abort = b->spec->before_abort,
+                                       .lost = b->spec->lost,
+                                       .ctx = b->spec->lost_ctx,
                                        .trace = path};
     row->cfg->train.max_steps = TRACED;
     pp_log_set_level(PP_LOG_QUIET);
@@ -399,9 +404,18 @@ int pp_bench_run(struct pp_config *const *configs, int n, const struct pp_bench_
     pp_assert(n >= 1 && spec->repeat >= 1);
     *out = (struct pp_bench){.repeat = spec->repeat, .n = n, .speaks = true};
     struct bench b = {.spec = spec, .out = out};
+    const struct pp_train_options options = {.lost = spec->lost, .ctx = spec->lost_ctx};
+    struct deadline *deadline = NULL;
     int rc = 0;
     if (pp_mpi_launched(NULL)) {
-        PP_TRY(pp_mpi_open(&b.world));
+        PP_TRY(deadline_start(configs[0], &options, &deadline));
+        deadline_enter(deadline, DEADLINE_MPI_START);
+        rc = pp_mpi_open(&b.world);
+        deadline_enter(deadline, DEADLINE_NONE);
+        if (rc < 0) {
+            deadline_stop(&deadline);
+            return rc;
+        }
         out->speaks = b.world->rank == 0;
     }
     out->rows = pp_alloc((size_t)n, sizeof(*out->rows));
@@ -413,7 +427,9 @@ int pp_bench_run(struct pp_config *const *configs, int n, const struct pp_bench_
     pp_free(b.times);
     pp_dataset_destroy(&b.data[0]);
     pp_dataset_destroy(&b.data[1]);
+    deadline_enter(deadline, DEADLINE_MPI_END);
     pp_transport_destroy(&b.world);
+    deadline_stop(&deadline);
     if (rc < 0) {
         pp_bench_fini(out);
     }

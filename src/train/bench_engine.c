@@ -56,6 +56,10 @@ static int run(struct engine *e, const struct kind *k, int64_t steps, struct pp_
                                .data = {e->data[0], e->data[1]}};
     struct pp_train_options options = {
         .name = "bench", .out = e->nowhere, .quiet = true, .probe = probe};
+    if (!k->plain) { /* the plain loop records no actions to watch */
+        options.lost = e->spec->lost;
+        options.ctx = e->spec->lost_ctx;
+    }
     pp_log_set_level(PP_LOG_QUIET);
     int rc = pp_train(k->cfg, &options, &speaks);
     pp_log_set_level(level);

@@ -212,6 +212,7 @@ static void find_culprit(struct judge *j)
     for (int r = 0; r < d->ranks; r++) {
         d->waits_for[r] = waits(j, r) ? blocker(j, r) : -1;
         any_waits |= waits(j, r);
+        d->suspects += seen(j, r) && !ended(&d->views[r]) && !waits(j, r);
     }
     int circle_at = -1;
     for (int r = 0; r < d->ranks; r++) {
@@ -263,6 +264,7 @@ void pp_diagnosis_judge(struct pp_diagnosis *d)
     d->live = false;
     d->verdict = PP_VERDICT_NONE;
     d->culprit = -1;
+    d->suspects = 0;
     for (int r = 0; r < d->ranks; r++) {
         const struct pp_rank_view *v = &d->views[r];
         d->waits_for[r] = -1;

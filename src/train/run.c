@@ -12,6 +12,7 @@
 #include "ppcli/err.h"
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
+#include "deadline.h"
 #include "probe.h"
 #include "rank.h"
 #include "room.h"
@@ -131,6 +132,7 @@ static void *thread_main(void *arg)
     struct thread_rank *t = arg;
     struct pp_transport *tp = NULL;
     t->rc = pp_threads_attach(t->group, t->spec.rank, &tp);
+    watchdog_expect(t->spec.watchdog, t->spec.rank);
     if (t->rc == 0) {
         t->rc = rank_main(&t->spec, tp);
     } else {
@@ -157,7 +159,8 @@ static int first_cause(struct thread_rank *ranks, int n)
     return cause ? pp_error_adopt(&cause->error) : 0;
 }
 
-static int train_threads(const struct pp_run *run, const struct pp_train_options *options)
+static int train_threads(const struct pp_run *run, const struct pp_train_options *options,
+                         struct deadline *deadline)
 {
     int n = run->layout->ranks;
     int rc = PP_ERESOURCE;
@@ -171,6 +174,7 @@ static int train_threads(const struct pp_run *run, const struct pp_train_options
     if (!ranks) {
         return rc;
     }
+    deadline_enter(deadline, DEADLINE_DATA);
     for (int split = 0; split < 2; split++) {
         if (options->probe && options->probe->data[split]) {
             shared[split] = options->probe->data[split];
@@ -191,8 +195,8 @@ static int train_threads(const struct pp_run *run, const struct pp_train_options
     if (rc < 0) {
         goto out;
     }
+    deadline_enter(deadline, DEADLINE_NONE); /* the watchdog's turn */
     for (int r = 0; r < n; r++) {
-        watchdog_expect(watchdog, r);
         ranks[r].group = group;
         ranks[r].gate = &gate;
         ranks[r].spec = (struct rank_spec){.run = run,
@@ -232,12 +236,16 @@ out:
 /* --- this process as one MPI rank --------------------------------------------------------------
  */
 
-static int train_mpi(struct pp_config *cfg, const struct pp_train_options *options, bool *speaks)
+static int train_mpi(struct pp_config *cfg, const struct pp_train_options *options,
+                     struct deadline *deadline, bool *speaks)
 {
     struct pp_transport *tp = NULL;
     struct pp_run run = {0};
     *speaks = true;
+    deadline_enter(deadline, DEADLINE_MPI_START);
     PP_TRY(pp_mpi_open(&tp));
+    deadline_enter(deadline, DEADLINE_PREPARE);
+    deadline_watch_waits(deadline, tp);
     *speaks = tp->rank == 0;
     int rc = pp_settle(cfg, PP_RUN_REAL, tp);
     if (rc == 0) {
@@ -263,6 +271,7 @@ static int train_mpi(struct pp_config *cfg, const struct pp_train_options *optio
     if (rc == 0) {
         struct rank_spec spec = {
             .run = &run, .options = options, .rank = tp->rank, .watchdog = watchdog};
+        deadline_enter(deadline, DEADLINE_NONE); /* the watchdog's turn */
         watchdog_expect(watchdog, tp->rank);
         if (options->probe) {
             spec.shared[0] = options->probe->data[0];
@@ -273,15 +282,16 @@ static int train_mpi(struct pp_config *cfg, const struct pp_train_options *optio
     }
     watchdog_stop(&watchdog);
     pp_run_fini(&run);
+    deadline_enter(deadline, DEADLINE_MPI_END);
     pp_transport_destroy(&tp);
     return rc;
 }
 
-int pp_train(struct pp_config *cfg, const struct pp_train_options *options, bool *speaks)
+static int train(struct pp_config *cfg, const struct pp_train_options *options,
+                 struct deadline *deadline, bool *speaks)
 {
-    *speaks = true;
     if (pp_mpi_launched(NULL) && cfg->run.launch != PP_LAUNCH_THREADS) {
-        return train_mpi(cfg, options, speaks);
+        return train_mpi(cfg, options, deadline, speaks);
     }
     if (strcmp(cfg->run.transport, "mpi") == 0) {
         return pp_config_problem(cfg, "run.transport",
@@ -289,11 +299,22 @@ int pp_train(struct pp_config *cfg, const struct pp_train_options *options, bool
                                  "under mpirun or srun");
     }
     struct pp_run run;
+    deadline_enter(deadline, DEADLINE_PREPARE);
     PP_TRY(pp_run_prepare(cfg, PP_RUN_REAL, &run));
     int rc = seats_take(&run, NULL);
     if (rc == 0) {
-        rc = train_threads(&run, options);
+        rc = train_threads(&run, options, deadline);
     }
     pp_run_fini(&run);
+    return rc;
+}
+
+int pp_train(struct pp_config *cfg, const struct pp_train_options *options, bool *speaks)
+{
+    struct deadline *deadline = NULL;
+    *speaks = true;
+    PP_TRY(deadline_start(cfg, options, &deadline));
+    int rc = train(cfg, options, deadline, speaks);
+    deadline_stop(&deadline);
     return rc;
 }

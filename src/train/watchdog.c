@@ -9,7 +9,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -19,11 +18,13 @@
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
 #include "run_dir.h"
+#include "ticker.h"
 
 #define LOOK_MIN_NS 20000000u
 #define LOOK_MAX_NS 500000000u
 #define LONG_SET_UP 2
 #define LONG 10
+#define SEVERAL 3                      /* ranks that may be the culprit */
 #define AGAIN 3                        /* times the longest silence so far */
 #define REPORT_BYTES ((size_t)1 << 20) /* of hang.txt, at most */
 #define SPEAKER_NS 500000000           /* for the process that speaks, before the others end */
@@ -42,16 +43,15 @@ struct watched {
     const struct pp_ring *ring;
     struct pp_ring *opened; /* BESIDE: the same, owned */
     uint64_t begun, last_end;
-    uint64_t idle_ns; /* watched time in which it did not get on */
+    struct ticked thread;
+    uint64_t idle_ns; /* time that it could have used and did not get on in */
 };
 
 struct watchdog {
     const struct pp_run *run;
     const struct pp_train_options *options;
-    pthread_t thread;
+    struct ticker *ticker;
     pthread_mutex_t lock; /* all that follows */
-    pthread_cond_t wake;
-    bool stop;
     uint64_t timeout_ns, look_ns, last_look, started_ns;
     uint64_t silence_ns; /* under way: nobody has got on for so long */
     uint64_t longest_ns; /* that ended by itself, after set-up */
@@ -80,6 +80,7 @@ static void look_beside(struct watchdog *w, int r)
     k->place = same ? BESIDE : HIDDEN;
     if (same) {
         k->ring = k->opened;
+        k->thread = (struct ticked){.pid = k->ring->head->pid, .tid = k->ring->head->pid};
     } else {
         pp_ring_destroy(&k->opened);
     }
@@ -95,7 +96,7 @@ static void look_at(struct watchdog *w, int r, uint64_t dt)
     struct watched *k = &w->ranks[r];
     look_beside(w, r);
     if (!k->ring) {
-        k->idle_ns += dt;
+        k->idle_ns += k->place == EXPECTED ? ticked_share(&k->thread, dt) : dt;
         return;
     }
     if (k->place == BESIDE && __atomic_load_n(&k->ring->head->ended, __ATOMIC_ACQUIRE)) {
@@ -113,7 +114,7 @@ static void look_at(struct watchdog *w, int r, uint64_t dt)
         k->last_end = end;
         k->idle_ns = 0;
     } else {
-        k->idle_ns += dt;
+        k->idle_ns += ticked_share(&k->thread, dt);
     }
 }
 
@@ -213,7 +214,11 @@ static uint64_t times_timeout(const struct watchdog *w)
 
 static uint64_t patience(const struct watchdog *w)
 {
-    uint64_t limit = w->timeout_ns * times_timeout(w), learnt = AGAIN * w->longest_ns;
+    uint64_t times = times_timeout(w), learnt = AGAIN * w->longest_ns;
+    if (w->now.verdict == PP_VERDICT_HANGS && w->now.suspects > 1 && times < SEVERAL) {
+        times = SEVERAL;
+    }
+    uint64_t limit = w->timeout_ns * times;
     bool runs = w->now.verdict == PP_VERDICT_HANGS || w->now.verdict == PP_VERDICT_UNSEEN;
     return runs && learnt > limit ? learnt : limit;
 }
@@ -292,25 +297,16 @@ static void give_up(struct watchdog *w)
     w->options->lost(w->options->ctx, w->text);
 }
 
-static void *watch(void *arg)
+static bool watch(void *ctx)
 {
-    struct watchdog *w = arg;
+    struct watchdog *w = ctx;
     pthread_mutex_lock(&w->lock);
-    w->last_look = pp_clock_ns();
-    while (!w->stop) {
-        struct timespec t;
-        clock_gettime(CLOCK_MONOTONIC, &t);
-        t.tv_nsec += (long)w->look_ns;
-        t.tv_sec += t.tv_nsec / 1000000000;
-        t.tv_nsec %= 1000000000;
-        pthread_cond_timedwait(&w->wake, &w->lock, &t);
-        if (!w->stop && hangs(w)) {
-            give_up(w);
-            break;
-        }
+    bool end = hangs(w);
+    if (end) {
+        give_up(w);
     }
     pthread_mutex_unlock(&w->lock);
-    return NULL;
+    return !end;
 }
 
 /* --- life --------------------------------------------------------------------------------------
@@ -324,25 +320,11 @@ static void destroy(struct watchdog *w)
     for (int r = 0; w->ranks && r < w->now.ranks; r++) {
         pp_ring_destroy(&w->ranks[r].opened);
     }
-    pthread_cond_destroy(&w->wake);
     pthread_mutex_destroy(&w->lock);
     pp_diagnosis_fini(&w->now);
     pp_free(w->ranks);
     pp_free(w->text);
     pp_free(w);
-}
-
-/* The thread takes no signal: those are for the threads that train. */
-static int start_thread(struct watchdog *w)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int e = pthread_create(&w->thread, NULL, watch, w);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return e == 0
-               ? 0
-               : pp_fail(PP_ERESOURCE, "cannot start the thread of the watchdog: %s", strerror(e));
 }
 
 int watchdog_start(const struct pp_run *run, const struct pp_train_options *options,
@@ -367,11 +349,6 @@ int watchdog_start(const struct pp_run *run, const struct pp_train_options *opti
     uint64_t ignored;
     pp_process_self(&ignored, &w->machine);
     pthread_mutex_init(&w->lock, NULL);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&w->wake, &attr);
-    pthread_condattr_destroy(&attr);
     int rc = pp_diagnosis_init(&w->now, run->layout, run->layout->ranks);
     w->ranks = pp_alloc((size_t)run->layout->ranks, sizeof(*w->ranks));
     w->text = pp_alloc(REPORT_BYTES, 1);
@@ -382,7 +359,11 @@ int watchdog_start(const struct pp_run *run, const struct pp_train_options *opti
         rc = pp_fail_errno(PP_ERESOURCE, "no memory for the watchdog");
     }
     if (rc == 0) {
-        rc = start_thread(w);
+        for (int r = 0; !run->mpi && r < run->layout->ranks; r++) {
+            w->ranks[r].place = EXPECTED;
+        }
+        w->last_look = pp_clock_ns();
+        rc = ticker_start(w->look_ns, watch, w, &w->ticker);
     }
     if (rc < 0) {
         destroy(w);
@@ -398,11 +379,7 @@ void watchdog_stop(struct watchdog **watchdog)
     if (!w) {
         return;
     }
-    pthread_mutex_lock(&w->lock);
-    w->stop = true;
-    pthread_cond_signal(&w->wake);
-    pthread_mutex_unlock(&w->lock);
-    pthread_join(w->thread, NULL);
+    ticker_stop(&w->ticker);
     destroy(w);
     *watchdog = NULL;
 }
@@ -411,7 +388,7 @@ void watchdog_expect(struct watchdog *w, int r)
 {
     if (w) {
         pthread_mutex_lock(&w->lock);
-        w->ranks[r] = (struct watched){.place = EXPECTED};
+        w->ranks[r] = (struct watched){.place = EXPECTED, .thread = ticked_self()};
         pthread_mutex_unlock(&w->lock);
     }
 }
@@ -420,7 +397,7 @@ void watchdog_enter(struct watchdog *w, int r, const struct pp_ring *ring, const
 {
     if (w) {
         pthread_mutex_lock(&w->lock);
-        w->ranks[r] = (struct watched){.place = HERE, .ring = ring};
+        w->ranks[r] = (struct watched){.place = HERE, .ring = ring, .thread = ticked_self()};
         memcpy(w->dir, dir, strlen(dir) + 1);
         pthread_mutex_unlock(&w->lock);
     }

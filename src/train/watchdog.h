@@ -13,7 +13,9 @@
  * whose actions take long shows that in its first step.
  *
  * Only time in which the watchdog itself ran counts, so a stopped process, a suspended machine or a
- * debugger is no hang; nor is a standard output whose reader pauses.
+ * debugger is no hang; nor is a standard output whose reader pauses. Nor does the time in which a
+ * rank waited for a core. As long as more than one rank does not wait for another one, three times
+ * as long: who is only late to say that it waits must not look like who hangs.
  */
 #ifndef PPCLI_TRAIN_WATCHDOG_H
 #define PPCLI_TRAIN_WATCHDOG_H
@@ -28,9 +30,10 @@ int watchdog_start(const struct pp_run *run, const struct pp_train_options *opti
                    struct watchdog **out);
 void watchdog_stop(struct watchdog **w); /* accepts NULL in *w */
 
-/* This process will run rank r: from now on its set-up must end. w may be NULL, here and below. */
+/* The calling thread runs rank r: from now on its set-up must end. w may be NULL, here and below.
+ */
 void watchdog_expect(struct watchdog *w, int r);
-/* Rank r records its actions there; dir: the run folder, "" for none. Any thread. */
+/* Rank r records its actions there; dir: the run folder, "" for none. In the thread of the rank. */
 void watchdog_enter(struct watchdog *w, int r, const struct pp_ring *ring, const char *dir);
 /* Rank r is at its end, and the watchdog lets go of its ring. Any thread. */
 void watchdog_leave(struct watchdog *w, int r);

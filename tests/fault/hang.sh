@@ -8,7 +8,7 @@ how=${1:-}
 # Far enough into the run that first steps with their longer limit are over.
 count_of() {
     case $1 in
-    start) echo 1 ;;
+    start | data | settle | save | commit) echo 1 ;;
     report | meet) echo 7 ;;
     clip | update | reduce) echo 25 ;;
     *) echo 60 ;;
@@ -53,16 +53,27 @@ judge_all() { # judge_all NAME RANKS KIND
     done
 }
 
+until_diagnosed() { # until_diagnosed NAME TEXT: diagnose says so
+    tries=0
+    run diagnose "$folder/$1"
+    while ! has "$folder/out" "$2" && [ $tries -lt 300 ]; do
+        sleep 0.1
+        tries=$((tries + 1))
+        run diagnose "$folder/$1"
+    done
+    out_has "$2"
+}
+
 kinds='start F I W recv slot send release clip update meet'
 start_all hreduce 2 2 4 reduce
 start_all hreport 2 1 1 report
 hang slow 3 'F@1:*=sleep:150' --set run.hang_timeout=0.4 --set train.max_steps=3 --epochs 1
-mkfifo "$folder/pipe"
-(exec sleep 60) <"$folder/pipe" &
-reader=$!
-timeout 30 "$PPCLI" train "$net" --stages 2 --dir "$folder/full" --set run.log_every=1 \
-    --set run.hang_timeout=0.2 >"$folder/pipe" 2>"$folder/full.err" &
-writer=$!
+for stages in 1 2; do
+    hang "hsettle$stages" $stages settle@0:1=hang --set run.hang_timeout=0.2
+done
+hang hdata 2 data@0:2=hang --set run.hang_timeout=0.2
+start_all hsave 2 1 2 save
+hang hcommit 2 commit@0:1=hang --set run.hang_timeout=0.3
 hang steady 2 'F@1:*=sleep:700' --set run.hang_timeout=0.3 --set train.max_steps=2 --microbatches 2
 hang hfirst 2 F@1:2=hang --set run.hang_timeout=0.2
 for stages in 2 3; do
@@ -81,11 +92,33 @@ judge_all hreduce 4 reduce
 begin "rank 0 that hangs in report is named, after ten times the limit"
 judge_all hreport 1 report
 
+begin "a rank that hangs while it saves is named, after ten times the limit"
+judge_all hsave 2 save
+hung hcommit
+code_is 76
+err_has 'ppcli: error: rank 0 (stage 0) hangs in save, step '
+
+begin "a run that hangs before the watchdog sees its ranks ends too, and names the phase"
+hung hdata
+last='reading the second split'
+code_is 76
+err_has 'ppcli: error: rank 0 (pid '
+err_has ') hangs in reading the data, for '
+for stages in 1 2; do
+    hung "hsettle$stages"
+    last='choosing what is left open'
+    code_is 76
+    err_has 'ppcli: error: rank 0 (pid '
+    err_has ') hangs in set-up, before the data is read, for 1'
+done
+
 begin "a rank that hangs in its first step is named, after ten times the limit"
 hung hfirst
 last='F in the first step'
 code_is 76
-err_has 'rank 1 (stage 1) hangs in F of micro-batch 1, stage 1, step 1, for 2.'
+err_has 'rank 1 (stage 1) hangs in F of micro-batch 1, stage 1, step 1, for '
+for_=$(sed -n 's/.*step 1, for \([0-9.]*\) s.*/\1/p' "$folder/err")
+awk -v s="${for_:-0}" 'BEGIN { exit !(s >= 2) }' || complain "after $for_ s, expected 2 or more"
 
 begin "a single rank that hangs is named too"
 hang hone 1 W@0:60=hang --set run.hang_timeout=0.3
@@ -102,10 +135,22 @@ err_has 'rank 1 (stages 1 3) hangs in I of micro-batch'
 err_has 'rank 0 (stages 0 2) waits for rank 1:'
 err_lacks 'ppcli diagnose'
 
+begin "a measured run that hangs ends too, and names the rank; nothing is printed as a result"
+for words in '' --engine; do
+    code=0
+    # shellcheck disable=SC2086 # words
+    PPCLI_FAIL=F@0:300=hang timeout 100 "$PPCLI" bench "$net" --stages 2 --set run.hang_timeout=0.3 \
+        --repeat 1 --time 0.05 --no-ceilings $words >"$folder/out" 2>"$folder/err" </dev/null || code=$?
+    last="bench $words"
+    code_is 76
+    err_has 'ppcli: error: rank 0 (stage 0) hangs in F of micro-batch '
+    [ ! -s "$folder/out" ] || complain "$(cat "$folder/out")"
+done
+
 begin "hang_timeout = 0 ends nothing"
 hang hnever 2 F@1:60=hang --set run.hang_timeout=0
+until_diagnosed hnever 'rank 1 (stage 1) hangs in F'
 sleep 1
-last='hang_timeout = 0'
 [ ! -e "$folder/hnever.code" ] || complain "the run has ended"
 run diagnose "$folder/hnever"
 code_is 0
@@ -133,12 +178,20 @@ hung steady
 code_is 0
 
 begin "no false alarm: standard output whose reader pauses"
-run diagnose "$folder/full"
+mkfifo "$folder/pipe"
+(exec sleep 200) <"$folder/pipe" &
+reader=$!
+timeout 150 "$PPCLI" train "$net" --stages 2 --dir "$folder/full" --set run.log_every=1 \
+    --set run.hang_timeout=0.2 >"$folder/pipe" 2>"$folder/full.err" &
+writer=$!
+# The pipe is full when no action begins any more.
+begun() { "$PPCLI" diagnose "$folder/full" --format json 2>/dev/null | sed -n 's/.*"actions_begun": //p' | tr -d '\n'; }
 tries=0
-while ! has "$folder/out" 'not over      report' && [ $tries -lt 100 ]; do
-    sleep 0.1
+before=none
+while [ "$(begun)" != "$before" ] && [ $tries -lt 100 ]; do
+    before=$(begun)
+    sleep 1
     tries=$((tries + 1))
-    run diagnose "$folder/full"
 done
 sleep 2.5 # ten times the limit, and more
 run diagnose "$folder/full"
@@ -153,22 +206,17 @@ hung slow
 code_is 0
 
 begin "no false alarm: a process that was stopped for longer than the limit goes on"
-hang paused 2 'F@1:*=sleep:10' --set run.hang_timeout=0.3 --set train.max_steps=40
-tries=0
-while [ ! -s "$folder/paused/metrics.jsonl" ] && [ $tries -lt 100 ]; do
-    sleep 0.05
-    tries=$((tries + 1))
-done
-run diagnose "$folder/paused"
+hang paused 2 'F@1:*=sleep:10' --set run.hang_timeout=0.3
+until_diagnosed paused ': running, pid'
 pid=$(sed -n 's/.*running, pid \([0-9]*\),.*/\1/p' "$folder/out" | head -n 1)
 kill -STOP "$pid"
-sleep 0.1
-run diagnose "$folder/paused"
-out_has ': stopped, pid'
+until_diagnosed paused ': stopped, pid'
 sleep 0.9
 kill -CONT "$pid"
+sleep 0.5
+kill -TERM "$pid"
 hung paused
-code_is 0
+code_is 75
 
 rounds=2
 [ "$how" != long ] || rounds=20

@@ -31,7 +31,7 @@ hang() {
     shift 3
     (
         code=0
-        PPCLI_FAIL=$fail timeout -k 1 20 "$PPCLI" train "$net" -q --stages "$stages" \
+        PPCLI_FAIL=$fail timeout -k 1 100 "$PPCLI" train "$net" -q --stages "$stages" \
             --dir "$folder/$of" "$@" >"$folder/$of.out" 2>"$folder/$of.err" </dev/null || code=$?
         echo "$code" >"$folder/$of.code"
     ) &
@@ -40,7 +40,7 @@ hang() {
 hung() {
     last="PPCLI_FAIL ... $1"
     tries=0
-    while [ ! -s "$folder/$1.code" ] && [ $tries -lt 500 ]; do
+    while [ ! -s "$folder/$1.code" ] && [ $tries -lt 2200 ]; do
         sleep 0.05
         tries=$((tries + 1))
     done

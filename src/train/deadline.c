@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See deadline.h. */
+#include "deadline.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ppcli/clock.h"
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+#include "ticker.h"
+
+#define LOOK_NS 100000000u
+#define WAITS_NS 1000000000u /* a sign of waiting is no older, also on a crowded machine */
+#define OTHERS_NS 1000000000 /* for who does not wait, to speak first */
+#define NEXT_NS 200000000    /* from one rank to the next, where nobody knows who hangs */
+#define NEXT_MAX 10
+#define TEXT 512
+
+struct phase {
+    int times, seconds; /* the limit: times run.hang_timeout, and so many seconds */
+    bool together;      /* all ranks are in it until the last one has come */
+    const char *what, *likely;
+};
+
+static const struct phase phases[DEADLINE_PHASES] = {
+    [DEADLINE_MPI_START] = {2, 10, true, "the start of MPI",
+                            "a process of the run has not come, is stopped, or cannot be reached"},
+    [DEADLINE_PREPARE] = {10, 10, false, "set-up, before the data is read",
+                          "slow or absent storage; or measuring for an open schedule, on a machine "
+                          "that others use"},
+    [DEADLINE_DATA] = {2, 0, false, "reading the data", "slow or absent storage"},
+    [DEADLINE_MPI_END] = {2, 10, true, "the end of MPI, behind all work",
+                          "a process of the run is stopped or was lost"},
+};
+
+struct deadline {
+    const struct pp_train_options *options;
+    uint64_t timeout_ns;
+    int rank;
+    uint64_t waited_ns; /* written by the transport */
+    struct ticker *ticker;
+    pthread_mutex_t lock; /* all that follows */
+    enum deadline_phase phase;
+    struct ticked thread;
+    uint64_t last_look, used_ns; /* of this phase */
+};
+
+static void nap(long ns)
+{
+    struct timespec t = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+    nanosleep(&t, NULL);
+}
+
+/* Does not come back, unless the one who takes the news does. */
+static void give_up(const struct deadline *d, const struct phase *p, bool waits)
+{
+    char text[TEXT], who[64];
+    int before_me = d->rank < NEXT_MAX ? d->rank : NEXT_MAX;
+    snprintf(who, sizeof(who), "rank %d (pid %ld)", d->rank, (long)getpid());
+    if (p->together || waits) {
+        nap((waits ? OTHERS_NS : 0) + (long)before_me * NEXT_NS);
+    }
+    double seconds = (double)d->used_ns * 1e-9;
+    if (waits) {
+        snprintf(text, sizeof(text),
+                 "%s has waited for %.1f s in %s, for a rank that does not say why: its process is "
+                 "stopped or cannot be reached; if it is only slow: raise run.hang_timeout\n",
+                 who, seconds, p->what);
+    } else {
+        snprintf(text, sizeof(text),
+                 "%s %s %s, for %.1f s; likely: %s; if it is only slow: raise "
+                 "run.hang_timeout\n",
+                 who, p->together ? "does not get past" : "hangs in", p->what, seconds, p->likely);
+    }
+    d->options->lost(d->options->ctx, text);
+}
+
+static bool tick(void *ctx)
+{
+    struct deadline *d = ctx;
+    pthread_mutex_lock(&d->lock);
+    uint64_t now = pp_clock_ns(), dt = now - d->last_look;
+    const struct phase *p = &phases[d->phase];
+    uint64_t limit =
+        (uint64_t)p->times * d->timeout_ns + (uint64_t)p->seconds * (uint64_t)1000000000;
+    d->last_look = now;
+    /* When this thread could not run the other one could not either. */
+    d->used_ns += ticked_share(&d->thread, dt < 2 * LOOK_NS ? dt : 2 * LOOK_NS);
+    bool over = d->phase != DEADLINE_NONE && d->used_ns > limit;
+    if (over) {
+        uint64_t waited = __atomic_load_n(&d->waited_ns, __ATOMIC_RELAXED);
+        give_up(d, p, !p->together && waited > 0 && now - waited < WAITS_NS);
+    }
+    pthread_mutex_unlock(&d->lock);
+    return !over;
+}
+
+int deadline_start(const struct pp_config *cfg, const struct pp_train_options *options,
+                   struct deadline **out)
+{
+    *out = NULL;
+    if (cfg->run.hang_timeout <= 0 || !options->lost) {
+        return 0;
+    }
+    struct deadline *d = pp_alloc(1, sizeof(*d));
+    if (!d) {
+        return PP_ERESOURCE;
+    }
+    d->options = options;
+    d->timeout_ns = (uint64_t)(cfg->run.hang_timeout * 1e9);
+    d->rank = pp_mpi_given_rank();
+    d->thread = ticked_self();
+    d->last_look = pp_clock_ns();
+    pthread_mutex_init(&d->lock, NULL);
+    int rc = ticker_start(LOOK_NS, tick, d, &d->ticker);
+    if (rc < 0) {
+        deadline_stop(&d);
+        return rc;
+    }
+    *out = d;
+    return 0;
+}
+
+void deadline_stop(struct deadline **deadline)
+{
+    struct deadline *d = *deadline;
+    if (d) {
+        ticker_stop(&d->ticker);
+        pthread_mutex_destroy(&d->lock);
+        pp_free(d);
+        *deadline = NULL;
+    }
+}
+
+void deadline_enter(struct deadline *d, enum deadline_phase phase)
+{
+    if (d) {
+        pthread_mutex_lock(&d->lock);
+        d->phase = phase;
+        d->used_ns = 0;
+        d->last_look = pp_clock_ns();
+        pthread_mutex_unlock(&d->lock);
+    }
+}
+
+void deadline_watch_waits(struct deadline *d, struct pp_transport *tp)
+{
+    tp->ops->show_waits(tp, d ? &d->waited_ns : NULL);
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See ticker.h. All memory is taken at the start, because a thread that hangs may hold the
+ * allocator. */
+#include "ticker.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+#include "ppcli/trace.h"
+
+struct ticker {
+    uint64_t every_ns;
+    bool (*tick)(void *ctx);
+    void *ctx;
+    pthread_t thread;
+    pthread_mutex_t lock; /* of stop */
+    pthread_cond_t wake;
+    bool stop;
+};
+
+static void *run(void *arg)
+{
+    struct ticker *t = arg;
+    bool goes_on = true;
+    pthread_mutex_lock(&t->lock);
+    while (goes_on && !t->stop) {
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += (long)t->every_ns;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        pthread_cond_timedwait(&t->wake, &t->lock, &until);
+        if (!t->stop) {
+            goes_on = t->tick(t->ctx);
+        }
+    }
+    pthread_mutex_unlock(&t->lock);
+    return NULL;
+}
+
+static void destroy(struct ticker *t)
+{
+    pthread_cond_destroy(&t->wake);
+    pthread_mutex_destroy(&t->lock);
+    pp_free(t);
+}
+
+int ticker_start(uint64_t every_ns, bool (*tick)(void *ctx), void *ctx, struct ticker **out)
+{
+    struct ticker *t = pp_alloc(1, sizeof(*t));
+    if (!t) {
+        return PP_ERESOURCE;
+    }
+    t->every_ns = every_ns;
+    t->tick = tick;
+    t->ctx = ctx;
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&t->wake, &attr);
+    pthread_condattr_destroy(&attr);
+    /* Signals are for the threads that train. */
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int e = pthread_create(&t->thread, NULL, run, t);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (e != 0) {
+        destroy(t);
+        return pp_fail(PP_ERESOURCE, "cannot start the thread of the watchdog: %s", strerror(e));
+    }
+    *out = t;
+    return 0;
+}
+
+void ticker_stop(struct ticker **ticker)
+{
+    struct ticker *t = *ticker;
+    if (!t) {
+        return;
+    }
+    pthread_mutex_lock(&t->lock);
+    t->stop = true;
+    pthread_cond_signal(&t->wake);
+    pthread_mutex_unlock(&t->lock);
+    pthread_join(t->thread, NULL);
+    destroy(t);
+    *ticker = NULL;
+}
+
+struct ticked ticked_self(void)
+{
+    struct ticked t = {.pid = getpid(), .tid = gettid()};
+    t.delay_ns = pp_thread_delay(t.pid, t.tid);
+    return t;
+}
+
+uint64_t ticked_share(struct ticked *t, uint64_t dt_ns)
+{
+    if (t->tid == 0) {
+        return 0;
+    }
+    uint64_t delay = pp_thread_delay(t->pid, t->tid);
+    uint64_t more = delay > t->delay_ns ? delay - t->delay_ns : 0;
+    t->delay_ns = delay;
+    return dt_ns > more ? dt_ns - more : 0;
+}
