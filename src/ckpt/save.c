@@ -38,8 +38,8 @@ static int check_space(const struct pp_io *io, const char *dir, uint64_t bytes)
     }
     if (bytes > 0 && (have < SPACE_SPARE || have - SPACE_SPARE < bytes)) {
         return pp_fail(PP_EIO,
-                       "cannot save into %s: a checkpoint needs %" PRIu64 " bytes, %" PRIu64
-                       " are free",
+                       "cannot save into %s: a checkpoint needs %" PRIu64
+                       " bytes and 1 MiB besides, %" PRIu64 " are free",
                        dir, bytes, have);
     }
     return 0;

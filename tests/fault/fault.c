@@ -125,6 +125,7 @@ static void nap(long ms)
 
 static void go_wrong(const struct fault *f)
 {
+    sig_atomic_t saves = *signals_save();
     note();
     switch (f->action) {
     case HANG:
@@ -141,7 +142,7 @@ static void go_wrong(const struct fault *f)
         kill(getpid(), SIGSTOP);
         break;
     case HOLD:
-        while (*signals_stop() == 0 && *signals_save() == 0) {
+        while (*signals_stop() == 0 && *signals_save() == saves) {
             nap(1);
         }
         break;

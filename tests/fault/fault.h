@@ -14,7 +14,7 @@
  *           sleep:MS    take so much longer
  *           kill        kill -9 of the process
  *           stop        SIGSTOP of the process
- *           hold        stay in it until this process has noted a signal of its user
+ *           hold        stay in it until this process notes a signal of its user
  *
  * It happens when the action has been recorded as begun and before anything of it is done. A word
  * that is none of these ends the program with 64. The file PPCLI_FAIL_NOTE, when that is set, gets
