@@ -58,7 +58,9 @@ struct pp_transport_ops {
     const char *name;
     const char *help;
     struct pp_transport_caps caps;
-    void (*destroy)(struct pp_transport *tp); /* Local, after the last collective */
+    /* Local, after the last collective. With a bound backend: before that one is closed, and when
+     * all ranks that are threads of this process have stopped. */
+    void (*destroy)(struct pp_transport *tp);
     /* See pp_transport_bind(); tp->be is set already. NULL: nothing to do. PP_ERESOURCE when this
      * transport cannot reach memory of that backend, with what would work. Local. */
     int (*bind)(struct pp_transport *tp);

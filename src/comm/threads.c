@@ -10,6 +10,9 @@
  * the slot's content with it (wait.c). The mailboxes of send and recv are such lines too
  * (threads_mail.c).
  *
+ * Between devices a line carries a mark beside the turn: the turn says that the other side has
+ * enqueued what it does with the slot, the mark when that is done (threads_stream.c).
+ *
  * The lines, and all that ranks know of each other, belong to the group: when a run fails, ranks
  * leave at different times.
  */
@@ -19,6 +22,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ppcli/backend.h"
 #include "ppcli/err.h"
 
 /* --- the group ------------------------------------------------------------------------------- */
@@ -136,6 +140,9 @@ int pp_threads_attach(struct pp_threads *group, int rank, struct pp_transport **
 /* A neighbour may still be looking at this rank's side: the group frees it. */
 static void destroy(struct pp_transport *tp)
 {
+    if (tp->be) {
+        pp_threads_forget_marks(tp);
+    }
     tp->impl = NULL;
 }
 
@@ -154,7 +161,7 @@ static void show_waits(struct pp_transport *tp, uint64_t *waited_ns)
 /* --- collectives ----------------------------------------------------------------------------- */
 
 /* The last one to arrive opens it. Nobody can arrive twice: the next opening needs everyone. */
-static int barrier(struct pp_transport *tp)
+int pp_threads_barrier(struct pp_transport *tp)
 {
     struct rank *k = tp->impl;
     struct pp_threads *g = k->group;
@@ -177,7 +184,7 @@ static int allgather(struct pp_transport *tp, const void *in, size_t bytes, void
     struct board *board = k->group->board;
     board[tp->rank].p = in;
     board[tp->rank].bytes = bytes;
-    PP_TRY(barrier(tp));
+    PP_TRY(pp_threads_barrier(tp));
     int rc = 0;
     for (int r = 0; r < tp->size; r++) {
         if (board[r].bytes != bytes) {
@@ -188,7 +195,7 @@ static int allgather(struct pp_transport *tp, const void *in, size_t bytes, void
         memcpy((char *)out + (size_t)r * bytes, board[r].p, bytes);
     }
     /* `in` is the caller's again only when everybody has read it. */
-    int left = barrier(tp);
+    int left = pp_threads_barrier(tp);
     return rc < 0 ? rc : left;
 }
 
@@ -223,9 +230,11 @@ static int wait_vote(struct pp_transport *tp, bool *out_all)
  */
 
 /* Take this rank's side, and the lines of the channels it receives from. */
-static int make_ends(struct rank *k, int me, const struct pp_channel_spec *specs, int n,
+static int make_ends(struct pp_transport *tp, const struct pp_channel_spec *specs, int n,
                      void *const *memory)
 {
+    struct rank *k = tp->impl;
+    int me = tp->rank;
     k->ends = pp_alloc((size_t)n, sizeof(*k->ends));
     if (!k->ends) {
         return PP_ERESOURCE;
@@ -250,6 +259,9 @@ static int make_ends(struct rank *k, int me, const struct pp_channel_spec *specs
         if (specs[i].dst == me) {
             k->ends[i].lines = pp_arena_take(&a, (size_t)specs[i].slots, sizeof(struct line));
             k->ends[i].memory = memory[i];
+            for (int j = 0; tp->be && j < specs[i].slots; j++) {
+                PP_TRY(pp_backend_mark_create(tp->be, false, &k->ends[i].lines[j].freed));
+            }
             if (!memory[i] || (uintptr_t)memory[i] % PP_ALIGN != 0) {
                 return pp_fail(PP_EINTERNAL, "channel %d: the receiver gives no aligned memory",
                                specs[i].id);
@@ -260,7 +272,7 @@ static int make_ends(struct rank *k, int me, const struct pp_channel_spec *specs
 }
 
 /* The sending ends get memory and lines from the receiving ranks, whose side is on the board. */
-static void join_ends(struct pp_transport *tp)
+static int join_ends(struct pp_transport *tp)
 {
     struct rank *k = tp->impl;
     for (int i = 0; i < k->n_ends; i++) {
@@ -275,7 +287,11 @@ static void join_ends(struct pp_transport *tp)
         }
         mine->memory = peer->ends[j].memory;
         mine->lines = peer->ends[j].lines;
+        for (int slot = 0; tp->be && slot < mine->spec.slots; slot++) {
+            PP_TRY(pp_backend_mark_create(tp->be, false, &mine->lines[slot].sent));
+        }
     }
+    return 0;
 }
 
 static int open_channels(struct pp_transport *tp, const struct pp_channel_spec *specs, int n,
@@ -284,11 +300,12 @@ static int open_channels(struct pp_transport *tp, const struct pp_channel_spec *
     struct rank *k = tp->impl;
     pp_assert(!k->ends);
     PP_TRY(pp_channels_check(tp, specs, n));
-    PP_TRY(pp_transport_agree(tp, make_ends(k, tp->rank, specs, n, memory)));
+    PP_TRY(pp_transport_agree(tp, make_ends(tp, specs, n, memory)));
     k->group->board[tp->rank].p = k;
-    PP_TRY(barrier(tp));
-    join_ends(tp);
-    return barrier(tp);
+    PP_TRY(pp_threads_barrier(tp));
+    int rc = join_ends(tp);
+    PP_TRY(pp_threads_barrier(tp)); /* agree writes on the board that others may be reading */
+    return pp_transport_agree(tp, rc);
 }
 
 static struct end *end_of(struct pp_transport *tp, int ch, int slot)
@@ -310,7 +327,9 @@ static int acquire(struct pp_transport *tp, int ch, int slot)
     struct end *e = end_of(tp, ch, slot);
     pp_assert(e->spec.src == tp->rank);
     struct pp_slot_end *s = &e->slots[slot];
-    PP_TRY(pp_word_wait(&k->waiter, &e->lines[slot].turn, 2 * s->count));
+    struct line *line = &e->lines[slot];
+    PP_TRY(pp_word_wait(&k->waiter, &line->turn, 2 * s->count));
+    PP_TRY(pp_threads_behind(tp, line->freed, line->freed_fence));
     s->turn = PP_TURN_ACQUIRED;
     return 0;
 }
@@ -324,6 +343,11 @@ static int post_send(struct pp_transport *tp, int ch, int slot, size_t bytes, in
     struct line *line = &e->lines[slot];
     line->tag = (uint32_t)tag;
     line->bytes = bytes;
+    if (line->sent) {
+        const struct rank *k = tp->impl;
+        PP_TRY(pp_backend_mark_set(tp->be, line->sent));
+        line->sent_fence = k->fence;
+    }
     pp_word_set(&line->turn, 2 * s->count + 1);
     s->count++;
     return 0;
@@ -344,6 +368,7 @@ static int wait_recv(struct pp_transport *tp, int ch, int slot)
     PP_TRY(pp_slot_waiting(&e->spec, slot, s));
     struct line *line = &e->lines[slot];
     PP_TRY(pp_word_wait(&k->waiter, &line->turn, 2 * s->count + 1));
+    PP_TRY(pp_threads_behind(tp, line->sent, line->sent_fence));
     return pp_slot_received(&e->spec, slot, s, line->bytes, line->tag);
 }
 
@@ -352,8 +377,14 @@ static int release(struct pp_transport *tp, int ch, int slot)
     struct end *e = end_of(tp, ch, slot);
     struct pp_slot_end *s = &e->slots[slot];
     PP_TRY(pp_slot_releasing(&e->spec, slot, s));
+    struct line *line = &e->lines[slot];
+    if (line->freed) {
+        const struct rank *k = tp->impl;
+        PP_TRY(pp_backend_mark_set(tp->be, line->freed));
+        line->freed_fence = k->fence;
+    }
     s->count++;
-    pp_word_set(&e->lines[slot].turn, 2 * s->count);
+    pp_word_set(&line->turn, 2 * s->count);
     return 0;
 }
 
@@ -376,5 +407,10 @@ const struct pp_transport_ops transport_threads = {
     .show_waits = show_waits,
     .post_vote = post_vote,
     .wait_vote = wait_vote,
+    .bind = pp_threads_bind,
+    .allgather_on = pp_threads_allgather_on,
+    .join = pp_threads_join,
+    .fork = pp_threads_fork,
+    .wait_mark = pp_threads_wait_mark,
     .reduce = pp_threads_reduce,
 };

@@ -15,9 +15,23 @@ struct line {
     uint32_t tag;  /* channels */
     size_t bytes;  /* of the message */
     const void *p; /* mailboxes: the sender's memory */
+    /* Channels between devices: points in the streams of the sender, behind the message, and of the
+     * receiver, behind its last use; and the fence they belong to. */
+    void *sent, *freed;
+    uint32_t sent_fence, freed_fence;
 };
 
 struct rank;
+
+/* Points in a rank's stream, of the collectives. */
+enum point {
+    POINT_READY,  /* what others are to read is there */
+    POINT_SUMMED, /* so is its piece of a sum */
+    POINT_READ,   /* it has read what it wanted of the others */
+    POINT_JOINED,
+    POINT_FORKED,
+    POINTS
+};
 
 /* What a rank shows the others during a collective. */
 struct board {
@@ -58,9 +72,34 @@ struct rank {
     uint32_t votes;      /* posted by this rank */
     int n_ends;
     struct end *ends;
-    uint32_t *sent;     /* [size]: messages to each rank through its mailbox */
-    uint32_t *received; /* [size] */
+    uint32_t *sent;       /* [size]: messages to each rank through its mailbox */
+    uint32_t *received;   /* [size] */
+    void *points[POINTS]; /* marks of the bound backend; NULL: ops are done when they return */
+    uint32_t fence;       /* forks so far */
 };
+
+/* Local: the bound backend's later work comes behind a mark of another rank's, set after the same
+ * fence; what was set before it is past already, and may be part of a captured step. */
+int pp_threads_behind(struct pp_transport *tp, void *mark, uint32_t fence);
+
+/* threads.c */
+int pp_threads_barrier(struct pp_transport *tp);
+
+/* threads_mail.c: the sender lends a pointer; take_back returns when dst has given it back. */
+void pp_threads_lend(struct pp_transport *tp, int dst, const void *p, size_t bytes);
+int pp_threads_take_back(struct pp_transport *tp, int dst);
+int pp_threads_borrow(struct pp_transport *tp, int src, size_t bytes, const struct line **out);
+void pp_threads_give_back(struct pp_transport *tp, int src);
+
+/* threads_stream.c: the same for memory of devices. */
+int pp_threads_bind(struct pp_transport *tp);
+void pp_threads_forget_marks(struct pp_transport *tp);
+int pp_threads_reduce_on(struct pp_transport *tp, const int *group, int n, size_t N, float *buf,
+                         float *scratch);
+int pp_threads_allgather_on(struct pp_transport *tp, const void *in, size_t bytes, void *out);
+int pp_threads_join(struct pp_transport *tp);
+int pp_threads_fork(struct pp_transport *tp);
+int pp_threads_wait_mark(struct pp_transport *tp, void *mark, uint64_t timeout_ns);
 
 int pp_threads_send(struct pp_transport *tp, int dst, const void *buf, size_t bytes);
 int pp_threads_recv(struct pp_transport *tp, int src, void *buf, size_t bytes);

@@ -10,7 +10,7 @@
 
 #include "ppcli/err.h"
 
-static void lend(struct pp_transport *tp, int dst, const void *p, size_t bytes)
+void pp_threads_lend(struct pp_transport *tp, int dst, const void *p, size_t bytes)
 {
     struct rank *k = tp->impl;
     struct line *m = &k->group->mail[tp->rank * tp->size + dst];
@@ -21,7 +21,7 @@ static void lend(struct pp_transport *tp, int dst, const void *p, size_t bytes)
 }
 
 /* Until dst is done with what was lent last. */
-static int take_back(struct pp_transport *tp, int dst)
+int pp_threads_take_back(struct pp_transport *tp, int dst)
 {
     struct rank *k = tp->impl;
     struct line *m = &k->group->mail[tp->rank * tp->size + dst];
@@ -32,13 +32,13 @@ static int take_back_all(struct pp_transport *tp, const int *group, int n)
 {
     for (int j = 0; j < n; j++) {
         if (group[j] != tp->rank) {
-            PP_TRY(take_back(tp, group[j]));
+            PP_TRY(pp_threads_take_back(tp, group[j]));
         }
     }
     return 0;
 }
 
-static int borrow(struct pp_transport *tp, int src, size_t bytes, const struct line **out)
+int pp_threads_borrow(struct pp_transport *tp, int src, size_t bytes, const struct line **out)
 {
     struct rank *k = tp->impl;
     struct line *m = &k->group->mail[src * tp->size + tp->rank];
@@ -51,7 +51,7 @@ static int borrow(struct pp_transport *tp, int src, size_t bytes, const struct l
     return 0;
 }
 
-static void give_back(struct pp_transport *tp, int src)
+void pp_threads_give_back(struct pp_transport *tp, int src)
 {
     struct rank *k = tp->impl;
     struct line *m = &k->group->mail[src * tp->size + tp->rank];
@@ -62,19 +62,19 @@ static void give_back(struct pp_transport *tp, int src)
 int pp_threads_send(struct pp_transport *tp, int dst, const void *buf, size_t bytes)
 {
     pp_assert(dst >= 0 && dst < tp->size && dst != tp->rank);
-    lend(tp, dst, buf, bytes);
-    return take_back(tp, dst);
+    pp_threads_lend(tp, dst, buf, bytes);
+    return pp_threads_take_back(tp, dst);
 }
 
 int pp_threads_recv(struct pp_transport *tp, int src, void *buf, size_t bytes)
 {
     pp_assert(src >= 0 && src < tp->size && src != tp->rank);
     const struct line *m = NULL;
-    PP_TRY(borrow(tp, src, bytes, &m));
+    PP_TRY(pp_threads_borrow(tp, src, bytes, &m));
     if (bytes > 0) {
         memcpy(buf, m->p, bytes);
     }
-    give_back(tp, src);
+    pp_threads_give_back(tp, src);
     return 0;
 }
 
@@ -85,13 +85,16 @@ int pp_threads_recv(struct pp_transport *tp, int src, void *buf, size_t bytes)
 int pp_threads_reduce(struct pp_transport *tp, const int *group, int n, size_t N, float *buf,
                       float *scratch)
 {
+    if (pp_transport_on_device(tp)) {
+        return pp_threads_reduce_on(tp, group, n, N, buf, scratch);
+    }
     const struct line *m = NULL;
     int me = 0;
     for (int j = 0; j < n; j++) {
         if (group[j] == tp->rank) {
             me = j;
         } else {
-            lend(tp, group[j], buf, N * sizeof(float));
+            pp_threads_lend(tp, group[j], buf, N * sizeof(float));
         }
     }
     size_t lo = pp_piece(N, n, me);
@@ -99,7 +102,7 @@ int pp_threads_reduce(struct pp_transport *tp, const int *group, int n, size_t N
     for (int j = 0; j < n; j++) {
         const float *x = buf;
         if (j != me) {
-            PP_TRY(borrow(tp, group[j], N * sizeof(float), &m));
+            PP_TRY(pp_threads_borrow(tp, group[j], N * sizeof(float), &m));
             x = m->p;
         }
         if (j == 0) {
@@ -108,14 +111,14 @@ int pp_threads_reduce(struct pp_transport *tp, const int *group, int n, size_t N
             pp_piece_add(hi - lo, x + lo, scratch + lo);
         }
         if (j != me) {
-            give_back(tp, group[j]);
+            pp_threads_give_back(tp, group[j]);
         }
     }
     PP_TRY(take_back_all(tp, group, n));
     /* Nobody reads my buf any more; the others' pieces are theirs to lend. */
     for (int j = 0; j < n; j++) {
         if (j != me) {
-            lend(tp, group[j], scratch, N * sizeof(float));
+            pp_threads_lend(tp, group[j], scratch, N * sizeof(float));
         }
     }
     memcpy(buf + lo, scratch + lo, (hi - lo) * sizeof(float));
@@ -123,10 +126,10 @@ int pp_threads_reduce(struct pp_transport *tp, const int *group, int n, size_t N
         if (j == me) {
             continue;
         }
-        PP_TRY(borrow(tp, group[j], N * sizeof(float), &m));
+        PP_TRY(pp_threads_borrow(tp, group[j], N * sizeof(float), &m));
         size_t at = pp_piece(N, n, j);
         memcpy(buf + at, (const float *)m->p + at, (pp_piece(N, n, j + 1) - at) * sizeof(float));
-        give_back(tp, group[j]);
+        pp_threads_give_back(tp, group[j]);
     }
     return take_back_all(tp, group, n);
 }

@@ -142,8 +142,8 @@ static void *thread_main(void *arg)
         t->error = *pp_error_get();
     }
     gate_arrive(t->gate, 1, true);
+    pp_transport_destroy(&tp); /* has marks in the backend that rank_free() closes */
     rank_free(&t->spec);
-    pp_transport_destroy(&tp);
     return NULL;
 }
 
@@ -278,6 +278,7 @@ static int train_mpi(struct pp_config *cfg, const struct pp_train_options *optio
             spec.shared[1] = options->probe->data[1];
         }
         rc = rank_main(&spec, tp);
+        pp_transport_destroy(&tp); /* may hold marks in the backend that rank_free() closes */
         rank_free(&spec);
     }
     watchdog_stop(&watchdog);

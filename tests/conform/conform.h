@@ -8,6 +8,7 @@
 
 #include <stddef.h>
 
+#include "ppcli/backend.h"
 #include "ppcli/err.h"
 #include "ppcli/transport.h"
 
@@ -35,9 +36,12 @@ enum direction {
 
 struct conform {
     struct pp_transport *tp;
+    struct pp_backend *be;        /* where the slots are; NULL: memory of the host */
+    struct conform_note *notes;   /* what is still to be compared, and memory in use until then */
     int ch[KINDS][DIRECTIONS][2]; /* [0] this rank sends, [1] receives; index for the ops */
     int id[KINDS][DIRECTIONS][2];
     char *memory;
+    size_t bytes;
 };
 
 struct conform_case {
@@ -47,12 +51,26 @@ struct conform_case {
 
 extern const struct conform_case conform_cases[]; /* ends with name == NULL */
 
-/* Collective. Channels are opened here, after wrong ones were refused. */
-int conform_open(struct pp_transport *tp, struct conform *c);
+/* Collective. Channels are opened here, after wrong ones were refused. be: see above. */
+int conform_open(struct pp_transport *tp, struct pp_backend *be, struct conform *c);
+void conform_close(struct conform *c);
 
 /* Pattern of one message; the same on both sides, different for every (channel, message). */
 void conform_fill(int channel, int message, size_t bytes, unsigned char *out);
 int conform_match(int channel, int message, size_t bytes, const unsigned char *found);
+
+/* The same to and from memory that the transport moves. Of a device it is enqueued, and compared in
+ * conform_settle(), which ends every case: in between the host waits for no device. */
+int conform_write(struct conform *c, int channel, int message, size_t bytes, void *to);
+int conform_expect(struct conform *c, int channel, int message, size_t bytes, const void *from);
+int conform_settle(struct conform *c);
+
+/* n floats of memory that the transport moves, freed by conform_settle(), with a copy of `from` in
+ * them. Afterwards: what lies at `from` shall have the bits of want[n], owned by this from here on.
+ */
+int conform_floats(struct conform *c, size_t n, const float *from, float **out);
+int conform_expect_floats(struct conform *c, const char *what, size_t n, float *want,
+                          const float *from);
 
 /* Element i of rank r's part of a sum: any two orders of adding give different bits. */
 float conform_addend(int r, size_t i);

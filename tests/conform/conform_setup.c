@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ppcli/backend.h"
 #include "ppcli/mem.h"
 #include "ppcli/rng.h"
 
@@ -109,18 +110,152 @@ static int wrong_ones_are_refused(struct conform *c, const struct ring *good)
     return 0;
 }
 
-int conform_open(struct pp_transport *tp, struct conform *c)
+int conform_open(struct pp_transport *tp, struct pp_backend *be, struct conform *c)
 {
     struct ring ring;
     memset(c, 0, sizeof(*c));
     c->tp = tp;
+    c->be = be;
     size_t bytes = lay_out(c, &ring, NULL);
-    c->memory = aligned_alloc(PP_ALIGN, bytes + PP_ALIGN);
-    EXPECT(c->memory, "out of memory");
-    memset(c->memory, 0xee, bytes + PP_ALIGN);
+    if (be) {
+        void *block = NULL;
+        PP_TRY(tp->be ? 0 : pp_transport_bind(tp, be));
+        PP_TRY(pp_backend_alloc(be, bytes + PP_ALIGN, &block));
+        c->memory = block;
+    } else {
+        c->memory = aligned_alloc(PP_ALIGN, bytes + PP_ALIGN);
+        EXPECT(c->memory, "out of memory");
+        memset(c->memory, 0xee, bytes + PP_ALIGN);
+    }
+    c->bytes = bytes + PP_ALIGN;
     lay_out(c, &ring, c->memory);
     if (tp->size > 1) {
         PP_TRY(wrong_ones_are_refused(c, &ring));
     }
     return tp->ops->open_channels(tp, ring.specs, ring.n, ring.memory);
+}
+
+void conform_close(struct conform *c)
+{
+    if (c->be) {
+        pp_backend_free(c->be, c->memory, c->bytes);
+    } else {
+        free(c->memory);
+    }
+}
+
+/* --- memory of a device ------------------------------------------------------------------------
+ */
+
+struct conform_note {
+    struct conform_note *next;
+    enum {
+        HELD, /* a source of a copy */
+        MESSAGE,
+        FLOATS,
+        TAKEN /* memory of the device */
+    } kind;
+    int channel, message;
+    size_t bytes;
+    const char *what;
+    void *host, *want, *device;
+};
+
+static int note(struct conform *c, struct conform_note n)
+{
+    struct conform_note *kept = malloc(sizeof(*kept));
+    EXPECT(kept, "out of memory");
+    *kept = n;
+    if (n.kind != TAKEN && !n.host) {
+        kept->host = malloc(n.bytes + 1);
+        EXPECT(kept->host, "out of memory");
+    }
+    kept->next = c->notes;
+    c->notes = kept;
+    return 0;
+}
+
+int conform_write(struct conform *c, int channel, int message, size_t bytes, void *to)
+{
+    if (!c->be) {
+        conform_fill(channel, message, bytes, to);
+        return 0;
+    }
+    PP_TRY(note(c, (struct conform_note){.kind = HELD, .bytes = bytes}));
+    conform_fill(channel, message, bytes, c->notes->host);
+    return pp_backend_upload(c->be, to, c->notes->host, bytes);
+}
+
+int conform_expect(struct conform *c, int channel, int message, size_t bytes, const void *from)
+{
+    if (!c->be) {
+        return conform_match(channel, message, bytes, from);
+    }
+    PP_TRY(note(c, (struct conform_note){
+                       .kind = MESSAGE, .channel = channel, .message = message, .bytes = bytes}));
+    return pp_backend_download(c->be, c->notes->host, from, bytes);
+}
+
+int conform_floats(struct conform *c, size_t n, const float *from, float **out)
+{
+    size_t bytes = n * sizeof(*from);
+    if (!c->be) {
+        PP_TRY(note(c, (struct conform_note){.kind = HELD, .bytes = bytes}));
+        memcpy(c->notes->host, from, bytes);
+        *out = c->notes->host;
+        return 0;
+    }
+    void *block = NULL;
+    PP_TRY(pp_backend_alloc(c->be, bytes + 1, &block));
+    PP_TRY(note(c, (struct conform_note){.kind = TAKEN, .bytes = bytes + 1, .device = block}));
+    PP_TRY(note(c, (struct conform_note){.kind = HELD, .bytes = bytes}));
+    memcpy(c->notes->host, from, bytes);
+    *out = block;
+    return pp_backend_upload(c->be, block, c->notes->host, bytes);
+}
+
+int conform_expect_floats(struct conform *c, const char *what, size_t n, float *want,
+                          const float *from)
+{
+    size_t bytes = n * sizeof(*want);
+    PP_TRY(
+        note(c, (struct conform_note){.kind = FLOATS, .bytes = bytes, .what = what, .want = want}));
+    if (c->be) {
+        return pp_backend_download(c->be, c->notes->host, from, bytes);
+    }
+    memcpy(c->notes->host, from, bytes);
+    return 0;
+}
+
+static int compare(const struct conform_note *n)
+{
+    if (n->kind == MESSAGE) {
+        return conform_match(n->channel, n->message, n->bytes, n->host);
+    }
+    const float *want = n->want, *found = n->host;
+    for (size_t i = 0; i < n->bytes / sizeof(*want); i++) {
+        EXPECT(memcmp(&want[i], &found[i], sizeof(*want)) == 0,
+               "%s, element %zu of %zu: expected %a, found %a", n->what, i,
+               n->bytes / sizeof(*want), (double)want[i], (double)found[i]);
+    }
+    return 0;
+}
+
+int conform_settle(struct conform *c)
+{
+    int rc = c->be ? pp_backend_synchronize(c->be) : 0;
+    while (c->notes) {
+        struct conform_note *n = c->notes;
+        if (rc == 0 && (n->kind == MESSAGE || n->kind == FLOATS)) {
+            rc = compare(n);
+        }
+        if (n->kind == TAKEN) {
+            pp_backend_free(c->be, n->device, n->bytes);
+        }
+        free(n->host);
+        free(n->want);
+        c->notes = n->next;
+        free(n);
+    }
+    return rc;
 }

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * conform_transport threads|delay|staged [SIZE...]   spawns the ranks, sizes 1 2 3 4 8 by default
+ * conform_transport threads|delay|lazy|lazy-delay|staged [SIZE...]
+ *                                             spawns the ranks, sizes 1 2 3 4 8 by default
  * conform_transport mpi|mpi-delay|mpi-staged         one rank of an MPI job
  * conform_transport mpi-abort                 rank 0 fails with code 80 while the others wait
+ *
+ * lazy and staged: the messages are memory of a device.
  */
 #include "conform.h"
 
@@ -12,19 +15,21 @@
 #include <string.h>
 #include <time.h>
 
+#include "../lazy/lazy.h"
 #include "ppcli/backend.h"
 #include "ppcli/clock.h"
 
 /* Every case on one rank; a failure ends all ranks, because the others may be waiting for us. */
-static int run_cases(struct pp_transport *tp)
+static int run_cases(struct pp_transport *tp, struct pp_backend *be)
 {
     struct conform c;
-    int rc = conform_open(tp, &c);
+    int rc = conform_open(tp, be, &c);
     if (rc < 0) {
         pp_error_context("open_channels");
     }
     for (int i = 0; conform_cases[i].name && rc == 0; i++) {
         rc = conform_cases[i].run(&c);
+        rc = rc < 0 ? rc : conform_settle(&c);
         if (rc < 0) {
             pp_error_context("%s", conform_cases[i].name);
             break;
@@ -38,7 +43,7 @@ static int run_cases(struct pp_transport *tp)
         tp->ops->abort(tp);
         return rc; /* the slots stay: a neighbour may be reading them */
     }
-    free(c.memory);
+    conform_close(&c);
     return 0;
 }
 
@@ -55,11 +60,11 @@ static int wrap(const char *flavour, struct pp_backend *be, struct pp_transport 
     return 0;
 }
 
-static int open_backend(struct pp_backend **be)
+/* NULL: memory of the host. */
+static int open_device(const char *flavour, struct pp_backend **be)
 {
-    const struct pp_backend_ops *ops = NULL;
-    PP_TRY(pp_backend_resolve("reference", &ops));
-    return pp_backend_open(ops, 1, be);
+    bool device = strstr(flavour, "lazy") || strstr(flavour, "staged");
+    return device ? pp_backend_open(&backend_cuda, 1, be) : 0;
 }
 
 struct worker {
@@ -67,7 +72,7 @@ struct worker {
     struct pp_threads *group;
     int rank;
     const char *flavour;
-    int (*body)(struct pp_transport *tp);
+    int (*body)(struct pp_transport *tp, struct pp_backend *be);
     int rc;
 };
 
@@ -78,13 +83,13 @@ static void *work(void *arg)
     struct pp_backend *be = NULL;
     w->rc = pp_threads_attach(w->group, w->rank, &tp);
     if (w->rc == 0) {
-        w->rc = open_backend(&be);
+        w->rc = open_device(w->flavour, &be);
     }
     if (w->rc == 0) {
         w->rc = wrap(w->flavour, be, &tp);
     }
     if (w->rc == 0) {
-        w->rc = w->body(tp);
+        w->rc = w->body(tp, be);
     }
     pp_transport_destroy(&tp);
     pp_backend_close(&be);
@@ -92,7 +97,8 @@ static void *work(void *arg)
 }
 
 /* The lowest rank's failure. */
-static int run_threads(int size, const char *flavour, int (*body)(struct pp_transport *tp))
+static int run_threads(int size, const char *flavour,
+                       int (*body)(struct pp_transport *tp, struct pp_backend *be))
 {
     struct worker workers[64];
     struct pp_threads *group = NULL;
@@ -117,11 +123,17 @@ static int run_threads(int size, const char *flavour, int (*body)(struct pp_tran
 #define TOO_LONG_NS 1000000000u
 
 /* Rank 0 aborts after a moment; the others sit in one kind of wait each, by rank. */
-static int wait_for_nothing(struct pp_transport *tp)
+static int wait_for_nothing(struct pp_transport *tp, struct pp_backend *be)
 {
-    static _Alignas(64) char slots[64][2][64];
-    float buf[8] = {0};
-    float scratch[8];
+    static _Alignas(64) char host[64][256];
+    void *block = host[tp->rank];
+    if (be) {
+        PP_TRY(tp->be ? 0 : pp_transport_bind(tp, be));
+        PP_TRY(pp_backend_alloc(be, sizeof(host[0]), &block));
+    }
+    char *slots = block;
+    float *buf = (float *)(slots + 128), *scratch = buf + 8;
+    char word[8];
     const int all[] = {0, 1, 2, 3, 4, 5, 6};
     bool unanimous;
     /* Rank 1 receives from rank 0, rank 2 sends to it. */
@@ -129,7 +141,7 @@ static int wait_for_nothing(struct pp_transport *tp)
         {.src = 0, .dst = 1, .id = 0, .slots = 1, .bytes = 64},
         {.src = 2, .dst = 0, .id = 1, .slots = 1, .bytes = 64},
     };
-    void *memory[2] = {slots[tp->rank][0], slots[tp->rank][1]};
+    void *memory[2] = {slots, slots + 64};
     int first = tp->rank == 2 ? 1 : 0;
     int n = tp->rank == 0 ? 2 : tp->rank <= 2 ? 1 : 0;
     PP_TRY(tp->ops->open_channels(tp, specs + first, n, memory));
@@ -160,7 +172,7 @@ static int wait_for_nothing(struct pp_transport *tp)
         rc = pp_transport_barrier(tp);
         break;
     case 4:
-        rc = tp->ops->recv(tp, 0, buf, sizeof(buf));
+        rc = tp->ops->recv(tp, 0, word, sizeof(word));
         break;
     case 5:
         PP_TRY(pp_transport_post_vote(tp, true));
@@ -213,7 +225,7 @@ static int as_process(const char *flavour)
     }
     struct pp_backend *be = NULL;
     if (rc == 0) {
-        rc = open_backend(&be);
+        rc = open_device(flavour, &be);
     }
     if (rc == 0) {
         rc = wrap(flavour, be, &tp);
@@ -222,7 +234,7 @@ static int as_process(const char *flavour)
         fprintf(stderr, "%s\n", pp_error_get()->text);
         return 1;
     }
-    rc = strcmp(flavour, "mpi-abort") == 0 ? wait_for_nothing(tp) : run_cases(tp);
+    rc = strcmp(flavour, "mpi-abort") == 0 ? wait_for_nothing(tp, be) : run_cases(tp, be);
     if (tp->rank == 0) {
         report(pp_mpi_version(), tp->size, rc);
     }
@@ -243,7 +255,7 @@ static bool is_one_of(const char *word, const char *const *list)
 int main(int argc, char **argv)
 {
     const char *flavour = argc > 1 ? argv[1] : "";
-    static const char *const threads[] = {"threads", "delay", "staged", NULL};
+    static const char *const threads[] = {"threads", "delay", "lazy", "lazy-delay", "staged", NULL};
     static const char *const processes[] = {"mpi", "mpi-delay", "mpi-staged", "mpi-abort", NULL};
     if (is_one_of(flavour, threads)) {
         return as_threads(argc, argv);
@@ -251,8 +263,8 @@ int main(int argc, char **argv)
     if (is_one_of(flavour, processes)) {
         return as_process(flavour);
     }
-    fprintf(stderr,
-            "usage: conform_transport threads|delay|staged|mpi|mpi-delay|mpi-staged|mpi-abort "
-            "[SIZE...]\n");
+    fprintf(stderr, "usage: conform_transport "
+                    "threads|delay|lazy|lazy-delay|staged|mpi|mpi-delay|mpi-staged|mpi-abort "
+                    "[SIZE...]\n");
     return 64;
 }

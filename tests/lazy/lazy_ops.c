@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The ops of the lazy device: each one packs its arguments, and what it points to is looked up when
+ * it is done. */
+#include "lazy_impl.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+
+extern const struct pp_backend_ops backend_cpu;
+
+static long spoil; /* products of a forward pass until one is spoiled */
+
+void lazy_spoil_at(long n)
+{
+    __atomic_store_n(&spoil, n, __ATOMIC_SEQ_CST);
+}
+
+/* --- moving ------------------------------------------------------------------------------------
+ */
+
+struct move {
+    void *dst;
+    const void *src;
+    size_t bytes;
+};
+
+static int do_move(struct pp_backend *be, const void *args)
+{
+    const struct move *m = args;
+    if (m->src) {
+        memcpy(m->dst, m->src, m->bytes);
+    } else {
+        memset(m->dst, 0, m->bytes);
+    }
+    return 0;
+}
+
+static int move(struct pp_backend *be, void *dst, const void *src, size_t bytes)
+{
+    struct move m = {dst, src, bytes};
+    return bytes > 0 ? lazy_push(be, do_move, &m, sizeof(m)) : 0;
+}
+
+/* The source is read when it is the copy's turn: who changes it before that gets what he wrote. */
+static int upload(struct pp_backend *be, void *dst, const void *src, size_t bytes)
+{
+    return move(be, lazy_real(dst), src, bytes);
+}
+
+static int to_device(struct pp_backend *be, void *dst, const void *src, size_t bytes)
+{
+    PP_TRY(lazy_no_capture(be, "to_device"));
+    return upload(be, dst, src, bytes);
+}
+
+static int download(struct pp_backend *be, void *dst, const void *src, size_t bytes)
+{
+    return move(be, dst, lazy_real(src), bytes);
+}
+
+static int to_host(struct pp_backend *be, void *dst, const void *src, size_t bytes)
+{
+    PP_TRY(lazy_no_capture(be, "to_host"));
+    PP_TRY(download(be, dst, src, bytes));
+    return lazy_synchronize(be);
+}
+
+static int zero(struct pp_backend *be, void *p, size_t bytes)
+{
+    return move(be, lazy_real(p), NULL, bytes);
+}
+
+static int copy(struct pp_backend *be, void *dst, const void *src, size_t bytes)
+{
+    return move(be, lazy_real(dst), lazy_real(src), bytes);
+}
+
+static int host_alloc(struct pp_backend *be, size_t bytes, void **out)
+{
+    PP_TRY(lazy_no_capture(be, "an allocation"));
+    *out = calloc(1, bytes);
+    return *out ? 0 : PP_ERESOURCE;
+}
+
+static void host_free(struct pp_backend *be, void *p, size_t bytes)
+{
+    free(p);
+}
+
+/* --- computing ---------------------------------------------------------------------------------
+ */
+
+#define R(p) lazy_real(p)
+
+struct gather {
+    int B, F;
+    const uint8_t *data;
+    const uint32_t *index;
+    float scale;
+    float *x;
+    uint8_t *out;
+};
+
+static int do_gather(struct pp_backend *be, const void *args)
+{
+    const struct gather *g = args;
+    return g->x ? pp_backend_gather_u8(be, g->B, g->F, g->data, g->index, g->scale, g->x)
+                : pp_backend_gather_labels(be, g->B, g->data, g->index, g->out);
+}
+
+static int gather_u8(struct pp_backend *be, int B, int F, const uint8_t *data,
+                     const uint32_t *index, float scale, float *x)
+{
+    struct gather g = {B, F, R(data), R(index), scale, R(x), NULL};
+    return lazy_push(be, do_gather, &g, sizeof(g));
+}
+
+static int gather_labels(struct pp_backend *be, int B, const uint8_t *labels, const uint32_t *index,
+                         uint8_t *out)
+{
+    struct gather g = {B, 0, R(labels), R(index), 0, NULL, R(out)};
+    return lazy_push(be, do_gather, &g, sizeof(g));
+}
+
+static struct pp_backend_choice on_cpu(const struct pp_backend_choice *choice)
+{
+    struct pp_backend_choice c = *choice;
+    c.ops = &backend_cpu;
+    return c;
+}
+
+static size_t packed_floats(const struct pp_backend_choice *choice, int O, int I)
+{
+    struct pp_backend_choice c = on_cpu(choice);
+    return pp_backend_packed_floats(&c, O, I);
+}
+
+struct product { /* of all kinds */
+    int B, I, O;
+    const float *x, *W, *packed, *b;
+    enum pp_activation act;
+    float *z, *y;
+};
+
+static int do_pack(struct pp_backend *be, const void *args)
+{
+    const struct product *p = args;
+    return pp_backend_pack_weights(be, p->O, p->I, p->W, p->y);
+}
+
+static int pack_weights(struct pp_backend *be, int O, int I, const float *W, float *packed)
+{
+    struct product p = {.I = I, .O = O, .W = R(W), .y = R(packed)};
+    return lazy_push(be, do_pack, &p, sizeof(p));
+}
+
+static int do_forward(struct pp_backend *be, const void *args)
+{
+    const struct product *p = args;
+    PP_TRY(pp_backend_linear_forward(be, p->B, p->I, p->O, p->x, p->W, p->packed, p->b, p->act,
+                                     p->z, p->y));
+    if (__atomic_load_n(&spoil, __ATOMIC_SEQ_CST) > 0 &&
+        __atomic_sub_fetch(&spoil, 1, __ATOMIC_SEQ_CST) == 0) {
+        p->y[0] = NAN;
+    }
+    return 0;
+}
+
+static int linear_forward(struct pp_backend *be, int B, int I, int O, const float *x,
+                          const float *W, const float *packed, const float *b,
+                          enum pp_activation act, float *z, float *y)
+{
+    struct product p = {B, I, O, R(x), R(W), R(packed), R(b), act, R(z), R(y)};
+    return lazy_push(be, do_forward, &p, sizeof(p));
+}
+
+static int do_backward_input(struct pp_backend *be, const void *args)
+{
+    const struct product *p = args;
+    return pp_backend_linear_backward_input(be, p->B, p->I, p->O, p->x, p->W, p->packed, p->y);
+}
+
+static int linear_backward_input(struct pp_backend *be, int B, int I, int O, const float *dz,
+                                 const float *W, const float *packed, float *dx)
+{
+    struct product p = {
+        .B = B, .I = I, .O = O, .x = R(dz), .W = R(W), .packed = R(packed), .y = R(dx)};
+    return lazy_push(be, do_backward_input, &p, sizeof(p));
+}
+
+struct weights {
+    int n, I, O;
+    struct pp_weight_part *parts; /* owned by what was enqueued; of a graph it stays */
+    float beta, *dW, *db;
+};
+
+static int do_backward_weight(struct pp_backend *be, const void *args)
+{
+    const struct weights *w = args;
+    return pp_backend_linear_backward_weight(be, w->n, w->parts, w->I, w->O, w->beta, w->dW, w->db);
+}
+
+static int linear_backward_weight(struct pp_backend *be, int n, const struct pp_weight_part *parts,
+                                  int I, int O, float beta, float *dW, float *db)
+{
+    struct weights w = {n, I, O, NULL, beta, R(dW), R(db)};
+    w.parts = lazy_keep(be, (size_t)n * sizeof(*parts));
+    for (int k = 0; k < n; k++) {
+        w.parts[k] = (struct pp_weight_part){parts[k].B, R(parts[k].dz), R(parts[k].x)};
+    }
+    return lazy_push(be, do_backward_weight, &w, sizeof(w));
+}
+
+struct loss {
+    int B, C;
+    const float *logits;
+    const uint8_t *labels;
+    float grad_scale;
+    struct pp_loss_sums *sums;
+    float *dlogits;
+};
+
+static int do_loss(struct pp_backend *be, const void *args)
+{
+    const struct loss *l = args;
+    return pp_backend_softmax_cross_entropy(be, l->B, l->C, l->logits, l->labels, l->grad_scale,
+                                            l->sums, l->dlogits);
+}
+
+static int softmax_cross_entropy(struct pp_backend *be, int B, int C, const float *logits,
+                                 const uint8_t *labels, float grad_scale, struct pp_loss_sums *sums,
+                                 float *dlogits)
+{
+    struct loss l = {B, C, R(logits), R(labels), grad_scale, R(sums), R(dlogits)};
+    return lazy_push(be, do_loss, &l, sizeof(l));
+}
+
+struct flat { /* over n elements */
+    size_t n;
+    enum pp_activation act;
+    const float *a, *b;
+    float *g, *m, *v;
+    double *out;
+    const struct pp_optimizer_args *args;
+};
+
+static int do_activation(struct pp_backend *be, const void *args)
+{
+    const struct flat *f = args;
+    return pp_backend_activation_backward(be, f->n, f->act, f->a, f->b, f->g);
+}
+
+static int activation_backward(struct pp_backend *be, size_t n, enum pp_activation act,
+                               const float *y, const float *z, float *dy)
+{
+    struct flat f = {.n = n, .act = act, .a = R(y), .b = R(z), .g = R(dy)};
+    return lazy_push(be, do_activation, &f, sizeof(f));
+}
+
+static int do_add(struct pp_backend *be, const void *args)
+{
+    const struct flat *f = args;
+    return pp_backend_add(be, f->n, f->a, f->g);
+}
+
+static int add(struct pp_backend *be, size_t n, const float *a, float *g)
+{
+    struct flat f = {.n = n, .a = R(a), .g = R(g)};
+    return lazy_push(be, do_add, &f, sizeof(f));
+}
+
+static int do_sum_squares(struct pp_backend *be, const void *args)
+{
+    const struct flat *f = args;
+    return pp_backend_sum_squares(be, f->n, f->a, f->out);
+}
+
+static int sum_squares(struct pp_backend *be, size_t n, const float *g, double *out)
+{
+    struct flat f = {.n = n, .a = R(g), .out = R(out)};
+    return lazy_push(be, do_sum_squares, &f, sizeof(f));
+}
+
+static int do_optimizer(struct pp_backend *be, const void *args)
+{
+    const struct flat *f = args;
+    return pp_backend_optimizer_step(be, f->n, f->args, f->a, f->m, f->v, f->g);
+}
+
+static int optimizer_step(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
+                          const float *g, float *m, float *v, float *p)
+{
+    struct flat f = {.n = n, .a = R(g), .g = R(p), .m = R(m), .v = R(v), .args = R(a)};
+    return lazy_push(be, do_optimizer, &f, sizeof(f));
+}
+
+static int do_judge(struct pp_backend *be, const void *args)
+{
+    return pp_backend_judge(be, args);
+}
+
+static int judge(struct pp_backend *be, const struct pp_judgement *j)
+{
+    struct pp_judgement real = *j;
+    real.votes = R(j->votes);
+    real.before = R(j->before);
+    real.sums = R(j->sums);
+    real.args = R(j->args);
+    real.verdict = R(j->verdict);
+    return lazy_push(be, do_judge, &real, sizeof(real));
+}
+
+static int probe(char *why, size_t bytes)
+{
+    snprintf(why, bytes, "a device made of threads");
+    return 0;
+}
+
+const struct pp_backend_ops backend_cuda = {
+    .name = "cuda",
+    .help = "a device made of threads (tests)",
+    .own_memory = true,
+    .probe = probe,
+    .open = lazy_open,
+    .close = lazy_close,
+    .alloc = lazy_alloc,
+    .free = lazy_free,
+    .to_device = to_device,
+    .to_host = to_host,
+    .synchronize = lazy_synchronize,
+    .zero = zero,
+    .copy = copy,
+    .host_alloc = host_alloc,
+    .host_free = host_free,
+    .upload = upload,
+    .download = download,
+    .mark_create = lazy_mark_create,
+    .mark_destroy = lazy_mark_destroy,
+    .mark_set = lazy_mark_set,
+    .mark_wait = lazy_mark_wait,
+    .mark_reached = lazy_mark_reached,
+    .mark_elapsed = lazy_mark_elapsed,
+    .capture_begin = lazy_capture_begin,
+    .capture_end = lazy_capture_end,
+    .graph_launch = lazy_graph_launch,
+    .graph_destroy = lazy_graph_destroy,
+    .gather_u8 = gather_u8,
+    .gather_labels = gather_labels,
+    .packed_floats = packed_floats,
+    .pack_weights = pack_weights,
+    .linear_forward = linear_forward,
+    .activation_backward = activation_backward,
+    .linear_backward_input = linear_backward_input,
+    .linear_backward_weight = linear_backward_weight,
+    .softmax_cross_entropy = softmax_cross_entropy,
+    .add = add,
+    .sum_squares = sum_squares,
+    .judge = judge,
+    .optimizer_step = optimizer_step,
+};
