@@ -129,7 +129,7 @@ cudaStream_t fake_stream_new(Device *d, int sms, bool green);
 cudaError_t fake_put(cudaStream_t s, Work work);
 void fake_wait_stream(const std::shared_ptr<CUstream_st> &s);
 std::shared_ptr<CUstream_st> fake_hold(cudaStream_t s); /* NULL: no such stream */
-/* Wait for all streams of d, those destroyed meanwhile included. d NULL: of all devices. */
+/* Wait for all streams of d, those destroyed meanwhile included. */
 void fake_drain(const Device *d);
 bool fake_any_capture(const Device *d);
 /* Do one piece of work in this thread, with the rights of its device. */

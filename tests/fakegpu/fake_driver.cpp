@@ -36,6 +36,8 @@ static CUdevResource resource_of(const Piece &p)
     static_assert(sizeof p <= sizeof r._internal_padding, "fits");
     memcpy(r._internal_padding, &p, sizeof p);
     r.sm.smCount = p.count;
+    r.sm.minSmPartitionSize = GRAIN;
+    r.sm.smCoscheduledAlignment = GRAIN;
     return r;
 }
 

@@ -3,16 +3,17 @@
  * Memory of the devices and pinned memory of the host. A block of a device begins on a page of its
  * own and is followed by one that nobody may touch; its pages carry the device's protection key, so
  * that only threads doing the device's work get at them (where the machine has such keys). Freed
- * addresses are never handed out again. New memory holds NaN patterns.
+ * addresses are never handed out again. New memory begins
+ * with NaN patterns.
  */
+#include <algorithm>
 #include <cstring>
 #include <sys/mman.h>
 
 #include "fake.h"
 
-enum {
-    PAGE = 4096
-};
+static const size_t PAGE = 4096;
+static const size_t FILLED = 1 << 20; /* bytes of a new block; more costs too much */
 
 struct Block {
     size_t bytes, mapped;
@@ -74,7 +75,7 @@ static cudaError_t allocate(void **out, size_t bytes, Device *d)
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED || mprotect(p, mapped, PROT_READ | PROT_WRITE) != 0)
         return cudaErrorMemoryAllocation;
-    memset(p, 0xff, mapped);
+    memset(p, 0xff, std::min(mapped, FILLED));
     if (d != NULL && d->key >= 0 && pkey_mprotect(p, mapped, PROT_READ | PROT_WRITE, d->key) != 0)
         fake_die("pkey_mprotect failed");
     {
@@ -88,9 +89,11 @@ static cudaError_t allocate(void **out, size_t bytes, Device *d)
     return cudaSuccess;
 }
 
-/* A device's memory is freed when all its work is done, as the runtime does it. */
+/* Memory is freed when all work of its device is done, as the runtime does it; pinned memory when
+ * the work of the calling thread's device is. */
 static cudaError_t release(void *p, bool pinned)
 {
+    const Device *d = fake_current();
     if (p == NULL)
         return cudaSuccess;
     {
@@ -98,8 +101,10 @@ static cudaError_t release(void *p, bool pinned)
         auto it = blocks.find((uintptr_t)p);
         if (it == blocks.end() || (it->second.device < 0) != pinned)
             return cudaErrorInvalidValue;
+        if (!pinned)
+            d = fake_device(it->second.device);
     }
-    fake_drain(NULL);
+    fake_drain(d);
     {
         std::lock_guard<std::mutex> hold(fake_lock);
         auto it = blocks.find((uintptr_t)p);

@@ -178,7 +178,7 @@ void fake_drain(const Device *d)
                 all.push_back(held);
     }
     for (const auto &s : all)
-        if (d == NULL || s->device == d)
+        if (s->device == d)
             fake_wait_stream(s);
 }
 

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <tuple>
 
 struct FakeThread {
     uint3 thread, block, block_size, grid_size;
@@ -24,6 +25,15 @@ const uint64_t *fake_exchange(unsigned mask, uint64_t value, const char *what, i
 void fake_syncthreads();
 cudaError_t fake_launch(const char *name, dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
                         std::function<void()> kernel);
+
+/* The arguments are taken at the launch, as what the kernel declares. */
+template <typename... P, typename... A>
+cudaError_t fake_launch_with(const char *name, void (*kernel)(P...), dim3 grid, dim3 block,
+                             size_t shared, cudaStream_t stream, const A &...args)
+{
+    std::tuple<typename std::decay<P>::type...> taken(args...);
+    return fake_launch(name, grid, block, shared, stream, [=] { std::apply(kernel, taken); });
+}
 
 #define threadIdx fake_thread.thread
 #define blockIdx fake_thread.block
@@ -196,7 +206,6 @@ using std::max;
 using std::min;
 
 #define PP_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                  \
-    fake_launch(#kernel, dim3(grid), dim3(block), shared_bytes, stream,                            \
-                [=] { (kernel)(__VA_ARGS__); })
+    fake_launch_with(#kernel, kernel, dim3(grid), dim3(block), shared_bytes, stream, __VA_ARGS__)
 
 #endif
