@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Memory is asked for before it is needed: a run that will not fit is refused with a sentence,
- * where it would otherwise be killed by the system in the middle of the night.
+ * where it would otherwise be killed by the system in the middle of the night. Processes of one
+ * machine draw on the same memory, so what they need is added up before it is compared.
  */
 #include "room.h"
 
@@ -16,15 +17,23 @@
 #include "ppcli/err.h"
 #include "ppcli/file.h"
 #include "ppcli/mem.h"
+#include "ppcli/rng.h"
+#include "ppcli/trace.h"
 #include "probe.h"
 #include "rank.h"
 
 #define GIB (1024.0 * 1024 * 1024)
 
-static void limit(struct room *room, uint64_t bytes, const char *what)
+static const char *const limit_names[ROOM_KINDS] = {
+    "what the system has available",
+    "the memory limit of its control group",
+    "its limit of address space (ulimit -v)",
+};
+
+static void limit(struct room *room, enum room_kind kind, uint64_t bytes)
 {
-    if (bytes < room->bytes) {
-        *room = (struct room){bytes, what};
+    if (bytes < room->bytes[kind]) {
+        room->bytes[kind] = bytes;
     }
 }
 
@@ -64,7 +73,7 @@ static void group_limit(struct room *room, const char *dir, const char *max, con
         (void)read_number(path, cache, &files);
     }
     now -= files < now ? files : now;
-    limit(room, most > now ? most - now : 0, "the memory limit of its control group");
+    limit(room, ROOM_GROUP, most > now ? most - now : 0);
 }
 
 /* A group and all above it; in a container the path may be one of the outside, which is not there.
@@ -96,6 +105,7 @@ static void group_room(struct room *room, const char *root)
     FILE *f = pp_path_format(path, "%s/proc/self/cgroup", root) == 0 ? fopen(path, "re") : NULL;
     while (f && fgets(line, sizeof(line), f)) {
         line[strcspn(line, "\n")] = '\0';
+        room->group = pp_rng_stream(line, room->group); /* a hash */
         char *names = strchr(line, ':');
         char *group = names ? strchr(names + 1, ':') : NULL;
         if (!group) {
@@ -115,23 +125,60 @@ static void group_room(struct room *room, const char *root)
 
 void room_find(const char *root, struct room *out)
 {
-    struct room room = {UINT64_MAX, ""};
+    struct room room = {.bytes = {UINT64_MAX, UINT64_MAX, UINT64_MAX}};
     char path[PP_PATH_MAX];
     uint64_t n = 0;
     if (pp_path_format(path, "%s/proc/meminfo", root) == 0 &&
         read_number(path, "MemAvailable:", &n) && n < UINT64_MAX / 1024) {
-        limit(&room, n * 1024, "what the system has available");
+        limit(&room, ROOM_SYSTEM, n * 1024);
     }
     group_room(&room, root);
     struct rlimit as;
     if (getrlimit(RLIMIT_AS, &as) == 0 && as.rlim_cur != RLIM_INFINITY &&
         pp_path_format(path, "%s/proc/self/statm", root) == 0 && read_number(path, "", &n)) {
         uint64_t used = n * (uint64_t)sysconf(_SC_PAGESIZE);
-        limit(&room, as.rlim_cur > used ? as.rlim_cur - used : 0,
-              "its limit of address space (ulimit -v)");
+        limit(&room, ROOM_ADDRESS, as.rlim_cur > used ? as.rlim_cur - used : 0);
     }
     pp_error_clear();
     *out = room;
+}
+
+static bool share(const struct room_claim *a, const struct room_claim *b, enum room_kind kind)
+{
+    return a == b || (kind != ROOM_ADDRESS && a->machine == b->machine &&
+                      (kind == ROOM_SYSTEM || a->room.group == b->room.group));
+}
+
+int room_judge(const struct room_claim *claims, int n, int at)
+{
+    for (int kind = 0; kind < ROOM_KINDS; kind++) {
+        uint64_t ranks = 0, data = 0, most = UINT64_MAX;
+        int sharers = 0;
+        for (int i = 0; i < n; i++) {
+            const struct room_claim *c = &claims[i];
+            if (share(c, &claims[at], (enum room_kind)kind)) {
+                sharers++;
+                PP_TRY(pp_size_add(ranks, c->ranks, &ranks));
+                PP_TRY(pp_size_add(data, c->data, &data));
+                most = c->room.bytes[kind] < most ? c->room.bytes[kind] : most;
+            }
+        }
+        if (ranks <= most && data <= most - ranks) {
+            continue;
+        }
+        char of[48] = "";
+        if (n > 1) {
+            snprintf(of, sizeof(of), "of %d process%s ", sharers, sharers > 1 ? "es" : "");
+        }
+        return pp_fail(
+            PP_ERESOURCE,
+            "this run %sneeds %.2f GiB of memory (ranks %.2f, data %.2f), but %.2f GiB are left "
+            "of %s: lower model.sizes or train.batch_size, or use more micro-batches (see "
+            "ppcli explain); run.force_memory = on tries it all the same",
+            of, ((double)ranks + (double)data) / GIB, (double)ranks / GIB, (double)data / GIB,
+            (double)most / GIB, limit_names[kind]);
+    }
+    return 0;
 }
 
 /* Bytes of the data that this process reads itself. */
@@ -191,14 +238,14 @@ static int devices_check(const struct pp_run *run, int rank)
     return 0;
 }
 
-int room_check(const struct pp_run *run, const struct pp_train_options *options, int rank)
+/* What the ranks of this process take: `rank`, or all of them where it is -1. */
+static int claim(const struct pp_run *run, const struct pp_train_options *options, int rank,
+                 struct room_claim *out)
 {
     const struct pp_layout *l = run->layout;
-    struct room room;
+    uint64_t started;
     size_t ranks = 0;
-    if (!run->cfg->run.force_memory) {
-        PP_TRY(devices_check(run, rank));
-    }
+    memset(out, 0, sizeof(*out));
     for (int r = 0; r < l->ranks; r++) {
         struct pp_exec_spec spec = {.layout = l, .rank = r, .caps.shared_slots = rank < 0};
         struct pp_exec_bytes bytes;
@@ -211,16 +258,36 @@ int room_check(const struct pp_run *run, const struct pp_train_options *options,
         }
         PP_TRY(pp_size_add(ranks, rank_ring_bytes(l, options), &ranks));
     }
-    uint64_t data = data_bytes(run, options, rank);
-    room_find("", &room);
-    if (run->cfg->run.force_memory || (ranks <= room.bytes && data <= room.bytes - ranks)) {
-        return 0;
+    out->ranks = ranks;
+    out->data = data_bytes(run, options, rank);
+    room_find("", &out->room);
+    pp_process_self(&started, &out->machine);
+    return 0;
+}
+
+int room_check(const struct pp_run *run, const struct pp_train_options *options,
+               struct pp_transport *tp)
+{
+    struct room_claim mine;
+    bool force = run->cfg->run.force_memory;
+    int rank = tp ? tp->rank : -1;
+    int rc = force ? 0 : devices_check(run, rank);
+    if (!tp) {
+        PP_TRY(rc);
+        PP_TRY(claim(run, options, rank, &mine));
+        return force ? 0 : room_judge(&mine, 1, 0);
     }
-    return pp_fail(
-        PP_ERESOURCE,
-        "this run needs %.2f GiB of memory (ranks %.2f, data %.2f), but %.2f GiB are left "
-        "of %s: lower model.sizes or train.batch_size, or use more micro-batches (see "
-        "ppcli explain); run.force_memory = on tries it all the same",
-        ((double)ranks + (double)data) / GIB, (double)ranks / GIB, (double)data / GIB,
-        (double)room.bytes / GIB, room.what);
+    struct room_claim *all = pp_alloc((size_t)tp->size, sizeof(*all));
+    if (rc == 0) {
+        rc = all ? claim(run, options, rank, &mine) : PP_ERESOURCE;
+    }
+    rc = pp_transport_agree(tp, rc);
+    if (rc == 0) {
+        rc = tp->ops->allgather(tp, &mine, sizeof(mine), all);
+    }
+    if (rc == 0) {
+        rc = pp_transport_agree(tp, force ? 0 : room_judge(all, tp->size, tp->rank));
+    }
+    pp_free(all);
+    return rc;
 }

@@ -169,7 +169,7 @@ static int train_threads(const struct pp_run *run, const struct pp_train_options
     struct pp_dataset *data[2] = {NULL, NULL};
     struct watchdog *watchdog = NULL;
     const struct pp_dataset *shared[2];
-    PP_TRY(room_check(run, options, -1));
+    PP_TRY(room_check(run, options, NULL));
     struct thread_rank *ranks = pp_alloc((size_t)n, sizeof(*ranks));
     if (!ranks) {
         return rc;
@@ -262,7 +262,7 @@ static int train_mpi(struct pp_config *cfg, const struct pp_train_options *optio
         rc = seats_take(&run, tp);
     }
     if (rc == 0) {
-        rc = pp_transport_agree(tp, room_check(&run, options, tp->rank));
+        rc = room_check(&run, options, tp);
     }
     struct watchdog *watchdog = NULL;
     if (rc == 0) {

@@ -102,6 +102,17 @@ code=$?
 [ "$code" = 80 ]
 report $? "divergence ends all processes with 80 (it was $code)" "$(cat "$work/out")"
 
+# Two stages of one W x W layer each, Adam: at least 16 bytes a weight. 70 % of the memory each.
+width=$(awk '/^MemAvailable:/ { printf "%d", sqrt($2 * 1024 * 0.7 / 16) }' /proc/meminfo 2>/dev/null)
+if [ -n "$width" ]; then
+    many 2 roomless --stages 2 --set "model.sizes=784 $width*3 10" --max-steps 1
+    code=$?
+    [ "$code" = 69 ] && grep -q 'this run of 2 processes needs ' "$work/out" &&
+        [ "$(grep -c 'ppcli: error' "$work/out")" = 1 ]
+    report $? "memory that does for each process but not for both is refused, once (it was $code)" \
+        "$(cat "$work/out")"
+fi
+
 PATH=/nonexistent "$ppcli" train net.ini --set data.dataset=synthetic --launch mpirun --dir '' \
     >"$work/out" 2>&1
 code=$?

@@ -23,16 +23,11 @@ static void put(const char *root, const char *path, const char *text)
     fclose(f);
 }
 
-static uint64_t room_in(const char *root, const char *what)
+static uint64_t room_in(const char *root, enum room_kind kind)
 {
     struct room room;
     room_find(root, &room);
-    assert_non_null(room.what);
-    if (strncmp(room.what, what, strlen(what)) != 0) {
-        print_message("# %llu bytes\n", (unsigned long long)room.bytes);
-        CHECK_STR_EQ(room.what, what);
-    }
-    return room.bytes;
+    return room.bytes[kind];
 }
 
 static const char *machine(void)
@@ -55,7 +50,7 @@ static void what_the_system_has_available_is_a_limit(void **state)
 {
     (void)state;
     const char *root = machine();
-    CHECK_INT_EQ(room_in(root, "what the system has available"), 8 * GIB);
+    CHECK_INT_EQ(room_in(root, ROOM_SYSTEM), 8 * GIB);
     forget(root);
 }
 
@@ -65,7 +60,8 @@ static void nothing_readable_is_no_limit(void **state)
     const char *root = machine();
     put(root, "proc/meminfo", "MemAvailable: none\n");
     put(root, "proc/self/cgroup", "nonsense\n0::\n:\n");
-    CHECK_INT_EQ(room_in(root, ""), UINT64_MAX);
+    CHECK_INT_EQ(room_in(root, ROOM_SYSTEM), UINT64_MAX);
+    CHECK_INT_EQ(room_in(root, ROOM_GROUP), UINT64_MAX);
     forget(root);
 }
 
@@ -78,7 +74,7 @@ static void a_control_group_counts_without_the_files_it_holds(void **state)
     put(root, "sys/fs/cgroup/job.slice/step/memory.current", "2147483648\n");
     put(root, "sys/fs/cgroup/job.slice/step/memory.stat",
         "anon 1\nfile_mapped 7\nfile 1073741824\n");
-    CHECK_INT_EQ(room_in(root, "the memory limit of its control group"), 2 * GIB);
+    CHECK_INT_EQ(room_in(root, ROOM_GROUP), 2 * GIB);
     forget(root);
 }
 
@@ -91,7 +87,7 @@ static void a_limit_of_a_group_above_counts(void **state)
     put(root, "sys/fs/cgroup/job.slice/step/memory.current", "1\n");
     put(root, "sys/fs/cgroup/job.slice/memory.max", "1073741824\n");
     put(root, "sys/fs/cgroup/job.slice/memory.current", "4294967296\n");
-    CHECK_INT_EQ(room_in(root, "the memory limit of its control group"), 0);
+    CHECK_INT_EQ(room_in(root, ROOM_GROUP), 0);
     forget(root);
 }
 
@@ -102,7 +98,7 @@ static void a_container_sees_its_group_at_the_root(void **state)
     put(root, "proc/self/cgroup", "0::/docker/0123456789\n");
     put(root, "sys/fs/cgroup/memory.max", "1073741824\n");
     put(root, "sys/fs/cgroup/memory.current", "0\n");
-    CHECK_INT_EQ(room_in(root, "the memory limit of its control group"), GIB);
+    CHECK_INT_EQ(room_in(root, ROOM_GROUP), GIB);
     forget(root);
 }
 
@@ -115,8 +111,59 @@ static void groups_of_version_1_count_too(void **state)
     put(root, "sys/fs/cgroup/memory/slurm/job/memory.usage_in_bytes", "1073741824\n");
     put(root, "sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
     put(root, "sys/fs/cgroup/memory/memory.usage_in_bytes", "0\n");
-    CHECK_INT_EQ(room_in(root, "the memory limit of its control group"), GIB);
+    CHECK_INT_EQ(room_in(root, ROOM_GROUP), GIB);
     forget(root);
+}
+
+/* A process that needs 1 GiB, where nothing but `kind` is limited, to `gib`. */
+static struct room_claim claim(enum room_kind kind, uint64_t gib, uint32_t on, uint64_t group)
+{
+    struct room_claim c = {.ranks = GIB - 1024, .data = 1024, .machine = on};
+    c.room.bytes[ROOM_SYSTEM] = c.room.bytes[ROOM_GROUP] = c.room.bytes[ROOM_ADDRESS] = UINT64_MAX;
+    c.room.bytes[kind] = gib * GIB;
+    c.room.group = group;
+    return c;
+}
+
+static void processes_of_one_machine_share_its_memory(void **state)
+{
+    (void)state;
+    struct room_claim c[4] = {claim(ROOM_SYSTEM, 3, 1, 1), claim(ROOM_SYSTEM, 3, 1, 2),
+                              claim(ROOM_SYSTEM, 1, 2, 1), claim(ROOM_SYSTEM, 3, 1, 3)};
+    for (int i = 0; i < 4; i++) {
+        CHECK_OK(room_judge(c, 4, i));
+    }
+    c[3].data = 1025;
+    CHECK_FAILS(room_judge(c, 4, 0), PP_ERESOURCE, "of 3 processes needs 3.00 GiB");
+    CHECK_OK(room_judge(c, 4, 2));
+    c[3].data = 0;
+    c[1].room.bytes[ROOM_SYSTEM] = GIB; /* who sees the least is believed */
+    CHECK_FAILS(room_judge(c, 4, 0), PP_ERESOURCE, "1.00 GiB are left of what the system");
+}
+
+static void processes_of_one_group_share_its_limit(void **state)
+{
+    (void)state;
+    struct room_claim c[3] = {claim(ROOM_GROUP, 1, 1, 7), claim(ROOM_GROUP, 1, 1, 8),
+                              claim(ROOM_GROUP, 1, 2, 7)};
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(room_judge(c, 3, i));
+    }
+    c[1].room.group = 7;
+    CHECK_FAILS(room_judge(c, 3, 1), PP_ERESOURCE, "1.00 GiB are left of the memory limit");
+    CHECK_OK(room_judge(c, 3, 2));
+}
+
+static void address_space_is_shared_with_nobody(void **state)
+{
+    (void)state;
+    struct room_claim c[2] = {claim(ROOM_ADDRESS, 1, 1, 1), claim(ROOM_ADDRESS, 1, 1, 1)};
+    CHECK_OK(room_judge(c, 2, 0));
+    c[0].room.bytes[ROOM_ADDRESS] = GIB - 1;
+    CHECK_FAILS(room_judge(c, 2, 0), PP_ERESOURCE, "of address space");
+    CHECK_OK(room_judge(c, 2, 1));
+    c[1].ranks = UINT64_MAX / 2;
+    CHECK_FAILS(room_judge(c, 2, 1), PP_ERESOURCE, "needs 8589934592.00 GiB");
 }
 
 int main(void)
@@ -128,6 +175,9 @@ int main(void)
         cmocka_unit_test(a_limit_of_a_group_above_counts),
         cmocka_unit_test(a_container_sees_its_group_at_the_root),
         cmocka_unit_test(groups_of_version_1_count_too),
+        cmocka_unit_test(processes_of_one_machine_share_its_memory),
+        cmocka_unit_test(processes_of_one_group_share_its_limit),
+        cmocka_unit_test(address_space_is_shared_with_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
