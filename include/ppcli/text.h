@@ -7,6 +7,7 @@
 #define PPCLI_TEXT_H
 
 #include <stddef.h>
+#include <stdio.h>
 
 /* In place: control characters (also those above 0x7F) and what is no UTF-8 become '?', byte by
  * byte; the length stays. Returns `text`. Local. */
@@ -14,5 +15,12 @@ char *pp_text_plain(char *text);
 
 /* The same for a text that is not ours: a copy, cut to what fits, in out[bytes]; returns out. */
 const char *pp_text_shown(const char *text, char *out, size_t bytes);
+
+/*
+ * End a FILE of open_memstream(text, ...), on which all writing is done: *text is the caller's,
+ * free(). On failure (PP_ERESOURCE, "LABEL: out of memory") it is NULL. Local. (What
+ * fclose() returns will not do: it is 0 where the block could not be shrunk and *text is NULL.)
+ */
+int pp_text_close(FILE *f, char **text, const char *label);
 
 #endif

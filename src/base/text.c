@@ -3,7 +3,9 @@
 
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 
+#include "ppcli/err.h"
 #include "ppcli/json.h"
 
 /* C0, DEL, and C1, which in UTF-8 is c2 80 to c2 9f: 9b is what ESC [ is. */
@@ -28,4 +30,16 @@ const char *pp_text_shown(const char *text, char *out, size_t bytes)
 {
     snprintf(out, bytes, "%s", text);
     return pp_text_plain(out);
+}
+
+int pp_text_close(FILE *f, char **text, const char *label)
+{
+    bool failed = ferror(f) != 0;
+    failed = fclose(f) != 0 || failed;
+    if (!failed && *text) {
+        return 0;
+    }
+    free(*text);
+    *text = NULL;
+    return pp_fail(PP_ERESOURCE, "%s: out of memory", label);
 }

@@ -11,6 +11,7 @@
 #include "names.h"
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
+#include "ppcli/text.h"
 
 #define MAGIC "ppcli-checkpoint "
 #define END_BYTES (4 + 64 + 1) /* "end ", digest, line break */
@@ -47,16 +48,11 @@ int manifest_print(const struct manifest *m, char **out_text, size_t *out_bytes)
         print_entry(f, name, &m->parts[i]);
     }
     print_entry(f, NAME_STATE, &m->state);
-    bool failed = fflush(f) != 0;
-    if (!failed) {
+    if (fflush(f) == 0) {
         digest_of(text, bytes, digest);
         fprintf(f, "end %s\n", digest);
     }
-    failed = ferror(f) != 0 || failed;
-    if (fclose(f) != 0 || failed) {
-        free(text);
-        return pp_fail(PP_ERESOURCE, NAME_MANIFEST ": out of memory");
-    }
+    PP_TRY(pp_text_close(f, &text, NAME_MANIFEST));
     *out_text = text;
     *out_bytes = bytes;
     return 0;

@@ -12,6 +12,7 @@
 #include "ppcli/json.h"
 #include "ppcli/mem.h"
 #include "ppcli/safetensors.h"
+#include "ppcli/text.h"
 
 #define ALIGN 8 /* the header's length, as the format asks for */
 #define PIECE_BYTES ((size_t)1 << 20)
@@ -128,10 +129,7 @@ static int make_header(struct writer *w, const struct pp_st_meta *meta, int n_me
     for (long at = ftell(f); at % ALIGN != 0; at++) {
         fputc(' ', f);
     }
-    bool failed = ferror(f) != 0;
-    if (fclose(f) != 0 || failed) {
-        return pp_fail(PP_ERESOURCE, "%s: out of memory for its header", w->path);
-    }
+    PP_TRY(pp_text_close(f, &w->head, w->path));
     /* The only line break is the one at the end; readers in other languages expect blanks. */
     *strchr(w->head, '\n') = ' ';
     if (w->head_bytes > PP_ST_HEADER_MAX) {

@@ -13,6 +13,7 @@
 #include "ppcli/err.h"
 #include "ppcli/json_in.h"
 #include "ppcli/json.h"
+#include "ppcli/text.h"
 
 void pp_ckpt_set(struct pp_ckpt_state *s, const char *name, double value)
 {
@@ -70,11 +71,7 @@ int state_print(const struct pp_ckpt_state *s, char **out_text, size_t *out_byte
     }
     pp_json_end(&j);
     pp_json_end(&j);
-    bool failed = ferror(f) != 0;
-    if (fclose(f) != 0 || failed) {
-        free(text);
-        return pp_fail(PP_ERESOURCE, NAME_STATE ": out of memory");
-    }
+    PP_TRY(pp_text_close(f, &text, NAME_STATE));
     *out_text = text;
     *out_bytes = bytes;
     return 0;

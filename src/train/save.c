@@ -11,6 +11,7 @@
 #include "ppcli/err.h"
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
+#include "ppcli/text.h"
 
 #define SMALL_FILES ((uint64_t)256 << 10) /* headers, config, state, MANIFEST: more than enough */
 
@@ -83,9 +84,7 @@ static int write_config(struct saver *s)
         return pp_fail_errno(PP_ERESOURCE, "cannot write the config into memory");
     }
     int rc = pp_config_write(s->spec.cfg, f);
-    if (fclose(f) != 0 && rc == 0) {
-        rc = pp_fail_errno(PP_ERESOURCE, "cannot write the config into memory");
-    }
+    PP_TRY(pp_text_close(f, &s->config, "the config of the checkpoint"));
     return rc;
 }
 
