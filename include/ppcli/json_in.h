@@ -23,6 +23,13 @@ struct pp_json_limits {
 int pp_json_read(const char *label, const char *text, size_t bytes,
                  const struct pp_json_limits *limits, json_t **out);
 
+/*
+ * The parser alone, with jansson's own flags and no limits: *out NULL where the text is damaged,
+ * and *e (may be NULL) says how. jansson itself is not called for parsing: it cannot do without
+ * memory. PP_ERESOURCE when there is none. Caller decref's *out. Local.
+ */
+int pp_json_load(const char *text, size_t bytes, size_t flags, json_error_t *e, json_t **out);
+
 /* `text` for a message: what is not printable ASCII becomes '?', and it is cut; returns out. */
 #define PP_JSON_SHOWN 160
 const char *pp_json_shown(const char *text, char out[PP_JSON_SHOWN]);

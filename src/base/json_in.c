@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * jansson with limits. Its own depth limit is 2048 and it has none for the memory a text becomes,
- * so one pass over the brackets and commas comes first. When it runs out of memory it often says
- * "invalid token": whoever took that for damage would turn to an older checkpoint.
+ * so one pass over the brackets and commas comes first.
+ *
+ * Nor can it do without memory: it says "invalid token", which would be taken for damage, goes on
+ * without what it did not get, or, in the middle of a string, fails an assertion of its own and
+ * ends the process. So it never hears of it: the first allocation that fails leaves the parser by
+ * longjmp(), and the blocks it had, which are kept in a list meanwhile, are given back here.
  */
 #include "ppcli/json_in.h"
 
 #include <pthread.h>
+#include <setjmp.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,20 +19,84 @@
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
 
-/* Whether jansson asked for memory in vain since pp_json_read() began; per thread, because ranks
- * that are threads may all be reading. */
-static _Thread_local bool starved;
+/* In front of every block of jansson. */
+struct block {
+    struct block *next;
+    struct block **link; /* what points here; NULL: in no list */
+};
+
+/* The parser's state of this thread: ranks that are threads may all be reading. */
+static _Thread_local struct {
+    struct block *blocks; /* taken by the parser that runs */
+    bool running;
+    jmp_buf out;
+} parser;
 
 static void *take(size_t bytes)
 {
-    void *p = pp_alloc(bytes, 1);
-    starved = starved || !p;
-    return p;
+    size_t whole = 0;
+    struct block *b = NULL;
+    if (pp_size_add(bytes, sizeof(*b), &whole) == 0) {
+        b = pp_alloc(whole, 1);
+    }
+    if (!b) {
+        if (parser.running) {
+            longjmp(parser.out, 1);
+        }
+        return NULL;
+    }
+    if (parser.running) {
+        b->next = parser.blocks;
+        b->link = &parser.blocks;
+        if (b->next) {
+            b->next->link = &b->next;
+        }
+        parser.blocks = b;
+    }
+    return b + 1;
+}
+
+static void give_back(void *p)
+{
+    if (!p) {
+        return;
+    }
+    struct block *b = (struct block *)p - 1;
+    if (b->link) {
+        *b->link = b->next;
+        if (b->next) {
+            b->next->link = b->link;
+        }
+    }
+    pp_free(b);
 }
 
 static void use_our_memory(void)
 {
-    json_set_alloc_funcs(take, pp_free);
+    json_set_alloc_funcs(take, give_back);
+}
+
+int pp_json_load(const char *text, size_t bytes, size_t flags, json_error_t *e, json_t **out)
+{
+    /* jansson keeps its two functions in variables; they are set before anybody reads them. */
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, use_our_memory);
+    pp_assert(!parser.running);
+    parser.blocks = NULL;
+    parser.running = true;
+    if (setjmp(parser.out) != 0) {
+        parser.running = false;
+        while (parser.blocks) {
+            give_back(parser.blocks + 1);
+        }
+        return PP_ERESOURCE;
+    }
+    *out = json_loadb(text, bytes, flags, e);
+    parser.running = false;
+    for (struct block *b = parser.blocks; b; b = b->next) {
+        b->link = NULL;
+    }
+    return 0;
 }
 
 const char *pp_json_shown(const char *text, char out[PP_JSON_SHOWN])
@@ -85,14 +154,9 @@ int pp_json_read(const char *label, const char *text, size_t bytes,
                  const struct pp_json_limits *limits, json_t **out)
 {
     PP_TRY(check_limits(label, text, bytes, limits));
-    /* jansson keeps its two functions in variables; they are set before anybody reads them. */
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, use_our_memory);
     json_error_t e;
-    starved = false;
-    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &e);
-    if (starved) {
-        json_decref(root); /* it can also go on without what it did not get */
+    json_t *root = NULL;
+    if (pp_json_load(text, bytes, JSON_REJECT_DUPLICATES, &e, &root) < 0) {
         return pp_fail(PP_ERESOURCE, "%s: out of memory", label);
     }
     char shown[PP_JSON_SHOWN];

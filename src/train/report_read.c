@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "ppcli/err.h"
+#include "ppcli/json_in.h"
 #include "ppcli/mem.h"
 
 #define LINE_BYTES (1 << 20)
@@ -63,24 +64,11 @@ void *report_grow(void *array, int n, int *capacity, size_t size)
 /* --- files --------------------------------------------------------------------------------------
  */
 
-static int open_file(const char *path, FILE **out, uint64_t *bytes)
-{
-    int fd = -1;
-    PP_TRY(pp_open_regular(path, &fd, bytes));
-    *out = fdopen(fd, "r");
-    if (!*out) {
-        int rc = pp_fail_errno(0, "cannot read %s", path);
-        close(fd);
-        return rc;
-    }
-    return 0;
-}
-
 int report_lines(const char *path, int (*line)(void *ctx, char *text, size_t bytes), void *ctx)
 {
     FILE *f = NULL;
     uint64_t bytes = 0;
-    PP_TRY(open_file(path, &f, &bytes));
+    PP_TRY(pp_file_open(path, &f, &bytes));
     char *text = pp_alloc(1, LINE_BYTES + 1);
     int rc = text ? 0 : PP_ERESOURCE;
     size_t n = 0;
@@ -105,38 +93,10 @@ int report_lines(const char *path, int (*line)(void *ctx, char *text, size_t byt
     return rc;
 }
 
-/* jansson without memory says "invalid token", or goes on without what it did not get; taken from
- * pp_alloc(), the failure is on record. */
-static void *take(size_t bytes)
-{
-    return pp_alloc(bytes, 1);
-}
-
-static void use_our_memory(void)
-{
-    json_malloc_t now;
-    json_free_t then;
-    json_get_alloc_funcs(&now, &then);
-    if (now == malloc) { /* nobody else has done so */
-        json_set_alloc_funcs(take, pp_free);
-    }
-}
-
-static int starved(json_t **o)
-{
-    if (pp_error_get()->code != PP_ERESOURCE) {
-        return 0;
-    }
-    json_decref(*o);
-    *o = NULL;
-    return PP_ERESOURCE;
-}
-
 int report_json(const char *text, size_t bytes, json_t **out)
 {
-    pp_error_clear();
-    *out = text ? json_loadb(text, bytes, JSON_DECODE_INT_AS_REAL, NULL) : NULL;
-    return starved(out);
+    *out = NULL;
+    return text ? pp_json_load(text, bytes, JSON_DECODE_INT_AS_REAL, NULL, out) : 0;
 }
 
 /* --- metrics.jsonl ------------------------------------------------------------------------------
@@ -318,18 +278,17 @@ static int read_ranks(struct pp_report *r)
 int report_read_summary(struct pp_report *r)
 {
     char path[PP_PATH_MAX];
-    FILE *f = NULL;
-    uint64_t bytes = 0;
+    char *text = NULL;
+    size_t bytes = 0;
+    json_t *o = NULL;
     PP_TRY(pp_path_format(path, "%s/summary.json", r->dir));
-    PP_TRY(open_file(path, &f, &bytes));
-    pp_error_clear();
-    json_t *o = bytes <= SUMMARY_BYTES ? json_loadf(f, JSON_DECODE_INT_AS_REAL, NULL) : NULL;
-    fclose(f);
-    PP_TRY(starved(&o));
+    PP_TRY(pp_file_read(path, SUMMARY_BYTES, &text, &bytes));
+    int rc = report_json(text, bytes, &o);
+    pp_free(text);
+    PP_TRY(rc);
     if (!json_is_object(o)) {
         json_decref(o);
-        return pp_fail(PP_EFORMAT, "%s is damaged%s", path,
-                       bytes > SUMMARY_BYTES ? ": it is too large" : "");
+        return pp_fail(PP_EFORMAT, "%s is damaged", path);
     }
     r->summary = o;
     return read_ranks(r);
@@ -397,7 +356,6 @@ static int read_all(struct pp_report *r)
 int pp_report_open(const char *dir, struct pp_report **out)
 {
     PP_TRY(check_folder(dir));
-    use_our_memory();
     struct pp_report *r = pp_alloc(1, sizeof(*r));
     if (!r) {
         return PP_ERESOURCE;
