@@ -17,7 +17,8 @@ struct pp_file_write {
     char temp[PP_PATH_MAX];
 };
 
-/* Errors: PP_EPERM, PP_EIO, PP_ENOINPUT (no such directory). */
+/* Errors: PP_EPERM, PP_EIO (also: there is something of that name and it is no file), PP_ENOINPUT
+ * (no such directory). */
 int pp_file_create(const char *path, struct pp_file_write *out);
 
 /* Make it durable under its final name. On failure the temporary file is gone and what was there
@@ -38,6 +39,17 @@ int pp_dir_create(const char *path);
  * file). The descriptor is the caller's. Local.
  */
 int pp_open_regular(const char *path, int *out_fd, uint64_t *out_bytes);
+
+/* The same as a FILE. */
+int pp_file_open(const char *path, FILE **out, uint64_t *out_bytes);
+
+/*
+ * A file for writing as things come, made when it is not there. flags: O_TRUNC or O_APPEND, and
+ * O_NOFOLLOW where a symbolic link must not lead elsewhere. A FIFO that nobody reads is refused
+ * without waiting. Errors: PP_EPERM, PP_ENOINPUT (no such folder), PP_EIO. Caller closes *out.
+ * Local.
+ */
+int pp_file_append(const char *path, int flags, FILE **out);
 
 /*
  * All of a regular file of at most `bytes_max` bytes, with a NUL behind it. Caller pp_free()s

@@ -14,6 +14,38 @@
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
 
+int pp_file_open(const char *path, FILE **out, uint64_t *out_bytes)
+{
+    int fd = -1;
+    PP_TRY(pp_open_regular(path, &fd, out_bytes));
+    *out = fdopen(fd, "r");
+    if (!*out) {
+        int rc = pp_fail_errno(PP_ERESOURCE, "cannot read %s", path);
+        close(fd);
+        return rc;
+    }
+    return 0;
+}
+
+int pp_file_append(const char *path, int flags, FILE **out)
+{
+    /* Not waiting is for the opening alone: a pipe that is read may be full for a while. */
+    int fd = open(path, O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC | O_NOCTTY | flags, 0666);
+    if (fd < 0 && errno == ENXIO) {
+        return pp_fail(PP_EIO, "cannot create %s: a pipe or device that nobody reads", path);
+    }
+    FILE *f = fd >= 0 && fcntl(fd, F_SETFL, flags & O_APPEND) == 0 ? fdopen(fd, "w") : NULL;
+    if (!f) {
+        int rc = pp_fail_errno(0, "cannot create %s", path);
+        if (fd >= 0) {
+            close(fd);
+        }
+        return rc;
+    }
+    *out = f;
+    return 0;
+}
+
 int pp_file_read(const char *path, uint64_t bytes_max, char **out_text, size_t *out_bytes)
 {
     int fd = -1;
@@ -60,9 +92,26 @@ int pp_path_format(char out[PP_PATH_MAX], const char *fmt, ...)
     return 0;
 }
 
+/* What the name says now would be replaced at the end: only a file ever is. A link may lead
+ * anywhere, and renaming over /dev/null takes it from everybody. */
+static int check_target(const char *path)
+{
+    struct stat st;
+    if (lstat(path, &st) != 0 || S_ISREG(st.st_mode)) {
+        return 0; /* what else is wrong with it, creating it will tell */
+    }
+    return pp_fail(PP_EIO, "cannot create %s: there is a %s of that name, which is not replaced",
+                   path,
+                   S_ISDIR(st.st_mode)    ? "folder"
+                   : S_ISLNK(st.st_mode)  ? "symbolic link"
+                   : S_ISFIFO(st.st_mode) ? "pipe"
+                                          : "device");
+}
+
 int pp_file_create(const char *path, struct pp_file_write *out)
 {
     struct pp_file_write w = {0};
+    PP_TRY(check_target(path));
     PP_TRY(pp_path_format(w.path, "%s", path));
     PP_TRY(pp_path_format(w.temp, "%s.tmp.%ld", path, (long)getpid()));
     /* A leftover of a killed process with the same number must not be followed or kept. */

@@ -63,6 +63,9 @@ static void quoted(struct pp_json *j, const char *text)
             p++;
         } else if ((unsigned char)*p < 0x20 || *p == 0x7f) {
             fprintf(j->f, "\\u%04x", *p++);
+        } else if ((unsigned char)p[0] == 0xc2 && (unsigned char)p[1] < 0xa0) {
+            fprintf(j->f, "\\u%04x", (unsigned char)p[1]); /* a terminal would obey it */
+            p += 2;
         } else {
             fwrite(p, 1, (size_t)n, j->f);
             p += n;

@@ -9,6 +9,7 @@
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
 #include "ppcli/run.h"
+#include "ppcli/text.h"
 #include "command.h"
 
 static void help(FILE *f)
@@ -39,21 +40,28 @@ static void read_hang(const char *dir, char *out, size_t bytes)
 {
     char path[PP_PATH_MAX];
     size_t n = 0;
-    FILE *f = pp_path_format(path, "%s/hang.txt", dir) == 0 ? fopen(path, "re") : NULL;
-    struct stat st;
-    if (f && fstat(fileno(f), &st) == 0 && S_ISREG(st.st_mode)) {
+    uint64_t whole = 0;
+    FILE *f = NULL;
+    if (pp_path_format(path, "%s/hang.txt", dir) == 0 && pp_file_open(path, &f, &whole) == 0) {
         n = fread(out, 1, bytes - 1, f);
-    }
-    if (f) {
         fclose(f);
     }
+    pp_error_clear();
     out[n] = '\0';
     char *end = strstr(out, "\n\n");
     if (end) {
         end[1] = '\0';
     }
-    for (char *p = out; *p; p++) {
-        *p = (unsigned char)*p < ' ' && *p != '\n' ? '?' : *p;
+    for (char *line = out; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        char *stop = strchr(line, '\n');
+        if (stop) {
+            *stop = '\0';
+        }
+        pp_text_plain(line);
+        if (stop) {
+            *stop = '\n';
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 #include "ppcli/checkpoint.h"
 #include "ppcli/err.h"
 #include "ppcli/json.h"
+#include "ppcli/text.h"
 #include "command.h"
 #include "show.h"
 
@@ -88,17 +89,18 @@ static void print_text(const struct pp_ckpt *ck)
 {
     const struct pp_ckpt_state *s = pp_ckpt_state(ck);
     struct counts c = count(ck);
-    char size[SHOW_BYTES];
+    char size[SHOW_BYTES], path[PP_PATH_MAX];
     show_size(pp_ckpt_bytes(ck), size);
+    pp_text_shown(pp_ckpt_path(ck), path, sizeof(path));
     if (s) {
         printf("%s: step %" PRId64 ", epoch %" PRId64 ", %" PRIu64
                " parameters, %s in %d file%s\n\n",
-               pp_ckpt_path(ck), s->step, s->epoch, c.parameters, size, pp_ckpt_files(ck),
+               path, s->step, s->epoch, c.parameters, size, pp_ckpt_files(ck),
                pp_ckpt_files(ck) == 1 ? "" : "s");
         print_state(s);
     } else {
-        printf("%s: %" PRIu64 " parameters in %d tensors, %s, without the state of a run\n\n",
-               pp_ckpt_path(ck), c.parameters, pp_ckpt_tensors(ck), size);
+        printf("%s: %" PRIu64 " parameters in %d tensors, %s, without the state of a run\n\n", path,
+               c.parameters, pp_ckpt_tensors(ck), size);
     }
     print_table(ck);
 }

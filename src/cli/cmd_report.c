@@ -4,6 +4,7 @@
 
 #include "ppcli/err.h"
 #include "ppcli/report.h"
+#include "ppcli/text.h"
 #include "command.h"
 
 static void help(FILE *f)
@@ -33,7 +34,8 @@ static int write_page(const struct pp_report *a, const struct pp_report *b, cons
         return rc;
     }
     PP_TRY(pp_file_commit(&w));
-    puts(path);
+    char shown[PP_PATH_MAX];
+    puts(pp_text_shown(path, shown, sizeof(shown)));
     return 0;
 }
 

@@ -6,6 +6,7 @@
 #include "ppcli/checkpoint.h"
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
+#include "ppcli/text.h"
 #include "command.h"
 #include "show.h"
 
@@ -52,7 +53,7 @@ static void note(struct verdict *v, const char *path, int rc)
 static void verify_one(struct verdict *v, const char *path)
 {
     struct pp_ckpt *ck = NULL;
-    char size[SHOW_BYTES];
+    char size[SHOW_BYTES], shown[PP_PATH_MAX];
     int rc = pp_ckpt_open(path, PP_CKPT_VERIFY, &ck);
     if (rc < 0) {
         note(v, path, rc);
@@ -60,7 +61,7 @@ static void verify_one(struct verdict *v, const char *path)
     }
     const struct pp_ckpt_state *s = pp_ckpt_state(ck);
     int n = pp_ckpt_tensors(ck), unchecked = n - pp_ckpt_checked(ck);
-    printf("%s: good: ", pp_ckpt_path(ck));
+    printf("%s: good: ", pp_text_shown(pp_ckpt_path(ck), shown, sizeof(shown)));
     if (s) {
         printf("step %" PRId64 ", ", s->step);
     }

@@ -95,8 +95,10 @@ int conf_text_check(const char *text, size_t bytes, char why[CONF_WHY_MAX])
                      i + 1, p[i]);
             return -1;
         }
-        if ((p[i] < 0x20 && p[i] != '\t') || p[i] == 0x7F) {
-            snprintf(why, CONF_WHY_MAX, "control byte 0x%02x at byte %zu; delete it", p[i], i + 1);
+        bool high = len == 2 && p[i] == 0xC2 && p[i + 1] < 0xA0; /* 0x9B is what ESC [ is */
+        if ((p[i] < 0x20 && p[i] != '\t') || p[i] == 0x7F || high) {
+            snprintf(why, CONF_WHY_MAX, "control byte 0x%02x at byte %zu; delete it",
+                     high ? p[i + 1] : p[i], i + 1);
             return -1;
         }
         if (len == 3 && memcmp(p + i, "\xEF\xBB\xBF", 3) == 0) {

@@ -15,6 +15,7 @@
 
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
+#include "ppcli/text.h"
 
 /* Whole text of fd, up to one byte more than a config may have. The caller frees *out. */
 static int slurp(int fd, const char *shown, char **out, size_t *out_bytes)
@@ -97,11 +98,7 @@ static char *plain_copy(const char *text)
     char why[CONF_WHY_MAX];
     char *copy = pp_strdup(text);
     if (copy && conf_text_check(copy, strlen(copy), why) < 0) {
-        for (char *p = copy; *p; p++) {
-            if (*p < 0x20 || *p > 0x7E) {
-                *p = '?';
-            }
-        }
+        pp_text_plain(copy);
     }
     return copy;
 }

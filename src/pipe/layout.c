@@ -11,6 +11,7 @@
 #include "ppcli/err.h"
 #include "ppcli/exchange.h"
 #include "ppcli/mem.h"
+#include "ppcli/file.h"
 
 const struct pp_plan *pp_layout_plan(const struct pp_layout *layout, enum pp_plan_kind kind, int m)
 {
@@ -236,9 +237,10 @@ static int open_table(struct pp_layout *l)
 {
     const struct pp_config *cfg = l->cfg;
     const char *path = cfg->pipeline.schedule + strlen(PP_SCHEDULE_FILE);
-    FILE *f = fopen(path, "r");
-    if (!f) {
-        return pp_fail_errno(0, "schedule table %s", path);
+    FILE *f = NULL;
+    uint64_t bytes = 0;
+    if (pp_file_open(path, &f, &bytes) < 0) {
+        return pp_error_context("schedule table");
     }
     int rc = pp_plan_read_csv(f, path, &l->table);
     fclose(f);

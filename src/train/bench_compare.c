@@ -14,6 +14,7 @@
 #include "ppcli/file.h"
 #include "ppcli/json_in.h"
 #include "ppcli/mem.h"
+#include "ppcli/text.h"
 
 #define FILE_MAX ((uint64_t)64 << 20)
 
@@ -171,9 +172,11 @@ static int count_missing(const json_t *old_rows, const json_t *new_rows)
 
 static void print_head(const char *which, const char *path, const json_t *root, FILE *f)
 {
-    fprintf(f, "- %s: %s: ppcli %s (commit %s), %s, %s, %s\n", which, path, text_of(root, "ppcli"),
-            text_of(root, "commit"), text_of(root, "date"), text_of(root, "cpu"),
-            text_of(root, "backend"));
+    char line[PP_ERROR_TEXT_MAX];
+    snprintf(line, sizeof(line), "- %s: %s: ppcli %s (commit %s), %s, %s, %s", which, path,
+             text_of(root, "ppcli"), text_of(root, "commit"), text_of(root, "date"),
+             text_of(root, "cpu"), text_of(root, "backend"));
+    fprintf(f, "%s\n", pp_text_plain(line));
 }
 
 static void print_warnings(const json_t *old, const json_t *new, FILE *f)

@@ -7,6 +7,7 @@
 
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
+#include "ppcli/text.h"
 
 int table_create(struct table *t, int rows)
 {
@@ -34,6 +35,7 @@ void table_cell(struct table *t, int row, int column, const char *fmt, ...)
     va_list args;
     va_start(args, fmt);
     vsnprintf(t->cells[row][column], TABLE_CELL, fmt, args);
+    pp_text_plain(t->cells[row][column]);
     va_end(args);
 }
 

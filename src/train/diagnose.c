@@ -303,8 +303,7 @@ static int count_rings(const char *dir, int *out)
     PP_TRY(pp_path_format(folder, "%s/" RUN_DIR_ACTIONS, dir));
     DIR *d = opendir(folder);
     if (!d) {
-        return pp_fail_errno(errno == EACCES ? PP_EPERM : PP_ENOINPUT,
-                             "%s: not the folder of a run: cannot read %s", dir, folder);
+        return pp_fail_errno(0, "%s: not the folder of a run: cannot read %s", dir, folder);
     }
     *out = 0;
     for (struct dirent *e; (e = readdir(d));) {

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "ppcli/json.h"
+#include "ppcli/text.h"
 
 #define WAITS_SHOWN 16
 #define STAGES_SHOWN 8
@@ -290,7 +291,9 @@ void pp_diagnosis_print(const struct pp_diagnosis *d, const char *dir, FILE *f)
     }
     fprintf(f, "  likely: %s\n", likely(d));
     if (dir[0]) {
-        fprintf(f, "  what each rank did last: ppcli diagnose %s\n", dir);
+        char shown[PP_PATH_MAX];
+        pp_text_shown(dir, shown, sizeof(shown));
+        fprintf(f, "  what each rank did last: ppcli diagnose %s\n", shown);
     }
     fprintf(f, "  if a step is only slow: raise run.hang_timeout\n");
 }

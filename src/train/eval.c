@@ -4,14 +4,16 @@
 
 #include "ppcli/err.h"
 #include "ppcli/json.h"
+#include "ppcli/text.h"
 
 static void print_text(const struct trainer *tr, const struct epoch_result *e, const char *sha)
 {
     FILE *f = tr->spec->options->out;
+    char from[PP_PATH_MAX];
     fprintf(f, "test accuracy    %.4f   (loss %.4f, %d samples)\n", e->test_accuracy, e->test_loss,
             tr->run->layout->test_n);
     fprintf(f, "weights_sha256   %s\n", sha);
-    fprintf(f, "checkpoint       %s\n", tr->begin.from);
+    fprintf(f, "checkpoint       %s\n", pp_text_shown(tr->begin.from, from, sizeof(from)));
 }
 
 static void print_json(const struct trainer *tr, const struct epoch_result *e, const char *sha)

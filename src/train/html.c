@@ -118,9 +118,10 @@ void html_text(FILE *f, const char *text)
     for (const char *p = text; *p;) {
         int n = pp_utf8_length(p);
         unsigned char c = (unsigned char)*p;
-        if (n == 0 || (c < 0x20 && c != '\t' && c != '\n') || c == 0x7f) {
+        if (n == 0 || (c < 0x20 && c != '\t' && c != '\n') || c == 0x7f ||
+            (c == 0xc2 && (unsigned char)p[1] < 0xa0)) {
             fputs("\xef\xbf\xbd", f);
-            n = 1;
+            n = n ? n : 1;
         } else if (strchr("<>&\"'", c)) {
             fprintf(f, "&#%d;", c);
         } else {

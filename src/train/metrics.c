@@ -6,6 +6,7 @@
 #include "metrics.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -18,6 +19,7 @@
 #include "ppcli/json.h"
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
+#include "ppcli/file.h"
 #include "outputs.h"
 #include "seats.h"
 
@@ -175,8 +177,9 @@ int metrics_open(const struct pp_run *run, const struct pp_train_options *option
     char path[PP_PATH_MAX];
     if (rc == 0 && m->dir[0]) {
         rc = pp_path_format(path, "%s/metrics.jsonl", m->dir);
-        if (rc == 0 && !(m->jsonl = fopen(path, from->goes_on ? "a" : "w"))) {
-            rc = pp_fail_errno(0, "cannot create %s", path);
+        if (rc == 0) {
+            int how = from->goes_on ? O_APPEND : O_TRUNC;
+            rc = pp_file_append(path, how | O_NOFOLLOW, &m->jsonl);
         }
     }
     if (rc == 0 && m->jsonl) {

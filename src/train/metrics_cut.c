@@ -59,14 +59,15 @@ int metrics_cut(const char *dir, int64_t step)
     char path[PP_PATH_MAX];
     struct pp_file_write w;
     PP_TRY(pp_path_format(path, "%s/metrics.jsonl", dir));
-    FILE *f = fopen(path, "re");
-    if (!f && errno == ENOENT) {
+    FILE *f = NULL;
+    uint64_t bytes = 0;
+    int rc = pp_file_open(path, &f, &bytes);
+    if (rc == PP_ENOINPUT) {
+        pp_error_clear();
         return 0;
     }
-    if (!f) {
-        return pp_fail_errno(0, "cannot read %s", path);
-    }
-    int rc = pp_file_create(path, &w);
+    PP_TRY(rc);
+    rc = pp_file_create(path, &w);
     if (rc == 0) {
         rc = copy(f, w.f, step);
         if (rc < 0) {

@@ -7,12 +7,14 @@
 #include "tracer.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 
 #include "clocks.h"
 #include "ppcli/err.h"
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
+#include "ppcli/file.h"
 #include "spans.h"
 
 #define STEPS_DEFAULT 50 /* what a viewer still opens at once */
@@ -65,9 +67,8 @@ int64_t tracer_ring_steps(const struct pp_train_options *options)
 static int open_file(struct tracer *tc)
 {
     const char *path = tc->spec.options->trace;
-    tc->f = fopen(path, "we");
-    if (!tc->f) {
-        return pp_fail_errno(0, "cannot create the trace %s", path);
+    if (pp_file_append(path, O_TRUNC, &tc->f) < 0) {
+        return pp_error_context("cannot create the trace");
     }
     setvbuf(tc->f, NULL, _IOFBF, BUFFER_BYTES);
     return spans_create(tc->spec.layout, tc->spec.test_steps, &tc->spans);
