@@ -211,8 +211,7 @@ static int device_bytes(const struct pp_run *run, int r, size_t *out)
     return 0;
 }
 
-/* Ranks with devices: each device by itself. */
-static int devices_check(const struct pp_run *run, int rank)
+int room_check_devices(const struct pp_run *run, int rank)
 {
     for (int r = 0; r < run->layout->ranks; r++) {
         const struct pp_seat *s = &run->seats[r];
@@ -271,7 +270,7 @@ int room_check(const struct pp_run *run, const struct pp_train_options *options,
     struct room_claim mine;
     bool force = run->cfg->run.force_memory;
     int rank = tp ? tp->rank : -1;
-    int rc = force ? 0 : devices_check(run, rank);
+    int rc = force ? 0 : room_check_devices(run, rank);
     if (!tp) {
         PP_TRY(rc);
         PP_TRY(claim(run, options, rank, &mine));

@@ -42,7 +42,13 @@ struct room_claim {
 int room_judge(const struct room_claim *claims, int n, int at);
 
 /*
- * The same for a run, before anything is allocated or read. tp NULL: all ranks are threads of this
+ * Ranks with devices: each device by itself. rank: of this process; -1: all are its threads.
+ * PP_ERESOURCE with the device, both numbers and what would help. Local.
+ */
+int room_check_devices(const struct pp_run *run, int rank);
+
+/*
+ * All of it for a run, before anything is allocated or read. tp NULL: all ranks are threads of this
  * process. Else collective, one rank a process: every rank gets the same verdict. Errors:
  * PP_ERESOURCE; those of pp_transport_agree().
  */
