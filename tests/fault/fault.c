@@ -3,6 +3,7 @@
 #include "fault.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -22,18 +23,23 @@ enum action {
     SLEEP,
     KILL,
     STOP,
-    HOLD
+    HOLD,
+    WRONG_NAN,
+    WRONG_INF,
+    WRONG_BIT
 };
 
 static struct fault {
     int kind, rank;
     long count; /* ANY: every one */
     enum action action;
-    long ms;
+    long ms;          /* of SLEEP; of WRONG_BIT the bit */
     atomic_long seen; /* with rank = ANY: counted over all ranks of the process */
 } faults[FAULTS_MAX];
 static int n_faults;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+/* Wrong numbers are due in the action that this thread has begun. */
+static _Thread_local const struct fault *wrong;
 static _Thread_local int rank_here = -1; /* of this thread, once an action of it has begun */
 
 static void refuse(const char *text)
@@ -80,12 +86,19 @@ static void read_one(const char *text, struct fault *f)
         f->action = STOP;
     } else if (strcmp(action, "hold") == 0) {
         f->action = HOLD;
+    } else if (strcmp(action, "nan") == 0) {
+        f->action = WRONG_NAN;
+    } else if (strcmp(action, "inf") == 0) {
+        f->action = WRONG_INF;
+    } else if (sscanf(action, "flip:%ld", &f->ms) == 1 && f->ms >= 0 && f->ms < 32) {
+        f->action = WRONG_BIT;
     } else if (sscanf(action, "sleep:%ld", &f->ms) == 1 && f->ms >= 0) {
         f->action = SLEEP;
     } else {
         refuse(text);
     }
-    if (f->kind == FAULT_SITES) {
+    bool numbers = f->kind == PP_EVENT_F || f->kind == PP_EVENT_I || f->kind == PP_EVENT_W;
+    if (f->kind == FAULT_SITES || (f->action >= WRONG_NAN && !numbers)) {
         refuse(text);
     }
 }
@@ -146,7 +159,26 @@ static void go_wrong(const struct fault *f)
             nap(1);
         }
         break;
+    case WRONG_NAN:
+    case WRONG_INF:
+    case WRONG_BIT:
+        wrong = f;
+        break;
     }
+}
+
+void fault_numbers(float *row, int n)
+{
+    if (wrong && wrong->action == WRONG_BIT) {
+        uint32_t bits;
+        memcpy(&bits, row, sizeof(bits));
+        bits ^= (uint32_t)1 << wrong->ms;
+        memcpy(row, &bits, sizeof(bits));
+    }
+    for (int i = 0; wrong && wrong->action != WRONG_BIT && i < n; i++) {
+        row[i] = wrong->action == WRONG_NAN ? NAN : INFINITY;
+    }
+    wrong = NULL;
 }
 
 static void look(int site, int rank)

@@ -10,7 +10,7 @@ count_of() {
     case $1 in
     start | data | settle | save | commit) echo 1 ;;
     report | meet) echo 7 ;;
-    clip | update | reduce) echo 25 ;;
+    clip | vote | update | reduce) echo 25 ;;
     *) echo 60 ;;
     esac
 }
@@ -67,6 +67,7 @@ until_diagnosed() { # until_diagnosed NAME TEXT: diagnose says so
 kinds='start F I W recv slot send release clip update meet'
 start_all hreduce 2 2 4 reduce
 start_all hreport 2 1 1 report
+start_all hvote 2 1 2 vote --set train.clip_norm=0
 hang slow 3 'F@1:*=sleep:150' --set run.hang_timeout=0.4 --set train.max_steps=3 --epochs 1
 for stages in 1 2; do
     hang "hsettle$stages" $stages settle@0:1=hang --set run.hang_timeout=0.2
@@ -88,6 +89,9 @@ done
 
 begin "a rank that hangs in reduce is named, on each of 2 x 2 ranks"
 judge_all hreduce 4 reduce
+
+begin "a rank that hangs in vote is named, on each of 2"
+judge_all hvote 2 vote
 
 begin "rank 0 that hangs in report is named, after ten times the limit"
 judge_all hreport 1 report
