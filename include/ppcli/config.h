@@ -142,7 +142,8 @@ struct pp_config {
         bool exact;   /* weight gradients of one micro-batch at a time: the bits of one rank */
         int coalesce; /* else of so many; 0: from the rows, see pp_layout_coalesce() */
         enum pp_nonfinite nonfinite;
-        int nonfinite_limit;    /* so many in a row end the run all the same */
+        bool read_gradients;    /* all of them in every step, else only where bounds do not do */
+        int nonfinite_limit;    /* so many end the run all the same: in a row, rewind: in all */
         char init[PP_PATH_MAX]; /* weights to begin with; empty: random ones */
     } train;
     struct {

@@ -139,8 +139,11 @@ static const struct conf_option table[] = {
          "a step whose loss or gradients are not finite changes no weight; then stop (exit 80), "
          "skip the batch, or rewind to the newest checkpoint and go on behind the batch"},
     {KEY(train, nonfinite_limit, CONF_INT), .def = "10", .min = 1, .max = 1000000,
-     .help = "skip: so many bad steps in a row stop the run; rewind: so many rewinds without a new "
-             "checkpoint in between"},
+     .help = "skip: so many bad steps in a row stop the run; rewind: so many in all"},
+    {KEY(train, read_gradients, CONF_BOOL), .def = "false",
+     .help =
+         "look at every gradient in every step, as clipping does, instead of proving them finite "
+         "from bounds: finds what a fault of memory did to them too, and takes longer"},
     {KEY(train, init, CONF_PATH), .def = "",
      .help = "begin with the weights of this safetensors file (PyTorch's names: layers.0.weight, "
              "...) or checkpoint; empty: with random ones from the seed"},

@@ -32,9 +32,11 @@ struct exec_finding {
     float weight;  /* the largest there is */
 };
 
-static bool clips(const struct pp_exec *x)
+/* Whether the gradients themselves are looked at in every step; else there is a vote first. */
+static bool reads(const struct pp_exec *x)
 {
-    return x->layout->cfg->train.clip_norm > 0;
+    const struct pp_config *cfg = x->layout->cfg;
+    return cfg->train.clip_norm > 0 || cfg->train.read_gradients;
 }
 
 int exec_finite_create(struct pp_exec *x)
@@ -90,7 +92,7 @@ static bool is_proved(const struct pp_chunk *c, int rows)
 
 int exec_finite_vote(struct pp_exec *x, int rows)
 {
-    if (clips(x)) {
+    if (reads(x)) {
         return 0;
     }
     bool yes = !x->be->caps.async;
@@ -266,7 +268,7 @@ static int fail_together(struct pp_exec *x)
 static int proved_by_all(struct pp_exec *x, int64_t t, bool *out)
 {
     *out = false;
-    if (clips(x)) {
+    if (reads(x)) {
         return 0;
     }
     exec_event_begin(x, PP_EVENT_VOTE, t);
@@ -289,7 +291,7 @@ int exec_finite_verdict(struct pp_exec *x, int64_t t, float *out_scale)
             return rc;
         }
         /* As torch.nn.utils.clip_grad_norm_: scale = min(1, clip / (norm + 1e-6)). */
-        double scale = clips(x) ? most / (norm + 1e-6) : 1;
+        double scale = most > 0 ? most / (norm + 1e-6) : 1;
         *out_scale = scale < 1 ? (float)scale : 1.0f;
         exec_event_end(x);
     }

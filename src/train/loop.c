@@ -167,9 +167,6 @@ static int save(struct trainer *tr, bool prune)
         return 0;
     }
     struct pp_ckpt_state state;
-    if (tr->run->cfg->train.nonfinite == PP_NONFINITE_REWIND) {
-        tr->nonfinite.in_a_row = 0;
-    }
     rank_event_begin(tr->spec, PP_EVENT_SAVE, tr->t);
     if (tr->m) {
         metrics_sync(tr->m);
@@ -265,9 +262,7 @@ static int train_step(struct trainer *tr)
     }
     PP_TRY(rc);
     tr->updates++;
-    if (tr->run->cfg->train.nonfinite == PP_NONFINITE_SKIP) {
-        tr->nonfinite.in_a_row = 0;
-    }
+    tr->nonfinite.in_a_row = 0;
     return 0;
 }
 

@@ -32,7 +32,7 @@ struct totals {
 /* Steps whose loss or gradients were not finite, of the run; the same on every rank. */
 struct nonfinite {
     int64_t rewinds;
-    int64_t in_a_row; /* skip: since a good step; rewind: since a new checkpoint */
+    int64_t in_a_row; /* since a good step */
 };
 
 struct trainer {

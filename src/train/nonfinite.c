@@ -31,13 +31,14 @@ int nonfinite_step(struct trainer *tr)
 {
     const struct pp_config *cfg = tr->run->cfg;
     int rc = say_which(tr);
-    if (cfg->train.nonfinite == PP_NONFINITE_STOP ||
-        tr->nonfinite.in_a_row + 1 >= cfg->train.nonfinite_limit) {
+    bool rewind = cfg->train.nonfinite == PP_NONFINITE_REWIND;
+    int64_t before = rewind ? tr->nonfinite.rewinds : tr->nonfinite.in_a_row;
+    if (cfg->train.nonfinite == PP_NONFINITE_STOP || before + 1 >= cfg->train.nonfinite_limit) {
         return rc;
     }
     int64_t to = -1;
     tr->nonfinite.in_a_row++;
-    if (cfg->train.nonfinite == PP_NONFINITE_REWIND) {
+    if (rewind) {
         PP_TRY(rewind_weights(tr, &to));
     }
     if (tr->m) {
@@ -59,8 +60,9 @@ int nonfinite_fail(const struct trainer *tr, const char *why, bool saved, const 
         snprintf(kept, sizeof(kept), "they were not saved, for there is no run folder");
     }
     if (cfg->train.nonfinite != PP_NONFINITE_STOP) {
-        snprintf(limit, sizeof(limit), " (%d in a row: train.nonfinite_limit)",
-                 cfg->train.nonfinite_limit);
+        snprintf(limit, sizeof(limit), " (number %d%s: train.nonfinite_limit)",
+                 cfg->train.nonfinite_limit,
+                 cfg->train.nonfinite == PP_NONFINITE_SKIP ? " in a row" : "");
         snprintf(advice, sizeof(advice), "Lower train.lr (it is %g) or set train.clip_norm",
                  cfg->train.lr);
     } else if (saved) {
@@ -88,7 +90,7 @@ int nonfinite_test(const struct trainer *tr, double loss)
                        tr->begin.from, value);
     }
     return pp_fail(PP_EDIVERGED,
-                   "step %lld (end of epoch %d): the test loss is not finite (%s), though the "
+                   "step %lld (epoch %d): the test loss is not finite (%s), though the "
                    "training's was: for some test samples the outputs are not. Lower train.lr (it "
                    "is %g) or set train.clip_norm",
                    (long long)tr->t, tr->epoch_no, value, tr->run->cfg->train.lr);
