@@ -211,9 +211,10 @@ struct pp_backend_ops {
     int (*linear_backward_weight)(struct pp_backend *be, int n, const struct pp_weight_part *parts,
                                   int I, int O, float beta, float *dW, float *db);
     /* Stable fused softmax cross-entropy of logits[B][C] and labels[B] (device memory, as *sums);
-     * adds to *sums, row by row. A label >= C is a broken invariant: the data set was checked. Of
-     * equal largest logits the first is the arg max. dlogits[B][C] = (softmax - onehot) *
-     * grad_scale, may be the same memory as logits; NULL: no gradient (evaluation). */
+     * adds to *sums, in an order that depends on B only. A label >= C is a broken invariant: the
+     * data set was checked. Of equal largest logits the first is the arg max. dlogits[B][C] =
+     * (softmax - onehot) * grad_scale, may be the same memory as logits; NULL: no gradient
+     * (evaluation). */
     int (*softmax_cross_entropy)(struct pp_backend *be, int B, int C, const float *logits,
                                  const uint8_t *labels, float grad_scale, struct pp_loss_sums *sums,
                                  float *dlogits);

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the tests of ops on a device share: whether there is one, arrays there, how near is near. */
+#ifndef PPCLI_TESTS_GPU_GPU_H
+#define PPCLI_TESTS_GPU_GPU_H
+
+#include <stdio.h>
+
+#include "../unit/dev_inputs.h"
+
+/* A backend as a rank has it. */
+static inline struct pp_backend *open_gpu(enum pp_precision precision, bool exact)
+{
+    struct pp_backend_choice choice = {.threads = 1, .precision = precision, .exact = exact};
+    struct pp_backend *be = NULL;
+    CHECK_OK(pp_backend_resolve("cuda", &choice.ops));
+    CHECK_OK(pp_backend_open_choice(&choice, &be));
+    return be;
+}
+
+/* 0 when a device is here; else 77 and the reason on standard output, for main to return. */
+static inline int no_gpu(void)
+{
+    const struct pp_backend_ops *ops;
+    if (pp_backend_resolve("cuda", &ops) == 0) {
+        return 0;
+    }
+    printf("1..0 # SKIP %s\n", pp_error_get()->text);
+    return 77;
+}
+
+/* An array on the device, `off` elements behind where the block starts: off 1 is at no boundary. */
+struct array {
+    void *block;
+    size_t bytes;
+    float *at;
+    size_t n;
+};
+
+static inline struct array on_device(struct pp_backend *be, const float *host, size_t n, int off)
+{
+    struct array a = {.n = n, .bytes = (n + (size_t)off) * sizeof(float)};
+    CHECK_OK(pp_backend_alloc(be, a.bytes, &a.block));
+    a.at = (float *)a.block + off;
+    if (host && n > 0) {
+        CHECK_OK(pp_backend_to_device(be, a.at, host, n * sizeof(float)));
+    }
+    return a;
+}
+
+/* Full of NaN, which shows what was never written. */
+static inline struct array unset(struct pp_backend *be, size_t n, int off)
+{
+    float *host = nans(n);
+    struct array a = on_device(be, host, n, off);
+    pp_free(host);
+    return a;
+}
+
+static inline void drop(struct pp_backend *be, struct array *a)
+{
+    pp_backend_free(be, a->block, a->bytes);
+    *a = (struct array){0};
+}
+
+/* The caller frees it. */
+static inline float *from_device(struct pp_backend *be, const struct array *a)
+{
+    float *host = pp_alloc(a->n, sizeof(*host));
+    assert_non_null(host);
+    if (a->n > 0) {
+        CHECK_OK(pp_backend_to_host(be, host, a->at, a->n * sizeof(*host)));
+    }
+    return host;
+}
+
+/* |got - want| is within `part` of the largest of |want| everywhere; NaN only against NaN. */
+static inline void check_near(struct pp_backend *be, const struct array *got, const float *want,
+                              double part, const char *what)
+{
+    float *host = from_device(be, got);
+    double most = 0;
+    for (size_t i = 0; i < got->n; i++) {
+        most = fmax(most, fabs((double)want[i])); /* fmax leaves NaN out */
+    }
+    for (size_t i = 0; i < got->n; i++) {
+        double error = fabs((double)host[i] - (double)want[i]);
+        if (isnan(want[i]) ? !isnan(host[i]) : !(error <= part * most)) {
+            fail_msg("%s[%zu] is %.9g, expected %.9g within %.3g", what, i, (double)host[i],
+                     (double)want[i], part * most);
+        }
+    }
+    pp_free(host);
+}
+
+static inline void check_same_bits(struct pp_backend *be, const struct array *a,
+                                   const struct array *b, const char *what)
+{
+    float *x = from_device(be, a), *y = from_device(be, b);
+    CHECK_INT_EQ(a->n, b->n);
+    for (size_t i = 0; i < a->n; i++) {
+        if (memcmp(&x[i], &y[i], sizeof(x[i])) != 0) {
+            fail_msg("%s[%zu] is %.9g here and %.9g there", what, i, (double)x[i], (double)y[i]);
+        }
+    }
+    pp_free(x);
+    pp_free(y);
+}
+
+/* What each precision promises against sums in double. */
+static const struct {
+    enum pp_precision precision;
+    const char *name;
+    double part;
+} precisions[] = {{PP_PRECISION_F32, "f32", 1e-5},
+                  {PP_PRECISION_TF32, "tf32", 2e-3},
+                  {PP_PRECISION_BF16, "bf16", 2e-2}};
+
+#endif

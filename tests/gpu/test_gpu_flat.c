@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The ops that are no products, marks and graphs, on a device against the plain ops. */
+#include "gpu.h"
+
+#define TIGHT 1e-5 /* f32 against double, of the largest element */
+
+static void gathers_take_the_chosen_rows(void **state)
+{
+    struct pp_backend *be = open_gpu(PP_PRECISION_F32, true);
+    struct pp_backend *plain = open_backend("reference");
+    const int widths[] = {1, 3, 4, 12, 784};
+    const uint32_t index[] = {4, 0, 2, 2, 3};
+    for (int w = 0; w < COUNT(widths); w++) {
+        int F = widths[w];
+        uint8_t data[5 * 784], labels[] = {9, 8, 7, 6, 5}, got[5];
+        float want[5 * 784];
+        void *there, *numbers, *classes, *chosen;
+        for (int i = 0; i < 5 * F; i++) {
+            data[i] = (uint8_t)(i * 37 + F);
+        }
+        CHECK_OK(pp_backend_alloc(be, sizeof(data), &there));
+        CHECK_OK(pp_backend_alloc(be, sizeof(index), &numbers));
+        CHECK_OK(pp_backend_alloc(be, sizeof(labels), &classes));
+        CHECK_OK(pp_backend_alloc(be, sizeof(labels), &chosen));
+        CHECK_OK(pp_backend_to_device(be, there, data, sizeof(data)));
+        CHECK_OK(pp_backend_to_device(be, numbers, index, sizeof(index)));
+        CHECK_OK(pp_backend_to_device(be, classes, labels, sizeof(labels)));
+        struct array x = unset(be, (size_t)5 * F, w % 2);
+        CHECK_OK(pp_backend_gather_u8(be, 5, F, there, numbers, 1.0f / 255, x.at));
+        CHECK_OK(pp_backend_gather_u8(plain, 5, F, data, index, 1.0f / 255, want));
+        check_near(be, &x, want, 1e-7, "x");
+        CHECK_OK(pp_backend_gather_labels(be, 5, classes, numbers, chosen));
+        CHECK_OK(pp_backend_to_host(be, got, chosen, sizeof(got)));
+        for (int r = 0; r < 5; r++) {
+            CHECK_INT_EQ(got[r], labels[index[r]]);
+        }
+        CHECK_OK(pp_backend_gather_u8(be, 0, F, NULL, NULL, 1, NULL));
+        CHECK_OK(pp_backend_gather_labels(be, 0, NULL, NULL, NULL));
+        drop(be, &x);
+        pp_backend_free(be, there, sizeof(data));
+        pp_backend_free(be, numbers, sizeof(index));
+        pp_backend_free(be, classes, sizeof(labels));
+        pp_backend_free(be, chosen, sizeof(labels));
+    }
+    pp_backend_close(&be);
+    pp_backend_close(&plain);
+}
+
+static void activations_go_back_as_the_plain_ones_do(void **state)
+{
+    struct pp_backend *be = open_gpu(PP_PRECISION_F32, true);
+    struct pp_backend *plain = open_backend("reference");
+    const size_t sizes[] = {1, 4, 7, 1024, 4099};
+    for (int s = 0; s < COUNT(sizes); s++) {
+        for (int a = 0; a < COUNT(activations); a++) {
+            size_t n = sizes[s];
+            float *y = noise("y", n), *z = noise("z", n), *dy = noise("dy", n);
+            dy[0] = NAN;
+            y[0] = -0.5f; /* where relu gave no more than 0 the gradient is 0 whatever comes in */
+            struct array dey = on_device(be, y, n, s % 2), dez = on_device(be, z, n, 0);
+            struct array ded = on_device(be, dy, n, s % 2);
+            bool gelu = activations[a] == PP_ACT_GELU;
+            CHECK_OK(pp_backend_activation_backward(be, n, activations[a], gelu ? NULL : dey.at,
+                                                    gelu ? dez.at : NULL, ded.at));
+            CHECK_OK(pp_backend_activation_backward(plain, n, activations[a], y, z, dy));
+            check_near(be, &ded, dy, TIGHT, "dz");
+            drop(be, &dey);
+            drop(be, &dez);
+            drop(be, &ded);
+            pp_free(y);
+            pp_free(z);
+            pp_free(dy);
+        }
+    }
+    pp_backend_close(&be);
+    pp_backend_close(&plain);
+}
+
+/* --- loss ------------------------------------------------------------------------------------- */
+
+static void check_loss(struct pp_backend *be, struct pp_backend *plain, int B, int C,
+                       const float *logits)
+{
+    size_t n = (size_t)B * C;
+    uint8_t *labels = pp_alloc((size_t)B, 1);
+    for (int r = 0; r < B; r++) {
+        labels[r] = (uint8_t)(r * 7 % C);
+    }
+    float *want = nans(n);
+    struct pp_loss_sums before = {1.5, 2, 3}, sums = before, got;
+    CHECK_OK(pp_backend_softmax_cross_entropy(plain, B, C, logits, labels, 0.25f, &sums, want));
+    struct array x = on_device(be, logits, n, 0);
+    void *there, *classes;
+    CHECK_OK(pp_backend_alloc(be, sizeof(sums), &there));
+    CHECK_OK(pp_backend_alloc(be, (size_t)B, &classes));
+    CHECK_OK(pp_backend_to_device(be, classes, labels, (size_t)B));
+    for (int pass = 0; pass < 2; pass++) { /* evaluation, then in place */
+        CHECK_OK(pp_backend_to_device(be, there, &before, sizeof(before)));
+        CHECK_OK(pp_backend_softmax_cross_entropy(be, B, C, x.at, classes, 0.25f, there,
+                                                  pass ? x.at : NULL));
+        CHECK_OK(pp_backend_to_host(be, &got, there, sizeof(got)));
+        assert_true(isnan(sums.loss) ? isnan(got.loss)
+                                     : fabs(got.loss - sums.loss) <= 1e-6 * fabs(sums.loss));
+        CHECK_INT_EQ(got.correct, sums.correct);
+        CHECK_INT_EQ(got.rows, 3 + B);
+    }
+    check_near(be, &x, want, TIGHT, "dlogits");
+    drop(be, &x);
+    pp_backend_free(be, there, sizeof(sums));
+    pp_backend_free(be, classes, (size_t)B);
+    pp_free(labels);
+    pp_free(want);
+}
+
+static void the_loss_is_near_the_plain_one_also_of_large_logits_and_nans(void **state)
+{
+    struct pp_backend *be = open_gpu(PP_PRECISION_F32, true);
+    struct pp_backend *plain = open_backend("reference");
+    const int sizes[][2] = {{1, 1}, {1, 2}, {32, 10}, {7, 3}, {17, 256}, {512, 10}, {601, 10}};
+    for (int s = 0; s < COUNT(sizes); s++) {
+        int B = sizes[s][0], C = sizes[s][1];
+        float *logits = noise("logits", (size_t)B * C);
+        for (int scale = 1; scale <= 100; scale *= 100) {
+            for (int i = 0; i < B * C; i++) {
+                logits[i] *= (float)scale;
+            }
+            check_loss(be, plain, B, C, logits);
+        }
+        logits[0] = NAN; /* the arg max of its row, as in a loop that starts there */
+        logits[B * C - 1] = NAN;
+        check_loss(be, plain, B, C, logits);
+        pp_free(logits);
+    }
+    float ties[] = {1, 3, 3, -INFINITY, 2, 2, 2, 2};
+    check_loss(be, plain, 2, 4, ties);
+    pp_backend_close(&be);
+    pp_backend_close(&plain);
+}
+
+/* --- flat buffers ----------------------------------------------------------------------------- */
+
+static void sums_of_buffers_are_those_of_the_formulas(void **state)
+{
+    struct pp_backend *be = open_gpu(PP_PRECISION_F32, true);
+    struct pp_backend *plain = open_backend("reference");
+    const size_t sizes[] = {0, 1, 3, 4, 257, 4096, 4097, 100003};
+    for (int s = 0; s < COUNT(sizes); s++) {
+        size_t n = sizes[s];
+        float *a = noise("a", n), *g = noise("g", n);
+        struct array dea = on_device(be, a, n, 0), deg = on_device(be, g, n, 0);
+        struct array elsewhere = on_device(be, g, n, 1);
+        double want, got[2];
+        void *there;
+        CHECK_OK(pp_backend_alloc(be, sizeof(got), &there));
+        CHECK_OK(pp_backend_sum_squares(plain, n, g, &want));
+        CHECK_OK(pp_backend_sum_squares(be, n, deg.at, there));
+        CHECK_OK(pp_backend_sum_squares(be, n, elsewhere.at, (double *)there + 1));
+        CHECK_OK(pp_backend_to_host(be, got, there, sizeof(got)));
+        assert_true(fabs(got[0] - want) <= 1e-12 * want);
+        assert_true(got[0] == got[1]);
+        CHECK_OK(pp_backend_add(be, n, dea.at, deg.at));
+        CHECK_OK(pp_backend_add(be, n, dea.at, elsewhere.at));
+        CHECK_OK(pp_backend_add(plain, n, a, g));
+        check_near(be, &deg, g, 1e-7, "g");
+        check_same_bits(be, &deg, &elsewhere, "g");
+        pp_backend_free(be, there, sizeof(got));
+        drop(be, &dea);
+        drop(be, &deg);
+        drop(be, &elsewhere);
+        pp_free(a);
+        pp_free(g);
+    }
+    pp_backend_close(&be);
+    pp_backend_close(&plain);
+}
+
+static void upload_args(struct pp_backend *be, struct pp_optimizer_args *there,
+                        const struct pp_optimizer_args *args)
+{
+    CHECK_OK(pp_backend_to_device(be, there, args, sizeof(*args)));
+}
+
+/* Steps on the device, over the buffer at once and in two unequal parts, and plain ones. */
+static void check_optimizer(struct pp_backend *be, struct pp_backend *plain, size_t n,
+                            enum pp_optimizer_kind kind)
+{
+    struct pp_optimizer_args args = {.kind = kind,
+                                     .lr = 0.01f,
+                                     .momentum = 0.9f,
+                                     .beta1 = 0.9f,
+                                     .beta2 = 0.999f,
+                                     .eps = 1e-8f,
+                                     .weight_decay = 0.1f,
+                                     .grad_scale = 0.7f};
+    float *zeros = pp_alloc(n, sizeof(*zeros)), *g = noise("g", n), *p = noise("p", n);
+    float *m = pp_alloc(n, sizeof(*m)), *v = pp_alloc(n, sizeof(*v));
+    bool has_m = kind != PP_OPT_SGD, has_v = kind == PP_OPT_ADAM || kind == PP_OPT_ADAMW;
+    struct array deg = on_device(be, g, n, 0);
+    struct array dep[2], dem[2], dev[2];
+    for (int k = 0; k < 2; k++) {
+        dep[k] = on_device(be, p, n, k);
+        dem[k] = on_device(be, zeros, n, k);
+        dev[k] = on_device(be, zeros, n, k);
+    }
+    void *there;
+    CHECK_OK(pp_backend_alloc(be, sizeof(args), &there));
+    size_t cut = n / 3 + 1 < n ? n / 3 + 1 : n;
+    for (args.step = 1; args.step <= 4; args.step++) {
+        args.skip = args.step == 3;
+        upload_args(be, there, &args);
+        CHECK_OK(
+            pp_backend_optimizer_step(plain, n, &args, g, has_m ? m : NULL, has_v ? v : NULL, p));
+        CHECK_OK(pp_backend_optimizer_step(be, n, there, deg.at, has_m ? dem[0].at : NULL,
+                                           has_v ? dev[0].at : NULL, dep[0].at));
+        for (int part = 0; part < 2; part++) {
+            size_t at = part ? cut : 0, count = part ? n - cut : cut;
+            CHECK_OK(pp_backend_optimizer_step(be, count, there, deg.at + at,
+                                               has_m ? dem[1].at + at : NULL,
+                                               has_v ? dev[1].at + at : NULL, dep[1].at + at));
+        }
+    }
+    check_near(be, &dep[0], p, TIGHT, "p");
+    check_near(be, &dem[0], m, TIGHT, "m");
+    check_near(be, &dev[0], v, TIGHT, "v");
+    check_same_bits(be, &dep[0], &dep[1], "p of parts");
+    pp_backend_free(be, there, sizeof(args));
+    drop(be, &deg);
+    for (int k = 0; k < 2; k++) {
+        drop(be, &dep[k]);
+        drop(be, &dem[k]);
+        drop(be, &dev[k]);
+    }
+    pp_free(zeros);
+    pp_free(g);
+    pp_free(p);
+    pp_free(m);
+    pp_free(v);
+}
+
+static void optimizers_step_as_the_plain_ones_do_however_the_buffer_is_split(void **state)
+{
+    struct pp_backend *be = open_gpu(PP_PRECISION_F32, true);
+    struct pp_backend *plain = open_backend("reference");
+    const size_t sizes[] = {1, 8, 1000, 4099};
+    for (int s = 0; s < COUNT(sizes); s++) {
+        for (int kind = PP_OPT_SGD; kind <= PP_OPT_ADAMW; kind++) {
+            check_optimizer(be, plain, sizes[s], kind);
+        }
+    }
+    pp_backend_close(&be);
+    pp_backend_close(&plain);
+}
+
+/* --- verdicts --------------------------------------------------------------------------------- */
+
+struct judged {
+    struct pp_loss_sums before, sums;
+    struct pp_optimizer_args args;
+    struct pp_step_verdict verdict;
+};
+
+static void check_verdict(struct pp_backend *be, struct pp_backend *plain, int n, int bad,
+                          double clip_norm)
+{
+    int ranks = 4, columns = n + 1;
+    size_t bytes = (size_t)(ranks * columns) * sizeof(double);
+    double *votes = pp_alloc((size_t)(ranks * columns), sizeof(*votes));
+    for (int i = 0; i < ranks * columns; i++) {
+        votes[i] = (i * 7 % 11) / 3.0;
+    }
+    if (bad >= 0) {
+        votes[bad] = bad % 2 ? NAN : -INFINITY;
+    }
+    struct judged want = {.before = {1, 2, 3}, .sums = {10, 20, 30}, .args = {.step = 7}};
+    struct judged got = want;
+    void *there, *ballots;
+    CHECK_OK(pp_backend_alloc(be, sizeof(got), &there));
+    CHECK_OK(pp_backend_alloc(be, bytes, &ballots));
+    CHECK_OK(pp_backend_to_device(be, there, &got, sizeof(got)));
+    CHECK_OK(pp_backend_to_device(be, ballots, votes, bytes));
+    for (int device = 0; device < 2; device++) {
+        struct judged *d = device ? there : &want;
+        struct pp_judgement j = {.ranks = ranks,
+                                 .stages = 2,
+                                 .n = n,
+                                 .clip_norm = clip_norm,
+                                 .halt = true,
+                                 .votes = device ? ballots : votes,
+                                 .before = &d->before,
+                                 .sums = &d->sums,
+                                 .args = &d->args,
+                                 .verdict = &d->verdict};
+        CHECK_OK(pp_backend_judge(device ? be : plain, &j));
+    }
+    CHECK_OK(pp_backend_to_host(be, &got, there, sizeof(got)));
+    CHECK_INT_EQ(got.args.skip, bad >= 0);
+    CHECK_INT_EQ(got.args.skip, want.args.skip);
+    CHECK_INT_EQ(got.verdict.bad_step, want.verdict.bad_step);
+    CHECK_INT_EQ(got.verdict.bad_rank, want.verdict.bad_rank);
+    CHECK_INT_EQ(got.verdict.bad_index, want.verdict.bad_index);
+    CHECK_INT_EQ(got.verdict.step, want.verdict.step);
+    assert_memory_equal(&got.verdict.norm, &want.verdict.norm, isnan(want.verdict.norm) ? 0 : 8);
+    assert_true(got.args.grad_scale == want.args.grad_scale);
+    assert_true(got.sums.loss == want.sums.loss && got.sums.rows == want.sums.rows);
+    pp_backend_free(be, there, sizeof(got));
+    pp_backend_free(be, ballots, bytes);
+    pp_free(votes);
+}
+
+static void verdicts_are_those_of_the_host_to_the_bit(void **state)
+{
+    struct pp_backend *be = open_gpu(PP_PRECISION_F32, true);
+    struct pp_backend *plain = open_backend("reference");
+    const int sizes[] = {1, 3, 300, 700};
+    for (int s = 0; s < COUNT(sizes); s++) {
+        int n = sizes[s], all = 4 * (n + 1);
+        const int bad[] = {-1, 0, n, all / 2, all - 1};
+        for (int b = 0; b < COUNT(bad); b++) {
+            check_verdict(be, plain, n, bad[b], 0);
+            check_verdict(be, plain, n, bad[b], 0.5);
+        }
+    }
+    pp_backend_close(&be);
+    pp_backend_close(&plain);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gathers_take_the_chosen_rows),
+        cmocka_unit_test(activations_go_back_as_the_plain_ones_do),
+        cmocka_unit_test(the_loss_is_near_the_plain_one_also_of_large_logits_and_nans),
+        cmocka_unit_test(sums_of_buffers_are_those_of_the_formulas),
+        cmocka_unit_test(optimizers_step_as_the_plain_ones_do_however_the_buffer_is_split),
+        cmocka_unit_test(verdicts_are_those_of_the_host_to_the_bit),
+    };
+    int rc = no_gpu();
+    return rc ? rc : cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The linear layer's ops on a device against the plain ones in double, in every precision. */
+#include "gpu.h"
+
+/* B, O, I; also rows, columns and depths that are no multiple of anything. */
+static const int gpu_shapes[][3] = {{1, 1, 1},      {3, 5, 7},  {17, 10, 123},  {8, 33, 1},
+                                    {32, 128, 784}, {5, 1, 64}, {64, 124, 125}, {128, 64, 96}};
+
+struct layer {
+    int B, I, O;
+    float *x, *W, *b, *dz;                                 /* of the host */
+    struct array dx, dW, db, dx_in, w, bias, z_in, packed; /* of the device; _in: factors */
+};
+
+static void open_layer(struct pp_backend *be, const int *shape, int off, struct layer *l)
+{
+    size_t bi, bo, oi;
+    *l = (struct layer){.B = shape[0], .O = shape[1], .I = shape[2]};
+    bi = (size_t)l->B * l->I;
+    bo = (size_t)l->B * l->O;
+    oi = (size_t)l->O * l->I;
+    l->x = noise("x", bi);
+    l->W = noise("w", oi);
+    l->b = noise("b", (size_t)l->O);
+    l->dz = noise("dz", bo);
+    l->dx_in = on_device(be, l->x, bi, off);
+    l->w = on_device(be, l->W, oi, off);
+    l->bias = on_device(be, l->b, (size_t)l->O, off);
+    l->z_in = on_device(be, l->dz, bo, off);
+    l->dx = unset(be, bi, off);
+    l->dW = unset(be, oi, off);
+    l->db = unset(be, (size_t)l->O, off);
+    size_t packed = pp_backend_packed_floats(&be->choice, l->O, l->I);
+    if (packed > 0) {
+        l->packed = unset(be, packed, 0);
+        CHECK_OK(pp_backend_pack_weights(be, l->O, l->I, l->w.at, l->packed.at));
+    }
+}
+
+static void close_layer(struct pp_backend *be, struct layer *l)
+{
+    struct array *arrays[] = {&l->dx_in, &l->w,  &l->bias, &l->z_in,
+                              &l->dx,    &l->dW, &l->db,   &l->packed};
+    for (int i = 0; i < COUNT(arrays); i++) {
+        drop(be, arrays[i]);
+    }
+    pp_free(l->x);
+    pp_free(l->W);
+    pp_free(l->b);
+    pp_free(l->dz);
+}
+
+static void forward_is_near(struct pp_backend *be, struct pp_backend *plain, struct layer *l,
+                            double part)
+{
+    size_t bo = (size_t)l->B * l->O;
+    for (int a = 0; a < COUNT(activations); a++) {
+        float *y = nans(bo), *z = nans(bo);
+        CHECK_OK(pp_backend_linear_forward(plain, l->B, l->I, l->O, l->x, l->W, NULL, l->b,
+                                           activations[a], z, y));
+        struct array dy = unset(be, bo, 0), dz = unset(be, bo, 0), alone = unset(be, bo, 1);
+        CHECK_OK(pp_backend_linear_forward(be, l->B, l->I, l->O, l->dx_in.at, l->w.at, l->packed.at,
+                                           l->bias.at, activations[a], dz.at, dy.at));
+        CHECK_OK(pp_backend_linear_forward(be, l->B, l->I, l->O, l->dx_in.at, l->w.at, NULL,
+                                           l->bias.at, activations[a], NULL, alone.at));
+        check_near(be, &dz, z, part, "z");
+        check_near(be, &dy, y, part, "y");
+        check_near(be, &alone, y, part, "y without z");
+        drop(be, &dy);
+        drop(be, &dz);
+        drop(be, &alone);
+        pp_free(y);
+        pp_free(z);
+    }
+}
+
+static void backward_is_near(struct pp_backend *be, struct pp_backend *plain, struct layer *l,
+                             double part)
+{
+    float *dx = nans((size_t)l->B * l->I), *dW = nans((size_t)l->O * l->I);
+    float *db = nans((size_t)l->O);
+    CHECK_OK(pp_backend_linear_backward_input(plain, l->B, l->I, l->O, l->dz, l->W, NULL, dx));
+    CHECK_OK(pp_backend_linear_backward_input(be, l->B, l->I, l->O, l->z_in.at, l->w.at,
+                                              l->packed.at, l->dx.at));
+    check_near(be, &l->dx, dx, part, "dx");
+    /* the first overwrites, the second adds two parts and an empty one */
+    int half = l->B / 2;
+    size_t fo = (size_t)half * l->O, fi = (size_t)half * l->I;
+    for (int beta = 0; beta <= 1; beta++) {
+        struct pp_weight_part host[] = {
+            {half, l->dz, l->x}, {0, NULL, NULL}, {l->B - half, l->dz + fo, l->x + fi}};
+        struct pp_weight_part there[] = {{half, l->z_in.at, l->dx_in.at},
+                                         {0, NULL, NULL},
+                                         {l->B - half, l->z_in.at + fo, l->dx_in.at + fi}};
+        int n = beta ? 3 : 1;
+        if (n == 1) {
+            host[0].B = there[0].B = l->B;
+        }
+        CHECK_OK(
+            pp_backend_linear_backward_weight(plain, n, host, l->I, l->O, (float)beta, dW, db));
+        CHECK_OK(pp_backend_linear_backward_weight(be, n, there, l->I, l->O, (float)beta, l->dW.at,
+                                                   l->db.at));
+        check_near(be, &l->dW, dW, part, "dW");
+        check_near(be, &l->db, db, part, "db");
+    }
+    pp_free(dx);
+    pp_free(dW);
+    pp_free(db);
+}
+
+static void products_are_near_the_sums_in_double(void **state)
+{
+    struct pp_backend *plain = open_backend("reference");
+    for (int p = 0; p < COUNT(precisions); p++) {
+        for (int exact = 0; exact <= 1; exact++) {
+            struct pp_backend *be = open_gpu(precisions[p].precision, exact);
+            for (int s = 0; s < COUNT(gpu_shapes); s++) {
+                struct layer l;
+                open_layer(be, gpu_shapes[s], s % 2, &l);
+                forward_is_near(be, plain, &l, precisions[p].part);
+                backward_is_near(be, plain, &l, precisions[p].part);
+                close_layer(be, &l);
+            }
+            pp_backend_close(&be);
+        }
+    }
+    pp_backend_close(&plain);
+}
+
+/* All three products of one layer, whose arrays lie `off` floats behind a boundary. */
+struct results {
+    struct array y, dx, dW, db;
+};
+
+static void compute(struct pp_backend *be, const int *shape, int off, bool packed,
+                    struct results *r)
+{
+    struct layer l;
+    open_layer(be, shape, off, &l);
+    float *copy = packed ? l.packed.at : NULL;
+    r->y = unset(be, (size_t)l.B * l.O, off);
+    CHECK_OK(pp_backend_linear_forward(be, l.B, l.I, l.O, l.dx_in.at, l.w.at, copy, l.bias.at,
+                                       PP_ACT_RELU, NULL, r->y.at));
+    CHECK_OK(pp_backend_linear_backward_input(be, l.B, l.I, l.O, l.z_in.at, l.w.at, copy, l.dx.at));
+    struct pp_weight_part part = {l.B, l.z_in.at, l.dx_in.at};
+    CHECK_OK(pp_backend_linear_backward_weight(be, 1, &part, l.I, l.O, 0, l.dW.at, l.db.at));
+    CHECK_OK(pp_backend_linear_backward_weight(be, 1, &part, l.I, l.O, 1, l.dW.at, l.db.at));
+    r->dx = l.dx;
+    r->dW = l.dW;
+    r->db = l.db;
+    l.dx = l.dW = l.db = (struct array){0};
+    close_layer(be, &l);
+}
+
+static void check_same_results(struct pp_backend *a, struct results *x, struct pp_backend *b,
+                               struct results *y)
+{
+    struct array *xs[] = {&x->y, &x->dx, &x->dW, &x->db};
+    struct array *ys[] = {&y->y, &y->dx, &y->dW, &y->db};
+    static const char *const names[] = {"y", "dx", "dW", "db"};
+    for (int i = 0; i < COUNT(xs); i++) {
+        check_same_bits(a, xs[i], ys[i], names[i]);
+        drop(a, xs[i]);
+        drop(b, ys[i]);
+    }
+}
+
+static void the_same_call_gives_the_same_bits_whatever_the_addresses(void **state)
+{
+    for (int p = 0; p < COUNT(precisions); p++) {
+        for (int exact = 0; exact <= 1; exact++) {
+            struct pp_backend *be = open_gpu(precisions[p].precision, exact);
+            for (int s = 0; s < COUNT(gpu_shapes); s++) {
+                struct results a, b, c;
+                compute(be, gpu_shapes[s], 0, true, &a);
+                compute(be, gpu_shapes[s], 1, false, &b);
+                check_same_results(be, &a, be, &b);
+                compute(be, gpu_shapes[s], 2, true, &a);
+                compute(be, gpu_shapes[s], 0, false, &c);
+                check_same_results(be, &a, be, &c);
+            }
+            pp_backend_close(&be);
+        }
+    }
+}
+
+/* What a rank computes does not depend on who else is there: the bits of any number of stages. */
+static void exact_gives_the_same_bits_on_another_rank_and_a_part_of_the_device(void **state)
+{
+    struct pp_backend *whole = open_gpu(PP_PRECISION_F32, true), *part = NULL;
+    struct pp_backend_choice choice = whole->choice;
+    choice.partition = 1;
+    choice.partitions = 2;
+    int rc = pp_backend_open_choice(&choice, &part);
+    if (rc < 0) {
+        print_message("no parts of this device: %s\n", pp_error_get()->text);
+        pp_error_clear();
+        choice.partitions = 0;
+        CHECK_OK(pp_backend_open_choice(&choice, &part));
+    } else {
+        assert_non_null(strstr(part->description, " SMs"));
+    }
+    for (int s = 0; s < COUNT(gpu_shapes); s++) {
+        struct results a, b;
+        compute(whole, gpu_shapes[s], 0, false, &a);
+        compute(part, gpu_shapes[s], 0, false, &b);
+        check_same_results(whole, &a, part, &b);
+    }
+    pp_backend_close(&part);
+    pp_backend_close(&whole);
+}
+
+static void without_rows_a_weight_gradient_is_zero_or_stays(void **state)
+{
+    struct pp_backend *be = open_gpu(PP_PRECISION_F32, true);
+    const float some[] = {1, 2, 3, 4, 5, 6}, zeros[6] = {0};
+    struct pp_weight_part parts[] = {{0, NULL, NULL}, {0, NULL, NULL}};
+    struct array dW = on_device(be, some, 6, 0), db = on_device(be, some, 2, 0);
+    CHECK_OK(pp_backend_linear_backward_weight(be, 2, parts, 3, 2, 1, dW.at, db.at));
+    check_near(be, &dW, some, 0, "dW");
+    check_near(be, &db, some, 0, "db");
+    CHECK_OK(pp_backend_linear_backward_weight(be, 2, parts, 3, 2, 0, dW.at, db.at));
+    check_near(be, &dW, zeros, 0, "dW");
+    check_near(be, &db, zeros, 0, "db");
+    CHECK_OK(
+        pp_backend_linear_forward(be, 0, 3, 2, NULL, dW.at, NULL, db.at, PP_ACT_RELU, NULL, NULL));
+    CHECK_OK(pp_backend_linear_backward_input(be, 0, 3, 2, NULL, dW.at, NULL, NULL));
+    CHECK_OK(pp_backend_activation_backward(be, 0, PP_ACT_RELU, NULL, NULL, NULL));
+    drop(be, &dW);
+    drop(be, &db);
+    pp_backend_close(&be);
+}
+
+static void a_nan_comes_through_every_activation(void **state)
+{
+    for (int p = 0; p < COUNT(precisions); p++) {
+        for (int exact = 0; exact <= 1; exact++) {
+            struct pp_backend *be = open_gpu(precisions[p].precision, exact);
+            for (int a = 0; a < COUNT(activations); a++) {
+                struct layer l;
+                open_layer(be, (const int[]){4, 8, 16}, 0, &l);
+                l.x[16] = NAN; /* of row 1 */
+                CHECK_OK(pp_backend_to_device(be, l.dx_in.at, l.x, l.dx_in.n * sizeof(float)));
+                struct array y = unset(be, 32, 0);
+                CHECK_OK(pp_backend_linear_forward(be, 4, 16, 8, l.dx_in.at, l.w.at, NULL,
+                                                   l.bias.at, activations[a], NULL, y.at));
+                float *host = from_device(be, &y);
+                for (int i = 0; i < 32; i++) {
+                    CHECK_INT_EQ(isnan(host[i]) != 0, i / 8 == 1);
+                }
+                pp_free(host);
+                drop(be, &y);
+                close_layer(be, &l);
+            }
+            pp_backend_close(&be);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_are_near_the_sums_in_double),
+        cmocka_unit_test(the_same_call_gives_the_same_bits_whatever_the_addresses),
+        cmocka_unit_test(exact_gives_the_same_bits_on_another_rank_and_a_part_of_the_device),
+        cmocka_unit_test(without_rows_a_weight_gradient_is_zero_or_stays),
+        cmocka_unit_test(a_nan_comes_through_every_activation),
+    };
+    int rc = no_gpu();
+    return rc ? rc : cmocka_run_group_tests(tests, NULL, NULL);
+}

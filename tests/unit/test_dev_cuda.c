@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the CUDA backend decides without a device: pieces of one, and questions about products. */
+#include "test.h"
+
+#include "../../src/dev/cuda/partition.h"
+#include "../../src/dev/cuda/plan.h"
+
+static void pieces_are_as_large_as_the_driver_allows(void **state)
+{
+    CHECK_INT_EQ(cuda_partition_size(132, 8, 8, 1), 128);
+    CHECK_INT_EQ(cuda_partition_size(132, 8, 8, 2), 64);
+    CHECK_INT_EQ(cuda_partition_size(132, 8, 8, 4), 32);
+    CHECK_INT_EQ(cuda_partition_size(132, 8, 8, 16), 8);
+    CHECK_INT_EQ(cuda_partition_size(132, 8, 8, 17), 0);
+    CHECK_INT_EQ(cuda_partition_size(108, 4, 2, 3), 36);
+    CHECK_INT_EQ(cuda_partition_size(108, 4, 2, 32), 0);
+    CHECK_INT_EQ(cuda_partition_size(7, 2, 2, 3), 2);
+}
+
+static void factors_and_results_have_the_sizes_of_their_matrices(void **state)
+{
+    struct cuda_shape s = {.product = CUDA_FORWARD, .B = 2, .I = 3, .O = 5};
+    const size_t want[][3] = {
+        [CUDA_FORWARD] = {15, 6, 10},         /* W, x, y */
+        [CUDA_BACKWARD_INPUT] = {15, 10, 6},  /* W, dz, dx */
+        [CUDA_BACKWARD_WEIGHT] = {6, 10, 15}, /* x, dz, dW */
+    };
+    for (int p = CUDA_FORWARD; p <= CUDA_BACKWARD_WEIGHT; p++) {
+        s.product = p;
+        CHECK_INT_EQ(cuda_first_count(&s), want[p][0]);
+        CHECK_INT_EQ(cuda_second_count(&s), want[p][1]);
+        CHECK_INT_EQ(cuda_result_count(&s), want[p][2]);
+    }
+}
+
+/* Each field is part of the question: an answer for another would be wrong. */
+static void shapes_that_differ_in_anything_are_different_questions(void **state)
+{
+    const struct cuda_shape s = {.product = CUDA_FORWARD, .B = 2, .I = 3, .O = 5};
+    struct cuda_shape others[7];
+    for (int i = 0; i < 7; i++) {
+        others[i] = s;
+    }
+    others[0].product = CUDA_BACKWARD_WEIGHT;
+    others[1].B = 3;
+    others[2].I = 5;
+    others[3].O = 3;
+    others[4].act = PP_ACT_RELU;
+    others[5].keeps_z = true;
+    others[6].adds = true;
+    assert_true(cuda_shapes_equal(&s, &s));
+    for (int i = 0; i < 7; i++) {
+        assert_false(cuda_shapes_equal(&s, &others[i]));
+        assert_false(cuda_shapes_equal(&others[i], &s));
+        assert_true(cuda_shapes_equal(&others[i], &others[i]));
+    }
+}
+
+static void check_fusions(struct cuda_shape s, bool exact, const enum cuda_fusion *want, int n)
+{
+    enum cuda_fusion got[CUDA_FUSIONS];
+    CHECK_INT_EQ(cuda_fusions_for(&s, exact, got), n);
+    for (int i = 0; i < n; i++) {
+        CHECK_INT_EQ(got[i], want[i]);
+    }
+}
+
+#define FUSIONS(shape, exact, ...)                                                                 \
+    check_fusions(                                                                                 \
+        shape, exact, (const enum cuda_fusion[]){__VA_ARGS__},                                     \
+        (int)(sizeof((const enum cuda_fusion[]){__VA_ARGS__}) / sizeof(enum cuda_fusion)))
+
+static void only_what_the_library_does_as_promised_is_fused(void **state)
+{
+    struct cuda_shape s = {.product = CUDA_FORWARD, .B = 2, .I = 3, .O = 5, .act = PP_ACT_RELU};
+    FUSIONS(s, true, CUDA_BIAS_RELU, CUDA_BIAS, CUDA_ALONE);
+    s.keeps_z = true; /* relu in the launch would overwrite it */
+    FUSIONS(s, true, CUDA_BIAS, CUDA_ALONE);
+    s.act = PP_ACT_GELU; /* the library's is another function */
+    FUSIONS(s, false, CUDA_BIAS, CUDA_ALONE);
+    s = (struct cuda_shape){.product = CUDA_BACKWARD_INPUT, .B = 2, .I = 3, .O = 5};
+    FUSIONS(s, false, CUDA_ALONE);
+    s.product = CUDA_BACKWARD_WEIGHT;
+    FUSIONS(s, false, CUDA_BIAS_GRADIENT, CUDA_ALONE);
+    FUSIONS(s, true, CUDA_ALONE); /* the order of its sum is not promised */
+    s.adds = true;                /* it overwrites db */
+    FUSIONS(s, false, CUDA_ALONE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pieces_are_as_large_as_the_driver_allows),
+        cmocka_unit_test(factors_and_results_have_the_sizes_of_their_matrices),
+        cmocka_unit_test(shapes_that_differ_in_anything_are_different_questions),
+        cmocka_unit_test(only_what_the_library_does_as_promised_is_fused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
