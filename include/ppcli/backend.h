@@ -93,6 +93,17 @@ struct pp_weight_part {
     const float *dz, *x;
 };
 
+/* What the ops of a linear layer will be called with. W, packed, b, dW and db: these very arrays,
+ * memory of the device; those of rows will start at PP_ALIGN boundaries. */
+struct pp_linear_use {
+    int B, I, O;
+    enum pp_activation act;
+    bool keeps_z; /* linear_forward gives z too */
+    bool dx;      /* linear_backward_input is called */
+    const float *W, *packed, *b;
+    float *dW, *db; /* NULL: linear_backward_weight is not called */
+};
+
 /* A device of this process, as its driver describes it. */
 struct pp_device {
     int number;     /* what pp_backend_choice calls `device` */
@@ -187,6 +198,10 @@ struct pp_backend_ops {
     /* out[r] = labels[index[r]], r = 0..B-1; all memory of the device. */
     int (*gather_labels)(struct pp_backend *be, int B, const uint8_t *labels, const uint32_t *index,
                          uint8_t *out);
+    /* Do for the layer's ops, and for a loss of B rows, what they would do when they see such a
+     * shape first (choose algorithms, take scratch), so that a step that calls them takes neither
+     * memory nor time for it. Cheap when it was done before. NULL entry: there is nothing to do. */
+    int (*prepare_linear)(struct pp_backend *be, const struct pp_linear_use *use);
     /* Floats of the copy of W[O][I] that the products read faster than W itself; 0, or NULL
      * entry: none. A pure function of its arguments and the machine. */
     size_t (*packed_floats)(const struct pp_backend_choice *choice, int O, int I);
@@ -299,6 +314,7 @@ int pp_backend_gather_u8(struct pp_backend *be, int B, int F, const uint8_t *dat
                          const uint32_t *index, float scale, float *x);
 int pp_backend_gather_labels(struct pp_backend *be, int B, const uint8_t *labels,
                              const uint32_t *index, uint8_t *out);
+int pp_backend_prepare_linear(struct pp_backend *be, const struct pp_linear_use *use);
 size_t pp_backend_packed_floats(const struct pp_backend_choice *choice, int O, int I);
 int pp_backend_pack_weights(struct pp_backend *be, int O, int I, const float *W, float *packed);
 int pp_backend_linear_forward(struct pp_backend *be, int B, int I, int O, const float *x,

@@ -45,6 +45,9 @@ struct pp_layer_ops {
     size_t (*packed)(const struct pp_layer *l, const struct pp_backend_choice *choice);
     int (*pack)(const struct pp_layer *l, struct pp_backend *be, const float *params,
                 float *packed);
+    /* pp_chunk_prepare() of this layer. grads NULL: forward only. */
+    int (*prepare)(const struct pp_layer *l, struct pp_backend *be, int rows, const float *params,
+                   const float *packed, float *grads);
     /* params/grads: this layer's part of the chunk's flat buffers; packed: of these params, or
      * NULL, with the same bits. */
     int (*forward)(const struct pp_layer *l, struct pp_backend *be, int rows, const float *params,
@@ -168,6 +171,10 @@ int pp_chunk_optimizer_step(struct pp_chunk *c, struct pp_backend *be,
  * where the backend's ops are done when they return. */
 void pp_chunk_measure(struct pp_chunk *c, bool on);
 
+/* Make the backend ready for micro-batches of `rows` rows, a step's (training) or an evaluation's,
+ * so that they take neither memory nor time for it. Cheap when it was done before. Local. Errors:
+ * PP_ERESOURCE. */
+int pp_chunk_prepare(struct pp_chunk *c, struct pp_backend *be, int rows, bool training);
 /*
  * F: x[rows][in] of the first layer -> y[rows][out] of the last, 0 <= rows <= max_rows. x and y are
  * the caller's and must stay valid and unchanged, x until the W of the same slot, y until its I.

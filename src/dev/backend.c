@@ -329,6 +329,12 @@ int pp_backend_gather_labels(struct pp_backend *be, int B, const uint8_t *labels
     return OP(be, gather_labels)(be, B, labels, index, out);
 }
 
+int pp_backend_prepare_linear(struct pp_backend *be, const struct pp_linear_use *use)
+{
+    pp_assert(use->B >= 0 && use->I > 0 && use->O > 0);
+    return be->ops->prepare_linear ? be->ops->prepare_linear(be, use) : 0;
+}
+
 size_t pp_backend_packed_floats(const struct pp_backend_choice *choice, int O, int I)
 {
     pp_assert(I > 0 && O > 0);

@@ -318,6 +318,18 @@ static int measure_gradient(struct pp_chunk *c, struct pp_backend *be, int k, in
     return c->measure ? pp_backend_largest(be, n, dz, &c->range.dz) : 0;
 }
 
+int pp_chunk_prepare(struct pp_chunk *c, struct pp_backend *be, int rows, bool training)
+{
+    pp_assert(rows >= 0 && rows <= c->max_rows && (!training || c->grad_slots > 0));
+    for (int k = 0; k < n_layers(c); k++) {
+        const struct pp_layer *l = layer(c, k);
+        size_t at = c->places[k].params;
+        PP_TRY(l->ops->prepare(l, be, rows, c->params + at, packed_of(c, k),
+                               training ? c->grads + at : NULL));
+    }
+    return 0;
+}
+
 int pp_chunk_forward(struct pp_chunk *c, struct pp_backend *be, int slot, int rows, const float *x,
                      float *y)
 {

@@ -40,6 +40,23 @@ static int pack(const struct pp_layer *l, struct pp_backend *be, const float *pa
     return pp_backend_pack_weights(be, l->out, l->in, params, packed);
 }
 
+static int prepare(const struct pp_layer *l, struct pp_backend *be, int rows, const float *params,
+                   const float *packed, float *grads)
+{
+    struct pp_linear_use use = {.B = rows,
+                                .I = l->in,
+                                .O = l->out,
+                                .act = l->activation,
+                                .keeps_z = saved(l) > 0,
+                                .dx = grads && l->index > 0,
+                                .W = params,
+                                .packed = packed,
+                                .b = params + bias_at(l),
+                                .dW = grads,
+                                .db = grads ? grads + bias_at(l) : NULL};
+    return pp_backend_prepare_linear(be, &use);
+}
+
 static int forward(const struct pp_layer *l, struct pp_backend *be, int rows, const float *params,
                    const float *packed, const float *x, float *saved_z, float *y)
 {
@@ -92,6 +109,7 @@ const struct pp_layer_ops layer_linear = {
     .cost = cost,
     .packed = packed_floats,
     .pack = pack,
+    .prepare = prepare,
     .forward = forward,
     .backward_input = backward_input,
     .backward_weight = backward_weight,

@@ -292,9 +292,26 @@ static int optimizer_step(struct pp_exec *x, double lr, int64_t t, float grad_sc
     return 0;
 }
 
+/* What the backend makes when it first sees a size of micro-batch, it makes before the step. */
+static int prepare(struct pp_exec *x, enum pp_split split, int step)
+{
+    const struct pp_loader *ld = x->loader[split];
+    int last = -1;
+    for (int mb = 0; mb < pp_loader_microbatches(ld, step) && x->be->caps.async; mb++) {
+        const uint32_t *index;
+        int rows = pp_loader_microbatch(ld, step, mb, &index);
+        for (int k = 0; k < x->n_stages && rows != last; k++) {
+            PP_TRY(pp_chunk_prepare(x->stages[k].chunk, x->be, rows, split == PP_SPLIT_TRAIN));
+        }
+        last = rows;
+    }
+    return 0;
+}
+
 int pp_exec_train_step(struct pp_exec *x, int step, double lr, int64_t t, int64_t updates)
 {
     const struct pp_loader *ld = x->loader[PP_SPLIT_TRAIN];
+    PP_TRY(prepare(x, PP_SPLIT_TRAIN, step));
     uint64_t allocations = pp_alloc_count();
     float grad_scale = 1.0f;
     x->now = pp_clock_ns();
@@ -327,6 +344,7 @@ int pp_exec_test_step(struct pp_exec *x, int step)
     if (pp_loader_microbatches(x->loader[PP_SPLIT_TEST], step) == 0) {
         return 0;
     }
+    PP_TRY(prepare(x, PP_SPLIT_TEST, step));
     return exec_walk(x, PP_SPLIT_TEST, step, step, 0.0f);
 }
 

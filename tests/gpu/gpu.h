@@ -73,14 +73,14 @@ static inline float *from_device(struct pp_backend *be, const struct array *a)
     return host;
 }
 
-/* |got - want| is within `part` of the largest of |want| everywhere; NaN only against NaN. */
-static inline void check_near(struct pp_backend *be, const struct array *got, const float *want,
-                              double part, const char *what)
+/* |got - want| is within `part` of the largest of |scale[n]| everywhere; NaN only against NaN. */
+static inline void check_near_of(struct pp_backend *be, const struct array *got, const float *want,
+                                 double part, const float *scale, const char *what)
 {
     float *host = from_device(be, got);
     double most = 0;
     for (size_t i = 0; i < got->n; i++) {
-        most = fmax(most, fabs((double)want[i])); /* fmax leaves NaN out */
+        most = fmax(most, fabs((double)scale[i])); /* fmax leaves NaN out */
     }
     for (size_t i = 0; i < got->n; i++) {
         double error = fabs((double)host[i] - (double)want[i]);
@@ -90,6 +90,12 @@ static inline void check_near(struct pp_backend *be, const struct array *got, co
         }
     }
     pp_free(host);
+}
+
+static inline void check_near(struct pp_backend *be, const struct array *got, const float *want,
+                              double part, const char *what)
+{
+    check_near_of(be, got, want, part, want, what);
 }
 
 static inline void check_same_bits(struct pp_backend *be, const struct array *a,

@@ -64,8 +64,9 @@ static void forward_is_near(struct pp_backend *be, struct pp_backend *plain, str
         CHECK_OK(pp_backend_linear_forward(be, l->B, l->I, l->O, l->dx_in.at, l->w.at, NULL,
                                            l->bias.at, activations[a], NULL, alone.at));
         check_near(be, &dz, z, part, "z");
-        check_near(be, &dy, y, part, "y");
-        check_near(be, &alone, y, part, "y without z");
+        /* the error is that of z; no activation is steeper than 1.13 */
+        check_near_of(be, &dy, y, part, z, "y");
+        check_near_of(be, &alone, y, part, z, "y without z");
         drop(be, &dy);
         drop(be, &dz);
         drop(be, &alone);
@@ -210,6 +211,54 @@ static void exact_gives_the_same_bits_on_another_rank_and_a_part_of_the_device(v
     pp_backend_close(&whole);
 }
 
+/* W, b and their gradients lie `off` floats behind a boundary, as those behind an odd layer do. */
+static void check_prepared(enum pp_precision precision, bool exact, int off)
+{
+    struct pp_backend *be = open_gpu(precision, exact);
+    struct layer rows, weights;
+    const int shape[] = {20, 7, 33};
+    open_layer(be, shape, 0, &rows);
+    open_layer(be, shape, off, &weights);
+    struct array y = unset(be, (size_t)20 * 7, 0), z = unset(be, (size_t)20 * 7, 0);
+    struct pp_linear_use use = {.B = 20,
+                                .I = 33,
+                                .O = 7,
+                                .act = PP_ACT_GELU,
+                                .keeps_z = true,
+                                .dx = true,
+                                .W = weights.w.at,
+                                .packed = weights.packed.at,
+                                .b = weights.bias.at,
+                                .dW = weights.dW.at,
+                                .db = weights.db.at};
+    CHECK_OK(pp_backend_prepare_linear(be, &use));
+    uint64_t before = pp_alloc_count();
+    struct pp_weight_part parts[] = {{20, rows.z_in.at, rows.dx_in.at},
+                                     {20, rows.z_in.at, rows.dx_in.at}};
+    CHECK_OK(pp_backend_linear_forward(be, 20, 33, 7, rows.dx_in.at, use.W, use.packed, use.b,
+                                       use.act, z.at, y.at));
+    CHECK_OK(pp_backend_linear_backward_input(be, 20, 33, 7, rows.z_in.at, use.W, use.packed,
+                                              rows.dx.at));
+    CHECK_OK(pp_backend_linear_backward_weight(be, 2, parts, 33, 7, 0, use.dW, use.db));
+    CHECK_OK(pp_backend_prepare_linear(be, &use));
+    CHECK_INT_EQ(pp_alloc_count(), before);
+    drop(be, &y);
+    drop(be, &z);
+    close_layer(be, &rows);
+    close_layer(be, &weights);
+    pp_backend_close(&be);
+}
+
+static void what_was_prepared_takes_no_memory_later(void **state)
+{
+    for (int p = 0; p < COUNT(precisions); p++) {
+        for (int off = 0; off <= 1; off++) {
+            check_prepared(precisions[p].precision, true, off);
+            check_prepared(precisions[p].precision, false, off);
+        }
+    }
+}
+
 static void without_rows_a_weight_gradient_is_zero_or_stays(void **state)
 {
     struct pp_backend *be = open_gpu(PP_PRECISION_F32, true);
@@ -263,6 +312,7 @@ int main(void)
         cmocka_unit_test(products_are_near_the_sums_in_double),
         cmocka_unit_test(the_same_call_gives_the_same_bits_whatever_the_addresses),
         cmocka_unit_test(exact_gives_the_same_bits_on_another_rank_and_a_part_of_the_device),
+        cmocka_unit_test(what_was_prepared_takes_no_memory_later),
         cmocka_unit_test(without_rows_a_weight_gradient_is_zero_or_stays),
         cmocka_unit_test(a_nan_comes_through_every_activation),
     };

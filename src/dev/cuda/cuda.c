@@ -249,6 +249,7 @@ const struct pp_backend_ops backend_cuda = {
     .range_pop = cuda_range_pop,
     .gather_u8 = gather_u8,
     .gather_labels = gather_labels,
+    .prepare_linear = cuda_prepare_linear,
     .packed_floats = cuda_packed_floats,
     .pack_weights = cuda_pack_weights,
     .linear_forward = cuda_linear_forward,

@@ -118,6 +118,7 @@ void cuda_range_pop(struct pp_backend *be);
 
 /* --- products (linear.c) ---------------------------------------------------------------------- */
 
+int cuda_prepare_linear(struct pp_backend *be, const struct pp_linear_use *u);
 size_t cuda_packed_floats(const struct pp_backend_choice *choice, int O, int I);
 int cuda_pack_weights(struct pp_backend *be, int O, int I, const float *W, float *packed);
 int cuda_linear_forward(struct pp_backend *be, int B, int I, int O, const float *x, const float *W,

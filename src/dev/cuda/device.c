@@ -178,9 +178,15 @@ void cuda_versions(void (*visit)(void *ctx, const char *what, const char *text),
     visit(ctx, "CUDA driver", text);
     snprintf(text, sizeof(text), "%d.%d", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
     visit(ctx, "CUDA runtime", text);
-    const struct cuda_blas *blas = cuda_blas_load(text, sizeof(text));
-    if (blas) {
-        cuda_blas_version(blas, text, sizeof(text));
+    int n;
+    if (cuda_count_devices(&n, text, sizeof(text)) <
+        0) { /* loading takes longer than all the rest */
+        snprintf(text, sizeof(text), "not loaded: no device");
+    } else {
+        const struct cuda_blas *blas = cuda_blas_load(text, sizeof(text));
+        if (blas) {
+            cuda_blas_version(blas, text, sizeof(text));
+        }
     }
     visit(ctx, "cuBLASLt", text);
 }

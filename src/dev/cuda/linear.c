@@ -107,24 +107,88 @@ static int bring_home(const struct cuda *c, const struct place *p)
     return 0;
 }
 
-static int open_pieces(struct cuda *c, struct pieces *s)
+/* --- products --------------------------------------------------------------------------------- */
+
+/* One product with all it reads and writes. bias.real NULL: the fusion has none. */
+struct job {
+    const struct cuda_plan *plan;
+    struct factor first, second;
+    struct place result, bias;
+};
+
+static size_t job_bytes(const struct cuda *c, const struct job *j)
+{
+    struct pieces s = {0};
+    plan_factor(c, &j->first, &s);
+    plan_factor(c, &j->second, &s);
+    plan_place(&j->result, &s);
+    if (j->bias.real) {
+        plan_place(&j->bias, &s);
+    }
+    return s.bytes;
+}
+
+/* Bring the operands to where they can be read and multiply. */
+static int run_job(struct cuda *c, struct job *j)
 {
     void *scratch = NULL;
-    if (s->bytes > 0) {
-        PP_TRY(cuda_scratch(c, s->bytes, &scratch));
+    size_t bytes = job_bytes(c, j);
+    if (bytes > 0) {
+        PP_TRY(cuda_scratch(c, bytes, &scratch));
     }
-    s->next = scratch;
+    struct pieces s = {.next = scratch};
+    PP_TRY(make_factor(c, &j->first, &s));
+    PP_TRY(make_factor(c, &j->second, &s));
+    PP_TRY(make_place(c, &j->result, j->plan->shape.adds, &s));
+    if (j->bias.real) {
+        PP_TRY(make_place(c, &j->bias, j->plan->fusion != CUDA_BIAS_GRADIENT, &s));
+    }
+    struct cuda_operands o = {j->first.ready, j->second.ready, j->result.at, j->bias.at};
+    cublasStatus_t status = cuda_plan_multiply(c, j->plan, &o, c->workspace, c->stream);
+    return status == CUBLAS_STATUS_SUCCESS ? 0
+                                           : cuda_blas_failed(c->device, c->blas, "cublasLtMatmul(",
+                                                              status, __FILE__, __LINE__);
+}
+
+static int forward_job(struct cuda *c, int B, int I, int O, const float *x, const float *W,
+                       const float *packed, const float *b, enum pp_activation act, float *z,
+                       float *y, struct job *j)
+{
+    struct cuda_shape shape = {
+        .product = CUDA_FORWARD, .B = B, .I = I, .O = O, .act = act, .keeps_z = z != NULL};
+    *j = (struct job){.first = factor(c, W, packed, (size_t)O * (size_t)I),
+                      .second = factor(c, x, NULL, (size_t)B * (size_t)I),
+                      .result = place(z ? z : y, (size_t)B * (size_t)O)};
+    PP_TRY(cuda_plan_for(c, &shape, &j->plan));
+    if (j->plan->fusion != CUDA_ALONE) {
+        j->bias = place((float *)b, (size_t)O);
+    }
     return 0;
 }
 
-static int multiply(const struct cuda *c, const struct cuda_plan *p, const void *first,
-                    const void *second, float *result, float *bias)
+static int input_job(struct cuda *c, int B, int I, int O, const float *dz, const float *W,
+                     const float *packed, float *dx, struct job *j)
 {
-    struct cuda_operands o = {first, second, result, bias};
-    cublasStatus_t s = cuda_plan_multiply(c, p, &o, c->workspace, c->stream);
-    return s == CUBLAS_STATUS_SUCCESS
-               ? 0
-               : cuda_blas_failed(c->device, c->blas, "cublasLtMatmul(", s, __FILE__, __LINE__);
+    struct cuda_shape shape = {.product = CUDA_BACKWARD_INPUT, .B = B, .I = I, .O = O};
+    *j = (struct job){.first = factor(c, W, packed, (size_t)O * (size_t)I),
+                      .second = factor(c, dz, NULL, (size_t)B * (size_t)O),
+                      .result = place(dx, (size_t)B * (size_t)I)};
+    return cuda_plan_for(c, &shape, &j->plan);
+}
+
+static int weight_job(struct cuda *c, const struct pp_weight_part *part, int I, int O, bool adds,
+                      float *dW, float *db, struct job *j)
+{
+    struct cuda_shape shape = {
+        .product = CUDA_BACKWARD_WEIGHT, .B = part->B, .I = I, .O = O, .adds = adds};
+    *j = (struct job){.first = factor(c, part->x, NULL, (size_t)part->B * (size_t)I),
+                      .second = factor(c, part->dz, NULL, (size_t)part->B * (size_t)O),
+                      .result = place(dW, (size_t)O * (size_t)I)};
+    PP_TRY(cuda_plan_for(c, &shape, &j->plan));
+    if (j->plan->fusion == CUDA_BIAS_GRADIENT) {
+        j->bias = place(db, (size_t)O);
+    }
+    return 0;
 }
 
 /* --- ops -------------------------------------------------------------------------------------- */
@@ -148,29 +212,13 @@ int cuda_linear_forward(struct pp_backend *be, int B, int I, int O, const float 
                         float *y)
 {
     struct cuda *c = cuda_of(be);
+    struct job j;
     if (B == 0) {
         return 0;
     }
-    struct cuda_shape shape = {
-        .product = CUDA_FORWARD, .B = B, .I = I, .O = O, .act = act, .keeps_z = z != NULL};
-    const struct cuda_plan *p;
-    PP_TRY(cuda_plan_for(c, &shape, &p));
-    struct factor first = factor(c, W, packed, (size_t)O * (size_t)I);
-    struct factor second = factor(c, x, NULL, (size_t)B * (size_t)I);
-    struct place result = place(z ? z : y, (size_t)B * (size_t)O);
-    struct place bias = place((float *)b, (size_t)O);
-    struct pieces s = {0};
-    plan_factor(c, &first, &s);
-    plan_factor(c, &second, &s);
-    plan_place(&result, &s);
-    plan_place(&bias, &s);
-    PP_TRY(open_pieces(c, &s));
-    PP_TRY(make_factor(c, &first, &s));
-    PP_TRY(make_factor(c, &second, &s));
-    PP_TRY(make_place(c, &result, false, &s));
-    PP_TRY(make_place(c, &bias, true, &s));
-    PP_TRY(multiply(c, p, first.ready, second.ready, result.at, bias.at));
-    CUDA_TRY(c->device, cuda_plan_finish_forward(p, result.at, b, z, y, c->stream));
+    PP_TRY(forward_job(c, B, I, O, x, W, packed, b, act, z, y, &j));
+    PP_TRY(run_job(c, &j));
+    CUDA_TRY(c->device, cuda_plan_finish_forward(j.plan, j.result.at, b, z, y, c->stream));
     return 0;
 }
 
@@ -179,57 +227,27 @@ int cuda_linear_backward_input(struct pp_backend *be, int B, int I, int O, const
                                const float *W, const float *packed, float *dx)
 {
     struct cuda *c = cuda_of(be);
+    struct job j;
     if (B == 0) {
         return 0;
     }
-    struct cuda_shape shape = {.product = CUDA_BACKWARD_INPUT, .B = B, .I = I, .O = O};
-    const struct cuda_plan *p;
-    PP_TRY(cuda_plan_for(c, &shape, &p));
-    struct factor first = factor(c, W, packed, (size_t)O * (size_t)I);
-    struct factor second = factor(c, dz, NULL, (size_t)B * (size_t)O);
-    struct place result = place(dx, (size_t)B * (size_t)I);
-    struct pieces s = {0};
-    plan_factor(c, &first, &s);
-    plan_factor(c, &second, &s);
-    plan_place(&result, &s);
-    PP_TRY(open_pieces(c, &s));
-    PP_TRY(make_factor(c, &first, &s));
-    PP_TRY(make_factor(c, &second, &s));
-    PP_TRY(make_place(c, &result, false, &s));
-    PP_TRY(multiply(c, p, first.ready, second.ready, result.at, NULL));
-    return bring_home(c, &result);
+    PP_TRY(input_job(c, B, I, O, dz, W, packed, dx, &j));
+    PP_TRY(run_job(c, &j));
+    return bring_home(c, &j.result);
 }
 
 /* One part with rows: dW = beta*dW + dz^T * x, db = beta*db + column sums of dz. */
 static int weight_part(struct cuda *c, const struct pp_weight_part *part, int I, int O, float beta,
                        float *dW, float *db)
 {
-    struct cuda_shape shape = {
-        .product = CUDA_BACKWARD_WEIGHT, .B = part->B, .I = I, .O = O, .adds = beta != 0.0f};
-    const struct cuda_plan *p;
-    PP_TRY(cuda_plan_for(c, &shape, &p));
-    struct factor first = factor(c, part->x, NULL, (size_t)part->B * (size_t)I);
-    struct factor second = factor(c, part->dz, NULL, (size_t)part->B * (size_t)O);
-    struct place result = place(dW, (size_t)O * (size_t)I), bias = place(db, (size_t)O);
-    bool fused = p->fusion == CUDA_BIAS_GRADIENT;
-    struct pieces s = {0};
-    plan_factor(c, &first, &s);
-    plan_factor(c, &second, &s);
-    plan_place(&result, &s);
-    plan_place(&bias, &s);
-    PP_TRY(open_pieces(c, &s));
-    PP_TRY(make_factor(c, &first, &s));
-    PP_TRY(make_factor(c, &second, &s));
-    PP_TRY(make_place(c, &result, shape.adds, &s));
-    if (fused) {
-        PP_TRY(make_place(c, &bias, false, &s));
+    struct job j;
+    PP_TRY(weight_job(c, part, I, O, beta != 0.0f, dW, db, &j));
+    PP_TRY(run_job(c, &j));
+    PP_TRY(bring_home(c, &j.result));
+    if (j.bias.real) {
+        return bring_home(c, &j.bias);
     }
-    PP_TRY(multiply(c, p, first.ready, second.ready, result.at, bias.at));
-    PP_TRY(bring_home(c, &result));
-    if (fused) {
-        return bring_home(c, &bias);
-    }
-    CUDA_TRY(c->device, cuda_plan_finish_weight(p, part->dz, beta, db, c->stream));
+    CUDA_TRY(c->device, cuda_plan_finish_weight(j.plan, part->dz, beta, db, c->stream));
     return 0;
 }
 
@@ -248,4 +266,34 @@ int cuda_linear_backward_weight(struct pp_backend *be, int n, const struct pp_we
         PP_TRY(cuda_zero(be, db, (size_t)O * sizeof(*db)));
     }
     return 0;
+}
+
+/* Plans, and as much scratch as the largest of the products and a loss of B rows need. Arrays of
+ * rows lie at boundaries; any will do here. */
+int cuda_prepare_linear(struct pp_backend *be, const struct pp_linear_use *u)
+{
+    static float somewhere[64] __attribute__((aligned(CUDA_OPERAND_ALIGN)));
+    struct cuda *c = cuda_of(be);
+    struct pp_weight_part part = {u->B, somewhere, somewhere};
+    float *z = u->keeps_z ? somewhere : NULL;
+    struct job jobs[4];
+    int n = 0;
+    if (u->B == 0) {
+        return 0;
+    }
+    PP_TRY(forward_job(c, u->B, u->I, u->O, somewhere, u->W, u->packed, u->b, u->act, z, somewhere,
+                       &jobs[n++]));
+    if (u->dx) {
+        PP_TRY(input_job(c, u->B, u->I, u->O, somewhere, u->W, u->packed, somewhere, &jobs[n++]));
+    }
+    for (int adds = 0; u->dW && adds <= 1; adds++) {
+        PP_TRY(weight_job(c, &part, u->I, u->O, adds, u->dW, u->db, &jobs[n++]));
+    }
+    size_t bytes = u->B > CUDA_ROWS_OF_A_BLOCK ? (size_t)u->B * CUDA_ROW_BYTES : 0;
+    for (int i = 0; i < n; i++) {
+        size_t more = job_bytes(c, &jobs[i]);
+        bytes = more > bytes ? more : bytes;
+    }
+    void *scratch;
+    return bytes > 0 ? cuda_scratch(c, bytes, &scratch) : 0;
 }
