@@ -116,7 +116,7 @@ static void the_loss_is_near_the_plain_one_also_of_large_logits_and_nans(void **
 {
     struct pp_backend *be = open_gpu(PP_PRECISION_F32, true);
     struct pp_backend *plain = open_backend("reference");
-    const int sizes[][2] = {{1, 1}, {1, 2}, {32, 10}, {7, 3}, {17, 256}, {512, 10}, {601, 10}};
+    const int sizes[][2] = {{1, 1}, {1, 2}, {32, 10}, {7, 3}, {17, 256}, {256, 10}, {601, 10}};
     for (int s = 0; s < COUNT(sizes); s++) {
         int B = sizes[s][0], C = sizes[s][1];
         float *logits = noise("logits", (size_t)B * C);

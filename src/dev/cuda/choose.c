@@ -324,6 +324,7 @@ int cuda_choose(struct cuda *c, const struct cuda_shape *s, enum cuda_fusion *fu
         rc = try_all(c, s, list, n, &trial, &best);
     }
     close_trial(&trial);
+    cudaGetLastError(); /* what a candidate failed with is no launch's of ours */
     PP_TRY(rc);
     if (!best) {
         return pp_fail(PP_ERESOURCE,

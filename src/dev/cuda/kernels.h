@@ -20,7 +20,7 @@
 #define CUDA_PARTIALS 512
 
 /* Rows whose softmax_cross_entropy is one block; more need scratch of CUDA_ROW_BYTES each. */
-#define CUDA_ROWS_OF_A_BLOCK 512
+#define CUDA_ROWS_OF_A_BLOCK 256
 #define CUDA_ROW_BYTES (sizeof(double) + sizeof(int))
 
 #ifdef __cplusplus

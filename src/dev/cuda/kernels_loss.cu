@@ -12,7 +12,7 @@
 
 #define WARP 32
 #define ALL 0xffffffffu
-#define WARPS (THREADS / WARP)
+#define LOSS_THREADS 1024 /* of the one block: as many rows at once as it can have */
 
 /* The better of two candidates for the arg max; -1: none yet. Of equal ones the lowest index. */
 static __device__ bool better(float x, int at, float than, int than_at)
@@ -80,16 +80,16 @@ static __device__ double row_loss(int C, const float *x, int label, float grad_s
 static __device__ void add_rows(int B, const double *losses, const int *hits,
                                 struct pp_loss_sums *sums)
 {
-    __shared__ double loss[THREADS];
-    __shared__ int hit[THREADS];
+    __shared__ double loss[LOSS_THREADS];
+    __shared__ int hit[LOSS_THREADS];
     int t = (int)threadIdx.x;
     loss[t] = 0;
     hit[t] = 0;
-    for (int r = t; r < B; r += THREADS) {
+    for (int r = t; r < B; r += LOSS_THREADS) {
         loss[t] += losses[r];
         hit[t] += hits[r];
     }
-    for (int half = THREADS / 2; half > 0; half /= 2) {
+    for (int half = LOSS_THREADS / 2; half > 0; half /= 2) {
         __syncthreads();
         if (t < half) {
             loss[t] += loss[t + half];
@@ -108,7 +108,7 @@ __global__ void loss_of_a_block(int B, int C, const float *logits, const uint8_t
 {
     __shared__ double losses[CUDA_ROWS_OF_A_BLOCK];
     __shared__ int hits[CUDA_ROWS_OF_A_BLOCK];
-    for (int r = (int)(threadIdx.x / WARP); r < B; r += WARPS) {
+    for (int r = (int)(threadIdx.x / WARP); r < B; r += LOSS_THREADS / WARP) {
         size_t at = (size_t)r * (size_t)C;
         int hit;
         double loss =
@@ -125,7 +125,7 @@ __global__ void loss_of_a_block(int B, int C, const float *logits, const uint8_t
 __global__ void loss_of_rows(int B, int C, const float *logits, const uint8_t *labels,
                              float grad_scale, double *losses, int *hits, float *dlogits)
 {
-    int r = (int)(blockIdx.x * WARPS + threadIdx.x / WARP);
+    int r = (int)(blockIdx.x * (THREADS / WARP) + threadIdx.x / WARP);
     if (r >= B) { /* the whole warp */
         return;
     }
@@ -153,17 +153,17 @@ extern "C" cudaError_t kernels_softmax_cross_entropy(cudaStream_t s, int B, int 
         return cudaSuccess;
     }
     if (B <= CUDA_ROWS_OF_A_BLOCK) {
-        PP_LAUNCH(loss_of_a_block, 1, THREADS, 0, s, B, C, logits, labels, grad_scale, sums,
+        PP_LAUNCH(loss_of_a_block, 1, LOSS_THREADS, 0, s, B, C, logits, labels, grad_scale, sums,
                   dlogits);
         return cudaGetLastError();
     }
     double *losses = (double *)rows;
     int *hits = (int *)(losses + B);
-    PP_LAUNCH(loss_of_rows, ((unsigned)B + WARPS - 1) / WARPS, THREADS, 0, s, B, C, logits, labels,
-              grad_scale, losses, hits, dlogits);
+    PP_LAUNCH(loss_of_rows, ((unsigned)B + THREADS / WARP - 1) / (THREADS / WARP), THREADS, 0, s, B,
+              C, logits, labels, grad_scale, losses, hits, dlogits);
     cudaError_t e = cudaGetLastError();
     if (e == cudaSuccess) {
-        PP_LAUNCH(sum_rows, 1, THREADS, 0, s, B, losses, hits, sums);
+        PP_LAUNCH(sum_rows, 1, LOSS_THREADS, 0, s, B, losses, hits, sums);
         e = cudaGetLastError();
     }
     return e;
