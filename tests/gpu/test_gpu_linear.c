@@ -2,9 +2,11 @@
 /* The linear layer's ops on a device against the plain ones in double, in every precision. */
 #include "gpu.h"
 
-/* B, O, I; also rows, columns and depths that are no multiple of anything. */
-static const int gpu_shapes[][3] = {{1, 1, 1},      {3, 5, 7},  {17, 10, 123},  {8, 33, 1},
-                                    {32, 128, 784}, {5, 1, 64}, {64, 124, 125}, {128, 64, 96}};
+/* B, O, I; also rows, columns and depths that are no multiple of anything. The large ones, last,
+ * are for what is computed, not for where. */
+static const int gpu_shapes[][3] = {{1, 1, 1},  {3, 5, 7},    {17, 10, 123},  {8, 33, 1},
+                                    {5, 1, 64}, {16, 24, 32}, {64, 124, 125}, {32, 128, 784}};
+#define SMALL_SHAPES 6
 
 struct layer {
     int B, I, O;
@@ -171,7 +173,7 @@ static void the_same_call_gives_the_same_bits_whatever_the_addresses(void **stat
     for (int p = 0; p < COUNT(precisions); p++) {
         for (int exact = 0; exact <= 1; exact++) {
             struct pp_backend *be = open_gpu(precisions[p].precision, exact);
-            for (int s = 0; s < COUNT(gpu_shapes); s++) {
+            for (int s = 0; s < SMALL_SHAPES; s++) {
                 struct results a, b, c;
                 compute(be, gpu_shapes[s], 0, true, &a);
                 compute(be, gpu_shapes[s], 1, false, &b);
@@ -201,7 +203,7 @@ static void exact_gives_the_same_bits_on_another_rank_and_a_part_of_the_device(v
     } else {
         assert_non_null(strstr(part->description, " SMs"));
     }
-    for (int s = 0; s < COUNT(gpu_shapes); s++) {
+    for (int s = 0; s < SMALL_SHAPES; s++) {
         struct results a, b;
         compute(whole, gpu_shapes[s], 0, false, &a);
         compute(part, gpu_shapes[s], 0, false, &b);
