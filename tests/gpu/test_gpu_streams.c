@@ -180,6 +180,38 @@ static void a_shape_may_be_new_inside_a_capture(void **state)
     check_replay(PP_PRECISION_BF16, false, false);
 }
 
+static void memory_is_copied_from_one_device_to_another(void **state)
+{
+    struct pp_backend_choice choice = {.threads = 1, .device = 1};
+    struct pp_device two[2];
+    char why[256];
+    int n = 0;
+    CHECK_OK(pp_backend_resolve("cuda", &choice.ops));
+    CHECK_INT_EQ(choice.ops->devices(two, 2, &n, why, sizeof(why)), 0);
+    if (n < 2) {
+        print_message("there is one device\n");
+        skip();
+    }
+    float *ours = noise("x", N);
+    struct pp_backend *a = open_gpu(PP_PRECISION_F32, true), *b = NULL;
+    struct array x = on_device(a, ours, N, 0);
+    void *filled;
+    CHECK_OK(pp_backend_mark_create(a, false, &filled));
+    CHECK_OK(pp_backend_mark_set(a, filled));
+    CHECK_OK(pp_backend_open_choice(&choice, &b)); /* from here on this thread is that device's */
+    struct array y = unset(b, N, 0);
+    CHECK_OK(pp_backend_mark_wait(b, filled));
+    CHECK_OK(pp_backend_copy(b, y.at, x.at, N * sizeof(float)));
+    check_near(b, &y, ours, 0, "y");
+    assert_string_not_equal(two[0].uuid, two[1].uuid);
+    drop(b, &y);
+    drop(a, &x);
+    pp_backend_mark_destroy(a, filled);
+    pp_backend_close(&b);
+    pp_backend_close(&a);
+    pp_free(ours);
+}
+
 static void a_device_that_is_not_there_is_refused(void **state)
 {
     struct pp_backend_choice choice = {.threads = 1, .device = 63};
@@ -210,6 +242,7 @@ int main(void)
         cmocka_unit_test(timed_marks_tell_how_long_the_device_took),
         cmocka_unit_test(a_captured_step_of_two_ranks_replays_with_other_values),
         cmocka_unit_test(a_shape_may_be_new_inside_a_capture),
+        cmocka_unit_test(memory_is_copied_from_one_device_to_another),
         cmocka_unit_test(a_device_that_is_not_there_is_refused),
         cmocka_unit_test(more_memory_than_there_is_is_refused_with_both_numbers),
     };

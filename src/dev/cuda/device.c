@@ -193,6 +193,25 @@ void cuda_versions(void (*visit)(void *ctx, const char *what, const char *text),
 
 /* --- holding one ------------------------------------------------------------------------------ */
 
+/* Let copies between this device and those that others hold go straight where the hardware can; the
+ * driver takes them through the host otherwise. `lock` is held, the device is current. */
+static void connect(int number)
+{
+    for (int other = 0; other < CUDA_DEVICES_MAX; other++) {
+        if (other == number || !devices[other] || devices[other]->users == 0) {
+            continue;
+        }
+        if (cuda_reaches(number, other)) {
+            cudaDeviceEnablePeerAccess(other, 0);
+        }
+        if (cuda_reaches(other, number) && cudaSetDevice(other) == cudaSuccess) {
+            cudaDeviceEnablePeerAccess(number, 0);
+            cudaSetDevice(number);
+        }
+    }
+    cudaGetLastError(); /* it may have been done before: no harm */
+}
+
 int cuda_device_hold(int number, struct cuda_device **out)
 {
     pp_assert(number >= 0 && number < CUDA_DEVICES_MAX);
@@ -211,6 +230,7 @@ int cuda_device_hold(int number, struct cuda_device **out)
         d->processors = processors;
         pthread_mutex_init(&d->choices_lock, NULL);
         devices[number] = d;
+        connect(number);
     }
     d->users++;
     pthread_mutex_unlock(&lock);

@@ -16,8 +16,8 @@ bool cuda_reaches(int from, int to);
 int cuda_free_bytes(int device, uint64_t *out);
 void cuda_versions(void (*visit)(void *ctx, const char *what, const char *text), void *ctx);
 
-/* Make it the calling thread's device and start using it; every hold needs a drop. 0 <= number <
- * CUDA_DEVICES_MAX. */
+/* Make it the calling thread's device and start using it; every hold needs a drop. A thread works
+ * on one device at a time: the last it held. 0 <= number < CUDA_DEVICES_MAX. */
 int cuda_device_hold(int number, struct cuda_device **out);
 void cuda_device_drop(struct cuda_device *d);
 int cuda_device_processors(const struct cuda_device *d); /* multiprocessors, all of them */
