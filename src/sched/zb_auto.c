@@ -237,8 +237,8 @@ static int64_t play(struct search *s)
 static int64_t search(struct search *s)
 {
     int64_t best = INT64_MAX;
-    for (unsigned knobs = N_KNOBS; knobs-- > 0;) {
-        s->knobs = knobs;
+    for (unsigned left = N_KNOBS; left > 0; left--) {
+        s->knobs = left - 1;
         int64_t span = play(s);
         if (span < best) {
             uint8_t *last = s->best;

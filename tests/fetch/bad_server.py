@@ -4,8 +4,8 @@
 
 Serves FILE (a .gz) under /MODE/TOKEN/anything; MODE says what goes wrong, TOKEN keeps the requests
 of one case apart from those of the next. Listens on 127.0.0.1 only, on ports of the system's
-choice, which are printed as "HTTP_PORT HTTPS_PORT" (0 when there is no openssl to make a
-certificate). Each request is one line in LOG. Ends when its standard input does, and in any case
+choice, which are printed as "HTTP_PORT HTTPS_PORT EXPIRED_PORT" (0 when there is no openssl to
+make a certificate; that of the last one has expired). Each request is one line in LOG. Ends when its standard input does, and in any case
 after LIFETIME seconds or REQUESTS_MAX requests.
 """
 import gzip
@@ -362,18 +362,43 @@ class TlsServer(Server):
         return self.context.wrap_socket(sock, server_side=True), address
 
 
-def make_tls():
+CA = """[ca]
+default_ca = here
+[here]
+dir = %s
+database = $dir/index
+new_certs_dir = $dir
+policy = any
+default_md = sha256
+[any]
+commonName = supplied
+"""
+
+
+def openssl(*words):
+    return subprocess.run(["openssl", *words], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+
+def make_tls(expired):
     if not shutil.which("openssl"):
         return None
     with tempfile.TemporaryDirectory() as folder:
-        cert, key = os.path.join(folder, "cert"), os.path.join(folder, "key")
-        made = subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
-             "-nodes", "-keyout", key, "-out", cert, "-days", "1", "-subj", "/CN=127.0.0.1",
-             "-addext", "subjectAltName=IP:127.0.0.1"],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            check=False)
-        if made.returncode != 0:
+        cert, key, asked, config = (os.path.join(folder, x) for x in ("cert", "key", "asked", "ca"))
+        new = ["req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout",
+               key, "-subj", "/CN=127.0.0.1"]
+        if expired:
+            open(os.path.join(folder, "index"), "w").close()
+            with open(config, "w") as f:
+                f.write(CA % folder)
+            made = openssl(*new, "-out", asked) and openssl(
+                "ca", "-batch", "-selfsign", "-config", config, "-keyfile", key, "-in", asked,
+                "-out", cert, "-notext", "-rand_serial", "-startdate", "20200101000000Z",
+                "-enddate", "20200102000000Z")
+        else:
+            made = openssl(*new, "-x509", "-out", cert, "-days", "1", "-addext",
+                           "subjectAltName=IP:127.0.0.1")
+        if not made:
             return None
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(cert, key)
@@ -382,11 +407,10 @@ def make_tls():
 
 def main():
     server = Server(("127.0.0.1", 0), Handler)
-    tls = make_tls()
-    for s in (server, tls):
-        if s:
-            threading.Thread(target=s.serve_forever, daemon=True).start()
-    print(server.server_address[1], tls.server_address[1] if tls else 0, flush=True)
+    servers = [server, make_tls(False), make_tls(True)]
+    for s in filter(None, servers):
+        threading.Thread(target=s.serve_forever, daemon=True).start()
+    print(*(s.server_address[1] if s else 0 for s in servers), flush=True)
     threading.Timer(LIFETIME, lambda: os._exit(1)).start()
     sys.stdin.buffer.read()  # until whoever started this is gone
     os._exit(0)

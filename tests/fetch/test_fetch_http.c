@@ -17,7 +17,7 @@
 
 static struct fetch_set fs;
 static char log_path[128];
-static int http_port, https_port;
+static int http_port, https_port, expired_port;
 
 static struct pp_fetch_options quick(int retries)
 {
@@ -283,18 +283,66 @@ static void http_is_refused_unless_asked_for(void **state)
     CHECK_INT_EQ(requests("good", "plainhttp", ""), 0);
 }
 
-static void a_certificate_that_nobody_signed_is_refused(void **state)
+/* Refused before anything is asked. */
+static void check_certificate(void **state, int port, const char *token)
 {
-    if (https_port == 0) {
+    if (port == 0) {
         print_message("# no openssl to make a certificate\n");
         skip();
     }
     char url[128];
     struct pp_fetch_options o = quick(0);
-    snprintf(url, sizeof(url), "https://127.0.0.1:%d/good/tls/", https_port);
-    CHECK_FAILS(pp_fetch_files(&fs.set, url, in_folder(state, "to"), &o), PP_EIO, "certificate");
-    CHECK_INT_EQ(requests("good", "tls", ""), 0);
-    check_nothing(in_folder(state, "to"));
+    const char *to = in_folder(state, token);
+    snprintf(url, sizeof(url), "https://127.0.0.1:%d/good/%s/", port, token);
+    CHECK_FAILS(pp_fetch_files(&fs.set, url, to, &o), PP_EIO, "certificate");
+    CHECK_INT_EQ(requests("good", token, ""), 0);
+    check_nothing(to);
+}
+
+static void a_certificate_that_nobody_signed_is_refused(void **state)
+{
+    check_certificate(state, https_port, "tls");
+}
+
+static void an_expired_certificate_is_refused(void **state)
+{
+    check_certificate(state, expired_port, "expired");
+}
+
+/* The other twelve ways of a bad server that a threat list names: the file has its final name only
+ * where its digest is the pinned one. */
+static void named_ways_of_a_bad_server_give_the_right_file_or_none(void **state)
+{
+    static const struct {
+        const char *way, *mode;
+        bool ends_well;
+    } table[] = {
+        {"redirect to http", "tohttp", false},
+        {"huge body", "endless", false},
+        {"short body", "short", false},
+        {"wrong range", "wrongrange", false},
+        {"206 that ignores the range", "cutwrongrange", true},
+        {"file changed between two parts", "cutchanged", true},
+        {"stall", "stall", false},
+        {"reset", "reset", false},
+        {"404", "404", false},
+        {"403 with a page", "403html", false},
+        {"gzip inside gzip", "encoded", false},
+        {"slow drip", "drip", false},
+    };
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        char token[16];
+        snprintf(token, sizeof(token), "way%zu", i);
+        const char *to = in_folder(state, token);
+        int rc = fetch(table[i].mode, token, to, table[i].ends_well ? 1 : 0);
+        print_message("# %s: %s\n", table[i].way, rc < 0 ? pp_error_get()->text : "mended");
+        assert_int_equal(rc == 0, table[i].ends_well);
+        if (rc == 0) {
+            check_complete(&fs, to);
+        } else {
+            check_nothing(to);
+        }
+    }
 }
 
 static void tls_is_not_spoken_with_a_plain_server(void **state)
@@ -323,7 +371,7 @@ static pid_t start_server(const char *python, const char *script, const char *fi
     close(in[0]);
     close(out[1]);
     FILE *f = fdopen(out[0], "r");
-    if (!f || fscanf(f, "%d %d", &http_port, &https_port) != 2) {
+    if (!f || fscanf(f, "%d %d %d", &http_port, &https_port, &expired_port) != 3) {
         http_port = 0;
     }
     if (f) {
@@ -369,6 +417,8 @@ int main(int argc, char **argv)
             T(every_mirror_says_why),
             T(http_is_refused_unless_asked_for),
             T(a_certificate_that_nobody_signed_is_refused),
+            T(an_expired_certificate_is_refused),
+            T(named_ways_of_a_bad_server_give_the_right_file_or_none),
             T(tls_is_not_spoken_with_a_plain_server),
         };
         failed = cmocka_run_group_tests(tests, NULL, NULL);

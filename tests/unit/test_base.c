@@ -224,6 +224,42 @@ static void sizes_that_overflow_are_refused(void **state)
     CHECK_INT_EQ(pp_error_get()->code, PP_ERESOURCE);
 }
 
+/* Of any size: all bits of it, or only some of the lowest. */
+static size_t any_size(uint64_t stream, uint64_t at)
+{
+    uint64_t high = pp_rng_u32(1, stream, 3 * at), low = pp_rng_u32(1, stream, 3 * at + 1);
+    return (size_t)((high << 32 | low) >> (pp_rng_u32(1, stream, 3 * at + 2) % 64));
+}
+
+static void sizes_agree_with_128_bits(void **state)
+{
+    (void)state;
+    const uint64_t stream = pp_rng_stream("sizes", 0);
+    const size_t edges[] = {0, 1, 2, SIZE_MAX, SIZE_MAX - 1, SIZE_MAX / 2, (size_t)1 << 32};
+    const uint64_t n_edges = sizeof(edges) / sizeof(edges[0]);
+    int refused = 0;
+    for (uint64_t i = 0; i < 1000000; i++) {
+        bool edge = i < n_edges * n_edges;
+        size_t a = edge ? edges[i / n_edges] : any_size(stream, 2 * i);
+        size_t b = edge ? edges[i % n_edges] : any_size(stream, 2 * i + 1);
+        unsigned __int128 product = (unsigned __int128)a * b, sum = (unsigned __int128)a + b;
+        size_t out = 7;
+        bool fits = product <= SIZE_MAX;
+        if ((pp_size_mul(a, b, &out) == 0) != fits || out != (fits ? (size_t)product : 7)) {
+            fail_msg("%zu * %zu gives %zu", a, b, out);
+        }
+        refused += !fits;
+        out = 7;
+        fits = sum <= SIZE_MAX;
+        if ((pp_size_add(a, b, &out) == 0) != fits || out != (fits ? (size_t)sum : 7)) {
+            fail_msg("%zu + %zu gives %zu", a, b, out);
+        }
+        refused += !fits;
+    }
+    print_message("# 2000000 results, %d of them refused\n", refused);
+    assert_true(refused > 100000 && refused < 1900000);
+}
+
 static void a_file_is_whole_or_absent(void **state)
 {
     (void)state;
@@ -305,6 +341,7 @@ int main(void)
         cmocka_unit_test(a_large_arena_lies_on_huge_pages),
         cmocka_unit_test(a_dry_arena_counts_what_a_real_one_gives),
         cmocka_unit_test(sizes_that_overflow_are_refused),
+        cmocka_unit_test(sizes_agree_with_128_bits),
         cmocka_unit_test(a_file_is_whole_or_absent),
         cmocka_unit_test(durations_read_like_a_clock),
     };
