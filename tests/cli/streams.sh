@@ -60,6 +60,84 @@ last='ppcli keys <&- 2>&-'
 code_is 0
 out_has 'stages'
 
+# each TEST: TEST NAME WORD... for every command that has a result
+net=$folder/net.ini
+cat >"$net" <<'EOF2'
+[data]
+dataset = synthetic
+train_samples = 64
+test_samples = 16
+[model]
+sizes = 12 8*3 5
+[pipeline]
+stages = 2
+microbatches = 2
+[train]
+epochs = 1
+batch_size = 32
+[run]
+dir =
+EOF2
+"$PPCLI" train "$net" -q --dir "$folder/run" >/dev/null 2>&1
+each() {
+    "$1" help train
+    "$1" version
+    "$1" keys --json
+    "$1" completion zsh
+    "$1" explain "$net"
+    "$1" explain "$net" --format json
+    "$1" plan "$net"
+    "$1" plan "$net" --format svg
+    "$1" inspect "$folder/run"
+    "$1" verify "$folder/run"
+    "$1" diagnose "$folder/run"
+    "$1" report "$folder/run" -o -
+    "$1" eval "$net" --checkpoint "$folder/run"
+    "$1" train "$net"
+    "$1" bench "$net" --repeat 1 --warmup 1 --time 0.01 --no-ceilings
+}
+
+# shellcheck disable=SC2317 # called by each
+unread() { # nobody reads the pipe any more when the command writes
+    code=0
+    last="ppcli $* | (reader that left)"
+    (
+        exec 3<>"$folder/pipe" >"$folder/pipe" 3<&-
+        exec timeout 60 "$PPCLI" "$@" -q 2>"$folder/err" </dev/null
+    ) || code=$?
+    code_is 74
+    err_lacks 'error'
+    err_lacks 'ignal'
+}
+
+# shellcheck disable=SC2317 # called by each
+closed() { # the result is the same without standard input and error
+    "$PPCLI" "$@" -q >"$folder/open" 2>/dev/null </dev/null
+    code=0
+    last="ppcli $* <&- 2>&-"
+    timeout 60 "$PPCLI" "$@" -q >"$folder/out" <&- 2>&- || code=$?
+    code_is 0
+    same "$(wc -l <"$folder/out")" "$(wc -l <"$folder/open")"
+    [ -s "$folder/out" ] || complain "$last: no result"
+}
+
+# shellcheck disable=SC2317 # called by each
+nothing() { # no result is lost without a word
+    code=0
+    last="ppcli $* <&- >&- 2>&-"
+    timeout 60 "$PPCLI" "$@" -q <&- >&- 2>&- || code=$?
+    code_is 74
+}
+
+begin "every command: a reader that left is 74 without a message"
+each unread
+
+begin "every command: closed standard input and error do no harm"
+each closed
+
+begin "every command: with all three closed it is 74"
+each nothing
+
 begin "errors go to standard error only, on one line each"
 run keys nonsense
 code_is 64
