@@ -101,6 +101,7 @@ each() {
 unread() { # nobody reads the pipe any more when the command writes
     code=0
     last="ppcli $* | (reader that left)"
+    # shellcheck disable=SC2094 # it is a pipe
     (
         exec 3<>"$folder/pipe" >"$folder/pipe" 3<&-
         exec timeout 60 "$PPCLI" "$@" -q 2>"$folder/err" </dev/null
