@@ -27,15 +27,12 @@ enum pp_log_level pp_log_level(void)
 static void emit(const char *prefix, const char *fmt, va_list ap)
 {
     char line[2048];
-    int n = snprintf(line, sizeof(line) - 1, "%s", prefix);
-    n += vsnprintf(line + n, sizeof(line) - 1 - (size_t)n, fmt, ap);
-    if (n > (int)sizeof(line) - 2) {
-        n = (int)sizeof(line) - 2;
-    }
-    n = (int)strlen(pp_text_plain(line));
+    int used = snprintf(line, sizeof(line) - 1, "%s", prefix);
+    vsnprintf(line + used, sizeof(line) - 1 - (size_t)used, fmt, ap);
+    size_t n = strlen(pp_text_plain(line));
     line[n++] = '\n';
     /* A lost log line must never stop a run. */
-    ssize_t ignored = write(STDERR_FILENO, line, (size_t)n);
+    ssize_t ignored = write(STDERR_FILENO, line, n);
     (void)ignored;
 }
 
