@@ -286,6 +286,7 @@ int pp_costs_measure(const struct pp_measure_spec *spec, struct pp_costs **out)
     m.workers = thread_safe(spec, &rc) ? m.workers : 1;
     PP_TRY(rc);
     m.deadline_ns = start + (uint64_t)(spec->seconds * 1e9);
+    m.link_deadline_ns = start + (uint64_t)(spec->seconds * 0.25e9);
     rc = PP_ERESOURCE;
     m.classes = pp_alloc((size_t)n, sizeof(*m.classes));
     m.class_of = pp_alloc((size_t)n, sizeof(*m.class_of));

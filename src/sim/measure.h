@@ -21,7 +21,7 @@ struct measurement {
     int *class_of;     /* [n_layers] */
     int *first, *last; /* [workers] layers of each worker */
     int workers;
-    uint64_t deadline_ns;
+    uint64_t deadline_ns, link_deadline_ns; /* of all, and of the hand-overs at its beginning */
 };
 
 /* One pinned thread. Sums over what it measured; written by it alone. */

@@ -2,9 +2,11 @@
 /* A candidate run for real: what was predicted against what is measured. */
 #include "ppcli/best.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "ppcli/clock.h"
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
 
@@ -14,9 +16,13 @@ enum {
     WINDOWS_MAX = 256
 };
 
+#define PATIENCE 2 /* times as long as was asked for, before what was measured is enough */
+
 struct windows {
     double per_sample[WINDOWS_MAX];
     int n, seen;
+    uint64_t enough_ns; /* pp_clock_ns() */
+    volatile sig_atomic_t stop;
 };
 
 static void window(void *ctx, int64_t samples, double seconds)
@@ -25,6 +31,10 @@ static void window(void *ctx, int64_t samples, double seconds)
     /* the first one has every page touched for the first time */
     if (w->seen++ > 0 && w->n < WINDOWS_MAX) {
         w->per_sample[w->n++] = seconds / (double)samples;
+    }
+    /* Steps that take much longer than predicted, as on a machine that others use. */
+    if (w->n > 0 && pp_clock_ns() > w->enough_ns) {
+        w->stop = SIGTERM;
     }
 }
 
@@ -69,10 +79,19 @@ int pp_best_check(const struct pp_best_spec *spec, const struct pp_candidate *c,
     rc = pp_best_config(spec->cfg, spec->model, c, costs, &cfg);
     if (rc == 0) {
         bool speaks;
-        struct pp_train_options options = {
-            .name = "check", .out = nowhere, .quiet = true, .window = window, .ctx = w};
+        struct pp_train_options options = {.name = "check",
+                                           .out = nowhere,
+                                           .quiet = true,
+                                           .window = window,
+                                           .ctx = w,
+                                           .stop = &w->stop};
+        w->enough_ns = pp_clock_ns() + (uint64_t)(PATIENCE * seconds * 1e9);
         shorten(cfg, spec, c->time.step, seconds);
         rc = pp_train(cfg, &options, &speaks);
+        if (rc == PP_ESTOPPED) {
+            pp_error_clear();
+            rc = 0;
+        }
     }
     if (rc == 0 && w->n == 0) {
         rc = pp_fail(PP_EINTERNAL, "a run of %d steps told no time", STEPS_MIN);
