@@ -119,6 +119,26 @@ static void a_wait_that_shows_no_life_is_what_the_others_wait_for(void **state)
     close_scene(&s);
 }
 
+static void whoever_does_not_wait_is_a_suspect(void **state)
+{
+    struct scene s;
+    open_scene(&s);
+    is_in(&s, 0, PP_EVENT_START, -1, false);
+    is_in(&s, 1, PP_EVENT_START, -1, false);
+    is_in(&s, 2, PP_EVENT_START, -1, true);
+    judge(&s);
+    CHECK_INT_EQ(s.d.verdict, PP_VERDICT_HANGS);
+    CHECK_INT_EQ(s.d.suspects, 2);
+    s.rings[0]->head->waited_ns = s.now;
+    judge(&s);
+    CHECK_INT_EQ(s.d.suspects, 1);
+    CHECK_INT_EQ(s.d.culprit, 1);
+    pp_ring_close(s.rings[1], PP_RING_FINISHED);
+    judge(&s);
+    CHECK_INT_EQ(s.d.suspects, 0);
+    close_scene(&s);
+}
+
 static void a_circle_is_called_a_circle(void **state)
 {
     struct scene s;
@@ -221,6 +241,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(waits_are_followed_to_the_rank_that_works),
         cmocka_unit_test(a_wait_that_shows_no_life_is_what_the_others_wait_for),
+        cmocka_unit_test(whoever_does_not_wait_is_a_suspect),
         cmocka_unit_test(a_circle_is_called_a_circle),
         cmocka_unit_test(nobody_is_blamed_when_all_have_come),
         cmocka_unit_test(a_rank_that_cannot_be_seen_is_called_so),

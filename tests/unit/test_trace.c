@@ -2,7 +2,9 @@
 /* The ring of actions: what stays, what is given up, what a file of it must look like. */
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -215,6 +217,46 @@ static void another_process_with_the_same_pid_is_not_the_one(void **state)
     pp_ring_destroy(&ring);
 }
 
+static atomic_bool enough;
+
+static void *take_the_core(void *core)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(*(const int *)core, &set);
+    (void)pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
+    while (!atomic_load(&enough)) {
+    }
+    return NULL;
+}
+
+static void time_without_a_core_is_counted(void **state)
+{
+    cpu_set_t before;
+    pthread_t other;
+    int core = sched_getcpu();
+    assert_true(core >= 0);
+    if (access("/proc/self/schedstat", R_OK) != 0) {
+        print_message("the kernel keeps no schedstat\n");
+        skip();
+    }
+    assert_int_equal(pthread_getaffinity_np(pthread_self(), sizeof(before), &before), 0);
+    uint64_t delay = pp_thread_delay(getpid(), gettid());
+    assert_int_equal(pthread_create(&other, NULL, take_the_core, &core), 0);
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(core, &set);
+    (void)pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
+    /* two want it: sooner or later each of them has waited for it */
+    while (pp_thread_delay(getpid(), gettid()) < delay + 10000000) {
+    }
+    atomic_store(&enough, true);
+    pthread_join(other, NULL);
+    (void)pthread_setaffinity_np(pthread_self(), sizeof(before), &before);
+    assert_int_equal(pp_thread_delay(getpid(), 0), 0);
+    assert_int_equal(pp_thread_delay(-1, -1), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -225,6 +267,7 @@ int main(void)
         cmocka_unit_test(a_file_that_lies_about_its_size_is_refused),
         cmocka_unit_test(a_ring_tells_what_became_of_its_process),
         cmocka_unit_test(another_process_with_the_same_pid_is_not_the_one),
+        cmocka_unit_test(time_without_a_core_is_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
