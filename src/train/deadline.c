@@ -12,7 +12,7 @@
 #include "ppcli/mem.h"
 #include "ticker.h"
 
-#define LOOK_NS 100000000u
+#define LOOK_NS 250000000u
 #define WAITS_NS 1000000000u /* a sign of waiting is no older, also on a crowded machine */
 #define OTHERS_NS 1000000000 /* for who does not wait, to speak first */
 #define NEXT_NS 200000000    /* from one rank to the next, where nobody knows who hangs */
@@ -87,9 +87,12 @@ static bool tick(void *ctx)
     uint64_t limit =
         (uint64_t)p->times * d->timeout_ns + (uint64_t)p->seconds * (uint64_t)1000000000;
     d->last_look = now;
-    /* When this thread could not run the other one could not either. */
-    d->used_ns += ticked_share(&d->thread, dt < 2 * LOOK_NS ? dt : 2 * LOOK_NS);
-    bool over = d->phase != DEADLINE_NONE && d->used_ns > limit;
+    bool over = false;
+    if (d->phase != DEADLINE_NONE) {
+        /* When this thread could not run the other one could not either. */
+        d->used_ns += ticked_share(&d->thread, dt < 2 * LOOK_NS ? dt : 2 * LOOK_NS);
+        over = d->used_ns > limit;
+    }
     if (over) {
         uint64_t waited = __atomic_load_n(&d->waited_ns, __ATOMIC_RELAXED);
         give_up(d, p, !p->together && waited > 0 && now - waited < WAITS_NS);
