@@ -135,6 +135,10 @@ enum pp_process {
 /* Of the process that made the ring. Local; any process. */
 enum pp_process pp_ring_process(const struct pp_ring *ring);
 
+/* Whether a process of this machine is at work: not when there is none of this pid, nor when it has
+ * ended and its parent has not asked how. Local. */
+bool pp_process_lives(int64_t pid);
+
 /* Nanoseconds that a thread of this machine was ready to run and had no core, since its start; 0
  * when the kernel does not tell. Local. */
 uint64_t pp_thread_delay(int64_t pid, int64_t tid);

@@ -20,9 +20,14 @@
 
 #include "ppcli/err.h"
 #include "ppcli/log.h"
+#include "ppcli/trace.h"
 
-/* mpirun forgets a USR1 that comes before it has started its ranks: it is asked again. */
-#define ASK_AGAIN_S 1
+/* mpirun forgets a USR1 that comes before it has started its ranks: it is asked again. And it may
+ * stand still in its own end (4.1.4, of a job that lost a rank): looked at as often. */
+#define LOOK_S 1
+/* Looks at which mpirun has no rank: before it has started one, and after. */
+#define EMPTY_BEFORE 120
+#define EMPTY_AFTER 10
 
 static void waited_signals(sigset_t *out)
 {
@@ -112,9 +117,50 @@ static int make_word(void)
     return fd;
 }
 
-/* How the run went, of which a shell would say `code`. */
-static int verdict(int status, int stop, int *out_code)
+/* The child, and whether it has ranks. */
+struct mpirun {
+    pid_t pid;
+    bool had_ranks, hangs;
+    int empty; /* looks in a row */
+};
+
+static bool has_ranks(pid_t pid)
 {
+    char path[64];
+    bool any = false;
+    long rank;
+    snprintf(path, sizeof(path), "/proc/%ld/task/%ld/children", (long)pid, (long)pid);
+    FILE *f = fopen(path, "re");
+    if (!f) {
+        return true; /* the kernel does not tell */
+    }
+    while (!any && fscanf(f, "%ld", &rank) == 1) {
+        any = pp_process_lives(rank);
+    }
+    fclose(f);
+    return any;
+}
+
+static void look(struct mpirun *m)
+{
+    bool has = has_ranks(m->pid);
+    m->had_ranks = m->had_ranks || has;
+    m->empty = has ? 0 : m->empty + 1;
+    if (m->empty > (m->had_ranks ? EMPTY_AFTER : EMPTY_BEFORE)) {
+        m->hangs = true;
+        kill(-m->pid, SIGKILL);
+    }
+}
+
+/* How the run went, of which a shell would say `code`. */
+static int verdict(const struct mpirun *m, int status, int stop, int *out_code)
+{
+    if (m->hangs) {
+        return pp_fail(PP_ELOST,
+                       "mpirun has no ranks %s and does not end: killed after %d s; train goes on "
+                       "with --resume",
+                       m->had_ranks ? "any more" : "yet", m->empty * LOOK_S);
+    }
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     if (stop != 0 && code == 128 + SIGUSR1) {
         return pp_fail(PP_ESTOPPED, "before the ranks were ready; start the same command again");
@@ -131,32 +177,35 @@ static int verdict(int status, int stop, int *out_code)
 
 int supervise(const char *const *args, int *out_code)
 {
-    const struct timespec again = {.tv_sec = ASK_AGAIN_S};
+    const struct timespec a_while = {.tv_sec = LOOK_S};
     sigset_t waited, before;
-    pid_t child = 0;
+    struct mpirun m = {0};
     int status = 0, stop = 0, word = make_word();
     waited_signals(&waited);
     sigprocmask(SIG_BLOCK, &waited, &before);
-    int rc = start(args, &before, &child);
-    while (rc == 0 && !has_ended(child, &status)) {
-        int got = stop != 0 ? sigtimedwait(&waited, NULL, &again) : sigwaitinfo(&waited, NULL);
+    int rc = start(args, &before, &m.pid);
+    while (rc == 0 && !has_ended(m.pid, &status)) {
+        int got = sigtimedwait(&waited, NULL, &a_while);
         bool asked = got > 0 && got != SIGCHLD && got != SIGUSR2;
         if (got == SIGUSR2) {
-            kill(child, SIGUSR2);
+            kill(m.pid, SIGUSR2);
         } else if (got == SIGINT && stop != 0) {
-            end_at_once(child, &waited);
+            end_at_once(m.pid, &waited);
         } else if (asked && stop == 0) {
             stop = got;
             (void)!pwrite(word, &stop, sizeof(stop), 0);
             pp_log_info("asking the ranks to save and end; interrupt again to end them at once");
-            kill(child, SIGUSR1);
+            kill(m.pid, SIGUSR1);
         } else if (got < 0 && errno == EAGAIN) {
-            kill(child, SIGUSR1);
+            if (stop != 0) {
+                kill(m.pid, SIGUSR1);
+            }
+            look(&m);
         }
     }
     sigprocmask(SIG_SETMASK, &before, NULL);
     if (word >= 0) {
         close(word);
     }
-    return rc < 0 ? rc : verdict(status, stop, out_code);
+    return rc < 0 ? rc : verdict(&m, status, stop, out_code);
 }

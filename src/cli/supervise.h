@@ -16,8 +16,8 @@
  * USR2 stays USR2; a second INT ends it and all it has started. It ends with this process.
  * *out_code: its exit code. Local.
  * Errors: PP_ERESOURCE; PP_ENOINPUT when there is no such program; PP_ESTOPPED when it was told to
- * end before it could listen; PP_ELOST when it or one of its ranks was ended by a signal. A second
- * INT does not return: this process ends by it.
+ * end before it could listen; PP_ELOST when it or one of its ranks was ended by a signal, or when
+ * it stood still without ranks. A second INT does not return: this process ends by it.
  */
 int supervise(const char *const *args, int *out_code);
 

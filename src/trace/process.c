@@ -47,6 +47,13 @@ static bool look(int64_t pid, char *state, uint64_t *started)
     return true;
 }
 
+bool pp_process_lives(int64_t pid)
+{
+    char state;
+    uint64_t started;
+    return look(pid, &state, &started) && state != 'Z' && state != 'X';
+}
+
 uint64_t pp_thread_delay(int64_t pid, int64_t tid)
 {
     char path[96], text[128];

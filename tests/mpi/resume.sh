@@ -90,4 +90,19 @@ ended
 within nobody || complain "processes are left: $(pgrep -fa -- "--dir $folder/")"
 goes_on d
 
+begin "an mpirun that does not end after its ranks have: killed, exit 76, one line"
+mkdir bin
+cat >bin/mpirun <<'SH'
+#!/bin/sh
+sleep 2
+read -r _ <fifo # nobody ever writes into it
+SH
+mkfifo fifo
+chmod +x bin/mpirun
+code=0
+PATH="$folder/bin:$PATH" "$PPCLI" train net.ini --dir stuck --launch mpirun >out 2>err </dev/null || code=$?
+last='the stuck mpirun'
+code_is 76
+err_has 'ppcli: error: mpirun has no ranks any more and does not end: killed after 11 s; '
+same "$(grep -c 'ppcli: error' err)" 1
 finish
