@@ -49,6 +49,7 @@ struct bench {
     void *block;
     size_t block_bytes;
     float *params, *grads, *opt_m, *opt_v;
+    struct pp_optimizer_args *args;
     float *fill; /* host: [fill_floats] small numbers */
     size_t fill_floats;
     bool cpu;       /* the processor's time of this thread counts, not the wall clock's */
@@ -172,6 +173,7 @@ static void place_parameters(struct bench *b, struct pp_arena *a)
     enum pp_optimizer_kind kind = b->w->m->spec->optimizer;
     b->params = pp_arena_take(a, b->n_floats, sizeof(float));
     b->grads = pp_arena_take(a, b->n_floats, sizeof(float));
+    b->args = pp_arena_take(a, 1, sizeof(*b->args));
     if (kind != PP_OPT_SGD) {
         b->opt_m = pp_arena_take(a, b->n_floats, sizeof(float));
     }
@@ -323,6 +325,7 @@ static int measure_size(struct bench *b, struct sample **used, int size)
 static int measure_optimizer(struct bench *b)
 {
     double t[OPTIMIZER_PASSES];
+    struct pp_backend *be = b->w->be;
     struct pp_optimizer_args a = {.kind = b->w->m->spec->optimizer,
                                   .momentum = 0.9f,
                                   .beta1 = 0.9f,
@@ -331,8 +334,10 @@ static int measure_optimizer(struct bench *b)
                                   .grad_scale = 1.0f};
     for (int i = 0; i < OPTIMIZER_PASSES; i++) {
         a.step = i + 1;
+        PP_TRY(pp_backend_to_device(be, b->args, &a, sizeof(a)));
+        PP_TRY(pp_backend_synchronize(be));
         uint64_t start = now(b);
-        PP_TRY(pp_backend_optimizer_step(b->w->be, b->n_floats, &a, b->grads, b->opt_m, b->opt_v,
+        PP_TRY(pp_backend_optimizer_step(be, b->n_floats, b->args, b->grads, b->opt_m, b->opt_v,
                                          b->params));
         PP_TRY(pack(b));
         PP_TRY(done(b, start, &t[i]));
@@ -340,7 +345,7 @@ static int measure_optimizer(struct bench *b)
     b->w->optimizer = measure_median(t, OPTIMIZER_PASSES) / (double)b->n_floats;
     for (int i = 0; i < OPTIMIZER_PASSES; i++) {
         uint64_t start = now(b);
-        PP_TRY(pp_backend_add(b->w->be, b->n_floats, b->grads, b->params));
+        PP_TRY(pp_backend_add(be, b->n_floats, b->grads, b->params));
         PP_TRY(done(b, start, &t[i]));
     }
     b->w->add = measure_median(t, OPTIMIZER_PASSES) / (double)b->n_floats;
@@ -353,11 +358,12 @@ static int measure_optimizer(struct bench *b)
 struct ends {
     int rows; /* the most that are measured: both are linear in rows */
     int n;    /* samples */
-    uint8_t *data, *labels;
+    uint32_t *host_index;
+    /* memory of the device: */
+    uint8_t *data, *all_labels, *labels;
     uint32_t *index;
     float *x, *logits;
     struct pp_loss_sums *sums;
-    uint8_t *device_labels;
 };
 
 static int time_ends(struct bench *b, const struct ends *e, int rows, double *input, double *loss)
@@ -367,17 +373,18 @@ static int time_ends(struct bench *b, const struct ends *e, int rows, double *in
     double t[2][PASSES_MIN];
     for (int pass = 0; pass < PASSES_MIN; pass++) {
         for (int r = 0; r < rows; r++) {
-            e->index[r] = ((uint32_t)r * 40503u + (uint32_t)pass * 9973u) % (uint32_t)e->n;
+            e->host_index[r] = ((uint32_t)r * 40503u + (uint32_t)pass * 9973u) % (uint32_t)e->n;
         }
+        PP_TRY(pp_backend_to_device(be, e->index, e->host_index, (size_t)rows * sizeof(*e->index)));
+        PP_TRY(pp_backend_synchronize(be));
         uint64_t start = now(b);
         PP_TRY(pp_backend_gather_u8(be, rows, model->inputs, e->data, e->index, 1.0f / 255, e->x));
         PP_TRY(done(b, start, &t[0][pass]));
         PP_TRY(fill(b, e->logits, (size_t)rows * (size_t)model->classes));
         start = now(b);
-        PP_TRY(pp_backend_to_device(be, e->device_labels, e->labels, (size_t)rows));
-        PP_TRY(pp_backend_softmax_cross_entropy(be, rows, model->classes, e->logits,
-                                                e->device_labels, 1.0f / (float)rows, e->sums,
-                                                e->logits));
+        PP_TRY(pp_backend_gather_labels(be, rows, e->all_labels, e->index, e->labels));
+        PP_TRY(pp_backend_softmax_cross_entropy(be, rows, model->classes, e->logits, e->labels,
+                                                1.0f / (float)rows, e->sums, e->logits));
         PP_TRY(done(b, start, &t[1][pass]));
     }
     *input = measure_median(t[0], PASSES_MIN);
@@ -401,27 +408,27 @@ static int measure_ends(struct bench *b)
     for (int pass = 0; rc == 0 && pass < 2; pass++) {
         e.x = rows_of(&a, e.rows, model->inputs);
         e.logits = rows_of(&a, e.rows, model->classes);
-        e.device_labels = pp_arena_take(&a, (size_t)e.rows, 1);
+        e.labels = pp_arena_take(&a, (size_t)e.rows, 1);
+        e.index = pp_arena_take(&a, (size_t)e.rows, sizeof(*e.index));
+        e.data = pp_arena_take(&a, data, 1);
+        e.all_labels = pp_arena_take(&a, (size_t)e.n, 1);
         e.sums = pp_arena_take(&a, 1, sizeof(*e.sums));
         if (pass == 0) {
             rc = pp_backend_alloc(b->w->be, a.used, &block);
             a = (struct pp_arena){.base = block, .bytes = a.used};
         }
     }
-    e.data = pp_alloc(data, 1);
-    e.labels = pp_alloc((size_t)e.rows, 1);
-    e.index = pp_alloc((size_t)e.rows, sizeof(*e.index));
-    if (rc == 0 && e.data && e.labels && e.index) {
-        memset(e.data, 100, data);
+    e.host_index = pp_alloc((size_t)e.rows, sizeof(*e.host_index));
+    rc = rc == 0 && !e.host_index ? PP_ERESOURCE : rc;
+    if (rc == 0) {
+        rc = pp_backend_zero(b->w->be, block, a.bytes); /* every page is touched */
+    }
+    if (rc == 0) {
         for (int s = 0; rc == 0 && s < spec->n_sizes && spec->sizes[s] <= e.rows; s++) {
             rc = time_ends(b, &e, spec->sizes[s], &b->w->input[s], &b->w->loss[s]);
         }
-    } else if (rc == 0) {
-        rc = PP_ERESOURCE;
     }
-    pp_free(e.data);
-    pp_free(e.labels);
-    pp_free(e.index);
+    pp_free(e.host_index);
     if (block) {
         pp_backend_free(b->w->be, block, a.bytes);
     }
