@@ -59,11 +59,12 @@ struct pp_optimizer_args {
     float grad_scale;   /* every gradient is multiplied by it first (clipping); 1 = untouched */
     int64_t step;       /* 1, 2, ...: bias correction */
     bool skip;          /* nothing is changed */
+    int64_t t;          /* the run's step that judge shall name */
 };
 
 /* What became of a step; in memory of the device, written by judge. */
 struct pp_step_verdict {
-    int64_t step;      /* args->step */
+    int64_t step;      /* args->t */
     int64_t bad_step;  /* the first one that was not finite since the host zeroed this; 0: none */
     int32_t bad_rank;  /* of that step: the first rank ... */
     int32_t bad_index; /* ... and which of its values */

@@ -21,6 +21,7 @@ struct pp_exec_bytes {
     size_t
         activations; /* saved per micro-batch in flight, inputs, logits, gradients between layers */
     size_t messages; /* slots of channels whose memory this rank provides */
+    size_t data;     /* the data set, where the backend has memory of its own */
     size_t scratch;  /* replica reduction, labels */
     size_t total;    /* the arena; includes alignment */
 };
@@ -74,8 +75,27 @@ int pp_exec_start_epoch(struct pp_exec *x, uint64_t epoch, const struct pp_loss_
  * Errors: PP_EDIVERGED on all ranks when the loss or any gradient is not finite: no rank has
  * changed anything then, the batch is not counted in the sums, and the run can go on. The text says
  * what was not finite first, and where. Any other error is of this rank alone.
+ * On a device the call returns when the step is enqueued, and what it returns may be about an
+ * earlier step: see pp_exec_finish().
  */
 int pp_exec_train_step(struct pp_exec *x, int step, double lr, int64_t t, int64_t updates);
+
+/*
+ * Until all steps are done; t: the last one asked for. Returns what pp_exec_train_step() of the
+ * first bad one among them would have. Before counters are taken, weights read, or an epoch begun.
+ * When this or pp_exec_train_step() returns PP_EDIVERGED, pp_exec_late() tells how many steps
+ * before the one asked for the bad one was: neither it nor any later one has changed anything, and
+ * the run goes on behind the bad step. Local, though all ranks must come to it alike.
+ */
+int pp_exec_finish(struct pp_exec *x, int64_t t);
+int pp_exec_late(const struct pp_exec *x);
+
+/* On a device that captures steps: whether they are captured, "on", or why not; static or as long
+ * as x. Local. */
+const char *pp_exec_graphs(const struct pp_exec *x);
+
+/* Whether the actions of all steps are timed from here on; else, on a device, of some. Local. */
+void pp_exec_time_all(struct pp_exec *x, bool all);
 
 /* Forward only over batch `step` of the test set; adds to the test sums. */
 int pp_exec_test_step(struct pp_exec *x, int step);

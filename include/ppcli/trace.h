@@ -30,6 +30,7 @@ enum pp_event_kind {
     PP_EVENT_START,   /* set-up: memory, channels, initial weights */
     PP_EVENT_SAVE,    /* writing a checkpoint */
     PP_EVENT_REPORT,  /* rank 0: log lines and metrics */
+    PP_EVENT_LAUNCH,  /* the host enqueues a step on its device, or waits until it may */
     PP_EVENT_VOTE,    /* waiting until every rank has found its numbers finite */
     PP_EVENT_KINDS
 };

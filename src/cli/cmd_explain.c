@@ -149,14 +149,23 @@ static void print_memory(const struct explained *e)
     printf("\nmemory of each rank, MiB (ranks are %s%s)\n",
            pp_run_shares_memory(&e->run) ? "threads" : "processes",
            l->replicas > 1 ? "; every replica the same" : "");
-    printf("  %5s %11s %9s %11s %11s %12s %9s %9s %9s\n", "rank", "parameters", "packed",
-           "gradients", "optimizer", "activations", "messages", "scratch", "total");
+    bool data = false;
+    for (int r = 0; r < l->stages; r++) {
+        data = data || e->ranks[r].data > 0;
+    }
+    printf("  %5s %11s %9s %11s %11s %12s %9s%s %9s %9s\n", "rank", "parameters", "packed",
+           "gradients", "optimizer", "activations", "messages", data ? "  data set" : "", "scratch",
+           "total");
     for (int r = 0; r < l->stages; r++) {
         const struct pp_exec_bytes *b = &e->ranks[r];
-        printf("  %5d %11.3f %9.3f %11.3f %11.3f %12.3f %9.3f %9.3f %9.3f\n", r,
+        char data_set[32] = "";
+        if (data) {
+            snprintf(data_set, sizeof(data_set), " %9.3f", (double)b->data / MIB);
+        }
+        printf("  %5d %11.3f %9.3f %11.3f %11.3f %12.3f %9.3f%s %9.3f %9.3f\n", r,
                (double)b->parameters / MIB, (double)b->packed / MIB, (double)b->gradients / MIB,
                (double)b->optimizer / MIB, (double)b->activations / MIB, (double)b->messages / MIB,
-               (double)b->scratch / MIB, (double)b->total / MIB);
+               data_set, (double)b->scratch / MIB, (double)b->total / MIB);
     }
 }
 
@@ -275,6 +284,7 @@ static int print_json(const struct explained *e)
         pp_json_uint(&j, "optimizer_bytes", b->optimizer);
         pp_json_uint(&j, "activation_bytes", b->activations);
         pp_json_uint(&j, "message_bytes", b->messages);
+        pp_json_uint(&j, "data_bytes", b->data);
         pp_json_uint(&j, "scratch_bytes", b->scratch);
         pp_json_uint(&j, "peak_bytes", b->total);
         pp_json_end(&j);

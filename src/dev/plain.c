@@ -230,7 +230,7 @@ static int judge(struct pp_backend *be, const struct pp_judgement *j)
     }
     int rank = -1, index = -1;
     bool bad = find_bad(j, &rank, &index);
-    v->step = j->args->step;
+    v->step = j->args->t;
     v->norm = sqrt(sum);
     v->skipped = bad || (j->halt && v->bad_step > 0);
     if (bad && v->bad_step == 0) {

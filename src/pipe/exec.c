@@ -3,7 +3,7 @@
  * The executor's life and its steps: set-up, training step (plan, replica reduction, clipping,
  * optimizer), evaluation step.
  */
-#include "exec_internal.h"
+#include "exec_device.h"
 
 #include <string.h>
 
@@ -102,9 +102,8 @@ static int open_loaders(struct pp_exec *x)
 static int small_memory(struct pp_exec *x)
 {
     const struct pp_layout *l = x->layout;
-    x->host_labels = pp_alloc((size_t)l->max_rows, 1);
     x->group = pp_alloc((size_t)l->replicas, sizeof(*x->group));
-    if (!x->host_labels || !x->group) {
+    if (!x->group) {
         return PP_ERESOURCE;
     }
     for (int d = 0; d < l->replicas; d++) {
@@ -120,6 +119,12 @@ static int create_local(struct pp_exec *x, const struct pp_exec_spec *spec)
     PP_TRY(small_memory(x));
     PP_TRY(find_first_and_last(x));
     PP_TRY(open_loaders(x));
+    if (!x->tp->be) {
+        PP_TRY(pp_transport_bind(x->tp, x->be));
+    }
+    if (x->device) {
+        PP_TRY(exec_device_create(x));
+    }
     for (int k = 0; k < x->n_stages; k++) {
         PP_TRY(pp_chunk_init(x->stages[k].chunk, x->be, x->layout->cfg->train.seed));
     }
@@ -165,7 +170,9 @@ void pp_exec_destroy(struct pp_exec **exec)
     pp_free(x->first);
     pp_loader_destroy(&x->loader[0]);
     pp_loader_destroy(&x->loader[1]);
-    pp_free(x->host_labels);
+    if (x->device && !exec_device_destroy(x)) {
+        x->arena.base = NULL;
+    }
     pp_free(x->group);
     exec_finite_destroy(x);
     exec_memory_free(x);
@@ -173,15 +180,28 @@ void pp_exec_destroy(struct pp_exec **exec)
     *exec = NULL;
 }
 
+void exec_record_begin(struct pp_exec *x, struct pp_event *e)
+{
+    if (x->device) {
+        exec_time_begin(x, e);
+        return;
+    }
+    e->begin_ns = x->now;
+    pp_ring_begin(x->ring, e);
+}
+
 void exec_event_begin(struct pp_exec *x, enum pp_event_kind kind, int64_t t)
 {
-    struct pp_event e = {
-        .begin_ns = x->now, .step = (int32_t)t, .message = -1, .stage = -1, .kind = (uint8_t)kind};
-    pp_ring_begin(x->ring, &e);
+    struct pp_event e = {.step = (int32_t)t, .message = -1, .stage = -1, .kind = (uint8_t)kind};
+    exec_record_begin(x, &e);
 }
 
 uint64_t exec_event_end(struct pp_exec *x)
 {
+    if (x->device) {
+        (void)exec_time_end(x); /* a stream that fails says so at the next op, too */
+        return 0;
+    }
     uint64_t before = x->now;
     x->now = pp_clock_ns();
     pp_ring_end(x->ring, x->now);
@@ -191,13 +211,13 @@ uint64_t exec_event_end(struct pp_exec *x)
 uint64_t pp_exec_events_per_step(const struct pp_layout *l)
 {
     /* F: wait, slot, F, send; I: the same; W: W, release; then reduce, vote, clip, update,
-     * meet, report, and after an epoch meet and report once more. */
+     * meet, report, and after an epoch meet and report once more; on a device launch. */
     static const uint64_t of_op[] = {[PP_OP_F] = 5, [PP_OP_I] = 4, [PP_OP_W] = 2, [PP_OP_B] = 6};
     uint64_t most = 0;
     for (int i = 0; i < l->n_plans; i++) {
         for (int r = 0; r < l->stages; r++) {
             const struct pp_rank_plan *p = &l->plans[i].plan->ranks[r];
-            uint64_t n = 8;
+            uint64_t n = 9;
             for (int k = 0; k < p->n_actions; k++) {
                 n += of_op[p->actions[k].op];
             }
@@ -246,36 +266,31 @@ const struct pp_exec_bytes *pp_exec_bytes(const struct pp_exec *x)
     return &x->bytes;
 }
 
-/* A replica whose share of the last batch is empty still takes part in the sum. */
-static int zero_gradients(struct pp_exec *x)
+int exec_no_gradients(struct pp_exec *x)
 {
-    static const float zeros[4096];
-    size_t piece = sizeof(zeros) / sizeof(zeros[0]);
     for (int k = 0; k < x->n_stages; k++) {
         struct pp_chunk *c = x->stages[k].chunk;
-        for (size_t i = 0; i < c->n_floats; i += piece) {
-            size_t n = c->n_floats - i < piece ? c->n_floats - i : piece;
-            PP_TRY(pp_backend_to_device(x->be, c->grads + i, zeros, n * sizeof(float)));
-        }
+        PP_TRY(pp_backend_zero(x->be, c->grads, c->n_floats * sizeof(*c->grads)));
     }
-    return 0;
+    exec_finite_begin(x, PP_SPLIT_TRAIN);
+    return x->device && !x->device->again ? 0 : exec_finite_vote(x, 0);
 }
 
-static int reduce_gradients(struct pp_exec *x)
+int exec_reduce_gradients(struct pp_exec *x)
 {
     for (int k = 0; k < x->n_stages; k++) {
         struct pp_chunk *c = x->stages[k].chunk;
-        PP_TRY(pp_backend_synchronize(x->be));
         PP_TRY(pp_transport_reduce(x->tp, x->group, x->layout->replicas, c->n_floats, c->grads,
                                    x->scratch));
     }
     return 0;
 }
 
-static int optimizer_step(struct pp_exec *x, double lr, int64_t t, float grad_scale)
+void exec_optimizer_args(const struct pp_exec *x, double lr, int64_t number, float grad_scale,
+                         struct pp_optimizer_args *out)
 {
     const struct pp_config *cfg = x->layout->cfg;
-    struct pp_optimizer_args a = {
+    *out = (struct pp_optimizer_args){
         .kind = cfg->train.optimizer,
         .lr = (float)lr,
         .momentum = (float)cfg->train.momentum,
@@ -284,8 +299,14 @@ static int optimizer_step(struct pp_exec *x, double lr, int64_t t, float grad_sc
         .eps = (float)cfg->train.eps,
         .weight_decay = (float)cfg->train.weight_decay,
         .grad_scale = grad_scale,
-        .step = t,
+        .step = number,
     };
+}
+
+static int optimizer_step(struct pp_exec *x, double lr, int64_t number, float grad_scale)
+{
+    struct pp_optimizer_args a;
+    exec_optimizer_args(x, lr, number, grad_scale, &a);
     for (int k = 0; k < x->n_stages; k++) {
         PP_TRY(pp_chunk_optimizer_step(x->stages[k].chunk, x->be, &a));
     }
@@ -308,24 +329,21 @@ static int prepare(struct pp_exec *x, enum pp_split split, int step)
     return 0;
 }
 
-int pp_exec_train_step(struct pp_exec *x, int step, double lr, int64_t t, int64_t updates)
+/* With memory of the host, whose ops are done when they return. */
+static int train_step(struct pp_exec *x, int step, double lr, int64_t t, int64_t updates)
 {
     const struct pp_loader *ld = x->loader[PP_SPLIT_TRAIN];
-    PP_TRY(prepare(x, PP_SPLIT_TRAIN, step));
-    uint64_t allocations = pp_alloc_count();
     float grad_scale = 1.0f;
     x->now = pp_clock_ns();
     if (pp_loader_microbatches(ld, step) > 0) {
         float mean = (float)(1.0 / pp_loader_batch_rows(ld, step));
         PP_TRY(exec_walk(x, PP_SPLIT_TRAIN, step, t, mean));
     } else {
-        PP_TRY(zero_gradients(x));
-        exec_finite_begin(x, PP_SPLIT_TRAIN);
-        PP_TRY(exec_finite_vote(x, 0));
+        PP_TRY(exec_no_gradients(x));
     }
     if (x->layout->replicas > 1) {
         exec_event_begin(x, PP_EVENT_REDUCE, t);
-        PP_TRY(reduce_gradients(x));
+        PP_TRY(exec_reduce_gradients(x));
         exec_event_end(x);
     }
     PP_TRY(exec_finite_verdict(x, t, &grad_scale));
@@ -335,17 +353,45 @@ int pp_exec_train_step(struct pp_exec *x, int step, double lr, int64_t t, int64_
     x->counters.busy_ns += ns;
     x->update.ns += ns;
     x->update.n++;
-    pp_assert(pp_alloc_count() == allocations);
     return 0;
+}
+
+int pp_exec_train_step(struct pp_exec *x, int step, double lr, int64_t t, int64_t updates)
+{
+    PP_TRY(prepare(x, PP_SPLIT_TRAIN, step));
+    uint64_t allocations = pp_alloc_count();
+    int rc = x->device ? exec_device_train_step(x, step, lr, t, updates)
+                       : train_step(x, step, lr, t, updates);
+    pp_assert(pp_alloc_count() == allocations);
+    return rc;
+}
+
+int pp_exec_finish(struct pp_exec *x, int64_t t)
+{
+    return x->device ? exec_device_finish(x, t) : 0;
+}
+
+int pp_exec_late(const struct pp_exec *x)
+{
+    return x->device ? x->device->late : 0;
 }
 
 int pp_exec_test_step(struct pp_exec *x, int step)
 {
+    PP_TRY(prepare(x, PP_SPLIT_TEST, step));
+    if (x->device) {
+        return exec_device_test_step(x, step);
+    }
     if (pp_loader_microbatches(x->loader[PP_SPLIT_TEST], step) == 0) {
         return 0;
     }
-    PP_TRY(prepare(x, PP_SPLIT_TEST, step));
     return exec_walk(x, PP_SPLIT_TEST, step, step, 0.0f);
+}
+
+/* The host's memory is its own again. */
+static int settle(struct pp_exec *x)
+{
+    return x->device ? exec_device_settle(x) : pp_backend_synchronize(x->be);
 }
 
 /* Training of the epoch since the sums were looked at last, to the counters. */
@@ -363,6 +409,7 @@ static int count_training(struct pp_exec *x)
 int pp_exec_start_epoch(struct pp_exec *x, uint64_t epoch, const struct pp_loss_sums *so_far)
 {
     static const struct pp_loss_sums zero;
+    PP_TRY(pp_exec_finish(x, 0));
     pp_loader_start_epoch(x->loader[PP_SPLIT_TRAIN], epoch);
     if (!x->sums[PP_SPLIT_TRAIN]) {
         return 0;
@@ -371,17 +418,21 @@ int pp_exec_start_epoch(struct pp_exec *x, uint64_t epoch, const struct pp_loss_
     x->epoch_seen = so_far ? *so_far : zero;
     x->good_sums = x->epoch_seen;
     PP_TRY(pp_backend_to_device(x->be, x->sums[PP_SPLIT_TRAIN], &x->epoch_seen, sizeof(zero)));
-    return pp_backend_synchronize(x->be);
+    return settle(x);
 }
 
 int pp_exec_take_counters(struct pp_exec *x, struct pp_exec_counters *out)
 {
     static const struct pp_loss_sums zero;
+    PP_TRY(pp_exec_finish(x, 0));
     if (x->sums[PP_SPLIT_TRAIN]) {
         PP_TRY(count_training(x));
         x->counters.epoch = x->epoch_seen;
         PP_TRY(pp_backend_to_host(x->be, &x->counters.test, x->sums[PP_SPLIT_TEST], sizeof(zero)));
-        PP_TRY(pp_backend_to_device(x->be, x->sums[PP_SPLIT_TEST], &zero, sizeof(zero)));
+        PP_TRY(pp_backend_zero(x->be, x->sums[PP_SPLIT_TEST], sizeof(zero)));
+    }
+    if (x->device) {
+        PP_TRY(exec_time_align(x));
     }
     *out = x->counters;
     memset(&x->counters, 0, sizeof(x->counters));

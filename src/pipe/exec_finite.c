@@ -74,8 +74,7 @@ void exec_finite_forward(struct pp_exec *x, const struct exec_stage *st, int mb)
     }
 }
 
-/* Sums of the epoch including this step; of the last stage. */
-static int read_sums(struct pp_exec *x, struct pp_loss_sums *out)
+int exec_finite_sums(struct pp_exec *x, struct pp_loss_sums *out)
 {
     static const struct pp_loss_sums zero;
     const struct pp_loss_sums *from = x->sums[PP_SPLIT_TRAIN];
@@ -101,14 +100,13 @@ int exec_finite_vote(struct pp_exec *x, int rows)
     }
     if (yes) {
         struct pp_loss_sums sums;
-        PP_TRY(read_sums(x, &sums));
+        PP_TRY(exec_finite_sums(x, &sums));
         yes = isfinite(sums.loss);
     }
     return pp_transport_post_vote(x->tp, yes);
 }
 
-/* Model-wide number of the chunk's first parameter. */
-static int first_param(const struct pp_exec *x, const struct pp_chunk *c)
+int exec_first_param(const struct pp_exec *x, const struct pp_chunk *c)
 {
     int index = 0;
     for (int i = 0; i < c->first; i++) {
@@ -136,10 +134,10 @@ static int norm_of_all(struct pp_exec *x, double *out_norm)
             pp_chunk_param(c, i, &offset, &size);
             PP_TRY(pp_backend_sum_squares(x->be, size, c->grads + offset, &x->squares[i]));
         }
-        PP_TRY(pp_backend_to_host(x->be, &x->norms[first_param(x, c)], x->squares,
+        PP_TRY(pp_backend_to_host(x->be, &x->norms[exec_first_param(x, c)], x->squares,
                                   (size_t)count * sizeof(*x->squares)));
     }
-    PP_TRY(read_sums(x, &sums));
+    PP_TRY(exec_finite_sums(x, &sums));
     x->norms[x->n_params] = isfinite(sums.loss) ? 0 : NAN;
     PP_TRY(x->tp->ops->allgather(x->tp, x->norms, n * sizeof(*x->norms), x->all_norms));
     double sum = 0;
@@ -181,7 +179,7 @@ static int find(struct pp_exec *x, struct exec_finding *out)
             out->bad = out->input < 0 ? (float)x->norms[i] : out->bad;
         }
     }
-    PP_TRY(read_sums(x, &sums));
+    PP_TRY(exec_finite_sums(x, &sums));
     out->loss = !isfinite(sums.loss);
     return 0;
 }
@@ -295,5 +293,5 @@ int exec_finite_verdict(struct pp_exec *x, int64_t t, float *out_scale)
         *out_scale = scale < 1 ? (float)scale : 1.0f;
         exec_event_end(x);
     }
-    return read_sums(x, &x->good_sums);
+    return exec_finite_sums(x, &x->good_sums);
 }

@@ -33,6 +33,8 @@ struct exec_first {
     const struct pp_action *last_i; /* I or B; NULL in plans of an evaluation */
 };
 
+struct exec_device; /* exec_device.h */
+
 struct pp_exec {
     const struct pp_layout *layout;
     int rank, pipeline_rank, replica;
@@ -41,6 +43,7 @@ struct pp_exec {
     const struct pp_dataset *data[2]; /* enum pp_split */
     struct pp_loader *loader[2];
 
+    struct exec_device *device; /* owned; NULL: memory of the host */
     struct pp_arena arena;
     struct pp_exec_bytes bytes;
     struct exec_stage *stages; /* [n_stages], ascending virtual stage; owned */
@@ -48,7 +51,6 @@ struct pp_exec {
     struct exec_channel *channels; /* [layout->n_channels], by plan channel id; owned */
     struct exec_first *first;      /* [layout->n_plans]; owned */
     uint8_t *labels;               /* [max_rows] device memory, last stage */
-    uint8_t *host_labels;          /* [max_rows] owned */
     struct pp_loss_sums *sums[2];  /* device memory, last stage; by enum pp_split */
     float *scratch;                /* largest chunk, replicas only */
 
@@ -72,6 +74,16 @@ void exec_event_begin(struct pp_exec *x, enum pp_event_kind kind, int64_t t);
 /* The action begun last is over; returns the nanoseconds since the one before ended. */
 uint64_t exec_event_end(struct pp_exec *x);
 
+/* The same for any action; e: what it is, begun at x->now. */
+void exec_record_begin(struct pp_exec *x, struct pp_event *e);
+
+/* What the optimizer gets in step `number` (1, 2, ...) of those that change weights. */
+void exec_optimizer_args(const struct pp_exec *x, double lr, int64_t number, float grad_scale,
+                         struct pp_optimizer_args *out);
+/* A replica whose share of the last batch is empty still takes part in the sum. */
+int exec_no_gradients(struct pp_exec *x);
+int exec_reduce_gradients(struct pp_exec *x); /* Collective over the replicas */
+
 /* exec_memory.c: everything the rank holds; be == NULL: the dry pass. */
 int exec_memory(struct pp_exec *x, const struct pp_exec_spec *spec);
 void exec_memory_free(struct pp_exec *x);
@@ -87,6 +99,10 @@ void exec_finite_begin(struct pp_exec *x, enum pp_split split);
 void exec_finite_forward(struct pp_exec *x, const struct exec_stage *st, int mb);
 int exec_finite_vote(struct pp_exec *x, int rows);
 int exec_finite_verdict(struct pp_exec *x, int64_t t, float *out_scale);
+/* Sums of the epoch so far; zero where this rank has none. Waits for the device. */
+int exec_finite_sums(struct pp_exec *x, struct pp_loss_sums *out);
+/* Model-wide number of the chunk's first parameter. */
+int exec_first_param(const struct pp_exec *x, const struct pp_chunk *c);
 
 /* exec_walk.c: run one batch of one split through its plan; t: its name in the record. */
 int exec_walk(struct pp_exec *x, enum pp_split split, int step, int64_t t, float grad_scale);

@@ -3,7 +3,7 @@
  * What one rank holds. The same walk runs twice: dry, to know the size (and to let `ppcli explain`
  * print it), then over the one block that was taken, so prediction and use cannot differ.
  */
-#include "exec_internal.h"
+#include "exec_device.h"
 
 #include <string.h>
 
@@ -124,9 +124,10 @@ static int lay_out(struct pp_exec *x, struct pp_arena *a, bool shared_slots)
     const struct pp_layout *l = x->layout;
     memset(&x->bytes, 0, sizeof(x->bytes));
     size_t largest = 0, params = 0;
-    bool has_last = false;
+    bool has_first = false, has_last = false;
     for (int k = 0; k < x->n_stages; k++) {
         PP_TRY(stage_memory(x, a, &x->stages[k]));
+        has_first = has_first || x->stages[k].is_first;
         has_last = has_last || x->stages[k].is_last;
         size_t floats = 0, n = 0;
         for (int i = l->first[x->stages[k].s]; i <= l->last[x->stages[k].s]; i++) {
@@ -141,7 +142,7 @@ static int lay_out(struct pp_exec *x, struct pp_arena *a, bool shared_slots)
     x->bytes.messages = grown(a, &mark);
     if (has_last) {
         x->labels = pp_arena_take(a, (size_t)l->max_rows, 1);
-        for (int split = 0; split < 2; split++) {
+        for (int split = 0; !x->device && split < 2; split++) {
             x->sums[split] = pp_arena_take(a, 1, sizeof(*x->sums[split]));
         }
     }
@@ -149,7 +150,10 @@ static int lay_out(struct pp_exec *x, struct pp_arena *a, bool shared_slots)
     if (l->replicas > 1) {
         x->scratch = pp_arena_take(a, largest, sizeof(float));
     }
-    x->bytes.scratch = grown(a, &mark);
+    if (x->device) {
+        exec_device_lay_out(x, a, has_first, has_last);
+    }
+    x->bytes.scratch = grown(a, &mark) - x->bytes.data;
     x->bytes.total = a->used;
     return 0;
 }
@@ -172,6 +176,10 @@ int exec_memory(struct pp_exec *x, const struct pp_exec_spec *spec)
             x->stages[x->n_stages++] =
                 (struct exec_stage){.s = s, .is_first = s == 0, .is_last = s == l->n_virtual - 1};
         }
+    }
+    struct pp_backend_choice choice = x->be ? x->be->choice : pp_backend_choice_of(l->cfg);
+    if (choice.ops && choice.ops->own_memory && !(x->device = pp_alloc(1, sizeof(*x->device)))) {
+        return PP_ERESOURCE;
     }
     struct pp_arena dry = pp_arena_dry();
     PP_TRY(lay_out(x, &dry, spec->caps.shared_slots));
@@ -200,6 +208,7 @@ void exec_memory_free(struct pp_exec *x)
     }
     pp_free(x->stages);
     pp_free(x->channels);
+    pp_free(x->device);
     if (x->arena.base) {
         pp_backend_free(x->be, x->arena.base, x->arena.bytes);
     }

@@ -120,6 +120,7 @@ int pp_exec_weights_sha256(struct pp_exec *x, char out[65])
         }
         largest = n > largest ? n : largest;
     }
+    PP_TRY(pp_transport_agree(x->tp, pp_exec_finish(x, 0)));
     float *host = pp_alloc(largest, sizeof(*host));
     uint8_t *all = pp_alloc((size_t)l->ranks, PP_SHA256_BYTES);
     int rc = pp_transport_agree(x->tp, host && all ? 0 : PP_ERESOURCE);

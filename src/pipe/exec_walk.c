@@ -4,7 +4,7 @@
  * where it is announced; an input gradient is handed over before the weight gradient is computed,
  * so the neighbour can go on while this rank is still busy.
  */
-#include "exec_internal.h"
+#include "exec_device.h"
 
 #include "ppcli/clock.h"
 #include "ppcli/err.h"
@@ -25,15 +25,14 @@ struct walk {
 static void begin(const struct walk *w, enum pp_event_kind kind, const struct pp_action *a,
                   int message)
 {
-    struct pp_event e = {.begin_ns = w->x->now,
-                         .step = (int32_t)w->t,
+    struct pp_event e = {.step = (int32_t)w->t,
                          .message = message,
                          .stage = (int16_t)a->stage,
                          .mb = (uint16_t)a->mb,
                          .kind = (uint8_t)kind,
                          .eval = w->split == PP_SPLIT_TEST,
                          .plan = w->plan_index};
-    pp_ring_begin(w->x->ring, &e);
+    exec_record_begin(w->x, &e);
 }
 
 static uint64_t end(const struct walk *w)
@@ -53,8 +52,11 @@ static void end_compute(const struct walk *w, struct exec_stage *st, const struc
                         enum pp_op op, int n)
 {
     uint64_t ns = end(w);
+    bool full = w->split == PP_SPLIT_TRAIN && rows_of(w, a->mb) == w->x->layout->max_rows;
     w->x->counters.busy_ns += ns;
-    if (w->split == PP_SPLIT_TRAIN && rows_of(w, a->mb) == w->x->layout->max_rows) {
+    if (w->x->device) {
+        exec_time_compute(w->x, full ? (int)op : -1, n);
+    } else if (full) {
         st->times.ns[op] += ns;
         st->times.n[op] += (uint64_t)n;
     }
@@ -129,26 +131,37 @@ static int release(const struct walk *w, int message)
     return m->next_in_slot >= 0 ? post_recv(w, m->next_in_slot) : 0;
 }
 
+/* Rows of a micro-batch, and which samples they are: memory of the device. */
+static int samples(const struct walk *w, int mb, const uint32_t **index)
+{
+    const struct pp_loader *ld = w->x->loader[w->split];
+    const uint32_t *first;
+    int rows = pp_loader_microbatch(ld, w->step, mb, index);
+    if (w->x->device) {
+        pp_loader_microbatch(ld, w->step, 0, &first);
+        *index = w->x->device->index + (*index - first);
+    }
+    return rows;
+}
+
 static int load_input(const struct walk *w, int mb, float *to)
 {
     const struct pp_exec *x = w->x;
     const struct pp_dataset *ds = x->data[w->split];
+    const uint8_t *images = x->device ? x->device->images[w->split] : ds->images;
     const uint32_t *index;
-    int rows = pp_loader_microbatch(x->loader[w->split], w->step, mb, &index);
-    return pp_backend_gather_u8(x->be, rows, ds->features, ds->images, index, ds->scale, to);
+    int rows = samples(w, mb, &index);
+    return pp_backend_gather_u8(x->be, rows, ds->features, images, index, ds->scale, to);
 }
 
 /* Loss of one micro-batch; in training logits become their gradient in place. */
 static int loss(const struct walk *w, int mb, float *logits)
 {
     const struct pp_exec *x = w->x;
-    const struct pp_dataset *ds = x->data[w->split];
+    const uint8_t *labels = x->device ? x->device->labels[w->split] : x->data[w->split]->labels;
     const uint32_t *index;
-    int rows = pp_loader_microbatch(x->loader[w->split], w->step, mb, &index);
-    for (int r = 0; r < rows; r++) {
-        x->host_labels[r] = ds->labels[index[r]];
-    }
-    PP_TRY(pp_backend_to_device(x->be, x->labels, x->host_labels, (size_t)rows));
+    int rows = samples(w, mb, &index);
+    PP_TRY(pp_backend_gather_labels(x->be, rows, labels, index, x->labels));
     return pp_backend_softmax_cross_entropy(x->be, rows, x->layout->model->classes, logits,
                                             x->labels, w->grad_scale, x->sums[w->split],
                                             w->split == PP_SPLIT_TRAIN ? logits : NULL);
@@ -238,8 +251,8 @@ static int backward_input(struct walk *w, struct exec_stage *st, const struct pp
     end_compute(w, st, a, PP_OP_I, 1);
     st->held_b[a->gslot] = a->recv;
     PP_TRY(hand_over(w, a));
-    return a == w->last_i ? exec_finite_vote(x, pp_loader_batch_rows(x->loader[w->split], w->step))
-                          : 0;
+    bool votes = a == w->last_i && (!x->device || x->device->again);
+    return votes ? exec_finite_vote(x, pp_loader_batch_rows(x->loader[w->split], w->step)) : 0;
 }
 
 /* a and the n - 1 actions behind it: one product, then everything is released, in the order of the

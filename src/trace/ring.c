@@ -42,6 +42,7 @@ static const struct kind {
     [PP_EVENT_START] = {"start", false},
     [PP_EVENT_SAVE] = {"save", false},
     [PP_EVENT_REPORT] = {"report", false},
+    [PP_EVENT_LAUNCH] = {"launch", false},
     [PP_EVENT_VOTE] = {"vote", false},
 };
 

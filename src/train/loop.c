@@ -253,17 +253,35 @@ static int diverged(struct trainer *tr, int steps)
                           tr->saver ? saver_error(tr->saver)->text : "");
 }
 
-/* One training step, or, when it was bad, what train.nonfinite wants instead. */
-static int train_step(struct trainer *tr)
+/* One training step, or, when it was bad, what train.nonfinite wants instead. meets: the ranks will
+ * meet behind it, so that it is to be done. A device may tell late: then the run goes back to the
+ * bad step, for what came behind has changed nothing. */
+static int train_step(struct trainer *tr, bool meets)
 {
     int rc = pp_exec_train_step(tr->x, tr->epoch_step, tr->last_lr, tr->t, tr->updates);
+    if (rc == 0 && meets) {
+        rc = pp_exec_finish(tr->x, tr->t);
+    }
     if (rc == PP_EDIVERGED) {
+        int late = pp_exec_late(tr->x);
+        tr->t -= late;
+        tr->epoch_step -= late;
+        tr->steps -= late;
+        tr->updates -= late;
         return nonfinite_step(tr);
     }
     PP_TRY(rc);
     tr->updates++;
     tr->nonfinite.in_a_row = 0;
     return 0;
+}
+
+/* Do the ranks meet behind step tr->t of the run, which is number `done` of the epoch's `steps`?
+ * The same on every rank. */
+static bool meets_behind(const struct trainer *tr, int done, int steps)
+{
+    return done == steps || tr->t == tr->total_steps || due_by_steps(tr) ||
+           tr->t >= tr->next_sync || tracer_wants_sync(tr->tracer, tr->t);
 }
 
 /* The rest of the epoch, or less when the run is to end. */
@@ -287,7 +305,8 @@ static int run_epoch(struct trainer *tr)
         tr->t++;
         tr->last_lr = pp_lr_at(tr->run->cfg, tr->t, tr->total_steps);
         tracer_step(tr->tracer, tr->t);
-        int rc = train_step(tr);
+        pp_exec_time_all(tr->x, tracer_is_on(tr->tracer));
+        int rc = train_step(tr, meets_behind(tr, tr->epoch_step + 1, steps));
         if (rc == PP_EDIVERGED) {
             return diverged(tr, steps);
         }
@@ -296,7 +315,7 @@ static int run_epoch(struct trainer *tr)
         tr->steps++;
         bool end = tr->epoch_step == steps || tr->t == tr->total_steps;
         bool due = due_by_steps(tr);
-        if (end || due || tr->t >= tr->next_sync || tracer_wants_sync(tr->tracer, tr->t)) {
+        if (meets_behind(tr, tr->epoch_step, steps)) {
             PP_TRY(sync_training(tr, steps, end));
         }
         if (!end) {

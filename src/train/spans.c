@@ -148,8 +148,8 @@ void spans_write(struct spans *s, struct pp_chrome *c, int rank, uint64_t zero_n
     const struct pp_plan *plan = s->layout->plans[0].plan;
     for (size_t k = 0; k < n; k++) {
         const struct pp_event *e = &events[k];
-        if (e->end_ns == 0) {
-            continue;
+        if (e->end_ns == 0 || e->kind == PP_EVENT_LAUNCH) {
+            continue; /* what is launched lies elsewhere in time, and has records of its own */
         }
         if (!e->eval && e->step != s->t[rank]) {
             next_step(s, rank, e->step);

@@ -194,6 +194,11 @@ static bool active(const struct tracer *tc)
     return tc && tc->next > 0 && tc->next <= tc->last;
 }
 
+bool tracer_is_on(const struct tracer *tc)
+{
+    return active(tc);
+}
+
 bool tracer_wants_sync(const struct tracer *tc, int64_t t)
 {
     return active(tc) && (t == tc->last || t - tc->next + 1 >= tc->hold);

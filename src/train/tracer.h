@@ -31,6 +31,9 @@ int tracer_open(const struct tracer_spec *spec, struct tracer **out);
 /* Step t begins. Local. */
 void tracer_step(struct tracer *tc, int64_t t);
 
+/* Is the run in the traced range? Local. */
+bool tracer_is_on(const struct tracer *tc);
+
 /* Must the ranks meet after step t, so that nothing is overwritten? The same on every rank. */
 bool tracer_wants_sync(const struct tracer *tc, int64_t t);
 

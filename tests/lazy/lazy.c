@@ -9,6 +9,8 @@
 #include "ppcli/clock.h"
 #include "ppcli/err.h"
 
+#define HUNG_S 5
+
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed; /* a mark, a queue, or hung */
@@ -47,15 +49,6 @@ void lazy_hang_at(long n)
     pthread_mutex_unlock(&all.lock);
 }
 
-void lazy_go_on(void)
-{
-    pthread_mutex_lock(&all.lock);
-    all.hung = false;
-    all.hang_at = 0;
-    pthread_cond_broadcast(&all.changed);
-    pthread_mutex_unlock(&all.lock);
-}
-
 /* --- doing -------------------------------------------------------------------------------------
  */
 
@@ -89,16 +82,21 @@ static void run_item(struct lazy *s, const struct item *it)
 {
     if (it->number > 0 && it->number == all.hang_at) {
         pthread_mutex_lock(&all.lock);
-        while (all.hung) {
-            pthread_cond_wait(&all.changed, &all.lock);
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec += HUNG_S;
+        while (all.hung && pthread_cond_timedwait(&all.changed, &all.lock, &until) == 0) {
         }
+        all.hung = false;
         pthread_mutex_unlock(&all.lock);
     }
     if (it->number > 0 && it->number == all.fail_at) {
         note_failure(s, pp_fail(PP_ERESOURCE, "lazy: told to fail"));
         return;
     }
-    note_failure(s, it->run(s->inner, it->args));
+    if (s->rc == 0) { /* after a failure a device does nothing any more */
+        note_failure(s, it->run(s->inner, it->args));
+    }
 }
 
 static void reach(struct lazy_mark *m, uint64_t number)

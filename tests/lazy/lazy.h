@@ -36,10 +36,8 @@ void lazy_without_graphs(bool without);
  * capture it fails when it is enqueued. */
 void lazy_fail_at(long n);
 
-/* The n-th op enqueued from now on is never done, nor is what stands behind it; until lazy_go_on().
- */
+/* The n-th op enqueued from now on takes 5 seconds. */
 void lazy_hang_at(long n);
-void lazy_go_on(void);
 
 /* The n-th product of a forward pass from now on makes its first value a NaN; 0: none. */
 void lazy_spoil_at(long n);

@@ -118,8 +118,8 @@ static void any_split_of_the_buffer_gives_the_same_bits(void **state)
         CHECK_OK(pp_backend_resolve(backends[b], &ops));
         CHECK_OK(pp_backend_open(ops, 1, &be));
         for (int kind = PP_OPT_SGD; kind <= PP_OPT_ADAMW; kind++) {
-            struct pp_optimizer_args a = {kind,  0.01f, 0.9f, 0.9f, 0.999f,
-                                          1e-8f, 0.01f, 0.5f, 1,    false};
+            struct pp_optimizer_args a = {kind,  0.01f, 0.9f, 0.9f,  0.999f, 1e-8f,
+                                          0.01f, 0.5f,  1,    false, 0};
             static float g[LEN], p[2][LEN], m[2][LEN], v[2][LEN];
             memset(m, 0, sizeof(m));
             memset(v, 0, sizeof(v));
@@ -197,7 +197,7 @@ static struct trial *trial(double clip_norm, bool halt)
         .votes = {{1, 0, 0, 0}, {0, 4, 4, 2.5}, {1, 0, 0, 0}, {0, 4, 4, 2.25}},
         .before = {1, 2, 3},
         .sums = {10, 20, 30},
-        .args = {.step = 7, .grad_scale = 1},
+        .args = {.t = 7, .step = 7, .grad_scale = 1},
     };
     t.j = (struct pp_judgement){.ranks = 4,
                                 .stages = 2,
@@ -269,7 +269,7 @@ static void after_a_bad_step_training_halts_until_told(void **state)
         t->votes[0][0] = NAN;
         CHECK_OK(pp_backend_judge(be, &t->j));
         t->votes[0][0] = 1;
-        t->args.step = 8;
+        t->args.t = 8;
         CHECK_OK(pp_backend_judge(be, &t->j));
         assert_true(t->args.skip == (halt == 1));
         CHECK_INT_EQ(t->verdict.step, 8);

@@ -181,8 +181,8 @@ static void run_kernels(const struct cpu_kernels *k, float *out)
     out += 2;
     *out++ = k->largest(N, in, 0);
     for (int kind = PP_OPT_SGD; kind <= PP_OPT_ADAMW; kind++) {
-        struct pp_optimizer_args args = {kind,  0.01f, 0.9f, 0.9f, 0.99f,
-                                         1e-8f, 0.1f,  0.3f, 1,    false};
+        struct pp_optimizer_args args = {kind, 0.01f, 0.9f, 0.9f,  0.99f, 1e-8f,
+                                         0.1f, 0.3f,  1,    false, 0};
         float m[N] = {0}, v[N] = {0};
         memcpy(out, in, sizeof(z));
         for (; args.step <= 3; args.step++) {

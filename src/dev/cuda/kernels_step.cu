@@ -61,7 +61,7 @@ __global__ void judge(struct pp_judgement j)
         return;
     }
     struct pp_step_verdict v = *j.verdict;
-    v.step = j.args->step;
+    v.step = j.args->t;
     v.norm = sqrt(sum);
     if (bad < j.ranks * columns && v.bad_step == 0) {
         v.bad_step = v.step;
