@@ -2,6 +2,8 @@
 /* Memory of the device and of the host beside it, and the ways between. */
 #include "cuda_impl.h"
 
+#include <string.h>
+
 #include "ppcli/mem.h"
 
 #define SCRATCH_ALIGN 256 /* what products like best; sizes are multiples of it */
@@ -34,8 +36,9 @@ void cuda_free(struct pp_backend *be, void *p, size_t bytes)
 
 int cuda_host_alloc(struct pp_backend *be, size_t bytes, void **out)
 {
-    CUDA_TRY(cuda_of(be)->device,
-             cudaHostAlloc(out, bytes ? bytes : PP_ALIGN, cudaHostAllocPortable));
+    bytes = bytes ? bytes : PP_ALIGN;
+    CUDA_TRY(cuda_of(be)->device, cudaHostAlloc(out, bytes, cudaHostAllocPortable));
+    memset(*out, 0, bytes); /* as memory of pp_alloc is */
     return 0;
 }
 
