@@ -263,6 +263,10 @@ struct pp_backend {
     char description[128]; /* "cpu: OpenBLAS 0.3.21 (SkylakeX), 1 thread" */
 };
 
+/* Those of backends.def, i = 0..count-1. */
+int pp_backend_count(void);
+const struct pp_backend_ops *pp_backend_at(int i);
+
 const char *const *pp_backend_names(void); /* of backends.def, "auto" first, NULL-terminated */
 
 /* The backend that "auto" means here (cuda where it can run, else cpu), or `name` itself.

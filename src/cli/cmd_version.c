@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ppcli version: what was built in; the first thing a bug report needs. */
 #include "ppcli/err.h"
-#include "ppcli/transport.h"
+#include "build_facts.h"
 #include "build_info.h"
 #include "command.h"
 
@@ -18,13 +18,9 @@ static int run(int argc, char **argv)
         return 0;
     }
     printf("ppcli %s\n", PP_VERSION);
-    printf("CBLAS: %s\n", PP_BLAS_VERSION);
-    printf("MPI: %s\n", pp_mpi_built() ? pp_mpi_version() : "no");
-    printf("libcurl: %s\n", PP_CURL_VERSION);
-    printf("zlib: %s\n", PP_ZLIB_VERSION);
-    printf("inih: %s\n", PP_INIH_VERSION);
-    printf("jansson: %s\n", PP_JANSSON_VERSION);
-    printf("compiler: %s\n", PP_COMPILER);
+    for (const struct build_fact *b = build_facts(); b->what; b++) {
+        printf("%s: %s\n", b->what, b->text);
+    }
     return 0;
 }
 

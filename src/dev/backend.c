@@ -28,6 +28,17 @@ static const struct pp_backend_ops *const backends[] = {
 /* "auto" takes the first of these that can run here. */
 static const struct pp_backend_ops *const preferred[] = {&backend_cuda, &backend_cpu};
 
+int pp_backend_count(void)
+{
+    return (int)N_BACKENDS;
+}
+
+const struct pp_backend_ops *pp_backend_at(int i)
+{
+    pp_assert(i >= 0 && i < pp_backend_count());
+    return backends[i];
+}
+
 const char *const *pp_backend_names(void)
 {
     static const char *const names[] = {

@@ -7,7 +7,8 @@
 
 static int probe(char *why, size_t bytes)
 {
-    snprintf(why, bytes, "this build has no CUDA backend; use run.backend = cpu");
+    snprintf(why, bytes,
+             "this build has no CUDA backend: build ppcli where nvcc is, or use run.backend = cpu");
     return PP_ERESOURCE;
 }
 

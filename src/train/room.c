@@ -123,6 +123,16 @@ static void group_room(struct room *room, const char *root)
     }
 }
 
+enum room_kind room_nearest(const struct room *room, const char **what)
+{
+    enum room_kind nearest = ROOM_SYSTEM;
+    for (int k = 0; k < ROOM_KINDS; k++) {
+        nearest = room->bytes[k] < room->bytes[nearest] ? (enum room_kind)k : nearest;
+    }
+    *what = limit_names[nearest];
+    return nearest;
+}
+
 void room_find(const char *root, struct room *out)
 {
     struct room room = {.bytes = {UINT64_MAX, UINT64_MAX, UINT64_MAX}};

@@ -28,6 +28,9 @@ struct room {
  */
 void room_find(const char *root, struct room *out);
 
+/* The limit that leaves least, and its name ("what the system has available"; static storage). */
+enum room_kind room_nearest(const struct room *room, const char **what);
+
 /* What one process of a run will take, and has room for. */
 struct room_claim {
     uint64_t ranks, data; /* bytes of its ranks and of the data it reads */

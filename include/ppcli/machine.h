@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The machine that this process is on, as far as a run on its processor is concerned. */
+#ifndef PPCLI_MACHINE_H
+#define PPCLI_MACHINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* "" and 0 stand for what the system does not tell. */
+struct pp_machine {
+    char host[64], system[160];  /* "Linux 6.1.0 x86_64" */
+    char cpu[128], governor[32]; /* model; what sets its clock: "performance" */
+    int cores;                   /* that this process may use ... */
+    int cores_there;             /* ... of so many */
+    char binding[128];           /* their numbers: "0, 1"; "0-15" */
+    char caches[128];            /* of the first core: "L1d 32 KiB, L2 1 MiB, L3 32 MiB" */
+    uint64_t memory_bytes;       /* of the machine */
+    uint64_t room_bytes;         /* what this process may still take; UINT64_MAX: nobody says */
+    const char *room_what;       /* the nearest limit of it; static storage */
+};
+
+/* whole_machine: cores also where this process is bound to some of them, as by an MPI launcher.
+ * Local; reads files of the system only. */
+void pp_machine_describe(bool whole_machine, struct pp_machine *out);
+
+#endif

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ppcli env: the build, the machine and what there is to compute on, in one page for a bug report.
+ * What is missing is said together with what would bring it.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "ppcli/backend.h"
+#include "ppcli/devices.h"
+#include "ppcli/err.h"
+#include "ppcli/json.h"
+#include "ppcli/machine.h"
+#include "ppcli/mem.h"
+#include "ppcli/transport.h"
+#include "build_facts.h"
+#include "build_info.h"
+#include "command.h"
+#include "commit.h"
+
+#define GIB (1024.0 * 1024.0 * 1024.0)
+
+/* A backend that computes on devices of its own, and those it found. */
+struct found {
+    const struct pp_backend_ops *ops;
+    struct pp_device devices[PP_DEVICES_MAX];
+    int n;
+    char why[256]; /* it found none */
+};
+
+static void help(FILE *f)
+{
+    fputs("  ppcli env                      this build and this machine\n"
+          "  ppcli env --format json        for other programs and bug reports\n"
+          "\n"
+          "Prints the version with what was built in, the processor with its caches and the\n"
+          "memory that a run may take, the backends that can run here, and of GPUs the\n"
+          "driver, the libraries, every device, and which of them reach each other's memory.\n"
+          "What is not there is said, and what would bring it.\n",
+          f);
+}
+
+static void find(const struct pp_backend_ops *ops, struct found *out)
+{
+    memset(out, 0, sizeof(*out));
+    out->ops = ops;
+    int n = 0;
+    if (ops->devices(out->devices, PP_DEVICES_MAX, &n, out->why, sizeof(out->why)) == 0) {
+        out->n = n < PP_DEVICES_MAX ? n : PP_DEVICES_MAX;
+    }
+}
+
+static const char *no_mpi =
+    "no: ranks are threads of one process; install Open MPI or MPICH and build again";
+
+/* --- text --------------------------------------------------------------------------------------
+ */
+
+static void row(const char *what, const char *text)
+{
+    if (text[0]) {
+        printf("  %-14s %s\n", what, text);
+    }
+}
+
+static void text_build(void)
+{
+    printf("ppcli %s, commit %s\n", PP_VERSION, PP_COMMIT);
+    for (const struct build_fact *b = build_facts(); b->what; b++) {
+        row(b->what, strcmp(b->what, "MPI") == 0 && !pp_mpi_built() ? no_mpi : b->text);
+    }
+}
+
+static void text_machine(const struct pp_machine *m)
+{
+    char text[256];
+    printf("\nmachine\n");
+    row("host", m->host);
+    row("system", m->system);
+    row("processor", m->cpu);
+    snprintf(text, sizeof(text), "%d of %d (%s)%s%s", m->cores, m->cores_there, m->binding,
+             m->governor[0] ? ", governor " : "", m->governor);
+    row("cores", text);
+    row("caches", m->caches);
+    snprintf(text, sizeof(text), "%.1f GiB", (double)m->memory_bytes / GIB);
+    row("memory", text);
+    if (m->room_bytes != UINT64_MAX) {
+        snprintf(text, sizeof(text), "%.1f GiB are left of %s", (double)m->room_bytes / GIB,
+                 m->room_what);
+        row("for a run", text);
+    }
+}
+
+static void text_version(void *ctx, const char *what, const char *text)
+{
+    row(what, text);
+}
+
+static void text_reach(const struct found *f)
+{
+    for (int a = 0; a < f->n && f->ops->reaches; a++) {
+        char list[256] = "";
+        size_t used = 0;
+        for (int b = 0; b < f->n && used < sizeof(list); b++) {
+            if (a != b && f->ops->reaches(f->devices[a].number, f->devices[b].number)) {
+                used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%d",
+                                         used > 0 ? ", " : "", f->devices[b].number);
+            }
+        }
+        if (f->n > 1) {
+            printf("  device %-7d reaches the memory of %s\n", f->devices[a].number,
+                   used > 0 ? list : "no other: messages need NCCL or the host");
+        }
+    }
+}
+
+static void text_devices(const struct found *f)
+{
+    printf("\n%s\n", f->ops->name);
+    if (f->ops->versions) {
+        f->ops->versions(text_version, NULL);
+    }
+    if (f->n == 0) {
+        row("devices", f->why);
+    }
+    for (int i = 0; i < f->n; i++) {
+        const struct pp_device *d = &f->devices[i];
+        printf("  device %-7d %s, %d multiprocessors, %.1f GiB, compute capability %d.%d, %s\n",
+               d->number, d->name, d->processors, (double)d->bytes / GIB, d->capability / 10,
+               d->capability % 10, d->uuid);
+    }
+    text_reach(f);
+}
+
+static int print_text(const struct pp_machine *m, struct found *f)
+{
+    char why[256];
+    text_build();
+    text_machine(m);
+    printf("\nbackends\n");
+    for (int i = 0; i < pp_backend_count(); i++) {
+        const struct pp_backend_ops *ops = pp_backend_at(i);
+        bool runs = ops->probe(why, sizeof(why)) == 0;
+        printf("  %-14s %s%s\n", ops->name, runs ? "" : "no: ", why);
+    }
+    for (int i = 0; i < pp_backend_count(); i++) {
+        if (pp_backend_at(i)->devices) {
+            find(pp_backend_at(i), f);
+            text_devices(f);
+        }
+    }
+    return 0;
+}
+
+/* --- JSON --------------------------------------------------------------------------------------
+ */
+
+static void json_version(void *ctx, const char *what, const char *text)
+{
+    pp_json_str(ctx, what, text);
+}
+
+static void json_machine(struct pp_json *j, const struct pp_machine *m)
+{
+    pp_json_object(j, "machine");
+    pp_json_str(j, "host", m->host);
+    pp_json_str(j, "system", m->system);
+    pp_json_str(j, "processor", m->cpu);
+    pp_json_str(j, "governor", m->governor);
+    pp_json_int(j, "cores", m->cores);
+    pp_json_int(j, "cores_there", m->cores_there);
+    pp_json_str(j, "binding", m->binding);
+    pp_json_str(j, "caches", m->caches);
+    pp_json_uint(j, "memory_bytes", m->memory_bytes);
+    if (m->room_bytes != UINT64_MAX) {
+        pp_json_uint(j, "room_bytes", m->room_bytes);
+        pp_json_str(j, "room_what", m->room_what);
+    }
+    pp_json_end(j);
+}
+
+static void json_devices(struct pp_json *j, const struct found *f)
+{
+    if (f->ops->versions) {
+        pp_json_object(j, "versions");
+        f->ops->versions(json_version, j);
+        pp_json_end(j);
+    }
+    pp_json_array(j, "devices");
+    for (int i = 0; i < f->n; i++) {
+        const struct pp_device *d = &f->devices[i];
+        pp_json_object(j, NULL);
+        pp_json_int(j, "device", d->number);
+        pp_json_str(j, "name", d->name);
+        pp_json_str(j, "uuid", d->uuid);
+        pp_json_int(j, "multiprocessors", d->processors);
+        pp_json_int(j, "capability", d->capability);
+        pp_json_uint(j, "memory_bytes", d->bytes);
+        pp_json_array(j, "reaches");
+        for (int b = 0; b < f->n && f->ops->reaches; b++) {
+            if (b != i && f->ops->reaches(d->number, f->devices[b].number)) {
+                pp_json_int(j, NULL, f->devices[b].number);
+            }
+        }
+        pp_json_end(j);
+        pp_json_end(j);
+    }
+    pp_json_end(j);
+}
+
+static int print_json(const struct pp_machine *m, struct found *f)
+{
+    char why[256];
+    struct pp_json j;
+    pp_json_init(&j, stdout, 2);
+    pp_json_object(&j, NULL);
+    pp_json_int(&j, "schema", 1);
+    pp_json_str(&j, "ppcli", PP_VERSION);
+    pp_json_str(&j, "commit", PP_COMMIT);
+    pp_json_object(&j, "build");
+    for (const struct build_fact *b = build_facts(); b->what; b++) {
+        pp_json_str(&j, b->what, b->text);
+    }
+    pp_json_end(&j);
+    json_machine(&j, m);
+    pp_json_array(&j, "backends");
+    for (int i = 0; i < pp_backend_count(); i++) {
+        const struct pp_backend_ops *ops = pp_backend_at(i);
+        pp_json_object(&j, NULL);
+        pp_json_str(&j, "name", ops->name);
+        pp_json_bool(&j, "runs", ops->probe(why, sizeof(why)) == 0);
+        pp_json_str(&j, "text", why);
+        if (ops->devices) {
+            find(ops, f);
+            json_devices(&j, f);
+        }
+        pp_json_end(&j);
+    }
+    pp_json_end(&j);
+    pp_json_end(&j);
+    return 0;
+}
+
+/* --- the command -------------------------------------------------------------------------------
+ */
+
+static int run(int argc, char **argv)
+{
+    const char *format = "text";
+    const struct pp_cli_option options[] = {
+        {"format", 0, PP_CLI_STRING, &format, "text|json", "how to print"},
+        {0},
+    };
+    bool done;
+    PP_TRY(pp_cli_parse(argc, argv, &command_env, options, NULL, NULL, 0, &done));
+    if (done) {
+        return 0;
+    }
+    if (strcmp(format, "text") != 0 && strcmp(format, "json") != 0) {
+        return pp_fail(PP_EUSAGE, "unknown format '%s'; there are text and json", format);
+    }
+    struct pp_machine machine;
+    struct found *f = pp_alloc(1, sizeof(*f));
+    if (!f) {
+        return PP_ERESOURCE;
+    }
+    pp_machine_describe(false, &machine);
+    int rc = strcmp(format, "json") == 0 ? print_json(&machine, f) : print_text(&machine, f);
+    pp_free(f);
+    return rc;
+}
+
+const struct pp_command command_env = {
+    .name = "env",
+    .summary = "show this build, this machine and its devices",
+    .one_rank = true,
+    .run = run,
+    .help = help,
+};

@@ -1,0 +1,60 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# ppcli env: the build, the machine and its devices, and what is missing.
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+json() { python3 -c "import json, sys; e = json.load(open('$folder/out')); print($1)"; }
+
+begin "env names the build, the machine and every backend"
+run env
+code_is 0
+same "$(cat "$folder/err")" ''
+out_has "$("$PPCLI" version | head -n 1), commit "
+for word in CBLAS MPI zlib compiler host processor cores caches memory; do
+    grep -q "^  $word  *[^ ]" "$folder/out" || complain "no value for '$word'"
+done
+for backend in $("$PPCLI" keys run.backend --json | tr ',' '\n' | sed -n 's/^ *"\([a-z]*\)"$/\1/p'); do
+    [ "$backend" = auto ] || grep -q "^  $backend  *[^ ]" "$folder/out" || complain "no backend $backend"
+done
+
+begin "it tells the cores that it may use, and all there are"
+core=$(taskset -pc $$ 2>/dev/null | sed 's/.*: *\([0-9]*\).*/\1/')
+if [ -z "$core" ]; then
+    skip 'no taskset here'
+else
+    taskset -c "$core" "$PPCLI" env >"$folder/out" 2>"$folder/err"
+    out_has "1 of $(getconf _NPROCESSORS_ONLN) ($core)"
+fi
+
+begin "where there is no GPU it says so, and why"
+if [ -e /dev/nvidia0 ] || [ -e /dev/dxg ]; then
+    skip 'there is a GPU'
+else
+    CUDA_VISIBLE_DEVICES='' run env
+    code_is 0
+    grep -q '^  cuda  *no: .' "$folder/out" || complain "says nothing of cuda: $(cat "$folder/out")"
+fi
+
+begin "as JSON it says the same"
+run env --format json
+code_is 0
+if command -v python3 >/dev/null 2>&1; then
+    same "$(json 'e["schema"]')" 1
+    same "$(json 'e["machine"]["cores_there"]')" "$(getconf _NPROCESSORS_ONLN)"
+    same "$(json 'e["machine"]["memory_bytes"] // 1024')" "$(sed -n 's/MemTotal: *\([0-9]*\) kB/\1/p' /proc/meminfo)"
+    same "$(json '[b["runs"] for b in e["backends"] if b["name"] == "cpu"]')" '[True]'
+    same "$(json 'e["build"]["zlib"]')" "$("$PPCLI" version | sed -n 's/^zlib: //p')"
+    same "$(json 'all(len(b["devices"]) > 0 for b in e["backends"] if "devices" in b and b["runs"])')" True
+else
+    skip 'no python3 here'
+fi
+
+begin "another format, and words, are refused"
+run env --format xml
+code_is 64
+err_has "unknown format 'xml'; there are text and json"
+run env now
+code_is 64
+
+finish
