@@ -33,6 +33,7 @@ struct pp_bench_row {
     int stages, replicas, microbatches, batch;
     char schedule[PP_NAME_MAX];
     int ranks;
+    int devices;    /* that its ranks compute on; 0: the processor */
     int reference;  /* of struct pp_bench: the run with one stage to compare with; -1 */
     bool processes; /* ranks are MPI processes */
     bool exact;     /* must give the bits of the reference */
@@ -68,8 +69,9 @@ struct pp_bench {
     struct pp_bench_row *references; /* [n_references] */
     int *reference_row;              /* [n_references] the row that serves, -1: its own run */
     int n_references;
-    struct pp_ceilings ceilings; /* the caller's to set; cores 0: not measured */
-    bool speaks;                 /* this process prints */
+    struct pp_ceilings ceilings;      /* the caller's to set; cores 0: not measured */
+    struct pp_device_ceilings device; /* the same of the first device; name "": not measured */
+    bool speaks;                      /* this process prints */
 };
 
 /*

@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "ppcli/backend.h"
+
 #define PP_CEILING_CORES_MAX 1024
 
 struct pp_ceilings {
@@ -47,5 +49,28 @@ int pp_ceiling_cores(bool whole_machine, int *out, int max);
 /* The matrix-product rate that `ranks` ranks have between them: as many cores as there are ranks,
  * at most all. 0 when it was not measured. */
 double pp_ceiling_gemm(const struct pp_ceilings *c, int ranks);
+
+/* The same of a device of its own: through the calls that a run makes, so that what they cost is in
+ * it. */
+struct pp_device_ceilings {
+    char name[128];    /* of the backend, as it describes itself; empty: not measured */
+    int gemm_n;        /* width of the square product */
+    double gemm[3];    /* by enum pp_precision: flop/s, factors as a run gives them */
+    size_t copy_bytes; /* of the block that is copied inside the device's memory */
+    double copy;       /* bytes/s, read and written */
+    double launch;     /* seconds that the host takes to enqueue the smallest op */
+    double op;         /* seconds of the device for each of many of them in a row */
+    int nodes;         /* of them that one graph has; 0: no graphs here */
+    double node;       /* seconds of the device for each of them in the graph */
+    double took;       /* seconds that measuring took */
+};
+
+/*
+ * Measure the device of `choice`; its precision is ignored, all are measured. Takes about a second
+ * and 2 GiB, less where the device is slow or has less free. gemm_n: the width of the product, at
+ * most; 0: 8192. Nothing else may be computing there. Local. Errors: those of the backend.
+ */
+int pp_device_ceilings_measure(const struct pp_backend_choice *choice, int gemm_n,
+                               struct pp_device_ceilings *out);
 
 #endif

@@ -189,16 +189,25 @@ static int output_close(struct output *out, int rc, bool complete)
     return rc;
 }
 
+/* Of the device that the first row begins with, where there is one. */
+static int measure_device(const struct pp_config *cfg, struct pp_device_ceilings *out)
+{
+    struct pp_backend_choice choice = pp_backend_choice_of(cfg);
+    return choice.ops && choice.ops->devices ? pp_device_ceilings_measure(&choice, 0, out) : 0;
+}
+
 static int run_rows(const struct request *q, const struct sweep *s, double seconds,
                     struct pp_bench *bench)
 {
     bool live = pp_term_live(STDERR_FILENO), processes = pp_mpi_launched(NULL);
     struct pp_ceilings ceilings = {0};
+    struct pp_device_ceilings device = {.name = ""};
     void (*leave)(int rc) = pp_cli_leave();
     if (launch_speaks() && !q->no_ceilings) {
         /* before MPI starts: until this process joins in, the others sleep */
         struct pp_ceiling_spec spec = {.whole_machine = processes, .scale = 1};
         PP_TRY(pp_ceilings_measure(&spec, &ceilings));
+        PP_TRY(measure_device(s->configs[0], &device));
     }
     struct pp_bench_spec spec = {.repeat = q->repeat,
                                  .warmup = q->warmup,
@@ -214,6 +223,7 @@ static int run_rows(const struct request *q, const struct sweep *s, double secon
     }
     PP_TRY(rc);
     bench->ceilings = ceilings;
+    bench->device = device;
     return 0;
 }
 

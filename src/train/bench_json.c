@@ -64,6 +64,29 @@ static void put_ceilings(struct pp_json *j, const struct pp_ceilings *c)
     pp_json_end(j);
 }
 
+static void put_device(struct pp_json *j, const struct pp_device_ceilings *c)
+{
+    if (!c->name[0]) {
+        return;
+    }
+    pp_json_object(j, "device_ceilings");
+    pp_json_str(j, "device", c->name);
+    pp_json_int(j, "gemm_n", c->gemm_n);
+    pp_json_object(j, "gemm_flops");
+    for (int i = 0; i < 3; i++) {
+        pp_json_dbl(j, pp_precision_name((enum pp_precision)i), c->gemm[i]);
+    }
+    pp_json_end(j);
+    pp_json_uint(j, "copy_bytes", c->copy_bytes);
+    pp_json_dbl(j, "copy_bytes_per_second", c->copy);
+    pp_json_dbl(j, "launch_seconds", c->launch);
+    pp_json_dbl(j, "op_seconds", c->op);
+    pp_json_int(j, "graph_nodes", c->nodes);
+    pp_json_dbl(j, "graph_node_seconds", c->node);
+    pp_json_dbl(j, "seconds", c->took);
+    pp_json_end(j);
+}
+
 static void put_samples(struct pp_json *j, const struct pp_bench *b, const struct pp_bench_row *row)
 {
     pp_json_array(j, "samples");
@@ -175,6 +198,7 @@ int bench_print_json(const struct pp_bench *b, const struct pp_bench_header *h,
     pp_json_str(&j, "type", "bench");
     put_header(&j, b, h);
     put_ceilings(&j, &b->ceilings);
+    put_device(&j, &b->device);
     PP_TRY(put_rows(&j, b, axes));
     pp_json_end(&j);
     return 0;
@@ -189,6 +213,7 @@ int bench_print_jsonl(const struct pp_bench *b, const struct pp_bench_header *h,
     pp_json_str(&j, "type", "header");
     put_header(&j, b, h);
     put_ceilings(&j, &b->ceilings);
+    put_device(&j, &b->device);
     pp_json_end(&j);
     for (int i = 0; i < b->n; i++) {
         pp_json_init(&j, f, 0);

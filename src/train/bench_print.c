@@ -91,14 +91,14 @@ static void print_header(const struct pp_bench *b, const struct pp_bench_header 
             b->repeat, b->repeat == 1 ? "" : "s");
 }
 
-static int print_ceilings(const struct pp_ceilings *c, FILE *f)
+static int print_ceilings(const struct pp_ceilings *c, bool device, FILE *f)
 {
     struct table t;
     char all[32], name[64];
     if (c->cores == 0) {
         return 0;
     }
-    PP_TRY(table_create(&t, 6));
+    PP_TRY(table_create(&t, device ? 5 : 6));
     snprintf(all, sizeof(all), "%d cores at once", c->cores);
     table_column(&t, "ceiling", true);
     table_column(&t, "one core", false);
@@ -128,8 +128,40 @@ static int print_ceilings(const struct pp_ceilings *c, FILE *f)
     if (c->ping_pong > 0) {
         table_cell(&t, 4, 2, "%.0f", c->ping_pong * 1e9);
     }
-    table_cell(&t, 5, 0, "GPU");
-    table_cell(&t, 5, 1, "none");
+    if (!device) {
+        table_cell(&t, 5, 0, "GPU");
+        table_cell(&t, 5, 1, "none");
+    }
+    fputc('\n', f);
+    table_markdown(&t, f);
+    table_fini(&t);
+    return 0;
+}
+
+/* A device of its own. */
+static int print_device(const struct pp_device_ceilings *c, FILE *f)
+{
+    struct table t;
+    if (!c->name[0]) {
+        return 0;
+    }
+    PP_TRY(table_create(&t, 7));
+    table_column(&t, "ceiling of the device", true);
+    table_column(&t, c->name, false);
+    for (int i = 0; i < 3; i++) {
+        table_cell(&t, i, 0, "matrix product %d x %d x %d, %s, TF/s", c->gemm_n, c->gemm_n,
+                   c->gemm_n, pp_precision_name((enum pp_precision)i));
+        table_cell(&t, i, 1, "%.1f", c->gemm[i] * 1e-12);
+    }
+    table_cell(&t, 3, 0, "copy of %.0f MiB in its memory, read and written, GB/s",
+               (double)c->copy_bytes / MIB);
+    table_cell(&t, 3, 1, "%.1f", c->copy * 1e-9);
+    table_cell(&t, 4, 0, "smallest op: enqueued by the host, us");
+    table_cell(&t, 4, 1, "%.2f", c->launch * 1e6);
+    table_cell(&t, 5, 0, "smallest op: from one to the next, us");
+    table_cell(&t, 5, 1, "%.2f", c->op * 1e6);
+    table_cell(&t, 6, 0, "the same inside a graph of %d, us", c->nodes);
+    table_cell(&t, 6, 1, c->nodes > 0 ? "%.2f" : "no graphs", c->node * 1e6);
     fputc('\n', f);
     table_markdown(&t, f);
     table_fini(&t);
@@ -279,7 +311,8 @@ static int print_md(const struct pp_bench *b, const struct pp_bench_header *h,
 {
     struct table t;
     print_header(b, h, f);
-    PP_TRY(print_ceilings(&b->ceilings, f));
+    PP_TRY(print_ceilings(&b->ceilings, b->device.name[0] != '\0', f));
+    PP_TRY(print_device(&b->device, f));
     PP_TRY(table_create(&t, b->n));
     int rc = fill(b, axes, &t);
     if (rc == 0) {

@@ -74,6 +74,15 @@ static int read_plan(struct pp_bench_row *row, const struct pp_run *run)
     return pp_plan_bubble(pp_layout_plan(l, PP_PLAN_TRAIN, l->plans[0].m), &row->bubble_ideal);
 }
 
+static int count_devices(struct pp_bench_row *row, const struct pp_run *run)
+{
+    struct pp_device devices[PP_DEVICES_MAX];
+    int n = 0;
+    PP_TRY(pp_devices_find(run->backend, run->cfg, devices, &n));
+    row->devices = n < row->ranks ? n : row->ranks;
+    return 0;
+}
+
 int bench_row_make(struct pp_bench_row *row, const struct pp_config *cfg, int processes)
 {
     struct pp_run run;
@@ -98,6 +107,9 @@ int bench_row_make(struct pp_bench_row *row, const struct pp_config *cfg, int pr
     }
     PP_TRY(rc);
     rc = read_plan(row, &run);
+    if (rc == 0) {
+        rc = count_devices(row, &run);
+    }
     pp_run_fini(&run);
     return rc;
 }

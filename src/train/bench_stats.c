@@ -102,7 +102,8 @@ void pp_bench_figures(const struct pp_bench *b, const struct pp_bench_row *row,
     out->bubble_measured = median_of(b, row, offsetof(struct pp_bench_sample, bubble_measured));
     out->bubble_predicted = median_of(b, row, offsetof(struct pp_bench_sample, bubble_predicted));
     out->bound = median_of(b, row, offsetof(struct pp_bench_sample, bound));
-    double peak = pp_ceiling_gemm(&b->ceilings, row->ranks);
+    double peak = row->devices > 0 ? row->devices * b->device.gemm[row->cfg->run.precision]
+                                   : pp_ceiling_gemm(&b->ceilings, row->ranks);
     double sps = median_of(b, row, offsetof(struct pp_bench_sample, samples_per_second));
     out->of_peak = peak > 0 ? sps * row->flops / peak : 0;
     const struct pp_bench_row *one = bench_reference(b, row->reference);

@@ -237,6 +237,39 @@ static void ceilings_are_rates(void **state)
     assert_true(c.cores == 1 || c.ping_pong >= 0);
 }
 
+/* On the processor the calls are the same; only their marks and graphs are not there. */
+static void ceilings_of_a_device_are_rates(void **state)
+{
+    struct pp_device_ceilings c;
+    struct pp_backend_choice choice = {.threads = 1};
+    CHECK_OK(pp_backend_resolve("cpu", &choice.ops));
+    CHECK_OK(pp_device_ceilings_measure(&choice, 256, &c));
+    assert_true(c.gemm_n == 128 || c.gemm_n == 256);
+    CHECK_INT_EQ(c.copy_bytes, 16 * (size_t)c.gemm_n * (size_t)c.gemm_n);
+    const double rates[] = {c.gemm[0], c.gemm[1], c.gemm[2], c.copy, c.launch, c.op};
+    for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++) {
+        assert_true(isfinite(rates[i]) && rates[i] > 0);
+    }
+    CHECK_INT_EQ(c.nodes, 0);
+    assert_true(strncmp(c.name, "cpu: ", 5) == 0);
+}
+
+static void the_peak_of_a_device_is_that_of_its_precision(void **state)
+{
+    struct pp_config cfg = {.run.precision = PP_PRECISION_TF32};
+    struct pp_bench_sample sample = {.valid = true, .samples_per_second = 10};
+    struct pp_bench_row row = {
+        .cfg = &cfg, .ranks = 4, .devices = 2, .flops = 1, .samples = &sample};
+    struct pp_bench b = {.repeat = 1, .rows = &row, .n = 1, .references = &row};
+    struct pp_bench_figures f;
+    int none = -1;
+    b.reference_row = &none;
+    b.device.gemm[PP_PRECISION_F32] = 1000;
+    b.device.gemm[PP_PRECISION_TF32] = 50;
+    pp_bench_figures(&b, &row, &f);
+    check_near(f.of_peak, 10.0 / 100, 1e-12);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -255,6 +288,8 @@ int main(void)
         cmocka_unit_test(equal_samples_show_no_difference),
         cmocka_unit_test(a_single_round_has_no_confidence),
         cmocka_unit_test(ceilings_are_rates),
+        cmocka_unit_test(ceilings_of_a_device_are_rates),
+        cmocka_unit_test(the_peak_of_a_device_is_that_of_its_precision),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The ceilings of a device, through the backend's own table: what a run cannot exceed as long as it
+ * makes these calls. Times are the device's, between two marks; where ops are done when they return
+ * they are the host's.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ppcli/ceiling.h"
+#include "ppcli/clock.h"
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+#include "ppcli/rng.h"
+
+enum {
+    REPEATS = 5,
+    GEMM_N = 8192, /* from here on the rate does not grow any more */
+    GEMM_N_MIN = 128,
+    SQUARES = 8, /* of f32, that measuring a product takes at most, and a block more */
+    NODES = 1000,
+    FILL_FLOATS = 1 << 18,
+    CALLS_MAX = 1000,
+};
+#define BATCH_SECONDS 30e-3 /* of one repeat, about: clocks have risen by then */
+#define WIDEST_SECONDS 0.1  /* of one product */
+
+/* One rank's worth of device with what is measured on it. */
+struct bench {
+    struct pp_backend *be;
+    void *from, *to;      /* timed marks; NULL where ops are done when they return */
+    int n;                /* of the product */
+    float *x, *W, *b, *y; /* device: [n][n], [n][n], [n], [n][n] */
+    float *packed;        /* device: of W, or NULL */
+    size_t packed_floats;
+    size_t bytes;   /* of each of two blocks */
+    void *block[2]; /* device */
+    void *graph;
+};
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static int product(struct bench *t)
+{
+    return pp_backend_linear_forward(t->be, t->n, t->n, t->n, t->x, t->W, t->packed, t->b,
+                                     PP_ACT_NONE, NULL, t->y);
+}
+
+static int copy_block(struct bench *t)
+{
+    return pp_backend_copy(t->be, t->block[1], t->block[0], t->bytes);
+}
+
+/* One element: as good as nothing to compute. */
+static int smallest(struct bench *t)
+{
+    return pp_backend_add(t->be, 1, t->block[0], t->block[1]);
+}
+
+static int replay(struct bench *t)
+{
+    return pp_backend_graph_launch(t->be, t->graph);
+}
+
+/* Seconds of `calls` calls in a row; *enqueued: until the host was through with them. */
+static int time_calls(struct bench *t, int (*call)(struct bench *t), int calls, double *out,
+                      double *enqueued)
+{
+    uint64_t ns = 0;
+    PP_TRY(pp_backend_synchronize(t->be));
+    uint64_t start = pp_clock_ns();
+    PP_TRY(pp_backend_mark_set(t->be, t->from));
+    for (int i = 0; i < calls; i++) {
+        PP_TRY(call(t));
+    }
+    PP_TRY(pp_backend_mark_set(t->be, t->to));
+    *enqueued = (double)(pp_clock_ns() - start) * 1e-9;
+    PP_TRY(pp_backend_synchronize(t->be));
+    ns = pp_clock_ns() - start;
+    if (t->from) {
+        PP_TRY(pp_backend_mark_elapsed(t->be, t->from, t->to, &ns));
+    }
+    *out = (double)ns * 1e-9;
+    return 0;
+}
+
+/* Medians of the seconds that one call takes on the device and, when asked for, on the host. */
+static int measure(struct bench *t, int (*call)(struct bench *t), int repeats, double *out,
+                   double *host)
+{
+    double device[REPEATS], enqueue[REPEATS], seconds = 0, ignored;
+    int calls = 1;
+    PP_TRY(time_calls(t, call, 1, &seconds, &ignored)); /* chooses algorithms */
+    PP_TRY(time_calls(t, call, 1, &seconds, &ignored));
+    while (repeats > 1 && calls < CALLS_MAX && seconds * calls < BATCH_SECONDS) {
+        calls *= 2;
+    }
+    for (int i = -1; i < repeats; i++) { /* the first one warms up */
+        double a = 0, b = 0;
+        PP_TRY(time_calls(t, call, calls, &a, &b));
+        if (i >= 0) {
+            device[i] = a / calls;
+            enqueue[i] = b / calls;
+        }
+    }
+    qsort(device, (size_t)repeats, sizeof(device[0]), compare);
+    qsort(enqueue, (size_t)repeats, sizeof(enqueue[0]), compare);
+    *out = device[repeats / 2];
+    if (host) {
+        *host = enqueue[repeats / 2];
+    }
+    return 0;
+}
+
+/* Random values: zeros would run faster than any data does. */
+static int fill(struct bench *t, float *device, size_t n)
+{
+    float *host = pp_alloc(FILL_FLOATS, sizeof(*host));
+    int rc = host ? 0 : PP_ERESOURCE;
+    if (rc == 0) {
+        pp_rng_uniform(1, pp_rng_stream("ceiling", 0), 0, -1, 1, FILL_FLOATS, host);
+    }
+    for (size_t at = 0; rc == 0 && at < n; at += FILL_FLOATS) {
+        size_t part = n - at < FILL_FLOATS ? n - at : FILL_FLOATS;
+        rc = pp_backend_to_device(t->be, device + at, host, part * sizeof(float));
+    }
+    if (rc == 0) {
+        rc = pp_backend_synchronize(t->be);
+    }
+    pp_free(host);
+    return rc;
+}
+
+static int take(struct bench *t, size_t floats, float **out)
+{
+    void *p = NULL;
+    PP_TRY(pp_backend_alloc(t->be, floats * sizeof(float), &p));
+    *out = p;
+    return 0;
+}
+
+static void leave(struct bench *t)
+{
+    size_t square = (size_t)t->n * (size_t)t->n * sizeof(float);
+    if (!t->be) {
+        return;
+    }
+    pp_backend_graph_destroy(t->be, t->graph);
+    pp_backend_mark_destroy(t->be, t->from);
+    pp_backend_mark_destroy(t->be, t->to);
+    pp_backend_free(t->be, t->x, square);
+    pp_backend_free(t->be, t->W, square);
+    pp_backend_free(t->be, t->y, square);
+    pp_backend_free(t->be, t->b, (size_t)t->n * sizeof(float));
+    pp_backend_free(t->be, t->packed, t->packed_floats * sizeof(float));
+    pp_backend_free(t->be, t->block[0], t->bytes);
+    pp_backend_free(t->be, t->block[1], t->bytes);
+    pp_backend_close(&t->be);
+}
+
+static int enter(struct bench *t, const struct pp_backend_choice *choice)
+{
+    *t = (struct bench){.be = NULL};
+    PP_TRY(pp_backend_open_choice(choice, &t->be));
+    PP_TRY(pp_backend_mark_create(t->be, true, &t->from));
+    return pp_backend_mark_create(t->be, true, &t->to);
+}
+
+static int gemm(const struct pp_backend_choice *choice, int n, int repeats, double *out)
+{
+    struct bench t;
+    size_t square = (size_t)n * (size_t)n;
+    double seconds = 0;
+    int rc = enter(&t, choice);
+    t.n = n;
+    if (rc == 0) {
+        rc = take(&t, square, &t.x);
+    }
+    if (rc == 0) {
+        rc = take(&t, square, &t.W);
+    }
+    if (rc == 0) {
+        rc = take(&t, square, &t.y);
+    }
+    if (rc == 0) {
+        rc = take(&t, (size_t)n, &t.b);
+    }
+    if (rc == 0) {
+        rc = fill(&t, t.x, square);
+    }
+    if (rc == 0) {
+        rc = fill(&t, t.W, square);
+    }
+    t.packed_floats = rc == 0 ? pp_backend_packed_floats(&t.be->choice, n, n) : 0;
+    if (t.packed_floats > 0) {
+        rc = take(&t, t.packed_floats, &t.packed);
+        if (rc == 0) {
+            rc = pp_backend_pack_weights(t.be, n, n, t.W, t.packed);
+        }
+    }
+    if (rc == 0) {
+        rc = measure(&t, product, repeats, &seconds, NULL);
+    }
+    leave(&t);
+    *out = seconds > 0 ? 2.0 * n * n * n / seconds : 0;
+    return rc;
+}
+
+static int graph_of_smallest(struct bench *t)
+{
+    int rc = pp_backend_capture_begin(t->be);
+    if (rc < 0) {
+        return rc;
+    }
+    for (int i = 0; rc == 0 && i < NODES; i++) {
+        rc = smallest(t);
+    }
+    int ended = pp_backend_capture_end(t->be, &t->graph); /* in any case */
+    return rc < 0 ? rc : ended;
+}
+
+static int small_things(const struct pp_backend_choice *choice, size_t bytes,
+                        struct pp_device_ceilings *out)
+{
+    struct bench t;
+    int rc = enter(&t, choice);
+    t.bytes = bytes;
+    for (int i = 0; rc == 0 && i < 2; i++) {
+        rc = pp_backend_alloc(t.be, bytes, &t.block[i]);
+        if (rc == 0) {
+            rc = fill(&t, t.block[i], bytes / sizeof(float));
+        }
+    }
+    if (rc == 0) {
+        rc = measure(&t, copy_block, REPEATS, &out->copy, NULL);
+        out->copy = out->copy > 0 ? 2.0 * (double)bytes / out->copy : 0;
+        out->copy_bytes = bytes;
+    }
+    if (rc == 0) {
+        rc = measure(&t, smallest, REPEATS, &out->op, &out->launch);
+    }
+    if (rc == 0 && t.be->caps.graphs) {
+        rc = graph_of_smallest(&t);
+        if (rc == 0) {
+            rc = measure(&t, replay, REPEATS, &out->node, NULL);
+        }
+        out->nodes = NODES;
+        out->node /= NODES;
+    }
+    if (rc == 0) {
+        snprintf(out->name, sizeof(out->name), "%s", t.be->description);
+    }
+    leave(&t);
+    return rc;
+}
+
+/* The widest product that fits and does not take too long here: a device of a few GF/s, or one that
+ * is emulated, is measured too. */
+static int choose_width(const struct pp_backend_choice *choice, int most, int *out)
+{
+    uint64_t room = UINT64_MAX;
+    double rate = 0;
+    int n = GEMM_N_MIN;
+    if (choice->ops->free_bytes) {
+        PP_TRY(choice->ops->free_bytes(choice->device, &room));
+    }
+    PP_TRY(gemm(choice, n, 1, &rate));
+    while (2 * n <= most && (uint64_t)n * (uint64_t)n * 4 * SQUARES < room / 2 &&
+           16.0 * n * n * n / rate < WIDEST_SECONDS) {
+        n *= 2;
+        PP_TRY(gemm(choice, n, 1, &rate));
+    }
+    *out = n;
+    return 0;
+}
+
+int pp_device_ceilings_measure(const struct pp_backend_choice *choice, int gemm_n,
+                               struct pp_device_ceilings *out)
+{
+    struct pp_backend_choice c = *choice;
+    struct pp_device_ceilings found = {.name = ""};
+    uint64_t start = pp_clock_ns();
+    c.exact = false; /* the fastest that there is */
+    c.precision = PP_PRECISION_F32;
+    PP_TRY(choose_width(&c, gemm_n > 0 ? gemm_n : GEMM_N, &found.gemm_n));
+    for (int p = PP_PRECISION_F32; p <= PP_PRECISION_BF16; p++) {
+        c.precision = (enum pp_precision)p;
+        PP_TRY(gemm(&c, found.gemm_n, REPEATS, &found.gemm[p]));
+    }
+    c.precision = PP_PRECISION_F32;
+    /* as much as the products take: far more than any cache holds */
+    PP_TRY(small_things(&c, (size_t)found.gemm_n * (size_t)found.gemm_n * 16, &found));
+    found.took = (double)(pp_clock_ns() - start) * 1e-9;
+    *out = found;
+    return 0;
+}
