@@ -19,6 +19,9 @@ import numpy as np
 import torch
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+sys.path.insert(0, os.path.join(ROOT, "scripts", "peers"))
+import ppcli_numbers  # noqa: E402  (its folder is known only now)
+
 SIZES = [784, 64, 48, 32, 10]
 BATCH, STEPS, SEED = 128, 20, 1
 # name: activation, optimizer, lr, other settings; the settings of the C test are the same
@@ -31,48 +34,6 @@ CASES = {
     "clip": ("relu", "sgd", 0.5, {"clip_norm": 0.25}),
     "cosine": ("tanh", "sgd", 0.2, {"warmup_steps": 5, "lr_schedule": "cosine"}),
 }
-M32 = np.uint64(0xFFFFFFFF)
-
-
-def philox(seed, stream, blocks):
-    """Words of the given block numbers, shape [len(blocks)][4]."""
-    b = np.asarray(blocks, dtype=np.uint64)
-    c = [b & M32, b >> np.uint64(32), np.full_like(b, stream & 0xFFFFFFFF), np.full_like(b, stream >> 32)]
-    k0, k1 = seed & 0xFFFFFFFF, seed >> 32
-    for _ in range(10):
-        p0, p1 = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
-        c = [(p1 >> np.uint64(32)) ^ c[1] ^ np.uint64(k0), p1 & M32,
-             (p0 >> np.uint64(32)) ^ c[3] ^ np.uint64(k1), p0 & M32]
-        k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
-    return np.stack(c, axis=1)
-
-
-def stream(name, n):
-    h = 0xCBF29CE484222325
-    for byte in name.encode() + n.to_bytes(8, "little"):
-        h = ((h ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
-    return h
-
-
-def words(seed, s, n):
-    return philox(seed, s, np.arange((n + 3) // 4)).reshape(-1)[:n]
-
-
-def uniform(name, n, bound):
-    u = (words(SEED, stream("init:" + name, 0), n) >> np.uint64(8)).astype(np.float32)
-    lo, hi = np.float32(-bound), np.float32(bound)
-    return lo + (hi - lo) * (u * np.float32(2.0 ** -24))
-
-
-def permutation(n, epoch):
-    order = list(range(n))
-    w = words(SEED, stream("shuffle", epoch), n)
-    for i in range(n - 1, 0, -1):
-        j = (int(w[i]) * (i + 1)) >> 32
-        order[i], order[j] = order[j], order[i]
-    return order
-
-
 def data():
     folder = os.path.join(ROOT, "data", "mnist-sample")
     with gzip.open(os.path.join(folder, "train-images-idx3-ubyte.gz")) as f:
@@ -84,14 +45,13 @@ def data():
 
 
 def model(activation):
-    gain = {"relu": math.sqrt(2), "gelu": math.sqrt(2), "tanh": 5 / 3}[activation]
     act = {"relu": torch.nn.ReLU, "gelu": torch.nn.GELU, "tanh": torch.nn.Tanh}[activation]
     layers = []
     for i, (n_in, n_out) in enumerate(zip(SIZES, SIZES[1:])):
         last = i == len(SIZES) - 2
         linear = torch.nn.Linear(n_in, n_out)
-        bound = (1 if last else gain) * math.sqrt(3 / n_in)
-        w = uniform("layers.%d.weight" % i, n_in * n_out, bound).reshape(n_out, n_in)
+        w = ppcli_numbers.weight(np, np.arange, np.float32, SEED, i, n_in, n_out,
+                                 "none" if last else activation)
         with torch.no_grad():
             linear.weight.copy_(torch.from_numpy(w))
             linear.bias.zero_()
@@ -118,7 +78,7 @@ def losses(case):
     else:
         opt = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[kind](
             net.parameters(), lr=lr, weight_decay=decay)
-    order, out = permutation(len(y), 0), []
+    order, out = ppcli_numbers.permutation(np, np.arange, SEED, len(y), 0), []
     for t in range(1, STEPS + 1):
         rows = order[(t - 1) * BATCH:t * BATCH]
         for group in opt.param_groups:

@@ -16,6 +16,7 @@ import json
 import math
 import os
 import platform
+import selectors
 import shutil
 import statistics
 import subprocess
@@ -25,8 +26,11 @@ import time
 import common
 import compare_cases
 
+SERVER_LIMIT = 150  # seconds until a peer has compiled what it wants to
 FIRST_STEPS = 2  # of ppcli, before anything is known of its speed
-LOSSES_AGREE = 1e-4
+# Of two that began with the same weights and data; products of less than f32 are less equal.
+LOSSES_AGREE = {None: 1e-4, "f32": 1e-4, "tf32": 2e-3, "bf16": 2e-2}
+ABSENT = 69   # exit code of ppcli: what the run needs is not here
 
 
 class Skipped(Exception):
@@ -35,6 +39,13 @@ class Skipped(Exception):
 
 class Failed(Exception):
     pass
+
+
+def reason_in(line):
+    """What a program said last, without who said it."""
+    for before in ("skipped: ", "ppcli: error: "):
+        line = line[len(before):] if line.startswith(before) else line
+    return line
 
 
 def run(words, seconds):
@@ -54,8 +65,8 @@ def run(words, seconds):
                 p.kill()
                 p.communicate()
     last = err.strip().splitlines()[-1] if err.strip() else "exit code %d" % p.returncode
-    if p.returncode == common.SKIPPED:
-        raise Skipped(last[len("skipped: "):] if last.startswith("skipped: ") else last)
+    if p.returncode in (common.SKIPPED, ABSENT):
+        raise Skipped(reason_in(last))
     if p.returncode:
         raise Failed(last)
     return out
@@ -65,7 +76,7 @@ class Ppcli:
     """`ppcli train` on made-up data for a given number of steps."""
 
     def __init__(self, case, entry, args):
-        stages, schedule = entry.words
+        stages, schedule, *more = entry.words
         self.args, self.dir = args, os.path.join(args.out, case.name + "-" + entry.key)
         config = os.path.join(args.out, case.name + ".ini")
         with open(config, "w", encoding="utf-8") as f:
@@ -73,8 +84,11 @@ class Ppcli:
         self.words = [args.program, "train", config, "--quiet", "--overwrite", "--dir", self.dir,
                       "--stages", stages, "--schedule", schedule, "--epochs", "1000000",
                       "--set", "data.dataset=synthetic", "--set", "data.test_samples=16",
-                      "--set", "data.train_samples=%d" % case.samples]
+                      "--set", "data.train_samples=%d" % case.samples, *more]
+        self.same_start = case.same_start
+        self.precision = case.precision_of(entry)
         self.batch = case.batch
+        self.said = None
         self.steps = args.steps or FIRST_STEPS
 
     def warm_up(self):
@@ -94,6 +108,8 @@ class Ppcli:
         run(self.command, self.args.seconds)
         with open(os.path.join(self.dir, "metrics.jsonl"), encoding="utf-8") as f:
             windows = [r for r in map(json.loads, f) if r["type"] == "step"]
+        if self.same_start and steps == FIRST_STEPS and not self.said:
+            self.said = {"losses": [w["loss"] for w in windows], "precision": self.precision}
         # The first window holds the first touch of all memory; peers have steps for that.
         windows = windows[1:] or windows
         seconds = sum(w["samples"] / w["samples_per_second"] for w in windows)
@@ -127,11 +143,60 @@ class Peer:
         return self.once(self.args.seconds)
 
 
+class Server(Peer):
+    """A script that stays: it compiles and captures once, and measures a block when asked."""
+
+    def __init__(self, entry, args):
+        super().__init__(entry, args)
+        self.process = None
+
+    def start(self):
+        self.command = self.words + ["--serve"]
+        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, text=True, bufsize=1,
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def once(self, seconds):
+        if not self.process:
+            self.start()
+        try:
+            self.process.stdin.write("%g\n" % seconds)
+        except BrokenPipeError:
+            pass  # it has ended, and says why below
+        with selectors.DefaultSelector() as ready:
+            ready.register(self.process.stdout, selectors.EVENT_READ)
+            if not ready.select(SERVER_LIMIT + 20 * seconds):
+                self.close()
+                raise Failed("no answer for %d s" % (SERVER_LIMIT + 20 * seconds))
+        line = self.process.stdout.readline()
+        if not line:
+            raise self.reason()
+        self.said = json.loads(line)
+        return self.said["samples_per_second"]
+
+    def reason(self):
+        _, err = self.process.communicate()
+        last = err.strip().splitlines()[-1] if err.strip() else "it ended without a word"
+        if self.process.returncode == common.SKIPPED:
+            return Skipped(reason_in(last))
+        return Failed(last)
+
+    def close(self):
+        if self.process and self.process.poll() is None:
+            self.process.kill()
+            self.process.communicate()
+
+
+def runner_of(case, entry, args):
+    if entry.who == "ppcli":
+        return Ppcli(case, entry, args)
+    return (Server if entry.words[0] in compare_cases.SERVERS else Peer)(entry, args)
+
+
 def measure(case, entries, args):
     """rows[key]: dict of what an entry gave."""
     rows, alive = {}, {}
     for e in entries:
-        runner = Ppcli(case, e, args) if e.who == "ppcli" else Peer(e, args)
+        runner = runner_of(case, e, args)
         rows[e.key] = {"case": case.name, "key": e.key, "who": e.who, "label": e.label,
                        "base": e.base, "blocks": []}
         if attempt(rows[e.key], runner.warm_up, e) is not False:
@@ -146,6 +211,8 @@ def measure(case, entries, args):
             else:
                 rows[e.key]["blocks"].append(rate)
     for key, runner in alive.items():
+        if isinstance(runner, Server):
+            runner.close()
         rows[key]["command"] = runner.command
         rows[key]["said"] = getattr(runner, "said", None)
     compare_losses(rows.values())
@@ -157,7 +224,8 @@ def compare_losses(rows):
     told = [r for r in rows if (r.get("said") or {}).get("losses")]
     for r in told[1:]:
         first, mine = told[0]["said"]["losses"], r["said"]["losses"]
-        if any(not abs(a - b) <= LOSSES_AGREE * abs(a) for a, b in zip(first, mine)):
+        near = max(LOSSES_AGREE[x["said"].get("precision")] for x in (told[0], r))
+        if any(not abs(a - b) <= near * abs(a) for a, b in zip(first, mine)):
             r["failed"] = "losses %s, but %s in '%s'" % (mine, first, told[0]["label"])
 
 

@@ -26,6 +26,7 @@ optimizer = sgd
 lr = 0.01
 """
 
+SERVERS = ("torch_gpu.py",)  # peers that stay between blocks
 SCHEDULES = ("gpipe", "1f1b", "interleaved-zb", "zb-v")
 
 # label: text of the row; who: the program; base: the key of the ppcli entry it is divided by;
@@ -34,7 +35,8 @@ Entry = collections.namedtuple("Entry", "key label who base words")
 
 
 def many(n, what):
-    return "%d %s%s" % (n, what, "" if n == 1 else "s")
+    plural = "" if n == 1 else "es" if what.endswith("ch") else "s"
+    return "%d %s%s" % (n, what, plural)
 
 
 class Case:
@@ -57,6 +59,11 @@ class Case:
         self.entries = sorted(self.ours() + [e for p in peers for e in p(self)],
                               key=lambda e: (e.base != self.base(), e.base, e.who != "ppcli"))
 
+    same_start = False  # ppcli and its peers begin with the same weights and data
+
+    def precision_of(self, entry):
+        return None
+
     def ours(self):
         """The config's schedule is the base of every ratio that has none of its own."""
         out = [Entry(self.base(), "ppcli, %s, %s" % (many(self.stages, "stage"), self.schedule),
@@ -75,6 +82,42 @@ class Case:
         return ["--sizes=" + self.sizes, "--batch", str(self.batch), "--microbatches",
                 str(microbatches or self.microbatches), "--lr", self.lr,
                 "--samples", str(self.samples)]
+
+
+class GpuCase(Case):
+    """One stage on one GPU, for several precisions and numbers of micro-batches."""
+
+    same_start = True
+
+    def __init__(self, name, config, precisions, counts, ways):
+        self.precisions, self.counts = precisions, counts
+        self.ways = ways
+        super().__init__(name, config, [torch_gpu])
+
+    def key(self, precision, count):
+        return "ppcli-%s-m%d" % (precision, count)
+
+    def base(self, schedule=None):
+        return self.key(self.precisions[0], self.counts[0])
+
+    def precision_of(self, entry):
+        return entry.key.split("-")[1]
+
+    def each(self):
+        return [(p, m) for p in self.precisions for m in self.counts]
+
+    def ours(self):
+        return [Entry(self.key(p, m), "ppcli, %s, %s" % (p, many(m, "micro-batch")), "ppcli",
+                      self.key(p, m), ["1", self.schedule, "--microbatches", str(m), "--set",
+                                       "run.backend=cuda", "--set", "run.precision=" + p])
+                for p, m in self.each()]
+
+
+def torch_gpu(case):
+    return [Entry("torch-%s-%s-m%d" % (way, p, m), "PyTorch %s, %s, %s" % (
+        way, p, many(m, "micro-batch")), "PyTorch", case.key(p, m),
+                  ["torch_gpu.py", "--way", way, "--precision", p] + case.problem(m))
+            for p, m in case.each() for way in case.ways]
 
 
 def torch_accumulate(case):
@@ -127,5 +170,9 @@ def cases():
     return {
         "c1": Case("c1", shipped("shallowspeed.ini"), [shallowspeed] + torch),
         "c2": Case("c2", C2, [shallowspeed] + torch),
+        "g1": GpuCase("g1", shipped("gpu-small.ini"), ("tf32", "bf16"), (1,),
+                      ("eager", "compile", "graph")),
+        "g2": GpuCase("g2", shipped("gpu-wide.ini"), ("bf16", "tf32"), (1, 8),
+                      ("compile", "graph")),
         "mlp16": Case("mlp16", in_small_steps(shipped("mlp-16x1024.ini")), torch),
     }

@@ -4,6 +4,7 @@
 
     check_peers.py ROOT parts      sizes, cuts and cases; needs no peer
     check_peers.py ROOT losses     PyTorch trains the same with every schedule (77 without PyTorch)
+    check_peers.py ROOT start PPCLI  the GPU's peer begins as ppcli does (77 without PyTorch)
 
 $PEERS_PYTHON names the Python that has torch."""
 
@@ -12,6 +13,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 
 
 def check(what, found, expected):
@@ -44,6 +46,15 @@ def parts():
     bad += check("entries have keys of their own", len(set(keys)), len(keys))
     for e in case.entries:
         bad += check("%s after its base" % e.key, keys.index(e.base) <= keys.index(e.key), True)
+
+    for name in ("g1", "g2"):
+        case = compare_cases.cases()[name]
+        keys = [e.key for e in case.entries]
+        bad += check(name + ": keys of their own", len(set(keys)), len(keys))
+        for e in case.entries:
+            bad += check("%s after its base" % e.key, keys.index(e.base) <= keys.index(e.key), True)
+            bad += check("%s in its base's precision" % e.key, case.precision_of(e) in e.base
+                         if e.who == "ppcli" else e.words[4] in e.base, True)
 
     rows = {"a": {"who": "ppcli", "base": "a", "label": "a", "blocks": [30, 20, 10]},
             "b": {"who": "peer", "base": "a", "label": "b", "blocks": [10, 10, 10]}}
@@ -84,10 +95,40 @@ def losses(folder):
     return 1 if bad else 77 if skipped == len(runs) else 0
 
 
+def start(folder, ppcli):
+    """Same weights, same data, same order: so the same first losses, here on the processor."""
+    python = os.environ.get("PEERS_PYTHON") or sys.executable
+    p = subprocess.run([python, os.path.join(folder, "torch_gpu.py"), "--device", "cpu", "--sizes",
+                        "50-64x2-10", "--batch", "64", "--microbatches", "2", "--samples", "512",
+                        "--lr", "0.05", "--steps", "1", "--blocks", "1"],
+                       capture_output=True, text=True, check=False)
+    if p.returncode:
+        print(p.stderr.strip())
+        return p.returncode
+    theirs = json.loads(p.stdout)["losses"]
+    with tempfile.TemporaryDirectory() as out:
+        words = ["model.sizes=50 64*2 10", "data.dataset=synthetic", "data.train_samples=512",
+                 "data.test_samples=16", "train.optimizer=sgd", "train.lr=0.05",
+                 "pipeline.microbatches=2", "run.backend=cpu", "checkpoint.at_end=off"]
+        config = os.path.join(out, "empty.ini")
+        open(config, "w").close()
+        sets = [w for setting in words for w in ("--set", setting)]
+        subprocess.run([ppcli, "train", config, *sets, "--batch-size", "64", "--max-steps", "3",
+                        "--log-every", "1", "--dir", os.path.join(out, "run"), "-q"], check=True,
+                       capture_output=True)
+        with open(os.path.join(out, "run", "metrics.jsonl"), encoding="utf-8") as f:
+            ours = [r["loss"] for r in map(json.loads, f) if r["type"] == "step"]
+    bad = check("3 losses", (len(ours), len(theirs)), (3, 3))
+    near = all(abs(a - b) <= 1e-6 * abs(a) for a, b in zip(ours, theirs))
+    return 1 if check("losses %s near %s" % (theirs, ours), near, True) or bad else 0
+
+
 def main():
     folder = os.path.join(sys.argv[1], "scripts", "peers")
     sys.dont_write_bytecode = True
     sys.path.insert(0, folder)
+    if sys.argv[2] == "start":
+        return start(folder, sys.argv[3])
     return parts() if sys.argv[2] == "parts" else losses(folder)
 
 

@@ -80,6 +80,17 @@ assert "--max-steps" in ours["command"], ours
 assert rows["torch-m4-2"]["skipped"], rows
 EOT
 
+begin "without a GPU the rows of the GPU cases say so, ppcli's too"
+code=0
+CUDA_VISIBLE_DEVICES='' PEERS_PYTHON="$folder/python" "$peers/compare.sh" \
+    --build "$(dirname "$PPCLI")" --case g1 --steps 2 --blocks 1 --out "$folder/peers" \
+    >"$folder/out" 2>"$folder/err" || code=$?
+last='compare.sh --case g1'
+code_is 0
+out_has '| g1 | ppcli: skipped: backend cuda cannot run here: '
+out_has '| g1 | PyTorch: skipped: no Python module torch in '
+same "$(grep -c 'skipped' "$folder/out")" 2
+
 begin "a build folder without ppcli is refused"
 code=0
 "$peers/compare.sh" --build "$folder" >"$folder/out" 2>"$folder/err" || code=$?
