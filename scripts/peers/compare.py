@@ -317,6 +317,7 @@ def parse(cases):
     root = os.path.join(compare_cases.HERE, "..", "..")
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--build", default=os.path.join(root, "build"), help="build folder (build)")
+    p.add_argument("--program", metavar="FILE", help="ppcli itself, instead of --build")
     p.add_argument("--case", choices=[*cases, "all"], default="all")
     p.add_argument("--out", default=os.path.join(root, "runs", "peers"), metavar="DIR",
                    help="where compare.json goes (runs/peers)")
@@ -325,9 +326,11 @@ def parse(cases):
     p.add_argument("--steps", type=common.positive, help="steps of one block, instead of --seconds")
     p.add_argument("--blocks", type=common.positive, default=7, help="(7)")
     args = p.parse_args()
-    args.program = shutil.which(os.path.join(args.build, "ppcli"))
+    wanted = args.program or os.path.join(args.build, "ppcli")
+    args.program = shutil.which(wanted)
     if not args.program:
-        p.error("no ppcli in %s (--build)" % args.build)
+        p.error("no ppcli in %s (--build)" % args.build if wanted.startswith(args.build)
+                else "no program %s (--program)" % wanted)
     return args
 
 

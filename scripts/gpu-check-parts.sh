@@ -1,0 +1,226 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# One part of scripts/gpu-check.sh, which starts it: gpu-check-parts.sh PART. It prints what it does;
+# ends with 0, 77 (skipped) or anything else; and leaves what is worth a place in the table in
+# OUT/PART.said.
+set -u
+PART=$1
+: "${OUT:?} ${PPCLI:?} ${TESTS:?} ${ROOT:?} ${SAMPLE:?}"
+
+say() { printf '%s\n' "$*" >"$OUT/$PART.said"; }
+
+skip() {
+    say "$1"
+    exit 77
+}
+
+# A training run of few steps on the sample; the rest of the words are options of ppcli train.
+train() {
+    "$PPCLI" train "$ROOT/configs/mnist-sample.ini" --set "data.path=$SAMPLE" --dir '' -q \
+        --set run.backend=cuda "$@"
+}
+
+# The digest of the weights, or the empty word; its exit code is that of the run.
+digest() {
+    train "$@" >"$OUT/$PART.run" 2>&1
+    digest_code=$?
+    sed -n 's/^weights_sha256 *//p' "$OUT/$PART.run"
+    [ "$digest_code" -eq 0 ] || cat "$OUT/$PART.run" >&2
+    return "$digest_code"
+}
+
+part_env() {
+    "$PPCLI" env
+    "$PPCLI" env --format json >"$OUT/env.json"
+    command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi -q >"$OUT/nvidia-smi.txt" 2>&1
+    say "$("$PPCLI" env | sed -n 's/^  device \([0-9]*\) *\([^,]*\),.*/\1: \2/p' | paste -sd ' ' -)"
+}
+
+# Every op against the processor, and whatever else there is for a device.
+part_ops() {
+    good=0 bad=0 left=0 reasons=''
+    for program in "$TESTS"/gpu_* "$TESTS"/test_gpu*; do
+        case $program in *.p) continue ;; esac
+        if [ ! -f "$program" ] || [ ! -x "$program" ]; then
+            continue
+        fi
+        echo "== $program"
+        "$program"
+        case $? in
+        0) good=$((good + 1)) ;;
+        77 | 127) left=$((left + 1)) ;; # 127: a library of it is not here
+        *) bad=$((bad + 1)) reasons="$reasons ${program##*/}" ;;
+        esac
+    done
+    [ $((good + bad + left)) -gt 0 ] || skip 'no programs gpu_* here'
+    say "$good passed, $bad failed, $left skipped$reasons"
+    [ "$bad" -eq 0 ] || return 1
+    [ "$good" -gt 0 ] || skip "all $left were skipped"
+}
+
+# The same bits with every schedule and every number of stages on one device.
+part_equality() {
+    small='--epochs 1 --max-steps 12 --batch-size 64 --microbatches 8 --set checkpoint.at_end=off'
+    # shellcheck disable=SC2086 # words
+    set -- $small --set 'model.sizes=784 64*7 10' --set run.devices=0
+    one=$(digest "$@" --stages 1 --schedule 1f1b) || return 1
+    runs=1 refused=0 differ=''
+    same() {
+        name=$1
+        shift
+        other=$(digest "$@")
+        code=$?
+        if [ "$code" -eq 78 ]; then
+            refused=$((refused + 1)) # this shape is not for this schedule
+            return
+        fi
+        runs=$((runs + 1))
+        echo "$name: ${other:-exit code $code}"
+        [ "$other" = "$one" ] || differ="$differ $name"
+    }
+    for stages in 2 3 4; do
+        same "1f1b/$stages" "$@" --stages "$stages" --schedule 1f1b
+    done
+    same parts/2 "$@" --stages 2 --schedule 1f1b --set run.partition_sms=on
+    same no-graphs/2 "$@" --stages 2 --schedule 1f1b --set run.graphs=off
+    for schedule in $("$PPCLI" keys pipeline.schedule --json | tr ',' '\n' |
+        sed -n 's/^ *"\([a-z0-9-]*\)"$/\1/p'); do
+        case $schedule in auto | 1f1b) continue ;; esac
+        same "$schedule/4" "$@" --stages 4 --schedule "$schedule"
+    done
+    say "$runs runs, $refused refused${differ:+, other bits:$differ}"
+    [ -z "$differ" ]
+}
+
+accuracy_of() { sed -n 's/^test accuracy *\([0-9.]*\) .*/\1/p' "$OUT/$PART.run"; }
+
+# Of the same training here and there; the third word is how far apart they may be.
+compare_accuracy() {
+    awk -v a="$1" -v b="$2" -v near="$3" 'BEGIN { d = a - b; exit !(a > 0 && d <= near && -d <= near) }'
+}
+
+part_accuracy() {
+    digest --epochs 5 --stages 2 >/dev/null || return 1
+    there=$(accuracy_of)
+    digest --epochs 5 --stages 2 --set run.backend=cpu >/dev/null || return 1
+    here=$(accuracy_of)
+    say "cuda $there, cpu $here"
+    compare_accuracy "$there" "$here" 0.01
+}
+
+part_precision() {
+    digest --epochs 5 >/dev/null || return 1
+    exact=$(accuracy_of) said="f32 $exact" bad=0
+    for precision in tf32 bf16; do
+        digest --epochs 5 --set run.precision="$precision" >/dev/null || return 1
+        found=$(accuracy_of)
+        said="$said, $precision $found"
+        compare_accuracy "$found" "$exact" 0.02 || bad=1
+    done
+    say "$said"
+    return "$bad"
+}
+
+part_sanitizer() {
+    command -v compute-sanitizer >/dev/null 2>&1 || skip 'no compute-sanitizer in PATH'
+    for tool in memcheck racecheck; do
+        compute-sanitizer --tool "$tool" --error-exitcode 9 "$PPCLI" train \
+            "$ROOT/configs/mnist-sample.ini" --set "data.path=$SAMPLE" --dir '' -q \
+            --set run.backend=cuda --max-steps 3 --stages 2 --set data.test_samples=64 || return 1
+    done
+    say 'memcheck and racecheck of 3 steps, 2 stages'
+}
+
+# bench NAME WORDS...: the table into the log, everything into OUT/NAME.json.
+bench() {
+    name=$1
+    shift
+    "$PPCLI" bench "$@" --set data.dataset=synthetic --set run.backend=cuda --format json \
+        -o "$OUT/$name.json" -q
+}
+
+# The largest samples/s of the tables in this part's log for each precision: "tf32 2100000 (52.1 %)".
+fastest() {
+    awk -F '|' '
+        { for (i = 2; i < NF; i++) { cell = $i; gsub(/^ +| +$/, "", cell); row[i] = cell } }
+        /samples\/s/ && /\|/ { for (i = 2; i < NF; i++) at[row[i]] = i; next }
+        at["check"] && (row[at["check"]] == "ok" || row[at["check"]] == "~") {
+            split(row[at["samples/s"]], rate, " "); p = row[at["precision"]]
+            if (rate[1] + 0 > best[p]) { best[p] = rate[1] + 0; peak[p] = row[at["of peak"]] }
+        }
+        END { for (p in best) printf "%s %d/s%s; ", p, best[p], peak[p] ? " (" peak[p] " of peak)" : "" }
+    ' "$OUT/$PART.log" | sed 's/; $//'
+}
+
+# GPU_CHECK_CEILINGS and GPU_CHECK_WIDE: more words, for a device that is only emulated.
+# shellcheck disable=SC2086
+part_g1() {
+    bench g1 "$ROOT/configs/gpu-small.ini" --set run.precision=f32,tf32,bf16 --set run.graphs=on,off \
+        --repeat 3 --time 0.5 ${GPU_CHECK_CEILINGS:-}
+    code=$?
+    say "$(fastest)"
+    return "$code"
+}
+
+# shellcheck disable=SC2086
+part_g2() {
+    bench g2 "$ROOT/configs/gpu-wide.ini" --microbatches 1,8 --set run.precision=tf32,bf16 \
+        --set data.train_samples=65536 --repeat 2 --time 1 ${GPU_CHECK_WIDE:-} ${GPU_CHECK_CEILINGS:-}
+    code=$?
+    say "$(fastest)"
+    return "$code"
+}
+
+# How far the bubble that was measured is from the one of the simulated plan, at most.
+bubble_distance() {
+    awk -F '|' '
+        { for (i = 2; i < NF; i++) { cell = $i; gsub(/^ +| +$/, "", cell); row[i] = cell } }
+        /samples\/s/ && /\|/ { for (i = 2; i < NF; i++) at[row[i]] = i; next }
+        at["check"] && row[at["check"]] == "ok" && row[at["stages"]] > 1 {
+            d = row[at["measured"]] - row[at["predicted"]]; d = d < 0 ? -d : d
+            n++; most = d > most ? d : most
+        }
+        END { if (n) printf "bubble at most %.1f points from the predicted one (%d rows)", most, n }
+    ' "$OUT/$PART.log"
+}
+
+# shellcheck disable=SC2086
+part_g5() {
+    bench g5-whole "$ROOT/configs/gpu-pipeline.ini" --stages 1,2,4 --set run.partition_sms=off \
+        --set data.train_samples=65536 --repeat 2 --time 0.7 ${GPU_CHECK_WIDE:-} --no-ceilings || return 1
+    bench g5 "$ROOT/configs/gpu-pipeline.ini" --stages 2,4 --microbatches 4,8,16 \
+        --schedule 1f1b,zb-h1 --set run.partition_sms=on --set data.train_samples=65536 \
+        --repeat 2 --time 0.7 ${GPU_CHECK_WIDE:-} --no-ceilings
+    code=$?
+    say "$(bubble_distance)"
+    return "$code"
+}
+
+part_peers() {
+    python=${PEERS_PYTHON:-python3}
+    command -v "$python" >/dev/null 2>&1 || skip "no $python"
+    "$python" -c 'import torch, sys; sys.exit(0 if torch.cuda.is_available() else 1)' 2>/dev/null ||
+        skip "no torch with CUDA in $python"
+    mkdir -p "$OUT/peers"
+    code=0
+    for name in g1 g2; do
+        PEERS_PYTHON=$python "$python" "$ROOT/scripts/peers/compare.py" --program "$PPCLI" \
+            --case "$name" --blocks 4 --seconds 0.7 --out "$OUT/peers/$name" || code=1
+    done
+    say "see peers.log"
+    return "$code"
+}
+
+case $PART in
+env) part_env ;;
+ops) part_ops ;;
+equality) part_equality ;;
+accuracy) part_accuracy ;;
+precision) part_precision ;;
+sanitizer) part_sanitizer ;;
+g1) part_g1 ;;
+g2) part_g2 ;;
+g5) part_g5 ;;
+peers) part_peers ;;
+*) exit 64 ;;
+esac

@@ -1,0 +1,74 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# scripts/gpu-check.sh where there is no device: every part says so, in the table and in JSON.
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
+check=$(CDPATH='' cd -- "$(dirname -- "$0")/../../scripts" && pwd)/gpu-check.sh
+CUDA_VISIBLE_DEVICES=''
+export CUDA_VISIBLE_DEVICES
+
+gpu_check() {
+    last="gpu-check.sh $*"
+    code=0
+    sh "$check" "$@" >"$folder/out" 2>"$folder/err" </dev/null || code=$?
+}
+
+begin "without a device every part is skipped with the reason, and the exit code is 77"
+gpu_check "$folder/a" --program "$PPCLI"
+code_is 77
+same "$(cat "$folder/err")" ''
+parts=$(sed -n "s/^PARTS='\(.*\)'/\1/p" "$check")
+[ -n "$parts" ] || complain 'no parts found in the script'
+for part in $parts; do
+    grep -q "^$part  *skipped  *0  no device: ." "$folder/out" || complain "no line of $part: $(cat "$folder/out")"
+    grep -q '^no device: .' "$folder/a/$part.log" || complain "no log of $part"
+done
+
+begin "check.json says the same"
+if command -v python3 >/dev/null 2>&1; then
+    python3 - "$folder/a/check.json" "$parts" >"$folder/out" 2>&1 <<'EOT' || complain "$(cat "$folder/out")"
+import json, sys
+check = json.load(open(sys.argv[1]))
+assert check["schema"] == 1 and check["exit_code"] == 77, check
+assert check["program"].startswith("ppcli "), check
+assert [p["part"] for p in check["parts"]] == sys.argv[2].split(), check
+assert all(p["result"] == "skipped" and p["said"].startswith("no device: ") for p in check["parts"]), check
+EOT
+else
+    skip 'no python3 here'
+fi
+
+begin "chosen parts only"
+gpu_check "$folder/b" --program "$PPCLI" --only g1 --only ops
+code_is 77
+same "$(grep -c skipped "$folder/out")" 2
+
+begin "a bundle is unpacked and its program used"
+mkdir -p "$folder/ppcli-gpu/bin"
+cp "$PPCLI" "$folder/ppcli-gpu/bin/ppcli"
+tar -C "$folder" -czf "$folder/bundle.tar.gz" ppcli-gpu
+gpu_check "$folder/c" --bundle "$folder/bundle.tar.gz" --only ops
+code_is 77
+out_has 'no device: '
+: >"$folder/bundle.tar.gz"
+gpu_check "$folder/c" --bundle "$folder/bundle.tar.gz"
+code_is 65
+
+begin "what cannot be is refused"
+gpu_check
+code_is 64
+gpu_check "$folder/d" --build "$folder" --bundle "$folder/x"
+code_is 64
+err_has 'exclude each other'
+gpu_check "$folder/d" --only g7
+code_is 64
+err_has "no part 'g7'"
+gpu_check "$folder/d" --faster
+code_is 64
+gpu_check "$folder/d" --build "$folder/nowhere"
+code_is 66
+err_has "no $folder/nowhere/ppcli"
+gpu_check "$folder/d" --bundle "$folder/nothing.tar.gz"
+code_is 66
+
+finish
