@@ -7,7 +7,10 @@
 #define PPCLI_TRAIN_METRICS_H
 
 #include "forecast.h"
+#include "ppcli/json.h"
 #include "ppcli/run.h"
+
+#define METRICS_SCHEMA 1 /* of metrics.jsonl and summary.json */
 
 struct metrics;
 
@@ -57,6 +60,11 @@ struct summary {
     const struct rank_total *ranks; /* [run->layout->ranks] */
     const char *weights_sha256;
 };
+
+/* Into the object that is open in j. Local. */
+void summary_json(const struct pp_run *run, const struct summary *s, struct pp_json *j);
+/* For people. dir: the run folder, "": none. Local. */
+void summary_print(const struct pp_run *run, const struct summary *s, const char *dir, FILE *f);
 
 struct metrics_start {
     int64_t step; /* steps done before; 0: the run begins */

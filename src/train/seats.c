@@ -94,12 +94,32 @@ struct pp_backend_choice seats_choice(const struct pp_run *run, int rank)
     return choice;
 }
 
+/* What was asked of a GPU when backend = auto found none; of other backends the config knew it. */
+static void warn_idle(const struct pp_run *run)
+{
+    const struct pp_config *cfg = run->cfg;
+    const struct {
+        const char *key;
+        bool set;
+    } keys[] = {{"run.precision", cfg->run.precision != PP_PRECISION_F32},
+                {"run.graphs", cfg->run.graphs == PP_GRAPHS_ON},
+                {"run.devices", cfg->run.n_devices > 0},
+                {"run.partition_sms", cfg->run.partition_sms}};
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        if (keys[i].set && strcmp(cfg->run.backend, "auto") == 0) {
+            pp_log_warn("%s has no effect: backend auto is %s here", keys[i].key,
+                        run->backend->name);
+        }
+    }
+}
+
 void seats_announce(const struct pp_run *run)
 {
     const struct pp_layout *l = run->layout;
     char text[SEAT_TEXT];
     int shown = l->ranks < SHOWN ? l->ranks : SHOWN;
     if (run->seats[0].device.number < 0) {
+        warn_idle(run);
         return;
     }
     for (int r = 0; r < shown; r++) {

@@ -121,4 +121,29 @@ err_has 'idle.ini:6: note: train.beta1 has no effect'
 run train "$folder/idle.ini" --dir '' -q
 err_lacks 'no effect'
 
+begin "what is asked of a GPU is mentioned where backend = auto finds none"
+(
+    CUDA_VISIBLE_DEVICES=''
+    export CUDA_VISIBLE_DEVICES
+    run train "$config" --dir '' --max-steps 1 --set run.precision=tf32 --set run.devices=0
+    echo "$code" >"$folder/code"
+)
+code=$(cat "$folder/code")
+code_is 0
+err_has 'warning: run.precision has no effect: backend auto is cpu here'
+err_has 'warning: run.devices has no effect: backend auto is cpu here'
+err_lacks 'run.graphs'
+
+begin "a GPU that is asked for and not there is one line and 69"
+(
+    CUDA_VISIBLE_DEVICES=''
+    export CUDA_VISIBLE_DEVICES
+    run train "$config" --dir '' --backend cuda
+    echo "$code" >"$folder/code"
+)
+code=$(cat "$folder/code")
+code_is 69
+err_has 'backend cuda cannot run here: '
+same "$(wc -l <"$folder/err" | tr -d ' ')" 1
+
 finish

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is left of a run when it is over: summary.json, and the same for people. */
+#include <stdio.h>
+
+#include "metrics.h"
+#include "ppcli/clock.h"
+#include "ppcli/json.h"
+
+#define MIB (1024.0 * 1024.0)
+
+static void ranks_json(const struct pp_run *run, struct pp_json *j, const struct summary *s)
+{
+    const struct pp_layout *l = run->layout;
+    pp_json_array(j, "ranks");
+    for (int r = 0; r < l->ranks; r++) {
+        const struct pp_exec_bytes *b = &s->ranks[r].bytes;
+        pp_json_object(j, NULL);
+        pp_json_int(j, "rank", r);
+        pp_json_int(j, "replica", r / l->stages);
+        pp_json_int(j, "stage", r % l->stages);
+        if (run->seats[r].device.number >= 0) {
+            pp_json_int(j, "device", run->seats[r].device.number);
+        }
+        pp_json_dbl(j, "busy", s->ranks[r].busy);
+        pp_json_dbl(j, "update_seconds", s->forecast->update[r % l->stages]);
+        pp_json_uint(j, "peak_bytes", b->total);
+        pp_json_uint(j, "parameter_bytes", b->parameters);
+        pp_json_uint(j, "packed_bytes", b->packed);
+        pp_json_uint(j, "gradient_bytes", b->gradients);
+        pp_json_uint(j, "optimizer_bytes", b->optimizer);
+        pp_json_uint(j, "activation_bytes", b->activations);
+        pp_json_uint(j, "message_bytes", b->messages);
+        pp_json_end(j);
+    }
+    pp_json_end(j);
+}
+
+/* Mean seconds of one micro-batch of full size on every virtual stage. */
+static void times_json(const struct pp_run *run, struct pp_json *j, const struct forecast *f)
+{
+    pp_json_array(j, "times");
+    for (int v = 0; v < run->layout->n_virtual; v++) {
+        pp_json_object(j, NULL);
+        pp_json_int(j, "stage", v);
+        pp_json_int(j, "rank", run->layout->rank_of[v]);
+        pp_json_dbl(j, "F", f->f[v]);
+        pp_json_dbl(j, "I", f->i[v]);
+        pp_json_dbl(j, "W", f->w[v]);
+        pp_json_end(j);
+    }
+    pp_json_end(j);
+}
+
+void summary_json(const struct pp_run *run, const struct summary *s, struct pp_json *j)
+{
+    pp_json_int(j, "schema", METRICS_SCHEMA);
+    pp_json_str(j, "ppcli", PP_VERSION);
+    if (s->tested) {
+        pp_json_dbl(j, "test_accuracy", s->test_accuracy);
+        pp_json_dbl(j, "test_loss", s->test_loss);
+    }
+    pp_json_dbl(j, "train_accuracy", s->train_accuracy);
+    pp_json_dbl(j, "train_loss", s->train_loss);
+    pp_json_dbl(j, "samples_per_second", s->samples_per_second);
+    pp_json_dbl(j, "bubble_measured", s->bubble_measured);
+    pp_json_dbl(j, "bubble_ideal", s->bubble_ideal);
+    if (s->forecast->known) {
+        pp_json_dbl(j, "bubble_predicted", s->forecast->bubble);
+        pp_json_dbl(j, "step_seconds_predicted", s->forecast->step_seconds);
+        pp_json_dbl(j, "schedule_bound", s->schedule_bound);
+    }
+    pp_json_str(j, "weights_sha256", s->weights_sha256);
+    pp_json_int(j, "epochs", s->epochs);
+    pp_json_int(j, "steps", s->steps);
+    pp_json_int(j, "samples", s->samples);
+    pp_json_int(j, "skipped_steps", s->skipped);
+    pp_json_int(j, "rewinds", s->rewinds);
+    pp_json_dbl(j, "train_seconds", s->train_seconds);
+    pp_json_dbl(j, "wall_seconds", s->wall_seconds);
+    pp_json_int(j, "stages", run->layout->stages);
+    pp_json_int(j, "replicas", run->layout->replicas);
+    pp_json_int(j, "microbatches", run->cfg->pipeline.microbatches);
+    pp_json_str(j, "schedule", run->cfg->pipeline.schedule);
+    pp_json_bool(j, "exact", run->cfg->train.exact);
+    pp_json_int(j, "coalesce", run->layout->coalesce);
+    pp_json_array(j, "peak_bytes");
+    for (int r = 0; r < run->layout->ranks; r++) {
+        pp_json_uint(j, NULL, s->ranks[r].bytes.total);
+    }
+    pp_json_end(j);
+    ranks_json(run, j, s);
+    times_json(run, j, s->forecast);
+}
+
+/* "0-3" or, where a rank holds several chunks, "0-3 8-11". */
+static void layers_of_rank(const struct pp_layout *l, int pipeline_rank, char *out, size_t bytes)
+{
+    size_t used = 0;
+    out[0] = '\0';
+    for (int s = 0; s < l->n_virtual && used < bytes; s++) {
+        if (l->rank_of[s] == pipeline_rank) {
+            used += (size_t)snprintf(out + used, bytes - used, "%s%d-%d", used > 0 ? " " : "",
+                                     l->first[s], l->last[s]);
+        }
+    }
+}
+
+static void print_ranks(const struct pp_run *run, const struct summary *s, FILE *f)
+{
+    const struct pp_layout *l = run->layout;
+    int shown = l->ranks <= 16 ? l->ranks : 16;
+    for (int r = 0; r < shown; r++) {
+        char layers[64];
+        layers_of_rank(l, r % l->stages, layers, sizeof(layers));
+        fprintf(f, "  rank %-3d       layers %s, busy %.1f %%, peak %.1f MiB\n", r, layers,
+                s->ranks[r].busy * 100, (double)s->ranks[r].bytes.total / MIB);
+    }
+    if (shown < l->ranks) {
+        fprintf(f, "  ... %d more ranks in summary.json\n", l->ranks - shown);
+    }
+}
+
+void summary_print(const struct pp_run *run, const struct summary *s, const char *dir, FILE *f)
+{
+    const struct pp_config *cfg = run->cfg;
+    char text[16];
+    if (s->tested) {
+        fprintf(f, "test accuracy    %.4f   (loss %.4f, %d samples)\n", s->test_accuracy,
+                s->test_loss, run->layout->test_n);
+    }
+    fprintf(f, "train loss       %.4f   (accuracy %.4f, last epoch)\n", s->train_loss,
+            s->train_accuracy);
+    fprintf(f, "throughput       %.0f samples/s   (%.3f ms a step, %lld steps, %s in all)\n",
+            s->samples_per_second, s->train_seconds / (double)s->steps * 1e3, (long long)s->steps,
+            pp_clock_duration(s->wall_seconds, text, sizeof(text)));
+    if (s->skipped > 0) {
+        fprintf(f, "not finite       %lld batches not used, %lld rewinds\n", (long long)s->skipped,
+                (long long)s->rewinds);
+    }
+    char predicted[64] = "";
+    if (s->forecast->known) {
+        snprintf(predicted, sizeof(predicted), " %.1f %% predicted from the measured actions,",
+                 s->forecast->bubble * 100);
+    }
+    fprintf(
+        f, "bubble           %.1f %% measured,%s %.1f %% ideal (%s, stages %d, micro-batches %d)\n",
+        s->bubble_measured * 100, predicted, s->bubble_ideal * 100, cfg->pipeline.schedule,
+        cfg->pipeline.stages, run->layout->plans[0].m);
+    print_ranks(run, s, f);
+    fprintf(f, "weights_sha256   %s\n", s->weights_sha256);
+    if (dir[0]) {
+        fprintf(f, "run folder       %s\n", dir);
+    }
+    fflush(f);
+}
