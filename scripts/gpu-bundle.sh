@@ -49,12 +49,17 @@ cp -R "$root/scripts/peers" "$to/scripts/"
 rm -rf "$to/scripts/peers/__pycache__"
 cp "$root/LICENSE" "$to/"
 
-# What it would need there that a bare machine does not have.
+# What it would need there that a bare machine does not have: the tests' library comes along.
 for program in "$to"/bin/* "$to"/tests/*; do
     [ -f "$program" ] || continue
     strip "$program"
+    cmocka=$(ldd "$program" | sed -n 's/.*=> \(.*libcmocka[^ ]*\).*/\1/p')
+    if [ -n "$cmocka" ]; then
+        mkdir -p "$to/lib"
+        cp "$cmocka" "$to/lib/"
+    fi
     needs=$(ldd "$program" | sed -n 's/^[[:space:]]*\([^ ]*\.so[^ ]*\).*/\1/p' |
-        grep -v -E '^(linux-vdso|libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+|/lib.*/ld-linux|ld-linux)' || :)
+        grep -v -E '^(linux-vdso|libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+|libcmocka|/lib.*/ld-linux|ld-linux)' || :)
     [ -z "$needs" ] || {
         say "${program##*/} is not self-contained, it needs" "$needs"
         exit 70

@@ -84,12 +84,13 @@ SAMPLE=$ROOT/data/mnist-sample
 export OUT PPCLI TESTS ROOT SAMPLE
 parts=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)/gpu-check-parts.sh
 
+[ ! -d "$ROOT/lib" ] || LD_LIBRARY_PATH=$ROOT/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 # A cuBLASLt that the program's own run path does not reach: the folder of the toolkit there is.
 if command -v nvcc >/dev/null 2>&1; then
     toolkit=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
     LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$toolkit/lib64
-    export LD_LIBRARY_PATH
 fi
+[ -z "${LD_LIBRARY_PATH:-}" ] || export LD_LIBRARY_PATH
 
 limit_of() {
     case $1 in

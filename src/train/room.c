@@ -23,6 +23,7 @@
 #include "rank.h"
 
 #define GIB (1024.0 * 1024 * 1024)
+#define LIBRARY_BYTES ((size_t)64 << 20) /* work space of products, recorded graphs; about */
 
 static const char *const limit_names[ROOM_KINDS] = {
     "what the system has available",
@@ -204,7 +205,8 @@ static uint64_t data_bytes(const struct pp_run *run, const struct pp_train_optio
     return options->probe && options->probe->data[0] ? 0 : rows * row; /* 31 + 24 bits at most */
 }
 
-/* What all ranks on rank r's device will take of its memory. */
+/* What all ranks on rank r's device will take of its memory: their arenas, and what the libraries
+ * take for each. */
 static int device_bytes(const struct pp_run *run, int r, size_t *out)
 {
     const struct pp_layout *l = run->layout;
@@ -215,6 +217,7 @@ static int device_bytes(const struct pp_run *run, int r, size_t *out)
         if (pp_seat_same_device(&run->seats[i], &run->seats[r])) {
             PP_TRY(pp_exec_predict(&spec, &bytes));
             PP_TRY(pp_size_add(sum, bytes.total, &sum));
+            PP_TRY(pp_size_add(sum, LIBRARY_BYTES, &sum));
         }
     }
     *out = sum;

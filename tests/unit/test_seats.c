@@ -176,7 +176,7 @@ static void a_device_that_is_too_small_is_refused_with_both_numbers(void **state
     room = 8 << 20; /* 8 MiB, and 4 MiB on the other */
     CHECK_OK(take(settings));
     CHECK_FAILS(room_check(&run, &options, NULL), PP_ERESOURCE,
-                "the 2 ranks on device 0 (Test GPU) need 0.0");
+                "the 2 ranks on device 0 (Test GPU) need 0.1");
     assert_non_null(strstr(pp_error_get()->text, "but 0.01 of 16.00 GiB are free"));
     CHECK_FAILS(room_check_devices(&run, 3), PP_ERESOURCE, "the 2 ranks on device 1");
     leave();
