@@ -98,7 +98,8 @@ limit_of() {
     ops) echo 90 ;;
     equality) echo 110 ;;
     accuracy | precision | g1) echo 50 ;;
-    sanitizer | g2) echo 70 ;;
+    sanitizer) echo 95 ;;
+    g2) echo 70 ;;
     g5) echo 110 ;;
     peers) echo 200 ;;
     esac
