@@ -6,6 +6,7 @@
 set -u
 PART=$1
 : "${OUT:?} ${PPCLI:?} ${TESTS:?} ${ROOT:?} ${SAMPLE:?}"
+CONFIGS=${GPU_CHECK_CONFIGS:-$ROOT/configs} # of the benchmarks
 
 say() { printf '%s\n' "$*" >"$OUT/$PART.said"; }
 
@@ -168,10 +169,10 @@ fastest() {
     ' "$OUT/$PART.log" | sed 's/; $//'
 }
 
-# GPU_CHECK_CEILINGS and GPU_CHECK_WIDE: more words, for a device that is only emulated.
+# GPU_CHECK_CEILINGS: more words, for a device that is only emulated.
 # shellcheck disable=SC2086
 part_g1() {
-    bench g1 "$ROOT/configs/gpu-small.ini" --set run.precision=f32,tf32,bf16 --set run.graphs=on,off \
+    bench g1 "$CONFIGS/gpu-small.ini" --set run.precision=f32,tf32,bf16 --set run.graphs=on,off \
         --repeat 3 --time 0.5 ${GPU_CHECK_CEILINGS:-}
     code=$?
     say "$(fastest)"
@@ -180,8 +181,8 @@ part_g1() {
 
 # shellcheck disable=SC2086
 part_g2() {
-    bench g2 "$ROOT/configs/gpu-wide.ini" --microbatches 1,8 --set run.precision=tf32,bf16 \
-        --set data.train_samples=65536 --repeat 2 --time 1 ${GPU_CHECK_WIDE:-} ${GPU_CHECK_CEILINGS:-}
+    bench g2 "$CONFIGS/gpu-wide.ini" --microbatches 1,8 --set run.precision=tf32,bf16 \
+        --set data.train_samples=65536 --repeat 2 --time 1 ${GPU_CHECK_CEILINGS:-}
     code=$?
     say "$(fastest)"
     return "$code"
@@ -200,13 +201,12 @@ bubble_distance() {
     ' "$OUT/$PART.log"
 }
 
-# shellcheck disable=SC2086
 part_g5() {
-    bench g5-whole "$ROOT/configs/gpu-pipeline.ini" --stages 1,2,4 --set run.partition_sms=off \
-        --set data.train_samples=65536 --repeat 2 --time 0.7 ${GPU_CHECK_WIDE:-} --no-ceilings || return 1
-    bench g5 "$ROOT/configs/gpu-pipeline.ini" --stages 2,4 --microbatches 4,8,16 \
+    bench g5-whole "$CONFIGS/gpu-pipeline.ini" --stages 1,2,4 --set run.partition_sms=off \
+        --set data.train_samples=65536 --repeat 2 --time 0.7 --no-ceilings || return 1
+    bench g5 "$CONFIGS/gpu-pipeline.ini" --stages 2,4 --microbatches 4,8,16 \
         --schedule 1f1b,zb-h1 --set run.partition_sms=on --set data.train_samples=65536 \
-        --repeat 2 --time 0.7 ${GPU_CHECK_WIDE:-} --no-ceilings
+        --repeat 2 --time 0.7 --no-ceilings
     code=$?
     say "$(bubble_distance)"
     return "$code"

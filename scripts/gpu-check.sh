@@ -89,6 +89,7 @@ parts=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)/gpu-check-parts.sh
 if command -v nvcc >/dev/null 2>&1; then
     toolkit=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
     LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$toolkit/lib64
+    PATH=$PATH:$toolkit/bin:$toolkit/compute-sanitizer # there is no other way to the sanitizer
 fi
 [ -z "${LD_LIBRARY_PATH:-}" ] || export LD_LIBRARY_PATH
 

@@ -38,6 +38,52 @@ else
     skip 'no python3 here'
 fi
 
+# The processor in the part of a GPU: what the script does with results is the same.
+# (gpu-check.sh has a PPCLI of its own, which is this one.)
+REAL_PPCLI=$PPCLI
+export REAL_PPCLI
+cat >"$folder/made-up" <<'EOT'
+#!/bin/sh
+if [ "$1" = env ]; then
+    "$REAL_PPCLI" "$@" | grep -v '^  cuda'
+    echo '  device 0       Made-up GPU, 132 multiprocessors, 1 GiB'
+    exit 0
+fi
+for word; do
+    shift
+    [ "$word" = run.backend=cuda ] && word=run.backend=cpu
+    set -- "$@" "$word"
+    [ -n "${BREAK:-}" ] && [ "$word" = "$BREAK" ] && set -- "$@" --seed 2
+done
+exec "$REAL_PPCLI" "$@"
+EOT
+chmod +x "$folder/made-up"
+for config in small wide pipeline; do
+    mkdir -p "$folder/configs"
+    printf '[model]\nsizes = 20 16*7 5\n[train]\nbatch_size = 32\noptimizer = sgd\n[data]\ntrain_samples = 256\n' \
+        >"$folder/configs/gpu-$config.ini"
+done
+
+begin "parts that pass are told with their figures"
+GPU_CHECK_CONFIGS=$folder/configs GPU_CHECK_CEILINGS=--no-ceilings gpu_check "$folder/m" --program "$folder/made-up" \
+    --only env --only equality --only g1
+code_is 0
+grep -q '^env  *passed .* 0: Made-up GPU$' "$folder/out" || complain "env: $(cat "$folder/out")"
+grep -q '^equality  *passed .* [0-9][0-9] runs, 0 refused$' "$folder/out" || complain "equality: $(cat "$folder/out")"
+grep -q '^g1  *passed .*f32 [1-9][0-9]*/s' "$folder/out" || complain "g1: $(cat "$folder/out")"
+[ -s "$folder/m/g1.json" ] || complain 'no g1.json'
+
+begin "other bits of one schedule fail, and are named"
+BREAK=gpipe gpu_check "$folder/n" --program "$folder/made-up" --only equality
+code_is 1
+grep -q '^equality  *failed .* other bits: gpipe/4$' "$folder/out" || complain "$(cat "$folder/out")"
+
+begin "what takes too long is ended and told"
+gpu_check "$folder/o" --program "$folder/made-up" --only equality --only g1 --seconds 1
+code_is 1
+grep -q '^equality  *late .* more than 1 s' "$folder/out" || complain "$(cat "$folder/out")"
+grep -q '^g1  *skipped .* no time left of 1 s' "$folder/out" || complain "$(cat "$folder/out")"
+
 begin "chosen parts only"
 gpu_check "$folder/b" --program "$PPCLI" --only g1 --only ops
 code_is 77
