@@ -30,7 +30,7 @@ else
 fi
 ninja -C "$build" ppcli >/dev/null
 # The programs of the gpu suite, by the names that gpu-check.sh knows.
-targets=$(ninja -C "$build" -t targets all | sed -n 's/^\(tests\/gpu\/gpu_[a-z0-9_]*\): .*LINKER.*/\1/p')
+targets=$(ninja -C "$build" -t targets all | sed -n 's/^\(tests\/gpu\/\(test_\)*gpu_[a-z0-9_]*\): .*LINKER.*/\1/p')
 # shellcheck disable=SC2086
 [ -z "$targets" ] || ninja -C "$build" $targets >/dev/null
 
