@@ -55,15 +55,6 @@ static void listen(const char *variable, struct site *site)
     site->and_all_after = end && *end == '+';
 }
 
-/* Behind the constructors of all libraries. */
-__attribute__((constructor)) static void begin(void)
-{
-    note_path = getenv("PPCLI_ALLOC_NOTE");
-    listen("PPCLI_ALLOC_FAIL", &allocations);
-    listen("PPCLI_THREAD_FAIL", &threads);
-    atomic_store(&counting, true);
-}
-
 __attribute__((destructor)) static void finish(void)
 {
     char text[64];
@@ -71,6 +62,21 @@ __attribute__((destructor)) static void finish(void)
     int n = snprintf(text, sizeof(text), "%ld calls, %ld threads\n",
                      atomic_load(&allocations.calls), atomic_load(&threads.calls));
     note(text, (size_t)n);
+}
+
+int __real_main(int argc, char **argv);
+int __wrap_main(int argc, char **argv);
+
+/* What libraries do before main() and after it is theirs, also of those linked into the program. */
+int __wrap_main(int argc, char **argv)
+{
+    note_path = getenv("PPCLI_ALLOC_NOTE");
+    listen("PPCLI_ALLOC_FAIL", &allocations);
+    listen("PPCLI_THREAD_FAIL", &threads);
+    atomic_store(&counting, true);
+    int rc = __real_main(argc, argv);
+    atomic_store(&counting, false);
+    return rc;
 }
 
 static bool fails_at(struct site *site)
