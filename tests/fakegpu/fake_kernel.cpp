@@ -289,6 +289,20 @@ static void run_grid(const char *name, dim3 grid, dim3 block, const std::functio
             }
 }
 
+void fake_check_pointer(const char *name, cudaStream_t stream, const void *p)
+{
+    auto s = fake_hold(fake_stream(stream));
+    int of = fake_device_of(p, 1);
+    if (p == NULL || s == NULL || fake_pinned(p, 1))
+        return;
+    std::lock_guard<std::mutex> hold(fake_lock);
+    if (of < 0)
+        fake_die("%s: an argument points to memory of the host", name);
+    if (of != s->device->number && !(s->device->peers >> of & 1))
+        fake_die("%s: an argument points to memory of device %d, it runs on device %d", name, of,
+                 s->device->number);
+}
+
 cudaError_t fake_launch(const char *name, dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
                         std::function<void()> kernel)
 {

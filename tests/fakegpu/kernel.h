@@ -26,12 +26,23 @@ void fake_syncthreads();
 cudaError_t fake_launch(const char *name, dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
                         std::function<void()> kernel);
 
+/* Ends the program where p is neither NULL nor memory that a kernel of the stream may touch: the
+ * emulation could read it, a device could not. */
+void fake_check_pointer(const char *name, cudaStream_t stream, const void *p);
+
+template <typename T> void fake_check(const char *name, cudaStream_t stream, const T &value)
+{
+    if constexpr (std::is_pointer<T>::value)
+        fake_check_pointer(name, stream, value);
+}
+
 /* The arguments are taken at the launch, as what the kernel declares. */
 template <typename... P, typename... A>
 cudaError_t fake_launch_with(const char *name, void (*kernel)(P...), dim3 grid, dim3 block,
-                             size_t shared, cudaStream_t stream, const A &...args)
+                             size_t shared, cudaStream_t stream, A... args)
 {
     std::tuple<typename std::decay<P>::type...> taken(args...);
+    std::apply([&](const auto &...a) { (fake_check(name, stream, a), ...); }, taken);
     return fake_launch(name, grid, block, shared, stream, [=] { std::apply(kernel, taken); });
 }
 

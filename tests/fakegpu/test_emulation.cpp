@@ -337,6 +337,9 @@ static int dying(const std::string &what)
     int *x = on_device<int>(64);
     if (what == "touch")
         return *(volatile int *)x;
+    static int host[64];
+    if (what == "host")
+        OK(PP_LAUNCH(add_number, 1, 64, 0, s, 64, 1, host));
     if (what == "barrier")
         OK(PP_LAUNCH(skip_barrier, 1, 32, 0, s, x));
     if (what == "source") {
@@ -381,6 +384,7 @@ static void assert_dies(const char *what, const char *because)
 static void what_a_device_would_not_say_is_said(void **)
 {
     assert_dies("barrier", "a thread returned before a __syncthreads");
+    assert_dies("host", "add_number: an argument points to memory of the host");
     assert_dies("source", "256 bytes of pinned memory were changed before");
     assert_dies("leak", "left at exit: 1 blocks of device memory");
     assert_dies("leak", "left at exit: 1 streams");
