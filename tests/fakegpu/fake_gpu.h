@@ -22,6 +22,9 @@ cudaError_t fake_enqueue(cudaStream_t stream, void (*fn)(void *arg), void *arg,
                          void (*done)(void *arg));
 /* Device whose memory [p, p + bytes) lies wholly within one block of, or -1. */
 int fake_device_of(const void *p, size_t bytes);
+/* Whether work of the stream may touch [p, p + bytes): memory of its device, or of one that its
+ * device reaches. */
+bool fake_reaches(cudaStream_t stream, const void *p, size_t bytes);
 /* The device of a stream, -1 for none. */
 int fake_stream_device(cudaStream_t stream);
 bool fake_stream_captured(cudaStream_t stream);

@@ -291,16 +291,13 @@ static void run_grid(const char *name, dim3 grid, dim3 block, const std::functio
 
 void fake_check_pointer(const char *name, cudaStream_t stream, const void *p)
 {
-    auto s = fake_hold(fake_stream(stream));
-    int of = fake_device_of(p, 1);
-    if (p == NULL || s == NULL || fake_pinned(p, 1))
+    if (p == NULL || fake_pinned(p, 1) || fake_reaches(stream, p, 1))
         return;
-    std::lock_guard<std::mutex> hold(fake_lock);
+    int of = fake_device_of(p, 1);
     if (of < 0)
         fake_die("%s: an argument points to memory of the host", name);
-    if (of != s->device->number && !(s->device->peers >> of & 1))
-        fake_die("%s: an argument points to memory of device %d, it runs on device %d", name, of,
-                 s->device->number);
+    fake_die("%s: an argument points to memory of device %d, which device %d does not reach", name,
+             of, fake_stream_device(fake_stream(stream)));
 }
 
 cudaError_t fake_launch(const char *name, dim3 grid, dim3 block, size_t shared, cudaStream_t stream,

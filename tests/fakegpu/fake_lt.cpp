@@ -111,8 +111,8 @@ static size_t bias_count(const Product &p)
     return p.d.epilogue == CUBLASLT_EPILOGUE_BGRADB ? p.n : p.m;
 }
 
-/* All within memory of the device that the work runs on. */
-static void check_memory(const Job &job, int device, size_t workspace)
+/* All within memory that the work may touch. */
+static void check_memory(const Job &job, cudaStream_t stream, size_t workspace)
 {
     const Product &p = job.p;
     struct {
@@ -127,9 +127,9 @@ static void check_memory(const Job &job, int device, size_t workspace)
                 has_bias(p.d.epilogue) ? bias_count(p) * bytes_of(p.out.type) : 1},
                {"workspace", workspace > 0 ? job.workspace : job.out, workspace}};
     for (const auto &m : all)
-        if (fake_device_of(m.at, m.bytes) != device)
-            fake_die("cublasLtMatmul: %zu bytes of %s at %p are not memory of device %d", m.bytes,
-                     m.name, m.at, device);
+        if (!fake_reaches(stream, m.at, m.bytes))
+            fake_die("cublasLtMatmul: %zu bytes of %s at %p are not memory that device %d reaches",
+                     m.bytes, m.name, m.at, fake_stream_device(stream));
     const char *from = (const char *)job.out, *to = from + span(p.out);
     for (int i = 0; i < 2; i++) {
         const char *at = (const char *)all[i].at;
@@ -447,7 +447,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
         return CUBLAS_STATUS_INVALID_VALUE;
     if (!can(job.p, chosen.id) || !aligned(job))
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    check_memory(job, device, needs);
+    check_memory(job, stream, needs);
     cudaError_t e = fake_enqueue(stream, fake_multiply, new Job(job), drop);
     return e == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }

@@ -51,6 +51,14 @@ int fake_device_of(const void *p, size_t bytes)
     return it == blocks.end() ? -1 : it->second.device;
 }
 
+bool fake_reaches(cudaStream_t stream, const void *p, size_t bytes)
+{
+    auto s = fake_hold(fake_stream(stream));
+    int of = fake_device_of(p, bytes);
+    std::lock_guard<std::mutex> hold(fake_lock);
+    return s != NULL && of >= 0 && (of == s->device->number || (s->device->peers >> of & 1));
+}
+
 bool fake_pinned(const void *p, size_t bytes)
 {
     std::lock_guard<std::mutex> hold(fake_lock);

@@ -230,7 +230,7 @@ cudaError_t fake_device_error(const Device *d)
 
 extern "C" {
 
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags, int)
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags)
 {
     FAKE_ENTER();
     if (flags != cudaStreamNonBlocking)
@@ -238,11 +238,6 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags, int)
     *out = fake_stream_new(fake_current(), fake_sms(), false);
     fake_count("streams", 1);
     return cudaSuccess;
-}
-
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags)
-{
-    return cudaStreamCreateWithPriority(out, flags, 0);
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream)

@@ -1,0 +1,141 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# ppcli on an emulated GPU: checkpoints go from CPU to GPU and back, a step allocates nothing and
+# never waits, and whatever the device refuses ends the run with one line.
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/../cli/lib.sh"
+
+cd "$folder" || exit 1
+cat >net.ini <<'INI'
+[data]
+dataset = synthetic
+train_samples = 300
+test_samples = 50
+[model]
+sizes = 12 9*5 4
+[pipeline]
+microbatches = 3
+stages = 2
+[train]
+batch_size = 32
+epochs = 2
+lr = 0.01
+clip_norm = 1
+[run]
+backend = cuda
+INI
+
+number() { sed -n "s/.*\"$2\": \"\{0,1\}\([-0-9a-z.]*\).*/\1/p" "$1/summary.json" | head -n 1; }
+# near A B: the two agree within a part of 1e-4
+near() {
+    awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; if (d < 0) d = -d; exit !(a != "" && d <= 1e-4 * b) }' ||
+        complain "$last: $1, expected about $2"
+}
+# with NAME=VALUE WORD...: run, with that in the environment
+with() {
+    export "${1?}"
+    variable=${1%%=*}
+    shift
+    run "$@"
+    unset "$variable"
+}
+# How often a function of CUDA was called in the last run that wrote its calls.
+calls() { sed -n "s/^$1 //p" "$folder/calls" | grep . || echo 0; }
+
+begin "a run on the GPU says what it computes with"
+run train net.ini --dir gpu
+code_is 0
+err_has 'emulated GPU'
+run train net.ini --dir cpu -q --backend cpu
+code_is 0
+near "$(number gpu test_loss)" "$(number cpu test_loss)"
+
+begin "a run on the GPU goes on from its own checkpoint with the same bits"
+run train net.ini --dir half -q --set train.max_steps=13
+code_is 0
+run train net.ini --dir half -q --resume --stages 3
+code_is 0
+same "$(number half weights_sha256)" "$(number gpu weights_sha256)"
+
+begin "a checkpoint of the CPU goes on on the GPU, and back"
+run train net.ini --dir there -q --backend cpu --set train.max_steps=7
+code_is 0
+run train net.ini --dir there -q --resume --set train.max_steps=14
+code_is 0
+run train net.ini --dir there -q --resume --backend cpu
+code_is 0
+near "$(number there test_loss)" "$(number cpu test_loss)"
+run verify there
+code_is 0
+
+begin "weights trained on the GPU are evaluated on it and on the CPU alike"
+run eval net.ini --checkpoint gpu -q
+code_is 0
+on_gpu=$(grep -o 'accuracy *[0-9.]*' "$folder/out")
+run eval net.ini --checkpoint gpu -q --backend cpu
+code_is 0
+same "$on_gpu" "$(grep -o 'accuracy *[0-9.]*' "$folder/out")"
+[ -n "$on_gpu" ] || complain "no accuracy in: $(cat "$folder/out")"
+
+# sum NAME...: calls of all of them
+sum() {
+    total=0
+    for name_of_call in "$@"; do
+        total=$((total + $(calls "$name_of_call")))
+    done
+    echo $total
+}
+
+# 10 steps, then 30: what grows, grows with the steps.
+begin "more steps cost no more allocations and no more waits of the host"
+for graphs in on off; do
+    for steps in 10 30; do
+        with "PPCLI_FAKE_CALLS=$folder/calls" train net.ini --dir "steps$steps$graphs" -q \
+            --set train.epochs=1 --set data.train_samples=$((32 * steps)) \
+            --set run.graphs=$graphs --set checkpoint.every_epochs=0 --set run.log_every=0
+        code_is 0
+        made=$(sum cudaMalloc cudaHostAlloc cudaEventCreateWithFlags cudaStreamCreateWithFlags \
+            cudaFree cudaGraphInstantiate cublasLtMatmulDescCreate cublasLtMatrixLayoutCreate)
+        waits=$(sum cudaStreamSynchronize cudaDeviceSynchronize cudaEventSynchronize cudaMemcpy)
+        launches=$(calls launch)
+        if [ $steps -eq 10 ]; then
+            made_before=$made waits_before=$waits launches_before=$launches
+        fi
+    done
+    same "$made" "$made_before"
+    [ $((waits - waits_before)) -lt 20 ] || complain "graphs $graphs: $waits waits, before $waits_before"
+    # 20 steps of 2 ranks: with graphs none of their kernels is launched by the host
+    if [ $graphs = on ]; then
+        [ $((launches - launches_before)) -lt 20 ] || complain "$launches launches, before $launches_before"
+    else
+        [ $((launches - launches_before)) -gt 400 ] || complain "$launches launches, before $launches_before"
+    fi
+done
+
+begin "a device that has no memory left is named, with what was asked for"
+with "PPCLI_FAKE_MEMORY=4096" train net.ini --dir small
+code_is 69
+err_has 'memory'
+
+begin "every call of CUDA that fails ends the run in one line"
+for fail in cudaMalloc:2:2 cudaHostAlloc:1:2 cudaStreamCreateWithFlags:1:2 cudaEventCreateWithFlags:3:2 \
+    cublasLtMatmul:300:13 cudaMemcpyAsync:99:719 launch:400:719 cublasLtCreate:1:3 cudaGraphLaunch:3:719; do
+    with "PPCLI_FAKE_FAIL=$fail" train net.ini --dir fails --overwrite -q --set run.graphs=on
+    if [ "$code" -eq 0 ] || [ "$code" -ge 99 ]; then complain "$fail: exit $code"; fi
+    [ "$(grep -c 'error:' "$folder/err")" -eq 1 ] || complain "$fail: said $(head -c 600 "$folder/err")"
+done
+
+begin "a kernel that breaks the device ends all ranks"
+with "PPCLI_FAKE_FAIL=kernel:300:700" train net.ini --dir broken -q
+if [ "$code" -eq 0 ] || [ "$code" -ge 99 ]; then complain "exit $code"; fi
+err_has 'illegal'
+
+begin "without a device the CPU is used, and asking for a device says why not"
+with "PPCLI_FAKE_GPUS=none" train net.ini --dir none
+code_is 69
+err_has 'driver'
+with "PPCLI_FAKE_GPUS=0" train net.ini --dir auto --backend auto
+code_is 0
+err_lacks 'emulated GPU'
+
+finish

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whole trainings on the emulated GPU: every shape of the pipeline gives the bits of one rank, with
+ * graphs and without, on parts of a device and on several; other precisions stay near. How many
+ * devices there are, and how they shuffle what is not ordered, the environment says.
+ */
+#include "../pipe/train_run.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "ppcli/schedule.h"
+
+#define SETTINGS_MAX 40
+
+/* A small network with an uneven last batch on top of which come the settings of the case. */
+static int settings(const char **list, const char *const *extra)
+{
+    static const char *const common[] = {"run.backend=cuda",       "model.sizes=20 17 33 8 5",
+                                         "data.train_samples=107", "data.test_samples=29",
+                                         "train.batch_size=32",    "train.epochs=2",
+                                         "train.optimizer=adam",   "train.lr=0.01",
+                                         "run.log_every=1"};
+    int n = 0;
+    for (size_t i = 0; i < sizeof(common) / sizeof(common[0]); i++)
+        list[n++] = common[i];
+    for (int i = 0; extra[i]; i++)
+        list[n++] = extra[i];
+    assert_true(n < SETTINGS_MAX);
+    list[n] = NULL;
+    return n;
+}
+
+static void run(const char *const *extra, struct outcome *out)
+{
+    const char *list[SETTINGS_MAX];
+    settings(list, extra);
+    train_ok(list, out);
+}
+
+#define RUN(out, ...) run((const char *const[]){__VA_ARGS__, NULL}, out)
+
+static void same(const struct outcome *a, const struct outcome *b, const char *what)
+{
+    if (strcmp(a->sha, b->sha) != 0)
+        fail_msg("%s: weights %.8s, expected %.8s", what, a->sha, b->sha);
+    CHECK_INT_EQ(a->n_steps, b->n_steps);
+    assert_memory_equal(a->step_loss, b->step_loss, (size_t)b->n_steps * sizeof(b->step_loss[0]));
+    assert_true(a->test_loss == b->test_loss);
+    assert_true(a->test_accuracy == b->test_accuracy);
+}
+
+/* Every step's loss within `part` of the other's. */
+static void near(const struct outcome *a, const struct outcome *b, double part, const char *what)
+{
+    CHECK_INT_EQ(a->n_steps, b->n_steps);
+    for (int t = 0; t < a->n_steps; t++) {
+        double error = fabs(a->step_loss[t] - b->step_loss[t]) / b->step_loss[t];
+        if (!(error <= part))
+            fail_msg("%s, step %d: loss %.9g, expected %.9g", what, t + 1, a->step_loss[t],
+                     b->step_loss[t]);
+    }
+    assert_true(fabs(a->test_loss - b->test_loss) <= part * b->test_loss);
+}
+
+static void stages_of_every_number_give_the_bits_of_one(void **state)
+{
+    static const char *const schedules[] = {"naive", "gpipe", "1f1b"};
+    static const char *const activations[] = {"model.activation=relu", "model.activation=tanh",
+                                              "model.activation=gelu"};
+    struct outcome one, many;
+    for (int a = 0; a < 3; a++) {
+        RUN(&one, activations[a], "train.clip_norm=0.5");
+        for (int stages = 2; stages <= 4; stages++) {
+            char st[32], sc[32];
+            snprintf(st, sizeof(st), "pipeline.stages=%d", stages);
+            snprintf(sc, sizeof(sc), "pipeline.schedule=%s", schedules[(a + stages) % 3]);
+            RUN(&many, activations[a], "train.clip_norm=0.5", st, sc);
+            same(&many, &one, sc);
+        }
+    }
+}
+
+static void every_schedule_gives_the_bits_of_one(void **state)
+{
+    struct outcome one, many;
+    int ran = 0;
+#define DEEP "model.sizes=12 9*15 5", "pipeline.microbatches=8", "train.epochs=1"
+    RUN(&one, DEEP);
+    for (const char *const *name = pp_schedule_names(); *name; name++) {
+        const struct pp_schedule_ops *ops = pp_schedule_find(*name);
+        struct pp_geometry g = {.stages = 4,
+                                .chunks = ops->default_chunks > 0 ? ops->default_chunks : 1,
+                                .microbatches = 8};
+        if (ops->check(&g) < 0)
+            continue;
+        char sc[64], ch[32];
+        snprintf(sc, sizeof(sc), "pipeline.schedule=%s", *name);
+        snprintf(ch, sizeof(ch), "pipeline.chunks=%d", g.chunks);
+        RUN(&many, DEEP, "pipeline.stages=4", sc, ch);
+        same(&many, &one, sc);
+        ran++;
+    }
+    assert_in_range(ran, 12, 1000);
+}
+
+static void graphs_change_no_bit(void **state)
+{
+    static const char *const shapes[] = {"pipeline.stages=1", "pipeline.stages=3"};
+    struct outcome on, off;
+    for (int i = 0; i < 2; i++) {
+        RUN(&off, shapes[i], "run.graphs=off", "train.clip_norm=0.1", "train.epochs=3");
+        RUN(&on, shapes[i], "run.graphs=on", "train.clip_norm=0.1", "train.epochs=3");
+        same(&on, &off, shapes[i]);
+    }
+}
+
+static void replicas_repeat_their_bits_and_stay_near_one(void **state)
+{
+    struct outcome one, first, again;
+    RUN(&one, "pipeline.microbatches=2");
+    RUN(&first, "pipeline.microbatches=2", "pipeline.replicas=2", "pipeline.stages=2");
+    RUN(&again, "pipeline.microbatches=2", "pipeline.replicas=2", "pipeline.stages=2");
+    same(&again, &first, "again");
+    near(&first, &one, 1e-5, "two replicas");
+}
+
+static void a_replica_without_samples_still_takes_part(void **state)
+{
+    struct outcome one, four;
+    /* 107 = 21 * 5 + 2: two samples for four replicas */
+    RUN(&one, "train.batch_size=5", "pipeline.microbatches=1", "train.epochs=1");
+    RUN(&four, "train.batch_size=5", "pipeline.microbatches=1", "train.epochs=1",
+        "pipeline.replicas=4");
+    near(&four, &one, 1e-5, "four replicas");
+}
+
+static void the_cpu_trains_to_the_same_losses(void **state)
+{
+    static const char *const optimizers[] = {"train.optimizer=sgd", "train.optimizer=momentum",
+                                             "train.optimizer=adam", "train.optimizer=adamw"};
+    struct outcome cpu, gpu;
+    for (int i = 0; i < 4; i++) {
+        RUN(&cpu, optimizers[i], "run.backend=cpu", "train.weight_decay=0.01",
+            "train.warmup_steps=3");
+        RUN(&gpu, optimizers[i], "pipeline.stages=2", "train.weight_decay=0.01",
+            "train.warmup_steps=3");
+        near(&gpu, &cpu, 1e-4, optimizers[i]);
+        assert_true(gpu.test_accuracy == cpu.test_accuracy);
+    }
+}
+
+static void other_precisions_stay_near_and_keep_their_bits(void **state)
+{
+    static const char *const precisions[] = {"run.precision=tf32", "run.precision=bf16"};
+    struct outcome full, one, many;
+    RUN(&full, "train.optimizer=sgd");
+    for (int i = 0; i < 2; i++) {
+        RUN(&one, "train.optimizer=sgd", precisions[i]);
+        RUN(&many, "train.optimizer=sgd", precisions[i], "pipeline.stages=3");
+        same(&many, &one, precisions[i]);
+        near(&one, &full, 2e-2, precisions[i]);
+        assert_string_not_equal(one.sha, full.sha);
+    }
+}
+
+static void parts_of_a_device_give_the_bits_of_the_whole(void **state)
+{
+    struct outcome whole, parts;
+    RUN(&whole, "pipeline.stages=3", "run.devices=0");
+    RUN(&parts, "pipeline.stages=3", "run.devices=0", "run.partition_sms=on");
+    same(&parts, &whole, "three parts");
+}
+
+static void a_diverged_run_is_noticed(void **state)
+{
+    struct outcome o;
+    const char *list[SETTINGS_MAX];
+    settings(list,
+             (const char *const[]){"train.optimizer=sgd", "train.lr=1000", "train.weight_decay=1",
+                                   "train.epochs=40", "pipeline.stages=2", NULL});
+    train_run(list, &o);
+    CHECK_INT_EQ(o.rc, PP_EDIVERGED);
+}
+
+/* An argument: only what is different on several devices. */
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest few[] = {
+        cmocka_unit_test(stages_of_every_number_give_the_bits_of_one),
+        cmocka_unit_test(graphs_change_no_bit),
+        cmocka_unit_test(replicas_repeat_their_bits_and_stay_near_one),
+    };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stages_of_every_number_give_the_bits_of_one),
+        cmocka_unit_test(every_schedule_gives_the_bits_of_one),
+        cmocka_unit_test(graphs_change_no_bit),
+        cmocka_unit_test(replicas_repeat_their_bits_and_stay_near_one),
+        cmocka_unit_test(a_replica_without_samples_still_takes_part),
+        cmocka_unit_test(the_cpu_trains_to_the_same_losses),
+        cmocka_unit_test(other_precisions_stay_near_and_keep_their_bits),
+        cmocka_unit_test(parts_of_a_device_give_the_bits_of_the_whole),
+        cmocka_unit_test(a_diverged_run_is_noticed),
+    };
+    return argc > 1 ? cmocka_run_group_tests(few, NULL, NULL)
+                    : cmocka_run_group_tests(tests, NULL, NULL);
+}
