@@ -120,22 +120,26 @@ struct pp_chunk_range {
     float bad;     /* size of that input */
 };
 
+#define PP_CHUNK_PREPARED                                                                          \
+    4 /* sizes of micro-batch that are remembered: few runs have more than two */
+
 struct pp_chunk {
     const struct pp_model *model; /* not owned */
     int first, last;              /* layers, inclusive */
     int max_rows;
     int state_slots, grad_slots;
     enum pp_optimizer_kind optimizer;
-    size_t n_floats;               /* parameters of the chunk */
-    float *params, *grads;         /* [n_floats] each, in the arena */
-    float *opt_m, *opt_v;          /* [n_floats] or NULL */
-    float *packed;                 /* what the backend made of the weights, or NULL */
-    struct pp_chunk_place *places; /* [last-first+1], owned */
-    struct pp_chunk_state *states; /* [state_slots], host memory, owned */
-    float **grad_base;             /* [grad_slots], owned array, arena memory */
-    struct pp_weight_part *parts;  /* [grad_slots], owned: of the W being computed */
-    bool measure;                  /* F and I keep account of range, at once in the cache; ... */
-    struct pp_chunk_range range;   /* ... since pp_chunk_measure() */
+    size_t n_floats;                    /* parameters of the chunk */
+    float *params, *grads;              /* [n_floats] each, in the arena */
+    float *opt_m, *opt_v;               /* [n_floats] or NULL */
+    float *packed;                      /* what the backend made of the weights, or NULL */
+    struct pp_chunk_place *places;      /* [last-first+1], owned */
+    struct pp_chunk_state *states;      /* [state_slots], host memory, owned */
+    float **grad_base;                  /* [grad_slots], owned array, arena memory */
+    struct pp_weight_part *parts;       /* [grad_slots], owned: of the W being computed */
+    int prepared[2][PP_CHUNK_PREPARED]; /* rows, of evaluation and training; 0: none yet */
+    bool measure;                /* F and I keep account of range, at once in the cache; ... */
+    struct pp_chunk_range range; /* ... since pp_chunk_measure() */
 };
 
 struct pp_chunk_spec {
@@ -172,8 +176,8 @@ int pp_chunk_optimizer_step(struct pp_chunk *c, struct pp_backend *be,
 void pp_chunk_measure(struct pp_chunk *c, bool on);
 
 /* Make the backend ready for micro-batches of `rows` rows, a step's (training) or an evaluation's,
- * so that they take neither memory nor time for it. Cheap when it was done before. Local. Errors:
- * PP_ERESOURCE. */
+ * so that they take neither memory nor time for it. Next to nothing when it was done before. `be`
+ * is the same in all calls. Local. Errors: PP_ERESOURCE. */
 int pp_chunk_prepare(struct pp_chunk *c, struct pp_backend *be, int rows, bool training);
 /*
  * F: x[rows][in] of the first layer -> y[rows][out] of the last, 0 <= rows <= max_rows. x and y are

@@ -11,6 +11,7 @@
 #include "nn.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "ppcli/err.h"
 
@@ -321,12 +322,20 @@ static int measure_gradient(struct pp_chunk *c, struct pp_backend *be, int k, in
 int pp_chunk_prepare(struct pp_chunk *c, struct pp_backend *be, int rows, bool training)
 {
     pp_assert(rows >= 0 && rows <= c->max_rows && (!training || c->grad_slots > 0));
+    int *known = c->prepared[training], oldest = PP_CHUNK_PREPARED - 1;
+    for (int i = 0; i <= oldest; i++) {
+        if (known[i] == rows) {
+            return 0;
+        }
+    }
     for (int k = 0; k < n_layers(c); k++) {
         const struct pp_layer *l = layer(c, k);
         size_t at = c->places[k].params;
         PP_TRY(l->ops->prepare(l, be, rows, c->params + at, packed_of(c, k),
                                training ? c->grads + at : NULL));
     }
+    memmove(known + 1, known, (size_t)oldest * sizeof(*known));
+    known[0] = rows;
     return 0;
 }
 

@@ -271,7 +271,7 @@ static void check_verdict(struct pp_backend *be, struct pp_backend *plain, int n
     if (bad >= 0) {
         votes[bad] = bad % 2 ? NAN : -INFINITY;
     }
-    struct judged want = {.before = {1, 2, 3}, .sums = {10, 20, 30}, .args = {.step = 7}};
+    struct judged want = {.before = {1, 2, 3}, .sums = {10, 20, 30}, .args = {.step = 7, .t = 9}};
     struct judged got = want;
     void *there, *ballots;
     CHECK_OK(pp_backend_alloc(be, sizeof(got), &there));

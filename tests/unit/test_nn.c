@@ -363,6 +363,49 @@ static void a_step_of_the_optimizer_reaches_the_next_forward(void **state)
     pp_model_destroy(&m);
 }
 
+/* What a backend was asked to be ready for. */
+static struct {
+    int calls, rows, with_dx, with_dW;
+} asked;
+
+static int count_prepared(struct pp_backend *be, const struct pp_linear_use *use)
+{
+    asked.calls++;
+    asked.rows = use->B;
+    asked.with_dx += use->dx;
+    asked.with_dW += use->dW != NULL;
+    return 0;
+}
+
+static void a_size_of_micro_batch_is_prepared_once_a_layer(void **state)
+{
+    const int one[] = {0}, layers = COUNT(five) - 1;
+    struct pp_model *m = make_model(PP_ACT_RELU, five, COUNT(five));
+    struct pp_backend *be = open_backend("cpu");
+    struct pp_backend_ops ops = *be->ops;
+    const struct pp_backend_ops *real = be->ops;
+    struct line l;
+    set_up(&l, m, be, 1, one, PP_OPT_SGD);
+    ops.prepare_linear = count_prepared;
+    be->ops = &ops;
+    memset(&asked, 0, sizeof(asked));
+    for (int again = 0; again < 2; again++) {
+        CHECK_OK(pp_chunk_prepare(l.chunk[0], be, ROWS, true));
+        CHECK_OK(pp_chunk_prepare(l.chunk[0], be, ROWS - 3, true));
+        CHECK_INT_EQ(asked.calls, 2 * layers);
+        CHECK_INT_EQ(asked.rows, ROWS - 3);
+        CHECK_INT_EQ(asked.with_dW, 2 * layers);
+        CHECK_INT_EQ(asked.with_dx, 2 * (layers - 1)); /* nobody asks for that of the samples */
+    }
+    CHECK_OK(pp_chunk_prepare(l.chunk[0], be, ROWS, false));
+    CHECK_INT_EQ(asked.calls, 3 * layers);
+    CHECK_INT_EQ(asked.with_dW, 2 * layers);
+    be->ops = real;
+    tear_down(&l);
+    pp_backend_close(&be);
+    pp_model_destroy(&m);
+}
+
 static void optimizer_state_is_what_the_kind_needs(void **state)
 {
     const int one[] = {0};
@@ -441,6 +484,7 @@ int main(void)
         cmocka_unit_test(weight_gradients_of_several_micro_batches_at_once_are_their_sum),
         cmocka_unit_test(initial_values_do_not_depend_on_the_cut),
         cmocka_unit_test(a_step_of_the_optimizer_reaches_the_next_forward),
+        cmocka_unit_test(a_size_of_micro_batch_is_prepared_once_a_layer),
         cmocka_unit_test(optimizer_state_is_what_the_kind_needs),
         cmocka_unit_test(a_chunk_for_evaluation_holds_parameters_only),
         cmocka_unit_test(large_slots_are_no_multiple_of_16_kib_apart),
