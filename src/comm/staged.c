@@ -300,6 +300,18 @@ static int recv(struct pp_transport *tp, int src, void *buf, size_t bytes)
     return s->inner->ops->recv(s->inner, src, buf, bytes);
 }
 
+static int post_vote(struct pp_transport *tp, bool yes)
+{
+    struct staged *s = tp->impl;
+    return pp_transport_post_vote(s->inner, yes);
+}
+
+static int wait_vote(struct pp_transport *tp, bool *out_all)
+{
+    struct staged *s = tp->impl;
+    return pp_transport_wait_vote(s->inner, out_all);
+}
+
 static void stop_all(struct pp_transport *tp)
 {
     struct staged *s = tp->impl;
@@ -342,6 +354,8 @@ int pp_staged_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_tr
         .recv = recv,
         .abort = stop_all,
         .show_waits = show_waits,
+        .post_vote = post_vote,
+        .wait_vote = wait_vote,
         .allgather_on = allgather_on,
         .wait_mark = wait_mark,
         .reduce = reduce,
