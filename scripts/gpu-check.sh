@@ -84,14 +84,15 @@ SAMPLE=$ROOT/data/mnist-sample
 export OUT PPCLI TESTS ROOT SAMPLE
 parts=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)/gpu-check-parts.sh
 
-[ ! -d "$ROOT/lib" ] || LD_LIBRARY_PATH=$ROOT/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-# A cuBLASLt that the program's own run path does not reach: the folder of the toolkit there is.
+if [ -d "$ROOT/lib" ]; then
+    LD_LIBRARY_PATH=$ROOT/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    export LD_LIBRARY_PATH
+fi
+toolkit=''
 if command -v nvcc >/dev/null 2>&1; then
     toolkit=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
-    LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$toolkit/lib64
     PATH=$PATH:$toolkit/bin:$toolkit/compute-sanitizer # there is no other way to the sanitizer
 fi
-[ -z "${LD_LIBRARY_PATH:-}" ] || export LD_LIBRARY_PATH
 
 limit_of() {
     case $1 in
@@ -109,7 +110,16 @@ limit_of() {
 # Text without what JSON would have to escape.
 plain() { tr -d '"\134' | tr '\t\n' '  ' | cut -c 1-300 | sed 's/ *$//'; }
 
-reason=$("$PPCLI" env 2>/dev/null | sed -n 's/^  cuda  *no: //p' | plain)
+why_not() { "$PPCLI" env 2>/dev/null | sed -n 's/^  cuda  *no: //p' | plain; }
+
+reason=$(why_not)
+case $toolkit$reason in
+/*'cannot be loaded'*) # a cuBLASLt that the program's own run path does not reach
+    LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$toolkit/lib64
+    export LD_LIBRARY_PATH
+    reason=$(why_not)
+    ;;
+esac
 begun=$(date +%s)
 failed=0
 : >"$OUT/parts.json"
