@@ -451,7 +451,8 @@ static int open_outputs(struct trainer *tr)
     if (tr->spec->rank != 0) {
         return 0;
     }
-    struct metrics_start from = {.step = tr->t, .goes_on = tr->begin.goes_on};
+    struct metrics_start from = {
+        .step = tr->t, .goes_on = tr->begin.goes_on, .graphs = pp_exec_graphs(tr->x)};
     return metrics_open(tr->run, tr->spec->options, tr->be, tr->tp, tr->dir, tr->total_steps, &from,
                         &tr->m);
 }

@@ -97,7 +97,7 @@ static void end(struct metrics *m, struct pp_json *j)
 }
 
 static void environment(const struct metrics *m, struct pp_json *j, const struct pp_backend *be,
-                        const struct pp_transport *tp)
+                        const struct pp_transport *tp, const char *graphs)
 {
     const struct pp_layout *l = m->run->layout;
     const struct pp_config *cfg = m->run->cfg;
@@ -126,14 +126,14 @@ static void environment(const struct metrics *m, struct pp_json *j, const struct
     pp_json_int(j, "train_samples", l->train_n);
     pp_json_int(j, "test_samples", l->test_n);
     pp_json_int(j, "total_steps", m->total_steps);
-    seats_json(m->run, j);
+    seats_json(m->run, graphs, j);
 }
 
 /* --- life --------------------------------------------------------------------------------------
  */
 
 static void announce(const struct metrics *m, const struct pp_backend *be,
-                     const struct pp_transport *tp)
+                     const struct pp_transport *tp, const char *graphs)
 {
     const struct pp_layout *l = m->run->layout;
     const struct pp_config *cfg = m->run->cfg;
@@ -145,7 +145,7 @@ static void announce(const struct metrics *m, const struct pp_backend *be,
                 m->run->mpi ? "MPI processes" : "threads", cfg->pipeline.schedule, l->plans[0].m,
                 l->max_rows, be->description);
     (void)tp;
-    seats_announce(m->run);
+    seats_announce(m->run, graphs);
     if (!cfg->train.exact) {
         pp_log_info("train.exact = off: weight gradients of %d micro-batch%s at a time%s",
                     l->coalesce, l->coalesce == 1 ? "" : "es",
@@ -185,7 +185,7 @@ int metrics_open(const struct pp_run *run, const struct pp_train_options *option
         if (from->goes_on) {
             pp_json_int(&j, "step", from->step);
         }
-        environment(m, &j, be, tp);
+        environment(m, &j, be, tp, from->graphs);
         end(m, &j);
     }
     if (rc == 0) {
@@ -197,7 +197,7 @@ int metrics_open(const struct pp_run *run, const struct pp_train_options *option
         metrics_close(&m);
         return rc;
     }
-    announce(m, be, tp);
+    announce(m, be, tp, from->graphs);
     m->start_ns = pp_clock_ns();
     *out = m;
     return 0;

@@ -67,8 +67,9 @@ void summary_json(const struct pp_run *run, const struct summary *s, struct pp_j
 void summary_print(const struct pp_run *run, const struct summary *s, const char *dir, FILE *f);
 
 struct metrics_start {
-    int64_t step; /* steps done before; 0: the run begins */
-    bool goes_on; /* metrics.jsonl is there, cut behind that step */
+    int64_t step;       /* steps done before; 0: the run begins */
+    bool goes_on;       /* metrics.jsonl is there, cut behind that step */
+    const char *graphs; /* what pp_exec_graphs() says */
 };
 
 /* Open the files in the run folder dir (empty: none); says where ranks sit. Errors: PP_EIO,

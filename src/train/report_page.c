@@ -377,6 +377,7 @@ static void section_environment(const struct pp_report *r, FILE *f)
         {"transport", "ranks talk through"},
         {"transport_why", "because"},
         {"precision", "precision of products"},
+        {"graphs", "steps recorded"},
         {"mpi", "MPI"},
         {"config_hash", "config hash"},
     };

@@ -113,7 +113,7 @@ static void warn_idle(const struct pp_run *run)
     }
 }
 
-void seats_announce(const struct pp_run *run)
+void seats_announce(const struct pp_run *run, const char *graphs)
 {
     const struct pp_layout *l = run->layout;
     char text[SEAT_TEXT];
@@ -132,9 +132,12 @@ void seats_announce(const struct pp_run *run)
     if (l->ranks > 1) {
         pp_log_info("transport %s: %s", run->transport, run->transport_why);
     }
+    bool on = strcmp(graphs, "on") == 0;
+    pp_log_info("graphs %s%s",
+                on ? "on" : "off: ", on ? ": a step is recorded once and replayed" : graphs);
 }
 
-void seats_json(const struct pp_run *run, struct pp_json *j)
+void seats_json(const struct pp_run *run, const char *graphs, struct pp_json *j)
 {
     char text[SEAT_TEXT];
     if (run->seats[0].device.number < 0) {
@@ -142,6 +145,7 @@ void seats_json(const struct pp_run *run, struct pp_json *j)
     }
     pp_json_str(j, "precision", pp_precision_name(run->cfg->run.precision));
     pp_json_str(j, "transport_why", run->transport_why);
+    pp_json_str(j, "graphs", graphs);
     pp_json_array(j, "devices");
     for (int r = 0; r < run->layout->ranks; r++) {
         const struct pp_seat *s = &run->seats[r];

@@ -115,9 +115,10 @@ static void who_sits_where_is_written_down(void **state)
     assert_non_null(f);
     pp_json_init(&j, f, 0);
     pp_json_object(&j, NULL);
-    seats_json(&run, &j);
+    seats_json(&run, "on", &j);
     pp_json_end(&j);
     fclose(f);
+    assert_non_null(strstr(text, "\"graphs\":\"on\""));
     assert_non_null(
         strstr(text, "\"transport_why\":\"ranks are threads and hand over by pointer\""));
     assert_non_null(strstr(text,
@@ -144,7 +145,7 @@ static void ranks_on_the_processor_are_not_told_of_devices(void **state)
     assert_non_null(f);
     pp_json_init(&j, f, 0);
     pp_json_object(&j, NULL);
-    seats_json(&run, &j);
+    seats_json(&run, "on", &j);
     pp_json_end(&j);
     fclose(f);
     CHECK_STR_EQ(text, "{}\n");
