@@ -249,6 +249,9 @@ void pp_exec_forget_times(struct pp_exec *x)
         memset(&x->stages[k].times, 0, sizeof(x->stages[k].times));
     }
     memset(&x->update, 0, sizeof(x->update));
+    if (x->device) {
+        exec_time_next(x);
+    }
 }
 
 int pp_exec_train_steps(const struct pp_exec *x)
@@ -433,6 +436,7 @@ int pp_exec_take_counters(struct pp_exec *x, struct pp_exec_counters *out)
     }
     if (x->device) {
         PP_TRY(exec_time_align(x));
+        exec_time_limit(x);
     }
     *out = x->counters;
     memset(&x->counters, 0, sizeof(x->counters));

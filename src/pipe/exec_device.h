@@ -58,7 +58,7 @@ struct exec_graph *exec_graph_of(struct exec_graphs *g, enum pp_split split, int
  */
 
 #define ALIGN_TRIES 4
-#define EXEC_TIME_EVERY 32 /* steps; the others are launched as they are */
+#define EXEC_TIME_EVERY 256 /* steps; the others are launched as they are */
 
 struct exec_time_record {
     struct pp_event event;
@@ -79,6 +79,7 @@ struct exec_timer {
     void *base;               /* mark */
     uint64_t base_ns;         /* the host's clock when it was reached */
     uint64_t busy_ns;         /* of the last timed step; 0: none yet */
+    uint64_t taken_ns;        /* when the counters were taken last */
     uint64_t unknown;         /* steps before the first timed one was looked at */
 };
 
@@ -141,6 +142,10 @@ int exec_time_end(struct pp_exec *x);
 void exec_time_compute(struct pp_exec *x, int op, int n);
 /* The step is done: its times go into the ring and the counters. */
 int exec_time_look(struct pp_exec *x, const struct exec_turn *turn);
+/* Computing takes no longer than there was time since the counters were taken last. */
+void exec_time_limit(struct pp_exec *x);
+/* The next step is timed. */
+void exec_time_next(struct pp_exec *x);
 /* Align the device's clock with the host's; the device is idle. */
 int exec_time_align(struct pp_exec *x);
 

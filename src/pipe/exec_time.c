@@ -186,6 +186,22 @@ int exec_time_look(struct pp_exec *x, const struct exec_turn *turn)
     return 0;
 }
 
+void exec_time_next(struct pp_exec *x)
+{
+    x->device->timer.steps = 1;
+}
+
+/* A step that is timed is not captured, and its actions may take longer for it. */
+void exec_time_limit(struct pp_exec *x)
+{
+    struct exec_timer *timer = &x->device->timer;
+    uint64_t now = pp_clock_ns(), window = now - timer->taken_ns;
+    if (timer->taken_ns > 0 && x->counters.busy_ns > window) {
+        x->counters.busy_ns = window;
+    }
+    timer->taken_ns = now;
+}
+
 void pp_exec_time_all(struct pp_exec *x, bool all)
 {
     if (x->device) {
