@@ -209,6 +209,7 @@ int rank_main(struct rank_spec *spec, struct pp_transport *tp)
     timeline_destroy(&tr.timeline);
     tracer_destroy(&tr.tracer);
     if (spec->failed_alone) {
+        spec->failed_ns = pp_clock_ns();
         /* The others may be waiting for a message that will never come. Threads return to the one
          * who speaks; a process does not. */
         if (tp->ops->caps.processes && spec->options->before_abort && rc != PP_ELOST) {

@@ -16,6 +16,7 @@ struct rank_spec {
     const struct pp_dataset *shared[2]; /* by enum pp_split; NULL: open what this rank needs */
     struct watchdog *watchdog;          /* of this process; may be NULL */
     bool failed_alone;                  /* out: failed where the other ranks could not know */
+    uint64_t failed_ns;                 /* out: when; the clock before the others were told */
     struct pp_backend *be;              /* out: for rank_free() */
     struct pp_exec *x;                  /* out: for rank_free() */
     struct pp_ring *ring;               /* out: for rank_free() */

@@ -147,12 +147,21 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-/* The failure that explains the others: a rank that was only woken up by an abort says PP_ELOST. */
+/* Whether a explains b: who was only woken up by an abort says PP_ELOST, and who failed alone did
+ * so before anybody who failed because of it. */
+static bool explains(const struct thread_rank *a, const struct thread_rank *b)
+{
+    if ((a->rc == PP_ELOST) != (b->rc == PP_ELOST)) {
+        return b->rc == PP_ELOST;
+    }
+    return a->spec.failed_alone && b->spec.failed_alone && a->spec.failed_ns < b->spec.failed_ns;
+}
+
 static int first_cause(struct thread_rank *ranks, int n)
 {
     const struct thread_rank *cause = NULL;
     for (int r = 0; r < n; r++) {
-        if (ranks[r].rc < 0 && (!cause || (cause->rc == PP_ELOST && ranks[r].rc != PP_ELOST))) {
+        if (ranks[r].rc < 0 && (!cause || explains(&ranks[r], cause))) {
             cause = &ranks[r];
         }
     }
