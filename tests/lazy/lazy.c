@@ -9,17 +9,11 @@
 #include "ppcli/clock.h"
 #include "ppcli/err.h"
 
-#define HUNG_S 5
+#define HUNG_S 4
 
-static struct {
-    pthread_mutex_t lock;
-    pthread_cond_t changed; /* a mark, a queue, or hung */
-    long captures, launches, host_waits;
-    uint64_t ops;
-    uint64_t fail_at, hang_at; /* counted by ops */
-    bool hung, no_graphs;
-    struct lazy_mark *marks; /* never freed before the end: a stream may still wait for one */
-} all = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+#define all lazy_all
+
+struct lazy_all lazy_all = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 struct lazy_counts lazy_counts(void)
 {
@@ -52,7 +46,7 @@ void lazy_hang_at(long n)
 /* --- doing -------------------------------------------------------------------------------------
  */
 
-static uint32_t draw(uint64_t *seed)
+uint32_t lazy_draw(uint64_t *seed)
 {
     *seed = *seed * 6364136223846793005u + 1442695040888963407u;
     return (uint32_t)(*seed >> 33);
@@ -61,7 +55,7 @@ static uint32_t draw(uint64_t *seed)
 /* Half of the work is done at once, some after a while. */
 static void dawdle(struct lazy *s)
 {
-    uint32_t r = draw(&s->seed);
+    uint32_t r = lazy_draw(&s->seed);
     if (r % 64 == 0) {
         struct timespec t = {.tv_sec = 0, .tv_nsec = (long)(r >> 8) % 100000};
         nanosleep(&t, NULL);
@@ -70,7 +64,7 @@ static void dawdle(struct lazy *s)
     }
 }
 
-static void note_failure(struct lazy *s, int rc)
+void lazy_note_failure(struct lazy *s, int rc)
 {
     if (rc < 0 && s->rc == 0) {
         s->error = *pp_error_get();
@@ -78,7 +72,7 @@ static void note_failure(struct lazy *s, int rc)
     }
 }
 
-static void run_item(struct lazy *s, const struct item *it)
+void lazy_run_item(struct lazy *s, const struct item *it)
 {
     if (it->number > 0 && it->number == all.hang_at) {
         pthread_mutex_lock(&all.lock);
@@ -91,11 +85,11 @@ static void run_item(struct lazy *s, const struct item *it)
         pthread_mutex_unlock(&all.lock);
     }
     if (it->number > 0 && it->number == all.fail_at) {
-        note_failure(s, pp_fail(PP_ERESOURCE, "lazy: told to fail"));
+        lazy_note_failure(s, pp_fail(PP_ERESOURCE, "lazy: told to fail"));
         return;
     }
     if (s->rc == 0) { /* after a failure a device does nothing any more */
-        note_failure(s, it->run(s->inner, it->args));
+        lazy_note_failure(s, it->run(s->inner, it->args));
     }
 }
 
@@ -117,44 +111,6 @@ static void await(struct lazy_mark *m, uint64_t number)
     pthread_mutex_unlock(&all.lock);
 }
 
-/* Of the streams whose next piece of work may be done, any: what marks do not order has no order.
- */
-static void replay(struct lazy *s, struct capture *c)
-{
-    int left = 0;
-    for (int k = 0; k < c->n_streams; k++) {
-        c->streams[k].done = 0;
-        left += c->streams[k].n;
-    }
-    for (int k = 0; k < c->n_nodes; k++) {
-        c->reached[k] = false;
-    }
-    while (left > 0) {
-        int at = (int)(draw(&s->seed) % (uint32_t)c->n_streams), tried = 0;
-        for (; tried < c->n_streams; tried++, at = (at + 1) % c->n_streams) {
-            const struct branch *b = &c->streams[at];
-            if (b->done < b->n &&
-                (b->items[b->done].kind != ITEM_WAIT || c->reached[b->items[b->done].number])) {
-                break;
-            }
-        }
-        if (tried == c->n_streams) {
-            note_failure(s, pp_fail(PP_EINTERNAL, "lazy: the graph waits for itself"));
-            return;
-        }
-        struct branch *b = &c->streams[at];
-        const struct item *it = &b->items[b->done++];
-        if (it->kind == ITEM_SET) {
-            c->reached[it->number] = true;
-        } else if (it->kind == ITEM_RUN) {
-            struct item now = *it;
-            now.number = 0;
-            run_item(s, &now);
-        }
-        left--;
-    }
-}
-
 static void *work(void *arg)
 {
     struct lazy *s = arg;
@@ -163,7 +119,7 @@ static void *work(void *arg)
     choice.ops = &backend_cpu;
     int rc = pp_backend_open_choice(&choice, &s->inner);
     pthread_mutex_lock(&all.lock);
-    note_failure(s, rc);
+    lazy_note_failure(s, rc);
     s->started = true;
     pthread_cond_broadcast(&all.changed);
     while (rc == 0) {
@@ -178,7 +134,7 @@ static void *work(void *arg)
         dawdle(s);
         switch (it.kind) {
         case ITEM_RUN:
-            run_item(s, &it);
+            lazy_run_item(s, &it);
             break;
         case ITEM_SET:
             reach(it.mark, it.number);
@@ -187,7 +143,7 @@ static void *work(void *arg)
             await(it.mark, it.number);
             break;
         case ITEM_REPLAY:
-            replay(s, it.capture);
+            lazy_replay(s, it.capture);
             break;
         }
         pthread_mutex_lock(&all.lock);
@@ -217,7 +173,7 @@ static struct item *grow(struct item **items, int n)
 }
 
 /* all.lock is held. */
-static void push(struct lazy *s, const struct item *it)
+void lazy_enqueue(struct lazy *s, const struct item *it)
 {
     if (s->capture) {
         struct branch *b = &s->capture->streams[s->branch];
@@ -251,7 +207,7 @@ int lazy_push(struct pp_backend *be, lazy_run *run, const void *args, size_t byt
     pthread_mutex_lock(&all.lock);
     it.number = ++all.ops;
     bool fails = s->capture && all.ops == all.fail_at;
-    push(s, &it);
+    lazy_enqueue(s, &it);
     pthread_mutex_unlock(&all.lock);
     return fails ? pp_fail(PP_ERESOURCE, "lazy: told to fail in a capture") : 0;
 }
@@ -274,7 +230,7 @@ static int outside(struct pp_backend *be, const char *what)
     return 0;
 }
 
-static int finish(struct pp_backend *be)
+int lazy_finish(struct pp_backend *be)
 {
     struct lazy *s = lazy_of(be);
     pthread_mutex_lock(&all.lock);
@@ -289,7 +245,7 @@ static int finish(struct pp_backend *be)
 int lazy_synchronize(struct pp_backend *be)
 {
     PP_TRY(outside(be, "synchronize"));
-    return finish(be);
+    return lazy_finish(be);
 }
 
 int lazy_no_capture(struct pp_backend *be, const char *what)
@@ -331,7 +287,7 @@ int lazy_mark_set(struct pp_backend *be, void *mark)
     } else {
         it.number = ++m->set;
     }
-    push(s, &it);
+    lazy_enqueue(s, &it);
     if (s->capture) {
         m->place = s->capture->streams[s->branch].n;
     }
@@ -355,7 +311,7 @@ static int wait_captured(struct lazy *s, struct lazy_mark *m)
         return pp_fail(PP_EINTERNAL, "lazy: a wait for a mark of another capture");
     }
     struct item it = {.kind = ITEM_WAIT, .number = (uint64_t)m->node};
-    push(s, &it);
+    lazy_enqueue(s, &it);
     struct branch *of = &c->streams[m->branch];
     if (s->branch == 0 && of->n == m->place) {
         of->returned = true;
@@ -375,7 +331,7 @@ int lazy_mark_wait(struct pp_backend *be, void *mark)
         rc = pp_fail(PP_EINTERNAL, "lazy: a wait in a capture for a mark from outside");
     } else if (m->set > 0) {
         struct item it = {.kind = ITEM_WAIT, .mark = m, .number = m->set};
-        push(s, &it);
+        lazy_enqueue(s, &it);
     }
     pthread_mutex_unlock(&all.lock);
     return rc;
@@ -402,88 +358,6 @@ int lazy_mark_elapsed(struct pp_backend *be, void *from, void *to, uint64_t *ns)
     *ns = ok ? b->at_ns - a->at_ns : 0;
     pthread_mutex_unlock(&all.lock);
     return ok ? 0 : pp_fail(PP_EINTERNAL, "lazy: the time between marks that are not reached");
-}
-
-/* --- captures ----------------------------------------------------------------------------------
- */
-
-int lazy_capture_begin(struct pp_backend *be)
-{
-    struct lazy *s = lazy_of(be);
-    PP_TRY(outside(be, "a capture"));
-    struct capture *c = calloc(1, sizeof(*c));
-    pp_assert(c != NULL);
-    pthread_mutex_lock(&all.lock);
-    c->open = true;
-    c->thread = pthread_self();
-    c->n_streams = 1;
-    c->streams[0] = (struct branch){.stream = s};
-    s->capture = c;
-    s->branch = 0;
-    pthread_mutex_unlock(&all.lock);
-    return 0;
-}
-
-static void free_capture(struct capture *c)
-{
-    static struct capture ended; /* what its marks belong to from here on */
-    pthread_mutex_lock(&all.lock);
-    for (struct lazy_mark *m = all.marks; m; m = m->next) {
-        m->capture = m->capture == c ? &ended : m->capture;
-    }
-    pthread_mutex_unlock(&all.lock);
-    for (int k = 0; k < c->n_streams; k++) {
-        free(c->streams[k].items);
-    }
-    free(c->reached);
-    free(c);
-}
-
-int lazy_capture_end(struct pp_backend *be, void **graph)
-{
-    struct lazy *s = lazy_of(be);
-    struct capture *c = s->capture;
-    int rc = 0;
-    if (!c || s->branch != 0 || !pthread_equal(c->thread, pthread_self())) {
-        return pp_fail(PP_EINTERNAL, "lazy: the end of a capture that this thread did not begin");
-    }
-    pthread_mutex_lock(&all.lock);
-    for (int k = 1; k < c->n_streams; k++) {
-        if (!c->streams[k].returned && rc == 0) {
-            rc = pp_fail(PP_EINTERNAL, "lazy: stream %d has not come back to the capture", k);
-        }
-    }
-    for (int k = 0; k < c->n_streams; k++) {
-        c->streams[k].stream->capture = NULL;
-    }
-    c->open = false;
-    all.captures += rc == 0;
-    pthread_mutex_unlock(&all.lock);
-    c->reached = calloc((size_t)c->n_nodes + 1, sizeof(*c->reached));
-    pp_assert(c->reached != NULL);
-    if (rc < 0) {
-        free_capture(c);
-        return rc;
-    }
-    *graph = c;
-    return 0;
-}
-
-int lazy_graph_launch(struct pp_backend *be, void *graph)
-{
-    struct item it = {.kind = ITEM_REPLAY, .capture = graph};
-    PP_TRY(outside(be, "a launch"));
-    pthread_mutex_lock(&all.lock);
-    all.launches++;
-    push(lazy_of(be), &it);
-    pthread_mutex_unlock(&all.lock);
-    return 0;
-}
-
-void lazy_graph_destroy(struct pp_backend *be, void *graph)
-{
-    (void)finish(be);
-    free_capture(graph);
 }
 
 /* --- life --------------------------------------------------------------------------------------

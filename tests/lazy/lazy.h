@@ -36,7 +36,7 @@ void lazy_without_graphs(bool without);
  * capture it fails when it is enqueued. */
 void lazy_fail_at(long n);
 
-/* The n-th op enqueued from now on takes 5 seconds. */
+/* The n-th op enqueued from now on takes 4 seconds. */
 void lazy_hang_at(long n);
 
 /* The n-th product of a forward pass from now on makes its first value a NaN; 0: none. */

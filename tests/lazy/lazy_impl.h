@@ -70,6 +70,17 @@ struct lazy {
     struct pp_error error;
 };
 
+/* What all streams share. */
+extern struct lazy_all {
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* a mark, a queue, or hung */
+    long captures, launches, host_waits;
+    uint64_t ops;
+    uint64_t fail_at, hang_at; /* counted by ops */
+    bool hung, no_graphs;
+    struct lazy_mark *marks; /* never freed before the end: a stream may still wait for one */
+} lazy_all;
+
 struct lazy *lazy_of(struct pp_backend *be);
 
 /* Enqueue run(inner, args) on be's stream. */
@@ -78,6 +89,14 @@ int lazy_no_capture(struct pp_backend *be, const char *what); /* an error in one
 
 /* Memory that lives as long as be. */
 void *lazy_keep(struct pp_backend *be, size_t bytes);
+
+uint32_t lazy_draw(uint64_t *seed);
+void lazy_note_failure(struct lazy *s, int rc);
+void lazy_run_item(struct lazy *s, const struct item *it);
+void lazy_replay(struct lazy *s, struct capture *c);
+/* lazy_all.lock is held. */
+void lazy_enqueue(struct lazy *s, const struct item *it);
+int lazy_finish(struct pp_backend *be);
 
 int lazy_open(struct pp_backend *be, int threads);
 void lazy_close(struct pp_backend *be);

@@ -104,8 +104,9 @@ static void every_schedule_has_the_bits_of_the_cpu(void **state)
     int ran = 0;
     for (int m = 0; m < 2; m++) {
         struct outcome one;
-        must("cpu", LIST(microbatches[m], "train.clip_norm=1"), &one);
-        for (int s = 0; s < 3; s++) {
+        must("cpu", LIST(microbatches[m], "train.clip_norm=1", "train.epochs=1"), &one);
+        /* 8 on 2 and 4 ranks, 5 on 3 */
+        for (int s = m; s < 3; s += 2) {
             for (const char *const *name = pp_schedule_names(); *name; name++) {
                 const struct pp_schedule_ops *ops = pp_schedule_find(*name);
                 struct pp_geometry g = {.stages = stages[s],
@@ -118,7 +119,8 @@ static void every_schedule_has_the_bits_of_the_cpu(void **state)
                 struct outcome many;
                 snprintf(st, sizeof(st), "pipeline.stages=%d", stages[s]);
                 snprintf(sc, sizeof(sc), "pipeline.schedule=%s", *name);
-                must("cuda", LIST(microbatches[m], "train.clip_norm=1", st, sc), &many);
+                must("cuda", LIST(microbatches[m], "train.clip_norm=1", "train.epochs=1", st, sc),
+                     &many);
                 if (strcmp(many.sha, one.sha) != 0) {
                     fail_msg("%s, %d stages, %s: other weights than one rank of the CPU", *name,
                              stages[s], microbatches[m]);
@@ -128,7 +130,7 @@ static void every_schedule_has_the_bits_of_the_cpu(void **state)
             }
         }
     }
-    assert_in_range(ran, 30, 1000);
+    assert_in_range(ran, 20, 1000);
 }
 
 static void replicas_sum_in_the_order_of_the_cpu(void **state)
