@@ -45,6 +45,12 @@ static int create(struct plain_loop *p)
     const struct pp_config *cfg = l->cfg;
     struct pp_arena dry = pp_arena_dry();
     pp_assert(l->ranks == 1 && cfg->train.clip_norm == 0);
+    if (p->be->ops->own_memory) {
+        return pp_fail(PP_ERESOURCE,
+                       "the loop without the executor works in memory of the host, and %s has its "
+                       "own; use --set run.backend=cpu",
+                       p->be->description);
+    }
     p->host_labels = pp_alloc((size_t)l->max_rows, 1);
     if (!p->host_labels) {
         return PP_ERESOURCE;
