@@ -24,10 +24,11 @@ static int sent_by_user(int number)
     return read && (asked == SIGTERM || asked == SIGINT || asked == SIGHUP) ? asked : number;
 }
 
+/* Rank threads read what the handler writes: volatile is for the thread that is interrupted. */
 static void note(int number)
 {
     if (number == SIGUSR2) {
-        save = save + 1;
+        __atomic_fetch_add(&save, 1, __ATOMIC_RELAXED);
         return;
     }
     if (stop != 0 && number == SIGINT) {
@@ -37,7 +38,8 @@ static void note(int number)
         return;
     }
     if (stop == 0) {
-        stop = number == SIGUSR1 ? sent_by_user(number) : number;
+        __atomic_store_n(&stop, number == SIGUSR1 ? sent_by_user(number) : number,
+                         __ATOMIC_RELAXED);
     }
 }
 

@@ -46,8 +46,8 @@ static int gather(struct trainer *tr, struct totals *train, struct pp_loss_sums 
                           .test = c.test,
                           .epoch = c.epoch};
     const struct pp_train_options *options = tr->spec->options;
-    mine.stop = options->stop ? *options->stop : 0;
-    mine.saves = options->save ? (uint32_t)*options->save : 0;
+    mine.stop = options->stop ? __atomic_load_n(options->stop, __ATOMIC_RELAXED) : 0;
+    mine.saves = options->save ? (uint32_t)__atomic_load_n(options->save, __ATOMIC_RELAXED) : 0;
     PP_TRY(tr->tp->ops->allgather(tr->tp, &mine, sizeof(mine), tr->all));
     PP_TRY(tracer_drain(tr->tracer, tr->t));
     rank_event_end(tr->spec);
