@@ -13,10 +13,6 @@
 #include "fake.h"
 #include "kernel.h"
 
-#if defined(__SANITIZE_THREAD__)
-#include <sanitizer/tsan_interface.h>
-#endif
-
 enum {
     MOST_THREADS = 1024,
     STACK_BYTES = 256 * 1024,
@@ -35,7 +31,6 @@ typedef ucontext_t Place;
 struct Fiber {
     Place place;
     uint3 thread; /* the thread of the block that runs on it, while it waits */
-    void *tsan;
 };
 
 struct Warp {
@@ -48,7 +43,6 @@ struct Warp {
 /* All that a thread of the host needs to run blocks. */
 struct Runner {
     Place home;
-    void *tsan_home;
     Fiber fibers[MOST_THREADS];
     int made;
     Fiber *running;
@@ -119,9 +113,6 @@ static void to_fiber(Runner *r, Fiber *f)
 {
     r->running = f;
     fake_thread.thread = f->thread;
-#if defined(__SANITIZE_THREAD__)
-    __tsan_switch_to_fiber(f->tsan, 0);
-#endif
     fake_switch(&r->home, &f->place);
 }
 
@@ -129,9 +120,6 @@ static void to_home(Runner *r)
 {
     Fiber *f = r->running;
     f->thread = fake_thread.thread;
-#if defined(__SANITIZE_THREAD__)
-    __tsan_switch_to_fiber(r->tsan_home, 0);
-#endif
     fake_switch(&f->place, &r->home);
 }
 
@@ -172,9 +160,6 @@ static Fiber *idle_fiber(Runner *r)
         fake_die("no memory for the stack of a thread of a kernel");
     /* tops at the same place of a page would share a few cache lines */
     place_new(&f->place, (char *)stack, STACK_BYTES - (size_t)(r->made % 31) * 128);
-#if defined(__SANITIZE_THREAD__)
-    f->tsan = __tsan_create_fiber(0);
-#endif
     return f;
 }
 
@@ -271,9 +256,6 @@ static void run_grid(const char *name, dim3 grid, dim3 block, const std::functio
         runner.reset(new Runner());
         const char *order = getenv("PPCLI_FAKE_ORDER");
         runner->reverse = order != NULL && strcmp(order, "reverse") == 0;
-#if defined(__SANITIZE_THREAD__)
-        runner->tsan_home = __tsan_get_current_fiber();
-#endif
     }
     Runner *r = runner.get();
     r->kernel = &kernel;
