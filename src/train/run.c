@@ -287,6 +287,7 @@ static int train_mpi(struct pp_config *cfg, const struct pp_train_options *optio
             spec.shared[1] = options->probe->data[1];
         }
         rc = rank_main(&spec, tp);
+        deadline_enter(deadline, DEADLINE_MPI_END);
         pp_transport_destroy(&tp); /* may hold marks in the backend that rank_free() closes */
         rank_free(&spec);
     }
