@@ -180,6 +180,34 @@ static void a_bad_step_changes_nothing(void **state)
     lazy_spoil_at(0);
 }
 
+/* Ranks that do not meet after every step are steps ahead of their devices: pinned memory is used
+ * again and again, and a bad step is told when later ones are enqueued. */
+static void being_ahead_changes_nothing(void **state)
+{
+    static const char *const graphs[] = {"run.graphs=off", "run.graphs=on"};
+    const char *const more[] = {"run.log_every=0", "data.train_samples=1500", "train.epochs=1",
+                                "pipeline.microbatches=2", NULL};
+    struct outcome cpu, ahead, together;
+    must("cpu", more, &cpu);
+    for (int g = 0; g < 2; g++) {
+        const char *const list[] = {more[0], more[1], more[2], more[3], graphs[g], NULL};
+        must("cuda", list, &ahead);
+        CHECK_STR_EQ(ahead.sha, cpu.sha);
+    }
+    /* 16 products a step: the 20th */
+    const char *const skip[] = {
+        more[0], more[1], more[2], more[3], "run.graphs=off", "train.nonfinite=skip", NULL};
+    const char *const met[] = {more[1], more[2], more[3], "run.graphs=off", "train.nonfinite=skip",
+                               NULL};
+    lazy_spoil_at(310);
+    must("cuda", met, &together);
+    lazy_spoil_at(310);
+    must("cuda", skip, &ahead);
+    lazy_spoil_at(0);
+    CHECK_STR_EQ(ahead.sha, together.sha);
+    assert_string_not_equal(ahead.sha, cpu.sha);
+}
+
 /* What diverges on the CPU diverges on the device in the same step, with the same words. */
 static void divergence_is_told_as_on_the_cpu(void **state)
 {
@@ -229,6 +257,7 @@ int main(void)
         cmocka_unit_test(replicas_sum_in_the_order_of_the_cpu),
         cmocka_unit_test(graphs_off_and_on_have_the_same_bits),
         cmocka_unit_test(a_bad_step_changes_nothing),
+        cmocka_unit_test(being_ahead_changes_nothing),
         cmocka_unit_test(divergence_is_told_as_on_the_cpu),
         cmocka_unit_test(a_device_that_fails_ends_the_run_on_all_ranks),
         cmocka_unit_test(a_device_that_hangs_ends_the_run),
