@@ -69,18 +69,20 @@ void exec_device_lay_out(struct pp_exec *x, struct pp_arena *a, bool has_first, 
     }
 }
 
-/* The whole data set goes up, once. */
+/* The samples of the layout go up, once: a data set may have more, which a benchmark leaves out. */
 static int upload_data(struct pp_exec *x)
 {
+    const struct pp_layout *l = x->layout;
     struct exec_device *d = x->device;
     for (int split = 0; split < 2; split++) {
         const struct pp_dataset *ds = x->data[split];
+        size_t n = (size_t)(split == PP_SPLIT_TRAIN ? l->train_n : l->test_n);
         if (d->images[split]) {
             PP_TRY(pp_backend_to_device(x->be, d->images[split], ds->images,
-                                        (size_t)ds->n * (size_t)ds->features));
+                                        n * (size_t)ds->features));
         }
         if (d->labels[split]) {
-            PP_TRY(pp_backend_to_device(x->be, d->labels[split], ds->labels, (size_t)ds->n));
+            PP_TRY(pp_backend_to_device(x->be, d->labels[split], ds->labels, n));
         }
     }
     return exec_device_settle(x);

@@ -1,0 +1,22 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# scripts/gpu-check.sh on the emulated GPU: it finds the device, runs the product on it, and reads
+# the tables of the benchmarks. Small networks; the speeds mean nothing.
+#   gpu_check.sh PPCLI-FAKEGPU ROOT
+set -eu
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+for name in small wide pipeline; do
+    printf '[model]\nsizes = 20 16*7 5\n[train]\nbatch_size = 32\noptimizer = sgd\n[data]\ntrain_samples = 256\n' \
+        >"$folder/gpu-$name.ini"
+done
+unset LD_LIBRARY_PATH
+export PPCLI_FAKE_GPUS=1 GPU_CHECK_CONFIGS="$folder" GPU_CHECK_CEILINGS=--no-ceilings
+code=0
+"$2/scripts/gpu-check.sh" "$folder/out" --program "$1" --only env --only ops --only g1 \
+    --seconds 100 >"$folder/table" 2>&1 || code=$?
+cat "$folder/table"
+[ $code -eq 0 ] || { cat "$folder"/out/*.log; exit 1; }
+grep -q '^env  *passed .*0: emulated GPU$' "$folder/table"
+grep -q '^ops  *skipped .*no programs' "$folder/table"
+grep -q '^g1  *passed .*bf16 [1-9][0-9]*/s' "$folder/table"
