@@ -13,6 +13,8 @@
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
 
+#define TIMED_STEPS 4
+
 /* What a rank knows at the end. */
 struct probe_report {
     uint64_t window_ns, busy_ns;
@@ -46,13 +48,29 @@ static void add_counters(struct probe_report *to, const struct pp_exec_counters 
     to->last = c->train;
 }
 
+/* A device times the actions of few steps, for it costs time: the last ones of the warm-up. */
+static int time_actions(struct trainer *tr, const struct position *p)
+{
+    struct pp_exec_counters c;
+    bool last = p->t + TIMED_STEPS >= tr->spec->options->probe->warmup;
+    if (last && tr->be->caps.async) {
+        PP_TRY(pp_exec_take_counters(tr->x, &c));
+        pp_exec_forget_times(tr->x);
+        pp_exec_time_all(tr->x, true);
+    }
+    return 0;
+}
+
 /* The counters of the last step are taken on their own. */
 static int timed_steps(struct trainer *tr, struct position *p, struct probe_report *out)
 {
     struct pp_probe *probe = tr->spec->options->probe;
     struct pp_exec_counters c;
     PP_TRY(pp_exec_take_counters(tr->x, &c)); /* those of the warm-up */
-    pp_exec_forget_times(tr->x);
+    pp_exec_time_all(tr->x, false);
+    if (!tr->be->caps.async) {
+        pp_exec_forget_times(tr->x);
+    }
     PP_TRY(pp_transport_barrier(tr->tp));
     uint64_t start = pp_clock_ns();
     for (int64_t i = 0; i < probe->steps; i++) {
@@ -185,7 +203,8 @@ int probe_train(struct trainer *tr)
     PP_TRY(pp_exec_start_epoch(tr->x, 0, NULL));
     int rc = 0;
     while (rc == 0 && p.t < probe->warmup) {
-        rc = train_one(tr, &p);
+        rc = p.t + TIMED_STEPS == probe->warmup || p.t == 0 ? time_actions(tr, &p) : 0;
+        rc = rc == 0 ? train_one(tr, &p) : rc;
     }
     if (rc == 0) {
         rc = timed_steps(tr, &p, &mine);
