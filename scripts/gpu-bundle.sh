@@ -6,8 +6,9 @@
 #   scripts/gpu-bundle.sh [FILE [BUILD]]        ppcli-gpu.tar.gz, build-bundle
 #
 # There: tar xzf ppcli-gpu.tar.gz && ppcli-gpu/scripts/gpu-check.sh OUT
-# The programs are linked statically against all but the C library; cuBLASLt is looked for when they
-# run. They have no MPI and no NCCL. BUILD is the folder to build in; it stays.
+# The programs are linked statically against all but the C library; cuBLASLt, and NCCL if they were
+# built with it, are looked for when they run. They have no MPI. BUILD is the folder to build in; it
+# stays.
 set -eu
 file=${1:-ppcli-gpu.tar.gz}
 build=${2:-build-bundle}
@@ -20,7 +21,7 @@ command -v nvcc >/dev/null 2>&1 || {
     say 'no nvcc: a bundle without the CUDA backend has nothing to check'
     exit 69
 }
-options='-Dprefer_static=true -Dcuda=enabled -Dnccl=disabled -Dmpi=disabled -Dcurl=disabled'
+options='-Dprefer_static=true -Dcuda=enabled -Dmpi=disabled -Dcurl=disabled'
 if [ -f "$build/build.ninja" ]; then
     # shellcheck disable=SC2086 # words
     meson configure "$build" $options >/dev/null
