@@ -42,8 +42,11 @@ enum pp_run_need {
 int pp_run_prepare(struct pp_config *cfg, enum pp_run_need need, struct pp_run *out);
 void pp_run_fini(struct pp_run *run);
 
-/* Whether the ranks of this run will be threads, which see each other's message slots. */
+/* Whether the ranks of this run will be threads. */
 bool pp_run_shares_memory(const struct pp_run *run);
+
+/* What connects the ranks, as far as their memory depends on it. */
+struct pp_transport_caps pp_run_caps(const struct pp_run *run);
 
 /* Samples per split without reading the data; known figures of the data set when it is absent and
  * `need` allows it. */

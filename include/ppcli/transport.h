@@ -52,6 +52,9 @@ struct pp_channel_spec {
 struct pp_transport_caps {
     bool shared_slots; /* sender and receiver see the same slot memory: the receiver provides it */
     bool processes;    /* ranks are processes of their own */
+    bool unlabelled;   /* messages carry no tag and no size: that the two ends mean the same message
+                          is the plan's business, and a receive must be posted in the order of the
+                          sends of its channel */
 };
 
 struct pp_transport_ops {
@@ -90,6 +93,9 @@ struct pp_transport_ops {
     /* Wake every waiter of every rank; idempotent; any thread. MPI: ends all processes with the
      * negated code of the calling thread's error record (70 when there is none). */
     void (*abort)(struct pp_transport *tp);
+    /* Has abort() been called, by this rank or one that this one can see? NULL: cannot be seen. Any
+     * thread. */
+    bool (*stopped)(struct pp_transport *tp);
     /* From now on *waited_ns is the pp_clock_ns() at which this rank was last seen to wait in a
      * call, never older than about 0.1 s while it does: who watches can tell waiting from hanging.
      * Local. waited_ns stays the caller's and outlives the transport; NULL ends it. */
@@ -147,6 +153,20 @@ int pp_mpi_given_rank(void);
 /* Collective: the world, with MPI_Init before the first. While one is open its thread may open
  * more, each with channels of its own; MPI ends with the last of them, for good. */
 int pp_mpi_open(struct pp_transport **out);
+
+/*
+ * NCCL: messages between CUDA devices, of one process or of many. A device for each rank, bound
+ * with pp_transport_bind(); `inner` (threads, mpi) carries set-up, scalars and abort, and is taken
+ * over, also on failure. A rank that waits longer than timeout_ns (0: no limit) gives up with
+ * PP_ELOST, and so does one whose communicators report an error; both have then aborted all
+ * communicators of this rank. Local. Errors: PP_ERESOURCE, also when this build has no NCCL.
+ */
+bool pp_nccl_built(void);
+const char *pp_nccl_version(void); /* "2.28.9", "" when not built; starts nothing */
+/* Ask CUDA for enough queues to keep the streams of channels apart, unless the environment says
+ * how many. Before the first use of a device and before threads are started. */
+void pp_nccl_prepare(void);
+int pp_nccl_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_transport **out);
 
 /*
  * Another transport made slow and uneven: before every call it yields, sleeps up to a third of a

@@ -11,6 +11,7 @@ const struct build_fact *build_facts(void)
     static struct build_fact facts[] = {
         {"CBLAS", PP_BLAS_VERSION},
         {"MPI", "no"},
+        {"NCCL", "no"},
         {"libcurl", PP_CURL_VERSION},
         {"zlib", PP_ZLIB_VERSION},
         {"inih", PP_INIH_VERSION},
@@ -21,6 +22,9 @@ const struct build_fact *build_facts(void)
     };
     if (pp_mpi_built()) {
         facts[1].text = pp_mpi_version();
+    }
+    if (pp_nccl_built()) {
+        facts[2].text = pp_nccl_version();
     }
     return facts;
 }

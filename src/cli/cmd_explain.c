@@ -39,8 +39,7 @@ static int predict(struct explained *e)
     if (!e->ranks) {
         return PP_ERESOURCE;
     }
-    struct pp_transport_caps caps = {.shared_slots = pp_run_shares_memory(&e->run),
-                                     .processes = !pp_run_shares_memory(&e->run)};
+    struct pp_transport_caps caps = pp_run_caps(&e->run);
     for (int r = 0; r < l->stages; r++) {
         struct pp_exec_spec spec = {.layout = l, .rank = r, .caps = caps};
         PP_TRY(pp_exec_predict(&spec, &e->ranks[r]));

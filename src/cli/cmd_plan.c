@@ -216,8 +216,7 @@ static int coalesce_table(struct request *q, int k)
 static int predict(struct request *q)
 {
     const struct pp_layout *l = q->run.layout;
-    bool shared = pp_run_shares_memory(&q->run);
-    struct pp_transport_caps caps = {.shared_slots = shared, .processes = !shared};
+    struct pp_transport_caps caps = pp_run_caps(&q->run);
     q->bytes = pp_alloc((size_t)l->stages, sizeof(*q->bytes));
     if (!q->bytes) {
         return PP_ERESOURCE;

@@ -149,6 +149,12 @@ static void stop_all(struct pp_transport *tp)
     d->inner->ops->abort(d->inner);
 }
 
+static bool stopped(struct pp_transport *tp)
+{
+    struct delay *d = tp->impl;
+    return d->inner->ops->stopped(d->inner);
+}
+
 static void show_waits(struct pp_transport *tp, uint64_t *waited_ns)
 {
     struct delay *d = tp->impl;
@@ -183,6 +189,7 @@ int pp_delay_open(struct pp_transport *inner, uint64_t seed, struct pp_transport
         .send = send,
         .recv = recv,
         .abort = stop_all,
+        .stopped = inner->ops->stopped ? stopped : NULL,
         .show_waits = show_waits,
         .bind = bind,
         .allgather_on = inner->ops->allgather_on ? allgather_on : NULL,

@@ -68,6 +68,12 @@ static void stop_all(struct pp_transport *tp)
     }
 }
 
+static bool stopped(struct pp_transport *tp)
+{
+    struct mpi *m = tp->impl;
+    return atomic_load(&m->stop) != 0;
+}
+
 static void show_waits(struct pp_transport *tp, uint64_t *waited_ns)
 {
     struct mpi *m = tp->impl;
@@ -297,6 +303,7 @@ const struct pp_transport_ops transport_mpi = {
     .send = send,
     .recv = recv,
     .abort = stop_all,
+    .stopped = stopped,
     .show_waits = show_waits,
     .post_vote = post_vote,
     .wait_vote = wait_vote,

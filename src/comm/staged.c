@@ -318,6 +318,12 @@ static void stop_all(struct pp_transport *tp)
     s->inner->ops->abort(s->inner);
 }
 
+static bool stopped(struct pp_transport *tp)
+{
+    struct staged *s = tp->impl;
+    return s->inner->ops->stopped(s->inner);
+}
+
 static void show_waits(struct pp_transport *tp, uint64_t *waited_ns)
 {
     struct staged *s = tp->impl;
@@ -353,6 +359,7 @@ int pp_staged_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_tr
         .send = send,
         .recv = recv,
         .abort = stop_all,
+        .stopped = inner->ops->stopped ? stopped : NULL,
         .show_waits = show_waits,
         .post_vote = post_vote,
         .wait_vote = wait_vote,

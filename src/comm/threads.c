@@ -152,6 +152,12 @@ static void stop_all(struct pp_transport *tp)
     pp_threads_abort(k->group);
 }
 
+static bool stopped(struct pp_transport *tp)
+{
+    const struct rank *k = tp->impl;
+    return atomic_load(&k->group->stop.value) != 0;
+}
+
 static void show_waits(struct pp_transport *tp, uint64_t *waited_ns)
 {
     struct rank *k = tp->impl;
@@ -404,6 +410,7 @@ const struct pp_transport_ops transport_threads = {
     .send = pp_threads_send,
     .recv = pp_threads_recv,
     .abort = stop_all,
+    .stopped = stopped,
     .show_waits = show_waits,
     .post_vote = post_vote,
     .wait_vote = wait_vote,

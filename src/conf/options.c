@@ -161,7 +161,8 @@ static const struct conf_option table[] = {
 
     {KEY(run, backend, CONF_NAME), .def = "auto", LIST(backends), .help = "compute device"},
     {KEY(run, transport, CONF_NAME), .def = "auto", LIST(transports),
-     .help = "how stages talk to each other"},
+     .help = "how ranks exchange data: by pointer between threads, MPI between processes, NCCL "
+             "between devices; auto: what fits"},
     {KEY(run, launch, CONF_ENUM), .def = "auto", .choices = launches,
      .help = "ranks as threads of this process, or start mpirun; auto: threads, unless already "
              "under mpirun"},

@@ -182,13 +182,17 @@ static int between_threads(const struct pp_seat *seats, int n, const struct pp_p
         *out = "threads";
         return 0;
     }
-    if (!paths->nccl) {
+    bool shared = false;
+    for (int i = 0; i < n; i++) {
+        shared = shared || seats[i].sharing > 1;
+    }
+    if (!paths->nccl || shared) {
         return pp_fail(PP_ERESOURCE,
                        "device %d of rank %d does not reach the memory of device %d of rank %d, "
-                       "and this build has no NCCL; use run.devices = %d, mpirun, or a build with "
-                       "NCCL",
+                       "and %s; use run.devices = %d, or mpirun%s",
                        seats[a].device.number, a, seats[b].device.number, b,
-                       seats[a].device.number);
+                       paths->nccl ? "NCCL wants a device for each rank" : "this build has no NCCL",
+                       seats[a].device.number, paths->nccl ? "" : ", or a build with NCCL");
     }
     snprintf(why, PP_SEATS_WHY_MAX, "device %d does not reach the memory of device %d",
              seats[a].device.number, seats[b].device.number);

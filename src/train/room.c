@@ -212,7 +212,7 @@ static int device_bytes(const struct pp_run *run, int r, size_t *out)
     const struct pp_layout *l = run->layout;
     size_t sum = 0;
     for (int i = 0; i < l->ranks; i++) {
-        struct pp_exec_spec spec = {.layout = l, .rank = i, .caps.shared_slots = !run->mpi};
+        struct pp_exec_spec spec = {.layout = l, .rank = i, .caps = pp_run_caps(run)};
         struct pp_exec_bytes bytes;
         if (pp_seat_same_device(&run->seats[i], &run->seats[r])) {
             PP_TRY(pp_exec_predict(&spec, &bytes));
@@ -259,7 +259,7 @@ static int claim(const struct pp_run *run, const struct pp_train_options *option
     size_t ranks = 0;
     memset(out, 0, sizeof(*out));
     for (int r = 0; r < l->ranks; r++) {
-        struct pp_exec_spec spec = {.layout = l, .rank = r, .caps.shared_slots = rank < 0};
+        struct pp_exec_spec spec = {.layout = l, .rank = r, .caps = pp_run_caps(run)};
         struct pp_exec_bytes bytes;
         if (rank >= 0 && r != rank) {
             continue;

@@ -86,6 +86,14 @@ bool pp_run_shares_memory(const struct pp_run *run)
     return run->cfg->run.launch != PP_LAUNCH_MPIRUN && !run->mpi;
 }
 
+struct pp_transport_caps pp_run_caps(const struct pp_run *run)
+{
+    const char *name = run->transport ? run->transport : run->cfg->run.transport;
+    bool threads = pp_run_shares_memory(run);
+    return (struct pp_transport_caps){.shared_slots = threads && strcmp(name, "nccl") != 0,
+                                      .processes = !threads};
+}
+
 void pp_run_fini(struct pp_run *run)
 {
     pp_free(run->seats);
@@ -133,6 +141,9 @@ static void *thread_main(void *arg)
     struct pp_transport *tp = NULL;
     t->rc = pp_threads_attach(t->group, t->spec.rank, &tp);
     watchdog_expect(t->spec.watchdog, t->spec.rank);
+    if (t->rc == 0) {
+        t->rc = seats_connect(t->spec.run, &tp);
+    }
     if (t->rc == 0) {
         t->rc = rank_main(&t->spec, tp);
     } else {
@@ -286,7 +297,8 @@ static int train_mpi(struct pp_config *cfg, const struct pp_train_options *optio
             spec.shared[0] = options->probe->data[0];
             spec.shared[1] = options->probe->data[1];
         }
-        rc = rank_main(&spec, tp);
+        rc = seats_connect(&run, &tp);
+        rc = rc < 0 ? rc : rank_main(&spec, tp);
         deadline_enter(deadline, DEADLINE_MPI_END);
         pp_transport_destroy(&tp); /* may hold marks in the backend that rank_free() closes */
         rank_free(&spec);
@@ -324,6 +336,7 @@ int pp_train(struct pp_config *cfg, const struct pp_train_options *options, bool
 {
     struct deadline *deadline = NULL;
     *speaks = true;
+    pp_nccl_prepare();
     PP_TRY(deadline_start(cfg, options, &deadline));
     int rc = train(cfg, options, deadline, speaks);
     deadline_stop(&deadline);

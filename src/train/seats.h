@@ -14,6 +14,13 @@
  */
 int seats_take(struct pp_run *run, struct pp_transport *tp);
 
+/*
+ * Put around a transport of threads or processes what run->transport says: NCCL, or memory of the
+ * host between devices and MPI; nothing where it can move the ranks' memory itself. *tp is
+ * replaced; NULL on failure. Local, in the rank's thread. Errors: PP_ERESOURCE.
+ */
+int seats_connect(const struct pp_run *run, struct pp_transport **tp);
+
 /* What rank `rank` of the run asks of its backend. Local. */
 struct pp_backend_choice seats_choice(const struct pp_run *run, int rank);
 

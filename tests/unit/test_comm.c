@@ -17,7 +17,8 @@ static void names_start_with_auto_and_end_with_null(void **state)
     CHECK_STR_EQ(n[0], "auto");
     CHECK_STR_EQ(n[1], "threads");
     CHECK_STR_EQ(n[2], "mpi");
-    assert_null(n[3]);
+    CHECK_STR_EQ(n[3], "nccl");
+    assert_null(n[4]);
 }
 
 static void no_launcher(void)

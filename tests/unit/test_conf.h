@@ -17,7 +17,7 @@ static const char *const test_datasets[] = {"mnist", "mnist-sample", "fashion-mn
                                             NULL};
 static const char *const test_schedules[] = {"naive", "gpipe", "1f1b", NULL};
 static const char *const test_backends[] = {"auto", "cpu", "cuda", NULL};
-static const char *const test_transports[] = {"auto", "threads", "mpi", NULL};
+static const char *const test_transports[] = {"auto", "threads", "mpi", "nccl", NULL};
 static const struct pp_names test_names = {test_models, test_datasets, test_schedules,
                                            test_backends, test_transports};
 

@@ -165,6 +165,15 @@ static void what_cannot_work_is_refused_before_a_device_is_opened(void **state)
     reach = false;
     CHECK_FAILS(take(plain), PP_ERESOURCE, "device 0 of rank 0 does not reach the memory of");
     leave();
+    reach = false;
+    n_devices = 4; /* one for each rank is what NCCL wants */
+    if (pp_nccl_built()) {
+        CHECK_OK(take(plain));
+        CHECK_STR_EQ(run.transport, "nccl");
+    } else {
+        CHECK_FAILS(take(plain), PP_ERESOURCE, "this build has no NCCL");
+    }
+    leave();
 }
 
 static void a_device_that_is_too_small_is_refused_with_both_numbers(void **state)

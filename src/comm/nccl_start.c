@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Start and end of the NCCL transport: who sits where, one communicator of all ranks, then one for
+ * each channel in the order of nccl_order.c, each of them used once so that its connections stand
+ * before the first step. Nothing of NCCL is touched before channels are opened.
+ */
+#include "nccl_impl.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ppcli/backend.h"
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+
+#define QUEUES "32" /* as many as CUDA has */
+
+/* --- opening --------------------------------------------------------------------------------- */
+
+bool pp_nccl_built(void)
+{
+    return true;
+}
+
+const char *pp_nccl_version(void)
+{
+    static _Thread_local char name[32];
+    int v = 0;
+    if (ncclGetVersion(&v) != ncclSuccess) {
+        return "";
+    }
+    snprintf(name, sizeof(name), "%d.%d.%d", v / 10000, v / 100 % 100, v % 100);
+    return name;
+}
+
+void pp_nccl_prepare(void)
+{
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", QUEUES, 0);
+}
+
+int pp_nccl_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_transport **out)
+{
+    struct nccl *n = pp_alloc(1, sizeof(*n));
+    int rc = n ? pp_transport_new(NULL, inner->rank, inner->size, n, out) : PP_ERESOURCE;
+    if (rc < 0) {
+        pp_free(n);
+        pp_transport_destroy(&inner);
+        return rc;
+    }
+    n->inner = inner;
+    n->thread = pthread_self();
+    n->timeout_ns = timeout_ns;
+    n->rank = inner->rank;
+    n->size = inner->size;
+    n->ops = transport_nccl;
+    n->ops.caps.processes = inner->ops->caps.processes;
+    (*out)->ops = &n->ops;
+    return 0;
+}
+
+/* --- what all ranks tell each other ---------------------------------------------------------- */
+
+/* NCCL takes machines for one when this is equal. The name alone is not enough: containers and
+ * clones share names. */
+static void name_host(char *out, size_t bytes)
+{
+    const char *claimed = getenv("NCCL_HOSTID");
+    if (claimed && *claimed) {
+        snprintf(out, bytes, "%s", claimed);
+        return;
+    }
+    char name[64] = "";
+    char boot[40] = "";
+    (void)gethostname(name, sizeof(name) - 1);
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+    if (f) {
+        if (!fgets(boot, sizeof(boot), f)) {
+            boot[0] = '\0';
+        }
+        fclose(f);
+    }
+    boot[strcspn(boot, "\n")] = '\0';
+    snprintf(out, bytes, "%s %s", name, boot);
+}
+
+/* Collective: nobody shares a device. */
+static int check_places(struct pp_transport *tp)
+{
+    struct nccl *n = tp->impl;
+    struct nccl_place mine = {0};
+    struct nccl_place *all = pp_alloc((size_t)tp->size, sizeof(*all));
+    int rc = all ? 0 : PP_ERESOURCE;
+    cudaError_t asked = cudaDeviceGetPCIBusId(mine.device, (int)sizeof(mine.device), n->device);
+    if (rc == 0 && asked != cudaSuccess) {
+        rc = pp_nccl_cuda_failed(n, asked, "cudaDeviceGetPCIBusId");
+    }
+    name_host(mine.host, sizeof(mine.host));
+    rc = pp_transport_agree(tp, rc);
+    if (rc == 0) {
+        pp_assert(all != NULL); /* or this rank had not agreed */
+        rc = tp->ops->allgather(tp, &mine, sizeof(mine), all);
+    }
+    if (rc == 0) {
+        rc = pp_nccl_check_places(all, tp->size);
+    }
+    pp_free(all);
+    return rc;
+}
+
+/* The names of communicators: [0] of all ranks, made by rank 0; [1 + k] of the k-th channel that a
+ * rank sends on. */
+struct ids {
+    ncclUniqueId *all; /* [size][each] */
+    int each;
+};
+
+/* Collective. channels[n]: of the whole run, by id. */
+static int share_ids(struct pp_transport *tp, const struct pp_channel_spec *channels,
+                     int n_channels, struct ids *out)
+{
+    struct nccl *n = tp->impl;
+    int *sends = pp_alloc((size_t)tp->size, sizeof(*sends));
+    ncclUniqueId *mine = NULL;
+    out->each = 1;
+    for (int i = 0; sends && i < n_channels; i++) {
+        int k = ++sends[channels[i].src];
+        out->each = k + 1 > out->each ? k + 1 : out->each;
+    }
+    int rc = sends ? 0 : PP_ERESOURCE;
+    if (rc == 0) {
+        mine = pp_alloc((size_t)out->each, sizeof(*mine));
+        out->all = pp_alloc((size_t)out->each * (size_t)tp->size, sizeof(*out->all));
+        rc = mine && out->all ? 0 : PP_ERESOURCE;
+    }
+    for (int k = 0; rc == 0 && k <= sends[tp->rank]; k++) {
+        if (k > 0 || tp->rank == 0) {
+            ncclResult_t made = ncclGetUniqueId(&mine[k]);
+            rc = made == ncclSuccess ? 0 : pp_nccl_failed(n, NULL, made, "ncclGetUniqueId");
+        }
+    }
+    rc = pp_transport_agree(tp, rc);
+    if (rc == 0) {
+        rc = tp->ops->allgather(tp, mine, (size_t)out->each * sizeof(*mine), out->all);
+    }
+    pp_free(mine);
+    pp_free(sends);
+    return rc;
+}
+
+static const ncclUniqueId *id_of(const struct ids *ids, const struct pp_channel_spec *channels,
+                                 int channel)
+{
+    int before = 0;
+    for (int i = 0; i < channel; i++) {
+        before += channels[i].src == channels[channel].src;
+    }
+    return &ids->all[channels[channel].src * ids->each + 1 + before];
+}
+
+/* --- communicators --------------------------------------------------------------------------- */
+
+static int make_comm(struct nccl *n, const struct end *e, int size, const ncclUniqueId *id,
+                     int rank, ncclComm_t *out)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    if (e) {
+        config.minCTAs = 1;
+        config.maxCTAs = n->blocks;
+    }
+    ncclResult_t rc = ncclCommInitRankConfig(out, size, *id, rank, &config);
+    return pp_nccl_settle(n, *out, e, rc, "ncclCommInitRankConfig");
+}
+
+/* Make and use it: connections are made by the first message, and that must not be one of a step,
+ * where the other side may be far. */
+static int connect_end(struct nccl *n, struct end *e, const ncclUniqueId *id)
+{
+    PP_TRY(make_comm(n, e, 2, id, e->spec.dst == n->rank, &e->comm));
+    PP_TRY(pp_nccl_move(n, e, 0, PP_ALIGN));
+    return pp_nccl_wait_event(n, e, e->slots[0].there, "the first message");
+}
+
+/* --- this rank's side ------------------------------------------------------------------------ */
+
+static int make_event(struct nccl *n, cudaEvent_t *out)
+{
+    CUDA_TRY(n, cudaEventCreateWithFlags(out, cudaEventDisableTiming));
+    return 0;
+}
+
+static int make_end(struct nccl *n, const struct pp_channel_spec *spec, void *memory, int priority,
+                    struct end *e)
+{
+    if (!memory || (uintptr_t)memory % PP_ALIGN != 0) {
+        return pp_fail(PP_EINTERNAL, "channel %d: rank %d gives no aligned memory", spec->id,
+                       n->rank);
+    }
+    e->memory = memory;
+    e->slots = pp_alloc((size_t)spec->slots, sizeof(*e->slots));
+    if (!e->slots) {
+        return PP_ERESOURCE;
+    }
+    e->spec = *spec;
+    CUDA_TRY(n, cudaStreamCreateWithPriority(&e->stream, cudaStreamNonBlocking, priority));
+    for (int k = 0; k < spec->slots; k++) {
+        PP_TRY(make_event(n, &e->slots[k].here));
+        PP_TRY(make_event(n, &e->slots[k].there));
+        /* What was enqueued on the slots' memory so far comes before the first message. */
+        CUDA_TRY(n, cudaEventRecord(e->slots[k].here, n->stream));
+    }
+    return 0;
+}
+
+/* A message that waits must not stand in one queue with what it waits for. */
+static int check_queues(const struct nccl *n, int most)
+{
+    const char *text = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    int queues = text ? atoi(text) : 8;
+    if (most > NCCL_CHANNELS_MAX) {
+        return pp_fail(
+            PP_ERESOURCE,
+            "a rank would be an end of %d channels, over NCCL it can be of %d: use fewer "
+            "chunks, or run.transport = threads or mpi",
+            most, NCCL_CHANNELS_MAX);
+    }
+    if (n->size > 1 && queues < most + 2) {
+        return pp_fail(PP_ERESOURCE,
+                       "CUDA_DEVICE_MAX_CONNECTIONS=%d leaves fewer queues than this run has "
+                       "streams (%d): unset it, or set it to " QUEUES,
+                       queues, most + 2);
+    }
+    return 0;
+}
+
+static int make_ends(struct nccl *n, const struct pp_channel_spec *specs, int n_specs,
+                     void *const *memory, int most)
+{
+    int low = 0, high = 0;
+    PP_TRY(check_queues(n, most));
+    n->blocks = pp_nccl_blocks(most);
+    CUDA_TRY(n, cudaDeviceGetStreamPriorityRange(&low, &high));
+    n->ends = pp_alloc((size_t)n_specs, sizeof(*n->ends));
+    if (!n->ends) {
+        return PP_ERESOURCE;
+    }
+    for (int i = 0; i < n_specs; i++) {
+        n->n_ends = i + 1;
+        PP_TRY(make_end(n, &specs[i], memory[i], high, &n->ends[i]));
+    }
+    return 0;
+}
+
+/* Collective: all communicators of this rank, round by round. channels[n]: of the whole run. */
+static int connect_all(struct pp_transport *tp, const struct pp_channel_spec *channels,
+                       int n_channels, const int *round, int rounds)
+{
+    struct nccl *n = tp->impl;
+    struct ids ids = {0};
+    int rc = share_ids(tp, channels, n_channels, &ids);
+    if (rc < 0) {
+        goto out;
+    }
+    pp_assert(ids.all != NULL); /* or this rank had not agreed */
+    rc = pp_transport_agree(tp, make_comm(n, NULL, tp->size, &ids.all[0], tp->rank, &n->world));
+    if (rc < 0) {
+        goto out;
+    }
+    for (int r = 0; rc == 0 && r < rounds; r++) {
+        for (int i = 0; rc == 0 && i < n_channels; i++) {
+            if (round[i] != r || (channels[i].src != tp->rank && channels[i].dst != tp->rank)) {
+                continue;
+            }
+            struct end *e = n->ends;
+            while (e->spec.id != channels[i].id) {
+                e++;
+            }
+            e->round = r;
+            rc = connect_end(n, e, id_of(&ids, channels, i));
+        }
+    }
+    rc = pp_transport_agree(tp, rc);
+out:
+    pp_free(ids.all);
+    return rc;
+}
+
+int pp_nccl_open_channels(struct pp_transport *tp, const struct pp_channel_spec *specs, int n_specs,
+                          void *const *memory)
+{
+    struct nccl *n = tp->impl;
+    pp_assert(!n->ends && n->stream);
+    PP_TRY(pp_channels_check(tp, specs, n_specs));
+    struct pp_channel_spec *all = NULL, *channels = NULL;
+    int *round = NULL;
+    int padded = 0, n_channels = 0, most = 0, rounds = 0;
+    PP_TRY(pp_channels_gather(tp, specs, n_specs, &all, &padded));
+    size_t room = (size_t)padded * (size_t)tp->size;
+    channels = pp_alloc(room, sizeof(*channels));
+    round = pp_alloc(room, sizeof(*round));
+    int rc = channels && round ? 0 : PP_ERESOURCE;
+    if (rc == 0) {
+        pp_nccl_merge(all, tp->size, padded, channels, &n_channels);
+        rc = pp_nccl_most_channels(channels, n_channels, tp->size, &most);
+    }
+    if (rc == 0) {
+        rc = pp_nccl_rounds(channels, n_channels, tp->size, round, &rounds);
+    }
+    if (rc == 0) {
+        rc = make_ends(n, specs, n_specs, memory, most);
+    }
+    rc = pp_transport_agree(tp, rc);
+    if (rc == 0) {
+        rc = check_places(tp);
+    }
+    if (rc == 0) {
+        rc = connect_all(tp, channels, n_channels, round, rounds);
+    }
+    n->open = rc == 0;
+    pp_free(round);
+    pp_free(channels);
+    pp_free(all);
+    return rc;
+}
+
+/* --- the end --------------------------------------------------------------------------------- */
+
+/* In the order of creation, which all ranks share: each end waits for its other one. */
+static int finish_round(struct nccl *n, int round)
+{
+    for (int i = 0; i < n->n_ends; i++) {
+        struct end *e = &n->ends[i];
+        if (e->comm && e->round == round) {
+            PP_TRY(pp_nccl_settle(n, e->comm, e, ncclCommFinalize(e->comm), "ncclCommFinalize"));
+            ncclResult_t rc = ncclCommDestroy(e->comm);
+            e->comm = NULL;
+            return rc == ncclSuccess ? 0 : pp_nccl_failed(n, NULL, rc, "ncclCommDestroy");
+        }
+    }
+    return 0;
+}
+
+static int finish_all(struct nccl *n)
+{
+    PP_TRY(pp_nccl_alive(n));
+    for (int round = 0; round < 2 * NCCL_CHANNELS_MAX; round++) {
+        PP_TRY(finish_round(n, round));
+    }
+    if (n->world) {
+        PP_TRY(pp_nccl_settle(n, n->world, NULL, ncclCommFinalize(n->world), "ncclCommFinalize"));
+        ncclResult_t rc = ncclCommDestroy(n->world);
+        n->world = NULL;
+        return rc == ncclSuccess ? 0 : pp_nccl_failed(n, NULL, rc, "ncclCommDestroy");
+    }
+    return 0;
+}
+
+static void free_end(struct end *e)
+{
+    for (int k = 0; e->slots && k < e->spec.slots; k++) {
+        if (e->slots[k].here) {
+            cudaEventDestroy(e->slots[k].here);
+        }
+        if (e->slots[k].there) {
+            cudaEventDestroy(e->slots[k].there);
+        }
+    }
+    if (e->stream) {
+        cudaStreamDestroy(e->stream);
+    }
+    pp_free(e->slots);
+}
+
+void pp_nccl_destroy(struct pp_transport *tp)
+{
+    struct nccl *n = tp->impl;
+    struct pp_error kept = *pp_error_get();
+    if (!n->open || finish_all(n) < 0) { /* ends of a start that failed have nobody to wait for */
+        pp_nccl_give_up(n);
+    }
+    /* What hangs on a device that does not let go would hang this rank too. */
+    for (int i = 0; i < n->n_ends && !n->stuck; i++) {
+        free_end(&n->ends[i]);
+    }
+    pp_free(n->ends);
+    pp_transport_destroy(&n->inner);
+    pp_free(n);
+    if (kept.code != 0) {
+        pp_error_adopt(&kept);
+    }
+}

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where the host waits for NCCL or for the device, and what happens when that takes too long.
+ *
+ * A message that its other side never meets waits on the device for ever, and with it everything
+ * behind it in its stream. So no wait here blocks: it looks, again and again, at what it waits for,
+ * at what NCCL says of every communicator, at the other ranks and at the clock. Whoever finds that
+ * there is no way on aborts all its communicators; their kernels then end, and the streams drain.
+ */
+#include "nccl_impl.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "ppcli/backend.h"
+#include "ppcli/clock.h"
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+
+#define LOOK_NS 5000000 /* between two looks at all communicators */
+#define NAP_NS 20000
+#define ABORT_SECONDS 10 /* for all communicators to let go */
+
+/* --- giving up -------------------------------------------------------------------------------- */
+
+struct abort_one {
+    pthread_t thread;
+    ncclComm_t comm;
+    int device;
+};
+
+static void *abort_main(void *arg)
+{
+    const struct abort_one *a = arg;
+    (void)cudaSetDevice(a->device);
+    (void)ncclCommAbort(a->comm);
+    return NULL;
+}
+
+static int collect(struct nccl *n, struct abort_one *out)
+{
+    int k = 0;
+    for (int i = 0; i < n->n_ends; i++) {
+        if (n->ends[i].comm) {
+            out[k++] = (struct abort_one){.comm = n->ends[i].comm, .device = n->device};
+            n->ends[i].comm = NULL;
+        }
+    }
+    if (n->world) {
+        out[k++] = (struct abort_one){.comm = n->world, .device = n->device};
+        n->world = NULL;
+    }
+    return k;
+}
+
+/* All at once, each in a thread of its own: an abort waits for the kernels of its communicator,
+ * and these may be waiting, in a stream, behind those of another one. */
+void pp_nccl_give_up(struct nccl *n)
+{
+    if (n->lost) {
+        return;
+    }
+    n->lost = true;
+    struct pp_error kept = *pp_error_get();
+    struct abort_one *all = pp_alloc((size_t)n->n_ends + 1, sizeof(*all));
+    n->stuck = !all;
+    int count = all ? collect(n, all) : 0;
+    int started = 0;
+    while (started < count &&
+           pthread_create(&all[started].thread, NULL, abort_main, &all[started]) == 0) {
+        started++;
+    }
+    n->stuck |= started < count;
+    struct timespec end;
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += ABORT_SECONDS;
+    for (int i = 0; i < started; i++) {
+        if (pthread_timedjoin_np(all[i].thread, NULL, &end) != 0) {
+            pthread_detach(all[i].thread);
+            n->stuck = true;
+        }
+    }
+    if (!n->stuck) {
+        pp_free(all); /* or a thread still reads it */
+    }
+    if (kept.code != 0) {
+        pp_error_adopt(&kept);
+    }
+}
+
+/* "rank 0 to 1 (channel 3)" */
+static const char *name_of(const struct end *e, char *out, size_t bytes)
+{
+    if (!e) {
+        return "all ranks";
+    }
+    snprintf(out, bytes, "rank %d to %d (channel %d)", e->spec.src, e->spec.dst, e->spec.id);
+    return out;
+}
+
+static int code_of(ncclResult_t rc)
+{
+    switch (rc) {
+    case ncclRemoteError:
+        return PP_ELOST;
+    case ncclSystemError:
+    case ncclUnhandledCudaError:
+        return PP_ERESOURCE;
+    default:
+        return PP_EINTERNAL;
+    }
+}
+
+int pp_nccl_failed(struct nccl *n, const struct end *e, ncclResult_t rc, const char *call)
+{
+    char name[64];
+    const char *more = ncclGetLastError(e ? e->comm : n->world);
+    int code = pp_fail(code_of(rc), "NCCL, %s, %.*s: %s%s%.512s", name_of(e, name, sizeof(name)),
+                       (int)strcspn(call, "("), call, ncclGetErrorString(rc),
+                       more && *more ? ": " : "", more ? more : "");
+    pp_nccl_give_up(n);
+    return code;
+}
+
+int pp_nccl_cuda_failed(struct nccl *n, cudaError_t rc, const char *call)
+{
+    int code = pp_fail(PP_ERESOURCE, "device %d, %.*s: %s", n->device, (int)strcspn(call, "("),
+                       call, cudaGetErrorString(rc));
+    pp_nccl_give_up(n);
+    return code;
+}
+
+/* --- looking -----------------------------------------------------------------------------------
+ */
+
+static int look_at(struct nccl *n, const struct end *e, ncclComm_t comm)
+{
+    ncclResult_t state = ncclSuccess;
+    if (!comm) {
+        return 0;
+    }
+    ncclResult_t rc = ncclCommGetAsyncError(comm, &state);
+    rc = rc == ncclSuccess ? state : rc;
+    if (rc != ncclSuccess && rc != ncclInProgress) {
+        return pp_nccl_failed(n, e, rc, "while it moved a message");
+    }
+    return 0;
+}
+
+static int look(struct nccl *n)
+{
+    if (n->lost) {
+        return pp_fail(PP_ELOST, "stopped: communicators of this rank were given up");
+    }
+    if (n->inner->ops->stopped && n->inner->ops->stopped(n->inner)) {
+        pp_nccl_give_up(n);
+        return pp_fail(PP_ELOST, "stopped: another rank failed");
+    }
+    uint64_t now = pp_clock_ns();
+    if (now - n->looked_ns < LOOK_NS) {
+        return 0;
+    }
+    n->looked_ns = now;
+    for (int i = 0; i < n->n_ends; i++) {
+        PP_TRY(look_at(n, &n->ends[i], n->ends[i].comm));
+    }
+    return look_at(n, NULL, n->world);
+}
+
+int pp_nccl_alive(struct nccl *n)
+{
+    return look(n);
+}
+
+/* A wait: how long it may take, and for what. */
+struct wait {
+    struct pp_backoff backoff;
+    uint64_t start_ns, timeout_ns;
+    const struct end *e;
+    const char *what;
+};
+
+/* Which message does the device wait for? The first that was enqueued and is not done. */
+static const struct end *unfinished(const struct nccl *n)
+{
+    for (int i = 0; i < n->n_ends; i++) {
+        for (int k = 0; k < n->ends[i].spec.slots; k++) {
+            if (cudaEventQuery(n->ends[i].slots[k].there) == cudaErrorNotReady) {
+                return &n->ends[i];
+            }
+        }
+    }
+    return NULL;
+}
+
+static int too_late(struct nccl *n, const struct wait *w)
+{
+    char name[64];
+    const struct end *e = w->e ? w->e : unfinished(n);
+    int code = pp_fail(PP_ELOST, "NCCL, %s: %s has taken more than %.3g s; is a rank gone?",
+                       name_of(e, name, sizeof(name)), w->what, (double)w->timeout_ns * 1e-9);
+    pp_nccl_give_up(n);
+    return code;
+}
+
+/* Between two looks at what is waited for. */
+static int pause_(struct nccl *n, struct wait *w)
+{
+    if (pp_backoff_pause(&w->backoff)) {
+        return 0;
+    }
+    PP_TRY(look(n));
+    uint64_t now = pp_clock_ns();
+    w->start_ns = w->start_ns ? w->start_ns : now;
+    if (w->timeout_ns > 0 && now - w->start_ns > w->timeout_ns) {
+        return too_late(n, w);
+    }
+    pp_show_wait(n->waited_ns);
+    const struct timespec nap = {.tv_sec = 0, .tv_nsec = NAP_NS};
+    nanosleep(&nap, NULL);
+    return 0;
+}
+
+int pp_nccl_settle(struct nccl *n, ncclComm_t comm, const struct end *e, ncclResult_t rc,
+                   const char *call)
+{
+    struct wait w = {.backoff.crowded = true, .timeout_ns = n->timeout_ns, .e = e, .what = call};
+    while (rc == ncclInProgress) {
+        PP_TRY(pause_(n, &w));
+        ncclResult_t state = ncclSuccess;
+        rc = ncclCommGetAsyncError(comm, &state);
+        rc = rc == ncclSuccess ? state : rc;
+    }
+    return rc == ncclSuccess ? 0 : pp_nccl_failed(n, e, rc, call);
+}
+
+int pp_nccl_wait_event(struct nccl *n, const struct end *e, cudaEvent_t event, const char *what)
+{
+    struct wait w = {.backoff.crowded = true, .timeout_ns = n->timeout_ns, .e = e, .what = what};
+    for (;;) {
+        cudaError_t rc = cudaEventQuery(event);
+        if (rc == cudaSuccess) {
+            return 0;
+        }
+        if (rc != cudaErrorNotReady) {
+            return pp_nccl_cuda_failed(n, rc, "cudaEventQuery");
+        }
+        PP_TRY(pause_(n, &w));
+    }
+}
+
+int pp_nccl_wait_mark(struct pp_transport *tp, void *mark, uint64_t timeout_ns)
+{
+    struct nccl *n = tp->impl;
+    struct wait w = {
+        .backoff.crowded = true, .timeout_ns = timeout_ns, .what = "the work of the device"};
+    for (;;) {
+        bool reached = false;
+        PP_TRY(pp_backend_mark_reached(tp->be, mark, &reached));
+        if (reached) {
+            /* An abort lets the device go on too, with whatever lies in the slots. */
+            return n->lost ? look(n) : 0;
+        }
+        PP_TRY(pause_(n, &w));
+    }
+}
