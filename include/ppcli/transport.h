@@ -162,7 +162,10 @@ int pp_mpi_open(struct pp_transport **out);
  * communicators of this rank. Local. Errors: PP_ERESOURCE, also when this build has no NCCL.
  */
 bool pp_nccl_built(void);
-const char *pp_nccl_version(void); /* "2.28.9", "" when not built; starts nothing */
+const char *pp_nccl_version(void); /* "2.28.9" it was built with, "" when not built */
+/* Load the library: 0 and its version ("2.28.9") in *why, or PP_ERESOURCE and what is missing.
+ * Records no failure. Any thread. */
+int pp_nccl_probe(char *why, size_t bytes);
 /* Ask CUDA for enough queues to keep the streams of channels apart, unless the environment says
  * how many. Before the first use of a device and before threads are started. */
 void pp_nccl_prepare(void);

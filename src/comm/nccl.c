@@ -54,8 +54,8 @@ int pp_nccl_move(struct nccl *n, struct end *e, int slot, size_t bytes)
     CUDA_TRY(n, cudaStreamWaitEvent(e->stream, s->here, 0));
     if (bytes > 0) { /* nothing is no message, on both sides */
         ncclResult_t rc = e->spec.src == n->rank
-                              ? ncclSend(memory, bytes, ncclUint8, 1, e->comm, e->stream)
-                              : ncclRecv(memory, bytes, ncclUint8, 0, e->comm, e->stream);
+                              ? n->nccl->Send(memory, bytes, ncclUint8, 1, e->comm, e->stream)
+                              : n->nccl->Recv(memory, bytes, ncclUint8, 0, e->comm, e->stream);
         PP_TRY(pp_nccl_settle(n, e->comm, e, rc, e->spec.src == n->rank ? "ncclSend" : "ncclRecv"));
     }
     CUDA_TRY(n, cudaEventRecord(s->there, e->stream));
@@ -120,12 +120,12 @@ static int release(struct pp_transport *tp, int ch, int slot)
 
 static int group_begin(struct nccl *n)
 {
-    return pp_nccl_settle(n, n->world, NULL, ncclGroupStart(), "ncclGroupStart");
+    return pp_nccl_settle(n, n->world, NULL, n->nccl->GroupStart(), "ncclGroupStart");
 }
 
 static int group_end(struct nccl *n)
 {
-    return pp_nccl_settle(n, n->world, NULL, ncclGroupEnd(), "ncclGroupEnd");
+    return pp_nccl_settle(n, n->world, NULL, n->nccl->GroupEnd(), "ncclGroupEnd");
 }
 
 /* Inside a group nothing happens yet: "in progress" is for its end to wait for. */
@@ -136,16 +136,18 @@ static int in_group(struct nccl *n, ncclResult_t rc, const char *call)
 
 static int put(struct nccl *n, int peer, const float *x, size_t floats)
 {
-    return floats == 0 ? 0
-                       : in_group(n, ncclSend(x, floats, ncclFloat32, peer, n->world, n->stream),
-                                  "ncclSend");
+    return floats == 0
+               ? 0
+               : in_group(n, n->nccl->Send(x, floats, ncclFloat32, peer, n->world, n->stream),
+                          "ncclSend");
 }
 
 static int get(struct nccl *n, int peer, float *x, size_t floats)
 {
-    return floats == 0 ? 0
-                       : in_group(n, ncclRecv(x, floats, ncclFloat32, peer, n->world, n->stream),
-                                  "ncclRecv");
+    return floats == 0
+               ? 0
+               : in_group(n, n->nccl->Recv(x, floats, ncclFloat32, peer, n->world, n->stream),
+                          "ncclRecv");
 }
 
 /* Few elements: the first member adds them all up, in order, and tells the others. */
@@ -233,7 +235,7 @@ static int allgather_on(struct pp_transport *tp, const void *in, size_t bytes, v
     if (bytes == 0) {
         return 0;
     }
-    ncclResult_t rc = ncclAllGather(in, out, bytes, ncclUint8, n->world, n->stream);
+    ncclResult_t rc = n->nccl->AllGather(in, out, bytes, ncclUint8, n->world, n->stream);
     return pp_nccl_settle(n, n->world, NULL, rc, "ncclAllGather");
 }
 

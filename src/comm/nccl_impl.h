@@ -4,10 +4,10 @@
 #ifndef PPCLI_COMM_NCCL_IMPL_H
 #define PPCLI_COMM_NCCL_IMPL_H
 
-#include <nccl.h>
 #include <pthread.h>
 
 #include "impl.h"
+#include "nccl_library.h"
 #include "nccl_order.h"
 #include "wait.h"
 
@@ -27,6 +27,7 @@ struct end {
 };
 
 struct nccl {
+    const struct nccl_library *nccl;
     struct pp_transport *inner; /* set-up, scalars, abort */
     struct pp_transport_ops ops;
     struct pp_backend *be; /* bound; of the transport */

@@ -25,17 +25,6 @@ bool pp_nccl_built(void)
     return true;
 }
 
-const char *pp_nccl_version(void)
-{
-    static _Thread_local char name[32];
-    int v = 0;
-    if (ncclGetVersion(&v) != ncclSuccess) {
-        return "";
-    }
-    snprintf(name, sizeof(name), "%d.%d.%d", v / 10000, v / 100 % 100, v % 100);
-    return name;
-}
-
 void pp_nccl_prepare(void)
 {
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", QUEUES, 0);
@@ -44,7 +33,8 @@ void pp_nccl_prepare(void)
 int pp_nccl_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_transport **out)
 {
     struct nccl *n = pp_alloc(1, sizeof(*n));
-    int rc = n ? pp_transport_new(NULL, inner->rank, inner->size, n, out) : PP_ERESOURCE;
+    int rc = n ? pp_nccl_load(&n->nccl) : PP_ERESOURCE;
+    rc = rc < 0 ? rc : pp_transport_new(NULL, inner->rank, inner->size, n, out);
     if (rc < 0) {
         pp_free(n);
         pp_transport_destroy(&inner);
@@ -137,7 +127,7 @@ static int share_ids(struct pp_transport *tp, const struct pp_channel_spec *chan
     }
     for (int k = 0; rc == 0 && k <= sends[tp->rank]; k++) {
         if (k > 0 || tp->rank == 0) {
-            ncclResult_t made = ncclGetUniqueId(&mine[k]);
+            ncclResult_t made = n->nccl->GetUniqueId(&mine[k]);
             rc = made == ncclSuccess ? 0 : pp_nccl_failed(n, NULL, made, "ncclGetUniqueId");
         }
     }
@@ -171,7 +161,7 @@ static int make_comm(struct nccl *n, const struct end *e, int size, const ncclUn
         config.minCTAs = 1;
         config.maxCTAs = n->blocks;
     }
-    ncclResult_t rc = ncclCommInitRankConfig(out, size, *id, rank, &config);
+    ncclResult_t rc = n->nccl->CommInitRankConfig(out, size, *id, rank, &config);
     return pp_nccl_settle(n, *out, e, rc, "ncclCommInitRankConfig");
 }
 
@@ -334,8 +324,9 @@ static int finish_round(struct nccl *n, int round)
     for (int i = 0; i < n->n_ends; i++) {
         struct end *e = &n->ends[i];
         if (e->comm && e->round == round) {
-            PP_TRY(pp_nccl_settle(n, e->comm, e, ncclCommFinalize(e->comm), "ncclCommFinalize"));
-            ncclResult_t rc = ncclCommDestroy(e->comm);
+            PP_TRY(
+                pp_nccl_settle(n, e->comm, e, n->nccl->CommFinalize(e->comm), "ncclCommFinalize"));
+            ncclResult_t rc = n->nccl->CommDestroy(e->comm);
             e->comm = NULL;
             return rc == ncclSuccess ? 0 : pp_nccl_failed(n, NULL, rc, "ncclCommDestroy");
         }
@@ -350,8 +341,9 @@ static int finish_all(struct nccl *n)
         PP_TRY(finish_round(n, round));
     }
     if (n->world) {
-        PP_TRY(pp_nccl_settle(n, n->world, NULL, ncclCommFinalize(n->world), "ncclCommFinalize"));
-        ncclResult_t rc = ncclCommDestroy(n->world);
+        PP_TRY(
+            pp_nccl_settle(n, n->world, NULL, n->nccl->CommFinalize(n->world), "ncclCommFinalize"));
+        ncclResult_t rc = n->nccl->CommDestroy(n->world);
         n->world = NULL;
         return rc == ncclSuccess ? 0 : pp_nccl_failed(n, NULL, rc, "ncclCommDestroy");
     }

@@ -2,6 +2,8 @@
 /* The NCCL transport of a build without NCCL: says so. */
 #include "impl.h"
 
+#include <stdio.h>
+
 #include "ppcli/err.h"
 
 const struct pp_transport_ops transport_nccl = {
@@ -18,6 +20,12 @@ bool pp_nccl_built(void)
 const char *pp_nccl_version(void)
 {
     return "";
+}
+
+int pp_nccl_probe(char *why, size_t bytes)
+{
+    snprintf(why, bytes, "this build has no NCCL");
+    return PP_ERESOURCE;
 }
 
 void pp_nccl_prepare(void)

@@ -25,6 +25,7 @@
 
 struct abort_one {
     pthread_t thread;
+    const struct nccl_library *nccl;
     ncclComm_t comm;
     int device;
 };
@@ -33,7 +34,7 @@ static void *abort_main(void *arg)
 {
     const struct abort_one *a = arg;
     (void)cudaSetDevice(a->device);
-    (void)ncclCommAbort(a->comm);
+    (void)a->nccl->CommAbort(a->comm);
     return NULL;
 }
 
@@ -42,12 +43,13 @@ static int collect(struct nccl *n, struct abort_one *out)
     int k = 0;
     for (int i = 0; i < n->n_ends; i++) {
         if (n->ends[i].comm) {
-            out[k++] = (struct abort_one){.comm = n->ends[i].comm, .device = n->device};
+            out[k++] =
+                (struct abort_one){.nccl = n->nccl, .comm = n->ends[i].comm, .device = n->device};
             n->ends[i].comm = NULL;
         }
     }
     if (n->world) {
-        out[k++] = (struct abort_one){.comm = n->world, .device = n->device};
+        out[k++] = (struct abort_one){.nccl = n->nccl, .comm = n->world, .device = n->device};
         n->world = NULL;
     }
     return k;
@@ -114,9 +116,9 @@ static int code_of(ncclResult_t rc)
 int pp_nccl_failed(struct nccl *n, const struct end *e, ncclResult_t rc, const char *call)
 {
     char name[64];
-    const char *more = ncclGetLastError(e ? e->comm : n->world);
+    const char *more = n->nccl->GetLastError(e ? e->comm : n->world);
     int code = pp_fail(code_of(rc), "NCCL, %s, %.*s: %s%s%.512s", name_of(e, name, sizeof(name)),
-                       (int)strcspn(call, "("), call, ncclGetErrorString(rc),
+                       (int)strcspn(call, "("), call, n->nccl->GetErrorString(rc),
                        more && *more ? ": " : "", more ? more : "");
     pp_nccl_give_up(n);
     return code;
@@ -139,7 +141,7 @@ static int look_at(struct nccl *n, const struct end *e, ncclComm_t comm)
     if (!comm) {
         return 0;
     }
-    ncclResult_t rc = ncclCommGetAsyncError(comm, &state);
+    ncclResult_t rc = n->nccl->CommGetAsyncError(comm, &state);
     rc = rc == ncclSuccess ? state : rc;
     if (rc != ncclSuccess && rc != ncclInProgress) {
         return pp_nccl_failed(n, e, rc, "while it moved a message");
@@ -228,7 +230,7 @@ int pp_nccl_settle(struct nccl *n, ncclComm_t comm, const struct end *e, ncclRes
     while (rc == ncclInProgress) {
         PP_TRY(pause_(n, &w));
         ncclResult_t state = ncclSuccess;
-        rc = ncclCommGetAsyncError(comm, &state);
+        rc = n->nccl->CommGetAsyncError(comm, &state);
         rc = rc == ncclSuccess ? state : rc;
     }
     return rc == ncclSuccess ? 0 : pp_nccl_failed(n, e, rc, call);

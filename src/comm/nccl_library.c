@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Loads NCCL by the name its major version has; the toolkit's folder is in the run path. */
+#include "nccl_library.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+
+#include "ppcli/err.h"
+#include "ppcli/transport.h"
+
+#define TEXT_(x) #x
+#define TEXT(x) TEXT_(x)
+#define FILE_NAME "libnccl.so." TEXT(NCCL_MAJOR)
+#define VERSION TEXT(NCCL_MAJOR) "." TEXT(NCCL_MINOR) "." TEXT(NCCL_PATCH)
+
+/* Of the process: a library is loaded once, whoever asks. */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct nccl_library nccl;
+static char problem[256]; /* empty: nccl is complete */
+static char version[32];
+
+static void load(void)
+{
+    int v = 0;
+    void *library = dlopen(FILE_NAME, RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+        snprintf(problem, sizeof(problem),
+                 FILE_NAME " cannot be loaded: install NCCL " VERSION " or name its folder in "
+                           "LD_LIBRARY_PATH, or use run.transport = threads or mpi");
+        return;
+    }
+#define NCCL(x)                                                                                    \
+    *(void **)&nccl.x = dlsym(library, "nccl" #x);                                                 \
+    if (!nccl.x) {                                                                                 \
+        snprintf(problem, sizeof(problem), FILE_NAME " has no nccl" #x "; install NCCL " VERSION); \
+        return;                                                                                    \
+    }
+#include "nccl_library.def"
+#undef NCCL
+    /* 22809 is 2.28.9. An older one does not know this configuration of communicators. */
+    if (nccl.GetVersion(&v) != ncclSuccess || v < NCCL_VERSION_CODE) {
+        snprintf(problem, sizeof(problem),
+                 FILE_NAME " is NCCL %d.%d.%d; this ppcli was built with " VERSION ": install that "
+                           "or a later one",
+                 v / 10000, v / 100 % 100, v % 100);
+        return;
+    }
+    snprintf(version, sizeof(version), "%d.%d.%d", v / 10000, v / 100 % 100, v % 100);
+}
+
+int pp_nccl_load(const struct nccl_library **out)
+{
+    pthread_once(&once, load);
+    if (problem[0]) {
+        return pp_fail(PP_ERESOURCE, "%s", problem);
+    }
+    *out = &nccl;
+    return 0;
+}
+
+const char *pp_nccl_version(void)
+{
+    return VERSION;
+}
+
+int pp_nccl_probe(char *why, size_t bytes)
+{
+    pthread_once(&once, load);
+    snprintf(why, bytes, "%s", problem[0] ? problem : version);
+    return problem[0] ? PP_ERESOURCE : 0;
+}
