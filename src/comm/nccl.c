@@ -268,6 +268,18 @@ static int recv(struct pp_transport *tp, int src, void *buf, size_t bytes)
     return passed(n, n->inner->ops->recv(n->inner, src, buf, bytes));
 }
 
+static int post_vote(struct pp_transport *tp, bool yes)
+{
+    struct nccl *n = tp->impl;
+    return passed(n, pp_transport_post_vote(n->inner, yes));
+}
+
+static int wait_vote(struct pp_transport *tp, bool *out_all)
+{
+    struct nccl *n = tp->impl;
+    return passed(n, pp_transport_wait_vote(n->inner, out_all));
+}
+
 /* From another thread only the wish goes out: the rank's own thread finds it at its next wait. */
 static void stop_all(struct pp_transport *tp)
 {
@@ -322,6 +334,8 @@ const struct pp_transport_ops transport_nccl = {
     .allgather = allgather,
     .send = send,
     .recv = recv,
+    .post_vote = post_vote,
+    .wait_vote = wait_vote,
     .abort = stop_all,
     .stopped = stopped,
     .show_waits = show_waits,
