@@ -1,0 +1,68 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Messages between emulated devices, by every way there is: the same weights to the last bit.
+#   paths.sh PPCLI SOURCE [MPIRUN-TEST]
+set -u
+ppcli=$1 source=$2 mpirun=${3:-}
+out=$(mktemp)
+trap 'rm -f "$out"' EXIT
+n=0 failed=0
+
+# A short run; the rest are options of ppcli train. Its digest in $sha, its exit code in $code.
+train() {
+    # shellcheck disable=SC2086 # the launcher is several words or none
+    $launcher "$ppcli" train "$source/configs/mnist-sample.ini" --backend cuda --dir '' \
+        --set train.max_steps=5 --set checkpoint.at_end=off --set data.test_samples=100 \
+        --set train.clip_norm=1 "$@" >"$out" 2>&1
+    code=$?
+    sha=$(sed -n 's/^weights_sha256 *//p' "$out")
+}
+
+report() { # ok? WHAT
+    n=$((n + 1))
+    if [ "$1" = 0 ]; then
+        echo "ok $n - $2"
+    else
+        failed=$((failed + 1))
+        echo "not ok $n - $2"
+        sed 's/^/# /' "$out"
+    fi
+}
+
+same() { # WHAT OPTIONS...: as the run before that set $one
+    what=$1
+    shift
+    train "$@"
+    [ "$code" = 0 ] && [ -n "$sha" ] && [ "$sha" = "$one" ]
+    report $? "$what"
+}
+
+launcher=
+PPCLI_FAKE_GPUS=4
+export PPCLI_FAKE_GPUS
+deep='model.sizes=784 32*7 10'
+train --stages 1 --set "$deep"
+one=$sha
+report "$code" "one stage"
+same "nccl, 2 stages" --stages 2 --transport nccl --set "$deep"
+same "nccl, 4 stages, split backward" --stages 4 --transport nccl --schedule zb-h2 --set "$deep"
+same "nccl, 2 stages, 2 chunks each" --stages 2 --transport nccl --schedule zb-v --set "$deep"
+train --stages 1 --replicas 2 --transport threads --set "$deep"
+one=$sha
+same "nccl, 2 replicas of 2 stages" --stages 2 --replicas 2 --transport nccl --set "$deep"
+
+PPCLI_FAKE_GPUS=1
+train --stages 2 --transport nccl
+[ "$code" = 69 ] && grep -q 'ranks 0 and 1 share device' "$out"
+report $? "nccl refuses ranks that share a device"
+
+if [ -n "$mpirun" ]; then
+    train --stages 1 --set "$deep"
+    one=$sha
+    launcher="$mpirun 2"
+    same "mpi, 2 processes that share a device" --stages 2 --set "$deep"
+    grep -q 'messages go through host memory' "$out"
+    report $? "which says that messages go through host memory"
+fi
+echo "1..$n"
+[ "$failed" = 0 ]
