@@ -96,6 +96,8 @@ int pp_word_wait(const struct pp_waiter *how, struct pp_word *w, uint32_t target
         if (!pp_backoff_pause(&b)) {
             pp_show_wait(how->waited_ns);
             sleep_on(w, seen);
+        } else if (b.rounds > SPINS && b.rounds % 4 == 0) {
+            pp_show_wait(how->waited_ns); /* on a busy machine a yield can take milliseconds */
         }
     }
 }
