@@ -239,7 +239,9 @@ static int run_turn(struct pp_exec *x, struct exec_turn *turn, double lr, int64_
 {
     PP_TRY(exec_device_upload(x, turn, lr, updates));
     PP_TRY(exec_time_start(x, turn));
-    PP_TRY(exec_graph_step(x, turn->split, turn->step, turn->t));
+    int rc = exec_graph_step(x, turn->split, turn->step, turn->t);
+    exec_time_stop(x);
+    PP_TRY(rc);
     PP_TRY(pp_backend_download(x->be, turn->results, x->device->results, sizeof(*turn->results)));
     PP_TRY(pp_backend_mark_set(x->be, turn->done));
     turn->busy = true;

@@ -137,6 +137,8 @@ int exec_time_create(struct pp_exec *x);
 void exec_time_destroy(struct pp_exec *x);
 /* A step begins; turn->timed is set. */
 int exec_time_start(struct pp_exec *x, struct exec_turn *turn);
+/* The turn is enqueued: what comes next, as a bad step computed again, is not part of it. */
+void exec_time_stop(struct pp_exec *x);
 void exec_time_begin(struct pp_exec *x, const struct pp_event *e);
 int exec_time_end(struct pp_exec *x);
 void exec_time_compute(struct pp_exec *x, int op, int n);

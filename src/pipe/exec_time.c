@@ -86,6 +86,11 @@ int exec_time_start(struct pp_exec *x, struct exec_turn *turn)
     return pp_backend_mark_set(x->be, timer->sets[timer->now].marks[0]);
 }
 
+void exec_time_stop(struct pp_exec *x)
+{
+    x->device->timer.now = -1;
+}
+
 void exec_time_begin(struct pp_exec *x, const struct pp_event *e)
 {
     struct exec_timer *timer = &x->device->timer;
