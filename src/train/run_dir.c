@@ -36,6 +36,13 @@ static int make_new(const char *name, struct pp_lock *lock, char dir[PP_PATH_MAX
     return pp_fail(PP_EIO, "cannot find a free name for a run folder beside %s", dir);
 }
 
+/* A run that was killed while it wrote its config left that, unfinished; the folder is its own. */
+static bool is_nothing(const char *name)
+{
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, PP_LOCK_NAME) == 0 ||
+           strncmp(name, RUN_DIR_CONFIG ".tmp.", strlen(RUN_DIR_CONFIG ".tmp.")) == 0;
+}
+
 static int is_empty(const char *dir, bool *out)
 {
     DIR *d = opendir(dir);
@@ -44,10 +51,7 @@ static int is_empty(const char *dir, bool *out)
     }
     *out = true;
     for (struct dirent *e; (e = readdir(d));) {
-        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
-            strcmp(e->d_name, PP_LOCK_NAME) != 0) {
-            *out = false;
-        }
+        *out = *out && is_nothing(e->d_name);
     }
     closedir(d);
     return 0;
@@ -140,7 +144,7 @@ static int write_config(const struct pp_config *cfg, const char *dir)
 {
     char path[PP_PATH_MAX];
     struct pp_file_write w;
-    PP_TRY(pp_path_format(path, "%s/config.resolved.ini", dir));
+    PP_TRY(pp_path_format(path, "%s/" RUN_DIR_CONFIG, dir));
     PP_TRY(pp_file_create(path, &w));
     int rc = pp_config_write(cfg, w.f);
     if (rc < 0) {
@@ -162,8 +166,9 @@ int run_dir_create(const struct pp_config *cfg, const char *name, bool overwrite
     } else {
         PP_TRY(use_named(cfg, overwrite, lock, dir));
     }
-    PP_TRY(empty_actions(dir));
-    return write_config(cfg, dir);
+    /* First the config: by it the folder is known as a run's, whenever the run is killed. */
+    PP_TRY(write_config(cfg, dir));
+    return empty_actions(dir);
 }
 
 int run_dir_continue(const struct pp_config *cfg, const char *dir)
@@ -177,6 +182,6 @@ bool run_dir_is_one(const char *dir)
 {
     char path[PP_PATH_MAX];
     struct stat st;
-    return snprintf(path, sizeof(path), "%s/config.resolved.ini", dir) < (int)sizeof(path) &&
+    return snprintf(path, sizeof(path), "%s/" RUN_DIR_CONFIG, dir) < (int)sizeof(path) &&
            stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }

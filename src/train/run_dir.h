@@ -9,6 +9,7 @@
 #include "ppcli/lock.h"
 
 #define RUN_DIR_ACTIONS "actions" /* folder of the ranks' rings */
+#define RUN_DIR_CONFIG "config.resolved.ini"
 
 /*
  * Make the directory that run.dir names, take its lock, write config.resolved.ini into it and make
