@@ -131,8 +131,10 @@ while [ "$kills" -lt "$n" ]; do
         pid=$!
         whom=nobody
         if [ "$kills" -lt "$n" ]; then
-            ms=$threads_ms
-            [ "$how" = threads ] || ms=$mpirun_ms
+            case $how in
+            threads) ms=$threads_ms ;;
+            *) ms=$mpirun_ms ;;
+            esac
             ms=$(chance $((ms < MS_MAX ? ms : MS_MAX)))
             sleep "$((ms / 1000)).$(printf '%03d' $((ms % 1000)))"
             choose
