@@ -96,6 +96,16 @@ static void text_version(void *ctx, const char *what, const char *text)
     row(what, text);
 }
 
+/* The NCCL that a run would load, or why it could not. */
+static void visit_versions(const struct found *f,
+                           void (*visit)(void *ctx, const char *what, const char *text), void *ctx)
+{
+    char nccl[256];
+    (void)pp_nccl_probe(nccl, sizeof(nccl));
+    f->ops->versions(visit, ctx);
+    visit(ctx, "NCCL", nccl);
+}
+
 static void text_reach(const struct found *f)
 {
     for (int a = 0; a < f->n && f->ops->reaches; a++) {
@@ -118,7 +128,7 @@ static void text_devices(const struct found *f)
 {
     printf("\n%s\n", f->ops->name);
     if (f->ops->versions) {
-        f->ops->versions(text_version, NULL);
+        visit_versions(f, text_version, NULL);
     }
     if (f->n == 0) {
         row("devices", f->why);
@@ -183,7 +193,7 @@ static void json_devices(struct pp_json *j, const struct found *f)
 {
     if (f->ops->versions) {
         pp_json_object(j, "versions");
-        f->ops->versions(json_version, j);
+        visit_versions(f, json_version, j);
         pp_json_end(j);
     }
     pp_json_array(j, "devices");

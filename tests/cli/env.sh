@@ -34,6 +34,8 @@ else
     CUDA_VISIBLE_DEVICES='' run env
     code_is 0
     grep -q '^  cuda  *no: .' "$folder/out" || complain "says nothing of cuda: $(cat "$folder/out")"
+    # A build with the toolkit names its libraries: those it was built with, and those it would load.
+    ! grep -q '^cuda$' "$folder/out" || same "$(grep -c '^  NCCL  *.' "$folder/out")" 2
 fi
 
 begin "as JSON it says the same"
