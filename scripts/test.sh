@@ -25,7 +25,8 @@ done
 rm -f "$root"/build/meson-logs/testlog*.json
 code=0
 # shellcheck disable=SC2086 # nothing or one word
-meson test -C "$root/build" --no-rebuild --print-errorlogs $choice "$@" || code=$?
+# Three times the tests' own limits: they find what hangs, not a machine that others use.
+meson test -C "$root/build" --no-rebuild --timeout-multiplier 3 --print-errorlogs $choice "$@" || code=$?
 
 # One JSON object a line, one line a test; inside strings quotes are escaped, so this cannot match
 # what a test printed.

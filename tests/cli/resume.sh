@@ -41,10 +41,11 @@ newest() { find "$1/checkpoints" -name 'step-*' 2>/dev/null | sed 's/.*-0*//' | 
 start() {
     dir=$1
     shift
-    # A shell starts background jobs with INT ignored.
+    # A shell starts background jobs with INT ignored, nohup all with HUP.
     # shellcheck disable=SC2086
     python3 -c 'import os, signal, sys
-signal.signal(signal.SIGINT, signal.SIG_DFL)
+for s in signal.SIGINT, signal.SIGHUP:
+    signal.signal(s, signal.SIG_DFL)
 os.execv(sys.argv[1], sys.argv[1:])' "$PPCLI" train net.ini --dir "$dir" $endless --log-every 50 "$@" >"$folder/out" 2>"$folder/err" </dev/null &
     pid=$!
     within "grep -q '\"type\":\"step\"' $dir/metrics.jsonl 2>/dev/null" || complain "no step of $dir"

@@ -42,14 +42,15 @@ within() {
 nobody() { [ "$(pgrep -fc -- "--dir $folder/" || true)" = 0 ]; }
 
 # start DIR FAULT [OPTION...]: in the background, its number in DIR.pid. A shell starts background
-# jobs with INT ignored.
+# jobs with INT ignored, nohup all with HUP.
 start() {
     dir=$1
     fault=$2
     shift 2
     rm -f "$dir.note"
     PPCLI_FAIL=$fault PPCLI_FAIL_NOTE=$folder/$dir.note python3 -c 'import os, signal, sys
-signal.signal(signal.SIGINT, signal.SIG_DFL)
+for s in signal.SIGINT, signal.SIGHUP:
+    signal.signal(s, signal.SIG_DFL)
 os.execv(sys.argv[1], sys.argv[1:])' "$PPCLI" train net.ini --dir "$folder/$dir" --launch "$launch" "$@" \
         >"$dir.out" 2>"$dir.err" </dev/null &
     echo $! >"$dir.pid"
