@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A schedule turns (ranks, chunks, micro-batches) into one list of compute actions per rank, and
- * nothing else: no messages, no memory, no time. One file and one line in src/sched/schedules.def.
+ * nothing else: no messages, no memory, no time. One file in src/sched/orders/ and one line in
+ * src/sched/schedules.def.
  *
  * F forward, I input-gradient, W weight-gradient, B = I and W fused. All schedules accumulate the
  * weight gradient of a virtual stage in ascending micro-batch order (W, or B), which is why every

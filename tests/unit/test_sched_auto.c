@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The zero-bubble heuristic: known lists, the paper's figures, its memory cap, what it refuses. */
-#include "../../src/sched/zb_auto.h"
+#include "../../src/sched/orders/zb_auto.h"
 
 #include <math.h>
 

@@ -6,7 +6,7 @@
 #ifndef PPCLI_SCHED_ZB_AUTO_H
 #define PPCLI_SCHED_ZB_AUTO_H
 
-#include "pass.h"
+#include "../pass.h"
 
 struct pp_zb_auto {
     int p, m;

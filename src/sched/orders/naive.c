@@ -3,7 +3,7 @@
  * Naive model parallelism: one micro-batch at a time goes all the way down and all the way back,
  * so that only one rank ever works. Bubble 1 - 1/P; the yardstick that pipelining is held against.
  */
-#include "pass.h"
+#include "../pass.h"
 
 #include "ppcli/err.h"
 

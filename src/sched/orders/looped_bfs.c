@@ -5,7 +5,7 @@
  * that hide behind M cells of the same chunk, and a chunk's gradient complete early; for V*M chunks
  * in flight. Published, and in torch, with each chunk's backwards in descending order.
  */
-#include "pass.h"
+#include "../pass.h"
 
 #include "ppcli/err.h"
 

@@ -3,7 +3,7 @@
 #ifndef PPCLI_SCHED_ZB_H_H
 #define PPCLI_SCHED_ZB_H_H
 
-#include "pass.h"
+#include "../pass.h"
 
 /*
  * The list of rank r: `ahead` forwards, then F (while there are any) and I in turn; from I number

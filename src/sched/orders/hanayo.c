@@ -12,7 +12,7 @@
  * ticks of a chunk. No list can be faster: the last rank starts P-1 ticks late, and its last I is
  * P-1 hand-overs away from the end. Any other M costs a last round that is not full.
  */
-#include "pass.h"
+#include "../pass.h"
 
 #include "ppcli/err.h"
 #include "ppcli/mem.h"

@@ -8,7 +8,7 @@
 #ifndef PPCLI_SCHED_TWO_WAY_H
 #define PPCLI_SCHED_TWO_WAY_H
 
-#include "pass.h"
+#include "../pass.h"
 
 /* Both need two chunks, an even number of ranks and an even number of micro-batches, at least
  * `least` per stage. PP_ECONFIG with the nearest legal shape. */

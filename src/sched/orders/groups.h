@@ -12,7 +12,7 @@
 #ifndef PPCLI_SCHED_GROUPS_H
 #define PPCLI_SCHED_GROUPS_H
 
-#include "pass.h"
+#include "../pass.h"
 
 struct pp_groups {
     int chunks;

@@ -11,7 +11,7 @@
 #ifndef PPCLI_SCHED_V_GRID_H
 #define PPCLI_SCHED_V_GRID_H
 
-#include "pass.h"
+#include "../pass.h"
 
 /* The cells of one micro-batch on a rank: chunk a goes down the ranks, chunk z comes back up. */
 enum pp_v_kind {

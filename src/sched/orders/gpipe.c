@@ -4,7 +4,7 @@
  * Parallelism", 2019): all forwards, then all backwards. The backwards run in ascending order,
  * unlike in some engines, so that gradients are added up in the order of every other schedule.
  */
-#include "pass.h"
+#include "../pass.h"
 
 #include "ppcli/err.h"
 

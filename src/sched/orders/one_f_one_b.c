@@ -4,7 +4,7 @@
  * PipeDream-Flush): rank r runs P-1-r forwards ahead, then one forward and one backward in turn.
  * The bubble of GPipe with at most P-r micro-batches in flight instead of M.
  */
-#include "pass.h"
+#include "../pass.h"
 
 #include "ppcli/err.h"
 

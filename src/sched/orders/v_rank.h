@@ -12,7 +12,7 @@
 #ifndef PPCLI_SCHED_V_RANK_H
 #define PPCLI_SCHED_V_RANK_H
 
-#include "pass.h"
+#include "../pass.h"
 
 enum pp_v_chunk {
     PP_V_A,

@@ -8,7 +8,7 @@
  *
  * k = 2 is right for every c up to half of F+B, and a good choice when c was not measured.
  */
-#include "pass.h"
+#include "../pass.h"
 
 #include <math.h>
 
