@@ -18,7 +18,8 @@ HEIGHT = {
     'nn': 3, 'comm': 3, 'data': 3,
     'pipe': 4, 'sim': 4, 'ckpt': 4,
     'train': 5,
-    'cli': 6,
+    'report': 6,
+    'cli': 7,
 }
 
 # Public headers that are not named after a source file or a folder of their module.
@@ -26,7 +27,7 @@ HEADER_OWNER = {
     'config.h': 'conf',
     'model.h': 'nn',
     'run.h': 'train',
-    'report.h': 'train',
+    'report.h': 'report',
     'exec.h': 'pipe',
     'layout.h': 'pipe',
     'exchange.h': 'sched',

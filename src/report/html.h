@@ -3,8 +3,8 @@
  * A page that needs nothing but itself: the style sheet, text that can hold anything, numbers as
  * people read them. Everything that comes from a file goes through html_text().
  */
-#ifndef PPCLI_TRAIN_HTML_H
-#define PPCLI_TRAIN_HTML_H
+#ifndef PPCLI_REPORT_HTML_H
+#define PPCLI_REPORT_HTML_H
 
 #include <stdio.h>
 

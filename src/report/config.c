@@ -9,7 +9,6 @@
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
 #include "report.h"
-#include "run_dir.h"
 
 #define KEYS_MAX 10000
 
@@ -75,7 +74,7 @@ static int config_line(void *ctx, char *text, size_t bytes)
 int report_read_config(struct pp_report *r)
 {
     char path[PP_PATH_MAX];
-    PP_TRY(pp_path_format(path, "%s/" RUN_DIR_CONFIG, r->dir));
+    PP_TRY(pp_path_format(path, "%s/config.resolved.ini", r->dir));
     struct reader *rd = pp_alloc(1, sizeof(*rd));
     if (!rd) {
         return PP_ERESOURCE;

@@ -3,8 +3,8 @@
  * What a report knows of a run, and the parts of a page. A number that is absent, null or not
  * finite is NAN everywhere here, and is shown as a dash or a gap.
  */
-#ifndef PPCLI_TRAIN_REPORT_H
-#define PPCLI_TRAIN_REPORT_H
+#ifndef PPCLI_REPORT_REPORT_H
+#define PPCLI_REPORT_REPORT_H
 
 #include <jansson.h>
 #include <stdbool.h>
