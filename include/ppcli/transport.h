@@ -118,6 +118,7 @@ struct pp_transport_ops {
 
 struct pp_transport {
     const struct pp_transport_ops *ops;
+    struct pp_transport_caps caps;
     int rank, size;
     struct pp_backend *be; /* whose memory it moves; not owned; NULL: the host's */
     void *impl;            /* the implementation's, freed by ops->destroy */
@@ -188,6 +189,22 @@ int pp_delay_open(struct pp_transport *inner, uint64_t seed, struct pp_transport
 int pp_staged_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_transport **out);
 
 void pp_transport_destroy(struct pp_transport **tp);
+
+/* The calls of the table; see struct pp_transport_ops. */
+int pp_transport_open_channels(struct pp_transport *tp, const struct pp_channel_spec *specs, int n,
+                               void *const *memory);
+void *pp_transport_slot(struct pp_transport *tp, int ch, int slot);
+int pp_transport_acquire(struct pp_transport *tp, int ch, int slot);
+int pp_transport_post_send(struct pp_transport *tp, int ch, int slot, size_t bytes, int tag);
+int pp_transport_post_recv(struct pp_transport *tp, int ch, int slot, size_t bytes, int tag);
+int pp_transport_wait_recv(struct pp_transport *tp, int ch, int slot);
+int pp_transport_release(struct pp_transport *tp, int ch, int slot);
+int pp_transport_allgather(struct pp_transport *tp, const void *in, size_t bytes, void *out);
+int pp_transport_send(struct pp_transport *tp, int dst, const void *buf, size_t bytes);
+int pp_transport_recv(struct pp_transport *tp, int src, void *buf, size_t bytes);
+void pp_transport_abort(struct pp_transport *tp);
+bool pp_transport_stopped(struct pp_transport *tp);
+void pp_transport_show_waits(struct pp_transport *tp, uint64_t *waited_ns);
 
 /*
  * From here on slots and the buffers of reduce and allgather_on are memory of be, which outlives

@@ -176,7 +176,7 @@ int pp_delay_open(struct pp_transport *inner, uint64_t seed, struct pp_transport
     d->ops = (struct pp_transport_ops){
         .name = "delay",
         .help = "another transport, slow and uneven (tests)",
-        .caps = inner->ops->caps,
+        .caps = inner->caps,
         .destroy = destroy,
         .open_channels = open_channels,
         .slot = slot_memory,
@@ -201,5 +201,6 @@ int pp_delay_open(struct pp_transport *inner, uint64_t seed, struct pp_transport
         .reduce = inner->ops->reduce ? reduce : NULL,
     };
     (*out)->ops = &d->ops;
+    (*out)->caps = d->ops.caps;
     return 0;
 }

@@ -46,8 +46,9 @@ int pp_nccl_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_tran
     n->rank = inner->rank;
     n->size = inner->size;
     n->ops = transport_nccl;
-    n->ops.caps.processes = inner->ops->caps.processes;
+    n->ops.caps.processes = inner->caps.processes;
     (*out)->ops = &n->ops;
+    (*out)->caps = n->ops.caps;
     return 0;
 }
 

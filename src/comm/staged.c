@@ -129,7 +129,7 @@ static int make_ends(struct pp_transport *tp, const struct pp_channel_spec *spec
                      void *const *memory, void **twins)
 {
     struct staged *s = tp->impl;
-    bool lends = s->inner->ops->caps.shared_slots;
+    bool lends = s->inner->caps.shared_slots;
     s->ends = pp_alloc((size_t)n, sizeof(*s->ends));
     if (!s->ends) {
         return PP_ERESOURCE;
@@ -345,7 +345,7 @@ int pp_staged_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_tr
     s->ops = (struct pp_transport_ops){
         .name = "staged",
         .help = "memory of a device over a transport of host memory",
-        .caps = inner->ops->caps,
+        .caps = inner->caps,
         .destroy = destroy,
         .bind = bind,
         .open_channels = open_channels,
@@ -369,5 +369,6 @@ int pp_staged_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_tr
     };
     s->ops.caps.shared_slots = false;
     (*out)->ops = &s->ops;
+    (*out)->caps = s->ops.caps;
     return 0;
 }

@@ -34,6 +34,9 @@ int pp_transport_new(const struct pp_transport_ops *ops, int rank, int size, voi
     }
     *tp = (struct pp_transport){
         .ops = ops, .rank = rank, .size = size, .impl = impl, .verdicts = verdicts};
+    if (ops) {
+        tp->caps = ops->caps;
+    }
     *out = tp;
     return 0;
 }
@@ -48,6 +51,77 @@ void pp_transport_destroy(struct pp_transport **tp)
     pp_free(*tp);
     *tp = NULL;
 }
+
+/* --- the calls of the table ------------------------------------------------------------------- */
+
+int pp_transport_open_channels(struct pp_transport *tp, const struct pp_channel_spec *specs, int n,
+                               void *const *memory)
+{
+    return tp->ops->open_channels(tp, specs, n, memory);
+}
+
+void *pp_transport_slot(struct pp_transport *tp, int ch, int slot)
+{
+    return tp->ops->slot(tp, ch, slot);
+}
+
+int pp_transport_acquire(struct pp_transport *tp, int ch, int slot)
+{
+    return tp->ops->acquire(tp, ch, slot);
+}
+
+int pp_transport_post_send(struct pp_transport *tp, int ch, int slot, size_t bytes, int tag)
+{
+    return tp->ops->post_send(tp, ch, slot, bytes, tag);
+}
+
+int pp_transport_post_recv(struct pp_transport *tp, int ch, int slot, size_t bytes, int tag)
+{
+    return tp->ops->post_recv(tp, ch, slot, bytes, tag);
+}
+
+int pp_transport_wait_recv(struct pp_transport *tp, int ch, int slot)
+{
+    return tp->ops->wait_recv(tp, ch, slot);
+}
+
+int pp_transport_release(struct pp_transport *tp, int ch, int slot)
+{
+    return tp->ops->release(tp, ch, slot);
+}
+
+int pp_transport_allgather(struct pp_transport *tp, const void *in, size_t bytes, void *out)
+{
+    return tp->ops->allgather(tp, in, bytes, out);
+}
+
+int pp_transport_send(struct pp_transport *tp, int dst, const void *buf, size_t bytes)
+{
+    return tp->ops->send(tp, dst, buf, bytes);
+}
+
+int pp_transport_recv(struct pp_transport *tp, int src, void *buf, size_t bytes)
+{
+    return tp->ops->recv(tp, src, buf, bytes);
+}
+
+void pp_transport_abort(struct pp_transport *tp)
+{
+    tp->ops->abort(tp);
+}
+
+bool pp_transport_stopped(struct pp_transport *tp)
+{
+    return tp->ops->stopped && tp->ops->stopped(tp);
+}
+
+void pp_transport_show_waits(struct pp_transport *tp, uint64_t *waited_ns)
+{
+    tp->ops->show_waits(tp, waited_ns);
+}
+
+/* --- the verdict of all ranks ------------------------------------------------------------------
+ */
 
 /* What travels of an error: the source position stays where it is, pointers do not cross. */
 struct story {

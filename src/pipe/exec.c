@@ -37,7 +37,7 @@ static int open_channels(struct pp_exec *x)
         memory[n] = x->channels[c].memory;
         x->channels[c].spec = n++;
     }
-    rc = x->tp->ops->open_channels(x->tp, specs, n, memory);
+    rc = pp_transport_open_channels(x->tp, specs, n, memory);
 out:
     pp_free(specs);
     pp_free(memory);

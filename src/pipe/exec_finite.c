@@ -139,7 +139,7 @@ static int norm_of_all(struct pp_exec *x, double *out_norm)
     }
     PP_TRY(exec_finite_sums(x, &sums));
     x->norms[x->n_params] = isfinite(sums.loss) ? 0 : NAN;
-    PP_TRY(x->tp->ops->allgather(x->tp, x->norms, n * sizeof(*x->norms), x->all_norms));
+    PP_TRY(pp_transport_allgather(x->tp, x->norms, n * sizeof(*x->norms), x->all_norms));
     double sum = 0;
     for (int i = 0; i < x->n_params; i++) {
         /* Only the rank that holds parameter i wrote something other than zero. */
@@ -253,7 +253,7 @@ static int fail_together(struct pp_exec *x)
 {
     struct exec_finding mine;
     PP_TRY(find(x, &mine));
-    PP_TRY(x->tp->ops->allgather(x->tp, &mine, sizeof(mine), x->findings));
+    PP_TRY(pp_transport_allgather(x->tp, &mine, sizeof(mine), x->findings));
     if (x->sums[PP_SPLIT_TRAIN]) {
         PP_TRY(pp_backend_to_device(x->be, x->sums[PP_SPLIT_TRAIN], &x->good_sums,
                                     sizeof(x->good_sums)));

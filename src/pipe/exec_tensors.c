@@ -95,7 +95,7 @@ static int check_replicas(struct pp_exec *x, float *host, uint8_t *all)
     }
     pp_sha256_final(&h, mine);
     if (rc == 0) {
-        rc = x->tp->ops->allgather(x->tp, mine, sizeof(mine), all);
+        rc = pp_transport_allgather(x->tp, mine, sizeof(mine), all);
     }
     for (int r = l->stages; rc == 0 && r < l->ranks; r++) {
         if (memcmp(all + (size_t)r * sizeof(mine), all + (size_t)(r % l->stages) * sizeof(mine),
@@ -140,10 +140,10 @@ int pp_exec_weights_sha256(struct pp_exec *x, char out[65])
             const struct pp_chunk *c = x->stages[l->plans[0].plan->chunk_of[s]].chunk;
             rc = pp_backend_to_host(x->be, host, c->params, bytes);
             if (rc == 0 && owner != 0) {
-                rc = x->tp->ops->send(x->tp, 0, host, bytes);
+                rc = pp_transport_send(x->tp, 0, host, bytes);
             }
         } else if (x->rank == 0) {
-            rc = x->tp->ops->recv(x->tp, owner, host, bytes);
+            rc = pp_transport_recv(x->tp, owner, host, bytes);
         }
         if (rc == 0 && x->rank == 0) {
             pp_sha256_update(&h, host, bytes);

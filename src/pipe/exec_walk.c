@@ -74,7 +74,7 @@ static float *slot_memory(const struct pp_exec *x, const struct pp_message *m)
     if (ch->spec < 0) {
         return (void *)(ch->memory + (size_t)m->slot * pp_layout_slot_bytes(x->layout, ch->id));
     }
-    return x->tp->ops->slot(x->tp, ch->spec, m->slot);
+    return pp_transport_slot(x->tp, ch->spec, m->slot);
 }
 
 static int post_recv(const struct walk *w, int message)
@@ -85,7 +85,7 @@ static int post_recv(const struct walk *w, int message)
     if (spec < 0) {
         return 0;
     }
-    return x->tp->ops->post_recv(x->tp, spec, m->slot, message_bytes(w, m), m->mb);
+    return pp_transport_post_recv(x->tp, spec, m->slot, message_bytes(w, m), m->mb);
 }
 
 static int wait_recv(const struct walk *w, int message)
@@ -93,7 +93,7 @@ static int wait_recv(const struct walk *w, int message)
     struct pp_exec *x = w->x;
     const struct pp_message *m = &w->plan->messages[message];
     int spec = x->channels[m->channel].spec;
-    return spec < 0 ? 0 : x->tp->ops->wait_recv(x->tp, spec, m->slot);
+    return spec < 0 ? 0 : pp_transport_wait_recv(x->tp, spec, m->slot);
 }
 
 static int acquire(const struct walk *w, int message)
@@ -101,7 +101,7 @@ static int acquire(const struct walk *w, int message)
     struct pp_exec *x = w->x;
     const struct pp_message *m = &w->plan->messages[message];
     int spec = x->channels[m->channel].spec;
-    return spec < 0 ? 0 : x->tp->ops->acquire(x->tp, spec, m->slot);
+    return spec < 0 ? 0 : pp_transport_acquire(x->tp, spec, m->slot);
 }
 
 static int post_send(const struct walk *w, int message)
@@ -112,7 +112,7 @@ static int post_send(const struct walk *w, int message)
     if (spec < 0) {
         return 0;
     }
-    return x->tp->ops->post_send(x->tp, spec, m->slot, message_bytes(w, m), m->mb);
+    return pp_transport_post_send(x->tp, spec, m->slot, message_bytes(w, m), m->mb);
 }
 
 /* The slot is free for the sender, and the receive of its next message can be posted. */
@@ -127,7 +127,7 @@ static int release(const struct walk *w, int message)
     if (spec < 0) {
         return 0;
     }
-    PP_TRY(x->tp->ops->release(x->tp, spec, m->slot));
+    PP_TRY(pp_transport_release(x->tp, spec, m->slot));
     return m->next_in_slot >= 0 ? post_recv(w, m->next_in_slot) : 0;
 }
 

@@ -53,33 +53,31 @@ static int trips_of(size_t bytes)
 /* Writes into the outgoing slot when it is this rank's turn, else reads the incoming one. */
 static int one_way(struct pp_transport *tp, size_t bytes, int from, int k)
 {
-    const struct pp_transport_ops *ops = tp->ops;
     if (tp->rank == from) {
-        PP_TRY(ops->acquire(tp, from, 0));
-        produce(ops->slot(tp, from, 0), bytes, k);
-        return ops->post_send(tp, from, 0, bytes, 0);
+        PP_TRY(pp_transport_acquire(tp, from, 0));
+        produce(pp_transport_slot(tp, from, 0), bytes, k);
+        return pp_transport_post_send(tp, from, 0, bytes, 0);
     }
-    PP_TRY(ops->wait_recv(tp, from, 0));
-    if (!consume(ops->slot(tp, from, 0), bytes, k)) {
+    PP_TRY(pp_transport_wait_recv(tp, from, 0));
+    if (!consume(pp_transport_slot(tp, from, 0), bytes, k)) {
         return pp_fail(PP_EINTERNAL, "a message of %zu bytes was not the one expected", bytes);
     }
-    return ops->release(tp, from, 0);
+    return pp_transport_release(tp, from, 0);
 }
 
 /* The next receive is posted before the answer to the last one goes out, as in a run. */
 static int block(struct pp_transport *tp, size_t bytes, int trips, double *seconds)
 {
-    const struct pp_transport_ops *ops = tp->ops;
     int in = 1 - tp->rank;
     PP_TRY(link_swap(tp, &(double){0}));
-    PP_TRY(ops->post_recv(tp, in, 0, bytes, 0));
+    PP_TRY(pp_transport_post_recv(tp, in, 0, bytes, 0));
     PP_TRY(link_swap(tp, &(double){0})); /* both are posted */
     uint64_t start = pp_clock_ns();
     for (int k = 0; k < trips; k++) {
         for (int from = 0; from < 2; from++) {
             PP_TRY(one_way(tp, bytes, from, k));
             if (from == in && k + 1 < trips) {
-                PP_TRY(ops->post_recv(tp, in, 0, bytes, 0));
+                PP_TRY(pp_transport_post_recv(tp, in, 0, bytes, 0));
             }
         }
     }
@@ -148,7 +146,7 @@ static int measure(struct pp_transport *tp, struct pp_handover *items, int n,
     for (int i = 0; rc == 0 && i < n; i++) {
         rc = measure_size(tp, &items[i], own.base);
         if (rc < 0) {
-            tp->ops->abort(tp);
+            pp_transport_abort(tp);
         }
     }
     pp_arena_destroy(&own);

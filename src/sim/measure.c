@@ -118,7 +118,7 @@ static int work(struct worker *w, struct pp_threads *group)
         rc = measure_layers(w);
     }
     if (rc < 0) {
-        w->tp->ops->abort(w->tp);
+        pp_transport_abort(w->tp);
     }
     pp_backend_close(&w->be);
     pp_transport_destroy(&w->tp);

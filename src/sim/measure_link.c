@@ -32,10 +32,10 @@ static int trips(struct worker *w, double *t)
         if (tp->rank == 0) {
             PP_TRY(link_send(tp, 0, 0, BYTES));
             PP_TRY(link_receive(tp, 1, 0, BYTES));
-            PP_TRY(tp->ops->release(tp, 1, 0));
+            PP_TRY(pp_transport_release(tp, 1, 0));
         } else {
             PP_TRY(link_receive(tp, 0, 0, BYTES));
-            PP_TRY(tp->ops->release(tp, 0, 0));
+            PP_TRY(pp_transport_release(tp, 0, 0));
             PP_TRY(link_send(tp, 1, 0, BYTES));
         }
     }
@@ -57,7 +57,7 @@ static int calls(struct worker *w, double *t)
                 PP_TRY(link_send(tp, 0, i, BYTES));
             } else {
                 PP_TRY(link_receive(tp, 0, i, BYTES));
-                PP_TRY(tp->ops->release(tp, 0, i));
+                PP_TRY(pp_transport_release(tp, 0, i));
             }
         }
         if (tp->rank == side) {
@@ -88,19 +88,19 @@ static int bytes(struct worker *w, double *t)
     double more = 0;
     PP_TRY(link_swap(tp, &(double){0}));
     if (tp->rank == 0) {
-        PP_TRY(tp->ops->acquire(tp, 0, 0));
-        memset(tp->ops->slot(tp, 0, 0), 1, BYTES);
-        PP_TRY(tp->ops->post_send(tp, 0, 0, BYTES, 0));
-        PP_TRY(tp->ops->recv(tp, 1, &more, sizeof(more)));
+        PP_TRY(pp_transport_acquire(tp, 0, 0));
+        memset(pp_transport_slot(tp, 0, 0), 1, BYTES);
+        PP_TRY(pp_transport_post_send(tp, 0, 0, BYTES, 0));
+        PP_TRY(pp_transport_recv(tp, 1, &more, sizeof(more)));
     } else {
         uint64_t sink = 0;
         PP_TRY(link_receive(tp, 0, 0, BYTES));
-        const char *p = tp->ops->slot(tp, 0, 0);
+        const char *p = pp_transport_slot(tp, 0, 0);
         more = read_all(p, &sink);
         more -= read_all(p, &sink);
         more = sink == 0 ? 0 : more / BYTES; /* the sum is used: it cannot be left out */
-        PP_TRY(tp->ops->release(tp, 0, 0));
-        PP_TRY(tp->ops->send(tp, 0, &more, sizeof(more)));
+        PP_TRY(pp_transport_release(tp, 0, 0));
+        PP_TRY(pp_transport_send(tp, 0, &more, sizeof(more)));
     }
     *t = more > 0 ? more : 0;
     return 0;

@@ -229,7 +229,7 @@ static int share_steps(struct bench *b, int rc, int64_t *steps)
     int64_t *all = pp_alloc((size_t)b->world->size, sizeof(*all));
     rc = pp_transport_agree(b->world, rc == 0 && !all ? PP_ERESOURCE : rc);
     if (rc == 0) {
-        rc = b->world->ops->allgather(b->world, steps, sizeof(*steps), all);
+        rc = pp_transport_allgather(b->world, steps, sizeof(*steps), all);
     }
     if (rc == 0) {
         *steps = all[0];

@@ -14,8 +14,8 @@ static int ask(struct pp_transport *tp, int rank, int64_t *offset_ns, int64_t *e
     uint64_t shortest = UINT64_MAX;
     for (int k = 0; k < ROUNDS; k++) {
         uint64_t there = 0, before = pp_clock_ns();
-        PP_TRY(tp->ops->send(tp, rank, &before, sizeof(before)));
-        PP_TRY(tp->ops->recv(tp, rank, &there, sizeof(there)));
+        PP_TRY(pp_transport_send(tp, rank, &before, sizeof(before)));
+        PP_TRY(pp_transport_recv(tp, rank, &there, sizeof(there)));
         uint64_t took = pp_clock_ns() - before;
         if (took < shortest) {
             shortest = took;
@@ -30,9 +30,9 @@ static int answer(struct pp_transport *tp)
 {
     for (int k = 0; k < ROUNDS; k++) {
         uint64_t now;
-        PP_TRY(tp->ops->recv(tp, 0, &now, sizeof(now)));
+        PP_TRY(pp_transport_recv(tp, 0, &now, sizeof(now)));
         now = pp_clock_ns();
-        PP_TRY(tp->ops->send(tp, 0, &now, sizeof(now)));
+        PP_TRY(pp_transport_send(tp, 0, &now, sizeof(now)));
     }
     return 0;
 }
@@ -41,7 +41,7 @@ int clocks_compare(struct pp_transport *tp, int64_t *offset_ns, int64_t *error_n
 {
     memset(offset_ns, 0, (size_t)tp->size * sizeof(*offset_ns));
     memset(error_ns, 0, (size_t)tp->size * sizeof(*error_ns));
-    if (!tp->ops->caps.processes) {
+    if (!tp->caps.processes) {
         return 0;
     }
     if (tp->rank != 0) {

@@ -151,5 +151,5 @@ void deadline_enter(struct deadline *d, enum deadline_phase phase)
 
 void deadline_watch_waits(struct deadline *d, struct pp_transport *tp)
 {
-    tp->ops->show_waits(tp, d ? &d->waited_ns : NULL);
+    pp_transport_show_waits(tp, d ? &d->waited_ns : NULL);
 }

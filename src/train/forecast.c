@@ -28,11 +28,11 @@ static int gather(const struct pp_layout *l, const struct pp_exec *x, struct pp_
     }
     rc = pp_transport_agree(tp, rc);
     if (rc == 0) {
-        rc = tp->ops->allgather(tp, mine, (size_t)l->chunks * sizeof(*mine), times);
+        rc = pp_transport_allgather(tp, mine, (size_t)l->chunks * sizeof(*mine), times);
     }
     if (rc == 0) {
         struct pp_exec_time update = pp_exec_update_time(x);
-        rc = tp->ops->allgather(tp, &update, sizeof(update), updates);
+        rc = pp_transport_allgather(tp, &update, sizeof(update), updates);
     }
     pp_free(mine);
     return rc;

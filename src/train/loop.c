@@ -48,7 +48,7 @@ static int gather(struct trainer *tr, struct totals *train, struct pp_loss_sums 
     const struct pp_train_options *options = tr->spec->options;
     mine.stop = options->stop ? __atomic_load_n(options->stop, __ATOMIC_RELAXED) : 0;
     mine.saves = options->save ? (uint32_t)__atomic_load_n(options->save, __ATOMIC_RELAXED) : 0;
-    PP_TRY(tr->tp->ops->allgather(tr->tp, &mine, sizeof(mine), tr->all));
+    PP_TRY(pp_transport_allgather(tr->tp, &mine, sizeof(mine), tr->all));
     PP_TRY(tracer_drain(tr->tracer, tr->t));
     rank_event_end(tr->spec);
     tr->window_start = pp_clock_ns();
@@ -400,7 +400,7 @@ static int finish(struct trainer *tr, uint64_t start)
     rc = pp_transport_agree(tr->tp, bytes && ranks ? 0 : rc);
     if (rc == 0) {
         pp_assert(bytes != NULL && ranks != NULL); /* or this rank had not agreed */
-        rc = tr->tp->ops->allgather(tr->tp, pp_exec_bytes(tr->x), sizeof(*bytes), bytes);
+        rc = pp_transport_allgather(tr->tp, pp_exec_bytes(tr->x), sizeof(*bytes), bytes);
     }
     if (rc == 0) {
         rc = pp_exec_weights_sha256(tr->x, sha);

@@ -123,7 +123,7 @@ static int finish(struct trainer *tr, const struct probe_report *mine)
     int rc = pp_transport_agree(tr->tp, all ? 0 : PP_ERESOURCE);
     if (rc == 0) {
         pp_assert(all != NULL); /* or this rank had not agreed */
-        rc = tr->tp->ops->allgather(tr->tp, mine, sizeof(*mine), all);
+        rc = pp_transport_allgather(tr->tp, mine, sizeof(*mine), all);
     }
     if (rc == 0) {
         double meet_every = (double)tr->spec->options->probe->steps;

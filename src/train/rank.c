@@ -70,7 +70,7 @@ static int compare_data(struct trainer *tr)
             mine.n[split] = tr->data[split]->n;
         }
     }
-    rc = tr->tp->ops->allgather(tr->tp, &mine, sizeof(mine), all);
+    rc = pp_transport_allgather(tr->tp, &mine, sizeof(mine), all);
     for (int i = 0; rc == 0 && i < 4 * l->ranks; i++) {
         uint32_t crc = all[i / 4].crc[i / 2 % 2][i % 2];
         tr->data_crc[i / 2 % 2][i % 2] = crc ? crc : tr->data_crc[i / 2 % 2][i % 2];
@@ -110,10 +110,10 @@ static int begin(struct trainer *tr)
     int rc = tr->spec->rank == 0 ? resume_begin(tr, &tr->begin) : 0;
     PP_TRY(pp_transport_agree(tr->tp, rc));
     if (tr->spec->rank != 0) {
-        PP_TRY(tr->tp->ops->recv(tr->tp, 0, &tr->begin, sizeof(tr->begin)));
+        PP_TRY(pp_transport_recv(tr->tp, 0, &tr->begin, sizeof(tr->begin)));
     } else {
         for (int r = 1; r < run->layout->ranks; r++) {
-            PP_TRY(tr->tp->ops->send(tr->tp, r, &tr->begin, sizeof(tr->begin)));
+            PP_TRY(pp_transport_send(tr->tp, r, &tr->begin, sizeof(tr->begin)));
         }
     }
     tr->dir = tr->begin.dir;
@@ -152,7 +152,7 @@ static int make_ring(struct trainer *tr)
     }
     PP_TRY(pp_ring_create(path[0] ? path : NULL, tr->spec->rank, l->ranks,
                           ring_records(l, tr->spec->options), &tr->spec->ring));
-    tr->tp->ops->show_waits(tr->tp, &tr->spec->ring->head->waited_ns);
+    pp_transport_show_waits(tr->tp, &tr->spec->ring->head->waited_ns);
     watchdog_enter(tr->spec->watchdog, tr->spec->rank, tr->spec->ring, tr->dir);
     rank_event_begin(tr->spec, PP_EVENT_START, 0);
     return 0;
@@ -189,10 +189,8 @@ int rank_main(struct rank_spec *spec, struct pp_transport *tp)
         rc = pp_transport_agree(tp, make_ring(&tr));
     }
     if (rc == 0) {
-        struct pp_exec_spec exec = {.layout = spec->run->layout,
-                                    .rank = spec->rank,
-                                    .caps = tp->ops->caps,
-                                    .ring = spec->ring};
+        struct pp_exec_spec exec = {
+            .layout = spec->run->layout, .rank = spec->rank, .caps = tp->caps, .ring = spec->ring};
         rc = pp_exec_create(&exec, tr.be, tp, tr.data[0], tr.data[1], &tr.x);
     }
     if (rc == 0) {
@@ -212,14 +210,14 @@ int rank_main(struct rank_spec *spec, struct pp_transport *tp)
         spec->failed_ns = pp_clock_ns();
         /* The others may be waiting for a message that will never come. Threads return to the one
          * who speaks; a process does not. */
-        if (tp->ops->caps.processes && spec->options->before_abort && rc != PP_ELOST) {
+        if (tp->caps.processes && spec->options->before_abort && rc != PP_ELOST) {
             spec->options->before_abort();
         }
-        tp->ops->abort(tp);
+        pp_transport_abort(tp);
     }
     watchdog_leave(spec->watchdog, spec->rank);
     if (spec->ring) {
-        tp->ops->show_waits(tp, NULL);
+        pp_transport_show_waits(tp, NULL);
         pp_ring_close(spec->ring, rc < 0 && rc != PP_ESTOPPED ? PP_RING_FAILED : PP_RING_FINISHED);
     }
     spec->x = tr.x;

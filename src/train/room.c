@@ -295,7 +295,7 @@ int room_check(const struct pp_run *run, const struct pp_train_options *options,
     }
     rc = pp_transport_agree(tp, rc);
     if (rc == 0) {
-        rc = tp->ops->allgather(tp, &mine, sizeof(mine), all);
+        rc = pp_transport_allgather(tp, &mine, sizeof(mine), all);
     }
     if (rc == 0) {
         rc = pp_transport_agree(tp, force ? 0 : room_judge(all, tp->size, tp->rank));

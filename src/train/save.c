@@ -151,10 +151,10 @@ static int share(const struct saver *s, struct pp_ckpt_save *save)
         return 0;
     }
     if (tp->rank != 0) {
-        return tp->ops->recv(s->spec.tp, 0, save, sizeof(*save));
+        return pp_transport_recv(s->spec.tp, 0, save, sizeof(*save));
     }
     for (int r = 1; r < s->spec.layout->stages; r++) {
-        PP_TRY(tp->ops->send(s->spec.tp, r, save, sizeof(*save)));
+        PP_TRY(pp_transport_send(s->spec.tp, r, save, sizeof(*save)));
     }
     return 0;
 }
@@ -167,11 +167,11 @@ static int collect(struct saver *s, const struct pp_ckpt_part *mine)
         return 0;
     }
     if (tp->rank != 0) {
-        return tp->ops->send(s->spec.tp, 0, mine, sizeof(*mine));
+        return pp_transport_send(s->spec.tp, 0, mine, sizeof(*mine));
     }
     s->parts[0] = *mine;
     for (int r = 1; r < s->spec.layout->stages; r++) {
-        PP_TRY(tp->ops->recv(s->spec.tp, r, &s->parts[r], sizeof(s->parts[r])));
+        PP_TRY(pp_transport_recv(s->spec.tp, r, &s->parts[r], sizeof(s->parts[r])));
     }
     return 0;
 }

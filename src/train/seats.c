@@ -46,14 +46,14 @@ static int take_one(struct pp_run *run, struct pp_transport *tp, const struct pp
 {
     struct pp_seat mine = {.host = pp_host_id(), .process = tp->rank};
     int index = 0, ranks = 0;
-    PP_TRY(tp->ops->allgather(tp, &mine, sizeof(mine), run->seats));
+    PP_TRY(pp_transport_allgather(tp, &mine, sizeof(mine), run->seats));
     for (int r = 0; r < tp->size; r++) {
         bool here = run->seats[r].host == mine.host;
         ranks += here;
         index += here && r < tp->rank;
     }
     PP_TRY(pp_transport_agree(tp, take(run, devices, n, index, ranks, &mine)));
-    return tp->ops->allgather(tp, &mine, sizeof(mine), run->seats);
+    return pp_transport_allgather(tp, &mine, sizeof(mine), run->seats);
 }
 
 /* run.transport, where it is a name. The same on every rank. */
@@ -113,7 +113,7 @@ int seats_connect(const struct pp_run *run, struct pp_transport **tp)
     if (strcmp(run->transport, "nccl") == 0) {
         return pp_nccl_open(inner, timeout_ns, tp);
     }
-    if (run->backend->own_memory && inner->ops->caps.processes) {
+    if (run->backend->own_memory && inner->caps.processes) {
         return pp_staged_open(inner, timeout_ns, tp);
     }
     *tp = inner;

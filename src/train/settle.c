@@ -165,7 +165,7 @@ static int share(struct pp_transport *tp, int rc, struct choice *c)
     rc = pp_transport_agree(tp, rc == 0 && !all ? PP_ERESOURCE : rc);
     if (rc == 0) {
         pp_assert(c != NULL && all != NULL); /* or this rank had not agreed */
-        rc = tp->ops->allgather(tp, c, sizeof(*c), all);
+        rc = pp_transport_allgather(tp, c, sizeof(*c), all);
     }
     if (rc == 0) {
         *c = all[0];

@@ -201,7 +201,7 @@ static int write_measured(struct page *p, struct pp_chrome *c)
         const struct pp_event *e = p->own->events + (r == 0 ? s->first : 0);
         if (r > 0) {
             size_t bytes = (size_t)s->n * sizeof(*e);
-            PP_TRY(p->spec->tp->ops->recv(p->spec->tp, r, p->events, bytes));
+            PP_TRY(pp_transport_recv(p->spec->tp, r, p->events, bytes));
             e = p->events;
         }
         spans_write(p->spans, c, r, zero + (uint64_t)p->offset_ns[r], e, (size_t)s->n);
@@ -290,7 +290,7 @@ static int collect(struct page *p)
     }
     if (rc == 0 && !writes) {
         const struct step *s = step_of(&p->all[tp->rank], p->choice.t);
-        rc = tp->ops->send(tp, 0, p->own->events + s->first, (size_t)s->n * sizeof(*p->events));
+        rc = pp_transport_send(tp, 0, p->own->events + s->first, (size_t)s->n * sizeof(*p->events));
     } else if (rc == 0) {
         rc = write_page(p, w.f);
     }
@@ -314,7 +314,7 @@ int timeline_write(const struct timeline *t, const struct timeline_spec *spec)
     pp_assert(all != NULL); /* or this rank had not agreed */
     memset(&mine, 0, sizeof(mine));
     find_steps(t, &mine);
-    int rc = spec->tp->ops->allgather(spec->tp, &mine, sizeof(mine), all);
+    int rc = pp_transport_allgather(spec->tp, &mine, sizeof(mine), all);
     struct page page = {.own = t, .spec = spec, .all = all};
     if (rc == 0 && spec->forecast->known && choose(spec, all, &page.choice)) {
         rc = collect(&page);

@@ -224,13 +224,13 @@ static int collect(struct tracer *tc)
         if (r == 0) {
             p = take(tc);
         } else {
-            PP_TRY(tp->ops->recv(tp, r, &p, sizeof(p)));
+            PP_TRY(pp_transport_recv(tp, r, &p, sizeof(p)));
             if (p.n > tc->room) {
                 return pp_fail(PP_EINTERNAL, "rank %d sends %llu records", r,
                                (unsigned long long)p.n);
             }
             if (p.n > 0) {
-                PP_TRY(tp->ops->recv(tp, r, tc->events, (size_t)p.n * sizeof(*tc->events)));
+                PP_TRY(pp_transport_recv(tp, r, tc->events, (size_t)p.n * sizeof(*tc->events)));
             }
         }
         tc->all_lost += p.lost;
@@ -246,8 +246,8 @@ static int give(struct tracer *tc)
 {
     struct pp_transport *tp = tc->spec.tp;
     struct parcel p = take(tc);
-    PP_TRY(tp->ops->send(tp, 0, &p, sizeof(p)));
-    return p.n > 0 ? tp->ops->send(tp, 0, tc->events, (size_t)p.n * sizeof(*tc->events)) : 0;
+    PP_TRY(pp_transport_send(tp, 0, &p, sizeof(p)));
+    return p.n > 0 ? pp_transport_send(tp, 0, tc->events, (size_t)p.n * sizeof(*tc->events)) : 0;
 }
 
 int tracer_drain(struct tracer *tc, int64_t t)

@@ -120,11 +120,11 @@ int posting_a_vote_waits_for_nobody(struct conform *c)
     char word = 0;
     bool all = false;
     if (tp->rank > 0) {
-        PP_TRY(tp->ops->recv(tp, tp->rank - 1, &word, 1));
+        PP_TRY(pp_transport_recv(tp, tp->rank - 1, &word, 1));
     }
     PP_TRY(pp_transport_post_vote(tp, true));
     if (tp->rank + 1 < tp->size) {
-        PP_TRY(tp->ops->send(tp, tp->rank + 1, &word, 1));
+        PP_TRY(pp_transport_send(tp, tp->rank + 1, &word, 1));
     }
     PP_TRY(pp_transport_wait_vote(tp, &all));
     EXPECT(all, "some against, expected all for");

@@ -72,7 +72,7 @@ static size_t lay_out(struct conform *c, struct ring *ring, char *memory)
                 c->ch[kind][d][side] = i;
                 c->id[kind][d][side] = ring->specs[i].id;
                 ring->memory[i] = NULL;
-                if (side == 1 || !tp->ops->caps.shared_slots) {
+                if (side == 1 || !tp->caps.shared_slots) {
                     ring->memory[i] = memory ? memory + used : NULL;
                     used += (size_t)slots_of[kind] * bytes_of[kind];
                 }
@@ -85,7 +85,7 @@ static size_t lay_out(struct conform *c, struct ring *ring, char *memory)
 /* Expect that everybody refuses, with `words` in the text. */
 static int refused(struct conform *c, struct ring *ring, const char *words)
 {
-    int rc = c->tp->ops->open_channels(c->tp, ring->specs, ring->n, ring->memory);
+    int rc = pp_transport_open_channels(c->tp, ring->specs, ring->n, ring->memory);
     const char *text = pp_error_get()->text;
     EXPECT(rc == PP_EINTERNAL, "opening returned %d, expected %d", rc, PP_EINTERNAL);
     EXPECT(strstr(text, words), "the refusal says '%s', expected '%s' in it", text, words);
@@ -132,7 +132,7 @@ int conform_open(struct pp_transport *tp, struct pp_backend *be, struct conform 
     if (tp->size > 1) {
         PP_TRY(wrong_ones_are_refused(c, &ring));
     }
-    return tp->ops->open_channels(tp, ring.specs, ring.n, ring.memory);
+    return pp_transport_open_channels(tp, ring.specs, ring.n, ring.memory);
 }
 
 void conform_close(struct conform *c)

@@ -40,7 +40,7 @@ static int run_cases(struct pp_transport *tp, struct pp_backend *be)
         if (rc != PP_ELOST) {
             fprintf(stderr, "rank %d of %d: %s\n", tp->rank, tp->size, pp_error_get()->text);
         }
-        tp->ops->abort(tp);
+        pp_transport_abort(tp);
         return rc; /* the slots stay: a neighbour may be reading them */
     }
     conform_close(&c);
@@ -144,10 +144,10 @@ static int wait_for_nothing(struct pp_transport *tp, struct pp_backend *be)
     void *memory[2] = {slots, slots + 64};
     int first = tp->rank == 2 ? 1 : 0;
     int n = tp->rank == 0 ? 2 : tp->rank <= 2 ? 1 : 0;
-    PP_TRY(tp->ops->open_channels(tp, specs + first, n, memory));
+    PP_TRY(pp_transport_open_channels(tp, specs + first, n, memory));
     if (tp->rank == 2) {
-        PP_TRY(tp->ops->acquire(tp, 0, 0));
-        PP_TRY(tp->ops->post_send(tp, 0, 0, 64, 0));
+        PP_TRY(pp_transport_acquire(tp, 0, 0));
+        PP_TRY(pp_transport_post_send(tp, 0, 0, 64, 0));
     }
     PP_TRY(pp_transport_barrier(tp));
     uint64_t start = pp_clock_ns();
@@ -157,22 +157,22 @@ static int wait_for_nothing(struct pp_transport *tp, struct pp_backend *be)
         struct timespec t = {.tv_sec = 0, .tv_nsec = 70000000}; /* long enough to fall asleep */
         nanosleep(&t, NULL);
         pp_fail(PP_EDIVERGED, "loss is not a number");
-        tp->ops->abort(tp);
-        tp->ops->abort(tp);
+        pp_transport_abort(tp);
+        pp_transport_abort(tp);
         break;
     }
     case 1:
-        PP_TRY(tp->ops->post_recv(tp, 0, 0, 64, 0));
-        rc = tp->ops->wait_recv(tp, 0, 0);
+        PP_TRY(pp_transport_post_recv(tp, 0, 0, 64, 0));
+        rc = pp_transport_wait_recv(tp, 0, 0);
         break;
     case 2:
-        rc = tp->ops->acquire(tp, 0, 0);
+        rc = pp_transport_acquire(tp, 0, 0);
         break;
     case 3:
         rc = pp_transport_barrier(tp);
         break;
     case 4:
-        rc = tp->ops->recv(tp, 0, word, sizeof(word));
+        rc = pp_transport_recv(tp, 0, word, sizeof(word));
         break;
     case 5:
         PP_TRY(pp_transport_post_vote(tp, true));

@@ -73,7 +73,7 @@ static int open_two(struct rank *r)
     void *memory[2] = {r->slots, r->slots + SLOT_BYTES};
     int first = r->tp->rank == 2 ? 1 : 0;
     int n = r->tp->rank == 0 && r->tp->size > 2 ? 2 : 1;
-    return r->tp->ops->open_channels(r->tp, specs + first, n, memory);
+    return pp_transport_open_channels(r->tp, specs + first, n, memory);
 }
 
 /* Until everything that is enqueued is done. */
@@ -104,10 +104,10 @@ static int calls_do_not_wait_for_the_device(struct rank *r)
     PP_TRY(open_two(r));
     if (r->tp->rank == 1) {
         for (int m = 0; m < 2; m++) {
-            PP_TRY(r->tp->ops->post_recv(r->tp, 0, 0, SLOT_BYTES, m));
-            PP_TRY(r->tp->ops->wait_recv(r->tp, 0, 0));
+            PP_TRY(pp_transport_post_recv(r->tp, 0, 0, SLOT_BYTES, m));
+            PP_TRY(pp_transport_wait_recv(r->tp, 0, 0));
             PP_TRY(pp_backend_copy(r->be, r->slots + (m + 1) * SLOT_BYTES, r->slots, SLOT_BYTES));
-            PP_TRY(r->tp->ops->release(r->tp, 0, 0));
+            PP_TRY(pp_transport_release(r->tp, 0, 0));
         }
     }
     PP_TRY(pp_transport_barrier(r->tp)); /* nothing has been sent until here */
@@ -121,9 +121,9 @@ static int calls_do_not_wait_for_the_device(struct rank *r)
             PP_TRY(pp_backend_to_device(r->be, from[m], host[m], SLOT_BYTES));
         }
         for (int m = 0; m < 2; m++) {
-            PP_TRY(r->tp->ops->acquire(r->tp, 0, 0));
+            PP_TRY(pp_transport_acquire(r->tp, 0, 0));
             PP_TRY(pp_backend_copy(r->be, r->slots, from[m], SLOT_BYTES));
-            PP_TRY(r->tp->ops->post_send(r->tp, 0, 0, SLOT_BYTES, m));
+            PP_TRY(pp_transport_post_send(r->tp, 0, 0, SLOT_BYTES, m));
         }
     }
     PP_TRY(wait_for_all(r, 5 * (uint64_t)SECOND_NS));
@@ -144,28 +144,28 @@ static int an_abort_ends_the_waits_of_every_device(struct rank *r)
 {
     PP_TRY(open_two(r));
     if (r->tp->rank == 1) {
-        PP_TRY(r->tp->ops->post_recv(r->tp, 0, 0, SLOT_BYTES, 0));
-        PP_TRY(r->tp->ops->wait_recv(r->tp, 0, 0));
+        PP_TRY(pp_transport_post_recv(r->tp, 0, 0, SLOT_BYTES, 0));
+        PP_TRY(pp_transport_wait_recv(r->tp, 0, 0));
     } else if (r->tp->rank == 2) {
-        PP_TRY(r->tp->ops->acquire(r->tp, 0, 0));
-        PP_TRY(r->tp->ops->post_send(r->tp, 0, 0, SLOT_BYTES, 0));
-        PP_TRY(r->tp->ops->acquire(r->tp, 0, 0));
+        PP_TRY(pp_transport_acquire(r->tp, 0, 0));
+        PP_TRY(pp_transport_post_send(r->tp, 0, 0, SLOT_BYTES, 0));
+        PP_TRY(pp_transport_acquire(r->tp, 0, 0));
     }
     PP_TRY(pp_transport_barrier(r->tp));
     uint64_t start = pp_clock_ns();
     if (r->tp->rank == 0) {
         struct timespec t = {.tv_nsec = 50000000};
         nanosleep(&t, NULL);
-        r->tp->ops->abort(r->tp);
-        r->tp->ops->abort(r->tp);
+        pp_transport_abort(r->tp);
+        pp_transport_abort(r->tp);
         return 0;
     }
     int rc = wait_for_all(r, 0);
     uint64_t took = pp_clock_ns() - start;
     EXPECT(rc == PP_ELOST, "returned %d, expected %d", rc, PP_ELOST);
     EXPECT(took < SECOND_NS, "needed %llu ms", (unsigned long long)(took / 1000000));
-    rc = r->tp->rank == 1 ? r->tp->ops->post_recv(r->tp, 0, 0, SLOT_BYTES, 1)
-                          : r->tp->ops->acquire(r->tp, 0, 0);
+    rc = r->tp->rank == 1 ? pp_transport_post_recv(r->tp, 0, 0, SLOT_BYTES, 1)
+                          : pp_transport_acquire(r->tp, 0, 0);
     EXPECT(rc < 0, "a call after it returned %d", rc);
     pp_error_clear();
     return 0;
@@ -176,12 +176,12 @@ static int a_message_that_never_comes_has_a_deadline(struct rank *r)
 {
     PP_TRY(open_two(r));
     if (r->tp->rank == 1) {
-        PP_TRY(r->tp->ops->post_recv(r->tp, 0, 0, SLOT_BYTES, 0));
-        PP_TRY(r->tp->ops->wait_recv(r->tp, 0, 0));
+        PP_TRY(pp_transport_post_recv(r->tp, 0, 0, SLOT_BYTES, 0));
+        PP_TRY(pp_transport_wait_recv(r->tp, 0, 0));
         int rc = wait_for_all(r, SECOND_NS / 5);
         EXPECT(rc == PP_ELOST, "returned %d, expected %d", rc, PP_ELOST);
         PP_TRY(expect_text((const char *const[]){"rank 0 to 1", "channel 0", "0.2 s", NULL}));
-        r->tp->ops->abort(r->tp);
+        pp_transport_abort(r->tp);
         pp_error_clear();
         return 0;
     }
@@ -196,12 +196,13 @@ static int fail_message(struct rank *r, size_t sent, int code, const char *words
 {
     PP_TRY(open_two(r));
     if (r->tp->rank == 0) {
-        PP_TRY(r->tp->ops->acquire(r->tp, 0, 0));
-        PP_TRY(r->tp->ops->post_send(r->tp, 0, 0, sent, 0));
-        PP_TRY(r->tp->ops->acquire(r->tp, 0, 0)); /* so that its work, too, waits for the message */
+        PP_TRY(pp_transport_acquire(r->tp, 0, 0));
+        PP_TRY(pp_transport_post_send(r->tp, 0, 0, sent, 0));
+        PP_TRY(
+            pp_transport_acquire(r->tp, 0, 0)); /* so that its work, too, waits for the message */
     } else {
-        PP_TRY(r->tp->ops->post_recv(r->tp, 0, 0, 64, 0));
-        PP_TRY(r->tp->ops->wait_recv(r->tp, 0, 0));
+        PP_TRY(pp_transport_post_recv(r->tp, 0, 0, 64, 0));
+        PP_TRY(pp_transport_wait_recv(r->tp, 0, 0));
     }
     int rc = wait_for_all(r, 5 * (uint64_t)SECOND_NS);
     EXPECT(rc == code, "returned %d (%s), expected %d", rc, pp_error_get()->text, code);
@@ -286,7 +287,7 @@ static void *work(void *arg)
     if (w->rc < 0) {
         snprintf(w->text, sizeof(w->text), "%s", pp_error_get()->text);
         if (r.tp) {
-            r.tp->ops->abort(r.tp);
+            pp_transport_abort(r.tp);
         }
     }
     pp_transport_destroy(&r.tp);

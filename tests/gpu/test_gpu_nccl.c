@@ -54,7 +54,7 @@ static int run_rank(struct pp_transport *inner, int device)
     if (rc < 0) {
         fprintf(stderr, "rank %d: %s\n", tp ? tp->rank : 0, pp_error_get()->text);
         if (tp) {
-            tp->ops->abort(tp);
+            pp_transport_abort(tp);
         }
     }
     pp_transport_destroy(&inner);

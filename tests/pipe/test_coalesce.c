@@ -114,7 +114,7 @@ static int weights_of_step(struct pp_config *cfg, int *mb, int *timed)
     CHECK_OK(pp_backend_open(run.backend, 1, &be));
     CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TRAIN, PP_DATA_IMAGES | PP_DATA_LABELS, 8, 5, &data));
     CHECK_OK(pp_ring_create(NULL, 0, 1, pp_exec_events_per_step(run.layout), &ring));
-    struct pp_exec_spec spec = {.layout = run.layout, .caps = tp->ops->caps, .ring = ring};
+    struct pp_exec_spec spec = {.layout = run.layout, .caps = tp->caps, .ring = ring};
     CHECK_OK(pp_exec_create(&spec, be, tp, data, NULL, &x));
     CHECK_OK(pp_exec_train_step(x, 0, 0.1, 1, 0));
     size_t got = pp_ring_copy(ring, 0, events, 256, NULL, NULL);

@@ -111,7 +111,7 @@ static void one_rank_alone_agrees_with_itself(void **state)
     const int all[] = {0};
     CHECK_OK(pp_threads_create(1, &group));
     CHECK_OK(pp_threads_attach(group, 0, &tp));
-    CHECK_OK(tp->ops->open_channels(tp, NULL, 0, NULL));
+    CHECK_OK(pp_transport_open_channels(tp, NULL, 0, NULL));
     CHECK_OK(pp_transport_barrier(tp));
     CHECK_OK(pp_transport_agree(tp, 0));
     CHECK_INT_EQ(pp_transport_agree(tp, pp_fail(PP_EIO, "disk full")), PP_EIO);
