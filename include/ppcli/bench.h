@@ -8,7 +8,8 @@
 #define PPCLI_BENCH_H
 
 #include "ppcli/ceiling.h"
-#include "ppcli/run.h"
+#include "ppcli/best.h"
+#include "ppcli/train.h"
 
 #define PP_BENCH_SCHEMA 1
 #define PP_BENCH_WHY_MAX 512
@@ -176,5 +177,13 @@ int pp_bench_engine(const struct pp_bench_engine_spec *spec, const struct pp_ben
  * logarithms). n >= 2 values > 0 each; false when there are fewer, then only *change is set. */
 bool pp_bench_change(const double *old_values, int n_old, const double *new_values, int n_new,
                      double *change, double *low, double *high);
+
+/*
+ * Run the candidate for real, in this process and on threads, for about `seconds` but at least 4
+ * steps; *step gets the median time from step to step over the windows of the run, the first left
+ * out. Writes nothing. Errors: those of pp_train().
+ */
+int pp_bench_candidate(const struct pp_best_spec *spec, const struct pp_candidate *c,
+                       const struct pp_costs *costs, double seconds, double *step);
 
 #endif

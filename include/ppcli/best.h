@@ -84,14 +84,6 @@ int pp_best_eager(const struct pp_best_spec *spec, const struct pp_costs *costs,
  * stderr says what and why. Nothing to do for other configs. tp: NULL, or collective over tp: rank
  * 0 measures, all take its choice. Errors: PP_ECONFIG when nothing can run, PP_ERESOURCE.
  */
-int pp_settle(struct pp_config *cfg, enum pp_run_need need, struct pp_transport *tp);
-
-/*
- * Run the candidate for real, in this process and on threads, for about `seconds` but at least 4
- * steps; *step gets the median time from step to step over the windows of the run, the first left
- * out. Writes nothing. Errors: those of pp_train().
- */
-int pp_best_check(const struct pp_best_spec *spec, const struct pp_candidate *c,
-                  const struct pp_costs *costs, double seconds, double *step);
+int pp_choose(struct pp_config *cfg, enum pp_run_need need, struct pp_transport *tp);
 
 #endif

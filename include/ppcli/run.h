@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A run: everything that follows from the config before any rank starts (prepare), then all ranks
- * as threads of this process or this process as one MPI rank (train).
+ * A run: everything that follows from the config before any rank starts. Training it:
+ * ppcli/train.h.
  */
 #ifndef PPCLI_RUN_H
 #define PPCLI_RUN_H
-
-#include <signal.h>
 
 #include "ppcli/backend.h"
 #include "ppcli/config.h"
@@ -36,6 +34,7 @@ enum pp_run_need {
 };
 
 /*
+ * What the config leaves to a measurement has been chosen (ppcli/best.h: pp_choose()).
  * Errors: PP_ECONFIG (noted as problems of cfg), PP_ENOINPUT and friends for data, PP_ERESOURCE.
  * Local; the same verdict on every rank that sees the same files.
  */
@@ -53,49 +52,11 @@ struct pp_transport_caps pp_run_caps(const struct pp_run *run);
 int pp_run_samples(const struct pp_config *cfg, enum pp_run_need need, enum pp_split split,
                    int *out);
 
-struct pp_probe;
+/* The model's sizes against what is known of the data set. Errors: PP_ECONFIG. Local. */
+int pp_run_check(struct pp_config *cfg);
 
-struct pp_train_options {
-    const char *name; /* of the config, for the run directory: "mnist" */
-    FILE *out;        /* log lines and summary (rank 0); never NULL */
-    bool quiet;       /* summary only */
-    bool overwrite;   /* write into a run directory that is not empty */
-    /* Go on where this was saved: a checkpoint, a folder of them, a run folder; "auto": the newest
-     * of the run folder, or begin anew when there is none. NULL: begin anew. */
-    const char *resume;
-    /* Do not train: test the weights of this checkpoint or safetensors file. NULL: train. */
-    const char *evaluate;
-    bool json; /* of evaluate: the result as JSON */
-    /* Requests of the user that a signal handler notes, each process of a run for itself: `stop`,
-     * the signal that asked to save and end; `save`, how often it was asked to save and go on.
-     * NULL: nobody asks. */
-    const volatile sig_atomic_t *stop, *save;
-    /* Trace events of all ranks go to this file (see ppcli/chrome.h), of the steps from trace_first
-     * to trace_last; 0: the first 50 that are trained now. NULL: no trace. */
-    const char *trace;
-    int64_t trace_first, trace_last;
-    /* Prints this thread's error record: called by an MPI rank that failed alone, before it takes
-     * all processes down with it. NULL: nothing is said. */
-    void (*before_abort)(void);
-    /* The watchdog found that the run hangs: print `text` (several lines; NULL: another process of
-     * the run speaks) and end the process with PP_ELOST, at once, whatever its threads hold. Called
-     * in the watchdog's thread. NULL: there is no watchdog. */
-    void (*lost)(void *ctx, const char *text);
-    /* Called by rank 0 for every window between two sync points: the samples trained on and the
-     * time of the slowest rank. NULL: nobody wants to know. */
-    void (*window)(void *ctx, int64_t samples, double seconds);
-    void *ctx; /* of lost and window */
-    /* Measure instead of logging: src/train/probe.h. NULL: train as the config says. */
-    struct pp_probe *probe;
-};
-
-/*
- * Train as the config says; PP_ESTOPPED when it ended before that because it was asked to, with a
- * text that says how to go on. Under an MPI launch: collective, this process is one rank. On
- * failure of a rank all ranks return a failure; the record says which rank knew first. *speaks is
- * set early: whether this process is the one that reports a failure that all ranks share (MPI: rank
- * 0 only).
- */
-int pp_train(struct pp_config *cfg, const struct pp_train_options *options, bool *speaks);
+/* All ranks of a training meet after about this time when run.log_every is 0; steps that take
+ * longer all end with a meeting. */
+#define PP_RUN_MEET_NS 200000000u
 
 #endif

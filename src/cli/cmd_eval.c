@@ -3,11 +3,10 @@
 #include <string.h>
 
 #include "ppcli/err.h"
-#include "ppcli/log.h"
-#include "ppcli/run.h"
+#include "ppcli/json.h"
+#include "ppcli/text.h"
 #include "command.h"
-#include "last_words.h"
-#include "launch.h"
+#include "start.h"
 
 static void help(FILE *f)
 {
@@ -20,16 +19,55 @@ static void help(FILE *f)
           f);
 }
 
+struct evaluation {
+    const char *weights;
+    bool json;
+};
+
+static void print_text(const struct pp_evaluation *e)
+{
+    char from[PP_PATH_MAX];
+    printf("test accuracy    %.4f   (loss %.4f, %d samples)\n", e->accuracy, e->loss, e->samples);
+    printf("weights_sha256   %s\n", e->weights_sha256);
+    printf("checkpoint       %s\n", pp_text_shown(e->from, from, sizeof(from)));
+}
+
+static void print_json(const struct pp_evaluation *e, const struct pp_config *cfg)
+{
+    struct pp_json j;
+    pp_json_init(&j, stdout, 2);
+    pp_json_object(&j, NULL);
+    pp_json_int(&j, "schema", 1);
+    pp_json_str(&j, "checkpoint", e->from);
+    pp_json_dbl(&j, "test_accuracy", e->accuracy);
+    pp_json_dbl(&j, "test_loss", e->loss);
+    pp_json_int(&j, "test_samples", e->samples);
+    pp_json_str(&j, "dataset", cfg->data.dataset);
+    pp_json_str(&j, "weights_sha256", e->weights_sha256);
+    pp_json_end(&j);
+}
+
+static int work(struct pp_config *cfg, struct pp_train_options *train, bool *speaks, void *ctx)
+{
+    const struct evaluation *eval = ctx;
+    struct pp_evaluation e;
+    PP_TRY(pp_evaluate(cfg, train, eval->weights, &e, speaks));
+    if (*speaks && eval->json) {
+        print_json(&e, cfg);
+    } else if (*speaks) {
+        print_text(&e);
+    }
+    return 0;
+}
+
 static int run(int argc, char **argv)
 {
-    struct pp_train_options eval = {.out = stdout, .before_abort = last_words_before_abort};
+    struct pp_train_options train = {.out = stdout};
+    struct evaluation eval = {0};
     struct pp_cli_settings settings = {0};
     const char *format = "text";
-    void (*leave)(int rc) = pp_cli_leave();
-    eval.lost = leave ? last_words_lost : NULL;
-    eval.ctx = &leave;
     const struct pp_cli_option options[] = {
-        {"checkpoint", 0, PP_CLI_STRING, &eval.evaluate, "PATH",
+        {"checkpoint", 0, PP_CLI_STRING, &eval.weights, "PATH",
          "checkpoint, run folder or safetensors file"},
         {"format", 0, PP_CLI_STRING, &format, "text|json", "how the answer looks; text"},
         {0},
@@ -40,7 +78,7 @@ static int run(int argc, char **argv)
     if (done) {
         return 0;
     }
-    if (!words[0] || !eval.evaluate || !eval.evaluate[0]) {
+    if (!words[0] || !eval.weights || !eval.weights[0]) {
         return pp_fail(PP_EUSAGE, "evaluate what? For example: ppcli eval mnist.ini "
                                   "--checkpoint runs/a");
     }
@@ -50,18 +88,7 @@ static int run(int argc, char **argv)
     }
     struct pp_config *cfg = NULL;
     PP_TRY(pp_cli_load_config(words[0], &settings, &cfg));
-    bool speaks = true;
-    int rc;
-    if (cfg->run.launch == PP_LAUNCH_MPIRUN && !pp_mpi_launched(NULL)) {
-        rc = launch_mpirun(cfg->pipeline.stages * cfg->pipeline.replicas);
-    } else {
-        eval.name = pp_config_name(cfg);
-        eval.quiet = pp_log_level() == PP_LOG_QUIET;
-        rc = pp_train(cfg, &eval, &speaks);
-        if (rc == PP_ECONFIG && speaks && pp_config_problem_count(cfg) > 0) {
-            rc = pp_cli_config_verdict(cfg);
-        }
-    }
+    int rc = start_run(words[0], cfg, &train, work, &eval);
     pp_config_destroy(&cfg);
     return rc;
 }

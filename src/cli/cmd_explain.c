@@ -7,7 +7,7 @@
 #include "ppcli/json.h"
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
-#include "ppcli/run.h"
+#include "ppcli/best.h"
 #include "command.h"
 
 #define MIB (1024.0 * 1024.0)
@@ -305,7 +305,10 @@ static int print_json(const struct explained *e)
 static int explain(struct pp_config *cfg, bool json)
 {
     struct explained e = {0};
-    int rc = pp_run_prepare(cfg, PP_RUN_EXPLAIN, &e.run);
+    int rc = pp_choose(cfg, PP_RUN_EXPLAIN, NULL);
+    if (rc == 0) {
+        rc = pp_run_prepare(cfg, PP_RUN_EXPLAIN, &e.run);
+    }
     if (rc == 0) {
         rc = predict(&e);
     }

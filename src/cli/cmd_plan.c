@@ -15,7 +15,7 @@
 #include "ppcli/exchange.h"
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
-#include "ppcli/run.h"
+#include "ppcli/best.h"
 #include "command.h"
 #include "plan_best.h"
 
@@ -233,7 +233,10 @@ static int predict(struct request *q)
 static int from_config(const char *word, const struct pp_cli_settings *settings, struct request *q)
 {
     PP_TRY(pp_cli_load_config(word, settings, &q->cfg));
-    int rc = pp_run_prepare(q->cfg, PP_RUN_EXPLAIN, &q->run);
+    int rc = pp_choose(q->cfg, PP_RUN_EXPLAIN, NULL);
+    if (rc == 0) {
+        rc = pp_run_prepare(q->cfg, PP_RUN_EXPLAIN, &q->run);
+    }
     if (rc == PP_ECONFIG && pp_config_problem_count(q->cfg) > 0) {
         return pp_cli_config_verdict(q->cfg);
     }

@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ppcli train: load the config, start the ranks, report. */
-#include <string.h>
-
 #include "ppcli/err.h"
-#include "ppcli/log.h"
-#include "ppcli/run.h"
 #include "command.h"
-#include "last_words.h"
-#include "launch.h"
 #include "signals.h"
+#include "start.h"
 
 static void help(FILE *f)
 {
@@ -33,14 +28,22 @@ static void help(FILE *f)
         f);
 }
 
+static int work(struct pp_config *cfg, struct pp_train_options *train, bool *speaks, void *ctx)
+{
+    (void)ctx;
+    train->stop = signals_stop();
+    train->save = signals_save();
+    if (cfg->run.dir[0]) {
+        signals_catch(); /* else there is nothing to save, and a signal ends the run as ever */
+    }
+    return pp_train(cfg, train, speaks);
+}
+
 static int run(int argc, char **argv)
 {
-    struct pp_train_options train = {.out = stdout, .before_abort = last_words_before_abort};
+    struct pp_train_options train = {.out = stdout};
     struct pp_cli_settings settings = {0};
     const char *steps = NULL;
-    void (*leave)(int rc) = pp_cli_leave();
-    train.lost = leave ? last_words_lost : NULL;
-    train.ctx = &leave;
     const struct pp_cli_option options[] = {
         {"overwrite", 0, PP_CLI_FLAG, &train.overwrite, NULL,
          "write into a run folder that is not empty"},
@@ -63,26 +66,7 @@ static int run(int argc, char **argv)
     PP_TRY(pp_cli_trace_steps(train.trace, steps, &train.trace_first, &train.trace_last));
     struct pp_config *cfg = NULL;
     PP_TRY(pp_cli_load_config(words[0], &settings, &cfg));
-    int rc;
-    if (cfg->run.launch == PP_LAUNCH_MPIRUN && !pp_mpi_launched(NULL)) {
-        rc = strcmp(words[0], "-") == 0
-                 ? pp_fail(PP_EUSAGE, "a config on standard input cannot reach several processes: "
-                                      "give a file")
-                 : launch_mpirun(cfg->pipeline.stages * cfg->pipeline.replicas);
-    } else {
-        bool speaks = true;
-        train.name = pp_config_name(cfg);
-        train.stop = signals_stop();
-        train.save = signals_save();
-        if (cfg->run.dir[0]) {
-            signals_catch(); /* else there is nothing to save, and a signal ends the run as ever */
-        }
-        train.quiet = pp_log_level() == PP_LOG_QUIET;
-        rc = pp_train(cfg, &train, &speaks);
-        if (rc == PP_ECONFIG && speaks && pp_config_problem_count(cfg) > 0) {
-            rc = pp_cli_config_verdict(cfg);
-        }
-    }
+    int rc = start_run(words[0], cfg, &train, work, NULL);
     pp_config_destroy(&cfg);
     return rc;
 }

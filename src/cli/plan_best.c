@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "ppcli/best.h"
+#include "ppcli/bench.h"
 #include "ppcli/clock.h"
 #include "ppcli/err.h"
 #include "ppcli/json.h"
@@ -245,7 +245,8 @@ static int check(struct shown *s)
         pp_log_info("running %s, %d of %d", s->best.items[i].schedule, i + 1,
                     s->best.n < CHECKED ? s->best.n : CHECKED);
         pp_log_set_level(PP_LOG_QUIET);
-        rc = pp_best_check(&s->spec, &s->best.items[i], s->costs, CHECK_SECONDS, &s->checked[i]);
+        rc = pp_bench_candidate(&s->spec, &s->best.items[i], s->costs, CHECK_SECONDS,
+                                &s->checked[i]);
         pp_log_set_level(before);
     }
     s->disturbed = (times_displaced() - displaced) / ((double)(pp_clock_ns() - start) * 1e-9);

@@ -15,7 +15,6 @@
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
 #include "ppcli/transport.h"
-#include "deadline.h"
 #include "probe.h"
 
 enum {
@@ -67,26 +66,27 @@ static bool first_process(const struct bench *b)
 
 /* Run a row for so many steps. Rows of processes: collective. */
 static int run_row(struct bench *b, const struct pp_bench_row *row, int64_t warmup, int64_t steps,
-                   struct pp_probe *probe)
+                   struct probe *probe)
 {
     enum pp_log_level level = pp_log_level();
     bool speaks;
-    *probe = (struct pp_probe){
-        .warmup = warmup, .steps = steps, .ends_ns = b->ends_ns, .data = {b->data[0], b->data[1]}};
+    *probe = (struct probe){.warmup = warmup, .steps = steps, .ends_ns = b->ends_ns};
     struct pp_train_options options = {.name = "bench",
                                        .out = b->nowhere,
                                        .quiet = true,
                                        .before_abort = b->spec->before_abort,
                                        .lost = b->spec->lost,
                                        .ctx = b->spec->lost_ctx,
-                                       .probe = probe};
+                                       .work = probe_train,
+                                       .work_ctx = probe,
+                                       .data = {b->data[0], b->data[1]}};
     pp_log_set_level(PP_LOG_QUIET);
     int rc = row->processes || first_process(b) ? pp_train(row->cfg, &options, &speaks) : 0;
     pp_log_set_level(level);
     return rc;
 }
 
-static void keep(struct bench *b, const struct pp_probe *p, struct pp_bench_sample *s)
+static void keep(struct bench *b, const struct probe *p, struct pp_bench_sample *s)
 {
     uint64_t before = 0;
     pp_assert(b->times && b->ends_ns); /* or nothing would have been run */
@@ -114,7 +114,7 @@ static void keep(struct bench *b, const struct pp_probe *p, struct pp_bench_samp
 /* A run that diverges has no speed, but the others have one. */
 static int measure(struct bench *b, struct pp_bench_row *row, int round)
 {
-    struct pp_probe probe;
+    struct probe probe;
     int rc = run_row(b, row, row->warmup, row->steps, &probe);
     if (rc == PP_EDIVERGED) {
         snprintf(row->invalid, sizeof(row->invalid), "%.*s", PP_BENCH_WHY_MAX - 1,
@@ -204,7 +204,7 @@ static int run_round(struct bench *b, int round)
 /* Steps of this row's batch that take about the time of a measurement on one stage. */
 static int estimate(struct bench *b, const struct pp_bench_row *ref, int64_t *out)
 {
-    struct pp_probe probe = {0};
+    struct probe probe = {0};
     int64_t steps = FIRST_GUESS;
     double per_step = 0;
     for (int turn = 0; turn < 2; turn++) {
@@ -323,10 +323,10 @@ static int trace_all(struct bench *b)
  */
 
 /* What a config leaves to a measurement is chosen; *why says what is wrong with the config. */
-static int settle(struct bench *b, struct pp_config *cfg, char *why)
+static int choose(struct bench *b, struct pp_config *cfg, char *why)
 {
     const char *text = pp_config_problem_count(cfg) > 0 ? pp_config_problem_text(cfg, 0) : NULL;
-    int rc = text ? 0 : pp_settle(cfg, PP_RUN_REAL, b->world);
+    int rc = text ? 0 : pp_choose(cfg, PP_RUN_REAL, b->world);
     if (rc == PP_ECONFIG) {
         text = pp_error_get()->text;
         rc = 0;
@@ -343,7 +343,7 @@ static int make_rows(struct bench *b, struct pp_config *const *configs)
     struct pp_bench *out = b->out;
     int processes = b->world ? b->world->size : 0;
     for (int i = 0; i < out->n; i++) {
-        PP_TRY(settle(b, configs[i], out->rows[i].skipped));
+        PP_TRY(choose(b, configs[i], out->rows[i].skipped));
         PP_TRY(bench_row_make(&out->rows[i], configs[i], processes));
     }
     return bench_find_references(out, processes);
@@ -404,22 +404,13 @@ int pp_bench_run(struct pp_config *const *configs, int n, const struct pp_bench_
     pp_assert(n >= 1 && spec->repeat >= 1);
     *out = (struct pp_bench){.repeat = spec->repeat, .n = n, .speaks = true};
     struct bench b = {.spec = spec, .out = out};
-    const struct pp_train_options options = {.lost = spec->lost, .ctx = spec->lost_ctx};
-    struct deadline *deadline = NULL;
-    int rc = 0;
-    if (pp_mpi_launched(NULL)) {
-        PP_TRY(deadline_start(configs[0], &options, &deadline));
-        deadline_enter(deadline, DEADLINE_MPI_START);
-        rc = pp_mpi_open(&b.world);
-        deadline_enter(deadline, DEADLINE_NONE);
-        if (rc < 0) {
-            deadline_stop(&deadline);
-            return rc;
-        }
-        out->speaks = b.world->rank == 0;
-    }
+    struct pp_world world;
+    PP_TRY(pp_world_open(configs[0], spec->lost, spec->lost_ctx, &world));
+    pp_world_ready(&world);
+    b.world = world.tp;
+    out->speaks = first_process(&b);
     out->rows = pp_alloc((size_t)n, sizeof(*out->rows));
-    rc = out->rows ? run_all(&b, configs) : PP_ERESOURCE;
+    int rc = out->rows ? run_all(&b, configs) : PP_ERESOURCE;
     if (b.nowhere) {
         fclose(b.nowhere);
     }
@@ -427,9 +418,7 @@ int pp_bench_run(struct pp_config *const *configs, int n, const struct pp_bench_
     pp_free(b.times);
     pp_dataset_destroy(&b.data[0]);
     pp_dataset_destroy(&b.data[1]);
-    deadline_enter(deadline, DEADLINE_MPI_END);
-    pp_transport_destroy(&b.world);
-    deadline_stop(&deadline);
+    pp_world_close(&world);
     if (rc < 0) {
         pp_bench_fini(out);
     }

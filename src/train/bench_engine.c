@@ -45,17 +45,18 @@ struct figures {
 /* --- runs --------------------------------------------------------------------------------------
  */
 
-static int run(struct engine *e, const struct kind *k, int64_t steps, struct pp_probe *probe)
+static int run(struct engine *e, const struct kind *k, int64_t steps, struct probe *probe)
 {
     enum pp_log_level level = pp_log_level();
     bool speaks;
-    *probe = (struct pp_probe){.warmup = WARM,
-                               .steps = steps,
-                               .ends_ns = e->ends_ns,
-                               .plain = k->plain,
-                               .data = {e->data[0], e->data[1]}};
-    struct pp_train_options options = {
-        .name = "bench", .out = e->nowhere, .quiet = true, .probe = probe};
+    *probe =
+        (struct probe){.warmup = WARM, .steps = steps, .ends_ns = e->ends_ns, .plain = k->plain};
+    struct pp_train_options options = {.name = "bench",
+                                       .out = e->nowhere,
+                                       .quiet = true,
+                                       .work = probe_train,
+                                       .work_ctx = probe,
+                                       .data = {e->data[0], e->data[1]}};
     if (!k->plain) { /* the plain loop records no actions to watch */
         options.lost = e->spec->lost;
         options.ctx = e->spec->lost_ctx;
@@ -100,7 +101,7 @@ static int make(const struct pp_config *cfg, int stages, struct pp_config **out)
 
 static int choose_steps(struct engine *e, const struct kind *plain, double seconds, int64_t *out)
 {
-    struct pp_probe probe;
+    struct probe probe;
     int64_t steps = STEPS_MIN;
     for (int turn = 0; turn < 2; turn++) {
         PP_TRY(run(e, plain, steps, &probe));
@@ -126,7 +127,7 @@ static int compare(struct engine *e, const struct kind kinds[3], double seconds,
     for (int r = 0; r < rounds; r++) {
         double t[5] = {0};
         for (int i = 0; i < runs; i++) {
-            struct pp_probe probe;
+            struct probe probe;
             PP_TRY(run(e, &kinds[order[i]], steps, &probe));
             t[i] = probe.seconds / (double)steps;
             if (!sha[0]) {

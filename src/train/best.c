@@ -12,7 +12,6 @@
 
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
-#include "rank.h"
 
 enum {
     SIZES_MAX = 10, /* micro-batch sizes that are measured; the others lie between */
@@ -234,7 +233,7 @@ static int evaluate(const struct pp_best_spec *spec, const struct pp_costs *cost
             .rows = share_of(spec),
             .replicas = cfg->pipeline.replicas,
             .meet_every = cfg->train.clip_norm > 0 ? 1 : cfg->run.log_every,
-            .meet_after = RANK_MEET_NS * 1e-9,
+            .meet_after = PP_RUN_MEET_NS * 1e-9,
         };
         rc = pp_predict(&p, &c->time);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A candidate run for real: what was predicted against what is measured. */
-#include "ppcli/best.h"
+#include "ppcli/bench.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -62,8 +62,8 @@ static void shorten(struct pp_config *cfg, const struct pp_best_spec *spec, doub
     snprintf(cfg->run.transport, sizeof(cfg->run.transport), "auto");
 }
 
-int pp_best_check(const struct pp_best_spec *spec, const struct pp_candidate *c,
-                  const struct pp_costs *costs, double seconds, double *step)
+int pp_bench_candidate(const struct pp_best_spec *spec, const struct pp_candidate *c,
+                       const struct pp_costs *costs, double seconds, double *step)
 {
     struct pp_config *cfg = NULL;
     struct windows *w = pp_alloc(1, sizeof(*w));

@@ -37,7 +37,7 @@ static const struct phase phases[DEADLINE_PHASES] = {
 };
 
 struct deadline {
-    const struct pp_train_options *options;
+    struct news news;
     uint64_t timeout_ns;
     int rank;
     uint64_t waited_ns; /* written by the transport */
@@ -75,7 +75,7 @@ static void give_up(const struct deadline *d, const struct phase *p, bool waits)
                  "run.hang_timeout\n",
                  who, p->together ? "does not get past" : "hangs in", p->what, seconds, p->likely);
     }
-    d->options->lost(d->options->ctx, text);
+    d->news.lost(d->news.ctx, text);
 }
 
 static bool tick(void *ctx)
@@ -101,18 +101,17 @@ static bool tick(void *ctx)
     return !over;
 }
 
-int deadline_start(const struct pp_config *cfg, const struct pp_train_options *options,
-                   struct deadline **out)
+int deadline_start(const struct pp_config *cfg, const struct news *news, struct deadline **out)
 {
     *out = NULL;
-    if (cfg->run.hang_timeout <= 0 || !options->lost) {
+    if (cfg->run.hang_timeout <= 0 || !news->lost) {
         return 0;
     }
     struct deadline *d = pp_alloc(1, sizeof(*d));
     if (!d) {
         return PP_ERESOURCE;
     }
-    d->options = options;
+    d->news = *news;
     d->timeout_ns = (uint64_t)(cfg->run.hang_timeout * 1e9);
     d->rank = pp_mpi_given_rank();
     d->thread = ticked_self();

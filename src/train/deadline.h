@@ -13,6 +13,8 @@
 #ifndef PPCLI_TRAIN_DEADLINE_H
 #define PPCLI_TRAIN_DEADLINE_H
 
+#include <stdio.h>
+
 #include "ppcli/run.h"
 
 enum deadline_phase {
@@ -24,12 +26,20 @@ enum deadline_phase {
     DEADLINE_PHASES
 };
 
+/* Who takes the news that a run hangs: text has several lines; NULL: another process of the run
+ * prints it. lost() ends the process, whatever its threads hold; it is called in a thread of the
+ * watch. lost NULL: nobody, and nothing is watched. */
+struct news {
+    void (*lost)(void *ctx, const char *text);
+    void *ctx;
+    FILE *out; /* of the run: where it is full its reader pauses, which is no hang */
+};
+
 struct deadline;
 
 /* Looks after the calling thread. Does nothing, with *out NULL, when run.hang_timeout is 0 or
- * nobody takes the bad news (options->lost). Local. The caller owns *out. Errors: PP_ERESOURCE. */
-int deadline_start(const struct pp_config *cfg, const struct pp_train_options *options,
-                   struct deadline **out);
+ * nobody takes the news. Local. The caller owns *out. Errors: PP_ERESOURCE. */
+int deadline_start(const struct pp_config *cfg, const struct news *news, struct deadline **out);
 void deadline_stop(struct deadline **d); /* accepts NULL in *d */
 
 /* The phase that begins now. d may be NULL, here and below. Local. */

@@ -120,13 +120,13 @@ static int sync_training(struct trainer *tr, int steps, bool epoch_end)
     if (record) {
         memset(&tr->record, 0, sizeof(tr->record));
     }
-    /* The next sync: in about RANK_MEET_NS, but never more than ten times the last distance. */
+    /* The next sync: in about PP_RUN_MEET_NS, but never more than ten times the last distance. */
     if (!epoch_end) {
         uint64_t distance = (uint64_t)(w.rows > 0 ? (w.rows + tr->run->cfg->train.batch_size - 1) /
                                                         tr->run->cfg->train.batch_size
                                                   : 1);
         uint64_t per_step = w.window_ns / (distance > 0 ? distance : 1) + 1;
-        uint64_t wanted = RANK_MEET_NS / per_step + 1;
+        uint64_t wanted = PP_RUN_MEET_NS / per_step + 1;
         tr->next_sync = tr->t + (int64_t)(wanted < 10 * distance ? wanted : 10 * distance);
     }
     if (log_every > 0) {

@@ -81,7 +81,4 @@ int loop_train(struct trainer *tr, uint64_t start);
 /* Collective: the whole test set, forward only. */
 int loop_test(struct trainer *tr, struct epoch_result *e);
 
-/* Collective: nothing but that; rank 0 prints what came out. */
-int loop_evaluate(struct trainer *tr);
-
 #endif

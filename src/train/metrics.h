@@ -8,7 +8,7 @@
 
 #include "forecast.h"
 #include "ppcli/json.h"
-#include "ppcli/run.h"
+#include "ppcli/train.h"
 
 #define METRICS_SCHEMA 1 /* of metrics.jsonl and summary.json */
 

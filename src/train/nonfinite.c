@@ -83,12 +83,6 @@ int nonfinite_fail(const struct trainer *tr, const char *why, bool saved, const 
 int nonfinite_test(const struct trainer *tr, double loss)
 {
     const char *value = isnan(loss) ? "NaN" : "Inf";
-    if (tr->spec->options->evaluate) {
-        return pp_fail(PP_EDIVERGED,
-                       "%s: the test loss is not finite (%s): with these weights the outputs for "
-                       "some test samples are not",
-                       tr->begin.from, value);
-    }
     return pp_fail(PP_EDIVERGED,
                    "step %lld (epoch %d): the test loss is not finite (%s), though the "
                    "training's was: for some test samples the outputs are not. Lower train.lr (it "

@@ -64,15 +64,15 @@ static int create(struct plain_loop *p)
     return pp_chunk_init(p->chunk, p->be, cfg->train.seed);
 }
 
-int plain_loop_create(const struct trainer *tr, struct plain_loop **out)
+int plain_loop_create(const struct pp_worker *w, struct plain_loop **out)
 {
     struct plain_loop *p = pp_alloc(1, sizeof(*p));
     if (!p) {
         return PP_ERESOURCE;
     }
-    p->layout = tr->run->layout;
-    p->data = tr->data[PP_SPLIT_TRAIN];
-    p->be = tr->be;
+    p->layout = w->run->layout;
+    p->data = w->data[PP_SPLIT_TRAIN];
+    p->be = w->be;
     int rc = create(p);
     if (rc < 0) {
         plain_loop_destroy(&p);

@@ -6,12 +6,12 @@
 #ifndef PPCLI_TRAIN_PLAIN_LOOP_H
 #define PPCLI_TRAIN_PLAIN_LOOP_H
 
-#include "loop.h"
+#include "ppcli/train.h"
 
 struct plain_loop;
 
 /* For a run with one rank and without clipping. Local. Errors: PP_ERESOURCE. */
-int plain_loop_create(const struct trainer *tr, struct plain_loop **out);
+int plain_loop_create(const struct pp_worker *w, struct plain_loop **out);
 void plain_loop_destroy(struct plain_loop **p);
 
 void plain_loop_start_epoch(struct plain_loop *p, uint64_t epoch);

@@ -22,21 +22,26 @@ struct probe_report {
     uint64_t bytes;
 };
 
+struct meter {
+    struct pp_worker *w;
+    struct probe *probe;
+};
+
 struct position {
     int64_t t; /* steps done */
     int step;  /* of the epoch, the next one */
     uint64_t epoch;
 };
 
-static int train_one(struct trainer *tr, struct position *p)
+static int train_one(struct meter *m, struct position *p)
 {
-    if (p->step == pp_exec_train_steps(tr->x)) {
+    if (p->step == pp_exec_train_steps(m->w->x)) {
         p->step = 0;
-        PP_TRY(pp_exec_start_epoch(tr->x, ++p->epoch, NULL));
+        PP_TRY(pp_exec_start_epoch(m->w->x, ++p->epoch, NULL));
     }
     p->t++;
-    double lr = pp_lr_at(tr->run->cfg, p->t, tr->total_steps);
-    return pp_exec_train_step(tr->x, p->step++, lr, p->t, p->t - 1);
+    double lr = pp_lr_at(m->w->run->cfg, p->t, (m->probe->warmup + m->probe->steps));
+    return pp_exec_train_step(m->w->x, p->step++, lr, p->t, p->t - 1);
 }
 
 static void add_counters(struct probe_report *to, const struct pp_exec_counters *c)
@@ -49,53 +54,53 @@ static void add_counters(struct probe_report *to, const struct pp_exec_counters 
 }
 
 /* A device times the actions of few steps, for it costs time: the last ones of the warm-up. */
-static int time_actions(struct trainer *tr, const struct position *p)
+static int time_actions(struct meter *m, const struct position *p)
 {
     struct pp_exec_counters c;
-    bool last = p->t + TIMED_STEPS >= tr->spec->options->probe->warmup;
-    if (last && tr->be->caps.async) {
-        PP_TRY(pp_exec_take_counters(tr->x, &c));
-        pp_exec_forget_times(tr->x);
-        pp_exec_time_all(tr->x, true);
+    bool last = p->t + TIMED_STEPS >= m->probe->warmup;
+    if (last && m->w->be->caps.async) {
+        PP_TRY(pp_exec_take_counters(m->w->x, &c));
+        pp_exec_forget_times(m->w->x);
+        pp_exec_time_all(m->w->x, true);
     }
     return 0;
 }
 
 /* The counters of the last step are taken on their own. */
-static int timed_steps(struct trainer *tr, struct position *p, struct probe_report *out)
+static int timed_steps(struct meter *m, struct position *p, struct probe_report *out)
 {
-    struct pp_probe *probe = tr->spec->options->probe;
+    struct probe *probe = m->probe;
     struct pp_exec_counters c;
-    PP_TRY(pp_exec_take_counters(tr->x, &c)); /* those of the warm-up */
-    pp_exec_time_all(tr->x, false);
-    if (!tr->be->caps.async) {
-        pp_exec_forget_times(tr->x);
+    PP_TRY(pp_exec_take_counters(m->w->x, &c)); /* those of the warm-up */
+    pp_exec_time_all(m->w->x, false);
+    if (!m->w->be->caps.async) {
+        pp_exec_forget_times(m->w->x);
     }
-    PP_TRY(pp_transport_barrier(tr->tp));
+    PP_TRY(pp_transport_barrier(m->w->tp));
     uint64_t start = pp_clock_ns();
     for (int64_t i = 0; i < probe->steps; i++) {
         if (i + 1 == probe->steps) {
-            PP_TRY(pp_exec_take_counters(tr->x, &c));
+            PP_TRY(pp_exec_take_counters(m->w->x, &c));
             add_counters(out, &c);
         }
-        PP_TRY(train_one(tr, p));
-        if (tr->spec->rank == 0) {
+        PP_TRY(train_one(m, p));
+        if (m->w->rank == 0) {
             probe->ends_ns[i] = pp_clock_ns() - start;
         }
     }
-    PP_TRY(pp_exec_take_counters(tr->x, &c));
+    PP_TRY(pp_exec_take_counters(m->w->x, &c));
     out->window_ns = pp_clock_ns() - start;
     add_counters(out, &c);
     return 0;
 }
 
-static void put_together(const struct trainer *tr, const struct probe_report *all,
+static void put_together(const struct meter *m, const struct probe_report *all,
                          const struct forecast *forecast)
 {
-    struct pp_probe *p = tr->spec->options->probe;
+    struct probe *p = m->probe;
     struct pp_loss_sums last = {0};
     uint64_t window = 0, busy = 0;
-    int ranks = tr->run->layout->ranks;
+    int ranks = m->w->run->layout->ranks;
     p->samples = 0;
     p->peak_bytes = 0;
     for (int r = 0; r < ranks; r++) {
@@ -114,27 +119,27 @@ static void put_together(const struct trainer *tr, const struct probe_report *al
 }
 
 /* Collective: everything to rank 0. */
-static int finish(struct trainer *tr, const struct probe_report *mine)
+static int finish(struct meter *m, const struct probe_report *mine)
 {
-    const struct pp_layout *l = tr->run->layout;
+    const struct pp_layout *l = m->w->run->layout;
     struct forecast *forecast = NULL;
     char sha[65];
     struct probe_report *all = pp_alloc((size_t)l->ranks, sizeof(*all));
-    int rc = pp_transport_agree(tr->tp, all ? 0 : PP_ERESOURCE);
+    int rc = pp_transport_agree(m->w->tp, all ? 0 : PP_ERESOURCE);
     if (rc == 0) {
         pp_assert(all != NULL); /* or this rank had not agreed */
-        rc = pp_transport_allgather(tr->tp, mine, sizeof(*mine), all);
+        rc = pp_transport_allgather(m->w->tp, mine, sizeof(*mine), all);
     }
     if (rc == 0) {
-        double meet_every = (double)tr->spec->options->probe->steps;
-        rc = forecast_create(l, tr->x, tr->tp, meet_every, &forecast);
+        double meet_every = (double)m->probe->steps;
+        rc = forecast_create(l, m->w->x, m->w->tp, meet_every, &forecast);
     }
     if (rc == 0) {
-        rc = pp_exec_weights_sha256(tr->x, sha);
+        rc = pp_exec_weights_sha256(m->w->x, sha);
     }
-    if (rc == 0 && tr->spec->rank == 0) {
-        memcpy(tr->spec->options->probe->sha, sha, sizeof(sha));
-        put_together(tr, all, forecast);
+    if (rc == 0 && m->w->rank == 0) {
+        memcpy(m->probe->sha, sha, sizeof(sha));
+        put_together(m, all, forecast);
     }
     forecast_destroy(&forecast);
     pp_free(all);
@@ -144,24 +149,26 @@ static int finish(struct trainer *tr, const struct probe_report *mine)
 /* --- without the executor ----------------------------------------------------------------------
  */
 
-static int plain_one(struct trainer *tr, struct plain_loop *loop, struct position *p)
+static int plain_one(struct meter *m, struct plain_loop *loop, struct position *p)
 {
-    if (p->step == pp_exec_train_steps(tr->x)) {
+    if (p->step == pp_exec_train_steps(m->w->x)) {
         p->step = 0;
         plain_loop_start_epoch(loop, ++p->epoch);
     }
     p->t++;
-    return plain_loop_step(loop, p->step++, pp_lr_at(tr->run->cfg, p->t, tr->total_steps), p->t);
+    return plain_loop_step(loop, p->step++,
+                           pp_lr_at(m->w->run->cfg, p->t, (m->probe->warmup + m->probe->steps)),
+                           p->t);
 }
 
-static int plain_steps(struct trainer *tr, struct plain_loop *loop)
+static int plain_steps(struct meter *m, struct plain_loop *loop)
 {
-    struct pp_probe *probe = tr->spec->options->probe;
+    struct probe *probe = m->probe;
     struct position p = {0};
     struct pp_loss_sums before, last;
     plain_loop_start_epoch(loop, 0);
     while (p.t < probe->warmup) {
-        PP_TRY(plain_one(tr, loop, &p));
+        PP_TRY(plain_one(m, loop, &p));
     }
     PP_TRY(plain_loop_take_sums(loop, &before));
     uint64_t start = pp_clock_ns();
@@ -169,7 +176,7 @@ static int plain_steps(struct trainer *tr, struct plain_loop *loop)
         if (i + 1 == probe->steps) {
             PP_TRY(plain_loop_take_sums(loop, &before));
         }
-        PP_TRY(plain_one(tr, loop, &p));
+        PP_TRY(plain_one(m, loop, &p));
         probe->ends_ns[i] = pp_clock_ns() - start;
     }
     PP_TRY(plain_loop_take_sums(loop, &last));
@@ -179,41 +186,40 @@ static int plain_steps(struct trainer *tr, struct plain_loop *loop)
     return plain_loop_sha256(loop, probe->sha);
 }
 
-static int plain_train(struct trainer *tr)
+static int plain_train(struct meter *m)
 {
     struct plain_loop *loop = NULL;
-    int rc = plain_loop_create(tr, &loop);
+    int rc = plain_loop_create(m->w, &loop);
     if (rc == 0) {
-        rc = plain_steps(tr, loop);
+        rc = plain_steps(m, loop);
     }
     plain_loop_destroy(&loop);
     return rc;
 }
 
-int probe_train(struct trainer *tr)
+int probe_train(struct pp_worker *w, void *ctx)
 {
-    struct pp_probe *probe = tr->spec->options->probe;
+    struct probe *probe = ctx;
+    struct meter *m = &(struct meter){.w = w, .probe = probe};
     struct position p = {0};
     struct probe_report mine = {0};
-    tr->total_steps = probe->warmup + probe->steps;
-    rank_event_end(tr->spec); /* the set-up */
     if (probe->plain) {
-        return plain_train(tr);
+        return plain_train(m);
     }
-    PP_TRY(pp_exec_start_epoch(tr->x, 0, NULL));
+    PP_TRY(pp_exec_start_epoch(w->x, 0, NULL));
     int rc = 0;
     while (rc == 0 && p.t < probe->warmup) {
-        rc = p.t + TIMED_STEPS == probe->warmup || p.t == 0 ? time_actions(tr, &p) : 0;
-        rc = rc == 0 ? train_one(tr, &p) : rc;
+        rc = p.t + TIMED_STEPS == probe->warmup || p.t == 0 ? time_actions(m, &p) : 0;
+        rc = rc == 0 ? train_one(m, &p) : rc;
     }
     if (rc == 0) {
-        rc = timed_steps(tr, &p, &mine);
+        rc = timed_steps(m, &p, &mine);
     }
     if (rc < 0) {
         /* Divergence is found by all ranks at the same step; anything else by this one. */
-        tr->spec->failed_alone = rc != PP_EDIVERGED;
+        w->failed_alone = rc != PP_EDIVERGED;
         return rc;
     }
-    mine.bytes = pp_exec_bytes(tr->x)->total;
-    return finish(tr, &mine);
+    mine.bytes = pp_exec_bytes(w->x)->total;
+    return finish(m, &mine);
 }

@@ -8,7 +8,6 @@
 #include "ppcli/clock.h"
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
-#include "probe.h"
 #include "run_dir.h"
 #include "seats.h"
 #include "watchdog.h"
@@ -173,6 +172,22 @@ void rank_event_end(struct rank_spec *spec)
     pp_ring_end(spec->ring, pp_clock_ns());
 }
 
+/* Collective: what the caller of pp_train() wants instead of training. */
+static int work(struct trainer *tr)
+{
+    struct pp_worker w = {.run = tr->run,
+                          .rank = tr->spec->rank,
+                          .tp = tr->tp,
+                          .be = tr->be,
+                          .data = {tr->data[0], tr->data[1]},
+                          .x = tr->x,
+                          .from = tr->begin.from};
+    rank_event_end(tr->spec); /* the set-up */
+    int rc = tr->spec->options->work(&w, tr->spec->options->work_ctx);
+    tr->spec->failed_alone = w.failed_alone;
+    return rc;
+}
+
 int rank_main(struct rank_spec *spec, struct pp_transport *tp)
 {
     struct trainer tr = {
@@ -197,9 +212,7 @@ int rank_main(struct rank_spec *spec, struct pp_transport *tp)
         rc = pp_transport_agree(tp, resume_read(&tr));
     }
     if (rc == 0) {
-        rc = spec->options->evaluate ? loop_evaluate(&tr)
-             : spec->options->probe  ? probe_train(&tr)
-                                     : loop_train(&tr, start);
+        rc = spec->options->work ? work(&tr) : loop_train(&tr, start);
     }
     metrics_close(&tr.m);
     saver_destroy(&tr.saver);

@@ -3,11 +3,7 @@
 #ifndef PPCLI_TRAIN_RANK_H
 #define PPCLI_TRAIN_RANK_H
 
-#include "ppcli/run.h"
-
-/* All ranks meet after about this time when run.log_every is 0; steps that take longer all end
- * with a meeting. */
-#define RANK_MEET_NS 200000000u
+#include "ppcli/train.h"
 
 struct rank_spec {
     const struct pp_run *run;

@@ -233,7 +233,7 @@ static int begin_anew(struct trainer *tr, struct beginning *b)
 {
     const struct pp_config *cfg = tr->run->cfg;
     const struct pp_train_options *options = tr->spec->options;
-    return options->evaluate
+    return options->work
                ? 0
                : run_dir_create(cfg, options->name, options->overwrite, &tr->lock, b->dir);
 }
@@ -249,7 +249,7 @@ int resume_begin(struct trainer *tr, struct beginning *b)
         return take(tr, word, b);
     }
     PP_TRY(word ? begin_auto(tr, b) : begin_anew(tr, b));
-    const char *init = tr->spec->options->evaluate ? tr->spec->options->evaluate : cfg->train.init;
+    const char *init = tr->spec->options->weights ? tr->spec->options->weights : cfg->train.init;
     return b->resume ? 0 : pp_path_format(b->from, "%s", init);
 }
 

@@ -19,7 +19,6 @@
 #include "ppcli/mem.h"
 #include "ppcli/rng.h"
 #include "ppcli/trace.h"
-#include "probe.h"
 #include "rank.h"
 
 #define GIB (1024.0 * 1024 * 1024)
@@ -202,7 +201,7 @@ static uint64_t data_bytes(const struct pp_run *run, const struct pp_train_optio
     row += rank < 0 || l->rank_of[0] == at ? (uint64_t)run->model->inputs : 0;
     row += rank < 0 || l->rank_of[l->n_virtual - 1] == at ? 1 : 0;
     uint64_t rows = (uint64_t)l->train_n + (uint64_t)l->test_n;
-    return options->probe && options->probe->data[0] ? 0 : rows * row; /* 31 + 24 bits at most */
+    return options->data[0] ? 0 : rows * row; /* 31 + 24 bits at most */
 }
 
 /* What all ranks on rank r's device will take of its memory: their arenas, and what the libraries

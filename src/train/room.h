@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "ppcli/run.h"
+#include "ppcli/train.h"
 #include "ppcli/transport.h"
 
 /* Where a limit stands decides with whom a process shares it. */

@@ -1,105 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * From a config to ranks at work. Everything that can be decided from the config is decided here,
- * identically everywhere, before any message; then rank.c runs once per rank.
- */
-#include "ppcli/run.h"
+/* From a run that is prepared to ranks at work: rank.c runs once per rank. */
+#include "ppcli/train.h"
 
 #include <pthread.h>
 #include <string.h>
 
-#include "ppcli/best.h"
 #include "ppcli/err.h"
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
 #include "deadline.h"
-#include "probe.h"
 #include "rank.h"
 #include "room.h"
 #include "seats.h"
 #include "watchdog.h"
 
-int pp_run_samples(const struct pp_config *cfg, enum pp_run_need need, enum pp_split split,
-                   int *out)
+static struct news news_of(const struct pp_train_options *options)
 {
-    int rc = pp_dataset_count(cfg, split, out);
-    if (rc == 0 || need == PP_RUN_REAL) {
-        return rc;
-    }
-    const struct pp_dataset_info *info = pp_dataset_info(cfg->data.dataset);
-    int known = !info ? 0 : split == PP_SPLIT_TRAIN ? info->train_n : info->test_n;
-    if (known == 0) {
-        return rc;
-    }
-    pp_error_clear();
-    int limit = split == PP_SPLIT_TRAIN ? cfg->data.train_samples : cfg->data.test_samples;
-    *out = limit > 0 && limit < known ? limit : known;
-    return 0;
-}
-
-static int prepare(struct pp_config *cfg, enum pp_run_need need, struct pp_run *run)
-{
-    const struct pp_dataset_info *info = pp_dataset_info(cfg->data.dataset);
-    pp_assert(info); /* the option table refuses unknown names */
-    int inputs = cfg->model.sizes[0];
-    int classes = cfg->model.sizes[cfg->model.n_sizes - 1];
-    if (info->features > 0 && inputs != info->features) {
-        return pp_config_problem(cfg, "model.sizes",
-                                 "the first size is %d, but data set '%s' has %d values per sample",
-                                 inputs, info->name, info->features);
-    }
-    if (info->classes > 0 && classes < info->classes) {
-        return pp_config_problem(cfg, "model.sizes",
-                                 "the last size is %d, but data set '%s' has %d classes", classes,
-                                 info->name, info->classes);
-    }
-    if (classes > 256) {
-        return pp_config_problem(cfg, "model.sizes",
-                                 "the last size is %d; labels are bytes, so at most 256 classes",
-                                 classes);
-    }
-    PP_TRY(pp_settle(cfg, need, NULL)); /* MPI: has been done together, nothing is left */
-    PP_TRY(pp_model_create(cfg, &run->model));
-    int train_n = 0, test_n = 0;
-    PP_TRY(pp_run_samples(cfg, need, PP_SPLIT_TRAIN, &train_n));
-    PP_TRY(pp_run_samples(cfg, need, PP_SPLIT_TEST, &test_n));
-    PP_TRY(pp_layout_create(cfg, run->model, train_n, test_n, &run->layout));
-    return need == PP_RUN_REAL ? pp_backend_resolve(cfg->run.backend, &run->backend) : 0;
-}
-
-int pp_run_prepare(struct pp_config *cfg, enum pp_run_need need, struct pp_run *out)
-{
-    memset(out, 0, sizeof(*out));
-    out->cfg = cfg;
-    out->mpi = pp_mpi_launched(NULL) && cfg->run.launch != PP_LAUNCH_THREADS;
-    int rc = prepare(cfg, need, out);
-    if (rc < 0) {
-        pp_run_fini(out);
-        return rc;
-    }
-    pp_assert(out->layout != NULL);
-    return 0;
-}
-
-bool pp_run_shares_memory(const struct pp_run *run)
-{
-    return run->cfg->run.launch != PP_LAUNCH_MPIRUN && !run->mpi;
-}
-
-struct pp_transport_caps pp_run_caps(const struct pp_run *run)
-{
-    const char *name = run->transport ? run->transport : run->cfg->run.transport;
-    bool threads = pp_run_shares_memory(run);
-    return (struct pp_transport_caps){.shared_slots = threads && strcmp(name, "nccl") != 0,
-                                      .processes = !threads};
-}
-
-void pp_run_fini(struct pp_run *run)
-{
-    pp_free(run->seats);
-    run->seats = NULL;
-    pp_layout_destroy(&run->layout);
-    pp_model_destroy(&run->model);
+    return (struct news){.lost = options->lost, .ctx = options->ctx, .out = options->out};
 }
 
 /* --- all ranks as threads of this process ------------------------------------------------------
@@ -189,6 +106,7 @@ static int train_threads(const struct pp_run *run, const struct pp_train_options
     struct pp_dataset *data[2] = {NULL, NULL};
     struct watchdog *watchdog = NULL;
     const struct pp_dataset *shared[2];
+    const struct news news = news_of(options);
     PP_TRY(room_check(run, options, NULL));
     struct thread_rank *ranks = pp_alloc((size_t)n, sizeof(*ranks));
     if (!ranks) {
@@ -196,8 +114,8 @@ static int train_threads(const struct pp_run *run, const struct pp_train_options
     }
     deadline_enter(deadline, DEADLINE_DATA);
     for (int split = 0; split < 2; split++) {
-        if (options->probe && options->probe->data[split]) {
-            shared[split] = options->probe->data[split];
+        if (options->data[split]) {
+            shared[split] = options->data[split];
             continue;
         }
         rc = pp_dataset_open(run->cfg, (enum pp_split)split, PP_DATA_IMAGES | PP_DATA_LABELS,
@@ -211,7 +129,7 @@ static int train_threads(const struct pp_run *run, const struct pp_train_options
     if (rc < 0) {
         goto out;
     }
-    rc = watchdog_start(run, options, &watchdog);
+    rc = watchdog_start(run, &news, &watchdog);
     if (rc < 0) {
         goto out;
     }
@@ -259,6 +177,7 @@ out:
 static int train_mpi(struct pp_config *cfg, const struct pp_train_options *options,
                      struct deadline *deadline, bool *speaks)
 {
+    const struct news news = news_of(options);
     struct pp_transport *tp = NULL;
     struct pp_run run = {0};
     *speaks = true;
@@ -267,10 +186,7 @@ static int train_mpi(struct pp_config *cfg, const struct pp_train_options *optio
     deadline_enter(deadline, DEADLINE_PREPARE);
     deadline_watch_waits(deadline, tp);
     *speaks = tp->rank == 0;
-    int rc = pp_settle(cfg, PP_RUN_REAL, tp);
-    if (rc == 0) {
-        rc = pp_transport_agree(tp, pp_run_prepare(cfg, PP_RUN_REAL, &run));
-    }
+    int rc = pp_transport_agree(tp, pp_run_prepare(cfg, PP_RUN_REAL, &run));
     if (rc == 0 && run.layout->ranks != tp->size) {
         rc = pp_fail(PP_ECONFIG,
                      "started with %d processes, but pipeline.stages = %d times "
@@ -286,17 +202,16 @@ static int train_mpi(struct pp_config *cfg, const struct pp_train_options *optio
     }
     struct watchdog *watchdog = NULL;
     if (rc == 0) {
-        rc = pp_transport_agree(tp, watchdog_start(&run, options, &watchdog));
+        rc = pp_transport_agree(tp, watchdog_start(&run, &news, &watchdog));
     }
     if (rc == 0) {
-        struct rank_spec spec = {
-            .run = &run, .options = options, .rank = tp->rank, .watchdog = watchdog};
+        struct rank_spec spec = {.run = &run,
+                                 .options = options,
+                                 .rank = tp->rank,
+                                 .shared = {options->data[0], options->data[1]},
+                                 .watchdog = watchdog};
         deadline_enter(deadline, DEADLINE_NONE); /* the watchdog's turn */
         watchdog_expect(watchdog, tp->rank);
-        if (options->probe) {
-            spec.shared[0] = options->probe->data[0];
-            spec.shared[1] = options->probe->data[1];
-        }
         rc = seats_connect(&run, &tp);
         rc = rc < 0 ? rc : rank_main(&spec, tp);
         deadline_enter(deadline, DEADLINE_MPI_END);
@@ -337,8 +252,47 @@ int pp_train(struct pp_config *cfg, const struct pp_train_options *options, bool
     struct deadline *deadline = NULL;
     *speaks = true;
     pp_nccl_prepare();
-    PP_TRY(deadline_start(cfg, options, &deadline));
+    const struct news news = news_of(options);
+    PP_TRY(deadline_start(cfg, &news, &deadline));
     int rc = train(cfg, options, deadline, speaks);
     deadline_stop(&deadline);
     return rc;
+}
+
+/* --- processes before and between trainings ----------------------------------------------------
+ */
+
+int pp_world_open(const struct pp_config *cfg, void (*lost)(void *ctx, const char *text), void *ctx,
+                  struct pp_world *out)
+{
+    const struct news news = {.lost = lost, .ctx = ctx};
+    *out = (struct pp_world){0};
+    PP_TRY(deadline_start(cfg, &news, &out->deadline));
+    if (pp_mpi_launched(NULL)) {
+        deadline_enter(out->deadline, DEADLINE_MPI_START);
+        int rc = pp_mpi_open(&out->tp);
+        if (rc < 0) {
+            deadline_stop(&out->deadline);
+            return rc;
+        }
+        deadline_watch_waits(out->deadline, out->tp);
+    }
+    deadline_enter(out->deadline, DEADLINE_PREPARE);
+    return 0;
+}
+
+void pp_world_ready(struct pp_world *w)
+{
+    if (w->tp) {
+        deadline_enter(w->deadline, DEADLINE_NONE);
+    } else {
+        deadline_stop(&w->deadline);
+    }
+}
+
+void pp_world_close(struct pp_world *w)
+{
+    deadline_enter(w->deadline, DEADLINE_MPI_END);
+    pp_transport_destroy(&w->tp);
+    deadline_stop(&w->deadline);
 }

@@ -8,7 +8,7 @@
 #define PPCLI_TRAIN_TRACER_H
 
 #include "ppcli/exec.h"
-#include "ppcli/run.h"
+#include "ppcli/train.h"
 
 struct tracer;
 

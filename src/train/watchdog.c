@@ -49,7 +49,7 @@ struct watched {
 
 struct watchdog {
     const struct pp_run *run;
-    const struct pp_train_options *options;
+    struct news news;
     struct ticker *ticker;
     pthread_mutex_t lock; /* all that follows */
     uint64_t timeout_ns, look_ns, last_look, started_ns;
@@ -188,7 +188,7 @@ static bool held_by_debugger(const struct watchdog *w)
 /* Somebody reads slowly, or has stopped to: their right. */
 static bool output_is_full(const struct watchdog *w)
 {
-    struct pollfd fds[2] = {{.fd = fileno(w->options->out), .events = POLLOUT},
+    struct pollfd fds[2] = {{.fd = fileno(w->news.out), .events = POLLOUT},
                             {.fd = STDERR_FILENO, .events = POLLOUT}};
     (void)poll(fds, 2, 0);
     return fds[0].revents == 0 || fds[1].revents == 0;
@@ -281,7 +281,7 @@ static void give_up(struct watchdog *w)
     int fd = claim(w);
     if (fd == -1) {
         nap(SPEAKER_NS);
-        w->options->lost(w->options->ctx, NULL);
+        w->news.lost(w->news.ctx, NULL);
         return;
     }
     pp_diagnosis_print(&w->now, w->dir, w->out);
@@ -294,7 +294,7 @@ static void give_up(struct watchdog *w)
         close(fd);
     }
     w->text[box < REPORT_BYTES ? box : REPORT_BYTES - 1] = '\0';
-    w->options->lost(w->options->ctx, w->text);
+    w->news.lost(w->news.ctx, w->text);
 }
 
 static bool watch(void *ctx)
@@ -327,12 +327,11 @@ static void destroy(struct watchdog *w)
     pp_free(w);
 }
 
-int watchdog_start(const struct pp_run *run, const struct pp_train_options *options,
-                   struct watchdog **out)
+int watchdog_start(const struct pp_run *run, const struct news *news, struct watchdog **out)
 {
     double seconds = run->cfg->run.hang_timeout;
     *out = NULL;
-    if (seconds <= 0 || !options->lost) {
+    if (seconds <= 0 || !news->lost) {
         return 0;
     }
     struct watchdog *w = pp_alloc(1, sizeof(*w));
@@ -340,7 +339,7 @@ int watchdog_start(const struct pp_run *run, const struct pp_train_options *opti
         return PP_ERESOURCE;
     }
     w->run = run;
-    w->options = options;
+    w->news = *news;
     w->timeout_ns = (uint64_t)(seconds * 1e9);
     w->look_ns = w->timeout_ns / 10;
     w->look_ns = w->look_ns < LOOK_MIN_NS ? LOOK_MIN_NS : w->look_ns;

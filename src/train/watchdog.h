@@ -20,14 +20,13 @@
 #ifndef PPCLI_TRAIN_WATCHDOG_H
 #define PPCLI_TRAIN_WATCHDOG_H
 
-#include "ppcli/run.h"
+#include "deadline.h"
 
 struct watchdog;
 
-/* Does nothing, with *out NULL, when run.hang_timeout is 0 or nobody takes the bad news
- * (options->lost). Local. Errors: PP_ERESOURCE. */
-int watchdog_start(const struct pp_run *run, const struct pp_train_options *options,
-                   struct watchdog **out);
+/* Does nothing, with *out NULL, when run.hang_timeout is 0 or nobody takes
+ * the news. Local. Errors: PP_ERESOURCE. */
+int watchdog_start(const struct pp_run *run, const struct news *news, struct watchdog **out);
 void watchdog_stop(struct watchdog **w); /* accepts NULL in *w */
 
 /* The calling thread runs rank r: from now on its set-up must end. w may be NULL, here and below.

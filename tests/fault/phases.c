@@ -21,7 +21,7 @@
     }
 
 /* Choosing what the config leaves open. */
-WRAP(FAULT_SETTLE, pp_settle,
+WRAP(FAULT_SETTLE, pp_choose,
      (struct pp_config * cfg, enum pp_run_need need, struct pp_transport *tp), (cfg, need, tp))
 
 /* Reading a split of the data. Threads: before they start, as rank 0. */

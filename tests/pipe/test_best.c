@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "command.h"
-#include "ppcli/best.h"
+#include "ppcli/bench.h"
 #include "ppcli/mem.h"
 
 #define MAX_SETTINGS 16
@@ -315,7 +315,7 @@ static void what_was_chosen_stands_in_the_config(void **state)
     p.cfg->data.train_samples = 100;
     p.cfg->data.test_samples = 10;
     CHECK_OK(pp_config_choose(p.cfg, "pipeline.assignment", "time"));
-    CHECK_OK(pp_settle(p.cfg, PP_RUN_EXPLAIN, NULL));
+    CHECK_OK(pp_choose(p.cfg, PP_RUN_EXPLAIN, NULL));
     assert_non_null(pp_schedule_find(p.cfg->pipeline.schedule));
     assert_true(p.cfg->pipeline.chunks >= 1);
     CHECK_INT_EQ(p.cfg->pipeline.microbatches, 4);
@@ -334,7 +334,7 @@ static void a_config_that_nothing_can_run_says_so(void **state)
     open_problem(eight_layers, &p);
     p.cfg->pipeline.chunks = 5; /* 10 pieces of 8 layers */
     p.cfg->data.train_samples = 100;
-    CHECK_FAILS(pp_settle(p.cfg, PP_RUN_EXPLAIN, NULL), PP_ECONFIG, "no schedule can run 2 stages");
+    CHECK_FAILS(pp_choose(p.cfg, PP_RUN_EXPLAIN, NULL), PP_ECONFIG, "no schedule can run 2 stages");
     CHECK_STR_EQ(p.cfg->pipeline.schedule, "auto");
     close_problem(&p);
 }
@@ -350,7 +350,7 @@ static void a_checked_candidate_tells_a_time_and_leaves_no_trace(void **state)
     p.cfg->data.test_samples = 100;
     CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
     b.items[0].time.step = 0.001;
-    CHECK_OK(pp_best_check(&p.spec, &b.items[0], p.costs, 0.05, &step));
+    CHECK_OK(pp_bench_candidate(&p.spec, &b.items[0], p.costs, 0.05, &step));
     assert_true(step > 0 && step < 10);
     CHECK_STR_EQ(p.cfg->run.dir, "auto");
     CHECK_INT_EQ(pp_config_problem_count(p.cfg), 0);

@@ -10,7 +10,7 @@
 #include <time.h>
 
 #include "ppcli/model.h"
-#include "ppcli/run.h"
+#include "ppcli/train.h"
 
 int __real_pp_chunk_forward(struct pp_chunk *c, struct pp_backend *be, int slot, int rows,
                             const float *x, float *y);

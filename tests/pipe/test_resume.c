@@ -10,7 +10,7 @@
 #include "../unit/test.h"
 #include "command.h"
 #include "ppcli/log.h"
-#include "ppcli/run.h"
+#include "ppcli/train.h"
 
 #define SETTINGS_MAX 32
 

@@ -10,7 +10,8 @@
 #include "command.h"
 #include "ppcli/config.h"
 #include "ppcli/log.h"
-#include "ppcli/run.h"
+#include "ppcli/best.h"
+#include "ppcli/train.h"
 
 #define SETTINGS_MAX 64
 
@@ -107,7 +108,8 @@ void train_run(const char *const *settings, struct outcome *out)
     if (out->rc == 0) {
         struct pp_train_options options = {.name = "test", .out = sink, .quiet = true};
         bool speaks;
-        out->rc = pp_train(cfg, &options, &speaks);
+        out->rc = pp_choose(cfg, PP_RUN_REAL, NULL);
+        out->rc = out->rc == 0 ? pp_train(cfg, &options, &speaks) : out->rc;
     }
     pp_config_destroy(&cfg);
     fclose(sink);

@@ -25,8 +25,9 @@ HEIGHT = {
 # Public headers that are not named after a source file or a folder of their module.
 HEADER_OWNER = {
     'config.h': 'conf',
+    'train.h': 'train',
     'model.h': 'nn',
-    'run.h': 'train',
+    'run.h': 'pipe',
     'report.h': 'report',
     'exec.h': 'pipe',
     'layout.h': 'pipe',

@@ -37,8 +37,8 @@ static bool open_eager(const struct pp_config *cfg)
     return strcmp(cfg->pipeline.schedule, "1f1b-eager") == 0 && cfg->pipeline.eager == 0;
 }
 
-static void say(const struct pp_best_spec *spec, const struct pp_best *best,
-                const struct pp_costs *costs)
+static void announce(const struct pp_best_spec *spec, const struct pp_best *best,
+                     const struct pp_costs *costs)
 {
     const struct pp_candidate *c = &best->items[0], *other = NULL;
     for (int i = 1; i < best->n && !other; i++) {
@@ -71,7 +71,7 @@ static int choose_schedule(const struct pp_best_spec *spec, const struct pp_cost
                        spec->cfg->pipeline.chunks > 0 ? " and this many chunks" : "");
     }
     const struct pp_candidate *c = &best.items[0];
-    say(spec, &best, costs);
+    announce(spec, &best, costs);
     memcpy(out->schedule, c->schedule, sizeof(out->schedule));
     out->chunks = c->chunks;
     out->eager = c->eager;
@@ -174,13 +174,13 @@ static int share(struct pp_transport *tp, int rc, struct choice *c)
     return rc;
 }
 
-int pp_settle(struct pp_config *cfg, enum pp_run_need need, struct pp_transport *tp)
+int pp_choose(struct pp_config *cfg, enum pp_run_need need, struct pp_transport *tp)
 {
     if (!open_schedule(cfg) && !open_cut(cfg) && !open_eager(cfg)) {
         return 0;
     }
     struct choice *c = pp_alloc(1, sizeof(*c));
-    int rc = c ? 0 : PP_ERESOURCE;
+    int rc = c ? pp_run_check(cfg) : PP_ERESOURCE;
     if (rc == 0 && (!tp || tp->rank == 0)) {
         rc = choose(cfg, need, tp != NULL, c);
     }

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Everything that can be decided from the config, identically everywhere, before any message. */
+#include "ppcli/run.h"
+
+#include <string.h>
+
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+
+int pp_run_samples(const struct pp_config *cfg, enum pp_run_need need, enum pp_split split,
+                   int *out)
+{
+    int rc = pp_dataset_count(cfg, split, out);
+    if (rc == 0 || need == PP_RUN_REAL) {
+        return rc;
+    }
+    const struct pp_dataset_info *info = pp_dataset_info(cfg->data.dataset);
+    int known = !info ? 0 : split == PP_SPLIT_TRAIN ? info->train_n : info->test_n;
+    if (known == 0) {
+        return rc;
+    }
+    pp_error_clear();
+    int limit = split == PP_SPLIT_TRAIN ? cfg->data.train_samples : cfg->data.test_samples;
+    *out = limit > 0 && limit < known ? limit : known;
+    return 0;
+}
+
+int pp_run_check(struct pp_config *cfg)
+{
+    const struct pp_dataset_info *info = pp_dataset_info(cfg->data.dataset);
+    pp_assert(info); /* the option table refuses unknown names */
+    int inputs = cfg->model.sizes[0];
+    int classes = cfg->model.sizes[cfg->model.n_sizes - 1];
+    if (info->features > 0 && inputs != info->features) {
+        return pp_config_problem(cfg, "model.sizes",
+                                 "the first size is %d, but data set '%s' has %d values per sample",
+                                 inputs, info->name, info->features);
+    }
+    if (info->classes > 0 && classes < info->classes) {
+        return pp_config_problem(cfg, "model.sizes",
+                                 "the last size is %d, but data set '%s' has %d classes", classes,
+                                 info->name, info->classes);
+    }
+    if (classes > 256) {
+        return pp_config_problem(cfg, "model.sizes",
+                                 "the last size is %d; labels are bytes, so at most 256 classes",
+                                 classes);
+    }
+    return 0;
+}
+
+static int prepare(struct pp_config *cfg, enum pp_run_need need, struct pp_run *run)
+{
+    PP_TRY(pp_run_check(cfg));
+    PP_TRY(pp_model_create(cfg, &run->model));
+    int train_n = 0, test_n = 0;
+    PP_TRY(pp_run_samples(cfg, need, PP_SPLIT_TRAIN, &train_n));
+    PP_TRY(pp_run_samples(cfg, need, PP_SPLIT_TEST, &test_n));
+    PP_TRY(pp_layout_create(cfg, run->model, train_n, test_n, &run->layout));
+    return need == PP_RUN_REAL ? pp_backend_resolve(cfg->run.backend, &run->backend) : 0;
+}
+
+int pp_run_prepare(struct pp_config *cfg, enum pp_run_need need, struct pp_run *out)
+{
+    memset(out, 0, sizeof(*out));
+    out->cfg = cfg;
+    out->mpi = pp_mpi_launched(NULL) && cfg->run.launch != PP_LAUNCH_THREADS;
+    int rc = prepare(cfg, need, out);
+    if (rc < 0) {
+        pp_run_fini(out);
+        return rc;
+    }
+    pp_assert(out->layout != NULL);
+    return 0;
+}
+
+bool pp_run_shares_memory(const struct pp_run *run)
+{
+    return run->cfg->run.launch != PP_LAUNCH_MPIRUN && !run->mpi;
+}
+
+struct pp_transport_caps pp_run_caps(const struct pp_run *run)
+{
+    const char *name = run->transport ? run->transport : run->cfg->run.transport;
+    bool threads = pp_run_shares_memory(run);
+    return (struct pp_transport_caps){.shared_slots = threads && strcmp(name, "nccl") != 0,
+                                      .processes = !threads};
+}
+
+void pp_run_fini(struct pp_run *run)
+{
+    pp_free(run->seats);
+    run->seats = NULL;
+    pp_layout_destroy(&run->layout);
+    pp_model_destroy(&run->model);
+}
