@@ -6,8 +6,8 @@
 #   scripts/gpu-bundle.sh [FILE [BUILD]]        ppcli-gpu.tar.gz, build-bundle
 #
 # There: tar xzf ppcli-gpu.tar.gz && ppcli-gpu/scripts/gpu-check.sh OUT
-# The programs are linked statically against all but the C library; cuBLASLt, and NCCL if they were
-# built with it, are looked for when they run. They have no MPI. BUILD is the folder to build in; it
+# The programs are linked statically against all but the C library; cuBLASLt, NCCL if they were built
+# with it, and a CBLAS are looked for when they run. They have no MPI. BUILD is the folder to build in; it
 # stays.
 set -eu
 file=${1:-ppcli-gpu.tar.gz}

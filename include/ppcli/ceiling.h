@@ -21,7 +21,7 @@ struct pp_ceilings {
     int fma_cores;                         /* how many of them were measured alone */
     double fma_all;                        /* flop/s, all cores at once */
     int gemm_n;                            /* width of the square product */
-    double blas_core, blas_all;            /* flop/s of the linked CBLAS */
+    double blas_core, blas_all;            /* flop/s of the CBLAS; 0: none loads */
     double own_core, own_all;              /* flop/s of ppcli's products; 0: none run here */
     double gemm_core, gemm_all;            /* the better of them: what counts as the peak */
     size_t triad_bytes;                    /* of the three arrays together */

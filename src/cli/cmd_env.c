@@ -20,12 +20,12 @@
 
 #define GIB (1024.0 * 1024.0 * 1024.0)
 
-/* A backend that computes on devices of its own, and those it found. */
+/* A backend with the devices that it found. */
 struct found {
     const struct pp_backend_ops *ops;
     struct pp_device devices[PP_DEVICES_MAX];
     int n;
-    char why[256]; /* it found none */
+    char why[256]; /* it found none; empty: it computes on the processor */
 };
 
 static void help(FILE *f)
@@ -45,7 +45,8 @@ static void find(const struct pp_backend_ops *ops, struct found *out)
     memset(out, 0, sizeof(*out));
     out->ops = ops;
     int n = 0;
-    if (ops->devices(out->devices, PP_DEVICES_MAX, &n, out->why, sizeof(out->why)) == 0) {
+    if (ops->devices &&
+        ops->devices(out->devices, PP_DEVICES_MAX, &n, out->why, sizeof(out->why)) == 0) {
         out->n = n < PP_DEVICES_MAX ? n : PP_DEVICES_MAX;
     }
 }
@@ -100,10 +101,12 @@ static void text_version(void *ctx, const char *what, const char *text)
 static void visit_versions(const struct found *f,
                            void (*visit)(void *ctx, const char *what, const char *text), void *ctx)
 {
-    char nccl[256];
-    (void)pp_nccl_probe(nccl, sizeof(nccl));
     f->ops->versions(visit, ctx);
-    visit(ctx, "NCCL", nccl);
+    if (f->ops->devices) {
+        char nccl[256];
+        (void)pp_nccl_probe(nccl, sizeof(nccl));
+        visit(ctx, "NCCL", nccl);
+    }
 }
 
 static void text_reach(const struct found *f)
@@ -127,12 +130,8 @@ static void text_reach(const struct found *f)
 static void text_devices(const struct found *f)
 {
     printf("\n%s\n", f->ops->name);
-    if (f->ops->versions) {
-        visit_versions(f, text_version, NULL);
-    }
-    if (f->n == 0) {
-        row("devices", f->why);
-    }
+    visit_versions(f, text_version, NULL);
+    row("devices", f->why);
     for (int i = 0; i < f->n; i++) {
         const struct pp_device *d = &f->devices[i];
         printf("  device %-7d %s, %d multiprocessors, %.1f GiB, compute capability %d.%d, %s\n",
@@ -154,7 +153,7 @@ static int print_text(const struct pp_machine *m, struct found *f)
         printf("  %-14s %s%s\n", ops->name, runs ? "" : "no: ", why);
     }
     for (int i = 0; i < pp_backend_count(); i++) {
-        if (pp_backend_at(i)->devices) {
+        if (pp_backend_at(i)->versions) {
             find(pp_backend_at(i), f);
             text_devices(f);
         }
@@ -191,10 +190,11 @@ static void json_machine(struct pp_json *j, const struct pp_machine *m)
 
 static void json_devices(struct pp_json *j, const struct found *f)
 {
-    if (f->ops->versions) {
-        pp_json_object(j, "versions");
-        visit_versions(f, json_version, j);
-        pp_json_end(j);
+    pp_json_object(j, "versions");
+    visit_versions(f, json_version, j);
+    pp_json_end(j);
+    if (!f->ops->devices) {
+        return;
     }
     pp_json_array(j, "devices");
     for (int i = 0; i < f->n; i++) {
@@ -240,7 +240,7 @@ static int print_json(const struct pp_machine *m, struct found *f)
         pp_json_str(&j, "name", ops->name);
         pp_json_bool(&j, "runs", ops->probe(why, sizeof(why)) == 0);
         pp_json_str(&j, "text", why);
-        if (ops->devices) {
+        if (ops->versions) {
             find(ops, f);
             json_devices(&j, f);
         }

@@ -177,7 +177,7 @@ static const struct conf_option table[] = {
      .help = "BLAS threads of each rank"},
     {KEY(run, gemm, CONF_ENUM), .def = "auto", .choices = gemms,
      .help = "matrix products on the CPU: fma, ppcli's own for few rows (one thread, AVX2 or "
-             "AVX-512); cblas, the linked library; auto: fma where it runs"},
+             "AVX-512); cblas, a BLAS library; auto: fma where it runs"},
     {KEY(run, precision, CONF_ENUM), .def = "f32", .choices = precisions, .numbers = true,
      .help = "matrix products on a GPU: f32; tf32, 10 bits of mantissa; bf16, bfloat16 factors; "
              "sums and parameters are f32 always"},

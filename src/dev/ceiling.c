@@ -267,9 +267,10 @@ static int measure_gemm(struct team *t, const int *cores, double scale, struct p
     int n = scale < 0.5 ? GEMM_N_SMALL : GEMM_N, rc = 0;
     /* two matrices, the result, and up to two more for packed weights */
     size_t elements = (size_t)n * (size_t)n, all = 5 * elements * (size_t)out->cores;
-    const struct cpu_gemm *providers[2] = {&cpu_gemm_cblas, cpu_gemm_fma(0)};
     double rates[2][2] = {{0}};
     PP_TRY(pp_arena_create(all * sizeof(float), &a));
+    bool blas = blas_enter(out->cores) == 0;
+    const struct cpu_gemm *providers[2] = {blas ? &cpu_gemm_cblas : NULL, cpu_gemm_fma(0)};
     float *values = (float *)(void *)a.base;
     for (size_t i = 0; i < all; i++) {
         values[i] = (float)(i % 61) * 0.01f - 0.3f;
@@ -279,7 +280,11 @@ static int measure_gemm(struct team *t, const int *cores, double scale, struct p
         t->members[i].b = t->members[i].a + elements;
         t->members[i].c = t->members[i].b + elements;
     }
-    blas_set_threads(1);
+    if (blas) {
+        blas_set_threads(1);
+    } else {
+        pp_error_clear();
+    }
     t->work = product;
     t->width = n;
     for (int k = 0; rc == 0 && k < 2; k++) {
@@ -297,6 +302,9 @@ static int measure_gemm(struct team *t, const int *cores, double scale, struct p
         out->own_all = rates[1][1];
         out->gemm_core = out->own_core > out->blas_core ? out->own_core : out->blas_core;
         out->gemm_all = out->own_all > out->blas_all ? out->own_all : out->blas_all;
+    }
+    if (blas) {
+        blas_leave(out->cores);
     }
     pp_arena_destroy(&a);
     return rc;

@@ -112,7 +112,7 @@ static int print_ceilings(const struct pp_ceilings *c, bool device, FILE *f)
     }
     table_cell(&t, 0, 1, "%s", each);
     table_cell(&t, 0, 2, "%.1f", c->fma_all * 1e-9);
-    table_cell(&t, 1, 0, "matrix product %d x %d x %d, linked BLAS, GF/s", c->gemm_n, c->gemm_n,
+    table_cell(&t, 1, 0, "matrix product %d x %d x %d, BLAS library, GF/s", c->gemm_n, c->gemm_n,
                c->gemm_n);
     table_cell(&t, 1, 1, "%.1f", c->blas_core * 1e-9);
     table_cell(&t, 1, 2, "%.1f", c->blas_all * 1e-9);

@@ -59,6 +59,26 @@ else
     skip "ppcli does not start in so little address space here (a sanitizer)"
 fi
 
+begin "no command hangs where address space is short, whatever its libraries do"
+limits='75000 100000 150000 200000 300000 500000'
+(ulimit -v 4000000 && exec "$PPCLI" version) >/dev/null 2>&1 || limits='' # a sanitizer
+for limit in $limits; do
+    for words in version 'keys run.gemm' 'plan --schedule 1f1b --stages 2 --microbatches 4' env \
+        "explain $net" "train $net --dir= -q" "train $net --dir= -q --set run.gemm=cblas" \
+        "train $net --dir= -q --set run.gemm=cblas --set run.threads=2"; do
+        code=0
+        last="ulimit -v $limit; ppcli $words"
+        # shellcheck disable=SC2086 # words
+        (ulimit -v $limit && exec timeout -s KILL 60 "$PPCLI" $words) >"$folder/out" 2>"$folder/err" </dev/null ||
+            code=$?
+        case $code in
+        0) ;;
+        69) same "$(wc -l <"$folder/err" | tr -d ' ')" 1 ;;
+        *) complain "ends with $code: $(cat "$folder/err")" ;;
+        esac
+    done
+done
+
 begin "sizes beyond any machine are one line, at once"
 for set in 'model.sizes=12 16777216*1000 5' 'model.sizes=16777216*4000' \
     'pipeline.microbatches=1073741824' 'train.batch_size=2147483647' 'pipeline.stages=2147483647' \

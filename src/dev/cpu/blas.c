@@ -1,15 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The CBLAS that is loaded need not be the one that was linked: distributions switch it by a
- * symbolic link. So everything is asked at run time, and nothing of OpenBLAS is needed to link.
+ * The CBLAS that is loaded need not be the one that was built with: distributions switch it by a
+ * symbolic link. So what it is, is asked at run time.
  */
 #include "blas.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 
 #include "ppcli/backend.h"
+#include "ppcli/err.h"
+#include "blas_file.h"
 
 enum {
     SERIAL,
@@ -17,30 +23,113 @@ enum {
     OPENMP
 }; /* of openblas_get_parallel() */
 
-struct openblas {
+__typeof__(cblas_sgemm) *blas_sgemm;
+
+/* Of the process: loaded once, whoever asks. The functions that only OpenBLAS has may be NULL. */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static void *library;
+static char problem[256]; /* empty: it is loaded */
+static struct {
     char *(*get_config)(void);
     char *(*get_corename)(void);
     int (*get_parallel)(void);
     int (*get_num_threads)(void);
     void (*set_num_threads)(int);
+    void *(*memory_alloc)(int); /* a work buffer */
+    void (*memory_free)(void *);
+} openblas;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static int inside; /* threads that may be in it at once */
+static int kept;   /* buffers that take_buffers() took */
+
+enum {
+    MIB = 1 << 20,
+    BUFFER_MIB = 144, /* of address space: OpenBLAS's work buffer for a thread, and its stack */
+    BUFFERS_MAX = 32
 };
 
-/* ISO C has no cast from an object to a function pointer; POSIX promises that the bits fit. */
-static void look_up(const char *name, void *function)
+/* Before main(), as the environment must not change while other threads read it. OpenBLAS reads
+ * this when it is loaded; without it, it starts a thread for each core. */
+__attribute__((constructor)) static void ask_for_one_thread(void)
 {
-    void *p = dlsym(RTLD_DEFAULT, name);
-    memcpy(function, &p, sizeof(p));
+    setenv("OPENBLAS_NUM_THREADS", "1", 1);
 }
 
-static struct openblas find(void)
+static bool look_up(const char *name, void *function)
 {
-    struct openblas b;
-    look_up("openblas_get_config", &b.get_config);
-    look_up("openblas_get_corename", &b.get_corename);
-    look_up("openblas_get_parallel", &b.get_parallel);
-    look_up("openblas_get_num_threads", &b.get_num_threads);
-    look_up("openblas_set_num_threads", &b.set_num_threads);
-    return b;
+    void *p = dlsym(library, name);
+    memcpy(function, &p, sizeof(p)); /* ISO C casts no object pointer to a function pointer */
+    return p != NULL;
+}
+
+static void load(void)
+{
+    library = dlopen(BLAS_FILE, RTLD_NOW | RTLD_LOCAL);
+    if (!library || !look_up("cblas_sgemm", &blas_sgemm)) {
+        snprintf(problem, sizeof(problem),
+                 "the CBLAS cannot be loaded: %s; install it, name its folder in LD_LIBRARY_PATH, "
+                 "or use run.gemm = fma",
+                 library ? BLAS_FILE " has no cblas_sgemm" : dlerror());
+        return;
+    }
+    look_up("openblas_get_config", &openblas.get_config);
+    look_up("openblas_get_corename", &openblas.get_corename);
+    look_up("openblas_get_parallel", &openblas.get_parallel);
+    look_up("openblas_get_num_threads", &openblas.get_num_threads);
+    look_up("openblas_set_num_threads", &openblas.set_num_threads);
+    look_up("blas_memory_alloc", &openblas.memory_alloc);
+    look_up("blas_memory_free", &openblas.memory_free);
+}
+
+/* OpenBLAS tries for ever to get a work buffer. So where address space is limited (ulimit -v), it
+ * gets those of n threads here, after a look at whether there is room; it keeps them. */
+static int take_buffers(int n)
+{
+    struct rlimit limit;
+    void *buffers[BUFFERS_MAX];
+    if (n <= kept || !openblas.memory_alloc || !openblas.memory_free ||
+        getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+        return 0;
+    }
+    size_t bytes = (size_t)(n - kept) * BUFFER_MIB * MIB;
+    void *room = n <= BUFFERS_MAX ? mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                                  : MAP_FAILED;
+    if (room == MAP_FAILED) {
+        return pp_fail(PP_ERESOURCE,
+                       "the CBLAS needs %zu MiB of address space for its buffers, and ulimit -v "
+                       "leaves less; raise it, or use run.gemm = fma",
+                       bytes / MIB);
+    }
+    munmap(room, bytes);
+    for (int i = 0; i < n; i++) {
+        buffers[i] = openblas.memory_alloc(0);
+    }
+    for (int i = 0; i < n; i++) {
+        openblas.memory_free(buffers[i]);
+    }
+    kept = n;
+    return 0;
+}
+
+int blas_enter(int threads)
+{
+    pthread_once(&once, load);
+    if (problem[0]) {
+        return pp_fail(PP_ERESOURCE, "%s", problem);
+    }
+    pthread_mutex_lock(&lock);
+    int rc = take_buffers(inside + threads);
+    inside += rc == 0 ? threads : 0;
+    pthread_mutex_unlock(&lock);
+    return rc;
+}
+
+void blas_leave(int threads)
+{
+    pthread_mutex_lock(&lock);
+    inside -= threads;
+    pthread_mutex_unlock(&lock);
 }
 
 /*
@@ -48,14 +137,14 @@ static struct openblas find(void)
  * two callers: wrong numbers, silently. An OpenMP build is only known to be safe as long as it
  * starts no threads of its own. Of an unknown library nothing is known; MKL and BLIS are safe.
  */
-static bool safe(const struct openblas *b, int threads)
+static bool safe(int threads)
 {
-    if (!b->get_parallel || !b->get_config) {
+    if (!openblas.get_parallel || !openblas.get_config) {
         return true;
     }
-    switch (b->get_parallel()) {
+    switch (openblas.get_parallel()) {
     case SERIAL:
-        return strstr(b->get_config(), "USE_LOCKING") != NULL;
+        return strstr(openblas.get_config(), "USE_LOCKING") != NULL;
     case OPENMP:
         return threads == 1;
     default:
@@ -65,31 +154,26 @@ static bool safe(const struct openblas *b, int threads)
 
 bool blas_set_threads(int threads)
 {
-    struct openblas b = find();
     /* Another rank of this process may be computing already: leave a right value alone. */
-    if (b.set_num_threads && !(b.get_num_threads && b.get_num_threads() == threads)) {
-        b.set_num_threads(threads);
+    if (openblas.set_num_threads &&
+        !(openblas.get_num_threads && openblas.get_num_threads() == threads)) {
+        openblas.set_num_threads(threads);
     }
-    return safe(&b, threads);
+    return safe(threads);
 }
 
 void pp_blas_describe(char *out, size_t bytes)
 {
-    struct openblas b = find();
-    if (b.get_config) {
+    pthread_once(&once, load);
+    if (problem[0]) {
+        snprintf(out, bytes, "none: %s", problem);
+    } else if (openblas.get_config) {
         /* "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ... Haswell MAX_THREADS=64" */
         char name[32] = "OpenBLAS", version[32] = "";
-        sscanf(b.get_config(), "%31s %31s", name, version);
+        sscanf(openblas.get_config(), "%31s %31s", name, version);
         snprintf(out, bytes, "%s %s (%s)", name, version,
-                 b.get_corename ? b.get_corename() : "core unknown");
-        return;
+                 openblas.get_corename ? openblas.get_corename() : "core unknown");
+    } else {
+        snprintf(out, bytes, "CBLAS of unknown version (%s)", BLAS_FILE);
     }
-    Dl_info info;
-    void *symbol = dlsym(RTLD_DEFAULT, "cblas_sgemm");
-    const char *file = "statically linked";
-    if (symbol && dladdr(symbol, &info) && info.dli_fname) {
-        const char *slash = strrchr(info.dli_fname, '/');
-        file = slash ? slash + 1 : info.dli_fname;
-    }
-    snprintf(out, bytes, "CBLAS of unknown version (%s)", file);
 }

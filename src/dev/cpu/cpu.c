@@ -120,10 +120,29 @@ static int no_fma(const struct pp_backend_choice *choice)
                    choice->threads);
 }
 
+/* Without the library where own products run: most commands do not need it. */
 static int probe(char *why, size_t bytes)
 {
+    if (cpu_gemm_fma(0)) {
+        snprintf(why, bytes, "own products (%s)", cpu_gemm_fma(0)->name);
+        return 0;
+    }
+    int rc = blas_enter(1);
+    if (rc < 0) {
+        snprintf(why, bytes, "%s", pp_error_get()->text);
+        pp_error_clear();
+        return rc;
+    }
+    blas_leave(1);
     pp_blas_describe(why, bytes);
     return 0;
+}
+
+static void versions(void (*visit)(void *ctx, const char *what, const char *text), void *ctx)
+{
+    char text[256];
+    pp_blas_describe(text, sizeof(text));
+    visit(ctx, "CBLAS", text);
 }
 
 static int cpu_open(struct pp_backend *be, int threads)
@@ -135,6 +154,11 @@ static int cpu_open(struct pp_backend *be, int threads)
     struct cpu *cpu = pp_alloc(1, sizeof(*cpu));
     if (!cpu) {
         return PP_ERESOURCE;
+    }
+    int rc = g == &cpu_gemm_cblas ? blas_enter(threads) : 0;
+    if (rc < 0) {
+        pp_free(cpu);
+        return rc;
     }
     cpu->k = cpu_kernels_runnable(0);
     cpu->gemm = g;
@@ -158,6 +182,9 @@ static void cpu_close(struct pp_backend *be)
 {
     struct cpu *cpu = be->impl;
     denormals_restore(cpu->control);
+    if (cpu->gemm == &cpu_gemm_cblas) {
+        blas_leave(be->choice.threads);
+    }
     pp_free(cpu);
 }
 
@@ -271,6 +298,7 @@ const struct pp_backend_ops backend_cpu = {
     .name = "cpu",
     .help = "this machine's cores",
     .probe = probe,
+    .versions = versions,
     .open = cpu_open,
     .close = cpu_close,
     .gather_u8 = gather_u8,
