@@ -164,7 +164,7 @@ const struct pp_st_tensor *pp_ckpt_find(const struct pp_ckpt *ck, const char *na
 
 /*
  * Read a tensor of this shape as floats (F16, BF16 and F64 are converted): put() gets them in
- * ascending pieces and may copy them to a device.
+ * ascending pieces and may copy them to a device. put NULL: only see that it could be read.
  * Errors: PP_EFORMAT (no such tensor; another shape; not of floats), PP_EIO, those of put().
  */
 int pp_ckpt_read(const struct pp_ckpt *ck, const char *name, int n_dims, const int64_t *dims,

@@ -277,4 +277,7 @@ const char *pp_activation_name(enum pp_activation a);
 const char *pp_optimizer_name(enum pp_optimizer_kind k);
 const char *pp_precision_name(enum pp_precision p);
 
+/* Values an optimizer keeps for each parameter: none, the first moment (or momentum), both. */
+int pp_optimizer_moments(enum pp_optimizer_kind k);
+
 #endif

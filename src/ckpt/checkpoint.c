@@ -173,6 +173,24 @@ static bool is_step_path(const char *path)
     return name_is_step(base ? base + 1 : path, &step);
 }
 
+/* A folder's name must not promise another step than it holds: checkpoints are found, kept and
+ * removed by it. Closes *ck on failure. */
+static int check_name(struct pp_ckpt **ck)
+{
+    const char *path = (*ck)->path, *base = strrchr(path, '/');
+    int64_t step;
+    char made[NAME_BYTES];
+    base = base ? base + 1 : path;
+    if (!name_is_step(base, &step) || step == (*ck)->state.step) {
+        return 0;
+    }
+    name_step(made, (*ck)->state.step);
+    int rc = pp_fail(PP_EFORMAT, "%s: holds step %lld; name the folder %s", path,
+                     (long long)(*ck)->state.step, made);
+    pp_ckpt_close(ck);
+    return rc;
+}
+
 int pp_ckpt_open(const char *path, enum pp_ckpt_check check, struct pp_ckpt **out)
 {
     char tidy[PP_PATH_MAX];
@@ -181,7 +199,8 @@ int pp_ckpt_open(const char *path, enum pp_ckpt_check check, struct pp_ckpt **ou
         return open_one(tidy, true, check, out);
     }
     if (exists(tidy, NAME_MANIFEST) || is_step_path(tidy)) {
-        return open_one(tidy, false, check, out);
+        PP_TRY(open_one(tidy, false, check, out));
+        return check_name(out);
     }
     return pp_ckpt_open_latest(tidy, check, true, out);
 }
@@ -228,7 +247,7 @@ static int open_newest(const char *dir, const int64_t *steps, int n, enum pp_ckp
         PP_TRY(pp_ckpt_step_path(dir, steps[i], path));
         rc = open_one(path, false, check, out);
         if (rc == 0 || !fall_back || !is_damage(rc)) {
-            return rc;
+            return rc < 0 ? rc : check_name(out); /* a wrong name is no damage to pass over */
         }
         pp_log_warn("%s", pp_error_get()->text);
         if (i + 1 < n) {

@@ -69,16 +69,11 @@ int folder_steps(const char *dir, int64_t **out, int *out_n)
 /* --- removing -----------------------------------------------------------------------------------
  */
 
-static bool is_real_folder(const char *path)
-{
-    struct stat st;
-    return lstat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
 int folder_remove(const struct pp_io *io, const char *path)
 {
-    if (!is_real_folder(path)) {
-        return pp_fail(PP_EIO, "cannot remove %s: it is no folder", path);
+    struct stat st;
+    if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode)) {
+        return pp_io_unlink(io, path);
     }
     DIR *d = opendir(path);
     if (!d) {
@@ -112,7 +107,8 @@ static int to_trash(const struct pp_io *io, const char *dir, int64_t step)
     name_step(name, step);
     PP_TRY(pp_path_format(from, "%s/%s", dir, name));
     PP_TRY(trash_path(dir, step, to));
-    if (is_real_folder(to)) {
+    struct stat st;
+    if (lstat(to, &st) == 0) {
         PP_TRY(folder_remove(io, to));
     }
     return pp_io_rename(io, from, to);
@@ -182,7 +178,9 @@ int pp_ckpt_sweep(const struct pp_io *io, const char *dir, int64_t since_ns)
             continue;
         }
         rc = pp_path_format(path, "%s/%s", dir, e->d_name);
-        if (rc < 0 || lstat(path, &st) != 0 || !S_ISDIR(st.st_mode)) {
+        /* A link is ours only as trash. */
+        if (rc < 0 || lstat(path, &st) != 0 ||
+            !(S_ISDIR(st.st_mode) || (S_ISLNK(st.st_mode) && e->d_name[0] == '.'))) {
             continue;
         }
         /* Newer than our lock: of somebody who does not know it. */

@@ -9,7 +9,7 @@
  * pp_free()s *out. */
 int folder_steps(const char *dir, int64_t **out, int *out_n);
 
-/* Remove a folder of files; links are not followed, folders in it are left. */
+/* Remove a folder of files, or a link to one; links are not followed, folders in it are left. */
 int folder_remove(const struct pp_io *io, const char *path);
 
 #endif

@@ -116,6 +116,9 @@ int pp_ckpt_read(const struct pp_ckpt *ck, const char *name, int n_dims, const i
     }
     const struct pp_st_file *f = ck->parts[part];
     PP_TRY(check_tensor(f, t, n_dims, dims));
+    if (!put) {
+        return 0;
+    }
     float *floats = pp_alloc(PIECE, sizeof(*floats));
     void *raw = t->dtype == PP_ST_F32 ? floats : pp_alloc(PIECE, sizeof(double));
     int rc = floats && raw ? read_pieces(f, t, raw, floats, put, ctx) : PP_ERESOURCE;

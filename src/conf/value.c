@@ -465,6 +465,11 @@ const char *pp_optimizer_name(enum pp_optimizer_kind k)
     return choice_name(conf_option(conf_option_index("train.optimizer"))->choices, (int)k);
 }
 
+int pp_optimizer_moments(enum pp_optimizer_kind k)
+{
+    return k == PP_OPT_SGD ? 0 : k == PP_OPT_MOMENTUM ? 1 : 2;
+}
+
 const char *pp_precision_name(enum pp_precision p)
 {
     return choice_name(conf_option(conf_option_index("run.precision"))->choices, (int)p);

@@ -108,16 +108,6 @@ size_t pp_chunk_packed_bytes(const struct pp_model *m, const struct pp_chunk_spe
     return floats * sizeof(float);
 }
 
-static bool has_m(enum pp_optimizer_kind kind)
-{
-    return kind != PP_OPT_SGD;
-}
-
-static bool has_v(enum pp_optimizer_kind kind)
-{
-    return kind == PP_OPT_ADAM || kind == PP_OPT_ADAMW;
-}
-
 static void take_arena(struct pp_chunk *c, const struct pp_chunk_spec *spec, struct pp_arena *arena)
 {
     size_t state_floats, grad_floats, packed = 0;
@@ -133,10 +123,10 @@ static void take_arena(struct pp_chunk *c, const struct pp_chunk_spec *spec, str
     }
     if (c->grad_slots > 0) {
         c->grads = pp_arena_take(arena, c->n_floats, sizeof(float));
-        if (has_m(c->optimizer)) {
+        if (pp_optimizer_moments(c->optimizer) > 0) {
             c->opt_m = pp_arena_take(arena, c->n_floats, sizeof(float));
         }
-        if (has_v(c->optimizer)) {
+        if (pp_optimizer_moments(c->optimizer) > 1) {
             c->opt_v = pp_arena_take(arena, c->n_floats, sizeof(float));
         }
     }

@@ -69,8 +69,7 @@ static int stage_memory(struct pp_exec *x, struct pp_arena *a, struct exec_stage
     for (int i = spec.first; i <= spec.last; i++) {
         floats += l->model->layers[i].n_floats;
     }
-    enum pp_optimizer_kind kind = spec.optimizer;
-    size_t states = kind == PP_OPT_SGD ? 0 : kind == PP_OPT_MOMENTUM ? 1 : 2;
+    size_t states = (size_t)pp_optimizer_moments(spec.optimizer);
     size_t packed = pp_chunk_packed_bytes(l->model, &spec);
     x->bytes.parameters += floats * sizeof(float);
     x->bytes.packed += packed;

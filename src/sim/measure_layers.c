@@ -170,14 +170,14 @@ static int place(struct bench *b, struct pp_arena *a, int rows, struct sample **
 
 static void place_parameters(struct bench *b, struct pp_arena *a)
 {
-    enum pp_optimizer_kind kind = b->w->m->spec->optimizer;
+    int moments = pp_optimizer_moments(b->w->m->spec->optimizer);
     b->params = pp_arena_take(a, b->n_floats, sizeof(float));
     b->grads = pp_arena_take(a, b->n_floats, sizeof(float));
     b->args = pp_arena_take(a, 1, sizeof(*b->args));
-    if (kind != PP_OPT_SGD) {
+    if (moments > 0) {
         b->opt_m = pp_arena_take(a, b->n_floats, sizeof(float));
     }
-    if (kind == PP_OPT_ADAM || kind == PP_OPT_ADAMW) {
+    if (moments > 1) {
         b->opt_v = pp_arena_take(a, b->n_floats, sizeof(float));
     }
     for (int k = 0; k < b->n; k++) {

@@ -467,14 +467,18 @@ static int end_early(struct trainer *tr)
     return pp_error_adopt(&why);
 }
 
+int64_t loop_total_steps(const struct pp_run *run)
+{
+    const struct pp_config *cfg = run->cfg;
+    int64_t batch = cfg->train.batch_size;
+    int64_t all = (run->layout->train_n + batch - 1) / batch * cfg->train.epochs;
+    return cfg->train.max_steps > 0 && cfg->train.max_steps < all ? cfg->train.max_steps : all;
+}
+
 int loop_train(struct trainer *tr, uint64_t start)
 {
-    const struct pp_config *cfg = tr->run->cfg;
     int steps = pp_exec_train_steps(tr->x);
-    tr->total_steps = (int64_t)steps * cfg->train.epochs;
-    if (cfg->train.max_steps > 0 && cfg->train.max_steps < tr->total_steps) {
-        tr->total_steps = cfg->train.max_steps;
-    }
+    tr->total_steps = loop_total_steps(tr->run);
     tr->next_sync = tr->t + 1;
     PP_TRY(pp_transport_agree(tr->tp, open_outputs(tr)));
     struct tracer_spec tracer = {.layout = tr->run->layout,

@@ -75,6 +75,9 @@ struct trainer {
     struct epoch_result last;
 };
 
+/* Optimizer steps of the whole run. */
+int64_t loop_total_steps(const struct pp_run *run);
+
 /* Collective: all epochs, then the summary. start: pp_clock_ns() when the rank began. */
 int loop_train(struct trainer *tr, uint64_t start);
 

@@ -188,6 +188,18 @@ static int work(struct trainer *tr)
     return rc;
 }
 
+/* Collective: from the ring to the end of the loop. */
+static int go(struct trainer *tr, uint64_t start)
+{
+    const struct rank_spec *spec = tr->spec;
+    PP_TRY(pp_transport_agree(tr->tp, make_ring(tr)));
+    struct pp_exec_spec exec = {
+        .layout = spec->run->layout, .rank = spec->rank, .caps = tr->tp->caps, .ring = spec->ring};
+    PP_TRY(pp_exec_create(&exec, tr->be, tr->tp, tr->data[0], tr->data[1], &tr->x));
+    PP_TRY(pp_transport_agree(tr->tp, resume_read(tr)));
+    return spec->options->work ? work(tr) : loop_train(tr, start);
+}
+
 int rank_main(struct rank_spec *spec, struct pp_transport *tp)
 {
     struct trainer tr = {
@@ -200,19 +212,8 @@ int rank_main(struct rank_spec *spec, struct pp_transport *tp)
     if (rc == 0) {
         rc = begin(&tr);
     }
-    if (rc == 0) {
-        rc = pp_transport_agree(tp, make_ring(&tr));
-    }
-    if (rc == 0) {
-        struct pp_exec_spec exec = {
-            .layout = spec->run->layout, .rank = spec->rank, .caps = tp->caps, .ring = spec->ring};
-        rc = pp_exec_create(&exec, tr.be, tp, tr.data[0], tr.data[1], &tr.x);
-    }
-    if (rc == 0) {
-        rc = pp_transport_agree(tp, resume_read(&tr));
-    }
-    if (rc == 0) {
-        rc = spec->options->work ? work(&tr) : loop_train(&tr, start);
+    if (rc == 0 && !tr.begin.nothing_left) {
+        rc = go(&tr, start);
     }
     metrics_close(&tr.m);
     saver_destroy(&tr.saver);

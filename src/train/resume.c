@@ -104,6 +104,17 @@ static bool same_folder(const char *a, const char *b)
 /* --- whether it fits ----------------------------------------------------------------------------
  */
 
+struct target {
+    struct pp_exec *x;
+    struct pp_exec_tensor t;
+};
+
+static int put(void *ctx, uint64_t first, const float *values, size_t n)
+{
+    struct target *to = ctx;
+    return pp_exec_tensor_put(to->x, &to->t, (size_t)first, values, n);
+}
+
 struct differences {
     char text[1024];
     size_t used;
@@ -122,6 +133,31 @@ static void note_difference(void *ctx, const char *key, const char *there, const
                                     "%s%s was %.60s, is %.60s", d->used > 0 ? "; " : "", key,
                                     there[0] ? there : "empty", here[0] ? here : "empty");
     }
+}
+
+static int saved_tensor(const struct pp_ckpt *ck, enum pp_exec_kind kind, const struct pp_param *p,
+                        struct target *to)
+{
+    const struct pp_exec_tensor t = {.kind = kind, .param = p};
+    char name[PP_ST_NAME_MAX + 1];
+    saver_tensor_name(&t, name);
+    int64_t dims[2] = {p->n_dims == 2 ? p->rows : p->cols, p->cols};
+    return pp_ckpt_read(ck, name, p->n_dims, dims, to ? put : NULL, to);
+}
+
+/* Everything that the ranks will read is there and of the right shape. */
+static int check_tensors(const struct trainer *tr, const struct pp_ckpt *ck)
+{
+    const struct pp_model *m = tr->run->model;
+    int moments = pp_optimizer_moments(tr->run->cfg->train.optimizer);
+    for (int l = 0; l < m->n_layers; l++) {
+        for (int i = 0; i < m->layers[l].n_params; i++) {
+            for (int kind = 0; kind <= moments; kind++) {
+                PP_TRY(saved_tensor(ck, (enum pp_exec_kind)kind, &m->layers[l].params[i], NULL));
+            }
+        }
+    }
+    return 0;
 }
 
 static int check(const struct trainer *tr, const struct pp_ckpt *ck)
@@ -149,7 +185,8 @@ static int check(const struct trainer *tr, const struct pp_ckpt *ck)
         pp_log_warn("%s was made with '%s', this is '%s': the last bits may differ",
                     pp_ckpt_path(ck), s->fingerprint, tr->be->description);
     }
-    return resume_check_state(tr, s, pp_ckpt_path(ck));
+    PP_TRY(resume_check_state(tr, s, pp_ckpt_path(ck)));
+    return check_tensors(tr, ck);
 }
 
 /* --- the beginning ------------------------------------------------------------------------------
@@ -163,16 +200,30 @@ static int open_named(const struct pp_config *cfg, const char *path, struct pp_c
 }
 
 /* The run folder, which is ours now, as it was at the step of the checkpoint. */
-static int rewind_folder(const struct trainer *tr, const char *dir, int64_t step)
+static int rewind_folder(const struct trainer *tr, const char *dir, const char *from, int64_t step)
 {
-    char checkpoints[PP_PATH_MAX];
+    char checkpoints[PP_PATH_MAX], own[PP_PATH_MAX];
     PP_TRY(pp_path_format(checkpoints, "%s/" PP_CKPT_DIR, dir));
     PP_TRY(metrics_cut(dir, step));
     PP_TRY(pp_ckpt_drop_newer(&pp_io_system, checkpoints, step));
-    PP_TRY(pp_ckpt_sweep(&pp_io_system, checkpoints, tr->lock.since_ns));
+    PP_TRY(pp_ckpt_step_path(checkpoints, step, own));
+    if (same_folder(own, from)) { /* else it may be a leftover itself */
+        PP_TRY(pp_ckpt_sweep(&pp_io_system, checkpoints, tr->lock.since_ns));
+    }
     return run_dir_continue(tr->run->cfg, dir);
 }
 
+/* The run in the folder has reached its end, and the config wants no further step. */
+static bool is_complete(const struct trainer *tr, const char *dir, int64_t step)
+{
+    char summary[PATH_MAX];
+    struct stat st;
+    return step >= loop_total_steps(tr->run) &&
+           snprintf(summary, sizeof(summary), "%s/summary.json", dir) < (int)sizeof(summary) &&
+           stat(summary, &st) == 0;
+}
+
+/* Everything is read and judged before anything in the folder changes. */
 static int take(struct trainer *tr, const char *path, struct beginning *b)
 {
     struct pp_ckpt *ck = NULL;
@@ -188,8 +239,15 @@ static int take(struct trainer *tr, const char *path, struct beginning *b)
     pp_ckpt_close(&ck);
     PP_TRY(rc);
     b->resume = true;
+    if (b->goes_on && is_complete(tr, b->dir, step)) {
+        pp_log_info("step %" PRId64 " of %" PRId64
+                    " is done: nothing is left to train, and %s stays as it is",
+                    step, loop_total_steps(tr->run), b->dir);
+        b->nothing_left = true;
+        return 0;
+    }
     if (b->goes_on) {
-        PP_TRY(rewind_folder(tr, b->dir, step));
+        PP_TRY(rewind_folder(tr, b->dir, b->from, step));
     } else {
         PP_TRY(run_dir_create(tr->run->cfg, tr->spec->options->name, tr->spec->options->overwrite,
                               &tr->lock, b->dir));
@@ -256,31 +314,15 @@ int resume_begin(struct trainer *tr, struct beginning *b)
 /* --- tensors ------------------------------------------------------------------------------------
  */
 
-struct target {
-    struct pp_exec *x;
-    struct pp_exec_tensor t;
-};
-
-static int put(void *ctx, uint64_t first, const float *values, size_t n)
-{
-    struct target *to = ctx;
-    return pp_exec_tensor_put(to->x, &to->t, (size_t)first, values, n);
-}
-
 /* all: the optimizer's state too. */
 static int read_tensors(struct trainer *tr, const struct pp_ckpt *ck, bool all)
 {
     for (int i = 0; i < pp_exec_tensor_count(tr->x); i++) {
         struct target to = {.x = tr->x};
-        char name[PP_ST_NAME_MAX + 1];
         pp_exec_tensor(tr->x, i, &to.t);
-        if (to.t.kind != PP_EXEC_PARAM && !all) {
-            continue;
+        if (to.t.kind == PP_EXEC_PARAM || all) {
+            PP_TRY(saved_tensor(ck, to.t.kind, to.t.param, &to));
         }
-        saver_tensor_name(&to.t, name);
-        const struct pp_param *p = to.t.param;
-        int64_t dims[2] = {p->n_dims == 2 ? p->rows : p->cols, p->cols};
-        PP_TRY(pp_ckpt_read(ck, name, p->n_dims, dims, put, &to));
     }
     return pp_exec_tensors_changed(tr->x);
 }

@@ -18,6 +18,7 @@ struct beginning {
     char from[PP_PATH_MAX]; /* checkpoint or safetensors file to read; "": none */
     bool resume;            /* all of its state, else its weights alone */
     bool goes_on;           /* the run folder is the one that is resumed */
+    bool nothing_left;      /* and it is complete: the ranks leave, no file changes */
 };
 
 /*

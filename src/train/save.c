@@ -137,9 +137,7 @@ void saver_destroy(struct saver **saver)
 
 static uint64_t bytes_of_all(const struct saver *s)
 {
-    uint64_t kinds = s->spec.cfg->train.optimizer == PP_OPT_SGD        ? 1
-                     : s->spec.cfg->train.optimizer == PP_OPT_MOMENTUM ? 2
-                                                                       : 3;
+    uint64_t kinds = 1 + (uint64_t)pp_optimizer_moments(s->spec.cfg->train.optimizer);
     return kinds * s->spec.layout->model->n_floats * sizeof(float) + SMALL_FILES;
 }
 

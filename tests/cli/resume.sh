@@ -110,6 +110,47 @@ err_has 'cannot be used; trying the one before it'
 err_has 'going on after step 20'
 same "$(sha a/summary.json)" "$(sha b/summary.json)"
 
+begin "--resume of a complete run changes no file, however it is asked for"
+run train net.ini --dir end -q --set checkpoint.keep=3
+state() { find end -type f -exec sha256sum {} + | sort; }
+before=$(state)
+for words in '--resume' '--resume end' '--resume end/checkpoints/step-00000010 --epochs 1' \
+    '--resume --launch mpirun --trace t.json'; do
+    # shellcheck disable=SC2086
+    run train net.ini --dir end $words --set checkpoint.keep=1
+    code_is 0
+    err_has 'nothing is left to train, and '
+    same "$(state)" "$before"
+done
+[ ! -e t.json ] || complain 'a trace of no step'
+
+begin "a checkpoint of a wrong name stops --resume, and nothing is removed"
+cp -r end wrong
+rm -r wrong/checkpoints/step-00000010
+mv wrong/checkpoints/step-00000030 wrong/checkpoints/step-00000900
+run train net.ini --dir wrong --resume
+code_is 65
+err_has 'step-00000900: holds step 30; name the folder step-00000030'
+run verify wrong
+code_is 1
+err_has 'holds step 30'
+mv wrong/checkpoints/step-00000900 wrong/checkpoints/step-00000020.tmp-1
+rm wrong/summary.json
+run train net.ini --dir wrong --resume wrong/checkpoints/step-00000020.tmp-1
+code_is 0
+run verify wrong/checkpoints/step-00000020.tmp-1
+code_is 0
+
+begin "of a checkpoint that is a link the link alone is removed"
+cp -r end linked
+mv linked/checkpoints/step-00000030 kept
+ln -s "$PWD/kept" linked/checkpoints/step-00000030
+run train net.ini --dir linked --resume linked/checkpoints/step-00000010 -q
+code_is 0
+same "$(find linked/checkpoints -name '.trash*')" ''
+run verify kept linked
+code_is 0
+
 begin "--resume begins anew where there is nothing, and says so"
 run train net.ini --dir fresh --resume -q
 code_is 0

@@ -261,12 +261,13 @@ static void a_sweep_takes_what_killed_processes_left_and_nothing_else(void **sta
     for (int i = 0; i < 8; i++) {
         CHECK_INT_EQ(mkdir(in_folder(state, other[i]), 0700), 0);
     }
-    /* a link of such a name: neither it nor what it leads to */
+    /* links: the trash of one that was a checkpoint; else neither it nor what it leads to */
+    CHECK_INT_EQ(symlink("step-00000004", in_folder(state, ".trash-step-00000002-7")), 0);
     CHECK_INT_EQ(symlink("step-00000004", in_folder(state, "step-00000009.tmp-9")), 0);
     file_write(in_folder(state, "step-00000008.tmp-9"), "x", 1);
     int64_t long_ago = 1000000000, soon = INT64_MAX;
     CHECK_OK(pp_ckpt_sweep(&pp_io_system, *state, long_ago));
-    CHECK_INT_EQ(folder_count(*state, NULL, 0), 13);
+    CHECK_INT_EQ(folder_count(*state, NULL, 0), 14);
     CHECK_OK(pp_ckpt_sweep(&pp_io_system, *state, soon));
     CHECK_INT_EQ(folder_count(*state, NULL, 0), 10);
     for (int i = 0; i < 3; i++) {
