@@ -2,10 +2,14 @@
 /*
  * Pass 2, check: is each rank's list, looked at alone, part of a legal training step? Each
  * (virtual stage, micro-batch) has one F and then one B, or one I and then one W, on the rank that
- * holds the stage, and W (or B) ascends. What the lists do to each other is the proof's business.
+ * holds the stage, and W (or B) ascends; forward only, it has one F, and F ascends. What the lists
+ * do to each other is the proof's business.
+ *
+ * Lists from a table are refused by line, column and the letters of the file.
  */
-#include "pass.h"
+#include "csv.h"
 
+#include <stdarg.h>
 #include <string.h>
 
 #include "ppcli/err.h"
@@ -13,214 +17,221 @@
 
 struct checker {
     const struct pp_plan *plan;
+    const struct pp_table *table; /* where the lists come from; NULL: from no file */
     int rank;
-    uint8_t *saw;    /* [V][M] of the current rank: bit 1 << op */
-    int32_t *next_w; /* [n_virtual] the micro-batch that must be accumulated next; eval: next F */
+    uint8_t *saw;  /* [V][M] of the current rank: bit 1 << op */
+    int32_t *last; /* [V] of the current rank: micro-batch of the last W or B (eval: F); -1 */
+    bool descends;
 };
 
 #define SAW(op) (1u << (op))
 
-static char letter(int op)
+/* About action k of the current rank; after the last: about what is missing. */
+static int fail_at(const struct checker *c, int k, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static int fail_at(const struct checker *c, int k, const char *fmt, ...)
 {
-    return PP_OP_LETTERS[op];
+    char text[PP_ERROR_TEXT_MAX];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    if (c->table) {
+        return PP_TABLE_FAIL(c->table, c->rank, pp_table_nth(c->table, c->rank, k), "%s", text);
+    }
+    return pp_fail(PP_EFORMAT, "rank %d: %s", c->rank, text);
 }
 
-/* Does the current rank run `op` of (stage, mb) after action k? Only asked to word a refusal. */
-static bool comes_later(const struct checker *c, int k, int op, int stage, int mb)
+static const char *letters(const struct checker *c, int op)
+{
+    static const char *const own[] = {"F", "I", "W", "B"};
+    return c->table ? pp_table_letters(c->table, (enum pp_op)op) : own[op];
+}
+
+static const char *name_of(const struct checker *c, int op, int stage, int mb,
+                           char name[PP_CELL_NAME_MAX])
+{
+    snprintf(name, PP_CELL_NAME_MAX, "%d%s%d", stage, letters(c, op), mb);
+    return name;
+}
+
+/* The other action `op` of (stage, mb) of the current rank; -1: none. Only asked for errors. */
+static int find(const struct checker *c, int not_k, int op, int stage, int mb)
 {
     const struct pp_rank_plan *list = &c->plan->ranks[c->rank];
-    for (int i = k + 1; i < list->n_actions; i++) {
-        const struct pp_action *a = &list->actions[i];
-        if (a->op == op && a->stage == stage && a->mb == mb) {
-            return true;
+    for (int k = 0; k < list->n_actions; k++) {
+        const struct pp_action *a = &list->actions[k];
+        if (k != not_k && a->op == op && a->stage == stage && a->mb == mb) {
+            return k;
         }
     }
-    return false;
+    return -1;
+}
+
+/* Where an action stands, as errors count: cells of its line, or of its list, from 1. */
+static int column(const struct checker *c, int k)
+{
+    return c->table ? pp_table_place(c->table, c->rank, pp_table_nth(c->table, c->rank, k)).column
+                    : k + 1;
 }
 
 /* Action k needs an earlier `need` of the same (stage, mb). */
 static int fail_needs(const struct checker *c, int k, int need)
 {
     const struct pp_action *a = &c->plan->ranks[c->rank].actions[k];
-    if (comes_later(c, k, need, a->stage, a->mb)) {
-        return pp_fail(PP_EFORMAT, "rank %d: %c%d of stage %d comes before its %c%d", c->rank,
-                       letter(a->op), a->mb, a->stage, letter(need), a->mb);
-    }
-    return pp_fail(PP_EFORMAT, "rank %d: %c%d of stage %d has no %c%d", c->rank, letter(a->op),
-                   a->mb, a->stage, letter(need), a->mb);
+    char name[PP_CELL_NAME_MAX], other[PP_CELL_NAME_MAX];
+    int at = find(c, k, need, a->stage, a->mb);
+    name_of(c, a->op, a->stage, a->mb, name);
+    name_of(c, need, a->stage, a->mb, other);
+    return at < 0 ? fail_at(c, k, "%s has no %s on its rank", name, other)
+                  : fail_at(c, k, "%s comes before its %s (cell %d)", name, other, column(c, at));
 }
 
-static int fail_both(const struct checker *c, const struct pp_action *a, unsigned saw)
-{
-    char other = a->op != PP_OP_B ? 'B' : saw & SAW(PP_OP_W) ? 'W' : 'I';
-    return pp_fail(PP_EFORMAT,
-                   "rank %d: stage %d has both %c%d and %c%d: a micro-batch has one B, or one I "
-                   "and one W",
-                   c->rank, a->stage, other, a->mb, letter(a->op), a->mb);
-}
-
-/* Action k accumulates micro-batch a->mb where `due` should have been next. */
-static int fail_order(const struct checker *c, int k, int due)
+static int fail_both(const struct checker *c, int k, int op)
 {
     const struct pp_action *a = &c->plan->ranks[c->rank].actions[k];
-    if (comes_later(c, k, PP_OP_W, a->stage, due) || comes_later(c, k, PP_OP_B, a->stage, due)) {
-        return pp_fail(PP_EFORMAT,
-                       "rank %d: %c of stage %d runs for micro-batch %d before %d: gradients must "
-                       "be accumulated in ascending order",
-                       c->rank, letter(a->op), a->stage, a->mb, due);
-    }
-    return pp_fail(PP_EFORMAT, "rank %d: stage %d has no W%d and no B%d", c->rank, a->stage, due,
-                   due);
+    char name[PP_CELL_NAME_MAX], other[PP_CELL_NAME_MAX];
+    return fail_at(c, k,
+                   "%s, but there is %s too (cell %d): a micro-batch of a stage has one %s, or one "
+                   "%s and one %s",
+                   name_of(c, a->op, a->stage, a->mb, name), name_of(c, op, a->stage, a->mb, other),
+                   column(c, find(c, k, op, a->stage, a->mb)), letters(c, PP_OP_B),
+                   letters(c, PP_OP_I), letters(c, PP_OP_W));
 }
 
 /* Is this a cell of this geometry, on the rank that holds it? */
 static int check_place(const struct checker *c, int k)
 {
     const struct pp_plan *plan = c->plan;
-    const struct pp_action *a = &plan->ranks[c->rank].actions[k];
+    const struct pp_rank_plan *list = &plan->ranks[c->rank];
+    const struct pp_action *a = &list->actions[k];
+    char name[PP_CELL_NAME_MAX];
     if (a->op > PP_OP_B) {
-        return pp_fail(PP_EFORMAT, "rank %d: cell %d is neither F, I, W nor B (op %d)", c->rank, k,
-                       a->op);
+        return fail_at(c, k, "cell %d is neither F, I, W nor B (op %d)", k + 1, a->op);
     }
+    name_of(c, a->op, a->stage, a->mb, name);
     if (a->stage < 0 || a->stage >= plan->n_virtual) {
-        return pp_fail(PP_EFORMAT, "rank %d: cell %d (%c%d) is of stage %d, stages are 0..%d",
-                       c->rank, k, letter(a->op), a->mb, a->stage, plan->n_virtual - 1);
+        return fail_at(c, k, "%s: stages are 0..%d", name, plan->n_virtual - 1);
     }
     if (a->mb < 0 || a->mb >= plan->geometry.microbatches) {
-        return pp_fail(PP_EFORMAT,
-                       "rank %d: cell %d is %c of stage %d for micro-batch %d, micro-batches are "
-                       "0..%d",
-                       c->rank, k, letter(a->op), a->stage, a->mb, plan->geometry.microbatches - 1);
+        return fail_at(c, k, "%s: micro-batches are 0..%d", name, plan->geometry.microbatches - 1);
     }
     if (plan->rank_of[a->stage] != c->rank) {
-        return pp_fail(PP_EFORMAT, "rank %d: %c%d of stage %d belongs to rank %d", c->rank,
-                       letter(a->op), a->mb, a->stage, plan->rank_of[a->stage]);
+        return fail_at(c, k, "%s belongs to rank %d", name, plan->rank_of[a->stage]);
     }
     if (plan->kind == PP_PLAN_EVAL && a->op != PP_OP_F) {
-        return pp_fail(PP_EFORMAT, "rank %d: %c%d of stage %d in a forward-only plan", c->rank,
-                       letter(a->op), a->mb, a->stage);
+        return fail_at(c, k, "%s in a forward-only plan", name);
+    }
+    bool pair = a->op == PP_OP_F && k + 1 < list->n_actions && a[1].op == PP_OP_B;
+    if (a->overlap && !pair) {
+        return fail_at(c, k, "%s is marked to overlap, but is not an F right before a B", name);
     }
     return 0;
 }
 
-/* What is meant to overlap is an F and the B right behind it. */
-static int check_overlap(const struct checker *c, int k)
+static int check_order(struct checker *c, int k)
 {
-    const struct pp_rank_plan *list = &c->plan->ranks[c->rank];
-    const struct pp_action *a = &list->actions[k];
-    if (a->op != PP_OP_F || k + 1 == list->n_actions || a[1].op != PP_OP_B) {
-        return pp_fail(PP_EFORMAT,
-                       "rank %d: %c%d of stage %d is marked to overlap, but is not an F right "
-                       "before a B",
-                       c->rank, letter(a->op), a->mb, a->stage);
+    const struct pp_action *a = &c->plan->ranks[c->rank].actions[k];
+    int32_t *last = &c->last[c->plan->chunk_of[a->stage]];
+    bool may_descend = c->table || (c->plan->schedule && c->plan->schedule->descends);
+    if (a->mb < *last && !may_descend) {
+        char name[PP_CELL_NAME_MAX];
+        return fail_at(c, k,
+                       "%s comes after micro-batch %d of its stage: gradients must be added in "
+                       "ascending order",
+                       name_of(c, a->op, a->stage, a->mb, name), *last);
     }
+    c->descends |= a->mb < *last;
+    *last = a->mb;
     return 0;
 }
 
-static int check_cell(const struct checker *c, int k)
+static int check_cell(struct checker *c, int k)
 {
     PP_TRY(check_place(c, k));
-    if (c->plan->ranks[c->rank].actions[k].overlap) {
-        PP_TRY(check_overlap(c, k));
-    }
     const struct pp_action *a = &c->plan->ranks[c->rank].actions[k];
     size_t row = (size_t)c->plan->chunk_of[a->stage] * (size_t)c->plan->geometry.microbatches;
     uint8_t *saw = &c->saw[row + (size_t)a->mb];
 
     if (*saw & SAW(a->op)) {
-        return pp_fail(PP_EFORMAT, "rank %d: %c%d of stage %d comes twice", c->rank, letter(a->op),
-                       a->mb, a->stage);
+        char name[PP_CELL_NAME_MAX];
+        return fail_at(c, k, "%s comes twice, first in cell %d",
+                       name_of(c, a->op, a->stage, a->mb, name),
+                       column(c, find(c, k, a->op, a->stage, a->mb)));
     }
-    bool fused = a->op == PP_OP_B;
-    bool split = a->op == PP_OP_I || a->op == PP_OP_W;
-    if ((fused && (*saw & (SAW(PP_OP_I) | SAW(PP_OP_W)))) || (split && (*saw & SAW(PP_OP_B)))) {
-        return fail_both(c, a, *saw);
+    if (a->op == PP_OP_B && *saw & (SAW(PP_OP_I) | SAW(PP_OP_W))) {
+        return fail_both(c, k, *saw & SAW(PP_OP_I) ? PP_OP_I : PP_OP_W);
+    }
+    if ((a->op == PP_OP_I || a->op == PP_OP_W) && *saw & SAW(PP_OP_B)) {
+        return fail_both(c, k, PP_OP_B);
     }
     if (a->op == PP_OP_W && !(*saw & SAW(PP_OP_I))) {
         return fail_needs(c, k, PP_OP_I);
     }
-    if ((fused || a->op == PP_OP_I) && !(*saw & SAW(PP_OP_F))) {
+    if ((a->op == PP_OP_I || a->op == PP_OP_B) && !(*saw & SAW(PP_OP_F))) {
         return fail_needs(c, k, PP_OP_F);
     }
-    if (fused || a->op == PP_OP_W) {
-        if (a->mb != c->next_w[a->stage]) {
-            return fail_order(c, k, c->next_w[a->stage]);
-        }
-        c->next_w[a->stage]++;
-    }
     *saw |= (uint8_t)SAW(a->op);
-    return 0;
+    bool adds = a->op == PP_OP_W || a->op == PP_OP_B;
+    return adds || c->plan->kind == PP_PLAN_EVAL ? check_order(c, k) : 0;
 }
 
-/* Everything seen was legal: what is missing is at the end. A W or B implies all that it needs. */
-static int check_complete(struct checker *c)
+/* Everything seen was in order: what is missing is at the end of the list. */
+static int check_complete(const struct checker *c)
 {
-    for (int s = 0; s < c->plan->n_virtual; s++) {
-        int due = c->next_w[s];
-        if (due == c->plan->geometry.microbatches) {
+    const struct pp_plan *plan = c->plan;
+    int m = plan->geometry.microbatches;
+    unsigned done = plan->kind == PP_PLAN_EVAL ? SAW(PP_OP_F) : SAW(PP_OP_B) | SAW(PP_OP_W);
+    for (int i = 0; i < plan->geometry.chunks * m; i++) {
+        unsigned saw = c->saw[i];
+        if (saw & done) {
             continue;
         }
-        c->rank = c->plan->rank_of[s];
-        if (!comes_later(c, -1, PP_OP_F, s, due)) {
-            return pp_fail(PP_EFORMAT, "rank %d: stage %d has no F%d", c->rank, s, due);
+        int s = 0;
+        while (plan->rank_of[s] != c->rank || plan->chunk_of[s] != i / m) {
+            s++;
         }
-        if (comes_later(c, -1, PP_OP_I, s, due)) {
-            return pp_fail(PP_EFORMAT, "rank %d: stage %d has I%d but no W%d", c->rank, s, due,
-                           due);
-        }
-        return pp_fail(PP_EFORMAT, "rank %d: stage %d has no backward of micro-batch %d (no B%d)",
-                       c->rank, s, due, due);
+        int op = !(saw & SAW(PP_OP_F)) ? PP_OP_F : saw & SAW(PP_OP_I) ? PP_OP_W : PP_OP_B;
+        char name[PP_CELL_NAME_MAX];
+        return fail_at(c, plan->ranks[c->rank].n_actions,
+                       "stage %d has no %s%s: there are micro-batches 0..%d", s,
+                       name_of(c, op, s, i % m, name),
+                       op == PP_OP_W   ? " for its input gradient"
+                       : op == PP_OP_B ? ", nor a backward in two cells"
+                                       : "",
+                       m - 1);
     }
     return 0;
 }
 
-/* Forward only: each F once, ascending. */
-static int check_eval(struct checker *c)
+static int check_rank(struct checker *c)
 {
-    for (; c->rank < c->plan->geometry.stages; c->rank++) {
-        const struct pp_rank_plan *list = &c->plan->ranks[c->rank];
-        for (int k = 0; k < list->n_actions; k++) {
-            PP_TRY(check_place(c, k));
-            const struct pp_action *a = &list->actions[k];
-            if (a->mb != c->next_w[a->stage]++) {
-                return pp_fail(PP_EFORMAT, "rank %d: F%d of stage %d is out of order", c->rank,
-                               a->mb, a->stage);
-            }
-        }
-    }
-    for (int s = 0; s < c->plan->n_virtual; s++) {
-        if (c->next_w[s] != c->plan->geometry.microbatches) {
-            return pp_fail(PP_EFORMAT, "rank %d: stage %d has no F%d", c->plan->rank_of[s], s,
-                           c->next_w[s]);
-        }
-    }
-    return 0;
-}
-
-static int check_train(struct checker *c)
-{
-    size_t cells = (size_t)c->plan->geometry.chunks * (size_t)c->plan->geometry.microbatches;
-    for (; c->rank < c->plan->geometry.stages; c->rank++) {
-        memset(c->saw, 0, cells);
-        for (int k = 0; k < c->plan->ranks[c->rank].n_actions; k++) {
-            PP_TRY(check_cell(c, k));
-        }
+    size_t chunks = (size_t)c->plan->geometry.chunks;
+    memset(c->saw, 0, chunks * (size_t)c->plan->geometry.microbatches);
+    memset(c->last, 0xff, chunks * sizeof(*c->last));
+    for (int k = 0; k < c->plan->ranks[c->rank].n_actions; k++) {
+        PP_TRY(check_cell(c, k));
     }
     return check_complete(c);
 }
 
-int pp_pass_check(const struct pp_plan *plan)
+int pp_pass_check(const struct pp_plan *plan, const struct pp_table *table, bool *out_descends)
 {
-    struct checker c = {.plan = plan};
+    struct checker c = {.plan = plan, .table = table};
     int rc = PP_ERESOURCE;
     c.saw = pp_alloc((size_t)plan->geometry.chunks, (size_t)plan->geometry.microbatches);
-    c.next_w = pp_alloc((size_t)plan->n_virtual, sizeof(*c.next_w));
-    if (!c.saw || !c.next_w) {
-        goto out;
+    c.last = pp_alloc((size_t)plan->geometry.chunks, sizeof(*c.last));
+    if (c.saw && c.last) {
+        rc = 0;
     }
-    rc = plan->kind == PP_PLAN_EVAL ? check_eval(&c) : check_train(&c);
-out:
+    for (; rc == 0 && c.rank < plan->geometry.stages; c.rank++) {
+        rc = check_rank(&c);
+    }
     pp_free(c.saw);
-    pp_free(c.next_w);
+    pp_free(c.last);
+    if (rc == 0) {
+        *out_descends = c.descends;
+    }
     return rc;
 }

@@ -76,14 +76,17 @@ static void rewrite(const struct pp_plan *plan, const struct pp_rank_plan *from,
 int pp_pass_coalesce(struct pp_plan *plan)
 {
     for (int r = 0; r < plan->geometry.stages; r++) {
-        struct pp_rank_plan before = plan->ranks[r];
         int64_t n = actions_after(plan, r);
         if (n > INT32_MAX) {
             return pp_fail(PP_EFORMAT, "rank %d: %lld actions are too many", r, (long long)n);
         }
-        PP_TRY(pp_plan_take_actions(plan, r, (int)n));
-        rewrite(plan, &before, plan->ranks[r].actions);
-        pp_free(before.actions);
+        struct pp_action *actions = pp_alloc((size_t)n, sizeof(*actions));
+        if (!actions) {
+            return PP_ERESOURCE;
+        }
+        rewrite(plan, &plan->ranks[r], actions);
+        pp_free(plan->ranks[r].actions);
+        plan->ranks[r] = (struct pp_rank_plan){.actions = actions, .n_actions = (int)n};
     }
     return 0;
 }

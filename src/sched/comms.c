@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lists with messages. The plan says which action needs and makes which message; here every SEND
- * and RECV gets a place in its rank's list.
+ * Lists with messages, as torch.distributed.pipelining lowers and writes them. torch goes round
+ * robin over the ranks, one cell each; when a cell is placed, its SEND goes right after it and the
+ * RECV at once to the end of the peer's list. Adjacent I and W of one (stage, mb) become B first,
+ * unless the plan has overlapped pairs. Both halves of a message enter at one point of one
+ * sequence, so the lists are safe without any buffer.
  */
-#include "comms.h"
+#include "csv.h"
 
 #include "ppcli/err.h"
+#include "ppcli/exchange.h"
 #include "ppcli/mem.h"
 
-bool pp_comm_travels(const struct pp_plan *plan, int32_t message)
+/* Does the message go to another rank? */
+static bool travels(const struct pp_plan *plan, int32_t message)
 {
     if (message < 0) {
         return false;
@@ -17,143 +22,15 @@ bool pp_comm_travels(const struct pp_plan *plan, int32_t message)
     return ch->src_rank != ch->dst_rank;
 }
 
-const char *pp_comm_name(const struct pp_plan *plan, int rank, const struct pp_comm *c,
-                         char name[PP_COMM_NAME_MAX])
-{
-    if (c->kind == PP_COMM_RUN) {
-        const struct pp_action *a = &plan->ranks[rank].actions[c->index];
-        snprintf(name, PP_COMM_NAME_MAX, "%d%c%d", a->stage, c->merged ? 'B' : PP_OP_LETTERS[a->op],
-                 a->mb);
-        return name;
-    }
-    const struct pp_message *m = &plan->messages[c->index];
-    const struct pp_channel *ch = &plan->channels[m->channel];
-    bool send = c->kind == PP_COMM_SEND;
-    snprintf(name, PP_COMM_NAME_MAX, "%d%s_%c%d", send ? ch->src_stage : ch->dst_stage,
-             send ? "SEND" : "RECV", m->channel % 2 == 0 ? 'F' : 'B', m->mb);
-    return name;
-}
-
-int pp_comms_init(int n_ranks, struct pp_comms *out)
-{
-    struct pp_comm_list *ranks = pp_alloc((size_t)n_ranks, sizeof(*ranks));
-    if (!ranks) {
-        return PP_ERESOURCE;
-    }
-    *out = (struct pp_comms){.n_ranks = n_ranks, .ranks = ranks};
-    return 0;
-}
-
-void pp_comms_fini(struct pp_comms *comms)
-{
-    for (int r = 0; r < comms->n_ranks; r++) {
-        pp_free(comms->ranks[r].cells);
-    }
-    pp_free(comms->ranks);
-    *comms = (struct pp_comms){0};
-}
-
-int pp_comm_add(struct pp_comm_list *list, enum pp_comm_kind kind, bool merged, int32_t index)
-{
-    if (list->n == list->capacity) {
-        if (list->capacity > INT32_MAX / 2) {
-            return pp_fail(PP_ERESOURCE, "a list of %d cells is too long", list->n);
-        }
-        int capacity = list->capacity ? 2 * list->capacity : 64;
-        struct pp_comm *cells = pp_realloc(list->cells, (size_t)capacity, sizeof(*cells));
-        if (!cells) {
-            return PP_ERESOURCE;
-        }
-        list->cells = cells;
-        list->capacity = capacity;
-    }
-    list->cells[list->n++] =
-        (struct pp_comm){.kind = (uint8_t)kind, .merged = merged, .index = index};
-    return 0;
-}
-
-static int add_message(const struct pp_plan *plan, struct pp_comm_list *list,
-                       enum pp_comm_kind kind, int32_t message)
-{
-    return pp_comm_travels(plan, message) ? pp_comm_add(list, kind, false, message) : 0;
-}
-
-/* Receives that are posted before the first action: a channel's by ascending slot. */
-static int post_first(const struct pp_plan *plan, struct pp_comms *out)
-{
-    int m = plan->geometry.microbatches;
-    int32_t *of_slot = pp_alloc((size_t)m, sizeof(*of_slot));
-    int rc = of_slot ? 0 : PP_ERESOURCE;
-    for (int c = 0; c < plan->n_channels && rc == 0; c++) {
-        int32_t first = pp_plan_message(plan, c, 0);
-        int slots = plan->channels[c].slots;
-        if (!pp_comm_travels(plan, first)) {
-            continue;
-        }
-        for (int i = 0; i < m; i++) {
-            const struct pp_message *msg = &plan->messages[first + i];
-            if (msg->first_in_slot) {
-                of_slot[msg->slot] = first + i;
-            }
-        }
-        for (int i = 0; i < slots && rc == 0; i++) {
-            rc = pp_comm_add(&out->ranks[plan->channels[c].dst_rank], PP_COMM_POST, false,
-                             of_slot[i]);
-        }
-    }
-    pp_free(of_slot);
-    return rc;
-}
-
-/* The receives that an action posts by releasing what it, or its micro-batch, held. */
-static int post_next(const struct pp_plan *plan, struct pp_comm_list *list,
-                     const struct pp_action *a)
-{
-    int32_t held[2] = {a->recv, -1};
-    if (plan->kind == PP_PLAN_TRAIN) {
-        bool frees = a->op == PP_OP_W || a->op == PP_OP_B;
-        held[0] = frees ? pp_plan_message(plan, 2 * (a->stage - 1), a->mb) : -1;
-        held[1] = frees ? pp_plan_message(plan, 2 * a->stage + 1, a->mb) : -1;
-    }
-    for (int i = 0; i < 2; i++) {
-        if (held[i] >= 0) {
-            PP_TRY(add_message(plan, list, PP_COMM_POST, plan->messages[held[i]].next_in_slot));
-        }
-    }
-    return 0;
-}
-
-static int build_by_action(const struct pp_plan *plan, enum pp_comm_order order,
-                           struct pp_comms *out)
-{
-    bool posts = order == PP_COMM_PREPOSTED;
-    if (posts) {
-        PP_TRY(post_first(plan, out));
-    }
-    for (int r = 0; r < out->n_ranks; r++) {
-        struct pp_comm_list *list = &out->ranks[r];
-        for (int k = 0; k < plan->ranks[r].n_actions; k++) {
-            const struct pp_action *a = &plan->ranks[r].actions[k];
-            PP_TRY(add_message(plan, list, posts ? PP_COMM_WAIT : PP_COMM_RECV, a->recv));
-            PP_TRY(pp_comm_add(list, PP_COMM_RUN, false, k));
-            PP_TRY(add_message(plan, list, PP_COMM_SEND, a->send));
-            if (posts) {
-                PP_TRY(post_next(plan, list, a));
-            }
-        }
-    }
-    return 0;
-}
-
-/* torch's round robin. A rank whose next cell has no input leaves the round until a RECV is put
+/* A rank whose next cell has no input leaves the round until a RECV is put
  * into its list: the same sequence, without asking all ranks all the time. */
 struct lowering {
     const struct pp_plan *plan;
-    struct pp_comms *out;
-    bool merges;           /* I and W behind it become B */
-    int *at;               /* [P] next action */
-    uint8_t *arrived;      /* [n_messages] its RECV is in its list */
-    uint64_t *now, *later; /* [words] bit r: rank r has its turn in this round, in the next */
+    struct pp_csv_row *rows; /* [P] */
+    bool merges;             /* I and W behind it become B */
+    int *at;                 /* [P] next action */
+    uint8_t *arrived;        /* [n_messages] its RECV is in its list */
+    uint64_t *now, *later;   /* [words] bit r: rank r has its turn in this round, in the next */
     size_t words;
 };
 
@@ -169,23 +46,39 @@ static bool get(const uint64_t *bits, int r)
 
 static bool ready(const struct lowering *l, const struct pp_action *a)
 {
-    return !pp_comm_travels(l->plan, a->recv) || l->arrived[a->recv];
+    return !travels(l->plan, a->recv) || l->arrived[a->recv];
+}
+
+static int put_half(struct lowering *l, int rank, enum pp_csv_type type, int stage, int mb)
+{
+    struct pp_csv_cell c = {.type = (uint8_t)type, .stage = stage, .mb = mb};
+    return pp_csv_add(&l->rows[rank], &c);
 }
 
 /* Put both halves of a message. The peer's next cell may have waited for just this. */
 static int put_message(struct lowering *l, int rank, int32_t message)
 {
-    if (!pp_comm_travels(l->plan, message)) {
+    if (!travels(l->plan, message)) {
         return 0;
     }
-    int peer = l->plan->channels[l->plan->messages[message].channel].dst_rank;
-    PP_TRY(pp_comm_add(&l->out->ranks[rank], PP_COMM_SEND, false, message));
-    PP_TRY(pp_comm_add(&l->out->ranks[peer], PP_COMM_RECV, false, message));
+    const struct pp_message *m = &l->plan->messages[message];
+    const struct pp_channel *ch = &l->plan->channels[m->channel];
+    bool back = m->channel % 2 == 1;
+    int peer = ch->dst_rank;
+    PP_TRY(put_half(l, rank, back ? PP_CSV_SEND_B : PP_CSV_SEND_F, ch->src_stage, m->mb));
+    PP_TRY(put_half(l, peer, back ? PP_CSV_RECV_B : PP_CSV_RECV_F, ch->dst_stage, m->mb));
     l->arrived[message] = true;
     if (!get(l->now, peer)) {
         set(peer > rank ? l->now : l->later, peer);
     }
     return 0;
+}
+
+static int put_action(struct lowering *l, int rank, const struct pp_action *a, bool merged)
+{
+    struct pp_csv_cell c = {
+        .type = merged ? PP_CSV_B : a->op, .overlap = a->overlap, .stage = a->stage, .mb = a->mb};
+    return pp_csv_add(&l->rows[rank], &c);
 }
 
 /* torch leaves I and W alone where cells overlap: its DualPipeV table has them apart. */
@@ -228,16 +121,16 @@ static int take_turn(struct lowering *l, int r)
     l->at[r] += n;
     set(l->later, r);
     if (a->overlap) {
-        PP_TRY(pp_comm_add(&l->out->ranks[r], PP_COMM_RUN, false, k));
-        PP_TRY(pp_comm_add(&l->out->ranks[r], PP_COMM_RUN, false, k + 1));
+        PP_TRY(put_action(l, r, a, false));
+        PP_TRY(put_action(l, r, a + 1, false));
         PP_TRY(put_message(l, r, a[0].send));
         return put_message(l, r, a[1].send);
     }
-    PP_TRY(pp_comm_add(&l->out->ranks[r], PP_COMM_RUN, n == 2, k));
+    PP_TRY(put_action(l, r, a, n == 2));
     return put_message(l, r, a->send);
 }
 
-/* One round; 0: there was nothing left to do, 1: go on. */
+/* One round; 0: there was nothing left to do, 1: there may be more. */
 static int take_round(struct lowering *l)
 {
     int rc = 0;
@@ -258,10 +151,10 @@ static int take_round(struct lowering *l)
     return rc;
 }
 
-/* Of the plan's proof every cell has its input one day, so only pairs can be stuck. */
+/* The plan's proof says that every cell gets its input, so only pairs can be stuck. */
 static int fail_stuck(const struct lowering *l)
 {
-    for (int r = 0; r < l->out->n_ranks; r++) {
+    for (int r = 0; r < l->plan->geometry.stages; r++) {
         const struct pp_rank_plan *list = &l->plan->ranks[r];
         if (l->at[r] < list->n_actions && list->actions[l->at[r]].overlap) {
             const struct pp_action *a = &list->actions[l->at[r]];
@@ -275,20 +168,27 @@ static int fail_stuck(const struct lowering *l)
     return 0;
 }
 
-static int build_lowered(const struct pp_plan *plan, struct pp_comms *out)
+static void print_row(const struct pp_csv_row *row, FILE *f)
+{
+    struct pp_csv_printer p = {.f = f};
+    for (int k = 0; k < row->n; k++) {
+        const struct pp_csv_cell *c = &row->cells[k];
+        pp_csv_print(&p, c->type, c->stage, c->mb, c->overlap);
+    }
+    putc('\n', f);
+}
+
+int pp_plan_print_csv_comms(const struct pp_plan *plan, FILE *f)
 {
     int rc = PP_ERESOURCE;
     struct lowering l = {
-
-        .plan = plan,
-        .out = out,
-        .merges = merges(plan),
-        .words = ((size_t)plan->geometry.stages + 63) / 64};
+        .plan = plan, .merges = merges(plan), .words = ((size_t)plan->geometry.stages + 63) / 64};
+    l.rows = pp_alloc((size_t)plan->geometry.stages, sizeof(*l.rows));
     l.at = pp_alloc((size_t)plan->geometry.stages, sizeof(*l.at));
     l.arrived = pp_alloc((size_t)plan->n_messages, 1);
     l.now = pp_alloc(l.words, sizeof(*l.now));
     l.later = pp_alloc(l.words, sizeof(*l.later));
-    if (!l.at || !l.arrived || !l.now || !l.later) {
+    if (!l.rows || !l.at || !l.arrived || !l.now || !l.later) {
         goto out;
     }
     for (int r = 0; r < plan->geometry.stages; r++) {
@@ -300,24 +200,20 @@ static int build_lowered(const struct pp_plan *plan, struct pp_comms *out)
     if (rc == 0) {
         rc = fail_stuck(&l);
     }
+    for (int r = 0; rc == 0 && r < plan->geometry.stages; r++) {
+        print_row(&l.rows[r], f);
+    }
+    if (rc == 0) {
+        rc = pp_csv_written(f);
+    }
 out:
+    for (int r = 0; l.rows && r < plan->geometry.stages; r++) {
+        pp_free(l.rows[r].cells);
+    }
+    pp_free(l.rows);
     pp_free(l.at);
     pp_free(l.arrived);
     pp_free(l.now);
     pp_free(l.later);
     return rc;
-}
-
-int pp_comms_build(const struct pp_plan *plan, enum pp_comm_order order, struct pp_comms *out)
-{
-    struct pp_comms comms = {0};
-    PP_TRY(pp_comms_init(plan->geometry.stages, &comms));
-    int rc = order == PP_COMM_LOWERED ? build_lowered(plan, &comms)
-                                      : build_by_action(plan, order, &comms);
-    if (rc < 0) {
-        pp_comms_fini(&comms);
-        return rc;
-    }
-    *out = comms;
-    return 0;
 }

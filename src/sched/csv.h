@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A table of cells as it stands in a file: read by csv_read.c, judged by
- * csv_check.c, made a plan by csv_plan.c. */
+/*
+ * A table of cells as it stands in a file: read by csv_read.c; csv_shape.c finds its dialect and
+ * shape, csv_plan.c makes a plan of it, csv_messages.c proves the order of its messages. The lists
+ * that comms.c lowers are written as such tables too.
+ */
 #ifndef PPCLI_SCHED_CSV_H
 #define PPCLI_SCHED_CSV_H
 
@@ -8,9 +11,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "ppcli/schedule.h"
+#include "pass.h"
 
-enum pp_csv_type {
+enum pp_csv_type { /* the first four are enum pp_op */
     PP_CSV_F,
     PP_CSV_I,
     PP_CSV_W,
@@ -53,6 +56,19 @@ struct pp_csv {
 int pp_csv_read(FILE *f, const char *name, struct pp_csv *out);
 void pp_csv_fini(struct pp_csv *csv);
 
+/* Errors: PP_ERESOURCE. */
+int pp_csv_add(struct pp_csv_row *row, const struct pp_csv_cell *c);
+
+/* Print cells one after the other, as torch.distributed.pipelining writes them. */
+struct pp_csv_printer {
+    FILE *f;
+    bool open, overlaps; /* there was a cell; the last one waits for its partner */
+};
+void pp_csv_print(struct pp_csv_printer *p, int type, int stage, int mb, bool overlap);
+
+/* stdio keeps the first failure; one look at the end is enough. Errors: PP_EIO. */
+int pp_csv_written(FILE *f);
+
 /* PP_EFORMAT, "NAME:LINE:COLUMN: ..." */
 int pp_csv_fail(const char *name, struct pp_csv_place at, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
@@ -67,24 +83,32 @@ struct pp_table {
     bool old; /* the dialect of 2024 */
     struct pp_geometry g;
     int n_virtual;
-    int *rank_of; /* [n_virtual] */
-    uint8_t *saw; /* [n_virtual][M] */
-    int *last;    /* [n_virtual] micro-batch of the last W or B, -1: none yet */
-    bool descends;
+    int *rank_of;  /* [n_virtual] */
+    bool descends; /* its weight gradients do; csv_plan.c */
 };
 
-/* Fill in the rest from t->csv: dialect, shape, and every rank's list looked at alone. Errors:
- * PP_EFORMAT, PP_ERESOURCE. */
-int pp_table_check(struct pp_table *t);
+/* Fill in the rest from t->csv. Errors: PP_EFORMAT, PP_ERESOURCE. */
+int pp_table_shape(struct pp_table *t);
 
-/* Cell k of a rank; behind the last, where one is missing. */
+/* The place of cell k of a rank's row; after the last, where one is missing. */
 struct pp_csv_place pp_table_place(const struct pp_table *t, int rank, int k);
+
+/* The place in its row of the n-th cell that computes; the end of the row when there are fewer. */
+int pp_table_nth(const struct pp_table *t, int rank, int n);
 
 #define PP_TABLE_FAIL(t, rank, k, ...)                                                             \
     pp_csv_fail((t)->csv.name, pp_table_place((t), (rank), (k)), __VA_ARGS__)
 
 /* What a cell that is no message does, in either dialect. */
 enum pp_op pp_table_op(const struct pp_table *t, const struct pp_csv_cell *c);
+
+/* How the table writes an op. */
+const char *pp_table_letters(const struct pp_table *t, enum pp_op op);
+
+/* Every message of a table with SEND and RECV cells is moved once, after the cell that makes it
+ * and before the cell that needs it, and no rank waits in a circle when a SEND waits for its RECV.
+ * Errors: PP_EFORMAT, PP_ERESOURCE. */
+int pp_table_prove_messages(const struct pp_table *t, const struct pp_plan *plan);
 
 static inline bool pp_csv_is_message(const struct pp_csv_cell *c)
 {

@@ -53,14 +53,48 @@ enum {
     N_TYPES = sizeof(types) / sizeof(types[0])
 };
 
+static const char *word_of(int type)
+{
+    int i = 0;
+    while (types[i].type != type) {
+        i++;
+    }
+    return types[i].word;
+}
+
 const char *pp_csv_cell_name(const struct pp_csv_cell *c, char name[PP_CSV_NAME_MAX])
 {
-    for (int i = 0; i < N_TYPES; i++) {
-        if (types[i].type == c->type) {
-            snprintf(name, PP_CSV_NAME_MAX, "%d%s%d", c->stage, types[i].word, c->mb);
-        }
-    }
+    snprintf(name, PP_CSV_NAME_MAX, "%d%s%d", c->stage, word_of(c->type), c->mb);
     return name;
+}
+
+void pp_csv_print(struct pp_csv_printer *p, int type, int stage, int mb, bool overlap)
+{
+    fprintf(p->f, "%s%s%d%s%d%s",
+            p->overlaps ? ";"
+            : p->open   ? ","
+                        : "",
+            overlap ? "(" : "", stage, word_of(type), mb, p->overlaps ? ")OVERLAP_F_B" : "");
+    p->open = true;
+    p->overlaps = overlap;
+}
+
+int pp_csv_add(struct pp_csv_row *row, const struct pp_csv_cell *c)
+{
+    if (row->n == row->capacity) {
+        if (row->capacity > INT32_MAX / 2) {
+            return pp_fail(PP_ERESOURCE, "a list of %d cells is too long", row->n);
+        }
+        int capacity = row->capacity ? 2 * row->capacity : 32;
+        struct pp_csv_cell *cells = pp_realloc(row->cells, (size_t)capacity, sizeof(*cells));
+        if (!cells) {
+            return PP_ERESOURCE;
+        }
+        row->cells = cells;
+        row->capacity = capacity;
+    }
+    row->cells[row->n++] = *c;
+    return 0;
 }
 
 /* The start of a bad cell, fit for a terminal. */
@@ -152,16 +186,7 @@ static int add_cell(struct reader *rd, const struct pp_csv_cell *c)
     if (csv->n_cells == CELLS_MAX) {
         return FAIL(rd, "the table has more than %d cells, which is all that is read", CELLS_MAX);
     }
-    if (row->n == row->capacity) {
-        int capacity = row->capacity ? 2 * row->capacity : 32;
-        struct pp_csv_cell *cells = pp_realloc(row->cells, (size_t)capacity, sizeof(*cells));
-        if (!cells) {
-            return PP_ERESOURCE;
-        }
-        row->cells = cells;
-        row->capacity = capacity;
-    }
-    row->cells[row->n++] = *c;
+    PP_TRY(pp_csv_add(row, c));
     csv->n_cells++;
     if (csv->type[c->type].line == 0) {
         csv->type[c->type] = rd->at;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Say a deadlock as people read it. Each stuck rank waits for exactly one event of exactly one
+ * Print a deadlock as people read it. Each stuck rank waits for exactly one event of exactly one
  * other rank, so following "who must do it" from any stuck rank runs into the circle.
  */
 #include "pass.h"
@@ -60,67 +60,71 @@ static bool ends_wait(const struct pp_walk *w, int r, const struct pp_action *a)
 }
 
 /* "rank 0 waits in F2 for slot 0 of channel 0 (rank 1 frees it in B0)" */
-static void say_wait(const struct pp_walk *w, int r, char *text, size_t bytes)
+static int tell_wait(const void *ctx, int r, char *text, size_t bytes)
 {
+    const struct pp_walk *w = ctx;
     bool message = w->wait[r].kind == PP_WAIT_MESSAGE;
-    int what = message ? mb_of(w, r) : w->plan->messages[w->wait[r].message].slot;
     int other = waits_for(w, r);
-    char in[PP_CELL_NAME_MAX];
-    char by[PP_CELL_NAME_MAX] = "no action";
-
-    const struct pp_rank_plan *list = &w->plan->ranks[other];
-    for (int k = w->at[other]; k < list->n_actions; k++) {
-        if (ends_wait(w, r, &list->actions[k])) {
-            pp_cell_name(w->plan, &list->actions[k], by);
-            break;
+    if (bytes > 0) {
+        int what = message ? mb_of(w, r) : w->plan->messages[w->wait[r].message].slot;
+        char in[PP_CELL_NAME_MAX];
+        char by[PP_CELL_NAME_MAX] = "no action";
+        const struct pp_rank_plan *list = &w->plan->ranks[other];
+        int k = w->at[other];
+        while (k < list->n_actions && !ends_wait(w, r, &list->actions[k])) {
+            k++;
         }
+        if (k < list->n_actions) {
+            pp_cell_name(w->plan, &list->actions[k], by);
+        }
+        pp_cell_name(w->plan, &w->plan->ranks[r].actions[w->at[r]], in);
+        snprintf(text, bytes, "rank %d waits in %s for %s %d of channel %d (rank %d %s it in %s)",
+                 r, in, message ? "message" : "slot", what, channel_of(w, r), other,
+                 message ? "sends" : "frees", by);
     }
-    pp_cell_name(w->plan, &w->plan->ranks[r].actions[w->at[r]], in);
-    snprintf(text, bytes, "rank %d waits in %s for %s %d of channel %d (rank %d %s it in %s)", r,
-             in, message ? "message" : "slot", what, channel_of(w, r), other,
-             message ? "sends" : "frees", by);
+    return w->wait[other].kind != PP_WAIT_NONE ? other : -1;
 }
 
-/* The first rank on the circle, or the last before a rank that is done (a message nobody sends). */
-static int find_circle(const struct pp_walk *w, bool *visited)
+int pp_fail_circle(const char *under, int n_ranks, int r, pp_tell_wait *tell, const void *ctx)
+{
+    bool *visited = pp_alloc((size_t)n_ranks, sizeof(*visited));
+    if (!visited) {
+        return PP_ERESOURCE;
+    }
+    int next = r;
+    while (next >= 0 && !visited[next]) {
+        r = next;
+        visited[r] = true;
+        next = tell(ctx, r, NULL, 0);
+    }
+    pp_free(visited);
+    int first = next >= 0 ? next : r; /* on the circle; or the last before a rank that is done */
+    char text[PP_ERROR_TEXT_MAX] = "";
+    char more[32] = "";
+    size_t used = 0;
+    int n = 0;
+    r = first;
+    do {
+        if (n < SHOWN_MAX) {
+            used += (size_t)snprintf(text + used, sizeof(text) - used, "%s", n ? "; " : "");
+            tell(ctx, r, text + used, sizeof(text) - used);
+            used += strlen(text + used);
+        }
+        n++;
+        r = tell(ctx, r, NULL, 0);
+    } while (r >= 0 && r != first);
+    if (n > SHOWN_MAX) {
+        snprintf(more, sizeof(more), "; and %d more", n - SHOWN_MAX);
+    }
+    return pp_fail(PP_EFORMAT, "%s%s: %s%s", under,
+                   n > 1 ? "these ranks wait for each other" : "a rank waits for ever", text, more);
+}
+
+int pp_walk_fail_cycle(const struct pp_walk *w)
 {
     int r = 0;
     while (w->wait[r].kind == PP_WAIT_NONE) {
         r++;
     }
-    while (!visited[r] && w->wait[waits_for(w, r)].kind != PP_WAIT_NONE) {
-        visited[r] = true;
-        r = waits_for(w, r);
-    }
-    return r;
-}
-
-int pp_walk_fail_cycle(const struct pp_walk *w)
-{
-    bool *visited = pp_alloc((size_t)w->plan->geometry.stages, sizeof(*visited));
-    if (!visited) {
-        return PP_ERESOURCE;
-    }
-    char text[PP_ERROR_TEXT_MAX] = "";
-    size_t used = 0;
-    int n = 0;
-    int first = find_circle(w, visited);
-    int r = first;
-    do {
-        if (n < SHOWN_MAX) {
-            used += (size_t)snprintf(text + used, sizeof(text) - used, "%s", n ? "; " : "");
-            say_wait(w, r, text + used, sizeof(text) - used);
-            used += strlen(text + used);
-        }
-        n++;
-        r = waits_for(w, r);
-    } while (r != first && w->wait[r].kind != PP_WAIT_NONE);
-    pp_free(visited);
-
-    if (n > SHOWN_MAX) {
-        return pp_fail(PP_EFORMAT, "these ranks wait for each other: %s; and %d more", text,
-                       n - SHOWN_MAX);
-    }
-    return pp_fail(PP_EFORMAT, "%s: %s",
-                   n > 1 ? "these ranks wait for each other" : "a rank waits for ever", text);
+    return pp_fail_circle("", w->plan->geometry.stages, r, tell_wait, w);
 }

@@ -28,8 +28,8 @@ int pp_emit_overlap(struct pp_emit *e, int f_stage, int f_mb, int b_stage, int b
 }
 
 /* The buffer is used again for the next rank: only one rank's cells exist at a time. */
-static int speak_each(const struct pp_schedule_ops *ops, const struct pp_geometry *g,
-                      pp_cells_hear *hear, void *ctx)
+static int visit_each(const struct pp_schedule_ops *ops, const struct pp_geometry *g,
+                      pp_cells_visit *visit, void *ctx)
 {
     struct pp_emit e = {0};
     int rc = 0;
@@ -37,15 +37,15 @@ static int speak_each(const struct pp_schedule_ops *ops, const struct pp_geometr
         e.n = 0;
         rc = ops->emit(g, r, &e);
         if (rc == 0) {
-            rc = hear(ctx, r, &e);
+            rc = visit(ctx, r, &e);
         }
     }
     pp_free(e.cells);
     return rc;
 }
 
-static int speak_together(const struct pp_schedule_ops *ops, const struct pp_geometry *g,
-                          pp_cells_hear *hear, void *ctx)
+static int visit_together(const struct pp_schedule_ops *ops, const struct pp_geometry *g,
+                          pp_cells_visit *visit, void *ctx)
 {
     int p = g->stages;
     int rc = PP_ERESOURCE;
@@ -60,7 +60,7 @@ static int speak_together(const struct pp_schedule_ops *ops, const struct pp_geo
     rc = ops->emit_all(g, &all);
     for (int r = 0; r < p; r++) {
         if (rc == 0) {
-            rc = hear(ctx, r, &lists[r]);
+            rc = visit(ctx, r, &lists[r]);
         }
         pp_free(lists[r].cells);
     }
@@ -70,42 +70,18 @@ out:
     return rc;
 }
 
-int pp_schedule_speak(const struct pp_schedule_ops *ops, const struct pp_geometry *g,
-                      pp_cells_hear *hear, void *ctx)
+int pp_schedule_visit(const struct pp_schedule_ops *ops, const struct pp_geometry *g,
+                      pp_cells_visit *visit, void *ctx)
 {
-    return ops->emit_all ? speak_together(ops, g, hear, ctx) : speak_each(ops, g, hear, ctx);
+    return ops->emit_all ? visit_together(ops, g, visit, ctx) : visit_each(ops, g, visit, ctx);
 }
 
 static int take_cells(void *ctx, int rank, const struct pp_emit *e)
 {
-    struct pp_plan *plan = ctx;
-    if (e->n > INT32_MAX) {
-        return pp_fail(PP_EFORMAT, "rank %d: %zu cells are too many", rank, e->n);
-    }
-    PP_TRY(pp_plan_take_actions(plan, rank, (int)e->n));
-    struct pp_action *actions = plan->ranks[rank].actions;
-    for (size_t k = 0; k < e->n; k++) {
-        actions[k].op = e->cells[k].op;
-        actions[k].overlap = e->cells[k].overlap;
-        actions[k].stage = e->cells[k].stage;
-        actions[k].mb = e->cells[k].mb;
-    }
-    return 0;
-}
-
-static int take_ascending(void *ctx, int rank, const struct pp_emit *e)
-{
-    struct pp_emit ascending = {0};
-    int rc = pp_cells_ascend(ctx, e, &ascending);
-    if (rc == 0) {
-        rc = take_cells(ctx, rank, &ascending);
-    }
-    pp_free(ascending.cells);
-    return rc;
+    return pp_plan_take_cells(ctx, rank, e->cells, e->n);
 }
 
 int pp_pass_generate(struct pp_plan *plan)
 {
-    return pp_schedule_speak(plan->schedule, &plan->geometry,
-                             plan->schedule->descends ? take_ascending : take_cells, plan);
+    return pp_schedule_visit(plan->schedule, &plan->geometry, take_cells, plan);
 }

@@ -4,12 +4,13 @@
  *
  *   generate  cells of a schedule (or of a caller) -> actions with op, stage, mb
  *   check     each list alone: coverage, order, ascending W
+ *   ascend    descending weight gradients, where a table or a schedule has them
  *   coalesce  W of several micro-batches together, where the geometry asks for it
  *   lower     channels, messages, send and recv of every action
  *   slots     state, gradient and message slots
  *   prove     nothing aliases, nothing waits in a circle
  *
- * They speak PP_EFORMAT ("not a legal training step"); plan.c turns that into PP_EINTERNAL when
+ * They fail with PP_EFORMAT ("not a legal training step"); plan.c turns that into PP_EINTERNAL when
  * the list was one of our own schedules.
  */
 #ifndef PPCLI_SCHED_PASS_H
@@ -25,33 +26,18 @@
 #include "two_way.def"
 #undef PP_SCHEDULE
 
-/* The cells of one rank while its schedule speaks. */
+/* The cells of one rank while its schedule emits them. */
 struct pp_emit {
     struct pp_cell *cells;
     size_t n, capacity;
 };
 
-/* Hears the cells of one rank; they are the speaker's again when it returns. */
-typedef int pp_cells_hear(void *ctx, int rank, const struct pp_emit *e);
+/* Visits the cells of one rank; they are valid until it returns. */
+typedef int pp_cells_visit(void *ctx, int rank, const struct pp_emit *e);
 
-/* Let a checked schedule say its lists, rank by rank, as published. */
-int pp_schedule_speak(const struct pp_schedule_ops *ops, const struct pp_geometry *g,
-                      pp_cells_hear *hear, void *ctx);
-
-/*
- * Make the weight gradients of a list ascend: a B that comes before its turn becomes its I, and a W
- * before its turn goes; both get their W as soon as it is their turn. `plan` says where stages are.
- * Cells that are none of the geometry stay as they are, for the check to judge. Errors:
- * PP_ERESOURCE.
- */
-int pp_cells_ascend(const struct pp_plan *plan, const struct pp_emit *in, struct pp_emit *out);
-
-/* Writes the cells of one row as CSV, one after the other. */
-struct pp_row {
-    FILE *f;
-    bool open, overlaps; /* there was a cell; the last one waits for its partner */
-};
-void pp_row_cell(struct pp_row *row, int op, int stage, int mb, bool overlap);
+/* Visit the lists of a checked schedule, rank by rank, as published. */
+int pp_schedule_visit(const struct pp_schedule_ops *ops, const struct pp_geometry *g,
+                      pp_cells_visit *visit, void *ctx);
 
 /* The letters of enum pp_op, in its order. */
 #define PP_OP_LETTERS "FIWB"
@@ -87,12 +73,25 @@ int pp_refuse_shape(const struct pp_geometry *g, const struct pp_geometry *neare
 struct pp_geometry pp_schedule_share(const struct pp_schedule_ops *ops,
                                      const struct pp_geometry *g);
 
-/* Room for `n` actions of `rank`, zeroed. Errors: PP_ERESOURCE. */
+/* An empty plan. rank_of: of every virtual stage; NULL for `placement`. */
+int pp_plan_create(enum pp_plan_kind kind, const struct pp_geometry *g, const int *rank_of,
+                   enum pp_placement placement, struct pp_plan **out);
+
+/* Room for `n` actions of `rank`, zeroed, instead of those it has. Errors: PP_ERESOURCE. */
 int pp_plan_take_actions(struct pp_plan *plan, int rank, int n);
+/* The same with cells in it; the check judges what they are. */
+int pp_plan_take_cells(struct pp_plan *plan, int rank, const struct pp_cell *cells, size_t n);
+
+/* All passes after the first. table: where the lists were read from, for the places in errors;
+ * NULL: from no file. */
+struct pp_table;
+int pp_plan_run_passes(struct pp_plan *plan, const struct pp_table *table);
 
 int pp_pass_generate(struct pp_plan *plan);      /* from plan->schedule */
 int pp_pass_generate_eval(struct pp_plan *plan); /* forward only, greedy */
-int pp_pass_check(const struct pp_plan *plan);
+/* *out_descends: weight gradients do, which only tables and schedules that say so may. */
+int pp_pass_check(const struct pp_plan *plan, const struct pp_table *table, bool *out_descends);
+int pp_pass_ascend(struct pp_plan *plan);   /* of a checked plan that descends */
 int pp_pass_coalesce(struct pp_plan *plan); /* of a checked training plan */
 
 /* order[message of (channel, 0) + k]: micro-batch that the channel's k-th message carries. */
@@ -148,5 +147,12 @@ void pp_walk_fini(struct pp_walk *w);
 
 /* Some ranks of the finished walk still wait: record who waits for whom, return PP_EFORMAT. */
 int pp_walk_fail_cycle(const struct pp_walk *w);
+
+/* Describes what a waiting rank waits for, unless bytes is 0. Returns the rank that would end the
+ * wait; -1 when that rank does not wait itself. */
+typedef int pp_tell_wait(const void *ctx, int rank, char *text, size_t bytes);
+
+/* PP_EFORMAT with the circle of waits that rank r leads to; `under` stands before it. */
+int pp_fail_circle(const char *under, int n_ranks, int r, pp_tell_wait *tell, const void *ctx);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
-#include "pass.h"
+#include "csv.h"
 
 /* All ids and list lengths are int32: four actions and messages per (stage, micro-batch) fit. */
 #define CELLS_MAX (INT32_MAX / 4)
@@ -55,9 +55,8 @@ static int place_stages(struct pp_plan *plan, const int *rank_of, enum pp_placem
     return rc;
 }
 
-/* rank_of: NULL for `placement`. */
-static int plan_create(enum pp_plan_kind kind, const struct pp_geometry *g, const int *rank_of,
-                       enum pp_placement placement, struct pp_plan **out)
+int pp_plan_create(enum pp_plan_kind kind, const struct pp_geometry *g, const int *rank_of,
+                   enum pp_placement placement, struct pp_plan **out)
 {
     PP_TRY(pp_check_geometry(g));
     struct pp_plan *plan = pp_alloc(1, sizeof(*plan));
@@ -92,7 +91,24 @@ int pp_plan_take_actions(struct pp_plan *plan, int rank, int n)
     if (!actions) {
         return PP_ERESOURCE;
     }
+    pp_free(plan->ranks[rank].actions);
     plan->ranks[rank] = (struct pp_rank_plan){.actions = actions, .n_actions = n};
+    return 0;
+}
+
+int pp_plan_take_cells(struct pp_plan *plan, int rank, const struct pp_cell *cells, size_t n)
+{
+    if (n > INT32_MAX) {
+        return pp_fail(PP_EFORMAT, "rank %d: %zu cells are too many", rank, n);
+    }
+    PP_TRY(pp_plan_take_actions(plan, rank, (int)n));
+    struct pp_action *actions = plan->ranks[rank].actions;
+    for (size_t k = 0; k < n; k++) {
+        actions[k].op = cells[k].op;
+        actions[k].overlap = cells[k].overlap;
+        actions[k].stage = cells[k].stage;
+        actions[k].mb = cells[k].mb;
+    }
     return 0;
 }
 
@@ -116,19 +132,36 @@ void pp_plan_destroy(struct pp_plan **plan)
     *plan = NULL;
 }
 
-static int run_passes(struct pp_plan *plan)
+static int make_slots(struct pp_plan *plan)
 {
     int32_t *order = NULL;
-    PP_TRY(pp_pass_check(plan));
-    if (plan->kind == PP_PLAN_TRAIN && plan->geometry.coalesce > 1) {
-        PP_TRY(pp_pass_coalesce(plan));
-        PP_TRY(pp_pass_check(plan));
-    }
     PP_TRY(pp_pass_lower(plan, &order));
     int rc = pp_pass_slots(plan, order);
     pp_free(order);
     PP_TRY(rc);
     return pp_plan_prove(plan);
+}
+
+int pp_plan_run_passes(struct pp_plan *plan, const struct pp_table *table)
+{
+    bool descends;
+    bool groups = plan->kind == PP_PLAN_TRAIN && plan->geometry.coalesce > 1;
+    PP_TRY(pp_pass_check(plan, table, &descends));
+    if (descends) {
+        PP_TRY(pp_pass_ascend(plan));
+    }
+    if (groups) {
+        PP_TRY(pp_pass_coalesce(plan));
+    }
+    if (descends || groups) {
+        PP_TRY(pp_pass_check(plan, NULL, &descends));
+        pp_assert(!descends);
+    }
+    int rc = make_slots(plan);
+    if (rc < 0 && table) {
+        pp_error_context("%s", table->csv.name);
+    }
+    return rc;
 }
 
 /* Our own list did not pass: that is our mistake, not bad data. */
@@ -165,12 +198,12 @@ int pp_plan_build(const char *schedule, const struct pp_geometry *g, struct pp_p
 
     struct pp_plan *plan = NULL;
     struct pp_geometry share = pp_schedule_share(ops, g);
-    PP_TRY(plan_create(PP_PLAN_TRAIN, &share, NULL, ops->placement, &plan));
+    PP_TRY(pp_plan_create(PP_PLAN_TRAIN, &share, NULL, ops->placement, &plan));
     plan->schedule = ops;
     plan->copies = ops->copies > 0 ? ops->copies : 1;
     int rc = pp_pass_generate(plan);
     if (rc == 0) {
-        rc = run_passes(plan);
+        rc = pp_plan_run_passes(plan, NULL);
     }
     if (rc < 0) {
         pp_plan_destroy(&plan);
@@ -184,10 +217,10 @@ int pp_plan_build_eval(const struct pp_geometry *g, enum pp_placement placement,
                        struct pp_plan **out)
 {
     struct pp_plan *plan = NULL;
-    PP_TRY(plan_create(PP_PLAN_EVAL, g, NULL, placement, &plan));
+    PP_TRY(pp_plan_create(PP_PLAN_EVAL, g, NULL, placement, &plan));
     int rc = pp_pass_generate_eval(plan);
     if (rc == 0) {
-        rc = run_passes(plan);
+        rc = pp_plan_run_passes(plan, NULL);
     }
     if (rc < 0) {
         pp_plan_destroy(&plan);
@@ -197,34 +230,17 @@ int pp_plan_build_eval(const struct pp_geometry *g, enum pp_placement placement,
     return 0;
 }
 
-/* Copy a caller's list; the check pass judges what is in it. */
-static int copy_cells(struct pp_plan *plan, int rank, const struct pp_cell *cells, int n)
-{
-    if (n < 0) {
-        return pp_fail(PP_EFORMAT, "rank %d: a list of %d cells", rank, n);
-    }
-    PP_TRY(pp_plan_take_actions(plan, rank, n));
-    struct pp_action *actions = plan->ranks[rank].actions;
-    for (int k = 0; k < n; k++) {
-        actions[k].op = cells[k].op;
-        actions[k].stage = cells[k].stage;
-        actions[k].mb = cells[k].mb;
-        actions[k].overlap = cells[k].overlap;
-    }
-    return 0;
-}
-
 int pp_plan_from_cells(const struct pp_geometry *g, const int *rank_of,
                        const struct pp_cell *const *cells, const int *n_cells, struct pp_plan **out)
 {
     struct pp_plan *plan = NULL;
-    PP_TRY(plan_create(PP_PLAN_TRAIN, g, rank_of, PP_PLACE_LOOP, &plan));
+    PP_TRY(pp_plan_create(PP_PLAN_TRAIN, g, rank_of, PP_PLACE_LOOP, &plan));
     int rc = 0;
     for (int r = 0; r < g->stages && rc == 0; r++) {
-        rc = copy_cells(plan, r, cells[r], n_cells[r]);
+        rc = pp_plan_take_cells(plan, r, cells[r], (size_t)n_cells[r]);
     }
     if (rc == 0) {
-        rc = run_passes(plan);
+        rc = pp_plan_run_passes(plan, NULL);
     }
     if (rc < 0) {
         pp_plan_destroy(&plan);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A plan as text: torch's compute-only CSV for programs, a grid of ticks for people. */
-#include "pass.h"
+#include "csv.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -8,33 +8,18 @@
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
 
-/* stdio keeps the first failure; one look at the end is enough. */
-static int written(FILE *f)
+int pp_csv_written(FILE *f)
 {
-    if (ferror(f)) {
-        return pp_fail(PP_EIO, "cannot write the plan");
-    }
-    return 0;
+    return ferror(f) ? pp_fail(PP_EIO, "cannot write the plan") : 0;
 }
 
-void pp_row_cell(struct pp_row *row, int op, int stage, int mb, bool overlap)
-{
-    fprintf(row->f, "%s%s%d%c%d%s",
-            row->overlaps ? ";"
-            : row->open   ? ","
-                          : "",
-            overlap ? "(" : "", stage, PP_OP_LETTERS[op], mb, row->overlaps ? ")OVERLAP_F_B" : "");
-    row->open = true;
-    row->overlaps = overlap;
-}
-
-static int hear_row(void *ctx, int rank, const struct pp_emit *e)
+static int print_row(void *ctx, int rank, const struct pp_emit *e)
 {
     (void)rank;
-    struct pp_row row = {.f = ctx};
+    struct pp_csv_printer row = {.f = ctx};
     for (size_t k = 0; k < e->n; k++) {
         const struct pp_cell *c = &e->cells[k];
-        pp_row_cell(&row, c->op, c->stage, c->mb, c->overlap);
+        pp_csv_print(&row, c->op, c->stage, c->mb, c->overlap);
     }
     putc('\n', row.f);
     return 0;
@@ -45,21 +30,21 @@ int pp_schedule_print_csv(const struct pp_schedule_ops *ops, const struct pp_geo
     PP_TRY(pp_check_geometry(g));
     PP_TRY(ops->check(g));
     struct pp_geometry share = pp_schedule_share(ops, g);
-    PP_TRY(pp_schedule_speak(ops, &share, hear_row, f));
-    return written(f);
+    PP_TRY(pp_schedule_visit(ops, &share, print_row, f));
+    return pp_csv_written(f);
 }
 
 int pp_plan_print_csv(const struct pp_plan *plan, FILE *f)
 {
     for (int r = 0; r < plan->geometry.stages; r++) {
-        struct pp_row row = {.f = f};
+        struct pp_csv_printer row = {.f = f};
         for (int k = 0; k < plan->ranks[r].n_actions; k++) {
             const struct pp_action *a = &plan->ranks[r].actions[k];
-            pp_row_cell(&row, a->op, a->stage, a->mb, a->overlap);
+            pp_csv_print(&row, a->op, a->stage, a->mb, a->overlap);
         }
         putc('\n', f);
     }
-    return written(f);
+    return pp_csv_written(f);
 }
 
 static int digits(int x)
@@ -161,7 +146,7 @@ int pp_plan_print_grid(const struct pp_plan *plan, FILE *f)
     for (int r = 0; r < p; r++) {
         print_rank(plan, r, start[r], line, (size_t)makespan, width, f);
     }
-    rc = written(f);
+    rc = pp_csv_written(f);
 out:
     pp_free(line);
     pp_free(times);

@@ -4,8 +4,6 @@
 #include "test_sched_peak.h"
 #include "test_sched_sim.h"
 
-#include "ppcli/exchange.h"
-
 #define LEN(a) (sizeof(a) / sizeof((a)[0]))
 
 static struct pp_plan *coalesced(const char *name, int p, int v, int m, int k)
@@ -130,8 +128,6 @@ static void every_schedule_stays_legal_in_any_interleaving(void **state)
                     same_without_weights(plain, plan);
                     groups_are_whole(plan, groups[i]);
                     run_in_all_ways(plan);
-                    CHECK_OK(
-                        pp_plan_prove_transport(plan, PP_COMM_PREPOSTED, PP_SEND_SYNCHRONOUS, 1));
                     pp_plan_destroy(&plan);
                     ran++;
                 }
@@ -195,11 +191,11 @@ static void a_list_is_judged_before_its_weights_move(void **state)
     struct pp_plan *plan = NULL;
     lists_parse(&l, 1, 1, 2, PP_PLACE_LOOP, "0F0,0W0,0I0,0F1,0I1,0W1");
     l.g.coalesce = 2;
-    CHECK_FAILS(lists_plan(&l, &plan), PP_EFORMAT, "W0 of stage 0 comes before its I0");
+    CHECK_FAILS(lists_plan(&l, &plan), PP_EFORMAT, "0W0 comes before its 0I0");
     lists_free(&l);
     lists_parse(&l, 1, 1, 2, PP_PLACE_LOOP, "0F0,0I0,0F1,0I1,0W1");
     l.g.coalesce = 2;
-    CHECK_FAILS(lists_plan(&l, &plan), PP_EFORMAT, "stage 0 has no W0");
+    CHECK_FAILS(lists_plan(&l, &plan), PP_EFORMAT, "stage 0 has no 0W0");
     lists_free(&l);
     struct pp_geometry g = {.stages = 1, .chunks = 1, .microbatches = 2, .coalesce = -1};
     CHECK_FAILS(pp_plan_build("gpipe", &g, &plan), PP_ECONFIG, "coalesce = -1");

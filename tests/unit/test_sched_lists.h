@@ -229,4 +229,18 @@ static inline unsigned crc_of(const struct pp_plan *plan)
     return crc;
 }
 
+/* Give a channel only n slots, in turn, whatever that does. */
+static inline void squeeze(struct pp_plan *plan, int channel, int n)
+{
+    int m = plan->geometry.microbatches;
+    int32_t first = pp_plan_message(plan, channel, 0);
+    plan->channels[channel].slots = n;
+    for (int mb = 0; mb < m; mb++) {
+        struct pp_message *msg = &plan->messages[first + mb];
+        msg->slot = mb % n;
+        msg->first_in_slot = mb < n;
+        msg->next_in_slot = mb + n < m ? first + mb + n : -1;
+    }
+}
+
 #endif

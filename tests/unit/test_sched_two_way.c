@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two pipelines in opposite directions: published rows, idle times and peaks. */
-#include "ppcli/exchange.h"
 #include "test_sched_lists.h"
 #include "test_sim_shapes.h"
 
@@ -132,8 +131,6 @@ static void all_shapes_are_proved_or_refused_with_a_way_out(void **state)
                     assert_non_null(strstr(pp_error_get()->text, "nearest legal: "));
                     continue;
                 }
-                CHECK_OK(pp_plan_prove_transport(plan, PP_COMM_LOWERED, PP_SEND_SYNCHRONOUS, 0));
-                CHECK_OK(pp_plan_prove_transport(plan, PP_COMM_PREPOSTED, PP_SEND_SYNCHRONOUS, 0));
                 pp_plan_destroy(&plan);
                 n++;
             }
