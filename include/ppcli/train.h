@@ -8,6 +8,7 @@
 #include <signal.h>
 
 #include "ppcli/run.h"
+#include "ppcli/runlog.h"
 
 /* One rank that is set up and about to work. Nothing is owned. */
 struct pp_worker {
@@ -33,10 +34,7 @@ struct pp_train_options {
      * the signal that asked to save and end; `save`, how often it was asked to save and go on.
      * NULL: nobody asks. */
     const volatile sig_atomic_t *stop, *save;
-    /* Trace events of all ranks go to this file (see ppcli/chrome.h), of the steps from trace_first
-     * to trace_last; 0: the first 50 that are trained now. NULL: no trace. */
-    const char *trace;
-    int64_t trace_first, trace_last;
+    struct pp_trace_wish trace;
     /* Prints this thread's error record: called by an MPI rank that failed alone, before it takes
      * all processes down with it. NULL: nothing is said. */
     void (*before_abort)(void);
@@ -68,7 +66,7 @@ int pp_train(struct pp_config *cfg, const struct pp_train_options *options, bool
 /* The processes of an MPI job, for what comes before and between the trainings. */
 struct pp_world {
     struct pp_transport *tp; /* NULL: MPI has not started this process */
-    struct deadline *deadline;
+    struct pp_deadline *deadline;
 };
 
 /* Collective when MPI has started this process: waits for all of them. A deadline runs until

@@ -49,7 +49,7 @@ static int run(int argc, char **argv)
          "write into a run folder that is not empty"},
         {"resume", 0, PP_CLI_OPTIONAL, &train.resume, "auto|PATH",
          "go on from a checkpoint; auto: the newest of the run folder, or begin anew"},
-        {"trace", 0, PP_CLI_STRING, &train.trace, "FILE",
+        {"trace", 0, PP_CLI_STRING, &train.trace.file, "FILE",
          "write what every rank did, for ui.perfetto.dev"},
         {"trace-steps", 0, PP_CLI_STRING, &steps, "A-B", "which steps of it; the first 50"},
         {0},
@@ -63,7 +63,7 @@ static int run(int argc, char **argv)
     if (!words[0]) {
         return pp_fail(PP_EUSAGE, "train which config? For example: ppcli train mnist.ini");
     }
-    PP_TRY(pp_cli_trace_steps(train.trace, steps, &train.trace_first, &train.trace_last));
+    PP_TRY(pp_cli_trace_steps(train.trace.file, steps, &train.trace.first, &train.trace.last));
     struct pp_config *cfg = NULL;
     PP_TRY(pp_cli_load_config(words[0], &settings, &cfg));
     int rc = start_run(words[0], cfg, &train, work, NULL);

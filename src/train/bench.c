@@ -297,7 +297,7 @@ static int trace_row(struct bench *b, int i)
                                        .before_abort = b->spec->before_abort,
                                        .lost = b->spec->lost,
                                        .ctx = b->spec->lost_ctx,
-                                       .trace = path};
+                                       .trace = {.file = path}};
     row->cfg->train.max_steps = TRACED;
     pp_log_set_level(PP_LOG_QUIET);
     int rc = row->processes || first_process(b) ? pp_train(row->cfg, &options, &speaks) : 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See deadline.h. */
-#include "deadline.h"
+#include "ppcli/watch.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -25,25 +25,27 @@ struct phase {
     const char *what, *likely;
 };
 
-static const struct phase phases[DEADLINE_PHASES] = {
-    [DEADLINE_MPI_START] = {2, 10, true, "the start of MPI",
-                            "a process of the run has not come, is stopped, or cannot be reached"},
-    [DEADLINE_PREPARE] = {10, 10, false, "set-up, before the data is read",
-                          "slow or absent storage; or measuring for an open schedule, on a machine "
-                          "that others use"},
-    [DEADLINE_DATA] = {2, 0, false, "reading the data", "slow or absent storage"},
-    [DEADLINE_MPI_END] = {2, 10, true, "the end of MPI, behind all work",
-                          "a process of the run is stopped or was lost"},
+static const struct phase phases[PP_DEADLINE_PHASES] = {
+    [PP_DEADLINE_MPI_START] =
+        {2, 10, true, "the start of MPI",
+         "a process of the run has not come, is stopped, or cannot be reached"},
+    [PP_DEADLINE_PREPARE] =
+        {10, 10, false, "set-up, before the data is read",
+         "slow or absent storage; or measuring for an open schedule, on a machine "
+         "that others use"},
+    [PP_DEADLINE_DATA] = {2, 0, false, "reading the data", "slow or absent storage"},
+    [PP_DEADLINE_MPI_END] = {2, 10, true, "the end of MPI, behind all work",
+                             "a process of the run is stopped or was lost"},
 };
 
-struct deadline {
-    struct news news;
+struct pp_deadline {
+    struct pp_news news;
     uint64_t timeout_ns;
     int rank;
     uint64_t waited_ns; /* written by the transport */
     struct ticker *ticker;
     pthread_mutex_t lock; /* all that follows */
-    enum deadline_phase phase;
+    enum pp_deadline_phase phase;
     struct ticked thread;
     uint64_t last_look, used_ns; /* of this phase */
 };
@@ -55,7 +57,7 @@ static void nap(long ns)
 }
 
 /* Does not come back, unless the one who takes the news does. */
-static void give_up(const struct deadline *d, const struct phase *p, bool waits)
+static void give_up(const struct pp_deadline *d, const struct phase *p, bool waits)
 {
     char text[TEXT], who[64];
     int before_me = d->rank < NEXT_MAX ? d->rank : NEXT_MAX;
@@ -80,7 +82,7 @@ static void give_up(const struct deadline *d, const struct phase *p, bool waits)
 
 static bool tick(void *ctx)
 {
-    struct deadline *d = ctx;
+    struct pp_deadline *d = ctx;
     pthread_mutex_lock(&d->lock);
     uint64_t now = pp_clock_ns(), dt = now - d->last_look;
     const struct phase *p = &phases[d->phase];
@@ -88,7 +90,7 @@ static bool tick(void *ctx)
         (uint64_t)p->times * d->timeout_ns + (uint64_t)p->seconds * (uint64_t)1000000000;
     d->last_look = now;
     bool over = false;
-    if (d->phase != DEADLINE_NONE) {
+    if (d->phase != PP_DEADLINE_NONE) {
         /* When this thread could not run the other one could not either. */
         d->used_ns += ticked_share(&d->thread, dt < 2 * LOOK_NS ? dt : 2 * LOOK_NS);
         over = d->used_ns > limit;
@@ -101,13 +103,14 @@ static bool tick(void *ctx)
     return !over;
 }
 
-int deadline_start(const struct pp_config *cfg, const struct news *news, struct deadline **out)
+int pp_deadline_start(const struct pp_config *cfg, const struct pp_news *news,
+                      struct pp_deadline **out)
 {
     *out = NULL;
     if (cfg->run.hang_timeout <= 0 || !news->lost) {
         return 0;
     }
-    struct deadline *d = pp_alloc(1, sizeof(*d));
+    struct pp_deadline *d = pp_alloc(1, sizeof(*d));
     if (!d) {
         return PP_ERESOURCE;
     }
@@ -119,16 +122,16 @@ int deadline_start(const struct pp_config *cfg, const struct news *news, struct 
     pthread_mutex_init(&d->lock, NULL);
     int rc = ticker_start(LOOK_NS, tick, d, &d->ticker);
     if (rc < 0) {
-        deadline_stop(&d);
+        pp_deadline_stop(&d);
         return rc;
     }
     *out = d;
     return 0;
 }
 
-void deadline_stop(struct deadline **deadline)
+void pp_deadline_stop(struct pp_deadline **deadline)
 {
-    struct deadline *d = *deadline;
+    struct pp_deadline *d = *deadline;
     if (d) {
         ticker_stop(&d->ticker);
         pthread_mutex_destroy(&d->lock);
@@ -137,7 +140,7 @@ void deadline_stop(struct deadline **deadline)
     }
 }
 
-void deadline_enter(struct deadline *d, enum deadline_phase phase)
+void pp_deadline_enter(struct pp_deadline *d, enum pp_deadline_phase phase)
 {
     if (d) {
         pthread_mutex_lock(&d->lock);
@@ -148,7 +151,7 @@ void deadline_enter(struct deadline *d, enum deadline_phase phase)
     }
 }
 
-void deadline_watch_waits(struct deadline *d, struct pp_transport *tp)
+void pp_deadline_watch_waits(struct pp_deadline *d, struct pp_transport *tp)
 {
     pp_transport_show_waits(tp, d ? &d->waited_ns : NULL);
 }

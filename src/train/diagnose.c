@@ -14,7 +14,7 @@
 #include "ppcli/clock.h"
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
-#include "run_dir.h"
+#include "ppcli/run_dir.h"
 
 #define RANKS_MAX 65536 /* believed of a folder */
 /* A rank whose last sign of waiting is older than half the silence, within these limits, does not
@@ -300,7 +300,7 @@ void pp_diagnosis_judge(struct pp_diagnosis *d)
 static int count_rings(const char *dir, int *out)
 {
     char folder[PP_PATH_MAX];
-    PP_TRY(pp_path_format(folder, "%s/" RUN_DIR_ACTIONS, dir));
+    PP_TRY(pp_path_format(folder, "%s/" PP_RUN_DIR_ACTIONS, dir));
     DIR *d = opendir(folder);
     if (!d) {
         return pp_fail_errno(0, "%s: not the folder of a run: cannot read %s", dir, folder);
@@ -331,7 +331,7 @@ int pp_diagnosis_open(struct pp_diagnosis *d, const struct pp_layout *layout, co
     for (int r = 0; r < n; r++) {
         char path[PP_PATH_MAX];
         struct pp_ring *ring = NULL;
-        int rc = run_dir_ring(dir, r, path);
+        int rc = pp_run_dir_ring(dir, r, path);
         if (rc == 0) {
             rc = pp_ring_open(path, &ring);
         }

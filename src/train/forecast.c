@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From the mean times of all ranks to a simulated step. The same arithmetic on every rank. */
-#include "forecast.h"
+#include "ppcli/forecast.h"
 
 #include <limits.h>
 
@@ -44,7 +44,7 @@ static double seconds(uint64_t ns, uint64_t n)
 }
 
 /* Means over replicas; whether every stage has been seen at work. */
-static bool average(struct forecast *f, const struct pp_exec_times *times,
+static bool average(struct pp_forecast *f, const struct pp_exec_times *times,
                     const struct pp_exec_time *updates)
 {
     const struct pp_layout *l = f->layout;
@@ -76,7 +76,7 @@ static bool average(struct forecast *f, const struct pp_exec_times *times,
 }
 
 /* The micro-batches of replica 0's share of a full batch. */
-static void size_microbatches(struct forecast *f)
+static void size_microbatches(struct pp_forecast *f)
 {
     const struct pp_layout *l = f->layout;
     int batch = l->cfg->train.batch_size < l->train_n ? l->cfg->train.batch_size : l->train_n;
@@ -88,14 +88,14 @@ static void size_microbatches(struct forecast *f)
     }
 }
 
-static int simulate(struct forecast *f, int steps, bool with_times, struct pp_sim_result *out)
+static int simulate(struct pp_forecast *f, int steps, bool with_times, struct pp_sim_result *out)
 {
     struct pp_sim_costs costs = f->costs;
     costs.steps = steps;
     return pp_sim_run(f->plan, &costs, with_times, out);
 }
 
-static int least(struct forecast *f, double n)
+static int least(struct pp_forecast *f, double n)
 {
     struct pp_sim_costs costs = f->costs;
     double bound;
@@ -108,7 +108,7 @@ static int least(struct forecast *f, double n)
 
 /* Ranks that meet every n steps start together again each time; filling and draining the pipeline
  * is paid once in n steps. */
-static int predict(struct forecast *f, double n)
+static int predict(struct pp_forecast *f, double n)
 {
     int settled = STEPS_BEFORE + STEPS_AFTER;
     int steps = n < settled ? (int)(n + 0.5) : settled;
@@ -132,7 +132,7 @@ static int predict(struct forecast *f, double n)
     return 0;
 }
 
-static int create(struct forecast *f, const struct pp_layout *l)
+static int create(struct pp_forecast *f, const struct pp_layout *l)
 {
     size_t n = (size_t)l->n_virtual;
     f->layout = l;
@@ -154,10 +154,10 @@ static int create(struct forecast *f, const struct pp_layout *l)
     return 0;
 }
 
-int forecast_create(const struct pp_layout *l, const struct pp_exec *x, struct pp_transport *tp,
-                    double meet_every, struct forecast **out)
+int pp_forecast_create(const struct pp_layout *l, const struct pp_exec *x, struct pp_transport *tp,
+                       double meet_every, struct pp_forecast **out)
 {
-    struct forecast *f = pp_alloc(1, sizeof(*f));
+    struct pp_forecast *f = pp_alloc(1, sizeof(*f));
     struct pp_exec_times *times = pp_alloc((size_t)l->ranks * (size_t)l->chunks, sizeof(*times));
     struct pp_exec_time *updates = pp_alloc((size_t)l->ranks, sizeof(*updates));
     int rc = f && times && updates ? create(f, l) : PP_ERESOURCE;
@@ -175,16 +175,16 @@ int forecast_create(const struct pp_layout *l, const struct pp_exec *x, struct p
     pp_free(times);
     pp_free(updates);
     if (rc < 0) {
-        forecast_destroy(&f);
+        pp_forecast_destroy(&f);
         return rc;
     }
     *out = f;
     return 0;
 }
 
-void forecast_destroy(struct forecast **forecast)
+void pp_forecast_destroy(struct pp_forecast **forecast)
 {
-    struct forecast *f = *forecast;
+    struct pp_forecast *f = *forecast;
     if (f) {
         pp_sim_result_fini(&f->result);
         pp_free(f->f);

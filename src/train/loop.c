@@ -49,7 +49,7 @@ static int gather(struct trainer *tr, struct totals *train, struct pp_loss_sums 
     mine.stop = options->stop ? __atomic_load_n(options->stop, __ATOMIC_RELAXED) : 0;
     mine.saves = options->save ? (uint32_t)__atomic_load_n(options->save, __ATOMIC_RELAXED) : 0;
     PP_TRY(pp_transport_allgather(tr->tp, &mine, sizeof(mine), tr->all));
-    PP_TRY(tracer_drain(tr->tracer, tr->t));
+    PP_TRY(pp_tracer_drain(tr->tracer, tr->t));
     rank_event_end(tr->spec);
     tr->window_start = pp_clock_ns();
     memset(train, 0, sizeof(*train));
@@ -80,7 +80,7 @@ static int sync_training(struct trainer *tr, int steps, bool epoch_end)
     PP_TRY(gather(tr, &w, &test));
     tr->meetings++;
     if (epoch_end && tr->timeline) {
-        timeline_keep(tr->timeline, tr->spec->ring);
+        pp_timeline_keep(tr->timeline, tr->spec->ring);
     }
     double loss = tr->epoch.loss; /* not a sum over windows, whose ends depend on the clock */
     add(&tr->epoch, &w);
@@ -99,7 +99,7 @@ static int sync_training(struct trainer *tr, int steps, bool epoch_end)
     }
     if (tr->m && w.rows > 0) {
         struct totals *from = record ? &tr->record : &w;
-        struct window shown = {
+        struct pp_window shown = {
             .epoch = tr->epoch_no,
             .step = tr->epoch_step,
             .t = tr->t,
@@ -114,7 +114,7 @@ static int sync_training(struct trainer *tr, int steps, bool epoch_end)
             .busy = tr->busy,
         };
         rank_event_begin(tr->spec, PP_EVENT_REPORT, tr->t);
-        metrics_window(tr->m, &shown, steps, record);
+        pp_metrics_window(tr->m, &shown, steps, record);
         rank_event_end(tr->spec);
     }
     if (record) {
@@ -136,11 +136,11 @@ static int sync_training(struct trainer *tr, int steps, bool epoch_end)
     return 0;
 }
 
-int loop_test(struct trainer *tr, struct epoch_result *e)
+int loop_test(struct trainer *tr, struct pp_epoch_result *e)
 {
     for (int step = 0; step < pp_exec_test_steps(tr->x); step++) {
         PP_TRY(pp_exec_test_step(tr->x, step));
-        PP_TRY(tracer_test_step(tr->tracer, tr->t));
+        PP_TRY(pp_tracer_test_step(tr->tracer, tr->t));
     }
     struct totals none;
     struct pp_loss_sums test;
@@ -169,7 +169,7 @@ static int save(struct trainer *tr, bool prune)
     struct pp_ckpt_state state;
     rank_event_begin(tr->spec, PP_EVENT_SAVE, tr->t);
     if (tr->m) {
-        metrics_sync(tr->m);
+        pp_metrics_sync(tr->m);
         resume_state(tr, &state);
     }
     int rc = saver_save(tr->saver, tr->t, &state, prune);
@@ -281,7 +281,7 @@ static int train_step(struct trainer *tr, bool meets)
 static bool meets_behind(const struct trainer *tr, int done, int steps)
 {
     return done == steps || tr->t == tr->total_steps || due_by_steps(tr) ||
-           tr->t >= tr->next_sync || tracer_wants_sync(tr->tracer, tr->t);
+           tr->t >= tr->next_sync || pp_tracer_wants_sync(tr->tracer, tr->t);
 }
 
 /* The rest of the epoch, or less when the run is to end. */
@@ -304,8 +304,8 @@ static int run_epoch(struct trainer *tr)
     while (tr->epoch_step < steps && tr->t < tr->total_steps) {
         tr->t++;
         tr->last_lr = pp_lr_at(tr->run->cfg, tr->t, tr->total_steps);
-        tracer_step(tr->tracer, tr->t);
-        pp_exec_time_all(tr->x, tracer_is_on(tr->tracer));
+        pp_tracer_step(tr->tracer, tr->t);
+        pp_exec_time_all(tr->x, pp_tracer_is_on(tr->tracer));
         int rc = train_step(tr, meets_behind(tr, tr->epoch_step + 1, steps));
         if (rc == PP_EDIVERGED) {
             return diverged(tr, steps);
@@ -325,7 +325,7 @@ static int run_epoch(struct trainer *tr)
             }
         }
     }
-    struct epoch_result e = {
+    struct pp_epoch_result e = {
         .epoch = tr->epoch_no,
         .t = tr->t,
         .train_loss = tr->epoch.loss / (double)tr->epoch.rows,
@@ -338,7 +338,7 @@ static int run_epoch(struct trainer *tr)
     tr->last = e;
     if (tr->m) {
         rank_event_begin(tr->spec, PP_EVENT_REPORT, tr->t);
-        metrics_epoch(tr->m, &e);
+        pp_metrics_epoch(tr->m, &e);
         rank_event_end(tr->spec);
     }
     PP_TRY(save_when(tr, due_by_epochs(tr) || due_by_steps(tr)));
@@ -346,8 +346,8 @@ static int run_epoch(struct trainer *tr)
 }
 
 /* What the run was, of all its ranks; rank 0 prints it. ranks[]: their bytes are there. */
-static int report(struct trainer *tr, const struct forecast *forecast, int epochs, uint64_t start,
-                  struct rank_total *ranks, const char *sha)
+static int report(struct trainer *tr, const struct pp_forecast *forecast, int epochs,
+                  uint64_t start, struct pp_rank_total *ranks, const char *sha)
 {
     const struct pp_layout *l = tr->run->layout;
     const struct pp_plan *plan =
@@ -361,7 +361,7 @@ static int report(struct trainer *tr, const struct forecast *forecast, int epoch
     }
     int batch = l->cfg->train.batch_size < l->train_n ? l->cfg->train.batch_size : l->train_n;
     double step_seconds = (double)tr->train_ns * 1e-9 * batch / (double)tr->samples;
-    struct summary s = {
+    struct pp_summary s = {
         .test_loss = tr->last.test_loss,
         .test_accuracy = tr->last.test_accuracy,
         .train_loss = tr->last.train_loss,
@@ -383,7 +383,7 @@ static int report(struct trainer *tr, const struct forecast *forecast, int epoch
         .weights_sha256 = sha,
     };
     rank_event_begin(tr->spec, PP_EVENT_REPORT, tr->t);
-    int rc = metrics_finish(tr->m, &s);
+    int rc = pp_metrics_finish(tr->m, &s);
     rank_event_end(tr->spec);
     return rc;
 }
@@ -394,9 +394,9 @@ static int finish(struct trainer *tr, uint64_t start)
     const struct pp_layout *l = tr->run->layout;
     char sha[65];
     int rc = PP_ERESOURCE;
-    struct forecast *forecast = NULL;
+    struct pp_forecast *forecast = NULL;
     struct pp_exec_bytes *bytes = pp_alloc((size_t)l->ranks, sizeof(*bytes));
-    struct rank_total *ranks = pp_alloc((size_t)l->ranks, sizeof(*ranks));
+    struct pp_rank_total *ranks = pp_alloc((size_t)l->ranks, sizeof(*ranks));
     rc = pp_transport_agree(tr->tp, bytes && ranks ? 0 : rc);
     if (rc == 0) {
         pp_assert(bytes != NULL && ranks != NULL); /* or this rank had not agreed */
@@ -406,9 +406,9 @@ static int finish(struct trainer *tr, uint64_t start)
         rc = pp_exec_weights_sha256(tr->x, sha);
     }
     if (rc == 0) {
-        rc = forecast_create(l, tr->x, tr->tp,
-                             tr->meetings > 0 ? (double)tr->steps / (double)tr->meetings : 1,
-                             &forecast);
+        rc = pp_forecast_create(l, tr->x, tr->tp,
+                                tr->meetings > 0 ? (double)tr->steps / (double)tr->meetings : 1,
+                                &forecast);
     }
     if (rc == 0 && tr->m) {
         for (int r = 0; r < l->ranks; r++) {
@@ -418,18 +418,18 @@ static int finish(struct trainer *tr, uint64_t start)
     }
     rc = pp_transport_agree(tr->tp, rc);
     if (rc == 0 && tr->timeline) {
-        struct timeline_spec spec = {.layout = l,
-                                     .tp = tr->tp,
-                                     .forecast = forecast,
-                                     .dir = tr->dir,
-                                     .epoch_steps = pp_exec_train_steps(tr->x),
-                                     .test_steps = pp_exec_test_steps(tr->x)};
-        rc = timeline_write(tr->timeline, &spec);
+        struct pp_timeline_spec spec = {.layout = l,
+                                        .tp = tr->tp,
+                                        .forecast = forecast,
+                                        .dir = tr->dir,
+                                        .epoch_steps = pp_exec_train_steps(tr->x),
+                                        .test_steps = pp_exec_test_steps(tr->x)};
+        rc = pp_timeline_write(tr->timeline, &spec);
     }
     if (rc == 0) {
-        rc = pp_transport_agree(tr->tp, tracer_finish(tr->tracer, tr->t));
+        rc = pp_transport_agree(tr->tp, pp_tracer_finish(tr->tracer, tr->t));
     }
-    forecast_destroy(&forecast);
+    pp_forecast_destroy(&forecast);
     pp_free(bytes);
     pp_free(ranks);
     return rc;
@@ -445,23 +445,29 @@ static int open_outputs(struct trainer *tr)
                                    .be = tr->be,
                                    .tp = tr->tp,
                                    .dir = tr->dir};
-        PP_TRY(timeline_create(tr->spec->ring, &tr->timeline));
+        PP_TRY(pp_timeline_create(tr->spec->ring, &tr->timeline));
         PP_TRY(saver_create(&saver, &tr->saver));
     }
     if (tr->spec->rank != 0) {
         return 0;
     }
-    struct metrics_start from = {
-        .step = tr->t, .goes_on = tr->begin.goes_on, .graphs = pp_exec_graphs(tr->x)};
-    return metrics_open(tr->run, tr->spec->options, tr->be, tr->tp, tr->dir, tr->total_steps, &from,
-                        &tr->m);
+    const struct pp_train_options *options = tr->spec->options;
+    struct pp_metrics_start from = {.name = options->name,
+                                    .out = options->out,
+                                    .quiet = options->quiet,
+                                    .dir = tr->dir,
+                                    .total_steps = tr->total_steps,
+                                    .step = tr->t,
+                                    .goes_on = tr->begin.goes_on,
+                                    .graphs = pp_exec_graphs(tr->x)};
+    return pp_metrics_open(tr->run, tr->be, tr->tp, &from, &tr->m);
 }
 
 /* Collective: the run ends before its time, as the error record says; what it wrote is closed. */
 static int end_early(struct trainer *tr)
 {
     struct pp_error why = *pp_error_get();
-    if (tracer_finish(tr->tracer, tr->t) < 0 && tr->m) {
+    if (pp_tracer_finish(tr->tracer, tr->t) < 0 && tr->m) {
         pp_log_warn("%s", pp_error_get()->text);
     }
     return pp_error_adopt(&why);
@@ -481,14 +487,14 @@ int loop_train(struct trainer *tr, uint64_t start)
     tr->total_steps = loop_total_steps(tr->run);
     tr->next_sync = tr->t + 1;
     PP_TRY(pp_transport_agree(tr->tp, open_outputs(tr)));
-    struct tracer_spec tracer = {.layout = tr->run->layout,
-                                 .options = tr->spec->options,
-                                 .tp = tr->tp,
-                                 .ring = tr->spec->ring,
-                                 .done = tr->t,
-                                 .total_steps = tr->total_steps,
-                                 .test_steps = pp_exec_test_steps(tr->x)};
-    PP_TRY(tracer_open(&tracer, &tr->tracer));
+    struct pp_tracer_spec tracer = {.layout = tr->run->layout,
+                                    .wish = tr->spec->options->trace,
+                                    .tp = tr->tp,
+                                    .ring = tr->spec->ring,
+                                    .done = tr->t,
+                                    .total_steps = tr->total_steps,
+                                    .test_steps = pp_exec_test_steps(tr->x)};
+    PP_TRY(pp_tracer_open(&tracer, &tr->tracer));
     rank_event_end(tr->spec); /* the set-up */
     tr->window_start = pp_clock_ns();
     if (tr->t >= tr->total_steps && tr->m) {

@@ -3,13 +3,11 @@
 #ifndef PPCLI_TRAIN_LOOP_H
 #define PPCLI_TRAIN_LOOP_H
 
-#include "metrics.h"
+#include "ppcli/runlog.h"
 #include "ppcli/lock.h"
 #include "rank.h"
 #include "resume.h"
 #include "save.h"
-#include "timeline.h"
-#include "tracer.h"
 
 /* What a rank puts on the table at a sync point. */
 struct report {
@@ -43,7 +41,7 @@ struct trainer {
     struct pp_dataset *own[2]; /* opened by this rank */
     const struct pp_dataset *data[2];
     struct pp_exec *x;
-    struct metrics *m; /* rank 0 */
+    struct pp_metrics *m; /* rank 0 */
     struct beginning begin;
     const char *dir;            /* the run folder, of begin; empty: nothing is written */
     struct pp_lock lock;        /* rank 0: of the run folder */
@@ -57,22 +55,22 @@ struct trainer {
     uint64_t window_start;
     uint64_t since_record_ns;
     int64_t total_steps, t, next_sync;
-    int epoch_no;                /* the current one, 1.. */
-    int epoch_step;              /* steps done in it */
-    int stop;                    /* all ranks know of this signal */
-    uint32_t saves, saves_done;  /* requests to save that all ranks know of; that were done */
-    bool together;               /* the failure at hand is one that all ranks share */
-    int64_t steps, meetings;     /* done here: training steps, sync points behind them */
-    struct timeline *timeline;   /* NULL without a run folder */
-    struct tracer *tracer;       /* NULL without --trace */
-    struct totals epoch, record; /* since the epoch's start, since the last record */
-    uint64_t train_ns;           /* since the run began, and of it ... */
-    uint64_t before_ns;          /* ... by earlier processes */
+    int epoch_no;                 /* the current one, 1.. */
+    int epoch_step;               /* steps done in it */
+    int stop;                     /* all ranks know of this signal */
+    uint32_t saves, saves_done;   /* requests to save that all ranks know of; that were done */
+    bool together;                /* the failure at hand is one that all ranks share */
+    int64_t steps, meetings;      /* done here: training steps, sync points behind them */
+    struct pp_timeline *timeline; /* NULL without a run folder */
+    struct pp_tracer *tracer;     /* NULL without --trace */
+    struct totals epoch, record;  /* since the epoch's start, since the last record */
+    uint64_t train_ns;            /* since the run began, and of it ... */
+    uint64_t before_ns;           /* ... by earlier processes */
     int64_t samples;
     int64_t updates; /* steps that made the weights what they are: t less those skipped */
     struct nonfinite nonfinite;
     double last_lr;
-    struct epoch_result last;
+    struct pp_epoch_result last;
 };
 
 /* Optimizer steps of the whole run. */
@@ -82,6 +80,6 @@ int64_t loop_total_steps(const struct pp_run *run);
 int loop_train(struct trainer *tr, uint64_t start);
 
 /* Collective: the whole test set, forward only. */
-int loop_test(struct trainer *tr, struct epoch_result *e);
+int loop_test(struct trainer *tr, struct pp_epoch_result *e);
 
 #endif

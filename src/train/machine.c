@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "ppcli/ceiling.h"
-#include "room.h"
+#include "ppcli/room.h"
 
 #define CACHES_MAX 8
 
@@ -74,7 +74,7 @@ void pp_machine_describe(bool whole_machine, struct pp_machine *out)
     int cores[PP_CEILING_CORES_MAX];
     char text[64];
     struct utsname name;
-    struct room room;
+    struct pp_room room;
     memset(out, 0, sizeof(*out));
     (void)gethostname(out->host, sizeof(out->host) - 1);
     if (uname(&name) == 0) {
@@ -91,6 +91,6 @@ void pp_machine_describe(bool whole_machine, struct pp_machine *out)
     describe_caches(out->caches, sizeof(out->caches));
     read_value("/proc/meminfo", "MemTotal", text, sizeof(text));
     out->memory_bytes = strtoull(text, NULL, 10) * 1024;
-    room_find("", &room);
-    out->room_bytes = room.bytes[room_nearest(&room, &out->room_what)];
+    pp_room_find("", &room);
+    out->room_bytes = room.bytes[pp_room_nearest(&room, &out->room_what)];
 }

@@ -3,7 +3,7 @@
  * Reporting. One fixed set of fields in one fixed order for log lines; the same numbers in
  * metrics.jsonl (one object a line, flushed) and summary.json (whole or absent).
  */
-#include "metrics.h"
+#include "summary.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,12 +21,13 @@
 #include "ppcli/mem.h"
 #include "ppcli/file.h"
 #include "outputs.h"
-#include "seats.h"
+#include "seats_text.h"
 
-struct metrics {
+struct pp_metrics {
     const struct pp_run *run;
-    const struct pp_train_options *options;
-    char dir[PP_PATH_MAX]; /* empty: nothing is written */
+    const char *dir; /* "": nothing is written */
+    FILE *out;
+    bool quiet;
     FILE *jsonl;
     struct outputs outputs;
     bool live;       /* a status line is redrawn on stderr */
@@ -40,7 +41,7 @@ struct metrics {
 /* --- log lines ---------------------------------------------------------------------------------
  */
 
-static void wipe_live(struct metrics *m)
+static void wipe_live(struct pp_metrics *m)
 {
     if (m->live_width > 0) {
         fprintf(stderr, "\r%*s\r", m->live_width, "");
@@ -56,7 +57,7 @@ static int columns(void)
 }
 
 /* "epoch=1 step=120/937 loss=0.3121 acc=0.9103 sps=81234 bubble=14.2% eta=00:08" */
-static void step_line(const struct metrics *m, const struct window *w, int steps, char *line,
+static void step_line(const struct pp_metrics *m, const struct pp_window *w, int steps, char *line,
                       size_t bytes)
 {
     double elapsed = (double)(pp_clock_ns() - m->start_ns) * 1e-9;
@@ -71,7 +72,7 @@ static void step_line(const struct metrics *m, const struct window *w, int steps
     }
 }
 
-static void show_live(struct metrics *m, const char *line)
+static void show_live(struct pp_metrics *m, const char *line)
 {
     int width = columns() - 1;
     int n = (int)strlen(line) < width ? (int)strlen(line) : width;
@@ -83,20 +84,20 @@ static void show_live(struct metrics *m, const char *line)
 /* --- metrics.jsonl -----------------------------------------------------------------------------
  */
 
-static void begin(struct metrics *m, struct pp_json *j, const char *type)
+static void begin(struct pp_metrics *m, struct pp_json *j, const char *type)
 {
     pp_json_init(j, m->jsonl, 0);
     pp_json_object(j, NULL);
     pp_json_str(j, "type", type);
 }
 
-static void end(struct metrics *m, struct pp_json *j)
+static void end(struct pp_metrics *m, struct pp_json *j)
 {
     pp_json_end(j);
     fflush(m->jsonl);
 }
 
-static void environment(const struct metrics *m, struct pp_json *j, const struct pp_backend *be,
+static void environment(const struct pp_metrics *m, struct pp_json *j, const struct pp_backend *be,
                         const struct pp_transport *tp, const char *graphs)
 {
     const struct pp_layout *l = m->run->layout;
@@ -104,7 +105,7 @@ static void environment(const struct metrics *m, struct pp_json *j, const struct
     char hash[65], host[256] = "", now[32];
     pp_config_hash(cfg, hash);
     (void)gethostname(host, sizeof(host) - 1);
-    pp_json_int(j, "schema", METRICS_SCHEMA);
+    pp_json_int(j, "schema", PP_METRICS_SCHEMA);
     pp_json_str(j, "ppcli", PP_VERSION);
     pp_json_str(j, "time", pp_clock_utc(now, sizeof(now)));
     pp_json_str(j, "host", host);
@@ -132,7 +133,7 @@ static void environment(const struct metrics *m, struct pp_json *j, const struct
 /* --- life --------------------------------------------------------------------------------------
  */
 
-static void announce(const struct metrics *m, const struct pp_backend *be,
+static void announce(const struct pp_metrics *m, const struct pp_backend *be,
                      const struct pp_transport *tp, const char *graphs)
 {
     const struct pp_layout *l = m->run->layout;
@@ -156,23 +157,25 @@ static void announce(const struct metrics *m, const struct pp_backend *be,
     }
 }
 
-int metrics_open(const struct pp_run *run, const struct pp_train_options *options,
-                 const struct pp_backend *be, const struct pp_transport *tp, const char *dir,
-                 int64_t total_steps, const struct metrics_start *from, struct metrics **out)
+int pp_metrics_open(const struct pp_run *run, const struct pp_backend *be,
+                    const struct pp_transport *tp, const struct pp_metrics_start *from,
+                    struct pp_metrics **out)
 {
-    struct metrics *m = pp_alloc(1, sizeof(*m));
+    struct pp_metrics *m = pp_alloc(1, sizeof(*m));
     if (!m) {
         return PP_ERESOURCE;
     }
     m->run = run;
-    m->options = options;
-    m->total_steps = total_steps;
+    m->out = from->out;
+    m->quiet = from->quiet;
+    m->dir = from->dir;
+    m->total_steps = from->total_steps;
     m->before = from->step;
-    m->live = !options->quiet && pp_log_level() >= PP_LOG_INFO && pp_term_live(STDERR_FILENO);
-    m->out_is_tty = isatty(fileno(options->out));
-    int rc = pp_path_format(m->dir, "%s", dir);
+    m->live = !m->quiet && pp_log_level() >= PP_LOG_INFO && pp_term_live(STDERR_FILENO);
+    m->out_is_tty = isatty(fileno(m->out));
+    int rc = 0;
     char path[PP_PATH_MAX];
-    if (rc == 0 && m->dir[0]) {
+    if (m->dir[0]) {
         rc = pp_path_format(path, "%s/metrics.jsonl", m->dir);
         if (rc == 0) {
             int how = from->goes_on ? O_APPEND : O_TRUNC;
@@ -190,11 +193,11 @@ int metrics_open(const struct pp_run *run, const struct pp_train_options *option
     }
     if (rc == 0) {
         struct output_spec spec = {
-            .run = run, .name = options->name, .dir = m->dir, .total_steps = total_steps};
+            .run = run, .name = from->name, .dir = m->dir, .total_steps = m->total_steps};
         rc = outputs_open(&spec, &m->outputs);
     }
     if (rc < 0) {
-        metrics_close(&m);
+        pp_metrics_close(&m);
         return rc;
     }
     announce(m, be, tp, from->graphs);
@@ -203,9 +206,9 @@ int metrics_open(const struct pp_run *run, const struct pp_train_options *option
     return 0;
 }
 
-void metrics_close(struct metrics **metrics)
+void pp_metrics_close(struct pp_metrics **metrics)
 {
-    struct metrics *m = *metrics;
+    struct pp_metrics *m = *metrics;
     if (!m) {
         return;
     }
@@ -218,7 +221,7 @@ void metrics_close(struct metrics **metrics)
     *metrics = NULL;
 }
 
-void metrics_sync(struct metrics *m)
+void pp_metrics_sync(struct pp_metrics *m)
 {
     if (m->jsonl) {
         fflush(m->jsonl);
@@ -226,14 +229,14 @@ void metrics_sync(struct metrics *m)
     }
 }
 
-void metrics_window(struct metrics *m, const struct window *w, int steps, bool record)
+void pp_metrics_window(struct pp_metrics *m, const struct pp_window *w, int steps, bool record)
 {
     char line[256];
     step_line(m, w, steps, line, sizeof(line));
-    if (record && !m->options->quiet && !(m->live && m->out_is_tty)) {
+    if (record && !m->quiet && !(m->live && m->out_is_tty)) {
         wipe_live(m);
-        fprintf(m->options->out, "%s\n", line);
-        fflush(m->options->out);
+        fprintf(m->out, "%s\n", line);
+        fflush(m->out);
     }
     if (m->live) {
         show_live(m, line);
@@ -260,7 +263,7 @@ void metrics_window(struct metrics *m, const struct window *w, int steps, bool r
     }
 }
 
-void metrics_nonfinite(struct metrics *m, int epoch, int64_t t, int64_t to, const char *why)
+void pp_metrics_nonfinite(struct pp_metrics *m, int epoch, int64_t t, int64_t to, const char *why)
 {
     wipe_live(m);
     if (to < 0) {
@@ -281,22 +284,21 @@ void metrics_nonfinite(struct metrics *m, int epoch, int64_t t, int64_t to, cons
     }
 }
 
-void metrics_epoch(struct metrics *m, const struct epoch_result *e)
+void pp_metrics_epoch(struct pp_metrics *m, const struct pp_epoch_result *e)
 {
     outputs_epoch(&m->outputs, e);
-    if (!m->options->quiet) {
+    if (!m->quiet) {
         wipe_live(m);
         char text[16], test[64] = "";
         if (e->tested) {
             snprintf(test, sizeof(test), " test_loss=%.4f test_acc=%.4f", e->test_loss,
                      e->test_accuracy);
         }
-        fprintf(m->options->out,
-                "epoch=%d/%d loss=%.4f acc=%.4f%s sps=%.0f bubble=%.1f%% time=%s\n", e->epoch,
-                m->run->cfg->train.epochs, e->train_loss, e->train_accuracy, test,
+        fprintf(m->out, "epoch=%d/%d loss=%.4f acc=%.4f%s sps=%.0f bubble=%.1f%% time=%s\n",
+                e->epoch, m->run->cfg->train.epochs, e->train_loss, e->train_accuracy, test,
                 (double)e->samples / e->seconds, e->bubble * 100,
                 pp_clock_duration(e->seconds, text, sizeof(text)));
-        fflush(m->options->out);
+        fflush(m->out);
     }
     if (m->jsonl) {
         struct pp_json j;
@@ -319,7 +321,7 @@ void metrics_epoch(struct metrics *m, const struct epoch_result *e)
 /* --- the end -----------------------------------------------------------------------------------
  */
 
-int metrics_finish(struct metrics *m, const struct summary *s)
+int pp_metrics_finish(struct pp_metrics *m, const struct pp_summary *s)
 {
     wipe_live(m);
     int rc = 0;
@@ -352,6 +354,6 @@ int metrics_finish(struct metrics *m, const struct summary *s)
         }
     }
     int lost = outputs_close(&m->outputs, s);
-    summary_print(m->run, s, m->dir, m->options->out);
+    summary_print(m->run, s, m->dir, m->out);
     return rc < 0 ? rc : lost;
 }

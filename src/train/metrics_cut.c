@@ -8,7 +8,7 @@
 
 #include <jansson.h>
 
-#include "metrics.h"
+#include "ppcli/runlog.h"
 #include "ppcli/err.h"
 #include "ppcli/json_in.h"
 
@@ -54,7 +54,7 @@ static int copy(FILE *from, FILE *to, int64_t step)
     return rc;
 }
 
-int metrics_cut(const char *dir, int64_t step)
+int pp_metrics_cut(const char *dir, int64_t step)
 {
     char path[PP_PATH_MAX];
     struct pp_file_write w;

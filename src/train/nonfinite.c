@@ -42,7 +42,7 @@ int nonfinite_step(struct trainer *tr)
         PP_TRY(rewind_weights(tr, &to));
     }
     if (tr->m) {
-        metrics_nonfinite(tr->m, tr->epoch_no, tr->t, to, pp_error_get()->text);
+        pp_metrics_nonfinite(tr->m, tr->epoch_no, tr->t, to, pp_error_get()->text);
     }
     pp_error_clear();
     return 0;

@@ -22,7 +22,7 @@ int outputs_open(const struct output_spec *spec, struct outputs *out)
     return 0;
 }
 
-void outputs_window(const struct outputs *o, const struct window *w, bool record)
+void outputs_window(const struct outputs *o, const struct pp_window *w, bool record)
 {
     for (int i = 0; i < OUTPUTS_MAX; i++) {
         if (o->self[i]) {
@@ -31,7 +31,7 @@ void outputs_window(const struct outputs *o, const struct window *w, bool record
     }
 }
 
-void outputs_epoch(const struct outputs *o, const struct epoch_result *e)
+void outputs_epoch(const struct outputs *o, const struct pp_epoch_result *e)
 {
     for (int i = 0; i < OUTPUTS_MAX; i++) {
         if (o->self[i]) {
@@ -40,7 +40,7 @@ void outputs_epoch(const struct outputs *o, const struct epoch_result *e)
     }
 }
 
-int outputs_close(struct outputs *o, const struct summary *s)
+int outputs_close(struct outputs *o, const struct pp_summary *s)
 {
     struct pp_error cause = *pp_error_get(); /* what ended the run says more than what follows */
     int rc = 0;

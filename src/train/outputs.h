@@ -7,7 +7,7 @@
 #ifndef PPCLI_TRAIN_OUTPUTS_H
 #define PPCLI_TRAIN_OUTPUTS_H
 
-#include "metrics.h"
+#include "ppcli/runlog.h"
 
 struct output_spec { /* nothing is owned */
     const struct pp_run *run;
@@ -21,10 +21,10 @@ struct output_ops {
      * PP_ERESOURCE. */
     int (*open)(const struct output_spec *spec, void **out);
     /* record: one that metrics.jsonl gets too. */
-    void (*window)(void *self, const struct window *w, bool record);
-    void (*epoch)(void *self, const struct epoch_result *e);
+    void (*window)(void *self, const struct pp_window *w, bool record);
+    void (*epoch)(void *self, const struct pp_epoch_result *e);
     /* s: NULL when the run did not come to its end. Errors: PP_EIO. */
-    int (*close)(void **self, const struct summary *s);
+    int (*close)(void **self, const struct pp_summary *s);
 };
 
 extern const struct output_ops output_tensorboard, output_prometheus;
@@ -37,8 +37,8 @@ struct outputs {
 
 /* On failure nothing is open. */
 int outputs_open(const struct output_spec *spec, struct outputs *out);
-void outputs_window(const struct outputs *o, const struct window *w, bool record);
-void outputs_epoch(const struct outputs *o, const struct epoch_result *e);
-int outputs_close(struct outputs *o, const struct summary *s); /* a second call does nothing */
+void outputs_window(const struct outputs *o, const struct pp_window *w, bool record);
+void outputs_epoch(const struct outputs *o, const struct pp_epoch_result *e);
+int outputs_close(struct outputs *o, const struct pp_summary *s); /* a second call does nothing */
 
 #endif

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "forecast.h"
+#include "ppcli/forecast.h"
 #include "plain_loop.h"
 #include "ppcli/clock.h"
 #include "ppcli/err.h"
@@ -95,7 +95,7 @@ static int timed_steps(struct meter *m, struct position *p, struct probe_report 
 }
 
 static void put_together(const struct meter *m, const struct probe_report *all,
-                         const struct forecast *forecast)
+                         const struct pp_forecast *forecast)
 {
     struct probe *p = m->probe;
     struct pp_loss_sums last = {0};
@@ -122,7 +122,7 @@ static void put_together(const struct meter *m, const struct probe_report *all,
 static int finish(struct meter *m, const struct probe_report *mine)
 {
     const struct pp_layout *l = m->w->run->layout;
-    struct forecast *forecast = NULL;
+    struct pp_forecast *forecast = NULL;
     char sha[65];
     struct probe_report *all = pp_alloc((size_t)l->ranks, sizeof(*all));
     int rc = pp_transport_agree(m->w->tp, all ? 0 : PP_ERESOURCE);
@@ -132,7 +132,7 @@ static int finish(struct meter *m, const struct probe_report *mine)
     }
     if (rc == 0) {
         double meet_every = (double)m->probe->steps;
-        rc = forecast_create(l, m->w->x, m->w->tp, meet_every, &forecast);
+        rc = pp_forecast_create(l, m->w->x, m->w->tp, meet_every, &forecast);
     }
     if (rc == 0) {
         rc = pp_exec_weights_sha256(m->w->x, sha);
@@ -141,7 +141,7 @@ static int finish(struct meter *m, const struct probe_report *mine)
         memcpy(m->probe->sha, sha, sizeof(sha));
         put_together(m, all, forecast);
     }
-    forecast_destroy(&forecast);
+    pp_forecast_destroy(&forecast);
     pp_free(all);
     return rc;
 }

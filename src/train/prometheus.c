@@ -25,7 +25,7 @@ struct text_file {
     uint64_t written_ns; /* pp_clock_ns() of the last version */
     bool warned;
     bool any, tested; /* there was a window; a test */
-    struct window now;
+    struct pp_window now;
     double *busy;    /* [ranks] */
     int64_t samples; /* trained on since the start */
     double test_loss, test_accuracy;
@@ -86,7 +86,7 @@ static void print_shape(const struct text_file *t, FILE *f)
 
 static void print_window(const struct text_file *t, FILE *f)
 {
-    const struct window *w = &t->now;
+    const struct pp_window *w = &t->now;
     gauge(t, f, "step", (double)w->t, "Optimizer steps done.");
     gauge(t, f, "epoch", w->epoch, "Epoch of the last step, from 1.");
     gauge(t, f, "loss", w->loss, "Mean training loss since the last report.");
@@ -166,7 +166,7 @@ static int open_file(const struct output_spec *spec, void **out)
     return 0;
 }
 
-static void window(void *self, const struct window *w, bool record)
+static void window(void *self, const struct pp_window *w, bool record)
 {
     struct text_file *t = self;
     (void)record;
@@ -178,7 +178,7 @@ static void window(void *self, const struct window *w, bool record)
     keep_current(t, true, first);
 }
 
-static void epoch(void *self, const struct epoch_result *e)
+static void epoch(void *self, const struct pp_epoch_result *e)
 {
     struct text_file *t = self;
     if (e->tested) {
@@ -189,7 +189,7 @@ static void epoch(void *self, const struct epoch_result *e)
     keep_current(t, true, false);
 }
 
-static int close_file(void **self, const struct summary *s)
+static int close_file(void **self, const struct pp_summary *s)
 {
     struct text_file *t = *self;
     if (s) {

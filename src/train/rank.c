@@ -8,9 +8,9 @@
 #include "ppcli/clock.h"
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
-#include "run_dir.h"
+#include "ppcli/run_dir.h"
 #include "seats.h"
-#include "watchdog.h"
+#include "ppcli/watch.h"
 
 #define RING_STEPS 8     /* whole steps that the record of actions keeps, of a trace more ... */
 #define RING_STEPS_MIN 2 /* ... or fewer, down to these, ... */
@@ -123,7 +123,7 @@ static int begin(struct trainer *tr)
 static uint64_t ring_records(const struct pp_layout *l, const struct pp_train_options *options)
 {
     uint64_t each = pp_exec_events_per_step(l);
-    uint64_t steps = (uint64_t)tracer_ring_steps(options);
+    uint64_t steps = (uint64_t)pp_tracer_ring_steps(&options->trace);
     steps = steps > RING_STEPS ? steps : RING_STEPS;
     steps = steps < RING_RECORDS / each ? steps : RING_RECORDS / each;
     steps = steps > RING_STEPS_MIN ? steps : RING_STEPS_MIN;
@@ -147,12 +147,12 @@ static int make_ring(struct trainer *tr)
     char path[PP_PATH_MAX] = "";
     struct stat st;
     if (tr->dir[0] && (tr->spec->rank == 0 || stat(tr->dir, &st) == 0)) {
-        PP_TRY(run_dir_ring(tr->dir, tr->spec->rank, path));
+        PP_TRY(pp_run_dir_ring(tr->dir, tr->spec->rank, path));
     }
     PP_TRY(pp_ring_create(path[0] ? path : NULL, tr->spec->rank, l->ranks,
                           ring_records(l, tr->spec->options), &tr->spec->ring));
     pp_transport_show_waits(tr->tp, &tr->spec->ring->head->waited_ns);
-    watchdog_enter(tr->spec->watchdog, tr->spec->rank, tr->spec->ring, tr->dir);
+    pp_watchdog_enter(tr->spec->watchdog, tr->spec->rank, tr->spec->ring, tr->dir);
     rank_event_begin(tr->spec, PP_EVENT_START, 0);
     return 0;
 }
@@ -215,11 +215,11 @@ int rank_main(struct rank_spec *spec, struct pp_transport *tp)
     if (rc == 0 && !tr.begin.nothing_left) {
         rc = go(&tr, start);
     }
-    metrics_close(&tr.m);
+    pp_metrics_close(&tr.m);
     saver_destroy(&tr.saver);
     pp_lock_release(&tr.lock);
-    timeline_destroy(&tr.timeline);
-    tracer_destroy(&tr.tracer);
+    pp_timeline_destroy(&tr.timeline);
+    pp_tracer_destroy(&tr.tracer);
     if (spec->failed_alone) {
         spec->failed_ns = pp_clock_ns();
         /* The others may be waiting for a message that will never come. Threads return to the one
@@ -229,7 +229,7 @@ int rank_main(struct rank_spec *spec, struct pp_transport *tp)
         }
         pp_transport_abort(tp);
     }
-    watchdog_leave(spec->watchdog, spec->rank);
+    pp_watchdog_leave(spec->watchdog, spec->rank);
     if (spec->ring) {
         pp_transport_show_waits(tp, NULL);
         pp_ring_close(spec->ring, rc < 0 && rc != PP_ESTOPPED ? PP_RING_FAILED : PP_RING_FINISHED);

@@ -10,7 +10,7 @@ struct rank_spec {
     const struct pp_train_options *options;
     int rank;
     const struct pp_dataset *shared[2]; /* by enum pp_split; NULL: open what this rank needs */
-    struct watchdog *watchdog;          /* of this process; may be NULL */
+    struct pp_watchdog *watchdog;       /* of this process; may be NULL */
     bool failed_alone;                  /* out: failed where the other ranks could not know */
     uint64_t failed_ns;                 /* out: when; the clock before the others were told */
     struct pp_backend *be;              /* out: for rank_free() */

@@ -16,7 +16,7 @@
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
 #include "resume_state.h"
-#include "run_dir.h"
+#include "ppcli/run_dir.h"
 #include "save.h"
 
 /* --- which folder -------------------------------------------------------------------------------
@@ -204,13 +204,13 @@ static int rewind_folder(const struct trainer *tr, const char *dir, const char *
 {
     char checkpoints[PP_PATH_MAX], own[PP_PATH_MAX];
     PP_TRY(pp_path_format(checkpoints, "%s/" PP_CKPT_DIR, dir));
-    PP_TRY(metrics_cut(dir, step));
+    PP_TRY(pp_metrics_cut(dir, step));
     PP_TRY(pp_ckpt_drop_newer(&pp_io_system, checkpoints, step));
     PP_TRY(pp_ckpt_step_path(checkpoints, step, own));
     if (same_folder(own, from)) { /* else it may be a leftover itself */
         PP_TRY(pp_ckpt_sweep(&pp_io_system, checkpoints, tr->lock.since_ns));
     }
-    return run_dir_continue(tr->run->cfg, dir);
+    return pp_run_dir_continue(tr->run->cfg, dir);
 }
 
 /* The run in the folder has reached its end, and the config wants no further step. */
@@ -249,8 +249,8 @@ static int take(struct trainer *tr, const char *path, struct beginning *b)
     if (b->goes_on) {
         PP_TRY(rewind_folder(tr, b->dir, b->from, step));
     } else {
-        PP_TRY(run_dir_create(tr->run->cfg, tr->spec->options->name, tr->spec->options->overwrite,
-                              &tr->lock, b->dir));
+        PP_TRY(pp_run_dir_create(tr->run->cfg, tr->spec->options->name,
+                                 tr->spec->options->overwrite, &tr->lock, b->dir));
     }
     pp_log_info("going on after step %" PRId64 ", from %s", step, b->from);
     return 0;
@@ -283,8 +283,8 @@ static int begin_auto(struct trainer *tr, struct beginning *b)
     } else {
         pp_log_info("--resume: no checkpoint in %s; beginning anew", dir);
     }
-    return run_dir_create(cfg, options->name, options->overwrite || run_dir_is_one(dir), &tr->lock,
-                          b->dir);
+    return pp_run_dir_create(cfg, options->name, options->overwrite || pp_run_dir_is_one(dir),
+                             &tr->lock, b->dir);
 }
 
 static int begin_anew(struct trainer *tr, struct beginning *b)
@@ -293,7 +293,7 @@ static int begin_anew(struct trainer *tr, struct beginning *b)
     const struct pp_train_options *options = tr->spec->options;
     return options->work
                ? 0
-               : run_dir_create(cfg, options->name, options->overwrite, &tr->lock, b->dir);
+               : pp_run_dir_create(cfg, options->name, options->overwrite, &tr->lock, b->dir);
 }
 
 int resume_begin(struct trainer *tr, struct beginning *b)

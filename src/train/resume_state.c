@@ -98,7 +98,7 @@ void resume_take_state(struct trainer *tr, const struct pp_ckpt_state *s)
     tr->epoch.busy_ns = (uint64_t)(pp_ckpt_get(s, "epoch.busy", 0) * l->ranks);
     tr->before_ns = (uint64_t)pp_ckpt_get(s, "train.ns", 0);
     tr->train_ns = tr->before_ns;
-    tr->last = (struct epoch_result){
+    tr->last = (struct pp_epoch_result){
         .tested = pp_ckpt_get(s, "last.tested", 0) != 0,
         .test_loss = pp_ckpt_get(s, "last.test_loss", 0),
         .test_accuracy = pp_ckpt_get(s, "last.test_accuracy", 0),

@@ -11,162 +11,29 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include "ppcli/err.h"
-#include "ppcli/file.h"
 #include "ppcli/mem.h"
-#include "ppcli/rng.h"
 #include "ppcli/trace.h"
 #include "rank.h"
 
 #define GIB (1024.0 * 1024 * 1024)
 #define LIBRARY_BYTES ((size_t)64 << 20) /* work space of products, recorded graphs; about */
 
-static const char *const limit_names[ROOM_KINDS] = {
-    "what the system has available",
-    "the memory limit of its control group",
-    "its limit of address space (ulimit -v)",
-};
-
-static void limit(struct room *room, enum room_kind kind, uint64_t bytes)
+static bool share(const struct room_claim *a, const struct room_claim *b, enum pp_room_kind kind)
 {
-    if (bytes < room->bytes[kind]) {
-        room->bytes[kind] = bytes;
-    }
-}
-
-/* The number behind `word` at the beginning of a line of a small file ("": of the first line). */
-static bool read_number(const char *path, const char *word, uint64_t *out)
-{
-    char line[256];
-    bool found = false;
-    FILE *f = fopen(path, "re");
-    while (f && !found && fgets(line, sizeof(line), f)) {
-        const char *at = line + strlen(word);
-        found = strncmp(line, word, strlen(word)) == 0 && at[strspn(at, " ")] >= '0' &&
-                at[strspn(at, " ")] <= '9';
-        if (found) {
-            *out = strtoull(at, NULL, 10);
-        } else if (word[0] == '\0') {
-            break; /* "max" */
-        }
-    }
-    if (f) {
-        fclose(f);
-    }
-    return found;
-}
-
-/* One control group: pages of files that it holds can be given up. */
-static void group_limit(struct room *room, const char *dir, const char *max, const char *current,
-                        const char *cache)
-{
-    char path[PP_PATH_MAX];
-    uint64_t most = 0, now = 0, files = 0;
-    if (pp_path_format(path, "%s/%s", dir, max) < 0 || !read_number(path, "", &most) ||
-        pp_path_format(path, "%s/%s", dir, current) < 0 || !read_number(path, "", &now)) {
-        return;
-    }
-    if (pp_path_format(path, "%s/memory.stat", dir) == 0) {
-        (void)read_number(path, cache, &files);
-    }
-    now -= files < now ? files : now;
-    limit(room, ROOM_GROUP, most > now ? most - now : 0);
-}
-
-/* A group and all above it; in a container the path may be one of the outside, which is not there.
- */
-static void group_limits(struct room *room, const char *base, char *group, bool second)
-{
-    char dir[PP_PATH_MAX];
-    for (;;) {
-        if (pp_path_format(dir, "%s%s", base, group) == 0) {
-            if (second) {
-                group_limit(room, dir, "memory.max", "memory.current", "file ");
-            } else {
-                group_limit(room, dir, "memory.limit_in_bytes", "memory.usage_in_bytes",
-                            "total_cache ");
-            }
-        }
-        char *slash = strrchr(group, '/');
-        if (!slash) {
-            return;
-        }
-        *slash = '\0';
-    }
-}
-
-/* Lines "0::/user.slice" and "4:cpu,memory:/docker/1234". */
-static void group_room(struct room *room, const char *root)
-{
-    char path[PP_PATH_MAX], line[PP_PATH_MAX], base[PP_PATH_MAX];
-    FILE *f = pp_path_format(path, "%s/proc/self/cgroup", root) == 0 ? fopen(path, "re") : NULL;
-    while (f && fgets(line, sizeof(line), f)) {
-        line[strcspn(line, "\n")] = '\0';
-        room->group = pp_rng_stream(line, room->group); /* a hash */
-        char *names = strchr(line, ':');
-        char *group = names ? strchr(names + 1, ':') : NULL;
-        if (!group) {
-            continue;
-        }
-        *group++ = '\0';
-        bool second = names[1] == '\0';
-        if ((second || strstr(names, "memory")) &&
-            pp_path_format(base, "%s/sys/fs/cgroup%s", root, second ? "" : "/memory") == 0) {
-            group_limits(room, base, group, second);
-        }
-    }
-    if (f) {
-        fclose(f);
-    }
-}
-
-enum room_kind room_nearest(const struct room *room, const char **what)
-{
-    enum room_kind nearest = ROOM_SYSTEM;
-    for (int k = 0; k < ROOM_KINDS; k++) {
-        nearest = room->bytes[k] < room->bytes[nearest] ? (enum room_kind)k : nearest;
-    }
-    *what = limit_names[nearest];
-    return nearest;
-}
-
-void room_find(const char *root, struct room *out)
-{
-    struct room room = {.bytes = {UINT64_MAX, UINT64_MAX, UINT64_MAX}};
-    char path[PP_PATH_MAX];
-    uint64_t n = 0;
-    if (pp_path_format(path, "%s/proc/meminfo", root) == 0 &&
-        read_number(path, "MemAvailable:", &n) && n < UINT64_MAX / 1024) {
-        limit(&room, ROOM_SYSTEM, n * 1024);
-    }
-    group_room(&room, root);
-    struct rlimit as;
-    if (getrlimit(RLIMIT_AS, &as) == 0 && as.rlim_cur != RLIM_INFINITY &&
-        pp_path_format(path, "%s/proc/self/statm", root) == 0 && read_number(path, "", &n)) {
-        uint64_t used = n * (uint64_t)sysconf(_SC_PAGESIZE);
-        limit(&room, ROOM_ADDRESS, as.rlim_cur > used ? as.rlim_cur - used : 0);
-    }
-    pp_error_clear();
-    *out = room;
-}
-
-static bool share(const struct room_claim *a, const struct room_claim *b, enum room_kind kind)
-{
-    return a == b || (kind != ROOM_ADDRESS && a->machine == b->machine &&
-                      (kind == ROOM_SYSTEM || a->room.group == b->room.group));
+    return a == b || (kind != PP_ROOM_ADDRESS && a->machine == b->machine &&
+                      (kind == PP_ROOM_SYSTEM || a->room.group == b->room.group));
 }
 
 int room_judge(const struct room_claim *claims, int n, int at)
 {
-    for (int kind = 0; kind < ROOM_KINDS; kind++) {
+    for (int kind = 0; kind < PP_ROOM_KINDS; kind++) {
         uint64_t ranks = 0, data = 0, most = UINT64_MAX;
         int sharers = 0;
         for (int i = 0; i < n; i++) {
             const struct room_claim *c = &claims[i];
-            if (share(c, &claims[at], (enum room_kind)kind)) {
+            if (share(c, &claims[at], (enum pp_room_kind)kind)) {
                 sharers++;
                 PP_TRY(pp_size_add(ranks, c->ranks, &ranks));
                 PP_TRY(pp_size_add(data, c->data, &data));
@@ -186,7 +53,7 @@ int room_judge(const struct room_claim *claims, int n, int at)
             "of %s: lower model.sizes or train.batch_size, or use more micro-batches (see "
             "ppcli explain); run.force_memory = on tries it all the same",
             of, ((double)ranks + (double)data) / GIB, (double)ranks / GIB, (double)data / GIB,
-            (double)most / GIB, limit_names[kind]);
+            (double)most / GIB, pp_room_name((enum pp_room_kind)kind));
     }
     return 0;
 }
@@ -271,7 +138,7 @@ static int claim(const struct pp_run *run, const struct pp_train_options *option
     }
     out->ranks = ranks;
     out->data = data_bytes(run, options, rank);
-    room_find("", &out->room);
+    pp_room_find("", &out->room);
     pp_process_self(&started, &out->machine);
     return 0;
 }

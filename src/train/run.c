@@ -8,15 +8,14 @@
 #include "ppcli/err.h"
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
-#include "deadline.h"
+#include "ppcli/watch.h"
 #include "rank.h"
 #include "room.h"
 #include "seats.h"
-#include "watchdog.h"
 
-static struct news news_of(const struct pp_train_options *options)
+static struct pp_news news_of(const struct pp_train_options *options)
 {
-    return (struct news){.lost = options->lost, .ctx = options->ctx, .out = options->out};
+    return (struct pp_news){.lost = options->lost, .ctx = options->ctx, .out = options->out};
 }
 
 /* --- all ranks as threads of this process ------------------------------------------------------
@@ -57,7 +56,7 @@ static void *thread_main(void *arg)
     struct thread_rank *t = arg;
     struct pp_transport *tp = NULL;
     t->rc = pp_threads_attach(t->group, t->spec.rank, &tp);
-    watchdog_expect(t->spec.watchdog, t->spec.rank);
+    pp_watchdog_expect(t->spec.watchdog, t->spec.rank);
     if (t->rc == 0) {
         t->rc = seats_connect(t->spec.run, &tp);
     }
@@ -97,22 +96,22 @@ static int first_cause(struct thread_rank *ranks, int n)
 }
 
 static int train_threads(const struct pp_run *run, const struct pp_train_options *options,
-                         struct deadline *deadline)
+                         struct pp_deadline *deadline)
 {
     int n = run->layout->ranks;
     int rc = PP_ERESOURCE;
     struct gate gate = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, n};
     struct pp_threads *group = NULL;
     struct pp_dataset *data[2] = {NULL, NULL};
-    struct watchdog *watchdog = NULL;
+    struct pp_watchdog *watchdog = NULL;
     const struct pp_dataset *shared[2];
-    const struct news news = news_of(options);
+    const struct pp_news news = news_of(options);
     PP_TRY(room_check(run, options, NULL));
     struct thread_rank *ranks = pp_alloc((size_t)n, sizeof(*ranks));
     if (!ranks) {
         return rc;
     }
-    deadline_enter(deadline, DEADLINE_DATA);
+    pp_deadline_enter(deadline, PP_DEADLINE_DATA);
     for (int split = 0; split < 2; split++) {
         if (options->data[split]) {
             shared[split] = options->data[split];
@@ -129,11 +128,11 @@ static int train_threads(const struct pp_run *run, const struct pp_train_options
     if (rc < 0) {
         goto out;
     }
-    rc = watchdog_start(run, &news, &watchdog);
+    rc = pp_watchdog_start(run, &news, &watchdog);
     if (rc < 0) {
         goto out;
     }
-    deadline_enter(deadline, DEADLINE_NONE); /* the watchdog's turn */
+    pp_deadline_enter(deadline, PP_DEADLINE_NONE); /* the watchdog's turn */
     for (int r = 0; r < n; r++) {
         ranks[r].group = group;
         ranks[r].gate = &gate;
@@ -163,7 +162,7 @@ static int train_threads(const struct pp_run *run, const struct pp_train_options
         rc = first_cause(ranks, n);
     }
 out:
-    watchdog_stop(&watchdog);
+    pp_watchdog_stop(&watchdog);
     pp_threads_destroy(&group);
     pp_dataset_destroy(&data[0]);
     pp_dataset_destroy(&data[1]);
@@ -175,16 +174,16 @@ out:
  */
 
 static int train_mpi(struct pp_config *cfg, const struct pp_train_options *options,
-                     struct deadline *deadline, bool *speaks)
+                     struct pp_deadline *deadline, bool *speaks)
 {
-    const struct news news = news_of(options);
+    const struct pp_news news = news_of(options);
     struct pp_transport *tp = NULL;
     struct pp_run run = {0};
     *speaks = true;
-    deadline_enter(deadline, DEADLINE_MPI_START);
+    pp_deadline_enter(deadline, PP_DEADLINE_MPI_START);
     PP_TRY(pp_mpi_open(&tp));
-    deadline_enter(deadline, DEADLINE_PREPARE);
-    deadline_watch_waits(deadline, tp);
+    pp_deadline_enter(deadline, PP_DEADLINE_PREPARE);
+    pp_deadline_watch_waits(deadline, tp);
     *speaks = tp->rank == 0;
     int rc = pp_transport_agree(tp, pp_run_prepare(cfg, PP_RUN_REAL, &run));
     if (rc == 0 && run.layout->ranks != tp->size) {
@@ -200,9 +199,9 @@ static int train_mpi(struct pp_config *cfg, const struct pp_train_options *optio
     if (rc == 0) {
         rc = room_check(&run, options, tp);
     }
-    struct watchdog *watchdog = NULL;
+    struct pp_watchdog *watchdog = NULL;
     if (rc == 0) {
-        rc = pp_transport_agree(tp, watchdog_start(&run, &news, &watchdog));
+        rc = pp_transport_agree(tp, pp_watchdog_start(&run, &news, &watchdog));
     }
     if (rc == 0) {
         struct rank_spec spec = {.run = &run,
@@ -210,23 +209,23 @@ static int train_mpi(struct pp_config *cfg, const struct pp_train_options *optio
                                  .rank = tp->rank,
                                  .shared = {options->data[0], options->data[1]},
                                  .watchdog = watchdog};
-        deadline_enter(deadline, DEADLINE_NONE); /* the watchdog's turn */
-        watchdog_expect(watchdog, tp->rank);
+        pp_deadline_enter(deadline, PP_DEADLINE_NONE); /* the watchdog's turn */
+        pp_watchdog_expect(watchdog, tp->rank);
         rc = seats_connect(&run, &tp);
         rc = rc < 0 ? rc : rank_main(&spec, tp);
-        deadline_enter(deadline, DEADLINE_MPI_END);
+        pp_deadline_enter(deadline, PP_DEADLINE_MPI_END);
         pp_transport_destroy(&tp); /* may hold marks in the backend that rank_free() closes */
         rank_free(&spec);
     }
-    watchdog_stop(&watchdog);
+    pp_watchdog_stop(&watchdog);
     pp_run_fini(&run);
-    deadline_enter(deadline, DEADLINE_MPI_END);
+    pp_deadline_enter(deadline, PP_DEADLINE_MPI_END);
     pp_transport_destroy(&tp);
     return rc;
 }
 
 static int train(struct pp_config *cfg, const struct pp_train_options *options,
-                 struct deadline *deadline, bool *speaks)
+                 struct pp_deadline *deadline, bool *speaks)
 {
     if (pp_mpi_launched(NULL) && cfg->run.launch != PP_LAUNCH_THREADS) {
         return train_mpi(cfg, options, deadline, speaks);
@@ -237,7 +236,7 @@ static int train(struct pp_config *cfg, const struct pp_train_options *options,
                                  "under mpirun or srun");
     }
     struct pp_run run;
-    deadline_enter(deadline, DEADLINE_PREPARE);
+    pp_deadline_enter(deadline, PP_DEADLINE_PREPARE);
     PP_TRY(pp_run_prepare(cfg, PP_RUN_REAL, &run));
     int rc = seats_take(&run, NULL);
     if (rc == 0) {
@@ -249,13 +248,13 @@ static int train(struct pp_config *cfg, const struct pp_train_options *options,
 
 int pp_train(struct pp_config *cfg, const struct pp_train_options *options, bool *speaks)
 {
-    struct deadline *deadline = NULL;
+    struct pp_deadline *deadline = NULL;
     *speaks = true;
     pp_nccl_prepare();
-    const struct news news = news_of(options);
-    PP_TRY(deadline_start(cfg, &news, &deadline));
+    const struct pp_news news = news_of(options);
+    PP_TRY(pp_deadline_start(cfg, &news, &deadline));
     int rc = train(cfg, options, deadline, speaks);
-    deadline_stop(&deadline);
+    pp_deadline_stop(&deadline);
     return rc;
 }
 
@@ -265,34 +264,34 @@ int pp_train(struct pp_config *cfg, const struct pp_train_options *options, bool
 int pp_world_open(const struct pp_config *cfg, void (*lost)(void *ctx, const char *text), void *ctx,
                   struct pp_world *out)
 {
-    const struct news news = {.lost = lost, .ctx = ctx};
+    const struct pp_news news = {.lost = lost, .ctx = ctx};
     *out = (struct pp_world){0};
-    PP_TRY(deadline_start(cfg, &news, &out->deadline));
+    PP_TRY(pp_deadline_start(cfg, &news, &out->deadline));
     if (pp_mpi_launched(NULL)) {
-        deadline_enter(out->deadline, DEADLINE_MPI_START);
+        pp_deadline_enter(out->deadline, PP_DEADLINE_MPI_START);
         int rc = pp_mpi_open(&out->tp);
         if (rc < 0) {
-            deadline_stop(&out->deadline);
+            pp_deadline_stop(&out->deadline);
             return rc;
         }
-        deadline_watch_waits(out->deadline, out->tp);
+        pp_deadline_watch_waits(out->deadline, out->tp);
     }
-    deadline_enter(out->deadline, DEADLINE_PREPARE);
+    pp_deadline_enter(out->deadline, PP_DEADLINE_PREPARE);
     return 0;
 }
 
 void pp_world_ready(struct pp_world *w)
 {
     if (w->tp) {
-        deadline_enter(w->deadline, DEADLINE_NONE);
+        pp_deadline_enter(w->deadline, PP_DEADLINE_NONE);
     } else {
-        deadline_stop(&w->deadline);
+        pp_deadline_stop(&w->deadline);
     }
 }
 
 void pp_world_close(struct pp_world *w)
 {
-    deadline_enter(w->deadline, DEADLINE_MPI_END);
+    pp_deadline_enter(w->deadline, PP_DEADLINE_MPI_END);
     pp_transport_destroy(&w->tp);
-    deadline_stop(&w->deadline);
+    pp_deadline_stop(&w->deadline);
 }

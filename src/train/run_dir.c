@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Making the run directory: never into somebody else's results. */
-#include "run_dir.h"
+#include "ppcli/run_dir.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -40,7 +40,7 @@ static int make_new(const char *name, struct pp_lock *lock, char dir[PP_PATH_MAX
 static bool is_nothing(const char *name)
 {
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, PP_LOCK_NAME) == 0 ||
-           strncmp(name, RUN_DIR_CONFIG ".tmp.", strlen(RUN_DIR_CONFIG ".tmp.")) == 0;
+           strncmp(name, PP_RUN_DIR_CONFIG ".tmp.", strlen(PP_RUN_DIR_CONFIG ".tmp.")) == 0;
 }
 
 static int is_empty(const char *dir, bool *out)
@@ -117,7 +117,7 @@ static int empty_actions(const char *dir)
 {
     char folder[PP_PATH_MAX];
     PP_TRY(remove_file(dir, "hang.txt"));
-    PP_TRY(pp_path_format(folder, "%s/" RUN_DIR_ACTIONS, dir));
+    PP_TRY(pp_path_format(folder, "%s/" PP_RUN_DIR_ACTIONS, dir));
     PP_TRY(pp_dir_create(folder));
     DIR *d = opendir(folder);
     if (!d) {
@@ -135,16 +135,16 @@ static int empty_actions(const char *dir)
     return rc;
 }
 
-int run_dir_ring(const char *dir, int rank, char out[PP_PATH_MAX])
+int pp_run_dir_ring(const char *dir, int rank, char out[PP_PATH_MAX])
 {
-    return pp_path_format(out, "%s/" RUN_DIR_ACTIONS "/rank-%04d.ring", dir, rank);
+    return pp_path_format(out, "%s/" PP_RUN_DIR_ACTIONS "/rank-%04d.ring", dir, rank);
 }
 
 static int write_config(const struct pp_config *cfg, const char *dir)
 {
     char path[PP_PATH_MAX];
     struct pp_file_write w;
-    PP_TRY(pp_path_format(path, "%s/" RUN_DIR_CONFIG, dir));
+    PP_TRY(pp_path_format(path, "%s/" PP_RUN_DIR_CONFIG, dir));
     PP_TRY(pp_file_create(path, &w));
     int rc = pp_config_write(cfg, w.f);
     if (rc < 0) {
@@ -154,8 +154,8 @@ static int write_config(const struct pp_config *cfg, const char *dir)
     return pp_file_commit(&w);
 }
 
-int run_dir_create(const struct pp_config *cfg, const char *name, bool overwrite,
-                   struct pp_lock *lock, char dir[PP_PATH_MAX])
+int pp_run_dir_create(const struct pp_config *cfg, const char *name, bool overwrite,
+                      struct pp_lock *lock, char dir[PP_PATH_MAX])
 {
     dir[0] = '\0';
     if (cfg->run.dir[0] == '\0') {
@@ -171,17 +171,17 @@ int run_dir_create(const struct pp_config *cfg, const char *name, bool overwrite
     return empty_actions(dir);
 }
 
-int run_dir_continue(const struct pp_config *cfg, const char *dir)
+int pp_run_dir_continue(const struct pp_config *cfg, const char *dir)
 {
     PP_TRY(forget_end(dir));
     PP_TRY(empty_actions(dir));
     return write_config(cfg, dir);
 }
 
-bool run_dir_is_one(const char *dir)
+bool pp_run_dir_is_one(const char *dir)
 {
     char path[PP_PATH_MAX];
     struct stat st;
-    return snprintf(path, sizeof(path), "%s/" RUN_DIR_CONFIG, dir) < (int)sizeof(path) &&
+    return snprintf(path, sizeof(path), "%s/" PP_RUN_DIR_CONFIG, dir) < (int)sizeof(path) &&
            stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }

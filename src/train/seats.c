@@ -9,11 +9,7 @@
 #include <string.h>
 
 #include "ppcli/err.h"
-#include "ppcli/log.h"
 #include "ppcli/mem.h"
-
-#define SHOWN 16 /* ranks, of the announcement */
-#define SEAT_TEXT 160
 
 /* This process's device for the index-th of `ranks` ranks of its machine. Local. */
 static int take(const struct pp_run *run, const struct pp_device *devices, int n, int index,
@@ -130,73 +126,4 @@ struct pp_backend_choice seats_choice(const struct pp_run *run, int rank)
         choice.partitions = s->parts;
     }
     return choice;
-}
-
-/* What was asked of a GPU when backend = auto found none; of other backends the config knew it. */
-static void warn_idle(const struct pp_run *run)
-{
-    const struct pp_config *cfg = run->cfg;
-    const struct {
-        const char *key;
-        bool set;
-    } keys[] = {{"run.precision", cfg->run.precision != PP_PRECISION_F32},
-                {"run.graphs", cfg->run.graphs == PP_GRAPHS_ON},
-                {"run.devices", cfg->run.n_devices > 0},
-                {"run.partition_sms", cfg->run.partition_sms}};
-    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
-        if (keys[i].set && strcmp(cfg->run.backend, "auto") == 0) {
-            pp_log_warn("%s has no effect: backend auto is %s here", keys[i].key,
-                        run->backend->name);
-        }
-    }
-}
-
-void seats_announce(const struct pp_run *run, const char *graphs)
-{
-    const struct pp_layout *l = run->layout;
-    char text[SEAT_TEXT];
-    int shown = l->ranks < SHOWN ? l->ranks : SHOWN;
-    if (run->seats[0].device.number < 0) {
-        warn_idle(run);
-        return;
-    }
-    for (int r = 0; r < shown; r++) {
-        pp_log_info("rank %d, stage %d: %s", r, r % l->stages,
-                    pp_seat_describe(&run->seats[r], run->backend->name, text, sizeof(text)));
-    }
-    if (shown < l->ranks) {
-        pp_log_info("... %d more ranks", l->ranks - shown);
-    }
-    if (l->ranks > 1) {
-        pp_log_info("transport %s: %s", run->transport, run->transport_why);
-    }
-    bool on = strcmp(graphs, "on") == 0;
-    pp_log_info("graphs %s%s",
-                on ? "on" : "off: ", on ? ": a step is recorded once and replayed" : graphs);
-}
-
-void seats_json(const struct pp_run *run, const char *graphs, struct pp_json *j)
-{
-    char text[SEAT_TEXT];
-    if (run->seats[0].device.number < 0) {
-        return;
-    }
-    pp_json_str(j, "precision", pp_precision_name(run->cfg->run.precision));
-    pp_json_str(j, "transport_why", run->transport_why);
-    pp_json_str(j, "graphs", graphs);
-    pp_json_array(j, "devices");
-    for (int r = 0; r < run->layout->ranks; r++) {
-        const struct pp_seat *s = &run->seats[r];
-        pp_json_object(j, NULL);
-        pp_json_int(j, "rank", r);
-        pp_json_int(j, "device", s->device.number);
-        pp_json_str(j, "name", s->device.name);
-        pp_json_str(j, "uuid", s->device.uuid);
-        pp_json_int(j, "sharing", s->sharing);
-        pp_json_int(j, "part", s->part);
-        pp_json_int(j, "parts", s->parts);
-        pp_json_str(j, "text", pp_seat_describe(s, run->backend->name, text, sizeof(text)));
-        pp_json_end(j);
-    }
-    pp_json_end(j);
 }

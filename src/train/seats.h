@@ -3,7 +3,6 @@
 #ifndef PPCLI_TRAIN_SEATS_H
 #define PPCLI_TRAIN_SEATS_H
 
-#include "ppcli/json.h"
 #include "ppcli/run.h"
 
 /*
@@ -23,11 +22,5 @@ int seats_connect(const struct pp_run *run, struct pp_transport **tp);
 
 /* What rank `rank` of the run asks of its backend. Local. */
 struct pp_backend_choice seats_choice(const struct pp_run *run, int rank);
-
-/* Say where the ranks of a run with devices sit and how they talk, and whether steps are recorded
- * (graphs: what pp_exec_graphs() says), in a few lines of the log; the same into the object that is
- * open in j. Nothing for ranks on the processor. Local. */
-void seats_announce(const struct pp_run *run, const char *graphs);
-void seats_json(const struct pp_run *run, const char *graphs, struct pp_json *j);
 
 #endif

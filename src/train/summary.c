@@ -2,13 +2,13 @@
 /* What is left of a run when it is over: summary.json, and the same for people. */
 #include <stdio.h>
 
-#include "metrics.h"
+#include "summary.h"
 #include "ppcli/clock.h"
 #include "ppcli/json.h"
 
 #define MIB (1024.0 * 1024.0)
 
-static void ranks_json(const struct pp_run *run, struct pp_json *j, const struct summary *s)
+static void ranks_json(const struct pp_run *run, struct pp_json *j, const struct pp_summary *s)
 {
     const struct pp_layout *l = run->layout;
     pp_json_array(j, "ranks");
@@ -36,7 +36,7 @@ static void ranks_json(const struct pp_run *run, struct pp_json *j, const struct
 }
 
 /* Mean seconds of one micro-batch of full size on every virtual stage. */
-static void times_json(const struct pp_run *run, struct pp_json *j, const struct forecast *f)
+static void times_json(const struct pp_run *run, struct pp_json *j, const struct pp_forecast *f)
 {
     pp_json_array(j, "times");
     for (int v = 0; v < run->layout->n_virtual; v++) {
@@ -51,9 +51,9 @@ static void times_json(const struct pp_run *run, struct pp_json *j, const struct
     pp_json_end(j);
 }
 
-void summary_json(const struct pp_run *run, const struct summary *s, struct pp_json *j)
+void summary_json(const struct pp_run *run, const struct pp_summary *s, struct pp_json *j)
 {
-    pp_json_int(j, "schema", METRICS_SCHEMA);
+    pp_json_int(j, "schema", PP_METRICS_SCHEMA);
     pp_json_str(j, "ppcli", PP_VERSION);
     if (s->tested) {
         pp_json_dbl(j, "test_accuracy", s->test_accuracy);
@@ -105,7 +105,7 @@ static void layers_of_rank(const struct pp_layout *l, int pipeline_rank, char *o
     }
 }
 
-static void print_ranks(const struct pp_run *run, const struct summary *s, FILE *f)
+static void print_ranks(const struct pp_run *run, const struct pp_summary *s, FILE *f)
 {
     const struct pp_layout *l = run->layout;
     int shown = l->ranks <= 16 ? l->ranks : 16;
@@ -120,7 +120,7 @@ static void print_ranks(const struct pp_run *run, const struct summary *s, FILE 
     }
 }
 
-void summary_print(const struct pp_run *run, const struct summary *s, const char *dir, FILE *f)
+void summary_print(const struct pp_run *run, const struct pp_summary *s, const char *dir, FILE *f)
 {
     const struct pp_config *cfg = run->cfg;
     char text[16];

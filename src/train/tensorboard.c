@@ -197,7 +197,7 @@ static int open_board(const struct output_spec *spec, void **out)
     return 0;
 }
 
-static void window(void *self, const struct window *w, bool record)
+static void window(void *self, const struct pp_window *w, bool record)
 {
     if (record) {
         const struct scalar scalars[] = {
@@ -209,7 +209,7 @@ static void window(void *self, const struct window *w, bool record)
     }
 }
 
-static void epoch(void *self, const struct epoch_result *e)
+static void epoch(void *self, const struct pp_epoch_result *e)
 {
     struct board *t = self;
     struct scalar scalars[SCALARS_MAX] = {{"train_loss", e->train_loss},
@@ -226,7 +226,7 @@ static void epoch(void *self, const struct epoch_result *e)
     write_scalars(t, e->t, scalars, n);
 }
 
-static int close_board(void **self, const struct summary *s)
+static int close_board(void **self, const struct pp_summary *s)
 {
     struct board *t = *self;
     (void)s;

@@ -4,7 +4,7 @@
  * collects that step's records. Ranks do not meet between steps, so a step of a rank lasts from its
  * own first action to the end of its own update.
  */
-#include "timeline.h"
+#include "ppcli/runlog.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@
 
 #define STEPS_MAX 8 /* that are looked at, the last ones */
 
-struct timeline {
+struct pp_timeline {
     struct pp_event *events; /* [capacity] */
     size_t capacity, n;
 };
@@ -36,22 +36,22 @@ struct steps {
     struct step step[STEPS_MAX]; /* ascending */
 };
 
-int timeline_create(const struct pp_ring *ring, struct timeline **out)
+int pp_timeline_create(const struct pp_ring *ring, struct pp_timeline **out)
 {
-    struct timeline *t = pp_alloc(1, sizeof(*t));
+    struct pp_timeline *t = pp_alloc(1, sizeof(*t));
     if (t) {
         t->capacity = (size_t)ring->mask;
         t->events = pp_alloc(t->capacity, sizeof(*t->events));
     }
     if (!t || !t->events) {
-        timeline_destroy(&t);
+        pp_timeline_destroy(&t);
         return PP_ERESOURCE;
     }
     *out = t;
     return 0;
 }
 
-void timeline_destroy(struct timeline **t)
+void pp_timeline_destroy(struct pp_timeline **t)
 {
     if (*t) {
         pp_free((*t)->events);
@@ -60,7 +60,7 @@ void timeline_destroy(struct timeline **t)
     }
 }
 
-void timeline_keep(struct timeline *t, const struct pp_ring *ring)
+void pp_timeline_keep(struct pp_timeline *t, const struct pp_ring *ring)
 {
     t->n = pp_ring_copy(ring, 0, t->events, t->capacity, NULL, NULL);
 }
@@ -83,7 +83,7 @@ static void add_step(struct steps *to, const struct step *step)
 
 /* The steps whose first and last record are there. A record before the first one, or the start of
  * the run, shows that it is the first. */
-static void find_steps(const struct timeline *t, struct steps *out)
+static void find_steps(const struct pp_timeline *t, struct steps *out)
 {
     struct step now = {.t = -1};
     out->n = 0;
@@ -124,7 +124,7 @@ static const struct step *step_of(const struct steps *s, int64_t t)
     return NULL;
 }
 
-static bool is_full(const struct timeline_spec *spec, int64_t t)
+static bool is_full(const struct pp_timeline_spec *spec, int64_t t)
 {
     const struct pp_layout *l = spec->layout;
     bool last = t % spec->epoch_steps == 0;
@@ -144,7 +144,7 @@ static int compare(const void *a, const void *b)
 }
 
 /* all[ranks]. The same answer on every rank; false: no step is whole everywhere. */
-static bool choose(const struct timeline_spec *spec, const struct steps *all, struct choice *out)
+static bool choose(const struct pp_timeline_spec *spec, const struct steps *all, struct choice *out)
 {
     struct choice list[STEPS_MAX];
     int n = 0;
@@ -172,8 +172,8 @@ static bool choose(const struct timeline_spec *spec, const struct steps *all, st
 /* --- the file, rank 0 ------------------------------------------------------------------------- */
 
 struct page {
-    const struct timeline *own;
-    const struct timeline_spec *spec;
+    const struct pp_timeline *own;
+    const struct pp_timeline_spec *spec;
     const struct steps *all;
     struct choice choice;
     int64_t *offset_ns, *error_ns; /* [ranks] */
@@ -211,7 +211,7 @@ static int write_measured(struct page *p, struct pp_chrome *c)
 
 static void write_simulated(const struct page *p, struct pp_chrome *c)
 {
-    const struct forecast *f = p->spec->forecast;
+    const struct pp_forecast *f = p->spec->forecast;
     struct pp_drawing d = {.plan = f->plan, .result = &f->result};
     struct pp_draw_steps how = {.costs = &f->costs,
                                 .unit_ns = 1e9,
@@ -228,7 +228,7 @@ static void write_simulated(const struct page *p, struct pp_chrome *c)
 static int write_page(struct page *p, FILE *f)
 {
     const struct pp_layout *l = p->spec->layout;
-    const struct forecast *fc = p->spec->forecast;
+    const struct pp_forecast *fc = p->spec->forecast;
     struct pp_chrome c;
     struct pp_chrome_head head = {
         .version = PP_VERSION,
@@ -306,7 +306,7 @@ static int collect(struct page *p)
     return rc;
 }
 
-int timeline_write(const struct timeline *t, const struct timeline_spec *spec)
+int pp_timeline_write(const struct pp_timeline *t, const struct pp_timeline_spec *spec)
 {
     struct steps mine;
     struct steps *all = pp_alloc((size_t)spec->layout->ranks, sizeof(*all));

@@ -4,7 +4,7 @@
  * evaluation, than the ring holds; what is lost all the same is counted. A file that cannot be
  * written does not stop the training: that is said at its end.
  */
-#include "tracer.h"
+#include "ppcli/runlog.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,8 +24,8 @@
 #define FLUSH_AT 3584
 #define BUFFER_BYTES 16384
 
-struct tracer {
-    struct tracer_spec spec;
+struct pp_tracer {
+    struct pp_tracer_spec spec;
     int64_t first, last;     /* the range */
     int64_t hold;            /* steps between two drains */
     int64_t next;            /* first step that is not in the file; 0: the range has not begun */
@@ -48,25 +48,24 @@ struct parcel {
     uint64_t n, lost;
 };
 
-static void range_of(const struct pp_train_options *options, int64_t done, int64_t *first,
-                     int64_t *last)
+static void range_of(const struct pp_trace_wish *wish, int64_t done, int64_t *first, int64_t *last)
 {
-    *first = options->trace_first > 0 ? options->trace_first : done + 1;
-    *last = options->trace_last > 0 ? options->trace_last : *first + STEPS_DEFAULT - 1;
+    *first = wish->first > 0 ? wish->first : done + 1;
+    *last = wish->last > 0 ? wish->last : *first + STEPS_DEFAULT - 1;
 }
 
-int64_t tracer_ring_steps(const struct pp_train_options *options)
+int64_t pp_tracer_ring_steps(const struct pp_trace_wish *wish)
 {
     int64_t first, last;
-    range_of(options, 0, &first, &last);
-    return options->trace ? last - first + 2 : 0; /* one more: a drain is never exactly in time */
+    range_of(wish, 0, &first, &last);
+    return wish->file ? last - first + 2 : 0; /* one more: a drain is never exactly in time */
 }
 
 /* --- rank 0: the file ------------------------------------------------------------------------- */
 
-static int open_file(struct tracer *tc)
+static int open_file(struct pp_tracer *tc)
 {
-    const char *path = tc->spec.options->trace;
+    const char *path = tc->spec.wish.file;
     if (pp_file_append(path, O_TRUNC, &tc->f) < 0) {
         return pp_error_context("cannot create the trace");
     }
@@ -74,7 +73,7 @@ static int open_file(struct tracer *tc)
     return spans_create(tc->spec.layout, tc->spec.test_steps, &tc->spans);
 }
 
-static void write_head(struct tracer *tc)
+static void write_head(struct pp_tracer *tc)
 {
     const struct pp_layout *l = tc->spec.layout;
     struct pp_chrome_head head = {.version = PP_VERSION,
@@ -90,7 +89,7 @@ static void write_head(struct tracer *tc)
     spans_processes(tc->spans, &tc->chrome);
 }
 
-static void close_file(struct tracer *tc)
+static void close_file(struct pp_tracer *tc)
 {
     if (tc->f) {
         if (tc->chrome.f) { /* has a beginning */
@@ -104,7 +103,7 @@ static void close_file(struct tracer *tc)
 
 /* --- life ------------------------------------------------------------------------------------- */
 
-static int check_range(const struct tracer *tc)
+static int check_range(const struct pp_tracer *tc)
 {
     if (tc->last <= tc->spec.done) {
         return pp_fail(PP_EUSAGE,
@@ -118,7 +117,7 @@ static int check_range(const struct tracer *tc)
     return 0;
 }
 
-static int prepare(struct tracer *tc)
+static int prepare(struct pp_tracer *tc)
 {
     size_t ranks = (size_t)tc->spec.layout->ranks;
     PP_TRY(check_range(tc));
@@ -134,16 +133,16 @@ static int prepare(struct tracer *tc)
     return tc->spec.tp->rank == 0 ? open_file(tc) : 0;
 }
 
-int tracer_open(const struct tracer_spec *spec, struct tracer **out)
+int pp_tracer_open(const struct pp_tracer_spec *spec, struct pp_tracer **out)
 {
-    if (!spec->options->trace) {
+    if (!spec->wish.file) {
         return 0;
     }
-    struct tracer *tc = pp_alloc(1, sizeof(*tc));
+    struct pp_tracer *tc = pp_alloc(1, sizeof(*tc));
     int rc = tc ? 0 : PP_ERESOURCE;
     if (tc) {
         tc->spec = *spec;
-        range_of(spec->options, spec->done, &tc->first, &tc->last);
+        range_of(&spec->wish, spec->done, &tc->first, &tc->last);
         rc = prepare(tc);
     }
     rc = pp_transport_agree(spec->tp, rc);
@@ -152,7 +151,7 @@ int tracer_open(const struct tracer_spec *spec, struct tracer **out)
         rc = clocks_compare(spec->tp, tc->offset_ns, tc->error_ns);
     }
     if (rc < 0) {
-        tracer_destroy(&tc);
+        pp_tracer_destroy(&tc);
         return rc;
     }
     pp_assert(tc != NULL);
@@ -163,9 +162,9 @@ int tracer_open(const struct tracer_spec *spec, struct tracer **out)
     return 0;
 }
 
-void tracer_destroy(struct tracer **tracer)
+void pp_tracer_destroy(struct pp_tracer **tracer)
 {
-    struct tracer *tc = *tracer;
+    struct pp_tracer *tc = *tracer;
     if (tc) {
         close_file(tc);
         spans_destroy(&tc->spans);
@@ -179,7 +178,7 @@ void tracer_destroy(struct tracer **tracer)
 
 /* --- steps ------------------------------------------------------------------------------------ */
 
-void tracer_step(struct tracer *tc, int64_t t)
+void pp_tracer_step(struct pp_tracer *tc, int64_t t)
 {
     if (tc && tc->next == 0 && t >= tc->first && t <= tc->last) {
         tc->first = t; /* a resumed run may begin in the middle of the range */
@@ -189,23 +188,23 @@ void tracer_step(struct tracer *tc, int64_t t)
     }
 }
 
-static bool active(const struct tracer *tc)
+static bool active(const struct pp_tracer *tc)
 {
     return tc && tc->next > 0 && tc->next <= tc->last;
 }
 
-bool tracer_is_on(const struct tracer *tc)
+bool pp_tracer_is_on(const struct pp_tracer *tc)
 {
     return active(tc);
 }
 
-bool tracer_wants_sync(const struct tracer *tc, int64_t t)
+bool pp_tracer_wants_sync(const struct pp_tracer *tc, int64_t t)
 {
     return active(tc) && (t == tc->last || t - tc->next + 1 >= tc->hold);
 }
 
 /* What is new in this rank's ring. An action that is not over waits for the next time. */
-static struct parcel take(struct tracer *tc)
+static struct parcel take(struct pp_tracer *tc)
 {
     struct parcel p = {0, 0};
     p.n = pp_ring_copy(tc->spec.ring, tc->cursor, tc->events, tc->room, &tc->cursor, &p.lost);
@@ -216,7 +215,7 @@ static struct parcel take(struct tracer *tc)
     return p;
 }
 
-static int collect(struct tracer *tc)
+static int collect(struct pp_tracer *tc)
 {
     struct pp_transport *tp = tc->spec.tp;
     for (int r = 0; r < tp->size; r++) {
@@ -242,7 +241,7 @@ static int collect(struct tracer *tc)
     return 0;
 }
 
-static int give(struct tracer *tc)
+static int give(struct pp_tracer *tc)
 {
     struct pp_transport *tp = tc->spec.tp;
     struct parcel p = take(tc);
@@ -250,7 +249,7 @@ static int give(struct tracer *tc)
     return p.n > 0 ? pp_transport_send(tp, 0, tc->events, (size_t)p.n * sizeof(*tc->events)) : 0;
 }
 
-int tracer_drain(struct tracer *tc, int64_t t)
+int pp_tracer_drain(struct pp_tracer *tc, int64_t t)
 {
     if (!active(tc)) {
         return 0;
@@ -262,14 +261,14 @@ int tracer_drain(struct tracer *tc, int64_t t)
     return pp_transport_barrier(tc->spec.tp);
 }
 
-int tracer_test_step(struct tracer *tc, int64_t t)
+int pp_tracer_test_step(struct pp_tracer *tc, int64_t t)
 {
-    return active(tc) && ++tc->tested >= tc->hold ? tracer_drain(tc, t) : 0;
+    return active(tc) && ++tc->tested >= tc->hold ? pp_tracer_drain(tc, t) : 0;
 }
 
-static int say(struct tracer *tc, int64_t t)
+static int say(struct pp_tracer *tc, int64_t t)
 {
-    const char *path = tc->spec.options->trace;
+    const char *path = tc->spec.wish.file;
     close_file(tc);
     if (tc->failed) {
         return pp_fail(PP_EIO, "cannot write all of the trace %s", path);
@@ -285,11 +284,11 @@ static int say(struct tracer *tc, int64_t t)
     return 0;
 }
 
-int tracer_finish(struct tracer *tc, int64_t t)
+int pp_tracer_finish(struct pp_tracer *tc, int64_t t)
 {
     if (!tc) {
         return 0;
     }
-    PP_TRY(tracer_drain(tc, t)); /* the last report */
+    PP_TRY(pp_tracer_drain(tc, t)); /* the last report */
     return tc->spec.tp->rank == 0 ? say(tc, t) : 0;
 }

@@ -3,7 +3,7 @@
  * See watchdog.h. A look costs two loads a rank; only when nobody has got on for run.hang_timeout
  * are processes looked up and a verdict reached.
  */
-#include "watchdog.h"
+#include "ppcli/watch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 #include "ppcli/diagnose.h"
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
-#include "run_dir.h"
+#include "ppcli/run_dir.h"
 #include "ticker.h"
 
 #define LOOK_MIN_NS 20000000u
@@ -47,9 +47,9 @@ struct watched {
     uint64_t idle_ns; /* time that it could have used and did not get on in */
 };
 
-struct watchdog {
+struct pp_watchdog {
     const struct pp_run *run;
-    struct news news;
+    struct pp_news news;
     struct ticker *ticker;
     pthread_mutex_t lock; /* all that follows */
     uint64_t timeout_ns, look_ns, last_look, started_ns;
@@ -68,12 +68,13 @@ struct watchdog {
  */
 
 /* The rings of other processes appear when their ranks begin. */
-static void look_beside(struct watchdog *w, int r)
+static void look_beside(struct pp_watchdog *w, int r)
 {
     struct watched *k = &w->ranks[r];
     char path[PP_PATH_MAX];
-    if (k->place != NOT_HERE || !w->dir[0] || !w->run->mpi || run_dir_ring(w->dir, r, path) < 0 ||
-        access(path, R_OK) != 0 || pp_ring_open(path, &k->opened) < 0) {
+    if (k->place != NOT_HERE || !w->dir[0] || !w->run->mpi ||
+        pp_run_dir_ring(w->dir, r, path) < 0 || access(path, R_OK) != 0 ||
+        pp_ring_open(path, &k->opened) < 0) {
         return;
     }
     bool same = k->opened->head->machine == w->machine && k->opened->head->rank == r;
@@ -91,7 +92,7 @@ static bool is_watched(const struct watched *k)
     return k->place == EXPECTED || k->place == HERE || k->place == BESIDE;
 }
 
-static void look_at(struct watchdog *w, int r, uint64_t dt)
+static void look_at(struct pp_watchdog *w, int r, uint64_t dt)
 {
     struct watched *k = &w->ranks[r];
     look_beside(w, r);
@@ -119,7 +120,7 @@ static void look_at(struct watchdog *w, int r, uint64_t dt)
 }
 
 /* The shortest time that any watched rank has not got on; 0: there is none to watch. */
-static uint64_t look(struct watchdog *w)
+static uint64_t look(struct pp_watchdog *w)
 {
     uint64_t now = pp_clock_ns();
     uint64_t dt = now - w->last_look;
@@ -144,7 +145,7 @@ static uint64_t look(struct watchdog *w)
     return least;
 }
 
-static void start_over(struct watchdog *w)
+static void start_over(struct pp_watchdog *w)
 {
     w->silence_ns = 0;
     for (int r = 0; r < w->now.ranks; r++) {
@@ -152,7 +153,7 @@ static void start_over(struct watchdog *w)
     }
 }
 
-static void judge(struct watchdog *w)
+static void judge(struct pp_watchdog *w)
 {
     for (int r = 0; r < w->now.ranks; r++) {
         const struct watched *k = &w->ranks[r];
@@ -175,7 +176,7 @@ static void judge(struct watchdog *w)
 /* --- judging -----------------------------------------------------------------------------------
  */
 
-static bool held_by_debugger(const struct watchdog *w)
+static bool held_by_debugger(const struct pp_watchdog *w)
 {
     for (int r = 0; r < w->now.ranks; r++) {
         if (w->now.views[r].state == PP_RANK_TRACED) {
@@ -186,7 +187,7 @@ static bool held_by_debugger(const struct watchdog *w)
 }
 
 /* Somebody reads slowly, or has stopped to: their right. */
-static bool output_is_full(const struct watchdog *w)
+static bool output_is_full(const struct pp_watchdog *w)
 {
     struct pollfd fds[2] = {{.fd = fileno(w->news.out), .events = POLLOUT},
                             {.fd = STDERR_FILENO, .events = POLLOUT}};
@@ -195,7 +196,7 @@ static bool output_is_full(const struct watchdog *w)
 }
 
 /* How many times run.hang_timeout the culprit may take. */
-static uint64_t times_timeout(const struct watchdog *w)
+static uint64_t times_timeout(const struct pp_watchdog *w)
 {
     if (w->now.verdict == PP_VERDICT_UNSEEN) {
         return LONG;
@@ -212,7 +213,7 @@ static uint64_t times_timeout(const struct watchdog *w)
     return first || !e || e->kind == PP_EVENT_SAVE || e->kind == PP_EVENT_REPORT ? LONG : 1;
 }
 
-static uint64_t patience(const struct watchdog *w)
+static uint64_t patience(const struct pp_watchdog *w)
 {
     uint64_t times = times_timeout(w), learnt = AGAIN * w->longest_ns;
     if (w->now.verdict == PP_VERDICT_HANGS && w->now.suspects > 1 && times < SEVERAL) {
@@ -224,7 +225,7 @@ static uint64_t patience(const struct watchdog *w)
 }
 
 /* Whether this is the end. */
-static bool hangs(struct watchdog *w)
+static bool hangs(struct pp_watchdog *w)
 {
     uint64_t idle = look(w);
     if (idle < w->timeout_ns) {
@@ -258,7 +259,7 @@ static void nap(long ns)
 }
 
 /* Of all processes the one that makes hang.txt speaks. -1: another one did. */
-static int claim(const struct watchdog *w)
+static int claim(const struct pp_watchdog *w)
 {
     char path[PP_PATH_MAX];
     if (!w->dir[0] || pp_path_format(path, "%s/hang.txt", w->dir) < 0) {
@@ -276,7 +277,7 @@ static size_t written(FILE *f)
 }
 
 /* Says it and does not come back, unless the one who takes the news does. */
-static void give_up(struct watchdog *w)
+static void give_up(struct pp_watchdog *w)
 {
     int fd = claim(w);
     if (fd == -1) {
@@ -299,7 +300,7 @@ static void give_up(struct watchdog *w)
 
 static bool watch(void *ctx)
 {
-    struct watchdog *w = ctx;
+    struct pp_watchdog *w = ctx;
     pthread_mutex_lock(&w->lock);
     bool end = hangs(w);
     if (end) {
@@ -312,7 +313,7 @@ static bool watch(void *ctx)
 /* --- life --------------------------------------------------------------------------------------
  */
 
-static void destroy(struct watchdog *w)
+static void destroy(struct pp_watchdog *w)
 {
     if (w->out) {
         fclose(w->out);
@@ -327,14 +328,15 @@ static void destroy(struct watchdog *w)
     pp_free(w);
 }
 
-int watchdog_start(const struct pp_run *run, const struct news *news, struct watchdog **out)
+int pp_watchdog_start(const struct pp_run *run, const struct pp_news *news,
+                      struct pp_watchdog **out)
 {
     double seconds = run->cfg->run.hang_timeout;
     *out = NULL;
     if (seconds <= 0 || !news->lost) {
         return 0;
     }
-    struct watchdog *w = pp_alloc(1, sizeof(*w));
+    struct pp_watchdog *w = pp_alloc(1, sizeof(*w));
     if (!w) {
         return PP_ERESOURCE;
     }
@@ -372,9 +374,9 @@ int watchdog_start(const struct pp_run *run, const struct news *news, struct wat
     return 0;
 }
 
-void watchdog_stop(struct watchdog **watchdog)
+void pp_watchdog_stop(struct pp_watchdog **watchdog)
 {
-    struct watchdog *w = *watchdog;
+    struct pp_watchdog *w = *watchdog;
     if (!w) {
         return;
     }
@@ -383,7 +385,7 @@ void watchdog_stop(struct watchdog **watchdog)
     *watchdog = NULL;
 }
 
-void watchdog_expect(struct watchdog *w, int r)
+void pp_watchdog_expect(struct pp_watchdog *w, int r)
 {
     if (w) {
         pthread_mutex_lock(&w->lock);
@@ -392,7 +394,7 @@ void watchdog_expect(struct watchdog *w, int r)
     }
 }
 
-void watchdog_enter(struct watchdog *w, int r, const struct pp_ring *ring, const char *dir)
+void pp_watchdog_enter(struct pp_watchdog *w, int r, const struct pp_ring *ring, const char *dir)
 {
     if (w) {
         pthread_mutex_lock(&w->lock);
@@ -402,7 +404,7 @@ void watchdog_enter(struct watchdog *w, int r, const struct pp_ring *ring, const
     }
 }
 
-void watchdog_leave(struct watchdog *w, int r)
+void pp_watchdog_leave(struct pp_watchdog *w, int r)
 {
     if (w) {
         pthread_mutex_lock(&w->lock);

@@ -23,10 +23,10 @@ static void put(const char *root, const char *path, const char *text)
     fclose(f);
 }
 
-static uint64_t room_in(const char *root, enum room_kind kind)
+static uint64_t room_in(const char *root, enum pp_room_kind kind)
 {
-    struct room room;
-    room_find(root, &room);
+    struct pp_room room;
+    pp_room_find(root, &room);
     return room.bytes[kind];
 }
 
@@ -50,7 +50,7 @@ static void what_the_system_has_available_is_a_limit(void **state)
 {
     (void)state;
     const char *root = machine();
-    CHECK_INT_EQ(room_in(root, ROOM_SYSTEM), 8 * GIB);
+    CHECK_INT_EQ(room_in(root, PP_ROOM_SYSTEM), 8 * GIB);
     forget(root);
 }
 
@@ -60,8 +60,8 @@ static void nothing_readable_is_no_limit(void **state)
     const char *root = machine();
     put(root, "proc/meminfo", "MemAvailable: none\n");
     put(root, "proc/self/cgroup", "nonsense\n0::\n:\n");
-    CHECK_INT_EQ(room_in(root, ROOM_SYSTEM), UINT64_MAX);
-    CHECK_INT_EQ(room_in(root, ROOM_GROUP), UINT64_MAX);
+    CHECK_INT_EQ(room_in(root, PP_ROOM_SYSTEM), UINT64_MAX);
+    CHECK_INT_EQ(room_in(root, PP_ROOM_GROUP), UINT64_MAX);
     forget(root);
 }
 
@@ -74,7 +74,7 @@ static void a_control_group_counts_without_the_files_it_holds(void **state)
     put(root, "sys/fs/cgroup/job.slice/step/memory.current", "2147483648\n");
     put(root, "sys/fs/cgroup/job.slice/step/memory.stat",
         "anon 1\nfile_mapped 7\nfile 1073741824\n");
-    CHECK_INT_EQ(room_in(root, ROOM_GROUP), 2 * GIB);
+    CHECK_INT_EQ(room_in(root, PP_ROOM_GROUP), 2 * GIB);
     forget(root);
 }
 
@@ -87,7 +87,7 @@ static void a_limit_of_a_group_above_counts(void **state)
     put(root, "sys/fs/cgroup/job.slice/step/memory.current", "1\n");
     put(root, "sys/fs/cgroup/job.slice/memory.max", "1073741824\n");
     put(root, "sys/fs/cgroup/job.slice/memory.current", "4294967296\n");
-    CHECK_INT_EQ(room_in(root, ROOM_GROUP), 0);
+    CHECK_INT_EQ(room_in(root, PP_ROOM_GROUP), 0);
     forget(root);
 }
 
@@ -98,7 +98,7 @@ static void a_container_sees_its_group_at_the_root(void **state)
     put(root, "proc/self/cgroup", "0::/docker/0123456789\n");
     put(root, "sys/fs/cgroup/memory.max", "1073741824\n");
     put(root, "sys/fs/cgroup/memory.current", "0\n");
-    CHECK_INT_EQ(room_in(root, ROOM_GROUP), GIB);
+    CHECK_INT_EQ(room_in(root, PP_ROOM_GROUP), GIB);
     forget(root);
 }
 
@@ -111,15 +111,15 @@ static void groups_of_version_1_count_too(void **state)
     put(root, "sys/fs/cgroup/memory/slurm/job/memory.usage_in_bytes", "1073741824\n");
     put(root, "sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
     put(root, "sys/fs/cgroup/memory/memory.usage_in_bytes", "0\n");
-    CHECK_INT_EQ(room_in(root, ROOM_GROUP), GIB);
+    CHECK_INT_EQ(room_in(root, PP_ROOM_GROUP), GIB);
     forget(root);
 }
 
 /* A process that needs 1 GiB, where nothing but `kind` is limited, to `gib`. */
-static struct room_claim claim(enum room_kind kind, uint64_t gib, uint32_t on, uint64_t group)
+static struct room_claim claim(enum pp_room_kind kind, uint64_t gib, uint32_t on, uint64_t group)
 {
     struct room_claim c = {.ranks = GIB - 1024, .data = 1024, .machine = on};
-    c.room.bytes[ROOM_SYSTEM] = c.room.bytes[ROOM_GROUP] = c.room.bytes[ROOM_ADDRESS] = UINT64_MAX;
+    c.room.bytes[PP_ROOM_SYSTEM] = c.room.bytes[PP_ROOM_GROUP] = c.room.bytes[PP_ROOM_ADDRESS] = UINT64_MAX;
     c.room.bytes[kind] = gib * GIB;
     c.room.group = group;
     return c;
@@ -128,8 +128,8 @@ static struct room_claim claim(enum room_kind kind, uint64_t gib, uint32_t on, u
 static void processes_of_one_machine_share_its_memory(void **state)
 {
     (void)state;
-    struct room_claim c[4] = {claim(ROOM_SYSTEM, 3, 1, 1), claim(ROOM_SYSTEM, 3, 1, 2),
-                              claim(ROOM_SYSTEM, 1, 2, 1), claim(ROOM_SYSTEM, 3, 1, 3)};
+    struct room_claim c[4] = {claim(PP_ROOM_SYSTEM, 3, 1, 1), claim(PP_ROOM_SYSTEM, 3, 1, 2),
+                              claim(PP_ROOM_SYSTEM, 1, 2, 1), claim(PP_ROOM_SYSTEM, 3, 1, 3)};
     for (int i = 0; i < 4; i++) {
         CHECK_OK(room_judge(c, 4, i));
     }
@@ -137,15 +137,15 @@ static void processes_of_one_machine_share_its_memory(void **state)
     CHECK_FAILS(room_judge(c, 4, 0), PP_ERESOURCE, "of 3 processes needs 3.00 GiB");
     CHECK_OK(room_judge(c, 4, 2));
     c[3].data = 0;
-    c[1].room.bytes[ROOM_SYSTEM] = GIB; /* who sees the least is believed */
+    c[1].room.bytes[PP_ROOM_SYSTEM] = GIB; /* who sees the least is believed */
     CHECK_FAILS(room_judge(c, 4, 0), PP_ERESOURCE, "1.00 GiB are left of what the system");
 }
 
 static void processes_of_one_group_share_its_limit(void **state)
 {
     (void)state;
-    struct room_claim c[3] = {claim(ROOM_GROUP, 1, 1, 7), claim(ROOM_GROUP, 1, 1, 8),
-                              claim(ROOM_GROUP, 1, 2, 7)};
+    struct room_claim c[3] = {claim(PP_ROOM_GROUP, 1, 1, 7), claim(PP_ROOM_GROUP, 1, 1, 8),
+                              claim(PP_ROOM_GROUP, 1, 2, 7)};
     for (int i = 0; i < 3; i++) {
         CHECK_OK(room_judge(c, 3, i));
     }
@@ -157,9 +157,9 @@ static void processes_of_one_group_share_its_limit(void **state)
 static void address_space_is_shared_with_nobody(void **state)
 {
     (void)state;
-    struct room_claim c[2] = {claim(ROOM_ADDRESS, 1, 1, 1), claim(ROOM_ADDRESS, 1, 1, 1)};
+    struct room_claim c[2] = {claim(PP_ROOM_ADDRESS, 1, 1, 1), claim(PP_ROOM_ADDRESS, 1, 1, 1)};
     CHECK_OK(room_judge(c, 2, 0));
-    c[0].room.bytes[ROOM_ADDRESS] = GIB - 1;
+    c[0].room.bytes[PP_ROOM_ADDRESS] = GIB - 1;
     CHECK_FAILS(room_judge(c, 2, 0), PP_ERESOURCE, "of address space");
     CHECK_OK(room_judge(c, 2, 1));
     c[1].ranks = UINT64_MAX / 2;

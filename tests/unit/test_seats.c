@@ -6,6 +6,7 @@
 
 #include "../../src/train/room.h"
 #include "../../src/train/seats.h"
+#include "../../src/train/seats_text.h"
 #include "ppcli/json.h"
 #include "ppcli/mem.h"
 #include "test.h"

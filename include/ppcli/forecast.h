@@ -4,13 +4,13 @@
  * with the mean time of every virtual stage's F, I and W and of the optimizer. What is missing
  * between this and the measurement is hand-over, waking up and a machine that did other things.
  */
-#ifndef PPCLI_TRAIN_FORECAST_H
-#define PPCLI_TRAIN_FORECAST_H
+#ifndef PPCLI_FORECAST_H
+#define PPCLI_FORECAST_H
 
 #include "ppcli/exec.h"
 #include "ppcli/sim.h"
 
-struct forecast {
+struct pp_forecast {
     const struct pp_layout *layout; /* not owned */
     const struct pp_plan *plan;     /* of a full batch; not owned */
     bool known;                     /* false: no micro-batch of full size was seen on some stage */
@@ -28,8 +28,8 @@ struct forecast {
  * Collective: means over the run so far. meet_every: steps from one meeting of all ranks, where the
  * pipeline drains, to the next. The caller owns *out. Errors: PP_ERESOURCE.
  */
-int forecast_create(const struct pp_layout *l, const struct pp_exec *x, struct pp_transport *tp,
-                    double meet_every, struct forecast **out);
-void forecast_destroy(struct forecast **f); /* accepts NULL in *f */
+int pp_forecast_create(const struct pp_layout *l, const struct pp_exec *x, struct pp_transport *tp,
+                       double meet_every, struct pp_forecast **out);
+void pp_forecast_destroy(struct pp_forecast **f); /* accepts NULL in *f */
 
 #endif

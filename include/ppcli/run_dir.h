@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The run directory: where a run leaves what it did. */
-#ifndef PPCLI_TRAIN_RUN_DIR_H
-#define PPCLI_TRAIN_RUN_DIR_H
+#ifndef PPCLI_RUN_DIR_H
+#define PPCLI_RUN_DIR_H
 
 #include <stdbool.h>
 
 #include "ppcli/config.h"
 #include "ppcli/lock.h"
 
-#define RUN_DIR_ACTIONS "actions" /* folder of the ranks' rings */
-#define RUN_DIR_CONFIG "config.resolved.ini"
+#define PP_RUN_DIR_ACTIONS "actions" /* folder of the ranks' rings */
+#define PP_RUN_DIR_CONFIG "config.resolved.ini"
 
 /*
  * Make the directory that run.dir names, take its lock, write config.resolved.ini into it and make
@@ -21,17 +21,17 @@
  * *lock is the caller's to release, also after a failure.
  * Errors: PP_ECONFIG (not empty), PP_ERESOURCE (in use), PP_EPERM, PP_EIO.
  */
-int run_dir_create(const struct pp_config *cfg, const char *name, bool overwrite,
-                   struct pp_lock *lock, char dir[PP_PATH_MAX]);
+int pp_run_dir_create(const struct pp_config *cfg, const char *name, bool overwrite,
+                      struct pp_lock *lock, char dir[PP_PATH_MAX]);
 
 /* The run in dir goes on, its lock is held: remove what only a finished one has, the rings of the
  * process before, and write config.resolved.ini. Errors: PP_EPERM, PP_EIO. */
-int run_dir_continue(const struct pp_config *cfg, const char *dir);
+int pp_run_dir_continue(const struct pp_config *cfg, const char *dir);
 
 /* Has a run been in this folder before? */
-bool run_dir_is_one(const char *dir);
+bool pp_run_dir_is_one(const char *dir);
 
 /* The ring file of a rank. Errors: PP_ECONFIG (the path is too long). */
-int run_dir_ring(const char *dir, int rank, char out[PP_PATH_MAX]);
+int pp_run_dir_ring(const char *dir, int rank, char out[PP_PATH_MAX]);
 
 #endif

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a run writes about itself: metrics, the timeline of a step, a trace. */
+#ifndef PPCLI_RUNLOG_H
+#define PPCLI_RUNLOG_H
+
+#include "ppcli/exec.h"
+#include "ppcli/forecast.h"
+#include "ppcli/run.h"
+#include "ppcli/trace.h"
+
+/* ---- metrics */
+
+/*
+ * What a run tells: log lines and a live line for people, metrics.jsonl and summary.json for
+ * machines. Only rank 0 has one.
+ */
+
+#define PP_METRICS_SCHEMA 1 /* of metrics.jsonl and summary.json */
+
+struct pp_metrics;
+
+/* One window of training, over all ranks. */
+struct pp_window {
+    int epoch;       /* 1.. */
+    int step;        /* of the epoch, 1.. */
+    int64_t t;       /* of the run, 1.. */
+    double loss;     /* mean over the window's samples */
+    double accuracy; /* 0..1 */
+    double seconds;
+    int64_t samples;
+    double bubble;        /* 1 - sum of busy / (ranks * wall) over the window */
+    double lr;            /* of its last step */
+    int64_t skipped;      /* batches of the run that were not used: not finite */
+    int64_t samples_done; /* of the run */
+    const double *busy;   /* [ranks] share of the time since the last sync point */
+};
+
+struct pp_epoch_result {
+    int epoch;
+    int64_t t; /* last step, of the run */
+    double train_loss, train_accuracy;
+    bool tested;
+    double test_loss, test_accuracy;
+    double seconds; /* training only */
+    int64_t samples;
+    double bubble;
+};
+
+struct pp_rank_total { /* of one rank, over the whole run */
+    double busy;       /* fraction of the training time */
+    struct pp_exec_bytes bytes;
+};
+
+struct pp_summary {
+    double test_loss, test_accuracy, train_loss, train_accuracy;
+    bool tested;
+    double samples_per_second;
+    double bubble_measured, bubble_ideal;
+    const struct pp_forecast *forecast;
+    double schedule_bound; /* the least time of any schedule / the measured time, of a full batch */
+    double train_seconds, wall_seconds;
+    int64_t steps, samples;
+    int64_t skipped, rewinds; /* batches that were not used, as not finite; see train.nonfinite */
+    int epochs;
+    const struct pp_rank_total *ranks; /* [run->layout->ranks] */
+    const char *weights_sha256;
+};
+
+struct pp_metrics_start { /* nothing is owned, all of it outlives the metrics */
+    const char *name;     /* of the config, for outputs of runs without a folder */
+    FILE *out;            /* log lines and summary */
+    bool quiet;           /* the summary only */
+    const char *dir;      /* run folder; "": nothing is written */
+    int64_t total_steps;  /* of the run */
+    int64_t step;         /* steps done before; 0: the run begins */
+    bool goes_on;         /* metrics.jsonl is there, cut behind that step */
+    const char *graphs;   /* what pp_exec_graphs() says */
+};
+
+/* Open the files in the run folder; says where ranks sit. Errors: PP_EIO, PP_EPERM. */
+int pp_metrics_open(const struct pp_run *run, const struct pp_backend *be,
+                    const struct pp_transport *tp, const struct pp_metrics_start *from,
+                    struct pp_metrics **out);
+void pp_metrics_close(struct pp_metrics **m);
+
+void pp_metrics_window(struct pp_metrics *m, const struct pp_window *w, int steps_per_epoch,
+                       bool record);
+void pp_metrics_epoch(struct pp_metrics *m, const struct pp_epoch_result *e);
+
+/* Step t was bad, `why` says how. to: the step that the weights were taken back to; -1: the batch
+ * was skipped. */
+void pp_metrics_nonfinite(struct pp_metrics *m, int epoch, int64_t t, int64_t to, const char *why);
+
+/* Before a checkpoint counts: what was told of the steps up to it is on the disk. */
+void pp_metrics_sync(struct pp_metrics *m);
+
+/* Take what lies behind `step` out of metrics.jsonl in the run folder, the summary, and a line that
+ * was never finished. Errors: PP_EIO, PP_EPERM. */
+int pp_metrics_cut(const char *dir, int64_t step);
+
+/* Writes summary.json and prints the summary. Errors: PP_EIO when something written on the way was
+ * lost. */
+int pp_metrics_finish(struct pp_metrics *m, const struct pp_summary *s);
+
+/* ---- timeline */
+
+/*
+ * timeline.json of a run: one step as it was and, beside it, as it should have been from the mean
+ * times of its actions. Every run with a folder leaves one; it costs a copy of the ring per epoch.
+ */
+
+struct pp_timeline;
+
+/* What the last step of an epoch leaves in the ring. Local. The caller owns *out.
+ * Errors: PP_ERESOURCE. */
+int pp_timeline_create(const struct pp_ring *ring, struct pp_timeline **out);
+void pp_timeline_destroy(struct pp_timeline **t); /* accepts NULL in *t */
+
+/* Remember the training steps that are in the ring now, before an evaluation overwrites them.
+ * Local; allocates nothing. */
+void pp_timeline_keep(struct pp_timeline *t, const struct pp_ring *ring);
+
+struct pp_timeline_spec { /* nothing is owned */
+    const struct pp_layout *layout;
+    struct pp_transport *tp;
+    const struct pp_forecast *forecast;
+    const char *dir;     /* run folder */
+    int64_t epoch_steps; /* of training, in an epoch */
+    int test_steps;
+};
+
+/*
+ * Collective: of the remembered steps of a full batch that all ranks have whole, the one of median
+ * length is written by rank 0; nothing when there is none. Errors: PP_EIO, PP_EPERM, PP_ERESOURCE.
+ */
+int pp_timeline_write(const struct pp_timeline *t, const struct pp_timeline_spec *spec);
+
+/* ---- trace */
+
+/*
+ * train --trace: the actions of all ranks over a range of steps, as trace events in one file. Every
+ * rank records anyway; at sync points, in that range, rank 0 collects what is new and appends it,
+ * so a run that is killed leaves what it did until shortly before.
+ */
+
+struct pp_tracer;
+
+/* Trace events of all ranks go to this file (see ppcli/chrome.h), of the steps from first to last;
+ * 0: the first 50 that are trained now. file NULL: no trace. */
+struct pp_trace_wish {
+    const char *file;
+    int64_t first, last;
+};
+
+struct pp_tracer_spec { /* nothing is owned */
+    const struct pp_layout *layout;
+    struct pp_trace_wish wish;
+    struct pp_transport *tp;
+    const struct pp_ring *ring; /* this rank's */
+    int64_t done, total_steps;  /* of the run: before this process, at its end */
+    int test_steps;             /* of one evaluation */
+};
+
+/* Whole steps that the ring should hold, when nothing speaks against it. */
+int64_t pp_tracer_ring_steps(const struct pp_trace_wish *wish);
+
+/* Collective. *out stays NULL when no trace is wanted; all the functions below accept that. Errors:
+ * PP_EUSAGE (the run has no such steps), PP_EIO, PP_EPERM, PP_ENOINPUT, PP_ERESOURCE. */
+int pp_tracer_open(const struct pp_tracer_spec *spec, struct pp_tracer **out);
+
+/* Step t begins. Local. */
+void pp_tracer_step(struct pp_tracer *tc, int64_t t);
+
+/* Is the run in the traced range? Local. */
+bool pp_tracer_is_on(const struct pp_tracer *tc);
+
+/* Must the ranks meet after step t, so that nothing is overwritten? The same on every rank. */
+bool pp_tracer_wants_sync(const struct pp_tracer *tc, int64_t t);
+
+/* Collective: after step t at a sync point, and after an evaluation. */
+int pp_tracer_drain(struct pp_tracer *tc, int64_t t);
+
+/* Collective: after a batch of an evaluation that follows step t. */
+int pp_tracer_test_step(struct pp_tracer *tc, int64_t t);
+
+/* Collective: the end of a run of t steps. Says what there is. Errors: PP_EIO. */
+int pp_tracer_finish(struct pp_tracer *tc, int64_t t);
+
+/* Local; what is in the file stays, and is valid. */
+void pp_tracer_destroy(struct pp_tracer **tc);
+
+#endif

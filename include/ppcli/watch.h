@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Threads that look after a run and end it when it hangs. */
+#ifndef PPCLI_WATCH_H
+#define PPCLI_WATCH_H
+
+#include <stdio.h>
+
+#include "ppcli/run.h"
+
+/* ---- deadlines of the phases before ranks work */
+
+/*
+ * What a run does before the watchdog has eyes for its ranks, and after: each of these phases has a
+ * limit too, and a process that is over it ends with one line that names its rank and the phase. It
+ * knows only of itself: one that is seen to wait for other ranks lets them speak first.
+ *
+ *   the start and the end of MPI    2 times run.hang_timeout and 10 s: how others do cannot be seen
+ *   before the data is read         10 times and 10 s: an open schedule is chosen by measuring
+ *   reading the data (threads)      2 times
+ *
+ * Time in which the process had no core does not count.
+ */
+
+enum pp_deadline_phase {
+    PP_DEADLINE_NONE,
+    PP_DEADLINE_MPI_START,
+    PP_DEADLINE_PREPARE,
+    PP_DEADLINE_DATA,
+    PP_DEADLINE_MPI_END,
+    PP_DEADLINE_PHASES
+};
+
+/* Who takes the news that a run hangs: text has several lines; NULL: another process of the run
+ * prints it. lost() ends the process, whatever its threads hold; it is called in a thread of the
+ * watch. lost NULL: nobody, and nothing is watched. */
+struct pp_news {
+    void (*lost)(void *ctx, const char *text);
+    void *ctx;
+    FILE *out; /* of the run: where it is full its reader pauses, which is no hang */
+};
+
+struct pp_deadline;
+
+/* Looks after the calling thread. Does nothing, with *out NULL, when run.hang_timeout is 0 or
+ * nobody takes the news. Local. The caller owns *out. Errors: PP_ERESOURCE. */
+int pp_deadline_start(const struct pp_config *cfg, const struct pp_news *news,
+                      struct pp_deadline **out);
+void pp_deadline_stop(struct pp_deadline **d); /* accepts NULL in *d */
+
+/* The phase that begins now. d may be NULL, here and below. Local. */
+void pp_deadline_enter(struct pp_deadline *d, enum pp_deadline_phase phase);
+
+/* From now until somebody else asks for it, what tp waits for is seen here. Local. */
+void pp_deadline_watch_waits(struct pp_deadline *d, struct pp_transport *tp);
+
+/* ---- the watchdog of ranks at work */
+
+/*
+ * One thread of each process looks at the rings of all ranks it can see and ends the run when none
+ * of them gets on any more: the ranks of this process, and those of other processes of this machine
+ * through their files in the run folder. It calls no MPI and no rank waits for it.
+ *
+ * run.hang_timeout is the limit of one action while nobody else gets on either. Longer ones:
+ *   set-up                        2 times
+ *   a rank's first step           10 times (memory is touched, kernels are made)
+ *   saving, reporting, between    10 times
+ *   when what the ranks wait for cannot be seen   10 times
+ * and never less than 3 times the longest silence that has ended by itself since set-up: a model
+ * whose actions take long shows that in its first step.
+ *
+ * Only time in which the watchdog itself ran counts, so a stopped process, a suspended machine or a
+ * debugger is no hang; nor is a standard output whose reader pauses. Nor does the time in which a
+ * rank waited for a core. As long as more than one rank does not wait for another one, three times
+ * as long: who is only late to say that it waits must not look like who hangs.
+ */
+
+struct pp_watchdog;
+
+/* Does nothing, with *out NULL, when run.hang_timeout is 0 or nobody takes
+ * the news. Local. Errors: PP_ERESOURCE. */
+int pp_watchdog_start(const struct pp_run *run, const struct pp_news *news,
+                      struct pp_watchdog **out);
+void pp_watchdog_stop(struct pp_watchdog **w); /* accepts NULL in *w */
+
+/* The calling thread runs rank r: from now on its set-up must end. w may be NULL, here and below.
+ */
+void pp_watchdog_expect(struct pp_watchdog *w, int r);
+/* Rank r records its actions there; dir: the run folder, "" for none. In the thread of the rank. */
+void pp_watchdog_enter(struct pp_watchdog *w, int r, const struct pp_ring *ring, const char *dir);
+/* Rank r is at its end, and the watchdog lets go of its ring. Any thread. */
+void pp_watchdog_leave(struct pp_watchdog *w, int r);
+
+#endif
