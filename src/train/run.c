@@ -10,7 +10,7 @@
 #include "ppcli/mem.h"
 #include "ppcli/watch.h"
 #include "rank.h"
-#include "room.h"
+#include "fit.h"
 #include "seats.h"
 
 static struct pp_news news_of(const struct pp_train_options *options)

@@ -13,13 +13,14 @@ import sys
 # A module may include modules of a smaller height and itself, never its equals.
 HEIGHT = {
     'base': 0,
-    'conf': 1, 'sched': 1, 'tensor': 1, 'trace': 1,
+    'conf': 1, 'sched': 1, 'trace': 1,
     'dev': 2,
     'nn': 3, 'comm': 3, 'data': 3,
     'pipe': 4, 'sim': 4, 'ckpt': 4,
-    'train': 5,
-    'report': 6,
-    'cli': 7,
+    'tune': 5, 'runlog': 5, 'watch': 5,
+    'train': 6,
+    'bench': 7, 'report': 7,
+    'cli': 8,
 }
 
 # Public headers that are not named after a source file or a folder of their module.
@@ -30,6 +31,7 @@ HEADER_OWNER = {
     'run.h': 'pipe',
     'report.h': 'report',
     'exec.h': 'pipe',
+    'handover.h': 'tune',
     'layout.h': 'pipe',
     'exchange.h': 'sched',
 }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "../../src/train/room.h"
+#include "../../src/train/fit.h"
 #include "ppcli/file.h"
 #include "test.h"
 
@@ -119,7 +119,8 @@ static void groups_of_version_1_count_too(void **state)
 static struct room_claim claim(enum pp_room_kind kind, uint64_t gib, uint32_t on, uint64_t group)
 {
     struct room_claim c = {.ranks = GIB - 1024, .data = 1024, .machine = on};
-    c.room.bytes[PP_ROOM_SYSTEM] = c.room.bytes[PP_ROOM_GROUP] = c.room.bytes[PP_ROOM_ADDRESS] = UINT64_MAX;
+    c.room.bytes[PP_ROOM_SYSTEM] = c.room.bytes[PP_ROOM_GROUP] = c.room.bytes[PP_ROOM_ADDRESS] =
+        UINT64_MAX;
     c.room.bytes[kind] = gib * GIB;
     c.room.group = group;
     return c;

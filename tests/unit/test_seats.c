@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "../../src/train/room.h"
+#include "../../src/train/fit.h"
 #include "../../src/train/seats.h"
-#include "../../src/train/seats_text.h"
+#include "../../src/runlog/seats_text.h"
 #include "ppcli/json.h"
 #include "ppcli/mem.h"
 #include "test.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tables of text cells. */
-#ifndef PPCLI_TRAIN_BENCH_TABLE_H
-#define PPCLI_TRAIN_BENCH_TABLE_H
+#ifndef PPCLI_BENCH_TABLE_H
+#define PPCLI_BENCH_TABLE_H
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the measurement share: measure.c starts the workers, measure_layers.c and
  * measure_link.c are what they do. */
-#ifndef PPCLI_SIM_MEASURE_H
-#define PPCLI_SIM_MEASURE_H
+#ifndef PPCLI_TUNE_MEASURE_H
+#define PPCLI_TUNE_MEASURE_H
 
 #include "ppcli/mem.h"
 #include "ppcli/planner.h"

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "bench.h"
-#include "bench_table.h"
+#include "table.h"
 #include "ppcli/err.h"
 #include "ppcli/handover.h"
 #include "ppcli/json.h"

@@ -3,8 +3,8 @@
  * The loop that one would write without a pipeline: the whole model, micro-batch by micro-batch,
  * the same layers, backend, data and order of sums. What the engine takes longer is what it costs.
  */
-#ifndef PPCLI_TRAIN_PLAIN_LOOP_H
-#define PPCLI_TRAIN_PLAIN_LOOP_H
+#ifndef PPCLI_BENCH_PLAIN_LOOP_H
+#define PPCLI_BENCH_PLAIN_LOOP_H
 
 #include "ppcli/train.h"
 

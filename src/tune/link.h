@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Messages between rank 0 and rank 1 that are measured: the calls of the executor, shortened. */
-#ifndef PPCLI_SIM_LINK_H
-#define PPCLI_SIM_LINK_H
+#ifndef PPCLI_TUNE_LINK_H
+#define PPCLI_TUNE_LINK_H
 
 #include "ppcli/transport.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The records of ranks as trace events: who reads rings gives them here, in the order written. */
-#ifndef PPCLI_TRAIN_SPANS_H
-#define PPCLI_TRAIN_SPANS_H
+#ifndef PPCLI_RUNLOG_SPANS_H
+#define PPCLI_RUNLOG_SPANS_H
 
 #include "ppcli/chrome.h"
 #include "ppcli/exec.h"

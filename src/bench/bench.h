@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the benchmark share: bench_rows.c prepares, bench.c measures and judges,
  * bench_stats.c counts, bench_print.c and bench_json.c tell. */
-#ifndef PPCLI_TRAIN_BENCH_H
-#define PPCLI_TRAIN_BENCH_H
+#ifndef PPCLI_BENCH_BENCH_H
+#define PPCLI_BENCH_BENCH_H
 
 #include "ppcli/bench.h"
 #include "ppcli/json.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tables of text cells, printed as Markdown that is aligned for a terminal too, or as CSV. */
-#include "bench_table.h"
+#include "table.h"
 
 #include <stdarg.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 #include <jansson.h>
 
 #include "bench.h"
-#include "bench_table.h"
+#include "table.h"
 #include "ppcli/err.h"
 #include "ppcli/file.h"
 #include "ppcli/json_in.h"

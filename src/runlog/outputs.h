@@ -4,8 +4,8 @@
  * TensorBoard's event files, a Prometheus text file. Rank 0 only. Monitoring never stops a run that
  * has begun: what cannot be opened is refused at the start, what is lost later is told at the end.
  */
-#ifndef PPCLI_TRAIN_OUTPUTS_H
-#define PPCLI_TRAIN_OUTPUTS_H
+#ifndef PPCLI_RUNLOG_OUTPUTS_H
+#define PPCLI_RUNLOG_OUTPUTS_H
 
 #include "ppcli/runlog.h"
 

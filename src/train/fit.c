@@ -4,7 +4,7 @@
  * where it would otherwise be killed by the system in the middle of the night. Processes of one
  * machine draw on the same memory, so what they need is added up before it is compared.
  */
-#include "room.h"
+#include "fit.h"
 
 #include <inttypes.h>
 #include <stdbool.h>

@@ -4,8 +4,8 @@
  * thread could have used. On a crowded machine a thread that waits for a core gets on no better
  * than one that hangs; only the kernel knows the difference.
  */
-#ifndef PPCLI_TRAIN_TICKER_H
-#define PPCLI_TRAIN_TICKER_H
+#ifndef PPCLI_WATCH_TICKER_H
+#define PPCLI_WATCH_TICKER_H
 
 #include <stdbool.h>
 #include <stdint.h>

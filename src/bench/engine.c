@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "bench.h"
-#include "bench_table.h"
+#include "table.h"
 #include "ppcli/err.h"
 #include "ppcli/log.h"
 #include "ppcli/mem.h"

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "bench.h"
-#include "bench_table.h"
+#include "table.h"
 #include "ppcli/err.h"
 
 #define MIB (1024.0 * 1024.0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The clocks of ranks that are processes, which may be on several machines, against rank 0's. */
-#ifndef PPCLI_TRAIN_CLOCKS_H
-#define PPCLI_TRAIN_CLOCKS_H
+#ifndef PPCLI_RUNLOG_CLOCKS_H
+#define PPCLI_RUNLOG_CLOCKS_H
 
 #include "ppcli/transport.h"
 
