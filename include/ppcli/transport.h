@@ -57,73 +57,78 @@ struct pp_transport_caps {
                           sends of its channel */
 };
 
+struct pp_channel_end;
+struct pp_exchange;
+
+/*
+ * The table of a transport. pp_transport_*() below say what each call does and check whose turn a
+ * slot is; what a transport that stands on another one leaves NULL is done by the inner one.
+ */
 struct pp_transport_ops {
     const char *name;
     const char *help;
     struct pp_transport_caps caps;
-    /* Local, after the last collective. With a bound backend: before that one is closed, and when
-     * all ranks that are threads of this process have stopped. */
-    void (*destroy)(struct pp_transport *tp);
-    /* See pp_transport_bind(); tp->be is set already. NULL: nothing to do. PP_ERESOURCE when this
-     * transport cannot reach memory of that backend, with what would work. Local. */
-    int (*bind)(struct pp_transport *tp);
+    /* Bytes that the transport keeps for each end of a channel and for each slot of it, zeroed. */
+    size_t end_bytes, slot_bytes;
 
-    /* Collective, once. specs: the channels this rank is an end of, in ascending id order.
-     * memory[i]: this rank's slots of specs[i], slots*bytes bytes, PP_ALIGN aligned, owned by the
-     * caller and alive until destroy (shared slots: until the sender has stopped too); NULL on the
-     * sending side when slots are shared. The two ends are compared: a difference is PP_EINTERNAL
-     * on every rank. */
+    /* Local, after the last collective; impl, ends and the inner transport are freed behind it.
+     * With a bound backend: before that one is closed, and when all ranks that are threads of this
+     * process have stopped. */
+    void (*destroy)(struct pp_transport *tp);
+    /* tp->be is set already. NULL: memory of the host only. Local. Errors: PP_ERESOURCE when it
+     * cannot reach memory of that backend, with what would work. */
+    int (*bind)(struct pp_transport *tp);
+    /* Collective: the ends are made and checked, tp->ends[n]. */
     int (*open_channels)(struct pp_transport *tp, const struct pp_channel_spec *specs, int n,
                          void *const *memory);
-    /* Memory of one slot as this rank sees it. `ch` is an index into specs. Local. */
-    void *(*slot)(struct pp_transport *tp, int ch, int slot);
 
-    /* Pairwise. bytes <= spec bytes; tag (>= 0, < 65536) is checked against the receive's. */
-    int (*acquire)(struct pp_transport *tp, int ch, int slot);
-    int (*post_send)(struct pp_transport *tp, int ch, int slot, size_t bytes, int tag);
-    int (*post_recv)(struct pp_transport *tp, int ch, int slot, size_t bytes, int tag);
-    int (*wait_recv)(struct pp_transport *tp, int ch, int slot);
-    int (*release)(struct pp_transport *tp, int ch, int slot);
+    int (*acquire)(struct pp_transport *tp, struct pp_channel_end *e, int slot);
+    int (*post_send)(struct pp_transport *tp, struct pp_channel_end *e, int slot, size_t bytes,
+                     int tag);
+    int (*post_recv)(struct pp_transport *tp, struct pp_channel_end *e, int slot, size_t bytes);
+    /* *bytes and *tag: what was expected, to be replaced by what is found. */
+    int (*wait_recv)(struct pp_transport *tp, struct pp_channel_end *e, int slot, size_t *bytes,
+                     uint32_t *tag);
+    int (*release)(struct pp_transport *tp, struct pp_channel_end *e, int slot);
 
-    /* Collective: out[size*bytes] gets every rank's `bytes` bytes in rank order. */
     int (*allgather)(struct pp_transport *tp, const void *in, size_t bytes, void *out);
-    /* Pairwise, blocking, for phase ends: plain host memory, any size (also over 2 GiB). */
-    int (*send)(struct pp_transport *tp, int dst, const void *buf, size_t bytes);
-    int (*recv)(struct pp_transport *tp, int src, void *buf, size_t bytes);
-    /* Wake every waiter of every rank; idempotent; any thread. MPI: ends all processes with the
-     * negated code of the calling thread's error record (70 when there is none). */
+    /* With n peers at once, memory of the host: all is there when it returns. Pairwise. */
+    int (*exchange)(struct pp_transport *tp, const struct pp_exchange *x, int n);
     void (*abort)(struct pp_transport *tp);
-    /* Has abort() been called, by this rank or one that this one can see? NULL: cannot be seen. Any
-     * thread. */
     bool (*stopped)(struct pp_transport *tp);
-    /* From now on *waited_ns is the pp_clock_ns() at which this rank was last seen to wait in a
-     * call, never older than about 0.1 s while it does: who watches can tell waiting from hanging.
-     * Local. waited_ns stays the caller's and outlives the transport; NULL ends it. */
-    void (*show_waits)(struct pp_transport *tp, uint64_t *waited_ns);
-    /* See pp_transport_allgather_on(). NULL: this transport knows memory of the host only. */
+    /* A call of the inner transport has failed with PP_ELOST. */
+    void (*lost)(struct pp_transport *tp);
+
+    /* Memory of the bound device, ordered on its stream. allgather_on NULL: built from exchange_on.
+     * reduce NULL: built from exchange or exchange_on. */
+    int (*exchange_on)(struct pp_transport *tp, const struct pp_exchange *x, int n);
     int (*allgather_on)(struct pp_transport *tp, const void *in, size_t bytes, void *out);
-    /* See pp_transport_join(), fork() and wait_mark(). join and fork NULL: a step over this
-     * transport cannot be captured. */
+    int (*reduce)(struct pp_transport *tp, const int *group, int n, size_t n_floats, float *buf,
+                  float *scratch);
+    /* join and fork NULL: a step over this transport cannot be captured. */
     int (*join)(struct pp_transport *tp);
     int (*fork)(struct pp_transport *tp);
     int (*wait_mark)(struct pp_transport *tp, void *mark, uint64_t timeout_ns);
-    /* See pp_transport_post_vote(). Both NULL: built from allgather. */
+    /* Both NULL: built from allgather. */
     int (*post_vote)(struct pp_transport *tp, bool yes);
     int (*wait_vote)(struct pp_transport *tp, bool *out_all);
-    /* A faster pp_transport_reduce() with the same bits; NULL: built from send and recv, memory of
-     * the host only. n >= 2. */
-    int (*reduce)(struct pp_transport *tp, const int *group, int n, size_t n_floats, float *buf,
-                  float *scratch);
 };
 
 struct pp_transport {
     const struct pp_transport_ops *ops;
     struct pp_transport_caps caps;
     int rank, size;
-    struct pp_backend *be; /* whose memory it moves; not owned; NULL: the host's */
-    void *impl;            /* the implementation's, freed by ops->destroy */
-    int32_t *verdicts;     /* [size]: agree's scratch, so that it never allocates */
-    int32_t vote;          /* of this rank, where votes are built from allgather: 1 yes, 0 no */
+    bool crowded;               /* more ranks than cores: waits do not spin */
+    struct pp_backend *be;      /* whose memory it moves; not owned; NULL: the host's */
+    struct pp_transport *inner; /* that it stands on; owned; NULL: none */
+    uint64_t *waited_ns;        /* see pp_transport_show_waits() */
+    void *impl;                 /* the implementation's, freed with the transport */
+    int n_ends;
+    struct pp_channel_end *ends; /* of the channels, as they were opened */
+    /* So that no step allocates: */
+    int32_t *verdicts;             /* [size] */
+    struct pp_exchange *exchanges; /* [size] */
+    int32_t vote;                  /* of this rank, where votes are built from allgather */
 };
 
 const char *const *pp_transport_names(void); /* of transports.def, "auto" first, NULL-terminated */
@@ -173,13 +178,6 @@ void pp_nccl_prepare(void);
 int pp_nccl_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_transport **out);
 
 /*
- * Another transport made slow and uneven: before every call it yields, sleeps up to a third of a
- * millisecond, or does nothing, as the seed says. For tests: whatever passes only with lucky timing
- * fails here. Takes `inner` over (also on failure). Local.
- */
-int pp_delay_open(struct pp_transport *inner, uint64_t seed, struct pp_transport **out);
-
-/*
  * Messages of a device over a transport that moves memory of the host only (MPI): the bound backend
  * copies them to pinned memory of the host and back. post_send waits for the work that makes the
  * message, release for the copy to the device; PP_ELOST when the device needs more than timeout_ns
@@ -190,20 +188,38 @@ int pp_staged_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_tr
 
 void pp_transport_destroy(struct pp_transport **tp);
 
-/* The calls of the table; see struct pp_transport_ops. */
+/*
+ * Collective, once. specs: the channels this rank is an end of, in ascending id order. memory[i]:
+ * this rank's slots of specs[i], slots*bytes bytes, PP_ALIGN aligned, owned by the caller and alive
+ * until destroy (shared slots: until the sender has stopped too); NULL on the sending side when
+ * slots are shared. The two ends are compared: a difference is PP_EINTERNAL on every rank.
+ */
 int pp_transport_open_channels(struct pp_transport *tp, const struct pp_channel_spec *specs, int n,
                                void *const *memory);
+/* Memory of one slot as this rank sees it. `ch` is an index into specs. Local. */
 void *pp_transport_slot(struct pp_transport *tp, int ch, int slot);
+
+/* Pairwise. bytes <= spec bytes; tag (>= 0, < 65536) is checked against the receive's. */
 int pp_transport_acquire(struct pp_transport *tp, int ch, int slot);
 int pp_transport_post_send(struct pp_transport *tp, int ch, int slot, size_t bytes, int tag);
 int pp_transport_post_recv(struct pp_transport *tp, int ch, int slot, size_t bytes, int tag);
 int pp_transport_wait_recv(struct pp_transport *tp, int ch, int slot);
 int pp_transport_release(struct pp_transport *tp, int ch, int slot);
+
+/* Collective: out[size*bytes] gets every rank's `bytes` bytes in rank order. */
 int pp_transport_allgather(struct pp_transport *tp, const void *in, size_t bytes, void *out);
+/* Pairwise, blocking, for phase ends: plain host memory, any size (also over 2 GiB). */
 int pp_transport_send(struct pp_transport *tp, int dst, const void *buf, size_t bytes);
 int pp_transport_recv(struct pp_transport *tp, int src, void *buf, size_t bytes);
+
+/* Wake every waiter of every rank; idempotent; any thread. MPI: ends all processes with the negated
+ * code of the calling thread's error record (70 when there is none). */
 void pp_transport_abort(struct pp_transport *tp);
+/* Has abort() been called, by this rank or one that this one can see? Any thread. */
 bool pp_transport_stopped(struct pp_transport *tp);
+/* From now on *waited_ns is the pp_clock_ns() at which this rank was last seen to wait in a call,
+ * never older than about 0.1 s while it does: who watches can tell waiting from hanging. Local.
+ * waited_ns stays the caller's and outlives the transport; NULL ends it. */
 void pp_transport_show_waits(struct pp_transport *tp, uint64_t *waited_ns);
 
 /*

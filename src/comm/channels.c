@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The rules of channels that do not depend on how bytes move. A plan is proved before it runs, so
- * none of these should ever fire; when one does, it must be an error that names the place and not
- * a hang or a wrong number.
+ * Channels, as far as they do not depend on how bytes move: their ends, and whose turn a slot is. A
+ * plan is proved before it runs, so no check should ever fire; when one does, it must be an error
+ * that names the place and not a hang or a wrong number.
  */
 #include "impl.h"
 
@@ -81,7 +81,7 @@ int pp_channels_gather(struct pp_transport *tp, const struct pp_channel_spec *sp
         goto out;
     }
     pp_assert(counts != NULL); /* or this rank had not agreed */
-    rc = tp->ops->allgather(tp, &mine, sizeof(mine), counts);
+    rc = pp_transport_allgather(tp, &mine, sizeof(mine), counts);
     if (rc < 0) {
         goto out;
     }
@@ -99,7 +99,7 @@ int pp_channels_gather(struct pp_transport *tp, const struct pp_channel_spec *sp
     if (n > 0) {
         memcpy(padded, specs, (size_t)n * sizeof(*specs));
     }
-    rc = tp->ops->allgather(tp, padded, (size_t)most * sizeof(*padded), all);
+    rc = pp_transport_allgather(tp, padded, (size_t)most * sizeof(*padded), all);
     if (rc == 0) {
         *out = all;
         *out_most = most;
@@ -150,56 +150,138 @@ static int check_size(const struct pp_channel_spec *c, int slot, size_t bytes, i
     return 0;
 }
 
-int pp_slot_posting_send(const struct pp_channel_spec *c, int slot, struct pp_slot_end *s,
-                         size_t bytes, int tag)
+/* --- ends ------------------------------------------------------------------------------------ */
+
+static int make_end(const struct pp_transport *tp, const struct pp_channel_spec *spec, void *memory,
+                    struct pp_channel_end *e)
 {
-    if (s->turn != PP_TURN_ACQUIRED) {
-        return out_of_turn(c, slot, "send", s->turn);
+    size_t slots = (size_t)spec->slots;
+    e->spec = *spec;
+    e->memory = memory;
+    if ((spec->dst == tp->rank || !tp->caps.shared_slots) &&
+        (!memory || (uintptr_t)memory % PP_ALIGN != 0)) {
+        return pp_fail(PP_EINTERNAL, "channel %d: rank %d gives no aligned memory", spec->id,
+                       tp->rank);
     }
-    PP_TRY(check_size(c, slot, bytes, tag));
-    s->turn = PP_TURN_FREE;
+    e->slots = pp_alloc(slots, sizeof(*e->slots));
+    e->own = pp_alloc(1, tp->ops->end_bytes);
+    e->own_slots = pp_alloc(slots, tp->ops->slot_bytes);
+    return e->slots && e->own && e->own_slots ? 0 : PP_ERESOURCE;
+}
+
+static int make_ends(struct pp_transport *tp, const struct pp_channel_spec *specs, int n,
+                     void *const *memory)
+{
+    tp->ends = pp_alloc((size_t)n, sizeof(*tp->ends));
+    if (!tp->ends) {
+        return PP_ERESOURCE;
+    }
+    tp->n_ends = n;
+    for (int i = 0; i < n; i++) {
+        PP_TRY(make_end(tp, &specs[i], memory[i], &tp->ends[i]));
+    }
     return 0;
 }
 
-int pp_slot_posting_recv(const struct pp_channel_spec *c, int slot, struct pp_slot_end *s,
-                         size_t bytes, int tag)
+void pp_ends_free(struct pp_transport *tp)
 {
-    if (s->turn != PP_TURN_FREE) {
-        return out_of_turn(c, slot, "receive", s->turn);
+    for (int i = 0; i < tp->n_ends; i++) {
+        pp_free(tp->ends[i].slots);
+        pp_free(tp->ends[i].own);
+        pp_free(tp->ends[i].own_slots);
     }
-    PP_TRY(check_size(c, slot, bytes, tag));
+    pp_free(tp->ends);
+}
+
+int pp_transport_open_channels(struct pp_transport *tp, const struct pp_channel_spec *specs, int n,
+                               void *const *memory)
+{
+    pp_assert(!tp->ends);
+    PP_TRY(pp_channels_check(tp, specs, n));
+    PP_TRY(pp_transport_agree(tp, make_ends(tp, specs, n, memory)));
+    return pp_transport_agree(tp, tp->ops->open_channels(tp, specs, n, memory));
+}
+
+/* --- messages -------------------------------------------------------------------------------- */
+
+static struct pp_channel_end *end_of(const struct pp_transport *tp, int ch, int slot)
+{
+    pp_assert(ch >= 0 && ch < tp->n_ends && slot >= 0 && slot < tp->ends[ch].spec.slots);
+    return &tp->ends[ch];
+}
+
+void *pp_transport_slot(struct pp_transport *tp, int ch, int slot)
+{
+    return pp_slot_memory(end_of(tp, ch, slot), slot);
+}
+
+int pp_transport_acquire(struct pp_transport *tp, int ch, int slot)
+{
+    struct pp_channel_end *e = end_of(tp, ch, slot);
+    pp_assert(e->spec.src == tp->rank);
+    PP_TRY(tp->ops->acquire(tp, e, slot));
+    e->slots[slot].turn = PP_TURN_ACQUIRED;
+    return 0;
+}
+
+int pp_transport_post_send(struct pp_transport *tp, int ch, int slot, size_t bytes, int tag)
+{
+    struct pp_channel_end *e = end_of(tp, ch, slot);
+    struct pp_slot_end *s = &e->slots[slot];
+    if (s->turn != PP_TURN_ACQUIRED) {
+        return out_of_turn(&e->spec, slot, "send", s->turn);
+    }
+    PP_TRY(check_size(&e->spec, slot, bytes, tag));
+    s->turn = PP_TURN_FREE;
+    PP_TRY(tp->ops->post_send(tp, e, slot, bytes, tag));
+    s->count++;
+    return 0;
+}
+
+int pp_transport_post_recv(struct pp_transport *tp, int ch, int slot, size_t bytes, int tag)
+{
+    struct pp_channel_end *e = end_of(tp, ch, slot);
+    struct pp_slot_end *s = &e->slots[slot];
+    pp_assert(e->spec.dst == tp->rank);
+    if (s->turn != PP_TURN_FREE) {
+        return out_of_turn(&e->spec, slot, "receive", s->turn);
+    }
+    PP_TRY(check_size(&e->spec, slot, bytes, tag));
     s->turn = PP_TURN_POSTED;
     s->bytes = bytes;
     s->tag = (uint32_t)tag;
-    return 0;
+    return tp->ops->post_recv ? tp->ops->post_recv(tp, e, slot, bytes) : 0;
 }
 
-int pp_slot_waiting(const struct pp_channel_spec *c, int slot, const struct pp_slot_end *s)
+int pp_transport_wait_recv(struct pp_transport *tp, int ch, int slot)
 {
+    struct pp_channel_end *e = end_of(tp, ch, slot);
+    struct pp_slot_end *s = &e->slots[slot];
+    size_t bytes = s->bytes;
+    uint32_t tag = s->tag;
     if (s->turn != PP_TURN_POSTED) {
-        return out_of_turn(c, slot, "wait", s->turn);
+        return out_of_turn(&e->spec, slot, "wait", s->turn);
     }
-    return 0;
-}
-
-int pp_slot_received(const struct pp_channel_spec *c, int slot, struct pp_slot_end *s, size_t bytes,
-                     uint32_t tag)
-{
+    PP_TRY(tp->ops->wait_recv(tp, e, slot, &bytes, &tag));
     if (tag != s->tag || bytes != s->bytes) {
         return pp_fail(PP_EINTERNAL,
                        "channel %d (rank %d to %d) slot %d: expected tag %u with %zu bytes, found "
                        "tag %u with %zu bytes",
-                       c->id, c->src, c->dst, slot, s->tag, s->bytes, tag, bytes);
+                       e->spec.id, e->spec.src, e->spec.dst, slot, s->tag, s->bytes, tag, bytes);
     }
     s->turn = PP_TURN_HELD;
     return 0;
 }
 
-int pp_slot_releasing(const struct pp_channel_spec *c, int slot, struct pp_slot_end *s)
+int pp_transport_release(struct pp_transport *tp, int ch, int slot)
 {
+    struct pp_channel_end *e = end_of(tp, ch, slot);
+    struct pp_slot_end *s = &e->slots[slot];
     if (s->turn != PP_TURN_HELD) {
-        return out_of_turn(c, slot, "release", s->turn);
+        return out_of_turn(&e->spec, slot, "release", s->turn);
     }
     s->turn = PP_TURN_FREE;
+    PP_TRY(tp->ops->release ? tp->ops->release(tp, e, slot) : 0);
+    s->count++;
     return 0;
 }

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What the transports share: making the handle, and the two things every one of them must refuse
- * alike, channels the two ends see differently and slots used out of turn.
- */
+/* What the transports share: the handle, the ends of channels, and the exchange that sums and
+ * messages are built from. */
 #ifndef PPCLI_COMM_IMPL_H
 #define PPCLI_COMM_IMPL_H
 
@@ -15,6 +13,20 @@
 /* A handle; takes impl over only on success. Local. Errors: PP_ERESOURCE. */
 int pp_transport_new(const struct pp_transport_ops *ops, int rank, int size, void *impl,
                      struct pp_transport **out);
+/* A handle that stands on inner, with impl_bytes of zeroed impl. Takes inner over, also on failure.
+ * Local. Errors: PP_ERESOURCE. */
+int pp_transport_wrap(const struct pp_transport_ops *ops, struct pp_transport *inner,
+                      size_t impl_bytes, struct pp_transport **out);
+
+/* What goes to a peer and what comes from it; both sides know the sizes. NULL: nothing goes or
+ * comes, not even a message of no bytes. */
+struct pp_exchange {
+    int peer;
+    const void *out;
+    size_t out_bytes;
+    void *in;
+    size_t in_bytes;
+};
 
 /*
  * Collective: are the specs legal, and does the other end of each have the same one? Needs only
@@ -27,12 +39,6 @@ int pp_channels_check(struct pp_transport *tp, const struct pp_channel_spec *spe
  */
 int pp_channels_gather(struct pp_transport *tp, const struct pp_channel_spec *specs, int n,
                        struct pp_channel_spec **out, int *out_most);
-
-/* First element of piece d of N elements cut into n balanced pieces; d == n gives N. */
-size_t pp_piece(size_t N, int n, int d);
-
-/* sum[i] += x[i], i = 0..n-1 */
-void pp_piece_add(size_t n, const float *x, float *sum);
 
 /* One slot as one of its two ends sees it. */
 enum pp_turn {
@@ -49,15 +55,19 @@ struct pp_slot_end {
     size_t bytes;   /* receiver: expected */
 };
 
-/* These refuse a call out of turn, a size or a tag out of range (PP_EINTERNAL), else they note the
- * new turn. Local. */
-int pp_slot_posting_send(const struct pp_channel_spec *c, int slot, struct pp_slot_end *s,
-                         size_t bytes, int tag);
-int pp_slot_posting_recv(const struct pp_channel_spec *c, int slot, struct pp_slot_end *s,
-                         size_t bytes, int tag);
-int pp_slot_waiting(const struct pp_channel_spec *c, int slot, const struct pp_slot_end *s);
-int pp_slot_received(const struct pp_channel_spec *c, int slot, struct pp_slot_end *s, size_t bytes,
-                     uint32_t tag);
-int pp_slot_releasing(const struct pp_channel_spec *c, int slot, struct pp_slot_end *s);
+/* One end of a channel. */
+struct pp_channel_end {
+    struct pp_channel_spec spec;
+    char *memory;              /* of the slots */
+    struct pp_slot_end *slots; /* [spec.slots] */
+    void *own, *own_slots;     /* of the transport: ops->end_bytes, ops->slot_bytes for each slot */
+};
+
+static inline char *pp_slot_memory(const struct pp_channel_end *e, int slot)
+{
+    return e->memory + (size_t)slot * e->spec.bytes;
+}
+
+void pp_ends_free(struct pp_transport *tp);
 
 #endif

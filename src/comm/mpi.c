@@ -25,12 +25,12 @@
 #define GIB ((size_t)1 << 30)
 #define NAP_NS 50000
 
-/* --- waiting -----------------------------------------------------------------------------------
- */
+/* --- waiting --------------------------------------------------------------------------------- */
 
-static int finish(struct mpi *m, MPI_Request *request, MPI_Status *status)
+static int finish(struct pp_transport *tp, MPI_Request *request, MPI_Status *status)
 {
-    struct pp_backoff b = {.crowded = m->crowded};
+    struct mpi *m = tp->impl;
+    struct pp_backoff b = {.crowded = tp->crowded};
     for (;;) {
         int done = 0;
         MPI_TRY(MPI_Test(request, &done, status));
@@ -45,8 +45,8 @@ static int finish(struct mpi *m, MPI_Request *request, MPI_Status *status)
         if (pp_backoff_pause(&b)) {
             continue;
         }
-        pp_show_wait(m->waited_ns);
-        if (m->crowded) {
+        pp_show_wait(tp->waited_ns);
+        if (tp->crowded) {
             struct timespec nap = {.tv_sec = 0, .tv_nsec = NAP_NS};
             nanosleep(&nap, NULL);
         } else {
@@ -74,14 +74,7 @@ static bool stopped(struct pp_transport *tp)
     return atomic_load(&m->stop) != 0;
 }
 
-static void show_waits(struct pp_transport *tp, uint64_t *waited_ns)
-{
-    struct mpi *m = tp->impl;
-    m->waited_ns = waited_ns;
-}
-
-/* --- collectives, send and recv ----------------------------------------------------------------
- */
+/* --- collectives, exchanges ------------------------------------------------------------------ */
 
 static int allgather(struct pp_transport *tp, const void *in, size_t bytes, void *out)
 {
@@ -94,7 +87,7 @@ static int allgather(struct pp_transport *tp, const void *in, size_t bytes, void
     }
     MPI_Request r;
     MPI_TRY(MPI_Iallgather(in, (int)bytes, MPI_BYTE, out, (int)bytes, MPI_BYTE, m->control, &r));
-    return finish(m, &r, MPI_STATUS_IGNORE);
+    return finish(tp, &r, MPI_STATUS_IGNORE);
 }
 
 static int post_vote(struct pp_transport *tp, bool yes)
@@ -108,74 +101,84 @@ static int post_vote(struct pp_transport *tp, bool yes)
 static int wait_vote(struct pp_transport *tp, bool *out_all)
 {
     struct mpi *m = tp->impl;
-    PP_TRY(finish(m, &m->vote, MPI_STATUS_IGNORE));
+    PP_TRY(finish(tp, &m->vote, MPI_STATUS_IGNORE));
     *out_all = m->all != 0;
     return 0;
 }
 
-/* Both cut alike, so the pieces pair up; no bytes are one empty message, so that they still meet.
- */
-static int send(struct pp_transport *tp, int dst, const void *buf, size_t bytes)
+static size_t part_of(size_t bytes, size_t from)
 {
-    struct mpi *m = tp->impl;
-    pp_assert(dst >= 0 && dst < tp->size && dst != tp->rank);
-    size_t done = 0;
-    do {
-        size_t n = bytes - done < GIB ? bytes - done : GIB;
-        MPI_Request r;
-        MPI_TRY(MPI_Isend((const char *)buf + done, (int)n, MPI_BYTE, dst, 0, m->control, &r));
-        PP_TRY(finish(m, &r, MPI_STATUS_IGNORE));
-        done += n;
-    } while (done < bytes);
+    return bytes - from < GIB ? bytes - from : GIB;
+}
+
+/* Parts of an exchange from byte `at` on. Nothing left is no message, except of no bytes at all. */
+static bool has_part(const void *p, size_t bytes, size_t at)
+{
+    return p && (at < bytes || at == 0);
+}
+
+static int start_parts(struct pp_transport *tp, const struct pp_exchange *x, size_t at,
+                       MPI_Request *in, MPI_Request *out)
+{
+    const struct mpi *m = tp->impl;
+    *in = *out = MPI_REQUEST_NULL;
+    if (has_part(x->in, x->in_bytes, at)) {
+        MPI_TRY(MPI_Irecv((char *)x->in + at, (int)part_of(x->in_bytes, at), MPI_BYTE, x->peer, 0,
+                          m->control, in));
+    }
+    if (has_part(x->out, x->out_bytes, at)) {
+        MPI_TRY(MPI_Isend((const char *)x->out + at, (int)part_of(x->out_bytes, at), MPI_BYTE,
+                          x->peer, 0, m->control, out));
+    }
     return 0;
 }
 
-static int recv(struct pp_transport *tp, int src, void *buf, size_t bytes)
+static int finish_parts(struct pp_transport *tp, const struct pp_exchange *x, size_t at,
+                        MPI_Request *in, MPI_Request *out)
 {
-    struct mpi *m = tp->impl;
-    pp_assert(src >= 0 && src < tp->size && src != tp->rank);
-    size_t done = 0;
-    do {
-        size_t n = bytes - done < GIB ? bytes - done : GIB;
-        MPI_Request r;
-        MPI_Status status;
-        int found = 0;
-        MPI_TRY(MPI_Irecv((char *)buf + done, (int)n, MPI_BYTE, src, 0, m->control, &r));
-        PP_TRY(finish(m, &r, &status));
+    MPI_Status status;
+    int found = 0;
+    if (*in != MPI_REQUEST_NULL) {
+        PP_TRY(finish(tp, in, &status));
         MPI_TRY(MPI_Get_count(&status, MPI_BYTE, &found));
-        if ((size_t)found != n) {
-            return pp_fail(PP_EINTERNAL, "from rank %d to %d: expected %zu bytes, found %d", src,
-                           tp->rank, n, found);
+        if ((size_t)found != part_of(x->in_bytes, at)) {
+            return pp_fail(PP_EINTERNAL, "from rank %d to %d: expected %zu bytes, found %d",
+                           x->peer, tp->rank, part_of(x->in_bytes, at), found);
         }
-        done += n;
-    } while (done < bytes);
+    }
+    return finish(tp, out, MPI_STATUS_IGNORE);
+}
+
+/* In parts of a GiB, as far as the longest message needs. */
+static int exchange(struct pp_transport *tp, const struct pp_exchange *x, int n)
+{
+    const struct mpi *m = tp->impl;
+    size_t at = 0, most = 0;
+    do {
+        for (int i = 0; i < n; i++) {
+            most = x[i].in_bytes > most ? x[i].in_bytes : most;
+            most = x[i].out_bytes > most ? x[i].out_bytes : most;
+            PP_TRY(start_parts(tp, &x[i], at, &m->requests[2 * i], &m->requests[2 * i + 1]));
+        }
+        for (int i = 0; i < n; i++) {
+            PP_TRY(finish_parts(tp, &x[i], at, &m->requests[2 * i], &m->requests[2 * i + 1]));
+        }
+        at += GIB;
+    } while (at < most);
     return 0;
 }
 
-/* --- channels ----------------------------------------------------------------------------------
- */
+/* --- channels -------------------------------------------------------------------------------- */
 
-static int make_ends(struct pp_transport *tp, const struct pp_channel_spec *specs, int n,
-                     void *const *memory)
+static int open_channels(struct pp_transport *tp, const struct pp_channel_spec *specs, int n,
+                         void *const *memory)
 {
     struct mpi *m = tp->impl;
     int *tag_ub = NULL;
     int found = 0;
     MPI_TRY(MPI_Comm_get_attr(m->channels, MPI_TAG_UB, &tag_ub, &found));
     int most = found ? *tag_ub : 32767;
-    m->ends = pp_alloc((size_t)n, sizeof(*m->ends));
-    if (!m->ends) {
-        return PP_ERESOURCE;
-    }
-    m->n_ends = n;
     for (int i = 0; i < n; i++) {
-        struct end *e = &m->ends[i];
-        e->spec = specs[i];
-        e->memory = memory[i];
-        if (!memory[i] || (uintptr_t)memory[i] % PP_ALIGN != 0) {
-            return pp_fail(PP_EINTERNAL, "channel %d: rank %d gives no aligned memory", specs[i].id,
-                           tp->rank);
-        }
         if (specs[i].bytes > GIB) {
             return pp_fail(PP_ECONFIG,
                            "a message of %zu bytes: at most %zu over MPI; use more "
@@ -187,124 +190,89 @@ static int make_ends(struct pp_transport *tp, const struct pp_channel_spec *spec
             return pp_fail(PP_ERESOURCE, "channel %d needs MPI tag %d, this MPI ends at %d",
                            specs[i].id, last, most);
         }
-        e->slots = pp_alloc((size_t)specs[i].slots, sizeof(*e->slots));
-        if (!e->slots) {
-            return PP_ERESOURCE;
-        }
+        struct mpi_slot *slots = tp->ends[i].own_slots;
         for (int k = 0; k < specs[i].slots; k++) {
-            e->slots[k].parts[HEADER] = MPI_REQUEST_NULL;
-            e->slots[k].parts[PAYLOAD] = MPI_REQUEST_NULL;
+            slots[k].parts[HEADER] = MPI_REQUEST_NULL;
+            slots[k].parts[PAYLOAD] = MPI_REQUEST_NULL;
         }
     }
     return 0;
 }
 
-static int open_channels(struct pp_transport *tp, const struct pp_channel_spec *specs, int n,
-                         void *const *memory)
+static struct mpi_slot *slot_of(const struct pp_channel_end *e, int slot)
 {
-    struct mpi *m = tp->impl;
-    pp_assert(!m->ends);
-    PP_TRY(pp_channels_check(tp, specs, n));
-    return pp_transport_agree(tp, make_ends(tp, specs, n, memory));
+    return (struct mpi_slot *)e->own_slots + slot;
 }
 
-static struct end *end_of(struct pp_transport *tp, int ch, int slot)
+static int finish_slot(struct pp_transport *tp, struct mpi_slot *s)
 {
-    struct mpi *m = tp->impl;
-    pp_assert(ch >= 0 && ch < m->n_ends && slot >= 0 && slot < m->ends[ch].spec.slots);
-    return &m->ends[ch];
-}
-
-static void *slot_memory(struct pp_transport *tp, int ch, int slot)
-{
-    struct end *e = end_of(tp, ch, slot);
-    return e->memory + (size_t)slot * e->spec.bytes;
+    PP_TRY(finish(tp, &s->parts[HEADER], MPI_STATUS_IGNORE));
+    return finish(tp, &s->parts[PAYLOAD], MPI_STATUS_IGNORE);
 }
 
 /* The slot is ours again when the previous message has left it. */
-static int acquire(struct pp_transport *tp, int ch, int slot)
+static int acquire(struct pp_transport *tp, struct pp_channel_end *e, int slot)
 {
-    struct end *e = end_of(tp, ch, slot);
-    pp_assert(e->spec.src == tp->rank);
-    struct mpi_slot *s = &e->slots[slot];
-    PP_TRY(finish(tp->impl, &s->parts[HEADER], MPI_STATUS_IGNORE));
-    PP_TRY(finish(tp->impl, &s->parts[PAYLOAD], MPI_STATUS_IGNORE));
-    s->side.turn = PP_TURN_ACQUIRED;
-    return 0;
+    return finish_slot(tp, slot_of(e, slot));
 }
 
-static int post_send(struct pp_transport *tp, int ch, int slot, size_t bytes, int tag)
+static int post_send(struct pp_transport *tp, struct pp_channel_end *e, int slot, size_t bytes,
+                     int tag)
 {
     struct mpi *m = tp->impl;
-    struct end *e = end_of(tp, ch, slot);
-    pp_assert(e->spec.src == tp->rank);
-    struct mpi_slot *s = &e->slots[slot];
-    PP_TRY(pp_slot_posting_send(&e->spec, slot, &s->side, bytes, tag));
+    struct mpi_slot *s = slot_of(e, slot);
     int mpi_tag = (e->spec.id << SLOT_BITS) + slot;
-    s->header = (struct header){.bytes = bytes, .tag = (uint32_t)tag, .count = s->side.count++};
+    s->header =
+        (struct header){.bytes = bytes, .tag = (uint32_t)tag, .count = e->slots[slot].count};
     MPI_TRY(MPI_Isend(&s->header, (int)sizeof(s->header), MPI_BYTE, e->spec.dst, mpi_tag,
                       m->channels, &s->parts[HEADER]));
-    MPI_TRY(MPI_Isend(slot_memory(tp, ch, slot), (int)bytes, MPI_BYTE, e->spec.dst, mpi_tag,
+    MPI_TRY(MPI_Isend(pp_slot_memory(e, slot), (int)bytes, MPI_BYTE, e->spec.dst, mpi_tag,
                       m->channels, &s->parts[PAYLOAD]));
     return 0;
 }
 
-static int post_recv(struct pp_transport *tp, int ch, int slot, size_t bytes, int tag)
+/* The whole slot, so that a message of another size is found by its header, not cut. */
+static int post_recv(struct pp_transport *tp, struct pp_channel_end *e, int slot, size_t bytes)
 {
     struct mpi *m = tp->impl;
-    struct end *e = end_of(tp, ch, slot);
-    pp_assert(e->spec.dst == tp->rank);
-    struct mpi_slot *s = &e->slots[slot];
-    PP_TRY(pp_slot_posting_recv(&e->spec, slot, &s->side, bytes, tag));
+    struct mpi_slot *s = slot_of(e, slot);
     int mpi_tag = (e->spec.id << SLOT_BITS) + slot;
     MPI_TRY(MPI_Irecv(&s->header, (int)sizeof(s->header), MPI_BYTE, e->spec.src, mpi_tag,
                       m->channels, &s->parts[HEADER]));
-    /* The whole slot, so that a message of another size is found by its header, not cut. */
-    MPI_TRY(MPI_Irecv(slot_memory(tp, ch, slot), (int)e->spec.bytes, MPI_BYTE, e->spec.src, mpi_tag,
+    MPI_TRY(MPI_Irecv(pp_slot_memory(e, slot), (int)e->spec.bytes, MPI_BYTE, e->spec.src, mpi_tag,
                       m->channels, &s->parts[PAYLOAD]));
     return 0;
 }
 
-static int wait_recv(struct pp_transport *tp, int ch, int slot)
+static int wait_recv(struct pp_transport *tp, struct pp_channel_end *e, int slot, size_t *bytes,
+                     uint32_t *tag)
 {
-    struct end *e = end_of(tp, ch, slot);
-    struct mpi_slot *s = &e->slots[slot];
-    PP_TRY(pp_slot_waiting(&e->spec, slot, &s->side));
-    PP_TRY(finish(tp->impl, &s->parts[HEADER], MPI_STATUS_IGNORE));
-    PP_TRY(finish(tp->impl, &s->parts[PAYLOAD], MPI_STATUS_IGNORE));
-    if (s->header.count != s->side.count) {
+    struct mpi_slot *s = slot_of(e, slot);
+    PP_TRY(finish_slot(tp, s));
+    if (s->header.count != e->slots[slot].count) {
         return pp_fail(PP_EINTERNAL, "channel %d slot %d: expected message %u, found message %u",
-                       e->spec.id, slot, s->side.count, s->header.count);
+                       e->spec.id, slot, e->slots[slot].count, s->header.count);
     }
-    PP_TRY(pp_slot_received(&e->spec, slot, &s->side, s->header.bytes, s->header.tag));
-    s->side.count++;
+    *bytes = s->header.bytes;
+    *tag = s->header.tag;
     return 0;
-}
-
-static int release(struct pp_transport *tp, int ch, int slot)
-{
-    struct end *e = end_of(tp, ch, slot);
-    return pp_slot_releasing(&e->spec, slot, &e->slots[slot].side);
 }
 
 const struct pp_transport_ops transport_mpi = {
     .name = "mpi",
     .help = "ranks are MPI processes, started by mpirun or srun",
     .caps = {.shared_slots = false, .processes = true},
+    .slot_bytes = sizeof(struct mpi_slot),
     .destroy = pp_mpi_close,
     .open_channels = open_channels,
-    .slot = slot_memory,
     .acquire = acquire,
     .post_send = post_send,
     .post_recv = post_recv,
     .wait_recv = wait_recv,
-    .release = release,
     .allgather = allgather,
-    .send = send,
-    .recv = recv,
+    .exchange = exchange,
     .abort = stop_all,
     .stopped = stopped,
-    .show_waits = show_waits,
     .post_vote = post_vote,
     .wait_vote = wait_vote,
 };

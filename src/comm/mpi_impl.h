@@ -23,28 +23,18 @@ enum {
 };
 
 struct mpi_slot {
-    struct pp_slot_end side;
     struct header header;
     MPI_Request parts[PARTS]; /* MPI_REQUEST_NULL when there is nothing to finish */
 };
 
-struct end {
-    struct pp_channel_spec spec;
-    char *memory;
-    struct mpi_slot *slots;
-};
-
 struct mpi {
-    MPI_Comm channels;   /* slots; tag = channel id, slot */
-    MPI_Comm control;    /* collectives, send and recv */
-    pthread_t thread;    /* the only one that may call MPI */
-    bool crowded;        /* more ranks on this machine than cores they may use */
-    _Atomic int stop;    /* not 0: end the job with this exit code */
-    uint64_t *waited_ns; /* see wait.h */
-    MPI_Request vote;    /* under way, else MPI_REQUEST_NULL */
-    int yes, all;        /* what it reads and writes meanwhile */
-    int n_ends;
-    struct end *ends;
+    MPI_Comm channels;     /* slots; tag = channel id, slot */
+    MPI_Comm control;      /* collectives and exchanges */
+    pthread_t thread;      /* the only one that may call MPI */
+    _Atomic int stop;      /* not 0: end the job with this exit code */
+    MPI_Request vote;      /* under way, else MPI_REQUEST_NULL */
+    int yes, all;          /* what it reads and writes meanwhile */
+    MPI_Request *requests; /* [2 * size], of an exchange */
 };
 
 /* Say MPI's error with MPI's text. PP_EIO, or PP_EINTERNAL for a message that is too long. */

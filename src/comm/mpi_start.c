@@ -74,7 +74,7 @@ static int die_with_launcher(void)
 }
 
 /* The ranks on this machine may share cores or be bound to one each: ask all for their sets. */
-static int count_cores(struct mpi *m)
+static int count_cores(const struct mpi *m, bool *crowded)
 {
     MPI_Comm local = MPI_COMM_NULL;
     MPI_TRY(MPI_Comm_split_type(m->control, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local));
@@ -87,26 +87,27 @@ static int count_cores(struct mpi *m)
     int known = sched_getaffinity(0, sizeof(mine), &mine) == 0;
     MPI_TRY(MPI_Allreduce(&mine, &any, (int)sizeof(mine), MPI_BYTE, MPI_BOR, local));
     MPI_TRY(MPI_Comm_free(&local));
-    m->crowded = ranks > (known ? CPU_COUNT(&any) : (int)sysconf(_SC_NPROCESSORS_ONLN));
+    *crowded = ranks > (known ? CPU_COUNT(&any) : (int)sysconf(_SC_NPROCESSORS_ONLN));
     return 0;
 }
 
-static int set_up(struct mpi *m, int *rank, int *size)
+static int set_up(struct mpi *m, int *rank, int *size, bool *crowded)
 {
     MPI_TRY(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     MPI_TRY(MPI_Comm_dup(MPI_COMM_WORLD, &m->channels));
     MPI_TRY(MPI_Comm_dup(MPI_COMM_WORLD, &m->control));
     MPI_TRY(MPI_Comm_rank(m->control, rank));
     MPI_TRY(MPI_Comm_size(m->control, size));
-    return count_cores(m);
+    return count_cores(m, crowded);
 }
 
 /* Nobody will match what is still posted after a failure: let go of it, or MPI_Finalize waits. */
-static void let_go(const struct end *e, int rank)
+static void let_go(const struct pp_channel_end *e, int rank)
 {
-    for (int k = 0; e->slots && k < e->spec.slots; k++) {
+    struct mpi_slot *slots = e->own_slots;
+    for (int k = 0; slots && k < e->spec.slots; k++) {
         for (int p = 0; p < PARTS; p++) {
-            MPI_Request *r = &e->slots[k].parts[p];
+            MPI_Request *r = &slots[k].parts[p];
             int done = 1;
             if (*r != MPI_REQUEST_NULL && MPI_Test(r, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS &&
                 !done) {
@@ -119,11 +120,8 @@ static void let_go(const struct end *e, int rank)
     }
 }
 
-static void free_mpi(struct mpi *m, int rank)
+static void end_mpi(struct mpi *m)
 {
-    for (int i = 0; i < m->n_ends; i++) {
-        let_go(&m->ends[i], rank);
-    }
     if (m->channels != MPI_COMM_NULL) {
         MPI_Comm_free(&m->channels);
     }
@@ -133,16 +131,15 @@ static void free_mpi(struct mpi *m, int rank)
     if (--open_count == 0) {
         MPI_Finalize();
     }
-    for (int i = 0; i < m->n_ends; i++) {
-        pp_free(m->ends[i].slots);
-    }
-    pp_free(m->ends);
-    pp_free(m);
+    pp_free(m->requests);
 }
 
 void pp_mpi_close(struct pp_transport *tp)
 {
-    free_mpi(tp->impl, tp->rank);
+    for (int i = 0; i < tp->n_ends; i++) {
+        let_go(&tp->ends[i], tp->rank);
+    }
+    end_mpi(tp->impl);
 }
 
 static int start(void)
@@ -182,15 +179,22 @@ int pp_mpi_open(struct pp_transport **out)
     int level = MPI_THREAD_SINGLE;
     int rank = 0;
     int size = 1;
+    bool crowded = false;
     MPI_Query_thread(&level);
     rc = level < MPI_THREAD_FUNNELED
              ? pp_fail(PP_ERESOURCE, "this MPI allows no threads beside it (MPI_THREAD_FUNNELED)")
-             : set_up(m, &rank, &size);
+             : set_up(m, &rank, &size, &crowded);
+    if (rc == 0 && !(m->requests = pp_alloc(2 * (size_t)size, sizeof(*m->requests)))) {
+        rc = PP_ERESOURCE;
+    }
     if (rc == 0) {
         rc = pp_transport_new(&transport_mpi, rank, size, m, out);
     }
     if (rc < 0) {
-        free_mpi(m, rank);
+        end_mpi(m);
+        pp_free(m);
+        return rc;
     }
-    return rc;
+    (*out)->crowded = crowded;
+    return 0;
 }

@@ -34,99 +34,62 @@
 
 /* --- messages -------------------------------------------------------------------------------- */
 
-static struct end *end_of(struct pp_transport *tp, int ch, int slot)
+int pp_nccl_move(struct nccl *n, struct pp_channel_end *e, int slot, size_t bytes)
 {
-    struct nccl *n = tp->impl;
-    pp_assert(ch >= 0 && ch < n->n_ends && slot >= 0 && slot < n->ends[ch].spec.slots);
-    return &n->ends[ch];
-}
-
-static void *slot_memory(struct pp_transport *tp, int ch, int slot)
-{
-    struct end *e = end_of(tp, ch, slot);
-    return e->memory + (size_t)slot * e->spec.bytes;
-}
-
-int pp_nccl_move(struct nccl *n, struct end *e, int slot, size_t bytes)
-{
-    struct nccl_slot *s = &e->slots[slot];
-    char *memory = e->memory + (size_t)slot * e->spec.bytes;
-    CUDA_TRY(n, cudaStreamWaitEvent(e->stream, s->here, 0));
+    const struct nccl_end *own = e->own;
+    const struct nccl_slot *s = nccl_slot(e, slot);
+    bool sends = e->spec.src == n->tp->rank;
+    char *memory = pp_slot_memory(e, slot);
+    CUDA_TRY(n, cudaStreamWaitEvent(own->stream, s->here, 0));
     if (bytes > 0) { /* nothing is no message, on both sides */
-        ncclResult_t rc = e->spec.src == n->rank
-                              ? n->nccl->Send(memory, bytes, ncclUint8, 1, e->comm, e->stream)
-                              : n->nccl->Recv(memory, bytes, ncclUint8, 0, e->comm, e->stream);
-        PP_TRY(pp_nccl_settle(n, e->comm, e, rc, e->spec.src == n->rank ? "ncclSend" : "ncclRecv"));
+        ncclResult_t rc = sends
+                              ? n->nccl->Send(memory, bytes, ncclUint8, 1, own->comm, own->stream)
+                              : n->nccl->Recv(memory, bytes, ncclUint8, 0, own->comm, own->stream);
+        PP_TRY(pp_nccl_settle(n, own->comm, e, rc, sends ? "ncclSend" : "ncclRecv"));
     }
-    CUDA_TRY(n, cudaEventRecord(s->there, e->stream));
+    CUDA_TRY(n, cudaEventRecord(s->there, own->stream));
     return 0;
 }
 
-static int acquire(struct pp_transport *tp, int ch, int slot)
+/* The compute stream goes on when the channel's message has left or come. */
+static int acquire(struct pp_transport *tp, struct pp_channel_end *e, int slot)
 {
     struct nccl *n = tp->impl;
-    struct end *e = end_of(tp, ch, slot);
-    pp_assert(e->spec.src == tp->rank);
     PP_TRY(pp_nccl_alive(n));
-    CUDA_TRY(n, cudaStreamWaitEvent(n->stream, e->slots[slot].there, 0));
-    e->slots[slot].side.turn = PP_TURN_ACQUIRED;
+    CUDA_TRY(n, cudaStreamWaitEvent(n->stream, nccl_slot(e, slot)->there, 0));
     return 0;
 }
 
-static int post_send(struct pp_transport *tp, int ch, int slot, size_t bytes, int tag)
+static int post_send(struct pp_transport *tp, struct pp_channel_end *e, int slot, size_t bytes,
+                     int tag)
 {
     struct nccl *n = tp->impl;
-    struct end *e = end_of(tp, ch, slot);
-    pp_assert(e->spec.src == tp->rank);
-    struct nccl_slot *s = &e->slots[slot];
-    PP_TRY(pp_slot_posting_send(&e->spec, slot, &s->side, bytes, tag));
     PP_TRY(pp_nccl_alive(n));
-    CUDA_TRY(n, cudaEventRecord(s->here, n->stream));
+    CUDA_TRY(n, cudaEventRecord(nccl_slot(e, slot)->here, n->stream));
     return pp_nccl_move(n, e, slot, bytes);
 }
 
-static int post_recv(struct pp_transport *tp, int ch, int slot, size_t bytes, int tag)
+static int post_recv(struct pp_transport *tp, struct pp_channel_end *e, int slot, size_t bytes)
 {
     struct nccl *n = tp->impl;
-    struct end *e = end_of(tp, ch, slot);
-    pp_assert(e->spec.dst == tp->rank);
-    PP_TRY(pp_slot_posting_recv(&e->spec, slot, &e->slots[slot].side, bytes, tag));
     PP_TRY(pp_nccl_alive(n));
     return pp_nccl_move(n, e, slot, bytes);
 }
 
-static int wait_recv(struct pp_transport *tp, int ch, int slot)
+static int wait_recv(struct pp_transport *tp, struct pp_channel_end *e, int slot, size_t *bytes,
+                     uint32_t *tag)
 {
-    struct nccl *n = tp->impl;
-    struct end *e = end_of(tp, ch, slot);
-    struct nccl_slot *s = &e->slots[slot];
-    PP_TRY(pp_slot_waiting(&e->spec, slot, &s->side));
-    PP_TRY(pp_nccl_alive(n));
-    CUDA_TRY(n, cudaStreamWaitEvent(n->stream, s->there, 0));
-    return pp_slot_received(&e->spec, slot, &s->side, s->side.bytes, s->side.tag);
+    return acquire(tp, e, slot);
 }
 
-static int release(struct pp_transport *tp, int ch, int slot)
+static int release(struct pp_transport *tp, struct pp_channel_end *e, int slot)
 {
     struct nccl *n = tp->impl;
-    struct end *e = end_of(tp, ch, slot);
-    struct nccl_slot *s = &e->slots[slot];
-    PP_TRY(pp_slot_releasing(&e->spec, slot, &s->side));
-    CUDA_TRY(n, cudaEventRecord(s->here, n->stream));
+    CUDA_TRY(n, cudaEventRecord(nccl_slot(e, slot)->here, n->stream));
     return 0;
 }
 
 /* --- collectives on the device, in the compute stream --------------------------------------- */
-
-static int group_begin(struct nccl *n)
-{
-    return pp_nccl_settle(n, n->world, NULL, n->nccl->GroupStart(), "ncclGroupStart");
-}
-
-static int group_end(struct nccl *n)
-{
-    return pp_nccl_settle(n, n->world, NULL, n->nccl->GroupEnd(), "ncclGroupEnd");
-}
 
 /* Inside a group nothing happens yet: "in progress" is for its end to wait for. */
 static int in_group(struct nccl *n, ncclResult_t rc, const char *call)
@@ -134,98 +97,25 @@ static int in_group(struct nccl *n, ncclResult_t rc, const char *call)
     return rc == ncclSuccess || rc == ncclInProgress ? 0 : pp_nccl_failed(n, NULL, rc, call);
 }
 
-static int put(struct nccl *n, int peer, const float *x, size_t floats)
-{
-    return floats == 0
-               ? 0
-               : in_group(n, n->nccl->Send(x, floats, ncclFloat32, peer, n->world, n->stream),
-                          "ncclSend");
-}
-
-static int get(struct nccl *n, int peer, float *x, size_t floats)
-{
-    return floats == 0
-               ? 0
-               : in_group(n, n->nccl->Recv(x, floats, ncclFloat32, peer, n->world, n->stream),
-                          "ncclRecv");
-}
-
-/* Few elements: the first member adds them all up, in order, and tells the others. */
-static int reduce_small(struct nccl *n, const int *group, int members, int me, size_t N, float *buf,
-                        float *scratch)
-{
-    for (int j = 1; j < members; j++) {
-        if (me != 0 && me != j) {
-            continue;
-        }
-        PP_TRY(group_begin(n));
-        PP_TRY(me == 0 ? get(n, group[j], scratch, N) : put(n, group[0], buf, N));
-        PP_TRY(group_end(n));
-        if (me == 0) {
-            PP_TRY(pp_backend_add(n->be, N, scratch, buf));
-        }
-    }
-    PP_TRY(group_begin(n));
-    for (int j = 1; j < members; j++) {
-        if (me == 0) {
-            PP_TRY(put(n, group[j], buf, N));
-        } else if (me == j) {
-            PP_TRY(get(n, group[0], buf, N));
-        }
-    }
-    return group_end(n);
-}
-
-/* Member d owns piece d: it gets that piece of everybody else, adds them in group order, and gives
- * the sum back. Both exchanges are one group of NCCL each. */
-static int reduce_pieces(struct nccl *n, const int *group, int members, int me, size_t N,
-                         float *buf, float *scratch)
-{
-    size_t lo = pp_piece(N, members, me);
-    size_t mine = pp_piece(N, members, me + 1) - lo;
-    PP_TRY(group_begin(n));
-    for (int j = 0; j < members; j++) {
-        if (j != me) {
-            size_t theirs = pp_piece(N, members, j);
-            size_t place = (size_t)(j < me ? j : j - 1) * mine;
-            PP_TRY(put(n, group[j], buf + theirs, pp_piece(N, members, j + 1) - theirs));
-            PP_TRY(get(n, group[j], scratch + place, mine));
-        }
-    }
-    PP_TRY(group_end(n));
-    /* The sum starts with member 0's piece, where that lies: ((x0 + x1) + x2) + ... */
-    float *sum = me == 0 ? buf + lo : scratch;
-    for (int j = 1; j < members; j++) {
-        const float *x = j == me ? buf + lo : scratch + (size_t)(j < me ? j : j - 1) * mine;
-        PP_TRY(pp_backend_add(n->be, mine, x, sum));
-    }
-    if (me != 0) {
-        PP_TRY(pp_backend_copy(n->be, buf + lo, sum, mine * sizeof(float)));
-    }
-    PP_TRY(group_begin(n));
-    for (int j = 0; j < members; j++) {
-        if (j != me) {
-            size_t theirs = pp_piece(N, members, j);
-            PP_TRY(put(n, group[j], buf + lo, mine));
-            PP_TRY(get(n, group[j], buf + theirs, pp_piece(N, members, j + 1) - theirs));
-        }
-    }
-    return group_end(n);
-}
-
-static int reduce(struct pp_transport *tp, const int *group, int members, size_t N, float *buf,
-                  float *scratch)
+static int exchange_on(struct pp_transport *tp, const struct pp_exchange *x, int n_peers)
 {
     struct nccl *n = tp->impl;
-    int me = 0;
-    while (group[me] != tp->rank) {
-        me++;
-    }
+    const struct nccl_library *nccl = n->nccl;
     PP_TRY(pp_nccl_alive(n));
-    /* The pieces of the others must fit the scratch: (n-1) * ceil(N/n) <= N. */
-    size_t others = (size_t)members - 1;
-    return N < others * others ? reduce_small(n, group, members, me, N, buf, scratch)
-                               : reduce_pieces(n, group, members, me, N, buf, scratch);
+    PP_TRY(pp_nccl_settle(n, n->world, NULL, nccl->GroupStart(), "ncclGroupStart"));
+    for (int i = 0; i < n_peers; i++) {
+        size_t out = x[i].out ? x[i].out_bytes : 0, in = x[i].in ? x[i].in_bytes : 0;
+        int peer = x[i].peer;
+        if (out > 0) {
+            PP_TRY(in_group(n, nccl->Send(x[i].out, out, ncclUint8, peer, n->world, n->stream),
+                            "ncclSend"));
+        }
+        if (in > 0) {
+            PP_TRY(in_group(n, nccl->Recv(x[i].in, in, ncclUint8, peer, n->world, n->stream),
+                            "ncclRecv"));
+        }
+    }
+    return pp_nccl_settle(n, n->world, NULL, nccl->GroupEnd(), "ncclGroupEnd");
 }
 
 static int allgather_on(struct pp_transport *tp, const void *in, size_t bytes, void *out)
@@ -242,71 +132,24 @@ static int allgather_on(struct pp_transport *tp, const void *in, size_t bytes, v
 /* --- on the host: the inner transport -------------------------------------------------------- */
 
 /* Another rank's abort ends the waits of this one's device too. */
-static int passed(struct nccl *n, int rc)
+static void lost(struct pp_transport *tp)
 {
-    if (rc == PP_ELOST) {
-        pp_nccl_give_up(n);
-    }
-    return rc;
-}
-
-static int allgather(struct pp_transport *tp, const void *in, size_t bytes, void *out)
-{
-    struct nccl *n = tp->impl;
-    return passed(n, n->inner->ops->allgather(n->inner, in, bytes, out));
-}
-
-static int send(struct pp_transport *tp, int dst, const void *buf, size_t bytes)
-{
-    struct nccl *n = tp->impl;
-    return passed(n, n->inner->ops->send(n->inner, dst, buf, bytes));
-}
-
-static int recv(struct pp_transport *tp, int src, void *buf, size_t bytes)
-{
-    struct nccl *n = tp->impl;
-    return passed(n, n->inner->ops->recv(n->inner, src, buf, bytes));
-}
-
-static int post_vote(struct pp_transport *tp, bool yes)
-{
-    struct nccl *n = tp->impl;
-    return passed(n, pp_transport_post_vote(n->inner, yes));
-}
-
-static int wait_vote(struct pp_transport *tp, bool *out_all)
-{
-    struct nccl *n = tp->impl;
-    return passed(n, pp_transport_wait_vote(n->inner, out_all));
+    pp_nccl_give_up(tp->impl);
 }
 
 /* From another thread only the wish goes out: the rank's own thread finds it at its next wait. */
 static void stop_all(struct pp_transport *tp)
 {
     struct nccl *n = tp->impl;
-    n->inner->ops->abort(n->inner);
+    pp_transport_abort(tp->inner);
     if (pthread_equal(pthread_self(), n->thread)) {
         pp_nccl_give_up(n);
     }
 }
 
-static bool stopped(struct pp_transport *tp)
-{
-    struct nccl *n = tp->impl;
-    return n->inner->ops->stopped && n->inner->ops->stopped(n->inner);
-}
-
-static void show_waits(struct pp_transport *tp, uint64_t *waited_ns)
-{
-    struct nccl *n = tp->impl;
-    n->waited_ns = waited_ns;
-    n->inner->ops->show_waits(n->inner, waited_ns);
-}
-
 static int bind(struct pp_transport *tp)
 {
     struct nccl *n = tp->impl;
-    n->be = tp->be;
     n->stream = pp_backend_native_stream(tp->be);
     if (!n->stream) {
         return pp_fail(PP_ERESOURCE,
@@ -322,24 +165,19 @@ const struct pp_transport_ops transport_nccl = {
     .name = "nccl",
     .help = "ranks have a device each, NCCL moves the messages; threads or processes",
     .caps = {.unlabelled = true},
+    .end_bytes = sizeof(struct nccl_end),
+    .slot_bytes = sizeof(struct nccl_slot),
     .destroy = pp_nccl_destroy,
     .bind = bind,
     .open_channels = pp_nccl_open_channels,
-    .slot = slot_memory,
     .acquire = acquire,
     .post_send = post_send,
     .post_recv = post_recv,
     .wait_recv = wait_recv,
     .release = release,
-    .allgather = allgather,
-    .send = send,
-    .recv = recv,
-    .post_vote = post_vote,
-    .wait_vote = wait_vote,
     .abort = stop_all,
-    .stopped = stopped,
-    .show_waits = show_waits,
+    .lost = lost,
+    .exchange_on = exchange_on,
     .allgather_on = allgather_on,
     .wait_mark = pp_nccl_wait_mark,
-    .reduce = reduce,
 };

@@ -12,30 +12,22 @@
 #include "wait.h"
 
 struct nccl_slot {
-    struct pp_slot_end side;
     cudaEvent_t here;  /* in the compute stream: written (sender), released (receiver) */
     cudaEvent_t there; /* in the channel's stream: sent, received */
 };
 
-struct end {
-    struct pp_channel_spec spec;
-    int round; /* of creation */
-    char *memory;
+struct nccl_end {
+    int round;       /* of creation */
     ncclComm_t comm; /* rank 0 sends, rank 1 receives */
     cudaStream_t stream;
-    struct nccl_slot *slots;
 };
 
 struct nccl {
     const struct nccl_library *nccl;
-    struct pp_transport *inner; /* set-up, scalars, abort */
-    struct pp_transport_ops ops;
-    struct pp_backend *be; /* bound; of the transport */
-    pthread_t thread;      /* the rank's */
+    struct pp_transport *tp;
+    pthread_t thread; /* the rank's */
     uint64_t timeout_ns;
-    uint64_t *waited_ns;
     uint64_t looked_ns; /* at what NCCL says of its communicators */
-    int rank, size;
     int device;
     bool open;           /* all communicators are there, on all ranks */
     bool lost;           /* communicators were given up */
@@ -43,11 +35,15 @@ struct nccl {
     cudaStream_t stream; /* compute; the backend's */
     ncclComm_t world;
     int blocks; /* multiprocessors of one message at most */
-    int n_ends;
-    struct end *ends;
 };
 
-/* --- nccl_wait.c: every wait of the host, with its deadline --------------------------------------
+static inline struct nccl_slot *nccl_slot(const struct pp_channel_end *e, int slot)
+{
+    return (struct nccl_slot *)e->own_slots + slot;
+}
+
+/*
+ * nccl_wait.c: every wait of the host, with its deadline.
  *
  * Whatever fails here (NCCL, CUDA, the deadline, another rank's abort) has also given up all
  * communicators of this rank, so that nothing of it is left waiting on the device.
@@ -55,7 +51,8 @@ struct nccl {
 
 /* Say a failure of NCCL or CUDA with the channel's ranks (e NULL: of all ranks) and the library's
  * words, and give up. */
-int pp_nccl_failed(struct nccl *n, const struct end *e, ncclResult_t rc, const char *call);
+int pp_nccl_failed(struct nccl *n, const struct pp_channel_end *e, ncclResult_t rc,
+                   const char *call);
 int pp_nccl_cuda_failed(struct nccl *n, cudaError_t rc, const char *call);
 
 #define CUDA_TRY(n, call)                                                                          \
@@ -67,7 +64,7 @@ int pp_nccl_cuda_failed(struct nccl *n, cudaError_t rc, const char *call);
     } while (0)
 
 /* The end of a call of NCCL on comm that gave rc: waits while that is "in progress". */
-int pp_nccl_settle(struct nccl *n, ncclComm_t comm, const struct end *e, ncclResult_t rc,
+int pp_nccl_settle(struct nccl *n, ncclComm_t comm, const struct pp_channel_end *e, ncclResult_t rc,
                    const char *call);
 
 /* PP_ELOST when communicators were given up, by this rank or because another one called abort();
@@ -75,15 +72,15 @@ int pp_nccl_settle(struct nccl *n, ncclComm_t comm, const struct end *e, ncclRes
 int pp_nccl_alive(struct nccl *n);
 
 /* Until the event is reached. */
-int pp_nccl_wait_event(struct nccl *n, const struct end *e, cudaEvent_t event, const char *what);
+int pp_nccl_wait_event(struct nccl *n, const struct pp_channel_end *e, cudaEvent_t event,
+                       const char *what);
 /* ops->wait_mark */
 int pp_nccl_wait_mark(struct pp_transport *tp, void *mark, uint64_t timeout_ns);
 
 /* Abort all communicators, with a deadline. Local, in the rank's thread; idempotent. */
 void pp_nccl_give_up(struct nccl *n);
 
-/* --- nccl_start.c
- * -------------------------------------------------------------------------------*/
+/* --- nccl_start.c ---------------------------------------------------------------------------- */
 
 /* ops->open_channels, ops->destroy */
 int pp_nccl_open_channels(struct pp_transport *tp, const struct pp_channel_spec *specs, int n,
@@ -92,6 +89,6 @@ void pp_nccl_destroy(struct pp_transport *tp);
 
 /* Enqueue one message of a slot on its channel's stream, between the compute stream's work before
  * and what waits for it: what post_send and post_recv do. */
-int pp_nccl_move(struct nccl *n, struct end *e, int slot, size_t bytes);
+int pp_nccl_move(struct nccl *n, struct pp_channel_end *e, int slot, size_t bytes);
 
 #endif

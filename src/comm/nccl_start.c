@@ -32,23 +32,18 @@ void pp_nccl_prepare(void)
 
 int pp_nccl_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_transport **out)
 {
-    struct nccl *n = pp_alloc(1, sizeof(*n));
-    int rc = n ? pp_nccl_load(&n->nccl) : PP_ERESOURCE;
-    rc = rc < 0 ? rc : pp_transport_new(NULL, inner->rank, inner->size, n, out);
+    const struct nccl_library *nccl = NULL;
+    int rc = pp_nccl_load(&nccl);
     if (rc < 0) {
-        pp_free(n);
         pp_transport_destroy(&inner);
         return rc;
     }
-    n->inner = inner;
+    PP_TRY(pp_transport_wrap(&transport_nccl, inner, sizeof(struct nccl), out));
+    struct nccl *n = (*out)->impl;
+    n->nccl = nccl;
+    n->tp = *out;
     n->thread = pthread_self();
     n->timeout_ns = timeout_ns;
-    n->rank = inner->rank;
-    n->size = inner->size;
-    n->ops = transport_nccl;
-    n->ops.caps.processes = inner->caps.processes;
-    (*out)->ops = &n->ops;
-    (*out)->caps = n->ops.caps;
     return 0;
 }
 
@@ -92,7 +87,7 @@ static int check_places(struct pp_transport *tp)
     rc = pp_transport_agree(tp, rc);
     if (rc == 0) {
         pp_assert(all != NULL); /* or this rank had not agreed */
-        rc = tp->ops->allgather(tp, &mine, sizeof(mine), all);
+        rc = pp_transport_allgather(tp, &mine, sizeof(mine), all);
     }
     if (rc == 0) {
         rc = pp_nccl_check_places(all, tp->size);
@@ -134,7 +129,7 @@ static int share_ids(struct pp_transport *tp, const struct pp_channel_spec *chan
     }
     rc = pp_transport_agree(tp, rc);
     if (rc == 0) {
-        rc = tp->ops->allgather(tp, mine, (size_t)out->each * sizeof(*mine), out->all);
+        rc = pp_transport_allgather(tp, mine, (size_t)out->each * sizeof(*mine), out->all);
     }
     pp_free(mine);
     pp_free(sends);
@@ -153,8 +148,8 @@ static const ncclUniqueId *id_of(const struct ids *ids, const struct pp_channel_
 
 /* --- communicators --------------------------------------------------------------------------- */
 
-static int make_comm(struct nccl *n, const struct end *e, int size, const ncclUniqueId *id,
-                     int rank, ncclComm_t *out)
+static int make_comm(struct nccl *n, const struct pp_channel_end *e, int size,
+                     const ncclUniqueId *id, int rank, ncclComm_t *out)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
@@ -168,11 +163,12 @@ static int make_comm(struct nccl *n, const struct end *e, int size, const ncclUn
 
 /* Make and use it: connections are made by the first message, and that must not be one of a step,
  * where the other side may be far. */
-static int connect_end(struct nccl *n, struct end *e, const ncclUniqueId *id)
+static int connect_end(struct nccl *n, struct pp_channel_end *e, const ncclUniqueId *id)
 {
-    PP_TRY(make_comm(n, e, 2, id, e->spec.dst == n->rank, &e->comm));
+    struct nccl_end *own = e->own;
+    PP_TRY(make_comm(n, e, 2, id, e->spec.dst == n->tp->rank, &own->comm));
     PP_TRY(pp_nccl_move(n, e, 0, PP_ALIGN));
-    return pp_nccl_wait_event(n, e, e->slots[0].there, "the first message");
+    return pp_nccl_wait_event(n, e, nccl_slot(e, 0)->there, "the first message");
 }
 
 /* --- this rank's side ------------------------------------------------------------------------ */
@@ -183,25 +179,16 @@ static int make_event(struct nccl *n, cudaEvent_t *out)
     return 0;
 }
 
-static int make_end(struct nccl *n, const struct pp_channel_spec *spec, void *memory, int priority,
-                    struct end *e)
+static int make_end(struct nccl *n, const struct pp_channel_end *e, int priority)
 {
-    if (!memory || (uintptr_t)memory % PP_ALIGN != 0) {
-        return pp_fail(PP_EINTERNAL, "channel %d: rank %d gives no aligned memory", spec->id,
-                       n->rank);
-    }
-    e->memory = memory;
-    e->slots = pp_alloc((size_t)spec->slots, sizeof(*e->slots));
-    if (!e->slots) {
-        return PP_ERESOURCE;
-    }
-    e->spec = *spec;
-    CUDA_TRY(n, cudaStreamCreateWithPriority(&e->stream, cudaStreamNonBlocking, priority));
-    for (int k = 0; k < spec->slots; k++) {
-        PP_TRY(make_event(n, &e->slots[k].here));
-        PP_TRY(make_event(n, &e->slots[k].there));
+    struct nccl_end *own = e->own;
+    CUDA_TRY(n, cudaStreamCreateWithPriority(&own->stream, cudaStreamNonBlocking, priority));
+    for (int k = 0; k < e->spec.slots; k++) {
+        struct nccl_slot *s = nccl_slot(e, k);
+        PP_TRY(make_event(n, &s->here));
+        PP_TRY(make_event(n, &s->there));
         /* What was enqueued on the slots' memory so far comes before the first message. */
-        CUDA_TRY(n, cudaEventRecord(e->slots[k].here, n->stream));
+        CUDA_TRY(n, cudaEventRecord(s->here, n->stream));
     }
     return 0;
 }
@@ -218,7 +205,7 @@ static int check_queues(const struct nccl *n, int most)
             "chunks, or run.transport = threads or mpi",
             most, NCCL_CHANNELS_MAX);
     }
-    if (n->size > 1 && queues < most + 2) {
+    if (n->tp->size > 1 && queues < most + 2) {
         return pp_fail(PP_ERESOURCE,
                        "CUDA_DEVICE_MAX_CONNECTIONS=%d leaves fewer queues than this run has "
                        "streams (%d): unset it, or set it to " QUEUES,
@@ -227,20 +214,14 @@ static int check_queues(const struct nccl *n, int most)
     return 0;
 }
 
-static int make_ends(struct nccl *n, const struct pp_channel_spec *specs, int n_specs,
-                     void *const *memory, int most)
+static int make_ends(struct nccl *n, int most)
 {
     int low = 0, high = 0;
     PP_TRY(check_queues(n, most));
     n->blocks = pp_nccl_blocks(most);
     CUDA_TRY(n, cudaDeviceGetStreamPriorityRange(&low, &high));
-    n->ends = pp_alloc((size_t)n_specs, sizeof(*n->ends));
-    if (!n->ends) {
-        return PP_ERESOURCE;
-    }
-    for (int i = 0; i < n_specs; i++) {
-        n->n_ends = i + 1;
-        PP_TRY(make_end(n, &specs[i], memory[i], high, &n->ends[i]));
+    for (int i = 0; i < n->tp->n_ends; i++) {
+        PP_TRY(make_end(n, &n->tp->ends[i], high));
     }
     return 0;
 }
@@ -265,11 +246,11 @@ static int connect_all(struct pp_transport *tp, const struct pp_channel_spec *ch
             if (round[i] != r || (channels[i].src != tp->rank && channels[i].dst != tp->rank)) {
                 continue;
             }
-            struct end *e = n->ends;
+            struct pp_channel_end *e = tp->ends;
             while (e->spec.id != channels[i].id) {
                 e++;
             }
-            e->round = r;
+            ((struct nccl_end *)e->own)->round = r;
             rc = connect_end(n, e, id_of(&ids, channels, i));
         }
     }
@@ -283,8 +264,7 @@ int pp_nccl_open_channels(struct pp_transport *tp, const struct pp_channel_spec 
                           void *const *memory)
 {
     struct nccl *n = tp->impl;
-    pp_assert(!n->ends && n->stream);
-    PP_TRY(pp_channels_check(tp, specs, n_specs));
+    pp_assert(n->stream);
     struct pp_channel_spec *all = NULL, *channels = NULL;
     int *round = NULL;
     int padded = 0, n_channels = 0, most = 0, rounds = 0;
@@ -301,7 +281,7 @@ int pp_nccl_open_channels(struct pp_transport *tp, const struct pp_channel_spec 
         rc = pp_nccl_rounds(channels, n_channels, tp->size, round, &rounds);
     }
     if (rc == 0) {
-        rc = make_ends(n, specs, n_specs, memory, most);
+        rc = make_ends(n, most);
     }
     rc = pp_transport_agree(tp, rc);
     if (rc == 0) {
@@ -320,51 +300,42 @@ int pp_nccl_open_channels(struct pp_transport *tp, const struct pp_channel_spec 
 /* --- the end --------------------------------------------------------------------------------- */
 
 /* In the order of creation, which all ranks share: each end waits for its other one. */
-static int finish_round(struct nccl *n, int round)
+static int finish(struct nccl *n, ncclComm_t *comm, const struct pp_channel_end *e)
 {
-    for (int i = 0; i < n->n_ends; i++) {
-        struct end *e = &n->ends[i];
-        if (e->comm && e->round == round) {
-            PP_TRY(
-                pp_nccl_settle(n, e->comm, e, n->nccl->CommFinalize(e->comm), "ncclCommFinalize"));
-            ncclResult_t rc = n->nccl->CommDestroy(e->comm);
-            e->comm = NULL;
-            return rc == ncclSuccess ? 0 : pp_nccl_failed(n, NULL, rc, "ncclCommDestroy");
-        }
-    }
-    return 0;
+    PP_TRY(pp_nccl_settle(n, *comm, e, n->nccl->CommFinalize(*comm), "ncclCommFinalize"));
+    ncclResult_t rc = n->nccl->CommDestroy(*comm);
+    *comm = NULL;
+    return rc == ncclSuccess ? 0 : pp_nccl_failed(n, NULL, rc, "ncclCommDestroy");
 }
 
 static int finish_all(struct nccl *n)
 {
     PP_TRY(pp_nccl_alive(n));
     for (int round = 0; round < 2 * NCCL_CHANNELS_MAX; round++) {
-        PP_TRY(finish_round(n, round));
+        for (int i = 0; i < n->tp->n_ends; i++) {
+            struct nccl_end *own = n->tp->ends[i].own;
+            if (own->comm && own->round == round) {
+                PP_TRY(finish(n, &own->comm, &n->tp->ends[i]));
+            }
+        }
     }
-    if (n->world) {
-        PP_TRY(
-            pp_nccl_settle(n, n->world, NULL, n->nccl->CommFinalize(n->world), "ncclCommFinalize"));
-        ncclResult_t rc = n->nccl->CommDestroy(n->world);
-        n->world = NULL;
-        return rc == ncclSuccess ? 0 : pp_nccl_failed(n, NULL, rc, "ncclCommDestroy");
-    }
-    return 0;
+    return n->world ? finish(n, &n->world, NULL) : 0;
 }
 
-static void free_end(struct end *e)
+static void free_end(const struct pp_channel_end *e)
 {
-    for (int k = 0; e->slots && k < e->spec.slots; k++) {
-        if (e->slots[k].here) {
-            cudaEventDestroy(e->slots[k].here);
+    const struct nccl_end *own = e->own;
+    for (int k = 0; e->own_slots && k < e->spec.slots; k++) {
+        if (nccl_slot(e, k)->here) {
+            cudaEventDestroy(nccl_slot(e, k)->here);
         }
-        if (e->slots[k].there) {
-            cudaEventDestroy(e->slots[k].there);
+        if (nccl_slot(e, k)->there) {
+            cudaEventDestroy(nccl_slot(e, k)->there);
         }
     }
-    if (e->stream) {
-        cudaStreamDestroy(e->stream);
+    if (own && own->stream) {
+        cudaStreamDestroy(own->stream);
     }
-    pp_free(e->slots);
 }
 
 void pp_nccl_destroy(struct pp_transport *tp)
@@ -375,12 +346,9 @@ void pp_nccl_destroy(struct pp_transport *tp)
         pp_nccl_give_up(n);
     }
     /* What hangs on a device that does not let go would hang this rank too. */
-    for (int i = 0; i < n->n_ends && !n->stuck; i++) {
-        free_end(&n->ends[i]);
+    for (int i = 0; i < tp->n_ends && !n->stuck; i++) {
+        free_end(&tp->ends[i]);
     }
-    pp_free(n->ends);
-    pp_transport_destroy(&n->inner);
-    pp_free(n);
     if (kept.code != 0) {
         pp_error_adopt(&kept);
     }

@@ -17,8 +17,7 @@
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
 
-#define LOOK_NS 5000000 /* between two looks at all communicators */
-#define NAP_NS 20000
+#define LOOK_NS 5000000  /* between two looks at all communicators */
 #define ABORT_SECONDS 10 /* for all communicators to let go */
 
 /* --- giving up -------------------------------------------------------------------------------- */
@@ -38,21 +37,12 @@ static void *abort_main(void *arg)
     return NULL;
 }
 
-static int collect(struct nccl *n, struct abort_one *out)
+static void collect(const struct nccl *n, ncclComm_t *comm, struct abort_one *out, int *count)
 {
-    int k = 0;
-    for (int i = 0; i < n->n_ends; i++) {
-        if (n->ends[i].comm) {
-            out[k++] =
-                (struct abort_one){.nccl = n->nccl, .comm = n->ends[i].comm, .device = n->device};
-            n->ends[i].comm = NULL;
-        }
+    if (*comm) {
+        out[(*count)++] = (struct abort_one){.nccl = n->nccl, .comm = *comm, .device = n->device};
+        *comm = NULL;
     }
-    if (n->world) {
-        out[k++] = (struct abort_one){.nccl = n->nccl, .comm = n->world, .device = n->device};
-        n->world = NULL;
-    }
-    return k;
 }
 
 /* All at once, each in a thread of its own: an abort waits for the kernels of its communicator,
@@ -64,10 +54,18 @@ void pp_nccl_give_up(struct nccl *n)
     }
     n->lost = true;
     struct pp_error kept = *pp_error_get();
-    struct abort_one *all = pp_alloc((size_t)n->n_ends + 1, sizeof(*all));
+    struct abort_one *all = pp_alloc((size_t)n->tp->n_ends + 1, sizeof(*all));
+    int count = 0, started = 0;
     n->stuck = !all;
-    int count = all ? collect(n, all) : 0;
-    int started = 0;
+    for (int i = 0; all && i < n->tp->n_ends; i++) {
+        struct nccl_end *own = n->tp->ends[i].own;
+        if (own) {
+            collect(n, &own->comm, all, &count);
+        }
+    }
+    if (all) {
+        collect(n, &n->world, all, &count);
+    }
     while (started < count &&
            pthread_create(&all[started].thread, NULL, abort_main, &all[started]) == 0) {
         started++;
@@ -91,7 +89,7 @@ void pp_nccl_give_up(struct nccl *n)
 }
 
 /* "rank 0 to 1 (channel 3)" */
-static const char *name_of(const struct end *e, char *out, size_t bytes)
+static const char *name_of(const struct pp_channel_end *e, char *out, size_t bytes)
 {
     if (!e) {
         return "all ranks";
@@ -113,10 +111,11 @@ static int code_of(ncclResult_t rc)
     }
 }
 
-int pp_nccl_failed(struct nccl *n, const struct end *e, ncclResult_t rc, const char *call)
+int pp_nccl_failed(struct nccl *n, const struct pp_channel_end *e, ncclResult_t rc,
+                   const char *call)
 {
     char name[64];
-    const char *more = n->nccl->GetLastError(e ? e->comm : n->world);
+    const char *more = n->nccl->GetLastError(e ? ((struct nccl_end *)e->own)->comm : n->world);
     int code = pp_fail(code_of(rc), "NCCL, %s, %.*s: %s%s%.512s", name_of(e, name, sizeof(name)),
                        (int)strcspn(call, "("), call, n->nccl->GetErrorString(rc),
                        more && *more ? ": " : "", more ? more : "");
@@ -132,10 +131,9 @@ int pp_nccl_cuda_failed(struct nccl *n, cudaError_t rc, const char *call)
     return code;
 }
 
-/* --- looking -----------------------------------------------------------------------------------
- */
+/* --- looking --------------------------------------------------------------------------------- */
 
-static int look_at(struct nccl *n, const struct end *e, ncclComm_t comm)
+static int look_at(struct nccl *n, const struct pp_channel_end *e, ncclComm_t comm)
 {
     ncclResult_t state = ncclSuccess;
     if (!comm) {
@@ -149,12 +147,12 @@ static int look_at(struct nccl *n, const struct end *e, ncclComm_t comm)
     return 0;
 }
 
-static int look(struct nccl *n)
+int pp_nccl_alive(struct nccl *n)
 {
     if (n->lost) {
         return pp_fail(PP_ELOST, "stopped: communicators of this rank were given up");
     }
-    if (n->inner->ops->stopped && n->inner->ops->stopped(n->inner)) {
+    if (pp_transport_stopped(n->tp)) {
         pp_nccl_give_up(n);
         return pp_fail(PP_ELOST, "stopped: another rank failed");
     }
@@ -163,32 +161,29 @@ static int look(struct nccl *n)
         return 0;
     }
     n->looked_ns = now;
-    for (int i = 0; i < n->n_ends; i++) {
-        PP_TRY(look_at(n, &n->ends[i], n->ends[i].comm));
+    for (int i = 0; i < n->tp->n_ends; i++) {
+        const struct pp_channel_end *e = &n->tp->ends[i];
+        PP_TRY(look_at(n, e, ((struct nccl_end *)e->own)->comm));
     }
     return look_at(n, NULL, n->world);
 }
 
-int pp_nccl_alive(struct nccl *n)
-{
-    return look(n);
-}
-
 /* A wait: how long it may take, and for what. */
 struct wait {
-    struct pp_backoff backoff;
-    uint64_t start_ns, timeout_ns;
-    const struct end *e;
+    struct pp_poll poll;
+    uint64_t timeout_ns;
+    const struct pp_channel_end *e;
     const char *what;
 };
 
 /* Which message does the device wait for? The first that was enqueued and is not done. */
-static const struct end *unfinished(const struct nccl *n)
+static const struct pp_channel_end *unfinished(const struct nccl *n)
 {
-    for (int i = 0; i < n->n_ends; i++) {
-        for (int k = 0; k < n->ends[i].spec.slots; k++) {
-            if (cudaEventQuery(n->ends[i].slots[k].there) == cudaErrorNotReady) {
-                return &n->ends[i];
+    for (int i = 0; i < n->tp->n_ends; i++) {
+        const struct pp_channel_end *e = &n->tp->ends[i];
+        for (int k = 0; k < e->spec.slots; k++) {
+            if (cudaEventQuery(nccl_slot(e, k)->there) == cudaErrorNotReady) {
+                return e;
             }
         }
     }
@@ -198,7 +193,7 @@ static const struct end *unfinished(const struct nccl *n)
 static int too_late(struct nccl *n, const struct wait *w)
 {
     char name[64];
-    const struct end *e = w->e ? w->e : unfinished(n);
+    const struct pp_channel_end *e = w->e ? w->e : unfinished(n);
     int code = pp_fail(PP_ELOST, "NCCL, %s: %s has taken more than %.3g s; is a rank gone?",
                        name_of(e, name, sizeof(name)), w->what, (double)w->timeout_ns * 1e-9);
     pp_nccl_give_up(n);
@@ -208,25 +203,16 @@ static int too_late(struct nccl *n, const struct wait *w)
 /* Between two looks at what is waited for. */
 static int pause_(struct nccl *n, struct wait *w)
 {
-    if (pp_backoff_pause(&w->backoff)) {
-        return 0;
-    }
-    PP_TRY(look(n));
-    uint64_t now = pp_clock_ns();
-    w->start_ns = w->start_ns ? w->start_ns : now;
-    if (w->timeout_ns > 0 && now - w->start_ns > w->timeout_ns) {
-        return too_late(n, w);
-    }
-    pp_show_wait(n->waited_ns);
-    const struct timespec nap = {.tv_sec = 0, .tv_nsec = NAP_NS};
-    nanosleep(&nap, NULL);
-    return 0;
+    w->poll.backoff.crowded = true;
+    w->poll.waited_ns = n->tp->waited_ns;
+    PP_TRY(pp_nccl_alive(n));
+    return pp_poll_pause(&w->poll, w->timeout_ns) ? 0 : too_late(n, w);
 }
 
-int pp_nccl_settle(struct nccl *n, ncclComm_t comm, const struct end *e, ncclResult_t rc,
+int pp_nccl_settle(struct nccl *n, ncclComm_t comm, const struct pp_channel_end *e, ncclResult_t rc,
                    const char *call)
 {
-    struct wait w = {.backoff.crowded = true, .timeout_ns = n->timeout_ns, .e = e, .what = call};
+    struct wait w = {.timeout_ns = n->timeout_ns, .e = e, .what = call};
     while (rc == ncclInProgress) {
         PP_TRY(pause_(n, &w));
         ncclResult_t state = ncclSuccess;
@@ -236,9 +222,10 @@ int pp_nccl_settle(struct nccl *n, ncclComm_t comm, const struct end *e, ncclRes
     return rc == ncclSuccess ? 0 : pp_nccl_failed(n, e, rc, call);
 }
 
-int pp_nccl_wait_event(struct nccl *n, const struct end *e, cudaEvent_t event, const char *what)
+int pp_nccl_wait_event(struct nccl *n, const struct pp_channel_end *e, cudaEvent_t event,
+                       const char *what)
 {
-    struct wait w = {.backoff.crowded = true, .timeout_ns = n->timeout_ns, .e = e, .what = what};
+    struct wait w = {.timeout_ns = n->timeout_ns, .e = e, .what = what};
     for (;;) {
         cudaError_t rc = cudaEventQuery(event);
         if (rc == cudaSuccess) {
@@ -254,14 +241,13 @@ int pp_nccl_wait_event(struct nccl *n, const struct end *e, cudaEvent_t event, c
 int pp_nccl_wait_mark(struct pp_transport *tp, void *mark, uint64_t timeout_ns)
 {
     struct nccl *n = tp->impl;
-    struct wait w = {
-        .backoff.crowded = true, .timeout_ns = timeout_ns, .what = "the work of the device"};
+    struct wait w = {.timeout_ns = timeout_ns, .what = "the work of the device"};
     for (;;) {
         bool reached = false;
         PP_TRY(pp_backend_mark_reached(tp->be, mark, &reached));
         if (reached) {
             /* An abort lets the device go on too, with whatever lies in the slots. */
-            return n->lost ? look(n) : 0;
+            return n->lost ? pp_nccl_alive(n) : 0;
         }
         PP_TRY(pause_(n, &w));
     }

@@ -71,10 +71,6 @@ static void free_rank(struct rank *k)
     if (!k) {
         return;
     }
-    for (int i = 0; i < k->n_ends; i++) {
-        pp_free(k->ends[i].slots);
-    }
-    pp_free(k->ends);
     pp_free(k->sent);
     pp_free(k);
 }
@@ -128,22 +124,13 @@ int pp_threads_attach(struct pp_threads *group, int rank, struct pp_transport **
     }
     group->ranks[rank] = k;
     k->group = group;
-    k->waiter = (struct pp_waiter){.stop = &group->stop, .crowded = group->crowded};
+    (*out)->crowded = group->crowded;
     k->sent = counts;
     k->received = counts + group->size;
     if (group->pin) {
         pin(&group->allowed, rank);
     }
     return 0;
-}
-
-/* A neighbour may still be looking at this rank's side: the group frees it. */
-static void destroy(struct pp_transport *tp)
-{
-    if (tp->be) {
-        pp_threads_forget_marks(tp);
-    }
-    tp->impl = NULL;
 }
 
 static void stop_all(struct pp_transport *tp)
@@ -158,10 +145,11 @@ static bool stopped(struct pp_transport *tp)
     return atomic_load(&k->group->stop.value) != 0;
 }
 
-static void show_waits(struct pp_transport *tp, uint64_t *waited_ns)
+int pp_threads_wait(struct pp_transport *tp, struct pp_word *w, uint32_t target)
 {
-    struct rank *k = tp->impl;
-    k->waiter.waited_ns = waited_ns;
+    const struct rank *k = tp->impl;
+    const struct pp_waiter how = {&k->group->stop, tp->crowded, tp->waited_ns};
+    return pp_word_wait(&how, w, target);
 }
 
 /* --- collectives ----------------------------------------------------------------------------- */
@@ -181,7 +169,7 @@ int pp_threads_barrier(struct pp_transport *tp)
         pp_word_set(&g->generation, k->generation);
         return 0;
     }
-    return pp_word_wait(&k->waiter, &g->generation, k->generation);
+    return pp_threads_wait(tp, &g->generation, k->generation);
 }
 
 static int allgather(struct pp_transport *tp, const void *in, size_t bytes, void *out)
@@ -227,126 +215,92 @@ static int post_vote(struct pp_transport *tp, bool yes)
 static int wait_vote(struct pp_transport *tp, bool *out_all)
 {
     struct rank *k = tp->impl;
-    PP_TRY(pp_word_wait(&k->waiter, &k->group->votes, k->votes));
+    PP_TRY(pp_threads_wait(tp, &k->group->votes, k->votes));
     *out_all = k->group->unanimous;
     return 0;
 }
 
-/* --- channels ----------------------------------------------------------------------------------
- */
+/* --- channels -------------------------------------------------------------------------------- */
 
-/* Take this rank's side, and the lines of the channels it receives from. */
-static int make_ends(struct pp_transport *tp, const struct pp_channel_spec *specs, int n,
-                     void *const *memory)
+/* The line of each slot, in memory of the group. */
+struct lines {
+    struct line *at; /* [slots] */
+};
+
+static struct line *line_of(const struct pp_channel_end *e, int slot)
+{
+    return &((struct lines *)e->own)->at[slot];
+}
+
+/* The lines of the channels that this rank receives from. */
+static int make_lines(struct pp_transport *tp)
 {
     struct rank *k = tp->impl;
-    int me = tp->rank;
-    k->ends = pp_alloc((size_t)n, sizeof(*k->ends));
-    if (!k->ends) {
-        return PP_ERESOURCE;
-    }
-    k->n_ends = n;
     size_t lines = 0;
-    for (int i = 0; i < n; i++) {
-        k->ends[i].spec = specs[i];
-        k->ends[i].slots = pp_alloc((size_t)specs[i].slots, sizeof(*k->ends[i].slots));
-        if (!k->ends[i].slots) {
-            return PP_ERESOURCE;
-        }
-        lines += specs[i].dst == me ? (size_t)specs[i].slots : 0;
+    for (int i = 0; i < tp->n_ends; i++) {
+        const struct pp_channel_spec *c = &tp->ends[i].spec;
+        lines += c->dst == tp->rank ? (size_t)c->slots : 0;
     }
     if (lines == 0) {
         return 0;
     }
-    struct pp_arena *kept = &k->group->slot_lines[me];
+    struct pp_arena *kept = &k->group->slot_lines[tp->rank];
     PP_TRY(pp_arena_create(lines * sizeof(struct line), kept));
     struct pp_arena a = *kept;
-    for (int i = 0; i < n; i++) {
-        if (specs[i].dst == me) {
-            k->ends[i].lines = pp_arena_take(&a, (size_t)specs[i].slots, sizeof(struct line));
-            k->ends[i].memory = memory[i];
-            for (int j = 0; tp->be && j < specs[i].slots; j++) {
-                PP_TRY(pp_backend_mark_create(tp->be, false, &k->ends[i].lines[j].freed));
-            }
-            if (!memory[i] || (uintptr_t)memory[i] % PP_ALIGN != 0) {
-                return pp_fail(PP_EINTERNAL, "channel %d: the receiver gives no aligned memory",
-                               specs[i].id);
+    for (int i = 0; i < tp->n_ends; i++) {
+        struct pp_channel_end *e = &tp->ends[i];
+        if (e->spec.dst == tp->rank) {
+            struct lines *own = e->own;
+            own->at = pp_arena_take(&a, (size_t)e->spec.slots, sizeof(struct line));
+            for (int j = 0; tp->be && j < e->spec.slots; j++) {
+                PP_TRY(pp_backend_mark_create(tp->be, false, &own->at[j].freed));
             }
         }
     }
     return 0;
 }
 
-/* The sending ends get memory and lines from the receiving ranks, whose side is on the board. */
-static int join_ends(struct pp_transport *tp)
-{
-    struct rank *k = tp->impl;
-    for (int i = 0; i < k->n_ends; i++) {
-        struct end *mine = &k->ends[i];
-        if (mine->spec.src != tp->rank) {
-            continue;
-        }
-        const struct rank *peer = k->group->board[mine->spec.dst].p;
-        int j = 0;
-        while (peer->ends[j].spec.id != mine->spec.id) {
-            j++; /* it is there: pp_channels_check */
-        }
-        mine->memory = peer->ends[j].memory;
-        mine->lines = peer->ends[j].lines;
-        for (int slot = 0; tp->be && slot < mine->spec.slots; slot++) {
-            PP_TRY(pp_backend_mark_create(tp->be, false, &mine->lines[slot].sent));
-        }
-    }
-    return 0;
-}
-
+/* The receiver of each channel tells the sender where memory and lines are. All ranks walk by
+ * ascending id, so of the channels not yet told the lowest one has both its ends waiting for it. */
 static int open_channels(struct pp_transport *tp, const struct pp_channel_spec *specs, int n,
                          void *const *memory)
 {
-    struct rank *k = tp->impl;
-    pp_assert(!k->ends);
-    PP_TRY(pp_channels_check(tp, specs, n));
-    PP_TRY(pp_transport_agree(tp, make_ends(tp, specs, n, memory)));
-    k->group->board[tp->rank].p = k;
-    PP_TRY(pp_threads_barrier(tp));
-    int rc = join_ends(tp);
-    PP_TRY(pp_threads_barrier(tp)); /* agree writes on the board that others may be reading */
-    return pp_transport_agree(tp, rc);
-}
-
-static struct end *end_of(struct pp_transport *tp, int ch, int slot)
-{
-    struct rank *k = tp->impl;
-    pp_assert(ch >= 0 && ch < k->n_ends && slot >= 0 && slot < k->ends[ch].spec.slots);
-    return &k->ends[ch];
-}
-
-static void *slot_memory(struct pp_transport *tp, int ch, int slot)
-{
-    struct end *e = end_of(tp, ch, slot);
-    return e->memory + (size_t)slot * e->spec.bytes;
-}
-
-static int acquire(struct pp_transport *tp, int ch, int slot)
-{
-    struct rank *k = tp->impl;
-    struct end *e = end_of(tp, ch, slot);
-    pp_assert(e->spec.src == tp->rank);
-    struct pp_slot_end *s = &e->slots[slot];
-    struct line *line = &e->lines[slot];
-    PP_TRY(pp_word_wait(&k->waiter, &line->turn, 2 * s->count));
-    PP_TRY(pp_threads_behind(tp, line->freed, line->freed_fence));
-    s->turn = PP_TURN_ACQUIRED;
+    struct told {
+        char *memory;
+        struct lines lines;
+    } told;
+    PP_TRY(pp_transport_agree(tp, make_lines(tp)));
+    for (int i = 0; i < n; i++) {
+        struct pp_channel_end *e = &tp->ends[i];
+        struct lines *own = e->own;
+        if (specs[i].dst == tp->rank) {
+            told = (struct told){e->memory, *own};
+            PP_TRY(pp_transport_send(tp, specs[i].src, &told, sizeof(told)));
+            continue;
+        }
+        PP_TRY(pp_transport_recv(tp, specs[i].dst, &told, sizeof(told)));
+        e->memory = told.memory;
+        *own = told.lines;
+    }
+    for (int i = 0; i < n; i++) {
+        for (int j = 0; tp->be && specs[i].src == tp->rank && j < specs[i].slots; j++) {
+            PP_TRY(pp_backend_mark_create(tp->be, false, &line_of(&tp->ends[i], j)->sent));
+        }
+    }
     return 0;
 }
 
-static int post_send(struct pp_transport *tp, int ch, int slot, size_t bytes, int tag)
+static int acquire(struct pp_transport *tp, struct pp_channel_end *e, int slot)
 {
-    struct end *e = end_of(tp, ch, slot);
-    pp_assert(e->spec.src == tp->rank);
-    struct pp_slot_end *s = &e->slots[slot];
-    PP_TRY(pp_slot_posting_send(&e->spec, slot, s, bytes, tag));
-    struct line *line = &e->lines[slot];
+    struct line *line = line_of(e, slot);
+    PP_TRY(pp_threads_wait(tp, &line->turn, 2 * e->slots[slot].count));
+    return pp_threads_behind(tp, line->freed, line->freed_fence);
+}
+
+static int post_send(struct pp_transport *tp, struct pp_channel_end *e, int slot, size_t bytes,
+                     int tag)
+{
+    struct line *line = line_of(e, slot);
     line->tag = (uint32_t)tag;
     line->bytes = bytes;
     if (line->sent) {
@@ -354,70 +308,69 @@ static int post_send(struct pp_transport *tp, int ch, int slot, size_t bytes, in
         PP_TRY(pp_backend_mark_set(tp->be, line->sent));
         line->sent_fence = k->fence;
     }
-    pp_word_set(&line->turn, 2 * s->count + 1);
-    s->count++;
+    pp_word_set(&line->turn, 2 * e->slots[slot].count + 1);
     return 0;
 }
 
-static int post_recv(struct pp_transport *tp, int ch, int slot, size_t bytes, int tag)
+static int wait_recv(struct pp_transport *tp, struct pp_channel_end *e, int slot, size_t *bytes,
+                     uint32_t *tag)
 {
-    struct end *e = end_of(tp, ch, slot);
-    pp_assert(e->spec.dst == tp->rank);
-    return pp_slot_posting_recv(&e->spec, slot, &e->slots[slot], bytes, tag);
+    struct line *line = line_of(e, slot);
+    PP_TRY(pp_threads_wait(tp, &line->turn, 2 * e->slots[slot].count + 1));
+    *bytes = line->bytes;
+    *tag = line->tag;
+    return pp_threads_behind(tp, line->sent, line->sent_fence);
 }
 
-static int wait_recv(struct pp_transport *tp, int ch, int slot)
+static int release(struct pp_transport *tp, struct pp_channel_end *e, int slot)
 {
-    struct rank *k = tp->impl;
-    struct end *e = end_of(tp, ch, slot);
-    struct pp_slot_end *s = &e->slots[slot];
-    PP_TRY(pp_slot_waiting(&e->spec, slot, s));
-    struct line *line = &e->lines[slot];
-    PP_TRY(pp_word_wait(&k->waiter, &line->turn, 2 * s->count + 1));
-    PP_TRY(pp_threads_behind(tp, line->sent, line->sent_fence));
-    return pp_slot_received(&e->spec, slot, s, line->bytes, line->tag);
-}
-
-static int release(struct pp_transport *tp, int ch, int slot)
-{
-    struct end *e = end_of(tp, ch, slot);
-    struct pp_slot_end *s = &e->slots[slot];
-    PP_TRY(pp_slot_releasing(&e->spec, slot, s));
-    struct line *line = &e->lines[slot];
+    struct line *line = line_of(e, slot);
     if (line->freed) {
         const struct rank *k = tp->impl;
         PP_TRY(pp_backend_mark_set(tp->be, line->freed));
         line->freed_fence = k->fence;
     }
-    s->count++;
-    pp_word_set(&line->turn, 2 * s->count);
+    pp_word_set(&line->turn, 2 * e->slots[slot].count + 2);
     return 0;
+}
+
+/* The lines hold a mark of each end; those of the sender go with the sender. */
+static void destroy(struct pp_transport *tp)
+{
+    for (int i = 0; tp->be && i < tp->n_ends; i++) {
+        const struct pp_channel_end *e = &tp->ends[i];
+        for (int j = 0; ((struct lines *)e->own)->at && j < e->spec.slots; j++) {
+            struct line *line = line_of(e, j);
+            void **mark = e->spec.src == tp->rank ? &line->sent : &line->freed;
+            pp_backend_mark_destroy(tp->be, *mark);
+            *mark = NULL;
+        }
+    }
+    if (tp->be) {
+        pp_threads_forget_marks(tp);
+    }
+    tp->impl = NULL; /* other ranks may still be looking at it: the group frees it */
 }
 
 const struct pp_transport_ops transport_threads = {
     .name = "threads",
     .help = "ranks are threads of one process; nothing is copied",
     .caps = {.shared_slots = true, .processes = false},
+    .end_bytes = sizeof(struct lines),
     .destroy = destroy,
     .open_channels = open_channels,
-    .slot = slot_memory,
     .acquire = acquire,
     .post_send = post_send,
-    .post_recv = post_recv,
     .wait_recv = wait_recv,
     .release = release,
     .allgather = allgather,
-    .send = pp_threads_send,
-    .recv = pp_threads_recv,
+    .exchange = pp_threads_exchange,
     .abort = stop_all,
     .stopped = stopped,
-    .show_waits = show_waits,
     .post_vote = post_vote,
     .wait_vote = wait_vote,
     .bind = pp_threads_bind,
-    .allgather_on = pp_threads_allgather_on,
+    .exchange_on = pp_threads_exchange_on,
     .join = pp_threads_join,
     .fork = pp_threads_fork,
-    .wait_mark = pp_threads_wait_mark,
-    .reduce = pp_threads_reduce,
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the two halves of the threads transport share: threads.c (group, collectives, channels) and
- * threads_mail.c (send, recv, reduce). */
+/* What the parts of the threads transport share: threads.c (group, collectives, channels),
+ * threads_mail.c (exchanges) and threads_stream.c (memory of devices). */
 #ifndef PPCLI_COMM_THREADS_H
 #define PPCLI_COMM_THREADS_H
 
@@ -25,9 +25,8 @@ struct rank;
 
 /* Points in a rank's stream, of the collectives. */
 enum point {
-    POINT_READY,  /* what others are to read is there */
-    POINT_SUMMED, /* so is its piece of a sum */
-    POINT_READ,   /* it has read what it wanted of the others */
+    POINT_READY, /* what others are to read is there */
+    POINT_READ,  /* it has read what it wanted of the others */
     POINT_JOINED,
     POINT_FORKED,
     POINTS
@@ -57,53 +56,37 @@ struct pp_threads {
     bool unanimous;                    /* of the last one decided */
 };
 
-/* A channel as this rank sees it. */
-struct end {
-    struct pp_channel_spec spec;
-    char *memory;
-    struct line *lines;        /* [slots], shared */
-    struct pp_slot_end *slots; /* [slots], ours */
-};
-
 struct rank {
     struct pp_threads *group;
-    struct pp_waiter waiter;
-    uint32_t generation; /* of the barrier: openings seen */
-    uint32_t votes;      /* posted by this rank */
-    int n_ends;
-    struct end *ends;
+    uint32_t generation;  /* of the barrier: openings seen */
+    uint32_t votes;       /* posted by this rank */
     uint32_t *sent;       /* [size]: messages to each rank through its mailbox */
     uint32_t *received;   /* [size] */
     void *points[POINTS]; /* marks of the bound backend; NULL: ops are done when they return */
     uint32_t fence;       /* forks so far */
 };
 
-/* Local: the bound backend's later work comes behind a mark of another rank's, set after the same
- * fence; what was set before it is past already, and may be part of a captured step. */
-int pp_threads_behind(struct pp_transport *tp, void *mark, uint32_t fence);
+/* Until the word holds target; see pp_word_wait(). */
+int pp_threads_wait(struct pp_transport *tp, struct pp_word *w, uint32_t target);
 
 /* threads.c */
 int pp_threads_barrier(struct pp_transport *tp);
 
-/* threads_mail.c: the sender lends a pointer; take_back returns when dst has given it back. */
-void pp_threads_lend(struct pp_transport *tp, int dst, const void *p, size_t bytes);
-int pp_threads_take_back(struct pp_transport *tp, int dst);
-int pp_threads_borrow(struct pp_transport *tp, int src, size_t bytes, const struct line **out);
-void pp_threads_give_back(struct pp_transport *tp, int src);
+/* threads_mail.c */
+int pp_threads_exchange(struct pp_transport *tp, const struct pp_exchange *x, int n);
+int pp_threads_exchange_on(struct pp_transport *tp, const struct pp_exchange *x, int n);
 
-/* threads_stream.c: the same for memory of devices. */
+/*
+ * threads_stream.c: marks of the bound backend. Local. behind: its later work comes behind a mark
+ * of another rank's, set after the same fence; what was set before it is past already, and may be
+ * part of a captured step.
+ */
 int pp_threads_bind(struct pp_transport *tp);
 void pp_threads_forget_marks(struct pp_transport *tp);
-int pp_threads_reduce_on(struct pp_transport *tp, const int *group, int n, size_t N, float *buf,
-                         float *scratch);
-int pp_threads_allgather_on(struct pp_transport *tp, const void *in, size_t bytes, void *out);
+int pp_threads_behind(struct pp_transport *tp, void *mark, uint32_t fence);
+int pp_threads_set_point(struct pp_transport *tp, enum point p);
+int pp_threads_wait_point(struct pp_transport *tp, int rank, enum point p);
 int pp_threads_join(struct pp_transport *tp);
 int pp_threads_fork(struct pp_transport *tp);
-int pp_threads_wait_mark(struct pp_transport *tp, void *mark, uint64_t timeout_ns);
-
-int pp_threads_send(struct pp_transport *tp, int dst, const void *buf, size_t bytes);
-int pp_threads_recv(struct pp_transport *tp, int src, void *buf, size_t bytes);
-int pp_threads_reduce(struct pp_transport *tp, const int *group, int n, size_t N, float *buf,
-                      float *scratch);
 
 #endif

@@ -1,135 +1,101 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Mailboxes between threads: one line for each ordered pair of ranks. The sender lends a pointer
- * and takes it back when the receiver has read what it needs; with the same two steps all members
- * of a group can read each other's memory, which is how they sum it.
+ * and takes it back when the receiver has copied what lies there. Between devices the hosts meet in
+ * the same way, but only to tell each other what they have enqueued; marks then order the devices:
+ *
+ *   ready   my memory may be read behind this mark
+ *   read    I have read yours: behind this you may write again
+ *
+ * A mark is set again only when all who wait for it have said so to their stream, or it orders more
+ * than was asked for: what has been enqueued never waits for what has not.
  */
 #include "threads.h"
 
 #include <string.h>
 
+#include "ppcli/backend.h"
 #include "ppcli/err.h"
 
-void pp_threads_lend(struct pp_transport *tp, int dst, const void *p, size_t bytes)
+static struct line *mail(const struct pp_transport *tp, int src, int dst)
+{
+    const struct rank *k = tp->impl;
+    return &k->group->mail[src * tp->size + dst];
+}
+
+static void lend(struct pp_transport *tp, int dst, const void *p, size_t bytes)
 {
     struct rank *k = tp->impl;
-    struct line *m = &k->group->mail[tp->rank * tp->size + dst];
+    struct line *m = mail(tp, tp->rank, dst);
     m->p = p;
     m->bytes = bytes;
     pp_word_set(&m->turn, 2 * k->sent[dst] + 1);
     k->sent[dst]++;
 }
 
-/* Until dst is done with what was lent last. */
-int pp_threads_take_back(struct pp_transport *tp, int dst)
+/* Copy what src lends; it is given back later. */
+static int copy_from(struct pp_transport *tp, int src, void *to, size_t bytes, bool on_device)
 {
-    struct rank *k = tp->impl;
-    struct line *m = &k->group->mail[tp->rank * tp->size + dst];
-    return pp_word_wait(&k->waiter, &m->turn, 2 * k->sent[dst]);
-}
-
-static int take_back_all(struct pp_transport *tp, const int *group, int n)
-{
-    for (int j = 0; j < n; j++) {
-        if (group[j] != tp->rank) {
-            PP_TRY(pp_threads_take_back(tp, group[j]));
-        }
-    }
-    return 0;
-}
-
-int pp_threads_borrow(struct pp_transport *tp, int src, size_t bytes, const struct line **out)
-{
-    struct rank *k = tp->impl;
-    struct line *m = &k->group->mail[src * tp->size + tp->rank];
-    PP_TRY(pp_word_wait(&k->waiter, &m->turn, 2 * k->received[src] + 1));
+    const struct rank *k = tp->impl;
+    struct line *m = mail(tp, src, tp->rank);
+    PP_TRY(pp_threads_wait(tp, &m->turn, 2 * k->received[src] + 1));
     if (m->bytes != bytes) {
         return pp_fail(PP_EINTERNAL, "from rank %d to %d: expected %zu bytes, found %zu", src,
                        tp->rank, bytes, m->bytes);
     }
-    *out = m;
+    if (on_device) {
+        PP_TRY(pp_threads_wait_point(tp, src, POINT_READY));
+        return pp_backend_copy(tp->be, to, m->p, bytes);
+    }
+    if (bytes > 0) {
+        memcpy(to, m->p, bytes);
+    }
     return 0;
 }
 
-void pp_threads_give_back(struct pp_transport *tp, int src)
+static void give_back(struct pp_transport *tp, int src)
 {
     struct rank *k = tp->impl;
-    struct line *m = &k->group->mail[src * tp->size + tp->rank];
     k->received[src]++;
-    pp_word_set(&m->turn, 2 * k->received[src]);
+    pp_word_set(&mail(tp, src, tp->rank)->turn, 2 * k->received[src]);
 }
 
-int pp_threads_send(struct pp_transport *tp, int dst, const void *buf, size_t bytes)
+static int exchange(struct pp_transport *tp, const struct pp_exchange *x, int n, bool on_device)
 {
-    pp_assert(dst >= 0 && dst < tp->size && dst != tp->rank);
-    pp_threads_lend(tp, dst, buf, bytes);
-    return pp_threads_take_back(tp, dst);
-}
-
-int pp_threads_recv(struct pp_transport *tp, int src, void *buf, size_t bytes)
-{
-    pp_assert(src >= 0 && src < tp->size && src != tp->rank);
-    const struct line *m = NULL;
-    PP_TRY(pp_threads_borrow(tp, src, bytes, &m));
-    if (bytes > 0) {
-        memcpy(buf, m->p, bytes);
+    const struct rank *k = tp->impl;
+    PP_TRY(on_device ? pp_threads_set_point(tp, POINT_READY) : 0);
+    for (int i = 0; i < n; i++) {
+        if (x[i].out) {
+            lend(tp, x[i].peer, x[i].out, x[i].out_bytes);
+        }
     }
-    pp_threads_give_back(tp, src);
+    for (int i = 0; i < n; i++) {
+        if (x[i].in) {
+            PP_TRY(copy_from(tp, x[i].peer, x[i].in, x[i].in_bytes, on_device));
+        }
+    }
+    PP_TRY(on_device ? pp_threads_set_point(tp, POINT_READ) : 0);
+    for (int i = 0; i < n; i++) {
+        if (x[i].in) {
+            give_back(tp, x[i].peer);
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        int peer = x[i].peer;
+        if (x[i].out) {
+            PP_TRY(pp_threads_wait(tp, &mail(tp, tp->rank, peer)->turn, 2 * k->sent[peer]));
+            PP_TRY(on_device ? pp_threads_wait_point(tp, peer, POINT_READ) : 0);
+        }
+    }
     return 0;
 }
 
-/*
- * Everybody lends buf to everybody; each member sums its piece over all bufs, in group order, into
- * its scratch. When all have read, everybody lends the scratch and copies the pieces into buf.
- */
-int pp_threads_reduce(struct pp_transport *tp, const int *group, int n, size_t N, float *buf,
-                      float *scratch)
+int pp_threads_exchange(struct pp_transport *tp, const struct pp_exchange *x, int n)
 {
-    if (pp_transport_on_device(tp)) {
-        return pp_threads_reduce_on(tp, group, n, N, buf, scratch);
-    }
-    const struct line *m = NULL;
-    int me = 0;
-    for (int j = 0; j < n; j++) {
-        if (group[j] == tp->rank) {
-            me = j;
-        } else {
-            pp_threads_lend(tp, group[j], buf, N * sizeof(float));
-        }
-    }
-    size_t lo = pp_piece(N, n, me);
-    size_t hi = pp_piece(N, n, me + 1);
-    for (int j = 0; j < n; j++) {
-        const float *x = buf;
-        if (j != me) {
-            PP_TRY(pp_threads_borrow(tp, group[j], N * sizeof(float), &m));
-            x = m->p;
-        }
-        if (j == 0) {
-            memcpy(scratch + lo, x + lo, (hi - lo) * sizeof(float));
-        } else {
-            pp_piece_add(hi - lo, x + lo, scratch + lo);
-        }
-        if (j != me) {
-            pp_threads_give_back(tp, group[j]);
-        }
-    }
-    PP_TRY(take_back_all(tp, group, n));
-    /* Nobody reads my buf any more; the others' pieces are theirs to lend. */
-    for (int j = 0; j < n; j++) {
-        if (j != me) {
-            pp_threads_lend(tp, group[j], scratch, N * sizeof(float));
-        }
-    }
-    memcpy(buf + lo, scratch + lo, (hi - lo) * sizeof(float));
-    for (int j = 0; j < n; j++) {
-        if (j == me) {
-            continue;
-        }
-        PP_TRY(pp_threads_borrow(tp, group[j], N * sizeof(float), &m));
-        size_t at = pp_piece(N, n, j);
-        memcpy(buf + at, (const float *)m->p + at, (pp_piece(N, n, j + 1) - at) * sizeof(float));
-        pp_threads_give_back(tp, group[j]);
-    }
-    return take_back_all(tp, group, n);
+    return exchange(tp, x, n, false);
+}
+
+int pp_threads_exchange_on(struct pp_transport *tp, const struct pp_exchange *x, int n)
+{
+    return exchange(tp, x, n, true);
 }

@@ -27,97 +27,149 @@ int pp_transport_new(const struct pp_transport_ops *ops, int rank, int size, voi
 {
     struct pp_transport *tp = pp_alloc(1, sizeof(*tp));
     int32_t *verdicts = pp_alloc((size_t)size, sizeof(*verdicts));
-    if (!tp || !verdicts) {
+    struct pp_exchange *exchanges = pp_alloc((size_t)size, sizeof(*exchanges));
+    if (!tp || !verdicts || !exchanges) {
         pp_free(tp);
         pp_free(verdicts);
+        pp_free(exchanges);
         return PP_ERESOURCE;
     }
-    *tp = (struct pp_transport){
-        .ops = ops, .rank = rank, .size = size, .impl = impl, .verdicts = verdicts};
-    if (ops) {
-        tp->caps = ops->caps;
-    }
+    *tp = (struct pp_transport){.ops = ops,
+                                .caps = ops->caps,
+                                .rank = rank,
+                                .size = size,
+                                .impl = impl,
+                                .verdicts = verdicts,
+                                .exchanges = exchanges};
     *out = tp;
+    return 0;
+}
+
+int pp_transport_wrap(const struct pp_transport_ops *ops, struct pp_transport *inner,
+                      size_t impl_bytes, struct pp_transport **out)
+{
+    void *impl = pp_alloc(1, impl_bytes);
+    int rc = impl ? pp_transport_new(ops, inner->rank, inner->size, impl, out) : PP_ERESOURCE;
+    if (rc < 0) {
+        pp_free(impl);
+        pp_transport_destroy(&inner);
+        return rc;
+    }
+    (*out)->inner = inner;
+    (*out)->crowded = true; /* its waits are for a device: they leave the core to others */
+    (*out)->caps.processes = inner->caps.processes;
     return 0;
 }
 
 void pp_transport_destroy(struct pp_transport **tp)
 {
-    if (!*tp) {
+    struct pp_transport *t = *tp;
+    if (!t) {
         return;
     }
-    (*tp)->ops->destroy(*tp);
-    pp_free((*tp)->verdicts);
-    pp_free(*tp);
+    t->ops->destroy(t);
+    pp_ends_free(t);
+    pp_transport_destroy(&t->inner);
+    pp_free(t->impl);
+    pp_free(t->verdicts);
+    pp_free(t->exchanges);
+    pp_free(t);
     *tp = NULL;
 }
 
-/* --- the calls of the table ------------------------------------------------------------------- */
+/* --- calls that an inner transport may do ---------------------------------------------------- */
 
-int pp_transport_open_channels(struct pp_transport *tp, const struct pp_channel_spec *specs, int n,
-                               void *const *memory)
-{
-    return tp->ops->open_channels(tp, specs, n, memory);
-}
+/* From tp inwards to the first transport that has the call, else to the innermost. */
+#define FIND(tp, call)                                                                             \
+    while (!(tp)->ops->call && (tp)->inner) {                                                      \
+        (tp) = (tp)->inner;                                                                        \
+    }
 
-void *pp_transport_slot(struct pp_transport *tp, int ch, int slot)
+/* The end of a call that an inner transport may have done. */
+static int passed(struct pp_transport *tp, int rc)
 {
-    return tp->ops->slot(tp, ch, slot);
-}
-
-int pp_transport_acquire(struct pp_transport *tp, int ch, int slot)
-{
-    return tp->ops->acquire(tp, ch, slot);
-}
-
-int pp_transport_post_send(struct pp_transport *tp, int ch, int slot, size_t bytes, int tag)
-{
-    return tp->ops->post_send(tp, ch, slot, bytes, tag);
-}
-
-int pp_transport_post_recv(struct pp_transport *tp, int ch, int slot, size_t bytes, int tag)
-{
-    return tp->ops->post_recv(tp, ch, slot, bytes, tag);
-}
-
-int pp_transport_wait_recv(struct pp_transport *tp, int ch, int slot)
-{
-    return tp->ops->wait_recv(tp, ch, slot);
-}
-
-int pp_transport_release(struct pp_transport *tp, int ch, int slot)
-{
-    return tp->ops->release(tp, ch, slot);
+    for (struct pp_transport *t = tp; rc == PP_ELOST && t; t = t->inner) {
+        if (t->ops->lost) {
+            t->ops->lost(t);
+        }
+    }
+    return rc;
 }
 
 int pp_transport_allgather(struct pp_transport *tp, const void *in, size_t bytes, void *out)
 {
-    return tp->ops->allgather(tp, in, bytes, out);
+    struct pp_transport *t = tp;
+    FIND(t, allgather);
+    return passed(tp, t->ops->allgather(t, in, bytes, out));
+}
+
+/* With n peers, memory of the host. */
+static int exchange(struct pp_transport *tp, const struct pp_exchange *x, int n)
+{
+    struct pp_transport *t = tp;
+    FIND(t, exchange);
+    return passed(tp, t->ops->exchange(t, x, n));
 }
 
 int pp_transport_send(struct pp_transport *tp, int dst, const void *buf, size_t bytes)
 {
-    return tp->ops->send(tp, dst, buf, bytes);
+    pp_assert(dst >= 0 && dst < tp->size && dst != tp->rank);
+    return exchange(
+        tp, &(struct pp_exchange){.peer = dst, .out = buf ? buf : "", .out_bytes = bytes}, 1);
 }
 
 int pp_transport_recv(struct pp_transport *tp, int src, void *buf, size_t bytes)
 {
-    return tp->ops->recv(tp, src, buf, bytes);
+    char none;
+    pp_assert(src >= 0 && src < tp->size && src != tp->rank);
+    return exchange(
+        tp, &(struct pp_exchange){.peer = src, .in = buf ? buf : &none, .in_bytes = bytes}, 1);
 }
 
 void pp_transport_abort(struct pp_transport *tp)
 {
+    FIND(tp, abort);
     tp->ops->abort(tp);
 }
 
 bool pp_transport_stopped(struct pp_transport *tp)
 {
+    FIND(tp, stopped);
     return tp->ops->stopped && tp->ops->stopped(tp);
 }
 
 void pp_transport_show_waits(struct pp_transport *tp, uint64_t *waited_ns)
 {
-    tp->ops->show_waits(tp, waited_ns);
+    for (; tp; tp = tp->inner) {
+        tp->waited_ns = waited_ns;
+    }
+}
+
+int pp_transport_post_vote(struct pp_transport *tp, bool yes)
+{
+    struct pp_transport *t = tp;
+    FIND(t, post_vote);
+    if (t->ops->post_vote) {
+        return passed(tp, t->ops->post_vote(t, yes));
+    }
+    tp->vote = yes;
+    return 0;
+}
+
+int pp_transport_wait_vote(struct pp_transport *tp, bool *out_all)
+{
+    struct pp_transport *t = tp;
+    FIND(t, wait_vote);
+    if (t->ops->wait_vote) {
+        return passed(tp, t->ops->wait_vote(t, out_all));
+    }
+    PP_TRY(pp_transport_allgather(tp, &tp->vote, sizeof(tp->vote), tp->verdicts));
+    bool all = true;
+    for (int r = 0; r < tp->size; r++) {
+        all = all && tp->verdicts[r] != 0;
+    }
+    *out_all = all;
+    return 0;
 }
 
 /* --- the verdict of all ranks ------------------------------------------------------------------
@@ -134,7 +186,7 @@ static int share_story(struct pp_transport *tp, int teller, int code, int rc)
 {
     struct story s;
     if (tp->rank != teller) {
-        PP_TRY(tp->ops->recv(tp, teller, &s, sizeof(s)));
+        PP_TRY(pp_transport_recv(tp, teller, &s, sizeof(s)));
         s.text[sizeof(s.text) - 1] = '\0';
         if (rc >= 0) {
             pp_fail(code, "rank %d: %s", teller, s.text);
@@ -147,7 +199,7 @@ static int share_story(struct pp_transport *tp, int teller, int code, int rc)
     memcpy(s.text, text, strnlen(text, sizeof(s.text) - 1));
     for (int r = 0; r < tp->size; r++) {
         if (r != teller) {
-            PP_TRY(tp->ops->send(tp, r, &s, sizeof(s)));
+            PP_TRY(pp_transport_send(tp, r, &s, sizeof(s)));
         }
     }
     return code;
@@ -156,7 +208,7 @@ static int share_story(struct pp_transport *tp, int teller, int code, int rc)
 int pp_transport_agree(struct pp_transport *tp, int rc)
 {
     int32_t mine = rc < 0 ? rc : 0;
-    PP_TRY(tp->ops->allgather(tp, &mine, sizeof(mine), tp->verdicts));
+    PP_TRY(pp_transport_allgather(tp, &mine, sizeof(mine), tp->verdicts));
     for (int r = 0; r < tp->size; r++) {
         if (tp->verdicts[r] < 0) {
             return share_story(tp, r, tp->verdicts[r], rc);
@@ -189,10 +241,20 @@ bool pp_transport_on_device(const struct pp_transport *tp)
 int pp_transport_allgather_on(struct pp_transport *tp, const void *in, size_t bytes, void *out)
 {
     if (!pp_transport_on_device(tp)) {
-        return tp->ops->allgather(tp, in, bytes, out);
+        return pp_transport_allgather(tp, in, bytes, out);
     }
-    pp_assert(tp->ops->allgather_on);
-    return tp->ops->allgather_on(tp, in, bytes, out);
+    if (tp->ops->allgather_on) {
+        return tp->ops->allgather_on(tp, in, bytes, out);
+    }
+    int n = 0;
+    char *to = out;
+    for (int r = 0; r < tp->size; r++) {
+        if (r != tp->rank) {
+            tp->exchanges[n++] = (struct pp_exchange){r, in, bytes, to + (size_t)r * bytes, bytes};
+        }
+    }
+    PP_TRY(pp_backend_copy(tp->be, to + (size_t)tp->rank * bytes, in, bytes));
+    return tp->ops->exchange_on(tp, tp->exchanges, n);
 }
 
 bool pp_transport_can_fork(const struct pp_transport *tp)
@@ -212,150 +274,160 @@ int pp_transport_fork(struct pp_transport *tp)
     return tp->ops->fork(tp);
 }
 
+/* Looks again and again: a call that waits for the device could wait for ever. */
 int pp_transport_wait_mark(struct pp_transport *tp, void *mark, uint64_t timeout_ns)
 {
     if (tp->ops->wait_mark) {
         return tp->ops->wait_mark(tp, mark, timeout_ns);
     }
-    return pp_wait_mark(&(struct pp_waiter){.crowded = true}, tp->be, mark, timeout_ns);
+    struct pp_poll poll = {.backoff.crowded = tp->crowded, .waited_ns = tp->waited_ns};
+    for (;;) {
+        bool reached = false;
+        PP_TRY(pp_backend_mark_reached(tp->be, mark, &reached));
+        if (reached) {
+            return 0;
+        }
+        if (pp_transport_stopped(tp)) {
+            return pp_fail(PP_ELOST, "stopped: another rank failed");
+        }
+        if (!pp_poll_pause(&poll, timeout_ns)) {
+            return pp_fail(PP_ELOST, "%s has not finished its work for %.3g s", tp->be->description,
+                           (double)timeout_ns * 1e-9);
+        }
+    }
 }
 
 int pp_transport_barrier(struct pp_transport *tp)
 {
     int32_t mine = 0;
-    return tp->ops->allgather(tp, &mine, sizeof(mine), tp->verdicts);
+    return pp_transport_allgather(tp, &mine, sizeof(mine), tp->verdicts);
 }
 
-int pp_transport_post_vote(struct pp_transport *tp, bool yes)
-{
-    if (tp->ops->post_vote) {
-        return tp->ops->post_vote(tp, yes);
-    }
-    tp->vote = yes;
-    return 0;
-}
+/* --- sums ------------------------------------------------------------------------------------ */
 
-int pp_transport_wait_vote(struct pp_transport *tp, bool *out_all)
-{
-    if (tp->ops->wait_vote) {
-        return tp->ops->wait_vote(tp, out_all);
-    }
-    PP_TRY(tp->ops->allgather(tp, &tp->vote, sizeof(tp->vote), tp->verdicts));
-    bool all = true;
-    for (int r = 0; r < tp->size; r++) {
-        all = all && tp->verdicts[r] != 0;
-    }
-    *out_all = all;
-    return 0;
-}
+/* A sum over a group, of which this rank is member `me`. */
+struct sum {
+    struct pp_transport *tp;
+    const int *group;
+    int n, me;
+    bool on_device;
+    float *buf, *scratch;
+};
 
-size_t pp_piece(size_t N, int n, int d)
+/* First element of piece d of N elements cut into n balanced pieces; d == n gives N. */
+static size_t piece(size_t N, int n, int d)
 {
     size_t each = N / (size_t)n;
     size_t left = N % (size_t)n;
     return each * (size_t)d + ((size_t)d < left ? (size_t)d : left);
 }
 
-void pp_piece_add(size_t n, const float *x, float *sum)
+static int add(const struct sum *s, size_t n, const float *x, float *to)
 {
-    for (size_t i = 0; i < n; i++) {
-        sum[i] += x[i];
+    if (s->on_device) {
+        return pp_backend_add(s->tp->be, n, x, to);
     }
+    for (size_t i = 0; i < n; i++) {
+        to[i] += x[i];
+    }
+    return 0;
 }
 
-/* Blocking both ways between two members. The lower one speaks first: two blocking sends that cross
- * hang as soon as the messages are too big to be buffered. */
-static int exchange(struct pp_transport *tp, int peer, const float *out, size_t n_out, float *in,
-                    size_t n_in)
+static int copy(const struct sum *s, size_t n, const float *x, float *to)
 {
-    const size_t f = sizeof(float);
-    if (tp->rank < peer) {
-        PP_TRY(tp->ops->send(tp, peer, out, n_out * f));
-        return tp->ops->recv(tp, peer, in, n_in * f);
+    if (s->on_device) {
+        return pp_backend_copy(s->tp->be, to, x, n * sizeof(float));
     }
-    PP_TRY(tp->ops->recv(tp, peer, in, n_in * f));
-    return tp->ops->send(tp, peer, out, n_out * f);
+    memcpy(to, x, n * sizeof(float));
+    return 0;
+}
+
+static int exchange_here(const struct sum *s, int n)
+{
+    return s->on_device ? s->tp->ops->exchange_on(s->tp, s->tp->exchanges, n)
+                        : exchange(s->tp, s->tp->exchanges, n);
 }
 
 /* Few elements: the first member adds them all up, in order, and tells the others. */
-static int reduce_small(struct pp_transport *tp, const int *group, int n, int me, size_t N,
-                        float *buf, float *scratch)
+static int reduce_small(const struct sum *s, size_t N)
 {
-    if (me != 0) {
-        PP_TRY(tp->ops->send(tp, group[0], buf, N * sizeof(float)));
-        return tp->ops->recv(tp, group[0], buf, N * sizeof(float));
+    size_t bytes = N * sizeof(float);
+    struct pp_exchange *x = s->tp->exchanges;
+    for (int j = 1; j < s->n; j++) {
+        if (s->me == 0) {
+            x[0] = (struct pp_exchange){.peer = s->group[j], .in = s->scratch, .in_bytes = bytes};
+            PP_TRY(exchange_here(s, 1));
+            PP_TRY(add(s, N, s->scratch, s->buf));
+        } else if (s->me == j) {
+            x[0] = (struct pp_exchange){.peer = s->group[0], .out = s->buf, .out_bytes = bytes};
+            PP_TRY(exchange_here(s, 1));
+        }
     }
-    for (int j = 1; j < n; j++) {
-        PP_TRY(tp->ops->recv(tp, group[j], scratch, N * sizeof(float)));
-        pp_piece_add(N, scratch, buf);
+    if (s->me != 0) {
+        x[0] = (struct pp_exchange){.peer = s->group[0], .in = s->buf, .in_bytes = bytes};
+        return exchange_here(s, 1);
     }
-    for (int j = 1; j < n; j++) {
-        PP_TRY(tp->ops->send(tp, group[j], buf, N * sizeof(float)));
+    for (int j = 1; j < s->n; j++) {
+        x[j - 1] = (struct pp_exchange){.peer = s->group[j], .out = s->buf, .out_bytes = bytes};
     }
-    return 0;
+    return exchange_here(s, s->n - 1);
 }
 
-/*
- * Member d owns piece d: it gets that piece of everybody else, keeps all of them until the last is
- * there, adds them in group order and gives the sum back.
- *
- * Who talks to whom when: in round t member a meets member (t - a) mod n. Every round is a set of
- * disjoint pairs and every pair meets exactly once, so blocking calls cannot form a cycle.
- */
-static int reduce_pieces(struct pp_transport *tp, const int *group, int n, int me, size_t N,
-                         float *buf, float *scratch)
+/* Member d owns piece d: it gets that piece of everybody else, keeps all of them until the last is
+ * there, adds them in group order and gives the sum back. */
+static int reduce_pieces(const struct sum *s, size_t N)
 {
-    size_t lo = pp_piece(N, n, me);
-    size_t mine = pp_piece(N, n, me + 1) - lo;
-    for (int t = 0; t < n; t++) {
-        int j = (t - me + n) % n;
-        if (j == me) {
-            continue;
+    const size_t f = sizeof(float);
+    struct pp_exchange *x = s->tp->exchanges;
+    size_t lo = piece(N, s->n, s->me);
+    size_t mine = piece(N, s->n, s->me + 1) - lo;
+    int k = 0;
+    for (int j = 0; j < s->n; j++) {
+        size_t theirs = piece(N, s->n, j);
+        if (j != s->me) {
+            x[k] = (struct pp_exchange){s->group[j], s->buf + theirs,
+                                        (piece(N, s->n, j + 1) - theirs) * f,
+                                        s->scratch + (size_t)k * mine, mine * f};
+            k++;
         }
-        size_t theirs = pp_piece(N, n, j);
-        float *place = scratch + (size_t)(j < me ? j : j - 1) * mine;
-        PP_TRY(exchange(tp, group[j], buf + theirs, pp_piece(N, n, j + 1) - theirs, place, mine));
     }
+    PP_TRY(exchange_here(s, k));
     /* The sum starts with member 0's piece, where that lies: ((x0 + x1) + x2) + ... */
-    float *sum = me == 0 ? buf + lo : scratch;
-    for (int j = 1; j < n; j++) {
-        pp_piece_add(mine, j == me ? buf + lo : scratch + (size_t)(j < me ? j : j - 1) * mine, sum);
+    float *sum = s->me == 0 ? s->buf + lo : s->scratch;
+    for (int j = 1; j < s->n; j++) {
+        const float *from = s->scratch + (size_t)(j < s->me ? j : j - 1) * mine;
+        PP_TRY(add(s, mine, j == s->me ? s->buf + lo : from, sum));
     }
-    if (me != 0) {
-        memcpy(buf + lo, sum, mine * sizeof(float));
+    if (s->me != 0) {
+        PP_TRY(copy(s, mine, sum, s->buf + lo));
     }
-    for (int t = 0; t < n; t++) {
-        int j = (t - me + n) % n;
-        if (j == me) {
-            continue;
+    k = 0;
+    for (int j = 0; j < s->n; j++) {
+        size_t theirs = piece(N, s->n, j);
+        if (j != s->me) {
+            x[k++] = (struct pp_exchange){s->group[j], s->buf + lo, mine * f, s->buf + theirs,
+                                          (piece(N, s->n, j + 1) - theirs) * f};
         }
-        size_t theirs = pp_piece(N, n, j);
-        PP_TRY(
-            exchange(tp, group[j], buf + lo, mine, buf + theirs, pp_piece(N, n, j + 1) - theirs));
     }
-    return 0;
+    return exchange_here(s, k);
 }
 
 int pp_transport_reduce(struct pp_transport *tp, const int *group, int n, size_t n_floats,
                         float *buf, float *scratch)
 {
-    int me = -1;
+    struct sum s = {tp, group, n, -1, pp_transport_on_device(tp), buf, scratch};
     for (int j = 0; j < n; j++) {
         pp_assert(group[j] >= 0 && group[j] < tp->size && (j == 0 || group[j - 1] < group[j]));
-        me = group[j] == tp->rank ? j : me;
+        s.me = group[j] == tp->rank ? j : s.me;
     }
-    pp_assert(me >= 0);
+    pp_assert(s.me >= 0);
     if (n == 1 || n_floats == 0) {
         return 0;
     }
-    pp_assert(tp->ops->reduce || !pp_transport_on_device(tp));
     if (tp->ops->reduce) {
         return tp->ops->reduce(tp, group, n, n_floats, buf, scratch);
     }
     /* The pieces of the n-1 others must fit the scratch: (n-1) * ceil(N/n) <= N. */
     size_t others = (size_t)n - 1;
-    if (n_floats < others * others) {
-        return reduce_small(tp, group, n, me, n_floats, buf, scratch);
-    }
-    return reduce_pieces(tp, group, n, me, n_floats, buf, scratch);
+    return n_floats < others * others ? reduce_small(&s, n_floats) : reduce_pieces(&s, n_floats);
 }

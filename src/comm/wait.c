@@ -28,6 +28,8 @@
  * core belongs to whoever has work. */
 #define YIELDS 2000
 #define YIELDS_CROWDED 8
+/* Between two looks at a device. */
+#define NAP_NS 20000
 /* How long an abort may go unseen by a sleeper. */
 #define SLEEP_NS 50000000
 
@@ -100,4 +102,20 @@ int pp_word_wait(const struct pp_waiter *how, struct pp_word *w, uint32_t target
             pp_show_wait(how->waited_ns); /* on a busy machine a yield can take milliseconds */
         }
     }
+}
+
+bool pp_poll_pause(struct pp_poll *p, uint64_t timeout_ns)
+{
+    if (pp_backoff_pause(&p->backoff)) {
+        return true;
+    }
+    uint64_t now = pp_clock_ns();
+    p->start_ns = p->start_ns > 0 ? p->start_ns : now;
+    if (timeout_ns > 0 && now - p->start_ns > timeout_ns) {
+        return false;
+    }
+    pp_show_wait(p->waited_ns);
+    const struct timespec nap = {.tv_sec = 0, .tv_nsec = NAP_NS};
+    nanosleep(&nap, NULL);
+    return true;
 }

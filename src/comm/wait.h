@@ -48,13 +48,14 @@ struct pp_backoff {
 /* Pause a little; false, without pausing, when it is time to sleep. Local. */
 bool pp_backoff_pause(struct pp_backoff *b);
 
-/*
- * Poll until the device of be has reached the mark. Local. PP_ELOST when stopped meanwhile
- * (how->stop may be NULL) or after timeout_ns (0: no limit); what the device says when it has
- * failed.
- */
-struct pp_backend;
-int pp_wait_mark(const struct pp_waiter *how, struct pp_backend *be, void *mark,
-                 uint64_t timeout_ns);
+/* A wait for what is looked at again and again, in which the thread also sleeps. */
+struct pp_poll {
+    struct pp_backoff backoff;
+    uint64_t *waited_ns;
+    uint64_t start_ns; /* start at 0 */
+};
+
+/* Between two looks; false: it has taken more than timeout_ns (0: no limit). Local. */
+bool pp_poll_pause(struct pp_poll *p, uint64_t timeout_ns);
 
 #endif

@@ -56,8 +56,10 @@ int a_vote_is_for_only_when_all_are(struct conform *c);
 int a_vote_built_from_allgather_is_the_same(struct conform *c);
 int posting_a_vote_waits_for_nobody(struct conform *c);
 int reduce_has_the_bits_of_adding_in_order(struct conform *c);
-int reduce_built_from_send_and_recv_has_the_same_bits(struct conform *c);
 int allgather_of_device_memory_is_in_rank_order(struct conform *c);
+
+/* See delay.c. Takes inner over, also on failure. */
+int delay_open(struct pp_transport *inner, uint64_t seed, struct pp_transport **out);
 
 /* Collective. Channels are opened here, after wrong ones were refused. be: see above. */
 int conform_open(struct pp_transport *tp, struct pp_backend *be, struct conform *c);

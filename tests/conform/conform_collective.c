@@ -37,7 +37,7 @@ static int reduce_over(struct conform *c, const int *group, int n, size_t N)
     return conform_expect_floats(c, "scratch", 1, last, scratch + N);
 }
 
-static int reduce_all(struct conform *c)
+int reduce_has_the_bits_of_adding_in_order(struct conform *c)
 {
     static const size_t sizes[] = {0, 1, 2, 7, 10, 1000, 100003};
     int group[64];
@@ -55,25 +55,6 @@ static int reduce_all(struct conform *c)
     }
     PP_TRY(reduce_over(c, group, n, 7));
     return reduce_over(c, group, n, 5003);
-}
-
-int reduce_has_the_bits_of_adding_in_order(struct conform *c)
-{
-    return reduce_all(c);
-}
-
-int reduce_built_from_send_and_recv_has_the_same_bits(struct conform *c)
-{
-    if (pp_transport_on_device(c->tp)) {
-        return 0; /* it is for memory of the host */
-    }
-    const struct pp_transport_ops *fast = c->tp->ops;
-    struct pp_transport_ops plain = *fast;
-    plain.reduce = NULL;
-    c->tp->ops = &plain;
-    int rc = reduce_all(c);
-    c->tp->ops = fast;
-    return rc;
 }
 
 /* Rank r is against in every vote whose number has bit r set; in between some are late. */

@@ -51,7 +51,7 @@ static int run_cases(struct pp_transport *tp, struct pp_backend *be)
 static int wrap(const char *flavour, struct pp_backend *be, struct pp_transport **tp)
 {
     if (strstr(flavour, "delay")) {
-        return pp_delay_open(*tp, 11, tp);
+        return delay_open(*tp, 11, tp);
     }
     if (strstr(flavour, "staged")) {
         PP_TRY(pp_staged_open(*tp, 10000000000u, tp));

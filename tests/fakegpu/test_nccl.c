@@ -261,7 +261,7 @@ static int wrap(const struct scenario *what, struct rank *r)
     PP_TRY(staged ? pp_staged_open(r->tp, what->timeout_ns, &r->tp)
                   : pp_nccl_open(r->tp, what->timeout_ns, &r->tp));
     if (strcmp(what->name, "conform-delay") == 0) {
-        PP_TRY(pp_delay_open(r->tp, 11, &r->tp));
+        PP_TRY(delay_open(r->tp, 11, &r->tp));
     }
     return what->run == run_conform ? 0 : pp_transport_bind(r->tp, r->be); /* conform_open() does */
 }

@@ -14,56 +14,38 @@
 struct pair {
     int fd;
     bool stopped;
-    uint64_t *waited_ns;
 };
 
-static int lost(struct pair *p)
-{
-    p->stopped = true;
-    return pp_fail(PP_ELOST, "stopped: the other rank is gone");
-}
-
-static int send_(struct pp_transport *tp, int dst, const void *buf, size_t bytes)
+/* Rank 0 sends first: two that send at once could fill the socket both ways. */
+static int exchange(struct pp_transport *tp, const struct pp_exchange *x, int n)
 {
     struct pair *p = tp->impl;
-    for (size_t at = 0; at < bytes;) {
-        ssize_t n = send(p->fd, (const char *)buf + at, bytes - at, MSG_NOSIGNAL);
-        if (n <= 0) {
-            return lost(p);
+    for (int turn = 0; turn < 2; turn++) {
+        bool sends = turn == tp->rank;
+        size_t bytes = sends ? (x->out ? x->out_bytes : 0) : x->in ? x->in_bytes : 0;
+        for (size_t at = 0; at < bytes;) {
+            if (!sends && tp->waited_ns) {
+                *tp->waited_ns = pp_clock_ns();
+            }
+            ssize_t got = sends ? send(p->fd, (const char *)x->out + at, bytes - at, MSG_NOSIGNAL)
+                                : recv(p->fd, (char *)x->in + at, bytes - at, 0);
+            if (got <= 0) {
+                p->stopped = true;
+                return pp_fail(PP_ELOST, "stopped: the other rank is gone");
+            }
+            at += (size_t)got;
         }
-        at += (size_t)n;
     }
     return 0;
 }
 
-static int recv_(struct pp_transport *tp, int src, void *buf, size_t bytes)
-{
-    struct pair *p = tp->impl;
-    for (size_t at = 0; at < bytes;) {
-        if (p->waited_ns) {
-            *p->waited_ns = pp_clock_ns();
-        }
-        ssize_t n = recv(p->fd, (char *)buf + at, bytes - at, 0);
-        if (n <= 0) {
-            return lost(p);
-        }
-        at += (size_t)n;
-    }
-    return 0;
-}
-
-/* Rank 0 speaks first: two that speak at once could fill the socket both ways. */
 static int allgather(struct pp_transport *tp, const void *in, size_t bytes, void *out)
 {
     int other = 1 - tp->rank;
     char *theirs = (char *)out + (size_t)other * bytes;
     memmove((char *)out + (size_t)tp->rank * bytes, in, bytes);
-    if (tp->rank == 0) {
-        PP_TRY(send_(tp, other, out, bytes));
-        return recv_(tp, other, theirs, bytes);
-    }
-    PP_TRY(recv_(tp, other, theirs, bytes));
-    return send_(tp, other, (char *)out + bytes, bytes);
+    const struct pp_exchange x = {other, in, bytes, theirs, bytes};
+    return exchange(tp, &x, 1);
 }
 
 static void stop_all(struct pp_transport *tp)
@@ -79,17 +61,10 @@ static bool stopped(struct pp_transport *tp)
     return p->stopped;
 }
 
-static void show_waits(struct pp_transport *tp, uint64_t *waited_ns)
-{
-    struct pair *p = tp->impl;
-    p->waited_ns = waited_ns;
-}
-
 static void destroy(struct pp_transport *tp)
 {
     struct pair *p = tp->impl;
     close(p->fd);
-    pp_free(p);
 }
 
 static const struct pp_transport_ops transport_pair = {
@@ -98,11 +73,9 @@ static const struct pp_transport_ops transport_pair = {
     .caps = {.processes = true},
     .destroy = destroy,
     .allgather = allgather,
-    .send = send_,
-    .recv = recv_,
+    .exchange = exchange,
     .abort = stop_all,
     .stopped = stopped,
-    .show_waits = show_waits,
 };
 
 int pair_open(int rank, int fd, struct pp_transport **out)
