@@ -51,7 +51,7 @@ need zlib1g-dev 'reads gzipped data' has_library zlib
 need libopenblas-pthread-dev 'matrix products' has_openblas
 need libopenmpi-dev 'ranks as MPI processes' has_command mpicc
 need openmpi-bin 'starts MPI processes (mpirun)' has_command mpirun
-need libcurl4-openssl-dev 'ppcli download-mnist' has_library libcurl
+need libcurl4-openssl-dev 'ppcli download' has_library libcurl
 need ca-certificates 'downloads over https' has_certificates
 if [ "$with_tests" = yes ]; then
     need libcmocka-dev 'unit tests' has_library cmocka

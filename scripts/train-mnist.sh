@@ -15,10 +15,10 @@ ninja -C "$root/build"
 ppcli=$root/build/ppcli
 
 echo "train-mnist: fetching MNIST (11 MB, kept for later runs)"
-if "$ppcli" --no-color download-mnist >/dev/null 2>&1; then
+if "$ppcli" --no-color download mnist >/dev/null 2>&1; then
     set -- --stages 2 "$@"
 else
-    echo "train-mnist: no download; training on the sample of real digits in data/mnist-sample instead ('ppcli download-mnist' says why)"
+    echo "train-mnist: no download; training on the sample of real digits in data/mnist-sample instead ('ppcli download mnist' says why)"
     set -- --stages 2 --set data.dataset=mnist-sample --epochs 10 "$@"
 fi
 exec "$ppcli" train "$root/configs/mnist.ini" "$@"

@@ -41,7 +41,7 @@ struct pp_dataset_info { /* what can be known without opening a file */
     const char *help;
     int features, classes;     /* 0: taken from the model */
     int train_n, test_n;       /* 0: unknown before opening, or by config */
-    const char *fetch_command; /* "ppcli download-mnist --dataset fashion-mnist", NULL: none */
+    const char *fetch_command; /* "ppcli download fashion-mnist", NULL: none */
 };
 
 const char *const *pp_dataset_names(void); /* of datasets.def, NULL-terminated */
@@ -109,16 +109,5 @@ int pp_loader_max_rows(const struct pp_loader *ld);
 
 /* Piece k of n rows cut into `parts` balanced pieces: first row and count. */
 void pp_balanced_piece(int n, int parts, int k, int *first, int *count);
-
-/*
- * Download. from: NULL = built-in mirrors in order; else an https or file URL, an http URL of this
- * machine, or a directory. dir: NULL = pp_data_dir(dataset); it is made. Good files that are there
- * are kept. Progress on stderr. Nothing appears under a final name unless its digest matches the
- * built-in pins; what was downloaded in part is kept as NAME.gz.part for the next run.
- * Errors: PP_EIO (network), PP_EFORMAT (digest), PP_ERESOURCE (another download into dir is
- * running, or built without libcurl and `from` is no directory), PP_ECONFIG, PP_ENOINPUT (`from` is
- * a directory without the files), PP_EPERM.
- */
-int pp_fetch_dataset(const char *dataset, const char *from, const char *dir);
 
 #endif

@@ -25,7 +25,8 @@ const struct pp_command *const pp_commands[] = {
 const struct pp_command *pp_command_find(const char *name)
 {
     for (int i = 0; pp_commands[i]; i++) {
-        if (strcmp(pp_commands[i]->name, name) == 0) {
+        const char *also = pp_commands[i]->also;
+        if (strcmp(pp_commands[i]->name, name) == 0 || (also && strcmp(also, name) == 0)) {
             return pp_commands[i];
         }
     }

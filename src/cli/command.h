@@ -14,6 +14,7 @@
 
 struct pp_command {
     const char *name;
+    const char *also;    /* an older name that still works; NULL: none */
     const char *summary; /* one line of `ppcli help` */
     /* Positional words, for the usage line and the completions: "CONFIG", "[KEY]", "COMMAND",
      * "SHELL". NULL: "CONFIG" for a command that takes the config flags, else none. */

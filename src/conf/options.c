@@ -52,7 +52,7 @@ static const struct conf_option table[] = {
     {KEY(data, dataset, CONF_NAME), .def = "mnist", LIST(datasets), .numbers = true,
      .help = "data set to train on"},
     {KEY(data, path, CONF_PATH), .def = "",
-     .help = "folder of the data set's files; empty: where `ppcli download-mnist` puts it"},
+     .help = "folder of the data set's files; empty: where `ppcli download` puts it"},
     {KEY(data, train_samples, CONF_INT), .def = "0", .max = 2147483647, .unit = "samples",
      .numbers = true, .help = "train on at most this many; synthetic: make this many; 0 = all"},
     {KEY(data, test_samples, CONF_INT), .def = "0", .max = 2147483647, .unit = "samples",

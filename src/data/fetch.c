@@ -1,367 +1,285 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which file from which source: what is there and good stays, the rest is taken from the first
- * source that has it, and in the end every source has said why it could not help. */
-#include "fetch.h"
+/* Which file from which source: good files that are there stay, the rest is taken from the first
+ * source that has it. When none has, the error says why of each. */
+#include "ppcli/fetch.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
-#include "ppcli/clock.h"
-#include "ppcli/dataset.h"
 #include "ppcli/err.h"
+#include "ppcli/io.h"
 #include "ppcli/log.h"
+#include "ppcli/mem.h"
+#include "ppcli/sha256.h"
+#include "fetch_http.h"
+#include "source.h"
 
-#define MIRRORS_MAX 8
-
-const struct pp_fetch_options pp_fetch_defaults = {
-    .connect_s = 10,
-    .low_speed_bytes = 1024,
-    .low_speed_s = 30,
-    .total_s = 3600,
-    .retries = 3,
-    .retry_first_s = 1,
-    .retry_after_max_s = 60,
-    .redirects_max = 5,
+#define PP_FROM(...) __VA_ARGS__
+#define PP_DOWNLOAD(name, help, from, ...) {name, help, {from}, {__VA_ARGS__}},
+const struct pp_fetch_set pp_fetch_sets[] = {
+#include "downloads.def"
+    {0},
 };
 
-struct mirror {
-    char base[PP_PATH_MAX]; /* URL with '/' at the end */
-    bool dead;              /* cannot be reached: not asked for the other files */
+const struct pp_fetch_limits pp_fetch_limits = {
+    .connect_s = 10,
+    .low_speed_s = 20,
+    .retries = 2,
+    .retry_first_s = 1,
+    .retry_after_max_s = 60,
 };
 
 struct fetch {
-    const struct pp_fetch_set *set;
-    const struct pp_fetch_options *opt;
-    char folder[PP_PATH_MAX]; /* copy from here; empty: from the mirrors */
-    struct mirror mirrors[MIRRORS_MAX];
-    int n_mirrors;
-    struct pp_http *http; /* opened for the first URL */
-    int n_kept, n_new;
+    const char *folder;         /* copy from here; NULL: from the mirrors */
+    const char *const *mirrors; /* NULL-terminated */
+    bool dead[5];               /* not asked for further files */
+    struct pp_fetch_limits limits;
 };
 
-/* Why the mirrors failed, for one message. */
-struct reasons {
-    char text[2048];
-    bool all_format; /* every one had something, and it was not the file */
+/* Where a file goes: NAME, or without .gz where it comes inflated. */
+struct target {
+    const struct pp_pin *pin;
+    const char *dir;
+    char path[PP_PATH_MAX], plain[PP_PATH_MAX], part[PP_PATH_MAX];
 };
 
-/* `skip`: a path that this reason may begin with and that tells a person nothing. */
-static void add_reason(struct reasons *r, const char *url, const char *skip)
+/* ---- digests */
+
+/* No file that is larger can be the right one: deflate adds no more to what it cannot shrink. */
+static uint64_t bytes_max(const struct pp_pin *pin)
 {
-    const struct pp_error *e = pp_error_get();
-    const char *what = e->text;
-    size_t used = strlen(r->text), room = sizeof(r->text) - used, k = strlen(skip);
-    if (strncmp(what, skip, k) == 0 && strncmp(what + k, ": ", 2) == 0) {
-        what += k + 2;
-    }
-    int n = snprintf(r->text + used, room, "%s%s: %.400s", used > 0 ? "; " : "", url, what);
-    if (n < 0 || (size_t)n >= room) {
-        r->text[used] = '\0';
-    }
-    r->all_format = r->all_format && e->code == PP_EFORMAT;
+    return pin->bytes + pin->bytes / 1000 + 4096;
 }
 
-/* --- addresses -------------------------------------------------------------------------------- */
-
-static bool has_prefix(const char *s, const char *prefix)
+static int check(struct pp_source *s, const char *path, const struct pp_pin *pin)
 {
-    return strncmp(s, prefix, strlen(prefix)) == 0;
+    uint8_t buffer[16384], digest[PP_SHA256_BYTES];
+    char hex[PP_SHA256_HEX], head[64];
+    uint64_t bytes = 0;
+    struct pp_sha256 sha;
+    pp_sha256_init(&sha);
+    for (size_t n = 1; n > 0 && bytes <= bytes_max(pin); bytes += n) {
+        PP_TRY(pp_source_read(s, buffer, sizeof(buffer), &n));
+        pp_sha256_update(&sha, buffer, n);
+    }
+    pp_sha256_final(&sha, digest);
+    return strcmp(pp_sha256_hex(digest, hex), pin->sha256) == 0
+               ? 0
+               : pp_fail(PP_EFORMAT,
+                         "%s: not the right file: sha256 %.16s..., expected %.16s...; begins with "
+                         "%s",
+                         path, hex, pin->sha256, pp_source_head(s, head, sizeof(head)));
 }
 
-/* http:// to exactly this machine. Strict on purpose: user names, other spellings of the address
- * and whatever URL readers disagree on are "not this machine". */
-static bool is_loopback(const char *url)
+int pp_pin_check(const char *path, const struct pp_pin *pin, bool *out_gz)
 {
-    static const char *const hosts[] = {"127.0.0.1", "localhost", "[::1]"};
-    const char *host = url + strlen("http://");
-    for (size_t i = 0; i < sizeof(hosts) / sizeof(hosts[0]); i++) {
-        const char *p = host + strlen(hosts[i]);
-        if (!has_prefix(host, hosts[i])) {
-            continue;
-        }
-        if (*p == ':') {
-            p += 1 + strspn(p + 1, "0123456789");
-        }
-        if (*p == '/' || *p == '\0') {
-            return true;
-        }
+    int rc = PP_EFORMAT;
+    *out_gz = true;
+    for (int kind = PP_SOURCE_RAW; kind <= PP_SOURCE_INFLATED && rc == PP_EFORMAT && *out_gz;
+         kind++) {
+        struct pp_source *s = NULL;
+        PP_TRY(pp_source_open(path, (enum pp_source_kind)kind, &s));
+        *out_gz = pp_source_is_gzip(s);
+        rc = check(s, path, pin);
+        pp_source_close(&s);
     }
-    return false;
+    return rc;
 }
 
-bool pp_url_allowed(const char *url, bool loopback_http)
+/* ---- the target folder */
+
+static int target_of(const char *dir, const struct pp_pin *pin, struct target *t)
 {
-    if (has_prefix(url, "https://")) {
-        return true;
-    }
-    return loopback_http && has_prefix(url, "http://") && is_loopback(url);
+    size_t n = strlen(pin->name);
+    bool gz = n > 3 && strcmp(pin->name + n - 3, ".gz") == 0;
+    t->pin = pin;
+    t->dir = dir;
+    PP_TRY(pp_path_format(t->path, "%s/%s", dir, pin->name));
+    PP_TRY(pp_path_format(t->plain, "%s/%.*s", dir, (int)(gz ? n - 3 : n), pin->name));
+    return pp_path_format(t->part, "%s.part", t->path);
 }
 
-static int hex_digit(char c)
+/* The .part is the right file: durable, then under its name. */
+static int commit(const struct target *t, bool gz)
 {
-    const char *digits = "0123456789abcdef0123456789ABCDEF";
-    const char *at = c != '\0' ? strchr(digits, c) : NULL;
-    return at ? (int)(at - digits) % 16 : -1;
-}
-
-/* file:///a%20b -> /a b */
-static int folder_of_url(const char *url, char out[PP_PATH_MAX])
-{
-    const char *p = url + strlen("file://");
-    if (has_prefix(p, "localhost/")) {
-        p += strlen("localhost");
-    }
-    if (*p != '/' || strlen(p) >= PP_PATH_MAX) {
-        return pp_fail(PP_ECONFIG, "--from %s: expected file:///FOLDER", url);
-    }
-    size_t n = 0;
-    for (; *p; p++) {
-        int hi = *p == '%' ? hex_digit(p[1]) : -1;
-        int lo = hi >= 0 ? hex_digit(p[2]) : -1;
-        if (*p == '%' && (lo < 0 || hi * 16 + lo == 0)) {
-            return pp_fail(PP_ECONFIG, "--from %s: '%%' needs two hexadecimal digits", url);
-        }
-        out[n++] = (char)(*p == '%' ? hi * 16 + lo : *p);
-        p += *p == '%' ? 2 : 0;
-    }
-    out[n] = '\0';
-    return 0;
-}
-
-static int set_folder(struct fetch *f, const char *path)
-{
-    struct stat st;
-    if (stat(path, &st) != 0) {
-        return pp_fail_errno(0, "--from %s", path);
-    }
-    if (!S_ISDIR(st.st_mode)) {
-        return pp_fail(PP_ENOINPUT, "--from %s: not a folder", path);
-    }
-    return pp_path_format(f->folder, "%s", path);
-}
-
-static int add_mirror(struct fetch *f, const char *url)
-{
-    pp_assert(f->n_mirrors < MIRRORS_MAX);
-    size_t n = strlen(url);
-    PP_TRY(pp_path_format(f->mirrors[f->n_mirrors].base, "%s%s", url,
-                          n > 0 && url[n - 1] == '/' ? "" : "/"));
-    f->n_mirrors++;
-    return 0;
-}
-
-static int add_sources(struct fetch *f, const char *from)
-{
-    char folder[PP_PATH_MAX];
-    if (!from) {
-        for (int i = 0; f->set->mirrors[i]; i++) {
-            PP_TRY(add_mirror(f, f->set->mirrors[i]));
-        }
-        return 0;
-    }
-    if (has_prefix(from, "file://")) {
-        PP_TRY(folder_of_url(from, folder));
-        return set_folder(f, folder);
-    }
-    if (!strstr(from, "://")) {
-        return set_folder(f, from);
-    }
-    if (!pp_url_allowed(from, f->opt->loopback_http)) {
-        return pp_fail(PP_ECONFIG,
-                       "--from %s: expected https://..., file:///FOLDER or a folder (http:// only "
-                       "for this machine)",
-                       from);
-    }
-    return add_mirror(f, from);
-}
-
-/* --- one file --------------------------------------------------------------------------------- */
-
-/* 0 when the .part is verified and has its name; *out_verified: it was the right file. */
-static int verify_and_commit(const struct pp_pin *pin, const struct pp_store *st,
-                             bool *out_verified)
-{
-    bool gz;
-    *out_verified = false;
-    PP_TRY(pp_verify_file(st->part, pin, &gz));
-    *out_verified = true;
-    return pp_store_commit(st, gz);
-}
-
-/* From a folder: NAME.gz, else NAME. */
-static int get_copy(const char *folder, const struct pp_pin *pin, const struct pp_store *st)
-{
-    char path[PP_PATH_MAX];
-    bool verified;
-    PP_TRY(pp_path_format(path, "%s/%s.gz", folder, pin->name));
-    int rc = pp_store_copy(st, path, pp_store_bytes_max(pin));
-    if (rc == PP_ENOINPUT) {
-        PP_TRY(pp_path_format(path, "%s/%s", folder, pin->name));
-        rc = pp_store_copy(st, path, pp_store_bytes_max(pin));
-    }
-    if (rc == PP_ENOINPUT) {
-        return pp_fail(PP_ENOINPUT, "%s.gz is missing", path);
+    int fd = open(t->part, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int rc = fd < 0 || fsync(fd) != 0 ? pp_fail_errno(0, "cannot flush %s", t->part) : 0;
+    if (fd >= 0) {
+        close(fd);
     }
     PP_TRY(rc);
-    rc = verify_and_commit(pin, st, &verified);
-    if (rc < 0 && !verified) {
-        pp_store_discard(st);
-        return pp_error_context("copy of %s", path);
+    PP_TRY(pp_io_rename(&pp_io_system, t->part, gz ? t->path : t->plain));
+    if (!gz && strcmp(t->path, t->plain) != 0) {
+        (void)unlink(t->path); /* it would be read first, and was found to be damaged */
     }
+    return pp_io_sync_dir(&pp_io_system, t->dir);
+}
+
+/* Whether a good file is there. A bad one stays until a good one takes its place. */
+static bool is_there(const struct target *t)
+{
+    bool gz;
+    int rc = pp_pin_check(t->path, t->pin, &gz);
+    rc = rc == PP_ENOINPUT ? pp_pin_check(t->plain, t->pin, &gz) : rc;
+    if (rc == 0) {
+        pp_log_info("%s: already there", t->pin->name);
+    } else if (rc != PP_ENOINPUT) {
+        pp_log_warn("%s; it will be replaced", pp_error_get()->text);
+    }
+    return rc == 0;
+}
+
+/* ---- one file */
+
+/* The file of that name into the .part. PP_ENOINPUT: there is none. */
+static int copy(const char *folder, const char *final, const struct target *t)
+{
+    char path[PP_PATH_MAX], *data = NULL;
+    size_t bytes;
+    FILE *f = NULL;
+    PP_TRY(pp_path_format(path, "%s%s", folder, strrchr(final, '/')));
+    PP_TRY(pp_file_read(path, bytes_max(t->pin), &data, &bytes));
+    (void)unlink(t->part);
+    int rc = pp_file_append(t->part, O_TRUNC | O_NOFOLLOW, &f);
+    if (rc == 0 && (fwrite(data, 1, bytes, f) < bytes) | (fclose(f) != 0)) {
+        rc = pp_fail_errno(0, "cannot write %s", t->part);
+    }
+    pp_free(data);
     return rc;
 }
 
-/* From one URL. *out_next: another mirror may help. */
-static int get_url(struct fetch *f, struct mirror *m, const char *url, const struct pp_pin *pin,
-                   const struct pp_store *st, bool *out_next)
+static int get_copy(const char *folder, const struct target *t)
 {
-    struct pp_progress pg;
-    *out_next = false;
-    if (!f->http) {
-        PP_TRY(pp_http_open(f->opt, &f->http));
+    bool gz;
+    int rc = copy(folder, t->path, t);
+    rc = rc == PP_ENOINPUT ? copy(folder, t->plain, t) : rc;
+    rc = rc == 0 ? pp_pin_check(t->part, t->pin, &gz) : rc;
+    if (rc < 0) {
+        (void)unlink(t->part);
+        return rc;
     }
-    for (;;) {
-        bool resumed = false, verified;
-        pp_progress_begin(&pg, pin->name);
-        enum pp_http_end end =
-            pp_http_get(f->http, url, st, pp_store_bytes_max(pin), &pg, &resumed);
-        if (end != PP_HTTP_DONE) {
-            *out_next = end != PP_HTTP_LOCAL;
-            m->dead = end == PP_HTTP_UNREACHABLE;
-            return pp_error_get()->code;
-        }
-        int rc = verify_and_commit(pin, st, &verified);
-        if (rc == 0 || verified) {
-            return rc;
-        }
-        pp_store_discard(st);
-        if (!resumed) {
-            *out_next = rc == PP_EFORMAT;
-            return rc;
-        }
-        /* The file changed between its parts, or its beginning was bad: once more, whole. */
-        pp_log_info("%s: the resumed file is not the right one, starting over", url);
-    }
+    return commit(t, gz);
 }
 
-/* From the first mirror that has it; *out_from is that one. */
-static int get_download(struct fetch *f, const struct pp_pin *pin, const struct pp_store *st,
-                        const char **out_from)
+static enum pp_http_end get_url(const char *url, const struct target *t,
+                                const struct pp_fetch_limits *limits)
 {
-    struct reasons why = {.all_format = true};
-    for (int i = 0; i < f->n_mirrors; i++) {
-        struct mirror *m = &f->mirrors[i];
-        char url[PP_PATH_MAX];
-        bool next;
-        PP_TRY(pp_path_format(url, "%s%s.gz", m->base, pin->name));
-        if (m->dead) {
+    bool resumed = true, gz;
+    while (resumed) {
+        enum pp_http_end end = pp_http_get(url, t->part, bytes_max(t->pin), limits, &resumed);
+        if (end != PP_HTTP_DONE) {
+            return end;
+        }
+        if (pp_pin_check(t->part, t->pin, &gz) == 0) {
+            return commit(t, gz) == 0 ? PP_HTTP_DONE : PP_HTTP_LOCAL;
+        }
+        (void)unlink(t->part); /* of another file than its beginning? once more, whole */
+    }
+    return PP_HTTP_FAILED;
+}
+
+/* From the first mirror that has it. */
+static int get_download(struct fetch *f, const struct target *t)
+{
+    char url[PP_PATH_MAX], why[2048] = "";
+    bool all_format = true;
+    size_t n = strlen(t->part);
+    for (int i = 0; f->mirrors[i]; i++) {
+        bool slash = f->mirrors[i][strlen(f->mirrors[i]) - 1] == '/';
+        PP_TRY(pp_path_format(url, "%s%s%s", f->mirrors[i], slash ? "" : "/", t->pin->name));
+        enum pp_http_end end = PP_HTTP_UNREACHABLE;
+        if (f->dead[i]) {
             pp_fail(PP_EIO, "was not reachable");
         } else {
-            int rc = get_url(f, m, url, pin, st, &next);
-            if (rc == 0) {
-                *out_from = m->base;
-                return 0;
-            }
-            if (!next) {
-                return rc;
-            }
+            end = get_url(url, t, &f->limits);
         }
-        add_reason(&why, url, st->part);
+        const struct pp_error *e = pp_error_get();
+        if (end == PP_HTTP_DONE || end == PP_HTTP_LOCAL) {
+            return end == PP_HTTP_DONE ? 0 : e->code;
+        }
+        f->dead[i] = end == PP_HTTP_UNREACHABLE;
+        all_format = all_format && e->code == PP_EFORMAT;
+        size_t used = strlen(why);
+        snprintf(why + used, sizeof(why) - used, "%s%.400s: %.400s", used > 0 ? "; " : "", url,
+                 e->text + (strncmp(e->text, t->part, n) == 0 ? n + 2 : 0));
     }
-    return pp_fail(why.all_format ? PP_EFORMAT : PP_EIO,
-                   "cannot download %s.gz: %s. To take the files from a folder: --from DIR",
-                   pin->name, why.text);
+    return pp_fail(all_format ? PP_EFORMAT : PP_EIO,
+                   "cannot download %s: %s. To take the files from a folder: --from DIR",
+                   t->pin->name, why);
 }
 
-static int get_file(struct fetch *f, const struct pp_pin *pin, const struct pp_store *st)
+static int get_file(struct fetch *f, const struct target *t)
 {
-    uint64_t begin_ns = pp_clock_ns();
-    const char *from = f->folder;
     bool gz;
-    if (from[0]) {
-        PP_TRY(get_copy(from, pin, st));
-    } else if (pp_verify_file(st->part, pin, &gz) == 0) {
-        /* A run was killed between the last byte and the rename. */
-        PP_TRY(pp_store_commit(st, gz));
-        from = "an earlier download";
-    } else {
-        PP_TRY(get_download(f, pin, st, &from));
-    }
-    pp_log_info("%s: from %s in %.1f s, digest good", pin->name, from,
-                (double)(pp_clock_ns() - begin_ns) * 1e-9);
-    return 0;
-}
-
-/* Whether a good file is there already. A bad one stays until a good one takes its place. */
-static bool is_there(const struct pp_pin *pin, const struct pp_store *st)
-{
-    const char *const paths[2] = {st->gz, st->plain};
-    for (int i = 0; i < 2; i++) {
-        bool gz;
-        int rc = pp_verify_file(paths[i], pin, &gz);
-        if (rc == 0) {
-            pp_log_info("%s: already there", paths[i]);
-            return true;
-        }
-        if (rc != PP_ENOINPUT) {
-            pp_log_warn("%s; it will be replaced", pp_error_get()->text);
-            return false; /* the reader would take this one first */
-        }
-    }
-    return false;
-}
-
-static int get_all(struct fetch *f, const char *dir)
-{
-    for (int i = 0; i < f->set->n_files; i++) {
-        const struct pp_pin *pin = &f->set->files[i];
-        struct pp_store st;
-        PP_TRY(pp_store_paths(dir, pin, &st));
-        if (is_there(pin, &st)) {
-            f->n_kept++;
-            continue;
-        }
-        PP_TRY(get_file(f, pin, &st));
-        f->n_new++;
-    }
-    return 0;
-}
-
-int pp_fetch_files(const struct pp_fetch_set *set, const char *from, const char *dir,
-                   const struct pp_fetch_options *opt)
-{
-    struct fetch f = {.set = set, .opt = opt};
-    int lock = -1;
-    PP_TRY(add_sources(&f, from));
-    int rc = pp_store_lock(dir, &lock);
+    /* A good .part: a run was killed between the last byte and the rename. */
+    int rc = f->folder                                 ? get_copy(f->folder, t)
+             : pp_pin_check(t->part, t->pin, &gz) == 0 ? commit(t, gz)
+                                                       : get_download(f, t);
     if (rc == 0) {
-        rc = get_all(&f, dir);
-    }
-    pp_http_close(&f.http);
-    pp_store_unlock(dir, lock);
-    if (rc == 0) {
-        pp_log_info("%s is in %s: %d files, all digests good%s", set->name, dir, f.n_kept + f.n_new,
-                    f.n_new == 0 ? ", nothing to do" : "");
+        pp_log_info("%s: digest good", t->pin->name);
     }
     return rc;
 }
 
-int pp_fetch_dataset(const char *dataset, const char *from, const char *dir)
+/* ---- a data set */
+
+static int check_from(const char *from, struct fetch *f)
 {
-    char standard[PP_PATH_MAX];
-    const struct pp_fetch_set *set = pp_fetch_set(dataset);
-    if (!set) {
+    static const char *const schemes[] = {"https://", "http://", "file:///"};
+    struct stat st;
+    for (int i = 0; i < 3; i++) {
+        if (strncmp(from, schemes[i], strlen(schemes[i])) == 0) {
+            return 0;
+        }
+    }
+    if (strstr(from, "://")) {
         return pp_fail(PP_ECONFIG,
-                       "data set '%s' cannot be downloaded (mnist and fashion-mnist can)", dataset);
+                       "--from %s: expected https://..., file:///FOLDER, a folder or "
+                       "http://... of this machine",
+                       from);
     }
-    if (!dir) {
-        PP_TRY(pp_data_dir(dataset, standard));
-        dir = standard;
+    f->folder = from;
+    return stat(from, &st) != 0   ? pp_fail_errno(0, "--from %s", from)
+           : !S_ISDIR(st.st_mode) ? pp_fail(PP_ENOINPUT, "--from %s: not a folder", from)
+                                  : 0;
+}
+
+int pp_fetch(const struct pp_fetch_set *set, const char *from, const char *dir,
+             const struct pp_fetch_limits *limits)
+{
+    const char *const only[2] = {from, NULL};
+    struct fetch f = {.limits = *limits, .mirrors = from ? only : set->mirrors};
+    PP_TRY(from ? check_from(from, &f) : 0);
+    f.limits.http = limits->http || (from && strncmp(from, "http://", 7) == 0);
+    PP_TRY(pp_dir_create(dir));
+    int lock = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
+    if (lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+        rc = pp_fail(PP_ERESOURCE, "another download into %s is running", dir);
     }
-    struct pp_fetch_options opt = pp_fetch_defaults;
-    /* Asked for by name, a server on this machine may speak http. */
-    opt.loopback_http = from && has_prefix(from, "http://");
-    return pp_fetch_files(set, from, dir, &opt);
+    for (const struct pp_pin *pin = set->files; rc == 0 && pin->name; pin++) {
+        struct target t;
+        rc = target_of(dir, pin, &t);
+        rc = rc == 0 && !is_there(&t) ? get_file(&f, &t) : rc;
+    }
+    if (lock >= 0) {
+        close(lock);
+    }
+    return rc;
+}
+
+int pp_fetch_there(const struct pp_fetch_set *set, const char *dir, int *out_files)
+{
+    int n = 0, there = 0;
+    for (struct target t; set->files[n].name; n++) {
+        PP_TRY(target_of(dir, &set->files[n], &t));
+        there += access(t.path, F_OK) == 0 || access(t.plain, F_OK) == 0;
+    }
+    *out_files = n;
+    return there;
 }

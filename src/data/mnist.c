@@ -155,8 +155,8 @@ static int check_pair(const struct pair *p, const struct pp_idx *images,
  * refuses. */
 static int read_headers(const struct pair *p, struct pp_idx *images, struct pp_idx *labels)
 {
-    PP_TRY(pp_idx_read_header(p->images, images));
-    PP_TRY(pp_idx_read_header(p->labels, labels));
+    PP_TRY(pp_idx_read(p->images, images, NULL));
+    PP_TRY(pp_idx_read(p->labels, labels, NULL));
     return check_pair(p, images, labels);
 }
 
@@ -265,7 +265,7 @@ const struct pp_dataset_ops dataset_mnist = {
              .classes = CLASSES,
              .train_n = 60000,
              .test_n = 10000,
-             .fetch_command = "ppcli download-mnist"},
+             .fetch_command = "ppcli download mnist"},
     .open = open_pair,
     .count = count_pair,
 };
@@ -296,7 +296,7 @@ const struct pp_dataset_ops dataset_fashion_mnist = {
              .classes = CLASSES,
              .train_n = 60000,
              .test_n = 10000,
-             .fetch_command = "ppcli download-mnist --dataset fashion-mnist"},
+             .fetch_command = "ppcli download fashion-mnist"},
     .places = fashion_places,
     .open = open_pair,
     .count = count_pair,

@@ -8,7 +8,7 @@ for shell in bash zsh fish; do
     begin "$shell can read its script, which has commands, options and keys"
     run completion $shell
     code_is 0
-    for word in download-mnist stages log-every pipeline.stages train.lr 1f1b ini; do
+    for word in download stages log-every pipeline.stages train.lr 1f1b ini; do
         out_has "$word"
     done
     cp "$folder/out" "$folder/script.$shell"

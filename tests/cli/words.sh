@@ -17,7 +17,7 @@ same "$(cat "$folder/err")" ''
 begin "help lists every command, three ways"
 run help
 code_is 0
-out_has 'download-mnist'
+out_has 'download '
 cp "$folder/out" "$folder/help"
 for word in --help -h; do
     run $word
@@ -111,8 +111,6 @@ code_is 64
 err_has "unexpected word 'model'"
 run version now
 code_is 64
-run download-mnist here
-code_is 64
 
 begin "an option in the place of a command is explained"
 run --stages 2
@@ -160,12 +158,26 @@ run completion
 code_is 64
 
 begin "an unknown data set is refused before any network"
-run download-mnist --dataset fashion-mnits
+run download fashion-mnits
 code_is 64
 err_has "did you mean 'fashion-mnist'?"
 run download-mnist --dataset synthetic
 code_is 64
 err_has 'needs no download'
+run download all --dir here
+code_is 64
+err_has 'one data set'
+
+begin "download without words lists what there is, where, and what is there"
+mkdir -p "$folder/data/mnist"
+: > "$folder/data/mnist/train-labels-idx1-ubyte.gz"
+PPCLI_DATA_DIR=$folder/data
+export PPCLI_DATA_DIR
+run download
+code_is 0
+out_has "$folder/data/mnist: 1 of 4 files there"
+out_has 'tiny-shakespeare'
+unset PPCLI_DATA_DIR
 
 begin "a one-rank command runs on rank 0 of an MPI launch and is silent elsewhere"
 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=1

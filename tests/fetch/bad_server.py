@@ -128,9 +128,8 @@ class Handler(socketserver.StreamRequestHandler):
         first = None
         if headers.get("range", "").startswith("bytes="):
             first = int(headers["range"][6:].rstrip("-"))
-        n = count(path, "%s range=%s if-range=%s agent=%s" % (
-            path, "-" if first is None else first, headers.get("if-range", "-"),
-            headers.get("user-agent", "-")))
+        n = count(path, "%s range=%s agent=%s" % (
+            path, "-" if first is None else first, headers.get("user-agent", "-")))
         name, _, number = mode.partition("-")
         getattr(self, "do_" + name)(path, n, first, int(number or 0))
 

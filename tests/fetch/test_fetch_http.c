@@ -19,16 +19,15 @@ static struct fetch_set fs;
 static char log_path[128];
 static int http_port, https_port, expired_port;
 
-static struct pp_fetch_options quick(int retries)
+static struct pp_fetch_limits quick(int retries)
 {
-    struct pp_fetch_options o = pp_fetch_defaults;
+    struct pp_fetch_limits o = pp_fetch_limits;
     o.connect_s = 3;
     o.low_speed_s = 1;
-    o.total_s = 10;
     o.retries = retries;
     o.retry_first_s = 0.01;
     o.retry_after_max_s = 1;
-    o.loopback_http = true;
+    o.http = true;
     return o;
 }
 
@@ -59,8 +58,8 @@ static int requests(const char *mode, const char *token, const char *words)
 
 static int fetch(const char *mode, const char *token, const char *to, int retries)
 {
-    const struct pp_fetch_options o = quick(retries);
-    return pp_fetch_files(&fs.set, url_of(mode, token), to, &o);
+    const struct pp_fetch_limits o = quick(retries);
+    return pp_fetch(&fs.set, url_of(mode, token), to, &o);
 }
 
 struct answer {
@@ -100,8 +99,8 @@ static void good_answers_are_taken(void **state)
         {"good", 0, "", 1, 0},       {"chunked", 0, "", 1, 0},  {"nolength", 0, "", 1, 0},
         {"plain", 0, "", 1, 0},      {"redirect", 0, "", 1, 0}, {"hops-5", 0, "", 1, 0},
         {"twice500", 0, "", 3, 3},   {"thirds", 0, "", 3, 3},   {"resetonce", 0, "", 2, 1},
-        {"cutignore", 0, "", 2, 1},  {"cutweak", 0, "", 2, 1},  {"cutwrongrange", 0, "", 3, 1},
-        {"cutchanged", 0, "", 3, 1}, {"416", 0, "", 3, 1},
+        {"cutignore", 0, "", 3, 1},  {"cutweak", 0, "", 2, 1},  {"cutwrongrange", 0, "", 3, 1},
+        {"cutchanged", 0, "", 3, 1}, {"416", 0, "", 3, 1},      {"wrongrange", 0, "", 1, 3},
     };
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
         check_answer(state, &table[i]);
@@ -113,28 +112,27 @@ static void bad_answers_leave_nothing_under_the_name(void **state)
     static const struct answer table[] = {
         {"404", PP_EIO, "server answered 404 (text/plain)", 1, 3},
         {"403html", PP_EIO, "server answered 403 (text/html)", 1, 3},
-        {"200html", PP_EFORMAT, "server sent text/html beginning with 3c 21", 1, 3},
+        {"200html", PP_EFORMAT, "begins with 3c 21 64 6f (a web page?)", 1, 3},
         {"endless404", PP_EIO, "server answered 404", 1, 3},
         {"always500", PP_EIO, "server answered 500", 4, 3},
         {"empty", PP_EFORMAT, "empty file", 1, 3},
-        {"onebyte", PP_EFORMAT, "neither gzip nor IDX", 1, 3},
+        {"onebyte", PP_EFORMAT, "begins with 1f", 1, 3},
         {"wrong", PP_EFORMAT, "damaged gzip data", 1, 3},
-        {"encoded", PP_EFORMAT, "magic 0x1f8b", 1, 3},
+        {"encoded", PP_EFORMAT, "not the right file: sha256", 1, 3},
         {"hugelength", PP_EFORMAT, "larger than 64164 bytes", 1, 3},
         {"endless", PP_EFORMAT, "larger than 64164 bytes", 1, 3},
         {"trailing", PP_EFORMAT, "trailing bytes", 1, 3},
         {"nohttp", PP_EIO, "", 1, 0},
-        {"short", PP_EIO, "connection broke after", 2, 1},
+        {"short", PP_EIO, "connection broke after", 3, 1},
         {"shortnolength", PP_EFORMAT, "cut short", 1, 3},
-        {"reset", PP_EIO, "connection broke after", 2, 1},
+        {"reset", PP_EIO, "connection broke after", 3, 1},
         {"hangup", PP_EIO, "connection broke after 0 bytes", 2, 1},
-        {"wrongrange", PP_EIO, "another piece of the file", 1, 3},
         {"cutbad", PP_EFORMAT, "damaged gzip data", 3, 3},
-        {"loop", PP_EIO, "more than 5 redirects", 6, 3},
-        {"hops-6", PP_EIO, "more than 5 redirects", 1, 3},
-        {"tohttp", PP_EIO, "redirects to http://example.invalid/x.gz, which is not https", 1, 3},
-        {"tofile", PP_EIO, "redirects to file:///etc/passwd", 1, 3},
-        {"toftp", PP_EIO, "redirects to ftp://", 1, 3},
+        {"loop", PP_EIO, "Maximum (5) redirects followed", 6, 3},
+        {"hops-6", PP_EIO, "Maximum (5) redirects followed", 1, 3},
+        {"tohttp", PP_EIO, "example.invalid", 1, 3},
+        {"tofile", PP_EIO, "Protocol \"file\" not supported", 1, 3},
+        {"toftp", PP_EIO, "Protocol \"ftp\" not supported", 1, 3},
         {"nowhere", PP_EIO, "server answered 302", 1, 3},
     };
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
@@ -142,12 +140,12 @@ static void bad_answers_leave_nothing_under_the_name(void **state)
     }
 }
 
-/* Each waits for the low-speed limit of one second. */
+/* Each waits for the low-speed limit of one second. A silent one is not asked again. */
 static void stalled_and_crawling_servers_are_left(void **state)
 {
     static const struct answer table[] = {
         {"stall", PP_EIO, "stalled after 100 bytes", 1, 0},
-        {"silent", PP_EIO, "stalled after 0 bytes", 1, 0},
+        {"silent", PP_EIO, "stalled after 0 bytes", 1, 3},
         {"drip", PP_EIO, "stalled after", 1, 0},
     };
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
@@ -184,20 +182,26 @@ static void a_cut_at_any_byte_is_resumed(void **state)
         check_nothing(to);
         CHECK_OK(fetch(mode, token, to, 0));
         check_complete(&fs, to);
-        snprintf(range, sizeof(range), k > 0 ? "range=%d if-range=\"v1\"" : "range=- if-range=-",
-                 k);
+        snprintf(range, sizeof(range), k > 0 ? "range=%d " : "range=- ", k);
         CHECK_INT_EQ(requests(mode, token, range), k > 0 ? 1 : 2);
         folder_empty(to);
     }
 }
 
-static void a_part_of_another_url_is_not_resumed(void **state)
+/* Of another file too: its digest is wrong then, and the file is fetched whole. */
+static void a_part_of_another_url_is_resumed(void **state)
 {
     const char *to = in_folder(state, "to");
     CHECK_FAILS(fetch("cut-5000", "other", to, 0), PP_EIO, "broke after 5000 bytes");
     assert_true(has(to, ".gz.part"));
     CHECK_OK(fetch("good", "other", to, 0));
-    CHECK_INT_EQ(requests("good", "other", "range=-"), 1);
+    CHECK_INT_EQ(requests("good", "other", "range=5000"), 1);
+    check_complete(&fs, to);
+    unlink(in_folder(state, "to/" FETCH_NAME ".gz"));
+    file_write(in_folder(state, "to/" FETCH_NAME ".gz.part"), "something else", 14);
+    CHECK_OK(fetch("good", "mixed", to, 0));
+    CHECK_INT_EQ(requests("good", "mixed", "range=14"), 1);
+    CHECK_INT_EQ(requests("good", "mixed", "range=- "), 1);
     check_complete(&fs, to);
 }
 
@@ -222,7 +226,7 @@ static void a_killed_download_is_resumed(void **state)
         check_nothing(to);
         CHECK_OK(fetch("slowonce", token, to, 3));
         check_complete(&fs, to);
-        resumed += requests("slowonce", token, "if-range=\"v1\"") > 0;
+        resumed += requests("slowonce", token, "range=-") < requests("slowonce", token, "");
     }
     print_message("# %d of 10 resumed\n", resumed);
     assert_true(resumed >= 3);
@@ -230,13 +234,12 @@ static void a_killed_download_is_resumed(void **state)
 
 static int fetch_mirrors(const char *to, const char *a, const char *b, const char *c)
 {
-    struct pp_fetch_options o = quick(0);
-    fs.mirrors[0] = a;
-    fs.mirrors[1] = b;
-    fs.mirrors[2] = c;
-    int rc = pp_fetch_files(&fs.set, NULL, to, &o);
-    fs.mirrors[0] = fs.mirrors[1] = fs.mirrors[2] = NULL;
-    return rc;
+    struct pp_fetch_limits o = quick(0);
+    struct pp_fetch_set set = fs.set;
+    set.mirrors[0] = a;
+    set.mirrors[1] = b;
+    set.mirrors[2] = c;
+    return pp_fetch(&set, NULL, to, &o);
 }
 
 static void mirrors_are_tried_in_order(void **state)
@@ -247,7 +250,7 @@ static void mirrors_are_tried_in_order(void **state)
     check_complete(&fs, to);
     CHECK_INT_EQ(requests("wrong", "m", ""), 1);
     CHECK_INT_EQ(requests("cut-30000", "m", "range=-"), 1);
-    CHECK_INT_EQ(requests("good", "m", "range=-"), 1);
+    CHECK_INT_EQ(requests("good", "m", "range=30000"), 1);
 }
 
 static void an_unreachable_mirror_is_asked_once(void **state)
@@ -266,7 +269,7 @@ static void every_mirror_says_why(void **state)
     print_message("# %s\n", text);
     assert_non_null(strstr(text, "/404/w/" FETCH_NAME ".gz: server answered 404"));
     assert_non_null(strstr(text, "/wrong/w/" FETCH_NAME ".gz: damaged gzip data"));
-    assert_non_null(strstr(text, "http://127.0.0.1:1/x/" FETCH_NAME ".gz: Couldn't connect"));
+    assert_non_null(strstr(text, "http://127.0.0.1:1/x/" FETCH_NAME ".gz: Failed to connect"));
     assert_non_null(strstr(text, "--from DIR"));
     assert_null(strstr(text, ".part"));
     check_nothing(to);
@@ -274,13 +277,24 @@ static void every_mirror_says_why(void **state)
 
 static void http_is_refused_unless_asked_for(void **state)
 {
-    struct pp_fetch_options o = quick(0);
-    o.loopback_http = false;
-    fs.mirrors[0] = url_of("good", "plainhttp");
-    int rc = pp_fetch_files(&fs.set, NULL, in_folder(state, "to"), &o);
-    fs.mirrors[0] = NULL;
-    CHECK_FAILS(rc, PP_EIO, "which is not https");
+    struct pp_fetch_limits o = quick(0);
+    o.http = false;
+    struct pp_fetch_set set = fs.set;
+    set.mirrors[0] = url_of("good", "plainhttp");
+    int rc = pp_fetch(&set, NULL, in_folder(state, "to"), &o);
+    CHECK_FAILS(rc, PP_EIO, "Protocol \"http\" not supported");
     CHECK_INT_EQ(requests("good", "plainhttp", ""), 0);
+}
+
+/* The connection tells, not the URL: only 127.* and ::1 count (and no IPv6 is a refusal too). */
+static void http_is_spoken_with_this_machine_only(void **state)
+{
+    char url[256];
+    struct pp_fetch_limits o = quick(0);
+    snprintf(url, sizeof(url), "http://127.0.0.1@[::ffff:127.0.0.1]:%d/good/else/", http_port);
+    CHECK_FAILS(pp_fetch(&fs.set, url, in_folder(state, "to"), &o), PP_EIO, "");
+    print_message("# %s\n", pp_error_get()->text);
+    CHECK_INT_EQ(requests("good", "else", ""), 0);
 }
 
 /* Refused before anything is asked. */
@@ -291,10 +305,10 @@ static void check_certificate(void **state, int port, const char *token)
         skip();
     }
     char url[128];
-    struct pp_fetch_options o = quick(0);
+    struct pp_fetch_limits o = quick(0);
     const char *to = in_folder(state, token);
     snprintf(url, sizeof(url), "https://127.0.0.1:%d/good/%s/", port, token);
-    CHECK_FAILS(pp_fetch_files(&fs.set, url, to, &o), PP_EIO, "certificate");
+    CHECK_FAILS(pp_fetch(&fs.set, url, to, &o), PP_EIO, "certificate");
     CHECK_INT_EQ(requests("good", token, ""), 0);
     check_nothing(to);
 }
@@ -309,48 +323,12 @@ static void an_expired_certificate_is_refused(void **state)
     check_certificate(state, expired_port, "expired");
 }
 
-/* The other twelve ways of a bad server that a threat list names: the file has its final name only
- * where its digest is the pinned one. */
-static void named_ways_of_a_bad_server_give_the_right_file_or_none(void **state)
-{
-    static const struct {
-        const char *way, *mode;
-        bool ends_well;
-    } table[] = {
-        {"redirect to http", "tohttp", false},
-        {"huge body", "endless", false},
-        {"short body", "short", false},
-        {"wrong range", "wrongrange", false},
-        {"206 that ignores the range", "cutwrongrange", true},
-        {"file changed between two parts", "cutchanged", true},
-        {"stall", "stall", false},
-        {"reset", "reset", false},
-        {"404", "404", false},
-        {"403 with a page", "403html", false},
-        {"gzip inside gzip", "encoded", false},
-        {"slow drip", "drip", false},
-    };
-    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-        char token[16];
-        snprintf(token, sizeof(token), "way%zu", i);
-        const char *to = in_folder(state, token);
-        int rc = fetch(table[i].mode, token, to, table[i].ends_well ? 1 : 0);
-        print_message("# %s: %s\n", table[i].way, rc < 0 ? pp_error_get()->text : "mended");
-        assert_int_equal(rc == 0, table[i].ends_well);
-        if (rc == 0) {
-            check_complete(&fs, to);
-        } else {
-            check_nothing(to);
-        }
-    }
-}
-
 static void tls_is_not_spoken_with_a_plain_server(void **state)
 {
     char url[128];
-    struct pp_fetch_options o = quick(0);
+    struct pp_fetch_limits o = quick(0);
     snprintf(url, sizeof(url), "https://127.0.0.1:%d/good/nottls/", http_port);
-    CHECK_FAILS(pp_fetch_files(&fs.set, url, in_folder(state, "to"), &o), PP_EIO, "SSL");
+    CHECK_FAILS(pp_fetch(&fs.set, url, in_folder(state, "to"), &o), PP_EIO, "SSL");
     check_nothing(in_folder(state, "to"));
 }
 
@@ -410,15 +388,15 @@ int main(int argc, char **argv)
             T(retry_after_is_obeyed_up_to_a_limit),
             T(the_request_names_ppcli),
             T(a_cut_at_any_byte_is_resumed),
-            T(a_part_of_another_url_is_not_resumed),
+            T(a_part_of_another_url_is_resumed),
             T(a_killed_download_is_resumed),
             T(mirrors_are_tried_in_order),
             T(an_unreachable_mirror_is_asked_once),
             T(every_mirror_says_why),
             T(http_is_refused_unless_asked_for),
+            T(http_is_spoken_with_this_machine_only),
             T(a_certificate_that_nobody_signed_is_refused),
             T(an_expired_certificate_is_refused),
-            T(named_ways_of_a_bad_server_give_the_right_file_or_none),
             T(tls_is_not_spoken_with_a_plain_server),
         };
         failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -55,7 +55,7 @@ static void every_name_has_its_information(void **state)
     }
     CHECK_INT_EQ(n, 4);
     assert_null(pp_dataset_info("mnits"));
-    CHECK_STR_EQ(pp_dataset_info("mnist")->fetch_command, "ppcli download-mnist");
+    CHECK_STR_EQ(pp_dataset_info("mnist")->fetch_command, "ppcli download mnist");
     assert_null(pp_dataset_info("synthetic")->fetch_command);
 }
 
@@ -234,13 +234,12 @@ static void absent_data_names_the_folder_and_the_command(void **state)
     char words[4200];
     setenv("PPCLI_DATA_DIR", *state, 1);
     snprintf(words, sizeof(words),
-             "no mnist data in %s/mnist; fetch it with: ppcli download-mnist,",
+             "no mnist data in %s/mnist; fetch it with: ppcli download mnist,",
              (const char *)*state);
     CHECK_FAILS(open_train(config("mnist", ""), BOTH, &ds), PP_ENOINPUT, words);
     CHECK_FAILS(open_train(config("mnist", ""), BOTH, &ds), PP_ENOINPUT,
                 "data.dataset = mnist-sample, which needs no download");
-    snprintf(words, sizeof(words), "ppcli download-mnist --dataset fashion-mnist --dir %s",
-             (const char *)*state);
+    snprintf(words, sizeof(words), "ppcli download fashion-mnist --dir %s", (const char *)*state);
     CHECK_FAILS(open_train(config("fashion-mnist", *state), BOTH, &ds), PP_ENOINPUT, words);
     CHECK_FAILS(pp_dataset_count(config("mnist", *state), PP_SPLIT_TRAIN, &n), PP_ENOINPUT,
                 "--dir");
