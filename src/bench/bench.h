@@ -27,11 +27,18 @@ struct bench_axes {
     int n;
 };
 
-const char *bench_check_word(const struct pp_bench_row *row, bool valid); /* "ok", ... */
+/* The rows, and behind t->rows the references, with all that any format shows. The caller owns
+ * *out: table_fini(). Errors: PP_ERESOURCE. */
+struct table;
+int bench_table(const struct pp_bench *b, const struct pp_bench_header *h,
+                const struct bench_axes *axes, struct table *out);
+
+/* lines: JSON lines, a header and then a row each. */
 int bench_print_json(const struct pp_bench *b, const struct pp_bench_header *h,
-                     const struct bench_axes *axes, FILE *f);
-int bench_print_jsonl(const struct pp_bench *b, const struct pp_bench_header *h,
-                      const struct bench_axes *axes, FILE *f);
+                     const struct bench_axes *axes, const struct table *t, bool lines, FILE *f);
+
+/* The end of a result: is all of it there? Errors: PP_EIO. */
+int bench_written(FILE *f);
 
 /* What every benchmark begins with: the program and the machine. */
 void bench_print_machine(const struct pp_bench_header *h, FILE *f);

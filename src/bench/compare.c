@@ -119,45 +119,50 @@ static double mean(const struct values *v)
     return sum / v->n;
 }
 
-static void put_verdict(struct table *t, int row, int column, const struct values *a,
-                        const struct values *b)
+static void put_verdict(struct table *t, const struct values *a, const struct values *b)
 {
     double change, low, high;
     if (!pp_bench_change(a->x, a->n, b->x, b->n, &change, &low, &high)) {
-        table_cell(t, row, column, "%+.1f %% (a single round: no confidence)", change * 100);
+        table_text(t, "%+.1f %% (a single round: no confidence)", change * 100);
     } else if (low <= 0 && high >= 0) {
-        table_cell(t, row, column, "no difference shown (95 %% confidence: %+.1f .. %+.1f %%)",
-                   low * 100, high * 100);
+        table_text(t, "no difference shown (95 %% confidence: %+.1f .. %+.1f %%)", low * 100,
+                   high * 100);
     } else {
-        table_cell(t, row, column, "%+.1f %% (95 %% confidence: %+.1f .. %+.1f %%)", change * 100,
-                   low * 100, high * 100);
+        table_text(t, "%+.1f %% (95 %% confidence: %+.1f .. %+.1f %%)", change * 100, low * 100,
+                   high * 100);
     }
 }
 
 static void put_row(struct table *t, int i, const json_t *old_rows, const json_t *new_rows,
                     struct values v[2])
 {
+    static const char *const keys[] = {"stages", "schedule", "microbatches", "batch_size"};
     const json_t *row = json_array_get(new_rows, (size_t)i);
     const json_t *old = find_row(old_rows, row, place_of(new_rows, (size_t)i));
-    table_cell(t, i, 0, "%lld", (long long)json_integer_value(json_object_get(row, "stages")));
-    table_cell(t, i, 1, "%s", text_of(row, "schedule"));
-    table_cell(t, i, 2, "%lld",
-               (long long)json_integer_value(json_object_get(row, "microbatches")));
-    table_cell(t, i, 3, "%lld", (long long)json_integer_value(json_object_get(row, "batch_size")));
-    bool has_new = read_values(row, &v[1]), has_old = old && read_values(old, &v[0]);
-    if (has_old) {
-        table_cell(t, i, 4, "%.0f", mean(&v[0]));
+    table_row(t, i);
+    for (int k = 0; k < 4; k++) {
+        const json_t *value = json_object_get(row, keys[k]);
+        if (json_is_string(value)) {
+            table_text(t, "%s", json_string_value(value));
+        } else {
+            table_text(t, "%lld", (long long)json_integer_value(value));
+        }
     }
-    if (has_new) {
-        table_cell(t, i, 5, "%.0f", mean(&v[1]));
+    bool has[2] = {old && read_values(old, &v[0]), read_values(row, &v[1])};
+    for (int k = 0; k < 2; k++) {
+        if (has[k]) {
+            table_text(t, "%.0f", mean(&v[k]));
+        } else {
+            table_skip(t, 1);
+        }
     }
     if (!old) {
-        table_cell(t, i, 6, "not in the old file");
-    } else if (!has_old || !has_new) {
-        table_cell(t, i, 6, "nothing to compare: old %s, new %s", text_of(old, "check"),
+        table_text(t, "not in the old file");
+    } else if (!has[0] || !has[1]) {
+        table_text(t, "nothing to compare: old %s, new %s", text_of(old, "check"),
                    text_of(row, "check"));
     } else {
-        put_verdict(t, i, 6, &v[0], &v[1]);
+        put_verdict(t, &v[0], &v[1]);
     }
 }
 
@@ -191,18 +196,17 @@ static void print_warnings(const json_t *old, const json_t *new, FILE *f)
 
 static int compare(const char *const paths[2], json_t *const roots[2], FILE *f)
 {
-    static const char *const names[] = {"stages",     "schedule",      "micro-batches",
-                                        "batch_size", "old samples/s", "new samples/s",
-                                        "change"};
+    static const struct table_column columns[] = {
+        TABLE_TEXT("stages", NULL),        TABLE_LEFT("schedule", NULL),
+        TABLE_TEXT("micro-batches", NULL), TABLE_TEXT("batch_size", NULL),
+        TABLE_TEXT("old samples/s", NULL), TABLE_TEXT("new samples/s", NULL),
+        TABLE_LEFT("change", NULL)};
     const json_t *old_rows = json_object_get(roots[0], "rows");
     const json_t *new_rows = json_object_get(roots[1], "rows");
     struct table t = {0};
     struct values *v = pp_alloc(2, sizeof(*v));
-    int rc = v ? table_create(&t, (int)json_array_size(new_rows)) : PP_ERESOURCE;
+    int rc = v ? table_create(&t, (int)json_array_size(new_rows), columns, 7) : PP_ERESOURCE;
     if (rc == 0) {
-        for (size_t c = 0; c < sizeof(names) / sizeof(names[0]); c++) {
-            table_column(&t, names[c], c == 1 || c == 6);
-        }
         for (int i = 0; i < t.rows; i++) {
             put_row(&t, i, old_rows, new_rows, v);
         }
@@ -216,7 +220,7 @@ static int compare(const char *const paths[2], json_t *const roots[2], FILE *f)
             fprintf(f, "\n- %d row%s of the old file %s not in the new one\n", missing,
                     missing == 1 ? "" : "s", missing == 1 ? "is" : "are");
         }
-        rc = fflush(f) != 0 || ferror(f) ? pp_fail_errno(PP_EIO, "cannot write the result") : 0;
+        rc = bench_written(f);
     }
     table_fini(&t);
     pp_free(v);

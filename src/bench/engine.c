@@ -213,49 +213,53 @@ static double beyond_two(const struct figures *f, int m)
     return (f->two - f->plain / m * (m + 1) / 2) / m * 1e9;
 }
 
-static int print_md(const struct figures *model, const struct figures *tiny,
-                    const struct pp_bench_header *h, FILE *f)
+static int make_tables(const struct figures *model, const struct figures *tiny, struct table *whole,
+                       struct table *each)
 {
-    struct table t;
+    static const struct table_column a[] = {
+        TABLE_NUMBER("plain loop, ms/step", "plain_step_seconds", "%.3f", 1e3),
+        TABLE_NUMBER("engine, ms/step", "engine_step_seconds", "%.3f", 1e3),
+        TABLE_NUMBER("engine / plain", "engine_to_plain", "%.4f", 1),
+        TABLE_NUMBER("plain / plain", "plain_to_plain", "%.4f", 1), TABLE_LEFT("check", "check")};
+    static const struct table_column b[] = {
+        TABLE_NUMBER("micro-batches", "microbatches", "%.0f", 1),
+        TABLE_NUMBER("plain loop, ns each", "plain_ns", "%.0f", 1),
+        TABLE_NUMBER("one stage, ns", "one_stage_beyond_ns", "%.0f", 1),
+        TABLE_NUMBER("two stages, ns", "two_stages_beyond_ns", "%.0f", 1),
+        TABLE_LEFT("check", "check")};
+    PP_TRY(table_create(whole, 1, a, 5));
+    table_number(whole, model->plain);
+    table_number(whole, model->one);
+    table_number(whole, model->ratio);
+    table_number(whole, model->same);
+    table_text(whole, "%s", model->right ? "ok" : "INVALID");
+    PP_TRY(table_create(each, COUNTS, b, 5));
+    for (int i = 0; i < COUNTS; i++) {
+        table_row(each, i);
+        table_number(each, counts[i]);
+        table_number(each, tiny[i].plain / counts[i] * 1e9);
+        table_number(each, beyond_one(&tiny[i], counts[i]));
+        table_number(each, beyond_two(&tiny[i], counts[i]));
+        table_text(each, "%s", tiny[i].right ? "ok" : "INVALID");
+    }
+    return 0;
+}
+
+static void print_md(const struct table *whole, const struct table *each,
+                     const struct pp_bench_header *h, FILE *f)
+{
     bench_print_machine(h, f);
     fprintf(f, "- config %s: model %s, one stage\n\n", h->config, h->model);
-    PP_TRY(table_create(&t, 1));
-    static const char *const names[] = {"plain loop, ms/step", "engine, ms/step", "engine / plain",
-                                        "plain / plain", "check"};
-    for (int c = 0; c < 5; c++) {
-        table_column(&t, names[c], c == 4);
-    }
-    table_cell(&t, 0, 0, "%.3f", model->plain * 1e3);
-    table_cell(&t, 0, 1, "%.3f", model->one * 1e3);
-    table_cell(&t, 0, 2, "%.4f", model->ratio);
-    table_cell(&t, 0, 3, "%.4f", model->same);
-    table_cell(&t, 0, 4, "%s", model->right ? "ok" : "INVALID");
-    table_markdown(&t, f);
-    table_fini(&t);
+    table_markdown(whole, f);
     fprintf(f, "\n- model 8-8-8, one row a micro-batch: nanoseconds of each beyond computing\n\n");
-    PP_TRY(table_create(&t, COUNTS));
-    static const char *const heads[] = {"micro-batches", "plain loop, ns each", "one stage, ns",
-                                        "two stages, ns", "check"};
-    for (int c = 0; c < 5; c++) {
-        table_column(&t, heads[c], c == 4);
-    }
-    for (int i = 0; i < COUNTS; i++) {
-        table_cell(&t, i, 0, "%d", counts[i]);
-        table_cell(&t, i, 1, "%.0f", tiny[i].plain / counts[i] * 1e9);
-        table_cell(&t, i, 2, "%.0f", beyond_one(&tiny[i], counts[i]));
-        table_cell(&t, i, 3, "%.0f", beyond_two(&tiny[i], counts[i]));
-        table_cell(&t, i, 4, "%s", tiny[i].right ? "ok" : "INVALID");
-    }
-    table_markdown(&t, f);
-    table_fini(&t);
+    table_markdown(each, f);
     fprintf(f,
             "\n- medians of rounds of plain, engine, engine, plain; check: all end with the same "
             "weights\n"
             "- two stages: beyond m + 1 times half of what the plain loop takes for one\n");
-    return 0;
 }
 
-static void print_json(const struct figures *model, const struct figures *tiny,
+static void print_json(const struct table *whole, const struct table *each,
                        const struct pp_bench_header *h, FILE *f)
 {
     struct pp_json j;
@@ -264,22 +268,8 @@ static void print_json(const struct figures *model, const struct figures *tiny,
     pp_json_str(&j, "type", "engine");
     bench_put_machine(&j, h);
     pp_json_str(&j, "model", h->model);
-    pp_json_dbl(&j, "plain_step_seconds", model->plain);
-    pp_json_dbl(&j, "engine_step_seconds", model->one);
-    pp_json_dbl(&j, "engine_to_plain", model->ratio);
-    pp_json_dbl(&j, "plain_to_plain", model->same);
-    pp_json_str(&j, "check", model->right ? "ok" : "INVALID");
-    pp_json_array(&j, "microbatches");
-    for (int i = 0; i < COUNTS; i++) {
-        pp_json_object(&j, NULL);
-        pp_json_int(&j, "microbatches", counts[i]);
-        pp_json_dbl(&j, "plain_ns", tiny[i].plain / counts[i] * 1e9);
-        pp_json_dbl(&j, "one_stage_beyond_ns", beyond_one(&tiny[i], counts[i]));
-        pp_json_dbl(&j, "two_stages_beyond_ns", beyond_two(&tiny[i], counts[i]));
-        pp_json_str(&j, "check", tiny[i].right ? "ok" : "INVALID");
-        pp_json_end(&j);
-    }
-    pp_json_end(&j);
+    table_json(whole, 0, &j);
+    table_json_rows(each, "microbatches", &j);
     pp_json_end(&j);
 }
 
@@ -304,14 +294,16 @@ int pp_bench_engine(const struct pp_bench_engine_spec *spec, const struct pp_ben
         rc = measure_count(&e, counts[i], &tiny[i]);
         right = right && tiny[i].right;
     }
-    if (rc == 0 && format == PP_BENCH_MD) {
-        rc = print_md(&model, tiny, h, f);
-    } else if (rc == 0) {
-        print_json(&model, tiny, h, f);
+    struct table whole = {0}, each = {0};
+    if (rc == 0) {
+        rc = make_tables(&model, tiny, &whole, &each);
     }
-    if (rc == 0 && (fflush(f) != 0 || ferror(f))) {
-        rc = pp_fail_errno(PP_EIO, "cannot write the result");
+    if (rc == 0) {
+        (format == PP_BENCH_MD ? print_md : print_json)(&whole, &each, h, f);
+        rc = bench_written(f);
     }
+    table_fini(&whole);
+    table_fini(&each);
     if (e.nowhere) {
         fclose(e.nowhere);
     }

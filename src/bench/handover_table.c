@@ -38,46 +38,61 @@ static int measure_processes(struct result *r, bool *speaks)
     return rc;
 }
 
-static void put_size(struct table *t, int row, size_t bytes)
+static void size_text(struct table *t, size_t bytes)
 {
-    if (bytes >= 1048576) {
-        table_cell(t, row, 0, "%zu MiB", bytes / 1048576);
-    } else if (bytes >= 1024) {
-        table_cell(t, row, 0, "%zu KiB", bytes / 1024);
-    } else {
-        table_cell(t, row, 0, "%zu B", bytes);
+    bool mib = bytes >= 1048576, kib = bytes >= 1024;
+    table_text(t, "%zu %s",
+               mib   ? bytes / 1048576
+               : kib ? bytes / 1024
+                     : bytes,
+               mib   ? "MiB"
+               : kib ? "KiB"
+                     : "B");
+}
+
+static const struct table_column columns[] = {
+    TABLE_TEXT("message", NULL),
+    TABLE_NUMBER(NULL, "bytes", "%.0f", 1),
+    TABLE_NUMBER("one way, us", "one_way_seconds", "%.3f", 1e6),
+    TABLE_NUMBER("fastest", "fastest_seconds", "%.3f", 1e6),
+    TABLE_NUMBER("GB/s", NULL, "%.2f", 1e-9),
+    TABLE_NUMBER("same work on one core, us", "same_core_seconds", "%.3f", 1e6),
+    TABLE_NUMBER("memcpy, us", "memcpy_seconds", "%.3f", 1e6),
+    TABLE_NUMBER("MPI one way, us", NULL, "%.3f", 1e6),
+    TABLE_NUMBER("MPI GB/s", NULL, "%.2f", 1e-9),
+    TABLE_NUMBER("MPI / threads", NULL, "%.2f", 1)};
+enum {
+    COLUMNS = sizeof(columns) / sizeof(columns[0])
+};
+
+/* mpi: NULL, or beside it. */
+static int make_table(const struct pp_handover *items, const struct pp_handover *mpi,
+                      struct table *t)
+{
+    PP_TRY(table_create(t, SIZES, columns, mpi ? COLUMNS : COLUMNS - 3));
+    for (int i = 0; i < SIZES; i++) {
+        const struct pp_handover *a = &items[i];
+        table_row(t, i);
+        size_text(t, a->bytes);
+        table_number(t, (double)a->bytes);
+        table_number(t, a->one_way);
+        table_number(t, a->fastest);
+        table_number(t, (double)a->bytes / a->one_way);
+        table_number(t, a->same_core);
+        table_number(t, a->copy);
+        if (mpi) {
+            table_number(t, mpi[i].one_way);
+            table_number(t, (double)mpi[i].bytes / mpi[i].one_way);
+            table_number(t, mpi[i].one_way / a->one_way);
+        }
     }
+    return 0;
 }
 
 static int print_md(const struct result *r, const struct pp_bench_header *h, FILE *f)
 {
     struct table t;
-    PP_TRY(table_create(&t, SIZES));
-    table_column(&t, "message", false);
-    table_column(&t, "one way, us", false);
-    table_column(&t, "fastest", false);
-    table_column(&t, "GB/s", false);
-    table_column(&t, "same work on one core, us", false);
-    table_column(&t, "memcpy, us", false);
-    if (r->mpi) {
-        table_column(&t, "MPI one way, us", false);
-        table_column(&t, "MPI GB/s", false);
-        table_column(&t, "MPI / threads", false);
-    }
-    for (int i = 0; i < SIZES; i++) {
-        const struct pp_handover *a = &r->threads[i], *b = &r->processes[i];
-        put_size(&t, i, a->bytes);
-        table_cell(&t, i, 1, "%.3f", a->one_way * 1e6);
-        table_cell(&t, i, 2, "%.3f", a->fastest * 1e6);
-        table_cell(&t, i, 3, "%.2f", (double)a->bytes / a->one_way * 1e-9);
-        table_cell(&t, i, 4, "%.3f", a->same_core * 1e6);
-        table_cell(&t, i, 5, "%.3f", a->copy * 1e6);
-        if (r->mpi) {
-            table_cell(&t, i, 6, "%.3f", b->one_way * 1e6);
-            table_cell(&t, i, 7, "%.2f", (double)b->bytes / b->one_way * 1e-9);
-            table_cell(&t, i, 8, "%.2f", b->one_way / a->one_way);
-        }
-    }
+    PP_TRY(make_table(r->threads, r->mpi ? r->processes : NULL, &t));
     bench_print_machine(h, f);
     fputc('\n', f);
     table_markdown(&t, f);
@@ -95,34 +110,22 @@ static int print_md(const struct result *r, const struct pp_bench_header *h, FIL
     return 0;
 }
 
-static void put_items(struct pp_json *j, const char *key, const struct pp_handover *items)
-{
-    pp_json_array(j, key);
-    for (int i = 0; i < SIZES; i++) {
-        pp_json_object(j, NULL);
-        pp_json_uint(j, "bytes", items[i].bytes);
-        pp_json_dbl(j, "one_way_seconds", items[i].one_way);
-        pp_json_dbl(j, "fastest_seconds", items[i].fastest);
-        pp_json_dbl(j, "same_core_seconds", items[i].same_core);
-        pp_json_dbl(j, "memcpy_seconds", items[i].copy);
-        pp_json_end(j);
-    }
-    pp_json_end(j);
-}
-
-static void print_json(const struct result *r, const struct pp_bench_header *h, FILE *f)
+static int print_json(const struct result *r, const struct pp_bench_header *h, FILE *f)
 {
     struct pp_json j;
+    struct table t;
     pp_json_init(&j, f, 2);
     pp_json_object(&j, NULL);
     pp_json_str(&j, "type", "handover");
     bench_put_machine(&j, h);
     pp_json_int(&j, "copies", 0);
-    put_items(&j, "threads", r->threads);
-    if (r->mpi) {
-        put_items(&j, "processes", r->processes);
+    for (int processes = 0; processes <= r->mpi; processes++) {
+        PP_TRY(make_table(processes ? r->processes : r->threads, NULL, &t));
+        table_json_rows(&t, processes ? "processes" : "threads", &j);
+        table_fini(&t);
     }
     pp_json_end(&j);
+    return 0;
 }
 
 int pp_bench_handover(const struct pp_bench_header *h, enum pp_bench_format format, bool first,
@@ -141,10 +144,6 @@ int pp_bench_handover(const struct pp_bench_header *h, enum pp_bench_format form
     if (!speaks) {
         return 0;
     }
-    if (format == PP_BENCH_MD) {
-        PP_TRY(print_md(&r, h, f));
-    } else {
-        print_json(&r, h, f);
-    }
-    return fflush(f) != 0 || ferror(f) ? pp_fail_errno(PP_EIO, "cannot write the result") : 0;
+    PP_TRY(format == PP_BENCH_MD ? print_md(&r, h, f) : print_json(&r, h, f));
+    return bench_written(f);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A benchmark for programs: everything that was measured, so that others can count again. */
-#include <string.h>
-
 #include "bench.h"
+#include "table.h"
 #include "ppcli/clock.h"
 #include "ppcli/err.h"
 #include "ppcli/json.h"
@@ -111,49 +110,17 @@ static void put_samples(struct pp_json *j, const struct pp_bench *b, const struc
     pp_json_end(j);
 }
 
-static void put_figures(struct pp_json *j, const struct pp_bench *b, const struct pp_bench_row *row)
+/* i: of the table. */
+static int put_row(struct pp_json *j, const struct pp_bench *b, const struct bench_axes *axes,
+                   const struct table *t, int i)
 {
-    struct pp_bench_figures f;
-    pp_bench_figures(b, row, &f);
-    pp_json_str(j, "check", bench_check_word(row, f.valid));
-    pp_json_str(j, "why", row->skipped[0] ? row->skipped : row->invalid[0] ? row->invalid : NULL);
-    if (!f.valid) {
-        return;
-    }
-    pp_json_dbl(j, "samples_per_second", f.sps_mean);
-    pp_json_dbl(j, "samples_per_second_sd", f.sps_sd);
-    pp_json_dbl(j, "step_seconds_p50", f.step_p50);
-    pp_json_dbl(j, "step_seconds_p99", f.step_p99);
-    pp_json_dbl(j, "bubble_ideal", row->bubble_ideal);
-    pp_json_dbl(j, "bubble_predicted", f.bubble_predicted);
-    pp_json_dbl(j, "bubble_measured", f.bubble_measured);
-    if (f.of_peak > 0) {
-        pp_json_dbl(j, "of_peak", f.of_peak);
-    }
-    if (f.bound > 0) {
-        pp_json_dbl(j, "bound", f.bound);
-    }
-    pp_json_uint(j, "peak_bytes", row->peak_bytes);
-    if (f.x1 > 0) {
-        pp_json_dbl(j, "x1", f.x1);
-    }
-    pp_json_dbl(j, "relative", f.relative);
-    pp_json_str(j, "weights_sha256", row->samples[b->repeat - 1].sha);
-}
-
-static int put_row(struct pp_json *j, const struct pp_bench *b, const struct pp_bench_row *row,
-                   const struct bench_axes *axes)
-{
+    const struct pp_bench_row *row = i < b->n ? &b->rows[i] : &b->references[i - b->n];
     char value[PP_CONFIG_VALUE_MAX];
-    pp_json_int(j, "stages", row->stages);
-    pp_json_int(j, "replicas", row->replicas);
-    pp_json_str(j, "schedule", row->schedule);
-    pp_json_int(j, "microbatches", row->microbatches);
-    pp_json_int(j, "batch_size", row->batch);
+    table_json(t, i, j);
     pp_json_object(j, "axes");
-    for (int i = 0; i < axes->n; i++) {
-        PP_TRY(pp_config_key_value(row->cfg, axes->keys[i], value, sizeof(value)));
-        pp_json_str(j, pp_config_key_name(axes->keys[i]), value);
+    for (int k = 0; k < axes->n; k++) {
+        PP_TRY(pp_config_key_value(row->cfg, axes->keys[k], value, sizeof(value)));
+        pp_json_str(j, pp_config_key_name(axes->keys[k]), value);
     }
     pp_json_end(j);
     pp_json_int(j, "ranks", row->ranks);
@@ -162,65 +129,49 @@ static int put_row(struct pp_json *j, const struct pp_bench *b, const struct pp_
     pp_json_int(j, "warmup_steps", row->warmup);
     pp_json_int(j, "steps", row->steps);
     pp_json_dbl(j, "flops_per_sample", row->flops);
-    put_figures(j, b, row);
+    if (row->samples && row->samples[b->repeat - 1].valid) {
+        pp_json_str(j, "weights_sha256", row->samples[b->repeat - 1].sha);
+    }
     put_samples(j, b, row);
     return 0;
 }
 
-static int put_rows(struct pp_json *j, const struct pp_bench *b, const struct bench_axes *axes)
-{
-    pp_json_array(j, "rows");
-    for (int i = 0; i < b->n; i++) {
-        pp_json_object(j, NULL);
-        PP_TRY(put_row(j, b, &b->rows[i], axes));
-        pp_json_end(j);
-    }
-    pp_json_end(j);
-    /* what x1 is relative to, where it is no row itself */
-    pp_json_array(j, "references");
-    for (int r = 0; r < b->n_references; r++) {
-        if (b->reference_row[r] < 0) {
-            pp_json_object(j, NULL);
-            PP_TRY(put_row(j, b, &b->references[r], axes));
-            pp_json_end(j);
-        }
-    }
-    pp_json_end(j);
-    return 0;
-}
-
 int bench_print_json(const struct pp_bench *b, const struct pp_bench_header *h,
-                     const struct bench_axes *axes, FILE *f)
+                     const struct bench_axes *axes, const struct table *t, bool lines, FILE *f)
 {
     struct pp_json j;
-    pp_json_init(&j, f, 2);
+    pp_json_init(&j, f, lines ? 0 : 2);
     pp_json_object(&j, NULL);
-    pp_json_str(&j, "type", "bench");
+    pp_json_str(&j, "type", lines ? "header" : "bench");
     put_header(&j, b, h);
     put_ceilings(&j, &b->ceilings);
     put_device(&j, &b->device);
-    PP_TRY(put_rows(&j, b, axes));
-    pp_json_end(&j);
-    return 0;
-}
-
-int bench_print_jsonl(const struct pp_bench *b, const struct pp_bench_header *h,
-                      const struct bench_axes *axes, FILE *f)
-{
-    struct pp_json j;
-    pp_json_init(&j, f, 0);
-    pp_json_object(&j, NULL);
-    pp_json_str(&j, "type", "header");
-    put_header(&j, b, h);
-    put_ceilings(&j, &b->ceilings);
-    put_device(&j, &b->device);
-    pp_json_end(&j);
+    if (lines) {
+        pp_json_end(&j);
+    } else {
+        pp_json_array(&j, "rows");
+    }
     for (int i = 0; i < b->n; i++) {
-        pp_json_init(&j, f, 0);
         pp_json_object(&j, NULL);
-        pp_json_str(&j, "type", "row");
-        PP_TRY(put_row(&j, b, &b->rows[i], axes));
+        if (lines) {
+            pp_json_str(&j, "type", "row");
+        }
+        PP_TRY(put_row(&j, b, axes, t, i));
         pp_json_end(&j);
     }
+    if (lines) {
+        return 0;
+    }
+    pp_json_end(&j);
+    pp_json_array(&j, "references"); /* what x1 is relative to, where it is no row itself */
+    for (int r = 0; r < b->n_references; r++) {
+        if (b->reference_row[r] < 0) {
+            pp_json_object(&j, NULL);
+            PP_TRY(put_row(&j, b, axes, t, b->n + r));
+            pp_json_end(&j);
+        }
+    }
+    pp_json_end(&j);
+    pp_json_end(&j);
     return 0;
 }

@@ -3,7 +3,6 @@
  * A benchmark for people: Markdown that reads well in a terminal and can be pasted, and CSV. A row
  * without a passed check shows no speed.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -58,11 +57,6 @@ static int find_axes(const struct pp_bench *b, struct bench_axes *out)
     return 0;
 }
 
-const char *bench_check_word(const struct pp_bench_row *row, bool valid)
-{
-    return row->skipped[0] ? "skipped" : !valid ? "INVALID" : row->exact ? "ok" : "~";
-}
-
 /* --- Markdown ----------------------------------------------------------------------------------
  */
 
@@ -93,44 +87,48 @@ static void print_header(const struct pp_bench *b, const struct pp_bench_header 
 
 static int print_ceilings(const struct pp_ceilings *c, bool device, FILE *f)
 {
+    char all[32], each[64] = "";
+    snprintf(all, sizeof(all), "%d cores at once", c->cores);
+    const struct table_column columns[] = {TABLE_LEFT("ceiling", NULL),
+                                           TABLE_NUMBER("one core", NULL, "%.1f", 1e-9),
+                                           TABLE_NUMBER(all, NULL, "%.1f", 1e-9)};
     struct table t;
-    char all[32], name[64];
     if (c->cores == 0) {
         return 0;
     }
-    PP_TRY(table_create(&t, device ? 5 : 6));
-    snprintf(all, sizeof(all), "%d cores at once", c->cores);
-    table_column(&t, "ceiling", true);
-    table_column(&t, "one core", false);
-    table_column(&t, all, false);
-    snprintf(name, sizeof(name), "multiply-add in registers (%s), GF/s", c->isa);
-    table_cell(&t, 0, 0, "%s", name);
-    char each[64] = "";
+    PP_TRY(table_create(&t, device ? 5 : 6, columns, 3));
     for (int i = 0, used = 0; i < c->fma_cores && i < 4; i++) {
         used += snprintf(each + used, sizeof(each) - (size_t)used, "%s%.1f", i > 0 ? ", " : "",
                          c->fma_core[i] * 1e-9);
     }
-    table_cell(&t, 0, 1, "%s", each);
-    table_cell(&t, 0, 2, "%.1f", c->fma_all * 1e-9);
-    table_cell(&t, 1, 0, "matrix product %d x %d x %d, BLAS library, GF/s", c->gemm_n, c->gemm_n,
+    table_text(&t, "multiply-add in registers (%s), GF/s", c->isa);
+    table_text(&t, "%s", each);
+    table_number(&t, c->fma_all);
+    table_row(&t, 1);
+    table_text(&t, "matrix product %d x %d x %d, BLAS library, GF/s", c->gemm_n, c->gemm_n,
                c->gemm_n);
-    table_cell(&t, 1, 1, "%.1f", c->blas_core * 1e-9);
-    table_cell(&t, 1, 2, "%.1f", c->blas_all * 1e-9);
-    table_cell(&t, 2, 0, "the same, ppcli's own products, GF/s");
+    table_number(&t, c->blas_core);
+    table_number(&t, c->blas_all);
+    table_row(&t, 2);
+    table_text(&t, "the same, ppcli's own products, GF/s");
     if (c->own_core > 0) {
-        table_cell(&t, 2, 1, "%.1f", c->own_core * 1e-9);
-        table_cell(&t, 2, 2, "%.1f", c->own_all * 1e-9);
+        table_number(&t, c->own_core);
+        table_number(&t, c->own_all);
     }
-    table_cell(&t, 3, 0, "memory, triad of %.0f MiB, GB/s", (double)c->triad_bytes / MIB);
-    table_cell(&t, 3, 1, "%.1f", c->triad_core * 1e-9);
-    table_cell(&t, 3, 2, "%.1f", c->triad_all * 1e-9);
-    table_cell(&t, 4, 0, "core to core, one way, ns");
+    table_row(&t, 3);
+    table_text(&t, "memory, triad of %.0f MiB, GB/s", (double)c->triad_bytes / MIB);
+    table_number(&t, c->triad_core);
+    table_number(&t, c->triad_all);
+    table_row(&t, 4);
+    table_text(&t, "core to core, one way, ns");
+    table_skip(&t, 1);
     if (c->ping_pong > 0) {
-        table_cell(&t, 4, 2, "%.0f", c->ping_pong * 1e9);
+        table_text(&t, "%.0f", c->ping_pong * 1e9);
     }
     if (!device) {
-        table_cell(&t, 5, 0, "GPU");
-        table_cell(&t, 5, 1, "none");
+        table_row(&t, 5);
+        table_text(&t, "GPU");
+        table_text(&t, "none");
     }
     fputc('\n', f);
     table_markdown(&t, f);
@@ -141,120 +139,142 @@ static int print_ceilings(const struct pp_ceilings *c, bool device, FILE *f)
 /* A device of its own. */
 static int print_device(const struct pp_device_ceilings *c, FILE *f)
 {
+    const struct table_column columns[] = {TABLE_LEFT("ceiling of the device", NULL),
+                                           TABLE_TEXT(c->name, NULL)};
     struct table t;
     if (!c->name[0]) {
         return 0;
     }
-    PP_TRY(table_create(&t, 7));
-    table_column(&t, "ceiling of the device", true);
-    table_column(&t, c->name, false);
+    PP_TRY(table_create(&t, 7, columns, 2));
     for (int i = 0; i < 3; i++) {
-        table_cell(&t, i, 0, "matrix product %d x %d x %d, %s, TF/s", c->gemm_n, c->gemm_n,
-                   c->gemm_n, pp_precision_name((enum pp_precision)i));
-        table_cell(&t, i, 1, "%.1f", c->gemm[i] * 1e-12);
+        table_row(&t, i);
+        table_text(&t, "matrix product %d x %d x %d, %s, TF/s", c->gemm_n, c->gemm_n, c->gemm_n,
+                   pp_precision_name((enum pp_precision)i));
+        table_text(&t, "%.1f", c->gemm[i] * 1e-12);
     }
-    table_cell(&t, 3, 0, "copy of %.0f MiB in its memory, read and written, GB/s",
+    table_row(&t, 3);
+    table_text(&t, "copy of %.0f MiB in its memory, read and written, GB/s",
                (double)c->copy_bytes / MIB);
-    table_cell(&t, 3, 1, "%.1f", c->copy * 1e-9);
-    table_cell(&t, 4, 0, "smallest op: enqueued by the host, us");
-    table_cell(&t, 4, 1, "%.2f", c->launch * 1e6);
-    table_cell(&t, 5, 0, "smallest op: from one to the next, us");
-    table_cell(&t, 5, 1, "%.2f", c->op * 1e6);
-    table_cell(&t, 6, 0, "the same inside a graph of %d, us", c->nodes);
-    table_cell(&t, 6, 1, c->nodes > 0 ? "%.2f" : "no graphs", c->node * 1e6);
+    table_text(&t, "%.1f", c->copy * 1e-9);
+    table_row(&t, 4);
+    table_text(&t, "smallest op: enqueued by the host, us");
+    table_text(&t, "%.2f", c->launch * 1e6);
+    table_row(&t, 5);
+    table_text(&t, "smallest op: from one to the next, us");
+    table_text(&t, "%.2f", c->op * 1e6);
+    table_row(&t, 6);
+    table_text(&t, "the same inside a graph of %d, us", c->nodes);
+    table_text(&t, c->nodes > 0 ? "%.2f" : "no graphs", c->node * 1e6);
     fputc('\n', f);
     table_markdown(&t, f);
     table_fini(&t);
     return 0;
 }
 
-/* "784.3": about four digits. */
-static void put_number(struct table *t, int row, int column, double x)
-{
-    table_cell(t, row, column, x < 10 ? "%.3f" : x < 100 ? "%.2f" : x < 1000 ? "%.1f" : "%.0f", x);
-}
+/* ---- rows: one table for all formats */
 
-static void put_percent(struct table *t, int row, int column, double x)
+static void put_figures(struct table *t, const struct pp_bench_row *row,
+                        const struct pp_bench_figures *g)
 {
-    table_cell(t, row, column, "%.1f %%", x > -0.0005 && x < 0 ? 0.0 : x * 100);
-}
-
-struct columns {
-    int stages, schedule, microbatches, axes[BENCH_AXES_MAX];
-    int sps, p50, p99, ideal, predicted, measured, peak, bound, mib, x1, relative, check;
-};
-
-static const char *short_name(const char *key)
-{
-    const char *dot = strchr(key, '.');
-    return dot ? dot + 1 : key;
-}
-
-static void add_columns(struct table *t, const struct bench_axes *axes, struct columns *c)
-{
-    c->stages = table_column(t, "stages", false);
-    c->schedule = table_column(t, "schedule", true);
-    c->microbatches = table_column(t, "micro-batches", false);
-    for (int i = 0; i < axes->n; i++) {
-        c->axes[i] = table_column(t, short_name(pp_config_key_name(axes->keys[i])), false);
+    const double figures[] = {g->sps_mean,
+                              g->sps_sd,
+                              g->step_p50,
+                              g->step_p99,
+                              row->bubble_ideal,
+                              g->bubble_predicted,
+                              g->bubble_measured,
+                              g->of_peak,
+                              g->bound,
+                              (double)row->peak_bytes,
+                              g->x1,
+                              g->relative};
+    const bool optional[] = {0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 1, 0}; /* 0: unknown */
+    table_text(t, "%.0f ± %.0f", g->sps_mean, g->sps_sd);
+    for (size_t k = 0; k < sizeof(figures) / sizeof(figures[0]); k++) {
+        if (optional[k] && figures[k] <= 0) {
+            table_skip(t, 1);
+        } else {
+            table_number(t, figures[k]);
+        }
     }
-    c->sps = table_column(t, "samples/s", false);
-    c->p50 = table_column(t, "ms/step p50", false);
-    c->p99 = table_column(t, "p99", false);
-    c->ideal = table_column(t, "bubble ideal", false);
-    c->predicted = table_column(t, "predicted", false);
-    c->measured = table_column(t, "measured", false);
-    c->peak = table_column(t, "of peak", false);
-    c->bound = table_column(t, "bound", false);
-    c->mib = table_column(t, "peak MiB", false);
-    c->x1 = table_column(t, "x1", false);
-    c->relative = table_column(t, "relative", false);
-    c->check = table_column(t, "check", true);
 }
 
-static void put_figures(struct table *t, int i, const struct columns *c,
-                        const struct pp_bench_row *row, const struct pp_bench_figures *g)
+int bench_table(const struct pp_bench *b, const struct pp_bench_header *h,
+                const struct bench_axes *axes, struct table *t)
 {
-    table_cell(t, i, c->sps, "%.0f ± %.0f", g->sps_mean, g->sps_sd);
-    put_number(t, i, c->p50, g->step_p50 * 1e3);
-    put_number(t, i, c->p99, g->step_p99 * 1e3);
-    put_percent(t, i, c->ideal, row->bubble_ideal);
-    put_percent(t, i, c->predicted, g->bubble_predicted);
-    put_percent(t, i, c->measured, g->bubble_measured);
-    if (g->of_peak > 0) {
-        put_percent(t, i, c->peak, g->of_peak);
-    }
-    if (g->bound > 0) {
-        table_cell(t, i, c->bound, "%.3f", g->bound);
-    }
-    table_cell(t, i, c->mib, "%.1f", (double)row->peak_bytes / MIB);
-    if (g->x1 > 0) {
-        table_cell(t, i, c->x1, "%.3f", g->x1);
-    }
-    table_cell(t, i, c->relative, "%.3f", g->relative);
-}
-
-static int fill(const struct pp_bench *b, const struct bench_axes *axes, struct table *t)
-{
-    struct columns c;
+    static const struct table_column first[] = {
+        TABLE_CSV("commit"),
+        TABLE_CSV("date"),
+        TABLE_CSV("cpu"),
+        TABLE_CSV("model"),
+        TABLE_NUMBER("stages", "stages", "%.0f", 1),
+        TABLE_NUMBER(NULL, "replicas", "%.0f", 1),
+        TABLE_LEFT("schedule", "schedule"),
+        TABLE_NUMBER("micro-batches", "microbatches", "%.0f", 1),
+        TABLE_NUMBER(NULL, "batch_size", "%.0f", 1)};
+    static const struct table_column last[] = {
+        TABLE_TEXT("samples/s", NULL),
+        TABLE_NUMBER(NULL, "samples_per_second", "%g", 1),
+        TABLE_NUMBER(NULL, "samples_per_second_sd", "%g", 1),
+        TABLE_NUMBER("ms/step p50", "step_seconds_p50", TABLE_DIGITS, 1e3),
+        TABLE_NUMBER("p99", "step_seconds_p99", TABLE_DIGITS, 1e3),
+        TABLE_NUMBER("bubble ideal", "bubble_ideal", "%.1f %%", 100),
+        TABLE_NUMBER("predicted", "bubble_predicted", "%.1f %%", 100),
+        TABLE_NUMBER("measured", "bubble_measured", "%.1f %%", 100),
+        TABLE_NUMBER("of peak", "of_peak", "%.1f %%", 100),
+        TABLE_NUMBER("bound", "bound", "%.3f", 1),
+        TABLE_NUMBER("peak MiB", "peak_bytes", "%.1f", 1 / MIB),
+        TABLE_NUMBER("x1", "x1", "%.3f", 1),
+        TABLE_NUMBER("relative", "relative", "%.3f", 1),
+        TABLE_LEFT("check", "check"),
+        TABLE_TEXT(NULL, "why")};
+    enum {
+        FIRST = sizeof(first) / sizeof(first[0]),
+        LAST = sizeof(last) / sizeof(last[0])
+    };
     char value[PP_CONFIG_VALUE_MAX];
-    add_columns(t, axes, &c);
-    for (int i = 0; i < b->n; i++) {
-        const struct pp_bench_row *row = &b->rows[i];
+    PP_TRY(table_create(t, b->n + b->n_references, first, FIRST));
+    for (int k = 0; k < axes->n; k++) {
+        const char *key = pp_config_key_name(axes->keys[k]), *dot = strchr(key, '.');
+        const struct table_column axis = {dot ? dot + 1 : key, key, .csv = true};
+        table_add(t, &axis, 1);
+    }
+    table_add(t, last, LAST);
+    for (int i = 0; i < t->rows; i++) {
+        const struct pp_bench_row *row = i < b->n ? &b->rows[i] : &b->references[i - b->n];
         struct pp_bench_figures g;
         pp_bench_figures(b, row, &g);
-        table_cell(t, i, c.stages, "%d", row->stages);
-        table_cell(t, i, c.schedule, "%s", row->schedule);
-        table_cell(t, i, c.microbatches, "%d", row->microbatches);
+        table_row(t, i);
+        table_text(t, "%s", h->commit);
+        table_text(t, "%s", h->date);
+        table_text(t, "%s", h->cpu);
+        table_text(t, "%s", h->model);
+        table_number(t, row->stages);
+        table_number(t, row->replicas);
+        table_text(t, "%s", row->schedule);
+        table_number(t, row->microbatches);
+        table_number(t, row->batch);
         for (int k = 0; k < axes->n; k++) {
-            PP_TRY(pp_config_key_value(row->cfg, axes->keys[k], value, sizeof(value)));
-            table_cell(t, i, c.axes[k], "%s", value);
+            int rc = pp_config_key_value(row->cfg, axes->keys[k], value, sizeof(value));
+            if (rc < 0) {
+                table_fini(t);
+                return rc;
+            }
+            table_text(t, "%s", value);
         }
-        table_cell(t, i, c.check, "%s", bench_check_word(row, g.valid));
         if (g.valid) {
-            put_figures(t, i, &c, row, &g);
+            put_figures(t, row, &g);
+        } else {
+            table_skip(t, LAST - 2);
         }
+        table_text(t, "%s",
+                   row->skipped[0] ? "skipped"
+                   : !g.valid      ? "INVALID"
+                   : row->exact    ? "ok"
+                                   : "~");
+        table_text(t, "%s", row->skipped[0] ? row->skipped : row->invalid);
     }
+    t->rows = b->n; /* Markdown and CSV have no rows of references */
     return 0;
 }
 
@@ -306,128 +326,39 @@ static void print_legend(const struct pp_bench *b, FILE *f)
     }
 }
 
-static int print_md(const struct pp_bench *b, const struct pp_bench_header *h,
-                    const struct bench_axes *axes, FILE *f)
+static void print_md(const struct pp_bench *b, const struct table *t, FILE *f)
 {
-    struct table t;
-    print_header(b, h, f);
-    PP_TRY(print_ceilings(&b->ceilings, b->device.name[0] != '\0', f));
-    PP_TRY(print_device(&b->device, f));
-    PP_TRY(table_create(&t, b->n));
-    int rc = fill(b, axes, &t);
-    if (rc == 0) {
-        fputc('\n', f);
-        table_markdown(&t, f);
-        fputc('\n', f);
-        print_reasons(b, f);
-        print_legend(b, f);
-    }
-    table_fini(&t);
-    return rc;
-}
-
-/* --- CSV ---------------------------------------------------------------------------------------
- */
-
-static void csv_row(struct table *t, int i, const struct pp_bench *b,
-                    const struct pp_bench_header *h, const struct pp_bench_row *row)
-{
-    struct pp_bench_figures g;
-    int c = 0;
-    pp_bench_figures(b, row, &g);
-    table_cell(t, i, c++, "%s", h->commit);
-    table_cell(t, i, c++, "%s", h->date);
-    table_cell(t, i, c++, "%s", h->cpu);
-    table_cell(t, i, c++, "%s", h->model);
-    table_cell(t, i, c++, "%d", row->stages);
-    table_cell(t, i, c++, "%d", row->replicas);
-    table_cell(t, i, c++, "%s", row->schedule);
-    table_cell(t, i, c++, "%d", row->microbatches);
-    table_cell(t, i, c++, "%d", row->batch);
-    table_cell(t, i, c++, "%s", bench_check_word(row, g.valid));
-    table_cell(t, i, c++, "%s", row->skipped[0] ? row->skipped : row->invalid);
-    if (!g.valid) {
-        return;
-    }
-    const double values[] = {g.sps_mean,
-                             g.sps_sd,
-                             g.step_p50,
-                             g.step_p99,
-                             row->bubble_ideal,
-                             g.bubble_predicted,
-                             g.bubble_measured,
-                             g.of_peak,
-                             g.bound,
-                             (double)row->peak_bytes,
-                             g.x1,
-                             g.relative};
-    for (size_t k = 0; k < sizeof(values) / sizeof(values[0]); k++) {
-        table_cell(t, i, c++, "%.17g", values[k]);
-    }
-}
-
-static int print_csv(const struct pp_bench *b, const struct pp_bench_header *h,
-                     const struct bench_axes *axes, FILE *f)
-{
-    static const char *const names[] = {"commit",
-                                        "date",
-                                        "cpu",
-                                        "model",
-                                        "stages",
-                                        "replicas",
-                                        "schedule",
-                                        "microbatches",
-                                        "batch_size",
-                                        "check",
-                                        "why",
-                                        "samples_per_second",
-                                        "samples_per_second_sd",
-                                        "step_seconds_p50",
-                                        "step_seconds_p99",
-                                        "bubble_ideal",
-                                        "bubble_predicted",
-                                        "bubble_measured",
-                                        "of_peak",
-                                        "bound",
-                                        "peak_bytes",
-                                        "x1",
-                                        "relative"};
-    struct table t;
-    char value[PP_CONFIG_VALUE_MAX];
-    int rc = 0;
-    PP_TRY(table_create(&t, b->n));
-    for (size_t k = 0; k < sizeof(names) / sizeof(names[0]); k++) {
-        table_column(&t, names[k], true);
-    }
-    for (int i = 0; i < b->n; i++) {
-        csv_row(&t, i, b, h, &b->rows[i]);
-    }
-    for (int k = 0; rc == 0 && k < axes->n; k++) {
-        int at = table_column(&t, pp_config_key_name(axes->keys[k]), true);
-        for (int i = 0; rc == 0 && i < b->n; i++) {
-            rc = pp_config_key_value(b->rows[i].cfg, axes->keys[k], value, sizeof(value));
-            table_cell(&t, i, at, "%s", rc == 0 ? value : "");
-        }
-    }
-    if (rc == 0) {
-        table_csv(&t, f);
-    }
-    table_fini(&t);
-    return rc;
+    fputc('\n', f);
+    table_markdown(t, f);
+    fputc('\n', f);
+    print_reasons(b, f);
+    print_legend(b, f);
 }
 
 int pp_bench_print(const struct pp_bench *b, const struct pp_bench_header *h,
                    enum pp_bench_format format, FILE *f)
 {
-    static int (*const print[])(const struct pp_bench *, const struct pp_bench_header *,
-                                const struct bench_axes *, FILE *) = {
-        [PP_BENCH_MD] = print_md,
-        [PP_BENCH_JSON] = bench_print_json,
-        [PP_BENCH_JSONL] = bench_print_jsonl,
-        [PP_BENCH_CSV] = print_csv,
-    };
     struct bench_axes axes;
+    struct table t;
+    int rc = 0;
     PP_TRY(find_axes(b, &axes));
-    PP_TRY(print[format](b, h, &axes, f));
+    PP_TRY(bench_table(b, h, &axes, &t));
+    if (format == PP_BENCH_CSV) {
+        table_csv(&t, f);
+    } else if (format == PP_BENCH_MD) {
+        print_header(b, h, f);
+        rc = print_ceilings(&b->ceilings, b->device.name[0] != '\0', f);
+        rc = rc < 0 ? rc : print_device(&b->device, f);
+        print_md(b, &t, f);
+    } else {
+        rc = bench_print_json(b, h, &axes, &t, format == PP_BENCH_JSONL, f);
+    }
+    table_fini(&t);
+    PP_TRY(rc);
+    return bench_written(f);
+}
+
+int bench_written(FILE *f)
+{
     return fflush(f) != 0 || ferror(f) ? pp_fail_errno(PP_EIO, "cannot write the result") : 0;
 }
