@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules about the sources that no compiler knows. One rule a run:
 
-    check_sources.py ROOT layers|spdx|switches|exits
+    check_sources.py ROOT layers|spdx|switches|exits|sizes
 
 Prints every place that breaks the rule as file:line and exits 1 when there is one."""
 
@@ -83,7 +83,9 @@ def owner_of(root, header):
 
 
 def layers(root):
-    problems = []
+    """A room includes only lower rooms; so two rooms of equal height cannot know each other."""
+    problems = [f'src/{room}:1: a room of the rule that does not exist' for room in HEIGHT
+                if not os.path.isdir(os.path.join(root, 'src', room))]
     for path in files(root, SOURCE, 'include'):
         if path.startswith(os.path.join('include', 'ppcli')):
             module = owner_of(root, os.path.basename(path))
@@ -167,7 +169,25 @@ def exits(root):
     return problems
 
 
-RULES = {'layers': layers, 'spdx': spdx, 'switches': switches, 'exits': exits}
+def sizes(root):
+    """A file has at most 500 lines, a room 8,000, a command 250, the room of the run 3,500."""
+    problems, rooms = [], {}
+    for path in files(root, SOURCE + ('.py', '.sh', '.html', '.css', '.js', 'meson.build')):
+        lines = read(root, path).count('\n')
+        if lines > 500:
+            problems.append(f'{path}:501: {lines} lines; at most 500')
+        if re.match(r'src/cli/cmd_\w+\.c', path) and lines > 250:
+            problems.append(f'{path}:251: a command of {lines} lines; at most 250')
+        if path.startswith('src/'):
+            rooms[path.split('/')[1]] = rooms.get(path.split('/')[1], 0) + lines
+    for room, lines in sorted(rooms.items()):
+        most = 3500 if room == 'train' else 8000
+        if lines > most:
+            problems.append(f'src/{room}:1: {lines} lines; at most {most}')
+    return problems
+
+
+RULES = {'sizes': sizes, 'layers': layers, 'spdx': spdx, 'switches': switches, 'exits': exits}
 
 
 def main():
