@@ -79,6 +79,12 @@ int64_t loop_total_steps(const struct pp_run *run);
 /* Collective: all epochs, then the summary. start: pp_clock_ns() when the rank began. */
 int loop_train(struct trainer *tr, uint64_t start);
 
+/* The idle share of the ranks' time in a window. */
+double loop_bubble(const struct totals *w, int ranks);
+
+/* Collective: what each rank held and did, and the hash of the weights; rank 0 prints it. */
+int loop_finish(struct trainer *tr, uint64_t start);
+
 /* Collective: the whole test set, forward only. */
 int loop_test(struct trainer *tr, struct pp_epoch_result *e);
 
