@@ -148,7 +148,8 @@ struct pp_backend_ops {
     /* One block of device memory, zeroed, PP_ALIGN aligned. NULL entry: host pages. */
     int (*alloc)(struct pp_backend *be, size_t bytes, void **out);
     void (*free)(struct pp_backend *be, void *p, size_t bytes);
-    /* Host <-> device, ordered on the stream; to_host has finished on return. NULL: memcpy. */
+    /* Host <-> device, ordered on the stream; on return the host's side may be used. NULL: memcpy.
+     */
     int (*to_device)(struct pp_backend *be, void *dst, const void *src, size_t bytes);
     int (*to_host)(struct pp_backend *be, void *dst, const void *src, size_t bytes);
     int (*synchronize)(struct pp_backend *be);

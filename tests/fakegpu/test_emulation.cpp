@@ -344,7 +344,7 @@ static int dying(const std::string &what)
         OK(PP_LAUNCH(skip_barrier, 1, 32, 0, s, x));
     if (what == "source") {
         void *pinned;
-        int n = 0;
+        static int n; /* the stream may reach it after this block */
         OK(cudaMallocHost(&pinned, 256));
         OK(fake_enqueue(s, slow, &n, NULL));
         OK(cudaMemcpyAsync(x, pinned, 256, cudaMemcpyHostToDevice, s));

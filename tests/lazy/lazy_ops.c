@@ -54,7 +54,8 @@ static int upload(struct pp_backend *be, void *dst, const void *src, size_t byte
 static int to_device(struct pp_backend *be, void *dst, const void *src, size_t bytes)
 {
     PP_TRY(lazy_no_capture(be, "to_device"));
-    return upload(be, dst, src, bytes);
+    PP_TRY(upload(be, dst, src, bytes));
+    return lazy_synchronize(be);
 }
 
 static int download(struct pp_backend *be, void *dst, const void *src, size_t bytes)
