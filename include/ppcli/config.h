@@ -8,15 +8,13 @@
  *
  * The INI dialect: UTF-8 (a byte order mark and CRLF are fine). "[section]" and "key = value", one
  * a line, indented as you like; no continuation lines, and ':' does not separate. A comment is a
- * line that begins with ';' or '#', or what follows ' ;'; a ' #' inside a line is an error. A line
- * has at most PP_CONFIG_LINE_MAX bytes without indent and comment (the limit of libinih's buffer);
- * longer ones are errors, and long lists are kept short by repeats: 1024*16. Unknown and duplicate
- * keys and sections are errors. ${VAR} is the environment's VAR, an error when unset;
+ * line that begins with ';' or '#', or what follows ' ;'; a ' #' inside a line is an error. Unknown
+ * and duplicate keys and sections are errors. ${VAR} is the environment's VAR, an error when unset;
  * ${VAR:-default} is `default` when VAR is unset or empty. Whole numbers may end in k, M, G (1000)
  * or Ki, Mi, Gi (1024). A duration is a number and ms, s, m or h. A relative path starts at the
  * folder of the INI file, in standard input and
  * --set at the current folder; '~' is not expanded: write ${HOME}. There is no quoting, so a path
- * cannot hold " ;" or " #". A file has at most 1 MiB.
+ * cannot hold " ;" or " #". A file has at most 1 MiB, a value at most PP_CONFIG_VALUE_MAX bytes.
  */
 #ifndef PPCLI_CONFIG_H
 #define PPCLI_CONFIG_H
@@ -33,7 +31,6 @@
 #define PP_DEVICES_MAX 64 /* of one machine: numbers 0 to 63 */
 #define PP_SCHEDULE_FILE "file:"
 #define PP_CONFIG_VALUE_MAX 65536 /* bytes of any value's text with the NUL */
-#define PP_CONFIG_LINE_MAX 198    /* bytes of a line of an INI file, without comment and indent */
 
 enum pp_activation {
     PP_ACT_NONE,
@@ -241,7 +238,7 @@ const char *pp_config_key_name(int i); /* "train.lr" */
 int pp_config_key_value(const struct pp_config *cfg, int i, char *out, size_t bytes);
 
 /* The whole config as an INI that reproduces it (absolute paths, every key, origin comments).
- * Errors: PP_EIO; PP_ECONFIG, with nothing written, when a value does not fit a line. */
+ * Errors: PP_EIO. */
 int pp_config_write(const struct pp_config *cfg, FILE *f);
 
 /* SHA-256 hex over "key=value\n" of all keys that can change the numbers: of [run] only precision,
@@ -271,6 +268,12 @@ int pp_config_print_keys(FILE *f, const char *section, const struct pp_names *na
  * lower case count as the same; the first of equals), when near enough to be worth suggesting
  * (distance < 3 and less than half of the word), else NULL. */
 const char *pp_nearest(const char *word, const char *const *names);
+
+/* "; did you mean 'apple'?", or nothing. */
+struct pp_did_you_mean {
+    char s[PP_NAME_MAX + 24];
+};
+struct pp_did_you_mean pp_did_you_mean(const char *word, const char *const *names);
 
 /* Human words for enum values: "relu", "adamw", "cosine", ... ; static storage. */
 const char *pp_activation_name(enum pp_activation a);

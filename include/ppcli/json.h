@@ -34,8 +34,4 @@ void pp_json_uint(struct pp_json *j, const char *key, uint64_t value);
 void pp_json_dbl(struct pp_json *j, const char *key, double value);
 void pp_json_bool(struct pp_json *j, const char *key, bool value);
 
-/* Bytes of the valid UTF-8 sequence at s, which is not at its end; 0 when there is none (overlong,
- * surrogate, cut). */
-int pp_utf8_length(const char *s);
-
 #endif

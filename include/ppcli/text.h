@@ -7,10 +7,19 @@
 #define PPCLI_TEXT_H
 
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
-/* In place: control characters (also those above 0x7F) and what is no UTF-8 become '?', byte by
- * byte; the length stays. Returns `text`. Local. */
+/* Bytes of the valid UTF-8 sequence at s, which is not at its end; 0 when there is none (overlong,
+ * surrogate, cut). */
+int pp_utf8_length(const char *s);
+
+/* The character of the valid UTF-8 sequence at s when it is obeyed instead of shown: a control
+ * character, a mark of text direction, an invisible separator. Else 0. */
+uint32_t pp_text_control(const char *s);
+
+/* In place: what pp_text_control() finds and what is no UTF-8 become '?', byte by byte; the length
+ * stays. Returns `text`. Local. */
 char *pp_text_plain(char *text);
 
 /* The same for a text that is not ours: a copy, cut to what fits, in out[bytes]; returns out. */

@@ -46,35 +46,47 @@ int pp_file_append(const char *path, int flags, FILE **out)
     return 0;
 }
 
+int pp_fd_read(int fd, const char *path, uint64_t bytes_max, char **out_text, size_t *out_bytes)
+{
+    char *text = NULL;
+    size_t got = 0, room = 0;
+    for (;;) {
+        if (got + 1 >= room) { /* one for the NUL at the end */
+            room = room > 0 ? 2 * room : 16384;
+            char *more = pp_realloc(text, room, 1);
+            if (!more) {
+                pp_free(text);
+                return pp_error_context("%s", path);
+            }
+            text = more;
+        }
+        ssize_t n = read(fd, text + got, room - got - 1);
+        if (n == 0) {
+            text[got] = '\0';
+            *out_text = text;
+            *out_bytes = got;
+            return 0;
+        }
+        got += n > 0 ? (size_t)n : 0;
+        if ((n < 0 && errno != EINTR) || got > bytes_max) {
+            int rc =
+                n < 0 ? pp_fail_errno(PP_EIO, "cannot read %s", path)
+                      : pp_fail(PP_EFORMAT, "%s: more than %llu bytes, which is all that is read",
+                                path, (unsigned long long)bytes_max);
+            pp_free(text);
+            return rc;
+        }
+    }
+}
+
 int pp_file_read(const char *path, uint64_t bytes_max, char **out_text, size_t *out_bytes)
 {
     int fd = -1;
-    uint64_t bytes = 0, got = 0;
+    uint64_t bytes = 0;
     PP_TRY(pp_open_regular(path, &fd, &bytes));
-    if (bytes > bytes_max) {
-        close(fd);
-        return pp_fail(PP_EFORMAT, "%s: file of %llu bytes, at most %llu are read", path,
-                       (unsigned long long)bytes, (unsigned long long)bytes_max);
-    }
-    char *text = pp_alloc((size_t)bytes + 1, 1);
-    int rc = text ? 0 : pp_error_context("%s", path);
-    while (rc == 0 && got < bytes) {
-        ssize_t n = read(fd, text + got, (size_t)(bytes - got));
-        if (n < 0 && errno != EINTR) {
-            rc = pp_fail_errno(PP_EIO, "cannot read %s", path);
-        } else if (n == 0) {
-            break; /* it became shorter meanwhile: that is what it is now */
-        }
-        got += n > 0 ? (uint64_t)n : 0;
-    }
+    int rc = pp_fd_read(fd, path, bytes_max, out_text, out_bytes);
     close(fd);
-    if (rc < 0) {
-        pp_free(text);
-        return rc;
-    }
-    *out_text = text;
-    *out_bytes = (size_t)got;
-    return 0;
+    return rc;
 }
 
 int pp_path_format(char out[PP_PATH_MAX], const char *fmt, ...)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "ppcli/err.h"
+#include "ppcli/text.h"
 
 void pp_json_init(struct pp_json *j, FILE *f, int indent)
 {
@@ -23,53 +24,22 @@ static void new_line(struct pp_json *j)
     }
 }
 
-int pp_utf8_length(const char *text)
-{
-    const unsigned char *s = (const unsigned char *)text;
-    int n = s[0] < 0x80                    ? 1
-            : s[0] >= 0xc2 && s[0] < 0xe0  ? 2
-            : (s[0] & 0xf0) == 0xe0        ? 3
-            : s[0] >= 0xf0 && s[0] <= 0xf4 ? 4
-                                           : 0;
-    for (int i = 1; i < n; i++) {
-        if ((s[i] & 0xc0) != 0x80) {
-            return 0;
-        }
-    }
-    if (n == 3 && ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] >= 0xa0))) {
-        return 0;
-    }
-    if (n == 4 && ((s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] >= 0x90))) {
-        return 0;
-    }
-    return n;
-}
-
 static void quoted(struct pp_json *j, const char *text)
 {
     fputc('"', j->f);
     for (const char *p = text; *p;) {
         int n = pp_utf8_length(p);
-        if (n == 0) {
-            fputs("\\ufffd", j->f);
-            p++;
-        } else if (*p == '"' || *p == '\\') {
-            fprintf(j->f, "\\%c", *p++);
-        } else if (*p == '\n') {
-            fputs("\\n", j->f);
-            p++;
-        } else if (*p == '\t') {
-            fputs("\\t", j->f);
-            p++;
-        } else if ((unsigned char)*p < 0x20 || *p == 0x7f) {
-            fprintf(j->f, "\\u%04x", *p++);
-        } else if ((unsigned char)p[0] == 0xc2 && (unsigned char)p[1] < 0xa0) {
-            fprintf(j->f, "\\u%04x", (unsigned char)p[1]); /* a terminal would obey it */
-            p += 2;
+        uint32_t obeyed = n > 0 ? pp_text_control(p) : 0xfffd;
+        if (*p == '"' || *p == '\\') {
+            fprintf(j->f, "\\%c", *p);
+        } else if (*p == '\n' || *p == '\t') {
+            fputs(*p == '\n' ? "\\n" : "\\t", j->f);
+        } else if (obeyed) {
+            fprintf(j->f, "\\u%04x", obeyed);
         } else {
             fwrite(p, 1, (size_t)n, j->f);
-            p += n;
         }
+        p += n > 0 ? n : 1;
     }
     fputc('"', j->f);
 }

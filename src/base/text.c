@@ -6,19 +6,59 @@
 #include <stdlib.h>
 
 #include "ppcli/err.h"
-#include "ppcli/json.h"
 
-/* C0, DEL, and C1, which in UTF-8 is c2 80 to c2 9f: 9b is what ESC [ is. */
-static bool is_control(const unsigned char *s)
+int pp_utf8_length(const char *text)
 {
-    return s[0] < 0x20 || s[0] == 0x7f || (s[0] == 0xc2 && s[1] < 0xa0);
+    const unsigned char *s = (const unsigned char *)text;
+    int n = s[0] < 0x80                    ? 1
+            : s[0] >= 0xc2 && s[0] < 0xe0  ? 2
+            : (s[0] & 0xf0) == 0xe0        ? 3
+            : s[0] >= 0xf0 && s[0] <= 0xf4 ? 4
+                                           : 0;
+    for (int i = 1; i < n; i++) {
+        if ((s[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+    }
+    if (n == 3 && ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] >= 0xa0))) {
+        return 0;
+    }
+    if (n == 4 && ((s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] >= 0x90))) {
+        return 0;
+    }
+    return n;
+}
+
+uint32_t pp_text_control(const char *text)
+{
+    /* C0; DEL and C1; the Arabic letter mark; zero width space and marks of direction; line and
+     * paragraph separators, embeddings and overrides; invisible operators and isolates; the byte
+     * order mark. Joiners (200c, 200d) are part of words. */
+    static const uint32_t ranges[][2] = {{0x00, 0x1f},     {0x7f, 0x9f},     {0x61c, 0x61c},
+                                         {0x200b, 0x200b}, {0x200e, 0x200f}, {0x2028, 0x202e},
+                                         {0x2060, 0x206f}, {0xfeff, 0xfeff}};
+    const unsigned char *s = (const unsigned char *)text;
+    uint32_t c = s[0];
+    if (c >= 0xf0) {
+        return 0;
+    }
+    if (c >= 0xc0) {
+        c = c < 0xe0 ? (c & 0x1fu) << 6 | (s[1] & 0x3fu)
+                     : (c & 0xfu) << 12 | (s[1] & 0x3fu) << 6 | (s[2] & 0x3fu);
+    }
+    for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
+        if (c >= ranges[i][0] && c <= ranges[i][1]) {
+            return c;
+        }
+    }
+    return 0;
 }
 
 char *pp_text_plain(char *text)
 {
     for (char *p = text; *p;) {
         int n = pp_utf8_length(p);
-        bool bad = n == 0 || is_control((unsigned char *)p);
+        bool bad = n == 0 || pp_text_control(p) != 0;
         for (n = n ? n : 1; n > 0; n--, p++) {
             *p = bad ? '?' : *p;
         }

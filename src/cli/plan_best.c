@@ -135,7 +135,7 @@ static void print_table(const struct shown *s)
 static int print_lines(const struct shown *s)
 {
     const struct pp_candidate *c = &s->best.items[0];
-    char ranges[PP_CONFIG_LINE_MAX];
+    char ranges[16 * PP_STAGES_MAX];
     printf("\n[pipeline]\nstages = %d\n", s->spec.cfg->pipeline.stages);
     if (s->spec.cfg->pipeline.replicas > 1) {
         printf("replicas = %d\n", s->spec.cfg->pipeline.replicas);
@@ -146,14 +146,8 @@ static int print_lines(const struct shown *s)
         printf("eager = %d\n", c->eager);
     }
     if (c->assignment == PP_ASSIGN_TIME) {
-        int rc = pp_best_ranges(s->model, s->costs, pp_best_rows(&s->spec, c->microbatches),
-                                c->chunks * s->spec.cfg->pipeline.stages, ranges, sizeof(ranges));
-        if (rc == PP_ECONFIG) { /* too many for a line of a file: the word does the same */
-            snprintf(ranges, sizeof(ranges), "time");
-            pp_error_clear();
-            rc = 0;
-        }
-        PP_TRY(rc);
+        PP_TRY(pp_best_ranges(s->model, s->costs, pp_best_rows(&s->spec, c->microbatches),
+                              c->chunks * s->spec.cfg->pipeline.stages, ranges, sizeof(ranges)));
         printf("assignment = %s\n", ranges);
     }
     if (c->microbatches != s->spec.cfg->pipeline.microbatches) {

@@ -133,10 +133,20 @@ struct conf_quoted {
 };
 struct conf_quoted conf_quote(const char *text, size_t bytes);
 
+/* A reason: puts it into why and returns -1. */
+int conf_why(char why[CONF_WHY_MAX], const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Text that grows piece by piece; conf_put_end(): 0, or -1 when it did not fit. */
+struct conf_text {
+    char *out;
+    size_t bytes, used;
+};
+void conf_put(struct conf_text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+int conf_put_end(const struct conf_text *t);
+
 /* ini.c: read a whole file's text into cfg. Errors: PP_ERESOURCE, PP_EINTERNAL. */
 int conf_ini_read(struct pp_config *cfg, const char *text, size_t bytes,
                   const struct pp_names *names);
-#define CONF_LINE_MAX PP_CONFIG_LINE_MAX
 
 /* Text that may stand in a config: UTF-8, no control bytes but tab. 0, or -1 and why. */
 int conf_text_check(const char *text, size_t bytes, char why[CONF_WHY_MAX]);
@@ -170,7 +180,7 @@ int conf_duration_parse(const struct conf_option *o, const char *text, double *o
                         char why[CONF_WHY_MAX]);
 int conf_duration_print(double seconds, char *out, size_t bytes);
 
-/* list.c, device_list.c: the values that are lists. Same contract as above. */
+/* list.c: the values that are lists. Same contract as above. */
 int conf_sizes_parse(const struct conf_option *o, const char *text, struct pp_config *cfg,
                      char why[CONF_WHY_MAX]);
 int conf_sizes_print(const struct pp_config *cfg, char *out, size_t bytes);

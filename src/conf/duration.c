@@ -34,16 +34,14 @@ int conf_duration_parse(const struct conf_option *o, const char *text, double *o
     conf_range_text(o, NULL, range, sizeof(range));
     snprintf(digits, sizeof(digits), "%.*s", (int)(n < sizeof(digits) ? n : sizeof(digits)), text);
     if (n >= sizeof(digits) || conf_float_parse(&number, digits, &value, why) < 0) {
-        snprintf(why, CONF_WHY_MAX,
-                 "'%s' is not a duration; write a number and ms, s, m or h, such as 90s (%s)",
-                 conf_quote(text, strlen(text)).s, range);
-        return -1;
+        return conf_why(
+            why, "'%s' is not a duration; write a number and ms, s, m or h, such as 90s (%s)",
+            conf_quote(text, strlen(text)).s, range);
     }
     value *= factor;
     if (value != 0 && (value < o->min || value > o->max)) {
-        snprintf(why, CONF_WHY_MAX, "%s is out of range; write %s",
-                 conf_quote(text, strlen(text)).s, range);
-        return -1;
+        return conf_why(why, "%s is out of range; write %s", conf_quote(text, strlen(text)).s,
+                        range);
     }
     *out = value;
     return 0;

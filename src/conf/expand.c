@@ -26,9 +26,8 @@ static int lookup(const char *ref, size_t n, const char **out, size_t *out_bytes
     }
     bool has_default = len + 2 <= n && ref[len] == ':' && ref[len + 1] == '-';
     if (len == 0 || len >= sizeof(name) || (len < n && !has_default)) {
-        snprintf(why, CONF_WHY_MAX, "'${%s}' is not understood; write ${NAME} or ${NAME:-default}",
-                 conf_quote(ref, n).s);
-        return -1;
+        return conf_why(why, "'${%s}' is not understood; write ${NAME} or ${NAME:-default}",
+                        conf_quote(ref, n).s);
     }
     memcpy(name, ref, len);
     name[len] = '\0';
@@ -39,15 +38,13 @@ static int lookup(const char *ref, size_t n, const char **out, size_t *out_bytes
         return 0;
     }
     if (!value) {
-        snprintf(why, CONF_WHY_MAX,
-                 "environment variable %s is not set; set it or write ${%s:-default}", name, name);
-        return -1;
+        return conf_why(why, "environment variable %s is not set; set it or write ${%s:-default}",
+                        name, name);
     }
     *out_bytes = strlen(value);
     char reason[CONF_WHY_MAX];
     if (conf_text_check(value, *out_bytes, reason) < 0) {
-        snprintf(why, CONF_WHY_MAX, "environment variable %s: %.200s", name, reason);
-        return -1;
+        return conf_why(why, "environment variable %s: %.200s", name, reason);
     }
     *out = value;
     return 0;
@@ -62,8 +59,7 @@ int conf_expand(const char *text, char *out, size_t out_bytes, char why[CONF_WHY
         if (p[0] == '$' && p[1] == '{') {
             const char *end = strchr(p, '}');
             if (!end) {
-                snprintf(why, CONF_WHY_MAX, "'%s' has no closing '}'", conf_quote(p, strlen(p)).s);
-                return -1;
+                return conf_why(why, "'%s' has no closing '}'", conf_quote(p, strlen(p)).s);
             }
             if (lookup(p + 2, (size_t)(end - p) - 2, &piece, &n, why) < 0) {
                 return -1;
@@ -73,8 +69,7 @@ int conf_expand(const char *text, char *out, size_t out_bytes, char why[CONF_WHY
             p++;
         }
         if (n >= out_bytes - used) {
-            snprintf(why, CONF_WHY_MAX, "the value is too long: at most %zu bytes", out_bytes - 1);
-            return -1;
+            return conf_why(why, "the value is too long: at most %zu bytes", out_bytes - 1);
         }
         memcpy(out + used, piece, n);
         used += n;

@@ -17,6 +17,8 @@
 #include <string.h>
 
 #include "ppcli/err.h"
+#include "ppcli/mem.h"
+#include "ppcli/text.h"
 
 #define NO_SECTION "?" /* handed over for a header that nobody can make sense of */
 
@@ -25,6 +27,7 @@ struct reader {
     size_t bytes, at;
     int line;
     bool expected; /* the line just handed over must reach the handler */
+    char *value;   /* of a line too long for the library, which got "." for it; owned */
     struct pp_config *cfg;
     const struct pp_names *names;
 };
@@ -56,59 +59,31 @@ static struct conf_place here(const struct reader *r)
     return (struct conf_place){CONF_FROM_FILE, r->line, NULL};
 }
 
-/* Length of the UTF-8 character at p, 0 when it is none. */
-static size_t utf8_length(const unsigned char *p, size_t n)
-{
-    size_t len = p[0] < 0x80   ? 1
-                 : p[0] < 0xC2 ? 0
-                 : p[0] < 0xE0 ? 2
-                 : p[0] < 0xF0 ? 3
-                 : p[0] < 0xF5 ? 4
-                               : 0;
-    if (len == 0 || len > n) {
-        return 0;
-    }
-    for (size_t i = 1; i < len; i++) {
-        if ((p[i] & 0xC0) != 0x80) {
-            return 0;
-        }
-    }
-    /* overlong forms, surrogates, beyond U+10FFFF */
-    if ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F) ||
-        (p[0] == 0xF0 && p[1] < 0x90) || (p[0] == 0xF4 && p[1] > 0x8F)) {
-        return 0;
-    }
-    return len;
-}
-
 int conf_text_check(const char *text, size_t bytes, char why[CONF_WHY_MAX])
 {
-    const unsigned char *p = (const unsigned char *)text;
     for (size_t i = 0; i < bytes;) {
-        size_t len = utf8_length(p + i, bytes - i);
-        if (p[i] == '\0') {
-            snprintf(why, CONF_WHY_MAX, "NUL byte at byte %zu; is this a text file?", i + 1);
-            return -1;
+        const unsigned char *p = (const unsigned char *)text + i;
+        if (*p == '\0') {
+            return conf_why(why, "NUL byte at byte %zu; is this a text file?", i + 1);
         }
+        int len = pp_utf8_length(text + i);
         if (len == 0) {
-            snprintf(why, CONF_WHY_MAX, "byte %zu (0x%02x) is not UTF-8; save the text as UTF-8",
-                     i + 1, p[i]);
-            return -1;
+            return conf_why(why, "byte %zu (0x%02x) is not UTF-8; save the text as UTF-8", i + 1,
+                            *p);
         }
-        bool high = len == 2 && p[i] == 0xC2 && p[i + 1] < 0xA0; /* 0x9B is what ESC [ is */
-        if ((p[i] < 0x20 && p[i] != '\t') || p[i] == 0x7F || high) {
-            snprintf(why, CONF_WHY_MAX, "control byte 0x%02x at byte %zu; delete it",
-                     high ? p[i + 1] : p[i], i + 1);
-            return -1;
+        uint32_t c = pp_text_control(text + i);
+        if (c == 0xFEFF) {
+            return conf_why(why,
+                            "byte order mark at byte %zu; delete it (only the file's first bytes "
+                            "may be one)",
+                            i + 1);
         }
-        if (len == 3 && memcmp(p + i, "\xEF\xBB\xBF", 3) == 0) {
-            snprintf(why, CONF_WHY_MAX,
-                     "byte order mark at byte %zu; delete it (only the file's "
-                     "first bytes may be one)",
-                     i + 1);
-            return -1;
+        if (c != 0 && c != '\t') {
+            return c < 0x100 ? conf_why(why, "control byte 0x%02x at byte %zu; delete it", c, i + 1)
+                             : conf_why(why, "invisible character U+%04X at byte %zu; delete it", c,
+                                        i + 1);
         }
-        i += len;
+        i += (size_t)len;
     }
     return 0;
 }
@@ -143,7 +118,7 @@ static struct span section_line(struct reader *r, struct span s)
 {
     const char *close = memchr(s.p, ']', s.n);
     const char *sections[CONF_SECTIONS_MAX];
-    char name[CONF_LINE_MAX + 1];
+    char name[PP_NAME_MAX];
     struct span inside = {s.p + 1, close ? (size_t)(close - s.p) - 1 : s.n - 1};
     struct span word = trim(inside.p, inside.n);
 
@@ -187,16 +162,10 @@ static struct span section_line(struct reader *r, struct span s)
 }
 
 /* Is this "key = value" that the library reads as we do? */
-static bool key_line(struct reader *r, struct span s, size_t limit)
+static bool key_line(struct reader *r, struct span s)
 {
     const char *equals = memchr(s.p, '=', s.n);
     const char *colon = memchr(s.p, ':', equals ? (size_t)(equals - s.p) : s.n);
-    if (s.n > limit) {
-        conf_problem(r->cfg, here(r),
-                     "line is %zu bytes, at most %zu (equal sizes can be written 1024*16)", s.n,
-                     limit);
-        return false;
-    }
     if (colon) {
         struct span key = trim(s.p, (size_t)(colon - s.p));
         struct span value = trim(colon + 1, s.n - (size_t)(colon - s.p) - 1);
@@ -219,15 +188,34 @@ static bool key_line(struct reader *r, struct span s, size_t limit)
     return true;
 }
 
+/* Hand a line over; of one that is longer than the library's buffer the key, and keep the value. */
+static void hand_over(struct reader *r, struct span s, char *out, size_t limit)
+{
+    r->expected = true;
+    if (s.n > limit) {
+        const char *equals = memchr(s.p, '=', s.n);
+        struct span key = trim(s.p, (size_t)(equals - s.p));
+        struct span value = trim(equals + 1, s.n - (size_t)(equals - s.p) - 1);
+        r->value = pp_alloc(value.n + 1, 1);
+        if (!r->value) {
+            r->cfg->source->no_memory = true;
+        } else {
+            memcpy(r->value, value.p, value.n);
+        }
+        size_t n = key.n < limit - 4 ? key.n : limit - 4; /* a key so long is none of ours */
+        snprintf(out, limit + 1, "%.*s = .", (int)n, key.p);
+        return;
+    }
+    memcpy(out, s.p, s.n);
+    out[s.n] = '\0';
+}
+
 /* ini_reader: the next line as the library may see it; NULL at the end. */
 static char *next_line(char *out, int out_bytes, void *stream)
 {
     struct reader *r = stream;
     char why[CONF_WHY_MAX];
-    size_t limit = CONF_LINE_MAX;
-    if (out_bytes > 2 && (size_t)out_bytes - 2 < limit) {
-        limit = (size_t)out_bytes - 2; /* a library built with a smaller buffer */
-    }
+    size_t limit = (size_t)out_bytes - 2;
 
     if (r->expected) { /* cannot happen with any libinih we know; must not pass silently */
         conf_problem(r->cfg, here(r), "the line could not be read");
@@ -253,10 +241,8 @@ static char *next_line(char *out, int out_bytes, void *stream)
         if (s.p[0] == '[') {
             s = section_line(r, s);
             snprintf(out, limit + 1, "[%.*s]", (int)s.n, s.p);
-        } else if (key_line(r, s, limit)) {
-            memcpy(out, s.p, s.n);
-            out[s.n] = '\0';
-            r->expected = true;
+        } else if (key_line(r, s)) {
+            hand_over(r, s, out, limit);
         }
     }
     strcat(out, "\n");
@@ -280,10 +266,8 @@ static void unknown_key(struct reader *r, const char *section, const char *key)
         }
     }
     keys[n] = NULL;
-    const char *near = pp_nearest(key, keys);
-    conf_problem(r->cfg, here(r), "unknown key '%s' in [%s]%s%s%s (ppcli keys %s)",
-                 conf_quote(key, strlen(key)).s, section, near ? "; did you mean '" : "",
-                 near ? near : "", near ? "'?" : "", section);
+    conf_problem(r->cfg, here(r), "unknown key '%s' in [%s]%s (ppcli keys %s)",
+                 conf_quote(key, strlen(key)).s, section, pp_did_you_mean(key, keys).s, section);
 }
 
 static void key_without_section(struct reader *r, const char *key)
@@ -300,33 +284,39 @@ static void key_without_section(struct reader *r, const char *key)
                  conf_quote(key, strlen(key)).s);
 }
 
-/* ini_handler: one key. Always "goes on": problems are in our list. */
-static int on_key(void *user, const char *section, const char *key, const char *value)
+static void take_key(struct reader *r, const char *section, const char *key, const char *value)
 {
-    struct reader *r = user;
-    if (!key || !value) {
-        return 1; /* a library built to announce sections */
-    }
-    r->expected = false;
     if (strcmp(section, NO_SECTION) == 0) {
-        return 1; /* its header was reported */
+        return; /* its header was reported */
     }
     if (section[0] == '\0') {
         key_without_section(r, key);
-        return 1;
+        return;
     }
     int option = conf_option_find(section, key);
     if (option < 0) {
         unknown_key(r, section, key);
-        return 1;
+        return;
     }
     const struct conf_origin *before = &r->cfg->source->origins[option];
     if (before->from == CONF_FROM_FILE) {
         conf_problem(r->cfg, here(r), "duplicate key '%s' in [%s]: line %d has it already", key,
                      section, before->number);
-        return 1;
+        return;
     }
     conf_assign(r->cfg, option, value, here(r), r->names);
+}
+
+/* ini_handler: one key. Always "goes on": problems are in our list. */
+static int on_key(void *user, const char *section, const char *key, const char *value)
+{
+    struct reader *r = user;
+    if (key && value) { /* else a library built to announce sections */
+        r->expected = false;
+        take_key(r, section, key, r->value ? r->value : value);
+        pp_free(r->value);
+        r->value = NULL;
+    }
     return 1;
 }
 

@@ -171,10 +171,8 @@ static int unknown_section(const char *section)
         words[n++] = conf_option(i)->name;
     }
     words[n] = NULL;
-    const char *near = pp_nearest(section, words);
-    return pp_fail(PP_EUSAGE, "no section or key '%s'%s%s%s",
-                   conf_quote(section, strlen(section)).s, near ? "; did you mean '" : "",
-                   near ? near : "", near ? "'?" : "");
+    return pp_fail(PP_EUSAGE, "no section or key '%s'%s", conf_quote(section, strlen(section)).s,
+                   pp_did_you_mean(section, words).s);
 }
 
 int pp_config_print_keys(FILE *f, const char *section, const struct pp_names *names,

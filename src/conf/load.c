@@ -1,95 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * pp_config_load(): defaults, then the file, then the settings; each value converted as it comes,
- * the later one kept; then the checks over several keys. Also the reading of the file itself.
+ * the later one kept; then the checks over several keys.
  */
 #include "conf.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
 #include "ppcli/text.h"
 
-/* Whole text of fd, up to one byte more than a config may have. The caller frees *out. */
-static int slurp(int fd, const char *shown, char **out, size_t *out_bytes)
-{
-    size_t bytes = 0, capacity = 0;
-    char *text = NULL;
-    for (;;) {
-        if (bytes == capacity) {
-            capacity = capacity ? 2 * capacity : 16384;
-            char *more = pp_realloc(text, capacity, 1);
-            if (!more) {
-                pp_free(text);
-                return PP_ERESOURCE;
-            }
-            text = more;
-        }
-        size_t want = capacity - bytes;
-        if (want > CONF_FILE_MAX + 1 - bytes) {
-            want = CONF_FILE_MAX + 1 - bytes;
-        }
-        ssize_t n = read(fd, text + bytes, want);
-        if (n < 0 && errno == EINTR) {
-            continue;
-        }
-        if (n < 0) {
-            pp_free(text);
-            return pp_fail_errno(PP_EIO, "%s: cannot read", shown);
-        }
-        bytes += (size_t)n;
-        if (n == 0 || bytes > CONF_FILE_MAX) {
-            *out = text;
-            *out_bytes = bytes;
-            return 0;
-        }
-    }
-}
-
-/* Non-blocking, so that a FIFO named by mistake is refused instead of waited for. */
-static int open_file(const char *path, int *out)
-{
-    struct stat st;
-    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
-    if (fd < 0) {
-        int code = errno == EACCES || errno == EPERM ? PP_EPERM : PP_ENOINPUT;
-        return pp_fail_errno(code, "%s: cannot open the config", path);
-    }
-    if (fstat(fd, &st) < 0) {
-        close(fd);
-        return pp_fail_errno(PP_EIO, "%s: cannot read", path);
-    }
-    if (!S_ISREG(st.st_mode)) {
-        close(fd);
-        return pp_fail(PP_ENOINPUT,
-                       "%s: not a config file but a %s (write - to read standard input)", path,
-                       S_ISDIR(st.st_mode)    ? "folder"
-                       : S_ISFIFO(st.st_mode) ? "pipe"
-                                              : "device");
-    }
-    *out = fd;
-    return 0;
-}
-
 static int read_config(const char *path, char **out, size_t *out_bytes)
 {
-    int fd = STDIN_FILENO;
-    bool is_stdin = strcmp(path, "-") == 0;
-    if (!is_stdin) {
-        PP_TRY(open_file(path, &fd));
+    if (strcmp(path, "-") == 0) {
+        return pp_fd_read(STDIN_FILENO, "<stdin>", CONF_FILE_MAX, out, out_bytes);
     }
-    int rc = slurp(fd, is_stdin ? "<stdin>" : path, out, out_bytes);
-    if (!is_stdin) {
-        close(fd);
-    }
-    return rc;
+    int rc = pp_file_read(path, CONF_FILE_MAX, out, out_bytes);
+    return rc == PP_EFORMAT ? pp_fail(PP_ENOINPUT, "no config: %s", pp_error_get()->text) : rc;
 }
 
 /* A copy that can stand in one line of a message and in a comment of an INI file. */
@@ -215,19 +146,17 @@ int pp_config_choose(struct pp_config *cfg, const char *key, const char *value)
 
 static void unknown_setting(struct pp_config *cfg, struct conf_place place, const char *key)
 {
-    const char *names[64];
-    int n = 0;
-    const char *near = NULL;
-    for (int i = 0; i < conf_option_count() && n < 63; i++) {
-        names[n++] = conf_option(i)->name;
-        if (strcmp(conf_option(i)->key, key) == 0) {
-            near = conf_option(i)->name; /* only the section is missing */
+    const char *names[64] = {NULL};
+    for (int i = 0; i < conf_option_count() && i < 63; i++) {
+        names[i] = conf_option(i)->name;
+        if (strcmp(conf_option(i)->key, key) == 0) { /* only the section is missing */
+            conf_problem(cfg, place, "unknown key '%s'; did you mean '%s'? (ppcli keys)", key,
+                         names[i]);
+            return;
         }
     }
-    names[n] = NULL;
-    near = near ? near : pp_nearest(key, names);
-    conf_problem(cfg, place, "unknown key '%s'%s%s%s (ppcli keys)", conf_quote(key, strlen(key)).s,
-                 near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    conf_problem(cfg, place, "unknown key '%s'%s (ppcli keys)", conf_quote(key, strlen(key)).s,
+                 pp_did_you_mean(key, names).s);
 }
 
 static void apply_settings(struct pp_config *cfg, const struct pp_setting *settings, int n,
@@ -319,10 +248,7 @@ int pp_config_load(const char *path, const struct pp_setting *settings, int n_se
     if (rc < 0) {
         goto out;
     }
-    if (bytes > CONF_FILE_MAX) {
-        conf_problem(cfg, (struct conf_place){CONF_FROM_FILE, 0, NULL},
-                     "larger than %d bytes; is this a config file?", CONF_FILE_MAX);
-    } else if (text) {
+    if (text) {
         rc = conf_ini_read(cfg, text, bytes, names);
         if (rc < 0) {
             goto out;

@@ -129,6 +129,29 @@ struct conf_quoted conf_quote(const char *text, size_t bytes)
     return q;
 }
 
+int conf_why(char why[CONF_WHY_MAX], const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(why, CONF_WHY_MAX, fmt, args);
+    va_end(args);
+    return -1;
+}
+
+void conf_put(struct conf_text *t, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    size_t left = t->used < t->bytes ? t->bytes - t->used : 0;
+    t->used += (size_t)vsnprintf(t->out + t->bytes - left, left, fmt, args);
+    va_end(args);
+}
+
+int conf_put_end(const struct conf_text *t)
+{
+    return t->used < t->bytes ? 0 : -1;
+}
+
 int pp_config_problem(struct pp_config *cfg, const char *key, const char *fmt, ...)
 {
     int option = conf_option_index(key);

@@ -6,6 +6,7 @@
 #include "ppcli/config.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,4 +77,14 @@ const char *pp_nearest(const char *word, const char *const *names)
         }
     }
     return best;
+}
+
+struct pp_did_you_mean pp_did_you_mean(const char *word, const char *const *names)
+{
+    struct pp_did_you_mean hint = {""};
+    const char *near = pp_nearest(word, names);
+    if (near) {
+        snprintf(hint.s, sizeof(hint.s), "; did you mean '%s'?", near);
+    }
+    return hint;
 }

@@ -79,11 +79,11 @@ static int parse_whole(const struct conf_option *o, const char *text, struct pp_
     uint64_t n = 0;
     enum conf_number rc = conf_number_parse(text, &negative, &n);
     if (rc == CONF_NUMBER_BAD) {
-        snprintf(why, CONF_WHY_MAX,
-                 "'%s' is not a whole number; write digits, perhaps with k, M, G, Ki, Mi or Gi "
-                 "(%s)",
-                 conf_quote(text, strlen(text)).s, quote_range(o, NULL, range));
-        return -1;
+        return conf_why(
+            why,
+            "'%s' is not a whole number; write digits, perhaps with k, M, G, Ki, Mi or Gi "
+            "(%s)",
+            conf_quote(text, strlen(text)).s, quote_range(o, NULL, range));
     }
     bool legal = rc == CONF_NUMBER_OK;
     if (legal && o->type == CONF_UINT64) {
@@ -93,9 +93,8 @@ static int parse_whole(const struct conf_option *o, const char *text, struct pp_
                          : n <= (uint64_t)o->max && (o->min <= 0 || n >= (uint64_t)o->min);
     }
     if (!legal) {
-        snprintf(why, CONF_WHY_MAX, "%s is out of range; write %s",
-                 conf_quote(text, strlen(text)).s, quote_range(o, NULL, range));
-        return -1;
+        return conf_why(why, "%s is out of range; write %s", conf_quote(text, strlen(text)).s,
+                        quote_range(o, NULL, range));
     }
     int64_t value = negative ? -(int64_t)n : (int64_t)n;
     if (o->type == CONF_INT) {
@@ -173,13 +172,11 @@ int conf_float_parse(const struct conf_option *o, const char *text, double *out,
     bool tiny = (errno == ERANGE && !isinf(value)) || (value != 0 && fabs(value) < DBL_MIN);
     freelocale(c);
     if (tiny) {
-        snprintf(why, CONF_WHY_MAX, "%s is too small for a float; write a number %s", q.s, range);
-        return -1;
+        return conf_why(why, "%s is too small for a float; write a number %s", q.s, range);
     }
     if (isinf(value) || value < o->min || value > o->max || (o->above && value == o->min) ||
         (o->below && value == o->max)) {
-        snprintf(why, CONF_WHY_MAX, "%s is out of range; write a number %s", q.s, range);
-        return -1;
+        return conf_why(why, "%s is out of range; write a number %s", q.s, range);
     }
     *out = value == 0 ? 0 : value; /* -0 is printed and compared as 0 */
     return 0;
@@ -213,10 +210,9 @@ static int not_one_of(const struct conf_option *o, const char *text, const char 
 {
     char range[512];
     const char *near = pp_nearest(text, words);
-    snprintf(why, CONF_WHY_MAX, "unknown '%s'; %s%s%swrite %s", conf_quote(text, strlen(text)).s,
-             near ? "did you mean '" : "", near ? near : "", near ? "'? " : "",
-             quote_range(o, names, range));
-    return -1;
+    return conf_why(why, "unknown '%s'; %s%s%swrite %s", conf_quote(text, strlen(text)).s,
+                    near ? "did you mean '" : "", near ? near : "", near ? "'? " : "",
+                    quote_range(o, names, range));
 }
 
 static int parse_enum(const struct conf_option *o, const char *text, struct pp_config *cfg,
@@ -260,11 +256,11 @@ static int path_writable(const char *path, char *why)
         }
     }
     if (bad) {
-        snprintf(why, CONF_WHY_MAX,
-                 "the path '%s' cannot stand in an INI file because of '%.2s'; use another folder "
-                 "name",
-                 conf_quote(path, strlen(path)).s, bad);
-        return -1;
+        return conf_why(
+            why,
+            "the path '%s' cannot stand in an INI file because of '%.2s'; use another folder "
+            "name",
+            conf_quote(path, strlen(path)).s, bad);
     }
     return conf_text_check(path, strlen(path), why);
 }
@@ -274,19 +270,17 @@ static int resolve_path(const char *text, const char *dir, char path[PP_PATH_MAX
 {
     int n = 0;
     if (text[0] == '~' && (text[1] == '/' || text[1] == '\0')) {
-        snprintf(why, CONF_WHY_MAX, "'~' is not expanded; write ${HOME}%s",
-                 conf_quote(text + 1, strlen(text + 1)).s);
-        return -1;
+        return conf_why(why, "'~' is not expanded; write ${HOME}%s",
+                        conf_quote(text + 1, strlen(text + 1)).s);
     }
     if (text[0] == '/' || text[0] == '\0') {
         n = snprintf(path, PP_PATH_MAX, "%s", text);
     } else {
         if (!dir[0]) {
-            snprintf(why, CONF_WHY_MAX,
-                     "'%s' is relative and the current folder is not known; "
-                     "write a path from /",
-                     conf_quote(text, strlen(text)).s);
-            return -1;
+            return conf_why(why,
+                            "'%s' is relative and the current folder is not known; "
+                            "write a path from /",
+                            conf_quote(text, strlen(text)).s);
         }
         while (text[0] == '.' && text[1] == '/') {
             text += 2;
@@ -297,8 +291,7 @@ static int resolve_path(const char *text, const char *dir, char path[PP_PATH_MAX
         n = snprintf(path, PP_PATH_MAX, "%s%s%s", dir, self || root ? "" : "/", self ? "" : text);
     }
     if (n < 0 || n >= PP_PATH_MAX) {
-        snprintf(why, CONF_WHY_MAX, "the path is %d bytes, at most %d", n, PP_PATH_MAX - 1);
-        return -1;
+        return conf_why(why, "the path is %d bytes, at most %d", n, PP_PATH_MAX - 1);
     }
     return path_writable(path, why);
 }
@@ -323,15 +316,13 @@ static int parse_file_name(const struct conf_option *o, const char *text, const 
     static const size_t prefix = sizeof(PP_SCHEDULE_FILE) - 1;
     char path[PP_PATH_MAX] = "";
     if (text[prefix] == '\0') {
-        snprintf(why, CONF_WHY_MAX, "no file; write %sTABLE.csv", PP_SCHEDULE_FILE);
-        return -1;
+        return conf_why(why, "no file; write %sTABLE.csv", PP_SCHEDULE_FILE);
     }
     if (resolve_path(text + prefix, dir, path, why) < 0) {
         return -1;
     }
     if (strlen(path) + prefix >= PP_PATH_MAX) {
-        snprintf(why, CONF_WHY_MAX, "the path is too long");
-        return -1;
+        return conf_why(why, "the path is too long");
     }
     char *to = place(o, cfg);
     memset(to, 0, PP_PATH_MAX);
@@ -356,9 +347,8 @@ static int parse_name(const struct conf_option *o, const char *text, const char 
     }
     size_t n = strlen(text);
     if (n >= PP_NAME_MAX) {
-        snprintf(why, CONF_WHY_MAX, "'%s' is %zu bytes; a name has at most %d",
-                 conf_quote(text, n).s, n, PP_NAME_MAX - 1);
-        return -1;
+        return conf_why(why, "'%s' is %zu bytes; a name has at most %d", conf_quote(text, n).s, n,
+                        PP_NAME_MAX - 1);
     }
     char *to = place(o, cfg);
     memset(to, 0, PP_NAME_MAX);
@@ -373,8 +363,7 @@ int conf_value_parse(const struct conf_option *o, const char *text, const char *
 {
     char range[512];
     if (text[0] == '\0' && o->type != CONF_PATH) {
-        snprintf(why, CONF_WHY_MAX, "no value; write %s", quote_range(o, names, range));
-        return -1;
+        return conf_why(why, "no value; write %s", quote_range(o, names, range));
     }
     switch (o->type) {
     case CONF_INT:

@@ -35,37 +35,9 @@ int pp_config_key_value(const struct pp_config *cfg, int i, char *out, size_t by
     return 0;
 }
 
-/* The value as it stands in a file: as canonical, but ranges without blanks when that is what it
- * takes to fit the line. */
-static int line_value(const struct pp_config *cfg, int i, char *out, size_t bytes)
-{
-    const struct conf_option *o = conf_option(i);
-    PP_TRY(pp_config_key_value(cfg, i, out, bytes));
-    size_t head = strlen(o->key) + strlen(" = ");
-    if (o->type == CONF_ASSIGNMENT && head + strlen(out) > CONF_LINE_MAX) {
-        size_t n = 0;
-        for (const char *p = out; *p; p++) {
-            if (*p != ' ') {
-                out[n++] = *p;
-            }
-        }
-        out[n] = '\0';
-    }
-    if (head + strlen(out) > CONF_LINE_MAX) {
-        return pp_fail(PP_ECONFIG,
-                       "%s: the value needs a line of %zu bytes in an INI file, at most %d; %s",
-                       o->name, head + strlen(out), CONF_LINE_MAX,
-                       o->type == CONF_PATH ? "use a shorter path" : "use a shorter list");
-    }
-    return 0;
-}
-
 int pp_config_write(const struct pp_config *cfg, FILE *f)
 {
     char value[PP_CONFIG_VALUE_MAX], hash[65];
-    for (int i = 0; i < conf_option_count(); i++) { /* nothing is written when one cannot be */
-        PP_TRY(line_value(cfg, i, value, sizeof(value)));
-    }
     pp_config_hash(cfg, hash);
     fprintf(f,
             "; every key of a ppcli run and where its value came from; train it again with\n"
@@ -76,7 +48,7 @@ int pp_config_write(const struct pp_config *cfg, FILE *f)
     for (int i = 0; i < conf_option_count(); i++) {
         const struct conf_option *o = conf_option(i);
         const char *origin = pp_config_origin(cfg, o->name);
-        PP_TRY(line_value(cfg, i, value, sizeof(value)));
+        PP_TRY(pp_config_key_value(cfg, i, value, sizeof(value)));
         if (strcmp(section, o->section) != 0) {
             fprintf(f, "\n[%s]\n", o->section);
             section = o->section;

@@ -10,7 +10,7 @@
 
 #include "ppcli/clock.h"
 #include "ppcli/draw.h"
-#include "ppcli/json.h"
+#include "ppcli/text.h"
 
 static const char *const rules =
     ":root{color-scheme:light dark;--page:#fff;--ink:#1f2328;--dim:#59636e;--card:#f6f8fa;"
@@ -118,8 +118,7 @@ void html_text(FILE *f, const char *text)
     for (const char *p = text; *p;) {
         int n = pp_utf8_length(p);
         unsigned char c = (unsigned char)*p;
-        if (n == 0 || (c < 0x20 && c != '\t' && c != '\n') || c == 0x7f ||
-            (c == 0xc2 && (unsigned char)p[1] < 0xa0)) {
+        if (n == 0 || (pp_text_control(p) && c != '\t' && c != '\n')) {
             fputs("\xef\xbf\xbd", f);
             n = n ? n : 1;
         } else if (strchr("<>&\"'", c)) {

@@ -35,6 +35,7 @@ ODD = {
     'a tab and a bell': b'a\tb\a',
     'terminal escape codes': b'\x1b[31mred\x1b]0;title\x07',
     'an escape code in UTF-8': b'\xc2\x9b31m',
+    'marks of text direction': 'a\u202egnp.\u2066b'.encode(),
     'accents and signs in UTF-8': 'é€ 名前'.encode(),
     'bytes that are no UTF-8': b'\xff\xfe',
     'a dash in front': b'-rf',
@@ -189,7 +190,7 @@ class Judge:
             self.wrong.append('%s: %s; exit %d; said %s' % (where, text, p.returncode, ascii(said[-400:])))
         if p.returncode not in ((0,) if good else (0, 1, 64, 65, 66, 69, 74, 77, 78)):
             bad('wrong exit code')
-        if re.search(rb'[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]', p.stderr + p.stdout):
+        if re.search(rb'[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80\xae', p.stderr + p.stdout):
             bad('control characters')
         errors = p.stderr.count(b'ppcli: error: ')
         if errors != (0 if p.returncode in (0, 1) else 1):
@@ -230,8 +231,8 @@ def main():
                     judge.run(place, words, path, False, base)
                     continue
                 name = ODD[kind]
-                # what a value of a config can be: one line of text, trimmed, no comment, not long
-                text = re.search(rb'[\x00-\x08\x0a-\x1f\x7f]|\xff|\xc2[\x80-\x9f]|\$\{|^ | $| [;#]|.{200}',
+                # what a value of a config can be: one line of text, trimmed, no comment
+                text = re.search(rb'[\x00-\x08\x0a-\x1f\x7f]|\xff|\xc2[\x80-\x9f]|\xe2\x80\xae|\$\{|^ | $| [;#]',
                                  name) is None
                 if good not in (None, REFUSED):
                     put(good, os.path.join(base, name))

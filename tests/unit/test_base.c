@@ -154,7 +154,7 @@ static void json_is_escaped_and_numbers_read_back(void **state)
     struct pp_json j;
     pp_json_init(&j, f, 0);
     pp_json_object(&j, NULL);
-    pp_json_str(&j, "s", "a\"b\\c\n\x01\xff\xc3\xa9");
+    pp_json_str(&j, "s", "a\"b\\c\n\x01\xff\xc3\xa9\u202e");
     pp_json_dbl(&j, "x", 0.1);
     pp_json_dbl(&j, "third", 1.0 / 3.0);
     pp_json_dbl(&j, "nan", NAN);
@@ -168,7 +168,7 @@ static void json_is_escaped_and_numbers_read_back(void **state)
     pp_json_str(&j, "none", NULL);
     pp_json_end(&j);
     fclose(f);
-    CHECK_STR_EQ(text, "{\"s\":\"a\\\"b\\\\c\\n\\u0001\\ufffd\xc3\xa9\",\"x\":0.1,"
+    CHECK_STR_EQ(text, "{\"s\":\"a\\\"b\\\\c\\n\\u0001\\ufffd\xc3\xa9\\u202e\",\"x\":0.1,"
                        "\"third\":0.3333333333333333,\"nan\":null,"
                        "\"a\":[-9223372036854775808,18446744073709551615,true,{}],"
                        "\"none\":null}\n");
@@ -313,6 +313,7 @@ static void text_for_a_terminal_has_no_control_characters(void **state)
                                "31m",
                                out, sizeof(out)),
                  "??31m"); /* CSI in UTF-8 */
+    CHECK_STR_EQ(pp_text_shown("a\u202eb\u2066c\u200dd", out, sizeof(out)), "a???b???c\u200dd");
     CHECK_STR_EQ(pp_text_shown("\xff\xc3", out, sizeof(out)), "??");
     CHECK_STR_EQ(pp_text_shown("ab\xc3\xa9", cut, sizeof(cut)), "ab?"); /* cut inside a letter */
 }
