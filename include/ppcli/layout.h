@@ -59,6 +59,9 @@ int pp_layout_coalesce(const struct pp_config *cfg, int m);
 /* The plan for batches of m >= 1 micro-batches; a missing one is a broken invariant. */
 const struct pp_plan *pp_layout_plan(const struct pp_layout *layout, enum pp_plan_kind kind, int m);
 
+/* Parameters of virtual stage s. */
+size_t pp_layout_floats(const struct pp_layout *layout, int s);
+
 /* Floats of one row that travel on channel ch: the width of its boundary. */
 int pp_layout_channel_width(const struct pp_layout *layout, int ch);
 

@@ -60,6 +60,10 @@ struct pp_layer_ops {
     /* parts: rows, x and (what backward_input left in) dy of n >= 1 micro-batches. */
     int (*backward_weight)(const struct pp_layer *l, struct pp_backend *be, int n,
                            const struct pp_weight_part *parts, float beta, float *grads);
+    /* What no |weight gradient| of `rows` rows in all is larger than, roundings included, when no
+     * |input| is larger than x and no |gradient that backward_input left in dy| larger than dz.
+     * NULL: no promise; the gradients are read. */
+    double (*bound)(const struct pp_layer *l, int rows, float x, float dz);
 };
 
 struct pp_layer {
@@ -107,12 +111,8 @@ int pp_partition(const struct pp_model *m, const struct pp_config *cfg, int n, i
  * piece, exact to 2^-52 of the whole, same ties. 1 <= n <= n_layers. Errors: PP_ERESOURCE. */
 int pp_partition_costs(const struct pp_model *m, const double *costs, int n, int *first, int *last);
 
-/*
- * One virtual stage's layers, parameters, gradients, optimizer state and saved activations.
- * All big memory comes from the arena given at layout.
- */
-/* What bounds the weight gradients of a chunk's micro-batches: each is a sum over rows of products
- * x * dz. Sizes as of pp_backend_largest(): finite only when all values are. */
+/* What bounds the weight gradients of a chunk's micro-batches. Sizes as of pp_backend_largest():
+ * finite only when all values are. */
 struct pp_chunk_range {
     float x;       /* largest |input of a layer| */
     float dz;      /* largest |gradient before a layer's activation| */
@@ -120,9 +120,13 @@ struct pp_chunk_range {
     float bad;     /* size of that input */
 };
 
-#define PP_CHUNK_PREPARED                                                                          \
-    4 /* sizes of micro-batch that are remembered: few runs have more than two */
+/* Sizes of micro-batch that are remembered: few runs have more than two. */
+#define PP_CHUNK_PREPARED 4
 
+/*
+ * One virtual stage's layers, parameters, gradients, optimizer state and saved activations.
+ * All big memory comes from the arena given at layout.
+ */
 struct pp_chunk {
     const struct pp_model *model; /* not owned */
     int first, last;              /* layers, inclusive */
@@ -175,6 +179,10 @@ int pp_chunk_optimizer_step(struct pp_chunk *c, struct pp_backend *be,
  * where the backend's ops are done when they return. */
 void pp_chunk_measure(struct pp_chunk *c, bool on);
 
+/* Whether the range measured proves all weight gradients of a batch of `rows` rows finite, as soon
+ * as the last I is done. */
+bool pp_chunk_is_bounded(const struct pp_chunk *c, int rows);
+
 /* Make the backend ready for micro-batches of `rows` rows, a step's (training) or an evaluation's,
  * so that they take neither memory nor time for it. Next to nothing when it was done before. `be`
  * is the same in all calls. Local. Errors: PP_ERESOURCE. */
@@ -203,6 +211,10 @@ int pp_chunk_backward_weight(struct pp_chunk *c, struct pp_backend *be, int n, c
 int pp_chunk_param_count(const struct pp_chunk *c);
 const struct pp_param *pp_chunk_param(const struct pp_chunk *c, int i, size_t *offset,
                                       size_t *n_floats);
+
+/* What the optimizer gets in step `number` (1, 2, ...) of those that change weights. */
+struct pp_optimizer_args pp_optimizer_args_of(const struct pp_config *cfg, double lr,
+                                              int64_t number);
 
 /* Learning rate of step t = 1..total: warm-up lr*t/warmup for t <= warmup, then constant, linear or
  * cosine towards 0 over the remaining total - warmup steps: the first of them has the full lr, and

@@ -123,23 +123,12 @@ static int microbatch(struct plain_loop *p, int step, int mb, float mean)
 
 int plain_loop_step(struct plain_loop *p, int step, double lr, int64_t t)
 {
-    const struct pp_config *cfg = p->layout->cfg;
     float mean = (float)(1.0 / pp_loader_batch_rows(p->loader, step));
     int m = pp_loader_microbatches(p->loader, step);
     for (int mb = 0; mb < m; mb++) {
         PP_TRY(microbatch(p, step, mb, mean));
     }
-    struct pp_optimizer_args a = {
-        .kind = cfg->train.optimizer,
-        .lr = (float)lr,
-        .momentum = (float)cfg->train.momentum,
-        .beta1 = (float)cfg->train.beta1,
-        .beta2 = (float)cfg->train.beta2,
-        .eps = (float)cfg->train.eps,
-        .weight_decay = (float)cfg->train.weight_decay,
-        .grad_scale = 1.0f,
-        .step = t,
-    };
+    struct pp_optimizer_args a = pp_optimizer_args_of(p->layout->cfg, lr, t);
     return pp_chunk_optimizer_step(p->chunk, p->be, &a);
 }
 

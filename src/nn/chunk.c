@@ -10,6 +10,7 @@
  */
 #include "nn.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -233,11 +234,7 @@ int pp_chunk_weights_changed(struct pp_chunk *c, struct pp_backend *be)
 int pp_chunk_optimizer_step(struct pp_chunk *c, struct pp_backend *be,
                             const struct pp_optimizer_args *a)
 {
-    if (!c->packed) {
-        return pp_backend_optimizer_step(be, c->n_floats, a, c->grads, c->opt_m, c->opt_v,
-                                         c->params);
-    }
-    if (be->caps.async) { /* what counts there is how few launches a step has */
+    if (!c->packed || be->caps.async) { /* where ops are launched, the fewer the better */
         PP_TRY(
             pp_backend_optimizer_step(be, c->n_floats, a, c->grads, c->opt_m, c->opt_v, c->params));
         return pp_chunk_weights_changed(c, be);
@@ -285,6 +282,16 @@ void pp_chunk_measure(struct pp_chunk *c, bool on)
 {
     c->measure = on;
     c->range = (struct pp_chunk_range){.bad_input = -1};
+}
+
+bool pp_chunk_is_bounded(const struct pp_chunk *c, int rows)
+{
+    bool yes = isfinite(c->range.x);
+    for (int k = 0; k < n_layers(c) && yes; k++) {
+        const struct pp_layer *l = layer(c, k);
+        yes = l->ops->bound && l->ops->bound(l, rows, c->range.x, c->range.dz) < (double)FLT_MAX;
+    }
+    return yes;
 }
 
 /* Layer k's input is x[rows][in]. */

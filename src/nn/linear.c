@@ -5,6 +5,7 @@
  */
 #include "nn.h"
 
+#include <math.h>
 #include <stdio.h>
 
 #include "ppcli/err.h"
@@ -85,6 +86,13 @@ static int backward_weight(const struct pp_layer *l, struct pp_backend *be, int 
                                              grads + bias_at(l));
 }
 
+/* A gradient is a sum over rows of x * dz, that of a bias one of dz. Twice over, for the roundings
+ * on the way, of which there are at most as many as rows. */
+static double bound(const struct pp_layer *l, int rows, float x, float dz)
+{
+    return 2.0 * rows * fmax((double)x, 1.0) * (double)dz;
+}
+
 void layer_linear_define(int index, int in, int out, enum pp_activation act, struct pp_layer *l)
 {
     float bound = init_bound(act, in);
@@ -113,4 +121,5 @@ const struct pp_layer_ops layer_linear = {
     .forward = forward,
     .backward_input = backward_input,
     .backward_weight = backward_weight,
+    .bound = bound,
 };

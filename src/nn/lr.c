@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The learning rate of a step: a pure function of the config and the step number. */
+/* What the optimizer gets in a step: a pure function of the config and the step number. */
 #include "ppcli/model.h"
 
 #include <math.h>
@@ -26,4 +26,20 @@ double pp_lr_at(const struct pp_config *cfg, int64_t step, int64_t total_steps)
         return lr * 0.5 * (1 + cos(M_PI * done));
     }
     return lr;
+}
+
+struct pp_optimizer_args pp_optimizer_args_of(const struct pp_config *cfg, double lr,
+                                              int64_t number)
+{
+    return (struct pp_optimizer_args){
+        .kind = cfg->train.optimizer,
+        .lr = (float)lr,
+        .momentum = (float)cfg->train.momentum,
+        .beta1 = (float)cfg->train.beta1,
+        .beta2 = (float)cfg->train.beta2,
+        .eps = (float)cfg->train.eps,
+        .weight_decay = (float)cfg->train.weight_decay,
+        .grad_scale = 1.0f,
+        .step = number,
+    };
 }

@@ -3,21 +3,21 @@
  * Whether a step's numbers are numbers: decided by all ranks together, before any of them changes a
  * weight.
  *
- * Proof first. A weight gradient is a sum over rows of x * dz, so rows * (largest |x|) * (largest
- * |dz|), measured while these are in the cache, tells after a rank's last input gradient that the
- * weight gradients still to come will be finite. Then the rank votes. Of all ranks the first
- * stage's has its last input gradient last, and has weight gradients to compute after it, so the
- * outcome is there when it is wanted: steps that overlap go on overlapping.
+ * Proof first, where values can be measured as they are made. Each rank keeps two maxima, of
+ * activations and of gradients, from which every layer bounds its weight gradients. So after its
+ * last input gradient a rank knows that the weight gradients still to come will be finite, and
+ * votes. The first stage's rank has its last input gradient after all others, and has weight
+ * gradients to compute after it. So the outcome is there when it is needed, and steps that overlap
+ * continue to overlap.
  *
- * Where the proof fails (a NaN, or values near 1e19), and where gradients are clipped, which needs
- * their norm anyway, all ranks look at the gradients themselves.
+ * All ranks read the gradients themselves where the proof fails (a NaN, values near 1e19, a layer
+ * that gives no bound), where it cannot be had (a device that runs behind its host), and where
+ * gradients are clipped, which needs their norm anyway.
  */
 #include "exec_internal.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
@@ -32,37 +32,19 @@ struct exec_finding {
     float weight;  /* the largest there is */
 };
 
-/* Whether the gradients themselves are looked at in every step; else there is a vote first. */
-static bool reads(const struct pp_exec *x)
-{
-    const struct pp_config *cfg = x->layout->cfg;
-    return cfg->train.clip_norm > 0 || cfg->train.read_gradients;
-}
-
 int exec_finite_create(struct pp_exec *x)
 {
-    const struct pp_layout *l = x->layout;
-    for (int i = 0; i < l->model->n_layers; i++) {
-        x->n_params += l->model->layers[i].n_params;
-    }
-    size_t n = (size_t)x->n_params + 1;
-    x->norms = pp_alloc(n, sizeof(*x->norms));
-    x->all_norms = pp_alloc((size_t)l->ranks * n, sizeof(*x->all_norms));
-    x->findings = pp_alloc((size_t)l->ranks, sizeof(*x->findings));
-    return x->norms && x->all_norms && x->findings ? 0 : PP_ERESOURCE;
-}
-
-void exec_finite_destroy(struct pp_exec *x)
-{
-    pp_free(x->norms);
-    pp_free(x->all_norms);
-    pp_free(x->findings);
+    const struct pp_config *cfg = x->layout->cfg;
+    x->measures = !x->be->caps.async;
+    x->proves = x->measures && cfg->train.clip_norm == 0 && !cfg->train.read_gradients;
+    x->findings = pp_alloc((size_t)x->layout->ranks, sizeof(*x->findings));
+    return x->findings ? 0 : PP_ERESOURCE;
 }
 
 void exec_finite_begin(struct pp_exec *x, enum pp_split split)
 {
     for (int k = 0; k < x->n_stages; k++) {
-        pp_chunk_measure(x->stages[k].chunk, split == PP_SPLIT_TRAIN && !x->be->caps.async);
+        pp_chunk_measure(x->stages[k].chunk, split == PP_SPLIT_TRAIN && x->measures);
     }
     x->bad_mb = -1;
 }
@@ -74,39 +56,25 @@ void exec_finite_forward(struct pp_exec *x, const struct exec_stage *st, int mb)
     }
 }
 
-int exec_finite_sums(struct pp_exec *x, struct pp_loss_sums *out)
-{
-    static const struct pp_loss_sums zero;
-    const struct pp_loss_sums *from = x->sums[PP_SPLIT_TRAIN];
-    *out = zero;
-    return from ? pp_backend_to_host(x->be, out, from, sizeof(*out)) : 0;
-}
-
-/* Twice over, for the roundings on the way, of which there are at most as many as rows. */
-static bool is_proved(const struct pp_chunk *c, int rows)
-{
-    double most = 2.0 * rows * fmax((double)c->range.x, 1.0) * (double)c->range.dz;
-    return isfinite(c->range.x) && most < (double)FLT_MAX;
-}
-
 int exec_finite_vote(struct pp_exec *x, int rows)
 {
-    if (reads(x)) {
+    if (!x->proves) {
         return 0;
     }
-    bool yes = !x->be->caps.async;
+    bool yes = true;
     for (int k = 0; k < x->n_stages && yes; k++) {
-        yes = is_proved(x->stages[k].chunk, rows);
+        yes = pp_chunk_is_bounded(x->stages[k].chunk, rows);
     }
-    if (yes) {
+    if (yes && x->sums[PP_SPLIT_TRAIN]) {
         struct pp_loss_sums sums;
-        PP_TRY(exec_finite_sums(x, &sums));
+        PP_TRY(pp_backend_to_host(x->be, &sums, x->sums[PP_SPLIT_TRAIN], sizeof(sums)));
         yes = isfinite(sums.loss);
     }
     return pp_transport_post_vote(x->tp, yes);
 }
 
-int exec_first_param(const struct pp_exec *x, const struct pp_chunk *c)
+/* Number of the chunk's first parameter among those of the model. */
+static int first_param(const struct pp_exec *x, const struct pp_chunk *c)
 {
     int index = 0;
     for (int i = 0; i < c->first; i++) {
@@ -115,53 +83,91 @@ int exec_first_param(const struct pp_exec *x, const struct pp_chunk *c)
     return index;
 }
 
-/*
- * Collective: squares are summed per parameter by the rank that holds it and then, on every rank,
- * parameter by parameter in canonical order: the same bits however the model is cut. *out_norm is
- * not finite when any gradient, or the loss of any replica, is not.
- */
-static int norm_of_all(struct pp_exec *x, double *out_norm)
+/* Squares of this rank's gradients, each at its place among all ranks'; the others stay 0. */
+static int squares(struct pp_exec *x)
 {
-    const struct pp_layout *l = x->layout;
-    size_t n = (size_t)x->n_params + 1;
-    struct pp_loss_sums sums;
-    memset(x->norms, 0, n * sizeof(*x->norms));
+    bool clips = x->layout->cfg->train.clip_norm > 0;
     for (int k = 0; k < x->n_stages; k++) {
         const struct pp_chunk *c = x->stages[k].chunk;
-        int count = pp_chunk_param_count(c);
-        for (int i = 0; i < count; i++) {
-            size_t offset, size;
-            pp_chunk_param(c, i, &offset, &size);
-            PP_TRY(pp_backend_sum_squares(x->be, size, c->grads + offset, &x->squares[i]));
+        if (!clips) {
+            PP_TRY(pp_backend_sum_squares(x->be, c->n_floats, c->grads, &x->votes[x->stages[k].s]));
+            continue;
         }
-        PP_TRY(pp_backend_to_host(x->be, &x->norms[exec_first_param(x, c)], x->squares,
-                                  (size_t)count * sizeof(*x->squares)));
-    }
-    PP_TRY(exec_finite_sums(x, &sums));
-    x->norms[x->n_params] = isfinite(sums.loss) ? 0 : NAN;
-    PP_TRY(pp_transport_allgather(x->tp, x->norms, n * sizeof(*x->norms), x->all_norms));
-    double sum = 0;
-    for (int i = 0; i < x->n_params; i++) {
-        /* Only the rank that holds parameter i wrote something other than zero. */
-        double squares = 0;
-        for (int r = 0; r < l->stages; r++) {
-            squares += x->all_norms[(size_t)r * n + (size_t)i];
+        double *to = x->votes + first_param(x, c);
+        for (int i = 0; i < pp_chunk_param_count(c); i++) {
+            size_t offset, n;
+            pp_chunk_param(c, i, &offset, &n);
+            PP_TRY(pp_backend_sum_squares(x->be, n, c->grads + offset, &to[i]));
         }
-        sum += squares;
     }
-    for (int r = 0; r < l->ranks; r++) {
-        sum += x->all_norms[(size_t)r * n + (size_t)x->n_params];
-    }
-    *out_norm = sqrt(sum);
     return 0;
 }
 
-/* --- what was wrong -----------------------------------------------------------------------------
- */
+/* All ranks' squares and losses to every rank, which judges alike. */
+static int read_gradients(struct pp_exec *x)
+{
+    const struct pp_layout *l = x->layout;
+    struct pp_loss_sums *sums = x->sums[PP_SPLIT_TRAIN];
+    PP_TRY(squares(x));
+    if (sums) {
+        PP_TRY(pp_backend_copy(x->be, &x->votes[x->n_votes], &sums->loss, sizeof(sums->loss)));
+    }
+    size_t bytes = ((size_t)x->n_votes + 1) * sizeof(*x->votes);
+    PP_TRY(pp_transport_allgather_on(x->tp, x->votes, bytes, x->all_votes));
+    const struct pp_judgement j = {.ranks = l->ranks,
+                                   .stages = l->stages,
+                                   .n = x->n_votes,
+                                   .clip_norm = l->cfg->train.clip_norm,
+                                   .halt = true,
+                                   .votes = x->all_votes,
+                                   .before = sums ? x->before : NULL,
+                                   .sums = sums,
+                                   .args = x->args,
+                                   .verdict = &x->results->verdict};
+    return pp_backend_judge(x->be, &j);
+}
+
+int exec_finite_decide(struct pp_exec *x, int64_t t)
+{
+    bool proved = false;
+    if (x->proves) {
+        exec_event_begin(x, PP_EVENT_VOTE, t);
+        PP_TRY(pp_transport_wait_vote(x->tp, &proved));
+        exec_end(x);
+    }
+    if (!proved) {
+        exec_event_begin(x, PP_EVENT_CLIP, t);
+        PP_TRY(read_gradients(x));
+        exec_end(x);
+    }
+    return 0;
+}
+
+/* --- what was wrong --------------------------------------------------------------------------- */
+
+/* The last of this rank's parameters whose gradient is not finite. */
+static int find_gradient(struct pp_exec *x, struct exec_finding *f)
+{
+    for (int k = x->n_stages - 1; k >= 0 && f->param < 0; k--) {
+        const struct pp_chunk *c = x->stages[k].chunk;
+        for (int i = pp_chunk_param_count(c) - 1; i >= 0 && f->param < 0; i--) {
+            double sum, *to = x->all_votes; /* has done its duty */
+            size_t offset, n;
+            pp_chunk_param(c, i, &offset, &n);
+            PP_TRY(pp_backend_sum_squares(x->be, n, c->grads + offset, to));
+            PP_TRY(pp_backend_to_host(x->be, &sum, to, sizeof(sum)));
+            if (!isfinite(sum)) {
+                f->param = first_param(x, c) + i;
+                f->bad = f->input < 0 ? (float)sum : f->bad;
+            }
+        }
+    }
+    return 0;
+}
 
 static int find(struct pp_exec *x, struct exec_finding *out)
 {
-    struct pp_loss_sums sums;
+    double loss;
     *out = (struct exec_finding){.input = -1, .mb = x->bad_mb, .param = -1};
     for (int k = 0; k < x->n_stages; k++) {
         const struct pp_chunk *c = x->stages[k].chunk;
@@ -169,18 +175,13 @@ static int find(struct pp_exec *x, struct exec_finding *out)
             out->input = c->range.bad_input;
             out->bad = c->range.bad;
         }
-        if (!x->be->caps.async) {
+        if (x->measures) {
             PP_TRY(pp_backend_largest(x->be, c->n_floats, c->params, &out->weight));
         }
     }
-    for (int i = x->n_params - 1; i >= 0 && out->param < 0; i--) {
-        if (!isfinite(x->norms[i])) {
-            out->param = i;
-            out->bad = out->input < 0 ? (float)x->norms[i] : out->bad;
-        }
-    }
-    PP_TRY(exec_finite_sums(x, &sums));
-    out->loss = !isfinite(sums.loss);
+    PP_TRY(find_gradient(x, out));
+    PP_TRY(pp_backend_to_host(x->be, &loss, &x->votes[x->n_votes], sizeof(loss)));
+    out->loss = !isfinite(loss);
     return 0;
 }
 
@@ -248,50 +249,10 @@ static int fail_finding(const struct pp_exec *x)
     return pp_fail(PP_EDIVERGED, "%s %s%s", what, where, about);
 }
 
-/* Collective: everybody's finding to everybody, so that all say the same; the sums as they were. */
-static int fail_together(struct pp_exec *x)
+int exec_finite_tell(struct pp_exec *x)
 {
     struct exec_finding mine;
     PP_TRY(find(x, &mine));
     PP_TRY(pp_transport_allgather(x->tp, &mine, sizeof(mine), x->findings));
-    if (x->sums[PP_SPLIT_TRAIN]) {
-        PP_TRY(pp_backend_to_device(x->be, x->sums[PP_SPLIT_TRAIN], &x->good_sums,
-                                    sizeof(x->good_sums)));
-        PP_TRY(pp_backend_synchronize(x->be));
-    }
     return fail_finding(x);
-}
-
-/* Collective: has everybody proved it? */
-static int proved_by_all(struct pp_exec *x, int64_t t, bool *out)
-{
-    *out = false;
-    if (reads(x)) {
-        return 0;
-    }
-    exec_event_begin(x, PP_EVENT_VOTE, t);
-    PP_TRY(pp_transport_wait_vote(x->tp, out));
-    exec_event_end(x);
-    return 0;
-}
-
-int exec_finite_verdict(struct pp_exec *x, int64_t t, float *out_scale)
-{
-    bool proved;
-    PP_TRY(proved_by_all(x, t, &proved));
-    if (!proved) {
-        double norm, most = x->layout->cfg->train.clip_norm;
-        exec_event_begin(x, PP_EVENT_CLIP, t);
-        PP_TRY(norm_of_all(x, &norm));
-        if (!isfinite(norm)) {
-            int rc = fail_together(x);
-            exec_event_end(x);
-            return rc;
-        }
-        /* As torch.nn.utils.clip_grad_norm_: scale = min(1, clip / (norm + 1e-6)). */
-        double scale = most > 0 ? most / (norm + 1e-6) : 1;
-        *out_scale = scale < 1 ? (float)scale : 1.0f;
-        exec_event_end(x);
-    }
-    return exec_finite_sums(x, &x->good_sums);
 }

@@ -1,9 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The executor's state, shared by its files. */
+/*
+ * The executor's state, shared by its files.
+ *
+ *   exec.c          life: channels, loaders, destruction; what others ask
+ *   exec_memory.c   everything a rank holds
+ *   exec_step.c     steps, and what becomes of them
+ *   exec_walk.c     the interpreter of the plan
+ *   exec_finite.c   is every number of a step finite?
+ *   exec_graph.c    captured steps
+ *   exec_time.c     when which action ran
+ *   exec_tensors.c  weights and optimizer state, for those who save them
+ *
+ * The host is a device like others. Where its backend's ops are done when they return, marks are
+ * reached as soon as they are set.
+ */
 #ifndef PPCLI_PIPE_EXEC_INTERNAL_H
 #define PPCLI_PIPE_EXEC_INTERNAL_H
 
 #include "ppcli/exec.h"
+
+#define EXEC_AHEAD 4        /* steps that the host may be ahead of its device */
+#define EXEC_GRAPHS 4       /* full and last batch, training and evaluation */
+#define EXEC_TIME_EVERY 256 /* steps; of the others a device's actions are not timed */
+#define EXEC_ALIGN_TRIES 4
 
 /* One virtual stage on this rank. */
 struct exec_stage {
@@ -33,7 +52,65 @@ struct exec_first {
     const struct pp_action *last_i; /* I or B; NULL in plans of an evaluation */
 };
 
-struct exec_device; /* exec_device.h */
+/* What a step leaves; memory of the device. */
+struct exec_results {
+    struct pp_step_verdict verdict;
+    struct pp_loss_sums sums[2]; /* enum pp_split */
+};
+
+/* One step on its way, and the memory of the host that the device reads and writes for it. */
+struct exec_turn {
+    void *block;                  /* as the device's: optimizer args, sample numbers; owned */
+    struct exec_results *results; /* owned */
+    void *done;                   /* mark; owned */
+    bool busy;                    /* enqueued, and not looked at since */
+    enum pp_split split;
+    int step;  /* batch of the epoch */
+    int64_t t; /* optimizer step */
+    bool timed;
+};
+
+struct exec_graph {
+    enum pp_split split;
+    int rows; /* of the whole batch: with the split it tells the plan and the rows of each part */
+    int runs; /* times it was enqueued one by one: the first one warms up */
+    void *graph;
+};
+
+struct exec_graphs {
+    bool on;
+    char why[160]; /* they are off */
+    struct exec_graph entry[EXEC_GRAPHS];
+    int n;
+};
+
+/* An action, and of how many micro-batches of full size; 0: not on such. */
+struct exec_record {
+    struct pp_event event;
+    int n;
+};
+
+struct exec_timer {
+    bool live;               /* actions are done when their calls return: the clock times them */
+    struct exec_record open; /* the action begun last */
+    uint64_t now;            /* live: when the action before it ended */
+    /* Not live: marks, read when the step is done. */
+    struct exec_time_set {
+        void **marks;                /* [capacity + 1]; record i lies between i and i + 1 */
+        struct exec_record *records; /* [capacity] */
+        int n;
+    } sets[EXEC_AHEAD]; /* of the turn with the same number */
+    int capacity;
+    int current;                   /* the set being filled; -1: this step is not timed */
+    bool every;                    /* all steps are timed */
+    uint64_t steps;                /* of training so far */
+    void *tries[EXEC_ALIGN_TRIES]; /* marks; owned */
+    void *base;                    /* mark */
+    uint64_t base_ns;              /* the host's clock when it was reached */
+    uint64_t busy_ns;              /* of the last timed step; 0: none yet */
+    uint64_t taken_ns;             /* when the counters were taken last */
+    uint64_t unknown;              /* steps before the first timed one was looked at */
+};
 
 struct pp_exec {
     const struct pp_layout *layout;
@@ -42,69 +119,99 @@ struct pp_exec {
     struct pp_transport *tp;
     const struct pp_dataset *data[2]; /* enum pp_split */
     struct pp_loader *loader[2];
-
-    struct exec_device *device; /* owned; NULL: memory of the host */
-    struct pp_arena arena;
-    struct pp_exec_bytes bytes;
     struct exec_stage *stages; /* [n_stages], ascending virtual stage; owned */
     int n_stages;
     struct exec_channel *channels; /* [layout->n_channels], by plan channel id; owned */
     struct exec_first *first;      /* [layout->n_plans]; owned */
-    uint8_t *labels;               /* [max_rows] device memory, last stage */
-    struct pp_loss_sums *sums[2];  /* device memory, last stage; by enum pp_split */
-    float *scratch;                /* largest chunk, replicas only */
+    int *group;                    /* [replicas] transport ranks that hold the same stages; owned */
 
-    int n_params;      /* of the whole model */
-    double *squares;   /* memory of the device: [parameters of the largest chunk] */
-    double *norms;     /* [n_params + 1] owned: squares of each gradient, then the loss */
-    double *all_norms; /* [ranks][n_params + 1] owned */
+    /* memory of the device, in the arena */
+    struct pp_arena arena;
+    struct pp_exec_bytes bytes;
+    const uint8_t *images[2], *labels[2]; /* whole splits; NULL: not on this rank */
+    struct pp_optimizer_args *args;       /* a turn's block: these, and right after them ... */
+    uint32_t *index;                      /* ... the samples of this replica's share of the batch */
+    size_t block_bytes;
+    uint8_t *batch_labels; /* [max_rows] last stage */
+    struct exec_results *results;
+    struct pp_loss_sums *sums[2]; /* in results; NULL: no last stage here */
+    struct pp_loss_sums *before;  /* sums of the epoch before the step */
+    double *votes, *all_votes;    /* [n_votes + 1], [ranks][n_votes + 1]: see exec_finite.c */
+    int n_votes;                  /* a parameter each when gradients are clipped, else a stage */
+    float *scratch;               /* largest chunk, replicas only */
+
+    struct exec_turn turns[EXEC_AHEAD];
+    int next;     /* the turn that comes next, the oldest */
+    void *settle; /* mark; owned */
+    bool careful; /* the step before was bad: look at the next one at once */
+    int late;     /* steps that the last failure is behind the step asked for */
+    uint64_t timeout_ns;
+    struct exec_graphs graphs;
+    struct exec_timer timer;
+
+    bool measures; /* values are looked at as soon as they are made */
+    bool proves;   /* ranks vote whether that proves the gradients finite, before they read any */
+    int bad_mb;    /* first micro-batch of the step whose activations are not finite; -1: none */
     struct exec_finding *findings; /* [ranks] owned */
-    struct pp_loss_sums good_sums; /* sums of the epoch before the step at hand */
-    int bad_mb; /* first micro-batch of the step whose activations are not finite; -1: none */
-    int *group; /* [replicas] transport ranks that hold the same stages; owned */
     struct pp_exec_counters counters;
     struct pp_loss_sums epoch_seen; /* last stage: sums of the epoch when last asked for */
     struct pp_exec_time update;
     struct pp_ring *ring; /* not owned */
-    uint64_t now;         /* when the last recorded action ended */
 };
-
-/* An action outside the walk, of optimizer step t; ends what exec_event_begin() began. */
-void exec_event_begin(struct pp_exec *x, enum pp_event_kind kind, int64_t t);
-/* The action begun last is over; returns the nanoseconds since the one before ended. */
-uint64_t exec_event_end(struct pp_exec *x);
-
-/* The same for any action; e: what it is, begun at x->now. */
-void exec_record_begin(struct pp_exec *x, struct pp_event *e);
-
-/* What the optimizer gets in step `number` (1, 2, ...) of those that change weights. */
-void exec_optimizer_args(const struct pp_exec *x, double lr, int64_t number, float grad_scale,
-                         struct pp_optimizer_args *out);
-/* A replica whose share of the last batch is empty still takes part in the sum. */
-int exec_no_gradients(struct pp_exec *x);
-int exec_reduce_gradients(struct pp_exec *x); /* Collective over the replicas */
 
 /* exec_memory.c: everything the rank holds; be == NULL: the dry pass. */
 int exec_memory(struct pp_exec *x, const struct pp_exec_spec *spec);
 void exec_memory_free(struct pp_exec *x);
 
-/* exec_finite.c: is the step's every number finite? begin() and forward(), after the F of a
- * micro-batch, are local. vote(), after this rank's last input gradient of a batch of `rows` over
- * all replicas, and verdict(), after the gradients are summed, are collective: PP_EDIVERGED on all
- * ranks, with the sums as they were before the step and a text that says what is not finite; or
- * *out_scale, what clipping multiplies the gradients by. */
-int exec_finite_create(struct pp_exec *x);
-void exec_finite_destroy(struct pp_exec *x);
-void exec_finite_begin(struct pp_exec *x, enum pp_split split);
-void exec_finite_forward(struct pp_exec *x, const struct exec_stage *st, int mb);
-int exec_finite_vote(struct pp_exec *x, int rows);
-int exec_finite_verdict(struct pp_exec *x, int64_t t, float *out_scale);
-/* Sums of the epoch so far; zero where this rank has none. Waits for the device. */
-int exec_finite_sums(struct pp_exec *x, struct pp_loss_sums *out);
-/* Model-wide number of the chunk's first parameter. */
-int exec_first_param(const struct pp_exec *x, const struct pp_chunk *c);
+/* exec_step.c. Local, but for enqueue: collective in effect. */
+int exec_turns_create(struct pp_exec *x);
+/* False: the device hangs, and its memory cannot be given back. */
+bool exec_turns_destroy(struct pp_exec *x);
+/* Wait until the device has done all there is. */
+int exec_settle(struct pp_exec *x);
+/* The work of one step, with no host in it: the same with the same arguments, so that it can be
+ * captured. */
+int exec_enqueue(struct pp_exec *x, enum pp_split split, int step, int64_t t);
 
 /* exec_walk.c: run one batch of one split through its plan; t: its name in the record. */
 int exec_walk(struct pp_exec *x, enum pp_split split, int step, int64_t t, float grad_scale);
+
+/* exec_finite.c. begin() and forward(), after the F of a micro-batch, are local. vote(), after this
+ * rank's last input gradient of a batch of `rows` over all replicas, and decide(), after the
+ * gradients are summed, are collective: every rank's args and verdict then tell what becomes of the
+ * step. tell(), collective: what was wrong with a step whose gradients are still there,
+ * PP_EDIVERGED with the same text on all ranks. */
+int exec_finite_create(struct pp_exec *x);
+void exec_finite_begin(struct pp_exec *x, enum pp_split split);
+void exec_finite_forward(struct pp_exec *x, const struct exec_stage *st, int mb);
+int exec_finite_vote(struct pp_exec *x, int rows);
+int exec_finite_decide(struct pp_exec *x, int64_t t);
+int exec_finite_tell(struct pp_exec *x);
+
+/* exec_graph.c. The entry of batches like this, made when there is none. Local. */
+struct exec_graph *exec_graph_of(struct exec_graphs *g, enum pp_split split, int rows);
+int exec_graphs_create(struct pp_exec *x);
+void exec_graphs_destroy(struct pp_exec *x);
+/* Collective in effect: exec_enqueue(), or the same captured or replayed. */
+int exec_graph_step(struct pp_exec *x, enum pp_split split, int step, int64_t t);
+
+/* exec_time.c. All Local. */
+int exec_time_create(struct pp_exec *x);
+void exec_time_destroy(struct pp_exec *x);
+/* The host turns to a step (launch), enqueues it (start), has enqueued it (stop: what comes next,
+ * as a bad step computed again, is not part of it) and turns away (launched). */
+void exec_time_launch(struct pp_exec *x, enum pp_split split, int64_t t);
+int exec_time_start(struct pp_exec *x, struct exec_turn *turn);
+void exec_time_stop(struct pp_exec *x);
+void exec_time_launched(struct pp_exec *x);
+/* An action begins, and ends. n: as exec_record's. */
+void exec_begin(struct pp_exec *x, const struct pp_event *e, int n);
+void exec_end(struct pp_exec *x);
+/* The same for an action of optimizer step t that is none of the plan's. */
+void exec_event_begin(struct pp_exec *x, enum pp_event_kind kind, int64_t t);
+/* The turn is done: its times go into the ring and the counters. */
+int exec_time_look(struct pp_exec *x, const struct exec_turn *turn);
+/* The counters are taken; the device is idle. */
+int exec_time_take(struct pp_exec *x);
 
 #endif

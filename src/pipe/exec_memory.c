@@ -3,7 +3,7 @@
  * What one rank holds. The same walk runs twice: dry, to know the size (and to let `ppcli explain`
  * print it), then over the one block that was taken, so prediction and use cannot differ.
  */
-#include "exec_device.h"
+#include "exec_internal.h"
 
 #include <string.h>
 
@@ -117,42 +117,93 @@ static int channel_memory(struct pp_exec *x, struct pp_arena *a, bool shared_slo
     return 0;
 }
 
-/* One walk over everything. */
-static int lay_out(struct pp_exec *x, struct pp_arena *a, bool shared_slots)
+/* Whole splits, for a device that does not see the host's memory; else they are read where they
+ * are. The samples of the layout only: a benchmark leaves out the rest of a data set. */
+static int data_memory(struct pp_exec *x, struct pp_arena *a, bool copies, const uint8_t *from,
+                       size_t n, size_t width, const uint8_t **out)
+{
+    if (!copies || n == 0) {
+        *out = from;
+        return 0;
+    }
+    uint8_t *copy = pp_arena_take(a, n, width);
+    *out = copy;
+    return a->base ? pp_backend_to_device(x->be, copy, from, n * width) : 0;
+}
+
+/* What a step reads and leaves. */
+static void step_memory(struct pp_exec *x, struct pp_arena *a, bool has_last)
+{
+    const struct pp_layout *l = x->layout;
+    const size_t index_at = PP_ALIGN; /* bytes into the block */
+    size_t share = 0;                 /* samples of the largest share of a batch */
+    for (int split = 0; split < 2; split++) {
+        struct pp_loader shape;
+        int n = split == PP_SPLIT_TRAIN ? l->train_n : l->test_n;
+        if (n > 0 && pp_loader_shape(n, l->cfg->train.batch_size, l->replicas, x->replica,
+                                     l->cfg->pipeline.microbatches, &shape) == 0) {
+            size_t rows = (size_t)pp_loader_share_rows(&shape, 0);
+            share = rows > share ? rows : share;
+        }
+    }
+    x->n_votes = l->n_virtual;
+    if (l->cfg->train.clip_norm > 0) {
+        x->n_votes = 0;
+        for (int i = 0; i < l->model->n_layers; i++) {
+            x->n_votes += l->model->layers[i].n_params;
+        }
+    }
+    size_t votes = (size_t)x->n_votes + 1;
+    pp_assert(sizeof(*x->args) <= index_at);
+    x->block_bytes = index_at + share * sizeof(*x->index);
+    x->args = pp_arena_take(a, x->block_bytes, 1);
+    x->results = pp_arena_take(a, 1, sizeof(*x->results));
+    x->before = pp_arena_take(a, 1, sizeof(*x->before));
+    x->votes = pp_arena_take(a, votes, sizeof(*x->votes));
+    x->all_votes = pp_arena_take(a, (size_t)l->ranks * votes, sizeof(*x->all_votes));
+    if (a->base) {
+        x->index = (uint32_t *)(void *)((char *)x->args + index_at);
+        for (int split = 0; has_last && split < 2; split++) {
+            x->sums[split] = &x->results->sums[split];
+        }
+    }
+}
+
+/* One walk over everything. copies: the device has memory of its own. */
+static int lay_out(struct pp_exec *x, struct pp_arena *a, bool shared_slots, bool copies)
 {
     const struct pp_layout *l = x->layout;
     memset(&x->bytes, 0, sizeof(x->bytes));
-    size_t largest = 0, params = 0;
+    size_t largest = 0;
     bool has_first = false, has_last = false;
     for (int k = 0; k < x->n_stages; k++) {
-        PP_TRY(stage_memory(x, a, &x->stages[k]));
-        has_first = has_first || x->stages[k].is_first;
-        has_last = has_last || x->stages[k].is_last;
-        size_t floats = 0, n = 0;
-        for (int i = l->first[x->stages[k].s]; i <= l->last[x->stages[k].s]; i++) {
-            floats += l->model->layers[i].n_floats;
-            n += (size_t)l->model->layers[i].n_params;
-        }
-        params = n > params ? n : params;
+        struct exec_stage *st = &x->stages[k];
+        PP_TRY(stage_memory(x, a, st));
+        has_first = has_first || st->is_first;
+        has_last = has_last || st->is_last;
+        size_t floats = pp_layout_floats(l, st->s);
         largest = floats > largest ? floats : largest;
     }
     size_t mark = a->used;
     PP_TRY(channel_memory(x, a, shared_slots));
     x->bytes.messages = grown(a, &mark);
-    if (has_last) {
-        x->labels = pp_arena_take(a, (size_t)l->max_rows, 1);
-        for (int split = 0; !x->device && split < 2; split++) {
-            x->sums[split] = pp_arena_take(a, 1, sizeof(*x->sums[split]));
-        }
+    for (int split = 0; split < 2; split++) {
+        const struct pp_dataset *ds = x->data[split];
+        size_t n = (size_t)(split == PP_SPLIT_TRAIN ? l->train_n : l->test_n);
+        PP_TRY(data_memory(x, a, copies, ds ? ds->images : NULL, has_first ? n : 0,
+                           (size_t)l->model->inputs, &x->images[split]));
+        PP_TRY(data_memory(x, a, copies, ds ? ds->labels : NULL, has_last ? n : 0, 1,
+                           &x->labels[split]));
     }
-    x->squares = pp_arena_take(a, params, sizeof(*x->squares));
+    x->bytes.data = grown(a, &mark);
+    if (has_last) {
+        x->batch_labels = pp_arena_take(a, (size_t)l->max_rows, 1);
+    }
     if (l->replicas > 1) {
         x->scratch = pp_arena_take(a, largest, sizeof(float));
     }
-    if (x->device) {
-        exec_device_lay_out(x, a, has_first, has_last);
-    }
-    x->bytes.scratch = grown(a, &mark) - x->bytes.data;
+    step_memory(x, a, has_last);
+    x->bytes.scratch = grown(a, &mark);
     x->bytes.total = a->used;
     return 0;
 }
@@ -166,8 +217,13 @@ int exec_memory(struct pp_exec *x, const struct pp_exec_spec *spec)
     x->replica = spec->rank / l->stages;
     x->stages = pp_alloc((size_t)l->chunks, sizeof(*x->stages));
     x->channels = pp_alloc((size_t)l->n_channels, sizeof(*x->channels));
-    if (!x->stages || !x->channels) {
+    x->first = pp_alloc((size_t)l->n_plans, sizeof(*x->first));
+    x->group = pp_alloc((size_t)l->replicas, sizeof(*x->group));
+    if (!x->stages || !x->channels || !x->first || !x->group) {
         return PP_ERESOURCE;
+    }
+    for (int d = 0; d < l->replicas; d++) {
+        x->group[d] = d * l->stages + x->pipeline_rank;
     }
     for (int s = 0; s < l->n_virtual; s++) {
         if (l->rank_of[s] == x->pipeline_rank) {
@@ -177,18 +233,16 @@ int exec_memory(struct pp_exec *x, const struct pp_exec_spec *spec)
         }
     }
     struct pp_backend_choice choice = x->be ? x->be->choice : pp_backend_choice_of(l->cfg);
-    if (choice.ops && choice.ops->own_memory && !(x->device = pp_alloc(1, sizeof(*x->device)))) {
-        return PP_ERESOURCE;
-    }
+    bool copies = choice.ops && choice.ops->own_memory;
     struct pp_arena dry = pp_arena_dry();
-    PP_TRY(lay_out(x, &dry, spec->caps.shared_slots));
+    PP_TRY(lay_out(x, &dry, spec->caps.shared_slots, copies));
     if (!x->be) {
         return 0;
     }
     void *block = NULL;
     PP_TRY(pp_backend_alloc(x->be, dry.used, &block));
     x->arena = (struct pp_arena){.base = block, .bytes = dry.used, .used = 0};
-    PP_TRY(lay_out(x, &x->arena, spec->caps.shared_slots));
+    PP_TRY(lay_out(x, &x->arena, spec->caps.shared_slots, copies));
     pp_assert(x->arena.used == dry.used);
     return 0;
 }
@@ -205,9 +259,14 @@ void exec_memory_free(struct pp_exec *x)
         pp_free(st->w_slots);
         pp_free(st->w_gslots);
     }
+    for (int i = 0; x->first && i < x->layout->n_plans; i++) {
+        pp_free(x->first[i].messages);
+    }
     pp_free(x->stages);
     pp_free(x->channels);
-    pp_free(x->device);
+    pp_free(x->first);
+    pp_free(x->group);
+    pp_free(x->findings);
     if (x->arena.base) {
         pp_backend_free(x->be, x->arena.base, x->arena.bytes);
     }

@@ -114,10 +114,7 @@ int pp_exec_weights_sha256(struct pp_exec *x, char out[65])
     const struct pp_layout *l = x->layout;
     size_t largest = 0;
     for (int s = 0; s < l->n_virtual; s++) {
-        size_t n = 0;
-        for (int i = l->first[s]; i <= l->last[s]; i++) {
-            n += l->model->layers[i].n_floats;
-        }
+        size_t n = pp_layout_floats(l, s);
         largest = n > largest ? n : largest;
     }
     PP_TRY(pp_transport_agree(x->tp, pp_exec_finish(x, 0)));
@@ -132,10 +129,7 @@ int pp_exec_weights_sha256(struct pp_exec *x, char out[65])
     out[0] = '\0';
     for (int s = 0; rc == 0 && x->replica == 0 && s < l->n_virtual; s++) {
         int owner = l->rank_of[s];
-        size_t bytes = 0;
-        for (int i = l->first[s]; i <= l->last[s]; i++) {
-            bytes += l->model->layers[i].n_floats * sizeof(float);
-        }
+        size_t bytes = pp_layout_floats(l, s) * sizeof(float);
         if (owner == x->rank) {
             const struct pp_chunk *c = x->stages[l->plans[0].plan->chunk_of[s]].chunk;
             rc = pp_backend_to_host(x->be, host, c->params, bytes);

@@ -1,24 +1,49 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * When a device did what: a mark between every two actions of a step, read when the step is done.
- * Marks cost time and stand in the way of a captured step, so only the first two steps and every
+ * When which action ran. Where an action is done when its call returns, the clock tells. A device's
+ * actions are timed by a mark between every two of them, read when the step is done. These marks
+ * cost time and stand in the way of a captured step, so only the first two steps and every
  * EXEC_TIME_EVERY-th after them are timed, or all while a trace is written. The computing time of
  * the others is taken to be that of the last one that was timed.
  */
-#include "exec_device.h"
+#include "exec_internal.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "ppcli/clock.h"
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
 
+/* The mark is reached between two looks at the clock; the shortest of a few tries tells best. */
+static int align_clocks(struct pp_exec *x)
+{
+    struct exec_timer *timer = &x->timer;
+    uint64_t least = UINT64_MAX;
+    for (int i = 0; i < EXEC_ALIGN_TRIES; i++) {
+        uint64_t before = pp_clock_ns();
+        PP_TRY(pp_backend_mark_set(x->be, timer->tries[i]));
+        PP_TRY(pp_transport_wait_mark(x->tp, timer->tries[i], x->timeout_ns));
+        uint64_t took = pp_clock_ns() - before;
+        if (took < least) {
+            least = took;
+            timer->base = timer->tries[i];
+            timer->base_ns = before + took / 2;
+        }
+    }
+    return 0;
+}
+
 int exec_time_create(struct pp_exec *x)
 {
-    struct exec_timer *timer = &x->device->timer;
+    struct exec_timer *timer = &x->timer;
+    timer->current = -1;
+    timer->live = !x->be->caps.async;
+    if (timer->live) {
+        return 0;
+    }
     timer->capacity = (int)pp_exec_events_per_step(x->layout);
-    timer->now = -1;
-    for (int i = 0; i < ALIGN_TRIES; i++) {
+    for (int i = 0; i < EXEC_ALIGN_TRIES; i++) {
         PP_TRY(pp_backend_mark_create(x->be, true, &timer->tries[i]));
     }
     for (int s = 0; s < EXEC_AHEAD; s++) {
@@ -32,13 +57,13 @@ int exec_time_create(struct pp_exec *x)
             PP_TRY(pp_backend_mark_create(x->be, true, &set->marks[i]));
         }
     }
-    return exec_time_align(x);
+    return align_clocks(x);
 }
 
 void exec_time_destroy(struct pp_exec *x)
 {
-    struct exec_timer *timer = &x->device->timer;
-    for (int i = 0; i < ALIGN_TRIES; i++) {
+    struct exec_timer *timer = &x->timer;
+    for (int i = 0; i < EXEC_ALIGN_TRIES; i++) {
         pp_backend_mark_destroy(x->be, timer->tries[i]);
     }
     for (int s = 0; s < EXEC_AHEAD; s++) {
@@ -51,53 +76,60 @@ void exec_time_destroy(struct pp_exec *x)
     }
 }
 
-/* The mark is reached between the two looks at the clock; the shortest of a few tries tells best.
- */
-int exec_time_align(struct pp_exec *x)
+/* --- a step, and its actions ------------------------------------------------------------------ */
+
+void exec_time_launch(struct pp_exec *x, enum pp_split split, int64_t t)
 {
-    struct exec_timer *timer = &x->device->timer;
-    uint64_t before[ALIGN_TRIES], after[ALIGN_TRIES];
-    int best = 0;
-    for (int i = 0; i < ALIGN_TRIES; i++) {
-        before[i] = pp_clock_ns();
-        PP_TRY(pp_backend_mark_set(x->be, timer->tries[i]));
-        PP_TRY(pp_transport_wait_mark(x->tp, timer->tries[i], x->device->timeout_ns));
-        after[i] = pp_clock_ns();
-        best = after[i] - before[i] < after[best] - before[best] ? i : best;
+    struct pp_event e = {.begin_ns = pp_clock_ns(),
+                         .step = (int32_t)t,
+                         .message = -1,
+                         .stage = -1,
+                         .eval = split == PP_SPLIT_TEST,
+                         .kind = PP_EVENT_LAUNCH};
+    if (!x->timer.live) {
+        pp_ring_begin(x->ring, &e);
     }
-    timer->base = timer->tries[best];
-    timer->base_ns = before[best] + (after[best] - before[best]) / 2;
-    return 0;
+}
+
+void exec_time_launched(struct pp_exec *x)
+{
+    if (!x->timer.live) {
+        pp_ring_end(x->ring, pp_clock_ns());
+    }
 }
 
 int exec_time_start(struct pp_exec *x, struct exec_turn *turn)
 {
-    struct exec_timer *timer = &x->device->timer;
+    struct exec_timer *timer = &x->timer;
+    if (timer->live) {
+        timer->now = pp_clock_ns();
+        return 0;
+    }
     turn->timed = timer->every;
     if (turn->split == PP_SPLIT_TRAIN) {
         uint64_t number = timer->steps++;
         turn->timed = turn->timed || number < 2 || number % EXEC_TIME_EVERY == 0;
     }
-    timer->now = turn->timed ? (int)(turn - x->device->turns) : -1;
     if (!turn->timed) {
         return 0;
     }
-    timer->sets[timer->now].n = 0;
-    return pp_backend_mark_set(x->be, timer->sets[timer->now].marks[0]);
+    timer->current = (int)(turn - x->turns);
+    timer->sets[timer->current].n = 0;
+    return pp_backend_mark_set(x->be, timer->sets[timer->current].marks[0]);
 }
 
 void exec_time_stop(struct pp_exec *x)
 {
-    x->device->timer.now = -1;
+    x->timer.current = -1;
 }
 
-void exec_time_begin(struct pp_exec *x, const struct pp_event *e)
+void exec_begin(struct pp_exec *x, const struct pp_event *e, int n)
 {
-    struct exec_timer *timer = &x->device->timer;
-    if (timer->now >= 0) {
-        struct exec_time_set *set = &timer->sets[timer->now];
-        pp_assert(set->n < timer->capacity);
-        set->records[set->n] = (struct exec_time_record){.event = *e, .op = -1};
+    struct exec_timer *timer = &x->timer;
+    timer->open = (struct exec_record){.event = *e, .n = n};
+    if (timer->live) {
+        timer->open.event.begin_ns = timer->now;
+        pp_ring_begin(x->ring, &timer->open.event);
     }
     if (x->be->ops->range_push) {
         char name[48];
@@ -108,53 +140,61 @@ void exec_time_begin(struct pp_exec *x, const struct pp_event *e)
     }
 }
 
-int exec_time_end(struct pp_exec *x)
+void exec_event_begin(struct pp_exec *x, enum pp_event_kind kind, int64_t t)
 {
-    struct exec_timer *timer = &x->device->timer;
-    pp_backend_range_pop(x->be);
-    if (timer->now < 0) {
-        return 0;
-    }
-    struct exec_time_set *set = &timer->sets[timer->now];
-    set->n++;
-    return pp_backend_mark_set(x->be, set->marks[set->n]);
+    struct pp_event e = {.step = (int32_t)t, .message = -1, .stage = -1, .kind = (uint8_t)kind};
+    exec_begin(x, &e, 0);
 }
 
-void exec_time_compute(struct pp_exec *x, int op, int n)
+/* Of an action that computes: what the forecast of steps is made from. */
+static void add_time(struct pp_exec *x, const struct exec_record *r, uint64_t ns)
 {
-    struct exec_timer *timer = &x->device->timer;
-    if (timer->now >= 0) {
-        struct exec_time_record *r =
-            &timer->sets[timer->now].records[timer->sets[timer->now].n - 1];
-        r->op = op;
-        r->n = n;
-    }
-}
-
-static void add_time(struct pp_exec *x, const struct exec_time_record *r, uint64_t ns)
-{
+    static const int op_of[PP_EVENT_KINDS] = {
+        [PP_EVENT_F] = PP_OP_F, [PP_EVENT_I] = PP_OP_I, [PP_EVENT_W] = PP_OP_W};
     if (r->event.kind == PP_EVENT_UPDATE) {
         x->update.ns += ns;
         x->update.n++;
     }
-    for (int k = 0; r->op >= 0 && k < x->n_stages; k++) {
+    for (int k = 0; r->n > 0 && k < x->n_stages; k++) {
         if (x->stages[k].s == r->event.stage) {
-            x->stages[k].times.ns[r->op] += ns;
-            x->stages[k].times.n[r->op] += (uint64_t)r->n;
+            x->stages[k].times.ns[op_of[r->event.kind]] += ns;
+            x->stages[k].times.n[op_of[r->event.kind]] += (uint64_t)r->n;
         }
     }
 }
 
+void exec_end(struct pp_exec *x)
+{
+    struct exec_timer *timer = &x->timer;
+    pp_backend_range_pop(x->be);
+    if (timer->live) {
+        uint64_t before = timer->now;
+        timer->now = pp_clock_ns();
+        pp_ring_end(x->ring, timer->now);
+        if (pp_event_computes(timer->open.event.kind)) {
+            x->counters.busy_ns += timer->now - before;
+            add_time(x, &timer->open, timer->now - before);
+        }
+    } else if (timer->current >= 0) {
+        struct exec_time_set *set = &timer->sets[timer->current];
+        pp_assert(set->n < timer->capacity);
+        set->records[set->n++] = timer->open;
+        (void)pp_backend_mark_set(x->be, set->marks[set->n]); /* if it fails, so does the next op */
+    }
+}
+
+/* --- a step that is done ---------------------------------------------------------------------- */
+
 /* Into the ring, and *busy_ns. The first step's times hold the making of what its shapes need. */
 static int read_set(struct pp_exec *x, struct exec_time_set *set, bool first, uint64_t *busy_ns)
 {
-    const struct exec_timer *timer = &x->device->timer;
+    const struct exec_timer *timer = &x->timer;
     uint64_t at;
     *busy_ns = 0;
     PP_TRY(pp_backend_mark_elapsed(x->be, timer->base, set->marks[0], &at));
     at += timer->base_ns;
     for (int i = 0; i < set->n; i++) {
-        struct exec_time_record *r = &set->records[i];
+        struct exec_record *r = &set->records[i];
         uint64_t ns;
         PP_TRY(pp_backend_mark_elapsed(x->be, set->marks[i], set->marks[i + 1], &ns));
         r->event.begin_ns = at;
@@ -163,9 +203,9 @@ static int read_set(struct pp_exec *x, struct exec_time_set *set, bool first, ui
         pp_ring_begin(x->ring, &r->event);
         if (pp_event_computes(r->event.kind)) {
             *busy_ns += ns;
-        }
-        if (!first && !r->event.eval) {
-            add_time(x, r, ns);
+            if (!first) {
+                add_time(x, r, ns);
+            }
         }
     }
     return 0;
@@ -173,17 +213,18 @@ static int read_set(struct pp_exec *x, struct exec_time_set *set, bool first, ui
 
 int exec_time_look(struct pp_exec *x, const struct exec_turn *turn)
 {
-    struct exec_timer *timer = &x->device->timer;
+    struct exec_timer *timer = &x->timer;
+    if (timer->live) {
+        return 0;
+    }
     if (turn->timed) {
-        struct exec_time_set *set = &timer->sets[turn - x->device->turns];
         uint64_t busy;
-        PP_TRY(read_set(x, set, timer->busy_ns == 0, &busy));
-        if (turn->split != PP_SPLIT_TRAIN) {
-            return 0;
+        PP_TRY(read_set(x, &timer->sets[turn - x->turns], timer->busy_ns == 0, &busy));
+        if (turn->split == PP_SPLIT_TRAIN) {
+            x->counters.busy_ns += busy * (1 + timer->unknown);
+            timer->unknown = 0;
+            timer->busy_ns = busy > 0 ? busy : 1;
         }
-        x->counters.busy_ns += busy * (1 + timer->unknown);
-        timer->unknown = 0;
-        timer->busy_ns = busy > 0 ? busy : 1;
     } else if (turn->split == PP_SPLIT_TRAIN) {
         x->counters.busy_ns += timer->busy_ns;
         timer->unknown += timer->busy_ns == 0;
@@ -191,25 +232,49 @@ int exec_time_look(struct pp_exec *x, const struct exec_turn *turn)
     return 0;
 }
 
-void exec_time_next(struct pp_exec *x)
+/* A device's step that is timed is not captured, and its actions may take longer for it: computing
+ * takes no longer than there was time since the counters were taken last. */
+int exec_time_take(struct pp_exec *x)
 {
-    x->device->timer.steps = 1;
-}
-
-/* A step that is timed is not captured, and its actions may take longer for it. */
-void exec_time_limit(struct pp_exec *x)
-{
-    struct exec_timer *timer = &x->device->timer;
+    struct exec_timer *timer = &x->timer;
+    if (timer->live) {
+        return 0;
+    }
+    PP_TRY(align_clocks(x));
     uint64_t now = pp_clock_ns(), window = now - timer->taken_ns;
     if (timer->taken_ns > 0 && x->counters.busy_ns > window) {
         x->counters.busy_ns = window;
     }
     timer->taken_ns = now;
+    return 0;
 }
 
 void pp_exec_time_all(struct pp_exec *x, bool all)
 {
-    if (x->device) {
-        x->device->timer.every = all;
+    x->timer.every = all;
+}
+
+bool pp_exec_times(const struct pp_exec *x, int s, struct pp_exec_times *out)
+{
+    for (int k = 0; k < x->n_stages; k++) {
+        if (x->stages[k].s == s) {
+            *out = x->stages[k].times;
+            return true;
+        }
     }
+    return false;
+}
+
+struct pp_exec_time pp_exec_update_time(const struct pp_exec *x)
+{
+    return x->update;
+}
+
+void pp_exec_forget_times(struct pp_exec *x)
+{
+    for (int k = 0; k < x->n_stages; k++) {
+        memset(&x->stages[k].times, 0, sizeof(x->stages[k].times));
+    }
+    memset(&x->update, 0, sizeof(x->update));
+    x->timer.steps = 1; /* the next step is timed */
 }

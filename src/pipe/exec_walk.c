@@ -4,9 +4,8 @@
  * where it is announced; an input gradient is handed over before the weight gradient is computed,
  * so the neighbour can go on while this rank is still busy.
  */
-#include "exec_device.h"
+#include "exec_internal.h"
 
-#include "ppcli/clock.h"
 #include "ppcli/err.h"
 
 /* The batch being walked. */
@@ -21,45 +20,53 @@ struct walk {
     uint16_t plan_index;            /* in the layout */
 };
 
-/* What begins now, on behalf of action a. */
-static void begin(const struct walk *w, enum pp_event_kind kind, const struct pp_action *a,
-                  int message)
-{
-    struct pp_event e = {.step = (int32_t)w->t,
-                         .message = message,
-                         .stage = (int16_t)a->stage,
-                         .mb = (uint16_t)a->mb,
-                         .kind = (uint8_t)kind,
-                         .eval = w->split == PP_SPLIT_TEST,
-                         .plan = w->plan_index};
-    exec_record_begin(w->x, &e);
-}
-
-static uint64_t end(const struct walk *w)
-{
-    return exec_event_end(w->x);
-}
-
 static int rows_of(const struct walk *w, int mb)
 {
     const uint32_t *index;
     return pp_loader_microbatch(w->x->loader[w->split], w->step, mb, &index);
 }
 
-/* Time of computing n micro-batches from a's on: busy, and by kind for those of full size. Of a
- * group the first, which is its largest, stands for all: the others have at most one row less. */
-static void end_compute(const struct walk *w, struct exec_stage *st, const struct pp_action *a,
-                        enum pp_op op, int n)
+/* What begins now, on behalf of action a. message: -1: none; n: as exec_record's. */
+static void begin(const struct walk *w, enum pp_event_kind kind, const struct pp_action *a,
+                  int message, int n)
 {
-    uint64_t ns = end(w);
-    bool full = w->split == PP_SPLIT_TRAIN && rows_of(w, a->mb) == w->x->layout->max_rows;
-    w->x->counters.busy_ns += ns;
-    if (w->x->device) {
-        exec_time_compute(w->x, full ? (int)op : -1, n);
-    } else if (full) {
-        st->times.ns[op] += ns;
-        st->times.n[op] += (uint64_t)n;
+    struct pp_event e = {.step = w->t,
+                         .message = message,
+                         .stage = (int16_t)a->stage,
+                         .mb = (uint16_t)a->mb,
+                         .kind = (uint8_t)kind,
+                         .eval = w->split == PP_SPLIT_TEST,
+                         .plan = w->plan_index};
+    exec_begin(w->x, &e, n);
+}
+
+/* Computing n micro-batches, the last of them a's. They are of full size when the first is: the
+ * others have at most one row less. */
+static void begin_compute(const struct walk *w, enum pp_event_kind kind, const struct pp_action *a,
+                          int n)
+{
+    bool full = w->split == PP_SPLIT_TRAIN && rows_of(w, a[1 - n].mb) == w->x->layout->max_rows;
+    begin(w, kind, a, -1, full ? n : 0);
+}
+
+/* --- messages --------------------------------------------------------------------------------- */
+
+/* The transport's channel of a message; -1: there is no message, or it stays on this rank and is
+ * there as soon as it is written. */
+static int channel_of(const struct walk *w, int message)
+{
+    return message < 0 ? -1 : w->x->channels[w->plan->messages[message].channel].spec;
+}
+
+static float *slot_memory(const struct walk *w, int message)
+{
+    const struct pp_exec *x = w->x;
+    const struct pp_message *m = &w->plan->messages[message];
+    const struct exec_channel *ch = &x->channels[m->channel];
+    if (ch->spec < 0) {
+        return (void *)(ch->memory + (size_t)m->slot * pp_layout_slot_bytes(x->layout, ch->id));
     }
+    return pp_transport_slot(x->tp, ch->spec, m->slot);
 }
 
 static size_t message_bytes(const struct walk *w, const struct pp_message *m)
@@ -68,68 +75,72 @@ static size_t message_bytes(const struct walk *w, const struct pp_message *m)
            sizeof(float);
 }
 
-static float *slot_memory(const struct pp_exec *x, const struct pp_message *m)
-{
-    const struct exec_channel *ch = &x->channels[m->channel];
-    if (ch->spec < 0) {
-        return (void *)(ch->memory + (size_t)m->slot * pp_layout_slot_bytes(x->layout, ch->id));
-    }
-    return pp_transport_slot(x->tp, ch->spec, m->slot);
-}
-
 static int post_recv(const struct walk *w, int message)
 {
-    struct pp_exec *x = w->x;
+    struct pp_transport *tp = w->x->tp;
     const struct pp_message *m = &w->plan->messages[message];
-    int spec = x->channels[m->channel].spec;
-    if (spec < 0) {
-        return 0;
+    int ch = channel_of(w, message);
+    return ch < 0 ? 0 : pp_transport_post_recv(tp, ch, m->slot, message_bytes(w, m), m->mb);
+}
+
+/* What an action reads has arrived, and what it writes to is free. */
+static int wait_for_messages(const struct walk *w, const struct pp_action *a)
+{
+    struct pp_transport *tp = w->x->tp;
+    int from = channel_of(w, a->recv), to = channel_of(w, a->send);
+    if (from >= 0) {
+        begin(w, PP_EVENT_RECV, a, a->recv, 0);
+        PP_TRY(pp_transport_wait_recv(tp, from, w->plan->messages[a->recv].slot));
+        exec_end(w->x);
     }
-    return pp_transport_post_recv(x->tp, spec, m->slot, message_bytes(w, m), m->mb);
-}
-
-static int wait_recv(const struct walk *w, int message)
-{
-    struct pp_exec *x = w->x;
-    const struct pp_message *m = &w->plan->messages[message];
-    int spec = x->channels[m->channel].spec;
-    return spec < 0 ? 0 : pp_transport_wait_recv(x->tp, spec, m->slot);
-}
-
-static int acquire(const struct walk *w, int message)
-{
-    struct pp_exec *x = w->x;
-    const struct pp_message *m = &w->plan->messages[message];
-    int spec = x->channels[m->channel].spec;
-    return spec < 0 ? 0 : pp_transport_acquire(x->tp, spec, m->slot);
-}
-
-static int post_send(const struct walk *w, int message)
-{
-    struct pp_exec *x = w->x;
-    const struct pp_message *m = &w->plan->messages[message];
-    int spec = x->channels[m->channel].spec;
-    if (spec < 0) {
-        return 0;
+    if (to >= 0) {
+        begin(w, PP_EVENT_SLOT, a, a->send, 0);
+        PP_TRY(pp_transport_acquire(tp, to, w->plan->messages[a->send].slot));
+        exec_end(w->x);
     }
-    return pp_transport_post_send(x->tp, spec, m->slot, message_bytes(w, m), m->mb);
+    return 0;
+}
+
+static int hand_over(const struct walk *w, const struct pp_action *a)
+{
+    struct pp_transport *tp = w->x->tp;
+    int ch = channel_of(w, a->send);
+    if (ch >= 0) {
+        const struct pp_message *m = &w->plan->messages[a->send];
+        begin(w, PP_EVENT_SEND, a, a->send, 0);
+        PP_TRY(pp_transport_post_send(tp, ch, m->slot, message_bytes(w, m), m->mb));
+        exec_end(w->x);
+    }
+    return 0;
 }
 
 /* The slot is free for the sender, and the receive of its next message can be posted. */
 static int release(const struct walk *w, int message)
 {
-    struct pp_exec *x = w->x;
-    if (message < 0) {
+    struct pp_transport *tp = w->x->tp;
+    int ch = channel_of(w, message);
+    if (ch < 0) {
         return 0;
     }
     const struct pp_message *m = &w->plan->messages[message];
-    int spec = x->channels[m->channel].spec;
-    if (spec < 0) {
-        return 0;
-    }
-    PP_TRY(pp_transport_release(x->tp, spec, m->slot));
+    PP_TRY(pp_transport_release(tp, ch, m->slot));
     return m->next_in_slot >= 0 ? post_recv(w, m->next_in_slot) : 0;
 }
+
+static int give_back(const struct walk *w, const struct pp_action *a, int one, int other)
+{
+    bool travels = channel_of(w, one) >= 0;
+    if (!travels && channel_of(w, other) < 0) {
+        return 0;
+    }
+    begin(w, PP_EVENT_RELEASE, a, travels ? one : other, 0);
+    PP_TRY(release(w, one));
+    PP_TRY(release(w, other));
+    exec_end(w->x);
+    return 0;
+}
+
+/* --- actions ---------------------------------------------------------------------------------- */
 
 /* Rows of a micro-batch, and which samples they are: memory of the device. */
 static int samples(const struct walk *w, int mb, const uint32_t **index)
@@ -137,10 +148,8 @@ static int samples(const struct walk *w, int mb, const uint32_t **index)
     const struct pp_loader *ld = w->x->loader[w->split];
     const uint32_t *first;
     int rows = pp_loader_microbatch(ld, w->step, mb, index);
-    if (w->x->device) {
-        pp_loader_microbatch(ld, w->step, 0, &first);
-        *index = w->x->device->index + (*index - first);
-    }
+    pp_loader_microbatch(ld, w->step, 0, &first);
+    *index = w->x->index + (*index - first);
     return rows;
 }
 
@@ -148,89 +157,39 @@ static int load_input(const struct walk *w, int mb, float *to)
 {
     const struct pp_exec *x = w->x;
     const struct pp_dataset *ds = x->data[w->split];
-    const uint8_t *images = x->device ? x->device->images[w->split] : ds->images;
     const uint32_t *index;
     int rows = samples(w, mb, &index);
-    return pp_backend_gather_u8(x->be, rows, ds->features, images, index, ds->scale, to);
+    return pp_backend_gather_u8(x->be, rows, ds->features, x->images[w->split], index, ds->scale,
+                                to);
 }
 
 /* Loss of one micro-batch; in training logits become their gradient in place. */
 static int loss(const struct walk *w, int mb, float *logits)
 {
     const struct pp_exec *x = w->x;
-    const uint8_t *labels = x->device ? x->device->labels[w->split] : x->data[w->split]->labels;
     const uint32_t *index;
     int rows = samples(w, mb, &index);
-    PP_TRY(pp_backend_gather_labels(x->be, rows, labels, index, x->labels));
+    PP_TRY(pp_backend_gather_labels(x->be, rows, x->labels[w->split], index, x->batch_labels));
     return pp_backend_softmax_cross_entropy(x->be, rows, x->layout->model->classes, logits,
-                                            x->labels, w->grad_scale, x->sums[w->split],
+                                            x->batch_labels, w->grad_scale, x->sums[w->split],
                                             w->split == PP_SPLIT_TRAIN ? logits : NULL);
 }
 
-/* Whether a message goes through the transport; a local one is there as soon as it is written. */
-static bool travels(const struct walk *w, int message)
-{
-    return message >= 0 && w->x->channels[w->plan->messages[message].channel].spec >= 0;
-}
-
-/* What an action reads has arrived, and what it writes to is free. */
-static int wait_for_messages(const struct walk *w, const struct pp_action *a)
-{
-    if (travels(w, a->recv)) {
-        begin(w, PP_EVENT_RECV, a, a->recv);
-        PP_TRY(wait_recv(w, a->recv));
-        end(w);
-    }
-    if (travels(w, a->send)) {
-        begin(w, PP_EVENT_SLOT, a, a->send);
-        PP_TRY(acquire(w, a->send));
-        end(w);
-    }
-    return 0;
-}
-
-static int hand_over(const struct walk *w, const struct pp_action *a)
-{
-    if (!travels(w, a->send)) {
-        return 0;
-    }
-    begin(w, PP_EVENT_SEND, a, a->send);
-    PP_TRY(post_send(w, a->send));
-    end(w);
-    return 0;
-}
-
-/* The slots of up to two messages are free, and the receives of their next ones can be posted. */
-static int give_back(const struct walk *w, const struct pp_action *a, int one, int other)
-{
-    if (!travels(w, one) && !travels(w, other)) {
-        return 0;
-    }
-    begin(w, PP_EVENT_RELEASE, a, travels(w, one) ? one : other);
-    PP_TRY(release(w, one));
-    PP_TRY(release(w, other));
-    end(w);
-    return 0;
-}
-
-static int forward(struct walk *w, struct exec_stage *st, const struct pp_action *a)
+static int run_f(struct walk *w, struct exec_stage *st, const struct pp_action *a)
 {
     struct pp_exec *x = w->x;
     PP_TRY(wait_for_messages(w, a));
-    begin(w, PP_EVENT_F, a, -1);
-    const float *in;
+    begin_compute(w, PP_EVENT_F, a, 1);
+    float *in = st->is_first ? st->input[a->slot] : slot_memory(w, a->recv);
+    float *out = st->is_last ? st->output[a->slot] : slot_memory(w, a->send);
     if (st->is_first) {
-        PP_TRY(load_input(w, a->mb, st->input[a->slot]));
-        in = st->input[a->slot];
-    } else {
-        in = slot_memory(x, &w->plan->messages[a->recv]);
+        PP_TRY(load_input(w, a->mb, in));
     }
-    float *out = st->is_last ? st->output[a->slot] : slot_memory(x, &w->plan->messages[a->send]);
     PP_TRY(pp_chunk_forward(st->chunk, x->be, a->slot, rows_of(w, a->mb), in, out));
     if (st->is_last) {
         PP_TRY(loss(w, a->mb, out));
     }
-    end_compute(w, st, a, PP_OP_F, 1);
+    exec_end(x);
     exec_finite_forward(x, st, a->mb);
     PP_TRY(hand_over(w, a));
     if (w->split == PP_SPLIT_TEST) {
@@ -240,32 +199,32 @@ static int forward(struct walk *w, struct exec_stage *st, const struct pp_action
     return 0;
 }
 
-static int backward_input(struct walk *w, struct exec_stage *st, const struct pp_action *a)
+static int run_i(struct walk *w, struct exec_stage *st, const struct pp_action *a)
 {
     struct pp_exec *x = w->x;
     PP_TRY(wait_for_messages(w, a));
-    begin(w, PP_EVENT_I, a, -1);
-    float *dy = st->is_last ? st->output[a->slot] : slot_memory(x, &w->plan->messages[a->recv]);
-    float *dx = st->is_first ? NULL : slot_memory(x, &w->plan->messages[a->send]);
+    begin_compute(w, PP_EVENT_I, a, 1);
+    float *dy = st->is_last ? st->output[a->slot] : slot_memory(w, a->recv);
+    float *dx = st->is_first ? NULL : slot_memory(w, a->send);
     PP_TRY(pp_chunk_backward_input(st->chunk, x->be, a->slot, a->gslot, dy, dx));
-    end_compute(w, st, a, PP_OP_I, 1);
+    exec_end(x);
     st->held_b[a->gslot] = a->recv;
     PP_TRY(hand_over(w, a));
-    bool votes = a == w->last_i && (!x->device || x->device->again);
+    bool votes = a == w->last_i;
     return votes ? exec_finite_vote(x, pp_loader_batch_rows(x->loader[w->split], w->step)) : 0;
 }
 
-/* a and the n - 1 actions behind it: one product, then everything is released, in the order of the
+/* a and the n - 1 actions after it: one product, then everything is released, in the order of the
  * plan and with nothing in between that another rank could have waited for (see ppcli/plan.h). */
-static int backward_weight(struct walk *w, struct exec_stage *st, const struct pp_action *a, int n)
+static int run_w(struct walk *w, struct exec_stage *st, const struct pp_action *a, int n)
 {
     for (int i = 0; i < n; i++) {
         st->w_slots[i] = a[i].slot;
         st->w_gslots[i] = a[i].gslot;
     }
-    begin(w, PP_EVENT_W, &a[n - 1], -1);
+    begin_compute(w, PP_EVENT_W, &a[n - 1], n);
     PP_TRY(pp_chunk_backward_weight(st->chunk, w->x->be, n, st->w_slots, st->w_gslots, a->first_w));
-    end_compute(w, st, a, PP_OP_W, n);
+    exec_end(w->x);
     for (int i = 0; i < n; i++) {
         PP_TRY(give_back(w, &a[i], st->held_f[a[i].slot], st->held_b[a[i].gslot]));
     }
@@ -279,14 +238,14 @@ static int run_action(struct walk *w, const struct pp_action *a, int n)
     pp_assert(st->s == a->stage);
     switch ((enum pp_op)a->op) {
     case PP_OP_F:
-        return forward(w, st, a);
+        return run_f(w, st, a);
     case PP_OP_I:
-        return backward_input(w, st, a);
+        return run_i(w, st, a);
     case PP_OP_W:
-        return backward_weight(w, st, a, n);
+        return run_w(w, st, a, n);
     case PP_OP_B:
-        PP_TRY(backward_input(w, st, a));
-        return backward_weight(w, st, a, 1);
+        PP_TRY(run_i(w, st, a));
+        return run_w(w, st, a, 1);
     }
     pp_assert(!"an action of a known kind");
     return PP_EINTERNAL;
@@ -311,7 +270,6 @@ int exec_walk(struct pp_exec *x, enum pp_split split, int step, int64_t t, float
                      .last_i = first->last_i,
                      .plan_index = (uint16_t)index};
     exec_finite_begin(x, split);
-    x->now = pp_clock_ns();
     for (int i = 0; i < first->n; i++) {
         PP_TRY(post_recv(&w, first->messages[i]));
     }

@@ -24,6 +24,15 @@ const struct pp_plan *pp_layout_plan(const struct pp_layout *layout, enum pp_pla
     return NULL;
 }
 
+size_t pp_layout_floats(const struct pp_layout *layout, int s)
+{
+    size_t n = 0;
+    for (int i = layout->first[s]; i <= layout->last[s]; i++) {
+        n += layout->model->layers[i].n_floats;
+    }
+    return n;
+}
+
 int pp_layout_channel_width(const struct pp_layout *layout, int ch)
 {
     return layout->model->layers[layout->last[ch / 2]].out;

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "../../src/pipe/exec_device.h"
+#include "../../src/pipe/exec_internal.h"
 #include "../lazy/lazy.h"
 #include "ppcli/schedule.h"
 

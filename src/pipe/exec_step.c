@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Steps, and what becomes of them. The host writes what a step needs (sample numbers, learning
+ * rate) into memory that the device reads, enqueues the step, and looks at its outcome when the
+ * step's mark is reached: at once where ops are done when they return, else up to EXEC_AHEAD steps
+ * later. A step that turns out bad halts the device: it and all later steps change nothing. The
+ * host then tells what was bad, and its caller continues after that step, as if the host had waited
+ * for every step.
+ */
+#include "exec_internal.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "ppcli/clock.h"
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+
+#define QUIET_NS 2000000000u /* for a device to finish after a failure */
+
+int exec_turns_create(struct pp_exec *x)
+{
+    x->timeout_ns = (uint64_t)(x->layout->cfg->run.hang_timeout * 1e9);
+    PP_TRY(pp_backend_mark_create(x->be, false, &x->settle));
+    for (int i = 0; i < EXEC_AHEAD; i++) {
+        struct exec_turn *turn = &x->turns[i];
+        void *results = NULL;
+        PP_TRY(pp_backend_mark_create(x->be, false, &turn->done));
+        PP_TRY(pp_backend_host_alloc(x->be, x->block_bytes, &turn->block));
+        PP_TRY(pp_backend_host_alloc(x->be, sizeof(*turn->results), &results));
+        turn->results = results;
+    }
+    PP_TRY(exec_graphs_create(x));
+    return exec_time_create(x);
+}
+
+/* Whether the device is done with all memory of this rank, or has failed and will not touch it any
+ * more; false when it hangs: then nothing may be freed, for that would wait for it, for ever. */
+static bool is_quiet(struct pp_exec *x)
+{
+    const struct timespec nap = {.tv_sec = 0, .tv_nsec = 100000};
+    uint64_t start = pp_clock_ns();
+    bool reached = pp_backend_mark_set(x->be, x->settle) < 0;
+    while (!reached && pp_backend_mark_reached(x->be, x->settle, &reached) == 0 && !reached) {
+        if (pp_clock_ns() - start > QUIET_NS) {
+            return false;
+        }
+        nanosleep(&nap, NULL);
+    }
+    return true;
+}
+
+bool exec_turns_destroy(struct pp_exec *x)
+{
+    struct pp_error why = *pp_error_get();
+    bool quiet = is_quiet(x);
+    pp_error_adopt(&why);
+    if (!quiet) {
+        return false;
+    }
+    exec_graphs_destroy(x);
+    exec_time_destroy(x);
+    for (int i = 0; i < EXEC_AHEAD; i++) {
+        struct exec_turn *turn = &x->turns[i];
+        pp_backend_mark_destroy(x->be, turn->done);
+        pp_backend_host_free(x->be, turn->block, x->block_bytes);
+        pp_backend_host_free(x->be, turn->results, sizeof(*turn->results));
+    }
+    pp_backend_mark_destroy(x->be, x->settle);
+    return true;
+}
+
+int exec_settle(struct pp_exec *x)
+{
+    PP_TRY(pp_backend_mark_set(x->be, x->settle));
+    return pp_transport_wait_mark(x->tp, x->settle, x->timeout_ns);
+}
+
+/* --- what a step enqueues --------------------------------------------------------------------- */
+
+/* A replica whose share of the last batch is empty still takes part in the sum. */
+static int no_gradients(struct pp_exec *x)
+{
+    for (int k = 0; k < x->n_stages; k++) {
+        struct pp_chunk *c = x->stages[k].chunk;
+        PP_TRY(pp_backend_zero(x->be, c->grads, c->n_floats * sizeof(*c->grads)));
+    }
+    exec_finite_begin(x, PP_SPLIT_TRAIN);
+    return exec_finite_vote(x, 0);
+}
+
+/* The gradients of a batch, and the decision what becomes of them. */
+static int enqueue_gradients(struct pp_exec *x, int step, int64_t t)
+{
+    const struct pp_loader *ld = x->loader[PP_SPLIT_TRAIN];
+    if (x->sums[PP_SPLIT_TRAIN]) {
+        PP_TRY(pp_backend_copy(x->be, x->before, x->sums[PP_SPLIT_TRAIN], sizeof(*x->before)));
+    }
+    if (pp_loader_microbatches(ld, step) > 0) {
+        float mean = (float)(1.0 / pp_loader_batch_rows(ld, step));
+        PP_TRY(exec_walk(x, PP_SPLIT_TRAIN, step, t, mean));
+    } else {
+        PP_TRY(no_gradients(x));
+    }
+    if (x->layout->replicas > 1) {
+        exec_event_begin(x, PP_EVENT_REDUCE, t);
+        for (int k = 0; k < x->n_stages; k++) {
+            struct pp_chunk *c = x->stages[k].chunk;
+            PP_TRY(pp_transport_reduce(x->tp, x->group, x->layout->replicas, c->n_floats, c->grads,
+                                       x->scratch));
+        }
+        exec_end(x);
+    }
+    return exec_finite_decide(x, t);
+}
+
+int exec_enqueue(struct pp_exec *x, enum pp_split split, int step, int64_t t)
+{
+    if (split == PP_SPLIT_TEST) {
+        return pp_loader_microbatches(x->loader[split], step) == 0
+                   ? 0
+                   : exec_walk(x, split, step, t, 0.0f);
+    }
+    PP_TRY(enqueue_gradients(x, step, t));
+    exec_event_begin(x, PP_EVENT_UPDATE, t);
+    for (int k = 0; k < x->n_stages; k++) {
+        PP_TRY(pp_chunk_optimizer_step(x->stages[k].chunk, x->be, x->args));
+    }
+    exec_end(x);
+    return 0;
+}
+
+/* The args and sample numbers of a step to the device. updates: as pp_exec_train_step(). */
+static int upload(struct pp_exec *x, struct exec_turn *turn, double lr, int64_t updates)
+{
+    const struct pp_loader *ld = x->loader[turn->split];
+    struct pp_optimizer_args *args = turn->block;
+    size_t at = (size_t)((char *)x->index - (char *)x->args);
+    size_t bytes = (size_t)pp_loader_share_rows(ld, turn->step) * sizeof(*x->index);
+    *args = pp_optimizer_args_of(x->layout->cfg, lr, updates + 1);
+    args->t = turn->t;
+    if (bytes > 0) {
+        const uint32_t *index;
+        pp_loader_microbatch(ld, turn->step, 0, &index);
+        memcpy((char *)turn->block + at, index, bytes);
+    }
+    return pp_backend_upload(x->be, x->args, turn->block, at + bytes);
+}
+
+/* --- what became of it ------------------------------------------------------------------------ */
+
+static int wait_for(struct pp_exec *x, struct exec_turn *turn)
+{
+    if (turn->busy) {
+        PP_TRY(pp_transport_wait_mark(x->tp, turn->done, x->timeout_ns));
+        turn->busy = false;
+        PP_TRY(exec_time_look(x, turn));
+    }
+    return 0;
+}
+
+/* Collective in effect: all ranks find the same step bad, and come here at the same step. The
+ * device has halted; what it did since is forgotten. t: the step that is asked for. */
+static int tell_bad(struct pp_exec *x, const struct exec_turn *bad, int64_t t)
+{
+    struct exec_turn turn = *bad;
+    struct pp_step_verdict first = bad->results->verdict, now = first;
+    for (int i = 0; i < EXEC_AHEAD; i++) {
+        PP_TRY(wait_for(x, &x->turns[i]));
+    }
+    x->careful = true;
+    x->late = (int)(t - turn.t);
+    struct pp_step_verdict *verdict = &x->results->verdict;
+    if (bad != &x->turns[(x->next + EXEC_AHEAD - 1) % EXEC_AHEAD]) {
+        /* later steps wrote over its gradients: once more */
+        PP_TRY(pp_backend_zero(x->be, verdict, sizeof(*verdict)));
+        PP_TRY(upload(x, &turn, 0, 0));
+        PP_TRY(enqueue_gradients(x, turn.step, turn.t));
+        PP_TRY(pp_backend_to_host(x->be, &now, verdict, sizeof(now)));
+    }
+    PP_TRY(pp_backend_zero(x->be, verdict, sizeof(*verdict)));
+    if (now.bad_step > 0) {
+        return exec_finite_tell(x);
+    }
+    if (x->sums[PP_SPLIT_TRAIN]) {
+        PP_TRY(pp_backend_copy(x->be, x->sums[PP_SPLIT_TRAIN], x->before, sizeof(*x->before)));
+    }
+    PP_TRY(exec_settle(x));
+    return pp_fail(PP_EDIVERGED,
+                   "a value of rank %d was not finite (%g), but is when computed again",
+                   first.bad_rank, first.bad_value);
+}
+
+static int look(struct pp_exec *x, struct exec_turn *turn, int64_t t)
+{
+    bool fresh = turn->busy && turn->split == PP_SPLIT_TRAIN;
+    PP_TRY(wait_for(x, turn));
+    if (fresh && turn->results->verdict.bad_step > 0) {
+        pp_assert(turn->results->verdict.bad_step == turn->t); /* or an older turn had it */
+        return tell_bad(x, turn, t);
+    }
+    return 0;
+}
+
+int pp_exec_finish(struct pp_exec *x, int64_t t)
+{
+    for (int i = 0; i < EXEC_AHEAD; i++) {
+        PP_TRY(look(x, &x->turns[(x->next + i) % EXEC_AHEAD], t));
+    }
+    return 0;
+}
+
+int pp_exec_late(const struct pp_exec *x)
+{
+    return x->late;
+}
+
+/* --- steps ------------------------------------------------------------------------------------ */
+
+/* What the backend makes when it first sees a size of micro-batch, it makes before the step. */
+static int prepare(struct pp_exec *x, enum pp_split split, int step)
+{
+    const struct pp_loader *ld = x->loader[split];
+    int last = -1;
+    for (int mb = 0; mb < pp_loader_microbatches(ld, step); mb++) {
+        const uint32_t *index;
+        int rows = pp_loader_microbatch(ld, step, mb, &index);
+        for (int k = 0; k < x->n_stages && rows != last; k++) {
+            PP_TRY(pp_chunk_prepare(x->stages[k].chunk, x->be, rows, split == PP_SPLIT_TRAIN));
+        }
+        last = rows;
+    }
+    return 0;
+}
+
+/* The oldest turn becomes this step's: the host is never more than EXEC_AHEAD steps ahead. */
+static int launch(struct pp_exec *x, struct exec_turn what, double lr, int64_t updates)
+{
+    struct exec_turn *turn = &x->turns[x->next];
+    PP_TRY(look(x, turn, what.t));
+    turn->split = what.split;
+    turn->step = what.step;
+    turn->t = what.t;
+    x->next = (x->next + 1) % EXEC_AHEAD;
+    PP_TRY(upload(x, turn, lr, updates));
+    PP_TRY(exec_time_start(x, turn));
+    int rc = exec_graph_step(x, turn->split, turn->step, turn->t);
+    exec_time_stop(x);
+    PP_TRY(rc);
+    PP_TRY(pp_backend_download(x->be, turn->results, x->results, sizeof(*turn->results)));
+    PP_TRY(pp_backend_mark_set(x->be, turn->done));
+    turn->busy = true;
+    return 0;
+}
+
+static int run_step(struct pp_exec *x, struct exec_turn what, double lr, int64_t updates)
+{
+    PP_TRY(prepare(x, what.split, what.step));
+    uint64_t allocations = pp_alloc_count();
+    exec_time_launch(x, what.split, what.t);
+    int rc = launch(x, what, lr, updates);
+    bool careful = x->careful && what.split == PP_SPLIT_TRAIN;
+    if (rc == 0 && (careful || !x->be->caps.async)) {
+        x->careful = x->careful && !careful;
+        rc = pp_exec_finish(x, what.t);
+    }
+    exec_time_launched(x);
+    pp_assert(pp_alloc_count() == allocations);
+    return rc;
+}
+
+int pp_exec_train_step(struct pp_exec *x, int step, double lr, int64_t t, int64_t updates)
+{
+    struct exec_turn what = {.split = PP_SPLIT_TRAIN, .step = step, .t = t};
+    return run_step(x, what, lr, updates);
+}
+
+int pp_exec_test_step(struct pp_exec *x, int step)
+{
+    struct exec_turn what = {.split = PP_SPLIT_TEST, .step = step, .t = step};
+    return run_step(x, what, 0, 0);
+}
+
+/* --- epochs and counters ---------------------------------------------------------------------- */
+
+/* Training of the epoch since the sums were looked at last, to the counters. */
+static int count_training(struct pp_exec *x)
+{
+    struct pp_loss_sums now, *to = &x->counters.train;
+    PP_TRY(pp_backend_to_host(x->be, &now, x->sums[PP_SPLIT_TRAIN], sizeof(now)));
+    to->loss += now.loss - x->epoch_seen.loss;
+    to->correct += now.correct - x->epoch_seen.correct;
+    to->rows += now.rows - x->epoch_seen.rows;
+    x->epoch_seen = now;
+    return 0;
+}
+
+int pp_exec_start_epoch(struct pp_exec *x, uint64_t epoch, const struct pp_loss_sums *so_far)
+{
+    static const struct pp_loss_sums zero;
+    PP_TRY(pp_exec_finish(x, 0));
+    pp_loader_start_epoch(x->loader[PP_SPLIT_TRAIN], epoch);
+    if (!x->sums[PP_SPLIT_TRAIN]) {
+        return 0;
+    }
+    PP_TRY(count_training(x));
+    x->epoch_seen = so_far ? *so_far : zero;
+    PP_TRY(pp_backend_to_device(x->be, x->sums[PP_SPLIT_TRAIN], &x->epoch_seen, sizeof(zero)));
+    return exec_settle(x);
+}
+
+int pp_exec_take_counters(struct pp_exec *x, struct pp_exec_counters *out)
+{
+    static const struct pp_loss_sums zero;
+    PP_TRY(pp_exec_finish(x, 0));
+    if (x->sums[PP_SPLIT_TRAIN]) {
+        PP_TRY(count_training(x));
+        x->counters.epoch = x->epoch_seen;
+        PP_TRY(pp_backend_to_host(x->be, &x->counters.test, x->sums[PP_SPLIT_TEST], sizeof(zero)));
+        PP_TRY(pp_backend_zero(x->be, x->sums[PP_SPLIT_TEST], sizeof(zero)));
+    }
+    PP_TRY(exec_time_take(x));
+    *out = x->counters;
+    memset(&x->counters, 0, sizeof(x->counters));
+    return 0;
+}
