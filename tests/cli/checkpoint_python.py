@@ -3,9 +3,9 @@
 """Files of the safetensors package for Python and ours are the same thing, and PyTorch computes with
 our weights what we do, and we with its:
 
-    checkpoint_python.py PPCLI FOLDER README [PART]
+    checkpoint_python.py PPCLI FOLDER PAGE [PART]
 
-FOLDER: the stored checkpoint of version 1; README: its Python is run as it stands there. Each part
+FOLDER: the stored checkpoint of version 1; PAGE: docs/pytorch.md, whose Python is run as it stands there. Each part
 runs in the first interpreter that has what it needs: this one, PPCLI_TEST_PYTHON, the system's. What
 none can run is said; where none can run anything the exit code is 77."""
 
@@ -126,7 +126,7 @@ def write_st(tensors, path):
 
 
 def have_safetensors():
-    """The README imports safetensors.torch: where it is missing, ours takes its place."""
+    """The page imports safetensors.torch: where it is missing, ours takes its place."""
     try:
         import safetensors.torch  # noqa: F401 pylint: disable=unused-import,import-outside-toplevel
     except ImportError:
@@ -139,7 +139,7 @@ def have_safetensors():
 def snippets(readme):
     with open(readme, encoding='utf-8') as f:
         found = re.findall(r'```python\n(.*?)```', f.read(), re.S)
-    expect('pieces of Python in the README', len(found), 2)
+    expect('pieces of Python in the page', len(found), 2)
     return found
 
 
@@ -190,13 +190,13 @@ def same_logits(ppcli, settings, weights, forward, images, scratch):
 
 
 def torch_reads_ours(ppcli, readme, scratch, images):
-    """As the README says."""
+    """As the page says."""
     settings = [f'{scratch}/net.ini', '--set', 'model.sizes=784 512 256 10']
     ppcli_says(ppcli, 'train', *settings, '--dir', f'{scratch}/a', '--stages', '3', '-q')
     have_safetensors()
     space = {}
     exec(snippets(readme)[0].replace('runs/a', f'{scratch}/a'), space)  # pylint: disable=exec-used
-    print('relu, as in the README: log-probabilities at most',
+    print('relu, as in the page: log-probabilities at most',
           same_logits(ppcli, settings, f'{scratch}/a', space['net'], images, scratch), 'apart')
     return space
 
