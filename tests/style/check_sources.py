@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules about the sources that no compiler knows. One rule a run:
 
-    check_sources.py ROOT layers|spdx|switches|exits|sizes
+    check_sources.py ROOT layers|spdx|switches|exits|sizes|architecture
 
 Prints every place that breaks the rule as file:line and exits 1 when there is one."""
 
@@ -187,7 +187,30 @@ def sizes(root):
     return problems
 
 
-RULES = {'sizes': sizes, 'layers': layers, 'spdx': spdx, 'switches': switches, 'exits': exits}
+def architecture(root):
+    """docs/architecture.md: each listed function stands in its file, each room is in its table."""
+    problems, listed = [], 0
+    page = 'docs/architecture.md'
+    text = read(root, page)
+    for number, line in enumerate(text.splitlines(), 1):
+        found = re.match(r'\d+\. `(\w+)`.* `((?:src|include)/[\w./]+)`', line)
+        if not found:
+            continue
+        listed += 1
+        name, path = found.groups()
+        if not os.path.exists(os.path.join(root, path)):
+            problems.append(f'{page}:{number}: no file {path}')
+        elif not re.search(rf'^[a-z].*\b{name}\(', without_comments(read(root, path)), flags=re.M):
+            problems.append(f'{page}:{number}: {path} has no function {name}')
+    if listed < 10:
+        problems.append(f'{page}:1: only {listed} functions are listed')
+    for room, height in HEIGHT.items():
+        if not re.search(rf'^\| {height} \| `{room}` \|', text, flags=re.M):
+            problems.append(f'{page}:1: the table of rooms has no {room} at height {height}')
+    return problems
+
+
+RULES = {'sizes': sizes, 'architecture': architecture, 'layers': layers, 'spdx': spdx, 'switches': switches, 'exits': exits}
 
 
 def main():
