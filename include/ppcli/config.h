@@ -178,6 +178,9 @@ struct pp_names {
     const char *const *schedules;
     const char *const *backends;   /* "auto" included */
     const char *const *transports; /* "auto" included */
+    /* What can be said of them: */
+    bool (*on_host)(const char *backend);                 /* it computes on the processor */
+    bool (*joins)(const char *transport, bool processes); /* ranks that are threads, processes */
 };
 
 /* One --set or short flag, in the order given on the command line (a later one wins). */

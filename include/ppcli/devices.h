@@ -49,24 +49,6 @@ uint64_t pp_host_id(void);
  */
 int pp_seats_settle(struct pp_seat *seats, int n, bool partition);
 
-/* What connects ranks here, and what memory they have. */
-struct pp_paths {
-    bool processes; /* each rank is a process */
-    bool nccl;      /* this build has NCCL */
-    /* Whether kernels on one device of this process reach another's memory; NULL: they do. */
-    bool (*reaches)(int from, int to);
-};
-
-/*
- * What run.transport = auto means: "threads", "mpi" or "nccl" in *out, and in `why` a sentence for
- * people ("messages go through host memory: ranks 0 and 1 are processes that share device 0"),
- * empty where there is nothing to tell (no device). Errors: PP_ERESOURCE: no way between two
- * devices.
- */
-#define PP_SEATS_WHY_MAX 256
-int pp_seats_transport(const struct pp_seat *seats, int n, const struct pp_paths *paths,
-                       const char **out, char why[PP_SEATS_WHY_MAX]);
-
 /* Whether both compute on one device; false when one computes on the processor. */
 bool pp_seat_same_device(const struct pp_seat *a, const struct pp_seat *b);
 

@@ -23,9 +23,9 @@ struct pp_run {
     const struct pp_backend_ops *backend;
     bool mpi; /* ranks are MPI processes */
     /* Known when training begins, NULL and "" before: */
-    struct pp_seat *seats;                /* [layout->ranks]; owned */
-    const char *transport;                /* what connects the ranks; not owned ... */
-    char transport_why[PP_SEATS_WHY_MAX]; /* ... and the reason, "" when there is no device */
+    struct pp_seat *seats;                    /* [layout->ranks]; owned */
+    const struct pp_transport_ops *transport; /* what connects the ranks ... */
+    char transport_why[PP_TRANSPORT_WHY_MAX]; /* ... and why, "" when there is no device */
 };
 
 enum pp_run_need {

@@ -57,8 +57,21 @@ struct pp_transport_caps {
                           sends of its channel */
 };
 
+struct pp_backend_ops;
+struct pp_seat;
 struct pp_channel_end;
 struct pp_exchange;
+
+/* What a run's ranks are and where they compute. */
+struct pp_paths {
+    bool processes;              /* each rank is a process */
+    const struct pp_seat *seats; /* [n], settled */
+    int n;
+    /* Whether kernels on one device of this process reach another's memory; NULL: they do. */
+    bool (*reaches)(int from, int to);
+};
+
+#define PP_TRANSPORT_WHY_MAX 256
 
 /*
  * The table of a transport. pp_transport_*() below say what each call does and check whose turn a
@@ -68,6 +81,24 @@ struct pp_transport_ops {
     const char *name;
     const char *help;
     struct pp_transport_caps caps;
+    /* What callers ask before they choose: */
+    bool joins_threads, joins_processes; /* which kinds of ranks it connects */
+    bool needs_device;                   /* it stands on another one and moves memory of devices */
+    bool is_world;                       /* it connects processes by itself */
+    const char *missing;          /* NULL, or what this build lacks: "this build has no NCCL" */
+    const char *library;          /* "NCCL"; NULL: none */
+    const char *(*version)(void); /* of the library it was built with: "2.28.9". Starts nothing. */
+    /* Load the library: 0 and its version in *why, or PP_ERESOURCE and what is missing. Records no
+     * failure. Any thread. NULL: it is there when it is built in. */
+    int (*probe)(char *why, size_t bytes);
+    /* Before the first use of a device and before threads are started; NULL: nothing to do. */
+    void (*prepare)(void);
+    /* Whether it connects these ranks, and what speaks for it or is in the way: "each rank has a
+     * device of its own". why is empty before. */
+    bool (*fits)(const struct pp_paths *p, char why[PP_TRANSPORT_WHY_MAX]);
+    /* Over inner, which is taken over, also on failure (needs_device), or by itself (is_world). A
+     * rank that waits longer than timeout_ns (0: no limit) gives up with PP_ELOST. */
+    int (*open)(struct pp_transport *inner, uint64_t timeout_ns, struct pp_transport **out);
     /* Bytes that the transport keeps for each end of a channel and for each slot of it, zeroed. */
     size_t end_bytes, slot_bytes;
 
@@ -132,6 +163,29 @@ struct pp_transport {
 };
 
 const char *const *pp_transport_names(void); /* of transports.def, "auto" first, NULL-terminated */
+const struct pp_transport_ops *pp_transport_at(int i);              /* NULL behind the last */
+const struct pp_transport_ops *pp_transport_find(const char *name); /* NULL: "auto", unknown */
+bool pp_transport_joins(const char *name, bool processes);          /* "auto" joins both */
+
+/* Whether t can connect these ranks; in why what speaks for it or is in the way. Local. */
+bool pp_transport_fits(const struct pp_transport_ops *t, const struct pp_paths *p,
+                       char why[PP_TRANSPORT_WHY_MAX]);
+/*
+ * What run.transport = auto means: the first that fits, and in why a sentence for people ("messages
+ * go through host memory: ranks 0 and 1 are processes that share device 0"), empty where there is
+ * nothing to tell (no device). Local; the same on every rank. Errors: PP_ERESOURCE: none does.
+ */
+int pp_transport_choose(const struct pp_paths *p, const struct pp_transport_ops **out,
+                        char why[PP_TRANSPORT_WHY_MAX]);
+
+/*
+ * Put around *tp, which connects threads or processes, what t and memory of this backend need. *tp
+ * is replaced, and NULL on failure. Local.
+ */
+int pp_transport_connect(const struct pp_transport_ops *t, const struct pp_backend_ops *backend,
+                         uint64_t timeout_ns, struct pp_transport **tp);
+/* Before the first use of a device and before threads are started. */
+void pp_transport_prepare(void);
 
 /*
  * Threads: one group for the process, then one transport per rank thread.
@@ -147,9 +201,6 @@ void pp_threads_destroy(struct pp_threads **group);
 void pp_threads_abort(struct pp_threads *group);
 int pp_threads_attach(struct pp_threads *group, int rank, struct pp_transport **out);
 
-/* MPI: PP_ERESOURCE with a sentence when this build or this start has no MPI. */
-bool pp_mpi_built(void);
-const char *pp_mpi_version(void); /* "Open MPI 4.1.4", "" when not built; never initialises MPI */
 /* Was this process started by an MPI launcher (environment only; never initialises MPI)? *size
  * gets the launcher's world size, 0 when it does not say. */
 bool pp_mpi_launched(int *size);
@@ -157,34 +208,10 @@ bool pp_mpi_launched(int *size);
  */
 int pp_mpi_given_rank(void);
 /* Collective: the world, with MPI_Init before the first. While one is open its thread may open
- * more, each with channels of its own; MPI ends with the last of them, for good. */
-int pp_mpi_open(struct pp_transport **out);
-
-/*
- * NCCL: messages between CUDA devices, of one process or of many. A device for each rank, bound
- * with pp_transport_bind(); `inner` (threads, mpi) carries set-up, scalars and abort, and is taken
- * over, also on failure. A rank that waits longer than timeout_ns (0: no limit) gives up with
- * PP_ELOST, and so does one whose communicators report an error; both have then aborted all
- * communicators of this rank. Local. Errors: PP_ERESOURCE, also when this build has no NCCL.
- */
-bool pp_nccl_built(void);
-const char *pp_nccl_version(void); /* "2.28.9" it was built with, "" when not built */
-/* Load the library: 0 and its version ("2.28.9") in *why, or PP_ERESOURCE and what is missing.
- * Records no failure. Any thread. */
-int pp_nccl_probe(char *why, size_t bytes);
-/* Ask CUDA for enough queues to keep the streams of channels apart, unless the environment says
- * how many. Before the first use of a device and before threads are started. */
-void pp_nccl_prepare(void);
-int pp_nccl_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_transport **out);
-
-/*
- * Messages of a device over a transport that moves memory of the host only (MPI): the bound backend
- * copies them to pinned memory of the host and back. post_send waits for the work that makes the
- * message, release for the copy to the device; PP_ELOST when the device needs more than timeout_ns
- * (0: no limit). Slots, reduce and allgather_on are memory of the device; the rest is as `inner`
- * does it. Pinned: a twin of every slot, and 8 MiB. Takes `inner` over (also on failure). Local.
- */
-int pp_staged_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_transport **out);
+ * more, each with channels of its own; MPI ends with the last of them, for good. Errors:
+ * PP_ERESOURCE with a sentence when this build or this start has no MPI. */
+int pp_transport_open_world(struct pp_transport **out);
+const char *pp_world_version(void); /* "Open MPI 4.1.4", "" when not built; never initialises MPI */
 
 void pp_transport_destroy(struct pp_transport **tp);
 

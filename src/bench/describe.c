@@ -72,7 +72,8 @@ void pp_bench_describe(const struct pp_config *cfg, bool whole_machine, struct p
     snprintf(out->host, sizeof(out->host), "%s", machine.host);
     pp_blas_describe(out->blas, sizeof(out->blas));
     describe_backend(cfg, out);
-    snprintf(out->mpi, sizeof(out->mpi), "%s", pp_mpi_built() ? pp_mpi_version() : "not built in");
+    const char *mpi = pp_world_version();
+    snprintf(out->mpi, sizeof(out->mpi), "%s", mpi[0] ? mpi : "not built in");
     describe_gpus(cfg, out);
     snprintf(out->dataset, sizeof(out->dataset), "%s", cfg->data.dataset);
     snprintf(out->optimizer, sizeof(out->optimizer), "%s", pp_optimizer_name(cfg->train.optimizer));

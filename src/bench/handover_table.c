@@ -30,7 +30,7 @@ static void set_sizes(struct result *r)
 static int measure_processes(struct result *r, bool *speaks)
 {
     struct pp_transport *tp = NULL;
-    PP_TRY(pp_mpi_open(&tp));
+    PP_TRY(pp_transport_open_world(&tp));
     *speaks = tp->rank == 0;
     int rc = tp->size == 2 ? pp_handover_measure(tp, r->processes, SIZES)
                            : pp_fail(PP_EUSAGE, "--handover wants 2 processes, not %d", tp->size);

@@ -6,25 +6,28 @@
 #include "ppcli/transport.h"
 #include "build_info.h"
 
+static struct build_fact of_transport(const struct pp_transport_ops *t)
+{
+    return (struct build_fact){t->library, t->missing ? "no" : t->version(), t->missing};
+}
+
 const struct build_fact *build_facts(void)
 {
-    static struct build_fact facts[] = {
-        {"CBLAS", PP_BLAS_VERSION},
-        {"MPI", "no"},
-        {"NCCL", "no"},
-        {"libcurl", PP_CURL_VERSION},
-        {"zlib", PP_ZLIB_VERSION},
-        {"inih", PP_INIH_VERSION},
-        {"jansson", PP_JANSSON_VERSION},
-        {"CUDA toolkit", PP_CUDA_VERSION},
-        {"compiler", PP_COMPILER},
-        {NULL, NULL},
-    };
-    if (pp_mpi_built()) {
-        facts[1].text = pp_mpi_version();
+    static const struct build_fact others[] = {
+        {"libcurl", PP_CURL_VERSION, NULL},      {"zlib", PP_ZLIB_VERSION, NULL},
+        {"inih", PP_INIH_VERSION, NULL},         {"jansson", PP_JANSSON_VERSION, NULL},
+        {"CUDA toolkit", PP_CUDA_VERSION, NULL}, {"compiler", PP_COMPILER, NULL}};
+    static struct build_fact facts[BUILD_FACTS_MAX + 1];
+    int n = 0;
+    facts[n++] = (struct build_fact){"CBLAS", PP_BLAS_VERSION, NULL};
+    const struct pp_transport_ops *t;
+    for (int i = 0; (t = pp_transport_at(i)) != NULL && n < BUILD_FACTS_MAX / 2; i++) {
+        if (t->library) {
+            facts[n++] = of_transport(t);
+        }
     }
-    if (pp_nccl_built()) {
-        facts[2].text = pp_nccl_version();
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        facts[n++] = others[i];
     }
     return facts;
 }

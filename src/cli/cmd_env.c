@@ -51,9 +51,6 @@ static void find(const struct pp_backend_ops *ops, struct found *out)
     }
 }
 
-static const char *no_mpi =
-    "no: ranks are threads of one process; install Open MPI or MPICH and build again";
-
 /* --- text --------------------------------------------------------------------------------------
  */
 
@@ -66,9 +63,11 @@ static void row(const char *what, const char *text)
 
 static void text_build(void)
 {
+    char text[256];
     printf("ppcli %s, commit %s\n", PP_VERSION, PP_COMMIT);
     for (const struct build_fact *b = build_facts(); b->what; b++) {
-        row(b->what, strcmp(b->what, "MPI") == 0 && !pp_mpi_built() ? no_mpi : b->text);
+        snprintf(text, sizeof(text), b->missing ? "%s: %s" : "%s", b->text, b->missing);
+        row(b->what, text);
     }
 }
 
@@ -97,15 +96,21 @@ static void text_version(void *ctx, const char *what, const char *text)
     row(what, text);
 }
 
-/* The NCCL that a run would load, or why it could not. */
+/* With the library that a transport of devices would load, or why it could not. */
 static void visit_versions(const struct found *f,
                            void (*visit)(void *ctx, const char *what, const char *text), void *ctx)
 {
     f->ops->versions(visit, ctx);
     if (f->ops->devices) {
-        char nccl[256];
-        (void)pp_nccl_probe(nccl, sizeof(nccl));
-        visit(ctx, "NCCL", nccl);
+        const struct pp_transport_ops *t;
+        for (int i = 0; (t = pp_transport_at(i)) != NULL; i++) {
+            char text[256] = "";
+            if (t->needs_device) {
+                snprintf(text, sizeof(text), "%s", t->missing ? t->missing : "");
+                (void)(t->missing ? 0 : t->probe(text, sizeof(text)));
+                visit(ctx, t->library, text);
+            }
+        }
     }
 }
 

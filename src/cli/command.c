@@ -55,6 +55,16 @@ void (*pp_cli_leave(void))(int rc)
     return leave_at_once;
 }
 
+/* Which backend "auto" will be is not known yet. */
+static bool on_host(const char *backend)
+{
+    int i = 0;
+    while (i < pp_backend_count() && strcmp(pp_backend_at(i)->name, backend) != 0) {
+        i++;
+    }
+    return i < pp_backend_count() && !pp_backend_at(i)->own_memory;
+}
+
 const struct pp_names *pp_cli_names(void)
 {
     /* The lists are constant; a struct per thread only saves the callers a parameter. */
@@ -64,5 +74,7 @@ const struct pp_names *pp_cli_names(void)
     names.schedules = pp_schedule_names();
     names.backends = pp_backend_names();
     names.transports = pp_transport_names();
+    names.on_host = on_host;
+    names.joins = pp_transport_joins;
     return &names;
 }

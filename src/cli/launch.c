@@ -108,7 +108,7 @@ static int cores(void)
 
 int launch_mpirun(int ranks)
 {
-    if (!pp_mpi_built()) {
+    if (!pp_world_version()[0]) {
         return pp_fail(PP_ERESOURCE, "this ppcli was built without MPI; leave out --launch mpirun "
                                      "to run the ranks as threads");
     }
@@ -122,7 +122,7 @@ int launch_mpirun(int ranks)
         return pp_fail_errno(PP_ERESOURCE, "cannot find the own program file");
     }
     exe[len] = '\0';
-    bool open_mpi = strncmp(pp_mpi_version(), "Open MPI", 8) == 0;
+    bool open_mpi = strncmp(pp_world_version(), "Open MPI", 8) == 0;
     bool crowded = ranks > cores();
     const char *args[WORDS_MAX + 32];
     int n = 0;

@@ -101,7 +101,7 @@ static void print_machine(const struct shown *s)
         printf("%d ranks on %d core%s take turns: step times are lower bounds\n", ranks, c->cores,
                c->cores == 1 ? "" : "s");
     }
-    if (cfg->run.launch == PP_LAUNCH_MPIRUN || strcmp(cfg->run.transport, "mpi") == 0) {
+    if (cfg->run.launch == PP_LAUNCH_MPIRUN || !pp_transport_joins(cfg->run.transport, false)) {
         printf("hand-overs between MPI processes were not measured: times are those of threads\n");
     }
 }

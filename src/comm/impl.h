@@ -18,6 +18,19 @@ int pp_transport_new(const struct pp_transport_ops *ops, int rank, int size, voi
 int pp_transport_wrap(const struct pp_transport_ops *ops, struct pp_transport *inner,
                       size_t impl_bytes, struct pp_transport **out);
 
+/*
+ * Messages of a device over a transport that moves memory of the host only (MPI): the bound backend
+ * copies them to pinned memory of the host and back. post_send waits for the work that makes the
+ * message, release for the copy to the device; PP_ELOST when the device needs more than timeout_ns
+ * (0: no limit). Slots, reduce and allgather_on are memory of the device; the rest is as `inner`
+ * does it. Pinned: a twin of every slot, and 8 MiB. Takes `inner` over (also on failure). Local.
+ */
+int pp_staged_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_transport **out);
+
+/* Two ranks that share a device; two whose devices do not reach each other's memory. */
+bool pp_paths_share(const struct pp_paths *p, int *a, int *b);
+bool pp_paths_gap(const struct pp_paths *p, int *a, int *b);
+
 /* What goes to a peer and what comes from it; both sides know the sizes. NULL: nothing goes or
  * comes, not even a message of no bytes. */
 struct pp_exchange {

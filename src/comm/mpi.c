@@ -14,6 +14,7 @@
 
 #include <limits.h>
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -62,9 +63,9 @@ static void stop_all(struct pp_transport *tp)
     int code = pp_error_get()->code;
     code = code < 0 ? -code : -PP_EINTERNAL;
     int none = 0;
-    atomic_compare_exchange_strong(&m->stop, &none, code);
+    atomic_compare_exchange_strong(&m->stop, &none, code); /* none: of an earlier abort */
     if (pthread_equal(pthread_self(), m->thread)) {
-        MPI_Abort(MPI_COMM_WORLD, code);
+        MPI_Abort(MPI_COMM_WORLD, none != 0 ? none : code);
     }
 }
 
@@ -258,10 +259,22 @@ static int wait_recv(struct pp_transport *tp, struct pp_channel_end *e, int slot
     return 0;
 }
 
+static bool fits(const struct pp_paths *p, char why[PP_TRANSPORT_WHY_MAX])
+{
+    snprintf(why, PP_TRANSPORT_WHY_MAX, "messages go through host memory");
+    return true;
+}
+
 const struct pp_transport_ops transport_mpi = {
     .name = "mpi",
     .help = "ranks are MPI processes, started by mpirun or srun",
     .caps = {.shared_slots = false, .processes = true},
+    .joins_processes = true,
+    .is_world = true,
+    .library = "MPI",
+    .version = pp_mpi_version,
+    .fits = fits,
+    .open = pp_mpi_open,
     .slot_bytes = sizeof(struct mpi_slot),
     .destroy = pp_mpi_close,
     .open_channels = open_channels,

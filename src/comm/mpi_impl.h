@@ -49,6 +49,9 @@ int pp_mpi_failed(int mpi_rc, const char *call, const char *file, int line);
         }                                                                                          \
     } while (0)
 
+int pp_mpi_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_transport **out);
+const char *pp_mpi_version(void);
+
 /* Ends the transport, MPI too. */
 void pp_mpi_close(struct pp_transport *tp);
 

@@ -28,11 +28,6 @@ int pp_mpi_failed(int mpi_rc, const char *call, const char *file, int line)
     return pp_error_set(code, file, line, "%.*s: %s", (int)strcspn(call, "("), call, text);
 }
 
-bool pp_mpi_built(void)
-{
-    return true;
-}
-
 const char *pp_mpi_version(void)
 {
     /* "Open MPI v4.1.4, package: ..."; "MPICH Version:\t4.0.2\nMPICH Release date: ..." */
@@ -150,7 +145,7 @@ static int start(void)
     return rc == MPI_SUCCESS ? 0 : pp_mpi_failed(rc, "MPI_Init_thread", __FILE__, __LINE__);
 }
 
-int pp_mpi_open(struct pp_transport **out)
+int pp_mpi_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_transport **out)
 {
     if (!pp_mpi_launched(NULL)) {
         return pp_fail(PP_ERESOURCE, "this process was not started by an MPI launcher: use "

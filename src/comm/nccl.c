@@ -26,9 +26,11 @@
  */
 #include "nccl_impl.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "ppcli/backend.h"
+#include "ppcli/devices.h"
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
 
@@ -161,10 +163,38 @@ static int bind(struct pp_transport *tp)
     return 0;
 }
 
+static bool fits(const struct pp_paths *p, char why[PP_TRANSPORT_WHY_MAX])
+{
+    int a, b;
+    if (p->seats[0].device.number < 0) {
+        snprintf(why, PP_TRANSPORT_WHY_MAX,
+                 "NCCL connects CUDA devices, and the ranks compute on the processor");
+        return false;
+    }
+    if (!pp_paths_share(p, &a, &b)) {
+        snprintf(why, PP_TRANSPORT_WHY_MAX, "each rank has a device of its own");
+        return true;
+    }
+    snprintf(why, PP_TRANSPORT_WHY_MAX,
+             p->processes ? "ranks %d and %d are processes that share device %d"
+                          : "ranks %d and %d share device %d, and NCCL wants one for each",
+             a, b, p->seats[a].device.number);
+    return false;
+}
+
 const struct pp_transport_ops transport_nccl = {
     .name = "nccl",
     .help = "ranks have a device each, NCCL moves the messages; threads or processes",
     .caps = {.unlabelled = true},
+    .joins_threads = true,
+    .joins_processes = true,
+    .needs_device = true,
+    .library = "NCCL",
+    .version = pp_nccl_version,
+    .probe = pp_nccl_probe,
+    .prepare = pp_nccl_prepare,
+    .fits = fits,
+    .open = pp_nccl_open,
     .end_bytes = sizeof(struct nccl_end),
     .slot_bytes = sizeof(struct nccl_slot),
     .destroy = pp_nccl_destroy,

@@ -7,7 +7,6 @@
 #include <stdio.h>
 
 #include "ppcli/err.h"
-#include "ppcli/transport.h"
 
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)

@@ -15,6 +15,10 @@ struct nccl_library {
 #undef NCCL
 };
 
+/* See struct pp_transport_ops. */
+const char *pp_nccl_version(void);
+int pp_nccl_probe(char *why, size_t bytes);
+
 /* The library, loaded by the first call of the process and kept. Any thread. Errors: PP_ERESOURCE,
  * with what would work. */
 int pp_nccl_load(const struct nccl_library **out);

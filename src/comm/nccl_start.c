@@ -20,11 +20,6 @@
 
 /* --- opening --------------------------------------------------------------------------------- */
 
-bool pp_nccl_built(void)
-{
-    return true;
-}
-
 void pp_nccl_prepare(void)
 {
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", QUEUES, 0);

@@ -18,11 +18,13 @@
  */
 #include "threads.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "ppcli/backend.h"
+#include "ppcli/devices.h"
 #include "ppcli/err.h"
 
 /* --- the group ------------------------------------------------------------------------------- */
@@ -352,10 +354,25 @@ static void destroy(struct pp_transport *tp)
     tp->impl = NULL; /* other ranks may still be looking at it: the group frees it */
 }
 
+static bool fits(const struct pp_paths *p, char why[PP_TRANSPORT_WHY_MAX])
+{
+    int a, b;
+    if (pp_paths_gap(p, &a, &b)) {
+        snprintf(why, PP_TRANSPORT_WHY_MAX,
+                 "device %d of rank %d does not reach the memory of device %d of rank %d",
+                 p->seats[a].device.number, a, p->seats[b].device.number, b);
+        return false;
+    }
+    snprintf(why, PP_TRANSPORT_WHY_MAX, "ranks are threads and hand over by pointer");
+    return true;
+}
+
 const struct pp_transport_ops transport_threads = {
     .name = "threads",
     .help = "ranks are threads of one process; nothing is copied",
     .caps = {.shared_slots = true, .processes = false},
+    .joins_threads = true,
+    .fits = fits,
     .end_bytes = sizeof(struct lines),
     .destroy = destroy,
     .open_channels = open_channels,

@@ -12,16 +12,6 @@
 #include "ppcli/mem.h"
 #include "wait.h"
 
-const char *const *pp_transport_names(void)
-{
-    static const char *const names[] = {"auto",
-#define PP_TRANSPORT(name) #name,
-#include "transports.def"
-#undef PP_TRANSPORT
-                                        NULL};
-    return names;
-}
-
 int pp_transport_new(const struct pp_transport_ops *ops, int rank, int size, void *impl,
                      struct pp_transport **out)
 {

@@ -154,26 +154,25 @@ static void check_nonfinite(struct pp_config *cfg)
     }
 }
 
-static void check_launch(struct pp_config *cfg)
+static void check_launch(struct pp_config *cfg, const struct pp_names *names)
 {
     static const char *const keys[] = {"run.transport", "run.launch", NULL};
-    if (!good(cfg, keys)) {
+    if (!good(cfg, keys) || !names || !names->joins) {
         return;
     }
     const char *key = blame(cfg, keys);
-    bool mpi = strcmp(cfg->run.transport, "mpi") == 0;
-    bool threads = strcmp(cfg->run.transport, "threads") == 0;
-    if (mpi && cfg->run.launch == PP_LAUNCH_THREADS) {
+    const char *transport = cfg->run.transport;
+    if (cfg->run.launch == PP_LAUNCH_THREADS && !names->joins(transport, false)) {
         pp_config_problem(cfg, key,
-                          "%s: transport = mpi needs a process for each rank, but launch = threads "
-                          "starts none; use run.launch = mpirun or run.transport = threads",
-                          key);
+                          "%s: transport = %s needs a process for each rank, but launch = threads "
+                          "starts none; use run.launch = mpirun or run.transport = auto",
+                          key, transport);
     }
-    if (threads && cfg->run.launch == PP_LAUNCH_MPIRUN) {
+    if (cfg->run.launch == PP_LAUNCH_MPIRUN && !names->joins(transport, true)) {
         pp_config_problem(cfg, key,
                           "%s: launch = mpirun makes each rank a process, which transport = "
-                          "threads cannot connect; use run.transport = mpi or run.launch = threads",
-                          key);
+                          "%s cannot connect; use run.transport = auto or run.launch = threads",
+                          key, transport);
     }
 }
 
@@ -256,15 +255,14 @@ static void note_idle_keys(struct pp_config *cfg)
 }
 
 /* Whether the backend is known to be one of the processor. */
-static bool is_host(const struct pp_config *cfg)
+static bool is_host(const struct pp_config *cfg, const struct pp_names *names)
 {
     static const char *const keys[] = {"run.backend", NULL};
-    return good(cfg, keys) && strcmp(cfg->run.backend, "auto") != 0 &&
-           strcmp(cfg->run.backend, "cuda") != 0;
+    return names && names->on_host && good(cfg, keys) && names->on_host(cfg->run.backend);
 }
 
 /* Keys of a GPU. Which device auto finds is not known yet: nothing is said then. */
-static void check_devices(struct pp_config *cfg)
+static void check_devices(struct pp_config *cfg, const struct pp_names *names)
 {
     static const char *const gpu[] = {"run.precision", "run.graphs", "run.devices",
                                       "run.partition_sms", NULL};
@@ -272,10 +270,10 @@ static void check_devices(struct pp_config *cfg)
         "run.partition_sms", "run.launch",        "run.devices", "run.backend",
         "pipeline.stages",   "pipeline.replicas", NULL};
     static const char *const launch[] = {"run.partition_sms", "run.launch", NULL};
-    for (int i = 0; gpu[i] && is_host(cfg); i++) {
+    for (int i = 0; gpu[i] && is_host(cfg, names); i++) {
         note_idle(cfg, gpu[i], "run.backend", cfg->run.backend, "cuda");
     }
-    if (!good(cfg, parts) || !cfg->run.partition_sms || is_host(cfg)) {
+    if (!good(cfg, parts) || !cfg->run.partition_sms || is_host(cfg, names)) {
         return;
     }
     int ranks = cfg->pipeline.stages * cfg->pipeline.replicas;
@@ -292,15 +290,15 @@ static void check_devices(struct pp_config *cfg)
     }
 }
 
-void conf_check(struct pp_config *cfg)
+void conf_check(struct pp_config *cfg, const struct pp_names *names)
 {
     check_batch(cfg);
     check_stages(cfg);
     check_assignment(cfg);
-    check_launch(cfg);
+    check_launch(cfg, names);
     check_nonfinite(cfg);
     check_outputs(cfg);
     check_coalesce(cfg);
-    check_devices(cfg);
+    check_devices(cfg, names);
     note_idle_keys(cfg);
 }

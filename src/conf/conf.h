@@ -194,6 +194,6 @@ void conf_assign(struct pp_config *cfg, int option, const char *raw, struct conf
                  const struct pp_names *names);
 
 /* check.c: what only several keys together show. Adds problems and notes. */
-void conf_check(struct pp_config *cfg);
+void conf_check(struct pp_config *cfg, const struct pp_names *names);
 
 #endif

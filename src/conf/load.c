@@ -255,7 +255,7 @@ int pp_config_load(const char *path, const struct pp_setting *settings, int n_se
         }
     }
     apply_settings(cfg, settings, n_settings, names);
-    conf_check(cfg);
+    conf_check(cfg, names);
     rc = pp_config_verdict(cfg);
     if (rc == 0 || rc == PP_ECONFIG) {
         *out = cfg;

@@ -15,5 +15,6 @@ static int probe(char *why, size_t bytes)
 const struct pp_backend_ops backend_cuda = {
     .name = "cuda",
     .help = "NVIDIA GPUs (not in this build)",
+    .own_memory = true,
     .probe = probe,
 };

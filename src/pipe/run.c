@@ -81,9 +81,10 @@ bool pp_run_shares_memory(const struct pp_run *run)
 
 struct pp_transport_caps pp_run_caps(const struct pp_run *run)
 {
-    const char *name = run->transport ? run->transport : run->cfg->run.transport;
+    const struct pp_transport_ops *t =
+        run->transport ? run->transport : pp_transport_find(run->cfg->run.transport);
     bool threads = pp_run_shares_memory(run);
-    return (struct pp_transport_caps){.shared_slots = threads && strcmp(name, "nccl") != 0,
+    return (struct pp_transport_caps){.shared_slots = threads && (!t || t->caps.shared_slots),
                                       .processes = !threads};
 }
 

@@ -395,9 +395,8 @@ static void section_environment(const struct pp_report *r, FILE *f)
     }
     environment_devices(r, f);
     fputs("<tr><th>launch</th><td class=\"v\">", f);
-    fputs(strcmp(report_text(r->header, "transport"), "threads") == 0
-              ? "one process, a thread for each rank"
-              : "a process for each rank",
+    fputs(json_object_get(r->header, "mpi") ? "a process for each rank"
+                                            : "one process, a thread for each rank",
           f);
     fputs("</td></tr>\n<tr><th>run folder</th><td class=\"v\">", f);
     html_text(f, r->dir);

@@ -115,7 +115,7 @@ static void environment(const struct pp_metrics *m, struct pp_json *j, const str
     pp_json_str(j, "backend", be->description);
     pp_json_str(j, "transport", tp->ops->name);
     if (m->run->mpi) {
-        pp_json_str(j, "mpi", pp_mpi_version());
+        pp_json_str(j, "mpi", pp_world_version());
     }
     pp_json_int(j, "stages", l->stages);
     pp_json_int(j, "replicas", l->replicas);

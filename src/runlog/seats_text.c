@@ -44,7 +44,7 @@ void seats_announce(const struct pp_run *run, const char *graphs)
         pp_log_info("... %d more ranks", l->ranks - shown);
     }
     if (l->ranks > 1) {
-        pp_log_info("transport %s: %s", run->transport, run->transport_why);
+        pp_log_info("transport %s: %s", run->transport->name, run->transport_why);
     }
     bool on = strcmp(graphs, "on") == 0;
     pp_log_info("graphs %s%s",

@@ -181,7 +181,7 @@ static int train_mpi(struct pp_config *cfg, const struct pp_train_options *optio
     struct pp_run run = {0};
     *speaks = true;
     pp_deadline_enter(deadline, PP_DEADLINE_MPI_START);
-    PP_TRY(pp_mpi_open(&tp));
+    PP_TRY(pp_transport_open_world(&tp));
     pp_deadline_enter(deadline, PP_DEADLINE_PREPARE);
     pp_deadline_watch_waits(deadline, tp);
     *speaks = tp->rank == 0;
@@ -230,10 +230,11 @@ static int train(struct pp_config *cfg, const struct pp_train_options *options,
     if (pp_mpi_launched(NULL) && cfg->run.launch != PP_LAUNCH_THREADS) {
         return train_mpi(cfg, options, deadline, speaks);
     }
-    if (strcmp(cfg->run.transport, "mpi") == 0) {
+    if (!pp_transport_joins(cfg->run.transport, false)) {
         return pp_config_problem(cfg, "run.transport",
-                                 "transport 'mpi' needs processes: start with --launch mpirun, or "
-                                 "under mpirun or srun");
+                                 "transport '%s' needs processes: start with --launch mpirun, or "
+                                 "under mpirun or srun",
+                                 cfg->run.transport);
     }
     struct pp_run run;
     pp_deadline_enter(deadline, PP_DEADLINE_PREPARE);
@@ -250,7 +251,7 @@ int pp_train(struct pp_config *cfg, const struct pp_train_options *options, bool
 {
     struct pp_deadline *deadline = NULL;
     *speaks = true;
-    pp_nccl_prepare();
+    pp_transport_prepare();
     const struct pp_news news = news_of(options);
     PP_TRY(pp_deadline_start(cfg, &news, &deadline));
     int rc = train(cfg, options, deadline, speaks);
@@ -269,7 +270,7 @@ int pp_world_open(const struct pp_config *cfg, void (*lost)(void *ctx, const cha
     PP_TRY(pp_deadline_start(cfg, &news, &out->deadline));
     if (pp_mpi_launched(NULL)) {
         pp_deadline_enter(out->deadline, PP_DEADLINE_MPI_START);
-        int rc = pp_mpi_open(&out->tp);
+        int rc = pp_transport_open_world(&out->tp);
         if (rc < 0) {
             pp_deadline_stop(&out->deadline);
             return rc;

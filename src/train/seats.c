@@ -53,25 +53,20 @@ static int take_one(struct pp_run *run, struct pp_transport *tp, const struct pp
 }
 
 /* run.transport, where it is a name. The same on every rank. */
-static int take_named(struct pp_run *run)
+static int take_named(struct pp_run *run, const struct pp_paths *paths)
 {
-    struct pp_config *cfg = run->cfg;
-    run->transport = cfg->run.transport;
+    char why[PP_TRANSPORT_WHY_MAX];
+    bool fits = pp_transport_fits(run->transport, paths, why);
+    if (!fits && !run->transport->missing && run->seats[0].device.number >= 0) {
+        return pp_fail(PP_ERESOURCE, "transport '%s': %s; use run.transport = auto",
+                       run->transport->name, why); /* other devices would do */
+    }
+    if (!fits) {
+        return pp_config_problem(run->cfg, "run.transport",
+                                 "transport '%s': %s (run.backend = %s); use run.transport = auto",
+                                 run->transport->name, why, run->backend->name);
+    }
     snprintf(run->transport_why, sizeof(run->transport_why), "as run.transport says");
-    if (strcmp(run->transport, "nccl") != 0) {
-        return 0;
-    }
-    if (!pp_nccl_built()) {
-        return pp_config_problem(cfg, "run.transport",
-                                 "this ppcli was built without NCCL: build it with -Dnccl=enabled, "
-                                 "or use run.transport = auto");
-    }
-    if (run->seats[0].device.number < 0) {
-        return pp_config_problem(cfg, "run.transport",
-                                 "NCCL connects CUDA devices, and the ranks compute on the "
-                                 "processor (run.backend = %s); use run.transport = auto",
-                                 run->backend->name);
-    }
     return 0;
 }
 
@@ -90,30 +85,21 @@ int seats_take(struct pp_run *run, struct pp_transport *tp)
     pp_assert(run->seats != NULL); /* or this rank had not agreed */
     PP_TRY(tp ? take_one(run, tp, devices, n) : take_all(run, devices, n));
     /* from here on all decide from the same values */
-    struct pp_paths paths = {
-        .processes = tp != NULL, .nccl = pp_nccl_built(), .reaches = run->backend->reaches};
+    struct pp_paths paths = {.processes = tp != NULL,
+                             .seats = run->seats,
+                             .n = run->layout->ranks,
+                             .reaches = run->backend->reaches};
     PP_TRY(pp_seats_settle(run->seats, run->layout->ranks, run->cfg->run.partition_sms));
-    if (strcmp(run->cfg->run.transport, "auto") != 0) {
-        return take_named(run);
-    }
-    return pp_seats_transport(run->seats, run->layout->ranks, &paths, &run->transport,
-                              run->transport_why);
+    run->transport = pp_transport_find(run->cfg->run.transport);
+    return run->transport ? take_named(run, &paths)
+                          : pp_transport_choose(&paths, &run->transport, run->transport_why);
 }
 
 int seats_connect(const struct pp_run *run, struct pp_transport **tp)
 {
-    struct pp_transport *inner = *tp;
     /* what the watchdog gives to set-up; in steps the executor has deadlines of its own */
     uint64_t timeout_ns = (uint64_t)(2e9 * run->cfg->run.hang_timeout);
-    *tp = NULL;
-    if (strcmp(run->transport, "nccl") == 0) {
-        return pp_nccl_open(inner, timeout_ns, tp);
-    }
-    if (run->backend->own_memory && inner->caps.processes) {
-        return pp_staged_open(inner, timeout_ns, tp);
-    }
-    *tp = inner;
-    return 0;
+    return pp_transport_connect(run->transport, run->backend, timeout_ns, tp);
 }
 
 struct pp_backend_choice seats_choice(const struct pp_run *run, int rank)

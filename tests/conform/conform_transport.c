@@ -15,6 +15,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "../../src/comm/impl.h"
 #include "../lazy/lazy.h"
 #include "ppcli/backend.h"
 #include "ppcli/clock.h"
@@ -218,7 +219,7 @@ static int as_threads(int argc, char **argv)
 static int as_process(const char *flavour)
 {
     struct pp_transport *tp = NULL;
-    int rc = pp_mpi_open(&tp);
+    int rc = pp_transport_open_world(&tp);
     if (rc == PP_ERESOURCE) {
         fprintf(stderr, "skipped: %s\n", pp_error_get()->text);
         return 77;
@@ -236,7 +237,7 @@ static int as_process(const char *flavour)
     }
     rc = strcmp(flavour, "mpi-abort") == 0 ? wait_for_nothing(tp, be) : run_cases(tp, be);
     if (tp->rank == 0) {
-        report(pp_mpi_version(), tp->size, rc);
+        report(pp_world_version(), tp->size, rc);
     }
     pp_transport_destroy(&tp);
     pp_backend_close(&be);

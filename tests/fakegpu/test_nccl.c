@@ -14,6 +14,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "../../src/comm/impl.h"
 #include "../conform/conform.h"
 #include "ppcli/clock.h"
 #include "ppcli/mem.h"
@@ -259,7 +260,7 @@ static int wrap(const struct scenario *what, struct rank *r)
 {
     bool staged = strcmp(what->name, "conform-staged") == 0;
     PP_TRY(staged ? pp_staged_open(r->tp, what->timeout_ns, &r->tp)
-                  : pp_nccl_open(r->tp, what->timeout_ns, &r->tp));
+                  : transport_nccl.open(r->tp, what->timeout_ns, &r->tp));
     if (strcmp(what->name, "conform-delay") == 0) {
         PP_TRY(delay_open(r->tp, 11, &r->tp));
     }
@@ -324,7 +325,7 @@ int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
     int rc = 0;
-    pp_nccl_prepare();
+    pp_transport_prepare();
     if (strncmp(name, "conform", 7) == 0) {
         for (int size = 1; size <= 4; size++) {
             const struct scenario every = {name, size, size, 20 * (uint64_t)SECOND_NS, run_conform};

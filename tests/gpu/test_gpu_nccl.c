@@ -47,7 +47,7 @@ static int run_rank(struct pp_transport *inner, int device)
     int rc = pp_backend_resolve("cuda", &choice.ops);
     rc = rc < 0 ? rc : pp_backend_open_choice(&choice, &be);
     if (rc == 0) {
-        rc = pp_nccl_open(inner, TIMEOUT_NS, &tp);
+        rc = pp_transport_find("nccl")->open(inner, TIMEOUT_NS, &tp);
         inner = NULL;
     }
     rc = rc < 0 ? rc : run_cases(tp, be);
@@ -138,7 +138,7 @@ int main(int argc, char **argv)
 {
     const struct pp_backend_ops *ops = NULL;
     alarm(LIMIT_S);
-    pp_nccl_prepare();
+    pp_transport_prepare();
     if (argc == 3) {
         return as_rank(atoi(argv[1]), atoi(argv[2])) == 0 ? 0 : 1;
     }
@@ -147,7 +147,7 @@ int main(int argc, char **argv)
         return 77;
     }
     char found[256];
-    if (pp_nccl_probe(found, sizeof(found)) < 0) {
+    if (pp_transport_find("nccl")->probe(found, sizeof(found)) < 0) {
         printf("skipped: %s\n", found);
         return 77;
     }

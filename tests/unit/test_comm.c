@@ -4,11 +4,13 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "../../src/comm/wait.h"
 #include "ppcli/clock.h"
+#include "ppcli/devices.h"
 #include "ppcli/transport.h"
 
 static void names_start_with_auto_and_end_with_null(void **state)
@@ -16,8 +18,8 @@ static void names_start_with_auto_and_end_with_null(void **state)
     const char *const *n = pp_transport_names();
     CHECK_STR_EQ(n[0], "auto");
     CHECK_STR_EQ(n[1], "threads");
-    CHECK_STR_EQ(n[2], "mpi");
-    CHECK_STR_EQ(n[3], "nccl");
+    CHECK_STR_EQ(n[2], "nccl");
+    CHECK_STR_EQ(n[3], "mpi");
     assert_null(n[4]);
 }
 
@@ -85,14 +87,14 @@ static void mpi_without_a_launcher_says_what_would_work(void **state)
 {
     struct pp_transport *tp = NULL;
     no_launcher();
-    CHECK_FAILS(pp_mpi_open(&tp), PP_ERESOURCE, "run.transport = threads");
+    CHECK_FAILS(pp_transport_open_world(&tp), PP_ERESOURCE, "run.transport = threads");
     assert_null(tp);
 }
 
 static void the_mpi_version_is_a_name_and_a_number(void **state)
 {
-    const char *v = pp_mpi_version();
-    if (!pp_mpi_built()) {
+    const char *v = pp_world_version();
+    if (pp_transport_find("mpi")->missing) {
         CHECK_STR_EQ(v, "");
         return;
     }
@@ -239,9 +241,78 @@ static void a_crowded_back_off_gives_up_its_core_soon(void **state)
     assert_in_range(n, 100, 10000);
 }
 
+/* --- which one connects the ranks ------------------------------------------------------------- */
+
+static struct pp_seat seat(int process, int number, const char *uuid)
+{
+    struct pp_seat s = {.host = 1, .process = process, .device.number = number};
+    snprintf(s.device.uuid, sizeof(s.device.uuid), "%s", uuid);
+    return s;
+}
+
+static bool none_reaches(int from, int to)
+{
+    return from == to;
+}
+
+/* expected NULL: none fits, and words say why. */
+static void check_choice(const struct pp_paths *paths, const char *expected, const char *words)
+{
+    char why[PP_TRANSPORT_WHY_MAX];
+    const struct pp_transport_ops *t = NULL;
+    if (!expected) {
+        CHECK_FAILS(pp_transport_choose(paths, &t, why), PP_ERESOURCE, words);
+        return;
+    }
+    CHECK_OK(pp_transport_choose(paths, &t, why));
+    CHECK_STR_EQ(t->name, expected);
+    CHECK_STR_EQ(why, words);
+}
+
+static void ranks_on_the_processor_use_threads_or_mpi(void **state)
+{
+    const struct pp_seat s[2] = {seat(0, -1, ""), seat(1, -1, "")};
+    check_choice(&(struct pp_paths){.processes = true, .seats = s, .n = 2}, "mpi", "");
+    check_choice(&(struct pp_paths){.seats = s, .n = 2}, "threads", "");
+}
+
+static void threads_hand_over_by_pointer_where_devices_reach_each_other(void **state)
+{
+    const struct pp_seat two[2] = {seat(0, 0, "a"), seat(0, 1, "b")};
+    const struct pp_seat one[2] = {seat(0, 0, "a"), seat(0, 0, "a")};
+    const char *words = "ranks are threads and hand over by pointer";
+    check_choice(&(struct pp_paths){.seats = two, .n = 2}, "threads", words);
+    check_choice(&(struct pp_paths){.seats = one, .n = 2, .reaches = none_reaches}, "threads",
+                 words);
+    bool nccl = !pp_transport_find("nccl")->missing;
+    check_choice(&(struct pp_paths){.seats = two, .n = 2, .reaches = none_reaches},
+                 nccl ? "nccl" : NULL,
+                 nccl ? "each rank has a device of its own: device 0 of rank 0 does not reach the "
+                        "memory of device 1 of rank 1"
+                      : "device 0 of rank 0 does not reach the memory of device 1 of rank 1, and "
+                        "this build has no NCCL");
+}
+
+static void processes_use_nccl_only_with_a_device_each(void **state)
+{
+    const struct pp_seat own[2] = {seat(0, 0, "a"), seat(1, 1, "b")};
+    const struct pp_seat one[3] = {seat(0, 0, "a"), seat(1, 1, "b"), seat(2, 1, "b")};
+    bool nccl = !pp_transport_find("nccl")->missing;
+    check_choice(&(struct pp_paths){.processes = true, .seats = own, .n = 2}, nccl ? "nccl" : "mpi",
+                 nccl ? "each rank has a device of its own"
+                      : "messages go through host memory: this build has no NCCL (-Dnccl=enabled)");
+    check_choice(&(struct pp_paths){.processes = true, .seats = one, .n = 3}, "mpi",
+                 nccl ? "messages go through host memory: ranks 1 and 2 are processes that share "
+                        "device 1"
+                      : "messages go through host memory: this build has no NCCL (-Dnccl=enabled)");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_on_the_processor_use_threads_or_mpi),
+        cmocka_unit_test(threads_hand_over_by_pointer_where_devices_reach_each_other),
+        cmocka_unit_test(processes_use_nccl_only_with_a_device_each),
         cmocka_unit_test(names_start_with_auto_and_end_with_null),
         cmocka_unit_test(a_launcher_is_known_by_its_environment),
         cmocka_unit_test(a_batch_script_is_no_launch),

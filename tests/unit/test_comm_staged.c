@@ -4,6 +4,7 @@
 #include "test.h"
 
 #include "ppcli/backend.h"
+#include "../../src/comm/impl.h"
 #include "ppcli/clock.h"
 #include "ppcli/transport.h"
 

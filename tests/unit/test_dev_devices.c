@@ -125,65 +125,13 @@ static void a_device_is_known_by_its_uuid_whatever_its_number(void **state)
     CHECK_INT_EQ(bare[2].sharing, 1);
 }
 
-static bool all_reach(int from, int to)
-{
-    return from >= 0 && to >= 0;
-}
-
-static bool none_reaches(int from, int to)
-{
-    return from == to;
-}
-
-static void check_transport(struct pp_seat *s, int n, struct pp_paths paths, const char *expected,
-                            const char *words)
-{
-    char why[PP_SEATS_WHY_MAX];
-    const char *name = NULL;
-    CHECK_OK(pp_seats_settle(s, n, false));
-    CHECK_OK(pp_seats_transport(s, n, &paths, &name, why));
-    CHECK_STR_EQ(name, expected);
-    CHECK_STR_EQ(why, words);
-}
-
-static void ranks_on_the_processor_talk_as_they_always_did(void **state)
+static void a_rank_on_the_processor_has_no_device(void **state)
 {
     struct pp_seat s[2] = {seat(1, 0, -1, ""), seat(1, 1, -1, "")};
-    check_transport(s, 2, (struct pp_paths){.processes = true, .nccl = true}, "mpi", "");
-    check_transport(s, 2, (struct pp_paths){.nccl = true}, "threads", "");
-    CHECK_INT_EQ(s[0].sharing, 0);
     char text[64];
+    CHECK_OK(pp_seats_settle(s, 2, false));
+    CHECK_INT_EQ(s[0].sharing, 0);
     CHECK_STR_EQ(pp_seat_describe(&s[0], "cpu", text, sizeof(text)), "cpu");
-}
-
-static void threads_hand_over_by_pointer_where_devices_reach_each_other(void **state)
-{
-    struct pp_seat s[2] = {seat(1, 0, 0, "a"), seat(1, 0, 1, "b")};
-    struct pp_seat alone[2] = {seat(1, 0, 0, "a"), seat(1, 0, 0, "a")};
-    const char *words = "ranks are threads and hand over by pointer";
-    check_transport(s, 2, (struct pp_paths){.reaches = all_reach}, "threads", words);
-    check_transport(alone, 2, (struct pp_paths){.reaches = none_reaches}, "threads", words);
-    check_transport(s, 2, (struct pp_paths){.reaches = none_reaches, .nccl = true}, "nccl",
-                    "device 0 does not reach the memory of device 1");
-    char why[PP_SEATS_WHY_MAX];
-    const char *name = NULL;
-    CHECK_FAILS(pp_seats_transport(s, 2, &(struct pp_paths){.reaches = none_reaches}, &name, why),
-                PP_ERESOURCE,
-                "device 0 of rank 0 does not reach the memory of device 1 of rank 1, and this "
-                "build has no NCCL");
-}
-
-static void processes_use_nccl_only_with_a_device_each(void **state)
-{
-    struct pp_seat own[2] = {seat(1, 0, 0, "a"), seat(1, 1, 1, "b")};
-    struct pp_seat one[3] = {seat(1, 0, 0, "a"), seat(1, 1, 1, "b"), seat(1, 2, 1, "b")};
-    struct pp_paths with = {.processes = true, .nccl = true}, without = {.processes = true};
-    check_transport(own, 2, with, "nccl", "each rank has a device of its own");
-    check_transport(own, 2, without, "mpi",
-                    "messages go through host memory: this build has no NCCL");
-    check_transport(one, 3, with, "mpi",
-                    "messages go through host memory: ranks 1 and 2 are processes that share "
-                    "device 1");
 }
 
 static void the_host_has_one_id(void **state)
@@ -201,9 +149,7 @@ int main(void)
         cmocka_unit_test(a_backend_of_the_processor_has_no_devices),
         cmocka_unit_test(threads_of_one_process_share_a_device_in_parts_when_asked),
         cmocka_unit_test(a_device_is_known_by_its_uuid_whatever_its_number),
-        cmocka_unit_test(ranks_on_the_processor_talk_as_they_always_did),
-        cmocka_unit_test(threads_hand_over_by_pointer_where_devices_reach_each_other),
-        cmocka_unit_test(processes_use_nccl_only_with_a_device_each),
+        cmocka_unit_test(a_rank_on_the_processor_has_no_device),
         cmocka_unit_test(the_host_has_one_id),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The list of transports, and which one connects the ranks of a run: the first row of
+ * transports.def that can, or the one the config names. Whoever chooses asks the tables, nobody
+ * asks for a name.
+ */
+#include "impl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "ppcli/backend.h"
+#include "ppcli/devices.h"
+#include "ppcli/err.h"
+
+static const struct pp_transport_ops *const transports[] = {
+#define PP_TRANSPORT(name) &transport_##name,
+#include "transports.def"
+#undef PP_TRANSPORT
+};
+
+#define COUNT ((int)(sizeof(transports) / sizeof(transports[0])))
+
+const char *const *pp_transport_names(void)
+{
+    static const char *const names[] = {"auto",
+#define PP_TRANSPORT(name) #name,
+#include "transports.def"
+#undef PP_TRANSPORT
+                                        NULL};
+    return names;
+}
+
+const struct pp_transport_ops *pp_transport_at(int i)
+{
+    return i < COUNT ? transports[i] : NULL;
+}
+
+const struct pp_transport_ops *pp_transport_find(const char *name)
+{
+    int i = 0;
+    while (i < COUNT && strcmp(transports[i]->name, name) != 0) {
+        i++;
+    }
+    return pp_transport_at(i);
+}
+
+static bool joins(const struct pp_transport_ops *t, bool processes)
+{
+    return processes ? t->joins_processes : t->joins_threads;
+}
+
+bool pp_transport_joins(const char *name, bool processes)
+{
+    const struct pp_transport_ops *t = pp_transport_find(name);
+    return !t || joins(t, processes);
+}
+
+bool pp_transport_fits(const struct pp_transport_ops *t, const struct pp_paths *p,
+                       char why[PP_TRANSPORT_WHY_MAX])
+{
+    why[0] = '\0';
+    if (!joins(t, p->processes)) {
+        snprintf(why, PP_TRANSPORT_WHY_MAX, "ranks are %s",
+                 p->processes ? "processes" : "threads of one process");
+        return false;
+    }
+    if (t->missing) {
+        snprintf(why, PP_TRANSPORT_WHY_MAX, "%s", t->missing);
+        return false;
+    }
+    return t->fits(p, why);
+}
+
+int pp_transport_choose(const struct pp_paths *p, const struct pp_transport_ops **out,
+                        char why[PP_TRANSPORT_WHY_MAX])
+{
+    char text[PP_TRANSPORT_WHY_MAX], refused[2 * PP_TRANSPORT_WHY_MAX] = "";
+    bool devices = p->seats[0].device.number >= 0;
+    why[0] = '\0';
+    for (int i = 0; i < COUNT; i++) {
+        const struct pp_transport_ops *t = transports[i];
+        if (!joins(t, p->processes)) {
+            continue;
+        }
+        if (pp_transport_fits(t, p, text)) {
+            if (devices) { /* else there is nothing to tell */
+                snprintf(why, PP_TRANSPORT_WHY_MAX, "%.120s%s%.120s", text, refused[0] ? ": " : "",
+                         refused);
+            }
+            *out = t;
+            return 0;
+        }
+        size_t used = strlen(refused);
+        snprintf(refused + used, sizeof(refused) - used, "%s%s", used > 0 ? ", and " : "", text);
+    }
+    return pp_fail(PP_ERESOURCE, "%s; use run.devices = %d, or mpirun", refused,
+                   p->seats[0].device.number);
+}
+
+bool pp_paths_share(const struct pp_paths *p, int *a, int *b)
+{
+    for (*a = 0; *a < p->n; (*a)++) {
+        for (*b = *a + 1; *b < p->n; (*b)++) {
+            if (pp_seat_same_device(&p->seats[*a], &p->seats[*b])) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+bool pp_paths_gap(const struct pp_paths *p, int *a, int *b)
+{
+    for (*a = 0; *a < p->n && p->reaches; (*a)++) {
+        for (*b = 0; *b < p->n; (*b)++) {
+            int from = p->seats[*a].device.number, to = p->seats[*b].device.number;
+            if (from != to && !p->reaches(from, to)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* --- opening --------------------------------------------------------------------------------- */
+
+/* What connects processes by itself. */
+static const struct pp_transport_ops *world(void)
+{
+    int i = 0;
+    while (i < COUNT && !transports[i]->is_world) {
+        i++;
+    }
+    return pp_transport_at(i);
+}
+
+const char *pp_world_version(void)
+{
+    const struct pp_transport_ops *t = world();
+    return t && !t->missing ? t->version() : "";
+}
+
+int pp_transport_open_world(struct pp_transport **out)
+{
+    const struct pp_transport_ops *t = world();
+    if (!t || t->missing) {
+        return pp_fail(PP_ERESOURCE, "%s; run the ranks as threads (run.transport = threads)",
+                       t ? t->missing : "no transport connects processes");
+    }
+    return t->open(NULL, 0, out);
+}
+
+int pp_transport_connect(const struct pp_transport_ops *t, const struct pp_backend_ops *backend,
+                         uint64_t timeout_ns, struct pp_transport **tp)
+{
+    struct pp_transport *inner = *tp;
+    if (t->needs_device) {
+        *tp = NULL;
+        return t->open(inner, timeout_ns, tp);
+    }
+    if (backend->own_memory && !inner->ops->bind) {
+        *tp = NULL;
+        return pp_staged_open(inner, timeout_ns, tp);
+    }
+    return 0;
+}
+
+void pp_transport_prepare(void)
+{
+    for (int i = 0; i < COUNT; i++) {
+        if (transports[i]->prepare) {
+            transports[i]->prepare();
+        }
+    }
+}
