@@ -66,7 +66,7 @@ struct lazy {
     struct kept {
         struct kept *next;
     } * kept;
-    int rc; /* the first failure */
+    _Atomic int rc; /* the first failure */
     struct pp_error error;
 };
 
