@@ -27,6 +27,14 @@
 struct pp_backend;
 struct pp_backend_ops;
 
+/* A row of ppcli/activations.def, which says what they mean. */
+struct pp_activation_facts {
+    bool saves_z; /* else y */
+    double gain, steepest;
+};
+
+const struct pp_activation_facts *pp_activation_facts(enum pp_activation act);
+
 /* Which backend, set up how. */
 struct pp_backend_choice {
     const struct pp_backend_ops *ops; /* NULL: none that runs here */
@@ -215,9 +223,9 @@ struct pp_backend_ops {
     int (*linear_forward)(struct pp_backend *be, int B, int I, int O, const float *x,
                           const float *W, const float *packed, const float *b,
                           enum pp_activation act, float *z, float *y);
-    /* In place dy[n] -> dz[n] = dy * act'(..), from y (relu, tanh) or z (gelu). */
+    /* In place dy[n] -> dz[n] = dy * act'(..), from what the activation saves: z or y[n]. */
     int (*activation_backward)(struct pp_backend *be, size_t n, enum pp_activation act,
-                               const float *y, const float *z, float *dy);
+                               const float *saved, float *dy);
     /* dx[B][I] = dz[B][O] * W[O][I]. packed as in linear_forward. */
     int (*linear_backward_input)(struct pp_backend *be, int B, int I, int O, const float *dz,
                                  const float *W, const float *packed, float *dx);
@@ -327,7 +335,7 @@ int pp_backend_linear_forward(struct pp_backend *be, int B, int I, int O, const 
                               const float *W, const float *packed, const float *b,
                               enum pp_activation act, float *z, float *y);
 int pp_backend_activation_backward(struct pp_backend *be, size_t n, enum pp_activation act,
-                                   const float *y, const float *z, float *dy);
+                                   const float *saved, float *dy);
 int pp_backend_linear_backward_input(struct pp_backend *be, int B, int I, int O, const float *dz,
                                      const float *W, const float *packed, float *dx);
 int pp_backend_linear_backward_weight(struct pp_backend *be, int n,

@@ -34,9 +34,9 @@
 
 enum pp_activation {
     PP_ACT_NONE,
-    PP_ACT_RELU,
-    PP_ACT_TANH,
-    PP_ACT_GELU
+#define PP_ACTIVATION(NAME, ...) PP_ACT_##NAME,
+#include "ppcli/activations.def"
+#undef PP_ACTIVATION
 };
 enum pp_assignment {
     PP_ASSIGN_AUTO,

@@ -12,7 +12,10 @@
 #include "ppcli/err.h"
 
 static const struct conf_choice activations[] = {
-    {"relu", PP_ACT_RELU}, {"tanh", PP_ACT_TANH}, {"gelu", PP_ACT_GELU}, {NULL, 0}};
+#define PP_ACTIVATION(NAME, word, ...) {#word, PP_ACT_##NAME},
+#include "ppcli/activations.def"
+#undef PP_ACTIVATION
+    {NULL, 0}};
 static const struct conf_choice optimizers[] = {{"sgd", PP_OPT_SGD},
                                                 {"momentum", PP_OPT_MOMENTUM},
                                                 {"adam", PP_OPT_ADAM},

@@ -6,6 +6,7 @@
  */
 #include "ppcli/backend.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -27,6 +28,22 @@ static const struct pp_backend_ops *const backends[] = {
 
 /* "auto" takes the first of these that can run here. */
 static const struct pp_backend_ops *const preferred[] = {&backend_cuda, &backend_cpu};
+
+const struct pp_activation_facts *pp_activation_facts(enum pp_activation act)
+{
+    enum {
+        SAVES_y = 0,
+        SAVES_z = 1
+    };
+    static const struct pp_activation_facts rows[] = {
+        [PP_ACT_NONE] = {.gain = 1, .steepest = 1},
+#define PP_ACTIVATION(NAME, word, saved, gain, steepest, ...)                                      \
+    [PP_ACT_##NAME] = {SAVES_##saved, gain, steepest},
+#include "ppcli/activations.def"
+#undef PP_ACTIVATION
+    };
+    return &rows[act];
+}
 
 int pp_backend_count(void)
 {
@@ -367,9 +384,9 @@ int pp_backend_linear_forward(struct pp_backend *be, int B, int I, int O, const 
 }
 
 int pp_backend_activation_backward(struct pp_backend *be, size_t n, enum pp_activation act,
-                                   const float *y, const float *z, float *dy)
+                                   const float *saved, float *dy)
 {
-    return OP(be, activation_backward)(be, n, act, y, z, dy);
+    return OP(be, activation_backward)(be, n, act, saved, dy);
 }
 
 int pp_backend_linear_backward_input(struct pp_backend *be, int B, int I, int O, const float *dz,

@@ -175,10 +175,10 @@ static int linear_forward(struct pp_backend *be, int B, int I, int O, const floa
     PP_TRY(pp_backend_linear_forward(c->plain, B, I, O, x, W, NULL, b, act, z ? want + n : NULL,
                                      want));
     PP_TRY(pp_backend_linear_forward(c->fast, B, I, O, x, W, packed, b, act, z, y));
-    /* No activation is steeper than gelu (1.13): an error before it is that much after it. */
-    double tolerance = 1.13 * product_tolerance(I, longest(B, I, (size_t)I, 1, x),
-                                                longest(O, I, (size_t)I, 1, W)) +
-                       ROUNDINGS * EPS * greatest((size_t)O, b);
+    double tolerance =
+        pp_activation_facts(act)->steepest *
+            product_tolerance(I, longest(B, I, (size_t)I, 1, x), longest(O, I, (size_t)I, 1, W)) +
+        ROUNDINGS * EPS * greatest((size_t)O, b);
     struct what w =
         what("linear_forward", "z", (size_t)O, "%dx%dx%d %s", B, O, I, pp_activation_name(act));
     if (z) {
@@ -189,15 +189,15 @@ static int linear_forward(struct pp_backend *be, int B, int I, int O, const floa
 }
 
 static int activation_backward(struct pp_backend *be, size_t n, enum pp_activation act,
-                               const float *y, const float *z, float *dy)
+                               const float *saved, float *dy)
 {
     struct compare *c = compare_of(be);
     float *want;
     PP_TRY(scratch(c, n, &want));
     memcpy(want, dy, n * sizeof(*want));
     double scale = greatest(n, dy);
-    PP_TRY(pp_backend_activation_backward(c->plain, n, act, y, z, want));
-    PP_TRY(pp_backend_activation_backward(c->fast, n, act, y, z, dy));
+    PP_TRY(pp_backend_activation_backward(c->plain, n, act, saved, want));
+    PP_TRY(pp_backend_activation_backward(c->fast, n, act, saved, dy));
     struct what w = what("activation_backward", "dz", n, "%zu %s", n, pp_activation_name(act));
     return same(&w, n, dy, want, ROUNDINGS * EPS * scale, ROUNDINGS * EPS);
 }

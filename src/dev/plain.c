@@ -32,27 +32,24 @@ static int gather_labels(struct pp_backend *be, int B, const uint8_t *labels, co
     return 0;
 }
 
-/* The exact gelu (PyTorch's default), not its tanh approximation: z * Phi(z). */
-static double phi(double z)
+/* The part of a normal distribution below z. */
+static double normal_below(double z)
 {
     return 0.5 * erfc(-z * M_SQRT1_2);
 }
 
-/* A NaN must come out as NaN, or a diverged run would look healthy: hence z < 0, not z > 0. */
 static double activate(enum pp_activation act, double z)
 {
     switch (act) {
     case PP_ACT_NONE:
-        return z;
-    case PP_ACT_RELU:
-        return z < 0 ? 0 : z;
-    case PP_ACT_TANH:
-        return tanh(z);
-    case PP_ACT_GELU:
-        return z * phi(z);
+        break;
+#define PP_ACTIVATION(NAME, word, saved, gain, steepest, value, back)                              \
+    case PP_ACT_##NAME:                                                                            \
+        return value;
+#include "ppcli/activations.def"
+#undef PP_ACTIVATION
     }
-    pp_assert(!"known activation");
-    return 0;
+    return z;
 }
 
 /* y[B][O] = act(x[B][I] * W[O][I]^T + b[O]) */
@@ -76,33 +73,27 @@ static int linear_forward(struct pp_backend *be, int B, int I, int O, const floa
     return 0;
 }
 
-static double slope(enum pp_activation act, double y, double z)
+static double activate_back(enum pp_activation act, double saved_value, double dy)
 {
     switch (act) {
     case PP_ACT_NONE:
-        return 1;
-    case PP_ACT_RELU:
-        return y <= 0 ? 0 : 1;
-    case PP_ACT_TANH:
-        return 1 - y * y;
-    case PP_ACT_GELU: /* Phi(z) + z * the normal density */
-        return phi(z) + z * exp(-0.5 * z * z) * (0.5 * M_SQRT1_2 * M_2_SQRTPI);
+        break;
+#define PP_ACTIVATION(NAME, word, saved, gain, steepest, value, back)                              \
+    case PP_ACT_##NAME: {                                                                          \
+        double saved = saved_value;                                                                \
+        return back;                                                                               \
     }
-    pp_assert(!"known activation");
-    return 0;
+#include "ppcli/activations.def"
+#undef PP_ACTIVATION
+    }
+    return dy;
 }
 
 static int activation_backward(struct pp_backend *be, size_t n, enum pp_activation act,
-                               const float *y, const float *z, float *dy)
+                               const float *saved, float *dy)
 {
-    for (size_t i = 0; i < n; i++) {
-        if (act == PP_ACT_RELU && y[i] <= 0) {
-            dy[i] = 0; /* also of a dy that is not finite */
-            continue;
-        }
-        double yi = act == PP_ACT_RELU || act == PP_ACT_TANH ? y[i] : 0;
-        double zi = act == PP_ACT_GELU ? z[i] : 0;
-        dy[i] = (float)(dy[i] * slope(act, yi, zi));
+    for (size_t i = 0; i < n && act != PP_ACT_NONE; i++) {
+        dy[i] = (float)activate_back(act, saved[i], dy[i]);
     }
     return 0;
 }

@@ -13,19 +13,7 @@
 
 float init_bound(enum pp_activation act, int fan_in)
 {
-    double gain = 1; /* the last layer */
-    switch (act) {
-    case PP_ACT_NONE:
-        break;
-    case PP_ACT_RELU:
-    case PP_ACT_GELU: /* PyTorch has no gain for gelu; it halves the variance much as relu does */
-        gain = M_SQRT2;
-        break;
-    case PP_ACT_TANH:
-        gain = 5.0 / 3.0;
-        break;
-    }
-    return (float)(gain * sqrt(3.0 / fan_in));
+    return (float)(pp_activation_facts(act)->gain * sqrt(3.0 / fan_in));
 }
 
 void pp_layer_init(const struct pp_layer *l, uint64_t seed, float *dst)

@@ -16,10 +16,9 @@ static size_t bias_at(const struct pp_layer *l)
     return (size_t)l->out * (size_t)l->in;
 }
 
-/* relu and tanh are differentiated from y; gelu is not monotonic and needs the value before it. */
 static int saved(const struct pp_layer *l)
 {
-    return l->activation == PP_ACT_GELU ? l->out : 0;
+    return pp_activation_facts(l->activation)->saves_z ? l->out : 0;
 }
 
 /* Products only: they are all but a few percent. Nobody asks for the gradient of the images. */
@@ -70,8 +69,8 @@ static int backward_input(const struct pp_layer *l, struct pp_backend *be, int r
                           const float *y, float *dy, float *dx)
 {
     if (l->activation != PP_ACT_NONE) {
-        PP_TRY(pp_backend_activation_backward(be, (size_t)rows * (size_t)l->out, l->activation, y,
-                                              saved_z, dy));
+        PP_TRY(pp_backend_activation_backward(be, (size_t)rows * (size_t)l->out, l->activation,
+                                              saved(l) > 0 ? saved_z : y, dy));
     }
     if (!dx) {
         return 0;

@@ -59,10 +59,10 @@ static void activations_go_back_as_the_plain_ones_do(void **state)
             y[0] = -0.5f; /* where relu gave no more than 0 the gradient is 0 whatever comes in */
             struct array dey = on_device(be, y, n, s % 2), dez = on_device(be, z, n, 0);
             struct array ded = on_device(be, dy, n, s % 2);
-            bool gelu = activations[a] == PP_ACT_GELU;
-            CHECK_OK(pp_backend_activation_backward(be, n, activations[a], gelu ? NULL : dey.at,
-                                                    gelu ? dez.at : NULL, ded.at));
-            CHECK_OK(pp_backend_activation_backward(plain, n, activations[a], y, z, dy));
+            CHECK_OK(pp_backend_activation_backward(
+                be, n, activations[a], saved_of(activations[a], dey.at, dez.at), ded.at));
+            CHECK_OK(pp_backend_activation_backward(plain, n, activations[a],
+                                                    saved_of(activations[a], y, z), dy));
             check_near(be, &ded, dy, TIGHT, "dz");
             drop(be, &dey);
             drop(be, &dez);

@@ -243,7 +243,7 @@ static int softmax_cross_entropy(struct pp_backend *be, int B, int C, const floa
 struct flat { /* over n elements */
     size_t n;
     enum pp_activation act;
-    const float *a, *b;
+    const float *a;
     float *g, *m, *v;
     double *out;
     const struct pp_optimizer_args *args;
@@ -252,13 +252,13 @@ struct flat { /* over n elements */
 static int do_activation(struct pp_backend *be, const void *args)
 {
     const struct flat *f = args;
-    return pp_backend_activation_backward(be, f->n, f->act, f->a, f->b, f->g);
+    return pp_backend_activation_backward(be, f->n, f->act, f->a, f->g);
 }
 
 static int activation_backward(struct pp_backend *be, size_t n, enum pp_activation act,
-                               const float *y, const float *z, float *dy)
+                               const float *saved, float *dy)
 {
-    struct flat f = {.n = n, .act = act, .a = R(y), .b = R(z), .g = R(dy)};
+    struct flat f = {.n = n, .act = act, .a = R(saved), .g = R(dy)};
     return lazy_push(be, do_activation, &f, sizeof(f));
 }
 

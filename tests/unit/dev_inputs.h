@@ -43,7 +43,17 @@ static inline float *nans(size_t n)
 static const int shapes[][3] = {{1, 1, 1},      {3, 5, 7},  {1, 10, 123},
                                 {17, 10, 123},  {8, 33, 1}, {32, 127, 128},
                                 {32, 128, 784}, {5, 1, 64}, {64, 124, 125}};
-static const enum pp_activation activations[] = {PP_ACT_NONE, PP_ACT_RELU, PP_ACT_TANH,
-                                                 PP_ACT_GELU};
+static const enum pp_activation activations[] = {
+    PP_ACT_NONE,
+#define PP_ACTIVATION(NAME, ...) PP_ACT_##NAME,
+#include "ppcli/activations.def"
+#undef PP_ACTIVATION
+};
+
+/* Of y and z what the activation's backward pass reads. */
+static inline const float *saved_of(enum pp_activation act, const float *y, const float *z)
+{
+    return pp_activation_facts(act)->saves_z ? z : y;
+}
 
 #endif

@@ -225,9 +225,9 @@ static int linear_forward(struct pp_backend *be, int B, int I, int O, const floa
 }
 
 static int activation_backward(struct pp_backend *be, size_t n, enum pp_activation act,
-                               const float *y, const float *z, float *dy)
+                               const float *saved, float *dy)
 {
-    kernels(be)->activation_backward(n, act, y, z, dy);
+    kernels(be)->activation_backward(n, act, saved, dy);
     return 0;
 }
 

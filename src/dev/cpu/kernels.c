@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ppcli/err.h"
+#include "activations.h"
 #include "mathf.h"
 
 static void gather_u8(int B, int F, const uint8_t *data, const uint32_t *index, float scale,
@@ -19,11 +20,6 @@ static void gather_u8(int B, int F, const uint8_t *data, const uint32_t *index, 
             to[f] = scale * (float)from[f];
         }
     }
-}
-
-static inline float gelu(float z)
-{
-    return 0.5f * z * (1.0f + mathf_erf(z * (float)M_SQRT1_2));
 }
 
 /* A second pass over y right after the product, while y is in the cache: within 2 % of a product
@@ -44,49 +40,32 @@ static void bias_activation(int B, int O, const float *restrict b, enum pp_activ
                 y[o] += b[o];
             }
             break;
-        case PP_ACT_RELU:
-            for (int o = 0; o < O; o++) {
-                float v = y[o] + b[o];
-                y[o] = v < 0 ? 0 : v; /* this way round a NaN stays */
-            }
-            break;
-        case PP_ACT_TANH:
-            for (int o = 0; o < O; o++) {
-                y[o] = mathf_tanh(y[o] + b[o]);
-            }
-            break;
-        case PP_ACT_GELU:
-            for (int o = 0; o < O; o++) {
-                y[o] = gelu(y[o] + b[o]);
-            }
-            break;
+#define PP_ACTIVATION(NAME, word, ...)                                                             \
+    case PP_ACT_##NAME:                                                                            \
+        for (int o = 0; o < O; o++) {                                                              \
+            y[o] = word##_value(y[o] + b[o]);                                                      \
+        }                                                                                          \
+        break;
+#include "ppcli/activations.def"
+#undef PP_ACTIVATION
         }
     }
 }
 
-static void activation_backward(size_t n, enum pp_activation act, const float *restrict y,
-                                const float *restrict z, float *restrict dy)
+static void activation_backward(size_t n, enum pp_activation act, const float *restrict saved,
+                                float *restrict dy)
 {
     switch (act) {
     case PP_ACT_NONE:
         break;
-    case PP_ACT_RELU:
-        for (size_t i = 0; i < n; i++) {
-            dy[i] = y[i] <= 0 ? 0 : dy[i];
-        }
+#define PP_ACTIVATION(NAME, word, ...)                                                             \
+    case PP_ACT_##NAME:                                                                            \
+        for (size_t i = 0; i < n; i++) {                                                           \
+            dy[i] = word##_back(saved[i], dy[i]);                                                  \
+        }                                                                                          \
         break;
-    case PP_ACT_TANH:
-        for (size_t i = 0; i < n; i++) {
-            dy[i] *= 1.0f - y[i] * y[i];
-        }
-        break;
-    case PP_ACT_GELU:
-        for (size_t i = 0; i < n; i++) {
-            float cdf = 0.5f * (1.0f + mathf_erf(z[i] * (float)M_SQRT1_2));
-            float pdf = (float)(0.5 * M_SQRT1_2 * M_2_SQRTPI) * mathf_exp(-0.5f * z[i] * z[i]);
-            dy[i] *= cdf + z[i] * pdf;
-        }
-        break;
+#include "ppcli/activations.def"
+#undef PP_ACTIVATION
     }
 }
 

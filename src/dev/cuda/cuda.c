@@ -172,9 +172,9 @@ static int gather_labels(struct pp_backend *be, int B, const uint8_t *labels, co
 }
 
 static int activation_backward(struct pp_backend *be, size_t n, enum pp_activation act,
-                               const float *y, const float *z, float *dy)
+                               const float *saved, float *dy)
 {
-    LAUNCH(be, kernels_activation_backward(cuda_of(be)->stream, n, act, y, z, dy));
+    LAUNCH(be, kernels_activation_backward(cuda_of(be)->stream, n, act, saved, dy));
 }
 
 static int softmax_cross_entropy(struct pp_backend *be, int B, int C, const float *logits,

@@ -39,7 +39,7 @@ cudaError_t kernels_to_bf16(cudaStream_t s, size_t n, const float *from, uint16_
 cudaError_t kernels_bias_activation(cudaStream_t s, int B, int O, const float *product,
                                     const float *b, enum pp_activation act, float *z, float *y);
 cudaError_t kernels_activation_backward(cudaStream_t s, size_t n, enum pp_activation act,
-                                        const float *y, const float *z, float *dy);
+                                        const float *saved, float *dy);
 /* db[O] = beta*db + column sums of dz[B][O]. */
 cudaError_t kernels_bias_gradient(cudaStream_t s, int B, int O, const float *dz, float beta,
                                   float *db);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kernels around the products: samples in, bias and activation, bias gradient, bfloat16 copies. */
+#include "activations.h"
 #include "kernels.h"
 #include "launch.h"
 #include "vector.h"
@@ -105,21 +106,29 @@ extern "C" cudaError_t kernels_to_bf16(cudaStream_t s, size_t n, const float *fr
 
 /* --- activations ------------------------------------------------------------------------------ */
 
-#define SQRT_HALF 0.70710678118654752f
-#define NORMAL_AT_0 0.39894228040143268f
-
-/* The exact gelu; a NaN stays a NaN: hence v < 0, not v > 0. */
-static __device__ float activate(int act, float v)
+static __device__ float activate(int act, float z)
 {
     switch (act) {
-    case PP_ACT_RELU:
-        return v < 0.0f ? 0.0f : v;
-    case PP_ACT_TANH:
-        return tanhf(v);
-    case PP_ACT_GELU:
-        return 0.5f * v * erfcf(-v * SQRT_HALF);
+#define PP_ACTIVATION(NAME, word, ...)                                                             \
+    case PP_ACT_##NAME:                                                                            \
+        return word##_value(z);
+#include "ppcli/activations.def"
+#undef PP_ACTIVATION
     default:
-        return v;
+        return z;
+    }
+}
+
+static __device__ float activate_back(int act, float saved, float dy)
+{
+    switch (act) {
+#define PP_ACTIVATION(NAME, word, ...)                                                             \
+    case PP_ACT_##NAME:                                                                            \
+        return word##_back(saved, dy);
+#include "ppcli/activations.def"
+#undef PP_ACTIVATION
+    default:
+        return dy;
     }
 }
 
@@ -186,60 +195,36 @@ extern "C" cudaError_t kernels_bias_activation(cudaStream_t s, int B, int O, con
     return cudaGetLastError();
 }
 
-/* y and z: only what act needs is read. */
-static __device__ float times_slope(int act, float y, float z, float dy)
-{
-    switch (act) {
-    case PP_ACT_RELU:
-        return y <= 0.0f ? 0.0f : dy;
-    case PP_ACT_TANH:
-        return dy * (1.0f - y * y);
-    case PP_ACT_GELU:
-        return dy * (0.5f * erfcf(-z * SQRT_HALF) + z * (NORMAL_AT_0 * expf(-0.5f * z * z)));
-    default:
-        return dy;
-    }
-}
-
-__global__ void activation_backward(size_t n, int act, const float *y, const float *z, float *dy)
+__global__ void activation_backward(size_t n, int act, const float *saved, float *dy)
 {
     for (size_t i = first_of_grid(); i < n; i += threads_of_grid()) {
-        dy[i] = times_slope(act, y ? y[i] : 0.0f, z ? z[i] : 0.0f, dy[i]);
+        dy[i] = activate_back(act, saved[i], dy[i]);
     }
 }
 
-__global__ void activation_backward4(size_t n4, int act, const struct float4_ *y,
-                                     const struct float4_ *z, struct float4_ *dy)
+__global__ void activation_backward4(size_t n4, int act, const struct float4_ *saved,
+                                     struct float4_ *dy)
 {
     for (size_t i = first_of_grid(); i < n4; i += threads_of_grid()) {
-        struct float4_ yi = {{0}}, zi = {{0}}, d = dy[i];
-        if (y) {
-            yi = y[i];
-        }
-        if (z) {
-            zi = z[i];
-        }
+        struct float4_ s = saved[i], d = dy[i];
         for (int k = 0; k < 4; k++) {
-            d.at[k] = times_slope(act, yi.at[k], zi.at[k], d.at[k]);
+            d.at[k] = activate_back(act, s.at[k], d.at[k]);
         }
         dy[i] = d;
     }
 }
 
 extern "C" cudaError_t kernels_activation_backward(cudaStream_t s, size_t n, enum pp_activation act,
-                                                   const float *y, const float *z, float *dy)
+                                                   const float *saved, float *dy)
 {
     if (n == 0 || act == PP_ACT_NONE) {
         return cudaSuccess;
     }
-    /* What act does not need may be anything, NULL too. */
-    y = act == PP_ACT_GELU ? NULL : y;
-    z = act == PP_ACT_GELU ? z : NULL;
-    if (n % 4 == 0 && is_aligned(y, 16) && is_aligned(z, 16) && is_aligned(dy, 16)) {
+    if (n % 4 == 0 && is_aligned(saved, 16) && is_aligned(dy, 16)) {
         PP_LAUNCH(activation_backward4, blocks_for(n / 4), THREADS, 0, s, n / 4, (int)act,
-                  (const struct float4_ *)y, (const struct float4_ *)z, (struct float4_ *)dy);
+                  (const struct float4_ *)saved, (struct float4_ *)dy);
     } else {
-        PP_LAUNCH(activation_backward, blocks_for(n), THREADS, 0, s, n, (int)act, y, z, dy);
+        PP_LAUNCH(activation_backward, blocks_for(n), THREADS, 0, s, n, (int)act, saved, dy);
     }
     return cudaGetLastError();
 }

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The activations of ppcli/activations.def in float, for the vectoriser. */
+#ifndef PPCLI_DEV_CPU_ACTIVATIONS_H
+#define PPCLI_DEV_CPU_ACTIVATIONS_H
+
+#include "mathf.h"
+
+static inline float relu_value(float z)
+{
+    return z < 0 ? 0 : z; /* this way round a NaN stays */
+}
+
+static inline float relu_back(float y, float dy)
+{
+    return y <= 0 ? 0 : dy;
+}
+
+static inline float tanh_value(float z)
+{
+    return mathf_tanh(z);
+}
+
+static inline float tanh_back(float y, float dy)
+{
+    return dy * (1.0f - y * y);
+}
+
+static inline float gelu_value(float z)
+{
+    return 0.5f * z * (1.0f + mathf_erf(z * (float)M_SQRT1_2));
+}
+
+static inline float gelu_back(float z, float dy)
+{
+    float cdf = 0.5f * (1.0f + mathf_erf(z * (float)M_SQRT1_2));
+    float pdf = (float)(0.5 * M_SQRT1_2 * M_2_SQRTPI) * mathf_exp(-0.5f * z * z);
+    return dy * (cdf + z * pdf);
+}
+
+#endif

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The activations of ppcli/activations.def on the device. */
+#ifndef PPCLI_DEV_CUDA_ACTIVATIONS_H
+#define PPCLI_DEV_CUDA_ACTIVATIONS_H
+
+#include <math.h>
+
+#define SQRT_HALF 0.70710678118654752f
+#define NORMAL_AT_0 0.39894228040143268f
+
+static __device__ inline float relu_value(float z)
+{
+    return z < 0.0f ? 0.0f : z; /* this way round a NaN stays */
+}
+
+static __device__ inline float relu_back(float y, float dy)
+{
+    return y <= 0.0f ? 0.0f : dy;
+}
+
+static __device__ inline float tanh_value(float z)
+{
+    return tanhf(z);
+}
+
+static __device__ inline float tanh_back(float y, float dy)
+{
+    return dy * (1.0f - y * y);
+}
+
+static __device__ inline float gelu_value(float z)
+{
+    return 0.5f * z * erfcf(-z * SQRT_HALF);
+}
+
+static __device__ inline float gelu_back(float z, float dy)
+{
+    return dy * (0.5f * erfcf(-z * SQRT_HALF) + z * (NORMAL_AT_0 * expf(-0.5f * z * z)));
+}
+
+#endif
