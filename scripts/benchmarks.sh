@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Measure everything that docs/benchmarks.md shows and write that page from what the commands print.
-#   scripts/benchmarks.sh [--build BUILD] [--out docs/benchmarks.md] [--repeat 7] [--peers]
+# Measure everything that docs/benchmarks.md shows; writes a page of what the commands print.
+#   scripts/benchmarks.sh [--build BUILD] [--out runs/benchmarks.md] [--repeat 7] [--peers]
 # Takes about five minutes on a quiet machine; --peers adds the peers that are installed (PEERS_PYTHON
 # names a Python with torch, SHALLOWSPEED_DIR a checkout of shallowspeed) and ten minutes.
 set -eu
 
 build=build
-out=docs/benchmarks.md
+out=runs/benchmarks.md
 repeat=7
 peers=no
 while [ $# -gt 0 ]; do
@@ -48,8 +48,7 @@ show() {
 cat >"$page" <<'TEXT'
 # Benchmarks
 
-Made by `scripts/benchmarks.sh` from what the commands print; nothing is added by hand below this
-paragraph. Every table begins with the ceilings of the machine, measured in the same minute: compare
+Made by `scripts/benchmarks.sh` from what the commands print. Every table begins with the ceilings of the machine, measured in the same minute: compare
 rates with them and with one another, not with those of another machine or another day. A row counts
 only when its check passed: its weights after all its steps are those of the run with one stage, bit
 for bit. `man ppcli` explains the columns.

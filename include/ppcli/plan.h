@@ -120,7 +120,7 @@ int pp_plan_build_eval(const struct pp_geometry *g, enum pp_placement placement,
                        struct pp_plan **out);
 
 /*
- * The passes one by one, for lists that did not come from a schedule (tests now, files later):
+ * The passes one by one, for lists that did not come from a schedule (tests, tables):
  * cells[r] is rank r's list of n_cells[r] cells; rank_of[s] gives the rank of virtual stage s.
  * PP_EFORMAT with the reason when the lists are not a legal training step.
  */
