@@ -176,8 +176,9 @@ struct pp_names {
     const char *const *models;
     const char *const *datasets;
     const char *const *schedules;
-    const char *const *backends;   /* "auto" included */
-    const char *const *transports; /* "auto" included */
+    const char *const *schedule_help; /* a name, its line, the next name, ...; may be NULL */
+    const char *const *backends;      /* "auto" included */
+    const char *const *transports;    /* "auto" included */
     /* What can be said of them: */
     bool (*on_host)(const char *backend);                 /* it computes on the processor */
     bool (*joins)(const char *transport, bool processes); /* ranks that are threads, processes */

@@ -70,10 +70,12 @@ struct pp_emit_all {
 };
 
 struct pp_schedule_ops {
-    const char *name;
-    const char *help; /* one line */
     enum pp_placement placement;
-    int default_chunks; /* when the config says nothing; 0 means 1 */
+    int chunks;         /* per rank, no other number; 0: any */
+    int default_chunks; /* of those that take any, when the config says nothing; 0 means 1 */
+    bool eager;         /* reads geometry.eager, and the costs where that is 0 */
+    bool stands_in;     /* takes any number of micro-batches: for the last batch of an epoch, where
+                           the schedule of the same placement that was asked for refuses it */
     /* The published order, which emit gives, has descending backwards. A plan of it splits them: I
      * where B stood, W as soon as all earlier micro-batches of the stage have theirs. */
     bool descends;
@@ -81,7 +83,8 @@ struct pp_schedule_ops {
      * micro-batches (see struct pp_plan). For plan and simulation only. 0 means 1. emit() gets the
      * geometry of one copy: M/2. */
     int copies;
-    /* May this geometry run? 0, or PP_ECONFIG naming the rule and the nearest legal shape. */
+    /* May this geometry, of legal chunks, run? 0, or PP_ECONFIG with the rule and the nearest legal
+     * shape. NULL: any may. */
     int (*check)(const struct pp_geometry *g);
     /* The compute actions of one rank, in order. Errors: those of pp_emit_cell(). */
     int (*emit)(const struct pp_geometry *g, int rank, struct pp_emit *e);
@@ -90,11 +93,22 @@ struct pp_schedule_ops {
 };
 
 const struct pp_schedule_ops *pp_schedule_find(const char *name); /* NULL when unknown */
-const char *const *pp_schedule_names(void);                       /* NULL-terminated, .def order */
+const char *pp_schedule_name(const struct pp_schedule_ops *ops);
 
-/* Those with two copies of the weights, which can be planned and simulated, but not trained with.
- * pp_schedule_names() does not have them, pp_schedule_find() knows them. */
-const char *const *pp_schedule_two_way_names(void);
+/* Those that can be trained with, not those of two copies; NULL-terminated, .def order. */
+const char *const *pp_schedule_names(void);
+
+/* Of all schedules: a name, its line of help, the next name, ...; NULL-terminated. */
+const char *const *pp_schedule_help(void);
+
+/* May this geometry run? 0, or PP_ECONFIG naming schedule, rule and nearest legal shape. */
+int pp_schedule_check(const struct pp_schedule_ops *ops, const struct pp_geometry *g);
+
+/* The name of the schedule with `stands_in` of this placement. */
+const char *pp_schedule_stand_in(enum pp_placement placement);
+
+/* Is it one whose k (pipeline.eager) follows from the cost of a hand-over where none is set? */
+bool pp_schedule_is_eager(const char *name);
 
 /* Chunks per rank when the config says nothing: at least 1. */
 int pp_schedule_default_chunks(const struct pp_schedule_ops *ops);

@@ -245,7 +245,7 @@ static int from_config(const char *word, const struct pp_cli_settings *settings,
     const struct pp_plan *plan = q->run.layout->plans[0].plan;
     if (plan->schedule) {
         struct pp_schedule_costs costs = q->geometry.costs;
-        q->schedule = plan->schedule->name;
+        q->schedule = pp_schedule_name(plan->schedule);
         q->geometry = plan->geometry;
         q->geometry.costs = costs;
     } else {
@@ -268,7 +268,7 @@ static int check_request(struct request *q)
                        near ? near : "", near ? "'?" : "");
     }
     if (q->geometry.chunks == 0) {
-        q->geometry.chunks = ops->default_chunks > 0 ? ops->default_chunks : 1;
+        q->geometry.chunks = pp_schedule_default_chunks(ops);
     }
     return 0;
 }

@@ -72,6 +72,7 @@ const struct pp_names *pp_cli_names(void)
     names.models = pp_model_names();
     names.datasets = pp_dataset_names();
     names.schedules = pp_schedule_names();
+    names.schedule_help = pp_schedule_help();
     names.backends = pp_backend_names();
     names.transports = pp_transport_names();
     names.on_host = on_host;

@@ -52,6 +52,8 @@ struct conf_option {
     bool above, below; /* min, max themselves are not legal */
     const struct conf_choice *choices; /* CONF_ENUM */
     size_t names;                      /* CONF_NAME: offset of the list in struct pp_names */
+    size_t lines;                      /* offset of a line of help for each name; 0: none */
+    const char *note;                  /* the words of these lines */
     const char *word;  /* CONF_PATH, CONF_NAME: a word that is none ("auto"); NULL: none */
     bool file;         /* CONF_NAME: "file:PATH" too; the place has PP_PATH_MAX bytes */
     bool numbers;      /* can change the numbers of a run: part of the hash */

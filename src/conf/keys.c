@@ -16,13 +16,20 @@ enum {
     RANGE_MAX = 512
 };
 
+/* What every value does: a name, its line, the next name, ...; NULL: nothing is known. */
+static const char *const *lines_of(const struct conf_option *o, const struct pp_names *names)
+{
+    return names && o->lines ? *(const char *const *const *)((const char *)names + o->lines) : NULL;
+}
+
 static const char *shown_default(const struct conf_option *o)
 {
     return o->def[0] ? o->def : "(empty)";
 }
 
+/* alone: the only key, which is shown with all that is known of its values */
 static void print_text(FILE *f, const struct conf_option *o, const struct pp_names *names,
-                       bool new_section, bool first, int name_width)
+                       bool new_section, bool first, int name_width, bool alone)
 {
     char range[RANGE_MAX];
     if (new_section) {
@@ -32,6 +39,13 @@ static void print_text(FILE *f, const struct conf_option *o, const struct pp_nam
     fprintf(f, "  %-*s  %-10s  %-15s  %s\n", name_width, o->key, conf_type_name(o->type),
             shown_default(o), range);
     fprintf(f, "  %-*s  %s\n", name_width, "", o->help);
+    const char *const *lines = alone ? lines_of(o, names) : NULL;
+    for (int i = 0; lines && lines[i]; i += 2) {
+        fprintf(f, "%s    %-14s  %s\n", i == 0 ? "\n" : "", lines[i], lines[i + 1]);
+    }
+    if (lines) {
+        fprintf(f, "\n    %s\n", o->note);
+    }
 }
 
 static void json_limits(struct pp_json *j, const struct conf_option *o)
@@ -74,6 +88,14 @@ static void json_values(struct pp_json *j, const struct conf_option *o,
         }
         for (int i = 0; list ? list[i] != NULL : o->choices[i].name != NULL; i++) {
             pp_json_str(j, NULL, list ? list[i] : o->choices[i].name);
+        }
+        pp_json_end(j);
+    }
+    const char *const *lines = lines_of(o, names);
+    if (lines) {
+        pp_json_object(j, "value_help");
+        for (int i = 0; lines[i]; i += 2) {
+            pp_json_str(j, lines[i], lines[i + 1]);
         }
         pp_json_end(j);
     }
@@ -148,6 +170,15 @@ static void print_mdoc(FILE *f, const struct conf_option *o, const struct pp_nam
     snprintf(line, sizeof(line), "%s%s%s; default %s", conf_type_name(o->type),
              range[0] ? ": " : "", range, shown_default(o));
     mdoc_text(f, line);
+    const char *const *lines = lines_of(o, names);
+    for (int i = 0; lines && lines[i]; i += 2) {
+        fprintf(f, "%s.It Cm %s\n", i == 0 ? ".Bl -tag -width Ds -compact\n" : "", lines[i]);
+        mdoc_text(f, lines[i + 1]);
+    }
+    if (lines) {
+        fputs(".El\n", f);
+        mdoc_text(f, o->note);
+    }
 }
 
 static bool selected(const struct conf_option *o, const char *section)
@@ -208,7 +239,7 @@ int pp_config_print_keys(FILE *f, const char *section, const struct pp_names *na
         last = o->section;
         switch (format) {
         case PP_KEYS_TEXT:
-            print_text(f, o, names, new_section, first, width);
+            print_text(f, o, names, new_section, first, width, n == 1);
             break;
         case PP_KEYS_JSON:
             print_json(&j, o, names);

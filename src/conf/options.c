@@ -79,9 +79,11 @@ static const struct conf_option table[] = {
      .unit = "micro-batches", .numbers = true,
      .help = "pieces each replica cuts its share of a batch into"},
     {KEY(pipeline, schedule, CONF_NAME), .def = "1f1b", LIST(schedules), .word = "auto",
-     .file = true,
+     .file = true, .lines = offsetof(struct pp_names, schedule_help),
      .help = "order of forward and backward passes; auto: measure, and take the fastest; "
-             "file:TABLE.csv: from a table (ppcli plan --format csv)"},
+             "file:TABLE.csv: from a table (ppcli plan --format csv)",
+     .note = "P stages, V chunks per rank, M micro-batches; bubble: when F, I and W take equally "
+             "long; holds: micro-batches of activations on the fullest rank"},
     {KEY(pipeline, chunks, CONF_INT), .def = "0", .max = 1024, .unit = "chunks",
      .help = "pieces of the model each rank holds; 0 = what the schedule wants"},
     {KEY(pipeline, group, CONF_INT), .def = "0", .max = 65535, .unit = "micro-batches",

@@ -81,15 +81,9 @@ static bool is_table(const struct pp_config *cfg)
 static int build_for_small_batch(const struct pp_layout *l, const struct pp_geometry *g,
                                  struct pp_plan **out)
 {
-    static const char *const others[] = {"zb-v", "interleaved", "looped-bfs", "gpipe", NULL};
     struct pp_error why = *pp_error_get();
-    for (int i = 0; others[i]; i++) {
-        const struct pp_schedule_ops *other = pp_schedule_find(others[i]);
-        if (other && other->placement == l->placement && pp_plan_build(others[i], g, out) == 0) {
-            return 0;
-        }
-    }
-    return pp_error_adopt(&why);
+    return pp_plan_build(pp_schedule_stand_in(l->placement), g, out) == 0 ? 0
+                                                                          : pp_error_adopt(&why);
 }
 
 /* From the schedule's rule, or from a table, which fits full batches only. */
@@ -270,9 +264,8 @@ static int find_shape(struct pp_layout *l)
     const struct pp_schedule_ops *schedule = pp_schedule_find(cfg->pipeline.schedule);
     pp_assert(schedule); /* the option table refuses unknown names */
     l->placement = schedule->placement;
-    l->chunks = cfg->pipeline.chunks > 0       ? cfg->pipeline.chunks
-                : schedule->default_chunks > 0 ? schedule->default_chunks
-                                               : 1;
+    l->chunks =
+        cfg->pipeline.chunks > 0 ? cfg->pipeline.chunks : pp_schedule_default_chunks(schedule);
     return 0;
 }
 

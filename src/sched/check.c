@@ -213,7 +213,20 @@ static int check_rank(struct checker *c)
     for (int k = 0; k < c->plan->ranks[c->rank].n_actions; k++) {
         PP_TRY(check_cell(c, k));
     }
-    return check_complete(c);
+    return 0;
+}
+
+/* A cell that is wrong says more than one that is missing, which may be the same mistake. */
+static int check_all(struct checker *c)
+{
+    struct pp_error missing = {0};
+    for (; c->rank < c->plan->geometry.stages; c->rank++) {
+        PP_TRY(check_rank(c));
+        if (missing.code == 0 && check_complete(c) < 0) {
+            missing = *pp_error_get();
+        }
+    }
+    return missing.code < 0 ? pp_error_adopt(&missing) : 0;
 }
 
 int pp_pass_check(const struct pp_plan *plan, const struct pp_table *table, bool *out_descends)
@@ -223,10 +236,7 @@ int pp_pass_check(const struct pp_plan *plan, const struct pp_table *table, bool
     c.saw = pp_alloc((size_t)plan->geometry.chunks, (size_t)plan->geometry.microbatches);
     c.last = pp_alloc((size_t)plan->geometry.chunks, sizeof(*c.last));
     if (c.saw && c.last) {
-        rc = 0;
-    }
-    for (; rc == 0 && c.rank < plan->geometry.stages; c.rank++) {
-        rc = check_rank(&c);
+        rc = check_all(&c);
     }
     pp_free(c.saw);
     pp_free(c.last);

@@ -21,10 +21,11 @@
 #include "ppcli/plan.h"
 
 /* schedule_naive, schedule_gpipe, ... */
-#define PP_SCHEDULE(x, name) extern const struct pp_schedule_ops schedule_##x;
+#define PP_SCHEDULE(x, name, help) extern const struct pp_schedule_ops schedule_##x;
+#define PP_SCHEDULE_TWO_WAY PP_SCHEDULE
 #include "schedules.def"
-#include "two_way.def"
 #undef PP_SCHEDULE
+#undef PP_SCHEDULE_TWO_WAY
 
 /* The cells of one rank while its schedule emits them. */
 struct pp_emit {
@@ -56,18 +57,13 @@ const char *pp_cell_name(const struct pp_plan *plan, const struct pp_action *a,
 /* 0, or PP_ECONFIG: P, V and M are at least 1 and their product is not too much. */
 int pp_check_geometry(const struct pp_geometry *g);
 
-/* For schedules that hold a fixed number of chunks per rank: 0, or PP_ECONFIG naming `name`, the
- * rule and the way out. */
-int pp_check_chunks(const struct pp_geometry *g, const char *name, int chunks);
-int pp_check_one_chunk(const struct pp_geometry *g, const char *name); /* chunks = 1 */
-
 /*
- * PP_ECONFIG for a shape that breaks a rule: "schedule NAME needs RULE, not 4 stages, 1 chunk, 7
- * micro-batches; nearest legal: microbatches = 8". `nearest` differs from `g` in what must change:
- * stages, chunks, microbatches, group.
+ * PP_ECONFIG for a shape that breaks a rule: "needs RULE, not 4 stages, 1 chunk, 7 micro-batches;
+ * nearest legal: microbatches = 8". `nearest` differs from `g` in what must change: stages, chunks,
+ * microbatches, group.
  */
 int pp_refuse_shape(const struct pp_geometry *g, const struct pp_geometry *nearest,
-                    const char *name, const char *rule, ...) __attribute__((format(printf, 4, 5)));
+                    const char *rule, ...) __attribute__((format(printf, 3, 4)));
 
 /* What one copy of the weights sees of a shape: its share of the micro-batches. */
 struct pp_geometry pp_schedule_share(const struct pp_schedule_ops *ops,

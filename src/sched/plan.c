@@ -194,7 +194,7 @@ int pp_plan_build(const char *schedule, const struct pp_geometry *g, struct pp_p
         return fail_unknown(schedule);
     }
     PP_TRY(pp_check_geometry(g));
-    PP_TRY(ops->check(g));
+    PP_TRY(pp_schedule_check(ops, g));
 
     struct pp_plan *plan = NULL;
     struct pp_geometry share = pp_schedule_share(ops, g);
@@ -207,7 +207,7 @@ int pp_plan_build(const char *schedule, const struct pp_geometry *g, struct pp_p
     }
     if (rc < 0) {
         pp_plan_destroy(&plan);
-        return blame_us(rc, ops->name, g);
+        return blame_us(rc, schedule, g);
     }
     *out = plan;
     return 0;

@@ -28,7 +28,7 @@ static int print_row(void *ctx, int rank, const struct pp_emit *e)
 int pp_schedule_print_csv(const struct pp_schedule_ops *ops, const struct pp_geometry *g, FILE *f)
 {
     PP_TRY(pp_check_geometry(g));
-    PP_TRY(ops->check(g));
+    PP_TRY(pp_schedule_check(ops, g));
     struct pp_geometry share = pp_schedule_share(ops, g);
     PP_TRY(pp_schedule_visit(ops, &share, print_row, f));
     return pp_csv_written(f);
@@ -57,7 +57,7 @@ static void print_title(const struct pp_plan *plan, int64_t makespan, double bub
     const struct pp_geometry *g = &plan->geometry;
     fprintf(f, "%s: %d stage%s",
             plan->kind == PP_PLAN_EVAL ? "forward only"
-            : plan->schedule           ? plan->schedule->name
+            : plan->schedule           ? pp_schedule_name(plan->schedule)
                                        : "own lists",
             g->stages, g->stages == 1 ? "" : "s");
     if (g->chunks > 1) {

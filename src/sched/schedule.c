@@ -9,49 +9,54 @@
 #include "ppcli/err.h"
 #include "pass.h"
 
-static const struct pp_schedule_ops *const schedules[] = {
-#define PP_SCHEDULE(x, name) &schedule_##x,
+#define PP_SCHEDULE_TWO_WAY PP_SCHEDULE
+static const struct {
+    const char *name;
+    const struct pp_schedule_ops *ops;
+} rows[] = {
+#define PP_SCHEDULE(x, name, help) {name, &schedule_##x},
 #include "schedules.def"
 #undef PP_SCHEDULE
 };
 
-static const char *const names[] = {
-#define PP_SCHEDULE(x, name) name,
+static const char *const help_lines[] = {
+#define PP_SCHEDULE(x, name, help) name, help,
 #include "schedules.def"
 #undef PP_SCHEDULE
     NULL,
 };
+#undef PP_SCHEDULE_TWO_WAY
 
-static const struct pp_schedule_ops *const two_way[] = {
-#define PP_SCHEDULE(x, name) &schedule_##x,
-#include "two_way.def"
+static const char *const names[] = {
+#define PP_SCHEDULE(x, name, help) name,
+#define PP_SCHEDULE_TWO_WAY(x, name, help)
+#include "schedules.def"
 #undef PP_SCHEDULE
-};
-
-static const char *const two_way_names[] = {
-#define PP_SCHEDULE(x, name) name,
-#include "two_way.def"
-#undef PP_SCHEDULE
+#undef PP_SCHEDULE_TWO_WAY
     NULL,
 };
 
 enum {
-    N_SCHEDULES = sizeof(schedules) / sizeof(schedules[0])
+    N_ROWS = sizeof(rows) / sizeof(rows[0])
 };
 
 const struct pp_schedule_ops *pp_schedule_find(const char *name)
 {
-    for (int i = 0; i < N_SCHEDULES; i++) {
-        if (strcmp(names[i], name) == 0) {
-            return schedules[i];
-        }
-    }
-    for (int i = 0; two_way_names[i]; i++) {
-        if (strcmp(two_way_names[i], name) == 0) {
-            return two_way[i];
+    for (int i = 0; i < N_ROWS; i++) {
+        if (strcmp(rows[i].name, name) == 0) {
+            return rows[i].ops;
         }
     }
     return NULL;
+}
+
+const char *pp_schedule_name(const struct pp_schedule_ops *ops)
+{
+    int i = 0;
+    while (rows[i].ops != ops) {
+        i++;
+    }
+    return rows[i].name;
 }
 
 const char *const *pp_schedule_names(void)
@@ -59,9 +64,24 @@ const char *const *pp_schedule_names(void)
     return names;
 }
 
-const char *const *pp_schedule_two_way_names(void)
+const char *const *pp_schedule_help(void)
 {
-    return two_way_names;
+    return help_lines;
+}
+
+const char *pp_schedule_stand_in(enum pp_placement placement)
+{
+    int i = 0;
+    while (!rows[i].ops->stands_in || rows[i].ops->placement != placement) {
+        i++;
+    }
+    return rows[i].name;
+}
+
+bool pp_schedule_is_eager(const char *name)
+{
+    const struct pp_schedule_ops *ops = pp_schedule_find(name);
+    return ops && ops->eager;
 }
 
 struct pp_geometry pp_schedule_share(const struct pp_schedule_ops *ops, const struct pp_geometry *g)
@@ -80,27 +100,21 @@ int pp_place(enum pp_placement placement, int stages, int s)
 
 int pp_schedule_default_chunks(const struct pp_schedule_ops *ops)
 {
-    return ops->default_chunks > 0 ? ops->default_chunks : 1;
+    int chunks = ops->chunks > 0 ? ops->chunks : ops->default_chunks;
+    return chunks > 0 ? chunks : 1;
 }
 
-int pp_check_chunks(const struct pp_geometry *g, const char *name, int chunks)
+int pp_schedule_check(const struct pp_schedule_ops *ops, const struct pp_geometry *g)
 {
-    if (g->chunks == chunks) {
-        return 0;
+    if (ops->chunks > 0 && g->chunks != ops->chunks) {
+        return pp_fail(PP_ECONFIG,
+                       "schedule %s keeps %d chunk%s per rank, not %d: set chunks = %d (%d stages, "
+                       "%d micro-batches can stay)",
+                       pp_schedule_name(ops), ops->chunks, ops->chunks == 1 ? "" : "s", g->chunks,
+                       ops->chunks, g->stages, g->microbatches);
     }
-    char keeps[32] = "one chunk";
-    if (chunks != 1) {
-        snprintf(keeps, sizeof(keeps), "%d chunks", chunks);
-    }
-    return pp_fail(PP_ECONFIG,
-                   "schedule %s keeps %s per rank, not %d: set chunks = %d (%d stages, %d "
-                   "micro-batches can stay)",
-                   name, keeps, g->chunks, chunks, g->stages, g->microbatches);
-}
-
-int pp_check_one_chunk(const struct pp_geometry *g, const char *name)
-{
-    return pp_check_chunks(g, name, 1);
+    int rc = ops->check ? ops->check(g) : 0;
+    return rc == PP_ECONFIG ? pp_error_context("schedule %s", pp_schedule_name(ops)) : rc;
 }
 
 static const char *plural(int n)
@@ -109,7 +123,7 @@ static const char *plural(int n)
 }
 
 int pp_refuse_shape(const struct pp_geometry *g, const struct pp_geometry *nearest,
-                    const char *name, const char *rule, ...)
+                    const char *rule, ...)
 {
     const struct {
         const char *key;
@@ -134,8 +148,7 @@ int pp_refuse_shape(const struct pp_geometry *g, const struct pp_geometry *neare
     vsnprintf(needs, sizeof(needs), rule, args);
     va_end(args);
     return pp_fail(PP_ECONFIG,
-                   "schedule %s needs %s, not %d stage%s, %d chunk%s, %d micro-batch%s; nearest "
-                   "legal: %s",
-                   name, needs, g->stages, plural(g->stages), g->chunks, plural(g->chunks),
+                   "needs %s, not %d stage%s, %d chunk%s, %d micro-batch%s; nearest legal: %s",
+                   needs, g->stages, plural(g->stages), g->chunks, plural(g->chunks),
                    g->microbatches, g->microbatches == 1 ? "" : "es", way_out);
 }

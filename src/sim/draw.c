@@ -11,7 +11,7 @@ const char draw_letters[] = "FIWB";
 const char *draw_name(const struct pp_plan *plan)
 {
     return plan->kind == PP_PLAN_EVAL ? "forward only"
-           : plan->schedule           ? plan->schedule->name
+           : plan->schedule           ? pp_schedule_name(plan->schedule)
                                       : "own lists";
 }
 

@@ -355,7 +355,7 @@ int pp_best_eager(const struct pp_best_spec *spec, const struct pp_costs *costs,
 
 static int eager_of(const struct search *s, const char *schedule, int m)
 {
-    if (strcmp(schedule, "1f1b-eager") != 0) {
+    if (!pp_schedule_is_eager(schedule)) {
         return 0;
     }
     int k = pp_best_eager(s->spec, s->costs, m);

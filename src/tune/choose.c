@@ -34,7 +34,7 @@ static bool open_cut(const struct pp_config *cfg)
 
 static bool open_eager(const struct pp_config *cfg)
 {
-    return strcmp(cfg->pipeline.schedule, "1f1b-eager") == 0 && cfg->pipeline.eager == 0;
+    return pp_schedule_is_eager(cfg->pipeline.schedule) && cfg->pipeline.eager == 0;
 }
 
 static void announce(const struct pp_best_spec *spec, const struct pp_best *best,
@@ -129,8 +129,8 @@ static int choose(const struct pp_config *cfg, enum pp_run_need need, bool proce
     }
     if (rc == 0 && open_eager(cfg)) {
         out->eager = pp_best_eager(&spec, costs, cfg->pipeline.microbatches);
-        pp_log_info("1f1b-eager: k = %d from the cost of a hand-over; measured in %.1f s",
-                    out->eager, costs->took);
+        pp_log_info("%s: k = %d from the cost of a hand-over; measured in %.1f s",
+                    cfg->pipeline.schedule, out->eager, costs->took);
     }
     pp_costs_destroy(&costs);
     pp_model_destroy(&model);

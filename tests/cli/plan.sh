@@ -168,7 +168,7 @@ err_has 'says nothing without a CONFIG'
 begin "an impossible shape is 78 in the schedule's own words"
 run plan --schedule gpipe --stages 4 --microbatches 8 --chunks 3
 code_is 78
-err_has 'one chunk per rank, not 3'
+err_has '1 chunk per rank, not 3'
 same "$(cat "$folder/out")" ''
 run plan --schedule dualpipev --stages 4 --microbatches 4
 code_is 78

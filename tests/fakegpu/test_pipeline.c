@@ -89,10 +89,9 @@ static void every_schedule_gives_the_bits_of_one(void **state)
     RUN(&one, DEEP);
     for (const char *const *name = pp_schedule_names(); *name; name++) {
         const struct pp_schedule_ops *ops = pp_schedule_find(*name);
-        struct pp_geometry g = {.stages = 4,
-                                .chunks = ops->default_chunks > 0 ? ops->default_chunks : 1,
-                                .microbatches = 8};
-        if (ops->check(&g) < 0)
+        struct pp_geometry g = {
+            .stages = 4, .chunks = pp_schedule_default_chunks(ops), .microbatches = 8};
+        if (pp_schedule_check(ops, &g) < 0)
             continue;
         char sc[64], ch[32];
         snprintf(sc, sizeof(sc), "pipeline.schedule=%s", *name);

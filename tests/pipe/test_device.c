@@ -110,9 +110,9 @@ static void every_schedule_has_the_bits_of_the_cpu(void **state)
             for (const char *const *name = pp_schedule_names(); *name; name++) {
                 const struct pp_schedule_ops *ops = pp_schedule_find(*name);
                 struct pp_geometry g = {.stages = stages[s],
-                                        .chunks = ops->default_chunks > 0 ? ops->default_chunks : 1,
+                                        .chunks = pp_schedule_default_chunks(ops),
                                         .microbatches = atoi(strchr(microbatches[m], '=') + 1)};
-                if (g.stages * g.chunks > 8 || ops->check(&g) < 0) {
+                if (g.stages * g.chunks > 8 || pp_schedule_check(ops, &g) < 0) {
                     continue;
                 }
                 char st[32], sc[96];

@@ -91,10 +91,10 @@ static int every_schedule(int stages, const char *microbatches, const char *cons
         for (int chunks = 0; chunks <= 4 && stages * chunks <= 16;
              chunks += chunks == 0 ? 1 : chunks) {
             const struct pp_schedule_ops *ops = pp_schedule_find(*name);
-            int v = chunks > 0 ? chunks : ops->default_chunks > 0 ? ops->default_chunks : 1;
+            int v = chunks > 0 ? chunks : pp_schedule_default_chunks(ops);
             struct pp_geometry g = {
                 .stages = stages, .chunks = v, .microbatches = atoi(strchr(microbatches, '=') + 1)};
-            if (stages * v > 16 || ops->check(&g) < 0) {
+            if (stages * v > 16 || pp_schedule_check(ops, &g) < 0) {
                 continue;
             }
             struct outcome many;

@@ -80,7 +80,8 @@ static void the_schema_is_json(void **state)
         "      \"section\": \"pipeline\",\n      \"key\": \"schedule\",\n"
         "      \"type\": \"name\",\n      \"default\": \"1f1b\",\n"
         "      \"values\": [\n        \"auto\",\n        \"naive\",\n        \"gpipe\",\n"
-        "        \"1f1b\"\n      ],\n      \"unit\": \"\",\n"
+        "        \"1f1b\"\n      ],\n      \"value_help\": {\n        \"naive\": \"slow\",\n"
+        "        \"gpipe\": \"holds - M\"\n      },\n      \"unit\": \"\",\n"
         "      \"in_hash\": false,\n      \"since\": \"0.1\",\n"
         "      \"help\": \"order of forward and backward passes; auto: measure, and take the "
         "fastest; file:TABLE.csv: from a table (ppcli plan --format csv)\"\n"
@@ -128,7 +129,13 @@ static void the_manual_pages_body_has_balanced_lists_and_no_stray_macro(void **s
         }
     }
     CHECK_INT_EQ(open, 0);
-    CHECK_INT_EQ(items, pp_config_key_count());
+    CHECK_INT_EQ(items, pp_config_key_count() + 2); /* and two schedules */
+    free(text);
+    text = printed("pipeline.schedule", PP_KEYS_MDOC);
+    assert_non_null(strstr(text, ".It Cm naive\nslow\n.It Cm gpipe\nholds \\- M\n.El\n"));
+    free(text);
+    text = printed("pipeline.schedule", PP_KEYS_TEXT);
+    assert_non_null(strstr(text, "\n    naive           slow\n    gpipe           holds - M\n"));
     free(text);
 }
 

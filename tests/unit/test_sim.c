@@ -172,7 +172,7 @@ static void uneven_stages_and_tails_agree_with_a_slow_recomputation(void **state
         for (int round = 0; round < 64; round++) {
             const struct pp_schedule_ops *ops = pp_schedule_find(*name);
             struct pp_geometry g = {.stages = 1 + pick(4),
-                                    .chunks = ops->default_chunks > 0 ? ops->default_chunks : 1,
+                                    .chunks = pp_schedule_default_chunks(ops),
                                     .microbatches = 1 + pick(8)};
             struct pp_plan *plan = NULL;
             int rc = pp_plan_build(*name, &g, &plan);

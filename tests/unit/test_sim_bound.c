@@ -138,7 +138,7 @@ static double check_below(const char *name, int rounds)
     for (int round = 0; round < rounds; round++) {
         const struct pp_schedule_ops *ops = pp_schedule_find(name);
         struct pp_geometry g = {.stages = 1 + pick(6),
-                                .chunks = ops->default_chunks > 0 ? ops->default_chunks : 1,
+                                .chunks = pp_schedule_default_chunks(ops),
                                 .microbatches = 1 + pick(12)};
         struct pp_plan *plan = NULL;
         struct random_costs rc;
@@ -173,9 +173,8 @@ static void no_schedule_is_below_it_whatever_the_costs(void **state)
             fail_msg("%s never comes nearer than %.3f", *name, best);
         }
     }
-    for (const char *const *name = pp_schedule_two_way_names(); *name; name++) {
-        assert_true(check_below(*name, 300) > 0.5);
-    }
+    assert_true(check_below("dualpipe", 300) > 0.5);
+    assert_true(check_below("chimera", 300) > 0.5);
 }
 
 static void over_many_steps_only_the_work_remains(void **state)

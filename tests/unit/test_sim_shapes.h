@@ -29,9 +29,8 @@ static inline struct pp_plan *plan_for(const char *text, int p, int m,
         fail_msg("there is no schedule %s", name);
         return NULL;
     }
-    struct pp_geometry g = {.stages = p,
-                            .chunks = ops->default_chunks > 0 ? ops->default_chunks : 1,
-                            .microbatches = m};
+    struct pp_geometry g = {
+        .stages = p, .chunks = pp_schedule_default_chunks(ops), .microbatches = m};
     if (option[0] == 'v') {
         g.chunks = atoi(option + 1);
     } else if (option[0] == 'k') {

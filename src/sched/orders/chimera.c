@@ -15,7 +15,7 @@
 
 static int check(const struct pp_geometry *g)
 {
-    return pp_check_two_way(g, "chimera", 0);
+    return pp_check_two_way(g, 0);
 }
 
 /* The cell that the stage runs at tick t of a unit of `n` micro-batches, if any. */
@@ -48,10 +48,8 @@ static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
 }
 
 const struct pp_schedule_ops schedule_chimera = {
-    .name = "chimera",
-    .help = "two 1f1b pipelines in opposite directions, two copies of the weights; cannot train",
     .placement = PP_PLACE_V,
-    .default_chunks = 2,
+    .chunks = 2,
     .copies = 2,
     .check = check,
     .emit = emit,

@@ -9,9 +9,8 @@
 #include "ppcli/err.h"
 #include "v_rank.h"
 
-int pp_check_two_way(const struct pp_geometry *g, const char *name, int least)
+int pp_check_two_way(const struct pp_geometry *g, int least)
 {
-    PP_TRY(pp_check_chunks(g, name, 2));
     struct pp_geometry nearest = *g;
     nearest.stages += g->stages % 2;
     nearest.microbatches += g->microbatches % 2;
@@ -21,7 +20,7 @@ int pp_check_two_way(const struct pp_geometry *g, const char *name, int least)
     if (nearest.stages == g->stages && nearest.microbatches == g->microbatches) {
         return 0;
     }
-    return pp_refuse_shape(g, &nearest, name,
+    return pp_refuse_shape(g, &nearest,
                            "an even number of stages and of micro-batches, one half for each "
                            "direction%s",
                            least > 0 ? ", and two micro-batches per stage" : "");
@@ -29,7 +28,7 @@ int pp_check_two_way(const struct pp_geometry *g, const char *name, int least)
 
 static int check(const struct pp_geometry *g)
 {
-    return pp_check_two_way(g, "dualpipe", 2);
+    return pp_check_two_way(g, 2);
 }
 
 static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
@@ -47,10 +46,8 @@ static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
 }
 
 const struct pp_schedule_ops schedule_dualpipe = {
-    .name = "dualpipe",
-    .help = "micro-batches enter at both ends, two copies of the weights; cannot train",
     .placement = PP_PLACE_V,
-    .default_chunks = 2,
+    .chunks = 2,
     .copies = 2,
     .check = check,
     .emit = emit,

@@ -14,11 +14,10 @@
 
 static int check(const struct pp_geometry *g)
 {
-    PP_TRY(pp_check_chunks(g, "dualpipev", 2));
     if (g->microbatches < 2 * g->stages) {
         struct pp_geometry nearest = *g;
         nearest.microbatches = 2 * g->stages;
-        return pp_refuse_shape(g, &nearest, "dualpipev", "at least two micro-batches per stage");
+        return pp_refuse_shape(g, &nearest, "at least two micro-batches per stage");
     }
     return 0;
 }
@@ -56,10 +55,8 @@ static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
 }
 
 const struct pp_schedule_ops schedule_dualpipev = {
-    .name = "dualpipev",
-    .help = "forwards meant to overlap backwards, on a V of two chunks; microbatches >= 2 stages",
     .placement = PP_PLACE_V,
-    .default_chunks = 2,
+    .chunks = 2,
     .check = check,
     .emit = emit,
 };

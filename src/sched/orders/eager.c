@@ -22,15 +22,12 @@ static bool is_duration(double x)
 static int check(const struct pp_geometry *g)
 {
     const struct pp_schedule_costs *c = &g->costs;
-    PP_TRY(pp_check_one_chunk(g, "1f1b-eager"));
     if (g->eager < 0) {
-        return pp_fail(PP_ECONFIG,
-                       "schedule 1f1b-eager: eager = %d, must be at least 1 (0: from the costs)",
-                       g->eager);
+        return pp_fail(PP_ECONFIG, "eager = %d, must be at least 1 (0: from the costs)", g->eager);
     }
     if (!is_duration(c->f) || !is_duration(c->i) || !is_duration(c->w) || !is_duration(c->comm)) {
         return pp_fail(PP_ECONFIG,
-                       "schedule 1f1b-eager: costs f = %g, i = %g, w = %g, comm = %g: each must be "
+                       "costs f = %g, i = %g, w = %g, comm = %g: each must be "
                        "a number of at least 0",
                        c->f, c->i, c->w, c->comm);
     }
@@ -65,9 +62,9 @@ static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
 }
 
 const struct pp_schedule_ops schedule_eager = {
-    .name = "1f1b-eager",
-    .help = "1f1b with more forwards ahead, as many as hide the hand-overs; more in flight",
     .placement = PP_PLACE_LOOP,
+    .chunks = 1,
+    .eager = true,
     .check = check,
     .emit = emit,
 };

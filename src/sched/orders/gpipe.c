@@ -8,11 +8,6 @@
 
 #include "ppcli/err.h"
 
-static int check(const struct pp_geometry *g)
-{
-    return pp_check_one_chunk(g, "gpipe");
-}
-
 static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
 {
     for (int mb = 0; mb < g->microbatches; mb++) {
@@ -25,9 +20,7 @@ static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
 }
 
 const struct pp_schedule_ops schedule_gpipe = {
-    .name = "gpipe",
-    .help = "all forwards, then all backwards; simplest, most memory",
     .placement = PP_PLACE_LOOP,
-    .check = check,
+    .chunks = 1,
     .emit = emit,
 };

@@ -52,11 +52,10 @@ static bool stuck(const struct pp_geometry *g, int ahead)
            (groups.size_rest > 0 && blocks(&groups, groups.size_rest, ahead));
 }
 
-int pp_groups_check(const struct pp_geometry *g, const char *name, int ahead)
+int pp_groups_check(const struct pp_geometry *g, int ahead)
 {
     if (g->group < 0) {
-        return pp_fail(PP_ECONFIG, "schedule %s: group = %d, must be at least 1 (0: automatic)",
-                       name, g->group);
+        return pp_fail(PP_ECONFIG, "group = %d, must be at least 1 (0: automatic)", g->group);
     }
     if (g->chunks == 1 || g->group == 0 || !stuck(g, ahead)) {
         return 0;
@@ -75,7 +74,7 @@ int pp_groups_check(const struct pp_geometry *g, const char *name, int ahead)
             break;
         }
     }
-    return pp_refuse_shape(g, &nearest, name,
+    return pp_refuse_shape(g, &nearest,
                            "at least %d micro-batches in any two groups in a row (group = %d gives "
                            "%d and %d, and ranks that wait for each other)",
                            ahead, g->group, groups.size, last);

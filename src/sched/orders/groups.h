@@ -33,6 +33,6 @@ void pp_groups_entry(const struct pp_groups *groups, int k, int *chunk, int *mb)
  * first group before it sends the forwards that the last rank wants first. Found by trying, and
  * exact: P <= 10, V <= 5, G <= 2P + 2. Errors: PP_ECONFIG with the nearest legal group.
  */
-int pp_groups_check(const struct pp_geometry *g, const char *name, int ahead);
+int pp_groups_check(const struct pp_geometry *g, int ahead);
 
 #endif

@@ -31,7 +31,7 @@ static int check(const struct pp_geometry *g)
     if (g->chunks % 2 != 0) {
         struct pp_geometry nearest = *g;
         nearest.chunks = g->chunks + 1;
-        return pp_refuse_shape(g, &nearest, "hanayo", "two chunks per wave, an even number");
+        return pp_refuse_shape(g, &nearest, "two chunks per wave, an even number");
     }
     return 0;
 }
@@ -121,8 +121,6 @@ static int emit_all(const struct pp_geometry *g, struct pp_emit_all *e)
 }
 
 const struct pp_schedule_ops schedule_hanayo = {
-    .name = "hanayo",
-    .help = "chunks/2 waves over the ranks, 1f1b-like; best with microbatches a multiple of stages",
     .placement = PP_PLACE_V,
     .default_chunks = 2,
     .check = check,

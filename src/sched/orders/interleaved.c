@@ -11,7 +11,7 @@
 
 static int check(const struct pp_geometry *g)
 {
-    return pp_groups_check(g, "interleaved", 2 * (g->stages - 1));
+    return pp_groups_check(g, 2 * (g->stages - 1));
 }
 
 static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
@@ -42,10 +42,9 @@ static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
 }
 
 const struct pp_schedule_ops schedule_interleaved = {
-    .name = "interleaved",
-    .help = "1f1b over several chunks per rank: its bubble divided by `chunks`, more messages",
     .placement = PP_PLACE_LOOP,
     .default_chunks = 2,
+    .stands_in = true,
     .check = check,
     .emit = emit,
 };

@@ -11,7 +11,7 @@
 
 static int check(const struct pp_geometry *g)
 {
-    return pp_groups_check(g, "interleaved-zb", g->stages - 1);
+    return pp_groups_check(g, g->stages - 1);
 }
 
 static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
@@ -44,8 +44,6 @@ static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
 }
 
 const struct pp_schedule_ops schedule_interleaved_zb = {
-    .name = "interleaved-zb",
-    .help = "interleaved with split backwards: zb-h1's bubble divided by `chunks`",
     .placement = PP_PLACE_LOOP,
     .default_chunks = 2,
     .check = check,

@@ -9,12 +9,6 @@
 
 #include "ppcli/err.h"
 
-static int check(const struct pp_geometry *g)
-{
-    (void)g;
-    return 0; /* any shape */
-}
-
 static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
 {
     for (int chunk = 0; chunk < g->chunks; chunk++) {
@@ -31,11 +25,8 @@ static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
 }
 
 const struct pp_schedule_ops schedule_looped_bfs = {
-    .name = "looped-bfs",
-    .help = "all forwards chunk by chunk, then all backwards; small bubble, hides slow links",
     .placement = PP_PLACE_LOOP,
     .default_chunks = 2,
     .descends = true,
-    .check = check,
     .emit = emit,
 };

@@ -7,11 +7,6 @@
 
 #include "ppcli/err.h"
 
-static int check(const struct pp_geometry *g)
-{
-    return pp_check_one_chunk(g, "naive");
-}
-
 static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
 {
     for (int mb = 0; mb < g->microbatches; mb++) {
@@ -22,9 +17,7 @@ static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
 }
 
 const struct pp_schedule_ops schedule_naive = {
-    .name = "naive",
-    .help = "one micro-batch at a time, no overlap; least memory, bubble 1 - 1/stages",
     .placement = PP_PLACE_LOOP,
-    .check = check,
+    .chunks = 1,
     .emit = emit,
 };

@@ -8,11 +8,6 @@
 
 #include "ppcli/err.h"
 
-static int check(const struct pp_geometry *g)
-{
-    return pp_check_one_chunk(g, "1f1b");
-}
-
 static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
 {
     int m = g->microbatches;
@@ -32,9 +27,7 @@ static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
 }
 
 const struct pp_schedule_ops schedule_one_f_one_b = {
-    .name = "1f1b",
-    .help = "one forward, one backward in turn; the bubble of gpipe, at most `stages` in flight",
     .placement = PP_PLACE_LOOP,
-    .check = check,
+    .chunks = 1,
     .emit = emit,
 };

@@ -13,11 +13,6 @@
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
 
-static int check(const struct pp_geometry *g)
-{
-    return pp_check_chunks(g, "1f1b-v", 2);
-}
-
 /* Two slots for a B; after every third of them three slots of pause. */
 static void put_b(int *first, int kind, int *now, int *since_pause)
 {
@@ -69,10 +64,7 @@ static int emit_all(const struct pp_geometry *g, struct pp_emit_all *e)
 }
 
 const struct pp_schedule_ops schedule_one_f_one_b_v = {
-    .name = "1f1b-v",
-    .help = "1f1b on a V of two chunks: two thirds of its activation memory",
     .placement = PP_PLACE_V,
-    .default_chunks = 2,
-    .check = check,
+    .chunks = 2,
     .emit_all = emit_all,
 };

@@ -10,8 +10,8 @@
 
 #include "../pass.h"
 
-/* Both need two chunks, an even number of ranks and an even number of micro-batches, at least
+/* Both need an even number of ranks and an even number of micro-batches, at least
  * `least` per stage. PP_ECONFIG with the nearest legal shape. */
-int pp_check_two_way(const struct pp_geometry *g, const char *name, int least);
+int pp_check_two_way(const struct pp_geometry *g, int least);
 
 #endif

@@ -6,11 +6,6 @@
  */
 #include "v_control.h"
 
-static int check(const struct pp_geometry *g)
-{
-    return pp_check_chunks(g, "v-half", 2);
-}
-
 static void pattern(int p, int rank, int *first)
 {
     int delta = p % 2 == 0 ? 3 : 0; /* keeps the cells of different micro-batches apart */
@@ -26,10 +21,7 @@ static int emit_all(const struct pp_geometry *g, struct pp_emit_all *e)
 }
 
 const struct pp_schedule_ops schedule_v_half = {
-    .name = "v-half",
-    .help = "half the activation memory of 1f1b at half its bubble, on a V of two chunks",
     .placement = PP_PLACE_V,
-    .default_chunks = 2,
-    .check = check,
+    .chunks = 2,
     .emit_all = emit_all,
 };

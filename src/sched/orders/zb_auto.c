@@ -296,17 +296,16 @@ out:
 static int check(const struct pp_geometry *g)
 {
     const struct pp_schedule_costs *c = &g->costs;
-    PP_TRY(pp_check_chunks(g, "zb-auto", 1));
     if (isnan(g->memory_cap) || (g->memory_cap != 0 && g->memory_cap < 1)) {
         return pp_fail(PP_ECONFIG,
-                       "schedule zb-auto: a memory cap of %g forwards per rank is too small: at "
+                       "a memory cap of %g forwards per rank is too small: at "
                        "least 1, or 0 for %d",
                        g->memory_cap, 2 * g->stages);
     }
     if (!(c->f >= 0 && c->i >= 0 && c->w >= 0 && c->comm >= 0 &&
           isfinite(c->f + c->i + c->w + c->comm))) {
         return pp_fail(PP_ECONFIG,
-                       "schedule zb-auto: costs F %g, I %g, W %g, comm %g: each must be a number, "
+                       "costs F %g, I %g, W %g, comm %g: each must be a number, "
                        "0 or more",
                        c->f, c->i, c->w, c->comm);
     }
@@ -346,9 +345,8 @@ static int emit_all(const struct pp_geometry *g, struct pp_emit_all *e)
 }
 
 const struct pp_schedule_ops schedule_zb_auto = {
-    .name = "zb-auto",
-    .help = "zero bubble for given costs under a memory cap; zb-h1 at cap = stages",
     .placement = PP_PLACE_LOOP,
+    .chunks = 1,
     .check = check,
     .emit_all = emit_all,
 };

@@ -32,20 +32,13 @@ int pp_emit_zb_h(const struct pp_geometry *g, int rank, int ahead, int hold, str
     return 0;
 }
 
-static int check(const struct pp_geometry *g)
-{
-    return pp_check_one_chunk(g, "zb-h1");
-}
-
 static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
 {
     return pp_emit_zb_h(g, rank, g->stages - 1 - rank, rank, e);
 }
 
 const struct pp_schedule_ops schedule_zb_h1 = {
-    .name = "zb-h1",
-    .help = "1f1b with split backwards: a third of its bubble, at most `stages` in flight",
     .placement = PP_PLACE_LOOP,
-    .check = check,
+    .chunks = 1,
     .emit = emit,
 };

@@ -13,11 +13,6 @@
 
 #include "ppcli/err.h"
 
-static int check(const struct pp_geometry *g)
-{
-    return pp_check_one_chunk(g, "zb-h2");
-}
-
 static int least(int a, int b)
 {
     return a < b ? a : b;
@@ -31,9 +26,7 @@ static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
 }
 
 const struct pp_schedule_ops schedule_zb_h2 = {
-    .name = "zb-h2",
-    .help = "zb-h1 with twice as much in flight: no idle time within a rank, bears slow links",
     .placement = PP_PLACE_LOOP,
-    .check = check,
+    .chunks = 1,
     .emit = emit,
 };

@@ -10,11 +10,6 @@
  */
 #include "v_rank.h"
 
-static int check(const struct pp_geometry *g)
-{
-    return pp_check_chunks(g, "zb-v", 2);
-}
-
 static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
 {
     int p = g->stages;
@@ -37,10 +32,8 @@ static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
 }
 
 const struct pp_schedule_ops schedule_zb_v = {
-    .name = "zb-v",
-    .help = "zero bubble on a V of two chunks per rank; the memory of 1f1b's first rank",
     .placement = PP_PLACE_V,
-    .default_chunks = 2,
-    .check = check,
+    .chunks = 2,
+    .stands_in = true,
     .emit = emit,
 };
