@@ -207,7 +207,7 @@ static void say_where(const struct pp_layout *l, int replica, int layer, char *o
 
 /* The first in the order of computing: of outputs the lowest layer, then the loss, of gradients the
  * highest layer. */
-static int fail_finding(const struct pp_exec *x)
+static int fail_finding(const struct pp_exec *x, const struct pp_step_verdict *verdict)
 {
     const struct pp_layout *l = x->layout;
     const struct exec_finding *input = NULL, *loss = NULL, *grad = NULL;
@@ -221,7 +221,11 @@ static int fail_finding(const struct pp_exec *x)
         weight = f->weight > weight || isnan(f->weight) ? f->weight : weight;
     }
     const struct exec_finding *first = input ? input : loss ? loss : grad;
-    pp_assert(first != NULL);
+    if (!first) {
+        return pp_fail(PP_EDIVERGED,
+                       "a value of rank %d was not finite (%g), but is when computed again",
+                       verdict->bad_rank, verdict->bad_value);
+    }
     int replica = (int)(first - x->findings) / l->stages;
     int layer = l->model->n_layers - 1;
     const char *value = isnan(first->bad) ? "NaN" : "Inf";
@@ -249,10 +253,10 @@ static int fail_finding(const struct pp_exec *x)
     return pp_fail(PP_EDIVERGED, "%s %s%s", what, where, about);
 }
 
-int exec_finite_tell(struct pp_exec *x)
+int exec_finite_tell(struct pp_exec *x, const struct pp_step_verdict *verdict)
 {
     struct exec_finding mine;
     PP_TRY(find(x, &mine));
     PP_TRY(pp_transport_allgather(x->tp, &mine, sizeof(mine), x->findings));
-    return fail_finding(x);
+    return fail_finding(x, verdict);
 }

@@ -88,25 +88,27 @@ static int capture(struct pp_exec *x, struct exec_graph *g, int step, int64_t t)
     return launch(x, g);
 }
 
-static int replay(struct pp_exec *x, const struct exec_graph *g)
+int exec_graph_run(struct pp_exec *x, struct exec_graph *g, int step, int64_t t)
 {
+    if (g->runs == 1) {
+        return capture(x, g, step, t);
+    }
     PP_TRY(pp_transport_join(x->tp));
     return launch(x, g);
 }
 
-int exec_graph_step(struct pp_exec *x, enum pp_split split, int step, int64_t t)
+struct exec_graph *exec_graph_next(struct pp_exec *x, enum pp_split split, int step)
 {
     if (!x->graphs.on) {
-        return exec_enqueue(x, split, step, t);
+        return NULL;
     }
     int rows = pp_loader_batch_rows(x->loader[split], step);
     struct exec_graph *g = exec_graph_of(&x->graphs, split, rows);
-    bool timed = x->timer.current >= 0;
-    if (g->runs > 0 && !timed) {
-        return g->runs == 1 ? capture(x, g, step, t) : replay(x, g);
+    if (g->runs > 0 && x->timer.current < 0) {
+        return g;
     }
     g->runs = g->runs > 0 ? g->runs : 1;
-    return exec_enqueue(x, split, step, t);
+    return NULL;
 }
 
 const char *pp_exec_graphs(const struct pp_exec *x)

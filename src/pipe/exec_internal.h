@@ -179,21 +179,24 @@ int exec_walk(struct pp_exec *x, enum pp_split split, int step, int64_t t, float
 /* exec_finite.c. begin() and forward(), after the F of a micro-batch, are local. vote(), after this
  * rank's last input gradient of a batch of `rows` over all replicas, and decide(), after the
  * gradients are summed, are collective: every rank's args and verdict then tell what becomes of the
- * step. tell(), collective: what was wrong with a step whose gradients are still there,
- * PP_EDIVERGED with the same text on all ranks. */
+ * step. tell(), collective: what was wrong with a step of that verdict whose gradients are still
+ * there, PP_EDIVERGED with the same text on all ranks. */
 int exec_finite_create(struct pp_exec *x);
 void exec_finite_begin(struct pp_exec *x, enum pp_split split);
 void exec_finite_forward(struct pp_exec *x, const struct exec_stage *st, int mb);
 int exec_finite_vote(struct pp_exec *x, int rows);
 int exec_finite_decide(struct pp_exec *x, int64_t t);
-int exec_finite_tell(struct pp_exec *x);
+int exec_finite_tell(struct pp_exec *x, const struct pp_step_verdict *verdict);
 
 /* exec_graph.c. The entry of batches like this, made when there is none. Local. */
 struct exec_graph *exec_graph_of(struct exec_graphs *g, enum pp_split split, int rows);
 int exec_graphs_create(struct pp_exec *x);
 void exec_graphs_destroy(struct pp_exec *x);
-/* Collective in effect: exec_enqueue(), or the same captured or replayed. */
-int exec_graph_step(struct pp_exec *x, enum pp_split split, int step, int64_t t);
+/* The graph of this step, to be captured or replayed; NULL: its work is enqueued one by one. Local.
+ */
+struct exec_graph *exec_graph_next(struct pp_exec *x, enum pp_split split, int step);
+/* Collective in effect. */
+int exec_graph_run(struct pp_exec *x, struct exec_graph *g, int step, int64_t t);
 
 /* exec_time.c. All Local. */
 int exec_time_create(struct pp_exec *x);

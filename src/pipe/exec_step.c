@@ -89,18 +89,21 @@ static int no_gradients(struct pp_exec *x)
     return exec_finite_vote(x, 0);
 }
 
-/* The gradients of a batch, and the decision what becomes of them. */
-static int enqueue_gradients(struct pp_exec *x, int step, int64_t t)
+int exec_enqueue(struct pp_exec *x, enum pp_split split, int step, int64_t t)
 {
-    const struct pp_loader *ld = x->loader[PP_SPLIT_TRAIN];
-    if (x->sums[PP_SPLIT_TRAIN]) {
-        PP_TRY(pp_backend_copy(x->be, x->before, x->sums[PP_SPLIT_TRAIN], sizeof(*x->before)));
+    const struct pp_loader *ld = x->loader[split];
+    bool train = split == PP_SPLIT_TRAIN;
+    if (train && x->sums[split]) {
+        PP_TRY(pp_backend_copy(x->be, x->before, x->sums[split], sizeof(*x->before)));
     }
     if (pp_loader_microbatches(ld, step) > 0) {
         float mean = (float)(1.0 / pp_loader_batch_rows(ld, step));
-        PP_TRY(exec_walk(x, PP_SPLIT_TRAIN, step, t, mean));
-    } else {
+        PP_TRY(exec_walk(x, split, step, t, mean));
+    } else if (train) {
         PP_TRY(no_gradients(x));
+    }
+    if (!train) {
+        return 0;
     }
     if (x->layout->replicas > 1) {
         exec_event_begin(x, PP_EVENT_REDUCE, t);
@@ -111,17 +114,7 @@ static int enqueue_gradients(struct pp_exec *x, int step, int64_t t)
         }
         exec_end(x);
     }
-    return exec_finite_decide(x, t);
-}
-
-int exec_enqueue(struct pp_exec *x, enum pp_split split, int step, int64_t t)
-{
-    if (split == PP_SPLIT_TEST) {
-        return pp_loader_microbatches(x->loader[split], step) == 0
-                   ? 0
-                   : exec_walk(x, split, step, t, 0.0f);
-    }
-    PP_TRY(enqueue_gradients(x, step, t));
+    PP_TRY(exec_finite_decide(x, t));
     exec_event_begin(x, PP_EVENT_UPDATE, t);
     for (int k = 0; k < x->n_stages; k++) {
         PP_TRY(pp_chunk_optimizer_step(x->stages[k].chunk, x->be, x->args));
@@ -164,31 +157,20 @@ static int wait_for(struct pp_exec *x, struct exec_turn *turn)
 static int tell_bad(struct pp_exec *x, const struct exec_turn *bad, int64_t t)
 {
     struct exec_turn turn = *bad;
-    struct pp_step_verdict first = bad->results->verdict, now = first;
+    struct pp_step_verdict verdict = bad->results->verdict;
     for (int i = 0; i < EXEC_AHEAD; i++) {
         PP_TRY(wait_for(x, &x->turns[i]));
     }
     x->careful = true;
     x->late = (int)(t - turn.t);
-    struct pp_step_verdict *verdict = &x->results->verdict;
     if (bad != &x->turns[(x->next + EXEC_AHEAD - 1) % EXEC_AHEAD]) {
-        /* later steps wrote over its gradients: once more */
-        PP_TRY(pp_backend_zero(x->be, verdict, sizeof(*verdict)));
+        /* Later steps wrote over its gradients: once more. A device that has halted changes
+         * nothing, whatever comes out. */
         PP_TRY(upload(x, &turn, 0, 0));
-        PP_TRY(enqueue_gradients(x, turn.step, turn.t));
-        PP_TRY(pp_backend_to_host(x->be, &now, verdict, sizeof(now)));
+        PP_TRY(exec_enqueue(x, turn.split, turn.step, turn.t));
     }
-    PP_TRY(pp_backend_zero(x->be, verdict, sizeof(*verdict)));
-    if (now.bad_step > 0) {
-        return exec_finite_tell(x);
-    }
-    if (x->sums[PP_SPLIT_TRAIN]) {
-        PP_TRY(pp_backend_copy(x->be, x->sums[PP_SPLIT_TRAIN], x->before, sizeof(*x->before)));
-    }
-    PP_TRY(exec_settle(x));
-    return pp_fail(PP_EDIVERGED,
-                   "a value of rank %d was not finite (%g), but is when computed again",
-                   first.bad_rank, first.bad_value);
+    PP_TRY(pp_backend_zero(x->be, &x->results->verdict, sizeof(verdict)));
+    return exec_finite_tell(x, &verdict);
 }
 
 static int look(struct pp_exec *x, struct exec_turn *turn, int64_t t)
@@ -234,35 +216,47 @@ static int prepare(struct pp_exec *x, enum pp_split split, int step)
 }
 
 /* The oldest turn becomes this step's: the host is never more than EXEC_AHEAD steps ahead. */
-static int launch(struct pp_exec *x, struct exec_turn what, double lr, int64_t updates)
+static int take_turn(struct pp_exec *x, const struct exec_turn *what, double lr, int64_t updates,
+                     struct exec_turn **out)
 {
     struct exec_turn *turn = &x->turns[x->next];
-    PP_TRY(look(x, turn, what.t));
-    turn->split = what.split;
-    turn->step = what.step;
-    turn->t = what.t;
+    PP_TRY(look(x, turn, what->t));
+    turn->split = what->split;
+    turn->step = what->step;
+    turn->t = what->t;
     x->next = (x->next + 1) % EXEC_AHEAD;
+    *out = turn;
     PP_TRY(upload(x, turn, lr, updates));
-    PP_TRY(exec_time_start(x, turn));
-    int rc = exec_graph_step(x, turn->split, turn->step, turn->t);
-    exec_time_stop(x);
-    PP_TRY(rc);
+    return exec_time_start(x, turn);
+}
+
+static int turn_is_enqueued(struct pp_exec *x, struct exec_turn *turn)
+{
     PP_TRY(pp_backend_download(x->be, turn->results, x->results, sizeof(*turn->results)));
     PP_TRY(pp_backend_mark_set(x->be, turn->done));
     turn->busy = true;
     return 0;
 }
 
-static int run_step(struct pp_exec *x, struct exec_turn what, double lr, int64_t updates)
+/* what: of the turn, which step of what. */
+static int run_step(struct pp_exec *x, const struct exec_turn *what, double lr, int64_t updates)
 {
-    PP_TRY(prepare(x, what.split, what.step));
+    PP_TRY(prepare(x, what->split, what->step));
     uint64_t allocations = pp_alloc_count();
-    exec_time_launch(x, what.split, what.t);
-    int rc = launch(x, what, lr, updates);
-    bool careful = x->careful && what.split == PP_SPLIT_TRAIN;
+    exec_time_launch(x, what->split, what->t);
+    struct exec_turn *turn = NULL;
+    int rc = take_turn(x, what, lr, updates, &turn);
+    if (rc == 0) {
+        struct exec_graph *g = exec_graph_next(x, what->split, what->step);
+        rc = g ? exec_graph_run(x, g, what->step, what->t)
+               : exec_enqueue(x, what->split, what->step, what->t);
+        exec_time_stop(x);
+    }
+    rc = rc < 0 ? rc : turn_is_enqueued(x, turn);
+    bool careful = x->careful && what->split == PP_SPLIT_TRAIN;
     if (rc == 0 && (careful || !x->be->caps.async)) {
         x->careful = x->careful && !careful;
-        rc = pp_exec_finish(x, what.t);
+        rc = pp_exec_finish(x, what->t);
     }
     exec_time_launched(x);
     pp_assert(pp_alloc_count() == allocations);
@@ -272,13 +266,13 @@ static int run_step(struct pp_exec *x, struct exec_turn what, double lr, int64_t
 int pp_exec_train_step(struct pp_exec *x, int step, double lr, int64_t t, int64_t updates)
 {
     struct exec_turn what = {.split = PP_SPLIT_TRAIN, .step = step, .t = t};
-    return run_step(x, what, lr, updates);
+    return run_step(x, &what, lr, updates);
 }
 
 int pp_exec_test_step(struct pp_exec *x, int step)
 {
     struct exec_turn what = {.split = PP_SPLIT_TEST, .step = step, .t = step};
-    return run_step(x, what, 0, 0);
+    return run_step(x, &what, 0, 0);
 }
 
 /* --- epochs and counters ---------------------------------------------------------------------- */

@@ -231,26 +231,6 @@ static int run_w(struct walk *w, struct exec_stage *st, const struct pp_action *
     return 0;
 }
 
-/* n: how many actions from a on are one (weight gradients), else 1. */
-static int run_action(struct walk *w, const struct pp_action *a, int n)
-{
-    struct exec_stage *st = &w->x->stages[w->plan->chunk_of[a->stage]];
-    pp_assert(st->s == a->stage);
-    switch ((enum pp_op)a->op) {
-    case PP_OP_F:
-        return run_f(w, st, a);
-    case PP_OP_I:
-        return run_i(w, st, a);
-    case PP_OP_W:
-        return run_w(w, st, a, n);
-    case PP_OP_B:
-        PP_TRY(run_i(w, st, a));
-        return run_w(w, st, a, 1);
-    }
-    pp_assert(!"an action of a known kind");
-    return PP_EINTERNAL;
-}
-
 int exec_walk(struct pp_exec *x, enum pp_split split, int step, int64_t t, float grad_scale)
 {
     enum pp_plan_kind kind = split == PP_SPLIT_TRAIN ? PP_PLAN_TRAIN : PP_PLAN_EVAL;
@@ -274,10 +254,21 @@ int exec_walk(struct pp_exec *x, enum pp_split split, int step, int64_t t, float
         PP_TRY(post_recv(&w, first->messages[i]));
     }
     const struct pp_rank_plan *mine = &plan->ranks[x->pipeline_rank];
-    for (int i = 0; i < mine->n_actions;) {
-        int n = pp_plan_together(plan, x->pipeline_rank, i);
-        PP_TRY(run_action(&w, &mine->actions[i], n));
-        i += n;
+    for (int i = 0, n; i < mine->n_actions; i += n) {
+        const struct pp_action *a = &mine->actions[i];
+        struct exec_stage *st = &x->stages[plan->chunk_of[a->stage]];
+        pp_assert(st->s == a->stage);
+        n = 1;
+        if (a->op == PP_OP_F) {
+            PP_TRY(run_f(&w, st, a));
+        }
+        if (a->op == PP_OP_I || a->op == PP_OP_B) {
+            PP_TRY(run_i(&w, st, a));
+        }
+        if (a->op == PP_OP_W || a->op == PP_OP_B) {
+            n = pp_plan_together(plan, x->pipeline_rank, i);
+            PP_TRY(run_w(&w, st, a, n));
+        }
     }
     return 0;
 }

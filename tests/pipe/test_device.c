@@ -176,7 +176,7 @@ static void a_bad_step_changes_nothing(void **state)
         lazy_spoil_at(70);
         must("cuda", LIST(st, "pipeline.microbatches=4", "train.nonfinite=skip"), &out);
         assert_true(out.test_loss == out.test_loss);
-        /* the second and last step, of which every action is timed, is computed twice */
+        /* the second and last step, of which every action is timed */
         lazy_spoil_at(40);
         CHECK_INT_EQ(run_on("cuda",
                             LIST(st, "pipeline.microbatches=4", "train.max_steps=2",

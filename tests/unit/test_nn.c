@@ -406,6 +406,38 @@ static void a_size_of_micro_batch_is_prepared_once_a_layer(void **state)
     pp_model_destroy(&m);
 }
 
+/* Values that cannot sum to more than a float prove it; a layer that promises nothing does not. */
+static void a_chunk_is_bounded_by_layers_that_promise(void **state)
+{
+    static const int sizes[] = {6, 5, 3}, first[] = {0};
+    static const float inputs[] = {1, 1e30f, NAN};
+    static const uint8_t labels[ROWS] = {0};
+    struct pp_backend *be = open_backend("cpu");
+    struct pp_model *m = make_model(PP_ACT_RELU, sizes, COUNT(sizes));
+    struct pp_layer_ops silent = *m->layers[1].ops;
+    struct line l;
+    set_up(&l, m, be, 1, first, PP_OPT_SGD);
+    for (int i = 0; i < COUNT(inputs); i++) {
+        for (int k = 0; k < ROWS * sizes[0]; k++) {
+            l.edge[0][0][k] = inputs[i];
+        }
+        pp_chunk_measure(l.chunk[0], true);
+        forward(&l, 0, ROWS);
+        loss(&l, 0, ROWS, labels, l.dedge[1][0]);
+        l.dedge[1][0][0] = 1e10f;
+        backward_input(&l, 0, false);
+        CHECK_INT_EQ(pp_chunk_is_bounded(l.chunk[0], ROWS), i == 0);
+    }
+    pp_chunk_measure(l.chunk[0], true);
+    CHECK_INT_EQ(pp_chunk_is_bounded(l.chunk[0], ROWS), true);
+    silent.bound = NULL;
+    m->layers[1].ops = &silent;
+    CHECK_INT_EQ(pp_chunk_is_bounded(l.chunk[0], ROWS), false);
+    tear_down(&l);
+    pp_model_destroy(&m);
+    pp_backend_close(&be);
+}
+
 static void optimizer_state_is_what_the_kind_needs(void **state)
 {
     const int one[] = {0};
@@ -485,6 +517,7 @@ int main(void)
         cmocka_unit_test(initial_values_do_not_depend_on_the_cut),
         cmocka_unit_test(a_step_of_the_optimizer_reaches_the_next_forward),
         cmocka_unit_test(a_size_of_micro_batch_is_prepared_once_a_layer),
+        cmocka_unit_test(a_chunk_is_bounded_by_layers_that_promise),
         cmocka_unit_test(optimizer_state_is_what_the_kind_needs),
         cmocka_unit_test(a_chunk_for_evaluation_holds_parameters_only),
         cmocka_unit_test(large_slots_are_no_multiple_of_16_kib_apart),

@@ -3,8 +3,8 @@
 #include "blas.h"
 #include "gemm.h"
 
-static void forward(int B, int I, int O, const float *x, const float *W, const float *packed,
-                    const float *b, bool relu, float *y)
+static void gemm_forward(int B, int I, int O, const float *x, const float *W, const float *packed,
+                         const float *b, bool relu, float *y)
 {
     blas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, B, O, I, 1.0f, x, I, W, I, 0.0f, y, O);
 }
@@ -28,7 +28,7 @@ static void backward_weight(int n, const struct pp_weight_part *parts, int I, in
 
 const struct cpu_gemm cpu_gemm_cblas = {
     .name = "cblas",
-    .forward = forward,
+    .forward = gemm_forward,
     .backward_input = backward_input,
     .backward_weight = backward_weight,
 };

@@ -123,8 +123,8 @@ static void pack(int O, int I, const float *W, float *packed)
 /* --- the products
  * -------------------------------------------------------------------------------*/
 
-static void forward(int B, int I, int O, const float *x, const float *W, const float *packed,
-                    const float *b, bool relu, float *y)
+static void gemm_forward(int B, int I, int O, const float *x, const float *W, const float *packed,
+                         const float *b, bool relu, float *y)
 {
     float own[DEPTH * WIDTH]; /* the piece of a panel at hand, when nobody packed them */
     int rows = rows_at_a_time(I), depth = packed ? LONG_DEPTH : DEPTH;
@@ -257,7 +257,7 @@ const struct cpu_gemm JOIN(cpu_gemm_, PPCLI_ISA) = {
     .packed_floats = packed_floats,
     .pack = pack,
     .fuses = true,
-    .forward = forward,
+    .forward = gemm_forward,
     .backward_input = backward_input,
     .backward_weight = backward_weight,
 };
