@@ -19,11 +19,6 @@ static void help(FILE *f)
           f);
 }
 
-struct evaluation {
-    const char *weights;
-    bool json;
-};
-
 static void print_text(const struct pp_evaluation *e)
 {
     char from[PP_PATH_MAX];
@@ -47,27 +42,14 @@ static void print_json(const struct pp_evaluation *e, const struct pp_config *cf
     pp_json_end(&j);
 }
 
-static int work(struct pp_config *cfg, struct pp_train_options *train, bool *speaks, void *ctx)
-{
-    const struct evaluation *eval = ctx;
-    struct pp_evaluation e;
-    PP_TRY(pp_evaluate(cfg, train, eval->weights, &e, speaks));
-    if (*speaks && eval->json) {
-        print_json(&e, cfg);
-    } else if (*speaks) {
-        print_text(&e);
-    }
-    return 0;
-}
-
 static int run(int argc, char **argv)
 {
     struct pp_train_options train = {.out = stdout};
-    struct evaluation eval = {0};
+    const char *weights = NULL;
     struct pp_cli_settings settings = {0};
     const char *format = "text";
     const struct pp_cli_option options[] = {
-        {"checkpoint", 0, PP_CLI_STRING, &eval.weights, "PATH",
+        {"checkpoint", 0, PP_CLI_STRING, &weights, "PATH",
          "checkpoint, run folder or safetensors file"},
         {"format", 0, PP_CLI_STRING, &format, "text|json", "how the answer looks; text"},
         {0},
@@ -78,17 +60,30 @@ static int run(int argc, char **argv)
     if (done) {
         return 0;
     }
-    if (!words[0] || !eval.weights || !eval.weights[0]) {
+    if (!words[0] || !weights || !weights[0]) {
         return pp_fail(PP_EUSAGE, "evaluate what? For example: ppcli eval mnist.ini "
                                   "--checkpoint runs/a");
     }
-    eval.json = strcmp(format, "json") == 0;
-    if (!eval.json && strcmp(format, "text") != 0) {
+    bool json = strcmp(format, "json") == 0;
+    if (!json && strcmp(format, "text") != 0) {
         return pp_fail(PP_EUSAGE, "no format '%s'; there are text and json", format);
     }
     struct pp_config *cfg = NULL;
     PP_TRY(pp_cli_load_config(words[0], &settings, &cfg));
-    int rc = start_run(words[0], cfg, &train, work, &eval);
+    struct start start;
+    struct pp_evaluation e;
+    int rc = start_begin(words[0], cfg, &train, &start);
+    if (start.works) {
+        rc = pp_evaluate(cfg, &train, weights, &e, &start.speaks);
+    }
+    if (start.works && rc == 0 && start.speaks) {
+        if (json) {
+            print_json(&e, cfg);
+        } else {
+            print_text(&e);
+        }
+    }
+    rc = start_end(&start, cfg, rc);
     pp_config_destroy(&cfg);
     return rc;
 }

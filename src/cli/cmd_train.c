@@ -28,17 +28,6 @@ static void help(FILE *f)
         f);
 }
 
-static int work(struct pp_config *cfg, struct pp_train_options *train, bool *speaks, void *ctx)
-{
-    (void)ctx;
-    train->stop = signals_stop();
-    train->save = signals_save();
-    if (cfg->run.dir[0]) {
-        signals_catch(); /* else there is nothing to save, and a signal ends the run as ever */
-    }
-    return pp_train(cfg, train, speaks);
-}
-
 static int run(int argc, char **argv)
 {
     struct pp_train_options train = {.out = stdout};
@@ -66,7 +55,17 @@ static int run(int argc, char **argv)
     PP_TRY(pp_cli_trace_steps(train.trace.file, steps, &train.trace.first, &train.trace.last));
     struct pp_config *cfg = NULL;
     PP_TRY(pp_cli_load_config(words[0], &settings, &cfg));
-    int rc = start_run(words[0], cfg, &train, work, NULL);
+    struct start start;
+    int rc = start_begin(words[0], cfg, &train, &start);
+    if (start.works) {
+        train.stop = signals_stop();
+        train.save = signals_save();
+        if (cfg->run.dir[0]) {
+            signals_catch(); /* else there is nothing to save, and a signal ends the run as ever */
+        }
+        rc = pp_train(cfg, &train, &start.speaks);
+    }
+    rc = start_end(&start, cfg, rc);
     pp_config_destroy(&cfg);
     return rc;
 }

@@ -78,13 +78,15 @@ static int unknown_command(const char *word)
     return pp_fail(PP_EUSAGE, "unknown command '%s'", word);
 }
 
-static int dispatch(int argc, char **argv, const struct pp_command **out_command)
+/* The command, which argv[*at] names; NULL: there is nothing to run. */
+static int find_command(int argc, char **argv, int *at, const struct pp_command **out)
 {
     int i = 1;
     while (i < argc && pp_cli_presentation_flag(argv[i])) {
         i++;
     }
     bool other_rank = !launch_speaks();
+    *at = i;
     if (i == argc) {
         if (!other_rank) {
             print_welcome();
@@ -94,15 +96,8 @@ static int dispatch(int argc, char **argv, const struct pp_command **out_command
     if (argv[i][0] == '-') {
         return other_rank ? 0 : run_option(argv[i]);
     }
-    const struct pp_command *c = pp_command_find(argv[i]);
-    if (!c) {
-        return unknown_command(argv[i]);
-    }
-    *out_command = c;
-    if (other_rank && c->one_rank) {
-        return 0;
-    }
-    return c->run(argc - i, argv + i);
+    *out = pp_command_find(argv[i]);
+    return *out ? 0 : unknown_command(argv[i]);
 }
 
 #define SPEAKER_SECONDS 2
@@ -183,7 +178,10 @@ int main(int argc, char **argv)
     signal(SIGXFSZ, SIG_IGN);
 
     const struct pp_command *command = NULL;
-    int rc = dispatch(argc, argv, &command);
+    int at, rc = find_command(argc, argv, &at, &command);
+    if (rc == 0 && command && (launch_speaks() || !command->one_rank)) {
+        rc = command->run(argc - at, argv + at);
+    }
     pp_assert(rc <= 0);
     /* `ppcli keys | head`: the reader chose to leave, there is nobody to tell. */
     bool nobody = rc == PP_EIO && ferror(stdout) && reader_left();

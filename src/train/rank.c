@@ -188,16 +188,15 @@ static int work(struct trainer *tr)
     return rc;
 }
 
-/* Collective: from the ring to the end of the loop. */
-static int go(struct trainer *tr, uint64_t start)
+/* Collective: the ring, the executor, and what a checkpoint has for it. */
+static int make_ready(struct trainer *tr)
 {
     const struct rank_spec *spec = tr->spec;
     PP_TRY(pp_transport_agree(tr->tp, make_ring(tr)));
     struct pp_exec_spec exec = {
         .layout = spec->run->layout, .rank = spec->rank, .caps = tr->tp->caps, .ring = spec->ring};
     PP_TRY(pp_exec_create(&exec, tr->be, tr->tp, tr->data[0], tr->data[1], &tr->x));
-    PP_TRY(pp_transport_agree(tr->tp, resume_read(tr)));
-    return spec->options->work ? work(tr) : loop_train(tr, start);
+    return pp_transport_agree(tr->tp, resume_read(tr));
 }
 
 int rank_main(struct rank_spec *spec, struct pp_transport *tp)
@@ -213,7 +212,10 @@ int rank_main(struct rank_spec *spec, struct pp_transport *tp)
         rc = begin(&tr);
     }
     if (rc == 0 && !tr.begin.nothing_left) {
-        rc = go(&tr, start);
+        rc = make_ready(&tr);
+        if (rc == 0) {
+            rc = spec->options->work ? work(&tr) : loop_train(&tr, start);
+        }
     }
     pp_metrics_close(&tr.m);
     saver_destroy(&tr.saver);

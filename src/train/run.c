@@ -224,27 +224,17 @@ static int train_mpi(struct pp_config *cfg, const struct pp_train_options *optio
     return rc;
 }
 
-static int train(struct pp_config *cfg, const struct pp_train_options *options,
-                 struct pp_deadline *deadline, bool *speaks)
+/* Before the threads start. */
+static int prepare_threads(struct pp_config *cfg, struct pp_run *run)
 {
-    if (pp_mpi_launched(NULL) && cfg->run.launch != PP_LAUNCH_THREADS) {
-        return train_mpi(cfg, options, deadline, speaks);
-    }
     if (!pp_transport_joins(cfg->run.transport, false)) {
         return pp_config_problem(cfg, "run.transport",
                                  "transport '%s' needs processes: start with --launch mpirun, or "
                                  "under mpirun or srun",
                                  cfg->run.transport);
     }
-    struct pp_run run;
-    pp_deadline_enter(deadline, PP_DEADLINE_PREPARE);
-    PP_TRY(pp_run_prepare(cfg, PP_RUN_REAL, &run));
-    int rc = seats_take(&run, NULL);
-    if (rc == 0) {
-        rc = train_threads(&run, options, deadline);
-    }
-    pp_run_fini(&run);
-    return rc;
+    PP_TRY(pp_run_prepare(cfg, PP_RUN_REAL, run));
+    return seats_take(run, NULL);
 }
 
 int pp_train(struct pp_config *cfg, const struct pp_train_options *options, bool *speaks)
@@ -254,7 +244,18 @@ int pp_train(struct pp_config *cfg, const struct pp_train_options *options, bool
     pp_transport_prepare();
     const struct pp_news news = news_of(options);
     PP_TRY(pp_deadline_start(cfg, &news, &deadline));
-    int rc = train(cfg, options, deadline, speaks);
+    int rc;
+    if (pp_mpi_launched(NULL) && cfg->run.launch != PP_LAUNCH_THREADS) {
+        rc = train_mpi(cfg, options, deadline, speaks);
+    } else {
+        struct pp_run run = {0};
+        pp_deadline_enter(deadline, PP_DEADLINE_PREPARE);
+        rc = prepare_threads(cfg, &run);
+        if (rc == 0) {
+            rc = train_threads(&run, options, deadline);
+        }
+        pp_run_fini(&run);
+    }
     pp_deadline_stop(&deadline);
     return rc;
 }
