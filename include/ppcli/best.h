@@ -7,23 +7,28 @@
 #ifndef PPCLI_BEST_H
 #define PPCLI_BEST_H
 
+#include "ppcli/advice.h"
 #include "ppcli/planner.h"
 #include "ppcli/run.h"
 
 struct pp_candidate {
     char schedule[PP_NAME_MAX];
     int order; /* in the list of schedules */
-    int microbatches, chunks;
+    int stages, microbatches, chunks;
     int eager;                     /* 1f1b-eager: its k; else 0 */
     enum pp_assignment assignment; /* TIME: cut by measured times; else as the config says */
     struct pp_prediction time;
     size_t peak_bytes; /* of the rank that holds most */
+    uint64_t identity; /* equal for equal lists of actions on equal layers */
+    char also[256];    /* other schedules that are the same plan here: "gpipe, naive" */
 };
 
 struct pp_best_spec {
     const struct pp_config *cfg;
     const struct pp_model *model;
     int train_n, test_n;
+    const int *stages; /* [n_stages] to search over; none: the config's */
+    int n_stages;
     size_t memory;  /* bytes a rank may hold; 0: any number */
     bool all_m;     /* micro-batch counts other than the config's too */
     bool time_cuts; /* cuts by measured time too, unless the config gives ranges */
@@ -32,9 +37,12 @@ struct pp_best_spec {
 struct pp_best {
     struct pp_candidate *items; /* best first */
     int n;
-    int tried;     /* shapes that were asked for */
-    int refused;   /* of them not legal for their schedule or this config */
-    int too_large; /* of them legal, but over the memory limit */
+    struct pp_candidate one; /* one stage with the config's micro-batches; step 0: cannot run */
+    struct pp_candidate smallest; /* of those over the memory limit */
+    int tried;                    /* shapes that were asked for */
+    int same;                     /* of them the same plan as another */
+    int refused;                  /* of them not legal for their schedule or this config */
+    int too_large;                /* of them legal, but over the memory limit */
 };
 
 /*
@@ -59,9 +67,14 @@ int pp_best_search(const struct pp_best_spec *spec, const struct pp_costs *costs
                    struct pp_best *out);
 void pp_best_fini(struct pp_best *best);
 
-/* A copy of cfg in which the candidate's values stand: for trying, not for keeping. It shares
- * cfg's origins and must be gone before cfg is; pp_free() it. costs: for assignment = time.
- * Errors: PP_ERESOURCE. */
+/* Set c->time.bubble; advice, where not NULL: one sentence about what limits it. Errors:
+ * PP_ERESOURCE. */
+int pp_best_explain(const struct pp_best_spec *spec, const struct pp_costs *costs,
+                    struct pp_candidate *c, char advice[PP_ADVICE_MAX]);
+
+/* A copy of cfg in which the candidate's values stand, its cut as ranges: for trying, not for
+ * keeping. It shares cfg's origins and must be gone before cfg is; pp_free() it. costs: for
+ * assignment = time. Errors: PP_ERESOURCE. */
 int pp_best_config(const struct pp_config *cfg, const struct pp_model *model,
                    const struct pp_candidate *c, const struct pp_costs *costs,
                    struct pp_config **out);
@@ -75,7 +88,7 @@ int pp_best_ranges(const struct pp_model *model, const struct pp_costs *costs, i
                    char *out, size_t bytes);
 
 /* The k of 1f1b-eager for m micro-batches: pipeline.eager, or what the measured costs ask for. */
-int pp_best_eager(const struct pp_best_spec *spec, const struct pp_costs *costs, int m);
+int pp_best_eager(const struct pp_best_spec *spec, const struct pp_costs *costs, int stages, int m);
 
 /*
  * Replace `schedule = auto`, `assignment = time` and, for 1f1b-eager, `eager = 0` by what measuring

@@ -8,6 +8,9 @@
 
 uint64_t pp_clock_ns(void); /* CLOCK_MONOTONIC, nanoseconds */
 
+/* How long this thread was ready to run but had no core, so far; -1: the system does not tell. */
+int64_t pp_clock_waited_ns(void);
+
 /* ISO 8601 UTC, "2026-01-31T12:00:00Z"; returns out. bytes >= 21. */
 char *pp_clock_utc(char *out, size_t bytes);
 

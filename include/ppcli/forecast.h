@@ -7,8 +7,8 @@
 #ifndef PPCLI_FORECAST_H
 #define PPCLI_FORECAST_H
 
+#include "ppcli/bubble.h"
 #include "ppcli/exec.h"
-#include "ppcli/sim.h"
 
 struct pp_forecast {
     const struct pp_layout *layout; /* not owned */
@@ -19,6 +19,7 @@ struct pp_forecast {
     double *rows;                   /* [M] of the plan, in parts of a full micro-batch */
     struct pp_sim_costs costs;      /* of the arrays above */
     struct pp_sim_result result;    /* with times of a step that has others before it */
+    double meet_every;              /* steps from one meeting of all ranks to the next */
     double step_seconds;            /* from step to step */
     double least_seconds;           /* that no schedule on these ranks could be below */
     double bubble;                  /* as the measured one: 1 - sum of work / (ranks * time) */
@@ -30,6 +31,10 @@ struct pp_forecast {
  */
 int pp_forecast_create(const struct pp_layout *l, const struct pp_exec *x, struct pp_transport *tp,
                        double meet_every, struct pp_forecast **out);
+
+/* What a measured idle share comes from, with this run's own times. Not known: all of it is
+ * waiting. Errors: PP_ERESOURCE. Local. */
+int pp_forecast_explain(const struct pp_forecast *f, double idle, struct pp_bubble *out);
 void pp_forecast_destroy(struct pp_forecast **f); /* accepts NULL in *f */
 
 #endif

@@ -11,6 +11,7 @@
 #include <stddef.h>
 
 #include "ppcli/backend.h"
+#include "ppcli/bubble.h"
 #include "ppcli/model.h"
 #include "ppcli/plan.h"
 
@@ -76,13 +77,12 @@ struct pp_predict_spec {
     int replicas;
     int meet_every;    /* all ranks wait for each other after so many steps; 0: */
     double meet_after; /* after about so many seconds; 0: never */
+    bool explain;      /* the bubble too: three times the work */
 };
 
 struct pp_prediction {
-    double step;                       /* seconds from step to step, in the long run */
-    double alone;                      /* of one step, without the optimizer */
-    double work;                       /* of the busiest rank in one step, with the optimizer */
-    double bubble_global, bubble_span; /* of one step alone */
+    double step;             /* seconds from step to step, in the long run */
+    struct pp_bubble bubble; /* with spec.explain; else all 0 */
 };
 
 /*

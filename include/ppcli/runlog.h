@@ -48,6 +48,7 @@ struct pp_epoch_result {
 
 struct pp_rank_total { /* of one rank, over the whole run */
     double busy;       /* fraction of the training time */
+    double waited;     /* fraction of the time that it was ready but had no core; < 0: unknown */
     struct pp_exec_bytes bytes;
 };
 
@@ -55,8 +56,11 @@ struct pp_summary {
     double test_loss, test_accuracy, train_loss, train_accuracy;
     bool tested;
     double samples_per_second;
-    double bubble_measured, bubble_ideal;
+    struct pp_bubble bubble; /* as measured */
+    double bubble_ideal;     /* of the schedule: equal stages, B = 2F, ranks that start together */
     const struct pp_forecast *forecast;
+    const char *advice;    /* what limits the pipeline; "": nothing to say */
+    double load, waited;   /* of the machine before the run; mean of ranks[]; < 0: unknown */
     double schedule_bound; /* the least time of any schedule / the measured time, of a full batch */
     double train_seconds, wall_seconds;
     int64_t steps, samples;

@@ -4,9 +4,10 @@
  * order; a hand-over delays only its receiver (latency + bytes / bandwidth) and costs the sender
  * nothing but the launch overhead. Times are in any one unit (seconds, milliseconds, ticks).
  *
+ *   bubble        = 1 - sum_r work_r / (P * makespan), as everywhere in ppcli
  *   bubble_global = 1 - max_r work_r / makespan
  *   bubble_span   = 1 - max_r work_r / max_r (last end_r - first start_r)
- * Never mixed: the zero-bubble papers' "zero" is the span.
+ * The last two are the zero-bubble papers', whose "zero" is the span.
  */
 #ifndef PPCLI_SIM_H
 #define PPCLI_SIM_H
@@ -40,7 +41,7 @@ struct pp_sim_costs {
 
 struct pp_sim_result {
     double makespan;
-    double bubble_global, bubble_span;
+    double bubble, bubble_global, bubble_span;
     double *work, *idle;            /* [P] idle = makespan - work */
     double *first_start, *last_end; /* [P] */
     int *peak;                      /* [P] live activations, in chunks: +1 at F, -1 at W or B */

@@ -12,6 +12,17 @@ uint64_t pp_clock_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+int64_t pp_clock_waited_ns(void)
+{
+    long long ran, waited = -1;
+    FILE *f = fopen("/proc/thread-self/schedstat", "re");
+    if (f) {
+        waited = fscanf(f, "%lld %lld", &ran, &waited) == 2 ? waited : -1;
+        fclose(f);
+    }
+    return waited;
+}
+
 char *pp_clock_utc(char *out, size_t bytes)
 {
     time_t now = time(NULL);

@@ -113,7 +113,7 @@ static void put_together(const struct meter *m, const struct probe_report *all,
     }
     p->seconds = (double)window * 1e-9;
     p->loss = last.loss / (double)last.rows;
-    p->bubble_measured = window > 0 ? 1 - (double)busy / ((double)window * ranks) : 0;
+    p->bubble_measured = pp_bubble_idle((double)busy, (double)window, ranks);
     p->bubble_predicted = forecast->bubble;
     p->bound = forecast->least_seconds / (p->seconds / (double)p->steps);
 }

@@ -6,6 +6,13 @@
 #include <stdbool.h>
 
 #include "command.h"
+#include "ppcli/best.h"
+
+enum {
+    PLAN_BEST_SHOWN = 20, /* lines of the table */
+    PLAN_BEST_CHECKED = 3
+};
+#define PLAN_BEST_MIB (1024.0 * 1024.0)
 
 struct plan_best {
     bool best;          /* --best; --check asks for it too */
@@ -22,5 +29,20 @@ int plan_best_memory(const char *text, size_t *out);
  */
 int plan_best(const char *word, const struct pp_cli_settings *settings, const struct plan_best *how,
               const char *format);
+
+/* What was found. */
+struct plan_best_result {
+    struct pp_best_spec spec;
+    struct pp_model *model;
+    struct pp_costs *costs;
+    struct pp_best best;
+    double checked[PLAN_BEST_CHECKED]; /* seconds from step to step; 0: not checked */
+    char advice[PP_ADVICE_MAX];
+    int batch, ranks; /* most ranks of any candidate */
+};
+
+/* For people; checks: with those that were run. */
+int plan_best_text(const struct plan_best_result *r, bool checks);
+void plan_best_json(const struct plan_best_result *r);
 
 #endif

@@ -8,10 +8,8 @@
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
 
-/* Steps after which a pipeline has found its rhythm, and how many more tell it. */
 enum {
-    STEPS_BEFORE = 3,
-    STEPS_AFTER = 3
+    STEPS_SHOWN = 6 /* the last of them has found its rhythm */
 };
 
 /* Collective: [ranks][chunks] times and [ranks] updates, in rank order. */
@@ -88,13 +86,6 @@ static void size_microbatches(struct pp_forecast *f)
     }
 }
 
-static int simulate(struct pp_forecast *f, int steps, bool with_times, struct pp_sim_result *out)
-{
-    struct pp_sim_costs costs = f->costs;
-    costs.steps = steps;
-    return pp_sim_run(f->plan, &costs, with_times, out);
-}
-
 static int least(struct pp_forecast *f, double n)
 {
     struct pp_sim_costs costs = f->costs;
@@ -106,29 +97,22 @@ static int least(struct pp_forecast *f, double n)
     return 0;
 }
 
-/* Ranks that meet every n steps start together again each time; filling and draining the pipeline
- * is paid once in n steps. */
 static int predict(struct pp_forecast *f, double n)
 {
-    int settled = STEPS_BEFORE + STEPS_AFTER;
-    int steps = n < settled ? (int)(n + 0.5) : settled;
-    steps = steps > 1 ? steps : 1;
-    PP_TRY(simulate(f, steps, true, &f->result));
-    double all = f->result.makespan, work = 0;
-    if (n > settled) {
-        struct pp_sim_result early;
-        PP_TRY(simulate(f, STEPS_BEFORE, false, &early));
-        all += (n - settled) * (f->result.makespan - early.makespan) / STEPS_AFTER;
-        pp_sim_result_fini(&early);
-    } else {
-        n = steps;
+    int stages = f->layout->stages;
+    double *work = pp_alloc((size_t)stages, sizeof(*work));
+    if (!work) {
+        return PP_ERESOURCE;
     }
-    for (int r = 0; r < f->layout->stages; r++) {
-        work += f->result.work[r] / steps;
-    }
-    f->step_seconds = all / n;
+    double all = pp_sim_work(f->plan, &f->costs, work);
+    pp_free(work);
+    struct pp_sim_costs costs = f->costs;
+    costs.steps = n < STEPS_SHOWN ? (int)(n + 0.5) : STEPS_SHOWN;
+    PP_TRY(pp_sim_run(f->plan, &costs, true, &f->result));
+    PP_TRY(pp_sim_step(f->plan, &f->costs, n, 0, &f->step_seconds));
     PP_TRY(least(f, n));
-    f->bubble = all > 0 ? 1.0 - work / (f->step_seconds * f->layout->stages) : 0;
+    f->meet_every = n;
+    f->bubble = pp_bubble_idle(all, f->step_seconds, stages);
     return 0;
 }
 
@@ -180,6 +164,12 @@ int pp_forecast_create(const struct pp_layout *l, const struct pp_exec *x, struc
     }
     *out = f;
     return 0;
+}
+
+int pp_forecast_explain(const struct pp_forecast *f, double idle, struct pp_bubble *out)
+{
+    *out = (struct pp_bubble){.idle = idle, .waiting = idle, .stages = f->layout->stages};
+    return f->known ? pp_bubble_explain(f->plan, &f->costs, f->meet_every, idle, out) : 0;
 }
 
 void pp_forecast_destroy(struct pp_forecast **forecast)

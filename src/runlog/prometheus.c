@@ -193,7 +193,7 @@ static int close_file(void **self, const struct pp_summary *s)
 {
     struct text_file *t = *self;
     if (s) {
-        t->now.bubble = s->bubble_measured;
+        t->now.bubble = s->bubble.idle;
         t->now.seconds = s->train_seconds;
         t->now.samples = s->samples;
         for (int r = 0; r < t->spec.run->layout->ranks; r++) {

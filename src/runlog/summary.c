@@ -4,9 +4,11 @@
 
 #include "summary.h"
 #include "ppcli/clock.h"
+#include "ppcli/machine.h"
 #include "ppcli/json.h"
 
 #define MIB (1024.0 * 1024.0)
+#define BUSY_LOAD 0.5 /* of the last minute: something else is running */
 
 static void ranks_json(const struct pp_run *run, struct pp_json *j, const struct pp_summary *s)
 {
@@ -22,6 +24,9 @@ static void ranks_json(const struct pp_run *run, struct pp_json *j, const struct
             pp_json_int(j, "device", run->seats[r].device.number);
         }
         pp_json_dbl(j, "busy", s->ranks[r].busy);
+        if (s->ranks[r].waited >= 0) {
+            pp_json_dbl(j, "waited_for_core", s->ranks[r].waited);
+        }
         pp_json_dbl(j, "update_seconds", s->forecast->update[r % l->stages]);
         pp_json_uint(j, "peak_bytes", b->total);
         pp_json_uint(j, "parameter_bytes", b->parameters);
@@ -62,8 +67,20 @@ void summary_json(const struct pp_run *run, const struct pp_summary *s, struct p
     pp_json_dbl(j, "train_accuracy", s->train_accuracy);
     pp_json_dbl(j, "train_loss", s->train_loss);
     pp_json_dbl(j, "samples_per_second", s->samples_per_second);
-    pp_json_dbl(j, "bubble_measured", s->bubble_measured);
+    pp_json_dbl(j, "bubble_measured", s->bubble.idle);
+    pp_json_dbl(j, "bubble_schedule", s->bubble.schedule);
+    pp_json_dbl(j, "bubble_imbalance", s->bubble.imbalance);
+    pp_json_dbl(j, "bubble_waiting", s->bubble.waiting);
     pp_json_dbl(j, "bubble_ideal", s->bubble_ideal);
+    pp_json_int(j, "busiest_stage", s->bubble.busiest);
+    pp_json_dbl(j, "busiest_share", s->bubble.work);
+    pp_json_str(j, "advice", s->advice[0] ? s->advice : NULL);
+    if (s->load >= 0) {
+        pp_json_dbl(j, "load_before", s->load);
+    }
+    if (s->waited >= 0) {
+        pp_json_dbl(j, "waited_for_core", s->waited);
+    }
     if (s->forecast->known) {
         pp_json_dbl(j, "bubble_predicted", s->forecast->bubble);
         pp_json_dbl(j, "step_seconds_predicted", s->forecast->step_seconds);
@@ -120,9 +137,55 @@ static void print_ranks(const struct pp_run *run, const struct pp_summary *s, FI
     }
 }
 
+static void print_bubble(const struct pp_run *run, const struct pp_summary *s, FILE *f)
+{
+    char text[PP_BUBBLE_TEXT_MAX];
+    fprintf(f, "bubble           %s\n", pp_bubble_text(&s->bubble, text));
+    fprintf(f, "ideal bubble     %.1f %% (%s, stages %d, micro-batches %d)\n",
+            s->bubble_ideal * 100, run->cfg->pipeline.schedule, run->cfg->pipeline.stages,
+            run->layout->plans[0].m);
+    if (s->bubble.idle < s->bubble_ideal - 0.0005) {
+        fprintf(
+            f, "                 which assumes equal stages, B = 2F and ranks that start each step "
+               "together;\n                 this run sends I before it computes W, and its "
+               "steps overlap\n");
+    }
+    if (s->advice[0]) {
+        fprintf(f, "advice           %s\n", s->advice);
+    }
+}
+
+/* A busy machine, beside the figures that it spoils. */
+static void print_machine(const struct pp_run *run, const struct pp_summary *s, FILE *f)
+{
+    char load[48] = "", waited[64] = "";
+    if (s->waited >= 0 ? s->waited < PP_BUBBLE_WAITED : s->load < BUSY_LOAD) {
+        return;
+    }
+    if (s->load >= 0) {
+        snprintf(load, sizeof(load), "load %.1f before the run; ", s->load);
+    }
+    if (s->waited >= 0) {
+        snprintf(waited, sizeof(waited), "ranks waited for a core %.0f %% of the time; ",
+                 s->waited * 100);
+    }
+    struct pp_machine machine;
+    pp_machine_describe(true, &machine); /* this thread is bound to one core */
+    if (!run->mpi && run->layout->ranks > machine.cores) {
+        fprintf(f,
+                "few cores        %d ranks on %d: %sspeed and bubble above are those of taking "
+                "turns\n",
+                run->layout->ranks, machine.cores, waited);
+        return;
+    }
+    fprintf(f,
+            "busy machine     %s%sother programs had it: speed and bubble above are not those of "
+            "a quiet one\n",
+            load, waited);
+}
+
 void summary_print(const struct pp_run *run, const struct pp_summary *s, const char *dir, FILE *f)
 {
-    const struct pp_config *cfg = run->cfg;
     char text[16];
     if (s->tested) {
         fprintf(f, "test accuracy    %.4f   (loss %.4f, %d samples)\n", s->test_accuracy,
@@ -137,15 +200,8 @@ void summary_print(const struct pp_run *run, const struct pp_summary *s, const c
         fprintf(f, "not finite       %lld batches not used, %lld rewinds\n", (long long)s->skipped,
                 (long long)s->rewinds);
     }
-    char predicted[64] = "";
-    if (s->forecast->known) {
-        snprintf(predicted, sizeof(predicted), " %.1f %% predicted from the measured actions,",
-                 s->forecast->bubble * 100);
-    }
-    fprintf(
-        f, "bubble           %.1f %% measured,%s %.1f %% ideal (%s, stages %d, micro-batches %d)\n",
-        s->bubble_measured * 100, predicted, s->bubble_ideal * 100, cfg->pipeline.schedule,
-        cfg->pipeline.stages, run->layout->plans[0].m);
+    print_bubble(run, s, f);
+    print_machine(run, s, f);
     print_ranks(run, s, f);
     fprintf(f, "weights_sha256   %s\n", s->weights_sha256);
     if (dir[0]) {

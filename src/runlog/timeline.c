@@ -241,7 +241,7 @@ static int write_page(struct page *p, FILE *f)
         .one_step = true,
         .step_seconds = (double)p->choice.ns * 1e-9 / l->ranks,
         .simulated_step_seconds = fc->step_seconds,
-        .bubble_measured = 1.0 - (double)p->choice.busy_ns / (double)p->choice.ns,
+        .bubble_measured = pp_bubble_idle((double)p->choice.busy_ns, (double)p->choice.ns, 1),
         .bubble_predicted = fc->bubble,
     };
     pp_chrome_open(&c, f, &head);

@@ -35,10 +35,8 @@ void draw_shape(const struct pp_plan *plan, char *out, size_t bytes)
 
 void draw_figures(const struct pp_drawing *d, char *out, size_t bytes)
 {
-    /* a span bubble of -1e-17 is none */
-    snprintf(out, bytes, "makespan %.9g, bubble_global %.1f %%, bubble_span %.1f %%",
-             d->result->makespan, 100 * d->result->bubble_global + 1e-9,
-             100 * d->result->bubble_span + 1e-9);
+    snprintf(out, bytes, "makespan %.9g, bubble %.1f %%", d->result->makespan,
+             100 * d->result->bubble + 1e-9);
 }
 
 void draw_costs(const struct pp_drawing *d, char *out, size_t bytes)

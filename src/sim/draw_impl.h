@@ -17,7 +17,7 @@ const char *draw_name(const struct pp_plan *plan);
 /* "4 stages x 2 chunks, 8 micro-batches" */
 void draw_shape(const struct pp_plan *plan, char *out, size_t bytes);
 
-/* "makespan 33, bubble_global 27.3 %, bubble_span 27.3 %" */
+/* "makespan 33, bubble 27.3 %" */
 void draw_figures(const struct pp_drawing *d, char *out, size_t bytes);
 
 /* "per rank F 1, I 1, W 1, hand-over 0" */

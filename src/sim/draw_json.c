@@ -54,6 +54,7 @@ int pp_draw_json(const struct pp_drawing *d, FILE *f)
     pp_json_dbl(&j, "comm", d->costs.comm);
     pp_json_end(&j);
     pp_json_dbl(&j, "makespan", d->result->makespan);
+    pp_json_dbl(&j, "bubble", d->result->bubble);
     pp_json_dbl(&j, "bubble_global", d->result->bubble_global);
     pp_json_dbl(&j, "bubble_span", d->result->bubble_span);
     pp_json_array(&j, "ranks");

@@ -8,7 +8,7 @@
  *
  * This is not the walk that proves a plan: the walk knows no costs, the simulator trusts the proof.
  */
-#include "ppcli/sim.h"
+#include "ppcli/bubble.h"
 
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
@@ -300,9 +300,12 @@ static void summarize(const struct sim *s)
         most_work = res->work[r] > most_work ? res->work[r] : most_work;
         longest = span > longest ? span : longest;
     }
+    double work = 0;
     for (int r = 0; r < p; r++) {
         res->idle[r] = res->makespan - res->work[r];
+        work += res->work[r];
     }
+    res->bubble = pp_bubble_idle(work, res->makespan, p);
     /* no time at all is no idle time */
     res->bubble_global = res->makespan > 0 ? 1.0 - most_work / res->makespan : 0.0;
     res->bubble_span = longest > 0 ? 1.0 - most_work / longest : 0.0;

@@ -1,31 +1,51 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The end of a run: what every rank held and did, the hash of the weights, the summary. */
+/* What a run was, put together from all ranks: figures, where its bubble comes from, advice. */
 #include "loop.h"
 
+#include "ppcli/advice.h"
 #include "ppcli/clock.h"
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
 
-/* The share of rank time that was not spent computing: 1 - sum of busy / (ranks * wall). With
- * stages of equal work this is the textbook's bubble; imbalance counts as idle time too. */
+/* The share of rank time that was not spent computing. */
 double loop_bubble(const struct totals *w, int ranks)
 {
-    return w->window_ns > 0 ? 1.0 - (double)w->busy_ns / ((double)w->window_ns * ranks) : 0.0;
+    return pp_bubble_idle((double)w->busy_ns, (double)w->window_ns, ranks);
 }
 
-/* What the run was, of all its ranks; rank 0 prints it. ranks[]: their bytes are there. */
-static int report(struct trainer *tr, const struct pp_forecast *forecast, int epochs,
-                  uint64_t start, struct pp_rank_total *ranks, const char *sha)
+/* Advice where the bubble is much larger than the schedule's own. */
+static int advise(const struct trainer *tr, const struct pp_summary *s, char out[PP_ADVICE_MAX])
+{
+    const struct pp_forecast *f = s->forecast;
+    const struct pp_layout *l = tr->run->layout;
+    out[0] = '\0';
+    if (!f->known || s->bubble.idle < s->bubble_ideal + PP_ADVICE_OVER) {
+        return 0;
+    }
+    double *cost = pp_alloc((size_t)l->model->n_layers, sizeof(*cost));
+    if (!cost) {
+        return PP_ERESOURCE;
+    }
+    pp_advice_costs(l, f->f, f->i, f->w, cost);
+    struct pp_advice_spec spec = {
+        .layout = l, .bubble = &s->bubble, .cost = cost, .waited = s->waited};
+    int rc = pp_advice(&spec, out);
+    pp_free(cost);
+    return rc;
+}
+
+/* Rank 0: print and write the summary. ranks[]: bytes and waited are there. */
+static int report(struct trainer *tr, const struct pp_forecast *forecast, uint64_t start,
+                  struct pp_rank_total *ranks, const char *sha)
 {
     const struct pp_layout *l = tr->run->layout;
-    const struct pp_plan *plan =
-        pp_layout_plan(l, PP_PLAN_TRAIN, l->plans[0].m); /* of a full batch */
-    double ideal = 0;
-    PP_TRY(pp_plan_bubble(plan, &ideal));
+    char advice[PP_ADVICE_MAX];
     struct totals all = {.window_ns = tr->train_ns - tr->before_ns};
+    double waited = 0;
     for (int r = 0; r < l->ranks; r++) {
         all.busy_ns += tr->busy_ns[r];
         ranks[r].busy = all.window_ns > 0 ? (double)tr->busy_ns[r] / (double)all.window_ns : 0;
+        waited = waited < 0 || ranks[r].waited < 0 ? -1 : waited + ranks[r].waited / l->ranks;
     }
     int batch = l->cfg->train.batch_size < l->train_n ? l->cfg->train.batch_size : l->train_n;
     double step_seconds = (double)tr->train_ns * 1e-9 * batch / (double)tr->samples;
@@ -36,9 +56,10 @@ static int report(struct trainer *tr, const struct pp_forecast *forecast, int ep
         .train_accuracy = tr->last.train_accuracy,
         .tested = tr->last.tested,
         .samples_per_second = (double)tr->samples / ((double)tr->train_ns * 1e-9),
-        .bubble_measured = loop_bubble(&all, l->ranks),
-        .bubble_ideal = ideal,
         .forecast = forecast,
+        .advice = advice,
+        .load = tr->load,
+        .waited = waited,
         .schedule_bound = forecast->least_seconds / step_seconds,
         .train_seconds = (double)tr->train_ns * 1e-9,
         .wall_seconds = (double)(pp_clock_ns() - start) * 1e-9,
@@ -46,29 +67,38 @@ static int report(struct trainer *tr, const struct pp_forecast *forecast, int ep
         .samples = tr->samples,
         .skipped = tr->t - tr->updates,
         .rewinds = tr->nonfinite.rewinds,
-        .epochs = epochs,
+        .epochs = tr->epoch_no,
         .ranks = ranks,
         .weights_sha256 = sha,
     };
+    PP_TRY(pp_plan_bubble(forecast->plan, &s.bubble_ideal));
+    PP_TRY(pp_forecast_explain(forecast, loop_bubble(&all, l->ranks), &s.bubble));
+    PP_TRY(advise(tr, &s, advice));
     rank_event_begin(tr->spec, PP_EVENT_REPORT, tr->t);
     int rc = pp_metrics_finish(tr->m, &s);
     rank_event_end(tr->spec);
     return rc;
 }
 
-/* Collective: what each rank held and did, and the hash of the weights. */
+/* Of this rank, since its loop began. */
+static double waited_share(const struct trainer *tr)
+{
+    int64_t now = pp_clock_waited_ns();
+    double wall = (double)(pp_clock_ns() - tr->began_ns);
+    return tr->waited_ns < 0 || now < tr->waited_ns ? -1 : (double)(now - tr->waited_ns) / wall;
+}
+
 int loop_finish(struct trainer *tr, uint64_t start)
 {
     const struct pp_layout *l = tr->run->layout;
-    char sha[65];
-    int rc = PP_ERESOURCE;
+    struct pp_rank_total mine = {.bytes = *pp_exec_bytes(tr->x), .waited = waited_share(tr)};
     struct pp_forecast *forecast = NULL;
-    struct pp_exec_bytes *bytes = pp_alloc((size_t)l->ranks, sizeof(*bytes));
+    char sha[65];
     struct pp_rank_total *ranks = pp_alloc((size_t)l->ranks, sizeof(*ranks));
-    rc = pp_transport_agree(tr->tp, bytes && ranks ? 0 : rc);
+    int rc = pp_transport_agree(tr->tp, ranks ? 0 : PP_ERESOURCE);
     if (rc == 0) {
-        pp_assert(bytes != NULL && ranks != NULL); /* or this rank had not agreed */
-        rc = pp_transport_allgather(tr->tp, pp_exec_bytes(tr->x), sizeof(*bytes), bytes);
+        pp_assert(ranks != NULL); /* or this rank had not agreed */
+        rc = pp_transport_allgather(tr->tp, &mine, sizeof(mine), ranks);
     }
     if (rc == 0) {
         rc = pp_exec_weights_sha256(tr->x, sha);
@@ -79,10 +109,7 @@ int loop_finish(struct trainer *tr, uint64_t start)
                                 &forecast);
     }
     if (rc == 0 && tr->m) {
-        for (int r = 0; r < l->ranks; r++) {
-            ranks[r].bytes = bytes[r];
-        }
-        rc = report(tr, forecast, tr->epoch_no, start, ranks, sha);
+        rc = report(tr, forecast, start, ranks, sha);
     }
     rc = pp_transport_agree(tr->tp, rc);
     if (rc == 0 && tr->timeline) {
@@ -98,7 +125,6 @@ int loop_finish(struct trainer *tr, uint64_t start)
         rc = pp_transport_agree(tr->tp, pp_tracer_finish(tr->tracer, tr->t));
     }
     pp_forecast_destroy(&forecast);
-    pp_free(bytes);
     pp_free(ranks);
     return rc;
 }

@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ppcli/clock.h"
@@ -363,6 +364,7 @@ static int open_outputs(struct trainer *tr)
                                     .step = tr->t,
                                     .goes_on = tr->begin.goes_on,
                                     .graphs = pp_exec_graphs(tr->x)};
+    tr->load = getloadavg(&tr->load, 1) == 1 ? tr->load : -1;
     return pp_metrics_open(tr->run, tr->be, tr->tp, &from, &tr->m);
 }
 
@@ -399,7 +401,8 @@ int loop_train(struct trainer *tr, uint64_t start)
                                     .test_steps = pp_exec_test_steps(tr->x)};
     PP_TRY(pp_tracer_open(&tracer, &tr->tracer));
     rank_event_end(tr->spec); /* the set-up */
-    tr->window_start = pp_clock_ns();
+    tr->window_start = tr->began_ns = pp_clock_ns();
+    tr->waited_ns = pp_clock_waited_ns();
     if (tr->t >= tr->total_steps && tr->m) {
         pp_log_info("step %lld of %lld is done: nothing is left to train", (long long)tr->t,
                     (long long)tr->total_steps);

@@ -64,6 +64,9 @@ struct trainer {
     struct pp_timeline *timeline; /* NULL without a run folder */
     struct pp_tracer *tracer;     /* NULL without --trace */
     struct totals epoch, record;  /* since the epoch's start, since the last record */
+    double load;                  /* rank 0: of the machine before the loop; < 0: unknown */
+    uint64_t began_ns;            /* when this process's loop began ... */
+    int64_t waited_ns;            /* ... and pp_clock_waited_ns() then */
     uint64_t train_ns;            /* since the run began, and of it ... */
     uint64_t before_ns;           /* ... by earlier processes */
     int64_t samples;

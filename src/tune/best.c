@@ -3,7 +3,7 @@
  * The search: every shape is laid out as the run would lay it out, so that what is ranked is what
  * would run, with its plans proved and its memory counted.
  */
-#include "ppcli/best.h"
+#include "best.h"
 
 #include <limits.h>
 #include <math.h>
@@ -20,7 +20,7 @@ enum {
     COUNT_MAX_PER_STAGE = 8,
 };
 
-static int share_of(const struct pp_best_spec *spec)
+int best_share(const struct pp_best_spec *spec)
 {
     int batch = spec->cfg->train.batch_size, first, count;
     batch = spec->train_n > 0 && spec->train_n < batch ? spec->train_n : batch;
@@ -31,14 +31,23 @@ static int share_of(const struct pp_best_spec *spec)
 int pp_best_rows(const struct pp_best_spec *spec, int m)
 {
     int first, count;
-    pp_balanced_piece(share_of(spec), m, 0, &first, &count);
+    pp_balanced_piece(best_share(spec), m, 0, &first, &count);
     return count;
+}
+
+static int most_stages(const struct pp_best_spec *spec)
+{
+    int most = spec->n_stages > 0 ? 1 : spec->cfg->pipeline.stages;
+    for (int i = 0; i < spec->n_stages; i++) {
+        most = spec->stages[i] > most ? spec->stages[i] : most;
+    }
+    return most;
 }
 
 int pp_best_counts(const struct pp_best_spec *spec, int *out, int max)
 {
-    int own = spec->cfg->pipeline.microbatches, share = share_of(spec), n = 0;
-    int most = COUNT_MAX_PER_STAGE * spec->cfg->pipeline.stages;
+    int own = spec->cfg->pipeline.microbatches, share = best_share(spec), n = 0;
+    int most = COUNT_MAX_PER_STAGE * most_stages(spec);
     most = most > COUNT_MAX ? most : COUNT_MAX;
     bool own_in = false;
     for (int m = 1; spec->all_m && m <= most && n < max - 1; m++) {
@@ -121,125 +130,12 @@ int pp_best_measure(const struct pp_best_spec *spec, double seconds, struct pp_c
     struct pp_measure_spec m = {.model = spec->model,
                                 .backend = pp_backend_choice_with(ops, cfg),
                                 .optimizer = cfg->train.optimizer,
-                                .ranks = cfg->pipeline.stages * cfg->pipeline.replicas,
+                                .ranks = most_stages(spec) * cfg->pipeline.replicas,
                                 .samples = spec->train_n,
                                 .sizes = sizes,
                                 .n_sizes = sizes_of(spec, sizes),
                                 .seconds = seconds};
     return pp_costs_measure(&m, out);
-}
-
-/* --- one candidate ----------------------------------------------------------------------------*/
-
-static int set_ranges(struct pp_config *cfg, const struct pp_model *model,
-                      const struct pp_costs *costs, int rows, int n)
-{
-    double *by_layer = pp_alloc((size_t)model->n_layers, sizeof(*by_layer));
-    if (!by_layer) {
-        return PP_ERESOURCE;
-    }
-    pp_costs_by_layer(costs, rows, by_layer);
-    int rc =
-        pp_partition_costs(model, by_layer, n, cfg->pipeline.first_layer, cfg->pipeline.last_layer);
-    cfg->pipeline.n_ranges = n;
-    cfg->pipeline.assignment = PP_ASSIGN_EXPLICIT;
-    pp_free(by_layer);
-    return rc;
-}
-
-int pp_best_config(const struct pp_config *cfg, const struct pp_model *model,
-                   const struct pp_candidate *c, const struct pp_costs *costs,
-                   struct pp_config **out)
-{
-    struct pp_config *copy = pp_alloc(1, sizeof(*copy));
-    if (!copy) {
-        return PP_ERESOURCE;
-    }
-    *copy = *cfg;
-    snprintf(copy->pipeline.schedule, sizeof(copy->pipeline.schedule), "%s", c->schedule);
-    copy->pipeline.microbatches = c->microbatches;
-    copy->pipeline.chunks = c->chunks;
-    copy->pipeline.eager = c->eager > 0 ? c->eager : copy->pipeline.eager;
-    if (c->assignment == PP_ASSIGN_TIME) {
-        int rows, first;
-        pp_balanced_piece(cfg->train.batch_size, cfg->pipeline.replicas * c->microbatches, 0,
-                          &first, &rows);
-        int rc = set_ranges(copy, model, costs, rows, cfg->pipeline.stages * c->chunks);
-        if (rc < 0) {
-            pp_free(copy);
-            return rc;
-        }
-    }
-    *out = copy;
-    return 0;
-}
-
-int pp_best_ranges(const struct pp_model *model, const struct pp_costs *costs, int rows, int n,
-                   char *out, size_t bytes)
-{
-    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
-    if (!cfg) {
-        return PP_ERESOURCE;
-    }
-    int rc = set_ranges(cfg, model, costs, rows, n);
-    size_t used = 0;
-    for (int s = 0; rc == 0 && s < n; s++) {
-        int first = cfg->pipeline.first_layer[s], last = cfg->pipeline.last_layer[s];
-        int k = first == last
-                    ? snprintf(out + used, bytes - used, "%s%d", s ? " | " : "", first)
-                    : snprintf(out + used, bytes - used, "%s%d-%d", s ? " | " : "", first, last);
-        used += (size_t)k;
-        if (used >= bytes) {
-            rc = pp_fail(PP_ECONFIG, "%d ranges of layers are too many to write down", n);
-        }
-    }
-    pp_free(cfg);
-    return rc;
-}
-
-static int peak_of(const struct pp_layout *l, bool processes, size_t *out)
-{
-    size_t most = 0;
-    struct pp_transport_caps caps = {.shared_slots = !processes, .processes = processes};
-    for (int r = 0; r < l->stages; r++) {
-        struct pp_exec_spec spec = {.layout = l, .rank = r, .caps = caps};
-        struct pp_exec_bytes bytes;
-        PP_TRY(pp_exec_predict(&spec, &bytes));
-        most = bytes.total > most ? bytes.total : most;
-    }
-    *out = most;
-    return 0;
-}
-
-/* 0: out->time and out->peak_bytes are set. PP_ECONFIG: not legal. */
-static int evaluate(const struct pp_best_spec *spec, const struct pp_costs *costs,
-                    struct pp_candidate *c)
-{
-    struct pp_config *cfg = NULL;
-    struct pp_layout *l = NULL;
-    PP_TRY(pp_best_config(spec->cfg, spec->model, c, costs, &cfg));
-    cfg->source = NULL; /* what is wrong with a try is nobody's problem */
-    int rc = pp_layout_create(cfg, spec->model, spec->train_n, spec->test_n, &l);
-    if (rc == 0) {
-        rc = peak_of(l, cfg->run.launch == PP_LAUNCH_MPIRUN, &c->peak_bytes);
-    }
-    if (rc == 0) {
-        struct pp_predict_spec p = {
-            .plan = pp_layout_plan(l, PP_PLAN_TRAIN, l->plans[0].m),
-            .model = spec->model,
-            .costs = costs,
-            .first = l->first,
-            .last = l->last,
-            .rows = share_of(spec),
-            .replicas = cfg->pipeline.replicas,
-            .meet_every = cfg->train.clip_norm > 0 ? 1 : cfg->run.log_every,
-            .meet_after = PP_RUN_MEET_NS * 1e-9,
-        };
-        rc = pp_predict(&p, &c->time);
-    }
-    pp_layout_destroy(&l);
-    pp_free(cfg);
-    return rc;
 }
 
 /* --- all candidates ---------------------------------------------------------------------------*/
@@ -267,23 +163,44 @@ static int keep(struct search *s, const struct pp_candidate *c)
     return 0;
 }
 
-/* One more candidate: kept, counted as refused, or counted as too large. */
+/* Is it a row already, under another name? Then that row gets this name too. */
+static bool is_known(struct pp_best *b, const struct pp_candidate *c)
+{
+    for (int i = 0; i < b->n; i++) {
+        struct pp_candidate *o = &b->items[i];
+        if (o->identity == c->identity && o->stages == c->stages) {
+            size_t used = strlen(o->also);
+            if (strcmp(o->schedule, c->schedule) != 0) {
+                snprintf(o->also + used, sizeof(o->also) - used, "%s%s", used > 0 ? ", " : "",
+                         c->schedule);
+            }
+            return true;
+        }
+    }
+    return false;
+}
+
+/* One more candidate: kept, or counted as refused, too large, or the same as another. */
 static int judge(struct search *s, struct pp_candidate *c)
 {
-    int rc = evaluate(s->spec, s->costs, c);
+    struct pp_best *b = s->best;
+    int rc = best_evaluate(s->spec, s->costs, c);
     if (rc == PP_ERESOURCE) {
         return rc;
     }
-    s->best->tried++;
+    b->tried++;
     if (rc < 0) {
-        s->best->refused++;
-        return 0;
+        b->refused++;
+    } else if (s->spec->memory > 0 && c->peak_bytes > s->spec->memory) {
+        b->smallest =
+            b->too_large == 0 || c->peak_bytes < b->smallest.peak_bytes ? *c : b->smallest;
+        b->too_large++;
+    } else if (is_known(b, c)) {
+        b->same++;
+    } else {
+        return keep(s, c);
     }
-    if (s->spec->memory > 0 && c->peak_bytes > s->spec->memory) {
-        s->best->too_large++;
-        return 0;
-    }
-    return keep(s, c);
+    return 0;
 }
 
 /* Does a cut by time differ from the config's? */
@@ -291,7 +208,7 @@ static int other_cut(const struct search *s, const struct pp_candidate *c, bool 
 {
     const struct pp_config *cfg = s->spec->cfg;
     const struct pp_model *model = s->spec->model;
-    int n = cfg->pipeline.stages * c->chunks, rc = PP_ERESOURCE;
+    int n = c->stages * c->chunks, rc = PP_ERESOURCE;
     int *cut = pp_alloc(4 * (size_t)n, sizeof(*cut));
     int *timed =
         cut ? cut + 2 * (size_t)n : NULL; /* behind the first and last layers of the other */
@@ -314,6 +231,10 @@ static int try_cuts(struct search *s, struct pp_candidate *c)
 {
     enum pp_assignment own = s->spec->cfg->pipeline.assignment;
     bool other = false;
+    if (own == PP_ASSIGN_EXPLICIT && c->stages != s->spec->cfg->pipeline.stages) {
+        c->assignment = PP_ASSIGN_TIME; /* the ranges are those of another number of stages */
+        return judge(s, c);
+    }
     c->assignment = own;
     PP_TRY(judge(s, c));
     if (!s->spec->time_cuts || own == PP_ASSIGN_EXPLICIT || own == PP_ASSIGN_TIME) {
@@ -325,40 +246,40 @@ static int try_cuts(struct search *s, struct pp_candidate *c)
 }
 
 /* Costs as schedules that depend on them want them: of a rank and a micro-batch. */
-static struct pp_schedule_costs rank_costs(const struct search *s, int m)
+static struct pp_schedule_costs rank_costs(const struct pp_best_spec *spec,
+                                           const struct pp_costs *costs, int p, int m)
 {
-    const struct pp_model *model = s->spec->model;
+    const struct pp_model *model = spec->model;
     struct pp_schedule_costs sum = {0};
-    int p = s->spec->cfg->pipeline.stages, rows = pp_best_rows(s->spec, m);
+    int rows = pp_best_rows(spec, m);
     double width = 0;
     for (int i = 0; i < model->n_layers; i++) {
-        struct pp_layer_seconds t = pp_costs_layer(s->costs, i, rows);
+        struct pp_layer_seconds t = pp_costs_layer(costs, i, rows);
         sum.f += t.f / p;
         sum.i += t.i / p;
         sum.w += t.w / p;
         width = model->layers[i].in > width ? model->layers[i].in : width;
     }
-    sum.comm = s->costs->latency + s->costs->byte * rows * width * (double)sizeof(float);
+    sum.comm = costs->latency + costs->byte * rows * width * (double)sizeof(float);
     return sum;
 }
 
-int pp_best_eager(const struct pp_best_spec *spec, const struct pp_costs *costs, int m)
+int pp_best_eager(const struct pp_best_spec *spec, const struct pp_costs *costs, int stages, int m)
 {
-    const struct search s = {.spec = spec, .costs = costs};
-    struct pp_geometry g = {.stages = spec->cfg->pipeline.stages,
+    struct pp_geometry g = {.stages = stages,
                             .chunks = 1,
                             .microbatches = m,
                             .eager = spec->cfg->pipeline.eager,
-                            .costs = rank_costs(&s, m)};
+                            .costs = rank_costs(spec, costs, stages, m)};
     return pp_schedule_eager(&g);
 }
 
-static int eager_of(const struct search *s, const char *schedule, int m)
+static int eager_of(const struct search *s, const char *schedule, int stages, int m)
 {
     if (!pp_schedule_is_eager(schedule)) {
         return 0;
     }
-    int k = pp_best_eager(s->spec, s->costs, m);
+    int k = pp_best_eager(s->spec, s->costs, stages, m);
     return k > 1 || s->spec->cfg->pipeline.eager > 0 ? k : 2; /* 1 is 1f1b */
 }
 
@@ -372,7 +293,7 @@ static int try_chunks(struct search *s, struct pp_candidate *c)
     int n = cfg->pipeline.chunks > 0 ? 1 : 4;
     for (int i = 0; i < n; i++) {
         c->chunks = cfg->pipeline.chunks > 0 ? only[i] : list[i];
-        int64_t n_virtual = (int64_t)c->chunks * cfg->pipeline.stages;
+        int64_t n_virtual = (int64_t)c->chunks * c->stages;
         if (c->chunks > 0 && n_virtual <= s->spec->model->n_layers && n_virtual <= PP_STAGES_MAX) {
             PP_TRY(try_cuts(s, c));
         }
@@ -396,6 +317,9 @@ static int compare(const void *a, const void *b)
     if (x->peak_bytes != y->peak_bytes) {
         return x->peak_bytes < y->peak_bytes ? -1 : 1;
     }
+    if (x->stages != y->stages) {
+        return x->stages - y->stages;
+    }
     if (x->chunks != y->chunks) {
         return x->chunks - y->chunks;
     }
@@ -408,22 +332,49 @@ static int compare(const void *a, const void *b)
     return (x->assignment == PP_ASSIGN_TIME) - (y->assignment == PP_ASSIGN_TIME);
 }
 
+/* Every schedule x micro-batch count x chunks x cut of one number of stages. */
+static int search_stages(struct search *s, int stages)
+{
+    const char *const *names = pp_schedule_names();
+    int counts[PP_BEST_COUNTS_MAX];
+    int n = pp_best_counts(s->spec, counts, PP_BEST_COUNTS_MAX);
+    for (int i = 0; i < n; i++) {
+        for (int k = 0; names[k]; k++) {
+            struct pp_candidate c = {.order = k, .stages = stages, .microbatches = counts[i]};
+            snprintf(c.schedule, sizeof(c.schedule), "%s", names[k]);
+            c.eager = eager_of(s, names[k], stages, counts[i]);
+            PP_TRY(try_chunks(s, &c));
+        }
+    }
+    return 0;
+}
+
+static int search(struct search *s)
+{
+    const struct pp_best_spec *spec = s->spec;
+    struct pp_best *b = s->best;
+    for (int i = 0; i < spec->n_stages; i++) {
+        PP_TRY(search_stages(s, spec->stages[i]));
+    }
+    if (spec->n_stages == 0) {
+        PP_TRY(search_stages(s, spec->cfg->pipeline.stages));
+    }
+    b->one = (struct pp_candidate){.stages = 1,
+                                   .chunks = 1,
+                                   .microbatches = spec->cfg->pipeline.microbatches,
+                                   .schedule = "1f1b",
+                                   .assignment = PP_ASSIGN_AUTO};
+    int rc = best_evaluate(spec, s->costs, &b->one);
+    b->one.time.step = rc < 0 ? 0 : b->one.time.step;
+    return rc == PP_ERESOURCE ? rc : 0;
+}
+
 int pp_best_search(const struct pp_best_spec *spec, const struct pp_costs *costs,
                    struct pp_best *out)
 {
     struct pp_best best = {0};
     struct search s = {.spec = spec, .costs = costs, .best = &best};
-    const char *const *names = pp_schedule_names();
-    int counts[PP_BEST_COUNTS_MAX], rc = 0;
-    int n = pp_best_counts(spec, counts, PP_BEST_COUNTS_MAX);
-    for (int i = 0; rc == 0 && i < n; i++) {
-        for (int k = 0; rc == 0 && names[k]; k++) {
-            struct pp_candidate c = {.order = k, .microbatches = counts[i]};
-            snprintf(c.schedule, sizeof(c.schedule), "%s", names[k]);
-            c.eager = eager_of(&s, names[k], counts[i]);
-            rc = try_chunks(&s, &c);
-        }
-    }
+    int rc = search(&s);
     if (rc < 0) {
         pp_best_fini(&best);
         return rc;

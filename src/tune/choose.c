@@ -128,7 +128,7 @@ static int choose(const struct pp_config *cfg, enum pp_run_need need, bool proce
         rc = choose_cut(&spec, costs, out);
     }
     if (rc == 0 && open_eager(cfg)) {
-        out->eager = pp_best_eager(&spec, costs, cfg->pipeline.microbatches);
+        out->eager = pp_best_eager(&spec, costs, cfg->pipeline.stages, cfg->pipeline.microbatches);
         pp_log_info("%s: k = %d from the cost of a hand-over; measured in %.1f s",
                     cfg->pipeline.schedule, out->eager, costs->took);
     }

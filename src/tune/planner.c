@@ -8,16 +8,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "ppcli/bubble.h"
 #include "ppcli/dataset.h"
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
-#include "ppcli/sim.h"
-
-/* Steps after which a pipeline has found its rhythm, and how many more tell it. */
-enum {
-    STEPS_BEFORE = 3,
-    STEPS_AFTER = 3
-};
 
 int pp_costs_create(int n_layers, const int *sizes, int n_sizes, struct pp_costs **out)
 {
@@ -111,11 +105,11 @@ void pp_costs_by_layer(const struct pp_costs *c, int rows, double *cost)
 
 struct step {
     const struct pp_predict_spec *spec;
-    struct pp_sim_costs sim;
     double *arrays;   /* f, i, w [n_virtual] each */
     double *transfer; /* [n_channels] */
     double *rows;     /* [M] */
     double *between;  /* [P] */
+    double *work;     /* [P] */
 };
 
 static void set_rows(struct step *s, int *most)
@@ -157,41 +151,6 @@ static void set_costs(struct step *s, int rows)
     }
 }
 
-static int simulate(const struct step *s, int steps, double *makespan)
-{
-    struct pp_sim_costs costs = s->sim;
-    struct pp_sim_result res;
-    costs.steps = steps;
-    costs.between = s->between;
-    PP_TRY(pp_sim_run(s->spec->plan, &costs, false, &res));
-    *makespan = res.makespan;
-    pp_sim_result_fini(&res);
-    return 0;
-}
-
-/* From step to step: ranks that meet every n steps start together again each time. */
-static int long_run(const struct step *s, double *out)
-{
-    const struct pp_predict_spec *spec = s->spec;
-    double early, late, all;
-    int settled = STEPS_BEFORE + STEPS_AFTER;
-    PP_TRY(simulate(s, STEPS_BEFORE, &early));
-    PP_TRY(simulate(s, settled, &late));
-    double period = (late - early) / STEPS_AFTER;
-    double n = spec->meet_every;
-    if (n == 0 && spec->meet_after > 0 && period > 0) {
-        n = floor(spec->meet_after / period) + 1;
-    }
-    if (n >= 1 && n < settled) {
-        PP_TRY(simulate(s, (int)n, &all));
-        *out = all / n;
-        return 0;
-    }
-    /* what filling and draining the pipeline costs, once in n steps */
-    *out = period + (n > 0 ? (late - settled * period) / n : 0);
-    return 0;
-}
-
 static int predict(struct step *s, struct pp_prediction *out)
 {
     const struct pp_predict_spec *spec = s->spec;
@@ -200,30 +159,27 @@ static int predict(struct step *s, struct pp_prediction *out)
     struct pp_prediction got = {0};
     set_rows(s, &rows);
     set_costs(s, rows);
-    s->sim = (struct pp_sim_costs){.f = s->arrays,
-                                   .i = s->arrays + plan->n_virtual,
-                                   .w = s->arrays + 2 * (size_t)plan->n_virtual,
-                                   .rows = s->rows,
-                                   .latency = spec->costs->latency,
-                                   .transfer = s->transfer,
-                                   .launch = spec->costs->action,
-                                   .slots = true};
-    struct pp_sim_result res;
-    PP_TRY(pp_sim_run(plan, &s->sim, false, &res));
-    double all = 0;
-    for (int r = 0; r < p; r++) {
-        double work = res.work[r] + s->between[r];
-        all += work * spec->replicas;
-        got.work = work > got.work ? work : got.work;
+    struct pp_sim_costs costs = {.f = s->arrays,
+                                 .i = s->arrays + plan->n_virtual,
+                                 .w = s->arrays + 2 * (size_t)plan->n_virtual,
+                                 .rows = s->rows,
+                                 .latency = spec->costs->latency,
+                                 .transfer = s->transfer,
+                                 .launch = spec->costs->action,
+                                 .between = s->between,
+                                 .slots = true};
+    PP_TRY(pp_sim_step(plan, &costs, spec->meet_every, spec->meet_after, &got.step));
+    double least = pp_sim_work(plan, &costs, s->work) * spec->replicas / spec->costs->cores;
+    if (p * spec->replicas > spec->costs->cores && got.step < least) {
+        got.step = least;
     }
-    got.alone = res.makespan;
-    got.bubble_global = res.bubble_global;
-    got.bubble_span = res.bubble_span;
-    pp_sim_result_fini(&res);
-    PP_TRY(long_run(s, &got.step));
-    double floor = all / spec->costs->cores;
-    if (p * spec->replicas > spec->costs->cores && got.step < floor) {
-        got.step = floor;
+    if (spec->explain) {
+        double n = spec->meet_every;
+        n = n <= 0 && spec->meet_after > 0 ? spec->meet_after / got.step + 1 : n;
+        costs.launch = 0; /* what the executor adds is not computing */
+        double busy = pp_sim_work(plan, &costs, s->work);
+        double idle = pp_bubble_idle(busy, got.step, p);
+        PP_TRY(pp_bubble_explain(plan, &costs, n, idle, &got.bubble));
     }
     *out = got;
     return 0;
@@ -237,9 +193,10 @@ int pp_predict(const struct pp_predict_spec *spec, struct pp_prediction *out)
     s.arrays = pp_alloc(3 * (size_t)plan->n_virtual, sizeof(double));
     s.transfer = pp_alloc((size_t)plan->n_channels, sizeof(double));
     s.rows = pp_alloc((size_t)plan->geometry.microbatches, sizeof(double));
-    s.between = pp_alloc((size_t)plan->geometry.stages, sizeof(double));
+    s.between = pp_alloc(2 * (size_t)plan->geometry.stages, sizeof(double));
     int rc = PP_ERESOURCE;
     if (s.arrays && s.transfer && s.rows && s.between) {
+        s.work = s.between + plan->geometry.stages;
         rc = predict(&s, out);
     }
     pp_free(s.arrays);

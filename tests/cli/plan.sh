@@ -14,11 +14,11 @@ assert $1, d
 " "$folder/out" 2>"$folder/err" || complain "$last: not so: $1: $(tail -n 1 "$folder/err" | head -c 600)"
 }
 
-begin "a shape is drawn as text, with title, makespan and both bubbles"
+begin "a shape is drawn as text, with title, makespan and bubble"
 run plan --schedule 1f1b --stages 4 --microbatches 8
 code_is 0
 out_has '1f1b: 4 stages, 8 micro-batches'
-out_has 'makespan 33, bubble_global 27.3 %, bubble_span 27.3 %'
+out_has 'makespan 33, bubble 27.3 %'
 out_has '   0     4  F0 F1 F2 F3 .'
 same "$(cat "$folder/err")" ''
 
@@ -33,7 +33,7 @@ begin "json has the figures of the shape"
 run plan --schedule zb-h1 --stages 4 --microbatches 8 --format json
 code_is 0
 json_ok "d['schema'] == 1 and d['stages'] == 4 and d['chunks'] == 1 and d['microbatches'] == 8"
-json_ok "d['makespan'] == 27 and abs(d['bubble_global'] - 1 / 9) < 1e-12"
+json_ok "d['makespan'] == 27 and abs(d['bubble'] - 1 / 9) < 1e-12 and d['bubble_global'] == d['bubble']"
 json_ok "[r['peak_chunks'] for r in d['ranks']] == [4, 4, 4, 4]"
 json_ok "all(r['work'] == 24 and r['idle'] == 3 for r in d['ranks'])"
 

@@ -24,10 +24,12 @@ END
 begin "a ranked table, and the lines of the winner"
 run plan "$folder/net.ini" --best
 code_is 0
-for word in schedule microbatches chunks assignment 'step ms' 'samples/s' bubble_global \
-    bubble_span 'peak MiB' '[pipeline]' 'stages = 2'; do
+for word in schedule microbatches chunks assignment 'step ms' 'samples/s' \
+    'bubble = sched + cut + wait' 'peak MiB' 'limited by ' '[pipeline]' 'stages = 2'; do
     out_has "$word"
 done
+same "$(grep -c '^ one       1 1f1b  ' "$folder/out")" 1
+same "$(grep -c '^assignment = 0.* | .*6$' "$folder/out")" 1
 
 begin "the lines of the winner can be trained with"
 sed -n '/^\[pipeline\]/,$p' "$folder/out" >"$folder/winner"
@@ -49,14 +51,35 @@ if command -v python3 >/dev/null 2>&1; then
 import json, sys
 d = json.load(open(sys.argv[1]))
 c = d['candidates']
-print(len(c) + d['refused'] + d['too_large'] == d['tried'], len(c) > 50)" "$folder/out")" 'True True'
+shown = [x for x in c if 'bubble' in x]
+print(len(c) + d['refused'] + d['too_large'] + d['same'] == d['tried'], len(c) > 50,
+      len(shown) == 20 and all(abs(x['bubble'] - x['bubble_schedule'] - x['bubble_imbalance'] -
+                                   x['bubble_waiting']) < 1e-9 for x in shown),
+      not any(x['schedule'] == 'gpipe' and x['microbatches'] == 1 for x in c))" "$folder/out")" \
+        'True True True True'
 fi
+
+begin "a list of stages is searched"
+run plan "$folder/net.ini" --best --stages 1,3
+code_is 0
+same "$(grep -c '^stages = [13]$' "$folder/out")" 1
+out_has ' ranks at once on '
+run plan "$folder/net.ini" --best --stages 1,3 --microbatches 2,4
+code_is 64
+err_has 'no other list'
+
+begin "a cut that limits is named, with the layer that is too large"
+run plan "$folder/net.ini" --best --set model.sizes="20 512 512 5" --set data.train_samples=64
+code_is 0
+out_has 'limited by the cut: no schedule helps: the best cut leaves stage '
+out_has 'layer 1 alone has'
 
 begin "a memory limit that nothing keeps is 78"
 run plan "$folder/net.ini" --best --memory 1k
 code_is 78
 out_has 'over 0.0 MiB a rank'
-err_has 'no shape can run within --memory'
+err_has 'no shape can run within --memory 1k: the smallest found holds 0.'
+err_has ': --memory 1Mi fits it'
 
 begin "wrong words are 64"
 run plan --best

@@ -31,7 +31,7 @@ config=$folder/small.ini
 begin "a run leaves one step of its own, beside the simulated one"
 run train "$config" --dir "$folder/run"
 code_is 0
-out_has '% predicted from the measured actions'
+out_has ' + hand-over and waiting '
 trace_is "$folder/run/timeline.json" \
     "head['kind'] == 'measured' and head['schedule'] == '1f1b'" \
     "{e['pid'] for e in x} == {0, 1, 10000, 10001}" \

@@ -68,6 +68,7 @@ static struct pp_prediction predict_in_groups(const struct shape *shape, int k,
                                    .last = first,
                                    .rows = shape->rows,
                                    .replicas = 1,
+                                   .explain = true,
                                    .meet_every = meet_every,
                                    .meet_after = meet_after};
     struct pp_prediction p;
@@ -136,10 +137,8 @@ static void one_rank_takes_the_sum_of_everything(void **state)
     }
     struct pp_prediction p = predict(&one, c, 0, 0);
     double actions = 8 * 0.5; /* F and B of each */
-    assert_float_equal(p.alone, 40 * (1 + 2 + 3 + 0.25 + 0.5) + actions, 1e-6);
-    assert_float_equal(p.step, p.alone + 2, 1e-6);
-    assert_float_equal(p.work, p.step, 1e-6);
-    assert_float_equal(p.bubble_global, 0, 1e-9);
+    assert_float_equal(p.step, 40 * (1 + 2 + 3 + 0.25 + 0.5) + actions + 2, 1e-6);
+    assert_float_equal(p.bubble.idle, actions / p.step, 1e-9);
     pp_costs_destroy(&c);
 }
 
@@ -149,7 +148,7 @@ static void a_smaller_microbatch_takes_less(void **state)
     (void)state;
     struct pp_costs *c = costs_of(1, 1, 1, 1);
     struct shape uneven = {"gpipe", 1, 1, 4, 10};
-    assert_float_equal(predict(&uneven, c, 0, 0).alone, 30, 1e-9);
+    assert_float_equal(predict(&uneven, c, 0, 0).step, 30, 1e-9);
     pp_costs_destroy(&c);
 }
 
@@ -162,9 +161,9 @@ static void a_group_of_weight_gradients_costs_one_product(void **state)
     for (int s = 0; s < 2; s++) {
         c->layers[s].w += 10;
     }
-    assert_float_equal(predict(&shape, c, 0, 0).alone, 8 * 3 + 4 * 10, 1e-9);
-    assert_float_equal(predict_in_groups(&shape, 2, c, 0, 0).alone, 8 * 3 + 2 * 10, 1e-9);
-    assert_float_equal(predict_in_groups(&shape, 100, c, 0, 0).alone, 8 * 3 + 10, 1e-9);
+    assert_float_equal(predict(&shape, c, 0, 0).step, 8 * 3 + 4 * 10, 1e-9);
+    assert_float_equal(predict_in_groups(&shape, 2, c, 0, 0).step, 8 * 3 + 2 * 10, 1e-9);
+    assert_float_equal(predict_in_groups(&shape, 100, c, 0, 0).step, 8 * 3 + 10, 1e-9);
     pp_costs_destroy(&c);
 }
 
@@ -175,9 +174,9 @@ static void the_textbook_bubble_comes_out(void **state)
     struct shape gpipe = {"gpipe", 4, 1, 8, 8};
     struct pp_prediction p = predict(&gpipe, c, 1, 0);
     /* an input gradient leaves before its weight gradient: (P-1)(F+I) of bubble, not F+I+W */
-    assert_float_equal(p.alone, 8 * 3 + 3 * 2, 1e-9);
-    assert_float_equal(p.bubble_global, 1 - 24.0 / 30, 1e-9);
-    assert_float_equal(p.step, p.alone, 1e-9); /* met in every step */
+    assert_float_equal(p.step, 8 * 3 + 3 * 2, 1e-9); /* met in every step */
+    assert_float_equal(p.bubble.idle, 1 - 24.0 / 30, 1e-9);
+    assert_float_equal(p.bubble.schedule, p.bubble.idle, 1e-9);
     pp_costs_destroy(&c);
 }
 
@@ -204,11 +203,11 @@ static void a_hand_over_costs_its_latency_and_its_bytes(void **state)
     (void)state;
     struct pp_costs *c = costs_of(2, 1, 1, 1);
     struct shape naive = {"naive", 2, 1, 1, 10};
-    double without = predict(&naive, c, 1, 0).alone;
+    double without = predict(&naive, c, 1, 0).step;
     c->latency = 5;
-    assert_float_equal(predict(&naive, c, 1, 0).alone, without + 2 * 5, 1e-9);
+    assert_float_equal(predict(&naive, c, 1, 0).step, without + 2 * 5, 1e-9);
     c->byte = 0.01; /* 10 rows of 4 floats: 1.6 a message */
-    assert_float_equal(predict(&naive, c, 1, 0).alone, without + 2 * 5 + 2 * 1.6, 1e-9);
+    assert_float_equal(predict(&naive, c, 1, 0).step, without + 2 * 5 + 2 * 1.6, 1e-9);
     pp_costs_destroy(&c);
 }
 
@@ -236,10 +235,11 @@ static void chunks_are_put_where_their_ranks_are(void **state)
         c->layers[s * 4 + 3].w *= 10;
     }
     struct shape loops = {"interleaved", 2, 2, 4, 4}, v = {"zb-v", 2, 2, 4, 4};
-    assert_float_equal(predict(&loops, c, 0, 0).work, 4 * (3 + 30), 1e-9);
-    assert_float_equal(predict(&v, c, 0, 0).work, 4 * (3 + 30), 1e-9);
-    c->layers[2].f = 0; /* size 1: layer 2 gets cheaper, on the other rank in both */
-    assert_float_equal(predict(&v, c, 0, 0).work, 4 * (3 + 30), 1e-9);
+    struct pp_bubble on_1 = predict(&loops, c, 0, 0).bubble, on_0 = predict(&v, c, 0, 0).bubble;
+    CHECK_INT_EQ(on_1.busiest, 1);
+    CHECK_INT_EQ(on_0.busiest, 0);
+    assert_float_equal(on_1.work, 33.0 / 39, 1e-9);
+    assert_float_equal(on_0.work, 33.0 / 39, 1e-9);
     pp_costs_destroy(&c);
 }
 

@@ -74,7 +74,7 @@ static void a_grid_is_what_one_draws_on_a_whiteboard(void **state)
     prepare("1f1b", 2, 3, 1, 1, 1, 0);
     char *text = drawn(pp_draw_grid);
     CHECK_STR_EQ(text, "1f1b: 2 stages, 3 micro-batches\n"
-                       "makespan 12, bubble_global 25.0 %, bubble_span 25.0 %\n"
+                       "makespan 12, bubble 25.0 %\n"
                        "per rank F 1, I 1, W 1; hand-over 0; peak in micro-batches a rank holds\n"
                        "\n"
                        "rank  peak\n"

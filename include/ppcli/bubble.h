@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The bubble: the mean idle share of all ranks, from step to step, and what it comes from. train,
+ * bench, plan --best, explain and summary.json all take it from here. Local, no clock, no device.
+ */
+#ifndef PPCLI_BUBBLE_H
+#define PPCLI_BUBBLE_H
+
+#include "ppcli/sim.h"
+
+struct pp_bubble {
+    double idle;         /* the bubble; the three parts below add up to it, none below 0 */
+    double schedule;     /* the plan with equal stages (measured means) and free hand-overs */
+    double imbalance;    /* what the times of the real stages add */
+    double waiting;      /* the rest: hand-over, waking up, waiting for a core */
+    int stages, busiest; /* the stage with most work, */
+    double work;         /* and its share of all work */
+};
+
+/* Share of the ranks' time waiting for a core that spoils figures. */
+#define PP_BUBBLE_WAITED 0.02
+
+/* Idle share of `ranks` ranks that computed `busy` together within `time`, in the same unit. */
+double pp_bubble_idle(double busy, double time, int ranks);
+
+/* Work of each rank in one step, with the optimizer and costs->launch: work[P]. Returns the sum. */
+double pp_sim_work(const struct pp_plan *plan, const struct pp_sim_costs *costs, double *work);
+
+/*
+ * The time from step to step when the same batch repeats. The ranks wait for each other every n
+ * steps: then the pipeline drains and fills. meet_every: n; 0: as many as take meet_after, 0:
+ * never. Errors: PP_ERESOURCE.
+ */
+int pp_sim_step(const struct pp_plan *plan, const struct pp_sim_costs *costs, double meet_every,
+                double meet_after, double *out);
+
+/*
+ * Take an idle share apart. costs: mean times of the virtual stages; latency, transfer and launch
+ * count as waiting. What one part explains is no longer there for the next, so that the sum is
+ * `idle` also where that is less than simulated. Errors: PP_ERESOURCE.
+ */
+int pp_bubble_explain(const struct pp_plan *plan, const struct pp_sim_costs *costs,
+                      double meet_every, double idle, struct pp_bubble *out);
+
+/* In percent, parts that add up to a tenth: "31.2 = 20.0 + 8.1 + 3.1", of one stage "0.8". */
+#define PP_BUBBLE_TEXT_MAX 160
+char *pp_bubble_parts(const struct pp_bubble *b, char out[PP_BUBBLE_TEXT_MAX]);
+/* The same in words: "31.2 %: schedule 20.0 + imbalance 8.1 + hand-over and waiting 3.1; stage 0
+ * has 67 % of the work". Both return out. */
+char *pp_bubble_text(const struct pp_bubble *b, char out[PP_BUBBLE_TEXT_MAX]);
+
+#endif

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Three simulations tell where ranks idle: equal stages, the real stages, and what was measured
+ * (or predicted with hand-overs). Each difference is one part.
+ */
+#include "ppcli/bubble.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+
+/* Steps after which a pipeline has found its rhythm, and how many more tell it. */
+enum {
+    STEPS_BEFORE = 3,
+    STEPS_AFTER = 3
+};
+
+double pp_bubble_idle(double busy, double time, int ranks)
+{
+    return time > 0 ? 1.0 - busy / (time * ranks) : 0.0;
+}
+
+double pp_sim_work(const struct pp_plan *plan, const struct pp_sim_costs *c, double *work)
+{
+    double all = 0;
+    for (int r = 0; r < plan->geometry.stages; r++) {
+        double sum = c->between ? c->between[r] : 0;
+        for (int k = 0; k < plan->ranks[r].n_actions; k++) {
+            const struct pp_action *a = &plan->ranks[r].actions[k];
+            double t = a->op == PP_OP_F   ? c->f[a->stage]
+                       : a->op == PP_OP_I ? c->i[a->stage]
+                       : a->op == PP_OP_W ? c->w[a->stage]
+                                          : c->i[a->stage] + c->w[a->stage];
+            sum += t * (c->rows ? c->rows[a->mb] : 1.0) + c->launch;
+        }
+        work[r] = sum;
+        all += sum;
+    }
+    return all;
+}
+
+static int makespan(const struct pp_plan *plan, const struct pp_sim_costs *costs, int steps,
+                    double *out)
+{
+    struct pp_sim_costs repeated = *costs;
+    struct pp_sim_result res;
+    repeated.steps = steps;
+    PP_TRY(pp_sim_run(plan, &repeated, false, &res));
+    *out = res.makespan;
+    pp_sim_result_fini(&res);
+    return 0;
+}
+
+int pp_sim_step(const struct pp_plan *plan, const struct pp_sim_costs *costs, double meet_every,
+                double meet_after, double *out)
+{
+    int settled = STEPS_BEFORE + STEPS_AFTER;
+    double early, late, all, n = meet_every;
+    PP_TRY(makespan(plan, costs, STEPS_BEFORE, &early));
+    PP_TRY(makespan(plan, costs, settled, &late));
+    double period = (late - early) / STEPS_AFTER;
+    if (n <= 0 && meet_after > 0 && period > 0) {
+        n = floor(meet_after / period) + 1;
+    }
+    if (n > 0 && n < settled) {
+        int steps = n > 1 ? (int)(n + 0.5) : 1;
+        PP_TRY(makespan(plan, costs, steps, &all));
+        *out = all / steps;
+        return 0;
+    }
+    /* what filling and draining the pipeline costs, once in n steps */
+    *out = period + (n > 0 ? (late - settled * period) / n : 0);
+    return 0;
+}
+
+static int simulated_idle(const struct pp_plan *plan, const struct pp_sim_costs *costs,
+                          double meet_every, double *work, double *out)
+{
+    double step, all = pp_sim_work(plan, costs, work);
+    PP_TRY(pp_sim_step(plan, costs, meet_every, 0, &step));
+    *out = pp_bubble_idle(all, step, plan->geometry.stages);
+    return 0;
+}
+
+static void fill_mean(const double *values, int n, double *out)
+{
+    double sum = 0;
+    for (int k = 0; values && k < n; k++) {
+        sum += values[k];
+    }
+    for (int k = 0; k < n; k++) {
+        out[k] = sum / n;
+    }
+}
+
+static double clamp(double x, double most)
+{
+    return x < 0 || most < 0 ? 0 : x < most ? x : most;
+}
+
+static int explain(const struct pp_plan *plan, const struct pp_sim_costs *costs, double meet_every,
+                   double idle, double *arrays, struct pp_bubble *out)
+{
+    int n = plan->n_virtual, p = plan->geometry.stages;
+    double *work = arrays + 3 * (size_t)n, *between = work + p, real, even;
+    struct pp_sim_costs free_costs = *costs, equal;
+    free_costs.latency = free_costs.launch = 0;
+    free_costs.transfer = NULL;
+    equal = free_costs;
+    fill_mean(costs->f, n, arrays);
+    fill_mean(costs->i, n, arrays + n);
+    fill_mean(costs->w, n, arrays + 2 * (size_t)n);
+    fill_mean(costs->between, p, between);
+    equal.f = arrays;
+    equal.i = arrays + n;
+    equal.w = arrays + 2 * (size_t)n;
+    equal.between = between;
+    PP_TRY(simulated_idle(plan, &equal, meet_every, work, &even));
+    PP_TRY(simulated_idle(plan, &free_costs, meet_every, work, &real));
+    struct pp_bubble b = {.idle = idle, .stages = p};
+    double all = 0;
+    for (int r = 0; r < p; r++) {
+        all += work[r];
+        b.busiest = work[r] > work[b.busiest] ? r : b.busiest;
+    }
+    b.work = all > 0 ? work[b.busiest] / all : 0;
+    b.schedule = clamp(even, idle);
+    b.imbalance = clamp(real - even, idle - b.schedule);
+    b.waiting = idle - b.schedule - b.imbalance;
+    *out = b;
+    return 0;
+}
+
+int pp_bubble_explain(const struct pp_plan *plan, const struct pp_sim_costs *costs,
+                      double meet_every, double idle, struct pp_bubble *out)
+{
+    size_t n = 3 * (size_t)plan->n_virtual + 2 * (size_t)plan->geometry.stages;
+    double *arrays = pp_alloc(n, sizeof(*arrays));
+    int rc = arrays ? explain(plan, costs, meet_every, idle, arrays, out) : PP_ERESOURCE;
+    pp_free(arrays);
+    return rc;
+}
+
+/* Percent to a tenth, as printed: parts[0] + parts[1] + parts[2] is the result. */
+static double tenths(const struct pp_bubble *b, double parts[3])
+{
+    double idle = round(b->idle * 1000);
+    double schedule = clamp(round(b->schedule * 1000), idle);
+    double imbalance = clamp(round(b->imbalance * 1000), idle - schedule);
+    parts[0] = schedule / 10;
+    parts[1] = imbalance / 10;
+    parts[2] = (idle - schedule - imbalance) / 10;
+    return idle / 10 + 0.0; /* -0 is 0 */
+}
+
+char *pp_bubble_parts(const struct pp_bubble *b, char out[PP_BUBBLE_TEXT_MAX])
+{
+    double parts[3], idle = tenths(b, parts);
+    int used = snprintf(out, PP_BUBBLE_TEXT_MAX, "%.1f", idle);
+    if (b->stages > 1) {
+        snprintf(out + used, PP_BUBBLE_TEXT_MAX - (size_t)used, " = %.1f + %.1f + %.1f", parts[0],
+                 parts[1], parts[2]);
+    }
+    return out;
+}
+
+char *pp_bubble_text(const struct pp_bubble *b, char out[PP_BUBBLE_TEXT_MAX])
+{
+    double parts[3], idle = tenths(b, parts);
+    int used = snprintf(out, PP_BUBBLE_TEXT_MAX, "%.1f %%", idle);
+    if (b->stages > 1) {
+        snprintf(out + used, PP_BUBBLE_TEXT_MAX - (size_t)used,
+                 ": schedule %.1f + imbalance %.1f + hand-over and waiting %.1f; stage %d has "
+                 "%.0f %% of the work",
+                 parts[0], parts[1], parts[2], b->busiest, b->work * 100);
+    }
+    return out;
+}

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The largest part of a bubble decides what is said; a cut is compared with the best there is. */
+#include "ppcli/advice.h"
+
+#include <stdio.h>
+
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+
+#define NOTICEABLE 0.02 /* of all work: what a better cut must gain to be named */
+
+char *pp_ranges_text(const int *first, const int *last, int n, char *out, size_t bytes)
+{
+    size_t used = 0;
+    out[0] = '\0';
+    for (int s = 0; s < n && used < bytes; s++) {
+        used += (size_t)snprintf(out + used, bytes - used, "%s%d", s ? " | " : "", first[s]);
+        if (last[s] > first[s] && used < bytes) {
+            used += (size_t)snprintf(out + used, bytes - used, "-%d", last[s]);
+        }
+    }
+    return out;
+}
+
+static double flops_of(const struct pp_layer *layer)
+{
+    struct pp_layer_cost c;
+    layer->ops->cost(layer, &c);
+    return c.flops_f + c.flops_i + c.flops_w;
+}
+
+void pp_advice_costs(const struct pp_layout *l, const double *f, const double *i, const double *w,
+                     double *cost)
+{
+    for (int v = 0; v < l->n_virtual; v++) {
+        double flops = 0;
+        for (int k = l->first[v]; k <= l->last[v]; k++) {
+            flops += flops_of(&l->model->layers[k]);
+        }
+        for (int k = l->first[v]; k <= l->last[v]; k++) {
+            cost[k] = (f[v] + i[v] + w[v]) * flops_of(&l->model->layers[k]) / flops;
+        }
+    }
+}
+
+/* Shares of all work by rank, for pieces first..last. */
+static void shares_of(const struct pp_layout *l, const double *cost, const int *first,
+                      const int *last, double *share)
+{
+    double all = 0;
+    for (int r = 0; r < l->stages; r++) {
+        share[r] = 0;
+    }
+    for (int v = 0; v < l->n_virtual; v++) {
+        for (int k = first[v]; k <= last[v]; k++) {
+            share[l->rank_of[v]] += cost[k];
+            all += cost[k];
+        }
+    }
+    for (int r = 0; r < l->stages && all > 0; r++) {
+        share[r] /= all;
+    }
+}
+
+static int largest_of(const double *x, int n)
+{
+    int k = 0;
+    for (int i = 1; i < n; i++) {
+        k = x[i] > x[k] ? i : k;
+    }
+    return k;
+}
+
+static int least_of(const double *x, int n)
+{
+    int k = 0;
+    for (int i = 1; i < n; i++) {
+        k = x[i] < x[k] ? i : k;
+    }
+    return k;
+}
+
+static void cut_text(const struct pp_advice_spec *spec, const int *first, const int *last,
+                     double *share, char *out)
+{
+    const struct pp_layout *l = spec->layout;
+    char ranges[192];
+    shares_of(l, spec->cost, l->first, l->last, share);
+    int busiest = largest_of(share, l->stages);
+    double now = share[busiest], all = 0;
+    shares_of(l, spec->cost, first, last, share);
+    double most = share[largest_of(share, l->stages)];
+    if (most < now - NOTICEABLE) {
+        snprintf(
+            out, PP_ADVICE_MAX,
+            "limited by the cut: stage %d has %.0f %% of the work; assignment = %s would leave "
+            "no stage more than %.0f %%",
+            busiest, now * 100, pp_ranges_text(first, last, l->n_virtual, ranges, sizeof(ranges)),
+            most * 100);
+        return;
+    }
+    int least = least_of(share, l->stages), layer = largest_of(spec->cost, l->model->n_layers);
+    for (int k = 0; k < l->model->n_layers; k++) {
+        all += spec->cost[k];
+    }
+    snprintf(out, PP_ADVICE_MAX,
+             "limited by the cut: no schedule helps: the best cut leaves stage %d with %.0f %% of "
+             "the work (balance %.0f %%); layer %d alone has %.0f %%: make it narrower or others "
+             "wider, or use another number of stages",
+             least, share[least] * 100, 100 / (most * l->stages), layer,
+             100 * spec->cost[layer] / all);
+}
+
+static int advise_cut(const struct pp_advice_spec *spec, char *out)
+{
+    const struct pp_layout *l = spec->layout;
+    int *cut = pp_alloc(2 * (size_t)l->n_virtual, sizeof(*cut));
+    double *share = pp_alloc((size_t)l->stages, sizeof(*share));
+    int rc = PP_ERESOURCE;
+    if (cut && share) {
+        rc = pp_partition_costs(l->model, spec->cost, l->n_virtual, cut, cut + l->n_virtual);
+    }
+    if (rc == 0) {
+        cut_text(spec, cut, cut + l->n_virtual, share, out);
+    }
+    pp_free(cut);
+    pp_free(share);
+    return rc;
+}
+
+int pp_advice(const struct pp_advice_spec *spec, char out[PP_ADVICE_MAX])
+{
+    const struct pp_bubble *b = spec->bubble;
+    const struct pp_layout *l = spec->layout;
+    out[0] = '\0';
+    if (l->stages == 1) {
+        return 0;
+    }
+    /* what idles although the busiest stage never would: no schedule changes it */
+    double cut = b->work > 0 ? 1 - 1 / (b->stages * b->work) : 0;
+    double order = b->schedule + b->imbalance - cut;
+    if (cut >= order && cut >= b->waiting) {
+        return advise_cut(spec, out);
+    }
+    if (order >= b->waiting) {
+        char change[64] = "the search found none that waits less";
+        if (!spec->searched) {
+            snprintf(change, sizeof(change), "more than %d micro-batches or another one wait less",
+                     l->plans[0].m);
+        }
+        snprintf(out, PP_ADVICE_MAX, "limited by the schedule: the pipeline fills and drains; %s",
+                 change);
+    } else if (spec->waited > PP_BUBBLE_WAITED) {
+        snprintf(out, PP_ADVICE_MAX,
+                 "limited by the machine: ranks waited for a core %.0f %% of the time",
+                 spec->waited * 100);
+    } else {
+        snprintf(
+            out, PP_ADVICE_MAX,
+            "limited by hand-over and waiting: micro-batches of %d samples are short; fewer of "
+            "them, or wider layers, pay it less often",
+            l->max_rows);
+    }
+    return 0;
+}

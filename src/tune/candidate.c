@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One candidate of the search: laid out as the run would lay it out, its memory counted, its plan
+ * told from others, its step predicted and its bubble explained. */
+#include "best.h"
+
+#include <string.h>
+
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+
+static int set_ranges(struct pp_config *cfg, const struct pp_model *model,
+                      const struct pp_costs *costs, int rows, int n)
+{
+    double *by_layer = pp_alloc((size_t)model->n_layers, sizeof(*by_layer));
+    if (!by_layer) {
+        return PP_ERESOURCE;
+    }
+    pp_costs_by_layer(costs, rows, by_layer);
+    int rc =
+        pp_partition_costs(model, by_layer, n, cfg->pipeline.first_layer, cfg->pipeline.last_layer);
+    cfg->pipeline.n_ranges = n;
+    cfg->pipeline.assignment = PP_ASSIGN_EXPLICIT;
+    pp_free(by_layer);
+    return rc;
+}
+
+int pp_best_config(const struct pp_config *cfg, const struct pp_model *model,
+                   const struct pp_candidate *c, const struct pp_costs *costs,
+                   struct pp_config **out)
+{
+    struct pp_config *copy = pp_alloc(1, sizeof(*copy));
+    if (!copy) {
+        return PP_ERESOURCE;
+    }
+    *copy = *cfg;
+    snprintf(copy->pipeline.schedule, sizeof(copy->pipeline.schedule), "%s", c->schedule);
+    copy->pipeline.stages = c->stages;
+    copy->pipeline.microbatches = c->microbatches;
+    copy->pipeline.chunks = c->chunks;
+    copy->pipeline.eager = c->eager > 0 ? c->eager : copy->pipeline.eager;
+    int n = c->stages * c->chunks, rc = 0;
+    if (n == 1) {
+        copy->pipeline.assignment = PP_ASSIGN_AUTO;
+    } else if (c->assignment == PP_ASSIGN_TIME) {
+        int rows, first;
+        pp_balanced_piece(cfg->train.batch_size, cfg->pipeline.replicas * c->microbatches, 0,
+                          &first, &rows);
+        rc = set_ranges(copy, model, costs, rows, n);
+    } else if (c->assignment != PP_ASSIGN_EXPLICIT) {
+        rc = pp_partition(model, copy, n, copy->pipeline.first_layer, copy->pipeline.last_layer);
+        copy->pipeline.n_ranges = n;
+        copy->pipeline.assignment = PP_ASSIGN_EXPLICIT;
+    }
+    if (rc < 0) {
+        pp_free(copy);
+        return rc;
+    }
+    *out = copy;
+    return 0;
+}
+
+int pp_best_ranges(const struct pp_model *model, const struct pp_costs *costs, int rows, int n,
+                   char *out, size_t bytes)
+{
+    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
+    if (!cfg) {
+        return PP_ERESOURCE;
+    }
+    int rc = set_ranges(cfg, model, costs, rows, n);
+    if (rc == 0) {
+        pp_ranges_text(cfg->pipeline.first_layer, cfg->pipeline.last_layer, n, out, bytes);
+        rc = strlen(out) + 1 < bytes
+                 ? 0
+                 : pp_fail(PP_ECONFIG, "%d ranges of layers are too many to write down", n);
+    }
+    pp_free(cfg);
+    return rc;
+}
+
+static int peak_of(const struct pp_layout *l, bool processes, size_t *out)
+{
+    size_t most = 0;
+    struct pp_transport_caps caps = {.shared_slots = !processes, .processes = processes};
+    for (int r = 0; r < l->stages; r++) {
+        struct pp_exec_spec spec = {.layout = l, .rank = r, .caps = caps};
+        struct pp_exec_bytes bytes;
+        PP_TRY(pp_exec_predict(&spec, &bytes));
+        most = bytes.total > most ? bytes.total : most;
+    }
+    *out = most;
+    return 0;
+}
+
+static void mix(uint64_t *hash, const void *data, size_t bytes)
+{
+    const unsigned char *p = data;
+    for (size_t i = 0; i < bytes; i++) {
+        *hash = (*hash ^ p[i]) * 0x100000001b3u; /* FNV-1a */
+    }
+}
+
+/* The same for candidates whose ranks do the same in the same order on the same layers. */
+static uint64_t identity_of(const struct pp_layout *l, const struct pp_plan *plan)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    mix(&hash, &plan->geometry.microbatches, sizeof(int));
+    mix(&hash, l->last, (size_t)l->n_virtual * sizeof(int));
+    mix(&hash, l->rank_of, (size_t)l->n_virtual * sizeof(int));
+    for (int r = 0; r < l->stages; r++) {
+        for (int k = 0; k < plan->ranks[r].n_actions; k++) {
+            const struct pp_action *a = &plan->ranks[r].actions[k];
+            mix(&hash, (int[]){r, a->op, a->stage, a->mb}, 4 * sizeof(int));
+        }
+    }
+    return hash;
+}
+
+static int predict(const struct pp_best_spec *spec, const struct pp_costs *costs,
+                   const struct pp_layout *l, bool explain, struct pp_prediction *out)
+{
+    struct pp_predict_spec p = {
+        .plan = pp_layout_plan(l, PP_PLAN_TRAIN, l->plans[0].m),
+        .model = spec->model,
+        .costs = costs,
+        .first = l->first,
+        .last = l->last,
+        .rows = best_share(spec),
+        .replicas = l->replicas,
+        .meet_every = l->cfg->train.clip_norm > 0 ? 1 : l->cfg->run.log_every,
+        .meet_after = PP_RUN_MEET_NS * 1e-9,
+        .explain = explain,
+    };
+    return pp_predict(&p, out);
+}
+
+/* The candidate as it would run. The caller owns both. */
+static int lay_out(const struct pp_best_spec *spec, const struct pp_costs *costs,
+                   const struct pp_candidate *c, struct pp_config **cfg, struct pp_layout **l)
+{
+    PP_TRY(pp_best_config(spec->cfg, spec->model, c, costs, cfg));
+    (*cfg)->source = NULL; /* what is wrong with a try is nobody's problem */
+    return pp_layout_create(*cfg, spec->model, spec->train_n, spec->test_n, l);
+}
+
+int best_evaluate(const struct pp_best_spec *spec, const struct pp_costs *costs,
+                  struct pp_candidate *c)
+{
+    struct pp_config *cfg = NULL;
+    struct pp_layout *l = NULL;
+    int rc = lay_out(spec, costs, c, &cfg, &l);
+    if (rc == 0) {
+        rc = peak_of(l, cfg->run.launch == PP_LAUNCH_MPIRUN, &c->peak_bytes);
+    }
+    if (rc == 0) {
+        c->identity = identity_of(l, pp_layout_plan(l, PP_PLAN_TRAIN, l->plans[0].m));
+        rc = predict(spec, costs, l, false, &c->time);
+    }
+    pp_layout_destroy(&l);
+    pp_free(cfg);
+    return rc;
+}
+
+int pp_best_explain(const struct pp_best_spec *spec, const struct pp_costs *costs,
+                    struct pp_candidate *c, char advice[PP_ADVICE_MAX])
+{
+    struct pp_config *cfg = NULL;
+    struct pp_layout *l = NULL;
+    double *cost = pp_alloc((size_t)spec->model->n_layers, sizeof(*cost));
+    int rc = cost ? lay_out(spec, costs, c, &cfg, &l) : PP_ERESOURCE;
+    if (rc == 0) {
+        rc = predict(spec, costs, l, true, &c->time);
+    }
+    if (rc == 0 && advice) {
+        pp_costs_by_layer(costs, pp_best_rows(spec, c->microbatches), cost);
+        struct pp_advice_spec a = {
+            .layout = l, .bubble = &c->time.bubble, .cost = cost, .searched = true, .waited = -1};
+        rc = pp_advice(&a, advice);
+    }
+    pp_layout_destroy(&l);
+    pp_free(cfg);
+    pp_free(cost);
+    return rc;
+}
