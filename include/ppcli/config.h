@@ -101,7 +101,12 @@ struct pp_config {
     struct {
         char dataset[PP_NAME_MAX];
         char path[PP_PATH_MAX]; /* resolved; empty: the default place of this data set */
-        int train_samples;      /* synthetic: how many; files: at most this many; 0 = all */
+        /* files of one's own, resolved; empty: none */
+        char train_images[PP_PATH_MAX], train_labels[PP_PATH_MAX];
+        char test_images[PP_PATH_MAX], test_labels[PP_PATH_MAX];
+        char train_file[PP_PATH_MAX], test_file[PP_PATH_MAX];
+        char label[PP_NAME_MAX]; /* "last", "first" or a column's name */
+        int train_samples;       /* synthetic: how many; files: at most this many; 0 = all */
         int test_samples;
     } data;
     struct {

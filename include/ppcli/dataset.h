@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Data sets: labelled rows of bytes, read whole and checked strictly before training starts.
- * The loader hands out which rows belong to a batch; it knows no pipeline.
+ * Data sets: labelled rows of bytes or floats, read whole and checked strictly before training
+ * starts. The loader hands out which rows belong to a batch; it knows no pipeline.
  */
 #ifndef PPCLI_DATASET_H
 #define PPCLI_DATASET_H
@@ -26,20 +26,23 @@ enum pp_data_parts {
 struct pp_dataset {
     const char *name;
     int n;               /* samples */
-    int features;        /* bytes per image; 784 */
+    int features;        /* values of a sample; 784 */
+    char shape[48];      /* of a sample: "28 x 28" */
     int classes;         /* labels are 0..classes-1 */
-    float scale;         /* a byte times this is the model's input */
-    uint8_t *images;     /* [n][features], NULL when not asked for; owned */
+    int value_bytes;     /* 1: uint8_t, 4: float */
+    float scale;         /* a value times this is the model's input */
+    uint8_t *images;     /* [n][features][value_bytes], NULL when not asked for; owned */
     uint8_t *labels;     /* [n], NULL when not asked for; owned */
     uint32_t images_crc; /* CRC-32 of all image bytes of the file, 0 when not read */
     uint32_t labels_crc;
-    char origin[PP_PATH_MAX]; /* the directory, or "made from the seed" */
+    char origin[PP_PATH_MAX]; /* the folder or file, or "made from the seed" */
 };
 
 struct pp_dataset_info { /* what can be known without opening a file */
     const char *name;
     const char *help;
-    int features, classes;     /* 0: taken from the model */
+    int value_bytes;           /* as in struct pp_dataset */
+    int features, classes;     /* 0: those of the files, or of the model */
     int train_n, test_n;       /* 0: unknown before opening, or by config */
     const char *fetch_command; /* "ppcli download fashion-mnist", NULL: none */
 };
@@ -57,8 +60,16 @@ int pp_dataset_open(const struct pp_config *cfg, enum pp_split split, int parts,
                     int model_classes, struct pp_dataset **out);
 void pp_dataset_destroy(struct pp_dataset **ds);
 
-/* How many samples each split has, from headers alone (for explain): PP_ENOINPUT when absent. */
+/* How many samples a split has (for explain): PP_ENOINPUT when absent. */
 int pp_dataset_count(const struct pp_config *cfg, enum pp_split split, int *out);
+
+/*
+ * Whether config, files and model fit: the keys that name files are those of the data set, samples
+ * have as many values as the model inputs, in both splits the same shape, and the model has an
+ * output for each class. Files that are absent fit. Errors: PP_ECONFIG, by pp_config_problem();
+ * those of pp_dataset_open(). Local.
+ */
+int pp_dataset_check(struct pp_config *cfg, int model_inputs, int model_classes);
 
 /* The directory of data set `name`: $PPCLI_DATA_DIR/<name>, else ${XDG_DATA_HOME:-~/.local/share}/
  * ppcli/<name>. The same for training and downloading. Errors: PP_ECONFIG (no home). */

@@ -109,7 +109,11 @@ static int microbatch(struct plain_loop *p, int step, int mb, float mean)
     const struct pp_dataset *ds = p->data;
     const uint32_t *index;
     int rows = pp_loader_microbatch(p->loader, step, mb, &index), slot = 0;
-    PP_TRY(pp_backend_gather_u8(p->be, rows, ds->features, ds->images, index, ds->scale, p->x));
+    const float *values = (const float *)(const void *)ds->images;
+    PP_TRY(
+        ds->value_bytes > 1
+            ? pp_backend_gather_f32(p->be, rows, ds->features, values, index, ds->scale, p->x)
+            : pp_backend_gather_u8(p->be, rows, ds->features, ds->images, index, ds->scale, p->x));
     PP_TRY(pp_chunk_forward(p->chunk, p->be, slot, rows, p->x, p->logits));
     for (int r = 0; r < rows; r++) {
         p->host_labels[r] = ds->labels[index[r]];

@@ -56,6 +56,19 @@ static const struct conf_option table[] = {
      .help = "data set to train on"},
     {KEY(data, path, CONF_PATH), .def = "",
      .help = "folder of the data set's files; empty: where `ppcli download` puts it"},
+    {KEY(data, train_images, CONF_PATH), .def = "",
+     .help = "idx, npy: file of the training samples, [n][h][w], [n][h][w][c] or [n][d]"},
+    {KEY(data, train_labels, CONF_PATH), .def = "",
+     .help = "idx, npy: file of their labels, [n], whole numbers from 0 to 255"},
+    {KEY(data, test_images, CONF_PATH), .def = "", .help = "idx, npy: file of the test samples"},
+    {KEY(data, test_labels, CONF_PATH), .def = "", .help = "idx, npy: file of their labels"},
+    {KEY(data, train_file, CONF_PATH), .def = "",
+     .help = "csv: table of the training samples, a row each; values are used as they are"},
+    {KEY(data, test_file, CONF_PATH), .def = "", .help = "csv: table of the test samples"},
+    {KEY(data, label, CONF_NAME), .def = "last", .word = "first | last", .free = true,
+     .numbers = true,
+     .help = "csv: column of the label, a whole number from 0 to 255: first, last, or its name in "
+             "the first line"},
     {KEY(data, train_samples, CONF_INT), .def = "0", .max = 2147483647, .unit = "samples",
      .numbers = true, .help = "train on at most this many; synthetic: make this many; 0 = all"},
     {KEY(data, test_samples, CONF_INT), .def = "0", .max = 2147483647, .unit = "samples",
@@ -266,7 +279,7 @@ const char *conf_type_name(enum conf_type type)
 
 const char *const *conf_names_of(const struct conf_option *o, const struct pp_names *names)
 {
-    if (!names || o->type != CONF_NAME) {
+    if (!names || o->type != CONF_NAME || o->free) {
         return NULL;
     }
     return *(const char *const *const *)((const char *)names + o->names);
@@ -328,6 +341,9 @@ const char *conf_range_text(const struct conf_option *o, const struct pp_names *
     case CONF_ENUM:
         return words_text(o, NULL, out, bytes);
     case CONF_NAME:
+        if (o->free) {
+            snprintf(out, bytes, "%s | a name", o->word);
+        }
         return list ? words_text(o, list, out, bytes) : out;
     case CONF_PATH:
         snprintf(out, bytes, "%s%s", o->word ? o->word : "",

@@ -2,6 +2,7 @@
 /* The list of data sets, and the parts that do not depend on which one it is. */
 #include "ppcli/dataset.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,6 +10,8 @@
 #include "ppcli/file.h"
 #include "ppcli/mem.h"
 #include "ops.h"
+
+#define CLASSES_MAX 256 /* a label is one byte */
 
 #define PP_DATASET(symbol) extern const struct pp_dataset_ops dataset_##symbol;
 #include "datasets.def"
@@ -62,8 +65,8 @@ const struct pp_dataset_info *pp_dataset_info(const char *name)
     return ops ? &ops->info : NULL;
 }
 
-int pp_dataset_open(const struct pp_config *cfg, enum pp_split split, int parts, int model_inputs,
-                    int model_classes, struct pp_dataset **out)
+static int open_split(const struct pp_config *cfg, enum pp_split split, int parts, int inputs,
+                      int classes, struct pp_dataset **out)
 {
     const struct pp_dataset_ops *ops;
     PP_TRY(need(cfg->data.dataset, &ops));
@@ -72,7 +75,51 @@ int pp_dataset_open(const struct pp_config *cfg, enum pp_split split, int parts,
         return PP_ERESOURCE;
     }
     ds->name = ops->info.name;
-    int rc = ops->open(ops, cfg, split, parts, model_inputs, model_classes, ds);
+    int rc = ops->open(ops, cfg, split, parts, inputs, classes, ds);
+    if (rc < 0) {
+        pp_dataset_destroy(&ds);
+        return rc;
+    }
+    *out = ds;
+    return 0;
+}
+
+/* "784 512 10" with the ends that the data need, for a message. */
+static const char *sizes_text(const struct pp_config *cfg, int inputs, int classes, char out[128])
+{
+    int n = cfg->model.n_sizes, at = snprintf(out, 128, "%d", inputs);
+    for (int i = 1; i < n - 1 && n <= 8; i++) {
+        at += snprintf(out + at, 128 - (size_t)at, " %d", cfg->model.sizes[i]);
+    }
+    snprintf(out + at, 128 - (size_t)at, "%s %d", n <= 8 ? "" : " ...", classes);
+    return out;
+}
+
+static int check_fit(const struct pp_config *cfg, const struct pp_dataset *ds, int inputs,
+                     int classes)
+{
+    char sizes[128];
+    bool image = strchr(ds->shape, 'x') != NULL;
+    if (inputs == ds->features && classes >= ds->classes && classes <= CLASSES_MAX) {
+        return 0;
+    }
+    if (inputs == ds->features && classes > CLASSES_MAX) {
+        return pp_fail(PP_ECONFIG, "model.sizes ends with %d; labels are bytes: at most %d classes",
+                       classes, CLASSES_MAX);
+    }
+    return pp_fail(PP_ECONFIG,
+                   "model.sizes begins with %d and ends with %d, but a sample of %s has %s%s%d "
+                   "values and there are %d classes; use model.sizes = %s",
+                   inputs, classes, ds->name, image ? ds->shape : "", image ? " = " : "",
+                   ds->features, ds->classes, sizes_text(cfg, ds->features, ds->classes, sizes));
+}
+
+int pp_dataset_open(const struct pp_config *cfg, enum pp_split split, int parts, int model_inputs,
+                    int model_classes, struct pp_dataset **out)
+{
+    struct pp_dataset *ds = NULL;
+    PP_TRY(open_split(cfg, split, parts, model_inputs, model_classes, &ds));
+    int rc = check_fit(cfg, ds, model_inputs, model_classes);
     if (rc < 0) {
         pp_dataset_destroy(&ds);
         return rc;
@@ -94,10 +141,83 @@ void pp_dataset_destroy(struct pp_dataset **ds)
 
 int pp_dataset_count(const struct pp_config *cfg, enum pp_split split, int *out)
 {
-    const struct pp_dataset_ops *ops;
-    PP_TRY(need(cfg->data.dataset, &ops));
-    return ops->count(ops, cfg, split, out);
+    struct pp_dataset *ds = NULL;
+    PP_TRY(open_split(cfg, split, 0, 1, 1, &ds));
+    *out = ds->n;
+    pp_dataset_destroy(&ds);
+    return 0;
 }
+
+int pp_samples_max(const struct pp_config *cfg, enum pp_split split)
+{
+    return split == PP_SPLIT_TRAIN ? cfg->data.train_samples : cfg->data.test_samples;
+}
+
+/* ---- config, files and model */
+
+/* The keys that name files: those of this data set must be there, others have no effect. */
+static int check_keys(struct pp_config *cfg, const struct pp_dataset_ops *ops)
+{
+    const struct {
+        const char *name, *value;
+        enum pp_data_keys of;
+    } keys[] = {
+        {"data.train_images", cfg->data.train_images, PP_KEYS_PAIRS},
+        {"data.train_labels", cfg->data.train_labels, PP_KEYS_PAIRS},
+        {"data.test_images", cfg->data.test_images, PP_KEYS_PAIRS},
+        {"data.test_labels", cfg->data.test_labels, PP_KEYS_PAIRS},
+        {"data.train_file", cfg->data.train_file, PP_KEYS_TABLES},
+        {"data.test_file", cfg->data.test_file, PP_KEYS_TABLES},
+    };
+    int rc = 0;
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        bool ours = keys[i].of == ops->keys, set = keys[i].value[0] != '\0';
+        if (ours && !set) {
+            rc = pp_config_problem(cfg, keys[i].name,
+                                   "%s: names no file, but data.dataset = %s "
+                                   "needs one",
+                                   keys[i].name, ops->info.name);
+        } else if (set && !ours) {
+            rc = pp_config_problem(cfg, keys[i].name,
+                                   "%s has no effect with data.dataset = %s, "
+                                   "only with %s",
+                                   keys[i].name, ops->info.name,
+                                   keys[i].of == PP_KEYS_PAIRS ? "idx or npy" : "csv");
+        }
+    }
+    return rc;
+}
+
+int pp_dataset_check(struct pp_config *cfg, int model_inputs, int model_classes)
+{
+    const struct pp_dataset_ops *ops;
+    struct pp_dataset *ds[2] = {NULL, NULL};
+    PP_TRY(need(cfg->data.dataset, &ops));
+    PP_TRY(check_keys(cfg, ops));
+    struct pp_dataset known = {
+        .name = ops->info.name, .features = ops->info.features, .classes = ops->info.classes};
+    snprintf(known.shape, sizeof(known.shape), "28 x 28");
+    int rc = known.features > 0 ? check_fit(cfg, &known, model_inputs, model_classes) : 0;
+    for (int split = 0; rc == 0 && split < 2; split++) {
+        rc = open_split(cfg, (enum pp_split)split, 0, model_inputs, model_classes, &ds[split]);
+        rc = rc == 0 ? check_fit(cfg, ds[split], model_inputs, model_classes) : rc;
+    }
+    if (rc == 0 && strcmp(ds[0]->shape, ds[1]->shape) != 0) {
+        rc = pp_fail(PP_EFORMAT, "a training sample of %s is %s, a test sample of %s is %s",
+                     ds[0]->origin, ds[0]->shape, ds[1]->origin, ds[1]->shape);
+    }
+    pp_dataset_destroy(&ds[0]);
+    pp_dataset_destroy(&ds[1]);
+    if (rc == PP_ECONFIG) {
+        char text[sizeof(pp_error_get()->text)];
+        snprintf(text, sizeof(text), "%s", pp_error_get()->text);
+        bool label = strncmp(text, "data.label", 10) == 0;
+        return pp_config_problem(cfg, label ? "data.label" : "model.sizes", "%s", text);
+    }
+    return rc == PP_ENOINPUT ? 0 : rc;
+}
+
+/* ---- where files lie */
 
 static const char *env(const char *name)
 {

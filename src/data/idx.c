@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Strict IDX reader. */
-#include "idx.h"
+#include "array.h"
 
 #include <inttypes.h>
 
@@ -8,9 +8,29 @@
 #include "ppcli/mem.h"
 #include "source.h"
 
-static int read_header(struct pp_source *s, const char *path, struct pp_idx *out)
+int pp_array_count(const char *path, struct pp_array *a)
 {
-    uint8_t b[4 * PP_IDX_DIMS_MAX] = {0};
+    uint64_t n = 1;
+    for (int i = 0; i < a->n_dims; i++) {
+        if (a->dims[i] < 1 || a->dims[i] > PP_ARRAY_DIM_MAX) {
+            return pp_fail(PP_EFORMAT, "%s: dimension %d is %" PRIu32 ", expected 1 to %" PRIu32,
+                           path, i, a->dims[i], PP_ARRAY_DIM_MAX);
+        }
+        n *= a->dims[i]; /* no overflow: at most the cap before, 2^30 x 2^28 after */
+        if (n > PP_ARRAY_MAX) {
+            return pp_fail(PP_EFORMAT,
+                           "%s: its header announces %" PRIu64 " values or more, at most %" PRIu64
+                           " are read",
+                           path, n, PP_ARRAY_MAX);
+        }
+    }
+    a->n = (size_t)n;
+    return 0;
+}
+
+static int read_header(struct pp_source *s, const char *path, struct pp_array *out)
+{
+    uint8_t b[4 * PP_ARRAY_DIMS_MAX] = {0};
     char head[64];
     PP_TRY(pp_source_pull(s, b, 4, "header"));
     if (b[0] != 0 || b[1] != 0) {
@@ -18,38 +38,25 @@ static int read_header(struct pp_source *s, const char *path, struct pp_idx *out
                        "%s: not an IDX file (gzipped or plain): begins with %s, expected 00 00 08",
                        path, pp_source_head(s, head, sizeof(head)));
     }
-    if (b[2] != 0x08 || b[3] < 1 || b[3] > PP_IDX_DIMS_MAX) {
+    if (b[2] != 0x08 || b[3] < 1 || b[3] > PP_ARRAY_DIMS_MAX) {
         return pp_fail(PP_EFORMAT,
                        "%s: magic 0x%02x%02x%02x%02x, expected 0x00000801 to 0x00000804: unsigned "
                        "bytes in 1 to 4 dimensions",
                        path, b[0], b[1], b[2], b[3]);
     }
-    struct pp_idx idx = {.n_dims = b[3], .dims = {1, 1, 1, 1}};
+    struct pp_array idx = {.n_dims = b[3], .dims = {1, 1, 1, 1}, .pixels = true};
     PP_TRY(pp_source_pull(s, b, 4 * (size_t)idx.n_dims, "header"));
-    uint64_t bytes = 1;
     for (int i = 0; i < idx.n_dims; i++) {
         const uint8_t *p = b + (size_t)4 * (size_t)i;
-        uint32_t d = (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
-        if (d < 1 || d > PP_IDX_DIM_MAX) {
-            return pp_fail(PP_EFORMAT, "%s: dimension %d is %" PRIu32 ", expected 1 to %" PRIu32,
-                           path, i, d, PP_IDX_DIM_MAX);
-        }
-        idx.dims[i] = d;
-        bytes *= d; /* no overflow: at most the cap before, 2^30 x 2^28 after */
-        if (bytes > PP_IDX_BYTES_MAX) {
-            return pp_fail(PP_EFORMAT,
-                           "%s: its header announces %" PRIu64 " bytes or more, at most %" PRIu64
-                           " are read",
-                           path, bytes, PP_IDX_BYTES_MAX);
-        }
+        idx.dims[i] = (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
     }
-    PP_TRY(pp_source_holds(s, 4 + 4 * (uint64_t)idx.n_dims + bytes));
-    idx.bytes = (size_t)bytes;
+    PP_TRY(pp_array_count(path, &idx));
+    PP_TRY(pp_source_holds(s, 4 + 4 * (uint64_t)idx.n_dims + idx.n));
     *out = idx;
     return 0;
 }
 
-static int read_elements(struct pp_source *s, const char *path, size_t bytes, uint8_t **out)
+static int read_elements(struct pp_source *s, const char *path, size_t bytes, void **out)
 {
     uint8_t *data = pp_alloc(bytes, 1);
     if (!data) {
@@ -65,14 +72,14 @@ static int read_elements(struct pp_source *s, const char *path, size_t bytes, ui
     return 0;
 }
 
-int pp_idx_read(const char *path, struct pp_idx *out, uint8_t **out_data)
+int pp_idx_read(const char *path, struct pp_array *out, void **out_data)
 {
     struct pp_source *s = NULL;
-    struct pp_idx idx = {0};
+    struct pp_array idx = {0};
     PP_TRY(pp_source_open(path, PP_SOURCE_INFLATED, &s));
     int rc = read_header(s, path, &idx);
     if (rc == 0 && out_data) {
-        rc = read_elements(s, path, idx.bytes, out_data);
+        rc = read_elements(s, path, idx.n, out_data);
     }
     pp_source_close(&s);
     if (rc == 0) {

@@ -7,22 +7,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include <zlib.h>
-
 #include "ppcli/err.h"
 #include "ppcli/file.h"
-#include "ppcli/mem.h"
-#include "idx.h"
 #include "ops.h"
 
 #define CLASSES 10
 #define PIXELS (28 * 28)
-
-struct pair {
-    char dir[PP_PATH_MAX];
-    char images[PP_PATH_MAX];
-    char labels[PP_PATH_MAX];
-};
 
 static bool is_absent(const char *path)
 {
@@ -52,11 +42,10 @@ static int locate(const char *dir, const char *prefix, const char *stem, char ou
 
 /* The pair of a split in this folder. Half a pair counts as found: what is missing is then named.
  */
-static int locate_pair(const char *dir, enum pp_split split, struct pair *p, bool *out_found)
+static int locate_pair(const char *dir, enum pp_split split, struct pp_pair *p, bool *out_found)
 {
     const char *prefix = split == PP_SPLIT_TRAIN ? "train" : "t10k";
     bool images, labels;
-    PP_TRY(pp_path_format(p->dir, "%s", dir));
     PP_TRY(locate(dir, prefix, "images-idx3-ubyte", p->images, &images));
     PP_TRY(locate(dir, prefix, "labels-idx1-ubyte", p->labels, &labels));
     *out_found = images || labels;
@@ -101,7 +90,7 @@ static int say_absent(const struct pp_dataset_ops *self, const struct pp_config 
 }
 
 static int find_pair(const struct pp_dataset_ops *self, const struct pp_config *cfg,
-                     enum pp_split split, struct pair *p)
+                     enum pp_split split, struct pp_pair *p)
 {
     struct looked l = {""};
     bool found = false;
@@ -125,135 +114,14 @@ static int find_pair(const struct pp_dataset_ops *self, const struct pp_config *
     return found ? 0 : say_absent(self, cfg, &l);
 }
 
-static int check_dims(const char *path, const struct pp_idx *h, int n_dims, const char *what)
+static int open_family(const struct pp_dataset_ops *self, const struct pp_config *cfg,
+                       enum pp_split split, int parts, int model_inputs, int model_classes,
+                       struct pp_dataset *ds)
 {
-    if (h->n_dims != n_dims) {
-        return pp_fail(PP_EFORMAT, "%s: %d dimensions, expected %d (%s)", path, h->n_dims, n_dims,
-                       what);
-    }
-    return 0;
-}
-
-static int check_images(const char *path, const struct pp_idx *h)
-{
-    return check_dims(path, h, 3, "images, rows, columns");
-}
-
-static int check_pair(const struct pair *p, const struct pp_idx *images,
-                      const struct pp_idx *labels)
-{
-    PP_TRY(check_images(p->images, images));
-    PP_TRY(check_dims(p->labels, labels, 1, "labels"));
-    if (images->dims[0] != labels->dims[0]) {
-        return pp_fail(PP_EFORMAT, "%s holds %u images, but %s holds %u labels", p->images,
-                       images->dims[0], p->labels, labels->dims[0]);
-    }
-    return 0;
-}
-
-/* Both headers: a rank that reads one file only must refuse what a rank that reads the other one
- * refuses. */
-static int read_headers(const struct pair *p, struct pp_idx *images, struct pp_idx *labels)
-{
-    PP_TRY(pp_idx_read(p->images, images, NULL));
-    PP_TRY(pp_idx_read(p->labels, labels, NULL));
-    return check_pair(p, images, labels);
-}
-
-static int limit(const struct pp_config *cfg, enum pp_split split, uint32_t n)
-{
-    int most = split == PP_SPLIT_TRAIN ? cfg->data.train_samples : cfg->data.test_samples;
-    return most > 0 && (uint32_t)most < n ? most : (int)n;
-}
-
-static int check_model(const struct pp_dataset_ops *self, const struct pp_idx *images,
-                       int model_inputs, int model_classes)
-{
-    uint64_t features = (uint64_t)images->dims[1] * images->dims[2];
-    if (model_inputs < 0 || (uint64_t)model_inputs != features) {
-        return pp_fail(PP_ECONFIG,
-                       "model.sizes begins with %d, but an image of %s has %u x %u = %llu bytes",
-                       model_inputs, self->info.name, images->dims[1], images->dims[2],
-                       (unsigned long long)features);
-    }
-    if (model_classes < CLASSES) {
-        return pp_fail(PP_ECONFIG, "model.sizes ends with %d, but %s has %d classes", model_classes,
-                       self->info.name, CLASSES);
-    }
-    return 0;
-}
-
-static uint32_t crc_of(const uint8_t *data, size_t bytes)
-{
-    return (uint32_t)crc32_z(0, data, bytes);
-}
-
-/* Give back what lies beyond the first `bytes`; the block stays valid when that fails. */
-static void shrink(uint8_t **data, size_t bytes)
-{
-    uint8_t *smaller = pp_realloc(*data, bytes, 1);
-    if (smaller) {
-        *data = smaller;
-    }
-}
-
-static int read_images(const struct pair *p, struct pp_idx *h, struct pp_dataset *ds)
-{
-    PP_TRY(pp_idx_read(p->images, h, &ds->images));
-    ds->images_crc = crc_of(ds->images, h->bytes);
-    return 0;
-}
-
-static int read_labels(const struct pair *p, struct pp_idx *h, struct pp_dataset *ds)
-{
-    PP_TRY(pp_idx_read(p->labels, h, &ds->labels));
-    for (size_t i = 0; i < h->bytes; i++) {
-        if (ds->labels[i] >= CLASSES) {
-            return pp_fail(PP_EFORMAT, "%s: label %zu is %d, expected 0 to %d", p->labels, i,
-                           ds->labels[i], CLASSES - 1);
-        }
-    }
-    ds->labels_crc = crc_of(ds->labels, h->bytes);
-    return 0;
-}
-
-static int open_pair(const struct pp_dataset_ops *self, const struct pp_config *cfg,
-                     enum pp_split split, int parts, int model_inputs, int model_classes,
-                     struct pp_dataset *ds)
-{
-    struct pair p;
-    struct pp_idx images, labels;
+    struct pp_pair p = {.read = pp_idx_read, .classes = CLASSES};
     PP_TRY(find_pair(self, cfg, split, &p));
-    PP_TRY(read_headers(&p, &images, &labels));
-    PP_TRY(check_model(self, &images, model_inputs, model_classes));
-    if (parts & PP_DATA_IMAGES) {
-        PP_TRY(read_images(&p, &images, ds));
-    }
-    if (parts & PP_DATA_LABELS) {
-        PP_TRY(read_labels(&p, &labels, ds));
-    }
-    /* Again, from what was read: a file may have been replaced since its header was looked at. */
-    PP_TRY(check_pair(&p, &images, &labels));
-    PP_TRY(check_model(self, &images, model_inputs, model_classes));
-    ds->n = limit(cfg, split, labels.dims[0]);
-    ds->features = model_inputs;
-    ds->classes = CLASSES;
-    ds->scale = 1.0f / 255.0f;
-    if (ds->images && (uint32_t)ds->n < images.dims[0]) {
-        shrink(&ds->images, (size_t)ds->n * (size_t)ds->features);
-    }
-    return pp_path_format(ds->origin, "%s", p.dir);
-}
-
-static int count_pair(const struct pp_dataset_ops *self, const struct pp_config *cfg,
-                      enum pp_split split, int *out)
-{
-    struct pair p;
-    struct pp_idx images, labels;
-    PP_TRY(find_pair(self, cfg, split, &p));
-    PP_TRY(read_headers(&p, &images, &labels));
-    *out = limit(cfg, split, labels.dims[0]);
-    return 0;
+    PP_TRY(pp_pair_open(&p, pp_samples_max(cfg, split), parts, ds));
+    return pp_path_format(ds->origin, "%.*s", (int)(strrchr(p.images, '/') - p.images), p.images);
 }
 
 extern const struct pp_dataset_ops dataset_mnist, dataset_mnist_sample, dataset_fashion_mnist;
@@ -262,12 +130,12 @@ const struct pp_dataset_ops dataset_mnist = {
     .info = {.name = "mnist",
              .help = "60,000 + 10,000 handwritten digits of 28 x 28 pixels",
              .features = PIXELS,
+             .value_bytes = 1,
              .classes = CLASSES,
              .train_n = 60000,
              .test_n = 10000,
              .fetch_command = "ppcli download mnist"},
-    .open = open_pair,
-    .count = count_pair,
+    .open = open_family,
 };
 
 /* The second one lets a freshly built, not installed ppcli train. */
@@ -278,12 +146,12 @@ const struct pp_dataset_ops dataset_mnist_sample = {
     .info = {.name = "mnist-sample",
              .help = "6,000 + 1,000 digits of MNIST, 600 + 100 of each; comes with ppcli",
              .features = PIXELS,
+             .value_bytes = 1,
              .classes = CLASSES,
              .train_n = 6000,
              .test_n = 1000},
     .places = sample_places,
-    .open = open_pair,
-    .count = count_pair,
+    .open = open_family,
 };
 
 /* Where Debian's package dataset-fashion-mnist puts its files. */
@@ -293,11 +161,11 @@ const struct pp_dataset_ops dataset_fashion_mnist = {
     .info = {.name = "fashion-mnist",
              .help = "60,000 + 10,000 pictures of clothes, same shapes as mnist, harder",
              .features = PIXELS,
+             .value_bytes = 1,
              .classes = CLASSES,
              .train_n = 60000,
              .test_n = 10000,
              .fetch_command = "ppcli download fashion-mnist"},
     .places = fashion_places,
-    .open = open_pair,
-    .count = count_pair,
+    .open = open_family,
 };

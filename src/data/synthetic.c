@@ -8,7 +8,7 @@
  *   noise[r][j]     = byte j of row r of stream ("synthetic:train" or "synthetic:test", 0)
  *   image[r][j]     = (prototype[r mod classes][j] + noise[r][j] + 1) / 2
  */
-#include <string.h>
+#include <stdio.h>
 
 #include <zlib.h>
 
@@ -19,8 +19,7 @@
 
 #define TRAIN_N 8192
 #define TEST_N 1024
-#define CLASSES_MAX 256 /* a label is one byte */
-#define BLOCK 16        /* bytes of one Philox block */
+#define BLOCK 16 /* bytes of one Philox block */
 
 /* Bytes first_block*16 .. +n of a stream. Words are taken apart by shifts, not by memcpy, so that
  * the byte order of the machine does not matter. */
@@ -41,7 +40,7 @@ static void make_bytes(uint64_t seed, uint64_t stream, uint64_t first_block, siz
 
 static int how_many(const struct pp_config *cfg, enum pp_split split)
 {
-    int n = split == PP_SPLIT_TRAIN ? cfg->data.train_samples : cfg->data.test_samples;
+    int n = pp_samples_max(cfg, split);
     return n > 0 ? n : split == PP_SPLIT_TRAIN ? TRAIN_N : TEST_N;
 }
 
@@ -92,17 +91,12 @@ static int open_made(const struct pp_dataset_ops *self, const struct pp_config *
                      enum pp_split split, int parts, int model_inputs, int model_classes,
                      struct pp_dataset *ds)
 {
-    if (model_inputs < 1) {
-        return pp_fail(PP_ECONFIG, "model.sizes begins with %d, expected at least 1", model_inputs);
-    }
-    if (model_classes < 1 || model_classes > CLASSES_MAX) {
-        return pp_fail(PP_ECONFIG, "model.sizes ends with %d, but %s has 1 to %d classes",
-                       model_classes, self->info.name, CLASSES_MAX);
-    }
     ds->n = how_many(cfg, split);
     ds->features = model_inputs;
     ds->classes = model_classes;
+    ds->value_bytes = 1;
     ds->scale = 1.0f / 255.0f;
+    snprintf(ds->shape, sizeof(ds->shape), "%d", model_inputs);
     if (parts & PP_DATA_IMAGES) {
         PP_TRY(make_images(cfg->train.seed, split, ds));
     }
@@ -112,18 +106,11 @@ static int open_made(const struct pp_dataset_ops *self, const struct pp_config *
     return pp_path_format(ds->origin, "made from the seed");
 }
 
-static int count_made(const struct pp_dataset_ops *self, const struct pp_config *cfg,
-                      enum pp_split split, int *out)
-{
-    *out = how_many(cfg, split);
-    return 0;
-}
-
 extern const struct pp_dataset_ops dataset_synthetic;
 
 const struct pp_dataset_ops dataset_synthetic = {
     .info = {.name = "synthetic",
+             .value_bytes = 1,
              .help = "made from train.seed in the shape of the model; no files"},
     .open = open_made,
-    .count = count_made,
 };

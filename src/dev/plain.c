@@ -23,6 +23,17 @@ static int gather_u8(struct pp_backend *be, int B, int F, const uint8_t *data,
     return 0;
 }
 
+static int gather_f32(struct pp_backend *be, int B, int F, const float *data, const uint32_t *index,
+                      float scale, float *x)
+{
+    for (int r = 0; r < B; r++) {
+        for (int f = 0; f < F; f++) {
+            x[(size_t)r * F + f] = scale * data[(size_t)index[r] * (size_t)F + f];
+        }
+    }
+    return 0;
+}
+
 static int gather_labels(struct pp_backend *be, int B, const uint8_t *labels, const uint32_t *index,
                          uint8_t *out)
 {
@@ -291,6 +302,7 @@ static int optimizer_step(struct pp_backend *be, size_t n, const struct pp_optim
 const struct pp_backend_ops pp_plain_ops = {
     .name = "plain",
     .gather_u8 = gather_u8,
+    .gather_f32 = gather_f32,
     .gather_labels = gather_labels,
     .linear_forward = linear_forward,
     .activation_backward = activation_backward,

@@ -187,11 +187,13 @@ static int lay_out(struct pp_exec *x, struct pp_arena *a, bool shared_slots, boo
     size_t mark = a->used;
     PP_TRY(channel_memory(x, a, shared_slots));
     x->bytes.messages = grown(a, &mark);
+    const struct pp_dataset_info *info = pp_dataset_info(l->cfg->data.dataset);
+    size_t value_bytes = info ? (size_t)info->value_bytes : 1;
     for (int split = 0; split < 2; split++) {
         const struct pp_dataset *ds = x->data[split];
         size_t n = (size_t)(split == PP_SPLIT_TRAIN ? l->train_n : l->test_n);
         PP_TRY(data_memory(x, a, copies, ds ? ds->images : NULL, has_first ? n : 0,
-                           (size_t)l->model->inputs, &x->images[split]));
+                           (size_t)l->model->inputs * value_bytes, &x->images[split]));
         PP_TRY(data_memory(x, a, copies, ds ? ds->labels : NULL, has_last ? n : 0, 1,
                            &x->labels[split]));
     }

@@ -159,8 +159,12 @@ static int load_input(const struct walk *w, int mb, float *to)
     const struct pp_dataset *ds = x->data[w->split];
     const uint32_t *index;
     int rows = samples(w, mb, &index);
-    return pp_backend_gather_u8(x->be, rows, ds->features, x->images[w->split], index, ds->scale,
-                                to);
+    const uint8_t *images = x->images[w->split];
+    if (ds->value_bytes > 1) {
+        const float *values = (const float *)(const void *)images;
+        return pp_backend_gather_f32(x->be, rows, ds->features, values, index, ds->scale, to);
+    }
+    return pp_backend_gather_u8(x->be, rows, ds->features, images, index, ds->scale, to);
 }
 
 /* Loss of one micro-batch; in training logits become their gradient in place. */

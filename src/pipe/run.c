@@ -27,26 +27,7 @@ int pp_run_samples(const struct pp_config *cfg, enum pp_run_need need, enum pp_s
 
 int pp_run_check(struct pp_config *cfg)
 {
-    const struct pp_dataset_info *info = pp_dataset_info(cfg->data.dataset);
-    pp_assert(info); /* the option table refuses unknown names */
-    int inputs = cfg->model.sizes[0];
-    int classes = cfg->model.sizes[cfg->model.n_sizes - 1];
-    if (info->features > 0 && inputs != info->features) {
-        return pp_config_problem(cfg, "model.sizes",
-                                 "the first size is %d, but data set '%s' has %d values per sample",
-                                 inputs, info->name, info->features);
-    }
-    if (info->classes > 0 && classes < info->classes) {
-        return pp_config_problem(cfg, "model.sizes",
-                                 "the last size is %d, but data set '%s' has %d classes", classes,
-                                 info->name, info->classes);
-    }
-    if (classes > 256) {
-        return pp_config_problem(cfg, "model.sizes",
-                                 "the last size is %d; labels are bytes, so at most 256 classes",
-                                 classes);
-    }
-    return 0;
+    return pp_dataset_check(cfg, cfg->model.sizes[0], cfg->model.sizes[cfg->model.n_sizes - 1]);
 }
 
 static int prepare(struct pp_config *cfg, enum pp_run_need need, struct pp_run *run)

@@ -6,7 +6,7 @@
  */
 #include "fuzz.h"
 #include "ppcli/mem.h"
-#include "../../src/data/idx.h"
+#include "../../src/data/array.h"
 
 #include <zlib.h>
 
@@ -28,10 +28,10 @@ static size_t gzip(const uint8_t *from, size_t n, uint8_t *to, size_t room)
 }
 
 /* Reads it; the data when it was accepted. */
-static uint8_t *try(const void *bytes, size_t n, struct pp_idx *out)
+static uint8_t *try(const void *bytes, size_t n, struct pp_array *out)
 {
     uint8_t *got = NULL;
-    int rc = pp_idx_read(fuzz_file(&file, bytes, n), out, &got);
+    int rc = pp_idx_read(fuzz_file(&file, bytes, n), out, (void **)&got);
     if (rc < 0) {
         fuzz_refused(rc);
     }
@@ -42,7 +42,7 @@ static void damaged(const uint8_t *how, const uint8_t *data, size_t n)
 {
     uint8_t plain[8 + DATA_MAX] = {0, 0, 8, 1, 0, 0, (uint8_t)(n >> 8), (uint8_t)n};
     uint8_t gz[2 * DATA_MAX];
-    struct pp_idx idx = {0};
+    struct pp_array idx = {0};
     memcpy(plain + 8, data, n);
     size_t bytes = gzip(plain, 8 + n, gz, sizeof(gz));
     size_t at = (how[1] << 8 | how[2]) % bytes;
@@ -52,14 +52,14 @@ static void damaged(const uint8_t *how, const uint8_t *data, size_t n)
         bytes = at;
     }
     uint8_t *got = try(gz, bytes, &idx);
-    pp_assert(!got || ((how[0] & 1) && idx.bytes == n && memcmp(got, data, n) == 0));
+    pp_assert(!got || ((how[0] & 1) && idx.n == n && memcmp(got, data, n) == 0));
     pp_free(got);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     uint8_t gz[2 * DATA_MAX];
-    struct pp_idx idx = {0};
+    struct pp_array idx = {0};
     if (size < 1 || size > DATA_MAX) {
         return 0;
     }
@@ -70,8 +70,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     case 1: {
         uint8_t *got = try(gz, gzip(data + 1, size - 1, gz, sizeof(gz)), &idx);
         size_t begin = 4 + 4 * (size_t)idx.n_dims;
-        pp_assert(!got ||
-                  (size - 1 == begin + idx.bytes && memcmp(got, data + 1 + begin, idx.bytes) == 0));
+        pp_assert(!got || (size - 1 == begin + idx.n && memcmp(got, data + 1 + begin, idx.n) == 0));
         pp_free(got);
         break;
     }

@@ -29,6 +29,12 @@ static void gathers_take_the_chosen_rows(void **state)
         CHECK_OK(pp_backend_gather_u8(be, 5, F, there, numbers, 1.0f / 255, x.at));
         CHECK_OK(pp_backend_gather_u8(plain, 5, F, data, index, 1.0f / 255, want));
         check_near(be, &x, want, 1e-7, "x");
+        struct array y = unset(be, (size_t)5 * F, w % 2);
+        float twice[5 * 784];
+        CHECK_OK(pp_backend_gather_f32(be, 5, F, x.at, numbers, 2, y.at));
+        CHECK_OK(pp_backend_gather_f32(plain, 5, F, want, index, 2, twice));
+        check_near(be, &y, twice, 1e-6, "y");
+        drop(be, &y);
         CHECK_OK(pp_backend_gather_labels(be, 5, classes, numbers, chosen));
         CHECK_OK(pp_backend_to_host(be, got, chosen, sizeof(got)));
         for (int r = 0; r < 5; r++) {

@@ -104,11 +104,16 @@ struct gather {
     float scale;
     float *x;
     uint8_t *out;
+    bool f32;
 };
 
 static int do_gather(struct pp_backend *be, const void *args)
 {
     const struct gather *g = args;
+    if (g->f32) {
+        const float *data = (const float *)(const void *)g->data;
+        return pp_backend_gather_f32(be, g->B, g->F, data, g->index, g->scale, g->x);
+    }
     return g->x ? pp_backend_gather_u8(be, g->B, g->F, g->data, g->index, g->scale, g->x)
                 : pp_backend_gather_labels(be, g->B, g->data, g->index, g->out);
 }
@@ -116,14 +121,21 @@ static int do_gather(struct pp_backend *be, const void *args)
 static int gather_u8(struct pp_backend *be, int B, int F, const uint8_t *data,
                      const uint32_t *index, float scale, float *x)
 {
-    struct gather g = {B, F, R(data), R(index), scale, R(x), NULL};
+    struct gather g = {B, F, R(data), R(index), scale, R(x), NULL, false};
+    return lazy_push(be, do_gather, &g, sizeof(g));
+}
+
+static int gather_f32(struct pp_backend *be, int B, int F, const float *data, const uint32_t *index,
+                      float scale, float *x)
+{
+    struct gather g = {B, F, (const uint8_t *)R(data), R(index), scale, R(x), NULL, true};
     return lazy_push(be, do_gather, &g, sizeof(g));
 }
 
 static int gather_labels(struct pp_backend *be, int B, const uint8_t *labels, const uint32_t *index,
                          uint8_t *out)
 {
-    struct gather g = {B, 0, R(labels), R(index), 0, NULL, R(out)};
+    struct gather g = {B, 0, R(labels), R(index), 0, NULL, R(out), false};
     return lazy_push(be, do_gather, &g, sizeof(g));
 }
 
@@ -350,6 +362,7 @@ const struct pp_backend_ops backend_cuda = {
     .graph_launch = lazy_graph_launch,
     .graph_destroy = lazy_graph_destroy,
     .gather_u8 = gather_u8,
+    .gather_f32 = gather_f32,
     .gather_labels = gather_labels,
     .packed_floats = packed_floats,
     .pack_weights = pack_weights,

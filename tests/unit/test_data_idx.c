@@ -6,7 +6,7 @@
 #include <sys/resource.h>
 
 #include "ppcli/mem.h"
-#include "../../src/data/idx.h"
+#include "../../src/data/array.h"
 
 #define SAMPLE "data/mnist-sample"
 
@@ -41,12 +41,12 @@ static void probe_set(void **state, struct blob b)
 /* Read `b` as a file; the content must not differ from `good` when it is accepted. */
 static int read_blob(void **state, struct blob b, const uint8_t *good, size_t good_bytes)
 {
-    struct pp_idx idx;
+    struct pp_array idx;
     uint8_t *data = NULL;
     probe_set(state, b);
-    int rc = pp_idx_read(in_folder(state, "probe"), &idx, &data);
+    int rc = pp_idx_read(in_folder(state, "probe"), &idx, (void **)&data);
     if (rc == 0 && good) {
-        assert_int_equal(idx.bytes, good_bytes);
+        assert_int_equal(idx.n, good_bytes);
         assert_memory_equal(data, good, good_bytes);
     }
     if (rc < 0) {
@@ -67,17 +67,17 @@ static void gzipped_and_plain_files_read_the_same(void **state)
 {
     const uint32_t dims[3] = {5, 4, 3};
     struct blob b = idx_bytes(3, dims, 60, 251);
-    struct pp_idx gz, plain;
+    struct pp_array gz, plain;
     uint8_t *from_gz, *from_plain;
     file_write(in_folder(state, "plain"), b.p, b.n);
     file_write_gzip(in_folder(state, "gz"), b);
-    CHECK_OK(pp_idx_read(in_folder(state, "gz"), &gz, &from_gz));
-    CHECK_OK(pp_idx_read(in_folder(state, "plain"), &plain, &from_plain));
+    CHECK_OK(pp_idx_read(in_folder(state, "gz"), &gz, (void **)&from_gz));
+    CHECK_OK(pp_idx_read(in_folder(state, "plain"), &plain, (void **)&from_plain));
     CHECK_INT_EQ(gz.n_dims, 3);
     CHECK_INT_EQ(gz.dims[0], 5);
     CHECK_INT_EQ(gz.dims[1], 4);
     CHECK_INT_EQ(gz.dims[2], 3);
-    CHECK_INT_EQ(gz.bytes, 60);
+    CHECK_INT_EQ(gz.n, 60);
     assert_memory_equal(gz.dims, plain.dims, sizeof(gz.dims));
     assert_memory_equal(from_gz, b.p + 16, 60);
     assert_memory_equal(from_plain, b.p + 16, 60);
@@ -88,11 +88,11 @@ static void gzipped_and_plain_files_read_the_same(void **state)
 
 static void a_header_read_gives_the_counts_alone(void **state)
 {
-    struct pp_idx idx;
+    struct pp_array idx;
     CHECK_OK(pp_idx_read(sample("train-images-idx3-ubyte.gz"), &idx, NULL));
     CHECK_INT_EQ(idx.n_dims, 3);
     CHECK_INT_EQ(idx.dims[0], 6000);
-    CHECK_INT_EQ(idx.bytes, 6000 * 784);
+    CHECK_INT_EQ(idx.n, 6000 * 784);
     CHECK_OK(pp_idx_read(sample("t10k-labels-idx1-ubyte.gz"), &idx, NULL));
     CHECK_INT_EQ(idx.n_dims, 1);
     CHECK_INT_EQ(idx.dims[0], 1000);
@@ -100,12 +100,12 @@ static void a_header_read_gives_the_counts_alone(void **state)
 
 static void a_link_to_a_file_is_followed(void **state)
 {
-    struct pp_idx idx;
+    struct pp_array idx;
     uint8_t *data;
     const char *link = in_folder(state, "link");
     assert_int_equal(symlink(sample("t10k-labels-idx1-ubyte.gz"), link), 0);
-    CHECK_OK(pp_idx_read(link, &idx, &data));
-    CHECK_INT_EQ(idx.bytes, 1000);
+    CHECK_OK(pp_idx_read(link, &idx, (void **)&data));
+    CHECK_INT_EQ(idx.n, 1000);
     pp_free(data);
 }
 
@@ -140,13 +140,13 @@ static void every_cut_of_an_image_file_is_refused(void **state)
 static void every_flipped_bit_is_refused_or_harmless(void **state)
 {
     struct blob b = file_read(sample("t10k-labels-idx1-ubyte.gz"));
-    struct pp_idx idx;
+    struct pp_array idx;
     uint8_t *good;
-    CHECK_OK(pp_idx_read(sample("t10k-labels-idx1-ubyte.gz"), &idx, &good));
+    CHECK_OK(pp_idx_read(sample("t10k-labels-idx1-ubyte.gz"), &idx, (void **)&good));
     int refused = 0, harmless = 0;
     for (size_t bit = 0; bit < 8 * b.n; bit++) {
         b.p[bit / 8] ^= (uint8_t)(1u << bit % 8);
-        int rc = read_blob(state, b, good, idx.bytes); /* accepted: content is compared there */
+        int rc = read_blob(state, b, good, idx.n); /* accepted: content is compared there */
         b.p[bit / 8] ^= (uint8_t)(1u << bit % 8);
         if (rc == 0) {
             harmless++;
@@ -169,16 +169,16 @@ static void every_flipped_bit_is_refused_or_harmless(void **state)
 static void random_flips_of_a_larger_file_are_refused_or_harmless(void **state)
 {
     struct blob b = file_read(sample("train-labels-idx1-ubyte.gz"));
-    struct pp_idx idx;
+    struct pp_array idx;
     uint8_t *good;
-    CHECK_OK(pp_idx_read(sample("train-labels-idx1-ubyte.gz"), &idx, &good));
+    CHECK_OK(pp_idx_read(sample("train-labels-idx1-ubyte.gz"), &idx, (void **)&good));
     uint32_t x = 12345;
     int refused = 0;
     for (int i = 0; i < 5000; i++) {
         x = x * 1664525u + 1013904223u;
         size_t bit = (x >> 4) % (8 * b.n);
         b.p[bit / 8] ^= (uint8_t)(1u << bit % 8);
-        refused += read_blob(state, b, good, idx.bytes) < 0;
+        refused += read_blob(state, b, good, idx.n) < 0;
         b.p[bit / 8] ^= (uint8_t)(1u << bit % 8);
     }
     assert_in_range(refused, 4900, 5000);
@@ -378,19 +378,21 @@ static void gzip_that_holds_less_than_announced_is_refused(void **state)
 
 static void what_is_no_file_is_refused_without_waiting(void **state)
 {
-    struct pp_idx idx;
+    struct pp_array idx;
     uint8_t *data = NULL;
     const char *fifo = in_folder(state, "fifo");
     assert_int_equal(mkfifo(fifo, 0600), 0);
-    CHECK_FAILS(pp_idx_read(fifo, &idx, &data), PP_EFORMAT, "is a pipe, expected a regular file");
-    CHECK_FAILS(pp_idx_read(*state, &idx, &data), PP_EFORMAT, "is a folder");
-    CHECK_FAILS(pp_idx_read("/dev/zero", &idx, &data), PP_EFORMAT, "is a device");
-    CHECK_FAILS(pp_idx_read(in_folder(state, "absent"), &idx, &data), PP_ENOINPUT,
+    CHECK_FAILS(pp_idx_read(fifo, &idx, (void **)&data), PP_EFORMAT,
+                "is a pipe, expected a regular file");
+    CHECK_FAILS(pp_idx_read(*state, &idx, (void **)&data), PP_EFORMAT, "is a folder");
+    CHECK_FAILS(pp_idx_read("/dev/zero", &idx, (void **)&data), PP_EFORMAT, "is a device");
+    CHECK_FAILS(pp_idx_read(in_folder(state, "absent"), &idx, (void **)&data), PP_ENOINPUT,
                 "No such file or directory");
-    CHECK_FAILS(pp_idx_read(in_folder(state, "fifo/below"), &idx, &data), PP_ENOINPUT, "fifo");
+    CHECK_FAILS(pp_idx_read(in_folder(state, "fifo/below"), &idx, (void **)&data), PP_ENOINPUT,
+                "fifo");
     const char *loop = in_folder(state, "loop");
     assert_int_equal(symlink("loop", loop), 0);
-    CHECK_FAILS(pp_idx_read(loop, &idx, &data), PP_EIO, "loop");
+    CHECK_FAILS(pp_idx_read(loop, &idx, (void **)&data), PP_EIO, "loop");
     assert_null(data);
 }
 
@@ -406,7 +408,7 @@ static void what_is_no_idx_is_named(void **state)
 
 static void a_file_without_permission_says_so(void **state)
 {
-    struct pp_idx idx;
+    struct pp_array idx;
     const char *path = in_folder(state, "locked");
     file_write(path, "x", 1);
     assert_int_equal(chmod(path, 0), 0);

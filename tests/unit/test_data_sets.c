@@ -53,7 +53,7 @@ static void every_name_has_its_information(void **state)
         CHECK_STR_EQ(info->name, names[n]);
         assert_true(strlen(info->help) > 10);
     }
-    CHECK_INT_EQ(n, 4);
+    CHECK_INT_EQ(n, 7);
     assert_null(pp_dataset_info("mnits"));
     CHECK_STR_EQ(pp_dataset_info("mnist")->fetch_command, "ppcli download mnist");
     assert_null(pp_dataset_info("synthetic")->fetch_command);
@@ -194,7 +194,7 @@ static void images_and_labels_that_are_swapped_are_refused(void **state)
            in_folder(state, "train-images-idx3-ubyte.gz"));
     rename(in_folder(state, "x"), in_folder(state, "train-labels-idx1-ubyte.gz"));
     CHECK_FAILS(open_train(config("mnist", *state), BOTH, &ds), PP_EFORMAT,
-                "1 dimensions, expected 3 (images, rows, columns)");
+                "1 dimension, expected 2 to 4 (samples, then values or rows");
 }
 
 static void a_label_outside_the_classes_is_named(void **state)
@@ -220,9 +220,10 @@ static void a_model_that_does_not_fit_is_a_config_error(void **state)
     struct pp_config *cfg = config("mnist", *state);
     write_pair(state, "train", 3, 28, 28, 3);
     CHECK_FAILS(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, 100, 10, &ds), PP_ECONFIG,
-                "model.sizes begins with 100, but an image of mnist has 28 x 28 = 784 bytes");
+                "a sample of mnist has 28 x 28 = 784 values and there are 10 classes; use "
+                "model.sizes = 784 10");
     CHECK_FAILS(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, 784, 9, &ds), PP_ECONFIG,
-                "model.sizes ends with 9, but mnist has 10 classes");
+                "ends with 9, but a sample of mnist");
     CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, 784, 16, &ds));
     pp_dataset_destroy(&ds);
 }

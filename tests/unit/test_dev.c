@@ -123,6 +123,11 @@ static void gather_scales_the_chosen_rows(void **state)
         for (int i = 0; i < 6; i++) {
             assert_float_equal(x[i], want[i], 1e-7f);
         }
+        float again[6];
+        CHECK_OK(pp_backend_gather_f32(be, 2, 3, want, (uint32_t[]){1, 0}, 2, again));
+        for (int i = 0; i < 6; i++) {
+            assert_true(again[i] == 2 * want[(i + 3) % 6]);
+        }
         pp_backend_close(&be);
     }
 }

@@ -165,6 +165,12 @@ static int gather_u8(struct pp_backend *be, int B, int F, const uint8_t *data,
     LAUNCH(be, kernels_gather_u8(cuda_of(be)->stream, B, F, data, index, scale, x));
 }
 
+static int gather_f32(struct pp_backend *be, int B, int F, const float *data, const uint32_t *index,
+                      float scale, float *x)
+{
+    LAUNCH(be, kernels_gather_f32(cuda_of(be)->stream, B, F, data, index, scale, x));
+}
+
 static int gather_labels(struct pp_backend *be, int B, const uint8_t *labels, const uint32_t *index,
                          uint8_t *out)
 {
@@ -248,6 +254,7 @@ const struct pp_backend_ops backend_cuda = {
     .range_push = cuda_range_push,
     .range_pop = cuda_range_pop,
     .gather_u8 = gather_u8,
+    .gather_f32 = gather_f32,
     .gather_labels = gather_labels,
     .prepare_linear = cuda_prepare_linear,
     .packed_floats = cuda_packed_floats,

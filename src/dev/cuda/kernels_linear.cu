@@ -20,7 +20,16 @@ __global__ void gather_rows(int F, const uint8_t *data, const uint32_t *index, f
     }
 }
 
-/* The same for F a multiple of 4 and aligned pointers. */
+__global__ void gather_floats(int F, const float *data, const uint32_t *index, float scale,
+                              float *x)
+{
+    const float *from = data + (size_t)index[blockIdx.x] * (size_t)F;
+    for (int f = (int)threadIdx.x; f < F; f += (int)blockDim.x) {
+        x[(size_t)blockIdx.x * (size_t)F + (size_t)f] = scale * from[f];
+    }
+}
+
+/* The same as gather_rows for F a multiple of 4 and aligned pointers. */
 __global__ void gather_rows4(int F4, const struct bytes4 *data, const uint32_t *index, float scale,
                              struct float4_ *x)
 {
@@ -47,6 +56,15 @@ extern "C" cudaError_t kernels_gather_u8(cudaStream_t s, int B, int F, const uin
                   scale, (struct float4_ *)x);
     } else {
         PP_LAUNCH(gather_rows, (unsigned)B, 256, 0, s, F, data, index, scale, x);
+    }
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t kernels_gather_f32(cudaStream_t s, int B, int F, const float *data,
+                                          const uint32_t *index, float scale, float *x)
+{
+    if (B > 0) {
+        PP_LAUNCH(gather_floats, (unsigned)B, 256, 0, s, F, data, index, scale, x);
     }
     return cudaGetLastError();
 }

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tables of one's own: a row a sample, a column a value, one column the label. Separated by commas,
+ * semicolons or tabs, with or without a header, gzipped or plain. A row that is not whole is
+ * refused with its line; nothing is guessed.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <zlib.h>
+
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+#include "ops.h"
+#include "source.h"
+
+#define TEXT_MAX ((size_t)1 << 30)
+
+struct table {
+    const char *path;
+    char *text, *at; /* all of it, NUL-terminated; where the next line begins */
+    int line;        /* of the cells, from 1 */
+    char sep;
+    char **cells;
+    int n_cells, columns, label;
+};
+
+static int load(struct table *t)
+{
+    struct pp_source *s = NULL;
+    size_t used = 0, room = 1 << 16, got = 1;
+    PP_TRY(pp_source_open(t->path, PP_SOURCE_INFLATED, &s));
+    int rc = 0;
+    for (; rc == 0 && got > 0; used += got) {
+        char *more = used + 1 < room && t->text ? t->text : pp_realloc(t->text, room *= 2, 1);
+        t->text = more ? more : t->text;
+        rc = !more ? pp_error_context("%s", t->path)
+                   : pp_source_read(s, t->text + used, room - used - 1, &got);
+        if (used + got > TEXT_MAX) {
+            rc = pp_fail(PP_EFORMAT, "%s: more than %zu bytes", t->path, TEXT_MAX);
+        }
+    }
+    pp_source_close(&s);
+    PP_TRY(rc);
+    t->text[used] = '\0';
+    t->at = t->text + (strncmp(t->text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0);
+    return strlen(t->text) == used ? 0 : pp_fail(PP_EFORMAT, "%s: not a text file", t->path);
+}
+
+/* One cell from *p on, in place: blanks around it and quotes go. *p is behind its separator. */
+static char *next_cell(char **p, char sep)
+{
+    char *from = *p + strspn(*p, " "), *to = from, *out = from;
+    bool quoted = *from == '"';
+    for (to += quoted; *to && (quoted || *to != sep); to++) {
+        if (quoted && *to == '"' && to[1] != '"') {
+            quoted = false; /* what follows up to the separator belongs to the cell */
+        } else {
+            to += quoted && *to == '"';
+            *out++ = *to;
+        }
+    }
+    *p = *to ? to + 1 : NULL;
+    while (out > from && out[-1] == ' ') {
+        out--;
+    }
+    *out = '\0';
+    return from;
+}
+
+/* The cells of the next line that is not empty; n_cells 0 at the end. */
+static void next_line(struct table *t)
+{
+    t->n_cells = 0;
+    while (*t->at && t->n_cells == 0) {
+        char *line = t->at, *end = line + strcspn(line, "\n");
+        t->at = *end ? end + 1 : end;
+        t->line++;
+        *end = '\0';
+        end[end > line && end[-1] == '\r' ? -1 : 0] = '\0';
+        for (char *p = *line ? line : NULL; p; t->n_cells++) {
+            char *cell = next_cell(&p, t->sep);
+            if (t->n_cells <= t->columns) {
+                t->cells[t->n_cells] = cell;
+            }
+        }
+    }
+}
+
+static bool number(const char *cell, float *out)
+{
+    char *end;
+    *out = strtof(cell, &end);
+    return end > cell && *end == '\0';
+}
+
+static int bad_cell(const struct table *t, int i, const char *why)
+{
+    return pp_fail(PP_EFORMAT, "%s:%d: column %d%s is %s%.40s%s%s", t->path, t->line, i + 1,
+                   i == t->label ? " (the label)" : "", t->cells[i][0] ? "'" : "",
+                   t->cells[i][0] ? t->cells[i] : "missing", t->cells[i][0] ? "', " : "",
+                   t->cells[i][0] ? why : "");
+}
+
+/* Separator, number of columns, whether the first line is a header, which column is the label. */
+static int look_at_first_line(struct table *t, const char *label)
+{
+    for (; *t->at == '\r' || *t->at == '\n'; t->at++) {
+        t->line += *t->at == '\n';
+    }
+    char *first = t->at;
+    size_t n = strcspn(first, "\n");
+    t->sep = memchr(first, '\t', n) ? '\t' : memchr(first, ';', n) ? ';' : ',';
+    for (size_t i = 0; i < n; i++) {
+        t->columns += first[i] == t->sep; /* or fewer: one may be quoted */
+    }
+    t->columns++;
+    t->cells = pp_alloc((size_t)t->columns + 1, sizeof(*t->cells));
+    char *copy = t->cells ? pp_alloc(n + 1, 1) : NULL;
+    if (!copy) {
+        return PP_ERESOURCE;
+    }
+    memcpy(copy, first, n);
+    next_line(t);
+    t->columns = t->n_cells;
+    int names = 0, odd = -1;
+    t->label = strcmp(label, "last") == 0 ? t->columns - 1 : strcmp(label, "first") == 0 ? 0 : -1;
+    for (int i = 0; i < t->columns; i++) {
+        float ignored;
+        bool name = !number(t->cells[i], &ignored);
+        names += name;
+        odd = name ? i : odd;
+        t->label = t->label < 0 && strcmp(t->cells[i], label) == 0 ? i : t->label;
+    }
+    int rc = 0;
+    if (t->columns < 2) {
+        rc = pp_fail(PP_EFORMAT,
+                     "%s:%d: one column; expected values and a label, separated by "
+                     "commas, semicolons or tabs",
+                     t->path, t->line);
+    } else if (t->label < 0) {
+        rc = pp_fail(PP_ECONFIG, "data.label: the first line of %s has no column '%s'", t->path,
+                     label);
+    } else if (names > 0 && names < t->columns) { /* a header has names only */
+        rc = bad_cell(t, odd, "expected a number, as others in this line are");
+    } else if (names == 0) { /* it is the first row */
+        memcpy(first, copy, n + 1);
+        first[n] = t->at > first + n ? '\n' : '\0';
+        t->at = first;
+        t->line--;
+    }
+    pp_free(copy);
+    return rc;
+}
+
+/* The current cells as row r. images NULL: the label alone. */
+static int take_row(const struct table *t, float *images, uint8_t *label)
+{
+    float v;
+    if (t->n_cells != t->columns) {
+        return pp_fail(PP_EFORMAT, "%s:%d: %d cells, expected %d", t->path, t->line, t->n_cells,
+                       t->columns);
+    }
+    if (!number(t->cells[t->label], &v) || !(v >= 0 && v <= 255 && v == floorf(v))) {
+        return bad_cell(t, t->label, "expected a whole number from 0 to 255");
+    }
+    *label = (uint8_t)v;
+    for (int i = 0; images && i < t->columns; i++) {
+        if (i == t->label) {
+            continue;
+        }
+        if (!number(t->cells[i], images)) {
+            return bad_cell(t, i, "expected a number");
+        }
+        if (!isfinite(*images)) {
+            return bad_cell(t, i, "which is not finite");
+        }
+        images++;
+    }
+    return 0;
+}
+
+static int read_rows(struct table *t, int parts, struct pp_dataset *ds)
+{
+    size_t rows = 1;
+    for (const char *p = t->at; *p; p++) {
+        rows += *p == '\n'; /* or fewer: empty lines */
+    }
+    size_t features = (size_t)ds->features;
+    float *values = parts & PP_DATA_IMAGES ? pp_alloc(rows * features, sizeof(*values)) : NULL;
+    ds->images = (uint8_t *)values;
+    ds->labels = pp_alloc(rows, 1);
+    if (!ds->labels || (parts & PP_DATA_IMAGES && !values)) {
+        return pp_error_context("%s", t->path);
+    }
+    for (next_line(t); t->n_cells > 0; next_line(t)) {
+        size_t r = (size_t)ds->n++;
+        PP_TRY(take_row(t, values ? values + r * features : NULL, &ds->labels[r]));
+    }
+    if (ds->n == 0) {
+        return pp_fail(PP_EFORMAT, "%s: no rows", t->path);
+    }
+    ds->labels_crc = (uint32_t)crc32_z(0, ds->labels, (size_t)ds->n);
+    ds->images_crc = values ? (uint32_t)crc32_z(0, ds->images, (size_t)ds->n * features * 4) : 0;
+    return pp_classes_of_labels(ds, t->path);
+}
+
+static int open_csv(const struct pp_dataset_ops *self, const struct pp_config *cfg,
+                    enum pp_split split, int parts, int model_inputs, int model_classes,
+                    struct pp_dataset *ds)
+{
+    struct table t = {.path = split == PP_SPLIT_TRAIN ? cfg->data.train_file : cfg->data.test_file};
+    int rc = load(&t), most = pp_samples_max(cfg, split);
+    rc = rc == 0 ? look_at_first_line(&t, cfg->data.label) : rc;
+    if (rc == 0) {
+        ds->features = t.columns - 1;
+        ds->value_bytes = sizeof(float);
+        ds->scale = 1.0f;
+        snprintf(ds->shape, sizeof(ds->shape), "%d", ds->features);
+        rc = read_rows(&t, parts, ds);
+    }
+    pp_free(t.cells);
+    pp_free(t.text);
+    PP_TRY(rc);
+    ds->n = most > 0 && most < ds->n ? most : ds->n;
+    return pp_path_format(ds->origin, "%s", t.path);
+}
+
+extern const struct pp_dataset_ops dataset_csv;
+
+const struct pp_dataset_ops dataset_csv = {
+    .info = {.name = "csv",
+             .help = "your own tables, as data.train_file and data.test_file name "
+                     "them; data.label is the column of the label",
+             .value_bytes = sizeof(float)},
+    .keys = PP_KEYS_TABLES,
+    .open = open_csv,
+};
