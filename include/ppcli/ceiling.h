@@ -11,13 +11,12 @@
 #include <stddef.h>
 
 #include "ppcli/backend.h"
-
-#define PP_CEILING_CORES_MAX 1024
+#include "ppcli/machine.h"
 
 struct pp_ceilings {
     int cores;                             /* that this process may use */
     const char *isa;                       /* of the arithmetic loop: "avx512" */
-    double fma_core[PP_CEILING_CORES_MAX]; /* flop/s, float, each core alone; 0: not asked */
+    double fma_core[PP_MACHINE_CORES_MAX]; /* flop/s, float, each core alone; 0: not asked */
     int fma_cores;                         /* how many of them were measured alone */
     double fma_all;                        /* flop/s, all cores at once */
     int gemm_n;                            /* width of the square product */
@@ -42,9 +41,6 @@ struct pp_ceiling_spec {
  * be computing. Local. Sets the CBLAS of this process to one thread. Errors: PP_ERESOURCE.
  */
 int pp_ceilings_measure(const struct pp_ceiling_spec *spec, struct pp_ceilings *out);
-
-/* The cores that this process may use, ascending; returns how many, at least 1, at most max. */
-int pp_ceiling_cores(bool whole_machine, int *out, int max);
 
 /* The matrix-product rate that `ranks` ranks have between them: as many cores as there are ranks,
  * at most all. 0 when it was not measured. */

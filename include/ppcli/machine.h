@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define PP_MACHINE_CORES_MAX 1024
+
 /* "" and 0 stand for what the system does not tell. */
 struct pp_machine {
     char host[64], system[160];  /* "Linux 6.1.0 x86_64" */
@@ -19,8 +21,11 @@ struct pp_machine {
     const char *room_what;       /* the nearest limit of it; static storage */
 };
 
-/* whole_machine: cores also where this process is bound to some of them, as by an MPI launcher.
- * Local; reads files of the system only. */
+/* The cores that this process may use, ascending; returns how many, at least 1, at most max.
+ * whole_machine: cores also where this process is bound to some of them, as by an MPI launcher. */
+int pp_machine_cores(bool whole_machine, int *out, int max);
+
+/* Local; reads files of the system only. */
 void pp_machine_describe(bool whole_machine, struct pp_machine *out);
 
 #endif

@@ -13,11 +13,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cpu/blas.h"
 #include "cpu/fma.h"
-#include "cpu/gemm.h"
 #include "ppcli/clock.h"
 #include "ppcli/err.h"
+#include "ppcli/machine.h"
 #include "ppcli/mem.h"
 
 enum {
@@ -47,8 +46,9 @@ struct member {
     uint64_t begin[REPEATS], end[REPEATS];
     float *a, *b, *c; /* the work's own memory */
     float *packed;    /* of b, or NULL */
-    float sum;        /* used, so that nothing is left out */
-    long trips;       /* ping-pong: so far */
+    struct pp_backend *be;
+    float sum;  /* used, so that nothing is left out */
+    long trips; /* ping-pong: so far */
 };
 
 struct team {
@@ -57,42 +57,13 @@ struct team {
     void (*work)(struct member *m);
     atomic_int go; /* 1: all are there, -1: one is missing */
     pthread_barrier_t together;
-    int64_t turns; /* fma */
-    int width;     /* gemm */
-    const struct cpu_gemm *gemm;
+    int64_t turns;     /* fma */
+    int width;         /* gemm */
+    const float *bias; /* gemm: [width] zeros */
     size_t elements;   /* triad: of each array and member */
     struct pair *pair; /* ping-pong */
     atomic_bool late;
 };
-
-/* --- cores -------------------------------------------------------------------------------------
- */
-
-int pp_ceiling_cores(bool whole_machine, int *out, int max)
-{
-    cpu_set_t before, set;
-    int n = 0;
-    if (sched_getaffinity(0, sizeof(before), &before) != 0) {
-        out[0] = 0;
-        return 1;
-    }
-    set = before;
-    if (whole_machine) {
-        memset(&set, 0xff, sizeof(set)); /* the kernel leaves what this container may use */
-        if (sched_setaffinity(0, sizeof(set), &set) != 0 ||
-            sched_getaffinity(0, sizeof(set), &set) != 0) {
-            set = before;
-        }
-        (void)sched_setaffinity(0, sizeof(before), &before);
-    }
-    for (int c = 0; c < CPU_SETSIZE && n < max; c++) {
-        if (CPU_ISSET(c, &set)) {
-            out[n++] = c;
-        }
-    }
-    pp_assert(n > 0);
-    return n;
-}
 
 static void bind_to(int core)
 {
@@ -219,11 +190,16 @@ static int measure_fma(struct team *t, const int *cores, double scale, struct pp
     return 0;
 }
 
-/* c[n][n] = a[n][n] * b[n][n]^T, as the forward pass of a wide layer */
+/* c[n][n] = a[n][n] * b[n][n], by the call of a layer that costs least beside the product. */
 static void product(struct member *m)
 {
     int n = m->team->width;
-    m->team->gemm->forward(n, n, n, m->a, m->b, m->packed, NULL, false, m->c);
+    if (m->packed) {
+        (void)pp_backend_linear_forward(m->be, n, n, n, m->a, m->b, m->packed, m->team->bias,
+                                        PP_ACT_NONE, NULL, m->c);
+    } else {
+        (void)pp_backend_linear_backward_input(m->be, n, n, n, m->a, m->b, NULL, m->c);
+    }
 }
 
 /* Three arrays for every member, from one block. */
@@ -247,18 +223,40 @@ static int time_products(struct team *t, const int *cores, int n_cores, double r
     return 0;
 }
 
-/* Weights as the provider wants them; it asks for more than there is room for: not at all. */
-static void pack(struct team *t, int n_cores, size_t elements)
+/* Each member's backend, with the weights as it wants them; it asks for more than there is room
+ * for: not at all. */
+static int open_backends(struct team *t, const struct pp_backend_choice *choice, int n,
+                         size_t elements)
 {
-    const struct cpu_gemm *g = t->gemm;
-    size_t floats = g->packed_floats ? g->packed_floats(t->width, t->width) : 0;
-    for (int i = 0; i < n_cores; i++) {
+    size_t floats = pp_backend_packed_floats(choice, t->width, t->width);
+    for (int i = 0; i < n; i++) {
         struct member *m = &t->members[i];
+        PP_TRY(pp_backend_open_choice(choice, &m->be));
         m->packed = floats > 0 && floats <= 2 * elements ? m->c + elements : NULL;
         if (m->packed) {
-            g->pack(t->width, t->width, m->b, m->packed);
+            PP_TRY(pp_backend_pack_weights(m->be, t->width, t->width, m->b, m->packed));
         }
     }
+    return 0;
+}
+
+/* rates[2]: of one core and of all; 0 where the products do not run here. */
+static int measure_products(struct team *t, enum pp_gemm gemm, const int *cores, int n_cores,
+                            size_t elements, double rates[2])
+{
+    struct pp_backend_choice choice = {.threads = 1, .gemm = gemm};
+    PP_TRY(pp_backend_resolve("cpu", &choice.ops));
+    int rc = open_backends(t, &choice, n_cores, elements);
+    if (rc == 0) {
+        rc = time_products(t, cores, n_cores, rates);
+    } else {
+        pp_error_clear();
+        rc = 0;
+    }
+    for (int i = n_cores - 1; i >= 0; i--) {
+        pp_backend_close(&t->members[i].be);
+    }
+    return rc;
 }
 
 static int measure_gemm(struct team *t, const int *cores, double scale, struct pp_ceilings *out)
@@ -267,10 +265,9 @@ static int measure_gemm(struct team *t, const int *cores, double scale, struct p
     int n = scale < 0.5 ? GEMM_N_SMALL : GEMM_N, rc = 0;
     /* two matrices, the result, and up to two more for packed weights */
     size_t elements = (size_t)n * (size_t)n, all = 5 * elements * (size_t)out->cores;
+    static const enum pp_gemm gemms[2] = {PP_GEMM_CBLAS, PP_GEMM_FMA};
     double rates[2][2] = {{0}};
-    PP_TRY(pp_arena_create(all * sizeof(float), &a));
-    bool blas = blas_enter(out->cores) == 0;
-    const struct cpu_gemm *providers[2] = {blas ? &cpu_gemm_cblas : NULL, cpu_gemm_fma(0)};
+    PP_TRY(pp_arena_create((all + (size_t)n) * sizeof(float), &a));
     float *values = (float *)(void *)a.base;
     for (size_t i = 0; i < all; i++) {
         values[i] = (float)(i % 61) * 0.01f - 0.3f;
@@ -280,19 +277,11 @@ static int measure_gemm(struct team *t, const int *cores, double scale, struct p
         t->members[i].b = t->members[i].a + elements;
         t->members[i].c = t->members[i].b + elements;
     }
-    if (blas) {
-        blas_set_threads(1);
-    } else {
-        pp_error_clear();
-    }
+    t->bias = values + all;
     t->work = product;
     t->width = n;
     for (int k = 0; rc == 0 && k < 2; k++) {
-        t->gemm = providers[k];
-        if (t->gemm) {
-            pack(t, out->cores, elements);
-            rc = time_products(t, cores, out->cores, rates[k]);
-        }
+        rc = measure_products(t, gemms[k], cores, out->cores, elements, rates[k]);
     }
     if (rc == 0) {
         out->gemm_n = n;
@@ -302,9 +291,6 @@ static int measure_gemm(struct team *t, const int *cores, double scale, struct p
         out->own_all = rates[1][1];
         out->gemm_core = out->own_core > out->blas_core ? out->own_core : out->blas_core;
         out->gemm_all = out->own_all > out->blas_all ? out->own_all : out->blas_all;
-    }
-    if (blas) {
-        blas_leave(out->cores);
     }
     pp_arena_destroy(&a);
     return rc;
@@ -405,11 +391,11 @@ static int measure_ping_pong(struct team *t, const int *cores, struct pp_ceiling
 
 int pp_ceilings_measure(const struct pp_ceiling_spec *spec, struct pp_ceilings *out)
 {
-    int cores[PP_CEILING_CORES_MAX];
+    int cores[PP_MACHINE_CORES_MAX];
     uint64_t start = pp_clock_ns();
     struct pp_ceilings c = {.isa = ""};
     struct team t = {.n = 0};
-    c.cores = pp_ceiling_cores(spec->whole_machine, cores, PP_CEILING_CORES_MAX);
+    c.cores = pp_machine_cores(spec->whole_machine, cores, PP_MACHINE_CORES_MAX);
     t.members = pp_alloc((size_t)(c.cores > 2 ? c.cores : 2), sizeof(*t.members));
     if (!t.members) {
         return PP_ERESOURCE;

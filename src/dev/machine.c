@@ -2,13 +2,14 @@
 /* What the files of the system tell about the processor, its caches and the memory. */
 #include "ppcli/machine.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "ppcli/ceiling.h"
+#include "ppcli/err.h"
 #include "ppcli/room.h"
 
 #define CACHES_MAX 8
@@ -30,6 +31,32 @@ static void read_value(const char *path, const char *key, char *out, size_t byte
     if (f) {
         fclose(f);
     }
+}
+
+int pp_machine_cores(bool whole_machine, int *out, int max)
+{
+    cpu_set_t before, set;
+    int n = 0;
+    if (sched_getaffinity(0, sizeof(before), &before) != 0) {
+        out[0] = 0;
+        return 1;
+    }
+    set = before;
+    if (whole_machine) {
+        memset(&set, 0xff, sizeof(set)); /* the kernel leaves what this container may use */
+        if (sched_setaffinity(0, sizeof(set), &set) != 0 ||
+            sched_getaffinity(0, sizeof(set), &set) != 0) {
+            set = before;
+        }
+        (void)sched_setaffinity(0, sizeof(before), &before);
+    }
+    for (int c = 0; c < CPU_SETSIZE && n < max; c++) {
+        if (CPU_ISSET(c, &set)) {
+            out[n++] = c;
+        }
+    }
+    pp_assert(n > 0);
+    return n;
 }
 
 /* "0, 1": where threads are bound to; "0-15" for a whole range. */
@@ -71,7 +98,7 @@ static void describe_caches(char *out, size_t bytes)
 
 void pp_machine_describe(bool whole_machine, struct pp_machine *out)
 {
-    int cores[PP_CEILING_CORES_MAX];
+    int cores[PP_MACHINE_CORES_MAX];
     char text[64];
     struct utsname name;
     struct pp_room room;
@@ -84,7 +111,7 @@ void pp_machine_describe(bool whole_machine, struct pp_machine *out)
     read_value("/proc/cpuinfo", "model name", out->cpu, sizeof(out->cpu));
     read_value("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "", out->governor,
                sizeof(out->governor));
-    out->cores = pp_ceiling_cores(whole_machine, cores, PP_CEILING_CORES_MAX);
+    out->cores = pp_machine_cores(whole_machine, cores, PP_MACHINE_CORES_MAX);
     describe_cores(cores, out->cores, out->binding, sizeof(out->binding));
     long there = sysconf(_SC_NPROCESSORS_ONLN);
     out->cores_there = there > out->cores ? (int)there : out->cores;
