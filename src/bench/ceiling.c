@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cpu/fma.h"
+#include "fma.h"
 #include "ppcli/clock.h"
 #include "ppcli/err.h"
 #include "ppcli/machine.h"

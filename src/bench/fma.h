@@ -3,8 +3,8 @@
  * Multiply-add in registers alone: what a core can compute when nothing has to be fetched. One
  * source, compiled once per instruction set.
  */
-#ifndef PPCLI_DEV_CPU_FMA_H
-#define PPCLI_DEV_CPU_FMA_H
+#ifndef PPCLI_BENCH_FMA_H
+#define PPCLI_BENCH_FMA_H
 
 #include <stdint.h>
 
