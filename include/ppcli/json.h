@@ -33,5 +33,6 @@ void pp_json_int(struct pp_json *j, const char *key, int64_t value);
 void pp_json_uint(struct pp_json *j, const char *key, uint64_t value);
 void pp_json_dbl(struct pp_json *j, const char *key, double value);
 void pp_json_bool(struct pp_json *j, const char *key, bool value);
+void pp_json_raw(struct pp_json *j, const char *key, const char *value); /* JSON already */
 
 #endif

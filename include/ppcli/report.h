@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A run folder as one HTML page that needs nothing but itself: the answer, the curves, the measured
- * pipeline above the simulated one, memory, config, environment. What a run that was killed or an
- * older ppcli did not leave is left out with a sentence; nothing in a folder is trusted.
+ * Run folders as one HTML page that needs no network. The page itself is share/report/; C only
+ * writes the data of the runs into it. What a run did not leave, or left damaged, is left out and
+ * the page says so; nothing in a folder is trusted.
  */
 #ifndef PPCLI_REPORT_H
 #define PPCLI_REPORT_H
@@ -11,18 +11,21 @@
 
 struct pp_report;
 
+#define PP_REPORT_RUNS_MAX 8 /* on one page */
+
 /*
- * Read config.resolved.ini, metrics.jsonl, summary.json and timeline.json of a run folder. Errors:
- * PP_ENOINPUT (no such folder, or none of a run), PP_EPERM, PP_EIO, PP_ERESOURCE. Local. The caller
- * owns *out.
+ * Read a run folder (config.resolved.ini, metrics.jsonl, summary.json, timeline.json), or a trace
+ * that train or plan wrote, of which one step is shown. Errors: PP_ENOINPUT (no such file or
+ * folder, or nothing of a run in it), PP_EFORMAT (no trace), PP_EPERM, PP_EIO, PP_ERESOURCE. Local.
+ * The caller owns *out.
  */
-int pp_report_open(const char *dir, struct pp_report **out);
-void pp_report_close(struct pp_report **report);
+int pp_report_open(const char *path, struct pp_report **out);
+/* The same of a trace that is open already; f stays the caller's. */
+int pp_report_open_trace(FILE *f, const char *name, struct pp_report **out);
+void pp_report_close(struct pp_report **report); /* accepts NULL */
 
-/* The page. Errors: PP_EIO, PP_ERESOURCE. */
-int pp_report_write(const struct pp_report *report, FILE *f);
-
-/* Two runs on one page: what differs, both curves in one picture, one pipeline above the other. */
-int pp_report_compare(const struct pp_report *a, const struct pp_report *b, FILE *f);
+/* The page of one run, or of up to PP_REPORT_RUNS_MAX runs compared. Errors: PP_EIO, PP_ERESOURCE.
+ */
+int pp_report_write(struct pp_report *const *runs, int n, FILE *f);
 
 #endif

@@ -141,3 +141,9 @@ void pp_json_bool(struct pp_json *j, const char *key, bool value)
     before(j, key);
     fputs(value ? "true" : "false", j->f);
 }
+
+void pp_json_raw(struct pp_json *j, const char *key, const char *value)
+{
+    before(j, key);
+    fputs(value, j->f);
+}

@@ -10,12 +10,14 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "ppcli/best.h"
 #include "ppcli/draw.h"
 #include "ppcli/err.h"
 #include "ppcli/exchange.h"
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
-#include "ppcli/best.h"
+#include "ppcli/report.h"
+#include "ppcli/text.h"
 #include "command.h"
 #include "plan_best.h"
 
@@ -31,9 +33,10 @@ static void help(FILE *f)
           "Proves a schedule at this shape, simulates it with the given costs and shows it.\n"
           "A cost is the time of one micro-batch on one whole rank, in any unit; a chunk takes\n"
           "its share of it. The bubble is the mean idle share of all ranks in that step.\n"
-          "Formats: grid for people, svg for documents, trace for Perfetto or chrome://tracing\n"
-          "(one unit is a millisecond), json for programs, csv and csv-comms (with sends and\n"
-          "receives) for torch.distributed.pipelining; --csv reads both, also of 2024.\n"
+          "Formats: grid for people, svg for documents, page to zoom and hover in a browser,\n"
+          "trace for Perfetto (one unit is a millisecond), json for programs,\n"
+          "csv and csv-comms (with sends and receives) for torch.distributed.pipelining;\n"
+          "--csv reads both, also of 2024.\n"
           "With a config, json and grid also know the memory of every rank.\n"
           "ppcli keys pipeline.schedule lists the schedules; dualpipe and chimera, which keep\n"
           "two copies of the weights, can be planned too but not trained with.\n",
@@ -58,6 +61,36 @@ static int print_csv_comms(const struct pp_drawing *d, FILE *f)
     return pp_plan_print_csv_comms(d->plan, f);
 }
 
+/* The page of `ppcli report`, of the plan's trace. */
+static int print_page(const struct pp_drawing *d, FILE *f)
+{
+    const struct pp_schedule_ops *schedule = d->plan->schedule;
+    struct pp_report *report = NULL;
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *trace = open_memstream(&text, &bytes);
+    if (!trace) {
+        return pp_fail(PP_ERESOURCE, "plan: out of memory");
+    }
+    int rc = pp_draw_trace(d, trace);
+    int closed = pp_text_close(trace, &text, "plan");
+    rc = rc < 0 ? rc : closed;
+    FILE *in = rc == 0 ? fmemopen(text, bytes, "r") : NULL;
+    if (rc == 0) {
+        rc = in ? pp_report_open_trace(in, schedule ? pp_schedule_name(schedule) : "table", &report)
+                : pp_fail(PP_ERESOURCE, "plan: out of memory");
+    }
+    if (rc == 0) {
+        rc = pp_report_write(&report, 1, f);
+    }
+    pp_report_close(&report);
+    if (in) {
+        fclose(in);
+    }
+    free(text);
+    return rc;
+}
+
 static const struct format {
     const char *name;
     bool times; /* wants start and end of every action */
@@ -69,9 +102,10 @@ static const struct format {
     {"json", false, pp_draw_json},
     {"svg", true, pp_draw_svg},
     {"trace", true, pp_draw_trace},
+    {"page", true, print_page},
 };
 
-#define FORMATS "grid|csv|csv-comms|json|svg|trace" /* as the help shows the table above */
+#define FORMATS "grid|csv|csv-comms|json|svg|trace|page" /* as the help shows the table above */
 
 enum {
     N_FORMATS = sizeof(formats) / sizeof(formats[0])

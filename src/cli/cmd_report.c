@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ppcli report: run folders as one HTML page. */
+/* ppcli report: run folders and traces as one HTML page. */
 #include <string.h>
+#include <sys/stat.h>
 
 #include "ppcli/err.h"
 #include "ppcli/report.h"
@@ -10,25 +11,26 @@
 static void help(FILE *f)
 {
     fputs("  ppcli report runs/mnist-20260131-120000      write report.html into the run folder\n"
-          "  ppcli report runs/a -o - | less              to standard output\n"
-          "  ppcli report --compare runs/a runs/b         two runs on one page\n"
+          "  ppcli report runs/a -o - > page.html         to standard output\n"
+          "  ppcli report runs/a runs/b runs/c            runs compared on one page\n"
+          "  ppcli report trace.json                      one step of a trace of train or plan\n"
           "\n"
-          "The page needs no network and no script: accuracy, throughput and bubble, the curves,\n"
-          "the measured pipeline above the simulated one, memory of every rank, the config with\n"
-          "its origins, the environment. A run that was stopped or is still going is shown as far\n"
-          "as it got. Prints the path of the page; with --compare it is the second run's\n"
-          "compare.html unless -o says another.\n",
+          "The page is one file and needs no network: results, curves, one step of the pipeline\n"
+          "measured and simulated (zoom with the wheel, drag, hover), time and memory of every\n"
+          "rank, the config with its origins, the environment. A run that was stopped or is\n"
+          "still going is shown as far as it got. Prints the path of the page; of several runs\n"
+          "it is compare.html in the last one's folder.\n",
           f);
 }
 
-static int write_page(const struct pp_report *a, const struct pp_report *b, const char *path)
+static int write_page(struct pp_report *const *runs, int n, const char *path)
 {
     if (strcmp(path, "-") == 0) {
-        return b ? pp_report_compare(a, b, stdout) : pp_report_write(a, stdout);
+        return pp_report_write(runs, n, stdout);
     }
     struct pp_file_write w;
     PP_TRY(pp_file_create(path, &w));
-    int rc = b ? pp_report_compare(a, b, w.f) : pp_report_write(a, w.f);
+    int rc = pp_report_write(runs, n, w.f);
     if (rc < 0) {
         pp_file_abandon(&w);
         return rc;
@@ -39,18 +41,36 @@ static int write_page(const struct pp_report *a, const struct pp_report *b, cons
     return 0;
 }
 
+/* Where the page goes when nobody says it: into the folder of the last run, beside a trace. */
+static int default_path(const char *word, bool compare, char out[PP_PATH_MAX])
+{
+    struct stat st;
+    size_t n = strlen(word);
+    if (stat(word, &st) == 0 && !S_ISDIR(st.st_mode)) {
+        return pp_path_format(out, "%s.html", word);
+    }
+    while (n > 1 && word[n - 1] == '/') {
+        n--;
+    }
+    return pp_path_format(out, "%.*s/%s.html", (int)n, word, compare ? "compare" : "report");
+}
+
 static int run(int argc, char **argv)
 {
     const char *output = NULL;
     bool compare = false;
     const struct pp_cli_option options[] = {
         {"output", 'o', PP_CLI_STRING, &output, "FILE", "where to write; - is standard output"},
-        {"compare", 0, PP_CLI_FLAG, &compare, NULL, "two runs on one page"},
+        {"compare", 0, PP_CLI_FLAG, &compare, NULL, "ask for at least two runs"},
         {0},
     };
-    const char *words[2];
+    const char *words[PP_REPORT_RUNS_MAX];
+    struct pp_report *runs[PP_REPORT_RUNS_MAX] = {NULL};
+    char path[PP_PATH_MAX];
     bool done;
-    PP_TRY(pp_cli_parse(argc, argv, &command_report, options, NULL, words, 2, &done));
+    int n = 0, rc = 0;
+    PP_TRY(
+        pp_cli_parse(argc, argv, &command_report, options, NULL, words, PP_REPORT_RUNS_MAX, &done));
     if (done) {
         return 0;
     }
@@ -59,39 +79,28 @@ static int run(int argc, char **argv)
                                   "runs/mnist-20260131-120000");
     }
     if (compare && !words[1]) {
-        return pp_fail(PP_EUSAGE, "--compare wants two run folders");
+        return pp_fail(PP_EUSAGE, "--compare wants at least two run folders");
     }
-    if (!compare && words[1]) {
-        return pp_fail(PP_EUSAGE, "two run folders: did you mean 'ppcli report --compare %s %s'?",
-                       words[0], words[1]);
-    }
-    struct pp_report *a = NULL, *b = NULL;
-    char path[PP_PATH_MAX];
-    int rc = pp_report_open(words[0], &a);
-    if (rc == 0 && compare) {
-        rc = pp_report_open(words[1], &b);
+    for (; rc == 0 && n < PP_REPORT_RUNS_MAX && words[n]; n++) {
+        rc = pp_report_open(words[n], &runs[n]);
     }
     if (rc == 0 && !output) {
-        const char *dir = compare ? words[1] : words[0];
-        size_t n = strlen(dir);
-        while (n > 1 && dir[n - 1] == '/') {
-            n--;
-        }
-        rc = pp_path_format(path, "%.*s/%s.html", (int)n, dir, compare ? "compare" : "report");
+        rc = default_path(words[n - 1], n > 1, path);
         output = path;
     }
     if (rc == 0) {
-        rc = write_page(a, b, output);
+        rc = write_page(runs, n, output);
     }
-    pp_report_close(&a);
-    pp_report_close(&b);
+    for (int i = 0; i < n; i++) {
+        pp_report_close(&runs[i]);
+    }
     return rc;
 }
 
 const struct pp_command command_report = {
     .name = "report",
-    .summary = "show a run, or compare two, as one HTML page",
-    .words = "RUN [RUN2]",
+    .summary = "show a run, or compare several, as one HTML page",
+    .words = "RUN [RUN...]",
     .one_rank = true,
     .run = run,
     .help = help,

@@ -1,39 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * From a run folder to struct pp_report. A file that is absent, damaged or not a file costs its
- * part of the page and a sentence; only a folder without any of them is refused.
+ * part of the page, which says so; only a folder without any of them is refused.
  */
-#include "report.h"
-
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
+#include "ppcli/diagnose.h"
 #include "ppcli/err.h"
 #include "ppcli/json_in.h"
 #include "ppcli/mem.h"
+#include "report.h"
 
 #define LINE_BYTES (1 << 20)
+#define EVENTS_MAX 100          /* records of metrics.jsonl that are no rows */
+#define CONFIG_BYTES (64 << 10) /* of config.resolved.ini */
 #define SUMMARY_BYTES (8 << 20) /* of 16,384 ranks and more */
 #define NUMBER_MAX 1e300        /* what is beyond is damage, and would overflow in a picture */
-#define ROWS_MAX (1 << 22)      /* log lines kept */
-
-void report_note(struct pp_report *r, const char *fmt, ...)
-{
-    char text[PP_ERROR_TEXT_MAX];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof(text), fmt, ap);
-    va_end(ap);
-    if (r->n_notes < REPORT_NOTES_MAX && (r->notes[r->n_notes] = pp_strdup(text))) {
-        r->n_notes++;
-    }
-}
+#define ROWS_MAX 1600           /* records kept; then every second one goes */
 
 double report_number(const json_t *object, const char *key)
 {
@@ -61,320 +47,291 @@ void *report_grow(void *array, int n, int *capacity, size_t size)
     return bigger;
 }
 
-/* --- files --------------------------------------------------------------------------------------
- */
+static int read_json(const char *text, size_t bytes, json_t **out)
+{
+    *out = NULL;
+    return pp_json_load(text, bytes, JSON_DECODE_INT_AS_REAL, NULL, out);
+}
 
-int report_lines(const char *path, int (*line)(void *ctx, char *text, size_t bytes), void *ctx)
+static int take_line(struct pp_report *r, char *text, struct report_lost *lost,
+                     int (*take)(struct pp_report *r, json_t *o))
+{
+    json_t *o = NULL;
+    char *from = text + strspn(text, " \t,[");
+    size_t n = strlen(from);
+    while (n > 0 && strchr(" \t\r\n,]", from[n - 1])) {
+        n--;
+    }
+    if (n == 0) {
+        return 0;
+    }
+    PP_TRY(read_json(from, n, &o));
+    int rc = json_is_object(o) ? take(r, o) : 1;
+    json_decref(o);
+    lost->lines += rc > 0;
+    lost->last = rc > 0;
+    return rc < 0 ? rc : 0;
+}
+
+int report_objects(struct pp_report *r, FILE *f, struct report_lost *lost,
+                   int (*take)(struct pp_report *r, json_t *o))
+{
+    int rc = 0;
+    char *text = pp_alloc(1, LINE_BYTES);
+    if (!text) {
+        return PP_ERESOURCE;
+    }
+    /* a longer line comes in parts, which are damaged */
+    while (rc == 0 && fgets(text, LINE_BYTES, f)) {
+        rc = take_line(r, text, lost, take);
+    }
+    pp_free(text);
+    return rc == 0 && ferror(f) ? pp_fail_errno(PP_EIO, "cannot read %s", r->dir) : rc;
+}
+
+/* ---- rows of metrics.jsonl */
+
+void report_thin(struct report_rows *rows)
+{
+    int kept = 0;
+    for (int i = 0; i < rows->n; i += 4) {
+        int end = i + 4 < rows->n ? i + 4 : rows->n, least = i, most = i;
+        for (int k = i; k < end; k++) {
+            least = rows->row[k].v[REPORT_LOSS] < rows->row[least].v[REPORT_LOSS] ? k : least;
+            most = rows->row[k].v[REPORT_LOSS] > rows->row[most].v[REPORT_LOSS] ? k : most;
+        }
+        int first = least < most ? least : most, second = least < most ? most : least;
+        second = second == first || end == rows->n ? end - 1 : second; /* the last one stays */
+        rows->row[kept++] = rows->row[first];
+        if (second > first) {
+            rows->row[kept++] = rows->row[second];
+        }
+    }
+    rows->n = kept;
+}
+
+/* A run that went back: what it had recorded from there on did not count. */
+static void forget_from(struct report_rows *rows, enum report_column by, double from)
+{
+    while (rows->n > 0 && rows->row[rows->n - 1].v[by] >= from) {
+        rows->n--;
+    }
+}
+
+static int add_row(struct report_rows *rows, enum report_column by, const json_t *o)
+{
+    static const char *const names[REPORT_COLUMNS][2] = {
+        [REPORT_STEP] = {"step", "step"},
+        [REPORT_EPOCH] = {"epoch", "epoch"},
+        [REPORT_LOSS] = {"loss", "train_loss"},
+        [REPORT_ACCURACY] = {"accuracy", "train_accuracy"},
+        [REPORT_TEST_LOSS] = {"test_loss", "test_loss"},
+        [REPORT_TEST_ACCURACY] = {"test_accuracy", "test_accuracy"},
+        [REPORT_LR] = {"lr", "lr"},
+        [REPORT_SPEED] = {"samples_per_second", "samples_per_second"},
+        [REPORT_BUBBLE] = {"bubble_measured", "bubble_measured"},
+        [REPORT_SECONDS] = {"seconds", "seconds"},
+    };
+    struct report_row row;
+    for (int c = 0; c < REPORT_COLUMNS; c++) {
+        row.v[c] = report_number(o, names[c][by == REPORT_EPOCH]);
+    }
+    if (!(row.v[by] >= 0)) {
+        return 1;
+    }
+    forget_from(rows, by, row.v[by]);
+    if (rows->n >= ROWS_MAX) {
+        report_thin(rows);
+    }
+    void *grown = report_grow(rows->row, rows->n, &rows->capacity, sizeof(row));
+    if (!grown) {
+        return PP_ERESOURCE;
+    }
+    rows->row = grown;
+    rows->row[rows->n++] = row;
+    return 0;
+}
+
+/* A resume, a rewind, the end: the page gets it as it is. */
+static int add_event(struct pp_report *r, const char *type, json_t *o)
+{
+    double step = report_number(o, "step");
+    if (strcmp(type, "resume") == 0 && step >= 0) {
+        forget_from(&r->steps, REPORT_STEP, step + 1);
+        forget_from(&r->epochs, REPORT_STEP, step + 1);
+    }
+    if (!r->events && !(r->events = json_array())) {
+        return pp_fail(PP_ERESOURCE, "report: out of memory");
+    }
+    if (json_array_size(r->events) >= EVENTS_MAX) {
+        json_array_remove(r->events, 0);
+    }
+    return json_array_append(r->events, o) == 0 ? 0
+                                                : pp_fail(PP_ERESOURCE, "report: out of memory");
+}
+
+static int take_record(struct pp_report *r, json_t *o)
+{
+    const char *type = report_text(o, "type");
+    if (strcmp(type, "step") == 0) {
+        return add_row(&r->steps, REPORT_STEP, o);
+    }
+    if (strcmp(type, "epoch") == 0) {
+        return add_row(&r->epochs, REPORT_EPOCH, o);
+    }
+    if (strcmp(type, "header") == 0 && !r->header) {
+        r->header = json_incref(o);
+    }
+    return strcmp(type, "header") == 0 || strcmp(type, "summary") == 0 ? 0 : add_event(r, type, o);
+}
+
+/* ---- the other files */
+
+static int read_summary(struct pp_report *r, const char *path)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    PP_TRY(pp_file_read(path, SUMMARY_BYTES, &text, &bytes));
+    int rc = read_json(text, bytes, &r->summary);
+    pp_free(text);
+    PP_TRY(rc);
+    if (!json_is_object(r->summary)) {
+        json_decref(r->summary);
+        r->summary = NULL;
+        return pp_fail(PP_EFORMAT, "%s is damaged", path);
+    }
+    return 0;
+}
+
+/* Of a run without summary: what the rings of its ranks show now. */
+static const char *read_end(const struct pp_report *r)
+{
+    struct pp_diagnosis d;
+    int n[PP_RANK_FAILED + 1] = {0};
+    if (pp_diagnosis_open(&d, NULL, r->dir) < 0) {
+        pp_error_clear();
+        return NULL;
+    }
+    for (int i = 0; i < d.ranks; i++) {
+        n[d.views[i].state]++;
+    }
+    pp_diagnosis_fini(&d);
+    return n[PP_RANK_RUNNING] + n[PP_RANK_STOPPED] + n[PP_RANK_TRACED] > 0 ? "running"
+           : n[PP_RANK_GONE] > 0                                           ? "killed"
+           : n[PP_RANK_FAILED] > 0                                         ? "failed"
+           : n[PP_RANK_FINISHED] > 0                                       ? "stopped"
+                                                                           : NULL;
+}
+
+static int read_objects(struct pp_report *r, const char *path, struct report_lost *lost,
+                        int (*take)(struct pp_report *r, json_t *o))
 {
     FILE *f = NULL;
     uint64_t bytes = 0;
     PP_TRY(pp_file_open(path, &f, &bytes));
-    char *text = pp_alloc(1, LINE_BYTES + 1);
-    int rc = text ? 0 : PP_ERESOURCE;
-    size_t n = 0;
-    for (int c = 0; rc == 0 && c != EOF;) {
-        c = getc_unlocked(f);
-        if (c != EOF && c != '\n') {
-            if (n < LINE_BYTES) {
-                text[n] = (char)c;
-            }
-            n += n < SIZE_MAX;
-        } else if (n > 0 || c == '\n') {
-            text[n <= LINE_BYTES ? n : 0] = '\0';
-            rc = line(ctx, n <= LINE_BYTES ? text : NULL, n);
-            n = 0;
-        }
-    }
-    if (rc == 0 && ferror(f)) {
-        rc = pp_fail_errno(PP_EIO, "cannot read %s", path);
-    }
-    pp_free(text);
+    int rc = report_objects(r, f, lost, take);
     fclose(f);
     return rc;
 }
 
-int report_json(const char *text, size_t bytes, json_t **out)
+static int read_file(struct pp_report *r, enum report_file which)
 {
-    *out = NULL;
-    return text ? pp_json_load(text, bytes, JSON_DECODE_INT_AS_REAL, NULL, out) : 0;
-}
-
-/* --- metrics.jsonl ------------------------------------------------------------------------------
- */
-
-struct reader {
-    struct pp_report *r;
-    int64_t damaged, kept;
-    bool last_damaged;
-};
-
-/* A resumed run goes back to its checkpoint: what had been recorded beyond it did not count. */
-static void forget_from(struct pp_report *r, double step)
-{
-    while (r->n_steps > 0 && r->steps[r->n_steps - 1].step >= step) {
-        r->n_steps--;
-    }
-    while (r->n_epochs > 0 && r->epochs[r->n_epochs - 1].step >= step) {
-        r->n_epochs--;
-    }
-}
-
-static int add_step(struct pp_report *r, const json_t *o)
-{
-    struct report_step s = {
-        .step = report_number(o, "step"),
-        .epoch = report_number(o, "epoch"),
-        .loss = report_number(o, "loss"),
-        .accuracy = report_number(o, "accuracy"),
-        .lr = report_number(o, "lr"),
-        .sps = report_number(o, "samples_per_second"),
-        .bubble = report_number(o, "bubble_measured"),
-        .seconds = report_number(o, "seconds"),
-    };
-    if (isnan(s.step) || s.step < 0) {
-        return 1;
-    }
-    forget_from(r, s.step);
-    void *grown = report_grow(r->steps, r->n_steps, &r->steps_capacity, sizeof(*r->steps));
-    if (!grown) {
-        return PP_ERESOURCE;
-    }
-    r->steps = grown;
-    r->steps[r->n_steps++] = s;
-    return 0;
-}
-
-static int add_epoch(struct pp_report *r, const json_t *o)
-{
-    struct report_epoch e = {
-        .step = report_number(o, "step"),
-        .epoch = report_number(o, "epoch"),
-        .loss = report_number(o, "train_loss"),
-        .accuracy = report_number(o, "train_accuracy"),
-        .test_loss = report_number(o, "test_loss"),
-        .test_accuracy = report_number(o, "test_accuracy"),
-        .sps = report_number(o, "samples_per_second"),
-        .bubble = report_number(o, "bubble_measured"),
-        .seconds = report_number(o, "seconds"),
-    };
-    if (isnan(e.epoch) || e.epoch < 0) {
-        return 1;
-    }
-    while (r->n_epochs > 0 && r->epochs[r->n_epochs - 1].epoch >= e.epoch) {
-        r->n_epochs--;
-    }
-    void *grown = report_grow(r->epochs, r->n_epochs, &r->epochs_capacity, sizeof(*r->epochs));
-    if (!grown) {
-        return PP_ERESOURCE;
-    }
-    r->epochs = grown;
-    r->epochs[r->n_epochs++] = e;
-    return 0;
-}
-
-static int metrics_line(void *ctx, char *text, size_t bytes)
-{
-    struct reader *rd = ctx;
-    if (bytes == 0 || rd->kept > ROWS_MAX) {
-        return 0;
-    }
-    json_t *o = NULL;
-    PP_TRY(report_json(text, bytes, &o));
-    const char *type = report_text(o, "type");
-    int rc = 0;
-    if (strcmp(type, "step") == 0) {
-        rc = add_step(rd->r, o);
-    } else if (strcmp(type, "epoch") == 0) {
-        rc = add_epoch(rd->r, o);
-    } else if (strcmp(type, "header") == 0 && !rd->r->header) {
-        rd->r->header = json_incref(o);
-    } else if (!json_is_object(o)) {
-        rc = 1;
-    }
-    json_decref(o);
-    rd->damaged += rc > 0;
-    rd->last_damaged = rc > 0;
-    rd->kept++;
-    return rc < 0 ? rc : 0;
-}
-
-/* Older runs do not tell at which step an epoch ended. */
-static void place_epochs(struct pp_report *r)
-{
-    double per_epoch = report_number(r->summary, "steps") / report_number(r->summary, "epochs");
-    for (int i = r->n_steps - 1; i >= 0 && !(per_epoch >= 1); i--) {
-        if (r->steps[i].epoch > 1) { /* the first of an epoch tells how many were before */
-            per_epoch = r->steps[i].step / r->steps[i].epoch;
-        }
-    }
-    for (int i = 0; i < r->n_epochs; i++) {
-        struct report_epoch *e = &r->epochs[i];
-        if (isnan(e->step)) {
-            e->step = per_epoch >= 1 ? e->epoch * per_epoch : e->epoch;
-        }
-    }
-}
-
-int report_read_metrics(struct pp_report *r)
-{
+    static const char *const names[REPORT_FILES] = {"summary.json", "metrics.jsonl",
+                                                    "config.resolved.ini", "timeline.json"};
     char path[PP_PATH_MAX];
-    struct reader rd = {.r = r};
-    PP_TRY(pp_path_format(path, "%s/metrics.jsonl", r->dir));
-    PP_TRY(report_lines(path, metrics_line, &rd));
-    if (rd.damaged > 0 && rd.last_damaged) {
-        report_note(r, "The last line of metrics.jsonl is not whole: the run ended in the middle "
-                       "of it.");
-        rd.damaged--;
-    }
-    if (rd.damaged > 0) {
-        report_note(r, "%lld line%s of metrics.jsonl could not be read and %s left out.",
-                    (long long)rd.damaged, rd.damaged == 1 ? "" : "s",
-                    rd.damaged == 1 ? "is" : "are");
-    }
-    if (rd.kept > ROWS_MAX) {
-        report_note(r, "Only the first %d lines of metrics.jsonl are shown.", ROWS_MAX);
-    }
-    return 0;
-}
-
-/* --- summary.json -------------------------------------------------------------------------------
- */
-
-static int read_ranks(struct pp_report *r)
-{
-    static const char *const names[REPORT_OTHER] = {"parameter_bytes",  "packed_bytes",
-                                                    "gradient_bytes",   "optimizer_bytes",
-                                                    "activation_bytes", "message_bytes"};
-    const json_t *list = json_object_get(r->summary, "ranks");
-    size_t n = json_array_size(list); /* 0 for what is no array */
-    if (n == 0) {
-        return 0;
-    }
-    r->ranks = pp_alloc(n, sizeof(*r->ranks));
-    if (!r->ranks) {
-        return PP_ERESOURCE;
-    }
-    r->n_ranks = (int)n;
-    for (size_t i = 0; i < n; i++) {
-        const json_t *o = json_array_get(list, i);
-        struct report_rank *k = &r->ranks[i];
-        double known = 0;
-        k->replica = report_number(o, "replica");
-        k->stage = report_number(o, "stage");
-        k->busy = report_number(o, "busy");
-        k->total = report_number(o, "peak_bytes");
-        for (int p = 0; p < REPORT_OTHER; p++) {
-            double bytes = report_number(o, names[p]);
-            k->parts[p] = bytes > 0 ? bytes : 0;
-            known += k->parts[p];
-        }
-        /* gaps between blocks are not worth a colour */
-        double other = k->total - known;
-        k->parts[REPORT_OTHER] = other > 0.01 * k->total ? other : 0;
-    }
-    return 0;
-}
-
-int report_read_summary(struct pp_report *r)
-{
-    char path[PP_PATH_MAX];
-    char *text = NULL;
     size_t bytes = 0;
-    json_t *o = NULL;
-    PP_TRY(pp_path_format(path, "%s/summary.json", r->dir));
-    PP_TRY(pp_file_read(path, SUMMARY_BYTES, &text, &bytes));
-    int rc = report_json(text, bytes, &o);
-    pp_free(text);
-    PP_TRY(rc);
-    if (!json_is_object(o)) {
-        json_decref(o);
-        return pp_fail(PP_EFORMAT, "%s is damaged", path);
-    }
-    r->summary = o;
-    return read_ranks(r);
+    PP_TRY(pp_path_format(path, "%s/%s", r->dir, names[which]));
+    return which == REPORT_SUMMARY ? read_summary(r, path)
+           : which == REPORT_CONFIG
+               ? pp_file_read(path, CONFIG_BYTES, &r->config, &bytes)
+               : read_objects(r, path, &r->lost[which],
+                              which == REPORT_METRICS ? take_record : report_take_event);
 }
 
-/* --- life ---------------------------------------------------------------------------------------
- */
-
-static int check_folder(const char *dir)
+static int read_folder(struct pp_report *r)
 {
-    struct stat st;
-    if (stat(dir, &st) != 0) {
-        return pp_fail_errno(0, "cannot read run folder %s", dir);
-    }
-    return S_ISDIR(st.st_mode) ? 0
-                               : pp_fail(PP_ENOINPUT,
-                                         "%s is not a folder: give the folder that a training left "
-                                         "(ppcli train prints its name)",
-                                         dir);
-}
-
-/* What is missing is told once; what is there and cannot be read is told with its reason. */
-static int read_all(struct pp_report *r)
-{
-    static int (*const readers[])(struct pp_report *) = {report_read_summary, report_read_metrics,
-                                                         report_read_config, report_read_timeline};
-    static const char *const absent[] = {
-        NULL, /* said at the top of the page */
-        "There is no metrics.jsonl, so there are no curves.",
-        "There is no config.resolved.ini, so the config is not shown.",
-        "There is no timeline.json, which a run leaves at its end, so no step of the pipeline is "
-        "shown.",
-    };
-    int found = 0, first = 0;
+    int found = 0;
     struct pp_error cause = {0};
-    for (int i = 0; i < 4; i++) {
-        int rc = readers[i](r);
-        found += rc == 0 && i < 3;
+    for (int i = 0; i < REPORT_FILES; i++) {
+        int rc = read_file(r, (enum report_file)i);
+        found += rc == 0 && i != REPORT_TIMELINE;
         if (rc == PP_ERESOURCE) {
             return rc;
         }
-        if (rc < 0 && rc != PP_ENOINPUT && first == 0) {
-            first = rc;
-            cause = *pp_error_get();
-        }
+        r->lost[i].absent = rc == PP_ENOINPUT;
         if (rc < 0 && rc != PP_ENOINPUT) {
-            report_note(r, "Left out: %s.", pp_error_get()->text);
-        } else if (rc < 0 && absent[i]) {
-            report_note(r, "%s", absent[i]);
+            cause = cause.code == 0 ? *pp_error_get() : cause;
+            r->lost[i].why = pp_strdup(pp_error_get()->text);
         }
     }
-    if (found > 0) {
-        pp_error_clear();
-        return 0;
+    if (found == 0) {
+        return cause.code < 0 ? pp_error_adopt(&cause)
+                              : pp_fail(PP_ENOINPUT,
+                                        "%s is no run folder: it has no metrics.jsonl, "
+                                        "summary.json or config.resolved.ini",
+                                        r->dir);
     }
-    if (first < 0) {
-        return pp_error_adopt(&cause);
-    }
-    return pp_fail(PP_ENOINPUT,
-                   "%s is no run folder: it has no metrics.jsonl, summary.json or "
-                   "config.resolved.ini",
-                   r->dir);
+    pp_error_clear();
+    r->end = r->summary ? NULL : read_end(r);
+    return 0;
 }
 
-int pp_report_open(const char *dir, struct pp_report **out)
+static int read_trace(struct pp_report *r, FILE *f)
 {
-    PP_TRY(check_folder(dir));
+    PP_TRY(report_objects(r, f, &r->lost[REPORT_TIMELINE], report_take_event));
+    return r->measured.n + r->simulated.n > 0
+               ? 0
+               : pp_fail(PP_EFORMAT, "%s is neither a run folder nor a trace", r->dir);
+}
+
+static int read_path(struct pp_report *r)
+{
+    struct stat st;
+    FILE *f = NULL;
+    uint64_t bytes = 0;
+    if (stat(r->dir, &st) == 0 && S_ISDIR(st.st_mode)) {
+        return read_folder(r);
+    }
+    PP_TRY(pp_file_open(r->dir, &f, &bytes));
+    int rc = read_trace(r, f);
+    fclose(f);
+    return rc;
+}
+
+/* ---- life */
+
+/* What `f` holds, or, where that is NULL, the file or folder `path`. */
+static int open_report(const char *path, FILE *f, struct pp_report **out)
+{
     struct pp_report *r = pp_alloc(1, sizeof(*r));
     if (!r) {
         return PP_ERESOURCE;
     }
+    snprintf(r->dir, sizeof(r->dir), "%s", path);
     /* so that "." has a name too */
-    int rc = realpath(dir, r->dir) ? 0 : pp_fail_errno(0, "cannot read run folder %s", dir);
+    int rc = f || realpath(path, r->dir) ? 0 : pp_fail_errno(0, "cannot read run folder %s", path);
     if (rc == 0) {
         const char *slash = strrchr(r->dir, '/');
-        r->name = slash && slash[1] ? slash + 1 : r->dir;
-        rc = read_all(r);
+        r->name = !f && slash && slash[1] ? slash + 1 : r->dir;
+        rc = f ? read_trace(r, f) : read_path(r);
     }
     if (rc < 0) {
         pp_report_close(&r);
         return rc;
     }
-    place_epochs(r);
-    r->end = r->summary ? REPORT_END_UNKNOWN : report_read_end(r);
+    report_end_timeline(r);
     *out = r;
     return 0;
+}
+
+int pp_report_open(const char *path, struct pp_report **out)
+{
+    return open_report(path, NULL, out);
+}
+
+int pp_report_open_trace(FILE *f, const char *name, struct pp_report **out)
+{
+    return open_report(name, f, out);
 }
 
 void pp_report_close(struct pp_report **report)
@@ -385,21 +342,16 @@ void pp_report_close(struct pp_report **report)
     }
     json_decref(r->header);
     json_decref(r->summary);
-    json_decref(r->timeline.head);
-    for (int i = 0; i < r->n_keys; i++) {
-        pp_free(r->keys[i].name);
-        pp_free(r->keys[i].value);
-        pp_free(r->keys[i].origin);
+    json_decref(r->events);
+    json_decref(r->timeline);
+    for (int i = 0; i < REPORT_FILES; i++) {
+        pp_free(r->lost[i].why);
     }
-    for (int i = 0; i < r->n_notes; i++) {
-        pp_free(r->notes[i]);
-    }
-    pp_free(r->keys);
-    pp_free(r->steps);
-    pp_free(r->epochs);
-    pp_free(r->ranks);
-    pp_free(r->timeline.measured.slices);
-    pp_free(r->timeline.simulated.slices);
+    pp_free(r->config);
+    pp_free(r->steps.row);
+    pp_free(r->epochs.row);
+    pp_free(r->measured.slices);
+    pp_free(r->simulated.slices);
     pp_free(r);
     *report = NULL;
 }

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Run folders as pages: whole ones, those of runs that were killed, damaged and hostile ones.
+# Run folders as pages: whole ones, those of runs that were killed, damaged and hostile ones. What
+# the page makes of its data is for report_page.py to see.
 # shellcheck source=tests/cli/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -24,36 +25,36 @@ config=$folder/small.ini
 a=$folder/a
 page=$folder/page.html
 
-# page_says WORDS...: the last report is a good page and shows them
-page_says() {
+# page_has PAGE EXPRESSION...: the last report is a good page and its data is so
+page_has() {
     said=$(python3 "$check" "$@" 2>&1) || complain "$last: $said"
 }
-page_lacks() { ! grep -qF -e "$2" "$1" || complain "$last: '$2' in $1"; }
 
 run train "$config" --dir "$a"
 
-begin "a report says what summary.json says, in a page that stands alone"
+begin "a page holds the whole run"
 run report "$a"
 code_is 0
 same "$(cat "$folder/out")" "$a/report.html"
 same "$(cat "$folder/err")" ''
-page_says "$a/report.html" --summary "$a" 'Config' 'pipeline.stages' 'small.ini:8' 'Environment' \
-    'Throughput' 'Accuracy' 'activations' 'packed copy' 'rank 1'
-page_lacks "$a/report.html" 'did not finish'
-page_lacks "$a/report.html" 'timeline.json'
+page_has "$a/report.html" "run['name'] == 'a'" "run['summary']['steps'] == 30" "run['end'] is None" \
+    "run['summary'] == __import__('json').load(open('$a/summary.json'))" \
+    "run['header']['stages'] == 2" "len(run['steps']['loss']) == 15" "run['epochs']['step'] == [10, 20, 30]" \
+    "'stages = 2' in run['config']" "not any(lost['absent'] or lost['why'] or lost['lines'] for lost in run['lost'])"
 
-begin "the measured step stands above the simulated one"
-page_says "$a/report.html" 'One step of the pipeline' 'measured, step' 'simulated from measured times' \
-    'F0' 'micro-batch 3'
+begin "the measured step and the simulated one are there, action by action"
+page_has "$a/report.html" "[rank['stages'] for rank in run['measured']['ranks']] == [[0], [1]]" \
+    "run['measured']['detail'] == 0" "run['measured']['ranks'][0]['actions'].count('F') == 4" \
+    "run['simulated']['ranks'][1]['spent']['W'] > 0" "run['timeline']['bubble_measured'] >= 0"
 
 begin "the page goes to standard output or to another file when asked"
 run report "$a" -o -
 code_is 0
-page_says "$folder/out" --summary "$a"
+page_has "$folder/out"
 run report "$a/" --output "$page"
 code_is 0
 same "$(cat "$folder/out")" "$page"
-page_says "$page" --summary "$a"
+page_has "$page"
 
 begin "a run that was killed is shown as far as it got"
 mkdir "$folder/killed"
@@ -62,40 +63,31 @@ head -n 6 "$a/metrics.jsonl" >"$folder/killed/metrics.jsonl"
 sed -n 7p "$a/metrics.jsonl" | head -c 60 >>"$folder/killed/metrics.jsonl"
 run report "$folder/killed" -o "$page"
 code_is 0
-page_says "$page" 'This run did not finish.' 'The last line of metrics.jsonl is not whole' 'of 30 (' \
-    'There is no timeline.json' 'Loss'
+page_has "$page" "run['lost'][1] == {'absent': False, 'why': None, 'lines': 1, 'last': True, 'beyond': 0}" \
+    "run['summary'] is None" "[lost['absent'] for lost in run['lost']] == [True, False, False, True]" \
+    "run['steps']['step'] == [2, 4, 6, 8, 10]"
 
-begin "what killed it and what it was at is told from the rings of its ranks"
+begin "how it ended comes from the rings of its ranks"
 "$PPCLI" train "$config" --dir "$folder/going" --epochs 1000000 --log-every 100 >"$folder/log" 2>&1 &
 child=$!
 n=0
-until grep -q '"type":"step"' "$folder/going/metrics.jsonl" 2>/dev/null || [ $n -ge 200 ]; do
+until grep -q '"type":"step"' "$folder/going/metrics.jsonl" 2>/dev/null || [ $n -ge 600 ]; do
     sleep 0.05
     n=$((n + 1))
 done
 run report "$folder/going" -o "$page"
 code_is 0
-page_says "$page" 'This run is not finished. It was at work when this page was written.'
+page_has "$page" "run['end'] == 'running'"
 kill -KILL $child
 wait $child 2>/dev/null
 run report "$folder/going" -o "$page"
 code_is 0
-page_says "$page" 'did not finish. Its process was killed.' 'ppcli diagnose'
+page_has "$page" "run['end'] == 'killed'"
 run train "$config" --dir "$folder/going" --overwrite --lr 1000 --optimizer sgd
 code_is 80
 run report "$folder/going" -o "$page"
 code_is 0
-page_says "$page" 'did not finish. It ended with an error.'
-
-begin "a folder of an older ppcli, without timeline.json and steps of epochs, is shown"
-mkdir "$folder/old"
-cp "$a/config.resolved.ini" "$folder/old"
-grep -v '^  "bubble_predicted"' "$a/summary.json" >"$folder/old/summary.json"
-sed '/"type":"epoch"/s/"step":[0-9]*,//' "$a/metrics.jsonl" >"$folder/old/metrics.jsonl"
-run report "$folder/old" -o "$page"
-code_is 0
-page_says "$page" --summary "$folder/old" 'There is no timeline.json'
-grep -q 'test [0-9.]*, step 20<' "$page" || complain "the second epoch does not end at step 20"
+page_has "$page" "run['end'] == 'failed'"
 
 begin "each file alone is enough, none is not"
 for file in config.resolved.ini metrics.jsonl summary.json; do
@@ -103,7 +95,7 @@ for file in config.resolved.ini metrics.jsonl summary.json; do
     cp "$a/$file" "$folder/only-$file"
     run report "$folder/only-$file" -o "$page"
     code_is 0
-    page_says "$page"
+    page_has "$page" "sum(lost['absent'] for lost in run['lost']) == 3"
 done
 mkdir "$folder/empty"
 run report "$folder/empty"
@@ -111,30 +103,36 @@ code_is 66
 err_has 'is no run folder'
 [ ! -e "$folder/empty/report.html" ] || complain "a page of nothing"
 
-begin "what is no folder is refused in one line"
+begin "a trace is shown too, one step of it; what is neither is refused in one line"
+run train "$config" --dir "$folder/t" --trace "$folder/trace.json"
+run report "$folder/trace.json"
+code_is 0
+same "$(cat "$folder/out")" "$folder/trace.json.html"
+page_has "$folder/trace.json.html" "run['measured']['step'] >= 10" \
+    "run['measured']['ranks'][1]['actions'].count('F') == 4"
 run report "$config"
-code_is 66
-err_has "$config is not a folder"
+code_is 65
+err_has "$config is neither a run folder nor a trace"
 run report "$folder/none"
 code_is 66
 err_has "$folder/none: No such file"
 run report "$a" -o "$folder/none/x.html"
 code_is 66
 same "$(grep -c '' "$folder/err")" 1
-
-begin "two runs without --compare, and one with it, are explained"
-run report "$a" "$a"
-code_is 64
-err_has "ppcli report --compare"
 run report --compare "$a"
 code_is 64
-err_has 'two run folders'
+err_has 'at least two run folders'
 run report
 code_is 64
 err_has 'which run'
 
+begin "a plan of 64 ranks is a page with all of its actions"
+"$PPCLI" plan --schedule zb-v --stages 64 --microbatches 128 --format page >"$page"
+page_has "$page" "run['name'] == 'zb-v'" "len(run['simulated']['ranks']) == 64" "run['simulated']['detail'] == 0" \
+    "run['simulated']['ranks'][63]['actions'].count('W') == 256"
+
 begin "what stands in the files is text, never markup"
-evil='<script>alert(1)</script>&"'"'"'</title></style>'
+evil='<script>alert(1)</script>&"'"'"'</title></style><!--'
 odd="$folder/<b>x & \"y\""
 mkdir "$odd"
 sed "s|^dataset = .*|dataset = $evil|" "$a/config.resolved.ini" >"$odd/config.resolved.ini"
@@ -144,7 +142,7 @@ a, b, evil = sys.argv[1:]
 def spoil(o):
     if isinstance(o, dict):
         return {k: spoil(v) for k, v in o.items()}
-    return [spoil(v) for v in o] if isinstance(o, list) else evil if isinstance(o, str) else o
+    return [spoil(v) for v in o] if isinstance(o, list) else evil + '\u2028' if isinstance(o, str) else o
 keep = ('type', 'ph', 'cat')
 for name in ('metrics.jsonl', 'timeline.json'):
     with open(f'{a}/{name}') as f, open(f'{b}/{name}', 'w') as out:
@@ -158,17 +156,13 @@ for name in ('metrics.jsonl', 'timeline.json'):
 with open(f'{a}/summary.json') as f, open(f'{b}/summary.json', 'w') as out:
     json.dump(spoil(json.load(f)), out)
 EOF2
-run report "$odd" -o "$page"
+run report "$odd" "$a" -o "$page"
 code_is 0
-page_says "$page" "$evil" '<b>x & "y"'
-page_lacks "$page" '<script'
-page_lacks "$page" '<b>x'
-run report --compare "$odd" "$a" -o "$page"
-code_is 0
-page_says "$page" "$evil"
-page_lacks "$page" '<script'
+page_has "$page" "run['name'] == '<b>x & \"y\"'" "run['header']['host'].startswith('<script>alert(1)</script>&\"')" \
+    "'<!--' in run['config']" "run['summary']['schedule'][-1] == chr(0x2028)"
+! LC_ALL=C grep -q "$(printf '\342\200\250')" "$page" || complain "U+2028 as it is"
 
-begin "numbers that are none, or beyond all bounds, leave gaps"
+begin "numbers that are none, or beyond all bounds, are left out"
 python3 - "$a" "$folder/wild" <<'EOF2'
 import json, os, random, sys
 a, b = sys.argv[1:]
@@ -194,19 +188,17 @@ with open(f'{b}/metrics.jsonl', 'ab') as out:
 EOF2
 run report "$folder/wild" -o "$page"
 code_is 0
-page_says "$page" 'of metrics.jsonl could not be read and are left out'
-run report --compare "$folder/wild" "$a" -o "$page"
-code_is 0
-page_says "$page"
+page_has "$page" "run['lost'][1]['lines'] > 5"
 
-begin "files that are folders, pipes or damaged are left out with a sentence"
+begin "files that are folders, pipes or damaged are left out with a reason"
 mkdir "$folder/holes" "$folder/holes/config.resolved.ini"
 cp "$a/metrics.jsonl" "$folder/holes"
 mkfifo "$folder/holes/timeline.json"
 echo '{"test_accuracy": 0.5' >"$folder/holes/summary.json"
 run report "$folder/holes" -o "$page"
 code_is 0
-page_says "$page" 'summary.json is damaged' 'did not finish' 'timeline.json' 'config.resolved.ini'
+page_has "$page" "'summary.json is damaged' in run['lost'][0]['why']" "'config.resolved.ini' in run['lost'][2]['why']" \
+    "'timeline.json' in run['lost'][3]['why']"
 
 begin "a long run makes a small page that keeps its spikes"
 mkdir "$folder/long"
@@ -221,47 +213,33 @@ with open(f'{dir}/metrics.jsonl', 'w') as f:
 with open(f'{dir}/timeline.json', 'w') as f:
     f.write('[\n')
     for pid in [*range(30), *range(10000, 10030)]:
-        for i in range(480):
-            f.write(json.dumps({'name': f'F{i}', 'cat': 'FIW'[i % 3], 'ph': 'X', 'pid': pid, 'tid': 0,
-                                'ts': i * 10.5, 'dur': 10, 'args': {'microbatch': i, 'chunk': i % 2}}) + ',\n')
+        for i in range(1480):
+            f.write(json.dumps({'name': f'F{i}', 'cat': 'FIW'[i % 3], 'ph': 'X', 'pid': pid, 'tid': 0, 'ts': i * 10.5,
+                                'dur': 10 + 0.01 * (i * i % 7), 'args': {'microbatch': i, 'chunk': i % 2}}) + ',\n')
 EOF2
 run report "$folder/long" -o "$page"
 code_is 0
-page_says "$page" 'rank 29'
-grep -q 'class="curve s0" d="[^"]* 18\.0 ' "$page" || complain "no point at 9.5 of 10 in the loss curve"
+page_has "$page" "run['steps']['loss'].count(9.5) == 1" "run['steps']['step'][-1] == 30000" \
+    "run['measured']['all_ranks'] == 30 > len(run['measured']['ranks']) > 0" "run['measured']['detail'] == 3"
 
 begin "a resumed run shows what counted, not what it went back over"
 mkdir "$folder/resumed"
 python3 - "$folder/resumed" <<'EOF2'
 import json, sys
 with open(f'{sys.argv[1]}/metrics.jsonl', 'w') as f:
-    for step, loss in [(1, 1.5), (2, 1.25), (3, 777), (4, 778), (3, 1.125), (4, 1.0625)]:
+    for step, loss in [(1, 1.5), (2, 1.25), (3, 777), (4, 778)]:
         f.write(json.dumps({'type': 'step', 'step': step, 'epoch': 1, 'loss': loss}) + '\n')
+    f.write('{"type":"resume","step":2,"stages":4}\n{"type":"step","step":4,"epoch":1,"loss":1.0625}\n')
 EOF2
 run report "$folder/resumed" -o "$page"
 code_is 0
-page_says "$page" '1.0625' 'by step 4'
-page_lacks "$page" '777'
+page_has "$page" "run['steps']['loss'] == [1.5, 1.25, 1.0625]" "run['events'][0]['stages'] == 4"
 
-begin "two runs with the same numbers are called equal, and their one difference is named"
-run train "$config" --dir "$folder/b" --schedule gpipe
-run report --compare "$a" "$folder/b"
+begin "several runs share a page in the folder of the last"
+run report --compare "$a" "$folder/killed" "$folder/trace.json" "$folder/long/"
 code_is 0
-same "$(cat "$folder/out")" "$folder/b/compare.html"
-page_says "$folder/b/compare.html" 'equal, bit for bit' 'pipeline.schedule' 'gpipe' 'run 2, measured' \
-    'run 1, simulated' '1: training' '2: test'
-page_lacks "$folder/b/compare.html" 'run.dir'
-
-begin "two runs with different numbers are called different, and so is their config"
-run train "$config" --dir "$folder/c" --seed 2
-run report --compare "$a" "$folder/c" -o "$page"
-code_is 0
-page_says "$page" 'The trained weights differ' 'train.seed' 'the configs differ in keys'
-
-begin "an unfinished run can be compared"
-run report --compare "$a" "$folder/killed" -o "$page"
-code_is 0
-page_says "$page" 'Run 2 did not finish' 'The weights cannot be compared'
+same "$(cat "$folder/out")" "$folder/long/compare.html"
+page_has "$folder/long/compare.html" "[run['name'] for run in runs] == ['a', 'killed', 'trace.json', 'long']"
 
 begin "a full disk is 74 and leaves nothing"
 if [ -c /dev/full ]; then

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a page says in words and numbers: the answer, the comparison, ranks, config, environment.
+
+const main = document.getElementById("main");
+const nav = document.getElementById("nav");
+
+function section(id, title, ...children) {
+  nav.append(el("a", { href: "#" + id }, title));
+  const node = el("section", { id }, el("h2", {}, title), children);
+  main.append(node);
+  return node;
+}
+
+// rows of cells; a cell is a text, a node, or { n: text } for a number. heads likewise.
+function table(heads, rows, name) {
+  const cell = (tag) => (x) => {
+    const numeric = x !== null && typeof x === "object" && !(x instanceof Node);
+    return el(tag, { class: numeric && "n", scope: tag === "th" && "col" }, numeric ? x.n : x);
+  };
+  return el("div", { class: "wide" }, el("table", { class: name },
+    heads && el("thead", {}, el("tr", {}, heads.map(cell("th")))),
+    el("tbody", {}, rows.map((row) => el("tr", {}, row.map(cell("td")))))));
+}
+
+const details = (title, ...children) => el("details", {}, el("summary", {}, title), children);
+const code = (x) => el("code", {}, x);
+const chip = (run) =>
+  el("span", { class: "chip" }, el("i", { style: "background:" + run.color }), run.name);
+
+// ---- the answer
+
+function describe(run) {
+  const info = run.info || run.timeline;
+  const stages = number(info, "stages"), replicas = number(info, "replicas");
+  const parts = [text(info, "schedule"), plural(stages, "stage") + (replicas > 1 ? " \u00d7 " + plural(replicas, "replica") : ""),
+    plural(number(info, "microbatches"), "micro-batch").replace("batchs", "batches")];
+  if (run.header)
+    parts.push(text(info, "dataset"), plural(number(info, "train_samples"), "sample"),
+      plural(number(info, "parameters"), "parameter"),
+      run.startTime.replace("T", " ").replace("Z", " UTC") + " on " + text(info, "host"));
+  return parts.filter((part) => part && !part.startsWith(NONE)).join(" \u00b7 ");
+}
+
+function unfinished(run) {
+  const end = (run.events || []).filter((e) => e.type === "end").pop();
+  const said = {
+    running: "is not finished.", killed: "did not finish.", failed: "did not finish.", stopped: "did not finish.",
+  };
+  const why = {
+    running: " It was at work when this page was written.", killed: " Its process was killed.",
+    failed: " It ended with an error.", stopped: " It was stopped.",
+  };
+  const total = number(run.info, "total_steps"), steps = run.stepsDone;
+  const done = steps > 0
+    ? " What it had recorded by step " + count(steps) + (total > 0 ? " of " + count(total) + " (" +
+      Math.min(100, Math.floor((100 * steps) / total)) + " %)" : "") + " is shown."
+    : " It recorded no step.";
+  return el("div", { class: "warn" }, el("p", {},
+    el("b", {}, "This run " + (said[run.end] || "did not finish.")),
+    why[run.end] || " It was stopped, failed, or is still going: no summary.json.",
+    end && text(end, "why") && " " + text(end, "why").replace(/\.?$/, "."), done,
+    run.end && [" ", code("ppcli diagnose"), " tells what each rank did last."]));
+}
+
+function card(title, big, ...below) {
+  return el("div", { class: "card" }, el("p", { class: "dim" }, title), el("div", { class: "big" }, big),
+    el("p", {}, below));
+}
+
+function cards(run) {
+  const { summary } = run;
+  const lastEpoch = run.epochs.epoch.length - 1, point = last(run.points);
+  const epoch = (key) => (lastEpoch >= 0 ? run.epochs[key][lastEpoch] : NaN);
+  const of = (key, other) => (summary ? number(summary, key) : other);
+  const accuracy = of("test_accuracy", epoch("test_accuracy"));
+  const trainLoss = of("train_loss", point ? point.loss : NaN);
+  const wall = of("wall_seconds", point ? point.time : NaN);
+  const bubble = of("bubble_measured", point ? point.bubble : NaN);
+  const ideal = number(summary, "bubble_ideal");
+  const epochs = number(summary, "epochs");
+  const ms = (number(summary, "train_seconds") / number(summary, "steps")) * 1e3;
+  return el("div", { class: "cards" },
+    isNumber(accuracy)
+      ? card("test accuracy" + (summary ? "" : " after epoch " + epoch("epoch")), percent(accuracy, 2),
+          "test loss " + figures(of("test_loss", epoch("test_loss"))) + ", training loss " + figures(trainLoss))
+      : card("training loss", figures(trainLoss), "not tested"),
+    card("samples per second", count(of("samples_per_second", point ? point.speed : NaN)),
+      isNumber(ms) ? count(ms, 3) + " ms a step" : ""),
+    card("bubble, measured", percent(bubble),
+      [isNumber(run.predicted) && percent(run.predicted) + " predicted from measured times",
+        isNumber(ideal) && percent(ideal) + " ideal"].filter(Boolean).join(", ")),
+    card(summary ? "wall time" : "time until then", duration(wall),
+      plural(run.stepsDone, "step") + (isNumber(epochs) ? ", " + plural(epochs, "epoch") : "")));
+}
+
+function planCards(run) {
+  const half = run.simulated || run.measured;
+  const busy = half.ranks.reduce((sum, rank) => sum + computing(rank.spent), 0);
+  return el("div", { class: "cards" },
+    card(run.isPlan ? "simulated step" : "step", run.isPlan ? figures(half.span * 1e3) + " units" : span(half.span),
+      "from the first start to the last end"),
+    card("bubble", percent(1 - busy / (half.span * half.ranks.length)), "idle part of all ranks in that time"),
+    card("ranks", count(half.all_ranks), text(run.timeline, "schedule")));
+}
+
+function answer(run) {
+  const sha = text(run.summary, "weights_sha256");
+  fill(main, {}, [
+    el("p", { class: "kicker dim" }, run.trace ? (run.isPlan ? "plan" : "trace") : "run"),
+    el("h1", {}, run.name),
+    el("p", { class: "dim" }, describe(run)),
+    run.resumes > 0 && el("p", { class: "dim" }, "Resumed " + plural(run.resumes, "time") + ", at step " +
+      run.marks.filter((m) => m.label === "resumed").map((m) => count(m.step)).join(", ") +
+      "; the layout is that of the last start."),
+    !run.finished && !run.trace && unfinished(run), notesBox(run),
+    run.trace ? planCards(run) : cards(run),
+    sha && el("p", {}, el("span", { class: "dim" }, "weights_sha256 "), code(sha)),
+  ]);
+}
+
+function notesBox(run) {
+  if (run.notes.length === 0) return null;
+  const who = runs.length > 1 ? "run " + run.number + ": " : "";
+  return el("div", { class: "note" }, run.notes.map((note) => el("p", {}, who + note)));
+}
+
+// ---- several runs
+
+const peak = (run) =>
+  Math.max(...((run.summary && run.summary.ranks) || []).map((rank) => number(rank, "peak_bytes")).filter(isNumber));
+
+const RESULTS = [
+  ["test accuracy", (r) => number(r.summary, "test_accuracy"), (x) => percent(x, 2), "points"],
+  ["training accuracy", (r) => number(r.summary, "train_accuracy"), (x) => percent(x, 2), "points"],
+  ["test loss", (r) => number(r.summary, "test_loss"), (x) => figures(x, 5), "difference"],
+  ["training loss", (r) => number(r.summary, "train_loss"), (x) => figures(x, 5), "difference"],
+  ["samples per second", (r) => number(r.summary, "samples_per_second"), count, "ratio"],
+  ["a step", (r) => (number(r.summary, "train_seconds") / number(r.summary, "steps")) * 1e3,
+    (x) => count(x, 3) + " ms", "ratio"],
+  ["bubble, measured", (r) => number(r.summary, "bubble_measured"), percent, "points"],
+  ["bubble, predicted", (r) => r.predicted, percent, "points"],
+  ["bubble, ideal", (r) => number(r.summary, "bubble_ideal"), percent, "points"],
+  ["memory of the largest rank", peak, bytes, "ratio"],
+  ["wall time", (r) => number(r.summary, "wall_seconds"), duration, "ratio"],
+  ["steps", (r) => r.stepsDone || NaN, count, "difference"],
+];
+
+// Against the first run.
+function change(a, b, how) {
+  if (!isNumber(a) || !isNumber(b)) return "";
+  if (a === b) return "equal";
+  const sign = b >= a ? "+" : "";
+  return how === "ratio" ? "\u00d7 " + figures(b / a, 4)
+    : how === "points" ? sign + count((b - a) * 100, 2) + " points" : sign + figures(b - a, 4);
+}
+
+function results() {
+  const heads = ["", ...runs.map((run) => ({ n: chip(run) }))];
+  const rows = RESULTS.filter(([, get]) => runs.some((run) => isNumber(get(run)))).map(([name, get, show, how]) =>
+    [name, ...runs.map((run, i) => ({
+      n: [isNumber(get(run)) ? show(get(run)) : NONE,
+        i > 0 && el("small", {}, change(get(runs[0]), get(run), how))],
+    }))]);
+  return rows.length ? table(heads, rows, "results") : null;
+}
+
+// The promise made visible: equal, or not, and whether they should be.
+function weights() {
+  const trained = runs.filter((run) => !run.trace);
+  const shas = trained.map((run) => text(run.summary, "weights_sha256"));
+  if (trained.length < 2) return null;
+  if (shas.includes("")) return el("p", {}, "The weights cannot be compared: a run that did not finish has no ", code("weights_sha256"), ".");
+  if (shas.every((sha) => sha === shas[0]))
+    return el("p", {}, el("b", {}, "The trained weights are equal, bit for bit"), " (", code(shas[0]), ").");
+  const hashes = trained.map((run) => text(run.info, "config_hash"));
+  const same = hashes[0] !== "" && hashes.every((hash) => hash === hashes[0]);
+  return el("p", {}, el("b", {}, "The trained weights differ"), same
+    ? ", although the configs promise equal bits: data, library or machine must differ."
+    : hashes.every(Boolean) ? ": the configs differ in keys that change the numbers." : ".");
+}
+
+function differences() {
+  const rows = [];
+  const add = (name, values) => {
+    if (values.some((value) => value !== values[0])) rows.push([code(name), ...values.map((v) => code(v))]);
+  };
+  const known = runs.filter((run) => run.keys.size > 0);
+  for (const name of new Set(known.flatMap((run) => [...run.keys.keys()])))
+    if (name !== "run.dir" && known.length > 1)
+      add(name, runs.map((run) => (run.keys.has(name) ? run.keys.get(name).value
+        : run.keys.size ? "(no such key)" : NONE)));
+  for (const name of ["ppcli", "host", "backend", "transport", "mpi"])
+    if (runs.every((run) => run.header)) add(name, runs.map((run) => text(run.info, name)));
+  return section("differences", "What differs", rows.length
+    ? table(["key", ...runs.map(chip)], rows, "config") : el("p", {}, "Nothing in config or environment."));
+}
+
+function compared() {
+  document.title = runs.map((run) => run.name).join(", ") + " \u2013 ppcli report";
+  fill(main, {}, [
+    el("p", { class: "kicker dim" }, runs.length + " runs compared"),
+    el("h1", {}, runs.map((run, i) => [i > 0 && el("span", { class: "dim" }, ", "), run.name])),
+    runs.map((run) => [
+      el("p", {}, chip(run), " ", el("span", { class: "dim" }, describe(run))),
+      !run.finished && !run.trace && el("div", { class: "warn" }, el("p", {},
+        el("b", {}, "Run " + run.number + " did not finish."), " It left no summary.json.")),
+      notesBox(run)]),
+    weights(), results()]);
+  differences();
+}
+
+// ---- ranks
+
+const MEMORY = [
+  ["parameters", "parameter_bytes"], ["packed copy", "packed_bytes"], ["gradients", "gradient_bytes"],
+  ["optimizer", "optimizer_bytes"], ["activations", "activation_bytes"], ["messages", "message_bytes"],
+];
+
+function parts(rank) {
+  const list = MEMORY.map(([name, key], i) => ({ name, bytes: Math.max(0, number(rank, key) || 0), class: "m" + i }));
+  const total = number(rank, "peak_bytes");
+  const other = total - list.reduce((sum, part) => sum + part.bytes, 0);
+  /* gaps between blocks are not worth a colour */
+  return [...list, { name: "other", bytes: other > 0.01 * total ? other : 0, class: "m6" }];
+}
+
+// A bar of coloured parts. parts: { share of the whole, class, label }
+function bar(label, list) {
+  return el("div", { class: "stack", role: "img", "aria-label": label,
+    onpointerleave: hideTip }, list.filter((part) => part.share > 0).map((part) =>
+    el("i", { class: part.class, style: "width:" + (100 * part.share).toFixed(3) + "%", "data-label": part.label,
+      onpointermove: (event) => showTip(event.clientX, event.clientY, part.label) })));
+}
+
+function ranksOf(run) {
+  const ranks = (run.summary && Array.isArray(run.summary.ranks) && run.summary.ranks) || [];
+  if (ranks.length === 0) return null;
+  const busy = ranks.map((rank) => number(rank, "busy"));
+  const known = busy.filter(isNumber);
+  const most = busy.indexOf(Math.max(...known)), least = busy.indexOf(Math.min(...known));
+  const largest = peak(run);
+  const used = [...MEMORY.map(([name]) => name), "other"].map((name, i) =>
+    ({ name, class: "m" + i, used: ranks.some((rank) => parts(rank)[i].bytes > 0) })).filter((part) => part.used);
+  return el("div", {}, runs.length > 1 && el("h3", {}, chip(run)),
+    ranks.length > 1 && known.length === ranks.length && el("p", {}, "Rank " + most + " computes most of the time (" +
+      percent(busy[most]) + "), rank " + least + " least (" + percent(busy[least]) + ")."),
+    el("div", { class: "two" },
+      el("div", {}, el("h3", {}, "Time spent computing; the rest is the rank's bubble"),
+        table(["rank", "", { n: "busy" }, { n: "idle" }], ranks.map((rank, i) => [String(i),
+          bar("rank " + i + " busy " + percent(busy[i]), [{ share: clamp(busy[i] || 0, 0, 1), class: "busy", label: percent(busy[i]) + " busy" }]),
+          { n: percent(busy[i]) }, { n: percent(1 - busy[i]) }]), "bars")),
+      isNumber(largest) && largest > 0 && el("div", {}, el("h3", {}, "Memory at most"),
+        table(["rank", el("span", { class: "keys" }, used.map((part) => el("span", {}, el("i", { class: part.class }), part.name))), { n: "total" }],
+          ranks.map((rank, i) => [String(i), bar("memory of rank " + i, parts(rank).map((part) =>
+            ({ share: part.bytes / largest, class: part.class, label: part.name + " " + bytes(part.bytes) }))),
+          { n: bytes(number(rank, "peak_bytes")) }]), "bars"))),
+    details("the numbers", table(["rank", ...used.map((part) => ({ n: part.name }))],
+      ranks.map((rank, i) => [String(i), ...used.map((part) =>
+        ({ n: bytes(parts(rank).find((p) => p.name === part.name).bytes) }))]))));
+}
+
+function ranksSection() {
+  const shown = runs.map(ranksOf).filter(Boolean);
+  if (shown.length > 0) section("ranks", "Ranks", shown);
+}
+
+// ---- config, environment
+
+function configSection(run) {
+  const rows = [...run.keys].map(([name, { value, origin }]) =>
+    ({ origin, cells: [code(name), code(value), el("span", { class: "dim" }, origin)] }));
+  const set = rows.filter((row) => row.origin !== "default"), rest = rows.filter((row) => row.origin === "default");
+  const heads = ["key", "value", "from"];
+  if (rows.length > 0)
+    section("config", "Config", set.length > 0 && table(heads, set.map((row) => row.cells), "config"),
+      details(plural(rest.length, "key") + " with their defaults", table(heads, rest.map((row) => row.cells), "config")));
+}
+
+function environmentSection(run) {
+  const { info } = run;
+  if (!run.header) return;
+  const names = [["ppcli", "ppcli"], ["started", "time"], ["host", "host"], ["backend", "backend"],
+    ["ranks talk through", "transport"], ["because", "transport_why"], ["precision of products", "precision"],
+    ["steps recorded", "graphs"], ["MPI", "mpi"], ["config hash", "config_hash"]];
+  const rows = names.map(([name, key]) => [name, text(info, key)]).filter(([, value]) => value);
+  (Array.isArray(info.devices) ? info.devices : []).forEach((device, i) => rows.push(["rank " + i, text(device, "text")]));
+  rows.push(["launch", text(info, "transport") === "threads" ? "one process, a thread for each rank" : "a process for each rank"]);
+  rows.push(["run folder", run.path]);
+  section("environment", "Environment", table(null, rows, "facts"));
+}
