@@ -33,6 +33,7 @@ const last = (list) => list[list.length - 1];
 function count(x, decimals = 0) {
   if (!isNumber(x)) return NONE;
   if (Math.abs(x) >= 1e15) return x.toPrecision(3);
+  if (Math.abs(x) < 0.5 * 10 ** -decimals) x = 0; // no "-0"
   return x.toLocaleString("en-US", { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
 }
 

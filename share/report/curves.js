@@ -75,7 +75,7 @@ function yScale(curve, ys) {
   if (high - low < 1e-12) [low, high] = [low - 0.5 * Math.abs(low || 1), high + 0.5 * Math.abs(high || 1)];
   const ticks = linearTicks(low, high, 5);
   const step = ticks.length > 1 ? ticks[1] - ticks[0] : 1;
-  if (!curve.share || high > 1) high = Math.max(high, Math.ceil(high / step - 1e-9) * step);
+  if (!curve.share || high < 1) high = Math.max(high, Math.ceil(high / step - 1e-9) * step);
   low = Math.floor(low / step + 1e-9) * step;
   return { at: (y) => (y - low) / (high - low), ticks: linearTicks(low, high, 6), log };
 }

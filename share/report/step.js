@@ -50,6 +50,8 @@ class Step {
     if (halves.length > 1 && Math.max(...halves.map((half) => half.ranks.length)) > 16) this.shown = new Set([halves[0]]);
     if (this.shown.size === 0) this.shown.add(halves[0]);
     this.overlay = false;
+    const spans = halves.map((half) => half.span);
+    this.ownScales = Math.max(...spans) > 3 * Math.min(...spans);
     this.shares = false;
     this.dim = null;
     this.seen = null;
@@ -72,6 +74,10 @@ class Step {
       if (this.overlay && this.shown.size !== 2) this.shown = new Set(this.halves.slice(0, 2));
       this.layout();
     }, "both in one row: the first above, the second below");
+    this.scales = button("Own scales", "", () => {
+      this.ownScales = !this.ownScales;
+      this.layout();
+    }, "every step as wide as the page, or all at the same scale");
     this.asShares = button("Time shares", "false", () => {
       this.shares = !this.shares;
       this.layout();
@@ -86,7 +92,7 @@ class Step {
     this.hint = el("p", { class: "hint dim" }, "Wheel or ", el("kbd", {}, "+"), el("kbd", {}, "\u2212"), " zooms, drag or ", el("kbd", {}, "\u2190"), el("kbd", {}, "\u2192"),
       " moves, double-click or ", el("kbd", {}, "0"), " shows all, ", el("kbd", {}, "Shift"), " with arrows goes from action to action.");
     this.node = section("step", "One step of the pipeline", el("div", { class: "tools" },
-      this.halves.length > 1 && this.choices, this.halves.length > 1 && this.together, this.asShares, el("span", { class: "gap" }), this.zoomTools),
+      this.halves.length > 1 && this.choices, this.halves.length > 1 && [this.together, this.scales], this.asShares, el("span", { class: "gap" }), this.zoomTools),
     this.legend(), this.track, this.stage, this.hint);
     this.layout();
     redraws.push(() => this.draw());
@@ -119,12 +125,17 @@ class Step {
     this.choices.forEach((choice, i) => choice.setAttribute("aria-pressed", String(this.shown.has(this.halves[i]))));
     this.together.setAttribute("aria-pressed", String(this.overlay));
     this.asShares.setAttribute("aria-pressed", String(this.shares));
+    this.scales.setAttribute("aria-pressed", String(this.ownScales));
     for (const node of [this.zoomTools, this.hint]) node.hidden = this.shares;
+    this.together.hidden = this.shares;
+    this.scales.hidden = this.shares || this.overlay || shown.length < 2;
     this.full = { from: 0, to: Math.max(...shown.map((half) => half.span)) };
     this.view = this.view && this.view.to <= this.full.to && this.view.to - this.view.from < this.full.to * 0.999 ? this.view : this.full;
     this.seen = null;
+    const stretch = (half) => (this.ownScales ? this.full.to / half.span : 1);
     this.lanes = this.shares ? []
-      : this.overlay ? [new Lane(shown.map(titleOf).join(" / "), shown, this)] : shown.map((half) => new Lane(titleOf(half), [half], this));
+      : this.overlay ? [new Lane("above: " + titleOf(shown[0]) + "; below: " + titleOf(shown[1]), shown, this, 1)]
+      : shown.map((half) => new Lane(titleOf(half), [half], this, stretch(half)));
     this.stage.replaceChildren(...(this.shares ? [el("div", { class: "two" }, shown.map(shareView))] : this.lanes.map((lane) => lane.figure)));
     this.draw();
   }
@@ -132,7 +143,8 @@ class Step {
   draw() {
     for (const lane of this.lanes) lane.draw();
     const { from, to } = this.view, whole = this.full.to;
-    this.range.textContent = span(from, 3) + " \u2013 " + span(to, 3);
+    const own = this.ownScales && this.lanes.length > 1;
+    this.range.textContent = own ? percent(from / whole) + " \u2013 " + percent(to / whole) : span(from, 3) + " \u2013 " + span(to, 3);
     this.thumb.style.left = (100 * from) / whole + "%";
     this.thumb.style.width = (100 * (to - from)) / whole + "%";
     this.track.classList.toggle("idle", this.shares || to - from > 0.999 * whole);

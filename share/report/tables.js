@@ -100,7 +100,7 @@ function planCards(run) {
     card(run.isPlan ? "simulated step" : "step", run.isPlan ? figures(half.span * 1e3) + " units" : span(half.span),
       "from the first start to the last end"),
     card("bubble", percent(1 - busy / (half.span * half.ranks.length)), "idle part of all ranks in that time"),
-    card("ranks", count(half.all_ranks), text(run.timeline, "schedule")));
+    card("ranks", count(half.all_ranks), plural(half.rows.flat().filter((s) => COMPUTES.includes(s.kind)).length, "action")));
 }
 
 function answer(run) {

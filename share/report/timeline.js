@@ -23,10 +23,12 @@ function span(seconds, digits = 4) {
 }
 
 class Lane {
-  // halves: one, or two for one row. host: { view, full, dim, move(view), tell(slice or null) }
-  constructor(title, halves, host) {
+  // halves: one, or two for one row. host: { view, full, dim, seen, move(view), see(slice or null) }
+  // stretch: how many times as long as the own step the shared view is
+  constructor(title, halves, host, stretch) {
     this.halves = halves;
     this.host = host;
+    this.stretch = stretch;
     this.ranks = Math.max(...halves.map((half) => half.ranks.length));
     const base = this.ranks <= 4 ? 34 : this.ranks <= 8 ? 27 : this.ranks <= 16 ? 20 : this.ranks <= 32 ? 15 : 11;
     this.band = halves.length > 1 ? Math.max(7, Math.round(base * 0.72)) : base;
@@ -43,13 +45,19 @@ class Lane {
   // ---- drawing
 
   x(t) {
-    const { from, to } = this.host.view;
+    const { from, to } = this.view();
     return GUTTER + ((t - from) / (to - from)) * (this.width - GUTTER);
   }
 
   time(px) {
-    const { from, to } = this.host.view;
+    const { from, to } = this.view();
     return from + ((px - GUTTER) / (this.width - GUTTER)) * (to - from);
+  }
+
+  // Seconds of this lane from edge to edge: the shared view, or the same part of its own step.
+  view() {
+    const { from, to } = this.host.view;
+    return { from: from / this.stretch, to: to / this.stretch };
   }
 
   top(rank, half) {
@@ -93,7 +101,7 @@ class Lane {
   }
 
   drawAxis() {
-    const { from, to } = this.host.view;
+    const { from, to } = this.view();
     const unit = inUnits || to - from >= 2e-3 ? 1e-3 : 1e-6;
     const c = this.c, bottom = this.height - AXIS;
     const [low, high] = [from / unit, to / unit];
@@ -118,10 +126,11 @@ class Lane {
 
   // First slice that may be seen: rows are sorted by start, and ends nearly so.
   firstOf(row) {
+    const { from } = this.view();
     let low = 0, high = row.length;
     while (low < high) {
       const middle = (low + high) >> 1;
-      if (row[middle].end < this.host.view.from) low = middle + 1;
+      if (row[middle].end < from) low = middle + 1;
       else high = middle;
     }
     return Math.max(0, low - 4);
@@ -131,7 +140,8 @@ class Lane {
     const c = this.c, band = this.band, letters = band >= 13;
     c.textAlign = "center";
     c.font = (band >= 20 ? "11px " : "10px ") + getComputedStyle(document.body).fontFamily;
-    for (let i = this.firstOf(row); i < row.length && row[i].start <= this.host.view.to; i++) {
+    const { to } = this.view();
+    for (let i = this.firstOf(row); i < row.length && row[i].start <= to; i++) {
       const s = row[i], { group } = KINDS[s.kind];
       const x = this.x(s.start), width = this.x(s.end) - x;
       const drawn = width > 3 ? width - 0.6 : Math.max(width, 0.4);
@@ -206,14 +216,18 @@ class Lane {
 
   // ---- moving
 
+  move(from, to) {
+    return this.host.move({ from: from * this.stretch, to: to * this.stretch });
+  }
+
   zoom(factor, at) {
-    const { from, to } = this.host.view;
-    return this.host.move({ from: at - (at - from) * factor, to: at + (to - at) * factor });
+    const { from, to } = this.view();
+    return this.move(at - (at - from) * factor, at + (to - at) * factor);
   }
 
   pan(seconds) {
-    const { from, to } = this.host.view;
-    return this.host.move({ from: from + seconds, to: to + seconds });
+    const { from, to } = this.view();
+    return this.move(from + seconds, to + seconds);
   }
 
   position(event) {
@@ -225,7 +239,7 @@ class Lane {
     const on = (name, handler) => this.canvas.addEventListener(name, handler, { passive: false });
     on("wheel", (event) => {
       const [px] = this.position(event);
-      const perPixel = (this.host.view.to - this.host.view.from) / (this.width - GUTTER);
+      const perPixel = this.time(1) - this.time(0);
       const sideways = event.shiftKey ? event.deltaY || event.deltaX : Math.abs(event.deltaX) > Math.abs(event.deltaY) ? event.deltaX : 0;
       const lines = event.deltaMode === 1 ? 16 : 1;
       const moved = sideways ? this.pan(sideways * lines * perPixel)
@@ -267,7 +281,7 @@ class Lane {
   }
 
   key(event) {
-    const { from, to } = this.host.view, middle = (from + to) / 2, part = (to - from) / 8;
+    const { from, to } = this.view(), middle = (from + to) / 2, part = (to - from) / 8;
     const across = { ArrowLeft: -1, ArrowRight: 1 }[event.key], down = { ArrowUp: -1, ArrowDown: 1 }[event.key];
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "+" || event.key === "=") this.zoom(1 / 1.5, middle);
@@ -282,8 +296,8 @@ class Lane {
 
   // From the action that is looked at to its neighbour in time, or on the next rank.
   step(across, down) {
-    const own = this.halves.includes(this.host.seen) ? null : this.host.seen;
-    const from = own && this.halves.includes(own.half) ? own : null;
+    const { seen } = this.host;
+    const from = seen && this.halves.includes(seen.half) ? seen : null;
     const half = from ? from.half : this.halves[0];
     let next;
     if (!from) next = half.rows[0].find((s) => COMPUTES.includes(s.kind));
@@ -294,9 +308,8 @@ class Lane {
         !best || Math.abs(s.start - from.start) < Math.abs(best.start - from.start) ? s : best, undefined);
     }
     if (!next) return;
-    const { from: left, to: right } = this.host.view;
-    if (next.start < left || next.end > right)
-      this.host.move({ from: next.start - (right - left) / 2, to: next.start + (right - left) / 2 });
+    const { from: left, to: right } = this.view(), aside = (right - left) / 2;
+    if (next.start < left || next.end > right) this.move(next.start - aside, next.start + aside);
     const rect = this.canvas.getBoundingClientRect();
     this.look(next, rect.left + this.x(next.start), rect.top + this.top(next.rank) + this.row);
   }
@@ -308,7 +321,7 @@ function waitedFor(slice) {
   const work = neighbour(slice, 1);
   if (slice.kind === "r") {
     const from = work && producerOf(work);
-    return from ? "for the result of " + nameOf(from) + " of rank " + from.rank + (work ? ", needed by " + nameOf(work) : "") : "";
+    return from ? "waits for " + nameOf(from) + " of rank " + from.rank + ", which " + nameOf(work) + " needs" : "";
   }
   if (!COMPUTES.includes(slice.kind)) return "";
   const before = neighbour(slice, -1), from = producerOf(slice);
@@ -320,15 +333,16 @@ function waitedFor(slice) {
   return "did not wait: " + nameOf(from) + " of rank " + from.rank + " ended " + span(slice.start - from.end, 3) + " before";
 }
 
+const ratio = (a, b, of) => (a > 0 && b > 0 ? " (" + figures(a / b, 3) + " \u00d7 " + of + ")" : "");
+
 function describeSlice(slice) {
   const kind = KINDS[slice.kind], other = counterpart(slice);
   const place = ["rank " + slice.rank, slice.stage >= 0 && "stage " + slice.stage, slice.half.chunks && "chunk " + slice.chunk,
     slice.mb >= 0 && "micro-batch " + slice.mb].filter(Boolean).join(", ");
   const rest = waitedFor(slice);
-  const predicted = other && (slice.half.simulated ? "measured " : "predicted ") + span(other.length, 3) +
-    (slice.length > 0 && other.length > 0 ? " (" + (slice.half.simulated ? "" : "took ") +
-      (slice.half.simulated ? figures(other.length / slice.length, 3) : figures(slice.length / other.length, 3)) + " \u00d7 " +
-      (slice.half.simulated ? "the prediction" : "that") + ")" : "");
+  const predicted = other && (slice.half.simulated
+    ? "measured " + span(other.length, 3) + ratio(other.length, slice.length, "the prediction")
+    : "predicted " + span(other.length, 3) + ratio(slice.length, other.length, "as long"));
   return [el("div", {}, el("b", {}, nameOf(slice)), kind.name !== nameOf(slice) && " " + kind.name), el("div", {}, place),
     el("div", {}, "starts at " + span(slice.start) + ", takes " + span(slice.length, 3)), predicted && el("div", {}, predicted),
     rest && el("div", {}, rest)];
