@@ -145,7 +145,10 @@ int report_put_half(const char *key, const struct report_half *h, size_t budget,
         if (strlen(text) <= budget || ranks == 1) {
             break;
         }
-        ranks = detail == FEWER_RANKS ? ranks / 2 : ranks;
+        if (detail == FEWER_RANKS) {
+            int fit = (int)((size_t)ranks * budget / strlen(text));
+            ranks = fit > 0 && fit < ranks ? fit : 1;
+        }
         detail = detail < FEWER_RANKS ? detail + 1 : detail;
     }
     pp_json_raw(j, key, text);

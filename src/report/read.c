@@ -19,7 +19,7 @@
 #define CONFIG_BYTES (64 << 10) /* of config.resolved.ini */
 #define SUMMARY_BYTES (8 << 20) /* of 16,384 ranks and more */
 #define NUMBER_MAX 1e300        /* what is beyond is damage, and would overflow in a picture */
-#define ROWS_MAX 1600           /* records kept; then every second one goes */
+#define ROWS_MAX (1 << 20)      /* records kept; then every second one goes */
 
 double report_number(const json_t *object, const char *key)
 {
