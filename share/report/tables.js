@@ -284,7 +284,7 @@ function environmentSection(run) {
     ["steps recorded", "graphs"], ["MPI", "mpi"], ["config hash", "config_hash"]];
   const rows = names.map(([name, key]) => [name, text(info, key)]).filter(([, value]) => value);
   (Array.isArray(info.devices) ? info.devices : []).forEach((device, i) => rows.push(["rank " + i, text(device, "text")]));
-  rows.push(["launch", text(info, "transport") === "threads" ? "one process, a thread for each rank" : "a process for each rank"]);
+  rows.push(["launch", info.mpi ? "a process for each rank" : "one process, a thread for each rank"]);
   rows.push(["run folder", run.path]);
   section("environment", "Environment", table(null, rows, "facts"));
 }
