@@ -188,16 +188,16 @@ part_g2() {
     return "$code"
 }
 
-# How far the bubble that was measured is from the one of the simulated plan, at most.
+# How far the bubble that was measured is over the one of the simulated plan, at most.
 bubble_distance() {
     awk -F '|' '
         { for (i = 2; i < NF; i++) { cell = $i; gsub(/^ +| +$/, "", cell); row[i] = cell } }
         /samples\/s/ && /\|/ { for (i = 2; i < NF; i++) at[row[i]] = i; next }
         at["check"] && row[at["check"]] == "ok" && row[at["stages"]] > 1 {
-            d = row[at["measured"]] - row[at["predicted"]]; d = d < 0 ? -d : d
+            d = row[at["+ waiting"]]
             n++; most = d > most ? d : most
         }
-        END { if (n) printf "bubble at most %.1f points from the predicted one (%d rows)", most, n }
+        END { if (n) printf "bubble at most %.1f points over the simulated one (%d rows)", most, n }
     ' "$OUT/$PART.log"
 }
 

@@ -19,9 +19,8 @@ struct pp_bench_sample {
     bool valid; /* judged and good */
     double samples_per_second, seconds;
     double step_p50, step_p90, step_p99, step_min, step_max; /* seconds, of rank 0 */
-    double bubble_measured;                                  /* 1 - computing / (ranks * time) */
-    double bubble_predicted; /* the same of the simulated plan, with the measured times of its
-                                actions and free hand-overs */
+    struct pp_bubble bubble;                                 /* as measured */
+    double bubble_predicted; /* simulated with the measured times and free hand-overs */
     double bound; /* shortest possible step with these times / measured one; 0: unknown */
     double loss;  /* of the last step */
     char sha[65]; /* of the weights at the end */
@@ -88,6 +87,10 @@ int pp_bench_run(struct pp_config *const *configs, int n, const struct pp_bench_
                  struct pp_bench *out);
 void pp_bench_fini(struct pp_bench *bench);
 
+/* Whether there is data and at least one row can run, before anything is measured. Errors:
+ * PP_ECONFIG, those of the data. Local. */
+int pp_bench_check(struct pp_config *const *configs, int n);
+
 /*
  * The verdict over one measurement: 0 when it trained what the reference's run of the same steps
  * has trained: the same bits, or, when not exact (train.exact = off), a last loss within
@@ -104,7 +107,8 @@ struct pp_bench_figures {
     bool valid; /* else nothing below is to be shown */
     double sps_mean, sps_sd;
     double step_p50, step_p99; /* medians over the rounds */
-    double bubble_measured, bubble_predicted, bound;
+    struct pp_bubble bubble;   /* of the round whose bubble is the median */
+    double bubble_predicted, bound;
     double of_peak;  /* of the matrix-product rate that its ranks' cores have; 0: unknown */
     double x1;       /* median of the rounds' ratios to the run with one stage */
     double relative; /* median of the rounds' ratios to the first row that is valid */

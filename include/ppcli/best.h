@@ -98,5 +98,7 @@ int pp_best_eager(const struct pp_best_spec *spec, const struct pp_costs *costs,
  * 0 measures, all take its choice. Errors: PP_ECONFIG when nothing can run, PP_ERESOURCE.
  */
 int pp_choose(struct pp_config *cfg, enum pp_run_need need, struct pp_transport *tp);
+/* Does the config leave anything to pp_choose()? */
+bool pp_choose_wanted(const struct pp_config *cfg);
 
 #endif

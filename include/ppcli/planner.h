@@ -10,8 +10,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "ppcli/advice.h"
 #include "ppcli/backend.h"
-#include "ppcli/bubble.h"
 #include "ppcli/model.h"
 #include "ppcli/plan.h"
 
@@ -84,6 +84,10 @@ struct pp_prediction {
     double step;             /* seconds from step to step, in the long run */
     struct pp_bubble bubble; /* with spec.explain; else all 0 */
 };
+
+/* The bubble of a layout if time followed flops and hand-overs were free, with ranks that never
+ * meet; advice as of pp_advice(). Errors: PP_ERESOURCE. */
+int pp_predict_flops(const struct pp_layout *l, struct pp_bubble *out, char advice[PP_ADVICE_MAX]);
 
 /*
  * Predict the step as the executor runs it: gradients sent before the weights' half, message slots,

@@ -103,7 +103,7 @@ static void keep(struct bench *b, const struct probe *p, struct pp_bench_sample 
         .step_p99 = bench_quantile(b->times, p->steps, 0.99),
         .step_min = b->times[0],
         .step_max = b->times[p->steps - 1],
-        .bubble_measured = p->bubble_measured,
+        .bubble = p->bubble,
         .bubble_predicted = p->bubble_predicted,
         .bound = p->bound,
         .loss = p->loss,

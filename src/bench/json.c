@@ -100,7 +100,7 @@ static void put_samples(struct pp_json *j, const struct pp_bench *b, const struc
         pp_json_dbl(j, "step_seconds_p90", s->step_p90);
         pp_json_dbl(j, "step_seconds_p99", s->step_p99);
         pp_json_dbl(j, "step_seconds_max", s->step_max);
-        pp_json_dbl(j, "bubble_measured", s->bubble_measured);
+        pp_json_dbl(j, "bubble_measured", s->bubble.idle);
         pp_json_dbl(j, "bubble_predicted", s->bubble_predicted);
         pp_json_dbl(j, "bound", s->bound);
         pp_json_dbl(j, "loss", s->loss);

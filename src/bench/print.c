@@ -182,13 +182,16 @@ static void put_figures(struct table *t, const struct pp_bench_row *row,
                               g->step_p99,
                               row->bubble_ideal,
                               g->bubble_predicted,
-                              g->bubble_measured,
+                              g->bubble.idle,
+                              g->bubble.schedule,
+                              g->bubble.imbalance,
+                              g->bubble.waiting,
                               g->of_peak,
                               g->bound,
                               (double)row->peak_bytes,
                               g->x1,
                               g->relative};
-    const bool optional[] = {0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 1, 0}; /* 0: unknown */
+    const bool optional[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 1, 0}; /* 0: unknown */
     table_text(t, "%.0f ± %.0f", g->sps_mean, g->sps_sd);
     for (size_t k = 0; k < sizeof(figures) / sizeof(figures[0]); k++) {
         if (optional[k] && figures[k] <= 0) {
@@ -219,8 +222,11 @@ int bench_table(const struct pp_bench *b, const struct pp_bench_header *h,
         TABLE_NUMBER("ms/step p50", "step_seconds_p50", TABLE_DIGITS, 1e3),
         TABLE_NUMBER("p99", "step_seconds_p99", TABLE_DIGITS, 1e3),
         TABLE_NUMBER("bubble ideal", "bubble_ideal", "%.1f %%", 100),
-        TABLE_NUMBER("predicted", "bubble_predicted", "%.1f %%", 100),
+        TABLE_NUMBER(NULL, "bubble_predicted", "%g", 1),
         TABLE_NUMBER("measured", "bubble_measured", "%.1f %%", 100),
+        TABLE_NUMBER("= schedule", "bubble_schedule", "%.1f", 100),
+        TABLE_NUMBER("+ imbalance", "bubble_imbalance", "%.1f", 100),
+        TABLE_NUMBER("+ waiting", "bubble_waiting", "%.1f", 100),
         TABLE_NUMBER("of peak", "of_peak", "%.1f %%", 100),
         TABLE_NUMBER("bound", "bound", "%.3f", 1),
         TABLE_NUMBER("peak MiB", "peak_bytes", "%.1f", 1 / MIB),
@@ -313,8 +319,10 @@ static void print_legend(const struct pp_bench *b, FILE *f)
             steps ? "\n" : "", inexact ? "; ~: the last loss is within 1e-4 of its" : "");
     fprintf(f, "- x1: speed over that of one stage with the same micro-batches; relative: over the "
                "first row; both medians of the rounds\n");
-    fprintf(f, "- bubble: idle part of all ranks' time; predicted: simulated with the measured "
-               "times and free hand-overs\n");
+    fprintf(f,
+            "- bubble: mean idle share of all ranks; measured: the sum of what the schedule idles "
+            "with equal stages, what the imbalance of their times adds, and hand-over and "
+            "waiting\n");
     fprintf(f,
             "- bound: the least time that any schedule of these ranks could take with the measured "
             "actions, over the measured time\n");

@@ -94,8 +94,8 @@ static int timed_steps(struct meter *m, struct position *p, struct probe_report 
     return 0;
 }
 
-static void put_together(const struct meter *m, const struct probe_report *all,
-                         const struct pp_forecast *forecast)
+static int put_together(const struct meter *m, const struct probe_report *all,
+                        const struct pp_forecast *forecast)
 {
     struct probe *p = m->probe;
     struct pp_loss_sums last = {0};
@@ -113,9 +113,10 @@ static void put_together(const struct meter *m, const struct probe_report *all,
     }
     p->seconds = (double)window * 1e-9;
     p->loss = last.loss / (double)last.rows;
-    p->bubble_measured = pp_bubble_idle((double)busy, (double)window, ranks);
     p->bubble_predicted = forecast->bubble;
     p->bound = forecast->least_seconds / (p->seconds / (double)p->steps);
+    double idle = pp_bubble_idle((double)busy, (double)window, ranks);
+    return pp_forecast_explain(forecast, idle, &p->bubble);
 }
 
 /* Collective: everything to rank 0. */
@@ -139,7 +140,7 @@ static int finish(struct meter *m, const struct probe_report *mine)
     }
     if (rc == 0 && m->w->rank == 0) {
         memcpy(m->probe->sha, sha, sizeof(sha));
-        put_together(m, all, forecast);
+        rc = put_together(m, all, forecast);
     }
     pp_forecast_destroy(&forecast);
     pp_free(all);

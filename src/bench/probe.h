@@ -3,6 +3,7 @@
 #ifndef PPCLI_BENCH_PROBE_H
 #define PPCLI_BENCH_PROBE_H
 
+#include "ppcli/bubble.h"
 #include "ppcli/train.h"
 
 struct probe {
@@ -15,7 +16,8 @@ struct probe {
     /* Set on rank 0 when the run succeeds: */
     double seconds; /* of the slowest rank */
     int64_t samples;
-    double bubble_measured, bubble_predicted, bound; /* as in struct pp_bench_sample */
+    struct pp_bubble bubble;
+    double bubble_predicted, bound; /* as in struct pp_bench_sample */
     double loss;
     size_t peak_bytes;
     char sha[65];

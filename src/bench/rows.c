@@ -114,6 +114,26 @@ int bench_row_make(struct pp_bench_row *row, const struct pp_config *cfg, int pr
     return rc;
 }
 
+int pp_bench_check(struct pp_config *const *configs, int n)
+{
+    char why[PP_BENCH_WHY_MAX] = "";
+    bool can = false;
+    for (int i = 0; i < n && !can; i++) {
+        struct pp_bench_row row = {0};
+        const struct pp_config *cfg = configs[i];
+        if (pp_config_problem_count(cfg) > 0) {
+            snprintf(row.skipped, sizeof(row.skipped), "%s", pp_config_problem_text(cfg, 0));
+        } else {
+            int rc = bench_row_make(&row, cfg, 0);
+            pp_free(row.cfg);
+            PP_TRY(rc);
+        }
+        can = !row.skipped[0] || pp_choose_wanted(cfg);
+        memcpy(why, row.skipped, sizeof(why));
+    }
+    return can ? 0 : pp_fail(PP_ECONFIG, "no row can run: %s", why);
+}
+
 /* --- references --------------------------------------------------------------------------------
  */
 

@@ -62,6 +62,18 @@ static double median_of(const struct pp_bench *b, const struct pp_bench_row *row
     return bench_median(values, n);
 }
 
+/* The parts of one round, for medians of parts would not add up. */
+static struct pp_bubble median_bubble(const struct pp_bench *b, const struct pp_bench_row *row)
+{
+    double median = median_of(b, row, offsetof(struct pp_bench_sample, bubble.idle));
+    int near = 0;
+    for (int k = 1; k < b->repeat; k++) {
+        double away = fabs(row->samples[k].bubble.idle - median);
+        near = away < fabs(row->samples[near].bubble.idle - median) ? k : near;
+    }
+    return row->samples[near].bubble;
+}
+
 /* A round is the same minute for both: what disturbed the machine in it is in both. */
 static double ratio(const struct pp_bench *b, const struct pp_bench_row *row,
                     const struct pp_bench_row *to)
@@ -99,7 +111,7 @@ void pp_bench_figures(const struct pp_bench *b, const struct pp_bench_row *row,
     mean_and_deviation(b, row, out);
     out->step_p50 = median_of(b, row, offsetof(struct pp_bench_sample, step_p50));
     out->step_p99 = median_of(b, row, offsetof(struct pp_bench_sample, step_p99));
-    out->bubble_measured = median_of(b, row, offsetof(struct pp_bench_sample, bubble_measured));
+    out->bubble = median_bubble(b, row);
     out->bubble_predicted = median_of(b, row, offsetof(struct pp_bench_sample, bubble_predicted));
     out->bound = median_of(b, row, offsetof(struct pp_bench_sample, bound));
     double peak = row->devices > 0 ? row->devices * b->device.gemm[row->cfg->run.precision]

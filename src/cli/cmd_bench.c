@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ppcli bench: speed with a verdict. What is measured and how is src/train/bench.c's. */
+/* ppcli bench: speed with a verdict. What is measured and how: src/bench. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -203,6 +203,7 @@ static int run_rows(const struct request *q, const struct sweep *s, double secon
     struct pp_ceilings ceilings = {0};
     struct pp_device_ceilings device = {.name = ""};
     void (*leave)(int rc) = pp_cli_leave();
+    PP_TRY(pp_bench_check(s->configs, s->n));
     if (launch_speaks() && !q->no_ceilings) {
         /* before MPI starts: until this process joins in, the others sleep */
         struct pp_ceiling_spec spec = {.whole_machine = processes, .scale = 1};

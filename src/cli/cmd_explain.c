@@ -16,7 +16,9 @@
 struct explained {
     struct pp_run run;
     struct pp_exec_bytes *ranks; /* [stages]: replicas hold the same; owned */
-    double bubble;
+    double ideal;
+    struct pp_bubble bubble; /* by flops */
+    char advice[PP_ADVICE_MAX];
 };
 
 static void help(FILE *f)
@@ -44,7 +46,8 @@ static int predict(struct explained *e)
         struct pp_exec_spec spec = {.layout = l, .rank = r, .caps = caps};
         PP_TRY(pp_exec_predict(&spec, &e->ranks[r]));
     }
-    return pp_plan_bubble(l->plans[0].plan, &e->bubble);
+    PP_TRY(pp_predict_flops(l, &e->bubble, e->advice));
+    return pp_plan_bubble(l->plans[0].plan, &e->ideal);
 }
 
 static int stage_of_layer(const struct pp_layout *l, int layer)
@@ -180,7 +183,13 @@ static int print_schedule(const struct explained *e)
     printf(
         "\nschedule %s: %d stages, %d micro-batches of at most %d samples, ideal bubble %.1f %%; "
         "proved free of deadlock\n",
-        cfg->pipeline.schedule, l->stages, l->plans[0].m, l->max_rows, e->bubble * 100);
+        cfg->pipeline.schedule, l->stages, l->plans[0].m, l->max_rows, e->ideal * 100);
+    char text[PP_BUBBLE_TEXT_MAX];
+    printf("bubble, if time follows flops and hand-overs are free: %s\n",
+           pp_bubble_text(&e->bubble, text));
+    if (e->bubble.idle > e->ideal + PP_ADVICE_OVER) {
+        printf("%s\n", e->advice);
+    }
     if (!cfg->train.exact) {
         char product[64] = "micro-batch";
         if (l->coalesce > 1) {
@@ -294,7 +303,11 @@ static int print_json(const struct explained *e)
     pp_json_int(&j, "microbatch_rows", l->max_rows);
     pp_json_bool(&j, "exact", e->run.cfg->train.exact);
     pp_json_int(&j, "coalesce", l->coalesce);
-    pp_json_dbl(&j, "bubble_ideal", e->bubble);
+    pp_json_dbl(&j, "bubble_ideal", e->ideal);
+    pp_json_dbl(&j, "bubble_flops", e->bubble.idle);
+    pp_json_dbl(&j, "bubble_schedule", e->bubble.schedule);
+    pp_json_dbl(&j, "bubble_imbalance", e->bubble.imbalance);
+    pp_json_str(&j, "advice", e->advice);
     pp_json_end(&j);
     return 0;
 }

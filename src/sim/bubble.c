@@ -143,16 +143,16 @@ int pp_bubble_explain(const struct pp_plan *plan, const struct pp_sim_costs *cos
     return rc;
 }
 
-/* Percent to a tenth, as printed: parts[0] + parts[1] + parts[2] is the result. */
+/* Percent to a tenth, as printed: the sum of parts[], rounded as it grows. */
 static double tenths(const struct pp_bubble *b, double parts[3])
 {
-    double idle = round(b->idle * 1000);
-    double schedule = clamp(round(b->schedule * 1000), idle);
-    double imbalance = clamp(round(b->imbalance * 1000), idle - schedule);
-    parts[0] = schedule / 10;
-    parts[1] = imbalance / 10;
-    parts[2] = (idle - schedule - imbalance) / 10;
-    return idle / 10 + 0.0; /* -0 is 0 */
+    double sums[3] = {b->schedule, b->schedule + b->imbalance, b->idle}, before = 0;
+    for (int k = 0; k < 3; k++) {
+        double sum = round(sums[k] * 1000) / 10 + 0.0; /* -0 is 0 */
+        parts[k] = sum - before;
+        before = sum;
+    }
+    return before;
 }
 
 char *pp_bubble_parts(const struct pp_bubble *b, char out[PP_BUBBLE_TEXT_MAX])

@@ -174,9 +174,14 @@ static int share(struct pp_transport *tp, int rc, struct choice *c)
     return rc;
 }
 
+bool pp_choose_wanted(const struct pp_config *cfg)
+{
+    return open_schedule(cfg) || open_cut(cfg) || open_eager(cfg);
+}
+
 int pp_choose(struct pp_config *cfg, enum pp_run_need need, struct pp_transport *tp)
 {
-    if (!open_schedule(cfg) && !open_cut(cfg) && !open_eager(cfg)) {
+    if (!pp_choose_wanted(cfg)) {
         return 0;
     }
     struct choice *c = pp_alloc(1, sizeof(*c));

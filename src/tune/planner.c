@@ -205,3 +205,36 @@ int pp_predict(const struct pp_predict_spec *spec, struct pp_prediction *out)
     pp_free(s.between);
     return rc;
 }
+
+static int predict_flops(const struct pp_layout *l, double *arrays, struct pp_bubble *out,
+                         char *advice)
+{
+    const struct pp_plan *plan = pp_layout_plan(l, PP_PLAN_TRAIN, l->plans[0].m);
+    size_t n = (size_t)l->n_virtual;
+    double *f = arrays, *i = f + n, *w = i + n, *work = w + n, *cost = work + l->stages, step;
+    for (int v = 0; v < l->n_virtual; v++) {
+        for (int k = l->first[v]; k <= l->last[v]; k++) {
+            struct pp_layer_cost c;
+            l->model->layers[k].ops->cost(&l->model->layers[k], &c);
+            f[v] += c.flops_f;
+            i[v] += c.flops_i;
+            w[v] += c.flops_w;
+            cost[k] = c.flops_f + c.flops_i + c.flops_w;
+        }
+    }
+    struct pp_sim_costs costs = {.f = f, .i = i, .w = w, .slots = true};
+    PP_TRY(pp_sim_step(plan, &costs, 0, 0, &step));
+    double idle = pp_bubble_idle(pp_sim_work(plan, &costs, work), step, l->stages);
+    PP_TRY(pp_bubble_explain(plan, &costs, 0, idle, out));
+    struct pp_advice_spec spec = {.layout = l, .bubble = out, .cost = cost, .waited = -1};
+    return pp_advice(&spec, advice);
+}
+
+int pp_predict_flops(const struct pp_layout *l, struct pp_bubble *out, char advice[PP_ADVICE_MAX])
+{
+    size_t n = 3 * (size_t)l->n_virtual + (size_t)l->stages + (size_t)l->model->n_layers;
+    double *arrays = pp_alloc(n, sizeof(*arrays));
+    int rc = arrays ? predict_flops(l, arrays, out, advice) : PP_ERESOURCE;
+    pp_free(arrays);
+    return rc;
+}

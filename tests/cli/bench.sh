@@ -32,7 +32,7 @@ python() {
 begin "a table of rows that all pass the check"
 bench --stages 1,2 --schedule gpipe,1f1b
 code_is 0
-for word in 'samples/s' 'ms/step p50' 'bubble ideal' predicted measured 'of peak' 'peak MiB' x1 \
+for word in 'samples/s' 'ms/step p50' 'bubble ideal' measured '= schedule' '+ imbalance' '+ waiting' 'of peak' 'peak MiB' x1 \
     relative check 'machine: ' 'BLAS: ' 'MPI: ' 'commit ' '20-16x6-5'; do
     out_has "$word"
 done
@@ -64,6 +64,7 @@ for r in whole['rows']:
     s = r['samples']
     assert len(s) == 2 and all(x['valid'] for x in s)
     assert len({x['weights_sha256'] for x in s}) == 1
+    assert abs(r['bubble_measured'] - r['bubble_schedule'] - r['bubble_imbalance'] - r['bubble_waiting']) < 1e-9
     assert r['bound'] > 0 and r['steps'] >= 4 and r['peak_bytes'] > 0
     mean = sum(x['samples_per_second'] for x in s) / 2
     assert abs(mean - r['samples_per_second']) < 1e-9 * mean

@@ -1,0 +1,75 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# train, bench, plan --best, explain and the data of the report mean the same bubble: the mean idle
+# share of all ranks, with parts that add up; and they say what limits a pipeline.
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
+command -v python3 >/dev/null 2>&1 || { echo '1..0 # SKIP no python3'; exit 77; }
+
+cat >"$folder/net.ini" <<'END'
+[data]
+dataset = synthetic
+train_samples = 640
+test_samples = 0
+[model]
+sizes = 256 256 16 5
+[pipeline]
+stages = 2
+microbatches = 4
+[train]
+epochs = 2
+batch_size = 64
+END
+
+# The object at d[...] has a bubble between 0 and 1 and its parts, whose sum it is.
+parts_add_up() { # file, path in python, key of the bubble
+    same "$(python3 -c "
+import json, sys
+d = json.load(open(sys.argv[1]))$2
+b, parts = d['$3'], [d['bubble_' + k] for k in ('schedule', 'imbalance', 'waiting')]
+print(0 < b < 1, abs(sum(parts) - b) < 1e-9, min(parts) > -1e-9)" "$1")" 'True True True'
+}
+text='[0-9.]* %: schedule [0-9.]* + imbalance [0-9.]* + hand-over and waiting [0-9.]*; stage 0 has [0-9]* % of the work'
+
+begin "train: the summary's bubble is that of its ranks, in parts"
+run train "$folder/net.ini" --dir "$folder/run"
+code_is 0
+same "$(grep -c "^bubble           $text\$" "$folder/out")" 1
+parts_add_up "$folder/run/summary.json" '' bubble_measured
+same "$(python3 -c "
+import json, sys
+d = json.load(open(sys.argv[1]))
+mean = 1 - sum(r['busy'] for r in d['ranks']) / len(d['ranks'])
+print(abs(mean - d['bubble_measured']) < 1e-9, d['busiest_stage'], .5 < d['busiest_share'] < 1)" \
+    "$folder/run/summary.json")" 'True 0 True'
+
+begin "bench, plan --best: the same figure and the same parts"
+run bench "$folder/net.ini" --time 0.01 --repeat 2 --no-ceilings --format json
+code_is 0
+cp "$folder/out" "$folder/bench.json"
+parts_add_up "$folder/bench.json" "['rows'][0]" bubble_measured
+run plan "$folder/net.ini" --best --format json
+code_is 0
+cp "$folder/out" "$folder/best.json"
+parts_add_up "$folder/best.json" "['candidates'][0]" bubble
+run plan "$folder/net.ini" --best
+same "$(grep -c "^bubble $text\$" "$folder/out")" 1
+
+begin "a cut that no schedule helps is named, with the layer that is too large"
+run explain "$folder/net.ini"
+code_is 0
+same "$(grep -c "^bubble, if time follows flops and hand-overs are free: $text\$" "$folder/out")" 1
+out_has 'limited by the cut: no schedule helps: the best cut leaves stage 1 with '
+out_has 'layer 0 alone has '
+
+begin "a cut that could be better is named with the ranges that are"
+run explain "$folder/net.ini" --set model.sizes='256 256*4 5' --set pipeline.assignment='0-3 | 4'
+code_is 0
+out_has 'limited by the cut: stage 0 has 99 % of the work; assignment = 0-1 | 2-4 would leave no stage more than '
+
+begin "bench misses its data before it measures ceilings"
+run bench "$folder/net.ini" --set data.dataset=mnist --set data.path="$folder" --set model.sizes='784 16 10'
+code_is 66
+err_lacks 'round'
+
+finish
