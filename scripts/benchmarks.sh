@@ -73,6 +73,7 @@ if [ "$peers" = yes ]; then
         show "Peers: $name" scripts/peers/compare.sh --build "$build" --case $name --blocks 7
     done
 fi
+mkdir -p "$(dirname "$out")"
 mv "$page" "$out"
 chmod 644 "$out"
 trap - EXIT
