@@ -201,6 +201,20 @@ void pp_threads_destroy(struct pp_threads **group);
 void pp_threads_abort(struct pp_threads *group);
 int pp_threads_attach(struct pp_threads *group, int rank, struct pp_transport **out);
 
+struct pp_threads_job {
+    /* What a rank does. *tp may be replaced, NULL only on failure; it is destroyed when all ranks
+     * have returned. *failed_ns: the clock, when the rank failed where the others could not know;
+     * it has then aborted *tp. */
+    int (*work)(struct pp_transport **tp, int rank, void *ctx, uint64_t *failed_ns);
+    /* Then, in the thread of the rank, without its transport. May be NULL. */
+    void (*end)(int rank, void *ctx);
+    void *ctx;
+};
+
+/* A group of n ranks, each in a thread of its own, from start to end. Returns the failure that was
+ * the first cause. Errors: PP_ERESOURCE, those of work(). Local. */
+int pp_threads_run(int n, const struct pp_threads_job *job);
+
 /* Was this process started by an MPI launcher (environment only; never initialises MPI)? *size
  * gets the launcher's world size, 0 when it does not say. */
 bool pp_mpi_launched(int *size);

@@ -2,7 +2,6 @@
 /* From a run that is prepared to ranks at work: rank.c runs once per rank. */
 #include "ppcli/train.h"
 
-#include <pthread.h>
 #include <string.h>
 
 #include "ppcli/err.h"
@@ -21,149 +20,56 @@ static struct pp_news news_of(const struct pp_train_options *options)
 /* --- all ranks as threads of this process ------------------------------------------------------
  */
 
-/* The way out, which opens when every rank is there. */
-struct gate {
-    pthread_mutex_t lock;
-    pthread_cond_t opened;
-    int missing;
-};
-
-static void gate_arrive(struct gate *g, int ranks, bool wait)
+static int work(struct pp_transport **tp, int rank, void *ctx, uint64_t *failed_ns)
 {
-    pthread_mutex_lock(&g->lock);
-    g->missing -= ranks;
-    if (g->missing == 0) {
-        pthread_cond_broadcast(&g->opened);
-    }
-    while (wait && g->missing > 0) {
-        pthread_cond_wait(&g->opened, &g->lock);
-    }
-    pthread_mutex_unlock(&g->lock);
+    struct rank_spec *spec = &((struct rank_spec *)ctx)[rank];
+    pp_watchdog_expect(spec->watchdog, rank);
+    PP_TRY(seats_connect(spec->run, tp));
+    int rc = rank_main(spec, *tp);
+    *failed_ns = spec->failed_ns;
+    return rc;
 }
 
-struct thread_rank {
-    struct rank_spec spec;
-    struct pp_threads *group;
-    struct gate *gate;
-    pthread_t thread;
-    bool started;
-    int rc;
-    struct pp_error error;
-};
-
-static void *thread_main(void *arg)
+static void end(int rank, void *ctx)
 {
-    struct thread_rank *t = arg;
-    struct pp_transport *tp = NULL;
-    t->rc = pp_threads_attach(t->group, t->spec.rank, &tp);
-    pp_watchdog_expect(t->spec.watchdog, t->spec.rank);
-    if (t->rc == 0) {
-        t->rc = seats_connect(t->spec.run, &tp);
-    }
-    if (t->rc == 0) {
-        t->rc = rank_main(&t->spec, tp);
-    } else {
-        pp_threads_abort(t->group); /* the others would wait for this one */
-    }
-    if (t->rc < 0) {
-        t->error = *pp_error_get();
-    }
-    gate_arrive(t->gate, 1, true);
-    pp_transport_destroy(&tp); /* has marks in the backend that rank_free() closes */
-    rank_free(&t->spec);
-    return NULL;
-}
-
-/* Whether a explains b: who was only woken up by an abort says PP_ELOST, and who failed alone did
- * so before anybody who failed because of it. */
-static bool explains(const struct thread_rank *a, const struct thread_rank *b)
-{
-    if ((a->rc == PP_ELOST) != (b->rc == PP_ELOST)) {
-        return b->rc == PP_ELOST;
-    }
-    return a->spec.failed_alone && b->spec.failed_alone && a->spec.failed_ns < b->spec.failed_ns;
-}
-
-static int first_cause(struct thread_rank *ranks, int n)
-{
-    const struct thread_rank *cause = NULL;
-    for (int r = 0; r < n; r++) {
-        if (ranks[r].rc < 0 && (!cause || explains(&ranks[r], cause))) {
-            cause = &ranks[r];
-        }
-    }
-    return cause ? pp_error_adopt(&cause->error) : 0;
+    rank_free(&((struct rank_spec *)ctx)[rank]);
 }
 
 static int train_threads(const struct pp_run *run, const struct pp_train_options *options,
                          struct pp_deadline *deadline)
 {
-    int n = run->layout->ranks;
-    int rc = PP_ERESOURCE;
-    struct gate gate = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, n};
-    struct pp_threads *group = NULL;
+    int n = run->layout->ranks, rc = 0;
     struct pp_dataset *data[2] = {NULL, NULL};
     struct pp_watchdog *watchdog = NULL;
-    const struct pp_dataset *shared[2];
     const struct pp_news news = news_of(options);
     PP_TRY(room_check(run, options, NULL));
-    struct thread_rank *ranks = pp_alloc((size_t)n, sizeof(*ranks));
+    struct rank_spec *ranks = pp_alloc((size_t)n, sizeof(*ranks));
     if (!ranks) {
-        return rc;
+        return PP_ERESOURCE;
     }
     pp_deadline_enter(deadline, PP_DEADLINE_DATA);
-    for (int split = 0; split < 2; split++) {
-        if (options->data[split]) {
-            shared[split] = options->data[split];
-            continue;
-        }
-        rc = pp_dataset_open(run->cfg, (enum pp_split)split, PP_DATA_IMAGES | PP_DATA_LABELS,
-                             run->model->inputs, run->model->classes, &data[split]);
-        if (rc < 0) {
-            goto out;
-        }
-        shared[split] = data[split];
-    }
-    rc = pp_threads_create(n, &group);
-    if (rc < 0) {
-        goto out;
-    }
-    rc = pp_watchdog_start(run, &news, &watchdog);
-    if (rc < 0) {
-        goto out;
-    }
-    pp_deadline_enter(deadline, PP_DEADLINE_NONE); /* the watchdog's turn */
-    for (int r = 0; r < n; r++) {
-        ranks[r].group = group;
-        ranks[r].gate = &gate;
-        ranks[r].spec = (struct rank_spec){.run = run,
-                                           .options = options,
-                                           .rank = r,
-                                           .shared = {shared[0], shared[1]},
-                                           .watchdog = watchdog};
-    }
-    for (int r = 0; r < n; r++) {
-        int e = pthread_create(&ranks[r].thread, NULL, thread_main, &ranks[r]);
-        if (e != 0) {
-            rc = pp_fail(PP_ERESOURCE, "cannot start the thread of rank %d of %d: %s", r, n,
-                         strerror(e));
-            pp_threads_abort(group);
-            gate_arrive(&gate, n - r, false);
-            break;
-        }
-        ranks[r].started = true;
-    }
-    for (int r = 0; r < n; r++) {
-        if (ranks[r].started) {
-            pthread_join(ranks[r].thread, NULL);
+    for (int split = 0; rc == 0 && split < 2; split++) {
+        if (!options->data[split]) {
+            rc = pp_dataset_open(run->cfg, (enum pp_split)split, PP_DATA_IMAGES | PP_DATA_LABELS,
+                                 run->model->inputs, run->model->classes, &data[split]);
         }
     }
     if (rc == 0) {
-        rc = first_cause(ranks, n);
+        rc = pp_watchdog_start(run, &news, &watchdog);
     }
-out:
+    if (rc == 0) {
+        pp_deadline_enter(deadline, PP_DEADLINE_NONE); /* the watchdog's turn */
+        for (int r = 0; r < n; r++) {
+            ranks[r] = (struct rank_spec){.run = run,
+                                          .options = options,
+                                          .rank = r,
+                                          .shared = {options->data[0] ? options->data[0] : data[0],
+                                                     options->data[1] ? options->data[1] : data[1]},
+                                          .watchdog = watchdog};
+        }
+        rc = pp_threads_run(n, &(struct pp_threads_job){work, end, ranks});
+    }
     pp_watchdog_stop(&watchdog);
-    pp_threads_destroy(&group);
     pp_dataset_destroy(&data[0]);
     pp_dataset_destroy(&data[1]);
     pp_free(ranks);

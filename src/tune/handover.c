@@ -5,7 +5,6 @@
  */
 #include "ppcli/handover.h"
 
-#include <pthread.h>
 #include <sched.h>
 #include <string.h>
 
@@ -165,52 +164,19 @@ int pp_handover_measure(struct pp_transport *tp, struct pp_handover *items, int 
 /* --- two threads -------------------------------------------------------------------------------
  */
 
-struct side {
-    struct pp_threads *group;
-    int rank, n, rc;
-    struct pp_handover *items; /* rank 1 has its own copy of the sizes */
-    struct pp_arena slots;
-    struct pp_error error;
-    pthread_t thread;
+struct sides {
+    int n;
+    struct pp_handover *items[2]; /* rank 1 has its own copy of the sizes */
+    struct pp_arena slots[2];
 };
 
-static void *side_main(void *arg)
+static int side(struct pp_transport **tp, int rank, void *ctx, uint64_t *failed_ns)
 {
-    struct side *s = arg;
-    struct pp_transport *tp = NULL;
-    s->rc = pp_threads_attach(s->group, s->rank, &tp);
-    if (s->rc == 0) {
-        s->rc = measure(tp, s->items, s->n, &s->slots);
-    }
-    if (s->rc < 0) {
-        s->error = *pp_error_get();
-        pp_threads_abort(s->group);
-    }
-    pp_transport_destroy(&tp);
-    return NULL;
-}
-
-static int run_sides(struct side *sides)
-{
-    int rc = 0, started = 0;
-    PP_TRY(pp_threads_create(2, &sides[0].group));
-    sides[1].group = sides[0].group;
-    for (; started < 2; started++) {
-        if (pthread_create(&sides[started].thread, NULL, side_main, &sides[started]) != 0) {
-            rc = pp_fail(PP_ERESOURCE, "cannot start a thread to measure with");
-            pp_threads_abort(sides[0].group);
-            break;
-        }
-    }
-    for (int r = 0; r < started; r++) {
-        pthread_join(sides[r].thread, NULL);
-    }
-    pp_threads_destroy(&sides[0].group);
-    for (int r = 0; r < 2; r++) {
-        pp_arena_destroy(&sides[r].slots);
-        if (rc == 0 && sides[r].rc < 0) {
-            rc = pp_error_adopt(&sides[r].error);
-        }
+    struct sides *s = ctx;
+    (void)failed_ns;
+    int rc = measure(*tp, s->items[rank], s->n, &s->slots[rank]);
+    if (rc < 0) {
+        pp_transport_abort(*tp);
     }
     return rc;
 }
@@ -220,25 +186,21 @@ int pp_handover_threads(struct pp_handover *items, int n, bool whole_machine)
     cpu_set_t before, all;
     bool known = whole_machine && sched_getaffinity(0, sizeof(before), &before) == 0;
     struct pp_handover *copy = pp_alloc((size_t)n, sizeof(*copy));
-    struct side *sides = pp_alloc(2, sizeof(*sides));
-    int rc = copy && sides ? 0 : PP_ERESOURCE;
+    struct sides sides = {.n = n, .items = {items, copy}};
+    int rc = copy ? 0 : PP_ERESOURCE;
     if (rc == 0) {
         memcpy(copy, items, (size_t)n * sizeof(*copy));
-        for (int r = 0; r < 2; r++) {
-            sides[r].rank = r;
-            sides[r].n = n;
-            sides[r].items = r == 0 ? items : copy;
-        }
         if (known) {
             memset(&all, 0xff, sizeof(all)); /* the kernel leaves what this container may use */
             (void)sched_setaffinity(0, sizeof(all), &all);
         }
-        rc = run_sides(sides);
+        rc = pp_threads_run(2, &(struct pp_threads_job){side, NULL, &sides});
         if (known) {
             (void)sched_setaffinity(0, sizeof(before), &before);
         }
     }
+    pp_arena_destroy(&sides.slots[0]);
+    pp_arena_destroy(&sides.slots[1]);
     pp_free(copy);
-    pp_free(sides);
     return rc;
 }

@@ -6,7 +6,6 @@
 #include "measure.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,14 +19,6 @@
  * machine, so that more messages cost more. */
 #define ASSUMED_LATENCY 1e-6
 #define ASSUMED_BYTE 0.1e-9
-
-struct job {
-    struct worker worker;
-    struct pp_threads *group;
-    pthread_t thread;
-    bool started;
-    struct pp_error error;
-};
 
 double measure_clock(void)
 {
@@ -103,14 +94,12 @@ static int cores(void)
     return n > 0 ? (int)n : 1;
 }
 
-static int work(struct worker *w, struct pp_threads *group)
+static int work(struct pp_transport **tp, int rank, void *ctx, uint64_t *failed_ns)
 {
-    int rc = pp_threads_attach(group, w->rank, &w->tp);
-    if (rc < 0) {
-        pp_threads_abort(group);
-        return rc;
-    }
-    rc = pp_transport_agree(w->tp, pp_backend_open_choice(&w->m->spec->backend, &w->be));
+    struct worker *w = &((struct worker *)ctx)[rank];
+    (void)failed_ns;
+    w->tp = *tp;
+    int rc = pp_transport_agree(*tp, pp_backend_open_choice(&w->m->spec->backend, &w->be));
     if (rc == 0) {
         rc = measure_link(w);
     }
@@ -118,65 +107,26 @@ static int work(struct worker *w, struct pp_threads *group)
         rc = measure_layers(w);
     }
     if (rc < 0) {
-        pp_transport_abort(w->tp);
+        pp_transport_abort(*tp);
     }
-    pp_backend_close(&w->be);
-    pp_transport_destroy(&w->tp);
     return rc;
 }
 
-static void *job_main(void *arg)
+static void end(int rank, void *ctx)
 {
-    struct job *j = arg;
-    j->worker.rc = work(&j->worker, j->group);
-    if (j->worker.rc < 0) {
-        j->error = *pp_error_get();
-    }
-    return NULL;
-}
-
-static int start_and_wait(const struct measurement *m, struct job *jobs)
-{
-    struct pp_threads *group = NULL;
-    PP_TRY(pp_threads_create(m->workers, &group));
-    int rc = 0;
-    for (int r = 0; r < m->workers; r++) {
-        jobs[r].group = group;
-        int e = pthread_create(&jobs[r].thread, NULL, job_main, &jobs[r]);
-        if (e != 0) {
-            rc = pp_fail(PP_ERESOURCE, "cannot start a thread to measure with: %s", strerror(e));
-            pp_threads_abort(group);
-            break;
-        }
-        jobs[r].started = true;
-    }
-    for (int r = 0; r < m->workers; r++) {
-        if (jobs[r].started) {
-            pthread_join(jobs[r].thread, NULL);
-        }
-    }
-    const struct job *cause = NULL;
-    for (int r = 0; rc == 0 && r < m->workers; r++) {
-        const struct job *j = &jobs[r];
-        if (j->worker.rc < 0 &&
-            (!cause || (cause->worker.rc == PP_ELOST && j->worker.rc != PP_ELOST))) {
-            cause = j;
-        }
-    }
-    pp_threads_destroy(&group);
-    return cause ? pp_error_adopt(&cause->error) : rc;
+    pp_backend_close(&((struct worker *)ctx)[rank].be);
 }
 
 /* --- putting it together ----------------------------------------------------------------------*/
 
 /* Time of class k at size s over all workers; false: nobody measured it. */
-static bool mean(const struct measurement *m, const struct job *jobs, int s, int k,
+static bool mean(const struct measurement *m, const struct worker *workers, int s, int k,
                  struct pp_layer_seconds *out)
 {
     struct pp_layer_seconds sum = {0};
     int n = 0;
     for (int r = 0; r < m->workers; r++) {
-        const struct worker *w = &jobs[r].worker;
+        const struct worker *w = &workers[r];
         size_t at = (size_t)s * (size_t)m->n_classes + (size_t)k;
         n += w->counts[at];
         sum.f += w->sums[at].f;
@@ -219,13 +169,14 @@ static void extrapolate_ends(const struct pp_costs *c, double *t, int s)
     }
 }
 
-static void put_together(const struct measurement *m, const struct job *jobs, struct pp_costs *c)
+static void put_together(const struct measurement *m, const struct worker *workers,
+                         struct pp_costs *c)
 {
-    const struct worker *w = &jobs[0].worker;
+    const struct worker *w = &workers[0];
     for (int s = 0; s < c->n_sizes; s++) {
         for (int i = 0; i < c->n_layers; i++) {
             struct pp_layer_seconds *t = &c->layers[(size_t)s * (size_t)c->n_layers + (size_t)i];
-            if (!mean(m, jobs, s, m->class_of[i], t)) {
+            if (!mean(m, workers, s, m->class_of[i], t)) {
                 extrapolate(c, i, s);
             }
         }
@@ -235,8 +186,8 @@ static void put_together(const struct measurement *m, const struct job *jobs, st
         extrapolate_ends(c, c->loss, s);
     }
     for (int r = 0; r < m->workers; r++) {
-        c->optimizer += jobs[r].worker.optimizer / m->workers;
-        c->add += jobs[r].worker.add / m->workers;
+        c->optimizer += workers[r].optimizer / m->workers;
+        c->add += workers[r].add / m->workers;
     }
     c->action = w->action;
     c->linked = w->linked;
@@ -246,11 +197,11 @@ static void put_together(const struct measurement *m, const struct job *jobs, st
     c->cores = cores();
 }
 
-static int take_results(struct measurement *m, struct job *jobs)
+static int take_results(struct measurement *m, struct worker *workers)
 {
     size_t sizes = (size_t)m->spec->n_sizes, n = sizes * (size_t)m->n_classes;
     for (int r = 0; r < m->workers; r++) {
-        struct worker *w = &jobs[r].worker;
+        struct worker *w = &workers[r];
         *w = (struct worker){.m = m,
                              .rank = r,
                              .sums = pp_alloc(n, sizeof(*w->sums)),
@@ -280,7 +231,7 @@ int pp_costs_measure(const struct pp_measure_spec *spec, struct pp_costs **out)
     pp_assert(spec->n_sizes >= 1 && spec->sizes[0] >= 1 && spec->ranks >= 1);
     struct measurement m = {.spec = spec};
     struct pp_costs *c = NULL;
-    struct job *jobs = NULL;
+    struct worker *workers = NULL;
     m.workers = spec->ranks < cores() ? spec->ranks : cores();
     m.workers = m.workers < n ? m.workers : n;
     m.workers = thread_safe(spec, &rc) ? m.workers : 1;
@@ -292,34 +243,34 @@ int pp_costs_measure(const struct pp_measure_spec *spec, struct pp_costs **out)
     m.class_of = pp_alloc((size_t)n, sizeof(*m.class_of));
     m.first = pp_alloc((size_t)m.workers, sizeof(*m.first));
     m.last = pp_alloc((size_t)m.workers, sizeof(*m.last));
-    jobs = pp_alloc((size_t)m.workers, sizeof(*jobs));
-    if (!m.classes || !m.class_of || !m.first || !m.last || !jobs) {
+    workers = pp_alloc((size_t)m.workers, sizeof(*workers));
+    if (!m.classes || !m.class_of || !m.first || !m.last || !workers) {
         goto out;
     }
     classify(&m);
     rc = cut(&m);
     if (rc == 0) {
-        rc = take_results(&m, jobs);
+        rc = take_results(&m, workers);
     }
     if (rc == 0) {
         rc = pp_costs_create(n, spec->sizes, spec->n_sizes, &c);
     }
     if (rc == 0) {
-        rc = start_and_wait(&m, jobs);
+        rc = pp_threads_run(m.workers, &(struct pp_threads_job){work, end, workers});
     }
     if (rc == 0) {
-        put_together(&m, jobs, c);
+        put_together(&m, workers, c);
         c->took = (double)(pp_clock_ns() - start) * 1e-9;
     }
 out:
-    for (int r = 0; jobs && r < m.workers; r++) {
-        pp_free(jobs[r].worker.sums);
-        pp_free(jobs[r].worker.counts);
-        pp_free(jobs[r].worker.input);
-        pp_free(jobs[r].worker.loss);
-        pp_arena_destroy(&jobs[r].worker.link);
+    for (int r = 0; workers && r < m.workers; r++) {
+        pp_free(workers[r].sums);
+        pp_free(workers[r].counts);
+        pp_free(workers[r].input);
+        pp_free(workers[r].loss);
+        pp_arena_destroy(&workers[r].link);
     }
-    pp_free(jobs);
+    pp_free(workers);
     pp_free(m.classes);
     pp_free(m.class_of);
     pp_free(m.first);

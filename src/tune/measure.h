@@ -37,7 +37,6 @@ struct worker {
     double action, latency, byte;  /* worker 0 */
     bool linked;
     struct pp_arena link; /* message slots: kept until all workers are gone */
-    int rc;
 };
 
 /* Seconds that reading the wall clock takes. */
