@@ -97,6 +97,13 @@ const char *pp_exec_graphs(const struct pp_exec *x);
 /* Whether the actions of all steps are timed from here on; else, on a device, of some. Local. */
 void pp_exec_time_all(struct pp_exec *x, bool all);
 
+/*
+ * From here on test steps copy the outputs of the last stage to logits[test_n][classes], memory of
+ * the host: those of this replica's samples, on the rank that holds the last stage. NULL: no more.
+ * Local.
+ */
+void pp_exec_keep_logits(struct pp_exec *x, float *logits);
+
 /* Forward only over batch `step` of the test set; adds to the test sums. */
 int pp_exec_test_step(struct pp_exec *x, int step);
 

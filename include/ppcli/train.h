@@ -78,6 +78,7 @@ void pp_world_ready(struct pp_world *w); /* Local: the caller has made its prepa
 void pp_world_close(struct pp_world *w); /* Collective; a closed one may be closed again */
 
 struct pp_evaluation {
+    const char *predictions; /* to set: CSV file for label, prediction and logits; NULL: none */
     double loss, accuracy;
     int samples;
     char weights_sha256[65];

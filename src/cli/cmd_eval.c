@@ -15,7 +15,8 @@ static void help(FILE *f)
           "  ppcli eval mnist.ini --checkpoint runs/a --stages 4      on four ranks\n"
           "\n"
           "Tests the weights with the test set of the config's data: accuracy and loss, the same\n"
-          "for any number of stages. Nothing is trained and nothing is written.\n",
+          "for any number of stages. Nothing is trained, and nothing is written but the file of\n"
+          "--predictions.\n",
           f);
 }
 
@@ -47,10 +48,13 @@ static int run(int argc, char **argv)
     struct pp_train_options train = {.out = stdout};
     const char *weights = NULL;
     struct pp_cli_settings settings = {0};
+    struct pp_evaluation e = {0};
     const char *format = "text";
     const struct pp_cli_option options[] = {
         {"checkpoint", 0, PP_CLI_STRING, &weights, "PATH",
          "checkpoint, run folder or safetensors file"},
+        {"predictions", 0, PP_CLI_STRING, &e.predictions, "FILE.csv",
+         "write label, prediction and logits of each test sample"},
         {"format", 0, PP_CLI_STRING, &format, "text|json", "how the answer looks; text"},
         {0},
     };
@@ -64,6 +68,11 @@ static int run(int argc, char **argv)
         return pp_fail(PP_EUSAGE, "evaluate what? For example: ppcli eval mnist.ini "
                                   "--checkpoint runs/a");
     }
+    size_t n = e.predictions ? strlen(e.predictions) : 0;
+    if (e.predictions && (n < 5 || strcmp(e.predictions + n - 4, ".csv") != 0)) {
+        return pp_fail(PP_EUSAGE, "--predictions %s: the name of the file must end in .csv",
+                       e.predictions);
+    }
     bool json = strcmp(format, "json") == 0;
     if (!json && strcmp(format, "text") != 0) {
         return pp_fail(PP_EUSAGE, "no format '%s'; there are text and json", format);
@@ -71,7 +80,6 @@ static int run(int argc, char **argv)
     struct pp_config *cfg = NULL;
     PP_TRY(pp_cli_load_config(words[0], &settings, &cfg));
     struct start start;
-    struct pp_evaluation e;
     int rc = start_begin(words[0], cfg, &train, &start);
     if (start.works) {
         rc = pp_evaluate(cfg, &train, weights, &e, &start.speaks);

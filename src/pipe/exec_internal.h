@@ -118,6 +118,7 @@ struct pp_exec {
     struct pp_backend *be;
     struct pp_transport *tp;
     const struct pp_dataset *data[2]; /* enum pp_split */
+    float *kept;                      /* see pp_exec_keep_logits(); the caller's */
     struct pp_loader *loader[2];
     struct exec_stage *stages; /* [n_stages], ascending virtual stage; owned */
     int n_stages;

@@ -269,6 +269,11 @@ int pp_exec_train_step(struct pp_exec *x, int step, double lr, int64_t t, int64_
     return run_step(x, &what, lr, updates);
 }
 
+void pp_exec_keep_logits(struct pp_exec *x, float *logits)
+{
+    x->kept = logits;
+}
+
 int pp_exec_test_step(struct pp_exec *x, int step)
 {
     struct exec_turn what = {.split = PP_SPLIT_TEST, .step = step, .t = step};

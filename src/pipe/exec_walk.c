@@ -179,6 +179,17 @@ static int loss(const struct walk *w, int mb, float *logits)
                                             w->split == PP_SPLIT_TRAIN ? logits : NULL);
 }
 
+/* Test samples are in order: a micro-batch is rows after each other. */
+static int keep_logits(const struct walk *w, int mb, const float *logits)
+{
+    const struct pp_exec *x = w->x;
+    const uint32_t *index;
+    size_t rows = (size_t)pp_loader_microbatch(x->loader[w->split], w->step, mb, &index);
+    size_t classes = (size_t)x->layout->model->classes;
+    return pp_backend_to_host(x->be, x->kept + index[0] * classes, logits,
+                              rows * classes * sizeof(*logits));
+}
+
 static int run_f(struct walk *w, struct exec_stage *st, const struct pp_action *a)
 {
     struct pp_exec *x = w->x;
@@ -197,6 +208,7 @@ static int run_f(struct walk *w, struct exec_stage *st, const struct pp_action *
     exec_finite_forward(x, st, a->mb);
     PP_TRY(hand_over(w, a));
     if (w->split == PP_SPLIT_TEST) {
+        PP_TRY(st->is_last && x->kept ? keep_logits(w, a->mb, out) : 0);
         return give_back(w, a, a->recv, -1);
     }
     st->held_f[a->slot] = a->recv;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ppcli/err.h"
+#include "ppcli/file.h"
 #include "ppcli/mem.h"
 
 /* Collective: the sums of all ranks. */
@@ -27,6 +28,66 @@ static int add_up(const struct pp_worker *w, struct pp_loss_sums *out)
     return rc;
 }
 
+/* ---- predictions */
+
+/* Pairwise: the rows that each replica's last stage has, to rank 0. */
+static int collect(const struct pp_worker *w, size_t n, float *logits)
+{
+    const struct pp_layout *l = w->run->layout;
+    float *theirs = w->rank == 0 ? pp_alloc(n, sizeof(*theirs)) : NULL;
+    int rc = w->rank == 0 && !theirs ? PP_ERESOURCE : 0;
+    for (int d = 0; rc == 0 && d < l->replicas; d++) {
+        int from = d * l->stages + l->rank_of[l->n_virtual - 1];
+        if (from != 0 && w->rank == from) {
+            rc = pp_transport_send(w->tp, 0, logits, n * sizeof(*logits));
+        } else if (from != 0 && w->rank == 0) {
+            rc = pp_transport_recv(w->tp, from, theirs, n * sizeof(*theirs));
+            for (size_t i = 0; rc == 0 && i < n; i++) {
+                logits[i] += theirs[i]; /* 0 where the sample is another replica's */
+            }
+        }
+    }
+    pp_free(theirs);
+    return rc;
+}
+
+static void write_row(FILE *f, int label, const float *logits, int classes)
+{
+    int best = 0;
+    for (int c = 1; c < classes; c++) {
+        best = logits[c] > logits[best] ? c : best;
+    }
+    fprintf(f, "%d,%d", label, best);
+    for (int c = 0; c < classes; c++) {
+        fprintf(f, ",%.9g", (double)logits[c]);
+    }
+    fputc('\n', f);
+}
+
+static int write_predictions(const struct pp_worker *w, const char *path, const float *logits)
+{
+    const struct pp_model *m = w->run->model;
+    struct pp_dataset *ds = NULL;
+    struct pp_file_write file;
+    PP_TRY(pp_dataset_open(w->run->cfg, PP_SPLIT_TEST, PP_DATA_LABELS, m->inputs, m->classes, &ds));
+    int rc = pp_file_create(path, &file);
+    if (rc == 0) {
+        fputs("label,prediction", file.f);
+        for (int c = 0; c < m->classes; c++) {
+            fprintf(file.f, ",logit%d", c);
+        }
+        fputc('\n', file.f);
+        for (int i = 0; i < w->run->layout->test_n; i++) {
+            write_row(file.f, ds->labels[i], logits + (size_t)i * (size_t)m->classes, m->classes);
+        }
+        rc = pp_file_commit(&file);
+    }
+    pp_dataset_destroy(&ds);
+    return rc;
+}
+
+/* ---- the test */
+
 static int evaluate(struct pp_worker *w, void *ctx)
 {
     struct pp_evaluation *out = ctx, e = {.samples = w->run->layout->test_n};
@@ -37,11 +98,20 @@ static int evaluate(struct pp_worker *w, void *ctx)
                        "(data.test_samples)",
                        w->run->cfg->data.dataset);
     }
-    int rc = 0;
+    size_t n = (size_t)e.samples * (size_t)w->run->model->classes;
+    float *logits = out->predictions ? pp_alloc(n, sizeof(*logits)) : NULL;
+    int rc = out->predictions && !logits ? PP_ERESOURCE : 0;
+    pp_exec_keep_logits(w->x, logits);
     for (int step = 0; rc == 0 && step < pp_exec_test_steps(w->x); step++) {
         rc = pp_exec_test_step(w->x, step);
     }
+    pp_exec_keep_logits(w->x, NULL);
     rc = rc == 0 ? add_up(w, &test) : rc;
+    rc = rc == 0 && logits ? collect(w, n, logits) : rc;
+    if (rc == 0 && logits && w->rank == 0) {
+        rc = write_predictions(w, out->predictions, logits);
+    }
+    pp_free(logits);
     if (rc < 0) {
         w->failed_alone = true;
         return rc;
@@ -57,6 +127,7 @@ static int evaluate(struct pp_worker *w, void *ctx)
     PP_TRY(pp_exec_weights_sha256(w->x, e.weights_sha256));
     if (w->rank == 0) {
         snprintf(e.from, sizeof(e.from), "%s", w->from);
+        e.predictions = out->predictions;
         *out = e;
     }
     return 0;
