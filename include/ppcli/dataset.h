@@ -60,6 +60,10 @@ int pp_dataset_open(const struct pp_config *cfg, enum pp_split split, int parts,
                     int model_classes, struct pp_dataset **out);
 void pp_dataset_destroy(struct pp_dataset **ds);
 
+/* A split without its samples and labels: n, features, shape, classes, scale. Otherwise as
+ * pp_dataset_open(). */
+int pp_dataset_look(const struct pp_config *cfg, enum pp_split split, struct pp_dataset **out);
+
 /* How many samples a split has (for explain): PP_ENOINPUT when absent. */
 int pp_dataset_count(const struct pp_config *cfg, enum pp_split split, int *out);
 

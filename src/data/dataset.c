@@ -139,10 +139,15 @@ void pp_dataset_destroy(struct pp_dataset **ds)
     *ds = NULL;
 }
 
+int pp_dataset_look(const struct pp_config *cfg, enum pp_split split, struct pp_dataset **out)
+{
+    return open_split(cfg, split, 0, 1, 1, out);
+}
+
 int pp_dataset_count(const struct pp_config *cfg, enum pp_split split, int *out)
 {
     struct pp_dataset *ds = NULL;
-    PP_TRY(open_split(cfg, split, 0, 1, 1, &ds));
+    PP_TRY(pp_dataset_look(cfg, split, &ds));
     *out = ds->n;
     pp_dataset_destroy(&ds);
     return 0;

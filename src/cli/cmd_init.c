@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ppcli init: a commented config to begin with, with the sizes of one's own data. */
+#include <string.h>
+#include <unistd.h>
+
+#include "ppcli/dataset.h"
+#include "ppcli/err.h"
+#include "command.h"
+
+#define FILES_MAX 4
+
+static void help(FILE *f)
+{
+    fputs("  ppcli init > my.ini                            on the digits that come with ppcli\n"
+          "  ppcli init train.csv test.csv > my.ini         on your own tables\n"
+          "  ppcli init train-x.npy train-y.npy test-x.npy test-y.npy -o my.ini\n"
+          "\n"
+          "Prints a commented config for a multi-layer perceptron (mlp). The files are read, so "
+          "that\n"
+          "its sizes fit them: two tables (CSV), or four NumPy or IDX files. See data.dataset in\n"
+          "ppcli.ini(5) for what they may hold. Their names are written as given, and a relative\n"
+          "one means: beside the config.\n",
+          f);
+}
+
+static const struct kind {
+    const char *dataset, *suffix;
+    const char *keys[FILES_MAX]; /* of the files, in the order of the words */
+} kinds[] = {
+    {"csv", ".csv", {"data.train_file", "data.test_file"}},
+    {"npy",
+     ".npy",
+     {"data.train_images", "data.train_labels", "data.test_images", "data.test_labels"}},
+    {"idx", "", {"data.train_images", "data.train_labels", "data.test_images", "data.test_labels"}},
+};
+
+/* By the first file's name; NAME.csv.gz too. */
+static const struct kind *kind_of(const char *file)
+{
+    size_t n = strlen(file);
+    n -= n > 3 && strcmp(file + n - 3, ".gz") == 0 ? 3 : 0;
+    const struct kind *k = kinds;
+    for (size_t m; (m = strlen(k->suffix)) > n || strncmp(file + n - m, k->suffix, m) != 0; k++) {
+    }
+    return k;
+}
+
+/* What the files hold. */
+static int look(const struct kind *k, const char *const *files, const char *label,
+                struct pp_dataset **train, struct pp_dataset **test)
+{
+    struct pp_setting settings[FILES_MAX + 2] = {{"data.dataset", k->dataset, "init"},
+                                                 {"data.label", label, "--label"}};
+    int n = 0;
+    for (; n < FILES_MAX && k->keys[n]; n++) {
+        if (!files[n]) {
+            return pp_fail(PP_EUSAGE, "%s needs %s", k->dataset,
+                           k->keys[2] ? "four files: training samples, their labels, test samples, "
+                                        "their labels"
+                                      : "two files: the training table and the test table");
+        }
+        settings[n + 2] = (struct pp_setting){k->keys[n], files[n], "init"};
+    }
+    if (n < FILES_MAX && files[n]) {
+        return pp_fail(PP_EUSAGE, "unexpected word '%s'", files[n]);
+    }
+    struct pp_config *cfg = NULL;
+    int rc = pp_config_load(NULL, settings, n + 2, pp_cli_names(), &cfg);
+    rc = rc == PP_ECONFIG && cfg ? pp_cli_config_verdict(cfg) : rc;
+    rc = rc == 0 ? pp_dataset_look(cfg, PP_SPLIT_TRAIN, train) : rc;
+    rc = rc == 0 ? pp_dataset_look(cfg, PP_SPLIT_TEST, test) : rc;
+    if (rc == 0 && strcmp((*train)->shape, (*test)->shape) != 0) {
+        rc = pp_fail(PP_EFORMAT, "a training sample is %s, a test sample %s", (*train)->shape,
+                     (*test)->shape);
+    }
+    pp_config_destroy(&cfg);
+    return rc;
+}
+
+static void print(FILE *f, const struct kind *k, const char *const *files, const char *label,
+                  const struct pp_dataset *train, const struct pp_dataset *test)
+{
+    int features = train ? train->features : 784, classes = train ? train->classes : 10;
+    bool small = train && train->n < 5000;
+    if (test && test->classes > classes) {
+        classes = test->classes;
+    }
+    fputs("; A multi-layer perceptron. Each key is explained by `ppcli keys SECTION.KEY`.\n"
+          ";   ppcli explain THIS.ini       what a run would do\n"
+          ";   ppcli train THIS.ini         train, and test after every epoch\n"
+          ";   ppcli plan THIS.ini --best   a better schedule and cut for this machine\n"
+          "\n"
+          "[data]\n",
+          f);
+    if (train) {
+        fprintf(f, "dataset = %s\n", k->dataset);
+        for (int i = 0; i < FILES_MAX && k->keys[i]; i++) {
+            fprintf(f, "%s = %s\n", k->keys[i] + strlen("data."), files[i]);
+        }
+        if (!k->keys[2]) {
+            fprintf(f, "label = %s\n", label);
+        }
+        fprintf(f, "; %d + %d samples of %s values, %d classes\n", train->n, test->n, train->shape,
+                classes);
+        fputs(train->scale == 1 ? "; values are used as they are: about -1 to 1 is best\n"
+                                : "; bytes become 0 to 1\n",
+              f);
+    } else {
+        fputs("dataset = mnist-sample ; 6,000 + 1,000 digits that come with ppcli\n"
+              "; your own files: ppcli init train.csv test.csv\n",
+              f);
+    }
+    fprintf(f,
+            "\n[model]\n"
+            "type = mlp\n"
+            "sizes = %d %d %d %d ; inputs, hidden layers, classes\n"
+            "activation = relu ; or tanh, gelu\n"
+            "\n[pipeline]\n"
+            "stages = 2 ; pieces of the model, a core each; any number gives the same weights\n"
+            "microbatches = 4 ; pieces of a batch that travel through the stages\n"
+            "schedule = 1f1b ; `ppcli keys pipeline.schedule` lists them\n"
+            "\n[train]\n"
+            "epochs = %d\n"
+            "batch_size = %d\n"
+            "optimizer = adam\n"
+            "lr = 0.001 ; learning rate\n"
+            "seed = 1 ; everything random follows from it\n",
+            features, small ? 64 : 256, small ? 64 : 256, classes, small ? 30 : 10,
+            small ? 32 : 128);
+}
+
+static int run(int argc, char **argv)
+{
+    const char *out = NULL, *label = "last", *words[FILES_MAX + 2] = {NULL};
+    const struct pp_cli_option options[] = {
+        {"label", 0, PP_CLI_STRING, &label, "COLUMN", "tables: first, last or a name; last"},
+        {"output", 'o', PP_CLI_STRING, &out, "FILE", "write there; one that exists is kept"},
+        {0},
+    };
+    bool done;
+    PP_TRY(pp_cli_parse(argc, argv, &command_init, options, NULL, words, FILES_MAX + 1, &done));
+    if (done) {
+        return 0;
+    }
+    const char *const *files = words[0] && strcmp(words[0], "mlp") == 0 ? words + 1 : words;
+    const struct kind *k = files[0] ? kind_of(files[0]) : NULL;
+    struct pp_dataset *train = NULL, *test = NULL;
+    struct pp_file_write w = {.f = stdout};
+    int rc = k ? look(k, files, label, &train, &test) : 0;
+    if (rc == 0 && out && access(out, F_OK) == 0) {
+        rc = pp_fail(PP_EUSAGE, "%s exists; name another file", out);
+    }
+    rc = rc == 0 && out ? pp_file_create(out, &w) : rc;
+    if (rc == 0) {
+        print(w.f, k, files, label, train, test);
+        rc = out ? pp_file_commit(&w) : 0;
+    }
+    pp_dataset_destroy(&train);
+    pp_dataset_destroy(&test);
+    return rc;
+}
+
+const struct pp_command command_init = {
+    .name = "init",
+    .summary = "print a config to begin with, fitted to your data",
+    .words = "[mlp] [DATA-PATH ...]",
+    .one_rank = true,
+    .run = run,
+    .help = help,
+};

@@ -1,0 +1,69 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# A person's own table: from `ppcli init` to predictions.
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+cd "$folder" || exit 1
+# table N: values around (label, -label), three classes
+table() {
+    awk -v n="$1" 'BEGIN { srand(n); print "a,b,kind"
+        for (i = 0; i < n; i++) printf "%.3f,%.3f,%d\n", i % 3 + rand() / 2, rand() / 2 - i % 3, i % 3 }'
+}
+table 120 >train.csv
+table 31 >test.csv
+
+begin "init fits a config to a table"
+run init mlp train.csv test.csv --label kind -o own.ini
+code_is 0
+grep -q '^sizes = 2 64 64 3 ' own.ini || complain "sizes: $(grep sizes own.ini)"
+grep -q '120 + 31 samples of 2 values, 3 classes' own.ini || complain 'no counts'
+run init train.csv test.csv -o own.ini
+code_is 64
+err_has 'own.ini exists'
+run init train.csv
+code_is 64
+err_has 'two files'
+run init train.csv absent.csv
+code_is 66
+err_has 'absent.csv'
+
+begin "what init prints without files trains on the digits that come with ppcli"
+run init
+code_is 0
+cp out digits.ini
+run explain digits.ini
+code_is 0
+
+begin "it trains, to the same weights on one stage and on two"
+for stages in 1 2; do
+    run train own.ini -q --dir "run$stages" --stages $stages
+    code_is 0
+    grep weights_sha256 "run$stages/summary.json" >>sums
+done
+same "$(sort -u sums | wc -l)" 1
+
+begin "eval --predictions writes a line for each sample, the same on any ranks"
+for ranks in '--stages 1' '--stages 2' '--stages 2 --replicas 3'; do
+    # shellcheck disable=SC2086
+    run eval own.ini --checkpoint run2 --predictions p.csv $ranks
+    code_is 0
+    out_has "test accuracy    $(awk -F, 'NR > 1 { ok += $1 == $2 } END { printf "%.4f", ok / (NR - 1) }' p.csv)"
+    cksum <p.csv >>files
+done
+same "$(wc -l <p.csv)" 32
+same "$(head -n 1 p.csv)" 'label,prediction,logit0,logit1,logit2'
+same "$(sort -u files | wc -l)" 1
+run eval own.ini --checkpoint run2 --predictions own.ini
+code_is 64
+err_has 'must end in .csv'
+
+begin "sizes that do not fit are one line with the ones that would"
+run train own.ini --dir '' --set 'model.sizes=3 64 64 2'
+code_is 78
+err_has 'a sample of csv has 2 values and there are 3 classes; use model.sizes = 2 64 64 3'
+run train own.ini --dir '' --set data.train_images=x
+code_is 78
+err_has 'data.train_images has no effect with data.dataset = csv'
+
+finish
