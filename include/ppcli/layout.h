@@ -27,10 +27,11 @@ struct pp_layout {
     int train_n, test_n; /* samples; test_n 0: no evaluation */
     enum pp_placement placement;
     struct pp_plan *table; /* while it is built: the plan read from a file */
-    int *first, *last;     /* [n_virtual] layers of each virtual stage, inclusive */
+    int *first, *last;     /* [n_virtual] layers of each virtual stage, inclusive; the first of one
+                              block with all arrays below, owned */
     int *rank_of;          /* [n_virtual] pipeline rank */
     int max_rows;          /* of one micro-batch, training and evaluation */
-    struct pp_layout_plan *plans;
+    struct pp_layout_plan *plans; /* the first: of training with full batches; owned */
     int n_plans;
     int n_channels;
     /* Maxima over all plans: */
@@ -55,9 +56,6 @@ void pp_layout_destroy(struct pp_layout **layout);
  * on neither stages nor schedule. Never more than m.
  */
 int pp_layout_coalesce(const struct pp_config *cfg, int m);
-
-/* The plan for batches of m >= 1 micro-batches; a missing one is a broken invariant. */
-const struct pp_plan *pp_layout_plan(const struct pp_layout *layout, enum pp_plan_kind kind, int m);
 
 /* Parameters of virtual stage s. */
 size_t pp_layout_floats(const struct pp_layout *layout, int s);

@@ -71,7 +71,7 @@ static int read_plan(struct pp_bench_row *row, const struct pp_run *run)
         run->model->layers[i].ops->cost(&run->model->layers[i], &c);
         row->flops += c.flops_f + c.flops_i + c.flops_w;
     }
-    return pp_plan_bubble(pp_layout_plan(l, PP_PLAN_TRAIN, l->plans[0].m), &row->bubble_ideal);
+    return pp_plan_bubble(l->plans[0].plan, &row->bubble_ideal);
 }
 
 static int count_devices(struct pp_bench_row *row, const struct pp_run *run)

@@ -3,8 +3,7 @@
  * One virtual stage's layers. What each layer's passes leave for later ones lies at fixed places:
  *
  *   a state slot (F to W)  y of every layer but the last (that one is the caller's), saved values
- *   a grad slot (I to W)   the gradient after every layer but the last (that one is the caller's
- * dy)
+ *   a grad slot (I to W)   the gradient after every layer but the last (that is the caller's dy)
  *
  * The memory may be a device's: nothing here reads or writes it except through the backend.
  */
@@ -68,11 +67,27 @@ static const struct pp_layer *layer(const struct pp_chunk *c, int k)
     return &c->model->layers[c->first + k];
 }
 
-/* Number the places of all layers; how many floats each kind of slot needs. */
-static void place(struct pp_chunk *c, size_t *state_floats, size_t *grad_floats)
+/* Floats of layer l's copy of its weights. */
+static size_t packed_of_layer(const struct pp_layer *l, const struct pp_chunk_spec *spec)
+{
+    return spec->backend ? aligned(l->ops->packed(l, spec->backend)) : 0;
+}
+
+size_t pp_chunk_packed_bytes(const struct pp_model *m, const struct pp_chunk_spec *spec)
+{
+    size_t floats = 0;
+    for (int i = spec->first; i <= spec->last; i++) {
+        floats += packed_of_layer(&m->layers[i], spec);
+    }
+    return floats * sizeof(float);
+}
+
+/* Number the places of all layers; how many floats each kind of slot, and packed, need. */
+static void place(struct pp_chunk *c, const struct pp_chunk_spec *spec, size_t *state_floats,
+                  size_t *grad_floats, size_t *packed)
 {
     size_t rows = (size_t)c->max_rows, state = 0, grad = 0;
-    c->n_floats = 0;
+    c->n_floats = *packed = 0;
     for (int k = 0; k < n_layers(c); k++) {
         const struct pp_layer *l = layer(c, k);
         struct pp_chunk_place *p = &c->places[k];
@@ -84,41 +99,22 @@ static void place(struct pp_chunk *c, size_t *state_floats, size_t *grad_floats)
             p->dy = grad;
             grad += aligned(rows * (size_t)l->out);
         }
-        p->saved = NO_PLACE;
-        if (l->ops->saved(l) > 0) {
-            p->saved = state;
-            state += aligned(rows * (size_t)l->ops->saved(l));
-        }
+        size_t saved_floats = aligned(rows * (size_t)l->ops->saved(l));
+        p->saved = saved_floats > 0 ? state : NO_PLACE;
+        state += saved_floats;
+        size_t packed_floats = packed_of_layer(l, spec);
+        p->packed = packed_floats > 0 ? *packed : NO_PLACE;
+        *packed += packed_floats;
     }
     *state_floats = spread(state);
     *grad_floats = spread(grad);
 }
 
-/* Where layer l's copy of its weights ends that begins at `at`. */
-static size_t packed_end(const struct pp_layer *l, const struct pp_chunk_spec *spec, size_t at)
-{
-    return at + (spec->backend ? aligned(l->ops->packed(l, spec->backend)) : 0);
-}
-
-size_t pp_chunk_packed_bytes(const struct pp_model *m, const struct pp_chunk_spec *spec)
-{
-    size_t floats = 0;
-    for (int i = spec->first; i <= spec->last; i++) {
-        floats = packed_end(&m->layers[i], spec, floats);
-    }
-    return floats * sizeof(float);
-}
-
 static void take_arena(struct pp_chunk *c, const struct pp_chunk_spec *spec, struct pp_arena *arena)
 {
-    size_t state_floats, grad_floats, packed = 0;
-    place(c, &state_floats, &grad_floats);
+    size_t state_floats, grad_floats, packed;
+    place(c, spec, &state_floats, &grad_floats, &packed);
     c->params = pp_arena_take(arena, c->n_floats, sizeof(float));
-    for (int k = 0; k < n_layers(c); k++) {
-        size_t end = packed_end(layer(c, k), spec, packed);
-        c->places[k].packed = end > packed ? packed : NO_PLACE;
-        packed = end;
-    }
     if (packed > 0) {
         c->packed = pp_arena_take(arena, packed, sizeof(float));
     }
@@ -294,26 +290,11 @@ bool pp_chunk_is_bounded(const struct pp_chunk *c, int rows)
     return yes;
 }
 
-/* Layer k's input is x[rows][in]. */
-static int measure_input(struct pp_chunk *c, struct pp_backend *be, int k, int rows, const float *x)
+/* values[rows][width], while they are in the cache. */
+static int measure(const struct pp_chunk *c, struct pp_backend *be, int rows, int width,
+                   const float *values, float *most)
 {
-    if (!c->measure) {
-        return 0;
-    }
-    float *most = &c->range.x;
-    PP_TRY(pp_backend_largest(be, (size_t)rows * (size_t)layer(c, k)->in, x, most));
-    if (!isfinite(*most) && c->range.bad_input < 0) {
-        c->range.bad_input = layer(c, k)->index;
-        c->range.bad = *most;
-    }
-    return 0;
-}
-
-static int measure_gradient(struct pp_chunk *c, struct pp_backend *be, int k, int rows,
-                            const float *dz)
-{
-    size_t n = (size_t)rows * (size_t)layer(c, k)->out;
-    return c->measure ? pp_backend_largest(be, n, dz, &c->range.dz) : 0;
+    return c->measure ? pp_backend_largest(be, (size_t)rows * (size_t)width, values, most) : 0;
 }
 
 int pp_chunk_prepare(struct pp_chunk *c, struct pp_backend *be, int rows, bool training)
@@ -347,7 +328,11 @@ int pp_chunk_forward(struct pp_chunk *c, struct pp_backend *be, int slot, int ro
     st->rows = rows;
     for (int k = 0; k < n_layers(c); k++) {
         const struct pp_layer *l = layer(c, k);
-        PP_TRY(measure_input(c, be, k, rows, input(c, st, k)));
+        PP_TRY(measure(c, be, rows, l->in, input(c, st, k), &c->range.x));
+        if (!isfinite(c->range.x) && c->range.bad_input < 0) {
+            c->range.bad_input = l->index;
+            c->range.bad = c->range.x;
+        }
         PP_TRY(l->ops->forward(l, be, rows, c->params + c->places[k].params, packed_of(c, k),
                                input(c, st, k), saved(c, st, k), output(c, st, k)));
     }
@@ -366,7 +351,7 @@ int pp_chunk_backward_input(struct pp_chunk *c, struct pp_backend *be, int slot,
                                       packed_of(c, k), saved(c, st, k), output(c, st, k),
                                       gradient(c, st, gslot, k),
                                       k == 0 ? dx : gradient(c, st, gslot, k - 1)));
-        PP_TRY(measure_gradient(c, be, k, st->rows, gradient(c, st, gslot, k)));
+        PP_TRY(measure(c, be, st->rows, l->out, gradient(c, st, gslot, k), &c->range.dz));
     }
     return 0;
 }

@@ -9,12 +9,7 @@ static int build(const struct pp_config *cfg, struct pp_model *m)
 {
     const int *sizes = cfg->model.sizes;
     int n = cfg->model.n_sizes - 1;
-    if (n < 1) {
-        return pp_fail(PP_ECONFIG,
-                       "model.sizes: %d widths given, at least an input width and a "
-                       "number of classes are needed",
-                       cfg->model.n_sizes);
-    }
+    pp_assert(n >= 1); /* the config has at least two widths, all of them at least 1 */
     m->layers = pp_alloc((size_t)n, sizeof(*m->layers));
     if (!m->layers) {
         return PP_ERESOURCE;
@@ -23,10 +18,6 @@ static int build(const struct pp_config *cfg, struct pp_model *m)
     m->inputs = sizes[0];
     m->classes = sizes[n];
     for (int i = 0; i < n; i++) {
-        if (sizes[i] < 1 || sizes[i + 1] < 1) {
-            return pp_fail(PP_ECONFIG, "model.sizes: width %d is %d, it must be at least 1",
-                           sizes[i] < 1 ? i + 1 : i + 2, sizes[i] < 1 ? sizes[i] : sizes[i + 1]);
-        }
         layer_linear_define(i, sizes[i], sizes[i + 1],
                             i < n - 1 ? cfg->model.activation : PP_ACT_NONE, &m->layers[i]);
         PP_TRY(pp_size_add(m->n_floats, m->layers[i].n_floats, &m->n_floats));

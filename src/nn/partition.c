@@ -112,29 +112,23 @@ static int balanced(const struct cut *c, int *first, int *last)
 {
     uint64_t T = least_largest(c);
     size_t row = (size_t)c->n + 1;
-    int rc = PP_ERESOURCE;
-    int *ends = pp_alloc(row, sizeof(int)), *queue = pp_alloc(row, sizeof(int));
-    uint64_t *best = pp_alloc(row, sizeof(*best)), *better = pp_alloc(row, sizeof(*better));
-    int *next = pp_alloc(row * (size_t)c->k, sizeof(int));
-    if (!ends || !queue || !best || !better || !next) {
-        goto out;
+    int *ends = pp_alloc(row * ((size_t)c->k + 2), sizeof(int));
+    uint64_t *best = pp_alloc(2 * row, sizeof(*best));
+    if (ends && best) {
+        int *queue = ends + row, *next = queue + row; /* next: [k][row] */
+        for (int i = 0; i < c->n; i++) {
+            ends[i] = reach(c, i, T);
+        }
+        fewest_values(c, T, ends, best, best + row, queue, next);
+        for (int s = 0, at = 0; s < c->k; s++) {
+            first[s] = at;
+            at = next[(size_t)(c->k - 1 - s) * row + (size_t)at];
+            last[s] = at - 1;
+        }
     }
-    for (int i = 0; i < c->n; i++) {
-        ends[i] = reach(c, i, T);
-    }
-    fewest_values(c, T, ends, best, better, queue, next);
-    for (int s = 0, at = 0; s < c->k; s++) {
-        first[s] = at;
-        at = next[(size_t)(c->k - 1 - s) * row + (size_t)at];
-        last[s] = at - 1;
-    }
-    rc = 0;
-out:
+    int rc = ends && best ? 0 : PP_ERESOURCE;
     pp_free(ends);
-    pp_free(queue);
     pp_free(best);
-    pp_free(better);
-    pp_free(next);
     return rc;
 }
 
@@ -201,41 +195,19 @@ static void equally(int layers, int n, int *first, int *last)
     }
 }
 
+/* The config has checked that the ranges are all layers, in order. How many stages there are is the
+ * schedule's to know. */
 static int as_said(const struct pp_model *m, const struct pp_config *cfg, int n, int *first,
                    int *last)
 {
-    const int *a = cfg->pipeline.first_layer, *b = cfg->pipeline.last_layer;
     if (cfg->pipeline.n_ranges != n) {
         return pp_fail(PP_ECONFIG,
                        "pipeline.assignment: %d layer ranges for %d stages; give one for each",
                        cfg->pipeline.n_ranges, n);
     }
-    for (int s = 0, at = 0; s < n; s++) {
-        if (a[s] != at) {
-            return pp_fail(PP_ECONFIG,
-                           "pipeline.assignment: range %d (%d-%d) starts at layer %d, but the next "
-                           "layer without a stage is %d",
-                           s + 1, a[s], b[s], a[s], at);
-        }
-        if (b[s] < a[s]) {
-            return pp_fail(PP_ECONFIG, "pipeline.assignment: range %d (%d-%d) is empty", s + 1,
-                           a[s], b[s]);
-        }
-        if (b[s] >= m->n_layers) {
-            return pp_fail(PP_ECONFIG,
-                           "pipeline.assignment: range %d (%d-%d) ends after the last layer, %d",
-                           s + 1, a[s], b[s], m->n_layers - 1);
-        }
-        at = b[s] + 1;
-    }
-    if (b[n - 1] != m->n_layers - 1) {
-        return pp_fail(
-            PP_ECONFIG,
-            "pipeline.assignment: the ranges end at layer %d; layers %d-%d have no stage", b[n - 1],
-            b[n - 1] + 1, m->n_layers - 1);
-    }
-    memcpy(first, a, (size_t)n * sizeof(*first));
-    memcpy(last, b, (size_t)n * sizeof(*last));
+    memcpy(first, cfg->pipeline.first_layer, (size_t)n * sizeof(*first));
+    memcpy(last, cfg->pipeline.last_layer, (size_t)n * sizeof(*last));
+    pp_assert(first[0] == 0 && last[n - 1] == m->n_layers - 1);
     return 0;
 }
 

@@ -195,16 +195,6 @@ static const struct pp_param *param_of(const struct pp_model *m, int index, int 
     return &m->layers[i].params[index];
 }
 
-/* "on rank 1 (stage 1)", which holds that layer in this replica. */
-static void say_where(const struct pp_layout *l, int replica, int layer, char *out, size_t bytes)
-{
-    int s = 0;
-    while (l->last[s] < layer) {
-        s++;
-    }
-    snprintf(out, bytes, "on rank %d (stage %d)", replica * l->stages + l->rank_of[s], s);
-}
-
 /* The first in the order of computing: of outputs the lowest layer, then the loss, of gradients the
  * highest layer. */
 static int fail_finding(const struct pp_exec *x, const struct pp_step_verdict *verdict)
@@ -212,7 +202,7 @@ static int fail_finding(const struct pp_exec *x, const struct pp_step_verdict *v
     const struct pp_layout *l = x->layout;
     const struct exec_finding *input = NULL, *loss = NULL, *grad = NULL;
     float weight = 0;
-    char where[64], what[128], about[64] = "";
+    char what[128], about[64] = "";
     for (int r = l->ranks - 1; r >= 0; r--) {
         const struct exec_finding *f = &x->findings[r];
         input = f->input >= 0 && (!input || f->input <= input->input) ? f : input;
@@ -227,7 +217,7 @@ static int fail_finding(const struct pp_exec *x, const struct pp_step_verdict *v
                        verdict->bad_rank, verdict->bad_value);
     }
     int replica = (int)(first - x->findings) / l->stages;
-    int layer = l->model->n_layers - 1;
+    int layer = l->model->n_layers - 1, s = 0;
     const char *value = isnan(first->bad) ? "NaN" : "Inf";
     if (input && input->input == 0) {
         layer = 0;
@@ -244,13 +234,16 @@ static int fail_finding(const struct pp_exec *x, const struct pp_step_verdict *v
         snprintf(what, sizeof(what), "the gradient of %s is not finite (%s)",
                  param_of(l->model, grad->param, &layer)->name, value);
     }
-    say_where(l, replica, layer, where, sizeof(where));
+    while (l->last[s] < layer) {
+        s++;
+    }
     if (!isfinite(weight)) {
         snprintf(about, sizeof(about), "; weights are not finite either");
     } else if (weight > 0) {
         snprintf(about, sizeof(about), "; the largest weight is %.3g", (double)weight);
     }
-    return pp_fail(PP_EDIVERGED, "%s %s%s", what, where, about);
+    return pp_fail(PP_EDIVERGED, "%s on rank %d (stage %d)%s", what,
+                   replica * l->stages + l->rank_of[s], s, about);
 }
 
 int exec_finite_tell(struct pp_exec *x, const struct pp_step_verdict *verdict)

@@ -33,8 +33,7 @@ struct exec_stage {
     float **output; /* [state_slots] logits, then their gradient, of the last stage, else NULL */
     int *held_f;    /* [state_slots] message that brought x, -1: none; owned */
     int *held_b;    /* [max(grad_slots,1)] message that brought dy, -1: none; owned */
-    /* [max(grad_slots,1)] state and gradient slots of the W at hand; owned */
-    int *w_slots, *w_gslots;
+    int *w_slots, *w_gslots; /* [grad_slots] of the W at hand; one block, owned */
     struct pp_exec_times times;
 };
 

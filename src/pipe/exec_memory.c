@@ -87,11 +87,11 @@ static int stage_memory(struct pp_exec *x, struct pp_arena *a, struct exec_stage
     if (a->base) {
         st->held_f = by_slot(spec.state_slots);
         st->held_b = by_slot(spec.grad_slots);
-        st->w_slots = by_slot(spec.grad_slots);
-        st->w_gslots = by_slot(spec.grad_slots);
-        if (!st->held_f || !st->held_b || !st->w_slots || !st->w_gslots) {
+        st->w_slots = by_slot(2 * spec.grad_slots);
+        if (!st->held_f || !st->held_b || !st->w_slots) {
             return PP_ERESOURCE;
         }
+        st->w_gslots = st->w_slots + spec.grad_slots;
     }
     return 0;
 }
@@ -259,7 +259,6 @@ void exec_memory_free(struct pp_exec *x)
         pp_free(st->held_f);
         pp_free(st->held_b);
         pp_free(st->w_slots);
-        pp_free(st->w_gslots);
     }
     for (int i = 0; x->first && i < x->layout->n_plans; i++) {
         pp_free(x->first[i].messages);

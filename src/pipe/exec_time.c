@@ -146,6 +146,15 @@ void exec_event_begin(struct pp_exec *x, enum pp_event_kind kind, int64_t t)
     exec_begin(x, &e, 0);
 }
 
+static struct exec_stage *stage_of(const struct pp_exec *x, int s)
+{
+    int k = 0;
+    while (k < x->n_stages && x->stages[k].s != s) {
+        k++;
+    }
+    return k < x->n_stages ? &x->stages[k] : NULL;
+}
+
 /* Of an action that computes: what the forecast of steps is made from. */
 static void add_time(struct pp_exec *x, const struct exec_record *r, uint64_t ns)
 {
@@ -155,11 +164,10 @@ static void add_time(struct pp_exec *x, const struct exec_record *r, uint64_t ns
         x->update.ns += ns;
         x->update.n++;
     }
-    for (int k = 0; r->n > 0 && k < x->n_stages; k++) {
-        if (x->stages[k].s == r->event.stage) {
-            x->stages[k].times.ns[op_of[r->event.kind]] += ns;
-            x->stages[k].times.n[op_of[r->event.kind]] += (uint64_t)r->n;
-        }
+    if (r->n > 0) {
+        struct pp_exec_times *times = &stage_of(x, r->event.stage)->times;
+        times->ns[op_of[r->event.kind]] += ns;
+        times->n[op_of[r->event.kind]] += (uint64_t)r->n;
     }
 }
 
@@ -256,13 +264,11 @@ void pp_exec_time_all(struct pp_exec *x, bool all)
 
 bool pp_exec_times(const struct pp_exec *x, int s, struct pp_exec_times *out)
 {
-    for (int k = 0; k < x->n_stages; k++) {
-        if (x->stages[k].s == s) {
-            *out = x->stages[k].times;
-            return true;
-        }
+    const struct exec_stage *st = stage_of(x, s);
+    if (st) {
+        *out = st->times;
     }
-    return false;
+    return st != NULL;
 }
 
 struct pp_exec_time pp_exec_update_time(const struct pp_exec *x)

@@ -250,12 +250,12 @@ static int run_w(struct walk *w, struct exec_stage *st, const struct pp_action *
 int exec_walk(struct pp_exec *x, enum pp_split split, int step, int64_t t, float grad_scale)
 {
     enum pp_plan_kind kind = split == PP_SPLIT_TRAIN ? PP_PLAN_TRAIN : PP_PLAN_EVAL;
-    const struct pp_plan *plan =
-        pp_layout_plan(x->layout, kind, pp_loader_microbatches(x->loader[split], step));
-    int index = 0;
-    while (x->layout->plans[index].plan != plan) {
+    int m = pp_loader_microbatches(x->loader[split], step), index = 0;
+    while (x->layout->plans[index].kind != kind || x->layout->plans[index].m != m) {
         index++;
+        pp_assert(index < x->layout->n_plans); /* all that a run can meet are there */
     }
+    const struct pp_plan *plan = x->layout->plans[index].plan;
     const struct exec_first *first = &x->first[index];
     struct walk w = {.x = x,
                      .plan = plan,

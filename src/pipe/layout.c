@@ -13,17 +13,6 @@
 #include "ppcli/mem.h"
 #include "ppcli/file.h"
 
-const struct pp_plan *pp_layout_plan(const struct pp_layout *layout, enum pp_plan_kind kind, int m)
-{
-    for (int i = 0; i < layout->n_plans; i++) {
-        if (layout->plans[i].kind == kind && layout->plans[i].m == m) {
-            return layout->plans[i].plan;
-        }
-    }
-    pp_assert(!"a plan for this number of micro-batches");
-    return NULL;
-}
-
 size_t pp_layout_floats(const struct pp_layout *layout, int s)
 {
     size_t n = 0;
@@ -46,9 +35,7 @@ size_t pp_layout_slot_bytes(const struct pp_layout *layout, int ch)
 
 int pp_layout_coalesce(const struct pp_config *cfg, int m)
 {
-    enum {
-        ROWS = 256
-    };
+    const int enough = 256; /* rows */
     int k = cfg->train.coalesce;
     if (cfg->train.exact) {
         return 1;
@@ -57,7 +44,7 @@ int pp_layout_coalesce(const struct pp_config *cfg, int m)
         int share, rows, first; /* of the largest replica, and its largest micro-batch */
         pp_balanced_piece(cfg->train.batch_size, cfg->pipeline.replicas, 0, &first, &share);
         pp_balanced_piece(share, m, 0, &first, &rows);
-        k = rows > 0 ? (ROWS + rows - 1) / rows : 1;
+        k = rows > 0 ? (enough + rows - 1) / rows : 1;
     }
     return k < m ? k : m;
 }
@@ -202,11 +189,6 @@ static int check_bytes(struct pp_config *cfg, const struct pp_layout *l)
         l->model->n_floats, l->max_rows, floats * sizeof(float));
 }
 
-static int *ints(int n)
-{
-    return pp_alloc((size_t)n, sizeof(int));
-}
-
 /* The placement whose virtual stages lie as the table has them. */
 static int find_placement(const struct pp_plan *table, enum pp_placement *out)
 {
@@ -269,6 +251,52 @@ static int find_shape(struct pp_layout *l)
     return 0;
 }
 
+/* What fails for the config's sake is a problem of that key. */
+static int blame(struct pp_config *cfg, const char *key, int rc)
+{
+    if (rc == PP_ECONFIG) {
+        pp_config_problem(cfg, key, "%s", pp_error_get()->text);
+    }
+    return rc;
+}
+
+static int lay_out(struct pp_layout *l, struct pp_config *cfg)
+{
+    l->stages = cfg->pipeline.stages;
+    PP_TRY(blame(cfg, "pipeline.schedule", find_shape(l)));
+    l->replicas = cfg->pipeline.replicas;
+    l->coalesce = pp_layout_coalesce(cfg, cfg->pipeline.microbatches);
+    l->ranks = l->stages * l->replicas;
+    l->n_virtual = l->stages * l->chunks;
+    l->n_channels = 2 * (l->n_virtual - 1);
+    size_t n = (size_t)l->n_virtual;
+    l->first = pp_alloc(5 * n + (size_t)l->n_channels, sizeof(*l->first));
+    if (!l->first) {
+        return PP_ERESOURCE;
+    }
+    l->last = l->first + n;
+    l->rank_of = l->last + n;
+    l->state_slots = l->rank_of + n;
+    l->grad_slots = l->state_slots + n;
+    l->channel_slots = l->grad_slots + n;
+    if (l->replicas * l->n_channels > 32768) {
+        return pp_config_problem(
+            cfg, "pipeline.replicas",
+            "%d replicas of %d stages need more than 32768 channels; use fewer", l->replicas,
+            l->stages);
+    }
+    PP_TRY(blame(cfg, "pipeline.assignment",
+                 pp_partition(l->model, cfg, l->n_virtual, l->first, l->last)));
+    for (int s = 0; s < l->n_virtual; s++) {
+        l->rank_of[s] = pp_place(l->placement, l->stages, s);
+    }
+    PP_TRY(blame(cfg, "pipeline.schedule", split_plans(l, PP_PLAN_TRAIN, l->train_n)));
+    if (l->test_n > 0) {
+        PP_TRY(blame(cfg, "pipeline.schedule", split_plans(l, PP_PLAN_EVAL, l->test_n)));
+    }
+    return check_bytes(cfg, l);
+}
+
 int pp_layout_create(struct pp_config *cfg, const struct pp_model *model, int train_n, int test_n,
                      struct pp_layout **out)
 {
@@ -276,61 +304,8 @@ int pp_layout_create(struct pp_config *cfg, const struct pp_model *model, int tr
     if (!l) {
         return PP_ERESOURCE;
     }
-    l->cfg = cfg;
-    l->model = model;
-    l->stages = cfg->pipeline.stages;
-    int rc = find_shape(l);
-    if (rc < 0) {
-        if (rc == PP_ECONFIG) {
-            pp_config_problem(cfg, "pipeline.schedule", "%s", pp_error_get()->text);
-        }
-        goto out;
-    }
-    rc = PP_ERESOURCE;
-    l->replicas = cfg->pipeline.replicas;
-    l->coalesce = pp_layout_coalesce(cfg, cfg->pipeline.microbatches);
-    l->ranks = l->stages * l->replicas;
-    l->n_virtual = l->stages * l->chunks;
-    l->n_channels = 2 * (l->n_virtual - 1);
-    l->train_n = train_n;
-    l->test_n = test_n;
-    l->first = ints(l->n_virtual);
-    l->last = ints(l->n_virtual);
-    l->rank_of = ints(l->n_virtual);
-    l->state_slots = ints(l->n_virtual);
-    l->grad_slots = ints(l->n_virtual);
-    l->channel_slots = ints(l->n_channels);
-    if (!l->first || !l->last || !l->rank_of || !l->state_slots || !l->grad_slots ||
-        !l->channel_slots) {
-        goto out;
-    }
-    if (l->replicas * l->n_channels > 32768) {
-        rc = pp_config_problem(cfg, "pipeline.replicas",
-                               "%d replicas of %d stages need more than 32768 channels; use fewer",
-                               l->replicas, l->stages);
-        goto out;
-    }
-    rc = pp_partition(model, cfg, l->n_virtual, l->first, l->last);
-    if (rc < 0) {
-        if (rc == PP_ECONFIG) {
-            pp_config_problem(cfg, "pipeline.assignment", "%s", pp_error_get()->text);
-        }
-        goto out;
-    }
-    for (int s = 0; s < l->n_virtual; s++) {
-        l->rank_of[s] = pp_place(l->placement, l->stages, s);
-    }
-    rc = split_plans(l, PP_PLAN_TRAIN, train_n);
-    if (rc == 0 && test_n > 0) {
-        rc = split_plans(l, PP_PLAN_EVAL, test_n);
-    }
-    if (rc == PP_ECONFIG) {
-        pp_config_problem(cfg, "pipeline.schedule", "%s", pp_error_get()->text);
-    }
-    if (rc == 0) {
-        rc = check_bytes(cfg, l);
-    }
-out:
+    *l = (struct pp_layout){.cfg = cfg, .model = model, .train_n = train_n, .test_n = test_n};
+    int rc = lay_out(l, cfg);
     if (rc < 0) {
         pp_layout_destroy(&l);
         return rc;
@@ -351,11 +326,6 @@ void pp_layout_destroy(struct pp_layout **layout)
     pp_free(l->plans);
     pp_plan_destroy(&l->table);
     pp_free(l->first);
-    pp_free(l->last);
-    pp_free(l->rank_of);
-    pp_free(l->state_slots);
-    pp_free(l->grad_slots);
-    pp_free(l->channel_slots);
     pp_free(l);
     *layout = NULL;
 }

@@ -120,7 +120,7 @@ static int create(struct pp_forecast *f, const struct pp_layout *l)
 {
     size_t n = (size_t)l->n_virtual;
     f->layout = l;
-    f->plan = pp_layout_plan(l, PP_PLAN_TRAIN, l->plans[0].m);
+    f->plan = l->plans[0].plan;
     f->f = pp_alloc(3 * n, sizeof(*f->f));
     f->update = pp_alloc((size_t)l->stages, sizeof(*f->update));
     f->rows = pp_alloc((size_t)f->plan->geometry.microbatches, sizeof(*f->rows));

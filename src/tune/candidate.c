@@ -119,7 +119,7 @@ static int predict(const struct pp_best_spec *spec, const struct pp_costs *costs
                    const struct pp_layout *l, bool explain, struct pp_prediction *out)
 {
     struct pp_predict_spec p = {
-        .plan = pp_layout_plan(l, PP_PLAN_TRAIN, l->plans[0].m),
+        .plan = l->plans[0].plan,
         .model = spec->model,
         .costs = costs,
         .first = l->first,
@@ -152,7 +152,7 @@ int best_evaluate(const struct pp_best_spec *spec, const struct pp_costs *costs,
         rc = peak_of(l, cfg->run.launch == PP_LAUNCH_MPIRUN, &c->peak_bytes);
     }
     if (rc == 0) {
-        c->identity = identity_of(l, pp_layout_plan(l, PP_PLAN_TRAIN, l->plans[0].m));
+        c->identity = identity_of(l, l->plans[0].plan);
         rc = predict(spec, costs, l, false, &c->time);
     }
     pp_layout_destroy(&l);

@@ -209,7 +209,7 @@ int pp_predict(const struct pp_predict_spec *spec, struct pp_prediction *out)
 static int predict_flops(const struct pp_layout *l, double *arrays, struct pp_bubble *out,
                          char *advice)
 {
-    const struct pp_plan *plan = pp_layout_plan(l, PP_PLAN_TRAIN, l->plans[0].m);
+    const struct pp_plan *plan = l->plans[0].plan;
     size_t n = (size_t)l->n_virtual;
     double *f = arrays, *i = f + n, *w = i + n, *work = w + n, *cost = work + l->stages, step;
     for (int v = 0; v < l->n_virtual; v++) {
