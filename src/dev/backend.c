@@ -179,26 +179,23 @@ void pp_backend_free(struct pp_backend *be, void *p, size_t bytes)
     pp_arena_destroy(&a);
 }
 
-int pp_backend_to_device(struct pp_backend *be, void *dst, const void *src, size_t bytes)
+static int copy_bytes(void *dst, const void *src, size_t bytes)
 {
-    if (be->ops->to_device) {
-        return be->ops->to_device(be, dst, src, bytes);
-    }
     if (bytes > 0) {
         memcpy(dst, src, bytes);
     }
     return 0;
 }
 
+int pp_backend_to_device(struct pp_backend *be, void *dst, const void *src, size_t bytes)
+{
+    return be->ops->to_device ? be->ops->to_device(be, dst, src, bytes)
+                              : copy_bytes(dst, src, bytes);
+}
+
 int pp_backend_to_host(struct pp_backend *be, void *dst, const void *src, size_t bytes)
 {
-    if (be->ops->to_host) {
-        return be->ops->to_host(be, dst, src, bytes);
-    }
-    if (bytes > 0) {
-        memcpy(dst, src, bytes);
-    }
-    return 0;
+    return be->ops->to_host ? be->ops->to_host(be, dst, src, bytes) : copy_bytes(dst, src, bytes);
 }
 
 int pp_backend_synchronize(struct pp_backend *be)
@@ -219,13 +216,7 @@ int pp_backend_zero(struct pp_backend *be, void *p, size_t bytes)
 
 int pp_backend_copy(struct pp_backend *be, void *dst, const void *src, size_t bytes)
 {
-    if (be->ops->copy) {
-        return be->ops->copy(be, dst, src, bytes);
-    }
-    if (bytes > 0) {
-        memcpy(dst, src, bytes);
-    }
-    return 0;
+    return be->ops->copy ? be->ops->copy(be, dst, src, bytes) : copy_bytes(dst, src, bytes);
 }
 
 /* --- streams --------------------------------------------------------------------------------- */

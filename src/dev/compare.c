@@ -77,6 +77,12 @@ static struct what what(const char *op, const char *array, size_t columns, const
     return w;
 }
 
+/* Whether two numbers are further apart than that. Two NaNs are the same, and two infinities. */
+static bool apart(double a, double b, double tolerance)
+{
+    return !(fabs(a - b) <= tolerance) && a != b && !(isnan(a) && isnan(b));
+}
+
 /* Allowed: |a - b| <= absolute + relative * |b|; NaN only against NaN. */
 static int same(const struct what *w, size_t n, const float *fast, const float *plain,
                 double absolute, double relative)
@@ -263,8 +269,7 @@ static int softmax_cross_entropy(struct pp_backend *be, int B, int C, const floa
                                             dlogits));
     /* x - max is rounded at the size of x, and exp passes that on as a relative error. */
     double relative = ROUNDINGS * EPS * (1 + scale);
-    if (!(fabs(fast.loss - plain.loss) <= relative * (B + fabs(plain.loss))) &&
-        !(isnan(fast.loss) && isnan(plain.loss))) {
+    if (apart(fast.loss, plain.loss, relative * (B + fabs(plain.loss)))) {
         return pp_fail(PP_ECHECK,
                        "compare: softmax_cross_entropy %dx%d: the loss is %.17g, the plain version "
                        "gives %.17g",
@@ -305,7 +310,7 @@ static int sum_squares(struct pp_backend *be, size_t n, const float *g, double *
     double fast, plain;
     PP_TRY(pp_backend_sum_squares(c->plain, n, g, &plain));
     PP_TRY(pp_backend_sum_squares(c->fast, n, g, &fast));
-    if (!(fabs(fast - plain) <= 1e-12 * plain) && !(isnan(fast) && isnan(plain)) && fast != plain) {
+    if (apart(fast, plain, 1e-12 * plain)) {
         return pp_fail(PP_ECHECK,
                        "compare: sum_squares of %zu is %.17g, the plain version gives %.17g", n,
                        fast, plain);
@@ -320,7 +325,7 @@ static int largest(struct pp_backend *be, size_t n, const float *x, float *io)
     float fast = *io, plain = *io;
     PP_TRY(pp_backend_largest(c->plain, n, x, &plain));
     PP_TRY(pp_backend_largest(c->fast, n, x, &fast));
-    if (fast != plain && !(isnan(fast) && isnan(plain))) {
+    if (apart(fast, plain, 0)) {
         return pp_fail(PP_ECHECK, "compare: largest of %zu is %.9g, the plain version gives %.9g",
                        n, (double)fast, (double)plain);
     }

@@ -52,44 +52,42 @@ static void denormals_restore(unsigned before)
 #endif
 }
 
+/* What is compiled for each instruction set, widest first. A processor with AVX2 but without fused
+ * multiply-add runs the base version. */
+static const struct {
+    const struct cpu_kernels *kernels;
+    const struct cpu_gemm *gemm;
+} sets[] = {
+#ifdef PPCLI_KERNELS_X86
+    {&cpu_kernels_avx512, &cpu_gemm_avx512},
+    {&cpu_kernels_avx2, &cpu_gemm_avx2},
+#endif
+    {&cpu_kernels_base, NULL},
+};
+
+#define N_SETS (int)(sizeof(sets) / sizeof(sets[0]))
+
+/* The i-th of those that run here; N_SETS - 1 always does. */
+static int runnable(int i)
+{
+#ifdef PPCLI_KERNELS_X86
+    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+                  __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+    return i + (avx512 ? 0 : avx2 ? 1 : 2);
+#else
+    return i;
+#endif
+}
+
 const struct cpu_kernels *cpu_kernels_runnable(int i)
 {
-    const struct cpu_kernels *all[] = {
-#ifdef PPCLI_KERNELS_X86
-        __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-                __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")
-            ? &cpu_kernels_avx512
-            : NULL,
-        __builtin_cpu_supports("avx2") ? &cpu_kernels_avx2 : NULL,
-#endif
-        &cpu_kernels_base,
-    };
-    for (size_t k = 0; k < sizeof(all) / sizeof(all[0]); k++) {
-        if (all[k] && i-- == 0) {
-            return all[k];
-        }
-    }
-    return NULL;
+    return runnable(i) < N_SETS ? sets[runnable(i)].kernels : NULL;
 }
 
 const struct cpu_gemm *cpu_gemm_fma(int i)
 {
-    const struct cpu_gemm *all[] = {
-#ifdef PPCLI_KERNELS_X86
-        __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-                __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")
-            ? &cpu_gemm_avx512
-            : NULL,
-        __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? &cpu_gemm_avx2 : NULL,
-#endif
-        NULL,
-    };
-    for (size_t k = 0; k < sizeof(all) / sizeof(all[0]); k++) {
-        if (all[k] && i-- == 0) {
-            return all[k];
-        }
-    }
-    return NULL;
+    return runnable(i) < N_SETS ? sets[runnable(i)].gemm : NULL;
 }
 
 /* By rule, never by timing: the same machine gives the same bits. NULL: fma was asked for and does

@@ -103,20 +103,27 @@ static __device__ void add_rows(int B, const double *losses, const int *hits,
     }
 }
 
+/* Row r by a whole warp, with what add_rows reads. */
+static __device__ void loss_of_row(int r, int C, const float *logits, const uint8_t *labels,
+                                   float grad_scale, double *losses, int *hits, float *dlogits)
+{
+    size_t at = (size_t)r * (size_t)C;
+    int hit;
+    double loss =
+        row_loss(C, logits + at, labels[r], grad_scale, dlogits ? dlogits + at : NULL, &hit);
+    if (threadIdx.x % WARP == 0) {
+        losses[r] = loss;
+        hits[r] = hit;
+    }
+}
+
 __global__ void loss_of_a_block(int B, int C, const float *logits, const uint8_t *labels,
                                 float grad_scale, struct pp_loss_sums *sums, float *dlogits)
 {
     __shared__ double losses[CUDA_ROWS_OF_A_BLOCK];
     __shared__ int hits[CUDA_ROWS_OF_A_BLOCK];
     for (int r = (int)(threadIdx.x / WARP); r < B; r += LOSS_THREADS / WARP) {
-        size_t at = (size_t)r * (size_t)C;
-        int hit;
-        double loss =
-            row_loss(C, logits + at, labels[r], grad_scale, dlogits ? dlogits + at : NULL, &hit);
-        if (threadIdx.x % WARP == 0) {
-            losses[r] = loss;
-            hits[r] = hit;
-        }
+        loss_of_row(r, C, logits, labels, grad_scale, losses, hits, dlogits);
     }
     __syncthreads();
     add_rows(B, losses, hits, sums);
@@ -126,16 +133,8 @@ __global__ void loss_of_rows(int B, int C, const float *logits, const uint8_t *l
                              float grad_scale, double *losses, int *hits, float *dlogits)
 {
     int r = (int)(blockIdx.x * (THREADS / WARP) + threadIdx.x / WARP);
-    if (r >= B) { /* the whole warp */
-        return;
-    }
-    size_t at = (size_t)r * (size_t)C;
-    int hit;
-    double loss =
-        row_loss(C, logits + at, labels[r], grad_scale, dlogits ? dlogits + at : NULL, &hit);
-    if (threadIdx.x % WARP == 0) {
-        losses[r] = loss;
-        hits[r] = hit;
+    if (r < B) { /* the whole warp, or none of it */
+        loss_of_row(r, C, logits, labels, grad_scale, losses, hits, dlogits);
     }
 }
 

@@ -139,15 +139,21 @@ static __device__ void update(const struct step *s, float g, float *m, float *v,
     }
 }
 
+/* *shared, worked out by the block's first thread; whether there is anything to do. */
+static __device__ bool begin_step(const struct pp_optimizer_args *a, struct step *shared)
+{
+    if (threadIdx.x == 0) {
+        *shared = step_of(a);
+    }
+    __syncthreads();
+    return !shared->skip;
+}
+
 __global__ void optimize(size_t n, const struct pp_optimizer_args *a, const float *g, float *m,
                          float *v, float *p)
 {
     __shared__ struct step step;
-    if (threadIdx.x == 0) {
-        step = step_of(a);
-    }
-    __syncthreads();
-    if (step.skip) {
+    if (!begin_step(a, &step)) {
         return;
     }
     for (size_t i = first_of_grid(); i < n; i += threads_of_grid()) {
@@ -167,11 +173,7 @@ __global__ void optimize4(size_t n4, const struct pp_optimizer_args *a, const st
                           struct float4_ *m, struct float4_ *v, struct float4_ *p)
 {
     __shared__ struct step step;
-    if (threadIdx.x == 0) {
-        step = step_of(a);
-    }
-    __syncthreads();
-    if (step.skip) {
+    if (!begin_step(a, &step)) {
         return;
     }
     for (size_t i = first_of_grid(); i < n4; i += threads_of_grid()) {
