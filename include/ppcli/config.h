@@ -31,6 +31,7 @@
 #define PP_DEVICES_MAX 64 /* of one machine: numbers 0 to 63 */
 #define PP_SCHEDULE_FILE "file:"
 #define PP_CONFIG_VALUE_MAX 65536 /* bytes of any value's text with the NUL */
+/* Buffers of that size are static and of the thread: stacks may be as small as 128 KiB. */
 
 enum pp_activation {
     PP_ACT_NONE,

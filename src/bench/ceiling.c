@@ -18,6 +18,7 @@
 #include "ppcli/err.h"
 #include "ppcli/machine.h"
 #include "ppcli/mem.h"
+#include "ppcli/thread.h"
 
 enum {
     REPEATS = 5,
@@ -132,7 +133,7 @@ static int run_team(struct team *t, int n, const int *cores, double *seconds)
         m->team = t;
         m->number = started;
         m->core = cores[started];
-        if (pthread_create(&m->thread, NULL, member_main, m) != 0) {
+        if (pp_thread_start(&m->thread, member_main, m) != 0) {
             break;
         }
         started++;

@@ -32,7 +32,7 @@ static bool is_own(const char *key)
 
 static int differs(const struct pp_bench *b, int key, bool *out)
 {
-    char first[PP_CONFIG_VALUE_MAX], other[PP_CONFIG_VALUE_MAX];
+    static _Thread_local char first[PP_CONFIG_VALUE_MAX], other[PP_CONFIG_VALUE_MAX];
     *out = false;
     PP_TRY(pp_config_key_value(b->rows[0].cfg, key, first, sizeof(first)));
     for (int i = 1; i < b->n && !*out; i++) {
@@ -238,7 +238,7 @@ int bench_table(const struct pp_bench *b, const struct pp_bench_header *h,
         FIRST = sizeof(first) / sizeof(first[0]),
         LAST = sizeof(last) / sizeof(last[0])
     };
-    char value[PP_CONFIG_VALUE_MAX];
+    static _Thread_local char value[PP_CONFIG_VALUE_MAX];
     PP_TRY(table_create(t, b->n + b->n_references, first, FIRST));
     for (int k = 0; k < axes->n; k++) {
         const char *key = pp_config_key_name(axes->keys[k]), *dot = strchr(key, '.');

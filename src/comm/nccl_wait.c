@@ -16,6 +16,7 @@
 #include "ppcli/clock.h"
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
+#include "ppcli/thread.h"
 
 #define LOOK_NS 5000000  /* between two looks at all communicators */
 #define ABORT_SECONDS 10 /* for all communicators to let go */
@@ -67,7 +68,7 @@ void pp_nccl_give_up(struct nccl *n)
         collect(n, &n->world, all, &count);
     }
     while (started < count &&
-           pthread_create(&all[started].thread, NULL, abort_main, &all[started]) == 0) {
+           pp_thread_start(&all[started].thread, abort_main, &all[started]) == 0) {
         started++;
     }
     n->stuck |= started < count;

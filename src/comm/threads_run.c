@@ -5,6 +5,7 @@
 
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
+#include "ppcli/thread.h"
 #include "ppcli/transport.h"
 
 /* The way out, which opens when every rank is there: until then others may use what a rank holds.
@@ -80,7 +81,7 @@ int pp_threads_run(int n, const struct pp_threads_job *job)
     for (; rc == 0 && started < n; started++) {
         struct rank_thread *t = &ranks[started];
         *t = (struct rank_thread){.job = job, .group = group, .gate = &gate, .rank = started};
-        int e = pthread_create(&t->thread, NULL, run, t);
+        int e = pp_thread_start(&t->thread, run, t);
         if (e != 0) {
             rc = pp_fail(PP_ERESOURCE, "cannot start the thread of rank %d of %d: %s", started, n,
                          strerror(e));

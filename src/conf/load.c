@@ -80,7 +80,7 @@ static int describe_file(struct pp_config_source *src, const char *path)
 static bool convert(struct pp_config *cfg, const struct conf_option *o, const char *raw,
                     const char *dir, const struct pp_names *names, char *why)
 {
-    char text[PP_CONFIG_VALUE_MAX];
+    static _Thread_local char text[PP_CONFIG_VALUE_MAX];
     if (conf_text_check(raw, strlen(raw), why) < 0 ||
         conf_expand(raw, text, sizeof(text), why) < 0) {
         return false;

@@ -11,6 +11,7 @@
 
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
+#include "ppcli/thread.h"
 #include "ppcli/trace.h"
 
 struct ticker {
@@ -69,7 +70,7 @@ int ticker_start(uint64_t every_ns, bool (*tick)(void *ctx), void *ctx, struct t
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int e = pthread_create(&t->thread, NULL, run, t);
+    int e = pp_thread_start(&t->thread, run, t);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (e != 0) {
         destroy(t);

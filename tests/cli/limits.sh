@@ -42,6 +42,18 @@ same "$(wc -l <"$folder/err" | tr -d ' ')" 1
 run explain "$net" --set 'model.sizes=12 1048576*60 5'
 code_is 0
 
+begin "a small limit of stacks is not that of the ranks"
+(ulimit -s 128 && exec "$PPCLI" version) >/dev/null 2>&1 || skip "ppcli does not start with it (a sanitizer)"
+for command in 'train' 'bench --repeat 1 --warmup 1 --time 0.01'; do
+    [ -z "$skipped" ] || break
+    code=0
+    last="ulimit -s 128; ppcli $command"
+    # shellcheck disable=SC2086 # words
+    (ulimit -s 128 && exec "$PPCLI" ${command%% *} "$net" ${command#"${command%% *}"}) \
+        >"$folder/out" 2>"$folder/err" </dev/null || code=$?
+    code_is 0
+done
+
 begin "a limit of address space counts as memory; force_memory tries all the same"
 limited() {
     code=0
