@@ -14,6 +14,7 @@
 #include "ppcli/err.h"
 #include "ppcli/log.h"
 #include "build_info.h"
+#include "launch.h"
 
 #define NAMES_MAX 256
 
@@ -83,7 +84,9 @@ int pp_cli_find_config(const char *word, char out[PP_PATH_MAX])
         char path[PP_PATH_MAX];
         PP_TRY(pp_path_format(path, "%s/%s", folders[i], word));
         if (access(path, F_OK) == 0) {
-            pp_log_info("config: %s", path);
+            if (launch_announces()) {
+                pp_log_info("config: %s", path);
+            }
             return pp_path_format(out, "%s", path);
         }
         if (!near[0]) {

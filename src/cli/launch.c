@@ -28,6 +28,11 @@ bool launch_speaks(void)
     return !pp_mpi_launched(NULL) || pp_mpi_given_rank() == 0;
 }
 
+bool launch_announces(void)
+{
+    return launch_speaks() && !getenv(SUPERVISE_ASKED); /* or its parent has told */
+}
+
 struct command_line {
     char *text; /* owned: words with their NULs */
     char *words[WORDS_MAX + 1];
@@ -112,7 +117,7 @@ int launch_mpirun(int ranks)
         return pp_fail(PP_ERESOURCE, "this ppcli was built without MPI; leave out --launch mpirun "
                                      "to run the ranks as threads");
     }
-    struct command_line self;
+    static struct command_line self; /* too large for a small stack */
     PP_TRY(read_command_line(&self));
     char count[16], exe[PP_PATH_MAX];
     snprintf(count, sizeof(count), "%d", ranks);
@@ -124,7 +129,7 @@ int launch_mpirun(int ranks)
     exe[len] = '\0';
     bool open_mpi = strncmp(pp_world_version(), "Open MPI", 8) == 0;
     bool crowded = ranks > cores();
-    const char *args[WORDS_MAX + 32];
+    static const char *args[WORDS_MAX + 32];
     int n = 0;
     args[n++] = "mpirun";
     args[n++] = "-np";

@@ -18,6 +18,7 @@
 #include "ppcli/transport.h"
 #include "command.h"
 #include "launch.h"
+#include "supervise.h"
 
 static void print_welcome(void)
 {
@@ -177,6 +178,7 @@ int main(int argc, char **argv)
     /* A file that grows beyond what is allowed is an error to report, not a death. */
     signal(SIGXFSZ, SIG_IGN);
 
+    (void)supervise_started();
     const struct pp_command *command = NULL;
     int at, rc = find_command(argc, argv, &at, &command);
     if (rc == 0 && command && (launch_speaks() || !command->one_rank)) {

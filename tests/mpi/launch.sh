@@ -1,0 +1,78 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What goes wrong around --launch mpirun: results that nobody takes, an mpirun that starts no rank:
+# launch.sh PPCLI
+# shellcheck disable=SC3045 # ulimit -n: dash, bash and busybox have it
+PPCLI=$(realpath "$1")
+export PPCLI
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/../cli/lib.sh"
+cd "$folder" || exit 1
+command -v mpirun >/dev/null 2>&1 || { echo "1..0 # SKIP no mpirun here (install openmpi-bin)"; exit 0; }
+
+cat >net.ini <<'INI'
+[data]
+dataset = synthetic
+train_samples = 64
+test_samples = 16
+[model]
+sizes = 12 8*3 5
+[pipeline]
+stages = 2
+[train]
+batch_size = 32
+max_steps = 2
+[run]
+dir =
+INI
+launch() { # launch WORD...: a run under env WORD..., its results in `out`
+    last="env $* ppcli train --launch mpirun"
+    code=0
+    timeout 60 env "$@" "$PPCLI" train net.ini -q --launch mpirun >out 2>err </dev/null || code=$?
+}
+no_rank() { # exit 69 and one line of ours
+    code_is 69
+    err_has "ppcli: error: mpirun ended with code $1"
+    err_has " and has not started a rank; "
+    same "$(grep -c '^ppcli: ' err)" 1
+}
+
+begin "the results arrive"
+launch A=b
+code_is 0
+out_has 'weights_sha256'
+
+begin "results that do not fit, and a closed standard output, are 74 as without mpirun"
+for where in '>/dev/full' '>&-'; do
+    code=0
+    last="ppcli train --launch mpirun $where"
+    eval "\"$PPCLI\" train net.ini -q --launch mpirun $where 2>err </dev/null" || code=$?
+    code_is 74
+    err_has 'ppcli: error: standard output'
+done
+
+begin "an mpirun that cannot start its ranks is 69 with one line"
+launch -i
+no_rank ''
+launch TMPDIR=/proc
+no_rank ''
+launch sh -c 'ulimit -n 16; exec "$@"' sh env
+no_rank ''
+
+begin "an mpirun that ends without having started a rank is no success"
+mkdir bin
+# shellcheck disable=SC2016 # it is the script that expands it
+printf '#!/bin/sh\nexit "$CODE"\n' >bin/mpirun
+chmod +x bin/mpirun
+for c in 0 1 115 243; do
+    launch PATH="$folder/bin:$PATH" CODE=$c
+    no_rank $c
+done
+
+begin "where the config was found is told once"
+code=0
+last='ppcli train mnist-sample.ini --launch mpirun'
+"$PPCLI" train mnist-sample.ini --max-steps 1 --stages 2 --dir '' --launch mpirun >out 2>err || code=$?
+code_is 0
+same "$(grep -c '^config: ' err)" 1
+finish
