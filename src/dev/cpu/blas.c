@@ -23,6 +23,10 @@ enum {
     OPENMP
 }; /* of openblas_get_parallel() */
 
+#define NO_ROOM                                                                                    \
+    "the CBLAS needs %zu MiB of address space, and ulimit -v leaves less; raise it, or use "       \
+    "run.gemm = fma"
+
 __typeof__(cblas_sgemm) *blas_sgemm;
 
 /* Of the process: loaded once, whoever asks. The functions that only OpenBLAS has may be NULL. */
@@ -45,6 +49,7 @@ static int kept;   /* buffers that take_buffers() took */
 
 enum {
     MIB = 1 << 20,
+    LIBRARY_MIB = 64, /* of address space: the library, and what its start takes */
     BUFFER_MIB = 144, /* of address space: OpenBLAS's work buffer for a thread, and its stack */
     BUFFERS_MAX = 32
 };
@@ -63,8 +68,28 @@ static bool look_up(const char *name, void *function)
     return p != NULL;
 }
 
+/* Whether address space is limited (ulimit -v) to less than so much more. */
+static bool lacks_room(size_t bytes)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+        return false;
+    }
+    void *room = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (room != MAP_FAILED) {
+        munmap(room, bytes);
+    }
+    return room == MAP_FAILED;
+}
+
 static void load(void)
 {
+    /* where it can be loaded but not started, OpenBLAS ends the program */
+    const size_t bytes = (size_t)(LIBRARY_MIB + BUFFER_MIB) * MIB;
+    if (lacks_room(bytes)) {
+        snprintf(problem, sizeof(problem), NO_ROOM, bytes / MIB);
+        return;
+    }
     library = dlopen(BLAS_FILE, RTLD_NOW | RTLD_LOCAL);
     if (!library || !look_up("cblas_sgemm", &blas_sgemm)) {
         snprintf(problem, sizeof(problem),
@@ -93,15 +118,9 @@ static int take_buffers(int n)
         return 0;
     }
     size_t bytes = (size_t)(n - kept) * BUFFER_MIB * MIB;
-    void *room = n <= BUFFERS_MAX ? mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-                                  : MAP_FAILED;
-    if (room == MAP_FAILED) {
-        return pp_fail(PP_ERESOURCE,
-                       "the CBLAS needs %zu MiB of address space for its buffers, and ulimit -v "
-                       "leaves less; raise it, or use run.gemm = fma",
-                       bytes / MIB);
+    if (n > BUFFERS_MAX || lacks_room(bytes)) {
+        return pp_fail(PP_ERESOURCE, NO_ROOM, bytes / MIB);
     }
-    munmap(room, bytes);
     for (int i = 0; i < n; i++) {
         buffers[i] = openblas.memory_alloc(0);
     }
