@@ -56,13 +56,13 @@ static int run(int argc, char **argv)
     struct pp_config *cfg = NULL;
     PP_TRY(pp_cli_load_config(words[0], &settings, &cfg));
     struct start start;
+    train.stop = signals_stop();
+    train.save = signals_save();
+    if (cfg->run.dir[0]) { /* else there is nothing to save, and a signal ends the run as ever */
+        signals_catch();   /* before MPI starts, which takes a while */
+    }
     int rc = start_begin(words[0], cfg, &train, &start);
     if (start.works) {
-        train.stop = signals_stop();
-        train.save = signals_save();
-        if (cfg->run.dir[0]) {
-            signals_catch(); /* else there is nothing to save, and a signal ends the run as ever */
-        }
         rc = pp_train(cfg, &train, &start.speaks);
     }
     rc = start_end(&start, cfg, rc);
