@@ -125,8 +125,9 @@ int pp_cli_find_config(const char *word, char out[PP_PATH_MAX]);
 int pp_cli_load_config(const char *word, const struct pp_cli_settings *settings,
                        struct pp_config **out);
 
-/* The words behind --trace and --trace-steps (NULL: not given) as a range of steps for
- * struct pp_train_options; 0 and 0: its default. Errors: PP_EUSAGE. */
+/* The words after --trace and --trace-steps (NULL: not given) as a range of steps for
+ * struct pp_train_options; 0 and 0: its default. Errors: PP_EUSAGE, also for a file that is there
+ * and is no trace. */
 int pp_cli_trace_steps(const char *file, const char *steps, int64_t *first, int64_t *last);
 
 /* Print the problems of a config that a later check refused; returns its verdict. */

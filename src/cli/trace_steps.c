@@ -3,10 +3,13 @@
 #include <ctype.h>
 #include <errno.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "command.h"
 #include "ppcli/err.h"
+#include "ppcli/file.h"
 
 /* A whole number of digits alone; NULL: there is none. */
 static const char *number(const char *text, int64_t *out)
@@ -18,8 +21,39 @@ static const char *number(const char *text, int64_t *out)
     return x >= 1 && x <= INT32_MAX && errno == 0 ? end : NULL;
 }
 
+/* A trace replaces an earlier trace, never a config, a result or any other file. */
+static int check_file(const char *file)
+{
+    static const char *const others[] = {"summary.json", "timeline.json", "metrics.jsonl",
+                                         "config.resolved.ini"};
+    static const char head[] = "[\n{\"name\":\"ppcli\"";
+    const char *base = strrchr(file, '/');
+    base = base ? base + 1 : file;
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        if (strcmp(base, others[i]) == 0) {
+            return pp_fail(PP_EUSAGE, "--trace %s: a run writes a file of that name itself", file);
+        }
+    }
+    FILE *f = NULL;
+    uint64_t bytes = 0;
+    char found[sizeof(head)] = "";
+    if (pp_file_open(file, &f, &bytes) < 0) {
+        pp_error_clear(); /* absent, or no file: opening it for writing will tell */
+        return 0;
+    }
+    size_t n = fread(found, 1, sizeof(head) - 1, f);
+    fclose(f);
+    return n == 0 || strcmp(found, head) == 0
+               ? 0
+               : pp_fail(PP_EUSAGE, "--trace %s: there is a file of that name, and it is no trace",
+                         file);
+}
+
 int pp_cli_trace_steps(const char *file, const char *steps, int64_t *first, int64_t *last)
 {
+    if (file) {
+        PP_TRY(check_file(file));
+    }
     if (!steps) {
         *first = *last = 0;
         return 0;

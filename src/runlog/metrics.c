@@ -192,8 +192,11 @@ int pp_metrics_open(const struct pp_run *run, const struct pp_backend *be,
         end(m, &j);
     }
     if (rc == 0) {
-        struct output_spec spec = {
-            .run = run, .name = from->name, .dir = m->dir, .total_steps = m->total_steps};
+        struct output_spec spec = {.run = run,
+                                   .name = from->name,
+                                   .dir = m->dir,
+                                   .total_steps = m->total_steps,
+                                   .step = from->goes_on ? from->step : 0};
         rc = outputs_open(&spec, &m->outputs);
     }
     if (rc < 0) {

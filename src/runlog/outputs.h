@@ -14,6 +14,7 @@ struct output_spec { /* nothing is owned */
     const char *name; /* of the config, for runs without a folder */
     const char *dir;  /* run folder; "": there is none */
     int64_t total_steps;
+    int64_t step; /* done before, by the run that this one resumes; 0: none */
 };
 
 struct output_ops {

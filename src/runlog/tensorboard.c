@@ -3,9 +3,11 @@
  * TensorBoard's event file: records of {u64 length, masked CRC-32C of it, bytes, masked CRC-32C of
  * them}, little endian, each the protobuf message Event:
  *
- *   Event   { double wall_time = 1; int64 step = 2; string file_version = 3; Summary summary = 5; }
+ *   Event   { double wall_time = 1; int64 step = 2; string file_version = 3; Summary summary = 5;
+ *             SessionLog session_log = 7; }
  *   Summary { repeated Value value = 1; }
  *   Value   { string tag = 1; float simple_value = 2; }
+ *   SessionLog { Status status = 1; }  START, 1: what came before of this and later steps is void
  *
  * The first one holds the file version, every other one the scalars of one log record or epoch.
  * Flushed after each, so that a board shows a run that is still going.
@@ -193,6 +195,15 @@ static int open_board(const struct output_spec *spec, void **out)
     begin_event(&event);
     put_part(&event, 3, version, strlen(version));
     write_record(t, &event);
+    if (spec->step > 0) { /* else a board would show the steps that are repeated twice */
+        static const uint8_t start[] = {1 << 3 | VARINT, 1};
+        event.n = 0;
+        begin_event(&event);
+        put_key(&event, 2, VARINT);
+        put_varint(&event, (uint64_t)spec->step + 1);
+        put_part(&event, 7, start, sizeof(start));
+        write_record(t, &event);
+    }
     *out = t;
     return 0;
 }

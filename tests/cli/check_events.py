@@ -76,21 +76,27 @@ def records(path):
 
 
 def scalars_of(run):
-    """{tag: {step: value}} of the one event file, by hand."""
+    """{tag: {step: value}} of the event files, by hand."""
     assert crc32c(b'123456789') == 0xe3069283
-    files = glob.glob(f'{run}/tensorboard/*')
-    assert len(files) == 1 and 'tfevents' in files[0], files
+    files = sorted(glob.glob(f'{run}/tensorboard/*'))
+    assert files and all('tfevents' in f for f in files), files
     found, times = {}, []
-    for i, body in enumerate(records(files[0])):
+    for i, body in ((i, body) for f in files for i, body in enumerate(records(f))):
         event = dict(fields(body))
         times += struct.unpack('<d', event[1])
         if i == 0:
             assert event[3] == b'brain.Event:2', event
             continue
+        if 7 in event:
+            assert event[7] == b'\x08\x01', event
+            found = {t: {s: v for s, v in at.items() if s < event[2]} for t, at in found.items()}
+            continue
         for number, part in fields(event[5]):
             assert number == 1, number
             value = dict(fields(part))
-            found.setdefault(value[1].decode(), {})[event[2]] = struct.unpack('<f', value[2])[0]
+            at = found.setdefault(value[1].decode(), {})
+            assert event[2] not in at, f'{value[1]} twice at step {event[2]}'
+            at[event[2]] = struct.unpack('<f', value[2])[0]
     assert times == sorted(times) and times[0] > 1.6e9, times
     return found
 

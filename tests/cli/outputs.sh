@@ -41,6 +41,16 @@ checked events "$a"
 begin "TensorBoard reads it"
 checked board "$a"
 
+begin "a resumed run has no step twice"
+run train "$config" --dir "$folder/again" --set run.tensorboard=on --set checkpoint.keep=9
+sleep 1
+run train "$config" --resume "$(find "$folder/again/checkpoints" -name 'step-*' | sort | head -n 1)" \
+    --dir "$folder/again" --set run.tensorboard=on --set checkpoint.keep=9
+code_is 0
+same "$(find "$folder/again/tensorboard" -type f | wc -l | tr -d ' ')" 2
+checked events "$folder/again"
+checked board "$folder/again"
+
 begin "the Prometheus file holds the last numbers, in its format"
 checked prometheus "$prom" "$a"
 same "$(ls "$folder"/*.prom*)" "$prom"
@@ -52,7 +62,7 @@ else
     skip "no promtool"
 fi
 
-begin "overwriting a run leaves one event file"
+begin "overwriting a run removes its event files"
 run train "$config" --dir "$a" --overwrite --set run.tensorboard=on
 code_is 0
 checked events "$a"

@@ -102,6 +102,15 @@ run train "$config" --dir '' --trace "$folder/some.json" --trace-steps 20
 code_is 0
 trace_is "$folder/some.json" "{e['args']['step'] for e in x} == {20}"
 
+begin "a trace replaces no other file"
+before=$(cat "$config" "$folder"/run/*.json*)
+for file in "$config" "$folder/run/metrics.jsonl" "$folder/run/summary.json" "$folder/summary.json"; do
+    run train "$config" --dir "$folder/run" --overwrite --trace "$file"
+    code_is 64
+    err_has "--trace $file: "
+done
+same "$(cat "$config" "$folder"/run/*.json*)" "$before"
+
 begin "a resumed run is traced from where it goes on"
 run train "$config" --dir "$folder/resumed" --epochs 1
 run train "$config" --dir "$folder/resumed" --epochs 2 --resume --trace "$folder/some.json"
