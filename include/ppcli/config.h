@@ -20,6 +20,7 @@
 #define PPCLI_CONFIG_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -284,6 +285,9 @@ struct pp_did_you_mean {
     char s[PP_NAME_MAX + 24];
 };
 struct pp_did_you_mean pp_did_you_mean(const char *word, const char *const *names);
+
+/* "4Gi", "4GiB", "500M", "1000000" as bytes; false for anything else and for 0. */
+bool pp_bytes_parse(const char *text, size_t *out);
 
 /* Human words for enum values: "relu", "adamw", "cosine", ... ; static storage. */
 const char *pp_activation_name(enum pp_activation a);

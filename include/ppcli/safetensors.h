@@ -30,6 +30,10 @@ enum pp_st_dtype {
 const char *pp_st_dtype_name(enum pp_st_dtype t); /* "F32" */
 size_t pp_st_dtype_bytes(enum pp_st_dtype t);
 
+/* "[784,10]"; returns out. */
+#define PP_ST_SHAPE_BYTES 192
+const char *pp_st_shape(int n, const int64_t *dims, char out[PP_ST_SHAPE_BYTES]);
+
 struct pp_st_tensor {
     char name[PP_ST_NAME_MAX + 1];
     enum pp_st_dtype dtype;

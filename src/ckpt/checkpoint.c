@@ -299,20 +299,20 @@ bool pp_ckpt_claims(const char *path)
         pp_free(steps);
         return any;
     }
-    size_t n = strlen(tidy);
-    if (n > 12 && strcmp(tidy + n - 12, ".safetensors") == 0) {
-        return true;
-    }
-    /* Eight bytes of a small number, then '{'. */
+    /* Eight bytes of a small number, then '{'. Where the name is right, one of both will do: the
+     * other may be damaged. */
     uint8_t head[9] = {0};
     int fd = -1;
     uint64_t bytes = 0;
     if (pp_open_regular(tidy, &fd, &bytes) < 0) {
         return false;
     }
+    size_t n = strlen(tidy);
+    bool named = n > 12 && strcmp(tidy + n - 12, ".safetensors") == 0;
     bool full = pread(fd, head, sizeof(head), 0) == (ssize_t)sizeof(head);
     close(fd);
-    return full && head[8] == '{' && head[4] == 0 && head[5] == 0 && head[6] == 0 && head[7] == 0;
+    bool small = head[4] == 0 && head[5] == 0 && head[6] == 0 && head[7] == 0;
+    return full && small + (head[8] == '{') + named >= 2;
 }
 
 /* --- answers ------------------------------------------------------------------------------------

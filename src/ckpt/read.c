@@ -57,16 +57,14 @@ static void convert(enum pp_st_dtype from, const void *src, size_t n, float *dst
 /* --- reading ------------------------------------------------------------------------------------
  */
 
-#define SHAPE_BYTES 192
-
-static const char *shape_text(int n, const int64_t *dims, char out[SHAPE_BYTES])
+const char *pp_st_shape(int n, const int64_t *dims, char out[PP_ST_SHAPE_BYTES])
 {
-    size_t used = (size_t)snprintf(out, SHAPE_BYTES, "[");
+    size_t used = (size_t)snprintf(out, PP_ST_SHAPE_BYTES, "[");
     for (int i = 0; i < n; i++) {
-        used += (size_t)snprintf(out + used, SHAPE_BYTES - used, "%s%" PRId64, i > 0 ? "," : "",
-                                 dims[i]);
+        used += (size_t)snprintf(out + used, PP_ST_SHAPE_BYTES - used, "%s%" PRId64,
+                                 i > 0 ? "," : "", dims[i]);
     }
-    snprintf(out + used, SHAPE_BYTES - used, "]");
+    snprintf(out + used, PP_ST_SHAPE_BYTES - used, "]");
     return out;
 }
 
@@ -78,10 +76,10 @@ static int check_tensor(const struct pp_st_file *f, const struct pp_st_tensor *t
                        pp_st_dtype_name(t->dtype));
     }
     if (t->n_dims != n_dims || memcmp(t->dims, dims, (size_t)n_dims * sizeof(*dims)) != 0) {
-        char found[SHAPE_BYTES], wanted[SHAPE_BYTES];
+        char found[PP_ST_SHAPE_BYTES], wanted[PP_ST_SHAPE_BYTES];
         return pp_fail(PP_EFORMAT, "%s: tensor %s has shape %s, this model's has %s", f->path,
-                       t->name, shape_text(t->n_dims, t->dims, found),
-                       shape_text(n_dims, dims, wanted));
+                       t->name, pp_st_shape(t->n_dims, t->dims, found),
+                       pp_st_shape(n_dims, dims, wanted));
     }
     return 0;
 }

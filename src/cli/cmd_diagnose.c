@@ -101,9 +101,9 @@ static int diagnose(const char *dir, bool json)
 
 static int run(int argc, char **argv)
 {
-    const char *format = "text";
+    int json = 0;
     const struct pp_cli_option options[] = {
-        {"format", 0, PP_CLI_STRING, &format, "text|json", "how to print"},
+        {"format", 0, PP_CLI_CHOICE, &json, "text|json", "how to print; text"},
         {0},
     };
     const char *words[1];
@@ -115,10 +115,7 @@ static int run(int argc, char **argv)
     if (!words[0]) {
         return pp_fail(PP_EUSAGE, "diagnose which run? Name its folder: ppcli diagnose runs/NAME");
     }
-    if (strcmp(format, "text") != 0 && strcmp(format, "json") != 0) {
-        return pp_fail(PP_EUSAGE, "unknown format '%s'; there are text and json", format);
-    }
-    return diagnose(words[0], strcmp(format, "json") == 0);
+    return diagnose(words[0], json);
 }
 
 const struct pp_command command_diagnose = {

@@ -261,9 +261,9 @@ static int print_json(const struct pp_machine *m, struct found *f)
 
 static int run(int argc, char **argv)
 {
-    const char *format = "text";
+    int json = 0;
     const struct pp_cli_option options[] = {
-        {"format", 0, PP_CLI_STRING, &format, "text|json", "how to print"},
+        {"format", 0, PP_CLI_CHOICE, &json, "text|json", "how to print; text"},
         {0},
     };
     bool done;
@@ -271,16 +271,13 @@ static int run(int argc, char **argv)
     if (done) {
         return 0;
     }
-    if (strcmp(format, "text") != 0 && strcmp(format, "json") != 0) {
-        return pp_fail(PP_EUSAGE, "unknown format '%s'; there are text and json", format);
-    }
     struct pp_machine machine;
     struct found *f = pp_alloc(1, sizeof(*f));
     if (!f) {
         return PP_ERESOURCE;
     }
     pp_machine_describe(false, &machine);
-    int rc = strcmp(format, "json") == 0 ? print_json(&machine, f) : print_text(&machine, f);
+    int rc = json ? print_json(&machine, f) : print_text(&machine, f);
     pp_free(f);
     return rc;
 }

@@ -49,13 +49,13 @@ static int run(int argc, char **argv)
     const char *weights = NULL;
     struct pp_cli_settings settings = {0};
     struct pp_evaluation e = {0};
-    const char *format = "text";
+    int json = 0;
     const struct pp_cli_option options[] = {
         {"checkpoint", 0, PP_CLI_STRING, &weights, "PATH",
          "checkpoint, run folder or safetensors file"},
         {"predictions", 0, PP_CLI_STRING, &e.predictions, "FILE.csv",
          "write label, prediction and logits of each test sample"},
-        {"format", 0, PP_CLI_STRING, &format, "text|json", "how the answer looks; text"},
+        {"format", 0, PP_CLI_CHOICE, &json, "text|json", "how to print; text"},
         {0},
     };
     const char *words[1];
@@ -72,10 +72,6 @@ static int run(int argc, char **argv)
     if (e.predictions && (n < 5 || strcmp(e.predictions + n - 4, ".csv") != 0)) {
         return pp_fail(PP_EUSAGE, "--predictions %s: the name of the file must end in .csv",
                        e.predictions);
-    }
-    bool json = strcmp(format, "json") == 0;
-    if (!json && strcmp(format, "text") != 0) {
-        return pp_fail(PP_EUSAGE, "no format '%s'; there are text and json", format);
     }
     struct pp_config *cfg = NULL;
     PP_TRY(pp_cli_load_config(words[0], &settings, &cfg));
@@ -100,6 +96,7 @@ const struct pp_command command_eval = {
     .name = "eval",
     .summary = "test the weights of a checkpoint",
     .words = "CONFIG",
+    .without = "epochs max-steps optimizer lr dir log-every",
     .run = run,
     .help = help,
 };

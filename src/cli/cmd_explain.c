@@ -169,6 +169,7 @@ static void print_memory(const struct explained *e)
                (double)b->optimizer / MIB, (double)b->activations / MIB, (double)b->messages / MIB,
                data_set, (double)b->scratch / MIB, (double)b->total / MIB);
     }
+    printf("  (packed: weights a second time, in the order in which the products read them)\n");
 }
 
 static int print_schedule(const struct explained *e)
@@ -339,9 +340,9 @@ static int explain(struct pp_config *cfg, bool json)
 static int run(int argc, char **argv)
 {
     struct pp_cli_settings settings = {0};
-    const char *format = "text";
+    int json = 0;
     const struct pp_cli_option options[] = {
-        {"format", 0, PP_CLI_STRING, &format, "text|json", "how to print"},
+        {"format", 0, PP_CLI_CHOICE, &json, "text|json", "how to print; text"},
         {0},
     };
     const char *words[1];
@@ -353,12 +354,9 @@ static int run(int argc, char **argv)
     if (!words[0]) {
         return pp_fail(PP_EUSAGE, "explain which config? For example: ppcli explain mnist.ini");
     }
-    if (strcmp(format, "text") != 0 && strcmp(format, "json") != 0) {
-        return pp_fail(PP_EUSAGE, "unknown format '%s'; there are text and json", format);
-    }
     struct pp_config *cfg = NULL;
     PP_TRY(pp_cli_load_config(words[0], &settings, &cfg));
-    int rc = explain(cfg, strcmp(format, "json") == 0);
+    int rc = explain(cfg, json);
     pp_config_destroy(&cfg);
     return rc;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ppcli inspect: what a checkpoint or safetensors file holds. The answer first, then the table. */
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "ppcli/checkpoint.h"
@@ -9,8 +10,6 @@
 #include "ppcli/text.h"
 #include "command.h"
 #include "show.h"
-
-#define SHAPE_BYTES 192
 
 static void help(FILE *f)
 {
@@ -37,17 +36,6 @@ static struct counts count(const struct pp_ckpt *ck)
     return c;
 }
 
-static const char *shape(const struct pp_st_tensor *t, char out[SHAPE_BYTES])
-{
-    size_t used = (size_t)snprintf(out, SHAPE_BYTES, "[");
-    for (int i = 0; i < t->n_dims; i++) {
-        used += (size_t)snprintf(out + used, SHAPE_BYTES - used, "%s%" PRId64, i > 0 ? "," : "",
-                                 t->dims[i]);
-    }
-    snprintf(out + used, SHAPE_BYTES - used, "]");
-    return out;
-}
-
 /* --- for people ---------------------------------------------------------------------------------
  */
 
@@ -61,7 +49,10 @@ static void print_state(const struct pp_ckpt_state *s)
     printf("fingerprint  %s\n", s->fingerprint);
     printf("ppcli        %s\n", s->ppcli);
     for (int i = 0; i < s->n_numbers; i++) {
-        printf("%-12s %.9g\n", s->numbers[i].name, s->numbers[i].value);
+        double v = s->numbers[i].value;
+        bool whole = fabs(v) < 0x1p53 && v == nearbyint(v); /* counts and checksums */
+        printf("%-20s ", s->numbers[i].name);
+        printf(whole ? "%.0f\n" : "%.9g\n", v);
     }
     printf("\n");
 }
@@ -69,10 +60,10 @@ static void print_state(const struct pp_ckpt_state *s)
 static void print_table(const struct pp_ckpt *ck)
 {
     int name_width = 6, shape_width = 5;
-    char text[SHAPE_BYTES];
+    char text[PP_ST_SHAPE_BYTES];
     for (int i = 0; i < pp_ckpt_tensors(ck); i++) {
         const struct pp_st_tensor *t = pp_ckpt_tensor(ck, i, NULL);
-        int n = (int)strlen(t->name), m = (int)strlen(shape(t, text));
+        int n = (int)strlen(t->name), m = (int)strlen(pp_st_shape(t->n_dims, t->dims, text));
         name_width = n > name_width ? n : name_width;
         shape_width = m > shape_width ? m : shape_width;
     }
@@ -81,7 +72,8 @@ static void print_table(const struct pp_ckpt *ck)
         const char *file = NULL;
         const struct pp_st_tensor *t = pp_ckpt_tensor(ck, i, &file);
         printf("%-*s  %-4s  %-*s  %12" PRIu64 "  %s\n", name_width, t->name,
-               pp_st_dtype_name(t->dtype), shape_width, shape(t, text), t->end - t->begin, file);
+               pp_st_dtype_name(t->dtype), shape_width, pp_st_shape(t->n_dims, t->dims, text),
+               t->end - t->begin, file);
     }
 }
 
@@ -166,9 +158,9 @@ static void print_json(const struct pp_ckpt *ck)
 
 static int run(int argc, char **argv)
 {
-    const char *format = "text";
+    int json = 0;
     const struct pp_cli_option options[] = {
-        {"format", 0, PP_CLI_STRING, &format, "text|json", "how to print"},
+        {"format", 0, PP_CLI_CHOICE, &json, "text|json", "how to print; text"},
         {0},
     };
     const char *words[1];
@@ -180,10 +172,6 @@ static int run(int argc, char **argv)
     if (!words[0]) {
         return pp_fail(PP_EUSAGE, "which checkpoint? a run folder, a checkpoint folder or a "
                                   "safetensors file");
-    }
-    bool json = strcmp(format, "json") == 0;
-    if (!json && strcmp(format, "text") != 0) {
-        return pp_fail(PP_EUSAGE, "unknown format '%s'; there are text and json", format);
     }
     struct pp_ckpt *ck = NULL;
     PP_TRY(pp_ckpt_open(words[0], PP_CKPT_STRUCTURE, &ck));

@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ppcli keys: the reference of everything a config can say, from the one option table. */
-#include <string.h>
-
 #include "ppcli/err.h"
 #include "command.h"
-
-static const char *const format_names[] = {"text", "json", "mdoc", "list", NULL};
 
 static void help(FILE *f)
 {
@@ -20,28 +16,15 @@ static void help(FILE *f)
           f);
 }
 
-static int format_of(const char *name, enum pp_keys_format *out)
-{
-    static const enum pp_keys_format formats[] = {PP_KEYS_TEXT, PP_KEYS_JSON, PP_KEYS_MDOC,
-                                                  PP_KEYS_LIST};
-    for (int i = 0; format_names[i]; i++) {
-        if (strcmp(name, format_names[i]) == 0) {
-            *out = formats[i];
-            return 0;
-        }
-    }
-    const char *near = pp_nearest(name, format_names);
-    return pp_fail(PP_EUSAGE, "unknown format '%s'; %s%s%s", name,
-                   near ? "did you mean '" : "there are text, json, mdoc and list",
-                   near ? near : "", near ? "'?" : "");
-}
-
 static int run(int argc, char **argv)
 {
-    const char *format_name = NULL;
+    /* in the order of the choices below */
+    static const enum pp_keys_format formats[] = {PP_KEYS_TEXT, PP_KEYS_JSON, PP_KEYS_MDOC,
+                                                  PP_KEYS_LIST};
+    int format = -1;
     bool json = false;
     const struct pp_cli_option options[] = {
-        {"format", 0, PP_CLI_STRING, &format_name, "text|json|mdoc|list", "how to print"},
+        {"format", 0, PP_CLI_CHOICE, &format, "text|json|mdoc|list", "how to print"},
         {"json", 0, PP_CLI_FLAG, &json, NULL, "short for --format json"},
         {0},
     };
@@ -51,14 +34,13 @@ static int run(int argc, char **argv)
     if (done) {
         return 0;
     }
-    if (json && format_name && strcmp(format_name, "json") != 0) {
-        return pp_fail(PP_EUSAGE, "--json and --format %s contradict each other", format_name);
+    if (json && format >= 0 && formats[format] != PP_KEYS_JSON) {
+        return pp_fail(PP_EUSAGE, "--json and --format contradict each other");
     }
-    enum pp_keys_format format = json ? PP_KEYS_JSON : PP_KEYS_TEXT;
-    if (format_name) {
-        PP_TRY(format_of(format_name, &format));
-    }
-    return pp_config_print_keys(stdout, words[0], pp_cli_names(), format);
+    return pp_config_print_keys(stdout, words[0], pp_cli_names(),
+                                json         ? PP_KEYS_JSON
+                                : format < 0 ? PP_KEYS_TEXT
+                                             : formats[format]);
 }
 
 const struct pp_command command_keys = {

@@ -105,27 +105,8 @@ static const struct format {
     {"page", true, print_page},
 };
 
-#define FORMATS "grid|csv|csv-comms|json|svg|trace|page" /* as the help shows the table above */
-
-enum {
-    N_FORMATS = sizeof(formats) / sizeof(formats[0])
-};
-
-static int find_format(const char *name, const struct format **out)
-{
-    const char *names[N_FORMATS + 1] = {NULL};
-    for (int i = 0; i < N_FORMATS; i++) {
-        if (strcmp(formats[i].name, name) == 0) {
-            *out = &formats[i];
-            return 0;
-        }
-        names[i] = formats[i].name;
-    }
-    const char *near = pp_nearest(name, names);
-    return pp_fail(PP_EUSAGE, "unknown format '%s'; %s%s%s", name,
-                   near ? "did you mean '" : "there are " FORMATS, near ? near : "",
-                   near ? "'?" : "");
-}
+/* the names of the table above, in its order */
+#define FORMATS "grid|csv|csv-comms|json|svg|trace|page"
 
 /* --- the request ------------------------------------------------------------------------------
  */
@@ -373,10 +354,10 @@ static int run(int argc, char **argv)
 {
     struct pp_cli_settings settings = {0};
     struct plan_best how = {0};
-    const char *format_name = "grid";
+    int number = 0;
     const char *f = NULL, *i = NULL, *w = NULL, *comm = NULL, *overlap = NULL, *csv = NULL;
     const struct pp_cli_option options[] = {
-        {"format", 0, PP_CLI_STRING, &format_name, FORMATS, "what to print"},
+        {"format", 0, PP_CLI_CHOICE, &number, FORMATS, "what to print"},
         {"best", 0, PP_CLI_FLAG, &how.best, NULL,
          "measure this machine and rank all ways to run CONFIG"},
         {"memory", 0, PP_CLI_STRING, &how.memory, "BYTES", "--best: what a rank may hold (4Gi)"},
@@ -411,12 +392,10 @@ static int run(int argc, char **argv)
             return pp_fail(PP_EUSAGE, "--best measures the costs of a CONFIG: it takes neither "
                                       "--csv nor --cost-...");
         }
-        return plan_best(words[0], &settings, &how, format_name);
+        return plan_best(words[0], &settings, &how, formats[number].name);
     }
-    const struct format *format = NULL;
     struct request q = {.geometry = {.costs = {.f = 1, .i = 1, .w = 1}}};
     struct pp_schedule_costs *c = &q.geometry.costs;
-    PP_TRY(find_format(format_name, &format));
     PP_TRY(read_cost("cost-f", f, &c->f));
     PP_TRY(read_cost("cost-i", i, &c->i));
     PP_TRY(read_cost("cost-w", w, &c->w));
@@ -435,7 +414,7 @@ static int run(int argc, char **argv)
         rc = check_request(&q);
     }
     if (rc == 0) {
-        rc = show(&q, format);
+        rc = show(&q, &formats[number]);
     }
     pp_free(q.bytes);
     pp_plan_destroy(&q.table);

@@ -19,6 +19,8 @@ struct pp_command {
     /* Positional words, for the usage line and the completions: "CONFIG", "[KEY]", "COMMAND",
      * "SHELL". NULL: "CONFIG" for a command that takes the config flags, else none. */
     const char *words;
+    /* Config flags that change nothing of what it does, separated by blanks: they are refused. */
+    const char *without;
     /* Under an MPI launch rank 0 alone runs it and the other ranks leave at once with 0. */
     bool one_rank;
     /* argv[0] is the command's name. 0 or PP_E...; PP_EUSAGE after pp_fail() for wrong words.
@@ -51,7 +53,7 @@ void (*pp_cli_leave(void))(int rc);
 const struct pp_names *pp_cli_names(void);
 
 /*
- * One option of a command. Long names must match exactly (getopt_long's abbreviations are off).
+ * One option of a command. Names must match exactly.
  * kind decides where the argument goes.
  */
 enum pp_cli_kind {
@@ -60,9 +62,10 @@ enum pp_cli_kind {
     /* The same, but what follows may be missing and is "auto" then: the next word is taken unless
      * it begins with '-' or names a config (*.ini). */
     PP_CLI_OPTIONAL,
-    PP_CLI_INT, /* *(int *)target = checked number */
-    PP_CLI_SET, /* --set section.key=value: appended to the settings, may repeat */
-    PP_CLI_KEY, /* short flag for a config key: target is "pipeline.stages" */
+    PP_CLI_INT,    /* *(int *)target = checked number */
+    PP_CLI_CHOICE, /* *(int *)target = the number of the argument among the words of arg, "a|b" */
+    PP_CLI_SET,    /* --set section.key=value: appended to the settings, may repeat */
+    PP_CLI_KEY,    /* short flag for a config key: target is "pipeline.stages" */
 };
 
 struct pp_cli_option {

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Words of a command line against option tables. getopt_long() does the splitting; what it would
- * guess (abbreviated long options) is refused, because a guess that changes when an option is
- * added breaks scripts. The same tables print the help and describe a command to the completions.
+ * Words of a command line against option tables. Options are never abbreviated: a guess that
+ * changes when an option is added breaks scripts. The same tables print the help and describe a
+ * command to the completions.
  */
 #include "command.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +15,6 @@
 #include "ppcli/log.h"
 
 #define OPTIONS_MAX 64
-#define LONG_BASE 256 /* getopt_long's value of option i is LONG_BASE + i: no letter */
 
 struct table {
     const struct pp_cli_option *items[OPTIONS_MAX];
@@ -61,29 +59,48 @@ static _Thread_local struct {
     bool config;
 } describing;
 
-static void add(struct table *t, const struct pp_cli_option *options)
+/* One of the words of `list`, which blanks separate? */
+static bool has_word(const char *list, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *p = list; p && *p; p += strcspn(p, " "), p += strspn(p, " ")) {
+        if (strcspn(p, " ") == n && strncmp(p, word, n) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void add(struct table *t, const struct pp_cli_option *options, const char *without)
 {
     for (; options && options->name; options++) {
-        pp_assert(t->n < OPTIONS_MAX);
-        t->items[t->n++] = options;
+        if (!has_word(without, options->name)) {
+            pp_assert(t->n < OPTIONS_MAX);
+            t->items[t->n++] = options;
+        }
     }
 }
 
-static const struct pp_cli_option *find(const struct table *t, const char *name, size_t len)
+static struct table table_of(const struct pp_command *command, const struct pp_cli_option *options,
+                             bool config)
 {
-    for (int i = 0; i < t->n; i++) {
-        if (strlen(t->items[i]->name) == len && strncmp(t->items[i]->name, name, len) == 0) {
-            return t->items[i];
-        }
+    struct table t = {.n = 0};
+    add(&t, options, NULL);
+    add(&t, common_options, NULL);
+    if (config) {
+        add(&t, pp_cli_config_options, command->without);
     }
-    return NULL;
+    return t;
 }
 
 /* --- help ----------------------------------------------------------------------------------- */
 
-static void print_options(FILE *f, const struct pp_cli_option *options)
+static void print_options(FILE *f, const struct pp_cli_option *options, const char *without)
 {
     for (; options && options->name; options++) {
+        if (has_word(without, options->name)) {
+            continue;
+        }
         char left[128];
         char letter[8] = "    ";
         if (options->letter) {
@@ -122,11 +139,11 @@ static void print_help(FILE *f, const struct pp_command *command,
         fputc('\n', f);
     }
     fprintf(f, "Options:\n");
-    print_options(f, options);
-    print_options(f, common_options);
+    print_options(f, options, NULL);
+    print_options(f, common_options, NULL);
     if (config) {
         fprintf(f, "\nOptions that set a config key (ppcli keys lists all keys):\n");
-        print_options(f, pp_cli_config_options);
+        print_options(f, pp_cli_config_options, command->without);
     }
 }
 
@@ -159,7 +176,6 @@ bool pp_cli_presentation_flag(const char *word)
 
 static int store_int(const struct pp_cli_option *o, const char *text)
 {
-    pp_assert(text != NULL); /* getopt_long() insists on it */
     char *end = NULL;
     errno = 0;
     long value = strtol(text, &end, 10);
@@ -171,6 +187,27 @@ static int store_int(const struct pp_cli_option *o, const char *text)
     }
     *(int *)o->target = (int)value;
     return 0;
+}
+
+/* One of the words of o->arg, "text|json": its number. */
+static int store_choice(const struct pp_cli_option *o, const char *text)
+{
+    char words[128], all[128] = "";
+    const char *names[OPTIONS_MAX] = {NULL};
+    int n = 0;
+    snprintf(words, sizeof(words), "%s", o->arg);
+    for (char *rest = words, *word; (word = strsep(&rest, "|"));) {
+        if (strcmp(word, text) == 0) {
+            *(int *)o->target = n;
+            return 0;
+        }
+        size_t used = strlen(all);
+        snprintf(all + used, sizeof(all) - used, "%s%s", n == 0 ? "" : rest ? ", " : " and ", word);
+        names[n++] = word;
+    }
+    struct pp_did_you_mean hint = pp_did_you_mean(text, names);
+    return pp_fail(PP_EUSAGE, "unknown %s '%s'%s%s", o->name, text,
+                   hint.s[0] ? hint.s : "; there are ", hint.s[0] ? "" : all);
 }
 
 static int store_setting(struct pp_cli_settings *s, const struct pp_cli_option *o, const char *text)
@@ -219,6 +256,8 @@ static int store(const struct pp_cli_option *o, const char *text, struct pp_cli_
         return 0;
     case PP_CLI_INT:
         return store_int(o, text);
+    case PP_CLI_CHOICE:
+        return store_choice(o, text);
     case PP_CLI_SET:
     case PP_CLI_KEY:
         pp_assert(settings != NULL);
@@ -229,44 +268,48 @@ static int store(const struct pp_cli_option *o, const char *text, struct pp_cli_
 
 /* --- words ---------------------------------------------------------------------------------- */
 
-/* The word behind an option whose value may be missing. getopt_long() itself takes only
- * "--option=value". */
-static const char *optional_value(int argc, char **argv)
+/* What is parsed: the words from argv[at] on. */
+struct scan {
+    const struct pp_command *command;
+    struct table table;
+    struct pp_cli_settings *settings;
+    int argc, at;
+    char **argv;
+};
+
+static const struct pp_cli_option *find(const struct table *t, const char *name, size_t n)
 {
-    const char *next = optind < argc ? argv[optind] : "-";
-    size_t n = strlen(next);
-    if (next[0] == '-' || (n > 4 && strcmp(next + n - 4, ".ini") == 0)) {
-        return "auto";
+    for (int i = 0; i < t->n; i++) {
+        if (strlen(t->items[i]->name) == n && strncmp(t->items[i]->name, name, n) == 0) {
+            return t->items[i];
+        }
     }
-    optind++;
-    return next;
+    return NULL;
 }
 
 /* `word` is "--something", maybe with "=value", and is no option of the table. */
-static int unknown_option(const struct table *t, const char *word, bool config)
+static int unknown_option(const struct scan *s, const char *word)
 {
-    const char *name = word + 2;
-    size_t len = strcspn(name, "=");
     char typed[PP_NAME_MAX];
-    snprintf(typed, sizeof(typed), "%.*s", (int)(len < sizeof(typed) ? len : sizeof(typed) - 1),
-             name);
-
-    const char *names[OPTIONS_MAX + 1];
+    snprintf(typed, sizeof(typed), "%.*s", (int)strcspn(word + 2, "="), word + 2);
+    if (s->settings && has_word(s->command->without, typed)) {
+        return pp_fail(PP_EUSAGE, "--%s has no effect on 'ppcli %s'", typed, s->command->name);
+    }
+    const char *names[OPTIONS_MAX + 1] = {NULL};
     const char *begins = NULL;
     int n_begins = 0;
-    for (int i = 0; i < t->n; i++) {
-        names[i] = t->items[i]->name;
-        if (len > 0 && strncmp(names[i], typed, strlen(typed)) == 0) {
+    for (int i = 0; i < s->table.n; i++) {
+        names[i] = s->table.items[i]->name;
+        if (typed[0] && strncmp(names[i], typed, strlen(typed)) == 0) {
             begins = names[i];
             n_begins++;
         }
     }
-    names[t->n] = NULL;
     const char *near = n_begins == 1 ? begins : pp_nearest(typed, names);
     if (near) {
         return pp_fail(PP_EUSAGE, "unknown option '--%s'; did you mean '--%s'?", typed, near);
     }
-    if (config && strchr(typed, '.')) {
+    if (s->settings && strchr(typed, '.')) {
         return pp_fail(PP_EUSAGE,
                        "unknown option '--%s'; a config key is set with '--set %s=VALUE'", typed,
                        typed);
@@ -274,145 +317,99 @@ static int unknown_option(const struct table *t, const char *word, bool config)
     return pp_fail(PP_EUSAGE, "unknown option '--%s'", typed);
 }
 
-/* What getopt_long() refused: argv[optind - 1], or the letter optopt of a cluster. */
-static int refused(const struct table *t, const char *word, bool config)
+/* Store an option; value: what is joined to it, NULL when nothing is. */
+static int take_option(struct scan *s, const struct pp_cli_option *o, const char *value)
 {
-    if (optopt > 0 && optopt < LONG_BASE) {
-        return pp_fail(PP_EUSAGE, "unknown option '-%c'", optopt);
+    const char *next = s->at < s->argc ? s->argv[s->at] : NULL;
+    if (o->kind == PP_CLI_OPTIONAL && !value) {
+        size_t n = next ? strlen(next) : 0;
+        bool other = !next || next[0] == '-' || (n > 4 && strcmp(next + n - 4, ".ini") == 0);
+        s->at += !other;
+        return store(o, other ? "auto" : next, s->settings);
     }
-    const struct pp_cli_option *o = find(t, word + 2, strcspn(word + 2, "="));
-    if (o) {
+    if (o->arg && !value) {
+        if (!next) {
+            return pp_fail(PP_EUSAGE, "--%s wants %s after it", o->name, o->arg);
+        }
+        value = next;
+        s->at++;
+    }
+    return store(o, value, s->settings);
+}
+
+static int take_long(struct scan *s, const char *word)
+{
+    size_t n = strcspn(word + 2, "=");
+    const struct pp_cli_option *o = find(&s->table, word + 2, n);
+    if (!o) {
+        return unknown_option(s, word);
+    }
+    bool joined = word[2 + n] == '=';
+    if (joined && !o->arg) {
         return pp_fail(PP_EUSAGE, "--%s takes no value ('%s')", o->name, word);
     }
-    return unknown_option(t, word, config);
+    return take_option(s, o, joined ? word + 2 + n + 1 : NULL);
 }
 
-static int missing_argument(const struct table *t, int value)
+/* "-q", "-qv", "-o FILE", "-oFILE" */
+static int take_letters(struct scan *s, const char *word)
 {
-    for (int i = 0; i < t->n; i++) {
-        if (value == LONG_BASE + i || (t->items[i]->letter && value == t->items[i]->letter)) {
-            return pp_fail(PP_EUSAGE, "--%s wants %s after it", t->items[i]->name,
-                           t->items[i]->arg);
+    for (const char *p = word + 1; *p; p++) {
+        const struct pp_cli_option *o = NULL;
+        for (int i = 0; i < s->table.n && !o; i++) {
+            o = s->table.items[i]->letter == *p ? s->table.items[i] : NULL;
         }
+        if (!o) {
+            return pp_fail(PP_EUSAGE, "unknown option '-%c'", *p);
+        }
+        if (o->arg) {
+            return take_option(s, o, p[1] ? p + 1 : NULL);
+        }
+        PP_TRY(store(o, NULL, s->settings));
     }
-    return pp_fail(PP_EUSAGE, "a value is missing at the end");
-}
-
-static int take_word(const char *word, const char **words, int max_words, int *n_words)
-{
-    if (*n_words == max_words) {
-        return pp_fail(PP_EUSAGE, "unexpected word '%s'", word);
-    }
-    words[(*n_words)++] = word;
     return 0;
-}
-
-static void prepare(const struct table *t, struct option *longs, char *shorts)
-{
-    /* "-": positional words come back in place, whatever POSIXLY_CORRECT says; ":": a missing
-     * argument is told from an unknown option. */
-    char *s = shorts;
-    *s++ = '-';
-    *s++ = ':';
-    for (int i = 0; i < t->n; i++) {
-        const struct pp_cli_option *o = t->items[i];
-        longs[i] = (struct option){o->name,
-                                   o->kind == PP_CLI_OPTIONAL ? optional_argument
-                                   : o->arg                   ? required_argument
-                                                              : no_argument,
-                                   NULL, LONG_BASE + i};
-        if (o->letter) {
-            *s++ = o->letter;
-            if (o->arg) {
-                *s++ = ':';
-            }
-        }
-    }
-    longs[t->n] = (struct option){0};
-    *s = '\0';
-}
-
-static const struct pp_cli_option *by_letter(const struct table *t, int letter)
-{
-    for (int i = 0; i < t->n; i++) {
-        if (t->items[i]->letter == letter) {
-            return t->items[i];
-        }
-    }
-    return NULL;
 }
 
 int pp_cli_parse(int argc, char **argv, const struct pp_command *command,
                  const struct pp_cli_option *options, struct pp_cli_settings *settings,
                  const char **words, int max_words, bool *done)
 {
-    struct table t = {.n = 0};
-    add(&t, options);
-    add(&t, common_options);
-    if (settings) {
-        add(&t, pp_cli_config_options);
-    }
+    bool only_words = false;
+    int n_words = 0;
+    struct scan s = {.command = command,
+                     .table = table_of(command, options, settings != NULL),
+                     .settings = settings,
+                     .argc = argc,
+                     .at = 1,
+                     .argv = argv};
+    *done = false;
     if (describing.visit) {
         describing.config = settings != NULL;
-        for (int i = 0; i < t.n; i++) {
-            describing.visit(t.items[i], describing.context);
+        for (int i = 0; i < s.table.n; i++) {
+            describing.visit(s.table.items[i], describing.context);
         }
         *done = true;
         return 0;
     }
-
-    struct option longs[OPTIONS_MAX + 1];
-    char shorts[2 * OPTIONS_MAX + 3];
-    prepare(&t, longs, shorts);
-    int n_words = 0;
     for (int i = 0; i < max_words; i++) {
         words[i] = NULL;
     }
-    *done = false;
-
-    optind = 0; /* 0 makes glibc and musl forget an earlier scan */
-    opterr = 0;
-    for (int c; (c = getopt_long(argc, argv, shorts, longs, NULL)) != -1;) {
-        const struct pp_cli_option *o = NULL;
-        if (c == 1) {
-            PP_TRY(take_word(optarg, words, max_words, &n_words));
-            continue;
-        }
-        if (c == '?') {
-            return refused(&t, argv[optind - 1], settings != NULL);
-        }
-        if (c == ':') {
-            /* also for an abbreviation: the word that is there decides what is said */
-            const char *word = argv[optind - 1];
-            if (optopt >= LONG_BASE && !find(&t, word + 2, strlen(word + 2))) {
-                return unknown_option(&t, word, settings != NULL);
+    while (s.at < argc) {
+        const char *word = argv[s.at++];
+        if (only_words || word[0] != '-' || word[1] == '\0') {
+            if (n_words == max_words) {
+                return pp_fail(PP_EUSAGE, "unexpected word '%s'", word);
             }
-            return missing_argument(&t, optopt);
-        }
-        if (c >= LONG_BASE) {
-            o = t.items[c - LONG_BASE];
-            bool apart = optarg && optarg == argv[optind - 1];
-            const char *word = argv[optind - (apart ? 2 : 1)];
-            size_t len = strcspn(word + 2, "=");
-            if (find(&t, word + 2, len) != o) {
-                return unknown_option(&t, word, settings != NULL);
-            }
-        } else {
-            o = by_letter(&t, c);
-        }
-        pp_assert(o != NULL);
-        if (o->letter == 'h' && !o->target) {
+            words[n_words++] = word;
+        } else if (strcmp(word, "--") == 0) {
+            only_words = true;
+        } else if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
             print_help(stdout, command, options, settings != NULL);
             *done = true;
             return 0;
+        } else {
+            PP_TRY(word[1] == '-' ? take_long(&s, word) : take_letters(&s, word));
         }
-        if (o->kind == PP_CLI_OPTIONAL && !optarg) {
-            optarg = (char *)optional_value(argc, argv);
-        }
-        PP_TRY(store(o, optarg, settings));
-    }
-    for (int i = optind; i < argc; i++) { /* behind "--" */
-        PP_TRY(take_word(argv[i], words, max_words, &n_words));
     }
     return 0;
 }

@@ -22,31 +22,6 @@ enum {
     STAGES_LISTED = 64
 };
 
-int plan_best_memory(const char *text, size_t *out)
-{
-    static const struct {
-        const char *suffix;
-        double factor;
-    } units[] = {{"", 1},
-                 {"k", 1e3},
-                 {"M", 1e6},
-                 {"G", 1e9},
-                 {"Ki", 1024.0},
-                 {"Mi", 1024.0 * 1024},
-                 {"Gi", 1073741824.0}};
-    char *end;
-    errno = 0;
-    bool digit = text[0] >= '0' && text[0] <= '9';
-    unsigned long long n = digit ? strtoull(text, &end, 10) : 0;
-    for (size_t i = 0; digit && errno == 0 && i < sizeof(units) / sizeof(units[0]); i++) {
-        if (strcmp(end, units[i].suffix) == 0 && n >= 1 && (double)n * units[i].factor < 0x1p62) {
-            *out = (size_t)n * (size_t)units[i].factor;
-            return 0;
-        }
-    }
-    return pp_fail(PP_EUSAGE, "--memory wants bytes such as 500M or 4Gi, not '%s'", text);
-}
-
 static int check(struct plan_best_result *s)
 {
     enum pp_log_level before = pp_log_level();
@@ -173,7 +148,10 @@ int plan_best(const char *word, const struct pp_cli_settings *settings, const st
                                   "--best");
     }
     if (how->memory) {
-        PP_TRY(plan_best_memory(how->memory, &s.spec.memory));
+        if (!pp_bytes_parse(how->memory, &s.spec.memory)) {
+            return pp_fail(PP_EUSAGE, "--memory wants bytes such as 500M or 4GiB, not '%s'",
+                           how->memory);
+        }
     }
     int rc = load(word, settings, &sweep);
     if (rc == 0) {

@@ -20,9 +20,6 @@ struct plan_best {
     const char *memory; /* --memory: bytes as written; NULL: any number */
 };
 
-/* "4Gi", "500M", "1000000" -> bytes, at least 1. PP_EUSAGE. */
-int plan_best_memory(const char *text, size_t *out);
-
 /*
  * Measure, search, print the table and the winner's lines. word: the CONFIG, NULL when there was
  * none. format: "grid" (the command's default) for people, or "json".

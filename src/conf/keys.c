@@ -27,6 +27,24 @@ static const char *shown_default(const struct conf_option *o)
     return o->def[0] ? o->def : "(empty)";
 }
 
+/* Text from `column` to the end of a terminal's line. */
+static void print_wrapped(FILE *f, int column, const char *text)
+{
+    enum {
+        WIDTH = 96
+    };
+    for (const char *p = text; *p;) {
+        size_t n = strlen(p), room = (size_t)(WIDTH - column);
+        if (n > room) {
+            for (n = room; n > 1 && p[n] != ' '; n--) {
+            }
+        }
+        fprintf(f, "%*s%.*s\n", column, "", (int)n, p);
+        p += n;
+        p += strspn(p, " ");
+    }
+}
+
 /* alone: the only key, which is shown with all that is known of its values */
 static void print_text(FILE *f, const struct conf_option *o, const struct pp_names *names,
                        bool new_section, bool first, int name_width, bool alone)
@@ -38,7 +56,7 @@ static void print_text(FILE *f, const struct conf_option *o, const struct pp_nam
     conf_range_text(o, names, range, sizeof(range));
     fprintf(f, "  %-*s  %-10s  %-15s  %s\n", name_width, o->key, conf_type_name(o->type),
             shown_default(o), range);
-    fprintf(f, "  %-*s  %s\n", name_width, "", o->help);
+    print_wrapped(f, name_width + 4, o->help);
     const char *const *lines = alone ? lines_of(o, names) : NULL;
     for (int i = 0; lines && lines[i]; i += 2) {
         fprintf(f, "%s    %-14s  %s\n", i == 0 ? "\n" : "", lines[i], lines[i + 1]);

@@ -106,9 +106,9 @@ static const struct conf_option table[] = {
     {KEY(pipeline, memory_cap, CONF_FLOAT), .def = "0", .max = 1e6, .unit = "forwards",
      .help = "zb-auto: activations a rank may hold, in micro-batches; 0 = twice the stages"},
     {KEY(pipeline, assignment, CONF_ASSIGNMENT), .def = "auto",
-     .help = "which layers a stage gets: auto = flops, same count, same parameters, same "
-             "measured time, or ranges such as 0-2 | 3-5, one for each stage and chunk in model "
-             "order"},
+     .help = "how layers are divided among the stages: so that each has the same flops (auto is "
+             "this too), params, measured time or number of layers (equal); or ranges of layers, "
+             "one for each stage and chunk in model order, such as 0-2 | 3-5"},
 
     {KEY(train, epochs, CONF_INT), .def = "5", .min = 1, .max = 1000000, .unit = "epochs",
      .numbers = true, .help = "passes over the training data"},

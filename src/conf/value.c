@@ -71,6 +71,24 @@ enum conf_number conf_number_parse(const char *text, bool *out_negative, uint64_
     return CONF_NUMBER_BAD;
 }
 
+bool pp_bytes_parse(const char *text, size_t *out)
+{
+    char number[64];
+    bool negative = false;
+    uint64_t n = 0;
+    snprintf(number, sizeof(number), "%s", text);
+    size_t len = strlen(number);
+    if (len > 1 && number[len - 1] == 'B') {
+        number[len - 1] = '\0';
+    }
+    if (conf_number_parse(number, &negative, &n) != CONF_NUMBER_OK || negative || n == 0 ||
+        n > SIZE_MAX / 2) {
+        return false;
+    }
+    *out = (size_t)n;
+    return true;
+}
+
 static int parse_whole(const struct conf_option *o, const char *text, struct pp_config *cfg,
                        char *why)
 {

@@ -114,6 +114,9 @@ rm -r "$folder/checkpoints/step-00000008"
 begin "what is no checkpoint is 65, what is not there is 66"
 run verify "$folder/shown"
 code_is 65
+cp "$folder/shown" "$folder/named.safetensors"
+run verify "$folder/named.safetensors"
+code_is 65
 mkdir "$folder/empty"
 for command in verify inspect; do
     run $command "$folder/nothing"

@@ -135,4 +135,8 @@ last='ppcli explain -'
 code_is 0
 out_has 'synthetic'
 
+begin "no line of keys is wider than 96 columns, but those of the many choices"
+run keys
+same "$(grep -v ' | ' "$folder/out" | awk 'length > 96')" ''
+
 finish

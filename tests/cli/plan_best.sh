@@ -75,7 +75,7 @@ out_has 'limited by the cut: no schedule helps: the best cut leaves stage '
 out_has 'layer 1 alone has'
 
 begin "a memory limit that nothing keeps is 78"
-run plan "$folder/net.ini" --best --memory 1k
+run plan "$folder/net.ini" --best --memory 1kB
 code_is 78
 out_has 'over 0.0 MiB a rank'
 err_has 'no shape can run within --memory 1k: the smallest found holds 0.'
@@ -88,7 +88,7 @@ err_has '--best of which config'
 run plan "$folder/net.ini" --memory 1Gi
 code_is 64
 err_has '--memory is for --best'
-for bytes in x 0 -1 1x 1.5Gi 99999999999999999999 4GiB; do
+for bytes in x 0 -1 1x 1.5Gi 99999999999999999999 4GiBB B; do
     run plan "$folder/net.ini" --best --memory "$bytes"
     code_is 64
     err_has '--memory wants bytes'

@@ -195,6 +195,11 @@ code_is 65
 err_has 'has shape'
 run eval net.ini --checkpoint net.ini
 code_is 65
+run eval net.ini --checkpoint a --lr 1
+code_is 64
+err_has "--lr has no effect on 'ppcli eval'"
+run inspect a
+grep -Eq '^data.train.images +[0-9]+$' out || complain "a checksum is no whole number: $(grep images out)"
 
 begin "weights alone cannot be gone on from"
 run train net.ini --dir '' --resume a/checkpoints/step-00000030/stage-0000-of-0002.safetensors
