@@ -45,7 +45,7 @@ extern const struct pp_fetch_limits pp_fetch_limits; /* the usual ones */
 int pp_fetch(const struct pp_fetch_set *set, const char *from, const char *dir,
              const struct pp_fetch_limits *limits);
 
-/* How many of the set's files are in `dir` by name, of *out_files. Errors: PP_ECONFIG. */
+/* How many of the set's *out_files files are in `dir`, by name. */
 int pp_fetch_there(const struct pp_fetch_set *set, const char *dir, int *out_files);
 
 /* 0 when the file is the pinned one (*out_gz: it is gzip), PP_EFORMAT when it is not. Errors too:

@@ -29,7 +29,6 @@ static int list(void)
         int files = 0;
         PP_TRY(pp_data_dir(set->name, dir));
         int there = pp_fetch_there(set, dir, &files);
-        PP_TRY(there);
         printf("%-16s %s\n%16s %s: %d of %d files there\n", set->name, set->help, "", dir, there,
                files);
     }

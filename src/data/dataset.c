@@ -13,12 +13,12 @@
 
 #define CLASSES_MAX 256 /* a label is one byte */
 
-#define PP_DATASET(symbol) extern const struct pp_dataset_ops dataset_##symbol;
+#define PP_DATASET(symbol, file) extern const struct pp_dataset_ops dataset_##symbol;
 #include "datasets.def"
 #undef PP_DATASET
 
 static const struct pp_dataset_ops *const all[] = {
-#define PP_DATASET(symbol) &dataset_##symbol,
+#define PP_DATASET(symbol, file) &dataset_##symbol,
 #include "datasets.def"
 #undef PP_DATASET
 };

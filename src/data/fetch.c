@@ -49,8 +49,6 @@ struct target {
     char path[PP_PATH_MAX], plain[PP_PATH_MAX], part[PP_PATH_MAX];
 };
 
-/* ---- digests */
-
 /* No file that is larger can be the right one: deflate adds no more to what it cannot shrink. */
 static uint64_t bytes_max(const struct pp_pin *pin)
 {
@@ -134,8 +132,6 @@ static bool is_there(const struct target *t)
     }
     return rc == 0;
 }
-
-/* ---- one file */
 
 /* The file of that name into the .part. PP_ENOINPUT: there is none. */
 static int copy(const char *folder, const char *final, const struct target *t)
@@ -227,8 +223,6 @@ static int get_file(struct fetch *f, const struct target *t)
     return rc;
 }
 
-/* ---- a data set */
-
 static int check_from(const char *from, struct fetch *f)
 {
     static const char *const schemes[] = {"https://", "http://", "file:///"};
@@ -277,8 +271,8 @@ int pp_fetch_there(const struct pp_fetch_set *set, const char *dir, int *out_fil
 {
     int n = 0, there = 0;
     for (struct target t; set->files[n].name; n++) {
-        PP_TRY(target_of(dir, &set->files[n], &t));
-        there += access(t.path, F_OK) == 0 || access(t.plain, F_OK) == 0;
+        there += target_of(dir, &set->files[n], &t) == 0 &&
+                 (access(t.path, F_OK) == 0 || access(t.plain, F_OK) == 0);
     }
     *out_files = n;
     return there;

@@ -20,9 +20,6 @@
 #include "ppcli/file.h"
 #include "ppcli/log.h"
 
-#define REDIRECTS_MAX 5
-#define LOW_SPEED_BYTES 1024
-
 struct transfer {
     CURL *curl;
     FILE *part;
@@ -63,7 +60,7 @@ static void set_options(struct transfer *t, const struct pp_fetch_limits *l)
     curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, strncmp(t->url, "file:", 5) ? protocols : "file");
     curl_easy_setopt(c, CURLOPT_REDIR_PROTOCOLS_STR, protocols);
     curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 1L);
-    curl_easy_setopt(c, CURLOPT_MAXREDIRS, (long)REDIRECTS_MAX);
+    curl_easy_setopt(c, CURLOPT_MAXREDIRS, 5L);
     curl_easy_setopt(c, CURLOPT_PREREQFUNCTION, on_connected);
     curl_easy_setopt(c, CURLOPT_PREREQDATA, t);
     if (strncmp(t->url, "http:", 5) == 0) {
@@ -73,7 +70,7 @@ static void set_options(struct transfer *t, const struct pp_fetch_limits *l)
     curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(c, CURLOPT_USERAGENT, "ppcli/" PP_VERSION);
     curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, (long)(l->connect_s * 1000));
-    curl_easy_setopt(c, CURLOPT_LOW_SPEED_LIMIT, (long)LOW_SPEED_BYTES);
+    curl_easy_setopt(c, CURLOPT_LOW_SPEED_LIMIT, 1024L);
     curl_easy_setopt(c, CURLOPT_LOW_SPEED_TIME, (long)l->low_speed_s);
     curl_easy_setopt(c, CURLOPT_RESUME_FROM_LARGE, (curl_off_t)t->offset);
     curl_easy_setopt(c, CURLOPT_MAXFILESIZE_LARGE, (curl_off_t)t->bytes_max);

@@ -43,6 +43,7 @@ def commands(root, here):
     net = os.path.join(here, 'net.ini')
     checkpoint = os.path.join(root, 'tests/golden/checkpoint-v1/step-00000007')
     part = os.path.join(checkpoint, 'stage-0000-of-0002.safetensors')
+    own = os.path.join(here, 'own.csv')
     images = os.path.join(root, 'data', 'mnist-sample')
     out = os.path.join(here, 'out')
     run = os.path.join(here, 'run')
@@ -81,6 +82,10 @@ def commands(root, here):
                                     '--set', 'model.sizes=784 8 10', '--max-steps', '2'], False),
         ('train --resume', ['train', net, '-q', '--dir', again, '--resume', '--epochs', '2'], False),
         ('eval', ['eval', net, '--checkpoint', run], False),
+        ('init', ['init', own, own], False),
+        ('eval: own data', ['eval', net, '--checkpoint', run, '--predictions', os.path.join(here, 'p.csv'),
+                            '--set', 'data.dataset=csv', '--set', 'data.train_file=' + own,
+                            '--set', 'data.test_file=' + own], False),
         ('bench', bench, False),
         ('bench --compare', ['bench', '--compare', result, result], True),
         ('diagnose', ['diagnose', run], True),
@@ -171,6 +176,8 @@ def main():
     with tempfile.TemporaryDirectory() as here:
         with open(os.path.join(here, 'net.ini'), 'w', encoding='ascii') as f:
             f.write(NET)
+        with open(os.path.join(here, 'own.csv'), 'w', encoding='ascii') as f:
+            f.writelines('%d,' % (i % 7) * 12 + '%d\n' % (i % 5) for i in range(40))
         made = Case(ppcli, here, ['train', 'net.ini', '-q', '--dir', 'run'], False).run('0')
         with open(os.path.join(here, 'table.csv'), 'wb') as f:
             f.write(Case(ppcli, here, ['plan', '--schedule', '1f1b', '--stages', '3', '--microbatches',
