@@ -19,10 +19,10 @@ struct pp_exec_bytes {
     size_t gradients;
     size_t optimizer;
     size_t
-        activations; /* saved per micro-batch in flight, inputs, logits, gradients between layers */
+        activations; /* of micro-batches in flight: values and gradients between layers, logits */
     size_t messages; /* slots of channels whose memory this rank provides */
     size_t data;     /* the data set, where the backend has memory of its own */
-    size_t scratch;  /* replica reduction, labels */
+    size_t scratch;  /* replica reduction; what a step reads and leaves */
     size_t total;    /* the arena; includes alignment */
 };
 
@@ -31,8 +31,7 @@ struct pp_exec_counters {
     uint64_t busy_ns;          /* computing: layers, loss, data, reduction sums, optimizer */
     struct pp_loss_sums train; /* on last-stage ranks */
     struct pp_loss_sums test;
-    /* Of training since the epoch began, not reset: one sum in the order of the micro-batches,
-     * whenever it was asked for. */
+    /* Of training since the epoch began, not reset: one sum in the order of the micro-batches. */
     struct pp_loss_sums epoch;
 };
 
@@ -63,8 +62,8 @@ void pp_exec_destroy(struct pp_exec **x);
 int pp_exec_train_steps(const struct pp_exec *x);
 int pp_exec_test_steps(const struct pp_exec *x);
 
-/* Make epoch e (0, 1, ...) the current one: its order of samples. so_far: what the steps of it that
- * are done already summed up on this rank, NULL: none are. Local. */
+/* Make epoch e (0, 1, ...) the current one: its order of samples. so_far: this rank's sums of its
+ * steps that are done already; NULL: none are. Local. */
 int pp_exec_start_epoch(struct pp_exec *x, uint64_t epoch, const struct pp_loss_sums *so_far);
 
 /*
@@ -73,28 +72,28 @@ int pp_exec_start_epoch(struct pp_exec *x, uint64_t epoch, const struct pp_loss_
  * lr: of this step; t: 1, 2, ... counted over the run; updates: steps that changed the weights
  * before it, for the optimizer's bias correction. Allocates nothing (asserted).
  * Errors: PP_EDIVERGED on all ranks when the loss or any gradient is not finite: no rank has
- * changed anything then, the batch is not counted in the sums, and the run can go on. The text says
- * what was not finite first, and where. Any other error is of this rank alone.
- * On a device the call returns when the step is enqueued, and what it returns may be about an
- * earlier step: see pp_exec_finish().
+ * changed anything then, the batch is not counted in the sums, and the run can continue. The text
+ * says what was not finite first, and where. Any other error is of this rank alone.
+ * Where ops may return before they are done, so does this call: its result may be about an earlier
+ * step, see pp_exec_finish().
  */
 int pp_exec_train_step(struct pp_exec *x, int step, double lr, int64_t t, int64_t updates);
 
 /*
- * Until all steps are done; t: the last one asked for. Returns what pp_exec_train_step() of the
- * first bad one among them would have. Before counters are taken, weights read, or an epoch begun.
- * When this or pp_exec_train_step() returns PP_EDIVERGED, pp_exec_late() tells how many steps
+ * Wait until all steps are done; t: the last one asked for. Call it before counters are taken,
+ * weights read, or an epoch begun. Returns what pp_exec_train_step() of the first bad step would
+ * have returned. When one of the two returns PP_EDIVERGED, pp_exec_late() tells how many steps
  * before the one asked for the bad one was: neither it nor any later one has changed anything, and
- * the run goes on behind the bad step. Local, though all ranks must come to it alike.
+ * the run continues after the bad step. Local, but all ranks must call it at the same step.
  */
 int pp_exec_finish(struct pp_exec *x, int64_t t);
 int pp_exec_late(const struct pp_exec *x);
 
-/* On a device that captures steps: whether they are captured, "on", or why not; static or as long
- * as x. Local. */
+/* "on", or why steps are not captured; static or as long as x. Local. */
 const char *pp_exec_graphs(const struct pp_exec *x);
 
-/* Whether the actions of all steps are timed from here on; else, on a device, of some. Local. */
+/* Whether the actions of all steps are timed from here on. Else, where timing costs, of some.
+ * Local. */
 void pp_exec_time_all(struct pp_exec *x, bool all);
 
 /*
@@ -128,15 +127,14 @@ bool pp_exec_times(const struct pp_exec *x, int s, struct pp_exec_times *out);
 /* Of the optimizer. Local. */
 struct pp_exec_time pp_exec_update_time(const struct pp_exec *x);
 
-/* Both count anew from here on. Local. */
+/* Both count from zero again. Local. */
 void pp_exec_forget_times(struct pp_exec *x);
 
 /* What one micro-batch keeps of virtual stage s from its F to its W: values between the layers, the
  * input, of the last stage the output. Local. Errors: PP_ERESOURCE. */
 int pp_exec_live_bytes(const struct pp_layout *layout, int s, size_t *out);
 
-/* --- what the next step depends on, for whoever saves and restores it --------------------------
- */
+/* --- what the next step depends on, for whoever saves and restores it ------------------------- */
 
 enum pp_exec_kind {
     PP_EXEC_PARAM,
@@ -156,7 +154,7 @@ struct pp_exec_tensor {
 int pp_exec_tensor_count(const struct pp_exec *x);
 void pp_exec_tensor(const struct pp_exec *x, int i, struct pp_exec_tensor *out);
 
-/* Copy n values from number `first` on to and from memory of the host. After the last put,
+/* Copy n values, from number `first`, to and from memory of the host. After the last put call
  * pp_exec_tensors_changed(). */
 int pp_exec_tensor_get(struct pp_exec *x, const struct pp_exec_tensor *t, size_t first, float *host,
                        size_t n);

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "ppcli/exec.h"
+
 void *__libc_malloc(size_t bytes);
 void *__libc_calloc(size_t n, size_t bytes);
 void *__libc_realloc(void *p, size_t bytes);
@@ -47,30 +49,41 @@ int posix_memalign(void **out, size_t alignment, size_t bytes)
 #define COUNTING 0
 #endif
 
-/* Allocations of a whole run of `steps` steps; several epochs of a small data set. */
+/* When the last step is done; how many times a forecast allocates depends on measured times. */
+static _Atomic long at_end;
+int __real_pp_exec_weights_sha256(struct pp_exec *x, char out[65]);
+int __wrap_pp_exec_weights_sha256(struct pp_exec *x, char out[65]);
+int __wrap_pp_exec_weights_sha256(struct pp_exec *x, char out[65])
+{
+    long none = 0;
+    atomic_compare_exchange_strong(&at_end, &none, allocations);
+    return __real_pp_exec_weights_sha256(x, out);
+}
+
+/* Allocations of a run of `steps` steps; several epochs of a small data set. */
 static long of_run(const char *steps, const char *stages, const char *schedule, const char *more)
 {
     struct outcome o;
-    const char *list[] = {
-        "model.sizes=20 17 33 8 5",
-        "data.train_samples=203",
-        "data.test_samples=57",
-        "train.batch_size=16",
-        "train.epochs=100",
-        "train.clip_norm=1",
-        "run.log_every=1", /* the forecast of the summary depends on how often ranks meet */
-        "checkpoint.every_epochs=0",
-        "checkpoint.at_end=false",
-        "pipeline.microbatches=4",
-        steps,
-        stages,
-        schedule,
-        more,
-        NULL};
+    const char *list[] = {"model.sizes=20 17 33 8 5",
+                          "data.train_samples=203",
+                          "data.test_samples=57",
+                          "train.batch_size=16",
+                          "train.epochs=100",
+                          "train.clip_norm=1",
+                          "run.log_every=1",
+                          "checkpoint.every_epochs=0",
+                          "checkpoint.at_end=false",
+                          "pipeline.microbatches=4",
+                          steps,
+                          stages,
+                          schedule,
+                          more,
+                          NULL};
     train_ok(list, &o); /* the first run also fills what libraries keep for good */
     long before = allocations;
+    at_end = 0;
     train_ok(list, &o);
-    return allocations - before;
+    return at_end - before;
 }
 
 static void a_step_allocates_nothing(void **state)
