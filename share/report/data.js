@@ -116,9 +116,12 @@ const nameOf = (slice) =>
 
 // ---- curves
 
-// Records of steps, and those of epochs that no record of a step lies in, in order.
+// Records of steps, and those of epochs that no such record tells of, in order. A record of a step
+// is the mean since the one before, or since its process began.
 function trainingPoints(run) {
   const { steps, epochs } = run;
+  const resumes = (run.events || []).filter((event) => event.type === "resume").map((event) => event.step);
+  const isCovered = (step, next) => next !== undefined && !resumes.some((at) => step <= at && at < next);
   const points = [];
   const add = (from, i, epoch) => points.push({
     step: from.step[i], loss: from.loss[i], accuracy: from.accuracy[i], speed: from.speed[i],
@@ -128,7 +131,7 @@ function trainingPoints(run) {
   for (let e = 0; e < epochs.step.length; e++) {
     const first = s;
     for (; s < steps.step.length && steps.step[s] <= epochs.step[e]; s++) add(steps, s, false);
-    if (s === first) add(epochs, e, true);
+    if (s === first && !isCovered(epochs.step[e], steps.step[s])) add(epochs, e, true);
   }
   for (; s < steps.step.length; s++) add(steps, s, false);
   return points;

@@ -57,9 +57,30 @@ function unfinished(run) {
     : " It recorded no step.";
   return el("div", { class: "warn" }, el("p", {},
     el("b", {}, "This run " + (said[run.end] || "did not finish.")),
-    why[run.end] || " It was stopped, failed, or is still going: no summary.json.",
-    end && text(end, "why") && " " + text(end, "why").replace(/\.?$/, "."), done,
+    why[run.end] || why[text(end, "how")] || " It was stopped, failed, or is still going: no summary.json.",
+    end && text(end, "why") && el("span", { class: "block" }, text(end, "why")), done,
     run.end && [" ", code("ppcli diagnose"), " tells what each rank did last."]));
+}
+
+// "schedule 10.5 + imbalance 6.2 + hand-over and waiting 59.1"
+function bubbleParts(summary) {
+  const names = [["schedule", "bubble_schedule"], ["imbalance", "bubble_imbalance"], ["hand-over and waiting", "bubble_waiting"]];
+  const known = names.filter(([, key]) => isNumber(number(summary, key)));
+  return known.map(([name, key]) => name + " " + count(100 * number(summary, key), 1)).join(" + ");
+}
+
+// What limits the run, and a machine that was busy, beside the figures that it spoils.
+function remarks(run) {
+  const waited = number(run.summary, "waited_for_core"), load = number(run.summary, "load_before");
+  const busy = waited >= 0.02 || (!isNumber(waited) && load >= 0.5);
+  const advice = text(run.summary, "advice");
+  return [
+    advice && el("p", {}, el("b", {}, "What limits it: "), advice.replace(/^limited by /, "") + "."),
+    busy && el("div", { class: "note" }, el("p", {}, el("b", {}, "Busy machine: "),
+      isNumber(load) ? "load " + count(load, 1) + " before the run" : "",
+      isNumber(waited) ? (isNumber(load) ? "; " : "") + "ranks waited for a core " + percent(waited, 0) + " of the time" : "",
+      ". Speed and bubble are not those of a quiet one.")),
+  ];
 }
 
 function card(title, big, ...below) {
@@ -88,7 +109,8 @@ function cards(run) {
       isNumber(ms) ? count(ms, 3) + " ms a step" : ""),
     card("bubble, measured", percent(bubble),
       [isNumber(run.predicted) && percent(run.predicted) + " predicted from measured times",
-        isNumber(ideal) && percent(ideal) + " ideal"].filter(Boolean).join(", ")),
+        isNumber(ideal) && percent(ideal) + " ideal"].filter(Boolean).join(", "),
+      el("span", { class: "dim block" }, bubbleParts(summary))),
     card(summary ? "wall time" : "time until then", duration(wall),
       plural(run.stepsDone, "step") + (isNumber(epochs) ? ", " + plural(epochs, "epoch") : "")));
 }
@@ -113,7 +135,7 @@ function answer(run) {
       run.marks.filter((m) => m.label === "resumed").map((m) => count(m.step)).join(", ") +
       "; the layout is that of the last start."),
     !run.finished && !run.trace && unfinished(run), notesBox(run),
-    run.trace ? planCards(run) : cards(run),
+    run.trace ? planCards(run) : cards(run), remarks(run),
     sha && el("p", {}, el("span", { class: "dim" }, "weights_sha256 "), code(sha)),
   ]);
 }
@@ -158,8 +180,7 @@ function results() {
   const heads = ["", ...runs.map((run) => ({ n: chip(run) }))];
   const rows = RESULTS.filter(([, get]) => runs.some((run) => isNumber(get(run)))).map(([name, get, show, how]) =>
     [name, ...runs.map((run, i) => ({
-      n: [isNumber(get(run)) ? show(get(run)) : NONE,
-        i > 0 && el("small", {}, change(get(runs[0]), get(run), how))],
+      n: [i > 0 && el("small", {}, change(get(runs[0]), get(run), how)), isNumber(get(run)) ? show(get(run)) : NONE],
     }))]);
   return rows.length ? table(heads, rows, "results") : null;
 }
