@@ -95,6 +95,9 @@ void pp_metrics_epoch(struct pp_metrics *m, const struct pp_epoch_result *e);
  * was skipped. */
 void pp_metrics_nonfinite(struct pp_metrics *m, int epoch, int64_t t, int64_t to, const char *why);
 
+/* The run ends before its last step, after step t, with the recorded failure. m may be NULL. */
+void pp_metrics_end(struct pp_metrics *m, int64_t t, bool stopped);
+
 /* Before a checkpoint counts: what was told of the steps up to it is on the disk. */
 void pp_metrics_sync(struct pp_metrics *m);
 

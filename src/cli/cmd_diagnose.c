@@ -2,6 +2,7 @@
 /* ppcli diagnose: what the ranks of a run are doing or did last, and who holds the others up. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include <sys/stat.h>
 
 #include "ppcli/diagnose.h"
@@ -65,6 +66,13 @@ static void read_hang(const char *dir, char *out, size_t bytes)
     }
 }
 
+/* A run that is over and left no summary did not do all of its steps. */
+static bool is_unfinished(const char *dir, const struct pp_diagnosis *d)
+{
+    char path[PP_PATH_MAX];
+    return !d->live && pp_path_format(path, "%s/summary.json", dir) == 0 && access(path, F_OK) != 0;
+}
+
 static int diagnose(const char *dir, bool json)
 {
     static const size_t hang_bytes = 16384;
@@ -83,6 +91,9 @@ static int diagnose(const char *dir, bool json)
         if (json) {
             pp_diagnosis_print_json(&d, dir, hang, stdout);
         } else {
+            if (is_unfinished(dir, &d)) {
+                puts("this run did not finish: it has no summary.json");
+            }
             if (hang[0]) {
                 printf("the watchdog ended this run: %s", hang);
             } else {

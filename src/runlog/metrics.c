@@ -23,6 +23,8 @@
 #include "outputs.h"
 #include "seats_text.h"
 
+#define PRINT_NS 2000000000u /* between two printed lines when run.log_every is 0 */
+
 struct pp_metrics {
     const struct pp_run *run;
     const char *dir; /* "": nothing is written */
@@ -36,6 +38,7 @@ struct pp_metrics {
     int64_t total_steps;
     int64_t before; /* steps that an earlier process did */
     uint64_t start_ns;
+    uint64_t printed_ns; /* when the last line of steps or of an epoch was printed */
 };
 
 /* --- log lines ---------------------------------------------------------------------------------
@@ -204,7 +207,7 @@ int pp_metrics_open(const struct pp_run *run, const struct pp_backend *be,
         return rc;
     }
     announce(m, be, tp, from->graphs);
-    m->start_ns = pp_clock_ns();
+    m->start_ns = m->printed_ns = pp_clock_ns();
     *out = m;
     return 0;
 }
@@ -235,8 +238,11 @@ void pp_metrics_sync(struct pp_metrics *m)
 void pp_metrics_window(struct pp_metrics *m, const struct pp_window *w, int steps, bool record)
 {
     char line[256];
+    uint64_t now = pp_clock_ns();
+    bool print = record && (m->run->cfg->run.log_every > 0 || now - m->printed_ns >= PRINT_NS);
     step_line(m, w, steps, line, sizeof(line));
-    if (record && !m->quiet && !(m->live && m->out_is_tty)) {
+    if (print && !m->quiet && !(m->live && m->out_is_tty)) {
+        m->printed_ns = now;
         wipe_live(m);
         fprintf(m->out, "%s\n", line);
         fflush(m->out);
@@ -261,7 +267,7 @@ void pp_metrics_window(struct pp_metrics *m, const struct pp_window *w, int step
         if (w->skipped > 0) {
             pp_json_int(&j, "skipped_steps", w->skipped);
         }
-        pp_json_dbl(&j, "seconds", (double)(pp_clock_ns() - m->start_ns) * 1e-9);
+        pp_json_dbl(&j, "seconds", (double)(now - m->start_ns) * 1e-9);
         end(m, &j);
     }
 }
@@ -287,8 +293,22 @@ void pp_metrics_nonfinite(struct pp_metrics *m, int epoch, int64_t t, int64_t to
     }
 }
 
+void pp_metrics_end(struct pp_metrics *m, int64_t t, bool stopped)
+{
+    if (m && m->jsonl) {
+        struct pp_json j;
+        begin(m, &j, "end");
+        pp_json_int(&j, "step", t);
+        pp_json_bool(&j, "finished", false);
+        pp_json_str(&j, "how", stopped ? "stopped" : "failed");
+        pp_json_str(&j, "why", pp_error_get()->text);
+        end(m, &j);
+    }
+}
+
 void pp_metrics_epoch(struct pp_metrics *m, const struct pp_epoch_result *e)
 {
+    m->printed_ns = pp_clock_ns();
     outputs_epoch(&m->outputs, e);
     if (!m->quiet) {
         wipe_live(m);

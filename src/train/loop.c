@@ -17,7 +17,8 @@
 #include "ppcli/mem.h"
 #include "nonfinite.h"
 
-#define RECORD_NS 2000000000u /* between two records when run.log_every is 0 */
+#define RECORD_NS 2000000000u /* between two records when run.log_every is 0, at most */
+#define RECORDS 50            /* of a run with a folder then, at least */
 
 static void add(struct totals *to, const struct totals *w)
 {
@@ -87,7 +88,10 @@ static int sync_training(struct trainer *tr, int steps, bool epoch_end)
         tr->busy[r] = w.window_ns > 0 ? (double)tr->all[r].busy_ns / (double)w.window_ns : 0;
     }
     int log_every = tr->run->cfg->run.log_every;
-    bool record = log_every > 0 ? tr->t % log_every == 0 : tr->record.window_ns >= RECORD_NS;
+    int64_t part = tr->total_steps > RECORDS ? tr->total_steps / RECORDS : 1;
+    bool late = tr->dir[0] && log_every == 0 && tr->t - tr->recorded >= part;
+    bool record =
+        log_every > 0 ? tr->t % log_every == 0 : late || tr->record.window_ns >= RECORD_NS;
     if (tr->m && w.rows > 0 && tr->spec->options->window) {
         tr->spec->options->window(tr->spec->options->ctx, w.rows, (double)w.window_ns * 1e-9);
     }
@@ -113,6 +117,7 @@ static int sync_training(struct trainer *tr, int steps, bool epoch_end)
     }
     if (record) {
         memset(&tr->record, 0, sizeof(tr->record));
+        tr->recorded = tr->t;
     }
     /* The next sync: in about PP_RUN_MEET_NS, but never more than ten times the last distance. */
     if (!epoch_end) {
@@ -126,6 +131,8 @@ static int sync_training(struct trainer *tr, int steps, bool epoch_end)
     if (log_every > 0) {
         int64_t logged = tr->t + log_every - tr->t % log_every;
         tr->next_sync = epoch_end || logged < tr->next_sync ? logged : tr->next_sync;
+    } else if (tr->dir[0] && tr->recorded + part < tr->next_sync) {
+        tr->next_sync = tr->recorded + part;
     }
     return 0;
 }

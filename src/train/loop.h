@@ -53,8 +53,8 @@ struct trainer {
     uint64_t *busy_ns;          /* [ranks] over the run */
     double *busy;               /* [ranks] share of the last window */
     uint64_t window_start;
-    uint64_t since_record_ns;
     int64_t total_steps, t, next_sync;
+    int64_t recorded;             /* step of the last record in metrics.jsonl */
     int epoch_no;                 /* the current one, 1.. */
     int epoch_step;               /* steps done in it */
     int stop;                     /* all ranks know of this signal */

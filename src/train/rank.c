@@ -217,6 +217,9 @@ int rank_main(struct rank_spec *spec, struct pp_transport *tp)
             rc = spec->options->work ? work(&tr) : loop_train(&tr, start);
         }
     }
+    if (rc < 0) {
+        pp_metrics_end(tr.m, tr.t, rc == PP_ESTOPPED);
+    }
     pp_metrics_close(&tr.m);
     saver_destroy(&tr.saver);
     pp_lock_release(&tr.lock);

@@ -228,7 +228,7 @@ static void headline(const struct pp_diagnosis *d, FILE *f)
     switch (d->verdict) {
     case PP_VERDICT_NONE:
         fputs(d->live           ? "the ranks get on: nobody holds the others up"
-              : all_finished(d) ? "every rank came to its end"
+              : all_finished(d) ? "every rank ended in order"
                                 : "nobody was holding the others up when the run ended",
               f);
         break;

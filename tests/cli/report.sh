@@ -68,14 +68,38 @@ page_has "$page" "run['lost'][1] == {'absent': False, 'why': None, 'lines': 1, '
     "run['summary'] is None" "[lost['absent'] for lost in run['lost']] == [True, False, False, True]" \
     "run['steps']['step'] == [2, 4, 6, 8, 10]"
 
+# start DIR: a run that has begun to record and would take for ever
+start() {
+    "$PPCLI" train "$config" --dir "$1" --epochs 1000000 --log-every 100 >"$folder/log" 2>&1 &
+    child=$!
+    n=0
+    until grep -q '"type":"step"' "$1/metrics.jsonl" 2>/dev/null || [ $n -ge 600 ]; do
+        sleep 0.05
+        n=$((n + 1))
+    done
+}
+
+begin "a run that was stopped says so in metrics.jsonl, diagnose and report"
+start "$folder/stopped"
+kill -TERM $child
+wait $child
+run diagnose "$folder/stopped"
+code_is 0
+same "$(head -n 1 "$folder/out")" 'this run did not finish: it has no summary.json'
+run report "$folder/stopped" -o "$page"
+page_has "$page" "run['end'] == 'stopped'" "run['events'][-1]['type'] == 'end'" \
+    "run['events'][-1]['how'] == 'stopped' and not run['events'][-1]['finished']" \
+    "run['events'][-1]['why'].startswith('by SIGTERM after step %d of' % run['events'][-1]['step'])"
+
+begin "a short run without log_every has 50 records, and prints none of them"
+run train "$config" --dir "$folder/short" --epochs 11 --log-every 0
+code_is 0
+same "$(grep -c '^epoch=[0-9]* step=' "$folder/out")" 0
+run report "$folder/short" -o "$page"
+page_has "$page" "len(run['steps']['step']) >= 50" "run['epochs']['step'][-1] == 110"
+
 begin "how it ended comes from the rings of its ranks"
-"$PPCLI" train "$config" --dir "$folder/going" --epochs 1000000 --log-every 100 >"$folder/log" 2>&1 &
-child=$!
-n=0
-until grep -q '"type":"step"' "$folder/going/metrics.jsonl" 2>/dev/null || [ $n -ge 600 ]; do
-    sleep 0.05
-    n=$((n + 1))
-done
+start "$folder/going"
 run report "$folder/going" -o "$page"
 code_is 0
 page_has "$page" "run['end'] == 'running'"

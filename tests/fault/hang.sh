@@ -243,7 +243,8 @@ code_is 0
 [ ! -e "$folder/h2F0/hang.txt" ] || complain "hang.txt is still there"
 run diagnose "$folder/h2F0"
 code_is 0
-out_has 'every rank came to its end'
+out_has 'every rank ended in order'
+out_lacks 'did not finish'
 
 begin "diagnose without a run, without its config, and with rings that are none"
 run diagnose "$folder/no-such-run"
