@@ -215,7 +215,16 @@ function marksOf(run) {
   return marks;
 }
 
+// Columns of numbers; those of epochs have other names for the same.
+function columns(raw) {
+  const pick = (a, b) => (raw[a].some(isNumber) ? raw[a] : raw[b]);
+  return { ...raw, loss: pick("loss", "train_loss"), accuracy: pick("accuracy", "train_accuracy"),
+    speed: raw.samples_per_second, bubble: raw.bubble_measured };
+}
+
 function prepare(run, index) {
+  run.steps = columns(run.steps);
+  run.epochs = columns(run.epochs);
   run.number = index + 1;
   run.color = "var(--c" + (index % 8) + ")";
   run.finished = run.summary !== null;

@@ -137,9 +137,9 @@ class Lane {
   }
 
   drawRow(row, top, half) {
-    const c = this.c, band = this.band, letters = band >= 13;
+    const c = this.c, band = this.band, letters = band >= 10;
     c.textAlign = "center";
-    c.font = (band >= 20 ? "11px " : "10px ") + getComputedStyle(document.body).fontFamily;
+    c.font = (band >= 20 ? "11px " : band >= 13 ? "10px " : "9px ") + getComputedStyle(document.body).fontFamily;
     const { to } = this.view();
     for (let i = this.firstOf(row); i < row.length && row[i].start <= to; i++) {
       const s = row[i], { group } = KINDS[s.kind];

@@ -14,7 +14,7 @@
 
 #define VALUE_BYTES (64 << 10)    /* of a header, a summary, the events */
 #define ITEMS_MAX 256             /* of a list of ranks */
-#define ROWS_BUDGET 1600          /* records on a page */
+#define RECORDS_BUDGET 1600       /* records on a page */
 #define HALVES_BUDGET (230 << 10) /* bytes of all steps on a page */
 
 extern const char report_page_head[], report_page_tail[]; /* made of share/report/ */
@@ -40,6 +40,9 @@ static int put_value(const char *key, json_t *value, struct pp_json *j)
         }
     }
     size_t bytes = value ? json_dumpb(value, NULL, 0, flags) : 0;
+    if (value && bytes == 0) {
+        return pp_fail(PP_ERESOURCE, "report: out of memory");
+    }
     if (bytes > 0 && bytes <= VALUE_BYTES) {
         text = pp_alloc(bytes + 1, 1);
         if (!text) {
@@ -52,24 +55,35 @@ static int put_value(const char *key, json_t *value, struct pp_json *j)
     return 0;
 }
 
-static void put_rows(const char *key, struct report_rows *rows, int most, struct pp_json *j)
+/* One list for each key: what all records say to it. */
+static int put_records(const char *key, json_t **records, size_t most, struct pp_json *j)
 {
-    static const char *const names[REPORT_COLUMNS] = {
-        "step",          "epoch", "loss",  "accuracy", "test_loss",
-        "test_accuracy", "lr",    "speed", "bubble",   "seconds"};
-    while (rows->n > most) {
-        report_thin(rows);
+    static const char *const keys[] = {"step",
+                                       "epoch",
+                                       "loss",
+                                       "train_loss",
+                                       "accuracy",
+                                       "train_accuracy",
+                                       "test_loss",
+                                       "test_accuracy",
+                                       "lr",
+                                       "samples_per_second",
+                                       "bubble_measured",
+                                       "seconds"};
+    while (json_array_size(*records) > most) {
+        PP_TRY(report_thin(records));
     }
     pp_json_object(j, key);
-    for (int c = 0; c < REPORT_COLUMNS; c++) {
-        pp_json_array(j, names[c]);
-        for (int i = 0; i < rows->n; i++) {
-            double value = rows->row[i].v[c];
-            pp_json_dbl(j, NULL, c == REPORT_STEP ? value : report_short(value));
+    for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]); k++) {
+        pp_json_array(j, keys[k]);
+        for (size_t i = 0; i < json_array_size(*records); i++) {
+            double value = report_number(json_array_get(*records, i), keys[k]);
+            pp_json_dbl(j, NULL, k == 0 ? value : report_short(value));
         }
         pp_json_end(j);
     }
     pp_json_end(j);
+    return 0;
 }
 
 /* Of every file of the run: what of it is missing here. */
@@ -100,8 +114,8 @@ static int put_run(struct pp_report *r, int runs, struct pp_json *j)
     PP_TRY(put_value("summary", r->summary, j));
     PP_TRY(put_value("events", r->events, j));
     PP_TRY(put_value("timeline", r->timeline, j));
-    put_rows("steps", &r->steps, ROWS_BUDGET / runs, j);
-    put_rows("epochs", &r->epochs, ROWS_BUDGET / 2 / runs, j);
+    PP_TRY(put_records("steps", &r->steps, RECORDS_BUDGET / (size_t)runs, j));
+    PP_TRY(put_records("epochs", &r->epochs, RECORDS_BUDGET / 2 / (size_t)runs, j));
     pp_json_str(j, "config", r->config);
     PP_TRY(report_put_half("measured", &r->measured, budget, j));
     PP_TRY(report_put_half("simulated", &r->simulated, budget, j));

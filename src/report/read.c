@@ -15,11 +15,11 @@
 #include "report.h"
 
 #define LINE_BYTES (1 << 20)
-#define EVENTS_MAX 100          /* records of metrics.jsonl that are no rows */
+#define EVENTS_MAX 100          /* other records of metrics.jsonl */
 #define CONFIG_BYTES (64 << 10) /* of config.resolved.ini */
 #define SUMMARY_BYTES (8 << 20) /* of 16,384 ranks and more */
 #define NUMBER_MAX 1e300        /* what is beyond is damage, and would overflow in a picture */
-#define ROWS_MAX (1 << 20)      /* records kept; then every second one goes */
+#define RECORDS_MAX (1 << 16)   /* of steps, of epochs; then every second one goes */
 
 double report_number(const json_t *object, const char *key)
 {
@@ -89,100 +89,93 @@ int report_objects(struct pp_report *r, FILE *f, struct report_lost *lost,
     return rc == 0 && ferror(f) ? pp_fail_errno(PP_EIO, "cannot read %s", r->dir) : rc;
 }
 
-/* ---- rows of metrics.jsonl */
+/* ---- records of metrics.jsonl */
 
-void report_thin(struct report_rows *rows)
+static int no_memory(void)
 {
-    int kept = 0;
-    for (int i = 0; i < rows->n; i += 4) {
-        int end = i + 4 < rows->n ? i + 4 : rows->n, least = i, most = i;
-        for (int k = i; k < end; k++) {
-            least = rows->row[k].v[REPORT_LOSS] < rows->row[least].v[REPORT_LOSS] ? k : least;
-            most = rows->row[k].v[REPORT_LOSS] > rows->row[most].v[REPORT_LOSS] ? k : most;
-        }
-        int first = least < most ? least : most, second = least < most ? most : least;
-        second = second == first || end == rows->n ? end - 1 : second; /* the last one stays */
-        rows->row[kept++] = rows->row[first];
-        if (second > first) {
-            rows->row[kept++] = rows->row[second];
-        }
-    }
-    rows->n = kept;
+    return pp_fail(PP_ERESOURCE, "report: out of memory");
 }
 
-/* A run that went back: what it had recorded from there on did not count. */
-static void forget_from(struct report_rows *rows, enum report_column by, double from)
+static double loss_of(const json_t *records, size_t i)
 {
-    while (rows->n > 0 && rows->row[rows->n - 1].v[by] >= from) {
-        rows->n--;
-    }
+    const json_t *o = json_array_get(records, i);
+    double loss = report_number(o, "loss");
+    return isnan(loss) ? report_number(o, "train_loss") : loss;
 }
 
-static int add_row(struct report_rows *rows, enum report_column by, const json_t *o)
+int report_thin(json_t **records)
 {
-    static const char *const names[REPORT_COLUMNS][2] = {
-        [REPORT_STEP] = {"step", "step"},
-        [REPORT_EPOCH] = {"epoch", "epoch"},
-        [REPORT_LOSS] = {"loss", "train_loss"},
-        [REPORT_ACCURACY] = {"accuracy", "train_accuracy"},
-        [REPORT_TEST_LOSS] = {"test_loss", "test_loss"},
-        [REPORT_TEST_ACCURACY] = {"test_accuracy", "test_accuracy"},
-        [REPORT_LR] = {"lr", "lr"},
-        [REPORT_SPEED] = {"samples_per_second", "samples_per_second"},
-        [REPORT_BUBBLE] = {"bubble_measured", "bubble_measured"},
-        [REPORT_SECONDS] = {"seconds", "seconds"},
-    };
-    struct report_row row;
-    for (int c = 0; c < REPORT_COLUMNS; c++) {
-        row.v[c] = report_number(o, names[c][by == REPORT_EPOCH]);
+    json_t *kept = json_array();
+    size_t n = json_array_size(*records);
+    int failed = kept ? 0 : -1;
+    for (size_t i = 0; failed == 0 && i < n; i += 4) {
+        size_t end = i + 4 < n ? i + 4 : n, least = i, most = i;
+        for (size_t k = i; k < end; k++) {
+            least = loss_of(*records, k) < loss_of(*records, least) ? k : least;
+            most = loss_of(*records, k) > loss_of(*records, most) ? k : most;
+        }
+        size_t first = least < most ? least : most, second = least < most ? most : least;
+        second = second == first || end == n ? end - 1 : second;
+        failed = json_array_append(kept, json_array_get(*records, first));
+        if (failed == 0 && second > first) {
+            failed = json_array_append(kept, json_array_get(*records, second));
+        }
     }
-    if (!(row.v[by] >= 0)) {
-        return 1;
+    if (failed) {
+        json_decref(kept);
+        return no_memory();
     }
-    forget_from(rows, by, row.v[by]);
-    if (rows->n >= ROWS_MAX) {
-        report_thin(rows);
-    }
-    void *grown = report_grow(rows->row, rows->n, &rows->capacity, sizeof(row));
-    if (!grown) {
-        return PP_ERESOURCE;
-    }
-    rows->row = grown;
-    rows->row[rows->n++] = row;
+    json_decref(*records);
+    *records = kept;
     return 0;
 }
 
-/* A resume, a rewind, the end: the page gets it as it is. */
-static int add_event(struct pp_report *r, const char *type, json_t *o)
+/* A run that went back: what it had recorded from there on did not count. */
+static void forget_from(json_t *records, const char *key, double from)
 {
-    double step = report_number(o, "step");
-    if (strcmp(type, "resume") == 0 && step >= 0) {
-        forget_from(&r->steps, REPORT_STEP, step + 1);
-        forget_from(&r->epochs, REPORT_STEP, step + 1);
+    size_t n = json_array_size(records);
+    for (; n > 0 && report_number(json_array_get(records, n - 1), key) >= from; n--) {
+        json_array_remove(records, n - 1);
     }
-    if (!r->events && !(r->events = json_array())) {
-        return pp_fail(PP_ERESOURCE, "report: out of memory");
+}
+
+static int add_record(json_t **records, json_t *o)
+{
+    if (!*records && !(*records = json_array())) {
+        return no_memory();
     }
-    if (json_array_size(r->events) >= EVENTS_MAX) {
-        json_array_remove(r->events, 0);
+    if (json_array_size(*records) >= RECORDS_MAX) {
+        PP_TRY(report_thin(records));
     }
-    return json_array_append(r->events, o) == 0 ? 0
-                                                : pp_fail(PP_ERESOURCE, "report: out of memory");
+    return json_array_append(*records, o) == 0 ? 0 : no_memory();
 }
 
 static int take_record(struct pp_report *r, json_t *o)
 {
     const char *type = report_text(o, "type");
-    if (strcmp(type, "step") == 0) {
-        return add_row(&r->steps, REPORT_STEP, o);
-    }
-    if (strcmp(type, "epoch") == 0) {
-        return add_row(&r->epochs, REPORT_EPOCH, o);
+    double step = report_number(o, "step"), epoch = report_number(o, "epoch");
+    if (strcmp(type, "step") == 0 || strcmp(type, "epoch") == 0) {
+        bool of_step = *type == 's';
+        const char *key = of_step ? "step" : "epoch";
+        json_t **records = of_step ? &r->steps : &r->epochs;
+        if (!((of_step ? step : epoch) >= 0)) {
+            return 1;
+        }
+        forget_from(*records, key, of_step ? step : epoch);
+        return add_record(records, o);
     }
     if (strcmp(type, "header") == 0 && !r->header) {
         r->header = json_incref(o);
     }
-    return strcmp(type, "header") == 0 || strcmp(type, "summary") == 0 ? 0 : add_event(r, type, o);
+    if (strcmp(type, "header") == 0 || strcmp(type, "summary") == 0 ||
+        json_array_size(r->events) >= EVENTS_MAX) {
+        return 0;
+    }
+    if (strcmp(type, "resume") == 0 && step >= 0) {
+        forget_from(r->steps, "step", step + 1);
+        forget_from(r->epochs, "step", step + 1);
+    }
+    return add_record(&r->events, o); /* a resume, a rewind, the end: the page gets it as it is */
 }
 
 /* ---- the other files */
@@ -342,14 +335,14 @@ void pp_report_close(struct pp_report **report)
     }
     json_decref(r->header);
     json_decref(r->summary);
+    json_decref(r->steps);
+    json_decref(r->epochs);
     json_decref(r->events);
     json_decref(r->timeline);
     for (int i = 0; i < REPORT_FILES; i++) {
         pp_free(r->lost[i].why);
     }
     pp_free(r->config);
-    pp_free(r->steps.row);
-    pp_free(r->epochs.row);
     pp_free(r->measured.slices);
     pp_free(r->simulated.slices);
     pp_free(r);

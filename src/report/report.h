@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a report knows of a run. A number that is absent, null or beyond 1e300 is NAN here. */
+/* What a report knows of a run. A number that is absent, null or beyond 1e300 is NAN. */
 #ifndef PPCLI_REPORT_REPORT_H
 #define PPCLI_REPORT_REPORT_H
 
@@ -9,29 +9,6 @@
 #include "ppcli/file.h"
 #include "ppcli/json.h"
 #include "ppcli/report.h"
-
-enum report_column {
-    REPORT_STEP,
-    REPORT_EPOCH,
-    REPORT_LOSS,
-    REPORT_ACCURACY,
-    REPORT_TEST_LOSS,
-    REPORT_TEST_ACCURACY,
-    REPORT_LR,
-    REPORT_SPEED,
-    REPORT_BUBBLE,
-    REPORT_SECONDS,
-    REPORT_COLUMNS
-};
-
-struct report_row { /* a "step" or "epoch" record of metrics.jsonl */
-    double v[REPORT_COLUMNS];
-};
-
-struct report_rows { /* owned; ascending by step or epoch */
-    struct report_row *row;
-    int n, capacity;
-};
 
 struct report_slice {
     double start, length;             /* seconds */
@@ -64,11 +41,11 @@ struct report_lost {
 
 struct pp_report {
     char dir[PP_PATH_MAX];
-    const char *name; /* last part of dir */
-    const char *end;  /* how a run without summary ended; NULL: not known */
-    json_t *header, *summary, *events, *timeline; /* owned; NULL: absent */
-    struct report_rows steps, epochs;
-    char *config; /* the text; owned */
+    const char *name;                    /* last part of dir */
+    const char *end;                     /* how a run without summary ended; NULL: not known */
+    json_t *header, *summary, *timeline; /* owned; NULL: absent */
+    json_t *steps, *epochs, *events;     /* records of metrics.jsonl; owned */
+    char *config;                        /* the text; owned */
     struct report_half measured, simulated;
     struct report_lost lost[REPORT_FILES];
 };
@@ -91,8 +68,9 @@ int report_take_event(struct pp_report *r, json_t *o);
 /* After the last event: one step stays, sorted by rank and start, from time 0 on. */
 void report_end_timeline(struct pp_report *r);
 
-/* Halves the rows: of every four the ones with the least and the greatest loss stay. */
-void report_thin(struct report_rows *rows);
+/* Halves a list of records: of every four the ones with the least and the greatest loss stay, and
+ * the last one. Errors: PP_ERESOURCE. */
+int report_thin(json_t **records);
 
 /* A half as an object, in at most `budget` bytes. Errors: PP_ERESOURCE. */
 int report_put_half(const char *key, const struct report_half *h, size_t budget, struct pp_json *j);
