@@ -3,7 +3,8 @@
 
 const CURVES = [
   { id: "loss", title: "Loss", key: "loss", test: "test_loss", show: (x) => figures(x, 5), log: true },
-  { id: "accuracy", title: "Accuracy", key: "accuracy", test: "test_accuracy", show: (x) => percent(x, 2), share: true },
+  { id: "accuracy", title: "Accuracy", key: "accuracy", test: "test_accuracy", show: (x) => percent(x, 2),
+      share: true },
   { id: "throughput", title: "Throughput, samples/s", key: "speed", show: (x) => count(x), zero: true },
   { id: "bubble", title: "Bubble", key: "bubble", show: (x) => percent(x), share: true, zero: true },
 ];
@@ -38,7 +39,8 @@ function seriesOf(curve) {
     if (curve.test)
       series.push(clean({
         name: who + "test", color: runs.length > 1 ? run.color : "var(--c1)", run, test: true, dots: true,
-        xs: run.epochs.step.map((step) => (curveState.time ? run.clock(step) : step)), ys: run.epochs[curve.test],
+        xs: run.epochs.step.map((step) => (curveState.time ? run.clock(step) : step)),
+            ys: run.epochs[curve.test],
       }));
   }
   return series.filter((s) => s.xs.length > 0);
@@ -58,7 +60,8 @@ function logTicks(low, high) {
 function linearTicks(low, high, most) {
   const step = niceStep(high - low || 1, most);
   const ticks = [];
-  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9 && ticks.length < 50; i++) ticks.push(i * step);
+  const first = Math.ceil(low / step - 1e-9);
+  for (let i = first; i * step <= high + step * 1e-9 && ticks.length < 50; i++) ticks.push(i * step);
   return ticks;
 }
 
@@ -84,9 +87,16 @@ class Chart {
   constructor(curve, group) {
     this.curve = curve;
     this.group = group;
-    this.svg = svg("svg", { class: "chart", tabindex: 0, role: "img", "aria-label": curve.title,
-      onpointermove: (e) => this.move(e), onpointerleave: () => this.leave(), onpointerdown: (e) => this.down(e),
-      onpointerup: (e) => this.up(e), ondblclick: () => this.group.zoom(null), onkeydown: (e) => this.key(e), onblur: () => this.leave() });
+    this.svg = svg("svg", {
+      class: "chart", tabindex: 0, role: "img", "aria-label": curve.title,
+      onpointermove: (e) => this.move(e),
+      onpointerleave: () => this.leave(),
+      onpointerdown: (e) => this.down(e),
+      onpointerup: (e) => this.up(e),
+      ondblclick: () => this.group.zoom(null),
+      onkeydown: (e) => this.key(e),
+      onblur: () => this.leave(),
+    });
     this.figure = el("figure", {}, el("figcaption", {}, curve.title), this.svg);
   }
 
@@ -109,23 +119,31 @@ class Chart {
     this.svg.setAttribute("height", height);
     const clip = "clip-" + this.curve.id;
     this.cursor = svg("g", { class: "cursor" });
-    this.svg.replaceChildren(
-      svg("clipPath", { id: clip }, svg("rect", { x: box.left - 4, y: box.top - 4, width: box.right - box.left + 8, height: box.bottom - box.top + 8 })),
-      ...scale.ticks.map((tick) => svg("g", {}, svg("path", { class: "grid", d: `M${box.left} ${this.y(tick).toFixed(1)}H${box.right}` }),
-        svg("text", { class: "end", x: box.left - 6, y: (this.y(tick) + 4).toFixed(1) }, this.curve.share ? percent(tick, tick > 0 && tick < 0.01 ? 1 : 0) : short(tick)))),
-      ...linearTicks(x0, x1, Math.max(3, width / 90)).map((tick) => svg("text", { class: "mid", x: this.x(tick).toFixed(1), y: height - 6 },
-        curveState.time ? short(tick) + " s" : short(tick))),
+    const frame = { x: box.left - 4, y: box.top - 4, width: box.right - box.left + 8,
+      height: box.bottom - box.top + 8 };
+    const showY = (y) => (this.curve.share ? percent(y, y > 0 && y < 0.01 ? 1 : 0) : short(y));
+    const rows = scale.ticks.map((tick) => {
+      const y = this.y(tick);
+      return [svg("path", { class: "grid", d: `M${box.left} ${y.toFixed(1)}H${box.right}` }),
+        svg("text", { class: "end", x: box.left - 6, y: (y + 4).toFixed(1) }, showY(tick))];
+    });
+    const columns = linearTicks(x0, x1, Math.max(3, width / 90)).map((tick) =>
+      svg("text", { class: "mid", x: this.x(tick).toFixed(1), y: height - 6 },
+        short(tick) + (curveState.time ? " s" : "")));
+    this.svg.replaceChildren(svg("clipPath", { id: clip }, svg("rect", frame)), ...rows.flat(), ...columns,
       ...this.marks(box, x0, x1),
       svg("g", { "clip-path": `url(#${clip})` }, this.series.map((s) => this.line(s))), this.cursor);
   }
 
   marks(box, x0, x1) {
-    const shown = runs.filter((run) => !curveState.hidden.has(run.number)).flatMap((run) => run.marks.map((mark) => ({ ...mark, run,
-      x: curveState.time ? run.clock(mark.step) : mark.step }))).filter((mark) => mark.x >= x0 && mark.x <= x1);
-    return shown.map((mark) => {
-      const x = this.x(mark.x), late = x > (box.left + box.right) / 2;
-      return svg("g", { class: "mark" }, svg("path", { d: `M${x.toFixed(1)} ${box.top}V${box.bottom}`, style: runs.length > 1 ? "stroke:" + mark.run.color : null }),
-        svg("text", { x: x + (late ? -5 : 5), y: box.top + 9, class: late ? "end" : "" }, mark.label));
+    const shown = runs.filter((run) => !curveState.hidden.has(run.number)).flatMap((run) =>
+      run.marks.map(({ step, label }) => ({ run, label, at: curveState.time ? run.clock(step) : step })));
+    return shown.filter(({ at }) => at >= x0 && at <= x1).map(({ run, label, at }) => {
+      const x = this.x(at), late = x > (box.left + box.right) / 2;
+      const style = runs.length > 1 ? "stroke:" + run.color : null;
+      return svg("g", { class: "mark" },
+        svg("path", { d: `M${x.toFixed(1)} ${box.top}V${box.bottom}`, style }),
+        svg("text", { x: x + (late ? -5 : 5), y: box.top + 9, class: late ? "end" : "" }, label));
     });
   }
 
@@ -133,14 +151,18 @@ class Chart {
     const smooth = curveState.smooth > 0 && !s.test && s.ys.length > 2;
     const path = (ys) => {
       let d = "";
-      ys.forEach((y, i) => { d += (d ? "L" : "M") + this.x(s.xs[i]).toFixed(1) + " " + this.y(y).toFixed(1); });
+      ys.forEach((y, i) => {
+        d += (d ? "L" : "M") + this.x(s.xs[i]).toFixed(1) + " " + this.y(y).toFixed(1);
+      });
       return d;
     };
     s.shown = smooth ? smoothed(s.ys, curveState.smooth) : s.ys;
     return svg("g", { style: "stroke:" + s.color + ";fill:" + s.color },
       smooth && svg("path", { class: "curve raw", d: path(s.ys) }),
       svg("path", { class: "curve" + (s.test ? " dash" : ""), d: path(s.shown) }),
-      s.dots && s.xs.length < 150 && s.xs.map((x, i) => svg("circle", { cx: this.x(x).toFixed(1), cy: this.y(s.ys[i]).toFixed(1), r: 2.6 })));
+      s.dots && s.xs.length < 150 &&
+          s.xs.map((x, i) => svg("circle",
+              { cx: this.x(x).toFixed(1), cy: this.y(s.ys[i]).toFixed(1), r: 2.6 })));
   }
 
   at(x, clientX, clientY) {
@@ -155,12 +177,14 @@ class Chart {
     const px = this.x(nearest.s.xs[nearest.i]);
     this.cursorX = nearest.s.xs[nearest.i];
     this.cursor.replaceChildren(svg("path", { d: `M${px.toFixed(1)} ${this.box.top}V${this.box.bottom}` }),
-      ...points.map(({ s, i }) => svg("circle", { cx: this.x(s.xs[i]), cy: this.y(s.shown[i]), r: 4, style: "fill:" + s.color })));
+      ...points.map(({ s, i }) =>
+          svg("circle", { cx: this.x(s.xs[i]), cy: this.y(s.shown[i]), r: 4, style: "fill:" + s.color })));
     const where = curveState.time ? duration(this.cursorX) : "step " + count(this.cursorX);
     showTip(clientX, clientY, el("b", {}, where), el("table", {}, points.map(({ s, i }) => el("tr", {},
       el("td", {}, el("i", { class: "dot", style: "background:" + s.color }), s.name || this.curve.title),
       el("td", { class: "n" }, this.curve.show(s.ys[i])),
-      el("td", { class: "dim" }, s.xs[i] === this.cursorX ? "" : curveState.time ? duration(s.xs[i]) : "step " + count(s.xs[i]))))));
+      el("td", { class: "dim" }, s.xs[i] === this.cursorX ? "" : curveState.time ? duration(s.xs[i])
+          : "step " + count(s.xs[i]))))));
   }
 
   position(event) {
@@ -177,14 +201,16 @@ class Chart {
     const x = this.position(event);
     if (this.from === undefined) return this.at(x, event.clientX, event.clientY);
     const [a, b] = [this.x(Math.min(x, this.from)), this.x(Math.max(x, this.from))];
-    this.cursor.replaceChildren(svg("rect", { class: "range", x: a, y: this.box.top, width: b - a, height: this.box.bottom - this.box.top }));
+    this.cursor.replaceChildren(svg("rect",
+        { class: "range", x: a, y: this.box.top, width: b - a, height: this.box.bottom - this.box.top }));
   }
 
   up(event) {
     const from = this.from, to = this.position(event);
     this.from = undefined;
     if (Math.abs(this.x(to) - this.x(from)) > 8)
-      this.group.zoom([Math.max(Math.min(from, to), this.full[0]), Math.min(Math.max(from, to), this.full[1])]);
+      this.group.zoom([Math.max(Math.min(from, to), this.full[0]),
+          Math.min(Math.max(from, to), this.full[1])]);
   }
 
   leave() {
@@ -207,16 +233,23 @@ class Chart {
 }
 
 function numbersOf(run) {
-  const thin = (n) => Array.from({ length: n }, (_, i) => i).filter((i) => (n - 1 - i) % Math.ceil(n / 60) === 0);
+  const thin = (n) => Array.from({ length: n },
+      (_, i) => i).filter((i) => (n - 1 - i) % Math.ceil(n / 60) === 0);
   const { epochs: e, steps: s } = run;
   const cells = (list) => list.map((x) => ({ n: x }));
   if (run.points.length === 0) return null;
   return details(runs.length > 1 ? "the numbers of " + run.name : "the numbers",
-    e.epoch.length > 0 && table(cells(["epoch", "training loss", "accuracy", "test loss", "test accuracy", "samples/s", "bubble", "time"]),
-      thin(e.epoch.length).map((i) => cells([count(e.epoch[i]), figures(e.loss[i], 5), percent(e.accuracy[i], 2), figures(e.test_loss[i], 5),
+    e.epoch.length > 0 &&
+        table(cells(["epoch", "training loss", "accuracy", "test loss", "test accuracy", "samples/s",
+            "bubble", "time"]),
+      thin(e.epoch.length).map((i) =>
+          cells([count(e.epoch[i]), figures(e.loss[i], 5), percent(e.accuracy[i], 2),
+              figures(e.test_loss[i], 5),
         percent(e.test_accuracy[i], 2), count(e.speed[i]), percent(e.bubble[i]), duration(e.seconds[i])]))),
-    s.step.length > 0 && table(cells(["step", "epoch", "loss", "accuracy", "samples/s", "bubble", "learning rate"]),
-      thin(s.step.length).map((i) => cells([count(s.step[i]), count(s.epoch[i]), figures(s.loss[i], 5), percent(s.accuracy[i], 2),
+    s.step.length > 0 && table(cells(["step", "epoch", "loss", "accuracy", "samples/s", "bubble",
+        "learning rate"]),
+      thin(s.step.length).map((i) =>
+          cells([count(s.step[i]), count(s.epoch[i]), figures(s.loss[i], 5), percent(s.accuracy[i], 2),
         count(s.speed[i]), percent(s.bubble[i]), figures(s.lr[i], 5)]))));
 }
 
@@ -227,7 +260,8 @@ function curvesSection() {
   const reset = button("Whole range", null, () => group.zoom(null));
   reset.hidden = true;
   const toggle = (label, get, set, title) => {
-    const b = button(label, String(get()), () => { set(!get()); b.setAttribute("aria-pressed", String(get())); draw(); }, title);
+    const b = button(label, String(get()),
+        () => { set(!get()); b.setAttribute("aria-pressed", String(get())); draw(); }, title);
     return b;
   };
   const legend = runs.length > 1
@@ -241,14 +275,22 @@ function curvesSection() {
       })
     : [el("span", { class: "chip" }, el("i", { style: "background:var(--c0)" }), "training")];
   const tested = runs.some((run) => run.epochs.test_loss.some(isNumber));
-  const testKey = tested && el("span", { class: "chip" }, svg("svg", { width: 26, height: 12, style: "stroke:" + (runs.length > 1 ? "var(--dim)" : "var(--c1)") + ";fill:" + (runs.length > 1 ? "var(--dim)" : "var(--c1)") },
+  const testKey = tested &&
+      el("span", { class: "chip" },
+          svg("svg", { width: 26, height: 12,
+              style: "stroke:" + (runs.length > 1 ? "var(--dim)" : "var(--c1)") + ";fill:" +
+                  (runs.length > 1 ? "var(--dim)" : "var(--c1)") },
     svg("path", { class: "curve dash", d: "M0 6H26" }), svg("circle", { cx: 13, cy: 6, r: 2.6 })), "test");
-  const slider = el("input", { type: "range", min: 0, max: 0.98, step: 0.02, value: 0, "aria-label": "smoothing",
+  const slider = el("input",
+      { type: "range", min: 0, max: 0.98, step: 0.02, value: 0, "aria-label": "smoothing",
     oninput: (e) => { curveState.smooth = Number(e.target.value); draw(); } });
   const grid = el("div", { class: "charts" });
   section("training", "Training", el("div", { class: "tools" }, legend, testKey, el("span", { class: "gap" }),
-    toggle("Over time", () => curveState.time, (on) => { curveState.time = on; curveState.range = null; reset.hidden = true; }, "seconds of training instead of steps"),
-    toggle("Log loss", () => curveState.log, (on) => { curveState.log = on; }), el("label", {}, "Smooth ", slider), reset),
+    toggle("Over time", () => curveState.time,
+        (on) => { curveState.time = on; curveState.range = null; reset.hidden = true; },
+            "seconds of training instead of steps"),
+    toggle("Log loss", () => curveState.log, (on) => { curveState.log = on; }),
+        el("label", {}, "Smooth ", slider), reset),
   grid, runs.map(numbersOf));
   for (const curve of CURVES)
     if (seriesOf(curve).length > 0) {

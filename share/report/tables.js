@@ -32,7 +32,8 @@ const chip = (run) =>
 function describe(run) {
   const info = run.info || run.timeline;
   const stages = number(info, "stages"), replicas = number(info, "replicas");
-  const parts = [text(info, "schedule"), plural(stages, "stage") + (replicas > 1 ? " \u00d7 " + plural(replicas, "replica") : ""),
+  const parts = [text(info, "schedule"),
+      plural(stages, "stage") + (replicas > 1 ? " \u00d7 " + plural(replicas, "replica") : ""),
     plural(number(info, "microbatches"), "micro-batch").replace("batchs", "batches")];
   if (run.header)
     parts.push(text(info, "dataset"), plural(number(info, "train_samples"), "sample"),
@@ -44,7 +45,8 @@ function describe(run) {
 function unfinished(run) {
   const end = (run.events || []).filter((e) => e.type === "end").pop();
   const said = {
-    running: "is not finished.", killed: "did not finish.", failed: "did not finish.", stopped: "did not finish.",
+    running: "is not finished.", killed: "did not finish.", failed: "did not finish.",
+        stopped: "did not finish.",
   };
   const why = {
     running: " It was at work when this page was written.", killed: " Its process was killed.",
@@ -64,7 +66,8 @@ function unfinished(run) {
 
 // "schedule 10.5 + imbalance 6.2 + hand-over and waiting 59.1"
 function bubbleParts(summary) {
-  const names = [["schedule", "bubble_schedule"], ["imbalance", "bubble_imbalance"], ["hand-over and waiting", "bubble_waiting"]];
+  const names = [["schedule", "bubble_schedule"], ["imbalance", "bubble_imbalance"],
+      ["hand-over and waiting", "bubble_waiting"]];
   const known = names.filter(([, key]) => isNumber(number(summary, key)));
   return known.map(([name, key]) => name + " " + count(100 * number(summary, key), 1)).join(" + ");
 }
@@ -78,7 +81,8 @@ function remarks(run) {
     advice && el("p", {}, el("b", {}, "What limits it: "), advice.replace(/^limited by /, "") + "."),
     busy && el("div", { class: "note" }, el("p", {}, el("b", {}, "Busy machine: "),
       isNumber(load) ? "load " + count(load, 1) + " before the run" : "",
-      isNumber(waited) ? (isNumber(load) ? "; " : "") + "ranks waited for a core " + percent(waited, 0) + " of the time" : "",
+      isNumber(waited) ? (isNumber(load) ? "; " : "") + "ranks waited for a core " + percent(waited, 0) +
+          " of the time" : "",
       ". Speed and bubble are not those of a quiet one.")),
   ];
 }
@@ -103,7 +107,8 @@ function cards(run) {
   return el("div", { class: "cards" },
     isNumber(accuracy)
       ? card("test accuracy" + (summary ? "" : " after epoch " + epoch("epoch")), percent(accuracy, 2),
-          "test loss " + figures(of("test_loss", epoch("test_loss"))) + ", training loss " + figures(trainLoss))
+          "test loss " + figures(of("test_loss", epoch("test_loss"))) + ", training loss " +
+              figures(trainLoss))
       : card("training loss", figures(trainLoss), "not tested"),
     card("samples per second", count(of("samples_per_second", point ? point.speed : NaN)),
       isNumber(ms) ? count(ms, 3) + " ms a step" : ""),
@@ -119,10 +124,13 @@ function planCards(run) {
   const half = run.simulated || run.measured;
   const busy = half.ranks.reduce((sum, rank) => sum + computing(rank.spent), 0);
   return el("div", { class: "cards" },
-    card(run.isPlan ? "simulated step" : "step", run.isPlan ? figures(half.span * 1e3) + " units" : span(half.span),
+    card(run.isPlan ? "simulated step" : "step", run.isPlan ? figures(half.span * 1e3) + " units"
+        : span(half.span),
       "from the first start to the last end"),
-    card("bubble", percent(1 - busy / (half.span * half.ranks.length)), "idle part of all ranks in that time"),
-    card("ranks", count(half.all_ranks), plural(half.rows.flat().filter((s) => COMPUTES.includes(s.kind)).length, "action")));
+    card("bubble", percent(1 - busy / (half.span * half.ranks.length)),
+        "idle part of all ranks in that time"),
+    card("ranks", count(half.all_ranks),
+        plural(half.rows.flat().filter((s) => COMPUTES.includes(s.kind)).length, "action")));
 }
 
 function answer(run) {
@@ -149,7 +157,8 @@ function notesBox(run) {
 // ---- several runs
 
 const peak = (run) =>
-  Math.max(...((run.summary && run.summary.ranks) || []).map((rank) => number(rank, "peak_bytes")).filter(isNumber));
+  Math.max(...((run.summary && run.summary.ranks) || []).map((rank) =>
+      number(rank, "peak_bytes")).filter(isNumber));
 
 const RESULTS = [
   ["test accuracy", (r) => number(r.summary, "test_accuracy"), (x) => percent(x, 2), "points"],
@@ -178,7 +187,8 @@ function change(a, b, how) {
 
 function results() {
   const heads = ["", ...runs.map((run) => ({ n: chip(run) }))];
-  const rows = RESULTS.filter(([, get]) => runs.some((run) => isNumber(get(run)))).map(([name, get, show, how]) =>
+  const rows = RESULTS.filter(([, get]) =>
+      runs.some((run) => isNumber(get(run)))).map(([name, get, show, how]) =>
     [name, ...runs.map((run, i) => ({
       n: [i > 0 && el("small", {}, change(get(runs[0]), get(run), how)), isNumber(get(run)) ? show(get(run)) : NONE],
     }))]);
@@ -190,7 +200,8 @@ function weights() {
   const trained = runs.filter((run) => !run.trace);
   const shas = trained.map((run) => text(run.summary, "weights_sha256"));
   if (trained.length < 2) return null;
-  if (shas.includes("")) return el("p", {}, "The weights cannot be compared: a run that did not finish has no ", code("weights_sha256"), ".");
+  if (shas.includes("")) return el("p", {},
+      "The weights cannot be compared: a run that did not finish has no ", code("weights_sha256"), ".");
   if (shas.every((sha) => sha === shas[0]))
     return el("p", {}, el("b", {}, "The trained weights are equal, bit for bit"), " (", code(shas[0]), ").");
   const hashes = trained.map((run) => text(run.info, "config_hash"));
@@ -238,7 +249,8 @@ const MEMORY = [
 ];
 
 function parts(rank) {
-  const list = MEMORY.map(([name, key], i) => ({ name, bytes: Math.max(0, number(rank, key) || 0), class: "m" + i }));
+  const list = MEMORY.map(([name, key], i) =>
+      ({ name, bytes: Math.max(0, number(rank, key) || 0), class: "m" + i }));
   const total = number(rank, "peak_bytes");
   const other = total - list.reduce((sum, part) => sum + part.bytes, 0);
   /* gaps between blocks are not worth a colour */
@@ -249,7 +261,8 @@ function parts(rank) {
 function bar(label, list) {
   return el("div", { class: "stack", role: "img", "aria-label": label,
     onpointerleave: hideTip }, list.filter((part) => part.share > 0).map((part) =>
-    el("i", { class: part.class, style: "width:" + (100 * part.share).toFixed(3) + "%", "data-label": part.label,
+    el("i", { class: part.class, style: "width:" + (100 * part.share).toFixed(3) + "%",
+        "data-label": part.label,
       onpointermove: (event) => showTip(event.clientX, event.clientY, part.label) })));
 }
 
@@ -263,17 +276,21 @@ function ranksOf(run) {
   const used = [...MEMORY.map(([name]) => name), "other"].map((name, i) =>
     ({ name, class: "m" + i, used: ranks.some((rank) => parts(rank)[i].bytes > 0) })).filter((part) => part.used);
   return el("div", {}, runs.length > 1 && el("h3", {}, chip(run)),
-    ranks.length > 1 && known.length === ranks.length && el("p", {}, "Rank " + most + " computes most of the time (" +
+    ranks.length > 1 && known.length === ranks.length &&
+        el("p", {}, "Rank " + most + " computes most of the time (" +
       percent(busy[most]) + "), rank " + least + " least (" + percent(busy[least]) + ")."),
     el("div", { class: "two" },
       el("div", {}, el("h3", {}, "Time spent computing; the rest is the rank's bubble"),
         table(["rank", "", { n: "busy" }, { n: "idle" }], ranks.map((rank, i) => [String(i),
-          bar("rank " + i + " busy " + percent(busy[i]), [{ share: clamp(busy[i] || 0, 0, 1), class: "busy", label: percent(busy[i]) + " busy" }]),
+          bar("rank " + i + " busy " + percent(busy[i]),
+              [{ share: clamp(busy[i] || 0, 0, 1), class: "busy", label: percent(busy[i]) + " busy" }]),
           { n: percent(busy[i]) }, { n: percent(1 - busy[i]) }]), "bars")),
       isNumber(largest) && largest > 0 && el("div", {}, el("h3", {}, "Memory at most"),
-        table(["rank", el("span", { class: "keys" }, used.map((part) => el("span", {}, el("i", { class: part.class }), part.name))), { n: "total" }],
+        table(["rank", el("span", { class: "keys" },
+            used.map((part) => el("span", {}, el("i", { class: part.class }), part.name))), { n: "total" }],
           ranks.map((rank, i) => [String(i), bar("memory of rank " + i, parts(rank).map((part) =>
-            ({ share: part.bytes / largest, class: part.class, label: part.name + " " + bytes(part.bytes) }))),
+            ({ share: part.bytes / largest, class: part.class,
+                label: part.name + " " + bytes(part.bytes) }))),
           { n: bytes(number(rank, "peak_bytes")) }]), "bars"))),
     details("the numbers", table(["rank", ...used.map((part) => ({ n: part.name }))],
       ranks.map((rank, i) => [String(i), ...used.map((part) =>
@@ -290,11 +307,13 @@ function ranksSection() {
 function configSection(run) {
   const rows = [...run.keys].map(([name, { value, origin }]) =>
     ({ origin, cells: [code(name), code(value), el("span", { class: "dim" }, origin)] }));
-  const set = rows.filter((row) => row.origin !== "default"), rest = rows.filter((row) => row.origin === "default");
+  const set = rows.filter((row) => row.origin !== "default"),
+      rest = rows.filter((row) => row.origin === "default");
   const heads = ["key", "value", "from"];
   if (rows.length > 0)
     section("config", "Config", set.length > 0 && table(heads, set.map((row) => row.cells), "config"),
-      details(plural(rest.length, "key") + " with their defaults", table(heads, rest.map((row) => row.cells), "config")));
+      details(plural(rest.length, "key") + " with their defaults",
+          table(heads, rest.map((row) => row.cells), "config")));
 }
 
 function environmentSection(run) {
@@ -304,7 +323,8 @@ function environmentSection(run) {
     ["ranks talk through", "transport"], ["because", "transport_why"], ["precision of products", "precision"],
     ["steps recorded", "graphs"], ["MPI", "mpi"], ["config hash", "config_hash"]];
   const rows = names.map(([name, key]) => [name, text(info, key)]).filter(([, value]) => value);
-  (Array.isArray(info.devices) ? info.devices : []).forEach((device, i) => rows.push(["rank " + i, text(device, "text")]));
+  (Array.isArray(info.devices) ? info.devices : []).forEach((device, i) =>
+      rows.push(["rank " + i, text(device, "text")]));
   rows.push(["launch", info.mpi ? "a process for each rank" : "one process, a thread for each rank"]);
   rows.push(["run folder", run.path]);
   section("environment", "Environment", table(null, rows, "facts"));

@@ -18,7 +18,8 @@ function span(seconds, digits = 4) {
   if (!isNumber(seconds)) return NONE;
   if (inUnits) return figures(seconds * 1e3, digits) + (Math.abs(seconds - 1e-3) < 1e-9 ? " unit" : " units");
   const size = Math.abs(seconds);
-  return size >= 1 ? figures(seconds, digits) + " s" : size >= 1e-3 || seconds === 0 ? figures(seconds * 1e3, digits) + " ms"
+  return size >= 1 ? figures(seconds, digits) + " s" : size >= 1e-3 || seconds === 0
+      ? figures(seconds * 1e3, digits) + " ms"
     : figures(seconds * 1e6, Math.min(digits, 3)) + " \u00b5s";
 }
 
@@ -36,7 +37,8 @@ class Lane {
     this.gap = this.ranks <= 16 ? 4 : 2;
     this.height = this.ranks * (this.row + this.gap) + AXIS;
     this.canvas = el("canvas", { tabindex: 0, role: "application", "aria-roledescription": "timeline",
-      "aria-label": title + ". Arrow keys move, plus and minus zoom, zero shows all, shift with arrow keys goes from action to action." });
+      "aria-label": title +
+          ". Arrow keys move, plus and minus zoom, zero shows all, shift with arrow keys goes from action to action." });
     this.figure = el("figure", { class: "lane" }, el("figcaption", {}, title), this.canvas);
     this.pointers = new Map();
     this.listen();
@@ -139,7 +141,8 @@ class Lane {
   drawRow(row, top, half) {
     const c = this.c, band = this.band, letters = band >= 10;
     c.textAlign = "center";
-    c.font = (band >= 20 ? "11px " : band >= 13 ? "10px " : "9px ") + getComputedStyle(document.body).fontFamily;
+    c.font = (band >= 20 ? "11px " : band >= 13 ? "10px " : "9px ") +
+        getComputedStyle(document.body).fontFamily;
     const { to } = this.view();
     for (let i = this.firstOf(row); i < row.length && row[i].start <= to; i++) {
       const s = row[i], { group } = KINDS[s.kind];
@@ -240,10 +243,12 @@ class Lane {
     on("wheel", (event) => {
       const [px] = this.position(event);
       const perPixel = this.time(1) - this.time(0);
-      const sideways = event.shiftKey ? event.deltaY || event.deltaX : Math.abs(event.deltaX) > Math.abs(event.deltaY) ? event.deltaX : 0;
+      const sideways = event.shiftKey ? event.deltaY || event.deltaX
+          : Math.abs(event.deltaX) > Math.abs(event.deltaY) ? event.deltaX : 0;
       const lines = event.deltaMode === 1 ? 16 : 1;
       const moved = sideways ? this.pan(sideways * lines * perPixel)
-        : this.zoom(Math.exp(clamp(event.deltaY * lines, -300, 300) * 0.0025), this.time(Math.max(px, GUTTER)));
+        : this.zoom(Math.exp(clamp(event.deltaY * lines, -300, 300) * 0.0025),
+            this.time(Math.max(px, GUTTER)));
       /* where nothing moves any more, the page does */
       if (moved) event.preventDefault();
       if (moved) this.look(null);
@@ -282,7 +287,8 @@ class Lane {
 
   key(event) {
     const { from, to } = this.view(), middle = (from + to) / 2, part = (to - from) / 8;
-    const across = { ArrowLeft: -1, ArrowRight: 1 }[event.key], down = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+    const across = { ArrowLeft: -1, ArrowRight: 1 }[event.key],
+        down = { ArrowUp: -1, ArrowDown: 1 }[event.key];
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "+" || event.key === "=") this.zoom(1 / 1.5, middle);
     else if (event.key === "-") this.zoom(1.5, middle);
@@ -327,23 +333,28 @@ function waitedFor(slice) {
   const before = neighbour(slice, -1), from = producerOf(slice);
   const ready = before ? before.end : 0, gap = slice.start - ready;
   if (!from || from.rank === slice.rank)
-    return before && gap > 0.02 * slice.length ? "started " + span(gap, 3) + " after " + nameOf(before) : before ? "followed " + nameOf(before) : "first of its rank";
+    return before && gap > 0.02 * slice.length ? "started " + span(gap, 3) + " after " + nameOf(before)
+        : before ? "followed " + nameOf(before) : "first of its rank";
   if (from.end > ready)
     return "waited " + span(gap, 3) + " for " + nameOf(from) + " of rank " + from.rank;
-  return "did not wait: " + nameOf(from) + " of rank " + from.rank + " ended " + span(slice.start - from.end, 3) + " before";
+  return "did not wait: " + nameOf(from) + " of rank " + from.rank + " ended " +
+      span(slice.start - from.end, 3) + " before";
 }
 
 const ratio = (a, b, of) => (a > 0 && b > 0 ? " (" + figures(a / b, 3) + " \u00d7 " + of + ")" : "");
 
 function describeSlice(slice) {
   const kind = KINDS[slice.kind], other = counterpart(slice);
-  const place = ["rank " + slice.rank, slice.stage >= 0 && "stage " + slice.stage, slice.half.chunks && "chunk " + slice.chunk,
+  const place = ["rank " + slice.rank, slice.stage >= 0 && "stage " + slice.stage,
+      slice.half.chunks && "chunk " + slice.chunk,
     slice.mb >= 0 && "micro-batch " + slice.mb].filter(Boolean).join(", ");
   const rest = waitedFor(slice);
   const predicted = other && (slice.half.simulated
     ? "measured " + span(other.length, 3) + ratio(other.length, slice.length, "the prediction")
     : "predicted " + span(other.length, 3) + ratio(slice.length, other.length, "as long"));
-  return [el("div", {}, el("b", {}, nameOf(slice)), kind.name !== nameOf(slice) && " " + kind.name), el("div", {}, place),
-    el("div", {}, "starts at " + span(slice.start) + ", takes " + span(slice.length, 3)), predicted && el("div", {}, predicted),
+  return [el("div", {}, el("b", {}, nameOf(slice)), kind.name !== nameOf(slice) && " " + kind.name),
+      el("div", {}, place),
+    el("div", {}, "starts at " + span(slice.start) + ", takes " + span(slice.length, 3)),
+        predicted && el("div", {}, predicted),
     rest && el("div", {}, rest)];
 }
