@@ -83,7 +83,7 @@ struct pp_transport_ops {
     struct pp_transport_caps caps;
     /* What callers ask before they choose: */
     bool joins_threads, joins_processes; /* which kinds of ranks it connects */
-    bool needs_device;                   /* it stands on another one and moves memory of devices */
+    bool needs_device;                   /* it moves memory of devices only */
     bool is_world;                       /* it connects processes by itself */
     const char *missing;          /* NULL, or what this build lacks: "this build has no NCCL" */
     const char *library;          /* "NCCL"; NULL: none */
@@ -96,8 +96,9 @@ struct pp_transport_ops {
     /* Whether it connects these ranks, and what speaks for it or is in the way: "each rank has a
      * device of its own". why is empty before. */
     bool (*fits)(const struct pp_paths *p, char why[PP_TRANSPORT_WHY_MAX]);
-    /* Over inner, which is taken over, also on failure (needs_device), or by itself (is_world). A
-     * rank that waits longer than timeout_ns (0: no limit) gives up with PP_ELOST. */
+    /* Over inner, which is taken over, also on failure; is_world: by itself, inner is NULL. A rank
+     * that waits longer than timeout_ns (0: no limit) gives up with PP_ELOST. NULL: nothing is put
+     * around what connects the ranks. */
     int (*open)(struct pp_transport *inner, uint64_t timeout_ns, struct pp_transport **out);
     /* Bytes that the transport keeps for each end of a channel and for each slot of it, zeroed. */
     size_t end_bytes, slot_bytes;

@@ -155,7 +155,7 @@ int pp_transport_connect(const struct pp_transport_ops *t, const struct pp_backe
                          uint64_t timeout_ns, struct pp_transport **tp)
 {
     struct pp_transport *inner = *tp;
-    if (t->needs_device) {
+    if (t->open && !t->is_world) {
         *tp = NULL;
         return t->open(inner, timeout_ns, tp);
     }

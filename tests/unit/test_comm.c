@@ -13,14 +13,17 @@
 #include "ppcli/devices.h"
 #include "ppcli/transport.h"
 
-static void names_start_with_auto_and_end_with_null(void **state)
+static void every_row_has_its_name_behind_auto(void **state)
 {
     const char *const *n = pp_transport_names();
     CHECK_STR_EQ(n[0], "auto");
-    CHECK_STR_EQ(n[1], "threads");
-    CHECK_STR_EQ(n[2], "nccl");
-    CHECK_STR_EQ(n[3], "mpi");
-    assert_null(n[4]);
+    int i = 0;
+    for (; pp_transport_at(i); i++) {
+        CHECK_STR_EQ(n[i + 1], pp_transport_at(i)->name);
+        assert_ptr_equal(pp_transport_find(n[i + 1]), pp_transport_at(i));
+    }
+    assert_null(n[i + 1]);
+    assert_null(pp_transport_find(n[0]));
 }
 
 static void no_launcher(void)
@@ -313,7 +316,7 @@ int main(void)
         cmocka_unit_test(ranks_on_the_processor_use_threads_or_mpi),
         cmocka_unit_test(threads_hand_over_by_pointer_where_devices_reach_each_other),
         cmocka_unit_test(processes_use_nccl_only_with_a_device_each),
-        cmocka_unit_test(names_start_with_auto_and_end_with_null),
+        cmocka_unit_test(every_row_has_its_name_behind_auto),
         cmocka_unit_test(a_launcher_is_known_by_its_environment),
         cmocka_unit_test(a_batch_script_is_no_launch),
         cmocka_unit_test(a_world_size_that_is_no_number_is_unknown),
