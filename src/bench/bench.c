@@ -13,6 +13,7 @@
 #include "ppcli/best.h"
 #include "ppcli/err.h"
 #include "ppcli/log.h"
+#include "ppcli/median.h"
 #include "ppcli/mem.h"
 #include "ppcli/transport.h"
 #include "probe.h"
@@ -94,13 +95,13 @@ static void keep(struct bench *b, const struct probe *p, struct pp_bench_sample 
         b->times[i] = (double)(b->ends_ns[i] - before) * 1e-9;
         before = b->ends_ns[i];
     }
-    qsort(b->times, (size_t)p->steps, sizeof(b->times[0]), bench_compare_doubles);
+    pp_sort_doubles(b->times, p->steps);
     *s = (struct pp_bench_sample){
         .samples_per_second = (double)p->samples / p->seconds,
         .seconds = p->seconds,
-        .step_p50 = bench_quantile(b->times, p->steps, 0.5),
-        .step_p90 = bench_quantile(b->times, p->steps, 0.9),
-        .step_p99 = bench_quantile(b->times, p->steps, 0.99),
+        .step_p50 = pp_quantile(b->times, p->steps, 0.5),
+        .step_p90 = pp_quantile(b->times, p->steps, 0.9),
+        .step_p99 = pp_quantile(b->times, p->steps, 0.99),
         .step_min = b->times[0],
         .step_max = b->times[p->steps - 1],
         .bubble = p->bubble,

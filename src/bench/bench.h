@@ -44,9 +44,4 @@ int bench_written(FILE *f);
 void bench_print_machine(const struct pp_bench_header *h, FILE *f);
 void bench_put_machine(struct pp_json *j, const struct pp_bench_header *h);
 
-/* Quantile q of sorted[n], n >= 1, between two values on the line through them. */
-double bench_quantile(const double *sorted, int64_t n, double q);
-double bench_median(double *values, int n);              /* sorts them; n >= 1 */
-int bench_compare_doubles(const void *a, const void *b); /* for qsort() */
-
 #endif

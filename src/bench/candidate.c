@@ -8,6 +8,7 @@
 
 #include "ppcli/clock.h"
 #include "ppcli/err.h"
+#include "ppcli/median.h"
 #include "ppcli/mem.h"
 
 enum {
@@ -36,12 +37,6 @@ static void window(void *ctx, int64_t samples, double seconds)
     if (w->n > 0 && pp_clock_ns() > w->enough_ns) {
         w->stop = SIGTERM;
     }
-}
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
 }
 
 /* As the run would be, but of a few steps of whole batches, on threads, in silence. */
@@ -97,9 +92,7 @@ int pp_bench_candidate(const struct pp_best_spec *spec, const struct pp_candidat
         rc = pp_fail(PP_EINTERNAL, "a run of %d steps told no time", STEPS_MIN);
     }
     if (rc == 0) {
-        qsort(w->per_sample, (size_t)w->n, sizeof(w->per_sample[0]), compare);
-        double median = w->n % 2 ? w->per_sample[w->n / 2]
-                                 : (w->per_sample[w->n / 2 - 1] + w->per_sample[w->n / 2]) / 2;
+        double median = pp_median(w->per_sample, w->n);
         int batch = cfg->train.batch_size;
         *step = median * (spec->train_n < batch ? spec->train_n : batch);
     }

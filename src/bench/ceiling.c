@@ -17,6 +17,7 @@
 #include "ppcli/clock.h"
 #include "ppcli/err.h"
 #include "ppcli/machine.h"
+#include "ppcli/median.h"
 #include "ppcli/mem.h"
 #include "ppcli/thread.h"
 
@@ -97,12 +98,6 @@ static void *member_main(void *arg)
     return NULL;
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double median_of_team(const struct team *t)
 {
     double times[REPEATS];
@@ -115,8 +110,8 @@ static double median_of_team(const struct team *t)
         }
         times[k] = (double)(last - first) * 1e-9;
     }
-    qsort(times, REPEATS, sizeof(times[0]), compare);
-    return times[REPEATS / 2] > 0 ? times[REPEATS / 2] : 1e-9;
+    double median = pp_median(times, REPEATS);
+    return median > 0 ? median : 1e-9;
 }
 
 /* The median time of the work on n members at once, one on each of the cores. */

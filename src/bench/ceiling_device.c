@@ -12,6 +12,7 @@
 #include "ppcli/ceiling.h"
 #include "ppcli/clock.h"
 #include "ppcli/err.h"
+#include "ppcli/median.h"
 #include "ppcli/mem.h"
 #include "ppcli/rng.h"
 
@@ -39,12 +40,6 @@ struct bench {
     void *block[2]; /* device */
     void *graph;
 };
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 static int product(struct bench *t)
 {
@@ -109,11 +104,9 @@ static int measure(struct bench *t, int (*call)(struct bench *t), int repeats, d
             enqueue[i] = b / calls;
         }
     }
-    qsort(device, (size_t)repeats, sizeof(device[0]), compare);
-    qsort(enqueue, (size_t)repeats, sizeof(enqueue[0]), compare);
-    *out = device[repeats / 2];
+    *out = pp_median(device, repeats);
     if (host) {
-        *host = enqueue[repeats / 2];
+        *host = pp_median(enqueue, repeats);
     }
     return 0;
 }

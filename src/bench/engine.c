@@ -11,6 +11,7 @@
 #include "table.h"
 #include "ppcli/err.h"
 #include "ppcli/log.h"
+#include "ppcli/median.h"
 #include "ppcli/mem.h"
 #include "probe.h"
 
@@ -141,11 +142,11 @@ static int compare(struct engine *e, const struct kind kinds[3], double seconds,
         step[1][r] = (t[1] + t[2]) / 2;
         step[2][r] = t[4];
     }
-    out->ratio = bench_median(ratio, rounds);
-    out->same = bench_median(same, rounds);
-    out->plain = bench_median(step[0], rounds);
-    out->one = bench_median(step[1], rounds);
-    out->two = bench_median(step[2], rounds);
+    out->ratio = pp_median(ratio, rounds);
+    out->same = pp_median(same, rounds);
+    out->plain = pp_median(step[0], rounds);
+    out->one = pp_median(step[1], rounds);
+    out->two = pp_median(step[2], rounds);
     return 0;
 }
 

@@ -8,30 +8,11 @@
 
 #include "bench.h"
 #include "ppcli/err.h"
+#include "ppcli/median.h"
 
 enum {
     ROUNDS_MAX = 1000
 };
-
-int bench_compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-double bench_quantile(const double *sorted, int64_t n, double q)
-{
-    double at = q * (double)(n - 1);
-    int64_t below = (int64_t)at;
-    int64_t above = below + 1 < n ? below + 1 : below;
-    return sorted[below] + (at - (double)below) * (sorted[above] - sorted[below]);
-}
-
-double bench_median(double *values, int n)
-{
-    qsort(values, (size_t)n, sizeof(*values), bench_compare_doubles);
-    return bench_quantile(values, n, 0.5);
-}
 
 static bool is_good(const struct pp_bench *b, const struct pp_bench_row *row)
 {
@@ -59,7 +40,7 @@ static double median_of(const struct pp_bench *b, const struct pp_bench_row *row
     for (int k = 0; k < n; k++) {
         values[k] = *(const double *)(const void *)((const char *)&row->samples[k] + offset);
     }
-    return bench_median(values, n);
+    return pp_median(values, n);
 }
 
 /* The parts of one round, for medians of parts would not add up. */
@@ -83,7 +64,7 @@ static double ratio(const struct pp_bench *b, const struct pp_bench_row *row,
     for (int k = 0; k < n; k++) {
         values[k] = row->samples[k].samples_per_second / to->samples[k].samples_per_second;
     }
-    return bench_median(values, n);
+    return pp_median(values, n);
 }
 
 static void mean_and_deviation(const struct pp_bench *b, const struct pp_bench_row *row,

@@ -12,6 +12,7 @@
 #include "measure.h"
 #include "ppcli/clock.h"
 #include "ppcli/err.h"
+#include "ppcli/median.h"
 #include "ppcli/mem.h"
 
 enum {
@@ -120,10 +121,10 @@ static int measure_size(struct pp_transport *tp, struct pp_handover *h, char *me
             return pp_fail(PP_EINTERNAL, "memory does not hold what was written");
         }
     }
-    h->one_way = measure_median(t, BLOCKS); /* sorts */
+    h->one_way = pp_median(t, BLOCKS); /* sorts */
     h->fastest = t[0];
-    h->same_core = measure_median(work, BLOCKS);
-    h->copy = measure_median(copy, BLOCKS);
+    h->same_core = pp_median(work, BLOCKS);
+    h->copy = pp_median(copy, BLOCKS);
     return 0;
 }
 

@@ -32,18 +32,6 @@ double measure_clock(void)
     return (double)(now - start) * 1e-9 / READS;
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-double measure_median(double *values, int n)
-{
-    qsort(values, (size_t)n, sizeof(*values), compare);
-    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
-
 static bool same_shape(const struct pp_layer *a, const struct pp_layer *b)
 {
     return a->ops == b->ops && a->in == b->in && a->out == b->out &&

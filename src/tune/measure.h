@@ -41,7 +41,6 @@ struct worker {
 
 /* Seconds that reading the wall clock takes. */
 double measure_clock(void);
-double measure_median(double *values, int n); /* sorts them; n >= 1 */
 
 /* Both collective over the workers. */
 int measure_layers(struct worker *w);

@@ -14,6 +14,7 @@
 
 #include "ppcli/clock.h"
 #include "ppcli/err.h"
+#include "ppcli/median.h"
 #include "ppcli/mem.h"
 
 enum {
@@ -314,9 +315,9 @@ static int measure_size(struct bench *b, struct sample **used, int size)
     b->per_row = since(b, start) / passes / rows / n;
     for (int k = 0; k < n; k++) {
         size_t at = (size_t)size * (size_t)m->n_classes + (size_t)used[k]->class;
-        b->w->sums[at].f += measure_median(used[k]->t[0], passes);
-        b->w->sums[at].i += measure_median(used[k]->t[1], passes);
-        b->w->sums[at].w += measure_median(used[k]->t[2], passes);
+        b->w->sums[at].f += pp_median(used[k]->t[0], passes);
+        b->w->sums[at].i += pp_median(used[k]->t[1], passes);
+        b->w->sums[at].w += pp_median(used[k]->t[2], passes);
         b->w->counts[at]++;
     }
     return 0;
@@ -342,13 +343,13 @@ static int measure_optimizer(struct bench *b)
         PP_TRY(pack(b));
         PP_TRY(done(b, start, &t[i]));
     }
-    b->w->optimizer = measure_median(t, OPTIMIZER_PASSES) / (double)b->n_floats;
+    b->w->optimizer = pp_median(t, OPTIMIZER_PASSES) / (double)b->n_floats;
     for (int i = 0; i < OPTIMIZER_PASSES; i++) {
         uint64_t start = now(b);
         PP_TRY(pp_backend_add(be, b->n_floats, b->grads, b->params));
         PP_TRY(done(b, start, &t[i]));
     }
-    b->w->add = measure_median(t, OPTIMIZER_PASSES) / (double)b->n_floats;
+    b->w->add = pp_median(t, OPTIMIZER_PASSES) / (double)b->n_floats;
     return 0;
 }
 
@@ -387,8 +388,8 @@ static int time_ends(struct bench *b, const struct ends *e, int rows, double *in
                                                 1.0f / (float)rows, e->sums, e->logits));
         PP_TRY(done(b, start, &t[1][pass]));
     }
-    *input = measure_median(t[0], PASSES_MIN);
-    *loss = measure_median(t[1], PASSES_MIN);
+    *input = pp_median(t[0], PASSES_MIN);
+    *loss = pp_median(t[1], PASSES_MIN);
     return 0;
 }
 

@@ -11,6 +11,7 @@
 
 #include "ppcli/clock.h"
 #include "ppcli/err.h"
+#include "ppcli/median.h"
 #include "ppcli/mem.h"
 
 enum {
@@ -110,7 +111,7 @@ static int bytes(struct worker *w, double *t)
  * them to spoil it: not the median but the lower quartile. */
 static double quartile(double *t, int n)
 {
-    measure_median(t, n); /* sorts */
+    pp_median(t, n); /* sorts */
     return t[n / 4];
 }
 
