@@ -12,7 +12,7 @@
 static void help(FILE *f)
 {
     fputs("  ppcli init > my.ini                            on the digits that come with ppcli\n"
-          "  ppcli init train.csv test.csv > my.ini         on your own tables\n"
+          "  ppcli init samples.csv test.csv > my.ini         on your own tables\n"
           "  ppcli init train-x.npy train-y.npy test-x.npy test-y.npy -o my.ini\n"
           "\n"
           "Prints a commented config for a multi-layer perceptron (mlp). The files are read, so "
@@ -107,7 +107,7 @@ static void print(FILE *f, const struct kind *k, const char *const *files, const
               f);
     } else {
         fputs("dataset = mnist-sample ; 6,000 + 1,000 digits that come with ppcli\n"
-              "; your own files: ppcli init train.csv test.csv\n",
+              "; your own files: ppcli init samples.csv test.csv\n",
               f);
     }
     fprintf(f,

@@ -280,13 +280,6 @@ class Handler(socketserver.StreamRequestHandler):
         else:
             self.whole(GOOD, "v1")
 
-    def do_cutweak(self, path, n, first, k):
-        if n == 0:
-            self.head("200 OK", ["Content-Length: %d" % len(GOOD), 'ETag: W/"v1"'])
-            self.send(GOOD[:HALF])
-        else:
-            self.good(first)
-
     def do_cutwrongrange(self, path, n, first, k):
         if n == 0:
             self.announce(GOOD, HALF, "v1")

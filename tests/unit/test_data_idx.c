@@ -127,16 +127,6 @@ static void every_cut_of_a_label_file_is_refused(void **state)
     blob_free(&b);
 }
 
-static void every_cut_of_an_image_file_is_refused(void **state)
-{
-    struct blob b = file_read(sample("t10k-images-idx3-ubyte.gz"));
-    for (size_t missing = 1; missing <= 64; missing++) {
-        struct blob cut = {b.p, b.n - missing};
-        CHECK_FAILS(read_idx_blob(state, cut), PP_EFORMAT, "cut short");
-    }
-    blob_free(&b);
-}
-
 static void every_flipped_bit_is_refused_or_harmless(void **state)
 {
     struct blob b = file_read(sample("t10k-labels-idx1-ubyte.gz"));
@@ -162,26 +152,6 @@ static void every_flipped_bit_is_refused_or_harmless(void **state)
     }
     assert_true(refused > 4000);
     assert_in_range(harmless, 1, 60);
-    pp_free(good);
-    blob_free(&b);
-}
-
-static void random_flips_of_a_larger_file_are_refused_or_harmless(void **state)
-{
-    struct blob b = file_read(sample("train-labels-idx1-ubyte.gz"));
-    struct pp_array idx;
-    uint8_t *good;
-    CHECK_OK(pp_idx_read(sample("train-labels-idx1-ubyte.gz"), &idx, (void **)&good));
-    uint32_t x = 12345;
-    int refused = 0;
-    for (int i = 0; i < 5000; i++) {
-        x = x * 1664525u + 1013904223u;
-        size_t bit = (x >> 4) % (8 * b.n);
-        b.p[bit / 8] ^= (uint8_t)(1u << bit % 8);
-        refused += read_blob(state, b, good, idx.n) < 0;
-        b.p[bit / 8] ^= (uint8_t)(1u << bit % 8);
-    }
-    assert_in_range(refused, 4900, 5000);
     pp_free(good);
     blob_free(&b);
 }
@@ -435,9 +405,7 @@ int main(void)
         T(a_header_read_gives_the_counts_alone),
         T(a_link_to_a_file_is_followed),
         T(every_cut_of_a_label_file_is_refused),
-        T(every_cut_of_an_image_file_is_refused),
         T(every_flipped_bit_is_refused_or_harmless),
-        T(random_flips_of_a_larger_file_are_refused_or_harmless),
         T(what_follows_the_stream_is_refused),
         T(a_gzip_file_of_several_members_is_read_whole),
         T(trailing_bytes_are_seen_across_the_input_buffer),

@@ -2,7 +2,6 @@
 /* Data sets: the sample, folders with wrong pairs, absent data, and the synthetic one. */
 #include "test_data_files.h"
 
-#include "ppcli/clock.h"
 #include "ppcli/dataset.h"
 #include "ppcli/mem.h"
 #include "ppcli/sha256.h"
@@ -370,18 +369,6 @@ static void synthetic_classes_can_be_learnt(void **state)
     pp_dataset_destroy(&test);
 }
 
-static void synthetic_data_is_made_quickly(void **state)
-{
-    struct pp_dataset *ds = NULL;
-    uint64_t t0 = pp_clock_ns();
-    CHECK_OK(pp_dataset_open(config("synthetic", ""), PP_SPLIT_TRAIN, BOTH, 784, 10, &ds));
-    double ms = (double)(pp_clock_ns() - t0) * 1e-6;
-    print_message("# 8192 x 784 in %.1f ms\n", ms);
-    CHECK_INT_EQ(ds->n, 8192);
-    assert_true(ms < 1000); /* tens of ms when nothing else runs; this is the alarm, not the aim */
-    pp_dataset_destroy(&ds);
-}
-
 static void synthetic_refuses_more_classes_than_a_byte_holds(void **state)
 {
     struct pp_dataset *ds = NULL;
@@ -418,7 +405,6 @@ int main(void)
         T(synthetic_data_follows_from_the_seed),
         T(synthetic_rows_do_not_depend_on_how_many_there_are),
         T(synthetic_classes_can_be_learnt),
-        T(synthetic_data_is_made_quickly),
         T(synthetic_refuses_more_classes_than_a_byte_holds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
