@@ -70,8 +70,8 @@ struct pp_world {
 };
 
 /* Collective when MPI has started this process: waits for all of them. A deadline runs until
- * pp_world_ready(). lost: as in struct pp_train_options. Errors: those of pp_mpi_open(),
- * PP_ERESOURCE. On failure nothing is open. */
+ * pp_world_ready(). lost: as in struct pp_train_options. Errors: those of
+ * pp_transport_open_world(), PP_ERESOURCE. On failure nothing is open. */
 int pp_world_open(const struct pp_config *cfg, void (*lost)(void *ctx, const char *text), void *ctx,
                   struct pp_world *out);
 void pp_world_ready(struct pp_world *w); /* Local: the caller has made its preparations */
