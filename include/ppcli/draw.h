@@ -24,7 +24,7 @@ extern const char *const pp_draw_fills[4][PP_DRAW_SHADES];
 struct pp_drawing { /* nothing is owned */
     const struct pp_plan *plan;
     const struct pp_sim_result *result; /* with times; pp_draw_json() does without */
-    struct pp_schedule_costs costs;     /* of one rank, as simulated */
+    const struct pp_sim_costs *costs;   /* the result's */
     const size_t *bytes;                /* [P] memory of each rank; NULL: not known */
     int columns;                        /* grid: at most so many; 0: as many as labels need */
     bool color;                         /* grid: escape codes for 256 colours */
@@ -45,12 +45,11 @@ int pp_draw_svg(const struct pp_drawing *d, FILE *f);
  * wait, an arrow for every message; one unit of time is 1 ms. Errors: PP_EIO. */
 int pp_draw_trace(const struct pp_drawing *d, FILE *f);
 
-struct pp_draw_steps {                /* nothing is owned */
-    const struct pp_sim_costs *costs; /* the result's */
-    double unit_ns;                   /* one unit of time */
-    double zero;                      /* this time of the result is 0 */
-    const size_t *live_bytes;         /* [n_virtual] of one activation; NULL: chunks are counted */
-    int step;                         /* what the args call it; negative: nothing */
+struct pp_draw_steps {        /* nothing is owned */
+    double unit_ns;           /* one unit of time */
+    double zero;              /* this time of the result is 0 */
+    const size_t *live_bytes; /* [n_virtual] of one activation; NULL: chunks are counted */
+    int step;                 /* what the args call it; negative: nothing */
 };
 
 /* The processes, slices, arrows and counters of pp_draw_trace() into a file that is open already;

@@ -116,6 +116,10 @@ struct pp_plan {
  * *out: pp_plan_destroy().
  */
 int pp_plan_build(const char *schedule, const struct pp_geometry *g, struct pp_plan **out);
+/* At most so many bytes are taken while a plan of this shape is built; 0 for a shape that cannot
+ * be one. */
+double pp_plan_bytes(const struct pp_geometry *g);
+
 int pp_plan_build_eval(const struct pp_geometry *g, enum pp_placement placement,
                        struct pp_plan **out);
 

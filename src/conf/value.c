@@ -360,10 +360,14 @@ static int parse_name(const struct conf_option *o, const char *text, const char 
     for (int i = 0; list && list[i] && !known; i++) {
         known = strcmp(list[i], text) == 0;
     }
+    size_t n = strlen(text);
+    if (!known && o->file && (strchr(text, '/') || (n > 4 && strcmp(text + n - 4, ".csv") == 0))) {
+        return conf_why(why, "unknown '%s'; a table is %s%s", conf_quote(text, n).s,
+                        PP_SCHEDULE_FILE, conf_quote(text, n).s);
+    }
     if (!known) {
         return not_one_of(o, text, list, names, why);
     }
-    size_t n = strlen(text);
     if (n >= PP_NAME_MAX) {
         return conf_why(why, "'%s' is %zu bytes; a name has at most %d", conf_quote(text, n).s, n,
                         PP_NAME_MAX - 1);

@@ -216,10 +216,18 @@ int pp_partition(const struct pp_model *m, const struct pp_config *cfg, int n, i
 {
     pp_assert(n >= 1);
     if (n > m->n_layers) {
+        int stages = cfg->pipeline.stages, chunks = n / stages, most = m->n_layers / chunks;
+        char pieces[64] = "", way_out[64] = "fewer chunks";
+        if (chunks > 1) {
+            snprintf(pieces, sizeof(pieces), " x %d chunks = %d pieces", chunks, n);
+        }
+        if (most > 0) {
+            snprintf(way_out, sizeof(way_out), "at most %d stage%s", most, most == 1 ? "" : "s");
+        }
         return pp_fail(PP_ECONFIG,
-                       "pipeline.stages: %d stages for a model of %d layer%s; at most %d can hold "
-                       "a layer each",
-                       n, m->n_layers, m->n_layers == 1 ? "" : "s", m->n_layers);
+                       "pipeline.stages: %d stage%s%s for %d layer%s: each needs a layer, so %s",
+                       stages, stages == 1 ? "" : "s", pieces, m->n_layers,
+                       m->n_layers == 1 ? "" : "s", way_out);
     }
     switch (cfg->pipeline.assignment) {
     case PP_ASSIGN_EQUAL:

@@ -212,9 +212,8 @@ static int write_measured(struct page *p, struct pp_chrome *c)
 static void write_simulated(const struct page *p, struct pp_chrome *c)
 {
     const struct pp_forecast *f = p->spec->forecast;
-    struct pp_drawing d = {.plan = f->plan, .result = &f->result};
-    struct pp_draw_steps how = {.costs = &f->costs,
-                                .unit_ns = 1e9,
+    struct pp_drawing d = {.plan = f->plan, .result = &f->result, .costs = &f->costs};
+    struct pp_draw_steps how = {.unit_ns = 1e9,
                                 .zero = f->result.makespan,
                                 .live_bytes = spans_live_bytes(p->spans),
                                 .step = (int)p->choice.t};

@@ -29,6 +29,18 @@ int pp_check_geometry(const struct pp_geometry *g)
     return 0;
 }
 
+/* Three actions and two messages of each cell; of a message also its order and times (slots.c). */
+double pp_plan_bytes(const struct pp_geometry *g)
+{
+    if (pp_check_geometry(g) < 0) {
+        pp_error_clear();
+        return 0;
+    }
+    double one = 3 * sizeof(struct pp_action) +
+                 2 * (sizeof(struct pp_message) + 2 * sizeof(int64_t) + sizeof(int32_t));
+    return one * g->stages * g->chunks * g->microbatches;
+}
+
 /* rank_of and chunk_of; every rank must hold exactly V stages. */
 static int place_stages(struct pp_plan *plan, const int *rank_of, enum pp_placement placement)
 {

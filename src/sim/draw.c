@@ -39,10 +39,54 @@ void draw_figures(const struct pp_drawing *d, char *out, size_t bytes)
              100 * d->result->bubble + 1e-9);
 }
 
+bool draw_is_even(const double *x, int step, int n)
+{
+    for (int i = 1; i < n; i++) {
+        if (x[(size_t)i * (size_t)step] != x[0]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* "1", or "2,1,1,1", or the first eight; `times` each. Returns the bytes written. */
+static size_t put_list(const double *x, int step, int n, int times, char *out, size_t bytes)
+{
+    enum {
+        SHOWN = 8
+    };
+    bool even = draw_is_even(x, step, n);
+    size_t used = (size_t)snprintf(out, bytes, "%g", times * x[0]);
+    for (int i = 1; i < n && i < SHOWN && !even; i++) {
+        used +=
+            (size_t)snprintf(out + used, bytes - used, ",%g", times * x[(size_t)i * (size_t)step]);
+    }
+    if (n > SHOWN && !even) {
+        used += (size_t)snprintf(out + used, bytes - used, ",...");
+    }
+    return used;
+}
+
 void draw_costs(const struct pp_drawing *d, char *out, size_t bytes)
 {
-    snprintf(out, bytes, "per rank F %g, I %g, W %g; hand-over %g", d->costs.f, d->costs.i,
-             d->costs.w, d->costs.comm);
+    const struct pp_plan *plan = d->plan;
+    const struct pp_sim_costs *c = d->costs;
+    int n = plan->n_virtual;
+    int share = plan->geometry.chunks / plan->copies; /* even chunks: told as those of a rank */
+    bool even = draw_is_even(c->f, 1, n) && draw_is_even(c->i, 1, n) && draw_is_even(c->w, 1, n);
+    const double *of[] = {c->f, c->i, c->w};
+    size_t used = (size_t)snprintf(out, bytes, "per %s", even ? "rank" : "stage");
+    for (int op = 0; op < 3; op++) {
+        used +=
+            (size_t)snprintf(out + used, bytes - used, "%s %c ", op ? "," : "", draw_letters[op]);
+        used += put_list(of[op], 1, n, even ? share : 1, out + used, bytes - used);
+    }
+    used += (size_t)snprintf(out + used, bytes - used, "; hand-over ");
+    if (c->transfer && n > 1) {
+        put_list(c->transfer, 2, n - 1, 1, out + used, bytes - used);
+    } else {
+        snprintf(out + used, bytes - used, "%g", c->latency);
+    }
 }
 
 static int digits(int x)

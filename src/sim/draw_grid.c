@@ -162,7 +162,7 @@ static void print_color(const struct grid *g, FILE *f)
 
 static void print_title(const struct grid *g, FILE *f)
 {
-    char text[128];
+    char text[DRAW_COSTS_MAX];
     draw_shape(g->d->plan, text, sizeof(text));
     fprintf(f, "%s: %s\n", draw_name(g->d->plan), text);
     draw_figures(g->d, text, sizeof(text));

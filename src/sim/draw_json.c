@@ -31,6 +31,21 @@ static void print_rank(const struct pp_drawing *d, int r, struct pp_json *j)
     pp_json_end(j);
 }
 
+/* What is the same everywhere as one number, of a whole rank; else a number for each. */
+static void print_cost(struct pp_json *j, const char *name, const double *x, int step, int n,
+                       double share)
+{
+    if (draw_is_even(x, step, n)) {
+        pp_json_dbl(j, name, x[0] * share);
+        return;
+    }
+    pp_json_array(j, name);
+    for (int i = 0; i < n; i++) {
+        pp_json_dbl(j, NULL, x[i * step]);
+    }
+    pp_json_end(j);
+}
+
 int pp_draw_json(const struct pp_drawing *d, FILE *f)
 {
     const struct pp_geometry *g = &d->plan->geometry;
@@ -48,10 +63,16 @@ int pp_draw_json(const struct pp_drawing *d, FILE *f)
     pp_json_dbl(&j, "memory_cap", g->memory_cap);
     pp_json_int(&j, "coalesce", g->coalesce > 1 ? g->coalesce : 1);
     pp_json_object(&j, "costs");
-    pp_json_dbl(&j, "f", d->costs.f);
-    pp_json_dbl(&j, "i", d->costs.i);
-    pp_json_dbl(&j, "w", d->costs.w);
-    pp_json_dbl(&j, "comm", d->costs.comm);
+    int n = d->plan->n_virtual;
+    double share = g->chunks / d->plan->copies;
+    print_cost(&j, "f", d->costs->f, 1, n, share);
+    print_cost(&j, "i", d->costs->i, 1, n, share);
+    print_cost(&j, "w", d->costs->w, 1, n, share);
+    if (d->costs->transfer && n > 1) {
+        print_cost(&j, "comm", d->costs->transfer, 2, n - 1, 1);
+    } else {
+        pp_json_dbl(&j, "comm", d->costs->latency);
+    }
     pp_json_end(&j);
     pp_json_dbl(&j, "makespan", d->result->makespan);
     pp_json_dbl(&j, "bubble", d->result->bubble);

@@ -46,7 +46,7 @@ static void measure(struct svg *s)
     double wanted = (draw_label_length(s->d->plan) * LETTER + 6) * makespan;
     s->cells = unit > 0 ? wanted / unit : CELLS_MIN;
     s->cells = fmin(fmax(s->cells, CELLS_MIN), CELLS_MAX);
-    char line[2][128];
+    char line[2][DRAW_COSTS_MAX];
     draw_figures(s->d, line[0], sizeof(line[0]));
     draw_costs(s->d, line[1], sizeof(line[1]));
     double text = 6.5 * (double)(strlen(line[0]) + strlen(line[1]) + 3);
@@ -79,7 +79,7 @@ static void print_title(const struct svg *s)
 {
     char shape[128];
     char figures[128];
-    char costs[128];
+    char costs[DRAW_COSTS_MAX];
     draw_shape(s->d->plan, shape, sizeof(shape));
     draw_figures(s->d, figures, sizeof(figures));
     draw_costs(s->d, costs, sizeof(costs));

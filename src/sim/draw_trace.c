@@ -34,10 +34,10 @@ static int64_t ns(const struct events *e, double t)
 /* When the message of a B leaves: after its I half, which takes its share. */
 static double middle(const struct events *e, const struct pp_action *a, double start, double end)
 {
-    const struct pp_sim_costs *c = e->how->costs;
-    double rows = c && c->rows ? c->rows[a->mb] : 1.0;
-    double i = c ? c->launch + c->i[a->stage] * rows : e->d->costs.i;
-    double w = c ? c->w[a->stage] * rows : e->d->costs.w;
+    const struct pp_sim_costs *c = e->d->costs;
+    double rows = c->rows ? c->rows[a->mb] : 1.0;
+    double i = c->launch + c->i[a->stage] * rows;
+    double w = c->w[a->stage] * rows;
     return i + w > 0 ? start + (end - start) * i / (i + w) : start;
 }
 
@@ -94,7 +94,7 @@ static void put_action(const struct events *e, struct walk *w, int k)
                     : 1;
     double start = d->result->start[w->rank][k - group + 1], end = d->result->end[w->rank][k];
     double first = a->op == PP_OP_B ? middle(e, a, start, end) : end;
-    bool leaves_late = a->op == PP_OP_B && (!e->how->costs || e->how->costs->fused_send);
+    bool leaves_late = a->op == PP_OP_B && e->d->costs->fused_send;
 
     bool waited = a->recv >= 0 && ns(e, start) > ns(e, w->now);
     if (waited) {
@@ -137,7 +137,7 @@ static void put_process(const struct events *e, int rank, int pid)
 static void put_update(const struct events *e, const struct walk *w)
 {
     struct pp_chrome_args args = {.step = e->how->step, .stage = -1, .chunk = -1, .microbatch = -1};
-    double end = w->now + e->how->costs->between[w->rank];
+    double end = w->now + e->d->costs->between[w->rank];
     pp_chrome_slice(e->chrome, w->pid, PP_EVENT_UPDATE, pp_event_name(PP_EVENT_UPDATE),
                     ns(e, w->now), ns(e, end), &args);
 }
@@ -155,7 +155,7 @@ void pp_draw_events(const struct pp_drawing *d, const struct pp_draw_steps *how,
         for (int k = 0; k < d->plan->ranks[r].n_actions; k++) {
             put_action(&e, &w, k);
         }
-        if (how->costs && how->costs->between) {
+        if (d->costs->between) {
             put_update(&e, &w);
         }
     }

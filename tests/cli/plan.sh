@@ -48,6 +48,24 @@ run plan --schedule 1f1b --stages 8 --microbatches 24 --cost-f 18.522 --cost-i 1
     --cost-w 9.337 --cost-comm .601 --format json
 json_ok "round(d['bubble_global'], 4) == .2431 and d['costs']['comm'] == .601"
 
+begin "costs of single stages and boundaries: the slow stage sets the pace"
+run plan --schedule gpipe --stages 4 --microbatches 8 --cost-f 2,1,1,1 --cost-comm 0,0.5,0
+code_is 0
+out_has 'per stage F 2,1,1,1, I 1, W 1; hand-over 0,0.5,0'
+out_has 'makespan 42,'
+run plan --schedule zb-v --stages 2 --microbatches 2 --cost-f 2,1 --format json
+json_ok "d['costs']['f'] == [1, 0.5, 0.5, 1] and d['costs']['i'] == 1"
+json_ok "[r['work'] for r in d['ranks']] == [8, 6]"
+
+begin "a plan that is larger than the memory that is left is 69 and says what would fit"
+code=0
+(ulimit -v 500000 && exec "$PPCLI" plan --schedule 1f1b --stages 256 --microbatches 65536) \
+    >"$folder/out" 2>"$folder/err" || code=$?
+last='plan with 500 MB'
+code_is 69
+err_has 'takes up to 3.3 GiB'
+err_has 'would fit'
+
 begin "weight gradients together: drawn, counted, and their place is the last one's"
 run plan --schedule 1f1b --stages 2 --microbatches 4 --coalesce 2
 code_is 0
@@ -150,8 +168,18 @@ begin "missing and wrong words are 64 and say what is wanted"
 run plan
 code_is 64
 err_has 'ppcli plan --schedule 1f1b --stages 4'
-run plan --schedule 1f1b --stages 2
+run plan --schedule zb-v --stages 2
 code_is 64
+err_has 'also needs micro-batches (--microbatches M)'
+run plan --schedule x.csv --stages 2
+code_is 64
+err_has 'a table is --csv x.csv here, and schedule = file:x.csv in a config'
+run plan synthetic.ini --schedule x.csv
+code_is 78
+err_has "unknown 'x.csv'; a table is file:x.csv"
+run plan --schedule 1f1b --stages 2 --microbatches 2 --cost-i 1,2,3
+code_is 64
+err_has '--cost-i has 3 numbers; this plan wants 1, 2 (one per stage)'
 run plan --schedule 1f1b --stages two --microbatches 2
 code_is 64
 err_has "--stages wants a whole number, not 'two'"

@@ -11,15 +11,14 @@ static double arrays[96];
 /* `name` at this shape with these costs, simulated, in `drawing`. */
 static void prepare(const char *name, int p, int m, double f, double i, double w, double comm)
 {
-    struct pp_sim_costs costs;
+    static struct pp_sim_costs costs;
     plan = plan_of(name, p, m);
     assert_non_null(plan);
     pp_sim_uniform(plan, f, i, w, arrays, &costs);
     costs.latency = comm;
     costs.fused_send = true;
     CHECK_OK(pp_sim_run(plan, &costs, true, &result));
-    drawing = (struct pp_drawing){.plan = plan, .result = &result};
-    drawing.costs = (struct pp_schedule_costs){f, i, w, comm};
+    drawing = (struct pp_drawing){.plan = plan, .result = &result, .costs = &costs};
 }
 
 static int tidy(void **state)

@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The words of `ppcli plan` become a proved plan and the costs of its stages. */
+#include "plan_request.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ppcli/err.h"
+#include "ppcli/exchange.h"
+#include "ppcli/mem.h"
+#include "ppcli/room.h"
+#include "ppcli/run.h"
+
+#define COST_MAX 1e12 /* sums of it stay numbers */
+#define GIB (1024.0 * 1024.0 * 1024.0)
+
+enum {
+    TIMES_BYTES = 3 * 2 * sizeof(double) /* of one cell: start and end of its F, I and W */
+};
+
+struct list {
+    double *at;
+    int n; /* 0: not given */
+};
+
+struct shape {
+    const char *schedule;
+    struct pp_geometry g;
+};
+
+static const char *const options[PLAN_COSTS] = {"cost-f", "cost-i", "cost-w", "cost-comm",
+                                                "cost-overlap"};
+
+/* ---- costs */
+
+static int read_number(const char *option, const char *text, double *out)
+{
+    char *end;
+    double x = strtod(text, &end);
+    if (end == text || *end || !(x >= 0 && x <= COST_MAX)) {
+        return pp_fail(PP_EUSAGE, "--%s wants a number from 0 to %g, not '%s'", option, COST_MAX,
+                       text);
+    }
+    *out = x;
+    return 0;
+}
+
+/* "2,1,1,1" */
+static int read_list(const char *option, const char *text, struct list *out)
+{
+    char *copy = pp_strdup(text);
+    out->at = pp_alloc(strlen(text) / 2 + 1, sizeof(*out->at));
+    int rc = copy && out->at ? 0 : PP_ERESOURCE;
+    for (char *word = copy; rc == 0 && word;) {
+        char *next = strchr(word, ',');
+        if (next) {
+            *next++ = '\0';
+        }
+        rc = read_number(option, word, &out->at[out->n++]);
+        word = next;
+    }
+    pp_free(copy);
+    return rc;
+}
+
+static double mean(const struct list *l, double none)
+{
+    double sum = 0;
+    for (int i = 0; i < l->n; i++) {
+        sum += l->at[i];
+    }
+    return l->n > 0 ? sum / l->n : none;
+}
+
+/* Costs of all stages: one number for all, one per rank (its chunks share it), or one per chunk. */
+static int spread(const struct pp_plan *plan, const char *option, const struct list *l, double none,
+                  double *out)
+{
+    int p = plan->geometry.stages, n = plan->n_virtual;
+    int share = plan->geometry.chunks / plan->copies; /* a copy's chunks are a rank's work */
+    if (l->n > 1 && l->n != p && l->n != n) {
+        char chunks[48] = "";
+        if (n != p) {
+            snprintf(chunks, sizeof(chunks), " or %d (one per chunk)", n);
+        }
+        return pp_fail(PP_EUSAGE, "--%s has %d numbers; this plan wants 1, %d (one per stage)%s",
+                       option, l->n, p, chunks);
+    }
+    for (int s = 0; s < n; s++) {
+        double x = l->n == 0   ? none
+                   : l->n == 1 ? l->at[0]
+                   : l->n == p ? l->at[plan->rank_of[s]]
+                               : l->at[s] * share;
+        out[s] = x / share;
+    }
+    return 0;
+}
+
+/* One hand-over for all, or one per boundary between stages, in model order. */
+static int spread_comm(const struct pp_plan *plan, const struct list *l, struct plan_request *q)
+{
+    int n = plan->n_virtual - 1;
+    if (l->n <= 1) {
+        q->costs.latency = mean(l, 0);
+        return 0;
+    }
+    if (l->n != n) {
+        return pp_fail(PP_EUSAGE, "--%s has %d numbers; this plan wants 1 or %d (one per boundary)",
+                       options[PLAN_COST_COMM], l->n, n);
+    }
+    q->transfer = pp_alloc((size_t)plan->n_channels, sizeof(*q->transfer));
+    if (!q->transfer) {
+        return PP_ERESOURCE;
+    }
+    for (int c = 0; c < plan->n_channels; c++) {
+        q->transfer[c] = l->at[c / 2];
+    }
+    q->costs.transfer = q->transfer;
+    return 0;
+}
+
+static int set_costs(const struct list lists[PLAN_COSTS], struct plan_request *q)
+{
+    size_t n = (size_t)q->plan->n_virtual;
+    q->arrays = pp_alloc(3 * n, sizeof(*q->arrays));
+    if (!q->arrays) {
+        return PP_ERESOURCE;
+    }
+    double sum = 0;
+    for (size_t op = 0; op < 3; op++) {
+        PP_TRY(spread(q->plan, options[op], &lists[op], 1, q->arrays + op * n));
+    }
+    for (size_t i = 0; i < 3 * n; i++) {
+        sum += q->arrays[i];
+    }
+    if (sum <= 0) {
+        return pp_fail(PP_EUSAGE, "one of --cost-f, --cost-i and --cost-w must be more than 0");
+    }
+    q->costs.f = q->arrays;
+    q->costs.i = q->arrays + n;
+    q->costs.w = q->arrays + 2 * n;
+    q->costs.overlap = mean(&lists[PLAN_COST_OVERLAP], 0);
+    q->costs.fused_send = true; /* as all published tables count */
+    return spread_comm(q->plan, &lists[PLAN_COST_COMM], q);
+}
+
+/* ---- shapes */
+
+/* Without a config only the keys that shape a schedule mean something. */
+static int read_setting(const struct pp_setting *s, struct shape *q)
+{
+    const struct {
+        const char *key;
+        int *target;
+    } counts[] = {
+        {"pipeline.stages", &q->g.stages},
+        {"pipeline.chunks", &q->g.chunks},
+        {"pipeline.microbatches", &q->g.microbatches},
+        {"pipeline.group", &q->g.group},
+        {"pipeline.eager", &q->g.eager},
+        {"train.coalesce", &q->g.coalesce},
+    };
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+        if (strcmp(s->key, counts[i].key) == 0) {
+            char *end;
+            errno = 0;
+            long x = strtol(s->value, &end, 10);
+            if (end == s->value || *end || errno || x < INT_MIN || x > INT_MAX) {
+                return pp_fail(PP_EUSAGE, "%s wants a whole number, not '%s'", s->said, s->value);
+            }
+            *counts[i].target = (int)x;
+            return 0;
+        }
+    }
+    if (strcmp(s->key, "pipeline.schedule") == 0) {
+        q->schedule = s->value;
+        return 0;
+    }
+    if (strcmp(s->key, "pipeline.memory_cap") == 0) {
+        return read_number("memory-cap", s->value, &q->g.memory_cap);
+    }
+    return pp_fail(PP_EUSAGE, "%s %s says nothing without a CONFIG", s->said,
+                   strcmp(s->said, "--set") == 0 ? s->key : s->value);
+}
+
+static bool has(const struct pp_cli_settings *settings, const char *key)
+{
+    for (int i = 0; i < settings->n; i++) {
+        if (strcmp(settings->items[i].key, key) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int fail_missing(const struct pp_cli_settings *settings)
+{
+    static const struct {
+        const char *key, *what;
+    } wanted[] = {{"pipeline.schedule", "a schedule (--schedule NAME)"},
+                  {"pipeline.stages", "stages (--stages N)"},
+                  {"pipeline.microbatches", "micro-batches (--microbatches M)"}};
+    char missing[128] = "";
+    for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
+        if (!has(settings, wanted[i].key)) {
+            size_t used = strlen(missing);
+            snprintf(missing + used, sizeof(missing) - used, "%s%s", used ? " and " : "",
+                     wanted[i].what);
+        }
+    }
+    if (settings->n == 0) {
+        return pp_fail(PP_EUSAGE, "plan what? For example: ppcli plan --schedule 1f1b --stages 4 "
+                                  "--microbatches 8, or: ppcli plan mnist.ini");
+    }
+    return missing[0] ? pp_fail(PP_EUSAGE, "a plan without a CONFIG also needs %s", missing)
+                      : pp_fail(PP_EUSAGE, "--stages and --microbatches must be at least 1");
+}
+
+static int fail_unknown(const char *name)
+{
+    size_t n = strlen(name);
+    if (strchr(name, '/') || (n > 4 && strcmp(name + n - 4, ".csv") == 0)) {
+        bool file = strncmp(name, PP_SCHEDULE_FILE, strlen(PP_SCHEDULE_FILE)) == 0;
+        return pp_fail(PP_EUSAGE,
+                       "unknown schedule '%s'; a table is --csv %s here, and schedule = %s%s in a "
+                       "config",
+                       name, file ? name + strlen(PP_SCHEDULE_FILE) : name,
+                       file ? "" : PP_SCHEDULE_FILE, name);
+    }
+    const char *near = pp_nearest(name, pp_schedule_names());
+    return pp_fail(PP_EUSAGE, "unknown schedule '%s'%s%s%s", name,
+                   near ? "; did you mean '" : "; ppcli keys pipeline.schedule lists them",
+                   near ? near : "", near ? "'?" : "");
+}
+
+/* Will the plan fit into the memory that is left, and if not, which would? */
+static int check_room(const struct pp_geometry *g, bool times)
+{
+    struct pp_room room;
+    const char *whose;
+    double cells = (double)g->stages * g->chunks * g->microbatches;
+    double needs = pp_plan_bytes(g);
+    if (needs == 0) {
+        return 0; /* refused with its reason when it is built */
+    }
+    needs += times ? cells * TIMES_BYTES : 0;
+    pp_room_find("", &room);
+    double left = (double)room.bytes[pp_room_nearest(&room, &whose)];
+    if (needs <= left) {
+        return 0;
+    }
+    char fits[96] = "no number of micro-batches fits";
+    double m = g->microbatches * (left / needs);
+    if (m >= 1) {
+        snprintf(fits, sizeof(fits), "with these stages, --microbatches %.0f would fit", m - .5);
+    }
+    return pp_fail(PP_ERESOURCE,
+                   "making a plan of %d stages x %d chunk%s x %d micro-batches takes up to %.1f "
+                   "GiB; %.1f GiB are left of %s: %s",
+                   g->stages, g->chunks, g->chunks == 1 ? "" : "s", g->microbatches, needs / GIB,
+                   left / GIB, whose, fits);
+}
+
+static int build(struct shape *s, bool times, struct plan_request *q)
+{
+    const struct pp_schedule_ops *ops = pp_schedule_find(s->schedule);
+    if (!ops) {
+        return fail_unknown(s->schedule);
+    }
+    if (s->g.chunks == 0) {
+        s->g.chunks = pp_schedule_default_chunks(ops);
+    }
+    PP_TRY(check_room(&s->g, times));
+    return pp_plan_build(s->schedule, &s->g, &q->plan);
+}
+
+static int from_options(const struct pp_cli_settings *settings, bool times, struct shape *s,
+                        struct plan_request *q)
+{
+    for (int i = 0; i < settings->n; i++) {
+        PP_TRY(read_setting(&settings->items[i], s));
+    }
+    if (s->schedule && !pp_schedule_find(s->schedule)) {
+        return fail_unknown(s->schedule);
+    }
+    if (!s->schedule || s->g.stages == 0 || s->g.microbatches == 0) {
+        return fail_missing(settings);
+    }
+    return build(s, times, q);
+}
+
+/* ---- tables and configs */
+
+static int from_table(const char *path, struct pp_plan **out)
+{
+    FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "r");
+    if (!f) {
+        return pp_fail_errno(0, "%s", path);
+    }
+    int rc = pp_plan_read_csv(f, path, out);
+    if (f != stdin) {
+        fclose(f);
+    }
+    return rc;
+}
+
+/* The memory that the ranks of the config's run will take. */
+static int predict(const struct pp_run *run, struct plan_request *q)
+{
+    const struct pp_layout *l = run->layout;
+    struct pp_transport_caps caps = pp_run_caps(run);
+    q->bytes = pp_alloc((size_t)l->stages, sizeof(*q->bytes));
+    if (!q->bytes) {
+        return PP_ERESOURCE;
+    }
+    for (int r = 0; r < l->stages; r++) {
+        struct pp_exec_spec spec = {.layout = l, .rank = r, .caps = caps};
+        struct pp_exec_bytes bytes;
+        PP_TRY(pp_exec_predict(&spec, &bytes));
+        q->bytes[r] = bytes.total;
+    }
+    return 0;
+}
+
+/* The plan of a full batch, as it would run. */
+static int from_run(const struct pp_run *run, bool times, struct shape *s, struct plan_request *q)
+{
+    const struct pp_plan *plan = run->layout->plans[0].plan;
+    if (plan->schedule) {
+        struct pp_schedule_costs costs = s->g.costs;
+        *s = (struct shape){.schedule = pp_schedule_name(plan->schedule), .g = plan->geometry};
+        s->g.costs = costs;
+        return build(s, times, q);
+    }
+    PP_TRY(from_table(run->cfg->pipeline.schedule + strlen(PP_SCHEDULE_FILE), &q->plan));
+    if (plan->geometry.coalesce > 1) {
+        struct pp_plan *together = NULL;
+        PP_TRY(pp_plan_coalesce(q->plan, plan->geometry.coalesce, &together));
+        pp_plan_destroy(&q->plan);
+        q->plan = together;
+    }
+    return 0;
+}
+
+static int from_config(const char *word, const struct pp_cli_settings *settings, bool times,
+                       struct shape *s, struct plan_request *q)
+{
+    struct pp_config *cfg = NULL;
+    struct pp_run run = {0};
+    PP_TRY(pp_cli_load_config(word, settings, &cfg));
+    const struct pp_schedule_ops *ops = pp_schedule_find(cfg->pipeline.schedule);
+    struct pp_geometry g = {.stages = cfg->pipeline.stages,
+                            .chunks = cfg->pipeline.chunks,
+                            .microbatches = cfg->pipeline.microbatches};
+    g.chunks = g.chunks == 0 && ops ? pp_schedule_default_chunks(ops) : g.chunks;
+    int rc = check_room(&g, times);
+    if (rc == 0) {
+        rc = pp_run_prepare(cfg, PP_RUN_EXPLAIN, &run);
+    }
+    if (rc == PP_ECONFIG && pp_config_problem_count(cfg) > 0) {
+        rc = pp_cli_config_verdict(cfg);
+    }
+    if (rc == 0) {
+        rc = from_run(&run, times, s, q);
+    }
+    if (rc == 0) {
+        rc = predict(&run, q);
+    }
+    pp_run_fini(&run);
+    pp_config_destroy(&cfg);
+    return rc;
+}
+
+static int make(const struct plan_words *words, const struct pp_cli_settings *settings, bool times,
+                struct list lists[PLAN_COSTS], struct plan_request *q)
+{
+    for (int i = 0; i < PLAN_COSTS; i++) {
+        if (words->costs[i]) {
+            PP_TRY(read_list(options[i], words->costs[i], &lists[i]));
+        }
+    }
+    struct shape s = {.g.costs = {.f = mean(&lists[PLAN_COST_F], 1),
+                                  .i = mean(&lists[PLAN_COST_I], 1),
+                                  .w = mean(&lists[PLAN_COST_W], 1),
+                                  .comm = mean(&lists[PLAN_COST_COMM], 0)}};
+    if (words->config && words->csv) {
+        return pp_fail(PP_EUSAGE, "a CONFIG and --csv are two plans; give one of them");
+    }
+    if (words->csv && settings->n > 0) {
+        return pp_fail(PP_EUSAGE, "%s says nothing beside --csv: the table has its own shape",
+                       settings->items[0].said);
+    }
+    PP_TRY(words->csv      ? from_table(words->csv, &q->plan)
+           : words->config ? from_config(words->config, settings, times, &s, q)
+                           : from_options(settings, times, &s, q));
+    return set_costs(lists, q);
+}
+
+int plan_request_make(const struct plan_words *words, const struct pp_cli_settings *settings,
+                      bool times, struct plan_request *out)
+{
+    struct list lists[PLAN_COSTS] = {{0}};
+    int rc = make(words, settings, times, lists, out);
+    for (int i = 0; i < PLAN_COSTS; i++) {
+        pp_free(lists[i].at);
+    }
+    return rc;
+}
+
+void plan_request_fini(struct plan_request *q)
+{
+    pp_plan_destroy(&q->plan);
+    pp_free(q->arrays);
+    pp_free(q->transfer);
+    pp_free(q->bytes);
+}
