@@ -14,7 +14,7 @@ enum {
     TOP = 62,    /* title, figures */
     ROW = 24,    /* a rank */
     GAP = 4,     /* between two ranks */
-    BOTTOM = 62, /* scale of time, legend */
+    BOTTOM = 82, /* scale of time, two lines of legend */
     LEFT = 64,   /* "rank 1023" */
     RIGHT = 74,  /* "peak 1234" */
     LETTER = 7,  /* width of a letter of a label, generously */
@@ -39,6 +39,18 @@ const char *const pp_draw_fills[4][PP_DRAW_SHADES] = {
 
 static const char *const meaning[4] = {"forward", "input gradient", "weight gradient", "backward"};
 
+/* What a label in a cell, and the numbers beside and below the rows, mean. */
+static void label_text(const struct pp_drawing *d, char *out, size_t bytes)
+{
+    bool chunks = d->plan->geometry.chunks > 1;
+    snprintf(
+        out, bytes,
+        "%s: micro-batch 3%s; peak: %s of activations that a rank holds at most; below: time in "
+        "the unit of the costs",
+        chunks ? "5F3" : "F3", chunks ? " on stage 5, in model order" : "",
+        chunks ? "chunks" : "micro-batches");
+}
+
 static void measure(struct svg *s)
 {
     double makespan = s->d->result->makespan;
@@ -51,6 +63,8 @@ static void measure(struct svg *s)
     draw_costs(s->d, line[1], sizeof(line[1]));
     double text = 6.5 * (double)(strlen(line[0]) + strlen(line[1]) + 3);
     s->cells = fmax(s->cells, text - LEFT - RIGHT);
+    label_text(s->d, line[0], sizeof(line[0]));
+    s->cells = fmax(s->cells, 6.5 * (double)strlen(line[0]) - RIGHT);
     s->scale = makespan > 0 ? s->cells / makespan : 1;
     s->width = MARGIN + LEFT + s->cells + RIGHT + MARGIN;
     s->height = TOP + s->d->plan->geometry.stages * (ROW + GAP) + BOTTOM;
@@ -185,7 +199,10 @@ static void print_legend(const struct svg *s)
         }
     }
     double x = MARGIN + LEFT;
-    double y = s->height - 22;
+    double y = s->height - 42;
+    char labels[256];
+    label_text(s->d, labels, sizeof(labels));
+    fprintf(s->f, "<text class=\"dim\" x=\"%.1f\" y=\"%.1f\">%s</text>\n", x, y + 31, labels);
     for (int op = 0; op < 4; op++) {
         for (int shade = 0; there[op] && shade < shades; shade++) {
             fprintf(s->f,

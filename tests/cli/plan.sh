@@ -59,6 +59,7 @@ json_ok "[r['work'] for r in d['ranks']] == [8, 6]"
 
 begin "a plan that is larger than the memory that is left is 69 and says what would fit"
 code=0
+# shellcheck disable=SC3045 # dash and bash have -v
 (ulimit -v 500000 && exec "$PPCLI" plan --schedule 1f1b --stages 256 --microbatches 65536) \
     >"$folder/out" 2>"$folder/err" || code=$?
 last='plan with 500 MB'
