@@ -194,7 +194,7 @@ def architecture(root):
     page = 'docs/architecture.md'
     text = read(root, page)
     for number, line in enumerate(text.splitlines(), 1):
-        found = re.match(r'\d+\. `(\w+)`.* `((?:src|include)/[\w./]+)`', line)
+        found = re.match(r"\d+\. `(\w+)` in `((?:src|include)/[\w./]+)`", line)
         if not found:
             continue
         listed += 1
