@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Files that are either whole or absent: written under a temporary name in the target's directory,
- * flushed, fsynced, renamed, and the directory fsynced.
- */
+/* Opening and reading what is a file, folders, and paths. Whole-or-absent files: ppcli/io.h. */
 #ifndef PPCLI_FILE_H
 #define PPCLI_FILE_H
 
@@ -10,25 +7,6 @@
 #include <stdio.h>
 
 #define PP_PATH_MAX 4096
-
-struct pp_file_write {
-    FILE *f; /* write here */
-    char path[PP_PATH_MAX];
-    char temp[PP_PATH_MAX];
-};
-
-/* Errors: PP_EPERM, PP_EIO (also: there is something of that name and it is no file), PP_ENOINPUT
- * (no such directory). */
-int pp_file_create(const char *path, struct pp_file_write *out);
-
-/* Make it durable under its final name. On failure the temporary file is gone and what was there
- * before is untouched. Errors: PP_EIO, PP_EPERM. */
-int pp_file_commit(struct pp_file_write *w);
-
-/* As pp_file_commit() for what need not outlive a crash of the machine: readers see the old file or
- * the new one, and nobody waits for the disk. */
-int pp_file_publish(struct pp_file_write *w);
-void pp_file_abandon(struct pp_file_write *w); /* accepts one that was committed or never opened */
 
 /* mkdir -p; 0 when it is there afterwards. Errors: PP_EPERM, PP_EIO. */
 int pp_dir_create(const char *path);

@@ -9,6 +9,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 #include "ppcli/file.h"
@@ -69,7 +70,28 @@ int pp_io_write(struct pp_io_file *f, const void *data, size_t bytes);
  */
 int pp_io_commit(struct pp_io_file *f, uint8_t out_digest[PP_SHA256_BYTES]);
 
+/* As pp_io_commit() without the fsync: for what need not outlive a crash of the machine. */
+int pp_io_publish(struct pp_io_file *f);
+
 /* Accepts one that was committed, abandoned or never created. Keeps the error record. */
 void pp_io_abandon(struct pp_io_file *f);
+
+/* The same as a FILE of the system. */
+struct pp_file_write {
+    FILE *f; /* write here */
+    struct pp_io_file to;
+};
+
+/* Errors: PP_EPERM, PP_EIO (also: there is something of that name and it is no file), PP_ENOINPUT
+ * (no such directory). */
+int pp_file_create(const char *path, struct pp_file_write *out);
+
+/* Make it durable under its final name. On failure the temporary file is gone and what was there
+ * before is untouched. Errors: PP_EIO, PP_EPERM. */
+int pp_file_commit(struct pp_file_write *w);
+
+/* Readers see the old file or the new one, and nobody waits for the disk. */
+int pp_file_publish(struct pp_file_write *w);
+void pp_file_abandon(struct pp_file_write *w); /* accepts one that was committed or never opened */
 
 #endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whole-or-absent files: temporary name, fsync, rename, fsync of the directory. And reading only
- * what is a file. */
+/* Reading only what is a file; folders; paths. */
 #include "ppcli/file.h"
 
 #include <errno.h>
@@ -102,109 +101,6 @@ int pp_path_format(char out[PP_PATH_MAX], const char *fmt, ...)
     }
     memcpy(out, text, (size_t)n + 1);
     return 0;
-}
-
-/* What the name says now would be replaced at the end: only a file ever is. A link may lead
- * anywhere, and renaming over /dev/null takes it from everybody. */
-static int check_target(const char *path)
-{
-    struct stat st;
-    if (lstat(path, &st) != 0 || S_ISREG(st.st_mode)) {
-        return 0; /* what else is wrong with it, creating it will tell */
-    }
-    return pp_fail(PP_EIO, "cannot create %s: there is a %s of that name, which is not replaced",
-                   path,
-                   S_ISDIR(st.st_mode)    ? "folder"
-                   : S_ISLNK(st.st_mode)  ? "symbolic link"
-                   : S_ISFIFO(st.st_mode) ? "pipe"
-                                          : "device");
-}
-
-int pp_file_create(const char *path, struct pp_file_write *out)
-{
-    struct pp_file_write w = {0};
-    PP_TRY(check_target(path));
-    PP_TRY(pp_path_format(w.path, "%s", path));
-    PP_TRY(pp_path_format(w.temp, "%s.tmp.%ld", path, (long)getpid()));
-    /* A leftover of a killed process with the same number must not be followed or kept. */
-    (void)unlink(w.temp);
-    int fd = open(w.temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (fd < 0) {
-        return pp_fail_errno(0, "cannot create %s", path);
-    }
-    w.f = fdopen(fd, "w");
-    if (!w.f) {
-        int rc = pp_fail_errno(0, "cannot create %s", path);
-        close(fd);
-        (void)unlink(w.temp);
-        return rc;
-    }
-    *out = w;
-    return 0;
-}
-
-static int sync_parent(const char *path)
-{
-    char dir[PP_PATH_MAX];
-    PP_TRY(pp_path_format(dir, "%s", path));
-    char *slash = strrchr(dir, '/');
-    if (!slash) {
-        strcpy(dir, ".");
-    } else if (slash == dir) {
-        dir[1] = '\0';
-    } else {
-        *slash = '\0';
-    }
-    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) {
-        return pp_fail_errno(PP_EIO, "cannot open folder %s", dir);
-    }
-    int rc = fsync(fd);
-    /* Some file systems have no such thing as a folder to flush. */
-    if (rc < 0 && errno != EINVAL && errno != ENOTSUP) {
-        rc = pp_fail_errno(PP_EIO, "cannot flush folder %s", dir);
-    } else {
-        rc = 0;
-    }
-    close(fd);
-    return rc;
-}
-
-static int finish(struct pp_file_write *w, bool durable)
-{
-    /* After a failed fsync the pages may be marked clean: the file is lost, never retried. */
-    if (fflush(w->f) != 0 || ferror(w->f) || (durable && fsync(fileno(w->f)) != 0)) {
-        int rc = pp_fail_errno(PP_EIO, "cannot write %s", w->path);
-        pp_file_abandon(w);
-        return rc;
-    }
-    FILE *f = w->f;
-    w->f = NULL;
-    if (fclose(f) != 0 || rename(w->temp, w->path) != 0) {
-        int rc = pp_fail_errno(PP_EIO, "cannot write %s", w->path);
-        (void)unlink(w->temp);
-        return rc;
-    }
-    return durable ? sync_parent(w->path) : 0;
-}
-
-int pp_file_commit(struct pp_file_write *w)
-{
-    return finish(w, true);
-}
-
-int pp_file_publish(struct pp_file_write *w)
-{
-    return finish(w, false);
-}
-
-void pp_file_abandon(struct pp_file_write *w)
-{
-    if (w->f) {
-        fclose(w->f);
-        w->f = NULL;
-        (void)unlink(w->temp);
-    }
 }
 
 int pp_dir_create(const char *path)

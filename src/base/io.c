@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -198,17 +199,10 @@ int pp_io_write(struct pp_io_file *f, const void *data, size_t bytes)
     return 0;
 }
 
-int pp_io_commit(struct pp_io_file *f, uint8_t out_digest[PP_SHA256_BYTES])
+int pp_io_publish(struct pp_io_file *f)
 {
     const struct pp_io *io = f->io;
-    int rc;
-    AGAIN(rc, io->ops->fsync(io, f->fd));
-    if (rc < 0) {
-        rc = pp_fail_errno(0, "cannot flush %s", f->path);
-        pp_io_abandon(f);
-        return rc;
-    }
-    int fd = f->fd;
+    int rc, fd = f->fd;
     f->fd = -1;
     if (io->ops->close(io, fd) != 0) {
         rc = pp_fail_errno(0, "cannot close %s", f->path);
@@ -218,8 +212,20 @@ int pp_io_commit(struct pp_io_file *f, uint8_t out_digest[PP_SHA256_BYTES])
     }
     if (rc < 0) {
         (void)io->ops->unlink(io, f->temp);
+    }
+    return rc;
+}
+
+int pp_io_commit(struct pp_io_file *f, uint8_t out_digest[PP_SHA256_BYTES])
+{
+    int rc;
+    AGAIN(rc, f->io->ops->fsync(f->io, f->fd));
+    if (rc < 0) {
+        rc = pp_fail_errno(0, "cannot flush %s", f->path);
+        pp_io_abandon(f);
         return rc;
     }
+    PP_TRY(pp_io_publish(f));
     if (out_digest) {
         pp_sha256_final(&f->sha, out_digest);
     }
@@ -232,5 +238,82 @@ void pp_io_abandon(struct pp_io_file *f)
         (void)f->io->ops->close(f->io, f->fd);
         f->fd = -1;
         (void)f->io->ops->unlink(f->io, f->temp);
+    }
+}
+
+/* ---- as a FILE ---- */
+
+/* What the name says now would be replaced at the end: only a file ever is. A link may lead
+ * anywhere, and renaming over /dev/null takes it from everybody. */
+static int check_target(const char *path)
+{
+    struct stat st;
+    if (lstat(path, &st) != 0 || S_ISREG(st.st_mode)) {
+        return 0; /* what else is wrong with it, creating it will tell */
+    }
+    return pp_fail(PP_EIO, "cannot create %s: there is a %s of that name, which is not replaced",
+                   path,
+                   S_ISDIR(st.st_mode)    ? "folder"
+                   : S_ISLNK(st.st_mode)  ? "symbolic link"
+                   : S_ISFIFO(st.st_mode) ? "pipe"
+                                          : "device");
+}
+
+int pp_file_create(const char *path, struct pp_file_write *out)
+{
+    PP_TRY(check_target(path));
+    PP_TRY(pp_io_create(&pp_io_system, path, &out->to));
+    int fd = dup(out->to.fd);
+    out->f = fd >= 0 ? fdopen(fd, "w") : NULL;
+    if (!out->f) {
+        int rc = pp_fail_errno(0, "cannot create %s", path);
+        if (fd >= 0) {
+            close(fd);
+        }
+        pp_io_abandon(&out->to);
+        return rc;
+    }
+    return 0;
+}
+
+static int finish(struct pp_file_write *w, bool durable)
+{
+    bool failed = ferror(w->f) != 0;
+    failed = fclose(w->f) != 0 || failed;
+    w->f = NULL;
+    if (failed) {
+        int rc = pp_fail_errno(PP_EIO, "cannot write %s", w->to.path);
+        pp_io_abandon(&w->to);
+        return rc;
+    }
+    if (!durable) {
+        return pp_io_publish(&w->to);
+    }
+    PP_TRY(pp_io_commit(&w->to, NULL));
+    char dir[PP_PATH_MAX];
+    memcpy(dir, w->to.path, sizeof(dir));
+    char *slash = strrchr(dir, '/');
+    if (slash) {
+        slash[slash == dir] = '\0';
+    }
+    return pp_io_sync_dir(w->to.io, slash ? dir : ".");
+}
+
+int pp_file_commit(struct pp_file_write *w)
+{
+    return finish(w, true);
+}
+
+int pp_file_publish(struct pp_file_write *w)
+{
+    return finish(w, false);
+}
+
+void pp_file_abandon(struct pp_file_write *w)
+{
+    if (w->f) {
+        fclose(w->f);
+        w->f = NULL;
+        pp_io_abandon(&w->to);
     }
 }

@@ -40,7 +40,7 @@ static int make_new(const char *name, struct pp_lock *lock, char dir[PP_PATH_MAX
 static bool is_nothing(const char *name)
 {
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, PP_LOCK_NAME) == 0 ||
-           strncmp(name, PP_RUN_DIR_CONFIG ".tmp.", strlen(PP_RUN_DIR_CONFIG ".tmp.")) == 0;
+           strncmp(name, PP_RUN_DIR_CONFIG ".tmp-", strlen(PP_RUN_DIR_CONFIG ".tmp-")) == 0;
 }
 
 static int is_empty(const char *dir, bool *out)

@@ -7,6 +7,7 @@
 
 #include "ppcli/bench.h"
 #include "ppcli/err.h"
+#include "ppcli/io.h"
 #include "ppcli/log.h"
 #include "build_info.h"
 #include "command.h"

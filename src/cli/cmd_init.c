@@ -5,6 +5,7 @@
 
 #include "ppcli/dataset.h"
 #include "ppcli/err.h"
+#include "ppcli/io.h"
 #include "command.h"
 
 #define FILES_MAX 4

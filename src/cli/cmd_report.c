@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "ppcli/err.h"
+#include "ppcli/io.h"
 #include "ppcli/report.h"
 #include "ppcli/text.h"
 #include "command.h"

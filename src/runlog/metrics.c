@@ -20,6 +20,7 @@
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
 #include "ppcli/file.h"
+#include "ppcli/io.h"
 #include "outputs.h"
 #include "seats_text.h"
 

@@ -8,6 +8,7 @@
 
 #include <jansson.h>
 
+#include "ppcli/io.h"
 #include "ppcli/runlog.h"
 #include "ppcli/err.h"
 #include "ppcli/json_in.h"

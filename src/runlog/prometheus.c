@@ -13,6 +13,7 @@
 
 #include "ppcli/clock.h"
 #include "ppcli/err.h"
+#include "ppcli/io.h"
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
 

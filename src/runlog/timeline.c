@@ -13,6 +13,7 @@
 #include "ppcli/draw.h"
 #include "ppcli/err.h"
 #include "ppcli/file.h"
+#include "ppcli/io.h"
 #include "ppcli/mem.h"
 #include "spans.h"
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "ppcli/err.h"
-#include "ppcli/file.h"
+#include "ppcli/io.h"
 #include "ppcli/mem.h"
 
 /* Collective: the sums of all ranks. */

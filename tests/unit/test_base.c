@@ -10,6 +10,7 @@
 
 #include "ppcli/clock.h"
 #include "ppcli/file.h"
+#include "ppcli/io.h"
 #include "ppcli/json.h"
 #include "ppcli/mem.h"
 #include "ppcli/rng.h"
@@ -275,7 +276,7 @@ static void a_file_is_whole_or_absent(void **state)
     fputs("half", w.f);
     assert_int_not_equal(access(path, F_OK), 0);
     pp_file_abandon(&w);
-    assert_int_not_equal(access(w.temp, F_OK), 0);
+    assert_int_not_equal(access(w.to.temp, F_OK), 0);
     CHECK_OK(pp_file_create(path, &w));
     fputs("whole", w.f);
     CHECK_OK(pp_file_commit(&w));
