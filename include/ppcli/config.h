@@ -139,6 +139,7 @@ struct pp_config {
         enum pp_optimizer_kind optimizer;
         double lr, momentum, beta1, beta2, eps, weight_decay;
         enum pp_lr_schedule lr_schedule;
+        int64_t lr_steps; /* over which lr falls; 0: the whole run */
         int64_t warmup_steps;
         double clip_norm; /* 0 = off */
         uint64_t seed;

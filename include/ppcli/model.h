@@ -216,10 +216,10 @@ const struct pp_param *pp_chunk_param(const struct pp_chunk *c, int i, size_t *o
 struct pp_optimizer_args pp_optimizer_args_of(const struct pp_config *cfg, double lr,
                                               int64_t number);
 
-/* Learning rate of step t = 1..total: warm-up lr*t/warmup for t <= warmup, then constant, linear or
- * cosine towards 0 over the remaining total - warmup steps: the first of them has the full lr, and
- * 0 would be reached by the step after the last (as PyTorch's CosineAnnealingLR with T_max =
- * total). */
+/* Learning rate of step t = 1..total (train.lr_steps where set, total_steps else): warm-up
+ * lr*t/warmup for t <= warmup, then constant, linear or cosine towards 0 over the remaining total -
+ * warmup steps: the first of them has the full lr, and 0 would be reached by the step after the
+ * last (as PyTorch's CosineAnnealingLR with T_max = total). */
 double pp_lr_at(const struct pp_config *cfg, int64_t step, int64_t total_steps);
 
 #endif

@@ -134,6 +134,10 @@ static const struct conf_option table[] = {
      .help = "L2 term in the gradient; adamw: taken off the weights instead"},
     {KEY(train, lr_schedule, CONF_ENUM), .def = "constant", .choices = lr_schedules,
      .numbers = true, .help = "how the learning rate falls over the run"},
+    {KEY(train, lr_steps, CONF_INT64), .def = "0", .max = 1e12, .unit = "steps", .numbers = true,
+     .help =
+         "steps over which lr_schedule falls, whatever the length of the run; 0 = the run's, so "
+         "that a longer run is another one"},
     {KEY(train, warmup_steps, CONF_INT64), .def = "0", .max = 1e12, .unit = "steps",
      .numbers = true, .help = "steps over which the learning rate rises from 0"},
     {KEY(train, clip_norm, CONF_FLOAT), .def = "0", .max = 1e9, .numbers = true,

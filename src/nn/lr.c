@@ -7,6 +7,7 @@
 double pp_lr_at(const struct pp_config *cfg, int64_t step, int64_t total_steps)
 {
     double lr = cfg->train.lr;
+    total_steps = cfg->train.lr_steps > 0 ? cfg->train.lr_steps : total_steps;
     int64_t warmup = cfg->train.warmup_steps;
     if (step <= warmup) {
         return lr * (double)step / (double)warmup;

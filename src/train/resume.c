@@ -178,8 +178,10 @@ static int check(const struct trainer *tr, const struct pp_ckpt *ck)
                        "new run with its weights, use --set train.init=PATH",
                        pp_ckpt_path(ck), d.text);
     }
-    if (d.length && cfg->train.lr_schedule != PP_LR_CONSTANT) {
-        pp_log_warn("the run now has another length, so its learning rate falls in another way");
+    if (d.length && cfg->train.lr_schedule != PP_LR_CONSTANT && cfg->train.lr_steps == 0) {
+        pp_log_warn(
+            "the run now has another length, so its learning rate falls in another way; "
+            "the same run: lr_schedule = constant, or train.lr_steps set from the beginning");
     }
     if (strcmp(s->fingerprint, tr->be->description) != 0) {
         pp_log_warn("%s was made with '%s', this is '%s': the last bits may differ",

@@ -124,6 +124,17 @@ for words in '--resume' '--resume end' '--resume end/checkpoints/step-00000010 -
 done
 [ ! -e t.json ] || complain 'a trace of no step'
 
+begin "a longer run is the same run where lr_steps says over how many steps lr falls"
+falls='--set train.lr_schedule=cosine --set train.lr_steps=40 -q'
+# shellcheck disable=SC2086
+run train net.ini --dir short --epochs 1 $falls
+# shellcheck disable=SC2086
+run train net.ini --dir short --resume --epochs 3 $falls
+err_lacks 'another length'
+# shellcheck disable=SC2086
+run train net.ini --dir long $falls
+same "$(sha short/summary.json)" "$(sha long/summary.json)"
+
 begin "a checkpoint of a wrong name stops --resume, and nothing is removed"
 cp -r end wrong
 rm -r wrong/checkpoints/step-00000010

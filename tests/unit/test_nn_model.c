@@ -95,6 +95,9 @@ static void learning_rate_warms_up_and_falls(void **state)
     assert_float_equal(pp_lr_at(cfg, 5, 25), 0.5, 0);
     assert_float_equal(pp_lr_at(cfg, 6, 25), 0.5, 0);
     assert_float_equal(pp_lr_at(cfg, 16, 25), 0.25, 1e-7);
+    cfg->train.lr_steps = 25; /* the length of the run decides nothing */
+    assert_float_equal(pp_lr_at(cfg, 16, 99), 0.25, 1e-7);
+    cfg->train.lr_steps = 0;
     assert_float_equal(pp_lr_at(cfg, 25, 25), 0.025, 1e-7); /* the last step still learns */
     cfg->train.lr_schedule = PP_LR_COSINE;
     assert_float_equal(pp_lr_at(cfg, 16, 25), 0.25, 1e-7);
