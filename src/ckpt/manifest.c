@@ -16,7 +16,7 @@
 #define MAGIC "ppcli-checkpoint "
 #define END_BYTES (4 + 64 + 1) /* "end ", digest, line break */
 
-static void digest_of(const void *data, size_t bytes, char out[PP_SHA256_HEX])
+void manifest_digest(const void *data, size_t bytes, char out[PP_SHA256_HEX])
 {
     struct pp_sha256 s;
     uint8_t digest[PP_SHA256_BYTES];
@@ -49,7 +49,7 @@ int manifest_print(const struct manifest *m, char **out_text, size_t *out_bytes)
     }
     print_entry(f, NAME_STATE, &m->state);
     if (fflush(f) == 0) {
-        digest_of(text, bytes, digest);
+        manifest_digest(text, bytes, digest);
         fprintf(f, "end %s\n", digest);
     }
     PP_TRY(pp_text_close(f, &text, NAME_MANIFEST));
@@ -178,7 +178,7 @@ static int check_frame(const char *label, const char *text, size_t bytes, struct
     char expected[END_BYTES + 1], digest[PP_SHA256_HEX];
     bool cut = bytes < END_BYTES;
     if (!cut) {
-        digest_of(text, bytes - END_BYTES, digest);
+        manifest_digest(text, bytes - END_BYTES, digest);
         snprintf(expected, sizeof(expected), "end %s\n", digest);
     }
     if (cut || memcmp(text + bytes - END_BYTES, expected, END_BYTES) != 0) {

@@ -38,6 +38,8 @@ struct manifest {
     int n_parts;
 };
 
+void manifest_digest(const void *data, size_t bytes, char out[PP_SHA256_HEX]);
+
 /* Caller frees *out_text with free(). Errors: PP_ERESOURCE. */
 int manifest_print(const struct manifest *m, char **out_text, size_t *out_bytes);
 

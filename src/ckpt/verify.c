@@ -15,6 +15,7 @@
 #include "manifest.h"
 #include "names.h"
 #include "ppcli/err.h"
+#include "ppcli/file.h"
 #include "ppcli/mem.h"
 #include "state.h"
 
@@ -99,38 +100,25 @@ static int read_text(const struct verifier *v, const char *name, uint64_t bytes_
 {
     int fd = -1;
     uint64_t bytes = 0;
-    char found[PP_SHA256_HEX];
+    char *text = NULL;
     PP_TRY(open_file(v, name, label, &fd, &bytes));
     int rc = 0;
-    char *text = NULL;
     if (expected && bytes != expected->bytes) {
         rc = pp_fail(PP_EFORMAT, "%s: %" PRIu64 " bytes, " NAME_MANIFEST " says %" PRIu64, label,
                      bytes, expected->bytes);
-    } else if (bytes > bytes_max) {
-        rc = pp_fail(PP_EFORMAT, "%s: %" PRIu64 " bytes, at most %" PRIu64 " are read", label,
-                     bytes, bytes_max);
-    } else if (expected) {
-        rc = digest_file(v, label, fd, bytes, found);
-    }
-    if (rc == 0 && expected && strcmp(found, expected->sha256) != 0) {
-        rc = pp_fail(PP_EFORMAT, "%s: damaged: its digest is not the one in " NAME_MANIFEST, label);
-    }
-    if (rc == 0) {
-        text = pp_alloc((size_t)bytes + 1, 1);
-        rc = text ? 0 : pp_error_context("%s", label);
-    }
-    for (uint64_t at = 0; rc == 0 && at < bytes;) {
-        int n = read_piece(label, fd, at, text + at, (size_t)(bytes - at));
-        rc = n < 0 ? n : 0;
-        at += n > 0 ? (uint64_t)n : 0;
+    } else {
+        rc = pp_fd_read(fd, label, bytes_max, &text, out_bytes);
     }
     close(fd);
-    if (rc < 0) {
+    PP_TRY(rc);
+    char found[PP_SHA256_HEX];
+    manifest_digest(text, *out_bytes, found);
+    if (expected && strcmp(found, expected->sha256) != 0) {
         pp_free(text);
-        return rc;
+        return pp_fail(PP_EFORMAT, "%s: damaged: its digest is not the one in " NAME_MANIFEST,
+                       label);
     }
     *out_text = text;
-    *out_bytes = (size_t)bytes;
     return 0;
 }
 
