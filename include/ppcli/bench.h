@@ -182,12 +182,9 @@ int pp_bench_engine(const struct pp_bench_engine_spec *spec, const struct pp_ben
 bool pp_bench_change(const double *old_values, int n_old, const double *new_values, int n_new,
                      double *change, double *low, double *high);
 
-/*
- * Run the candidate for real, in this process and on threads, for about `seconds` but at least 4
- * steps; *step gets the median time from step to step over the windows of the run, the first left
- * out. Writes nothing. Errors: those of pp_train().
- */
+/* Run the candidate for real, in this process and on threads, for about `seconds` but at least 4
+ * steps. Writes nothing. Errors: those of pp_train(). */
 int pp_bench_candidate(const struct pp_best_spec *spec, const struct pp_candidate *c,
-                       const struct pp_costs *costs, double seconds, double *step);
+                       const struct pp_costs *costs, double seconds, struct pp_prediction *out);
 
 #endif

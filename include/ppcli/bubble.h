@@ -6,6 +6,7 @@
 #ifndef PPCLI_BUBBLE_H
 #define PPCLI_BUBBLE_H
 
+#include "ppcli/json.h"
 #include "ppcli/sim.h"
 
 struct pp_bubble {
@@ -41,6 +42,9 @@ int pp_sim_step(const struct pp_plan *plan, const struct pp_sim_costs *costs, do
  */
 int pp_bubble_explain(const struct pp_plan *plan, const struct pp_sim_costs *costs,
                       double meet_every, double idle, struct pp_bubble *out);
+
+/* The parts, the busiest stage and its share, into the open object. */
+void pp_bubble_json(const struct pp_bubble *b, struct pp_json *j);
 
 /* In percent, parts that add up to a tenth: "31.2 = 20.0 + 8.1 + 3.1", of one stage "0.8". */
 #define PP_BUBBLE_TEXT_MAX 160

@@ -93,6 +93,9 @@ void pp_model_destroy(struct pp_model **m);
  * ("init:" + name, 0) under seed. Host memory. */
 void pp_layer_init(const struct pp_layer *l, uint64_t seed, float *dst);
 
+/* Flops of one sample: F + I + W. */
+double pp_layer_flops(const struct pp_layer *l);
+
 /*
  * Cut the model into n contiguous non-empty pieces: first[s]..last[s] for s = 0..n-1.
  *   flops   least largest flops (F + I + W) per piece, exact; ties to the fewest values over the

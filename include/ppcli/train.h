@@ -42,10 +42,7 @@ struct pp_train_options {
      * the run speaks) and end the process with PP_ELOST, at once, whatever its threads hold. Called
      * in the watchdog's thread. NULL: there is no watchdog. */
     void (*lost)(void *ctx, const char *text);
-    /* Called by rank 0 for every window between two sync points: the samples trained on and the
-     * time of the slowest rank. NULL: nobody wants to know. */
-    void (*window)(void *ctx, int64_t samples, double seconds);
-    void *ctx; /* of lost and window */
+    void *ctx; /* of lost */
     /* What every rank does instead of training, without a run folder. Collective. NULL: train as
      * the config says. */
     int (*work)(struct pp_worker *w, void *work_ctx);

@@ -13,8 +13,7 @@
 
 #define EPOCHS 1000000000 /* never the reason to stop */
 
-/* As the run would be, but of whole batches, for ever, and without a trace on disk. */
-static int shorten(struct pp_config *cfg)
+int bench_shorten(struct pp_config *cfg)
 {
     int train_n = 0, test_n = 0, batch = cfg->train.batch_size;
     PP_TRY(pp_run_samples(cfg, PP_RUN_REAL, PP_SPLIT_TRAIN, &train_n));
@@ -67,9 +66,7 @@ static int read_plan(struct pp_bench_row *row, const struct pp_run *run)
 {
     const struct pp_layout *l = run->layout;
     for (int i = 0; i < run->model->n_layers; i++) {
-        struct pp_layer_cost c;
-        run->model->layers[i].ops->cost(&run->model->layers[i], &c);
-        row->flops += c.flops_f + c.flops_i + c.flops_w;
+        row->flops += pp_layer_flops(&run->model->layers[i]);
     }
     return pp_plan_bubble(l->plans[0].plan, &row->bubble_ideal);
 }
@@ -97,7 +94,7 @@ int bench_row_make(struct pp_bench_row *row, const struct pp_config *cfg, int pr
     if (row->skipped[0]) {
         return 0;
     }
-    PP_TRY(shorten(row->cfg));
+    PP_TRY(bench_shorten(row->cfg));
     int rc = pp_run_prepare(row->cfg, PP_RUN_REAL, &run);
     if (rc == PP_ECONFIG) {
         snprintf(row->skipped, sizeof(row->skipped), "%.*s", PP_BENCH_WHY_MAX - 1,

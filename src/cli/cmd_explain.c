@@ -88,9 +88,7 @@ static void print_layers(const struct pp_run *run)
     double flops = 0;
     for (int i = 0; i < run->model->n_layers; i++) {
         const struct pp_layer *layer = &run->model->layers[i];
-        struct pp_layer_cost c;
-        layer->ops->cost(layer, &c);
-        double sum = c.flops_f + c.flops_i + c.flops_w;
+        double sum = pp_layer_flops(layer);
         flops += sum;
         char kind[64];
         snprintf(kind, sizeof(kind), "%s%s%s", layer->ops->name,
@@ -112,11 +110,8 @@ static void print_stages(const struct explained *e)
             double flops = 0;
             size_t params = 0;
             for (int i = l->first[s]; i <= l->last[s]; i++) {
-                struct pp_layer_cost c;
-                const struct pp_layer *layer = &e->run.model->layers[i];
-                layer->ops->cost(layer, &c);
-                flops += c.flops_f + c.flops_i + c.flops_w;
-                params += layer->n_floats;
+                flops += pp_layer_flops(&e->run.model->layers[i]);
+                params += e->run.model->layers[i].n_floats;
             }
             if (pass == 0) {
                 total += flops;
@@ -306,8 +301,7 @@ static int print_json(const struct explained *e)
     pp_json_int(&j, "coalesce", l->coalesce);
     pp_json_dbl(&j, "bubble_ideal", e->ideal);
     pp_json_dbl(&j, "bubble_flops", e->bubble.idle);
-    pp_json_dbl(&j, "bubble_schedule", e->bubble.schedule);
-    pp_json_dbl(&j, "bubble_imbalance", e->bubble.imbalance);
+    pp_bubble_json(&e->bubble, &j);
     pp_json_str(&j, "advice", e->advice);
     pp_json_end(&j);
     return 0;

@@ -60,12 +60,11 @@ static int show(struct plan_best_result *s, const struct plan_best *how, bool js
     if (b->n == 0 && b->too_large > 0) {
         return pp_fail(
             PP_ECONFIG,
-            "no shape can run within --memory %s: the smallest found holds %.1f MiB in a "
-            "rank (%s, %d stages, %d micro-batches): --memory %.0fMi fits it; more "
+            "no shape can run within --memory %s: the smallest found holds %.2f MiB in a "
+            "rank (%s, %d stages, %d micro-batches): --memory %zuKi fits it; more "
             "stages, a smaller batch or narrower layers need less",
             how->memory, (double)b->smallest.peak_bytes / PLAN_BEST_MIB, b->smallest.schedule,
-            b->smallest.stages, b->smallest.microbatches,
-            (double)(b->smallest.peak_bytes / (size_t)PLAN_BEST_MIB + 1));
+            b->smallest.stages, b->smallest.microbatches, b->smallest.peak_bytes / 1024 + 1);
     }
     return b->n == 0 ? pp_fail(PP_ECONFIG, "no shape can run") : 0;
 }

@@ -33,7 +33,7 @@ struct plan_best_result {
     struct pp_model *model;
     struct pp_costs *costs;
     struct pp_best best;
-    double checked[PLAN_BEST_CHECKED]; /* seconds from step to step; 0: not checked */
+    struct pp_prediction checked[PLAN_BEST_CHECKED]; /* as measured; step 0: not checked */
     char advice[PP_ADVICE_MAX];
     int batch, ranks; /* most ranks of any candidate */
 };

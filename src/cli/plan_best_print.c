@@ -112,13 +112,16 @@ static int print_winner(const struct plan_best_result *s)
 
 static void print_checks(const struct plan_best_result *s)
 {
-    printf("\nchecked by running\n%4s  %6s %-14s %12s %6s %12s %12s %10s\n", "", "stages",
-           "schedule", "microbatches", "chunks", "predicted ms", "measured ms", "difference");
+    char bubble[PP_BUBBLE_TEXT_MAX];
+    printf("\nchecked by running\n%4s  %6s %-14s %12s %6s %12s %12s %10s  %s\n", "", "stages",
+           "schedule", "microbatches", "chunks", "predicted ms", "measured ms", "difference",
+           "measured bubble");
     for (int i = 0; i < PLAN_BEST_CHECKED && i < s->best.n; i++) {
         const struct pp_candidate *c = &s->best.items[i];
-        printf("%4d  %6d %-14s %12d %6d %12.3f %12.3f %+8.1f %%\n", i + 1, c->stages, c->schedule,
-               c->microbatches, c->chunks, c->time.step * 1e3, s->checked[i] * 1e3,
-               100 * (c->time.step / s->checked[i] - 1));
+        const struct pp_prediction *m = &s->checked[i];
+        printf("%4d  %6d %-14s %12d %6d %12.3f %12.3f %+8.1f %%  %s\n", i + 1, c->stages,
+               c->schedule, c->microbatches, c->chunks, c->time.step * 1e3, m->step * 1e3,
+               100 * (c->time.step / m->step - 1), pp_bubble_parts(&m->bubble, bubble));
     }
 }
 
@@ -138,7 +141,7 @@ int plan_best_text(const struct plan_best_result *s, bool checks)
 /* ---- JSON */
 
 static void json_candidate(struct pp_json *j, const struct plan_best_result *s,
-                           const struct pp_candidate *c, double checked)
+                           const struct pp_candidate *c, const struct pp_prediction *checked)
 {
     const struct pp_bubble *b = &c->time.bubble;
     pp_json_str(j, "schedule", c->schedule);
@@ -153,14 +156,11 @@ static void json_candidate(struct pp_json *j, const struct plan_best_result *s,
     pp_json_uint(j, "peak_bytes", c->peak_bytes);
     if (b->stages > 0) { /* of those that the table shows */
         pp_json_dbl(j, "bubble", b->idle);
-        pp_json_dbl(j, "bubble_schedule", b->schedule);
-        pp_json_dbl(j, "bubble_imbalance", b->imbalance);
-        pp_json_dbl(j, "bubble_waiting", b->waiting);
-        pp_json_int(j, "busiest_stage", b->busiest);
-        pp_json_dbl(j, "busiest_share", b->work);
+        pp_bubble_json(b, j);
     }
-    if (checked > 0) {
-        pp_json_dbl(j, "measured_step_seconds", checked);
+    if (checked && checked->step > 0) {
+        pp_json_dbl(j, "measured_step_seconds", checked->step);
+        pp_json_dbl(j, "bubble_measured", checked->bubble.idle);
     }
     pp_json_end(j);
 }
@@ -188,12 +188,12 @@ void plan_best_json(const struct plan_best_result *s)
     pp_json_str(&j, "advice", s->advice);
     if (b->one.time.step > 0) {
         pp_json_object(&j, "one_stage");
-        json_candidate(&j, s, &b->one, 0);
+        json_candidate(&j, s, &b->one, NULL);
     }
     pp_json_array(&j, "candidates");
     for (int i = 0; i < b->n; i++) {
         pp_json_object(&j, NULL);
-        json_candidate(&j, s, &b->items[i], i < PLAN_BEST_CHECKED ? s->checked[i] : 0);
+        json_candidate(&j, s, &b->items[i], i < PLAN_BEST_CHECKED ? &s->checked[i] : NULL);
     }
     pp_json_end(&j);
     pp_json_end(&j);

@@ -132,14 +132,16 @@ static int balanced(const struct cut *c, int *first, int *last)
     return rc;
 }
 
-static uint64_t weigh(const struct pp_layer *l, enum pp_assignment how)
+double pp_layer_flops(const struct pp_layer *l)
 {
-    if (how == PP_ASSIGN_PARAMS) {
-        return l->n_floats;
-    }
     struct pp_layer_cost cost;
     l->ops->cost(l, &cost);
-    return (uint64_t)(cost.flops_f + cost.flops_i + cost.flops_w);
+    return cost.flops_f + cost.flops_i + cost.flops_w;
+}
+
+static uint64_t weigh(const struct pp_layer *l, enum pp_assignment how)
+{
+    return how == PP_ASSIGN_PARAMS ? l->n_floats : (uint64_t)pp_layer_flops(l);
 }
 
 /* cost: of each layer; NULL: weigh them by `how`. */

@@ -68,12 +68,8 @@ void summary_json(const struct pp_run *run, const struct pp_summary *s, struct p
     pp_json_dbl(j, "train_loss", s->train_loss);
     pp_json_dbl(j, "samples_per_second", s->samples_per_second);
     pp_json_dbl(j, "bubble_measured", s->bubble.idle);
-    pp_json_dbl(j, "bubble_schedule", s->bubble.schedule);
-    pp_json_dbl(j, "bubble_imbalance", s->bubble.imbalance);
-    pp_json_dbl(j, "bubble_waiting", s->bubble.waiting);
+    pp_bubble_json(&s->bubble, j);
     pp_json_dbl(j, "bubble_ideal", s->bubble_ideal);
-    pp_json_int(j, "busiest_stage", s->bubble.busiest);
-    pp_json_dbl(j, "busiest_share", s->bubble.work);
     pp_json_str(j, "advice", s->advice[0] ? s->advice : NULL);
     if (s->load >= 0) {
         pp_json_dbl(j, "load_before", s->load);

@@ -143,6 +143,15 @@ int pp_bubble_explain(const struct pp_plan *plan, const struct pp_sim_costs *cos
     return rc;
 }
 
+void pp_bubble_json(const struct pp_bubble *b, struct pp_json *j)
+{
+    pp_json_dbl(j, "bubble_schedule", b->schedule);
+    pp_json_dbl(j, "bubble_imbalance", b->imbalance);
+    pp_json_dbl(j, "bubble_waiting", b->waiting);
+    pp_json_int(j, "busiest_stage", b->busiest);
+    pp_json_dbl(j, "busiest_share", b->work);
+}
+
 /* Percent to a tenth, as printed: the sum of parts[], rounded as it grows. */
 static double tenths(const struct pp_bubble *b, double parts[3])
 {

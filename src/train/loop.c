@@ -92,9 +92,6 @@ static int sync_training(struct trainer *tr, int steps, bool epoch_end)
     bool late = tr->dir[0] && log_every == 0 && tr->t - tr->recorded >= part;
     bool record =
         log_every > 0 ? tr->t % log_every == 0 : late || tr->record.window_ns >= RECORD_NS;
-    if (tr->m && w.rows > 0 && tr->spec->options->window) {
-        tr->spec->options->window(tr->spec->options->ctx, w.rows, (double)w.window_ns * 1e-9);
-    }
     if (tr->m && w.rows > 0) {
         struct totals *from = record ? &tr->record : &w;
         struct pp_window shown = {

@@ -22,23 +22,16 @@ char *pp_ranges_text(const int *first, const int *last, int n, char *out, size_t
     return out;
 }
 
-static double flops_of(const struct pp_layer *layer)
-{
-    struct pp_layer_cost c;
-    layer->ops->cost(layer, &c);
-    return c.flops_f + c.flops_i + c.flops_w;
-}
-
 void pp_advice_costs(const struct pp_layout *l, const double *f, const double *i, const double *w,
                      double *cost)
 {
     for (int v = 0; v < l->n_virtual; v++) {
         double flops = 0;
         for (int k = l->first[v]; k <= l->last[v]; k++) {
-            flops += flops_of(&l->model->layers[k]);
+            flops += pp_layer_flops(&l->model->layers[k]);
         }
         for (int k = l->first[v]; k <= l->last[v]; k++) {
-            cost[k] = (f[v] + i[v] + w[v]) * flops_of(&l->model->layers[k]) / flops;
+            cost[k] = (f[v] + i[v] + w[v]) * pp_layer_flops(&l->model->layers[k]) / flops;
         }
     }
 }
@@ -62,20 +55,12 @@ static void shares_of(const struct pp_layout *l, const double *cost, const int *
     }
 }
 
-static int largest_of(const double *x, int n)
+/* Where x * sign is largest. */
+static int extreme_of(const double *x, int n, int sign)
 {
     int k = 0;
     for (int i = 1; i < n; i++) {
-        k = x[i] > x[k] ? i : k;
-    }
-    return k;
-}
-
-static int least_of(const double *x, int n)
-{
-    int k = 0;
-    for (int i = 1; i < n; i++) {
-        k = x[i] < x[k] ? i : k;
+        k = sign * x[i] > sign * x[k] ? i : k;
     }
     return k;
 }
@@ -86,10 +71,10 @@ static void cut_text(const struct pp_advice_spec *spec, const int *first, const 
     const struct pp_layout *l = spec->layout;
     char ranges[192];
     shares_of(l, spec->cost, l->first, l->last, share);
-    int busiest = largest_of(share, l->stages);
+    int busiest = extreme_of(share, l->stages, 1);
     double now = share[busiest], all = 0;
     shares_of(l, spec->cost, first, last, share);
-    double most = share[largest_of(share, l->stages)];
+    double most = share[extreme_of(share, l->stages, 1)];
     if (most < now - NOTICEABLE) {
         snprintf(
             out, PP_ADVICE_MAX,
@@ -99,7 +84,8 @@ static void cut_text(const struct pp_advice_spec *spec, const int *first, const 
             most * 100);
         return;
     }
-    int least = least_of(share, l->stages), layer = largest_of(spec->cost, l->model->n_layers);
+    int least = extreme_of(share, l->stages, -1),
+        layer = extreme_of(spec->cost, l->model->n_layers, 1);
     for (int k = 0; k < l->model->n_layers; k++) {
         all += spec->cost[k];
     }

@@ -310,26 +310,20 @@ static long long rounded(double step)
 static int compare(const void *a, const void *b)
 {
     const struct pp_candidate *x = a, *y = b;
-    long long p = rounded(x->time.step), q = rounded(y->time.step);
-    if (p != q) {
-        return p < q ? -1 : 1;
+    const long long order[][2] = {
+        {rounded(x->time.step), rounded(y->time.step)},
+        {(long long)x->peak_bytes, (long long)y->peak_bytes},
+        {x->stages, y->stages},
+        {x->chunks, y->chunks},
+        {x->microbatches, y->microbatches},
+        {x->order, y->order},
+        {x->assignment == PP_ASSIGN_TIME, y->assignment == PP_ASSIGN_TIME},
+    };
+    size_t k = 0;
+    while (k + 1 < sizeof(order) / sizeof(order[0]) && order[k][0] == order[k][1]) {
+        k++;
     }
-    if (x->peak_bytes != y->peak_bytes) {
-        return x->peak_bytes < y->peak_bytes ? -1 : 1;
-    }
-    if (x->stages != y->stages) {
-        return x->stages - y->stages;
-    }
-    if (x->chunks != y->chunks) {
-        return x->chunks - y->chunks;
-    }
-    if (x->microbatches != y->microbatches) {
-        return x->microbatches - y->microbatches;
-    }
-    if (x->order != y->order) {
-        return x->order - y->order;
-    }
-    return (x->assignment == PP_ASSIGN_TIME) - (y->assignment == PP_ASSIGN_TIME);
+    return (order[k][0] > order[k][1]) - (order[k][0] < order[k][1]);
 }
 
 /* Every schedule x micro-batch count x chunks x cut of one number of stages. */

@@ -63,9 +63,7 @@ static int cut(struct measurement *m)
         return PP_ERESOURCE;
     }
     for (int i = 0; i < model->n_layers; i++) {
-        struct pp_layer_cost c;
-        model->layers[i].ops->cost(&model->layers[i], &c);
-        flops[i] = c.flops_f + c.flops_i + c.flops_w;
+        flops[i] = pp_layer_flops(&model->layers[i]);
     }
     int rc = pp_partition_costs(model, flops, m->workers, m->first, m->last);
     pp_free(flops);

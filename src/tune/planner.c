@@ -219,7 +219,7 @@ static int predict_flops(const struct pp_layout *l, double *arrays, struct pp_bu
             f[v] += c.flops_f;
             i[v] += c.flops_i;
             w[v] += c.flops_w;
-            cost[k] = c.flops_f + c.flops_i + c.flops_w;
+            cost[k] = pp_layer_flops(&l->model->layers[k]);
         }
     }
     struct pp_sim_costs costs = {.f = f, .i = i, .w = w, .slots = true};

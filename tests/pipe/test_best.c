@@ -354,14 +354,14 @@ static void a_checked_candidate_tells_a_time_and_leaves_no_trace(void **state)
     (void)state;
     struct problem p;
     struct pp_best b;
-    double step = 0;
+    struct pp_prediction got;
     open_problem(eight_layers, &p);
     p.cfg->data.train_samples = 1000;
     p.cfg->data.test_samples = 100;
     CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
-    b.items[0].time.step = 0.001;
-    CHECK_OK(pp_bench_candidate(&p.spec, &b.items[0], p.costs, 0.05, &step));
-    assert_true(step > 0 && step < 10);
+    CHECK_OK(pp_bench_candidate(&p.spec, &b.items[0], p.costs, 0.05, &got));
+    assert_true(got.step > 0 && got.bubble.idle < 1);
+    CHECK_INT_EQ(got.bubble.stages, 2);
     CHECK_STR_EQ(p.cfg->run.dir, "auto");
     CHECK_INT_EQ(pp_config_problem_count(p.cfg), 0);
     pp_best_fini(&b);
