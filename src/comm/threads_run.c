@@ -96,7 +96,10 @@ int pp_threads_run(int n, const struct pp_threads_job *job)
             cause = &ranks[r];
         }
     }
-    rc = rc == 0 && cause ? pp_error_adopt(&cause->error) : rc;
+    if (rc == 0 && cause) {
+        (void)pp_error_adopt(&cause->error);
+        rc = cause->rc;
+    }
     pp_threads_destroy(&group);
     pp_free(ranks);
     return rc;

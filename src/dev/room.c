@@ -124,6 +124,8 @@ enum pp_room_kind pp_room_nearest(const struct pp_room *room, const char **what)
 void pp_room_find(const char *root, struct pp_room *out)
 {
     struct pp_room room = {.bytes = {UINT64_MAX, UINT64_MAX, UINT64_MAX}};
+    struct pp_error before =
+        *pp_error_get(); /* a path that is too long is no failure of the caller */
     char path[PP_PATH_MAX];
     uint64_t n = 0;
     if (pp_path_format(path, "%s/proc/meminfo", root) == 0 &&
@@ -137,7 +139,7 @@ void pp_room_find(const char *root, struct pp_room *out)
         uint64_t used = n * (uint64_t)sysconf(_SC_PAGESIZE);
         limit(&room, PP_ROOM_ADDRESS, as.rlim_cur > used ? as.rlim_cur - used : 0);
     }
-    pp_error_clear();
+    (void)pp_error_adopt(&before);
     *out = room;
 }
 

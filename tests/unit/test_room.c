@@ -50,7 +50,10 @@ static void what_the_system_has_available_is_a_limit(void **state)
 {
     (void)state;
     const char *root = machine();
+    pp_fail(PP_EIO, "of the caller");
     CHECK_INT_EQ(room_in(root, PP_ROOM_SYSTEM), 8 * GIB);
+    CHECK_INT_EQ(pp_error_get()->code, PP_EIO); /* looking leaves the error record as it is */
+    pp_error_clear();
     forget(root);
 }
 
