@@ -154,7 +154,9 @@ static void print_bubble(const struct pp_run *run, const struct pp_summary *s, F
 /* A busy machine, beside the figures that it spoils. */
 static void print_machine(const struct pp_run *run, const struct pp_summary *s, FILE *f)
 {
+    struct pp_machine machine;
     char load[48] = "", waited[64] = "";
+    int here = 0; /* ranks that share the processor with this one */
     if (s->waited >= 0 ? s->waited < PP_BUBBLE_WAITED : s->load < BUSY_LOAD) {
         return;
     }
@@ -165,19 +167,21 @@ static void print_machine(const struct pp_run *run, const struct pp_summary *s, 
         snprintf(waited, sizeof(waited), "ranks waited for a core %.0f %% of the time; ",
                  s->waited * 100);
     }
-    struct pp_machine machine;
-    pp_machine_describe(true, &machine); /* this thread is bound to one core */
-    if (!run->mpi && run->layout->ranks > machine.cores) {
-        fprintf(f,
-                "few cores        %d ranks on %d: %sspeed and bubble above are those of taking "
-                "turns\n",
-                run->layout->ranks, machine.cores, waited);
-        return;
+    for (int r = 0; r < run->layout->ranks; r++) {
+        here += run->seats[r].host == run->seats[0].host;
     }
-    fprintf(f,
-            "busy machine     %s%sother programs had it: speed and bubble above are not those of "
-            "a quiet one\n",
+    pp_machine_describe(true, &machine); /* this thread is bound to one core */
+    if (here > machine.cores) {
+        fprintf(f,
+                "few cores        %d ranks on %d: %sspeed and bubble are those of taking turns\n",
+                here, machine.cores, waited);
+    } else {
+        fprintf(
+            f,
+            "busy machine     %s%sother programs ran: speed and bubble above are not those of a "
+            "quiet one\n",
             load, waited);
+    }
 }
 
 void summary_print(const struct pp_run *run, const struct pp_summary *s, const char *dir, FILE *f)
