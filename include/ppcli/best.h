@@ -82,11 +82,6 @@ int pp_best_config(const struct pp_config *cfg, const struct pp_model *model,
 /* Rows of the largest micro-batch when a replica's share of a full batch is cut into m. */
 int pp_best_rows(const struct pp_best_spec *spec, int m);
 
-/* Layers of n virtual stages as `pipeline.assignment` is written: "0-7 | 8-16", cut by time.
- * Errors: PP_ERESOURCE, PP_ECONFIG when `bytes` do not suffice. */
-int pp_best_ranges(const struct pp_model *model, const struct pp_costs *costs, int rows, int n,
-                   char *out, size_t bytes);
-
 /* The k of 1f1b-eager for m micro-batches: pipeline.eager, or what the measured costs ask for. */
 int pp_best_eager(const struct pp_best_spec *spec, const struct pp_costs *costs, int stages, int m);
 

@@ -59,24 +59,6 @@ int pp_best_config(const struct pp_config *cfg, const struct pp_model *model,
     return 0;
 }
 
-int pp_best_ranges(const struct pp_model *model, const struct pp_costs *costs, int rows, int n,
-                   char *out, size_t bytes)
-{
-    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
-    if (!cfg) {
-        return PP_ERESOURCE;
-    }
-    int rc = set_ranges(cfg, model, costs, rows, n);
-    if (rc == 0) {
-        pp_ranges_text(cfg->pipeline.first_layer, cfg->pipeline.last_layer, n, out, bytes);
-        rc = strlen(out) + 1 < bytes
-                 ? 0
-                 : pp_fail(PP_ECONFIG, "%d ranges of layers are too many to write down", n);
-    }
-    pp_free(cfg);
-    return rc;
-}
-
 static int peak_of(const struct pp_layout *l, bool processes, size_t *out)
 {
     size_t most = 0;

@@ -99,8 +99,15 @@ static int choose_cut(const struct pp_best_spec *spec, const struct pp_costs *co
                        "chunk needs one",
                        cfg->pipeline.stages, chunks, spec->model->n_layers);
     }
-    PP_TRY(pp_best_ranges(spec->model, costs, pp_best_rows(spec, cfg->pipeline.microbatches),
-                          (int)n, out->ranges, sizeof(out->ranges)));
+    struct pp_candidate c = {.stages = cfg->pipeline.stages,
+                             .chunks = chunks,
+                             .microbatches = cfg->pipeline.microbatches,
+                             .assignment = PP_ASSIGN_TIME};
+    struct pp_config *cut = NULL;
+    PP_TRY(pp_best_config(cfg, spec->model, &c, costs, &cut));
+    pp_ranges_text(cut->pipeline.first_layer, cut->pipeline.last_layer, (int)n, out->ranges,
+                   sizeof(out->ranges));
+    pp_free(cut);
     pp_log_info("assignment time: %s; measured in %.1f s", out->ranges, costs->took);
     return 0;
 }
