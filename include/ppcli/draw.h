@@ -32,7 +32,7 @@ struct pp_drawing { /* nothing is owned */
 
 /*
  * Ranks down, time across, a cell as wide as it lasts, "." where a rank waits; above it the shape,
- * the makespan and both bubbles, before each row the rank's peak. As wide as the labels need, and
+ * the makespan and the bubble, before each row the rank's peak. As wide as the labels need, and
  * narrower, with shorter labels, where `columns` says so. Errors: PP_EIO, PP_ERESOURCE, PP_ECONFIG
  * when it would be wider than any line can be.
  */
@@ -57,7 +57,8 @@ struct pp_draw_steps {        /* nothing is owned */
 void pp_draw_events(const struct pp_drawing *d, const struct pp_draw_steps *how,
                     struct pp_chrome *c);
 
-/* Shape, costs, makespan, both bubbles and each rank's figures as one object. Errors: PP_EIO. */
+/* Shape, costs, makespan, the bubble, the two of the zero-bubble papers and each rank's figures as
+ * one object. Errors: PP_EIO. */
 int pp_draw_json(const struct pp_drawing *d, FILE *f);
 
 #endif

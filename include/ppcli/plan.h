@@ -172,8 +172,8 @@ struct pp_ticks {
 int pp_plan_timeline(const struct pp_plan *plan, const struct pp_ticks *ticks,
                      int64_t *const *start, int64_t *const *end, int64_t *makespan, int64_t *work);
 
-/* bubble_global of the textbook time line (F = I = W, fused B, free hand-over):
- * 1 - max work / makespan. (P-1)/(M+P-1) for gpipe and 1f1b. Errors: PP_ERESOURCE. */
+/* The ideal bubble: of the textbook time line (F = I = W, fused B, free hand-over), all ranks being
+ * equally busy: 1 - max work / makespan. (P-1)/(M+P-1) for gpipe and 1f1b. Errors: PP_ERESOURCE. */
 int pp_plan_bubble(const struct pp_plan *plan, double *out);
 
 /* Compute cells as CSV (torch.distributed.pipelining's compute-only format, no idle cells): one
