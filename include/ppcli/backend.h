@@ -167,7 +167,7 @@ struct pp_backend_ops {
     int (*zero)(struct pp_backend *be, void *p, size_t bytes);
     int (*copy)(struct pp_backend *be, void *dst, const void *src, size_t bytes);
 
-    /* --- streams; all NULL where ops are done when they return (caps.async is false) ---------- */
+    /* ---- streams; all NULL where ops are done when they return (caps.async is false) */
     /* Memory of the host that upload reads without a copy of its own. NULL: any memory. */
     int (*host_alloc)(struct pp_backend *be, size_t bytes, void **out);
     void (*host_free)(struct pp_backend *be, void *p, size_t bytes);

@@ -100,8 +100,7 @@ int pp_bench_check(struct pp_config *const *configs, int n);
 int pp_bench_judge(const struct pp_bench_sample *s, const struct pp_bench_sample *reference,
                    bool exact, char *why);
 
-/* --- figures over all rounds -------------------------------------------------------------------
- */
+/* ---- figures over all rounds */
 
 struct pp_bench_figures {
     bool valid; /* else nothing below is to be shown */

@@ -105,8 +105,7 @@ int pp_ckpt_drop_newer(const struct pp_io *io, const char *dir, int64_t step);
  * since_ns (CLOCK_REALTIME, see pp_lock). Called with the run folder's lock held. */
 int pp_ckpt_sweep(const struct pp_io *io, const char *dir, int64_t since_ns);
 
-/* --- reading ------------------------------------------------------------------------------------
- */
+/* ---- reading */
 
 enum pp_ckpt_check {
     PP_CKPT_STRUCTURE, /* MANIFEST, state and headers; what others have verified */

@@ -50,17 +50,15 @@ struct pp_error {
 #define PP_TRY(expr)                                                                               \
     do {                                                                                           \
         int pp_try_rc_ = (expr);                                                                   \
-        if (pp_try_rc_ < 0) {                                                                      \
+        if (pp_try_rc_ < 0)                                                                        \
             return pp_try_rc_;                                                                     \
-        }                                                                                          \
     } while (0)
 
 /* A broken invariant, never bad input: prints where and aborts (also in release builds). */
 #define pp_assert(cond)                                                                            \
     do {                                                                                           \
-        if (!(cond)) {                                                                             \
+        if (!(cond))                                                                               \
             pp_assert_failed(#cond, __FILE__, __LINE__);                                           \
-        }                                                                                          \
     } while (0)
 
 int pp_error_set(int code, const char *file, int line, const char *fmt, ...)

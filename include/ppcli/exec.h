@@ -134,7 +134,7 @@ void pp_exec_forget_times(struct pp_exec *x);
  * input, of the last stage the output. Local. Errors: PP_ERESOURCE. */
 int pp_exec_live_bytes(const struct pp_layout *layout, int s, size_t *out);
 
-/* --- what the next step depends on, for whoever saves and restores it ------------------------- */
+/* ---- what the next step depends on, for whoever saves and restores it */
 
 enum pp_exec_kind {
     PP_EXEC_PARAM,

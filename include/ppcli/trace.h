@@ -107,7 +107,7 @@ int pp_ring_open(const char *path, struct pp_ring **out);
 size_t pp_ring_copy(const struct pp_ring *ring, uint64_t from, struct pp_event *out, size_t max,
                     uint64_t *next, uint64_t *lost);
 
-/* --- the writer's side: a few nanoseconds each ------------------------------------------------ */
+/* ---- the writer's side: a few nanoseconds each */
 
 /*
  * e->end_ns is 0, or when it ended for what is told afterwards. The record counts as begun when all
@@ -123,7 +123,7 @@ static inline void pp_ring_end(struct pp_ring *ring, uint64_t now)
     __atomic_store_n(&ring->words[(number & ring->mask) * 4 + 1], now, __ATOMIC_RELEASE);
 }
 
-/* --- the process behind a ring ---------------------------------------------------------------- */
+/* ---- the process behind a ring */
 
 enum pp_process {
     PP_PROCESS_RUNNING,

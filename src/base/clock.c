@@ -35,10 +35,9 @@ char *pp_clock_utc(char *out, size_t bytes)
 char *pp_clock_duration(double seconds, char *out, size_t bytes)
 {
     long s = seconds > 0 ? (long)(seconds + 0.5) : 0;
-    if (s >= 3600) {
+    if (s >= 3600)
         snprintf(out, bytes, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
-    } else {
+    else
         snprintf(out, bytes, "%02ld:%02ld", s / 60, s % 60);
-    }
     return out;
 }

@@ -104,9 +104,8 @@ void pp_error_clear(void)
 
 int pp_error_adopt(const struct pp_error *e)
 {
-    if (e != &record) {
+    if (e != &record)
         record = *e;
-    }
     return record.code;
 }
 

@@ -30,15 +30,13 @@ int pp_file_append(const char *path, int flags, FILE **out)
 {
     /* Not waiting is for the opening alone: a pipe that is read may be full for a while. */
     int fd = open(path, O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC | O_NOCTTY | flags, 0666);
-    if (fd < 0 && errno == ENXIO) {
+    if (fd < 0 && errno == ENXIO)
         return pp_fail(PP_EIO, "cannot create %s: a pipe or device that nobody reads", path);
-    }
     FILE *f = fd >= 0 && fcntl(fd, F_SETFL, flags & O_APPEND) == 0 ? fdopen(fd, "w") : NULL;
     if (!f) {
         int rc = pp_fail_errno(0, "cannot create %s", path);
-        if (fd >= 0) {
+        if (fd >= 0)
             close(fd);
-        }
         return rc;
     }
     *out = f;
@@ -109,25 +107,20 @@ int pp_dir_create(const char *path)
     PP_TRY(pp_path_format(part, "%s", path));
     for (char *p = part + 1;; p++) {
         char c = *p;
-        if (c != '/' && c != '\0') {
+        if (c != '/' && c != '\0')
             continue;
-        }
         *p = '\0';
-        if (mkdir(part, 0777) != 0 && errno != EEXIST) {
+        if (mkdir(part, 0777) != 0 && errno != EEXIST)
             return pp_fail_errno(0, "cannot create folder %s", part);
-        }
         *p = c;
-        if (c == '\0') {
+        if (c == '\0')
             break;
-        }
     }
     struct stat st;
-    if (stat(path, &st) != 0) {
+    if (stat(path, &st) != 0)
         return pp_fail_errno(0, "cannot create folder %s", path);
-    }
-    if (!S_ISDIR(st.st_mode)) {
+    if (!S_ISDIR(st.st_mode))
         return pp_fail(PP_EIO, "%s is not a folder", path);
-    }
     return 0;
 }
 
@@ -152,25 +145,22 @@ int pp_open_regular(const char *path, int *out_fd, uint64_t *out_bytes)
 {
     struct stat st;
     /* Looked at before opening too, because opening a device can already do something. */
-    if (stat(path, &st) != 0) {
+    if (stat(path, &st) != 0)
         return pp_fail_errno(0, "cannot read %s", path);
-    }
     int fd = -1;
     if (S_ISREG(st.st_mode)) {
         /* O_NONBLOCK: if it became a FIFO meanwhile, opening it must not wait for a writer. */
         fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
         if (fd < 0 || fstat(fd, &st) != 0) {
             int rc = pp_fail_errno(0, "cannot read %s", path);
-            if (fd >= 0) {
+            if (fd >= 0)
                 close(fd);
-            }
             return rc;
         }
     }
     if (!S_ISREG(st.st_mode)) {
-        if (fd >= 0) {
+        if (fd >= 0)
             close(fd);
-        }
         return pp_fail(PP_EFORMAT, "%s: is a %s, expected a regular file", path,
                        kind_of(st.st_mode));
     }

@@ -13,8 +13,7 @@
 
 #include "ppcli/err.h"
 
-/* --- the system ---------------------------------------------------------------------------------
- */
+/* ---- the system */
 
 static int system_create(const struct pp_io *io, const char *path)
 {
@@ -65,15 +64,13 @@ static int system_rmdir(const struct pp_io *io, const char *path)
 static int system_sync_dir(const struct pp_io *io, const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) {
+    if (fd < 0)
         return -1;
-    }
     int rc = fsync(fd);
     int e = errno;
     close(fd);
-    if (rc != 0 && (e == EINVAL || e == ENOTSUP)) {
+    if (rc != 0 && (e == EINVAL || e == ENOTSUP))
         return 0;
-    }
     errno = e;
     return rc;
 }
@@ -81,9 +78,8 @@ static int system_sync_dir(const struct pp_io *io, const char *path)
 static int system_space(const struct pp_io *io, const char *path, uint64_t *out_bytes)
 {
     struct statvfs s;
-    if (statvfs(path, &s) != 0) {
+    if (statvfs(path, &s) != 0)
         return -1;
-    }
     *out_bytes = (uint64_t)s.f_bavail * s.f_frsize;
     return 0;
 }
@@ -104,8 +100,7 @@ static const struct pp_io_ops system_ops = {
 
 const struct pp_io pp_io_system = {&system_ops};
 
-/* --- with errors said ---------------------------------------------------------------------------
- */
+/* ---- with errors said */
 
 /* An interrupted call has done nothing and reported nothing: it is made again. */
 #define AGAIN(rc, call)                                                                            \
@@ -117,16 +112,13 @@ int pp_io_mkdir(const struct pp_io *io, const char *path)
 {
     int rc;
     AGAIN(rc, io->ops->mkdir(io, path));
-    if (rc == 0) {
+    if (rc == 0)
         return 0;
-    }
     struct stat st;
-    if (errno != EEXIST) {
+    if (errno != EEXIST)
         return pp_fail_errno(0, "cannot create folder %s", path);
-    }
-    if (stat(path, &st) != 0) {
+    if (stat(path, &st) != 0)
         return pp_fail_errno(0, "cannot create folder %s", path);
-    }
     return S_ISDIR(st.st_mode) ? 0 : pp_fail(PP_EIO, "%s is not a folder", path);
 }
 
@@ -169,9 +161,8 @@ int pp_io_create(const struct pp_io *io, const char *path, struct pp_io_file *ou
         PP_TRY(pp_io_unlink(io, f.temp));
         AGAIN(f.fd, io->ops->create(io, f.temp));
     }
-    if (f.fd < 0) {
+    if (f.fd < 0)
         return pp_fail_errno(0, "cannot create %s", path);
-    }
     pp_sha256_init(&f.sha);
     *out = f;
     return 0;
@@ -210,9 +201,8 @@ int pp_io_publish(struct pp_io_file *f)
         AGAIN(rc, io->ops->rename(io, f->temp, f->path));
         rc = rc < 0 ? pp_fail_errno(0, "cannot rename %s to its final name", f->temp) : 0;
     }
-    if (rc < 0) {
+    if (rc < 0)
         (void)io->ops->unlink(io, f->temp);
-    }
     return rc;
 }
 
@@ -226,9 +216,8 @@ int pp_io_commit(struct pp_io_file *f, uint8_t out_digest[PP_SHA256_BYTES])
         return rc;
     }
     PP_TRY(pp_io_publish(f));
-    if (out_digest) {
+    if (out_digest)
         pp_sha256_final(&f->sha, out_digest);
-    }
     return 0;
 }
 
@@ -241,16 +230,15 @@ void pp_io_abandon(struct pp_io_file *f)
     }
 }
 
-/* ---- as a FILE ---- */
+/* ---- as a FILE */
 
 /* What the name says now would be replaced at the end: only a file ever is. A link may lead
  * anywhere, and renaming over /dev/null takes it from everybody. */
 static int check_target(const char *path)
 {
     struct stat st;
-    if (lstat(path, &st) != 0 || S_ISREG(st.st_mode)) {
+    if (lstat(path, &st) != 0 || S_ISREG(st.st_mode))
         return 0; /* what else is wrong with it, creating it will tell */
-    }
     return pp_fail(PP_EIO, "cannot create %s: there is a %s of that name, which is not replaced",
                    path,
                    S_ISDIR(st.st_mode)    ? "folder"
@@ -267,9 +255,8 @@ int pp_file_create(const char *path, struct pp_file_write *out)
     out->f = fd >= 0 ? fdopen(fd, "w") : NULL;
     if (!out->f) {
         int rc = pp_fail_errno(0, "cannot create %s", path);
-        if (fd >= 0) {
+        if (fd >= 0)
             close(fd);
-        }
         pp_io_abandon(&out->to);
         return rc;
     }
@@ -286,16 +273,14 @@ static int finish(struct pp_file_write *w, bool durable)
         pp_io_abandon(&w->to);
         return rc;
     }
-    if (!durable) {
+    if (!durable)
         return pp_io_publish(&w->to);
-    }
     PP_TRY(pp_io_commit(&w->to, NULL));
     char dir[PP_PATH_MAX];
     memcpy(dir, w->to.path, sizeof(dir));
     char *slash = strrchr(dir, '/');
-    if (slash) {
+    if (slash)
         slash[slash == dir] = '\0';
-    }
     return pp_io_sync_dir(w->to.io, slash ? dir : ".");
 }
 

@@ -19,9 +19,8 @@ void pp_json_init(struct pp_json *j, FILE *f, int indent)
 
 static void new_line(struct pp_json *j)
 {
-    if (j->indent > 0) {
+    if (j->indent > 0)
         fprintf(j->f, "\n%*s", j->indent * j->depth, "");
-    }
 }
 
 static void quoted(struct pp_json *j, const char *text)
@@ -30,15 +29,14 @@ static void quoted(struct pp_json *j, const char *text)
     for (const char *p = text; *p;) {
         int n = pp_utf8_length(p);
         uint32_t obeyed = n > 0 ? pp_text_control(p) : 0xfffd;
-        if (*p == '"' || *p == '\\') {
+        if (*p == '"' || *p == '\\')
             fprintf(j->f, "\\%c", *p);
-        } else if (*p == '\n' || *p == '\t') {
+        else if (*p == '\n' || *p == '\t')
             fputs(*p == '\n' ? "\\n" : "\\t", j->f);
-        } else if (obeyed) {
+        else if (obeyed)
             fprintf(j->f, "\\u%04x", obeyed);
-        } else {
+        else
             fwrite(p, 1, (size_t)n, j->f);
-        }
         p += n > 0 ? n : 1;
     }
     fputc('"', j->f);
@@ -48,9 +46,8 @@ static void quoted(struct pp_json *j, const char *text)
 static void before(struct pp_json *j, const char *key)
 {
     if (j->depth > 0) {
-        if (j->any[j->depth]) {
+        if (j->any[j->depth])
             fputc(',', j->f);
-        }
         j->any[j->depth] = true;
         new_line(j);
     }
@@ -86,23 +83,20 @@ void pp_json_end(struct pp_json *j)
     bool any = j->any[j->depth];
     bool array = j->is_array[j->depth];
     j->depth--;
-    if (any) {
+    if (any)
         new_line(j);
-    }
     fputc(array ? ']' : '}', j->f);
-    if (j->depth == 0) {
+    if (j->depth == 0)
         fputc('\n', j->f);
-    }
 }
 
 void pp_json_str(struct pp_json *j, const char *key, const char *value)
 {
     before(j, key);
-    if (value) {
+    if (value)
         quoted(j, value);
-    } else {
+    else
         fputs("null", j->f);
-    }
 }
 
 void pp_json_int(struct pp_json *j, const char *key, int64_t value)
@@ -128,9 +122,8 @@ void pp_json_dbl(struct pp_json *j, const char *key, double value)
     char text[40];
     for (int digits = 6; digits <= 17; digits++) {
         snprintf(text, sizeof(text), "%.*g", digits, value);
-        if (strtod(text, NULL) == value) {
+        if (strtod(text, NULL) == value)
             break;
-        }
     }
     /* "-0" would read back as the whole number 0, which has no sign. */
     fputs(value == 0 && signbit(value) ? "-0.0" : text, j->f);

@@ -36,21 +36,18 @@ static void *take(size_t bytes)
 {
     size_t whole = 0;
     struct block *b = NULL;
-    if (pp_size_add(bytes, sizeof(*b), &whole) == 0) {
+    if (pp_size_add(bytes, sizeof(*b), &whole) == 0)
         b = pp_alloc(whole, 1);
-    }
     if (!b) {
-        if (parser.running) {
+        if (parser.running)
             longjmp(parser.out, 1);
-        }
         return NULL;
     }
     if (parser.running) {
         b->next = parser.blocks;
         b->link = &parser.blocks;
-        if (b->next) {
+        if (b->next)
             b->next->link = &b->next;
-        }
         parser.blocks = b;
     }
     return b + 1;
@@ -58,15 +55,13 @@ static void *take(size_t bytes)
 
 static void give_back(void *p)
 {
-    if (!p) {
+    if (!p)
         return;
-    }
     struct block *b = (struct block *)p - 1;
     if (b->link) {
         *b->link = b->next;
-        if (b->next) {
+        if (b->next)
             b->next->link = b->link;
-        }
     }
     pp_free(b);
 }
@@ -86,16 +81,14 @@ int pp_json_load(const char *text, size_t bytes, size_t flags, json_error_t *e, 
     parser.running = true;
     if (setjmp(parser.out) != 0) {
         parser.running = false;
-        while (parser.blocks) {
+        while (parser.blocks)
             give_back(parser.blocks + 1);
-        }
         return PP_ERESOURCE;
     }
     *out = json_loadb(text, bytes, flags, e);
     parser.running = false;
-    for (struct block *b = parser.blocks; b; b = b->next) {
+    for (struct block *b = parser.blocks; b; b = b->next)
         b->link = NULL;
-    }
     return 0;
 }
 
@@ -105,9 +98,8 @@ const char *pp_json_shown(const char *text, char out[PP_JSON_SHOWN])
     size_t take = n < PP_JSON_SHOWN ? n : PP_JSON_SHOWN - 4;
     for (size_t i = 0; i < take; i++) {
         out[i] = '?';
-        if (text[i] >= 0x20 && text[i] < 0x7f) {
+        if (text[i] >= 0x20 && text[i] < 0x7f)
             out[i] = text[i];
-        }
     }
     memcpy(out + take, take < n ? "..." : "", take < n ? 4 : 1);
     return out;
@@ -156,9 +148,8 @@ int pp_json_read(const char *label, const char *text, size_t bytes,
     PP_TRY(check_limits(label, text, bytes, limits));
     json_error_t e;
     json_t *root = NULL;
-    if (pp_json_load(text, bytes, JSON_REJECT_DUPLICATES, &e, &root) < 0) {
+    if (pp_json_load(text, bytes, JSON_REJECT_DUPLICATES, &e, &root) < 0)
         return pp_fail(PP_ERESOURCE, "%s: out of memory", label);
-    }
     char shown[PP_JSON_SHOWN];
     if (!root) {
         return pp_fail(PP_EFORMAT, "%s: its JSON is damaged at byte %d: %s", label, e.position,

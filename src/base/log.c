@@ -38,9 +38,8 @@ static void emit(const char *prefix, const char *fmt, va_list ap)
 
 void pp_log_info(const char *fmt, ...)
 {
-    if (pp_log_level() < PP_LOG_INFO) {
+    if (pp_log_level() < PP_LOG_INFO)
         return;
-    }
     va_list ap;
     va_start(ap, fmt);
     emit("", fmt, ap);
@@ -49,9 +48,8 @@ void pp_log_info(const char *fmt, ...)
 
 void pp_log_debug(const char *fmt, ...)
 {
-    if (pp_log_level() < PP_LOG_DEBUG) {
+    if (pp_log_level() < PP_LOG_DEBUG)
         return;
-    }
     va_list ap;
     va_start(ap, fmt);
     emit("debug: ", fmt, ap);
@@ -69,9 +67,8 @@ void pp_log_warn(const char *fmt, ...)
 bool pp_term_live(int fd)
 {
     const char *term = getenv("TERM");
-    if (!isatty(fd) || !term || strcmp(term, "dumb") == 0) {
+    if (!isatty(fd) || !term || strcmp(term, "dumb") == 0)
         return false;
-    }
     /* Open MPI gives ranks a pty as stdout even when its own stdout is a pipe. */
     return !getenv("OMPI_COMM_WORLD_SIZE") && !getenv("PMIX_RANK") && !getenv("PMI_RANK");
 }

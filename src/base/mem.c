@@ -26,9 +26,8 @@ void *pp_alloc(size_t count, size_t size)
         return NULL;
     }
     void *p = calloc(1, bytes > 0 ? bytes : 1);
-    if (!p) {
+    if (!p)
         pp_fail(PP_ERESOURCE, "out of memory: %zu bytes", bytes);
-    }
     return p;
 }
 
@@ -41,9 +40,8 @@ void *pp_realloc(void *old, size_t count, size_t size)
         return NULL;
     }
     void *p = realloc(old, bytes > 0 ? bytes : 1);
-    if (!p) {
+    if (!p)
         pp_fail(PP_ERESOURCE, "out of memory: %zu bytes", bytes);
-    }
     return p;
 }
 
@@ -51,9 +49,8 @@ char *pp_strdup(const char *s)
 {
     size_t bytes = strlen(s) + 1;
     char *p = pp_alloc(bytes, 1);
-    if (p) {
+    if (p)
         memcpy(p, s, bytes);
-    }
     return p;
 }
 
@@ -70,9 +67,8 @@ uint64_t pp_alloc_count(void)
 int pp_size_mul(size_t a, size_t b, size_t *out)
 {
     size_t r;
-    if (__builtin_mul_overflow(a, b, &r)) {
+    if (__builtin_mul_overflow(a, b, &r))
         return pp_fail(PP_ECONFIG, "too large: %zu times %zu bytes", a, b);
-    }
     *out = r;
     return 0;
 }
@@ -80,9 +76,8 @@ int pp_size_mul(size_t a, size_t b, size_t *out)
 int pp_size_add(size_t a, size_t b, size_t *out)
 {
     size_t r;
-    if (__builtin_add_overflow(a, b, &r)) {
+    if (__builtin_add_overflow(a, b, &r))
         return pp_fail(PP_ECONFIG, "too large: %zu plus %zu bytes", a, b);
-    }
     *out = r;
     return 0;
 }
@@ -107,14 +102,12 @@ static void *map_aligned(size_t bytes)
         return MAP_FAILED;
     }
     char *p = mmap(NULL, more, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED) {
+    if (p == MAP_FAILED)
         return p;
-    }
     size_t head = (HUGE_PAGE - (uintptr_t)p % HUGE_PAGE) % HUGE_PAGE;
     size_t size = whole_pages(bytes);
-    if (head > 0) {
+    if (head > 0)
         munmap(p, head);
-    }
     munmap(p + head + size, more - head - size);
     return p + head;
 }
@@ -122,15 +115,13 @@ static void *map_aligned(size_t bytes)
 int pp_arena_create(size_t bytes, struct pp_arena *out)
 {
     calls++;
-    if (bytes == 0) {
+    if (bytes == 0)
         bytes = PP_ALIGN;
-    }
     bool huge = bytes >= HUGE_PAGE;
     void *p = huge ? map_aligned(bytes)
                    : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED) {
+    if (p == MAP_FAILED)
         return pp_fail_errno(PP_ERESOURCE, "cannot take %zu bytes of memory", bytes);
-    }
     if (huge) {
         /* Advice only: a kernel without huge pages is slower, not wrong. */
         (void)madvise(p, bytes, MADV_HUGEPAGE);
@@ -147,9 +138,8 @@ int pp_arena_create(size_t bytes, struct pp_arena *out)
 
 void pp_arena_destroy(struct pp_arena *a)
 {
-    if (a->base) {
+    if (a->base)
         munmap(a->base, a->bytes);
-    }
     memset(a, 0, sizeof(*a));
 }
 

@@ -32,12 +32,10 @@ void pp_philox4x32(const uint32_t key[2], const uint32_t ctr[4], uint32_t out[4]
 uint64_t pp_rng_stream(const char *name, uint64_t n)
 {
     uint64_t h = 0xcbf29ce484222325u;
-    for (const unsigned char *p = (const unsigned char *)name; *p; p++) {
+    for (const unsigned char *p = (const unsigned char *)name; *p; p++)
         h = (h ^ *p) * 0x100000001b3u;
-    }
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 8; i++)
         h = (h ^ ((n >> (8 * i)) & 0xff)) * 0x100000001b3u;
-    }
     return h;
 }
 
@@ -63,18 +61,16 @@ void pp_rng_uniform(uint64_t seed, uint64_t stream, uint64_t first, float lo, fl
     uint32_t w[4];
     for (size_t i = 0; i < n; i++) {
         uint64_t index = first + i;
-        if (i == 0 || index % 4 == 0) {
+        if (i == 0 || index % 4 == 0)
             block(seed, stream, index, w);
-        }
         out[i] = lo + (hi - lo) * ((float)(w[index % 4] >> 8) * 0x1p-24f);
     }
 }
 
 void pp_rng_permutation(uint64_t seed, uint64_t stream, uint32_t n, uint32_t *out)
 {
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         out[i] = i;
-    }
     uint32_t w[4];
     uint64_t have = UINT64_MAX; /* block in w */
     for (uint32_t i = n; i-- > 1;) {

@@ -47,23 +47,20 @@ static void compress(uint32_t h[8], const uint8_t *p)
         v[(3 - t) & 7] += t1;
         v[(7 - t) & 7] = t1 + s0 + ((a & b) ^ (a & c) ^ (b & c));
     }
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 8; i++)
         h[i] += v[i];
-    }
 }
 
 void sha256_blocks_plain(uint32_t h[8], const uint8_t *p, size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         compress(h, p + 64 * i);
-    }
 }
 
 static void blocks(uint32_t h[8], const uint8_t *p, size_t n)
 {
-    if (!sha256_blocks_fast(h, p, n)) {
+    if (!sha256_blocks_fast(h, p, n))
         sha256_blocks_plain(h, p, n);
-    }
 }
 
 void pp_sha256_init(struct pp_sha256 *s)
@@ -84,9 +81,8 @@ void pp_sha256_update(struct pp_sha256 *s, const void *data, size_t bytes)
         memcpy(s->block + have, p, take);
         p += take;
         bytes -= take;
-        if (have + take < 64) {
+        if (have + take < 64)
             return;
-        }
         blocks(s->h, s->block, 1);
     }
     if (bytes >= 64) {
@@ -94,9 +90,8 @@ void pp_sha256_update(struct pp_sha256 *s, const void *data, size_t bytes)
         p += bytes / 64 * 64;
         bytes %= 64;
     }
-    if (bytes > 0) {
+    if (bytes > 0)
         memcpy(s->block, p, bytes);
-    }
 }
 
 void pp_sha256_final(struct pp_sha256 *s, uint8_t out[PP_SHA256_BYTES])
@@ -105,19 +100,16 @@ void pp_sha256_final(struct pp_sha256 *s, uint8_t out[PP_SHA256_BYTES])
     uint8_t pad[72] = {0x80};
     size_t have = s->bytes % 64;
     size_t n = (have < 56 ? 56 : 120) - have;
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 8; i++)
         pad[n + (size_t)i] = (uint8_t)(bits >> (56 - 8 * i));
-    }
     pp_sha256_update(s, pad, n + 8);
-    for (int i = 0; i < 32; i++) {
+    for (int i = 0; i < 32; i++)
         out[i] = (uint8_t)(s->h[i / 4] >> (24 - 8 * (i % 4)));
-    }
 }
 
 char *pp_sha256_hex(const uint8_t digest[PP_SHA256_BYTES], char out[PP_SHA256_HEX])
 {
-    for (size_t i = 0; i < PP_SHA256_BYTES; i++) {
+    for (size_t i = 0; i < PP_SHA256_BYTES; i++)
         snprintf(out + 2 * i, 3, "%02x", digest[i]);
-    }
     return out;
 }

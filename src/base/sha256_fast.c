@@ -18,9 +18,8 @@ static bool has_instructions(void)
         unsigned a, b = 0, c = 0, d, sha = 0;
         known = 1;
         if (__get_cpuid_count(7, 0, &a, &sha, &c, &d) && __get_cpuid(1, &a, &b, &c, &d) &&
-            (sha & bit_SHA) && (c & bit_SSSE3) && (c & bit_SSE4_1)) {
+            (sha & bit_SHA) && (c & bit_SSSE3) && (c & bit_SSE4_1))
             known = 2;
-        }
     }
     return known == 2;
 }
@@ -36,9 +35,8 @@ __attribute__((target("sha,ssse3,sse4.1"))) static void blocks(uint32_t h[8], co
     for (; n > 0; n--, p += 64) {
         const __m128i abef0 = abef, cdgh0 = cdgh;
         __m128i w[4]; /* the last 16 words of the message schedule */
-        for (size_t i = 0; i < 4; i++) {
+        for (size_t i = 0; i < 4; i++)
             w[i] = _mm_shuffle_epi8(_mm_loadu_si128((const void *)(p + 16 * i)), swap);
-        }
 #pragma GCC unroll 16
         for (size_t r = 0; r < 16; r++) {
             __m128i *w0 = &w[r % 4], w1 = w[(r + 1) % 4], w2 = w[(r + 2) % 4], w3 = w[(r + 3) % 4];
@@ -62,9 +60,8 @@ __attribute__((target("sha,ssse3,sse4.1"))) static void blocks(uint32_t h[8], co
 
 bool sha256_blocks_fast(uint32_t h[8], const uint8_t *p, size_t n)
 {
-    if (!has_instructions()) {
+    if (!has_instructions())
         return false;
-    }
     blocks(h, p, n);
     return true;
 }

@@ -15,17 +15,13 @@ int pp_utf8_length(const char *text)
             : (s[0] & 0xf0) == 0xe0        ? 3
             : s[0] >= 0xf0 && s[0] <= 0xf4 ? 4
                                            : 0;
-    for (int i = 1; i < n; i++) {
-        if ((s[i] & 0xc0) != 0x80) {
+    for (int i = 1; i < n; i++)
+        if ((s[i] & 0xc0) != 0x80)
             return 0;
-        }
-    }
-    if (n == 3 && ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] >= 0xa0))) {
+    if (n == 3 && ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] >= 0xa0)))
         return 0;
-    }
-    if (n == 4 && ((s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] >= 0x90))) {
+    if (n == 4 && ((s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] >= 0x90)))
         return 0;
-    }
     return n;
 }
 
@@ -39,18 +35,15 @@ uint32_t pp_text_control(const char *text)
                                          {0x2060, 0x206f}, {0xfeff, 0xfeff}};
     const unsigned char *s = (const unsigned char *)text;
     uint32_t c = s[0];
-    if (c >= 0xf0) {
+    if (c >= 0xf0)
         return 0;
-    }
     if (c >= 0xc0) {
         c = c < 0xe0 ? (c & 0x1fu) << 6 | (s[1] & 0x3fu)
                      : (c & 0xfu) << 12 | (s[1] & 0x3fu) << 6 | (s[2] & 0x3fu);
     }
-    for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
-        if (c >= ranges[i][0] && c <= ranges[i][1]) {
+    for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++)
+        if (c >= ranges[i][0] && c <= ranges[i][1])
             return c;
-        }
-    }
     return 0;
 }
 
@@ -59,9 +52,8 @@ char *pp_text_plain(char *text)
     for (char *p = text; *p;) {
         int n = pp_utf8_length(p);
         bool bad = n == 0 || pp_text_control(p) != 0;
-        for (n = n ? n : 1; n > 0; n--, p++) {
+        for (n = n ? n : 1; n > 0; n--, p++)
             *p = bad ? '?' : *p;
-        }
     }
     return text;
 }
@@ -76,9 +68,8 @@ int pp_text_close(FILE *f, char **text, const char *label)
 {
     bool failed = ferror(f) != 0;
     failed = fclose(f) != 0 || failed;
-    if (!failed && *text) {
+    if (!failed && *text)
         return 0;
-    }
     free(*text);
     *text = NULL;
     return pp_fail(PP_ERESOURCE, "%s: out of memory", label);

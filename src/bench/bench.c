@@ -45,9 +45,8 @@ static int n_items(const struct bench *b)
 static struct pp_bench_row *item(const struct bench *b, int i)
 {
     struct pp_bench *out = b->out;
-    if (i < out->n_references) {
+    if (i < out->n_references)
         return out->reference_row[i] < 0 ? &out->references[i] : NULL;
-    }
     struct pp_bench_row *row = &out->rows[i - out->n_references];
     return row->skipped[0] ? NULL : row;
 }
@@ -62,8 +61,7 @@ static bool first_process(const struct bench *b)
     return !b->world || b->world->rank == 0;
 }
 
-/* --- one measurement ---------------------------------------------------------------------------
- */
+/* ---- one measurement */
 
 /* Run a row for so many steps. Rows of processes: collective. */
 static int run_row(struct bench *b, const struct pp_bench_row *row, int64_t warmup, int64_t steps,
@@ -131,8 +129,7 @@ static int measure(struct bench *b, struct pp_bench_row *row, int round)
     return 0;
 }
 
-/* --- the verdict -------------------------------------------------------------------------------
- */
+/* ---- the verdict */
 
 int pp_bench_judge(const struct pp_bench_sample *s, const struct pp_bench_sample *reference,
                    bool exact, char *why)
@@ -166,41 +163,33 @@ static void judge(const struct bench *b, struct pp_bench_row *row, int round)
     char why[PP_BENCH_WHY_MAX];
     const struct pp_bench_sample *expected = &ref->samples[row == ref ? 0 : round];
     s->valid = !row->invalid[0] && pp_bench_judge(s, expected, row->exact, why) == 0;
-    if (!s->valid && !row->invalid[0]) {
+    if (!s->valid && !row->invalid[0])
         snprintf(row->invalid, sizeof(row->invalid), "round %d: %.400s", round + 1, why);
-    }
 }
 
 static int run_round(struct bench *b, int round)
 {
     int n = n_items(b), total = 0, done = 0;
-    for (int k = 0; k < n; k++) {
+    for (int k = 0; k < n; k++)
         total += item(b, k) != NULL;
-    }
     for (int k = 0; k < n; k++) {
         struct pp_bench_row *row = item(b, round % 2 == 0 ? k : n - 1 - k);
-        if (!row) {
+        if (!row)
             continue;
-        }
-        if (b->spec->progress && first_process(b)) {
+        if (b->spec->progress && first_process(b))
             b->spec->progress(b->spec->ctx, round + 1, b->spec->repeat, ++done, total, row);
-        }
         int rc = measure(b, row, round);
-        if (b->world && !row->processes) {
+        if (b->world && !row->processes)
             rc = pp_transport_agree(b->world, rc); /* the others have waited */
-        }
         PP_TRY(rc);
     }
-    for (int k = 0; first_process(b) && k < n; k++) {
-        if (item(b, k)) {
+    for (int k = 0; first_process(b) && k < n; k++)
+        if (item(b, k))
             judge(b, item(b, k), round);
-        }
-    }
     return 0;
 }
 
-/* --- how many steps ----------------------------------------------------------------------------
- */
+/* ---- how many steps */
 
 /* Steps of this row's batch that take about the time of a measurement on one stage. */
 static int estimate(struct bench *b, const struct pp_bench_row *ref, int64_t *out)
@@ -211,9 +200,8 @@ static int estimate(struct bench *b, const struct pp_bench_row *ref, int64_t *ou
     for (int turn = 0; turn < 2; turn++) {
         PP_TRY(run_row(b, ref, WARM_MIN, steps, &probe));
         per_step = probe.seconds / (double)steps;
-        if (probe.seconds > b->spec->seconds / 20) {
+        if (probe.seconds > b->spec->seconds / 20)
             break;
-        }
         double more = b->spec->seconds / 10 / per_step;
         steps = more > STEPS_MAX ? STEPS_MAX : (int64_t)more + FIRST_GUESS;
     }
@@ -224,17 +212,14 @@ static int estimate(struct bench *b, const struct pp_bench_row *ref, int64_t *ou
 
 static int share_steps(struct bench *b, int rc, int64_t *steps)
 {
-    if (!b->world) {
+    if (!b->world)
         return rc;
-    }
     int64_t *all = pp_alloc((size_t)b->world->size, sizeof(*all));
     rc = pp_transport_agree(b->world, rc == 0 && !all ? PP_ERESOURCE : rc);
-    if (rc == 0) {
+    if (rc == 0)
         rc = pp_transport_allgather(b->world, steps, sizeof(*steps), all);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         *steps = all[0];
-    }
     pp_free(all);
     return rc;
 }
@@ -253,25 +238,21 @@ static int choose_steps(struct bench *b)
     for (int r = 0; r < out->n_references; r++) {
         struct pp_bench_row *ref = &out->references[r];
         int64_t steps = 0;
-        if (ref->steps > 0) {
+        if (ref->steps > 0)
             continue; /* its batch had its turn */
-        }
         int rc = first_process(b) ? estimate(b, ref, &steps) : 0;
         PP_TRY(share_steps(b, rc, &steps));
         int64_t warmup = b->spec->warmup >= 0 ? b->spec->warmup : steps / 10;
         warmup = b->spec->warmup < 0 && warmup < WARM_MIN ? WARM_MIN : warmup;
-        for (int i = 0; i < out->n_references; i++) {
+        for (int i = 0; i < out->n_references; i++)
             set_steps(&out->references[i], ref->batch, warmup, steps);
-        }
-        for (int i = 0; i < out->n; i++) {
+        for (int i = 0; i < out->n; i++)
             set_steps(&out->rows[i], ref->batch, warmup, steps);
-        }
     }
     return 0;
 }
 
-/* --- traces ------------------------------------------------------------------------------------
- */
+/* ---- traces */
 
 /* "out.json" -> "out-3.json" for the third row of several. */
 static int trace_path(const struct bench *b, int row, char out[PP_PATH_MAX])
@@ -304,24 +285,20 @@ static int trace_row(struct bench *b, int i)
     int rc = row->processes || first_process(b) ? pp_train(row->cfg, &options, &speaks) : 0;
     pp_log_set_level(level);
     row->cfg->train.max_steps = 0;
-    if (b->world && !row->processes) {
+    if (b->world && !row->processes)
         rc = pp_transport_agree(b->world, rc);
-    }
     return rc;
 }
 
 static int trace_all(struct bench *b)
 {
-    for (int i = 0; b->spec->trace && i < b->out->n; i++) {
-        if (!b->out->rows[i].skipped[0]) {
+    for (int i = 0; b->spec->trace && i < b->out->n; i++)
+        if (!b->out->rows[i].skipped[0])
             PP_TRY(trace_row(b, i));
-        }
-    }
     return 0;
 }
 
-/* --- all of it ---------------------------------------------------------------------------------
- */
+/* ---- all of it */
 
 /* What a config leaves to a measurement is chosen; *why says what is wrong with the config. */
 static int choose(struct bench *b, struct pp_config *cfg, char *why)
@@ -356,14 +333,12 @@ static int take_memory(struct bench *b)
     b->ends_ns = pp_alloc(STEPS_MAX + FIRST_GUESS, sizeof(*b->ends_ns));
     b->times = pp_alloc(STEPS_MAX + FIRST_GUESS, sizeof(*b->times));
     b->nowhere = fopen("/dev/null", "w");
-    if (!b->nowhere) {
+    if (!b->nowhere)
         return pp_fail_errno(PP_EIO, "cannot open /dev/null");
-    }
     for (int k = 0; k < n_items(b); k++) {
         struct pp_bench_row *row = item(b, k);
-        if (row && !(row->samples = pp_alloc((size_t)out->repeat, sizeof(*row->samples)))) {
+        if (row && !(row->samples = pp_alloc((size_t)out->repeat, sizeof(*row->samples))))
             return PP_ERESOURCE;
-        }
     }
     return b->ends_ns && b->times ? 0 : PP_ERESOURCE;
 }
@@ -382,20 +357,16 @@ static int open_data(struct bench *b, const struct pp_config *cfg)
 static int run_all(struct bench *b, struct pp_config *const *configs)
 {
     int rc = make_rows(b, configs);
-    if (rc == 0) {
+    if (rc == 0)
         rc = take_memory(b);
-    }
-    if (rc == 0 && b->out->n_references > 0) {
+    if (rc == 0 && b->out->n_references > 0)
         rc = open_data(b, configs[0]);
-    }
-    if (b->world) {
+    if (b->world)
         rc = pp_transport_agree(b->world, rc);
-    }
     PP_TRY(rc);
     PP_TRY(choose_steps(b));
-    for (int round = 0; b->out->n_references > 0 && round < b->spec->repeat; round++) {
+    for (int round = 0; b->out->n_references > 0 && round < b->spec->repeat; round++)
         PP_TRY(run_round(b, round));
-    }
     return trace_all(b);
 }
 
@@ -412,17 +383,15 @@ int pp_bench_run(struct pp_config *const *configs, int n, const struct pp_bench_
     out->speaks = first_process(&b);
     out->rows = pp_alloc((size_t)n, sizeof(*out->rows));
     int rc = out->rows ? run_all(&b, configs) : PP_ERESOURCE;
-    if (b.nowhere) {
+    if (b.nowhere)
         fclose(b.nowhere);
-    }
     pp_free(b.ends_ns);
     pp_free(b.times);
     pp_dataset_destroy(&b.data[0]);
     pp_dataset_destroy(&b.data[1]);
     pp_world_close(&world);
-    if (rc < 0) {
+    if (rc < 0)
         pp_bench_fini(out);
-    }
     return rc;
 }
 
@@ -434,12 +403,10 @@ static void free_row(struct pp_bench_row *row)
 
 void pp_bench_fini(struct pp_bench *b)
 {
-    for (int i = 0; b->rows && i < b->n; i++) {
+    for (int i = 0; b->rows && i < b->n; i++)
         free_row(&b->rows[i]);
-    }
-    for (int i = 0; i < b->n_references; i++) {
+    for (int i = 0; i < b->n_references; i++)
         free_row(&b->references[i]);
-    }
     pp_free(b->rows);
     pp_free(b->references);
     pp_free(b->reference_row);

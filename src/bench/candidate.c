@@ -36,20 +36,17 @@ int pp_bench_candidate(const struct pp_best_spec *spec, const struct pp_candidat
         snprintf(cfg->run.transport, sizeof(cfg->run.transport), "auto");
         rc = bench_shorten(cfg);
     }
-    if (rc == 0) {
+    if (rc == 0)
         rc = run(cfg, nowhere, STEPS_MIN, &probe);
-    }
     if (rc == 0) { /* as many steps as really take the time */
         double steps = seconds / (probe.seconds / STEPS_MIN);
         steps = steps < STEPS_MIN ? STEPS_MIN : steps > STEPS_MAX ? STEPS_MAX : steps;
         rc = run(cfg, nowhere, (int64_t)steps, &probe);
     }
-    if (rc == 0) {
+    if (rc == 0)
         *out = (struct pp_prediction){probe.seconds / (double)probe.steps, probe.bubble};
-    }
-    if (nowhere) {
+    if (nowhere)
         fclose(nowhere);
-    }
     pp_free(probe.ends_ns);
     pp_free(cfg);
     return rc;

@@ -75,19 +75,16 @@ static void bind_to(int core)
     (void)sched_setaffinity(0, sizeof(set), &set); /* not bound is still measured */
 }
 
-/* --- a team ------------------------------------------------------------------------------------
- */
+/* ---- a team */
 
 static void *member_main(void *arg)
 {
     struct member *m = arg;
     int go;
-    while ((go = atomic_load(&m->team->go)) == 0) {
+    while ((go = atomic_load(&m->team->go)) == 0)
         sched_yield(); /* until all have been started, or one could not be */
-    }
-    if (go < 0) {
+    if (go < 0)
         return NULL;
-    }
     bind_to(m->core);
     for (int i = 0; i < REPEATS; i++) {
         pthread_barrier_wait(&m->team->together);
@@ -120,43 +117,36 @@ static int run_team(struct team *t, int n, const int *cores, double *seconds)
     int started = 0;
     t->n = n;
     atomic_store(&t->go, 0);
-    if (pthread_barrier_init(&t->together, NULL, (unsigned)n) != 0) {
+    if (pthread_barrier_init(&t->together, NULL, (unsigned)n) != 0)
         return pp_fail(PP_ERESOURCE, "cannot measure with %d threads", n);
-    }
     while (started < n) {
         struct member *m = &t->members[started];
         m->team = t;
         m->number = started;
         m->core = cores[started];
-        if (pp_thread_start(&m->thread, member_main, m) != 0) {
+        if (pp_thread_start(&m->thread, member_main, m) != 0)
             break;
-        }
         started++;
     }
     atomic_store(&t->go, started == n ? 1 : -1);
-    for (int i = 0; i < started; i++) {
+    for (int i = 0; i < started; i++)
         pthread_join(t->members[i].thread, NULL);
-    }
     pthread_barrier_destroy(&t->together);
-    if (started < n) {
+    if (started < n)
         return pp_fail(PP_ERESOURCE, "cannot start %d threads to measure with", n);
-    }
     *seconds = median_of_team(t);
     return 0;
 }
 
-/* --- what is measured --------------------------------------------------------------------------
- */
+/* ---- what is measured */
 
 static const struct cpu_fma *widest(void)
 {
 #ifdef PPCLI_KERNELS_X86
-    if (__builtin_cpu_supports("avx512f")) {
+    if (__builtin_cpu_supports("avx512f"))
         return &cpu_fma_avx512;
-    }
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
         return &cpu_fma_avx2;
-    }
 #endif
     return &cpu_fma_base;
 }
@@ -229,9 +219,8 @@ static int open_backends(struct team *t, const struct pp_backend_choice *choice,
         struct member *m = &t->members[i];
         PP_TRY(pp_backend_open_choice(choice, &m->be));
         m->packed = floats > 0 && floats <= 2 * elements ? m->c + elements : NULL;
-        if (m->packed) {
+        if (m->packed)
             PP_TRY(pp_backend_pack_weights(m->be, t->width, t->width, m->b, m->packed));
-        }
     }
     return 0;
 }
@@ -249,9 +238,8 @@ static int measure_products(struct team *t, enum pp_gemm gemm, const int *cores,
         pp_error_clear();
         rc = 0;
     }
-    for (int i = n_cores - 1; i >= 0; i--) {
+    for (int i = n_cores - 1; i >= 0; i--)
         pp_backend_close(&t->members[i].be);
-    }
     return rc;
 }
 
@@ -265,9 +253,8 @@ static int measure_gemm(struct team *t, const int *cores, double scale, struct p
     double rates[2][2] = {{0}};
     PP_TRY(pp_arena_create((all + (size_t)n) * sizeof(float), &a));
     float *values = (float *)(void *)a.base;
-    for (size_t i = 0; i < all; i++) {
+    for (size_t i = 0; i < all; i++)
         values[i] = (float)(i % 61) * 0.01f - 0.3f;
-    }
     for (int i = 0; i < out->cores; i++) {
         t->members[i].a = values + 5 * (size_t)i * elements;
         t->members[i].b = t->members[i].a + elements;
@@ -276,9 +263,8 @@ static int measure_gemm(struct team *t, const int *cores, double scale, struct p
     t->bias = values + all;
     t->work = product;
     t->width = n;
-    for (int k = 0; rc == 0 && k < 2; k++) {
+    for (int k = 0; rc == 0 && k < 2; k++)
         rc = measure_products(t, gemms[k], cores, out->cores, elements, rates[k]);
-    }
     if (rc == 0) {
         out->gemm_n = n;
         out->blas_core = rates[0][0];
@@ -296,9 +282,8 @@ static void triad(struct member *m)
 {
     const float *restrict b = m->b, *restrict c = m->c;
     float *restrict a = m->a;
-    for (size_t i = 0; i < m->team->elements; i++) {
+    for (size_t i = 0; i < m->team->elements; i++)
         a[i] = b[i] + 0.5f * c[i];
-    }
 }
 
 /* Several times the last cache, but no more than a machine of many caches can spare. */
@@ -373,9 +358,8 @@ static int measure_ping_pong(struct team *t, const int *cores, struct pp_ceiling
 {
     struct pair pair;
     double seconds;
-    if (out->cores < 2) {
+    if (out->cores < 2)
         return 0;
-    }
     atomic_init(&pair.ping, 0);
     atomic_init(&pair.pong, 0);
     t->work = ping_pong;
@@ -393,32 +377,26 @@ int pp_ceilings_measure(const struct pp_ceiling_spec *spec, struct pp_ceilings *
     struct team t = {.n = 0};
     c.cores = pp_machine_cores(spec->whole_machine, cores, PP_MACHINE_CORES_MAX);
     t.members = pp_alloc((size_t)(c.cores > 2 ? c.cores : 2), sizeof(*t.members));
-    if (!t.members) {
+    if (!t.members)
         return PP_ERESOURCE;
-    }
     int rc = measure_fma(&t, cores, spec->scale, &c);
-    if (rc == 0) {
+    if (rc == 0)
         rc = measure_gemm(&t, cores, spec->scale, &c);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = measure_triad(&t, cores, spec->scale, &c);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = measure_ping_pong(&t, cores, &c);
-    }
     pp_free(t.members);
     c.took = (double)(pp_clock_ns() - start) * 1e-9;
-    if (rc == 0) {
+    if (rc == 0)
         *out = c;
-    }
     return rc;
 }
 
 double pp_ceiling_gemm(const struct pp_ceilings *c, int ranks)
 {
-    if (c->cores < 1 || ranks < 1) {
+    if (c->cores < 1 || ranks < 1)
         return 0;
-    }
     return ranks == 1 ? c->gemm_core
                       : c->gemm_all * (ranks < c->cores ? ranks : c->cores) / c->cores;
 }

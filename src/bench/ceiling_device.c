@@ -71,16 +71,14 @@ static int time_calls(struct bench *t, int (*call)(struct bench *t), int calls, 
     PP_TRY(pp_backend_synchronize(t->be));
     uint64_t start = pp_clock_ns();
     PP_TRY(pp_backend_mark_set(t->be, t->from));
-    for (int i = 0; i < calls; i++) {
+    for (int i = 0; i < calls; i++)
         PP_TRY(call(t));
-    }
     PP_TRY(pp_backend_mark_set(t->be, t->to));
     *enqueued = (double)(pp_clock_ns() - start) * 1e-9;
     PP_TRY(pp_backend_synchronize(t->be));
     ns = pp_clock_ns() - start;
-    if (t->from) {
+    if (t->from)
         PP_TRY(pp_backend_mark_elapsed(t->be, t->from, t->to, &ns));
-    }
     *out = (double)ns * 1e-9;
     return 0;
 }
@@ -93,9 +91,8 @@ static int measure(struct bench *t, int (*call)(struct bench *t), int repeats, d
     int calls = 1;
     PP_TRY(time_calls(t, call, 1, &seconds, &ignored)); /* chooses algorithms */
     PP_TRY(time_calls(t, call, 1, &seconds, &ignored));
-    while (repeats > 1 && calls < CALLS_MAX && seconds * calls < BATCH_SECONDS) {
+    while (repeats > 1 && calls < CALLS_MAX && seconds * calls < BATCH_SECONDS)
         calls *= 2;
-    }
     for (int i = -1; i < repeats; i++) { /* the first one warms up */
         double a = 0, b = 0;
         PP_TRY(time_calls(t, call, calls, &a, &b));
@@ -105,9 +102,8 @@ static int measure(struct bench *t, int (*call)(struct bench *t), int repeats, d
         }
     }
     *out = pp_median(device, repeats);
-    if (host) {
+    if (host)
         *host = pp_median(enqueue, repeats);
-    }
     return 0;
 }
 
@@ -116,16 +112,14 @@ static int fill(struct bench *t, float *device, size_t n)
 {
     float *host = pp_alloc(FILL_FLOATS, sizeof(*host));
     int rc = host ? 0 : PP_ERESOURCE;
-    if (rc == 0) {
+    if (rc == 0)
         pp_rng_uniform(1, pp_rng_stream("ceiling", 0), 0, -1, 1, FILL_FLOATS, host);
-    }
     for (size_t at = 0; rc == 0 && at < n; at += FILL_FLOATS) {
         size_t part = n - at < FILL_FLOATS ? n - at : FILL_FLOATS;
         rc = pp_backend_to_device(t->be, device + at, host, part * sizeof(float));
     }
-    if (rc == 0) {
+    if (rc == 0)
         rc = pp_backend_synchronize(t->be);
-    }
     pp_free(host);
     return rc;
 }
@@ -141,9 +135,8 @@ static int take(struct bench *t, size_t floats, float **out)
 static void leave(struct bench *t)
 {
     size_t square = (size_t)t->n * (size_t)t->n * sizeof(float);
-    if (!t->be) {
+    if (!t->be)
         return;
-    }
     pp_backend_graph_destroy(t->be, t->graph);
     pp_backend_mark_destroy(t->be, t->from);
     pp_backend_mark_destroy(t->be, t->to);
@@ -172,34 +165,26 @@ static int gemm(const struct pp_backend_choice *choice, int n, int repeats, doub
     double seconds = 0;
     int rc = enter(&t, choice);
     t.n = n;
-    if (rc == 0) {
+    if (rc == 0)
         rc = take(&t, square, &t.x);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = take(&t, square, &t.W);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = take(&t, square, &t.y);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = take(&t, (size_t)n, &t.b);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = fill(&t, t.x, square);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = fill(&t, t.W, square);
-    }
     t.packed_floats = rc == 0 ? pp_backend_packed_floats(&t.be->choice, n, n) : 0;
     if (t.packed_floats > 0) {
         rc = take(&t, t.packed_floats, &t.packed);
-        if (rc == 0) {
+        if (rc == 0)
             rc = pp_backend_pack_weights(t.be, n, n, t.W, t.packed);
-        }
     }
-    if (rc == 0) {
+    if (rc == 0)
         rc = measure(&t, product, repeats, &seconds, NULL);
-    }
     leave(&t);
     *out = seconds > 0 ? 2.0 * n * n * n / seconds : 0;
     return rc;
@@ -208,12 +193,10 @@ static int gemm(const struct pp_backend_choice *choice, int n, int repeats, doub
 static int graph_of_smallest(struct bench *t)
 {
     int rc = pp_backend_capture_begin(t->be);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
-    for (int i = 0; rc == 0 && i < NODES; i++) {
+    for (int i = 0; rc == 0 && i < NODES; i++)
         rc = smallest(t);
-    }
     int ended = pp_backend_capture_end(t->be, &t->graph); /* in any case */
     return rc < 0 ? rc : ended;
 }
@@ -226,29 +209,25 @@ static int small_things(const struct pp_backend_choice *choice, size_t bytes,
     t.bytes = bytes;
     for (int i = 0; rc == 0 && i < 2; i++) {
         rc = pp_backend_alloc(t.be, bytes, &t.block[i]);
-        if (rc == 0) {
+        if (rc == 0)
             rc = fill(&t, t.block[i], bytes / sizeof(float));
-        }
     }
     if (rc == 0) {
         rc = measure(&t, copy_block, REPEATS, &out->copy, NULL);
         out->copy = out->copy > 0 ? 2.0 * (double)bytes / out->copy : 0;
         out->copy_bytes = bytes;
     }
-    if (rc == 0) {
+    if (rc == 0)
         rc = measure(&t, smallest, REPEATS, &out->op, &out->launch);
-    }
     if (rc == 0 && t.be->caps.graphs) {
         rc = graph_of_smallest(&t);
-        if (rc == 0) {
+        if (rc == 0)
             rc = measure(&t, replay, REPEATS, &out->node, NULL);
-        }
         out->nodes = NODES;
         out->node /= NODES;
     }
-    if (rc == 0) {
+    if (rc == 0)
         snprintf(out->name, sizeof(out->name), "%s", t.be->description);
-    }
     leave(&t);
     return rc;
 }
@@ -260,9 +239,8 @@ static int choose_width(const struct pp_backend_choice *choice, int most, int *o
     uint64_t room = UINT64_MAX;
     double rate = 0;
     int n = GEMM_N_MIN;
-    if (choice->ops->free_bytes) {
+    if (choice->ops->free_bytes)
         PP_TRY(choice->ops->free_bytes(choice->device, &room));
-    }
     PP_TRY(gemm(choice, n, 1, &rate));
     while (2 * n <= most && (uint64_t)n * (uint64_t)n * 4 * SQUARES < room / 2 &&
            16.0 * n * n * n / rate < WIDEST_SECONDS) {

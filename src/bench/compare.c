@@ -64,9 +64,8 @@ static bool same_shape(const json_t *a, const json_t *b)
                                        "microbatches", "batch_size", "axes"};
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
         json_t *x = json_object_get(a, keys[i]), *y = json_object_get(b, keys[i]);
-        if (!x || !y || !json_equal(x, y)) {
+        if (!x || !y || !json_equal(x, y))
             return false;
-        }
     }
     return true;
 }
@@ -76,9 +75,8 @@ static const json_t *find_row(const json_t *rows, const json_t *shape, int k)
 {
     for (size_t i = 0; i < json_array_size(rows); i++) {
         const json_t *row = json_array_get(rows, i);
-        if (same_shape(row, shape) && k-- == 0) {
+        if (same_shape(row, shape) && k-- == 0)
             return row;
-        }
     }
     return NULL;
 }
@@ -87,9 +85,8 @@ static const json_t *find_row(const json_t *rows, const json_t *shape, int k)
 static int place_of(const json_t *rows, size_t at)
 {
     int k = 0;
-    for (size_t i = 0; i < at; i++) {
+    for (size_t i = 0; i < at; i++)
         k += same_shape(json_array_get(rows, i), json_array_get(rows, at));
-    }
     return k;
 }
 
@@ -101,9 +98,8 @@ static bool read_values(const json_t *row, struct values *out)
     for (size_t i = 0; i < json_array_size(samples) && out->n < ROUNDS_MAX; i++) {
         const json_t *s = json_array_get(samples, i);
         double x = json_number_value(json_object_get(s, "samples_per_second"));
-        if (!json_is_true(json_object_get(s, "valid")) || !isfinite(x) || x <= 0) {
+        if (!json_is_true(json_object_get(s, "valid")) || !isfinite(x) || x <= 0)
             return false;
-        }
         out->x[out->n++] = x;
     }
     const char *check = text_of(row, "check");
@@ -113,9 +109,8 @@ static bool read_values(const json_t *row, struct values *out)
 static double mean(const struct values *v)
 {
     double sum = 0;
-    for (int i = 0; i < v->n; i++) {
+    for (int i = 0; i < v->n; i++)
         sum += v->x[i];
-    }
     return sum / v->n;
 }
 
@@ -142,20 +137,17 @@ static void put_row(struct table *t, int i, const json_t *old_rows, const json_t
     table_row(t, i);
     for (int k = 0; k < 4; k++) {
         const json_t *value = json_object_get(row, keys[k]);
-        if (json_is_string(value)) {
+        if (json_is_string(value))
             table_text(t, "%s", json_string_value(value));
-        } else {
+        else
             table_text(t, "%lld", (long long)json_integer_value(value));
-        }
     }
     bool has[2] = {old && read_values(old, &v[0]), read_values(row, &v[1])};
-    for (int k = 0; k < 2; k++) {
-        if (has[k]) {
+    for (int k = 0; k < 2; k++)
+        if (has[k])
             table_text(t, "%.0f", mean(&v[k]));
-        } else {
+        else
             table_skip(t, 1);
-        }
-    }
     if (!old) {
         table_text(t, "not in the old file");
     } else if (!has[0] || !has[1]) {
@@ -169,9 +161,8 @@ static void put_row(struct table *t, int i, const json_t *old_rows, const json_t
 static int count_missing(const json_t *old_rows, const json_t *new_rows)
 {
     int n = 0;
-    for (size_t i = 0; i < json_array_size(old_rows); i++) {
+    for (size_t i = 0; i < json_array_size(old_rows); i++)
         n += !find_row(new_rows, json_array_get(old_rows, i), place_of(old_rows, i));
-    }
     return n;
 }
 
@@ -187,11 +178,9 @@ static void print_head(const char *which, const char *path, const json_t *root, 
 static void print_warnings(const json_t *old, const json_t *new, FILE *f)
 {
     static const char *const keys[] = {"cpu", "cores", "model", "dataset", "optimizer"};
-    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
-        if (!json_equal(json_object_get(old, keys[i]), json_object_get(new, keys[i]))) {
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        if (!json_equal(json_object_get(old, keys[i]), json_object_get(new, keys[i])))
             fprintf(f, "- the two differ in %s: the change is not of the program alone\n", keys[i]);
-        }
-    }
 }
 
 static int compare(const char *const paths[2], json_t *const roots[2], FILE *f)
@@ -207,9 +196,8 @@ static int compare(const char *const paths[2], json_t *const roots[2], FILE *f)
     struct values *v = pp_alloc(2, sizeof(*v));
     int rc = v ? table_create(&t, (int)json_array_size(new_rows), columns, 7) : PP_ERESOURCE;
     if (rc == 0) {
-        for (int i = 0; i < t.rows; i++) {
+        for (int i = 0; i < t.rows; i++)
             put_row(&t, i, old_rows, new_rows, v);
-        }
         print_head("old", paths[0], roots[0], f);
         print_head("new", paths[1], roots[1], f);
         print_warnings(roots[0], roots[1], f);
@@ -232,12 +220,10 @@ int pp_bench_compare(const char *old_path, const char *new_path, FILE *f)
     const char *paths[2] = {old_path, new_path};
     json_t *roots[2] = {NULL, NULL};
     int rc = read_result(old_path, &roots[0]);
-    if (rc == 0) {
+    if (rc == 0)
         rc = read_result(new_path, &roots[1]);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = compare(paths, roots, f);
-    }
     json_decref(roots[0]);
     json_decref(roots[1]);
     return rc;

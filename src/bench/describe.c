@@ -17,14 +17,12 @@ static void describe_model(const struct pp_config *cfg, char *out, size_t bytes)
     out[0] = '\0';
     for (int i = 0, n; i < cfg->model.n_sizes && used + 32 < bytes; i += n) {
         n = 1;
-        while (i + n < cfg->model.n_sizes && cfg->model.sizes[i + n] == cfg->model.sizes[i]) {
+        while (i + n < cfg->model.n_sizes && cfg->model.sizes[i + n] == cfg->model.sizes[i])
             n++;
-        }
         used += (size_t)snprintf(out + used, bytes - used, "%s%d", i > 0 ? "-" : "",
                                  cfg->model.sizes[i]);
-        if (n > 1) {
+        if (n > 1)
             used += (size_t)snprintf(out + used, bytes - used, "x%d", n);
-        }
     }
 }
 
@@ -49,9 +47,8 @@ static void describe_gpus(const struct pp_config *cfg, struct pp_bench_header *o
     snprintf(out->gpu, sizeof(out->gpu), "none");
     if (choice.ops && pp_devices_find(choice.ops, cfg, devices, &n) == 0 && n > 0) {
         char count[16] = "";
-        if (n > 1) {
+        if (n > 1)
             snprintf(count, sizeof(count), "%d x ", n);
-        }
         snprintf(out->gpu, sizeof(out->gpu), "%s%.40s", count, devices[0].name);
     }
     pp_error_clear();

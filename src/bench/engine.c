@@ -43,8 +43,7 @@ struct figures {
     bool right;         /* all the same weights */
 };
 
-/* --- runs --------------------------------------------------------------------------------------
- */
+/* ---- runs */
 
 static int run(struct engine *e, const struct kind *k, int64_t steps, struct probe *probe)
 {
@@ -73,9 +72,8 @@ static int make(const struct pp_config *cfg, int stages, struct pp_config **out)
 {
     struct pp_bench_row row = {0};
     struct pp_config *copy = pp_alloc(1, sizeof(*copy));
-    if (!copy) {
+    if (!copy)
         return PP_ERESOURCE;
-    }
     *copy = *cfg;
     copy->pipeline.stages = stages;
     copy->pipeline.replicas = 1;
@@ -89,9 +87,8 @@ static int make(const struct pp_config *cfg, int stages, struct pp_config **out)
     snprintf(copy->run.transport, sizeof(copy->run.transport), "auto");
     int rc = bench_row_make(&row, copy, 0);
     pp_free(copy);
-    if (rc == 0 && row.skipped[0]) {
+    if (rc == 0 && row.skipped[0])
         rc = pp_fail(PP_ECONFIG, "%s", row.skipped);
-    }
     if (rc < 0) {
         pp_free(row.cfg);
         return rc;
@@ -131,9 +128,8 @@ static int compare(struct engine *e, const struct kind kinds[3], double seconds,
             struct probe probe;
             PP_TRY(run(e, &kinds[order[i]], steps, &probe));
             t[i] = probe.seconds / (double)steps;
-            if (!sha[0]) {
+            if (!sha[0])
                 memcpy(sha, probe.sha, sizeof(sha));
-            }
             out->right = out->right && strcmp(sha, probe.sha) == 0;
         }
         ratio[r] = (t[1] + t[2]) / (t[0] + t[3]);
@@ -185,9 +181,8 @@ static int measure_count(struct engine *e, int m, struct figures *out)
         cfg->pipeline.microbatches = m;
         rc = make(cfg, 1, &one);
     }
-    if (rc == 0) {
+    if (rc == 0)
         rc = make(cfg, 2, &two);
-    }
     if (rc == 0) {
         const struct kind kinds[3] = {{one, true}, {one, false}, {two, false}};
         rc = compare(e, kinds, e->spec->seconds / 10, out);
@@ -198,8 +193,7 @@ static int measure_count(struct engine *e, int m, struct figures *out)
     return rc;
 }
 
-/* --- what it means -----------------------------------------------------------------------------
- */
+/* ---- what it means */
 
 /* Nanoseconds a micro-batch that the engine with one stage takes longer than the plain loop. */
 static double beyond_one(const struct figures *f, int m)
@@ -284,30 +278,26 @@ int pp_bench_engine(const struct pp_bench_engine_spec *spec, const struct pp_ben
              : e.nowhere ? 0
                          : pp_fail_errno(PP_EIO, "cannot open /dev/null");
     pp_assert(spec->repeat >= 1 && spec->repeat <= ROUNDS_MAX);
-    if (rc == 0) {
+    if (rc == 0)
         rc = measure_model(&e, &model);
-    }
     bool right = rc == 0 && model.right;
-    if (rc == 0) {
+    if (rc == 0)
         rc = open_data(&e, spec->tiny);
-    }
     for (int i = 0; rc == 0 && i < COUNTS; i++) {
         rc = measure_count(&e, counts[i], &tiny[i]);
         right = right && tiny[i].right;
     }
     struct table whole = {0}, each = {0};
-    if (rc == 0) {
+    if (rc == 0)
         rc = make_tables(&model, tiny, &whole, &each);
-    }
     if (rc == 0) {
         (format == PP_BENCH_MD ? print_md : print_json)(&whole, &each, h, f);
         rc = bench_written(f);
     }
     table_fini(&whole);
     table_fini(&each);
-    if (e.nowhere) {
+    if (e.nowhere)
         fclose(e.nowhere);
-    }
     pp_free(e.ends_ns);
     pp_dataset_destroy(&e.data[0]);
     pp_dataset_destroy(&e.data[1]);

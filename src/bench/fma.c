@@ -44,9 +44,8 @@ static float loop(int64_t turns)
         a[l] = 0.999f;
         b[l] = 1e-3f;
     }
-    for (int c = 0; c < CHAINS; c++) {
+    for (int c = 0; c < CHAINS; c++)
         sum[c] = a * (float)c;
-    }
     for (int64_t i = 0; i < turns; i++) {
         /* spelt out: as a loop some compilers keep the chains in memory */
         sum[0] = multiply_add(sum[0], a, b);
@@ -63,11 +62,9 @@ static float loop(int64_t turns)
         sum[11] = multiply_add(sum[11], a, b);
     }
     float all = 0;
-    for (int c = 0; c < CHAINS; c++) {
-        for (int l = 0; l < WIDTH; l++) {
+    for (int c = 0; c < CHAINS; c++)
+        for (int l = 0; l < WIDTH; l++)
             all += sum[c][l];
-        }
-    }
     return all;
 }
 

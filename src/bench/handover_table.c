@@ -22,9 +22,8 @@ static void set_sizes(struct result *r)
 {
     static const size_t sizes[SIZES] = {64,    256,    1024,    4096,    16384,
                                         65536, 262144, 1048576, 4194304, 8388608};
-    for (int i = 0; i < SIZES; i++) {
+    for (int i = 0; i < SIZES; i++)
         r->threads[i].bytes = r->processes[i].bytes = sizes[i];
-    }
 }
 
 static int measure_processes(struct result *r, bool *speaks)
@@ -103,9 +102,8 @@ static int print_md(const struct result *r, const struct pp_bench_header *h, FIL
         "- copies: 0 between threads, which share the slots%s\n"
         "- medians of blocks of hand-overs there and back; contents are checked\n",
         r->mpi ? "; MPI makes its own" : "");
-    if (h->cores < 2) {
+    if (h->cores < 2)
         fprintf(f, "- one core: the two ranks take turns on it\n");
-    }
     table_fini(&t);
     return 0;
 }
@@ -138,12 +136,10 @@ int pp_bench_handover(const struct pp_bench_header *h, enum pp_bench_format form
         /* before MPI starts: until this process joins in, the other one sleeps */
         PP_TRY(pp_handover_threads(r.threads, SIZES, r.mpi));
     }
-    if (r.mpi) {
+    if (r.mpi)
         PP_TRY(measure_processes(&r, &speaks));
-    }
-    if (!speaks) {
+    if (!speaks)
         return 0;
-    }
     PP_TRY(format == PP_BENCH_MD ? print_md(&r, h, f) : print_json(&r, h, f));
     return bench_written(f);
 }

@@ -36,16 +36,14 @@ static void put_header(struct pp_json *j, const struct pp_bench *b, const struct
 
 static void put_ceilings(struct pp_json *j, const struct pp_ceilings *c)
 {
-    if (c->cores == 0) {
+    if (c->cores == 0)
         return;
-    }
     pp_json_object(j, "ceilings");
     pp_json_int(j, "cores", c->cores);
     pp_json_str(j, "isa", c->isa);
     pp_json_array(j, "fma_flops_core");
-    for (int i = 0; i < c->fma_cores; i++) {
+    for (int i = 0; i < c->fma_cores; i++)
         pp_json_dbl(j, NULL, c->fma_core[i]);
-    }
     pp_json_end(j);
     pp_json_dbl(j, "fma_flops_all", c->fma_all);
     pp_json_int(j, "gemm_n", c->gemm_n);
@@ -65,16 +63,14 @@ static void put_ceilings(struct pp_json *j, const struct pp_ceilings *c)
 
 static void put_device(struct pp_json *j, const struct pp_device_ceilings *c)
 {
-    if (!c->name[0]) {
+    if (!c->name[0])
         return;
-    }
     pp_json_object(j, "device_ceilings");
     pp_json_str(j, "device", c->name);
     pp_json_int(j, "gemm_n", c->gemm_n);
     pp_json_object(j, "gemm_flops");
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++)
         pp_json_dbl(j, pp_precision_name((enum pp_precision)i), c->gemm[i]);
-    }
     pp_json_end(j);
     pp_json_uint(j, "copy_bytes", c->copy_bytes);
     pp_json_dbl(j, "copy_bytes_per_second", c->copy);
@@ -129,9 +125,8 @@ static int put_row(struct pp_json *j, const struct pp_bench *b, const struct ben
     pp_json_int(j, "warmup_steps", row->warmup);
     pp_json_int(j, "steps", row->steps);
     pp_json_dbl(j, "flops_per_sample", row->flops);
-    if (row->samples && row->samples[b->repeat - 1].valid) {
+    if (row->samples && row->samples[b->repeat - 1].valid)
         pp_json_str(j, "weights_sha256", row->samples[b->repeat - 1].sha);
-    }
     put_samples(j, b, row);
     return 0;
 }
@@ -146,22 +141,19 @@ int bench_print_json(const struct pp_bench *b, const struct pp_bench_header *h,
     put_header(&j, b, h);
     put_ceilings(&j, &b->ceilings);
     put_device(&j, &b->device);
-    if (lines) {
+    if (lines)
         pp_json_end(&j);
-    } else {
+    else
         pp_json_array(&j, "rows");
-    }
     for (int i = 0; i < b->n; i++) {
         pp_json_object(&j, NULL);
-        if (lines) {
+        if (lines)
             pp_json_str(&j, "type", "row");
-        }
         PP_TRY(put_row(&j, b, axes, t, i));
         pp_json_end(&j);
     }
-    if (lines) {
+    if (lines)
         return 0;
-    }
     pp_json_end(&j);
     pp_json_array(&j, "references"); /* what x1 is relative to, where it is no row itself */
     for (int r = 0; r < b->n_references; r++) {

@@ -52,9 +52,8 @@ static int create(struct plain_loop *p)
                        p->be->description);
     }
     p->host_labels = pp_alloc((size_t)l->max_rows, 1);
-    if (!p->host_labels) {
+    if (!p->host_labels)
         return PP_ERESOURCE;
-    }
     PP_TRY(lay_out(p, &dry));
     PP_TRY(pp_backend_alloc(p->be, dry.used, &p->block));
     p->arena = (struct pp_arena){.base = p->block, .bytes = dry.used};
@@ -67,9 +66,8 @@ static int create(struct plain_loop *p)
 int plain_loop_create(const struct pp_worker *w, struct plain_loop **out)
 {
     struct plain_loop *p = pp_alloc(1, sizeof(*p));
-    if (!p) {
+    if (!p)
         return PP_ERESOURCE;
-    }
     p->layout = w->run->layout;
     p->data = w->data[PP_SPLIT_TRAIN];
     p->be = w->be;
@@ -85,14 +83,12 @@ int plain_loop_create(const struct pp_worker *w, struct plain_loop **out)
 void plain_loop_destroy(struct plain_loop **loop)
 {
     struct plain_loop *p = *loop;
-    if (!p) {
+    if (!p)
         return;
-    }
     pp_chunk_destroy(&p->chunk);
     pp_loader_destroy(&p->loader);
-    if (p->block) {
+    if (p->block)
         pp_backend_free(p->be, p->block, p->arena.bytes);
-    }
     pp_free(p->host_labels);
     pp_free(p);
     *loop = NULL;
@@ -115,9 +111,8 @@ static int microbatch(struct plain_loop *p, int step, int mb, float mean)
             ? pp_backend_gather_f32(p->be, rows, ds->features, values, index, ds->scale, p->x)
             : pp_backend_gather_u8(p->be, rows, ds->features, ds->images, index, ds->scale, p->x));
     PP_TRY(pp_chunk_forward(p->chunk, p->be, slot, rows, p->x, p->logits));
-    for (int r = 0; r < rows; r++) {
+    for (int r = 0; r < rows; r++)
         p->host_labels[r] = ds->labels[index[r]];
-    }
     PP_TRY(pp_backend_to_device(p->be, p->labels, p->host_labels, (size_t)rows));
     PP_TRY(pp_backend_softmax_cross_entropy(p->be, rows, model->classes, p->logits, p->labels, mean,
                                             p->sums, p->logits));
@@ -129,9 +124,8 @@ int plain_loop_step(struct plain_loop *p, int step, double lr, int64_t t)
 {
     float mean = (float)(1.0 / pp_loader_batch_rows(p->loader, step));
     int m = pp_loader_microbatches(p->loader, step);
-    for (int mb = 0; mb < m; mb++) {
+    for (int mb = 0; mb < m; mb++)
         PP_TRY(microbatch(p, step, mb, mean));
-    }
     struct pp_optimizer_args a = pp_optimizer_args_of(p->layout->cfg, lr, t);
     return pp_chunk_optimizer_step(p->chunk, p->be, &a);
 }

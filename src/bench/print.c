@@ -13,8 +13,7 @@
 #define MIB (1024.0 * 1024.0)
 #define BUSY_LOAD 0.5 /* of the last minute: from here on something else is running */
 
-/* --- axes --------------------------------------------------------------------------------------
- */
+/* ---- axes */
 
 /* Those have columns of their own, or are set by the benchmark itself. */
 static bool is_own(const char *key)
@@ -22,11 +21,9 @@ static bool is_own(const char *key)
     static const char *const own[] = {"pipeline.stages",       "pipeline.schedule",
                                       "pipeline.microbatches", "run.launch",
                                       "run.transport",         "run.dir"};
-    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
-        if (strcmp(key, own[i]) == 0) {
+    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+        if (strcmp(key, own[i]) == 0)
             return true;
-        }
-    }
     return strncmp(key, "data.", 5) == 0;
 }
 
@@ -47,18 +44,15 @@ static int find_axes(const struct pp_bench *b, struct bench_axes *out)
     out->n = 0;
     for (int k = 0; k < pp_config_key_count() && out->n < BENCH_AXES_MAX; k++) {
         bool varies = false;
-        if (!is_own(pp_config_key_name(k))) {
+        if (!is_own(pp_config_key_name(k)))
             PP_TRY(differs(b, k, &varies));
-        }
-        if (varies) {
+        if (varies)
             out->keys[out->n++] = k;
-        }
     }
     return 0;
 }
 
-/* --- Markdown ----------------------------------------------------------------------------------
- */
+/* ---- Markdown */
 
 void bench_print_machine(const struct pp_bench_header *h, FILE *f)
 {
@@ -93,9 +87,8 @@ static int print_ceilings(const struct pp_ceilings *c, bool device, FILE *f)
                                            TABLE_NUMBER("one core", NULL, "%.1f", 1e-9),
                                            TABLE_NUMBER(all, NULL, "%.1f", 1e-9)};
     struct table t;
-    if (c->cores == 0) {
+    if (c->cores == 0)
         return 0;
-    }
     PP_TRY(table_create(&t, device ? 5 : 6, columns, 3));
     for (int i = 0, used = 0; i < c->fma_cores && i < 4; i++) {
         used += snprintf(each + used, sizeof(each) - (size_t)used, "%s%.1f", i > 0 ? ", " : "",
@@ -122,9 +115,8 @@ static int print_ceilings(const struct pp_ceilings *c, bool device, FILE *f)
     table_row(&t, 4);
     table_text(&t, "core to core, one way, ns");
     table_skip(&t, 1);
-    if (c->ping_pong > 0) {
+    if (c->ping_pong > 0)
         table_text(&t, "%.0f", c->ping_pong * 1e9);
-    }
     if (!device) {
         table_row(&t, 5);
         table_text(&t, "GPU");
@@ -142,9 +134,8 @@ static int print_device(const struct pp_device_ceilings *c, FILE *f)
     const struct table_column columns[] = {TABLE_LEFT("ceiling of the device", NULL),
                                            TABLE_TEXT(c->name, NULL)};
     struct table t;
-    if (!c->name[0]) {
+    if (!c->name[0])
         return 0;
-    }
     PP_TRY(table_create(&t, 7, columns, 2));
     for (int i = 0; i < 3; i++) {
         table_row(&t, i);
@@ -193,13 +184,11 @@ static void put_figures(struct table *t, const struct pp_bench_row *row,
                               g->relative};
     const bool optional[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 1, 0}; /* 0: unknown */
     table_text(t, "%.0f ± %.0f", g->sps_mean, g->sps_sd);
-    for (size_t k = 0; k < sizeof(figures) / sizeof(figures[0]); k++) {
-        if (optional[k] && figures[k] <= 0) {
+    for (size_t k = 0; k < sizeof(figures) / sizeof(figures[0]); k++)
+        if (optional[k] && figures[k] <= 0)
             table_skip(t, 1);
-        } else {
+        else
             table_number(t, figures[k]);
-        }
-    }
 }
 
 int bench_table(const struct pp_bench *b, const struct pp_bench_header *h,
@@ -268,11 +257,10 @@ int bench_table(const struct pp_bench *b, const struct pp_bench_header *h,
             }
             table_text(t, "%s", value);
         }
-        if (g.valid) {
+        if (g.valid)
             put_figures(t, row, &g);
-        } else {
+        else
             table_skip(t, LAST - 2);
-        }
         table_text(t, "%s",
                    row->skipped[0] ? "skipped"
                    : !g.valid      ? "INVALID"
@@ -304,9 +292,8 @@ static void print_legend(const struct pp_bench *b, FILE *f)
         const struct pp_bench_row *row = &b->rows[i];
         bool seen = false;
         inexact = inexact || !row->exact;
-        for (int k = 0; k < i && !seen; k++) {
+        for (int k = 0; k < i && !seen; k++)
             seen = b->rows[k].batch == row->batch && b->rows[k].steps == row->steps;
-        }
         if (!seen && row->steps > 0) {
             fprintf(f, "%s batch %d: %lld steps after %lld of warm-up", steps ? ";" : "-",
                     row->batch, (long long)row->steps, (long long)row->warmup);

@@ -73,9 +73,8 @@ static int timed_steps(struct meter *m, struct position *p, struct probe_report 
     struct pp_exec_counters c;
     PP_TRY(pp_exec_take_counters(m->w->x, &c)); /* those of the warm-up */
     pp_exec_time_all(m->w->x, false);
-    if (!m->w->be->caps.async) {
+    if (!m->w->be->caps.async)
         pp_exec_forget_times(m->w->x);
-    }
     PP_TRY(pp_transport_barrier(m->w->tp));
     uint64_t start = pp_clock_ns();
     for (int64_t i = 0; i < probe->steps; i++) {
@@ -84,9 +83,8 @@ static int timed_steps(struct meter *m, struct position *p, struct probe_report 
             add_counters(out, &c);
         }
         PP_TRY(train_one(m, p));
-        if (m->w->rank == 0) {
+        if (m->w->rank == 0)
             probe->ends_ns[i] = pp_clock_ns() - start;
-        }
     }
     PP_TRY(pp_exec_take_counters(m->w->x, &c));
     out->window_ns = pp_clock_ns() - start;
@@ -135,9 +133,8 @@ static int finish(struct meter *m, const struct probe_report *mine)
         double meet_every = (double)m->probe->steps;
         rc = pp_forecast_create(l, m->w->x, m->w->tp, meet_every, &forecast);
     }
-    if (rc == 0) {
+    if (rc == 0)
         rc = pp_exec_weights_sha256(m->w->x, sha);
-    }
     if (rc == 0 && m->w->rank == 0) {
         memcpy(m->probe->sha, sha, sizeof(sha));
         rc = put_together(m, all, forecast);
@@ -147,8 +144,7 @@ static int finish(struct meter *m, const struct probe_report *mine)
     return rc;
 }
 
-/* --- without the executor ----------------------------------------------------------------------
- */
+/* ---- without the executor */
 
 static int plain_one(struct meter *m, struct plain_loop *loop, struct position *p)
 {
@@ -168,15 +164,13 @@ static int plain_steps(struct meter *m, struct plain_loop *loop)
     struct position p = {0};
     struct pp_loss_sums before, last;
     plain_loop_start_epoch(loop, 0);
-    while (p.t < probe->warmup) {
+    while (p.t < probe->warmup)
         PP_TRY(plain_one(m, loop, &p));
-    }
     PP_TRY(plain_loop_take_sums(loop, &before));
     uint64_t start = pp_clock_ns();
     for (int64_t i = 0; i < probe->steps; i++) {
-        if (i + 1 == probe->steps) {
+        if (i + 1 == probe->steps)
             PP_TRY(plain_loop_take_sums(loop, &before));
-        }
         PP_TRY(plain_one(m, loop, &p));
         probe->ends_ns[i] = pp_clock_ns() - start;
     }
@@ -191,9 +185,8 @@ static int plain_train(struct meter *m)
 {
     struct plain_loop *loop = NULL;
     int rc = plain_loop_create(m->w, &loop);
-    if (rc == 0) {
+    if (rc == 0)
         rc = plain_steps(m, loop);
-    }
     plain_loop_destroy(&loop);
     return rc;
 }
@@ -204,18 +197,16 @@ int probe_train(struct pp_worker *w, void *ctx)
     struct meter *m = &(struct meter){.w = w, .probe = probe};
     struct position p = {0};
     struct probe_report mine = {0};
-    if (probe->plain) {
+    if (probe->plain)
         return plain_train(m);
-    }
     PP_TRY(pp_exec_start_epoch(w->x, 0, NULL));
     int rc = 0;
     while (rc == 0 && p.t < probe->warmup) {
         rc = p.t + TIMED_STEPS == probe->warmup || p.t == 0 ? time_actions(m, &p) : 0;
         rc = rc == 0 ? train_one(m, &p) : rc;
     }
-    if (rc == 0) {
+    if (rc == 0)
         rc = timed_steps(m, &p, &mine);
-    }
     if (rc < 0) {
         /* Divergence is found by all ranks at the same step; anything else by this one. */
         w->failed_alone = rc != PP_EDIVERGED;

@@ -18,9 +18,8 @@ int bench_shorten(struct pp_config *cfg)
     int train_n = 0, test_n = 0, batch = cfg->train.batch_size;
     PP_TRY(pp_run_samples(cfg, PP_RUN_REAL, PP_SPLIT_TRAIN, &train_n));
     PP_TRY(pp_run_samples(cfg, PP_RUN_REAL, PP_SPLIT_TEST, &test_n));
-    if (train_n > batch) {
+    if (train_n > batch)
         cfg->data.train_samples = train_n / batch * batch;
-    }
     cfg->data.test_samples = test_n > batch ? batch : test_n;
     cfg->train.epochs = EPOCHS;
     cfg->train.max_steps = 0;
@@ -52,9 +51,8 @@ static void choose_launch(struct pp_bench_row *row, int processes)
         return;
     }
     cfg->run.launch = PP_LAUNCH_THREADS;
-    if (processes > 0) {
+    if (processes > 0)
         snprintf(cfg->run.transport, sizeof(cfg->run.transport), "auto");
-    }
     if (processes > 0 && row->ranks > 1 && !asked_for_threads) {
         snprintf(row->skipped, sizeof(row->skipped),
                  "%d ranks, but %d processes were started: mpirun -np %d", row->ranks, processes,
@@ -65,9 +63,8 @@ static void choose_launch(struct pp_bench_row *row, int processes)
 static int read_plan(struct pp_bench_row *row, const struct pp_run *run)
 {
     const struct pp_layout *l = run->layout;
-    for (int i = 0; i < run->model->n_layers; i++) {
+    for (int i = 0; i < run->model->n_layers; i++)
         row->flops += pp_layer_flops(&run->model->layers[i]);
-    }
     return pp_plan_bubble(l->plans[0].plan, &row->bubble_ideal);
 }
 
@@ -84,16 +81,14 @@ int bench_row_make(struct pp_bench_row *row, const struct pp_config *cfg, int pr
 {
     struct pp_run run;
     row->cfg = pp_alloc(1, sizeof(*row->cfg));
-    if (!row->cfg) {
+    if (!row->cfg)
         return PP_ERESOURCE;
-    }
     *row->cfg = *cfg;
     row->cfg->source = NULL; /* what is wrong with a row is its own affair */
     take_over(row, cfg);
     choose_launch(row, processes);
-    if (row->skipped[0]) {
+    if (row->skipped[0])
         return 0;
-    }
     PP_TRY(bench_shorten(row->cfg));
     int rc = pp_run_prepare(row->cfg, PP_RUN_REAL, &run);
     if (rc == PP_ECONFIG) {
@@ -104,9 +99,8 @@ int bench_row_make(struct pp_bench_row *row, const struct pp_config *cfg, int pr
     }
     PP_TRY(rc);
     rc = read_plan(row, &run);
-    if (rc == 0) {
+    if (rc == 0)
         rc = count_devices(row, &run);
-    }
     pp_run_fini(&run);
     return rc;
 }
@@ -131,8 +125,7 @@ int pp_bench_check(struct pp_config *const *configs, int n)
     return can ? 0 : pp_fail(PP_ECONFIG, "no row can run: %s", why);
 }
 
-/* --- references --------------------------------------------------------------------------------
- */
+/* ---- references */
 
 #define IDENTITY_MAX 160
 
@@ -142,9 +135,8 @@ static int identity(const struct pp_config *cfg, char out[IDENTITY_MAX])
 {
     struct pp_config *copy = pp_alloc(1, sizeof(*copy));
     char hash[65];
-    if (!copy) {
+    if (!copy)
         return PP_ERESOURCE;
-    }
     *copy = *cfg;
     copy->train.exact = true;
     copy->train.coalesce = 0;
@@ -159,9 +151,8 @@ static int identity(const struct pp_config *cfg, char out[IDENTITY_MAX])
 static int make_reference(const struct pp_bench_row *row, int processes, struct pp_bench_row *out)
 {
     struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
-    if (!cfg) {
+    if (!cfg)
         return PP_ERESOURCE;
-    }
     *cfg = *row->cfg;
     cfg->train.exact = true;
     cfg->train.coalesce = 0;
@@ -177,9 +168,8 @@ static int make_reference(const struct pp_bench_row *row, int processes, struct 
     cfg->run.launch = PP_LAUNCH_THREADS;
     int rc = bench_row_make(out, cfg, processes);
     pp_free(cfg);
-    if (rc == 0 && out->skipped[0]) {
+    if (rc == 0 && out->skipped[0])
         return pp_fail(PP_ECONFIG, "nothing to compare with: %s", out->skipped);
-    }
     return rc;
 }
 
@@ -193,14 +183,12 @@ int bench_find_references(struct pp_bench *b, int processes)
     char mine[IDENTITY_MAX], other[IDENTITY_MAX];
     b->references = pp_alloc((size_t)b->n, sizeof(*b->references));
     b->reference_row = pp_alloc((size_t)b->n, sizeof(*b->reference_row));
-    if (!b->references || !b->reference_row) {
+    if (!b->references || !b->reference_row)
         return PP_ERESOURCE;
-    }
     for (int i = 0; i < b->n; i++) {
         struct pp_bench_row *row = &b->rows[i];
-        if (row->skipped[0]) {
+        if (row->skipped[0])
             continue;
-        }
         PP_TRY(identity(row->cfg, mine));
         for (int r = 0; r < b->n_references && row->reference < 0; r++) {
             PP_TRY(identity(b->references[r].cfg, other));
@@ -213,9 +201,8 @@ int bench_find_references(struct pp_bench *b, int processes)
             PP_TRY(make_reference(row, processes, ref));
             ref->reference = row->reference;
         }
-        if (serves(row) && b->reference_row[row->reference] < 0) {
+        if (serves(row) && b->reference_row[row->reference] < 0)
             b->reference_row[row->reference] = i;
-        }
     }
     return 0;
 }

@@ -17,18 +17,16 @@ enum {
 static bool is_good(const struct pp_bench *b, const struct pp_bench_row *row)
 {
     bool good = row->samples && !row->skipped[0] && !row->invalid[0];
-    for (int k = 0; good && k < b->repeat; k++) {
+    for (int k = 0; good && k < b->repeat; k++)
         good = row->samples[k].valid;
-    }
     return good;
 }
 
 int pp_bench_invalid(const struct pp_bench *b)
 {
     int n = 0;
-    for (int i = 0; i < b->n; i++) {
+    for (int i = 0; i < b->n; i++)
         n += !b->rows[i].skipped[0] && !is_good(b, &b->rows[i]);
-    }
     return n;
 }
 
@@ -37,9 +35,8 @@ static double median_of(const struct pp_bench *b, const struct pp_bench_row *row
 {
     double values[ROUNDS_MAX];
     int n = b->repeat < ROUNDS_MAX ? b->repeat : ROUNDS_MAX;
-    for (int k = 0; k < n; k++) {
+    for (int k = 0; k < n; k++)
         values[k] = *(const double *)(const void *)((const char *)&row->samples[k] + offset);
-    }
     return pp_median(values, n);
 }
 
@@ -61,9 +58,8 @@ static double ratio(const struct pp_bench *b, const struct pp_bench_row *row,
 {
     double values[ROUNDS_MAX];
     int n = b->repeat < ROUNDS_MAX ? b->repeat : ROUNDS_MAX;
-    for (int k = 0; k < n; k++) {
+    for (int k = 0; k < n; k++)
         values[k] = row->samples[k].samples_per_second / to->samples[k].samples_per_second;
-    }
     return pp_median(values, n);
 }
 
@@ -71,9 +67,8 @@ static void mean_and_deviation(const struct pp_bench *b, const struct pp_bench_r
                                struct pp_bench_figures *out)
 {
     double sum = 0, squares = 0;
-    for (int k = 0; k < b->repeat; k++) {
+    for (int k = 0; k < b->repeat; k++)
         sum += row->samples[k].samples_per_second;
-    }
     out->sps_mean = sum / b->repeat;
     for (int k = 0; k < b->repeat; k++) {
         double d = row->samples[k].samples_per_second - out->sps_mean;
@@ -86,9 +81,8 @@ void pp_bench_figures(const struct pp_bench *b, const struct pp_bench_row *row,
                       struct pp_bench_figures *out)
 {
     *out = (struct pp_bench_figures){.valid = is_good(b, row)};
-    if (!out->valid) {
+    if (!out->valid)
         return;
-    }
     mean_and_deviation(b, row, out);
     out->step_p50 = median_of(b, row, offsetof(struct pp_bench_sample, step_p50));
     out->step_p99 = median_of(b, row, offsetof(struct pp_bench_sample, step_p99));
@@ -101,13 +95,11 @@ void pp_bench_figures(const struct pp_bench *b, const struct pp_bench_row *row,
     out->of_peak = peak > 0 ? sps * row->flops / peak : 0;
     const struct pp_bench_row *one = bench_reference(b, row->reference);
     out->x1 = is_good(b, one) ? ratio(b, row, one) : 0;
-    for (int i = 0; i < b->n && out->relative == 0; i++) {
+    for (int i = 0; i < b->n && out->relative == 0; i++)
         out->relative = is_good(b, &b->rows[i]) ? ratio(b, row, &b->rows[i]) : 0;
-    }
 }
 
-/* --- confidence --------------------------------------------------------------------------------
- */
+/* ---- confidence */
 
 /* Student's t with df degrees of freedom: the part between -t and t, by Simpson's rule in the
  * angle, where the density has no tails. */
@@ -131,11 +123,10 @@ static double critical(double df)
     double low = 1.9, high = 13;
     for (int i = 0; i < 60; i++) {
         double middle = (low + high) / 2;
-        if (between(middle, df) < 0.95) {
+        if (between(middle, df) < 0.95)
             low = middle;
-        } else {
+        else
             high = middle;
-        }
     }
     return (low + high) / 2;
 }
@@ -143,9 +134,8 @@ static double critical(double df)
 static void moments(const double *values, int n, double *mean, double *variance)
 {
     double sum = 0, squares = 0;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         sum += log(values[i]);
-    }
     *mean = sum / n;
     for (int i = 0; i < n; i++) {
         double d = log(values[i]) - *mean;
@@ -162,9 +152,8 @@ bool pp_bench_change(const double *old_values, int n_old, const double *new_valu
     moments(new_values, n_new, &new_mean, &new_var);
     double difference = new_mean - old_mean, variance = old_var + new_var;
     *change = expm1(difference);
-    if (n_old < 2 || n_new < 2) {
+    if (n_old < 2 || n_new < 2)
         return false;
-    }
     double df = n_old + n_new - 2.0;
     if (variance > 0) {
         df = variance * variance /

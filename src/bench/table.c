@@ -87,9 +87,8 @@ void table_skip(struct table *t, int n)
 static int width(const char *s)
 {
     int n = 0;
-    for (; *s; s++) {
+    for (; *s; s++)
         n += ((unsigned char)*s & 0xC0) != 0x80;
-    }
     return n;
 }
 
@@ -109,15 +108,13 @@ void table_markdown(const struct table *t, FILE *f)
         fputc('|', f);
         for (int c = 0; c < t->columns; c++) {
             const struct table_column *h = &t->head[c];
-            if (!h->title) {
+            if (!h->title)
                 continue;
-            }
             const char *text = r == -2 ? h->title : r == -1 ? "" : cell(t, r, c)->text;
             int pad = width_of(t, c) - width(text);
             if (r == -1) {
-                for (int k = 0; k < pad + 1; k++) {
+                for (int k = 0; k < pad + 1; k++)
                     fputc('-', f);
-                }
                 fputs(h->left ? "-|" : ":|", f);
             } else {
                 fprintf(f, h->left ? " %2$s%3$*1$s |" : " %3$*1$s%2$s |", pad, text, "");
@@ -149,16 +146,14 @@ void table_csv(const struct table *t, FILE *f)
     for (int r = -1; r < t->rows; r++) {
         const char *comma = "";
         for (int c = 0; c < t->columns; c++) {
-            if (!t->head[c].key) {
+            if (!t->head[c].key)
                 continue;
-            }
             fputs(comma, f);
             comma = ",";
-            if (r >= 0 && cell(t, r, c)->is_number) {
+            if (r >= 0 && cell(t, r, c)->is_number)
                 fprintf(f, "%.17g", cell(t, r, c)->x);
-            } else {
+            else
                 put_field(f, r < 0 ? t->head[c].key : cell(t, r, c)->text);
-            }
         }
         fputc('\n', f);
     }
@@ -169,16 +164,14 @@ void table_json(const struct table *t, int row, struct pp_json *j)
     for (int c = 0; c < t->columns; c++) {
         const struct table_column *h = &t->head[c];
         const struct table_cell *x = cell(t, row, c);
-        if (!h->key || h->csv) {
+        if (!h->key || h->csv)
             continue;
-        }
-        if (x->is_number && x->x == floor(x->x) && fabs(x->x) < 9e15) {
+        if (x->is_number && x->x == floor(x->x) && fabs(x->x) < 9e15)
             pp_json_int(j, h->key, (int64_t)x->x);
-        } else if (x->is_number) {
+        else if (x->is_number)
             pp_json_dbl(j, h->key, x->x);
-        } else if (x->text[0]) {
+        else if (x->text[0])
             pp_json_str(j, h->key, x->text);
-        }
     }
 }
 

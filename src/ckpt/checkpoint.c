@@ -18,8 +18,7 @@
 
 #define OPTIMIZER "optimizer."
 
-/* --- tensors ------------------------------------------------------------------------------------
- */
+/* ---- tensors */
 
 /* layers.2.bias before layers.10.bias: runs of digits count as numbers. */
 static int compare_names(const char *a, const char *b)
@@ -31,9 +30,8 @@ static int compare_names(const char *a, const char *b)
             int order = na != nb ? (na < nb ? -1 : 1) : memcmp(a + za, b + zb, na);
             /* equal numbers of unequal length are still two names */
             order = order == 0 && za != zb ? (za < zb ? -1 : 1) : order;
-            if (order != 0) {
+            if (order != 0)
                 return order;
-            }
             a += za + na;
             b += zb + nb;
         } else if (*a != *b) {
@@ -55,22 +53,18 @@ static int by_name(const void *a, const void *b)
 int ckpt_build_index(struct pp_ckpt *ck)
 {
     size_t n = 0;
-    for (int p = 0; p < ck->n_parts; p++) {
+    for (int p = 0; p < ck->n_parts; p++)
         n += (size_t)ck->parts[p]->header->n_tensors;
-    }
     ck->index = pp_alloc(n, sizeof(*ck->index));
-    if (!ck->index) {
+    if (!ck->index)
         return pp_error_context("%s", ck->path);
-    }
     for (int p = 0; p < ck->n_parts; p++) {
         const struct pp_st_header *h = ck->parts[p]->header;
-        for (int i = 0; i < h->n_tensors; i++) {
+        for (int i = 0; i < h->n_tensors; i++)
             ck->index[ck->n_tensors++] = (struct ckpt_entry){&h->tensors[i], p};
-        }
     }
-    if (n > 1) {
+    if (n > 1)
         qsort(ck->index, n, sizeof(*ck->index), by_name);
-    }
     for (int i = 1; i < ck->n_tensors; i++) {
         if (strcmp(ck->index[i - 1].t->name, ck->index[i].t->name) == 0) {
             return pp_fail(PP_EFORMAT, "%s: tensor %s is in %s as well",
@@ -84,9 +78,8 @@ int ckpt_build_index(struct pp_ckpt *ck)
 const struct pp_st_tensor *ckpt_find(const struct pp_ckpt *ck, const char *name, int *out_part)
 {
     struct pp_st_tensor wanted;
-    if (strlen(name) > PP_ST_NAME_MAX || ck->n_tensors == 0) {
+    if (strlen(name) > PP_ST_NAME_MAX || ck->n_tensors == 0)
         return NULL;
-    }
     strcpy(wanted.name, name);
     const struct ckpt_entry key = {&wanted, 0};
     const struct ckpt_entry *e =
@@ -95,31 +88,27 @@ const struct pp_st_tensor *ckpt_find(const struct pp_ckpt *ck, const char *name,
     return e ? e->t : NULL;
 }
 
-/* --- opening ------------------------------------------------------------------------------------
- */
+/* ---- opening */
 
 static int open_plain(struct pp_ckpt *ck, enum pp_ckpt_check check)
 {
     ck->plain = true;
     ck->parts = pp_alloc(1, sizeof(struct pp_st_file *));
-    if (!ck->parts) {
+    if (!ck->parts)
         return pp_error_context("%s", ck->path);
-    }
     ck->n_parts = 1;
     PP_TRY(pp_st_open(ck->path, &ck->parts[0]));
     ck->bytes = ck->parts[0]->bytes;
-    if (check == PP_CKPT_VERIFY) {
+    if (check == PP_CKPT_VERIFY)
         PP_TRY(pp_st_check_data(ck->parts[0], &ck->checked));
-    }
     return ckpt_build_index(ck);
 }
 
 static int open_one(const char *path, bool plain, enum pp_ckpt_check check, struct pp_ckpt **out)
 {
     struct pp_ckpt *ck = pp_alloc(1, sizeof(*ck));
-    if (!ck) {
+    if (!ck)
         return PP_ERESOURCE;
-    }
     ck->path = pp_strdup(path);
     int rc = !ck->path ? PP_ERESOURCE : plain ? open_plain(ck, check) : ckpt_open_folder(ck, check);
     if (rc < 0) {
@@ -143,18 +132,16 @@ static int tidy_path(const char *path, char out[PP_PATH_MAX])
 {
     PP_TRY(pp_path_format(out, "%s", path));
     size_t n = strlen(out);
-    while (n > 1 && out[n - 1] == '/') {
+    while (n > 1 && out[n - 1] == '/')
         out[--n] = '\0';
-    }
     char *base = strrchr(out, '/');
     if (strcmp(base ? base + 1 : out, NAME_MANIFEST) == 0) {
-        if (!base) {
+        if (!base)
             strcpy(out, ".");
-        } else if (base == out) {
+        else if (base == out)
             base[1] = '\0';
-        } else {
+        else
             *base = '\0';
-        }
     }
     return 0;
 }
@@ -181,9 +168,8 @@ static int check_name(struct pp_ckpt **ck)
     int64_t step;
     char made[NAME_BYTES];
     base = base ? base + 1 : path;
-    if (!name_is_step(base, &step) || step == (*ck)->state.step) {
+    if (!name_is_step(base, &step) || step == (*ck)->state.step)
         return 0;
-    }
     name_step(made, (*ck)->state.step);
     int rc = pp_fail(PP_EFORMAT, "%s: holds step %lld; name the folder %s", path,
                      (long long)(*ck)->state.step, made);
@@ -195,9 +181,8 @@ int pp_ckpt_open(const char *path, enum pp_ckpt_check check, struct pp_ckpt **ou
 {
     char tidy[PP_PATH_MAX];
     PP_TRY(tidy_path(path, tidy));
-    if (!is_folder(tidy)) {
+    if (!is_folder(tidy))
         return open_one(tidy, true, check, out);
-    }
     if (exists(tidy, NAME_MANIFEST) || is_step_path(tidy)) {
         PP_TRY(open_one(tidy, false, check, out));
         return check_name(out);
@@ -246,13 +231,11 @@ static int open_newest(const char *dir, const int64_t *steps, int n, enum pp_ckp
         char path[PP_PATH_MAX];
         PP_TRY(pp_ckpt_step_path(dir, steps[i], path));
         rc = open_one(path, false, check, out);
-        if (rc == 0 || !fall_back || !is_damage(rc)) {
+        if (rc == 0 || !fall_back || !is_damage(rc))
             return rc < 0 ? rc : check_name(out); /* a wrong name is no damage to pass over */
-        }
         pp_log_warn("%s", pp_error_get()->text);
-        if (i + 1 < n) {
+        if (i + 1 < n)
             pp_log_warn("%s cannot be used; trying the one before it", path);
-        }
     }
     return pp_error_context("none of %d checkpoints can be used; the oldest", n);
 }
@@ -271,12 +254,10 @@ int pp_ckpt_open_latest(const char *dir, enum pp_ckpt_check check, bool fall_bac
 
 void pp_ckpt_close(struct pp_ckpt **ck)
 {
-    if (!*ck) {
+    if (!*ck)
         return;
-    }
-    for (int i = 0; i < (*ck)->n_parts; i++) {
+    for (int i = 0; i < (*ck)->n_parts; i++)
         pp_st_close(&(*ck)->parts[i]);
-    }
     pp_free((*ck)->parts);
     pp_free((*ck)->index);
     pp_free((*ck)->config);
@@ -288,9 +269,8 @@ void pp_ckpt_close(struct pp_ckpt **ck)
 bool pp_ckpt_claims(const char *path)
 {
     char tidy[PP_PATH_MAX];
-    if (tidy_path(path, tidy) < 0) {
+    if (tidy_path(path, tidy) < 0)
         return false;
-    }
     if (is_folder(tidy)) {
         int64_t *steps = NULL;
         int n = 0;
@@ -304,9 +284,8 @@ bool pp_ckpt_claims(const char *path)
     uint8_t head[9] = {0};
     int fd = -1;
     uint64_t bytes = 0;
-    if (pp_open_regular(tidy, &fd, &bytes) < 0) {
+    if (pp_open_regular(tidy, &fd, &bytes) < 0)
         return false;
-    }
     size_t n = strlen(tidy);
     bool named = n > 12 && strcmp(tidy + n - 12, ".safetensors") == 0;
     bool full = pread(fd, head, sizeof(head), 0) == (ssize_t)sizeof(head);
@@ -315,8 +294,7 @@ bool pp_ckpt_claims(const char *path)
     return full && small + (head[8] == '{') + named >= 2;
 }
 
-/* --- answers ------------------------------------------------------------------------------------
- */
+/* ---- answers */
 
 const char *pp_ckpt_path(const struct pp_ckpt *ck)
 {

@@ -18,8 +18,7 @@
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
 
-/* --- looking ------------------------------------------------------------------------------------
- */
+/* ---- looking */
 
 static int newest_first(const void *a, const void *b)
 {
@@ -30,16 +29,14 @@ static int newest_first(const void *a, const void *b)
 int folder_steps(const char *dir, int64_t **out, int *out_n)
 {
     DIR *d = opendir(dir);
-    if (!d && errno != ENOENT) {
+    if (!d && errno != ENOENT)
         return pp_fail_errno(0, "cannot read folder %s", dir);
-    }
     int64_t *steps = NULL;
     int n = 0, room = 0, rc = 0;
     for (struct dirent *e; rc == 0 && d && (e = readdir(d));) {
         int64_t step;
-        if (!name_is_step(e->d_name, &step)) {
+        if (!name_is_step(e->d_name, &step))
             continue;
-        }
         if (n == room) {
             room = room > 0 ? 2 * room : 16;
             int64_t *more = pp_realloc(steps, (size_t)room, sizeof(*steps));
@@ -51,44 +48,37 @@ int folder_steps(const char *dir, int64_t **out, int *out_n)
         }
         steps[n++] = step;
     }
-    if (d) {
+    if (d)
         closedir(d);
-    }
     if (rc < 0) {
         pp_free(steps);
         return rc;
     }
-    if (n > 1) {
+    if (n > 1)
         qsort(steps, (size_t)n, sizeof(*steps), newest_first);
-    }
     *out = steps;
     *out_n = n;
     return 0;
 }
 
-/* --- removing -----------------------------------------------------------------------------------
- */
+/* ---- removing */
 
 int folder_remove(const struct pp_io *io, const char *path)
 {
     struct stat st;
-    if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode)) {
+    if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode))
         return pp_io_unlink(io, path);
-    }
     DIR *d = opendir(path);
-    if (!d) {
+    if (!d)
         return pp_fail_errno(0, "cannot read folder %s", path);
-    }
     int rc = 0;
     for (struct dirent *e; rc == 0 && (e = readdir(d));) {
         char file[PP_PATH_MAX];
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
             continue;
-        }
         rc = pp_path_format(file, "%s/%s", path, e->d_name);
-        if (rc == 0) {
+        if (rc == 0)
             rc = pp_io_unlink(io, file);
-        }
     }
     closedir(d);
     return rc < 0 ? rc : pp_io_rmdir(io, path);
@@ -108,21 +98,18 @@ static int to_trash(const struct pp_io *io, const char *dir, int64_t step)
     PP_TRY(pp_path_format(from, "%s/%s", dir, name));
     PP_TRY(trash_path(dir, step, to));
     struct stat st;
-    if (lstat(to, &st) == 0) {
+    if (lstat(to, &st) == 0)
         PP_TRY(folder_remove(io, to));
-    }
     return pp_io_rename(io, from, to);
 }
 
 /* Those of steps[n] go. All are renamed, durably, before the first file of any is removed. */
 static int remove_steps(const struct pp_io *io, const char *dir, const int64_t *steps, int n)
 {
-    if (n == 0) {
+    if (n == 0)
         return 0;
-    }
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         PP_TRY(to_trash(io, dir, steps[i]));
-    }
     PP_TRY(pp_io_sync_dir(io, dir));
     for (int i = 0; i < n; i++) {
         char path[PP_PATH_MAX];
@@ -139,13 +126,11 @@ int pp_ckpt_prune(const struct pp_io *io, const char *dir, int keep, int64_t ste
     int n = 0;
     PP_TRY(folder_steps(dir, &steps, &n));
     int newer = 0;
-    while (newer < n && steps[newer] > step) {
+    while (newer < n && steps[newer] > step)
         newer++;
-    }
     int rc = 0;
-    if (n > newer + keep) {
+    if (n > newer + keep)
         rc = remove_steps(io, dir, steps + newer + keep, n - newer - keep);
-    }
     pp_free(steps);
     return rc;
 }
@@ -156,9 +141,8 @@ int pp_ckpt_drop_newer(const struct pp_io *io, const char *dir, int64_t step)
     int n = 0;
     PP_TRY(folder_steps(dir, &steps, &n));
     int newer = 0;
-    while (newer < n && steps[newer] > step) {
+    while (newer < n && steps[newer] > step)
         newer++;
-    }
     int rc = remove_steps(io, dir, steps, newer);
     pp_free(steps);
     return rc;
@@ -167,26 +151,22 @@ int pp_ckpt_drop_newer(const struct pp_io *io, const char *dir, int64_t step)
 int pp_ckpt_sweep(const struct pp_io *io, const char *dir, int64_t since_ns)
 {
     DIR *d = opendir(dir);
-    if (!d) {
+    if (!d)
         return errno == ENOENT ? 0 : pp_fail_errno(0, "cannot read folder %s", dir);
-    }
     int rc = 0;
     for (struct dirent *e; rc == 0 && (e = readdir(d));) {
         char path[PP_PATH_MAX];
         struct stat st;
-        if (!name_is_leftover(e->d_name)) {
+        if (!name_is_leftover(e->d_name))
             continue;
-        }
         rc = pp_path_format(path, "%s/%s", dir, e->d_name);
         /* A link is ours only as trash. */
         if (rc < 0 || lstat(path, &st) != 0 ||
-            !(S_ISDIR(st.st_mode) || (S_ISLNK(st.st_mode) && e->d_name[0] == '.'))) {
+            !(S_ISDIR(st.st_mode) || (S_ISLNK(st.st_mode) && e->d_name[0] == '.')))
             continue;
-        }
         /* Newer than our lock: of somebody who does not know it. */
-        if ((int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec > since_ns) {
+        if ((int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec > since_ns)
             continue;
-        }
         pp_log_debug("removing %s, which a killed process left", path);
         rc = folder_remove(io, path);
     }

@@ -37,9 +37,8 @@ static void read_holder(int fd, char out[TEXT_MAX])
             *p = '\0';
             break;
         }
-        if (*p < 0x20 || *p == 0x7f) {
+        if (*p < 0x20 || *p == 0x7f)
             *p = '?';
-        }
     }
 }
 
@@ -60,9 +59,8 @@ static int write_holder(struct pp_lock *l)
     int n = snprintf(text, sizeof(text), "process %ld on %s since %s\n", (long)getpid(), host,
                      pp_clock_utc(now, sizeof(now)));
     if (ftruncate(l->fd, 0) != 0 || pwrite(l->fd, text, (size_t)n, 0) != n ||
-        fstat(l->fd, &st) != 0) {
+        fstat(l->fd, &st) != 0)
         return pp_fail_errno(PP_EIO, "cannot write %s", l->path);
-    }
     l->since_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
     return 0;
 }
@@ -73,9 +71,8 @@ int pp_lock_take(const char *dir, struct pp_lock *out)
     PP_TRY(pp_path_format(l.path, "%s/" PP_LOCK_NAME, dir));
     for (;;) {
         l.fd = open(l.path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-        if (l.fd < 0) {
+        if (l.fd < 0)
             return pp_fail_errno(0, "cannot write in %s", dir);
-        }
         int rc = flock(l.fd, LOCK_EX | LOCK_NB);
         if (rc != 0 && errno == EWOULDBLOCK) {
             rc = held_by_another(l.path, l.fd);
@@ -88,16 +85,14 @@ int pp_lock_take(const char *dir, struct pp_lock *out)
                         dir, strerror(errno));
         }
         /* Its last holder may have removed it between our open and our lock. */
-        if (same_file(l.fd, l.path)) {
+        if (same_file(l.fd, l.path))
             break;
-        }
         close(l.fd);
     }
     char before[TEXT_MAX];
     read_holder(l.fd, before);
-    if (before[0]) {
+    if (before[0])
         pp_log_debug("%s: left by %s, which is gone", l.path, before);
-    }
     int rc = write_holder(&l);
     if (rc < 0) {
         close(l.fd);
@@ -109,9 +104,8 @@ int pp_lock_take(const char *dir, struct pp_lock *out)
 
 void pp_lock_release(struct pp_lock *l)
 {
-    if (l->fd < 0) {
+    if (l->fd < 0)
         return;
-    }
     /* Removed while still locked, so that nobody can hold the one while another makes a new one. */
     (void)unlink(l->path);
     close(l->fd);

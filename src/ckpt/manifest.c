@@ -37,9 +37,8 @@ int manifest_print(const struct manifest *m, char **out_text, size_t *out_bytes)
     size_t bytes = 0;
     char name[NAME_BYTES], digest[PP_SHA256_HEX];
     FILE *f = open_memstream(&text, &bytes);
-    if (!f) {
+    if (!f)
         return pp_fail(PP_ERESOURCE, NAME_MANIFEST ": out of memory");
-    }
     fprintf(f, MAGIC "%d\nstep %" PRId64 "\nconfig_hash %s\ntensors %" PRId64 "\n", PP_CKPT_VERSION,
             m->step, m->config_hash, m->tensors);
     print_entry(f, NAME_CONFIG, &m->config);
@@ -58,8 +57,7 @@ int manifest_print(const struct manifest *m, char **out_text, size_t *out_bytes)
     return 0;
 }
 
-/* --- reading ------------------------------------------------------------------------------------
- */
+/* ---- reading */
 
 struct cursor {
     const char *p, *end;
@@ -69,9 +67,8 @@ struct cursor {
 static bool word(struct cursor *c, const char *text)
 {
     size_t n = strlen(text);
-    if ((size_t)(c->end - c->p) < n || memcmp(c->p, text, n) != 0) {
+    if ((size_t)(c->end - c->p) < n || memcmp(c->p, text, n) != 0)
         return false;
-    }
     c->p += n;
     c->line += text[n - 1] == '\n';
     return true;
@@ -87,9 +84,8 @@ static bool number(struct cursor *c, uint64_t *out)
         v = v * 10 + (uint64_t)(*p - '0');
         digits++;
     }
-    if (digits < 1 || digits > 18 || (digits > 1 && *c->p == '0')) {
+    if (digits < 1 || digits > 18 || (digits > 1 && *c->p == '0'))
         return false;
-    }
     c->p = p;
     *out = v;
     return true;
@@ -97,14 +93,12 @@ static bool number(struct cursor *c, uint64_t *out)
 
 static bool hex(struct cursor *c, char out[PP_SHA256_HEX])
 {
-    if (c->end - c->p < 64) {
+    if (c->end - c->p < 64)
         return false;
-    }
     for (int i = 0; i < 64; i++) {
         char d = c->p[i];
-        if (!((d >= '0' && d <= '9') || (d >= 'a' && d <= 'f'))) {
+        if (!((d >= '0' && d <= '9') || (d >= 'a' && d <= 'f')))
             return false;
-        }
     }
     memcpy(out, c->p, 64);
     out[64] = '\0';
@@ -123,14 +117,12 @@ static int count_parts(const struct cursor *c)
 {
     static const char before[] = "file stage-0000-of-";
     size_t n = sizeof(before) - 1;
-    if ((size_t)(c->end - c->p) < n + 4 || memcmp(c->p, before, n) != 0) {
+    if ((size_t)(c->end - c->p) < n + 4 || memcmp(c->p, before, n) != 0)
         return 0;
-    }
     int count = 0;
     for (size_t i = n; i < n + 4; i++) {
-        if (c->p[i] < '0' || c->p[i] > '9') {
+        if (c->p[i] < '0' || c->p[i] > '9')
             return 0;
-        }
         count = count * 10 + (c->p[i] - '0');
     }
     return count;
@@ -141,9 +133,8 @@ static bool head(struct cursor *c, struct manifest *m)
     uint64_t step = 0, tensors = 0;
     if (!(word(c, "step ") && number(c, &step) && word(c, "\n") && word(c, "config_hash ") &&
           hex(c, m->config_hash) && word(c, "\n") && word(c, "tensors ") && number(c, &tensors) &&
-          word(c, "\n") && entry(c, NAME_CONFIG, &m->config))) {
+          word(c, "\n") && entry(c, NAME_CONFIG, &m->config)))
         return false;
-    }
     m->step = (int64_t)step;
     m->tensors = (int64_t)tensors;
     m->n_parts = count_parts(c);
@@ -155,9 +146,8 @@ static bool tail(struct cursor *c, struct manifest *m)
     char name[NAME_BYTES];
     for (int i = 0; i < m->n_parts; i++) {
         name_part(name, i, m->n_parts);
-        if (!entry(c, name, &m->parts[i])) {
+        if (!entry(c, name, &m->parts[i]))
             return false;
-        }
     }
     return entry(c, NAME_STATE, &m->state) && c->p == c->end;
 }
@@ -166,9 +156,8 @@ static bool tail(struct cursor *c, struct manifest *m)
 static int check_frame(const char *label, const char *text, size_t bytes, struct cursor *c)
 {
     uint64_t version = 0;
-    if (!word(c, MAGIC) || !number(c, &version) || !word(c, "\n")) {
+    if (!word(c, MAGIC) || !number(c, &version) || !word(c, "\n"))
         return pp_fail(PP_EFORMAT, "%s: line 1 is not '" MAGIC "%d'", label, PP_CKPT_VERSION);
-    }
     if (version != PP_CKPT_VERSION) {
         return pp_fail(PP_EFORMAT,
                        "%s: a checkpoint of format %" PRIu64 "; this ppcli reads format %d%s",
@@ -197,9 +186,8 @@ int manifest_parse(const char *label, const char *text, size_t bytes, struct man
     bool good = head(&c, &m);
     if (good) {
         m.parts = pp_alloc((size_t)m.n_parts, sizeof(*m.parts));
-        if (!m.parts) {
+        if (!m.parts)
             return pp_error_context("%s", label);
-        }
         good = tail(&c, &m);
     }
     if (!good) {

@@ -20,18 +20,16 @@ void name_part(char out[NAME_BYTES], int index, int count)
 /* The step that `name` begins with; *rest is what follows it. */
 static bool begins_with_step(const char *name, int64_t *out_step, const char **rest)
 {
-    if (strncmp(name, "step-", 5) != 0 || name[5] < '0' || name[5] > '9') {
+    if (strncmp(name, "step-", 5) != 0 || name[5] < '0' || name[5] > '9')
         return false;
-    }
     char *end;
     errno = 0;
     long long step = strtoll(name + 5, &end, 10);
     char made[NAME_BYTES];
     name_step(made, step);
     size_t n = (size_t)(end - name);
-    if (errno != 0 || strlen(made) != n || memcmp(made, name, n) != 0) {
+    if (errno != 0 || strlen(made) != n || memcmp(made, name, n) != 0)
         return false;
-    }
     *out_step = step;
     *rest = end;
     return true;
@@ -41,9 +39,8 @@ bool name_is_step(const char *name, int64_t *out_step)
 {
     int64_t step;
     const char *rest;
-    if (!begins_with_step(name, &step, &rest) || *rest != '\0') {
+    if (!begins_with_step(name, &step, &rest) || *rest != '\0')
         return false;
-    }
     *out_step = step;
     return true;
 }
@@ -58,9 +55,8 @@ bool name_is_leftover(const char *name)
 {
     int64_t step;
     const char *rest;
-    if (strncmp(name, ".trash-", 7) == 0) {
+    if (strncmp(name, ".trash-", 7) == 0)
         return begins_with_step(name + 7, &step, &rest) && rest[0] == '-' && is_number(rest + 1);
-    }
     return begins_with_step(name, &step, &rest) && strncmp(rest, ".tmp-", 5) == 0 &&
            is_number(rest + 5);
 }

@@ -14,8 +14,7 @@
 #error safetensors are little endian, and so must this machine be
 #endif
 
-/* --- other floats -------------------------------------------------------------------------------
- */
+/* ---- other floats */
 
 static float of_bits(uint32_t bits)
 {
@@ -28,9 +27,8 @@ static float of_bits(uint32_t bits)
 static float of_half(uint16_t h)
 {
     uint32_t sign = (uint32_t)(h >> 15) << 31, exponent = h >> 10 & 31, fraction = h & 1023;
-    if (exponent == 31) {
+    if (exponent == 31)
         return of_bits(sign | 0x7f800000u | fraction << 13);
-    }
     if (exponent == 0) {
         float f = (float)fraction * 0x1p-24f;
         return sign ? -f : f;
@@ -54,8 +52,7 @@ static void convert(enum pp_st_dtype from, const void *src, size_t n, float *dst
     }
 }
 
-/* --- reading ------------------------------------------------------------------------------------
- */
+/* ---- reading */
 
 const char *pp_st_shape(int n, const int64_t *dims, char out[PP_ST_SHAPE_BYTES])
 {
@@ -94,9 +91,8 @@ static int read_pieces(const struct pp_st_file *f, const struct pp_st_tensor *t,
         uint64_t left = t->elements - at;
         size_t n = left < PIECE ? (size_t)left : PIECE;
         PP_TRY(pp_st_read(f, t, at * width, raw, n * width));
-        if (raw != floats) {
+        if (raw != floats)
             convert(t->dtype, raw, n, floats);
-        }
         PP_TRY(put(ctx, at, floats, n));
         at += n;
     }
@@ -109,20 +105,17 @@ int pp_ckpt_read(const struct pp_ckpt *ck, const char *name, int n_dims, const i
     int part = 0;
     const struct pp_st_tensor *t = ckpt_find(ck, name, &part);
     pp_assert(n_dims >= 0 && n_dims <= PP_ST_DIMS_MAX);
-    if (!t) {
+    if (!t)
         return pp_fail(PP_EFORMAT, "%s: has no tensor %s", ck->path, name);
-    }
     const struct pp_st_file *f = ck->parts[part];
     PP_TRY(check_tensor(f, t, n_dims, dims));
-    if (!put) {
+    if (!put)
         return 0;
-    }
     float *floats = pp_alloc(PIECE, sizeof(*floats));
     void *raw = t->dtype == PP_ST_F32 ? floats : pp_alloc(PIECE, sizeof(double));
     int rc = floats && raw ? read_pieces(f, t, raw, floats, put, ctx) : PP_ERESOURCE;
-    if (raw != floats) {
+    if (raw != floats)
         pp_free(raw);
-    }
     pp_free(floats);
     return rc;
 }

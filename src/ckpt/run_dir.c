@@ -22,16 +22,13 @@ static int make_new(const char *name, struct pp_lock *lock, char dir[PP_PATH_MAX
     PP_TRY(pp_dir_create("runs"));
     for (int n = 1; n < 1000; n++) {
         char tail[16] = "";
-        if (n > 1) {
+        if (n > 1)
             snprintf(tail, sizeof(tail), "-%d", n);
-        }
         PP_TRY(pp_path_format(dir, "runs/%s-%s%s", name, when, tail));
-        if (mkdir(dir, 0777) == 0) {
+        if (mkdir(dir, 0777) == 0)
             return pp_lock_take(dir, lock);
-        }
-        if (errno != EEXIST) {
+        if (errno != EEXIST)
             return pp_fail_errno(0, "cannot create run folder %s", dir);
-        }
     }
     return pp_fail(PP_EIO, "cannot find a free name for a run folder beside %s", dir);
 }
@@ -46,13 +43,11 @@ static bool is_nothing(const char *name)
 static int is_empty(const char *dir, bool *out)
 {
     DIR *d = opendir(dir);
-    if (!d) {
+    if (!d)
         return pp_fail_errno(0, "cannot read run folder %s", dir);
-    }
     *out = true;
-    for (struct dirent *e; (e = readdir(d));) {
+    for (struct dirent *e; (e = readdir(d));)
         *out = *out && is_nothing(e->d_name);
-    }
     closedir(d);
     return 0;
 }
@@ -82,15 +77,12 @@ static int forget(const char *dir, const struct pp_lock *lock)
     PP_TRY(pp_ckpt_sweep(&pp_io_system, checkpoints, lock->since_ns));
     PP_TRY(pp_path_format(board, "%s/tensorboard", dir));
     DIR *d = opendir(board);
-    if (!d) {
+    if (!d)
         return 0;
-    }
     int rc = 0;
-    for (struct dirent *e; rc == 0 && (e = readdir(d));) {
-        if (strncmp(e->d_name, "events.out.tfevents.", 20) == 0) {
+    for (struct dirent *e; rc == 0 && (e = readdir(d));)
+        if (strncmp(e->d_name, "events.out.tfevents.", 20) == 0)
             rc = remove_file(board, e->d_name);
-        }
-    }
     closedir(d);
     return rc;
 }
@@ -120,16 +112,14 @@ static int empty_actions(const char *dir)
     PP_TRY(pp_path_format(folder, "%s/" PP_RUN_DIR_ACTIONS, dir));
     PP_TRY(pp_dir_create(folder));
     DIR *d = opendir(folder);
-    if (!d) {
+    if (!d)
         return pp_fail_errno(0, "cannot read %s", folder);
-    }
     int rc = 0;
     for (struct dirent *e; rc == 0 && (e = readdir(d));) {
         int rank, end = 0;
         if (sscanf(e->d_name, "rank-%d.ring%n", &rank, &end) == 1 && end > 0 && !e->d_name[end] &&
-            unlinkat(dirfd(d), e->d_name, 0) != 0) {
+            unlinkat(dirfd(d), e->d_name, 0) != 0)
             rc = pp_fail_errno(0, "cannot remove %s/%s", folder, e->d_name);
-        }
     }
     closedir(d);
     return rc;
@@ -158,14 +148,12 @@ int pp_run_dir_create(const struct pp_config *cfg, const char *name, bool overwr
                       struct pp_lock *lock, char dir[PP_PATH_MAX])
 {
     dir[0] = '\0';
-    if (cfg->run.dir[0] == '\0') {
+    if (cfg->run.dir[0] == '\0')
         return 0;
-    }
-    if (strcmp(cfg->run.dir, "auto") == 0) {
+    if (strcmp(cfg->run.dir, "auto") == 0)
         PP_TRY(make_new(name, lock, dir));
-    } else {
+    else
         PP_TRY(use_named(cfg, overwrite, lock, dir));
-    }
     /* First the config: by it the folder is known as a run's, whenever the run is killed. */
     PP_TRY(write_config(cfg, dir));
     return empty_actions(dir);

@@ -39,8 +39,7 @@ static bool name_is_good(const char *name)
     return n > 0 && n <= PP_ST_NAME_MAX && name[n] == '\0';
 }
 
-/* --- one tensor ---------------------------------------------------------------------------------
- */
+/* ---- one tensor */
 
 static int read_dtype(const char *label, const char *name, const json_t *v, enum pp_st_dtype *out)
 {
@@ -131,18 +130,15 @@ static int read_tensor(const char *label, const char *name, const json_t *v, uin
     return read_offsets(label, json_object_get(v, "data_offsets"), data_bytes, bytes, t);
 }
 
-/* --- the whole header ---------------------------------------------------------------------------
- */
+/* ---- the whole header */
 
 static int by_place(const void *a, const void *b)
 {
     const struct pp_st_tensor *x = a, *y = b;
-    if (x->begin != y->begin) {
+    if (x->begin != y->begin)
         return x->begin < y->begin ? -1 : 1;
-    }
-    if (x->end != y->end) {
+    if (x->end != y->end)
         return x->end < y->end ? -1 : 1;
-    }
     return strcmp(x->name, y->name);
 }
 
@@ -178,9 +174,8 @@ static int by_key(const void *a, const void *b)
 
 static int read_meta(const char *label, json_t *v, struct pp_st_header *h)
 {
-    if (!json_is_object(v)) {
+    if (!json_is_object(v))
         return pp_fail(PP_EFORMAT, "%s: " OWN_KEY " is no object", label);
-    }
     const char *key;
     json_t *value;
     size_t bytes = 0;
@@ -195,9 +190,8 @@ static int read_meta(const char *label, json_t *v, struct pp_st_header *h)
     }
     h->meta = pp_alloc(json_object_size(v), sizeof(*h->meta));
     h->text = pp_alloc(bytes, 1);
-    if (!h->meta || !h->text) {
+    if (!h->meta || !h->text)
         return pp_error_context("%s", label);
-    }
     char *to = h->text;
     json_object_foreach(v, key, value)
     {
@@ -215,9 +209,8 @@ static int read_header(const char *label, json_t *root, struct pp_st_header *h)
 {
     size_t n = json_object_size(root);
     h->tensors = pp_alloc(n, sizeof(*h->tensors));
-    if (!h->tensors) {
+    if (!h->tensors)
         return pp_error_context("%s", label);
-    }
     const char *key;
     json_t *value;
     json_object_foreach(root, key, value)
@@ -242,9 +235,8 @@ int pp_st_parse(const char *label, const void *data, size_t bytes, uint64_t file
         return pp_fail(PP_EFORMAT, "%s: %" PRIu64 " bytes, too short for a safetensors file", label,
                        file_bytes);
     }
-    for (int i = LENGTH_BYTES - 1; i >= 0; i--) {
+    for (int i = LENGTH_BYTES - 1; i >= 0; i--)
         length = length << 8 | p[i];
-    }
     if (p[LENGTH_BYTES] != '{' || length < 2 || length > PP_ST_HEADER_MAX) {
         return pp_fail(PP_EFORMAT,
                        "%s: no safetensors file: it begins with a header length of %" PRIu64

@@ -23,15 +23,12 @@ static int read_at(const char *label, int fd, uint64_t offset, void *dst, size_t
     char *to = dst;
     while (bytes > 0) {
         ssize_t n = pread(fd, to, bytes, (off_t)offset);
-        if (n < 0 && errno == EINTR) {
+        if (n < 0 && errno == EINTR)
             continue;
-        }
-        if (n < 0) {
+        if (n < 0)
             return pp_fail_errno(PP_EIO, "cannot read %s", label);
-        }
-        if (n == 0) {
+        if (n == 0)
             return pp_fail(PP_EFORMAT, "%s: became shorter while it was read", label);
-        }
         to += n;
         offset += (uint64_t)n;
         bytes -= (size_t)n;
@@ -46,21 +43,17 @@ static int read_header(struct pp_st_file *f)
     size_t n = f->bytes < sizeof(head) ? (size_t)f->bytes : sizeof(head);
     PP_TRY(read_at(f->path, f->fd, 0, head, n));
     uint64_t length = 0;
-    for (int i = 7; i >= 0 && n >= 8; i--) {
+    for (int i = 7; i >= 0 && n >= 8; i--)
         length = length << 8 | head[i];
-    }
-    if (n < sizeof(head) || length > PP_ST_HEADER_MAX || length > f->bytes - 8) {
+    if (n < sizeof(head) || length > PP_ST_HEADER_MAX || length > f->bytes - 8)
         return pp_st_parse(f->path, head, n, f->bytes, &f->header);
-    }
     size_t bytes = (size_t)length + 8;
     char *text = pp_alloc(bytes, 1);
-    if (!text) {
+    if (!text)
         return pp_error_context("%s", f->path);
-    }
     int rc = read_at(f->path, f->fd, 0, text, bytes);
-    if (rc == 0) {
+    if (rc == 0)
         rc = pp_st_parse(f->path, text, bytes, f->bytes, &f->header);
-    }
     pp_free(text);
     return rc;
 }
@@ -135,9 +128,8 @@ static int check_tensor(const struct pp_st_file *f, const struct pp_st_tensor *t
 int pp_st_check_data(const struct pp_st_file *f, int *out_checked)
 {
     uint8_t *piece = pp_alloc(PIECE_BYTES, 1);
-    if (!piece) {
+    if (!piece)
         return pp_error_context("%s", f->path);
-    }
     int rc = 0, checked = 0;
     for (int i = 0; rc == 0 && i < f->header->n_tensors; i++) {
         const struct pp_st_tensor *t = &f->header->tensors[i];
@@ -150,8 +142,7 @@ int pp_st_check_data(const struct pp_st_file *f, int *out_checked)
         }
     }
     pp_free(piece);
-    if (rc == 0) {
+    if (rc == 0)
         *out_checked = checked;
-    }
     return rc;
 }

@@ -42,9 +42,8 @@ static int place(struct writer *w, const struct pp_st_item *items, int n)
         for (int i = 0; i < n; i++) {
             const struct pp_st_item *item = &items[i];
             pp_assert(item->dtype == PP_ST_F32 || item->dtype == PP_ST_I64);
-            if (pp_st_dtype_bytes(item->dtype) != widths[k]) {
+            if (pp_st_dtype_bytes(item->dtype) != widths[k])
                 continue;
-            }
             uint64_t bytes = widths[k];
             bool fits = true;
             for (int d = 0; d < item->n_dims; d++) {
@@ -53,9 +52,8 @@ static int place(struct writer *w, const struct pp_st_item *items, int n)
             }
             struct entry *e = &w->entries[w->n++];
             *e = (struct entry){.item = item, .begin = at, .bytes = bytes};
-            if (!fits || __builtin_add_overflow(at, bytes, &at) || at > INT64_MAX) {
+            if (!fits || __builtin_add_overflow(at, bytes, &at) || at > INT64_MAX)
                 return pp_fail(PP_ECONFIG, "%s: tensor %s is too large", w->path, item->name);
-            }
         }
     }
     return 0;
@@ -69,15 +67,13 @@ static int pass(struct writer *w, const struct entry *e, bool out, uint32_t *out
         uint64_t left = e->bytes - at;
         size_t n = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
         const void *from = w->piece;
-        if (e->item->data) {
+        if (e->item->data)
             from = (const uint8_t *)e->item->data + at;
-        } else {
+        else
             PP_TRY(e->item->read(e->item->ctx, at, w->piece, n));
-        }
         crc = crc32(crc, from, (uInt)n);
-        if (out) {
+        if (out)
             PP_TRY(pp_io_write(&w->file, from, n));
-        }
         at += n;
     }
     *out_crc = (uint32_t)crc;
@@ -89,9 +85,8 @@ static void print_header(const struct writer *w, const struct pp_st_meta *meta, 
 {
     pp_json_object(j, NULL);
     pp_json_object(j, "__metadata__");
-    for (int i = 0; i < n_meta; i++) {
+    for (int i = 0; i < n_meta; i++)
         pp_json_str(j, meta[i].key, meta[i].value);
-    }
     for (int i = 0; i < w->n; i++) {
         char key[sizeof(PP_ST_CRC_KEY) + PP_ST_NAME_MAX], crc[16];
         snprintf(key, sizeof(key), PP_ST_CRC_KEY "%s", w->entries[i].item->name);
@@ -104,9 +99,8 @@ static void print_header(const struct writer *w, const struct pp_st_meta *meta, 
         pp_json_object(j, e->item->name);
         pp_json_str(j, "dtype", pp_st_dtype_name(e->item->dtype));
         pp_json_array(j, "shape");
-        for (int d = 0; d < e->item->n_dims; d++) {
+        for (int d = 0; d < e->item->n_dims; d++)
             pp_json_int(j, NULL, e->item->dims[d]);
-        }
         pp_json_end(j);
         pp_json_array(j, "data_offsets");
         pp_json_uint(j, NULL, e->begin);
@@ -120,15 +114,13 @@ static void print_header(const struct writer *w, const struct pp_st_meta *meta, 
 static int make_header(struct writer *w, const struct pp_st_meta *meta, int n_meta)
 {
     FILE *f = open_memstream(&w->head, &w->head_bytes);
-    if (!f) {
+    if (!f)
         return pp_fail(PP_ERESOURCE, "%s: out of memory for its header", w->path);
-    }
     struct pp_json j;
     pp_json_init(&j, f, 0);
     print_header(w, meta, n_meta, &j);
-    for (long at = ftell(f); at % ALIGN != 0; at++) {
+    for (long at = ftell(f); at % ALIGN != 0; at++)
         fputc(' ', f);
-    }
     PP_TRY(pp_text_close(f, &w->head, w->path));
     /* The only line break is the one at the end; readers in other languages expect blanks. */
     *strchr(w->head, '\n') = ' ';
@@ -142,9 +134,8 @@ static int make_header(struct writer *w, const struct pp_st_meta *meta, int n_me
 static int write_all(struct writer *w)
 {
     uint8_t length[8];
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 8; i++)
         length[i] = (uint8_t)((uint64_t)w->head_bytes >> 8 * i);
-    }
     PP_TRY(pp_io_write(&w->file, length, sizeof(length)));
     PP_TRY(pp_io_write(&w->file, w->head, w->head_bytes));
     for (int i = 0; i < w->n; i++) {
@@ -163,13 +154,11 @@ static int run(struct writer *w, const struct pp_io *io, const struct pp_st_item
 {
     w->entries = pp_alloc((size_t)n, sizeof(*w->entries));
     w->piece = pp_alloc(PIECE_BYTES, 1);
-    if (!w->entries || !w->piece) {
+    if (!w->entries || !w->piece)
         return pp_error_context("%s", w->path);
-    }
     PP_TRY(place(w, items, n));
-    for (int i = 0; i < w->n; i++) {
+    for (int i = 0; i < w->n; i++)
         PP_TRY(pass(w, &w->entries[i], false, &w->entries[i].crc));
-    }
     PP_TRY(make_header(w, meta, n_meta));
     PP_TRY(pp_io_create(io, w->path, &w->file));
     return write_all(w);
@@ -180,17 +169,15 @@ int pp_st_write(const struct pp_io *io, const char *path, const struct pp_st_ite
                 uint8_t out_digest[PP_SHA256_BYTES])
 {
     struct writer *w = pp_alloc(1, sizeof(*w));
-    if (!w) {
+    if (!w)
         return pp_error_context("%s", path);
-    }
     w->path = path;
     int rc = run(w, io, items, n, meta, n_meta);
     if (rc == 0) {
         uint64_t bytes = w->file.bytes;
         rc = pp_io_commit(&w->file, out_digest);
-        if (rc == 0) {
+        if (rc == 0)
             *out_bytes = bytes;
-        }
     }
     pp_io_abandon(&w->file);
     pp_free(w->entries);

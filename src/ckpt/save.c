@@ -33,9 +33,8 @@ static int final_path(const struct pp_ckpt_save *save, char out[PP_PATH_MAX])
 static int check_space(const struct pp_io *io, const char *dir, uint64_t bytes)
 {
     uint64_t have = 0;
-    if (io->ops->space(io, dir, &have) != 0) {
+    if (io->ops->space(io, dir, &have) != 0)
         return pp_fail_errno(0, "cannot see how much space %s has", dir);
-    }
     if (bytes > 0 && (have < SPACE_SPARE || have - SPACE_SPARE < bytes)) {
         return pp_fail(PP_EIO,
                        "cannot save into %s: a checkpoint needs %" PRIu64
@@ -90,8 +89,7 @@ int pp_ckpt_write_part(const struct pp_io *io, const struct pp_ckpt_save *save, 
     return 0;
 }
 
-/* --- commit -------------------------------------------------------------------------------------
- */
+/* ---- commit */
 
 static int write_text(const struct pp_io *io, const struct pp_ckpt_save *save, const char *name,
                       const char *text, size_t bytes, struct manifest_entry *out)
@@ -124,9 +122,8 @@ static int take_parts(const struct pp_ckpt_save *save, const struct pp_ckpt_part
                       struct manifest *m)
 {
     m->parts = pp_alloc((size_t)n, sizeof(*m->parts));
-    if (!m->parts) {
+    if (!m->parts)
         return pp_error_context("%s", save->folder);
-    }
     m->n_parts = n;
     for (int i = 0; i < n; i++) {
         char name[NAME_BYTES], path[PP_PATH_MAX];
@@ -140,9 +137,8 @@ static int take_parts(const struct pp_ckpt_save *save, const struct pp_ckpt_part
         m->tensors += p->tensors;
         name_part(name, p->index, n);
         PP_TRY(pp_path_format(path, "%s/%s", save->folder, name));
-        if (stat(path, &st) != 0) {
+        if (stat(path, &st) != 0)
             return pp_fail_errno(PP_EIO, "cannot find %s, which another rank wrote", path);
-        }
         if ((uint64_t)st.st_size != p->bytes) {
             return pp_fail(PP_EIO, "%s has %lld bytes here, its rank wrote %" PRIu64, path,
                            (long long)st.st_size, p->bytes);
@@ -175,20 +171,17 @@ static int replace(const struct pp_io *io, const struct pp_ckpt_save *save, cons
     do {
         rc = io->ops->exchange(io, save->folder, path);
     } while (rc < 0 && errno == EINTR);
-    if (rc == 0) {
+    if (rc == 0)
         return pp_path_format(out_old, "%s", save->folder);
-    }
-    if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP) {
+    if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP)
         return pp_fail_errno(0, "cannot replace %s", path);
-    }
     char name[NAME_BYTES];
     name_step(name, save->step);
     PP_TRY(pp_path_format(out_old, "%s/.trash-%s-%ld", save->dir, name, (long)getpid()));
     PP_TRY(pp_io_rename(io, path, out_old));
     rc = pp_io_rename(io, save->folder, path);
-    if (rc < 0) {
+    if (rc < 0)
         (void)io->ops->rename(io, out_old, path);
-    }
     return rc;
 }
 
@@ -205,11 +198,10 @@ static int finish(const struct pp_io *io, const struct pp_ckpt_save *save,
     PP_TRY(write_state(io, save, state, &m->state));
     PP_TRY(write_manifest(io, save, m));
     PP_TRY(pp_io_sync_dir(io, save->folder));
-    if (lstat(path, &st) == 0) {
+    if (lstat(path, &st) == 0)
         PP_TRY(replace(io, save, path, old));
-    } else {
+    else
         PP_TRY(pp_io_rename(io, save->folder, path));
-    }
     *named = true;
     PP_TRY(pp_io_sync_dir(io, save->dir));
     /* Saved. That the one it replaced could not be removed is no failure of the save. */
@@ -230,18 +222,16 @@ int pp_ckpt_commit(const struct pp_io *io, const struct pp_ckpt_save *save,
     bool named = false;
     int rc = finish(io, save, state, config, parts, n, &m, &named);
     manifest_fini(&m);
-    if (rc < 0 && !named) {
+    if (rc < 0 && !named)
         pp_ckpt_abandon(io, save);
-    }
     return rc;
 }
 
 void pp_ckpt_abandon(const struct pp_io *io, const struct pp_ckpt_save *save)
 {
     struct stat st;
-    if (lstat(save->folder, &st) != 0) {
+    if (lstat(save->folder, &st) != 0)
         return;
-    }
     struct pp_error e = *pp_error_get();
     (void)folder_remove(io, save->folder);
     (void)pp_error_adopt(&e);

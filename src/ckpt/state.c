@@ -18,9 +18,8 @@
 void pp_ckpt_set(struct pp_ckpt_state *s, const char *name, double value)
 {
     int i = 0;
-    while (i < s->n_numbers && strcmp(s->numbers[i].name, name) != 0) {
+    while (i < s->n_numbers && strcmp(s->numbers[i].name, name) != 0)
         i++;
-    }
     pp_assert(i < PP_CKPT_NUMBERS_MAX && strlen(name) < sizeof(s->numbers[i].name));
     strcpy(s->numbers[i].name, name);
     s->numbers[i].value = value;
@@ -29,11 +28,9 @@ void pp_ckpt_set(struct pp_ckpt_state *s, const char *name, double value)
 
 double pp_ckpt_get(const struct pp_ckpt_state *s, const char *name, double otherwise)
 {
-    for (int i = 0; i < s->n_numbers; i++) {
-        if (strcmp(s->numbers[i].name, name) == 0) {
+    for (int i = 0; i < s->n_numbers; i++)
+        if (strcmp(s->numbers[i].name, name) == 0)
             return s->numbers[i].value;
-        }
-    }
     return otherwise;
 }
 
@@ -48,9 +45,8 @@ int state_print(const struct pp_ckpt_state *s, char **out_text, size_t *out_byte
     char *text = NULL;
     size_t bytes = 0;
     FILE *f = open_memstream(&text, &bytes);
-    if (!f) {
+    if (!f)
         return pp_fail(PP_ERESOURCE, NAME_STATE ": out of memory");
-    }
     char seed[32];
     snprintf(seed, sizeof(seed), "%" PRIu64, s->seed);
     struct pp_json j;
@@ -66,9 +62,8 @@ int state_print(const struct pp_ckpt_state *s, char **out_text, size_t *out_byte
     pp_json_str(&j, "config_hash", s->config_hash);
     pp_json_str(&j, "fingerprint", s->fingerprint);
     pp_json_object(&j, "numbers");
-    for (int i = 0; i < s->n_numbers; i++) {
+    for (int i = 0; i < s->n_numbers; i++)
         pp_json_dbl(&j, s->numbers[i].name, s->numbers[i].value);
-    }
     pp_json_end(&j);
     pp_json_end(&j);
     PP_TRY(pp_text_close(f, &text, NAME_STATE));
@@ -77,8 +72,7 @@ int state_print(const struct pp_ckpt_state *s, char **out_text, size_t *out_byte
     return 0;
 }
 
-/* --- reading ------------------------------------------------------------------------------------
- */
+/* ---- reading */
 
 struct reader {
     const char *label;
@@ -103,9 +97,8 @@ static int read_text(struct reader *r, const char *key, char *out, size_t bytes)
 {
     const char *text = json_string_value(json_object_get(r->root, key));
     bool good = text && strlen(text) < bytes;
-    for (const char *p = text; good && *p; p++) {
+    for (const char *p = text; good && *p; p++)
         good = *p >= 0x20 && *p < 0x7f;
-    }
     if (!good) {
         return pp_fail(PP_EFORMAT, "%s: %s is missing or no text of at most %zu characters",
                        r->label, key, bytes - 1);
@@ -122,18 +115,16 @@ static int read_seed(struct reader *r, uint64_t *out)
     errno = 0;
     *out = strtoull(text, NULL, 10);
     snprintf(again, sizeof(again), "%" PRIu64, *out);
-    if (errno != 0 || strcmp(text, again) != 0) {
+    if (errno != 0 || strcmp(text, again) != 0)
         return pp_fail(PP_EFORMAT, "%s: seed '%s' is no number", r->label, text);
-    }
     return 0;
 }
 
 static int read_hash(struct reader *r, char out[PP_SHA256_HEX])
 {
     PP_TRY(read_text(r, "config_hash", out, PP_SHA256_HEX));
-    if (strspn(out, "0123456789abcdef") != PP_SHA256_HEX - 1) {
+    if (strspn(out, "0123456789abcdef") != PP_SHA256_HEX - 1)
         return pp_fail(PP_EFORMAT, "%s: config_hash is no SHA-256 digest", r->label);
-    }
     return 0;
 }
 
@@ -193,8 +184,7 @@ int state_parse(const char *label, const char *text, size_t bytes, struct pp_ckp
     struct reader r = {.label = label, .root = root};
     int rc = read_all(&r, &s);
     json_decref(root);
-    if (rc == 0) {
+    if (rc == 0)
         *out = s;
-    }
     return rc;
 }

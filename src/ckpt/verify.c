@@ -30,8 +30,7 @@ struct verifier {
     uint8_t *piece; /* [PIECE_BYTES] */
 };
 
-/* --- files --------------------------------------------------------------------------------------
- */
+/* ---- files */
 
 /* A regular file of the folder itself. *label is its path for messages. */
 static int open_file(const struct verifier *v, const char *name, char label[PP_PATH_MAX],
@@ -42,12 +41,10 @@ static int open_file(const struct verifier *v, const char *name, char label[PP_P
     /* O_NONBLOCK: opening a FIFO must not wait for a writer. */
     int fd = openat(v->dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) {
-        if (errno == ENOENT) {
+        if (errno == ENOENT)
             return pp_fail(PP_EFORMAT, "%s: is missing", label);
-        }
-        if (errno == ELOOP) {
+        if (errno == ELOOP)
             return pp_fail(PP_EFORMAT, "%s: is a symbolic link, expected a regular file", label);
-        }
         return pp_fail_errno(0, "cannot read %s", label);
     }
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
@@ -65,12 +62,10 @@ static int read_piece(const char *label, int fd, uint64_t at, void *dst, size_t 
     do {
         n = pread(fd, dst, bytes, (off_t)at);
     } while (n < 0 && errno == EINTR);
-    if (n < 0) {
+    if (n < 0)
         return pp_fail_errno(PP_EIO, "cannot read %s", label);
-    }
-    if (n == 0) {
+    if (n == 0)
         return pp_fail(PP_EFORMAT, "%s: became shorter while it was read", label);
-    }
     return (int)n;
 }
 
@@ -122,8 +117,7 @@ static int read_text(const struct verifier *v, const char *name, uint64_t bytes_
     return 0;
 }
 
-/* --- MANIFEST, state, config --------------------------------------------------------------------
- */
+/* ---- MANIFEST, state, config */
 
 static int read_manifest(struct verifier *v)
 {
@@ -135,11 +129,9 @@ static int read_manifest(struct verifier *v)
     pp_free(text);
     if (rc == 0) {
         v->ck->bytes = bytes + v->m.config.bytes + v->m.state.bytes;
-        for (int i = 0; i < v->m.n_parts; i++) {
-            if (__builtin_add_overflow(v->ck->bytes, v->m.parts[i].bytes, &v->ck->bytes)) {
+        for (int i = 0; i < v->m.n_parts; i++)
+            if (__builtin_add_overflow(v->ck->bytes, v->m.parts[i].bytes, &v->ck->bytes))
                 return pp_fail(PP_EFORMAT, "%s: sizes that cannot be", label);
-            }
-        }
     }
     return rc;
 }
@@ -170,14 +162,12 @@ static int read_config(struct verifier *v)
     PP_TRY(read_text(v, NAME_CONFIG, CONFIG_BYTES_MAX, &v->m.config, label, &text, &bytes));
     pp_assert(text != NULL);
     v->ck->config = text;
-    if (memchr(text, '\0', bytes)) {
+    if (memchr(text, '\0', bytes))
         return pp_fail(PP_EFORMAT, "%s: has a NUL character", label);
-    }
     return 0;
 }
 
-/* --- parts --------------------------------------------------------------------------------------
- */
+/* ---- parts */
 
 /* The part is not what MANIFEST says. Where does the damage lie? The descriptor is taken over. */
 static int locate_damage(const char *label, int fd, uint64_t bytes, const char *what)
@@ -237,9 +227,8 @@ static int open_part(struct verifier *v, int index)
             close(fd);
             return rc;
         }
-        if (strcmp(found, e->sha256) != 0) {
+        if (strcmp(found, e->sha256) != 0)
             return locate_damage(label, fd, bytes, "its digest is not the one in " NAME_MANIFEST);
-        }
     }
     struct pp_st_file **part = &v->ck->parts[index];
     PP_TRY(pp_st_open_fd(label, fd, bytes, part));
@@ -251,13 +240,11 @@ static int open_parts(struct verifier *v)
 {
     struct pp_ckpt *ck = v->ck;
     ck->parts = pp_alloc((size_t)v->m.n_parts, sizeof(struct pp_st_file *));
-    if (!ck->parts) {
+    if (!ck->parts)
         return pp_error_context("%s", ck->path);
-    }
     ck->n_parts = v->m.n_parts;
-    for (int i = 0; i < v->m.n_parts; i++) {
+    for (int i = 0; i < v->m.n_parts; i++)
         PP_TRY(open_part(v, i));
-    }
     PP_TRY(ckpt_build_index(ck));
     if (ck->n_tensors != v->m.tensors) {
         return pp_fail(PP_EFORMAT, "%s/" NAME_MANIFEST ": %" PRId64 " tensors, the files have %d",
@@ -269,9 +256,8 @@ static int open_parts(struct verifier *v)
 static int check_all(struct verifier *v)
 {
     v->piece = pp_alloc(PIECE_BYTES, 1);
-    if (!v->piece) {
+    if (!v->piece)
         return pp_error_context("%s", v->ck->path);
-    }
     PP_TRY(read_manifest(v));
     PP_TRY(read_state(v));
     PP_TRY(read_config(v));
@@ -282,9 +268,8 @@ int ckpt_open_folder(struct pp_ckpt *ck, enum pp_ckpt_check check)
 {
     struct verifier v = {.ck = ck, .check = check};
     v.dir = open(ck->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (v.dir < 0) {
+    if (v.dir < 0)
         return pp_fail_errno(0, "cannot read folder %s", ck->path);
-    }
     int rc = check_all(&v);
     close(v.dir);
     manifest_fini(&v.m);

@@ -21,13 +21,10 @@ const struct build_fact *build_facts(void)
     int n = 0;
     facts[n++] = (struct build_fact){"CBLAS", PP_BLAS_VERSION, NULL};
     const struct pp_transport_ops *t;
-    for (int i = 0; (t = pp_transport_at(i)) != NULL && n < BUILD_FACTS_MAX / 2; i++) {
-        if (t->library) {
+    for (int i = 0; (t = pp_transport_at(i)) != NULL && n < BUILD_FACTS_MAX / 2; i++)
+        if (t->library)
             facts[n++] = of_transport(t);
-        }
-    }
-    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
         facts[n++] = others[i];
-    }
     return facts;
 }

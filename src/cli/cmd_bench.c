@@ -39,8 +39,7 @@ static void help(FILE *f)
           f);
 }
 
-/* --- words -------------------------------------------------------------------------------------
- */
+/* ---- words */
 
 struct request {
     int repeat, warmup;
@@ -98,19 +97,16 @@ static int add_defaults(struct pp_cli_settings *s, bool config)
         {"pipeline.stages", "2", "bench"},         {"pipeline.schedule", "1f1b", "bench"},
     };
     int n = config ? 0 : (int)(sizeof(plain) / sizeof(plain[0]));
-    if (s->n + n > PP_CLI_SETTINGS_MAX) {
+    if (s->n + n > PP_CLI_SETTINGS_MAX)
         return pp_fail(PP_EUSAGE, "too many settings; put them into a config file");
-    }
     memmove(s->items + n, s->items, (size_t)s->n * sizeof(s->items[0]));
-    if (n > 0) {
+    if (n > 0)
         memcpy(s->items, plain, sizeof(plain));
-    }
     s->n += n;
     return 0;
 }
 
-/* --- measuring ---------------------------------------------------------------------------------
- */
+/* ---- measuring */
 
 static void wipe(void)
 {
@@ -147,9 +143,8 @@ static int verdict(const struct pp_bench *b, double min_sps)
         ran += !b->rows[i].skipped[0];
         slow += f.valid && f.sps_mean < min_sps;
     }
-    if (ran == 0) {
+    if (ran == 0)
         return pp_fail(PP_ECONFIG, "no row can run: %s", b->rows[0].skipped);
-    }
     if (invalid > 0) {
         return pp_fail(PP_ECHECK, "%d of %d row%s INVALID", invalid, b->n,
                        b->n == 1 ? " is" : "s are");
@@ -182,11 +177,10 @@ static int output_open(const struct request *q, struct output *out)
 /* A verdict about what was measured (PP_ECHECK, PP_ECONFIG) does not keep it from being written. */
 static int output_close(struct output *out, int rc, bool complete)
 {
-    if (out->is_file && complete) {
+    if (out->is_file && complete)
         PP_TRY(pp_file_commit(&out->file));
-    } else if (out->is_file) {
+    else if (out->is_file)
         pp_file_abandon(&out->file);
-    }
     return rc;
 }
 
@@ -220,9 +214,8 @@ static int run_rows(const struct request *q, const struct sweep *s, double secon
                                  .lost = leave ? last_words_lost : NULL,
                                  .lost_ctx = &leave};
     int rc = pp_bench_run(s->configs, s->n, &spec, bench);
-    if (live) {
+    if (live)
         wipe();
-    }
     PP_TRY(rc);
     bench->ceilings = ceilings;
     bench->device = device;
@@ -237,30 +230,23 @@ static int measure(const struct request *q, const struct sweep *s)
     struct pp_bench bench;
     struct output out;
     PP_TRY(find_format(q, &format));
-    if (q->time) {
+    if (q->time)
         PP_TRY(read_number("time", q->time, SECONDS_MAX, &seconds));
-    }
-    if (q->min_sps) {
+    if (q->min_sps)
         PP_TRY(read_number("min-sps", q->min_sps, 1e15, &min_sps));
-    }
     PP_TRY(output_open(q, &out));
-    if (launch_speaks()) {
+    if (launch_speaks())
         pp_bench_describe(s->configs[0], pp_mpi_launched(NULL), &header);
-    }
     int rc = run_rows(q, s, seconds, &bench);
-    if (rc < 0) {
+    if (rc < 0)
         return output_close(&out, rc, false);
-    }
-    if (bench.speaks && out.is_file) {
+    if (bench.speaks && out.is_file)
         rc = pp_bench_print(&bench, &header, format, out.f);
-    }
     rc = output_close(&out, rc, rc == 0);
-    if (rc == 0 && bench.speaks) {
+    if (rc == 0 && bench.speaks)
         rc = pp_bench_print(&bench, &header, out.is_file ? PP_BENCH_MD : format, stdout);
-    }
-    if (rc == 0 && bench.speaks) {
+    if (rc == 0 && bench.speaks)
         rc = verdict(&bench, min_sps);
-    }
     pp_bench_fini(&bench);
     return rc;
 }
@@ -287,12 +273,10 @@ static int engine(const struct request *q, const struct pp_config *cfg,
                                         .seconds = 1,
                                         .lost = leave ? last_words_lost : NULL,
                                         .lost_ctx = &leave};
-    if (pp_mpi_launched(NULL)) {
+    if (pp_mpi_launched(NULL))
         return pp_fail(PP_EUSAGE, "--engine runs its ranks as threads: leave out mpirun");
-    }
-    if (q->time) {
+    if (q->time)
         PP_TRY(read_number("time", q->time, SECONDS_MAX, &spec.seconds));
-    }
     int rc = load_tiny(&tiny);
     if (rc == 0) {
         tiny->run = cfg->run;
@@ -312,9 +296,8 @@ static int other(const struct request *q, const struct sweep *s)
     bool speaks = launch_speaks();
     PP_TRY(find_format(q, &format));
     PP_TRY(output_open(q, &out));
-    if (speaks) {
+    if (speaks)
         pp_bench_describe(s->configs[0], pp_mpi_launched(NULL), &header);
-    }
     int rc = q->handover ? pp_bench_handover(&header, format, speaks, out.f)
                          : engine(q, s->configs[0], &header, format, out.f);
     return output_close(&out, rc, rc == 0 || rc == PP_ECHECK);
@@ -324,9 +307,8 @@ static int sweep_and_measure(const char *word, struct pp_cli_settings *settings,
                              const struct request *q)
 {
     struct sweep s;
-    if (word && strcmp(word, "-") == 0) {
+    if (word && strcmp(word, "-") == 0)
         return pp_fail(PP_EUSAGE, "bench loads its config once for every row: give a file");
-    }
     PP_TRY(add_defaults(settings, word != NULL));
     PP_TRY(sweep_load(word, settings, &s));
     int rc = s.configs[0]->run.launch == PP_LAUNCH_MPIRUN && !pp_mpi_launched(NULL)
@@ -364,24 +346,19 @@ static int run(int argc, char **argv)
     const char *words[1];
     bool done;
     PP_TRY(pp_cli_parse(argc, argv, &command_bench, options, &settings, words, 1, &done));
-    if (done) {
+    if (done)
         return 0;
-    }
-    if (q.output && strcmp(q.output, "-") == 0) {
+    if (q.output && strcmp(q.output, "-") == 0)
         q.output = NULL;
-    }
     if (q.compare) {
-        if (!words[0]) {
+        if (!words[0])
             return pp_fail(PP_EUSAGE, "--compare wants two files: --compare OLD.json NEW.json");
-        }
         return launch_speaks() ? pp_bench_compare(q.compare, words[0], stdout) : 0;
     }
-    if (q.repeat < 1 || q.repeat > REPEAT_MAX) {
+    if (q.repeat < 1 || q.repeat > REPEAT_MAX)
         return pp_fail(PP_EUSAGE, "--repeat wants 1 to %d, not %d", REPEAT_MAX, q.repeat);
-    }
-    if (q.warmup < -1) {
+    if (q.warmup < -1)
         return pp_fail(PP_EUSAGE, "--warmup wants 0 or more steps, not %d", q.warmup);
-    }
     return sweep_and_measure(words[0], &settings, &q);
 }
 

@@ -24,12 +24,10 @@ static int run(int argc, char **argv)
     const char *words[1];
     bool done;
     PP_TRY(pp_cli_parse(argc, argv, &command_completion, NULL, NULL, words, 1, &done));
-    if (done) {
+    if (done)
         return 0;
-    }
-    if (!words[0]) {
+    if (!words[0])
         return pp_fail(PP_EUSAGE, "which shell? bash, zsh or fish");
-    }
     return strcmp(words[0], "bash") == 0   ? completion_bash(stdout)
            : strcmp(words[0], "zsh") == 0  ? completion_zsh(stdout)
            : strcmp(words[0], "fish") == 0 ? completion_fish(stdout)

@@ -50,19 +50,16 @@ static void read_hang(const char *dir, char *out, size_t bytes)
     pp_error_clear();
     out[n] = '\0';
     char *end = strstr(out, "\n\n");
-    if (end) {
+    if (end)
         end[1] = '\0';
-    }
     for (char *line = out; line; line = strchr(line, '\n')) {
         line += *line == '\n';
         char *stop = strchr(line, '\n');
-        if (stop) {
+        if (stop)
             *stop = '\0';
-        }
         pp_text_plain(line);
-        if (stop) {
+        if (stop)
             *stop = '\n';
-        }
     }
 }
 
@@ -91,14 +88,12 @@ static int diagnose(const char *dir, bool json)
         if (json) {
             pp_diagnosis_print_json(&d, dir, hang, stdout);
         } else {
-            if (is_unfinished(dir, &d)) {
+            if (is_unfinished(dir, &d))
                 puts("this run did not finish: it has no summary.json");
-            }
-            if (hang[0]) {
+            if (hang[0])
                 printf("the watchdog ended this run: %s", hang);
-            } else {
+            else
                 pp_diagnosis_print(&d, "", stdout);
-            }
             fputc('\n', stdout);
             pp_diagnosis_print_ranks(&d, stdout);
         }
@@ -120,12 +115,10 @@ static int run(int argc, char **argv)
     const char *words[1];
     bool done;
     PP_TRY(pp_cli_parse(argc, argv, &command_diagnose, options, NULL, words, 1, &done));
-    if (done) {
+    if (done)
         return 0;
-    }
-    if (!words[0]) {
+    if (!words[0])
         return pp_fail(PP_EUSAGE, "diagnose which run? Name its folder: ppcli diagnose runs/NAME");
-    }
     return diagnose(words[0], json);
 }
 

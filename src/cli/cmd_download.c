@@ -63,22 +63,17 @@ static int run(int argc, char **argv)
     };
     bool done;
     PP_TRY(pp_cli_parse(argc, argv, &command_download, options, NULL, words, SETS_MAX - 1, &done));
-    if (done) {
+    if (done)
         return 0;
-    }
-    if (!words[0]) {
+    if (!words[0])
         words[0] = dataset ? dataset : strcmp(argv[0], "download") != 0 ? "mnist" : NULL;
-    }
-    if (!words[0] && !dir && !from) {
+    if (!words[0] && !dir && !from)
         return list();
-    }
     bool all = words[0] && strcmp(words[0], "all") == 0;
-    for (int i = 0; all ? pp_fetch_sets[i].name != NULL : words[i] != NULL; i++) {
+    for (int i = 0; all ? pp_fetch_sets[i].name != NULL : words[i] != NULL; i++)
         PP_TRY(find(all ? pp_fetch_sets[i].name : words[i], &sets[i]));
-    }
-    if (!sets[0] || (sets[1] && (dir || from))) {
+    if (!sets[0] || (sets[1] && (dir || from)))
         return pp_fail(PP_EUSAGE, "--dir and --from need the name of one data set, such as mnist");
-    }
     for (int i = 0; sets[i]; i++) {
         char standard[PP_PATH_MAX];
         PP_TRY(dir ? 0 : pp_data_dir(sets[i]->name, standard));

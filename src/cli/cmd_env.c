@@ -46,19 +46,16 @@ static void find(const struct pp_backend_ops *ops, struct found *out)
     out->ops = ops;
     int n = 0;
     if (ops->devices &&
-        ops->devices(out->devices, PP_DEVICES_MAX, &n, out->why, sizeof(out->why)) == 0) {
+        ops->devices(out->devices, PP_DEVICES_MAX, &n, out->why, sizeof(out->why)) == 0)
         out->n = n < PP_DEVICES_MAX ? n : PP_DEVICES_MAX;
-    }
 }
 
-/* --- text --------------------------------------------------------------------------------------
- */
+/* ---- text */
 
 static void row(const char *what, const char *text)
 {
-    if (text[0]) {
+    if (text[0])
         printf("  %-14s %s\n", what, text);
-    }
 }
 
 static void text_build(void)
@@ -166,8 +163,7 @@ static int print_text(const struct pp_machine *m, struct found *f)
     return 0;
 }
 
-/* --- JSON --------------------------------------------------------------------------------------
- */
+/* ---- JSON */
 
 static void json_version(void *ctx, const char *what, const char *text)
 {
@@ -198,9 +194,8 @@ static void json_devices(struct pp_json *j, const struct found *f)
     pp_json_object(j, "versions");
     visit_versions(f, json_version, j);
     pp_json_end(j);
-    if (!f->ops->devices) {
+    if (!f->ops->devices)
         return;
-    }
     pp_json_array(j, "devices");
     for (int i = 0; i < f->n; i++) {
         const struct pp_device *d = &f->devices[i];
@@ -212,11 +207,9 @@ static void json_devices(struct pp_json *j, const struct found *f)
         pp_json_int(j, "capability", d->capability);
         pp_json_uint(j, "memory_bytes", d->bytes);
         pp_json_array(j, "reaches");
-        for (int b = 0; b < f->n && f->ops->reaches; b++) {
-            if (b != i && f->ops->reaches(d->number, f->devices[b].number)) {
+        for (int b = 0; b < f->n && f->ops->reaches; b++)
+            if (b != i && f->ops->reaches(d->number, f->devices[b].number))
                 pp_json_int(j, NULL, f->devices[b].number);
-            }
-        }
         pp_json_end(j);
         pp_json_end(j);
     }
@@ -233,9 +226,8 @@ static int print_json(const struct pp_machine *m, struct found *f)
     pp_json_str(&j, "ppcli", PP_VERSION);
     pp_json_str(&j, "commit", PP_COMMIT);
     pp_json_object(&j, "build");
-    for (const struct build_fact *b = build_facts(); b->what; b++) {
+    for (const struct build_fact *b = build_facts(); b->what; b++)
         pp_json_str(&j, b->what, b->text);
-    }
     pp_json_end(&j);
     json_machine(&j, m);
     pp_json_array(&j, "backends");
@@ -256,8 +248,7 @@ static int print_json(const struct pp_machine *m, struct found *f)
     return 0;
 }
 
-/* --- the command -------------------------------------------------------------------------------
- */
+/* ---- the command */
 
 static int run(int argc, char **argv)
 {
@@ -268,14 +259,12 @@ static int run(int argc, char **argv)
     };
     bool done;
     PP_TRY(pp_cli_parse(argc, argv, &command_env, options, NULL, NULL, 0, &done));
-    if (done) {
+    if (done)
         return 0;
-    }
     struct pp_machine machine;
     struct found *f = pp_alloc(1, sizeof(*f));
-    if (!f) {
+    if (!f)
         return PP_ERESOURCE;
-    }
     pp_machine_describe(false, &machine);
     int rc = json ? print_json(&machine, f) : print_text(&machine, f);
     pp_free(f);

@@ -61,9 +61,8 @@ static int run(int argc, char **argv)
     const char *words[1];
     bool done;
     PP_TRY(pp_cli_parse(argc, argv, &command_eval, options, &settings, words, 1, &done));
-    if (done) {
+    if (done)
         return 0;
-    }
     if (!words[0] || !weights || !weights[0]) {
         return pp_fail(PP_EUSAGE, "evaluate what? For example: ppcli eval mnist.ini "
                                   "--checkpoint runs/a");
@@ -77,15 +76,13 @@ static int run(int argc, char **argv)
     PP_TRY(pp_cli_load_config(words[0], &settings, &cfg));
     struct start start;
     int rc = start_begin(words[0], cfg, &train, &start);
-    if (start.works) {
+    if (start.works)
         rc = pp_evaluate(cfg, &train, weights, &e, &start.speaks);
-    }
     if (start.works && rc == 0 && start.speaks) {
-        if (json) {
+        if (json)
             print_json(&e, cfg);
-        } else {
+        else
             print_text(&e);
-        }
     }
     rc = start_end(&start, cfg, rc);
     pp_config_destroy(&cfg);

@@ -38,9 +38,8 @@ static int predict(struct explained *e)
 {
     const struct pp_layout *l = e->run.layout;
     e->ranks = pp_alloc((size_t)l->stages, sizeof(*e->ranks));
-    if (!e->ranks) {
+    if (!e->ranks)
         return PP_ERESOURCE;
-    }
     struct pp_transport_caps caps = pp_run_caps(&e->run);
     for (int r = 0; r < l->stages; r++) {
         struct pp_exec_spec spec = {.layout = l, .rank = r, .caps = caps};
@@ -53,14 +52,12 @@ static int predict(struct explained *e)
 static int stage_of_layer(const struct pp_layout *l, int layer)
 {
     int s = 0;
-    while (layer > l->last[s]) {
+    while (layer > l->last[s])
         s++;
-    }
     return s;
 }
 
-/* --- text --------------------------------------------------------------------------------------
- */
+/* ---- text */
 
 static int print_config(const struct pp_config *cfg)
 {
@@ -135,9 +132,8 @@ static void print_stages(const struct explained *e)
                    100 * flops / total, bytes);
         }
     }
-    if (l->n_virtual > 1) {
+    if (l->n_virtual > 1)
         printf("  (bytes of one micro-batch of %d samples, and as many back)\n", l->max_rows);
-    }
 }
 
 static void print_memory(const struct explained *e)
@@ -147,18 +143,16 @@ static void print_memory(const struct explained *e)
            pp_run_shares_memory(&e->run) ? "threads" : "processes",
            l->replicas > 1 ? "; every replica the same" : "");
     bool data = false;
-    for (int r = 0; r < l->stages; r++) {
+    for (int r = 0; r < l->stages; r++)
         data = data || e->ranks[r].data > 0;
-    }
     printf("  %5s %11s %9s %11s %11s %12s %9s%s %9s %9s\n", "rank", "parameters", "packed",
            "gradients", "optimizer", "activations", "messages", data ? "  data set" : "", "scratch",
            "total");
     for (int r = 0; r < l->stages; r++) {
         const struct pp_exec_bytes *b = &e->ranks[r];
         char data_set[32] = "";
-        if (data) {
+        if (data)
             snprintf(data_set, sizeof(data_set), " %9.3f", (double)b->data / MIB);
-        }
         printf("  %5d %11.3f %9.3f %11.3f %11.3f %12.3f %9.3f%s %9.3f %9.3f\n", r,
                (double)b->parameters / MIB, (double)b->packed / MIB, (double)b->gradients / MIB,
                (double)b->optimizer / MIB, (double)b->activations / MIB, (double)b->messages / MIB,
@@ -183,20 +177,17 @@ static int print_schedule(const struct explained *e)
     char text[PP_BUBBLE_TEXT_MAX];
     printf("bubble, if time follows flops and hand-overs are free: %s\n",
            pp_bubble_text(&e->bubble, text));
-    if (e->bubble.idle > e->ideal + PP_ADVICE_OVER) {
+    if (e->bubble.idle > e->ideal + PP_ADVICE_OVER)
         printf("%s\n", e->advice);
-    }
     if (!cfg->train.exact) {
         char product[64] = "micro-batch";
-        if (l->coalesce > 1) {
+        if (l->coalesce > 1)
             snprintf(product, sizeof(product), "%d micro-batches", l->coalesce);
-        }
         printf("weight gradients: one product per %s (train.exact = off)%s\n", product,
                l->coalesce > 1 ? "; bits may differ from exact" : "; bits as exact");
     }
-    if (l->plans[0].m <= GRID_MAX_MICROBATCHES && l->stages <= 16) {
+    if (l->plans[0].m <= GRID_MAX_MICROBATCHES && l->stages <= 16)
         PP_TRY(pp_plan_print_grid(l->plans[0].plan, stdout));
-    }
     return 0;
 }
 
@@ -209,8 +200,7 @@ static int print_text(const struct explained *e)
     return print_schedule(e);
 }
 
-/* --- JSON --------------------------------------------------------------------------------------
- */
+/* ---- JSON */
 
 static void json_layers(struct pp_json *j, const struct pp_run *run)
 {
@@ -307,27 +297,22 @@ static int print_json(const struct explained *e)
     return 0;
 }
 
-/* --- the command -------------------------------------------------------------------------------
- */
+/* ---- the command */
 
 static int explain(struct pp_config *cfg, bool json)
 {
     struct explained e = {0};
     int rc = pp_choose(cfg, PP_RUN_EXPLAIN, NULL);
-    if (rc == 0) {
+    if (rc == 0)
         rc = pp_run_prepare(cfg, PP_RUN_EXPLAIN, &e.run);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = predict(&e);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = json ? print_json(&e) : print_text(&e);
-    }
     pp_free(e.ranks);
     pp_run_fini(&e.run);
-    if (rc == PP_ECONFIG && pp_config_problem_count(cfg) > 0) {
+    if (rc == PP_ECONFIG && pp_config_problem_count(cfg) > 0)
         return pp_cli_config_verdict(cfg);
-    }
     return rc;
 }
 
@@ -342,12 +327,10 @@ static int run(int argc, char **argv)
     const char *words[1];
     bool done;
     PP_TRY(pp_cli_parse(argc, argv, &command_explain, options, &settings, words, 1, &done));
-    if (done) {
+    if (done)
         return 0;
-    }
-    if (!words[0]) {
+    if (!words[0])
         return pp_fail(PP_EUSAGE, "explain which config? For example: ppcli explain mnist.ini");
-    }
     struct pp_config *cfg = NULL;
     PP_TRY(pp_cli_load_config(words[0], &settings, &cfg));
     int rc = explain(cfg, json);

@@ -13,9 +13,8 @@ static void help(FILE *f)
 static void print_commands(FILE *f)
 {
     fputs("usage: ppcli COMMAND [WORD]... [OPTION]...\n\nCommands:\n", f);
-    for (int i = 0; pp_commands[i]; i++) {
+    for (int i = 0; pp_commands[i]; i++)
         fprintf(f, "  %-16s %s\n", pp_commands[i]->name, pp_commands[i]->summary);
-    }
     fputs("\n"
           "ppcli help COMMAND (or ppcli COMMAND --help) shows examples and options of one.\n"
           "-q, -v and --no-color work with every command; ppcli --version is ppcli version.\n"
@@ -28,9 +27,8 @@ static int run(int argc, char **argv)
     const char *words[1];
     bool done;
     PP_TRY(pp_cli_parse(argc, argv, &command_help, NULL, NULL, words, 1, &done));
-    if (done) {
+    if (done)
         return 0;
-    }
     if (!words[0]) {
         print_commands(stdout);
         return 0;

@@ -62,9 +62,8 @@ static int look(const struct kind *k, const char *const *files, const char *labe
         }
         settings[n + 2] = (struct pp_setting){k->keys[n], files[n], "init"};
     }
-    if (n < FILES_MAX && files[n]) {
+    if (n < FILES_MAX && files[n])
         return pp_fail(PP_EUSAGE, "unexpected word '%s'", files[n]);
-    }
     struct pp_config *cfg = NULL;
     int rc = pp_config_load(NULL, settings, n + 2, pp_cli_names(), &cfg);
     rc = rc == PP_ECONFIG && cfg ? pp_cli_config_verdict(cfg) : rc;
@@ -83,9 +82,8 @@ static void print(FILE *f, const struct kind *k, const char *const *files, const
 {
     int features = train ? train->features : 784, classes = train ? train->classes : 10;
     bool small = train && train->n < 5000;
-    if (test && test->classes > classes) {
+    if (test && test->classes > classes)
         classes = test->classes;
-    }
     fputs("; A multi-layer perceptron. Each key is explained by `ppcli keys SECTION.KEY`.\n"
           ";   ppcli explain THIS.ini       what a run would do\n"
           ";   ppcli train THIS.ini         train, and test after every epoch\n"
@@ -95,12 +93,10 @@ static void print(FILE *f, const struct kind *k, const char *const *files, const
           f);
     if (train) {
         fprintf(f, "dataset = %s\n", k->dataset);
-        for (int i = 0; i < FILES_MAX && k->keys[i]; i++) {
+        for (int i = 0; i < FILES_MAX && k->keys[i]; i++)
             fprintf(f, "%s = %s\n", k->keys[i] + strlen("data."), files[i]);
-        }
-        if (!k->keys[2]) {
+        if (!k->keys[2])
             fprintf(f, "label = %s\n", label);
-        }
         fprintf(f, "; %d + %d samples of %s values, %d classes\n", train->n, test->n, train->shape,
                 classes);
         fputs(train->scale == 1 ? "; values are used as they are: about -1 to 1 is best\n"
@@ -140,17 +136,15 @@ static int run(int argc, char **argv)
     };
     bool done;
     PP_TRY(pp_cli_parse(argc, argv, &command_init, options, NULL, words, FILES_MAX + 1, &done));
-    if (done) {
+    if (done)
         return 0;
-    }
     const char *const *files = words[0] && strcmp(words[0], "mlp") == 0 ? words + 1 : words;
     const struct kind *k = files[0] ? kind_of(files[0]) : NULL;
     struct pp_dataset *train = NULL, *test = NULL;
     struct pp_file_write w = {.f = stdout};
     int rc = k ? look(k, files, label, &train, &test) : 0;
-    if (rc == 0 && out && access(out, F_OK) == 0) {
+    if (rc == 0 && out && access(out, F_OK) == 0)
         rc = pp_fail(PP_EUSAGE, "%s exists; name another file", out);
-    }
     rc = rc == 0 && out ? pp_file_create(out, &w) : rc;
     if (rc == 0) {
         print(w.f, k, files, label, train, test);

@@ -36,8 +36,7 @@ static struct counts count(const struct pp_ckpt *ck)
     return c;
 }
 
-/* --- for people ---------------------------------------------------------------------------------
- */
+/* ---- for people */
 
 static void print_state(const struct pp_ckpt_state *s)
 {
@@ -97,8 +96,7 @@ static void print_text(const struct pp_ckpt *ck)
     print_table(ck);
 }
 
-/* --- for programs -------------------------------------------------------------------------------
- */
+/* ---- for programs */
 
 static void json_state(struct pp_json *j, const struct pp_ckpt_state *s)
 {
@@ -113,9 +111,8 @@ static void json_state(struct pp_json *j, const struct pp_ckpt_state *s)
     pp_json_str(j, "fingerprint", s->fingerprint);
     pp_json_str(j, "ppcli", s->ppcli);
     pp_json_object(j, "numbers");
-    for (int i = 0; i < s->n_numbers; i++) {
+    for (int i = 0; i < s->n_numbers; i++)
         pp_json_dbl(j, s->numbers[i].name, s->numbers[i].value);
-    }
     pp_json_end(j);
 }
 
@@ -144,9 +141,8 @@ static void print_json(const struct pp_ckpt *ck)
         pp_json_str(&j, "name", t->name);
         pp_json_str(&j, "dtype", pp_st_dtype_name(t->dtype));
         pp_json_array(&j, "shape");
-        for (int d = 0; d < t->n_dims; d++) {
+        for (int d = 0; d < t->n_dims; d++)
             pp_json_int(&j, NULL, t->dims[d]);
-        }
         pp_json_end(&j);
         pp_json_uint(&j, "bytes", t->end - t->begin);
         pp_json_str(&j, "file", file);
@@ -166,20 +162,18 @@ static int run(int argc, char **argv)
     const char *words[1];
     bool done;
     PP_TRY(pp_cli_parse(argc, argv, &command_inspect, options, NULL, words, 1, &done));
-    if (done) {
+    if (done)
         return 0;
-    }
     if (!words[0]) {
         return pp_fail(PP_EUSAGE, "which checkpoint? a run folder, a checkpoint folder or a "
                                   "safetensors file");
     }
     struct pp_ckpt *ck = NULL;
     PP_TRY(pp_ckpt_open(words[0], PP_CKPT_STRUCTURE, &ck));
-    if (json) {
+    if (json)
         print_json(ck);
-    } else {
+    else
         print_text(ck);
-    }
     pp_ckpt_close(&ck);
     return 0;
 }

@@ -44,8 +44,7 @@ static void help(FILE *f)
           f);
 }
 
-/* --- formats ----------------------------------------------------------------------------------
- */
+/* ---- formats */
 
 /* As published, where a plan for training puts descending gradients in another order. */
 static int print_csv(const struct pp_drawing *d, FILE *f)
@@ -70,9 +69,8 @@ static int print_page(const struct pp_drawing *d, FILE *f)
     char *text = NULL;
     size_t bytes = 0;
     FILE *trace = open_memstream(&text, &bytes);
-    if (!trace) {
+    if (!trace)
         return pp_fail(PP_ERESOURCE, "plan: out of memory");
-    }
     int rc = pp_draw_trace(d, trace);
     int closed = pp_text_close(trace, &text, "plan");
     rc = rc < 0 ? rc : closed;
@@ -81,13 +79,11 @@ static int print_page(const struct pp_drawing *d, FILE *f)
         rc = in ? pp_report_open_trace(in, schedule ? pp_schedule_name(schedule) : "table", &report)
                 : pp_fail(PP_ERESOURCE, "plan: out of memory");
     }
-    if (rc == 0) {
+    if (rc == 0)
         rc = pp_report_write(&report, 1, f);
-    }
     pp_report_close(&report);
-    if (in) {
+    if (in)
         fclose(in);
-    }
     free(text);
     return rc;
 }
@@ -116,14 +112,12 @@ static int columns(void)
     if (text && text[0] != '\0') {
         char *end;
         long n = strtol(text, &end, 10);
-        if (!*end && n > 0 && n <= INT_MAX) {
+        if (!*end && n > 0 && n <= INT_MAX)
             return (int)n;
-        }
     }
     struct winsize w;
-    if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0) {
+    if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0)
         return w.ws_col;
-    }
     return 0;
 }
 
@@ -182,9 +176,8 @@ static int run(int argc, char **argv)
     const char *words[1];
     bool done;
     PP_TRY(pp_cli_parse(argc, argv, &command_plan, options, &settings, words, 1, &done));
-    if (done) {
+    if (done)
         return 0;
-    }
     w.config = words[0];
     if (how.best || how.check || how.memory) {
         how.best = how.best || how.check;
@@ -198,9 +191,8 @@ static int run(int argc, char **argv)
     }
     struct plan_request q = {0};
     int rc = plan_request_make(&w, &settings, formats[number].times, &q);
-    if (rc == 0) {
+    if (rc == 0)
         rc = show(&q, &formats[number]);
-    }
     plan_request_fini(&q);
     return rc;
 }

@@ -26,9 +26,8 @@ static void help(FILE *f)
 
 static int write_page(struct pp_report *const *runs, int n, const char *path)
 {
-    if (strcmp(path, "-") == 0) {
+    if (strcmp(path, "-") == 0)
         return pp_report_write(runs, n, stdout);
-    }
     struct pp_file_write w;
     PP_TRY(pp_file_create(path, &w));
     int rc = pp_report_write(runs, n, w.f);
@@ -47,12 +46,10 @@ static int default_path(const char *word, bool compare, char out[PP_PATH_MAX])
 {
     struct stat st;
     size_t n = strlen(word);
-    if (stat(word, &st) == 0 && !S_ISDIR(st.st_mode)) {
+    if (stat(word, &st) == 0 && !S_ISDIR(st.st_mode))
         return pp_path_format(out, "%s.html", word);
-    }
-    while (n > 1 && word[n - 1] == '/') {
+    while (n > 1 && word[n - 1] == '/')
         n--;
-    }
     return pp_path_format(out, "%.*s/%s.html", (int)n, word, compare ? "compare" : "report");
 }
 
@@ -72,29 +69,24 @@ static int run(int argc, char **argv)
     int n = 0, rc = 0;
     PP_TRY(
         pp_cli_parse(argc, argv, &command_report, options, NULL, words, PP_REPORT_RUNS_MAX, &done));
-    if (done) {
+    if (done)
         return 0;
-    }
     if (!words[0]) {
         return pp_fail(PP_EUSAGE, "report on which run? Give its folder, as in: ppcli report "
                                   "runs/mnist-20260131-120000");
     }
-    if (compare && !words[1]) {
+    if (compare && !words[1])
         return pp_fail(PP_EUSAGE, "--compare wants at least two run folders");
-    }
-    for (; rc == 0 && n < PP_REPORT_RUNS_MAX && words[n]; n++) {
+    for (; rc == 0 && n < PP_REPORT_RUNS_MAX && words[n]; n++)
         rc = pp_report_open(words[n], &runs[n]);
-    }
     if (rc == 0 && !output) {
         rc = default_path(words[n - 1], n > 1, path);
         output = path;
     }
-    if (rc == 0) {
+    if (rc == 0)
         rc = write_page(runs, n, output);
-    }
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         pp_report_close(&runs[i]);
-    }
     return rc;
 }
 

@@ -46,25 +46,21 @@ static int run(int argc, char **argv)
     const char *words[1];
     bool done;
     PP_TRY(pp_cli_parse(argc, argv, &command_train, options, &settings, words, 1, &done));
-    if (done) {
+    if (done)
         return 0;
-    }
-    if (!words[0]) {
+    if (!words[0])
         return pp_fail(PP_EUSAGE, "train which config? For example: ppcli train mnist.ini");
-    }
     PP_TRY(pp_cli_trace_steps(train.trace.file, steps, &train.trace.first, &train.trace.last));
     struct pp_config *cfg = NULL;
     PP_TRY(pp_cli_load_config(words[0], &settings, &cfg));
     struct start start;
     train.stop = signals_stop();
     train.save = signals_save();
-    if (cfg->run.dir[0]) { /* else there is nothing to save, and a signal ends the run as ever */
-        signals_catch();   /* before MPI starts, which takes a while */
-    }
+    if (cfg->run.dir[0]) /* else there is nothing to save, and a signal ends the run as ever */
+        signals_catch(); /* before MPI starts, which takes a while */
     int rc = start_begin(words[0], cfg, &train, &start);
-    if (start.works) {
+    if (start.works)
         rc = pp_train(cfg, &train, &start.speaks);
-    }
     rc = start_end(&start, cfg, rc);
     pp_config_destroy(&cfg);
     return rc;

@@ -42,12 +42,10 @@ static void note(struct verdict *v, const char *path, int rc)
     }
     const struct pp_error *e = pp_error_get();
     bool worse = v->worst.code == 0 || (e->code == PP_ECHECK && v->worst.code != PP_ECHECK);
-    if (v->worst.code != 0) {
+    if (v->worst.code != 0)
         fprintf(stderr, "ppcli: error: %s\n", worse ? v->worst.text : e->text);
-    }
-    if (worse) {
+    if (worse)
         v->worst = *e;
-    }
 }
 
 static void verify_one(struct verdict *v, const char *path)
@@ -62,13 +60,11 @@ static void verify_one(struct verdict *v, const char *path)
     const struct pp_ckpt_state *s = pp_ckpt_state(ck);
     int n = pp_ckpt_tensors(ck), unchecked = n - pp_ckpt_checked(ck);
     printf("%s: good: ", pp_text_shown(pp_ckpt_path(ck), shown, sizeof(shown)));
-    if (s) {
+    if (s)
         printf("step %" PRId64 ", ", s->step);
-    }
     printf("%d tensor%s, %s", n, n == 1 ? "" : "s", show_size(pp_ckpt_bytes(ck), size));
-    if (unchecked > 0) {
+    if (unchecked > 0)
         printf(", %d without a checksum", unchecked);
-    }
     printf("\n");
     pp_ckpt_close(&ck);
 }
@@ -86,15 +82,13 @@ static void verify(struct verdict *v, const char *path)
     for (int i = n - 1; i >= 0; i--) {
         char one[PP_PATH_MAX];
         rc = pp_ckpt_step_path(path, steps[i], one);
-        if (rc < 0) {
+        if (rc < 0)
             note(v, path, rc);
-        } else {
+        else
             verify_one(v, one);
-        }
     }
-    if (n == 0) {
+    if (n == 0)
         verify_one(v, path);
-    }
     pp_free(steps);
 }
 
@@ -103,17 +97,15 @@ static int run(int argc, char **argv)
     const char *words[PATHS_MAX];
     bool done;
     PP_TRY(pp_cli_parse(argc, argv, &command_verify, NULL, NULL, words, PATHS_MAX, &done));
-    if (done) {
+    if (done)
         return 0;
-    }
     if (!words[0]) {
         return pp_fail(PP_EUSAGE, "which checkpoints? run folders, checkpoint folders or "
                                   "safetensors files");
     }
     struct verdict v = {.worst = {.code = 0}};
-    for (int i = 0; i < PATHS_MAX && words[i]; i++) {
+    for (int i = 0; i < PATHS_MAX && words[i]; i++)
         verify(&v, words[i]);
-    }
     return v.worst.code == 0 ? 0 : pp_error_adopt(&v.worst);
 }
 

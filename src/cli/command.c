@@ -26,9 +26,8 @@ const struct pp_command *pp_command_find(const char *name)
 {
     for (int i = 0; pp_commands[i]; i++) {
         const char *also = pp_commands[i]->also;
-        if (strcmp(pp_commands[i]->name, name) == 0 || (also && strcmp(also, name) == 0)) {
+        if (strcmp(pp_commands[i]->name, name) == 0 || (also && strcmp(also, name) == 0))
             return pp_commands[i];
-        }
     }
     return NULL;
 }
@@ -36,9 +35,8 @@ const struct pp_command *pp_command_find(const char *name)
 const char *pp_command_nearest(const char *word)
 {
     const char *names[COMMANDS + 1];
-    for (int i = 0; i < COMMANDS; i++) {
+    for (int i = 0; i < COMMANDS; i++)
         names[i] = pp_commands[i]->name;
-    }
     names[COMMANDS] = NULL;
     return pp_nearest(word, names);
 }
@@ -59,9 +57,8 @@ void (*pp_cli_leave(void))(int rc)
 static bool on_host(const char *backend)
 {
     int i = 0;
-    while (i < pp_backend_count() && strcmp(pp_backend_at(i)->name, backend) != 0) {
+    while (i < pp_backend_count() && strcmp(pp_backend_at(i)->name, backend) != 0)
         i++;
-    }
     return i < pp_backend_count() && !pp_backend_at(i)->own_memory;
 }
 

@@ -49,9 +49,8 @@ static struct offer offer_of_option(const struct pp_cli_option *option)
     } else if (option->arg && strchr(option->arg, '|')) {
         o.kind = LIST;
         snprintf(o.list, sizeof(o.list), "%s", option->arg);
-        for (char *bar; (bar = strchr(o.list, '|'));) {
+        for (char *bar; (bar = strchr(o.list, '|'));)
             *bar = ' ';
-        }
     } else if (strcmp(key, "pipeline.schedule") == 0) {
         list_names(&o, pp_schedule_names());
     } else if (strcmp(key, "run.backend") == 0) {
@@ -72,38 +71,32 @@ static struct offer offer_of_command(const struct pp_command *command, bool conf
     } kinds[] = {{"CONFIG", CONFIG}, {"PATH", PATH},       {"RUN", PATH},
                  {"KEY", KEYS},      {"COMMAND", COMMAND}, {"SHELL", LIST}};
     const char *words = pp_cli_words(command, config);
-    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-        if (strstr(words, kinds[i].in)) {
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        if (strstr(words, kinds[i].in))
             return (struct offer){.kind = kinds[i].kind, .list = "bash zsh fish"};
-        }
-    }
     return (struct offer){.kind = NOTHING};
 }
 
 /* Text for inside single quotes; characters of `special` get a backslash as well. */
 static void quote(FILE *f, const char *text, const char *special)
 {
-    for (; *text; text++) {
-        if (*text == '\'') {
+    for (; *text; text++)
+        if (*text == '\'')
             fputs("'\\''", f);
-        } else {
+        else
             fprintf(f, "%s%c", strchr(special, *text) ? "\\" : "", *text);
-        }
-    }
 }
 
 static void print_keys(FILE *f, const char *after)
 {
-    for (int i = 0; i < pp_config_key_count(); i++) {
+    for (int i = 0; i < pp_config_key_count(); i++)
         fprintf(f, " %s%s", pp_config_key_name(i), after);
-    }
 }
 
 static void print_commands(FILE *f)
 {
-    for (int i = 0; pp_commands[i]; i++) {
+    for (int i = 0; pp_commands[i]; i++)
         fprintf(f, " %s", pp_commands[i]->name);
-    }
 }
 
 struct context {
@@ -111,8 +104,7 @@ struct context {
     const char *command;
 };
 
-/* ---- bash: tables of words, "@KIND" for those that are found, and a function that looks up ----
- */
+/* ---- bash: tables of words, "@KIND" for those that are found, and a function that looks up */
 
 static const char *const bash_words[] = {
     [NOTHING] = "",   [ANYTHING] = "",      [KEYS] = "@keys",       [CONFIG] = "@config",
@@ -202,7 +194,7 @@ int completion_bash(FILE *f)
     return 0;
 }
 
-/* ---- zsh: the words of its _arguments and _describe ---- */
+/* ---- zsh: the words of its _arguments and _describe */
 
 #define ZSH_SPECIAL "[]:\\" /* means something in an _arguments specification */
 
@@ -273,7 +265,7 @@ int completion_zsh(FILE *f)
     return 0;
 }
 
-/* ---- fish: one `complete` line per fact ---- */
+/* ---- fish: one `complete` line per fact */
 
 #define FISH "complete -c ppcli -n '__fish_seen_subcommand_from %s'"
 
@@ -296,12 +288,10 @@ static void fish_option(const struct pp_cli_option *option, void *context)
     const struct context *c = context;
     struct offer o = offer_of_option(option);
     fprintf(c->f, FISH " -l %s", c->command, option->name);
-    if (option->letter) {
+    if (option->letter)
         fprintf(c->f, " -s %c", option->letter);
-    }
-    if (o.kind != NOTHING) {
+    if (o.kind != NOTHING)
         fputs(" -x", c->f);
-    }
     if (o.kind > ANYTHING) {
         fputs(" -a '", c->f);
         fish_list(c->f, &o, "=");

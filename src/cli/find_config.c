@@ -41,9 +41,8 @@ static bool nearest_config(const char *folder, const char *word, char out[PP_NAM
     const char *names[NAMES_MAX + 1];
     int n = 0;
     DIR *dir = opendir(folder);
-    if (!dir) {
+    if (!dir)
         return false;
-    }
     for (struct dirent *e; n < NAMES_MAX && (e = readdir(dir));) {
         if (is_ini(e->d_name) && strlen(e->d_name) < PP_NAME_MAX) {
             strcpy(storage[n], e->d_name);
@@ -57,41 +56,34 @@ static bool nearest_config(const char *folder, const char *word, char out[PP_NAM
     char with_ini[PP_NAME_MAX];
     snprintf(with_ini, sizeof(with_ini), "%.*s.ini", PP_NAME_MAX - 5, word);
     const char *near = pp_nearest(is_ini(word) ? word : with_ini, names);
-    if (near) {
+    if (near)
         strcpy(out, near);
-    }
     return near != NULL;
 }
 
 int pp_cli_find_config(const char *word, char out[PP_PATH_MAX])
 {
-    if (strcmp(word, "-") == 0 || access(word, F_OK) == 0) {
+    if (strcmp(word, "-") == 0 || access(word, F_OK) == 0)
         return pp_path_format(out, "%s", word);
-    }
-    if (errno != ENOENT && errno != ENOTDIR) {
+    if (errno != ENOENT && errno != ENOTDIR)
         return pp_fail_errno(0, "%s", word);
-    }
-    if (!word[0] || strchr(word, '/')) {
+    if (!word[0] || strchr(word, '/'))
         return pp_fail(PP_ENOINPUT, "%s: no such config file", word[0] ? word : "''");
-    }
 
     const char *folders[] = {PP_CONFIG_FOLDER, NULL, NULL};
-    if (runs_from_build_folder()) {
+    if (runs_from_build_folder())
         folders[1] = PP_SOURCE_FOLDER "/configs";
-    }
     char near[PP_NAME_MAX] = "";
     for (int i = 0; folders[i]; i++) {
         char path[PP_PATH_MAX];
         PP_TRY(pp_path_format(path, "%s/%s", folders[i], word));
         if (access(path, F_OK) == 0) {
-            if (launch_announces()) {
+            if (launch_announces())
                 pp_log_info("config: %s", path);
-            }
             return pp_path_format(out, "%s", path);
         }
-        if (!near[0]) {
+        if (!near[0])
             nearest_config(folders[i], word, near);
-        }
     }
     const char *second = folders[1] ? folders[1] : "";
     return pp_fail(PP_ENOINPUT, "%s: no such config, here or in %s%s%s%s%s%s", word, folders[0],
@@ -101,34 +93,29 @@ int pp_cli_find_config(const char *word, char out[PP_PATH_MAX])
 
 static void print_problems(const struct pp_config *cfg)
 {
-    if (!launch_speaks()) {
+    if (!launch_speaks())
         return;
-    }
-    for (int i = 0; i < pp_config_problem_count(cfg); i++) {
+    for (int i = 0; i < pp_config_problem_count(cfg); i++)
         fprintf(stderr, "%s\n", pp_config_problem_text(cfg, i));
-    }
 }
 
 int pp_cli_load_config(const char *word, const struct pp_cli_settings *settings,
                        struct pp_config **out)
 {
     char path[PP_PATH_MAX];
-    if (word) {
+    if (word)
         PP_TRY(pp_cli_find_config(word, path));
-    }
     struct pp_config *cfg = NULL;
     int rc = pp_config_load(word ? path : NULL, settings ? settings->items : NULL,
                             settings ? settings->n : 0, pp_cli_names(), &cfg);
     if (rc == 0) {
-        for (int i = 0; launch_speaks() && i < pp_config_note_count(cfg); i++) {
+        for (int i = 0; launch_speaks() && i < pp_config_note_count(cfg); i++)
             pp_log_info("%s", pp_config_note_text(cfg, i));
-        }
         *out = cfg;
         return 0;
     }
-    if (cfg) {
+    if (cfg)
         print_problems(cfg);
-    }
     pp_config_destroy(&cfg);
     return rc;
 }

@@ -18,8 +18,7 @@ void last_words_lost(void *ctx, const char *text)
 {
     void (*const *leave)(int rc) = ctx;
     struct pollfd err = {.fd = STDERR_FILENO, .events = POLLOUT};
-    if (text && poll(&err, 1, 200) == 1 && (err.revents & POLLOUT)) {
+    if (text && poll(&err, 1, 200) == 1 && (err.revents & POLLOUT))
         dprintf(STDERR_FILENO, "%sppcli: error: %s", pp_term_live(STDERR_FILENO) ? "\n" : "", text);
-    }
     (*leave)(PP_ELOST);
 }

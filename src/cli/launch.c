@@ -49,9 +49,8 @@ static int read_command_line(struct command_line *out)
 {
     memset(out, 0, sizeof(*out));
     int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
+    if (fd < 0)
         return pp_fail_errno(PP_ERESOURCE, "cannot read the own command line");
-    }
     char *text = pp_alloc(COMMAND_LINE_MAX + 1, 1);
     size_t used = 0;
     ssize_t n = text ? 1 : 0;
@@ -60,14 +59,12 @@ static int read_command_line(struct command_line *out)
         used += n > 0 ? (size_t)n : 0;
     }
     close(fd);
-    if (!text) {
+    if (!text)
         return PP_ERESOURCE;
-    }
     out->text = text;
     size_t i = 0;
-    for (; i < used && out->n < WORDS_MAX; i += strlen(text + i) + 1) {
+    for (; i < used && out->n < WORDS_MAX; i += strlen(text + i) + 1)
         out->words[out->n++] = text + i;
-    }
     if (n < 0 || i < used) {
         free_command_line(out);
         return pp_fail(PP_ERESOURCE, "cannot pass on a command line of more than %d words",
@@ -85,9 +82,8 @@ static int first_of_core(int cpu)
     char text[32] = "";
     FILE *f = fopen(path, "re");
     if (f) {
-        if (!fgets(text, sizeof(text), f)) {
+        if (!fgets(text, sizeof(text), f))
             text[0] = '\0';
-        }
         fclose(f);
     }
     char *end;
@@ -100,14 +96,11 @@ static int cores(void)
 {
     cpu_set_t usable, first;
     CPU_ZERO(&first);
-    if (sched_getaffinity(0, sizeof(usable), &usable) != 0) {
+    if (sched_getaffinity(0, sizeof(usable), &usable) != 0)
         return 1;
-    }
-    for (int c = 0; c < CPU_SETSIZE; c++) {
-        if (CPU_ISSET(c, &usable)) {
+    for (int c = 0; c < CPU_SETSIZE; c++)
+        if (CPU_ISSET(c, &usable))
             CPU_SET(first_of_core(c), &first);
-        }
-    }
     return CPU_COUNT(&first);
 }
 
@@ -138,9 +131,8 @@ int launch_mpirun(int ranks)
         args[n++] = "--quiet"; /* ppcli says itself what went wrong */
         args[n++] = "--bind-to";
         args[n++] = crowded ? "none" : "core";
-        if (crowded) {
+        if (crowded)
             args[n++] = "--oversubscribe";
-        }
         /* Ranks of one machine: shared memory only, without the copy mechanism that containers
          * forbid. Whoever needs something else starts mpirun directly. */
         static const char *const mca[][2] = {
@@ -161,9 +153,8 @@ int launch_mpirun(int ranks)
         }
     }
     args[n++] = exe;
-    for (int i = 1; i < self.n; i++) {
+    for (int i = 1; i < self.n; i++)
         args[n++] = self.words[i];
-    }
     args[n] = NULL;
     if (pp_log_level() >= PP_LOG_DEBUG) {
         char line[1024] = "";

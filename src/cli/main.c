@@ -50,17 +50,14 @@ static int run_named(const char *name, const char *word)
 /* "ppcli -h", "ppcli --version": options in the place of a command. */
 static int run_option(const char *word)
 {
-    if (strcmp(word, "-h") == 0 || strcmp(word, "--help") == 0) {
+    if (strcmp(word, "-h") == 0 || strcmp(word, "--help") == 0)
         return run_named("help", NULL);
-    }
-    if (strcmp(word, "-V") == 0 || strcmp(word, "--version") == 0) {
+    if (strcmp(word, "-V") == 0 || strcmp(word, "--version") == 0)
         return run_named("version", NULL);
-    }
     const char *const names[] = {"--help", "--version", "--quiet", "--verbose", "--no-color", NULL};
     const char *near = pp_nearest(word, names);
-    if (near) {
+    if (near)
         return pp_fail(PP_EUSAGE, "unknown option '%s'; did you mean '%s'?", word, near);
-    }
     return pp_fail(PP_EUSAGE, "'%s' stands where a command is expected (ppcli COMMAND %s ...)",
                    word, word);
 }
@@ -73,9 +70,8 @@ static int unknown_command(const char *word)
                        word, word);
     }
     const char *near = pp_command_nearest(word);
-    if (near) {
+    if (near)
         return pp_fail(PP_EUSAGE, "unknown command '%s'; did you mean '%s'?", word, near);
-    }
     return pp_fail(PP_EUSAGE, "unknown command '%s'", word);
 }
 
@@ -83,20 +79,17 @@ static int unknown_command(const char *word)
 static int find_command(int argc, char **argv, int *at, const struct pp_command **out)
 {
     int i = 1;
-    while (i < argc && pp_cli_presentation_flag(argv[i])) {
+    while (i < argc && pp_cli_presentation_flag(argv[i]))
         i++;
-    }
     bool other_rank = !launch_speaks();
     *at = i;
     if (i == argc) {
-        if (!other_rank) {
+        if (!other_rank)
             print_welcome();
-        }
         return 0;
     }
-    if (argv[i][0] == '-') {
+    if (argv[i][0] == '-')
         return other_rank ? 0 : run_option(argv[i]);
-    }
     *out = pp_command_find(argv[i]);
     return *out ? 0 : unknown_command(argv[i]);
 }
@@ -129,9 +122,8 @@ static void hold_standard_streams(void)
     for (int fd = 0; fd <= 2; fd++) {
         if (fcntl(fd, F_GETFD) < 0) {
             int stand_in = open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
-            if (stand_in != fd && stand_in >= 0) {
+            if (stand_in != fd && stand_in >= 0)
                 close(stand_in);
-            }
         }
     }
 }
@@ -148,15 +140,12 @@ static int finish_stdout(int rc)
     bool gone = reader_left();
     bool failed = ferror(stdout) != 0;
     errno = 0;
-    if (fclose(stdout) != 0) {
+    if (fclose(stdout) != 0)
         failed = true;
-    }
-    if (!failed || rc < 0) {
+    if (!failed || rc < 0)
         return rc;
-    }
-    if (errno == EPIPE || gone) {
+    if (errno == EPIPE || gone)
         return PP_EIO;
-    }
     rc = errno ? pp_fail_errno(PP_EIO, "standard output")
                : pp_fail(PP_EIO, "standard output could not be written");
     print_error(rc, NULL);
@@ -181,9 +170,8 @@ int main(int argc, char **argv)
     (void)supervise_started();
     const struct pp_command *command = NULL;
     int at, rc = find_command(argc, argv, &at, &command);
-    if (rc == 0 && command && (launch_speaks() || !command->one_rank)) {
+    if (rc == 0 && command && (launch_speaks() || !command->one_rank))
         rc = command->run(argc - at, argv + at);
-    }
     pp_assert(rc <= 0);
     /* `ppcli keys | head`: the reader chose to leave, there is nobody to tell. */
     bool nobody = rc == PP_EIO && ferror(stdout) && reader_left();

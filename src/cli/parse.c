@@ -63,11 +63,9 @@ static _Thread_local struct {
 static bool has_word(const char *list, const char *word)
 {
     size_t n = strlen(word);
-    for (const char *p = list; p && *p; p += strcspn(p, " "), p += strspn(p, " ")) {
-        if (strcspn(p, " ") == n && strncmp(p, word, n) == 0) {
+    for (const char *p = list; p && *p; p += strcspn(p, " "), p += strspn(p, " "))
+        if (strcspn(p, " ") == n && strncmp(p, word, n) == 0)
             return true;
-        }
-    }
     return false;
 }
 
@@ -87,45 +85,39 @@ static struct table table_of(const struct pp_command *command, const struct pp_c
     struct table t = {.n = 0};
     add(&t, options, NULL);
     add(&t, common_options, NULL);
-    if (config) {
+    if (config)
         add(&t, pp_cli_config_options, command->without);
-    }
     return t;
 }
 
-/* --- help ----------------------------------------------------------------------------------- */
+/* ---- help */
 
 static void print_options(FILE *f, const struct pp_cli_option *options, const char *without)
 {
     for (; options && options->name; options++) {
-        if (has_word(without, options->name)) {
+        if (has_word(without, options->name))
             continue;
-        }
         char left[128];
         char letter[8] = "    ";
-        if (options->letter) {
+        if (options->letter)
             snprintf(letter, sizeof(letter), "-%c, ", options->letter);
-        }
         int n = snprintf(left, sizeof(left), "  %s--%s%s%s", letter, options->name,
                          options->arg ? " " : "", options->arg ? options->arg : "");
-        if (n > 30) {
+        if (n > 30)
             fprintf(f, "%s\n%-30s", left, "");
-        } else {
+        else
             fprintf(f, "%-30s", left);
-        }
         fprintf(f, " %s", options->help);
-        if (options->kind == PP_CLI_KEY) {
+        if (options->kind == PP_CLI_KEY)
             fprintf(f, " (%s)", (const char *)options->target);
-        }
         fputc('\n', f);
     }
 }
 
 const char *pp_cli_words(const struct pp_command *command, bool config)
 {
-    if (command->words) {
+    if (command->words)
         return command->words;
-    }
     return config ? "CONFIG" : "";
 }
 
@@ -147,7 +139,7 @@ static void print_help(FILE *f, const struct pp_command *command,
     }
 }
 
-/* --- effects -------------------------------------------------------------------------------- */
+/* ---- effects */
 
 static void present(const char *name)
 {
@@ -179,12 +171,10 @@ static int store_int(const struct pp_cli_option *o, const char *text)
     char *end = NULL;
     errno = 0;
     long value = strtol(text, &end, 10);
-    if (end == text || *end) {
+    if (end == text || *end)
         return pp_fail(PP_EUSAGE, "--%s wants a whole number, not '%s'", o->name, text);
-    }
-    if (errno == ERANGE || value < INT_MIN || value > INT_MAX) {
+    if (errno == ERANGE || value < INT_MIN || value > INT_MAX)
         return pp_fail(PP_EUSAGE, "--%s: %s is too large", o->name, text);
-    }
     *(int *)o->target = (int)value;
     return 0;
 }
@@ -229,9 +219,8 @@ static int store_setting(struct pp_cli_settings *s, const struct pp_cli_option *
                            text);
         }
         size_t len = (size_t)(equals - text);
-        if (len >= PP_NAME_MAX) {
+        if (len >= PP_NAME_MAX)
             return pp_fail(PP_EUSAGE, "--set: no config key is as long as '%.*s'", (int)len, text);
-        }
         memcpy(storage, text, len);
         storage[len] = '\0';
         *item = (struct pp_setting){.key = storage, .value = equals + 1, .said = "--set"};
@@ -244,11 +233,10 @@ static int store(const struct pp_cli_option *o, const char *text, struct pp_cli_
 {
     switch (o->kind) {
     case PP_CLI_FLAG:
-        if (o->target) {
+        if (o->target)
             *(bool *)o->target = true;
-        } else {
+        else
             present(o->name);
-        }
         return 0;
     case PP_CLI_STRING:
     case PP_CLI_OPTIONAL:
@@ -266,7 +254,7 @@ static int store(const struct pp_cli_option *o, const char *text, struct pp_cli_
     return 0;
 }
 
-/* --- words ---------------------------------------------------------------------------------- */
+/* ---- words */
 
 /* What is parsed: the words from argv[at] on. */
 struct scan {
@@ -279,11 +267,9 @@ struct scan {
 
 static const struct pp_cli_option *find(const struct table *t, const char *name, size_t n)
 {
-    for (int i = 0; i < t->n; i++) {
-        if (strlen(t->items[i]->name) == n && strncmp(t->items[i]->name, name, n) == 0) {
+    for (int i = 0; i < t->n; i++)
+        if (strlen(t->items[i]->name) == n && strncmp(t->items[i]->name, name, n) == 0)
             return t->items[i];
-        }
-    }
     return NULL;
 }
 
@@ -292,9 +278,8 @@ static int unknown_option(const struct scan *s, const char *word)
 {
     char typed[PP_NAME_MAX];
     snprintf(typed, sizeof(typed), "%.*s", (int)strcspn(word + 2, "="), word + 2);
-    if (s->settings && has_word(s->command->without, typed)) {
+    if (s->settings && has_word(s->command->without, typed))
         return pp_fail(PP_EUSAGE, "--%s has no effect on 'ppcli %s'", typed, s->command->name);
-    }
     const char *names[OPTIONS_MAX + 1] = {NULL};
     const char *begins = NULL;
     int n_begins = 0;
@@ -306,9 +291,8 @@ static int unknown_option(const struct scan *s, const char *word)
         }
     }
     const char *near = n_begins == 1 ? begins : pp_nearest(typed, names);
-    if (near) {
+    if (near)
         return pp_fail(PP_EUSAGE, "unknown option '--%s'; did you mean '--%s'?", typed, near);
-    }
     if (s->settings && strchr(typed, '.')) {
         return pp_fail(PP_EUSAGE,
                        "unknown option '--%s'; a config key is set with '--set %s=VALUE'", typed,
@@ -328,9 +312,8 @@ static int take_option(struct scan *s, const struct pp_cli_option *o, const char
         return store(o, other ? "auto" : next, s->settings);
     }
     if (o->arg && !value) {
-        if (!next) {
+        if (!next)
             return pp_fail(PP_EUSAGE, "--%s wants %s after it", o->name, o->arg);
-        }
         value = next;
         s->at++;
     }
@@ -341,13 +324,11 @@ static int take_long(struct scan *s, const char *word)
 {
     size_t n = strcspn(word + 2, "=");
     const struct pp_cli_option *o = find(&s->table, word + 2, n);
-    if (!o) {
+    if (!o)
         return unknown_option(s, word);
-    }
     bool joined = word[2 + n] == '=';
-    if (joined && !o->arg) {
+    if (joined && !o->arg)
         return pp_fail(PP_EUSAGE, "--%s takes no value ('%s')", o->name, word);
-    }
     return take_option(s, o, joined ? word + 2 + n + 1 : NULL);
 }
 
@@ -356,15 +337,12 @@ static int take_letters(struct scan *s, const char *word)
 {
     for (const char *p = word + 1; *p; p++) {
         const struct pp_cli_option *o = NULL;
-        for (int i = 0; i < s->table.n && !o; i++) {
+        for (int i = 0; i < s->table.n && !o; i++)
             o = s->table.items[i]->letter == *p ? s->table.items[i] : NULL;
-        }
-        if (!o) {
+        if (!o)
             return pp_fail(PP_EUSAGE, "unknown option '-%c'", *p);
-        }
-        if (o->arg) {
+        if (o->arg)
             return take_option(s, o, p[1] ? p + 1 : NULL);
-        }
         PP_TRY(store(o, NULL, s->settings));
     }
     return 0;
@@ -385,21 +363,18 @@ int pp_cli_parse(int argc, char **argv, const struct pp_command *command,
     *done = false;
     if (describing.visit) {
         describing.config = settings != NULL;
-        for (int i = 0; i < s.table.n; i++) {
+        for (int i = 0; i < s.table.n; i++)
             describing.visit(s.table.items[i], describing.context);
-        }
         *done = true;
         return 0;
     }
-    for (int i = 0; i < max_words; i++) {
+    for (int i = 0; i < max_words; i++)
         words[i] = NULL;
-    }
     while (s.at < argc) {
         const char *word = argv[s.at++];
         if (only_words || word[0] != '-' || word[1] == '\0') {
-            if (n_words == max_words) {
+            if (n_words == max_words)
                 return pp_fail(PP_EUSAGE, "unexpected word '%s'", word);
-            }
             words[n_words++] = word;
         } else if (strcmp(word, "--") == 0) {
             only_words = true;
@@ -425,8 +400,7 @@ int pp_cli_describe(const struct pp_command *command, pp_cli_visit *visit, void 
     describing.config = false;
     int rc = command->run(1, argv);
     describing.visit = NULL;
-    if (config) {
+    if (config)
         *config = describing.config;
-    }
     return rc;
 }

@@ -39,9 +39,8 @@ static int check(struct plan_best_result *s)
 static int explain(struct plan_best_result *s)
 {
     struct pp_best *b = &s->best;
-    for (int i = 0; i < b->n && i < PLAN_BEST_SHOWN; i++) {
+    for (int i = 0; i < b->n && i < PLAN_BEST_SHOWN; i++)
         PP_TRY(pp_best_explain(&s->spec, s->costs, &b->items[i], i == 0 ? s->advice : NULL));
-    }
     return b->one.time.step > 0 ? pp_best_explain(&s->spec, s->costs, &b->one, NULL) : 0;
 }
 
@@ -49,14 +48,12 @@ static int show(struct plan_best_result *s, const struct plan_best *how, bool js
 {
     const struct pp_best *b = &s->best;
     PP_TRY(explain(s));
-    if (how->check) {
+    if (how->check)
         PP_TRY(check(s));
-    }
-    if (json) {
+    if (json)
         plan_best_json(s);
-    } else {
+    else
         PP_TRY(plan_best_text(s, how->check));
-    }
     if (b->n == 0 && b->too_large > 0) {
         return pp_fail(
             PP_ECONFIG,
@@ -76,9 +73,8 @@ static int search(const struct sweep *sweep, const struct plan_best *how, bool j
     enum pp_run_need need = how->check ? PP_RUN_REAL : PP_RUN_EXPLAIN;
     int stages[STAGES_LISTED];
     for (int i = 0; i < sweep->n; i++) {
-        if (pp_config_problem_count(sweep->configs[i]) > 0) {
+        if (pp_config_problem_count(sweep->configs[i]) > 0)
             return pp_cli_config_verdict(sweep->configs[i]);
-        }
         stages[i] = sweep->configs[i]->pipeline.stages;
         int ranks = stages[i] * cfg->pipeline.replicas;
         s->ranks = ranks > s->ranks ? ranks : s->ranks;
@@ -104,11 +100,9 @@ static int load(const char *word, const struct pp_cli_settings *settings, struct
     int n = 1;
     for (int i = 0; i < settings->n; i++) {
         const char *comma = settings->items[i].value;
-        if (strcmp(settings->items[i].key, "pipeline.stages") == 0) {
-            for (n = 1; (comma = strchr(comma, ',')) != NULL; comma++) {
+        if (strcmp(settings->items[i].key, "pipeline.stages") == 0)
+            for (n = 1; (comma = strchr(comma, ',')) != NULL; comma++)
                 n++;
-            }
-        }
     }
     if (n > 1) {
         if (strcmp(word, "-") == 0) {
@@ -156,9 +150,8 @@ int plan_best(const char *word, const struct pp_cli_settings *settings, const st
     if (rc == 0) {
         struct pp_config *cfg = sweep.configs[0];
         rc = search(&sweep, how, json, &s);
-        if (rc == PP_ECONFIG && pp_config_problem_count(cfg) > 0) {
+        if (rc == PP_ECONFIG && pp_config_problem_count(cfg) > 0)
             rc = pp_cli_config_verdict(cfg);
-        }
     }
     pp_best_fini(&s.best);
     pp_costs_destroy(&s.costs);

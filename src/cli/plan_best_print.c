@@ -35,9 +35,8 @@ static void print_machine(const struct plan_best_result *s)
         printf("%d ranks on %d core%s take turns: step times are lower bounds\n", s->ranks,
                c->cores, plural);
     }
-    if (cfg->run.launch == PP_LAUNCH_MPIRUN || !pp_transport_joins(cfg->run.transport, false)) {
+    if (cfg->run.launch == PP_LAUNCH_MPIRUN || !pp_transport_joins(cfg->run.transport, false))
         printf("hand-overs between MPI processes were not measured: times are those of threads\n");
-    }
 }
 
 static void print_row(const struct plan_best_result *s, const char *number,
@@ -56,9 +55,8 @@ static void print_table(const struct plan_best_result *s)
     char number[16];
     printf("%d of %d shapes can run (%d refused by their schedule, %d the same plan as another",
            b->n, b->tried, b->refused, b->same);
-    if (b->too_large > 0) {
+    if (b->too_large > 0)
         printf(", %d over %.1f MiB a rank", b->too_large, (double)s->spec.memory / PLAN_BEST_MIB);
-    }
     printf(")\n\n%4s  %6s %-14s %12s %6s  %-10s %10s %10s  %-27s %9s\n", "", "stages", "schedule",
            "microbatches", "chunks", "assignment", "step ms", "samples/s",
            "bubble = sched + cut + wait", "peak MiB");
@@ -66,12 +64,10 @@ static void print_table(const struct plan_best_result *s)
         snprintf(number, sizeof(number), "%d", i + 1);
         print_row(s, number, &b->items[i]);
     }
-    if (b->n > PLAN_BEST_SHOWN) {
+    if (b->n > PLAN_BEST_SHOWN)
         printf("      ... and %d slower ones\n", b->n - PLAN_BEST_SHOWN);
-    }
-    if (b->one.time.step > 0) {
+    if (b->one.time.step > 0)
         print_row(s, "one", &b->one);
-    }
 }
 
 /* What limits the first row, and its section for a file. */
@@ -82,12 +78,10 @@ static int print_winner(const struct plan_best_result *s)
     char bubble[PP_BUBBLE_TEXT_MAX];
     struct pp_config *cfg = NULL;
     printf("\nbubble %s\n", pp_bubble_text(&c->time.bubble, bubble));
-    if (s->advice[0]) {
+    if (s->advice[0])
         printf("%s\n", s->advice);
-    }
-    if (c->stages > 1 && s->best.one.time.step > 0) {
+    if (c->stages > 1 && s->best.one.time.step > 0)
         printf("%.2f times the speed of one stage\n", s->best.one.time.step / c->time.step);
-    }
     printf("\n[pipeline]\n");
     PP_TRY(pp_best_config(s->spec.cfg, s->model, c, s->costs, &cfg));
     int rc = 0;
@@ -95,9 +89,8 @@ static int print_winner(const struct plan_best_result *s)
         const char *name = pp_config_key_name(k);
         if (strncmp(name, "pipeline.", 9) == 0) {
             rc = pp_config_key_value(cfg, k, value, sizeof(value));
-            if (rc == 0 && strcmp(value, "0") != 0) { /* 0: left to ppcli */
+            if (rc == 0 && strcmp(value, "0") != 0) /* 0: left to ppcli */
                 printf("%s = %s\n", name + 9, value);
-            }
         }
     }
     pp_free(cfg);
@@ -129,12 +122,10 @@ int plan_best_text(const struct plan_best_result *s, bool checks)
 {
     print_machine(s);
     print_table(s);
-    if (s->best.n > 0) {
+    if (s->best.n > 0)
         PP_TRY(print_winner(s));
-    }
-    if (s->best.n > 0 && checks) {
+    if (s->best.n > 0 && checks)
         print_checks(s);
-    }
     return 0;
 }
 

@@ -55,9 +55,8 @@ static int read_list(const char *option, const char *text, struct list *out)
     int rc = copy && out->at ? 0 : PP_ERESOURCE;
     for (char *word = copy; rc == 0 && word;) {
         char *next = strchr(word, ',');
-        if (next) {
+        if (next)
             *next++ = '\0';
-        }
         rc = read_number(option, word, &out->at[out->n++]);
         word = next;
     }
@@ -68,9 +67,8 @@ static int read_list(const char *option, const char *text, struct list *out)
 static double mean(const struct list *l, double none)
 {
     double sum = 0;
-    for (int i = 0; i < l->n; i++) {
+    for (int i = 0; i < l->n; i++)
         sum += l->at[i];
-    }
     return l->n > 0 ? sum / l->n : none;
 }
 
@@ -82,9 +80,8 @@ static int spread(const struct pp_plan *plan, const char *option, const struct l
     int share = plan->geometry.chunks / plan->copies; /* a copy's chunks are a rank's work */
     if (l->n > 1 && l->n != p && l->n != n) {
         char chunks[48] = "";
-        if (n != p) {
+        if (n != p)
             snprintf(chunks, sizeof(chunks), " or %d (one per chunk)", n);
-        }
         return pp_fail(PP_EUSAGE, "--%s has %d numbers; this plan wants 1, %d (one per stage)%s",
                        option, l->n, p, chunks);
     }
@@ -111,12 +108,10 @@ static int spread_comm(const struct pp_plan *plan, const struct list *l, struct 
                        options[PLAN_COST_COMM], l->n, n);
     }
     q->transfer = pp_alloc((size_t)plan->n_channels, sizeof(*q->transfer));
-    if (!q->transfer) {
+    if (!q->transfer)
         return PP_ERESOURCE;
-    }
-    for (int c = 0; c < plan->n_channels; c++) {
+    for (int c = 0; c < plan->n_channels; c++)
         q->transfer[c] = l->at[c / 2];
-    }
     q->costs.transfer = q->transfer;
     return 0;
 }
@@ -125,19 +120,15 @@ static int set_costs(const struct list lists[PLAN_COSTS], struct plan_request *q
 {
     size_t n = (size_t)q->plan->n_virtual;
     q->arrays = pp_alloc(3 * n, sizeof(*q->arrays));
-    if (!q->arrays) {
+    if (!q->arrays)
         return PP_ERESOURCE;
-    }
     double sum = 0;
-    for (size_t op = 0; op < 3; op++) {
+    for (size_t op = 0; op < 3; op++)
         PP_TRY(spread(q->plan, options[op], &lists[op], 1, q->arrays + op * n));
-    }
-    for (size_t i = 0; i < 3 * n; i++) {
+    for (size_t i = 0; i < 3 * n; i++)
         sum += q->arrays[i];
-    }
-    if (sum <= 0) {
+    if (sum <= 0)
         return pp_fail(PP_EUSAGE, "one of --cost-f, --cost-i and --cost-w must be more than 0");
-    }
     q->costs.f = q->arrays;
     q->costs.i = q->arrays + n;
     q->costs.w = q->arrays + 2 * n;
@@ -167,9 +158,8 @@ static int read_setting(const struct pp_setting *s, struct shape *q)
             char *end;
             errno = 0;
             long x = strtol(s->value, &end, 10);
-            if (end == s->value || *end || errno || x < INT_MIN || x > INT_MAX) {
+            if (end == s->value || *end || errno || x < INT_MIN || x > INT_MAX)
                 return pp_fail(PP_EUSAGE, "%s wants a whole number, not '%s'", s->said, s->value);
-            }
             *counts[i].target = (int)x;
             return 0;
         }
@@ -178,20 +168,17 @@ static int read_setting(const struct pp_setting *s, struct shape *q)
         q->schedule = s->value;
         return 0;
     }
-    if (strcmp(s->key, "pipeline.memory_cap") == 0) {
+    if (strcmp(s->key, "pipeline.memory_cap") == 0)
         return read_number("memory-cap", s->value, &q->g.memory_cap);
-    }
     return pp_fail(PP_EUSAGE, "%s %s says nothing without a CONFIG", s->said,
                    strcmp(s->said, "--set") == 0 ? s->key : s->value);
 }
 
 static bool has(const struct pp_cli_settings *settings, const char *key)
 {
-    for (int i = 0; i < settings->n; i++) {
-        if (strcmp(settings->items[i].key, key) == 0) {
+    for (int i = 0; i < settings->n; i++)
+        if (strcmp(settings->items[i].key, key) == 0)
             return true;
-        }
-    }
     return false;
 }
 
@@ -242,20 +229,17 @@ static int check_room(const struct pp_geometry *g, bool times)
     const char *whose;
     double cells = (double)g->stages * g->chunks * g->microbatches;
     double needs = pp_plan_bytes(g);
-    if (needs == 0) {
+    if (needs == 0)
         return 0; /* refused with its reason when it is built */
-    }
     needs += times ? cells * TIMES_BYTES : 0;
     pp_room_find("", &room);
     double left = (double)room.bytes[pp_room_nearest(&room, &whose)];
-    if (needs <= left) {
+    if (needs <= left)
         return 0;
-    }
     char fits[96] = "no number of micro-batches fits";
     double m = g->microbatches * (left / needs);
-    if (m >= 1) {
+    if (m >= 1)
         snprintf(fits, sizeof(fits), "with these stages, --microbatches %.0f would fit", m - .5);
-    }
     return pp_fail(PP_ERESOURCE,
                    "making a plan of %d stages x %d chunk%s x %d micro-batches takes up to %.1f "
                    "GiB; %.1f GiB are left of %s: %s",
@@ -266,12 +250,10 @@ static int check_room(const struct pp_geometry *g, bool times)
 static int build(struct shape *s, bool times, struct plan_request *q)
 {
     const struct pp_schedule_ops *ops = pp_schedule_find(s->schedule);
-    if (!ops) {
+    if (!ops)
         return fail_unknown(s->schedule);
-    }
-    if (s->g.chunks == 0) {
+    if (s->g.chunks == 0)
         s->g.chunks = pp_schedule_default_chunks(ops);
-    }
     PP_TRY(check_room(&s->g, times));
     return pp_plan_build(s->schedule, &s->g, &q->plan);
 }
@@ -279,15 +261,12 @@ static int build(struct shape *s, bool times, struct plan_request *q)
 static int from_options(const struct pp_cli_settings *settings, bool times, struct shape *s,
                         struct plan_request *q)
 {
-    for (int i = 0; i < settings->n; i++) {
+    for (int i = 0; i < settings->n; i++)
         PP_TRY(read_setting(&settings->items[i], s));
-    }
-    if (s->schedule && !pp_schedule_find(s->schedule)) {
+    if (s->schedule && !pp_schedule_find(s->schedule))
         return fail_unknown(s->schedule);
-    }
-    if (!s->schedule || s->g.stages == 0 || s->g.microbatches == 0) {
+    if (!s->schedule || s->g.stages == 0 || s->g.microbatches == 0)
         return fail_missing(settings);
-    }
     return build(s, times, q);
 }
 
@@ -296,13 +275,11 @@ static int from_options(const struct pp_cli_settings *settings, bool times, stru
 static int from_table(const char *path, struct pp_plan **out)
 {
     FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "r");
-    if (!f) {
+    if (!f)
         return pp_fail_errno(0, "%s", path);
-    }
     int rc = pp_plan_read_csv(f, path, out);
-    if (f != stdin) {
+    if (f != stdin)
         fclose(f);
-    }
     return rc;
 }
 
@@ -312,9 +289,8 @@ static int predict(const struct pp_run *run, struct plan_request *q)
     const struct pp_layout *l = run->layout;
     struct pp_transport_caps caps = pp_run_caps(run);
     q->bytes = pp_alloc((size_t)l->stages, sizeof(*q->bytes));
-    if (!q->bytes) {
+    if (!q->bytes)
         return PP_ERESOURCE;
-    }
     for (int r = 0; r < l->stages; r++) {
         struct pp_exec_spec spec = {.layout = l, .rank = r, .caps = caps};
         struct pp_exec_bytes bytes;
@@ -356,18 +332,14 @@ static int from_config(const char *word, const struct pp_cli_settings *settings,
                             .microbatches = cfg->pipeline.microbatches};
     g.chunks = g.chunks == 0 && ops ? pp_schedule_default_chunks(ops) : g.chunks;
     int rc = check_room(&g, times);
-    if (rc == 0) {
+    if (rc == 0)
         rc = pp_run_prepare(cfg, PP_RUN_EXPLAIN, &run);
-    }
-    if (rc == PP_ECONFIG && pp_config_problem_count(cfg) > 0) {
+    if (rc == PP_ECONFIG && pp_config_problem_count(cfg) > 0)
         rc = pp_cli_config_verdict(cfg);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = from_run(&run, times, s, q);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = predict(&run, q);
-    }
     pp_run_fini(&run);
     pp_config_destroy(&cfg);
     return rc;
@@ -376,18 +348,15 @@ static int from_config(const char *word, const struct pp_cli_settings *settings,
 static int make(const struct plan_words *words, const struct pp_cli_settings *settings, bool times,
                 struct list lists[PLAN_COSTS], struct plan_request *q)
 {
-    for (int i = 0; i < PLAN_COSTS; i++) {
-        if (words->costs[i]) {
+    for (int i = 0; i < PLAN_COSTS; i++)
+        if (words->costs[i])
             PP_TRY(read_list(options[i], words->costs[i], &lists[i]));
-        }
-    }
     struct shape s = {.g.costs = {.f = mean(&lists[PLAN_COST_F], 1),
                                   .i = mean(&lists[PLAN_COST_I], 1),
                                   .w = mean(&lists[PLAN_COST_W], 1),
                                   .comm = mean(&lists[PLAN_COST_COMM], 0)}};
-    if (words->config && words->csv) {
+    if (words->config && words->csv)
         return pp_fail(PP_EUSAGE, "a CONFIG and --csv are two plans; give one of them");
-    }
     if (words->csv && settings->n > 0) {
         return pp_fail(PP_EUSAGE, "%s says nothing beside --csv: the table has its own shape",
                        settings->items[0].said);
@@ -403,9 +372,8 @@ int plan_request_make(const struct plan_words *words, const struct pp_cli_settin
 {
     struct list lists[PLAN_COSTS] = {{0}};
     int rc = make(words, settings, times, lists, out);
-    for (int i = 0; i < PLAN_COSTS; i++) {
+    for (int i = 0; i < PLAN_COSTS; i++)
         pp_free(lists[i].at);
-    }
     return rc;
 }
 

@@ -52,9 +52,8 @@ void signals_catch(void)
     asked_fd = asked ? open(asked, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         struct sigaction before;
-        if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN) {
+        if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
             sigaction(numbers[i], &act, NULL);
-        }
     }
 }
 

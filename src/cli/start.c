@@ -36,12 +36,10 @@ int start_begin(const char *word, struct pp_config *cfg, struct pp_train_options
 
 int start_end(struct start *s, struct pp_config *cfg, int rc)
 {
-    if (!s->open) {
+    if (!s->open)
         return rc;
-    }
     pp_world_close(&s->world);
-    if (rc == PP_ECONFIG && s->speaks && pp_config_problem_count(cfg) > 0) {
+    if (rc == PP_ECONFIG && s->speaks && pp_config_problem_count(cfg) > 0)
         rc = pp_cli_config_verdict(cfg);
-    }
     return rc;
 }

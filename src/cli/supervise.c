@@ -36,9 +36,8 @@ static void waited_signals(sigset_t *out)
 {
     static const int numbers[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
     sigemptyset(out);
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
         sigaddset(out, numbers[i]);
-    }
 }
 
 /* In the child. Returns only when it could not become the program: errno goes up the pipe. */
@@ -47,9 +46,8 @@ static void become(const char *const *args, const sigset_t *mask, pid_t parent, 
     /* A group of its own: what the terminal sends, the parent gets alone. And so no reader of it.
      */
     int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (nothing >= 0) {
+    if (nothing >= 0)
         dup2(nothing, STDIN_FILENO);
-    }
     if (dup2(out, STDOUT_FILENO) >= 0 && setpgid(0, 0) == 0 &&
         prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent) {
         sigprocmask(SIG_SETMASK, mask, NULL);
@@ -64,9 +62,8 @@ static int start(const char *const *args, const sigset_t *mask, int out, pid_t *
 {
     int up[2], e = 0;
     pid_t parent = getpid();
-    if (pipe2(up, O_CLOEXEC) != 0) {
+    if (pipe2(up, O_CLOEXEC) != 0)
         return pp_fail_errno(PP_ERESOURCE, "cannot start %s", args[0]);
-    }
     pid_t child = fork();
     if (child == 0) {
         close(up[0]);
@@ -90,7 +87,7 @@ static int start(const char *const *args, const sigset_t *mask, int out, pid_t *
     return 0;
 }
 
-/* --- its standard output ---------------------------------------------------------------------- */
+/* ---- its standard output */
 
 #define RELAY_SECONDS 5 /* for what is still in the pipe when it has ended */
 
@@ -113,14 +110,13 @@ static void end_relay(pthread_t thread, int from)
     struct timespec end;
     clock_gettime(CLOCK_REALTIME, &end);
     end.tv_sec += RELAY_SECONDS;
-    if (pthread_timedjoin_np(thread, NULL, &end) != 0) {
+    if (pthread_timedjoin_np(thread, NULL, &end) != 0)
         pthread_detach(thread); /* something that it left behind holds the pipe */
-    } else {
+    else
         close(from);
-    }
 }
 
-/* --- its life --------------------------------------------------------------------------------- */
+/* ---- its life */
 
 static bool has_ended(pid_t child, int *status)
 {
@@ -193,12 +189,10 @@ static bool has_ranks(pid_t pid)
     long rank;
     snprintf(path, sizeof(path), "/proc/%ld/task/%ld/children", (long)pid, (long)pid);
     FILE *f = fopen(path, "re");
-    if (!f) {
+    if (!f)
         return true; /* the kernel does not tell */
-    }
-    while (!any && fscanf(f, "%ld", &rank) == 1) {
+    while (!any && fscanf(f, "%ld", &rank) == 1)
         any = pp_process_lives(rank);
-    }
     fclose(f);
     return any;
 }
@@ -218,13 +212,12 @@ static void look(struct mpirun *m)
 static int no_rank(const struct mpirun *m, int status)
 {
     char how[64];
-    if (m->hangs) {
+    if (m->hangs)
         snprintf(how, sizeof(how), "was killed after %d s", m->empty * LOOK_S);
-    } else if (WIFEXITED(status)) {
+    else if (WIFEXITED(status))
         snprintf(how, sizeof(how), "ended with code %d", WEXITSTATUS(status));
-    } else {
+    else
         snprintf(how, sizeof(how), "was ended by signal %d", WTERMSIG(status));
-    }
     return pp_fail(PP_ERESOURCE,
                    "mpirun %s and has not started a rank; leave out --launch mpirun to run the "
                    "ranks as threads",
@@ -235,12 +228,10 @@ static int no_rank(const struct mpirun *m, int status)
 static int verdict(const struct mpirun *m, int status, int stop, bool started, int *out_code)
 {
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    if (stop != 0 && (code == 128 + SIGUSR1 || !started)) {
+    if (stop != 0 && (code == 128 + SIGUSR1 || !started))
         return pp_fail(PP_ESTOPPED, "before the ranks were ready; start the same command again");
-    }
-    if (!started) {
+    if (!started)
         return no_rank(m, status);
-    }
     if (m->hangs) {
         return pp_fail(PP_ELOST,
                        "mpirun has no ranks any more and does not end: killed after %d s; train "
@@ -271,9 +262,8 @@ int supervise(const char *const *args, int *out_code)
         piped && (errno = pp_thread_start(&relayer, relay, (void *)(intptr_t)out[0])) == 0;
     int rc = relays ? start(args, &before, out[1], &m.pid)
                     : pp_fail_errno(PP_ERESOURCE, "cannot start %s", args[0]);
-    if (piped) {
+    if (piped)
         close(out[1]);
-    }
     while (rc == 0 && !has_ended(m.pid, &status)) {
         int got = sigtimedwait(&waited, NULL, &a_while);
         bool asked = got > 0 && got != SIGCHLD && got != SIGUSR2;
@@ -287,21 +277,18 @@ int supervise(const char *const *args, int *out_code)
             pp_log_info("asking the ranks to save and end; interrupt again to end them at once");
             kill(m.pid, SIGUSR1);
         } else if (got < 0 && errno == EAGAIN) {
-            if (stop != 0) {
+            if (stop != 0)
                 kill(m.pid, SIGUSR1);
-            }
             look(&m);
         }
     }
     bool started = has_started(word);
-    if (relays) {
+    if (relays)
         end_relay(relayer, out[0]);
-    } else if (piped) {
+    else if (piped)
         close(out[0]);
-    }
     sigprocmask(SIG_SETMASK, &before, NULL);
-    if (word >= 0) {
+    if (word >= 0)
         close(word);
-    }
     return rc < 0 ? rc : verdict(&m, status, stop, started, out_code);
 }

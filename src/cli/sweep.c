@@ -42,44 +42,37 @@ struct axes {
 
 static const struct key *find_key(const char *name)
 {
-    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
-        if (strcmp(keys[i].name, name) == 0) {
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        if (strcmp(keys[i].name, name) == 0)
             return &keys[i];
-        }
-    }
     return NULL;
 }
 
 static bool is_replaced(const struct pp_cli_settings *settings, int i)
 {
-    for (int k = i + 1; k < settings->n; k++) {
-        if (strcmp(settings->items[k].key, settings->items[i].key) == 0) {
+    for (int k = i + 1; k < settings->n; k++)
+        if (strcmp(settings->items[k].key, settings->items[i].key) == 0)
             return true;
-        }
-    }
     return false;
 }
 
 static int take_apart(const struct pp_setting *s, const struct key *key, struct axis *out)
 {
     out->text = pp_strdup(s->value);
-    if (!out->text) {
+    if (!out->text)
         return PP_ERESOURCE;
-    }
     for (char *p = out->text; p;) {
         char *comma = strchr(p, ',');
-        if (comma) {
+        if (comma)
             *comma = '\0';
-        }
         char *value = p + strspn(p, " \t");
         bool digit = value[0] >= '0' && value[0] <= '9';
         if (!value[0] || (key->number && !digit)) {
             return pp_fail(PP_EUSAGE, "%s wants %s between commas, not '%s'", s->said,
                            key->number ? "numbers" : "names", s->value);
         }
-        if (out->n == VALUES_MAX) {
+        if (out->n == VALUES_MAX)
             return pp_fail(PP_EUSAGE, "%s lists more than %d values", s->said, VALUES_MAX);
-        }
         out->values[out->n++] = value;
         p = comma ? comma + 1 : NULL;
     }
@@ -92,19 +85,16 @@ static int find_axes(const struct pp_cli_settings *settings, struct axes *out, i
     for (int i = 0; i < settings->n; i++) {
         const struct pp_setting *s = &settings->items[i];
         const struct key *key = find_key(s->key);
-        if (!key || !strchr(s->value, ',') || is_replaced(settings, i)) {
+        if (!key || !strchr(s->value, ',') || is_replaced(settings, i))
             continue;
-        }
-        if (out->n == AXES_MAX) {
+        if (out->n == AXES_MAX)
             return pp_fail(PP_EUSAGE, "more than %d lists in one sweep", AXES_MAX);
-        }
         struct axis *a = &out->items[out->n++];
         a->setting = i;
         PP_TRY(take_apart(s, key, a));
         n *= a->n;
-        if (n > SWEEP_ROWS_MAX) {
+        if (n > SWEEP_ROWS_MAX)
             return pp_fail(PP_EUSAGE, "these lists have more than %d combinations", SWEEP_ROWS_MAX);
-        }
     }
     *rows = (int)n;
     return 0;
@@ -129,9 +119,8 @@ static int load_all(const char *path, const struct pp_cli_settings *settings,
     for (int i = 0; i < out->n; i++) {
         choose(axes, i, items);
         int rc = pp_config_load(path, items, settings->n, pp_cli_names(), &out->configs[i]);
-        if (rc < 0 && rc != PP_ECONFIG) {
+        if (rc < 0 && rc != PP_ECONFIG)
             return rc;
-        }
         good += rc == 0;
     }
     return good > 0 ? 0 : pp_cli_config_verdict(out->configs[0]);
@@ -143,28 +132,24 @@ int sweep_load(const char *word, const struct pp_cli_settings *settings, struct 
     char path[PP_PATH_MAX];
     *out = (struct sweep){0};
     int rc = axes ? find_axes(settings, axes, &out->n) : PP_ERESOURCE;
-    if (rc == 0 && word) {
+    if (rc == 0 && word)
         rc = pp_cli_find_config(word, path);
-    }
     if (rc == 0) {
         out->configs = pp_alloc((size_t)out->n, sizeof(struct pp_config *));
         rc = out->configs ? load_all(word ? path : NULL, settings, axes, out) : PP_ERESOURCE;
     }
-    for (int k = 0; axes && k < axes->n; k++) {
+    for (int k = 0; axes && k < axes->n; k++)
         pp_free(axes->items[k].text);
-    }
     pp_free(axes);
-    if (rc < 0) {
+    if (rc < 0)
         sweep_fini(out);
-    }
     return rc;
 }
 
 void sweep_fini(struct sweep *s)
 {
-    for (int i = 0; s->configs && i < s->n; i++) {
+    for (int i = 0; s->configs && i < s->n; i++)
         pp_config_destroy(&s->configs[i]);
-    }
     pp_free(s->configs);
     *s = (struct sweep){0};
 }

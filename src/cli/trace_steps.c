@@ -29,11 +29,9 @@ static int check_file(const char *file)
     static const char head[] = "[\n{\"name\":\"ppcli\"";
     const char *base = strrchr(file, '/');
     base = base ? base + 1 : file;
-    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
-        if (strcmp(base, others[i]) == 0) {
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        if (strcmp(base, others[i]) == 0)
             return pp_fail(PP_EUSAGE, "--trace %s: a run writes a file of that name itself", file);
-        }
-    }
     FILE *f = NULL;
     uint64_t bytes = 0;
     char found[sizeof(head)] = "";
@@ -51,23 +49,20 @@ static int check_file(const char *file)
 
 int pp_cli_trace_steps(const char *file, const char *steps, int64_t *first, int64_t *last)
 {
-    if (file) {
+    if (file)
         PP_TRY(check_file(file));
-    }
     if (!steps) {
         *first = *last = 0;
         return 0;
     }
-    if (!file) {
+    if (!file)
         return pp_fail(PP_EUSAGE, "--trace-steps says nothing without --trace FILE");
-    }
     int64_t a, b;
     const char *rest = number(steps, &a);
-    if (rest && *rest == '-') {
+    if (rest && *rest == '-')
         rest = number(rest + 1, &b);
-    } else {
+    else
         b = a;
-    }
     if (!rest || *rest || b < a) {
         return pp_fail(PP_EUSAGE,
                        "--trace-steps wants the first and the last step, as 100-150, not '%s'",

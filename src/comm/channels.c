@@ -51,9 +51,8 @@ static int check_peers(const struct pp_transport *tp, const struct pp_channel_sp
         int peer = c->src == tp->rank ? c->dst : c->src;
         const struct pp_channel_spec *theirs = &all[(size_t)peer * (size_t)most];
         int k = 0;
-        while (k < most && theirs[k].slots != 0 && theirs[k].id != c->id) {
+        while (k < most && theirs[k].slots != 0 && theirs[k].id != c->id)
             k++;
-        }
         if (k == most || theirs[k].slots == 0) {
             return pp_fail(PP_EINTERNAL, "channel %d: rank %d has it, rank %d does not", c->id,
                            tp->rank, peer);
@@ -77,28 +76,23 @@ int pp_channels_gather(struct pp_transport *tp, const struct pp_channel_spec *sp
     struct pp_channel_spec *all = NULL;
     int32_t *counts = pp_alloc((size_t)tp->size, sizeof(*counts));
     int rc = pp_transport_agree(tp, counts ? 0 : PP_ERESOURCE);
-    if (rc < 0) {
+    if (rc < 0)
         goto out;
-    }
     pp_assert(counts != NULL); /* or this rank had not agreed */
     rc = pp_transport_allgather(tp, &mine, sizeof(mine), counts);
-    if (rc < 0) {
+    if (rc < 0)
         goto out;
-    }
     int most = 1;
-    for (int r = 0; r < tp->size; r++) {
+    for (int r = 0; r < tp->size; r++)
         most = counts[r] > most ? counts[r] : most;
-    }
     padded = pp_alloc((size_t)most, sizeof(*padded));
     all = pp_alloc((size_t)most * (size_t)tp->size, sizeof(*all));
     rc = pp_transport_agree(tp, padded && all ? 0 : PP_ERESOURCE);
-    if (rc < 0) {
+    if (rc < 0)
         goto out;
-    }
     pp_assert(padded != NULL && all != NULL);
-    if (n > 0) {
+    if (n > 0)
         memcpy(padded, specs, (size_t)n * sizeof(*specs));
-    }
     rc = pp_transport_allgather(tp, padded, (size_t)most * sizeof(*padded), all);
     if (rc == 0) {
         *out = all;
@@ -115,9 +109,8 @@ out:
 int pp_channels_check(struct pp_transport *tp, const struct pp_channel_spec *specs, int n)
 {
     int rc = 0;
-    for (int i = 0; i < n && rc == 0; i++) {
+    for (int i = 0; i < n && rc == 0; i++)
         rc = check_one(tp, &specs[i], i > 0 ? specs[i - 1].id : -1);
-    }
     PP_TRY(pp_transport_agree(tp, rc));
     struct pp_channel_spec *all = NULL;
     int most = 0;
@@ -150,7 +143,7 @@ static int check_size(const struct pp_channel_spec *c, int slot, size_t bytes, i
     return 0;
 }
 
-/* --- ends ------------------------------------------------------------------------------------ */
+/* ---- ends */
 
 static int make_end(const struct pp_transport *tp, const struct pp_channel_spec *spec, void *memory,
                     struct pp_channel_end *e)
@@ -173,13 +166,11 @@ static int make_ends(struct pp_transport *tp, const struct pp_channel_spec *spec
                      void *const *memory)
 {
     tp->ends = pp_alloc((size_t)n, sizeof(*tp->ends));
-    if (!tp->ends) {
+    if (!tp->ends)
         return PP_ERESOURCE;
-    }
     tp->n_ends = n;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         PP_TRY(make_end(tp, &specs[i], memory[i], &tp->ends[i]));
-    }
     return 0;
 }
 
@@ -202,7 +193,7 @@ int pp_transport_open_channels(struct pp_transport *tp, const struct pp_channel_
     return pp_transport_agree(tp, tp->ops->open_channels(tp, specs, n, memory));
 }
 
-/* --- messages -------------------------------------------------------------------------------- */
+/* ---- messages */
 
 static struct pp_channel_end *end_of(const struct pp_transport *tp, int ch, int slot)
 {
@@ -228,9 +219,8 @@ int pp_transport_post_send(struct pp_transport *tp, int ch, int slot, size_t byt
 {
     struct pp_channel_end *e = end_of(tp, ch, slot);
     struct pp_slot_end *s = &e->slots[slot];
-    if (s->turn != PP_TURN_ACQUIRED) {
+    if (s->turn != PP_TURN_ACQUIRED)
         return out_of_turn(&e->spec, slot, "send", s->turn);
-    }
     PP_TRY(check_size(&e->spec, slot, bytes, tag));
     s->turn = PP_TURN_FREE;
     PP_TRY(tp->ops->post_send(tp, e, slot, bytes, tag));
@@ -243,9 +233,8 @@ int pp_transport_post_recv(struct pp_transport *tp, int ch, int slot, size_t byt
     struct pp_channel_end *e = end_of(tp, ch, slot);
     struct pp_slot_end *s = &e->slots[slot];
     pp_assert(e->spec.dst == tp->rank);
-    if (s->turn != PP_TURN_FREE) {
+    if (s->turn != PP_TURN_FREE)
         return out_of_turn(&e->spec, slot, "receive", s->turn);
-    }
     PP_TRY(check_size(&e->spec, slot, bytes, tag));
     s->turn = PP_TURN_POSTED;
     s->bytes = bytes;
@@ -259,9 +248,8 @@ int pp_transport_wait_recv(struct pp_transport *tp, int ch, int slot)
     struct pp_slot_end *s = &e->slots[slot];
     size_t bytes = s->bytes;
     uint32_t tag = s->tag;
-    if (s->turn != PP_TURN_POSTED) {
+    if (s->turn != PP_TURN_POSTED)
         return out_of_turn(&e->spec, slot, "wait", s->turn);
-    }
     PP_TRY(tp->ops->wait_recv(tp, e, slot, &bytes, &tag));
     if (tag != s->tag || bytes != s->bytes) {
         return pp_fail(PP_EINTERNAL,
@@ -277,9 +265,8 @@ int pp_transport_release(struct pp_transport *tp, int ch, int slot)
 {
     struct pp_channel_end *e = end_of(tp, ch, slot);
     struct pp_slot_end *s = &e->slots[slot];
-    if (s->turn != PP_TURN_HELD) {
+    if (s->turn != PP_TURN_HELD)
         return out_of_turn(&e->spec, slot, "release", s->turn);
-    }
     s->turn = PP_TURN_FREE;
     PP_TRY(tp->ops->release ? tp->ops->release(tp, e, slot) : 0);
     s->count++;

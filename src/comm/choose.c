@@ -39,9 +39,8 @@ const struct pp_transport_ops *pp_transport_at(int i)
 const struct pp_transport_ops *pp_transport_find(const char *name)
 {
     int i = 0;
-    while (i < COUNT && strcmp(transports[i]->name, name) != 0) {
+    while (i < COUNT && strcmp(transports[i]->name, name) != 0)
         i++;
-    }
     return pp_transport_at(i);
 }
 
@@ -80,9 +79,8 @@ int pp_transport_choose(const struct pp_paths *p, const struct pp_transport_ops 
     why[0] = '\0';
     for (int i = 0; i < COUNT; i++) {
         const struct pp_transport_ops *t = transports[i];
-        if (!joins(t, p->processes)) {
+        if (!joins(t, p->processes))
             continue;
-        }
         if (pp_transport_fits(t, p, text)) {
             if (devices) { /* else there is nothing to tell */
                 snprintf(why, PP_TRANSPORT_WHY_MAX, "%.120s%s%.120s", text, refused[0] ? ": " : "",
@@ -101,11 +99,9 @@ int pp_transport_choose(const struct pp_paths *p, const struct pp_transport_ops 
 bool pp_paths_share(const struct pp_paths *p, int *a, int *b)
 {
     for (*a = 0; *a < p->n; (*a)++) {
-        for (*b = *a + 1; *b < p->n; (*b)++) {
-            if (pp_seat_same_device(&p->seats[*a], &p->seats[*b])) {
+        for (*b = *a + 1; *b < p->n; (*b)++)
+            if (pp_seat_same_device(&p->seats[*a], &p->seats[*b]))
                 return true;
-            }
-        }
     }
     return false;
 }
@@ -115,23 +111,21 @@ bool pp_paths_gap(const struct pp_paths *p, int *a, int *b)
     for (*a = 0; *a < p->n && p->reaches; (*a)++) {
         for (*b = 0; *b < p->n; (*b)++) {
             int from = p->seats[*a].device.number, to = p->seats[*b].device.number;
-            if (from != to && !p->reaches(from, to)) {
+            if (from != to && !p->reaches(from, to))
                 return true;
-            }
         }
     }
     return false;
 }
 
-/* --- opening --------------------------------------------------------------------------------- */
+/* ---- opening */
 
 /* What connects processes by itself. */
 static const struct pp_transport_ops *world(void)
 {
     int i = 0;
-    while (i < COUNT && !transports[i]->is_world) {
+    while (i < COUNT && !transports[i]->is_world)
         i++;
-    }
     return pp_transport_at(i);
 }
 
@@ -168,9 +162,7 @@ int pp_transport_connect(const struct pp_transport_ops *t, const struct pp_backe
 
 void pp_transport_prepare(void)
 {
-    for (int i = 0; i < COUNT; i++) {
-        if (transports[i]->prepare) {
+    for (int i = 0; i < COUNT; i++)
+        if (transports[i]->prepare)
             transports[i]->prepare();
-        }
-    }
 }

@@ -13,9 +13,8 @@
 static int number_of(const char *name)
 {
     const char *text = getenv(name);
-    if (!text || *text == '\0') {
+    if (!text || *text == '\0')
         return 0;
-    }
     char *end;
     long n = strtol(text, &end, 10);
     return *end == '\0' && n > 0 && n <= INT_MAX ? (int)n : 0;
@@ -35,12 +34,10 @@ bool pp_mpi_launched(int *size)
         /* SLURM_PROCID alone is no sign: every batch script has it. */
         launched = false;
     }
-    if (launched && n == 0 && getenv("SLURM_PROCID")) {
+    if (launched && n == 0 && getenv("SLURM_PROCID"))
         n = number_of("SLURM_NTASKS");
-    }
-    if (size) {
+    if (size)
         *size = n;
-    }
     return launched;
 }
 
@@ -50,9 +47,8 @@ int pp_mpi_given_rank(void)
                                         "SLURM_PROCID"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         const char *value = getenv(names[i]);
-        if (value && value[0]) {
+        if (value && value[0])
             return atoi(value);
-        }
     }
     return 0;
 }

@@ -26,7 +26,7 @@
 #define GIB ((size_t)1 << 30)
 #define NAP_NS 50000
 
-/* --- waiting --------------------------------------------------------------------------------- */
+/* ---- waiting */
 
 static int finish(struct pp_transport *tp, MPI_Request *request, MPI_Status *status)
 {
@@ -35,17 +35,15 @@ static int finish(struct pp_transport *tp, MPI_Request *request, MPI_Status *sta
     for (;;) {
         int done = 0;
         MPI_TRY(MPI_Test(request, &done, status));
-        if (done) {
+        if (done)
             return 0;
-        }
         int code = atomic_load_explicit(&m->stop, memory_order_relaxed);
         if (code != 0) {
             MPI_Abort(MPI_COMM_WORLD, code);
             return pp_fail(PP_ELOST, "stopped: another rank failed");
         }
-        if (pp_backoff_pause(&b)) {
+        if (pp_backoff_pause(&b))
             continue;
-        }
         pp_show_wait(tp->waited_ns);
         if (tp->crowded) {
             struct timespec nap = {.tv_sec = 0, .tv_nsec = NAP_NS};
@@ -64,9 +62,8 @@ static void stop_all(struct pp_transport *tp)
     code = code < 0 ? -code : -PP_EINTERNAL;
     int none = 0;
     atomic_compare_exchange_strong(&m->stop, &none, code); /* none: of an earlier abort */
-    if (pthread_equal(pthread_self(), m->thread)) {
+    if (pthread_equal(pthread_self(), m->thread))
         MPI_Abort(MPI_COMM_WORLD, none != 0 ? none : code);
-    }
 }
 
 static bool stopped(struct pp_transport *tp)
@@ -75,7 +72,7 @@ static bool stopped(struct pp_transport *tp)
     return atomic_load(&m->stop) != 0;
 }
 
-/* --- collectives, exchanges ------------------------------------------------------------------ */
+/* ---- collectives, exchanges */
 
 static int allgather(struct pp_transport *tp, const void *in, size_t bytes, void *out)
 {
@@ -161,15 +158,14 @@ static int exchange(struct pp_transport *tp, const struct pp_exchange *x, int n)
             most = x[i].out_bytes > most ? x[i].out_bytes : most;
             PP_TRY(start_parts(tp, &x[i], at, &m->requests[2 * i], &m->requests[2 * i + 1]));
         }
-        for (int i = 0; i < n; i++) {
+        for (int i = 0; i < n; i++)
             PP_TRY(finish_parts(tp, &x[i], at, &m->requests[2 * i], &m->requests[2 * i + 1]));
-        }
         at += GIB;
     } while (at < most);
     return 0;
 }
 
-/* --- channels -------------------------------------------------------------------------------- */
+/* ---- channels */
 
 static int open_channels(struct pp_transport *tp, const struct pp_channel_spec *specs, int n,
                          void *const *memory)

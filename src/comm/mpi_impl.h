@@ -44,9 +44,8 @@ int pp_mpi_failed(int mpi_rc, const char *call, const char *file, int line);
 #define MPI_TRY(call)                                                                              \
     do {                                                                                           \
         int mpi_try_rc_ = (call);                                                                  \
-        if (mpi_try_rc_ != MPI_SUCCESS) {                                                          \
+        if (mpi_try_rc_ != MPI_SUCCESS)                                                            \
             return pp_mpi_failed(mpi_try_rc_, #call, __FILE__, __LINE__);                          \
-        }                                                                                          \
     } while (0)
 
 int pp_mpi_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_transport **out);

@@ -34,16 +34,14 @@ const char *pp_mpi_version(void)
     static _Thread_local char name[64];
     char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
     int n = 0;
-    if (MPI_Get_library_version(text, &n) != MPI_SUCCESS) {
+    if (MPI_Get_library_version(text, &n) != MPI_SUCCESS)
         return "";
-    }
     text[strcspn(text, ",\n")] = '\0';
     size_t used = 0;
     bool word_start = true;
     for (const char *p = text; *p && used + 1 < sizeof(name); p++) {
-        if (word_start && *p == 'v' && p[1] >= '0' && p[1] <= '9') {
+        if (word_start && *p == 'v' && p[1] >= '0' && p[1] <= '9')
             continue;
-        }
         if (word_start && strncmp(p, "Version:", 8) == 0) {
             p += 8; /* and the blank behind it */
             continue;
@@ -59,12 +57,10 @@ const char *pp_mpi_version(void)
 static int die_with_launcher(void)
 {
     pid_t launcher = getppid();
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) {
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
         return pp_fail_errno(PP_EINTERNAL, "prctl(PR_SET_PDEATHSIG)");
-    }
-    if (getppid() != launcher) {
+    if (getppid() != launcher)
         return pp_fail(PP_ELOST, "the MPI launcher has ended");
-    }
     return 0;
 }
 
@@ -106,9 +102,8 @@ static void let_go(const struct pp_channel_end *e, int rank)
             int done = 1;
             if (*r != MPI_REQUEST_NULL && MPI_Test(r, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS &&
                 !done) {
-                if (e->spec.dst == rank) {
+                if (e->spec.dst == rank)
                     MPI_Cancel(r);
-                }
                 MPI_Request_free(r);
             }
         }
@@ -117,23 +112,19 @@ static void let_go(const struct pp_channel_end *e, int rank)
 
 static void end_mpi(struct mpi *m)
 {
-    if (m->channels != MPI_COMM_NULL) {
+    if (m->channels != MPI_COMM_NULL)
         MPI_Comm_free(&m->channels);
-    }
-    if (m->control != MPI_COMM_NULL) {
+    if (m->control != MPI_COMM_NULL)
         MPI_Comm_free(&m->control);
-    }
-    if (--open_count == 0) {
+    if (--open_count == 0)
         MPI_Finalize();
-    }
     pp_free(m->requests);
 }
 
 void pp_mpi_close(struct pp_transport *tp)
 {
-    for (int i = 0; i < tp->n_ends; i++) {
+    for (int i = 0; i < tp->n_ends; i++)
         let_go(&tp->ends[i], tp->rank);
-    }
     end_mpi(tp->impl);
 }
 
@@ -154,13 +145,11 @@ int pp_mpi_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_trans
     }
     int started = 0;
     MPI_TRY(MPI_Initialized(&started));
-    if (started && open_count == 0) {
+    if (started && open_count == 0)
         return pp_fail(PP_EINTERNAL, "MPI cannot be opened again once it was closed");
-    }
     struct mpi *m = pp_alloc(1, sizeof(*m));
-    if (!m) {
+    if (!m)
         return PP_ERESOURCE;
-    }
     m->channels = MPI_COMM_NULL;
     m->control = MPI_COMM_NULL;
     m->vote = MPI_REQUEST_NULL;
@@ -179,12 +168,10 @@ int pp_mpi_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_trans
     rc = level < MPI_THREAD_FUNNELED
              ? pp_fail(PP_ERESOURCE, "this MPI allows no threads beside it (MPI_THREAD_FUNNELED)")
              : set_up(m, &rank, &size, &crowded);
-    if (rc == 0 && !(m->requests = pp_alloc(2 * (size_t)size, sizeof(*m->requests)))) {
+    if (rc == 0 && !(m->requests = pp_alloc(2 * (size_t)size, sizeof(*m->requests))))
         rc = PP_ERESOURCE;
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = pp_transport_new(&transport_mpi, rank, size, m, out);
-    }
     if (rc < 0) {
         end_mpi(m);
         pp_free(m);

@@ -34,7 +34,7 @@
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
 
-/* --- messages -------------------------------------------------------------------------------- */
+/* ---- messages */
 
 int pp_nccl_move(struct nccl *n, struct pp_channel_end *e, int slot, size_t bytes)
 {
@@ -91,7 +91,7 @@ static int release(struct pp_transport *tp, struct pp_channel_end *e, int slot)
     return 0;
 }
 
-/* --- collectives on the device, in the compute stream --------------------------------------- */
+/* ---- collectives on the device, in the compute stream */
 
 /* Inside a group nothing happens yet: "in progress" is for its end to wait for. */
 static int in_group(struct nccl *n, ncclResult_t rc, const char *call)
@@ -124,14 +124,13 @@ static int allgather_on(struct pp_transport *tp, const void *in, size_t bytes, v
 {
     struct nccl *n = tp->impl;
     PP_TRY(pp_nccl_alive(n));
-    if (bytes == 0) {
+    if (bytes == 0)
         return 0;
-    }
     ncclResult_t rc = n->nccl->AllGather(in, out, bytes, ncclUint8, n->world, n->stream);
     return pp_nccl_settle(n, n->world, NULL, rc, "ncclAllGather");
 }
 
-/* --- on the host: the inner transport -------------------------------------------------------- */
+/* ---- on the host: the inner transport */
 
 /* Another rank's abort ends the waits of this one's device too. */
 static void lost(struct pp_transport *tp)
@@ -144,9 +143,8 @@ static void stop_all(struct pp_transport *tp)
 {
     struct nccl *n = tp->impl;
     pp_transport_abort(tp->inner);
-    if (pthread_equal(pthread_self(), n->thread)) {
+    if (pthread_equal(pthread_self(), n->thread))
         pp_nccl_give_up(n);
-    }
 }
 
 static int bind(struct pp_transport *tp)

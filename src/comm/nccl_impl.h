@@ -80,7 +80,7 @@ int pp_nccl_wait_mark(struct pp_transport *tp, void *mark, uint64_t timeout_ns);
 /* Abort all communicators, with a deadline. Local, in the rank's thread; idempotent. */
 void pp_nccl_give_up(struct nccl *n);
 
-/* --- nccl_start.c ---------------------------------------------------------------------------- */
+/* ---- nccl_start.c */
 
 /* Of the table: */
 void pp_nccl_prepare(void);

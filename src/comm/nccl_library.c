@@ -51,9 +51,8 @@ static void load(void)
 int pp_nccl_load(const struct nccl_library **out)
 {
     pthread_once(&once, load);
-    if (problem[0]) {
+    if (problem[0])
         return pp_fail(PP_ERESOURCE, "%s", problem);
-    }
     *out = &nccl;
     return 0;
 }

@@ -32,9 +32,8 @@ int pp_nccl_check_places(const struct nccl_place *places, int n)
 int pp_nccl_most_channels(const struct pp_channel_spec *all, int n, int size, int *out)
 {
     int *count = pp_alloc((size_t)size, sizeof(*count));
-    if (!count) {
+    if (!count)
         return PP_ERESOURCE;
-    }
     int most = 0;
     for (int i = 0; i < n; i++) {
         int src = ++count[all[i].src];
@@ -53,17 +52,15 @@ int pp_nccl_rounds(const struct pp_channel_spec *all, int n, int size, int *roun
     PP_TRY(pp_nccl_most_channels(all, n, size, &most));
     size_t colours = 2 * (size_t)most;
     bool *busy = pp_alloc((size_t)size * colours, sizeof(*busy)); /* [rank][round] */
-    if (!busy) {
+    if (!busy)
         return PP_ERESOURCE;
-    }
     int used = 0;
     for (int i = 0; i < n; i++) {
         bool *src = busy + (size_t)all[i].src * colours;
         bool *dst = busy + (size_t)all[i].dst * colours;
         int r = 0;
-        while (src[r] || dst[r]) {
+        while (src[r] || dst[r])
             r++;
-        }
         src[r] = dst[r] = true;
         round[i] = r;
         used = r + 1 > used ? r + 1 : used;
@@ -90,11 +87,9 @@ void pp_nccl_merge(const struct pp_channel_spec *all, int size, int most,
     *n = 0;
     for (int r = 0; r < size; r++) {
         const struct pp_channel_spec *theirs = all + (size_t)r * (size_t)most;
-        for (int i = 0; i < most && theirs[i].slots != 0; i++) {
-            if (theirs[i].src == r) { /* its other end has it too */
+        for (int i = 0; i < most && theirs[i].slots != 0; i++)
+            if (theirs[i].src == r) /* its other end has it too */
                 out[(*n)++] = theirs[i];
-            }
-        }
     }
     qsort(out, (size_t)*n, sizeof(*out), by_id);
 }

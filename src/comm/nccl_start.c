@@ -18,7 +18,7 @@
 
 #define QUEUES "32" /* as many as CUDA has */
 
-/* --- opening --------------------------------------------------------------------------------- */
+/* ---- opening */
 
 void pp_nccl_prepare(void)
 {
@@ -42,7 +42,7 @@ int pp_nccl_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_tran
     return 0;
 }
 
-/* --- what all ranks tell each other ---------------------------------------------------------- */
+/* ---- what all ranks tell each other */
 
 /* NCCL takes machines for one when this is equal. The name alone is not enough: containers and
  * clones share names. */
@@ -58,9 +58,8 @@ static void name_host(char *out, size_t bytes)
     (void)gethostname(name, sizeof(name) - 1);
     FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
     if (f) {
-        if (!fgets(boot, sizeof(boot), f)) {
+        if (!fgets(boot, sizeof(boot), f))
             boot[0] = '\0';
-        }
         fclose(f);
     }
     boot[strcspn(boot, "\n")] = '\0';
@@ -75,18 +74,16 @@ static int check_places(struct pp_transport *tp)
     struct nccl_place *all = pp_alloc((size_t)tp->size, sizeof(*all));
     int rc = all ? 0 : PP_ERESOURCE;
     cudaError_t asked = cudaDeviceGetPCIBusId(mine.device, (int)sizeof(mine.device), n->device);
-    if (rc == 0 && asked != cudaSuccess) {
+    if (rc == 0 && asked != cudaSuccess)
         rc = pp_nccl_cuda_failed(n, asked, "cudaDeviceGetPCIBusId");
-    }
     name_host(mine.host, sizeof(mine.host));
     rc = pp_transport_agree(tp, rc);
     if (rc == 0) {
         pp_assert(all != NULL); /* or this rank had not agreed */
         rc = pp_transport_allgather(tp, &mine, sizeof(mine), all);
     }
-    if (rc == 0) {
+    if (rc == 0)
         rc = pp_nccl_check_places(all, tp->size);
-    }
     pp_free(all);
     return rc;
 }
@@ -123,9 +120,8 @@ static int share_ids(struct pp_transport *tp, const struct pp_channel_spec *chan
         }
     }
     rc = pp_transport_agree(tp, rc);
-    if (rc == 0) {
+    if (rc == 0)
         rc = pp_transport_allgather(tp, mine, (size_t)out->each * sizeof(*mine), out->all);
-    }
     pp_free(mine);
     pp_free(sends);
     return rc;
@@ -135,13 +131,12 @@ static const ncclUniqueId *id_of(const struct ids *ids, const struct pp_channel_
                                  int channel)
 {
     int before = 0;
-    for (int i = 0; i < channel; i++) {
+    for (int i = 0; i < channel; i++)
         before += channels[i].src == channels[channel].src;
-    }
     return &ids->all[channels[channel].src * ids->each + 1 + before];
 }
 
-/* --- communicators --------------------------------------------------------------------------- */
+/* ---- communicators */
 
 static int make_comm(struct nccl *n, const struct pp_channel_end *e, int size,
                      const ncclUniqueId *id, int rank, ncclComm_t *out)
@@ -166,7 +161,7 @@ static int connect_end(struct nccl *n, struct pp_channel_end *e, const ncclUniqu
     return pp_nccl_wait_event(n, e, nccl_slot(e, 0)->there, "the first message");
 }
 
-/* --- this rank's side ------------------------------------------------------------------------ */
+/* ---- this rank's side */
 
 static int make_event(struct nccl *n, cudaEvent_t *out)
 {
@@ -215,9 +210,8 @@ static int make_ends(struct nccl *n, int most)
     PP_TRY(check_queues(n, most));
     n->blocks = pp_nccl_blocks(most);
     CUDA_TRY(n, cudaDeviceGetStreamPriorityRange(&low, &high));
-    for (int i = 0; i < n->tp->n_ends; i++) {
+    for (int i = 0; i < n->tp->n_ends; i++)
         PP_TRY(make_end(n, &n->tp->ends[i], high));
-    }
     return 0;
 }
 
@@ -228,23 +222,19 @@ static int connect_all(struct pp_transport *tp, const struct pp_channel_spec *ch
     struct nccl *n = tp->impl;
     struct ids ids = {0};
     int rc = share_ids(tp, channels, n_channels, &ids);
-    if (rc < 0) {
+    if (rc < 0)
         goto out;
-    }
     pp_assert(ids.all != NULL); /* or this rank had not agreed */
     rc = pp_transport_agree(tp, make_comm(n, NULL, tp->size, &ids.all[0], tp->rank, &n->world));
-    if (rc < 0) {
+    if (rc < 0)
         goto out;
-    }
     for (int r = 0; rc == 0 && r < rounds; r++) {
         for (int i = 0; rc == 0 && i < n_channels; i++) {
-            if (round[i] != r || (channels[i].src != tp->rank && channels[i].dst != tp->rank)) {
+            if (round[i] != r || (channels[i].src != tp->rank && channels[i].dst != tp->rank))
                 continue;
-            }
             struct pp_channel_end *e = tp->ends;
-            while (e->spec.id != channels[i].id) {
+            while (e->spec.id != channels[i].id)
                 e++;
-            }
             ((struct nccl_end *)e->own)->round = r;
             rc = connect_end(n, e, id_of(&ids, channels, i));
         }
@@ -272,19 +262,15 @@ int pp_nccl_open_channels(struct pp_transport *tp, const struct pp_channel_spec 
         pp_nccl_merge(all, tp->size, padded, channels, &n_channels);
         rc = pp_nccl_most_channels(channels, n_channels, tp->size, &most);
     }
-    if (rc == 0) {
+    if (rc == 0)
         rc = pp_nccl_rounds(channels, n_channels, tp->size, round, &rounds);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = make_ends(n, most);
-    }
     rc = pp_transport_agree(tp, rc);
-    if (rc == 0) {
+    if (rc == 0)
         rc = check_places(tp);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = connect_all(tp, channels, n_channels, round, rounds);
-    }
     n->open = rc == 0;
     pp_free(round);
     pp_free(channels);
@@ -292,7 +278,7 @@ int pp_nccl_open_channels(struct pp_transport *tp, const struct pp_channel_spec 
     return rc;
 }
 
-/* --- the end --------------------------------------------------------------------------------- */
+/* ---- the end */
 
 /* In the order of creation, which all ranks share: each end waits for its other one. */
 static int finish(struct nccl *n, ncclComm_t *comm, const struct pp_channel_end *e)
@@ -309,9 +295,8 @@ static int finish_all(struct nccl *n)
     for (int round = 0; round < 2 * NCCL_CHANNELS_MAX; round++) {
         for (int i = 0; i < n->tp->n_ends; i++) {
             struct nccl_end *own = n->tp->ends[i].own;
-            if (own->comm && own->round == round) {
+            if (own->comm && own->round == round)
                 PP_TRY(finish(n, &own->comm, &n->tp->ends[i]));
-            }
         }
     }
     return n->world ? finish(n, &n->world, NULL) : 0;
@@ -321,30 +306,24 @@ static void free_end(const struct pp_channel_end *e)
 {
     const struct nccl_end *own = e->own;
     for (int k = 0; e->own_slots && k < e->spec.slots; k++) {
-        if (nccl_slot(e, k)->here) {
+        if (nccl_slot(e, k)->here)
             cudaEventDestroy(nccl_slot(e, k)->here);
-        }
-        if (nccl_slot(e, k)->there) {
+        if (nccl_slot(e, k)->there)
             cudaEventDestroy(nccl_slot(e, k)->there);
-        }
     }
-    if (own && own->stream) {
+    if (own && own->stream)
         cudaStreamDestroy(own->stream);
-    }
 }
 
 void pp_nccl_destroy(struct pp_transport *tp)
 {
     struct nccl *n = tp->impl;
     struct pp_error kept = *pp_error_get();
-    if (!n->open || finish_all(n) < 0) { /* ends of a start that failed have nobody to wait for */
+    if (!n->open || finish_all(n) < 0) /* ends of a start that failed have nobody to wait for */
         pp_nccl_give_up(n);
-    }
     /* What hangs on a device that does not let go would hang this rank too. */
-    for (int i = 0; i < tp->n_ends && !n->stuck; i++) {
+    for (int i = 0; i < tp->n_ends && !n->stuck; i++)
         free_end(&tp->ends[i]);
-    }
-    if (kept.code != 0) {
+    if (kept.code != 0)
         pp_error_adopt(&kept);
-    }
 }

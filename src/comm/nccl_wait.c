@@ -21,7 +21,7 @@
 #define LOOK_NS 5000000  /* between two looks at all communicators */
 #define ABORT_SECONDS 10 /* for all communicators to let go */
 
-/* --- giving up -------------------------------------------------------------------------------- */
+/* ---- giving up */
 
 struct abort_one {
     pthread_t thread;
@@ -50,9 +50,8 @@ static void collect(const struct nccl *n, ncclComm_t *comm, struct abort_one *ou
  * and these may be waiting, in a stream, behind those of another one. */
 void pp_nccl_give_up(struct nccl *n)
 {
-    if (n->lost) {
+    if (n->lost)
         return;
-    }
     n->lost = true;
     struct pp_error kept = *pp_error_get();
     struct abort_one *all = pp_alloc((size_t)n->tp->n_ends + 1, sizeof(*all));
@@ -60,17 +59,13 @@ void pp_nccl_give_up(struct nccl *n)
     n->stuck = !all;
     for (int i = 0; all && i < n->tp->n_ends; i++) {
         struct nccl_end *own = n->tp->ends[i].own;
-        if (own) {
+        if (own)
             collect(n, &own->comm, all, &count);
-        }
     }
-    if (all) {
+    if (all)
         collect(n, &n->world, all, &count);
-    }
-    while (started < count &&
-           pp_thread_start(&all[started].thread, abort_main, &all[started]) == 0) {
+    while (started < count && pp_thread_start(&all[started].thread, abort_main, &all[started]) == 0)
         started++;
-    }
     n->stuck |= started < count;
     struct timespec end;
     clock_gettime(CLOCK_REALTIME, &end);
@@ -81,20 +76,17 @@ void pp_nccl_give_up(struct nccl *n)
             n->stuck = true;
         }
     }
-    if (!n->stuck) {
+    if (!n->stuck)
         pp_free(all); /* or a thread still reads it */
-    }
-    if (kept.code != 0) {
+    if (kept.code != 0)
         pp_error_adopt(&kept);
-    }
 }
 
 /* "rank 0 to 1 (channel 3)" */
 static const char *name_of(const struct pp_channel_end *e, char *out, size_t bytes)
 {
-    if (!e) {
+    if (!e)
         return "all ranks";
-    }
     snprintf(out, bytes, "rank %d to %d (channel %d)", e->spec.src, e->spec.dst, e->spec.id);
     return out;
 }
@@ -132,35 +124,31 @@ int pp_nccl_cuda_failed(struct nccl *n, cudaError_t rc, const char *call)
     return code;
 }
 
-/* --- looking --------------------------------------------------------------------------------- */
+/* ---- looking */
 
 static int look_at(struct nccl *n, const struct pp_channel_end *e, ncclComm_t comm)
 {
     ncclResult_t state = ncclSuccess;
-    if (!comm) {
+    if (!comm)
         return 0;
-    }
     ncclResult_t rc = n->nccl->CommGetAsyncError(comm, &state);
     rc = rc == ncclSuccess ? state : rc;
-    if (rc != ncclSuccess && rc != ncclInProgress) {
+    if (rc != ncclSuccess && rc != ncclInProgress)
         return pp_nccl_failed(n, e, rc, "while it moved a message");
-    }
     return 0;
 }
 
 int pp_nccl_alive(struct nccl *n)
 {
-    if (n->lost) {
+    if (n->lost)
         return pp_fail(PP_ELOST, "stopped: communicators of this rank were given up");
-    }
     if (pp_transport_stopped(n->tp)) {
         pp_nccl_give_up(n);
         return pp_fail(PP_ELOST, "stopped: another rank failed");
     }
     uint64_t now = pp_clock_ns();
-    if (now - n->looked_ns < LOOK_NS) {
+    if (now - n->looked_ns < LOOK_NS)
         return 0;
-    }
     n->looked_ns = now;
     for (int i = 0; i < n->tp->n_ends; i++) {
         const struct pp_channel_end *e = &n->tp->ends[i];
@@ -182,11 +170,9 @@ static const struct pp_channel_end *unfinished(const struct nccl *n)
 {
     for (int i = 0; i < n->tp->n_ends; i++) {
         const struct pp_channel_end *e = &n->tp->ends[i];
-        for (int k = 0; k < e->spec.slots; k++) {
-            if (cudaEventQuery(nccl_slot(e, k)->there) == cudaErrorNotReady) {
+        for (int k = 0; k < e->spec.slots; k++)
+            if (cudaEventQuery(nccl_slot(e, k)->there) == cudaErrorNotReady)
                 return e;
-            }
-        }
     }
     return NULL;
 }
@@ -229,12 +215,10 @@ int pp_nccl_wait_event(struct nccl *n, const struct pp_channel_end *e, cudaEvent
     struct wait w = {.timeout_ns = n->timeout_ns, .e = e, .what = what};
     for (;;) {
         cudaError_t rc = cudaEventQuery(event);
-        if (rc == cudaSuccess) {
+        if (rc == cudaSuccess)
             return 0;
-        }
-        if (rc != cudaErrorNotReady) {
+        if (rc != cudaErrorNotReady)
             return pp_nccl_cuda_failed(n, rc, "cudaEventQuery");
-        }
         PP_TRY(pause_(n, &w));
     }
 }

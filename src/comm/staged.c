@@ -49,7 +49,7 @@ static int wait_mark(struct pp_transport *tp, void *mark)
     return pp_transport_wait_mark(tp, mark, s->timeout_ns);
 }
 
-/* --- memory ---------------------------------------------------------------------------------- */
+/* ---- memory */
 
 static int pin(struct pp_backend *be, size_t bytes, struct pinned *out)
 {
@@ -70,9 +70,8 @@ static int bind(struct pp_transport *tp)
 {
     struct staged *s = tp->impl;
     PP_TRY(pp_backend_mark_create(tp->be, false, &s->down));
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++)
         PP_TRY(pin(tp->be, PIECE_BYTES, &s->piece[i]));
-    }
     return 0;
 }
 
@@ -81,26 +80,22 @@ static int bind(struct pp_transport *tp)
 static void destroy(struct pp_transport *tp)
 {
     struct staged *s = tp->impl;
-    if (!tp->be || pp_backend_mark_set(tp->be, s->down) < 0 || wait_mark(tp, s->down) < 0) {
+    if (!tp->be || pp_backend_mark_set(tp->be, s->down) < 0 || wait_mark(tp, s->down) < 0)
         return;
-    }
     for (int i = 0; i < tp->n_ends; i++) {
         struct end *own = tp->ends[i].own;
         struct slot *slots = tp->ends[i].own_slots;
-        for (int k = 0; slots && k < tp->ends[i].spec.slots; k++) {
+        for (int k = 0; slots && k < tp->ends[i].spec.slots; k++)
             pp_backend_mark_destroy(tp->be, slots[k].copied);
-        }
-        if (own) {
+        if (own)
             unpin(tp->be, &own->twins);
-        }
     }
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++)
         unpin(tp->be, &s->piece[i]);
-    }
     pp_backend_mark_destroy(tp->be, s->down);
 }
 
-/* --- channels -------------------------------------------------------------------------------- */
+/* ---- channels */
 
 static int make_twins(struct pp_transport *tp, void **twins)
 {
@@ -114,9 +109,8 @@ static int make_twins(struct pp_transport *tp, void **twins)
             PP_TRY(pin(tp->be, bytes, &own->twins));
         }
         twins[i] = own->twins.p;
-        for (int k = 0; k < e->spec.slots; k++) {
+        for (int k = 0; k < e->spec.slots; k++)
             PP_TRY(pp_backend_mark_create(tp->be, false, &slots[k].copied));
-        }
     }
     return 0;
 }
@@ -127,9 +121,8 @@ static int open_channels(struct pp_transport *tp, const struct pp_channel_spec *
     pp_assert(tp->be);
     void **twins = pp_alloc((size_t)n, sizeof(*twins));
     int rc = pp_transport_agree(tp, twins ? make_twins(tp, twins) : PP_ERESOURCE);
-    if (rc == 0) {
+    if (rc == 0)
         rc = pp_transport_open_channels(tp->inner, specs, n, twins);
-    }
     pp_free(twins);
     return rc;
 }
@@ -187,7 +180,7 @@ static int release(struct pp_transport *tp, struct pp_channel_end *e, int slot)
     return pp_transport_release(tp->inner, index_of(tp, e), slot);
 }
 
-/* --- collectives ----------------------------------------------------------------------------- */
+/* ---- collectives */
 
 static int allgather_on(struct pp_transport *tp, const void *in, size_t bytes, void *out)
 {

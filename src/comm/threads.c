@@ -27,7 +27,7 @@
 #include "ppcli/devices.h"
 #include "ppcli/err.h"
 
-/* --- the group ------------------------------------------------------------------------------- */
+/* ---- the group */
 
 static void carve(struct pp_threads *g, struct pp_arena *a)
 {
@@ -43,9 +43,8 @@ int pp_threads_create(int size, struct pp_threads **out)
     pp_assert(size >= 1);
     size_t bytes = (sizeof(struct pp_threads) + 63) / 64 * 64;
     struct pp_threads *g = aligned_alloc(64, bytes);
-    if (!g) {
+    if (!g)
         return pp_fail(PP_ERESOURCE, "out of memory: %zu bytes", bytes);
-    }
     memset(g, 0, bytes);
     g->size = size;
     struct pp_arena dry = pp_arena_dry();
@@ -70,9 +69,8 @@ int pp_threads_create(int size, struct pp_threads **out)
 
 static void free_rank(struct rank *k)
 {
-    if (!k) {
+    if (!k)
         return;
-    }
     pp_free(k->sent);
     pp_free(k);
 }
@@ -80,9 +78,8 @@ static void free_rank(struct rank *k)
 void pp_threads_destroy(struct pp_threads **group)
 {
     struct pp_threads *g = *group;
-    if (!g) {
+    if (!g)
         return;
-    }
     for (int r = 0; r < g->size; r++) {
         free_rank(g->ranks[r]);
         pp_arena_destroy(&g->slot_lines[r]);
@@ -129,9 +126,8 @@ int pp_threads_attach(struct pp_threads *group, int rank, struct pp_transport **
     (*out)->crowded = group->crowded;
     k->sent = counts;
     k->received = counts + group->size;
-    if (group->pin) {
+    if (group->pin)
         pin(&group->allowed, rank);
-    }
     return 0;
 }
 
@@ -154,7 +150,7 @@ int pp_threads_wait(struct pp_transport *tp, struct pp_word *w, uint32_t target)
     return pp_word_wait(&how, w, target);
 }
 
-/* --- collectives ----------------------------------------------------------------------------- */
+/* ---- collectives */
 
 /* The last one to arrive opens it. Nobody can arrive twice: the next opening needs everyone. */
 int pp_threads_barrier(struct pp_transport *tp)
@@ -162,9 +158,8 @@ int pp_threads_barrier(struct pp_transport *tp)
     struct rank *k = tp->impl;
     struct pp_threads *g = k->group;
     /* A rank that was stopped inside a barrier is still counted in it: none may open any more. */
-    if (atomic_load(&g->stop.value) != 0) {
+    if (atomic_load(&g->stop.value) != 0)
         return pp_fail(PP_ELOST, "stopped: another rank failed");
-    }
     k->generation++;
     if (atomic_fetch_add(&g->arrived, 1) + 1 == (uint32_t)g->size) {
         atomic_store(&g->arrived, 0);
@@ -202,9 +197,8 @@ static int post_vote(struct pp_transport *tp, bool yes)
 {
     struct rank *k = tp->impl;
     struct pp_threads *g = k->group;
-    if (!yes) {
+    if (!yes)
         atomic_store(&g->against, 1);
-    }
     k->votes++;
     if (atomic_fetch_add(&g->voted, 1) + 1 == (uint32_t)g->size) {
         g->unanimous = atomic_exchange(&g->against, 0) == 0;
@@ -222,7 +216,7 @@ static int wait_vote(struct pp_transport *tp, bool *out_all)
     return 0;
 }
 
-/* --- channels -------------------------------------------------------------------------------- */
+/* ---- channels */
 
 /* The line of each slot, in memory of the group. */
 struct lines {
@@ -243,9 +237,8 @@ static int make_lines(struct pp_transport *tp)
         const struct pp_channel_spec *c = &tp->ends[i].spec;
         lines += c->dst == tp->rank ? (size_t)c->slots : 0;
     }
-    if (lines == 0) {
+    if (lines == 0)
         return 0;
-    }
     struct pp_arena *kept = &k->group->slot_lines[tp->rank];
     PP_TRY(pp_arena_create(lines * sizeof(struct line), kept));
     struct pp_arena a = *kept;
@@ -254,9 +247,8 @@ static int make_lines(struct pp_transport *tp)
         if (e->spec.dst == tp->rank) {
             struct lines *own = e->own;
             own->at = pp_arena_take(&a, (size_t)e->spec.slots, sizeof(struct line));
-            for (int j = 0; tp->be && j < e->spec.slots; j++) {
+            for (int j = 0; tp->be && j < e->spec.slots; j++)
                 PP_TRY(pp_backend_mark_create(tp->be, false, &own->at[j].freed));
-            }
         }
     }
     return 0;
@@ -284,11 +276,9 @@ static int open_channels(struct pp_transport *tp, const struct pp_channel_spec *
         e->memory = told.memory;
         *own = told.lines;
     }
-    for (int i = 0; i < n; i++) {
-        for (int j = 0; tp->be && specs[i].src == tp->rank && j < specs[i].slots; j++) {
+    for (int i = 0; i < n; i++)
+        for (int j = 0; tp->be && specs[i].src == tp->rank && j < specs[i].slots; j++)
             PP_TRY(pp_backend_mark_create(tp->be, false, &line_of(&tp->ends[i], j)->sent));
-        }
-    }
     return 0;
 }
 
@@ -348,9 +338,8 @@ static void destroy(struct pp_transport *tp)
             *mark = NULL;
         }
     }
-    if (tp->be) {
+    if (tp->be)
         pp_threads_forget_marks(tp);
-    }
     tp->impl = NULL; /* other ranks may still be looking at it: the group frees it */
 }
 

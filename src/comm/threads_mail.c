@@ -47,9 +47,8 @@ static int copy_from(struct pp_transport *tp, int src, void *to, size_t bytes, b
         PP_TRY(pp_threads_wait_point(tp, src, POINT_READY));
         return pp_backend_copy(tp->be, to, m->p, bytes);
     }
-    if (bytes > 0) {
+    if (bytes > 0)
         memcpy(to, m->p, bytes);
-    }
     return 0;
 }
 
@@ -64,22 +63,16 @@ static int exchange(struct pp_transport *tp, const struct pp_exchange *x, int n,
 {
     const struct rank *k = tp->impl;
     PP_TRY(on_device ? pp_threads_set_point(tp, POINT_READY) : 0);
-    for (int i = 0; i < n; i++) {
-        if (x[i].out) {
+    for (int i = 0; i < n; i++)
+        if (x[i].out)
             lend(tp, x[i].peer, x[i].out, x[i].out_bytes);
-        }
-    }
-    for (int i = 0; i < n; i++) {
-        if (x[i].in) {
+    for (int i = 0; i < n; i++)
+        if (x[i].in)
             PP_TRY(copy_from(tp, x[i].peer, x[i].in, x[i].in_bytes, on_device));
-        }
-    }
     PP_TRY(on_device ? pp_threads_set_point(tp, POINT_READ) : 0);
-    for (int i = 0; i < n; i++) {
-        if (x[i].in) {
+    for (int i = 0; i < n; i++)
+        if (x[i].in)
             give_back(tp, x[i].peer);
-        }
-    }
     for (int i = 0; i < n; i++) {
         int peer = x[i].peer;
         if (x[i].out) {

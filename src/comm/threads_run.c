@@ -30,12 +30,10 @@ static void arrive(struct gate *g, int ranks, bool wait)
 {
     pthread_mutex_lock(&g->lock);
     g->missing -= ranks;
-    if (g->missing == 0) {
+    if (g->missing == 0)
         pthread_cond_broadcast(&g->opened);
-    }
-    while (wait && g->missing > 0) {
+    while (wait && g->missing > 0)
         pthread_cond_wait(&g->opened, &g->lock);
-    }
     pthread_mutex_unlock(&g->lock);
 }
 
@@ -44,20 +42,16 @@ static void *run(void *arg)
     struct rank_thread *t = arg;
     struct pp_transport *tp = NULL;
     t->rc = pp_threads_attach(t->group, t->rank, &tp);
-    if (t->rc == 0) {
+    if (t->rc == 0)
         t->rc = t->job->work(&tp, t->rank, t->job->ctx, &t->failed_ns);
-    }
-    if (t->rc < 0) {
+    if (t->rc < 0)
         t->error = *pp_error_get();
-    }
-    if (!tp) {
+    if (!tp)
         pp_threads_abort(t->group); /* the others would wait for this one */
-    }
     arrive(t->gate, 1, true);
     pp_transport_destroy(&tp);
-    if (t->job->end) {
+    if (t->job->end)
         t->job->end(t->rank, t->job->ctx);
-    }
     return NULL;
 }
 
@@ -65,9 +59,8 @@ static void *run(void *arg)
  * did so before anybody who failed because of it. */
 static bool explains(const struct rank_thread *a, const struct rank_thread *b)
 {
-    if ((a->rc == PP_ELOST) != (b->rc == PP_ELOST)) {
+    if ((a->rc == PP_ELOST) != (b->rc == PP_ELOST))
         return b->rc == PP_ELOST;
-    }
     return a->failed_ns > 0 && b->failed_ns > 0 && a->failed_ns < b->failed_ns;
 }
 
@@ -92,9 +85,8 @@ int pp_threads_run(int n, const struct pp_threads_job *job)
     }
     for (int r = 0; r < started; r++) {
         pthread_join(ranks[r].thread, NULL);
-        if (ranks[r].rc < 0 && (!cause || explains(&ranks[r], cause))) {
+        if (ranks[r].rc < 0 && (!cause || explains(&ranks[r], cause)))
             cause = &ranks[r];
-        }
     }
     if (rc == 0 && cause) {
         (void)pp_error_adopt(&cause->error);

@@ -9,9 +9,8 @@
 int pp_threads_bind(struct pp_transport *tp)
 {
     struct rank *k = tp->impl;
-    for (int i = 0; i < POINTS; i++) {
+    for (int i = 0; i < POINTS; i++)
         PP_TRY(pp_backend_mark_create(tp->be, false, &k->points[i]));
-    }
     return 0;
 }
 
@@ -42,7 +41,7 @@ int pp_threads_wait_point(struct pp_transport *tp, int rank, enum point p)
     return pp_backend_mark_wait(tp->be, k->group->ranks[rank]->points[p]);
 }
 
-/* --- captured steps -------------------------------------------------------------------------- */
+/* ---- captured steps */
 
 /* Each point is set again only after a barrier that those who wait for it have come to: for JOINED
  * that of fork, for FORKED that of the next join. */
@@ -50,22 +49,19 @@ int pp_threads_join(struct pp_transport *tp)
 {
     PP_TRY(pp_threads_set_point(tp, POINT_JOINED));
     PP_TRY(pp_threads_barrier(tp));
-    for (int r = 1; tp->rank == 0 && r < tp->size; r++) {
+    for (int r = 1; tp->rank == 0 && r < tp->size; r++)
         PP_TRY(pp_threads_wait_point(tp, r, POINT_JOINED));
-    }
     return 0;
 }
 
 int pp_threads_fork(struct pp_transport *tp)
 {
     struct rank *k = tp->impl;
-    if (tp->rank == 0) {
+    if (tp->rank == 0)
         PP_TRY(pp_threads_set_point(tp, POINT_FORKED));
-    }
     PP_TRY(pp_threads_barrier(tp));
-    if (tp->rank != 0) {
+    if (tp->rank != 0)
         PP_TRY(pp_threads_wait_point(tp, 0, POINT_FORKED));
-    }
     k->fence++;
     return 0;
 }

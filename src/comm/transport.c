@@ -54,9 +54,8 @@ int pp_transport_wrap(const struct pp_transport_ops *ops, struct pp_transport *i
 void pp_transport_destroy(struct pp_transport **tp)
 {
     struct pp_transport *t = *tp;
-    if (!t) {
+    if (!t)
         return;
-    }
     t->ops->destroy(t);
     pp_ends_free(t);
     pp_transport_destroy(&t->inner);
@@ -67,22 +66,19 @@ void pp_transport_destroy(struct pp_transport **tp)
     *tp = NULL;
 }
 
-/* --- calls that an inner transport may do ---------------------------------------------------- */
+/* ---- calls that an inner transport may do */
 
 /* From tp inwards to the first transport that has the call, else to the innermost. */
 #define FIND(tp, call)                                                                             \
-    while (!(tp)->ops->call && (tp)->inner) {                                                      \
-        (tp) = (tp)->inner;                                                                        \
-    }
+    while (!(tp)->ops->call && (tp)->inner)                                                        \
+        (tp) = (tp)->inner;
 
 /* The end of a call that an inner transport may have done. */
 static int passed(struct pp_transport *tp, int rc)
 {
-    for (struct pp_transport *t = tp; rc == PP_ELOST && t; t = t->inner) {
-        if (t->ops->lost) {
+    for (struct pp_transport *t = tp; rc == PP_ELOST && t; t = t->inner)
+        if (t->ops->lost)
             t->ops->lost(t);
-        }
-    }
     return rc;
 }
 
@@ -130,18 +126,16 @@ bool pp_transport_stopped(struct pp_transport *tp)
 
 void pp_transport_show_waits(struct pp_transport *tp, uint64_t *waited_ns)
 {
-    for (; tp; tp = tp->inner) {
+    for (; tp; tp = tp->inner)
         tp->waited_ns = waited_ns;
-    }
 }
 
 int pp_transport_post_vote(struct pp_transport *tp, bool yes)
 {
     struct pp_transport *t = tp;
     FIND(t, post_vote);
-    if (t->ops->post_vote) {
+    if (t->ops->post_vote)
         return passed(tp, t->ops->post_vote(t, yes));
-    }
     tp->vote = yes;
     return 0;
 }
@@ -150,20 +144,17 @@ int pp_transport_wait_vote(struct pp_transport *tp, bool *out_all)
 {
     struct pp_transport *t = tp;
     FIND(t, wait_vote);
-    if (t->ops->wait_vote) {
+    if (t->ops->wait_vote)
         return passed(tp, t->ops->wait_vote(t, out_all));
-    }
     PP_TRY(pp_transport_allgather(tp, &tp->vote, sizeof(tp->vote), tp->verdicts));
     bool all = true;
-    for (int r = 0; r < tp->size; r++) {
+    for (int r = 0; r < tp->size; r++)
         all = all && tp->verdicts[r] != 0;
-    }
     *out_all = all;
     return 0;
 }
 
-/* --- the verdict of all ranks ------------------------------------------------------------------
- */
+/* ---- the verdict of all ranks */
 
 /* What travels of an error: the source position stays where it is, pointers do not cross. */
 struct story {
@@ -178,20 +169,17 @@ static int share_story(struct pp_transport *tp, int teller, int code, int rc)
     if (tp->rank != teller) {
         PP_TRY(pp_transport_recv(tp, teller, &s, sizeof(s)));
         s.text[sizeof(s.text) - 1] = '\0';
-        if (rc >= 0) {
+        if (rc >= 0)
             pp_fail(code, "rank %d: %s", teller, s.text);
-        }
         return code;
     }
     memset(&s, 0, sizeof(s));
     const struct pp_error *e = pp_error_get();
     const char *text = e->code != 0 && e->text[0] != '\0' ? e->text : pp_status_name(code);
     memcpy(s.text, text, strnlen(text, sizeof(s.text) - 1));
-    for (int r = 0; r < tp->size; r++) {
-        if (r != teller) {
+    for (int r = 0; r < tp->size; r++)
+        if (r != teller)
             PP_TRY(pp_transport_send(tp, r, &s, sizeof(s)));
-        }
-    }
     return code;
 }
 
@@ -199,23 +187,20 @@ int pp_transport_agree(struct pp_transport *tp, int rc)
 {
     int32_t mine = rc < 0 ? rc : 0;
     PP_TRY(pp_transport_allgather(tp, &mine, sizeof(mine), tp->verdicts));
-    for (int r = 0; r < tp->size; r++) {
-        if (tp->verdicts[r] < 0) {
+    for (int r = 0; r < tp->size; r++)
+        if (tp->verdicts[r] < 0)
             return share_story(tp, r, tp->verdicts[r], rc);
-        }
-    }
     return 0;
 }
 
-/* --- memory of a device ----------------------------------------------------------------------- */
+/* ---- memory of a device */
 
 int pp_transport_bind(struct pp_transport *tp, struct pp_backend *be)
 {
     pp_assert(!tp->be);
     tp->be = be;
-    if (tp->ops->bind) {
+    if (tp->ops->bind)
         return tp->ops->bind(tp);
-    }
     if (!be->caps.host_visible) {
         return pp_fail(PP_ERESOURCE, "transport %s cannot move memory of %s", tp->ops->name,
                        be->description);
@@ -230,19 +215,15 @@ bool pp_transport_on_device(const struct pp_transport *tp)
 
 int pp_transport_allgather_on(struct pp_transport *tp, const void *in, size_t bytes, void *out)
 {
-    if (!pp_transport_on_device(tp)) {
+    if (!pp_transport_on_device(tp))
         return pp_transport_allgather(tp, in, bytes, out);
-    }
-    if (tp->ops->allgather_on) {
+    if (tp->ops->allgather_on)
         return tp->ops->allgather_on(tp, in, bytes, out);
-    }
     int n = 0;
     char *to = out;
-    for (int r = 0; r < tp->size; r++) {
-        if (r != tp->rank) {
+    for (int r = 0; r < tp->size; r++)
+        if (r != tp->rank)
             tp->exchanges[n++] = (struct pp_exchange){r, in, bytes, to + (size_t)r * bytes, bytes};
-        }
-    }
     PP_TRY(pp_backend_copy(tp->be, to + (size_t)tp->rank * bytes, in, bytes));
     return tp->ops->exchange_on(tp, tp->exchanges, n);
 }
@@ -267,19 +248,16 @@ int pp_transport_fork(struct pp_transport *tp)
 /* Looks again and again: a call that waits for the device could wait for ever. */
 int pp_transport_wait_mark(struct pp_transport *tp, void *mark, uint64_t timeout_ns)
 {
-    if (tp->ops->wait_mark) {
+    if (tp->ops->wait_mark)
         return tp->ops->wait_mark(tp, mark, timeout_ns);
-    }
     struct pp_poll poll = {.backoff.crowded = tp->crowded, .waited_ns = tp->waited_ns};
     for (;;) {
         bool reached = false;
         PP_TRY(pp_backend_mark_reached(tp->be, mark, &reached));
-        if (reached) {
+        if (reached)
             return 0;
-        }
-        if (pp_transport_stopped(tp)) {
+        if (pp_transport_stopped(tp))
             return pp_fail(PP_ELOST, "stopped: another rank failed");
-        }
         if (!pp_poll_pause(&poll, timeout_ns)) {
             return pp_fail(PP_ELOST, "%s has not finished its work for %.3g s", tp->be->description,
                            (double)timeout_ns * 1e-9);
@@ -293,7 +271,7 @@ int pp_transport_barrier(struct pp_transport *tp)
     return pp_transport_allgather(tp, &mine, sizeof(mine), tp->verdicts);
 }
 
-/* --- sums ------------------------------------------------------------------------------------ */
+/* ---- sums */
 
 /* A sum over a group, of which this rank is member `me`. */
 struct sum {
@@ -314,20 +292,17 @@ static size_t piece(size_t N, int n, int d)
 
 static int add(const struct sum *s, size_t n, const float *x, float *to)
 {
-    if (s->on_device) {
+    if (s->on_device)
         return pp_backend_add(s->tp->be, n, x, to);
-    }
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         to[i] += x[i];
-    }
     return 0;
 }
 
 static int copy(const struct sum *s, size_t n, const float *x, float *to)
 {
-    if (s->on_device) {
+    if (s->on_device)
         return pp_backend_copy(s->tp->be, to, x, n * sizeof(float));
-    }
     memcpy(to, x, n * sizeof(float));
     return 0;
 }
@@ -357,9 +332,8 @@ static int reduce_small(const struct sum *s, size_t N)
         x[0] = (struct pp_exchange){.peer = s->group[0], .in = s->buf, .in_bytes = bytes};
         return exchange_here(s, 1);
     }
-    for (int j = 1; j < s->n; j++) {
+    for (int j = 1; j < s->n; j++)
         x[j - 1] = (struct pp_exchange){.peer = s->group[j], .out = s->buf, .out_bytes = bytes};
-    }
     return exchange_here(s, s->n - 1);
 }
 
@@ -388,9 +362,8 @@ static int reduce_pieces(const struct sum *s, size_t N)
         const float *from = s->scratch + (size_t)(j < s->me ? j : j - 1) * mine;
         PP_TRY(add(s, mine, j == s->me ? s->buf + lo : from, sum));
     }
-    if (s->me != 0) {
+    if (s->me != 0)
         PP_TRY(copy(s, mine, sum, s->buf + lo));
-    }
     k = 0;
     for (int j = 0; j < s->n; j++) {
         size_t theirs = piece(N, s->n, j);
@@ -411,12 +384,10 @@ int pp_transport_reduce(struct pp_transport *tp, const int *group, int n, size_t
         s.me = group[j] == tp->rank ? j : s.me;
     }
     pp_assert(s.me >= 0);
-    if (n == 1 || n_floats == 0) {
+    if (n == 1 || n_floats == 0)
         return 0;
-    }
-    if (tp->ops->reduce) {
+    if (tp->ops->reduce)
         return tp->ops->reduce(tp, group, n, n_floats, buf, scratch);
-    }
     /* The pieces of the n-1 others must fit the scratch: (n-1) * ceil(N/n) <= N. */
     size_t others = (size_t)n - 1;
     return n_floats < others * others ? reduce_small(&s, n_floats) : reduce_pieces(&s, n_floats);

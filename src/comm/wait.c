@@ -46,14 +46,12 @@ bool pp_backoff_pause(struct pp_backoff *b)
 {
     uint32_t spins = b->crowded ? 0 : SPINS;
     uint32_t yields = b->crowded ? YIELDS_CROWDED : YIELDS;
-    if (b->rounds >= spins + yields) {
+    if (b->rounds >= spins + yields)
         return false;
-    }
-    if (b->rounds < spins) {
+    if (b->rounds < spins)
         relax();
-    } else {
+    else
         sched_yield();
-    }
     b->rounds++;
     return true;
 }
@@ -72,16 +70,14 @@ static void sleep_on(struct pp_word *w, uint32_t seen)
 void pp_word_set(struct pp_word *w, uint32_t value)
 {
     atomic_store(&w->value, value);
-    if (atomic_load(&w->sleepers) > 0) {
+    if (atomic_load(&w->sleepers) > 0)
         (void)syscall(SYS_futex, &w->value, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
-    }
 }
 
 void pp_show_wait(uint64_t *waited_ns)
 {
-    if (waited_ns) {
+    if (waited_ns)
         __atomic_store_n(waited_ns, pp_clock_ns(), __ATOMIC_RELAXED);
-    }
 }
 
 int pp_word_wait(const struct pp_waiter *how, struct pp_word *w, uint32_t target)
@@ -89,12 +85,10 @@ int pp_word_wait(const struct pp_waiter *how, struct pp_word *w, uint32_t target
     struct pp_backoff b = {.crowded = how->crowded};
     for (;;) {
         uint32_t seen = atomic_load(&w->value);
-        if (seen == target) {
+        if (seen == target)
             return 0;
-        }
-        if (atomic_load_explicit(&how->stop->value, memory_order_relaxed) != 0) {
+        if (atomic_load_explicit(&how->stop->value, memory_order_relaxed) != 0)
             return pp_fail(PP_ELOST, "stopped: another rank failed");
-        }
         if (!pp_backoff_pause(&b)) {
             pp_show_wait(how->waited_ns);
             sleep_on(w, seen);
@@ -106,14 +100,12 @@ int pp_word_wait(const struct pp_waiter *how, struct pp_word *w, uint32_t target
 
 bool pp_poll_pause(struct pp_poll *p, uint64_t timeout_ns)
 {
-    if (pp_backoff_pause(&p->backoff)) {
+    if (pp_backoff_pause(&p->backoff))
         return true;
-    }
     uint64_t now = pp_clock_ns();
     p->start_ns = p->start_ns > 0 ? p->start_ns : now;
-    if (timeout_ns > 0 && now - p->start_ns > timeout_ns) {
+    if (timeout_ns > 0 && now - p->start_ns > timeout_ns)
         return false;
-    }
     pp_show_wait(p->waited_ns);
     const struct timespec nap = {.tv_sec = 0, .tv_nsec = NAP_NS};
     nanosleep(&nap, NULL);

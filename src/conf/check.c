@@ -19,11 +19,9 @@ static int option(const char *key)
 
 static bool good(const struct pp_config *cfg, const char *const *keys)
 {
-    for (int i = 0; keys[i]; i++) {
-        if (cfg->source->origins[option(keys[i])].bad) {
+    for (int i = 0; keys[i]; i++)
+        if (cfg->source->origins[option(keys[i])].bad)
             return false;
-        }
-    }
     return true;
 }
 
@@ -33,11 +31,9 @@ static const char *blame(const struct pp_config *cfg, const char *const *keys)
 {
     static const enum conf_from order[] = {CONF_FROM_SETTING, CONF_FROM_FILE};
     for (int o = 0; o < 2; o++) {
-        for (int i = 0; keys[i]; i++) {
-            if (cfg->source->origins[option(keys[i])].from == order[o]) {
+        for (int i = 0; keys[i]; i++)
+            if (cfg->source->origins[option(keys[i])].from == order[o])
                 return keys[i];
-            }
-        }
     }
     return keys[0];
 }
@@ -46,14 +42,12 @@ static void check_batch(struct pp_config *cfg)
 {
     static const char *const keys[] = {"pipeline.microbatches", "pipeline.replicas",
                                        "train.batch_size", NULL};
-    if (!good(cfg, keys)) {
+    if (!good(cfg, keys))
         return;
-    }
     int m = cfg->pipeline.microbatches, d = cfg->pipeline.replicas, b = cfg->train.batch_size;
     int share = b / d; /* rows of the smallest replica */
-    if (share >= m) {
+    if (share >= m)
         return;
-    }
     const char *key = blame(cfg, keys);
     if (share == 0) {
         pp_config_problem(cfg, key,
@@ -73,9 +67,8 @@ static void check_batch(struct pp_config *cfg)
 static void check_stages(struct pp_config *cfg)
 {
     static const char *const keys[] = {"pipeline.stages", "pipeline.chunks", "model.sizes", NULL};
-    if (!good(cfg, keys)) {
+    if (!good(cfg, keys))
         return;
-    }
     int layers = cfg->model.n_sizes - 1;
     int chunks = cfg->pipeline.chunks;
     if (cfg->pipeline.stages <= layers && (int64_t)cfg->pipeline.stages * chunks > layers) {
@@ -104,13 +97,11 @@ static void check_assignment(struct pp_config *cfg)
     const char *key = keys[0];
     int layers = cfg->model.n_sizes - 1;
     int n = cfg->pipeline.n_ranges;
-    if (!good(cfg, keys) || cfg->pipeline.assignment != PP_ASSIGN_EXPLICIT) {
+    if (!good(cfg, keys) || cfg->pipeline.assignment != PP_ASSIGN_EXPLICIT)
         return;
-    }
     int stages = cfg->pipeline.stages, chunks = cfg->pipeline.chunks;
-    if (chunks == 0 && stages > 1 && n % stages == 0 && n > 0) {
+    if (chunks == 0 && stages > 1 && n % stages == 0 && n > 0)
         chunks = n / stages; /* how many the schedule holds is the layout's to know */
-    }
     if (chunks > 1 && n != stages * chunks) {
         pp_config_problem(cfg, key,
                           "%s: %d range%s for %d stages of %d chunks; write one for each "
@@ -157,9 +148,8 @@ static void check_nonfinite(struct pp_config *cfg)
 static void check_launch(struct pp_config *cfg, const struct pp_names *names)
 {
     static const char *const keys[] = {"run.transport", "run.launch", NULL};
-    if (!good(cfg, keys) || !names || !names->joins) {
+    if (!good(cfg, keys) || !names || !names->joins)
         return;
-    }
     const char *key = blame(cfg, keys);
     const char *transport = cfg->run.transport;
     if (cfg->run.launch == PP_LAUNCH_THREADS && !names->joins(transport, false)) {
@@ -225,9 +215,8 @@ static void note_idle(struct pp_config *cfg, const char *key, const char *becaus
     const struct conf_origin *origin = &cfg->source->origins[i];
     if (origin->bad || origin->from == CONF_FROM_DEFAULT ||
         conf_value_print(conf_option(i), cfg, value, sizeof(value)) < 0 ||
-        strcmp(value, conf_option(i)->def) == 0) {
+        strcmp(value, conf_option(i)->def) == 0)
         return;
-    }
     conf_note(cfg, i, "%s has no effect with %s = %s, only with %s", key, because, value_there,
               others);
 }
@@ -241,12 +230,10 @@ static void note_idle_keys(struct pp_config *cfg)
 {
     static const char *const keys[] = {"train.optimizer", NULL};
     enum pp_optimizer_kind k = cfg->train.optimizer;
-    if (!good(cfg, keys)) {
+    if (!good(cfg, keys))
         return;
-    }
-    if (k != PP_OPT_MOMENTUM) {
+    if (k != PP_OPT_MOMENTUM)
         note_idle_optimizer(cfg, "train.momentum", "momentum");
-    }
     if (k != PP_OPT_ADAM && k != PP_OPT_ADAMW) {
         note_idle_optimizer(cfg, "train.beta1", "adam and adamw");
         note_idle_optimizer(cfg, "train.beta2", "adam and adamw");
@@ -270,12 +257,10 @@ static void check_devices(struct pp_config *cfg, const struct pp_names *names)
         "run.partition_sms", "run.launch",        "run.devices", "run.backend",
         "pipeline.stages",   "pipeline.replicas", NULL};
     static const char *const launch[] = {"run.partition_sms", "run.launch", NULL};
-    for (int i = 0; gpu[i] && is_host(cfg, names); i++) {
+    for (int i = 0; gpu[i] && is_host(cfg, names); i++)
         note_idle(cfg, gpu[i], "run.backend", cfg->run.backend, "cuda");
-    }
-    if (!good(cfg, parts) || !cfg->run.partition_sms || is_host(cfg, names)) {
+    if (!good(cfg, parts) || !cfg->run.partition_sms || is_host(cfg, names))
         return;
-    }
     int ranks = cfg->pipeline.stages * cfg->pipeline.replicas;
     if (cfg->run.launch == PP_LAUNCH_MPIRUN) {
         const char *key = blame(cfg, launch);

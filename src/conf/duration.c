@@ -28,9 +28,8 @@ int conf_duration_parse(const struct conf_option *o, const char *text, double *o
             break;
         }
     }
-    while (n > 0 && text[n - 1] == ' ') {
+    while (n > 0 && text[n - 1] == ' ')
         n--;
-    }
     conf_range_text(o, NULL, range, sizeof(range));
     snprintf(digits, sizeof(digits), "%.*s", (int)(n < sizeof(digits) ? n : sizeof(digits)), text);
     if (n >= sizeof(digits) || conf_float_parse(&number, digits, &value, why) < 0) {

@@ -21,9 +21,8 @@ static int lookup(const char *ref, size_t n, const char **out, size_t *out_bytes
 {
     char name[128];
     size_t len = 0;
-    while (len < n && name_byte(ref[len], len == 0)) {
+    while (len < n && name_byte(ref[len], len == 0))
         len++;
-    }
     bool has_default = len + 2 <= n && ref[len] == ':' && ref[len + 1] == '-';
     if (len == 0 || len >= sizeof(name) || (len < n && !has_default)) {
         return conf_why(why, "'${%s}' is not understood; write ${NAME} or ${NAME:-default}",
@@ -43,9 +42,8 @@ static int lookup(const char *ref, size_t n, const char **out, size_t *out_bytes
     }
     *out_bytes = strlen(value);
     char reason[CONF_WHY_MAX];
-    if (conf_text_check(value, *out_bytes, reason) < 0) {
+    if (conf_text_check(value, *out_bytes, reason) < 0)
         return conf_why(why, "environment variable %s: %.200s", name, reason);
-    }
     *out = value;
     return 0;
 }
@@ -58,19 +56,16 @@ int conf_expand(const char *text, char *out, size_t out_bytes, char why[CONF_WHY
         size_t n = 1;
         if (p[0] == '$' && p[1] == '{') {
             const char *end = strchr(p, '}');
-            if (!end) {
+            if (!end)
                 return conf_why(why, "'%s' has no closing '}'", conf_quote(p, strlen(p)).s);
-            }
-            if (lookup(p + 2, (size_t)(end - p) - 2, &piece, &n, why) < 0) {
+            if (lookup(p + 2, (size_t)(end - p) - 2, &piece, &n, why) < 0)
                 return -1;
-            }
             p = end + 1;
         } else {
             p++;
         }
-        if (n >= out_bytes - used) {
+        if (n >= out_bytes - used)
             return conf_why(why, "the value is too long: at most %zu bytes", out_bytes - 1);
-        }
         memcpy(out + used, piece, n);
         used += n;
     }

@@ -48,9 +48,8 @@ static struct span trim(const char *p, size_t n)
         p++;
         n--;
     }
-    while (n > 0 && blank(p[n - 1])) {
+    while (n > 0 && blank(p[n - 1]))
         n--;
-    }
     return (struct span){p, n};
 }
 
@@ -63,9 +62,8 @@ int conf_text_check(const char *text, size_t bytes, char why[CONF_WHY_MAX])
 {
     for (size_t i = 0; i < bytes;) {
         const unsigned char *p = (const unsigned char *)text + i;
-        if (*p == '\0') {
+        if (*p == '\0')
             return conf_why(why, "NUL byte at byte %zu; is this a text file?", i + 1);
-        }
         int len = pp_utf8_length(text + i);
         if (len == 0) {
             return conf_why(why, "byte %zu (0x%02x) is not UTF-8; save the text as UTF-8", i + 1,
@@ -92,16 +90,13 @@ int conf_text_check(const char *text, size_t bytes, char why[CONF_WHY_MAX])
  * the start: after a blank it is refused, as the library would keep it in the value. */
 static struct span without_comment(struct reader *r, struct span s)
 {
-    if (s.n > 0 && (s.p[0] == ';' || s.p[0] == '#')) {
+    if (s.n > 0 && (s.p[0] == ';' || s.p[0] == '#'))
         return (struct span){s.p, 0};
-    }
     for (size_t i = 1; i < s.n; i++) {
-        if (!blank(s.p[i - 1])) {
+        if (!blank(s.p[i - 1]))
             continue;
-        }
-        if (s.p[i] == ';') {
+        if (s.p[i] == ';')
             return trim(s.p, i);
-        }
         if (s.p[i] == '#') {
             struct span rest = trim(s.p + i + 1, s.n - i - 1);
             conf_problem(r->cfg, here(r),
@@ -140,11 +135,9 @@ static struct span section_line(struct reader *r, struct span s)
                          conf_quote(inside.p, inside.n).s, conf_quote(word.p, word.n).s);
         }
     }
-    for (int i = 0; sections[i]; i++) {
-        if (strcmp(name, sections[i]) == 0) {
+    for (int i = 0; sections[i]; i++)
+        if (strcmp(name, sections[i]) == 0)
             return (struct span){sections[i], strlen(sections[i])};
-        }
-    }
     const char *near = pp_nearest(name, sections);
     if (near) {
         conf_problem(r->cfg, here(r), "unknown section [%s]; did you mean [%s]? (ppcli keys)",
@@ -169,9 +162,8 @@ static bool key_line(struct reader *r, struct span s)
     if (colon) {
         struct span key = trim(s.p, (size_t)(colon - s.p));
         struct span value = trim(colon + 1, s.n - (size_t)(colon - s.p) - 1);
-        if (value.n > 0 && value.p[0] == '=') { /* "lr := 3" */
+        if (value.n > 0 && value.p[0] == '=') /* "lr := 3" */
             value = trim(value.p + 1, value.n - 1);
-        }
         conf_problem(r->cfg, here(r), "':' does not separate key and value; write '%s = %s'",
                      conf_quote(key.p, key.n).s, conf_quote(value.p, value.n).s);
         return false;
@@ -197,11 +189,10 @@ static void hand_over(struct reader *r, struct span s, char *out, size_t limit)
         struct span key = trim(s.p, (size_t)(equals - s.p));
         struct span value = trim(equals + 1, s.n - (size_t)(equals - s.p) - 1);
         r->value = pp_alloc(value.n + 1, 1);
-        if (!r->value) {
+        if (!r->value)
             r->cfg->source->no_memory = true;
-        } else {
+        else
             memcpy(r->value, value.p, value.n);
-        }
         size_t n = key.n < limit - 4 ? key.n : limit - 4; /* a key so long is none of ours */
         snprintf(out, limit + 1, "%.*s = .", (int)n, key.p);
         return;
@@ -221,17 +212,15 @@ static char *next_line(char *out, int out_bytes, void *stream)
         conf_problem(r->cfg, here(r), "the line could not be read");
         r->expected = false;
     }
-    if (r->at >= r->bytes) {
+    if (r->at >= r->bytes)
         return NULL;
-    }
     const char *start = r->text + r->at;
     const char *end = memchr(start, '\n', r->bytes - r->at);
     size_t n = end ? (size_t)(end - start) : r->bytes - r->at;
     r->at += n + 1;
     r->line++;
-    if (n > 0 && start[n - 1] == '\r') {
+    if (n > 0 && start[n - 1] == '\r')
         n--;
-    }
 
     struct span s = trim(start, n);
     out[0] = '\0';
@@ -261,9 +250,8 @@ static void unknown_key(struct reader *r, const char *section, const char *key)
                          o->section, o->section);
             return;
         }
-        if (strcmp(o->section, section) == 0 && n < 63) {
+        if (strcmp(o->section, section) == 0 && n < 63)
             keys[n++] = o->key;
-        }
     }
     keys[n] = NULL;
     conf_problem(r->cfg, here(r), "unknown key '%s' in [%s]%s (ppcli keys %s)",
@@ -286,9 +274,8 @@ static void key_without_section(struct reader *r, const char *key)
 
 static void take_key(struct reader *r, const char *section, const char *key, const char *value)
 {
-    if (strcmp(section, NO_SECTION) == 0) {
+    if (strcmp(section, NO_SECTION) == 0)
         return; /* its header was reported */
-    }
     if (section[0] == '\0') {
         key_without_section(r, key);
         return;
@@ -329,13 +316,11 @@ int conf_ini_read(struct pp_config *cfg, const char *text, size_t bytes,
         conf_problem(cfg, here(&r), "the file is UTF-16; save it as UTF-8");
         return 0;
     }
-    if (bytes >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0) {
+    if (bytes >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0)
         r.at = 3;
-    }
     int rc = ini_parse_stream(next_line, &r, on_key, &r);
-    if (rc < 0) {
+    if (rc < 0)
         return pp_fail(PP_ERESOURCE, "out of memory in libinih");
-    }
     if (rc > 0 && cfg->source->problems.n == 0) {
         /* It refused a line that we took for good: the two must never disagree silently. */
         return pp_fail(PP_EINTERNAL, "libinih refuses line %d of %s", rc, cfg->source->file);

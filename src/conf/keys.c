@@ -50,20 +50,17 @@ static void print_text(FILE *f, const struct conf_option *o, const struct pp_nam
                        bool new_section, bool first, int name_width, bool alone)
 {
     char range[RANGE_MAX];
-    if (new_section) {
+    if (new_section)
         fprintf(f, "%s[%s]\n", first ? "" : "\n", o->section);
-    }
     conf_range_text(o, names, range, sizeof(range));
     fprintf(f, "  %-*s  %-10s  %-15s  %s\n", name_width, o->key, conf_type_name(o->type),
             shown_default(o), range);
     print_wrapped(f, name_width + 4, o->help);
     const char *const *lines = alone ? lines_of(o, names) : NULL;
-    for (int i = 0; lines && lines[i]; i += 2) {
+    for (int i = 0; lines && lines[i]; i += 2)
         fprintf(f, "%s    %-14s  %s\n", i == 0 ? "\n" : "", lines[i], lines[i + 1]);
-    }
-    if (lines) {
+    if (lines)
         fprintf(f, "\n    %s\n", o->note);
-    }
 }
 
 static void json_limits(struct pp_json *j, const struct conf_option *o)
@@ -101,20 +98,17 @@ static void json_values(struct pp_json *j, const struct conf_option *o,
     const char *const *list = conf_names_of(o, names);
     if (o->type == CONF_ENUM || list) {
         pp_json_array(j, "values");
-        if (o->word) {
+        if (o->word)
             pp_json_str(j, NULL, o->word);
-        }
-        for (int i = 0; list ? list[i] != NULL : o->choices[i].name != NULL; i++) {
+        for (int i = 0; list ? list[i] != NULL : o->choices[i].name != NULL; i++)
             pp_json_str(j, NULL, list ? list[i] : o->choices[i].name);
-        }
         pp_json_end(j);
     }
     const char *const *lines = lines_of(o, names);
     if (lines) {
         pp_json_object(j, "value_help");
-        for (int i = 0; lines[i]; i += 2) {
+        for (int i = 0; lines[i]; i += 2)
             pp_json_str(j, lines[i], lines[i + 1]);
-        }
         pp_json_end(j);
     }
 }
@@ -165,9 +159,8 @@ static void mdoc_text(FILE *f, const char *text)
             column = 0;
             continue;
         }
-        if (column == 0 && (*p == '.' || *p == '\'')) {
+        if (column == 0 && (*p == '.' || *p == '\''))
             fputs("\\&", f);
-        }
         mdoc_byte(f, *p);
         column++;
     }
@@ -178,9 +171,8 @@ static void print_mdoc(FILE *f, const struct conf_option *o, const struct pp_nam
                        bool new_section, bool first)
 {
     char range[RANGE_MAX], line[RANGE_MAX + 128];
-    if (new_section) {
+    if (new_section)
         fprintf(f, "%s.Ss [%s]\\&\n.Bl -tag -width Ds\n", first ? "" : ".El\n", o->section);
-    }
     fprintf(f, ".It Cm %s\n", o->key);
     mdoc_text(f, o->help);
     fputs(".br\n", f);
@@ -209,9 +201,8 @@ static int unknown_section(const char *section)
     const char *words[64 + CONF_SECTIONS_MAX];
     conf_sections(words);
     int n = 0;
-    while (words[n]) {
+    while (words[n])
         n++;
-    }
     for (int i = 0; i < conf_option_count() && n < 63 + CONF_SECTIONS_MAX; i++) {
         if (strcmp(conf_option(i)->key, section) == 0) {
             return pp_fail(PP_EUSAGE, "no section '%s'; did you mean '%s'?", section,
@@ -236,9 +227,8 @@ int pp_config_print_keys(FILE *f, const char *section, const struct pp_names *na
             n++;
         }
     }
-    if (n == 0) {
+    if (n == 0)
         return unknown_section(section);
-    }
 
     if (format == PP_KEYS_JSON) {
         pp_json_init(&j, f, 2);
@@ -249,9 +239,8 @@ int pp_config_print_keys(FILE *f, const char *section, const struct pp_names *na
     const char *last = "";
     for (int i = 0; i < conf_option_count(); i++) {
         const struct conf_option *o = conf_option(i);
-        if (!selected(o, section)) {
+        if (!selected(o, section))
             continue;
-        }
         bool new_section = strcmp(last, o->section) != 0;
         bool first = last[0] == '\0';
         last = o->section;

@@ -16,9 +16,8 @@
 static int next_entry(const char **p, char *why)
 {
     *p += strspn(*p, BLANKS);
-    if (**p != ',') {
+    if (**p != ',')
         return 0;
-    }
     (*p)++;
     *p += strspn(*p, BLANKS);
     return **p ? 0 : conf_why(why, "nothing after the last comma");
@@ -28,12 +27,10 @@ static int next_entry(const char **p, char *why)
 static bool take_number(const char **p, int limit, int *out)
 {
     int n = 0;
-    if (!isdigit((unsigned char)**p)) {
+    if (!isdigit((unsigned char)**p))
         return false;
-    }
-    for (; isdigit((unsigned char)**p) && n < limit; (*p)++) {
+    for (; isdigit((unsigned char)**p) && n < limit; (*p)++)
         n = 10 * n + (**p - '0');
-    }
     *out = n;
     return n < limit;
 }
@@ -42,23 +39,21 @@ static bool take_number(const char **p, int limit, int *out)
 static bool take_range(const char **p, const char *blanks, int limit, int *first, int *last)
 {
     *p += strspn(*p, blanks);
-    if (!take_number(p, limit, first)) {
+    if (!take_number(p, limit, first))
         return false;
-    }
     *last = *first;
     *p += strspn(*p, blanks);
     if (**p == '-') {
         (*p)++;
         *p += strspn(*p, blanks);
-        if (!take_number(p, limit, last)) {
+        if (!take_number(p, limit, last))
             return false;
-        }
         *p += strspn(*p, blanks);
     }
     return *first <= *last;
 }
 
-/* ---- model.sizes ---- */
+/* ---- model.sizes */
 
 /* "1024" or "1024*16" -> width and how often. */
 static int parse_entry(const struct conf_option *o, const char *entry, size_t n, uint64_t *width,
@@ -66,9 +61,8 @@ static int parse_entry(const struct conf_option *o, const char *entry, size_t n,
 {
     char text[64] = "";
     bool negative = false, minus = false;
-    if (n < sizeof(text)) {
+    if (n < sizeof(text))
         memcpy(text, entry, n);
-    }
     char *star = strchr(text, '*');
     *count = 1;
     bool good = true;
@@ -77,9 +71,8 @@ static int parse_entry(const struct conf_option *o, const char *entry, size_t n,
         good = conf_number_parse(star + 1, &minus, count) == CONF_NUMBER_OK && !minus && *count > 0;
     }
     if (good && conf_number_parse(text, &negative, width) == CONF_NUMBER_OK && !negative &&
-        *width >= (uint64_t)o->min && *width <= (uint64_t)o->max) {
+        *width >= (uint64_t)o->min && *width <= (uint64_t)o->max)
         return 0;
-    }
     return conf_why(why,
                     "'%s' is not a size; write whole numbers of %.0f to %.0f, a repeat as 1024*16 "
                     "without blanks",
@@ -98,19 +91,15 @@ int conf_sizes_parse(const struct conf_option *o, const char *text, struct pp_co
             return conf_why(why, "a comma without a number before it: '%s'",
                             conf_quote(p, strlen(p)).s);
         }
-        if (parse_entry(o, p, len, &width, &count, why) < 0) {
+        if (parse_entry(o, p, len, &width, &count, why) < 0)
             return -1;
-        }
-        if (count > (uint64_t)(PP_MODEL_SIZES_MAX - n)) {
+        if (count > (uint64_t)(PP_MODEL_SIZES_MAX - n))
             return conf_why(why, "more than %d sizes", PP_MODEL_SIZES_MAX);
-        }
-        for (uint64_t i = 0; i < count; i++) {
+        for (uint64_t i = 0; i < count; i++)
             sizes[n++] = (int)width;
-        }
         p += len;
-        if (next_entry(&p, why) < 0) {
+        if (next_entry(&p, why) < 0)
             return -1;
-        }
     }
     if (n < 2) {
         return conf_why(
@@ -130,14 +119,13 @@ int conf_sizes_print(const struct pp_config *cfg, char *out, size_t bytes)
         for (run = 1; i + run < cfg->model.n_sizes && sizes[i + run] == sizes[i]; run++) {
         }
         conf_put(&t, "%s%d", i ? " " : "", sizes[i]);
-        if (run > 1) {
+        if (run > 1)
             conf_put(&t, "*%d", run);
-        }
     }
     return conf_put_end(&t);
 }
 
-/* ---- pipeline.assignment ---- */
+/* ---- pipeline.assignment */
 
 #define FORMS "auto, equal, flops, params, time, or one range for each stage such as 0-2 | 3-5"
 
@@ -185,9 +173,8 @@ int conf_assignment_parse(const char *text, struct pp_config *cfg, char why[CONF
     int first[PP_STAGES_MAX], last[PP_STAGES_MAX];
     int n = 0;
     for (const char *p = text, *start = p;; start = ++p) {
-        if (n == PP_STAGES_MAX) {
+        if (n == PP_STAGES_MAX)
             return conf_why(why, "more than %d ranges", PP_STAGES_MAX);
-        }
         if (!take_range(&p, BLANKS, PP_MODEL_SIZES_MAX, &first[n], &last[n]) ||
             (*p != '|' && *p != '\0')) {
             start += strspn(start, BLANKS);
@@ -195,9 +182,8 @@ int conf_assignment_parse(const char *text, struct pp_config *cfg, char why[CONF
                             conf_quote(start, strcspn(start, "|")).s);
         }
         n++;
-        if (*p == '\0') {
+        if (*p == '\0')
             break;
-        }
     }
     set_ranges(cfg, PP_ASSIGN_EXPLICIT, first, last, n);
     return 0;
@@ -206,22 +192,19 @@ int conf_assignment_parse(const char *text, struct pp_config *cfg, char why[CONF
 int conf_assignment_print(const struct pp_config *cfg, char *out, size_t bytes)
 {
     struct conf_text t = {.out = out, .bytes = bytes};
-    for (int i = 0; i < ASSIGNMENT_WORDS; i++) {
-        if (assignment_words[i].kind == cfg->pipeline.assignment) {
+    for (int i = 0; i < ASSIGNMENT_WORDS; i++)
+        if (assignment_words[i].kind == cfg->pipeline.assignment)
             conf_put(&t, "%s", assignment_words[i].word);
-        }
-    }
     for (int i = 0; i < cfg->pipeline.n_ranges; i++) {
         int first = cfg->pipeline.first_layer[i], last = cfg->pipeline.last_layer[i];
         conf_put(&t, "%s%d", i ? " | " : "", first);
-        if (last != first) {
+        if (last != first)
             conf_put(&t, "-%d", last);
-        }
     }
     return conf_put_end(&t);
 }
 
-/* ---- run.devices: "auto", or in the order in which ranks take them ---- */
+/* ---- run.devices: "auto", or in the order in which ranks take them */
 
 int conf_devices_parse(const char *text, struct pp_config *cfg, char why[CONF_WHY_MAX])
 {
@@ -246,14 +229,12 @@ int conf_devices_parse(const char *text, struct pp_config *cfg, char why[CONF_WH
             seen[d] = true;
             list[n++] = d;
         }
-        if (next_entry(&p, why) < 0) {
+        if (next_entry(&p, why) < 0)
             return -1;
-        }
     }
     memset(cfg->run.devices, 0, sizeof(cfg->run.devices));
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         cfg->run.devices[i] = list[i];
-    }
     cfg->run.n_devices = n;
     return 0;
 }
@@ -268,9 +249,8 @@ int conf_devices_print(const struct pp_config *cfg, char *out, size_t bytes)
         }
         run = run == 2 ? 1 : run; /* "0 1", but "0-2" */
         conf_put(&t, "%s%d", i > 0 ? " " : "", list[i]);
-        if (run > 1) {
+        if (run > 1)
             conf_put(&t, "-%d", list[i] + run - 1);
-        }
     }
     return conf_put_end(&t);
 }

@@ -16,9 +16,8 @@
 
 static int read_config(const char *path, char **out, size_t *out_bytes)
 {
-    if (strcmp(path, "-") == 0) {
+    if (strcmp(path, "-") == 0)
         return pp_fd_read(STDIN_FILENO, "<stdin>", CONF_FILE_MAX, out, out_bytes);
-    }
     int rc = pp_file_read(path, CONF_FILE_MAX, out, out_bytes);
     return rc == PP_EFORMAT ? pp_fail(PP_ENOINPUT, "no config: %s", pp_error_get()->text) : rc;
 }
@@ -28,9 +27,8 @@ static char *plain_copy(const char *text)
 {
     char why[CONF_WHY_MAX];
     char *copy = pp_strdup(text);
-    if (copy && conf_text_check(copy, strlen(copy), why) < 0) {
+    if (copy && conf_text_check(copy, strlen(copy), why) < 0)
         pp_text_plain(copy);
-    }
     return copy;
 }
 
@@ -41,9 +39,8 @@ static int describe_file(struct pp_config_source *src, const char *path)
     memcpy(src->file_dir, src->cwd, sizeof(src->cwd));
     if (path) {
         src->file = plain_copy(is_file ? path : "<stdin>");
-        if (!src->file) {
+        if (!src->file)
             return PP_ERESOURCE;
-        }
     }
     if (!is_file) {
         src->name = pp_strdup("run");
@@ -53,13 +50,11 @@ static int describe_file(struct pp_config_source *src, const char *path)
     const char *base = strrchr(src->file, '/');
     base = base ? base + 1 : src->file;
     size_t n = strlen(base);
-    if (n > 4 && strcmp(base + n - 4, ".ini") == 0) {
+    if (n > 4 && strcmp(base + n - 4, ".ini") == 0)
         n -= 4;
-    }
     src->name = pp_strdup(base);
-    if (!src->name) {
+    if (!src->name)
         return PP_ERESOURCE;
-    }
     src->name[n] = '\0';
 
     const char *slash = strrchr(path, '/');
@@ -81,15 +76,12 @@ static bool convert(struct pp_config *cfg, const struct conf_option *o, const ch
                     const char *dir, const struct pp_names *names, char *why)
 {
     static _Thread_local char text[PP_CONFIG_VALUE_MAX];
-    if (conf_text_check(raw, strlen(raw), why) < 0 ||
-        conf_expand(raw, text, sizeof(text), why) < 0) {
+    if (conf_text_check(raw, strlen(raw), why) < 0 || conf_expand(raw, text, sizeof(text), why) < 0)
         return false;
-    }
     char *start = text + strspn(text, " \t");
     size_t n = strlen(start);
-    while (n > 0 && (start[n - 1] == ' ' || start[n - 1] == '\t')) {
+    while (n > 0 && (start[n - 1] == ' ' || start[n - 1] == '\t'))
         start[--n] = '\0';
-    }
     return conf_value_parse(o, start, dir, names, cfg, why) == 0;
 }
 
@@ -105,11 +97,10 @@ void conf_assign(struct pp_config *cfg, int option, const char *raw, struct conf
     const char *what = from_file ? src->file : place.said;
     size_t bytes = strlen(what) + sizeof(line);
     char *text = pp_alloc(bytes, 1);
-    if (text) {
+    if (text)
         snprintf(text, bytes, "%s%s", what, from_file ? line : "");
-    } else {
+    else
         src->no_memory = true;
-    }
     pp_free(origin->text);
     origin->text = text;
     origin->from = place.from;
@@ -117,9 +108,8 @@ void conf_assign(struct pp_config *cfg, int option, const char *raw, struct conf
 
     const struct conf_option *o = conf_option(option);
     origin->bad = !convert(cfg, o, raw, from_file ? src->file_dir : src->cwd, names, why);
-    if (origin->bad) {
+    if (origin->bad)
         conf_problem(cfg, place, "%s: %s", o->name, why);
-    }
 }
 
 int pp_config_choose(struct pp_config *cfg, const char *key, const char *value)
@@ -131,9 +121,8 @@ int pp_config_choose(struct pp_config *cfg, const char *key, const char *value)
     char why[CONF_WHY_MAX];
     size_t bytes = strlen(said) + sizeof("chosen ()");
     char *text = pp_alloc(bytes, 1);
-    if (!text) {
+    if (!text)
         return PP_ERESOURCE;
-    }
     snprintf(text, bytes, "chosen (%s)", said);
     if (conf_value_parse(conf_option(option), value, cfg->source->cwd, NULL, cfg, why) < 0) {
         pp_free(text);
@@ -166,20 +155,18 @@ static void apply_settings(struct pp_config *cfg, const struct pp_setting *setti
         struct conf_place place = {CONF_FROM_SETTING, i + 1,
                                    settings[i].said ? settings[i].said : "--set"};
         int option = conf_option_index(settings[i].key);
-        if (option < 0) {
+        if (option < 0)
             unknown_setting(cfg, place, settings[i].key);
-        } else {
+        else
             conf_assign(cfg, option, settings[i].value, place, names);
-        }
     }
 }
 
 static int create(struct pp_config **out)
 {
     struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
-    if (!cfg) {
+    if (!cfg)
         return PP_ERESOURCE;
-    }
     cfg->source = pp_alloc(1, sizeof(*cfg->source));
     if (cfg->source) {
         cfg->source->origins =
@@ -189,9 +176,8 @@ static int create(struct pp_config **out)
         pp_config_destroy(&cfg);
         return PP_ERESOURCE;
     }
-    if (!getcwd(cfg->source->cwd, sizeof(cfg->source->cwd))) {
+    if (!getcwd(cfg->source->cwd, sizeof(cfg->source->cwd)))
         cfg->source->cwd[0] = '\0'; /* reported if a relative path needs it */
-    }
     for (int i = 0; i < conf_option_count(); i++) {
         const struct conf_option *o = conf_option(i);
         char why[CONF_WHY_MAX];
@@ -206,14 +192,12 @@ static int create(struct pp_config **out)
 
 void pp_config_destroy(struct pp_config **cfg)
 {
-    if (!cfg || !*cfg) {
+    if (!cfg || !*cfg)
         return;
-    }
     struct pp_config_source *src = (*cfg)->source;
     if (src) {
-        for (int i = 0; src->origins && i < conf_option_count(); i++) {
+        for (int i = 0; src->origins && i < conf_option_count(); i++)
             pp_free(src->origins[i].text);
-        }
         conf_problems_fini(&src->problems);
         conf_problems_fini(&src->notes);
         pp_free(src->origins);
@@ -236,23 +220,19 @@ int pp_config_load(const char *path, const struct pp_setting *settings, int n_se
     *out = NULL;
     if (path) {
         rc = read_config(path, &text, &bytes);
-        if (rc < 0) {
+        if (rc < 0)
             goto out;
-        }
     }
     rc = create(&cfg);
-    if (rc < 0) {
+    if (rc < 0)
         goto out;
-    }
     rc = describe_file(cfg->source, path);
-    if (rc < 0) {
+    if (rc < 0)
         goto out;
-    }
     if (text) {
         rc = conf_ini_read(cfg, text, bytes, names);
-        if (rc < 0) {
+        if (rc < 0)
             goto out;
-        }
     }
     apply_settings(cfg, settings, n_settings, names);
     conf_check(cfg, names);

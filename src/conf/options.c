@@ -234,21 +234,17 @@ const struct conf_option *conf_option(int i)
 
 int conf_option_index(const char *name)
 {
-    for (int i = 0; i < conf_option_count(); i++) {
-        if (strcmp(table[i].name, name) == 0) {
+    for (int i = 0; i < conf_option_count(); i++)
+        if (strcmp(table[i].name, name) == 0)
             return i;
-        }
-    }
     return -1;
 }
 
 int conf_option_find(const char *section, const char *key)
 {
-    for (int i = 0; i < conf_option_count(); i++) {
-        if (strcmp(table[i].section, section) == 0 && strcmp(table[i].key, key) == 0) {
+    for (int i = 0; i < conf_option_count(); i++)
+        if (strcmp(table[i].section, section) == 0 && strcmp(table[i].key, key) == 0)
             return i;
-        }
-    }
     return -1;
 }
 
@@ -283,9 +279,8 @@ const char *conf_type_name(enum conf_type type)
 
 const char *const *conf_names_of(const struct conf_option *o, const struct pp_names *names)
 {
-    if (!names || o->type != CONF_NAME || o->free) {
+    if (!names || o->type != CONF_NAME || o->free)
         return NULL;
-    }
     return *(const char *const *const *)((const char *)names + o->names);
 }
 
@@ -294,14 +289,12 @@ static const char *words_text(const struct conf_option *o, const char *const *na
 {
     size_t used = 0;
     out[0] = '\0';
-    if (o->word) {
+    if (o->word)
         used = (size_t)snprintf(out, bytes, "%s", o->word);
-    }
     for (int i = 0; used < bytes; i++) {
         const char *word = names ? names[i] : o->choices[i].name;
-        if (!word) {
+        if (!word)
             break;
-        }
         used += (size_t)snprintf(out + used, bytes - used, "%s%s", used ? " | " : "", word);
     }
     return out;
@@ -345,9 +338,8 @@ const char *conf_range_text(const struct conf_option *o, const struct pp_names *
     case CONF_ENUM:
         return words_text(o, NULL, out, bytes);
     case CONF_NAME:
-        if (o->free) {
+        if (o->free)
             snprintf(out, bytes, "%s | a name", o->word);
-        }
         return list ? words_text(o, list, out, bytes) : out;
     case CONF_PATH:
         snprintf(out, bytes, "%s%s", o->word ? o->word : "",

@@ -23,9 +23,8 @@ static int insert(struct conf_problems *list, struct conf_place place, char *tex
     if (list->n == list->capacity) {
         int capacity = list->capacity ? 2 * list->capacity : 16;
         void *items = pp_realloc(list->items, (size_t)capacity, sizeof(list->items[0]));
-        if (!items) {
+        if (!items)
             return PP_ERESOURCE;
-        }
         list->items = items;
         list->capacity = capacity;
     }
@@ -46,13 +45,12 @@ static void place_text(const struct pp_config_source *src, struct conf_place p, 
                        size_t bytes)
 {
     out[0] = '\0';
-    if (p.from == CONF_FROM_SETTING) {
+    if (p.from == CONF_FROM_SETTING)
         snprintf(out, bytes, "%s: ", p.said ? p.said : "--set");
-    } else if (p.from == CONF_FROM_FILE && p.number > 0) {
+    else if (p.from == CONF_FROM_FILE && p.number > 0)
         snprintf(out, bytes, "%s:%d: ", src->file, p.number);
-    } else if (src->file) {
+    else if (src->file)
         snprintf(out, bytes, "%s: ", src->file);
-    }
 }
 
 static void add(struct pp_config *cfg, struct conf_problems *list, struct conf_place place,
@@ -101,9 +99,8 @@ void conf_note(struct pp_config *cfg, int option, const char *fmt, ...)
 
 void conf_problems_fini(struct conf_problems *list)
 {
-    for (int i = 0; i < list->n; i++) {
+    for (int i = 0; i < list->n; i++)
         pp_free(list->items[i].text);
-    }
     pp_free(list->items);
     memset(list, 0, sizeof(*list));
 }
@@ -117,9 +114,8 @@ struct conf_quoted conf_quote(const char *text, size_t bytes)
     size_t n = bytes;
     if (n > SHOWN) {
         n = SHOWN;
-        while (n > SHOWN - 3 && ((unsigned char)text[n] & 0xC0) == 0x80) {
+        while (n > SHOWN - 3 && ((unsigned char)text[n] & 0xC0) == 0x80)
             n--; /* not in the middle of a character */
-        }
     }
     for (size_t i = 0; i < n; i++) {
         unsigned char c = (unsigned char)text[i];
@@ -194,13 +190,11 @@ const char *pp_config_note_text(const struct pp_config *cfg, int i)
 int pp_config_verdict(const struct pp_config *cfg)
 {
     const struct pp_config_source *src = cfg->source;
-    if (src->no_memory) {
+    if (src->no_memory)
         return pp_fail(PP_ERESOURCE, "out of memory while reading the configuration");
-    }
     int n = src->problems.n + src->problems.more;
-    if (n == 0) {
+    if (n == 0)
         return 0;
-    }
     return pp_fail(PP_ECONFIG, "%s: %d problem%s", src->file ? src->file : "configuration", n,
                    n == 1 ? "" : "s");
 }

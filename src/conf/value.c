@@ -33,7 +33,7 @@ static const char *quote_range(const struct conf_option *o, const struct pp_name
     return conf_range_text(o, names, out, 512);
 }
 
-/* ---- whole numbers ---------------------------------------------------------------------------*/
+/* ---- whole numbers */
 
 enum conf_number conf_number_parse(const char *text, bool *out_negative, uint64_t *out)
 {
@@ -47,12 +47,10 @@ enum conf_number conf_number_parse(const char *text, bool *out_negative, uint64_
     uint64_t n = 0;
     bool big = false;
     bool negative = *p == '-';
-    if (*p == '-' || *p == '+') {
+    if (*p == '-' || *p == '+')
         p++;
-    }
-    if (!isdigit((unsigned char)*p)) {
+    if (!isdigit((unsigned char)*p))
         return CONF_NUMBER_BAD;
-    }
     for (; isdigit((unsigned char)*p); p++) {
         big |= __builtin_mul_overflow(n, 10u, &n);
         big |= __builtin_add_overflow(n, (uint64_t)(*p - '0'), &n);
@@ -60,9 +58,8 @@ enum conf_number conf_number_parse(const char *text, bool *out_negative, uint64_
     for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
         if (strcmp(p, units[i].suffix) == 0) {
             big |= __builtin_mul_overflow(n, units[i].factor, &n);
-            if (big) {
+            if (big)
                 return CONF_NUMBER_BIG;
-            }
             *out_negative = negative && n > 0;
             *out = n;
             return CONF_NUMBER_OK;
@@ -78,13 +75,11 @@ bool pp_bytes_parse(const char *text, size_t *out)
     uint64_t n = 0;
     snprintf(number, sizeof(number), "%s", text);
     size_t len = strlen(number);
-    if (len > 1 && number[len - 1] == 'B') {
+    if (len > 1 && number[len - 1] == 'B')
         number[len - 1] = '\0';
-    }
     if (conf_number_parse(number, &negative, &n) != CONF_NUMBER_OK || negative || n == 0 ||
-        n > SIZE_MAX / 2) {
+        n > SIZE_MAX / 2)
         return false;
-    }
     *out = (size_t)n;
     return true;
 }
@@ -115,17 +110,16 @@ static int parse_whole(const struct conf_option *o, const char *text, struct pp_
                         quote_range(o, NULL, range));
     }
     int64_t value = negative ? -(int64_t)n : (int64_t)n;
-    if (o->type == CONF_INT) {
+    if (o->type == CONF_INT)
         *(int *)place(o, cfg) = (int)value;
-    } else if (o->type == CONF_INT64) {
+    else if (o->type == CONF_INT64)
         *(int64_t *)place(o, cfg) = value;
-    } else {
+    else
         *(uint64_t *)place(o, cfg) = n;
-    }
     return 0;
 }
 
-/* ---- floating point --------------------------------------------------------------------------*/
+/* ---- floating point */
 
 /* [sign] digits [. digits] [e [sign] digits]: no hexadecimal, nan, inf or blanks, which strtod
  * would take. */
@@ -133,26 +127,20 @@ static bool looks_decimal(const char *p)
 {
     int digits = 0;
     p += *p == '-' || *p == '+';
-    for (; isdigit((unsigned char)*p); p++) {
+    for (; isdigit((unsigned char)*p); p++)
         digits++;
-    }
-    if (*p == '.') {
-        for (p++; isdigit((unsigned char)*p); p++) {
+    if (*p == '.')
+        for (p++; isdigit((unsigned char)*p); p++)
             digits++;
-        }
-    }
-    if (digits == 0) {
+    if (digits == 0)
         return false;
-    }
     if (*p == 'e' || *p == 'E') {
         p++;
         p += *p == '-' || *p == '+';
-        if (!isdigit((unsigned char)*p)) {
+        if (!isdigit((unsigned char)*p))
             return false;
-        }
-        while (isdigit((unsigned char)*p)) {
+        while (isdigit((unsigned char)*p))
             p++;
-        }
     }
     return *p == '\0';
 }
@@ -161,9 +149,8 @@ static bool looks_decimal(const char *p)
 static bool with_point(const char *text, char out[64])
 {
     const char *comma = strchr(text, ',');
-    if (!comma || strlen(text) >= 64) {
+    if (!comma || strlen(text) >= 64)
         return false;
-    }
     strcpy(out, text);
     out[comma - text] = '.';
     return looks_decimal(out);
@@ -189,13 +176,11 @@ int conf_float_parse(const struct conf_option *o, const char *text, double *out,
     double value = strtod_l(text, NULL, c);
     bool tiny = (errno == ERANGE && !isinf(value)) || (value != 0 && fabs(value) < DBL_MIN);
     freelocale(c);
-    if (tiny) {
+    if (tiny)
         return conf_why(why, "%s is too small for a float; write a number %s", q.s, range);
-    }
     if (isinf(value) || value < o->min || value > o->max || (o->above && value == o->min) ||
-        (o->below && value == o->max)) {
+        (o->below && value == o->max))
         return conf_why(why, "%s is out of range; write a number %s", q.s, range);
-    }
     *out = value == 0 ? 0 : value; /* -0 is printed and compared as 0 */
     return 0;
 }
@@ -208,20 +193,18 @@ int conf_float_print(double value, char *out, size_t bytes)
     locale_t before = uselocale(c);
     for (int digits = 15; digits <= 17; digits++) {
         snprintf(text, sizeof(text), "%.*g", digits, value);
-        if (strtod(text, NULL) == value) {
+        if (strtod(text, NULL) == value)
             break;
-        }
     }
     uselocale(before);
     freelocale(c);
     char *e = strchr(text, 'e');
-    if (e && e[2] == '0') {
+    if (e && e[2] == '0')
         memmove(e + 2, e + 3, strlen(e + 3) + 1);
-    }
     return snprintf(out, bytes, "%s", text);
 }
 
-/* ---- words and paths -------------------------------------------------------------------------*/
+/* ---- words and paths */
 
 static int not_one_of(const struct conf_option *o, const char *text, const char *const *words,
                       const struct pp_names *names, char *why)
@@ -268,11 +251,9 @@ static int parse_bool(const struct conf_option *o, const char *text, struct pp_c
 static int path_writable(const char *path, char *why)
 {
     const char *bad = strstr(path, "${");
-    for (const char *p = path; *p && !bad; p++) {
-        if ((p[0] == ' ' || p[0] == '\t') && (p[1] == ';' || p[1] == '#' || p[1] == '\0')) {
+    for (const char *p = path; *p && !bad; p++)
+        if ((p[0] == ' ' || p[0] == '\t') && (p[1] == ';' || p[1] == '#' || p[1] == '\0'))
             bad = p;
-        }
-    }
     if (bad) {
         return conf_why(
             why,
@@ -308,9 +289,8 @@ static int resolve_path(const char *text, const char *dir, char path[PP_PATH_MAX
         bool root = strcmp(dir, "/") == 0;
         n = snprintf(path, PP_PATH_MAX, "%s%s%s", dir, self || root ? "" : "/", self ? "" : text);
     }
-    if (n < 0 || n >= PP_PATH_MAX) {
+    if (n < 0 || n >= PP_PATH_MAX)
         return conf_why(why, "the path is %d bytes, at most %d", n, PP_PATH_MAX - 1);
-    }
     return path_writable(path, why);
 }
 
@@ -318,11 +298,10 @@ static int parse_path(const struct conf_option *o, const char *text, const char 
                       struct pp_config *cfg, char *why)
 {
     char path[PP_PATH_MAX] = "";
-    if (o->word && strcmp(text, o->word) == 0) {
+    if (o->word && strcmp(text, o->word) == 0)
         strcpy(path, text);
-    } else if (resolve_path(text, dir, path, why) < 0) {
+    else if (resolve_path(text, dir, path, why) < 0)
         return -1;
-    }
     memcpy(place(o, cfg), path, sizeof(path));
     return 0;
 }
@@ -333,15 +312,12 @@ static int parse_file_name(const struct conf_option *o, const char *text, const 
 {
     static const size_t prefix = sizeof(PP_SCHEDULE_FILE) - 1;
     char path[PP_PATH_MAX] = "";
-    if (text[prefix] == '\0') {
+    if (text[prefix] == '\0')
         return conf_why(why, "no file; write %sTABLE.csv", PP_SCHEDULE_FILE);
-    }
-    if (resolve_path(text + prefix, dir, path, why) < 0) {
+    if (resolve_path(text + prefix, dir, path, why) < 0)
         return -1;
-    }
-    if (strlen(path) + prefix >= PP_PATH_MAX) {
+    if (strlen(path) + prefix >= PP_PATH_MAX)
         return conf_why(why, "the path is too long");
-    }
     char *to = place(o, cfg);
     memset(to, 0, PP_PATH_MAX);
     memcpy(to, PP_SCHEDULE_FILE, prefix);
@@ -352,22 +328,19 @@ static int parse_file_name(const struct conf_option *o, const char *text, const 
 static int parse_name(const struct conf_option *o, const char *text, const char *dir,
                       const struct pp_names *names, struct pp_config *cfg, char *why)
 {
-    if (o->file && strncmp(text, PP_SCHEDULE_FILE, sizeof(PP_SCHEDULE_FILE) - 1) == 0) {
+    if (o->file && strncmp(text, PP_SCHEDULE_FILE, sizeof(PP_SCHEDULE_FILE) - 1) == 0)
         return parse_file_name(o, text, dir, cfg, why);
-    }
     const char *const *list = conf_names_of(o, names);
     bool known = !list || (o->word && strcmp(text, o->word) == 0);
-    for (int i = 0; list && list[i] && !known; i++) {
+    for (int i = 0; list && list[i] && !known; i++)
         known = strcmp(list[i], text) == 0;
-    }
     size_t n = strlen(text);
     if (!known && o->file && (strchr(text, '/') || (n > 4 && strcmp(text + n - 4, ".csv") == 0))) {
         return conf_why(why, "unknown '%s'; a table is %s%s", conf_quote(text, n).s,
                         PP_SCHEDULE_FILE, conf_quote(text, n).s);
     }
-    if (!known) {
+    if (!known)
         return not_one_of(o, text, list, names, why);
-    }
     if (n >= PP_NAME_MAX) {
         return conf_why(why, "'%s' is %zu bytes; a name has at most %d", conf_quote(text, n).s, n,
                         PP_NAME_MAX - 1);
@@ -378,15 +351,14 @@ static int parse_name(const struct conf_option *o, const char *text, const char 
     return 0;
 }
 
-/* ---- by type ---------------------------------------------------------------------------------*/
+/* ---- by type */
 
 int conf_value_parse(const struct conf_option *o, const char *text, const char *dir,
                      const struct pp_names *names, struct pp_config *cfg, char why[CONF_WHY_MAX])
 {
     char range[512];
-    if (text[0] == '\0' && o->type != CONF_PATH) {
+    if (text[0] == '\0' && o->type != CONF_PATH)
         return conf_why(why, "no value; write %s", quote_range(o, names, range));
-    }
     switch (o->type) {
     case CONF_INT:
     case CONF_INT64:
@@ -416,11 +388,9 @@ int conf_value_parse(const struct conf_option *o, const char *text, const char *
 
 static const char *choice_name(const struct conf_choice *choices, int value)
 {
-    for (; choices->name; choices++) {
-        if (choices->value == value) {
+    for (; choices->name; choices++)
+        if (choices->value == value)
             return choices->name;
-        }
-    }
     return "none";
 }
 

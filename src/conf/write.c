@@ -56,9 +56,8 @@ int pp_config_write(const struct pp_config *cfg, FILE *f)
         fprintf(f, "; %s%s\n", strcmp(origin, "default") == 0 ? "" : "from ", origin);
         fprintf(f, "%s =%s%s\n", o->key, value[0] ? " " : "", value);
     }
-    if (fflush(f) != 0 || ferror(f)) {
+    if (fflush(f) != 0 || ferror(f))
         return pp_fail_errno(PP_EIO, "cannot write the resolved config");
-    }
     return 0;
 }
 
@@ -70,9 +69,8 @@ void pp_config_hash(const struct pp_config *cfg, char out[65])
     pp_sha256_init(&sha);
     for (int i = 0; i < conf_option_count(); i++) {
         const struct conf_option *o = conf_option(i);
-        if (!o->numbers) {
+        if (!o->numbers)
             continue;
-        }
         int rc = conf_value_print(o, cfg, value, sizeof(value));
         pp_assert(rc == 0);
         pp_sha256_update(&sha, o->name, strlen(o->name));
@@ -117,16 +115,13 @@ void pp_config_compare(const struct pp_config *cfg, const char *text,
     static _Thread_local char here[PP_CONFIG_VALUE_MAX], there[PP_CONFIG_VALUE_MAX];
     for (int i = 0; i < conf_option_count(); i++) {
         const struct conf_option *o = conf_option(i);
-        if (!o->numbers) {
+        if (!o->numbers)
             continue;
-        }
         int rc = conf_value_print(o, cfg, here, sizeof(here));
         pp_assert(rc == 0);
-        if (!written_value(text, o, there, sizeof(there))) {
+        if (!written_value(text, o, there, sizeof(there)))
             snprintf(there, sizeof(there), "%s", o->def);
-        }
-        if (strcmp(here, there) != 0) {
+        if (strcmp(here, there) != 0)
             visit(ctx, o->name, there, here);
-        }
     }
 }

@@ -38,9 +38,8 @@ static int load(struct table *t)
         t->text = more ? more : t->text;
         rc = !more ? pp_error_context("%s", t->path)
                    : pp_source_read(s, t->text + used, room - used - 1, &got);
-        if (used + got > TEXT_MAX) {
+        if (used + got > TEXT_MAX)
             rc = pp_fail(PP_EFORMAT, "%s: more than %zu bytes", t->path, TEXT_MAX);
-        }
     }
     pp_source_close(&s);
     PP_TRY(rc);
@@ -63,9 +62,8 @@ static char *next_cell(char **p, char sep)
         }
     }
     *p = *to ? to + 1 : NULL;
-    while (out > from && out[-1] == ' ') {
+    while (out > from && out[-1] == ' ')
         out--;
-    }
     *out = '\0';
     return from;
 }
@@ -82,9 +80,8 @@ static void next_line(struct table *t)
         end[end > line && end[-1] == '\r' ? -1 : 0] = '\0';
         for (char *p = *line ? line : NULL; p; t->n_cells++) {
             char *cell = next_cell(&p, t->sep);
-            if (t->n_cells <= t->columns) {
+            if (t->n_cells <= t->columns)
                 t->cells[t->n_cells] = cell;
-            }
         }
     }
 }
@@ -107,21 +104,18 @@ static int bad_cell(const struct table *t, int i, const char *why)
 /* Separator, number of columns, whether the first line is a header, which column is the label. */
 static int look_at_first_line(struct table *t, const char *label)
 {
-    for (; *t->at == '\r' || *t->at == '\n'; t->at++) {
+    for (; *t->at == '\r' || *t->at == '\n'; t->at++)
         t->line += *t->at == '\n';
-    }
     char *first = t->at;
     size_t n = strcspn(first, "\n");
     t->sep = memchr(first, '\t', n) ? '\t' : memchr(first, ';', n) ? ';' : ',';
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         t->columns += first[i] == t->sep; /* or fewer: one may be quoted */
-    }
     t->columns++;
     t->cells = pp_alloc((size_t)t->columns + 1, sizeof(*t->cells));
     char *copy = t->cells ? pp_alloc(n + 1, 1) : NULL;
-    if (!copy) {
+    if (!copy)
         return PP_ERESOURCE;
-    }
     memcpy(copy, first, n);
     next_line(t);
     t->columns = t->n_cells;
@@ -163,20 +157,16 @@ static int take_row(const struct table *t, float *images, uint8_t *label)
         return pp_fail(PP_EFORMAT, "%s:%d: %d cells, expected %d", t->path, t->line, t->n_cells,
                        t->columns);
     }
-    if (!number(t->cells[t->label], &v) || !(v >= 0 && v <= 255 && v == floorf(v))) {
+    if (!number(t->cells[t->label], &v) || !(v >= 0 && v <= 255 && v == floorf(v)))
         return bad_cell(t, t->label, "expected a whole number from 0 to 255");
-    }
     *label = (uint8_t)v;
     for (int i = 0; images && i < t->columns; i++) {
-        if (i == t->label) {
+        if (i == t->label)
             continue;
-        }
-        if (!number(t->cells[i], images)) {
+        if (!number(t->cells[i], images))
             return bad_cell(t, i, "expected a number");
-        }
-        if (!isfinite(*images)) {
+        if (!isfinite(*images))
             return bad_cell(t, i, "which is not finite");
-        }
         images++;
     }
     return 0;
@@ -185,23 +175,20 @@ static int take_row(const struct table *t, float *images, uint8_t *label)
 static int read_rows(struct table *t, int parts, struct pp_dataset *ds)
 {
     size_t rows = 1;
-    for (const char *p = t->at; *p; p++) {
+    for (const char *p = t->at; *p; p++)
         rows += *p == '\n'; /* or fewer: empty lines */
-    }
     size_t features = (size_t)ds->features;
     float *values = parts & PP_DATA_IMAGES ? pp_alloc(rows * features, sizeof(*values)) : NULL;
     ds->images = (uint8_t *)values;
     ds->labels = pp_alloc(rows, 1);
-    if (!ds->labels || (parts & PP_DATA_IMAGES && !values)) {
+    if (!ds->labels || (parts & PP_DATA_IMAGES && !values))
         return pp_error_context("%s", t->path);
-    }
     for (next_line(t); t->n_cells > 0; next_line(t)) {
         size_t r = (size_t)ds->n++;
         PP_TRY(take_row(t, values ? values + r * features : NULL, &ds->labels[r]));
     }
-    if (ds->n == 0) {
+    if (ds->n == 0)
         return pp_fail(PP_EFORMAT, "%s: no rows", t->path);
-    }
     ds->labels_crc = (uint32_t)crc32_z(0, ds->labels, (size_t)ds->n);
     ds->images_crc = values ? (uint32_t)crc32_z(0, ds->images, (size_t)ds->n * features * 4) : 0;
     return pp_classes_of_labels(ds, t->path);

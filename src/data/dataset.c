@@ -29,28 +29,24 @@ const char *const *pp_dataset_names(void)
 {
     /* Filled anew by every caller thread: cheap, and needs no lock. */
     static _Thread_local const char *names[N_ALL + 1];
-    for (int i = 0; i < N_ALL; i++) {
+    for (int i = 0; i < N_ALL; i++)
         names[i] = all[i]->info.name;
-    }
     return names;
 }
 
 static const struct pp_dataset_ops *find(const char *name)
 {
-    for (int i = 0; i < N_ALL; i++) {
-        if (strcmp(all[i]->info.name, name) == 0) {
+    for (int i = 0; i < N_ALL; i++)
+        if (strcmp(all[i]->info.name, name) == 0)
             return all[i];
-        }
-    }
     return NULL;
 }
 
 static int need(const char *name, const struct pp_dataset_ops **out)
 {
     *out = find(name);
-    if (*out) {
+    if (*out)
         return 0;
-    }
     char known[256] = "";
     for (int i = 0; i < N_ALL; i++) {
         strncat(known, i > 0 ? ", " : "", sizeof(known) - strlen(known) - 1);
@@ -71,9 +67,8 @@ static int open_split(const struct pp_config *cfg, enum pp_split split, int part
     const struct pp_dataset_ops *ops;
     PP_TRY(need(cfg->data.dataset, &ops));
     struct pp_dataset *ds = pp_alloc(1, sizeof(*ds));
-    if (!ds) {
+    if (!ds)
         return PP_ERESOURCE;
-    }
     ds->name = ops->info.name;
     int rc = ops->open(ops, cfg, split, parts, inputs, classes, ds);
     if (rc < 0) {
@@ -88,9 +83,8 @@ static int open_split(const struct pp_config *cfg, enum pp_split split, int part
 static const char *sizes_text(const struct pp_config *cfg, int inputs, int classes, char out[128])
 {
     int n = cfg->model.n_sizes, at = snprintf(out, 128, "%d", inputs);
-    for (int i = 1; i < n - 1 && n <= 8; i++) {
+    for (int i = 1; i < n - 1 && n <= 8; i++)
         at += snprintf(out + at, 128 - (size_t)at, " %d", cfg->model.sizes[i]);
-    }
     snprintf(out + at, 128 - (size_t)at, "%s %d", n <= 8 ? "" : " ...", classes);
     return out;
 }
@@ -100,9 +94,8 @@ static int check_fit(const struct pp_config *cfg, const struct pp_dataset *ds, i
 {
     char sizes[128];
     bool image = strchr(ds->shape, 'x') != NULL;
-    if (inputs == ds->features && classes >= ds->classes && classes <= CLASSES_MAX) {
+    if (inputs == ds->features && classes >= ds->classes && classes <= CLASSES_MAX)
         return 0;
-    }
     if (inputs == ds->features && classes > CLASSES_MAX) {
         return pp_fail(PP_ECONFIG, "model.sizes ends with %d; labels are bytes: at most %d classes",
                        classes, CLASSES_MAX);
@@ -130,9 +123,8 @@ int pp_dataset_open(const struct pp_config *cfg, enum pp_split split, int parts,
 
 void pp_dataset_destroy(struct pp_dataset **ds)
 {
-    if (!*ds) {
+    if (!*ds)
         return;
-    }
     pp_free((*ds)->images);
     pp_free((*ds)->labels);
     pp_free(*ds);
@@ -233,18 +225,15 @@ static const char *env(const char *name)
 int pp_data_dir(const char *name, char out[PP_PATH_MAX])
 {
     const char *base = env("PPCLI_DATA_DIR");
-    if (base) {
+    if (base)
         return pp_path_format(out, "%s/%s", base, name);
-    }
     /* The XDG base directory specification says to ignore a relative path. */
     base = env("XDG_DATA_HOME");
-    if (base && base[0] == '/') {
+    if (base && base[0] == '/')
         return pp_path_format(out, "%s/ppcli/%s", base, name);
-    }
     base = env("HOME");
-    if (base) {
+    if (base)
         return pp_path_format(out, "%s/.local/share/ppcli/%s", base, name);
-    }
     return pp_fail(PP_ECONFIG, "no place for data sets: none of PPCLI_DATA_DIR, XDG_DATA_HOME and "
                                "HOME is set (set one, or data.path)");
 }

@@ -108,14 +108,12 @@ static int commit(const struct target *t, bool gz)
 {
     int fd = open(t->part, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     int rc = fd < 0 || fsync(fd) != 0 ? pp_fail_errno(0, "cannot flush %s", t->part) : 0;
-    if (fd >= 0) {
+    if (fd >= 0)
         close(fd);
-    }
     PP_TRY(rc);
     PP_TRY(pp_io_rename(&pp_io_system, t->part, gz ? t->path : t->plain));
-    if (!gz && strcmp(t->path, t->plain) != 0) {
+    if (!gz && strcmp(t->path, t->plain) != 0)
         (void)unlink(t->path); /* it would be read first, and was found to be damaged */
-    }
     return pp_io_sync_dir(&pp_io_system, t->dir);
 }
 
@@ -125,11 +123,10 @@ static bool is_there(const struct target *t)
     bool gz;
     int rc = pp_pin_check(t->path, t->pin, &gz);
     rc = rc == PP_ENOINPUT ? pp_pin_check(t->plain, t->pin, &gz) : rc;
-    if (rc == 0) {
+    if (rc == 0)
         pp_log_info("%s: already there", t->pin->name);
-    } else if (rc != PP_ENOINPUT) {
+    else if (rc != PP_ENOINPUT)
         pp_log_warn("%s; it will be replaced", pp_error_get()->text);
-    }
     return rc == 0;
 }
 
@@ -143,9 +140,8 @@ static int copy(const char *folder, const char *final, const struct target *t)
     PP_TRY(pp_file_read(path, bytes_max(t->pin), &data, &bytes));
     (void)unlink(t->part);
     int rc = pp_file_append(t->part, O_TRUNC | O_NOFOLLOW, &f);
-    if (rc == 0 && (fwrite(data, 1, bytes, f) < bytes) | (fclose(f) != 0)) {
+    if (rc == 0 && (fwrite(data, 1, bytes, f) < bytes) | (fclose(f) != 0))
         rc = pp_fail_errno(0, "cannot write %s", t->part);
-    }
     pp_free(data);
     return rc;
 }
@@ -169,12 +165,10 @@ static enum pp_http_end get_url(const char *url, const struct target *t,
     bool resumed = true, gz;
     while (resumed) {
         enum pp_http_end end = pp_http_get(url, t->part, bytes_max(t->pin), limits, &resumed);
-        if (end != PP_HTTP_DONE) {
+        if (end != PP_HTTP_DONE)
             return end;
-        }
-        if (pp_pin_check(t->part, t->pin, &gz) == 0) {
+        if (pp_pin_check(t->part, t->pin, &gz) == 0)
             return commit(t, gz) == 0 ? PP_HTTP_DONE : PP_HTTP_LOCAL;
-        }
         (void)unlink(t->part); /* of another file than its beginning? once more, whole */
     }
     return PP_HTTP_FAILED;
@@ -190,15 +184,13 @@ static int get_download(struct fetch *f, const struct target *t)
         bool slash = f->mirrors[i][strlen(f->mirrors[i]) - 1] == '/';
         PP_TRY(pp_path_format(url, "%s%s%s", f->mirrors[i], slash ? "" : "/", t->pin->name));
         enum pp_http_end end = PP_HTTP_UNREACHABLE;
-        if (f->dead[i]) {
+        if (f->dead[i])
             pp_fail(PP_EIO, "was not reachable");
-        } else {
+        else
             end = get_url(url, t, &f->limits);
-        }
         const struct pp_error *e = pp_error_get();
-        if (end == PP_HTTP_DONE || end == PP_HTTP_LOCAL) {
+        if (end == PP_HTTP_DONE || end == PP_HTTP_LOCAL)
             return end == PP_HTTP_DONE ? 0 : e->code;
-        }
         f->dead[i] = end == PP_HTTP_UNREACHABLE;
         all_format = all_format && e->code == PP_EFORMAT;
         size_t used = strlen(why);
@@ -217,9 +209,8 @@ static int get_file(struct fetch *f, const struct target *t)
     int rc = f->folder                                 ? get_copy(f->folder, t)
              : pp_pin_check(t->part, t->pin, &gz) == 0 ? commit(t, gz)
                                                        : get_download(f, t);
-    if (rc == 0) {
+    if (rc == 0)
         pp_log_info("%s: digest good", t->pin->name);
-    }
     return rc;
 }
 
@@ -227,11 +218,9 @@ static int check_from(const char *from, struct fetch *f)
 {
     static const char *const schemes[] = {"https://", "http://", "file:///"};
     struct stat st;
-    for (int i = 0; i < 3; i++) {
-        if (strncmp(from, schemes[i], strlen(schemes[i])) == 0) {
+    for (int i = 0; i < 3; i++)
+        if (strncmp(from, schemes[i], strlen(schemes[i])) == 0)
             return 0;
-        }
-    }
     if (strstr(from, "://")) {
         return pp_fail(PP_ECONFIG,
                        "--from %s: expected https://..., file:///FOLDER, a folder or "
@@ -253,17 +242,15 @@ int pp_fetch(const struct pp_fetch_set *set, const char *from, const char *dir,
     f.limits.http = limits->http || (from && strncmp(from, "http://", 7) == 0);
     PP_TRY(pp_dir_create(dir));
     int lock = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
-    if (lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    if (lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
         rc = pp_fail(PP_ERESOURCE, "another download into %s is running", dir);
-    }
     for (const struct pp_pin *pin = set->files; rc == 0 && pin->name; pin++) {
         struct target t;
         rc = target_of(dir, pin, &t);
         rc = rc == 0 && !is_there(&t) ? get_file(&f, &t) : rc;
     }
-    if (lock >= 0) {
+    if (lock >= 0)
         close(lock);
-    }
     return rc;
 }
 

@@ -44,9 +44,8 @@ static size_t on_body(char *data, size_t size, size_t count, void *user)
 {
     struct transfer *t = user;
     size_t n = size * count;
-    if (t->at + n > t->bytes_max) {
+    if (t->at + n > t->bytes_max)
         return 0;
-    }
     t->at += n;
     return fwrite(data, 1, n, t->part);
 }
@@ -63,9 +62,8 @@ static void set_options(struct transfer *t, const struct pp_fetch_limits *l)
     curl_easy_setopt(c, CURLOPT_MAXREDIRS, 5L);
     curl_easy_setopt(c, CURLOPT_PREREQFUNCTION, on_connected);
     curl_easy_setopt(c, CURLOPT_PREREQDATA, t);
-    if (strncmp(t->url, "http:", 5) == 0) {
+    if (strncmp(t->url, "http:", 5) == 0)
         curl_easy_setopt(c, CURLOPT_NOPROXY, "*"); /* a proxy would mean its own machine */
-    }
     curl_easy_setopt(c, CURLOPT_FAILONERROR, 1L);
     curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(c, CURLOPT_USERAGENT, "ppcli/" PP_VERSION);
@@ -93,13 +91,11 @@ static enum pp_http_end end_of(const struct transfer *t, CURLcode rc)
     switch (rc) {
     case CURLE_OK:
     case CURLE_HTTP_RETURNED_ERROR:
-        if (status == 200 || status == 206 || status == 0) { /* 0: a file:// URL */
+        if (status == 200 || status == 206 || status == 0) /* 0: a file:// URL */
             return PP_HTTP_DONE;
-        }
         pp_fail(PP_EIO, "server answered %ld (%.60s)", status, type ? type : "nothing");
-        if (status == 408 || status == 429 || status >= 500) {
+        if (status == 408 || status == 429 || status >= 500)
             return PP_HTTP_AGAIN;
-        }
         return status == 416 ? PP_HTTP_START_OVER : PP_HTTP_FAILED;
     case CURLE_RANGE_ERROR:
     case CURLE_BAD_DOWNLOAD_RESUME:
@@ -135,9 +131,8 @@ static enum pp_http_end end_of(const struct transfer *t, CURLcode rc)
 static enum pp_http_end attempt(struct transfer *t, const char *part,
                                 const struct pp_fetch_limits *l)
 {
-    if (pp_file_append(part, O_APPEND | O_NOFOLLOW, &t->part) < 0) {
+    if (pp_file_append(part, O_APPEND | O_NOFOLLOW, &t->part) < 0)
         return PP_HTTP_LOCAL;
-    }
     fseeko(t->part, 0, SEEK_END);
     t->offset = t->at = (uint64_t)ftello(t->part);
     t->why[0] = '\0';
@@ -148,9 +143,8 @@ static enum pp_http_end attempt(struct transfer *t, const char *part,
         end = PP_HTTP_LOCAL;
     }
     bool other = end == PP_HTTP_FAILED && t->at > t->offset; /* something that is not the file */
-    if (other || end == PP_HTTP_START_OVER || (end != PP_HTTP_DONE && t->at == 0)) {
+    if (other || end == PP_HTTP_START_OVER || (end != PP_HTTP_DONE && t->at == 0))
         (void)unlink(part);
-    }
     return end;
 }
 
@@ -180,11 +174,10 @@ enum pp_http_end pp_http_get(const char *url, const char *part, uint64_t bytes_m
     enum pp_http_end end;
     for (int retry = 0, over = 0;;) {
         end = attempt(&t, part, limits);
-        if (end == PP_HTTP_AGAIN && retry < limits->retries) {
+        if (end == PP_HTTP_AGAIN && retry < limits->retries)
             pause_before_retry(&t, limits, retry++);
-        } else if (end != PP_HTTP_START_OVER || over++) {
+        else if (end != PP_HTTP_START_OVER || over++)
             break;
-        }
     }
     curl_easy_cleanup(t.curl);
     *out_resumed = t.offset > 0;

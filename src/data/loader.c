@@ -47,9 +47,8 @@ int pp_loader_create(int n, int batch_size, int replicas, int replica, int micro
     struct pp_loader shape;
     PP_TRY(pp_loader_shape(n, batch_size, replicas, replica, microbatches, &shape));
     struct pp_loader *ld = pp_alloc(1, sizeof(*ld));
-    if (!ld) {
+    if (!ld)
         return PP_ERESOURCE;
-    }
     *ld = shape;
     ld->shuffle = shuffle;
     ld->seed = seed;
@@ -65,9 +64,8 @@ int pp_loader_create(int n, int batch_size, int replicas, int replica, int micro
 
 void pp_loader_destroy(struct pp_loader **ld)
 {
-    if (!*ld) {
+    if (!*ld)
         return;
-    }
     pp_free((*ld)->order);
     pp_free(*ld);
     *ld = NULL;
@@ -79,9 +77,8 @@ void pp_loader_start_epoch(struct pp_loader *ld, uint64_t epoch)
         pp_rng_permutation(ld->seed, pp_rng_stream("shuffle", epoch), (uint32_t)ld->n, ld->order);
         return;
     }
-    for (int i = 0; i < ld->n; i++) {
+    for (int i = 0; i < ld->n; i++)
         ld->order[i] = (uint32_t)i;
-    }
 }
 
 int pp_loader_steps(const struct pp_loader *ld)
@@ -119,9 +116,8 @@ int pp_loader_microbatches(const struct pp_loader *ld, int step)
     int rows = pp_loader_share_rows(ld, step);
     int first, full;
     pp_balanced_piece(ld->batch_size, ld->replicas, ld->replica, &first, &full);
-    if (rows == full) {
+    if (rows == full)
         return min_int(ld->microbatches, rows);
-    }
     /* Fewer micro-batches of about the usual size, rather than the usual number of slivers. */
     return min_int(ld->microbatches, ceil_div(rows, ceil_div(full, ld->microbatches)));
 }

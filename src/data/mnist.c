@@ -29,13 +29,11 @@ static int locate(const char *dir, const char *prefix, const char *stem, char ou
     char plain[PP_PATH_MAX];
     PP_TRY(pp_path_format(out, "%s/%s-%s.gz", dir, prefix, stem));
     *out_found = true;
-    if (!is_absent(out)) {
+    if (!is_absent(out))
         return 0;
-    }
     PP_TRY(pp_path_format(plain, "%s/%s-%s", dir, prefix, stem));
-    if (!is_absent(plain)) {
+    if (!is_absent(plain))
         return pp_path_format(out, "%s", plain);
-    }
     *out_found = false;
     return 0;
 }
@@ -66,9 +64,8 @@ static void note(struct looked *l, const char *dir)
     size_t used = strlen(l->text);
     size_t room = sizeof(l->text) - used;
     int n = snprintf(l->text + used, room, "%s%s", used > 0 ? ", " : "", dir);
-    if (n < 0 || (size_t)n >= room) {
+    if (n < 0 || (size_t)n >= room)
         l->text[used] = '\0'; /* no half names */
-    }
 }
 
 static int say_absent(const struct pp_dataset_ops *self, const struct pp_config *cfg,

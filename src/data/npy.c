@@ -42,9 +42,8 @@ static int parse_type(const char *path, const char *p, struct type *out)
     int b = out->bytes;
     bool whole = strchr("iu", out->kind) && (b == 1 || b == 2 || b == 4 || b == 8);
     if (out->kind &&
-        (whole || (out->kind == 'f' && (b == 4 || b == 8)) || (out->kind == 'b' && b == 1))) {
+        (whole || (out->kind == 'f' && (b == 4 || b == 8)) || (out->kind == 'b' && b == 1)))
         return 0;
-    }
     return pp_fail(PP_EFORMAT,
                    "%s: elements of type %.*s; expected whole numbers, float32 or float64 "
                    "(x.astype('float32'))",
@@ -92,9 +91,8 @@ static int read_header(struct pp_source *s, const char *path, struct type *type,
     PP_TRY(pp_source_pull(s, dict, n, "header"));
     const char *descr = value_of(dict, "'descr'"), *shape = value_of(dict, "'shape'"),
                *fortran = value_of(dict, "'fortran_order'");
-    if (!descr || !shape || !fortran) {
+    if (!descr || !shape || !fortran)
         return pp_fail(PP_EFORMAT, "%s: its header lacks descr, fortran_order or shape", path);
-    }
     if (strncmp(fortran, "False", 5) != 0) {
         return pp_fail(PP_EFORMAT, "%s: in Fortran order; save numpy.ascontiguousarray(x) instead",
                        path);
@@ -114,16 +112,14 @@ static double element(const struct type *t, const uint8_t *p)
         float f32;
     } v = {0};
     uint64_t bits = 0;
-    for (int i = 0; i < t->bytes; i++) {
+    for (int i = 0; i < t->bytes; i++)
         bits |= (uint64_t)p[i] << 8 * (t->order == '>' ? t->bytes - 1 - i : i);
-    }
     if (t->kind == 'i') {
         uint64_t sign = (uint64_t)1 << (8 * t->bytes - 1);
         return (double)(int64_t)((bits ^ sign) - sign);
     }
-    if (t->kind != 'f') {
+    if (t->kind != 'f')
         return (double)bits;
-    }
     if (t->bytes == 4) {
         v.u32 = (uint32_t)bits;
         return v.f32;
@@ -167,9 +163,8 @@ int pp_npy_read(const char *path, struct pp_array *out, void **out_data)
         pp_free(values);
         return rc;
     }
-    if (out_data) {
+    if (out_data)
         *out_data = values;
-    }
     *out = a;
     return 0;
 }

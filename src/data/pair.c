@@ -65,9 +65,8 @@ static int to_bytes(const char *path, uint8_t **data, size_t n)
 int pp_classes_of_labels(struct pp_dataset *ds, const char *path)
 {
     int most = 0;
-    for (int i = 0; i < ds->n; i++) {
+    for (int i = 0; i < ds->n; i++)
         most = ds->labels[i] > most ? ds->labels[i] : most;
-    }
     ds->classes = most + 1;
     return most > 0 ? 0
                     : pp_fail(PP_EFORMAT,
@@ -79,9 +78,8 @@ int pp_classes_of_labels(struct pp_dataset *ds, const char *path)
 static int read_labels(const struct pp_pair *p, struct pp_array *a, struct pp_dataset *ds)
 {
     PP_TRY(p->read(p->labels, a, (void **)&ds->labels));
-    if (ds->value_bytes > 1) {
+    if (ds->value_bytes > 1)
         PP_TRY(to_bytes(p->labels, &ds->labels, a->n));
-    }
     for (size_t i = 0; p->classes > 0 && i < a->n; i++) {
         if (ds->labels[i] >= p->classes) {
             return pp_fail(PP_EFORMAT, "%s: label %zu is %d, expected 0 to %d", p->labels, i,
@@ -106,26 +104,22 @@ int pp_pair_open(const struct pp_pair *p, int samples_max, int parts, struct pp_
         PP_TRY(read_images(p, &again, ds));
         images.n = memcmp(again.dims, d, sizeof(again.dims)) == 0 ? images.n : 0;
     }
-    if (parts & PP_DATA_LABELS || p->classes == 0) {
+    if (parts & PP_DATA_LABELS || p->classes == 0)
         PP_TRY(read_labels(p, &labels, ds));
-    }
-    if (images.n == 0 || labels.n != d[0]) {
+    if (images.n == 0 || labels.n != d[0])
         return pp_fail(PP_EFORMAT, "%s changed while it was read", p->images);
-    }
     ds->n = (int)d[0];
     ds->features = (int)(images.n / d[0]);
     ds->scale = images.pixels ? 1.0f / 255.0f : 1.0f;
     ds->classes = p->classes;
     PP_TRY(p->classes == 0 ? pp_classes_of_labels(ds, p->labels) : 0);
     int at = snprintf(ds->shape, sizeof(ds->shape), "%u", d[1]);
-    for (int i = 2; i < images.n_dims; i++) {
+    for (int i = 2; i < images.n_dims; i++)
         at += snprintf(ds->shape + at, sizeof(ds->shape) - (size_t)at, " x %u", d[i]);
-    }
     if (samples_max > 0 && samples_max < ds->n) {
         ds->n = samples_max;
-        if (ds->images) {
+        if (ds->images)
             shrink(&ds->images, (size_t)ds->n * (size_t)ds->features * (size_t)ds->value_bytes);
-        }
     }
     if (!(parts & PP_DATA_LABELS)) {
         pp_free(ds->labels);

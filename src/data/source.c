@@ -35,15 +35,13 @@ static int fill(struct pp_source *s, bool *out_more)
 {
     ssize_t n;
     *out_more = true;
-    if (s->z.avail_in > 0) {
+    if (s->z.avail_in > 0)
         return 0;
-    }
     do {
         n = read(s->fd, s->in, sizeof(s->in));
     } while (n < 0 && errno == EINTR);
-    if (n < 0) {
+    if (n < 0)
         return pp_fail_errno(0, "cannot read %s", s->path);
-    }
     s->z.next_in = s->in;
     s->z.avail_in = (uInt)n;
     *out_more = n > 0;
@@ -65,9 +63,8 @@ static int begin(struct pp_source *s, enum pp_source_kind kind)
     bool more = false;
     PP_TRY(pp_open_regular(s->path, &s->fd, &s->file_bytes));
     PP_TRY(fill(s, &more));
-    if (!more) {
+    if (!more)
         return pp_fail(PP_EFORMAT, "%s: empty file", s->path);
-    }
     memcpy(s->head, s->in, sizeof(s->head));
     s->gz = kind == PP_SOURCE_INFLATED && pp_source_is_gzip(s);
     s->z_open = s->gz && inflateInit2(&s->z, GZIP_WINDOW) == Z_OK;
@@ -78,9 +75,8 @@ static int begin(struct pp_source *s, enum pp_source_kind kind)
 int pp_source_open(const char *path, enum pp_source_kind kind, struct pp_source **out)
 {
     struct pp_source *s = pp_alloc(1, sizeof(*s));
-    if (!s) {
+    if (!s)
         return PP_ERESOURCE;
-    }
     s->path = path;
     s->fd = -1;
     int rc = begin(s, kind);
@@ -94,15 +90,12 @@ int pp_source_open(const char *path, enum pp_source_kind kind, struct pp_source 
 
 void pp_source_close(struct pp_source **s)
 {
-    if (!*s) {
+    if (!*s)
         return;
-    }
-    if ((*s)->z_open) {
+    if ((*s)->z_open)
         inflateEnd(&(*s)->z);
-    }
-    if ((*s)->fd >= 0) {
+    if ((*s)->fd >= 0)
         close((*s)->fd);
-    }
     pp_free(*s);
     *s = NULL;
 }
@@ -120,13 +113,11 @@ static int next_member(struct pp_source *s)
     bool more;
     PP_TRY(fill(s, &more));
     s->end = !more;
-    if (s->end) {
+    if (s->end)
         return 0;
-    }
     /* The second byte may lie in the next buffer: inflate() refuses a wrong one. */
-    if (s->z.next_in[0] != 0x1f || (s->z.avail_in > 1 && !is_gzip(s->z.next_in, 2))) {
+    if (s->z.next_in[0] != 0x1f || (s->z.avail_in > 1 && !is_gzip(s->z.next_in, 2)))
         return pp_fail(PP_EFORMAT, "%s: trailing bytes after the gzip stream", s->path);
-    }
     return inflateReset(&s->z) == Z_OK ? 0 : pp_fail(PP_EINTERNAL, "%s: inflateReset", s->path);
 }
 
@@ -134,20 +125,17 @@ static int inflate_some(struct pp_source *s, uint8_t *out, size_t n, size_t *out
 {
     bool more;
     PP_TRY(fill(s, &more));
-    if (!more) {
+    if (!more)
         return cut_short(s, "gzip stream");
-    }
     uInt room = n < (1u << 30) ? (uInt)n : 1u << 30;
     s->z.next_out = out;
     s->z.avail_out = room;
     int z = inflate(&s->z, Z_NO_FLUSH);
     *out_made = room - s->z.avail_out;
-    if (z == Z_STREAM_END) {
+    if (z == Z_STREAM_END)
         return next_member(s);
-    }
-    if (z == Z_MEM_ERROR) {
+    if (z == Z_MEM_ERROR)
         return pp_fail(PP_ERESOURCE, "%s: out of memory for inflating", s->path);
-    }
     if (z != Z_OK && z != Z_BUF_ERROR) {
         return pp_fail(PP_EFORMAT, "%s: damaged gzip data after %" PRIu64 " inflated bytes (%s)",
                        s->path, s->out_bytes + *out_made,
@@ -185,9 +173,8 @@ int pp_source_pull(struct pp_source *s, void *out, size_t n, const char *what)
 {
     size_t got = 0;
     PP_TRY(pp_source_read(s, out, n, &got));
-    if (got == n) {
+    if (got == n)
         return 0;
-    }
     return !s->gz ? cut_short(s, what)
                   : pp_fail(PP_EFORMAT,
                             "%s: the gzip stream holds %" PRIu64 " bytes, expected %" PRIu64,
@@ -227,15 +214,13 @@ const char *pp_source_head(const struct pp_source *s, char *out, size_t bytes)
     size_t n = s->file_bytes < 4 ? (size_t)s->file_bytes : 4, used = 0;
     const uint8_t *b = s->head;
     out[0] = '\0';
-    for (size_t i = 0; i < n && used + 4 < bytes; i++) {
+    for (size_t i = 0; i < n && used + 4 < bytes; i++)
         used += (size_t)snprintf(out + used, bytes - used, "%s%02x", i > 0 ? " " : "", b[i]);
-    }
     while (n > 0 && (*b == ' ' || *b == '\n' || *b == '\r' || *b == '\t')) {
         b++;
         n--;
     }
-    if (n > 0 && *b == '<') {
+    if (n > 0 && *b == '<')
         snprintf(out + used, bytes - used, " (a web page?)");
-    }
     return out;
 }

@@ -32,9 +32,8 @@ static void make_bytes(uint64_t seed, uint64_t stream, uint64_t first_block, siz
                                  (uint32_t)(stream >> 32)};
         uint32_t w[4];
         pp_philox4x32(key, ctr, w);
-        for (size_t k = 0; k < BLOCK && i + k < n; k++) {
+        for (size_t k = 0; k < BLOCK && i + k < n; k++)
             out[i + k] = (uint8_t)(w[k / 4] >> (8 * (k % 4)));
-        }
     }
 }
 
@@ -65,9 +64,8 @@ static int make_images(uint64_t seed, enum pp_split split, struct pp_dataset *ds
         uint8_t *image = ds->images + r * features;
         const uint8_t *prototype = prototypes + r % classes * features;
         make_bytes(seed, stream, r * row_blocks, features, image);
-        for (size_t j = 0; j < features; j++) {
+        for (size_t j = 0; j < features; j++)
             image[j] = (uint8_t)((image[j] + prototype[j] + 1) / 2);
-        }
     }
     pp_free(prototypes);
     ds->images_crc = (uint32_t)crc32_z(0, ds->images, (size_t)ds->n * features);
@@ -77,12 +75,10 @@ static int make_images(uint64_t seed, enum pp_split split, struct pp_dataset *ds
 static int make_labels(struct pp_dataset *ds)
 {
     ds->labels = pp_alloc((size_t)ds->n, 1);
-    if (!ds->labels) {
+    if (!ds->labels)
         return PP_ERESOURCE;
-    }
-    for (int r = 0; r < ds->n; r++) {
+    for (int r = 0; r < ds->n; r++)
         ds->labels[r] = (uint8_t)(r % ds->classes);
-    }
     ds->labels_crc = (uint32_t)crc32_z(0, ds->labels, (size_t)ds->n);
     return 0;
 }
@@ -97,12 +93,10 @@ static int open_made(const struct pp_dataset_ops *self, const struct pp_config *
     ds->value_bytes = 1;
     ds->scale = 1.0f / 255.0f;
     snprintf(ds->shape, sizeof(ds->shape), "%d", model_inputs);
-    if (parts & PP_DATA_IMAGES) {
+    if (parts & PP_DATA_IMAGES)
         PP_TRY(make_images(cfg->train.seed, split, ds));
-    }
-    if (parts & PP_DATA_LABELS) {
+    if (parts & PP_DATA_LABELS)
         PP_TRY(make_labels(ds));
-    }
     return pp_path_format(ds->origin, "made from the seed");
 }
 

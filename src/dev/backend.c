@@ -82,17 +82,15 @@ int pp_backend_resolve(const char *name, const struct pp_backend_ops **out)
     }
     for (size_t i = 0; i < N_BACKENDS; i++) {
         if (!strcmp(name, backends[i]->name)) {
-            if (backends[i]->probe(why, sizeof(why)) < 0) {
+            if (backends[i]->probe(why, sizeof(why)) < 0)
                 return pp_fail(PP_ERESOURCE, "backend %s cannot run here: %s", name, why);
-            }
             *out = backends[i];
             return 0;
         }
     }
     char known[256] = "auto";
-    for (size_t i = 0, at = 4; i < N_BACKENDS && at < sizeof(known); i++) {
+    for (size_t i = 0, at = 4; i < N_BACKENDS && at < sizeof(known); i++)
         at += (size_t)snprintf(known + at, sizeof(known) - at, ", %s", backends[i]->name);
-    }
     return pp_fail(PP_ECONFIG, "run.backend: no backend is named '%s' (%s)", name, known);
 }
 
@@ -110,9 +108,8 @@ struct pp_backend_choice pp_backend_choice_with(const struct pp_backend_ops *ops
 struct pp_backend_choice pp_backend_choice_of(const struct pp_config *cfg)
 {
     const struct pp_backend_ops *ops = NULL;
-    if (pp_backend_resolve(cfg->run.backend, &ops) < 0) {
+    if (pp_backend_resolve(cfg->run.backend, &ops) < 0)
         pp_error_clear();
-    }
     return pp_backend_choice_with(ops, cfg);
 }
 
@@ -126,9 +123,8 @@ int pp_backend_open_choice(const struct pp_backend_choice *choice, struct pp_bac
 {
     const struct pp_backend_ops *ops = choice->ops;
     struct pp_backend *be = pp_alloc(1, sizeof(*be));
-    if (!be) {
+    if (!be)
         return PP_ERESOURCE;
-    }
     be->ops = ops;
     be->choice = *choice;
     be->caps = (struct pp_backend_caps){.host_visible = !ops->own_memory, .thread_safe = true};
@@ -145,21 +141,19 @@ int pp_backend_open_choice(const struct pp_backend_choice *choice, struct pp_bac
 void pp_backend_close(struct pp_backend **be)
 {
     if (*be) {
-        if ((*be)->ops->close) {
+        if ((*be)->ops->close)
             (*be)->ops->close(*be);
-        }
         pp_free(*be);
         *be = NULL;
     }
 }
 
-/* --- memory --------------------------------------------------------------------------------- */
+/* ---- memory */
 
 int pp_backend_alloc(struct pp_backend *be, size_t bytes, void **out)
 {
-    if (be->ops->alloc) {
+    if (be->ops->alloc)
         return be->ops->alloc(be, bytes, out);
-    }
     struct pp_arena a;
     PP_TRY(pp_arena_create(bytes ? bytes : PP_ALIGN, &a));
     *out = a.base;
@@ -168,9 +162,8 @@ int pp_backend_alloc(struct pp_backend *be, size_t bytes, void **out)
 
 void pp_backend_free(struct pp_backend *be, void *p, size_t bytes)
 {
-    if (!p) {
+    if (!p)
         return;
-    }
     if (be->ops->free) {
         be->ops->free(be, p, bytes);
         return;
@@ -181,9 +174,8 @@ void pp_backend_free(struct pp_backend *be, void *p, size_t bytes)
 
 static int copy_bytes(void *dst, const void *src, size_t bytes)
 {
-    if (bytes > 0) {
+    if (bytes > 0)
         memcpy(dst, src, bytes);
-    }
     return 0;
 }
 
@@ -205,12 +197,10 @@ int pp_backend_synchronize(struct pp_backend *be)
 
 int pp_backend_zero(struct pp_backend *be, void *p, size_t bytes)
 {
-    if (be->ops->zero) {
+    if (be->ops->zero)
         return be->ops->zero(be, p, bytes);
-    }
-    if (bytes > 0) {
+    if (bytes > 0)
         memset(p, 0, bytes);
-    }
     return 0;
 }
 
@@ -219,24 +209,22 @@ int pp_backend_copy(struct pp_backend *be, void *dst, const void *src, size_t by
     return be->ops->copy ? be->ops->copy(be, dst, src, bytes) : copy_bytes(dst, src, bytes);
 }
 
-/* --- streams --------------------------------------------------------------------------------- */
+/* ---- streams */
 
 int pp_backend_host_alloc(struct pp_backend *be, size_t bytes, void **out)
 {
-    if (be->ops->host_alloc) {
+    if (be->ops->host_alloc)
         return be->ops->host_alloc(be, bytes, out);
-    }
     *out = pp_alloc(bytes ? bytes : 1, 1);
     return *out ? 0 : PP_ERESOURCE;
 }
 
 void pp_backend_host_free(struct pp_backend *be, void *p, size_t bytes)
 {
-    if (p && be->ops->host_free) {
+    if (p && be->ops->host_free)
         be->ops->host_free(be, p, bytes);
-    } else {
+    else
         pp_free(p);
-    }
 }
 
 int pp_backend_upload(struct pp_backend *be, void *dst, const void *src, size_t bytes)
@@ -264,9 +252,8 @@ int pp_backend_mark_create(struct pp_backend *be, bool timed, void **mark)
 
 void pp_backend_mark_destroy(struct pp_backend *be, void *mark)
 {
-    if (mark) {
+    if (mark)
         be->ops->mark_destroy(be, mark);
-    }
 }
 
 int pp_backend_mark_set(struct pp_backend *be, void *mark)
@@ -311,26 +298,23 @@ int pp_backend_graph_launch(struct pp_backend *be, void *graph)
 
 void pp_backend_graph_destroy(struct pp_backend *be, void *graph)
 {
-    if (graph) {
+    if (graph)
         be->ops->graph_destroy(be, graph);
-    }
 }
 
 void pp_backend_range_push(struct pp_backend *be, const char *name)
 {
-    if (be->ops->range_push) {
+    if (be->ops->range_push)
         be->ops->range_push(be, name);
-    }
 }
 
 void pp_backend_range_pop(struct pp_backend *be)
 {
-    if (be->ops->range_pop) {
+    if (be->ops->range_pop)
         be->ops->range_pop(be);
-    }
 }
 
-/* --- compute -------------------------------------------------------------------------------- */
+/* ---- compute */
 
 #define OP(be, entry) ((be)->ops->entry ? (be)->ops->entry : pp_plain_ops.entry)
 
@@ -399,9 +383,8 @@ int pp_backend_linear_backward_weight(struct pp_backend *be, int n,
                                       float *dW, float *db)
 {
     pp_assert(n >= 1 && I > 0 && O > 0 && (beta == 0.0f || beta == 1.0f));
-    for (int k = 0; k < n; k++) {
+    for (int k = 0; k < n; k++)
         pp_assert(parts[k].B >= 0);
-    }
     return OP(be, linear_backward_weight)(be, n, parts, I, O, beta, dW, db);
 }
 

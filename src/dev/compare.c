@@ -91,22 +91,19 @@ static int same(const struct what *w, size_t n, const float *fast, const float *
     double most = 0;
     for (size_t i = 0; i < n; i++) {
         double a = fast[i], b = plain[i];
-        if (a == b || (isnan(a) && isnan(b))) {
+        if (a == b || (isnan(a) && isnan(b)))
             continue;
-        }
         double over = fabs(a - b) - (absolute + relative * fabs(b));
-        if (over <= 0) {
+        if (over <= 0)
             continue;
-        }
         if (bad == 0 || isnan(over) || over > most) {
             worst = i;
             most = isnan(over) ? INFINITY : over;
         }
         bad++;
     }
-    if (bad == 0) {
+    if (bad == 0)
         return 0;
-    }
     return pp_fail(PP_ECHECK,
                    "compare: %s %s: %s[%zu][%zu] is %.9g, the plain version gives %.9g "
                    "(tolerance %.3g; %zu of %zu elements differ)",
@@ -133,9 +130,8 @@ static double longest(int count, int length, size_t vs, size_t ks, const float *
 static double greatest(size_t n, const float *a)
 {
     double most = 0;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         most = fmax(most, fabs((double)a[i]));
-    }
     return most;
 }
 
@@ -187,9 +183,8 @@ static int linear_forward(struct pp_backend *be, int B, int I, int O, const floa
         ROUNDINGS * EPS * greatest((size_t)O, b);
     struct what w =
         what("linear_forward", "z", (size_t)O, "%dx%dx%d %s", B, O, I, pp_activation_name(act));
-    if (z) {
+    if (z)
         PP_TRY(same(&w, n, z, want + n, tolerance, ROUNDINGS * EPS));
-    }
     w.array = "y";
     return same(&w, n, y, want, tolerance, ROUNDINGS * EPS);
 }
@@ -285,9 +280,8 @@ static int softmax_cross_entropy(struct pp_backend *be, int B, int C, const floa
     sums->loss += fast.loss;
     sums->correct += fast.correct;
     sums->rows += fast.rows;
-    if (!dlogits) {
+    if (!dlogits)
         return 0;
-    }
     struct what w = what("softmax_cross_entropy", "dlogits", (size_t)C, "%dx%d", B, C);
     return same(&w, n, dlogits, want, relative * fabs((double)grad_scale), 0);
 }
@@ -360,9 +354,8 @@ static int optimizer_step(struct pp_backend *be, size_t n, const struct pp_optim
     for (int k = 0; k < 3; k++) {
         struct what w = what("optimizer_step", names[k], n, "%zu %s step %lld", n,
                              pp_optimizer_name(a->kind), (long long)a->step);
-        if (got[k]) {
+        if (got[k])
             PP_TRY(same(&w, n, got[k], want[k], ROUNDINGS * EPS * scale[k], ROUNDINGS * EPS));
-        }
     }
     return 0;
 }
@@ -384,9 +377,8 @@ static void compare_close(struct pp_backend *be)
 int compare_open_with(struct pp_backend *be, const struct pp_backend_ops *fast, int threads)
 {
     struct compare *c = pp_alloc(1, sizeof(*c));
-    if (!c) {
+    if (!c)
         return PP_ERESOURCE;
-    }
     be->impl = c;
     int rc = pp_backend_open(&backend_reference, threads, &c->plain);
     if (rc == 0) {

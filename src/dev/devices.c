@@ -11,7 +11,7 @@
 
 #include "ppcli/err.h"
 
-/* --- which devices ----------------------------------------------------------------------------*/
+/* ---- which devices */
 
 int pp_devices_pick(const struct pp_device *devices, int n, const int *wanted, int n_wanted,
                     struct pp_device out[PP_DEVICES_MAX], int *n_out)
@@ -20,9 +20,8 @@ int pp_devices_pick(const struct pp_device *devices, int n, const int *wanted, i
     for (int i = 0; i < n_wanted; i++) {
         if (wanted[i] >= n) {
             char last[32] = "only device 0 is";
-            if (n > 1) {
+            if (n > 1)
                 snprintf(last, sizeof(last), "devices 0 to %d are", n - 1);
-            }
             return pp_fail(PP_ERESOURCE,
                            "run.devices: device %d is not there, %s; use those, or see "
                            "CUDA_VISIBLE_DEVICES",
@@ -30,9 +29,8 @@ int pp_devices_pick(const struct pp_device *devices, int n, const int *wanted, i
         }
     }
     *n_out = n_wanted > 0 ? n_wanted : n;
-    for (int i = 0; i < *n_out; i++) {
+    for (int i = 0; i < *n_out; i++)
         out[i] = devices[n_wanted > 0 ? wanted[i] : i];
-    }
     return 0;
 }
 
@@ -43,12 +41,10 @@ int pp_devices_find(const struct pp_backend_ops *ops, const struct pp_config *cf
     char why[256] = "";
     int there = 0;
     *n = 0;
-    if (!ops->devices) {
+    if (!ops->devices)
         return 0;
-    }
-    if (ops->devices(all, PP_DEVICES_MAX, &there, why, sizeof(why)) < 0) {
+    if (ops->devices(all, PP_DEVICES_MAX, &there, why, sizeof(why)) < 0)
         return pp_fail(PP_ERESOURCE, "backend %s cannot run here: %s", ops->name, why);
-    }
     return pp_devices_pick(all, there, cfg->run.devices, cfg->run.n_devices, out, n);
 }
 
@@ -62,9 +58,8 @@ int pp_devices_deal(int n, int index, int ranks)
 static uint64_t hash_text(const char *text)
 {
     uint64_t h = 14695981039346656037ull;
-    for (; *text; text++) {
+    for (; *text; text++)
         h = (h ^ (uint8_t)*text) * 1099511628211ull;
-    }
     return h;
 }
 
@@ -73,26 +68,23 @@ uint64_t pp_host_id(void)
     char id[256] = "";
     FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
     if (f) {
-        if (!fgets(id, sizeof(id), f)) {
+        if (!fgets(id, sizeof(id), f))
             id[0] = '\0';
-        }
         fclose(f);
     }
-    if (!id[0]) {
+    if (!id[0])
         (void)gethostname(id, sizeof(id) - 1);
-    }
     return hash_text(id);
 }
 
-/* --- who shares with whom ---------------------------------------------------------------------*/
+/* ---- who shares with whom */
 
 /* By the driver's name of it: processes may count devices differently, and containers of one
  * machine may not know of each other. */
 bool pp_seat_same_device(const struct pp_seat *a, const struct pp_seat *b)
 {
-    if (a->device.number < 0 || b->device.number < 0) {
+    if (a->device.number < 0 || b->device.number < 0)
         return false;
-    }
     return a->device.uuid[0] ? strcmp(a->device.uuid, b->device.uuid) == 0
                              : a->host == b->host && a->device.number == b->device.number;
 }
@@ -105,11 +97,9 @@ static bool same_process(const struct pp_seat *a, const struct pp_seat *b)
 /* The first rank on seat i's device that is of another process; -1: none. */
 static int stranger(const struct pp_seat *seats, int n, int i)
 {
-    for (int k = 0; k < n; k++) {
-        if (pp_seat_same_device(&seats[i], &seats[k]) && !same_process(&seats[i], &seats[k])) {
+    for (int k = 0; k < n; k++)
+        if (pp_seat_same_device(&seats[i], &seats[k]) && !same_process(&seats[i], &seats[k]))
             return k;
-        }
-    }
     return -1;
 }
 
@@ -168,10 +158,9 @@ const char *pp_seat_describe(const struct pp_seat *seat, const char *backend, ch
     } else if (seat->sharing > 1) {
         snprintf(with, sizeof(with), " (shared by %d ranks)", seat->sharing);
     }
-    if (seat->device.number < 0) {
+    if (seat->device.number < 0)
         snprintf(out, bytes, "%s", backend);
-    } else {
+    else
         snprintf(out, bytes, "%s:%d %s%s", backend, seat->device.number, seat->device.name, with);
-    }
     return out;
 }

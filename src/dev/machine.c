@@ -28,9 +28,8 @@ static void read_value(const char *path, const char *key, char *out, size_t byte
             snprintf(out, bytes, "%.*s", (int)strcspn(value, "\n"), value);
         }
     }
-    if (f) {
+    if (f)
         fclose(f);
-    }
 }
 
 int pp_machine_cores(bool whole_machine, int *out, int max)
@@ -45,16 +44,13 @@ int pp_machine_cores(bool whole_machine, int *out, int max)
     if (whole_machine) {
         memset(&set, 0xff, sizeof(set)); /* the kernel leaves what this container may use */
         if (sched_setaffinity(0, sizeof(set), &set) != 0 ||
-            sched_getaffinity(0, sizeof(set), &set) != 0) {
+            sched_getaffinity(0, sizeof(set), &set) != 0)
             set = before;
-        }
         (void)sched_setaffinity(0, sizeof(before), &before);
     }
-    for (int c = 0; c < CPU_SETSIZE && n < max; c++) {
-        if (CPU_ISSET(c, &set)) {
+    for (int c = 0; c < CPU_SETSIZE && n < max; c++)
+        if (CPU_ISSET(c, &set))
             out[n++] = c;
-        }
-    }
     pp_assert(n > 0);
     return n;
 }
@@ -69,9 +65,8 @@ static void describe_cores(const int *cores, int n, char *out, size_t bytes)
         return;
     }
     out[0] = '\0';
-    for (int i = 0; i < n && used + 16 < bytes; i++) {
+    for (int i = 0; i < n && used + 16 < bytes; i++)
         used += (size_t)snprintf(out + used, bytes - used, "%s%d", i > 0 ? ", " : "", cores[i]);
-    }
 }
 
 /* "L1d 32K, L2 1024K, L3 32768K", as the kernel writes sizes. */
@@ -88,9 +83,8 @@ static void describe_caches(char *out, size_t bytes)
         read_value(path, "", type, sizeof(type));
         snprintf(path, sizeof(path), "%s%d/size", folder, i);
         read_value(path, "", size, sizeof(size));
-        if (!level[0] || !size[0] || strcmp(type, "Instruction") == 0) {
+        if (!level[0] || !size[0] || strcmp(type, "Instruction") == 0)
             continue;
-        }
         used += (size_t)snprintf(out + used, bytes - used, "%sL%s%s %s", used > 0 ? ", " : "",
                                  level, strcmp(type, "Data") == 0 ? "d" : "", size);
     }

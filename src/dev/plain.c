@@ -16,9 +16,8 @@ static int gather_u8(struct pp_backend *be, int B, int F, const uint8_t *data,
 {
     for (int r = 0; r < B; r++) {
         const uint8_t *from = data + (size_t)index[r] * (size_t)F;
-        for (int f = 0; f < F; f++) {
+        for (int f = 0; f < F; f++)
             x[(size_t)r * F + f] = (float)((double)scale * from[f]);
-        }
     }
     return 0;
 }
@@ -26,20 +25,17 @@ static int gather_u8(struct pp_backend *be, int B, int F, const uint8_t *data,
 static int gather_f32(struct pp_backend *be, int B, int F, const float *data, const uint32_t *index,
                       float scale, float *x)
 {
-    for (int r = 0; r < B; r++) {
-        for (int f = 0; f < F; f++) {
+    for (int r = 0; r < B; r++)
+        for (int f = 0; f < F; f++)
             x[(size_t)r * F + f] = scale * data[(size_t)index[r] * (size_t)F + f];
-        }
-    }
     return 0;
 }
 
 static int gather_labels(struct pp_backend *be, int B, const uint8_t *labels, const uint32_t *index,
                          uint8_t *out)
 {
-    for (int r = 0; r < B; r++) {
+    for (int r = 0; r < B; r++)
         out[r] = labels[index[r]];
-    }
     return 0;
 }
 
@@ -71,13 +67,11 @@ static int linear_forward(struct pp_backend *be, int B, int I, int O, const floa
     for (int r = 0; r < B; r++) {
         for (int o = 0; o < O; o++) {
             double sum = b[o];
-            for (int i = 0; i < I; i++) {
+            for (int i = 0; i < I; i++)
                 sum += (double)x[(size_t)r * I + i] * W[(size_t)o * I + i];
-            }
             size_t at = (size_t)r * O + o;
-            if (z) {
+            if (z)
                 z[at] = (float)sum;
-            }
             y[at] = (float)activate(act, sum);
         }
     }
@@ -103,9 +97,8 @@ static double activate_back(enum pp_activation act, double saved_value, double d
 static int activation_backward(struct pp_backend *be, size_t n, enum pp_activation act,
                                const float *saved, float *dy)
 {
-    for (size_t i = 0; i < n && act != PP_ACT_NONE; i++) {
+    for (size_t i = 0; i < n && act != PP_ACT_NONE; i++)
         dy[i] = (float)activate_back(act, saved[i], dy[i]);
-    }
     return 0;
 }
 
@@ -116,9 +109,8 @@ static int linear_backward_input(struct pp_backend *be, int B, int I, int O, con
     for (int r = 0; r < B; r++) {
         for (int i = 0; i < I; i++) {
             double sum = 0;
-            for (int o = 0; o < O; o++) {
+            for (int o = 0; o < O; o++)
                 sum += (double)dz[(size_t)r * O + o] * W[(size_t)o * I + i];
-            }
             dx[(size_t)r * I + i] = (float)sum;
         }
     }
@@ -133,19 +125,15 @@ static int linear_backward_weight(struct pp_backend *be, int n, const struct pp_
         for (int i = 0; i < I; i++) {
             size_t at = (size_t)o * I + i;
             double sum = beta != 0 ? dW[at] : 0;
-            for (const struct pp_weight_part *p = parts; p < parts + n; p++) {
-                for (int r = 0; r < p->B; r++) {
+            for (const struct pp_weight_part *p = parts; p < parts + n; p++)
+                for (int r = 0; r < p->B; r++)
                     sum += (double)p->dz[(size_t)r * O + o] * p->x[(size_t)r * I + i];
-                }
-            }
             dW[at] = (float)sum;
         }
         double sum = beta != 0 ? db[o] : 0;
-        for (const struct pp_weight_part *p = parts; p < parts + n; p++) {
-            for (int r = 0; r < p->B; r++) {
+        for (const struct pp_weight_part *p = parts; p < parts + n; p++)
+            for (int r = 0; r < p->B; r++)
                 sum += p->dz[(size_t)r * O + o];
-            }
-        }
         db[o] = (float)sum;
     }
     return 0;
@@ -165,15 +153,12 @@ static int softmax_cross_entropy(struct pp_backend *be, int B, int C, const floa
         int label = labels[r];
         pp_assert(label < C);
         int best = 0; /* of equal ones the lowest index */
-        for (int c = 1; c < C; c++) {
-            if (x[c] > x[best]) {
+        for (int c = 1; c < C; c++)
+            if (x[c] > x[best])
                 best = c;
-            }
-        }
         double m = x[best], sum = 0;
-        for (int c = 0; c < C; c++) {
+        for (int c = 0; c < C; c++)
             sum += exp(x[c] - m);
-        }
         sums->loss += log(sum) - (x[label] - m);
         sums->correct += best == label;
         sums->rows++;
@@ -187,18 +172,16 @@ static int softmax_cross_entropy(struct pp_backend *be, int B, int C, const floa
 
 static int add(struct pp_backend *be, size_t n, const float *a, float *g)
 {
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         g[i] = (float)((double)g[i] + a[i]);
-    }
     return 0;
 }
 
 static int sum_squares(struct pp_backend *be, size_t n, const float *g, double *out)
 {
     double sum = 0;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         sum += (double)g[i] * g[i];
-    }
     *out = sum;
     return 0;
 }
@@ -225,9 +208,8 @@ static int judge(struct pp_backend *be, const struct pp_judgement *j)
     double sum = 0;
     for (int i = 0; i < j->n; i++) {
         double squares = 0; /* only the rank that holds it gives something other than 0 */
-        for (int r = 0; r < j->stages; r++) {
+        for (int r = 0; r < j->stages; r++)
             squares += j->votes[(size_t)r * columns + (size_t)i];
-        }
         sum += squares;
     }
     int rank = -1, index = -1;
@@ -243,9 +225,8 @@ static int judge(struct pp_backend *be, const struct pp_judgement *j)
     }
     double scale = j->clip_norm / (v->norm + 1e-6);
     v->grad_scale = j->clip_norm > 0 && scale < 1 ? (float)scale : 1.0f;
-    if (v->skipped && j->before) {
+    if (v->skipped && j->before)
         *j->sums = *j->before;
-    }
     j->args->grad_scale = v->grad_scale;
     j->args->skip = v->skipped;
     return 0;
@@ -253,11 +234,9 @@ static int judge(struct pp_backend *be, const struct pp_judgement *j)
 
 static int largest(struct pp_backend *be, size_t n, const float *x, float *io)
 {
-    for (size_t i = 0; i < n; i++) {
-        if (fabsf(x[i]) > *io || isnan(x[i])) {
+    for (size_t i = 0; i < n; i++)
+        if (fabsf(x[i]) > *io || isnan(x[i]))
             *io = isnan(*io) ? *io : fabsf(x[i]);
-        }
-    }
     return 0;
 }
 
@@ -265,9 +244,8 @@ static int largest(struct pp_backend *be, size_t n, const float *x, float *io)
 static int optimizer_step(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
                           const float *g, float *m, float *v, float *p)
 {
-    if (a->skip) {
+    if (a->skip)
         return 0;
-    }
     double lr = a->lr, wd = a->weight_decay;
     double b1 = a->beta1, b2 = a->beta2;
     double bc1 = 1 - pow(b1, (double)a->step);
@@ -275,11 +253,10 @@ static int optimizer_step(struct pp_backend *be, size_t n, const struct pp_optim
     for (size_t i = 0; i < n; i++) {
         double gi = (double)g[i] * a->grad_scale;
         double pi = p[i];
-        if (a->kind == PP_OPT_ADAMW) {
+        if (a->kind == PP_OPT_ADAMW)
             pi -= lr * wd * pi;
-        } else {
+        else
             gi += wd * pi;
-        }
         switch (a->kind) {
         case PP_OPT_SGD:
             p[i] = (float)(pi - lr * gi);

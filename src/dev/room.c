@@ -20,9 +20,8 @@ static const char *const limit_names[PP_ROOM_KINDS] = {
 
 static void limit(struct pp_room *room, enum pp_room_kind kind, uint64_t bytes)
 {
-    if (bytes < room->bytes[kind]) {
+    if (bytes < room->bytes[kind])
         room->bytes[kind] = bytes;
-    }
 }
 
 /* The number behind `word` at the beginning of a line of a small file ("": of the first line). */
@@ -35,15 +34,13 @@ static bool read_number(const char *path, const char *word, uint64_t *out)
         const char *at = line + strlen(word);
         found = strncmp(line, word, strlen(word)) == 0 && at[strspn(at, " ")] >= '0' &&
                 at[strspn(at, " ")] <= '9';
-        if (found) {
+        if (found)
             *out = strtoull(at, NULL, 10);
-        } else if (word[0] == '\0') {
+        else if (word[0] == '\0')
             break; /* "max" */
-        }
     }
-    if (f) {
+    if (f)
         fclose(f);
-    }
     return found;
 }
 
@@ -54,12 +51,10 @@ static void group_limit(struct pp_room *room, const char *dir, const char *max, 
     char path[PP_PATH_MAX];
     uint64_t most = 0, now = 0, files = 0;
     if (pp_path_format(path, "%s/%s", dir, max) < 0 || !read_number(path, "", &most) ||
-        pp_path_format(path, "%s/%s", dir, current) < 0 || !read_number(path, "", &now)) {
+        pp_path_format(path, "%s/%s", dir, current) < 0 || !read_number(path, "", &now))
         return;
-    }
-    if (pp_path_format(path, "%s/memory.stat", dir) == 0) {
+    if (pp_path_format(path, "%s/memory.stat", dir) == 0)
         (void)read_number(path, cache, &files);
-    }
     now -= files < now ? files : now;
     limit(room, PP_ROOM_GROUP, most > now ? most - now : 0);
 }
@@ -79,9 +74,8 @@ static void group_limits(struct pp_room *room, const char *base, char *group, bo
             }
         }
         char *slash = strrchr(group, '/');
-        if (!slash) {
+        if (!slash)
             return;
-        }
         *slash = '\0';
     }
 }
@@ -96,27 +90,23 @@ static void group_room(struct pp_room *room, const char *root)
         room->group = pp_rng_stream(line, room->group); /* a hash */
         char *names = strchr(line, ':');
         char *group = names ? strchr(names + 1, ':') : NULL;
-        if (!group) {
+        if (!group)
             continue;
-        }
         *group++ = '\0';
         bool second = names[1] == '\0';
         if ((second || strstr(names, "memory")) &&
-            pp_path_format(base, "%s/sys/fs/cgroup%s", root, second ? "" : "/memory") == 0) {
+            pp_path_format(base, "%s/sys/fs/cgroup%s", root, second ? "" : "/memory") == 0)
             group_limits(room, base, group, second);
-        }
     }
-    if (f) {
+    if (f)
         fclose(f);
-    }
 }
 
 enum pp_room_kind pp_room_nearest(const struct pp_room *room, const char **what)
 {
     enum pp_room_kind nearest = PP_ROOM_SYSTEM;
-    for (int k = 0; k < PP_ROOM_KINDS; k++) {
+    for (int k = 0; k < PP_ROOM_KINDS; k++)
         nearest = room->bytes[k] < room->bytes[nearest] ? (enum pp_room_kind)k : nearest;
-    }
     *what = limit_names[nearest];
     return nearest;
 }
@@ -129,9 +119,8 @@ void pp_room_find(const char *root, struct pp_room *out)
     char path[PP_PATH_MAX];
     uint64_t n = 0;
     if (pp_path_format(path, "%s/proc/meminfo", root) == 0 &&
-        read_number(path, "MemAvailable:", &n) && n < UINT64_MAX / 1024) {
+        read_number(path, "MemAvailable:", &n) && n < UINT64_MAX / 1024)
         limit(&room, PP_ROOM_SYSTEM, n * 1024);
-    }
     group_room(&room, root);
     struct rlimit as;
     if (getrlimit(RLIMIT_AS, &as) == 0 && as.rlim_cur != RLIM_INFINITY &&

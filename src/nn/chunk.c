@@ -51,9 +51,8 @@ static size_t spread(size_t floats)
 {
     const size_t around = 16384 / sizeof(float), apart = (size_t)33 * PP_ALIGN / sizeof(float);
     size_t off = floats % around;
-    if (floats < 4 * around || (off >= apart && off <= around - apart)) {
+    if (floats < 4 * around || (off >= apart && off <= around - apart))
         return floats;
-    }
     return floats + (off < apart ? apart - off : around - off + apart);
 }
 
@@ -76,9 +75,8 @@ static size_t packed_of_layer(const struct pp_layer *l, const struct pp_chunk_sp
 size_t pp_chunk_packed_bytes(const struct pp_model *m, const struct pp_chunk_spec *spec)
 {
     size_t floats = 0;
-    for (int i = spec->first; i <= spec->last; i++) {
+    for (int i = spec->first; i <= spec->last; i++)
         floats += packed_of_layer(&m->layers[i], spec);
-    }
     return floats * sizeof(float);
 }
 
@@ -115,24 +113,19 @@ static void take_arena(struct pp_chunk *c, const struct pp_chunk_spec *spec, str
     size_t state_floats, grad_floats, packed;
     place(c, spec, &state_floats, &grad_floats, &packed);
     c->params = pp_arena_take(arena, c->n_floats, sizeof(float));
-    if (packed > 0) {
+    if (packed > 0)
         c->packed = pp_arena_take(arena, packed, sizeof(float));
-    }
     if (c->grad_slots > 0) {
         c->grads = pp_arena_take(arena, c->n_floats, sizeof(float));
-        if (pp_optimizer_moments(c->optimizer) > 0) {
+        if (pp_optimizer_moments(c->optimizer) > 0)
             c->opt_m = pp_arena_take(arena, c->n_floats, sizeof(float));
-        }
-        if (pp_optimizer_moments(c->optimizer) > 1) {
+        if (pp_optimizer_moments(c->optimizer) > 1)
             c->opt_v = pp_arena_take(arena, c->n_floats, sizeof(float));
-        }
     }
-    for (int s = 0; s < c->state_slots; s++) {
+    for (int s = 0; s < c->state_slots; s++)
         c->states[s].base = pp_arena_take(arena, state_floats, sizeof(float));
-    }
-    for (int s = 0; s < c->grad_slots; s++) {
+    for (int s = 0; s < c->grad_slots; s++)
         c->grad_base[s] = pp_arena_take(arena, grad_floats, sizeof(float));
-    }
 }
 
 int pp_chunk_create(const struct pp_model *m, const struct pp_chunk_spec *spec,
@@ -141,9 +134,8 @@ int pp_chunk_create(const struct pp_model *m, const struct pp_chunk_spec *spec,
     pp_assert(0 <= spec->first && spec->first <= spec->last && spec->last < m->n_layers);
     pp_assert(spec->max_rows >= 1 && spec->state_slots >= 0 && spec->grad_slots >= 0);
     struct pp_chunk *c = pp_alloc(1, sizeof(*c));
-    if (!c) {
+    if (!c)
         return PP_ERESOURCE;
-    }
     c->model = m;
     c->first = spec->first;
     c->last = spec->last;
@@ -185,13 +177,11 @@ void pp_chunk_destroy(struct pp_chunk **c)
 int pp_chunk_init(struct pp_chunk *c, struct pp_backend *be, uint64_t seed)
 {
     size_t most = 0;
-    for (int k = 0; k < n_layers(c); k++) {
+    for (int k = 0; k < n_layers(c); k++)
         most = layer(c, k)->n_floats > most ? layer(c, k)->n_floats : most;
-    }
     float *host = pp_alloc(most, sizeof(*host));
-    if (!host) {
+    if (!host)
         return PP_ERESOURCE;
-    }
     int rc = 0;
     for (int k = 0; k < n_layers(c) && rc == 0; k++) {
         const struct pp_layer *l = layer(c, k);
@@ -221,9 +211,8 @@ static int pack(struct pp_chunk *c, struct pp_backend *be, int k)
 
 int pp_chunk_weights_changed(struct pp_chunk *c, struct pp_backend *be)
 {
-    for (int k = 0; k < n_layers(c); k++) {
+    for (int k = 0; k < n_layers(c); k++)
         PP_TRY(pack(c, be, k));
-    }
     return 0;
 }
 
@@ -246,7 +235,7 @@ int pp_chunk_optimizer_step(struct pp_chunk *c, struct pp_backend *be,
     return 0;
 }
 
-/* --- a micro-batch ---------------------------------------------------------------------------- */
+/* ---- a micro-batch */
 
 static struct pp_chunk_state *state(struct pp_chunk *c, int slot)
 {
@@ -301,11 +290,9 @@ int pp_chunk_prepare(struct pp_chunk *c, struct pp_backend *be, int rows, bool t
 {
     pp_assert(rows >= 0 && rows <= c->max_rows && (!training || c->grad_slots > 0));
     int *known = c->prepared[training], oldest = PP_CHUNK_PREPARED - 1;
-    for (int i = 0; i <= oldest; i++) {
-        if (known[i] == rows) {
+    for (int i = 0; i <= oldest; i++)
+        if (known[i] == rows)
             return 0;
-        }
-    }
     for (int k = 0; k < n_layers(c); k++) {
         const struct pp_layer *l = layer(c, k);
         size_t at = c->places[k].params;
@@ -374,14 +361,13 @@ int pp_chunk_backward_weight(struct pp_chunk *c, struct pp_backend *be, int n, c
     return 0;
 }
 
-/* --- parameters ------------------------------------------------------------------------------- */
+/* ---- parameters */
 
 int pp_chunk_param_count(const struct pp_chunk *c)
 {
     int n = 0;
-    for (int k = 0; k < n_layers(c); k++) {
+    for (int k = 0; k < n_layers(c); k++)
         n += layer(c, k)->n_params;
-    }
     return n;
 }
 

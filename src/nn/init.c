@@ -22,9 +22,8 @@ void pp_layer_init(const struct pp_layer *l, uint64_t seed, float *dst)
         const struct pp_param *param = &l->params[p];
         size_t n = (size_t)param->rows * (size_t)param->cols;
         if (param->init_lo == param->init_hi) {
-            for (size_t i = 0; i < n; i++) {
+            for (size_t i = 0; i < n; i++)
                 dst[i] = param->init_lo;
-            }
         } else {
             char name[PP_PARAM_NAME_MAX + 8];
             snprintf(name, sizeof(name), "init:%s", param->name);

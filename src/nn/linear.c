@@ -72,9 +72,8 @@ static int backward_input(const struct pp_layer *l, struct pp_backend *be, int r
         PP_TRY(pp_backend_activation_backward(be, (size_t)rows * (size_t)l->out, l->activation,
                                               saved(l) > 0 ? saved_z : y, dy));
     }
-    if (!dx) {
+    if (!dx)
         return 0;
-    }
     return pp_backend_linear_backward_input(be, rows, l->in, l->out, dy, params, packed, dx);
 }
 

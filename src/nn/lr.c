@@ -9,15 +9,13 @@ double pp_lr_at(const struct pp_config *cfg, int64_t step, int64_t total_steps)
     double lr = cfg->train.lr;
     total_steps = cfg->train.lr_steps > 0 ? cfg->train.lr_steps : total_steps;
     int64_t warmup = cfg->train.warmup_steps;
-    if (step <= warmup) {
+    if (step <= warmup)
         return lr * (double)step / (double)warmup;
-    }
     /* How much of the way down is behind us: 0 in the first step after the warm-up, and not yet 1
      * in the last, which should still learn something. */
     double done = 0;
-    if (total_steps > warmup) {
+    if (total_steps > warmup)
         done = fmin(1, (double)(step - 1 - warmup) / (double)(total_steps - warmup));
-    }
     switch (cfg->train.lr_schedule) {
     case PP_LR_CONSTANT:
         break;

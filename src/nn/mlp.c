@@ -11,9 +11,8 @@ static int build(const struct pp_config *cfg, struct pp_model *m)
     int n = cfg->model.n_sizes - 1;
     pp_assert(n >= 1); /* the config has at least two widths, all of them at least 1 */
     m->layers = pp_alloc((size_t)n, sizeof(*m->layers));
-    if (!m->layers) {
+    if (!m->layers)
         return PP_ERESOURCE;
-    }
     m->n_layers = n;
     m->inputs = sizes[0];
     m->classes = sizes[n];

@@ -27,19 +27,16 @@ const char *const *pp_model_names(void)
 int pp_model_create(const struct pp_config *cfg, struct pp_model **out)
 {
     const struct model_builder *b = NULL;
-    for (size_t i = 0; i < sizeof(builders) / sizeof(builders[0]); i++) {
-        if (!strcmp(cfg->model.type, builders[i]->name)) {
+    for (size_t i = 0; i < sizeof(builders) / sizeof(builders[0]); i++)
+        if (!strcmp(cfg->model.type, builders[i]->name))
             b = builders[i];
-        }
-    }
     if (!b) {
         return pp_fail(PP_ECONFIG, "model.type: no model is named '%s' (try %s)", cfg->model.type,
                        builders[0]->name);
     }
     struct pp_model *m = pp_alloc(1, sizeof(*m));
-    if (!m) {
+    if (!m)
         return PP_ERESOURCE;
-    }
     int rc = b->build(cfg, m);
     if (rc < 0) {
         pp_model_destroy(&m);

@@ -26,11 +26,10 @@ static int reach(const struct cut *c, int i, uint64_t T)
     int lo = i, hi = c->n;
     while (lo < hi) {
         int mid = lo + (hi - lo + 1) / 2;
-        if (c->sum[mid] - c->sum[i] <= T) {
+        if (c->sum[mid] - c->sum[i] <= T)
             lo = mid;
-        } else {
+        else
             hi = mid - 1;
-        }
     }
     return lo;
 }
@@ -41,9 +40,8 @@ static bool fits(const struct cut *c, uint64_t T)
     int at = 0;
     for (int j = 0; j < c->k && at < c->n; j++) {
         int next = reach(c, at, T);
-        if (next == at) {
+        if (next == at)
             return false;
-        }
         at = next;
     }
     return at == c->n;
@@ -54,11 +52,10 @@ static uint64_t least_largest(const struct cut *c)
     uint64_t lo = 0, hi = c->sum[c->n];
     while (lo < hi) {
         uint64_t mid = lo + (hi - lo) / 2;
-        if (fits(c, mid)) {
+        if (fits(c, mid))
             hi = mid;
-        } else {
+        else
             lo = mid + 1;
-        }
     }
     return lo;
 }
@@ -89,14 +86,12 @@ static void fewest_values(const struct cut *c, uint64_t T, const int *ends, uint
             if (p < n && best[p] != NEVER) {
                 uint64_t cost = best[p] + (uint64_t)c->width[p];
                 while (tail > head &&
-                       best[queue[tail - 1]] + (uint64_t)c->width[queue[tail - 1]] > cost) {
+                       best[queue[tail - 1]] + (uint64_t)c->width[queue[tail - 1]] > cost)
                     tail--;
-                }
                 queue[tail++] = p;
             }
-            while (tail > head && i < n && queue[head] > ends[i]) {
+            while (tail > head && i < n && queue[head] > ends[i])
                 head++;
-            }
             if (i < n && tail > head) {
                 better[i] = best[queue[head]] + (uint64_t)c->width[queue[head]];
                 next_j[i] = queue[head];
@@ -116,9 +111,8 @@ static int balanced(const struct cut *c, int *first, int *last)
     uint64_t *best = pp_alloc(2 * row, sizeof(*best));
     if (ends && best) {
         int *queue = ends + row, *next = queue + row; /* next: [k][row] */
-        for (int i = 0; i < c->n; i++) {
+        for (int i = 0; i < c->n; i++)
             ends[i] = reach(c, i, T);
-        }
         fewest_values(c, T, ends, best, best + row, queue, next);
         for (int s = 0, at = 0; s < c->k; s++) {
             first[s] = at;
@@ -177,12 +171,10 @@ int pp_partition_costs(const struct pp_model *m, const double *costs, int n, int
     int exponent;
     (void)frexp(total, &exponent);
     uint64_t *whole = pp_alloc((size_t)m->n_layers, sizeof(*whole));
-    if (!whole) {
+    if (!whole)
         return PP_ERESOURCE;
-    }
-    for (int i = 0; i < m->n_layers; i++) {
+    for (int i = 0; i < m->n_layers; i++)
         whole[i] = (uint64_t)(ldexp(costs[i], 52 - exponent) + 0.5);
-    }
     int rc = by_weight(m, PP_ASSIGN_TIME, whole, n, first, last);
     pp_free(whole);
     return rc;
@@ -220,12 +212,10 @@ int pp_partition(const struct pp_model *m, const struct pp_config *cfg, int n, i
     if (n > m->n_layers) {
         int stages = cfg->pipeline.stages, chunks = n / stages, most = m->n_layers / chunks;
         char pieces[64] = "", way_out[64] = "fewer chunks";
-        if (chunks > 1) {
+        if (chunks > 1)
             snprintf(pieces, sizeof(pieces), " x %d chunks = %d pieces", chunks, n);
-        }
-        if (most > 0) {
+        if (most > 0)
             snprintf(way_out, sizeof(way_out), "at most %d stage%s", most, most == 1 ? "" : "s");
-        }
         return pp_fail(PP_ECONFIG,
                        "pipeline.stages: %d stage%s%s for %d layer%s: each needs a layer, so %s",
                        stages, stages == 1 ? "" : "s", pieces, m->n_layers,

@@ -12,17 +12,15 @@ static int open_channels(struct pp_exec *x)
     struct pp_channel_spec *specs = pp_alloc((size_t)l->n_channels, sizeof(*specs));
     void **memory = pp_alloc((size_t)l->n_channels, sizeof(*memory));
     int rc = pp_transport_agree(x->tp, specs && memory ? 0 : PP_ERESOURCE);
-    if (rc < 0) {
+    if (rc < 0)
         goto out;
-    }
     pp_assert(specs != NULL && memory != NULL); /* or this rank had not agreed */
     int base = x->replica * l->stages;
     for (int c = 0; c < l->n_channels; c++) {
         int src = l->plans[0].plan->channels[c].src_rank;
         int dst = l->plans[0].plan->channels[c].dst_rank;
-        if (x->channels[c].id < 0 || src == dst || l->channel_slots[c] == 0) {
+        if (x->channels[c].id < 0 || src == dst || l->channel_slots[c] == 0)
             continue;
-        }
         specs[n] = (struct pp_channel_spec){.src = base + src,
                                             .dst = base + dst,
                                             .id = x->replica * l->n_channels + c,
@@ -50,9 +48,8 @@ static int find_first_and_last(struct pp_exec *x)
     for (int i = 0; i < l->n_plans; i++) {
         const struct pp_plan *plan = l->plans[i].plan;
         struct exec_first *first = &x->first[i];
-        if (!(first->messages = pp_alloc(slots, sizeof(*first->messages)))) {
+        if (!(first->messages = pp_alloc(slots, sizeof(*first->messages))))
             return PP_ERESOURCE;
-        }
         for (int m = 0; m < plan->n_messages; m++) {
             const struct pp_message *msg = &plan->messages[m];
             if (msg->first_in_slot && plan->channels[msg->channel].dst_rank == x->pipeline_rank) {
@@ -61,11 +58,9 @@ static int find_first_and_last(struct pp_exec *x)
             }
         }
         const struct pp_rank_plan *mine = &plan->ranks[x->pipeline_rank];
-        for (int k = 0; k < mine->n_actions; k++) {
-            if (mine->actions[k].op == PP_OP_I || mine->actions[k].op == PP_OP_B) {
+        for (int k = 0; k < mine->n_actions; k++)
+            if (mine->actions[k].op == PP_OP_I || mine->actions[k].op == PP_OP_B)
                 first->last_i = &mine->actions[k];
-            }
-        }
     }
     return 0;
 }
@@ -83,9 +78,8 @@ static int open_loaders(struct pp_exec *x)
                                     &x->loader[split]));
         }
     }
-    if (x->loader[PP_SPLIT_TEST]) {
+    if (x->loader[PP_SPLIT_TEST])
         pp_loader_start_epoch(x->loader[PP_SPLIT_TEST], 0);
-    }
     return 0;
 }
 
@@ -96,13 +90,11 @@ static int create_local(struct pp_exec *x, const struct pp_exec_spec *spec)
     PP_TRY(exec_finite_create(x));
     PP_TRY(find_first_and_last(x));
     PP_TRY(open_loaders(x));
-    if (!x->tp->be) {
+    if (!x->tp->be)
         PP_TRY(pp_transport_bind(x->tp, x->be));
-    }
     PP_TRY(exec_turns_create(x));
-    for (int k = 0; k < x->n_stages; k++) {
+    for (int k = 0; k < x->n_stages; k++)
         PP_TRY(pp_chunk_init(x->stages[k].chunk, x->be, x->layout->cfg->train.seed));
-    }
     return exec_settle(x);
 }
 
@@ -136,12 +128,10 @@ int pp_exec_create(const struct pp_exec_spec *spec, struct pp_backend *be, struc
 void pp_exec_destroy(struct pp_exec **exec)
 {
     struct pp_exec *x = *exec;
-    if (!x) {
+    if (!x)
         return;
-    }
-    if (!exec_turns_destroy(x)) {
+    if (!exec_turns_destroy(x))
         x->arena.base = NULL;
-    }
     pp_loader_destroy(&x->loader[PP_SPLIT_TRAIN]);
     pp_loader_destroy(&x->loader[PP_SPLIT_TEST]);
     exec_memory_free(x);
@@ -159,9 +149,8 @@ uint64_t pp_exec_events_per_step(const struct pp_layout *l)
         for (int r = 0; r < l->stages; r++) {
             const struct pp_rank_plan *p = &l->plans[i].plan->ranks[r];
             uint64_t n = 9;
-            for (int k = 0; k < p->n_actions; k++) {
+            for (int k = 0; k < p->n_actions; k++)
                 n += of_op[p->actions[k].op];
-            }
             most = n > most ? n : most;
         }
     }

@@ -43,28 +43,24 @@ int exec_finite_create(struct pp_exec *x)
 
 void exec_finite_begin(struct pp_exec *x, enum pp_split split)
 {
-    for (int k = 0; k < x->n_stages; k++) {
+    for (int k = 0; k < x->n_stages; k++)
         pp_chunk_measure(x->stages[k].chunk, split == PP_SPLIT_TRAIN && x->measures);
-    }
     x->bad_mb = -1;
 }
 
 void exec_finite_forward(struct pp_exec *x, const struct exec_stage *st, int mb)
 {
-    if (st->chunk->range.bad_input >= 0 && x->bad_mb < 0) {
+    if (st->chunk->range.bad_input >= 0 && x->bad_mb < 0)
         x->bad_mb = mb;
-    }
 }
 
 int exec_finite_vote(struct pp_exec *x, int rows)
 {
-    if (!x->proves) {
+    if (!x->proves)
         return 0;
-    }
     bool yes = true;
-    for (int k = 0; k < x->n_stages && yes; k++) {
+    for (int k = 0; k < x->n_stages && yes; k++)
         yes = pp_chunk_is_bounded(x->stages[k].chunk, rows);
-    }
     if (yes && x->sums[PP_SPLIT_TRAIN]) {
         struct pp_loss_sums sums;
         PP_TRY(pp_backend_to_host(x->be, &sums, x->sums[PP_SPLIT_TRAIN], sizeof(sums)));
@@ -77,9 +73,8 @@ int exec_finite_vote(struct pp_exec *x, int rows)
 static int first_param(const struct pp_exec *x, const struct pp_chunk *c)
 {
     int index = 0;
-    for (int i = 0; i < c->first; i++) {
+    for (int i = 0; i < c->first; i++)
         index += x->layout->model->layers[i].n_params;
-    }
     return index;
 }
 
@@ -109,9 +104,8 @@ static int read_gradients(struct pp_exec *x)
     const struct pp_layout *l = x->layout;
     struct pp_loss_sums *sums = x->sums[PP_SPLIT_TRAIN];
     PP_TRY(squares(x));
-    if (sums) {
+    if (sums)
         PP_TRY(pp_backend_copy(x->be, &x->votes[x->n_votes], &sums->loss, sizeof(sums->loss)));
-    }
     size_t bytes = ((size_t)x->n_votes + 1) * sizeof(*x->votes);
     PP_TRY(pp_transport_allgather_on(x->tp, x->votes, bytes, x->all_votes));
     const struct pp_judgement j = {.ranks = l->ranks,
@@ -143,7 +137,7 @@ int exec_finite_decide(struct pp_exec *x, int64_t t)
     return 0;
 }
 
-/* --- what was wrong --------------------------------------------------------------------------- */
+/* ---- what was wrong */
 
 /* The last of this rank's parameters whose gradient is not finite. */
 static int find_gradient(struct pp_exec *x, struct exec_finding *f)
@@ -175,9 +169,8 @@ static int find(struct pp_exec *x, struct exec_finding *out)
             out->input = c->range.bad_input;
             out->bad = c->range.bad;
         }
-        if (x->measures) {
+        if (x->measures)
             PP_TRY(pp_backend_largest(x->be, c->n_floats, c->params, &out->weight));
-        }
     }
     PP_TRY(find_gradient(x, out));
     PP_TRY(pp_backend_to_host(x->be, &loss, &x->votes[x->n_votes], sizeof(loss)));
@@ -188,9 +181,8 @@ static int find(struct pp_exec *x, struct exec_finding *out)
 static const struct pp_param *param_of(const struct pp_model *m, int index, int *out_layer)
 {
     int i = 0;
-    while (index >= m->layers[i].n_params) {
+    while (index >= m->layers[i].n_params)
         index -= m->layers[i++].n_params;
-    }
     *out_layer = i;
     return &m->layers[i].params[index];
 }
@@ -234,14 +226,12 @@ static int fail_finding(const struct pp_exec *x, const struct pp_step_verdict *v
         snprintf(what, sizeof(what), "the gradient of %s is not finite (%s)",
                  param_of(l->model, grad->param, &layer)->name, value);
     }
-    while (l->last[s] < layer) {
+    while (l->last[s] < layer)
         s++;
-    }
-    if (!isfinite(weight)) {
+    if (!isfinite(weight))
         snprintf(about, sizeof(about), "; weights are not finite either");
-    } else if (weight > 0) {
+    else if (weight > 0)
         snprintf(about, sizeof(about), "; the largest weight is %.3g", (double)weight);
-    }
     return pp_fail(PP_EDIVERGED, "%s on rank %d (stage %d)%s", what,
                    replica * l->stages + l->rank_of[s], s, about);
 }

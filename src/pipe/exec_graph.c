@@ -12,11 +12,9 @@
 
 struct exec_graph *exec_graph_of(struct exec_graphs *g, enum pp_split split, int rows)
 {
-    for (int i = 0; i < g->n; i++) {
-        if (g->entry[i].split == split && g->entry[i].rows == rows) {
+    for (int i = 0; i < g->n; i++)
+        if (g->entry[i].split == split && g->entry[i].rows == rows)
             return &g->entry[i];
-        }
-    }
     pp_assert(g->n < EXEC_GRAPHS); /* a split has full batches and a last one */
     g->entry[g->n] = (struct exec_graph){.split = split, .rows = rows};
     return &g->entry[g->n++];
@@ -37,27 +35,24 @@ int exec_graphs_create(struct pp_exec *x)
         g->on = true;
     }
     /* Where ops are done when they return the key has no effect, which the config has told. */
-    if (wanted == PP_GRAPHS_ON && !g->on && x->be->caps.async) {
+    if (wanted == PP_GRAPHS_ON && !g->on && x->be->caps.async)
         return pp_fail(PP_ERESOURCE, "run.graphs = on, but %s; use auto or off", g->why);
-    }
     return 0;
 }
 
 void exec_graphs_destroy(struct pp_exec *x)
 {
     struct exec_graphs *g = &x->graphs;
-    for (int i = 0; i < g->n; i++) {
+    for (int i = 0; i < g->n; i++)
         pp_backend_graph_destroy(x->be, g->entry[i].graph);
-    }
     g->n = 0;
 }
 
 /* Rank 0 launches the graph, between what all ranks enqueued before and what they will. */
 static int launch(struct pp_exec *x, const struct exec_graph *g)
 {
-    if (x->tp->rank == 0) {
+    if (x->tp->rank == 0)
         PP_TRY(pp_backend_graph_launch(x->be, g->graph));
-    }
     return pp_transport_fork(x->tp);
 }
 
@@ -77,11 +72,10 @@ static int capture(struct pp_exec *x, struct exec_graph *g, int step, int64_t t)
         /* Also when it failed: a stream must not be left in a capture. */
         struct pp_error why = *pp_error_get();
         int ended = pp_backend_capture_end(x->be, &g->graph);
-        if (rc < 0) {
+        if (rc < 0)
             pp_error_adopt(&why);
-        } else {
+        else
             rc = ended;
-        }
     }
     PP_TRY(rc);
     g->runs++;
@@ -90,23 +84,20 @@ static int capture(struct pp_exec *x, struct exec_graph *g, int step, int64_t t)
 
 int exec_graph_run(struct pp_exec *x, struct exec_graph *g, int step, int64_t t)
 {
-    if (g->runs == 1) {
+    if (g->runs == 1)
         return capture(x, g, step, t);
-    }
     PP_TRY(pp_transport_join(x->tp));
     return launch(x, g);
 }
 
 struct exec_graph *exec_graph_next(struct pp_exec *x, enum pp_split split, int step)
 {
-    if (!x->graphs.on) {
+    if (!x->graphs.on)
         return NULL;
-    }
     int rows = pp_loader_batch_rows(x->loader[split], step);
     struct exec_graph *g = exec_graph_of(&x->graphs, split, rows);
-    if (g->runs > 0 && x->timer.current < 0) {
+    if (g->runs > 0 && x->timer.current < 0)
         return g;
-    }
     g->runs = g->runs > 0 ? g->runs : 1;
     return NULL;
 }

@@ -21,14 +21,12 @@ static size_t grown(const struct pp_arena *a, size_t *mark)
 /* `slots` row blocks of `width` floats; NULL array in the dry pass. */
 static int row_slots(struct pp_exec *x, struct pp_arena *a, int slots, int width, float ***out)
 {
-    if (a->base && !(*out = pp_alloc((size_t)slots, sizeof(**out)))) {
+    if (a->base && !(*out = pp_alloc((size_t)slots, sizeof(**out))))
         return PP_ERESOURCE;
-    }
     for (int i = 0; i < slots; i++) {
         float *p = pp_arena_take(a, (size_t)x->layout->max_rows * (size_t)width, sizeof(float));
-        if (a->base) {
+        if (a->base)
             (*out)[i] = p;
-        }
     }
     return 0;
 }
@@ -37,9 +35,8 @@ static int row_slots(struct pp_exec *x, struct pp_arena *a, int slots, int width
 static int *by_slot(int n)
 {
     int *held = pp_alloc((size_t)(n > 0 ? n : 1), sizeof(*held));
-    for (int i = 0; held && i < n; i++) {
+    for (int i = 0; held && i < n; i++)
         held[i] = -1;
-    }
     return held;
 }
 
@@ -66,9 +63,8 @@ static int stage_memory(struct pp_exec *x, struct pp_arena *a, struct exec_stage
     size_t chunk_bytes = grown(a, &mark);
 
     size_t floats = 0;
-    for (int i = spec.first; i <= spec.last; i++) {
+    for (int i = spec.first; i <= spec.last; i++)
         floats += l->model->layers[i].n_floats;
-    }
     size_t states = (size_t)pp_optimizer_moments(spec.optimizer);
     size_t packed = pp_chunk_packed_bytes(l->model, &spec);
     x->bytes.parameters += floats * sizeof(float);
@@ -77,20 +73,17 @@ static int stage_memory(struct pp_exec *x, struct pp_arena *a, struct exec_stage
     x->bytes.optimizer += states * floats * sizeof(float);
     x->bytes.activations += chunk_bytes - packed - (2 + states) * floats * sizeof(float);
 
-    if (st->is_first) {
+    if (st->is_first)
         PP_TRY(row_slots(x, a, spec.state_slots, l->model->inputs, &st->input));
-    }
-    if (st->is_last) {
+    if (st->is_last)
         PP_TRY(row_slots(x, a, spec.state_slots, l->model->classes, &st->output));
-    }
     x->bytes.activations += grown(a, &mark);
     if (a->base) {
         st->held_f = by_slot(spec.state_slots);
         st->held_b = by_slot(spec.grad_slots);
         st->w_slots = by_slot(2 * spec.grad_slots);
-        if (!st->held_f || !st->held_b || !st->w_slots) {
+        if (!st->held_f || !st->held_b || !st->w_slots)
             return PP_ERESOURCE;
-        }
         st->w_gslots = st->w_slots + spec.grad_slots;
     }
     return 0;
@@ -108,9 +101,8 @@ static int channel_memory(struct pp_exec *x, struct pp_arena *a, bool shared_slo
         bool receives = dst == x->pipeline_rank;
         x->channels[c].id = sends || receives ? c : -1;
         x->channels[c].spec = -1;
-        if (l->channel_slots[c] == 0 || !(receives || (sends && !shared_slots))) {
+        if (l->channel_slots[c] == 0 || !(receives || (sends && !shared_slots)))
             continue;
-        }
         size_t slots = (size_t)l->channel_slots[c];
         x->channels[c].memory = pp_arena_take(a, slots, pp_layout_slot_bytes(l, c));
     }
@@ -149,9 +141,8 @@ static void step_memory(struct pp_exec *x, struct pp_arena *a, bool has_last)
     x->n_votes = l->n_virtual;
     if (l->cfg->train.clip_norm > 0) {
         x->n_votes = 0;
-        for (int i = 0; i < l->model->n_layers; i++) {
+        for (int i = 0; i < l->model->n_layers; i++)
             x->n_votes += l->model->layers[i].n_params;
-        }
     }
     size_t votes = (size_t)x->n_votes + 1;
     pp_assert(sizeof(*x->args) <= index_at);
@@ -163,9 +154,8 @@ static void step_memory(struct pp_exec *x, struct pp_arena *a, bool has_last)
     x->all_votes = pp_arena_take(a, (size_t)l->ranks * votes, sizeof(*x->all_votes));
     if (a->base) {
         x->index = (uint32_t *)(void *)((char *)x->args + index_at);
-        for (int split = 0; has_last && split < 2; split++) {
+        for (int split = 0; has_last && split < 2; split++)
             x->sums[split] = &x->results->sums[split];
-        }
     }
 }
 
@@ -198,12 +188,10 @@ static int lay_out(struct pp_exec *x, struct pp_arena *a, bool shared_slots, boo
                            &x->labels[split]));
     }
     x->bytes.data = grown(a, &mark);
-    if (has_last) {
+    if (has_last)
         x->batch_labels = pp_arena_take(a, (size_t)l->max_rows, 1);
-    }
-    if (l->replicas > 1) {
+    if (l->replicas > 1)
         x->scratch = pp_arena_take(a, largest, sizeof(float));
-    }
     step_memory(x, a, has_last);
     x->bytes.scratch = grown(a, &mark);
     x->bytes.total = a->used;
@@ -221,12 +209,10 @@ int exec_memory(struct pp_exec *x, const struct pp_exec_spec *spec)
     x->channels = pp_alloc((size_t)l->n_channels, sizeof(*x->channels));
     x->first = pp_alloc((size_t)l->n_plans, sizeof(*x->first));
     x->group = pp_alloc((size_t)l->replicas, sizeof(*x->group));
-    if (!x->stages || !x->channels || !x->first || !x->group) {
+    if (!x->stages || !x->channels || !x->first || !x->group)
         return PP_ERESOURCE;
-    }
-    for (int d = 0; d < l->replicas; d++) {
+    for (int d = 0; d < l->replicas; d++)
         x->group[d] = d * l->stages + x->pipeline_rank;
-    }
     for (int s = 0; s < l->n_virtual; s++) {
         if (l->rank_of[s] == x->pipeline_rank) {
             pp_assert(x->n_stages < l->chunks);
@@ -238,9 +224,8 @@ int exec_memory(struct pp_exec *x, const struct pp_exec_spec *spec)
     bool copies = choice.ops && choice.ops->own_memory;
     struct pp_arena dry = pp_arena_dry();
     PP_TRY(lay_out(x, &dry, spec->caps.shared_slots, copies));
-    if (!x->be) {
+    if (!x->be)
         return 0;
-    }
     void *block = NULL;
     PP_TRY(pp_backend_alloc(x->be, dry.used, &block));
     x->arena = (struct pp_arena){.base = block, .bytes = dry.used, .used = 0};
@@ -260,26 +245,23 @@ void exec_memory_free(struct pp_exec *x)
         pp_free(st->held_b);
         pp_free(st->w_slots);
     }
-    for (int i = 0; x->first && i < x->layout->n_plans; i++) {
+    for (int i = 0; x->first && i < x->layout->n_plans; i++)
         pp_free(x->first[i].messages);
-    }
     pp_free(x->stages);
     pp_free(x->channels);
     pp_free(x->first);
     pp_free(x->group);
     pp_free(x->findings);
-    if (x->arena.base) {
+    if (x->arena.base)
         pp_backend_free(x->be, x->arena.base, x->arena.bytes);
-    }
 }
 
 int pp_exec_predict(const struct pp_exec_spec *spec, struct pp_exec_bytes *out)
 {
     struct pp_exec x = {0};
     int rc = exec_memory(&x, spec);
-    if (rc == 0) {
+    if (rc == 0)
         *out = x.bytes;
-    }
     exec_memory_free(&x);
     return rc;
 }

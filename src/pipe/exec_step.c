@@ -42,9 +42,8 @@ static bool is_quiet(struct pp_exec *x)
     uint64_t start = pp_clock_ns();
     bool reached = pp_backend_mark_set(x->be, x->settle) < 0;
     while (!reached && pp_backend_mark_reached(x->be, x->settle, &reached) == 0 && !reached) {
-        if (pp_clock_ns() - start > QUIET_NS) {
+        if (pp_clock_ns() - start > QUIET_NS)
             return false;
-        }
         nanosleep(&nap, NULL);
     }
     return true;
@@ -55,9 +54,8 @@ bool exec_turns_destroy(struct pp_exec *x)
     struct pp_error why = *pp_error_get();
     bool quiet = is_quiet(x);
     pp_error_adopt(&why);
-    if (!quiet) {
+    if (!quiet)
         return false;
-    }
     exec_graphs_destroy(x);
     exec_time_destroy(x);
     for (int i = 0; i < EXEC_AHEAD; i++) {
@@ -76,7 +74,7 @@ int exec_settle(struct pp_exec *x)
     return pp_transport_wait_mark(x->tp, x->settle, x->timeout_ns);
 }
 
-/* --- what a step enqueues --------------------------------------------------------------------- */
+/* ---- what a step enqueues */
 
 /* A replica whose share of the last batch is empty still takes part in the sum. */
 static int no_gradients(struct pp_exec *x)
@@ -93,18 +91,16 @@ int exec_enqueue(struct pp_exec *x, enum pp_split split, int step, int64_t t)
 {
     const struct pp_loader *ld = x->loader[split];
     bool train = split == PP_SPLIT_TRAIN;
-    if (train && x->sums[split]) {
+    if (train && x->sums[split])
         PP_TRY(pp_backend_copy(x->be, x->before, x->sums[split], sizeof(*x->before)));
-    }
     if (pp_loader_microbatches(ld, step) > 0) {
         float mean = (float)(1.0 / pp_loader_batch_rows(ld, step));
         PP_TRY(exec_walk(x, split, step, t, mean));
     } else if (train) {
         PP_TRY(no_gradients(x));
     }
-    if (!train) {
+    if (!train)
         return 0;
-    }
     if (x->layout->replicas > 1) {
         exec_event_begin(x, PP_EVENT_REDUCE, t);
         for (int k = 0; k < x->n_stages; k++) {
@@ -116,9 +112,8 @@ int exec_enqueue(struct pp_exec *x, enum pp_split split, int step, int64_t t)
     }
     PP_TRY(exec_finite_decide(x, t));
     exec_event_begin(x, PP_EVENT_UPDATE, t);
-    for (int k = 0; k < x->n_stages; k++) {
+    for (int k = 0; k < x->n_stages; k++)
         PP_TRY(pp_chunk_optimizer_step(x->stages[k].chunk, x->be, x->args));
-    }
     exec_end(x);
     return 0;
 }
@@ -140,7 +135,7 @@ static int upload(struct pp_exec *x, struct exec_turn *turn, double lr, int64_t 
     return pp_backend_upload(x->be, x->args, turn->block, at + bytes);
 }
 
-/* --- what became of it ------------------------------------------------------------------------ */
+/* ---- what became of it */
 
 static int wait_for(struct pp_exec *x, struct exec_turn *turn)
 {
@@ -158,9 +153,8 @@ static int tell_bad(struct pp_exec *x, const struct exec_turn *bad, int64_t t)
 {
     struct exec_turn turn = *bad;
     struct pp_step_verdict verdict = bad->results->verdict;
-    for (int i = 0; i < EXEC_AHEAD; i++) {
+    for (int i = 0; i < EXEC_AHEAD; i++)
         PP_TRY(wait_for(x, &x->turns[i]));
-    }
     x->careful = true;
     x->late = (int)(t - turn.t);
     if (bad != &x->turns[(x->next + EXEC_AHEAD - 1) % EXEC_AHEAD]) {
@@ -186,9 +180,8 @@ static int look(struct pp_exec *x, struct exec_turn *turn, int64_t t)
 
 int pp_exec_finish(struct pp_exec *x, int64_t t)
 {
-    for (int i = 0; i < EXEC_AHEAD; i++) {
+    for (int i = 0; i < EXEC_AHEAD; i++)
         PP_TRY(look(x, &x->turns[(x->next + i) % EXEC_AHEAD], t));
-    }
     return 0;
 }
 
@@ -197,7 +190,7 @@ int pp_exec_late(const struct pp_exec *x)
     return x->late;
 }
 
-/* --- steps ------------------------------------------------------------------------------------ */
+/* ---- steps */
 
 /* What the backend makes when it first sees a size of micro-batch, it makes before the step. */
 static int prepare(struct pp_exec *x, enum pp_split split, int step)
@@ -207,9 +200,8 @@ static int prepare(struct pp_exec *x, enum pp_split split, int step)
     for (int mb = 0; mb < pp_loader_microbatches(ld, step); mb++) {
         const uint32_t *index;
         int rows = pp_loader_microbatch(ld, step, mb, &index);
-        for (int k = 0; k < x->n_stages && rows != last; k++) {
+        for (int k = 0; k < x->n_stages && rows != last; k++)
             PP_TRY(pp_chunk_prepare(x->stages[k].chunk, x->be, rows, split == PP_SPLIT_TRAIN));
-        }
         last = rows;
     }
     return 0;
@@ -280,7 +272,7 @@ int pp_exec_test_step(struct pp_exec *x, int step)
     return run_step(x, &what, 0, 0);
 }
 
-/* --- epochs and counters ---------------------------------------------------------------------- */
+/* ---- epochs and counters */
 
 /* Training of the epoch since the sums were looked at last, to the counters. */
 static int count_training(struct pp_exec *x)
@@ -299,9 +291,8 @@ int pp_exec_start_epoch(struct pp_exec *x, uint64_t epoch, const struct pp_loss_
     static const struct pp_loss_sums zero;
     PP_TRY(pp_exec_finish(x, 0));
     pp_loader_start_epoch(x->loader[PP_SPLIT_TRAIN], epoch);
-    if (!x->sums[PP_SPLIT_TRAIN]) {
+    if (!x->sums[PP_SPLIT_TRAIN])
         return 0;
-    }
     PP_TRY(count_training(x));
     x->epoch_seen = so_far ? *so_far : zero;
     PP_TRY(pp_backend_to_device(x->be, x->sums[PP_SPLIT_TRAIN], &x->epoch_seen, sizeof(zero)));

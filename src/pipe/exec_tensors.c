@@ -14,9 +14,8 @@ static int buffers(const struct pp_chunk *c, float *out[3])
 {
     int n = 0;
     out[n++] = c->params;
-    if (c->opt_m) {
+    if (c->opt_m)
         out[n++] = c->opt_m;
-    }
     if (c->opt_v) {
         pp_assert(n == 2); /* a second moment has a first */
         out[n++] = c->opt_v;
@@ -69,13 +68,12 @@ int pp_exec_tensor_put(struct pp_exec *x, const struct pp_exec_tensor *t, size_t
 
 int pp_exec_tensors_changed(struct pp_exec *x)
 {
-    for (int k = 0; k < x->n_stages; k++) {
+    for (int k = 0; k < x->n_stages; k++)
         PP_TRY(pp_chunk_weights_changed(x->stages[k].chunk, x->be));
-    }
     return 0;
 }
 
-/* --- the hash of the weights ------------------------------------------------------------------ */
+/* ---- the hash of the weights */
 
 /* Every replica must hold the bits of replica 0: anything else is a bug of the reduction.
  * host[largest chunk], all[ranks][PP_SHA256_BYTES]: scratch. */
@@ -92,9 +90,8 @@ static int check_replicas(struct pp_exec *x, float *host, uint8_t *all)
         pp_sha256_update(&h, host, c->n_floats * sizeof(float));
     }
     pp_sha256_final(&h, mine);
-    if (rc == 0) {
+    if (rc == 0)
         rc = pp_transport_allgather(x->tp, mine, sizeof(mine), all);
-    }
     for (int r = l->stages; rc == 0 && r < l->ranks; r++) {
         if (memcmp(all + (size_t)r * sizeof(mine), all + (size_t)(r % l->stages) * sizeof(mine),
                    sizeof(mine)) != 0) {
@@ -119,9 +116,8 @@ int pp_exec_weights_sha256(struct pp_exec *x, char out[65])
     float *host = pp_alloc(largest, sizeof(*host));
     uint8_t *all = pp_alloc((size_t)l->ranks, PP_SHA256_BYTES);
     int rc = pp_transport_agree(x->tp, host && all ? 0 : PP_ERESOURCE);
-    if (rc == 0 && l->replicas > 1) {
+    if (rc == 0 && l->replicas > 1)
         rc = check_replicas(x, host, all);
-    }
     struct pp_sha256 h;
     pp_sha256_init(&h);
     out[0] = '\0';
@@ -131,15 +127,13 @@ int pp_exec_weights_sha256(struct pp_exec *x, char out[65])
         if (owner == x->rank) {
             const struct pp_chunk *c = x->stages[l->plans[0].plan->chunk_of[s]].chunk;
             rc = pp_backend_to_host(x->be, host, c->params, bytes);
-            if (rc == 0 && owner != 0) {
+            if (rc == 0 && owner != 0)
                 rc = pp_transport_send(x->tp, 0, host, bytes);
-            }
         } else if (x->rank == 0) {
             rc = pp_transport_recv(x->tp, owner, host, bytes);
         }
-        if (rc == 0 && x->rank == 0) {
+        if (rc == 0 && x->rank == 0)
             pp_sha256_update(&h, host, bytes);
-        }
     }
     if (rc == 0 && x->rank == 0) {
         uint8_t digest[PP_SHA256_BYTES];

@@ -39,23 +39,19 @@ int exec_time_create(struct pp_exec *x)
     struct exec_timer *timer = &x->timer;
     timer->current = -1;
     timer->live = !x->be->caps.async;
-    if (timer->live) {
+    if (timer->live)
         return 0;
-    }
     timer->capacity = (int)pp_exec_events_per_step(x->layout);
-    for (int i = 0; i < EXEC_ALIGN_TRIES; i++) {
+    for (int i = 0; i < EXEC_ALIGN_TRIES; i++)
         PP_TRY(pp_backend_mark_create(x->be, true, &timer->tries[i]));
-    }
     for (int s = 0; s < EXEC_AHEAD; s++) {
         struct exec_time_set *set = &timer->sets[s];
         set->records = pp_alloc((size_t)timer->capacity, sizeof(*set->records));
         set->marks = pp_alloc((size_t)timer->capacity + 1, sizeof(*set->marks));
-        if (!set->records || !set->marks) {
+        if (!set->records || !set->marks)
             return PP_ERESOURCE;
-        }
-        for (int i = 0; i <= timer->capacity; i++) {
+        for (int i = 0; i <= timer->capacity; i++)
             PP_TRY(pp_backend_mark_create(x->be, true, &set->marks[i]));
-        }
     }
     return align_clocks(x);
 }
@@ -63,20 +59,18 @@ int exec_time_create(struct pp_exec *x)
 void exec_time_destroy(struct pp_exec *x)
 {
     struct exec_timer *timer = &x->timer;
-    for (int i = 0; i < EXEC_ALIGN_TRIES; i++) {
+    for (int i = 0; i < EXEC_ALIGN_TRIES; i++)
         pp_backend_mark_destroy(x->be, timer->tries[i]);
-    }
     for (int s = 0; s < EXEC_AHEAD; s++) {
         struct exec_time_set *set = &timer->sets[s];
-        for (int i = 0; set->marks && i <= timer->capacity; i++) {
+        for (int i = 0; set->marks && i <= timer->capacity; i++)
             pp_backend_mark_destroy(x->be, set->marks[i]);
-        }
         pp_free(set->marks);
         pp_free(set->records);
     }
 }
 
-/* --- a step, and its actions ------------------------------------------------------------------ */
+/* ---- a step, and its actions */
 
 void exec_time_launch(struct pp_exec *x, enum pp_split split, int64_t t)
 {
@@ -86,16 +80,14 @@ void exec_time_launch(struct pp_exec *x, enum pp_split split, int64_t t)
                          .stage = -1,
                          .eval = split == PP_SPLIT_TEST,
                          .kind = PP_EVENT_LAUNCH};
-    if (!x->timer.live) {
+    if (!x->timer.live)
         pp_ring_begin(x->ring, &e);
-    }
 }
 
 void exec_time_launched(struct pp_exec *x)
 {
-    if (!x->timer.live) {
+    if (!x->timer.live)
         pp_ring_end(x->ring, pp_clock_ns());
-    }
 }
 
 int exec_time_start(struct pp_exec *x, struct exec_turn *turn)
@@ -110,9 +102,8 @@ int exec_time_start(struct pp_exec *x, struct exec_turn *turn)
         uint64_t number = timer->steps++;
         turn->timed = turn->timed || number < 2 || number % EXEC_TIME_EVERY == 0;
     }
-    if (!turn->timed) {
+    if (!turn->timed)
         return 0;
-    }
     timer->current = (int)(turn - x->turns);
     timer->sets[timer->current].n = 0;
     return pp_backend_mark_set(x->be, timer->sets[timer->current].marks[0]);
@@ -133,9 +124,8 @@ void exec_begin(struct pp_exec *x, const struct pp_event *e, int n)
     }
     if (x->be->ops->range_push) {
         char name[48];
-        if (e->stage >= 0) {
+        if (e->stage >= 0)
             snprintf(name, sizeof(name), "%s%d mb %d", pp_event_name(e->kind), e->stage, e->mb);
-        }
         pp_backend_range_push(x->be, e->stage >= 0 ? name : pp_event_name(e->kind));
     }
 }
@@ -149,9 +139,8 @@ void exec_event_begin(struct pp_exec *x, enum pp_event_kind kind, int64_t t)
 static struct exec_stage *stage_of(const struct pp_exec *x, int s)
 {
     int k = 0;
-    while (k < x->n_stages && x->stages[k].s != s) {
+    while (k < x->n_stages && x->stages[k].s != s)
         k++;
-    }
     return k < x->n_stages ? &x->stages[k] : NULL;
 }
 
@@ -191,7 +180,7 @@ void exec_end(struct pp_exec *x)
     }
 }
 
-/* --- a step that is done ---------------------------------------------------------------------- */
+/* ---- a step that is done */
 
 /* Into the ring, and *busy_ns. The first step's times hold the making of what its shapes need. */
 static int read_set(struct pp_exec *x, struct exec_time_set *set, bool first, uint64_t *busy_ns)
@@ -211,9 +200,8 @@ static int read_set(struct pp_exec *x, struct exec_time_set *set, bool first, ui
         pp_ring_begin(x->ring, &r->event);
         if (pp_event_computes(r->event.kind)) {
             *busy_ns += ns;
-            if (!first) {
+            if (!first)
                 add_time(x, r, ns);
-            }
         }
     }
     return 0;
@@ -222,9 +210,8 @@ static int read_set(struct pp_exec *x, struct exec_time_set *set, bool first, ui
 int exec_time_look(struct pp_exec *x, const struct exec_turn *turn)
 {
     struct exec_timer *timer = &x->timer;
-    if (timer->live) {
+    if (timer->live)
         return 0;
-    }
     if (turn->timed) {
         uint64_t busy;
         PP_TRY(read_set(x, &timer->sets[turn - x->turns], timer->busy_ns == 0, &busy));
@@ -245,14 +232,12 @@ int exec_time_look(struct pp_exec *x, const struct exec_turn *turn)
 int exec_time_take(struct pp_exec *x)
 {
     struct exec_timer *timer = &x->timer;
-    if (timer->live) {
+    if (timer->live)
         return 0;
-    }
     PP_TRY(align_clocks(x));
     uint64_t now = pp_clock_ns(), window = now - timer->taken_ns;
-    if (timer->taken_ns > 0 && x->counters.busy_ns > window) {
+    if (timer->taken_ns > 0 && x->counters.busy_ns > window)
         x->counters.busy_ns = window;
-    }
     timer->taken_ns = now;
     return 0;
 }
@@ -265,9 +250,8 @@ void pp_exec_time_all(struct pp_exec *x, bool all)
 bool pp_exec_times(const struct pp_exec *x, int s, struct pp_exec_times *out)
 {
     const struct exec_stage *st = stage_of(x, s);
-    if (st) {
+    if (st)
         *out = st->times;
-    }
     return st != NULL;
 }
 
@@ -278,9 +262,8 @@ struct pp_exec_time pp_exec_update_time(const struct pp_exec *x)
 
 void pp_exec_forget_times(struct pp_exec *x)
 {
-    for (int k = 0; k < x->n_stages; k++) {
+    for (int k = 0; k < x->n_stages; k++)
         memset(&x->stages[k].times, 0, sizeof(x->stages[k].times));
-    }
     memset(&x->update, 0, sizeof(x->update));
     x->timer.steps = 1; /* the next step is timed */
 }

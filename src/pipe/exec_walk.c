@@ -49,7 +49,7 @@ static void begin_compute(const struct walk *w, enum pp_event_kind kind, const s
     begin(w, kind, a, -1, full ? n : 0);
 }
 
-/* --- messages --------------------------------------------------------------------------------- */
+/* ---- messages */
 
 /* The transport's channel of a message; -1: there is no message, or it stays on this rank and is
  * there as soon as it is written. */
@@ -63,9 +63,8 @@ static float *slot_memory(const struct walk *w, int message)
     const struct pp_exec *x = w->x;
     const struct pp_message *m = &w->plan->messages[message];
     const struct exec_channel *ch = &x->channels[m->channel];
-    if (ch->spec < 0) {
+    if (ch->spec < 0)
         return (void *)(ch->memory + (size_t)m->slot * pp_layout_slot_bytes(x->layout, ch->id));
-    }
     return pp_transport_slot(x->tp, ch->spec, m->slot);
 }
 
@@ -119,9 +118,8 @@ static int release(const struct walk *w, int message)
 {
     struct pp_transport *tp = w->x->tp;
     int ch = channel_of(w, message);
-    if (ch < 0) {
+    if (ch < 0)
         return 0;
-    }
     const struct pp_message *m = &w->plan->messages[message];
     PP_TRY(pp_transport_release(tp, ch, m->slot));
     return m->next_in_slot >= 0 ? post_recv(w, m->next_in_slot) : 0;
@@ -130,9 +128,8 @@ static int release(const struct walk *w, int message)
 static int give_back(const struct walk *w, const struct pp_action *a, int one, int other)
 {
     bool travels = channel_of(w, one) >= 0;
-    if (!travels && channel_of(w, other) < 0) {
+    if (!travels && channel_of(w, other) < 0)
         return 0;
-    }
     begin(w, PP_EVENT_RELEASE, a, travels ? one : other, 0);
     PP_TRY(release(w, one));
     PP_TRY(release(w, other));
@@ -140,7 +137,7 @@ static int give_back(const struct walk *w, const struct pp_action *a, int one, i
     return 0;
 }
 
-/* --- actions ---------------------------------------------------------------------------------- */
+/* ---- actions */
 
 /* Rows of a micro-batch, and which samples they are: memory of the device. */
 static int samples(const struct walk *w, int mb, const uint32_t **index)
@@ -197,13 +194,11 @@ static int run_f(struct walk *w, struct exec_stage *st, const struct pp_action *
     begin_compute(w, PP_EVENT_F, a, 1);
     float *in = st->is_first ? st->input[a->slot] : slot_memory(w, a->recv);
     float *out = st->is_last ? st->output[a->slot] : slot_memory(w, a->send);
-    if (st->is_first) {
+    if (st->is_first)
         PP_TRY(load_input(w, a->mb, in));
-    }
     PP_TRY(pp_chunk_forward(st->chunk, x->be, a->slot, rows_of(w, a->mb), in, out));
-    if (st->is_last) {
+    if (st->is_last)
         PP_TRY(loss(w, a->mb, out));
-    }
     exec_end(x);
     exec_finite_forward(x, st, a->mb);
     PP_TRY(hand_over(w, a));
@@ -241,9 +236,8 @@ static int run_w(struct walk *w, struct exec_stage *st, const struct pp_action *
     begin_compute(w, PP_EVENT_W, &a[n - 1], n);
     PP_TRY(pp_chunk_backward_weight(st->chunk, w->x->be, n, st->w_slots, st->w_gslots, a->first_w));
     exec_end(w->x);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         PP_TRY(give_back(w, &a[i], st->held_f[a[i].slot], st->held_b[a[i].gslot]));
-    }
     return 0;
 }
 
@@ -266,21 +260,18 @@ int exec_walk(struct pp_exec *x, enum pp_split split, int step, int64_t t, float
                      .last_i = first->last_i,
                      .plan_index = (uint16_t)index};
     exec_finite_begin(x, split);
-    for (int i = 0; i < first->n; i++) {
+    for (int i = 0; i < first->n; i++)
         PP_TRY(post_recv(&w, first->messages[i]));
-    }
     const struct pp_rank_plan *mine = &plan->ranks[x->pipeline_rank];
     for (int i = 0, n; i < mine->n_actions; i += n) {
         const struct pp_action *a = &mine->actions[i];
         struct exec_stage *st = &x->stages[plan->chunk_of[a->stage]];
         pp_assert(st->s == a->stage);
         n = 1;
-        if (a->op == PP_OP_F) {
+        if (a->op == PP_OP_F)
             PP_TRY(run_f(&w, st, a));
-        }
-        if (a->op == PP_OP_I || a->op == PP_OP_B) {
+        if (a->op == PP_OP_I || a->op == PP_OP_B)
             PP_TRY(run_i(&w, st, a));
-        }
         if (a->op == PP_OP_W || a->op == PP_OP_B) {
             n = pp_plan_together(plan, x->pipeline_rank, i);
             PP_TRY(run_w(&w, st, a, n));

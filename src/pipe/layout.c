@@ -16,9 +16,8 @@
 size_t pp_layout_floats(const struct pp_layout *layout, int s)
 {
     size_t n = 0;
-    for (int i = layout->first[s]; i <= layout->last[s]; i++) {
+    for (int i = layout->first[s]; i <= layout->last[s]; i++)
         n += layout->model->layers[i].n_floats;
-    }
     return n;
 }
 
@@ -37,9 +36,8 @@ int pp_layout_coalesce(const struct pp_config *cfg, int m)
 {
     const int enough = 256; /* rows */
     int k = cfg->train.coalesce;
-    if (cfg->train.exact) {
+    if (cfg->train.exact)
         return 1;
-    }
     if (k == 0) {
         int share, rows, first; /* of the largest replica, and its largest micro-batch */
         pp_balanced_piece(cfg->train.batch_size, cfg->pipeline.replicas, 0, &first, &share);
@@ -51,9 +49,8 @@ int pp_layout_coalesce(const struct pp_config *cfg, int m)
 
 static void raise_to(int *v, int floor)
 {
-    if (*v < floor) {
+    if (*v < floor)
         *v = floor;
-    }
 }
 
 static bool is_table(const struct pp_config *cfg)
@@ -77,12 +74,10 @@ static int build_for_small_batch(const struct pp_layout *l, const struct pp_geom
 static int build_for_training(struct pp_layout *l, const struct pp_geometry *g, bool full,
                               struct pp_plan **out)
 {
-    if (!is_table(l->cfg)) {
+    if (!is_table(l->cfg))
         return pp_plan_build(l->cfg->pipeline.schedule, g, out);
-    }
-    if (!full || l->table == NULL) {
+    if (!full || l->table == NULL)
         return pp_fail(PP_ECONFIG, "a table is for one number of micro-batches");
-    }
     if (l->table->geometry.microbatches != g->microbatches) {
         return pp_fail(
             PP_ECONFIG,
@@ -90,9 +85,8 @@ static int build_for_training(struct pp_layout *l, const struct pp_geometry *g, 
             l->cfg->pipeline.schedule, l->table->geometry.microbatches, g->microbatches,
             l->table->geometry.microbatches);
     }
-    if (g->coalesce > 1) {
+    if (g->coalesce > 1)
         return pp_plan_coalesce(l->table, g->coalesce, out);
-    }
     *out = l->table;
     l->table = NULL;
     return 0;
@@ -102,14 +96,11 @@ static int build_for_training(struct pp_layout *l, const struct pp_geometry *g, 
  * full: of a whole batch, which must obey the schedule's rule. */
 static int need_plan(struct pp_layout *l, enum pp_plan_kind kind, int m, bool full)
 {
-    if (m == 0) {
+    if (m == 0)
         return 0; /* a replica with no share of the last batch runs no plan */
-    }
-    for (int i = 0; i < l->n_plans; i++) {
-        if (l->plans[i].kind == kind && l->plans[i].m == m) {
+    for (int i = 0; i < l->n_plans; i++)
+        if (l->plans[i].kind == kind && l->plans[i].m == m)
             return 0;
-        }
-    }
     struct pp_geometry g = {.stages = l->stages,
                             .chunks = l->chunks,
                             .microbatches = m,
@@ -140,9 +131,8 @@ static int need_plan(struct pp_layout *l, enum pp_plan_kind kind, int m, bool fu
         raise_to(&l->state_slots[s], plan->state_slots[s]);
         raise_to(&l->grad_slots[s], plan->grad_slots[s]);
     }
-    for (int c = 0; c < plan->n_channels; c++) {
+    for (int c = 0; c < plan->n_channels; c++)
         raise_to(&l->channel_slots[c], plan->channels[c].slots);
-    }
     return 0;
 }
 
@@ -176,12 +166,10 @@ static int check_bytes(struct pp_config *cfg, const struct pp_layout *l)
             floats += 4 * (double)layer->n_floats + slots * l->max_rows * width;
         }
     }
-    for (int c = 0; c < l->n_channels; c++) {
+    for (int c = 0; c < l->n_channels; c++)
         floats += 2.0 * l->channel_slots[c] * l->max_rows * pp_layout_channel_width(l, c);
-    }
-    if (floats * sizeof(float) <= BYTES_MAX) {
+    if (floats * sizeof(float) <= BYTES_MAX)
         return 0;
-    }
     return pp_config_problem(
         cfg, "model.sizes",
         "model.sizes: %zu parameters and micro-batches of %d samples need %.2g "
@@ -196,9 +184,8 @@ static int find_placement(const struct pp_plan *table, enum pp_placement *out)
     for (int i = 0; i < 2; i++) {
         int s = 0;
         while (s < table->n_virtual &&
-               table->rank_of[s] == pp_place(known[i], table->geometry.stages, s)) {
+               table->rank_of[s] == pp_place(known[i], table->geometry.stages, s))
             s++;
-        }
         if (s == table->n_virtual) {
             *out = known[i];
             return 0;
@@ -217,9 +204,8 @@ static int open_table(struct pp_layout *l)
     const char *path = cfg->pipeline.schedule + strlen(PP_SCHEDULE_FILE);
     FILE *f = NULL;
     uint64_t bytes = 0;
-    if (pp_file_open(path, &f, &bytes) < 0) {
+    if (pp_file_open(path, &f, &bytes) < 0)
         return pp_error_context("schedule table");
-    }
     int rc = pp_plan_read_csv(f, path, &l->table);
     fclose(f);
     PP_TRY(rc);
@@ -240,9 +226,8 @@ static int open_table(struct pp_layout *l)
 static int find_shape(struct pp_layout *l)
 {
     const struct pp_config *cfg = l->cfg;
-    if (is_table(cfg)) {
+    if (is_table(cfg))
         return open_table(l);
-    }
     const struct pp_schedule_ops *schedule = pp_schedule_find(cfg->pipeline.schedule);
     pp_assert(schedule); /* the option table refuses unknown names */
     l->placement = schedule->placement;
@@ -254,9 +239,8 @@ static int find_shape(struct pp_layout *l)
 /* What fails for the config's sake is a problem of that key. */
 static int blame(struct pp_config *cfg, const char *key, int rc)
 {
-    if (rc == PP_ECONFIG) {
+    if (rc == PP_ECONFIG)
         pp_config_problem(cfg, key, "%s", pp_error_get()->text);
-    }
     return rc;
 }
 
@@ -271,9 +255,8 @@ static int lay_out(struct pp_layout *l, struct pp_config *cfg)
     l->n_channels = 2 * (l->n_virtual - 1);
     size_t n = (size_t)l->n_virtual;
     l->first = pp_alloc(5 * n + (size_t)l->n_channels, sizeof(*l->first));
-    if (!l->first) {
+    if (!l->first)
         return PP_ERESOURCE;
-    }
     l->last = l->first + n;
     l->rank_of = l->last + n;
     l->state_slots = l->rank_of + n;
@@ -287,13 +270,11 @@ static int lay_out(struct pp_layout *l, struct pp_config *cfg)
     }
     PP_TRY(blame(cfg, "pipeline.assignment",
                  pp_partition(l->model, cfg, l->n_virtual, l->first, l->last)));
-    for (int s = 0; s < l->n_virtual; s++) {
+    for (int s = 0; s < l->n_virtual; s++)
         l->rank_of[s] = pp_place(l->placement, l->stages, s);
-    }
     PP_TRY(blame(cfg, "pipeline.schedule", split_plans(l, PP_PLAN_TRAIN, l->train_n)));
-    if (l->test_n > 0) {
+    if (l->test_n > 0)
         PP_TRY(blame(cfg, "pipeline.schedule", split_plans(l, PP_PLAN_EVAL, l->test_n)));
-    }
     return check_bytes(cfg, l);
 }
 
@@ -301,9 +282,8 @@ int pp_layout_create(struct pp_config *cfg, const struct pp_model *model, int tr
                      struct pp_layout **out)
 {
     struct pp_layout *l = pp_alloc(1, sizeof(*l));
-    if (!l) {
+    if (!l)
         return PP_ERESOURCE;
-    }
     *l = (struct pp_layout){.cfg = cfg, .model = model, .train_n = train_n, .test_n = test_n};
     int rc = lay_out(l, cfg);
     if (rc < 0) {
@@ -317,12 +297,10 @@ int pp_layout_create(struct pp_config *cfg, const struct pp_model *model, int tr
 void pp_layout_destroy(struct pp_layout **layout)
 {
     struct pp_layout *l = *layout;
-    if (!l) {
+    if (!l)
         return;
-    }
-    for (int i = 0; i < l->n_plans; i++) {
+    for (int i = 0; i < l->n_plans; i++)
         pp_plan_destroy(&l->plans[i].plan);
-    }
     pp_free(l->plans);
     pp_plan_destroy(&l->table);
     pp_free(l->first);

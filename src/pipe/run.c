@@ -11,14 +11,12 @@ int pp_run_samples(const struct pp_config *cfg, enum pp_run_need need, enum pp_s
                    int *out)
 {
     int rc = pp_dataset_count(cfg, split, out);
-    if (rc == 0 || need == PP_RUN_REAL) {
+    if (rc == 0 || need == PP_RUN_REAL)
         return rc;
-    }
     const struct pp_dataset_info *info = pp_dataset_info(cfg->data.dataset);
     int known = !info ? 0 : split == PP_SPLIT_TRAIN ? info->train_n : info->test_n;
-    if (known == 0) {
+    if (known == 0)
         return rc;
-    }
     pp_error_clear();
     int limit = split == PP_SPLIT_TRAIN ? cfg->data.train_samples : cfg->data.test_samples;
     *out = limit > 0 && limit < known ? limit : known;

@@ -43,20 +43,16 @@ static void put_action(const struct report_slice *s, double tick, long long *now
 {
     long long start = llround(s->start / tick), ticks = llround(s->length / tick);
     fputc(s->kind, f);
-    if (s->chunk > 0) {
+    if (s->chunk > 0)
         fprintf(f, ".%d", s->chunk);
-    }
-    if (s->mb < 0) {
+    if (s->mb < 0)
         fputc(':', f);
-    } else if (s->mb != last->mb + 1) {
+    else if (s->mb != last->mb + 1)
         fprintf(f, ":%d", s->mb);
-    }
-    if (start != *now) {
+    if (start != *now)
         fprintf(f, "+%lld", start - *now);
-    }
-    if (ticks != last->ticks) {
+    if (ticks != last->ticks)
         fprintf(f, "=%lld", ticks);
-    }
     *now = start + ticks;
     *last = (struct last){s->mb, ticks};
 }
@@ -83,22 +79,18 @@ static void put_rank(const struct report_slice *slices, int n, double tick, enum
             stages[chunk] = s->stage;
             chunks = chunk >= chunks ? chunk + 1 : chunks;
         }
-        if (is_kept(s, detail)) {
+        if (is_kept(s, detail))
             put_action(s, tick, &now, &last[(int)s->kind][chunk], j->f);
-        }
     }
     fputc('"', j->f);
     pp_json_array(j, "stages");
-    for (int c = 0; c < chunks; c++) {
+    for (int c = 0; c < chunks; c++)
         pp_json_int(j, NULL, stages[c]);
-    }
     pp_json_end(j);
     pp_json_object(j, "spent");
-    for (int k = '-'; k < 128; k++) {
-        if (spent[k] > 0) {
+    for (int k = '-'; k < 128; k++)
+        if (spent[k] > 0)
             pp_json_dbl(j, (char[]){(char)k, '\0'}, report_short(spent[k]));
-        }
-    }
     pp_json_dbl(j, "all", n > 0 ? report_short(end - slices[0].start) : 0);
     pp_json_end(j);
     pp_json_end(j);
@@ -109,9 +101,8 @@ static int put_ranks(const struct report_half *h, int ranks, enum detail detail,
     size_t bytes = 0;
     FILE *f = open_memstream(out, &bytes);
     struct pp_json j;
-    if (!f) {
+    if (!f)
         return pp_fail(PP_ERESOURCE, "report: out of memory");
-    }
     double tick = pow(10, floor(log10(h->span * 2e-6)));
     pp_json_init(&j, f, 0);
     pp_json_object(&j, NULL);
@@ -122,9 +113,8 @@ static int put_ranks(const struct report_half *h, int ranks, enum detail detail,
     pp_json_int(&j, "detail", detail);
     pp_json_array(&j, "ranks");
     for (int r = 0, i = 0, first = 0; r < ranks; r++, first = i) {
-        while (i < h->n && h->slices[i].rank == r) {
+        while (i < h->n && h->slices[i].rank == r)
             i++;
-        }
         put_rank(h->slices + first, i - first, tick, detail, &j);
     }
     pp_json_end(&j);
@@ -137,14 +127,12 @@ int report_put_half(const char *key, const struct report_half *h, size_t budget,
     int ranks = h->ranks < RANKS_MAX ? h->ranks : RANKS_MAX;
     enum detail detail = ALL;
     char *text = NULL;
-    if (!(h->span > 1e-12)) {
+    if (!(h->span > 1e-12))
         return 0; /* no scale to draw it on */
-    }
     for (;; free(text)) {
         PP_TRY(put_ranks(h, ranks, detail, &text));
-        if (strlen(text) <= budget || ranks == 1) {
+        if (strlen(text) <= budget || ranks == 1)
             break;
-        }
         if (detail == FEWER_RANKS) {
             int fit = (int)((size_t)ranks * budget / strlen(text));
             ranks = fit > 0 && fit < ranks ? fit : 1;

@@ -35,19 +35,16 @@ static int put_value(const char *key, json_t *value, struct pp_json *j)
     char *text = NULL;
     json_object_foreach(value, name, item)
     {
-        while (json_array_size(item) > ITEMS_MAX) {
+        while (json_array_size(item) > ITEMS_MAX)
             json_array_remove(item, json_array_size(item) - 1);
-        }
     }
     size_t bytes = value ? json_dumpb(value, NULL, 0, flags) : 0;
-    if (value && bytes == 0) {
+    if (value && bytes == 0)
         return pp_fail(PP_ERESOURCE, "report: out of memory");
-    }
     if (bytes > 0 && bytes <= VALUE_BYTES) {
         text = pp_alloc(bytes + 1, 1);
-        if (!text) {
+        if (!text)
             return PP_ERESOURCE;
-        }
         (void)json_dumpb(value, text, bytes, flags);
     }
     pp_json_raw(j, key, text ? text : "null");
@@ -70,9 +67,8 @@ static int put_records(const char *key, json_t **records, size_t most, struct pp
                                        "samples_per_second",
                                        "bubble_measured",
                                        "seconds"};
-    while (json_array_size(*records) > most) {
+    while (json_array_size(*records) > most)
         PP_TRY(report_thin(records));
-    }
     pp_json_object(j, key);
     for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]); k++) {
         pp_json_array(j, keys[k]);
@@ -133,9 +129,8 @@ static int put_data(struct pp_report *const *runs, int n, FILE *f)
     pp_json_str(&j, "ppcli", PP_VERSION);
     pp_json_str(&j, "written", pp_clock_utc(now, sizeof(now)));
     pp_json_array(&j, "runs");
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         PP_TRY(put_run(runs[i], n, &j));
-    }
     pp_json_end(&j);
     pp_json_end(&j);
     return 0;
@@ -161,9 +156,8 @@ int pp_report_write(struct pp_report *const *runs, int n, FILE *f)
     char *text = NULL;
     size_t bytes = 0;
     FILE *data = open_memstream(&text, &bytes);
-    if (!data) {
+    if (!data)
         return pp_fail(PP_ERESOURCE, "report: out of memory");
-    }
     int rc = put_data(runs, n, data);
     int closed = pp_text_close(data, &text, "report");
     if (rc == 0 && closed == 0) {

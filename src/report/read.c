@@ -36,14 +36,12 @@ const char *report_text(const json_t *object, const char *key)
 
 void *report_grow(void *array, int n, int *capacity, size_t size)
 {
-    if (n < *capacity) {
+    if (n < *capacity)
         return array;
-    }
     int wanted = *capacity ? 2 * *capacity : 64;
     void *bigger = pp_realloc(array, (size_t)wanted, size);
-    if (bigger) {
+    if (bigger)
         *capacity = wanted;
-    }
     return bigger;
 }
 
@@ -59,12 +57,10 @@ static int take_line(struct pp_report *r, char *text, struct report_lost *lost,
     json_t *o = NULL;
     char *from = text + strspn(text, " \t,[");
     size_t n = strlen(from);
-    while (n > 0 && strchr(" \t\r\n,]", from[n - 1])) {
+    while (n > 0 && strchr(" \t\r\n,]", from[n - 1]))
         n--;
-    }
-    if (n == 0) {
+    if (n == 0)
         return 0;
-    }
     PP_TRY(read_json(from, n, &o));
     int rc = json_is_object(o) ? take(r, o) : 1;
     json_decref(o);
@@ -78,13 +74,11 @@ int report_objects(struct pp_report *r, FILE *f, struct report_lost *lost,
 {
     int rc = 0;
     char *text = pp_alloc(1, LINE_BYTES);
-    if (!text) {
+    if (!text)
         return PP_ERESOURCE;
-    }
     /* a longer line comes in parts, which are damaged */
-    while (rc == 0 && fgets(text, LINE_BYTES, f)) {
+    while (rc == 0 && fgets(text, LINE_BYTES, f))
         rc = take_line(r, text, lost, take);
-    }
     pp_free(text);
     return rc == 0 && ferror(f) ? pp_fail_errno(PP_EIO, "cannot read %s", r->dir) : rc;
 }
@@ -117,9 +111,8 @@ int report_thin(json_t **records)
         size_t first = least < most ? least : most, second = least < most ? most : least;
         second = second == first || end == n ? end - 1 : second;
         failed = json_array_append(kept, json_array_get(*records, first));
-        if (failed == 0 && second > first) {
+        if (failed == 0 && second > first)
             failed = json_array_append(kept, json_array_get(*records, second));
-        }
     }
     if (failed) {
         json_decref(kept);
@@ -134,19 +127,16 @@ int report_thin(json_t **records)
 static void forget_from(json_t *records, const char *key, double from)
 {
     size_t n = json_array_size(records);
-    for (; n > 0 && report_number(json_array_get(records, n - 1), key) >= from; n--) {
+    for (; n > 0 && report_number(json_array_get(records, n - 1), key) >= from; n--)
         json_array_remove(records, n - 1);
-    }
 }
 
 static int add_record(json_t **records, json_t *o)
 {
-    if (!*records && !(*records = json_array())) {
+    if (!*records && !(*records = json_array()))
         return no_memory();
-    }
-    if (json_array_size(*records) >= RECORDS_MAX) {
+    if (json_array_size(*records) >= RECORDS_MAX)
         PP_TRY(report_thin(records));
-    }
     return json_array_append(*records, o) == 0 ? 0 : no_memory();
 }
 
@@ -158,19 +148,16 @@ static int take_record(struct pp_report *r, json_t *o)
         bool of_step = *type == 's';
         const char *key = of_step ? "step" : "epoch";
         json_t **records = of_step ? &r->steps : &r->epochs;
-        if (!((of_step ? step : epoch) >= 0)) {
+        if (!((of_step ? step : epoch) >= 0))
             return 1;
-        }
         forget_from(*records, key, of_step ? step : epoch);
         return add_record(records, o);
     }
-    if (strcmp(type, "header") == 0 && !r->header) {
+    if (strcmp(type, "header") == 0 && !r->header)
         r->header = json_incref(o);
-    }
     if (strcmp(type, "header") == 0 || strcmp(type, "summary") == 0 ||
-        json_array_size(r->events) >= EVENTS_MAX) {
+        json_array_size(r->events) >= EVENTS_MAX)
         return 0;
-    }
     if (strcmp(type, "resume") == 0 && step >= 0) {
         forget_from(r->steps, "step", step + 1);
         forget_from(r->epochs, "step", step + 1);
@@ -205,9 +192,8 @@ static const char *read_end(const struct pp_report *r)
         pp_error_clear();
         return NULL;
     }
-    for (int i = 0; i < d.ranks; i++) {
+    for (int i = 0; i < d.ranks; i++)
         n[d.views[i].state]++;
-    }
     pp_diagnosis_fini(&d);
     return n[PP_RANK_RUNNING] + n[PP_RANK_STOPPED] + n[PP_RANK_TRACED] > 0 ? "running"
            : n[PP_RANK_GONE] > 0                                           ? "killed"
@@ -248,9 +234,8 @@ static int read_folder(struct pp_report *r)
     for (int i = 0; i < REPORT_FILES; i++) {
         int rc = read_file(r, (enum report_file)i);
         found += rc == 0 && i != REPORT_TIMELINE;
-        if (rc == PP_ERESOURCE) {
+        if (rc == PP_ERESOURCE)
             return rc;
-        }
         r->lost[i].absent = rc == PP_ENOINPUT;
         if (rc < 0 && rc != PP_ENOINPUT) {
             cause = cause.code == 0 ? *pp_error_get() : cause;
@@ -282,9 +267,8 @@ static int read_path(struct pp_report *r)
     struct stat st;
     FILE *f = NULL;
     uint64_t bytes = 0;
-    if (stat(r->dir, &st) == 0 && S_ISDIR(st.st_mode)) {
+    if (stat(r->dir, &st) == 0 && S_ISDIR(st.st_mode))
         return read_folder(r);
-    }
     PP_TRY(pp_file_open(r->dir, &f, &bytes));
     int rc = read_trace(r, f);
     fclose(f);
@@ -297,9 +281,8 @@ static int read_path(struct pp_report *r)
 static int open_report(const char *path, FILE *f, struct pp_report **out)
 {
     struct pp_report *r = pp_alloc(1, sizeof(*r));
-    if (!r) {
+    if (!r)
         return PP_ERESOURCE;
-    }
     snprintf(r->dir, sizeof(r->dir), "%s", path);
     /* so that "." has a name too */
     int rc = f || realpath(path, r->dir) ? 0 : pp_fail_errno(0, "cannot read run folder %s", path);
@@ -330,18 +313,16 @@ int pp_report_open_trace(FILE *f, const char *name, struct pp_report **out)
 void pp_report_close(struct pp_report **report)
 {
     struct pp_report *r = *report;
-    if (!r) {
+    if (!r)
         return;
-    }
     json_decref(r->header);
     json_decref(r->summary);
     json_decref(r->steps);
     json_decref(r->epochs);
     json_decref(r->events);
     json_decref(r->timeline);
-    for (int i = 0; i < REPORT_FILES; i++) {
+    for (int i = 0; i < REPORT_FILES; i++)
         pp_free(r->lost[i].why);
-    }
     pp_free(r->config);
     pp_free(r->measured.slices);
     pp_free(r->simulated.slices);

@@ -26,11 +26,9 @@ static const struct {
 
 static char kind_of(const char *category)
 {
-    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-        if (strcmp(kinds[i].category, category) == 0) {
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        if (strcmp(kinds[i].category, category) == 0)
             return kinds[i].letter;
-        }
-    }
     return '-';
 }
 
@@ -55,20 +53,17 @@ static int add_slice(struct pp_report *r, const json_t *o)
         .step = whole(args, "step"),
         .kind = kind_of(report_text(o, "cat")),
     };
-    if (s.rank < 0 || s.rank >= PP_CHROME_SIMULATED || isnan(s.start) || !(s.length >= 0)) {
+    if (s.rank < 0 || s.rank >= PP_CHROME_SIMULATED || isnan(s.start) || !(s.length >= 0))
         return 1;
-    }
-    if (report_number(args, "eval") > 0) {
+    if (report_number(args, "eval") > 0)
         return 0;
-    }
     if (h->n >= SLICES_MAX) {
         r->lost[REPORT_TIMELINE].beyond++;
         return 0;
     }
     void *grown = report_grow(h->slices, h->n, &h->capacity, sizeof(*h->slices));
-    if (!grown) {
+    if (!grown)
         return PP_ERESOURCE;
-    }
     h->slices = grown;
     h->slices[h->n++] = s;
     return 0;
@@ -76,12 +71,10 @@ static int add_slice(struct pp_report *r, const json_t *o)
 
 int report_take_event(struct pp_report *r, json_t *o)
 {
-    if (strcmp(report_text(o, "ph"), "X") == 0) {
+    if (strcmp(report_text(o, "ph"), "X") == 0)
         return add_slice(r, o);
-    }
-    if (!r->timeline && strcmp(report_text(o, "name"), "ppcli") == 0) {
+    if (!r->timeline && strcmp(report_text(o, "name"), "ppcli") == 0)
         r->timeline = json_incref(json_object_get(o, "args"));
-    }
     return 0;
 }
 
@@ -93,11 +86,9 @@ static void keep_one_step(struct report_half *h)
         first = step >= 0 && (first < 0 || step < first) ? step : first;
         last = step > last ? step : last;
     }
-    for (int i = 0; i < h->n; i++) {
-        if (first == last || h->slices[i].step == first + (last - first) / 2) {
+    for (int i = 0; i < h->n; i++)
+        if (first == last || h->slices[i].step == first + (last - first) / 2)
             h->slices[kept++] = h->slices[i];
-        }
-    }
     h->n = kept;
 }
 
@@ -111,12 +102,10 @@ static void end_half(struct report_half *h)
 {
     double first = INFINITY;
     keep_one_step(h);
-    if (h->n > 0) {
+    if (h->n > 0)
         qsort(h->slices, (size_t)h->n, sizeof(*h->slices), by_rank_and_start);
-    }
-    for (int i = 0; i < h->n; i++) {
+    for (int i = 0; i < h->n; i++)
         first = fmin(first, h->slices[i].start);
-    }
     for (int i = 0; i < h->n; i++) {
         struct report_slice *s = &h->slices[i];
         s->start -= first;

@@ -41,14 +41,11 @@ int clocks_compare(struct pp_transport *tp, int64_t *offset_ns, int64_t *error_n
 {
     memset(offset_ns, 0, (size_t)tp->size * sizeof(*offset_ns));
     memset(error_ns, 0, (size_t)tp->size * sizeof(*error_ns));
-    if (!tp->caps.processes) {
+    if (!tp->caps.processes)
         return 0;
-    }
-    if (tp->rank != 0) {
+    if (tp->rank != 0)
         return answer(tp);
-    }
-    for (int r = 1; r < tp->size; r++) {
+    for (int r = 1; r < tp->size; r++)
         PP_TRY(ask(tp, r, &offset_ns[r], &error_ns[r]));
-    }
     return 0;
 }

@@ -20,14 +20,12 @@ static int gather(const struct pp_layout *l, const struct pp_exec *x, struct pp_
     struct pp_exec_times *mine = pp_alloc((size_t)l->chunks, sizeof(*mine));
     if (mine) {
         rc = 0;
-        for (int s = 0; s < l->n_virtual; s++) {
+        for (int s = 0; s < l->n_virtual; s++)
             k += pp_exec_times(x, s, &mine[k]);
-        }
     }
     rc = pp_transport_agree(tp, rc);
-    if (rc == 0) {
+    if (rc == 0)
         rc = pp_transport_allgather(tp, mine, (size_t)l->chunks * sizeof(*mine), times);
-    }
     if (rc == 0) {
         struct pp_exec_time update = pp_exec_update_time(x);
         rc = pp_transport_allgather(tp, &update, sizeof(update), updates);
@@ -101,9 +99,8 @@ static int predict(struct pp_forecast *f, double n)
 {
     int stages = f->layout->stages;
     double *work = pp_alloc((size_t)stages, sizeof(*work));
-    if (!work) {
+    if (!work)
         return PP_ERESOURCE;
-    }
     double all = pp_sim_work(f->plan, &f->costs, work);
     pp_free(work);
     struct pp_sim_costs costs = f->costs;
@@ -124,9 +121,8 @@ static int create(struct pp_forecast *f, const struct pp_layout *l)
     f->f = pp_alloc(3 * n, sizeof(*f->f));
     f->update = pp_alloc((size_t)l->stages, sizeof(*f->update));
     f->rows = pp_alloc((size_t)f->plan->geometry.microbatches, sizeof(*f->rows));
-    if (!f->f || !f->update || !f->rows) {
+    if (!f->f || !f->update || !f->rows)
         return PP_ERESOURCE;
-    }
     f->i = f->f + n;
     f->w = f->i + n;
     f->costs = (struct pp_sim_costs){.f = f->f,
@@ -146,9 +142,8 @@ int pp_forecast_create(const struct pp_layout *l, const struct pp_exec *x, struc
     struct pp_exec_time *updates = pp_alloc((size_t)l->ranks, sizeof(*updates));
     int rc = f && times && updates ? create(f, l) : PP_ERESOURCE;
     rc = pp_transport_agree(tp, rc);
-    if (rc == 0) {
+    if (rc == 0)
         rc = gather(l, x, tp, times, updates);
-    }
     if (rc == 0) {
         /* or this rank had not agreed */
         pp_assert(f != NULL && times != NULL && updates != NULL);

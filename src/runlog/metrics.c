@@ -42,8 +42,7 @@ struct pp_metrics {
     uint64_t printed_ns; /* when the last line of steps or of an epoch was printed */
 };
 
-/* --- log lines ---------------------------------------------------------------------------------
- */
+/* ---- log lines */
 
 static void wipe_live(struct pp_metrics *m)
 {
@@ -85,8 +84,7 @@ static void show_live(struct pp_metrics *m, const char *line)
     m->live_width = n;
 }
 
-/* --- metrics.jsonl -----------------------------------------------------------------------------
- */
+/* ---- metrics.jsonl */
 
 static void begin(struct pp_metrics *m, struct pp_json *j, const char *type)
 {
@@ -118,9 +116,8 @@ static void environment(const struct pp_metrics *m, struct pp_json *j, const str
     pp_json_str(j, "dataset", cfg->data.dataset);
     pp_json_str(j, "backend", be->description);
     pp_json_str(j, "transport", tp->ops->name);
-    if (m->run->mpi) {
+    if (m->run->mpi)
         pp_json_str(j, "mpi", pp_world_version());
-    }
     pp_json_int(j, "stages", l->stages);
     pp_json_int(j, "replicas", l->replicas);
     pp_json_int(j, "microbatches", cfg->pipeline.microbatches);
@@ -134,8 +131,7 @@ static void environment(const struct pp_metrics *m, struct pp_json *j, const str
     seats_json(m->run, graphs, j);
 }
 
-/* --- life --------------------------------------------------------------------------------------
- */
+/* ---- life */
 
 static void announce(const struct pp_metrics *m, const struct pp_backend *be,
                      const struct pp_transport *tp, const char *graphs)
@@ -156,9 +152,8 @@ static void announce(const struct pp_metrics *m, const struct pp_backend *be,
                     l->coalesce, l->coalesce == 1 ? "" : "es",
                     l->coalesce == 1 ? "" : "; bits may differ from train.exact = true");
     }
-    if (m->dir[0]) {
+    if (m->dir[0])
         pp_log_info("run folder %s", m->dir);
-    }
 }
 
 int pp_metrics_open(const struct pp_run *run, const struct pp_backend *be,
@@ -166,9 +161,8 @@ int pp_metrics_open(const struct pp_run *run, const struct pp_backend *be,
                     struct pp_metrics **out)
 {
     struct pp_metrics *m = pp_alloc(1, sizeof(*m));
-    if (!m) {
+    if (!m)
         return PP_ERESOURCE;
-    }
     m->run = run;
     m->out = from->out;
     m->quiet = from->quiet;
@@ -189,9 +183,8 @@ int pp_metrics_open(const struct pp_run *run, const struct pp_backend *be,
     if (rc == 0 && m->jsonl) {
         struct pp_json j;
         begin(m, &j, from->goes_on ? "resume" : "header");
-        if (from->goes_on) {
+        if (from->goes_on)
             pp_json_int(&j, "step", from->step);
-        }
         environment(m, &j, be, tp, from->graphs);
         end(m, &j);
     }
@@ -216,14 +209,12 @@ int pp_metrics_open(const struct pp_run *run, const struct pp_backend *be,
 void pp_metrics_close(struct pp_metrics **metrics)
 {
     struct pp_metrics *m = *metrics;
-    if (!m) {
+    if (!m)
         return;
-    }
     wipe_live(m);
     outputs_close(&m->outputs, NULL);
-    if (m->jsonl) {
+    if (m->jsonl)
         fclose(m->jsonl);
-    }
     pp_free(m);
     *metrics = NULL;
 }
@@ -248,9 +239,8 @@ void pp_metrics_window(struct pp_metrics *m, const struct pp_window *w, int step
         fprintf(m->out, "%s\n", line);
         fflush(m->out);
     }
-    if (m->live) {
+    if (m->live)
         show_live(m, line);
-    }
     outputs_window(&m->outputs, w, record);
     if (record && m->jsonl) {
         struct pp_json j;
@@ -265,9 +255,8 @@ void pp_metrics_window(struct pp_metrics *m, const struct pp_window *w, int step
         pp_json_dbl(&j, "lr", w->lr);
         pp_json_dbl(&j, "samples_per_second", (double)w->samples / w->seconds);
         pp_json_dbl(&j, "bubble_measured", w->bubble);
-        if (w->skipped > 0) {
+        if (w->skipped > 0)
             pp_json_int(&j, "skipped_steps", w->skipped);
-        }
         pp_json_dbl(&j, "seconds", (double)(now - m->start_ns) * 1e-9);
         end(m, &j);
     }
@@ -276,19 +265,17 @@ void pp_metrics_window(struct pp_metrics *m, const struct pp_window *w, int step
 void pp_metrics_nonfinite(struct pp_metrics *m, int epoch, int64_t t, int64_t to, const char *why)
 {
     wipe_live(m);
-    if (to < 0) {
+    if (to < 0)
         pp_log_warn("%s; the batch is skipped", why);
-    } else {
+    else
         pp_log_warn("%s; back to the weights of step %lld", why, (long long)to);
-    }
     if (m->jsonl) {
         struct pp_json j;
         begin(m, &j, to < 0 ? "skip" : "rewind");
         pp_json_int(&j, "step", t);
         pp_json_int(&j, "epoch", epoch);
-        if (to >= 0) {
+        if (to >= 0)
             pp_json_int(&j, "to", to);
-        }
         pp_json_str(&j, "why", why);
         end(m, &j);
     }
@@ -342,8 +329,7 @@ void pp_metrics_epoch(struct pp_metrics *m, const struct pp_epoch_result *e)
     }
 }
 
-/* --- the end -----------------------------------------------------------------------------------
- */
+/* ---- the end */
 
 int pp_metrics_finish(struct pp_metrics *m, const struct pp_summary *s)
 {
@@ -357,17 +343,15 @@ int pp_metrics_finish(struct pp_metrics *m, const struct pp_summary *s)
         bool lost = ferror(m->jsonl) != 0;
         lost = fclose(m->jsonl) != 0 || lost;
         m->jsonl = NULL;
-        if (lost) {
+        if (lost)
             rc = pp_fail_errno(PP_EIO, "cannot write %s/metrics.jsonl", m->dir);
-        }
     }
     if (rc == 0 && m->dir[0]) {
         char path[PP_PATH_MAX];
         struct pp_file_write w;
         rc = pp_path_format(path, "%s/summary.json", m->dir);
-        if (rc == 0) {
+        if (rc == 0)
             rc = pp_file_create(path, &w);
-        }
         if (rc == 0) {
             struct pp_json j;
             pp_json_init(&j, w.f, 2);

@@ -19,13 +19,11 @@ static int judge(const char *line, size_t n, int64_t step, bool *out_keep)
     static const struct pp_json_limits limits = {8, 1 << 24, 1 << 20};
     json_t *o = NULL;
     *out_keep = false;
-    if (n == 0 || line[n - 1] != '\n') {
+    if (n == 0 || line[n - 1] != '\n')
         return 0; /* torn by the end of its writer */
-    }
     int rc = pp_json_read("metrics.jsonl", line, n, &limits, &o);
-    if (rc < 0) {
+    if (rc < 0)
         return rc == PP_EFORMAT ? 0 : rc;
-    }
     const char *type = json_string_value(json_object_get(o, "type"));
     json_t *at = json_object_get(o, "step");
     *out_keep = type && (strcmp(type, "header") == 0 ||
@@ -43,14 +41,12 @@ static int copy(FILE *from, FILE *to, int64_t step)
     for (ssize_t n; rc == 0 && (n = getline(&line, &room, from)) > 0; errno = 0) {
         bool keep = false;
         rc = judge(line, (size_t)n, step, &keep);
-        if (keep) {
+        if (keep)
             fwrite(line, 1, (size_t)n, to);
-        }
     }
     /* At the end of the file, and not because there was no memory for a line. */
-    if (rc == 0 && !feof(from)) {
+    if (rc == 0 && !feof(from))
         rc = pp_fail_errno(0, "cannot read metrics.jsonl");
-    }
     free(line);
     return rc;
 }

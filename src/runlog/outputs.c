@@ -24,20 +24,16 @@ int outputs_open(const struct output_spec *spec, struct outputs *out)
 
 void outputs_window(const struct outputs *o, const struct pp_window *w, bool record)
 {
-    for (int i = 0; i < OUTPUTS_MAX; i++) {
-        if (o->self[i]) {
+    for (int i = 0; i < OUTPUTS_MAX; i++)
+        if (o->self[i])
             writers[i]->window(o->self[i], w, record);
-        }
-    }
 }
 
 void outputs_epoch(const struct outputs *o, const struct pp_epoch_result *e)
 {
-    for (int i = 0; i < OUTPUTS_MAX; i++) {
-        if (o->self[i]) {
+    for (int i = 0; i < OUTPUTS_MAX; i++)
+        if (o->self[i])
             writers[i]->epoch(o->self[i], e);
-        }
-    }
 }
 
 int outputs_close(struct outputs *o, const struct pp_summary *s)
@@ -48,8 +44,7 @@ int outputs_close(struct outputs *o, const struct pp_summary *s)
         int one = o->self[i] ? writers[i]->close(&o->self[i], s) : 0;
         rc = rc < 0 ? rc : one;
     }
-    if (!s) {
+    if (!s)
         pp_error_adopt(&cause);
-    }
     return rc;
 }

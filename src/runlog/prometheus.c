@@ -37,16 +37,14 @@ static void escape(const char *text, char out[LABEL_MAX])
 {
     size_t n = 0;
     for (; *text && n + 3 < LABEL_MAX; text++) {
-        if (*text == '\\' || *text == '"' || *text == '\n') {
+        if (*text == '\\' || *text == '"' || *text == '\n')
             out[n++] = '\\';
-        }
         out[n++] = *text == '\n' ? 'n' : *text;
     }
     out[n] = '\0';
 }
 
-/* --- one version of the file -------------------------------------------------------------------
- */
+/* ---- one version of the file */
 
 static void head(FILE *f, const char *name, const char *type, const char *help)
 {
@@ -55,11 +53,10 @@ static void head(FILE *f, const char *name, const char *type, const char *help)
 
 static void number(FILE *f, double value)
 {
-    if (isfinite(value)) {
+    if (isfinite(value))
         fprintf(f, "%.9g\n", value);
-    } else {
+    else
         fputs(isnan(value) ? "NaN\n" : value > 0 ? "+Inf\n" : "-Inf\n", f);
-    }
 }
 
 static void gauge(const struct text_file *t, FILE *f, const char *name, double value,
@@ -112,9 +109,8 @@ static int rewrite(struct text_file *t, bool up)
     print_shape(t, w.f);
     gauge(t, w.f, "planned_steps", (double)t->spec.total_steps,
           "Optimizer steps that the run is to do.");
-    if (t->any) {
+    if (t->any)
         print_window(t, w.f);
-    }
     if (t->tested) {
         gauge(t, w.f, "test_loss", t->test_loss, "Loss on the test set after the last epoch.");
         gauge(t, w.f, "test_accuracy", t->test_accuracy,
@@ -134,8 +130,7 @@ static void keep_current(struct text_file *t, bool up, bool now)
     }
 }
 
-/* --- the writer --------------------------------------------------------------------------------
- */
+/* ---- the writer */
 
 static const char *run_name(const struct output_spec *spec)
 {
@@ -146,9 +141,8 @@ static const char *run_name(const struct output_spec *spec)
 
 static int open_file(const struct output_spec *spec, void **out)
 {
-    if (!spec->run->cfg->run.prometheus[0]) {
+    if (!spec->run->cfg->run.prometheus[0])
         return 0;
-    }
     struct text_file *t = pp_alloc(1, sizeof(*t));
     double *busy = pp_alloc((size_t)spec->run->layout->ranks, sizeof(*busy));
     int rc = t && busy ? 0 : PP_ERESOURCE;
@@ -197,9 +191,8 @@ static int close_file(void **self, const struct pp_summary *s)
         t->now.bubble = s->bubble.idle;
         t->now.seconds = s->train_seconds;
         t->now.samples = s->samples;
-        for (int r = 0; r < t->spec.run->layout->ranks; r++) {
+        for (int r = 0; r < t->spec.run->layout->ranks; r++)
             t->busy[r] = s->ranks[r].busy;
-        }
     }
     keep_current(t, false, true);
     pp_free(t->busy);

@@ -40,12 +40,10 @@ void seats_announce(const struct pp_run *run, const char *graphs)
         pp_log_info("rank %d, stage %d: %s", r, r % l->stages,
                     pp_seat_describe(&run->seats[r], run->backend->name, text, sizeof(text)));
     }
-    if (shown < l->ranks) {
+    if (shown < l->ranks)
         pp_log_info("... %d more ranks", l->ranks - shown);
-    }
-    if (l->ranks > 1) {
+    if (l->ranks > 1)
         pp_log_info("transport %s: %s", run->transport->name, run->transport_why);
-    }
     bool on = strcmp(graphs, "on") == 0;
     pp_log_info("graphs %s%s",
                 on ? "on" : "off: ", on ? ": a step is recorded once and replayed" : graphs);
@@ -54,9 +52,8 @@ void seats_announce(const struct pp_run *run, const char *graphs)
 void seats_json(const struct pp_run *run, const char *graphs, struct pp_json *j)
 {
     char text[SEAT_TEXT];
-    if (run->seats[0].device.number < 0) {
+    if (run->seats[0].device.number < 0)
         return;
-    }
     pp_json_str(j, "precision", pp_precision_name(run->cfg->run.precision));
     pp_json_str(j, "transport_why", run->transport_why);
     pp_json_str(j, "graphs", graphs);

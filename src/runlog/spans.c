@@ -22,9 +22,8 @@ int spans_create(const struct pp_layout *l, int test_steps, struct spans **out)
 {
     size_t n = (size_t)l->ranks * (size_t)l->n_virtual;
     struct spans *s = pp_alloc(1, sizeof(*s));
-    if (!s) {
+    if (!s)
         return PP_ERESOURCE;
-    }
     s->layout = l;
     s->test_steps = test_steps;
     s->bytes = pp_alloc((size_t)l->n_virtual, sizeof(*s->bytes));
@@ -36,9 +35,8 @@ int spans_create(const struct pp_layout *l, int test_steps, struct spans **out)
         int messages = l->plans[i].plan->n_messages;
         s->max_messages = messages > s->max_messages ? messages : s->max_messages;
     }
-    for (int v = 0; rc == 0 && v < l->n_virtual; v++) {
+    for (int v = 0; rc == 0 && v < l->n_virtual; v++)
         rc = pp_exec_live_bytes(l, v, &s->bytes[v]);
-    }
     if (rc < 0) {
         spans_destroy(&s);
         return rc;
@@ -72,11 +70,9 @@ void spans_processes(const struct spans *s, struct pp_chrome *c)
         char name[256];
         size_t used =
             (size_t)snprintf(name, sizeof(name), "rank %d (stage%s", r, l->chunks > 1 ? "s" : "");
-        for (int v = 0; v < l->n_virtual && used < sizeof(name) - 16; v++) {
-            if (l->rank_of[v] == r % l->stages) {
+        for (int v = 0; v < l->n_virtual && used < sizeof(name) - 16; v++)
+            if (l->rank_of[v] == r % l->stages)
                 used += (size_t)snprintf(name + used, sizeof(name) - used, " %d", v);
-            }
-        }
         snprintf(name + used, sizeof(name) - used, ")");
         pp_chrome_process(c, r, name);
     }
@@ -96,9 +92,8 @@ static uint64_t arrow_id(const struct spans *s, int rank, const struct pp_event 
 static void arrow(const struct spans *s, struct pp_chrome *c, int rank, int64_t begin, int64_t end,
                   const struct pp_event *e)
 {
-    if (e->message < 0) {
+    if (e->message < 0)
         return;
-    }
     if (e->kind == PP_EVENT_SEND) {
         pp_chrome_arrow(c, true, arrow_id(s, rank, e), rank, PP_CHROME_SEND, begin);
     } else if (e->kind == PP_EVENT_RECV) {
@@ -114,9 +109,8 @@ static void count_live(const struct spans *s, struct pp_chrome *c, int rank, int
     int n = s->layout->n_virtual;
     int *forwards = s->forwards + (size_t)rank * (size_t)n;
     int *live = s->live + (size_t)rank * (size_t)n;
-    if (e->eval || e->stage < 0 || e->stage >= n) {
+    if (e->eval || e->stage < 0 || e->stage >= n)
         return;
-    }
     if (e->kind == PP_EVENT_F) {
         forwards[e->stage]++;
         live[e->stage]++;
@@ -127,9 +121,8 @@ static void count_live(const struct spans *s, struct pp_chrome *c, int rank, int
         return;
     }
     uint64_t bytes = 0;
-    for (int v = 0; v < n; v++) {
+    for (int v = 0; v < n; v++)
         bytes += (uint64_t)live[v] * s->bytes[v];
-    }
     pp_chrome_live(c, rank, end, "bytes", bytes);
 }
 
@@ -137,9 +130,8 @@ static void next_step(struct spans *s, int rank, int32_t t)
 {
     int n = s->layout->n_virtual;
     s->t[rank] = t;
-    for (int v = 0; v < n; v++) {
+    for (int v = 0; v < n; v++)
         s->forwards[rank * n + v] = s->live[rank * n + v] = 0;
-    }
 }
 
 void spans_write(struct spans *s, struct pp_chrome *c, int rank, uint64_t zero_ns,
@@ -148,12 +140,10 @@ void spans_write(struct spans *s, struct pp_chrome *c, int rank, uint64_t zero_n
     const struct pp_plan *plan = s->layout->plans[0].plan;
     for (size_t k = 0; k < n; k++) {
         const struct pp_event *e = &events[k];
-        if (e->end_ns == 0 || e->kind == PP_EVENT_LAUNCH) {
+        if (e->end_ns == 0 || e->kind == PP_EVENT_LAUNCH)
             continue; /* what is launched lies elsewhere in time, and has records of its own */
-        }
-        if (!e->eval && e->step != s->t[rank]) {
+        if (!e->eval && e->step != s->t[rank])
             next_step(s, rank, e->step);
-        }
         int64_t begin = (int64_t)(e->begin_ns - zero_ns), end = (int64_t)(e->end_ns - zero_ns);
         bool of_stage = e->stage >= 0 && e->stage < s->layout->n_virtual;
         struct pp_chrome_args args = {.step = e->step,
@@ -163,9 +153,8 @@ void spans_write(struct spans *s, struct pp_chrome *c, int rank, uint64_t zero_n
                                       .eval = e->eval};
         char text[PP_CHROME_NAME_MAX];
         const char *name = pp_event_name(e->kind);
-        if (of_stage && pp_event_computes(e->kind)) {
+        if (of_stage && pp_event_computes(e->kind))
             name = pp_chrome_name(text, name[0], s->layout->chunks > 1, e->stage, e->mb);
-        }
         pp_chrome_slice(c, rank, e->kind, name, begin, end, &args);
         arrow(s, c, rank, begin, end, e);
         count_live(s, c, rank, end, e);

@@ -20,13 +20,11 @@ static void ranks_json(const struct pp_run *run, struct pp_json *j, const struct
         pp_json_int(j, "rank", r);
         pp_json_int(j, "replica", r / l->stages);
         pp_json_int(j, "stage", r % l->stages);
-        if (run->seats[r].device.number >= 0) {
+        if (run->seats[r].device.number >= 0)
             pp_json_int(j, "device", run->seats[r].device.number);
-        }
         pp_json_dbl(j, "busy", s->ranks[r].busy);
-        if (s->ranks[r].waited >= 0) {
+        if (s->ranks[r].waited >= 0)
             pp_json_dbl(j, "waited_for_core", s->ranks[r].waited);
-        }
         pp_json_dbl(j, "update_seconds", s->forecast->update[r % l->stages]);
         pp_json_uint(j, "peak_bytes", b->total);
         pp_json_uint(j, "parameter_bytes", b->parameters);
@@ -71,12 +69,10 @@ void summary_json(const struct pp_run *run, const struct pp_summary *s, struct p
     pp_bubble_json(&s->bubble, j);
     pp_json_dbl(j, "bubble_ideal", s->bubble_ideal);
     pp_json_str(j, "advice", s->advice[0] ? s->advice : NULL);
-    if (s->load >= 0) {
+    if (s->load >= 0)
         pp_json_dbl(j, "load_before", s->load);
-    }
-    if (s->waited >= 0) {
+    if (s->waited >= 0)
         pp_json_dbl(j, "waited_for_core", s->waited);
-    }
     if (s->forecast->known) {
         pp_json_dbl(j, "bubble_predicted", s->forecast->bubble);
         pp_json_dbl(j, "step_seconds_predicted", s->forecast->step_seconds);
@@ -97,9 +93,8 @@ void summary_json(const struct pp_run *run, const struct pp_summary *s, struct p
     pp_json_bool(j, "exact", run->cfg->train.exact);
     pp_json_int(j, "coalesce", run->layout->coalesce);
     pp_json_array(j, "peak_bytes");
-    for (int r = 0; r < run->layout->ranks; r++) {
+    for (int r = 0; r < run->layout->ranks; r++)
         pp_json_uint(j, NULL, s->ranks[r].bytes.total);
-    }
     pp_json_end(j);
     ranks_json(run, j, s);
     times_json(run, j, s->forecast);
@@ -128,9 +123,8 @@ static void print_ranks(const struct pp_run *run, const struct pp_summary *s, FI
         fprintf(f, "  rank %-3d       layers %s, busy %.1f %%, peak %.1f MiB\n", r, layers,
                 s->ranks[r].busy * 100, (double)s->ranks[r].bytes.total / MIB);
     }
-    if (shown < l->ranks) {
+    if (shown < l->ranks)
         fprintf(f, "  ... %d more ranks in summary.json\n", l->ranks - shown);
-    }
 }
 
 static void print_bubble(const struct pp_run *run, const struct pp_summary *s, FILE *f)
@@ -146,9 +140,8 @@ static void print_bubble(const struct pp_run *run, const struct pp_summary *s, F
                "together;\n                 this run sends I before it computes W, and its "
                "steps overlap\n");
     }
-    if (s->advice[0]) {
+    if (s->advice[0])
         fprintf(f, "advice           %s\n", s->advice);
-    }
 }
 
 /* A busy machine, beside the figures that it spoils. */
@@ -157,19 +150,16 @@ static void print_machine(const struct pp_run *run, const struct pp_summary *s, 
     struct pp_machine machine;
     char load[48] = "", waited[64] = "";
     int here = 0; /* ranks that share the processor with this one */
-    if (s->waited >= 0 ? s->waited < PP_BUBBLE_WAITED : s->load < BUSY_LOAD) {
+    if (s->waited >= 0 ? s->waited < PP_BUBBLE_WAITED : s->load < BUSY_LOAD)
         return;
-    }
-    if (s->load >= 0) {
+    if (s->load >= 0)
         snprintf(load, sizeof(load), "load %.1f before the run; ", s->load);
-    }
     if (s->waited >= 0) {
         snprintf(waited, sizeof(waited), "ranks waited for a core %.0f %% of the time; ",
                  s->waited * 100);
     }
-    for (int r = 0; r < run->layout->ranks; r++) {
+    for (int r = 0; r < run->layout->ranks; r++)
         here += run->seats[r].host == run->seats[0].host;
-    }
     pp_machine_describe(true, &machine); /* this thread is bound to one core */
     if (here > machine.cores) {
         fprintf(f,
@@ -204,8 +194,7 @@ void summary_print(const struct pp_run *run, const struct pp_summary *s, const c
     print_machine(run, s, f);
     print_ranks(run, s, f);
     fprintf(f, "weights_sha256   %s\n", s->weights_sha256);
-    if (dir[0]) {
+    if (dir[0])
         fprintf(f, "run folder       %s\n", dir);
-    }
     fflush(f);
 }

@@ -36,8 +36,7 @@ struct scalar {
     double value;
 };
 
-/* --- bytes -------------------------------------------------------------------------------------
- */
+/* ---- bytes */
 
 struct bytes {
     uint8_t at[EVENT_MAX];
@@ -61,9 +60,8 @@ static void put_little(struct bytes *b, uint64_t value, int n)
 
 static void put_varint(struct bytes *b, uint64_t value)
 {
-    for (; value >= 0x80; value >>= 7) {
+    for (; value >= 0x80; value >>= 7)
         put_little(b, (value & 0x7f) | 0x80, 1);
-    }
     put_little(b, value, 1);
 }
 
@@ -110,8 +108,7 @@ static uint32_t masked(const struct bytes *b)
     return (crc >> 15 | crc << 17) + 0xa282ead8u;
 }
 
-/* --- events ------------------------------------------------------------------------------------
- */
+/* ---- events */
 
 static void begin_event(struct bytes *event)
 {
@@ -157,17 +154,15 @@ static void write_scalars(struct board *t, int64_t step, const struct scalar *sc
     t->last_step = step;
 }
 
-/* --- the writer --------------------------------------------------------------------------------
- */
+/* ---- the writer */
 
 /* A board takes every file of the folder that has "tfevents" in its name, oldest date first. */
 static int open_file(const char *run_dir, struct board *t)
 {
     char host[64] = "", dir[PP_PATH_MAX];
     (void)gethostname(host, sizeof(host) - 1);
-    for (char *slash; (slash = strchr(host, '/'));) {
+    for (char *slash; (slash = strchr(host, '/'));)
         *slash = '_';
-    }
     PP_TRY(pp_path_format(dir, "%s/tensorboard", run_dir));
     PP_TRY(pp_dir_create(dir));
     PP_TRY(pp_path_format(t->path, "%s/events.out.tfevents.%lld.%s.%ld", dir, (long long)time(NULL),
@@ -179,13 +174,11 @@ static int open_file(const char *run_dir, struct board *t)
 static int open_board(const struct output_spec *spec, void **out)
 {
     static const char version[] = "brain.Event:2";
-    if (!spec->run->cfg->run.tensorboard || !spec->dir[0]) {
+    if (!spec->run->cfg->run.tensorboard || !spec->dir[0])
         return 0;
-    }
     struct board *t = pp_alloc(1, sizeof(*t));
-    if (!t) {
+    if (!t)
         return PP_ERESOURCE;
-    }
     int rc = open_file(spec->dir, t);
     if (rc < 0) {
         pp_free(t);

@@ -90,19 +90,16 @@ static void find_steps(const struct pp_timeline *t, struct steps *out)
     out->n = 0;
     for (size_t k = 0; k < t->n; k++) {
         const struct pp_event *e = &t->events[k];
-        if (!in_step(e)) {
+        if (!in_step(e))
             continue;
-        }
-        if (e->step != now.t) {
+        if (e->step != now.t)
             now = (struct step){.t = k > 0 ? e->step : -1, .first = k};
-        }
         if (now.t < 0) {
             now.t = e->step;
             now.first = SIZE_MAX; /* cut at its beginning */
         }
-        if (now.first == SIZE_MAX) {
+        if (now.first == SIZE_MAX)
             continue;
-        }
         if (pp_event_computes(e->kind)) {
             now.busy_ns += e->end_ns - e->begin_ns;
             now.computing_ns = now.computing_ns > 0 ? now.computing_ns : e->begin_ns;
@@ -117,11 +114,9 @@ static void find_steps(const struct pp_timeline *t, struct steps *out)
 
 static const struct step *step_of(const struct steps *s, int64_t t)
 {
-    for (int64_t k = 0; k < s->n; k++) {
-        if (s->step[k].t == t) {
+    for (int64_t k = 0; k < s->n; k++)
+        if (s->step[k].t == t)
             return &s->step[k];
-        }
-    }
     return NULL;
 }
 
@@ -158,19 +153,17 @@ static bool choose(const struct pp_timeline_spec *spec, const struct steps *all,
             c.ns += s ? s->ns : 0;
             c.busy_ns += s ? s->busy_ns : 0;
         }
-        if (everywhere) {
+        if (everywhere)
             list[n++] = c;
-        }
     }
-    if (n == 0) {
+    if (n == 0)
         return false;
-    }
     qsort(list, (size_t)n, sizeof(*list), compare);
     *out = list[(n - 1) / 2];
     return true;
 }
 
-/* --- the file, rank 0 ------------------------------------------------------------------------- */
+/* ---- the file, rank 0 */
 
 struct page {
     const struct pp_timeline *own;
@@ -261,9 +254,8 @@ static int prepare(struct page *p)
     p->events = pp_alloc(p->room, sizeof(*p->events));
     p->offset_ns = pp_alloc((size_t)l->ranks, sizeof(*p->offset_ns));
     p->error_ns = pp_alloc((size_t)l->ranks, sizeof(*p->error_ns));
-    if (!p->events || !p->offset_ns || !p->error_ns) {
+    if (!p->events || !p->offset_ns || !p->error_ns)
         return PP_ERESOURCE;
-    }
     return spans_create(l, p->spec->test_steps, &p->spans);
 }
 
@@ -281,24 +273,21 @@ static int collect(struct page *p)
     bool writes = tp->rank == 0;
     struct pp_file_write w = {0};
     int rc = prepare(p);
-    if (rc == 0 && writes) {
+    if (rc == 0 && writes)
         rc = create_file(p->spec->dir, &w);
-    }
     rc = pp_transport_agree(tp, rc);
-    if (rc == 0) {
+    if (rc == 0)
         rc = clocks_compare(tp, p->offset_ns, p->error_ns);
-    }
     if (rc == 0 && !writes) {
         const struct step *s = step_of(&p->all[tp->rank], p->choice.t);
         rc = pp_transport_send(tp, 0, p->own->events + s->first, (size_t)s->n * sizeof(*p->events));
     } else if (rc == 0) {
         rc = write_page(p, w.f);
     }
-    if (writes && rc == 0) {
+    if (writes && rc == 0)
         rc = pp_file_commit(&w);
-    } else {
+    else
         pp_file_abandon(&w);
-    }
     spans_destroy(&p->spans);
     pp_free(p->events);
     pp_free(p->offset_ns);
@@ -316,9 +305,8 @@ int pp_timeline_write(const struct pp_timeline *t, const struct pp_timeline_spec
     find_steps(t, &mine);
     int rc = pp_transport_allgather(spec->tp, &mine, sizeof(mine), all);
     struct page page = {.own = t, .spec = spec, .all = all};
-    if (rc == 0 && spec->forecast->known && choose(spec, all, &page.choice)) {
+    if (rc == 0 && spec->forecast->known && choose(spec, all, &page.choice))
         rc = collect(&page);
-    }
     pp_free(all);
     return pp_transport_agree(spec->tp, rc);
 }

@@ -61,14 +61,13 @@ int64_t pp_tracer_ring_steps(const struct pp_trace_wish *wish)
     return wish->file ? last - first + 2 : 0; /* one more: a drain is never exactly in time */
 }
 
-/* --- rank 0: the file ------------------------------------------------------------------------- */
+/* ---- rank 0: the file */
 
 static int open_file(struct pp_tracer *tc)
 {
     const char *path = tc->spec.wish.file;
-    if (pp_file_append(path, O_TRUNC, &tc->f) < 0) {
+    if (pp_file_append(path, O_TRUNC, &tc->f) < 0)
         return pp_error_context("cannot create the trace");
-    }
     setvbuf(tc->f, NULL, _IOFBF, BUFFER_BYTES);
     return spans_create(tc->spec.layout, tc->spec.test_steps, &tc->spans);
 }
@@ -92,16 +91,15 @@ static void write_head(struct pp_tracer *tc)
 static void close_file(struct pp_tracer *tc)
 {
     if (tc->f) {
-        if (tc->chrome.f) { /* has a beginning */
+        if (tc->chrome.f) /* has a beginning */
             pp_chrome_close(&tc->chrome);
-        }
         tc->failed = tc->failed || ferror(tc->f);
         tc->failed = fclose(tc->f) != 0 || tc->failed;
         tc->f = NULL;
     }
 }
 
-/* --- life ------------------------------------------------------------------------------------- */
+/* ---- life */
 
 static int check_range(const struct pp_tracer *tc)
 {
@@ -127,17 +125,15 @@ static int prepare(struct pp_tracer *tc)
     tc->events = pp_alloc(tc->room, sizeof(*tc->events));
     tc->offset_ns = pp_alloc(ranks, sizeof(*tc->offset_ns));
     tc->error_ns = pp_alloc(ranks, sizeof(*tc->error_ns));
-    if (!tc->events || !tc->offset_ns || !tc->error_ns) {
+    if (!tc->events || !tc->offset_ns || !tc->error_ns)
         return PP_ERESOURCE;
-    }
     return tc->spec.tp->rank == 0 ? open_file(tc) : 0;
 }
 
 int pp_tracer_open(const struct pp_tracer_spec *spec, struct pp_tracer **out)
 {
-    if (!spec->wish.file) {
+    if (!spec->wish.file)
         return 0;
-    }
     struct pp_tracer *tc = pp_alloc(1, sizeof(*tc));
     int rc = tc ? 0 : PP_ERESOURCE;
     if (tc) {
@@ -155,9 +151,8 @@ int pp_tracer_open(const struct pp_tracer_spec *spec, struct pp_tracer **out)
         return rc;
     }
     pp_assert(tc != NULL);
-    if (tc->f) {
+    if (tc->f)
         write_head(tc);
-    }
     *out = tc;
     return 0;
 }
@@ -176,7 +171,7 @@ void pp_tracer_destroy(struct pp_tracer **tracer)
     }
 }
 
-/* --- steps ------------------------------------------------------------------------------------ */
+/* ---- steps */
 
 void pp_tracer_step(struct pp_tracer *tc, int64_t t)
 {
@@ -228,9 +223,8 @@ static int collect(struct pp_tracer *tc)
                 return pp_fail(PP_EINTERNAL, "rank %d sends %llu records", r,
                                (unsigned long long)p.n);
             }
-            if (p.n > 0) {
+            if (p.n > 0)
                 PP_TRY(pp_transport_recv(tp, r, tc->events, (size_t)p.n * sizeof(*tc->events)));
-            }
         }
         tc->all_lost += p.lost;
         spans_write(tc->spans, &tc->chrome, r, tc->zero_ns + (uint64_t)tc->offset_ns[r], tc->events,
@@ -251,9 +245,8 @@ static int give(struct pp_tracer *tc)
 
 int pp_tracer_drain(struct pp_tracer *tc, int64_t t)
 {
-    if (!active(tc)) {
+    if (!active(tc))
         return 0;
-    }
     tc->next = t + 1;
     tc->tested = 0;
     PP_TRY(tc->spec.tp->rank == 0 ? collect(tc) : give(tc));
@@ -270,9 +263,8 @@ static int say(struct pp_tracer *tc, int64_t t)
 {
     const char *path = tc->spec.wish.file;
     close_file(tc);
-    if (tc->failed) {
+    if (tc->failed)
         return pp_fail(PP_EIO, "cannot write all of the trace %s", path);
-    }
     if (tc->all_lost > 0) {
         pp_log_warn("trace: %llu actions are missing: they were overwritten before they could be "
                     "written",
@@ -286,9 +278,8 @@ static int say(struct pp_tracer *tc, int64_t t)
 
 int pp_tracer_finish(struct pp_tracer *tc, int64_t t)
 {
-    if (!tc) {
+    if (!tc)
         return 0;
-    }
     PP_TRY(pp_tracer_drain(tc, t)); /* the last report */
     return tc->spec.tp->rank == 0 ? say(tc, t) : 0;
 }

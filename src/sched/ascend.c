@@ -30,18 +30,15 @@ static int take(struct queue *q, const struct pp_action *a)
         PP_TRY(pp_emit_cell(&q->out, (enum pp_op)a->op, a->stage, a->mb));
         q->out.cells[q->out.n - 1].overlap = a->overlap;
         *next += adds;
-        while (adds && *next < m && waits[*next]) {
+        while (adds && *next < m && waits[*next])
             PP_TRY(pp_emit_cell(&q->out, PP_OP_W, a->stage, (*next)++));
-        }
         return 0;
     }
     waits[a->mb] = true;
-    if (a->op == PP_OP_W) {
+    if (a->op == PP_OP_W)
         return 0;
-    }
-    if (q->out.n > 0) {
+    if (q->out.n > 0)
         q->out.cells[q->out.n - 1].overlap = false; /* its partner is no B any more */
-    }
     return pp_emit_cell(&q->out, PP_OP_I, a->stage, a->mb);
 }
 
@@ -51,9 +48,8 @@ static int ascend_rank(struct queue *q, struct pp_plan *plan, int rank)
     memset(q->waits, 0, chunks * (size_t)plan->geometry.microbatches);
     memset(q->next, 0, chunks * sizeof(*q->next));
     q->out.n = 0;
-    for (int k = 0; k < plan->ranks[rank].n_actions; k++) {
+    for (int k = 0; k < plan->ranks[rank].n_actions; k++)
         PP_TRY(take(q, &plan->ranks[rank].actions[k]));
-    }
     return pp_plan_take_cells(plan, rank, q->out.cells, q->out.n);
 }
 
@@ -64,12 +60,10 @@ int pp_pass_ascend(struct pp_plan *plan)
     int rc = PP_ERESOURCE;
     q.waits = pp_alloc(chunks, (size_t)plan->geometry.microbatches);
     q.next = pp_alloc(chunks, sizeof(*q.next));
-    if (q.waits && q.next) {
+    if (q.waits && q.next)
         rc = 0;
-    }
-    for (int r = 0; r < plan->geometry.stages && rc == 0; r++) {
+    for (int r = 0; r < plan->geometry.stages && rc == 0; r++)
         rc = ascend_rank(&q, plan, r);
-    }
     pp_free(q.out.cells);
     pp_free(q.waits);
     pp_free(q.next);

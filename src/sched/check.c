@@ -37,9 +37,8 @@ static int fail_at(const struct checker *c, int k, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    if (c->table) {
+    if (c->table)
         return PP_TABLE_FAIL(c->table, c->rank, pp_table_nth(c->table, c->rank, k), "%s", text);
-    }
     return pp_fail(PP_EFORMAT, "rank %d: %s", c->rank, text);
 }
 
@@ -62,9 +61,8 @@ static int find(const struct checker *c, int not_k, int op, int stage, int mb)
     const struct pp_rank_plan *list = &c->plan->ranks[c->rank];
     for (int k = 0; k < list->n_actions; k++) {
         const struct pp_action *a = &list->actions[k];
-        if (k != not_k && a->op == op && a->stage == stage && a->mb == mb) {
+        if (k != not_k && a->op == op && a->stage == stage && a->mb == mb)
             return k;
-        }
     }
     return -1;
 }
@@ -107,26 +105,20 @@ static int check_place(const struct checker *c, int k)
     const struct pp_rank_plan *list = &plan->ranks[c->rank];
     const struct pp_action *a = &list->actions[k];
     char name[PP_CELL_NAME_MAX];
-    if (a->op > PP_OP_B) {
+    if (a->op > PP_OP_B)
         return fail_at(c, k, "cell %d is neither F, I, W nor B (op %d)", k + 1, a->op);
-    }
     name_of(c, a->op, a->stage, a->mb, name);
-    if (a->stage < 0 || a->stage >= plan->n_virtual) {
+    if (a->stage < 0 || a->stage >= plan->n_virtual)
         return fail_at(c, k, "%s: stages are 0..%d", name, plan->n_virtual - 1);
-    }
-    if (a->mb < 0 || a->mb >= plan->geometry.microbatches) {
+    if (a->mb < 0 || a->mb >= plan->geometry.microbatches)
         return fail_at(c, k, "%s: micro-batches are 0..%d", name, plan->geometry.microbatches - 1);
-    }
-    if (plan->rank_of[a->stage] != c->rank) {
+    if (plan->rank_of[a->stage] != c->rank)
         return fail_at(c, k, "%s belongs to rank %d", name, plan->rank_of[a->stage]);
-    }
-    if (plan->kind == PP_PLAN_EVAL && a->op != PP_OP_F) {
+    if (plan->kind == PP_PLAN_EVAL && a->op != PP_OP_F)
         return fail_at(c, k, "%s in a forward-only plan", name);
-    }
     bool pair = a->op == PP_OP_F && k + 1 < list->n_actions && a[1].op == PP_OP_B;
-    if (a->overlap && !pair) {
+    if (a->overlap && !pair)
         return fail_at(c, k, "%s is marked to overlap, but is not an F right before a B", name);
-    }
     return 0;
 }
 
@@ -160,18 +152,14 @@ static int check_cell(struct checker *c, int k)
                        name_of(c, a->op, a->stage, a->mb, name),
                        column(c, find(c, k, a->op, a->stage, a->mb)));
     }
-    if (a->op == PP_OP_B && *saw & (SAW(PP_OP_I) | SAW(PP_OP_W))) {
+    if (a->op == PP_OP_B && *saw & (SAW(PP_OP_I) | SAW(PP_OP_W)))
         return fail_both(c, k, *saw & SAW(PP_OP_I) ? PP_OP_I : PP_OP_W);
-    }
-    if ((a->op == PP_OP_I || a->op == PP_OP_W) && *saw & SAW(PP_OP_B)) {
+    if ((a->op == PP_OP_I || a->op == PP_OP_W) && *saw & SAW(PP_OP_B))
         return fail_both(c, k, PP_OP_B);
-    }
-    if (a->op == PP_OP_W && !(*saw & SAW(PP_OP_I))) {
+    if (a->op == PP_OP_W && !(*saw & SAW(PP_OP_I)))
         return fail_needs(c, k, PP_OP_I);
-    }
-    if ((a->op == PP_OP_I || a->op == PP_OP_B) && !(*saw & SAW(PP_OP_F))) {
+    if ((a->op == PP_OP_I || a->op == PP_OP_B) && !(*saw & SAW(PP_OP_F)))
         return fail_needs(c, k, PP_OP_F);
-    }
     *saw |= (uint8_t)SAW(a->op);
     bool adds = a->op == PP_OP_W || a->op == PP_OP_B;
     return adds || c->plan->kind == PP_PLAN_EVAL ? check_order(c, k) : 0;
@@ -185,13 +173,11 @@ static int check_complete(const struct checker *c)
     unsigned done = plan->kind == PP_PLAN_EVAL ? SAW(PP_OP_F) : SAW(PP_OP_B) | SAW(PP_OP_W);
     for (int i = 0; i < plan->geometry.chunks * m; i++) {
         unsigned saw = c->saw[i];
-        if (saw & done) {
+        if (saw & done)
             continue;
-        }
         int s = 0;
-        while (plan->rank_of[s] != c->rank || plan->chunk_of[s] != i / m) {
+        while (plan->rank_of[s] != c->rank || plan->chunk_of[s] != i / m)
             s++;
-        }
         int op = !(saw & SAW(PP_OP_F)) ? PP_OP_F : saw & SAW(PP_OP_I) ? PP_OP_W : PP_OP_B;
         char name[PP_CELL_NAME_MAX];
         return fail_at(c, plan->ranks[c->rank].n_actions,
@@ -210,9 +196,8 @@ static int check_rank(struct checker *c)
     size_t chunks = (size_t)c->plan->geometry.chunks;
     memset(c->saw, 0, chunks * (size_t)c->plan->geometry.microbatches);
     memset(c->last, 0xff, chunks * sizeof(*c->last));
-    for (int k = 0; k < c->plan->ranks[c->rank].n_actions; k++) {
+    for (int k = 0; k < c->plan->ranks[c->rank].n_actions; k++)
         PP_TRY(check_cell(c, k));
-    }
     return 0;
 }
 
@@ -222,9 +207,8 @@ static int check_all(struct checker *c)
     struct pp_error missing = {0};
     for (; c->rank < c->plan->geometry.stages; c->rank++) {
         PP_TRY(check_rank(c));
-        if (missing.code == 0 && check_complete(c) < 0) {
+        if (missing.code == 0 && check_complete(c) < 0)
             missing = *pp_error_get();
-        }
     }
     return missing.code < 0 ? pp_error_adopt(&missing) : 0;
 }
@@ -235,13 +219,11 @@ int pp_pass_check(const struct pp_plan *plan, const struct pp_table *table, bool
     int rc = PP_ERESOURCE;
     c.saw = pp_alloc((size_t)plan->geometry.chunks, (size_t)plan->geometry.microbatches);
     c.last = pp_alloc((size_t)plan->geometry.chunks, sizeof(*c.last));
-    if (c.saw && c.last) {
+    if (c.saw && c.last)
         rc = check_all(&c);
-    }
     pp_free(c.saw);
     pp_free(c.last);
-    if (rc == 0) {
+    if (rc == 0)
         *out_descends = c.descends;
-    }
     return rc;
 }

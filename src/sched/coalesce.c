@@ -62,14 +62,12 @@ static void rewrite(const struct pp_plan *plan, const struct pp_rank_plan *from,
             continue;
         }
         if (a->op == PP_OP_B) {
-            if (k > 0 && a[-1].overlap) {
+            if (k > 0 && a[-1].overlap)
                 to[-1].overlap = false;
-            }
             *to++ = (struct pp_action){.op = PP_OP_I, .stage = a->stage, .mb = a->mb};
         }
-        for (int mb = first; mb < end && a->mb == end - 1; mb++) {
+        for (int mb = first; mb < end && a->mb == end - 1; mb++)
             *to++ = (struct pp_action){.op = PP_OP_W, .stage = a->stage, .mb = mb};
-        }
     }
 }
 
@@ -77,13 +75,11 @@ int pp_pass_coalesce(struct pp_plan *plan)
 {
     for (int r = 0; r < plan->geometry.stages; r++) {
         int64_t n = actions_after(plan, r);
-        if (n > INT32_MAX) {
+        if (n > INT32_MAX)
             return pp_fail(PP_EFORMAT, "rank %d: %lld actions are too many", r, (long long)n);
-        }
         struct pp_action *actions = pp_alloc((size_t)n, sizeof(*actions));
-        if (!actions) {
+        if (!actions)
             return PP_ERESOURCE;
-        }
         rewrite(plan, &plan->ranks[r], actions);
         pp_free(plan->ranks[r].actions);
         plan->ranks[r] = (struct pp_rank_plan){.actions = actions, .n_actions = (int)n};
@@ -111,22 +107,19 @@ int pp_plan_coalesce(const struct pp_plan *plan, int k, struct pp_plan **out)
     struct pp_cell **cells = pp_alloc((size_t)p, sizeof(*cells));
     int *n = pp_alloc((size_t)p, sizeof(*n));
     pp_assert(plan->kind == PP_PLAN_TRAIN && plan->copies == 1);
-    if (!cells || !n) {
+    if (!cells || !n)
         goto out;
-    }
     for (int r = 0; r < p; r++) {
         cells[r] = cells_of(&plan->ranks[r]);
         n[r] = plan->ranks[r].n_actions;
-        if (!cells[r]) {
+        if (!cells[r])
             goto out;
-        }
     }
     g.coalesce = k;
     rc = pp_plan_from_cells(&g, plan->rank_of, (const struct pp_cell *const *)cells, n, out);
 out:
-    for (int r = 0; cells && r < p; r++) {
+    for (int r = 0; cells && r < p; r++)
         pp_free(cells[r]);
-    }
     pp_free(cells);
     pp_free(n);
     return rc;

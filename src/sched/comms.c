@@ -15,9 +15,8 @@
 /* Does the message go to another rank? */
 static bool travels(const struct pp_plan *plan, int32_t message)
 {
-    if (message < 0) {
+    if (message < 0)
         return false;
-    }
     const struct pp_channel *ch = &plan->channels[plan->messages[message].channel];
     return ch->src_rank != ch->dst_rank;
 }
@@ -58,9 +57,8 @@ static int put_half(struct lowering *l, int rank, enum pp_csv_type type, int sta
 /* Put both halves of a message. The peer's next cell may have waited for just this. */
 static int put_message(struct lowering *l, int rank, int32_t message)
 {
-    if (!travels(l->plan, message)) {
+    if (!travels(l->plan, message))
         return 0;
-    }
     const struct pp_message *m = &l->plan->messages[message];
     const struct pp_channel *ch = &l->plan->channels[m->channel];
     bool back = m->channel % 2 == 1;
@@ -68,9 +66,8 @@ static int put_message(struct lowering *l, int rank, int32_t message)
     PP_TRY(put_half(l, rank, back ? PP_CSV_SEND_B : PP_CSV_SEND_F, ch->src_stage, m->mb));
     PP_TRY(put_half(l, peer, back ? PP_CSV_RECV_B : PP_CSV_RECV_F, ch->dst_stage, m->mb));
     l->arrived[message] = true;
-    if (!get(l->now, peer)) {
+    if (!get(l->now, peer))
         set(peer > rank ? l->now : l->later, peer);
-    }
     return 0;
 }
 
@@ -85,11 +82,9 @@ static int put_action(struct lowering *l, int rank, const struct pp_action *a, b
 static bool merges(const struct pp_plan *plan)
 {
     for (int r = 0; r < plan->geometry.stages; r++) {
-        for (int k = 0; k < plan->ranks[r].n_actions; k++) {
-            if (plan->ranks[r].actions[k].overlap) {
+        for (int k = 0; k < plan->ranks[r].n_actions; k++)
+            if (plan->ranks[r].actions[k].overlap)
                 return false;
-            }
-        }
     }
     return true;
 }
@@ -99,9 +94,8 @@ static int cell_length(const struct lowering *l, int r, int k)
 {
     const struct pp_rank_plan *list = &l->plan->ranks[r];
     const struct pp_action *a = &list->actions[k];
-    if (k + 1 == list->n_actions) {
+    if (k + 1 == list->n_actions)
         return 1;
-    }
     bool apart = !l->merges || a->op != PP_OP_I || a[1].op != PP_OP_W;
     return a->overlap || (!apart && a[1].stage == a->stage && a[1].mb == a->mb) ? 2 : 1;
 }
@@ -110,14 +104,12 @@ static int take_turn(struct lowering *l, int r)
 {
     const struct pp_rank_plan *list = &l->plan->ranks[r];
     int k = l->at[r];
-    if (k == list->n_actions) {
+    if (k == list->n_actions)
         return 0;
-    }
     const struct pp_action *a = &list->actions[k];
     int n = cell_length(l, r, k);
-    if (!ready(l, a) || (a->overlap && !ready(l, a + 1))) {
+    if (!ready(l, a) || (a->overlap && !ready(l, a + 1)))
         return 0;
-    }
     l->at[r] += n;
     set(l->later, r);
     if (a->overlap) {
@@ -137,9 +129,8 @@ static int take_round(struct lowering *l)
     uint64_t *swap = l->now;
     l->now = l->later;
     l->later = swap;
-    for (size_t i = 0; i < l->words; i++) {
+    for (size_t i = 0; i < l->words; i++)
         l->later[i] = 0;
-    }
     for (size_t i = 0; i < l->words; i++) {
         while (l->now[i]) {
             int r = (int)(i * 64) + __builtin_ctzll(l->now[i]);
@@ -188,28 +179,22 @@ int pp_plan_print_csv_comms(const struct pp_plan *plan, FILE *f)
     l.arrived = pp_alloc((size_t)plan->n_messages, 1);
     l.now = pp_alloc(l.words, sizeof(*l.now));
     l.later = pp_alloc(l.words, sizeof(*l.later));
-    if (!l.rows || !l.at || !l.arrived || !l.now || !l.later) {
+    if (!l.rows || !l.at || !l.arrived || !l.now || !l.later)
         goto out;
-    }
-    for (int r = 0; r < plan->geometry.stages; r++) {
+    for (int r = 0; r < plan->geometry.stages; r++)
         set(l.later, r);
-    }
     do {
         rc = take_round(&l);
     } while (rc > 0);
-    if (rc == 0) {
+    if (rc == 0)
         rc = fail_stuck(&l);
-    }
-    for (int r = 0; rc == 0 && r < plan->geometry.stages; r++) {
+    for (int r = 0; rc == 0 && r < plan->geometry.stages; r++)
         print_row(&l.rows[r], f);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = pp_csv_written(f);
-    }
 out:
-    for (int r = 0; l.rows && r < plan->geometry.stages; r++) {
+    for (int r = 0; l.rows && r < plan->geometry.stages; r++)
         pp_free(l.rows[r].cells);
-    }
     pp_free(l.rows);
     pp_free(l.at);
     pp_free(l.arrived);

@@ -65,9 +65,8 @@ static int check_compute(const struct machine *x, int rank, int k)
 {
     const struct pp_csv_cell *c = &x->t->csv.rows[rank].cells[k];
     enum pp_op op = pp_table_op(x->t, c);
-    if (op == PP_OP_W) {
+    if (op == PP_OP_W)
         return 0;
-    }
     bool forward = op == PP_OP_F;
     struct pp_csv_cell in = message_cell(forward ? PP_CSV_RECV_F : PP_CSV_RECV_B, c->stage, c->mb);
     struct pp_csv_cell out = message_cell(forward ? PP_CSV_SEND_F : PP_CSV_SEND_B, c->stage, c->mb);
@@ -78,9 +77,8 @@ static int check_compute(const struct machine *x, int rank, int k)
         return PP_TABLE_FAIL(x->t, rank, k, "there is no %s before %s",
                              pp_csv_cell_name(&in, missing), pp_csv_cell_name(c, name));
     }
-    if (makes >= 0) {
+    if (makes >= 0)
         x->did[makes] |= MADE;
-    }
     return 0;
 }
 
@@ -105,13 +103,11 @@ static int check_message(const struct machine *x, int rank, int k)
                              "within a rank has no cell",
                              name);
     }
-    if (sends(c) && !(x->did[message] & MADE)) {
+    if (sends(c) && !(x->did[message] & MADE))
         return PP_TABLE_FAIL(t, rank, k, "%s comes before the cell that makes it", name);
-    }
     int half = sends(c) ? SENT : TAKEN;
-    if (x->did[message] & half) {
+    if (x->did[message] & half)
         return PP_TABLE_FAIL(t, rank, k, "%s comes twice", name);
-    }
     x->did[message] |= (uint8_t)half;
     return 0;
 }
@@ -120,9 +116,8 @@ static int check_message(const struct machine *x, int rank, int k)
 static int check_sent(const struct machine *x, int rank, int k)
 {
     const struct pp_csv_cell *c = &x->t->csv.rows[rank].cells[k];
-    if (!pp_csv_is_message(c) || sends(c) || x->did[message_of(x, c)] & SENT) {
+    if (!pp_csv_is_message(c) || sends(c) || x->did[message_of(x, c)] & SENT)
         return 0;
-    }
     struct pp_csv_cell half = other_half(c);
     char name[PP_CSV_NAME_MAX], missing[PP_CSV_NAME_MAX];
     return PP_TABLE_FAIL(x->t, rank, k, "there is no %s on rank %d for %s",
@@ -151,9 +146,8 @@ static void run_rank(struct machine *x, int r)
     const struct pp_csv_row *row = &x->t->csv.rows[r];
     for (; x->at[r] < row->n; x->at[r]++) {
         const struct pp_csv_cell *c = &row->cells[x->at[r]];
-        if (!pp_csv_is_message(c)) {
+        if (!pp_csv_is_message(c))
             continue;
-        }
         int32_t message = message_of(x, c);
         uint8_t *did = &x->did[message];
         struct pp_csv_cell half = other_half(c);
@@ -189,12 +183,10 @@ static int tell_wait(const void *ctx, int r, char *text, size_t bytes)
 static int run_all(struct machine *x)
 {
     int p = x->t->csv.n_rows;
-    for (int r = p - 1; r >= 0; r--) {
+    for (int r = p - 1; r >= 0; r--)
         x->ready[x->n_ready++] = r;
-    }
-    while (x->n_ready > 0) {
+    while (x->n_ready > 0)
         run_rank(x, x->ready[--x->n_ready]);
-    }
     for (int r = 0; r < p; r++) {
         if (x->waits[r]) {
             int rc = pp_fail_circle("with synchronous sends ", p, r, tell_wait, x);
@@ -214,12 +206,10 @@ int pp_table_prove_messages(const struct pp_table *t, const struct pp_plan *plan
     x.at = pp_alloc(p, sizeof(*x.at));
     x.waits = pp_alloc(p, sizeof(*x.waits));
     x.ready = pp_alloc(p, sizeof(*x.ready));
-    if (x.did && x.at && x.waits && x.ready) {
+    if (x.did && x.at && x.waits && x.ready)
         rc = check_lists(&x);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = run_all(&x);
-    }
     pp_free(x.did);
     pp_free(x.at);
     pp_free(x.waits);

@@ -16,14 +16,12 @@ static int take_row(const struct pp_table *t, int rank, struct pp_plan *plan)
         const struct pp_csv_cell *c = &row->cells[k];
         if (!pp_csv_is_message(c)) {
             rc = pp_emit_cell(&e, pp_table_op(t, c), c->stage, c->mb);
-            if (rc == 0) {
+            if (rc == 0)
                 e.cells[e.n - 1].overlap = c->overlap;
-            }
         }
     }
-    if (rc == 0) {
+    if (rc == 0)
         rc = pp_plan_take_cells(plan, rank, e.cells, e.n);
-    }
     pp_free(e.cells);
     return rc;
 }
@@ -31,9 +29,8 @@ static int take_row(const struct pp_table *t, int rank, struct pp_plan *plan)
 static int build(const struct pp_table *t, struct pp_plan **out)
 {
     PP_TRY(pp_plan_create(PP_PLAN_TRAIN, &t->g, t->rank_of, PP_PLACE_LOOP, out));
-    for (int r = 0; r < t->g.stages; r++) {
+    for (int r = 0; r < t->g.stages; r++)
         PP_TRY(take_row(t, r, *out));
-    }
     return pp_plan_run_passes(*out, t);
 }
 
@@ -42,15 +39,12 @@ int pp_plan_read_csv(FILE *f, const char *name, struct pp_plan **out)
     struct pp_table t = {0};
     struct pp_plan *plan = NULL;
     int rc = pp_csv_read(f, name, &t.csv);
-    if (rc == 0) {
+    if (rc == 0)
         rc = pp_table_shape(&t);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = build(&t, &plan);
-    }
-    if (rc == 0 && t.csv.message.line > 0) {
+    if (rc == 0 && t.csv.message.line > 0)
         rc = pp_table_prove_messages(&t, plan);
-    }
     if (rc == 0) {
         *out = plan;
         plan = NULL;

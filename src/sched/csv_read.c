@@ -56,9 +56,8 @@ enum {
 static const char *word_of(int type)
 {
     int i = 0;
-    while (types[i].type != type) {
+    while (types[i].type != type)
         i++;
-    }
     return types[i].word;
 }
 
@@ -82,14 +81,12 @@ void pp_csv_print(struct pp_csv_printer *p, int type, int stage, int mb, bool ov
 int pp_csv_add(struct pp_csv_row *row, const struct pp_csv_cell *c)
 {
     if (row->n == row->capacity) {
-        if (row->capacity > INT32_MAX / 2) {
+        if (row->capacity > INT32_MAX / 2)
             return pp_fail(PP_ERESOURCE, "a list of %d cells is too long", row->n);
-        }
         int capacity = row->capacity ? 2 * row->capacity : 32;
         struct pp_csv_cell *cells = pp_realloc(row->cells, (size_t)capacity, sizeof(*cells));
-        if (!cells) {
+        if (!cells)
             return PP_ERESOURCE;
-        }
         row->cells = cells;
         row->capacity = capacity;
     }
@@ -101,9 +98,8 @@ int pp_csv_add(struct pp_csv_row *row, const struct pp_csv_cell *c)
 static const char *quote(const char *text, char shown[SHOWN_MAX + 8])
 {
     size_t n = strnlen(text, SHOWN_MAX);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         shown[i] = isprint((unsigned char)text[i]) ? text[i] : '?';
-    }
     strcpy(shown + n, text[n] ? "..." : "");
     return shown;
 }
@@ -132,9 +128,8 @@ static int number(const struct reader *rd, const char **at, int32_t *out)
                         quote(*at, shown));
         }
     }
-    if (s == *at) {
+    if (s == *at)
         return 0;
-    }
     *out = (int32_t)x;
     *at = s;
     return 1;
@@ -150,27 +145,21 @@ static int simple_cell(const struct reader *rd, const char *cell, const char **a
     int32_t stage = 0;
     int32_t mb = 0;
     int rc = number(rd, at, &stage);
-    if (rc <= 0) {
+    if (rc <= 0)
         return rc < 0 ? rc : fail_cell(rd, cell);
-    }
     int i = 0;
-    while (i < N_TYPES && strncmp(*at, types[i].word, strlen(types[i].word)) != 0) {
+    while (i < N_TYPES && strncmp(*at, types[i].word, strlen(types[i].word)) != 0)
         i++;
-    }
-    if (i == N_TYPES) {
+    if (i == N_TYPES)
         return fail_cell(rd, cell);
-    }
     *at += strlen(types[i].word);
     rc = number(rd, at, &mb);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
-    if (types[i].type < 0) {
+    if (types[i].type < 0)
         return 0;
-    }
-    if (rc == 0) {
+    if (rc == 0)
         return fail_cell(rd, cell);
-    }
     out->type = (uint8_t)types[i].type;
     out->stage = stage;
     out->mb = mb;
@@ -183,17 +172,14 @@ static int add_cell(struct reader *rd, const struct pp_csv_cell *c)
 {
     struct pp_csv *csv = rd->csv;
     struct pp_csv_row *row = &csv->rows[csv->n_rows - 1];
-    if (csv->n_cells == CELLS_MAX) {
+    if (csv->n_cells == CELLS_MAX)
         return FAIL(rd, "the table has more than %d cells, which is all that is read", CELLS_MAX);
-    }
     PP_TRY(pp_csv_add(row, c));
     csv->n_cells++;
-    if (csv->type[c->type].line == 0) {
+    if (csv->type[c->type].line == 0)
         csv->type[c->type] = rd->at;
-    }
-    if (c->type >= PP_CSV_SEND_F && csv->message.line == 0) {
+    if (c->type >= PP_CSV_SEND_F && csv->message.line == 0)
         csv->message = rd->at;
-    }
     return 0;
 }
 
@@ -204,19 +190,16 @@ static int pair(struct reader *rd, const char *cell)
     struct pp_csv_cell f = {0};
     struct pp_csv_cell b = {0};
     const char *at = cell + 1;
-    if (!strchr(cell, ')')) {
+    if (!strchr(cell, ')'))
         return FAIL(rd, "'%s': the parenthesis is not closed", quote(cell, shown));
-    }
     int rc = simple_cell(rd, cell, &at, &f);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     if (rc > 0 && *at == ';') {
         at++;
         rc = simple_cell(rd, cell, &at, &b);
-        if (rc < 0) {
+        if (rc < 0)
             return rc;
-        }
     }
     if (rc == 0 || strcmp(at, ")OVERLAP_F_B") != 0 || f.type != PP_CSV_F || b.type != PP_CSV_B) {
         return FAIL(rd,
@@ -224,9 +207,8 @@ static int pair(struct reader *rd, const char *cell)
                     "<micro-batch>)OVERLAP_F_B",
                     quote(cell, shown));
     }
-    if (rd->csv->pair.line == 0) {
+    if (rd->csv->pair.line == 0)
         rd->csv->pair = rd->at;
-    }
     f.overlap = true;
     PP_TRY(add_cell(rd, &f));
     return add_cell(rd, &b);
@@ -235,19 +217,16 @@ static int pair(struct reader *rd, const char *cell)
 static int take_cell(struct reader *rd, char *text)
 {
     char *end = text + strlen(text);
-    while (end > text && (end[-1] == ' ' || end[-1] == '\t')) {
+    while (end > text && (end[-1] == ' ' || end[-1] == '\t'))
         *--end = '\0';
-    }
     text += strspn(text, " \t");
     if (*text == '\0') {
-        if (rd->csv->idle.line == 0) {
+        if (rd->csv->idle.line == 0)
             rd->csv->idle = rd->at;
-        }
         return 0;
     }
-    if (*text == '(') {
+    if (*text == '(')
         return pair(rd, text);
-    }
     if (strpbrk(text, ");")) {
         char shown[SHOWN_MAX + 8];
         return FAIL(rd, "'%s': there is no '(' for what follows it", quote(text, shown));
@@ -255,12 +234,10 @@ static int take_cell(struct reader *rd, char *text)
     struct pp_csv_cell c;
     const char *at = text;
     int rc = simple_cell(rd, text, &at, &c);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
-    if (*at != '\0') {
+    if (*at != '\0')
         return fail_cell(rd, text);
-    }
     return rc > 0 ? add_cell(rd, &c) : 0;
 }
 
@@ -270,9 +247,8 @@ static int begin_row(struct reader *rd)
     if (csv->n_rows == csv->capacity) {
         int capacity = csv->capacity ? 2 * csv->capacity : 16;
         struct pp_csv_row *rows = pp_realloc(csv->rows, (size_t)capacity, sizeof(*rows));
-        if (!rows) {
+        if (!rows)
             return PP_ERESOURCE;
-        }
         csv->rows = rows;
         csv->capacity = capacity;
     }
@@ -293,9 +269,8 @@ static int read_cell(struct reader *rd, int c, char text[CELL_MAX + 1], int *out
             }
             return FAIL(rd, "a carriage return that ends no line");
         }
-        if (c == '\0') {
+        if (c == '\0')
             return FAIL(rd, "a NUL byte: this is not a text file");
-        }
         if (n == CELL_MAX) {
             char shown[SHOWN_MAX + 8];
             text[n] = '\0';
@@ -315,14 +290,12 @@ static int read_row(struct reader *rd, int c)
     char text[CELL_MAX + 1];
     PP_TRY(begin_row(rd));
     for (rd->at.column = 1;; rd->at.column++) {
-        if (rd->at.column == COLUMNS_MAX) {
+        if (rd->at.column == COLUMNS_MAX)
             return FAIL(rd, "a line of more than %d cells, which is all that is read", COLUMNS_MAX);
-        }
         PP_TRY(read_cell(rd, c, text, &c));
         PP_TRY(take_cell(rd, text));
-        if (c != ',') {
+        if (c != ',')
             break;
-        }
         c = getc_unlocked(rd->f);
     }
     struct pp_csv_row *row = &rd->csv->rows[rd->csv->n_rows - 1];
@@ -341,21 +314,18 @@ int pp_csv_read(FILE *f, const char *name, struct pp_csv *out)
     struct reader rd = {.f = f, .csv = out};
     /* Unlocked: a table may be a hundred megabytes, and nobody else reads from it. */
     for (int c = getc_unlocked(f); c != EOF; c = getc_unlocked(f)) {
-        if (rd.at.line == INT32_MAX) {
+        if (rd.at.line == INT32_MAX)
             return FAIL(&rd, "the file has more lines than can be counted");
-        }
         rd.at = (struct pp_csv_place){.line = rd.at.line + 1, .column = 1};
         if (c == '#') {
-            while (c != '\n' && c != EOF) {
+            while (c != '\n' && c != EOF)
                 c = getc_unlocked(f);
-            }
             continue;
         }
         PP_TRY(read_row(&rd, c));
     }
-    if (ferror(f)) {
+    if (ferror(f))
         return pp_fail(PP_EIO, "cannot read %s", name);
-    }
     if (out->n_rows == 0) {
         rd.at = (struct pp_csv_place){.line = rd.at.line + 1, .column = 1};
         return FAIL(&rd, "there is no line with cells");
@@ -365,9 +335,8 @@ int pp_csv_read(FILE *f, const char *name, struct pp_csv *out)
 
 void pp_csv_fini(struct pp_csv *csv)
 {
-    for (int r = 0; r < csv->n_rows; r++) {
+    for (int r = 0; r < csv->n_rows; r++)
         pp_free(csv->rows[r].cells);
-    }
     pp_free(csv->rows);
     *csv = (struct pp_csv){0};
 }

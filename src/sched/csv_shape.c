@@ -16,9 +16,8 @@ struct pp_csv_place pp_table_place(const struct pp_table *t, int rank, int k)
 enum pp_op pp_table_op(const struct pp_table *t, const struct pp_csv_cell *c)
 {
     static const uint8_t now[] = {PP_OP_F, PP_OP_I, PP_OP_W, PP_OP_B};
-    if (c->type == PP_CSV_BW) {
+    if (c->type == PP_CSV_BW)
         return PP_OP_B;
-    }
     return t->old && c->type == PP_CSV_B ? PP_OP_I : (enum pp_op)now[c->type];
 }
 
@@ -26,9 +25,8 @@ int pp_table_nth(const struct pp_table *t, int rank, int n)
 {
     const struct pp_csv_row *row = &t->csv.rows[rank];
     int k = 0;
-    while (k < row->n && (pp_csv_is_message(&row->cells[k]) || n-- > 0)) {
+    while (k < row->n && (pp_csv_is_message(&row->cells[k]) || n-- > 0))
         k++;
-    }
     return k;
 }
 
@@ -96,9 +94,8 @@ static int find_shape(struct pp_table *t)
     for (int r = 0; r < t->csv.n_rows; r++) {
         for (int k = 0; k < t->csv.rows[r].n; k++) {
             const struct pp_csv_cell *c = &t->csv.rows[r].cells[k];
-            if (pp_csv_is_message(c)) {
+            if (pp_csv_is_message(c))
                 continue;
-            }
             compute++;
             sum_stage += c->stage;
             sum_mb += c->mb;
@@ -106,9 +103,8 @@ static int find_shape(struct pp_table *t)
             t->g.microbatches = c->mb >= t->g.microbatches ? c->mb + 1 : t->g.microbatches;
         }
     }
-    if (compute == 0) {
+    if (compute == 0)
         return PP_TABLE_FAIL(t, 0, 0, "the table has no F and no B cells");
-    }
     if ((int64_t)t->n_virtual * t->g.microbatches > compute) {
         /* Which of the two is out of line? The one further beyond its mean. */
         double stage = (t->n_virtual - 1.0) / ((double)sum_stage / (double)compute + 1.0);
@@ -126,12 +122,10 @@ static void vote_places(struct pp_table *t, int *votes)
     for (int r = 0; r < t->csv.n_rows; r++) {
         for (int k = 0; k < t->csv.rows[r].n; k++) {
             const struct pp_csv_cell *c = &t->csv.rows[r].cells[k];
-            if (pp_csv_is_message(c)) {
+            if (pp_csv_is_message(c))
                 continue;
-            }
-            if (votes[c->stage] == 0) {
+            if (votes[c->stage] == 0)
                 t->rank_of[c->stage] = r;
-            }
             votes[c->stage] += t->rank_of[c->stage] == r ? 1 : -1;
         }
     }
@@ -190,15 +184,13 @@ int pp_table_shape(struct pp_table *t)
     int *held = pp_alloc((size_t)t->g.stages, sizeof(*held));
     int rc = PP_ERESOURCE;
     if (t->rank_of && votes && held) {
-        for (int s = 0; s < t->n_virtual; s++) {
+        for (int s = 0; s < t->n_virtual; s++)
             t->rank_of[s] = -1;
-        }
         vote_places(t, votes);
         rc = check_places(t);
     }
-    if (rc == 0) {
+    if (rc == 0)
         rc = check_even(t, held);
-    }
     pp_free(votes);
     pp_free(held);
     return rc;

@@ -19,11 +19,10 @@ enum {
 const char *pp_cell_name(const struct pp_plan *plan, const struct pp_action *a,
                          char name[PP_CELL_NAME_MAX])
 {
-    if (plan->geometry.chunks == 1) {
+    if (plan->geometry.chunks == 1)
         snprintf(name, PP_CELL_NAME_MAX, "%c%d", PP_OP_LETTERS[a->op], a->mb);
-    } else {
+    else
         snprintf(name, PP_CELL_NAME_MAX, "%c%d of stage %d", PP_OP_LETTERS[a->op], a->mb, a->stage);
-    }
     return name;
 }
 
@@ -50,12 +49,10 @@ static int waits_for(const struct pp_walk *w, int r)
 /* Is `a` the action that rank r's wait ends with? */
 static bool ends_wait(const struct pp_walk *w, int r, const struct pp_action *a)
 {
-    if (w->wait[r].kind == PP_WAIT_MESSAGE) {
+    if (w->wait[r].kind == PP_WAIT_MESSAGE)
         return a->send == w->wait[r].message;
-    }
-    if (a->stage != w->plan->channels[channel_of(w, r)].dst_stage || a->mb != mb_of(w, r)) {
+    if (a->stage != w->plan->channels[channel_of(w, r)].dst_stage || a->mb != mb_of(w, r))
         return false;
-    }
     return w->plan->kind == PP_PLAN_EVAL || a->op == PP_OP_W || a->op == PP_OP_B;
 }
 
@@ -71,12 +68,10 @@ static int tell_wait(const void *ctx, int r, char *text, size_t bytes)
         char by[PP_CELL_NAME_MAX] = "no action";
         const struct pp_rank_plan *list = &w->plan->ranks[other];
         int k = w->at[other];
-        while (k < list->n_actions && !ends_wait(w, r, &list->actions[k])) {
+        while (k < list->n_actions && !ends_wait(w, r, &list->actions[k]))
             k++;
-        }
-        if (k < list->n_actions) {
+        if (k < list->n_actions)
             pp_cell_name(w->plan, &list->actions[k], by);
-        }
         pp_cell_name(w->plan, &w->plan->ranks[r].actions[w->at[r]], in);
         snprintf(text, bytes, "rank %d waits in %s for %s %d of channel %d (rank %d %s it in %s)",
                  r, in, message ? "message" : "slot", what, channel_of(w, r), other,
@@ -88,9 +83,8 @@ static int tell_wait(const void *ctx, int r, char *text, size_t bytes)
 int pp_fail_circle(const char *under, int n_ranks, int r, pp_tell_wait *tell, const void *ctx)
 {
     bool *visited = pp_alloc((size_t)n_ranks, sizeof(*visited));
-    if (!visited) {
+    if (!visited)
         return PP_ERESOURCE;
-    }
     int next = r;
     while (next >= 0 && !visited[next]) {
         r = next;
@@ -113,9 +107,8 @@ int pp_fail_circle(const char *under, int n_ranks, int r, pp_tell_wait *tell, co
         n++;
         r = tell(ctx, r, NULL, 0);
     } while (r >= 0 && r != first);
-    if (n > SHOWN_MAX) {
+    if (n > SHOWN_MAX)
         snprintf(more, sizeof(more), "; and %d more", n - SHOWN_MAX);
-    }
     return pp_fail(PP_EFORMAT, "%s%s: %s%s", under,
                    n > 1 ? "these ranks wait for each other" : "a rank waits for ever", text, more);
 }
@@ -123,8 +116,7 @@ int pp_fail_circle(const char *under, int n_ranks, int r, pp_tell_wait *tell, co
 int pp_walk_fail_cycle(const struct pp_walk *w)
 {
     int r = 0;
-    while (w->wait[r].kind == PP_WAIT_NONE) {
+    while (w->wait[r].kind == PP_WAIT_NONE)
         r++;
-    }
     return pp_fail_circle("", w->plan->geometry.stages, r, tell_wait, w);
 }

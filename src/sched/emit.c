@@ -10,9 +10,8 @@ int pp_emit_cell(struct pp_emit *e, enum pp_op op, int stage, int mb)
     if (e->n == e->capacity) {
         size_t capacity = e->capacity ? 2 * e->capacity : 256;
         struct pp_cell *cells = pp_realloc(e->cells, capacity, sizeof(*cells));
-        if (!cells) {
+        if (!cells)
             return PP_ERESOURCE;
-        }
         e->cells = cells;
         e->capacity = capacity;
     }
@@ -36,9 +35,8 @@ static int visit_each(const struct pp_schedule_ops *ops, const struct pp_geometr
     for (int r = 0; r < g->stages && rc == 0; r++) {
         e.n = 0;
         rc = ops->emit(g, r, &e);
-        if (rc == 0) {
+        if (rc == 0)
             rc = visit(ctx, r, &e);
-        }
     }
     pp_free(e.cells);
     return rc;
@@ -51,17 +49,14 @@ static int visit_together(const struct pp_schedule_ops *ops, const struct pp_geo
     int rc = PP_ERESOURCE;
     struct pp_emit *lists = pp_alloc((size_t)p, sizeof(*lists));
     struct pp_emit_all all = {.ranks = pp_alloc((size_t)p, sizeof(struct pp_emit *))};
-    if (!lists || !all.ranks) {
+    if (!lists || !all.ranks)
         goto out;
-    }
-    for (int r = 0; r < p; r++) {
+    for (int r = 0; r < p; r++)
         all.ranks[r] = &lists[r];
-    }
     rc = ops->emit_all(g, &all);
     for (int r = 0; r < p; r++) {
-        if (rc == 0) {
+        if (rc == 0)
             rc = visit(ctx, r, &lists[r]);
-        }
         pp_free(lists[r].cells);
     }
 out:

@@ -22,9 +22,8 @@ static int deepest_runnable(const struct greedy *g, int rank)
     for (int c = v - 1; c >= 0; c--) {
         int s = g->stage_of[(size_t)rank * (size_t)v + (size_t)c];
         int there = s == 0 ? g->plan->geometry.microbatches : g->done[s - 1];
-        if (g->done[s] < there) {
+        if (g->done[s] < there)
             return s;
-        }
     }
     return -1;
 }
@@ -39,13 +38,11 @@ static void run(struct greedy *g)
     }
     for (int *n = &g->done[g->plan->n_virtual - 1]; *n < g->plan->geometry.microbatches;) {
         /* All ranks choose before any of them runs: what is made now is there next tick. */
-        for (int r = 0; r < p; r++) {
+        for (int r = 0; r < p; r++)
             g->pick[r] = deepest_runnable(g, r);
-        }
         for (int r = 0; r < p; r++) {
-            if (g->pick[r] < 0) {
+            if (g->pick[r] < 0)
                 continue;
-            }
             struct pp_rank_plan *list = &g->plan->ranks[r];
             struct pp_action *a = &list->actions[list->n_actions++];
             a->op = PP_OP_F;
@@ -67,12 +64,10 @@ int pp_pass_generate_eval(struct pp_plan *plan)
     g.stage_of = pp_alloc((size_t)plan->n_virtual, sizeof(*g.stage_of));
     g.done = pp_alloc((size_t)plan->n_virtual, sizeof(*g.done));
     g.pick = pp_alloc(p, sizeof(*g.pick));
-    if (!g.stage_of || !g.done || !g.pick) {
+    if (!g.stage_of || !g.done || !g.pick)
         rc = PP_ERESOURCE;
-    }
-    if (rc == 0) {
+    if (rc == 0)
         run(&g);
-    }
     pp_free(g.stage_of);
     pp_free(g.done);
     pp_free(g.pick);

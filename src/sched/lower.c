@@ -14,15 +14,12 @@
 
 int32_t pp_plan_message(const struct pp_plan *plan, int channel, int mb)
 {
-    if (channel < 0 || channel >= plan->n_channels) {
+    if (channel < 0 || channel >= plan->n_channels)
         return -1;
-    }
-    if (plan->copies > 1 && channel / 2 == plan->n_virtual / 2 - 1) {
+    if (plan->copies > 1 && channel / 2 == plan->n_virtual / 2 - 1)
         return -1; /* the last stage of one copy, the first of the next */
-    }
-    if (plan->kind == PP_PLAN_EVAL) {
+    if (plan->kind == PP_PLAN_EVAL)
         return channel % 2 == 0 ? channel / 2 * plan->geometry.microbatches + mb : -1;
-    }
     return channel * plan->geometry.microbatches + mb;
 }
 
@@ -30,9 +27,8 @@ static int make_channels(struct pp_plan *plan)
 {
     plan->n_channels = 2 * (plan->n_virtual - 1);
     plan->channels = pp_alloc((size_t)plan->n_channels, sizeof(*plan->channels));
-    if (!plan->channels) {
+    if (!plan->channels)
         return PP_ERESOURCE;
-    }
     for (int c = 0; c < plan->n_channels; c++) {
         struct pp_channel *ch = &plan->channels[c];
         ch->src_stage = c % 2 == 0 ? c / 2 : c / 2 + 1;
@@ -71,9 +67,8 @@ static int pass_by(struct traffic *t, int channel, int mb, int32_t *mine, const 
         *place = mb;
         return 0;
     }
-    if (*place == mb) {
+    if (*place == mb)
         return 0;
-    }
     const struct pp_channel *ch = &t->plan->channels[channel];
     bool sending = mine == t->sent;
     return pp_fail(PP_EFORMAT,
@@ -92,19 +87,16 @@ static int bind_messages(struct traffic *t, struct pp_action *a)
     int to = a->op == PP_OP_F ? above : below + 1;
     a->recv = a->op == PP_OP_W ? -1 : pp_plan_message(t->plan, from, a->mb);
     a->send = a->op == PP_OP_W ? -1 : pp_plan_message(t->plan, to, a->mb);
-    if (a->recv >= 0) {
+    if (a->recv >= 0)
         PP_TRY(pass_by(t, from, a->mb, t->taken, t->sent));
-    }
     return a->send >= 0 ? pass_by(t, to, a->mb, t->sent, t->taken) : 0;
 }
 
 static int bind_all(struct traffic *t, struct pp_plan *plan)
 {
-    for (int r = 0; r < plan->geometry.stages; r++) {
-        for (int k = 0; k < plan->ranks[r].n_actions; k++) {
+    for (int r = 0; r < plan->geometry.stages; r++)
+        for (int k = 0; k < plan->ranks[r].n_actions; k++)
             PP_TRY(bind_messages(t, &plan->ranks[r].actions[k]));
-        }
-    }
     return 0;
 }
 
@@ -118,9 +110,8 @@ int pp_pass_lower(struct pp_plan *plan, int32_t **out_order)
     t.order = pp_alloc((size_t)plan->n_messages, sizeof(*t.order));
     t.sent = pp_alloc((size_t)plan->n_channels, sizeof(*t.sent));
     t.taken = pp_alloc((size_t)plan->n_channels, sizeof(*t.taken));
-    if (t.order && t.sent && t.taken) {
+    if (t.order && t.sent && t.taken)
         rc = bind_all(&t, plan);
-    }
     if (rc == 0) {
         *out_order = t.order;
         t.order = NULL;

@@ -17,9 +17,8 @@ int pp_check_geometry(const struct pp_geometry *g)
                        g->chunks, g->microbatches);
     }
     int64_t n_virtual = (int64_t)g->stages * g->chunks;
-    if (g->coalesce < 0) {
+    if (g->coalesce < 0)
         return pp_fail(PP_ECONFIG, "coalesce = %d, must be at least 1 (0: no groups)", g->coalesce);
-    }
     if (n_virtual > CELLS_MAX || n_virtual * g->microbatches > CELLS_MAX) {
         return pp_fail(PP_ECONFIG,
                        "%d stages x %d chunks x %d micro-batches are too many: their product must "
@@ -47,9 +46,8 @@ static int place_stages(struct pp_plan *plan, const int *rank_of, enum pp_placem
     const struct pp_geometry *g = &plan->geometry;
     int rc = 0;
     int *held = pp_alloc((size_t)g->stages, sizeof(*held));
-    if (!held) {
+    if (!held)
         return PP_ERESOURCE;
-    }
     for (int s = 0; s < plan->n_virtual && rc == 0; s++) {
         int r = rank_of ? rank_of[s] : pp_place(placement, g->stages, s);
         if (r < 0 || r >= g->stages) {
@@ -72,9 +70,8 @@ int pp_plan_create(enum pp_plan_kind kind, const struct pp_geometry *g, const in
 {
     PP_TRY(pp_check_geometry(g));
     struct pp_plan *plan = pp_alloc(1, sizeof(*plan));
-    if (!plan) {
+    if (!plan)
         return PP_ERESOURCE;
-    }
     plan->kind = kind;
     plan->geometry = *g;
     plan->n_virtual = g->stages * g->chunks;
@@ -86,9 +83,8 @@ int pp_plan_create(enum pp_plan_kind kind, const struct pp_geometry *g, const in
     plan->ranks = pp_alloc((size_t)g->stages, sizeof(*plan->ranks));
 
     int rc = PP_ERESOURCE;
-    if (plan->rank_of && plan->chunk_of && plan->state_slots && plan->grad_slots && plan->ranks) {
+    if (plan->rank_of && plan->chunk_of && plan->state_slots && plan->grad_slots && plan->ranks)
         rc = place_stages(plan, rank_of, placement);
-    }
     if (rc < 0) {
         pp_plan_destroy(&plan);
         return rc;
@@ -100,9 +96,8 @@ int pp_plan_create(enum pp_plan_kind kind, const struct pp_geometry *g, const in
 int pp_plan_take_actions(struct pp_plan *plan, int rank, int n)
 {
     struct pp_action *actions = pp_alloc((size_t)n, sizeof(*actions));
-    if (!actions) {
+    if (!actions)
         return PP_ERESOURCE;
-    }
     pp_free(plan->ranks[rank].actions);
     plan->ranks[rank] = (struct pp_rank_plan){.actions = actions, .n_actions = n};
     return 0;
@@ -110,9 +105,8 @@ int pp_plan_take_actions(struct pp_plan *plan, int rank, int n)
 
 int pp_plan_take_cells(struct pp_plan *plan, int rank, const struct pp_cell *cells, size_t n)
 {
-    if (n > INT32_MAX) {
+    if (n > INT32_MAX)
         return pp_fail(PP_EFORMAT, "rank %d: %zu cells are too many", rank, n);
-    }
     PP_TRY(pp_plan_take_actions(plan, rank, (int)n));
     struct pp_action *actions = plan->ranks[rank].actions;
     for (size_t k = 0; k < n; k++) {
@@ -127,12 +121,10 @@ int pp_plan_take_cells(struct pp_plan *plan, int rank, const struct pp_cell *cel
 void pp_plan_destroy(struct pp_plan **plan)
 {
     struct pp_plan *p = *plan;
-    if (!p) {
+    if (!p)
         return;
-    }
-    for (int r = 0; p->ranks && r < p->geometry.stages; r++) {
+    for (int r = 0; p->ranks && r < p->geometry.stages; r++)
         pp_free(p->ranks[r].actions);
-    }
     pp_free(p->ranks);
     pp_free(p->rank_of);
     pp_free(p->chunk_of);
@@ -159,29 +151,25 @@ int pp_plan_run_passes(struct pp_plan *plan, const struct pp_table *table)
     bool descends;
     bool groups = plan->kind == PP_PLAN_TRAIN && plan->geometry.coalesce > 1;
     PP_TRY(pp_pass_check(plan, table, &descends));
-    if (descends) {
+    if (descends)
         PP_TRY(pp_pass_ascend(plan));
-    }
-    if (groups) {
+    if (groups)
         PP_TRY(pp_pass_coalesce(plan));
-    }
     if (descends || groups) {
         PP_TRY(pp_pass_check(plan, NULL, &descends));
         pp_assert(!descends);
     }
     int rc = make_slots(plan);
-    if (rc < 0 && table) {
+    if (rc < 0 && table)
         pp_error_context("%s", table->csv.name);
-    }
     return rc;
 }
 
 /* Our own list did not pass: that is our mistake, not bad data. */
 static int blame_us(int rc, const char *name, const struct pp_geometry *g)
 {
-    if (rc != PP_EFORMAT) {
+    if (rc != PP_EFORMAT)
         return rc;
-    }
     struct pp_error e = *pp_error_get();
     e.code = PP_EINTERNAL;
     pp_error_adopt(&e);
@@ -193,18 +181,16 @@ static int fail_unknown(const char *name)
 {
     char known[512] = "";
     size_t used = 0;
-    for (const char *const *n = pp_schedule_names(); *n && used < sizeof(known); n++) {
+    for (const char *const *n = pp_schedule_names(); *n && used < sizeof(known); n++)
         used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", used ? ", " : "", *n);
-    }
     return pp_fail(PP_ECONFIG, "there is no schedule '%s': choose one of %s", name, known);
 }
 
 int pp_plan_build(const char *schedule, const struct pp_geometry *g, struct pp_plan **out)
 {
     const struct pp_schedule_ops *ops = pp_schedule_find(schedule);
-    if (!ops) {
+    if (!ops)
         return fail_unknown(schedule);
-    }
     PP_TRY(pp_check_geometry(g));
     PP_TRY(pp_schedule_check(ops, g));
 
@@ -214,9 +200,8 @@ int pp_plan_build(const char *schedule, const struct pp_geometry *g, struct pp_p
     plan->schedule = ops;
     plan->copies = ops->copies > 0 ? ops->copies : 1;
     int rc = pp_pass_generate(plan);
-    if (rc == 0) {
+    if (rc == 0)
         rc = pp_plan_run_passes(plan, NULL);
-    }
     if (rc < 0) {
         pp_plan_destroy(&plan);
         return blame_us(rc, schedule, g);
@@ -231,9 +216,8 @@ int pp_plan_build_eval(const struct pp_geometry *g, enum pp_placement placement,
     struct pp_plan *plan = NULL;
     PP_TRY(pp_plan_create(PP_PLAN_EVAL, g, NULL, placement, &plan));
     int rc = pp_pass_generate_eval(plan);
-    if (rc == 0) {
+    if (rc == 0)
         rc = pp_plan_run_passes(plan, NULL);
-    }
     if (rc < 0) {
         pp_plan_destroy(&plan);
         return blame_us(rc, "(forward only)", g);
@@ -248,12 +232,10 @@ int pp_plan_from_cells(const struct pp_geometry *g, const int *rank_of,
     struct pp_plan *plan = NULL;
     PP_TRY(pp_plan_create(PP_PLAN_TRAIN, g, rank_of, PP_PLACE_LOOP, &plan));
     int rc = 0;
-    for (int r = 0; r < g->stages && rc == 0; r++) {
+    for (int r = 0; r < g->stages && rc == 0; r++)
         rc = pp_plan_take_cells(plan, r, cells[r], (size_t)n_cells[r]);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = pp_plan_run_passes(plan, NULL);
-    }
     if (rc < 0) {
         pp_plan_destroy(&plan);
         return rc;

@@ -60,9 +60,8 @@ static void print_title(const struct pp_plan *plan, int64_t makespan, double bub
             : plan->schedule           ? pp_schedule_name(plan->schedule)
                                        : "own lists",
             g->stages, g->stages == 1 ? "" : "s");
-    if (g->chunks > 1) {
+    if (g->chunks > 1)
         fprintf(f, " x %d chunks", g->chunks);
-    }
     fprintf(f, ", %d micro-batch%s; %" PRId64 " ticks, bubble %.1f %%\n", g->microbatches,
             g->microbatches == 1 ? "" : "es", makespan, 100.0 * bubble);
 }
@@ -84,16 +83,13 @@ static void print_rank(const struct pp_plan *plan, int rank, const int64_t *star
                        size_t ticks, int width, FILE *f)
 {
     memset(line, ' ', ticks * (size_t)width);
-    for (size_t t = 0; t < ticks; t++) {
+    for (size_t t = 0; t < ticks; t++)
         line[t * (size_t)width] = '.';
-    }
-    for (int k = 0; k < plan->ranks[rank].n_actions; k++) {
+    for (int k = 0; k < plan->ranks[rank].n_actions; k++)
         draw(plan, &plan->ranks[rank].actions[k], line + (size_t)start[k] * (size_t)width, width);
-    }
     size_t n = ticks * (size_t)width;
-    while (n > 0 && line[n - 1] == ' ') {
+    while (n > 0 && line[n - 1] == ' ')
         n--;
-    }
     fprintf(f, "rank %-*d  %.*s\n", digits(plan->geometry.stages - 1), rank, (int)n, line);
 }
 
@@ -102,9 +98,8 @@ int pp_plan_print_grid(const struct pp_plan *plan, FILE *f)
     static const struct pp_ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = true};
     int p = plan->geometry.stages;
     int width = digits(plan->geometry.microbatches - 1) + 2;
-    if (plan->geometry.chunks > 1) {
+    if (plan->geometry.chunks > 1)
         width += digits(plan->n_virtual - 1);
-    }
 
     int rc = PP_ERESOURCE;
     int64_t makespan;
@@ -113,26 +108,22 @@ int pp_plan_print_grid(const struct pp_plan *plan, FILE *f)
     int64_t *times = NULL;
     size_t n = 0;
     int64_t **start = pp_alloc((size_t)p, sizeof(*start));
-    for (int r = 0; r < p; r++) {
+    for (int r = 0; r < p; r++)
         n += (size_t)plan->ranks[r].n_actions;
-    }
     times = pp_alloc(n, sizeof(*times));
-    if (!start || !times) {
+    if (!start || !times)
         goto out;
-    }
     n = 0;
     for (int r = 0; r < p; r++) {
         start[r] = times + n;
         n += (size_t)plan->ranks[r].n_actions;
     }
     rc = pp_plan_timeline(plan, &unit, start, NULL, &makespan, NULL);
-    if (rc < 0) {
+    if (rc < 0)
         goto out;
-    }
     rc = pp_plan_bubble(plan, &bubble);
-    if (rc < 0) {
+    if (rc < 0)
         goto out;
-    }
     if (makespan > INT32_MAX / width) {
         rc = pp_fail(PP_ECONFIG, "a grid of %" PRId64 " ticks is too wide to draw", makespan);
         goto out;
@@ -143,9 +134,8 @@ int pp_plan_print_grid(const struct pp_plan *plan, FILE *f)
         goto out;
     }
     print_title(plan, makespan, bubble, f);
-    for (int r = 0; r < p; r++) {
+    for (int r = 0; r < p; r++)
         print_rank(plan, r, start[r], line, (size_t)makespan, width, f);
-    }
     rc = pp_csv_written(f);
 out:
     pp_free(line);

@@ -45,9 +45,8 @@ static int prove_held(const struct pp_plan *plan, const struct held *h, const st
     int n_grad = plan->grad_slots[a->stage];
     int32_t mine = a->mb + 1;
 
-    if (plan->kind == PP_PLAN_EVAL) {
+    if (plan->kind == PP_PLAN_EVAL)
         return change(plan, a, "state", state, n_state, a->slot, 0, 0);
-    }
     switch (a->op) {
     case PP_OP_F:
         return change(plan, a, "state", state, n_state, a->slot, 0, mine);
@@ -123,9 +122,8 @@ static int prove_together(const struct pp_plan *plan, int rank, int i)
     const struct pp_rank_plan *list = &plan->ranks[rank];
     const struct pp_action *a = &list->actions[i];
     int k = plan->geometry.coalesce;
-    if (k <= 1 || (a->op != PP_OP_W && a->op != PP_OP_B)) {
+    if (k <= 1 || (a->op != PP_OP_W && a->op != PP_OP_B))
         return 0;
-    }
     char name[PP_CELL_NAME_MAX];
     bool first = a->mb % k == 0;
     if (a->op == PP_OP_B && !(first && a->mb + 1 == plan->geometry.microbatches)) {
@@ -153,13 +151,11 @@ static int prove_rank(const struct pp_plan *plan, int rank, const struct held *h
         if (a->send >= 0) {
             int k = n_sent[pp_sends_on(a)]++;
             PP_TRY(prove_posted(plan, a, k));
-            if (a->op == PP_OP_F && plan->kind == PP_PLAN_TRAIN) {
+            if (a->op == PP_OP_F && plan->kind == PP_PLAN_TRAIN)
                 PP_TRY(prove_read(plan, a, k, mine));
-            }
         }
-        if (a->op == PP_OP_I || a->op == PP_OP_B) {
+        if (a->op == PP_OP_I || a->op == PP_OP_B)
             mine[a->mb] = true;
-        }
     }
     return 0;
 }
@@ -198,9 +194,8 @@ static int prove_memory(const struct pp_plan *plan)
     h.grad = pp_alloc((size_t)n_grad, sizeof(*h.grad));
     int *n_sent = pp_alloc((size_t)plan->n_channels, sizeof(*n_sent));
     uint8_t *done = pp_alloc((size_t)plan->geometry.chunks, (size_t)plan->geometry.microbatches);
-    if (h.first_state && h.first_grad && h.state && h.grad && n_sent && done) {
+    if (h.first_state && h.first_grad && h.state && h.grad && n_sent && done)
         rc = prove_lists(plan, &h, n_sent, done);
-    }
     pp_free(h.first_state);
     pp_free(h.first_grad);
     pp_free(h.state);
@@ -217,9 +212,8 @@ int pp_plan_prove(const struct pp_plan *plan)
 
     struct pp_walk w;
     int rc = pp_walk_init(&w, plan, &unit, true);
-    if (rc == 0) {
+    if (rc == 0)
         rc = pp_walk_run(&w);
-    }
     pp_walk_fini(&w);
     return rc;
 }

@@ -42,20 +42,17 @@ enum {
 
 const struct pp_schedule_ops *pp_schedule_find(const char *name)
 {
-    for (int i = 0; i < N_ROWS; i++) {
-        if (strcmp(rows[i].name, name) == 0) {
+    for (int i = 0; i < N_ROWS; i++)
+        if (strcmp(rows[i].name, name) == 0)
             return rows[i].ops;
-        }
-    }
     return NULL;
 }
 
 const char *pp_schedule_name(const struct pp_schedule_ops *ops)
 {
     int i = 0;
-    while (rows[i].ops != ops) {
+    while (rows[i].ops != ops)
         i++;
-    }
     return rows[i].name;
 }
 
@@ -72,9 +69,8 @@ const char *const *pp_schedule_help(void)
 const char *pp_schedule_stand_in(enum pp_placement placement)
 {
     int i = 0;
-    while (!rows[i].ops->stands_in || rows[i].ops->placement != placement) {
+    while (!rows[i].ops->stands_in || rows[i].ops->placement != placement)
         i++;
-    }
     return rows[i].name;
 }
 

@@ -33,19 +33,16 @@ struct pool {
 
 static int32_t pool_take(struct pool *p)
 {
-    if (p->n_free == 0) {
+    if (p->n_free == 0)
         return p->n_new++;
-    }
     int32_t lowest = p->heap[0];
     int32_t last = p->heap[--p->n_free];
     int i = 0;
     for (int child = 1; child < p->n_free; child = 2 * i + 1) {
-        if (child + 1 < p->n_free && p->heap[child + 1] < p->heap[child]) {
+        if (child + 1 < p->n_free && p->heap[child + 1] < p->heap[child])
             child++;
-        }
-        if (last <= p->heap[child]) {
+        if (last <= p->heap[child])
             break;
-        }
         p->heap[i] = p->heap[child];
         i = child;
     }
@@ -76,16 +73,13 @@ static void slots_of_action(struct holder *h, struct pp_action *a, int chunk, si
     struct pool *state = &h->state_pool[chunk];
     struct pool *grad = &h->grad_pool[chunk];
     a->gslot = -1;
-    if (a->op == PP_OP_F) {
+    if (a->op == PP_OP_F)
         h->state[i] = pool_take(state);
-    }
-    if (a->op == PP_OP_I || a->op == PP_OP_B) {
+    if (a->op == PP_OP_I || a->op == PP_OP_B)
         h->grad[i] = pool_take(grad);
-    }
     a->slot = h->state[i];
-    if (a->op != PP_OP_F) {
+    if (a->op != PP_OP_F)
         a->gslot = h->grad[i];
-    }
     if (a->op == PP_OP_W || a->op == PP_OP_B) {
         a->first_w = a->mb == 0;
         pool_give(state, a->slot);
@@ -116,18 +110,16 @@ static int rank_slots(struct pp_plan *plan)
     size_t n = chunks * (size_t)plan->geometry.microbatches;
     int32_t *tables = pp_alloc(4 * n, sizeof(*tables));
     struct pool *pools = pp_alloc(2 * chunks, sizeof(*pools));
-    if (!tables || !pools) {
+    if (!tables || !pools)
         goto out;
-    }
     struct holder h = {.state = tables,
                        .grad = tables + n,
                        .state_heap = tables + 2 * n,
                        .grad_heap = tables + 3 * n,
                        .state_pool = pools,
                        .grad_pool = pools + chunks};
-    for (int r = 0; r < plan->geometry.stages; r++) {
+    for (int r = 0; r < plan->geometry.stages; r++)
         slots_of_rank(plan, r, &h);
-    }
     rc = 0;
 out:
     pp_free(tables);
@@ -144,9 +136,8 @@ static void rank_slots_eval(struct pp_plan *plan)
             plan->ranks[r].actions[k].gslot = -1;
         }
     }
-    for (int s = 0; s < plan->n_virtual; s++) {
+    for (int s = 0; s < plan->n_virtual; s++)
         plan->state_slots[s] = 1;
-    }
 }
 
 /* When each message's memory is free again on the unit time line. */
@@ -157,9 +148,8 @@ struct freeing {
 
 static void free_at_least(struct freeing *f, int32_t message, int64_t t)
 {
-    if (message >= 0 && f->free_at[message] < t) {
+    if (message >= 0 && f->free_at[message] < t)
         f->free_at[message] = t;
-    }
 }
 
 static void visit(void *ctx, int rank, int k, int64_t start, int64_t mid, int64_t end)
@@ -172,9 +162,8 @@ static void visit(void *ctx, int rank, int k, int64_t start, int64_t mid, int64_
         free_at_least(f, a->recv, end);
         return;
     }
-    if (a->op == PP_OP_I || a->op == PP_OP_B) {
+    if (a->op == PP_OP_I || a->op == PP_OP_B)
         free_at_least(f, pp_plan_message(f->plan, out, a->mb), mid);
-    }
     if (a->op == PP_OP_W || a->op == PP_OP_B) {
         free_at_least(f, pp_plan_message(f->plan, in, a->mb), end);
         free_at_least(f, pp_plan_message(f->plan, out + 1, a->mb), end);
@@ -189,9 +178,8 @@ static int fewest_slots(const int32_t *order, const int64_t *sent_at, const int6
     for (int i = 0; i < m; i++) {
         /* every sender takes one tick; the walk keeps its times plus 1 */
         int64_t made_from = sent_at[order[i]] - 2;
-        while (n_free < i && free_at[n_free] <= made_from) {
+        while (n_free < i && free_at[n_free] <= made_from)
             n_free++;
-        }
         fewest = i - n_free + 1 > fewest ? i - n_free + 1 : fewest;
     }
     return fewest;
@@ -212,9 +200,8 @@ static void channel_slots(struct pp_plan *plan, int c, const int32_t *order, con
     ch->slots = slots < m ? slots : m;
 
     struct pp_message *messages = plan->messages + first;
-    for (int mb = 0; mb < m; mb++) {
+    for (int mb = 0; mb < m; mb++)
         messages[mb] = (struct pp_message){.channel = c, .mb = mb, .next_in_slot = -1};
-    }
     for (int i = 0; i < m; i++) {
         struct pp_message *msg = &messages[order[first + i]];
         msg->first_in_slot = i < ch->slots;
@@ -243,9 +230,8 @@ static int message_slots(struct pp_plan *plan, const int32_t *order)
     w.visit = visit;
     w.ctx = &f;
     rc = pp_walk_run(&w);
-    for (int c = 0; rc == 0 && c < plan->n_channels; c++) {
+    for (int c = 0; rc == 0 && c < plan->n_channels; c++)
         channel_slots(plan, c, order, w.avail, f.free_at);
-    }
 out:
     pp_walk_fini(&w);
     pp_free(f.free_at);
@@ -254,10 +240,9 @@ out:
 
 int pp_pass_slots(struct pp_plan *plan, const int32_t *order)
 {
-    if (plan->kind == PP_PLAN_EVAL) {
+    if (plan->kind == PP_PLAN_EVAL)
         rank_slots_eval(plan);
-    } else {
+    else
         PP_TRY(rank_slots(plan));
-    }
     return message_slots(plan, order);
 }

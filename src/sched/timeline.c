@@ -16,15 +16,12 @@ static void visit(void *ctx, int rank, int k, int64_t start, int64_t mid, int64_
 {
     (void)mid;
     struct line *l = ctx;
-    if (l->start) {
+    if (l->start)
         l->start[rank][k] = start;
-    }
-    if (l->end) {
+    if (l->end)
         l->end[rank][k] = end;
-    }
-    if (l->work) {
+    if (l->work)
         l->work[rank] += end - start;
-    }
     l->makespan = end > l->makespan ? end : l->makespan;
 }
 
@@ -32,9 +29,8 @@ int pp_plan_timeline(const struct pp_plan *plan, const struct pp_ticks *ticks,
                      int64_t *const *start, int64_t *const *end, int64_t *makespan, int64_t *work)
 {
     struct line l = {.plan = plan, .start = start, .end = end, .work = work};
-    for (int r = 0; work && r < plan->geometry.stages; r++) {
+    for (int r = 0; work && r < plan->geometry.stages; r++)
         work[r] = 0;
-    }
     struct pp_walk w;
     int rc = pp_walk_init(&w, plan, ticks, false);
     if (rc == 0) {
@@ -43,9 +39,8 @@ int pp_plan_timeline(const struct pp_plan *plan, const struct pp_ticks *ticks,
         rc = pp_walk_run(&w);
     }
     pp_walk_fini(&w);
-    if (rc == 0 && makespan) {
+    if (rc == 0 && makespan)
         *makespan = l.makespan;
-    }
     return rc;
 }
 

@@ -32,9 +32,8 @@ int pp_walk_init(struct pp_walk *w, const struct pp_plan *plan, const struct pp_
     w->n_blocks = (plan->geometry.stages + BLOCK - 1) / BLOCK;
     w->ready = pp_alloc((size_t)w->n_blocks, sizeof(*w->ready));
     w->turn = pp_alloc((size_t)w->n_blocks, sizeof(*w->turn));
-    if (!w->now || !w->at || !w->wait || !w->ready || !w->turn) {
+    if (!w->now || !w->at || !w->wait || !w->ready || !w->turn)
         return PP_ERESOURCE;
-    }
     if (!slots) {
         w->avail = pp_alloc((size_t)plan->n_messages, sizeof(*w->avail));
         return w->avail ? 0 : PP_ERESOURCE;
@@ -63,9 +62,8 @@ void pp_walk_fini(struct pp_walk *w)
 static void make_ready(struct pp_walk *w, int rank)
 {
     int block = rank / BLOCK;
-    if (w->ready[block] == 0) {
+    if (w->ready[block] == 0)
         w->turn[(w->first_turn + w->n_turns++) % w->n_blocks] = block;
-    }
     w->ready[block] |= UINT64_C(1) << (rank % BLOCK);
 }
 
@@ -155,9 +153,8 @@ static void run_in_time(struct pp_walk *w, int r)
             w->avail[a->send] = (w->ticks.fused_send ? now : mid) + 1;
             wake(w, receiver(w->plan, a), PP_WAIT_MESSAGE, a->send);
         }
-        if (w->visit) {
+        if (w->visit)
             w->visit(w->ctx, r, k, start, mid, now);
-        }
     }
     w->now[r] = now;
     w->at[r] = k;
@@ -166,28 +163,24 @@ static void run_in_time(struct pp_walk *w, int r)
 int pp_walk_run(struct pp_walk *w)
 {
     int p = w->plan->geometry.stages;
-    for (int r = p - 1; r >= 0; r--) {
+    for (int r = p - 1; r >= 0; r--)
         make_ready(w, r);
-    }
     while (w->n_turns > 0) {
         int block = w->turn[w->first_turn];
         while (w->ready[block] != 0) {
             int i = __builtin_ctzll(w->ready[block]);
             int r = block * BLOCK + i;
-            if (w->slots) {
+            if (w->slots)
                 run_in_slots(w, r);
-            } else {
+            else
                 run_in_time(w, r);
-            }
             w->ready[block] &= ~(UINT64_C(1) << i);
         }
         w->first_turn = (w->first_turn + 1) % w->n_blocks;
         w->n_turns--;
     }
-    for (int r = 0; r < p; r++) {
-        if (w->wait[r].kind != PP_WAIT_NONE) {
+    for (int r = 0; r < p; r++)
+        if (w->wait[r].kind != PP_WAIT_NONE)
             return pp_walk_fail_cycle(w);
-        }
-    }
     return 0;
 }

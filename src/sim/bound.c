@@ -67,9 +67,8 @@ static double weight(const struct bound *b, int s)
 static double hand_over(const struct bound *b, int s, bool back)
 {
     const struct pp_sim_costs *c = b->costs;
-    if (b->plan->rank_of[s] == b->plan->rank_of[s + 1]) {
+    if (b->plan->rank_of[s] == b->plan->rank_of[s + 1])
         return 0;
-    }
     return c->latency + (c->transfer ? c->transfer[2 * s + back] * b->least : 0);
 }
 
@@ -128,9 +127,8 @@ int pp_sim_bound(const struct pp_plan *plan, const struct pp_sim_costs *costs, d
     struct bound b = {.plan = plan, .costs = costs, .m = plan->geometry.microbatches};
     pp_assert(plan->kind == PP_PLAN_TRAIN);
     b.ranks = pp_alloc((size_t)plan->geometry.stages, sizeof(*b.ranks));
-    if (!b.ranks) {
+    if (!b.ranks)
         return PP_ERESOURCE;
-    }
     b.scale = costs->overlap > 0 && costs->overlap < 1 ? costs->overlap : 1;
     b.launch = b.scale * costs->launch;
     for (int mb = 0; mb < b.m; mb++) {
@@ -139,9 +137,8 @@ int pp_sim_bound(const struct pp_plan *plan, const struct pp_sim_costs *costs, d
         b.least = mb == 0 ? rows : min(b.least, rows);
     }
     int n = plan->n_virtual / plan->copies;
-    for (int copy = 0; copy < plan->copies; copy++) {
+    for (int copy = 0; copy < plan->copies; copy++)
         add_pipeline(&b, copy * n, (copy + 1) * n - 1);
-    }
     *out = bound_of(&b);
     pp_free(b.ranks);
     return 0;

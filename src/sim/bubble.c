@@ -61,9 +61,8 @@ int pp_sim_step(const struct pp_plan *plan, const struct pp_sim_costs *costs, do
     PP_TRY(makespan(plan, costs, STEPS_BEFORE, &early));
     PP_TRY(makespan(plan, costs, settled, &late));
     double period = (late - early) / STEPS_AFTER;
-    if (n <= 0 && meet_after > 0 && period > 0) {
+    if (n <= 0 && meet_after > 0 && period > 0)
         n = floor(meet_after / period) + 1;
-    }
     if (n > 0 && n < settled) {
         int steps = n > 1 ? (int)(n + 0.5) : 1;
         PP_TRY(makespan(plan, costs, steps, &all));
@@ -87,12 +86,10 @@ static int simulated_idle(const struct pp_plan *plan, const struct pp_sim_costs 
 static void fill_mean(const double *values, int n, double *out)
 {
     double sum = 0;
-    for (int k = 0; values && k < n; k++) {
+    for (int k = 0; values && k < n; k++)
         sum += values[k];
-    }
-    for (int k = 0; k < n; k++) {
+    for (int k = 0; k < n; k++)
         out[k] = sum / n;
-    }
 }
 
 static double clamp(double x, double most)

@@ -20,15 +20,13 @@ void draw_shape(const struct pp_plan *plan, char *out, size_t bytes)
     const struct pp_geometry *g = &plan->geometry;
     int microbatches = plan->copies * g->microbatches;
     char chunks[48] = "";
-    if (plan->copies == 2) {
+    if (plan->copies == 2)
         snprintf(chunks, sizeof(chunks), " in both directions (two weight copies)");
-    } else if (g->chunks > 1) {
+    else if (g->chunks > 1)
         snprintf(chunks, sizeof(chunks), " x %d chunks", g->chunks);
-    }
     char together[48] = "";
-    if (g->coalesce > 1) {
+    if (g->coalesce > 1)
         snprintf(together, sizeof(together), ", W of %d together", g->coalesce);
-    }
     snprintf(out, bytes, "%d stage%s%s, %d micro-batch%s%s", g->stages, g->stages == 1 ? "" : "s",
              chunks, microbatches, microbatches == 1 ? "" : "es", together);
 }
@@ -41,11 +39,9 @@ void draw_figures(const struct pp_drawing *d, char *out, size_t bytes)
 
 bool draw_is_even(const double *x, int step, int n)
 {
-    for (int i = 1; i < n; i++) {
-        if (x[(size_t)i * (size_t)step] != x[0]) {
+    for (int i = 1; i < n; i++)
+        if (x[(size_t)i * (size_t)step] != x[0])
             return false;
-        }
-    }
     return true;
 }
 
@@ -61,9 +57,8 @@ static size_t put_list(const double *x, int step, int n, int times, char *out, s
         used +=
             (size_t)snprintf(out + used, bytes - used, ",%g", times * x[(size_t)i * (size_t)step]);
     }
-    if (n > SHOWN && !even) {
+    if (n > SHOWN && !even)
         used += (size_t)snprintf(out + used, bytes - used, ",...");
-    }
     return used;
 }
 
@@ -82,11 +77,10 @@ void draw_costs(const struct pp_drawing *d, char *out, size_t bytes)
         used += put_list(of[op], 1, n, even ? share : 1, out + used, bytes - used);
     }
     used += (size_t)snprintf(out + used, bytes - used, "; hand-over ");
-    if (c->transfer && n > 1) {
+    if (c->transfer && n > 1)
         put_list(c->transfer, 2, n - 1, 1, out + used, bytes - used);
-    } else {
+    else
         snprintf(out + used, bytes - used, "%g", c->latency);
-    }
 }
 
 static int digits(int x)
@@ -106,14 +100,12 @@ int draw_label(const struct pp_plan *plan, const struct pp_action *a, int room,
     int n = 0;
     if (plan->geometry.chunks > 1) {
         n = snprintf(out, DRAW_LABEL_MAX, "%d%c%d", a->stage, draw_letters[a->op], a->mb);
-        if (n <= room) {
+        if (n <= room)
             return n;
-        }
     }
     n = snprintf(out, DRAW_LABEL_MAX, "%c%d", draw_letters[a->op], a->mb);
-    if (n <= room) {
+    if (n <= room)
         return n;
-    }
     out[room >= 1 ? 1 : 0] = '\0';
     return room >= 1 ? 1 : 0;
 }
@@ -121,9 +113,8 @@ int draw_label(const struct pp_plan *plan, const struct pp_action *a, int room,
 void draw_least(const struct pp_drawing *d, double least[4])
 {
     bool seen[4] = {false, false, false, false};
-    for (int op = 0; op < 4; op++) {
+    for (int op = 0; op < 4; op++)
         least[op] = 0;
-    }
     for (int r = 0; r < d->plan->geometry.stages; r++) {
         for (int k = 0; k < d->plan->ranks[r].n_actions; k++) {
             int op = d->plan->ranks[r].actions[k].op;
@@ -139,15 +130,12 @@ double draw_unit(const struct pp_drawing *d)
     double least[4];
     draw_least(d, least);
     double longest = 0;
-    for (int op = 0; op < 4; op++) {
+    for (int op = 0; op < 4; op++)
         longest = least[op] > longest ? least[op] : longest;
-    }
     double unit = longest;
-    for (int op = 0; op < 4; op++) {
-        if (least[op] >= longest / 4 && least[op] < unit) {
+    for (int op = 0; op < 4; op++)
+        if (least[op] >= longest / 4 && least[op] < unit)
             unit = least[op];
-        }
-    }
     return unit;
 }
 

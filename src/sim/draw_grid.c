@@ -47,9 +47,8 @@ static void measure_head(struct grid *g)
     const struct pp_drawing *d = g->d;
     int p = d->plan->geometry.stages;
     int most = 0;
-    for (int r = 0; r < p; r++) {
+    for (int r = 0; r < p; r++)
         most = longest(most, d->result->peak[r]);
-    }
     g->rank_w = longest(4, snprintf(NULL, 0, "%d", p - 1));
     g->peak_w = longest(4, snprintf(NULL, 0, "%d", most));
     g->head = g->rank_w + 2 + g->peak_w + 2 + (d->bytes ? 11 : 0);
@@ -63,9 +62,8 @@ static void measure_labels(struct grid *g)
     for (int op = 0; op < 4; op++) {
         g->room[op] = (int)floor(least[op] * g->scale * (1 + 1e-9));
         /* without colours 0F00F1 can be read in two ways */
-        if (!g->d->color && plan->geometry.chunks > 1 && g->room[op] == draw_label_length(plan)) {
+        if (!g->d->color && plan->geometry.chunks > 1 && g->room[op] == draw_label_length(plan))
             g->room[op]--;
-        }
         g->room[op] = longest(g->room[op], 1); /* a cell that has a column shows its letter */
     }
 }
@@ -74,9 +72,8 @@ static int measure_cells(struct grid *g)
 {
     double makespan = g->d->result->makespan;
     double unit = draw_unit(g->d);
-    if (makespan <= 0 || unit <= 0) {
+    if (makespan <= 0 || unit <= 0)
         return pp_fail(PP_ECONFIG, "nothing takes time: there is nothing to draw");
-    }
     int tick = draw_label_length(g->d->plan) + 1;
     g->scale = tick / unit;
     if (g->d->columns > 0) {
@@ -120,24 +117,21 @@ static void draw_rank(struct grid *g, int r)
 {
     memset(g->ink, INK_NONE, (size_t)g->width);
     memset(g->text, ' ', (size_t)g->width);
-    for (int i = 0; i < g->width; i += g->tick) {
+    for (int i = 0; i < g->width; i += g->tick)
         g->text[i] = '.';
-    }
     for (int k = 0; k < g->d->plan->ranks[r].n_actions; k++) {
         int from = (int)lround(g->d->result->start[r][k] * g->scale);
         int to = (int)lround(g->d->result->end[r][k] * g->scale);
-        if (to > from) {
+        if (to > from)
             draw_cell(g, &g->d->plan->ranks[r].actions[k], from, to);
-        }
     }
 }
 
 static void print_plain(const struct grid *g, FILE *f)
 {
     int n = g->width;
-    while (n > 0 && g->text[n - 1] == ' ') {
+    while (n > 0 && g->text[n - 1] == ' ')
         n--;
-    }
     fprintf(f, "%.*s\n", n, g->text);
 }
 
@@ -145,9 +139,8 @@ static void print_color(const struct grid *g, FILE *f)
 {
     for (int i = 0; i < g->width;) {
         int n = 1;
-        while (i + n < g->width && g->ink[i + n] == g->ink[i]) {
+        while (i + n < g->width && g->ink[i + n] == g->ink[i])
             n++;
-        }
         if (g->ink[i] == INK_NONE) {
             fprintf(f, "\033[2m%.*s\033[0m", n, g->text + i);
         } else {
@@ -180,15 +173,13 @@ static void print_ranks(struct grid *g, FILE *f)
     for (int r = 0; r < d->plan->geometry.stages && !ferror(f); r++) {
         draw_rank(g, r);
         fprintf(f, "%*d  %*d", g->rank_w, r, g->peak_w, d->result->peak[r]);
-        if (d->bytes) {
+        if (d->bytes)
             fprintf(f, " %10.3f", (double)d->bytes[r] / MIB);
-        }
         fputs("  ", f);
-        if (d->color) {
+        if (d->color)
             print_color(g, f);
-        } else {
+        else
             print_plain(g, f);
-        }
     }
 }
 

@@ -8,9 +8,8 @@
 static int64_t message_slots(const struct pp_plan *plan, int rank)
 {
     int64_t n = 0;
-    for (int c = 0; c < plan->n_channels; c++) {
+    for (int c = 0; c < plan->n_channels; c++)
         n += plan->channels[c].dst_rank == rank ? plan->channels[c].slots : 0;
-    }
     return n;
 }
 
@@ -25,9 +24,8 @@ static void print_rank(const struct pp_drawing *d, int r, struct pp_json *j)
     pp_json_dbl(j, "last_end", res->last_end[r]);
     pp_json_int(j, "peak_chunks", res->peak[r]);
     pp_json_int(j, "message_slots", message_slots(d->plan, r));
-    if (d->bytes) {
+    if (d->bytes)
         pp_json_uint(j, "peak_bytes", d->bytes[r]);
-    }
     pp_json_end(j);
 }
 
@@ -40,9 +38,8 @@ static void print_cost(struct pp_json *j, const char *name, const double *x, int
         return;
     }
     pp_json_array(j, name);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         pp_json_dbl(j, NULL, x[i * step]);
-    }
     pp_json_end(j);
 }
 
@@ -68,20 +65,18 @@ int pp_draw_json(const struct pp_drawing *d, FILE *f)
     print_cost(&j, "f", d->costs->f, 1, n, share);
     print_cost(&j, "i", d->costs->i, 1, n, share);
     print_cost(&j, "w", d->costs->w, 1, n, share);
-    if (d->costs->transfer && n > 1) {
+    if (d->costs->transfer && n > 1)
         print_cost(&j, "comm", d->costs->transfer, 2, n - 1, 1);
-    } else {
+    else
         pp_json_dbl(&j, "comm", d->costs->latency);
-    }
     pp_json_end(&j);
     pp_json_dbl(&j, "makespan", d->result->makespan);
     pp_json_dbl(&j, "bubble", d->result->bubble);
     pp_json_dbl(&j, "bubble_global", d->result->bubble_global);
     pp_json_dbl(&j, "bubble_span", d->result->bubble_span);
     pp_json_array(&j, "ranks");
-    for (int r = 0; r < g->stages; r++) {
+    for (int r = 0; r < g->stages; r++)
         print_rank(d, r, &j);
-    }
     pp_json_end(&j);
     pp_json_end(&j);
     return draw_written(f);

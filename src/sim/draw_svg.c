@@ -79,11 +79,9 @@ static void print_style(const struct svg *s)
           ".title{font-size:15px;font-weight:600}"
           ".c{font-size:11px;text-anchor:middle;fill:#14181d}.half{font-size:9px}\n",
           s->f);
-    for (int op = 0; op < 4; op++) {
-        for (int shade = 0; shade < PP_DRAW_SHADES; shade++) {
+    for (int op = 0; op < 4; op++)
+        for (int shade = 0; shade < PP_DRAW_SHADES; shade++)
             fprintf(s->f, ".%c%d{fill:%s}", draw_letters[op], shade, pp_draw_fills[op][shade]);
-        }
-    }
     fputs("\n@media (prefers-color-scheme:dark){.page{fill:#0d1117}.ink{fill:#f0f6fc}"
           ".dim{fill:#9198a1}.idle{fill:#1b2129}.tick{stroke:#3d444d}}\n</style>\n",
           s->f);
@@ -131,9 +129,8 @@ static void print_cell(const struct svg *s, int rank, int k)
     double y;
     double height;
     cell_box(s, rank, k, &y, &height);
-    if (width <= 0) {
+    if (width <= 0)
         return;
-    }
     /* a hair of the page between neighbours, while they are wide enough to spare it */
     double drawn = width > 4 ? width - 1 : width;
     fprintf(s->f, "<rect class=\"%c%d\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\"",
@@ -156,9 +153,8 @@ static void print_rank(const struct svg *s, int r)
             "<text class=\"ink\" x=\"%d\" y=\"%.1f\">rank %d</text>"
             "<rect class=\"idle\" x=\"%d\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" rx=\"2\"/>\n",
             MARGIN, y + 16, r, MARGIN + LEFT, y, s->cells, ROW);
-    for (int k = 0; k < s->d->plan->ranks[r].n_actions; k++) {
+    for (int k = 0; k < s->d->plan->ranks[r].n_actions; k++)
         print_cell(s, r, k);
-    }
     fprintf(s->f, "<text class=\"dim\" x=\"%.1f\" y=\"%.1f\">peak %d</text>\n",
             MARGIN + LEFT + s->cells + 10, y + 16, s->d->result->peak[r]);
 }
@@ -175,9 +171,8 @@ static void print_scale(const struct svg *s)
 {
     double makespan = s->d->result->makespan;
     double y = row_top(s->d->plan->geometry.stages) + 2;
-    if (makespan <= 0) {
+    if (makespan <= 0)
         return;
-    }
     double step = nice_step(makespan);
     for (int i = 0; i * step <= makespan * (1 + 1e-9); i++) {
         double x = MARGIN + LEFT + i * step * s->scale;
@@ -193,11 +188,9 @@ static void print_legend(const struct svg *s)
     bool there[4] = {false, false, false, false};
     int chunks = s->d->plan->geometry.chunks;
     int shades = chunks < PP_DRAW_SHADES ? chunks : PP_DRAW_SHADES;
-    for (int r = 0; r < s->d->plan->geometry.stages; r++) {
-        for (int k = 0; k < s->d->plan->ranks[r].n_actions; k++) {
+    for (int r = 0; r < s->d->plan->geometry.stages; r++)
+        for (int k = 0; k < s->d->plan->ranks[r].n_actions; k++)
             there[s->d->plan->ranks[r].actions[k].op] = true;
-        }
-    }
     double x = MARGIN + LEFT;
     double y = s->height - 42;
     char labels[256];
@@ -232,9 +225,8 @@ int pp_draw_svg(const struct pp_drawing *d, FILE *f)
             s.width, s.height, s.width, s.height);
     print_style(&s);
     print_title(&s);
-    for (int r = 0; r < d->plan->geometry.stages && !ferror(f); r++) {
+    for (int r = 0; r < d->plan->geometry.stages && !ferror(f); r++)
         print_rank(&s, r);
-    }
     print_scale(&s);
     print_legend(&s);
     fputs("</svg>\n", f);

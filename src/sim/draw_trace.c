@@ -54,9 +54,8 @@ static void put_slice(const struct events *e, const struct walk *w, const struct
 {
     char text[PP_CHROME_NAME_MAX];
     const char *name = pp_event_name(kind);
-    if (pp_event_computes(kind)) {
+    if (pp_event_computes(kind))
         name = pp_chrome_name(text, name[0], e->stages_named, a->stage, a->mb);
-    }
     struct pp_chrome_args args = args_of(e, a);
     pp_chrome_slice(e->chrome, w->pid, kind, name, ns(e, start), ns(e, end), &args);
 }
@@ -86,9 +85,8 @@ static void put_action(const struct events *e, struct walk *w, int k)
                                 [PP_OP_B] = PP_EVENT_I};
     const struct pp_drawing *d = e->d;
     const struct pp_action *a = &d->plan->ranks[w->rank].actions[k];
-    if (pp_plan_together(d->plan, w->rank, k) > 1) {
+    if (pp_plan_together(d->plan, w->rank, k) > 1)
         return; /* told as one with the last of its group, as the executor does */
-    }
     int group = a->op == PP_OP_W && d->plan->geometry.coalesce > 1
                     ? a->mb % d->plan->geometry.coalesce + 1
                     : 1;
@@ -97,13 +95,11 @@ static void put_action(const struct events *e, struct walk *w, int k)
     bool leaves_late = a->op == PP_OP_B && e->d->costs->fused_send;
 
     bool waited = a->recv >= 0 && ns(e, start) > ns(e, w->now);
-    if (waited) {
+    if (waited)
         put_slice(e, w, a, PP_EVENT_RECV, w->now, start);
-    }
     put_slice(e, w, a, kinds[a->op], start, first);
-    if (a->op == PP_OP_B) {
+    if (a->op == PP_OP_B)
         put_slice(e, w, a, PP_EVENT_W, first, end);
-    }
     if (a->recv >= 0) {
         pp_chrome_arrow(e->chrome, false, (uint64_t)a->recv, w->pid,
                         waited ? PP_CHROME_RECV : PP_CHROME_COMPUTE,
@@ -113,9 +109,8 @@ static void put_action(const struct events *e, struct walk *w, int k)
         pp_chrome_arrow(e->chrome, true, (uint64_t)a->send, w->pid, PP_CHROME_COMPUTE,
                         leaves_late ? last_ns(e, first, end) : last_ns(e, start, first));
     }
-    if (d->plan->kind == PP_PLAN_TRAIN && a->op != PP_OP_I) {
+    if (d->plan->kind == PP_PLAN_TRAIN && a->op != PP_OP_I)
         put_live(e, w, a, a->op == PP_OP_F ? 1 : -group, end);
-    }
     w->now = end;
 }
 
@@ -125,11 +120,9 @@ static void put_process(const struct events *e, int rank, int pid)
     char name[256];
     size_t used = (size_t)snprintf(name, sizeof(name), "rank %d simulated (stage%s", rank,
                                    e->stages_named ? "s" : "");
-    for (int s = 0; s < e->d->plan->n_virtual && used < sizeof(name) - 16; s++) {
-        if (e->d->plan->rank_of[s] == rank) {
+    for (int s = 0; s < e->d->plan->n_virtual && used < sizeof(name) - 16; s++)
+        if (e->d->plan->rank_of[s] == rank)
             used += (size_t)snprintf(name + used, sizeof(name) - used, " %d", s);
-        }
-    }
     snprintf(name + used, sizeof(name) - used, ")");
     pp_chrome_process(e->chrome, pid, name);
 }
@@ -147,17 +140,14 @@ void pp_draw_events(const struct pp_drawing *d, const struct pp_draw_steps *how,
 {
     struct events e = {
         .d = d, .how = how, .chrome = c, .stages_named = d->plan->geometry.chunks > 1};
-    for (int r = 0; r < d->plan->geometry.stages; r++) {
+    for (int r = 0; r < d->plan->geometry.stages; r++)
         put_process(&e, r, PP_CHROME_SIMULATED + r);
-    }
     for (int r = 0; r < d->plan->geometry.stages; r++) {
         struct walk w = {.rank = r, .pid = PP_CHROME_SIMULATED + r, .now = how->zero};
-        for (int k = 0; k < d->plan->ranks[r].n_actions; k++) {
+        for (int k = 0; k < d->plan->ranks[r].n_actions; k++)
             put_action(&e, &w, k);
-        }
-        if (d->costs->between) {
+        if (d->costs->between)
             put_update(&e, &w);
-        }
     }
 }
 

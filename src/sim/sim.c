@@ -52,13 +52,11 @@ static int lane_put(struct lane *l, double t)
     if (l->n == l->room) {
         int room = l->room ? 2 * l->room : 8;
         double *at = pp_realloc(l->at, (size_t)room, sizeof(*at));
-        if (!at) {
+        if (!at)
             return PP_ERESOURCE;
-        }
         /* what had wrapped round to the front belongs behind the old end */
-        for (int i = 0; i < l->head; i++) {
+        for (int i = 0; i < l->head; i++)
             at[l->room + i] = at[i];
-        }
         l->at = at;
         l->room = room;
     }
@@ -83,9 +81,8 @@ static void wake(struct sim *s, int rank, int64_t event)
 /* Is this a message that counts as there already (see relaxed_wrap)? */
 static bool is_relaxed(const struct sim *s, int channel, int mb)
 {
-    if (!s->costs->relaxed_wrap || mb % s->plan->geometry.stages == 0) {
+    if (!s->costs->relaxed_wrap || mb % s->plan->geometry.stages == 0)
         return false;
-    }
     const struct pp_channel *ch = &s->plan->channels[channel];
     int last = s->plan->geometry.stages - 1;
     bool forward = channel % 2 == 0;
@@ -146,12 +143,10 @@ static int send_message(struct sim *s, int rank, const struct pp_action *a, doub
     const struct pp_sim_costs *c = s->costs;
     int channel = channel_out(a);
     int to = s->plan->channels[channel].dst_rank;
-    if (s->released) {
+    if (s->released)
         s->released[slot_of(s, a->send)] = OCCUPIED;
-    }
-    if (is_relaxed(s, channel, a->mb)) {
+    if (is_relaxed(s, channel, a->mb))
         return 0;
-    }
     if (to != rank) {
         double rows = c->rows ? c->rows[a->mb] : 1.0;
         t += c->latency + (c->transfer ? c->transfer[channel] * rows : 0.0);
@@ -168,24 +163,20 @@ static int run_action(struct sim *s, int rank, int k, const struct span *t)
     struct pp_sim_result *res = s->result;
     bool lets_go = s->plan->kind == PP_PLAN_EVAL || a->op == PP_OP_W || a->op == PP_OP_B;
 
-    if (a->recv >= 0 && !is_relaxed(s, channel_in(a), a->mb)) {
+    if (a->recv >= 0 && !is_relaxed(s, channel_in(a), a->mb))
         lane_drop(&s->lanes[channel_in(a)]);
-    }
-    if (a->send >= 0) {
+    if (a->send >= 0)
         PP_TRY(send_message(s, rank, a, t->sent));
-    }
     if (s->released && lets_go) {
         release(s, 2 * (a->stage - 1), a->mb, t->end);
         release(s, 2 * a->stage + 1, a->mb, t->end);
     }
     s->live[rank] += a->op == PP_OP_F;
-    if (s->live[rank] > res->peak[rank]) {
+    if (s->live[rank] > res->peak[rank])
         res->peak[rank] = s->live[rank];
-    }
     s->live[rank] -= lets_go;
-    if (k == 0 && s->step[rank] == 0) {
+    if (k == 0 && s->step[rank] == 0)
         res->first_start[rank] = t->start;
-    }
     if (res->start) {
         res->start[rank][k] = t->start;
         res->end[rank][k] = t->end;
@@ -239,9 +230,8 @@ static bool next_step(struct sim *s, int rank)
     double t = s->costs->between ? s->costs->between[rank] : 0.0;
     s->now[rank] += t;
     s->result->work[rank] += t;
-    if (++s->step[rank] >= s->costs->steps) {
+    if (++s->step[rank] >= s->costs->steps)
         return false;
-    }
     s->at[rank] = 0;
     return true;
 }
@@ -255,9 +245,8 @@ static int run_rank(struct sim *s, int rank)
         const struct pp_action *a = &list->actions[k];
         bool pair = s->costs->overlap > 0 && a->overlap && k + 1 < list->n_actions;
         double start = s->now[rank];
-        if (!may_start(s, rank, a, &start) || (pair && !may_start(s, rank, a + 1, &start))) {
+        if (!may_start(s, rank, a, &start) || (pair && !may_start(s, rank, a + 1, &start)))
             return 0;
-        }
         PP_TRY(pair ? run_pair(s, rank, k, start) : run_one(s, rank, k, start));
         s->at[rank] += pair ? 2 : 1;
     }
@@ -271,9 +260,8 @@ static int run_all(struct sim *s)
         s->wait[r] = WAIT_NOTHING;
         s->ready[s->n_ready++] = r;
     }
-    while (s->n_ready > 0) {
+    while (s->n_ready > 0)
         PP_TRY(run_rank(s, s->ready[--s->n_ready]));
-    }
     for (int r = 0; r < p; r++) {
         if (s->wait[r] != WAIT_NOTHING) {
             /* The plan is proved for actions one after the other; only joining two into one can
@@ -315,9 +303,8 @@ static int take_slots(struct sim *s)
 {
     int64_t n = 0;
     s->first_slot = pp_alloc((size_t)s->plan->n_channels, sizeof(*s->first_slot));
-    if (!s->first_slot) {
+    if (!s->first_slot)
         return PP_ERESOURCE;
-    }
     for (int c = 0; c < s->plan->n_channels; c++) {
         s->first_slot[c] = n;
         n += s->plan->channels[c].slots;
@@ -336,17 +323,15 @@ static int sim_init(struct sim *s)
     s->live = pp_alloc(p, sizeof(*s->live));
     s->wait = pp_alloc(p, sizeof(*s->wait));
     s->ready = pp_alloc(p, sizeof(*s->ready));
-    if (!s->lanes || !s->now || !s->at || !s->step || !s->live || !s->wait || !s->ready) {
+    if (!s->lanes || !s->now || !s->at || !s->step || !s->live || !s->wait || !s->ready)
         return PP_ERESOURCE;
-    }
     return s->costs->slots ? take_slots(s) : 0;
 }
 
 static void sim_fini(struct sim *s)
 {
-    for (int c = 0; s->lanes && c < s->plan->n_channels; c++) {
+    for (int c = 0; s->lanes && c < s->plan->n_channels; c++)
         pp_free(s->lanes[c].at);
-    }
     pp_free(s->lanes);
     pp_free(s->now);
     pp_free(s->at);
@@ -362,9 +347,8 @@ static void sim_fini(struct sim *s)
 static double **times_create(const struct pp_plan *plan)
 {
     size_t n = 0;
-    for (int r = 0; r < plan->geometry.stages; r++) {
+    for (int r = 0; r < plan->geometry.stages; r++)
         n += (size_t)plan->ranks[r].n_actions;
-    }
     double **rows = pp_alloc((size_t)plan->geometry.stages, sizeof(*rows));
     double *all = pp_alloc(n, sizeof(*all));
     if (!rows || !all) {
@@ -395,9 +379,8 @@ static int result_init(const struct pp_plan *plan, bool with_times, struct pp_si
     res->first_start = pp_alloc(p, sizeof(*res->first_start));
     res->last_end = pp_alloc(p, sizeof(*res->last_end));
     res->peak = pp_alloc(p, sizeof(*res->peak));
-    if (!res->work || !res->idle || !res->first_start || !res->last_end || !res->peak) {
+    if (!res->work || !res->idle || !res->first_start || !res->last_end || !res->peak)
         return PP_ERESOURCE;
-    }
     if (with_times) {
         res->start = times_create(plan);
         res->end = times_create(plan);
@@ -423,15 +406,12 @@ int pp_sim_run(const struct pp_plan *plan, const struct pp_sim_costs *costs, boo
     struct pp_sim_result result = {0};
     struct sim s = {.plan = plan, .costs = costs, .result = &result};
     int rc = result_init(plan, with_times, &result);
-    if (rc == 0) {
+    if (rc == 0)
         rc = sim_init(&s);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = run_all(&s);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         summarize(&s);
-    }
     sim_fini(&s);
     if (rc < 0) {
         pp_sim_result_fini(&result);

@@ -27,11 +27,10 @@ enum pp_chrome_track pp_chrome_track_of(int kind)
 const char *pp_chrome_name(char out[PP_CHROME_NAME_MAX], char letter, bool chunks, int stage,
                            int microbatch)
 {
-    if (chunks) {
+    if (chunks)
         snprintf(out, PP_CHROME_NAME_MAX, "%d%c%d", stage, letter, microbatch);
-    } else {
+    else
         snprintf(out, PP_CHROME_NAME_MAX, "%c%d", letter, microbatch);
-    }
     return out;
 }
 
@@ -68,9 +67,8 @@ static void put_time(struct pp_chrome *c, const char *key, int64_t ns)
 static void clocks(struct pp_json *j, const char *key, const int64_t *ns, int ranks)
 {
     pp_json_array(j, key);
-    for (int r = 0; r < ranks; r++) {
+    for (int r = 0; r < ranks; r++)
         pp_json_int(j, NULL, ns ? ns[r] : 0);
-    }
     pp_json_end(j);
 }
 
@@ -145,20 +143,17 @@ static void put_args(struct pp_chrome *c, const struct pp_chrome_args *a)
         int64_t value;
     } numbers[] = {
         {"step", a->step}, {"stage", a->stage}, {"chunk", a->chunk}, {"microbatch", a->microbatch}};
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-        if (numbers[i].value >= 0) {
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+        if (numbers[i].value >= 0)
             put(c, ",\"%s\":%lld", numbers[i].key, (long long)numbers[i].value);
-        }
-    }
     put(c, "}");
 }
 
 void pp_chrome_slice(struct pp_chrome *c, int pid, int kind, const char *name, int64_t begin_ns,
                      int64_t end_ns, const struct pp_chrome_args *args)
 {
-    if (end_ns < 0) {
+    if (end_ns < 0)
         return;
-    }
     int64_t begin = begin_ns > 0 ? begin_ns : 0;
     put(c, ",{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d", name,
         pp_event_name(kind), pid, (int)pp_chrome_track_of(kind));

@@ -33,17 +33,14 @@ static bool look(int64_t pid, char *state, uint64_t *started)
     snprintf(path, sizeof(path), "/proc/%" PRId64 "/stat", pid);
     read_start(path, text, sizeof(text));
     const char *p = strrchr(text, ')');
-    if (!p || p[1] != ' ' || p[2] == '\0') {
+    if (!p || p[1] != ' ' || p[2] == '\0')
         return false;
-    }
     *state = p[2];
     *started = 0;
-    for (int field = 2; p && field < 22; field++) {
+    for (int field = 2; p && field < 22; field++)
         p = strchr(p + 1, ' ');
-    }
-    if (p) {
+    if (p)
         *started = strtoull(p, NULL, 10);
-    }
     return true;
 }
 
@@ -66,19 +63,16 @@ uint64_t pp_thread_delay(int64_t pid, int64_t tid)
 void pp_process_self(uint64_t *started, uint32_t *machine)
 {
     char state;
-    if (!look(getpid(), &state, started)) {
+    if (!look(getpid(), &state, started))
         *started = 0;
-    }
     char id[128], space[64] = "";
     read_start("/proc/sys/kernel/random/boot_id", id, sizeof(id));
     ssize_t n = readlink("/proc/self/ns/pid", space, sizeof(space) - 1);
     (void)n;                  /* without it containers of one machine are not told apart */
     uint32_t h = 2166136261u; /* FNV-1a */
-    for (int part = 0; part < 2; part++) {
-        for (const char *p = part == 0 ? id : space; *p; p++) {
+    for (int part = 0; part < 2; part++)
+        for (const char *p = part == 0 ? id : space; *p; p++)
             h = (h ^ (uint8_t)*p) * 16777619u;
-        }
-    }
     *machine = h;
 }
 
@@ -88,13 +82,11 @@ enum pp_process pp_ring_process(const struct pp_ring *ring)
     uint32_t machine;
     char state;
     pp_process_self(&mine, &machine);
-    if (ring->head->machine != machine) {
+    if (ring->head->machine != machine)
         return PP_PROCESS_ELSEWHERE;
-    }
     if (ring->head->pid <= 0 || !look(ring->head->pid, &state, &started) ||
-        started != ring->head->started) {
+        started != ring->head->started)
         return PP_PROCESS_GONE;
-    }
     switch (state) {
     case 'T':
         return PP_PROCESS_STOPPED;

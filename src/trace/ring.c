@@ -69,9 +69,8 @@ static void attach(struct pp_ring *ring, void *map, uint64_t capacity, size_t by
 static int map_new_file(const char *path, size_t bytes, void **out)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
-    if (fd < 0) {
+    if (fd < 0)
         return pp_fail_errno(errno == EACCES ? PP_EPERM : PP_EIO, "cannot create %s", path);
-    }
     int rc = 0;
     int e;
     do {
@@ -82,9 +81,8 @@ static int map_new_file(const char *path, size_t bytes, void **out)
         rc = pp_fail(PP_EIO, "cannot write %s: %s", path, strerror(e));
     } else {
         map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-        if (map == MAP_FAILED) {
+        if (map == MAP_FAILED)
             rc = pp_fail_errno(PP_EIO, "cannot map %s", path);
-        }
     }
     close(fd);
     if (rc < 0) {
@@ -99,23 +97,20 @@ int pp_ring_create(const char *path, int rank, int ranks, uint64_t capacity, str
 {
     pp_assert(capacity > 0 && capacity < CAPACITY_MAX);
     uint64_t n = 2;
-    while (n < capacity + 1) {
+    while (n < capacity + 1)
         n *= 2;
-    }
     size_t bytes = sizeof(struct pp_ring_head) + (size_t)n * RECORD;
     struct pp_ring *ring = pp_alloc(1, sizeof(*ring));
-    if (!ring) {
+    if (!ring)
         return PP_ERESOURCE;
-    }
     void *map = MAP_FAILED;
     int rc = 0;
     if (path) {
         rc = map_new_file(path, bytes, &map);
     } else {
         map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (map == MAP_FAILED) {
+        if (map == MAP_FAILED)
             rc = pp_fail_errno(PP_ERESOURCE, "no memory for the record of actions");
-        }
     }
     if (rc < 0) {
         pp_free(ring);
@@ -159,9 +154,8 @@ void pp_ring_begin(struct pp_ring *ring, const struct pp_event *e)
     } u = {.event = *e};
     uint64_t number = ring->head->begun;
     uint64_t *to = &ring->words[(number & ring->mask) * 4];
-    for (int w = 0; w < 4; w++) {
+    for (int w = 0; w < 4; w++)
         __atomic_store_n(&to[w], u.word[w], __ATOMIC_RELAXED);
-    }
     __atomic_store_n(&ring->head->begun, number + 1, __ATOMIC_RELEASE);
 }
 
@@ -169,9 +163,8 @@ void pp_ring_begin(struct pp_ring *ring, const struct pp_event *e)
 static int check_head(const char *path, const struct pp_ring_head *head, size_t bytes)
 {
     uint64_t n = head->capacity;
-    if (memcmp(head->magic, magic, sizeof(magic)) != 0) {
+    if (memcmp(head->magic, magic, sizeof(magic)) != 0)
         return pp_fail(PP_EFORMAT, "%s: not a record of actions", path);
-    }
     if (n < 2 || n > CAPACITY_MAX || (n & (n - 1)) != 0 ||
         bytes != sizeof(*head) + (size_t)n * RECORD) {
         return pp_fail(PP_EFORMAT, "%s: %zu bytes do not hold %llu records", path, bytes,
@@ -183,9 +176,8 @@ static int check_head(const char *path, const struct pp_ring_head *head, size_t 
 int pp_ring_open(const char *path, struct pp_ring **out)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) {
+    if (fd < 0)
         return pp_fail_errno(errno == EACCES ? PP_EPERM : PP_ENOINPUT, "cannot open %s", path);
-    }
     struct stat st;
     void *map = MAP_FAILED;
     size_t bytes = 0;
@@ -203,9 +195,8 @@ int pp_ring_open(const char *path, struct pp_ring **out)
         goto out;
     }
     rc = check_head(path, map, bytes);
-    if (rc == 0 && !(ring = pp_alloc(1, sizeof(*ring)))) {
+    if (rc == 0 && !(ring = pp_alloc(1, sizeof(*ring))))
         rc = PP_ERESOURCE;
-    }
     if (rc == 0) {
         attach(ring, map, ((struct pp_ring_head *)map)->capacity, bytes);
         *out = ring;
@@ -243,11 +234,9 @@ size_t pp_ring_copy(const struct pp_ring *ring, uint64_t from, struct pp_event *
     size_t drop = kept > first ? (size_t)(kept - first) : 0;
     drop = drop < n ? drop : n;
     memmove(out, out + drop, (n - drop) * sizeof(*out));
-    if (next) {
+    if (next)
         *next = first + n;
-    }
-    if (lost) {
+    if (lost)
         *lost = first + drop > from ? first + drop - from : 0;
-    }
     return n - drop;
 }

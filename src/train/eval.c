@@ -42,9 +42,8 @@ static int collect(const struct pp_worker *w, size_t n, float *logits)
             rc = pp_transport_send(w->tp, 0, logits, n * sizeof(*logits));
         } else if (from != 0 && w->rank == 0) {
             rc = pp_transport_recv(w->tp, from, theirs, n * sizeof(*theirs));
-            for (size_t i = 0; rc == 0 && i < n; i++) {
+            for (size_t i = 0; rc == 0 && i < n; i++)
                 logits[i] += theirs[i]; /* 0 where the sample is another replica's */
-            }
         }
     }
     pp_free(theirs);
@@ -54,13 +53,11 @@ static int collect(const struct pp_worker *w, size_t n, float *logits)
 static void write_row(FILE *f, int label, const float *logits, int classes)
 {
     int best = 0;
-    for (int c = 1; c < classes; c++) {
+    for (int c = 1; c < classes; c++)
         best = logits[c] > logits[best] ? c : best;
-    }
     fprintf(f, "%d,%d", label, best);
-    for (int c = 0; c < classes; c++) {
+    for (int c = 0; c < classes; c++)
         fprintf(f, ",%.9g", (double)logits[c]);
-    }
     fputc('\n', f);
 }
 
@@ -73,13 +70,11 @@ static int write_predictions(const struct pp_worker *w, const char *path, const 
     int rc = pp_file_create(path, &file);
     if (rc == 0) {
         fputs("label,prediction", file.f);
-        for (int c = 0; c < m->classes; c++) {
+        for (int c = 0; c < m->classes; c++)
             fprintf(file.f, ",logit%d", c);
-        }
         fputc('\n', file.f);
-        for (int i = 0; i < w->run->layout->test_n; i++) {
+        for (int i = 0; i < w->run->layout->test_n; i++)
             write_row(file.f, ds->labels[i], logits + (size_t)i * (size_t)m->classes, m->classes);
-        }
         rc = pp_file_commit(&file);
     }
     pp_dataset_destroy(&ds);
@@ -102,15 +97,13 @@ static int evaluate(struct pp_worker *w, void *ctx)
     float *logits = out->predictions ? pp_alloc(n, sizeof(*logits)) : NULL;
     int rc = out->predictions && !logits ? PP_ERESOURCE : 0;
     pp_exec_keep_logits(w->x, logits);
-    for (int step = 0; rc == 0 && step < pp_exec_test_steps(w->x); step++) {
+    for (int step = 0; rc == 0 && step < pp_exec_test_steps(w->x); step++)
         rc = pp_exec_test_step(w->x, step);
-    }
     pp_exec_keep_logits(w->x, NULL);
     rc = rc == 0 ? add_up(w, &test) : rc;
     rc = rc == 0 && logits ? collect(w, n, logits) : rc;
-    if (rc == 0 && logits && w->rank == 0) {
+    if (rc == 0 && logits && w->rank == 0)
         rc = write_predictions(w, out->predictions, logits);
-    }
     pp_free(logits);
     if (rc < 0) {
         w->failed_alone = true;

@@ -19,13 +19,11 @@ static int advise(const struct trainer *tr, const struct pp_summary *s, char out
     const struct pp_forecast *f = s->forecast;
     const struct pp_layout *l = tr->run->layout;
     out[0] = '\0';
-    if (!f->known || s->bubble.idle < s->bubble_ideal + PP_ADVICE_OVER) {
+    if (!f->known || s->bubble.idle < s->bubble_ideal + PP_ADVICE_OVER)
         return 0;
-    }
     double *cost = pp_alloc((size_t)l->model->n_layers, sizeof(*cost));
-    if (!cost) {
+    if (!cost)
         return PP_ERESOURCE;
-    }
     pp_advice_costs(l, f->f, f->i, f->w, cost);
     struct pp_advice_spec spec = {
         .layout = l, .bubble = &s->bubble, .cost = cost, .waited = s->waited};
@@ -100,17 +98,15 @@ int loop_finish(struct trainer *tr, uint64_t start)
         pp_assert(ranks != NULL); /* or this rank had not agreed */
         rc = pp_transport_allgather(tr->tp, &mine, sizeof(mine), ranks);
     }
-    if (rc == 0) {
+    if (rc == 0)
         rc = pp_exec_weights_sha256(tr->x, sha);
-    }
     if (rc == 0) {
         rc = pp_forecast_create(l, tr->x, tr->tp,
                                 tr->meetings > 0 ? (double)tr->steps / (double)tr->meetings : 1,
                                 &forecast);
     }
-    if (rc == 0 && tr->m) {
+    if (rc == 0 && tr->m)
         rc = report(tr, forecast, start, ranks, sha);
-    }
     rc = pp_transport_agree(tr->tp, rc);
     if (rc == 0 && tr->timeline) {
         struct pp_timeline_spec spec = {.layout = l,
@@ -121,9 +117,8 @@ int loop_finish(struct trainer *tr, uint64_t start)
                                         .test_steps = pp_exec_test_steps(tr->x)};
         rc = pp_timeline_write(tr->timeline, &spec);
     }
-    if (rc == 0) {
+    if (rc == 0)
         rc = pp_transport_agree(tr->tp, pp_tracer_finish(tr->tracer, tr->t));
-    }
     pp_forecast_destroy(&forecast);
     pp_free(ranks);
     return rc;

@@ -40,13 +40,11 @@ int room_judge(const struct room_claim *claims, int n, int at)
                 most = c->room.bytes[kind] < most ? c->room.bytes[kind] : most;
             }
         }
-        if (ranks <= most && data <= most - ranks) {
+        if (ranks <= most && data <= most - ranks)
             continue;
-        }
         char of[48] = "";
-        if (n > 1) {
+        if (n > 1)
             snprintf(of, sizeof(of), "of %d process%s ", sharers, sharers > 1 ? "es" : "");
-        }
         return pp_fail(
             PP_ERESOURCE,
             "this run %sneeds %.2f GiB of memory (ranks %.2f, data %.2f), but %.2f GiB are left "
@@ -96,12 +94,10 @@ int room_check_devices(const struct pp_run *run, int rank)
         const struct pp_seat *s = &run->seats[r];
         size_t needed = 0;
         bool first = rank < 0 || r == rank; /* one rank speaks for its device */
-        for (int i = 0; rank < 0 && i < r && first; i++) {
+        for (int i = 0; rank < 0 && i < r && first; i++)
             first = !pp_seat_same_device(&run->seats[i], s);
-        }
-        if (!first || s->device.number < 0) {
+        if (!first || s->device.number < 0)
             continue;
-        }
         PP_TRY(device_bytes(run, r, &needed));
         if (needed > s->free_bytes && s->free_bytes > 0) {
             return pp_fail(
@@ -127,9 +123,8 @@ static int claim(const struct pp_run *run, const struct pp_train_options *option
     for (int r = 0; r < l->ranks; r++) {
         struct pp_exec_spec spec = {.layout = l, .rank = r, .caps = pp_run_caps(run)};
         struct pp_exec_bytes bytes;
-        if (rank >= 0 && r != rank) {
+        if (rank >= 0 && r != rank)
             continue;
-        }
         if (run->seats[r].device.number < 0) {
             PP_TRY(pp_exec_predict(&spec, &bytes));
             PP_TRY(pp_size_add(ranks, bytes.total, &ranks));
@@ -156,16 +151,13 @@ int room_check(const struct pp_run *run, const struct pp_train_options *options,
         return force ? 0 : room_judge(&mine, 1, 0);
     }
     struct room_claim *all = pp_alloc((size_t)tp->size, sizeof(*all));
-    if (rc == 0) {
+    if (rc == 0)
         rc = all ? claim(run, options, rank, &mine) : PP_ERESOURCE;
-    }
     rc = pp_transport_agree(tp, rc);
-    if (rc == 0) {
+    if (rc == 0)
         rc = pp_transport_allgather(tp, &mine, sizeof(mine), all);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = pp_transport_agree(tp, force ? 0 : room_judge(all, tp->size, tp->rank));
-    }
     pp_free(all);
     return rc;
 }

@@ -74,9 +74,8 @@ static int sync_training(struct trainer *tr, int steps, bool epoch_end)
     struct pp_loss_sums test;
     PP_TRY(gather(tr, &w, &test));
     tr->meetings++;
-    if (epoch_end && tr->timeline) {
+    if (epoch_end && tr->timeline)
         pp_timeline_keep(tr->timeline, tr->spec->ring);
-    }
     double loss = tr->epoch.loss; /* not a sum over windows, whose ends depend on the clock */
     add(&tr->epoch, &w);
     tr->epoch.loss = loss;
@@ -155,15 +154,13 @@ int loop_test(struct trainer *tr, struct pp_epoch_result *e)
     return 0;
 }
 
-/* --- saving and stopping ------------------------------------------------------------------------
- */
+/* ---- saving and stopping */
 
 /* Collective, after a sync point. prune: the oldest make room. */
 static int save(struct trainer *tr, bool prune)
 {
-    if (!tr->saver || tr->saved == tr->t) {
+    if (!tr->saver || tr->saved == tr->t)
         return 0;
-    }
     struct pp_ckpt_state state;
     rank_event_begin(tr->spec, PP_EVENT_SAVE, tr->t);
     if (tr->m) {
@@ -197,13 +194,11 @@ static bool due_by_epochs(const struct trainer *tr)
 static int save_when(struct trainer *tr, bool due)
 {
     bool asked = tr->stop != 0 || tr->saves != tr->saves_done;
-    if (!due && !asked) {
+    if (!due && !asked)
         return 0;
-    }
     PP_TRY(save(tr, true));
-    if (tr->saves != tr->saves_done && tr->m && tr->saved == tr->t) {
+    if (tr->saves != tr->saves_done && tr->m && tr->saved == tr->t)
         pp_log_info("saved step %lld, as asked", (long long)tr->t);
-    }
     tr->saves_done = tr->saves;
     return 0;
 }
@@ -257,9 +252,8 @@ static int diverged(struct trainer *tr, int steps)
 static int train_step(struct trainer *tr, bool meets)
 {
     int rc = pp_exec_train_step(tr->x, tr->epoch_step, tr->last_lr, tr->t, tr->updates);
-    if (rc == 0 && meets) {
+    if (rc == 0 && meets)
         rc = pp_exec_finish(tr->x, tr->t);
-    }
     if (rc == PP_EDIVERGED) {
         int late = pp_exec_late(tr->x);
         tr->t -= late;
@@ -287,9 +281,8 @@ static int run_epoch(struct trainer *tr)
 {
     int steps = pp_exec_train_steps(tr->x);
     bool middle = tr->epoch_step > 0;
-    if (!middle) {
+    if (!middle)
         memset(&tr->epoch, 0, sizeof(tr->epoch));
-    }
     if (tr->run->cfg->run.log_every == 0) {
         /* The epoch's own line has told the rest. */
         memset(&tr->record, 0, sizeof(tr->record));
@@ -305,22 +298,19 @@ static int run_epoch(struct trainer *tr)
         pp_tracer_step(tr->tracer, tr->t);
         pp_exec_time_all(tr->x, pp_tracer_is_on(tr->tracer));
         int rc = train_step(tr, meets_behind(tr, tr->epoch_step + 1, steps));
-        if (rc == PP_EDIVERGED) {
+        if (rc == PP_EDIVERGED)
             return diverged(tr, steps);
-        }
         PP_TRY(rc);
         tr->epoch_step++;
         tr->steps++;
         bool end = tr->epoch_step == steps || tr->t == tr->total_steps;
         bool due = due_by_steps(tr);
-        if (meets_behind(tr, tr->epoch_step, steps)) {
+        if (meets_behind(tr, tr->epoch_step, steps))
             PP_TRY(sync_training(tr, steps, end));
-        }
         if (!end) {
             PP_TRY(save_when(tr, due));
-            if (tr->stop) {
+            if (tr->stop)
                 return stopped(tr);
-            }
         }
     }
     struct pp_epoch_result e = {
@@ -356,9 +346,8 @@ static int open_outputs(struct trainer *tr)
         PP_TRY(pp_timeline_create(tr->spec->ring, &tr->timeline));
         PP_TRY(saver_create(&saver, &tr->saver));
     }
-    if (tr->spec->rank != 0) {
+    if (tr->spec->rank != 0)
         return 0;
-    }
     const struct pp_train_options *options = tr->spec->options;
     struct pp_metrics_start from = {.name = options->name,
                                     .out = options->out,
@@ -376,9 +365,8 @@ static int open_outputs(struct trainer *tr)
 static int end_early(struct trainer *tr)
 {
     struct pp_error why = *pp_error_get();
-    if (pp_tracer_finish(tr->tracer, tr->t) < 0 && tr->m) {
+    if (pp_tracer_finish(tr->tracer, tr->t) < 0 && tr->m)
         pp_log_warn("%s", pp_error_get()->text);
-    }
     return pp_error_adopt(&why);
 }
 

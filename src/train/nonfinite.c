@@ -33,17 +33,14 @@ int nonfinite_step(struct trainer *tr)
     int rc = say_which(tr);
     bool rewind = cfg->train.nonfinite == PP_NONFINITE_REWIND;
     int64_t before = rewind ? tr->nonfinite.rewinds : tr->nonfinite.in_a_row;
-    if (cfg->train.nonfinite == PP_NONFINITE_STOP || before + 1 >= cfg->train.nonfinite_limit) {
+    if (cfg->train.nonfinite == PP_NONFINITE_STOP || before + 1 >= cfg->train.nonfinite_limit)
         return rc;
-    }
     int64_t to = -1;
     tr->nonfinite.in_a_row++;
-    if (rewind) {
+    if (rewind)
         PP_TRY(rewind_weights(tr, &to));
-    }
-    if (tr->m) {
+    if (tr->m)
         pp_metrics_nonfinite(tr->m, tr->epoch_no, tr->t, to, pp_error_get()->text);
-    }
     pp_error_clear();
     return 0;
 }
@@ -52,13 +49,12 @@ int nonfinite_fail(const struct trainer *tr, const char *why, bool saved, const 
 {
     const struct pp_config *cfg = tr->run->cfg;
     char kept[PP_PATH_MAX + 128], advice[PP_PATH_MAX + 128], limit[64] = "";
-    if (saved) {
+    if (saved)
         snprintf(kept, sizeof(kept), "they are saved");
-    } else if (tr->saver) {
+    else if (tr->saver)
         snprintf(kept, sizeof(kept), "they could not be saved: %.512s", not_saved);
-    } else {
+    else
         snprintf(kept, sizeof(kept), "they were not saved, for there is no run folder");
-    }
     if (cfg->train.nonfinite != PP_NONFINITE_STOP) {
         snprintf(limit, sizeof(limit), " (number %d%s: train.nonfinite_limit)",
                  cfg->train.nonfinite_limit,

@@ -78,9 +78,8 @@ static int compare_data(struct trainer *tr)
         const struct sums *seen[3] = {NULL, NULL, NULL};
         for (int r = 0; rc == 0 && r < l->ranks; r++) {
             for (int what = 0; what < 2; what++) {
-                if (all[r].crc[split][what] == 0) {
+                if (all[r].crc[split][what] == 0)
                     continue;
-                }
                 if (seen[what] && seen[what]->crc[split][what] != all[r].crc[split][what]) {
                     rc = pp_fail(PP_EFORMAT,
                                  "rank %d read other %s than rank %d: the files differ "
@@ -108,13 +107,11 @@ static int begin(struct trainer *tr)
     const struct pp_run *run = tr->run;
     int rc = tr->spec->rank == 0 ? resume_begin(tr, &tr->begin) : 0;
     PP_TRY(pp_transport_agree(tr->tp, rc));
-    if (tr->spec->rank != 0) {
+    if (tr->spec->rank != 0)
         PP_TRY(pp_transport_recv(tr->tp, 0, &tr->begin, sizeof(tr->begin)));
-    } else {
-        for (int r = 1; r < run->layout->ranks; r++) {
+    else
+        for (int r = 1; r < run->layout->ranks; r++)
             PP_TRY(pp_transport_send(tr->tp, r, &tr->begin, sizeof(tr->begin)));
-        }
-    }
     tr->dir = tr->begin.dir;
     return 0;
 }
@@ -133,9 +130,8 @@ static uint64_t ring_records(const struct pp_layout *l, const struct pp_train_op
 size_t rank_ring_bytes(const struct pp_layout *l, const struct pp_train_options *options)
 {
     uint64_t wanted = ring_records(l, options), records = 1;
-    while (records < wanted) {
+    while (records < wanted)
         records *= 2;
-    }
     return (size_t)records * sizeof(struct pp_event);
 }
 
@@ -146,9 +142,8 @@ static int make_ring(struct trainer *tr)
     const struct pp_layout *l = tr->run->layout;
     char path[PP_PATH_MAX] = "";
     struct stat st;
-    if (tr->dir[0] && (tr->spec->rank == 0 || stat(tr->dir, &st) == 0)) {
+    if (tr->dir[0] && (tr->spec->rank == 0 || stat(tr->dir, &st) == 0))
         PP_TRY(pp_run_dir_ring(tr->dir, tr->spec->rank, path));
-    }
     PP_TRY(pp_ring_create(path[0] ? path : NULL, tr->spec->rank, l->ranks,
                           ring_records(l, tr->spec->options), &tr->spec->ring));
     pp_transport_show_waits(tr->tp, &tr->spec->ring->head->waited_ns);
@@ -205,21 +200,17 @@ int rank_main(struct rank_spec *spec, struct pp_transport *tp)
         .spec = spec, .run = spec->run, .tp = tp, .lock = PP_LOCK_NONE, .saved = -1, .epoch_no = 1};
     uint64_t start = pp_clock_ns();
     int rc = pp_transport_agree(tp, set_up(&tr));
-    if (rc == 0) {
+    if (rc == 0)
         rc = compare_data(&tr);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = begin(&tr);
-    }
     if (rc == 0 && !tr.begin.nothing_left) {
         rc = make_ready(&tr);
-        if (rc == 0) {
+        if (rc == 0)
             rc = spec->options->work ? work(&tr) : loop_train(&tr, start);
-        }
     }
-    if (rc < 0) {
+    if (rc < 0)
         pp_metrics_end(tr.m, tr.t, rc == PP_ESTOPPED);
-    }
     pp_metrics_close(&tr.m);
     saver_destroy(&tr.saver);
     pp_lock_release(&tr.lock);
@@ -229,9 +220,8 @@ int rank_main(struct rank_spec *spec, struct pp_transport *tp)
         spec->failed_ns = pp_clock_ns();
         /* The others may be waiting for a message that will never come. Threads return to the one
          * who speaks; a process does not. */
-        if (tp->caps.processes && spec->options->before_abort && rc != PP_ELOST) {
+        if (tp->caps.processes && spec->options->before_abort && rc != PP_ELOST)
             spec->options->before_abort();
-        }
         pp_transport_abort(tp);
     }
     pp_watchdog_leave(spec->watchdog, spec->rank);

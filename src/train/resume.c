@@ -19,8 +19,7 @@
 #include "ppcli/run_dir.h"
 #include "save.h"
 
-/* --- which folder -------------------------------------------------------------------------------
- */
+/* ---- which folder */
 
 static bool has_checkpoints(const char *path)
 {
@@ -44,16 +43,13 @@ static bool newest_run(const char *name, char out[PP_PATH_MAX])
         char path[PP_PATH_MAX];
         if (strncmp(e->d_name, name, n) != 0 || e->d_name[n] != '-' ||
             strspn(e->d_name + n + 1, "0123456789-") != strlen(e->d_name + n + 1) ||
-            snprintf(path, sizeof(path), "runs/%s", e->d_name) >= (int)sizeof(path)) {
+            snprintf(path, sizeof(path), "runs/%s", e->d_name) >= (int)sizeof(path))
             continue;
-        }
-        if (strcmp(path, out) > 0 && has_checkpoints(path)) {
+        if (strcmp(path, out) > 0 && has_checkpoints(path))
             memcpy(out, path, sizeof(path));
-        }
     }
-    if (d) {
+    if (d)
         closedir(d);
-    }
     return out[0] != '\0';
 }
 
@@ -61,9 +57,8 @@ static bool newest_run(const char *name, char out[PP_PATH_MAX])
 static bool cut_name(char *path, const char **out_name)
 {
     char *slash = strrchr(path, '/');
-    if (!slash || slash == path) {
+    if (!slash || slash == path)
         return false;
-    }
     *slash = '\0';
     *out_name = slash + 1;
     return true;
@@ -74,23 +69,19 @@ static bool run_folder_of(const char *path, char out[PP_PATH_MAX])
 {
     char full[PATH_MAX];
     struct stat st;
-    if (!realpath(path, full) || strlen(full) >= PP_PATH_MAX) {
+    if (!realpath(path, full) || strlen(full) >= PP_PATH_MAX)
         return false;
-    }
     snprintf(out, PP_PATH_MAX, "%s", full);
     char inside[PATH_MAX + sizeof("/" PP_CKPT_DIR)];
     snprintf(inside, sizeof(inside), "%s/" PP_CKPT_DIR, full);
-    if (stat(inside, &st) == 0 && S_ISDIR(st.st_mode)) {
+    if (stat(inside, &st) == 0 && S_ISDIR(st.st_mode))
         return true;
-    }
     const char *name;
     for (int up = 0; up < 2; up++) {
-        if (!cut_name(out, &name)) {
+        if (!cut_name(out, &name))
             return false;
-        }
-        if (strcmp(name, PP_CKPT_DIR) == 0) {
+        if (strcmp(name, PP_CKPT_DIR) == 0)
             return true;
-        }
     }
     return false;
 }
@@ -101,8 +92,7 @@ static bool same_folder(const char *a, const char *b)
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* --- whether it fits ----------------------------------------------------------------------------
- */
+/* ---- whether it fits */
 
 struct target {
     struct pp_exec *x;
@@ -151,11 +141,9 @@ static int check_tensors(const struct trainer *tr, const struct pp_ckpt *ck)
     const struct pp_model *m = tr->run->model;
     int moments = pp_optimizer_moments(tr->run->cfg->train.optimizer);
     for (int l = 0; l < m->n_layers; l++) {
-        for (int i = 0; i < m->layers[l].n_params; i++) {
-            for (int kind = 0; kind <= moments; kind++) {
+        for (int i = 0; i < m->layers[l].n_params; i++)
+            for (int kind = 0; kind <= moments; kind++)
                 PP_TRY(saved_tensor(ck, (enum pp_exec_kind)kind, &m->layers[l].params[i], NULL));
-            }
-        }
     }
     return 0;
 }
@@ -191,8 +179,7 @@ static int check(const struct trainer *tr, const struct pp_ckpt *ck)
     return check_tensors(tr, ck);
 }
 
-/* --- the beginning ------------------------------------------------------------------------------
- */
+/* ---- the beginning */
 
 static int open_named(const struct pp_config *cfg, const char *path, struct pp_ckpt **out)
 {
@@ -209,9 +196,8 @@ static int rewind_folder(const struct trainer *tr, const char *dir, const char *
     PP_TRY(pp_metrics_cut(dir, step));
     PP_TRY(pp_ckpt_drop_newer(&pp_io_system, checkpoints, step));
     PP_TRY(pp_ckpt_step_path(checkpoints, step, own));
-    if (same_folder(own, from)) { /* else it may be a leftover itself */
+    if (same_folder(own, from)) /* else it may be a leftover itself */
         PP_TRY(pp_ckpt_sweep(&pp_io_system, checkpoints, tr->lock.since_ns));
-    }
     return pp_run_dir_continue(tr->run->cfg, dir);
 }
 
@@ -229,14 +215,12 @@ static bool is_complete(const struct trainer *tr, const char *dir, int64_t step)
 static int take(struct trainer *tr, const char *path, struct beginning *b)
 {
     struct pp_ckpt *ck = NULL;
-    if (b->goes_on) {
+    if (b->goes_on)
         PP_TRY(pp_lock_take(b->dir, &tr->lock));
-    }
     PP_TRY(open_named(tr->run->cfg, path, &ck));
     int rc = check(tr, ck);
-    if (rc == 0) {
+    if (rc == 0)
         rc = pp_path_format(b->from, "%s", pp_ckpt_path(ck));
-    }
     int64_t step = rc == 0 ? pp_ckpt_state(ck)->step : 0;
     pp_ckpt_close(&ck);
     PP_TRY(rc);
@@ -313,8 +297,7 @@ int resume_begin(struct trainer *tr, struct beginning *b)
     return b->resume ? 0 : pp_path_format(b->from, "%s", init);
 }
 
-/* --- tensors ------------------------------------------------------------------------------------
- */
+/* ---- tensors */
 
 /* all: the optimizer's state too. */
 static int read_tensors(struct trainer *tr, const struct pp_ckpt *ck, bool all)
@@ -322,9 +305,8 @@ static int read_tensors(struct trainer *tr, const struct pp_ckpt *ck, bool all)
     for (int i = 0; i < pp_exec_tensor_count(tr->x); i++) {
         struct target to = {.x = tr->x};
         pp_exec_tensor(tr->x, i, &to.t);
-        if (to.t.kind == PP_EXEC_PARAM || all) {
+        if (to.t.kind == PP_EXEC_PARAM || all)
             PP_TRY(saved_tensor(ck, to.t.kind, to.t.param, &to));
-        }
     }
     return pp_exec_tensors_changed(tr->x);
 }
@@ -332,9 +314,8 @@ static int read_tensors(struct trainer *tr, const struct pp_ckpt *ck, bool all)
 int resume_read(struct trainer *tr)
 {
     struct pp_ckpt *ck = NULL;
-    if (tr->begin.from[0] == '\0') {
+    if (tr->begin.from[0] == '\0')
         return 0;
-    }
     PP_TRY(pp_ckpt_open(tr->begin.from, PP_CKPT_STRUCTURE, &ck));
     int rc = read_tensors(tr, ck, tr->begin.resume);
     if (rc == 0 && tr->begin.resume) {
@@ -353,8 +334,7 @@ int resume_read(struct trainer *tr)
     return rc;
 }
 
-/* --- going back in the middle of a run ----------------------------------------------------------
- */
+/* ---- going back in the middle of a run */
 
 /* Where to; plain data, of rank 0. */
 struct back {
@@ -381,12 +361,10 @@ static int read_back(struct trainer *tr, const struct back *b)
     PP_TRY(pp_ckpt_open(b->from, PP_CKPT_STRUCTURE, &ck));
     int rc = read_tensors(tr, ck, true);
     const struct pp_ckpt_state *s = pp_ckpt_state(ck);
-    if (rc == 0 && (!s || s->step != b->step)) {
+    if (rc == 0 && (!s || s->step != b->step))
         rc = pp_fail(PP_EFORMAT, "%s: not the checkpoint that rank 0 found", b->from);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         tr->updates = resume_updates(s);
-    }
     pp_ckpt_close(&ck);
     return rc;
 }
@@ -397,12 +375,10 @@ int resume_rewind(struct trainer *tr, int64_t *out_step)
     memset(&b, 0, sizeof(b));
     int rc = tr->spec->rank == 0 ? find_newest(tr, &b) : 0;
     PP_TRY(pp_transport_agree(tr->tp, rc));
-    for (int r = 1; r < tr->tp->size && tr->spec->rank == 0; r++) {
+    for (int r = 1; r < tr->tp->size && tr->spec->rank == 0; r++)
         PP_TRY(pp_transport_send(tr->tp, r, &b, sizeof(b)));
-    }
-    if (tr->spec->rank != 0) {
+    if (tr->spec->rank != 0)
         PP_TRY(pp_transport_recv(tr->tp, 0, &b, sizeof(b)));
-    }
     PP_TRY(pp_transport_agree(tr->tp, read_back(tr, &b)));
     *out_step = b.step;
     return 0;

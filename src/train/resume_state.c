@@ -42,12 +42,10 @@ void resume_state(const struct trainer *tr, struct pp_ckpt_state *s)
     snprintf(s->ppcli, sizeof(s->ppcli), "%s", PP_VERSION);
     double loss[REPLICAS_MAX] = {0};
     int n = l->replicas <= REPLICAS_MAX ? l->replicas : 1;
-    for (int r = 0; r < l->ranks; r++) {
+    for (int r = 0; r < l->ranks; r++)
         loss[n == 1 ? 0 : r / l->stages] += tr->all[r].epoch.loss;
-    }
-    for (int d = 0; d < n; d++) {
+    for (int d = 0; d < n; d++)
         pp_ckpt_set(s, loss_name(d, name), loss[d]);
-    }
     pp_ckpt_set(s, "epoch.correct", (double)tr->epoch.correct);
     pp_ckpt_set(s, "epoch.rows", (double)tr->epoch.rows);
     pp_ckpt_set(s, "epoch.ns", (double)tr->epoch.window_ns);
@@ -61,11 +59,9 @@ void resume_state(const struct trainer *tr, struct pp_ckpt_state *s)
     pp_ckpt_set(s, "last.test_accuracy", tr->last.test_accuracy);
     pp_ckpt_set(s, "last.train_loss", tr->last.train_loss);
     pp_ckpt_set(s, "last.train_accuracy", tr->last.train_accuracy);
-    for (int split = 0; split < 2; split++) {
-        for (int what = 0; what < 2; what++) {
+    for (int split = 0; split < 2; split++)
+        for (int what = 0; what < 2; what++)
             pp_ckpt_set(s, crc_name(split, what, name), tr->data_crc[split][what]);
-        }
-    }
 }
 
 int64_t resume_updates(const struct pp_ckpt_state *s)
@@ -112,9 +108,8 @@ static int check_count(const struct pp_ckpt_state *s, const char *path, const ch
                        double most)
 {
     double v = pp_ckpt_get(s, name, 0);
-    if (v >= 0 && v <= most) {
+    if (v >= 0 && v <= most)
         return 0;
-    }
     return pp_fail(PP_EFORMAT, "%s: %s = %g cannot be", path, name, v);
 }
 
@@ -134,9 +129,8 @@ int resume_check_state(const struct trainer *tr, const struct pp_ckpt_state *s, 
     static const char *const counts[] = {"epoch.correct",     "epoch.rows", "epoch.ns",
                                          "epoch.busy",        "train.ns",   "nonfinite.rewinds",
                                          "nonfinite.in_a_row"};
-    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
         PP_TRY(check_count(s, path, counts[i], 0x1p53));
-    }
     if (pp_ckpt_get(s, "updates", 0) < 0 ||
         pp_ckpt_get(s, "updates", (double)s->step) > (double)s->step) {
         return pp_fail(PP_EFORMAT, "%s: %g updates in %lld steps cannot be", path,

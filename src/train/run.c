@@ -17,8 +17,7 @@ static struct pp_news news_of(const struct pp_train_options *options)
     return (struct pp_news){.lost = options->lost, .ctx = options->ctx, .out = options->out};
 }
 
-/* --- all ranks as threads of this process ------------------------------------------------------
- */
+/* ---- all ranks as threads of this process */
 
 static int work(struct pp_transport **tp, int rank, void *ctx, uint64_t *failed_ns)
 {
@@ -44,9 +43,8 @@ static int train_threads(const struct pp_run *run, const struct pp_train_options
     const struct pp_news news = news_of(options);
     PP_TRY(room_check(run, options, NULL));
     struct rank_spec *ranks = pp_alloc((size_t)n, sizeof(*ranks));
-    if (!ranks) {
+    if (!ranks)
         return PP_ERESOURCE;
-    }
     pp_deadline_enter(deadline, PP_DEADLINE_DATA);
     for (int split = 0; rc == 0 && split < 2; split++) {
         if (!options->data[split]) {
@@ -54,9 +52,8 @@ static int train_threads(const struct pp_run *run, const struct pp_train_options
                                  run->model->inputs, run->model->classes, &data[split]);
         }
     }
-    if (rc == 0) {
+    if (rc == 0)
         rc = pp_watchdog_start(run, &news, &watchdog);
-    }
     if (rc == 0) {
         pp_deadline_enter(deadline, PP_DEADLINE_NONE); /* the watchdog's turn */
         for (int r = 0; r < n; r++) {
@@ -76,8 +73,7 @@ static int train_threads(const struct pp_run *run, const struct pp_train_options
     return rc;
 }
 
-/* --- this process as one MPI rank --------------------------------------------------------------
- */
+/* ---- this process as one MPI rank */
 
 static int train_mpi(struct pp_config *cfg, const struct pp_train_options *options,
                      struct pp_deadline *deadline, bool *speaks)
@@ -99,16 +95,13 @@ static int train_mpi(struct pp_config *cfg, const struct pp_train_options *optio
                      tp->size, run.layout->stages, run.layout->replicas, run.layout->ranks,
                      run.layout->ranks);
     }
-    if (rc == 0) {
+    if (rc == 0)
         rc = seats_take(&run, tp);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = room_check(&run, options, tp);
-    }
     struct pp_watchdog *watchdog = NULL;
-    if (rc == 0) {
+    if (rc == 0)
         rc = pp_transport_agree(tp, pp_watchdog_start(&run, &news, &watchdog));
-    }
     if (rc == 0) {
         struct rank_spec spec = {.run = &run,
                                  .options = options,
@@ -157,17 +150,15 @@ int pp_train(struct pp_config *cfg, const struct pp_train_options *options, bool
         struct pp_run run = {0};
         pp_deadline_enter(deadline, PP_DEADLINE_PREPARE);
         rc = prepare_threads(cfg, &run);
-        if (rc == 0) {
+        if (rc == 0)
             rc = train_threads(&run, options, deadline);
-        }
         pp_run_fini(&run);
     }
     pp_deadline_stop(&deadline);
     return rc;
 }
 
-/* --- processes before and between trainings ----------------------------------------------------
- */
+/* ---- processes before and between trainings */
 
 int pp_world_open(const struct pp_config *cfg, void (*lost)(void *ctx, const char *text), void *ctx,
                   struct pp_world *out)
@@ -190,11 +181,10 @@ int pp_world_open(const struct pp_config *cfg, void (*lost)(void *ctx, const cha
 
 void pp_world_ready(struct pp_world *w)
 {
-    if (w->tp) {
+    if (w->tp)
         pp_deadline_enter(w->deadline, PP_DEADLINE_NONE);
-    } else {
+    else
         pp_deadline_stop(&w->deadline);
-    }
 }
 
 void pp_world_close(struct pp_world *w)

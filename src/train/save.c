@@ -55,9 +55,8 @@ static int list_tensors(struct saver *s)
     s->n = pp_exec_tensor_count(s->spec.x);
     s->tensors = pp_alloc((size_t)s->n, sizeof(*s->tensors));
     s->items = pp_alloc((size_t)s->n, sizeof(*s->items));
-    if (!s->tensors || !s->items) {
+    if (!s->tensors || !s->items)
         return PP_ERESOURCE;
-    }
     for (int i = 0; i < s->n; i++) {
         struct saver_tensor *t = &s->tensors[i];
         struct pp_st_item *item = &s->items[i];
@@ -80,9 +79,8 @@ static int write_config(struct saver *s)
 {
     size_t bytes;
     FILE *f = open_memstream(&s->config, &bytes);
-    if (!f) {
+    if (!f)
         return pp_fail_errno(PP_ERESOURCE, "cannot write the config into memory");
-    }
     int rc = pp_config_write(s->spec.cfg, f);
     PP_TRY(pp_text_close(f, &s->config, "the config of the checkpoint"));
     return rc;
@@ -94,9 +92,8 @@ static int create(struct saver *s)
     pp_config_hash(s->spec.cfg, s->hash);
     if (s->spec.tp->rank == 0) {
         s->parts = pp_alloc((size_t)s->spec.layout->stages, sizeof(*s->parts));
-        if (!s->parts) {
+        if (!s->parts)
             return PP_ERESOURCE;
-        }
         PP_TRY(write_config(s));
     }
     return s->spec.tp->rank < s->spec.layout->stages ? list_tensors(s) : 0;
@@ -105,9 +102,8 @@ static int create(struct saver *s)
 int saver_create(const struct saver_spec *spec, struct saver **out)
 {
     struct saver *s = pp_alloc(1, sizeof(*s));
-    if (!s) {
+    if (!s)
         return PP_ERESOURCE;
-    }
     s->spec = *spec;
     s->step = -1;
     int rc = create(s);
@@ -132,8 +128,7 @@ void saver_destroy(struct saver **saver)
     }
 }
 
-/* --- one save -----------------------------------------------------------------------------------
- */
+/* ---- one save */
 
 static uint64_t bytes_of_all(const struct saver *s)
 {
@@ -145,15 +140,12 @@ static uint64_t bytes_of_all(const struct saver *s)
 static int share(const struct saver *s, struct pp_ckpt_save *save)
 {
     const struct pp_transport *tp = s->spec.tp;
-    if (tp->rank >= s->spec.layout->stages) {
+    if (tp->rank >= s->spec.layout->stages)
         return 0;
-    }
-    if (tp->rank != 0) {
+    if (tp->rank != 0)
         return pp_transport_recv(s->spec.tp, 0, save, sizeof(*save));
-    }
-    for (int r = 1; r < s->spec.layout->stages; r++) {
+    for (int r = 1; r < s->spec.layout->stages; r++)
         PP_TRY(pp_transport_send(s->spec.tp, r, save, sizeof(*save)));
-    }
     return 0;
 }
 
@@ -161,16 +153,13 @@ static int share(const struct saver *s, struct pp_ckpt_save *save)
 static int collect(struct saver *s, const struct pp_ckpt_part *mine)
 {
     const struct pp_transport *tp = s->spec.tp;
-    if (tp->rank >= s->spec.layout->stages) {
+    if (tp->rank >= s->spec.layout->stages)
         return 0;
-    }
-    if (tp->rank != 0) {
+    if (tp->rank != 0)
         return pp_transport_send(s->spec.tp, 0, mine, sizeof(*mine));
-    }
     s->parts[0] = *mine;
-    for (int r = 1; r < s->spec.layout->stages; r++) {
+    for (int r = 1; r < s->spec.layout->stages; r++)
         PP_TRY(pp_transport_recv(s->spec.tp, r, &s->parts[r], sizeof(s->parts[r])));
-    }
     return 0;
 }
 
@@ -181,9 +170,8 @@ static int check_finite(const struct saver *s)
         const struct pp_exec_tensor *t = &s->tensors[i].t;
         float most = 0;
         PP_TRY(pp_backend_largest(s->spec.be, t->n, t->values, &most));
-        if (!isfinite(most)) {
+        if (!isfinite(most))
             return pp_fail(PP_EDIVERGED, "%s is not finite", s->tensors[i].name);
-        }
     }
     return 0;
 }
@@ -196,41 +184,35 @@ static int save_all(struct saver *s, int64_t step, const struct pp_ckpt_state *s
     struct pp_ckpt_part part = {0};
     int stages = s->spec.layout->stages;
     int rc = check_finite(s);
-    if (rc == 0 && tp->rank == 0) {
+    if (rc == 0 && tp->rank == 0)
         rc = pp_ckpt_begin(&pp_io_system, s->dir, step, s->hash, bytes_of_all(s), &save);
-    }
     PP_TRY(pp_transport_agree(tp, rc));
     PP_TRY(share(s, &save));
-    if (tp->rank < stages) {
+    if (tp->rank < stages)
         rc = pp_ckpt_write_part(&pp_io_system, &save, tp->rank, stages, s->items, s->n, &part);
-    }
     rc = pp_transport_agree(tp, rc);
     if (rc < 0) {
-        if (tp->rank == 0) {
+        if (tp->rank == 0)
             pp_ckpt_abandon(&pp_io_system, &save);
-        }
         return rc;
     }
     PP_TRY(collect(s, &part));
-    if (tp->rank == 0) {
+    if (tp->rank == 0)
         rc = pp_ckpt_commit(&pp_io_system, &save, state, s->config, s->parts, stages);
-    }
     return pp_transport_agree(tp, rc);
 }
 
 int saver_save(struct saver *s, int64_t step, const struct pp_ckpt_state *state, bool prune)
 {
     int rc = save_all(s, step, state);
-    if (rc == PP_ELOST) {
+    if (rc == PP_ELOST)
         return rc;
-    }
     s->failed = rc < 0;
     if (rc < 0) {
         s->error = *pp_error_get();
         pp_error_clear();
-        if (s->spec.tp->rank == 0) {
+        if (s->spec.tp->rank == 0)
             pp_log_warn("step %" PRId64 ": no checkpoint saved: %s", step, s->error.text);
-        }
         return 0;
     }
     s->step = step;

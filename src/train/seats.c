@@ -16,9 +16,8 @@ static int take(const struct pp_run *run, const struct pp_device *devices, int n
                 int ranks, struct pp_seat *out)
 {
     out->device = (struct pp_device){.number = -1};
-    if (n == 0) {
+    if (n == 0)
         return 0;
-    }
     out->device = devices[pp_devices_deal(n, index, ranks)];
     return run->backend->free_bytes ? run->backend->free_bytes(out->device.number, &out->free_bytes)
                                     : 0;
@@ -75,12 +74,10 @@ int seats_take(struct pp_run *run, struct pp_transport *tp)
     struct pp_device devices[PP_DEVICES_MAX];
     int n = 0;
     int rc = pp_devices_find(run->backend, run->cfg, devices, &n);
-    if (rc == 0 && !(run->seats = pp_alloc((size_t)run->layout->ranks, sizeof(*run->seats)))) {
+    if (rc == 0 && !(run->seats = pp_alloc((size_t)run->layout->ranks, sizeof(*run->seats))))
         rc = PP_ERESOURCE;
-    }
-    if (tp) {
+    if (tp)
         rc = pp_transport_agree(tp, rc);
-    }
     PP_TRY(rc);
     pp_assert(run->seats != NULL); /* or this rank had not agreed */
     PP_TRY(tp ? take_one(run, tp, devices, n) : take_all(run, devices, n));

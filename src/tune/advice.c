@@ -15,9 +15,8 @@ char *pp_ranges_text(const int *first, const int *last, int n, char *out, size_t
     out[0] = '\0';
     for (int s = 0; s < n && used < bytes; s++) {
         used += (size_t)snprintf(out + used, bytes - used, "%s%d", s ? " | " : "", first[s]);
-        if (last[s] > first[s] && used < bytes) {
+        if (last[s] > first[s] && used < bytes)
             used += (size_t)snprintf(out + used, bytes - used, "-%d", last[s]);
-        }
     }
     return out;
 }
@@ -27,12 +26,10 @@ void pp_advice_costs(const struct pp_layout *l, const double *f, const double *i
 {
     for (int v = 0; v < l->n_virtual; v++) {
         double flops = 0;
-        for (int k = l->first[v]; k <= l->last[v]; k++) {
+        for (int k = l->first[v]; k <= l->last[v]; k++)
             flops += pp_layer_flops(&l->model->layers[k]);
-        }
-        for (int k = l->first[v]; k <= l->last[v]; k++) {
+        for (int k = l->first[v]; k <= l->last[v]; k++)
             cost[k] = (f[v] + i[v] + w[v]) * pp_layer_flops(&l->model->layers[k]) / flops;
-        }
     }
 }
 
@@ -41,27 +38,24 @@ static void shares_of(const struct pp_layout *l, const double *cost, const int *
                       const int *last, double *share)
 {
     double all = 0;
-    for (int r = 0; r < l->stages; r++) {
+    for (int r = 0; r < l->stages; r++)
         share[r] = 0;
-    }
     for (int v = 0; v < l->n_virtual; v++) {
         for (int k = first[v]; k <= last[v]; k++) {
             share[l->rank_of[v]] += cost[k];
             all += cost[k];
         }
     }
-    for (int r = 0; r < l->stages && all > 0; r++) {
+    for (int r = 0; r < l->stages && all > 0; r++)
         share[r] /= all;
-    }
 }
 
 /* Where x * sign is largest. */
 static int extreme_of(const double *x, int n, int sign)
 {
     int k = 0;
-    for (int i = 1; i < n; i++) {
+    for (int i = 1; i < n; i++)
         k = sign * x[i] > sign * x[k] ? i : k;
-    }
     return k;
 }
 
@@ -86,9 +80,8 @@ static void cut_text(const struct pp_advice_spec *spec, const int *first, const 
     }
     int least = extreme_of(share, l->stages, -1),
         layer = extreme_of(spec->cost, l->model->n_layers, 1);
-    for (int k = 0; k < l->model->n_layers; k++) {
+    for (int k = 0; k < l->model->n_layers; k++)
         all += spec->cost[k];
-    }
     snprintf(out, PP_ADVICE_MAX,
              "limited by the cut: no schedule helps: the best cut leaves stage %d with %.0f %% of "
              "the work (balance %.0f %%); layer %d alone has %.0f %%: make it narrower or others "
@@ -103,12 +96,10 @@ static int advise_cut(const struct pp_advice_spec *spec, char *out)
     int *cut = pp_alloc(2 * (size_t)l->n_virtual, sizeof(*cut));
     double *share = pp_alloc((size_t)l->stages, sizeof(*share));
     int rc = PP_ERESOURCE;
-    if (cut && share) {
+    if (cut && share)
         rc = pp_partition_costs(l->model, spec->cost, l->n_virtual, cut, cut + l->n_virtual);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         cut_text(spec, cut, cut + l->n_virtual, share, out);
-    }
     pp_free(cut);
     pp_free(share);
     return rc;
@@ -119,15 +110,13 @@ int pp_advice(const struct pp_advice_spec *spec, char out[PP_ADVICE_MAX])
     const struct pp_bubble *b = spec->bubble;
     const struct pp_layout *l = spec->layout;
     out[0] = '\0';
-    if (l->stages == 1) {
+    if (l->stages == 1)
         return 0;
-    }
     /* what idles although the busiest stage never would: no schedule changes it */
     double cut = b->work > 0 ? 1 - 1 / (b->stages * b->work) : 0;
     double order = b->schedule + b->imbalance - cut;
-    if (cut >= order && cut >= b->waiting) {
+    if (cut >= order && cut >= b->waiting)
         return advise_cut(spec, out);
-    }
     if (order >= b->waiting) {
         char change[64] = "the search found none that waits less";
         if (!spec->searched) {

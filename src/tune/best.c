@@ -38,9 +38,8 @@ int pp_best_rows(const struct pp_best_spec *spec, int m)
 static int most_stages(const struct pp_best_spec *spec)
 {
     int most = spec->n_stages > 0 ? 1 : spec->cfg->pipeline.stages;
-    for (int i = 0; i < spec->n_stages; i++) {
+    for (int i = 0; i < spec->n_stages; i++)
         most = spec->stages[i] > most ? spec->stages[i] : most;
-    }
     return most;
 }
 
@@ -52,42 +51,36 @@ int pp_best_counts(const struct pp_best_spec *spec, int *out, int max)
     bool own_in = false;
     for (int m = 1; spec->all_m && m <= most && n < max - 1; m++) {
         bool power = (m & (m - 1)) == 0;
-        if (m == own || (!power && share % m != 0) || (m > 1 && share / m < ROWS_MIN)) {
+        if (m == own || (!power && share % m != 0) || (m > 1 && share / m < ROWS_MIN))
             continue;
-        }
         /* a power of two is kept; another divisor only where it is far from what there is */
         int next_power = 1;
-        while (next_power < m) {
+        while (next_power < m)
             next_power *= 2;
-        }
         bool near =
             (n > 0 && 6 * (m - out[n - 1]) < out[n - 1]) || (6 * (next_power - m) < m && !power);
-        if (near) {
+        if (near)
             continue;
-        }
         if (m > own && !own_in) {
             out[n++] = own;
             own_in = true;
         }
         out[n++] = m;
     }
-    if (!own_in && n < max) {
+    if (!own_in && n < max)
         out[n++] = own;
-    }
     return n;
 }
 
-/* --- measuring --------------------------------------------------------------------------------*/
+/* ---- measuring */
 
 static int add_size(int *sizes, int n, int rows)
 {
     int at = 0;
-    while (at < n && sizes[at] < rows) {
+    while (at < n && sizes[at] < rows)
         at++;
-    }
-    if (at < n && sizes[at] == rows) {
+    if (at < n && sizes[at] == rows)
         return n;
-    }
     memmove(sizes + at + 1, sizes + at, (size_t)(n - at) * sizeof(*sizes));
     sizes[at] = rows;
     return n + 1;
@@ -110,10 +103,8 @@ static int sizes_of(const struct pp_best_spec *spec, int *sizes)
         int least = -1;
         for (int i = 1; i + 1 < n; i++) {
             double gap = (double)sizes[i + 1] / sizes[i - 1];
-            if (sizes[i] != own &&
-                (least < 0 || gap < (double)sizes[least + 1] / sizes[least - 1])) {
+            if (sizes[i] != own && (least < 0 || gap < (double)sizes[least + 1] / sizes[least - 1]))
                 least = i;
-            }
         }
         memmove(sizes + least, sizes + least + 1, (size_t)(n - least - 1) * sizeof(*sizes));
         n--;
@@ -138,7 +129,7 @@ int pp_best_measure(const struct pp_best_spec *spec, double seconds, struct pp_c
     return pp_costs_measure(&m, out);
 }
 
-/* --- all candidates ---------------------------------------------------------------------------*/
+/* ---- all candidates */
 
 struct search {
     const struct pp_best_spec *spec;
@@ -153,9 +144,8 @@ static int keep(struct search *s, const struct pp_candidate *c)
     if (b->n == s->room) {
         int room = s->room > 0 ? 2 * s->room : 64;
         void *items = pp_realloc(b->items, (size_t)room, sizeof(*b->items));
-        if (!items) {
+        if (!items)
             return PP_ERESOURCE;
-        }
         b->items = items;
         s->room = room;
     }
@@ -185,9 +175,8 @@ static int judge(struct search *s, struct pp_candidate *c)
 {
     struct pp_best *b = s->best;
     int rc = best_evaluate(s->spec, s->costs, c);
-    if (rc == PP_ERESOURCE) {
+    if (rc == PP_ERESOURCE)
         return rc;
-    }
     b->tried++;
     if (rc < 0) {
         b->refused++;
@@ -216,9 +205,8 @@ static int other_cut(const struct search *s, const struct pp_candidate *c, bool 
     if (cut && by_layer) {
         pp_costs_by_layer(s->costs, pp_best_rows(s->spec, c->microbatches), by_layer);
         rc = pp_partition(model, cfg, n, cut, cut + n);
-        if (rc == 0) {
+        if (rc == 0)
             rc = pp_partition_costs(model, by_layer, n, timed, timed + n);
-        }
         *out = rc == 0 && memcmp(cut, timed, (size_t)n * sizeof(*cut)) != 0;
     }
     pp_free(cut);
@@ -237,9 +225,8 @@ static int try_cuts(struct search *s, struct pp_candidate *c)
     }
     c->assignment = own;
     PP_TRY(judge(s, c));
-    if (!s->spec->time_cuts || own == PP_ASSIGN_EXPLICIT || own == PP_ASSIGN_TIME) {
+    if (!s->spec->time_cuts || own == PP_ASSIGN_EXPLICIT || own == PP_ASSIGN_TIME)
         return 0;
-    }
     PP_TRY(other_cut(s, c, &other));
     c->assignment = PP_ASSIGN_TIME;
     return other ? judge(s, c) : 0;
@@ -276,9 +263,8 @@ int pp_best_eager(const struct pp_best_spec *spec, const struct pp_costs *costs,
 
 static int eager_of(const struct search *s, const char *schedule, int stages, int m)
 {
-    if (!pp_schedule_is_eager(schedule)) {
+    if (!pp_schedule_is_eager(schedule))
         return 0;
-    }
     int k = pp_best_eager(s->spec, s->costs, stages, m);
     return k > 1 || s->spec->cfg->pipeline.eager > 0 ? k : 2; /* 1 is 1f1b */
 }
@@ -294,9 +280,8 @@ static int try_chunks(struct search *s, struct pp_candidate *c)
     for (int i = 0; i < n; i++) {
         c->chunks = cfg->pipeline.chunks > 0 ? only[i] : list[i];
         int64_t n_virtual = (int64_t)c->chunks * c->stages;
-        if (c->chunks > 0 && n_virtual <= s->spec->model->n_layers && n_virtual <= PP_STAGES_MAX) {
+        if (c->chunks > 0 && n_virtual <= s->spec->model->n_layers && n_virtual <= PP_STAGES_MAX)
             PP_TRY(try_cuts(s, c));
-        }
     }
     return 0;
 }
@@ -320,9 +305,8 @@ static int compare(const void *a, const void *b)
         {x->assignment == PP_ASSIGN_TIME, y->assignment == PP_ASSIGN_TIME},
     };
     size_t k = 0;
-    while (k + 1 < sizeof(order) / sizeof(order[0]) && order[k][0] == order[k][1]) {
+    while (k + 1 < sizeof(order) / sizeof(order[0]) && order[k][0] == order[k][1])
         k++;
-    }
     return (order[k][0] > order[k][1]) - (order[k][0] < order[k][1]);
 }
 
@@ -347,12 +331,10 @@ static int search(struct search *s)
 {
     const struct pp_best_spec *spec = s->spec;
     struct pp_best *b = s->best;
-    for (int i = 0; i < spec->n_stages; i++) {
+    for (int i = 0; i < spec->n_stages; i++)
         PP_TRY(search_stages(s, spec->stages[i]));
-    }
-    if (spec->n_stages == 0) {
+    if (spec->n_stages == 0)
         PP_TRY(search_stages(s, spec->cfg->pipeline.stages));
-    }
     b->one = (struct pp_candidate){.stages = 1,
                                    .chunks = 1,
                                    .microbatches = spec->cfg->pipeline.microbatches,
@@ -374,9 +356,8 @@ int pp_best_search(const struct pp_best_spec *spec, const struct pp_costs *costs
         return rc;
     }
     pp_error_clear();
-    if (best.n > 1) {
+    if (best.n > 1)
         qsort(best.items, (size_t)best.n, sizeof(*best.items), compare);
-    }
     *out = best;
     return 0;
 }

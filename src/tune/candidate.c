@@ -12,9 +12,8 @@ static int set_ranges(struct pp_config *cfg, const struct pp_model *model,
                       const struct pp_costs *costs, int rows, int n)
 {
     double *by_layer = pp_alloc((size_t)model->n_layers, sizeof(*by_layer));
-    if (!by_layer) {
+    if (!by_layer)
         return PP_ERESOURCE;
-    }
     pp_costs_by_layer(costs, rows, by_layer);
     int rc =
         pp_partition_costs(model, by_layer, n, cfg->pipeline.first_layer, cfg->pipeline.last_layer);
@@ -29,9 +28,8 @@ int pp_best_config(const struct pp_config *cfg, const struct pp_model *model,
                    struct pp_config **out)
 {
     struct pp_config *copy = pp_alloc(1, sizeof(*copy));
-    if (!copy) {
+    if (!copy)
         return PP_ERESOURCE;
-    }
     *copy = *cfg;
     snprintf(copy->pipeline.schedule, sizeof(copy->pipeline.schedule), "%s", c->schedule);
     copy->pipeline.stages = c->stages;
@@ -76,9 +74,8 @@ static int peak_of(const struct pp_layout *l, bool processes, size_t *out)
 static void mix(uint64_t *hash, const void *data, size_t bytes)
 {
     const unsigned char *p = data;
-    for (size_t i = 0; i < bytes; i++) {
+    for (size_t i = 0; i < bytes; i++)
         *hash = (*hash ^ p[i]) * 0x100000001b3u; /* FNV-1a */
-    }
 }
 
 /* The same for candidates whose ranks do the same in the same order on the same layers. */
@@ -130,9 +127,8 @@ int best_evaluate(const struct pp_best_spec *spec, const struct pp_costs *costs,
     struct pp_config *cfg = NULL;
     struct pp_layout *l = NULL;
     int rc = lay_out(spec, costs, c, &cfg, &l);
-    if (rc == 0) {
+    if (rc == 0)
         rc = peak_of(l, cfg->run.launch == PP_LAUNCH_MPIRUN, &c->peak_bytes);
-    }
     if (rc == 0) {
         c->identity = identity_of(l, l->plans[0].plan);
         rc = predict(spec, costs, l, false, &c->time);
@@ -149,9 +145,8 @@ int pp_best_explain(const struct pp_best_spec *spec, const struct pp_costs *cost
     struct pp_layout *l = NULL;
     double *cost = pp_alloc((size_t)spec->model->n_layers, sizeof(*cost));
     int rc = cost ? lay_out(spec, costs, c, &cfg, &l) : PP_ERESOURCE;
-    if (rc == 0) {
+    if (rc == 0)
         rc = predict(spec, costs, l, true, &c->time);
-    }
     if (rc == 0 && advice) {
         pp_costs_by_layer(costs, pp_best_rows(spec, c->microbatches), cost);
         struct pp_advice_spec a = {

@@ -41,16 +41,13 @@ static void announce(const struct pp_best_spec *spec, const struct pp_best *best
                      const struct pp_costs *costs)
 {
     const struct pp_candidate *c = &best->items[0], *other = NULL;
-    for (int i = 1; i < best->n && !other; i++) {
+    for (int i = 1; i < best->n && !other; i++)
         other = strcmp(best->items[i].schedule, c->schedule) != 0 ? &best->items[i] : NULL;
-    }
     char chunks[32] = "", next[128] = "no other fits";
-    if (c->chunks > 1) {
+    if (c->chunks > 1)
         snprintf(chunks, sizeof(chunks), " with %d chunks", c->chunks);
-    }
-    if (other) {
+    if (other)
         snprintf(next, sizeof(next), "then %s, %.3f ms", other->schedule, other->time.step * 1e3);
-    }
     pp_log_info("schedule auto: %s%s, %.3f ms a step predicted for %d micro-batches (%s); "
                 "measured in %.1f s, %d of %d shapes can run",
                 c->schedule, chunks, c->time.step * 1e3, spec->cfg->pipeline.microbatches, next,
@@ -128,12 +125,10 @@ static int choose(const struct pp_config *cfg, enum pp_run_need need, bool proce
         /* this process may be bound to one core; the others have theirs */
         costs->cores = cfg->pipeline.stages * cfg->pipeline.replicas;
     }
-    if (rc == 0 && open_schedule(cfg)) {
+    if (rc == 0 && open_schedule(cfg))
         rc = choose_schedule(&spec, costs, out);
-    }
-    if (rc == 0 && open_cut(cfg)) {
+    if (rc == 0 && open_cut(cfg))
         rc = choose_cut(&spec, costs, out);
-    }
     if (rc == 0 && open_eager(cfg)) {
         out->eager = pp_best_eager(&spec, costs, cfg->pipeline.stages, cfg->pipeline.microbatches);
         pp_log_info("%s: k = %d from the cost of a hand-over; measured in %.1f s",
@@ -155,13 +150,11 @@ static int take_over(struct pp_config *cfg, const struct choice *c)
 {
     if (c->schedule[0]) {
         PP_TRY(pp_config_choose(cfg, "pipeline.schedule", c->schedule));
-        if (cfg->pipeline.chunks == 0) {
+        if (cfg->pipeline.chunks == 0)
             PP_TRY(put(cfg, "pipeline.chunks", c->chunks));
-        }
     }
-    if (cfg->pipeline.eager == 0 && c->eager > 0) {
+    if (cfg->pipeline.eager == 0 && c->eager > 0)
         PP_TRY(put(cfg, "pipeline.eager", c->eager));
-    }
     return c->ranges[0] ? pp_config_choose(cfg, "pipeline.assignment", c->ranges) : 0;
 }
 
@@ -174,9 +167,8 @@ static int share(struct pp_transport *tp, int rc, struct choice *c)
         pp_assert(c != NULL && all != NULL); /* or this rank had not agreed */
         rc = pp_transport_allgather(tp, c, sizeof(*c), all);
     }
-    if (rc == 0) {
+    if (rc == 0)
         *c = all[0];
-    }
     pp_free(all);
     return rc;
 }
@@ -188,20 +180,16 @@ bool pp_choose_wanted(const struct pp_config *cfg)
 
 int pp_choose(struct pp_config *cfg, enum pp_run_need need, struct pp_transport *tp)
 {
-    if (!pp_choose_wanted(cfg)) {
+    if (!pp_choose_wanted(cfg))
         return 0;
-    }
     struct choice *c = pp_alloc(1, sizeof(*c));
     int rc = c ? pp_run_check(cfg) : PP_ERESOURCE;
-    if (rc == 0 && (!tp || tp->rank == 0)) {
+    if (rc == 0 && (!tp || tp->rank == 0))
         rc = choose(cfg, need, tp != NULL, c);
-    }
-    if (tp) {
+    if (tp)
         rc = share(tp, rc, c);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = take_over(cfg, c);
-    }
     pp_free(c);
     return rc;
 }

@@ -59,9 +59,8 @@ static int one_way(struct pp_transport *tp, size_t bytes, int from, int k)
         return pp_transport_post_send(tp, from, 0, bytes, 0);
     }
     PP_TRY(pp_transport_wait_recv(tp, from, 0));
-    if (!consume(pp_transport_slot(tp, from, 0), bytes, k)) {
+    if (!consume(pp_transport_slot(tp, from, 0), bytes, k))
         return pp_fail(PP_EINTERNAL, "a message of %zu bytes was not the one expected", bytes);
-    }
     return pp_transport_release(tp, from, 0);
 }
 
@@ -76,9 +75,8 @@ static int block(struct pp_transport *tp, size_t bytes, int trips, double *secon
     for (int k = 0; k < trips; k++) {
         for (int from = 0; from < 2; from++) {
             PP_TRY(one_way(tp, bytes, from, k));
-            if (from == in && k + 1 < trips) {
+            if (from == in && k + 1 < trips)
                 PP_TRY(pp_transport_post_recv(tp, in, 0, bytes, 0));
-            }
         }
     }
     *seconds = (double)(pp_clock_ns() - start) * 1e-9 / (2.0 * trips);
@@ -110,17 +108,13 @@ static int measure_size(struct pp_transport *tp, struct pp_handover *h, char *me
     double t[BLOCKS], work[BLOCKS], copy[BLOCKS], warm;
     int trips = trips_of(h->bytes);
     PP_TRY(block(tp, h->bytes, trips, &warm));
-    for (int i = 0; i < BLOCKS; i++) {
+    for (int i = 0; i < BLOCKS; i++)
         PP_TRY(block(tp, h->bytes, trips, &t[i]));
-    }
-    if (tp->rank != 0) {
+    if (tp->rank != 0)
         return 0;
-    }
-    for (int i = 0; i < BLOCKS; i++) {
-        if (!alone(memory, h->bytes, trips, &work[i], &copy[i])) {
+    for (int i = 0; i < BLOCKS; i++)
+        if (!alone(memory, h->bytes, trips, &work[i], &copy[i]))
             return pp_fail(PP_EINTERNAL, "memory does not hold what was written");
-        }
-    }
     h->one_way = pp_median(t, BLOCKS); /* sorts */
     h->fastest = t[0];
     h->same_core = pp_median(work, BLOCKS);
@@ -140,14 +134,12 @@ static int measure(struct pp_transport *tp, struct pp_handover *items, int n,
     }
     most = (most + PP_ALIGN - 1) / PP_ALIGN * PP_ALIGN;
     int rc = pp_transport_agree(tp, tp->rank == 0 ? pp_arena_create(2 * most, &own) : 0);
-    if (rc == 0) {
+    if (rc == 0)
         rc = link_open(tp, 1, most, slots);
-    }
     for (int i = 0; rc == 0 && i < n; i++) {
         rc = measure_size(tp, &items[i], own.base);
-        if (rc < 0) {
+        if (rc < 0)
             pp_transport_abort(tp);
-        }
     }
     pp_arena_destroy(&own);
     return rc == 0 ? pp_transport_barrier(tp) : rc;
@@ -162,8 +154,7 @@ int pp_handover_measure(struct pp_transport *tp, struct pp_handover *items, int 
     return rc;
 }
 
-/* --- two threads -------------------------------------------------------------------------------
- */
+/* ---- two threads */
 
 struct sides {
     int n;
@@ -176,9 +167,8 @@ static int side(struct pp_transport **tp, int rank, void *ctx, uint64_t *failed_
     struct sides *s = ctx;
     (void)failed_ns;
     int rc = measure(*tp, s->items[rank], s->n, &s->slots[rank]);
-    if (rc < 0) {
+    if (rc < 0)
         pp_transport_abort(*tp);
-    }
     return rc;
 }
 
@@ -196,9 +186,8 @@ int pp_handover_threads(struct pp_handover *items, int n, bool whole_machine)
             (void)sched_setaffinity(0, sizeof(all), &all);
         }
         rc = pp_threads_run(2, &(struct pp_threads_job){side, NULL, &sides});
-        if (known) {
+        if (known)
             (void)sched_setaffinity(0, sizeof(before), &before);
-        }
     }
     pp_arena_destroy(&sides.slots[0]);
     pp_arena_destroy(&sides.slots[1]);

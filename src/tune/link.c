@@ -37,12 +37,10 @@ int link_receive(struct pp_transport *tp, int ch, int slot, size_t bytes)
 int link_swap(struct pp_transport *tp, double *x)
 {
     double mine = *x;
-    for (int turn = 0; turn < 2; turn++) {
-        if (tp->rank == turn) {
+    for (int turn = 0; turn < 2; turn++)
+        if (tp->rank == turn)
             PP_TRY(pp_transport_send(tp, 1 - turn, &mine, sizeof(mine)));
-        } else {
+        else
             PP_TRY(pp_transport_recv(tp, turn, x, sizeof(*x)));
-        }
-    }
     return 0;
 }

@@ -26,9 +26,8 @@ double measure_clock(void)
         READS = 1000
     };
     uint64_t start = pp_clock_ns(), now = start;
-    for (int i = 0; i < READS; i++) {
+    for (int i = 0; i < READS; i++)
         now = pp_clock_ns();
-    }
     return (double)(now - start) * 1e-9 / READS;
 }
 
@@ -43,12 +42,10 @@ static void classify(struct measurement *m)
     const struct pp_model *model = m->spec->model;
     for (int i = 0; i < model->n_layers; i++) {
         int c = 0;
-        while (c < m->n_classes && !same_shape(m->classes[c].layer, &model->layers[i])) {
+        while (c < m->n_classes && !same_shape(m->classes[c].layer, &model->layers[i]))
             c++;
-        }
-        if (c == m->n_classes) {
+        if (c == m->n_classes)
             m->classes[m->n_classes++].layer = &model->layers[i];
-        }
         m->classes[c].n++;
         m->class_of[i] = c;
     }
@@ -59,12 +56,10 @@ static int cut(struct measurement *m)
 {
     const struct pp_model *model = m->spec->model;
     double *flops = pp_alloc((size_t)model->n_layers, sizeof(*flops));
-    if (!flops) {
+    if (!flops)
         return PP_ERESOURCE;
-    }
-    for (int i = 0; i < model->n_layers; i++) {
+    for (int i = 0; i < model->n_layers; i++)
         flops[i] = pp_layer_flops(&model->layers[i]);
-    }
     int rc = pp_partition_costs(model, flops, m->workers, m->first, m->last);
     pp_free(flops);
     return rc;
@@ -73,9 +68,8 @@ static int cut(struct measurement *m)
 static int cores(void)
 {
     cpu_set_t set;
-    if (sched_getaffinity(0, sizeof(set), &set) == 0) {
+    if (sched_getaffinity(0, sizeof(set), &set) == 0)
         return CPU_COUNT(&set);
-    }
     long n = sysconf(_SC_NPROCESSORS_ONLN);
     return n > 0 ? (int)n : 1;
 }
@@ -86,15 +80,12 @@ static int work(struct pp_transport **tp, int rank, void *ctx, uint64_t *failed_
     (void)failed_ns;
     w->tp = *tp;
     int rc = pp_transport_agree(*tp, pp_backend_open_choice(&w->m->spec->backend, &w->be));
-    if (rc == 0) {
+    if (rc == 0)
         rc = measure_link(w);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = measure_layers(w);
-    }
-    if (rc < 0) {
+    if (rc < 0)
         pp_transport_abort(*tp);
-    }
     return rc;
 }
 
@@ -103,7 +94,7 @@ static void end(int rank, void *ctx)
     pp_backend_close(&((struct worker *)ctx)[rank].be);
 }
 
-/* --- putting it together ----------------------------------------------------------------------*/
+/* ---- putting it together */
 
 /* Time of class k at size s over all workers; false: nobody measured it. */
 static bool mean(const struct measurement *m, const struct worker *workers, int s, int k,
@@ -119,9 +110,8 @@ static bool mean(const struct measurement *m, const struct worker *workers, int 
         sum.i += w->sums[at].i;
         sum.w += w->sums[at].w;
     }
-    if (n > 0) {
+    if (n > 0)
         *out = (struct pp_layer_seconds){sum.f / n, sum.i / n, sum.w / n};
-    }
     return n > 0;
 }
 
@@ -150,9 +140,8 @@ static void extrapolate(struct pp_costs *c, int layer, int s)
 
 static void extrapolate_ends(const struct pp_costs *c, double *t, int s)
 {
-    if (s > 0 && t[s] == 0) {
+    if (s > 0 && t[s] == 0)
         t[s] = t[s - 1] * c->sizes[s] / c->sizes[s - 1];
-    }
 }
 
 static void put_together(const struct measurement *m, const struct worker *workers,
@@ -162,9 +151,8 @@ static void put_together(const struct measurement *m, const struct worker *worke
     for (int s = 0; s < c->n_sizes; s++) {
         for (int i = 0; i < c->n_layers; i++) {
             struct pp_layer_seconds *t = &c->layers[(size_t)s * (size_t)c->n_layers + (size_t)i];
-            if (!mean(m, workers, s, m->class_of[i], t)) {
+            if (!mean(m, workers, s, m->class_of[i], t))
                 extrapolate(c, i, s);
-            }
         }
         c->input[s] = w->input[s];
         c->loss[s] = w->loss[s];
@@ -194,9 +182,8 @@ static int take_results(struct measurement *m, struct worker *workers)
                              .counts = pp_alloc(n, sizeof(*w->counts)),
                              .input = pp_alloc(sizes, sizeof(*w->input)),
                              .loss = pp_alloc(sizes, sizeof(*w->loss))};
-        if (!w->sums || !w->counts || !w->input || !w->loss) {
+        if (!w->sums || !w->counts || !w->input || !w->loss)
             return PP_ERESOURCE;
-        }
     }
     return 0;
 }
@@ -230,20 +217,16 @@ int pp_costs_measure(const struct pp_measure_spec *spec, struct pp_costs **out)
     m.first = pp_alloc((size_t)m.workers, sizeof(*m.first));
     m.last = pp_alloc((size_t)m.workers, sizeof(*m.last));
     workers = pp_alloc((size_t)m.workers, sizeof(*workers));
-    if (!m.classes || !m.class_of || !m.first || !m.last || !workers) {
+    if (!m.classes || !m.class_of || !m.first || !m.last || !workers)
         goto out;
-    }
     classify(&m);
     rc = cut(&m);
-    if (rc == 0) {
+    if (rc == 0)
         rc = take_results(&m, workers);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = pp_costs_create(n, spec->sizes, spec->n_sizes, &c);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = pp_threads_run(m.workers, &(struct pp_threads_job){work, end, workers});
-    }
     if (rc == 0) {
         put_together(&m, workers, c);
         c->took = (double)(pp_clock_ns() - start) * 1e-9;

@@ -64,9 +64,8 @@ struct bench {
  */
 static uint64_t now(const struct bench *b)
 {
-    if (!b->cpu) {
+    if (!b->cpu)
         return pp_clock_ns();
-    }
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
@@ -85,9 +84,8 @@ static void set_clock(struct bench *b)
     };
     b->cpu = !b->w->be->caps.async && b->w->m->spec->backend.threads == 1;
     uint64_t start = now(b), end = start;
-    for (int i = 0; i < READS; i++) {
+    for (int i = 0; i < READS; i++)
         end = now(b);
-    }
     b->clock = (double)(end - start) * 1e-9 / READS;
 }
 
@@ -148,9 +146,8 @@ static int place(struct bench *b, struct pp_arena *a, int rows, struct sample **
             have[0] = s->class;
             have[1] = 0;
         }
-        if (have[1]++ >= enough(s->layer, rows)) {
+        if (have[1]++ >= enough(s->layer, rows))
             continue;
-        }
         const struct sample *before = n > 0 ? used[n - 1] : NULL;
         s->chained = before && before->layer->out == s->layer->in;
         for (int slot = 0; slot < SLOTS; slot++) {
@@ -161,9 +158,8 @@ static int place(struct bench *b, struct pp_arena *a, int rows, struct sample **
         }
         s->dy = rows_of(a, rows, s->layer->out);
         s->dx = NULL;
-        if (s->layer->index > 0) {
+        if (s->layer->index > 0)
             s->dx = s->chained ? before->dy : rows_of(a, rows, s->layer->in);
-        }
         used[n++] = s;
     }
     return n;
@@ -175,12 +171,10 @@ static void place_parameters(struct bench *b, struct pp_arena *a)
     b->params = pp_arena_take(a, b->n_floats, sizeof(float));
     b->grads = pp_arena_take(a, b->n_floats, sizeof(float));
     b->args = pp_arena_take(a, 1, sizeof(*b->args));
-    if (moments > 0) {
+    if (moments > 0)
         b->opt_m = pp_arena_take(a, b->n_floats, sizeof(float));
-    }
-    if (moments > 1) {
+    if (moments > 1)
         b->opt_v = pp_arena_take(a, b->n_floats, sizeof(float));
-    }
     for (int k = 0; k < b->n; k++) {
         struct sample *s = &b->samples[k];
         size_t packed = s->layer->ops->packed(s->layer, &b->w->m->spec->backend);
@@ -192,9 +186,8 @@ static int pack(struct bench *b)
 {
     for (int k = 0; k < b->n; k++) {
         const struct sample *s = &b->samples[k];
-        if (s->packed) {
+        if (s->packed)
             PP_TRY(s->layer->ops->pack(s->layer, b->w->be, b->params + s->params, s->packed));
-        }
     }
     return 0;
 }
@@ -229,25 +222,22 @@ static int take_memory(struct bench *b, struct sample **used)
     b->mark = b->arena.used;
     b->fill_floats = 65536;
     b->fill = pp_alloc(b->fill_floats, sizeof(float));
-    if (!b->fill) {
+    if (!b->fill)
         return PP_ERESOURCE;
-    }
     PP_TRY(fill(b, b->block, most / sizeof(float))); /* zeros */
     /* neither zeros nor denormals nor anything that grows: 1/256 .. 1 of the size of a mean */
-    for (size_t i = 0; i < b->fill_floats; i++) {
+    for (size_t i = 0; i < b->fill_floats; i++)
         b->fill[i] = (float)((i * 2654435761u >> 16) % 255 + 1) / 25600.0f * (i % 2 ? 1 : -1);
-    }
     PP_TRY(fill(b, b->params, b->n_floats));
     return pack(b);
 }
 
-/* --- passes -----------------------------------------------------------------------------------*/
+/* ---- passes */
 
 static int done(struct bench *b, uint64_t start, double *t)
 {
-    if (b->w->be->caps.async) {
+    if (b->w->be->caps.async)
         PP_TRY(pp_backend_synchronize(b->w->be));
-    }
     *t = since(b, start);
     return 0;
 }
@@ -289,26 +279,21 @@ static int measure_size(struct bench *b, struct sample **used, int size)
     b->arena.used = b->mark;
     int n = place(b, &b->arena, rows, used);
     double rest = 0;
-    for (int s = size; s < m->spec->n_sizes; s++) {
+    for (int s = size; s < m->spec->n_sizes; s++)
         rest += m->spec->sizes[s];
-    }
     double share = left(b) * rows / rest;
-    if (size > 0 && b->per_row * rows * n > share) {
+    if (size > 0 && b->per_row * rows * n > share)
         return 0;
-    }
-    for (int k = 0; k < n; k++) {
-        for (int slot = 0; slot < SLOTS && !used[k]->chained; slot++) {
+    for (int k = 0; k < n; k++)
+        for (int slot = 0; slot < SLOTS && !used[k]->chained; slot++)
             PP_TRY(fill(b, used[k]->x[slot], (size_t)rows * (size_t)used[k]->layer->in));
-        }
-    }
     PP_TRY(fill(b, used[n - 1]->dy, (size_t)rows * (size_t)used[n - 1]->layer->out));
     int passes = 0;
     uint64_t start = now(b);
     while (passes < PASSES_MAX) {
         double spent = since(b, start);
-        if (passes > 0 && spent + spent / passes > share * (passes < PASSES_MIN ? 1.5 : 1)) {
+        if (passes > 0 && spent + spent / passes > share * (passes < PASSES_MIN ? 1.5 : 1))
             break;
-        }
         PP_TRY(one_pass(b, used, n, rows, passes));
         passes++;
     }
@@ -353,7 +338,7 @@ static int measure_optimizer(struct bench *b)
     return 0;
 }
 
-/* --- the two ends -----------------------------------------------------------------------------*/
+/* ---- the two ends */
 
 /* Rows from all over a data set of this size, and the loss, in memory of their own. */
 struct ends {
@@ -373,9 +358,8 @@ static int time_ends(struct bench *b, const struct ends *e, int rows, double *in
     struct pp_backend *be = b->w->be;
     double t[2][PASSES_MIN];
     for (int pass = 0; pass < PASSES_MIN; pass++) {
-        for (int r = 0; r < rows; r++) {
+        for (int r = 0; r < rows; r++)
             e->host_index[r] = ((uint32_t)r * 40503u + (uint32_t)pass * 9973u) % (uint32_t)e->n;
-        }
         PP_TRY(pp_backend_to_device(be, e->index, e->host_index, (size_t)rows * sizeof(*e->index)));
         PP_TRY(pp_backend_synchronize(be));
         uint64_t start = now(b);
@@ -421,18 +405,14 @@ static int measure_ends(struct bench *b)
     }
     e.host_index = pp_alloc((size_t)e.rows, sizeof(*e.host_index));
     rc = rc == 0 && !e.host_index ? PP_ERESOURCE : rc;
-    if (rc == 0) {
+    if (rc == 0)
         rc = pp_backend_zero(b->w->be, block, a.bytes); /* every page is touched */
-    }
-    if (rc == 0) {
-        for (int s = 0; rc == 0 && s < spec->n_sizes && spec->sizes[s] <= e.rows; s++) {
+    if (rc == 0)
+        for (int s = 0; rc == 0 && s < spec->n_sizes && spec->sizes[s] <= e.rows; s++)
             rc = time_ends(b, &e, spec->sizes[s], &b->w->input[s], &b->w->loss[s]);
-        }
-    }
     pp_free(e.host_index);
-    if (block) {
+    if (block)
         pp_backend_free(b->w->be, block, a.bytes);
-    }
     return rc;
 }
 
@@ -447,25 +427,20 @@ int measure_layers(struct worker *w)
         used = pp_alloc((size_t)b.n, sizeof(struct sample *));
         rc = used ? take_memory(&b, used) : PP_ERESOURCE;
     }
-    if (rc == 0 && w->rank == 0) {
+    if (rc == 0 && w->rank == 0)
         rc = measure_ends(&b);
-    }
     for (int s = 0; rc == 0 && s < spec->n_sizes; s++) {
         /* together: what the others do to caches and memory is part of the time */
         rc = pp_transport_barrier(w->tp);
-        if (rc == 0) {
+        if (rc == 0)
             rc = measure_size(&b, used, s);
-        }
     }
-    if (rc == 0) {
+    if (rc == 0)
         rc = pp_transport_barrier(w->tp);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = measure_optimizer(&b);
-    }
-    if (b.block) {
+    if (b.block)
         pp_backend_free(w->be, b.block, b.block_bytes);
-    }
     pp_free(b.fill);
     pp_free(b.samples);
     pp_free(used);

@@ -61,9 +61,8 @@ static int calls(struct worker *w, double *t)
                 PP_TRY(pp_transport_release(tp, 0, i));
             }
         }
-        if (tp->rank == side) {
+        if (tp->rank == side)
             mine = (double)(pp_clock_ns() - start) * 1e-9 / MANY;
-        }
     }
     other = mine;
     PP_TRY(link_swap(tp, &other));
@@ -149,9 +148,8 @@ static int measure_pair(struct worker *w)
 int measure_link(struct worker *w)
 {
     w->action = CLOCKS * measure_clock();
-    if (w->m->workers < 2) {
+    if (w->m->workers < 2)
         return 0;
-    }
     PP_TRY(link_open(w->tp, MANY, BYTES, &w->link));
     return w->rank < 2 ? measure_pair(w) : 0;
 }

@@ -17,9 +17,8 @@ int pp_costs_create(int n_layers, const int *sizes, int n_sizes, struct pp_costs
 {
     pp_assert(n_layers >= 1 && n_sizes >= 1);
     struct pp_costs *c = pp_alloc(1, sizeof(*c));
-    if (!c) {
+    if (!c)
         return PP_ERESOURCE;
-    }
     c->n_layers = n_layers;
     c->n_sizes = n_sizes;
     c->sizes = pp_alloc((size_t)n_sizes, sizeof(*c->sizes));
@@ -58,13 +57,11 @@ struct between {
 
 static struct between find(const struct pp_costs *c, int rows)
 {
-    if (c->n_sizes == 1) {
+    if (c->n_sizes == 1)
         return (struct between){0, -1, (double)rows / c->sizes[0]};
-    }
     int at = 0;
-    while (at + 2 < c->n_sizes && c->sizes[at + 1] <= rows) {
+    while (at + 2 < c->n_sizes && c->sizes[at + 1] <= rows)
         at++;
-    }
     double distance = c->sizes[at + 1] - c->sizes[at];
     return (struct between){at, at + 1, (rows - c->sizes[at]) / distance};
 }
@@ -101,7 +98,7 @@ void pp_costs_by_layer(const struct pp_costs *c, int rows, double *cost)
     cost[c->n_layers - 1] += ends_at(c, c->loss, rows);
 }
 
-/* --- a step -----------------------------------------------------------------------------------*/
+/* ---- a step */
 
 struct step {
     const struct pp_predict_spec *spec;
@@ -170,9 +167,8 @@ static int predict(struct step *s, struct pp_prediction *out)
                                  .slots = true};
     PP_TRY(pp_sim_step(plan, &costs, spec->meet_every, spec->meet_after, &got.step));
     double least = pp_sim_work(plan, &costs, s->work) * spec->replicas / spec->costs->cores;
-    if (p * spec->replicas > spec->costs->cores && got.step < least) {
+    if (p * spec->replicas > spec->costs->cores && got.step < least)
         got.step = least;
-    }
     if (spec->explain) {
         double n = spec->meet_every;
         n = n <= 0 && spec->meet_after > 0 ? spec->meet_after / got.step + 1 : n;

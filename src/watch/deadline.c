@@ -62,9 +62,8 @@ static void give_up(const struct pp_deadline *d, const struct phase *p, bool wai
     char text[TEXT], who[64];
     int before_me = d->rank < NEXT_MAX ? d->rank : NEXT_MAX;
     snprintf(who, sizeof(who), "rank %d (pid %ld)", d->rank, (long)getpid());
-    if (p->together || waits) {
+    if (p->together || waits)
         nap((waits ? OTHERS_NS : 0) + (long)before_me * NEXT_NS);
-    }
     double seconds = (double)d->used_ns * 1e-9;
     if (waits) {
         snprintf(text, sizeof(text),
@@ -107,13 +106,11 @@ int pp_deadline_start(const struct pp_config *cfg, const struct pp_news *news,
                       struct pp_deadline **out)
 {
     *out = NULL;
-    if (cfg->run.hang_timeout <= 0 || !news->lost) {
+    if (cfg->run.hang_timeout <= 0 || !news->lost)
         return 0;
-    }
     struct pp_deadline *d = pp_alloc(1, sizeof(*d));
-    if (!d) {
+    if (!d)
         return PP_ERESOURCE;
-    }
     d->news = *news;
     d->timeout_ns = (uint64_t)(cfg->run.hang_timeout * 1e9);
     d->rank = pp_mpi_given_rank();

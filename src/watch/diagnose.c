@@ -48,8 +48,7 @@ void pp_diagnosis_fini(struct pp_diagnosis *d)
     memset(d, 0, sizeof(*d));
 }
 
-/* --- looking -----------------------------------------------------------------------------------
- */
+/* ---- looking */
 
 void pp_rank_look(const struct pp_ring *ring, struct pp_rank_view *out)
 {
@@ -81,9 +80,8 @@ const struct pp_event *pp_rank_current(const struct pp_rank_view *v)
 /* When a rank got on last. */
 static uint64_t progress_ns(const struct pp_rank_view *v)
 {
-    if (v->n == 0) {
+    if (v->n == 0)
         return v->opened_ns;
-    }
     const struct pp_event *last = &v->actions[v->n - 1];
     return last->end_ns > last->begin_ns ? last->end_ns : last->begin_ns;
 }
@@ -98,8 +96,7 @@ static bool has_process(const struct pp_rank_view *v)
     return v->state == PP_RANK_RUNNING || v->state == PP_RANK_STOPPED || v->state == PP_RANK_TRACED;
 }
 
-/* --- judging -----------------------------------------------------------------------------------
- */
+/* ---- judging */
 
 struct judge {
     struct pp_diagnosis *d;
@@ -117,9 +114,8 @@ static bool seen(const struct judge *j, int r)
 static bool waits(const struct judge *j, int r)
 {
     const struct pp_rank_view *v = &j->d->views[r];
-    if (!seen(j, r) || ended(v) || (j->d->live && v->state != PP_RANK_RUNNING)) {
+    if (!seen(j, r) || ended(v) || (j->d->live && v->state != PP_RANK_RUNNING))
         return false;
-    }
     return v->waited_ns >= progress_ns(v) && v->waited_ns + j->stale_ns >= j->d->now_ns;
 }
 
@@ -127,9 +123,8 @@ static bool waits(const struct judge *j, int r)
 static bool is_there(const struct judge *j, int s, const struct pp_event *e)
 {
     const struct pp_event *other = pp_rank_current(&j->d->views[s]);
-    if (!waits(j, s)) {
+    if (!waits(j, s))
         return false;
-    }
     return e && other ? e->kind == other->kind && e->step == other->step && e->eval == other->eval
                       : e == other; /* both in none */
 }
@@ -139,10 +134,8 @@ static int peer(const struct pp_diagnosis *d, int r, const struct pp_event *e)
 {
     const struct pp_layout *l = d->layout;
     if (!l || !e || (e->kind != PP_EVENT_RECV && e->kind != PP_EVENT_SLOT) ||
-        e->plan >= l->n_plans || e->message < 0 ||
-        e->message >= l->plans[e->plan].plan->n_messages) {
+        e->plan >= l->n_plans || e->message < 0 || e->message >= l->plans[e->plan].plan->n_messages)
         return -1;
-    }
     const struct pp_plan *plan = l->plans[e->plan].plan;
     const struct pp_channel *ch = &plan->channels[plan->messages[e->message].channel];
     int base = r / l->stages * l->stages;
@@ -157,12 +150,10 @@ static bool likelier(const struct judge *j, int a, int b)
     const struct pp_rank_view *x = &j->d->views[a], *y = &j->d->views[b];
     bool halted_a = j->d->live && (x->state == PP_RANK_STOPPED || x->state == PP_RANK_GONE);
     bool halted_b = j->d->live && (y->state == PP_RANK_STOPPED || y->state == PP_RANK_GONE);
-    if (halted_a != halted_b) {
+    if (halted_a != halted_b)
         return halted_a;
-    }
-    if (seen(j, a) != seen(j, b)) {
+    if (seen(j, a) != seen(j, b))
         return seen(j, a);
-    }
     return progress_ns(x) < progress_ns(y);
 }
 
@@ -173,19 +164,16 @@ static int blocker(const struct judge *j, int r)
     const struct pp_diagnosis *d = j->d;
     const struct pp_event *e = pp_rank_current(&d->views[r]);
     int best = peer(d, r, e);
-    if (best >= 0) {
+    if (best >= 0)
         return best;
-    }
     int stages = d->layout ? d->layout->stages : 1;
     bool replicas_only = e && e->kind == PP_EVENT_REDUCE && d->layout;
     for (int s = 0; s < d->ranks; s++) {
         if (s == r || ended(&d->views[s]) || is_there(j, s, e) ||
-            (replicas_only && s % stages != r % stages)) {
+            (replicas_only && s % stages != r % stages))
             continue;
-        }
-        if (best < 0 || (!waits(j, s) && (waits(j, best) || likelier(j, s, best)))) {
+        if (best < 0 || (!waits(j, s) && (waits(j, best) || likelier(j, s, best))))
             best = s;
-        }
     }
     return best;
 }
@@ -196,9 +184,8 @@ static int follow(const struct judge *j, int r, bool *circle)
 {
     *circle = false;
     for (int hops = 0; hops <= j->d->ranks; hops++) {
-        if (j->d->waits_for[r] < 0) {
+        if (j->d->waits_for[r] < 0)
             return r;
-        }
         r = j->d->waits_for[r];
     }
     *circle = true;
@@ -217,15 +204,13 @@ static void find_culprit(struct judge *j)
     int circle_at = -1;
     for (int r = 0; r < d->ranks; r++) {
         bool circle;
-        if (ended(&d->views[r]) || (any_waits && !waits(j, r))) {
+        if (ended(&d->views[r]) || (any_waits && !waits(j, r)))
             continue;
-        }
         int end = follow(j, r, &circle);
-        if (circle) {
+        if (circle)
             circle_at = end;
-        } else if (!waits(j, end) && (d->culprit < 0 || likelier(j, end, d->culprit))) {
+        else if (!waits(j, end) && (d->culprit < 0 || likelier(j, end, d->culprit)))
             d->culprit = end;
-        }
     }
     if (d->culprit >= 0) {
         enum pp_rank_state state = d->views[d->culprit].state;
@@ -248,9 +233,8 @@ static uint32_t reference(const struct pp_diagnosis *d)
     const struct pp_rank_view *first = NULL;
     for (int r = 0; r < d->ranks; r++) {
         const struct pp_rank_view *v = &d->views[r];
-        if (has_process(v)) {
+        if (has_process(v))
             return v->machine;
-        }
         first = !first && v->state != PP_RANK_UNKNOWN ? v : first;
     }
     return first ? first->machine : 0;
@@ -268,9 +252,8 @@ void pp_diagnosis_judge(struct pp_diagnosis *d)
     for (int r = 0; r < d->ranks; r++) {
         const struct pp_rank_view *v = &d->views[r];
         d->waits_for[r] = -1;
-        if (!seen(&j, r) || ended(v)) {
+        if (!seen(&j, r) || ended(v))
             continue;
-        }
         uint64_t p = progress_ns(v), s = v->waited_ns > p ? v->waited_ns : p;
         at_work++;
         d->live |= has_process(v);
@@ -281,20 +264,17 @@ void pp_diagnosis_judge(struct pp_diagnosis *d)
     d->idle_ns = d->now_ns > progress ? d->now_ns - progress : 0;
     uint64_t silence = d->live ? SILENCE_NS : SILENCE_DEAD_NS;
     double timeout = d->layout ? d->layout->cfg->run.hang_timeout : 0;
-    if (timeout > 0 && timeout * 0.5e9 < (double)silence) {
+    if (timeout > 0 && timeout * 0.5e9 < (double)silence)
         silence = (uint64_t)(timeout * 0.5e9);
-    }
-    if (at_work == 0 || d->idle_ns < silence) {
+    if (at_work == 0 || d->idle_ns < silence)
         return;
-    }
     j.stale_ns = d->idle_ns / 2;
     j.stale_ns = j.stale_ns < STALE_MIN_NS ? STALE_MIN_NS : j.stale_ns;
     j.stale_ns = j.stale_ns > STALE_MAX_NS ? STALE_MAX_NS : j.stale_ns;
     find_culprit(&j);
 }
 
-/* --- a run folder ------------------------------------------------------------------------------
- */
+/* ---- a run folder */
 
 /* One more than the highest rank with a ring in the folder. */
 static int count_rings(const char *dir, int *out)
@@ -302,21 +282,18 @@ static int count_rings(const char *dir, int *out)
     char folder[PP_PATH_MAX];
     PP_TRY(pp_path_format(folder, "%s/" PP_RUN_DIR_ACTIONS, dir));
     DIR *d = opendir(folder);
-    if (!d) {
+    if (!d)
         return pp_fail_errno(0, "%s: not the folder of a run: cannot read %s", dir, folder);
-    }
     *out = 0;
     for (struct dirent *e; (e = readdir(d));) {
         int rank, end = 0;
         if (sscanf(e->d_name, "rank-%d.ring%n", &rank, &end) == 1 && end > 0 && !e->d_name[end] &&
-            rank >= *out && rank < RANKS_MAX) {
+            rank >= *out && rank < RANKS_MAX)
             *out = rank + 1;
-        }
     }
     closedir(d);
-    if (*out == 0) {
+    if (*out == 0)
         return pp_fail(PP_ENOINPUT, "%s: no rank of this run has recorded anything", folder);
-    }
     return 0;
 }
 
@@ -324,20 +301,17 @@ int pp_diagnosis_open(struct pp_diagnosis *d, const struct pp_layout *layout, co
 {
     int n = 0;
     PP_TRY(count_rings(dir, &n));
-    if (layout && layout->ranks > n) {
+    if (layout && layout->ranks > n)
         n = layout->ranks < RANKS_MAX ? layout->ranks : RANKS_MAX;
-    }
     PP_TRY(pp_diagnosis_init(d, layout, n));
     for (int r = 0; r < n; r++) {
         char path[PP_PATH_MAX];
         struct pp_ring *ring = NULL;
         int rc = pp_run_dir_ring(dir, r, path);
-        if (rc == 0) {
+        if (rc == 0)
             rc = pp_ring_open(path, &ring);
-        }
-        if (rc == PP_ENOINPUT) {
+        if (rc == PP_ENOINPUT)
             continue; /* it never began, or keeps its ring on another machine */
-        }
         if (rc < 0) {
             pp_diagnosis_fini(d);
             return rc;

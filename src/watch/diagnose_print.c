@@ -17,8 +17,7 @@
 #define STAGES_SHOWN 8
 #define TEXT 256
 
-/* --- words -------------------------------------------------------------------------------------
- */
+/* ---- words */
 
 static const char *state_name(enum pp_rank_state state)
 {
@@ -58,18 +57,14 @@ static const char *rank_text(const struct pp_diagnosis *d, int r, char out[TEXT]
     const struct pp_layout *l = d->layout;
     out[0] = '\0';
     append(out, "rank %d", r);
-    if (!l || r >= l->ranks) {
+    if (!l || r >= l->ranks)
         return out;
-    }
     append(out, " (%s", l->chunks > 1 ? "stages" : "stage");
-    for (int s = 0, shown = 0; s < l->n_virtual; s++) {
-        if (l->rank_of[s] == r % l->stages && ++shown <= STAGES_SHOWN) {
+    for (int s = 0, shown = 0; s < l->n_virtual; s++)
+        if (l->rank_of[s] == r % l->stages && ++shown <= STAGES_SHOWN)
             append(out, " %d", s);
-        }
-    }
-    if (l->replicas > 1) {
+    if (l->replicas > 1)
         append(out, ", replica %d", r / l->stages);
-    }
     append(out, ")");
     return out;
 }
@@ -80,9 +75,8 @@ static bool message_of(const struct pp_diagnosis *d, const struct pp_event *e, i
 {
     const struct pp_layout *l = d->layout;
     if (!l || e->message < 0 || e->plan >= l->n_plans ||
-        e->message >= l->plans[e->plan].plan->n_messages) {
+        e->message >= l->plans[e->plan].plan->n_messages)
         return false;
-    }
     const struct pp_plan *plan = l->plans[e->plan].plan;
     int channel = plan->messages[e->message].channel;
     int base = r / l->stages * l->stages;
@@ -110,16 +104,14 @@ static const char *event_text(const struct pp_diagnosis *d, int r, const struct 
         break;
     case PP_EVENT_RECV:
         append(out, " of the %s of micro-batch %d", what, e->mb);
-        if (known) {
+        if (known)
             append(out, " from rank %d", src);
-        }
         break;
     case PP_EVENT_SLOT:
     case PP_EVENT_SEND:
         append(out, " for the %s of micro-batch %d", what, e->mb);
-        if (known) {
+        if (known)
             append(out, " to rank %d", dst);
-        }
         break;
     case PP_EVENT_START:
         append(out, " (set-up)");
@@ -127,9 +119,8 @@ static const char *event_text(const struct pp_diagnosis *d, int r, const struct 
     default:
         break;
     }
-    if (e->stage >= 0) {
+    if (e->stage >= 0)
         append(out, ", stage %d", e->stage);
-    }
     append(out, e->eval ? ", test batch %d" : ", step %d", e->step);
     return out;
 }
@@ -169,15 +160,13 @@ static double since_start(const struct pp_diagnosis *d, const struct pp_rank_vie
     for (int r = 0; r < d->ranks; r++) {
         const struct pp_rank_view *other = &d->views[r];
         if (other->state != PP_RANK_UNKNOWN && other->machine == v->machine &&
-            other->opened_ns < start) {
+            other->opened_ns < start)
             start = other->opened_ns;
-        }
     }
     return (double)(int64_t)(ns - start) * 1e-9;
 }
 
-/* --- the verdict -------------------------------------------------------------------------------
- */
+/* ---- the verdict */
 
 static const char *likely(const struct pp_diagnosis *d)
 {
@@ -196,12 +185,10 @@ static const char *likely(const struct pp_diagnosis *d)
     default:
         break;
     }
-    if (!e || e->kind == PP_EVENT_START) {
+    if (!e || e->kind == PP_EVENT_START)
         return "slow or absent storage, or a machine short of memory";
-    }
-    if (e->kind == PP_EVENT_SAVE || e->kind == PP_EVENT_REPORT) {
+    if (e->kind == PP_EVENT_SAVE || e->kind == PP_EVENT_REPORT)
         return "a disk, or whoever reads the output, that takes no more";
-    }
     return pp_event_computes(e->kind)
                ? "a library call that does not return, a machine that swaps, or a step that is slow"
                : "a library or system call that does not return";
@@ -210,9 +197,8 @@ static const char *likely(const struct pp_diagnosis *d)
 static bool all_finished(const struct pp_diagnosis *d)
 {
     int n = 0;
-    for (int r = 0; r < d->ranks; r++) {
+    for (int r = 0; r < d->ranks; r++)
         n += d->views[r].state == PP_RANK_FINISHED;
-    }
     return n == d->ranks;
 }
 
@@ -263,9 +249,8 @@ static void print_waits(const struct pp_diagnosis *d, FILE *f)
     char who[TEXT], at[TEXT];
     int shown = 0, more = 0;
     for (int r = 0; r < d->ranks; r++) {
-        if (d->waits_for[r] < 0) {
+        if (d->waits_for[r] < 0)
             continue;
-        }
         if (shown == WAITS_SHOWN) {
             more++;
             continue;
@@ -276,9 +261,8 @@ static void print_waits(const struct pp_diagnosis *d, FILE *f)
                 d->live ? "waits" : "waited", d->waits_for[r], at, seconds(d, since));
         shown++;
     }
-    if (more > 0) {
+    if (more > 0)
         fprintf(f, "  and %d more that wait\n", more);
-    }
 }
 
 void pp_diagnosis_print(const struct pp_diagnosis *d, const char *dir, FILE *f)
@@ -286,9 +270,8 @@ void pp_diagnosis_print(const struct pp_diagnosis *d, const char *dir, FILE *f)
     headline(d, f);
     fputc('\n', f);
     print_waits(d, f);
-    if (d->verdict == PP_VERDICT_NONE) {
+    if (d->verdict == PP_VERDICT_NONE)
         return;
-    }
     fprintf(f, "  likely: %s\n", likely(d));
     if (dir[0]) {
         char shown[PP_PATH_MAX];
@@ -298,8 +281,7 @@ void pp_diagnosis_print(const struct pp_diagnosis *d, const char *dir, FILE *f)
     fprintf(f, "  if a step is only slow: raise run.hang_timeout\n");
 }
 
-/* --- every rank --------------------------------------------------------------------------------
- */
+/* ---- every rank */
 
 void pp_diagnosis_print_ranks(const struct pp_diagnosis *d, FILE *f)
 {
@@ -338,9 +320,8 @@ static void json_event(const struct pp_diagnosis *d, int r, const struct pp_even
     pp_json_int(j, "stage", e->stage);
     pp_json_int(j, "microbatch", e->mb);
     pp_json_dbl(j, "begin_seconds", since_start(d, &d->views[r], e->begin_ns));
-    if (e->end_ns != 0) {
+    if (e->end_ns != 0)
         pp_json_dbl(j, "seconds", (double)(int64_t)(e->end_ns - e->begin_ns) * 1e-9);
-    }
     pp_json_bool(j, "over", e->end_ns != 0);
     pp_json_end(j);
 }
@@ -375,9 +356,8 @@ void pp_diagnosis_print_json(const struct pp_diagnosis *d, const char *dir, cons
         }
         pp_json_int(&j, "waits_for", d->waits_for[r]);
         pp_json_array(&j, "actions");
-        for (int k = 0; k < v->n; k++) {
+        for (int k = 0; k < v->n; k++)
             json_event(d, r, &v->actions[k], &j);
-        }
         pp_json_end(&j);
         pp_json_end(&j);
     }

@@ -36,9 +36,8 @@ static void *run(void *arg)
         until.tv_sec += until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;
         pthread_cond_timedwait(&t->wake, &t->lock, &until);
-        if (!t->stop) {
+        if (!t->stop)
             goes_on = t->tick(t->ctx);
-        }
     }
     pthread_mutex_unlock(&t->lock);
     return NULL;
@@ -54,9 +53,8 @@ static void destroy(struct ticker *t)
 int ticker_start(uint64_t every_ns, bool (*tick)(void *ctx), void *ctx, struct ticker **out)
 {
     struct ticker *t = pp_alloc(1, sizeof(*t));
-    if (!t) {
+    if (!t)
         return PP_ERESOURCE;
-    }
     t->every_ns = every_ns;
     t->tick = tick;
     t->ctx = ctx;
@@ -83,9 +81,8 @@ int ticker_start(uint64_t every_ns, bool (*tick)(void *ctx), void *ctx, struct t
 void ticker_stop(struct ticker **ticker)
 {
     struct ticker *t = *ticker;
-    if (!t) {
+    if (!t)
         return;
-    }
     pthread_mutex_lock(&t->lock);
     t->stop = true;
     pthread_cond_signal(&t->wake);
@@ -104,9 +101,8 @@ struct ticked ticked_self(void)
 
 uint64_t ticked_share(struct ticked *t, uint64_t dt_ns)
 {
-    if (t->tid == 0) {
+    if (t->tid == 0)
         return 0;
-    }
     uint64_t delay = pp_thread_delay(t->pid, t->tid);
     uint64_t more = delay > t->delay_ns ? delay - t->delay_ns : 0;
     t->delay_ns = delay;

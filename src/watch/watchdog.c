@@ -64,8 +64,7 @@ struct pp_watchdog {
     FILE *out;  /* writes into text */
 };
 
-/* --- looking -----------------------------------------------------------------------------------
- */
+/* ---- looking */
 
 /* The rings of other processes appear when their ranks begin. */
 static void look_beside(struct pp_watchdog *w, int r)
@@ -74,9 +73,8 @@ static void look_beside(struct pp_watchdog *w, int r)
     char path[PP_PATH_MAX];
     if (k->place != NOT_HERE || !w->dir[0] || !w->run->mpi ||
         pp_run_dir_ring(w->dir, r, path) < 0 || access(path, R_OK) != 0 ||
-        pp_ring_open(path, &k->opened) < 0) {
+        pp_ring_open(path, &k->opened) < 0)
         return;
-    }
     bool same = k->opened->head->machine == w->machine && k->opened->head->rank == r;
     k->place = same ? BESIDE : HIDDEN;
     if (same) {
@@ -138,9 +136,8 @@ static uint64_t look(struct pp_watchdog *w)
         }
     }
     least = least < UINT64_MAX ? least : 0;
-    if (set_up && least < w->silence_ns && w->silence_ns > w->longest_ns) {
+    if (set_up && least < w->silence_ns && w->silence_ns > w->longest_ns)
         w->longest_ns = w->silence_ns;
-    }
     w->silence_ns = least;
     return least;
 }
@@ -148,9 +145,8 @@ static uint64_t look(struct pp_watchdog *w)
 static void start_over(struct pp_watchdog *w)
 {
     w->silence_ns = 0;
-    for (int r = 0; r < w->now.ranks; r++) {
+    for (int r = 0; r < w->now.ranks; r++)
         w->ranks[r].idle_ns = 0;
-    }
 }
 
 static void judge(struct pp_watchdog *w)
@@ -173,16 +169,13 @@ static void judge(struct pp_watchdog *w)
     pp_diagnosis_judge(&w->now);
 }
 
-/* --- judging -----------------------------------------------------------------------------------
- */
+/* ---- judging */
 
 static bool held_by_debugger(const struct pp_watchdog *w)
 {
-    for (int r = 0; r < w->now.ranks; r++) {
-        if (w->now.views[r].state == PP_RANK_TRACED) {
+    for (int r = 0; r < w->now.ranks; r++)
+        if (w->now.views[r].state == PP_RANK_TRACED)
             return true;
-        }
-    }
     return false;
 }
 
@@ -198,17 +191,14 @@ static bool output_is_full(const struct pp_watchdog *w)
 /* How many times run.hang_timeout the culprit may take. */
 static uint64_t times_timeout(const struct pp_watchdog *w)
 {
-    if (w->now.verdict == PP_VERDICT_UNSEEN) {
+    if (w->now.verdict == PP_VERDICT_UNSEEN)
         return LONG;
-    }
-    if (w->now.verdict != PP_VERDICT_HANGS) {
+    if (w->now.verdict != PP_VERDICT_HANGS)
         return 1;
-    }
     const struct pp_rank_view *v = &w->now.views[w->now.culprit];
     const struct pp_event *e = pp_rank_current(v);
-    if (v->n == 0 || (e && e->kind == PP_EVENT_START)) {
+    if (v->n == 0 || (e && e->kind == PP_EVENT_START))
         return LONG_SET_UP;
-    }
     bool first = v->begun <= pp_exec_events_per_step(w->run->layout);
     return first || !e || e->kind == PP_EVENT_SAVE || e->kind == PP_EVENT_REPORT ? LONG : 1;
 }
@@ -216,9 +206,8 @@ static uint64_t times_timeout(const struct pp_watchdog *w)
 static uint64_t patience(const struct pp_watchdog *w)
 {
     uint64_t times = times_timeout(w), learnt = AGAIN * w->longest_ns;
-    if (w->now.verdict == PP_VERDICT_HANGS && w->now.suspects > 1 && times < SEVERAL) {
+    if (w->now.verdict == PP_VERDICT_HANGS && w->now.suspects > 1 && times < SEVERAL)
         times = SEVERAL;
-    }
     uint64_t limit = w->timeout_ns * times;
     bool runs = w->now.verdict == PP_VERDICT_HANGS || w->now.verdict == PP_VERDICT_UNSEEN;
     return runs && learnt > limit ? learnt : limit;
@@ -228,17 +217,15 @@ static uint64_t patience(const struct pp_watchdog *w)
 static bool hangs(struct pp_watchdog *w)
 {
     uint64_t idle = look(w);
-    if (idle < w->timeout_ns) {
+    if (idle < w->timeout_ns)
         return false;
-    }
     judge(w);
     if (held_by_debugger(w)) {
         start_over(w);
         return false;
     }
-    if (w->now.verdict == PP_VERDICT_NONE || idle < patience(w)) {
+    if (w->now.verdict == PP_VERDICT_NONE || idle < patience(w))
         return false;
-    }
     const struct pp_event *e =
         w->now.culprit >= 0 ? pp_rank_current(&w->now.views[w->now.culprit]) : NULL;
     if (e && e->kind == PP_EVENT_REPORT && w->ranks[w->now.culprit].place == HERE &&
@@ -249,8 +236,7 @@ static bool hangs(struct pp_watchdog *w)
     return true;
 }
 
-/* --- the end -----------------------------------------------------------------------------------
- */
+/* ---- the end */
 
 static void nap(long ns)
 {
@@ -262,9 +248,8 @@ static void nap(long ns)
 static int claim(const struct pp_watchdog *w)
 {
     char path[PP_PATH_MAX];
-    if (!w->dir[0] || pp_path_format(path, "%s/hang.txt", w->dir) < 0) {
+    if (!w->dir[0] || pp_path_format(path, "%s/hang.txt", w->dir) < 0)
         return -2;
-    }
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
     return fd >= 0 ? fd : errno == EEXIST ? -1 : -2;
 }
@@ -303,24 +288,20 @@ static bool watch(void *ctx)
     struct pp_watchdog *w = ctx;
     pthread_mutex_lock(&w->lock);
     bool end = hangs(w);
-    if (end) {
+    if (end)
         give_up(w);
-    }
     pthread_mutex_unlock(&w->lock);
     return !end;
 }
 
-/* --- life --------------------------------------------------------------------------------------
- */
+/* ---- life */
 
 static void destroy(struct pp_watchdog *w)
 {
-    if (w->out) {
+    if (w->out)
         fclose(w->out);
-    }
-    for (int r = 0; w->ranks && r < w->now.ranks; r++) {
+    for (int r = 0; w->ranks && r < w->now.ranks; r++)
         pp_ring_destroy(&w->ranks[r].opened);
-    }
     pthread_mutex_destroy(&w->lock);
     pp_diagnosis_fini(&w->now);
     pp_free(w->ranks);
@@ -333,13 +314,11 @@ int pp_watchdog_start(const struct pp_run *run, const struct pp_news *news,
 {
     double seconds = run->cfg->run.hang_timeout;
     *out = NULL;
-    if (seconds <= 0 || !news->lost) {
+    if (seconds <= 0 || !news->lost)
         return 0;
-    }
     struct pp_watchdog *w = pp_alloc(1, sizeof(*w));
-    if (!w) {
+    if (!w)
         return PP_ERESOURCE;
-    }
     w->run = run;
     w->news = *news;
     w->timeout_ns = (uint64_t)(seconds * 1e9);
@@ -353,16 +332,13 @@ int pp_watchdog_start(const struct pp_run *run, const struct pp_news *news,
     int rc = pp_diagnosis_init(&w->now, run->layout, run->layout->ranks);
     w->ranks = pp_alloc((size_t)run->layout->ranks, sizeof(*w->ranks));
     w->text = pp_alloc(REPORT_BYTES, 1);
-    if (rc == 0 && (!w->ranks || !w->text)) {
+    if (rc == 0 && (!w->ranks || !w->text))
         rc = PP_ERESOURCE;
-    }
-    if (rc == 0 && !(w->out = fmemopen(w->text, REPORT_BYTES, "w"))) {
+    if (rc == 0 && !(w->out = fmemopen(w->text, REPORT_BYTES, "w")))
         rc = pp_fail_errno(PP_ERESOURCE, "no memory for the watchdog");
-    }
     if (rc == 0) {
-        for (int r = 0; !run->mpi && r < run->layout->ranks; r++) {
+        for (int r = 0; !run->mpi && r < run->layout->ranks; r++)
             w->ranks[r].place = EXPECTED;
-        }
         w->last_look = pp_clock_ns();
         rc = ticker_start(w->look_ns, watch, w, &w->ticker);
     }
@@ -377,9 +353,8 @@ int pp_watchdog_start(const struct pp_run *run, const struct pp_news *news,
 void pp_watchdog_stop(struct pp_watchdog **watchdog)
 {
     struct pp_watchdog *w = *watchdog;
-    if (!w) {
+    if (!w)
         return;
-    }
     ticker_stop(&w->ticker);
     destroy(w);
     *watchdog = NULL;

@@ -47,20 +47,16 @@ static int a_sender_that_runs_ahead_never_overwrites(struct conform *c)
         SLOTS = 3,
         BYTES = 4096
     };
-    if (c->tp->size == 1) {
+    if (c->tp->size == 1)
         return 0;
-    }
-    for (int k = 0; k < SLOTS; k++) {
+    for (int k = 0; k < SLOTS; k++)
         PP_TRY(expect(c, SMALL, AHEAD, k, k, BYTES));
-    }
     for (int i = 0; i < N + SLOTS - 1; i++) {
-        if (i < N) {
+        if (i < N)
             PP_TRY(put(c, SMALL, AHEAD, i % SLOTS, i, BYTES));
-        }
         int j = i - (SLOTS - 1);
-        if (j < 0) {
+        if (j < 0)
             continue;
-        }
         PP_TRY(look(c, SMALL, AHEAD, j % SLOTS, j, BYTES));
         /* The sender now has all the time to write over what was not released. */
         uint32_t r = pp_rng_u32(3, (uint64_t)c->tp->rank, (uint64_t)j);
@@ -71,9 +67,8 @@ static int a_sender_that_runs_ahead_never_overwrites(struct conform *c)
         PP_TRY(conform_expect(c, c->id[SMALL][AHEAD][1], j, BYTES,
                               pp_transport_slot(c->tp, c->ch[SMALL][AHEAD][1], j % SLOTS)));
         PP_TRY(done(c, SMALL, AHEAD, j % SLOTS));
-        if (j + SLOTS < N) {
+        if (j + SLOTS < N)
             PP_TRY(expect(c, SMALL, AHEAD, j % SLOTS, j + SLOTS, BYTES));
-        }
     }
     return 0;
 }
@@ -101,27 +96,22 @@ static int a_fast_sender_waits_for_a_slow_receiver(struct conform *c)
 static int slots_may_be_released_in_any_order(struct conform *c)
 {
     static const int order[4][3] = {{0, 1, 2}, {2, 0, 1}, {1, 2, 0}, {2, 1, 0}};
-    if (c->tp->size == 1) {
+    if (c->tp->size == 1)
         return 0;
-    }
-    for (int k = 0; k < 3; k++) {
+    for (int k = 0; k < 3; k++)
         PP_TRY(expect(c, SMALL, BACK, order[0][k], k, 512));
-    }
     for (int round = 0; round < 4; round++) {
-        for (int k = 0; k < 3; k++) {
+        for (int k = 0; k < 3; k++)
             PP_TRY(put(c, SMALL, BACK, order[round][k], 3 * round + k, 512));
-        }
-        for (int k = 0; k < 3; k++) {
+        for (int k = 0; k < 3; k++)
             PP_TRY(look(c, SMALL, BACK, order[round][k], 3 * round + k, 512));
-        }
         for (int k = 0; k < 3 && round < 3; k++) {
             PP_TRY(done(c, SMALL, BACK, order[round + 1][k]));
             PP_TRY(expect(c, SMALL, BACK, order[round + 1][k], 3 * (round + 1) + k, 512));
         }
     }
-    for (int k = 0; k < 3; k++) {
+    for (int k = 0; k < 3; k++)
         PP_TRY(done(c, SMALL, BACK, k));
-    }
     return 0;
 }
 
@@ -160,17 +150,15 @@ static int said(int rc, const char *const *words)
 {
     const char *text = pp_error_get()->text;
     EXPECT(rc == PP_EINTERNAL, "returned %d, expected %d", rc, PP_EINTERNAL);
-    for (int i = 0; words[i]; i++) {
+    for (int i = 0; words[i]; i++)
         EXPECT(strstr(text, words[i]), "says '%s', expected '%s' in it", text, words[i]);
-    }
     return 0;
 }
 
 static int a_wrong_tag_or_size_is_an_error_with_both_values(struct conform *c)
 {
-    if (c->tp->size == 1 || c->tp->caps.unlabelled) {
+    if (c->tp->size == 1 || c->tp->caps.unlabelled)
         return 0;
-    }
     char name[32];
     PP_TRY(expect(c, WRONG_TAG, AHEAD, 0, 7, 64));
     PP_TRY(put(c, WRONG_TAG, AHEAD, 0, 65535, 64));
@@ -192,9 +180,8 @@ static int a_wrong_tag_or_size_is_an_error_with_both_values(struct conform *c)
 
 static int a_call_out_of_turn_is_an_error(struct conform *c)
 {
-    if (c->tp->size == 1) {
+    if (c->tp->size == 1)
         return 0;
-    }
     int out = c->ch[UNUSED][AHEAD][0];
     int in = c->ch[UNUSED][AHEAD][1];
     const char *const send[] = {"slot 1", "send", "free", NULL};
@@ -229,9 +216,8 @@ static int allgather_is_in_rank_order(struct conform *c)
         conform_fill(c->tp->rank, 1, n, in);
         int rc = pp_transport_allgather(c->tp, in, n, out);
         memset(in, 0, n); /* ours again: nobody may still be reading it */
-        for (int r = 0; r < c->tp->size && rc == 0; r++) {
+        for (int r = 0; r < c->tp->size && rc == 0; r++)
             rc = conform_match(r, 1, n, out + n * (size_t)r);
-        }
         free(in);
         free(out);
         PP_TRY(rc);
@@ -285,9 +271,8 @@ static int fail_from(struct conform *c, int first)
     char words[64];
     pp_error_clear();
     int rc = 0;
-    if (c->tp->rank >= first) {
+    if (c->tp->rank >= first)
         rc = pp_fail(c->tp->rank == first ? PP_EFORMAT : PP_EIO, "disk %d is full", c->tp->rank);
-    }
     int verdict = pp_transport_agree(c->tp, rc);
     const struct pp_error *e = pp_error_get();
     EXPECT(verdict == PP_EFORMAT, "the verdict is %d, expected %d", verdict, PP_EFORMAT);
@@ -306,12 +291,10 @@ static int one_failure_is_everybodys(struct conform *c)
     uint64_t before = pp_alloc_count();
     int rc = pp_transport_agree(c->tp, 0);
     EXPECT(rc == 0, "all is well, but the verdict is %d", rc);
-    for (int first = c->tp->size - 1; first >= 0; first--) {
+    for (int first = c->tp->size - 1; first >= 0; first--)
         PP_TRY(fail_from(c, first));
-    }
-    if (c->tp->size == 1) {
+    if (c->tp->size == 1)
         EXPECT(pp_alloc_count() == before, "agree allocates");
-    }
     rc = pp_transport_agree(c->tp, 1);
     EXPECT(rc == 0, "a positive value is no failure, but the verdict is %d", rc);
     pp_error_clear();
@@ -348,9 +331,8 @@ static int a_fork_parts_what_is_before_from_what_is_after(struct conform *c)
     enum {
         BYTES = 4096
     };
-    if (c->tp->size == 1 || !pp_transport_can_fork(c->tp)) {
+    if (c->tp->size == 1 || !pp_transport_can_fork(c->tp))
         return 0;
-    }
     for (int part = 0; part < 6; part++) {
         for (int k = 0; k < 3; k++) {
             PP_TRY(expect(c, SMALL, AHEAD, k, 3 * part + k, BYTES));

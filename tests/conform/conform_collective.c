@@ -21,9 +21,8 @@ static int reduce_over(struct conform *c, const int *group, int n, size_t N)
     for (size_t i = 0; i < N; i++) {
         host[i] = conform_addend(c->tp->rank, i);
         want[i] = conform_addend(group[0], i);
-        for (int j = 1; j < n; j++) {
+        for (int j = 1; j < n; j++)
             want[i] += conform_addend(group[j], i);
-        }
     }
     memcpy(host + N, &fence, 4);
     memcpy(want + N, &fence, 4);
@@ -42,17 +41,14 @@ int reduce_has_the_bits_of_adding_in_order(struct conform *c)
     static const size_t sizes[] = {0, 1, 2, 7, 10, 1000, 100003};
     int group[64];
     EXPECT(c->tp->size <= 64, "more than 64 ranks");
-    for (int j = 0; j < c->tp->size; j++) {
+    for (int j = 0; j < c->tp->size; j++)
         group[j] = j;
-    }
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
         PP_TRY(reduce_over(c, group, c->tp->size, sizes[i]));
-    }
     /* Even and odd ranks sum at the same time, as replicas of different stages do. */
     int n = 0;
-    for (int r = c->tp->rank % 2; r < c->tp->size; r += 2) {
+    for (int r = c->tp->rank % 2; r < c->tp->size; r += 2)
         group[n++] = r;
-    }
     PP_TRY(reduce_over(c, group, n, 7));
     return reduce_over(c, group, n, 5003);
 }
@@ -100,13 +96,11 @@ int posting_a_vote_waits_for_nobody(struct conform *c)
     struct pp_transport *tp = c->tp;
     char word = 0;
     bool all = false;
-    if (tp->rank > 0) {
+    if (tp->rank > 0)
         PP_TRY(pp_transport_recv(tp, tp->rank - 1, &word, 1));
-    }
     PP_TRY(pp_transport_post_vote(tp, true));
-    if (tp->rank + 1 < tp->size) {
+    if (tp->rank + 1 < tp->size)
         PP_TRY(pp_transport_send(tp, tp->rank + 1, &word, 1));
-    }
     PP_TRY(pp_transport_wait_vote(tp, &all));
     EXPECT(all, "some against, expected all for");
     return 0;
@@ -126,9 +120,8 @@ int allgather_of_device_memory_is_in_rank_order(struct conform *c)
     for (int round = 0; round < 4; round++) {
         float *want = malloc((size_t)c->tp->size * N * sizeof(*want));
         EXPECT(want, "out of memory");
-        for (int r = 0; r < c->tp->size; r++) {
+        for (int r = 0; r < c->tp->size; r++)
             conform_fill(r, round, N * sizeof(*want), (unsigned char *)(want + r * N));
-        }
         PP_TRY(conform_write(c, c->tp->rank, round, N * sizeof(*want), in));
         PP_TRY(pp_transport_allgather_on(c->tp, in, N * sizeof(*want), out));
         PP_TRY(conform_expect_floats(c, "gathered", (size_t)c->tp->size * N, want, out));

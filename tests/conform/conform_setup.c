@@ -59,9 +59,8 @@ static size_t lay_out(struct conform *c, struct ring *ring, char *memory)
         for (int d = 0; d < DIRECTIONS; d++) {
             for (int from = 0; from < tp->size; from++) {
                 int to = (from + (d == AHEAD ? 1 : tp->size - 1)) % tp->size;
-                if (from != tp->rank && to != tp->rank) {
+                if (from != tp->rank && to != tp->rank)
                     continue;
-                }
                 int side = from == tp->rank ? 0 : 1;
                 int i = ring->n++;
                 ring->specs[i] = (struct pp_channel_spec){.src = from,
@@ -129,23 +128,20 @@ int conform_open(struct pp_transport *tp, struct pp_backend *be, struct conform 
     }
     c->bytes = bytes + PP_ALIGN;
     lay_out(c, &ring, c->memory);
-    if (tp->size > 1) {
+    if (tp->size > 1)
         PP_TRY(wrong_ones_are_refused(c, &ring));
-    }
     return pp_transport_open_channels(tp, ring.specs, ring.n, ring.memory);
 }
 
 void conform_close(struct conform *c)
 {
-    if (c->be) {
+    if (c->be)
         pp_backend_free(c->be, c->memory, c->bytes);
-    } else {
+    else
         free(c->memory);
-    }
 }
 
-/* --- memory of a device ------------------------------------------------------------------------
- */
+/* ---- memory of a device */
 
 struct conform_note {
     struct conform_note *next;
@@ -188,9 +184,8 @@ int conform_write(struct conform *c, int channel, int message, size_t bytes, voi
 
 int conform_expect(struct conform *c, int channel, int message, size_t bytes, const void *from)
 {
-    if (!c->be) {
+    if (!c->be)
         return conform_match(channel, message, bytes, from);
-    }
     PP_TRY(note(c, (struct conform_note){
                        .kind = MESSAGE, .channel = channel, .message = message, .bytes = bytes}));
     return pp_backend_download(c->be, c->notes->host, from, bytes);
@@ -220,18 +215,16 @@ int conform_expect_floats(struct conform *c, const char *what, size_t n, float *
     size_t bytes = n * sizeof(*want);
     PP_TRY(
         note(c, (struct conform_note){.kind = FLOATS, .bytes = bytes, .what = what, .want = want}));
-    if (c->be) {
+    if (c->be)
         return pp_backend_download(c->be, c->notes->host, from, bytes);
-    }
     memcpy(c->notes->host, from, bytes);
     return 0;
 }
 
 static int compare(const struct conform_note *n)
 {
-    if (n->kind == MESSAGE) {
+    if (n->kind == MESSAGE)
         return conform_match(n->channel, n->message, n->bytes, n->host);
-    }
     const float *want = n->want, *found = n->host;
     for (size_t i = 0; i < n->bytes / sizeof(*want); i++) {
         EXPECT(memcmp(&want[i], &found[i], sizeof(*want)) == 0,
@@ -246,12 +239,10 @@ int conform_settle(struct conform *c)
     int rc = c->be ? pp_backend_synchronize(c->be) : 0;
     while (c->notes) {
         struct conform_note *n = c->notes;
-        if (rc == 0 && (n->kind == MESSAGE || n->kind == FLOATS)) {
+        if (rc == 0 && (n->kind == MESSAGE || n->kind == FLOATS))
             rc = compare(n);
-        }
-        if (n->kind == TAKEN) {
+        if (n->kind == TAKEN)
             pp_backend_free(c->be, n->device, n->bytes);
-        }
         free(n->host);
         free(n->want);
         c->notes = n->next;

@@ -25,9 +25,8 @@ static int run_cases(struct pp_transport *tp, struct pp_backend *be)
 {
     struct conform c;
     int rc = conform_open(tp, be, &c);
-    if (rc < 0) {
+    if (rc < 0)
         pp_error_context("open_channels");
-    }
     for (int i = 0; conform_cases[i].name && rc == 0; i++) {
         rc = conform_cases[i].run(&c);
         rc = rc < 0 ? rc : conform_settle(&c);
@@ -38,9 +37,8 @@ static int run_cases(struct pp_transport *tp, struct pp_backend *be)
         rc = pp_transport_barrier(tp);
     }
     if (rc < 0) {
-        if (rc != PP_ELOST) {
+        if (rc != PP_ELOST)
             fprintf(stderr, "rank %d of %d: %s\n", tp->rank, tp->size, pp_error_get()->text);
-        }
         pp_transport_abort(tp);
         return rc; /* the slots stay: a neighbour may be reading them */
     }
@@ -51,9 +49,8 @@ static int run_cases(struct pp_transport *tp, struct pp_backend *be)
 /* A transport around another one: "delay", "staged", or none. */
 static int wrap(const char *flavour, struct pp_backend *be, struct pp_transport **tp)
 {
-    if (strstr(flavour, "delay")) {
+    if (strstr(flavour, "delay"))
         return delay_open(*tp, 11, tp);
-    }
     if (strstr(flavour, "staged")) {
         PP_TRY(pp_staged_open(*tp, 10000000000u, tp));
         return pp_transport_bind(*tp, be);
@@ -83,15 +80,12 @@ static void *work(void *arg)
     struct pp_transport *tp = NULL;
     struct pp_backend *be = NULL;
     w->rc = pp_threads_attach(w->group, w->rank, &tp);
-    if (w->rc == 0) {
+    if (w->rc == 0)
         w->rc = open_device(w->flavour, &be);
-    }
-    if (w->rc == 0) {
+    if (w->rc == 0)
         w->rc = wrap(w->flavour, be, &tp);
-    }
-    if (w->rc == 0) {
+    if (w->rc == 0)
         w->rc = w->body(tp, be);
-    }
     pp_transport_destroy(&tp);
     pp_backend_close(&be);
     return NULL;
@@ -118,8 +112,7 @@ static int run_threads(int size, const char *flavour,
     return rc;
 }
 
-/* --- abort -------------------------------------------------------------------------------------
- */
+/* ---- abort */
 
 #define TOO_LONG_NS 1000000000u
 
@@ -192,8 +185,7 @@ static int wait_for_nothing(struct pp_transport *tp, struct pp_backend *be)
     return 0;
 }
 
-/* --- who starts the ranks ----------------------------------------------------------------------
- */
+/* ---- who starts the ranks */
 
 static int report(const char *what, int size, int rc)
 {
@@ -225,20 +217,17 @@ static int as_process(const char *flavour)
         return 77;
     }
     struct pp_backend *be = NULL;
-    if (rc == 0) {
+    if (rc == 0)
         rc = open_device(flavour, &be);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = wrap(flavour, be, &tp);
-    }
     if (rc < 0) {
         fprintf(stderr, "%s\n", pp_error_get()->text);
         return 1;
     }
     rc = strcmp(flavour, "mpi-abort") == 0 ? wait_for_nothing(tp, be) : run_cases(tp, be);
-    if (tp->rank == 0) {
+    if (tp->rank == 0)
         report(pp_world_version(), tp->size, rc);
-    }
     pp_transport_destroy(&tp);
     pp_backend_close(&be);
     return rc == 0 ? 0 : 1;
@@ -247,9 +236,8 @@ static int as_process(const char *flavour)
 /* Is the word one of a NULL-terminated list? */
 static bool is_one_of(const char *word, const char *const *list)
 {
-    while (*list && strcmp(*list, word) != 0) {
+    while (*list && strcmp(*list, word) != 0)
         list++;
-    }
     return *list != NULL;
 }
 
@@ -258,12 +246,10 @@ int main(int argc, char **argv)
     const char *flavour = argc > 1 ? argv[1] : "";
     static const char *const threads[] = {"threads", "delay", "lazy", "lazy-delay", "staged", NULL};
     static const char *const processes[] = {"mpi", "mpi-delay", "mpi-staged", "mpi-abort", NULL};
-    if (is_one_of(flavour, threads)) {
+    if (is_one_of(flavour, threads))
         return as_threads(argc, argv);
-    }
-    if (is_one_of(flavour, processes)) {
+    if (is_one_of(flavour, processes))
         return as_process(flavour);
-    }
     fprintf(stderr, "usage: conform_transport "
                     "threads|delay|lazy|lazy-delay|staged|mpi|mpi-delay|mpi-staged|mpi-abort "
                     "[SIZE...]\n");

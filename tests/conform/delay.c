@@ -45,9 +45,8 @@ static int open_channels(struct pp_transport *tp, const struct pp_channel_spec *
                          void *const *memory)
 {
     PP_TRY(pp_transport_open_channels(late(tp), specs, n, memory));
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         tp->ends[i].memory = pp_transport_slot(tp->inner, i, 0);
-    }
     return 0;
 }
 
@@ -148,9 +147,8 @@ int delay_open(struct pp_transport *inner, uint64_t seed, struct pp_transport **
     d->ops = delay;
     d->seed = seed;
     d->stream = pp_rng_stream("delay", (uint64_t)inner->rank);
-    if (!pp_transport_can_fork(inner)) {
+    if (!pp_transport_can_fork(inner))
         d->ops.join = d->ops.fork = NULL;
-    }
     (*out)->ops = &d->ops;
     (*out)->caps = inner->caps;
     return 0;

@@ -96,8 +96,7 @@ struct CUgraphExec_st {
 
 extern std::mutex fake_lock;
 
-/* --- devices, errors (fake_device.cpp) ----------------------------------------------------------
- */
+/* ---- devices, errors (fake_device.cpp) */
 int fake_devices(); /* how many there are */
 Device *fake_device(int number);
 Device *fake_current();
@@ -120,8 +119,7 @@ void fake_rights(const Device *d, bool all);
             return fake_leave(enter_);                                                             \
     } while (0)
 
-/* --- streams (fake_stream.cpp) ------------------------------------------------------------------
- */
+/* ---- streams (fake_stream.cpp) */
 /* The stream, the current device's legacy stream for 0, or NULL where there is no such one. */
 cudaStream_t fake_stream(cudaStream_t s);
 cudaStream_t fake_stream_new(Device *d, int sms, bool green);
@@ -139,8 +137,7 @@ void fake_seal(Work *work);
 /* Make a running capture useless; returns the error to give. */
 cudaError_t fake_invalidate(const std::shared_ptr<Capture> &c, cudaError_t error);
 
-/* --- memory (fake_memory.cpp) -------------------------------------------------------------------
- */
+/* ---- memory (fake_memory.cpp) */
 /* Whether [p, p+bytes) lies within one pinned block. */
 bool fake_pinned(const void *p, size_t bytes);
 

@@ -231,8 +231,7 @@ cudaError_t fake_leave(cudaError_t error)
     return error;
 }
 
-/* --- the runtime's calls ------------------------------------------------------------------------
- */
+/* ---- the runtime's calls */
 extern "C" {
 
 cudaError_t cudaGetLastError(void)

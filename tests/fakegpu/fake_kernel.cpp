@@ -59,8 +59,7 @@ static thread_local std::unique_ptr<Runner> runner;
 
 static void fiber_main();
 
-/* --- changing stacks ----------------------------------------------------------------------------
- */
+/* ---- changing stacks */
 
 #if defined(__x86_64__)
 /* swapcontext asks the kernel for the signal mask: 50 times as slow as the registers. */
@@ -163,8 +162,7 @@ static Fiber *idle_fiber(Runner *r)
     return f;
 }
 
-/* --- waiting for each other ---------------------------------------------------------------------
- */
+/* ---- waiting for each other */
 
 static int number_in_block()
 {
@@ -228,8 +226,7 @@ const uint64_t *fake_exchange(unsigned mask, uint64_t value, const char *what, i
     return w->given[turn];
 }
 
-/* --- blocks and launches ------------------------------------------------------------------------
- */
+/* ---- blocks and launches */
 
 static void run_block(Runner *r)
 {

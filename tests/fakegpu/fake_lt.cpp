@@ -103,8 +103,7 @@ static void drop(void *arg)
     delete (Job *)arg;
 }
 
-/* --- pointers -----------------------------------------------------------------------------------
- */
+/* ---- pointers */
 
 static size_t bias_count(const Product &p)
 {
@@ -148,8 +147,7 @@ static bool aligned(const Job &job)
     return all % (job.algorithm == PLAIN ? bytes_of(job.p.a.type) : (size_t)WIDE) == 0;
 }
 
-/* --- the library's calls ------------------------------------------------------------------------
- */
+/* ---- the library's calls */
 
 static cublasStatus_t enter(const char *name)
 {

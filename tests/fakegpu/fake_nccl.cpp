@@ -101,9 +101,8 @@ namespace
 ncclResult_t refuse(struct ncclComm *comm, ncclResult_t rc, const std::string &why)
 {
     last_error = why;
-    if (comm) {
+    if (comm)
         comm->state = rc;
-    }
     changed.notify_all();
     return rc;
 }
@@ -125,13 +124,11 @@ size_t bytes_of(size_t count, ncclDataType_t type)
 void update(struct ncclComm *c)
 {
     Clique &q = *c->clique;
-    if (c->state != ncclInProgress || c->helper.joinable()) {
+    if (c->state != ncclInProgress || c->helper.joinable())
         return;
-    }
     if (c->finalized) {
-        if (q.finalized == q.size && c->under_way == 0) {
+        if (q.finalized == q.size && c->under_way == 0)
             c->state = ncclSuccess;
-        }
     } else if (q.joined == q.size) {
         c->state = ncclSuccess;
     }
@@ -185,9 +182,8 @@ void gather(std::unique_lock<std::mutex> &held, struct ncclComm *c, const Op &op
     q.gathered++;
     changed.notify_all();
     changed.wait(held, [&] { return over() || q.gathered == q.size; });
-    if (over()) {
+    if (over())
         return;
-    }
     for (int r = 0; r < q.size; r++) {
         if (q.gather[(size_t)r]->bytes != op.bytes) {
             refuse(c, ncclInvalidUsage, "pieces of different sizes are gathered");
@@ -195,9 +191,8 @@ void gather(std::unique_lock<std::mutex> &held, struct ncclComm *c, const Op &op
             return;
         }
         char *to = (char *)op.out + (size_t)r * op.bytes;
-        if (to != q.gather[(size_t)r]->memory) {
+        if (to != q.gather[(size_t)r]->memory)
             memcpy(to, q.gather[(size_t)r]->memory, op.bytes);
-        }
     }
     q.left++;
     changed.notify_all();
@@ -233,21 +228,16 @@ void run_kernel(void *arg)
     changed.notify_all();
     changed.wait(held, [&] {
         bool all = true;
-        for (auto &s : sides) {
+        for (auto &s : sides)
             all = all && s.done;
-        }
         return all || c->aborted;
     });
-    for (auto &path : q.sends) {
-        for (auto &s : sides) {
+    for (auto &path : q.sends)
+        for (auto &s : sides)
             forget(path.second, &s);
-        }
-    }
-    for (auto &path : q.receives) {
-        for (auto &s : sides) {
+    for (auto &path : q.receives)
+        for (auto &s : sides)
             forget(path.second, &s);
-        }
-    }
     c->under_way--;
     changed.notify_all();
 }
@@ -280,11 +270,9 @@ std::pair<int, int> path_of(const Op &op)
 
 bool all_shaken(Clique &q, const Kernel *k)
 {
-    for (const Op &op : k->ops) {
-        if (op.kind != GATHER && q.shakes[path_of(op)] != 3) {
+    for (const Op &op : k->ops)
+        if (op.kind != GATHER && q.shakes[path_of(op)] != 3)
             return false;
-        }
-    }
     return true;
 }
 
@@ -296,20 +284,17 @@ ncclResult_t launch(std::vector<Op> &ops)
     for (Op &op : ops) {
         Kernel *&k = kernels[op.comm];
         k = k ? k : new Kernel{op.comm, op.stream, {}};
-        if (k->stream != op.stream) {
+        if (k->stream != op.stream)
             fake_die("NCCL: a group uses two streams on one communicator");
-        }
         k->ops.push_back(op);
     }
     for (auto &entry : kernels) {
         Kernel *k = entry.second;
         struct ncclComm *c = k->comm;
         Clique &q = *c->clique;
-        for (const Op &op : k->ops) {
-            if (op.kind != GATHER) {
+        for (const Op &op : k->ops)
+            if (op.kind != GATHER)
                 q.shakes[path_of(op)] |= bit_of(op);
-            }
-        }
         changed.notify_all();
         if (all_shaken(q, k)) {
             ncclResult_t one = enqueue(k);
@@ -329,9 +314,8 @@ ncclResult_t launch(std::vector<Op> &ops)
             std::thread self;
             c->helper.swap(self); /* nobody needs to wait for it any more */
             self.detach();
-            if (c->state == ncclInProgress) {
+            if (c->state == ncclInProgress)
                 c->state = one;
-            }
         });
     }
     return rc;
@@ -341,29 +325,22 @@ ncclResult_t launch(std::vector<Op> &ops)
 ncclResult_t add(const char *name, const Op &op)
 {
     int code = 0;
-    if (fake_fails(name, &code)) {
+    if (fake_fails(name, &code))
         return refuse(NULL, (ncclResult_t)code, "it was asked to fail");
-    }
     update(op.comm);
-    if (op.comm->state == ncclInProgress) {
+    if (op.comm->state == ncclInProgress)
         fake_die("NCCL: %s on a communicator that is in progress", name);
-    }
-    if (op.comm->state != ncclSuccess || op.comm->finalized) {
+    if (op.comm->state != ncclSuccess || op.comm->finalized)
         return refuse(NULL, ncclInvalidUsage, "the communicator has failed or is finalized");
-    }
-    if (fake_stream_device(op.stream) != op.comm->device) {
+    if (fake_stream_device(op.stream) != op.comm->device)
         fake_die("NCCL: %s on a stream of another device", name);
-    }
-    if (fake_stream_captured(op.stream)) {
+    if (fake_stream_captured(op.stream))
         fake_die("NCCL: %s while its stream is captured", name);
-    }
     const void *p = op.kind == RECEIVE ? op.out : op.in;
-    if (fake_device_of(p, op.bytes) != op.comm->device) {
+    if (fake_device_of(p, op.bytes) != op.comm->device)
         fake_die("NCCL: %s of memory that is not the device's", name);
-    }
-    if (op.peer < -1 || op.peer >= op.comm->clique->size || op.peer == op.comm->rank) {
+    if (op.peer < -1 || op.peer >= op.comm->clique->size || op.peer == op.comm->rank)
         return refuse(NULL, ncclInvalidArgument, "no such peer");
-    }
     if (depth > 0) {
         waiting.push_back(op);
         return ncclSuccess;
@@ -404,9 +381,8 @@ const char *ncclGetLastError(ncclComm_t)
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 {
     int code = 0;
-    if (fake_fails("ncclGetUniqueId", &code)) {
+    if (fake_fails("ncclGetUniqueId", &code))
         return (ncclResult_t)code;
-    }
     std::lock_guard<std::mutex> held(lock);
     memset(id, 0, sizeof(*id));
     snprintf(id->internal, sizeof(id->internal), "communicator %llu", (unsigned long long)++ids);
@@ -418,12 +394,10 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, 
 {
     int code = 0;
     *out = NULL;
-    if (fake_fails("ncclCommInitRankConfig", &code)) {
+    if (fake_fails("ncclCommInitRankConfig", &code))
         return (ncclResult_t)code;
-    }
-    if (!config || config->blocking != 0) {
+    if (!config || config->blocking != 0)
         fake_die("NCCL: a blocking communicator");
-    }
     std::lock_guard<std::mutex> held(lock);
     std::shared_ptr<Clique> &q = cliques[id.internal];
     if (!q) {
@@ -431,9 +405,8 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, 
         q->size = size;
         q->members.resize((size_t)size);
     }
-    if (q->size != size || rank < 0 || rank >= size || q->members[(size_t)rank]) {
+    if (q->size != size || rank < 0 || rank >= size || q->members[(size_t)rank])
         return refuse(NULL, ncclInvalidArgument, "the ranks do not agree on who they are");
-    }
     struct ncclComm *c = new ncclComm;
     fake_count("NCCL communicator", 1);
     c->clique = q;
@@ -485,9 +458,8 @@ ncclResult_t ncclCommFinalize(ncclComm_t c)
 {
     std::lock_guard<std::mutex> held(lock);
     update(c);
-    if (c->state != ncclSuccess || c->finalized) {
+    if (c->state != ncclSuccess || c->finalized)
         return refuse(NULL, ncclInvalidUsage, "only a communicator that is well is finalized");
-    }
     c->finalized = true;
     c->state = ncclInProgress;
     c->clique->finalized++;
@@ -499,9 +471,8 @@ ncclResult_t ncclCommDestroy(ncclComm_t c)
 {
     {
         std::lock_guard<std::mutex> held(lock);
-        if (!c->finalized || c->state != ncclSuccess) {
+        if (!c->finalized || c->state != ncclSuccess)
             fake_die("NCCL: a communicator is destroyed before it is finalized");
-        }
         c->clique->members[(size_t)c->rank] = NULL;
     }
     fake_count("NCCL communicator", -1);
@@ -517,13 +488,11 @@ ncclResult_t ncclGroupStart()
 
 ncclResult_t ncclGroupEnd()
 {
-    if (depth == 0) {
+    if (depth == 0)
         fake_die("NCCL: a group ends that has not begun");
-    }
     depth--;
-    if (depth > 0) {
+    if (depth > 0)
         return ncclSuccess;
-    }
     std::vector<Op> ops;
     ops.swap(waiting);
     std::lock_guard<std::mutex> held(lock);

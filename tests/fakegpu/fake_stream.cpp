@@ -14,8 +14,7 @@
 static std::map<cudaStream_t, std::shared_ptr<CUstream_st>> streams; /* those a caller may use */
 static std::vector<std::weak_ptr<CUstream_st>> draining;             /* destroyed, not yet done */
 
-/* --- doing the work -----------------------------------------------------------------------------
- */
+/* ---- doing the work */
 
 static uint64_t sum_of(const void *p, size_t bytes)
 {
@@ -206,8 +205,7 @@ cudaError_t fake_enqueue(cudaStream_t stream, void (*fn)(void *), void *arg, voi
     return fake_put(held.get(), std::move(work));
 }
 
-/* --- the runtime's calls ------------------------------------------------------------------------
- */
+/* ---- the runtime's calls */
 
 /* Of a stream that is captured nothing may be asked. */
 static cudaError_t outside_capture(const std::shared_ptr<CUstream_st> &s)

@@ -46,8 +46,7 @@ template <typename T> static T *on_device(size_t n)
     return (T *)p;
 }
 
-/* --- kernels ------------------------------------------------------------------------------------
- */
+/* ---- kernels */
 
 __global__ void add_number(int n, int by, int *x)
 {
@@ -94,8 +93,7 @@ static cudaError_t launch_twice_plus(int by, int *x, cudaStream_t s)
     return PP_LAUNCH(twice_plus, 1, 1, 0, s, by, x);
 }
 
-/* --- work of a stream ---------------------------------------------------------------------------
- */
+/* ---- work of a stream */
 
 static void slow(void *arg)
 {
@@ -193,8 +191,7 @@ static void the_memory_of_a_device_has_an_end(void **)
     OK(cudaFree(p));
 }
 
-/* --- kernels ------------------------------------------------------------------------------------
- */
+/* ---- kernels */
 
 static void threads_of_a_block_meet_in_barriers_and_shuffles(void **)
 {
@@ -222,8 +219,7 @@ static void threads_of_a_block_meet_in_barriers_and_shuffles(void **)
     OK(cudaStreamDestroy(s));
 }
 
-/* --- graphs -------------------------------------------------------------------------------------
- */
+/* ---- graphs */
 
 /* a: x = 2x+1, y = 2y+1 on b, joined, x += y by a copy that a does. */
 static void a_graph_keeps_its_edges_in_any_order(void **)
@@ -328,8 +324,7 @@ static void captures_have_rules(void **)
     OK(cudaFree(x));
 }
 
-/* --- what ends a program ------------------------------------------------------------------------
- */
+/* ---- what ends a program */
 
 static int dying(const std::string &what)
 {

@@ -44,7 +44,7 @@ struct worker {
     char text[PP_ERROR_TEXT_MAX];
 };
 
-/* --- conformance ----------------------------------------------------------------------------- */
+/* ---- conformance */
 
 static int run_conform(struct rank *r)
 {
@@ -53,17 +53,15 @@ static int run_conform(struct rank *r)
     for (int i = 0; conform_cases[i].name && rc == 0; i++) {
         rc = conform_cases[i].run(&c);
         rc = rc < 0 ? rc : conform_settle(&c);
-        if (rc < 0) {
+        if (rc < 0)
             return pp_error_context("%s", conform_cases[i].name);
-        }
         rc = pp_transport_barrier(r->tp);
     }
     conform_close(&c);
     return rc;
 }
 
-/* --- channels for the rest: 0 to 1, and 2 to 0 -------------------------------------------------
- */
+/* ---- channels for the rest: 0 to 1, and 2 to 0 */
 
 static int open_two(struct rank *r)
 {
@@ -91,13 +89,12 @@ static int wait_for_all(struct rank *r, uint64_t timeout_ns)
 static int expect_text(const char *const *words)
 {
     const char *text = pp_error_get()->text;
-    for (int i = 0; words[i]; i++) {
+    for (int i = 0; words[i]; i++)
         EXPECT(strstr(text, words[i]), "said '%s', expected '%s' in it", text, words[i]);
-    }
     return 0;
 }
 
-/* --- what must not be ------------------------------------------------------------------------- */
+/* ---- what must not be */
 
 /* wait_recv and acquire return before the device is there; what is enqueued behind comes after. */
 static int calls_do_not_wait_for_the_device(struct rank *r)
@@ -136,8 +133,7 @@ static int calls_do_not_wait_for_the_device(struct rank *r)
     return pp_transport_barrier(r->tp);
 }
 
-/* --- what goes wrong ---------------------------------------------------------------------------
- */
+/* ---- what goes wrong */
 
 /* Rank 0 aborts while the device of rank 1 waits for its message and that of rank 2 for its slot.
  */
@@ -243,8 +239,7 @@ static int ranks_that_share_a_device_are_refused(struct rank *r)
     return 0;
 }
 
-/* --- who starts the ranks -----------------------------------------------------------------------
- */
+/* ---- who starts the ranks */
 
 static const struct scenario scenarios[] = {
     {"abort", 3, 3, 0, an_abort_ends_the_waits_of_every_device},
@@ -261,9 +256,8 @@ static int wrap(const struct scenario *what, struct rank *r)
     bool staged = strcmp(what->name, "conform-staged") == 0;
     PP_TRY(staged ? pp_staged_open(r->tp, what->timeout_ns, &r->tp)
                   : transport_nccl.open(r->tp, what->timeout_ns, &r->tp));
-    if (strcmp(what->name, "conform-delay") == 0) {
+    if (strcmp(what->name, "conform-delay") == 0)
         PP_TRY(delay_open(r->tp, 11, &r->tp));
-    }
     return what->run == run_conform ? 0 : pp_transport_bind(r->tp, r->be); /* conform_open() does */
 }
 
@@ -287,14 +281,12 @@ static void *work(void *arg)
     w->rc = run_rank(w, &r);
     if (w->rc < 0) {
         snprintf(w->text, sizeof(w->text), "%s", pp_error_get()->text);
-        if (r.tp) {
+        if (r.tp)
             pp_transport_abort(r.tp);
-        }
     }
     pp_transport_destroy(&r.tp);
-    if (r.slots) {
+    if (r.slots)
         pp_backend_free(r.be, r.slots, 4 * SLOT_BYTES);
-    }
     pp_backend_close(&r.be);
     return NULL;
 }
@@ -333,11 +325,9 @@ int main(int argc, char **argv)
         }
         return rc == 0 ? 0 : 1;
     }
-    for (size_t i = 0; i < sizeof(scenarios) / sizeof(*scenarios); i++) {
-        if (strcmp(scenarios[i].name, name) == 0) {
+    for (size_t i = 0; i < sizeof(scenarios) / sizeof(*scenarios); i++)
+        if (strcmp(scenarios[i].name, name) == 0)
             return run(&scenarios[i]) == 0 ? 0 : 1;
-        }
-    }
     fprintf(stderr, "usage: test_nccl SCENARIO\n");
     return 64;
 }

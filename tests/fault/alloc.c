@@ -40,9 +40,8 @@ static void note(const char *text, size_t bytes)
 {
     int fd = note_path ? open(note_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600) : -1;
     if (fd >= 0) {
-        if (write(fd, text, bytes) < 0) {
+        if (write(fd, text, bytes) < 0)
             _exit(125);
-        }
         close(fd);
     }
 }
@@ -82,21 +81,18 @@ int __wrap_main(int argc, char **argv)
 static bool fails_at(struct site *site)
 {
     long nth = atomic_fetch_add(&site->calls, 1) + 1;
-    if (site->first == 0 || nth < site->first || (nth > site->first && !site->and_all_after)) {
+    if (site->first == 0 || nth < site->first || (nth > site->first && !site->and_all_after))
         return false;
-    }
-    if (nth == site->first) {
+    if (nth == site->first)
         note("failed\n", 7);
-    }
     return true;
 }
 
 static bool fails(void)
 {
     bool now = fails_at(&allocations);
-    if (now) {
+    if (now)
         errno = ENOMEM;
-    }
     return now;
 }
 
@@ -130,16 +126,13 @@ static bool counted(const void *caller)
 {
     static const char *const of[] = {"ppcli-alloc", "libc.", "libjansson", "libz.", "libinih"};
     Dl_info where;
-    if (!atomic_load(&counting) || !dladdr(caller, &where) || !where.dli_fname) {
+    if (!atomic_load(&counting) || !dladdr(caller, &where) || !where.dli_fname)
         return false;
-    }
     const char *base = strrchr(where.dli_fname, '/');
     base = base ? base + 1 : where.dli_fname;
-    for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
-        if (strncmp(base, of[i], strlen(of[i])) == 0) {
+    for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++)
+        if (strncmp(base, of[i], strlen(of[i])) == 0)
             return true;
-        }
-    }
     return false;
 }
 

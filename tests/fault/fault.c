@@ -71,36 +71,32 @@ static void read_one(const char *text, struct fault *f)
     char site[16], rank[16], count[16], action[16];
     long r = 0;
     if (sscanf(text, "%15[^@]@%15[^:]:%15[^=]=%15s", site, rank, count, action) != 4 ||
-        !number(rank, &r) || !number(count, &f->count) || f->count == 0) {
+        !number(rank, &r) || !number(count, &f->count) || f->count == 0)
         refuse(text);
-    }
     f->rank = (int)r;
-    while (f->kind < FAULT_SITES && strcmp(site_name(f->kind), site) != 0) {
+    while (f->kind < FAULT_SITES && strcmp(site_name(f->kind), site) != 0)
         f->kind++;
-    }
-    if (strcmp(action, "hang") == 0) {
+    if (strcmp(action, "hang") == 0)
         f->action = HANG;
-    } else if (strcmp(action, "kill") == 0) {
+    else if (strcmp(action, "kill") == 0)
         f->action = KILL;
-    } else if (strcmp(action, "stop") == 0) {
+    else if (strcmp(action, "stop") == 0)
         f->action = STOP;
-    } else if (strcmp(action, "hold") == 0) {
+    else if (strcmp(action, "hold") == 0)
         f->action = HOLD;
-    } else if (strcmp(action, "nan") == 0) {
+    else if (strcmp(action, "nan") == 0)
         f->action = WRONG_NAN;
-    } else if (strcmp(action, "inf") == 0) {
+    else if (strcmp(action, "inf") == 0)
         f->action = WRONG_INF;
-    } else if (sscanf(action, "flip:%ld", &f->ms) == 1 && f->ms >= 0 && f->ms < 32) {
+    else if (sscanf(action, "flip:%ld", &f->ms) == 1 && f->ms >= 0 && f->ms < 32)
         f->action = WRONG_BIT;
-    } else if (sscanf(action, "sleep:%ld", &f->ms) == 1 && f->ms >= 0) {
+    else if (sscanf(action, "sleep:%ld", &f->ms) == 1 && f->ms >= 0)
         f->action = SLEEP;
-    } else {
+    else
         refuse(text);
-    }
     bool numbers = f->kind == PP_EVENT_F || f->kind == PP_EVENT_I || f->kind == PP_EVENT_W;
-    if (f->kind == FAULT_SITES || (f->action >= WRONG_NAN && !numbers)) {
+    if (f->kind == FAULT_SITES || (f->action >= WRONG_NAN && !numbers))
         refuse(text);
-    }
 }
 
 static void read_list(void)
@@ -108,9 +104,8 @@ static void read_list(void)
     const char *value = getenv("PPCLI_FAIL");
     char *list = strdup(value ? value : ""), *rest = NULL;
     for (char *one = strtok_r(list, ",", &rest); one; one = strtok_r(NULL, ",", &rest)) {
-        if (n_faults == FAULTS_MAX) {
+        if (n_faults == FAULTS_MAX)
             refuse(one);
-        }
         read_one(one, &faults[n_faults++]);
     }
     free(list);
@@ -123,9 +118,8 @@ static void note(void)
     if (fd >= 0) {
         char line[32];
         int n = snprintf(line, sizeof(line), "%ld\n", (long)getpid());
-        if (write(fd, line, (size_t)n) != n) {
+        if (write(fd, line, (size_t)n) != n)
             _exit(125);
-        }
         close(fd);
     }
 }
@@ -142,9 +136,8 @@ static void go_wrong(const struct fault *f)
     note();
     switch (f->action) {
     case HANG:
-        for (;;) {
+        for (;;)
             pause();
-        }
     case SLEEP:
         nap(f->ms);
         break;
@@ -155,9 +148,8 @@ static void go_wrong(const struct fault *f)
         kill(getpid(), SIGSTOP);
         break;
     case HOLD:
-        while (*signals_stop() == 0 && *signals_save() == saves) {
+        while (*signals_stop() == 0 && *signals_save() == saves)
             nap(1);
-        }
         break;
     case WRONG_NAN:
     case WRONG_INF:
@@ -175,9 +167,8 @@ void fault_numbers(float *row, int n)
         bits ^= (uint32_t)1 << wrong->ms;
         memcpy(row, &bits, sizeof(bits));
     }
-    for (int i = 0; wrong && wrong->action != WRONG_BIT && i < n; i++) {
+    for (int i = 0; wrong && wrong->action != WRONG_BIT && i < n; i++)
         row[i] = wrong->action == WRONG_NAN ? NAN : INFINITY;
-    }
     wrong = NULL;
 }
 
@@ -188,9 +179,8 @@ static void look(int site, int rank)
         struct fault *f = &faults[i];
         if (f->kind == site && (f->rank == ANY || f->rank == rank)) {
             long nth = atomic_fetch_add(&f->seen, 1) + 1;
-            if (f->count == ANY || f->count == nth) {
+            if (f->count == ANY || f->count == nth)
                 go_wrong(f);
-            }
         }
     }
 }

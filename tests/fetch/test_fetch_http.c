@@ -47,12 +47,10 @@ static int requests(const char *mode, const char *token, const char *words)
     int n = 0;
     snprintf(begin, sizeof(begin), "/%s/%s/", mode, token);
     FILE *f = fopen(log_path, "r");
-    while (f && fgets(line, sizeof(line), f)) {
+    while (f && fgets(line, sizeof(line), f))
         n += strncmp(line, begin, strlen(begin)) == 0 && strstr(line, words) != NULL;
-    }
-    if (f) {
+    if (f)
         fclose(f);
-    }
     return n;
 }
 
@@ -79,9 +77,8 @@ static void check_answer(void **state, const struct answer *t)
         fail_msg("%s: %d, expected %d; said '%s', expected '%s' in it", t->mode, rc, t->rc,
                  rc < 0 ? pp_error_get()->text : "", t->words);
     }
-    if (requests(t->mode, "a", "") != t->requests) {
+    if (requests(t->mode, "a", "") != t->requests)
         fail_msg("%s: %d requests, expected %d", t->mode, requests(t->mode, "a", ""), t->requests);
-    }
     if (rc == 0) {
         check_complete(&fs, to);
         return;
@@ -102,9 +99,8 @@ static void good_answers_are_taken(void **state)
         {"cutignore", 0, "", 3, 1}, {"cutwrongrange", 0, "", 3, 1}, {"cutchanged", 0, "", 3, 1},
         {"416", 0, "", 3, 1},       {"wrongrange", 0, "", 1, 3},
     };
-    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
         check_answer(state, &table[i]);
-    }
 }
 
 static void bad_answers_leave_nothing_under_the_name(void **state)
@@ -135,9 +131,8 @@ static void bad_answers_leave_nothing_under_the_name(void **state)
         {"toftp", PP_EIO, "Protocol \"ftp\" not supported", 1, 3},
         {"nowhere", PP_EIO, "server answered 302", 1, 3},
     };
-    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
         check_answer(state, &table[i]);
-    }
 }
 
 /* Each waits for the low-speed limit of one second. A silent one is not asked again. */
@@ -148,9 +143,8 @@ static void stalled_and_crawling_servers_are_left(void **state)
         {"silent", PP_EIO, "stalled after 0 bytes", 1, 3},
         {"drip", PP_EIO, "stalled after", 1, 0},
     };
-    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
         check_answer(state, &table[i]);
-    }
 }
 
 static void retry_after_is_obeyed_up_to_a_limit(void **state)
@@ -214,9 +208,8 @@ static void a_killed_download_is_resumed(void **state)
         const char *to = in_folder(state, token);
         pid_t child = fork();
         assert_true(child >= 0);
-        if (child == 0) {
+        if (child == 0)
             _exit(fetch("slowonce", token, to, 0) == 0 ? 0 : 1);
-        }
         const struct timespec pause = {.tv_nsec = (10 + 20 * i) * 1000000L};
         nanosleep(&pause, NULL);
         kill(child, SIGKILL);
@@ -336,9 +329,8 @@ static void tls_is_not_spoken_with_a_plain_server(void **state)
 static pid_t start_server(const char *python, const char *script, const char *file, int *out_stdin)
 {
     int in[2], out[2];
-    if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0) {
+    if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0)
         return -1;
-    }
     pid_t child = fork();
     if (child == 0) {
         dup2(in[0], 0);
@@ -349,12 +341,10 @@ static pid_t start_server(const char *python, const char *script, const char *fi
     close(in[0]);
     close(out[1]);
     FILE *f = fdopen(out[0], "r");
-    if (!f || fscanf(f, "%d %d %d", &http_port, &https_port, &expired_port) != 3) {
+    if (!f || fscanf(f, "%d %d %d", &http_port, &https_port, &expired_port) != 3)
         http_port = 0;
-    }
-    if (f) {
+    if (f)
         fclose(f);
-    }
     *out_stdin = in[1];
     return child;
 }

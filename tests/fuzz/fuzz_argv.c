@@ -26,9 +26,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     pp_assert(text != NULL);
     argv[0] = name;
     for (char *w = strtok(text, "\n"); w && argc <= WORDS_MAX; w = strtok(NULL, "\n")) {
-        if (strcmp(w, "--help") == 0 || (w[0] == '-' && w[1] != '-' && strchr(w, 'h'))) {
+        if (strcmp(w, "--help") == 0 || (w[0] == '-' && w[1] != '-' && strchr(w, 'h')))
             goto out; /* prints pages */
-        }
         argv[argc++] = w;
     }
     argv[argc] = NULL;
@@ -40,9 +39,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         goto out;
     }
     pp_assert(settings.n <= PP_CLI_SETTINGS_MAX && (words[0] || !words[1]));
-    for (int i = 0; i < settings.n; i++) {
+    for (int i = 0; i < settings.n; i++)
         pp_assert(strlen(settings.items[i].key) < PP_NAME_MAX && settings.items[i].value);
-    }
 out:
     free(text);
     return 0;

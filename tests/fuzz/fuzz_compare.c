@@ -12,8 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     pp_assert(f != NULL);
     int rc = pp_bench_compare(path, path, f);
     fclose(f);
-    if (rc < 0 && rc != PP_ECHECK) {
+    if (rc < 0 && rc != PP_ECHECK)
         fuzz_refused(rc);
-    }
     return 0;
 }

@@ -32,9 +32,8 @@ static uint8_t *try(const void *bytes, size_t n, struct pp_array *out)
 {
     uint8_t *got = NULL;
     int rc = pp_idx_read(fuzz_file(&file, bytes, n), out, (void **)&got);
-    if (rc < 0) {
+    if (rc < 0)
         fuzz_refused(rc);
-    }
     return got;
 }
 
@@ -46,11 +45,10 @@ static void damaged(const uint8_t *how, const uint8_t *data, size_t n)
     memcpy(plain + 8, data, n);
     size_t bytes = gzip(plain, 8 + n, gz, sizeof(gz));
     size_t at = (how[1] << 8 | how[2]) % bytes;
-    if (how[0] & 1) {
+    if (how[0] & 1)
         gz[at] ^= (uint8_t)(how[3] | 1);
-    } else {
+    else
         bytes = at;
-    }
     uint8_t *got = try(gz, bytes, &idx);
     pp_assert(!got || ((how[0] & 1) && idx.n == n && memcmp(got, data, n) == 0));
     pp_free(got);
@@ -60,9 +58,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     uint8_t gz[2 * DATA_MAX];
     struct pp_array idx = {0};
-    if (size < 1 || size > DATA_MAX) {
+    if (size < 1 || size > DATA_MAX)
         return 0;
-    }
     switch (data[0] % 3) {
     case 0:
         pp_free(try(data + 1, size - 1, &idx));
@@ -75,9 +72,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         break;
     }
     default:
-        if (size > 5) {
+        if (size > 5)
             damaged(data + 1, data + 5, size - 5);
-        }
     }
     return 0;
 }

@@ -33,9 +33,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         goto out;
     }
     text = print(a, &bytes);
-    if (!text) { /* a value too long for a line */
+    if (!text) /* a value too long for a line */
         goto out;
-    }
     rc = pp_config_load(fuzz_file(&second, text, bytes), NULL, 0, pp_cli_names(), &b);
     pp_assert(rc == 0);
     for (int i = 0; i < pp_config_key_count(); i++) {

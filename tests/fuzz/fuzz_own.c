@@ -11,12 +11,10 @@ static void check(const struct pp_dataset *ds)
 {
     const float *v = (const float *)(const void *)ds->images;
     pp_assert(ds->n > 0 && ds->features > 0 && ds->value_bytes == 4);
-    for (size_t i = 0; i < (size_t)ds->n * (size_t)ds->features; i++) {
+    for (size_t i = 0; i < (size_t)ds->n * (size_t)ds->features; i++)
         pp_assert(isfinite(v[i]));
-    }
-    for (int i = 0; i < ds->n; i++) {
+    for (int i = 0; i < ds->n; i++)
         pp_assert(ds->labels[i] < ds->classes);
-    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

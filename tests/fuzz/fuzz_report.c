@@ -26,12 +26,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct pp_report *r = NULL;
     char path[PP_PATH_MAX];
-    if (size < 1) {
+    if (size < 1)
         return 0;
-    }
-    if (!folder[0]) {
+    if (!folder[0])
         make_folder();
-    }
     pp_assert(pp_path_format(path, "%s/%s", folder, names[data[0] % 4]) == 0);
     FILE *f = fopen(path, "wb");
     pp_assert(f && fwrite(data + 1, 1, size - 1, f) == size - 1);

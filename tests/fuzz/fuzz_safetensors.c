@@ -14,9 +14,8 @@ static void look(const struct pp_st_file *f, size_t size)
     for (int i = 0; i < h->n_tensors; i++) {
         const struct pp_st_tensor *t = &h->tensors[i];
         unsigned __int128 elements = 1;
-        for (int d = 0; d < t->n_dims; d++) {
+        for (int d = 0; d < t->n_dims; d++)
             elements *= (unsigned __int128)t->dims[d];
-        }
         pp_assert(t->begin == at && t->end >= t->begin && elements == t->elements);
         pp_assert(elements * pp_st_dtype_bytes(t->dtype) == t->end - t->begin);
         at = t->end;
@@ -40,9 +39,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     look(f, size);
     int checked = 0;
     rc = pp_st_check_data(f, &checked);
-    if (rc < 0) {
+    if (rc < 0)
         fuzz_refused(rc);
-    }
     pp_st_close(&f);
     pp_st_header_free(&h);
     return 0;

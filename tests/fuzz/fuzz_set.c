@@ -27,9 +27,8 @@ static void same_again(const struct pp_config *a, const struct pp_setting *items
     int at[LINES_MAX];
     for (int k = 0; k < n; k++) {
         at[k] = 0;
-        while (strcmp(pp_config_key_name(at[k]), items[k].key) != 0) {
+        while (strcmp(pp_config_key_name(at[k]), items[k].key) != 0)
             at[k]++;
-        }
         pp_assert(pp_config_key_value(a, at[k], was[k], sizeof(was[k])) == 0);
         again[k] = (struct pp_setting){items[k].key, was[k], "--set"};
     }
@@ -49,11 +48,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     pp_assert(text != NULL);
     int n = split(text, items);
     int rc = pp_config_load(NULL, items, n, pp_cli_names(), &cfg);
-    if (rc < 0) {
+    if (rc < 0)
         fuzz_refused(rc);
-    } else {
+    else
         same_again(cfg, items, n);
-    }
     pp_config_destroy(&cfg);
     free(text);
     return 0;

@@ -95,9 +95,8 @@ int main(int argc, char **argv)
         for (struct dirent *e; (e = readdir(dir));) {
             char path[PP_PATH_MAX];
             snprintf(path, sizeof(path), "%s/%s", argv[i], e->d_name);
-            if (stat(path, &st) == 0 && S_ISREG(st.st_mode)) {
+            if (stat(path, &st) == 0 && S_ISREG(st.st_mode))
                 one_file(path, mutations);
-            }
         }
         closedir(dir);
     }

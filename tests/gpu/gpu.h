@@ -21,9 +21,8 @@ static inline struct pp_backend *open_gpu(enum pp_precision precision, bool exac
 static inline int no_gpu(void)
 {
     const struct pp_backend_ops *ops;
-    if (pp_backend_resolve("cuda", &ops) == 0) {
+    if (pp_backend_resolve("cuda", &ops) == 0)
         return 0;
-    }
     printf("1..0 # SKIP %s\n", pp_error_get()->text);
     return 77;
 }
@@ -41,9 +40,8 @@ static inline struct array on_device(struct pp_backend *be, const float *host, s
     struct array a = {.n = n, .bytes = (n + (size_t)off) * sizeof(float)};
     CHECK_OK(pp_backend_alloc(be, a.bytes, &a.block));
     a.at = (float *)a.block + off;
-    if (host && n > 0) {
+    if (host && n > 0)
         CHECK_OK(pp_backend_to_device(be, a.at, host, n * sizeof(float)));
-    }
     return a;
 }
 
@@ -67,9 +65,8 @@ static inline float *from_device(struct pp_backend *be, const struct array *a)
 {
     float *host = pp_alloc(a->n, sizeof(*host));
     assert_non_null(host);
-    if (a->n > 0) {
+    if (a->n > 0)
         CHECK_OK(pp_backend_to_host(be, host, a->at, a->n * sizeof(*host)));
-    }
     return host;
 }
 
@@ -79,9 +76,8 @@ static inline void check_near_of(struct pp_backend *be, const struct array *got,
 {
     float *host = from_device(be, got);
     double most = 0;
-    for (size_t i = 0; i < got->n; i++) {
+    for (size_t i = 0; i < got->n; i++)
         most = fmax(most, fabs((double)scale[i])); /* fmax leaves NaN out */
-    }
     for (size_t i = 0; i < got->n; i++) {
         double error = fabs((double)host[i] - (double)want[i]);
         if (isnan(want[i]) ? !isnan(host[i]) : !(error <= part * most)) {
@@ -103,11 +99,9 @@ static inline void check_same_bits(struct pp_backend *be, const struct array *a,
 {
     float *x = from_device(be, a), *y = from_device(be, b);
     CHECK_INT_EQ(a->n, b->n);
-    for (size_t i = 0; i < a->n; i++) {
-        if (memcmp(&x[i], &y[i], sizeof(x[i])) != 0) {
+    for (size_t i = 0; i < a->n; i++)
+        if (memcmp(&x[i], &y[i], sizeof(x[i])) != 0)
             fail_msg("%s[%zu] is %.9g here and %.9g there", what, i, (double)x[i], (double)y[i]);
-        }
-    }
     pp_free(x);
     pp_free(y);
 }

@@ -24,9 +24,8 @@ static int exchange(struct pp_transport *tp, const struct pp_exchange *x, int n)
         bool sends = turn == tp->rank;
         size_t bytes = sends ? (x->out ? x->out_bytes : 0) : x->in ? x->in_bytes : 0;
         for (size_t at = 0; at < bytes;) {
-            if (!sends && tp->waited_ns) {
+            if (!sends && tp->waited_ns)
                 *tp->waited_ns = pp_clock_ns();
-            }
             ssize_t got = sends ? send(p->fd, (const char *)x->out + at, bytes - at, MSG_NOSIGNAL)
                                 : recv(p->fd, (char *)x->in + at, bytes - at, 0);
             if (got <= 0) {
@@ -81,13 +80,11 @@ static const struct pp_transport_ops transport_pair = {
 int pair_open(int rank, int fd, struct pp_transport **out)
 {
     struct pair *p = pp_alloc(1, sizeof(*p));
-    if (!p) {
+    if (!p)
         return PP_ERESOURCE;
-    }
     p->fd = fd;
     int rc = pp_transport_new(&transport_pair, rank, 2, p, out);
-    if (rc < 0) {
+    if (rc < 0)
         pp_free(p);
-    }
     return rc;
 }

@@ -15,9 +15,8 @@ static void gathers_take_the_chosen_rows(void **state)
         uint8_t data[5 * 784], labels[] = {9, 8, 7, 6, 5}, got[5];
         float want[5 * 784];
         void *there, *numbers, *classes, *chosen;
-        for (int i = 0; i < 5 * F; i++) {
+        for (int i = 0; i < 5 * F; i++)
             data[i] = (uint8_t)(i * 37 + F);
-        }
         CHECK_OK(pp_backend_alloc(be, sizeof(data), &there));
         CHECK_OK(pp_backend_alloc(be, sizeof(index), &numbers));
         CHECK_OK(pp_backend_alloc(be, sizeof(labels), &classes));
@@ -37,9 +36,8 @@ static void gathers_take_the_chosen_rows(void **state)
         drop(be, &y);
         CHECK_OK(pp_backend_gather_labels(be, 5, classes, numbers, chosen));
         CHECK_OK(pp_backend_to_host(be, got, chosen, sizeof(got)));
-        for (int r = 0; r < 5; r++) {
+        for (int r = 0; r < 5; r++)
             CHECK_INT_EQ(got[r], labels[index[r]]);
-        }
         CHECK_OK(pp_backend_gather_u8(be, 0, F, NULL, NULL, 1, NULL));
         CHECK_OK(pp_backend_gather_labels(be, 0, NULL, NULL, NULL));
         drop(be, &x);
@@ -82,16 +80,15 @@ static void activations_go_back_as_the_plain_ones_do(void **state)
     pp_backend_close(&plain);
 }
 
-/* --- loss ------------------------------------------------------------------------------------- */
+/* ---- loss */
 
 static void check_loss(struct pp_backend *be, struct pp_backend *plain, int B, int C,
                        const float *logits)
 {
     size_t n = (size_t)B * C;
     uint8_t *labels = pp_alloc((size_t)B, 1);
-    for (int r = 0; r < B; r++) {
+    for (int r = 0; r < B; r++)
         labels[r] = (uint8_t)(r * 7 % C);
-    }
     float *want = nans(n);
     struct pp_loss_sums before = {1.5, 2, 3}, sums = before, got;
     CHECK_OK(pp_backend_softmax_cross_entropy(plain, B, C, logits, labels, 0.25f, &sums, want));
@@ -127,9 +124,8 @@ static void the_loss_is_near_the_plain_one_also_of_large_logits_and_nans(void **
         int B = sizes[s][0], C = sizes[s][1];
         float *logits = noise("logits", (size_t)B * C);
         for (int scale = 1; scale <= 100; scale *= 100) {
-            for (int i = 0; i < B * C; i++) {
+            for (int i = 0; i < B * C; i++)
                 logits[i] *= (float)scale;
-            }
             check_loss(be, plain, B, C, logits);
         }
         logits[0] = NAN; /* the arg max of its row, as in a loop that starts there */
@@ -143,7 +139,7 @@ static void the_loss_is_near_the_plain_one_also_of_large_logits_and_nans(void **
     pp_backend_close(&plain);
 }
 
-/* --- flat buffers ----------------------------------------------------------------------------- */
+/* ---- flat buffers */
 
 static void sums_of_buffers_are_those_of_the_formulas(void **state)
 {
@@ -248,16 +244,14 @@ static void optimizers_step_as_the_plain_ones_do_however_the_buffer_is_split(voi
     struct pp_backend *be = open_gpu(PP_PRECISION_F32, true);
     struct pp_backend *plain = open_backend("reference");
     const size_t sizes[] = {1, 8, 1000, 4099};
-    for (int s = 0; s < COUNT(sizes); s++) {
-        for (int kind = PP_OPT_SGD; kind <= PP_OPT_ADAMW; kind++) {
+    for (int s = 0; s < COUNT(sizes); s++)
+        for (int kind = PP_OPT_SGD; kind <= PP_OPT_ADAMW; kind++)
             check_optimizer(be, plain, sizes[s], kind);
-        }
-    }
     pp_backend_close(&be);
     pp_backend_close(&plain);
 }
 
-/* --- verdicts --------------------------------------------------------------------------------- */
+/* ---- verdicts */
 
 struct judged {
     struct pp_loss_sums before, sums;
@@ -271,12 +265,10 @@ static void check_verdict(struct pp_backend *be, struct pp_backend *plain, int n
     int ranks = 4, columns = n + 1;
     size_t bytes = (size_t)(ranks * columns) * sizeof(double);
     double *votes = pp_alloc((size_t)(ranks * columns), sizeof(*votes));
-    for (int i = 0; i < ranks * columns; i++) {
+    for (int i = 0; i < ranks * columns; i++)
         votes[i] = (i * 7 % 11) / 3.0;
-    }
-    if (bad >= 0) {
+    if (bad >= 0)
         votes[bad] = bad % 2 ? NAN : -INFINITY;
-    }
     struct judged want = {.before = {1, 2, 3}, .sums = {10, 20, 30}, .args = {.step = 7, .t = 9}};
     struct judged got = want;
     void *there, *ballots;

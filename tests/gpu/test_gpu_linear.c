@@ -43,9 +43,8 @@ static void close_layer(struct pp_backend *be, struct layer *l)
 {
     struct array *arrays[] = {&l->dx_in, &l->w,  &l->bias, &l->z_in,
                               &l->dx,    &l->dW, &l->db,   &l->packed};
-    for (int i = 0; i < COUNT(arrays); i++) {
+    for (int i = 0; i < COUNT(arrays); i++)
         drop(be, arrays[i]);
-    }
     pp_free(l->x);
     pp_free(l->W);
     pp_free(l->b);
@@ -96,9 +95,8 @@ static void backward_is_near(struct pp_backend *be, struct pp_backend *plain, st
                                          {0, NULL, NULL},
                                          {l->B - half, l->z_in.at + fo, l->dx_in.at + fi}};
         int n = beta ? 3 : 1;
-        if (n == 1) {
+        if (n == 1)
             host[0].B = there[0].B = l->B;
-        }
         CHECK_OK(
             pp_backend_linear_backward_weight(plain, n, host, l->I, l->O, (float)beta, dW, db));
         CHECK_OK(pp_backend_linear_backward_weight(be, n, there, l->I, l->O, (float)beta, l->dW.at,
@@ -296,9 +294,8 @@ static void a_nan_comes_through_every_activation(void **state)
                 CHECK_OK(pp_backend_linear_forward(be, 4, 16, 8, l.dx_in.at, l.w.at, NULL,
                                                    l.bias.at, activations[a], NULL, y.at));
                 float *host = from_device(be, &y);
-                for (int i = 0; i < 32; i++) {
+                for (int i = 0; i < 32; i++)
                     CHECK_INT_EQ(isnan(host[i]) != 0, i / 8 == 1);
-                }
                 pp_free(host);
                 drop(be, &y);
                 close_layer(be, &l);

@@ -27,14 +27,12 @@ static int run_cases(struct pp_transport *tp, struct pp_backend *be)
     for (int i = 0; conform_cases[i].name && rc == 0; i++) {
         rc = conform_cases[i].run(&c);
         rc = rc < 0 ? rc : conform_settle(&c);
-        if (rc < 0) {
+        if (rc < 0)
             return pp_error_context("%s", conform_cases[i].name);
-        }
         rc = pp_transport_barrier(tp);
     }
-    if (rc == 0) {
+    if (rc == 0)
         conform_close(&c);
-    }
     return rc;
 }
 
@@ -53,9 +51,8 @@ static int run_rank(struct pp_transport *inner, int device)
     rc = rc < 0 ? rc : run_cases(tp, be);
     if (rc < 0) {
         fprintf(stderr, "rank %d: %s\n", tp ? tp->rank : 0, pp_error_get()->text);
-        if (tp) {
+        if (tp)
             pp_transport_abort(tp);
-        }
     }
     pp_transport_destroy(&inner);
     pp_transport_destroy(&tp);
@@ -109,20 +106,17 @@ static int two(const char *self)
 {
     int fd[2];
     pid_t child[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM, 0, fd) != 0) {
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, fd) != 0)
         return pp_fail_errno(0, "socketpair");
-    }
-    for (int r = 0; r < 2; r++) {
+    for (int r = 0; r < 2; r++)
         child[r] = start(self, r, fd[r], fd[1 - r]);
-    }
     close(fd[0]);
     close(fd[1]);
     int rc = 0;
     for (int r = 0; r < 2; r++) {
         int status = 0;
-        if (child[r] < 0 || waitpid(child[r], &status, 0) < 0 || status != 0) {
+        if (child[r] < 0 || waitpid(child[r], &status, 0) < 0 || status != 0)
             rc = pp_fail(PP_ECHECK, "rank %d of 2 ended with status %d", r, status);
-        }
     }
     return rc;
 }
@@ -139,9 +133,8 @@ int main(int argc, char **argv)
     const struct pp_backend_ops *ops = NULL;
     alarm(LIMIT_S);
     pp_transport_prepare();
-    if (argc == 3) {
+    if (argc == 3)
         return as_rank(atoi(argv[1]), atoi(argv[2])) == 0 ? 0 : 1;
-    }
     if (pp_backend_resolve("cuda", &ops) < 0) {
         printf("skipped: %s\n", pp_error_get()->text);
         return 77;

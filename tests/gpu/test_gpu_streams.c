@@ -22,9 +22,8 @@ static void a_mark_orders_the_streams_of_two_ranks(void **state)
     struct pp_backend *a = open_gpu(PP_PRECISION_F32, true);
     struct pp_backend *b = open_gpu(PP_PRECISION_F32, true);
     float *ones = pp_alloc(N, sizeof(*ones));
-    for (int i = 0; i < N; i++) {
+    for (int i = 0; i < N; i++)
         ones[i] = 1;
-    }
     struct array x = on_device(a, ones, N, 0), y = on_device(a, ones, N, 0);
     void *done, *never, *free;
     CHECK_OK(pp_backend_mark_create(a, false, &done));
@@ -41,9 +40,8 @@ static void a_mark_orders_the_streams_of_two_ranks(void **state)
         CHECK_OK(pp_backend_mark_set(b, free));
     }
     reach(b, free);
-    for (int i = 0; i < N; i++) {
+    for (int i = 0; i < N; i++)
         ones[i] = 1024;
-    }
     check_near(a, &y, ones, 0, "y");
     pp_backend_mark_destroy(a, done);
     pp_backend_mark_destroy(a, never);
@@ -65,9 +63,8 @@ static void timed_marks_tell_how_long_the_device_took(void **state)
     CHECK_OK(pp_backend_mark_create(be, true, &to));
     uint64_t start = pp_clock_ns();
     CHECK_OK(pp_backend_mark_set(be, from));
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 5; i++)
         CHECK_OK(pp_backend_add(be, N, x.at, x.at));
-    }
     CHECK_OK(pp_backend_mark_set(be, to));
     reach(be, to);
     uint64_t all = pp_clock_ns() - start;
@@ -135,9 +132,8 @@ static void check_replay(enum pp_precision precision, bool exact, bool warm)
     struct pp_backend *plain = open_backend("reference");
     float y[32], sum[32] = {0};
     for (int replay = 0; replay < 3; replay++) {
-        for (int i = 0; i < 128; i++) {
+        for (int i = 0; i < 128; i++)
             s.pinned[i] = x[i] * (float)(1 << replay);
-        }
         CHECK_OK(
             pp_backend_linear_forward(plain, 8, 16, 4, s.pinned, W, NULL, b, PP_ACT_RELU, NULL, y));
         CHECK_OK(pp_backend_add(plain, 32, y, sum));
@@ -149,15 +145,13 @@ static void check_replay(enum pp_precision precision, bool exact, bool warm)
     pp_backend_close(&plain);
     pp_backend_graph_destroy(s.a, graph);
     void *marks[] = {s.fork, s.there, end};
-    for (int i = 0; i < COUNT(marks); i++) {
+    for (int i = 0; i < COUNT(marks); i++)
         pp_backend_mark_destroy(s.a, marks[i]);
-    }
     pp_backend_mark_destroy(s.b, s.join);
     pp_backend_host_free(s.a, pinned, 128 * sizeof(float));
     struct array *arrays[] = {&s.x, &s.w, &s.bias, &s.y, &s.sum};
-    for (int i = 0; i < COUNT(arrays); i++) {
+    for (int i = 0; i < COUNT(arrays); i++)
         drop(s.a, arrays[i]);
-    }
     pp_free(W);
     pp_free(b);
     pp_free(x);
@@ -167,11 +161,9 @@ static void check_replay(enum pp_precision precision, bool exact, bool warm)
 
 static void a_captured_step_of_two_ranks_replays_with_other_values(void **state)
 {
-    for (int p = 0; p < COUNT(precisions); p++) {
-        for (int exact = 0; exact <= 1; exact++) {
+    for (int p = 0; p < COUNT(precisions); p++)
+        for (int exact = 0; exact <= 1; exact++)
             check_replay(precisions[p].precision, exact, true);
-        }
-    }
 }
 
 static void a_shape_may_be_new_inside_a_capture(void **state)

@@ -43,8 +43,7 @@ void lazy_hang_at(long n)
     pthread_mutex_unlock(&all.lock);
 }
 
-/* --- doing -------------------------------------------------------------------------------------
- */
+/* ---- doing */
 
 uint32_t lazy_draw(uint64_t *seed)
 {
@@ -88,9 +87,8 @@ void lazy_run_item(struct lazy *s, const struct item *it)
         lazy_note_failure(s, pp_fail(PP_ERESOURCE, "lazy: told to fail"));
         return;
     }
-    if (s->rc == 0) { /* after a failure a device does nothing any more */
+    if (s->rc == 0) /* after a failure a device does nothing any more */
         lazy_note_failure(s, it->run(s->inner, it->args));
-    }
 }
 
 static void reach(struct lazy_mark *m, uint64_t number)
@@ -105,9 +103,8 @@ static void reach(struct lazy_mark *m, uint64_t number)
 static void await(struct lazy_mark *m, uint64_t number)
 {
     pthread_mutex_lock(&all.lock);
-    while (m->reached < number) {
+    while (m->reached < number)
         pthread_cond_wait(&all.changed, &all.lock);
-    }
     pthread_mutex_unlock(&all.lock);
 }
 
@@ -123,12 +120,10 @@ static void *work(void *arg)
     s->started = true;
     pthread_cond_broadcast(&all.changed);
     while (rc == 0) {
-        while (s->head == s->tail && !s->stop) {
+        while (s->head == s->tail && !s->stop)
             pthread_cond_wait(&all.changed, &all.lock);
-        }
-        if (s->head == s->tail) {
+        if (s->head == s->tail)
             break;
-        }
         struct item it = s->queue[s->head % s->room];
         pthread_mutex_unlock(&all.lock);
         dawdle(s);
@@ -155,8 +150,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* --- enqueueing --------------------------------------------------------------------------------
- */
+/* ---- enqueueing */
 
 struct lazy *lazy_of(struct pp_backend *be)
 {
@@ -186,9 +180,8 @@ void lazy_enqueue(struct lazy *s, const struct item *it)
         uint64_t room = s->room * 2;
         struct item *queue = malloc(room * sizeof(*queue));
         pp_assert(queue != NULL);
-        for (uint64_t k = s->head; k < s->tail; k++) {
+        for (uint64_t k = s->head; k < s->tail; k++)
             queue[k % room] = s->queue[k % s->room];
-        }
         free(s->queue);
         s->queue = queue;
         s->room = room;
@@ -224,9 +217,8 @@ void *lazy_keep(struct pp_backend *be, size_t bytes)
 
 static int outside(struct pp_backend *be, const char *what)
 {
-    if (lazy_of(be)->capture) {
+    if (lazy_of(be)->capture)
         return pp_fail(PP_EINTERNAL, "lazy: %s during a capture", what);
-    }
     return 0;
 }
 
@@ -235,9 +227,8 @@ int lazy_finish(struct pp_backend *be)
     struct lazy *s = lazy_of(be);
     pthread_mutex_lock(&all.lock);
     all.host_waits++;
-    while (s->head < s->tail) {
+    while (s->head < s->tail)
         pthread_cond_wait(&all.changed, &all.lock);
-    }
     pthread_mutex_unlock(&all.lock);
     return s->rc < 0 ? pp_error_adopt(&s->error) : 0;
 }
@@ -253,8 +244,7 @@ int lazy_no_capture(struct pp_backend *be, const char *what)
     return outside(be, what);
 }
 
-/* --- marks -------------------------------------------------------------------------------------
- */
+/* ---- marks */
 
 int lazy_mark_create(struct pp_backend *be, bool timed, void **mark)
 {
@@ -288,9 +278,8 @@ int lazy_mark_set(struct pp_backend *be, void *mark)
         it.number = ++m->set;
     }
     lazy_enqueue(s, &it);
-    if (s->capture) {
+    if (s->capture)
         m->place = s->capture->streams[s->branch].n;
-    }
     pthread_mutex_unlock(&all.lock);
     return 0;
 }
@@ -300,22 +289,19 @@ static int wait_captured(struct lazy *s, struct lazy_mark *m)
 {
     struct capture *c = m->capture;
     if (!s->capture) {
-        if (!c->open || c->n_streams == CAPTURE_STREAMS) {
+        if (!c->open || c->n_streams == CAPTURE_STREAMS)
             return pp_fail(PP_EINTERNAL, "lazy: a wait for a mark of a capture that has ended");
-        }
         s->capture = c;
         s->branch = c->n_streams++;
         c->streams[s->branch] = (struct branch){.stream = s};
     }
-    if (s->capture != c) {
+    if (s->capture != c)
         return pp_fail(PP_EINTERNAL, "lazy: a wait for a mark of another capture");
-    }
     struct item it = {.kind = ITEM_WAIT, .number = (uint64_t)m->node};
     lazy_enqueue(s, &it);
     struct branch *of = &c->streams[m->branch];
-    if (s->branch == 0 && of->n == m->place) {
+    if (s->branch == 0 && of->n == m->place)
         of->returned = true;
-    }
     return 0;
 }
 
@@ -360,8 +346,7 @@ int lazy_mark_elapsed(struct pp_backend *be, void *from, void *to, uint64_t *ns)
     return ok ? 0 : pp_fail(PP_EINTERNAL, "lazy: the time between marks that are not reached");
 }
 
-/* --- life --------------------------------------------------------------------------------------
- */
+/* ---- life */
 
 int lazy_open(struct pp_backend *be, int threads)
 {
@@ -379,9 +364,8 @@ int lazy_open(struct pp_backend *be, int threads)
         return pp_fail(PP_ERESOURCE, "lazy: no thread");
     }
     pthread_mutex_lock(&all.lock);
-    while (!s->started) {
+    while (!s->started)
         pthread_cond_wait(&all.changed, &all.lock);
-    }
     pthread_mutex_unlock(&all.lock);
     be->impl = s;
     be->caps.async = true;

@@ -29,13 +29,11 @@ static void free_capture(struct capture *c)
 {
     static struct capture ended; /* what its marks belong to from here on */
     pthread_mutex_lock(&all.lock);
-    for (struct lazy_mark *m = all.marks; m; m = m->next) {
+    for (struct lazy_mark *m = all.marks; m; m = m->next)
         m->capture = m->capture == c ? &ended : m->capture;
-    }
     pthread_mutex_unlock(&all.lock);
-    for (int k = 0; k < c->n_streams; k++) {
+    for (int k = 0; k < c->n_streams; k++)
         free(c->streams[k].items);
-    }
     free(c->reached);
     free(c);
 }
@@ -45,18 +43,14 @@ int lazy_capture_end(struct pp_backend *be, void **graph)
     struct lazy *s = lazy_of(be);
     struct capture *c = s->capture;
     int rc = 0;
-    if (!c || s->branch != 0 || !pthread_equal(c->thread, pthread_self())) {
+    if (!c || s->branch != 0 || !pthread_equal(c->thread, pthread_self()))
         return pp_fail(PP_EINTERNAL, "lazy: the end of a capture that this thread did not begin");
-    }
     pthread_mutex_lock(&all.lock);
-    for (int k = 1; k < c->n_streams; k++) {
-        if (!c->streams[k].returned && rc == 0) {
+    for (int k = 1; k < c->n_streams; k++)
+        if (!c->streams[k].returned && rc == 0)
             rc = pp_fail(PP_EINTERNAL, "lazy: stream %d has not come back to the capture", k);
-        }
-    }
-    for (int k = 0; k < c->n_streams; k++) {
+    for (int k = 0; k < c->n_streams; k++)
         c->streams[k].stream->capture = NULL;
-    }
     c->open = false;
     all.captures += rc == 0;
     pthread_mutex_unlock(&all.lock);
@@ -96,17 +90,15 @@ void lazy_replay(struct lazy *s, struct capture *c)
         c->streams[k].done = 0;
         left += c->streams[k].n;
     }
-    for (int k = 0; k < c->n_nodes; k++) {
+    for (int k = 0; k < c->n_nodes; k++)
         c->reached[k] = false;
-    }
     while (left > 0) {
         int at = (int)(lazy_draw(&s->seed) % (uint32_t)c->n_streams), tried = 0;
         for (; tried < c->n_streams; tried++, at = (at + 1) % c->n_streams) {
             const struct branch *b = &c->streams[at];
             if (b->done < b->n &&
-                (b->items[b->done].kind != ITEM_WAIT || c->reached[b->items[b->done].number])) {
+                (b->items[b->done].kind != ITEM_WAIT || c->reached[b->items[b->done].number]))
                 break;
-            }
         }
         if (tried == c->n_streams) {
             lazy_note_failure(s, pp_fail(PP_EINTERNAL, "lazy: the graph waits for itself"));

@@ -29,26 +29,22 @@ static struct {
 static int map(void)
 {
     mem.fd = memfd_create("lazy", MFD_CLOEXEC);
-    if (mem.fd < 0 || ftruncate(mem.fd, (off_t)BYTES) != 0) {
+    if (mem.fd < 0 || ftruncate(mem.fd, (off_t)BYTES) != 0)
         return pp_fail_errno(PP_ERESOURCE, "lazy: no memory");
-    }
     mem.shown = mmap(NULL, BYTES, PROT_NONE, MAP_SHARED | MAP_NORESERVE, mem.fd, 0);
     mem.real = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, mem.fd, 0);
-    if (mem.shown == MAP_FAILED || mem.real == MAP_FAILED) {
+    if (mem.shown == MAP_FAILED || mem.real == MAP_FAILED)
         return pp_fail_errno(PP_ERESOURCE, "lazy: no addresses");
-    }
     return 0;
 }
 
 void *lazy_real(const void *p)
 {
-    if (!p) {
+    if (!p)
         return NULL;
-    }
     size_t at = (size_t)((uintptr_t)p - (uintptr_t)mem.shown);
-    if (at >= BYTES) {
+    if (at >= BYTES)
         pp_assert(!"memory of the device");
-    }
     return mem.real + at;
 }
 
@@ -69,9 +65,8 @@ int lazy_alloc(struct pp_backend *be, size_t bytes, void **out)
         at = mem.blocks[k].at + mem.blocks[k].bytes;
         k++;
     }
-    if (rc == 0 && (mem.n == BLOCKS || BYTES - at < need)) {
+    if (rc == 0 && (mem.n == BLOCKS || BYTES - at < need))
         rc = pp_fail(PP_ERESOURCE, "lazy: out of memory");
-    }
     if (rc == 0) {
         memmove(&mem.blocks[k + 1], &mem.blocks[k], (size_t)(mem.n - k) * sizeof(mem.blocks[0]));
         mem.blocks[k] = (struct block){at, need};
@@ -87,9 +82,8 @@ void lazy_free(struct pp_backend *be, void *p, size_t bytes)
     size_t at = (size_t)((char *)p - mem.shown);
     pthread_mutex_lock(&mem.lock);
     int k = 0;
-    while (k < mem.n && mem.blocks[k].at != at) {
+    while (k < mem.n && mem.blocks[k].at != at)
         k++;
-    }
     pp_assert(k < mem.n);
     /* What is taken next is zeroed again. */
     (void)fallocate(mem.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at,

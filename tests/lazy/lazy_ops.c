@@ -19,8 +19,7 @@ void lazy_spoil_at(long n)
     __atomic_store_n(&spoil, n, __ATOMIC_SEQ_CST);
 }
 
-/* --- moving ------------------------------------------------------------------------------------
- */
+/* ---- moving */
 
 struct move {
     void *dst;
@@ -31,11 +30,10 @@ struct move {
 static int do_move(struct pp_backend *be, const void *args)
 {
     const struct move *m = args;
-    if (m->src) {
+    if (m->src)
         memcpy(m->dst, m->src, m->bytes);
-    } else {
+    else
         memset(m->dst, 0, m->bytes);
-    }
     return 0;
 }
 
@@ -92,8 +90,7 @@ static void host_free(struct pp_backend *be, void *p, size_t bytes)
     free(p);
 }
 
-/* --- computing ---------------------------------------------------------------------------------
- */
+/* ---- computing */
 
 #define R(p) lazy_real(p)
 
@@ -177,9 +174,8 @@ static int do_forward(struct pp_backend *be, const void *args)
     PP_TRY(pp_backend_linear_forward(be, p->B, p->I, p->O, p->x, p->W, p->packed, p->b, p->act,
                                      p->z, p->y));
     if (__atomic_load_n(&spoil, __ATOMIC_SEQ_CST) > 0 &&
-        __atomic_sub_fetch(&spoil, 1, __ATOMIC_SEQ_CST) == 0) {
+        __atomic_sub_fetch(&spoil, 1, __ATOMIC_SEQ_CST) == 0)
         p->y[0] = NAN;
-    }
     return 0;
 }
 
@@ -222,9 +218,8 @@ static int linear_backward_weight(struct pp_backend *be, int n, const struct pp_
 {
     struct weights w = {n, I, O, NULL, beta, R(dW), R(db)};
     w.parts = lazy_keep(be, (size_t)n * sizeof(*parts));
-    for (int k = 0; k < n; k++) {
+    for (int k = 0; k < n; k++)
         w.parts[k] = (struct pp_weight_part){parts[k].B, R(parts[k].dz), R(parts[k].x)};
-    }
     return lazy_push(be, do_backward_weight, &w, sizeof(w));
 }
 

@@ -72,9 +72,8 @@ static const struct pp_candidate *find(const struct pp_best *b, const char *sche
     for (int i = 0; i < b->n; i++) {
         const struct pp_candidate *c = &b->items[i];
         if (is_named(c, schedule) && c->microbatches == m && c->chunks == chunks &&
-            c->assignment == how) {
+            c->assignment == how)
             return c;
-        }
     }
     return NULL;
 }
@@ -105,9 +104,8 @@ static void counts_are_divisors_and_powers_with_rows_enough(void **state)
     p.spec.train_n = 1 << 20;
     n = pp_best_counts(&p.spec, counts, PP_BEST_COUNTS_MAX);
     CHECK_INT_EQ(counts[n - 1], 64);
-    for (int i = 1; i < n; i++) {
+    for (int i = 1; i < n; i++)
         assert_true(counts[i] > counts[i - 1]);
-    }
     close_problem(&p);
 }
 
@@ -122,12 +120,10 @@ static void every_schedule_is_tried_in_every_shape(void **state)
     int n = pp_best_counts(&p.spec, counts, PP_BEST_COUNTS_MAX);
     for (const char *const *name = pp_schedule_names(); *name; name++, schedules++) {
         bool found = false;
-        for (int i = 0; i < b.n; i++) {
+        for (int i = 0; i < b.n; i++)
             found = found || is_named(&b.items[i], *name);
-        }
-        if (!found && strcmp(*name, "dualpipe") != 0 && strcmp(*name, "chimera") != 0) {
+        if (!found && strcmp(*name, "dualpipe") != 0 && strcmp(*name, "chimera") != 0)
             fail_msg("no shape of %s", *name);
-        }
     }
     /* chunks 1, 2 and 4: eight layers hold two ranks of four; a default of another number adds */
     assert_true(b.tried >= schedules * n * 3);
@@ -150,9 +146,8 @@ static void every_schedule_is_tried_in_every_shape(void **state)
     p.cfg->pipeline.chunks = 2; /* given: nothing else is tried */
     CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
     CHECK_INT_EQ(b.tried, schedules * n);
-    for (int i = 0; i < b.n; i++) {
+    for (int i = 0; i < b.n; i++)
         CHECK_INT_EQ(b.items[i].chunks, 2);
-    }
     pp_best_fini(&b);
     close_problem(&p);
 }
@@ -196,9 +191,8 @@ static void what_needs_too_much_memory_is_left_out(void **state)
     CHECK_OK(pp_best_search(&p.spec, p.costs, &some));
     CHECK_INT_EQ(some.n + some.same + some.too_large, all.n + all.same);
     assert_true(some.n > 0 && some.too_large > 0);
-    for (int i = 0; i < some.n; i++) {
+    for (int i = 0; i < some.n; i++)
         assert_true(some.items[i].peak_bytes <= p.spec.memory);
-    }
     p.spec.memory = most; /* up to the byte */
     pp_best_fini(&some);
     CHECK_OK(pp_best_search(&p.spec, p.costs, &some));
@@ -247,9 +241,8 @@ static void a_cut_by_time_is_tried_where_it_is_another(void **state)
     p.spec.all_m = false;
     p.spec.time_cuts = true;
     /* by flops 0-3 | 4-7; the first layer in fact takes as long as all others together */
-    for (int s = 0; s < 2; s++) {
+    for (int s = 0; s < 2; s++)
         p.costs->layers[s * 8].f *= 20;
-    }
     CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
     const struct pp_candidate *flops = find(&b, "1f1b", 4, 1, PP_ASSIGN_AUTO);
     const struct pp_candidate *timed = find(&b, "1f1b", 4, 1, PP_ASSIGN_TIME);
@@ -291,7 +284,7 @@ static void the_eager_k_hides_the_measured_hand_over(void **state)
     close_problem(&p);
 }
 
-/* --- whole runs -------------------------------------------------------------------------------*/
+/* ---- whole runs */
 
 static void a_measured_choice_does_not_change_the_weights(void **state)
 {

@@ -118,11 +118,9 @@ static int weights_of_step(struct pp_config *cfg, int *mb, int *timed)
     CHECK_OK(pp_exec_create(&spec, be, tp, data, NULL, &x));
     CHECK_OK(pp_exec_train_step(x, 0, 0.1, 1, 0));
     size_t got = pp_ring_copy(ring, 0, events, 256, NULL, NULL);
-    for (size_t i = 0; i < got; i++) {
-        if (events[i].kind == PP_EVENT_W) {
+    for (size_t i = 0; i < got; i++)
+        if (events[i].kind == PP_EVENT_W)
             mb[n++] = events[i].mb;
-        }
-    }
     struct pp_exec_times times;
     assert_true(pp_exec_times(x, 0, &times));
     *timed = (int)times.n[PP_OP_W];
@@ -149,9 +147,8 @@ static void a_group_is_one_piece_of_work_and_one_record(void **state)
     int mb[64], timed;
     CHECK_INT_EQ(weights_of_step(cfg, mb, &timed), 3);
     CHECK_INT_EQ(timed, 8);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++)
         CHECK_INT_EQ(mb[i], last[i]);
-    }
     pp_config_destroy(&cfg);
     list[7] = list[8] = NULL;
     cfg = config_of(list);

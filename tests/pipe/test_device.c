@@ -24,9 +24,8 @@ static int run_on(const char *backend, const char *const *more, struct outcome *
         "train.batch_size=32",  "train.epochs=2",         "train.optimizer=adam",
         "train.lr=0.01",        "run.log_every=1",        be};
     int n = 9;
-    for (int i = 0; more[i]; i++) {
+    for (int i = 0; more[i]; i++)
         list[n++] = more[i];
-    }
     list[n] = NULL;
     train_run(list, out);
     return out->rc;
@@ -34,9 +33,8 @@ static int run_on(const char *backend, const char *const *more, struct outcome *
 
 static void must(const char *backend, const char *const *more, struct outcome *out)
 {
-    if (run_on(backend, more, out) < 0) {
+    if (run_on(backend, more, out) < 0)
         fail_msg("%s: %s", backend, pp_error_get()->text);
-    }
 }
 
 static void same(const struct outcome *a, const struct outcome *b)
@@ -112,9 +110,8 @@ static void every_schedule_has_the_bits_of_the_cpu(void **state)
                 struct pp_geometry g = {.stages = stages[s],
                                         .chunks = pp_schedule_default_chunks(ops),
                                         .microbatches = atoi(strchr(microbatches[m], '=') + 1)};
-                if (g.stages * g.chunks > 8 || pp_schedule_check(ops, &g) < 0) {
+                if (g.stages * g.chunks > 8 || pp_schedule_check(ops, &g) < 0)
                     continue;
-                }
                 char st[32], sc[96];
                 struct outcome many;
                 snprintf(st, sizeof(st), "pipeline.stages=%d", stages[s]);

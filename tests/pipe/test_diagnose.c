@@ -41,9 +41,8 @@ static void open_scene(struct scene *s)
 
 static void close_scene(struct scene *s)
 {
-    for (int r = 0; r < RANKS; r++) {
+    for (int r = 0; r < RANKS; r++)
         pp_ring_destroy(&s->rings[r]);
-    }
     pp_diagnosis_fini(&s->d);
     pp_run_fini(&s->run);
     pp_config_destroy(&s->cfg);
@@ -63,11 +62,9 @@ static void is_in(struct scene *s, int r, enum pp_event_kind kind, int message, 
 
 static void judge(struct scene *s)
 {
-    for (int r = 0; r < RANKS; r++) {
-        if (s->rings[r]) {
+    for (int r = 0; r < RANKS; r++)
+        if (s->rings[r])
             pp_rank_look(s->rings[r], &s->d.views[r]);
-        }
-    }
     pp_diagnosis_judge(&s->d);
 }
 
@@ -161,9 +158,8 @@ static void nobody_is_blamed_when_all_have_come(void **state)
 {
     struct scene s;
     open_scene(&s);
-    for (int r = 0; r < RANKS; r++) {
+    for (int r = 0; r < RANKS; r++)
         is_in(&s, r, PP_EVENT_CLIP, -1, true);
-    }
     judge(&s);
     CHECK_INT_EQ(s.d.verdict, PP_VERDICT_ALL_WAIT);
     CHECK_INT_EQ(s.d.culprit, -1);

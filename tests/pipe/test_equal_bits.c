@@ -28,9 +28,8 @@ static void run_with(const char *const *extra, struct outcome *out)
         "run.log_every=1",
     };
     int n = 8;
-    for (int i = 0; extra[i]; i++) {
+    for (int i = 0; extra[i]; i++)
         list[n++] = extra[i];
-    }
     list[n] = NULL;
     train_ok(list, out);
 }
@@ -75,9 +74,8 @@ static void run_deep(const char *schedule, int stages, int chunks, const char *m
                             sc,
                             st,
                             ch};
-    for (int i = 0; more[i]; i++) {
+    for (int i = 0; more[i]; i++)
         with[8 + i] = more[i];
-    }
     run_with(with, out);
 }
 
@@ -94,9 +92,8 @@ static int every_schedule(int stages, const char *microbatches, const char *cons
             int v = chunks > 0 ? chunks : pp_schedule_default_chunks(ops);
             struct pp_geometry g = {
                 .stages = stages, .chunks = v, .microbatches = atoi(strchr(microbatches, '=') + 1)};
-            if (stages * v > 16 || pp_schedule_check(ops, &g) < 0) {
+            if (stages * v > 16 || pp_schedule_check(ops, &g) < 0)
                 continue;
-            }
             struct outcome many;
             run_deep(*name, stages, chunks, microbatches, more, &many);
             if (strcmp(many.sha, one->sha) != 0) {
@@ -122,9 +119,8 @@ static void all_schedules_on_up_to_8_ranks_give_the_bits_of_one(void **state)
         struct outcome one;
         run_deep("gpipe", 1, 1, microbatches[m], more, &one);
         int ran = 0;
-        for (int i = 0; i < 4; i++) {
+        for (int i = 0; i < 4; i++)
             ran += every_schedule(stages[i], microbatches[m], more, &one);
-        }
         assert_in_range(ran, 40, 1000);
     }
 }
@@ -160,9 +156,8 @@ static void coalesced_weight_gradients_have_the_same_bits_for_all_schedules(void
     for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
         struct outcome one;
         const char *more[5] = {"train.exact=off"};
-        for (int k = 0; shapes[i].more[k]; k++) {
+        for (int k = 0; shapes[i].more[k]; k++)
             more[1 + k] = shapes[i].more[k];
-        }
         run_deep("gpipe", 1, 1, shapes[i].microbatches, more, &one);
         int ran = every_schedule(shapes[i].stages, shapes[i].microbatches, more, &one);
         assert_in_range(ran, 8, 1000);
@@ -322,9 +317,8 @@ static void a_replica_without_a_share_of_the_last_batch_still_takes_part(void **
     run_with(plain, &one);
     run_with(with, &four);
     CHECK_INT_EQ(one.n_steps, 41);
-    for (int t = 0; t < one.n_steps; t++) {
+    for (int t = 0; t < one.n_steps; t++)
         assert_true(fabs(four.step_loss[t] - one.step_loss[t]) <= 1e-5 * one.step_loss[t]);
-    }
     assert_true(fabs(four.test_loss - one.test_loss) <= 1e-5 * one.test_loss);
 }
 

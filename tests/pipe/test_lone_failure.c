@@ -39,9 +39,8 @@ int __wrap_pp_chunk_forward(struct pp_chunk *c, struct pp_backend *be, int slot,
     if (!is_last && good_runs >= 0 && last_stage_runs > good_runs) {
         /* The first stage is about to write y, which lies with the last stage, after that failed.
          */
-        for (int i = 0; i < 1000 && !broken; i++) {
+        for (int i = 0; i < 1000 && !broken; i++)
             sleep_ms(1);
-        }
         sleep_ms(30);
     }
     return __real_pp_chunk_forward(c, be, slot, rows, x, y);

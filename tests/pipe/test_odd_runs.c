@@ -15,9 +15,8 @@ static void run_with(const char *const *more, struct outcome *out)
 {
     const char *list[16] = {"model.sizes=12 9*7 5", "train.batch_size=32", "data.test_samples=1"};
     int n = 3;
-    for (; *more; more++) {
+    for (; *more; more++)
         list[n++] = *more;
-    }
     list[n] = NULL;
     train_ok(list, out);
 }
@@ -38,9 +37,8 @@ static void fewer_samples_than_a_batch_train_under_every_schedule(void **state)
             struct pp_geometry g = {
                 .stages = 2, .chunks = pp_schedule_default_chunks(ops), .microbatches = 4};
             struct pp_plan *plan = NULL;
-            if (pp_plan_build(*name, &g, &plan) < 0) {
+            if (pp_plan_build(*name, &g, &plan) < 0)
                 continue; /* cannot run this shape with whole batches either */
-            }
             pp_plan_destroy(&plan);
             snprintf(schedule, sizeof(schedule), "pipeline.schedule=%s", *name);
             RUN(&many, rows[i], "pipeline.stages=2", schedule);

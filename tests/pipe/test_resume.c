@@ -64,9 +64,8 @@ static int train(const char *dir, const char *resume, const char *const *setting
 
 static void train_ok(const char *dir, const char *resume, const char *const *settings)
 {
-    if (train(dir, resume, settings) < 0) {
+    if (train(dir, resume, settings) < 0)
         fail_msg("%s", pp_error_get()->text);
-    }
 }
 
 /* All numbers of a run that must not depend on an interruption, from summary.json. */
@@ -113,9 +112,8 @@ static void check_pairs(const char *const *optimizer)
     assert_non_null(mkdtemp(top));
     const char *settings[16];
     int n = 0;
-    for (; optimizer[n]; n++) {
+    for (; optimizer[n]; n++)
         settings[n] = optimizer[n];
-    }
     settings[n] = NULL;
     snprintf(dir, sizeof(dir), "%s/whole", top);
     train_ok(dir, NULL, settings);

@@ -89,9 +89,8 @@ static long of_run(const char *steps, const char *stages, const char *schedule, 
 static void a_step_allocates_nothing(void **state)
 {
     (void)state;
-    if (!COUNTING) {
+    if (!COUNTING)
         skip();
-    }
     static const char *const schedules[] = {"pipeline.schedule=naive", "pipeline.schedule=gpipe",
                                             "pipeline.schedule=1f1b"};
     static const char *const shapes[] = {"pipeline.stages=1", "pipeline.stages=2",

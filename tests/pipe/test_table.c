@@ -17,11 +17,10 @@ static void write_table(const char *schedule, int stages, int chunks, int microb
     CHECK_OK(pp_plan_build(schedule, &g, &plan));
     FILE *f = fopen(TABLE, "w");
     assert_non_null(f);
-    if (comms) {
+    if (comms)
         CHECK_OK(pp_plan_print_csv_comms(plan, f));
-    } else {
+    else
         CHECK_OK(pp_plan_print_csv(plan, f));
-    }
     fclose(f);
     pp_plan_destroy(&plan);
 }
@@ -58,9 +57,8 @@ static void a_table_trains_to_the_bits_of_one_rank(void **state)
         write_table(tables[i].schedule, 2, tables[i].chunks, 4, tables[i].comms);
         run_with("pipeline.schedule=file:" TABLE, "pipeline.stages=2", "pipeline.microbatches=4",
                  &many);
-        if (many.rc < 0) {
+        if (many.rc < 0)
             fail_msg("%s: %s", tables[i].schedule, pp_error_get()->text);
-        }
         CHECK_STR_EQ(many.sha, one.sha);
     }
     unlink(TABLE);

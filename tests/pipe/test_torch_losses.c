@@ -49,9 +49,8 @@ static void golden(const char *name, double out[STEPS])
     assert_non_null(f);
     size_t len = strlen(name);
     bool found = false;
-    while (!found && fgets(line, sizeof(line), f)) {
+    while (!found && fgets(line, sizeof(line), f))
         found = strncmp(line, name, len) == 0 && line[len] == ' ';
-    }
     fclose(f);
     assert_true(found);
     char *at = line + len;
@@ -79,9 +78,8 @@ static void compare(const struct golden_case *c, const char *stages, const char 
                             stages,
                             exact};
     int n = 11;
-    for (int i = 0; c->settings[i]; i++) {
+    for (int i = 0; c->settings[i]; i++)
         list[n++] = c->settings[i];
-    }
     struct outcome o;
     double expected[STEPS];
     train_ok(list, &o);
@@ -99,17 +97,15 @@ static void compare(const struct golden_case *c, const char *stages, const char 
 static void the_first_losses_equal_those_of_torch(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         compare(&cases[i], "pipeline.stages=2", "train.exact=true");
-    }
 }
 
 static void so_do_those_with_coalesced_weight_gradients(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         compare(&cases[i], "pipeline.stages=2", "train.exact=off");
-    }
 }
 
 int main(void)

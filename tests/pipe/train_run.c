@@ -20,9 +20,8 @@ static char *read_text(const char *dir, const char *name)
     char path[PP_PATH_MAX];
     CHECK_OK(pp_path_format(path, "%s/%s", dir, name));
     FILE *f = fopen(path, "r");
-    if (!f) {
+    if (!f)
         return NULL;
-    }
     char *text = NULL;
     size_t bytes = 0;
     assert_true(getdelim(&text, &bytes, '\0', f) >= 0);
@@ -36,9 +35,8 @@ static const char *number(const char *from, const char *key, double *out)
     char quoted[64];
     snprintf(quoted, sizeof(quoted), "\"%s\":", key);
     const char *at = strstr(from, quoted);
-    if (!at) {
+    if (!at)
         return NULL;
-    }
     *out = strtod(at + strlen(quoted), NULL);
     return at;
 }
@@ -123,7 +121,6 @@ void train_run(const char *const *settings, struct outcome *out)
 void train_ok(const char *const *settings, struct outcome *out)
 {
     train_run(settings, out);
-    if (out->rc < 0) {
+    if (out->rc < 0)
         fail_msg("%s", pp_error_get()->text);
-    }
 }

@@ -34,9 +34,8 @@ static inline float *nans(size_t n)
 {
     float *p = pp_alloc(n, sizeof(*p));
     assert_non_null(p);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         p[i] = NAN;
-    }
     return p;
 }
 

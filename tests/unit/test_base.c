@@ -105,9 +105,8 @@ static void sha256_gives_the_nist_answers(void **state)
     struct pp_sha256 s;
     for (size_t i = 0; i < sizeof(kat) / sizeof(kat[0]); i++) {
         pp_sha256_init(&s);
-        for (const char *p = kat[i].text; *p; p++) {
+        for (const char *p = kat[i].text; *p; p++)
             pp_sha256_update(&s, p, 1);
-        }
         pp_sha256_final(&s, d);
         CHECK_STR_EQ(pp_sha256_hex(d, hex), kat[i].hex);
     }
@@ -129,14 +128,12 @@ static void sha256_is_the_same_with_and_without_the_processors_help(void **state
 {
     (void)state;
     uint8_t data[64 * 7];
-    for (size_t i = 0; i < sizeof(data); i++) {
+    for (size_t i = 0; i < sizeof(data); i++)
         data[i] = (uint8_t)(i * 37 + i / 64);
-    }
     for (size_t n = 0; n <= 7; n++) {
         uint32_t plain[8], fast[8];
-        for (uint32_t i = 0; i < 8; i++) {
+        for (uint32_t i = 0; i < 8; i++)
             plain[i] = fast[i] = 0x9e3779b9u * (i + 1);
-        }
         sha256_blocks_plain(plain, data, n);
         if (!sha256_blocks_fast(fast, data, n)) {
             print_message("# no instructions for SHA-256 here\n");
@@ -198,17 +195,15 @@ static void a_dry_arena_counts_what_a_real_one_gives(void **state)
     (void)state;
     struct pp_arena dry = pp_arena_dry();
     static const size_t n[] = {1, 64, 65, 0, 1000};
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 5; i++)
         assert_null(pp_arena_take(&dry, n[i], 4));
-    }
     struct pp_arena a;
     CHECK_OK(pp_arena_create(dry.used, &a));
     for (int i = 0; i < 5; i++) {
         char *p = pp_arena_take(&a, n[i], 4);
         CHECK_INT_EQ((uintptr_t)p % PP_ALIGN, 0);
-        for (size_t k = 0; k < 4 * n[i]; k++) {
+        for (size_t k = 0; k < 4 * n[i]; k++)
             CHECK_INT_EQ(p[k], 0);
-        }
     }
     CHECK_INT_EQ(a.used, dry.used);
     pp_arena_destroy(&a);
@@ -246,15 +241,13 @@ static void sizes_agree_with_128_bits(void **state)
         unsigned __int128 product = (unsigned __int128)a * b, sum = (unsigned __int128)a + b;
         size_t out = 7;
         bool fits = product <= SIZE_MAX;
-        if ((pp_size_mul(a, b, &out) == 0) != fits || out != (fits ? (size_t)product : 7)) {
+        if ((pp_size_mul(a, b, &out) == 0) != fits || out != (fits ? (size_t)product : 7))
             fail_msg("%zu * %zu gives %zu", a, b, out);
-        }
         refused += !fits;
         out = 7;
         fits = sum <= SIZE_MAX;
-        if ((pp_size_add(a, b, &out) == 0) != fits || out != (fits ? (size_t)sum : 7)) {
+        if ((pp_size_add(a, b, &out) == 0) != fits || out != (fits ? (size_t)sum : 7))
             fail_msg("%zu + %zu gives %zu", a, b, out);
-        }
         refused += !fits;
     }
     print_message("# 2000000 results, %d of them refused\n", refused);

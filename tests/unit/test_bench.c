@@ -14,9 +14,8 @@
 
 static void check_near(double found, double expected, double by)
 {
-    if (!(fabs(found - expected) <= by)) {
+    if (!(fabs(found - expected) <= by))
         fail_msg("%.17g, expected %.17g", found, expected);
-    }
 }
 
 static struct pp_bench_sample sample(const char *sha, double loss, double sps)
@@ -27,7 +26,7 @@ static struct pp_bench_sample sample(const char *sha, double loss, double sps)
     return s;
 }
 
-/* --- the verdict ---------------------------------------------------------------------------- */
+/* ---- the verdict */
 
 static void the_same_bits_pass(void **state)
 {
@@ -74,7 +73,7 @@ static void inexact_rows_are_compared_by_their_loss(void **state)
     assert_non_null(strstr(why, "the last loss is 1.99979"));
 }
 
-/* --- figures -------------------------------------------------------------------------------- */
+/* ---- figures */
 
 enum {
     ROUNDS = 3
@@ -172,7 +171,7 @@ static void the_peak_is_that_of_the_cores_in_use(void **state)
     check_near(pp_ceiling_gemm(&(struct pp_ceilings){0}, 2), 0, 0);
 }
 
-/* --- confidence ----------------------------------------------------------------------------- */
+/* ---- confidence */
 
 /* By hand: logs of {100, 110} have mean 4.652826 and variance 4.54195e-3, those of twice that the
  * same variance; df = 2, t = 4.302653, so the interval is 2 * exp(+- 4.302653 * 0.067394). */
@@ -191,12 +190,10 @@ static void the_interval_is_welchs(void **state)
 static void unequal_variances_have_fewer_degrees_of_freedom(void **state)
 {
     double a[3], b[5], change, low, high;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++)
         a[i] = exp(0.01 * (i - 1));
-    }
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 5; i++)
         b[i] = exp(0.1 + 0.1 * (i - 2));
-    }
     /* v = 1e-4 / 3, w = 0.025 / 5: df = 4.0532; t(0.975) = 2.7621 */
     assert_true(pp_bench_change(a, 3, b, 5, &change, &low, &high));
     double reach = 0.5 * (log1p(high) - log1p(low));
@@ -221,7 +218,7 @@ static void a_single_round_has_no_confidence(void **state)
     check_near(change, 0.03, 1e-12);
 }
 
-/* --- ceilings ------------------------------------------------------------------------------- */
+/* ---- ceilings */
 
 static void ceilings_are_rates(void **state)
 {
@@ -230,9 +227,8 @@ static void ceilings_are_rates(void **state)
     CHECK_OK(pp_ceilings_measure(&spec, &c));
     const double rates[] = {c.fma_core[0], c.fma_all,    c.gemm_core,
                             c.gemm_all,    c.triad_core, c.triad_all};
-    for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++) {
+    for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++)
         assert_true(isfinite(rates[i]) && rates[i] > 0);
-    }
     assert_true(c.cores >= 1 && c.fma_cores >= 1 && c.gemm_n > 0 && c.isa[0]);
     assert_true(c.cores == 1 || c.ping_pong >= 0);
 }
@@ -247,9 +243,8 @@ static void ceilings_of_a_device_are_rates(void **state)
     assert_true(c.gemm_n == 128 || c.gemm_n == 256);
     CHECK_INT_EQ(c.copy_bytes, 16 * (size_t)c.gemm_n * (size_t)c.gemm_n);
     const double rates[] = {c.gemm[0], c.gemm[1], c.gemm[2], c.copy, c.launch, c.op};
-    for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++) {
+    for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++)
         assert_true(isfinite(rates[i]) && rates[i] > 0);
-    }
     CHECK_INT_EQ(c.nodes, 0);
     assert_true(strncmp(c.name, "cpu: ", 5) == 0);
 }

@@ -23,9 +23,8 @@ static struct pp_bubble explain(const struct pp_plan *plan, int heavy, double fa
     struct pp_sim_costs costs;
     struct pp_bubble b;
     pp_sim_uniform(plan, 1, 1, 1, arrays, &costs);
-    for (int op = 0; op < 3; op++) {
+    for (int op = 0; op < 3; op++)
         arrays[op * plan->n_virtual + heavy] *= factor;
-    }
     costs.slots = true;
     CHECK_OK(pp_bubble_explain(plan, &costs, every, idle, &b));
     return b;

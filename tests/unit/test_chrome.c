@@ -34,9 +34,8 @@ static const struct pp_chrome_args none = {.step = -1, .stage = -1, .chunk = -1,
 
 static void check_has(const char *words)
 {
-    if (!strstr(text, words)) {
+    if (!strstr(text, words))
         fail_msg("no '%s' in:\n%s", words, text);
-    }
 }
 
 static void the_first_event_says_what_the_file_is(void **state)
@@ -99,9 +98,8 @@ static void every_kind_has_its_track(void **state)
         [PP_EVENT_RECV] = PP_CHROME_RECV,
         [PP_EVENT_RELEASE] = PP_CHROME_RECV,
     };
-    for (int kind = 0; kind < PP_EVENT_KINDS; kind++) {
+    for (int kind = 0; kind < PP_EVENT_KINDS; kind++)
         CHECK_INT_EQ(pp_chrome_track_of(kind), expected[kind]);
-    }
     char name[PP_CHROME_NAME_MAX];
     CHECK_STR_EQ(pp_chrome_name(name, 'F', false, 5, 3), "F3");
     CHECK_STR_EQ(pp_chrome_name(name, 'W', true, 5, 3), "5W3");
@@ -160,9 +158,8 @@ static void what_reaches_the_disk_are_whole_lines(void **state)
         FILE *seen = fopen(path, "r");
         assert_non_null(seen);
         char last = '\n';
-        if (fseek(seen, -1, SEEK_END) == 0) {
+        if (fseek(seen, -1, SEEK_END) == 0)
             last = (char)fgetc(seen);
-        }
         CHECK_INT_EQ(last, '\n');
         long size = (assert_int_equal(fseek(seen, 0, SEEK_END), 0), ftell(seen));
         assert_true(ftell(f) - size < 4096);

@@ -94,9 +94,8 @@ static void tensors_are_listed_in_the_order_of_layers(void **state)
                                          "optimizer.m.layers.2.bias"};
     float one = 1;
     struct pp_st_item items[6];
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 6; i++)
         items[i] = (struct pp_st_item){.name = names[i], .dtype = PP_ST_F32, .data = &one};
-    }
     struct pp_ckpt_state s = {.step = 1, .config_hash = HASH};
     CHECK_OK(pp_ckpt_begin(&pp_io_system, *state, 1, HASH, 0, &save));
     CHECK_OK(pp_ckpt_write_part(&pp_io_system, &save, 0, 1, items, 6, &part));
@@ -258,9 +257,8 @@ static void a_sweep_takes_what_killed_processes_left_and_nothing_else(void **sta
         snprintf(inside, sizeof(inside), "%s/file", left[i]);
         file_write(in_folder(state, inside), "x", 1);
     }
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 8; i++)
         CHECK_INT_EQ(mkdir(in_folder(state, other[i]), 0700), 0);
-    }
     /* links: the trash of one that was a checkpoint; else neither it nor what it leads to */
     CHECK_INT_EQ(symlink("step-00000004", in_folder(state, ".trash-step-00000002-7")), 0);
     CHECK_INT_EQ(symlink("step-00000004", in_folder(state, "step-00000009.tmp-9")), 0);
@@ -270,9 +268,8 @@ static void a_sweep_takes_what_killed_processes_left_and_nothing_else(void **sta
     CHECK_INT_EQ(folder_count(*state, NULL, 0), 14);
     CHECK_OK(pp_ckpt_sweep(&pp_io_system, *state, soon));
     CHECK_INT_EQ(folder_count(*state, NULL, 0), 10);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++)
         assert_false(there(state, left[i]));
-    }
     CHECK_OK(pp_ckpt_sweep(&pp_io_system, in_folder(state, "none"), soon));
 }
 
@@ -332,9 +329,8 @@ static void checkpoints_are_listed_the_newest_first(void **state)
     CHECK_OK(pp_ckpt_list(*state, &steps, &n));
     CHECK_INT_EQ(n, 0);
     pp_free(steps);
-    for (int64_t step = 9; step < 9000000000; step *= 1000) {
+    for (int64_t step = 9; step < 9000000000; step *= 1000)
         CHECK_OK(save_at(&io.io, in_folder(state, PP_CKPT_DIR), step, 1));
-    }
     CHECK_OK(pp_ckpt_list(*state, &steps, &n));
     CHECK_INT_EQ(n, 3);
     CHECK_INT_EQ(steps[0], 9000000);

@@ -106,9 +106,8 @@ static void a_failure_of_any_call_is_said_and_leaves_the_old_one(void **state)
             pp_error_clear();
             int rc = save_and_prune(&io.io, *state, 200, 2);
             if (rc != PP_EIO || !strstr(pp_error_get()->text, *state) ||
-                !strstr(pp_error_get()->text, strerror(errors[e]))) {
+                !strstr(pp_error_get()->text, strerror(errors[e])))
                 fail_msg("call %d of '%s': %d, '%s'", at, io.names, rc, pp_error_get()->text);
-            }
             CHECK_INT_EQ(io.fsyncs_after_failure, 0);
             assert_true(newest_step(*state) >= 100);
             no_leftover_has_a_final_name(*state);
@@ -132,11 +131,9 @@ static void a_failed_save_leaves_no_temporary_folder(void **state)
         struct test_io io = test_io(IO_FAIL, at, ENOSPC);
         (void)save_at(&io.io, *state, 200, 2);
         DIR *d = opendir(*state);
-        for (struct dirent *e; (e = readdir(d));) {
-            if (strstr(e->d_name, ".tmp-")) {
+        for (struct dirent *e; (e = readdir(d));)
+            if (strstr(e->d_name, ".tmp-"))
                 fail_msg("call %d of '%s': %s is left", at, io.names, e->d_name);
-            }
-        }
         closedir(d);
     }
 }
@@ -154,9 +151,8 @@ static void thinning_out_that_is_cut_off_leaves_only_whole_ones(void **state)
         for (int at = 1; at <= 40; at++) {
             folder_empty(*state);
             struct test_io again = plain_io();
-            for (int step = 1; step <= 3; step++) {
+            for (int step = 1; step <= 3; step++)
                 CHECK_OK(save_at(&again.io, *state, step, 2));
-            }
             struct test_io io = test_io(after ? IO_STOP_AFTER : IO_STOP_BEFORE, at, 0);
             int rc = pp_ckpt_prune(&io.io, *state, 1, 3);
             CHECK_INT_EQ(newest_step(*state), 3);
@@ -164,9 +160,8 @@ static void thinning_out_that_is_cut_off_leaves_only_whole_ones(void **state)
             CHECK_OK(pp_ckpt_sweep(&again.io, *state, INT64_MAX));
             CHECK_OK(pp_ckpt_prune(&again.io, *state, 1, 3));
             CHECK_INT_EQ(folder_count(*state, NULL, 0), 1);
-            if (rc == 0) {
+            if (rc == 0)
                 break;
-            }
             assert_true(at < 40);
         }
     }
@@ -181,9 +176,8 @@ static void where_names_cannot_be_swapped_a_step_is_replaced_all_the_same(void *
     const char *up_to = strstr(all.names, "exchange");
     assert_non_null(up_to);
     int at = 1;
-    for (const char *p = all.names; p < up_to; p++) {
+    for (const char *p = all.names; p < up_to; p++)
         at += *p == ' ';
-    }
     start(state);
     struct test_io io = test_io(IO_FAIL, at, EINVAL);
     CHECK_OK(save_at(&io.io, *state, 100, 4));
@@ -202,9 +196,8 @@ static void a_failed_flush_after_two_names_were_swapped_removes_neither(void **s
     const char *up_to = strstr(strstr(all.names, "exchange"), "sync_dir");
     assert_non_null(up_to);
     int at = 1;
-    for (const char *p = all.names; p < up_to; p++) {
+    for (const char *p = all.names; p < up_to; p++)
         at += *p == ' ';
-    }
     start(state);
     struct test_io io = test_io(IO_FAIL, at, EIO);
     CHECK_FAILS(save_at(&io.io, *state, 100, 2), PP_EIO, "cannot flush folder");

@@ -20,9 +20,8 @@ static int save_two(const char *dir, int64_t step)
     struct pp_ckpt_state s = {.step = step, .config_hash = HASH};
     pp_ckpt_set(&s, "loss", 0.25);
     PP_TRY(pp_ckpt_begin(&io.io, dir, step, HASH, 0, &save));
-    for (int r = 0; r < 2; r++) {
+    for (int r = 0; r < 2; r++)
         PP_TRY(pp_ckpt_write_part(&io.io, &save, r, 2, &items[r], 1, &parts[r]));
-    }
     return pp_ckpt_commit(&io.io, &save, &s, "a=1\n", parts, 2);
 }
 
@@ -122,11 +121,10 @@ static void links_pipes_and_folders_are_not_read(void **state)
             const char *path = in_step(state, 1, names[i]);
             /* even a link to the very same bytes */
             CHECK_INT_EQ(rename(path, in_folder(state, "elsewhere")), 0);
-            if (kind == 0) {
+            if (kind == 0)
                 CHECK_INT_EQ(symlink("../elsewhere", path), 0);
-            } else {
+            else
                 CHECK_INT_EQ(kind == 1 ? mkfifo(path, 0600) : mkdir(path, 0700), 0);
-            }
             refused_with(in_step(state, 1, ""), names[i],
                          kind == 0 ? "symbolic link" : "no regular file", 0);
         }
@@ -153,8 +151,7 @@ static void files_of_another_step_are_refused(void **state)
     }
 }
 
-/* --- made to match ------------------------------------------------------------------------------
- */
+/* ---- made to match */
 
 static void hex_of(const void *data, size_t n, char out[PP_SHA256_HEX])
 {
@@ -229,9 +226,8 @@ static void a_tensor_in_two_files_is_refused(void **state)
     const struct pp_st_item item = {.name = "twice", .dtype = PP_ST_F32, .data = &one};
     struct pp_ckpt_state s = {.step = 1, .config_hash = HASH};
     CHECK_OK(pp_ckpt_begin(&io.io, *state, 1, HASH, 0, &save));
-    for (int r = 0; r < 2; r++) {
+    for (int r = 0; r < 2; r++)
         CHECK_OK(pp_ckpt_write_part(&io.io, &save, r, 2, &item, 1, &parts[r]));
-    }
     CHECK_OK(pp_ckpt_commit(&io.io, &save, &s, "", parts, 2));
     refused_with(in_step(state, 1, ""), "stage-0001-of-0002", "tensor twice is in", 0);
 }
@@ -330,9 +326,8 @@ static void states_that_no_ppcli_wrote_are_refused(void **state)
 static void a_damaged_newest_one_is_not_used(void **state)
 {
     struct pp_ckpt *ck = NULL;
-    for (int64_t step = 1; step <= 3; step++) {
+    for (int64_t step = 1; step <= 3; step++)
         CHECK_OK(save_two(*state, step));
-    }
     CHECK_INT_EQ(truncate(in_step(state, 3, "stage-0001-of-0002.safetensors"), 5), 0);
     unlink(in_step(state, 2, "MANIFEST"));
     CHECK_OK(pp_ckpt_open_latest(*state, PP_CKPT_VERIFY, true, &ck));

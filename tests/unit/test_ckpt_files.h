@@ -44,9 +44,8 @@ static inline bool io_goes(const struct pp_io *io, const char *name, bool *out_l
     struct test_io *t = test_io_of(io);
     int call = ++t->calls;
     size_t used = strlen(t->names);
-    if (used + strlen(name) + 2 < sizeof(t->names)) {
+    if (used + strlen(name) + 2 < sizeof(t->names))
         snprintf(t->names + used, sizeof(t->names) - used, "%s ", name);
-    }
     *out_lost = false;
     errno = EIO;
     switch (t->fault) {
@@ -65,9 +64,8 @@ static inline bool io_goes(const struct pp_io *io, const char *name, bool *out_l
 
 #define IO_CALL(name, expr)                                                                        \
     bool lost;                                                                                     \
-    if (!io_goes(io, name, &lost)) {                                                               \
+    if (!io_goes(io, name, &lost))                                                                 \
         return -1;                                                                                 \
-    }                                                                                              \
     int rc = (expr);                                                                               \
     if (lost) {                                                                                    \
         errno = EIO;                                                                               \
@@ -78,9 +76,8 @@ static inline bool io_goes(const struct pp_io *io, const char *name, bool *out_l
 static inline int test_create(const struct pp_io *io, const char *path)
 {
     bool lost;
-    if (!io_goes(io, "create", &lost)) {
+    if (!io_goes(io, "create", &lost))
         return -1;
-    }
     int fd = pp_io_system.ops->create(&pp_io_system, path);
     if (lost && fd >= 0) {
         close(fd);
@@ -101,9 +98,8 @@ static inline ssize_t test_write(const struct pp_io *io, int fd, const void *dat
         return write(fd, data, bytes > 0 ? 1 : 0);
     }
     bool lost;
-    if (!io_goes(io, "write", &lost)) {
+    if (!io_goes(io, "write", &lost))
         return -1;
-    }
     ssize_t n = write(fd, data, bytes);
     errno = EIO;
     return lost ? -1 : n;
@@ -182,14 +178,12 @@ static inline int folder_count(const char *dir, char *last, size_t bytes)
     for (struct dirent *e; d && (e = readdir(d));) {
         if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0) {
             n++;
-            if (last) {
+            if (last)
                 snprintf(last, bytes, "%s", e->d_name);
-            }
         }
     }
-    if (d) {
+    if (d)
         closedir(d);
-    }
     return n;
 }
 

@@ -34,9 +34,8 @@ static void what_a_killed_process_left_is_taken_over(void **state)
     if (child == 0) {
         struct pp_lock l;
         char byte = pp_lock_take(*state, &l) == 0 ? 'y' : 'n';
-        if (write(ready[1], &byte, 1) == 1) {
+        if (write(ready[1], &byte, 1) == 1)
             pause();
-        }
         _exit(0);
     }
     char byte = 0;

@@ -33,9 +33,8 @@ static inline void fill_layer(struct layer_items *l, int layer, int64_t step)
     for (int k = 0; k < 4; k++) {
         snprintf(l->names[k], sizeof(l->names[k]), "%slayers.%d.%s", k < 2 ? "" : "optimizer.m.",
                  layer, k % 2 == 0 ? "weight" : "bias");
-        for (int i = 0; i < 8; i++) {
+        for (int i = 0; i < 8; i++)
             l->values[k][i] = value_of(layer, k, step, i);
-        }
         l->items[k] = (struct pp_st_item){.name = l->names[k],
                                           .dtype = PP_ST_F32,
                                           .n_dims = k % 2 == 0 ? 2 : 1,
@@ -122,9 +121,8 @@ static inline void check_values(const struct pp_ckpt *ck, int64_t step)
 static inline int64_t newest_step(const char *dir)
 {
     struct pp_ckpt *ck = NULL;
-    if (pp_ckpt_open_latest(dir, PP_CKPT_VERIFY, true, &ck) < 0) {
+    if (pp_ckpt_open_latest(dir, PP_CKPT_VERIFY, true, &ck) < 0)
         return -1;
-    }
     int64_t step = pp_ckpt_state(ck)->step;
     check_values(ck, step);
     pp_ckpt_close(&ck);

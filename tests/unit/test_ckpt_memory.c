@@ -38,9 +38,8 @@ static int try_all(int (*work)(void **state), void **state)
             CHECK_INT_EQ(rc, 0);
             return n;
         }
-        if (rc != PP_ERESOURCE) {
+        if (rc != PP_ERESOURCE)
             fail_msg("allocation %d: %d, '%s'", n, rc, pp_error_get()->text);
-        }
     }
     fail_msg("still failing");
     return -1;

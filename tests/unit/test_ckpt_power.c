@@ -12,8 +12,7 @@
 #define NODES 256
 #define OPS 1024
 
-/* --- recording ----------------------------------------------------------------------------------
- */
+/* ---- recording */
 
 struct entry {
     int folder, node; /* node < 0: the name is gone */
@@ -55,9 +54,8 @@ static struct recorder *recorder_of(const struct pp_io *io)
 static void apply(struct entry *names, int *n, const struct entry *e)
 {
     int i = 0;
-    while (i < *n && (names[i].folder != e->folder || strcmp(names[i].name, e->name) != 0)) {
+    while (i < *n && (names[i].folder != e->folder || strcmp(names[i].name, e->name) != 0))
         i++;
-    }
     if (e->node >= 0) {
         assert_true(i < NODES);
         names[i] = *e;
@@ -75,15 +73,12 @@ static int locate(const struct recorder *r, const char *path, const char **name)
     path += n + 1;
     const char *slash = strchr(path, '/');
     *name = slash ? slash + 1 : path;
-    if (!slash) {
+    if (!slash)
         return 0;
-    }
-    for (int i = 0; i < r->n_live; i++) {
+    for (int i = 0; i < r->n_live; i++)
         if (r->live[i].folder == 0 && strlen(r->live[i].name) == (size_t)(slash - path) &&
-            strncmp(r->live[i].name, path, (size_t)(slash - path)) == 0) {
+            strncmp(r->live[i].name, path, (size_t)(slash - path)) == 0)
             return r->live[i].node;
-        }
-    }
     fail_msg("no folder of %s", path);
     return -1;
 }
@@ -94,11 +89,9 @@ static struct entry entry_at(const struct recorder *r, const char *path)
     const char *name;
     e.folder = locate(r, path, &name);
     snprintf(e.name, sizeof(e.name), "%s", name);
-    for (int i = 0; i < r->n_live; i++) {
-        if (r->live[i].folder == e.folder && strcmp(r->live[i].name, e.name) == 0) {
+    for (int i = 0; i < r->n_live; i++)
+        if (r->live[i].folder == e.folder && strcmp(r->live[i].name, e.name) == 0)
             e.node = r->live[i].node;
-        }
-    }
     return e;
 }
 
@@ -118,9 +111,8 @@ static void change(struct recorder *r, struct entry a, const struct entry *b)
         assert_int_equal(a.folder, b->folder);
         op->set[op->n_set++] = *b;
     }
-    for (int i = 0; i < op->n_set; i++) {
+    for (int i = 0; i < op->n_set; i++)
         apply(r->live, &r->n_live, &op->set[i]);
-    }
 }
 
 static void add_node(struct recorder *r, const char *path)
@@ -241,14 +233,12 @@ static struct recorder *record(const char *root)
 
 static void forget(struct recorder *r)
 {
-    for (int i = 0; i < r->n; i++) {
+    for (int i = 0; i < r->n; i++)
         free((void *)(uintptr_t)r->ops[i].data);
-    }
     free(r);
 }
 
-/* --- what is found afterwards -------------------------------------------------------------------
- */
+/* ---- what is found afterwards */
 
 /* Numbers that look random and are the same in every run. */
 static uint32_t next_random(uint32_t *s)
@@ -270,11 +260,9 @@ static bool is_lucky(enum luck luck, uint32_t *seed)
 
 static bool flushed(const struct recorder *r, int from, int up_to, enum op_kind kind, int node)
 {
-    for (int i = from; i < up_to; i++) {
-        if (r->ops[i].kind == kind && r->ops[i].node == node) {
+    for (int i = from; i < up_to; i++)
+        if (r->ops[i].kind == kind && r->ops[i].node == node)
             return true;
-        }
-    }
     return false;
 }
 
@@ -285,16 +273,13 @@ static void make_file(const struct recorder *r, int node, int cut, enum luck luc
     assert_non_null(f);
     for (int i = 0; i < cut; i++) {
         const struct op *op = &r->ops[i];
-        if (op->kind != OP_WRITE || op->node != node) {
+        if (op->kind != OP_WRITE || op->node != node)
             continue;
-        }
-        if (flushed(r, i, cut, OP_FLUSH, node) || is_lucky(luck, seed)) {
+        if (flushed(r, i, cut, OP_FLUSH, node) || is_lucky(luck, seed))
             fwrite(op->data, 1, op->bytes, f);
-        } else if (is_lucky(luck, seed)) {
-            for (size_t k = 0; k < op->bytes; k++) {
+        else if (is_lucky(luck, seed))
+            for (size_t k = 0; k < op->bytes; k++)
                 fputc(0, f);
-            }
-        }
     }
     fclose(f);
 }
@@ -309,17 +294,14 @@ static void make_disk(const struct recorder *r, int start, int cut, enum luck lu
     for (int i = 0; i < cut; i++) {
         const struct op *op = &r->ops[i];
         if (op->kind == OP_NAMES &&
-            (i < start || flushed(r, i, cut, OP_FLUSH_NAMES, op->node) || is_lucky(luck, seed))) {
-            for (int k = 0; k < op->n_set; k++) {
+            (i < start || flushed(r, i, cut, OP_FLUSH_NAMES, op->node) || is_lucky(luck, seed)))
+            for (int k = 0; k < op->n_set; k++)
                 apply(names, &n, &op->set[k]);
-            }
-        }
     }
     folder_empty(to);
     for (int i = 0; i < n; i++) {
-        if (names[i].folder != 0 || strlen(names[i].name) != 13) {
+        if (names[i].folder != 0 || strlen(names[i].name) != 13)
             continue;
-        }
         char path[PP_PATH_MAX];
         CHECK_OK(pp_path_format(path, "%s/%s", to, names[i].name));
         CHECK_INT_EQ(mkdir(path, 0777), 0);
@@ -342,9 +324,8 @@ static void check_whole(const char *dir, int cut)
         char path[PP_PATH_MAX];
         struct pp_ckpt *ck = NULL;
         CHECK_OK(pp_ckpt_step_path(dir, steps[i], path));
-        if (pp_ckpt_open(path, PP_CKPT_VERIFY, &ck) < 0) {
+        if (pp_ckpt_open(path, PP_CKPT_VERIFY, &ck) < 0)
             fail_msg("power lost before operation %d: %s", cut, pp_error_get()->text);
-        }
         pp_ckpt_close(&ck);
     }
     pp_free(steps);

@@ -31,9 +31,8 @@ static void no_launcher(void)
     static const char *const names[] = {
         "OMPI_COMM_WORLD_SIZE", "PMIX_RANK",   "PMI_RANK", "PMI_SIZE",
         "SLURM_NTASKS",         "SLURM_PROCID"};
-    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
         unsetenv(names[i]);
-    }
 }
 
 /* The size pp_mpi_launched() says, -1 when it says no. */
@@ -102,9 +101,8 @@ static void the_mpi_version_is_a_name_and_a_number(void **state)
         return;
     }
     const char *number = strrchr(v, ' ');
-    if (!number || number[1] < '0' || number[1] > '9' || strpbrk(v, ",\n\t")) {
+    if (!number || number[1] < '0' || number[1] > '9' || strpbrk(v, ",\n\t"))
         fail_msg("the version is '%s'", v);
-    }
 }
 
 static void one_rank_alone_agrees_with_itself(void **state)
@@ -168,9 +166,8 @@ static void ranks_are_pinned_when_each_has_a_core(void **state)
     assert_int_equal(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
     int n = CPU_COUNT(&allowed);
     int last = CPU_SETSIZE - 1;
-    while (!CPU_ISSET(last, &allowed)) {
+    while (!CPU_ISSET(last, &allowed))
         last--;
-    }
     int core;
     CHECK_INT_EQ(cores_of_last(n, &core), 1);
     CHECK_INT_EQ(core, last);
@@ -215,9 +212,8 @@ static void a_sleeper_is_woken_and_does_not_wait_for_its_timeout(void **state)
     pthread_join(t, NULL);
     CHECK_OK(h.rc);
     /* Unwoken, each of the 20 would need most of its 50 ms. */
-    if (waking_ns > 400000000) {
+    if (waking_ns > 400000000)
         fail_msg("20 wake-ups took %llu ms", (unsigned long long)(waking_ns / 1000000));
-    }
 }
 
 static void a_value_that_is_there_wins_over_a_stop(void **state)
@@ -234,17 +230,15 @@ static void a_crowded_back_off_gives_up_its_core_soon(void **state)
     struct pp_backoff alone = {.crowded = false};
     struct pp_backoff crowded = {.crowded = true};
     int n = 0;
-    while (pp_backoff_pause(&crowded)) {
+    while (pp_backoff_pause(&crowded))
         n++;
-    }
     assert_in_range(n, 1, 16);
-    while (pp_backoff_pause(&alone)) {
+    while (pp_backoff_pause(&alone))
         n++;
-    }
     assert_in_range(n, 100, 10000);
 }
 
-/* --- which one connects the ranks ------------------------------------------------------------- */
+/* ---- which one connects the ranks */
 
 static struct pp_seat seat(int process, int number, const char *uuid)
 {

@@ -11,7 +11,7 @@
 #define RANKS_MAX 64
 #define CHANNELS_MAX 4096
 
-/* --- places ---------------------------------------------------------------------------------- */
+/* ---- places */
 
 static void a_device_of_its_own_for_each_rank_is_accepted(void **state)
 {
@@ -35,7 +35,7 @@ static void ranks_that_claim_different_hosts_may_share_a_device(void **state)
     CHECK_OK(pp_nccl_check_places(places, 2));
 }
 
-/* --- order of creation ----------------------------------------------------------------------- */
+/* ---- order of creation */
 
 struct run {
     int size, n;
@@ -69,9 +69,8 @@ static int next_of(const struct run *r, int rank, const bool *made)
     int next = -1;
     for (int i = 0; i < r->n; i++) {
         bool mine = r->all[i].src == rank || r->all[i].dst == rank;
-        if (mine && !made[i] && (next < 0 || r->round[i] < r->round[next])) {
+        if (mine && !made[i] && (next < 0 || r->round[i] < r->round[next]))
             next = i;
-        }
     }
     return next;
 }
@@ -84,18 +83,16 @@ static void everybody_gets_through(const struct run *r)
         int before = left;
         for (int rank = 0; rank < r->size; rank++) {
             int i = next_of(r, rank, made);
-            if (i < 0) {
+            if (i < 0)
                 continue;
-            }
             int peer = r->all[i].src == rank ? r->all[i].dst : r->all[i].src;
             if (next_of(r, peer, made) == i) {
                 made[i] = true;
                 left--;
             }
         }
-        if (left == before) {
+        if (left == before)
             fail_msg("%d of %d channels are never made", left, r->n);
-        }
     }
 }
 
@@ -106,13 +103,11 @@ static void no_rank_twice_in_a_round(const struct run *r)
         int n = 0;
         memset(busy, 0, sizeof(busy));
         for (int i = 0; i < r->n; i++) {
-            if (r->round[i] != round) {
+            if (r->round[i] != round)
                 continue;
-            }
             n++;
-            if (busy[r->all[i].src] || busy[r->all[i].dst]) {
+            if (busy[r->all[i].src] || busy[r->all[i].dst])
                 fail_msg("round %d: channel %d shares a rank with another", round, r->all[i].id);
-            }
             busy[r->all[i].src] = busy[r->all[i].dst] = true;
         }
         assert_int_not_equal(n, 0);

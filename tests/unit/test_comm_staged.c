@@ -35,9 +35,8 @@ static int host_alloc(struct pp_backend *be, size_t bytes, void **out)
 {
     static char pool[32 << 20];
     static size_t used;
-    if (bytes > sizeof(pool) - used) {
+    if (bytes > sizeof(pool) - used)
         return pp_fail(PP_ERESOURCE, "the pool is too small");
-    }
     *out = pool + used;
     used += bytes;
     return 0;

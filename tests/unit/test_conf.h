@@ -42,9 +42,8 @@ static inline int enter_test_dir(void **state)
     char fast[] = "/dev/shm/ppcli-conf-XXXXXX", usual[] = "/tmp/ppcli-conf-XXXXXX";
     const char *dir = mkdtemp(fast); /* thousands of small files */
     dir = dir ? dir : mkdtemp(usual);
-    if (!dir || chdir(dir) != 0 || !getcwd(test_dir, sizeof(test_dir))) {
+    if (!dir || chdir(dir) != 0 || !getcwd(test_dir, sizeof(test_dir)))
         return -1;
-    }
     return 0;
 }
 
@@ -85,9 +84,8 @@ static inline int load_file(const char *path, struct pp_config **out, va_list ar
 
 static inline void show_problems(const struct pp_config *cfg)
 {
-    for (int i = 0; i < pp_config_problem_count(cfg); i++) {
+    for (int i = 0; i < pp_config_problem_count(cfg); i++)
         print_message("# %s\n", pp_config_problem_text(cfg, i));
-    }
 }
 
 /* A config that must be good; text NULL: no file. The caller destroys it. */
@@ -95,16 +93,14 @@ static inline struct pp_config *good(const char *text, ...)
 {
     struct pp_config *cfg = NULL;
     va_list args;
-    if (text) {
+    if (text)
         put_text("t.ini", text);
-    }
     va_start(args, text);
     int rc = load_file(text ? "t.ini" : NULL, &cfg, args);
     va_end(args);
     if (rc != 0) {
-        if (cfg) {
+        if (cfg)
             show_problems(cfg);
-        }
         fail_msg("'%s' gave %d: %s", text ? text : "(no file)", rc, pp_error_get()->text);
     }
     return cfg;
@@ -130,9 +126,8 @@ static inline void bad_bytes(const void *text, size_t bytes, ...)
         n++;
     }
     va_end(lines);
-    if (pp_config_problem_count(cfg) != n) {
+    if (pp_config_problem_count(cfg) != n)
         show_problems(cfg);
-    }
     CHECK_INT_EQ(pp_config_problem_count(cfg), n);
     pp_config_destroy(&cfg);
 }
@@ -144,17 +139,15 @@ static inline void refuses(const char *words, const char *text, ...)
 {
     struct pp_config *cfg = NULL;
     va_list args;
-    if (text) {
+    if (text)
         put_text("t.ini", text);
-    }
     va_start(args, text);
     int rc = load_file(text ? "t.ini" : NULL, &cfg, args);
     va_end(args);
     CHECK_INT_EQ(rc, PP_ECONFIG);
     bool found = false;
-    for (int i = 0; i < pp_config_problem_count(cfg); i++) {
+    for (int i = 0; i < pp_config_problem_count(cfg); i++)
         found |= strstr(pp_config_problem_text(cfg, i), words) != NULL;
-    }
     if (!found) {
         show_problems(cfg);
         fail_msg("no problem says '%s'", words);

@@ -158,9 +158,8 @@ static void check_note(const char *a, const char *b, const char *expected)
 {
     struct pp_config *cfg = good(NULL, a, b, NULL);
     CHECK_INT_EQ(pp_config_note_count(cfg), expected ? 1 : 0);
-    if (expected) {
+    if (expected)
         CHECK_STR_EQ(pp_config_note_text(cfg, 0), expected);
-    }
     pp_config_destroy(&cfg);
 }
 

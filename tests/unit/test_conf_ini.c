@@ -209,9 +209,8 @@ static void all_kinds_of_problems_are_found_in_one_pass_in_file_order(void **sta
 static void thousands_of_problems_are_counted_and_the_list_is_capped(void **state)
 {
     char *text = calloc(5000, 8);
-    for (int i = 0; i < 5000; i++) {
+    for (int i = 0; i < 5000; i++)
         memcpy(text + 3 * i, "x\n\n", 3);
-    }
     put_file("t.ini", text, 15000);
     free(text);
     struct pp_config *cfg = NULL;

@@ -61,9 +61,8 @@ static void keys_are_printed_aligned_by_section(void **state)
     free(text);
     text = printed(NULL, PP_KEYS_TEXT);
     assert_non_null(strstr(text, "\n\n[run]\n"));
-    for (int i = 0; i < pp_config_key_count(); i++) {
+    for (int i = 0; i < pp_config_key_count(); i++)
         assert_non_null(strstr(text, strchr(pp_config_key_name(i), '.') + 1));
-    }
     free(text);
     text = printed("train.optimizer", PP_KEYS_TEXT);
     CHECK_STR_EQ(text, "[train]\n  optimizer  choice      adam             sgd | momentum | adam | "

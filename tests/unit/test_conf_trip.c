@@ -32,9 +32,8 @@ static int below(int n)
 static const char *one_of(const char *const *words)
 {
     int n = 0;
-    while (words[n]) {
+    while (words[n])
         n++;
-    }
     return words[below(n)];
 }
 
@@ -70,9 +69,8 @@ static void print_assignment(FILE *f, int layers, int stages)
         int room = layers - first - (stages - s - 1);
         int last = s == stages - 1 ? layers - 1 : first + below(room);
         fprintf(f, "%s%d", s ? "|" : "", first);
-        if (first != last || below(2)) {
+        if (first != last || below(2))
             fprintf(f, "-%d", last);
-        }
         first = last + 1;
     }
     fputc('\n', f);
@@ -131,9 +129,8 @@ static void check_same(const struct pp_config *a, const struct pp_config *b, con
     for (int i = 0; i < pp_config_key_count(); i++) {
         CHECK_OK(pp_config_key_value(a, i, x, sizeof(x)));
         CHECK_OK(pp_config_key_value(b, i, y, sizeof(y)));
-        if (strcmp(x, y) != 0) {
+        if (strcmp(x, y) != 0)
             fail_msg("%s: '%s' became '%s' in\n%s", pp_config_key_name(i), x, y, text);
-        }
     }
     /* the texts agree; the bits must too */
     size_t values = offsetof(struct pp_config, source);
@@ -231,9 +228,8 @@ static size_t mutate(char *text, size_t n, size_t capacity)
     size_t len = n - at > 0 ? 1 + (size_t)below((int)(n - at < 40 ? n - at : 40)) : 0;
     switch (below(6)) {
     case 0:
-        if (n > 0) {
+        if (n > 0)
             text[at] ^= (char)(1 << below(8));
-        }
         return n;
     case 1:
         memmove(text + at, text + at + len, n - at - len);
@@ -252,9 +248,8 @@ static size_t mutate(char *text, size_t n, size_t capacity)
         }
         return n;
     case 4:
-        if (n > 0) {
+        if (n > 0)
             text[at] = spice[below((int)sizeof(spice) - 1)];
-        }
         return n;
     default:
         return below(10) ? n : at;
@@ -279,9 +274,8 @@ static void damaged_files_load_or_give_problems_and_never_crash(void **state)
         }
         size_t n = n_good;
         memcpy(text, good_text, n);
-        for (int edits = 1 + below(6); edits > 0; edits--) {
+        for (int edits = 1 + below(6); edits > 0; edits--)
             n = mutate(text, n, sizeof(text));
-        }
         put_file("t.ini", text, n);
         struct pp_config *cfg = NULL;
         int rc = pp_config_load("t.ini", NULL, 0, &test_names, &cfg);
@@ -322,14 +316,12 @@ static char *outcome(const char *name)
     struct pp_config *cfg = NULL;
     int rc = pp_config_load(name, NULL, 0, &test_names, &cfg);
     assert_non_null(cfg);
-    for (int i = 0; i < pp_config_problem_count(cfg); i++) {
+    for (int i = 0; i < pp_config_problem_count(cfg); i++)
         fprintf(f, "%s\n", pp_config_problem_text(cfg, i));
-    }
     for (int i = 0; rc == 0 && i < pp_config_key_count(); i++) {
         const char *key = pp_config_key_name(i);
-        if (strcmp(pp_config_origin(cfg, key), "default") != 0) {
+        if (strcmp(pp_config_origin(cfg, key), "default") != 0)
             fprintf(f, "%s = %s (%s)\n", key, value_of(cfg, key), pp_config_origin(cfg, key));
-        }
     }
     fclose(f);
     pp_config_destroy(&cfg);
@@ -354,13 +346,11 @@ static void the_corpus_says_what_it_always_said(void **state)
         CHECK_OK(pp_path_format(name, "%.*s.expected", (int)strlen(files[i]->d_name) - 4,
                                 files[i]->d_name));
         char *found = outcome(files[i]->d_name);
-        if (getenv("PPCLI_GOLDEN_WRITE")) { /* after a change of texts: then read the diff */
+        if (getenv("PPCLI_GOLDEN_WRITE")) /* after a change of texts: then read the diff */
             put_text(name, found);
-        }
         FILE *f = fopen(name, "r");
-        if (!f) {
+        if (!f)
             fail_msg("%s is missing", name);
-        }
         size_t bytes = fread(expected, 1, sizeof(expected) - 1, f);
         expected[bytes] = '\0';
         fclose(f);
@@ -395,13 +385,11 @@ static void the_shipped_configs_load_and_say_how_to_run_them(void **state)
         fclose(f);
         assert_true(strncmp(text, "; ", 2) == 0);
         snprintf(command, sizeof(command), "\n;   ppcli train %s\n", files[i]->d_name);
-        if (!strstr(text, command)) {
+        if (!strstr(text, command))
             fail_msg("%s does not say 'ppcli train %s'", path, files[i]->d_name);
-        }
         int lines = 0;
-        for (const char *p = text; *p; p++) {
+        for (const char *p = text; *p; p++)
             lines += *p == '\n';
-        }
         assert_in_range(lines, 5, 24);
         free(files[i]);
     }

@@ -162,9 +162,8 @@ static void a_comma_locale_changes_nothing(void **state)
     static const char *const locales[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "de_DE",
                                           NULL};
     bool found = false;
-    for (int i = 0; locales[i] && !found; i++) {
+    for (int i = 0; locales[i] && !found; i++)
         found = setlocale(LC_NUMERIC, locales[i]) != NULL;
-    }
     if (!found) {
         print_message("# skipped: no locale with a decimal comma is installed\n");
         skip();

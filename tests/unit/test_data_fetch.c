@@ -51,9 +51,8 @@ static void the_built_in_pins_are_whole(void **state)
             bytes += pin->bytes;
         }
         CHECK_INT_EQ(bytes / 1000000, megabytes[i]);
-        for (int k = 0; set->mirrors[k]; k++) {
+        for (int k = 0; set->mirrors[k]; k++)
             assert_int_equal(strncmp(set->mirrors[k], "https://", 8), 0);
-        }
     }
     CHECK_INT_EQ(i, 4);
 }
@@ -245,13 +244,11 @@ static void a_folder_without_permission_says_so(void **state)
     assert_int_equal(chmod(*state, 0755), 0);
     assert_int_equal(chmod(to, 0555), 0);
     bool root = geteuid() == 0; /* root may write everything: be nobody for a moment */
-    if (root) {
+    if (root)
         assert_int_equal(seteuid(65534), 0);
-    }
     int rc = fetch(from, to);
-    if (root) {
+    if (root)
         assert_int_equal(seteuid(0), 0);
-    }
     CHECK_FAILS(rc, PP_EPERM, "Permission denied");
     check_nothing(to);
 }

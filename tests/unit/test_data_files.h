@@ -45,15 +45,13 @@ static inline int folder_create(void **state)
 static inline void folder_empty(const char *dir)
 {
     DIR *d = opendir(dir);
-    if (!d) {
+    if (!d)
         return;
-    }
     for (struct dirent *e; (e = readdir(d));) {
         char path[4096];
         struct stat st;
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
             continue;
-        }
         int n = snprintf(path, sizeof(path), "%s/%s", dir, e->d_name);
         assert_true(n > 0 && n < (int)sizeof(path));
         if (lstat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
@@ -95,9 +93,8 @@ static inline void file_write(const char *path, const void *data, size_t bytes)
 static inline struct blob file_read(const char *path)
 {
     FILE *f = fopen(path, "rb");
-    if (!f) {
+    if (!f)
         fail_msg("cannot open %s", path);
-    }
     fseek(f, 0, SEEK_END);
     struct blob b = blob_of((size_t)ftell(f));
     rewind(f);
@@ -143,12 +140,10 @@ static inline struct blob idx_bytes(int n_dims, const uint32_t *dims, size_t byt
     struct blob b = blob_of(head + bytes);
     b.p[2] = 8;
     b.p[3] = (uint8_t)n_dims;
-    for (int i = 0; i < n_dims; i++) {
+    for (int i = 0; i < n_dims; i++)
         put_u32(b.p + 4 + 4 * i, dims[i]);
-    }
-    for (size_t i = 0; i < bytes; i++) {
+    for (size_t i = 0; i < bytes; i++)
         b.p[head + i] = (uint8_t)(i % (size_t)modulus);
-    }
     return b;
 }
 

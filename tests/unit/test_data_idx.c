@@ -33,9 +33,8 @@ static void probe_set(void **state, struct blob b)
     assert_int_equal(ftruncate(probe_fd, 0), 0);
     assert_int_equal(pwrite(probe_fd, b.p, b.n, 0), b.n);
     snprintf(target, sizeof(target), "/proc/self/fd/%d", probe_fd);
-    if (!file_exists(path)) {
+    if (!file_exists(path))
         assert_int_equal(symlink(target, path), 0);
-    }
 }
 
 /* Read `b` as a file; the content must not differ from `good` when it is accepted. */
@@ -114,9 +113,8 @@ static void every_cut_of_a_label_file_is_refused(void **state)
     struct blob b = file_read(sample("train-labels-idx1-ubyte.gz"));
     int cuts = 0, refused = 0;
     for (size_t n = 0; n < b.n; n++) {
-        if (n < b.n - 64 && n > 64 && n % 3 != 0) {
+        if (n < b.n - 64 && n > 64 && n % 3 != 0)
             continue; /* every length near both ends, every third one between */
-        }
         struct blob cut = {b.p, n};
         cuts++;
         refused += read_idx_blob(state, cut) == PP_EFORMAT;
@@ -142,9 +140,8 @@ static void every_flipped_bit_is_refused_or_harmless(void **state)
             harmless++;
             /* Time stamp, extra flags, system, the text flag, and the bits that pad the last
              * deflate byte before the trailer carry no check. */
-            if (!(bit / 8 >= 3 && bit / 8 <= 9) && bit / 8 != b.n - 9) {
+            if (!(bit / 8 >= 3 && bit / 8 <= 9) && bit / 8 != b.n - 9)
                 fail_msg("bit %zu of byte %zu of %zu is read by nobody", bit % 8, bit / 8, b.n);
-            }
         } else {
             CHECK_INT_EQ(rc, PP_EFORMAT);
             refused++;
@@ -192,9 +189,8 @@ static void a_gzip_file_of_several_members_is_read_whole(void **state)
         all = more;
     }
     CHECK_OK(read_blob(state, all, idx.p + 8, 100));
-    for (size_t n = 2; n < all.n; n++) {
+    for (size_t n = 2; n < all.n; n++)
         CHECK_FAILS(read_idx_blob(state, (struct blob){all.p, n}), PP_EFORMAT, "");
-    }
     blob_free(&idx);
     blob_free(&all);
 }
@@ -212,9 +208,8 @@ static void trailing_bytes_are_seen_across_the_input_buffer(void **state)
         memcpy(named.p, z.p, 10);
         named.p[3] = extra > 0 ? 0x08 : 0;
         memset(named.p + 10, 'x', extra);
-        if (extra > 0) {
+        if (extra > 0)
             named.p[10 + extra - 1] = 0;
-        }
         memcpy(named.p + 10 + extra, z.p + 10, z.n - 10);
         struct blob tail = joined(named, named);
         CHECK_OK(read_idx_blob(state, named));
@@ -385,13 +380,11 @@ static void a_file_without_permission_says_so(void **state)
     /* root may read everything: be nobody for a moment */
     bool root = geteuid() == 0;
     assert_int_equal(chmod(*state, 0755), 0);
-    if (root) {
+    if (root)
         assert_int_equal(seteuid(65534), 0);
-    }
     int rc = pp_idx_read(path, &idx, NULL);
-    if (root) {
+    if (root)
         assert_int_equal(seteuid(0), 0);
-    }
     CHECK_FAILS(rc, PP_EPERM, "Permission denied");
 }
 

@@ -23,9 +23,8 @@ static int ceil_div(int a, int b)
 /* What the header promises about the number of micro-batches, said once more. */
 static int promised_microbatches(int share, int full, int m)
 {
-    if (share == full && full >= m) {
+    if (share == full && full >= m)
         return m;
-    }
     int usual = ceil_div(full, m);
     int n = usual > 0 ? ceil_div(share, usual) : 0;
     return n < m ? n : m;
@@ -80,22 +79,18 @@ static void every_row_is_handed_out_once_per_epoch(void **state)
         int m = pick(1, 9);
         bool shuffle = pick(0, 3) > 0;
         struct pp_loader *lds[5] = {NULL};
-        for (int r = 0; r < replicas; r++) {
+        for (int r = 0; r < replicas; r++)
             CHECK_OK(pp_loader_create(n, batch, replicas, r, m, shuffle, 7, &lds[r]));
-        }
         for (int epoch = 0; epoch < 2; epoch++) {
             uint8_t seen[200] = {0};
-            for (int r = 0; r < replicas; r++) {
+            for (int r = 0; r < replicas; r++)
                 pp_loader_start_epoch(lds[r], (uint64_t)epoch);
-            }
             walk_epoch(lds, replicas, seen);
-            for (int i = 0; i < n; i++) {
+            for (int i = 0; i < n; i++)
                 CHECK_INT_EQ(seen[i], 1);
-            }
         }
-        for (int r = 0; r < replicas; r++) {
+        for (int r = 0; r < replicas; r++)
             pp_loader_destroy(&lds[r]);
-        }
     }
 }
 
@@ -137,12 +132,10 @@ static uint32_t philox_word(uint64_t seed, uint64_t stream, uint64_t index)
 static uint64_t stream_of(const char *name, uint64_t n)
 {
     uint64_t h = 14695981039346656037ull;
-    for (; *name; name++) {
+    for (; *name; name++)
         h = (h ^ (uint8_t)*name) * 1099511628211ull;
-    }
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 8; i++)
         h = (h ^ (uint8_t)(n >> 8 * i)) * 1099511628211ull;
-    }
     return h;
 }
 
@@ -154,9 +147,8 @@ static void the_order_is_the_documented_permutation(void **state)
     CHECK_OK(pp_loader_create(1000, 32, 1, 0, 4, true, seed, &ld));
     for (uint64_t epoch = 0; epoch < 3; epoch++) {
         uint64_t stream = stream_of("shuffle", epoch);
-        for (uint32_t i = 0; i < 1000; i++) {
+        for (uint32_t i = 0; i < 1000; i++)
             expected[i] = i;
-        }
         for (uint32_t i = 999; i >= 1; i--) {
             uint32_t j = (uint32_t)((uint64_t)philox_word(seed, stream, i) * (i + 1) >> 32);
             uint32_t t = expected[i];

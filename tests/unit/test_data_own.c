@@ -158,9 +158,8 @@ static struct blob npy(const char *descr, const char *order, const char *shape, 
     memset(b.p + 10 + n, ' ', 118 - (size_t)n);
     memcpy(b.p, "\x93NUMPY\x01\x00\x76\x00", 10);
     b.p[127] = '\n';
-    if (bytes > 0) {
+    if (bytes > 0)
         memcpy(b.p + 128, data, bytes);
-    }
     return b;
 }
 
@@ -248,9 +247,8 @@ static void write_idx(const char *images, const char *labels, int n_dims, const 
                       int label)
 {
     size_t bytes = 1;
-    for (int i = 0; i < n_dims; i++) {
+    for (int i = 0; i < n_dims; i++)
         bytes *= dims[i];
-    }
     struct blob x = idx_bytes(n_dims, dims, bytes, 256), y = idx_bytes(1, dims, dims[0], 1);
     y.p[y.n - 1] = (uint8_t)label;
     file_write_gzip(images, x);

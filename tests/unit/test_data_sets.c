@@ -83,12 +83,10 @@ static void the_sample_is_balanced_and_found_without_a_path(void **state)
         assert_true(ds->scale == 1.0f / 255.0f);
         CHECK_STR_EQ(ds->name, "mnist-sample");
         assert_non_null(strstr(ds->origin, "mnist-sample"));
-        for (int i = 0; i < ds->n; i++) {
+        for (int i = 0; i < ds->n; i++)
             per_class[ds->labels[i]]++;
-        }
-        for (int c = 0; c < 10; c++) {
+        for (int c = 0; c < 10; c++)
             CHECK_INT_EQ(per_class[c], each);
-        }
         pp_dataset_destroy(&ds);
         assert_null(ds);
     }
@@ -119,9 +117,8 @@ static void the_sample_has_the_documented_digests(void **state)
                  names[i]);
         struct blob b = file_read(path);
         sha256_of(b.p, b.n, hex);
-        if (!strstr(readme, hex)) {
+        if (!strstr(readme, hex))
             fail_msg("%s: digest %s is not in data/README.md", path, hex);
-        }
         blob_free(&b);
     }
     free(readme);
@@ -342,9 +339,8 @@ static void synthetic_classes_can_be_learnt(void **state)
     CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TEST, BOTH, F, C, &test));
     for (int i = 0; i < train->n; i++) {
         n[train->labels[i]]++;
-        for (int j = 0; j < F; j++) {
+        for (int j = 0; j < F; j++)
             mean[train->labels[i]][j] += train->images[i * F + j];
-        }
     }
     for (int i = 0; i < test->n; i++) {
         int best = -1;
@@ -360,9 +356,8 @@ static void synthetic_classes_can_be_learnt(void **state)
         }
         correct += best == test->labels[i];
     }
-    for (int c = 0; c < C; c++) {
+    for (int c = 0; c < C; c++)
         assert_in_range(n[c], train->n / C, train->n / C + 1);
-    }
     print_message("# %d of %d\n", correct, test->n);
     assert_true(correct > test->n * 95 / 100);
     pp_dataset_destroy(&train);
@@ -384,9 +379,8 @@ static void synthetic_refuses_more_classes_than_a_byte_holds(void **state)
 
 int main(void)
 {
-    if (!getenv("PPCLI_SOURCE_DIR")) {
+    if (!getenv("PPCLI_SOURCE_DIR"))
         setenv("PPCLI_SOURCE_DIR", ".", 1);
-    }
 #define T(name) cmocka_unit_test_setup_teardown(name, folder_create, folder_remove)
     const struct CMUnitTest tests[] = {
         T(every_name_has_its_information),

@@ -53,12 +53,10 @@ static void cpu_agrees_with_plain_on_the_loss(void **state)
         float *logits = noise("logits", n), *d = nans(n);
         uint8_t labels[64];
         for (int scale = 1; scale <= 100; scale *= 10) {
-            for (size_t i = 0; i < n; i++) {
+            for (size_t i = 0; i < n; i++)
                 logits[i] *= (float)scale;
-            }
-            for (int r = 0; r < B; r++) {
+            for (int r = 0; r < B; r++)
                 labels[r] = (uint8_t)((r * 7 + scale) % C);
-            }
             struct pp_loss_sums sums = {0};
             CHECK_OK(pp_backend_softmax_cross_entropy(be, B, C, logits, labels, 0.25f, &sums, d));
             CHECK_OK(
@@ -120,19 +118,17 @@ static void gather_scales_the_chosen_rows(void **state)
         float x[6];
         CHECK_OK(pp_backend_gather_u8(be, 2, 3, data, index, 1.0f / 255, x));
         const float want[] = {10 / 255.f, 20 / 255.f, 30 / 255.f, 0, 0.2f, 1};
-        for (int i = 0; i < 6; i++) {
+        for (int i = 0; i < 6; i++)
             assert_float_equal(x[i], want[i], 1e-7f);
-        }
         float again[6];
         CHECK_OK(pp_backend_gather_f32(be, 2, 3, want, (uint32_t[]){1, 0}, 2, again));
-        for (int i = 0; i < 6; i++) {
+        for (int i = 0; i < 6; i++)
             assert_true(again[i] == 2 * want[(i + 3) % 6]);
-        }
         pp_backend_close(&be);
     }
 }
 
-/* --- the judge itself ------------------------------------------------------------------------- */
+/* ---- the judge itself */
 
 static void plain_ops_give_the_numbers_of_the_formulas(void **state)
 {
@@ -197,9 +193,8 @@ static void plain_products_are_the_double_sums(void **state)
     for (int o = 0; o < O; o++) {
         for (int i = 0; i < I; i++) {
             double want = 0;
-            for (int r = 0; r < B; r++) {
+            for (int r = 0; r < B; r++)
                 want += 2.0 * dz[r * 2 + o] * x[r * 4 + i];
-            }
             assert_float_equal(dW[o * 4 + i], (float)want, 1e-6f);
         }
         assert_float_equal(db[o], 2 * (dz[o] + dz[2 + o] + dz[4 + o]), 1e-6f);
@@ -218,14 +213,12 @@ static int wrong_weight_gradient(struct pp_backend *be, int n, const struct pp_w
     const float *dz = parts->dz, *x = parts->x;
     for (int o = 0; o < O; o++) {
         db[o] = beta * db[o];
-        for (int r = 0; r < B; r++) {
+        for (int r = 0; r < B; r++)
             db[o] += dz[r * O + o];
-        }
         for (int i = 0; i < I; i++) {
             dW[o * I + i] = beta * dW[o * I + i];
-            for (int r = 0; r < B; r++) {
+            for (int r = 0; r < B; r++)
                 dW[o * I + i] += dz[r * O + o] * x[r * I + i];
-            }
         }
     }
     dW[1 * I + 2] *= 1.001f;
@@ -258,7 +251,7 @@ static void compare_names_the_op_and_the_element_that_differ(void **state)
     pp_backend_close(&be);
 }
 
-/* --- names ------------------------------------------------------------------------------------ */
+/* ---- names */
 
 static void auto_finds_a_backend_that_runs(void **state)
 {
@@ -299,9 +292,8 @@ static void memory_is_zeroed_and_aligned(void **state)
         void *p = NULL;
         CHECK_OK(pp_backend_alloc(be, bytes, &p));
         CHECK_INT_EQ((uintptr_t)p % PP_ALIGN, 0);
-        for (size_t i = 0; i < bytes; i++) {
+        for (size_t i = 0; i < bytes; i++)
             CHECK_INT_EQ(((char *)p)[i], 0);
-        }
         char in[4] = "abc", out[4] = "";
         if (bytes >= 4) {
             CHECK_OK(pp_backend_to_device(be, p, in, 4));

@@ -38,9 +38,8 @@ static void shapes_that_differ_in_anything_are_different_questions(void **state)
 {
     const struct cuda_shape s = {.product = CUDA_FORWARD, .B = 2, .I = 3, .O = 5};
     struct cuda_shape others[7];
-    for (int i = 0; i < 7; i++) {
+    for (int i = 0; i < 7; i++)
         others[i] = s;
-    }
     others[0].product = CUDA_BACKWARD_WEIGHT;
     others[1].B = 3;
     others[2].I = 5;
@@ -60,9 +59,8 @@ static void check_fusions(struct cuda_shape s, bool exact, const enum cuda_fusio
 {
     enum cuda_fusion got[CUDA_FUSIONS];
     CHECK_INT_EQ(cuda_fusions_for(&s, exact, got), n);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         CHECK_INT_EQ(got[i], want[i]);
-    }
 }
 
 #define FUSIONS(shape, exact, ...)                                                                 \

@@ -33,9 +33,8 @@ static void with_fewer_devices_neighbours_share_and_every_device_is_used(void **
         CHECK_INT_EQ(pp_devices_deal(2, i, 4), two[i]);
         CHECK_INT_EQ(pp_devices_deal(1, i, 4), 0);
     }
-    for (int i = 0; i < 7; i++) {
+    for (int i = 0; i < 7; i++)
         CHECK_INT_EQ(pp_devices_deal(3, i, 7), three[i]);
-    }
     for (int n = 1; n <= 9; n++) {
         for (int ranks = n; ranks <= 40; ranks++) {
             int taken[9] = {0}, last = 0;
@@ -45,9 +44,8 @@ static void with_fewer_devices_neighbours_share_and_every_device_is_used(void **
                 last = d;
                 taken[d]++;
             }
-            for (int d = 0; d < n; d++) {
+            for (int d = 0; d < n; d++)
                 assert_in_range(taken[d], ranks / n, (ranks + n - 1) / n);
-            }
         }
     }
 }

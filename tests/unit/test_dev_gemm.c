@@ -27,9 +27,8 @@ static void make(struct products *p, int B, int I, int O, size_t shift)
     float **arrays[] = {&p->x, &p->W, &p->b, &p->dz, &p->y, &p->dx, &p->dW, &p->packed};
     const char *names[] = {"x", "W", "b", "dz", NULL, NULL, "dW", NULL};
     *p = (struct products){.B = B, .I = I, .O = O, .n_y = bo, .n_dx = bi, .n_dW = oi};
-    for (int a = 0; a < COUNT(sizes); a++) {
+    for (int a = 0; a < COUNT(sizes); a++)
         total += (sizes[a] + 31) / 16 * 16;
-    }
     p->memory = nans(total);
     float *at = p->memory;
     for (int a = 0; a < COUNT(sizes); a++) {
@@ -46,9 +45,8 @@ static void make(struct products *p, int B, int I, int O, size_t shift)
 static void run(const struct cpu_gemm *g, struct products *p, bool packed, float beta)
 {
     struct pp_weight_part part = {p->B, p->dz, p->x};
-    if (packed) {
+    if (packed)
         g->pack(p->O, p->I, p->W, p->packed);
-    }
     g->forward(p->B, p->I, p->O, p->x, p->W, packed ? p->packed : NULL, p->b, true, p->y);
     g->backward_input(p->B, p->I, p->O, p->dz, p->W, p->dx);
     g->backward_weight(1, &part, p->I, p->O, beta, p->dW);
@@ -57,9 +55,8 @@ static void run(const struct cpu_gemm *g, struct products *p, bool packed, float
 /* a(k) = a[k * as], b(k) = b[k * bs] */
 static float chain(int n, const float *a, int as, const float *b, int bs, float sum)
 {
-    for (int k = 0; k < n; k++) {
+    for (int k = 0; k < n; k++)
         sum = fmaf(a[(size_t)k * as], b[(size_t)k * bs], sum);
-    }
     return sum;
 }
 
@@ -109,9 +106,8 @@ static void every_element_is_one_chain_of_fused_multiply_adds(void **state)
                 check_chains(g, rows_of[r], I, O, (size_t)(w + r) % 16, (w + r) % 3 > 0);
             }
         }
-        for (int s = 0; s < COUNT(large); s++) {
+        for (int s = 0; s < COUNT(large); s++)
             check_chains(g, large[s][0], large[s][2], large[s][1], 0, s % 2 == 0);
-        }
     }
 }
 
@@ -123,9 +119,8 @@ static void nothing_outside_the_results_is_written(void **state)
         run(cpu_gemm_fma(n), &p, true, 0);
         const float *ends[] = {p.y + p.n_y, p.dx + p.n_dx, p.dW + p.n_dW,
                                p.y - 1,     p.dx - 1,      p.dW - 1};
-        for (int e = 0; e < COUNT(ends); e++) {
+        for (int e = 0; e < COUNT(ends); e++)
             assert_true(isnan(*ends[e]));
-        }
         pp_free(p.memory);
     }
 }
@@ -135,13 +130,11 @@ static void with_beta_0_the_old_gradient_is_not_read(void **state)
     for (int n = 0; cpu_gemm_fma(n); n++) {
         struct products p;
         make(&p, 9, 40, 17, 0);
-        for (size_t i = 0; i < p.n_dW; i++) {
+        for (size_t i = 0; i < p.n_dW; i++)
             p.dW[i] = NAN;
-        }
         run(cpu_gemm_fma(n), &p, true, 0);
-        for (size_t i = 0; i < p.n_dW; i++) {
+        for (size_t i = 0; i < p.n_dW; i++)
             assert_false(isnan(p.dW[i]));
-        }
         pp_free(p.memory);
     }
 }
@@ -171,9 +164,8 @@ static void own_weight_gradients_do_not_depend_on_how_rows_are_spread_over_parts
         float *together = nans(p.n_dW), *apart = nans(p.n_dW);
         g->backward_weight(PARTS, parts, I, O, 0, together);
         g->backward_weight(1, &parts[1], I, O, 0, apart);
-        for (int k = 2; k < PARTS; k++) {
+        for (int k = 2; k < PARTS; k++)
             g->backward_weight(1, &parts[k], I, O, 1, apart);
-        }
         assert_memory_equal(together, p.dW, p.n_dW * sizeof(float));
         assert_memory_equal(apart, p.dW, p.n_dW * sizeof(float));
         pp_free(together);
@@ -189,9 +181,8 @@ static void relu_keeps_a_nan(void **state)
         make(&p, 2, 3, 5, 0);
         p.x[0] = NAN;
         run(cpu_gemm_fma(n), &p, true, 0);
-        for (int o = 0; o < 5; o++) {
+        for (int o = 0; o < 5; o++)
             assert_true(isnan(p.y[o]) && !isnan(p.y[5 + o]));
-        }
         pp_free(p.memory);
     }
 }
@@ -217,9 +208,8 @@ static void both_providers_agree_with_plain(void **state)
             struct pp_weight_part parts[] = {{B, p.dz, p.x}, {0, NULL, NULL}, {B / 2, p.dz, p.x}};
             size_t copy = pp_backend_packed_floats(&be->choice, O, I);
             assert_true(copy <= ((size_t)O + 15) * I);
-            if (copy > 0) {
+            if (copy > 0)
                 CHECK_OK(pp_backend_pack_weights(be, O, I, p.W, p.packed));
-            }
             for (int a = 0; a < COUNT(activations); a++) {
                 CHECK_OK(pp_backend_linear_forward(be, B, I, O, p.x, p.W, copy ? p.packed : NULL,
                                                    p.b, activations[a], NULL, p.y));

@@ -25,16 +25,13 @@ static double worst(float (*f)(float), double (*exact)(double), float lo, float 
             double want = exact(x);
             int exponent;
             frexp(want, &exponent);
-            if (fabs(want) < (double)FLT_MIN || fabs(want) > (double)FLT_MAX) {
+            if (fabs(want) < (double)FLT_MIN || fabs(want) > (double)FLT_MAX)
                 continue;
-            }
             double off = fabs(f(x) - want) / ldexp(1, exponent - FLT_MANT_DIG);
-            if (!(off <= most)) {
+            if (!(off <= most))
                 most = off;
-            }
-            if (!(off < 8)) {
+            if (!(off < 8))
                 fail_msg("f(%a) is %.9g, should be %.9g", (double)x, (double)f(x), want);
-            }
         }
     }
     return most;

@@ -36,9 +36,8 @@ static FILE *open_golden(void)
     assert_non_null(fgets(line, sizeof(line), f));
     assert_int_equal(fscanf(f, "%31s %d %d", word, &n, &steps), 3);
     assert_true(n == N && steps == STEPS);
-    for (int s = 0; s < STEPS; s++) {
+    for (int s = 0; s < STEPS; s++)
         read_row(f, grads[s]);
-    }
     assert_int_equal(fscanf(f, "%31s %d", word, &n), 2);
     read_row(f, start);
     return f;
@@ -47,11 +46,9 @@ static FILE *open_golden(void)
 static enum pp_optimizer_kind kind_of(const char *word)
 {
     const char *words[] = {"sgd", "momentum", "adam", "adamw"};
-    for (int k = 0; k < 4; k++) {
-        if (!strcmp(word, words[k])) {
+    for (int k = 0; k < 4; k++)
+        if (!strcmp(word, words[k]))
             return (enum pp_optimizer_kind)k;
-        }
-    }
     fail_msg("unknown kind %s", word);
     return PP_OPT_SGD;
 }

@@ -100,9 +100,8 @@ static void no_rows_make_a_zero_gradient(void **state)
         CHECK_OK(pp_backend_linear_backward_input(be, 0, 3, 2, some, W, NULL, some));
         struct pp_weight_part part = {0, some, some};
         CHECK_OK(pp_backend_linear_backward_weight(be, 1, &part, 3, 2, 0, dW, db));
-        for (int i = 0; i < 6; i++) {
+        for (int i = 0; i < 6; i++)
             assert_float_equal(dW[i], 0, 0);
-        }
         dW[3] = 5;
         CHECK_OK(pp_backend_linear_backward_weight(be, 1, &part, 3, 2, 1, dW, db));
         assert_float_equal(dW[3], 5, 0);
@@ -185,9 +184,8 @@ static void run_kernels(const struct cpu_kernels *k, float *out)
                                          0.1f, 0.3f,  1,    false, 0};
         float m[N] = {0}, v[N] = {0};
         memcpy(out, in, sizeof(z));
-        for (; args.step <= 3; args.step++) {
+        for (; args.step <= 3; args.step++)
             k->optimizer_step(N, &args, z, m, v, out);
-        }
         out += N;
     }
     pp_free(in);
@@ -201,9 +199,8 @@ static void every_instruction_set_gives_the_same_bits(void **state)
     };
     static float want[FLOATS], got[FLOATS];
     int n = 0;
-    while (cpu_kernels_runnable(n)) {
+    while (cpu_kernels_runnable(n))
         n++;
-    }
     run_kernels(cpu_kernels_runnable(n - 1), want);
     for (int i = 0; i < n; i++) {
         memset(got, 0, sizeof(got));
@@ -317,12 +314,10 @@ static void two_threads_at_once_give_the_bits_of_one(void **state)
                                            PP_ACT_NONE, NULL, jobs[t].y));
     }
     pthread_t threads[2];
-    for (int t = 0; t < 2; t++) {
+    for (int t = 0; t < 2; t++)
         assert_int_equal(pthread_create(&threads[t], NULL, multiply, &jobs[t]), 0);
-    }
-    for (int t = 0; t < 2; t++) {
+    for (int t = 0; t < 2; t++)
         pthread_join(threads[t], NULL);
-    }
     for (int t = 0; t < 2; t++) {
         CHECK_INT_EQ(jobs[t].bad, 0);
         pp_free(jobs[t].x);

@@ -18,7 +18,7 @@ static struct pp_backend *open_backend(const char *name)
     return be;
 }
 
-/* --- a pipeline of chunks in one thread ------------------------------------------------------- */
+/* ---- a pipeline of chunks in one thread */
 
 enum {
     CHUNKS_MAX = 8,
@@ -46,9 +46,8 @@ static void set_up(struct line *l, struct pp_model *m, struct pp_backend *be, in
     struct pp_arena dry = pp_arena_dry();
     for (int pass = 0; pass < 2; pass++) {
         struct pp_arena *arena = pass == 0 ? &dry : &l->arena;
-        if (pass == 1) {
+        if (pass == 1)
             CHECK_OK(pp_arena_create(dry.used, arena));
-        }
         for (int s = 0; s < n; s++) {
             struct pp_chunk_spec spec = {.first = first[s],
                                          .last = s + 1 < n ? first[s + 1] - 1 : m->n_layers - 1,
@@ -62,9 +61,8 @@ static void set_up(struct line *l, struct pp_model *m, struct pp_backend *be, in
         }
     }
     CHECK_INT_EQ(dry.used, l->arena.used);
-    for (int s = 0; s < n; s++) {
+    for (int s = 0; s < n; s++)
         CHECK_OK(pp_chunk_init(l->chunk[s], be, 42));
-    }
     for (int s = 0; s <= n; s++) {
         int width = s < n ? m->layers[first[s]].in : m->classes;
         for (int mb = 0; mb < MB; mb++) {
@@ -112,12 +110,11 @@ static void backward_input(struct line *l, int mb, bool dx)
 
 static void backward_weight(struct line *l, int mb, bool first)
 {
-    for (int s = 0; s < l->n; s++) {
+    for (int s = 0; s < l->n; s++)
         CHECK_OK(pp_chunk_backward_weight(l->chunk[s], l->be, 1, &mb, &mb, first));
-    }
 }
 
-/* --- the gradient ----------------------------------------------------------------------------- */
+/* ---- the gradient */
 
 static double loss_with(struct line *l, float *value, float v, const uint8_t *labels, int rows)
 {
@@ -133,9 +130,8 @@ static void check_array(struct line *l, const char *name, float *values, const f
 {
     const float h = 0x1p-8f;
     double most = 0, worst = 0;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         most = fmax(most, fabs((double)grads[i]));
-    }
     assert_true(most > 1e-3);
     for (size_t i = 0; i < n; i++) {
         float keep = values[i];
@@ -205,7 +201,7 @@ static void gradients_of_reference_are_the_slopes_of_the_loss(void **state)
     check_gradients("reference");
 }
 
-/* --- cuts ------------------------------------------------------------------------------------- */
+/* ---- cuts */
 
 static const int five[] = {12, 9, 17, 8, 11, 5};
 
@@ -232,9 +228,8 @@ static void run(enum pp_activation act, const char *backend, int n, const int *f
     struct line l;
     memset(r, 0, sizeof(*r));
     set_up(&l, m, be, n, first, PP_OPT_ADAM);
-    for (int s = 0; s < n; s++) { /* what an earlier step left is not read */
+    for (int s = 0; s < n; s++) /* what an earlier step left is not read */
         memset(l.chunk[s]->grads, 0xff, l.chunk[s]->n_floats * sizeof(float));
-    }
     uint64_t before = pp_alloc_count();
     for (int mb = 0; mb < MB; mb++) {
         pp_rng_uniform(9, (uint64_t)mb, 0, -1, 1, ROWS * 12, l.edge[0][mb]);
@@ -243,13 +238,11 @@ static void run(enum pp_activation act, const char *backend, int n, const int *f
         r->loss += loss(&l, mb, rows[mb], labels, l.dedge[n][mb]);
         backward_input(&l, mb, true);
         memcpy(r->dx[mb], l.dedge[0][mb], (size_t)rows[mb] * 12 * sizeof(float));
-        if (when == AT_ONCE) {
+        if (when == AT_ONCE)
             backward_weight(&l, mb, mb == 0);
-        }
     }
-    for (int mb = 0; when == LATE && mb < MB; mb++) {
+    for (int mb = 0; when == LATE && mb < MB; mb++)
         backward_weight(&l, mb, mb == 0);
-    }
     for (int s = 0; when == TOGETHER && s < n; s++) {
         const int slots[MB] = {0, 1, 2};
         CHECK_OK(pp_chunk_backward_weight(l.chunk[s], be, MB, slots, slots, true));
@@ -303,9 +296,8 @@ static void weight_gradients_of_several_micro_batches_at_once_are_their_sum(void
         run(PP_ACT_TANH, backends[b], 2, two, LATE, &want);
         run(PP_ACT_TANH, backends[b], 2, two, TOGETHER, &got);
         CHECK_INT_EQ(got.n, want.n);
-        for (size_t i = 0; i < want.n; i++) {
+        for (size_t i = 0; i < want.n; i++)
             assert_float_equal(got.grads[i], want.grads[i], 1e-5f);
-        }
     }
 }
 
@@ -352,9 +344,8 @@ static void a_step_of_the_optimizer_reaches_the_next_forward(void **state)
             before = a.step == 1 ? after : before;
             backward_input(&l, 0, false);
             backward_weight(&l, 0, true);
-            for (int s = 0; s < 2; s++) {
+            for (int s = 0; s < 2; s++)
                 CHECK_OK(pp_chunk_optimizer_step(l.chunk[s], be, &a));
-            }
         }
         assert_true(after < before);
         tear_down(&l);
@@ -418,9 +409,8 @@ static void a_chunk_is_bounded_by_layers_that_promise(void **state)
     struct line l;
     set_up(&l, m, be, 1, first, PP_OPT_SGD);
     for (int i = 0; i < COUNT(inputs); i++) {
-        for (int k = 0; k < ROWS * sizes[0]; k++) {
+        for (int k = 0; k < ROWS * sizes[0]; k++)
             l.edge[0][0][k] = inputs[i];
-        }
         pp_chunk_measure(l.chunk[0], true);
         forward(&l, 0, ROWS);
         loss(&l, 0, ROWS, labels, l.dedge[1][0]);
@@ -478,9 +468,8 @@ static size_t slot_bytes(int width, int layers)
     int sizes[32], first = 0;
     struct line l;
     struct pp_backend *be = open_backend("cpu");
-    for (int i = 0; i <= layers; i++) {
+    for (int i = 0; i <= layers; i++)
         sizes[i] = width;
-    }
     struct pp_model *m = make_model(PP_ACT_RELU, sizes, layers + 1);
     set_up(&l, m, be, 1, &first, PP_OPT_SGD);
     float **base = l.chunk[0]->grad_base;

@@ -56,9 +56,8 @@ static void initial_bounds_are_kaiming_uniform(void **state)
         }
         assert_true(most <= (double)(float)bound && most > 0.999 * bound);
         assert_true(fabs(sqrt(squares / 18000) * sqrt(3) / bound - 1) < 0.01);
-        for (int k = 18000; k < 18030; k++) {
+        for (int k = 18000; k < 18030; k++)
             assert_true(p[k] == 0);
-        }
         /* as model.h says: word e of stream ("init:" + name, 0) */
         float e7;
         pp_rng_uniform(3, pp_rng_stream("init:layers.0.weight", 0), 7, -(float)bound, (float)bound,
@@ -80,7 +79,7 @@ static void an_unknown_model_is_a_clear_error(void **state)
     pp_free(cfg);
 }
 
-/* --- learning rate ---------------------------------------------------------------------------- */
+/* ---- learning rate */
 
 static void learning_rate_warms_up_and_falls(void **state)
 {

@@ -41,9 +41,8 @@ static void measure(const struct pp_model *m, enum pp_assignment how, int k, con
     *largest = *values = 0;
     for (int s = 0; s < k; s++) {
         double sum = 0;
-        for (int i = first[s]; i <= last[s]; i++) {
+        for (int i = first[s]; i <= last[s]; i++)
             sum += cost_of(m, how, i);
-        }
         *largest = sum > *largest ? sum : *largest;
         *values += s > 0 ? m->layers[first[s]].in : 0;
     }
@@ -55,9 +54,8 @@ static void brute_force(const struct pp_model *m, enum pp_assignment how, int k,
 {
     *largest = *values = 1e300;
     for (unsigned mask = 0; mask < 1u << (m->n_layers - 1); mask++) {
-        if (__builtin_popcount(mask) != k - 1) {
+        if (__builtin_popcount(mask) != k - 1)
             continue;
-        }
         int first[16] = {0}, last[16], s = 0;
         for (int i = 0; i < m->n_layers - 1; i++) {
             if (mask >> i & 1) {
@@ -126,9 +124,8 @@ static void given_costs_are_cut_as_well_as_brute_force_cuts_them(void **state)
         struct pp_model *m = NULL;
         int layers = 1 + (int)(seed % 9);
         cfg->model.n_sizes = layers + 1;
-        for (int i = 0; i <= layers; i++) {
+        for (int i = 0; i <= layers; i++)
             cfg->model.sizes[i] = 1 + (int)(pp_rng_u32(seed, 2, (uint64_t)i) % 5u);
-        }
         for (int i = 0; i < layers; i++) {
             /* whole numbers make real ties; some are 0; thirds make sums that round */
             uint32_t word = pp_rng_u32(seed, 3, (uint64_t)i);
@@ -170,9 +167,8 @@ static void of_equal_cuts_the_earlier_pieces_are_larger(void **state)
     struct pp_config *cfg = config(PP_ASSIGN_PARAMS);
     struct pp_model *m = NULL;
     cfg->model.n_sizes = 9;
-    for (int i = 0; i < 9; i++) {
+    for (int i = 0; i < 9; i++)
         cfg->model.sizes[i] = 16;
-    }
     CHECK_OK(pp_model_create(cfg, &m));
     int first[3], last[3];
     CHECK_OK(pp_partition(m, cfg, 3, first, last));
@@ -194,9 +190,8 @@ static void the_largest_model_is_cut_at_once(void **state)
     struct pp_model *m = NULL;
     static int first[PP_STAGES_MAX], last[PP_STAGES_MAX];
     cfg->model.n_sizes = PP_MODEL_SIZES_MAX;
-    for (int i = 0; i < PP_MODEL_SIZES_MAX; i++) {
+    for (int i = 0; i < PP_MODEL_SIZES_MAX; i++)
         cfg->model.sizes[i] = 1 + (int)(pp_rng_u32(1, 2, (uint64_t)i) % 4096);
-    }
     CHECK_OK(pp_model_create(cfg, &m));
     struct timespec a, b;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &a);
@@ -224,9 +219,8 @@ static void a_wrong_number_of_ranges_or_stages_says_why(void **state)
     struct pp_config *cfg = config(PP_ASSIGN_EXPLICIT);
     struct pp_model *m = NULL;
     cfg->model.n_sizes = 7;
-    for (int i = 0; i < 7; i++) {
+    for (int i = 0; i < 7; i++)
         cfg->model.sizes[i] = 3;
-    }
     CHECK_OK(pp_model_create(cfg, &m));
     int first[8], last[8];
     set_ranges(cfg, 2, (const int[][2]){{0, 3}, {4, 5}});

@@ -16,9 +16,8 @@ static struct pp_model *model_of(int layers)
     assert_non_null(cfg);
     snprintf(cfg->model.type, sizeof(cfg->model.type), "mlp");
     cfg->model.n_sizes = layers + 1;
-    for (int i = 0; i <= layers; i++) {
+    for (int i = 0; i <= layers; i++)
         cfg->model.sizes[i] = 4;
-    }
     CHECK_OK(pp_model_create(cfg, &m));
     pp_free(cfg);
     return m;
@@ -56,9 +55,8 @@ static struct pp_prediction predict_in_groups(const struct shape *shape, int k,
     struct pp_plan *plan = NULL;
     struct pp_model *m = model_of(c->n_layers);
     int first[16];
-    for (int s = 0; s < 16; s++) {
+    for (int s = 0; s < 16; s++)
         first[s] = s;
-    }
     CHECK_OK(pp_plan_build(shape->schedule, &g, &plan));
     CHECK_INT_EQ(plan->n_virtual, c->n_layers);
     struct pp_predict_spec spec = {.plan = plan,
@@ -90,9 +88,8 @@ static void a_time_between_two_sizes_is_on_their_line(void **state)
     struct pp_costs *c = NULL;
     CHECK_OK(pp_costs_create(2, (int[]){10, 20, 40}, 3, &c));
     const double f[] = {1, 3, 4};
-    for (int s = 0; s < 3; s++) {
+    for (int s = 0; s < 3; s++)
         c->layers[2 * s + 1] = (struct pp_layer_seconds){f[s], 2 * f[s], 3 * f[s]};
-    }
     assert_float_equal(pp_costs_layer(c, 1, 10).f, 1, 1e-12);
     assert_float_equal(pp_costs_layer(c, 1, 15).i, 4, 1e-12);
     assert_float_equal(pp_costs_layer(c, 1, 30).w, 10.5, 1e-12);
@@ -158,9 +155,8 @@ static void a_group_of_weight_gradients_costs_one_product(void **state)
     (void)state;
     struct pp_costs *c = costs_of(1, 1, 1, 1);
     struct shape shape = {"gpipe", 1, 1, 4, 8};
-    for (int s = 0; s < 2; s++) {
+    for (int s = 0; s < 2; s++)
         c->layers[s].w += 10;
-    }
     assert_float_equal(predict(&shape, c, 0, 0).step, 8 * 3 + 4 * 10, 1e-9);
     assert_float_equal(predict_in_groups(&shape, 2, c, 0, 0).step, 8 * 3 + 2 * 10, 1e-9);
     assert_float_equal(predict_in_groups(&shape, 100, c, 0, 0).step, 8 * 3 + 10, 1e-9);
@@ -243,7 +239,7 @@ static void chunks_are_put_where_their_ranks_are(void **state)
     pp_costs_destroy(&c);
 }
 
-/* --- measuring --------------------------------------------------------------------------------*/
+/* ---- measuring */
 
 static void check_measured(int ranks, const char *backend, enum pp_optimizer_kind optimizer)
 {

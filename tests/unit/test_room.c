@@ -134,9 +134,8 @@ static void processes_of_one_machine_share_its_memory(void **state)
     (void)state;
     struct room_claim c[4] = {claim(PP_ROOM_SYSTEM, 3, 1, 1), claim(PP_ROOM_SYSTEM, 3, 1, 2),
                               claim(PP_ROOM_SYSTEM, 1, 2, 1), claim(PP_ROOM_SYSTEM, 3, 1, 3)};
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         CHECK_OK(room_judge(c, 4, i));
-    }
     c[3].data = 1025;
     CHECK_FAILS(room_judge(c, 4, 0), PP_ERESOURCE, "of 3 processes needs 3.00 GiB");
     CHECK_OK(room_judge(c, 4, 2));
@@ -150,9 +149,8 @@ static void processes_of_one_group_share_its_limit(void **state)
     (void)state;
     struct room_claim c[3] = {claim(PP_ROOM_GROUP, 1, 1, 7), claim(PP_ROOM_GROUP, 1, 1, 8),
                               claim(PP_ROOM_GROUP, 1, 2, 7)};
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++)
         CHECK_OK(room_judge(c, 3, i));
-    }
     c[1].room.group = 7;
     CHECK_FAILS(room_judge(c, 3, 1), PP_ERESOURCE, "1.00 GiB are left of the memory limit");
     CHECK_OK(room_judge(c, 3, 2));

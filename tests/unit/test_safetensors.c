@@ -40,11 +40,9 @@ static int write_four(const struct pp_io *io, const char *path, int *calls, uint
 
 static const struct pp_st_tensor *find(const struct pp_st_file *f, const char *name)
 {
-    for (int i = 0; i < f->header->n_tensors; i++) {
-        if (strcmp(f->header->tensors[i].name, name) == 0) {
+    for (int i = 0; i < f->header->n_tensors; i++)
+        if (strcmp(f->header->tensors[i].name, name) == 0)
             return &f->header->tensors[i];
-        }
-    }
     fail_msg("no tensor %s", name);
     return NULL;
 }
@@ -143,9 +141,8 @@ static void every_failing_call_leaves_nothing_and_names_the_file(void **state)
                 write_four(&io.io, in_folder(state, "four.safetensors"), &calls, &bytes, digest);
             CHECK_INT_EQ(rc, PP_EIO);
             if (!strstr(pp_error_get()->text, "four.safetensors") ||
-                !strstr(pp_error_get()->text, strerror(errors[e]))) {
+                !strstr(pp_error_get()->text, strerror(errors[e])))
                 fail_msg("call %d of '%s': '%s'", at, all.names, pp_error_get()->text);
-            }
             CHECK_INT_EQ(io.fsyncs_after_failure, 0);
             CHECK_INT_EQ(folder_count(*state, NULL, 0), 0);
         }

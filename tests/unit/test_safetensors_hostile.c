@@ -7,9 +7,8 @@ static struct blob image(const char *header, size_t data)
 {
     size_t n = strlen(header);
     struct blob b = blob_of(8 + n + data);
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 8; i++)
         b.p[i] = (uint8_t)((uint64_t)n >> 8 * i);
-    }
     memcpy(b.p + 8, header, n);
     memset(b.p + 8 + n, 7, data);
     return b;
@@ -163,9 +162,8 @@ static void deep_and_crowded_json_is_refused_before_it_is_parsed(void **state)
     text[n - 1] = '\0';
     REFUSED(text, 0, "deeper than 3");
     /* a list of a million empty lists would take a hundred times its bytes */
-    for (size_t i = 5; i + 3 < n; i += 3) {
+    for (size_t i = 5; i + 3 < n; i += 3)
         memcpy(text + i, "[],", 3);
-    }
     REFUSED(text, 0, "more values");
     memset(text + 5, ',', n - 6);
     memcpy(text, "{\"a\":[[", 7);
@@ -187,9 +185,8 @@ static void header_lengths_that_lie_are_refused_without_memory_for_them(void **s
     const char *path = in_folder(state, "x.safetensors");
     for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
         struct blob b = image("{}", 0);
-        for (int k = 0; k < 8; k++) {
+        for (int k = 0; k < 8; k++)
             b.p[k] = (uint8_t)(lengths[i] >> 8 * k);
-        }
         file_write(path, b.p, b.n);
         struct pp_st_file *f = NULL;
         CHECK_FAILS(pp_st_open(path, &f), PP_EFORMAT, "x.safetensors: ");
@@ -212,9 +209,8 @@ static void every_truncation_and_extension_is_refused(void **state)
     for (size_t n = 0; n < b.n; n++) {
         file_write(path, b.p, n);
         CHECK_FAILS(pp_st_open(path, &f), PP_EFORMAT, "x.safetensors: ");
-        if (n + 11 >= b.n) { /* the header is whole */
+        if (n + 11 >= b.n) /* the header is whole */
             CHECK_FAILS(pp_st_open(path, &f), PP_EFORMAT, n + 3 >= b.n ? "tensor b" : "tensor ");
-        }
     }
     struct blob longer = blob_of(b.n + 1);
     memcpy(longer.p, b.p, b.n);

@@ -142,9 +142,8 @@ static void unequal_ticks_follow_the_formula_too(void **state)
             struct pp_plan *plan = plan_named("1f1b", p, m);
             CHECK_OK(pp_plan_timeline(plan, &ticks, NULL, NULL, &makespan, work));
             CHECK_INT_EQ(makespan, (m + p - 1) * (5 + 7 + 3));
-            for (int r = 0; r < p; r++) {
+            for (int r = 0; r < p; r++)
                 CHECK_INT_EQ(work[r], m * (5 + 7 + 3));
-            }
             pp_plan_destroy(&plan);
             plan = plan_named("gpipe", p, m);
             CHECK_OK(pp_plan_timeline(plan, &ticks, NULL, NULL, &makespan, NULL));
@@ -188,9 +187,8 @@ static void names_find_their_schedules(void **state)
         CHECK_INT_EQ(ops->copies == 2, strstr(line[1], "plan only") != NULL);
         trained += ops->copies != 2;
     }
-    for (const char *const *name = pp_schedule_names(); *name; name++, trained--) {
+    for (const char *const *name = pp_schedule_names(); *name; name++, trained--)
         assert_int_not_equal(pp_schedule_find(*name)->copies, 2);
-    }
     CHECK_INT_EQ(n, 18);
     CHECK_INT_EQ(trained, 0);
     assert_null(pp_schedule_find("GPipe"));

@@ -50,9 +50,8 @@ static void cap_of_p_gives_zb_h1(void **state)
             spans_of(plan, &unit_times, &s);
             spans_of(h1, &unit_times, &s_h1);
             CHECK_INT_EQ(s.makespan, s_h1.makespan);
-            if (m > p) { /* in fewer rounds the W's of the drain can go elsewhere at no cost */
+            if (m > p) /* in fewer rounds the W's of the drain can go elsewhere at no cost */
                 CHECK_INT_EQ(crc_of(plan), crc_of(h1));
-            }
             pp_plan_destroy(&h1);
             pp_plan_destroy(&plan);
         }
@@ -116,9 +115,8 @@ static void no_rank_holds_more_than_the_cap(void **state)
                                           random_below(9) / 4., random_below(5) / 8.};
         struct pp_plan *plan = plan_auto(p, m, cap, costs);
         assert_true(peak_of(plan) <= cap);
-        if (round % 8 == 0) {
+        if (round % 8 == 0)
             run_in_all_ways(plan);
-        }
         pp_plan_destroy(&plan);
     }
 }
@@ -131,9 +129,8 @@ static struct pp_plan *plan_paper(const struct pp_zb_auto *z, int64_t *span)
     struct pp_emit_all all = {.ranks = ranks};
     struct lists l = {.g = {.stages = z->p, .chunks = 1, .microbatches = z->m}};
     struct pp_plan *plan = NULL;
-    for (int r = 0; r < z->p; r++) {
+    for (int r = 0; r < z->p; r++)
         ranks[r] = &lists[r];
-    }
     CHECK_OK(pp_zb_auto_emit(z, &all, span));
     for (int r = 0; r < z->p; r++) {
         l.rank_of[r] = r;
@@ -141,9 +138,8 @@ static struct pp_plan *plan_paper(const struct pp_zb_auto *z, int64_t *span)
         l.n[r] = (int)lists[r].n;
     }
     CHECK_OK(lists_plan(&l, &plan));
-    for (int r = 0; r < z->p; r++) {
+    for (int r = 0; r < z->p; r++)
         pp_free(lists[r].cells);
-    }
     return plan;
 }
 
@@ -187,9 +183,8 @@ static double span_bubble(const struct model *k, double cap)
 /* To the four digits that are printed. */
 static void check_bubble(double bubble, double published)
 {
-    if (fabs(bubble - published) > 0.5e-4) {
+    if (fabs(bubble - published) > 0.5e-4)
         fail_msg("span bubble %.6f, published %.4f", bubble, published);
-    }
 }
 
 static void bubbles_are_those_of_the_paper(void **state)
@@ -245,9 +240,8 @@ static void every_shape_is_proved(void **state)
                 int next = 0;
                 for (int k = 0; k < plan->ranks[r].n_actions; k++) {
                     const struct pp_action *a = &plan->ranks[r].actions[k];
-                    if (a->op == PP_OP_W) {
+                    if (a->op == PP_OP_W)
                         CHECK_INT_EQ(a->mb, next++);
-                    }
                 }
                 CHECK_INT_EQ(next, m);
             }

@@ -69,12 +69,10 @@ static void same_without_weights(const struct pp_plan *a, const struct pp_plan *
         const struct pp_rank_plan *x = &a->ranks[r], *y = &b->ranks[r];
         int i = 0, k = 0;
         while (i < x->n_actions || k < y->n_actions) {
-            while (i < x->n_actions && x->actions[i].op == PP_OP_W) {
+            while (i < x->n_actions && x->actions[i].op == PP_OP_W)
                 i++;
-            }
-            while (k < y->n_actions && y->actions[k].op == PP_OP_W) {
+            while (k < y->n_actions && y->actions[k].op == PP_OP_W)
                 k++;
-            }
             CHECK_INT_EQ(i < x->n_actions, k < y->n_actions);
             if (i < x->n_actions) {
                 CHECK_INT_EQ(x->actions[i].op == PP_OP_F, y->actions[k].op == PP_OP_F);
@@ -118,9 +116,8 @@ static void every_schedule_stays_legal_in_any_interleaving(void **state)
             for (int m = p; m <= 2 * p + 3; m += p + 3) {
                 struct pp_geometry g = {
                     .stages = p, .chunks = pp_schedule_default_chunks(ops), .microbatches = m};
-                if (pp_schedule_check(ops, &g) < 0) {
+                if (pp_schedule_check(ops, &g) < 0)
                     continue;
-                }
                 struct pp_plan *plain = NULL;
                 CHECK_OK(pp_plan_build(*name, &g, &plain));
                 for (size_t i = 0; i < LEN(groups); i++) {

@@ -351,9 +351,8 @@ static void a_line_of_ten_million_characters_is_no_trouble(void **state)
     CHECK_FAILS(read_bytes(text, n, &plan), PP_EFORMAT, "a.csv:1:1: a line without cells");
     memset(text, '#', n);
     CHECK_FAILS(read_bytes(text, n, &plan), PP_EFORMAT, "a.csv:2:1: there is no line with cells");
-    for (size_t i = 0; i + 4 <= n; i += 4) {
+    for (size_t i = 0; i + 4 <= n; i += 4)
         memcpy(text + i, i % 8 ? "0B0," : "0F0,", 4);
-    }
     CHECK_FAILS(read_bytes(text, n, &plan), PP_EFORMAT, "a.csv:1:3: 0F0 comes twice");
     memset(text, ',', n);
     memcpy(text, "0F0", 3);

@@ -56,13 +56,11 @@ static inline int judge_simple(const char *s, int *type, int *stage, int *mb)
     int n = 0;
     int m = 0;
     if (strlen(s) > 60 || sscanf(s, "%[0-9]%15[A-Z_]%n%[0-9]%n", a, letters, &n, b, &m) < 2 ||
-        s[m > n ? m : n] != '\0') {
+        s[m > n ? m : n] != '\0')
         return 0;
-    }
     if (strtoull(a, NULL, 10) >= INT32_MAX || strtoull(b, NULL, 10) >= INT32_MAX ||
-        strlen(a) > 18 || strlen(b) > 18) {
+        strlen(a) > 18 || strlen(b) > 18)
         return 0;
-    }
     *stage = atoi(a);
     *mb = atoi(b);
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
@@ -88,12 +86,10 @@ static inline bool judge_text(struct judged *t, char *s)
 {
     int type[2], stage[2], mb[2];
     size_t length = strlen(s);
-    if (length > 79) {
+    if (length > 79)
         return false;
-    }
-    while (length > 0 && strchr(" \t", s[length - 1])) {
+    while (length > 0 && strchr(" \t", s[length - 1]))
         s[--length] = '\0';
-    }
     s += strspn(s, " \t");
     length = strlen(s);
     if (length == 0) {
@@ -107,18 +103,16 @@ static inline bool judge_text(struct judged *t, char *s)
         s[length - strlen(tail)] = '\0';
         *middle = '\0';
         if (judge_simple(s + 1, &type[0], &stage[0], &mb[0]) != 1 || type[0] != PP_OP_F ||
-            judge_simple(middle + 1, &type[1], &stage[1], &mb[1]) != 1 || type[1] != PP_OP_B) {
+            judge_simple(middle + 1, &type[1], &stage[1], &mb[1]) != 1 || type[1] != PP_OP_B)
             return false;
-        }
         judge_add(t, type[0], stage[0], mb[0]);
         judge_add(t, type[1], stage[1], mb[1]);
         t->pairs = true;
         return true;
     }
     int is = judge_simple(s, &type[0], &stage[0], &mb[0]);
-    if (is == 1) {
+    if (is == 1)
         judge_add(t, type[0], stage[0], mb[0]);
-    }
     return is > 0;
 }
 
@@ -136,16 +130,14 @@ static inline bool judge_syntax(struct judged *t, const char *text, size_t n)
             int before = t->n;
             for (char *at = line; good && at;) {
                 char *comma = strchr(at, ',');
-                if (comma) {
+                if (comma)
                     *comma = '\0';
-                }
                 good = judge_text(t, at);
                 at = comma ? comma + 1 : NULL;
             }
             free(line);
-            if (!good || t->n == before) {
+            if (!good || t->n == before)
                 return false;
-            }
             t->rows++;
         }
         text += all;
@@ -158,11 +150,9 @@ static inline bool judge_syntax(struct judged *t, const char *text, size_t n)
 static inline int count(const struct judged *t, int type, int stage, int mb, int *at)
 {
     int n = 0;
-    for (int i = 0; i < t->n; i++) {
-        if (t->cells[i].type == type && t->cells[i].stage == stage && t->cells[i].mb == mb) {
+    for (int i = 0; i < t->n; i++)
+        if (t->cells[i].type == type && t->cells[i].stage == stage && t->cells[i].mb == mb)
             *at = n++ == 0 ? i : *at;
-        }
-    }
     return n;
 }
 
@@ -178,9 +168,8 @@ static inline unsigned judge_cell(const struct judged *t, int s, int mb)
     bool split = n[PP_OP_I] || n[PP_OP_W];
     wrong |= n[PP_OP_B] && split ? TWICE : 0;
     wrong |= !n[PP_OP_F] || !(n[PP_OP_B] || n[PP_OP_W]) || n[PP_OP_I] != n[PP_OP_W] ? MISSING : 0;
-    for (int op = PP_OP_I; op <= PP_OP_B; op++) {
+    for (int op = PP_OP_I; op <= PP_OP_B; op++)
         wrong |= at[op] >= 0 && at[op] < at[PP_OP_F] ? EARLY : 0;
-    }
     return wrong | (at[PP_OP_W] >= 0 && at[PP_OP_W] < at[PP_OP_I] ? EARLY : 0);
 }
 
@@ -203,9 +192,8 @@ static inline bool crosses(const struct judged *t, int s, bool backward)
             b++;
         } while (t->cells[b].stage != s + 1 ||
                  (backward ? !is_backward(t->cells[b].type) : t->cells[b].type != PP_OP_F));
-        if (t->cells[a].mb != t->cells[b].mb) {
+        if (t->cells[a].mb != t->cells[b].mb)
             return true;
-        }
     }
     return false;
 }
@@ -219,9 +207,8 @@ static inline int producer(const struct judged *t, int i)
         count(t, PP_OP_F, t->cells[i].stage - 1, t->cells[i].mb, &at);
     } else if (is_backward(type)) {
         count(t, PP_OP_B, t->cells[i].stage + 1, t->cells[i].mb, &at);
-        if (at < 0) {
+        if (at < 0)
             count(t, PP_OP_I, t->cells[i].stage + 1, t->cells[i].mb, &at);
-        }
     }
     return at;
 }
@@ -256,15 +243,12 @@ static inline bool messages_are_right(const struct judged *t)
             int other = other_half(t, i);
             bool forward = type == SEND_F || type == RECV_F;
             if (s >= t->stages || t->cells[i].mb >= t->mbs || t->rank_of[s] != t->cells[i].row ||
-                other < 0 || other_half(t, other) != i || t->cells[other].row == t->cells[i].row) {
+                other < 0 || other_half(t, other) != i || t->cells[other].row == t->cells[i].row)
                 return false;
-            }
-            if (forward || count(t, PP_OP_B, s, t->cells[i].mb, &at) == 0) {
+            if (forward || count(t, PP_OP_B, s, t->cells[i].mb, &at) == 0)
                 count(t, forward ? PP_OP_F : PP_OP_I, s, t->cells[i].mb, &at);
-            }
-            if (is_send(type) ? at > i : at < i) {
+            if (is_send(type) ? at > i : at < i)
                 return false;
-            }
         } else {
             int from = producer(t, i);
             hand_overs += from >= 0 && t->cells[from].row != t->cells[i].row;
@@ -279,16 +263,14 @@ static inline bool comes_to_an_end(const struct judged *t, bool messages)
     int at[CELLS_MAX];
     bool done[CELLS_MAX] = {false};
     int n_done = 0;
-    for (int i = t->n - 1; i >= 0; i--) {
+    for (int i = t->n - 1; i >= 0; i--)
         at[t->cells[i].row] = i;
-    }
     for (bool moved = true; moved;) {
         moved = false;
         for (int r = 0; r < t->rows; r++) {
             int i = at[r];
-            if (i >= t->n || t->cells[i].row != r) {
+            if (i >= t->n || t->cells[i].row != r)
                 continue;
-            }
             int type = t->cells[i].type;
             int from = type < SEND_F ? producer(t, i) : -1;
             bool go = true;
@@ -327,26 +309,22 @@ static inline unsigned judge_places(struct judged *t)
         }
     }
     for (int s = 0; s < t->stages; s++) {
-        if (t->rank_of[s] < 0) {
+        if (t->rank_of[s] < 0)
             return wrong | MISSING;
-        }
         held[t->rank_of[s]]++;
     }
-    for (int r = 0; r < t->rows; r++) {
+    for (int r = 0; r < t->rows; r++)
         wrong |= held[r] != held[0] ? PLACE : 0;
-    }
     return wrong;
 }
 
 static inline unsigned judge_dialect(struct judged *t)
 {
     int n[FULL + 1] = {0};
-    for (int i = 0; i < t->n; i++) {
+    for (int i = 0; i < t->n; i++)
         n[t->cells[i].type]++;
-    }
-    if (n[FULL] && (n[PP_OP_I] || t->pairs)) {
+    if (n[FULL] && (n[PP_OP_I] || t->pairs))
         return MIXED;
-    }
     bool old = n[FULL] || (n[PP_OP_W] && !n[PP_OP_I] && !t->pairs);
     for (int i = 0; old && i < t->n; i++) {
         int *type = &t->cells[i].type;
@@ -359,13 +337,11 @@ static inline unsigned judge(const char *text, size_t n)
 {
     static struct judged t; /* large */
     memset(&t, 0, sizeof(t));
-    if (!judge_syntax(&t, text, n)) {
+    if (!judge_syntax(&t, text, n))
         return SYNTAX;
-    }
     unsigned wrong = judge_dialect(&t);
-    if (wrong) {
+    if (wrong)
         return wrong;
-    }
     int64_t compute = 0;
     for (int i = 0; i < t.n; i++) {
         if (t.cells[i].type < SEND_F) {
@@ -374,24 +350,18 @@ static inline unsigned judge(const char *text, size_t n)
             t.mbs = t.cells[i].mb >= t.mbs ? t.cells[i].mb + 1 : t.mbs;
         }
     }
-    if ((int64_t)t.stages * t.mbs > compute || compute == 0) {
+    if ((int64_t)t.stages * t.mbs > compute || compute == 0)
         return MISSING;
-    }
     wrong = judge_places(&t);
-    for (int s = 0; s < t.stages; s++) {
-        for (int mb = 0; mb < t.mbs; mb++) {
+    for (int s = 0; s < t.stages; s++)
+        for (int mb = 0; mb < t.mbs; mb++)
             wrong |= judge_cell(&t, s, mb);
-        }
-    }
-    for (int s = 0; !wrong && s + 1 < t.stages; s++) {
+    for (int s = 0; !wrong && s + 1 < t.stages; s++)
         wrong |= crosses(&t, s, false) || crosses(&t, s, true) ? CROSSED : 0;
-    }
-    if (!wrong && !comes_to_an_end(&t, false)) {
+    if (!wrong && !comes_to_an_end(&t, false))
         wrong = STUCK;
-    }
-    if (!wrong && t.messages) {
+    if (!wrong && t.messages)
         wrong = !messages_are_right(&t) ? MESSAGE : comes_to_an_end(&t, true) ? 0 : HANGS;
-    }
     return wrong;
 }
 

@@ -52,9 +52,8 @@ static struct pp_plan *accept(const char *text, size_t n)
     struct pp_plan *plan = NULL;
     FILE *f = fmemopen((void *)(uintptr_t)text, n, "r");
     assert_non_null(f);
-    if (pp_plan_read_csv(f, "t.csv", &plan) < 0) {
+    if (pp_plan_read_csv(f, "t.csv", &plan) < 0)
         assert_null(plan);
-    }
     fclose(f);
     return plan;
 }
@@ -65,9 +64,8 @@ static void check_verdict(const char *text, size_t n, int *n_legal, int *hits)
     struct pp_plan *plan = accept(text, n);
     const char *said = pp_error_get()->text;
     if (!wrong) {
-        if (!plan) {
+        if (!plan)
             fail_msg("%.*s\nis legal, but: %s", (int)n, text, said);
-        }
         char *once = printed(plan, pp_plan_print_csv);
         struct pp_plan *again = accept(once, strlen(once));
         assert_non_null(again);
@@ -80,15 +78,13 @@ static void check_verdict(const char *text, size_t n, int *n_legal, int *hits)
         (*n_legal)++;
         return;
     }
-    if (plan) {
+    if (plan)
         fail_msg("%.*s\nwas read, but is wrong (%#x)", (int)n, text, wrong);
-    }
     CHECK_INT_EQ(pp_error_get()->code, PP_EFORMAT);
     for (size_t i = 0; i < LEN(sayings); i++) {
         if (strstr(said, sayings[i].words)) {
-            if (!(sayings[i].wrong & wrong)) {
+            if (!(sayings[i].wrong & wrong))
                 fail_msg("%.*s\n'%s' is not what is wrong (%#x)", (int)n, text, said, wrong);
-            }
             hits[i]++;
             return;
         }
@@ -106,18 +102,15 @@ static void mistakes_in_tables_are_refused_for_the_right_reason(void **state)
         struct text base = base_table(i);
         int legal = 0;
         check_verdict(base.bytes, base.n, &legal, hits);
-        if (legal != 1) {
+        if (legal != 1)
             fail_msg("table %zu is not legal itself", i);
-        }
         for (int round = 0; round < 1200; round++, n++) {
             struct text t = {.bytes = need(base.n + ROOM, 1), .n = base.n};
             memcpy(t.bytes, base.bytes, base.n);
-            for (int mistakes = 1 + random_below(2); mistakes > 0; mistakes--) {
+            for (int mistakes = 1 + random_below(2); mistakes > 0; mistakes--)
                 mutate(&t);
-            }
-            if (t.n > 0) {
+            if (t.n > 0)
                 check_verdict(t.bytes, t.n, &n_legal, hits);
-            }
             free(t.bytes);
         }
         free(base.bytes);
@@ -148,9 +141,8 @@ static void move_all(const char *text, int *n_legal, int *hits)
     for (int i = 0; i < n; i++) {
         bool message = memchr(cells[i], '_', (size_t)(ends[i] - cells[i]));
         for (int to = 0; to < n && message; to++) {
-            if (row_of[to] != row_of[i]) {
+            if (row_of[to] != row_of[i])
                 continue;
-            }
             char *at = moved;
             for (int k = 0; k < n; k++) {
                 int from = k == to ? i : k > to && k <= i ? k - 1 : k < to && k >= i ? k + 1 : k;
@@ -188,9 +180,8 @@ static void moved_messages_are_judged_as_a_simulation_judges_them(void **state)
         pp_plan_destroy(&plan);
     }
     int hang = 0;
-    for (size_t i = 0; i < LEN(sayings); i++) {
+    for (size_t i = 0; i < LEN(sayings); i++)
         hang += sayings[i].wrong == HANGS ? hits[i] : 0;
-    }
     print_message("# %d legal, %d hang\n", n_legal, hang);
     assert_true(n_legal > 200 && hang > 200);
 }

@@ -73,13 +73,11 @@ static inline void random_cell(const struct text *t, size_t *from, size_t *to)
 {
     size_t at = (size_t)random_below((int)t->n);
     *from = at;
-    while (*from > 0 && !strchr(",\n", t->bytes[*from - 1])) {
+    while (*from > 0 && !strchr(",\n", t->bytes[*from - 1]))
         (*from)--;
-    }
     *to = at;
-    while (*to < t->n && !strchr(",\n", t->bytes[*to])) {
+    while (*to < t->n && !strchr(",\n", t->bytes[*to]))
         (*to)++;
-    }
 }
 
 static inline void copy_cell(const struct text *t, size_t from, size_t to, char word[256])
@@ -93,12 +91,10 @@ static inline void drop_line(struct text *t, bool keep_end)
 {
     size_t from = (size_t)random_below((int)t->n);
     size_t to = from;
-    while (from > 0 && t->bytes[from - 1] != '\n') {
+    while (from > 0 && t->bytes[from - 1] != '\n')
         from--;
-    }
-    while (to < t->n && t->bytes[to] != '\n') {
+    while (to < t->n && t->bytes[to] != '\n')
         to++;
-    }
     splice(t, from, to - from + (!keep_end && to < t->n), "");
 }
 
@@ -107,14 +103,11 @@ static inline void change_byte(struct text *t, const char *of, const char *to)
 {
     int n = 0;
     size_t at = 0;
-    for (size_t i = 0; i < t->n; i++) {
-        if (strchr(of, t->bytes[i]) && t->bytes[i] && random_below(++n) == 0) {
+    for (size_t i = 0; i < t->n; i++)
+        if (strchr(of, t->bytes[i]) && t->bytes[i] && random_below(++n) == 0)
             at = i;
-        }
-    }
-    if (n > 0) {
+    if (n > 0)
         t->bytes[at] = to[random_below((int)strlen(to))];
-    }
 }
 
 static inline void swap_cells(struct text *t, bool neighbours)
@@ -126,9 +119,8 @@ static inline void swap_cells(struct text *t, bool neighbours)
     random_cell(t, &b, &b_end);
     if (neighbours && a_end + 1 < t->n && t->bytes[a_end] == ',') {
         b = a_end + 1;
-        for (b_end = b; b_end < t->n && !strchr(",\n", t->bytes[b_end]);) {
+        for (b_end = b; b_end < t->n && !strchr(",\n", t->bytes[b_end]);)
             b_end++;
-        }
     }
     if (a > b) {
         size_t x = a;
@@ -191,9 +183,8 @@ static inline void mutate(struct text *t)
         "\r",
         "77777777777777777777777777777777777777777777777777777777777777777777777777777777777777777",
     };
-    if (t->n == 0) {
+    if (t->n == 0)
         return;
-    }
     size_t from, to;
     char word[256];
     random_cell(t, &from, &to);

@@ -56,9 +56,8 @@ static void cells_have_the_published_checksums(void **state)
                 fail_msg("%s p%d m%d: crc %08x, published %08x", table[i].name, sizes[k].p,
                          sizes[k].m, crc, table[i].crc[k]);
             }
-            if (!plan->schedule->descends) {
+            if (!plan->schedule->descends)
                 CHECK_INT_EQ(crc_of(plan), crc);
-            }
             pp_plan_destroy(&plan);
             free(text);
         }
@@ -68,12 +67,10 @@ static void cells_have_the_published_checksums(void **state)
 /* Does `row` stand in the rows of a text, as line number r? */
 static void check_row(const char *text, int r, const char *row)
 {
-    while (r-- > 0) {
+    while (r-- > 0)
         text = strchr(text, '\n') + 1;
-    }
-    if (strncmp(text, row, strlen(row)) != 0 || text[strlen(row)] != '\n') {
+    if (strncmp(text, row, strlen(row)) != 0 || text[strlen(row)] != '\n')
         fail_msg("row is %.*s, expected %s", (int)strcspn(text, "\n"), text, row);
-    }
 }
 
 static void rows_are_the_published_ones(void **state)
@@ -174,9 +171,8 @@ static void makespans_and_peaks_are_the_published_ones(void **state)
         CHECK_OK(pp_plan_bubble(plan, &bubble));
         double work = 3.0 * table[i].m * table[i].v;
         assert_float_equal(bubble, 1.0 - work / (double)table[i].makespan, 1e-12);
-        for (int r = 0; r < p; r++) {
+        for (int r = 0; r < p; r++)
             CHECK_INT_EQ(peak_of(plan, r), table[i].first + r * table[i].step);
-        }
         pp_plan_destroy(&plan);
     }
 }

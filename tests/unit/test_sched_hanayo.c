@@ -89,9 +89,8 @@ static void every_shape_runs_with_the_memory_of_p_microbatches(void **state)
                 CHECK_OK(pp_plan_prove(plan));
                 int full = (m + p - 1) / p * p; /* a last round that is not full takes no longer */
                 assert_true(makespan_of(plan, false) <= 6 * waves * full + 2 * p - 2);
-                for (int r = 0; r < p; r++) {
+                for (int r = 0; r < p; r++)
                     assert_in_range(peak_of(plan, r), 1, 2 * waves * least(m, p));
-                }
                 pp_plan_destroy(&plan);
             }
         }

@@ -31,16 +31,14 @@ static inline void lists_init(struct lists *l, int p, int v, int m, enum pp_plac
     memset(l, 0, sizeof(*l));
     assert_true(p <= RANKS_MAX && p * v <= STAGES_MAX);
     l->g = (struct pp_geometry){.stages = p, .chunks = v, .microbatches = m};
-    for (int s = 0; s < p * v; s++) {
+    for (int s = 0; s < p * v; s++)
         l->rank_of[s] = pp_place(placement, p, s);
-    }
 }
 
 static inline void lists_free(struct lists *l)
 {
-    for (int r = 0; r < RANKS_MAX; r++) {
+    for (int r = 0; r < RANKS_MAX; r++)
         free(l->cells[r]);
-    }
     memset(l, 0, sizeof(*l));
 }
 
@@ -79,9 +77,8 @@ static inline void lists_parse(struct lists *l, int p, int v, int m, enum pp_pla
                         : PP_OP_B,
             stage, mb);
         at += n;
-        if (*at == ' ') {
+        if (*at == ' ')
             r++;
-        }
         at += *at != '\0';
     }
     assert_int_equal(r, p - 1);
@@ -95,9 +92,8 @@ static inline int least(int a, int b)
 /* One of a kind: the next micro-batch of (op, stage), dropped when past the last. */
 static inline void next_of(struct lists *l, int r, enum pp_op op, int stage, int *n)
 {
-    if (*n < l->g.microbatches) {
+    if (*n < l->g.microbatches)
         add(l, r, op, stage, *n);
-    }
     (*n)++;
 }
 
@@ -109,9 +105,8 @@ static inline void list_zb_v(struct lists *l, int p, int m)
         int a = r;
         int z = 2 * p - 1 - r;
         int af = 0, ai = 0, aw = 0, zf = 0, zi = 0, zw = 0;
-        while (af < 2 * (p - r) - 1) {
+        while (af < 2 * (p - r) - 1)
             next_of(l, r, PP_OP_F, a, &af);
-        }
         for (int i = 0; i < r; i++) {
             next_of(l, r, PP_OP_F, z, &zf);
             next_of(l, r, PP_OP_F, a, &af);
@@ -122,9 +117,8 @@ static inline void list_zb_v(struct lists *l, int p, int m)
             next_of(l, r, PP_OP_W, z, &zw);
         }
         while (zf < af || af < n) {
-            if (af < n) {
+            if (af < n)
                 next_of(l, r, PP_OP_F, a, &af);
-            }
             next_of(l, r, PP_OP_I, a, &ai);
             next_of(l, r, PP_OP_W, a, &aw);
             next_of(l, r, PP_OP_F, z, &zf);
@@ -139,12 +133,10 @@ static inline void list_zb_v(struct lists *l, int p, int m)
             next_of(l, r, PP_OP_I, a, &ai);
             next_of(l, r, PP_OP_W, a, &aw);
         }
-        while (zw < n) {
+        while (zw < n)
             next_of(l, r, PP_OP_W, z, &zw);
-        }
-        while (aw < n) {
+        while (aw < n)
             next_of(l, r, PP_OP_W, a, &aw);
-        }
     }
 }
 

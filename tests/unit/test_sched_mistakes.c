@@ -33,9 +33,8 @@ static int find(const struct lists *l, int op, int stage, int mb, int n)
     int r = l->rank_of[stage];
     for (int k = 0; k < l->n[r]; k++) {
         const struct pp_cell *c = &l->cells[r][k];
-        if (c->op == op && c->stage == stage && c->mb == mb && n-- == 0) {
+        if (c->op == op && c->stage == stage && c->mb == mb && n-- == 0)
             return k;
-        }
     }
     return -1;
 }
@@ -53,9 +52,8 @@ static unsigned judge_cell(const struct lists *l, int stage, int mb)
     bool whole = at[PP_OP_I] >= 0 && at[PP_OP_W] >= 0;
     wrong |= fused && split ? TWICE : 0;
     wrong |= at[PP_OP_F] < 0 || (!fused && !whole) || (split && !whole) ? MISSING : 0;
-    for (int op = PP_OP_I; op <= PP_OP_B; op++) {
+    for (int op = PP_OP_I; op <= PP_OP_B; op++)
         wrong |= at[op] >= 0 && at[op] < at[PP_OP_F] ? EARLY : 0;
-    }
     wrong |= at[PP_OP_W] >= 0 && at[PP_OP_W] < at[PP_OP_I] ? EARLY : 0;
     return wrong;
 }
@@ -82,9 +80,8 @@ static int nth(const struct lists *l, int stage, bool backward, int n)
     for (int k = 0; k < l->n[r]; k++) {
         const struct pp_cell *c = &l->cells[r][k];
         bool is = backward ? c->op == PP_OP_I || c->op == PP_OP_B : c->op == PP_OP_F;
-        if (is && c->stage == stage && n-- == 0) {
+        if (is && c->stage == stage && n-- == 0)
             return c->mb;
-        }
     }
     return -1;
 }
@@ -92,11 +89,9 @@ static int nth(const struct lists *l, int stage, bool backward, int n)
 static unsigned judge_crossing(const struct lists *l, int boundary)
 {
     for (int n = 0; n < l->g.microbatches; n++) {
-        for (int backward = 0; backward < 2; backward++) {
-            if (nth(l, boundary, backward, n) != nth(l, boundary + 1, backward, n)) {
+        for (int backward = 0; backward < 2; backward++)
+            if (nth(l, boundary, backward, n) != nth(l, boundary + 1, backward, n))
                 return CROSSED;
-            }
-        }
     }
     return 0;
 }
@@ -106,14 +101,12 @@ static bool may_run(const struct lists *l, const int *done, int r)
 {
     const struct pp_cell *c = &l->cells[r][done[r]];
     int from = c->op == PP_OP_F ? c->stage - 1 : c->op == PP_OP_W ? -1 : c->stage + 1;
-    if (from < 0 || from >= l->g.stages * l->g.chunks) {
+    if (from < 0 || from >= l->g.stages * l->g.chunks)
         return true;
-    }
     int other = l->rank_of[from];
     int at = find(l, c->op == PP_OP_F ? PP_OP_F : PP_OP_B, from, c->mb, 0);
-    if (at < 0) {
+    if (at < 0)
         at = find(l, PP_OP_I, from, c->mb, 0);
-    }
     return at >= 0 && at < done[other];
 }
 
@@ -129,11 +122,9 @@ static unsigned judge_progress(const struct lists *l)
             }
         }
     }
-    for (int r = 0; r < l->g.stages; r++) {
-        if (done[r] < l->n[r]) {
+    for (int r = 0; r < l->g.stages; r++)
+        if (done[r] < l->n[r])
             return STUCK;
-        }
-    }
     return 0;
 }
 
@@ -150,9 +141,8 @@ static unsigned judge(const struct lists *l)
         }
     }
     for (int s = 0; s < stages; s++) {
-        for (int mb = 0; mb < l->g.microbatches; mb++) {
+        for (int mb = 0; mb < l->g.microbatches; mb++)
             wrong |= judge_cell(l, s, mb);
-        }
         wrong |= judge_descent(l, s);
         wrong |= s > 0 ? judge_crossing(l, s - 1) : 0;
     }
@@ -228,9 +218,8 @@ static void check_verdict(const struct lists *l, int *n_legal, int *hits)
         return;
     }
     const char *text = pp_error_get()->text;
-    if (rc != PP_EFORMAT) {
+    if (rc != PP_EFORMAT)
         fail_msg("a list with mistakes %#x was not refused (%d)", wrong, rc);
-    }
     assert_null(plan);
     for (size_t i = 0; i < LEN(sayings); i++) {
         if ((sayings[i].wrong & wrong) && strstr(text, sayings[i].words)) {
@@ -254,9 +243,8 @@ static void mistakes_are_refused_for_the_right_reason(void **state)
             struct lists l;
             int p = 2 + random_below(3);
             list_named(&l, names[i], p, p * (1 + random_below(2)));
-            for (int mistakes = 1 + random_below(2); mistakes > 0; mistakes--) {
+            for (int mistakes = 1 + random_below(2); mistakes > 0; mistakes--)
                 mutate(&l);
-            }
             check_verdict(&l, &n_legal, hits);
             lists_free(&l);
         }

@@ -312,9 +312,8 @@ static void forward_only_plans_keep_nothing(void **state)
                 CHECK_INT_EQ(plan->grad_slots[s], 0);
                 CHECK_INT_EQ(plan->ranks[s].n_actions, m);
             }
-            for (int c = 0; c < plan->n_channels; c++) {
+            for (int c = 0; c < plan->n_channels; c++)
                 CHECK_INT_EQ(plan->channels[c].slots, c % 2 ? 0 : least(m, 3));
-            }
             pp_plan_destroy(&plan);
         }
     }
@@ -333,9 +332,8 @@ static void forward_only_plans_with_chunks_lose_no_time(void **state)
                 CHECK_OK(pp_plan_build_eval(&g, PP_PLACE_LOOP, &plan));
                 CHECK_OK(pp_plan_timeline(plan, &unit, NULL, NULL, &makespan, NULL));
                 CHECK_INT_EQ(makespan, m * v + p - 1);
-                for (int c = 0; c < plan->n_channels; c += 2) {
+                for (int c = 0; c < plan->n_channels; c += 2)
                     assert_true(plan->channels[c].slots <= p + 3);
-                }
                 pp_plan_destroy(&plan);
             }
         }
@@ -375,9 +373,8 @@ static void a_full_disk_is_an_error(void **state)
 {
     (void)state;
     FILE *f = fopen("/dev/full", "w");
-    if (!f) {
+    if (!f)
         skip();
-    }
     setvbuf(f, NULL, _IONBF, 0);
     struct pp_plan *plan = plan_named("gpipe", 2, 2);
     CHECK_FAILS(pp_plan_print_csv(plan, f), PP_EIO, "cannot write");

@@ -115,9 +115,8 @@ static void a_wished_group_is_proved_or_refused_with_a_way_out(void **state)
                             proved[i]++;
                         } else {
                             CHECK_INT_EQ(rc, PP_ECONFIG);
-                            if (refused[i]++ % 37 == 0) {
+                            if (refused[i]++ % 37 == 0)
                                 check_way_out(names[i], g);
-                            }
                         }
                         pp_plan_destroy(&plan);
                     }
@@ -149,9 +148,8 @@ static void what_a_refused_group_would_do_is_hang(void **state)
         for (int k = 0; k < 15 + w; k++) {
             for (int back = 0; back < 2; back++) {
                 int at = back ? k - w : k;
-                if (at < 0 || at >= 15) {
+                if (at < 0 || at >= 15)
                     continue;
-                }
                 int c = order[at] < 12 ? order[at] / 4 : order[at] - 12;
                 int mb = order[at] < 12 ? order[at] % 4 : 4;
                 add(&l, r, back ? PP_OP_B : PP_OP_F, (back ? 2 - c : c) * 4 + r, mb);
@@ -231,9 +229,8 @@ static void eager_hides_all_hand_overs(void **state)
                     struct pp_plan *plan = NULL;
                     struct spans s;
                     CHECK_OK(pp_plan_build("1f1b-eager", &g, &plan));
-                    for (int r = 0; r < p; r++) {
+                    for (int r = 0; r < p; r++)
                         CHECK_INT_EQ(peak_of(plan, r), least(m, k * (p - 1 - r) + 1));
-                    }
                     spans_of(plan, &t, &s);
                     if (k * (p - 1) + 1 <= m) {
                         CHECK_INT_EQ(s.makespan, (m + p - 1) * 12 + 2 * comm * (p - 1));
@@ -263,20 +260,18 @@ static void bubbles_are_those_of_the_formulas(void **state)
             for (int m = 1; m <= 24; m++) {
                 struct pp_plan *plan = plan_of("zb-h1", p, 1, m);
                 int64_t split = makespan_of(plan, costs[i]);
-                if (m >= p) {
+                if (m >= p)
                     CHECK_INT_EQ(split, m * (f + b + w) + (p - 1) * (f + b - w));
-                } else {
+                else
                     CHECK_INT_EQ(split, (m + p - 1) * (f + b) + w);
-                }
                 pp_plan_destroy(&plan);
 
                 plan = plan_of("zb-h2", p, 1, m);
                 struct times t = {.f = f, .i = b, .w = w};
                 struct spans s;
                 spans_of(plan, &t, &s);
-                if (m >= 2 * p - 1 && f + b >= 2 * w) {
+                if (m >= 2 * p - 1 && f + b >= 2 * w)
                     CHECK_INT_EQ(s.longest, m * (f + b + w) + (p - 1) * (f + b - 2 * w));
-                }
                 if (f == b && b == w) {
                     assert_true(s.makespan <= split);
                     CHECK_INT_EQ(s.longest, m >= 2 * p - 1 ? 3 * m : 2 * (m + p) - 1);
@@ -324,9 +319,8 @@ static void memory_is_that_of_the_formulas(void **state)
             for (int r = 0; r < p; r++) {
                 CHECK_INT_EQ(peak_of(h1, r), p);
                 CHECK_INT_EQ(h1->state_slots[r], p);
-                if (m >= 2 * p - 1) {
+                if (m >= 2 * p - 1)
                     CHECK_INT_EQ(peak_of(h2, r), 2 * p - 1);
-                }
                 assert_true(peak_of(h2, r) <= 2 * p - 1);
             }
             pp_plan_destroy(&h1);

@@ -77,9 +77,8 @@ static inline int32_t **rows_of(int n, const int *width_of, int width)
 
 static inline void free_rows(int32_t **rows, int n)
 {
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         free(rows[i]);
-    }
     free(rows);
 }
 
@@ -121,9 +120,8 @@ static inline void sim_init(struct sim *s, const struct pp_plan *plan, enum memo
         for (int slot = 0; slot < s->width[c]; slot++) {
             for (int i = 0; i < plan->n_messages; i++) {
                 const struct pp_message *msg = &plan->messages[i];
-                if (msg->channel == c && msg->first_in_slot && msg->slot == slot) {
+                if (msg->channel == c && msg->first_in_slot && msg->slot == slot)
                     sim_post(s, i);
-                }
             }
         }
     }
@@ -133,9 +131,8 @@ static inline void sim_fini(struct sim *s)
 {
     int c_n = s->plan->n_channels;
     int n = s->plan->n_virtual;
-    if (s->memory == COPIES) {
+    if (s->memory == COPIES)
         free_rows(s->dst, c_n);
-    }
     free_rows(s->src, c_n);
     free_rows(s->sends, c_n);
     free_rows(s->posts, c_n);
@@ -157,27 +154,23 @@ static inline void sim_fini(struct sim *s)
 /* May `message` be written now? */
 static inline bool may_take(const struct sim *s, int32_t message)
 {
-    if (message < 0) {
+    if (message < 0)
         return true;
-    }
     const struct pp_message *msg = &s->plan->messages[message];
     int32_t before = s->src[msg->channel][msg->slot];
-    if (before < 0) {
+    if (before < 0)
         return true;
-    }
     return s->memory == SHARED ? s->notes[before].released : s->notes[before].arrived;
 }
 
 static inline void write_message(struct sim *s, int32_t message, bool writer_reads_it_later)
 {
-    if (message < 0) {
+    if (message < 0)
         return;
-    }
     const struct pp_message *msg = &s->plan->messages[message];
     int32_t before = s->src[msg->channel][msg->slot];
-    if (before >= 0 && !s->notes[before].writer_done) {
+    if (before >= 0 && !s->notes[before].writer_done)
         fail_msg("message %d overwrites %d, which its writer still reads", message, before);
-    }
     s->src[msg->channel][msg->slot] = message;
     s->notes[message].writer_done = !writer_reads_it_later;
     s->notes[message].sent = true;
@@ -202,9 +195,8 @@ static inline void release_message(struct sim *s, int32_t message)
     if (message >= 0) {
         read_message(s, message);
         s->notes[message].released = true;
-        if (s->plan->messages[message].next_in_slot >= 0) {
+        if (s->plan->messages[message].next_in_slot >= 0)
             sim_post(s, s->plan->messages[message].next_in_slot);
-        }
     }
 }
 
@@ -268,9 +260,8 @@ static inline void do_weight_gradient(struct sim *s, const struct pp_action *a, 
 /* One step of one rank; a B takes two, and anybody may run in between. False: it must wait. */
 static inline bool step_rank(struct sim *s, int r)
 {
-    if (s->at[r] == s->plan->ranks[r].n_actions) {
+    if (s->at[r] == s->plan->ranks[r].n_actions)
         return false;
-    }
     const struct pp_action *a = &s->plan->ranks[r].actions[s->at[r]];
     CHECK_INT_EQ(s->plan->rank_of[a->stage], r);
     if (a->op == PP_OP_W || s->i_half[r]) {
@@ -280,14 +271,12 @@ static inline bool step_rank(struct sim *s, int r)
         s->at[r] += n;
         return true;
     }
-    if (!arrived(s, a->recv) || !may_take(s, a->send)) {
+    if (!arrived(s, a->recv) || !may_take(s, a->send))
         return false;
-    }
-    if (a->op == PP_OP_F) {
+    if (a->op == PP_OP_F)
         do_forward(s, a);
-    } else {
+    else
         do_input_gradient(s, a);
-    }
     s->i_half[r] = a->op == PP_OP_B;
     s->at[r] += a->op != PP_OP_B;
     return true;
@@ -297,9 +286,8 @@ static inline bool step_rank(struct sim *s, int r)
 static inline bool step_channel(struct sim *s, int c)
 {
     int n = s->n_copied[c];
-    if (s->memory == SHARED || n == s->n_sends[c] || n == s->n_posts[c]) {
+    if (s->memory == SHARED || n == s->n_sends[c] || n == s->n_posts[c])
         return false;
-    }
     int32_t message = s->sends[c][n];
     CHECK_INT_EQ(s->posts[c][n], message);
     int slot = s->plan->messages[message].slot;
@@ -320,9 +308,8 @@ static inline bool step(struct sim *s, int who)
 static inline bool sweep(struct sim *s, int n)
 {
     bool moved = false;
-    for (int who = 0; who < n; who++) {
+    for (int who = 0; who < n; who++)
         moved = step(s, who) || moved;
-    }
     return moved;
 }
 
@@ -343,17 +330,14 @@ static inline bool all_done(const struct pp_plan *plan, enum memory memory, enum
             shift = random_below(16) ? shift : random_below(n);
         }
         bool moved = false;
-        while (steps-- > 0 && step(&s, who)) {
+        while (steps-- > 0 && step(&s, who))
             moved = true;
-        }
         idle = moved ? 0 : idle + 1;
     }
-    for (int r = 0; r < plan->geometry.stages; r++) {
+    for (int r = 0; r < plan->geometry.stages; r++)
         done = done && s.at[r] == plan->ranks[r].n_actions;
-    }
-    for (int i = 0; done && i < plan->n_messages; i++) {
+    for (int i = 0; done && i < plan->n_messages; i++)
         assert_true(s.notes[i].released && s.notes[i].writer_done);
-    }
     sim_fini(&s);
     return done;
 }

@@ -23,9 +23,8 @@ struct spans {
 static inline int64_t arrival_of(const struct pp_plan *plan, const int64_t *sent, int32_t message,
                                  int64_t comm)
 {
-    if (message < 0 || sent[message] < 0) {
+    if (message < 0 || sent[message] < 0)
         return message < 0 ? 0 : -1;
-    }
     const struct pp_channel *c = &plan->channels[plan->messages[message].channel];
     return sent[message] + (c->src_rank != c->dst_rank ? comm : 0);
 }
@@ -40,9 +39,8 @@ static inline int run_cells(const struct pp_plan *plan, const struct times *t, i
     int64_t start = at > 0 ? s->end[r] : 0;
     for (int k = 0; k < n; k++) {
         int64_t there = arrival_of(plan, sent, a[k].recv, t->comm);
-        if (there < 0) {
+        if (there < 0)
             return 0;
-        }
         start = there > start ? there : start;
     }
     int64_t cost = pair               ? t->pair
@@ -52,11 +50,9 @@ static inline int run_cells(const struct pp_plan *plan, const struct times *t, i
                                       : t->i + t->w;
     s->start[r] = at > 0 ? s->start[r] : start;
     s->end[r] = start + cost;
-    for (int k = 0; k < n; k++) {
-        if (a[k].send >= 0) {
+    for (int k = 0; k < n; k++)
+        if (a[k].send >= 0)
             sent[a[k].send] = s->end[r];
-        }
-    }
     return n;
 }
 

@@ -10,9 +10,8 @@ static void check_row(const struct pp_plan *plan, int r, const char *row)
 {
     char *text = printed(plan, pp_plan_print_csv);
     char *at = text;
-    for (; r > 0; r--) {
+    for (; r > 0; r--)
         at = strchr(at, '\n') + 1;
-    }
     CHECK_INT_EQ(strcspn(at, "\n"), strlen(row));
     assert_memory_equal(at, row, strlen(row));
     free(text);
@@ -77,9 +76,8 @@ static void dualpipe_idles_on_its_worst_rank_as_the_formula_says(void **state)
                 struct pp_sim_result res;
                 double worst = 0;
                 simulate(plan, &c, &res);
-                for (int r = 0; r < p; r++) {
+                for (int r = 0; r < p; r++)
                     worst = res.idle[r] > worst ? res.idle[r] : worst;
-                }
                 assert_float_equal(worst, (p / 2 - 1) * (pair + 2 - 3), 1e-9);
                 pp_sim_result_fini(&res);
                 pp_plan_destroy(&plan);

@@ -55,9 +55,8 @@ static void check_row(const char *name, int p, int m, int rank, const char *row)
     struct pp_plan *plan = plan_v(name, p, m);
     char *text = printed(plan, pp_plan_print_csv);
     char *at = text;
-    for (int r = 0; r < rank; r++) {
+    for (int r = 0; r < rank; r++)
         at = strchr(at, '\n') + 1;
-    }
     at[strcspn(at, "\n")] = '\0';
     CHECK_STR_EQ(at, row);
     free(text);
@@ -124,15 +123,12 @@ static void times_and_peaks_are_the_published_ones(void **state)
         assert_float_equal(bubble, 1.0 - 6.0 * table[i].m / (double)makespan, 1e-12);
         spans_of(plan, &(struct times){.f = 1, .i = 1, .w = 1, .pair = table[i].pair}, &spans);
         CHECK_INT_EQ(spans.makespan, table[i].makespan);
-        if (table[i].pair == 0) {
+        if (table[i].pair == 0)
             CHECK_INT_EQ(makespan, table[i].makespan);
-        }
-        if (table[i].span > 0) {
+        if (table[i].span > 0)
             CHECK_INT_EQ(spans.longest, table[i].span);
-        }
-        for (int r = 0; r < table[i].p; r++) {
+        for (int r = 0; r < table[i].p; r++)
             CHECK_INT_EQ(peak_of(plan, r), table[i].peak);
-        }
         pp_plan_destroy(&plan);
     }
 }
@@ -292,14 +288,12 @@ static void weight_gradients_ascend_on_every_stage(void **state)
             for (int r = 0; r < p; r++) {
                 for (int k = 0; k < plan->ranks[r].n_actions; k++) {
                     const struct pp_action *a = &plan->ranks[r].actions[k];
-                    if (a->op == PP_OP_W || a->op == PP_OP_B) {
+                    if (a->op == PP_OP_W || a->op == PP_OP_B)
                         CHECK_INT_EQ(a->mb, next[a->stage]++);
-                    }
                 }
             }
-            for (int s = 0; s < 2 * p; s++) {
+            for (int s = 0; s < 2 * p; s++)
                 CHECK_INT_EQ(next[s], 2 * p + 1);
-            }
             pp_plan_destroy(&plan);
         }
     }

@@ -15,7 +15,7 @@ static double pick_cost(void)
     return (1 + pick(64)) / 16.0;
 }
 
-/* --- the slow way: start at zero and push every start time up until nothing moves ------------- */
+/* ---- the slow way: start at zero and push every start time up until nothing moves */
 
 struct slow {
     const struct pp_plan *plan;
@@ -49,9 +49,8 @@ static double slow_end(const struct slow *s, int stage, int mb, bool forward, bo
         bool op = forward      ? a->op == PP_OP_F
                   : until_sent ? a->op == PP_OP_I || a->op == PP_OP_B
                                : a->op == PP_OP_W || a->op == PP_OP_B;
-        if (op && a->stage == stage && a->mb == mb) {
+        if (op && a->stage == stage && a->mb == mb)
             return s->start[r][k] + slow_duration(s, a, until_sent);
-        }
     }
     fail_msg("stage %d has no %s of micro-batch %d", stage, forward ? "F" : "B", mb);
     return 0;
@@ -62,9 +61,8 @@ static double slow_earliest(const struct slow *s, int r, int k)
     const struct pp_plan *plan = s->plan;
     const struct pp_action *a = &plan->ranks[r].actions[k];
     double t = 0;
-    if (k > 0) {
+    if (k > 0)
         t = s->start[r][k - 1] + slow_duration(s, a - 1, false);
-    }
     int from = a->op == PP_OP_F ? a->stage - 1 : a->stage + 1;
     if (a->op != PP_OP_W && from >= 0 && from < plan->n_virtual) {
         double sent = slow_end(s, from, a->mb, a->op == PP_OP_F, true);
@@ -106,7 +104,7 @@ static double slow_run(struct slow *s)
     return makespan;
 }
 
-/* --- random costs ----------------------------------------------------------------------------- */
+/* ---- random costs */
 
 struct random_costs {
     struct pp_sim_costs c;
@@ -121,12 +119,10 @@ static void random_costs(struct random_costs *rc, const struct pp_plan *plan, in
         rc->i[s] = pick_cost();
         rc->w[s] = pick_cost();
     }
-    for (int mb = 0; mb < plan->geometry.microbatches; mb++) {
+    for (int mb = 0; mb < plan->geometry.microbatches; mb++)
         rc->rows[mb] = mb == plan->geometry.microbatches - 1 ? .25 : 1;
-    }
-    for (int ch = 0; ch < plan->n_channels; ch++) {
+    for (int ch = 0; ch < plan->n_channels; ch++)
         rc->transfer[ch] = pick_cost();
-    }
     rc->c.rows = round & 1 ? rc->rows : NULL;
     rc->c.latency = round & 2 ? pick_cost() : 0;
     rc->c.transfer = round & 4 ? rc->transfer : NULL;
@@ -176,9 +172,8 @@ static void uneven_stages_and_tails_agree_with_a_slow_recomputation(void **state
                                     .microbatches = 1 + pick(8)};
             struct pp_plan *plan = NULL;
             int rc = pp_plan_build(*name, &g, &plan);
-            if (rc == PP_ECONFIG) {
+            if (rc == PP_ECONFIG)
                 continue; /* the schedule does not do this shape */
-            }
             CHECK_OK(rc);
             check_against_slow(plan, round);
             pp_plan_destroy(&plan);
@@ -192,9 +187,8 @@ static void every_shape_is_simulated_within_its_bounds_or_refused(void **state)
     seed = 3;
     int simulated = 0;
     int n_names = 0;
-    while (pp_schedule_names()[n_names]) {
+    while (pp_schedule_names()[n_names])
         n_names++;
-    }
     for (int round = 0; round < 5000; round++) {
         const char *name = pp_schedule_names()[pick(n_names)];
         struct pp_geometry g = {.stages = 1 + pick(10), .chunks = 1 + pick(4)};
@@ -461,9 +455,8 @@ static void a_pair_that_needs_its_own_result_is_refused(void **state)
     const struct pp_cell *cells[] = {first, last};
     struct pp_plan *plan = NULL;
     int rc = pp_plan_from_cells(&g, rank_of, cells, n, &plan);
-    if (rc < 0) {
+    if (rc < 0)
         return; /* the passes know already */
-    }
     double arrays[6];
     struct pp_sim_costs costs;
     struct pp_sim_result res;

@@ -20,9 +20,8 @@ static void check_bound(const struct pp_plan *plan, const struct pp_sim_costs *c
 {
     double got = -1;
     CHECK_OK(pp_sim_bound(plan, costs, &got));
-    if (fabs(got - expected) > 1e-9 * expected) {
+    if (fabs(got - expected) > 1e-9 * expected)
         fail_msg("bound %.12g, expected %.12g", got, expected);
-    }
 }
 
 /* Of F = 1, I = 2, W = 3 on every stage. */
@@ -108,15 +107,12 @@ static void random_costs(struct random_costs *rc, const struct pp_plan *plan)
         rc->i[s] = pick_cost();
         rc->w[s] = pick_cost();
     }
-    for (int ch = 0; ch < plan->n_channels; ch++) {
+    for (int ch = 0; ch < plan->n_channels; ch++)
         rc->transfer[ch] = pick_cost() / 4;
-    }
-    for (int mb = 0; mb < plan->geometry.microbatches; mb++) {
+    for (int mb = 0; mb < plan->geometry.microbatches; mb++)
         rc->rows[mb] = (1 + pick(8)) / 8.0;
-    }
-    for (int r = 0; r < plan->geometry.stages; r++) {
+    for (int r = 0; r < plan->geometry.stages; r++)
         rc->between[r] = pick_cost();
-    }
     rc->costs = (struct pp_sim_costs){.f = rc->f,
                                       .i = rc->i,
                                       .w = rc->w,
@@ -144,9 +140,8 @@ static double check_below(const char *name, int rounds)
         struct random_costs rc;
         struct pp_sim_result result;
         double bound;
-        if (pp_plan_build(name, &g, &plan) < 0) {
+        if (pp_plan_build(name, &g, &plan) < 0)
             continue; /* not every shape is one of every schedule */
-        }
         random_costs(&rc, plan);
         if (pp_sim_run(plan, &rc.costs, false, &result) == 0) { /* joined pairs may tie a knot */
             CHECK_OK(pp_sim_bound(plan, &rc.costs, &bound));
@@ -169,9 +164,8 @@ static void no_schedule_is_below_it_whatever_the_costs(void **state)
     seed = 1;
     for (const char *const *name = pp_schedule_names(); *name; name++) {
         double best = check_below(*name, 300);
-        if (best < 0.9) { /* a bound of nothing would hold too */
+        if (best < 0.9) /* a bound of nothing would hold too */
             fail_msg("%s never comes nearer than %.3f", *name, best);
-        }
     }
     assert_true(check_below("dualpipe", 300) > 0.5);
     assert_true(check_below("chimera", 300) > 0.5);

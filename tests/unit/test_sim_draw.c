@@ -42,17 +42,15 @@ static char *drawn(int (*draw)(const struct pp_drawing *, FILE *))
 
 static void check_has(const char *text, const char *words)
 {
-    if (!strstr(text, words)) {
+    if (!strstr(text, words))
         fail_msg("no '%s' in:\n%.2000s", words, text);
-    }
 }
 
 static int count(const char *text, const char *words)
 {
     int n = 0;
-    for (const char *at = text; (at = strstr(at, words)); at += strlen(words)) {
+    for (const char *at = text; (at = strstr(at, words)); at += strlen(words))
         n++;
-    }
     return n;
 }
 
@@ -120,9 +118,8 @@ static void a_grid_is_never_wider_than_the_line(void **state)
         drawing.columns = columns;
         text = drawn(pp_draw_grid);
         assert_true(longest_line(text) <= (size_t)columns);
-        if ((size_t)columns > needed + 1) {
+        if ((size_t)columns > needed + 1)
             assert_int_equal(longest_line(text), needed); /* and never wider than needed */
-        }
         check_has(text, "F0");
         free(text);
     }
@@ -156,13 +153,11 @@ static void colours_change_nothing_but_colours(void **state)
     char *text = drawn(pp_draw_grid);
     check_has(text, "\033[38;5;16;48;5;");
     char *to = text;
-    for (char *from = text; *from;) {
-        if (*from == '\033') {
+    for (char *from = text; *from;)
+        if (*from == '\033')
             from += strcspn(from, "m") + 1;
-        } else {
+        else
             *to++ = *from++;
-        }
-    }
     *to = '\0';
     check_has(text, "F0 F1 F2");
     CHECK_INT_EQ(count(text, "W3"), count(plain, "W3"));
@@ -277,9 +272,8 @@ static void a_trace_counts_the_activations_that_are_alive(void **state)
         "\"ts\":1000.000,\"args\":{\"chunks\":1}", "\"ts\":2000.000,\"args\":{\"chunks\":2}",
         "\"ts\":3000.000,\"args\":{\"chunks\":3}", "\"ts\":5000.000,\"args\":{\"chunks\":2}",
         "\"ts\":9000.000,\"args\":{\"chunks\":0}"};
-    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
         check_has(text, lines[i]);
-    }
     free(text);
 }
 
@@ -287,9 +281,8 @@ static void a_full_disk_is_an_error(void **state)
 {
     (void)state;
     FILE *f = fopen("/dev/full", "w");
-    if (!f) {
+    if (!f)
         skip();
-    }
     setvbuf(f, NULL, _IONBF, 0);
     prepare("1f1b", 2, 2, 1, 1, 1, 0);
     CHECK_FAILS(pp_draw_grid(&drawing, f), PP_EIO, "cannot write");

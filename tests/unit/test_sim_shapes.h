@@ -31,13 +31,12 @@ static inline struct pp_plan *plan_for(const char *text, int p, int m,
     }
     struct pp_geometry g = {
         .stages = p, .chunks = pp_schedule_default_chunks(ops), .microbatches = m};
-    if (option[0] == 'v') {
+    if (option[0] == 'v')
         g.chunks = atoi(option + 1);
-    } else if (option[0] == 'k') {
+    else if (option[0] == 'k')
         g.eager = atoi(option + 1);
-    } else if (option[0] == 'c') {
+    else if (option[0] == 'c')
         g.memory_cap = atoi(option + 1);
-    }
     g.costs = (struct pp_schedule_costs){costs->f, costs->i, costs->w, costs->comm};
     CHECK_OK(pp_plan_build(name, &g, &plan));
     return plan;
@@ -68,9 +67,8 @@ static inline void simulate(const struct pp_plan *plan, const struct rank_costs 
 static inline double next_number(const char **row, double *half)
 {
     char *end;
-    while (**row == ' ') {
+    while (**row == ' ')
         ++*row;
-    }
     double x = strtod(*row, &end);
     assert_true(end > *row);
     const char *dot = memchr(*row, '.', (size_t)(end - *row));
@@ -82,18 +80,16 @@ static inline double next_number(const char **row, double *half)
 /* `value` is what the row prints next; "-" prints nothing. */
 static inline void check_printed(const char *what, double value, const char **row)
 {
-    while (**row == ' ') {
+    while (**row == ' ')
         ++*row;
-    }
     if (**row == '-') {
         ++*row;
         return;
     }
     double half;
     double printed = next_number(row, &half);
-    if (!(fabs(value - printed) <= half)) {
+    if (!(fabs(value - printed) <= half))
         fail_msg("%s: simulated %.6f, published %g", what, value, printed);
-    }
 }
 
 #endif

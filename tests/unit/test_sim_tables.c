@@ -214,9 +214,8 @@ static void eager_1f1b_hides_all_transfers_of_its_steady_state(void **state)
                 for (int i = 0; i <= 6; i++) {
                     c.comm = .25 * i * both;
                     int k = 1 + (int)ceil(2 * c.comm / both);
-                    if (k * (p - 1) + 1 > m) {
+                    if (k * (p - 1) + 1 > m)
                         continue;
-                    }
                     char name[32];
                     snprintf(name, sizeof(name), "1f1b-eager k%d", k);
                     double formula = (m + p - 1) * both + 2 * c.comm * (p - 1);

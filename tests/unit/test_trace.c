@@ -51,9 +51,8 @@ static void a_record_is_there_before_its_action_ends(void **state)
 static void the_last_records_stay_and_the_rest_is_counted_as_lost(void **state)
 {
     struct pp_ring *ring = ring_of(7); /* 8 places, 7 that can be read */
-    for (int n = 0; n < 20; n++) {
+    for (int n = 0; n < 20; n++)
         put(ring, n);
-    }
     struct pp_event got[32];
     uint64_t next, lost;
     assert_int_equal(pp_ring_copy(ring, 0, got, 32, &next, &lost), 7);
@@ -105,9 +104,8 @@ static void a_reader_in_another_thread_never_sees_mixed_records(void **state)
     struct reader r = {.ring = ring_of(15)};
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, read_all_the_time, &r), 0);
-    for (int n = 0; n < 300000; n++) {
+    for (int n = 0; n < 300000; n++)
         put(r.ring, n);
-    }
     __atomic_store_n(&r.stop, true, __ATOMIC_RELEASE);
     pthread_join(thread, NULL);
     assert_int_equal(r.wrong, 0);
@@ -173,12 +171,10 @@ static void a_ring_tells_what_became_of_its_process(void **state)
     pid_t child = fork();
     if (child == 0) {
         struct pp_ring *mine = NULL;
-        if (pp_ring_create(path, 0, 1, 4, &mine) == 0) {
+        if (pp_ring_create(path, 0, 1, 4, &mine) == 0)
             put(mine, 1);
-        }
-        for (;;) {
+        for (;;)
             pause();
-        }
     }
     struct pp_ring *ring = NULL;
     for (int k = 0; k < 5000 && (pp_ring_open(path, &ring) < 0 || ring->head->begun == 0); k++) {
@@ -192,9 +188,8 @@ static void a_ring_tells_what_became_of_its_process(void **state)
     assert_int_equal(waitpid(child, &status, WUNTRACED), child);
     assert_int_equal(pp_ring_process(ring), PP_PROCESS_STOPPED);
     kill(child, SIGKILL); /* not yet waited for: a zombie is gone too */
-    for (int k = 0; k < 5000 && pp_ring_process(ring) != PP_PROCESS_GONE; k++) {
+    for (int k = 0; k < 5000 && pp_ring_process(ring) != PP_PROCESS_GONE; k++)
         usleep(1000);
-    }
     assert_int_equal(pp_ring_process(ring), PP_PROCESS_GONE);
     waitpid(child, &status, 0);
     assert_int_equal(pp_ring_process(ring), PP_PROCESS_GONE);

@@ -72,13 +72,11 @@ static bool look_up(const char *name, void *function)
 static bool lacks_room(size_t bytes)
 {
     struct rlimit limit;
-    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
         return false;
-    }
     void *room = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (room != MAP_FAILED) {
+    if (room != MAP_FAILED)
         munmap(room, bytes);
-    }
     return room == MAP_FAILED;
 }
 
@@ -114,19 +112,15 @@ static int take_buffers(int n)
     struct rlimit limit;
     void *buffers[BUFFERS_MAX];
     if (n <= kept || !openblas.memory_alloc || !openblas.memory_free ||
-        getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+        getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
         return 0;
-    }
     size_t bytes = (size_t)(n - kept) * BUFFER_MIB * MIB;
-    if (n > BUFFERS_MAX || lacks_room(bytes)) {
+    if (n > BUFFERS_MAX || lacks_room(bytes))
         return pp_fail(PP_ERESOURCE, NO_ROOM, bytes / MIB);
-    }
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         buffers[i] = openblas.memory_alloc(0);
-    }
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         openblas.memory_free(buffers[i]);
-    }
     kept = n;
     return 0;
 }
@@ -134,9 +128,8 @@ static int take_buffers(int n)
 int blas_enter(int threads)
 {
     pthread_once(&once, load);
-    if (problem[0]) {
+    if (problem[0])
         return pp_fail(PP_ERESOURCE, "%s", problem);
-    }
     pthread_mutex_lock(&lock);
     int rc = take_buffers(inside + threads);
     inside += rc == 0 ? threads : 0;
@@ -158,9 +151,8 @@ void blas_leave(int threads)
  */
 static bool safe(int threads)
 {
-    if (!openblas.get_parallel || !openblas.get_config) {
+    if (!openblas.get_parallel || !openblas.get_config)
         return true;
-    }
     switch (openblas.get_parallel()) {
     case SERIAL:
         return strstr(openblas.get_config(), "USE_LOCKING") != NULL;
@@ -175,9 +167,8 @@ bool blas_set_threads(int threads)
 {
     /* Another rank of this process may be computing already: leave a right value alone. */
     if (openblas.set_num_threads &&
-        !(openblas.get_num_threads && openblas.get_num_threads() == threads)) {
+        !(openblas.get_num_threads && openblas.get_num_threads() == threads))
         openblas.set_num_threads(threads);
-    }
     return safe(threads);
 }
 

@@ -146,13 +146,11 @@ static void versions(void (*visit)(void *ctx, const char *what, const char *text
 static int cpu_open(struct pp_backend *be, int threads)
 {
     const struct cpu_gemm *g = choose_gemm(&be->choice);
-    if (!g) {
+    if (!g)
         return no_fma(&be->choice);
-    }
     struct cpu *cpu = pp_alloc(1, sizeof(*cpu));
-    if (!cpu) {
+    if (!cpu)
         return PP_ERESOURCE;
-    }
     int rc = g == &cpu_gemm_cblas ? blas_enter(threads) : 0;
     if (rc < 0) {
         pp_free(cpu);
@@ -180,9 +178,8 @@ static void cpu_close(struct pp_backend *be)
 {
     struct cpu *cpu = be->impl;
     denormals_restore(cpu->control);
-    if (cpu->gemm == &cpu_gemm_cblas) {
+    if (cpu->gemm == &cpu_gemm_cblas)
         blas_leave(be->choice.threads);
-    }
     pp_free(cpu);
 }
 
@@ -210,15 +207,13 @@ static int linear_forward(struct pp_backend *be, int B, int I, int O, const floa
                           const float *W, const float *packed, const float *b,
                           enum pp_activation act, float *z, float *y)
 {
-    if (B == 0) {
+    if (B == 0)
         return 0;
-    }
     /* The others are second passes over y: calls of exp would spill the accumulators. */
     bool fuse = gemm(be)->fuses && !z && (act == PP_ACT_NONE || act == PP_ACT_RELU);
     gemm(be)->forward(B, I, O, x, W, packed, fuse ? b : NULL, act == PP_ACT_RELU, y);
-    if (!fuse) {
+    if (!fuse)
         kernels(be)->bias_activation(B, O, b, act, z, y);
-    }
     return 0;
 }
 
@@ -233,9 +228,8 @@ static int activation_backward(struct pp_backend *be, size_t n, enum pp_activati
 static int linear_backward_input(struct pp_backend *be, int B, int I, int O, const float *dz,
                                  const float *W, const float *packed, float *dx)
 {
-    if (B == 0) {
+    if (B == 0)
         return 0;
-    }
     gemm(be)->backward_input(B, I, O, dz, W, dx);
     return 0;
 }
@@ -249,11 +243,10 @@ static int linear_backward_weight(struct pp_backend *be, int n, const struct pp_
         rows += parts[k].B > 0;
         kernels(be)->bias_gradient(parts[k].B, O, parts[k].dz, k == 0 ? beta : 1.0f, db);
     }
-    if (rows > 0) {
+    if (rows > 0)
         gemm(be)->backward_weight(n, parts, I, O, beta, dW);
-    } else if (beta == 0) {
+    else if (beta == 0)
         memset(dW, 0, (size_t)O * (size_t)I * sizeof(*dW));
-    }
     return 0;
 }
 
@@ -286,9 +279,8 @@ static int largest(struct pp_backend *be, size_t n, const float *x, float *io)
 static int optimizer_step(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
                           const float *g, float *m, float *v, float *p)
 {
-    if (!a->skip) {
+    if (!a->skip)
         kernels(be)->optimizer_step(n, a, g, m, v, p);
-    }
     return 0;
 }
 

@@ -101,13 +101,11 @@ static void pack_panel(int depth, size_t I, int outputs, int width, const float 
                 continue;
             }
             float in[64] = {0}, out[64];
-            for (int r = 0; r < have; r++) {
+            for (int r = 0; r < have; r++)
                 memcpy(in + (size_t)r * 8, from + (size_t)r * I, (size_t)n * sizeof(*in));
-            }
             transpose_8x8(in, 8, out, 8);
-            for (int j = 0; j < n; j++) {
+            for (int j = 0; j < n; j++)
                 memcpy(block + (size_t)j * (size_t)width, out + (size_t)j * 8, 8 * sizeof(*out));
-            }
         }
     }
 }
@@ -189,9 +187,8 @@ static void add_segments(int n, const struct segment *segments, int I, int O, bo
 {
     struct groups g = groups_of(O);
     int depth = 0;
-    for (int s = 0; s < n; s++) {
+    for (int s = 0; s < n; s++)
         depth += segments[s].depth;
-    }
     /* columns of x to go through all outputs with: they stay in the second-level cache */
     int columns = BLOCK_FLOATS / depth / WIDTH * WIDTH;
     int fetch = depth >= ROWS * VECTORS ? 1 : 2 * depth >= ROWS * VECTORS ? 2 : 4;
@@ -241,9 +238,8 @@ static void backward_weight(int n, const struct pp_weight_part *parts, int I, in
             }
         }
     }
-    if (have > 0) {
+    if (have > 0)
         add_segments(have, s, I, O, add, dW);
-    }
 }
 
 #define JOIN_(a, b) a##b

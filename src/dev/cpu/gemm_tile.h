@@ -115,9 +115,8 @@ INLINE void tile_of(const struct tile *t, int rows, int vectors, bool partial, m
             }
             if (t->fetch > 0) {
                 _mm_prefetch((const char *)next, _MM_HINT_T1);
-                if (t->fetch > 1) {
+                if (t->fetch > 1)
                     _mm_prefetch((const char *)(next + LANES), _MM_HINT_T1);
-                }
                 if (t->fetch > 2) {
                     _mm_prefetch((const char *)(next + LANE(2)), _MM_HINT_T1);
                     _mm_prefetch((const char *)(next + LANE(3)), _MM_HINT_T1);
@@ -156,11 +155,10 @@ INLINE void tile_of(const struct tile *t, int rows, int vectors, bool partial, m
         UNROLL for (int v = 0; v < vectors; v++)
         {
             float *c = t->c + (size_t)r * t->c_row + LANE(v);
-            if (partial && v == vectors - 1) {
+            if (partial && v == vectors - 1)
                 STORE_PART(lanes, c, acc[r][v]);
-            } else {
+            else
                 STORE(c, acc[r][v]);
-            }
         }
     }
 }

@@ -16,9 +16,8 @@ static void gather_u8(int B, int F, const uint8_t *data, const uint32_t *index, 
     for (int r = 0; r < B; r++) {
         const uint8_t *restrict from = data + (size_t)index[r] * (size_t)F;
         float *restrict to = x + (size_t)r * (size_t)F;
-        for (int f = 0; f < F; f++) {
+        for (int f = 0; f < F; f++)
             to[f] = scale * (float)from[f];
-        }
     }
 }
 
@@ -29,22 +28,19 @@ static void bias_activation(int B, int O, const float *restrict b, enum pp_activ
 {
     for (int r = 0; r < B; r++, y += O) {
         if (z) {
-            for (int o = 0; o < O; o++) {
+            for (int o = 0; o < O; o++)
                 z[o] = y[o] + b[o];
-            }
             z += O;
         }
         switch (act) {
         case PP_ACT_NONE:
-            for (int o = 0; o < O; o++) {
+            for (int o = 0; o < O; o++)
                 y[o] += b[o];
-            }
             break;
 #define PP_ACTIVATION(NAME, word, ...)                                                             \
     case PP_ACT_##NAME:                                                                            \
-        for (int o = 0; o < O; o++) {                                                              \
+        for (int o = 0; o < O; o++)                                                                \
             y[o] = word##_value(y[o] + b[o]);                                                      \
-        }                                                                                          \
         break;
 #include "ppcli/activations.def"
 #undef PP_ACTIVATION
@@ -60,9 +56,8 @@ static void activation_backward(size_t n, enum pp_activation act, const float *r
         break;
 #define PP_ACTIVATION(NAME, word, ...)                                                             \
     case PP_ACT_##NAME:                                                                            \
-        for (size_t i = 0; i < n; i++) {                                                           \
+        for (size_t i = 0; i < n; i++)                                                             \
             dy[i] = word##_back(saved[i], dy[i]);                                                  \
-        }                                                                                          \
         break;
 #include "ppcli/activations.def"
 #undef PP_ACTIVATION
@@ -72,14 +67,11 @@ static void activation_backward(size_t n, enum pp_activation act, const float *r
 /* Column sums, rows in order. */
 static void bias_gradient(int B, int O, const float *restrict dz, float beta, float *restrict db)
 {
-    if (beta == 0) {
+    if (beta == 0)
         memset(db, 0, (size_t)O * sizeof(*db));
-    }
-    for (int r = 0; r < B; r++, dz += O) {
-        for (int o = 0; o < O; o++) {
+    for (int r = 0; r < B; r++, dz += O)
+        for (int o = 0; o < O; o++)
             db[o] += dz[o];
-        }
-    }
 }
 
 #define BLOCK 16
@@ -90,39 +82,32 @@ static void softmax_cross_entropy(int B, int C, const float *logits, const uint8
     for (int r = 0; r < B; r++, logits += C) {
         int label = labels[r], best = 0;
         pp_assert(label < C);
-        for (int c = 1; c < C; c++) {
+        for (int c = 1; c < C; c++)
             best = logits[c] > logits[best] ? c : best;
-        }
         float m = logits[best], at_label = logits[label];
         double sum = 0;
         for (int c = 0; c < C; c += BLOCK) {
             /* A whole block also of ten classes: the fixed count is what makes it one vector. */
             float e[BLOCK];
             int n = C - c < BLOCK ? C - c : BLOCK;
-            for (int l = 0; l < n; l++) {
+            for (int l = 0; l < n; l++)
                 e[l] = logits[c + l];
-            }
-            for (int l = n; l < BLOCK; l++) {
+            for (int l = n; l < BLOCK; l++)
                 e[l] = m;
-            }
-            for (int l = 0; l < BLOCK; l++) {
+            for (int l = 0; l < BLOCK; l++)
                 e[l] = mathf_exp(e[l] - m);
-            }
-            for (int l = 0; l < n; l++) {
+            for (int l = 0; l < n; l++)
                 sum += e[l];
-            }
-            if (dlogits) { /* may overwrite logits, which nobody needs any more */
+            if (dlogits) /* may overwrite logits, which nobody needs any more */
                 memcpy(dlogits + c, e, (size_t)n * sizeof(*e));
-            }
         }
         sums->loss += log(sum) - ((double)at_label - m);
         sums->correct += best == label;
         sums->rows++;
         if (dlogits) {
             float scale = (float)(grad_scale / sum);
-            for (int c = 0; c < C; c++) {
+            for (int c = 0; c < C; c++)
                 dlogits[c] *= scale;
-            }
             dlogits[label] -= grad_scale;
             dlogits += C;
         }
@@ -131,9 +116,8 @@ static void softmax_cross_entropy(int B, int C, const float *logits, const uint8
 
 static void add(size_t n, const float *restrict a, float *restrict g)
 {
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         g[i] += a[i];
-    }
 }
 
 #define LANES 16 /* part of the result: element i goes to lane i mod LANES at every width */
@@ -142,19 +126,14 @@ static double sum_squares(size_t n, const float *restrict g)
 {
     double lane[LANES] = {0};
     size_t i = 0;
-    for (; i + LANES <= n; i += LANES) {
-        for (int l = 0; l < LANES; l++) {
+    for (; i + LANES <= n; i += LANES)
+        for (int l = 0; l < LANES; l++)
             lane[l] += (double)g[i + l] * g[i + l];
-        }
-    }
-    for (int l = 0; i < n; i++, l++) {
+    for (int l = 0; i < n; i++, l++)
         lane[l] += (double)g[i] * g[i];
-    }
-    for (int half = LANES / 2; half > 0; half /= 2) {
-        for (int l = 0; l < half; l++) {
+    for (int half = LANES / 2; half > 0; half /= 2)
+        for (int l = 0; l < half; l++)
             lane[l] += lane[l + half];
-        }
-    }
     return lane[0];
 }
 
@@ -181,9 +160,8 @@ static float largest(size_t n, const float *restrict x, float least)
         uint32_t bits = size_bits(x[i]);
         lane[l] = bits > lane[l] ? bits : lane[l];
     }
-    for (int l = 1; l < LANES; l++) {
+    for (int l = 1; l < LANES; l++)
         lane[0] = lane[l] > lane[0] ? lane[l] : lane[0];
-    }
     float most;
     memcpy(&most, &lane[0], sizeof(most));
     return most;
@@ -215,9 +193,8 @@ static void optimizer_step(size_t n, const struct pp_optimizer_args *a, const fl
     float lr = a->lr, decay = a->weight_decay, scale = a->grad_scale, momentum = a->momentum;
     switch (a->kind) {
     case PP_OPT_SGD:
-        for (size_t i = 0; i < n; i++) {
+        for (size_t i = 0; i < n; i++)
             p[i] -= lr * (scale * g[i] + decay * p[i]);
-        }
         break;
     case PP_OPT_MOMENTUM:
         for (size_t i = 0; i < n; i++) {

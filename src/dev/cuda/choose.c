@@ -29,7 +29,7 @@ struct candidate {
     int rank; /* in the order in which cuBLASLt names them */
 };
 
-/* --- what there is ---------------------------------------------------------------------------- */
+/* ---- what there is */
 
 static int make_wishes(struct cuda *c, cublasLtMatmulPreference_t wishes)
 {
@@ -59,11 +59,10 @@ static int ask(struct cuda *c, const struct cuda_shape *s, enum cuda_fusion fusi
     cublasLtMatmulHeuristicResult_t found[ALGORITHMS];
     int count = 0;
     int rc = cuda_plan_init(c, s, fusion, &p);
-    if (rc == 0 && c->blas->MatmulAlgoGetHeuristic(c->handle, p.product, p.first, p.second,
-                                                   p.result, p.result, wishes, ALGORITHMS, found,
-                                                   &count) != CUBLAS_STATUS_SUCCESS) {
+    if (rc == 0 &&
+        c->blas->MatmulAlgoGetHeuristic(c->handle, p.product, p.first, p.second, p.result, p.result,
+                                        wishes, ALGORITHMS, found, &count) != CUBLAS_STATUS_SUCCESS)
         count = 0;
-    }
     for (int i = 0; i < count && rc == 0; i++) {
         if (found[i].state == CUBLAS_STATUS_SUCCESS &&
             found[i].workspaceSize <= c->workspace_bytes) {
@@ -81,9 +80,8 @@ static void sort_by_rank(struct candidate *list, int n)
     for (int i = 1; i < n; i++) {
         struct candidate x = list[i];
         int at = i;
-        for (; at > 0 && list[at - 1].rank > x.rank; at--) {
+        for (; at > 0 && list[at - 1].rank > x.rank; at--)
             list[at] = list[at - 1];
-        }
         list[at] = x;
     }
 }
@@ -96,17 +94,15 @@ static int list_candidates(struct cuda *c, const struct cuda_shape *s, struct ca
     cublasLtMatmulPreference_t wishes;
     BLAS_TRY(c, MatmulPreferenceCreate(&wishes));
     int rc = make_wishes(c, wishes);
-    for (int i = 0; i < n_fusions && rc == 0; i++) {
+    for (int i = 0; i < n_fusions && rc == 0; i++)
         rc = ask(c, s, fusions[i], wishes, list, n);
-    }
     c->blas->MatmulPreferenceDestroy(wishes);
-    if (!c->exact) { /* exact takes the first fusion that works, whatever the algorithm */
+    if (!c->exact) /* exact takes the first fusion that works, whatever the algorithm */
         sort_by_rank(list, *n);
-    }
     return rc;
 }
 
-/* --- trials ----------------------------------------------------------------------------------- */
+/* ---- trials */
 
 /* Noise to compute with. One block of memory; the pointers are into it. */
 struct trial {
@@ -149,15 +145,12 @@ static cudaError_t fill(const struct cuda *c, const struct cuda_shape *s, const 
 {
     bool bf16 = c->precision == PP_PRECISION_BF16;
     cudaError_t e = kernels_noise(t->stream, cuda_first_count(s), bf16, t->first);
-    if (e == cudaSuccess) {
+    if (e == cudaSuccess)
         e = kernels_noise(t->stream, cuda_second_count(s), bf16, t->second);
-    }
-    if (e == cudaSuccess && t->dz) {
+    if (e == cudaSuccess && t->dz)
         e = kernels_noise(t->stream, cuda_second_count(s), false, t->dz);
-    }
-    if (e == cudaSuccess) {
+    if (e == cudaSuccess)
         e = kernels_noise(t->stream, cuda_result_count(s), false, t->result);
-    }
     return e == cudaSuccess ? kernels_noise(t->stream, (size_t)s->O, false, t->bias) : e;
 }
 
@@ -167,9 +160,8 @@ static bool enqueue(const struct cuda *c, const struct cuda_plan *p, const struc
 {
     struct cuda_operands o = {t->first, t->second, t->result, t->bias};
     for (int i = 0; i < times; i++) {
-        if (cuda_plan_multiply(c, p, &o, t->workspace, t->stream) != CUBLAS_STATUS_SUCCESS) {
+        if (cuda_plan_multiply(c, p, &o, t->workspace, t->stream) != CUBLAS_STATUS_SUCCESS)
             return false;
-        }
         cudaError_t e = cudaSuccess;
         if (p->shape.product == CUDA_FORWARD) {
             e = cuda_plan_finish_forward(p, t->result, t->bias, p->shape.keeps_z ? t->result : NULL,
@@ -177,9 +169,8 @@ static bool enqueue(const struct cuda *c, const struct cuda_plan *p, const struc
         } else if (p->shape.product == CUDA_BACKWARD_WEIGHT) {
             e = cuda_plan_finish_weight(p, t->dz, p->shape.adds ? 1.0f : 0.0f, t->bias, t->stream);
         }
-        if (e != cudaSuccess) {
+        if (e != cudaSuccess)
             return false;
-        }
     }
     return true;
 }
@@ -192,9 +183,8 @@ static int try_once(const struct cuda *c, const struct cuda_plan *p, const struc
     size_t element = c->precision == PP_PRECISION_BF16 ? sizeof(uint16_t) : sizeof(float);
     bool nan = p->fusion == CUDA_BIAS_RELU;
     float y = NAN;
-    if (nan) { /* the first row of x begins with one */
+    if (nan) /* the first row of x begins with one */
         CUDA_TRY(c->device, cudaMemsetAsync(t->second, 0xff, element, t->stream));
-    }
     *good = enqueue(c, p, t, 1);
     if (nan) {
         CUDA_TRY(c->device,
@@ -226,19 +216,15 @@ static double burst(const struct cuda *c, const struct cuda_plan *p, const struc
                cudaEventSynchronize(t->to) == cudaSuccess &&
                cudaEventElapsedTime(&ms, t->from, t->to) == cudaSuccess;
         double ns = (double)ms * 1e6;
-        if (good && i > 0 && (least < 0 || ns < least)) {
+        if (good && i > 0 && (least < 0 || ns < least))
             least = ns;
-        }
     }
-    if (ready) {
+    if (ready)
         cudaGraphExecDestroy(ready);
-    }
-    if (graph) {
+    if (graph)
         cudaGraphDestroy(graph);
-    }
-    if (!good) {
+    if (!good)
         cudaGetLastError();
-    }
     return good ? least : -1;
 }
 
@@ -246,9 +232,8 @@ static double burst(const struct cuda *c, const struct cuda_plan *p, const struc
 static double measure(const struct cuda *c, const struct cuda_plan *p, const struct trial *t)
 {
     double one = burst(c, p, t, 1);
-    if (one < 0 || one >= BURST_NS) {
+    if (one < 0 || one >= BURST_NS)
         return one;
-    }
     int times = one * BURST > BURST_NS ? (int)(BURST_NS / one) : BURST;
     return burst(c, p, t, times) / times;
 }
@@ -289,24 +274,20 @@ static int try_all(struct cuda *c, const struct cuda_shape *s, const struct cand
             *best = &list[i];
             least = ns;
         }
-        if (*best && (c->exact || pp_clock_ns() - start > BUDGET_NS)) {
+        if (*best && (c->exact || pp_clock_ns() - start > BUDGET_NS))
             break;
-        }
     }
     return 0;
 }
 
 static void close_trial(struct trial *t)
 {
-    if (t->from) {
+    if (t->from)
         cudaEventDestroy(t->from);
-    }
-    if (t->to) {
+    if (t->to)
         cudaEventDestroy(t->to);
-    }
-    if (t->stream) {
+    if (t->stream)
         cudaStreamDestroy(t->stream);
-    }
     cudaFree(t->block);
 }
 
@@ -316,9 +297,8 @@ static int open_trial(struct cuda *c, const struct cuda_shape *s, struct trial *
     size_t bytes = lay_out(c, s, t);
     void *block = NULL;
     cudaError_t e = cudaMalloc(&block, bytes);
-    if (e != cudaSuccess) {
+    if (e != cudaSuccess)
         return cuda_no_memory(c->device, bytes, e, __FILE__, __LINE__);
-    }
     t->block = block;
     lay_out(c, s, t);
     PP_TRY(cuda_device_stream(c->shared, c->partition, c->partitions, &t->stream, &processors));
@@ -331,11 +311,9 @@ static int open_trial(struct cuda *c, const struct cuda_shape *s, struct trial *
 /* What is known to do what it should without a trial, where there is no memory for one. */
 static const struct candidate *untried(const struct candidate *list, int n)
 {
-    for (int i = 0; i < n; i++) {
-        if (list[i].fusion != CUDA_BIAS_RELU) {
+    for (int i = 0; i < n; i++)
+        if (list[i].fusion != CUDA_BIAS_RELU)
             return &list[i];
-        }
-    }
     return NULL;
 }
 

@@ -20,9 +20,8 @@ static int probe(char *why, size_t bytes)
     int n;
     PP_TRY(cuda_count_devices(&n, why, bytes));
     const struct cuda_blas *blas = cuda_blas_load(why, bytes);
-    if (!blas) {
+    if (!blas)
         return PP_ERESOURCE;
-    }
     char version[32];
     cuda_blas_version(blas, version, sizeof(version));
     snprintf(why, bytes, "%d device%s, cuBLASLt %s", n, n == 1 ? "" : "s", version);
@@ -32,22 +31,18 @@ static int probe(char *why, size_t bytes)
 static void cuda_close(struct pp_backend *be)
 {
     struct cuda *c = cuda_of(be);
-    if (c->stream) {
+    if (c->stream)
         cudaStreamSynchronize(c->stream);
-    }
     cuda_plans_free(c);
     cuda_scratch_free(c);
     cudaFree(c->partials);
     cudaFree(c->workspace);
-    if (c->handle) {
+    if (c->handle)
         c->blas->Destroy(c->handle);
-    }
-    if (c->stream) {
+    if (c->stream)
         cudaStreamDestroy(c->stream);
-    }
-    if (c->shared) {
+    if (c->shared)
         cuda_device_drop(c->shared);
-    }
     cudaGetLastError(); /* what a dead device said to all this is known */
     pp_free(c);
     be->impl = NULL;
@@ -57,9 +52,8 @@ static int check_device(const struct pp_backend_choice *choice)
 {
     char why[256];
     int n;
-    if (cuda_count_devices(&n, why, sizeof(why)) < 0) {
+    if (cuda_count_devices(&n, why, sizeof(why)) < 0)
         return pp_fail(PP_ERESOURCE, "backend cuda cannot run here: %s", why);
-    }
     if (choice->device < 0 || choice->device >= n) {
         return pp_fail(PP_ERESOURCE,
                        "cuda device %d: there are %d here, numbered from 0; see run.devices and "
@@ -89,9 +83,8 @@ static int take_memory(struct cuda *c)
                  {&c->workspace, c->workspace_bytes}};
     for (size_t i = 0; i < sizeof(wants) / sizeof(wants[0]); i++) {
         cudaError_t e = wants[i].bytes ? cudaMalloc(wants[i].to, wants[i].bytes) : cudaSuccess;
-        if (e != cudaSuccess) {
+        if (e != cudaSuccess)
             return cuda_no_memory(c->device, wants[i].bytes, e, __FILE__, __LINE__);
-        }
     }
     return 0;
 }
@@ -104,9 +97,8 @@ static int describe(const struct cuda *c, struct pp_backend *be)
     CUDA_TRY(c->device, cudaGetDeviceProperties(&properties, c->device));
     char blas[32], pieces[48] = "";
     cuda_blas_version(c->blas, blas, sizeof(blas));
-    if (c->partitions > 0) {
+    if (c->partitions > 0)
         snprintf(pieces, sizeof(pieces), ", %d of %d SMs", c->processors, c->of_processors);
-    }
     snprintf(be->description, sizeof(be->description), "cuda:%d %.48s%s, cuBLASLt %s, %s",
              c->device, properties.name, pieces, blas, precisions[c->precision]);
     return 0;
@@ -117,9 +109,8 @@ static int set_up(struct cuda *c, struct pp_backend *be)
     char why[256];
     PP_TRY(check_device(&be->choice));
     c->blas = cuda_blas_load(why, sizeof(why));
-    if (!c->blas) {
+    if (!c->blas)
         return pp_fail(PP_ERESOURCE, "backend cuda cannot run here: %s", why);
-    }
     PP_TRY(cuda_device_hold(c->device, &c->shared));
     c->of_processors = cuda_device_processors(c->shared);
     PP_TRY(cuda_device_stream(c->shared, c->partition, c->partitions, &c->stream, &c->processors));
@@ -131,9 +122,8 @@ static int set_up(struct cuda *c, struct pp_backend *be)
 static int cuda_open(struct pp_backend *be, int threads)
 {
     struct cuda *c = pp_alloc(1, sizeof(*c));
-    if (!c) {
+    if (!c)
         return PP_ERESOURCE;
-    }
     c->device = be->choice.device;
     c->partition = be->choice.partition;
     c->partitions = be->choice.partitions;
@@ -151,7 +141,7 @@ static int cuda_open(struct pp_backend *be, int threads)
     return 0;
 }
 
-/* --- ops that are one kernel ------------------------------------------------------------------ */
+/* ---- ops that are one kernel */
 
 #define LAUNCH(be, call)                                                                           \
     do {                                                                                           \
@@ -189,9 +179,8 @@ static int softmax_cross_entropy(struct pp_backend *be, int B, int C, const floa
 {
     struct cuda *c = cuda_of(be);
     void *rows = NULL;
-    if (B > CUDA_ROWS_OF_A_BLOCK) {
+    if (B > CUDA_ROWS_OF_A_BLOCK)
         PP_TRY(cuda_scratch(c, (size_t)B * CUDA_ROW_BYTES, &rows));
-    }
     LAUNCH(be, kernels_softmax_cross_entropy(c->stream, B, C, logits, labels, grad_scale, sums,
                                              dlogits, rows));
 }

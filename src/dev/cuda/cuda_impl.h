@@ -55,7 +55,7 @@ static inline struct cuda *cuda_of(const struct pp_backend *be)
     return be->impl;
 }
 
-/* --- errors (errors.c) ------------------------------------------------------------------------ */
+/* ---- errors (errors.c) */
 
 /* Record what `call` on the device gave, with what would work; the code. */
 int cuda_failed(int device, const char *call, cudaError_t e, const char *file, int line);
@@ -68,21 +68,19 @@ int cuda_no_memory(int device, size_t bytes, cudaError_t e, const char *file, in
 #define CUDA_TRY(device, call)                                                                     \
     do {                                                                                           \
         cudaError_t cuda_e_ = (call);                                                              \
-        if (cuda_e_ != cudaSuccess) {                                                              \
+        if (cuda_e_ != cudaSuccess)                                                                \
             return cuda_failed((device), #call, cuda_e_, __FILE__, __LINE__);                      \
-        }                                                                                          \
     } while (0)
 
 #define BLAS_TRY(c, call)                                                                          \
     do {                                                                                           \
         cublasStatus_t blas_s_ = (c)->blas->call;                                                  \
-        if (blas_s_ != CUBLAS_STATUS_SUCCESS) {                                                    \
+        if (blas_s_ != CUBLAS_STATUS_SUCCESS)                                                      \
             return cuda_blas_failed((c)->device, (c)->blas, "cublasLt" #call, blas_s_, __FILE__,   \
                                     __LINE__);                                                     \
-        }                                                                                          \
     } while (0)
 
-/* --- memory (memory.c) ------------------------------------------------------------------------ */
+/* ---- memory (memory.c) */
 
 /* At least `bytes` of scratch, 256 bytes aligned, valid until the next call; work in the stream
  * that uses it is in order. Allocates only when it must grow. */
@@ -100,7 +98,7 @@ int cuda_copy(struct pp_backend *be, void *dst, const void *src, size_t bytes);
 int cuda_zero(struct pp_backend *be, void *p, size_t bytes);
 int cuda_synchronize(struct pp_backend *be);
 
-/* --- marks, graphs, ranges (streams.c) -------------------------------------------------------- */
+/* ---- marks, graphs, ranges (streams.c) */
 
 void *cuda_native_stream(struct pp_backend *be);
 int cuda_mark_create(struct pp_backend *be, bool timed, void **mark);
@@ -116,7 +114,7 @@ void cuda_graph_destroy(struct pp_backend *be, void *graph);
 void cuda_range_push(struct pp_backend *be, const char *name);
 void cuda_range_pop(struct pp_backend *be);
 
-/* --- products (linear.c) ---------------------------------------------------------------------- */
+/* ---- products (linear.c) */
 
 int cuda_prepare_linear(struct pp_backend *be, const struct pp_linear_use *u);
 size_t cuda_packed_floats(const struct pp_backend_choice *choice, int O, int I);

@@ -18,7 +18,7 @@
 
 #define MAX_PIECES 32
 
-/* --- the driver's own functions --------------------------------------------------------------- */
+/* ---- the driver's own functions */
 
 /* Of the driver, which is never linked: found through the runtime, by the version whose meaning we
  * were written for. */
@@ -54,7 +54,7 @@ static bool find_driver(struct driver *d)
            find("cuGreenCtxStreamCreate", 12050, (void **)&d->cuGreenCtxStreamCreate);
 }
 
-/* --- devices of the process ------------------------------------------------------------------- */
+/* ---- devices of the process */
 
 struct cuda_device {
     int number;
@@ -75,9 +75,8 @@ int cuda_count_devices(int *n, char *why, size_t bytes)
 {
     int count = 0;
     cudaError_t e = cudaGetDeviceCount(&count);
-    if (e != cudaSuccess) {
+    if (e != cudaSuccess)
         cudaGetLastError();
-    }
     if (e == cudaErrorInsufficientDriver) {
         int version = 0;
         if (cudaDriverGetVersion(&version) != cudaSuccess || version == 0) {
@@ -157,9 +156,8 @@ int cuda_free_bytes(int device, uint64_t *out)
     CUDA_TRY(device, cudaGetDevice(&before));
     CUDA_TRY(device, cudaSetDevice(device));
     cudaError_t e = cudaMemGetInfo(&free, &total);
-    if (before != device) {
+    if (before != device)
         cudaSetDevice(before);
-    }
     CUDA_TRY(device, e);
     *out = free;
     return 0;
@@ -184,26 +182,23 @@ void cuda_versions(void (*visit)(void *ctx, const char *what, const char *text),
         snprintf(text, sizeof(text), "not loaded: no device");
     } else {
         const struct cuda_blas *blas = cuda_blas_load(text, sizeof(text));
-        if (blas) {
+        if (blas)
             cuda_blas_version(blas, text, sizeof(text));
-        }
     }
     visit(ctx, "cuBLASLt", text);
 }
 
-/* --- holding one ------------------------------------------------------------------------------ */
+/* ---- holding one */
 
 /* Let copies between this device and those that others hold go straight where the hardware can; the
  * driver takes them through the host otherwise. `lock` is held, the device is current. */
 static void connect(int number)
 {
     for (int other = 0; other < CUDA_DEVICES_MAX; other++) {
-        if (other == number || !devices[other] || devices[other]->users == 0) {
+        if (other == number || !devices[other] || devices[other]->users == 0)
             continue;
-        }
-        if (cuda_reaches(number, other)) {
+        if (cuda_reaches(number, other))
             cudaDeviceEnablePeerAccess(other, 0);
-        }
         if (cuda_reaches(other, number) && cudaSetDevice(other) == cudaSuccess) {
             cudaDeviceEnablePeerAccess(number, 0);
             cudaSetDevice(number);
@@ -242,9 +237,8 @@ void cuda_device_drop(struct cuda_device *d)
 {
     pthread_mutex_lock(&lock);
     if (--d->users == 0) {
-        for (int i = 0; i < d->pieces; i++) {
+        for (int i = 0; i < d->pieces; i++)
             d->driver.cuGreenCtxDestroy(d->contexts[i]);
-        }
         cuda_choices_free(d->choices);
         pthread_mutex_destroy(&d->choices_lock);
         devices[d->number] = NULL;
@@ -264,7 +258,7 @@ void cuda_device_choices_done(struct cuda_device *d)
     pthread_mutex_unlock(&d->choices_lock);
 }
 
-/* --- pieces ----------------------------------------------------------------------------------- */
+/* ---- pieces */
 
 static int cut_failed(const struct cuda_device *d, const char *call, CUresult r)
 {
@@ -280,23 +274,20 @@ static int cut_groups(struct cuda_device *d, int pieces, CUdevResource *groups)
 {
     CUdevResource all;
     CUresult r = d->driver.cuDeviceGetDevResource(d->number, &all, CU_DEV_RESOURCE_TYPE_SM);
-    if (r != CUDA_SUCCESS) {
+    if (r != CUDA_SUCCESS)
         return cut_failed(d, "cuDeviceGetDevResource", r);
-    }
     int least = all.sm.minSmPartitionSize ? (int)all.sm.minSmPartitionSize : 8;
     int unit = all.sm.smCoscheduledAlignment ? (int)all.sm.smCoscheduledAlignment : 8;
     for (int each = cuda_partition_size((int)all.sm.smCount, least, unit, pieces); each >= least;
          each -= unit) {
         unsigned n = 0;
         r = d->driver.cuDevSmResourceSplitByCount(NULL, &n, &all, NULL, 0, (unsigned)each);
-        if (r != CUDA_SUCCESS || n < (unsigned)pieces) {
+        if (r != CUDA_SUCCESS || n < (unsigned)pieces)
             continue;
-        }
         n = (unsigned)pieces;
         r = d->driver.cuDevSmResourceSplitByCount(groups, &n, &all, NULL, 0, (unsigned)each);
-        if (r != CUDA_SUCCESS) {
+        if (r != CUDA_SUCCESS)
             return cut_failed(d, "cuDevSmResourceSplitByCount", r);
-        }
         d->piece_processors = (int)groups[0].sm.smCount;
         return 0;
     }
@@ -308,9 +299,8 @@ static int cut_groups(struct cuda_device *d, int pieces, CUdevResource *groups)
 
 static int cut(struct cuda_device *d, int pieces)
 {
-    if (d->pieces == pieces) {
+    if (d->pieces == pieces)
         return 0;
-    }
     if (d->pieces > 0 || pieces > MAX_PIECES) {
         return pp_fail(PP_ERESOURCE,
                        "run.partition_sms: cuda device %d cannot be cut into %d pieces: %s; use "
@@ -334,9 +324,8 @@ static int cut(struct cuda_device *d, int pieces)
                                            CU_GREEN_CTX_DEFAULT_STREAM);
         }
         if (r != CUDA_SUCCESS) {
-            while (i-- > 0) {
+            while (i-- > 0)
                 d->driver.cuGreenCtxDestroy(d->contexts[i]);
-            }
             return cut_failed(d, "cuGreenCtxCreate", r);
         }
     }
@@ -360,9 +349,8 @@ int cuda_device_stream(struct cuda_device *d, int partition, int partitions, cud
     CUstream made;
     CUresult r =
         d->driver.cuGreenCtxStreamCreate(&made, d->contexts[partition], CU_STREAM_NON_BLOCKING, 0);
-    if (r != CUDA_SUCCESS) {
+    if (r != CUDA_SUCCESS)
         return cut_failed(d, "cuGreenCtxStreamCreate", r);
-    }
     *stream = made; /* CUstream and cudaStream_t are one type */
     *processors = d->piece_processors;
     return 0;

@@ -63,14 +63,12 @@ int cuda_blas_failed(int device, const struct cuda_blas *blas, const char *call,
 
 int cuda_no_memory(int device, size_t bytes, cudaError_t e, const char *file, int line)
 {
-    if (e != cudaErrorMemoryAllocation) {
+    if (e != cudaErrorMemoryAllocation)
         return cuda_failed(device, "cudaMalloc(", e, file, line);
-    }
     cudaGetLastError();
     size_t free = 0, total = 0;
-    if (cudaMemGetInfo(&free, &total) != cudaSuccess) {
+    if (cudaMemGetInfo(&free, &total) != cudaSuccess)
         cudaGetLastError();
-    }
     return pp_error_set(PP_ERESOURCE, file, line,
                         "cuda device %d: out of memory: %.1f MiB asked, %.1f of %.1f MiB free; use "
                         "smaller micro-batches, more stages on other devices, or run.backend = cpu",

@@ -8,27 +8,24 @@
 
 __global__ void add_each(size_t n, const float *a, float *g)
 {
-    for (size_t i = first_of_grid(); i < n; i += threads_of_grid()) {
+    for (size_t i = first_of_grid(); i < n; i += threads_of_grid())
         g[i] += a[i];
-    }
 }
 
 __global__ void add_each4(size_t n4, const struct float4_ *a, struct float4_ *g)
 {
     for (size_t i = first_of_grid(); i < n4; i += threads_of_grid()) {
         struct float4_ x = a[i], y = g[i];
-        for (int k = 0; k < 4; k++) {
+        for (int k = 0; k < 4; k++)
             y.at[k] += x.at[k];
-        }
         g[i] = y;
     }
 }
 
 extern "C" cudaError_t kernels_add(cudaStream_t s, size_t n, const float *a, float *g)
 {
-    if (n == 0) {
+    if (n == 0)
         return cudaSuccess;
-    }
     if (n % 4 == 0 && is_aligned(a, 16) && is_aligned(g, 16)) {
         PP_LAUNCH(add_each4, blocks_for(n / 4), THREADS, 0, s, n / 4, (const struct float4_ *)a,
                   (struct float4_ *)g);
@@ -38,7 +35,7 @@ extern "C" cudaError_t kernels_add(cudaStream_t s, size_t n, const float *a, flo
     return cudaGetLastError();
 }
 
-/* --- sum of squares --------------------------------------------------------------------------- */
+/* ---- sum of squares */
 
 #define PER_BLOCK 4096 /* elements a block has before there are CUDA_PARTIALS blocks */
 
@@ -48,9 +45,8 @@ static __device__ void sum_block(double *sums)
     int t = (int)threadIdx.x;
     for (int half = THREADS / 2; half > 0; half /= 2) {
         __syncthreads();
-        if (t < half) {
+        if (t < half)
             sums[t] += sums[t + half];
-        }
     }
 }
 
@@ -58,28 +54,24 @@ __global__ void squares_of_blocks(size_t n, const float *g, double *partials)
 {
     __shared__ double sums[THREADS];
     double sum = 0;
-    for (size_t i = first_of_grid(); i < n; i += threads_of_grid()) {
+    for (size_t i = first_of_grid(); i < n; i += threads_of_grid())
         sum += (double)g[i] * (double)g[i];
-    }
     sums[threadIdx.x] = sum;
     sum_block(sums);
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0)
         partials[blockIdx.x] = sums[0];
-    }
 }
 
 __global__ void sum_partials(int n, const double *partials, double *out)
 {
     __shared__ double sums[THREADS];
     double sum = 0;
-    for (int i = (int)threadIdx.x; i < n; i += THREADS) {
+    for (int i = (int)threadIdx.x; i < n; i += THREADS)
         sum += partials[i];
-    }
     sums[threadIdx.x] = sum;
     sum_block(sums);
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0)
         *out = sums[0];
-    }
 }
 
 /* How many blocks there are, and so the order of the sum, follows from n alone. */
@@ -91,15 +83,14 @@ extern "C" cudaError_t kernels_sum_squares(cudaStream_t s, size_t n, const float
     if (blocks > 0) {
         PP_LAUNCH(squares_of_blocks, (unsigned)blocks, THREADS, 0, s, n, g, partials);
         cudaError_t e = cudaGetLastError();
-        if (e != cudaSuccess) {
+        if (e != cudaSuccess)
             return e;
-        }
     }
     PP_LAUNCH(sum_partials, 1, THREADS, 0, s, (int)blocks, partials, out);
     return cudaGetLastError();
 }
 
-/* --- noise ------------------------------------------------------------------------------------ */
+/* ---- noise */
 
 /* The bits of the place, mixed by multiplications and shifts until no pattern is left that a
  * product could profit from. */
@@ -114,27 +105,23 @@ static __device__ float noise_at(size_t i)
 
 __global__ void noise(size_t n, float *to)
 {
-    for (size_t i = first_of_grid(); i < n; i += threads_of_grid()) {
+    for (size_t i = first_of_grid(); i < n; i += threads_of_grid())
         to[i] = noise_at(i);
-    }
 }
 
 __global__ void noise_bf16(size_t n, uint16_t *to)
 {
-    for (size_t i = first_of_grid(); i < n; i += threads_of_grid()) {
+    for (size_t i = first_of_grid(); i < n; i += threads_of_grid())
         to[i] = to_bf16(noise_at(i));
-    }
 }
 
 extern "C" cudaError_t kernels_noise(cudaStream_t s, size_t n, bool bf16, void *to)
 {
-    if (n == 0) {
+    if (n == 0)
         return cudaSuccess;
-    }
-    if (bf16) {
+    if (bf16)
         PP_LAUNCH(noise_bf16, blocks_for(n), THREADS, 0, s, n, (uint16_t *)to);
-    } else {
+    else
         PP_LAUNCH(noise, blocks_for(n), THREADS, 0, s, n, (float *)to);
-    }
     return cudaGetLastError();
 }

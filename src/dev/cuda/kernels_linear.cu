@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-/* --- samples ---------------------------------------------------------------------------------- */
+/* ---- samples */
 
 /* One block a row: the row's number is read once, and its pixels in order. */
 __global__ void gather_rows(int F, const uint8_t *data, const uint32_t *index, float scale,
@@ -15,18 +15,16 @@ __global__ void gather_rows(int F, const uint8_t *data, const uint32_t *index, f
 {
     const uint8_t *from = data + (size_t)index[blockIdx.x] * (size_t)F;
     float *to = x + (size_t)blockIdx.x * (size_t)F;
-    for (int f = (int)threadIdx.x; f < F; f += (int)blockDim.x) {
+    for (int f = (int)threadIdx.x; f < F; f += (int)blockDim.x)
         to[f] = scale * (float)from[f];
-    }
 }
 
 __global__ void gather_floats(int F, const float *data, const uint32_t *index, float scale,
                               float *x)
 {
     const float *from = data + (size_t)index[blockIdx.x] * (size_t)F;
-    for (int f = (int)threadIdx.x; f < F; f += (int)blockDim.x) {
+    for (int f = (int)threadIdx.x; f < F; f += (int)blockDim.x)
         x[(size_t)blockIdx.x * (size_t)F + (size_t)f] = scale * from[f];
-    }
 }
 
 /* The same as gather_rows for F a multiple of 4 and aligned pointers. */
@@ -38,9 +36,8 @@ __global__ void gather_rows4(int F4, const struct bytes4 *data, const uint32_t *
     for (int f = (int)threadIdx.x; f < F4; f += (int)blockDim.x) {
         struct bytes4 u = from[f];
         struct float4_ v;
-        for (int i = 0; i < 4; i++) {
+        for (int i = 0; i < 4; i++)
             v.at[i] = scale * (float)u.at[i];
-        }
         to[f] = v;
     }
 }
@@ -48,9 +45,8 @@ __global__ void gather_rows4(int F4, const struct bytes4 *data, const uint32_t *
 extern "C" cudaError_t kernels_gather_u8(cudaStream_t s, int B, int F, const uint8_t *data,
                                          const uint32_t *index, float scale, float *x)
 {
-    if (B == 0) {
+    if (B == 0)
         return cudaSuccess;
-    }
     if (F % 4 == 0 && is_aligned(data, 4) && is_aligned(x, 16)) {
         PP_LAUNCH(gather_rows4, (unsigned)B, 256, 0, s, F / 4, (const struct bytes4 *)data, index,
                   scale, (struct float4_ *)x);
@@ -63,37 +59,33 @@ extern "C" cudaError_t kernels_gather_u8(cudaStream_t s, int B, int F, const uin
 extern "C" cudaError_t kernels_gather_f32(cudaStream_t s, int B, int F, const float *data,
                                           const uint32_t *index, float scale, float *x)
 {
-    if (B > 0) {
+    if (B > 0)
         PP_LAUNCH(gather_floats, (unsigned)B, 256, 0, s, F, data, index, scale, x);
-    }
     return cudaGetLastError();
 }
 
 __global__ void gather_bytes(int B, const uint8_t *labels, const uint32_t *index, uint8_t *out)
 {
     int r = (int)(blockIdx.x * blockDim.x + threadIdx.x);
-    if (r < B) {
+    if (r < B)
         out[r] = labels[index[r]];
-    }
 }
 
 extern "C" cudaError_t kernels_gather_labels(cudaStream_t s, int B, const uint8_t *labels,
                                              const uint32_t *index, uint8_t *out)
 {
-    if (B == 0) {
+    if (B == 0)
         return cudaSuccess;
-    }
     PP_LAUNCH(gather_bytes, ((unsigned)B + 255) / 256, 256, 0, s, B, labels, index, out);
     return cudaGetLastError();
 }
 
-/* --- bfloat16 --------------------------------------------------------------------------------- */
+/* ---- bfloat16 */
 
 __global__ void round_each(size_t n, const float *from, uint16_t *to)
 {
-    for (size_t i = first_of_grid(); i < n; i += threads_of_grid()) {
+    for (size_t i = first_of_grid(); i < n; i += threads_of_grid())
         to[i] = to_bf16(from[i]);
-    }
 }
 
 __global__ void round_each4(size_t n4, const struct float4_ *from, struct half4 *to)
@@ -101,18 +93,16 @@ __global__ void round_each4(size_t n4, const struct float4_ *from, struct half4 
     for (size_t i = first_of_grid(); i < n4; i += threads_of_grid()) {
         struct float4_ v = from[i];
         struct half4 h;
-        for (int k = 0; k < 4; k++) {
+        for (int k = 0; k < 4; k++)
             h.at[k] = to_bf16(v.at[k]);
-        }
         to[i] = h;
     }
 }
 
 extern "C" cudaError_t kernels_to_bf16(cudaStream_t s, size_t n, const float *from, uint16_t *to)
 {
-    if (n == 0) {
+    if (n == 0)
         return cudaSuccess;
-    }
     if (n % 4 == 0 && is_aligned(from, 16) && is_aligned(to, 8)) {
         PP_LAUNCH(round_each4, blocks_for(n / 4), THREADS, 0, s, n / 4,
                   (const struct float4_ *)from, (struct half4 *)to);
@@ -122,7 +112,7 @@ extern "C" cudaError_t kernels_to_bf16(cudaStream_t s, size_t n, const float *fr
     return cudaGetLastError();
 }
 
-/* --- activations ------------------------------------------------------------------------------ */
+/* ---- activations */
 
 static __device__ float activate(int act, float z)
 {
@@ -158,9 +148,8 @@ __global__ void bias_activation(size_t n, int O, const float *product, const flo
     int column = (int)(i % (size_t)O), step = (int)(stride % (size_t)O);
     for (; i < n; i += stride) {
         float v = product[i] + (b ? b[column] : 0.0f);
-        if (z) {
+        if (z)
             z[i] = v;
-        }
         y[i] = activate(act, v);
         column += step;
         column -= column >= O ? O : 0;
@@ -178,16 +167,13 @@ __global__ void bias_activation4(size_t n4, int O4, const struct float4_ *produc
         struct float4_ v = product[i], a;
         if (b) {
             struct float4_ bias = b[column];
-            for (int k = 0; k < 4; k++) {
+            for (int k = 0; k < 4; k++)
                 v.at[k] += bias.at[k];
-            }
         }
-        for (int k = 0; k < 4; k++) {
+        for (int k = 0; k < 4; k++)
             a.at[k] = activate(act, v.at[k]);
-        }
-        if (z) {
+        if (z)
             z[i] = v;
-        }
         y[i] = a;
         column += step;
         column -= column >= O4 ? O4 : 0;
@@ -199,9 +185,8 @@ extern "C" cudaError_t kernels_bias_activation(cudaStream_t s, int B, int O, con
                                                float *y)
 {
     size_t n = (size_t)B * (size_t)O;
-    if (n == 0) {
+    if (n == 0)
         return cudaSuccess;
-    }
     if (O % 4 == 0 && is_aligned(product, 16) && is_aligned(b, 16) && is_aligned(z, 16) &&
         is_aligned(y, 16)) {
         PP_LAUNCH(bias_activation4, blocks_for(n / 4), THREADS, 0, s, n / 4, O / 4,
@@ -215,9 +200,8 @@ extern "C" cudaError_t kernels_bias_activation(cudaStream_t s, int B, int O, con
 
 __global__ void activation_backward(size_t n, int act, const float *saved, float *dy)
 {
-    for (size_t i = first_of_grid(); i < n; i += threads_of_grid()) {
+    for (size_t i = first_of_grid(); i < n; i += threads_of_grid())
         dy[i] = activate_back(act, saved[i], dy[i]);
-    }
 }
 
 __global__ void activation_backward4(size_t n4, int act, const struct float4_ *saved,
@@ -225,9 +209,8 @@ __global__ void activation_backward4(size_t n4, int act, const struct float4_ *s
 {
     for (size_t i = first_of_grid(); i < n4; i += threads_of_grid()) {
         struct float4_ s = saved[i], d = dy[i];
-        for (int k = 0; k < 4; k++) {
+        for (int k = 0; k < 4; k++)
             d.at[k] = activate_back(act, s.at[k], d.at[k]);
-        }
         dy[i] = d;
     }
 }
@@ -235,9 +218,8 @@ __global__ void activation_backward4(size_t n4, int act, const struct float4_ *s
 extern "C" cudaError_t kernels_activation_backward(cudaStream_t s, size_t n, enum pp_activation act,
                                                    const float *saved, float *dy)
 {
-    if (n == 0 || act == PP_ACT_NONE) {
+    if (n == 0 || act == PP_ACT_NONE)
         return cudaSuccess;
-    }
     if (n % 4 == 0 && is_aligned(saved, 16) && is_aligned(dy, 16)) {
         PP_LAUNCH(activation_backward4, blocks_for(n / 4), THREADS, 0, s, n / 4, (int)act,
                   (const struct float4_ *)saved, (struct float4_ *)dy);
@@ -247,7 +229,7 @@ extern "C" cudaError_t kernels_activation_backward(cudaStream_t s, size_t n, enu
     return cudaGetLastError();
 }
 
-/* --- bias gradient ---------------------------------------------------------------------------- */
+/* ---- bias gradient */
 
 #define COLUMNS 32
 #define LANES 32 /* rows r, r + LANES, ... of a column are one lane's; part of the result */
@@ -258,17 +240,14 @@ __global__ void column_sums(int B, int O, const float *dz, float beta, float *db
     __shared__ float sums[LANES][COLUMNS + 1];
     int column = (int)(blockIdx.x * COLUMNS + threadIdx.x), lane = (int)threadIdx.y;
     float sum = 0.0f;
-    if (column < O) {
-        for (int r = lane; r < B; r += LANES) {
+    if (column < O)
+        for (int r = lane; r < B; r += LANES)
             sum += dz[(size_t)r * (size_t)O + (size_t)column];
-        }
-    }
     sums[lane][threadIdx.x] = sum;
     for (int half = LANES / 2; half > 0; half /= 2) {
         __syncthreads();
-        if (lane < half) {
+        if (lane < half)
             sums[lane][threadIdx.x] += sums[lane + half][threadIdx.x];
-        }
     }
     if (lane == 0 && column < O) {
         float before = beta != 0.0f ? db[column] : 0.0f;
@@ -279,9 +258,8 @@ __global__ void column_sums(int B, int O, const float *dz, float beta, float *db
 extern "C" cudaError_t kernels_bias_gradient(cudaStream_t s, int B, int O, const float *dz,
                                              float beta, float *db)
 {
-    if (B == 0 && beta != 0.0f) {
+    if (B == 0 && beta != 0.0f)
         return cudaSuccess;
-    }
     dim3 block(COLUMNS, LANES);
     PP_LAUNCH(column_sums, ((unsigned)O + COLUMNS - 1) / COLUMNS, block, 0, s, B, O, dz, beta, db);
     return cudaGetLastError();

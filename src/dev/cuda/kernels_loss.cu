@@ -17,9 +17,8 @@
 /* The better of two candidates for the arg max; -1: none yet. Of equal ones the lowest index. */
 static __device__ bool better(float x, int at, float than, int than_at)
 {
-    if (at < 0 || than_at < 0) {
+    if (at < 0 || than_at < 0)
         return at >= 0;
-    }
     return x > than || (x == than && at < than_at);
 }
 
@@ -40,9 +39,8 @@ static __device__ double row_loss(int C, const float *x, int label, float grad_s
             most = v;
             best = c;
         }
-        if (c == label) {
+        if (c == label)
             at_label = v;
-        }
     }
     at_label = __shfl_sync(ALL, at_label, label % WARP);
     float first = __shfl_sync(ALL, lane < C ? x[lane] : 0.0f, 0);
@@ -59,12 +57,10 @@ static __device__ double row_loss(int C, const float *x, int label, float grad_s
         most = first;
     }
     double sum = 0;
-    for (int c = lane; c < C; c += WARP) {
+    for (int c = lane; c < C; c += WARP)
         sum += (double)expf(x[c] - most);
-    }
-    for (int half = WARP / 2; half > 0; half /= 2) {
+    for (int half = WARP / 2; half > 0; half /= 2)
         sum += __shfl_xor_sync(ALL, sum, half);
-    }
     if (d) {
         float scale = (float)((double)grad_scale / sum);
         for (int c = lane; c < C; c += WARP) {
@@ -122,9 +118,8 @@ __global__ void loss_of_a_block(int B, int C, const float *logits, const uint8_t
 {
     __shared__ double losses[CUDA_ROWS_OF_A_BLOCK];
     __shared__ int hits[CUDA_ROWS_OF_A_BLOCK];
-    for (int r = (int)(threadIdx.x / WARP); r < B; r += LOSS_THREADS / WARP) {
+    for (int r = (int)(threadIdx.x / WARP); r < B; r += LOSS_THREADS / WARP)
         loss_of_row(r, C, logits, labels, grad_scale, losses, hits, dlogits);
-    }
     __syncthreads();
     add_rows(B, losses, hits, sums);
 }
@@ -133,9 +128,8 @@ __global__ void loss_of_rows(int B, int C, const float *logits, const uint8_t *l
                              float grad_scale, double *losses, int *hits, float *dlogits)
 {
     int r = (int)(blockIdx.x * (THREADS / WARP) + threadIdx.x / WARP);
-    if (r < B) { /* the whole warp, or none of it */
+    if (r < B) /* the whole warp, or none of it */
         loss_of_row(r, C, logits, labels, grad_scale, losses, hits, dlogits);
-    }
 }
 
 __global__ void sum_rows(int B, const double *losses, const int *hits, struct pp_loss_sums *sums)
@@ -148,9 +142,8 @@ extern "C" cudaError_t kernels_softmax_cross_entropy(cudaStream_t s, int B, int 
                                                      float grad_scale, struct pp_loss_sums *sums,
                                                      float *dlogits, void *rows)
 {
-    if (B == 0) {
+    if (B == 0)
         return cudaSuccess;
-    }
     if (B <= CUDA_ROWS_OF_A_BLOCK) {
         PP_LAUNCH(loss_of_a_block, 1, LOSS_THREADS, 0, s, B, C, logits, labels, grad_scale, sums,
                   dlogits);

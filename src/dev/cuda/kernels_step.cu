@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-/* --- verdict ---------------------------------------------------------------------------------- */
+/* ---- verdict */
 
 /* The sum of squares of all gradients, in the order that the op promises: the columns in parallel,
  * then thread 0 over them. Only there it is right. Every thread of the block calls it. */
@@ -18,14 +18,12 @@ static __device__ double sum_votes(const struct pp_judgement *j)
     for (int from = 0; from < j->n; from += THREADS) {
         int column = from + t;
         double s = 0;
-        for (int r = 0; r < j->stages && column < j->n; r++) {
+        for (int r = 0; r < j->stages && column < j->n; r++)
             s += j->votes[(size_t)r * (size_t)(j->n + 1) + (size_t)column];
-        }
         squares[t] = s;
         __syncthreads();
-        for (int k = 0; t == 0 && k < THREADS && from + k < j->n; k++) {
+        for (int k = 0; t == 0 && k < THREADS && from + k < j->n; k++)
             sum += squares[k];
-        }
         __syncthreads();
     }
     return sum;
@@ -38,16 +36,14 @@ static __device__ int first_bad(int n, const double *votes)
     int t = (int)threadIdx.x, found = n;
     for (int i = t; i < n && found == n; i += THREADS) {
         double v = votes[i];
-        if (!(v - v == 0)) { /* infinity - infinity is a NaN too */
+        if (!(v - v == 0)) /* infinity - infinity is a NaN too */
             found = i;
-        }
     }
     first[t] = found;
     for (int half = THREADS / 2; half > 0; half /= 2) {
         __syncthreads();
-        if (t < half && first[t + half] < first[t]) {
+        if (t < half && first[t + half] < first[t])
             first[t] = first[t + half];
-        }
     }
     __syncthreads();
     return first[0];
@@ -57,9 +53,8 @@ __global__ void judge(struct pp_judgement j)
 {
     double sum = sum_votes(&j);
     int columns = j.n + 1, bad = first_bad(j.ranks * columns, j.votes);
-    if (threadIdx.x != 0) {
+    if (threadIdx.x != 0)
         return;
-    }
     struct pp_step_verdict v = *j.verdict;
     v.step = j.args->t;
     v.norm = sqrt(sum);
@@ -73,9 +68,8 @@ __global__ void judge(struct pp_judgement j)
     double scale = j.clip_norm / (v.norm + 1e-6);
     v.grad_scale = j.clip_norm > 0 && scale < 1 ? (float)scale : 1.0f;
     *j.verdict = v;
-    if (v.skipped && j.before) {
+    if (v.skipped && j.before)
         *j.sums = *j.before;
-    }
     j.args->grad_scale = v.grad_scale;
     j.args->skip = v.skipped;
 }
@@ -86,7 +80,7 @@ extern "C" cudaError_t kernels_judge(cudaStream_t s, const struct pp_judgement *
     return cudaGetLastError();
 }
 
-/* --- optimizer -------------------------------------------------------------------------------- */
+/* ---- optimizer */
 
 /* What all elements have in common, worked out once a block. */
 struct step {
@@ -142,9 +136,8 @@ static __device__ void update(const struct step *s, float g, float *m, float *v,
 /* *shared, worked out by the block's first thread; whether there is anything to do. */
 static __device__ bool begin_step(const struct pp_optimizer_args *a, struct step *shared)
 {
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0)
         *shared = step_of(a);
-    }
     __syncthreads();
     return !shared->skip;
 }
@@ -153,18 +146,15 @@ __global__ void optimize(size_t n, const struct pp_optimizer_args *a, const floa
                          float *v, float *p)
 {
     __shared__ struct step step;
-    if (!begin_step(a, &step)) {
+    if (!begin_step(a, &step))
         return;
-    }
     for (size_t i = first_of_grid(); i < n; i += threads_of_grid()) {
         float mi = m ? m[i] : 0.0f, vi = v ? v[i] : 0.0f, pi = p[i];
         update(&step, g[i], &mi, &vi, &pi);
-        if (m) {
+        if (m)
             m[i] = mi;
-        }
-        if (v) {
+        if (v)
             v[i] = vi;
-        }
         p[i] = pi;
     }
 }
@@ -173,26 +163,20 @@ __global__ void optimize4(size_t n4, const struct pp_optimizer_args *a, const st
                           struct float4_ *m, struct float4_ *v, struct float4_ *p)
 {
     __shared__ struct step step;
-    if (!begin_step(a, &step)) {
+    if (!begin_step(a, &step))
         return;
-    }
     for (size_t i = first_of_grid(); i < n4; i += threads_of_grid()) {
         struct float4_ gi = g[i], mi = {{0}}, vi = {{0}}, pi = p[i];
-        if (m) {
+        if (m)
             mi = m[i];
-        }
-        if (v) {
+        if (v)
             vi = v[i];
-        }
-        for (int k = 0; k < 4; k++) {
+        for (int k = 0; k < 4; k++)
             update(&step, gi.at[k], &mi.at[k], &vi.at[k], &pi.at[k]);
-        }
-        if (m) {
+        if (m)
             m[i] = mi;
-        }
-        if (v) {
+        if (v)
             v[i] = vi;
-        }
         p[i] = pi;
     }
 }
@@ -201,9 +185,8 @@ extern "C" cudaError_t kernels_optimizer_step(cudaStream_t s, size_t n,
                                               const struct pp_optimizer_args *a, const float *g,
                                               float *m, float *v, float *p)
 {
-    if (n == 0) {
+    if (n == 0)
         return cudaSuccess;
-    }
     if (n % 4 == 0 && is_aligned(g, 16) && is_aligned(m, 16) && is_aligned(v, 16) &&
         is_aligned(p, 16)) {
         PP_LAUNCH(optimize4, blocks_for(n / 4), THREADS, 0, s, n / 4, a, (const struct float4_ *)g,

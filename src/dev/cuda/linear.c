@@ -2,7 +2,7 @@
 /* The linear layer's ops: operands to where the products read them, the product, the rest. */
 #include "plan.h"
 
-/* --- operands --------------------------------------------------------------------------------- */
+/* ---- operands */
 
 /* Scratch of one op: sized first, then taken piece by piece. */
 struct pieces {
@@ -55,9 +55,8 @@ static void plan_factor(const struct cuda *c, const struct factor *f, struct pie
 
 static int make_factor(const struct cuda *c, struct factor *f, struct pieces *s)
 {
-    if (f->ready) {
+    if (f->ready)
         return 0;
-    }
     void *to = take(s, bytes_of(c, f->n));
     if (c->precision == PP_PRECISION_BF16) {
         CUDA_TRY(c->device, kernels_to_bf16(c->stream, f->n, f->from, to));
@@ -107,7 +106,7 @@ static int bring_home(const struct cuda *c, const struct place *p)
     return 0;
 }
 
-/* --- products --------------------------------------------------------------------------------- */
+/* ---- products */
 
 /* One product with all it reads and writes. bias.real NULL: the fusion has none. */
 struct job {
@@ -122,9 +121,8 @@ static size_t job_bytes(const struct cuda *c, const struct job *j)
     plan_factor(c, &j->first, &s);
     plan_factor(c, &j->second, &s);
     plan_place(&j->result, &s);
-    if (j->bias.real) {
+    if (j->bias.real)
         plan_place(&j->bias, &s);
-    }
     return s.bytes;
 }
 
@@ -133,16 +131,14 @@ static int run_job(struct cuda *c, struct job *j)
 {
     void *scratch = NULL;
     size_t bytes = job_bytes(c, j);
-    if (bytes > 0) {
+    if (bytes > 0)
         PP_TRY(cuda_scratch(c, bytes, &scratch));
-    }
     struct pieces s = {.next = scratch};
     PP_TRY(make_factor(c, &j->first, &s));
     PP_TRY(make_factor(c, &j->second, &s));
     PP_TRY(make_place(c, &j->result, j->plan->shape.adds, &s));
-    if (j->bias.real) {
+    if (j->bias.real)
         PP_TRY(make_place(c, &j->bias, j->plan->fusion != CUDA_BIAS_GRADIENT, &s));
-    }
     struct cuda_operands o = {j->first.ready, j->second.ready, j->result.at, j->bias.at};
     cublasStatus_t status = cuda_plan_multiply(c, j->plan, &o, c->workspace, c->stream);
     return status == CUBLAS_STATUS_SUCCESS ? 0
@@ -160,9 +156,8 @@ static int forward_job(struct cuda *c, int B, int I, int O, const float *x, cons
                       .second = factor(c, x, NULL, (size_t)B * (size_t)I),
                       .result = place(z ? z : y, (size_t)B * (size_t)O)};
     PP_TRY(cuda_plan_for(c, &shape, &j->plan));
-    if (j->plan->fusion != CUDA_ALONE) {
+    if (j->plan->fusion != CUDA_ALONE)
         j->bias = place((float *)b, (size_t)O);
-    }
     return 0;
 }
 
@@ -185,13 +180,12 @@ static int weight_job(struct cuda *c, const struct pp_weight_part *part, int I, 
                       .second = factor(c, part->dz, NULL, (size_t)part->B * (size_t)O),
                       .result = place(dW, (size_t)O * (size_t)I)};
     PP_TRY(cuda_plan_for(c, &shape, &j->plan));
-    if (j->plan->fusion == CUDA_BIAS_GRADIENT) {
+    if (j->plan->fusion == CUDA_BIAS_GRADIENT)
         j->bias = place(db, (size_t)O);
-    }
     return 0;
 }
 
-/* --- ops -------------------------------------------------------------------------------------- */
+/* ---- ops */
 
 /* Floats that hold O*I bf16 values. */
 size_t cuda_packed_floats(const struct pp_backend_choice *choice, int O, int I)
@@ -213,9 +207,8 @@ int cuda_linear_forward(struct pp_backend *be, int B, int I, int O, const float 
 {
     struct cuda *c = cuda_of(be);
     struct job j;
-    if (B == 0) {
+    if (B == 0)
         return 0;
-    }
     PP_TRY(forward_job(c, B, I, O, x, W, packed, b, act, z, y, &j));
     PP_TRY(run_job(c, &j));
     CUDA_TRY(c->device, cuda_plan_finish_forward(j.plan, j.result.at, b, z, y, c->stream));
@@ -228,9 +221,8 @@ int cuda_linear_backward_input(struct pp_backend *be, int B, int I, int O, const
 {
     struct cuda *c = cuda_of(be);
     struct job j;
-    if (B == 0) {
+    if (B == 0)
         return 0;
-    }
     PP_TRY(input_job(c, B, I, O, dz, W, packed, dx, &j));
     PP_TRY(run_job(c, &j));
     return bring_home(c, &j.result);
@@ -244,9 +236,8 @@ static int weight_part(struct cuda *c, const struct pp_weight_part *part, int I,
     PP_TRY(weight_job(c, part, I, O, beta != 0.0f, dW, db, &j));
     PP_TRY(run_job(c, &j));
     PP_TRY(bring_home(c, &j.result));
-    if (j.bias.real) {
+    if (j.bias.real)
         return bring_home(c, &j.bias);
-    }
     CUDA_TRY(c->device, cuda_plan_finish_weight(j.plan, part->dz, beta, db, c->stream));
     return 0;
 }
@@ -278,17 +269,14 @@ int cuda_prepare_linear(struct pp_backend *be, const struct pp_linear_use *u)
     float *z = u->keeps_z ? somewhere : NULL;
     struct job jobs[4];
     int n = 0;
-    if (u->B == 0) {
+    if (u->B == 0)
         return 0;
-    }
     PP_TRY(forward_job(c, u->B, u->I, u->O, somewhere, u->W, u->packed, u->b, u->act, z, somewhere,
                        &jobs[n++]));
-    if (u->dx) {
+    if (u->dx)
         PP_TRY(input_job(c, u->B, u->I, u->O, somewhere, u->W, u->packed, somewhere, &jobs[n++]));
-    }
-    for (int adds = 0; u->dW && adds <= 1; adds++) {
+    for (int adds = 0; u->dW && adds <= 1; adds++)
         PP_TRY(weight_job(c, &part, u->I, u->O, adds, u->dW, u->db, &jobs[n++]));
-    }
     size_t bytes = u->B > CUDA_ROWS_OF_A_BLOCK ? (size_t)u->B * CUDA_ROW_BYTES : 0;
     for (int i = 0; i < n; i++) {
         size_t more = job_bytes(c, &jobs[i]);

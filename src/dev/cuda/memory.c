@@ -14,13 +14,11 @@ int cuda_alloc(struct pp_backend *be, size_t bytes, void **out)
     void *p = NULL;
     bytes = bytes ? bytes : PP_ALIGN;
     cudaError_t e = cudaMalloc(&p, bytes);
-    if (e != cudaSuccess) {
+    if (e != cudaSuccess)
         return cuda_no_memory(c->device, bytes, e, __FILE__, __LINE__);
-    }
     e = cudaMemsetAsync(p, 0, bytes, c->stream);
-    if (e == cudaSuccess) {
+    if (e == cudaSuccess)
         e = cudaStreamSynchronize(c->stream); /* other ranks' streams may be the first to use it */
-    }
     if (e != cudaSuccess) {
         cudaFree(p);
         return cuda_failed(c->device, "cudaMemsetAsync(", e, __FILE__, __LINE__);
@@ -63,18 +61,16 @@ int cuda_to_host(struct pp_backend *be, void *dst, const void *src, size_t bytes
 int cuda_upload(struct pp_backend *be, void *dst, const void *src, size_t bytes)
 {
     struct cuda *c = cuda_of(be);
-    if (bytes > 0) {
+    if (bytes > 0)
         CUDA_TRY(c->device, cudaMemcpyAsync(dst, src, bytes, cudaMemcpyHostToDevice, c->stream));
-    }
     return 0;
 }
 
 int cuda_download(struct pp_backend *be, void *dst, const void *src, size_t bytes)
 {
     struct cuda *c = cuda_of(be);
-    if (bytes > 0) {
+    if (bytes > 0)
         CUDA_TRY(c->device, cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToHost, c->stream));
-    }
     return 0;
 }
 
@@ -82,18 +78,16 @@ int cuda_download(struct pp_backend *be, void *dst, const void *src, size_t byte
 int cuda_copy(struct pp_backend *be, void *dst, const void *src, size_t bytes)
 {
     struct cuda *c = cuda_of(be);
-    if (bytes > 0) {
+    if (bytes > 0)
         CUDA_TRY(c->device, cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, c->stream));
-    }
     return 0;
 }
 
 int cuda_zero(struct pp_backend *be, void *p, size_t bytes)
 {
     struct cuda *c = cuda_of(be);
-    if (bytes > 0) {
+    if (bytes > 0)
         CUDA_TRY(c->device, cudaMemsetAsync(p, 0, bytes, c->stream));
-    }
     return 0;
 }
 
@@ -104,7 +98,7 @@ int cuda_synchronize(struct pp_backend *be)
     return 0;
 }
 
-/* --- scratch ---------------------------------------------------------------------------------- */
+/* ---- scratch */
 
 int cuda_scratch(struct cuda *c, size_t bytes, void **out)
 {
@@ -115,9 +109,8 @@ int cuda_scratch(struct cuda *c, size_t bytes, void **out)
         want = bytes > want ? bytes : want;
         want = (want + SCRATCH_ALIGN - 1) / SCRATCH_ALIGN * SCRATCH_ALIGN;
         struct cuda_block *block = pp_alloc(1, sizeof(*block));
-        if (!block) {
+        if (!block)
             return PP_ERESOURCE;
-        }
         cudaError_t e = cudaMalloc(&block->p, want);
         if (e != cudaSuccess) {
             pp_free(block);

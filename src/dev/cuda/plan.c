@@ -4,7 +4,7 @@
 #include "ppcli/mem.h"
 #include "device.h"
 
-/* --- descriptions for the library ------------------------------------------------------------- */
+/* ---- descriptions for the library */
 
 static int set(struct cuda *c, struct cuda_plan *p, cublasLtMatmulDescAttributes_t what,
                const void *value, size_t bytes)
@@ -69,18 +69,15 @@ int cuda_plan_init(struct cuda *c, const struct cuda_shape *s, enum cuda_fusion 
 void cuda_plan_fini(struct cuda *c, struct cuda_plan *p)
 {
     cublasLtMatrixLayout_t layouts[] = {p->first, p->second, p->result};
-    for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++) {
-        if (layouts[i]) {
+    for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++)
+        if (layouts[i])
             c->blas->MatrixLayoutDestroy(layouts[i]);
-        }
-    }
-    if (p->product) {
+    if (p->product)
         c->blas->MatmulDescDestroy(p->product);
-    }
     *p = (struct cuda_plan){0};
 }
 
-/* --- finding one ------------------------------------------------------------------------------ */
+/* ---- finding one */
 
 /* The answer that all ranks of the device share; made by the first that asks, while the others
  * wait: what is timed is alone, and they all get the same. */
@@ -89,9 +86,8 @@ static int answer(struct cuda *c, const struct cuda_shape *s, enum cuda_fusion *
 {
     struct cuda_choice **list = cuda_device_choices(c->shared), *known = *list;
     while (known && !(cuda_shapes_equal(&known->shape, s) && known->precision == c->precision &&
-                      known->exact == c->exact && known->processors == c->processors)) {
+                      known->exact == c->exact && known->processors == c->processors))
         known = known->next;
-    }
     int rc = 0;
     if (!known) {
         known = pp_alloc(1, sizeof(*known));
@@ -129,9 +125,8 @@ int cuda_plan_for(struct cuda *c, const struct cuda_shape *s, const struct cuda_
     if (c->n_plans == c->room_plans) {
         int room = c->room_plans ? 2 * c->room_plans : 64;
         struct cuda_plan *more = pp_realloc(c->plans, (size_t)room, sizeof(*more));
-        if (!more) {
+        if (!more)
             return PP_ERESOURCE;
-        }
         c->plans = more;
         c->room_plans = room;
     }
@@ -149,9 +144,8 @@ int cuda_plan_for(struct cuda *c, const struct cuda_shape *s, const struct cuda_
 
 void cuda_plans_free(struct cuda *c)
 {
-    while (c->n_plans > 0) {
+    while (c->n_plans > 0)
         cuda_plan_fini(c, &c->plans[--c->n_plans]);
-    }
     pp_free(c->plans);
     c->plans = NULL;
     c->room_plans = 0;
@@ -166,7 +160,7 @@ void cuda_choices_free(struct cuda_choice *list)
     }
 }
 
-/* --- using one -------------------------------------------------------------------------------- */
+/* ---- using one */
 
 cublasStatus_t cuda_plan_multiply(const struct cuda *c, const struct cuda_plan *p,
                                   const struct cuda_operands *o, void *workspace,
@@ -176,9 +170,8 @@ cublasStatus_t cuda_plan_multiply(const struct cuda *c, const struct cuda_plan *
     if (p->fusion != CUDA_ALONE) {
         cublasStatus_t s = c->blas->MatmulDescSetAttribute(
             p->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &o->bias, sizeof(o->bias));
-        if (s != CUBLAS_STATUS_SUCCESS) {
+        if (s != CUBLAS_STATUS_SUCCESS)
             return s;
-        }
     }
     return c->blas->Matmul(c->handle, p->product, &one, o->first, p->first, o->second, p->second,
                            &beta, o->result, p->result, o->result, p->result, &p->algorithm,
@@ -191,17 +184,15 @@ cudaError_t cuda_plan_finish_forward(const struct cuda_plan *p, const float *pro
     enum pp_activation act = p->fusion == CUDA_BIAS_RELU ? PP_ACT_NONE : p->shape.act;
     b = p->fusion == CUDA_ALONE ? b : NULL;
     z = product == z && !b ? NULL : z; /* it is there */
-    if (!b && !z && act == PP_ACT_NONE && product == y) {
+    if (!b && !z && act == PP_ACT_NONE && product == y)
         return cudaSuccess;
-    }
     return kernels_bias_activation(stream, p->shape.B, p->shape.O, product, b, act, z, y);
 }
 
 cudaError_t cuda_plan_finish_weight(const struct cuda_plan *p, const float *dz, float beta,
                                     float *db, cudaStream_t stream)
 {
-    if (p->fusion == CUDA_BIAS_GRADIENT) {
+    if (p->fusion == CUDA_BIAS_GRADIENT)
         return cudaSuccess;
-    }
     return kernels_bias_gradient(stream, p->shape.B, p->shape.O, dz, beta, db);
 }

@@ -35,15 +35,13 @@ int cuda_fusions_for(const struct cuda_shape *s, bool exact, enum cuda_fusion ou
 {
     int n = 0;
     if (s->product == CUDA_FORWARD) {
-        if (s->act == PP_ACT_RELU && !s->keeps_z) {
+        if (s->act == PP_ACT_RELU && !s->keeps_z)
             out[n++] = CUDA_BIAS_RELU;
-        }
         out[n++] = CUDA_BIAS;
     }
     /* It overwrites db; and in which order it sums is not said anywhere. */
-    if (s->product == CUDA_BACKWARD_WEIGHT && !s->adds && !exact) {
+    if (s->product == CUDA_BACKWARD_WEIGHT && !s->adds && !exact)
         out[n++] = CUDA_BIAS_GRADIENT;
-    }
     out[n++] = CUDA_ALONE;
     return n;
 }

@@ -22,9 +22,8 @@ struct mark {
 int cuda_mark_create(struct pp_backend *be, bool timed, void **mark)
 {
     struct mark *m = pp_alloc(1, sizeof(*m));
-    if (!m) {
+    if (!m)
         return PP_ERESOURCE;
-    }
     unsigned flags = timed ? cudaEventDefault : cudaEventDisableTiming;
     cudaError_t e = cudaEventCreateWithFlags(&m->event, flags);
     if (e != cudaSuccess) {
@@ -53,9 +52,8 @@ int cuda_mark_set(struct pp_backend *be, void *mark)
 int cuda_mark_wait(struct pp_backend *be, void *mark)
 {
     struct mark *m = mark;
-    if (atomic_load_explicit(&m->set, memory_order_acquire)) {
+    if (atomic_load_explicit(&m->set, memory_order_acquire))
         CUDA_TRY(cuda_of(be)->device, cudaStreamWaitEvent(cuda_of(be)->stream, m->event, 0));
-    }
     return 0;
 }
 
@@ -96,15 +94,13 @@ int cuda_capture_end(struct pp_backend *be, void **graph)
     struct cuda *c = cuda_of(be);
     cudaGraph_t recorded = NULL;
     cudaError_t e = cudaStreamEndCapture(c->stream, &recorded);
-    if (e != cudaSuccess) {
+    if (e != cudaSuccess)
         return cuda_failed(c->device, "cudaStreamEndCapture(", e, __FILE__, __LINE__);
-    }
     cudaGraphExec_t ready = NULL;
     e = cudaGraphInstantiate(&ready, recorded, 0);
     cudaGraphDestroy(recorded);
-    if (e != cudaSuccess) {
+    if (e != cudaSuccess)
         return cuda_failed(c->device, "cudaGraphInstantiate(", e, __FILE__, __LINE__);
-    }
     *graph = ready;
     return 0;
 }

@@ -52,9 +52,8 @@ static __device__ inline uint16_t to_bf16(float x)
     } bits;
     bits.f = x;
     uint32_t u = bits.u;
-    if ((u & 0x7fffffffu) > 0x7f800000u) {
+    if ((u & 0x7fffffffu) > 0x7f800000u)
         return (uint16_t)((u >> 16) | 0x40u); /* quiet, and never an infinity */
-    }
     return (uint16_t)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
 }
 

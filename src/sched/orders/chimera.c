@@ -25,12 +25,10 @@ static int emit_tick(const struct pp_geometry *g, int stage, int first, int n, i
     int s = stage < g->stages ? stage : stage - g->stages;
     int since_f = t - s;
     int since_b = t - (2 * g->stages - 1 - s);
-    if (since_f >= 0 && since_f % 2 == 0 && since_f / 2 < n) {
+    if (since_f >= 0 && since_f % 2 == 0 && since_f / 2 < n)
         return pp_emit_cell(e, PP_OP_F, stage, first + since_f / 2);
-    }
-    if (since_b >= 0 && since_b % 2 == 0 && since_b / 2 < n) {
+    if (since_b >= 0 && since_b % 2 == 0 && since_b / 2 < n)
         return pp_emit_cell(e, PP_OP_B, stage, first + since_b / 2);
-    }
     return 0;
 }
 

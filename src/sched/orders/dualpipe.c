@@ -14,12 +14,10 @@ int pp_check_two_way(const struct pp_geometry *g, int least)
     struct pp_geometry nearest = *g;
     nearest.stages += g->stages % 2;
     nearest.microbatches += g->microbatches % 2;
-    if (nearest.microbatches < (int64_t)least * nearest.stages) {
+    if (nearest.microbatches < (int64_t)least * nearest.stages)
         nearest.microbatches = least * nearest.stages;
-    }
-    if (nearest.stages == g->stages && nearest.microbatches == g->microbatches) {
+    if (nearest.stages == g->stages && nearest.microbatches == g->microbatches)
         return 0;
-    }
     return pp_refuse_shape(g, &nearest,
                            "an even number of stages and of micro-batches, one half for each "
                            "direction%s",

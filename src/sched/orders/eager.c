@@ -22,9 +22,8 @@ static bool is_duration(double x)
 static int check(const struct pp_geometry *g)
 {
     const struct pp_schedule_costs *c = &g->costs;
-    if (g->eager < 0) {
+    if (g->eager < 0)
         return pp_fail(PP_ECONFIG, "eager = %d, must be at least 1 (0: from the costs)", g->eager);
-    }
     if (!is_duration(c->f) || !is_duration(c->i) || !is_duration(c->w) || !is_duration(c->comm)) {
         return pp_fail(PP_ECONFIG,
                        "costs f = %g, i = %g, w = %g, comm = %g: each must be "
@@ -36,9 +35,8 @@ static int check(const struct pp_geometry *g)
 
 int pp_schedule_eager(const struct pp_geometry *g)
 {
-    if (g->eager > 0) {
+    if (g->eager > 0)
         return g->eager;
-    }
     double work = g->costs.f + g->costs.i + g->costs.w;
     double k = 1 + ceil(2 * g->costs.comm / (work > 0 ? work : 3));
     return k < g->microbatches ? (int)k : g->microbatches; /* more cannot be ahead */
@@ -51,12 +49,10 @@ static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
     int warmup = ahead < m ? (int)ahead : m;
 
     for (int k = 0; k < m + warmup; k++) {
-        if (k < m) {
+        if (k < m)
             PP_TRY(pp_emit_cell(e, PP_OP_F, rank, k));
-        }
-        if (k >= warmup) {
+        if (k >= warmup)
             PP_TRY(pp_emit_cell(e, PP_OP_B, rank, k - warmup));
-        }
     }
     return 0;
 }

@@ -10,12 +10,10 @@
 
 static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
 {
-    for (int mb = 0; mb < g->microbatches; mb++) {
+    for (int mb = 0; mb < g->microbatches; mb++)
         PP_TRY(pp_emit_cell(e, PP_OP_F, rank, mb));
-    }
-    for (int mb = 0; mb < g->microbatches; mb++) {
+    for (int mb = 0; mb < g->microbatches; mb++)
         PP_TRY(pp_emit_cell(e, PP_OP_B, rank, mb));
-    }
     return 0;
 }
 

@@ -54,25 +54,21 @@ static bool stuck(const struct pp_geometry *g, int ahead)
 
 int pp_groups_check(const struct pp_geometry *g, int ahead)
 {
-    if (g->group < 0) {
+    if (g->group < 0)
         return pp_fail(PP_ECONFIG, "group = %d, must be at least 1 (0: automatic)", g->group);
-    }
-    if (g->chunks == 1 || g->group == 0 || !stuck(g, ahead)) {
+    if (g->chunks == 1 || g->group == 0 || !stuck(g, ahead))
         return 0;
-    }
     struct pp_groups groups = pp_groups_of(g);
     int last = groups.size_rest > 0 ? groups.size_rest : groups.size;
     struct pp_geometry nearest = *g;
     /* One group of all is always legal, so this ends. */
     for (int step = 1; step <= g->microbatches; step++) {
         nearest.group = g->group + step;
-        if (!stuck(&nearest, ahead)) {
+        if (!stuck(&nearest, ahead))
             break;
-        }
         nearest.group = g->group - step;
-        if (nearest.group > 0 && !stuck(&nearest, ahead)) {
+        if (nearest.group > 0 && !stuck(&nearest, ahead))
             break;
-        }
     }
     return pp_refuse_shape(g, &nearest,
                            "at least %d micro-batches in any two groups in a row (group = %d gives "

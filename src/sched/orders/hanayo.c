@@ -66,11 +66,9 @@ static void choose(struct waves *w, int rank)
         }
     }
     w->pick_b[rank] = w->pick[rank] >= 0;
-    for (int c = w->g->chunks - 1; c >= 0 && w->pick[rank] < 0; c--) {
-        if (may_run_f(w, stage_of(w, rank, c))) {
+    for (int c = w->g->chunks - 1; c >= 0 && w->pick[rank] < 0; c--)
+        if (may_run_f(w, stage_of(w, rank, c)))
             w->pick[rank] = stage_of(w, rank, c);
-        }
-    }
 }
 
 static int play(struct waves *w, struct pp_emit_all *e)
@@ -80,15 +78,13 @@ static int play(struct waves *w, struct pp_emit_all *e)
         /* All choose before any begins: what is made in this tick is there in the next. */
         for (int r = 0; r < w->g->stages; r++) {
             w->pick[r] = -1;
-            if (w->free_at[r] <= t) {
+            if (w->free_at[r] <= t)
                 choose(w, r);
-            }
         }
         for (int r = 0; r < w->g->stages; r++) {
             int s = w->pick[r];
-            if (s < 0) {
+            if (s < 0)
                 continue;
-            }
             bool b = w->pick_b[r];
             PP_TRY(pp_emit_cell(e->ranks[r], b ? PP_OP_B : PP_OP_F, s, b ? w->n_b[s] : w->n_f[s]));
             w->n_b[s] += b;
@@ -109,9 +105,8 @@ static int emit_all(const struct pp_geometry *g, struct pp_emit_all *e)
     w.pick = pp_alloc((size_t)g->stages, sizeof(*w.pick));
     w.pick_b = pp_alloc((size_t)g->stages, sizeof(*w.pick_b));
     w.free_at = pp_alloc((size_t)g->stages, sizeof(*w.free_at));
-    if (w.n_f && w.n_b && w.pick && w.pick_b && w.free_at) {
+    if (w.n_f && w.n_b && w.pick && w.pick_b && w.free_at)
         rc = play(&w, e);
-    }
     pp_free(w.n_f);
     pp_free(w.n_b);
     pp_free(w.pick);

@@ -11,16 +11,12 @@
 
 static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
 {
-    for (int chunk = 0; chunk < g->chunks; chunk++) {
-        for (int mb = 0; mb < g->microbatches; mb++) {
+    for (int chunk = 0; chunk < g->chunks; chunk++)
+        for (int mb = 0; mb < g->microbatches; mb++)
             PP_TRY(pp_emit_cell(e, PP_OP_F, chunk * g->stages + rank, mb));
-        }
-    }
-    for (int chunk = g->chunks - 1; chunk >= 0; chunk--) {
-        for (int mb = g->microbatches - 1; mb >= 0; mb--) {
+    for (int chunk = g->chunks - 1; chunk >= 0; chunk--)
+        for (int mb = g->microbatches - 1; mb >= 0; mb--)
             PP_TRY(pp_emit_cell(e, PP_OP_B, chunk * g->stages + rank, mb));
-        }
-    }
     return 0;
 }
 

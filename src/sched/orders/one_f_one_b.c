@@ -13,16 +13,14 @@ static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
     int m = g->microbatches;
     int warmup = g->stages - 1 - rank < m ? g->stages - 1 - rank : m;
 
-    for (int mb = 0; mb < warmup; mb++) {
+    for (int mb = 0; mb < warmup; mb++)
         PP_TRY(pp_emit_cell(e, PP_OP_F, rank, mb));
-    }
     for (int mb = warmup; mb < m; mb++) {
         PP_TRY(pp_emit_cell(e, PP_OP_F, rank, mb));
         PP_TRY(pp_emit_cell(e, PP_OP_B, rank, mb - warmup));
     }
-    for (int mb = m - warmup; mb < m; mb++) {
+    for (int mb = m - warmup; mb < m; mb++)
         PP_TRY(pp_emit_cell(e, PP_OP_B, rank, mb));
-    }
     return 0;
 }
 

@@ -28,28 +28,23 @@ static void put_b(int *first, int kind, int *now, int *since_pause)
 static void pattern(int p, int *first)
 {
     int now = PP_V_PERIOD; /* a period of room in front, for the squeeze */
-    for (int r = 0; r < p; r++) {
+    for (int r = 0; r < p; r++)
         first[r * PP_V_KINDS + PP_V_FA] = ++now;
-    }
-    for (int r = p - 1; r >= 0; r--) {
+    for (int r = p - 1; r >= 0; r--)
         first[r * PP_V_KINDS + PP_V_FZ] = ++now;
-    }
     now += p % 3 == 0 ? 4 : 1;
     int since_pause = (3 - (p + 2) % 3) % 3;
-    for (int r = 0; r < p; r++) {
+    for (int r = 0; r < p; r++)
         put_b(first + (size_t)r * PP_V_KINDS, PP_V_IZ, &now, &since_pause);
-    }
-    for (int r = p - 1; r >= 0; r--) {
+    for (int r = p - 1; r >= 0; r--)
         put_b(first + (size_t)r * PP_V_KINDS, PP_V_IA, &now, &since_pause);
-    }
 }
 
 static int emit_all(const struct pp_geometry *g, struct pp_emit_all *e)
 {
     int *first = pp_alloc((size_t)g->stages * PP_V_KINDS, sizeof(*first));
-    if (!first) {
+    if (!first)
         return PP_ERESOURCE;
-    }
     pattern(g->stages, first);
     struct pp_v_grid grid;
     int rc = pp_v_grid_init(&grid, g->stages, g->microbatches, true, first);

@@ -36,9 +36,8 @@ static void fill_rank(struct control *c, int rank, int32_t *waiting)
     bool turned = false; /* F z of the last */
     for (int t = 0; t < g->width; t++) {
         int32_t cell = pp_v_row(g, rank)[t];
-        if (cell < 0 && next == n_waiting) {
+        if (cell < 0 && next == n_waiting)
             continue;
-        }
         if (cell < 0) {
             cell = waiting[next++] + (PP_V_WZ - PP_V_IZ) * g->m;
             pp_v_grid_put(g, rank, cell / g->m, cell % g->m, t);
@@ -46,9 +45,8 @@ static void fill_rank(struct control *c, int rank, int32_t *waiting)
         int kind = cell / g->m;
         int mb = cell % g->m;
         *cool_of(c, rank, kind, mb) = left && turned;
-        if (kind == PP_V_IZ || kind == PP_V_IA) {
+        if (kind == PP_V_IZ || kind == PP_V_IA)
             waiting[n_waiting++] = cell;
-        }
         left = left || (kind == PP_V_IA && mb == 0);
         turned = turned || (kind == PP_V_FZ && mb == g->m - 1);
     }
@@ -61,21 +59,18 @@ static void close_ranks(struct control *c)
     for (size_t i = 0; i < (size_t)g->p * (size_t)g->width; i++) {
         int rank = (int)(i / (size_t)g->width);
         int32_t cell = g->cells[i];
-        if (cell >= PP_V_WZ * g->m && *cool_of(c, rank, cell / g->m, cell % g->m)) {
+        if (cell >= PP_V_WZ * g->m && *cool_of(c, rank, cell / g->m, cell % g->m))
             g->cells[i] = -1;
-        }
     }
     for (int t = 0; t < g->width; t++) {
         for (int r = 0; r < g->p; r++) {
             int32_t *row = pp_v_row(g, r);
             int32_t cell = row[t];
-            if (cell < 0 || !*cool_of(c, r, cell / g->m, cell % g->m)) {
+            if (cell < 0 || !*cool_of(c, r, cell / g->m, cell % g->m))
                 continue;
-            }
             int to = pp_v_grid_earliest(g, r, cell / g->m, cell % g->m);
-            while (to < t && row[to] >= 0) {
+            while (to < t && row[to] >= 0)
                 to++;
-            }
             if (to < t) {
                 row[t] = -1;
                 pp_v_grid_put(g, r, cell / g->m, cell % g->m, to);
@@ -88,9 +83,8 @@ static void close_ranks(struct control *c)
 static int first_cool(const struct control *c, int rank, int kind)
 {
     int mb = c->grid.m;
-    while (mb > 0 && *cool_of(c, rank, kind, mb - 1)) {
+    while (mb > 0 && *cool_of(c, rank, kind, mb - 1))
         mb--;
-    }
     return mb;
 }
 
@@ -106,9 +100,8 @@ static void fill_gaps(struct control *c, int rank)
         int kind = take_z ? PP_V_WZ : PP_V_WA;
         int mb = take_z ? z++ : a++;
         int t = pp_v_grid_earliest(g, rank, kind, mb);
-        while (pp_v_row(g, rank)[t] >= 0) {
+        while (pp_v_row(g, rank)[t] >= 0)
             t++;
-        }
         pp_v_grid_put(g, rank, kind, mb, t);
     }
 }
@@ -120,31 +113,25 @@ static int build(struct control *c, const struct pp_geometry *geo,
     int m = geo->microbatches;
     int32_t *waiting = NULL;
     int *first = pp_alloc((size_t)p * PP_V_KINDS, sizeof(*first));
-    if (!first) {
+    if (!first)
         return PP_ERESOURCE;
-    }
-    for (int r = 0; r < p; r++) {
+    for (int r = 0; r < p; r++)
         pattern(p, r, first + (size_t)r * PP_V_KINDS);
-    }
     int rc = pp_v_grid_init(&c->grid, p, m, false, first);
-    if (rc < 0) {
+    if (rc < 0)
         goto out;
-    }
     rc = PP_ERESOURCE;
     c->cool = pp_alloc((size_t)p * PP_V_KINDS * (size_t)m, sizeof(*c->cool));
     waiting = pp_alloc(2 * (size_t)m, sizeof(*waiting));
-    if (!c->cool || !waiting) {
+    if (!c->cool || !waiting)
         goto out;
-    }
-    for (int r = 0; r < p; r++) {
+    for (int r = 0; r < p; r++)
         fill_rank(c, r, waiting);
-    }
     pp_v_grid_count(&c->grid);
     pp_v_grid_squeeze(&c->grid);
     close_ranks(c);
-    for (int r = 0; r < p; r++) {
+    for (int r = 0; r < p; r++)
         fill_gaps(c, r);
-    }
     rc = 0;
 out:
     pp_free(waiting);
@@ -157,9 +144,8 @@ int pp_v_control(const struct pp_geometry *g, void (*pattern)(int p, int rank, i
 {
     struct control c = {0};
     int rc = build(&c, g, pattern);
-    if (rc == 0) {
+    if (rc == 0)
         rc = pp_v_grid_emit(&c.grid, e);
-    }
     pp_v_grid_fini(&c.grid);
     pp_free(c.cool);
     return rc;

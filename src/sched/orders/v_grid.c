@@ -38,14 +38,12 @@ int pp_v_grid_init(struct pp_v_grid *g, int p, int m, bool fused, const int *fir
 {
     *g = (struct pp_v_grid){.p = p, .m = m, .fused = fused};
     int last = 0;
-    for (int i = 0; i < p * PP_V_KINDS; i++) {
+    for (int i = 0; i < p * PP_V_KINDS; i++)
         last = first[i] > last ? first[i] : last;
-    }
     /* Behind the last cell of the pattern, room for every W: they find an empty slot for sure. */
     int64_t width = (int64_t)last + 1 + (PP_V_PERIOD + 2) * (int64_t)m;
-    if (width > INT32_MAX) {
+    if (width > INT32_MAX)
         return pp_fail(PP_ERESOURCE, "a schedule of %d micro-batches is too long to lay out", m);
-    }
     g->width = (int)width;
     size_t slots;
     size_t cells;
@@ -54,9 +52,8 @@ int pp_v_grid_init(struct pp_v_grid *g, int p, int m, bool fused, const int *fir
     g->cells = pp_alloc(slots, sizeof(*g->cells));
     g->live = pp_alloc(slots, sizeof(*g->live));
     g->slot = pp_alloc(cells, sizeof(*g->slot));
-    if (!g->cells || !g->live || !g->slot) {
+    if (!g->cells || !g->live || !g->slot)
         return PP_ERESOURCE;
-    }
     memset(g->cells, 0xff, slots * sizeof(*g->cells));
     put_pattern(g, first);
     return 0;
@@ -126,15 +123,13 @@ static int target(const struct pp_v_grid *g, int rank, int kind, int mb, int t)
         /* Held from its new slot on: there must be room all the way from there to here. */
         const int32_t *live = pp_v_live(g, rank);
         int roomy = t;
-        while (roomy > from && live[roomy - 1] < g->cap) {
+        while (roomy > from && live[roomy - 1] < g->cap)
             roomy--;
-        }
         from = roomy;
     }
     bool wide = g->fused && (kind == PP_V_IZ || kind == PP_V_IA);
-    while (from < t && !is_empty(g, rank, from, wide)) {
+    while (from < t && !is_empty(g, rank, from, wide))
         from++;
-    }
     return from < t ? from : t;
 }
 
@@ -143,18 +138,15 @@ void pp_v_grid_squeeze(struct pp_v_grid *g)
     for (int t = 0; t < g->width; t++) {
         for (int r = 0; r < g->p; r++) {
             int32_t cell = pp_v_row(g, r)[t];
-            if (cell < 0) {
+            if (cell < 0)
                 continue;
-            }
             int kind = cell / g->m;
             int mb = cell % g->m;
             int to = target(g, r, kind, mb, t);
-            if (to == t) {
+            if (to == t)
                 continue;
-            }
-            for (int i = to; i < t; i++) {
+            for (int i = to; i < t; i++)
                 pp_v_live(g, r)[i] += delta_of(kind);
-            }
             pp_v_row(g, r)[t] = -1;
             pp_v_grid_put(g, r, kind, mb, to);
         }
@@ -167,14 +159,12 @@ int pp_v_grid_emit(const struct pp_v_grid *g, struct pp_emit_all *e)
         for (int t = 0; t < g->width; t++) {
             int32_t cell = pp_v_row(g, r)[t];
             int kind = cell < 0 ? PP_V_KINDS : cell / g->m;
-            if (kind == PP_V_KINDS || (g->fused && kind >= PP_V_WZ)) {
+            if (kind == PP_V_KINDS || (g->fused && kind >= PP_V_WZ))
                 continue;
-            }
             bool z = kind == PP_V_FZ || kind == PP_V_IZ || kind == PP_V_WZ;
             enum pp_op op = kind <= PP_V_FZ ? PP_OP_F : kind >= PP_V_WZ ? PP_OP_W : PP_OP_I;
-            if (g->fused && op == PP_OP_I) {
+            if (g->fused && op == PP_OP_I)
                 op = PP_OP_B;
-            }
             PP_TRY(pp_emit_cell(e->ranks[r], op, z ? 2 * g->p - 1 - r : r, cell % g->m));
         }
     }

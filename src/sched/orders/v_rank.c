@@ -21,9 +21,8 @@ static int put(struct pp_v_rank *v, int chunk, enum pp_op op, bool overlap)
     } else if (op == PP_OP_I) {
         v->next[chunk][PP_OP_B] = mb + 1;
     }
-    if (mb >= v->m) {
+    if (mb >= v->m)
         return 0;
-    }
     PP_TRY(pp_emit_cell(v->emit, op, v->stage[chunk], mb));
     v->emit->cells[v->emit->n - 1].overlap = overlap;
     return 0;
@@ -32,9 +31,8 @@ static int put(struct pp_v_rank *v, int chunk, enum pp_op op, bool overlap)
 static int put_oldest_w(struct pp_v_rank *v)
 {
     const struct pp_emit *e = v->emit;
-    while (v->oldest < e->n && e->cells[v->oldest].op != PP_OP_I) {
+    while (v->oldest < e->n && e->cells[v->oldest].op != PP_OP_I)
         v->oldest++;
-    }
     pp_assert(v->oldest < e->n);
     int stage = e->cells[v->oldest++].stage;
     return put(v, stage == v->stage[PP_V_A] ? PP_V_A : PP_V_Z, PP_OP_W, false);
@@ -62,7 +60,6 @@ static int put_all(struct pp_v_rank *v, const char *cells)
 
 void pp_v_phase(struct pp_v_rank *v, int times, const char *cells)
 {
-    for (int i = 0; i < times && v->rc == 0; i++) {
+    for (int i = 0; i < times && v->rc == 0; i++)
         v->rc = put_all(v, cells);
-    }
 }

@@ -58,12 +58,10 @@ static size_t at(const struct search *s, int rank, int mb)
 /* When what the next F or I of a rank needs is there; 0: it needs nothing. */
 static int64_t arrival(const struct search *s, int r, enum pp_op op)
 {
-    if (op == PP_OP_F && r > 0) {
+    if (op == PP_OP_F && r > 0)
         return s->end_f[at(s, r - 1, s->rank[r].n[op])] + s->z->comm;
-    }
-    if (op == PP_OP_I && r < s->z->p - 1) {
+    if (op == PP_OP_I && r < s->z->p - 1)
         return s->end_i[at(s, r + 1, s->rank[r].n[op])] + s->z->comm;
-    }
     return 0;
 }
 
@@ -83,11 +81,10 @@ static void put(struct search *s, int r, enum pp_op op)
     k->held += s->memory[op];
     k->n[op]++;
     s->cells[3 * at(s, r, 0) + (size_t)k->n_cells++] = (uint8_t)op;
-    if (op == PP_OP_F) {
+    if (op == PP_OP_F)
         s->end_f[at(s, r, mb)] = k->now;
-    } else if (op == PP_OP_I) {
+    else if (op == PP_OP_I)
         s->end_i[at(s, r, mb)] = k->now;
-    }
 }
 
 static bool has_w(const struct state *k)
@@ -99,19 +96,16 @@ static bool has_w(const struct state *k)
 static void put_with_w(struct search *s, int r, enum pp_op op)
 {
     struct state *k = &s->rank[r];
-    while (k->held + s->memory[op] > s->z->cap && has_w(k)) {
+    while (k->held + s->memory[op] > s->z->cap && has_w(k))
         put(s, r, PP_OP_W);
-    }
     int64_t there = arrival(s, r, op);
-    while (has_w(k) && k->now + s->cost[PP_OP_W] <= there) {
+    while (has_w(k) && k->now + s->cost[PP_OP_W] <= there)
         put(s, r, PP_OP_W);
-    }
     /* A gap is left that is shorter than a W. Waiting costs nothing as long as this rank has waited
      * less than another one has already. */
     if (has_w(k) && k->now < there &&
-        (there - k->now > s->max_bubble - k->bubble || (s->knobs & KNOB_GREEDY_W))) {
+        (there - k->now > s->max_bubble - k->bubble || (s->knobs & KNOB_GREEDY_W)))
         put(s, r, PP_OP_W);
-    }
     put(s, r, op);
 }
 
@@ -125,9 +119,8 @@ static int64_t plan_warmup(struct search *s, int r, int64_t due)
     s->ahead[r] = 0;
     while (k->n[PP_OP_F] + s->ahead[r] < s->z->m && held + s->memory[PP_OP_F] <= s->z->cap) {
         int64_t end = now + s->cost[PP_OP_F];
-        if ((s->knobs & KNOB_FIT) ? end > due : now >= due) {
+        if ((s->knobs & KNOB_FIT) ? end > due : now >= due)
             break;
-        }
         held += s->memory[PP_OP_F];
         now = end;
         s->ahead[r]++;
@@ -138,29 +131,22 @@ static int64_t plan_warmup(struct search *s, int r, int64_t due)
 static void warm_up(struct search *s)
 {
     int p = s->z->p;
-    for (int r = 0; r < p; r++) {
+    for (int r = 0; r < p; r++)
         put(s, r, PP_OP_F);
-    }
     s->ahead[p - 1] = 0;
     int64_t done = s->rank[p - 1].now + s->cost[PP_OP_I];
-    for (int r = p - 2; r >= 0; r--) {
+    for (int r = p - 2; r >= 0; r--)
         done = plan_warmup(s, r, done + s->z->comm);
-    }
     /* Fewer than the rank before, or its I's would come too late; unless it runs all there are. */
-    for (int r = 1; r < p; r++) {
+    for (int r = 1; r < p; r++)
         while (s->ahead[r] > 0 && s->ahead[r] >= s->ahead[r - 1] &&
-               s->rank[r].n[PP_OP_F] + s->ahead[r] < s->z->m) {
+               s->rank[r].n[PP_OP_F] + s->ahead[r] < s->z->m)
             s->ahead[r]--;
-        }
-    }
-    for (int r = 0; r < p; r++) {
-        for (int i = 0; i < s->ahead[r]; i++) {
+    for (int r = 0; r < p; r++)
+        for (int i = 0; i < s->ahead[r]; i++)
             put(s, r, PP_OP_F);
-        }
-    }
-    for (int r = p - 1; r >= 0; r--) {
+    for (int r = p - 1; r >= 0; r--)
         put(s, r, PP_OP_I);
-    }
 }
 
 /* Rank r is two F's ahead of the next rank: would one more come before that rank needs the I? */
@@ -168,9 +154,8 @@ static bool f_is_early(const struct search *s, int r)
 {
     const struct state *k = &s->rank[r];
     int64_t need = s->rank[r + 1].now + s->cost[PP_OP_F] + s->cost[PP_OP_I] + s->z->comm;
-    if (k->now >= need) {
+    if (k->now >= need)
         return false;
-    }
     int64_t end = k->now + s->cost[PP_OP_F];
     double held = k->held + s->memory[PP_OP_F];
     for (int w = k->n[PP_OP_W]; held > s->z->cap && w < k->n[PP_OP_I]; w++) {
@@ -190,27 +175,22 @@ static void plan_round(struct search *s)
         s->ahead[r] =
             k->n[PP_OP_F] < s->z->m && (!(s->knobs & KNOB_I_FIRST) || !lead || f_is_early(s, r));
     }
-    for (int r = p - 2; r >= 0; r--) {
+    for (int r = p - 2; r >= 0; r--)
         s->ahead[r] = s->ahead[r] && s->ahead[r + 1];
-    }
 }
 
 static void play_round(struct search *s)
 {
     int p = s->z->p;
     plan_round(s);
-    for (int r = 0; r < p; r++) {
-        if (s->ahead[r]) {
+    for (int r = 0; r < p; r++)
+        if (s->ahead[r])
             put_with_w(s, r, PP_OP_F);
-        }
-    }
-    for (int r = p - 1; r > 0; r--) {
+    for (int r = p - 1; r > 0; r--)
         put_with_w(s, r, PP_OP_I);
-    }
     /* Nobody waits for an I of rank 0: once its F's are out, its W's can go first. */
-    while (s->rank[0].n[PP_OP_F] == s->z->m && has_w(&s->rank[0])) {
+    while (s->rank[0].n[PP_OP_F] == s->z->m && has_w(&s->rank[0]))
         put(s, 0, PP_OP_W);
-    }
     put_with_w(s, 0, PP_OP_I);
 }
 
@@ -221,14 +201,12 @@ static int64_t play(struct search *s)
     memset(s->rank, 0, (size_t)s->z->p * sizeof(*s->rank));
     s->max_bubble = 0;
     warm_up(s);
-    for (int round = 1; round < s->z->m; round++) {
+    for (int round = 1; round < s->z->m; round++)
         play_round(s);
-    }
     for (int r = 0; r < s->z->p; r++) {
         struct state *k = &s->rank[r];
-        while (has_w(k)) {
+        while (has_w(k))
             put(s, r, PP_OP_W);
-        }
         span = k->now - k->start > span ? k->now - k->start : span;
     }
     return span;
@@ -255,9 +233,8 @@ static int emit_best(const struct search *s, struct pp_emit_all *e)
     for (int r = 0; r < s->z->p; r++) {
         int n[3] = {0};
         const uint8_t *cells = s->best + 3 * at(s, r, 0);
-        for (size_t k = 0; k < 3 * (size_t)s->z->m; k++) {
+        for (size_t k = 0; k < 3 * (size_t)s->z->m; k++)
             PP_TRY(pp_emit_cell(e->ranks[r], (enum pp_op)cells[k], r, n[cells[k]]++));
-        }
     }
     return 0;
 }
@@ -275,14 +252,12 @@ int pp_zb_auto_emit(const struct pp_zb_auto *z, struct pp_emit_all *e, int64_t *
     s.end_i = pp_alloc(cells, sizeof(*s.end_i));
     s.cells = pp_alloc(cells, 3);
     s.best = pp_alloc(cells, 3);
-    if (!s.rank || !s.ahead || !s.end_f || !s.end_i || !s.cells || !s.best) {
+    if (!s.rank || !s.ahead || !s.end_f || !s.end_i || !s.cells || !s.best)
         goto out;
-    }
     int64_t span = search(&s);
     rc = emit_best(&s, e);
-    if (rc == 0 && out_span) {
+    if (rc == 0 && out_span)
         *out_span = span;
-    }
 out:
     pp_free(s.rank);
     pp_free(s.ahead);

@@ -14,21 +14,17 @@ int pp_emit_zb_h(const struct pp_geometry *g, int rank, int ahead, int hold, str
     int m = g->microbatches;
     int n_f = 0;
     int n_w = 0;
-    for (; n_f < m && n_f < ahead; n_f++) {
+    for (; n_f < m && n_f < ahead; n_f++)
         PP_TRY(pp_emit_cell(e, PP_OP_F, rank, n_f));
-    }
     for (int n_i = 0; n_i < m; n_i++) {
-        if (n_f < m) {
+        if (n_f < m)
             PP_TRY(pp_emit_cell(e, PP_OP_F, rank, n_f++));
-        }
         PP_TRY(pp_emit_cell(e, PP_OP_I, rank, n_i));
-        if (n_i >= hold) {
+        if (n_i >= hold)
             PP_TRY(pp_emit_cell(e, PP_OP_W, rank, n_w++));
-        }
     }
-    for (; n_w < m; n_w++) {
+    for (; n_w < m; n_w++)
         PP_TRY(pp_emit_cell(e, PP_OP_W, rank, n_w));
-    }
     return 0;
 }
 
