@@ -116,7 +116,7 @@ static double element(const struct type *t, const uint8_t *p)
         bits |= (uint64_t)p[i] << 8 * (t->order == '>' ? t->bytes - 1 - i : i);
     if (t->kind == 'i') {
         uint64_t sign = (uint64_t)1 << (8 * t->bytes - 1);
-        return (double)(int64_t)((bits ^ sign) - sign);
+        return (double)(int64_t)(bits & sign ? bits | ~(sign - 1) : bits);
     }
     if (t->kind != 'f')
         return (double)bits;

@@ -148,9 +148,9 @@ static const char *current_text(const struct pp_diagnosis *d, int r, char out[TE
     return out;
 }
 
-static double seconds(const struct pp_diagnosis *d, uint64_t since_ns)
+static double seconds(uint64_t from_ns, uint64_t to_ns)
 {
-    return d->now_ns > since_ns ? (double)(d->now_ns - since_ns) * 1e-9 : 0;
+    return to_ns > from_ns ? (double)(to_ns - from_ns) * 1e-9 : 0;
 }
 
 /* Since the first rank of that rank's machine opened its ring, so that ranks can be compared. */
@@ -163,7 +163,7 @@ static double since_start(const struct pp_diagnosis *d, const struct pp_rank_vie
             other->opened_ns < start)
             start = other->opened_ns;
     }
-    return (double)(int64_t)(ns - start) * 1e-9;
+    return seconds(start, ns);
 }
 
 /* ---- the verdict */
@@ -220,15 +220,15 @@ static void headline(const struct pp_diagnosis *d, FILE *f)
         break;
     case PP_VERDICT_HANGS:
         fprintf(f, "%s %s in %s, for %.1f s%s", who, d->live ? "hangs" : "held the others up", at,
-                seconds(d, since), d->live ? "" : ", when the run ended");
+                seconds(since, d->now_ns), d->live ? "" : ", when the run ended");
         break;
     case PP_VERDICT_STOPPED:
         fprintf(f, "%s is stopped (pid %" PRId64 "), in %s, for %.1f s", who,
-                d->views[d->culprit].pid, at, seconds(d, since));
+                d->views[d->culprit].pid, at, seconds(since, d->now_ns));
         break;
     case PP_VERDICT_GONE:
         fprintf(f, "%s is gone (pid %" PRId64 "), in %s, %.1f s ago", who, d->views[d->culprit].pid,
-                at, seconds(d, since));
+                at, seconds(since, d->now_ns));
         break;
     case PP_VERDICT_UNSEEN:
         fprintf(f, "the ranks wait for %s, which cannot be seen from here, for %.1f s", who,
@@ -258,7 +258,7 @@ static void print_waits(const struct pp_diagnosis *d, FILE *f)
         uint64_t since;
         current_text(d, r, at, &since);
         fprintf(f, "  %s %s for rank %d: %s, %.1f s\n", rank_text(d, r, who),
-                d->live ? "waits" : "waited", d->waits_for[r], at, seconds(d, since));
+                d->live ? "waits" : "waited", d->waits_for[r], at, seconds(since, d->now_ns));
         shown++;
     }
     if (more > 0)
@@ -301,8 +301,8 @@ void pp_diagnosis_print_ranks(const struct pp_diagnosis *d, FILE *f)
             if (e->end_ns == 0) {
                 fprintf(f, "  %12.6f s  not over      %s\n", at, text);
             } else {
-                fprintf(f, "  %12.6f s  %9.3f ms  %s\n", at,
-                        (double)(int64_t)(e->end_ns - e->begin_ns) * 1e-6, text);
+                fprintf(f, "  %12.6f s  %9.3f ms  %s\n", at, seconds(e->begin_ns, e->end_ns) * 1e3,
+                        text);
             }
         }
     }
@@ -321,7 +321,7 @@ static void json_event(const struct pp_diagnosis *d, int r, const struct pp_even
     pp_json_int(j, "microbatch", e->mb);
     pp_json_dbl(j, "begin_seconds", since_start(d, &d->views[r], e->begin_ns));
     if (e->end_ns != 0)
-        pp_json_dbl(j, "seconds", (double)(int64_t)(e->end_ns - e->begin_ns) * 1e-9);
+        pp_json_dbl(j, "seconds", seconds(e->begin_ns, e->end_ns));
     pp_json_bool(j, "over", e->end_ns != 0);
     pp_json_end(j);
 }
@@ -351,7 +351,7 @@ void pp_diagnosis_print_json(const struct pp_diagnosis *d, const char *dir, cons
         if (v->state != PP_RANK_UNKNOWN) {
             pp_json_int(&j, "pid", v->pid);
             pp_json_str(&j, "current", current_text(d, r, text, &since));
-            pp_json_dbl(&j, "current_seconds", seconds(d, since));
+            pp_json_dbl(&j, "current_seconds", seconds(since, d->now_ns));
             pp_json_uint(&j, "actions_begun", v->begun);
         }
         pp_json_int(&j, "waits_for", d->waits_for[r]);

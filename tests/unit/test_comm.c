@@ -252,12 +252,14 @@ static bool none_reaches(int from, int to)
     return from == to;
 }
 
-/* expected NULL: none fits, and words say why. */
+/* expected NULL, or not in this build: none fits, and words say why. */
 static void check_choice(const struct pp_paths *paths, const char *expected, const char *words)
 {
     char why[PP_TRANSPORT_WHY_MAX];
-    const struct pp_transport_ops *t = NULL;
-    if (!expected) {
+    const struct pp_transport_ops *t = expected ? pp_transport_find(expected) : NULL;
+    if (t && t->missing)
+        words = t->missing;
+    if (!t || t->missing) {
         CHECK_FAILS(pp_transport_choose(paths, &t, why), PP_ERESOURCE, words);
         return;
     }
