@@ -6,20 +6,9 @@
 . "$(dirname "$0")/lib.sh"
 command -v python3 >/dev/null 2>&1 || { echo '1..0 # SKIP no python3'; exit 77; }
 
-cat >"$folder/net.ini" <<'END'
-[data]
-dataset = synthetic
-train_samples = 640
-test_samples = 0
-[model]
-sizes = 256 256 16 5
-[pipeline]
-stages = 2
-microbatches = 4
-[train]
-epochs = 2
-batch_size = 64
-END
+config "$folder/net.ini" data.dataset=synthetic data.train_samples=640 data.test_samples=0 \
+    'model.sizes=256 256 16 5' pipeline.stages=2 pipeline.microbatches=4 train.epochs=2 \
+    train.batch_size=64
 
 # The object at d[...] has a bubble between 0 and 1 and its parts, whose sum it is.
 parts_add_up() { # file, path in python, key of the bubble

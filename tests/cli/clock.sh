@@ -37,22 +37,9 @@ if [ "$code" -ne 0 ]; then
 fi
 
 net=$folder/net.ini
-cat >"$net" <<'EOF2'
-[data]
-dataset = synthetic
-train_samples = 640
-test_samples = 16
-[model]
-sizes = 12 8*3 5
-[pipeline]
-stages = 2
-microbatches = 2
-[train]
-epochs = 40
-batch_size = 32
-[run]
-log_every = 10
-EOF2
+config "$net" data.dataset=synthetic data.train_samples=640 data.test_samples=16 \
+    'model.sizes=12 8*3 5' pipeline.stages=2 pipeline.microbatches=2 train.epochs=40 \
+    train.batch_size=32 run.log_every=10
 
 # no_negative DIR: every number that is a time, a rate or a share is at least 0
 no_negative() {

@@ -63,12 +63,7 @@ code_is 64
 err_has 'contradict'
 
 begin "every short flag sets its key, the later one wins"
-cat >"$folder/a.ini" <<'END'
-[data]
-dataset = synthetic
-[pipeline]
-stages = 2
-END
+config "$folder/a.ini" data.dataset=synthetic pipeline.stages=2
 run explain "$folder/a.ini" --stages 1 --microbatches 3 --schedule gpipe --epochs 2 --max-steps 5 \
     --batch-size 30 --optimizer adamw --lr 0.25 --seed 77 --backend cpu --transport threads \
     --launch threads --replicas 1 --log-every 9 --stages 3

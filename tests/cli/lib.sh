@@ -6,6 +6,7 @@
 #   run WORD...                   runs ppcli; keeps code, standard output and standard error
 #   code_is N; out_has TEXT; err_has TEXT; out_lacks TEXT; err_lacks TEXT; same A B
 #   skip REASON                   the current case cannot be judged here
+#   config FILE SECTION.KEY=VALUE...   writes a config
 #   finish                        ends the last case and prints the plan
 set -u
 
@@ -52,6 +53,17 @@ finish() {
 }
 
 skip() { skipped=$1; }
+
+config() {
+    config_file=$1
+    config_section=
+    shift
+    for word; do
+        [ "${word%%.*}" = "$config_section" ] || echo "[${word%%.*}]"
+        config_section=${word%%.*}
+        echo "${word#*.}"
+    done >"$config_file"
+}
 
 complain() {
     wrong="$wrong$1

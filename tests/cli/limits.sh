@@ -9,20 +9,9 @@ root=$(CDPATH='' cd -- "$(dirname "$0")/../.." && pwd)
 checkpoint=$root/tests/golden/checkpoint-v1/step-00000007
 chmod 755 "$folder"
 net=$folder/net.ini
-cat >"$net" <<'EOF2'
-[data]
-dataset = synthetic
-train_samples = 64
-test_samples = 16
-[model]
-sizes = 12 8*3 5
-[pipeline]
-stages = 2
-microbatches = 2
-[train]
-epochs = 1
-batch_size = 32
-EOF2
+config "$net" data.dataset=synthetic data.train_samples=64 data.test_samples=16 \
+    'model.sizes=12 8*3 5' pipeline.stages=2 pipeline.microbatches=2 train.epochs=1 \
+    train.batch_size=32
 run train "$net" -q --dir "$folder/run"
 
 # one_line CODE TEXT: refused like this, in one line, before any training

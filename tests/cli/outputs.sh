@@ -5,21 +5,9 @@
 . "$(dirname "$0")/lib.sh"
 
 check=$(dirname "$0")/check_events.py
-cat >"$folder/small.ini" <<'EOF2'
-[data]
-dataset = synthetic
-train_samples = 320
-test_samples = 50
-[model]
-sizes = 20 16*3 5
-[pipeline]
-stages = 2
-[train]
-epochs = 3
-batch_size = 32
-[run]
-log_every = 4
-EOF2
+config "$folder/small.ini" data.dataset=synthetic data.train_samples=320 data.test_samples=50 \
+    'model.sizes=20 16*3 5' pipeline.stages=2 train.epochs=3 train.batch_size=32 \
+    run.log_every=4
 config=$folder/small.ini
 a=$folder/a
 prom=$folder/run.prom

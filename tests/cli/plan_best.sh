@@ -4,22 +4,9 @@
 # shellcheck source=tests/cli/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-cat >"$folder/net.ini" <<'END'
-[data]
-dataset = synthetic
-train_samples = 200
-test_samples = 50
-[model]
-sizes = 20 16*6 5
-[pipeline]
-stages = 2
-microbatches = 4
-[train]
-epochs = 1
-batch_size = 32
-[run]
-dir =
-END
+config "$folder/net.ini" data.dataset=synthetic data.train_samples=200 data.test_samples=50 \
+    'model.sizes=20 16*6 5' pipeline.stages=2 pipeline.microbatches=4 train.epochs=1 \
+    train.batch_size=32 run.dir=
 
 begin "a ranked table, and the lines of the winner"
 run plan "$folder/net.ini" --best

@@ -5,21 +5,9 @@
 . "$(dirname "$0")/lib.sh"
 
 cd "$folder" || exit 1
-cat >net.ini <<'INI'
-[data]
-dataset = synthetic
-train_samples = 300
-test_samples = 50
-[model]
-sizes = 12 9*5 4
-[pipeline]
-microbatches = 3
-stages = 2
-[train]
-batch_size = 32
-epochs = 3
-lr = 0.01
-INI
+config net.ini data.dataset=synthetic data.train_samples=300 data.test_samples=50 \
+    'model.sizes=12 9*5 4' pipeline.microbatches=3 pipeline.stages=2 train.batch_size=32 \
+    train.epochs=3 train.lr=0.01
 endless="--set train.epochs=1000000 --set checkpoint.every_epochs=0"
 
 sha() { sed -n 's/.*"weights_sha256": "\([0-9a-f]*\)".*/\1/p' "$1"; }

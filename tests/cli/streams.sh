@@ -62,22 +62,9 @@ out_has 'stages'
 
 # each TEST: TEST NAME WORD... for every command that has a result
 net=$folder/net.ini
-cat >"$net" <<'EOF2'
-[data]
-dataset = synthetic
-train_samples = 64
-test_samples = 16
-[model]
-sizes = 12 8*3 5
-[pipeline]
-stages = 2
-microbatches = 2
-[train]
-epochs = 1
-batch_size = 32
-[run]
-dir =
-EOF2
+config "$net" data.dataset=synthetic data.train_samples=64 data.test_samples=16 \
+    'model.sizes=12 8*3 5' pipeline.stages=2 pipeline.microbatches=2 train.epochs=1 \
+    train.batch_size=32 run.dir=
 "$PPCLI" train "$net" -q --dir "$folder/run" >/dev/null 2>&1
 each() {
     "$1" help train

@@ -11,21 +11,9 @@ trace_is() { # trace_is [--cut] FILE CONDITION...
     wrong_here=$(python3 "$here/check_trace.py" "$@" 2>&1) || complain "$last: $wrong_here"
 }
 
-cat >"$folder/small.ini" <<'EOF2'
-[data]
-dataset = synthetic
-train_samples = 300
-test_samples = 50
-[model]
-sizes = 20 16*3 5
-[pipeline]
-stages = 2
-microbatches = 4
-schedule = 1f1b
-[train]
-epochs = 2
-batch_size = 32
-EOF2
+config "$folder/small.ini" data.dataset=synthetic data.train_samples=300 data.test_samples=50 \
+    'model.sizes=20 16*3 5' pipeline.stages=2 pipeline.microbatches=4 pipeline.schedule=1f1b \
+    train.epochs=2 train.batch_size=32
 config=$folder/small.ini
 
 begin "a run leaves one step of its own, beside the simulated one"

@@ -4,19 +4,8 @@
 # shellcheck source=tests/cli/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-cat >"$folder/small.ini" <<'EOF'
-[data]
-dataset = synthetic
-train_samples = 300
-test_samples = 50
-[model]
-sizes = 20 16*3 5
-[pipeline]
-stages = 2
-[train]
-epochs = 2
-batch_size = 32
-EOF
+config "$folder/small.ini" data.dataset=synthetic data.train_samples=300 data.test_samples=50 \
+    'model.sizes=20 16*3 5' pipeline.stages=2 train.epochs=2 train.batch_size=32
 config=$folder/small.ini
 
 begin "a run that fails leaves no summary of the run it overwrote"

@@ -6,24 +6,9 @@
 . "$(dirname "$0")/../cli/lib.sh"
 
 cd "$folder" || exit 1
-cat >net.ini <<'INI'
-[data]
-dataset = synthetic
-train_samples = 300
-test_samples = 50
-[model]
-sizes = 12 9*5 4
-[pipeline]
-microbatches = 3
-stages = 2
-[train]
-batch_size = 32
-epochs = 2
-lr = 0.01
-clip_norm = 1
-[run]
-backend = cuda
-INI
+config net.ini data.dataset=synthetic data.train_samples=300 data.test_samples=50 \
+    'model.sizes=12 9*5 4' pipeline.microbatches=3 pipeline.stages=2 train.batch_size=32 \
+    train.epochs=2 train.lr=0.01 train.clip_norm=1 run.backend=cuda
 
 number() { sed -n "s/.*\"$2\": \"\{0,1\}\([-0-9a-z.]*\).*/\1/p" "$1/summary.json" | head -n 1; }
 # near A B: the two agree within a part of 1e-4

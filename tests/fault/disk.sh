@@ -14,21 +14,9 @@ fi
 # shellcheck source=tests/cli/lib.sh
 . "$(dirname "$0")/../cli/lib.sh"
 cd "$folder" || exit 1
-cat >net.ini <<'INI'
-[data]
-dataset = synthetic
-train_samples = 300
-test_samples = 50
-[model]
-sizes = 20 100*3 5
-[pipeline]
-stages = 2
-[train]
-epochs = 4
-batch_size = 32
-[run]
-log_every = 1
-INI
+config net.ini data.dataset=synthetic data.train_samples=300 data.test_samples=50 \
+    'model.sizes=20 100*3 5' pipeline.stages=2 train.epochs=4 train.batch_size=32 \
+    run.log_every=1
 sha() { sed -n 's/.*"weights_sha256": "\([0-9a-f]*\)".*/\1/p' "$1"; }
 within() {
     for _ in $(seq 1 3000); do

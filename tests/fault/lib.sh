@@ -8,20 +8,9 @@
 # shellcheck source=tests/cli/lib.sh
 . "$(dirname "$0")/../cli/lib.sh"
 
-cat >"$folder/net.ini" <<'EOF'
-[data]
-dataset = synthetic
-train_samples = 300
-test_samples = 50
-[model]
-sizes = 20 16*3 5
-[pipeline]
-microbatches = 4
-[train]
-epochs = 1000000
-batch_size = 32
-clip_norm = 1
-EOF
+config "$folder/net.ini" data.dataset=synthetic data.train_samples=300 data.test_samples=50 \
+    'model.sizes=20 16*3 5' pipeline.microbatches=4 train.epochs=1000000 train.batch_size=32 \
+    train.clip_norm=1
 net=$folder/net.ini
 
 hang() {

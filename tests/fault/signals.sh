@@ -12,23 +12,9 @@ if [ "$launch" = mpirun ] && ! command -v mpirun >/dev/null 2>&1; then
     exit 0
 fi
 cd "$folder" || exit 1
-cat >net.ini <<'INI'
-[data]
-dataset = synthetic
-train_samples = 300
-test_samples = 50
-[model]
-sizes = 20 16*3 5
-[pipeline]
-stages = 2
-microbatches = 4
-[train]
-epochs = 4
-batch_size = 32
-clip_norm = 1
-[run]
-log_every = 1
-INI
+config net.ini data.dataset=synthetic data.train_samples=300 data.test_samples=50 \
+    'model.sizes=20 16*3 5' pipeline.stages=2 pipeline.microbatches=4 train.epochs=4 \
+    train.batch_size=32 train.clip_norm=1 run.log_every=1
 steps=40
 sha() { sed -n 's/.*"weights_sha256": "\([0-9a-f]*\)".*/\1/p' "$1/summary.json"; }
 within() {

@@ -10,21 +10,8 @@ export PPCLI
 cd "$folder" || exit 1
 command -v mpirun >/dev/null 2>&1 || { echo "1..0 # SKIP no mpirun here (install openmpi-bin)"; exit 0; }
 
-cat >net.ini <<'INI'
-[data]
-dataset = synthetic
-train_samples = 64
-test_samples = 16
-[model]
-sizes = 12 8*3 5
-[pipeline]
-stages = 2
-[train]
-batch_size = 32
-max_steps = 2
-[run]
-dir =
-INI
+config net.ini data.dataset=synthetic data.train_samples=64 data.test_samples=16 \
+    'model.sizes=12 8*3 5' pipeline.stages=2 train.batch_size=32 train.max_steps=2 run.dir=
 launch() { # launch WORD...: a run under env WORD..., its results in `out`
     last="env $* ppcli train --launch mpirun"
     code=0

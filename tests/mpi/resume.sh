@@ -9,19 +9,8 @@ export PPCLI
 cd "$folder" || exit 1
 command -v mpirun >/dev/null 2>&1 || { echo "1..0 # SKIP no mpirun here (install openmpi-bin)"; exit 0; }
 
-cat >net.ini <<'INI'
-[data]
-dataset = synthetic
-train_samples = 203
-test_samples = 57
-[model]
-sizes = 20 17*5 5
-[pipeline]
-stages = 2
-[train]
-batch_size = 32
-epochs = 3
-INI
+config net.ini data.dataset=synthetic data.train_samples=203 data.test_samples=57 \
+    'model.sizes=20 17*5 5' pipeline.stages=2 train.batch_size=32 train.epochs=3
 sha() { sed -n 's/.*"weights_sha256": "\([0-9a-f]*\)".*/\1/p' "$1"; }
 within() {
     for _ in $(seq 1 400); do
