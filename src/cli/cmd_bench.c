@@ -344,10 +344,7 @@ static int run(int argc, char **argv)
         {0},
     };
     const char *words[1];
-    bool done;
-    PP_TRY(pp_cli_parse(argc, argv, &command_bench, options, &settings, words, 1, &done));
-    if (done)
-        return 0;
+    PP_TRY(pp_cli_parse(argc, argv, &command_bench, options, &settings, words, 1));
     if (q.output && strcmp(q.output, "-") == 0)
         q.output = NULL;
     if (q.compare) {

@@ -22,10 +22,7 @@ static void help(FILE *f)
 static int run(int argc, char **argv)
 {
     const char *words[1];
-    bool done;
-    PP_TRY(pp_cli_parse(argc, argv, &command_completion, NULL, NULL, words, 1, &done));
-    if (done)
-        return 0;
+    PP_TRY(pp_cli_parse(argc, argv, &command_completion, NULL, NULL, words, 1));
     if (!words[0])
         return pp_fail(PP_EUSAGE, "which shell? bash, zsh or fish");
     return strcmp(words[0], "bash") == 0   ? completion_bash(stdout)

@@ -113,10 +113,7 @@ static int run(int argc, char **argv)
         {0},
     };
     const char *words[1];
-    bool done;
-    PP_TRY(pp_cli_parse(argc, argv, &command_diagnose, options, NULL, words, 1, &done));
-    if (done)
-        return 0;
+    PP_TRY(pp_cli_parse(argc, argv, &command_diagnose, options, NULL, words, 1));
     if (!words[0])
         return pp_fail(PP_EUSAGE, "diagnose which run? Name its folder: ppcli diagnose runs/NAME");
     return diagnose(words[0], json);

@@ -61,10 +61,7 @@ static int run(int argc, char **argv)
         {"from", 0, PP_CLI_STRING, &from, "URL-or-DIR", "take them from here, not from a mirror"},
         {0},
     };
-    bool done;
-    PP_TRY(pp_cli_parse(argc, argv, &command_download, options, NULL, words, SETS_MAX - 1, &done));
-    if (done)
-        return 0;
+    PP_TRY(pp_cli_parse(argc, argv, &command_download, options, NULL, words, SETS_MAX - 1));
     if (!words[0])
         words[0] = dataset ? dataset : strcmp(argv[0], "download") != 0 ? "mnist" : NULL;
     if (!words[0] && !dir && !from)

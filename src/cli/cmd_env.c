@@ -257,10 +257,7 @@ static int run(int argc, char **argv)
         {"format", 0, PP_CLI_CHOICE, &json, "text|json", "how to print; text"},
         {0},
     };
-    bool done;
-    PP_TRY(pp_cli_parse(argc, argv, &command_env, options, NULL, NULL, 0, &done));
-    if (done)
-        return 0;
+    PP_TRY(pp_cli_parse(argc, argv, &command_env, options, NULL, NULL, 0));
     struct pp_machine machine;
     struct found *f = pp_alloc(1, sizeof(*f));
     if (!f)

@@ -59,10 +59,7 @@ static int run(int argc, char **argv)
         {0},
     };
     const char *words[1];
-    bool done;
-    PP_TRY(pp_cli_parse(argc, argv, &command_eval, options, &settings, words, 1, &done));
-    if (done)
-        return 0;
+    PP_TRY(pp_cli_parse(argc, argv, &command_eval, options, &settings, words, 1));
     if (!words[0] || !weights || !weights[0]) {
         return pp_fail(PP_EUSAGE, "evaluate what? For example: ppcli eval mnist.ini "
                                   "--checkpoint runs/a");

@@ -325,10 +325,7 @@ static int run(int argc, char **argv)
         {0},
     };
     const char *words[1];
-    bool done;
-    PP_TRY(pp_cli_parse(argc, argv, &command_explain, options, &settings, words, 1, &done));
-    if (done)
-        return 0;
+    PP_TRY(pp_cli_parse(argc, argv, &command_explain, options, &settings, words, 1));
     if (!words[0])
         return pp_fail(PP_EUSAGE, "explain which config? For example: ppcli explain mnist.ini");
     struct pp_config *cfg = NULL;

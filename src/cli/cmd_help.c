@@ -25,10 +25,7 @@ static void print_commands(FILE *f)
 static int run(int argc, char **argv)
 {
     const char *words[1];
-    bool done;
-    PP_TRY(pp_cli_parse(argc, argv, &command_help, NULL, NULL, words, 1, &done));
-    if (done)
-        return 0;
+    PP_TRY(pp_cli_parse(argc, argv, &command_help, NULL, NULL, words, 1));
     if (!words[0]) {
         print_commands(stdout);
         return 0;

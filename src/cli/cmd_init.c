@@ -134,10 +134,7 @@ static int run(int argc, char **argv)
         {"output", 'o', PP_CLI_STRING, &out, "FILE", "write there; one that exists is kept"},
         {0},
     };
-    bool done;
-    PP_TRY(pp_cli_parse(argc, argv, &command_init, options, NULL, words, FILES_MAX + 1, &done));
-    if (done)
-        return 0;
+    PP_TRY(pp_cli_parse(argc, argv, &command_init, options, NULL, words, FILES_MAX + 1));
     const char *const *files = words[0] && strcmp(words[0], "mlp") == 0 ? words + 1 : words;
     const struct kind *k = files[0] ? kind_of(files[0]) : NULL;
     struct pp_dataset *train = NULL, *test = NULL;

@@ -160,10 +160,7 @@ static int run(int argc, char **argv)
         {0},
     };
     const char *words[1];
-    bool done;
-    PP_TRY(pp_cli_parse(argc, argv, &command_inspect, options, NULL, words, 1, &done));
-    if (done)
-        return 0;
+    PP_TRY(pp_cli_parse(argc, argv, &command_inspect, options, NULL, words, 1));
     if (!words[0]) {
         return pp_fail(PP_EUSAGE, "which checkpoint? a run folder, a checkpoint folder or a "
                                   "safetensors file");

@@ -29,10 +29,7 @@ static int run(int argc, char **argv)
         {0},
     };
     const char *words[1];
-    bool done;
-    PP_TRY(pp_cli_parse(argc, argv, &command_keys, options, NULL, words, 1, &done));
-    if (done)
-        return 0;
+    PP_TRY(pp_cli_parse(argc, argv, &command_keys, options, NULL, words, 1));
     if (json && format >= 0 && formats[format] != PP_KEYS_JSON)
         return pp_fail(PP_EUSAGE, "--json and --format contradict each other");
     return pp_config_print_keys(stdout, words[0], pp_cli_names(),

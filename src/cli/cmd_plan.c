@@ -174,10 +174,7 @@ static int run(int argc, char **argv)
         {0},
     };
     const char *words[1];
-    bool done;
-    PP_TRY(pp_cli_parse(argc, argv, &command_plan, options, &settings, words, 1, &done));
-    if (done)
-        return 0;
+    PP_TRY(pp_cli_parse(argc, argv, &command_plan, options, &settings, words, 1));
     w.config = words[0];
     if (how.best || how.check || how.memory) {
         how.best = how.best || how.check;

@@ -65,12 +65,8 @@ static int run(int argc, char **argv)
     const char *words[PP_REPORT_RUNS_MAX];
     struct pp_report *runs[PP_REPORT_RUNS_MAX] = {NULL};
     char path[PP_PATH_MAX];
-    bool done;
     int n = 0, rc = 0;
-    PP_TRY(
-        pp_cli_parse(argc, argv, &command_report, options, NULL, words, PP_REPORT_RUNS_MAX, &done));
-    if (done)
-        return 0;
+    PP_TRY(pp_cli_parse(argc, argv, &command_report, options, NULL, words, PP_REPORT_RUNS_MAX));
     if (!words[0]) {
         return pp_fail(PP_EUSAGE, "report on which run? Give its folder, as in: ppcli report "
                                   "runs/mnist-20260131-120000");

@@ -44,10 +44,7 @@ static int run(int argc, char **argv)
         {0},
     };
     const char *words[1];
-    bool done;
-    PP_TRY(pp_cli_parse(argc, argv, &command_train, options, &settings, words, 1, &done));
-    if (done)
-        return 0;
+    PP_TRY(pp_cli_parse(argc, argv, &command_train, options, &settings, words, 1));
     if (!words[0])
         return pp_fail(PP_EUSAGE, "train which config? For example: ppcli train mnist.ini");
     PP_TRY(pp_cli_trace_steps(train.trace.file, steps, &train.trace.first, &train.trace.last));

@@ -95,10 +95,7 @@ static void verify(struct verdict *v, const char *path)
 static int run(int argc, char **argv)
 {
     const char *words[PATHS_MAX];
-    bool done;
-    PP_TRY(pp_cli_parse(argc, argv, &command_verify, NULL, NULL, words, PATHS_MAX, &done));
-    if (done)
-        return 0;
+    PP_TRY(pp_cli_parse(argc, argv, &command_verify, NULL, NULL, words, PATHS_MAX));
     if (!words[0]) {
         return pp_fail(PP_EUSAGE, "which checkpoints? run folders, checkpoint folders or "
                                   "safetensors files");

@@ -12,10 +12,7 @@ static void help(FILE *f)
 
 static int run(int argc, char **argv)
 {
-    bool done;
-    PP_TRY(pp_cli_parse(argc, argv, &command_version, NULL, NULL, NULL, 0, &done));
-    if (done)
-        return 0;
+    PP_TRY(pp_cli_parse(argc, argv, &command_version, NULL, NULL, NULL, 0));
     printf("ppcli %s\n", PP_VERSION);
     for (const struct build_fact *b = build_facts(); b->what; b++)
         printf("%s: %s\n", b->what, b->text);

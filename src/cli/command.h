@@ -93,12 +93,13 @@ extern const struct pp_cli_option pp_cli_config_options[]; /* name NULL ends */
 /*
  * Parse argv by `options` (name NULL ends) and, when `settings` is not NULL, by
  * pp_cli_config_options too. Also accepts -q, -v, --no-color everywhere. `--help` prints the help
- * and sets *done: the command then returns 0. Positional words: at most max_words, into words[]
- * (unset ones NULL). Errors: PP_EUSAGE with the nearest known option.
+ * and returns PP_CLI_DONE, which main() takes for 0. Positional words: at most max_words, into
+ * words[] (unset ones NULL). Errors: PP_EUSAGE with the nearest known option.
  */
+#define PP_CLI_DONE (-1000)
 int pp_cli_parse(int argc, char **argv, const struct pp_command *command,
                  const struct pp_cli_option *options, struct pp_cli_settings *settings,
-                 const char **words, int max_words, bool *done);
+                 const char **words, int max_words);
 
 /* Is `word` one of -q, -v, --no-color (also under their long names)? Then it has taken effect. */
 bool pp_cli_presentation_flag(const char *word);

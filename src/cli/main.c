@@ -172,6 +172,7 @@ int main(int argc, char **argv)
     int at, rc = find_command(argc, argv, &at, &command);
     if (rc == 0 && command && (launch_speaks() || !command->one_rank))
         rc = command->run(argc - at, argv + at);
+    rc = rc == PP_CLI_DONE ? 0 : rc;
     pp_assert(rc <= 0);
     /* `ppcli keys | head`: the reader chose to leave, there is nobody to tell. */
     bool nobody = rc == PP_EIO && ferror(stdout) && reader_left();

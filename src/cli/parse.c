@@ -350,7 +350,7 @@ static int take_letters(struct scan *s, const char *word)
 
 int pp_cli_parse(int argc, char **argv, const struct pp_command *command,
                  const struct pp_cli_option *options, struct pp_cli_settings *settings,
-                 const char **words, int max_words, bool *done)
+                 const char **words, int max_words)
 {
     bool only_words = false;
     int n_words = 0;
@@ -360,13 +360,11 @@ int pp_cli_parse(int argc, char **argv, const struct pp_command *command,
                      .argc = argc,
                      .at = 1,
                      .argv = argv};
-    *done = false;
     if (describing.visit) {
         describing.config = settings != NULL;
         for (int i = 0; i < s.table.n; i++)
             describing.visit(s.table.items[i], describing.context);
-        *done = true;
-        return 0;
+        return PP_CLI_DONE;
     }
     for (int i = 0; i < max_words; i++)
         words[i] = NULL;
@@ -380,8 +378,7 @@ int pp_cli_parse(int argc, char **argv, const struct pp_command *command,
             only_words = true;
         } else if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
             print_help(stdout, command, options, settings != NULL);
-            *done = true;
-            return 0;
+            return PP_CLI_DONE;
         } else {
             PP_TRY(word[1] == '-' ? take_long(&s, word) : take_letters(&s, word));
         }
@@ -402,5 +399,5 @@ int pp_cli_describe(const struct pp_command *command, pp_cli_visit *visit, void 
     describing.visit = NULL;
     if (config)
         *config = describing.config;
-    return rc;
+    return rc == PP_CLI_DONE ? 0 : rc;
 }

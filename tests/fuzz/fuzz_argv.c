@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static struct pp_cli_settings settings;
     char *argv[WORDS_MAX + 2], name[] = "fuzz";
     int argc = 1;
-    bool flag = false, done = false;
+    bool flag = false;
     const char *string = NULL, *optional = NULL, *words[2];
     int number = 0;
     const struct pp_cli_option options[] = {
@@ -32,7 +32,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     argv[argc] = NULL;
     settings.n = 0;
-    int rc = pp_cli_parse(argc, argv, &command, options, &settings, words, 2, &done);
+    int rc = pp_cli_parse(argc, argv, &command, options, &settings, words, 2);
     if (rc < 0) {
         pp_assert(rc == PP_EUSAGE);
         fuzz_refused(rc);
