@@ -24,6 +24,12 @@ struct pp_bubble {
 /* Idle share of `ranks` ranks that computed `busy` together within `time`, in the same unit. */
 double pp_bubble_idle(double busy, double time, int ranks);
 
+/*
+ * The ideal bubble: F = I = W = 1, fused B, free hand-overs, one batch. (P-1)/(M+P-1) for gpipe and
+ * 1f1b. Errors: PP_ERESOURCE.
+ */
+int pp_bubble_ideal(const struct pp_plan *plan, double *out);
+
 /* Work of each rank in one step, with the optimizer and costs->launch: work[P]. Returns the sum. */
 double pp_sim_work(const struct pp_plan *plan, const struct pp_sim_costs *costs, double *work);
 

@@ -37,6 +37,8 @@ struct pp_drawing { /* nothing is owned */
  * when it would be wider than any line can be.
  */
 int pp_draw_grid(const struct pp_drawing *d, FILE *f);
+/* The grid of pp_sim_textbook(). Errors: as above. */
+int pp_draw_textbook(const struct pp_plan *plan, FILE *f);
 
 /* One self-contained picture, readable on light and dark pages. Errors: PP_EIO. */
 int pp_draw_svg(const struct pp_drawing *d, FILE *f);

@@ -156,34 +156,10 @@ int32_t pp_plan_message(const struct pp_plan *plan, int channel, int mb);
  */
 int pp_plan_prove(const struct pp_plan *plan);
 
-/*
- * Integer time line under in-order ranks and free hand-overs: how long a cell of each op takes, in
- * ticks per virtual stage (B = i + w; with fused_send B's message leaves at the end of B, as the
- * textbook draws it, else after its I half, as the executor does). Any of the outputs may be NULL.
- *   start[r][k], end[r][k] of action k of rank r (caller's arrays)
- *   *makespan: end of the last action; work[r]: busy ticks of rank r
- * Message slots are taken as plenty: a sender never waits for one here. Errors: PP_ERESOURCE.
- * Cannot deadlock: the plan is proved.
- */
-struct pp_ticks {
-    int64_t f, i, w;
-    bool fused_send;
-};
-int pp_plan_timeline(const struct pp_plan *plan, const struct pp_ticks *ticks,
-                     int64_t *const *start, int64_t *const *end, int64_t *makespan, int64_t *work);
-
-/* The ideal bubble: of the textbook time line (F = I = W, fused B, free hand-over), all ranks being
- * equally busy: 1 - max work / makespan. (P-1)/(M+P-1) for gpipe and 1f1b. Errors: PP_ERESOURCE. */
-int pp_plan_bubble(const struct pp_plan *plan, double *out);
-
 /* Compute cells as CSV (torch.distributed.pipelining's compute-only format, no idle cells): one
  * row per rank, "0F0,0F1,0B0"; two cells meant to overlap are one: "(0F3;3B1)OVERLAP_F_B".
  * This is what runs. Where that is not what was published (a schedule that `descends`),
  * pp_schedule_print_csv() prints the latter. */
 int pp_plan_print_csv(const struct pp_plan *plan, FILE *f);
-
-/* A picture for people: a title with ticks and bubble, then ranks down, unit time across, as one
- * would draw it on a whiteboard (F = I = W = 1, B = 2, "." idle). Errors: PP_EIO, PP_ERESOURCE. */
-int pp_plan_print_grid(const struct pp_plan *plan, FILE *f);
 
 #endif

@@ -28,10 +28,6 @@ struct pp_sim_costs {
                                 F + B; 0: ranks cannot overlap, a pair is F and then B */
     bool fused_send; /* B's message leaves at its end (textbook) or after its I half (ppcli) */
     bool slots;      /* a sender waits for a free message slot, as the executor does */
-    /* The zero-bubble paper's own figures of interleaved 1F1B (its table 5): a message that wraps
-     * round (forward from the last rank to rank 0, and the mirror) is waited for only when its
-     * micro-batch is the first of its P. Optimistic: for comparing with that column, no more. */
-    bool relaxed_wrap;
     /* The same batch this many times over (0: once). No rank waits for the others in between: each
      * spends between[r] (its optimizer; NULL: nothing), which counts as work, and goes on. The
      * results are of all steps together; times, when asked for, of the last one. */
@@ -58,8 +54,8 @@ void pp_sim_result_fini(struct pp_sim_result *r);
  * A lower bound: no schedule with the placement of this training plan does costs->steps steps in
  * less. Either the busiest rank works without a pause from its first input on, or its last input
  * gradient still has to travel to the first stage and become weights there; and the next step
- * cannot begin before. Hand-overs count, message slots do not; relaxed_wrap, which breaks the
- * chain, is not meant. Errors: PP_ERESOURCE. Linear in the number of virtual stages.
+ * cannot begin before. Hand-overs count, message slots do not. Errors: PP_ERESOURCE. Linear
+ * in the number of virtual stages.
  */
 int pp_sim_bound(const struct pp_plan *plan, const struct pp_sim_costs *costs, double *out);
 
@@ -67,5 +63,9 @@ int pp_sim_bound(const struct pp_plan *plan, const struct pp_sim_costs *costs, d
  * arrays[3 * n_virtual] is the caller's storage. */
 void pp_sim_uniform(const struct pp_plan *plan, double f, double i, double w, double *arrays,
                     struct pp_sim_costs *out);
+
+/* As one draws it on a whiteboard: every F, I and W of a stage takes 1, a B 2, and its message
+ * leaves at its end. arrays as above. */
+void pp_sim_textbook(const struct pp_plan *plan, double *arrays, struct pp_sim_costs *out);
 
 #endif

@@ -8,6 +8,7 @@
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
 #include "ppcli/best.h"
+#include "ppcli/draw.h"
 #include "command.h"
 
 #define MIB (1024.0 * 1024.0)
@@ -46,7 +47,7 @@ static int predict(struct explained *e)
         PP_TRY(pp_exec_predict(&spec, &e->ranks[r]));
     }
     PP_TRY(pp_predict_flops(l, &e->bubble, e->advice));
-    return pp_plan_bubble(l->plans[0].plan, &e->ideal);
+    return pp_bubble_ideal(l->plans[0].plan, &e->ideal);
 }
 
 static int stage_of_layer(const struct pp_layout *l, int layer)
@@ -187,7 +188,7 @@ static int print_schedule(const struct explained *e)
                l->coalesce > 1 ? "; bits may differ from exact" : "; bits as exact");
     }
     if (l->plans[0].m <= GRID_MAX_MICROBATCHES && l->stages <= 16)
-        PP_TRY(pp_plan_print_grid(l->plans[0].plan, stdout));
+        PP_TRY(pp_draw_textbook(l->plans[0].plan, stdout));
     return 0;
 }
 

@@ -95,8 +95,8 @@ int pp_pass_lower(struct pp_plan *plan, int32_t **out_order);
 int pp_pass_slots(struct pp_plan *plan, const int32_t *order);
 
 /*
- * One walk over all actions in an order that respects every wait, with times. The engine under
- * the time line, the slots and the proof: a rank runs until it must wait, and the event that it
+ * One walk over all actions in an order that respects every wait, with times (F = I = W = 1). The
+ * engine under the slots and the proof: a rank runs until it must wait, and the event that it
  * waits for wakes it, so the whole walk is linear in the number of actions.
  */
 enum pp_wait_kind {
@@ -110,15 +110,14 @@ struct pp_wait {
     int32_t message; /* to arrive; or whose reader must release the slot */
 };
 
-/* mid: end of the I half of a B, else end */
-typedef void pp_walk_visit(void *ctx, int rank, int k, int64_t start, int64_t mid, int64_t end);
+/* mid: end of the I half of a B, when its message leaves; else end */
+typedef void pp_walk_visit(void *ctx, int rank, int k, int64_t mid, int64_t end);
 
 struct pp_walk {
     const struct pp_plan *plan;
-    struct pp_ticks ticks;
     bool slots;           /* honour message slots (the executor's semantics), and keep no time:
                              waiting for a slot takes none */
-    pp_walk_visit *visit; /* with times only; may be NULL */
+    pp_walk_visit *visit; /* with times only */
     void *ctx;
 
     int64_t *avail;           /* [n_messages] time at which it is there, plus 1; 0: not yet */
@@ -135,8 +134,7 @@ struct pp_walk {
 };
 
 /* Allocates; pp_walk_fini() accepts a half-built or zeroed walk. Set visit and ctx in between. */
-int pp_walk_init(struct pp_walk *w, const struct pp_plan *plan, const struct pp_ticks *ticks,
-                 bool slots);
+int pp_walk_init(struct pp_walk *w, const struct pp_plan *plan, bool slots);
 /* 0, or PP_EFORMAT with the wait cycle. */
 int pp_walk_run(struct pp_walk *w);
 void pp_walk_fini(struct pp_walk *w);

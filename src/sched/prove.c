@@ -207,11 +207,10 @@ static int prove_memory(const struct pp_plan *plan)
 
 int pp_plan_prove(const struct pp_plan *plan)
 {
-    static const struct pp_ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = false};
     PP_TRY(prove_memory(plan));
 
     struct pp_walk w;
-    int rc = pp_walk_init(&w, plan, &unit, true);
+    int rc = pp_walk_init(&w, plan, true);
     if (rc == 0)
         rc = pp_walk_run(&w);
     pp_walk_fini(&w);

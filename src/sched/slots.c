@@ -152,7 +152,7 @@ static void free_at_least(struct freeing *f, int32_t message, int64_t t)
         f->free_at[message] = t;
 }
 
-static void visit(void *ctx, int rank, int k, int64_t start, int64_t mid, int64_t end)
+static void visit(void *ctx, int rank, int k, int64_t mid, int64_t end)
 {
     struct freeing *f = ctx;
     const struct pp_action *a = &f->plan->ranks[rank].actions[k];
@@ -218,10 +218,9 @@ static void channel_slots(struct pp_plan *plan, int c, const int32_t *order, con
 
 static int message_slots(struct pp_plan *plan, const int32_t *order)
 {
-    static const struct pp_ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = false};
     struct freeing f = {.plan = plan};
     struct pp_walk w;
-    int rc = pp_walk_init(&w, plan, &unit, false);
+    int rc = pp_walk_init(&w, plan, false);
     f.free_at = pp_alloc((size_t)plan->n_messages, sizeof(*f.free_at));
     if (rc < 0 || !f.free_at) {
         rc = PP_ERESOURCE;

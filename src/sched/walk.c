@@ -21,10 +21,9 @@ enum {
     BLOCK = 64
 };
 
-int pp_walk_init(struct pp_walk *w, const struct pp_plan *plan, const struct pp_ticks *ticks,
-                 bool slots)
+int pp_walk_init(struct pp_walk *w, const struct pp_plan *plan, bool slots)
 {
-    *w = (struct pp_walk){.plan = plan, .ticks = *ticks, .slots = slots};
+    *w = (struct pp_walk){.plan = plan, .slots = slots};
     size_t p = (size_t)plan->geometry.stages;
     w->now = pp_alloc(p, sizeof(*w->now));
     w->at = pp_alloc(p, sizeof(*w->at));
@@ -132,7 +131,6 @@ static void run_in_slots(struct pp_walk *w, int r)
 static void run_in_time(struct pp_walk *w, int r)
 {
     const struct pp_rank_plan *list = &w->plan->ranks[r];
-    const int64_t first[] = {w->ticks.f, w->ticks.i, w->ticks.w, w->ticks.i}; /* by op */
     int64_t now = w->now[r];
     int k = w->at[r];
 
@@ -147,14 +145,13 @@ static void run_in_time(struct pp_walk *w, int r)
             }
             start = avail > start ? avail : start;
         }
-        int64_t mid = start + first[a->op];
-        now = a->op == PP_OP_B ? mid + w->ticks.w : mid;
+        int64_t mid = start + 1;
+        now = a->op == PP_OP_B ? mid + 1 : mid;
         if (a->send >= 0) {
-            w->avail[a->send] = (w->ticks.fused_send ? now : mid) + 1;
+            w->avail[a->send] = mid + 1;
             wake(w, receiver(w->plan, a), PP_WAIT_MESSAGE, a->send);
         }
-        if (w->visit)
-            w->visit(w->ctx, r, k, start, mid, now);
+        w->visit(w->ctx, r, k, mid, now);
     }
     w->now[r] = now;
     w->at[r] = k;

@@ -41,6 +41,25 @@ double pp_sim_work(const struct pp_plan *plan, const struct pp_sim_costs *c, dou
     return all;
 }
 
+int pp_bubble_ideal(const struct pp_plan *plan, double *out)
+{
+    struct pp_sim_result res;
+    struct pp_sim_costs costs;
+    double *arrays = pp_alloc(3 * (size_t)plan->n_virtual, sizeof(*arrays));
+    int rc = PP_ERESOURCE;
+    if (arrays) {
+        pp_sim_textbook(plan, arrays, &costs);
+        rc = pp_sim_run(plan, &costs, false, &res);
+    }
+    if (rc == 0) {
+        /* all ranks work equally long */
+        *out = (res.makespan - res.work[0]) / res.makespan;
+        pp_sim_result_fini(&res);
+    }
+    pp_free(arrays);
+    return rc;
+}
+
 static int makespan(const struct pp_plan *plan, const struct pp_sim_costs *costs, int steps,
                     double *out)
 {

@@ -200,3 +200,21 @@ int pp_draw_grid(const struct pp_drawing *d, FILE *f)
     pp_free(g.ink);
     return rc;
 }
+
+int pp_draw_textbook(const struct pp_plan *plan, FILE *f)
+{
+    struct pp_sim_result res = {0};
+    struct pp_sim_costs costs;
+    struct pp_drawing d = {.plan = plan, .result = &res, .costs = &costs};
+    double *arrays = pp_alloc(3 * (size_t)plan->n_virtual, sizeof(*arrays));
+    int rc = PP_ERESOURCE;
+    if (arrays) {
+        pp_sim_textbook(plan, arrays, &costs);
+        rc = pp_sim_run(plan, &costs, true, &res);
+    }
+    if (rc == 0)
+        rc = pp_draw_grid(&d, f);
+    pp_sim_result_fini(&res);
+    pp_free(arrays);
+    return rc;
+}

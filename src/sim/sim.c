@@ -78,17 +78,6 @@ static void wake(struct sim *s, int rank, int64_t event)
     }
 }
 
-/* Is this a message that counts as there already (see relaxed_wrap)? */
-static bool is_relaxed(const struct sim *s, int channel, int mb)
-{
-    if (!s->costs->relaxed_wrap || mb % s->plan->geometry.stages == 0)
-        return false;
-    const struct pp_channel *ch = &s->plan->channels[channel];
-    int last = s->plan->geometry.stages - 1;
-    bool forward = channel % 2 == 0;
-    return ch->src_rank == (forward ? last : 0) && ch->dst_rank == (forward ? 0 : last);
-}
-
 static int64_t slot_of(const struct sim *s, int32_t message)
 {
     const struct pp_message *m = &s->plan->messages[message];
@@ -108,7 +97,7 @@ static int channel_out(const struct pp_action *a)
 /* May the action start, and not before when? If not, the rank waits. */
 static bool may_start(struct sim *s, int rank, const struct pp_action *a, double *start)
 {
-    if (a->recv >= 0 && !is_relaxed(s, channel_in(a), a->mb)) {
+    if (a->recv >= 0) {
         const struct lane *l = &s->lanes[channel_in(a)];
         if (l->n == 0) {
             s->wait[rank] = channel_in(a);
@@ -145,8 +134,6 @@ static int send_message(struct sim *s, int rank, const struct pp_action *a, doub
     int to = s->plan->channels[channel].dst_rank;
     if (s->released)
         s->released[slot_of(s, a->send)] = OCCUPIED;
-    if (is_relaxed(s, channel, a->mb))
-        return 0;
     if (to != rank) {
         double rows = c->rows ? c->rows[a->mb] : 1.0;
         t += c->latency + (c->transfer ? c->transfer[channel] * rows : 0.0);
@@ -163,7 +150,7 @@ static int run_action(struct sim *s, int rank, int k, const struct span *t)
     struct pp_sim_result *res = s->result;
     bool lets_go = s->plan->kind == PP_PLAN_EVAL || a->op == PP_OP_W || a->op == PP_OP_B;
 
-    if (a->recv >= 0 && !is_relaxed(s, channel_in(a), a->mb))
+    if (a->recv >= 0)
         lane_drop(&s->lanes[channel_in(a)]);
     if (a->send >= 0)
         PP_TRY(send_message(s, rank, a, t->sent));
@@ -432,4 +419,11 @@ void pp_sim_uniform(const struct pp_plan *plan, double f, double i, double w, do
         arrays[2 * n + s] = w / v;
     }
     *out = (struct pp_sim_costs){.f = arrays, .i = arrays + n, .w = arrays + 2 * (size_t)n};
+}
+
+void pp_sim_textbook(const struct pp_plan *plan, double *arrays, struct pp_sim_costs *out)
+{
+    double v = plan->geometry.chunks / plan->copies;
+    pp_sim_uniform(plan, v, v, v, arrays, out);
+    out->fused_send = true;
 }

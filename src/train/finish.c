@@ -69,7 +69,7 @@ static int report(struct trainer *tr, const struct pp_forecast *forecast, uint64
         .ranks = ranks,
         .weights_sha256 = sha,
     };
-    PP_TRY(pp_plan_bubble(forecast->plan, &s.bubble_ideal));
+    PP_TRY(pp_bubble_ideal(forecast->plan, &s.bubble_ideal));
     PP_TRY(pp_forecast_explain(forecast, loop_bubble(&all, l->ranks), &s.bubble));
     PP_TRY(advise(tr, &s, advice));
     rank_event_begin(tr->spec, PP_EVENT_REPORT, tr->t);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Schedules against published checksums, tables and formulas. */
 #include "test_sched_lists.h"
+#include "test_sched_line.h"
 #include "test_sched_peak.h"
 
 #define LEN(a) (sizeof(a) / sizeof((a)[0]))
@@ -63,9 +64,9 @@ static void csv_rows_are_those_of_torch(void **state)
 
 static int64_t makespan_of(const struct pp_plan *plan, bool fused)
 {
-    struct pp_ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = fused};
+    struct ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = fused};
     int64_t makespan = -1;
-    CHECK_OK(pp_plan_timeline(plan, &unit, NULL, NULL, &makespan, NULL));
+    time_line(plan, &unit, &makespan, NULL, NULL);
     return makespan;
 }
 
@@ -95,7 +96,7 @@ static void makespans_and_peaks_are_the_published_ones(void **state)
         CHECK_INT_EQ(peak_of(plan, 0), table[i].first4);
         CHECK_INT_EQ(peak_of(plan, 3), table[i].last4);
         double bubble;
-        CHECK_OK(pp_plan_bubble(plan, &bubble));
+        CHECK_OK(pp_bubble_ideal(plan, &bubble));
         double work = 24.0 * table[i].v;
         assert_float_equal(bubble, 1.0 - work / (double)table[i].p4m8, 1e-12);
         pp_plan_destroy(&plan);
@@ -122,7 +123,7 @@ static void every_size_has_the_bubble_of_the_formula(void **state)
                 bool is_naive = strcmp(*name, "naive") == 0;
                 struct pp_plan *plan = plan_named(*name, p, m);
                 double bubble = -1;
-                CHECK_OK(pp_plan_bubble(plan, &bubble));
+                CHECK_OK(pp_bubble_ideal(plan, &bubble));
                 assert_float_equal(bubble, is_naive ? naive : ideal, 1e-12);
                 CHECK_INT_EQ(makespan_of(plan, true), is_naive ? 3 * p * m : 3 * (m + p - 1));
                 pp_plan_destroy(&plan);
@@ -134,19 +135,19 @@ static void every_size_has_the_bubble_of_the_formula(void **state)
 static void unequal_ticks_follow_the_formula_too(void **state)
 {
     (void)state;
-    struct pp_ticks ticks = {.f = 5, .i = 7, .w = 3, .fused_send = true};
+    struct ticks ticks = {.f = 5, .i = 7, .w = 3, .fused_send = true};
     for (int p = 1; p <= 8; p++) {
         for (int m = 1; m <= 16; m++) {
             int64_t makespan;
             int64_t work[8];
             struct pp_plan *plan = plan_named("1f1b", p, m);
-            CHECK_OK(pp_plan_timeline(plan, &ticks, NULL, NULL, &makespan, work));
+            time_line(plan, &ticks, &makespan, work, NULL);
             CHECK_INT_EQ(makespan, (m + p - 1) * (5 + 7 + 3));
             for (int r = 0; r < p; r++)
                 CHECK_INT_EQ(work[r], m * (5 + 7 + 3));
             pp_plan_destroy(&plan);
             plan = plan_named("gpipe", p, m);
-            CHECK_OK(pp_plan_timeline(plan, &ticks, NULL, NULL, &makespan, NULL));
+            time_line(plan, &ticks, &makespan, NULL, NULL);
             CHECK_INT_EQ(makespan, (m + p - 1) * (5 + 7 + 3));
             pp_plan_destroy(&plan);
         }

@@ -4,6 +4,7 @@
  * tables.
  */
 #include "test_sched_times.h"
+#include "test_sched_line.h"
 #include "test_sched_peak.h"
 
 #define LEN(a) (sizeof(a) / sizeof((a)[0]))
@@ -125,14 +126,14 @@ static void looped_bfs_runs_its_input_gradients_as_published(void **state)
     free(text);
 }
 
-static int64_t makespan_of(const struct pp_plan *plan, struct pp_ticks ticks)
+static int64_t makespan_of(const struct pp_plan *plan, struct ticks ticks)
 {
     int64_t makespan = -1;
-    CHECK_OK(pp_plan_timeline(plan, &ticks, NULL, NULL, &makespan, NULL));
+    time_line(plan, &ticks, &makespan, NULL, NULL);
     return makespan;
 }
 
-static const struct pp_ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = true};
+static const struct ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = true};
 
 static void makespans_and_peaks_are_the_published_ones(void **state)
 {
@@ -168,7 +169,7 @@ static void makespans_and_peaks_are_the_published_ones(void **state)
         CHECK_INT_EQ(makespan_of(plan, unit), table[i].makespan);
         CHECK_INT_EQ(s.makespan, table[i].makespan);
         CHECK_INT_EQ(s.longest, table[i].longest);
-        CHECK_OK(pp_plan_bubble(plan, &bubble));
+        CHECK_OK(pp_bubble_ideal(plan, &bubble));
         double work = 3.0 * table[i].m * table[i].v;
         assert_float_equal(bubble, 1.0 - work / (double)table[i].makespan, 1e-12);
         for (int r = 0; r < p; r++)

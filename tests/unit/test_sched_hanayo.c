@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Hanayo: its order, its bubble in waves and ranks, its memory, every shape. */
 #include "test_sched_sim.h"
+#include "test_sched_line.h"
 
 static struct pp_plan *plan_waves(int p, int waves, int m)
 {
@@ -13,8 +14,8 @@ static struct pp_plan *plan_waves(int p, int waves, int m)
 static int64_t makespan_of(const struct pp_plan *plan, bool fused)
 {
     int64_t makespan = 0;
-    struct pp_ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = fused};
-    CHECK_OK(pp_plan_timeline(plan, &unit, NULL, NULL, &makespan, NULL));
+    struct ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = fused};
+    time_line(plan, &unit, &makespan, NULL, NULL);
     return makespan;
 }
 

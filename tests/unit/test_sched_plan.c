@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plan's passes one by one: what is refused and in which words, slots, time line, pictures. */
 #include "test_sched_lists.h"
+#include "test_sched_line.h"
 
 #define LEN(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -274,38 +275,39 @@ static void a_message_leaves_after_the_input_gradient_or_after_all(void **state)
 {
     (void)state;
     struct pp_plan *plan = plan_named("gpipe", 2, 1);
-    struct pp_ticks ticks = {.f = 2, .i = 3, .w = 4, .fused_send = true};
-    int64_t start[2][2], end[2][2], work[2], makespan;
-    int64_t *const starts[2] = {start[0], start[1]};
-    int64_t *const ends[2] = {end[0], end[1]};
-    CHECK_OK(pp_plan_timeline(plan, &ticks, starts, ends, &makespan, work));
-    CHECK_INT_EQ(start[0][0], 0);
-    CHECK_INT_EQ(end[0][0], 2);
-    CHECK_INT_EQ(start[1][0], 2);
-    CHECK_INT_EQ(start[1][1], 4);
-    CHECK_INT_EQ(end[1][1], 11);
-    CHECK_INT_EQ(start[0][1], 11);
+    struct ticks ticks = {.f = 2, .i = 3, .w = 4, .fused_send = true};
+    int64_t work[2], makespan;
+    struct pp_sim_result res;
+    time_line(plan, &ticks, &makespan, work, &res);
+    CHECK_INT_EQ(res.start[0][0], 0);
+    CHECK_INT_EQ(res.end[0][0], 2);
+    CHECK_INT_EQ(res.start[1][0], 2);
+    CHECK_INT_EQ(res.start[1][1], 4);
+    CHECK_INT_EQ(res.end[1][1], 11);
+    CHECK_INT_EQ(res.start[0][1], 11);
     CHECK_INT_EQ(makespan, 18);
     CHECK_INT_EQ(work[0], 9);
     CHECK_INT_EQ(work[1], 9);
+    pp_sim_result_fini(&res);
     ticks.fused_send = false;
-    CHECK_OK(pp_plan_timeline(plan, &ticks, starts, ends, &makespan, NULL));
-    CHECK_INT_EQ(start[0][1], 7);
+    time_line(plan, &ticks, &makespan, NULL, &res);
+    CHECK_INT_EQ(res.start[0][1], 7);
     CHECK_INT_EQ(makespan, 14);
+    pp_sim_result_fini(&res);
     pp_plan_destroy(&plan);
 }
 
 static void forward_only_plans_keep_nothing(void **state)
 {
     (void)state;
-    struct pp_ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = false};
+    struct ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = false};
     for (int p = 1; p <= 8; p++) {
         for (int m = 1; m <= 20; m++) {
             struct pp_geometry g = {.stages = p, .chunks = 1, .microbatches = m};
             struct pp_plan *plan = NULL;
             int64_t makespan;
             CHECK_OK(pp_plan_build_eval(&g, PP_PLACE_LOOP, &plan));
-            CHECK_OK(pp_plan_timeline(plan, &unit, NULL, NULL, &makespan, NULL));
+            time_line(plan, &unit, &makespan, NULL, NULL);
             CHECK_INT_EQ(makespan, m + p - 1);
             for (int s = 0; s < p; s++) {
                 CHECK_INT_EQ(plan->state_slots[s], 1);
@@ -322,7 +324,7 @@ static void forward_only_plans_keep_nothing(void **state)
 static void forward_only_plans_with_chunks_lose_no_time(void **state)
 {
     (void)state;
-    struct pp_ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = false};
+    struct ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = false};
     for (int p = 1; p <= 6; p++) {
         for (int v = 2; v <= 4; v++) {
             for (int m = p; m <= 4 * p; m += p) {
@@ -330,7 +332,7 @@ static void forward_only_plans_with_chunks_lose_no_time(void **state)
                 struct pp_plan *plan = NULL;
                 int64_t makespan;
                 CHECK_OK(pp_plan_build_eval(&g, PP_PLACE_LOOP, &plan));
-                CHECK_OK(pp_plan_timeline(plan, &unit, NULL, NULL, &makespan, NULL));
+                time_line(plan, &unit, &makespan, NULL, NULL);
                 CHECK_INT_EQ(makespan, m * v + p - 1);
                 for (int c = 0; c < plan->n_channels; c += 2)
                     assert_true(plan->channels[c].slots <= p + 3);
@@ -338,35 +340,6 @@ static void forward_only_plans_with_chunks_lose_no_time(void **state)
             }
         }
     }
-}
-
-static void the_grid_is_what_one_draws(void **state)
-{
-    (void)state;
-    struct pp_plan *plan = plan_named("1f1b", 2, 3);
-    char *text = printed(plan, pp_plan_print_grid);
-    CHECK_STR_EQ(text, "1f1b: 2 stages, 3 micro-batches; 12 ticks, bubble 25.0 %\n"
-                       "rank 0  F0 F1 .  .  B0--- F2 B1--- .  B2---\n"
-                       "rank 1  .  F0 B0--- F1 B1--- F2 B2--- .  .\n");
-    free(text);
-    pp_plan_destroy(&plan);
-
-    CHECK_OK(plan_of(1, 2, 1, PP_PLACE_V, "0F0,1F0,1I0,0I0,1W0,0W0", &plan));
-    text = printed(plan, pp_plan_print_grid);
-    CHECK_STR_EQ(text, "own lists: 1 stage x 2 chunks, 1 micro-batch; 6 ticks, bubble 0.0 %\n"
-                       "rank 0  0F0 1F0 1I0 0I0 1W0 0W0\n");
-    free(text);
-    pp_plan_destroy(&plan);
-
-    struct pp_geometry g = {.stages = 3, .chunks = 1, .microbatches = 11};
-    CHECK_OK(pp_plan_build_eval(&g, PP_PLACE_LOOP, &plan));
-    text = printed(plan, pp_plan_print_grid);
-    CHECK_STR_EQ(text, "forward only: 3 stages, 11 micro-batches; 13 ticks, bubble 15.4 %\n"
-                       "rank 0  F0  F1  F2  F3  F4  F5  F6  F7  F8  F9  F10 .   .\n"
-                       "rank 1  .   F0  F1  F2  F3  F4  F5  F6  F7  F8  F9  F10 .\n"
-                       "rank 2  .   .   F0  F1  F2  F3  F4  F5  F6  F7  F8  F9  F10\n");
-    free(text);
-    pp_plan_destroy(&plan);
 }
 
 static void a_full_disk_is_an_error(void **state)
@@ -378,7 +351,6 @@ static void a_full_disk_is_an_error(void **state)
     setvbuf(f, NULL, _IONBF, 0);
     struct pp_plan *plan = plan_named("gpipe", 2, 2);
     CHECK_FAILS(pp_plan_print_csv(plan, f), PP_EIO, "cannot write");
-    CHECK_FAILS(pp_plan_print_grid(plan, f), PP_EIO, "cannot write");
     pp_plan_destroy(&plan);
     fclose(f);
 }
@@ -408,7 +380,6 @@ int main(void)
         cmocka_unit_test(a_message_leaves_after_the_input_gradient_or_after_all),
         cmocka_unit_test(forward_only_plans_keep_nothing),
         cmocka_unit_test(forward_only_plans_with_chunks_lose_no_time),
-        cmocka_unit_test(the_grid_is_what_one_draws),
         cmocka_unit_test(a_full_disk_is_an_error),
         cmocka_unit_test(destroy_accepts_nothing),
     };

@@ -4,6 +4,7 @@
  * way out, time and memory by formula, and run in random interleavings.
  */
 #include "test_sched_sim.h"
+#include "test_sched_line.h"
 #include "test_sched_times.h"
 #include "test_sched_peak.h"
 
@@ -27,10 +28,10 @@ static struct pp_plan *plan_of(const char *name, int p, int v, int m)
     return plan;
 }
 
-static int64_t makespan_of(const struct pp_plan *plan, struct pp_ticks ticks)
+static int64_t makespan_of(const struct pp_plan *plan, struct ticks ticks)
 {
     int64_t makespan = -1;
-    CHECK_OK(pp_plan_timeline(plan, &ticks, NULL, NULL, &makespan, NULL));
+    time_line(plan, &ticks, &makespan, NULL, NULL);
     return makespan;
 }
 
@@ -250,7 +251,7 @@ static void eager_hides_all_hand_overs(void **state)
 static void bubbles_are_those_of_the_formulas(void **state)
 {
     (void)state;
-    static const struct pp_ticks costs[] = {
+    static const struct ticks costs[] = {
         {1, 1, 1, true}, {5, 7, 3, true}, {4, 8, 4, true}, {9, 6, 6, true}};
     for (size_t i = 0; i < LEN(costs); i++) {
         int64_t f = costs[i].f;
@@ -285,7 +286,7 @@ static void bubbles_are_those_of_the_formulas(void **state)
 static void chunks_divide_the_bubble(void **state)
 {
     (void)state;
-    static const struct pp_ticks costs[] = {{1, 1, 1, true}, {5, 7, 3, true}, {5, 5, 4, true}};
+    static const struct ticks costs[] = {{1, 1, 1, true}, {5, 7, 3, true}, {5, 5, 4, true}};
     for (size_t i = 0; i < LEN(costs); i++) {
         int64_t f = costs[i].f;
         int64_t b = costs[i].i;
@@ -348,7 +349,7 @@ static void memory_is_that_of_the_formulas(void **state)
 static void uneven_counts_keep_the_small_bubble(void **state)
 {
     (void)state;
-    static const struct pp_ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = true};
+    static const struct ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = true};
     for (int v = 1; v <= 4; v++) {
         for (int p = 1; p <= 8; p++) {
             for (int m = p; m <= 33; m++) {
@@ -367,7 +368,7 @@ static void uneven_counts_keep_the_small_bubble(void **state)
 static void hundreds_of_ranks_are_proved_too(void **state)
 {
     (void)state;
-    static const struct pp_ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = true};
+    static const struct ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = true};
     static const struct {
         const char *name;
         int v;

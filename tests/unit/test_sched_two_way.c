@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two pipelines in opposite directions: published rows, idle times and peaks. */
 #include "test_sched_lists.h"
+#include "test_sched_line.h"
 #include "test_sim_shapes.h"
 
 #define LEN(a) (sizeof(a) / sizeof((a)[0]))
@@ -100,11 +101,11 @@ static void chimera_has_the_authors_rows(void **state)
 static void chimera_has_half_the_bubble_of_1f1b(void **state)
 {
     (void)state;
-    static const struct pp_ticks even = {.f = 1, .i = 1, .w = 0, .fused_send = true};
+    static const struct ticks even = {.f = 1, .i = 1, .w = 0, .fused_send = true};
     for (int p = 2; p <= 16; p += 2) {
         struct pp_plan *plan = plan_of("chimera", p, p);
         int64_t makespan;
-        CHECK_OK(pp_plan_timeline(plan, &even, NULL, NULL, &makespan, NULL));
+        time_line(plan, &even, &makespan, NULL, NULL);
         CHECK_INT_EQ(makespan, 2 * p + p - 2);
         pp_plan_destroy(&plan);
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The schedules over a V: published checksums and rows, times, memory, and what they refuse. */
 #include "test_sched_sim.h"
+#include "test_sched_line.h"
 #include "test_sched_times.h"
 #include "test_sched_peak.h"
 
@@ -111,15 +112,15 @@ static void times_and_peaks_are_the_published_ones(void **state)
         {"1f1b-v", 4, 8, 63, 0, 6, 0},    {"1f1b-v", 8, 16, 129, 0, 12, 0},
         {"dualpipev", 4, 8, 54, 0, 9, 3}, {"dualpipev", 8, 16, 110, 0, 17, 3},
     };
-    static const struct pp_ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = true};
+    static const struct ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = true};
     for (size_t i = 0; i < LEN(table); i++) {
         int64_t makespan = 0;
         double bubble = 0;
         struct spans spans;
         print_message("# %s p%d m%d\n", table[i].name, table[i].p, table[i].m);
         struct pp_plan *plan = plan_v(table[i].name, table[i].p, table[i].m);
-        CHECK_OK(pp_plan_timeline(plan, &unit, NULL, NULL, &makespan, NULL));
-        CHECK_OK(pp_plan_bubble(plan, &bubble));
+        time_line(plan, &unit, &makespan, NULL, NULL);
+        CHECK_OK(pp_bubble_ideal(plan, &bubble));
         assert_float_equal(bubble, 1.0 - 6.0 * table[i].m / (double)makespan, 1e-12);
         spans_of(plan, &(struct times){.f = 1, .i = 1, .w = 1, .pair = table[i].pair}, &spans);
         CHECK_INT_EQ(spans.makespan, table[i].makespan);
@@ -133,25 +134,18 @@ static void times_and_peaks_are_the_published_ones(void **state)
     }
 }
 
-/* The longest time that a rank needs for its own list, from pp_plan_timeline. */
+/* The longest time that a rank needs for its own list. */
 static int64_t longest_span(const struct pp_plan *plan)
 {
-    static const struct pp_ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = true};
-    int p = plan->geometry.stages;
-    int64_t *start[RANKS_MAX] = {NULL};
-    int64_t *end[RANKS_MAX] = {NULL};
+    static const struct ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = true};
+    struct pp_sim_result res;
     int64_t longest = 0;
-    for (int r = 0; r < p; r++) {
-        start[r] = need((size_t)plan->ranks[r].n_actions, sizeof(int64_t));
-        end[r] = need((size_t)plan->ranks[r].n_actions, sizeof(int64_t));
-    }
-    CHECK_OK(pp_plan_timeline(plan, &unit, start, end, NULL, NULL));
-    for (int r = 0; r < p; r++) {
-        int64_t span = end[r][plan->ranks[r].n_actions - 1] - start[r][0];
+    time_line(plan, &unit, NULL, NULL, &res);
+    for (int r = 0; r < plan->geometry.stages; r++) {
+        int64_t span = (int64_t)(res.last_end[r] - res.first_start[r]);
         longest = span > longest ? span : longest;
-        free(start[r]);
-        free(end[r]);
     }
+    pp_sim_result_fini(&res);
     return longest;
 }
 
@@ -206,15 +200,15 @@ static void dualpipev_gains_from_overlap_as_published(void **state)
 static void dualpipev_without_overlap_takes_the_time_of_zb_v(void **state)
 {
     (void)state;
-    static const struct pp_ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = true};
+    static const struct ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = true};
     for (int p = 1; p <= 8; p++) {
         for (int m = 2 * p; m <= 24; m++) {
             int64_t zero = 0;
             int64_t dual = 0;
             struct pp_plan *zb_v = plan_v("zb-v", p, m);
             struct pp_plan *dualpipev = plan_v("dualpipev", p, m);
-            CHECK_OK(pp_plan_timeline(zb_v, &unit, NULL, NULL, &zero, NULL));
-            CHECK_OK(pp_plan_timeline(dualpipev, &unit, NULL, NULL, &dual, NULL));
+            time_line(zb_v, &unit, &zero, NULL, NULL);
+            time_line(dualpipev, &unit, &dual, NULL, NULL);
             CHECK_INT_EQ(zero, 6 * m + p - 1);
             CHECK_INT_EQ(dual, zero);
             pp_plan_destroy(&zb_v);

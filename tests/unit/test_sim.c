@@ -236,30 +236,6 @@ static void forward_only_plans_agree_too(void **state)
     }
 }
 
-static void whole_numbers_agree_with_the_integer_time_line(void **state)
-{
-    (void)state;
-    struct pp_plan *plan = plan_of("1f1b", 5, 9);
-    struct pp_ticks ticks = {.f = 2, .i = 3, .w = 1};
-    struct rank_costs rc = {.f = 2, .i = 3, .w = 1};
-    for (int fused = 0; fused < 2; fused++) {
-        int64_t makespan;
-        int64_t work[5];
-        struct pp_sim_result res;
-        double arrays[15];
-        struct pp_sim_costs costs;
-        ticks.fused_send = fused;
-        CHECK_OK(pp_plan_timeline(plan, &ticks, NULL, NULL, &makespan, work));
-        pp_sim_uniform(plan, rc.f, rc.i, rc.w, arrays, &costs);
-        costs.fused_send = fused;
-        CHECK_OK(pp_sim_run(plan, &costs, false, &res));
-        CHECK_INT_EQ((int)res.makespan, (int)makespan);
-        CHECK_INT_EQ((int)res.work[2], (int)work[2]);
-        pp_sim_result_fini(&res);
-    }
-    pp_plan_destroy(&plan);
-}
-
 static void a_gradient_that_leaves_after_its_input_half_arrives_earlier(void **state)
 {
     (void)state;
@@ -474,7 +450,6 @@ int main(void)
         cmocka_unit_test(uneven_stages_and_tails_agree_with_a_slow_recomputation),
         cmocka_unit_test(every_shape_is_simulated_within_its_bounds_or_refused),
         cmocka_unit_test(forward_only_plans_agree_too),
-        cmocka_unit_test(whole_numbers_agree_with_the_integer_time_line),
         cmocka_unit_test(a_gradient_that_leaves_after_its_input_half_arrives_earlier),
         cmocka_unit_test(a_chunk_costs_its_part_of_a_rank),
         cmocka_unit_test(times_are_there_only_when_asked_for),

@@ -13,7 +13,6 @@
 
 struct rank_costs { /* of one micro-batch on one whole rank; textbook B */
     double f, i, w, comm, overlap;
-    bool relaxed;
 };
 
 /* "interleaved v4", "1f1b-eager k2", "zb-auto c8", "gpipe"; made for these costs */
@@ -57,7 +56,6 @@ static inline void simulate(const struct pp_plan *plan, const struct rank_costs 
     pp_sim_uniform(plan, rc->f, rc->i, rc->w, arrays, &costs);
     costs.latency = rc->comm;
     costs.overlap = rc->overlap;
-    costs.relaxed_wrap = rc->relaxed;
     costs.fused_send = true;
     CHECK_OK(pp_sim_run(plan, &costs, false, out));
     free(arrays);
