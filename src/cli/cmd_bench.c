@@ -30,12 +30,14 @@ static void help(FILE *f)
           "  ppcli bench --handover                          a message between two ranks\n"
           "  ppcli bench --engine                            the engine against a plain loop\n"
           "\n"
-          "Options that shape a run take lists: every combination is a row. First this machine's\n"
-          "ceilings are measured; then, in rounds, every row trains the same steps, every second\n"
-          "round backwards. A row whose weights are not those of the run with one stage, bit for\n"
-          "bit, is INVALID, shows no speed, and makes the exit code 1. A row that its schedule\n"
-          "refuses is skipped and says why. Without CONFIG: model 784-512x16-10, synthetic data,\n"
-          "batch 512, 16 micro-batches, 2 stages, 1f1b.\n",
+          "Options that shape a run take lists; every combination is a row. bench first measures\n"
+          "the ceilings of this machine. Then it trains every row for the same steps, in rounds,\n"
+          "every second round backwards.\n"
+          "The weights of a row must be those of the run with one stage, bit for bit. A row that\n"
+          "fails is INVALID: it shows no speed and the exit code is 1. A row that its schedule\n"
+          "refuses is skipped and says why.\n"
+          "Without CONFIG: model 784-512x16-10, synthetic data, batch 512, 16 micro-batches,\n"
+          "2 stages, 1f1b.\n",
           f);
 }
 
@@ -327,9 +329,10 @@ static int run(int argc, char **argv)
         {"repeat", 0, PP_CLI_INT, &q.repeat, "N", "rounds; 5"},
         {"warmup", 0, PP_CLI_INT, &q.warmup, "STEPS",
          "steps before the clock starts; a tenth, at least 2"},
-        {"time", 0, PP_CLI_STRING, &q.time, "SECONDS", "of one measurement, about; 1"},
+        {"time", 0, PP_CLI_STRING, &q.time, "SECONDS", "about how long one measurement takes; 1"},
         {"format", 0, PP_CLI_STRING, &q.format, "md|json|jsonl|csv", "what to print"},
-        {"output", 'o', PP_CLI_STRING, &q.output, "FILE", "write it there (and a table to stdout)"},
+        {"output", 'o', PP_CLI_STRING, &q.output, "FILE",
+         "write the result there and a table to stdout"},
         {"min-sps", 0, PP_CLI_STRING, &q.min_sps, "N", "exit 1 when a row has fewer samples/s"},
         {"compare", 0, PP_CLI_STRING, &q.compare, "OLD.json",
          "NEW.json: compare two results instead"},
@@ -338,9 +341,8 @@ static int run(int argc, char **argv)
         {"engine", 0, PP_CLI_FLAG, &q.engine, NULL,
          "instead: what the engine costs beyond computing"},
         {"trace", 0, PP_CLI_STRING, &q.trace, "FILE",
-         "and a trace of 20 untimed steps of every row, for ui.perfetto.dev"},
-        {"no-ceilings", 0, PP_CLI_FLAG, &q.no_ceilings, NULL,
-         "do not measure what the machine can do"},
+         "also trace 20 untimed steps of every row, for ui.perfetto.dev"},
+        {"no-ceilings", 0, PP_CLI_FLAG, &q.no_ceilings, NULL, "do not measure the ceilings"},
         {0},
     };
     const char *words[1];

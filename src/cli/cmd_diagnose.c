@@ -16,12 +16,13 @@
 static void help(FILE *f)
 {
     fputs(
-        "  ppcli diagnose runs/mnist-20260131-120000    of a run that is under way or has ended\n"
+        "  ppcli diagnose runs/mnist-20260131-120000    a run that is running or has ended\n"
         "\n"
-        "Every rank records its actions in the run folder as it goes, so this also works when the\n"
-        "run was killed. First the verdict: whether a rank holds the others up, which, what it is\n"
-        "in, and who waits for whom; then the state and the last 20 actions of every rank, with\n"
-        "the time since its start. A run that hangs ends by itself after run.hang_timeout.\n",
+        "Shows what the ranks of a run are doing, or did last. Works also after the run was\n"
+        "killed, because every rank records its actions in the run folder.\n"
+        "First comes the verdict: which rank holds the others up, if any, in what action, and who\n"
+        "waits for whom. Then the state and the last 20 actions of every rank follow, with the\n"
+        "time since its start. A run that hangs ends by itself after run.hang_timeout.\n",
         f);
 }
 

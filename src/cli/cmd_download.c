@@ -11,14 +11,14 @@
 
 static void help(FILE *f)
 {
-    fputs("  ppcli download                          what there is, and where it goes\n"
-          "  ppcli download mnist cifar10            or: all\n"
+    fputs("  ppcli download                          list the data sets and their folders\n"
+          "  ppcli download mnist cifar10            fetch these two; all fetches all\n"
           "  ppcli download mnist --from /mnt/stick  from a folder, or https://host/mnist\n"
           "\n"
-          "Files get their names once their SHA-256 digests are right; good ones that are there\n"
-          "are left alone. Without --dir they go to $PPCLI_DATA_DIR/NAME, else\n"
-          "${XDG_DATA_HOME:-~/.local/share}/ppcli/NAME, where training looks for them. The folder\n"
-          "is printed on stdout. `ppcli download-mnist` still means `ppcli download mnist`.\n",
+          "A file gets its final name when its SHA-256 digest is right; good files that exist are\n"
+          "kept. Without --dir the files go to $PPCLI_DATA_DIR/NAME, else to\n"
+          "${XDG_DATA_HOME:-~/.local/share}/ppcli/NAME, where training looks for them. Prints the\n"
+          "folder on stdout. `ppcli download-mnist` still means `ppcli download mnist`.\n",
           f);
 }
 
@@ -58,7 +58,8 @@ static int run(int argc, char **argv)
     const struct pp_cli_option options[] = {
         {"dataset", 0, PP_CLI_STRING, &dataset, "NAME", "the same as the word NAME"},
         {"dir", 0, PP_CLI_STRING, &dir, "DIR", "put the files here"},
-        {"from", 0, PP_CLI_STRING, &from, "URL-or-DIR", "take them from here, not from a mirror"},
+        {"from", 0, PP_CLI_STRING, &from, "URL-or-DIR",
+         "take the files from here, not from a mirror"},
         {0},
     };
     PP_TRY(pp_cli_parse(argc, argv, &command_download, options, NULL, words, SETS_MAX - 1));

@@ -30,14 +30,15 @@ struct found {
 
 static void help(FILE *f)
 {
-    fputs("  ppcli env                      this build and this machine\n"
-          "  ppcli env --format json        for other programs and bug reports\n"
-          "\n"
-          "Prints the version with what was built in, the processor with its caches and the\n"
-          "memory that a run may take, the backends that can run here, and of GPUs the\n"
-          "driver, the libraries, every device, and which of them reach each other's memory.\n"
-          "What is not there is said, and what would bring it.\n",
-          f);
+    fputs(
+        "  ppcli env                      this build and this machine\n"
+        "  ppcli env --format json        for other programs and bug reports\n"
+        "\n"
+        "Prints the version and what was built in; the processor, its caches, and the memory that\n"
+        "a run may take; the backends that can run here; the GPU driver, its libraries, every\n"
+        "device, and which devices reach each other's memory. Names what is missing and how to\n"
+        "get it.\n",
+        f);
 }
 
 static void find(const struct pp_backend_ops *ops, struct found *out)

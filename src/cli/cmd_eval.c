@@ -14,8 +14,8 @@ static void help(FILE *f)
           "  ppcli eval mnist.ini --checkpoint weights.safetensors    weights from elsewhere\n"
           "  ppcli eval mnist.ini --checkpoint runs/a --stages 4      on four ranks\n"
           "\n"
-          "Tests the weights with the test set of the config's data: accuracy and loss, the same\n"
-          "for any number of stages. Nothing is trained, and nothing is written but the file of\n"
+          "Computes accuracy and loss of the weights on the test set of the config. The result is\n"
+          "the same for any number of stages. Trains nothing and writes nothing but the file of\n"
           "--predictions.\n",
           f);
 }

@@ -24,15 +24,15 @@ struct explained {
 
 static void help(FILE *f)
 {
-    fputs("  ppcli explain mnist.ini                  what would run\n"
-          "  ppcli explain mnist.ini --stages 4       with other values\n"
-          "  ppcli explain mnist.ini --format json    for other programs\n"
-          "\n"
-          "Shows every value of the config with its origin, the layers with shapes,\n"
-          "parameters and flops, which stage holds which layer, the bytes that cross each\n"
-          "boundary, the memory each rank will take (exact), and the schedule as a picture.\n"
-          "Needs no data set and starts no ranks.\n",
-          f);
+    fputs(
+        "  ppcli explain mnist.ini                  what would run\n"
+        "  ppcli explain mnist.ini --stages 4       with other values\n"
+        "  ppcli explain mnist.ini --format json    for other programs\n"
+        "\n"
+        "Shows every value of the config with its origin; the layers with shapes, parameters and\n"
+        "flops; the stage of each layer; the bytes that cross each boundary; the exact memory of\n"
+        "each rank; and the schedule as a picture. Needs no data set and starts no ranks.\n",
+        f);
 }
 
 static int predict(struct explained *e)

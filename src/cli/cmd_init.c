@@ -12,16 +12,16 @@
 
 static void help(FILE *f)
 {
-    fputs("  ppcli init > my.ini                            on the digits that come with ppcli\n"
-          "  ppcli init samples.csv test.csv > my.ini         on your own tables\n"
-          "  ppcli init train-x.npy train-y.npy test-x.npy test-y.npy -o my.ini\n"
-          "\n"
-          "Prints a commented config for a multi-layer perceptron (mlp). The files are read, so "
-          "that\n"
-          "its sizes fit them: two tables (CSV), or four NumPy or IDX files. See data.dataset in\n"
-          "ppcli.ini(5) for what they may hold. Their names are written as given, and a relative\n"
-          "one means: beside the config.\n",
-          f);
+    fputs(
+        "  ppcli init > my.ini                            the digits that come with ppcli\n"
+        "  ppcli init samples.csv test.csv > my.ini       your own tables\n"
+        "  ppcli init train-x.npy train-y.npy test-x.npy test-y.npy -o my.ini\n"
+        "\n"
+        "Prints a commented config for a multi-layer perceptron (mlp). With files, either two\n"
+        "tables (CSV) or four NumPy or IDX files, it reads them and chooses sizes that fit.\n"
+        "ppcli.ini(5), section YOUR OWN DATA, says what they may hold. The config names the files\n"
+        "as you gave them; a relative name counts from the folder of the config.\n",
+        f);
 }
 
 static const struct kind {
@@ -130,8 +130,9 @@ static int run(int argc, char **argv)
 {
     const char *out = NULL, *label = "last", *words[FILES_MAX + 2] = {NULL};
     const struct pp_cli_option options[] = {
-        {"label", 0, PP_CLI_STRING, &label, "COLUMN", "tables: first, last or a name; last"},
-        {"output", 'o', PP_CLI_STRING, &out, "FILE", "write there; one that exists is kept"},
+        {"label", 0, PP_CLI_STRING, &label, "COLUMN",
+         "tables: column of the label: first, last or a name; last"},
+        {"output", 'o', PP_CLI_STRING, &out, "FILE", "write there; refused if it exists"},
         {0},
     };
     PP_TRY(pp_cli_parse(argc, argv, &command_init, options, NULL, words, FILES_MAX + 1));

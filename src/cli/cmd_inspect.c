@@ -17,7 +17,8 @@ static void help(FILE *f)
           "  ppcli inspect runs/a/checkpoints/step-00001200\n"
           "  ppcli inspect weights.safetensors           also one that PyTorch wrote\n"
           "\n"
-          "Reads headers, not the data: 'ppcli verify' compares those with their digests.\n",
+          "Shows step, size and every tensor. Reads only the headers; ppcli verify checks the "
+          "data.\n",
           f);
 }
 

@@ -22,26 +22,26 @@
 
 static void help(FILE *f)
 {
-    fputs("  ppcli plan --schedule 1f1b --stages 4 --microbatches 8      draw it\n"
-          "  ppcli plan mnist.ini                                        the schedule of a config\n"
-          "  ppcli plan --schedule zb-v --stages 4 --microbatches 8 --format svg > zb-v.svg\n"
-          "  ppcli plan --schedule 1f1b --stages 4 --microbatches 8 --cost-f 2,1,1,1\n"
-          "  ppcli plan --csv table.csv                                  a table from elsewhere\n"
-          "  ppcli plan mnist.ini --best --memory 4Gi                    the fastest here\n"
-          "\n"
-          "Proves a schedule at this shape, simulates it with the given costs and shows it.\n"
-          "A cost is the time of one micro-batch on one whole rank, in any unit; a chunk takes\n"
-          "its share of it. One number is for all; with commas, one for each stage or chunk,\n"
-          "for --cost-comm one for each boundary. The bubble is the mean idle share of all\n"
-          "ranks in that step.\n"
-          "Formats: grid for people, svg for documents, page to zoom and hover in a browser,\n"
-          "trace for Perfetto (one unit is a millisecond), json for programs,\n"
-          "csv and csv-comms (with sends and receives) for torch.distributed.pipelining;\n"
-          "--csv reads both, also of 2024.\n"
-          "With a config, json and grid also know the memory of every rank.\n"
-          "ppcli keys pipeline.schedule explains the schedules; those with two copies of the\n"
-          "weights can be planned, but not trained with.\n",
-          f);
+    fputs(
+        "  ppcli plan --schedule 1f1b --stages 4 --microbatches 8      draw it\n"
+        "  ppcli plan mnist.ini                                        the schedule of a config\n"
+        "  ppcli plan --schedule zb-v --stages 4 --microbatches 8 --format svg > zb-v.svg\n"
+        "  ppcli plan --schedule 1f1b --stages 4 --microbatches 8 --cost-f 2,1,1,1\n"
+        "  ppcli plan --csv table.csv                                  a table from elsewhere\n"
+        "  ppcli plan mnist.ini --best --memory 4Gi                    the fastest here\n"
+        "\n"
+        "Proves that a schedule of this shape finishes, simulates it with the given costs, and\n"
+        "shows it. ppcli keys pipeline.schedule explains the schedules. Those with two copies of\n"
+        "the weights can be planned, but not trained with.\n"
+        "A cost is the time of one micro-batch on one whole rank, in any unit; a chunk takes its\n"
+        "share of it. One number is for all; a list with commas has one number for each stage or\n"
+        "chunk, and for --cost-comm one for each boundary.\n"
+        "The bubble is the mean idle share of all ranks in that step.\n"
+        "Formats: grid for people, svg for documents, page to zoom in a browser, json for\n"
+        "programs, trace for Perfetto (one unit is a millisecond), csv and csv-comms (with sends\n"
+        "and receives) for torch.distributed.pipelining; --csv reads both, also those of 2024.\n"
+        "With a config, json and grid also show the memory of every rank.\n",
+        f);
 }
 
 /* ---- formats */
@@ -148,29 +148,29 @@ static int run(int argc, char **argv)
         {"format", 0, PP_CLI_CHOICE, &number, FORMATS, "what to print"},
         {"best", 0, PP_CLI_FLAG, &how.best, NULL,
          "measure this machine and rank all ways to run CONFIG"},
-        {"memory", 0, PP_CLI_STRING, &how.memory, "BYTES", "--best: what a rank may hold (4Gi)"},
+        {"memory", 0, PP_CLI_STRING, &how.memory, "BYTES", "--best: memory a rank may take (4Gi)"},
         {"check", 0, PP_CLI_FLAG, &how.check, NULL,
-         "--best, and run the first three for a few seconds each"},
+         "--best: also run the first three for a few seconds"},
         {"csv", 0, PP_CLI_STRING, &w.csv, "FILE",
          "read the plan from a table; - is standard input"},
         {"chunks", 0, PP_CLI_KEY, (void *)"pipeline.chunks", "V", "pieces of the model per rank"},
         {"group", 0, PP_CLI_KEY, (void *)"pipeline.group", "G",
          "interleaved: micro-batches per group"},
-        {"eager", 0, PP_CLI_KEY, (void *)"pipeline.eager", "K", "1f1b-eager: its k"},
+        {"eager", 0, PP_CLI_KEY, (void *)"pipeline.eager", "K",
+         "1f1b-eager: how far ahead it runs"},
         {"coalesce", 0, PP_CLI_KEY, (void *)"train.coalesce", "K",
          "weight gradients of K micro-batches at a time"},
         {"memory-cap", 0, PP_CLI_KEY, (void *)"pipeline.memory_cap", "X",
          "zb-auto: forwards a rank may hold"},
-        {"cost-f", 0, PP_CLI_STRING, &w.costs[PLAN_COST_F], "T,...",
-         "time of a forward on one rank, or on each; 1"},
+        {"cost-f", 0, PP_CLI_STRING, &w.costs[PLAN_COST_F], "T,...", "time of a forward pass; 1"},
         {"cost-i", 0, PP_CLI_STRING, &w.costs[PLAN_COST_I], "T,...",
          "time of an input gradient; 1"},
         {"cost-w", 0, PP_CLI_STRING, &w.costs[PLAN_COST_W], "T,...",
          "time of a weight gradient; 1"},
         {"cost-comm", 0, PP_CLI_STRING, &w.costs[PLAN_COST_COMM], "T,...",
-         "time of a hand-over, or of each boundary's; 0"},
+         "time of a hand-over; 0"},
         {"cost-overlap", 0, PP_CLI_STRING, &w.costs[PLAN_COST_OVERLAP], "PART",
-         "overlapped pairs take this part of F + B; none overlap"},
+         "a pair of F and B takes this part of their sum; none"},
         {0},
     };
     const char *words[1];

@@ -11,17 +11,18 @@
 
 static void help(FILE *f)
 {
-    fputs("  ppcli report runs/mnist-20260131-120000      write report.html into the run folder\n"
-          "  ppcli report runs/a -o - > page.html         to standard output\n"
-          "  ppcli report runs/a runs/b runs/c            runs compared on one page\n"
-          "  ppcli report trace.json                      one step of a trace of train or plan\n"
-          "\n"
-          "The page is one file and needs no network: results, curves, one step of the pipeline\n"
-          "measured and simulated (zoom with the wheel, drag, hover), time and memory of every\n"
-          "rank, the config with its origins, the environment. A run that was stopped or is\n"
-          "still going is shown as far as it got. Prints the path of the page; of several runs\n"
-          "it is compare.html in the last one's folder.\n",
-          f);
+    fputs(
+        "  ppcli report runs/mnist-20260131-120000      write report.html into the run folder\n"
+        "  ppcli report runs/a -o - > page.html         to standard output\n"
+        "  ppcli report runs/a runs/b runs/c            runs compared on one page\n"
+        "  ppcli report trace.json                      one step of a trace of train or plan\n"
+        "\n"
+        "Writes one HTML file that needs no network, and prints its path. It shows results,\n"
+        "curves, one step of the pipeline measured and simulated (zoom with the wheel, drag,\n"
+        "hover), time and memory of every rank, the config with its origins, and the environment.\n"
+        "A run that was stopped or is still running is shown as far as it got.\n"
+        "The page of several runs is compare.html in the folder of the last one.\n",
+        f);
 }
 
 static int write_page(struct pp_report *const *runs, int n, const char *path)
@@ -59,7 +60,7 @@ static int run(int argc, char **argv)
     bool compare = false;
     const struct pp_cli_option options[] = {
         {"output", 'o', PP_CLI_STRING, &output, "FILE", "where to write; - is standard output"},
-        {"compare", 0, PP_CLI_FLAG, &compare, NULL, "ask for at least two runs"},
+        {"compare", 0, PP_CLI_FLAG, &compare, NULL, "require at least two runs"},
         {0},
     };
     const char *words[PP_REPORT_RUNS_MAX];

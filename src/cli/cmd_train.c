@@ -12,19 +12,18 @@ static void help(FILE *f)
         "  ppcli train mnist.ini --stages 4 --epochs 1  the same with other values\n"
         "  ppcli train mnist.ini --launch mpirun        one process per rank\n"
         "  mpirun -np 2 ppcli train mnist.ini           the same, started by hand\n"
-        "  ppcli train mnist.ini --resume               go on where it stopped\n"
-        "  ppcli train mnist.ini --trace trace.json     and what every rank did in 50 steps\n"
+        "  ppcli train mnist.ini --resume               continue where the last run stopped\n"
+        "  ppcli train mnist.ini --trace trace.json     also record 50 steps of every rank\n"
         "\n"
-        "Trains, evaluates after every epoch, and leaves metrics.jsonl, summary.json, "
-        "timeline.json\n"
-        "and config.resolved.ini in the run folder (runs/NAME-TIME unless --dir says another;\n"
-        "--dir '' writes nothing), with checkpoints after every epoch and at the end (ppcli keys\n"
-        "checkpoint). INT, TERM, HUP and USR1 save and end the run with exit code 75, a second "
-        "INT\n"
-        "ends it at once; USR2 saves and goes on. A run that goes on from a checkpoint has the\n"
-        "bits of one that was never interrupted, also with other stages. Log lines and the summary "
-        "go to stdout, the story of the\n"
-        "run and the live status line to stderr.\n",
+        "Trains and evaluates after every epoch. The run folder gets metrics.jsonl, summary.json,\n"
+        "timeline.json, config.resolved.ini, and a checkpoint after every epoch and at the end\n"
+        "(see ppcli keys checkpoint). It is runs/NAME-TIME unless --dir names another; --dir ''\n"
+        "writes nothing.\n"
+        "The signals INT, TERM, HUP and USR1 save a checkpoint and end the run with exit code 75;\n"
+        "a second INT ends it at once. USR2 saves a checkpoint and the run continues.\n"
+        "A resumed run ends with the same bits as one that was never interrupted, also with\n"
+        "another number of stages.\n"
+        "Log lines and the summary go to stdout, messages and the live status line to stderr.\n",
         f);
 }
 
@@ -37,10 +36,10 @@ static int run(int argc, char **argv)
         {"overwrite", 0, PP_CLI_FLAG, &train.overwrite, NULL,
          "write into a run folder that is not empty"},
         {"resume", 0, PP_CLI_OPTIONAL, &train.resume, "auto|PATH",
-         "go on from a checkpoint; auto: the newest of the run folder, or begin anew"},
+         "continue from a checkpoint; auto: the newest, if there is one"},
         {"trace", 0, PP_CLI_STRING, &train.trace.file, "FILE",
-         "write what every rank did, for ui.perfetto.dev"},
-        {"trace-steps", 0, PP_CLI_STRING, &steps, "A-B", "which steps of it; the first 50"},
+         "record what every rank did, for ui.perfetto.dev"},
+        {"trace-steps", 0, PP_CLI_STRING, &steps, "A-B", "steps to record; the first 50"},
         {0},
     };
     const char *words[1];

@@ -19,12 +19,10 @@ static void help(FILE *f)
         "  ppcli verify runs/a/checkpoints/step-00001200\n"
         "  ppcli verify weights.safetensors\n"
         "\n"
-        "Reads all of it and compares sizes, digests and structure with what was written. One\n"
-        "line per path that is good; one error for each that is not, naming the file, and the\n"
-        "tensor where the damage lies in one. Exit code 1 when one is damaged, 65 for what is no\n"
-        "checkpoint at all, 66 for what is not there.\n"
-        "A safetensors file that ppcli did not write has no checksums: of it the structure is\n"
-        "checked.\n",
+        "Reads every byte and checks sizes, SHA-256 digests and structure. Prints one line for\n"
+        "each good path, and one error for each bad one with the damaged file and tensor.\n"
+        "Exit code 1: one is damaged; 65: one is no checkpoint at all; 66: one does not exist.\n"
+        "A safetensors file from another program has no digests; only its structure is checked.\n",
         f);
 }
 
