@@ -218,7 +218,7 @@ static int share_steps(struct bench *b, int rc, int64_t *steps)
     rc = pp_transport_agree(b->world, rc == 0 && !all ? PP_ERESOURCE : rc);
     if (rc == 0)
         rc = pp_transport_allgather(b->world, steps, sizeof(*steps), all);
-    if (rc == 0)
+    if (rc == 0 && all)
         *steps = all[0];
     pp_free(all);
     return rc;

@@ -231,6 +231,7 @@ static int store_setting(struct pp_cli_settings *s, const struct pp_cli_option *
 
 static int store(const struct pp_cli_option *o, const char *text, struct pp_cli_settings *settings)
 {
+    pp_assert(text || o->kind == PP_CLI_FLAG || o->kind == PP_CLI_OPTIONAL);
     switch (o->kind) {
     case PP_CLI_FLAG:
         if (o->target)

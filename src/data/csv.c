@@ -31,10 +31,12 @@ static int load(struct table *t)
 {
     struct pp_source *s = NULL;
     size_t used = 0, room = 1 << 16, got = 1;
-    PP_TRY(pp_source_open(t->path, PP_SOURCE_INFLATED, &s));
-    int rc = 0;
+    t->text = pp_alloc(room, 1);
+    if (!t->text)
+        return pp_failed(pp_error_context("%s", t->path));
+    int rc = pp_source_open(t->path, PP_SOURCE_INFLATED, &s);
     for (; rc == 0 && got > 0; used += got) {
-        char *more = used + 1 < room && t->text ? t->text : pp_realloc(t->text, room *= 2, 1);
+        char *more = used + 1 < room ? t->text : pp_realloc(t->text, room *= 2, 1);
         t->text = more ? more : t->text;
         rc = !more ? pp_error_context("%s", t->path)
                    : pp_source_read(s, t->text + used, room - used - 1, &got);
@@ -182,7 +184,7 @@ static int read_rows(struct table *t, int parts, struct pp_dataset *ds)
     ds->images = (uint8_t *)values;
     ds->labels = pp_alloc(rows, 1);
     if (!ds->labels || (parts & PP_DATA_IMAGES && !values))
-        return pp_error_context("%s", t->path);
+        return pp_failed(pp_error_context("%s", t->path));
     for (next_line(t); t->n_cells > 0; next_line(t)) {
         size_t r = (size_t)ds->n++;
         PP_TRY(take_row(t, values ? values + r * features : NULL, &ds->labels[r]));

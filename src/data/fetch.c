@@ -148,7 +148,7 @@ static int copy(const char *folder, const char *final, const struct target *t)
 
 static int get_copy(const char *folder, const struct target *t)
 {
-    bool gz;
+    bool gz = false;
     int rc = copy(folder, t->path, t);
     rc = rc == PP_ENOINPUT ? copy(folder, t->plain, t) : rc;
     rc = rc == 0 ? pp_pin_check(t->part, t->pin, &gz) : rc;
@@ -162,7 +162,7 @@ static int get_copy(const char *folder, const struct target *t)
 static enum pp_http_end get_url(const char *url, const struct target *t,
                                 const struct pp_fetch_limits *limits)
 {
-    bool resumed = true, gz;
+    bool resumed = true, gz = false;
     while (resumed) {
         enum pp_http_end end = pp_http_get(url, t->part, bytes_max(t->pin), limits, &resumed);
         if (end != PP_HTTP_DONE)

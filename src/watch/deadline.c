@@ -12,7 +12,7 @@
 #include "ppcli/mem.h"
 #include "ticker.h"
 
-#define LOOK_NS 250000000u
+#define LOOK_NS 250000000ull
 #define WAITS_NS 1000000000u /* a sign of waiting is no older, also on a crowded machine */
 #define OTHERS_NS 1000000000 /* for who does not wait, to speak first */
 #define NEXT_NS 200000000    /* from one rank to the next, where nobody knows who hangs */
