@@ -112,7 +112,22 @@ enum pp_ckpt_check {
     PP_CKPT_VERIFY,    /* the digest of every file too: reads all of it */
 };
 
-struct pp_ckpt; /* immutable: threads may share it */
+/* An open checkpoint; immutable: threads may share it. */
+struct pp_ckpt {
+    char *path;
+    bool plain;                 /* one safetensors file: no state, no config */
+    struct pp_ckpt_state state; /* through pp_ckpt_state() */
+    char *config;               /* text; NULL: plain */
+    struct pp_st_file **parts;  /* [n_parts] safetensors files, those not opened NULL */
+    int n_parts;
+    struct pp_ckpt_entry {
+        const struct pp_st_tensor *t;
+        int part;
+    } * index; /* [n_tensors], sorted by name with numbers in their order */
+    int n_tensors;
+    uint64_t bytes; /* of all its files */
+    int checked;    /* tensors whose bytes were compared with a digest or checksum when opened */
+};
 
 /*
  * Open a checkpoint folder, its MANIFEST, one safetensors file (as PyTorch wrote it, or one part),
@@ -144,22 +159,12 @@ int pp_ckpt_step_path(const char *path, int64_t step, char out[PP_PATH_MAX]);
 /* Could `path` be a checkpoint at all, whole or damaged? */
 bool pp_ckpt_claims(const char *path);
 
-const char *pp_ckpt_path(const struct pp_ckpt *ck);
 const struct pp_ckpt_state *pp_ckpt_state(const struct pp_ckpt *ck); /* NULL: plain safetensors */
-const char *pp_ckpt_config(const struct pp_ckpt *ck);                /* text; NULL likewise */
-uint64_t pp_ckpt_bytes(const struct pp_ckpt *ck);                    /* of all its files */
-int pp_ckpt_files(const struct pp_ckpt *ck);                         /* safetensors files of it */
-/* Tensors whose bytes were compared with a digest or checksum when it was opened. */
-int pp_ckpt_checked(const struct pp_ckpt *ck);
 
-/* Tensor i = 0..n-1, sorted by name with numbers in their order; *out_file (NULL: not wanted): the
- * name of its file. */
-int pp_ckpt_tensors(const struct pp_ckpt *ck);
+/* Tensor i of the index; *out_file (NULL: not wanted): the name of its file. */
 const struct pp_st_tensor *pp_ckpt_tensor(const struct pp_ckpt *ck, int i, const char **out_file);
 /* Is it of the optimizer, or a parameter? */
 bool pp_ckpt_is_optimizer(const struct pp_st_tensor *t);
-
-const struct pp_st_tensor *pp_ckpt_find(const struct pp_ckpt *ck, const char *name); /* or NULL */
 
 /*
  * Read a tensor of this shape as floats (F16, BF16 and F64 are converted): put() gets them in

@@ -36,6 +36,8 @@ int pp_file_append(const char *path, int flags, FILE **out);
 int pp_file_read(const char *path, uint64_t bytes_max, char **out_text, size_t *out_bytes);
 /* The same from a descriptor of any kind, to its end; path: for messages. */
 int pp_fd_read(int fd, const char *path, uint64_t bytes_max, char **out_text, size_t *out_bytes);
+/* Exactly `bytes` bytes from `offset` on. Errors: PP_EIO, PP_EFORMAT (the file became shorter). */
+int pp_fd_read_at(int fd, const char *path, uint64_t offset, void *dst, size_t bytes);
 
 /* snprintf into a path buffer of PP_PATH_MAX bytes. Errors: PP_ECONFIG when it does not fit. */
 int pp_path_format(char out[PP_PATH_MAX], const char *fmt, ...)

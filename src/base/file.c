@@ -76,6 +76,24 @@ int pp_fd_read(int fd, const char *path, uint64_t bytes_max, char **out_text, si
     }
 }
 
+int pp_fd_read_at(int fd, const char *path, uint64_t offset, void *dst, size_t bytes)
+{
+    char *to = dst;
+    while (bytes > 0) {
+        ssize_t n = pread(fd, to, bytes, (off_t)offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return pp_fail_errno(PP_EIO, "cannot read %s", path);
+        if (n == 0)
+            return pp_fail(PP_EFORMAT, "%s: became shorter while it was read", path);
+        to += n;
+        offset += (uint64_t)n;
+        bytes -= (size_t)n;
+    }
+    return 0;
+}
+
 int pp_file_read(const char *path, uint64_t bytes_max, char **out_text, size_t *out_bytes)
 {
     int fd = -1;

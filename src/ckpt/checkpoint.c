@@ -46,7 +46,7 @@ static int compare_names(const char *a, const char *b)
 
 static int by_name(const void *a, const void *b)
 {
-    const struct ckpt_entry *x = a, *y = b;
+    const struct pp_ckpt_entry *x = a, *y = b;
     return compare_names(x->t->name, y->t->name);
 }
 
@@ -61,7 +61,7 @@ int ckpt_build_index(struct pp_ckpt *ck)
     for (int p = 0; p < ck->n_parts; p++) {
         const struct pp_st_header *h = ck->parts[p]->header;
         for (int i = 0; i < h->n_tensors; i++)
-            ck->index[ck->n_tensors++] = (struct ckpt_entry){&h->tensors[i], p};
+            ck->index[ck->n_tensors++] = (struct pp_ckpt_entry){&h->tensors[i], p};
     }
     if (n > 1)
         qsort(ck->index, n, sizeof(*ck->index), by_name);
@@ -81,8 +81,8 @@ const struct pp_st_tensor *ckpt_find(const struct pp_ckpt *ck, const char *name,
     if (strlen(name) > PP_ST_NAME_MAX || ck->n_tensors == 0)
         return NULL;
     strcpy(wanted.name, name);
-    const struct ckpt_entry key = {&wanted, 0};
-    const struct ckpt_entry *e =
+    const struct pp_ckpt_entry key = {&wanted, 0};
+    const struct pp_ckpt_entry *e =
         bsearch(&key, ck->index, (size_t)ck->n_tensors, sizeof(*ck->index), by_name);
     *out_part = e ? e->part : 0;
     return e ? e->t : NULL;
@@ -211,10 +211,9 @@ int pp_ckpt_list(const char *path, int64_t **out_steps, int *out_n)
 
 int pp_ckpt_step_path(const char *path, int64_t step, char out[PP_PATH_MAX])
 {
-    char dir[PP_PATH_MAX], name[NAME_BYTES];
+    char dir[PP_PATH_MAX];
     PP_TRY(folder_of(path, dir));
-    name_step(name, step);
-    return pp_path_format(out, "%s/%s", dir, name);
+    return folder_step_path(dir, step, out);
 }
 
 /* What another checkpoint can stand in for; a lack of memory or rights it cannot. */
@@ -296,39 +295,9 @@ bool pp_ckpt_claims(const char *path)
 
 /* ---- answers */
 
-const char *pp_ckpt_path(const struct pp_ckpt *ck)
-{
-    return ck->path;
-}
-
 const struct pp_ckpt_state *pp_ckpt_state(const struct pp_ckpt *ck)
 {
     return ck->plain ? NULL : &ck->state;
-}
-
-const char *pp_ckpt_config(const struct pp_ckpt *ck)
-{
-    return ck->config;
-}
-
-uint64_t pp_ckpt_bytes(const struct pp_ckpt *ck)
-{
-    return ck->bytes;
-}
-
-int pp_ckpt_files(const struct pp_ckpt *ck)
-{
-    return ck->n_parts;
-}
-
-int pp_ckpt_checked(const struct pp_ckpt *ck)
-{
-    return ck->checked;
-}
-
-int pp_ckpt_tensors(const struct pp_ckpt *ck)
-{
-    return ck->n_tensors;
 }
 
 const struct pp_st_tensor *pp_ckpt_tensor(const struct pp_ckpt *ck, int i, const char **out_file)
@@ -345,10 +314,4 @@ const struct pp_st_tensor *pp_ckpt_tensor(const struct pp_ckpt *ck, int i, const
 bool pp_ckpt_is_optimizer(const struct pp_st_tensor *t)
 {
     return strncmp(t->name, OPTIMIZER, strlen(OPTIMIZER)) == 0;
-}
-
-const struct pp_st_tensor *pp_ckpt_find(const struct pp_ckpt *ck, const char *name)
-{
-    int part;
-    return ckpt_find(ck, name, &part);
 }

@@ -84,7 +84,14 @@ int folder_remove(const struct pp_io *io, const char *path)
     return rc < 0 ? rc : pp_io_rmdir(io, path);
 }
 
-static int trash_path(const char *dir, int64_t step, char out[PP_PATH_MAX])
+int folder_step_path(const char *dir, int64_t step, char out[PP_PATH_MAX])
+{
+    char name[NAME_BYTES];
+    name_step(name, step);
+    return pp_path_format(out, "%s/%s", dir, name);
+}
+
+int folder_trash_path(const char *dir, int64_t step, char out[PP_PATH_MAX])
 {
     char name[NAME_BYTES];
     name_step(name, step);
@@ -93,10 +100,9 @@ static int trash_path(const char *dir, int64_t step, char out[PP_PATH_MAX])
 
 static int to_trash(const struct pp_io *io, const char *dir, int64_t step)
 {
-    char name[NAME_BYTES], from[PP_PATH_MAX], to[PP_PATH_MAX];
-    name_step(name, step);
-    PP_TRY(pp_path_format(from, "%s/%s", dir, name));
-    PP_TRY(trash_path(dir, step, to));
+    char from[PP_PATH_MAX], to[PP_PATH_MAX];
+    PP_TRY(folder_step_path(dir, step, from));
+    PP_TRY(folder_trash_path(dir, step, to));
     struct stat st;
     if (lstat(to, &st) == 0)
         PP_TRY(folder_remove(io, to));
@@ -106,46 +112,40 @@ static int to_trash(const struct pp_io *io, const char *dir, int64_t step)
 /* Those of steps[n] go. All are renamed, durably, before the first file of any is removed. */
 static int remove_steps(const struct pp_io *io, const char *dir, const int64_t *steps, int n)
 {
-    if (n == 0)
-        return 0;
     for (int i = 0; i < n; i++)
         PP_TRY(to_trash(io, dir, steps[i]));
     PP_TRY(pp_io_sync_dir(io, dir));
     for (int i = 0; i < n; i++) {
         char path[PP_PATH_MAX];
-        PP_TRY(trash_path(dir, steps[i], path));
+        PP_TRY(folder_trash_path(dir, steps[i], path));
         PP_TRY(folder_remove(io, path));
     }
     return 0;
 }
 
-int pp_ckpt_prune(const struct pp_io *io, const char *dir, int keep, int64_t step)
+/* keep < 0: all that are newer than `step`; else the others but the newest `keep` of them. */
+static int remove_some(const struct pp_io *io, const char *dir, int keep, int64_t step)
 {
-    pp_assert(keep >= 1);
     int64_t *steps = NULL;
-    int n = 0;
+    int n = 0, newer = 0;
     PP_TRY(folder_steps(dir, &steps, &n));
-    int newer = 0;
     while (newer < n && steps[newer] > step)
         newer++;
-    int rc = 0;
-    if (n > newer + keep)
-        rc = remove_steps(io, dir, steps + newer + keep, n - newer - keep);
+    int first = keep < 0 ? 0 : newer + keep, end = keep < 0 ? newer : n;
+    int rc = first < end ? remove_steps(io, dir, steps + first, end - first) : 0;
     pp_free(steps);
     return rc;
 }
 
+int pp_ckpt_prune(const struct pp_io *io, const char *dir, int keep, int64_t step)
+{
+    pp_assert(keep >= 1);
+    return remove_some(io, dir, keep, step);
+}
+
 int pp_ckpt_drop_newer(const struct pp_io *io, const char *dir, int64_t step)
 {
-    int64_t *steps = NULL;
-    int n = 0;
-    PP_TRY(folder_steps(dir, &steps, &n));
-    int newer = 0;
-    while (newer < n && steps[newer] > step)
-        newer++;
-    int rc = remove_steps(io, dir, steps, newer);
-    pp_free(steps);
-    return rc;
+    return remove_some(io, dir, -1, step);
 }
 
 int pp_ckpt_sweep(const struct pp_io *io, const char *dir, int64_t since_ns)

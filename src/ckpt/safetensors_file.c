@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* safetensors files: opening, reading and checking the data. */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,30 +17,12 @@
 #define HEAD_BYTES 16 /* enough for the length and the first byte of the header */
 #define PIECE_BYTES ((size_t)1 << 20)
 
-static int read_at(const char *label, int fd, uint64_t offset, void *dst, size_t bytes)
-{
-    char *to = dst;
-    while (bytes > 0) {
-        ssize_t n = pread(fd, to, bytes, (off_t)offset);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return pp_fail_errno(PP_EIO, "cannot read %s", label);
-        if (n == 0)
-            return pp_fail(PP_EFORMAT, "%s: became shorter while it was read", label);
-        to += n;
-        offset += (uint64_t)n;
-        bytes -= (size_t)n;
-    }
-    return 0;
-}
-
 /* The header's text is only taken into memory when the file has that much. */
 static int read_header(struct pp_st_file *f)
 {
     uint8_t head[HEAD_BYTES];
     size_t n = f->bytes < sizeof(head) ? (size_t)f->bytes : sizeof(head);
-    PP_TRY(read_at(f->path, f->fd, 0, head, n));
+    PP_TRY(pp_fd_read_at(f->fd, f->path, 0, head, n));
     uint64_t length = 0;
     for (int i = 7; i >= 0 && n >= 8; i--)
         length = length << 8 | head[i];
@@ -51,7 +32,7 @@ static int read_header(struct pp_st_file *f)
     char *text = pp_alloc(bytes, 1);
     if (!text)
         return pp_error_context("%s", f->path);
-    int rc = read_at(f->path, f->fd, 0, text, bytes);
+    int rc = pp_fd_read_at(f->fd, f->path, 0, text, bytes);
     if (rc == 0)
         rc = pp_st_parse(f->path, text, bytes, f->bytes, &f->header);
     pp_free(text);
@@ -100,7 +81,7 @@ int pp_st_read(const struct pp_st_file *f, const struct pp_st_tensor *t, uint64_
                size_t bytes)
 {
     pp_assert(offset <= t->end - t->begin && bytes <= t->end - t->begin - offset);
-    return read_at(f->path, f->fd, f->header->data_begin + t->begin + offset, dst, bytes);
+    return pp_fd_read_at(f->fd, f->path, f->header->data_begin + t->begin + offset, dst, bytes);
 }
 
 static int check_tensor(const struct pp_st_file *f, const struct pp_st_tensor *t,

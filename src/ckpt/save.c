@@ -23,13 +23,6 @@
 
 #define SPACE_SPARE ((uint64_t)1 << 20) /* for folders, state and what the log writes meanwhile */
 
-static int final_path(const struct pp_ckpt_save *save, char out[PP_PATH_MAX])
-{
-    char name[NAME_BYTES];
-    name_step(name, save->step);
-    return pp_path_format(out, "%s/%s", save->dir, name);
-}
-
 static int check_space(const struct pp_io *io, const char *dir, uint64_t bytes)
 {
     uint64_t have = 0;
@@ -106,13 +99,11 @@ static int write_text(const struct pp_io *io, const struct pp_ckpt_save *save, c
     return 0;
 }
 
-static int write_state(const struct pp_io *io, const struct pp_ckpt_save *save,
-                       const struct pp_ckpt_state *state, struct manifest_entry *out)
+/* The same of a text that was printed into memory, which is freed. */
+static int write_printed(const struct pp_io *io, const struct pp_ckpt_save *save, const char *name,
+                         char *text, size_t bytes, struct manifest_entry *out)
 {
-    char *text = NULL;
-    size_t bytes = 0;
-    PP_TRY(state_print(state, &text, &bytes));
-    int rc = write_text(io, save, NAME_STATE, text, bytes, out);
+    int rc = write_text(io, save, name, text, bytes, out);
     free(text);
     return rc;
 }
@@ -147,18 +138,6 @@ static int take_parts(const struct pp_ckpt_save *save, const struct pp_ckpt_part
     return 0;
 }
 
-static int write_manifest(const struct pp_io *io, const struct pp_ckpt_save *save,
-                          const struct manifest *m)
-{
-    char *text = NULL;
-    size_t bytes = 0;
-    struct manifest_entry ignored;
-    PP_TRY(manifest_print(m, &text, &bytes));
-    int rc = write_text(io, save, NAME_MANIFEST, text, bytes, &ignored);
-    free(text);
-    return rc;
-}
-
 /*
  * Give the folder a name that is taken; *out_old: where the old one is now. One call swaps them
  * where the system can. Where it cannot, a crash between the two renames leaves no checkpoint of
@@ -175,9 +154,7 @@ static int replace(const struct pp_io *io, const struct pp_ckpt_save *save, cons
         return pp_path_format(out_old, "%s", save->folder);
     if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP)
         return pp_fail_errno(0, "cannot replace %s", path);
-    char name[NAME_BYTES];
-    name_step(name, save->step);
-    PP_TRY(pp_path_format(out_old, "%s/.trash-%s-%ld", save->dir, name, (long)getpid()));
+    PP_TRY(folder_trash_path(save->dir, save->step, out_old));
     PP_TRY(pp_io_rename(io, path, out_old));
     rc = pp_io_rename(io, save->folder, path);
     if (rc < 0)
@@ -191,12 +168,17 @@ static int finish(const struct pp_io *io, const struct pp_ckpt_save *save,
                   const struct pp_ckpt_part *parts, int n, struct manifest *m, bool *named)
 {
     char path[PP_PATH_MAX], old[PP_PATH_MAX] = "";
+    char *text = NULL;
+    size_t bytes = 0;
+    struct manifest_entry ignored;
     struct stat st;
-    PP_TRY(final_path(save, path));
+    PP_TRY(folder_step_path(save->dir, save->step, path));
     PP_TRY(take_parts(save, parts, n, m));
     PP_TRY(write_text(io, save, NAME_CONFIG, config, strlen(config), &m->config));
-    PP_TRY(write_state(io, save, state, &m->state));
-    PP_TRY(write_manifest(io, save, m));
+    PP_TRY(state_print(state, &text, &bytes));
+    PP_TRY(write_printed(io, save, NAME_STATE, text, bytes, &m->state));
+    PP_TRY(manifest_print(m, &text, &bytes));
+    PP_TRY(write_printed(io, save, NAME_MANIFEST, text, bytes, &ignored));
     PP_TRY(pp_io_sync_dir(io, save->folder));
     if (lstat(path, &st) == 0)
         PP_TRY(replace(io, save, path, old));

@@ -56,19 +56,6 @@ static int open_file(const struct verifier *v, const char *name, char label[PP_P
     return 0;
 }
 
-static int read_piece(const char *label, int fd, uint64_t at, void *dst, size_t bytes)
-{
-    ssize_t n;
-    do {
-        n = pread(fd, dst, bytes, (off_t)at);
-    } while (n < 0 && errno == EINTR);
-    if (n < 0)
-        return pp_fail_errno(PP_EIO, "cannot read %s", label);
-    if (n == 0)
-        return pp_fail(PP_EFORMAT, "%s: became shorter while it was read", label);
-    return (int)n;
-}
-
 static int digest_file(const struct verifier *v, const char *label, int fd, uint64_t bytes,
                        char out[PP_SHA256_HEX])
 {
@@ -77,11 +64,10 @@ static int digest_file(const struct verifier *v, const char *label, int fd, uint
     pp_sha256_init(&s);
     for (uint64_t at = 0; at < bytes;) {
         uint64_t left = bytes - at;
-        int n =
-            read_piece(label, fd, at, v->piece, left < PIECE_BYTES ? (size_t)left : PIECE_BYTES);
-        PP_TRY(n);
-        pp_sha256_update(&s, v->piece, (size_t)n);
-        at += (uint64_t)n;
+        size_t n = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
+        PP_TRY(pp_fd_read_at(fd, label, at, v->piece, n));
+        pp_sha256_update(&s, v->piece, n);
+        at += n;
     }
     pp_sha256_final(&s, digest);
     pp_sha256_hex(digest, out);

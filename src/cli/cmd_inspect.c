@@ -29,7 +29,7 @@ struct counts {
 static struct counts count(const struct pp_ckpt *ck)
 {
     struct counts c = {0};
-    for (int i = 0; i < pp_ckpt_tensors(ck); i++) {
+    for (int i = 0; i < ck->n_tensors; i++) {
         const struct pp_st_tensor *t = pp_ckpt_tensor(ck, i, NULL);
         c.values += t->elements;
         c.parameters += pp_ckpt_is_optimizer(t) ? 0 : t->elements;
@@ -61,14 +61,14 @@ static void print_table(const struct pp_ckpt *ck)
 {
     int name_width = 6, shape_width = 5;
     char text[PP_ST_SHAPE_BYTES];
-    for (int i = 0; i < pp_ckpt_tensors(ck); i++) {
+    for (int i = 0; i < ck->n_tensors; i++) {
         const struct pp_st_tensor *t = pp_ckpt_tensor(ck, i, NULL);
         int n = (int)strlen(t->name), m = (int)strlen(pp_st_shape(t->n_dims, t->dims, text));
         name_width = n > name_width ? n : name_width;
         shape_width = m > shape_width ? m : shape_width;
     }
     printf("%-*s  type  %-*s  %12s  file\n", name_width, "tensor", shape_width, "shape", "bytes");
-    for (int i = 0; i < pp_ckpt_tensors(ck); i++) {
+    for (int i = 0; i < ck->n_tensors; i++) {
         const char *file = NULL;
         const struct pp_st_tensor *t = pp_ckpt_tensor(ck, i, &file);
         printf("%-*s  %-4s  %-*s  %12" PRIu64 "  %s\n", name_width, t->name,
@@ -82,17 +82,16 @@ static void print_text(const struct pp_ckpt *ck)
     const struct pp_ckpt_state *s = pp_ckpt_state(ck);
     struct counts c = count(ck);
     char size[SHOW_BYTES], path[PP_PATH_MAX];
-    show_size(pp_ckpt_bytes(ck), size);
-    pp_text_shown(pp_ckpt_path(ck), path, sizeof(path));
+    show_size(ck->bytes, size);
+    pp_text_shown(ck->path, path, sizeof(path));
     if (s) {
-        printf("%s: step %" PRId64 ", epoch %" PRId64 ", %" PRIu64
-               " parameters, %s in %d file%s\n\n",
-               path, s->step, s->epoch, c.parameters, size, pp_ckpt_files(ck),
-               pp_ckpt_files(ck) == 1 ? "" : "s");
+        printf(
+            "%s: step %" PRId64 ", epoch %" PRId64 ", %" PRIu64 " parameters, %s in %d file%s\n\n",
+            path, s->step, s->epoch, c.parameters, size, ck->n_parts, ck->n_parts == 1 ? "" : "s");
         print_state(s);
     } else {
         printf("%s: %" PRIu64 " parameters in %d tensors, %s, without the state of a run\n\n", path,
-               c.parameters, pp_ckpt_tensors(ck), size);
+               c.parameters, ck->n_tensors, size);
     }
     print_table(ck);
 }
@@ -124,18 +123,18 @@ static void print_json(const struct pp_ckpt *ck)
     struct pp_json j;
     pp_json_init(&j, stdout, 2);
     pp_json_object(&j, NULL);
-    pp_json_str(&j, "path", pp_ckpt_path(ck));
+    pp_json_str(&j, "path", ck->path);
     pp_json_str(&j, "kind", s ? "checkpoint" : "safetensors");
     pp_json_uint(&j, "parameters", c.parameters);
     pp_json_uint(&j, "values", c.values);
-    pp_json_uint(&j, "bytes", pp_ckpt_bytes(ck));
-    pp_json_int(&j, "files", pp_ckpt_files(ck));
+    pp_json_uint(&j, "bytes", ck->bytes);
+    pp_json_int(&j, "files", ck->n_parts);
     if (s) {
         json_state(&j, s);
-        pp_json_str(&j, "config", pp_ckpt_config(ck));
+        pp_json_str(&j, "config", ck->config);
     }
     pp_json_array(&j, "tensors");
-    for (int i = 0; i < pp_ckpt_tensors(ck); i++) {
+    for (int i = 0; i < ck->n_tensors; i++) {
         const char *file = NULL;
         const struct pp_st_tensor *t = pp_ckpt_tensor(ck, i, &file);
         pp_json_object(&j, NULL);

@@ -56,11 +56,11 @@ static void verify_one(struct verdict *v, const char *path)
         return;
     }
     const struct pp_ckpt_state *s = pp_ckpt_state(ck);
-    int n = pp_ckpt_tensors(ck), unchecked = n - pp_ckpt_checked(ck);
-    printf("%s: good: ", pp_text_shown(pp_ckpt_path(ck), shown, sizeof(shown)));
+    int n = ck->n_tensors, unchecked = n - ck->checked;
+    printf("%s: good: ", pp_text_shown(ck->path, shown, sizeof(shown)));
     if (s)
         printf("step %" PRId64 ", ", s->step);
-    printf("%d tensor%s, %s", n, n == 1 ? "" : "s", show_size(pp_ckpt_bytes(ck), size));
+    printf("%d tensor%s, %s", n, n == 1 ? "" : "s", show_size(ck->bytes, size));
     if (unchecked > 0)
         printf(", %d without a checksum", unchecked);
     printf("\n");

@@ -133,8 +133,7 @@ static void environment(const struct pp_metrics *m, struct pp_json *j, const str
 
 /* ---- life */
 
-static void announce(const struct pp_metrics *m, const struct pp_backend *be,
-                     const struct pp_transport *tp, const char *graphs)
+static void announce(const struct pp_metrics *m, const struct pp_backend *be, const char *graphs)
 {
     const struct pp_layout *l = m->run->layout;
     const struct pp_config *cfg = m->run->cfg;
@@ -145,7 +144,6 @@ static void announce(const struct pp_metrics *m, const struct pp_backend *be,
                 l->stages, l->stages == 1 ? "" : "s", l->replicas, l->replicas == 1 ? "" : "s",
                 m->run->mpi ? "MPI processes" : "threads", cfg->pipeline.schedule, l->plans[0].m,
                 l->max_rows, be->description);
-    (void)tp;
     seats_announce(m->run, graphs);
     if (!cfg->train.exact) {
         pp_log_info("train.exact = off: weight gradients of %d micro-batch%s at a time%s",
@@ -154,6 +152,22 @@ static void announce(const struct pp_metrics *m, const struct pp_backend *be,
     }
     if (m->dir[0])
         pp_log_info("run folder %s", m->dir);
+}
+
+/* Go on with metrics.jsonl, or begin it, with a line that says what is trained where. */
+static int open_jsonl(struct pp_metrics *m, const struct pp_backend *be,
+                      const struct pp_transport *tp, const struct pp_metrics_start *from)
+{
+    char path[PP_PATH_MAX];
+    struct pp_json j;
+    PP_TRY(pp_path_format(path, "%s/metrics.jsonl", m->dir));
+    PP_TRY(pp_file_append(path, (from->goes_on ? O_APPEND : O_TRUNC) | O_NOFOLLOW, &m->jsonl));
+    begin(m, &j, from->goes_on ? "resume" : "header");
+    if (from->goes_on)
+        pp_json_int(&j, "step", from->step);
+    environment(m, &j, be, tp, from->graphs);
+    end(m, &j);
+    return 0;
 }
 
 int pp_metrics_open(const struct pp_run *run, const struct pp_backend *be,
@@ -171,23 +185,7 @@ int pp_metrics_open(const struct pp_run *run, const struct pp_backend *be,
     m->before = from->step;
     m->live = !m->quiet && pp_log_level() >= PP_LOG_INFO && pp_term_live(STDERR_FILENO);
     m->out_is_tty = isatty(fileno(m->out));
-    int rc = 0;
-    char path[PP_PATH_MAX];
-    if (m->dir[0]) {
-        rc = pp_path_format(path, "%s/metrics.jsonl", m->dir);
-        if (rc == 0) {
-            int how = from->goes_on ? O_APPEND : O_TRUNC;
-            rc = pp_file_append(path, how | O_NOFOLLOW, &m->jsonl);
-        }
-    }
-    if (rc == 0 && m->jsonl) {
-        struct pp_json j;
-        begin(m, &j, from->goes_on ? "resume" : "header");
-        if (from->goes_on)
-            pp_json_int(&j, "step", from->step);
-        environment(m, &j, be, tp, from->graphs);
-        end(m, &j);
-    }
+    int rc = m->dir[0] ? open_jsonl(m, be, tp, from) : 0;
     if (rc == 0) {
         struct output_spec spec = {.run = run,
                                    .name = from->name,
@@ -200,7 +198,7 @@ int pp_metrics_open(const struct pp_run *run, const struct pp_backend *be,
         pp_metrics_close(&m);
         return rc;
     }
-    announce(m, be, tp, from->graphs);
+    announce(m, be, from->graphs);
     m->start_ns = m->printed_ns = pp_clock_ns();
     *out = m;
     return 0;
@@ -331,6 +329,20 @@ void pp_metrics_epoch(struct pp_metrics *m, const struct pp_epoch_result *e)
 
 /* ---- the end */
 
+static int write_summary(const struct pp_metrics *m, const struct pp_summary *s)
+{
+    char path[PP_PATH_MAX];
+    struct pp_file_write w;
+    struct pp_json j;
+    PP_TRY(pp_path_format(path, "%s/summary.json", m->dir));
+    PP_TRY(pp_file_create(path, &w));
+    pp_json_init(&j, w.f, 2);
+    pp_json_object(&j, NULL);
+    summary_json(m->run, s, &j);
+    pp_json_end(&j);
+    return pp_file_commit(&w);
+}
+
 int pp_metrics_finish(struct pp_metrics *m, const struct pp_summary *s)
 {
     wipe_live(m);
@@ -346,21 +358,8 @@ int pp_metrics_finish(struct pp_metrics *m, const struct pp_summary *s)
         if (lost)
             rc = pp_fail_errno(PP_EIO, "cannot write %s/metrics.jsonl", m->dir);
     }
-    if (rc == 0 && m->dir[0]) {
-        char path[PP_PATH_MAX];
-        struct pp_file_write w;
-        rc = pp_path_format(path, "%s/summary.json", m->dir);
-        if (rc == 0)
-            rc = pp_file_create(path, &w);
-        if (rc == 0) {
-            struct pp_json j;
-            pp_json_init(&j, w.f, 2);
-            pp_json_object(&j, NULL);
-            summary_json(m->run, s, &j);
-            pp_json_end(&j);
-            rc = pp_file_commit(&w);
-        }
-    }
+    if (rc == 0 && m->dir[0])
+        rc = write_summary(m, s);
     int lost = outputs_close(&m->outputs, s);
     summary_print(m->run, s, m->dir, m->out);
     return rc < 0 ? rc : lost;

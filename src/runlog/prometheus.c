@@ -25,11 +25,10 @@ struct text_file {
     char run[LABEL_MAX]; /* label: the run folder's name, escaped */
     uint64_t written_ns; /* pp_clock_ns() of the last version */
     bool warned;
-    bool any, tested; /* there was a window; a test */
+    bool any; /* there was a window */
     struct pp_window now;
-    double *busy;    /* [ranks] */
-    int64_t samples; /* trained on since the start */
-    double test_loss, test_accuracy;
+    double *busy;                /* [ranks] */
+    struct pp_epoch_result test; /* of the last epoch that was tested */
 };
 
 /* A label's value: backslash, quote and line feed are escaped; cut where it gets too long. */
@@ -93,7 +92,7 @@ static void print_window(const struct text_file *t, FILE *f)
     gauge(t, f, "samples_per_second", (double)w->samples / w->seconds, "Training throughput.");
     gauge(t, f, "bubble_ratio", w->bubble, "Share of rank time that was not spent computing.");
     head(f, "samples_total", "counter", "Samples trained on.");
-    fprintf(f, "ppcli_samples_total{run=\"%s\"} %" PRId64 "\n", t->run, t->samples);
+    fprintf(f, "ppcli_samples_total{run=\"%s\"} %" PRId64 "\n", t->run, t->now.samples_done);
     head(f, "rank_busy_ratio", "gauge", "Share of its time that a rank spent computing.");
     for (int r = 0; r < t->spec.run->layout->ranks; r++) {
         fprintf(f, "ppcli_rank_busy_ratio{run=\"%s\",rank=\"%d\"} ", t->run, r);
@@ -111,9 +110,9 @@ static int rewrite(struct text_file *t, bool up)
           "Optimizer steps that the run is to do.");
     if (t->any)
         print_window(t, w.f);
-    if (t->tested) {
-        gauge(t, w.f, "test_loss", t->test_loss, "Loss on the test set after the last epoch.");
-        gauge(t, w.f, "test_accuracy", t->test_accuracy,
+    if (t->test.tested) {
+        gauge(t, w.f, "test_loss", t->test.test_loss, "Loss on the test set after the last epoch.");
+        gauge(t, w.f, "test_accuracy", t->test.test_accuracy,
               "Share of the test set classified correctly after the last epoch.");
     }
     t->written_ns = pp_clock_ns();
@@ -168,7 +167,6 @@ static void window(void *self, const struct pp_window *w, bool record)
     bool first = !t->any;
     t->any = true;
     t->now = *w;
-    t->samples = w->samples_done;
     memcpy(t->busy, w->busy, (size_t)t->spec.run->layout->ranks * sizeof(*t->busy));
     keep_current(t, true, first);
 }
@@ -176,11 +174,8 @@ static void window(void *self, const struct pp_window *w, bool record)
 static void epoch(void *self, const struct pp_epoch_result *e)
 {
     struct text_file *t = self;
-    if (e->tested) {
-        t->tested = true;
-        t->test_loss = e->test_loss;
-        t->test_accuracy = e->test_accuracy;
-    }
+    if (e->tested)
+        t->test = *e;
     keep_current(t, true, false);
 }
 

@@ -169,7 +169,7 @@ static int save(struct trainer *tr, bool prune)
     }
     int rc = saver_save(tr->saver, tr->t, &state, prune);
     rank_event_end(tr->spec);
-    tr->saved = rc == 0 && !saver_failed(tr->saver) ? tr->t : tr->saved;
+    tr->saved = rc == 0 && !saver_error(tr->saver) ? tr->t : tr->saved;
     tr->window_start = pp_clock_ns();
     return rc;
 }
@@ -242,8 +242,8 @@ static int diverged(struct trainer *tr, int steps)
     PP_TRY(sync_training(tr, steps, false));
     PP_TRY(save(tr, false));
     tr->together = true;
-    return nonfinite_fail(tr, why.text, tr->saver && tr->saved == tr->t,
-                          tr->saver ? saver_error(tr->saver)->text : "");
+    const struct pp_error *lost = tr->saver ? saver_error(tr->saver) : NULL;
+    return nonfinite_fail(tr, why.text, tr->saver && tr->saved == tr->t, lost ? lost->text : "");
 }
 
 /* One training step, or, when it was bad, what train.nonfinite wants instead. meets: the ranks will
@@ -415,7 +415,7 @@ int loop_train(struct trainer *tr, uint64_t start)
     }
     int rc = loop_finish(tr, start);
     bool written = rc == 0 || rc == PP_EIO || rc == PP_EPERM; /* all but files */
-    if (written && tr->saver && saver_failed(tr->saver)) {
+    if (written && tr->saver && saver_error(tr->saver)) {
         return pp_fail(PP_EIO, "the run is complete, but its last checkpoint was not saved: %s",
                        saver_error(tr->saver)->text);
     }

@@ -2,6 +2,7 @@
 /* One rank from its device and its data to its end: set-up, the same data everywhere, the loop. */
 #include "rank.h"
 
+#include <string.h>
 #include <sys/stat.h>
 
 #include "loop.h"
@@ -50,51 +51,37 @@ static int set_up(struct trainer *tr)
 /* Collective: processes that read the files themselves must have read the same bytes. */
 static int compare_data(struct trainer *tr)
 {
-    const struct pp_layout *l = tr->run->layout;
+    const int n = tr->run->layout->ranks;
     struct sums {
-        uint32_t crc[2][2]; /* split; images, labels; 0: not read */
-        int32_t n[2];
+        uint32_t of[2][3]; /* split; CRC of images, of labels, samples; 0: not read */
     } mine = {0};
-    struct sums *all = pp_alloc((size_t)l->ranks, sizeof(*all));
+    struct sums *all = pp_alloc((size_t)n, sizeof(*all));
     int rc = pp_transport_agree(tr->tp, all ? 0 : PP_ERESOURCE);
-    if (rc < 0) {
-        pp_free(all);
-        return rc;
-    }
-    pp_assert(all != NULL); /* or this rank had not agreed */
     for (int split = 0; split < 2; split++) {
-        if (tr->data[split]) {
-            mine.crc[split][0] = tr->data[split]->images_crc;
-            mine.crc[split][1] = tr->data[split]->labels_crc;
-            mine.n[split] = tr->data[split]->n;
-        }
+        const struct pp_dataset *d = tr->data[split];
+        if (d)
+            memcpy(mine.of[split], (uint32_t[3]){d->images_crc, d->labels_crc, (uint32_t)d->n},
+                   sizeof(mine.of[split]));
     }
-    rc = pp_transport_allgather(tr->tp, &mine, sizeof(mine), all);
-    for (int i = 0; rc == 0 && i < 4 * l->ranks; i++) {
-        uint32_t crc = all[i / 4].crc[i / 2 % 2][i % 2];
-        tr->data_crc[i / 2 % 2][i % 2] = crc ? crc : tr->data_crc[i / 2 % 2][i % 2];
-    }
-    for (int split = 0; rc == 0 && split < 2; split++) {
-        const struct sums *seen[3] = {NULL, NULL, NULL};
-        for (int r = 0; rc == 0 && r < l->ranks; r++) {
-            for (int what = 0; what < 2; what++) {
-                if (all[r].crc[split][what] == 0)
-                    continue;
-                if (seen[what] && seen[what]->crc[split][what] != all[r].crc[split][what]) {
-                    rc = pp_fail(PP_EFORMAT,
-                                 "rank %d read other %s than rank %d: the files differ "
-                                 "between machines or changed while they were read",
-                                 r, what == 0 ? "images" : "labels", (int)(seen[what] - all));
-                }
-                seen[what] = seen[what] ? seen[what] : &all[r];
+    if (rc == 0)
+        rc = pp_transport_allgather(tr->tp, &mine, sizeof(mine), all);
+    for (int i = 0; rc == 0 && i < 6; i++) {
+        int split = i / 3, what = i % 3, first = -1;
+        for (int r = 0; rc == 0 && r < n; r++) {
+            uint32_t here = all[r].of[split][what];
+            if (here == 0)
+                continue;
+            if (first >= 0 && here != all[first].of[split][what]) {
+                rc = what == 2 ? pp_fail(PP_EFORMAT, "rank %d found %u samples, rank %d found %u",
+                                         r, here, first, all[first].of[split][2])
+                               : pp_fail(PP_EFORMAT,
+                                         "rank %d read other %s than rank %d: the files differ "
+                                         "between machines or changed while they were read",
+                                         r, what == 0 ? "images" : "labels", first);
             }
-            if (rc == 0 && all[r].n[split] > 0) {
-                if (seen[2] && seen[2]->n[split] != all[r].n[split]) {
-                    rc = pp_fail(PP_EFORMAT, "rank %d found %d samples, rank %d found %d", r,
-                                 all[r].n[split], (int)(seen[2] - all), seen[2]->n[split]);
-                }
-                seen[2] = seen[2] ? seen[2] : &all[r];
-            }
+            first = first >= 0 ? first : r;
+            if (what < 2)
+                tr->data_crc[split][what] = here;
         }
     }
     pp_free(all);

@@ -156,15 +156,15 @@ static int check(const struct trainer *tr, const struct pp_ckpt *ck)
         return pp_fail(PP_EFORMAT,
                        "%s holds tensors, but not the state of a run: to begin with these weights, "
                        "use --set train.init=PATH",
-                       pp_ckpt_path(ck));
+                       ck->path);
     }
     struct differences d = {.used = 0};
-    pp_config_compare(cfg, pp_ckpt_config(ck), note_difference, &d);
+    pp_config_compare(cfg, ck->config, note_difference, &d);
     if (d.used > 0) {
         return pp_fail(PP_ECONFIG,
                        "cannot go on from %s, which was made with other settings: %s. To begin a "
                        "new run with its weights, use --set train.init=PATH",
-                       pp_ckpt_path(ck), d.text);
+                       ck->path, d.text);
     }
     if (d.length && cfg->train.lr_schedule != PP_LR_CONSTANT && cfg->train.lr_steps == 0) {
         pp_log_warn(
@@ -172,10 +172,10 @@ static int check(const struct trainer *tr, const struct pp_ckpt *ck)
             "the same run: lr_schedule = constant, or train.lr_steps set from the beginning");
     }
     if (strcmp(s->fingerprint, tr->be->description) != 0) {
-        pp_log_warn("%s was made with '%s', this is '%s': the last bits may differ",
-                    pp_ckpt_path(ck), s->fingerprint, tr->be->description);
+        pp_log_warn("%s was made with '%s', this is '%s': the last bits may differ", ck->path,
+                    s->fingerprint, tr->be->description);
     }
-    PP_TRY(resume_check_state(tr, s, pp_ckpt_path(ck)));
+    PP_TRY(resume_check_state(tr, s, ck->path));
     return check_tensors(tr, ck);
 }
 
@@ -220,7 +220,7 @@ static int take(struct trainer *tr, const char *path, struct beginning *b)
     PP_TRY(open_named(tr->run->cfg, path, &ck));
     int rc = check(tr, ck);
     if (rc == 0)
-        rc = pp_path_format(b->from, "%s", pp_ckpt_path(ck));
+        rc = pp_path_format(b->from, "%s", ck->path);
     int64_t step = rc == 0 ? pp_ckpt_state(ck)->step : 0;
     pp_ckpt_close(&ck);
     PP_TRY(rc);
@@ -321,8 +321,8 @@ int resume_read(struct trainer *tr)
     if (rc == 0 && tr->begin.resume) {
         const struct pp_ckpt_state *s = pp_ckpt_state(ck);
         /* What rank 0 has checked may be another file on this rank's machine. */
-        rc = s ? resume_check_state(tr, s, pp_ckpt_path(ck))
-               : pp_fail(PP_EFORMAT, "%s: has no state", pp_ckpt_path(ck));
+        rc = s ? resume_check_state(tr, s, ck->path)
+               : pp_fail(PP_EFORMAT, "%s: has no state", ck->path);
         if (rc == 0) {
             resume_take_state(tr, s);
             tr->saved = tr->begin.goes_on ? s->step : -1;
@@ -349,7 +349,7 @@ static int find_newest(const struct trainer *tr, struct back *b)
     bool fall_back = tr->run->cfg->checkpoint.on_corrupt == PP_CORRUPT_PREVIOUS;
     PP_TRY(pp_path_format(dir, "%s/" PP_CKPT_DIR, tr->dir));
     PP_TRY(pp_ckpt_open_latest(dir, PP_CKPT_VERIFY, fall_back, &ck));
-    int rc = pp_path_format(b->from, "%s", pp_ckpt_path(ck));
+    int rc = pp_path_format(b->from, "%s", ck->path);
     b->step = pp_ckpt_state(ck)->step;
     pp_ckpt_close(&ck);
     return rc;

@@ -30,8 +30,7 @@ struct saver {
     struct pp_st_item *items; /* [n] of this rank; none outside replica 0 */
     int n;
     struct pp_ckpt_part *parts; /* rank 0: [stages] */
-    int64_t step;
-    bool failed;
+    bool failed;                /* the last save, for this reason: */
     struct pp_error error;
 };
 
@@ -105,7 +104,6 @@ int saver_create(const struct saver_spec *spec, struct saver **out)
     if (!s)
         return PP_ERESOURCE;
     s->spec = *spec;
-    s->step = -1;
     int rc = create(s);
     if (rc < 0) {
         saver_destroy(&s);
@@ -215,7 +213,6 @@ int saver_save(struct saver *s, int64_t step, const struct pp_ckpt_state *state,
             pp_log_warn("step %" PRId64 ": no checkpoint saved: %s", step, s->error.text);
         return 0;
     }
-    s->step = step;
     if (prune && s->spec.tp->rank == 0 &&
         pp_ckpt_prune(&pp_io_system, s->dir, s->spec.cfg->checkpoint.keep, step) < 0) {
         pp_log_warn("%s", pp_error_get()->text);
@@ -224,17 +221,7 @@ int saver_save(struct saver *s, int64_t step, const struct pp_ckpt_state *state,
     return 0;
 }
 
-int64_t saver_step(const struct saver *s)
-{
-    return s->step;
-}
-
-bool saver_failed(const struct saver *s)
-{
-    return s->failed;
-}
-
 const struct pp_error *saver_error(const struct saver *s)
 {
-    return &s->error;
+    return s->failed ? &s->error : NULL;
 }

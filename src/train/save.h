@@ -31,15 +31,11 @@ void saver_destroy(struct saver **s); /* accepts NULL in *s */
 /*
  * Collective, between two steps. state: of rank 0, NULL elsewhere. prune: remove the oldest beyond
  * checkpoint.keep. Tensors that are not finite are never saved. Whether it was saved is the same
- * on all ranks and in saver_step(). Errors: only those of the transport; that nothing could be
- * saved is none, rank 0 warns of it.
+ * on all ranks. Errors: only those of the transport; rank 0 warns when nothing could be saved.
  */
 int saver_save(struct saver *s, int64_t step, const struct pp_ckpt_state *state, bool prune);
 
-int64_t saver_step(const struct saver *s); /* of the last checkpoint saved; -1: none by this run */
-
-/* What was wrong with the last save, "" when it is there or none was tried; rank 0 has the text. */
-bool saver_failed(const struct saver *s);
+/* What was wrong with the last save, rank 0 has the text; NULL: it is there, or none was tried. */
 const struct pp_error *saver_error(const struct saver *s);
 
 #endif

@@ -4,7 +4,6 @@
 
 #include <pthread.h>
 #include <stdio.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "ppcli/clock.h"
@@ -50,12 +49,6 @@ struct pp_deadline {
     uint64_t last_look, used_ns; /* of this phase */
 };
 
-static void nap(long ns)
-{
-    struct timespec t = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
-    nanosleep(&t, NULL);
-}
-
 /* Does not come back, unless the one who takes the news does. */
 static void give_up(const struct pp_deadline *d, const struct phase *p, bool waits)
 {
@@ -63,7 +56,7 @@ static void give_up(const struct pp_deadline *d, const struct phase *p, bool wai
     int before_me = d->rank < NEXT_MAX ? d->rank : NEXT_MAX;
     snprintf(who, sizeof(who), "rank %d (pid %ld)", d->rank, (long)getpid());
     if (p->together || waits)
-        nap((waits ? OTHERS_NS : 0) + (long)before_me * NEXT_NS);
+        ticker_nap((waits ? OTHERS_NS : 0) + (long)before_me * NEXT_NS);
     double seconds = (double)d->used_ns * 1e-9;
     if (waits) {
         snprintf(text, sizeof(text),

@@ -10,7 +10,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "ppcli/clock.h"
@@ -238,12 +237,6 @@ static bool hangs(struct pp_watchdog *w)
 
 /* ---- the end */
 
-static void nap(long ns)
-{
-    struct timespec t = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
-    nanosleep(&t, NULL);
-}
-
 /* Of all processes the one that makes hang.txt speaks. -1: another one did. */
 static int claim(const struct pp_watchdog *w)
 {
@@ -266,7 +259,7 @@ static void give_up(struct pp_watchdog *w)
 {
     int fd = claim(w);
     if (fd == -1) {
-        nap(SPEAKER_NS);
+        ticker_nap(SPEAKER_NS);
         w->news.lost(w->news.ctx, NULL);
         return;
     }

@@ -183,7 +183,7 @@ static void where_names_cannot_be_swapped_a_step_is_replaced_all_the_same(void *
     CHECK_OK(save_at(&io.io, *state, 100, 4));
     struct pp_ckpt *ck = NULL;
     CHECK_OK(pp_ckpt_open(*state, PP_CKPT_VERIFY, &ck));
-    CHECK_INT_EQ(pp_ckpt_files(ck), 4);
+    CHECK_INT_EQ(ck->n_parts, 4);
     pp_ckpt_close(&ck);
     CHECK_INT_EQ(folder_count(*state, NULL, 0), 1);
 }

@@ -103,7 +103,7 @@ static inline int put_values(void *ctx, uint64_t first, const float *values, siz
 /* All tensors have the values of the step, whatever file they are in. */
 static inline void check_values(const struct pp_ckpt *ck, int64_t step)
 {
-    CHECK_INT_EQ(pp_ckpt_tensors(ck), 4 * LAYERS);
+    CHECK_INT_EQ(ck->n_tensors, 4 * LAYERS);
     for (int layer = 0; layer < LAYERS; layer++) {
         struct layer_items l;
         fill_layer(&l, layer, step);
