@@ -12,15 +12,12 @@
 
 #include "ppcli/best.h"
 #include "ppcli/err.h"
-#include "ppcli/log.h"
 #include "ppcli/median.h"
 #include "ppcli/mem.h"
 #include "ppcli/transport.h"
 #include "probe.h"
 
 enum {
-    STEPS_MIN = 4,
-    STEPS_MAX = 200000,
     FIRST_GUESS = 4,
     WARM_MIN = 2,
     TRACED = 20
@@ -30,10 +27,8 @@ struct bench {
     const struct pp_bench_spec *spec;
     struct pp_bench *out;
     struct pp_transport *world; /* NULL: no MPI */
-    struct pp_dataset *data[2];
-    FILE *nowhere;
-    uint64_t *ends_ns; /* [most steps] */
-    double *times;     /* [most steps] scratch */
+    struct prober prober;
+    double *times; /* [PROBE_STEPS_MAX] scratch */
 };
 
 /* What is run in a round: the references that are no row, then the rows. */
@@ -63,35 +58,19 @@ static bool first_process(const struct bench *b)
 
 /* ---- one measurement */
 
-/* Run a row for so many steps. Rows of processes: collective. */
-static int run_row(struct bench *b, const struct pp_bench_row *row, int64_t warmup, int64_t steps,
-                   struct probe *probe)
+/* Rows of processes: collective. */
+static int run_row(struct bench *b, const struct pp_bench_row *row, struct probe *probe)
 {
-    enum pp_log_level level = pp_log_level();
-    bool speaks;
-    *probe = (struct probe){.warmup = warmup, .steps = steps, .ends_ns = b->ends_ns};
-    struct pp_train_options options = {.name = "bench",
-                                       .out = b->nowhere,
-                                       .quiet = true,
-                                       .before_abort = b->spec->before_abort,
-                                       .lost = b->spec->lost,
-                                       .ctx = b->spec->lost_ctx,
-                                       .work = probe_train,
-                                       .work_ctx = probe,
-                                       .data = {b->data[0], b->data[1]}};
-    pp_log_set_level(PP_LOG_QUIET);
-    int rc = row->processes || first_process(b) ? pp_train(row->cfg, &options, &speaks) : 0;
-    pp_log_set_level(level);
-    return rc;
+    return row->processes || first_process(b) ? probe_run(&b->prober, row->cfg, probe) : 0;
 }
 
 static void keep(struct bench *b, const struct probe *p, struct pp_bench_sample *s)
 {
     uint64_t before = 0;
-    pp_assert(b->times && b->ends_ns); /* or nothing would have been run */
+    pp_assert(b->times && b->prober.ends_ns); /* or nothing would have been run */
     for (int64_t i = 0; i < p->steps; i++) {
-        b->times[i] = (double)(b->ends_ns[i] - before) * 1e-9;
-        before = b->ends_ns[i];
+        b->times[i] = (double)(p->ends_ns[i] - before) * 1e-9;
+        before = p->ends_ns[i];
     }
     pp_sort_doubles(b->times, p->steps);
     *s = (struct pp_bench_sample){
@@ -113,8 +92,8 @@ static void keep(struct bench *b, const struct probe *p, struct pp_bench_sample 
 /* A run that diverges has no speed, but the others have one. */
 static int measure(struct bench *b, struct pp_bench_row *row, int round)
 {
-    struct probe probe;
-    int rc = run_row(b, row, row->warmup, row->steps, &probe);
+    struct probe probe = {.warmup = row->warmup, .steps = row->steps};
+    int rc = run_row(b, row, &probe);
     if (rc == PP_EDIVERGED) {
         snprintf(row->invalid, sizeof(row->invalid), "%.*s", PP_BENCH_WHY_MAX - 1,
                  pp_error_get()->text);
@@ -194,19 +173,13 @@ static int run_round(struct bench *b, int round)
 /* Steps of this row's batch that take about the time of a measurement on one stage. */
 static int estimate(struct bench *b, const struct pp_bench_row *ref, int64_t *out)
 {
-    struct probe probe = {0};
-    int64_t steps = FIRST_GUESS;
-    double per_step = 0;
-    for (int turn = 0; turn < 2; turn++) {
-        PP_TRY(run_row(b, ref, WARM_MIN, steps, &probe));
-        per_step = probe.seconds / (double)steps;
-        if (probe.seconds > b->spec->seconds / 20)
-            break;
-        double more = b->spec->seconds / 10 / per_step;
-        steps = more > STEPS_MAX ? STEPS_MAX : (int64_t)more + FIRST_GUESS;
+    struct probe probe = {.warmup = WARM_MIN, .steps = FIRST_GUESS};
+    PP_TRY(run_row(b, ref, &probe));
+    if (probe.seconds <= b->spec->seconds / 20) {
+        probe.steps = probe_steps(&probe, b->spec->seconds / 10);
+        PP_TRY(run_row(b, ref, &probe));
     }
-    double n = b->spec->seconds / per_step;
-    *out = n < STEPS_MIN ? STEPS_MIN : n > STEPS_MAX ? STEPS_MAX : (int64_t)n;
+    *out = probe_steps(&probe, b->spec->seconds);
     return 0;
 }
 
@@ -269,22 +242,13 @@ static int trace_path(const struct bench *b, int row, char out[PP_PATH_MAX])
 static int trace_row(struct bench *b, int i)
 {
     struct pp_bench_row *row = &b->out->rows[i];
-    enum pp_log_level level = pp_log_level();
     char path[PP_PATH_MAX];
-    bool speaks;
     PP_TRY(trace_path(b, i, path));
-    struct pp_train_options options = {.name = "bench",
-                                       .out = b->nowhere,
-                                       .quiet = true,
-                                       .before_abort = b->spec->before_abort,
-                                       .lost = b->spec->lost,
-                                       .ctx = b->spec->lost_ctx,
-                                       .trace = {.file = path}};
+    b->prober.options.trace.file = path;
     row->cfg->train.max_steps = TRACED;
-    pp_log_set_level(PP_LOG_QUIET);
-    int rc = row->processes || first_process(b) ? pp_train(row->cfg, &options, &speaks) : 0;
-    pp_log_set_level(level);
+    int rc = run_row(b, row, NULL);
     row->cfg->train.max_steps = 0;
+    b->prober.options.trace.file = NULL;
     if (b->world && !row->processes)
         rc = pp_transport_agree(b->world, rc);
     return rc;
@@ -330,28 +294,14 @@ static int make_rows(struct bench *b, struct pp_config *const *configs)
 static int take_memory(struct bench *b)
 {
     struct pp_bench *out = b->out;
-    b->ends_ns = pp_alloc(STEPS_MAX + FIRST_GUESS, sizeof(*b->ends_ns));
-    b->times = pp_alloc(STEPS_MAX + FIRST_GUESS, sizeof(*b->times));
-    b->nowhere = fopen("/dev/null", "w");
-    if (!b->nowhere)
-        return pp_fail_errno(PP_EIO, "cannot open /dev/null");
+    b->times = pp_alloc(PROBE_STEPS_MAX, sizeof(*b->times));
+    PP_TRY(probe_open(&b->prober));
     for (int k = 0; k < n_items(b); k++) {
         struct pp_bench_row *row = item(b, k);
         if (row && !(row->samples = pp_alloc((size_t)out->repeat, sizeof(*row->samples))))
             return PP_ERESOURCE;
     }
-    return b->ends_ns && b->times ? 0 : PP_ERESOURCE;
-}
-
-/* Read once, for all rows: a sweep does not change the data. */
-static int open_data(struct bench *b, const struct pp_config *cfg)
-{
-    int inputs = cfg->model.sizes[0], classes = cfg->model.sizes[cfg->model.n_sizes - 1];
-    for (int split = 0; split < 2; split++) {
-        PP_TRY(pp_dataset_open(cfg, (enum pp_split)split, PP_DATA_IMAGES | PP_DATA_LABELS, inputs,
-                               classes, &b->data[split]));
-    }
-    return 0;
+    return b->times ? 0 : PP_ERESOURCE;
 }
 
 static int run_all(struct bench *b, struct pp_config *const *configs)
@@ -360,7 +310,7 @@ static int run_all(struct bench *b, struct pp_config *const *configs)
     if (rc == 0)
         rc = take_memory(b);
     if (rc == 0 && b->out->n_references > 0)
-        rc = open_data(b, configs[0]);
+        rc = probe_open_data(&b->prober, configs[0]); /* a sweep does not change it */
     if (b->world)
         rc = pp_transport_agree(b->world, rc);
     PP_TRY(rc);
@@ -375,7 +325,11 @@ int pp_bench_run(struct pp_config *const *configs, int n, const struct pp_bench_
 {
     pp_assert(n >= 1 && spec->repeat >= 1);
     *out = (struct pp_bench){.repeat = spec->repeat, .n = n, .speaks = true};
-    struct bench b = {.spec = spec, .out = out};
+    struct bench b = {.spec = spec,
+                      .out = out,
+                      .prober.options = {.before_abort = spec->before_abort,
+                                         .lost = spec->lost,
+                                         .ctx = spec->lost_ctx}};
     struct pp_world world;
     PP_TRY(pp_world_open(configs[0], spec->lost, spec->lost_ctx, &world));
     pp_world_ready(&world);
@@ -383,12 +337,8 @@ int pp_bench_run(struct pp_config *const *configs, int n, const struct pp_bench_
     out->speaks = first_process(&b);
     out->rows = pp_alloc((size_t)n, sizeof(*out->rows));
     int rc = out->rows ? run_all(&b, configs) : PP_ERESOURCE;
-    if (b.nowhere)
-        fclose(b.nowhere);
-    pp_free(b.ends_ns);
     pp_free(b.times);
-    pp_dataset_destroy(&b.data[0]);
-    pp_dataset_destroy(&b.data[1]);
+    probe_close(&b.prober);
     pp_world_close(&world);
     if (rc < 0)
         pp_bench_fini(out);

@@ -47,4 +47,7 @@ void bench_put_machine(struct pp_json *j, const struct pp_bench_header *h);
 /* As the run would be, but of whole batches, for ever, and without a trace on disk. */
 int bench_shorten(struct pp_config *cfg);
 
+/* Exact, 1f1b, and what else a pipeline does when nothing is said. */
+void bench_plain_pipeline(struct pp_config *cfg, int stages);
+
 #endif

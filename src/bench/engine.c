@@ -10,15 +10,12 @@
 #include "bench.h"
 #include "table.h"
 #include "ppcli/err.h"
-#include "ppcli/log.h"
 #include "ppcli/median.h"
 #include "ppcli/mem.h"
 #include "probe.h"
 
 enum {
     COUNTS = 6,
-    STEPS_MIN = 4,
-    STEPS_MAX = 200000,
     WARM = 2,
     ROUNDS_MAX = 1000
 };
@@ -31,9 +28,7 @@ struct kind { /* of run */
 
 struct engine {
     const struct pp_bench_engine_spec *spec;
-    FILE *nowhere;
-    uint64_t *ends_ns;          /* [STEPS_MAX] */
-    struct pp_dataset *data[2]; /* of the runs that follow */
+    struct prober prober;
 };
 
 struct figures {
@@ -45,28 +40,6 @@ struct figures {
 
 /* ---- runs */
 
-static int run(struct engine *e, const struct kind *k, int64_t steps, struct probe *probe)
-{
-    enum pp_log_level level = pp_log_level();
-    bool speaks;
-    *probe =
-        (struct probe){.warmup = WARM, .steps = steps, .ends_ns = e->ends_ns, .plain = k->plain};
-    struct pp_train_options options = {.name = "bench",
-                                       .out = e->nowhere,
-                                       .quiet = true,
-                                       .work = probe_train,
-                                       .work_ctx = probe,
-                                       .data = {e->data[0], e->data[1]}};
-    if (!k->plain) { /* the plain loop records no actions to watch */
-        options.lost = e->spec->lost;
-        options.ctx = e->spec->lost_ctx;
-    }
-    pp_log_set_level(PP_LOG_QUIET);
-    int rc = pp_train(k->cfg, &options, &speaks);
-    pp_log_set_level(level);
-    return rc;
-}
-
 /* A run of its own: shortened as a row of a sweep. */
 static int make(const struct pp_config *cfg, int stages, struct pp_config **out)
 {
@@ -75,16 +48,9 @@ static int make(const struct pp_config *cfg, int stages, struct pp_config **out)
     if (!copy)
         return PP_ERESOURCE;
     *copy = *cfg;
-    copy->pipeline.stages = stages;
+    bench_plain_pipeline(copy, stages);
     copy->pipeline.replicas = 1;
-    copy->pipeline.chunks = 1;
-    copy->pipeline.assignment = PP_ASSIGN_AUTO;
-    copy->pipeline.n_ranges = 0;
-    snprintf(copy->pipeline.schedule, sizeof(copy->pipeline.schedule), "1f1b");
     copy->train.clip_norm = 0;
-    copy->train.exact = true;
-    copy->train.coalesce = 0;
-    snprintf(copy->run.transport, sizeof(copy->run.transport), "auto");
     int rc = bench_row_make(&row, copy, 0);
     pp_free(copy);
     if (rc == 0 && row.skipped[0])
@@ -97,19 +63,6 @@ static int make(const struct pp_config *cfg, int stages, struct pp_config **out)
     return 0;
 }
 
-static int choose_steps(struct engine *e, const struct kind *plain, double seconds, int64_t *out)
-{
-    struct probe probe;
-    int64_t steps = STEPS_MIN;
-    for (int turn = 0; turn < 2; turn++) {
-        PP_TRY(run(e, plain, steps, &probe));
-        double n = seconds / (probe.seconds / (double)steps);
-        steps = n < STEPS_MIN ? STEPS_MIN : n > STEPS_MAX ? STEPS_MAX : (int64_t)n;
-    }
-    *out = steps;
-    return 0;
-}
-
 /* Rounds of plain, engine, engine, plain; behind them, when there is one, the run with two stages.
  */
 static int compare(struct engine *e, const struct kind kinds[3], double seconds,
@@ -118,16 +71,20 @@ static int compare(struct engine *e, const struct kind kinds[3], double seconds,
     static const int order[5] = {0, 1, 1, 0, 2};
     double ratio[ROUNDS_MAX], same[ROUNDS_MAX], step[3][ROUNDS_MAX];
     char sha[65] = "";
-    int64_t steps;
+    struct probe probe = {.warmup = WARM, .steps = 4, .plain = true};
     int runs = kinds[2].cfg ? 5 : 4, rounds = e->spec->repeat;
-    PP_TRY(choose_steps(e, &kinds[0], seconds, &steps));
+    for (int turn = 0; turn < 2; turn++) {
+        PP_TRY(probe_run(&e->prober, kinds[0].cfg, &probe));
+        probe.steps = probe_steps(&probe, seconds);
+    }
     out->right = true;
     for (int r = 0; r < rounds; r++) {
         double t[5] = {0};
         for (int i = 0; i < runs; i++) {
-            struct probe probe;
-            PP_TRY(run(e, &kinds[order[i]], steps, &probe));
-            t[i] = probe.seconds / (double)steps;
+            const struct kind *kind = &kinds[order[i]];
+            probe.plain = kind->plain;
+            PP_TRY(probe_run(&e->prober, kind->cfg, &probe));
+            t[i] = probe.seconds / (double)probe.steps;
             if (!sha[0])
                 memcpy(sha, probe.sha, sizeof(sha));
             out->right = out->right && strcmp(sha, probe.sha) == 0;
@@ -146,22 +103,10 @@ static int compare(struct engine *e, const struct kind kinds[3], double seconds,
     return 0;
 }
 
-/* Read or made once, for all runs with this model. */
-static int open_data(struct engine *e, const struct pp_config *cfg)
-{
-    int inputs = cfg->model.sizes[0], classes = cfg->model.sizes[cfg->model.n_sizes - 1];
-    for (int split = 0; split < 2; split++) {
-        pp_dataset_destroy(&e->data[split]);
-        PP_TRY(pp_dataset_open(cfg, (enum pp_split)split, PP_DATA_IMAGES | PP_DATA_LABELS, inputs,
-                               classes, &e->data[split]));
-    }
-    return 0;
-}
-
 static int measure_model(struct engine *e, struct figures *out)
 {
     struct pp_config *cfg = NULL;
-    PP_TRY(open_data(e, e->spec->cfg));
+    PP_TRY(probe_open_data(&e->prober, e->spec->cfg));
     PP_TRY(make(e->spec->cfg, 1, &cfg));
     const struct kind kinds[3] = {{cfg, true}, {cfg, false}, {NULL, false}};
     int rc = compare(e, kinds, e->spec->seconds, out);
@@ -272,17 +217,14 @@ int pp_bench_engine(const struct pp_bench_engine_spec *spec, const struct pp_ben
                     enum pp_bench_format format, FILE *f)
 {
     struct figures model = {0}, tiny[COUNTS] = {{0}};
-    struct engine e = {.spec = spec, .nowhere = fopen("/dev/null", "w")};
-    e.ends_ns = pp_alloc(STEPS_MAX, sizeof(*e.ends_ns));
-    int rc = !e.ends_ns  ? PP_ERESOURCE
-             : e.nowhere ? 0
-                         : pp_fail_errno(PP_EIO, "cannot open /dev/null");
+    struct engine e = {.spec = spec, .prober.options = {.lost = spec->lost, .ctx = spec->lost_ctx}};
+    int rc = probe_open(&e.prober);
     pp_assert(spec->repeat >= 1 && spec->repeat <= ROUNDS_MAX);
     if (rc == 0)
         rc = measure_model(&e, &model);
     bool right = rc == 0 && model.right;
     if (rc == 0)
-        rc = open_data(&e, spec->tiny);
+        rc = probe_open_data(&e.prober, spec->tiny);
     for (int i = 0; rc == 0 && i < COUNTS; i++) {
         rc = measure_count(&e, counts[i], &tiny[i]);
         right = right && tiny[i].right;
@@ -296,11 +238,7 @@ int pp_bench_engine(const struct pp_bench_engine_spec *spec, const struct pp_ben
     }
     table_fini(&whole);
     table_fini(&each);
-    if (e.nowhere)
-        fclose(e.nowhere);
-    pp_free(e.ends_ns);
-    pp_dataset_destroy(&e.data[0]);
-    pp_dataset_destroy(&e.data[1]);
+    probe_close(&e.prober);
     PP_TRY(rc);
     return right ? 0 : pp_fail(PP_ECHECK, "the engine trains other weights than the plain loop");
 }

@@ -7,10 +7,11 @@
 
 #include <string.h>
 
-#include "ppcli/forecast.h"
 #include "plain_loop.h"
 #include "ppcli/clock.h"
 #include "ppcli/err.h"
+#include "ppcli/forecast.h"
+#include "ppcli/log.h"
 #include "ppcli/mem.h"
 
 #define TIMED_STEPS 4
@@ -191,7 +192,7 @@ static int plain_train(struct meter *m)
     return rc;
 }
 
-int probe_train(struct pp_worker *w, void *ctx)
+static int work(struct pp_worker *w, void *ctx)
 {
     struct probe *probe = ctx;
     struct meter *m = &(struct meter){.w = w, .probe = probe};
@@ -214,4 +215,68 @@ int probe_train(struct pp_worker *w, void *ctx)
     }
     mine.bytes = pp_exec_bytes(w->x)->total;
     return finish(m, &mine);
+}
+
+/* ---- runs */
+
+int probe_open(struct prober *p)
+{
+    p->options.name = "bench";
+    p->options.quiet = true;
+    p->ends_ns = pp_alloc(PROBE_STEPS_MAX, sizeof(*p->ends_ns));
+    p->options.out = fopen("/dev/null", "w");
+    if (!p->options.out)
+        return pp_fail_errno(PP_EIO, "cannot open /dev/null");
+    return p->ends_ns ? 0 : PP_ERESOURCE;
+}
+
+static void close_data(struct prober *p)
+{
+    pp_dataset_destroy(&p->data[0]);
+    pp_dataset_destroy(&p->data[1]);
+}
+
+void probe_close(struct prober *p)
+{
+    if (p->options.out)
+        fclose(p->options.out);
+    pp_free(p->ends_ns);
+    close_data(p);
+}
+
+int probe_open_data(struct prober *p, const struct pp_config *cfg)
+{
+    int inputs = cfg->model.sizes[0], classes = cfg->model.sizes[cfg->model.n_sizes - 1];
+    close_data(p);
+    for (int split = 0; split < 2; split++) {
+        PP_TRY(pp_dataset_open(cfg, (enum pp_split)split, PP_DATA_IMAGES | PP_DATA_LABELS, inputs,
+                               classes, &p->data[split]));
+    }
+    return 0;
+}
+
+int probe_run(struct prober *p, struct pp_config *cfg, struct probe *probe)
+{
+    enum pp_log_level level = pp_log_level();
+    struct pp_train_options options = p->options;
+    bool speaks;
+    if (probe) {
+        options.work = work;
+        options.work_ctx = probe;
+        probe->ends_ns = p->ends_ns;
+        options.data[0] = p->data[0];
+        options.data[1] = p->data[1];
+        if (probe->plain)
+            options.lost = NULL; /* the plain loop records no actions to watch */
+    }
+    pp_log_set_level(PP_LOG_QUIET);
+    int rc = pp_train(cfg, &options, &speaks);
+    pp_log_set_level(level);
+    return rc;
+}
+
+int64_t probe_steps(const struct probe *measured, double seconds)
+{
+    double n = seconds / (measured->seconds / (double)measured->steps);
+    return n < 4 ? 4 : n > PROBE_STEPS_MAX ? PROBE_STEPS_MAX : (int64_t)n;
 }

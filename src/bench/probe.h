@@ -9,7 +9,7 @@
 struct probe {
     int64_t warmup, steps; /* optimizer steps before all ranks meet and the clock starts, and
                               after; steps >= 1 */
-    uint64_t *ends_ns;     /* [steps] of the caller: when rank 0 ended each step, since the clock
+    uint64_t *ends_ns;     /* [steps] of the prober: when rank 0 ended each step, since the clock
                               started */
     bool plain; /* one rank: by plain_loop.h instead of the executor; bubble and memory stay 0 */
 
@@ -23,8 +23,26 @@ struct probe {
     char sha[65];
 };
 
-/* For struct pp_train_options: work, with a struct probe as its context. Collective. No log, no
- * evaluation, no meeting between the steps. */
-int probe_train(struct pp_worker *w, void *probe);
+/* What the measured runs of a benchmark share. */
+#define PROBE_STEPS_MAX 200000
+struct prober {
+    struct pp_train_options options; /* of every run; of the caller: before_abort, lost, ctx */
+    struct pp_dataset *data[2];
+    uint64_t *ends_ns; /* [PROBE_STEPS_MAX] of the last run */
+};
+
+/* Errors: PP_EIO, PP_ERESOURCE. probe_close() whatever it returns. */
+int probe_open(struct prober *p);
+void probe_close(struct prober *p);
+
+/* Read or make the data once, for all runs that follow. Errors: those of pp_dataset_open(). */
+int probe_open_data(struct prober *p, const struct pp_config *cfg);
+
+/* Run `probe` (warmup, steps, plain) without a log, an evaluation or a meeting between the steps;
+ * NULL: train as cfg says. Collective where pp_train() is. Errors: those of pp_train(). */
+int probe_run(struct prober *p, struct pp_config *cfg, struct probe *probe);
+
+/* The steps that take about `seconds`, by what was measured; at least 4. */
+int64_t probe_steps(const struct probe *measured, double seconds);
 
 #endif

@@ -27,6 +27,21 @@ int bench_shorten(struct pp_config *cfg)
     return 0;
 }
 
+void bench_plain_pipeline(struct pp_config *cfg, int stages)
+{
+    cfg->train.exact = true;
+    cfg->train.coalesce = 0;
+    cfg->pipeline.stages = stages;
+    cfg->pipeline.chunks = 1;
+    cfg->pipeline.group = 0;
+    cfg->pipeline.eager = 0;
+    cfg->pipeline.memory_cap = 0;
+    cfg->pipeline.assignment = PP_ASSIGN_AUTO;
+    cfg->pipeline.n_ranges = 0;
+    snprintf(cfg->pipeline.schedule, sizeof(cfg->pipeline.schedule), "1f1b");
+    snprintf(cfg->run.transport, sizeof(cfg->run.transport), "auto");
+}
+
 static void take_over(struct pp_bench_row *row, const struct pp_config *cfg)
 {
     row->stages = cfg->pipeline.stages;
@@ -154,17 +169,7 @@ static int make_reference(const struct pp_bench_row *row, int processes, struct 
     if (!cfg)
         return PP_ERESOURCE;
     *cfg = *row->cfg;
-    cfg->train.exact = true;
-    cfg->train.coalesce = 0;
-    cfg->pipeline.stages = 1;
-    cfg->pipeline.chunks = 1;
-    cfg->pipeline.group = 0;
-    cfg->pipeline.eager = 0;
-    cfg->pipeline.memory_cap = 0;
-    cfg->pipeline.assignment = PP_ASSIGN_AUTO;
-    cfg->pipeline.n_ranges = 0;
-    snprintf(cfg->pipeline.schedule, sizeof(cfg->pipeline.schedule), "1f1b");
-    snprintf(cfg->run.transport, sizeof(cfg->run.transport), "auto");
+    bench_plain_pipeline(cfg, 1);
     cfg->run.launch = PP_LAUNCH_THREADS;
     int rc = bench_row_make(out, cfg, processes);
     pp_free(cfg);
