@@ -16,6 +16,7 @@
  */
 #include <nccl.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdio>
 #include <cstring>
@@ -126,12 +127,8 @@ void update(struct ncclComm *c)
     Clique &q = *c->clique;
     if (c->state != ncclInProgress || c->helper.joinable())
         return;
-    if (c->finalized) {
-        if (q.finalized == q.size && c->under_way == 0)
-            c->state = ncclSuccess;
-    } else if (q.joined == q.size) {
+    if (c->finalized ? q.finalized == q.size && c->under_way == 0 : q.joined == q.size)
         c->state = ncclSuccess;
-    }
 }
 
 /* A message has both its sides: move it. Lock held. */
@@ -143,31 +140,26 @@ void meet(Clique &q, std::pair<int, int> path)
         Side *from = s.front(), *to = r.front();
         s.pop_front();
         r.pop_front();
-        int code = 0;
+        int code = ncclInvalidUsage;
+        std::string why = "the message was lost";
         if (from->bytes != to->bytes) {
-            std::string why = "rank " + std::to_string(path.first) + " sends " +
-                              std::to_string(from->bytes) + " bytes, rank " +
-                              std::to_string(path.second) + " expects " + std::to_string(to->bytes);
-            refuse(from->comm, ncclInvalidUsage, why);
-            refuse(to->comm, ncclInvalidUsage, why);
-        } else if (fake_fails("ncclMessage", &code)) {
-            refuse(from->comm, (ncclResult_t)code, "the message was lost");
-            refuse(to->comm, (ncclResult_t)code, "the message was lost");
-        } else {
+            why = "rank " + std::to_string(path.first) + " sends " + std::to_string(from->bytes) +
+                  " bytes, rank " + std::to_string(path.second) + " expects " +
+                  std::to_string(to->bytes);
+        } else if (!fake_fails("ncclMessage", &code)) {
             memcpy(to->memory, from->memory, to->bytes);
             from->done = to->done = true;
+            continue;
         }
+        refuse(from->comm, (ncclResult_t)code, why);
+        refuse(to->comm, (ncclResult_t)code, why);
     }
 }
 
-void forget(std::deque<Side *> &list, Side *side)
+std::pair<int, int> path_of(const Op &op)
 {
-    for (auto i = list.begin(); i != list.end(); ++i) {
-        if (*i == side) {
-            list.erase(i);
-            return;
-        }
-    }
+    return op.kind == SEND ? std::make_pair(op.comm->rank, op.peer)
+                           : std::make_pair(op.peer, op.comm->rank);
 }
 
 /* Everybody's piece to everybody; nobody leaves before all have read. Lock held. */
@@ -220,24 +212,25 @@ void run_kernel(void *arg)
             continue;
         }
         bool sends = op.kind == SEND;
-        auto path = sends ? std::make_pair(c->rank, op.peer) : std::make_pair(op.peer, c->rank);
         sides[i] = {c, sends ? const_cast<void *>(op.in) : op.out, op.bytes};
-        (sends ? q.sends : q.receives)[path].push_back(&sides[i]);
-        meet(q, path);
+        (sends ? q.sends : q.receives)[path_of(op)].push_back(&sides[i]);
+        meet(q, path_of(op));
     }
     changed.notify_all();
-    changed.wait(held, [&] {
-        bool all = true;
-        for (auto &s : sides)
-            all = all && s.done;
-        return all || c->aborted;
-    });
-    for (auto &path : q.sends)
-        for (auto &s : sides)
-            forget(path.second, &s);
-    for (auto &path : q.receives)
-        for (auto &s : sides)
-            forget(path.second, &s);
+    changed.wait(
+        held,
+        [&] {
+            return c->aborted ||
+                   std::all_of(
+                       sides.begin(), sides.end(), [](const Side &s) { return s.done; });
+        });
+    auto mine = [c](const Side *s) { return s->comm == c; };
+    for (auto *paths : {&q.sends, &q.receives}) {
+        for (auto &path : *paths) {
+            auto &list = path.second;
+            list.erase(std::remove_if(list.begin(), list.end(), mine), list.end());
+        }
+    }
     c->under_way--;
     changed.notify_all();
 }
@@ -255,17 +248,6 @@ ncclResult_t enqueue(Kernel *k)
         return refuse(k->comm, ncclUnhandledCudaError, "the stream takes no work");
     }
     return ncclSuccess;
-}
-
-int bit_of(const Op &op)
-{
-    return op.kind == SEND ? 1 : 2;
-}
-
-std::pair<int, int> path_of(const Op &op)
-{
-    return op.kind == SEND ? std::make_pair(op.comm->rank, op.peer)
-                           : std::make_pair(op.peer, op.comm->rank);
 }
 
 bool all_shaken(Clique &q, const Kernel *k)
@@ -294,7 +276,7 @@ ncclResult_t launch(std::vector<Op> &ops)
         Clique &q = *c->clique;
         for (const Op &op : k->ops)
             if (op.kind != GATHER)
-                q.shakes[path_of(op)] |= bit_of(op);
+                q.shakes[path_of(op)] |= op.kind == SEND ? 1 : 2;
         changed.notify_all();
         if (all_shaken(q, k)) {
             ncclResult_t one = enqueue(k);
@@ -311,9 +293,7 @@ ncclResult_t launch(std::vector<Op> &ops)
                 return;
             }
             ncclResult_t one = enqueue(k);
-            std::thread self;
-            c->helper.swap(self); /* nobody needs to wait for it any more */
-            self.detach();
+            std::thread(std::move(c->helper)).detach(); /* nobody needs to wait for it any more */
             if (c->state == ncclInProgress)
                 c->state = one;
         });
@@ -440,8 +420,7 @@ ncclResult_t ncclCommAbort(ncclComm_t c)
     c->aborted = true;
     changed.notify_all();
     if (c->helper.joinable()) {
-        std::thread helper;
-        helper.swap(c->helper);
+        std::thread helper = std::move(c->helper);
         held.unlock();
         helper.join();
         held.lock();

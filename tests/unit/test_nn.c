@@ -36,9 +36,11 @@ struct line {
     float *dedge[CHUNKS_MAX + 1][MB]; /* their gradients */
 };
 
-static void set_up(struct line *l, struct pp_model *m, struct pp_backend *be, int n,
-                   const int *first, enum pp_optimizer_kind optimizer)
+/* m is taken over. */
+static void set_up(struct line *l, struct pp_model *m, const char *backend, int n, const int *first,
+                   enum pp_optimizer_kind optimizer)
 {
+    struct pp_backend *be = open_backend(backend);
     memset(l, 0, sizeof(*l));
     l->m = m;
     l->be = be;
@@ -82,6 +84,8 @@ static void tear_down(struct line *l)
         pp_chunk_destroy(&l->chunk[s]);
     }
     pp_arena_destroy(&l->arena);
+    pp_backend_close(&l->be);
+    pp_model_destroy(&l->m);
 }
 
 static void forward(struct line *l, int mb, int rows)
@@ -157,10 +161,8 @@ static void check_gradients(const char *backend)
     const int sizes[] = {6, 5, 7, 4}, whole[] = {0}, rows = 6;
     const uint64_t seed = 1;
     for (int a = 0; a < COUNT(acts); a++) {
-        struct pp_model *m = make_model(acts[a], sizes, 4);
-        struct pp_backend *be = open_backend(backend);
         struct line l;
-        set_up(&l, m, be, 1, whole, PP_OPT_SGD);
+        set_up(&l, make_model(acts[a], sizes, 4), backend, 1, whole, PP_OPT_SGD);
         struct pp_chunk *c = l.chunk[0];
         /* With this seed no relu is within h of its kink, where the loss has no slope. */
         pp_rng_uniform(seed, 1, 0, -1, 1, (size_t)(rows * 6), l.edge[0][0]);
@@ -186,8 +188,6 @@ static void check_gradients(const char *backend)
         snprintf(name, sizeof(name), "%s input", pp_activation_name(acts[a]));
         check_array(&l, name, l.edge[0][0], dx, COUNT(dx), labels, rows);
         tear_down(&l);
-        pp_backend_close(&be);
-        pp_model_destroy(&m);
     }
 }
 
@@ -223,11 +223,9 @@ static void run(enum pp_activation act, const char *backend, int n, const int *f
 {
     static const uint8_t labels[ROWS] = {4, 0, 1, 1, 2, 3, 0, 4};
     const int rows[MB] = {ROWS, ROWS, 3};
-    struct pp_model *m = make_model(act, five, COUNT(five));
-    struct pp_backend *be = open_backend(backend);
     struct line l;
     memset(r, 0, sizeof(*r));
-    set_up(&l, m, be, n, first, PP_OPT_ADAM);
+    set_up(&l, make_model(act, five, COUNT(five)), backend, n, first, PP_OPT_ADAM);
     for (int s = 0; s < n; s++) /* what an earlier step left is not read */
         memset(l.chunk[s]->grads, 0xff, l.chunk[s]->n_floats * sizeof(float));
     uint64_t before = pp_alloc_count();
@@ -245,17 +243,15 @@ static void run(enum pp_activation act, const char *backend, int n, const int *f
         backward_weight(&l, mb, mb == 0);
     for (int s = 0; when == TOGETHER && s < n; s++) {
         const int slots[MB] = {0, 1, 2};
-        CHECK_OK(pp_chunk_backward_weight(l.chunk[s], be, MB, slots, slots, true));
+        CHECK_OK(pp_chunk_backward_weight(l.chunk[s], l.be, MB, slots, slots, true));
     }
     CHECK_INT_EQ(pp_alloc_count(), before);
     for (int s = 0; s < n; s++) {
         memcpy(r->grads + r->n, l.chunk[s]->grads, l.chunk[s]->n_floats * sizeof(float));
         r->n += l.chunk[s]->n_floats;
     }
-    CHECK_INT_EQ(r->n, m->n_floats);
+    CHECK_INT_EQ(r->n, l.m->n_floats);
     tear_down(&l);
-    pp_backend_close(&be);
-    pp_model_destroy(&m);
 }
 
 static void cut_and_order_of_backward_change_no_bit(void **state)
@@ -304,11 +300,9 @@ static void weight_gradients_of_several_micro_batches_at_once_are_their_sum(void
 static void initial_values_do_not_depend_on_the_cut(void **state)
 {
     const int one[] = {0}, all[] = {0, 1, 2, 3, 4};
-    struct pp_model *m = make_model(PP_ACT_RELU, five, COUNT(five));
-    struct pp_backend *be = open_backend("cpu");
     struct line whole, cut;
-    set_up(&whole, m, be, 1, one, PP_OPT_SGD);
-    set_up(&cut, m, be, 5, all, PP_OPT_SGD);
+    set_up(&whole, make_model(PP_ACT_RELU, five, COUNT(five)), "cpu", 1, one, PP_OPT_SGD);
+    set_up(&cut, make_model(PP_ACT_RELU, five, COUNT(five)), "cpu", 5, all, PP_OPT_SGD);
     const float *p = whole.chunk[0]->params;
     for (int s = 0; s < 5; s++) {
         assert_memory_equal(p, cut.chunk[s]->params, cut.chunk[s]->n_floats * sizeof(float));
@@ -316,8 +310,6 @@ static void initial_values_do_not_depend_on_the_cut(void **state)
     }
     tear_down(&whole);
     tear_down(&cut);
-    pp_backend_close(&be);
-    pp_model_destroy(&m);
 }
 
 /* On compare, which reads the weights themselves: a copy that was not renewed would differ. */
@@ -325,11 +317,10 @@ static void a_step_of_the_optimizer_reaches_the_next_forward(void **state)
 {
     const int two[] = {0, 2};
     const uint8_t labels[ROWS] = {0};
-    struct pp_model *m = make_model(PP_ACT_RELU, five, COUNT(five));
-    struct pp_backend *be = open_backend("compare");
     for (int kind = PP_OPT_SGD; kind <= PP_OPT_ADAMW; kind++) {
         struct line l;
-        set_up(&l, m, be, 2, two, (enum pp_optimizer_kind)kind);
+        set_up(&l, make_model(PP_ACT_RELU, five, COUNT(five)), "compare", 2, two,
+               (enum pp_optimizer_kind)kind);
         pp_rng_uniform(9, 0, 0, -1, 1, ROWS * 12, l.edge[0][0]);
         double before = 0, after = 0;
         struct pp_optimizer_args a = {.kind = (enum pp_optimizer_kind)kind,
@@ -345,13 +336,11 @@ static void a_step_of_the_optimizer_reaches_the_next_forward(void **state)
             backward_input(&l, 0, false);
             backward_weight(&l, 0, true);
             for (int s = 0; s < 2; s++)
-                CHECK_OK(pp_chunk_optimizer_step(l.chunk[s], be, &a));
+                CHECK_OK(pp_chunk_optimizer_step(l.chunk[s], l.be, &a));
         }
         assert_true(after < before);
         tear_down(&l);
     }
-    pp_backend_close(&be);
-    pp_model_destroy(&m);
 }
 
 /* What a backend was asked to be ready for. */
@@ -371,12 +360,11 @@ static int count_prepared(struct pp_backend *be, const struct pp_linear_use *use
 static void a_size_of_micro_batch_is_prepared_once_a_layer(void **state)
 {
     const int one[] = {0}, layers = COUNT(five) - 1;
-    struct pp_model *m = make_model(PP_ACT_RELU, five, COUNT(five));
-    struct pp_backend *be = open_backend("cpu");
+    struct line l;
+    set_up(&l, make_model(PP_ACT_RELU, five, COUNT(five)), "cpu", 1, one, PP_OPT_SGD);
+    struct pp_backend *be = l.be;
     struct pp_backend_ops ops = *be->ops;
     const struct pp_backend_ops *real = be->ops;
-    struct line l;
-    set_up(&l, m, be, 1, one, PP_OPT_SGD);
     ops.prepare_linear = count_prepared;
     be->ops = &ops;
     memset(&asked, 0, sizeof(asked));
@@ -393,8 +381,6 @@ static void a_size_of_micro_batch_is_prepared_once_a_layer(void **state)
     CHECK_INT_EQ(asked.with_dW, 2 * layers);
     be->ops = real;
     tear_down(&l);
-    pp_backend_close(&be);
-    pp_model_destroy(&m);
 }
 
 /* Values that cannot sum to more than a float prove it; a layer that promises nothing does not. */
@@ -403,11 +389,9 @@ static void a_chunk_is_bounded_by_layers_that_promise(void **state)
     static const int sizes[] = {6, 5, 3}, first[] = {0};
     static const float inputs[] = {1, 1e30f, NAN};
     static const uint8_t labels[ROWS] = {0};
-    struct pp_backend *be = open_backend("cpu");
-    struct pp_model *m = make_model(PP_ACT_RELU, sizes, COUNT(sizes));
-    struct pp_layer_ops silent = *m->layers[1].ops;
     struct line l;
-    set_up(&l, m, be, 1, first, PP_OPT_SGD);
+    set_up(&l, make_model(PP_ACT_RELU, sizes, COUNT(sizes)), "cpu", 1, first, PP_OPT_SGD);
+    struct pp_layer_ops silent = *l.m->layers[1].ops;
     for (int i = 0; i < COUNT(inputs); i++) {
         for (int k = 0; k < ROWS * sizes[0]; k++)
             l.edge[0][0][k] = inputs[i];
@@ -421,33 +405,28 @@ static void a_chunk_is_bounded_by_layers_that_promise(void **state)
     pp_chunk_measure(l.chunk[0], true);
     CHECK_INT_EQ(pp_chunk_is_bounded(l.chunk[0], ROWS), true);
     silent.bound = NULL;
-    m->layers[1].ops = &silent;
+    l.m->layers[1].ops = &silent;
     CHECK_INT_EQ(pp_chunk_is_bounded(l.chunk[0], ROWS), false);
     tear_down(&l);
-    pp_model_destroy(&m);
-    pp_backend_close(&be);
 }
 
 static void optimizer_state_is_what_the_kind_needs(void **state)
 {
     const int one[] = {0};
-    struct pp_model *m = make_model(PP_ACT_RELU, five, COUNT(five));
-    struct pp_backend *be = open_backend("cpu");
-    size_t bytes[4];
+    size_t bytes[4], buffer = 0;
     for (int kind = PP_OPT_SGD; kind <= PP_OPT_ADAMW; kind++) {
         struct line l;
-        set_up(&l, m, be, 1, one, (enum pp_optimizer_kind)kind);
+        set_up(&l, make_model(PP_ACT_RELU, five, COUNT(five)), "cpu", 1, one,
+               (enum pp_optimizer_kind)kind);
         CHECK_INT_EQ(l.chunk[0]->opt_m != NULL, kind != PP_OPT_SGD);
         CHECK_INT_EQ(l.chunk[0]->opt_v != NULL, kind >= PP_OPT_ADAM);
         bytes[kind] = l.arena.used;
+        buffer = (l.m->n_floats * 4 + PP_ALIGN - 1) / PP_ALIGN * PP_ALIGN;
         tear_down(&l);
     }
-    size_t buffer = (m->n_floats * 4 + PP_ALIGN - 1) / PP_ALIGN * PP_ALIGN;
     CHECK_INT_EQ(bytes[PP_OPT_MOMENTUM] - bytes[PP_OPT_SGD], buffer);
     CHECK_INT_EQ(bytes[PP_OPT_ADAM] - bytes[PP_OPT_SGD], 2 * buffer);
     CHECK_INT_EQ(bytes[PP_OPT_ADAMW], bytes[PP_OPT_ADAM]);
-    pp_backend_close(&be);
-    pp_model_destroy(&m);
 }
 
 static void a_chunk_for_evaluation_holds_parameters_only(void **state)
@@ -467,24 +446,19 @@ static size_t slot_bytes(int width, int layers)
 {
     int sizes[32], first = 0;
     struct line l;
-    struct pp_backend *be = open_backend("cpu");
     for (int i = 0; i <= layers; i++)
         sizes[i] = width;
-    struct pp_model *m = make_model(PP_ACT_RELU, sizes, layers + 1);
-    set_up(&l, m, be, 1, &first, PP_OPT_SGD);
+    set_up(&l, make_model(PP_ACT_RELU, sizes, layers + 1), "cpu", 1, &first, PP_OPT_SGD);
     float **base = l.chunk[0]->grad_base;
     size_t bytes = (size_t)(base[1] - base[0]) * sizeof(float);
     CHECK_INT_EQ((size_t)(base[2] - base[1]) * sizeof(float), bytes);
     tear_down(&l);
-    pp_model_destroy(&m);
-    pp_backend_close(&be);
     return bytes;
 }
 
 /* What many slots hold of one layer must not lie in the same few sets of a cache. */
 static void large_slots_are_no_multiple_of_16_kib_apart(void **state)
 {
-    (void)state;
     static const int widths[] = {128, 256, 512, 510, 514, 496};
     for (int i = 0; i < COUNT(widths); i++) {
         size_t plain = (size_t)ROWS * 16 * (size_t)widths[i] * sizeof(float);
