@@ -300,61 +300,16 @@ int pp_backend_open(const struct pp_backend_ops *ops, int threads, struct pp_bac
 int pp_backend_open_choice(const struct pp_backend_choice *choice, struct pp_backend **out);
 void pp_backend_close(struct pp_backend **be);
 
-/* Callers use these; each falls back to the plain default where the table has NULL. */
-int pp_backend_alloc(struct pp_backend *be, size_t bytes, void **out);
-void pp_backend_free(struct pp_backend *be, void *p, size_t bytes);
-int pp_backend_to_device(struct pp_backend *be, void *dst, const void *src, size_t bytes);
-int pp_backend_to_host(struct pp_backend *be, void *dst, const void *src, size_t bytes);
-int pp_backend_synchronize(struct pp_backend *be);
-int pp_backend_zero(struct pp_backend *be, void *p, size_t bytes);
-int pp_backend_copy(struct pp_backend *be, void *dst, const void *src, size_t bytes);
-/* These do what the table says, or, where ops are done when they return, nothing (a mark is NULL
- * then and always reached; upload and download copy). Capturing needs caps.graphs. */
-int pp_backend_host_alloc(struct pp_backend *be, size_t bytes, void **out);
-void pp_backend_host_free(struct pp_backend *be, void *p, size_t bytes);
-int pp_backend_upload(struct pp_backend *be, void *dst, const void *src, size_t bytes);
-int pp_backend_download(struct pp_backend *be, void *dst, const void *src, size_t bytes);
-void *pp_backend_native_stream(struct pp_backend *be); /* NULL where there is none */
-int pp_backend_mark_create(struct pp_backend *be, bool timed, void **mark);
-void pp_backend_mark_destroy(struct pp_backend *be, void *mark);
-int pp_backend_mark_set(struct pp_backend *be, void *mark);
-int pp_backend_mark_wait(struct pp_backend *be, void *mark);
-int pp_backend_mark_reached(struct pp_backend *be, void *mark, bool *reached);
-int pp_backend_mark_elapsed(struct pp_backend *be, void *from, void *to, uint64_t *ns);
-int pp_backend_capture_begin(struct pp_backend *be);
-int pp_backend_capture_end(struct pp_backend *be, void **graph);
-int pp_backend_graph_launch(struct pp_backend *be, void *graph);
-void pp_backend_graph_destroy(struct pp_backend *be, void *graph);
-void pp_backend_range_push(struct pp_backend *be, const char *name);
-void pp_backend_range_pop(struct pp_backend *be);
-int pp_backend_gather_u8(struct pp_backend *be, int B, int F, const uint8_t *data,
-                         const uint32_t *index, float scale, float *x);
-int pp_backend_gather_f32(struct pp_backend *be, int B, int F, const float *data,
-                          const uint32_t *index, float scale, float *x);
-int pp_backend_gather_labels(struct pp_backend *be, int B, const uint8_t *labels,
-                             const uint32_t *index, uint8_t *out);
-int pp_backend_prepare_linear(struct pp_backend *be, const struct pp_linear_use *use);
-size_t pp_backend_packed_floats(const struct pp_backend_choice *choice, int O, int I);
-int pp_backend_pack_weights(struct pp_backend *be, int O, int I, const float *W, float *packed);
-int pp_backend_linear_forward(struct pp_backend *be, int B, int I, int O, const float *x,
-                              const float *W, const float *packed, const float *b,
-                              enum pp_activation act, float *z, float *y);
-int pp_backend_activation_backward(struct pp_backend *be, size_t n, enum pp_activation act,
-                                   const float *saved, float *dy);
-int pp_backend_linear_backward_input(struct pp_backend *be, int B, int I, int O, const float *dz,
-                                     const float *W, const float *packed, float *dx);
-int pp_backend_linear_backward_weight(struct pp_backend *be, int n,
-                                      const struct pp_weight_part *parts, int I, int O, float beta,
-                                      float *dW, float *db);
-int pp_backend_softmax_cross_entropy(struct pp_backend *be, int B, int C, const float *logits,
-                                     const uint8_t *labels, float grad_scale,
-                                     struct pp_loss_sums *sums, float *dlogits);
-int pp_backend_add(struct pp_backend *be, size_t n, const float *a, float *g);
-int pp_backend_sum_squares(struct pp_backend *be, size_t n, const float *g, double *out);
-int pp_backend_judge(struct pp_backend *be, const struct pp_judgement *j);
+/*
+ * Callers use pp_backend_alloc() and so on, with the arguments of the table's entry. Each falls
+ * back to the plain default where the table has NULL. Those of streams do nothing where ops are
+ * done when they return (a mark is NULL then and always reached; upload and download copy).
+ * Capturing needs caps.graphs.
+ */
+#define PP_ENTRY(x) __typeof__(*((struct pp_backend_ops *)0)->x) pp_backend_##x;
+#include "ppcli/backend_entries.def"
+#undef PP_ENTRY
 int pp_backend_largest(struct pp_backend *be, size_t n, const float *x, float *io);
-int pp_backend_optimizer_step(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
-                              const float *g, float *m, float *v, float *p);
 
 /* The CBLAS in use: "OpenBLAS 0.3.21 (SkylakeX)", or the file name of a library that does not tell
  * its version. */

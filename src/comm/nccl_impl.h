@@ -4,12 +4,28 @@
 #ifndef PPCLI_COMM_NCCL_IMPL_H
 #define PPCLI_COMM_NCCL_IMPL_H
 
+#include <nccl.h>
 #include <pthread.h>
 
 #include "impl.h"
-#include "nccl_library.h"
 #include "nccl_order.h"
 #include "wait.h"
+
+/* NCCL is loaded when it is first needed: a program that was built with it also runs where it is not
+ * installed. Typed as its header declares them: nccl->Send is ncclSend. */
+struct nccl_library {
+#define NCCL(x) __typeof__(&nccl##x) x;
+#include "nccl_library.def"
+#undef NCCL
+};
+
+/* See struct pp_transport_ops. */
+const char *pp_nccl_version(void);
+int pp_nccl_probe(char *why, size_t bytes);
+
+/* The library, loaded by the first call of the process and kept. Any thread. Errors: PP_ERESOURCE,
+ * with what would work. */
+int pp_nccl_load(const struct nccl_library **out);
 
 struct nccl_slot {
     cudaEvent_t here;  /* in the compute stream: written (sender), released (receiver) */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Loads NCCL by the name its major version has; the toolkit's folder is in the run path. */
-#include "nccl_library.h"
+#include "nccl_impl.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Strict IDX reader. */
-#include "array.h"
+#include "ops.h"
 
 #include <inttypes.h>
 

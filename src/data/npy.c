@@ -3,7 +3,7 @@
  * NumPy's npy: magic, version, length of the header, the header (a Python dict as text), elements.
  * Whatever the element type, they become floats here: the model computes with nothing else.
  */
-#include "array.h"
+#include "ops.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -12,11 +12,12 @@
 
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
-#include "plain.h"
 
 #define PP_BACKEND(x) extern const struct pp_backend_ops backend_##x;
 #include "backends.def"
 #undef PP_BACKEND
+
+extern const struct pp_backend_ops pp_plain_ops; /* plain.c: the compute entries only */
 
 static const struct pp_backend_ops *const backends[] = {
 #define PP_BACKEND(x) &backend_##x,

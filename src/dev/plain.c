@@ -4,7 +4,7 @@
  * so they spend time on being right: all arithmetic is in double, in index order, and each stored
  * element is rounded to float once.
  */
-#include "plain.h"
+#include "ppcli/backend.h"
 
 #include <math.h>
 #include <string.h>
@@ -275,6 +275,8 @@ static int optimizer_step(struct pp_backend *be, size_t n, const struct pp_optim
     }
     return 0;
 }
+
+extern const struct pp_backend_ops pp_plain_ops;
 
 const struct pp_backend_ops pp_plain_ops = {
     .name = "plain",

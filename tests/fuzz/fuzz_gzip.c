@@ -6,7 +6,7 @@
  */
 #include "fuzz.h"
 #include "ppcli/mem.h"
-#include "../../src/data/array.h"
+#include "../../src/data/ops.h"
 
 #include <zlib.h>
 

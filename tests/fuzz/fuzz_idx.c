@@ -2,7 +2,7 @@
 /* Plain IDX: what is accepted is exactly its header and its data. */
 #include "fuzz.h"
 #include "ppcli/mem.h"
-#include "../../src/data/array.h"
+#include "../../src/data/ops.h"
 
 static struct fuzz_file file = {-1, ""};
 

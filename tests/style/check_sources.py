@@ -26,6 +26,7 @@ HEIGHT = {
 # Public headers that are not named after a source file or a folder of their module.
 HEADER_OWNER = {
     'activations.def': 'conf',
+    'backend_entries.def': 'dev',
     'config.h': 'conf',
     'train.h': 'train',
     'model.h': 'nn',

@@ -6,7 +6,7 @@
 #include <sys/resource.h>
 
 #include "ppcli/mem.h"
-#include "../../src/data/array.h"
+#include "../../src/data/ops.h"
 
 #define SAMPLE "data/mnist-sample"
 

@@ -2,7 +2,6 @@
 /* What the CUDA backend decides without a device: pieces of one, and questions about products. */
 #include "test.h"
 
-#include "../../src/dev/cuda/partition.h"
 #include "../../src/dev/cuda/plan.h"
 
 static void pieces_are_as_large_as_the_driver_allows(void **state)

@@ -149,33 +149,33 @@ static int cuda_open(struct pp_backend *be, int threads)
         return 0;                                                                                  \
     } while (0)
 
-static int gather_u8(struct pp_backend *be, int B, int F, const uint8_t *data,
-                     const uint32_t *index, float scale, float *x)
+int cuda_gather_u8(struct pp_backend *be, int B, int F, const uint8_t *data, const uint32_t *index,
+                   float scale, float *x)
 {
     LAUNCH(be, kernels_gather_u8(cuda_of(be)->stream, B, F, data, index, scale, x));
 }
 
-static int gather_f32(struct pp_backend *be, int B, int F, const float *data, const uint32_t *index,
-                      float scale, float *x)
+int cuda_gather_f32(struct pp_backend *be, int B, int F, const float *data, const uint32_t *index,
+                    float scale, float *x)
 {
     LAUNCH(be, kernels_gather_f32(cuda_of(be)->stream, B, F, data, index, scale, x));
 }
 
-static int gather_labels(struct pp_backend *be, int B, const uint8_t *labels, const uint32_t *index,
-                         uint8_t *out)
+int cuda_gather_labels(struct pp_backend *be, int B, const uint8_t *labels, const uint32_t *index,
+                       uint8_t *out)
 {
     LAUNCH(be, kernels_gather_labels(cuda_of(be)->stream, B, labels, index, out));
 }
 
-static int activation_backward(struct pp_backend *be, size_t n, enum pp_activation act,
-                               const float *saved, float *dy)
+int cuda_activation_backward(struct pp_backend *be, size_t n, enum pp_activation act,
+                             const float *saved, float *dy)
 {
     LAUNCH(be, kernels_activation_backward(cuda_of(be)->stream, n, act, saved, dy));
 }
 
-static int softmax_cross_entropy(struct pp_backend *be, int B, int C, const float *logits,
-                                 const uint8_t *labels, float grad_scale, struct pp_loss_sums *sums,
-                                 float *dlogits)
+int cuda_softmax_cross_entropy(struct pp_backend *be, int B, int C, const float *logits,
+                               const uint8_t *labels, float grad_scale, struct pp_loss_sums *sums,
+                               float *dlogits)
 {
     struct cuda *c = cuda_of(be);
     void *rows = NULL;
@@ -185,24 +185,24 @@ static int softmax_cross_entropy(struct pp_backend *be, int B, int C, const floa
                                              dlogits, rows));
 }
 
-static int add(struct pp_backend *be, size_t n, const float *a, float *g)
+int cuda_add(struct pp_backend *be, size_t n, const float *a, float *g)
 {
     LAUNCH(be, kernels_add(cuda_of(be)->stream, n, a, g));
 }
 
-static int sum_squares(struct pp_backend *be, size_t n, const float *g, double *out)
+int cuda_sum_squares(struct pp_backend *be, size_t n, const float *g, double *out)
 {
     struct cuda *c = cuda_of(be);
     LAUNCH(be, kernels_sum_squares(c->stream, n, g, c->partials, out));
 }
 
-static int judge(struct pp_backend *be, const struct pp_judgement *j)
+int cuda_judge(struct pp_backend *be, const struct pp_judgement *j)
 {
     LAUNCH(be, kernels_judge(cuda_of(be)->stream, j));
 }
 
-static int optimizer_step(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
-                          const float *g, float *m, float *v, float *p)
+int cuda_optimizer_step(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
+                        const float *g, float *m, float *v, float *p)
 {
     LAUNCH(be, kernels_optimizer_step(cuda_of(be)->stream, n, a, g, m, v, p));
 }
@@ -218,43 +218,7 @@ const struct pp_backend_ops backend_cuda = {
     .versions = cuda_versions,
     .open = cuda_open,
     .close = cuda_close,
-    .alloc = cuda_alloc,
-    .free = cuda_free,
-    .to_device = cuda_to_device,
-    .to_host = cuda_to_host,
-    .synchronize = cuda_synchronize,
-    .zero = cuda_zero,
-    .copy = cuda_copy,
-    .host_alloc = cuda_host_alloc,
-    .host_free = cuda_host_free,
-    .upload = cuda_upload,
-    .download = cuda_download,
-    .native_stream = cuda_native_stream,
-    .mark_create = cuda_mark_create,
-    .mark_destroy = cuda_mark_destroy,
-    .mark_set = cuda_mark_set,
-    .mark_wait = cuda_mark_wait,
-    .mark_reached = cuda_mark_reached,
-    .mark_elapsed = cuda_mark_elapsed,
-    .capture_begin = cuda_capture_begin,
-    .capture_end = cuda_capture_end,
-    .graph_launch = cuda_graph_launch,
-    .graph_destroy = cuda_graph_destroy,
-    .range_push = cuda_range_push,
-    .range_pop = cuda_range_pop,
-    .gather_u8 = gather_u8,
-    .gather_f32 = gather_f32,
-    .gather_labels = gather_labels,
-    .prepare_linear = cuda_prepare_linear,
-    .packed_floats = cuda_packed_floats,
-    .pack_weights = cuda_pack_weights,
-    .linear_forward = cuda_linear_forward,
-    .activation_backward = activation_backward,
-    .linear_backward_input = cuda_linear_backward_input,
-    .linear_backward_weight = cuda_linear_backward_weight,
-    .softmax_cross_entropy = softmax_cross_entropy,
-    .add = add,
-    .sum_squares = sum_squares,
-    .judge = judge,
-    .optimizer_step = optimizer_step,
+#define PP_ENTRY(x) .x = cuda_##x,
+#include "ppcli/backend_entries.def"
+#undef PP_ENTRY
 };

@@ -86,45 +86,11 @@ int cuda_no_memory(int device, size_t bytes, cudaError_t e, const char *file, in
  * that uses it is in order. Allocates only when it must grow. */
 int cuda_scratch(struct cuda *c, size_t bytes, void **out);
 void cuda_scratch_free(struct cuda *c);
-int cuda_alloc(struct pp_backend *be, size_t bytes, void **out);
-void cuda_free(struct pp_backend *be, void *p, size_t bytes);
-int cuda_host_alloc(struct pp_backend *be, size_t bytes, void **out);
-void cuda_host_free(struct pp_backend *be, void *p, size_t bytes);
-int cuda_to_device(struct pp_backend *be, void *dst, const void *src, size_t bytes);
-int cuda_to_host(struct pp_backend *be, void *dst, const void *src, size_t bytes);
-int cuda_upload(struct pp_backend *be, void *dst, const void *src, size_t bytes);
-int cuda_download(struct pp_backend *be, void *dst, const void *src, size_t bytes);
-int cuda_copy(struct pp_backend *be, void *dst, const void *src, size_t bytes);
-int cuda_zero(struct pp_backend *be, void *p, size_t bytes);
-int cuda_synchronize(struct pp_backend *be);
 
-/* ---- marks, graphs, ranges (streams.c) */
+/* ---- entries of the table (memory.c, streams.c, linear.c, cuda.c) */
 
-void *cuda_native_stream(struct pp_backend *be);
-int cuda_mark_create(struct pp_backend *be, bool timed, void **mark);
-void cuda_mark_destroy(struct pp_backend *be, void *mark);
-int cuda_mark_set(struct pp_backend *be, void *mark);
-int cuda_mark_wait(struct pp_backend *be, void *mark);
-int cuda_mark_reached(struct pp_backend *be, void *mark, bool *reached);
-int cuda_mark_elapsed(struct pp_backend *be, void *from, void *to, uint64_t *ns);
-int cuda_capture_begin(struct pp_backend *be);
-int cuda_capture_end(struct pp_backend *be, void **graph);
-int cuda_graph_launch(struct pp_backend *be, void *graph);
-void cuda_graph_destroy(struct pp_backend *be, void *graph);
-void cuda_range_push(struct pp_backend *be, const char *name);
-void cuda_range_pop(struct pp_backend *be);
-
-/* ---- products (linear.c) */
-
-int cuda_prepare_linear(struct pp_backend *be, const struct pp_linear_use *u);
-size_t cuda_packed_floats(const struct pp_backend_choice *choice, int O, int I);
-int cuda_pack_weights(struct pp_backend *be, int O, int I, const float *W, float *packed);
-int cuda_linear_forward(struct pp_backend *be, int B, int I, int O, const float *x, const float *W,
-                        const float *packed, const float *b, enum pp_activation act, float *z,
-                        float *y);
-int cuda_linear_backward_input(struct pp_backend *be, int B, int I, int O, const float *dz,
-                               const float *W, const float *packed, float *dx);
-int cuda_linear_backward_weight(struct pp_backend *be, int n, const struct pp_weight_part *parts,
-                                int I, int O, float beta, float *dW, float *db);
+#define PP_ENTRY(x) __typeof__(*((struct pp_backend_ops *)0)->x) cuda_##x;
+#include "ppcli/backend_entries.def"
+#undef PP_ENTRY
 
 #endif

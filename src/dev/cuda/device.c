@@ -13,7 +13,6 @@
 #include <cuda.h>
 
 #include "ppcli/mem.h"
-#include "partition.h"
 #include "plan.h"
 
 #define MAX_PIECES 32

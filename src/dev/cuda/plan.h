@@ -74,6 +74,13 @@ size_t cuda_first_count(const struct cuda_shape *s);
 size_t cuda_second_count(const struct cuda_shape *s);
 size_t cuda_result_count(const struct cuda_shape *s);
 
+/*
+ * The most multiprocessors that each of n equal pieces of `total` can have, when a piece has at
+ * least `least` and a multiple of `unit` of them, as the driver asks (132 in 2 pieces of units of
+ * 8: 64); 0 when there are no n such pieces. n >= 1, least and unit >= 1.
+ */
+int cuda_partition_size(int total, int least, int unit, int n);
+
 bool cuda_shapes_equal(const struct cuda_shape *a, const struct cuda_shape *b);
 
 /* Which fusions may compute the shape, the likely best first; how many. With exact only those whose

@@ -1,6 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Questions about products that need no device. */
+/* Questions about products and pieces that need no device. */
 #include "plan.h"
+
+#include "ppcli/err.h"
+
+int cuda_partition_size(int total, int least, int unit, int n)
+{
+    pp_assert(n >= 1 && least >= 1 && unit >= 1);
+    int each = total / n / unit * unit;
+    return each >= least ? each : 0;
+}
 
 size_t cuda_first_count(const struct cuda_shape *s)
 {
