@@ -120,16 +120,11 @@ int pp_channels_check(struct pp_transport *tp, const struct pp_channel_spec *spe
     return rc;
 }
 
-static const char *turn_name(enum pp_turn t)
-{
-    static const char *const names[] = {"free", "acquired", "waited for", "being read"};
-    return names[t];
-}
-
 static int out_of_turn(const struct pp_channel_spec *c, int slot, const char *what, enum pp_turn t)
 {
+    static const char *const names[] = {"free", "acquired", "waited for", "being read"};
     return pp_fail(PP_EINTERNAL, "channel %d (rank %d to %d) slot %d: %s while it is %s", c->id,
-                   c->src, c->dst, slot, what, turn_name(t));
+                   c->src, c->dst, slot, what, names[t]);
 }
 
 static int check_size(const struct pp_channel_spec *c, int slot, size_t bytes, int tag)

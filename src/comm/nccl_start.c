@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "ppcli/backend.h"
+#include "ppcli/devices.h"
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
 
@@ -54,16 +55,8 @@ static void name_host(char *out, size_t bytes)
         return;
     }
     char name[64] = "";
-    char boot[40] = "";
     (void)gethostname(name, sizeof(name) - 1);
-    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
-    if (f) {
-        if (!fgets(boot, sizeof(boot), f))
-            boot[0] = '\0';
-        fclose(f);
-    }
-    boot[strcspn(boot, "\n")] = '\0';
-    snprintf(out, bytes, "%s %s", name, boot);
+    snprintf(out, bytes, "%s %016llx", name, (unsigned long long)pp_host_id());
 }
 
 /* Collective: nobody shares a device. */

@@ -67,21 +67,15 @@ int pp_threads_create(int size, struct pp_threads **out)
     return 0;
 }
 
-static void free_rank(struct rank *k)
-{
-    if (!k)
-        return;
-    pp_free(k->sent);
-    pp_free(k);
-}
-
 void pp_threads_destroy(struct pp_threads **group)
 {
     struct pp_threads *g = *group;
     if (!g)
         return;
     for (int r = 0; r < g->size; r++) {
-        free_rank(g->ranks[r]);
+        if (g->ranks[r])
+            pp_free(g->ranks[r]->sent);
+        pp_free(g->ranks[r]);
         pp_arena_destroy(&g->slot_lines[r]);
     }
     pp_arena_destroy(&g->memory);

@@ -36,45 +36,18 @@ struct compare {
     size_t floats;
 };
 
-static struct compare *compare_of(struct pp_backend *be)
-{
-    return be->impl;
-}
-
 /* `floats` of scratch in *out, content lost. */
 static int scratch(struct compare *c, size_t floats, float **out)
 {
     if (floats > c->floats) {
         float *p = reallocarray(c->scratch, floats, sizeof(*p));
-        if (!p) {
-            pp_fail(PP_ERESOURCE, "compare: out of memory: %zu floats", floats);
-            return PP_ERESOURCE;
-        }
+        if (!p)
+            return pp_fail(PP_ERESOURCE, "compare: out of memory: %zu floats", floats);
         c->scratch = p;
         c->floats = floats;
     }
     *out = c->scratch;
     return 0;
-}
-
-/* What is compared, for the message. */
-struct what {
-    const char *op, *array;
-    char shape[64];
-    size_t columns;
-};
-
-static struct what what(const char *op, const char *array, size_t columns, const char *shape, ...)
-    __attribute__((format(printf, 4, 5)));
-
-static struct what what(const char *op, const char *array, size_t columns, const char *shape, ...)
-{
-    struct what w = {.op = op, .array = array, .columns = columns};
-    va_list ap;
-    va_start(ap, shape);
-    vsnprintf(w.shape, sizeof(w.shape), shape, ap);
-    va_end(ap);
-    return w;
 }
 
 /* Whether two numbers are further apart than that. Two NaNs are the same, and two infinities. */
@@ -83,9 +56,13 @@ static bool apart(double a, double b, double tolerance)
     return !(fabs(a - b) <= tolerance) && a != b && !(isnan(a) && isnan(b));
 }
 
-/* Allowed: |a - b| <= absolute + relative * |b|; NaN only against NaN. */
-static int same(const struct what *w, size_t n, const float *fast, const float *plain,
-                double absolute, double relative)
+/* Allowed: |a - b| <= absolute + relative * |b|; NaN only against NaN. The text names op, shape and
+ * array for the message, e.g. "add 10: g"; columns: of the array. */
+static int same(size_t n, const float *fast, const float *plain, double absolute, double relative,
+                size_t columns, const char *text, ...) __attribute__((format(printf, 7, 8)));
+
+static int same(size_t n, const float *fast, const float *plain, double absolute, double relative,
+                size_t columns, const char *text, ...)
 {
     size_t worst = 0, bad = 0;
     double most = 0;
@@ -104,12 +81,16 @@ static int same(const struct what *w, size_t n, const float *fast, const float *
     }
     if (bad == 0)
         return 0;
+    char what[128];
+    va_list ap;
+    va_start(ap, text);
+    vsnprintf(what, sizeof(what), text, ap);
+    va_end(ap);
     return pp_fail(PP_ECHECK,
-                   "compare: %s %s: %s[%zu][%zu] is %.9g, the plain version gives %.9g "
+                   "compare: %s[%zu][%zu] is %.9g, the plain version gives %.9g "
                    "(tolerance %.3g; %zu of %zu elements differ)",
-                   w->op, w->shape, w->array, worst / w->columns, worst % w->columns,
-                   (double)fast[worst], (double)plain[worst],
-                   absolute + relative * fabs((double)plain[worst]), bad, n);
+                   what, worst / columns, worst % columns, (double)fast[worst],
+                   (double)plain[worst], absolute + relative * fabs((double)plain[worst]), bad, n);
 }
 
 /* The longest of `count` vectors of `length` elements: element k of vector v is a[v*vs + k*ks]. */
@@ -143,14 +124,13 @@ static double product_tolerance(int K, double left, double right)
 static int gather_u8(struct pp_backend *be, int B, int F, const uint8_t *data,
                      const uint32_t *index, float scale, float *x)
 {
-    struct compare *c = compare_of(be);
+    struct compare *c = be->impl;
     size_t n = (size_t)B * (size_t)F;
     float *want;
     PP_TRY(scratch(c, n, &want));
     PP_TRY(pp_backend_gather_u8(c->plain, B, F, data, index, scale, want));
     PP_TRY(pp_backend_gather_u8(c->fast, B, F, data, index, scale, x));
-    struct what w = what("gather_u8", "x", (size_t)F, "%dx%d", B, F);
-    return same(&w, n, x, want, 0, 0);
+    return same(n, x, want, 0, 0, (size_t)F, "gather_u8 %dx%d: x", B, F);
 }
 
 /* The copy belongs to the fast backend: the plain one reads W, so a stale copy is found too. */
@@ -163,14 +143,15 @@ static size_t packed_floats(const struct pp_backend_choice *choice, int O, int I
 
 static int pack_weights(struct pp_backend *be, int O, int I, const float *W, float *packed)
 {
-    return pp_backend_pack_weights(compare_of(be)->fast, O, I, W, packed);
+    const struct compare *c = be->impl;
+    return pp_backend_pack_weights(c->fast, O, I, W, packed);
 }
 
 static int linear_forward(struct pp_backend *be, int B, int I, int O, const float *x,
                           const float *W, const float *packed, const float *b,
                           enum pp_activation act, float *z, float *y)
 {
-    struct compare *c = compare_of(be);
+    struct compare *c = be->impl;
     size_t n = (size_t)B * (size_t)O;
     float *want;
     PP_TRY(scratch(c, 2 * n, &want));
@@ -181,47 +162,46 @@ static int linear_forward(struct pp_backend *be, int B, int I, int O, const floa
         pp_activation_facts(act)->steepest *
             product_tolerance(I, longest(B, I, (size_t)I, 1, x), longest(O, I, (size_t)I, 1, W)) +
         ROUNDINGS * EPS * greatest((size_t)O, b);
-    struct what w =
-        what("linear_forward", "z", (size_t)O, "%dx%dx%d %s", B, O, I, pp_activation_name(act));
-    if (z)
-        PP_TRY(same(&w, n, z, want + n, tolerance, ROUNDINGS * EPS));
-    w.array = "y";
-    return same(&w, n, y, want, tolerance, ROUNDINGS * EPS);
+    for (int k = z ? 0 : 1; k < 2; k++) {
+        PP_TRY(same(n, k == 0 ? z : y, k == 0 ? want + n : want, tolerance, ROUNDINGS * EPS,
+                    (size_t)O, "linear_forward %dx%dx%d %s: %c", B, O, I, pp_activation_name(act),
+                    "zy"[k]));
+    }
+    return 0;
 }
 
 static int activation_backward(struct pp_backend *be, size_t n, enum pp_activation act,
                                const float *saved, float *dy)
 {
-    struct compare *c = compare_of(be);
+    struct compare *c = be->impl;
     float *want;
     PP_TRY(scratch(c, n, &want));
     memcpy(want, dy, n * sizeof(*want));
     double scale = greatest(n, dy);
     PP_TRY(pp_backend_activation_backward(c->plain, n, act, saved, want));
     PP_TRY(pp_backend_activation_backward(c->fast, n, act, saved, dy));
-    struct what w = what("activation_backward", "dz", n, "%zu %s", n, pp_activation_name(act));
-    return same(&w, n, dy, want, ROUNDINGS * EPS * scale, ROUNDINGS * EPS);
+    return same(n, dy, want, ROUNDINGS * EPS * scale, ROUNDINGS * EPS, n,
+                "activation_backward %zu %s: dz", n, pp_activation_name(act));
 }
 
 static int linear_backward_input(struct pp_backend *be, int B, int I, int O, const float *dz,
                                  const float *W, const float *packed, float *dx)
 {
-    struct compare *c = compare_of(be);
+    struct compare *c = be->impl;
     size_t n = (size_t)B * (size_t)I;
     float *want;
     PP_TRY(scratch(c, n, &want));
     PP_TRY(pp_backend_linear_backward_input(c->plain, B, I, O, dz, W, NULL, want));
     PP_TRY(pp_backend_linear_backward_input(c->fast, B, I, O, dz, W, packed, dx));
-    struct what w = what("linear_backward_input", "dx", (size_t)I, "%dx%dx%d", B, I, O);
-    return same(
-        &w, n, dx, want,
-        product_tolerance(O, longest(B, O, (size_t)O, 1, dz), longest(I, O, 1, (size_t)I, W)), 0);
+    double lengths[2] = {longest(B, O, (size_t)O, 1, dz), longest(I, O, 1, (size_t)I, W)};
+    return same(n, dx, want, product_tolerance(O, lengths[0], lengths[1]), 0, (size_t)I,
+                "linear_backward_input %dx%dx%d: dx", B, I, O);
 }
 
 static int linear_backward_weight(struct pp_backend *be, int n, const struct pp_weight_part *parts,
                                   int I, int O, float beta, float *dW, float *db)
 {
-    struct compare *c = compare_of(be);
+    struct compare *c = be->impl;
     size_t oi = (size_t)O * (size_t)I;
     float *want;
     PP_TRY(scratch(c, oi + (size_t)O, &want));
@@ -240,19 +220,17 @@ static int linear_backward_weight(struct pp_backend *be, int n, const struct pp_
         weight += product_tolerance(rows, length, longest(I, p->B, 1, (size_t)I, p->x));
         bias += product_tolerance(rows, length, sqrt((double)p->B));
     }
-    struct what w = what("linear_backward_weight", "dW", (size_t)I, "%dx%dx%d beta %g", O, I, rows,
-                         (double)beta);
-    PP_TRY(same(&w, oi, dW, want, weight, ROUNDINGS * EPS));
-    w.array = "db";
-    w.columns = (size_t)O;
-    return same(&w, (size_t)O, db, want + oi, bias, ROUNDINGS * EPS);
+    PP_TRY(same(oi, dW, want, weight, ROUNDINGS * EPS, (size_t)I,
+                "linear_backward_weight %dx%dx%d beta %g: dW", O, I, rows, (double)beta));
+    return same((size_t)O, db, want + oi, bias, ROUNDINGS * EPS, (size_t)O,
+                "linear_backward_weight %dx%dx%d beta %g: db", O, I, rows, (double)beta);
 }
 
 static int softmax_cross_entropy(struct pp_backend *be, int B, int C, const float *logits,
                                  const uint8_t *labels, float grad_scale, struct pp_loss_sums *sums,
                                  float *dlogits)
 {
-    struct compare *c = compare_of(be);
+    struct compare *c = be->impl;
     size_t n = (size_t)B * (size_t)C;
     float *want;
     PP_TRY(scratch(c, n, &want));
@@ -282,25 +260,24 @@ static int softmax_cross_entropy(struct pp_backend *be, int B, int C, const floa
     sums->rows += fast.rows;
     if (!dlogits)
         return 0;
-    struct what w = what("softmax_cross_entropy", "dlogits", (size_t)C, "%dx%d", B, C);
-    return same(&w, n, dlogits, want, relative * fabs((double)grad_scale), 0);
+    return same(n, dlogits, want, relative * fabs((double)grad_scale), 0, (size_t)C,
+                "softmax_cross_entropy %dx%d: dlogits", B, C);
 }
 
 static int add(struct pp_backend *be, size_t n, const float *a, float *g)
 {
-    struct compare *c = compare_of(be);
+    struct compare *c = be->impl;
     float *want;
     PP_TRY(scratch(c, n, &want));
     memcpy(want, g, n * sizeof(*want));
     PP_TRY(pp_backend_add(c->plain, n, a, want));
     PP_TRY(pp_backend_add(c->fast, n, a, g));
-    struct what w = what("add", "g", n, "%zu", n);
-    return same(&w, n, g, want, (double)FLT_MIN, 0);
+    return same(n, g, want, (double)FLT_MIN, 0, n, "add %zu: g", n);
 }
 
 static int sum_squares(struct pp_backend *be, size_t n, const float *g, double *out)
 {
-    struct compare *c = compare_of(be);
+    struct compare *c = be->impl;
     double fast, plain;
     PP_TRY(pp_backend_sum_squares(c->plain, n, g, &plain));
     PP_TRY(pp_backend_sum_squares(c->fast, n, g, &fast));
@@ -315,7 +292,7 @@ static int sum_squares(struct pp_backend *be, size_t n, const float *g, double *
 
 static int largest(struct pp_backend *be, size_t n, const float *x, float *io)
 {
-    struct compare *c = compare_of(be);
+    struct compare *c = be->impl;
     float fast = *io, plain = *io;
     PP_TRY(pp_backend_largest(c->plain, n, x, &plain));
     PP_TRY(pp_backend_largest(c->fast, n, x, &fast));
@@ -330,7 +307,7 @@ static int largest(struct pp_backend *be, size_t n, const float *x, float *io)
 static int optimizer_step(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
                           const float *g, float *m, float *v, float *p)
 {
-    struct compare *c = compare_of(be);
+    struct compare *c = be->impl;
     const char *names[3] = {"p", "m", "v"};
     float *got[3] = {p, m, v}, *want[3] = {NULL};
     double scale[3] = {0}, g_scale = greatest(n, g) * fabs((double)a->grad_scale);
@@ -352,10 +329,11 @@ static int optimizer_step(struct pp_backend *be, size_t n, const struct pp_optim
     /* One step moves p by lr * (about 1 for Adam, else the gradient or the velocity). */
     scale[0] += fabs((double)a->lr) * (adam ? 100 : scale[1]);
     for (int k = 0; k < 3; k++) {
-        struct what w = what("optimizer_step", names[k], n, "%zu %s step %lld", n,
-                             pp_optimizer_name(a->kind), (long long)a->step);
-        if (got[k])
-            PP_TRY(same(&w, n, got[k], want[k], ROUNDINGS * EPS * scale[k], ROUNDINGS * EPS));
+        if (got[k]) {
+            PP_TRY(same(n, got[k], want[k], ROUNDINGS * EPS * scale[k], ROUNDINGS * EPS, n,
+                        "optimizer_step %zu %s step %lld: %s", n, pp_optimizer_name(a->kind),
+                        (long long)a->step, names[k]));
+        }
     }
     return 0;
 }

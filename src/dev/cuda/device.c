@@ -74,8 +74,11 @@ int cuda_count_devices(int *n, char *why, size_t bytes)
 {
     int count = 0;
     cudaError_t e = cudaGetDeviceCount(&count);
-    if (e != cudaSuccess)
-        cudaGetLastError();
+    if (e == cudaSuccess && count > 0) {
+        *n = count < CUDA_DEVICES_MAX ? count : CUDA_DEVICES_MAX;
+        return 0;
+    }
+    cudaGetLastError();
     if (e == cudaErrorInsufficientDriver) {
         int version = 0;
         if (cudaDriverGetVersion(&version) != cudaSuccess || version == 0) {
@@ -87,22 +90,15 @@ int cuda_count_devices(int *n, char *why, size_t bytes)
                      version / 1000, version % 1000 / 10, CUDART_VERSION / 1000,
                      CUDART_VERSION % 1000 / 10);
         }
-        return PP_ERESOURCE;
-    }
-    if (e == cudaErrorNoDevice || (e == cudaSuccess && count == 0)) {
-        snprintf(
-            why, bytes,
-            "the NVIDIA driver shows no device; see CUDA_VISIBLE_DEVICES, or use run.backend = "
-            "cpu");
-        return PP_ERESOURCE;
-    }
-    if (e != cudaSuccess) {
+    } else if (e == cudaErrorNoDevice || e == cudaSuccess) {
+        snprintf(why, bytes,
+                 "the NVIDIA driver shows no device; see CUDA_VISIBLE_DEVICES, or use "
+                 "run.backend = cpu");
+    } else {
         snprintf(why, bytes, "cudaGetDeviceCount: %s (%d); use run.backend = cpu",
                  cudaGetErrorString(e), (int)e);
-        return PP_ERESOURCE;
     }
-    *n = count < CUDA_DEVICES_MAX ? count : CUDA_DEVICES_MAX;
-    return 0;
+    return PP_ERESOURCE;
 }
 
 static void describe(int number, const struct cudaDeviceProp *p, struct pp_device *out)
