@@ -71,20 +71,20 @@ struct pp_summary {
 };
 
 struct pp_metrics_start { /* nothing is owned, all of it outlives the metrics */
-    const char *name;     /* of the config, for outputs of runs without a folder */
-    FILE *out;            /* log lines and summary */
-    bool quiet;           /* the summary only */
-    const char *dir;      /* run folder; "": nothing is written */
-    int64_t total_steps;  /* of the run */
-    int64_t step;         /* steps done before; 0: the run begins */
-    bool goes_on;         /* metrics.jsonl is there, cut behind that step */
-    const char *graphs;   /* what pp_exec_graphs() says */
+    const struct pp_run *run;
+    const char *name;    /* of the config, for outputs of runs without a folder */
+    FILE *out;           /* log lines and summary */
+    bool quiet;          /* the summary only */
+    const char *dir;     /* run folder; "": nothing is written */
+    int64_t total_steps; /* of the run */
+    int64_t step;        /* steps done before; 0: the run begins */
+    bool goes_on;        /* metrics.jsonl is there, cut behind that step */
+    const char *graphs;  /* what pp_exec_graphs() says */
 };
 
 /* Open the files in the run folder; says where ranks sit. Errors: PP_EIO, PP_EPERM. */
-int pp_metrics_open(const struct pp_run *run, const struct pp_backend *be,
-                    const struct pp_transport *tp, const struct pp_metrics_start *from,
-                    struct pp_metrics **out);
+int pp_metrics_open(const struct pp_backend *be, const struct pp_transport *tp,
+                    const struct pp_metrics_start *from, struct pp_metrics **out);
 void pp_metrics_close(struct pp_metrics **m);
 
 void pp_metrics_window(struct pp_metrics *m, const struct pp_window *w, int steps_per_epoch,

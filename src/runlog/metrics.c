@@ -28,16 +28,12 @@
 
 struct pp_metrics {
     const struct pp_run *run;
-    const char *dir; /* "": nothing is written */
-    FILE *out;
-    bool quiet;
+    struct pp_metrics_start from;
     FILE *jsonl;
     struct outputs outputs;
     bool live;       /* a status line is redrawn on stderr */
     bool out_is_tty; /* log lines of steps would fight with the live line */
     int live_width;  /* columns of the last live line, to wipe it */
-    int64_t total_steps;
-    int64_t before; /* steps that an earlier process did */
     uint64_t start_ns;
     uint64_t printed_ns; /* when the last line of steps or of an epoch was printed */
 };
@@ -64,7 +60,7 @@ static void step_line(const struct pp_metrics *m, const struct pp_window *w, int
                       size_t bytes)
 {
     double elapsed = (double)(pp_clock_ns() - m->start_ns) * 1e-9;
-    double eta = elapsed / (double)(w->t - m->before) * (double)(m->total_steps - w->t);
+    double eta = elapsed / (double)(w->t - m->from.step) * (double)(m->from.total_steps - w->t);
     char text[16];
     snprintf(line, bytes, "epoch=%d step=%d/%d loss=%.4f acc=%.4f sps=%.0f bubble=%.1f%% eta=%s",
              w->epoch, w->step, steps, w->loss, w->accuracy, (double)w->samples / w->seconds,
@@ -100,7 +96,7 @@ static void end(struct pp_metrics *m, struct pp_json *j)
 }
 
 static void environment(const struct pp_metrics *m, struct pp_json *j, const struct pp_backend *be,
-                        const struct pp_transport *tp, const char *graphs)
+                        const struct pp_transport *tp)
 {
     const struct pp_layout *l = m->run->layout;
     const struct pp_config *cfg = m->run->cfg;
@@ -127,13 +123,13 @@ static void environment(const struct pp_metrics *m, struct pp_json *j, const str
     pp_json_int(j, "parameters", (int64_t)m->run->model->n_floats);
     pp_json_int(j, "train_samples", l->train_n);
     pp_json_int(j, "test_samples", l->test_n);
-    pp_json_int(j, "total_steps", m->total_steps);
-    seats_json(m->run, graphs, j);
+    pp_json_int(j, "total_steps", m->from.total_steps);
+    seats_json(m->run, m->from.graphs, j);
 }
 
 /* ---- life */
 
-static void announce(const struct pp_metrics *m, const struct pp_backend *be, const char *graphs)
+static void announce(const struct pp_metrics *m, const struct pp_backend *be)
 {
     const struct pp_layout *l = m->run->layout;
     const struct pp_config *cfg = m->run->cfg;
@@ -144,61 +140,49 @@ static void announce(const struct pp_metrics *m, const struct pp_backend *be, co
                 l->stages, l->stages == 1 ? "" : "s", l->replicas, l->replicas == 1 ? "" : "s",
                 m->run->mpi ? "MPI processes" : "threads", cfg->pipeline.schedule, l->plans[0].m,
                 l->max_rows, be->description);
-    seats_announce(m->run, graphs);
+    seats_announce(m->run, m->from.graphs);
     if (!cfg->train.exact) {
         pp_log_info("train.exact = off: weight gradients of %d micro-batch%s at a time%s",
                     l->coalesce, l->coalesce == 1 ? "" : "es",
                     l->coalesce == 1 ? "" : "; bits may differ from train.exact = true");
     }
-    if (m->dir[0])
-        pp_log_info("run folder %s", m->dir);
+    if (m->from.dir[0])
+        pp_log_info("run folder %s", m->from.dir);
 }
 
 /* Go on with metrics.jsonl, or begin it, with a line that says what is trained where. */
 static int open_jsonl(struct pp_metrics *m, const struct pp_backend *be,
-                      const struct pp_transport *tp, const struct pp_metrics_start *from)
+                      const struct pp_transport *tp)
 {
     char path[PP_PATH_MAX];
     struct pp_json j;
-    PP_TRY(pp_path_format(path, "%s/metrics.jsonl", m->dir));
-    PP_TRY(pp_file_append(path, (from->goes_on ? O_APPEND : O_TRUNC) | O_NOFOLLOW, &m->jsonl));
-    begin(m, &j, from->goes_on ? "resume" : "header");
-    if (from->goes_on)
-        pp_json_int(&j, "step", from->step);
-    environment(m, &j, be, tp, from->graphs);
+    PP_TRY(pp_path_format(path, "%s/metrics.jsonl", m->from.dir));
+    PP_TRY(pp_file_append(path, (m->from.goes_on ? O_APPEND : O_TRUNC) | O_NOFOLLOW, &m->jsonl));
+    begin(m, &j, m->from.goes_on ? "resume" : "header");
+    if (m->from.goes_on)
+        pp_json_int(&j, "step", m->from.step);
+    environment(m, &j, be, tp);
     end(m, &j);
     return 0;
 }
 
-int pp_metrics_open(const struct pp_run *run, const struct pp_backend *be,
-                    const struct pp_transport *tp, const struct pp_metrics_start *from,
-                    struct pp_metrics **out)
+int pp_metrics_open(const struct pp_backend *be, const struct pp_transport *tp,
+                    const struct pp_metrics_start *from, struct pp_metrics **out)
 {
     struct pp_metrics *m = pp_alloc(1, sizeof(*m));
     if (!m)
         return PP_ERESOURCE;
-    m->run = run;
-    m->out = from->out;
-    m->quiet = from->quiet;
-    m->dir = from->dir;
-    m->total_steps = from->total_steps;
-    m->before = from->step;
-    m->live = !m->quiet && pp_log_level() >= PP_LOG_INFO && pp_term_live(STDERR_FILENO);
-    m->out_is_tty = isatty(fileno(m->out));
-    int rc = m->dir[0] ? open_jsonl(m, be, tp, from) : 0;
-    if (rc == 0) {
-        struct output_spec spec = {.run = run,
-                                   .name = from->name,
-                                   .dir = m->dir,
-                                   .total_steps = m->total_steps,
-                                   .step = from->goes_on ? from->step : 0};
-        rc = outputs_open(&spec, &m->outputs);
-    }
+    m->run = from->run;
+    m->from = *from;
+    m->live = !m->from.quiet && pp_log_level() >= PP_LOG_INFO && pp_term_live(STDERR_FILENO);
+    m->out_is_tty = isatty(fileno(m->from.out));
+    int rc = m->from.dir[0] ? open_jsonl(m, be, tp) : 0;
+    rc = rc == 0 ? outputs_open(from, &m->outputs) : rc;
     if (rc < 0) {
         pp_metrics_close(&m);
         return rc;
     }
-    announce(m, be, from->graphs);
+    announce(m, be);
     m->start_ns = m->printed_ns = pp_clock_ns();
     *out = m;
     return 0;
@@ -231,11 +215,11 @@ void pp_metrics_window(struct pp_metrics *m, const struct pp_window *w, int step
     uint64_t now = pp_clock_ns();
     bool print = record && (m->run->cfg->run.log_every > 0 || now - m->printed_ns >= PRINT_NS);
     step_line(m, w, steps, line, sizeof(line));
-    if (print && !m->quiet && !(m->live && m->out_is_tty)) {
+    if (print && !m->from.quiet && !(m->live && m->out_is_tty)) {
         m->printed_ns = now;
         wipe_live(m);
-        fprintf(m->out, "%s\n", line);
-        fflush(m->out);
+        fprintf(m->from.out, "%s\n", line);
+        fflush(m->from.out);
     }
     if (m->live)
         show_live(m, line);
@@ -296,18 +280,18 @@ void pp_metrics_epoch(struct pp_metrics *m, const struct pp_epoch_result *e)
 {
     m->printed_ns = pp_clock_ns();
     outputs_epoch(&m->outputs, e);
-    if (!m->quiet) {
+    if (!m->from.quiet) {
         wipe_live(m);
         char text[16], test[64] = "";
         if (e->tested) {
             snprintf(test, sizeof(test), " test_loss=%.4f test_acc=%.4f", e->test_loss,
                      e->test_accuracy);
         }
-        fprintf(m->out, "epoch=%d/%d loss=%.4f acc=%.4f%s sps=%.0f bubble=%.1f%% time=%s\n",
+        fprintf(m->from.out, "epoch=%d/%d loss=%.4f acc=%.4f%s sps=%.0f bubble=%.1f%% time=%s\n",
                 e->epoch, m->run->cfg->train.epochs, e->train_loss, e->train_accuracy, test,
                 (double)e->samples / e->seconds, e->bubble * 100,
                 pp_clock_duration(e->seconds, text, sizeof(text)));
-        fflush(m->out);
+        fflush(m->from.out);
     }
     if (m->jsonl) {
         struct pp_json j;
@@ -334,7 +318,7 @@ static int write_summary(const struct pp_metrics *m, const struct pp_summary *s)
     char path[PP_PATH_MAX];
     struct pp_file_write w;
     struct pp_json j;
-    PP_TRY(pp_path_format(path, "%s/summary.json", m->dir));
+    PP_TRY(pp_path_format(path, "%s/summary.json", m->from.dir));
     PP_TRY(pp_file_create(path, &w));
     pp_json_init(&j, w.f, 2);
     pp_json_object(&j, NULL);
@@ -356,11 +340,11 @@ int pp_metrics_finish(struct pp_metrics *m, const struct pp_summary *s)
         lost = fclose(m->jsonl) != 0 || lost;
         m->jsonl = NULL;
         if (lost)
-            rc = pp_fail_errno(PP_EIO, "cannot write %s/metrics.jsonl", m->dir);
+            rc = pp_fail_errno(PP_EIO, "cannot write %s/metrics.jsonl", m->from.dir);
     }
-    if (rc == 0 && m->dir[0])
+    if (rc == 0 && m->from.dir[0])
         rc = write_summary(m, s);
     int lost = outputs_close(&m->outputs, s);
-    summary_print(m->run, s, m->dir, m->out);
+    summary_print(m->run, s, m->from.dir, m->from.out);
     return rc < 0 ? rc : lost;
 }

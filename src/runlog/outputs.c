@@ -9,11 +9,11 @@
 static const struct output_ops *const writers[OUTPUTS_MAX] = {&output_tensorboard,
                                                               &output_prometheus};
 
-int outputs_open(const struct output_spec *spec, struct outputs *out)
+int outputs_open(const struct pp_metrics_start *start, struct outputs *out)
 {
     memset(out, 0, sizeof(*out));
     for (int i = 0; i < OUTPUTS_MAX; i++) {
-        int rc = writers[i]->open(spec, &out->self[i]);
+        int rc = writers[i]->open(start, &out->self[i]);
         if (rc < 0) {
             outputs_close(out, NULL);
             return rc;

@@ -9,18 +9,10 @@
 
 #include "ppcli/runlog.h"
 
-struct output_spec { /* nothing is owned */
-    const struct pp_run *run;
-    const char *name; /* of the config, for runs without a folder */
-    const char *dir;  /* run folder; "": there is none */
-    int64_t total_steps;
-    int64_t step; /* done before, by the run that this one resumes; 0: none */
-};
-
 struct output_ops {
     /* *out stays NULL when the config does not ask for it. Errors: PP_EIO, PP_EPERM, PP_ENOINPUT,
      * PP_ERESOURCE. */
-    int (*open)(const struct output_spec *spec, void **out);
+    int (*open)(const struct pp_metrics_start *start, void **out);
     /* record: one that metrics.jsonl gets too. */
     void (*window)(void *self, const struct pp_window *w, bool record);
     void (*epoch)(void *self, const struct pp_epoch_result *e);
@@ -37,7 +29,7 @@ struct outputs {
 };
 
 /* On failure nothing is open. */
-int outputs_open(const struct output_spec *spec, struct outputs *out);
+int outputs_open(const struct pp_metrics_start *start, struct outputs *out);
 void outputs_window(const struct outputs *o, const struct pp_window *w, bool record);
 void outputs_epoch(const struct outputs *o, const struct pp_epoch_result *e);
 int outputs_close(struct outputs *o, const struct pp_summary *s); /* a second call does nothing */

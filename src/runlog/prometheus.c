@@ -21,7 +21,7 @@
 #define LABEL_MAX 512          /* bytes of an escaped label */
 
 struct text_file {
-    struct output_spec spec;
+    struct pp_metrics_start start;
     char run[LABEL_MAX]; /* label: the run folder's name, escaped */
     uint64_t written_ns; /* pp_clock_ns() of the last version */
     bool warned;
@@ -68,8 +68,8 @@ static void gauge(const struct text_file *t, FILE *f, const char *name, double v
 
 static void print_shape(const struct text_file *t, FILE *f)
 {
-    const struct pp_layout *l = t->spec.run->layout;
-    const struct pp_config *cfg = t->spec.run->cfg;
+    const struct pp_layout *l = t->start.run->layout;
+    const struct pp_config *cfg = t->start.run->cfg;
     char schedule[LABEL_MAX], dataset[LABEL_MAX];
     escape(cfg->pipeline.schedule, schedule);
     escape(cfg->data.dataset, dataset);
@@ -94,7 +94,7 @@ static void print_window(const struct text_file *t, FILE *f)
     head(f, "samples_total", "counter", "Samples trained on.");
     fprintf(f, "ppcli_samples_total{run=\"%s\"} %" PRId64 "\n", t->run, t->now.samples_done);
     head(f, "rank_busy_ratio", "gauge", "Share of its time that a rank spent computing.");
-    for (int r = 0; r < t->spec.run->layout->ranks; r++) {
+    for (int r = 0; r < t->start.run->layout->ranks; r++) {
         fprintf(f, "ppcli_rank_busy_ratio{run=\"%s\",rank=\"%d\"} ", t->run, r);
         number(f, t->busy[r]);
     }
@@ -103,10 +103,10 @@ static void print_window(const struct text_file *t, FILE *f)
 static int rewrite(struct text_file *t, bool up)
 {
     struct pp_file_write w;
-    PP_TRY(pp_file_create(t->spec.run->cfg->run.prometheus, &w));
+    PP_TRY(pp_file_create(t->start.run->cfg->run.prometheus, &w));
     gauge(t, w.f, "up", up ? 1 : 0, "1 while the run trains, 0 once it has ended.");
     print_shape(t, w.f);
-    gauge(t, w.f, "planned_steps", (double)t->spec.total_steps,
+    gauge(t, w.f, "planned_steps", (double)t->start.total_steps,
           "Optimizer steps that the run is to do.");
     if (t->any)
         print_window(t, w.f);
@@ -131,24 +131,24 @@ static void keep_current(struct text_file *t, bool up, bool now)
 
 /* ---- the writer */
 
-static const char *run_name(const struct output_spec *spec)
+static const char *run_name(const struct pp_metrics_start *start)
 {
-    const char *slash = strrchr(spec->dir, '/');
-    const char *last = slash ? slash + 1 : spec->dir;
-    return last[0] ? last : spec->name;
+    const char *slash = strrchr(start->dir, '/');
+    const char *last = slash ? slash + 1 : start->dir;
+    return last[0] ? last : start->name;
 }
 
-static int open_file(const struct output_spec *spec, void **out)
+static int open_file(const struct pp_metrics_start *start, void **out)
 {
-    if (!spec->run->cfg->run.prometheus[0])
+    if (!start->run->cfg->run.prometheus[0])
         return 0;
     struct text_file *t = pp_alloc(1, sizeof(*t));
-    double *busy = pp_alloc((size_t)spec->run->layout->ranks, sizeof(*busy));
+    double *busy = pp_alloc((size_t)start->run->layout->ranks, sizeof(*busy));
     int rc = t && busy ? 0 : PP_ERESOURCE;
     if (rc == 0) {
-        t->spec = *spec;
+        t->start = *start;
         t->busy = busy;
-        escape(run_name(spec), t->run);
+        escape(run_name(start), t->run);
         rc = rewrite(t, true);
     }
     if (rc < 0) {
@@ -167,7 +167,7 @@ static void window(void *self, const struct pp_window *w, bool record)
     bool first = !t->any;
     t->any = true;
     t->now = *w;
-    memcpy(t->busy, w->busy, (size_t)t->spec.run->layout->ranks * sizeof(*t->busy));
+    memcpy(t->busy, w->busy, (size_t)t->start.run->layout->ranks * sizeof(*t->busy));
     keep_current(t, true, first);
 }
 
@@ -186,7 +186,7 @@ static int close_file(void **self, const struct pp_summary *s)
         t->now.bubble = s->bubble.idle;
         t->now.seconds = s->train_seconds;
         t->now.samples = s->samples;
-        for (int r = 0; r < t->spec.run->layout->ranks; r++)
+        for (int r = 0; r < t->start.run->layout->ranks; r++)
             t->busy[r] = s->ranks[r].busy;
     }
     keep_current(t, false, true);

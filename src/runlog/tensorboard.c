@@ -171,15 +171,15 @@ static int open_file(const char *run_dir, struct board *t)
     return t->f ? 0 : pp_fail_errno(0, "cannot create %s", t->path);
 }
 
-static int open_board(const struct output_spec *spec, void **out)
+static int open_board(const struct pp_metrics_start *start, void **out)
 {
     static const char version[] = "brain.Event:2";
-    if (!spec->run->cfg->run.tensorboard || !spec->dir[0])
+    if (!start->run->cfg->run.tensorboard || !start->dir[0])
         return 0;
     struct board *t = pp_alloc(1, sizeof(*t));
     if (!t)
         return PP_ERESOURCE;
-    int rc = open_file(spec->dir, t);
+    int rc = open_file(start->dir, t);
     if (rc < 0) {
         pp_free(t);
         return rc;
@@ -188,13 +188,14 @@ static int open_board(const struct output_spec *spec, void **out)
     begin_event(&event);
     put_part(&event, 3, version, strlen(version));
     write_record(t, &event);
-    if (spec->step > 0) { /* else a board would show the steps that are repeated twice */
-        static const uint8_t start[] = {1 << 3 | VARINT, 1};
+    if (start->goes_on &&
+        start->step > 0) { /* else a board would show the steps that are repeated twice */
+        static const uint8_t began[] = {1 << 3 | VARINT, 1};
         event.n = 0;
         begin_event(&event);
         put_key(&event, 2, VARINT);
-        put_varint(&event, (uint64_t)spec->step + 1);
-        put_part(&event, 7, start, sizeof(start));
+        put_varint(&event, (uint64_t)start->step + 1);
+        put_part(&event, 7, began, sizeof(began));
         write_record(t, &event);
     }
     *out = t;

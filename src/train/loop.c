@@ -337,19 +337,14 @@ static int run_epoch(struct trainer *tr)
 static int open_outputs(struct trainer *tr)
 {
     if (tr->dir[0]) {
-        struct saver_spec saver = {.cfg = tr->run->cfg,
-                                   .layout = tr->run->layout,
-                                   .x = tr->x,
-                                   .be = tr->be,
-                                   .tp = tr->tp,
-                                   .dir = tr->dir};
         PP_TRY(pp_timeline_create(tr->spec->ring, &tr->timeline));
-        PP_TRY(saver_create(&saver, &tr->saver));
+        PP_TRY(saver_create(tr, &tr->saver));
     }
     if (tr->spec->rank != 0)
         return 0;
     const struct pp_train_options *options = tr->spec->options;
-    struct pp_metrics_start from = {.name = options->name,
+    struct pp_metrics_start from = {.run = tr->run,
+                                    .name = options->name,
                                     .out = options->out,
                                     .quiet = options->quiet,
                                     .dir = tr->dir,
@@ -358,7 +353,7 @@ static int open_outputs(struct trainer *tr)
                                     .goes_on = tr->begin.goes_on,
                                     .graphs = pp_exec_graphs(tr->x)};
     tr->load = getloadavg(&tr->load, 1) == 1 ? tr->load : -1;
-    return pp_metrics_open(tr->run, tr->be, tr->tp, &from, &tr->m);
+    return pp_metrics_open(tr->be, tr->tp, &from, &tr->m);
 }
 
 /* Collective: the run ends before its time, as the error record says; what it wrote is closed. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Saving, as the protocol of ppcli/checkpoint.h wants it, between ranks that may be processes. */
-#include "save.h"
+#include "loop.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -22,7 +22,7 @@ struct saver_tensor { /* what an item points to */
 };
 
 struct saver {
-    struct saver_spec spec;
+    const struct trainer *tr;
     char dir[PP_PATH_MAX]; /* of checkpoints */
     char hash[PP_SHA256_HEX];
     char *config; /* rank 0: as text; owned by libc */
@@ -45,13 +45,13 @@ void saver_tensor_name(const struct pp_exec_tensor *t, char out[PP_ST_NAME_MAX +
 static int read_tensor(void *ctx, uint64_t offset, void *dst, size_t bytes)
 {
     struct saver_tensor *t = ctx;
-    return pp_exec_tensor_get(t->saver->spec.x, &t->t, (size_t)(offset / sizeof(float)), dst,
+    return pp_exec_tensor_get(t->saver->tr->x, &t->t, (size_t)(offset / sizeof(float)), dst,
                               bytes / sizeof(float));
 }
 
 static int list_tensors(struct saver *s)
 {
-    s->n = pp_exec_tensor_count(s->spec.x);
+    s->n = pp_exec_tensor_count(s->tr->x);
     s->tensors = pp_alloc((size_t)s->n, sizeof(*s->tensors));
     s->items = pp_alloc((size_t)s->n, sizeof(*s->items));
     if (!s->tensors || !s->items)
@@ -60,12 +60,12 @@ static int list_tensors(struct saver *s)
         struct saver_tensor *t = &s->tensors[i];
         struct pp_st_item *item = &s->items[i];
         t->saver = s;
-        pp_exec_tensor(s->spec.x, i, &t->t);
+        pp_exec_tensor(s->tr->x, i, &t->t);
         saver_tensor_name(&t->t, t->name);
         *item = (struct pp_st_item){.name = t->name,
                                     .dtype = PP_ST_F32,
                                     .n_dims = t->t.param->n_dims,
-                                    .data = s->spec.be->caps.host_visible ? t->t.values : NULL,
+                                    .data = s->tr->be->caps.host_visible ? t->t.values : NULL,
                                     .read = read_tensor,
                                     .ctx = t};
         item->dims[0] = item->n_dims == 2 ? t->t.param->rows : t->t.param->cols;
@@ -80,30 +80,30 @@ static int write_config(struct saver *s)
     FILE *f = open_memstream(&s->config, &bytes);
     if (!f)
         return pp_fail_errno(PP_ERESOURCE, "cannot write the config into memory");
-    int rc = pp_config_write(s->spec.cfg, f);
+    int rc = pp_config_write(s->tr->run->cfg, f);
     PP_TRY(pp_text_close(f, &s->config, "the config of the checkpoint"));
     return rc;
 }
 
 static int create(struct saver *s)
 {
-    PP_TRY(pp_path_format(s->dir, "%s/" PP_CKPT_DIR, s->spec.dir));
-    pp_config_hash(s->spec.cfg, s->hash);
-    if (s->spec.tp->rank == 0) {
-        s->parts = pp_alloc((size_t)s->spec.layout->stages, sizeof(*s->parts));
+    PP_TRY(pp_path_format(s->dir, "%s/" PP_CKPT_DIR, s->tr->dir));
+    pp_config_hash(s->tr->run->cfg, s->hash);
+    if (s->tr->tp->rank == 0) {
+        s->parts = pp_alloc((size_t)s->tr->run->layout->stages, sizeof(*s->parts));
         if (!s->parts)
             return PP_ERESOURCE;
         PP_TRY(write_config(s));
     }
-    return s->spec.tp->rank < s->spec.layout->stages ? list_tensors(s) : 0;
+    return s->tr->tp->rank < s->tr->run->layout->stages ? list_tensors(s) : 0;
 }
 
-int saver_create(const struct saver_spec *spec, struct saver **out)
+int saver_create(const struct trainer *tr, struct saver **out)
 {
     struct saver *s = pp_alloc(1, sizeof(*s));
     if (!s)
         return PP_ERESOURCE;
-    s->spec = *spec;
+    s->tr = tr;
     int rc = create(s);
     if (rc < 0) {
         saver_destroy(&s);
@@ -130,44 +130,44 @@ void saver_destroy(struct saver **saver)
 
 static uint64_t bytes_of_all(const struct saver *s)
 {
-    uint64_t kinds = 1 + (uint64_t)pp_optimizer_moments(s->spec.cfg->train.optimizer);
-    return kinds * s->spec.layout->model->n_floats * sizeof(float) + SMALL_FILES;
+    uint64_t kinds = 1 + (uint64_t)pp_optimizer_moments(s->tr->run->cfg->train.optimizer);
+    return kinds * s->tr->run->layout->model->n_floats * sizeof(float) + SMALL_FILES;
 }
 
 /* Rank 0's `save` to the other ranks that write. */
 static int share(const struct saver *s, struct pp_ckpt_save *save)
 {
-    const struct pp_transport *tp = s->spec.tp;
-    if (tp->rank >= s->spec.layout->stages)
+    const struct pp_transport *tp = s->tr->tp;
+    if (tp->rank >= s->tr->run->layout->stages)
         return 0;
     if (tp->rank != 0)
-        return pp_transport_recv(s->spec.tp, 0, save, sizeof(*save));
-    for (int r = 1; r < s->spec.layout->stages; r++)
-        PP_TRY(pp_transport_send(s->spec.tp, r, save, sizeof(*save)));
+        return pp_transport_recv(s->tr->tp, 0, save, sizeof(*save));
+    for (int r = 1; r < s->tr->run->layout->stages; r++)
+        PP_TRY(pp_transport_send(s->tr->tp, r, save, sizeof(*save)));
     return 0;
 }
 
 /* Every part to rank 0. */
 static int collect(struct saver *s, const struct pp_ckpt_part *mine)
 {
-    const struct pp_transport *tp = s->spec.tp;
-    if (tp->rank >= s->spec.layout->stages)
+    const struct pp_transport *tp = s->tr->tp;
+    if (tp->rank >= s->tr->run->layout->stages)
         return 0;
     if (tp->rank != 0)
-        return pp_transport_send(s->spec.tp, 0, mine, sizeof(*mine));
+        return pp_transport_send(s->tr->tp, 0, mine, sizeof(*mine));
     s->parts[0] = *mine;
-    for (int r = 1; r < s->spec.layout->stages; r++)
-        PP_TRY(pp_transport_recv(s->spec.tp, r, &s->parts[r], sizeof(s->parts[r])));
+    for (int r = 1; r < s->tr->run->layout->stages; r++)
+        PP_TRY(pp_transport_recv(s->tr->tp, r, &s->parts[r], sizeof(s->parts[r])));
     return 0;
 }
 
 /* Local: what holds a NaN must not become the checkpoint that somebody goes back to. */
 static int check_finite(const struct saver *s)
 {
-    for (int i = 0; i < s->n && !s->spec.be->caps.async; i++) {
+    for (int i = 0; i < s->n && !s->tr->be->caps.async; i++) {
         const struct pp_exec_tensor *t = &s->tensors[i].t;
         float most = 0;
-        PP_TRY(pp_backend_largest(s->spec.be, t->n, t->values, &most));
+        PP_TRY(pp_backend_largest(s->tr->be, t->n, t->values, &most));
         if (!isfinite(most))
             return pp_fail(PP_EDIVERGED, "%s is not finite", s->tensors[i].name);
     }
@@ -177,10 +177,10 @@ static int check_finite(const struct saver *s)
 /* Collective: 0 when it is saved. PP_ELOST: of the transport. */
 static int save_all(struct saver *s, int64_t step, const struct pp_ckpt_state *state)
 {
-    struct pp_transport *tp = s->spec.tp;
+    struct pp_transport *tp = s->tr->tp;
     struct pp_ckpt_save save = {.step = step};
     struct pp_ckpt_part part = {0};
-    int stages = s->spec.layout->stages;
+    int stages = s->tr->run->layout->stages;
     int rc = check_finite(s);
     if (rc == 0 && tp->rank == 0)
         rc = pp_ckpt_begin(&pp_io_system, s->dir, step, s->hash, bytes_of_all(s), &save);
@@ -209,12 +209,12 @@ int saver_save(struct saver *s, int64_t step, const struct pp_ckpt_state *state,
     if (rc < 0) {
         s->error = *pp_error_get();
         pp_error_clear();
-        if (s->spec.tp->rank == 0)
+        if (s->tr->tp->rank == 0)
             pp_log_warn("step %" PRId64 ": no checkpoint saved: %s", step, s->error.text);
         return 0;
     }
-    if (prune && s->spec.tp->rank == 0 &&
-        pp_ckpt_prune(&pp_io_system, s->dir, s->spec.cfg->checkpoint.keep, step) < 0) {
+    if (prune && s->tr->tp->rank == 0 &&
+        pp_ckpt_prune(&pp_io_system, s->dir, s->tr->run->cfg->checkpoint.keep, step) < 0) {
         pp_log_warn("%s", pp_error_get()->text);
         pp_error_clear();
     }

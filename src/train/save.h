@@ -15,17 +15,11 @@ struct saver;
 /* The name of a tensor in a checkpoint. */
 void saver_tensor_name(const struct pp_exec_tensor *t, char out[PP_ST_NAME_MAX + 1]);
 
-struct saver_spec { /* nothing is owned, all of it outlives the saver */
-    const struct pp_config *cfg;
-    const struct pp_layout *layout;
-    struct pp_exec *x;
-    struct pp_backend *be;
-    struct pp_transport *tp;
-    const char *dir; /* run folder */
-};
+struct trainer;
 
-/* Local. The caller owns *out. Errors: PP_ERESOURCE, PP_ECONFIG (path too long). */
-int saver_create(const struct saver_spec *spec, struct saver **out);
+/* For what this rank holds, into the run folder. Local. `tr`, prepared but for the loop, outlives
+ * the saver. The caller owns *out. Errors: PP_ERESOURCE, PP_ECONFIG (path too long). */
+int saver_create(const struct trainer *tr, struct saver **out);
 void saver_destroy(struct saver **s); /* accepts NULL in *s */
 
 /*
