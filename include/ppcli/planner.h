@@ -26,7 +26,7 @@ struct pp_costs {
     int *sizes;                      /* [n_sizes] ascending */
     struct pp_layer_seconds *layers; /* [n_sizes][n_layers] */
     double *input;                   /* [n_sizes] rows of the data set -> the model's input */
-    double *loss;                    /* [n_sizes] labels, loss and its gradient */
+    double *loss;                    /* [n_sizes] labels, loss and its gradient; behind input */
     double optimizer;                /* one parameter */
     double add;                      /* one element of a sum over replicas */
     double action;                   /* what the executor adds to every action */

@@ -21,6 +21,7 @@ enum pp_op {
     PP_OP_W,
     PP_OP_B
 };
+#define PP_OP_LETTERS "FIWB" /* in this order */
 
 /* One cell of a rank's list: `op` of micro-batch `mb` on virtual stage `stage`. */
 struct pp_cell {

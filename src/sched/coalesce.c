@@ -11,6 +11,8 @@
  */
 #include "pass.h"
 
+#include <string.h>
+
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
 
@@ -87,40 +89,23 @@ int pp_pass_coalesce(struct pp_plan *plan)
     return 0;
 }
 
-/* The cells of one rank of a plan. */
-static struct pp_cell *cells_of(const struct pp_rank_plan *list)
-{
-    struct pp_cell *cells = pp_alloc((size_t)list->n_actions, sizeof(*cells));
-    for (int k = 0; cells && k < list->n_actions; k++) {
-        const struct pp_action *a = &list->actions[k];
-        cells[k] =
-            (struct pp_cell){.op = a->op, .overlap = a->overlap, .stage = a->stage, .mb = a->mb};
-    }
-    return cells;
-}
-
 int pp_plan_coalesce(const struct pp_plan *plan, int k, struct pp_plan **out)
 {
-    int p = plan->geometry.stages;
     struct pp_geometry g = plan->geometry;
-    int rc = PP_ERESOURCE;
-    struct pp_cell **cells = pp_alloc((size_t)p, sizeof(*cells));
-    int *n = pp_alloc((size_t)p, sizeof(*n));
+    struct pp_plan *copy = NULL;
     pp_assert(plan->kind == PP_PLAN_TRAIN && plan->copies == 1);
-    if (!cells || !n)
-        goto out;
-    for (int r = 0; r < p; r++) {
-        cells[r] = cells_of(&plan->ranks[r]);
-        n[r] = plan->ranks[r].n_actions;
-        if (!cells[r])
-            goto out;
-    }
     g.coalesce = k;
-    rc = pp_plan_from_cells(&g, plan->rank_of, (const struct pp_cell *const *)cells, n, out);
-out:
-    for (int r = 0; cells && r < p; r++)
-        pp_free(cells[r]);
-    pp_free(cells);
-    pp_free(n);
-    return rc;
+    PP_TRY(pp_plan_create(PP_PLAN_TRAIN, &g, plan->rank_of, PP_PLACE_LOOP, &copy));
+    int rc = 0;
+    for (int r = 0; r < g.stages && rc == 0; r++) {
+        const struct pp_rank_plan *list = &plan->ranks[r];
+        rc = pp_plan_take_actions(copy, r, list->n_actions);
+        if (rc == 0) { /* the passes fill in everything but the cells again */
+            memcpy(copy->ranks[r].actions, list->actions,
+                   (size_t)list->n_actions * sizeof(*list->actions));
+        }
+    }
+    if (rc == 0)
+        rc = pp_plan_run_passes(copy, NULL);
+    return pp_plan_hand_over(copy, rc, out);
 }

@@ -45,12 +45,7 @@ int pp_plan_read_csv(FILE *f, const char *name, struct pp_plan **out)
         rc = build(&t, &plan);
     if (rc == 0 && t.csv.message.line > 0)
         rc = pp_table_prove_messages(&t, plan);
-    if (rc == 0) {
-        *out = plan;
-        plan = NULL;
-    }
-    pp_plan_destroy(&plan);
     pp_free(t.rank_of);
     pp_csv_fini(&t.csv);
-    return rc;
+    return pp_plan_hand_over(plan, rc, out);
 }

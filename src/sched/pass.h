@@ -40,9 +40,6 @@ typedef int pp_cells_visit(void *ctx, int rank, const struct pp_emit *e);
 int pp_schedule_visit(const struct pp_schedule_ops *ops, const struct pp_geometry *g,
                       pp_cells_visit *visit, void *ctx);
 
-/* The letters of enum pp_op, in its order. */
-#define PP_OP_LETTERS "FIWB"
-
 /* The channel that a sends on, when it does. */
 static inline int pp_sends_on(const struct pp_action *a)
 {
@@ -72,6 +69,9 @@ struct pp_geometry pp_schedule_share(const struct pp_schedule_ops *ops,
 /* An empty plan. rank_of: of every virtual stage; NULL for `placement`. */
 int pp_plan_create(enum pp_plan_kind kind, const struct pp_geometry *g, const int *rank_of,
                    enum pp_placement placement, struct pp_plan **out);
+
+/* The end of a builder: *out = plan, or with an error code no plan. Returns rc. */
+int pp_plan_hand_over(struct pp_plan *plan, int rc, struct pp_plan **out);
 
 /* Room for `n` actions of `rank`, zeroed, instead of those it has. Errors: PP_ERESOURCE. */
 int pp_plan_take_actions(struct pp_plan *plan, int rank, int n);

@@ -85,12 +85,7 @@ int pp_plan_create(enum pp_plan_kind kind, const struct pp_geometry *g, const in
     int rc = PP_ERESOURCE;
     if (plan->rank_of && plan->chunk_of && plan->state_slots && plan->grad_slots && plan->ranks)
         rc = place_stages(plan, rank_of, placement);
-    if (rc < 0) {
-        pp_plan_destroy(&plan);
-        return rc;
-    }
-    *out = plan;
-    return 0;
+    return pp_plan_hand_over(plan, rc, out);
 }
 
 int pp_plan_take_actions(struct pp_plan *plan, int rank, int n)
@@ -134,6 +129,15 @@ void pp_plan_destroy(struct pp_plan **plan)
     pp_free(p->messages);
     pp_free(p);
     *plan = NULL;
+}
+
+int pp_plan_hand_over(struct pp_plan *plan, int rc, struct pp_plan **out)
+{
+    if (rc < 0)
+        pp_plan_destroy(&plan);
+    else
+        *out = plan;
+    return rc;
 }
 
 static int make_slots(struct pp_plan *plan)
@@ -202,12 +206,7 @@ int pp_plan_build(const char *schedule, const struct pp_geometry *g, struct pp_p
     int rc = pp_pass_generate(plan);
     if (rc == 0)
         rc = pp_plan_run_passes(plan, NULL);
-    if (rc < 0) {
-        pp_plan_destroy(&plan);
-        return blame_us(rc, schedule, g);
-    }
-    *out = plan;
-    return 0;
+    return pp_plan_hand_over(plan, blame_us(rc, schedule, g), out);
 }
 
 int pp_plan_build_eval(const struct pp_geometry *g, enum pp_placement placement,
@@ -218,12 +217,7 @@ int pp_plan_build_eval(const struct pp_geometry *g, enum pp_placement placement,
     int rc = pp_pass_generate_eval(plan);
     if (rc == 0)
         rc = pp_plan_run_passes(plan, NULL);
-    if (rc < 0) {
-        pp_plan_destroy(&plan);
-        return blame_us(rc, "(forward only)", g);
-    }
-    *out = plan;
-    return 0;
+    return pp_plan_hand_over(plan, blame_us(rc, "(forward only)", g), out);
 }
 
 int pp_plan_from_cells(const struct pp_geometry *g, const int *rank_of,
@@ -236,10 +230,5 @@ int pp_plan_from_cells(const struct pp_geometry *g, const int *rank_of,
         rc = pp_plan_take_cells(plan, r, cells[r], (size_t)n_cells[r]);
     if (rc == 0)
         rc = pp_plan_run_passes(plan, NULL);
-    if (rc < 0) {
-        pp_plan_destroy(&plan);
-        return rc;
-    }
-    *out = plan;
-    return 0;
+    return pp_plan_hand_over(plan, rc, out);
 }

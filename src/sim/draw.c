@@ -6,8 +6,6 @@
 
 #include "ppcli/err.h"
 
-const char draw_letters[] = "FIWB";
-
 const char *draw_name(const struct pp_plan *plan)
 {
     return plan->kind == PP_PLAN_EVAL ? "forward only"
@@ -73,7 +71,7 @@ void draw_costs(const struct pp_drawing *d, char *out, size_t bytes)
     size_t used = (size_t)snprintf(out, bytes, "per %s", even ? "rank" : "stage");
     for (int op = 0; op < 3; op++) {
         used +=
-            (size_t)snprintf(out + used, bytes - used, "%s %c ", op ? "," : "", draw_letters[op]);
+            (size_t)snprintf(out + used, bytes - used, "%s %c ", op ? "," : "", PP_OP_LETTERS[op]);
         used += put_list(of[op], 1, n, even ? share : 1, out + used, bytes - used);
     }
     used += (size_t)snprintf(out + used, bytes - used, "; hand-over ");
@@ -99,11 +97,11 @@ int draw_label(const struct pp_plan *plan, const struct pp_action *a, int room,
 {
     int n = 0;
     if (plan->geometry.chunks > 1) {
-        n = snprintf(out, DRAW_LABEL_MAX, "%d%c%d", a->stage, draw_letters[a->op], a->mb);
+        n = snprintf(out, DRAW_LABEL_MAX, "%d%c%d", a->stage, PP_OP_LETTERS[a->op], a->mb);
         if (n <= room)
             return n;
     }
-    n = snprintf(out, DRAW_LABEL_MAX, "%c%d", draw_letters[a->op], a->mb);
+    n = snprintf(out, DRAW_LABEL_MAX, "%c%d", PP_OP_LETTERS[a->op], a->mb);
     if (n <= room)
         return n;
     out[room >= 1 ? 1 : 0] = '\0';

@@ -8,9 +8,6 @@
 /* Room for "1023F65534". */
 #define DRAW_LABEL_MAX 32
 
-/* The letters of enum pp_op, in its order. */
-extern const char draw_letters[];
-
 /* "zb-v" and the like; what stands for it when a plan came from no schedule. */
 const char *draw_name(const struct pp_plan *plan);
 

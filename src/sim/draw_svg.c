@@ -81,7 +81,7 @@ static void print_style(const struct svg *s)
           s->f);
     for (int op = 0; op < 4; op++)
         for (int shade = 0; shade < PP_DRAW_SHADES; shade++)
-            fprintf(s->f, ".%c%d{fill:%s}", draw_letters[op], shade, pp_draw_fills[op][shade]);
+            fprintf(s->f, ".%c%d{fill:%s}", PP_OP_LETTERS[op], shade, pp_draw_fills[op][shade]);
     fputs("\n@media (prefers-color-scheme:dark){.page{fill:#0d1117}.ink{fill:#f0f6fc}"
           ".dim{fill:#9198a1}.idle{fill:#1b2129}.tick{stroke:#3d444d}}\n</style>\n",
           s->f);
@@ -134,7 +134,7 @@ static void print_cell(const struct svg *s, int rank, int k)
     /* a hair of the page between neighbours, while they are wide enough to spare it */
     double drawn = width > 4 ? width - 1 : width;
     fprintf(s->f, "<rect class=\"%c%d\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\"",
-            draw_letters[a->op], draw_shade(s->d->plan, a->stage), x, y, drawn, height);
+            PP_OP_LETTERS[a->op], draw_shade(s->d->plan, a->stage), x, y, drawn, height);
     fputs(drawn > 6 ? " rx=\"2\"/>" : "/>", s->f);
 
     char label[DRAW_LABEL_MAX];
@@ -201,12 +201,12 @@ static void print_legend(const struct svg *s)
             fprintf(s->f,
                     "<rect class=\"%c%d\" x=\"%.1f\" y=\"%.1f\" width=\"14\" height=\"14\" "
                     "rx=\"2\"/>",
-                    draw_letters[op], shade, x, y);
+                    PP_OP_LETTERS[op], shade, x, y);
             x += 17;
         }
         if (there[op]) {
             fprintf(s->f, "<text class=\"ink\" x=\"%.1f\" y=\"%.1f\">%c %s</text>\n", x + 2, y + 11,
-                    draw_letters[op], meaning[op]);
+                    PP_OP_LETTERS[op], meaning[op]);
             x += 20 + 6.5 * (double)strlen(meaning[op]) + 14;
         }
     }

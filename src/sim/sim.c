@@ -26,16 +26,20 @@ enum {
     WAIT_NOTHING = -1
 };
 
+struct rank {
+    double now;
+    int at;       /* next action of the step */
+    int step;     /* steps done */
+    int live;     /* activations held, in chunks */
+    int64_t wait; /* WAIT_NOTHING, a channel, or n_channels + a slot */
+};
+
 struct sim {
     const struct pp_plan *plan;
     const struct pp_sim_costs *costs;
     struct pp_sim_result *result;
     struct lane *lanes; /* [n_channels] */
-    double *now;        /* [P] */
-    int *at;            /* [P] next action of the step */
-    int *step;          /* [P] steps done */
-    int *live;          /* [P] activations held, in chunks */
-    int64_t *wait;      /* [P] WAIT_NOTHING, a channel, or n_channels + a slot */
+    struct rank *ranks; /* [P] */
     int *ready;         /* [P] stack of ranks that may run */
     int n_ready;
     int64_t *first_slot; /* [n_channels] where the channel's slots start in released[] */
@@ -72,8 +76,8 @@ static void lane_drop(struct lane *l)
 
 static void wake(struct sim *s, int rank, int64_t event)
 {
-    if (s->wait[rank] == event) {
-        s->wait[rank] = WAIT_NOTHING;
+    if (s->ranks[rank].wait == event) {
+        s->ranks[rank].wait = WAIT_NOTHING;
         s->ready[s->n_ready++] = rank;
     }
 }
@@ -100,7 +104,7 @@ static bool may_start(struct sim *s, int rank, const struct pp_action *a, double
     if (a->recv >= 0) {
         const struct lane *l = &s->lanes[channel_in(a)];
         if (l->n == 0) {
-            s->wait[rank] = channel_in(a);
+            s->ranks[rank].wait = channel_in(a);
             return false;
         }
         *start = l->at[l->head] > *start ? l->at[l->head] : *start;
@@ -108,7 +112,7 @@ static bool may_start(struct sim *s, int rank, const struct pp_action *a, double
     if (s->released && a->send >= 0) {
         int64_t slot = slot_of(s, a->send);
         if (s->released[slot] == OCCUPIED) {
-            s->wait[rank] = s->plan->n_channels + slot;
+            s->ranks[rank].wait = s->plan->n_channels + slot;
             return false;
         }
         *start = s->released[slot] > *start ? s->released[slot] : *start;
@@ -158,11 +162,11 @@ static int run_action(struct sim *s, int rank, int k, const struct span *t)
         release(s, 2 * (a->stage - 1), a->mb, t->end);
         release(s, 2 * a->stage + 1, a->mb, t->end);
     }
-    s->live[rank] += a->op == PP_OP_F;
-    if (s->live[rank] > res->peak[rank])
-        res->peak[rank] = s->live[rank];
-    s->live[rank] -= lets_go;
-    if (k == 0 && s->step[rank] == 0)
+    s->ranks[rank].live += a->op == PP_OP_F;
+    if (s->ranks[rank].live > res->peak[rank])
+        res->peak[rank] = s->ranks[rank].live;
+    s->ranks[rank].live -= lets_go;
+    if (k == 0 && s->ranks[rank].step == 0)
         res->first_start[rank] = t->start;
     if (res->start) {
         res->start[rank][k] = t->start;
@@ -191,7 +195,7 @@ static int run_one(struct sim *s, int rank, int k, double start)
     double took = duration(s->costs, &s->plan->ranks[rank].actions[k], &first);
     struct span t = {.start = start, .sent = start + first, .end = start + took};
     PP_TRY(run_action(s, rank, k, &t));
-    s->now[rank] = t.end;
+    s->ranks[rank].now = t.end;
     s->result->work[rank] += took;
     return 0;
 }
@@ -206,7 +210,7 @@ static int run_pair(struct sim *s, int rank, int k, double start)
     struct span t = {.start = start, .sent = start + took, .end = start + took};
     PP_TRY(run_action(s, rank, k, &t));
     PP_TRY(run_action(s, rank, k + 1, &t));
-    s->now[rank] = t.end;
+    s->ranks[rank].now = t.end;
     s->result->work[rank] += took;
     return 0;
 }
@@ -215,11 +219,11 @@ static int run_pair(struct sim *s, int rank, int k, double start)
 static bool next_step(struct sim *s, int rank)
 {
     double t = s->costs->between ? s->costs->between[rank] : 0.0;
-    s->now[rank] += t;
+    s->ranks[rank].now += t;
     s->result->work[rank] += t;
-    if (++s->step[rank] >= s->costs->steps)
+    if (++s->ranks[rank].step >= s->costs->steps)
         return false;
-    s->at[rank] = 0;
+    s->ranks[rank].at = 0;
     return true;
 }
 
@@ -227,15 +231,15 @@ static bool next_step(struct sim *s, int rank)
 static int run_rank(struct sim *s, int rank)
 {
     const struct pp_rank_plan *list = &s->plan->ranks[rank];
-    while (s->at[rank] < list->n_actions || next_step(s, rank)) {
-        int k = s->at[rank];
+    while (s->ranks[rank].at < list->n_actions || next_step(s, rank)) {
+        int k = s->ranks[rank].at;
         const struct pp_action *a = &list->actions[k];
         bool pair = s->costs->overlap > 0 && a->overlap && k + 1 < list->n_actions;
-        double start = s->now[rank];
+        double start = s->ranks[rank].now;
         if (!may_start(s, rank, a, &start) || (pair && !may_start(s, rank, a + 1, &start)))
             return 0;
         PP_TRY(pair ? run_pair(s, rank, k, start) : run_one(s, rank, k, start));
-        s->at[rank] += pair ? 2 : 1;
+        s->ranks[rank].at += pair ? 2 : 1;
     }
     return 0;
 }
@@ -244,19 +248,19 @@ static int run_all(struct sim *s)
 {
     int p = s->plan->geometry.stages;
     for (int r = p - 1; r >= 0; r--) {
-        s->wait[r] = WAIT_NOTHING;
+        s->ranks[r].wait = WAIT_NOTHING;
         s->ready[s->n_ready++] = r;
     }
     while (s->n_ready > 0)
         PP_TRY(run_rank(s, s->ready[--s->n_ready]));
     for (int r = 0; r < p; r++) {
-        if (s->wait[r] != WAIT_NOTHING) {
+        if (s->ranks[r].wait != WAIT_NOTHING) {
             /* The plan is proved for actions one after the other; only joining two into one can
              * tie a knot. */
             return pp_fail(PP_EFORMAT,
                            "rank %d waits for ever in action %d: an overlapped pair needs what "
                            "only its own results make possible",
-                           r, s->at[r]);
+                           r, s->ranks[r].at);
         }
     }
     return 0;
@@ -269,9 +273,9 @@ static void summarize(const struct sim *s)
     double most_work = 0;
     double longest = 0;
     for (int r = 0; r < p; r++) {
-        double span = s->now[r] - res->first_start[r];
-        res->last_end[r] = s->now[r];
-        res->makespan = s->now[r] > res->makespan ? s->now[r] : res->makespan;
+        double span = s->ranks[r].now - res->first_start[r];
+        res->last_end[r] = s->ranks[r].now;
+        res->makespan = s->ranks[r].now > res->makespan ? s->ranks[r].now : res->makespan;
         most_work = res->work[r] > most_work ? res->work[r] : most_work;
         longest = span > longest ? span : longest;
     }
@@ -304,13 +308,9 @@ static int sim_init(struct sim *s)
 {
     size_t p = (size_t)s->plan->geometry.stages;
     s->lanes = pp_alloc((size_t)s->plan->n_channels, sizeof(*s->lanes));
-    s->now = pp_alloc(p, sizeof(*s->now));
-    s->at = pp_alloc(p, sizeof(*s->at));
-    s->step = pp_alloc(p, sizeof(*s->step));
-    s->live = pp_alloc(p, sizeof(*s->live));
-    s->wait = pp_alloc(p, sizeof(*s->wait));
+    s->ranks = pp_alloc(p, sizeof(*s->ranks));
     s->ready = pp_alloc(p, sizeof(*s->ready));
-    if (!s->lanes || !s->now || !s->at || !s->step || !s->live || !s->wait || !s->ready)
+    if (!s->lanes || !s->ranks || !s->ready)
         return PP_ERESOURCE;
     return s->costs->slots ? take_slots(s) : 0;
 }
@@ -320,11 +320,7 @@ static void sim_fini(struct sim *s)
     for (int c = 0; s->lanes && c < s->plan->n_channels; c++)
         pp_free(s->lanes[c].at);
     pp_free(s->lanes);
-    pp_free(s->now);
-    pp_free(s->at);
-    pp_free(s->step);
-    pp_free(s->live);
-    pp_free(s->wait);
+    pp_free(s->ranks);
     pp_free(s->ready);
     pp_free(s->first_slot);
     pp_free(s->released);
@@ -361,13 +357,13 @@ static void times_destroy(double **rows)
 static int result_init(const struct pp_plan *plan, bool with_times, struct pp_sim_result *res)
 {
     size_t p = (size_t)plan->geometry.stages;
-    res->work = pp_alloc(p, sizeof(*res->work));
-    res->idle = pp_alloc(p, sizeof(*res->idle));
-    res->first_start = pp_alloc(p, sizeof(*res->first_start));
-    res->last_end = pp_alloc(p, sizeof(*res->last_end));
+    res->work = pp_alloc(4 * p, sizeof(*res->work)); /* and the three behind it */
     res->peak = pp_alloc(p, sizeof(*res->peak));
-    if (!res->work || !res->idle || !res->first_start || !res->last_end || !res->peak)
+    if (!res->work || !res->peak)
         return PP_ERESOURCE;
+    res->idle = res->work + p;
+    res->first_start = res->idle + p;
+    res->last_end = res->first_start + p;
     if (with_times) {
         res->start = times_create(plan);
         res->end = times_create(plan);
@@ -378,9 +374,6 @@ static int result_init(const struct pp_plan *plan, bool with_times, struct pp_si
 void pp_sim_result_fini(struct pp_sim_result *r)
 {
     pp_free(r->work);
-    pp_free(r->idle);
-    pp_free(r->first_start);
-    pp_free(r->last_end);
     pp_free(r->peak);
     times_destroy(r->start);
     times_destroy(r->end);

@@ -23,13 +23,13 @@ int pp_costs_create(int n_layers, const int *sizes, int n_sizes, struct pp_costs
     c->n_sizes = n_sizes;
     c->sizes = pp_alloc((size_t)n_sizes, sizeof(*c->sizes));
     c->layers = pp_alloc((size_t)n_sizes * (size_t)n_layers, sizeof(*c->layers));
-    c->input = pp_alloc((size_t)n_sizes, sizeof(*c->input));
-    c->loss = pp_alloc((size_t)n_sizes, sizeof(*c->loss));
+    c->input = pp_alloc(2 * (size_t)n_sizes, sizeof(*c->input));
     c->at_once = c->cores = 1;
-    if (!c->sizes || !c->layers || !c->input || !c->loss) {
+    if (!c->sizes || !c->layers || !c->input) {
         pp_costs_destroy(&c);
         return PP_ERESOURCE;
     }
+    c->loss = c->input + n_sizes;
     memcpy(c->sizes, sizes, (size_t)n_sizes * sizeof(*sizes));
     *out = c;
     return 0;
@@ -42,7 +42,6 @@ void pp_costs_destroy(struct pp_costs **costs)
         pp_free(c->sizes);
         pp_free(c->layers);
         pp_free(c->input);
-        pp_free(c->loss);
         pp_free(c);
         *costs = NULL;
     }
@@ -102,7 +101,7 @@ void pp_costs_by_layer(const struct pp_costs *c, int rows, double *cost)
 
 struct step {
     const struct pp_predict_spec *spec;
-    double *arrays;   /* f, i, w [n_virtual] each */
+    double *arrays;   /* f, i, w [n_virtual] each; owns what follows too */
     double *transfer; /* [n_channels] */
     double *rows;     /* [M] */
     double *between;  /* [P] */
@@ -185,20 +184,17 @@ int pp_predict(const struct pp_predict_spec *spec, struct pp_prediction *out)
 {
     const struct pp_plan *plan = spec->plan;
     pp_assert(plan->kind == PP_PLAN_TRAIN && spec->rows >= plan->geometry.microbatches);
-    struct step s = {.spec = spec};
-    s.arrays = pp_alloc(3 * (size_t)plan->n_virtual, sizeof(double));
-    s.transfer = pp_alloc((size_t)plan->n_channels, sizeof(double));
-    s.rows = pp_alloc((size_t)plan->geometry.microbatches, sizeof(double));
-    s.between = pp_alloc(2 * (size_t)plan->geometry.stages, sizeof(double));
-    int rc = PP_ERESOURCE;
-    if (s.arrays && s.transfer && s.rows && s.between) {
-        s.work = s.between + plan->geometry.stages;
-        rc = predict(&s, out);
-    }
+    size_t n = 3 * (size_t)plan->n_virtual, channels = (size_t)plan->n_channels;
+    size_t m = (size_t)plan->geometry.microbatches, p = (size_t)plan->geometry.stages;
+    struct step s = {.spec = spec, .arrays = pp_alloc(n + channels + m + 2 * p, sizeof(double))};
+    if (!s.arrays)
+        return PP_ERESOURCE;
+    s.transfer = s.arrays + n;
+    s.rows = s.transfer + channels;
+    s.between = s.rows + m;
+    s.work = s.between + p;
+    int rc = predict(&s, out);
     pp_free(s.arrays);
-    pp_free(s.transfer);
-    pp_free(s.rows);
-    pp_free(s.between);
     return rc;
 }
 
