@@ -201,7 +201,7 @@ static void deal_out(struct team *t, const struct pp_arena *a, int n, size_t ele
 
 static int time_products(struct team *t, const int *cores, int n_cores, double rates[2])
 {
-    double flops = 2.0 * t->width * t->width * t->width, seconds;
+    double flops = 2.0 * t->width * t->width * t->width, seconds = 0;
     PP_TRY(run_team(t, 1, cores, &seconds));
     rates[0] = flops / seconds;
     PP_TRY(run_team(t, n_cores, cores, &seconds));

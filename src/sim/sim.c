@@ -416,7 +416,7 @@ void pp_sim_uniform(const struct pp_plan *plan, double f, double i, double w, do
 
 void pp_sim_textbook(const struct pp_plan *plan, double *arrays, struct pp_sim_costs *out)
 {
-    double v = plan->geometry.chunks / plan->copies;
+    int v = plan->geometry.chunks / plan->copies;
     pp_sim_uniform(plan, v, v, v, arrays, out);
     out->fused_send = true;
 }
