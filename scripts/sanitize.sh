@@ -3,84 +3,150 @@
 # The suite under AddressSanitizer and UndefinedBehaviorSanitizer; what uses threads under
 # ThreadSanitizer; size arithmetic under clang's -fsanitize=integer; one training under valgrind; all
 # sources under clang-tidy. Builds into build-asan/, build-tsan/ and build-integer/, and says how
-# long each took.
-#   scripts/sanitize.sh [asan|tsan|integer|valgrind|tidy]...      all without words
+# long each took. A part that fails does not keep the others from running; the last line counts the
+# tests of all of them (valgrind and tidy are one each).
+#   scripts/sanitize.sh [--short] [asan|tsan|integer|valgrind|tidy]...      all without words
+# --short is for CI: no tests of the suite "slow", and tidy only of the files that the last change
+# touched.
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 cd "$root"
+. scripts/count-tests.sh
+
+usage='usage: scripts/sanitize.sh [--short] [asan|tsan|integer|valgrind|tidy]...'
+short=no
+if [ "${1-}" = --short ]; then
+    short=yes
+    shift
+fi
+[ $# -gt 0 ] || set -- asan tsan integer valgrind tidy
+for word in "$@"; do
+    case $word in
+    asan | tsan | integer | valgrind | tidy) ;;
+    *)
+        echo "$usage" >&2
+        exit 64
+        ;;
+    esac
+done
 ./scripts/setup.sh --tests
 
-build() { # build FOLDER SANITIZERS
-    if [ ! -f "$1/build.ninja" ]; then
-        meson setup "$1" . -Db_sanitize="$2" -Db_lundef=false -Dbuildtype=debugoptimized >/dev/null
+all_passed=0 all_failed=0 all_skipped=0
+add() { # add PASSED FAILED SKIPPED
+    all_passed=$((all_passed + $1))
+    all_failed=$((all_failed + $2))
+    all_skipped=$((all_skipped + $3))
+}
+
+# A build that breaks is one failure; its output is worth reading then.
+build() { # build FOLDER [MESON OPTION...]
+    folder=$1
+    shift
+    if { [ -f "$folder/build.ninja" ] ||
+        meson setup "$folder" . "$@"; } \
+        >"$folder.log" 2>&1 && ninja -C "$folder" >>"$folder.log" 2>&1; then
+        rm -f "$folder.log"
+        return 0
     fi
-    ninja -C "$1" >/dev/null
+    tail -n 40 "$folder.log" >&2
+    add 0 1 0
+    return 1
+}
+
+debug_build() { # as build()
+    folder=$1
+    shift
+    build "$folder" -Db_lundef=false -Dbuildtype=debugoptimized "$@"
+}
+
+tests() { # tests FOLDER LOG WORD...      words go to `meson test`
+    log=$2
+    folder=$1
+    shift 2
+    [ "$short" = no ] || set -- --no-suite slow "$@"
+    rm -f "$folder/meson-logs/$log.json"
+    code=0
+    meson test -C "$folder" --no-rebuild --print-errorlogs --logbase "$log" "$@" || code=$?
+    count_tests "$folder/meson-logs/$log.json"
+    [ "$code" -eq 0 ] || [ "$failed" -gt 0 ] || failed=1
+    add "$passed" "$failed" "$skipped"
 }
 
 asan() {
-    build build-asan address,undefined
-    # The libraries of MPI leave memory behind at their end; ppcli's own leaks show without MPI.
+    debug_build build-asan -Db_sanitize=address,undefined || return 0
+    # halt_on_error=0 would let a test pass with a finding on its stderr.
     UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
-        meson test -C build-asan --no-rebuild --print-errorlogs --no-suite long --no-suite style \
-        --timeout-multiplier 5
+        tests build-asan testlog --no-suite long --no-suite style --timeout-multiplier 10
 }
 
+# Threads on the processor and on a device made of threads. The emulated GPU changes stacks, which
+# ThreadSanitizer does not follow.
 tsan() {
-    build build-tsan thread
-    TSAN_OPTIONS=halt_on_error=1 \
-        meson test -C build-tsan --no-rebuild --print-errorlogs --suite conform --suite pipe \
-        --timeout-multiplier 10
-    TSAN_OPTIONS=halt_on_error=1 \
-        meson test -C build-tsan --no-rebuild --print-errorlogs --timeout-multiplier 10 \
-        cli_resume cli_trace cli_checkpoint trace hang
+    debug_build build-tsan -Db_sanitize=thread -Dcuda=disabled || return 0
+    export TSAN_OPTIONS=halt_on_error=1
+    tests build-tsan suites --suite conform --suite pipe --timeout-multiplier 20
+    tests build-tsan named --timeout-multiplier 20 cli_resume cli_trace cli_checkpoint trace hang
+    unset TSAN_OPTIONS
 }
 
 # Unsigned wrap and lossy conversions, where sizes come from files, words and configs.
 integer() {
     if ! command -v clang >/dev/null 2>&1; then
         echo "sanitize: no clang here (Debian: clang); skipped" >&2
+        add 0 0 1
         return 0
     fi
-    if [ ! -f build-integer/build.ninja ]; then
-        flags="-fsanitize=integer -fno-sanitize-recover=integer"
-        CC=clang meson setup build-integer . -Dmpi=disabled -Db_lundef=false \
-            -Dbuildtype=debugoptimized -Dc_link_args="-fsanitize=integer" \
-            -Dc_args="$flags -fsanitize-ignorelist=$root/scripts/integer-ignore.txt" >/dev/null
-    fi
-    ninja -C build-integer >/dev/null
+    flags="-fsanitize=integer -fno-sanitize-recover=integer"
+    CC=clang debug_build build-integer -Dmpi=disabled -Dcuda=disabled \
+        -Dc_link_args="-fsanitize=integer" \
+        -Dc_args="$flags -fsanitize-ignorelist=$root/scripts/integer-ignore.txt" || return 0
     UBSAN_OPTIONS=print_stacktrace=1 \
-        meson test -C build-integer --no-rebuild --print-errorlogs --no-suite long --suite unit \
-        --suite fuzz --timeout-multiplier 3
+        tests build-integer testlog --no-suite long --suite unit --suite fuzz --timeout-multiplier 10
+}
+
+verdict() { # verdict CODE      77 is skipped
+    case $1 in
+    0) add 1 0 0 ;;
+    77) add 0 0 1 ;;
+    *) add 0 1 0 ;;
+    esac
 }
 
 tidy() {
-    build build-asan address,undefined # its compile_commands.json
-    ./tests/style/check_tidy.sh build-asan || [ $? -eq 77 ]
+    debug_build build-asan -Db_sanitize=address,undefined || return 0 # its compile_commands.json
+    code=0
+    if [ "$short" = yes ]; then
+        ./tests/style/check_tidy.sh build-asan --changed || code=$?
+    else
+        ./tests/style/check_tidy.sh build-asan || code=$?
+    fi
+    verdict "$code"
 }
 
 one_run_under_valgrind() {
     if ! command -v valgrind >/dev/null 2>&1; then
         echo "sanitize: no valgrind here (Debian: valgrind); skipped" >&2
+        add 0 0 1
         return 0
     fi
-    [ -f build/build.ninja ] || meson setup build . >/dev/null
-    ninja -C build >/dev/null
+    build build || return 0
+    code=0
     valgrind --quiet --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite \
         ./build/ppcli train configs/synthetic.ini --stages 2 --epochs 1 \
-        --set data.train_samples=128 --set data.test_samples=64 --dir '' -q
+        --set data.train_samples=128 --set data.test_samples=64 --dir '' -q || code=1
+    verdict "$code"
 }
 
-[ $# -gt 0 ] || set -- asan tsan integer valgrind tidy
 for word in "$@"; do
     begin=$(date +%s)
+    before=$all_failed
     case $word in
-    asan | tsan | integer | tidy) "$word" ;;
     valgrind) one_run_under_valgrind ;;
-    *)
-        echo "usage: scripts/sanitize.sh [asan|tsan|integer|valgrind|tidy]..." >&2
-        exit 64
-        ;;
+    *) "$word" ;;
     esac
-    echo "sanitize: $word passed in $(($(date +%s) - begin)) s"
+    [ "$all_failed" -eq "$before" ] && verb=passed || verb=failed
+    echo "sanitize: $word $verb in $(($(date +%s) - begin)) s"
 done
+echo "$all_passed passed, $all_failed failed, $all_skipped skipped"
+[ "$all_failed" -eq 0 ]

@@ -6,6 +6,7 @@
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
+. "$root/scripts/count-tests.sh"
 "$root/scripts/setup.sh" --tests
 
 if [ -f "$root/build/build.ninja" ]; then
@@ -28,14 +29,7 @@ code=0
 # Three times the tests' own limits: they find what hangs, not a machine that others use.
 meson test -C "$root/build" --no-rebuild --timeout-multiplier 3 --print-errorlogs $choice "$@" || code=$?
 
-# One JSON object a line, one line a test; inside strings quotes are escaped, so this cannot match
-# what a test printed.
-count() {
-    cat "$root"/build/meson-logs/testlog*.json 2>/dev/null | grep -cE "\"result\": \"($1)\"" || true
-}
-passed=$(count 'OK|EXPECTEDFAIL')
-skipped=$(count 'SKIP|IGNORED')
-failed=$(count 'FAIL|ERROR|TIMEOUT|INTERRUPT|UNEXPECTEDPASS')
+count_tests "$root"/build/meson-logs/testlog*.json
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ] || exit 1
 exit "$code"

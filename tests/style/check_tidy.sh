@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Everything in src/ is clean under clang-tidy with the rules of .clang-tidy; skipped (77) without
 # run-clang-tidy or where the build left no compile_commands.json. Minutes, hence suite "long".
-#   check_tidy.sh BUILD
+#   check_tidy.sh BUILD [--changed]
+# --changed: only files that differ from the branch this one left (origin/HEAD), or on that branch
+# itself from the commit before; 40 of them at most, and 77 where neither is known.
 set -eu
 build=$(CDPATH='' cd -- "$1" && pwd)
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd -P)
@@ -27,9 +29,38 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 escape=$(printf '\033')
 # The words choose files by a pattern; the root's own characters stand for themselves.
-files="^$(printf '%s' "$root" | sed 's/[^A-Za-z0-9_/-]/\\&/g')/src/.*\\.c\$"
+pattern() { # pattern < PATHS
+    sed 's/[^A-Za-z0-9_/-]/\\&/g; s/^/^/; s/$/$/'
+}
+if [ "${2-}" = --changed ]; then
+    cd "$root"
+    base=$(git merge-base HEAD origin/HEAD 2>/dev/null) || base=
+    if [ -z "$base" ] || [ "$base" = "$(git rev-parse HEAD)" ]; then
+        base=$(git rev-parse --verify --quiet HEAD~1) || base=
+    fi
+    if [ -z "$base" ]; then
+        echo "skipped: no earlier commit is known here"
+        exit 77
+    fi
+    changed=$(git diff --name-only --diff-filter=d "$base" -- src | grep '\.c$' || true)
+    # What this build does not compile has no command in it.
+    known=$(for file in $changed; do
+        grep -q "\"file\": \".*$file\"" "$build/compile_commands.json" && echo "$root/$file"
+    done | head -n 40)
+    if [ -z "$known" ]; then
+        echo "0 files changed"
+        exit 0
+    fi
+    files=$(printf '%s\n' "$known" | pattern)
+else
+    files="$(printf '%s' "$root/src/" | pattern)"
+    files="${files%$}.*\\.c\$"
+fi
 code=0
-"$runner" -quiet -p "$build" "$files" >"$log" 2>&1 || code=$?
+IFS='
+'
+# shellcheck disable=SC2086 # a pattern a line
+"$runner" -quiet -p "$build" $files >"$log" 2>&1 || code=$?
 sed -i "s/$escape\[[0-9;]*m//g" "$log"
 checked=$(grep -c 'clang-tidy.* -quiet ' "$log" || true)
 if [ "$checked" -eq 0 ]; then
