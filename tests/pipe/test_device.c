@@ -246,7 +246,7 @@ static void a_device_that_fails_ends_the_run_on_all_ranks(void **state)
 const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void)
 {
-    return "leak:exec_device_create\n";
+    return "leak:exec_turns_create\n";
 }
 
 static void a_device_that_hangs_ends_the_run(void **state)
