@@ -52,10 +52,7 @@ struct pp_bench_spec {
     /* Each row is run once more, a few steps and not timed, with its trace there: FILE, or with
      * several rows FILE-1, FILE-2, ... before its ending. NULL: no traces. */
     const char *trace;
-    /* Called before each measurement (rank 0): for a line of progress. May be NULL. */
-    void (*progress)(void *ctx, int round, int rounds, int row, int rows,
-                     const struct pp_bench_row *what);
-    void *ctx;
+    FILE *progress;             /* a terminal that shows one line about it; NULL: none */
     void (*before_abort)(void); /* as in struct pp_train_options, and so is lost */
     void (*lost)(void *ctx, const char *text);
     void *lost_ctx;
@@ -117,6 +114,9 @@ void pp_bench_figures(const struct pp_bench *b, const struct pp_bench_row *row,
 
 /* Rows that ran and were found wrong. */
 int pp_bench_invalid(const struct pp_bench *b);
+
+/* PP_ECONFIG when no row ran, PP_ECHECK when one is wrong or slower than min_sps samples/s. */
+int pp_bench_verdict(const struct pp_bench *b, double min_sps);
 
 /* What was measured where. Strings are the caller's or static. */
 struct pp_bench_header {

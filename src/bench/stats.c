@@ -164,3 +164,22 @@ bool pp_bench_change(const double *old_values, int n_old, const double *new_valu
     *high = expm1(difference + reach);
     return true;
 }
+
+int pp_bench_verdict(const struct pp_bench *b, double min_sps)
+{
+    const char *s = b->n == 1 ? " is" : "s are";
+    int invalid = pp_bench_invalid(b), slow = 0, ran = 0;
+    for (int i = 0; i < b->n; i++) {
+        struct pp_bench_figures f;
+        pp_bench_figures(b, &b->rows[i], &f);
+        ran += !b->rows[i].skipped[0];
+        slow += f.valid && f.sps_mean < min_sps;
+    }
+    if (ran == 0)
+        return pp_fail(PP_ECONFIG, "no row can run: %s", b->rows[0].skipped);
+    if (invalid > 0)
+        return pp_fail(PP_ECHECK, "%d of %d row%s INVALID", invalid, b->n, s);
+    return slow == 0 ? 0
+                     : pp_fail(PP_ECHECK, "%d of %d row%s slower than %g samples/s", slow, b->n, s,
+                               min_sps);
+}

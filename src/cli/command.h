@@ -63,6 +63,7 @@ enum pp_cli_kind {
      * it begins with '-' or names a config (*.ini). */
     PP_CLI_OPTIONAL,
     PP_CLI_INT,    /* *(int *)target = checked number */
+    PP_CLI_AMOUNT, /* *(double *)target = a number above 0 */
     PP_CLI_CHOICE, /* *(int *)target = the number of the argument among the words of arg, "a|b" */
     PP_CLI_SET,    /* --set section.key=value: appended to the settings, may repeat */
     PP_CLI_KEY,    /* short flag for a config key: target is "pipeline.stages" */

@@ -15,6 +15,7 @@
 #include "ppcli/log.h"
 
 #define OPTIONS_MAX 64
+#define AMOUNT_MAX 1e15
 
 struct table {
     const struct pp_cli_option *items[OPTIONS_MAX];
@@ -179,6 +180,19 @@ static int store_int(const struct pp_cli_option *o, const char *text)
     return 0;
 }
 
+static int store_amount(const struct pp_cli_option *o, const char *text)
+{
+    char *end = NULL;
+    errno = 0;
+    double x = strtod(text, &end);
+    if (end == text || *end || errno || !(x > 0 && x <= AMOUNT_MAX)) {
+        return pp_fail(PP_EUSAGE, "--%s wants a number above 0 and up to %g, not '%s'", o->name,
+                       AMOUNT_MAX, text);
+    }
+    *(double *)o->target = x;
+    return 0;
+}
+
 /* One of the words of o->arg, "text|json": its number. */
 static int store_choice(const struct pp_cli_option *o, const char *text)
 {
@@ -245,6 +259,8 @@ static int store(const struct pp_cli_option *o, const char *text, struct pp_cli_
         return 0;
     case PP_CLI_INT:
         return store_int(o, text);
+    case PP_CLI_AMOUNT:
+        return store_amount(o, text);
     case PP_CLI_CHOICE:
         return store_choice(o, text);
     case PP_CLI_SET:

@@ -146,6 +146,16 @@ int sweep_load(const char *word, const struct pp_cli_settings *settings, struct 
     return rc;
 }
 
+int sweep_ranks(const struct sweep *s)
+{
+    int most = 1;
+    for (int i = 0; i < s->n; i++) {
+        int ranks = s->configs[i]->pipeline.stages * s->configs[i]->pipeline.replicas;
+        most = ranks > most ? ranks : most;
+    }
+    return most;
+}
+
 void sweep_fini(struct sweep *s)
 {
     for (int i = 0; s->configs && i < s->n; i++)

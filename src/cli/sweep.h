@@ -19,6 +19,7 @@ struct sweep {
  * PP_ECONFIG when no combination is a config, its problems printed; those of pp_config_load().
  */
 int sweep_load(const char *word, const struct pp_cli_settings *settings, struct sweep *out);
+int sweep_ranks(const struct sweep *s); /* of the combination that has most */
 void sweep_fini(struct sweep *s);
 
 #endif
