@@ -4,14 +4,12 @@
  * What is missing is said together with what would bring it.
  */
 #include <inttypes.h>
-#include <string.h>
 
 #include "ppcli/backend.h"
 #include "ppcli/devices.h"
 #include "ppcli/err.h"
 #include "ppcli/json.h"
 #include "ppcli/machine.h"
-#include "ppcli/mem.h"
 #include "ppcli/transport.h"
 #include "build_facts.h"
 #include "build_info.h"
@@ -43,9 +41,8 @@ static void help(FILE *f)
 
 static void find(const struct pp_backend_ops *ops, struct found *out)
 {
-    memset(out, 0, sizeof(*out));
-    out->ops = ops;
     int n = 0;
+    *out = (struct found){.ops = ops};
     if (ops->devices &&
         ops->devices(out->devices, PP_DEVICES_MAX, &n, out->why, sizeof(out->why)) == 0)
         out->n = n < PP_DEVICES_MAX ? n : PP_DEVICES_MAX;
@@ -53,101 +50,83 @@ static void find(const struct pp_backend_ops *ops, struct found *out)
 
 /* ---- text */
 
-static void row(const char *what, const char *text)
+static void row(void *ctx, const char *what, const char *text)
 {
+    (void)ctx;
     if (text[0])
         printf("  %-14s %s\n", what, text);
-}
-
-static void text_build(void)
-{
-    char text[256];
-    printf("ppcli %s, commit %s\n", PP_VERSION, PP_COMMIT);
-    for (const struct build_fact *b = build_facts(); b->what; b++) {
-        snprintf(text, sizeof(text), b->missing ? "%s: %s" : "%s", b->text, b->missing);
-        row(b->what, text);
-    }
 }
 
 static void text_machine(const struct pp_machine *m)
 {
     char text[256];
     printf("\nmachine\n");
-    row("host", m->host);
-    row("system", m->system);
-    row("processor", m->cpu);
+    row(NULL, "host", m->host);
+    row(NULL, "system", m->system);
+    row(NULL, "processor", m->cpu);
     snprintf(text, sizeof(text), "%d of %d (%s)%s%s", m->cores, m->cores_there, m->binding,
              m->governor[0] ? ", governor " : "", m->governor);
-    row("cores", text);
-    row("caches", m->caches);
+    row(NULL, "cores", text);
+    row(NULL, "caches", m->caches);
     snprintf(text, sizeof(text), "%.1f GiB", (double)m->memory_bytes / GIB);
-    row("memory", text);
+    row(NULL, "memory", text);
     if (m->room_bytes != UINT64_MAX) {
         snprintf(text, sizeof(text), "%.1f GiB are left of %s", (double)m->room_bytes / GIB,
                  m->room_what);
-        row("for a run", text);
+        row(NULL, "for a run", text);
     }
-}
-
-static void text_version(void *ctx, const char *what, const char *text)
-{
-    row(what, text);
 }
 
 /* With the library that a transport of devices would load, or why it could not. */
 static void visit_versions(const struct found *f,
                            void (*visit)(void *ctx, const char *what, const char *text), void *ctx)
 {
+    const struct pp_transport_ops *t;
     f->ops->versions(visit, ctx);
-    if (f->ops->devices) {
-        const struct pp_transport_ops *t;
-        for (int i = 0; (t = pp_transport_at(i)) != NULL; i++) {
-            char text[256] = "";
-            if (t->needs_device) {
-                snprintf(text, sizeof(text), "%s", t->missing ? t->missing : "");
-                (void)(t->missing ? 0 : t->probe(text, sizeof(text)));
-                visit(ctx, t->library, text);
-            }
-        }
-    }
-}
-
-static void text_reach(const struct found *f)
-{
-    for (int a = 0; a < f->n && f->ops->reaches; a++) {
-        char list[256] = "";
-        size_t used = 0;
-        for (int b = 0; b < f->n && used < sizeof(list); b++) {
-            if (a != b && f->ops->reaches(f->devices[a].number, f->devices[b].number)) {
-                used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%d",
-                                         used > 0 ? ", " : "", f->devices[b].number);
-            }
-        }
-        if (f->n > 1) {
-            printf("  device %-7d reaches the memory of %s\n", f->devices[a].number,
-                   used > 0 ? list : "no other: messages need NCCL or the host");
-        }
+    for (int i = 0; f->ops->devices && (t = pp_transport_at(i)) != NULL; i++) {
+        char text[256] = "";
+        if (!t->needs_device)
+            continue;
+        if (t->missing)
+            snprintf(text, sizeof(text), "%s", t->missing);
+        else
+            (void)t->probe(text, sizeof(text));
+        visit(ctx, t->library, text);
     }
 }
 
 static void text_devices(const struct found *f)
 {
     printf("\n%s\n", f->ops->name);
-    visit_versions(f, text_version, NULL);
-    row("devices", f->why);
+    visit_versions(f, row, NULL);
+    row(NULL, "devices", f->why);
     for (int i = 0; i < f->n; i++) {
         const struct pp_device *d = &f->devices[i];
         printf("  device %-7d %s, %d multiprocessors, %.1f GiB, compute capability %d.%d, %s\n",
                d->number, d->name, d->processors, (double)d->bytes / GIB, d->capability / 10,
                d->capability % 10, d->uuid);
     }
-    text_reach(f);
+    for (int a = 0; a < f->n && f->n > 1 && f->ops->reaches; a++) {
+        bool any = false;
+        printf("  device %-7d reaches the memory of ", f->devices[a].number);
+        for (int b = 0; b < f->n; b++) {
+            if (a != b && f->ops->reaches(f->devices[a].number, f->devices[b].number)) {
+                printf("%s%d", any ? ", " : "", f->devices[b].number);
+                any = true;
+            }
+        }
+        puts(any ? "" : "no other: messages need NCCL or the host");
+    }
 }
 
-static int print_text(const struct pp_machine *m, struct found *f)
+static void print_text(const struct pp_machine *m, struct found *f)
 {
     char why[256];
-    text_build();
+    printf("ppcli %s, commit %s\n", PP_VERSION, PP_COMMIT);
+    for (const struct build_fact *b = build_facts(); b->what; b++) {
+        snprintf(why, sizeof(why), b->missing ? "%s: %s" : "%s", b->text, b->missing);
+        row(NULL, b->what, why);
+    }
     text_machine(m);
     printf("\nbackends\n");
     for (int i = 0; i < pp_backend_count(); i++) {
@@ -161,7 +140,6 @@ static int print_text(const struct pp_machine *m, struct found *f)
             text_devices(f);
         }
     }
-    return 0;
 }
 
 /* ---- JSON */
@@ -217,7 +195,7 @@ static void json_devices(struct pp_json *j, const struct found *f)
     pp_json_end(j);
 }
 
-static int print_json(const struct pp_machine *m, struct found *f)
+static void print_json(const struct pp_machine *m, struct found *f)
 {
     char why[256];
     struct pp_json j;
@@ -246,10 +224,7 @@ static int print_json(const struct pp_machine *m, struct found *f)
     }
     pp_json_end(&j);
     pp_json_end(&j);
-    return 0;
 }
-
-/* ---- the command */
 
 static int run(int argc, char **argv)
 {
@@ -260,13 +235,10 @@ static int run(int argc, char **argv)
     };
     PP_TRY(pp_cli_parse(argc, argv, &command_env, options, NULL, NULL, 0));
     struct pp_machine machine;
-    struct found *f = pp_alloc(1, sizeof(*f));
-    if (!f)
-        return PP_ERESOURCE;
+    static struct found f; /* too large for a small stack */
     pp_machine_describe(false, &machine);
-    int rc = json ? print_json(&machine, f) : print_text(&machine, f);
-    pp_free(f);
-    return rc;
+    (json ? print_json : print_text)(&machine, &f);
+    return 0;
 }
 
 const struct pp_command command_env = {

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What `ppcli explain` prints. Local to cli/. */
+#ifndef PPCLI_CLI_EXPLAIN_H
+#define PPCLI_CLI_EXPLAIN_H
+
+#include "ppcli/best.h"
+
+struct explained {
+    struct pp_run run;
+    struct pp_exec_bytes *ranks; /* [stages]: replicas hold the same; owned */
+    double ideal;
+    struct pp_bubble bubble; /* by flops */
+    char advice[PP_ADVICE_MAX];
+};
+
+/* Onto standard output. Errors: PP_ECONFIG. */
+int explain_text(const struct explained *e);
+int explain_json(const struct explained *e);
+
+#endif

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What `ppcli explain` found out, for people and for programs. */
+#include "explain.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "ppcli/draw.h"
+#include "ppcli/err.h"
+#include "ppcli/json.h"
+
+#define MIB (1024.0 * 1024.0)
+#define GRID_MAX_MICROBATCHES 24 /* wider pictures do not fit a terminal */
+
+static int stage_of_layer(const struct pp_layout *l, int layer)
+{
+    int s = 0;
+    while (layer > l->last[s])
+        s++;
+    return s;
+}
+
+/* ---- text */
+
+static int print_config(const struct pp_config *cfg)
+{
+    char section[PP_NAME_MAX] = "";
+    static char value[65536];
+    for (int i = 0; i < pp_config_key_count(); i++) {
+        const char *key = pp_config_key_name(i);
+        const char *dot = strchr(key, '.');
+        size_t len = (size_t)(dot - key);
+        if (strlen(section) != len || strncmp(section, key, len) != 0) {
+            snprintf(section, sizeof(section), "%.*s", (int)len, key);
+            printf("[%s]\n", section);
+        }
+        PP_TRY(pp_config_key_value(cfg, i, value, sizeof(value)));
+        printf("  %-16s = %-28s ; %s\n", dot + 1, value, pp_config_origin(cfg, key));
+    }
+    return 0;
+}
+
+static void print_layers(const struct pp_run *run)
+{
+    const struct pp_layout *l = run->layout;
+    printf("\nlayers\n  %5s  %-22s %8s %8s %12s %14s %6s\n", "layer", "kind", "in", "out",
+           "parameters", "flops/sample", "stage");
+    double flops = 0;
+    for (int i = 0; i < run->model->n_layers; i++) {
+        const struct pp_layer *layer = &run->model->layers[i];
+        double sum = pp_layer_flops(layer);
+        flops += sum;
+        char kind[64];
+        snprintf(kind, sizeof(kind), "%s%s%s", layer->ops->name,
+                 layer->activation == PP_ACT_NONE ? "" : " + ",
+                 layer->activation == PP_ACT_NONE ? "" : pp_activation_name(layer->activation));
+        printf("  %5d  %-22s %8d %8d %12zu %14.0f %6d\n", i, kind, layer->in, layer->out,
+               layer->n_floats, sum, stage_of_layer(l, i));
+    }
+    printf("  total  %-22s %8d %8d %12zu %14.0f\n", "", run->model->inputs, run->model->classes,
+           run->model->n_floats, flops);
+}
+
+static double stage_work(const struct explained *e, int s, size_t *params)
+{
+    const struct pp_layout *l = e->run.layout;
+    double flops = 0;
+    *params = 0;
+    for (int i = l->first[s]; i <= l->last[s]; i++) {
+        flops += pp_layer_flops(&e->run.model->layers[i]);
+        *params += e->run.model->layers[i].n_floats;
+    }
+    return flops;
+}
+
+/* Of one micro-batch, from stage s to the next. */
+static size_t boundary_bytes(const struct pp_layout *l, int s)
+{
+    return (size_t)l->max_rows * (size_t)pp_layout_channel_width(l, 2 * s) * sizeof(float);
+}
+
+static void print_stages(const struct explained *e)
+{
+    const struct pp_layout *l = e->run.layout;
+    double total = 0, largest = 0;
+    size_t params;
+    for (int s = 0; s < l->n_virtual; s++) {
+        double flops = stage_work(e, s, &params);
+        total += flops;
+        largest = flops > largest ? flops : largest;
+    }
+    printf("\nstages (%s; balance %.1f %%)\n  %5s %5s %-11s %12s %8s %18s\n",
+           e->run.cfg->pipeline.assignment == PP_ASSIGN_EXPLICIT ? "as assigned" : "cut by ppcli",
+           100 * total / (largest * l->n_virtual), "stage", "rank", "layers", "parameters", "work",
+           "bytes to the next");
+    for (int s = 0; s < l->n_virtual; s++) {
+        char layers[32], bytes[64] = "-";
+        double flops = stage_work(e, s, &params);
+        snprintf(layers, sizeof(layers), "%d-%d", l->first[s], l->last[s]);
+        if (s + 1 < l->n_virtual)
+            snprintf(bytes, sizeof(bytes), "%zu", boundary_bytes(l, s));
+        printf("  %5d %5d %-11s %12zu %6.1f %% %18s\n", s, l->rank_of[s], layers, params,
+               100 * flops / total, bytes);
+    }
+    if (l->n_virtual > 1)
+        printf("  (bytes of one micro-batch of %d samples, and as many back)\n", l->max_rows);
+}
+
+static void print_memory(const struct explained *e)
+{
+    const struct pp_layout *l = e->run.layout;
+    printf("\nmemory of each rank, MiB (ranks are %s%s)\n",
+           pp_run_shares_memory(&e->run) ? "threads" : "processes",
+           l->replicas > 1 ? "; every replica the same" : "");
+    bool data = false;
+    for (int r = 0; r < l->stages; r++)
+        data = data || e->ranks[r].data > 0;
+    printf("  %5s %11s %9s %11s %11s %12s %9s%s %9s %9s\n", "rank", "parameters", "packed",
+           "gradients", "optimizer", "activations", "messages", data ? "  data set" : "", "scratch",
+           "total");
+    for (int r = 0; r < l->stages; r++) {
+        const struct pp_exec_bytes *b = &e->ranks[r];
+        char data_set[32] = "";
+        if (data)
+            snprintf(data_set, sizeof(data_set), " %9.3f", (double)b->data / MIB);
+        printf("  %5d %11.3f %9.3f %11.3f %11.3f %12.3f %9.3f%s %9.3f %9.3f\n", r,
+               (double)b->parameters / MIB, (double)b->packed / MIB, (double)b->gradients / MIB,
+               (double)b->optimizer / MIB, (double)b->activations / MIB, (double)b->messages / MIB,
+               data_set, (double)b->scratch / MIB, (double)b->total / MIB);
+    }
+    printf("  (packed: weights a second time, in the order in which the products read them)\n");
+}
+
+static int print_schedule(const struct explained *e)
+{
+    const struct pp_layout *l = e->run.layout;
+    const struct pp_config *cfg = e->run.cfg;
+    int64_t batch = cfg->train.batch_size;
+    int64_t steps = (l->train_n + batch - 1) / batch;
+    printf("\ndata: %d training samples in %" PRId64 " steps an epoch (batch %" PRId64
+           ", last %" PRId64 "), %d test samples\n",
+           l->train_n, steps, batch, l->train_n - (steps - 1) * batch, l->test_n);
+    printf(
+        "\nschedule %s: %d stages, %d micro-batches of at most %d samples, ideal bubble %.1f %%; "
+        "proved free of deadlock\n",
+        cfg->pipeline.schedule, l->stages, l->plans[0].m, l->max_rows, e->ideal * 100);
+    char text[PP_BUBBLE_TEXT_MAX];
+    printf("bubble, if time follows flops and hand-overs are free: %s\n",
+           pp_bubble_text(&e->bubble, text));
+    if (e->bubble.idle > e->ideal + PP_ADVICE_OVER)
+        printf("%s\n", e->advice);
+    if (!cfg->train.exact) {
+        char product[64] = "micro-batch";
+        if (l->coalesce > 1)
+            snprintf(product, sizeof(product), "%d micro-batches", l->coalesce);
+        printf("weight gradients: one product per %s (train.exact = off)%s\n", product,
+               l->coalesce > 1 ? "; bits may differ from exact" : "; bits as exact");
+    }
+    if (l->plans[0].m <= GRID_MAX_MICROBATCHES && l->stages <= 16)
+        PP_TRY(pp_draw_textbook(l->plans[0].plan, stdout));
+    return 0;
+}
+
+int explain_text(const struct explained *e)
+{
+    PP_TRY(print_config(e->run.cfg));
+    print_layers(&e->run);
+    print_stages(e);
+    print_memory(e);
+    return print_schedule(e);
+}
+
+/* ---- JSON */
+
+static void json_layers(struct pp_json *j, const struct pp_run *run)
+{
+    pp_json_array(j, "layers");
+    for (int i = 0; i < run->model->n_layers; i++) {
+        const struct pp_layer *layer = &run->model->layers[i];
+        struct pp_layer_cost c;
+        layer->ops->cost(layer, &c);
+        pp_json_object(j, NULL);
+        pp_json_int(j, "layer", i);
+        pp_json_str(j, "kind", layer->ops->name);
+        pp_json_str(j, "activation", pp_activation_name(layer->activation));
+        pp_json_int(j, "in", layer->in);
+        pp_json_int(j, "out", layer->out);
+        pp_json_uint(j, "parameters", layer->n_floats);
+        pp_json_dbl(j, "flops_f", c.flops_f);
+        pp_json_dbl(j, "flops_i", c.flops_i);
+        pp_json_dbl(j, "flops_w", c.flops_w);
+        pp_json_int(j, "stage", stage_of_layer(run->layout, i));
+        pp_json_end(j);
+    }
+    pp_json_end(j);
+}
+
+static int json_config(struct pp_json *j, const struct pp_config *cfg)
+{
+    static char value[65536];
+    pp_json_array(j, "config");
+    for (int i = 0; i < pp_config_key_count(); i++) {
+        PP_TRY(pp_config_key_value(cfg, i, value, sizeof(value)));
+        pp_json_object(j, NULL);
+        pp_json_str(j, "key", pp_config_key_name(i));
+        pp_json_str(j, "value", value);
+        pp_json_str(j, "origin", pp_config_origin(cfg, pp_config_key_name(i)));
+        pp_json_end(j);
+    }
+    pp_json_end(j);
+    return 0;
+}
+
+int explain_json(const struct explained *e)
+{
+    const struct pp_layout *l = e->run.layout;
+    char hash[65];
+    struct pp_json j;
+    pp_json_init(&j, stdout, 2);
+    pp_json_object(&j, NULL);
+    pp_json_int(&j, "schema", 1);
+    pp_config_hash(e->run.cfg, hash);
+    pp_json_str(&j, "config_hash", hash);
+    PP_TRY(json_config(&j, e->run.cfg));
+    json_layers(&j, &e->run);
+    pp_json_array(&j, "stages");
+    for (int s = 0; s < l->n_virtual; s++) {
+        pp_json_object(&j, NULL);
+        pp_json_int(&j, "stage", s);
+        pp_json_int(&j, "rank", l->rank_of[s]);
+        pp_json_int(&j, "first_layer", l->first[s]);
+        pp_json_int(&j, "last_layer", l->last[s]);
+        if (s + 1 < l->n_virtual)
+            pp_json_uint(&j, "boundary_bytes", boundary_bytes(l, s));
+        pp_json_end(&j);
+    }
+    pp_json_end(&j);
+    pp_json_array(&j, "ranks");
+    for (int r = 0; r < l->ranks; r++) {
+        const struct pp_exec_bytes *b = &e->ranks[r % l->stages];
+        pp_json_object(&j, NULL);
+        pp_json_int(&j, "rank", r);
+        pp_json_uint(&j, "parameter_bytes", b->parameters);
+        pp_json_uint(&j, "packed_bytes", b->packed);
+        pp_json_uint(&j, "gradient_bytes", b->gradients);
+        pp_json_uint(&j, "optimizer_bytes", b->optimizer);
+        pp_json_uint(&j, "activation_bytes", b->activations);
+        pp_json_uint(&j, "message_bytes", b->messages);
+        pp_json_uint(&j, "data_bytes", b->data);
+        pp_json_uint(&j, "scratch_bytes", b->scratch);
+        pp_json_uint(&j, "peak_bytes", b->total);
+        pp_json_end(&j);
+    }
+    pp_json_end(&j);
+    pp_json_int(&j, "train_samples", l->train_n);
+    pp_json_int(&j, "test_samples", l->test_n);
+    pp_json_int(&j, "microbatch_rows", l->max_rows);
+    pp_json_bool(&j, "exact", e->run.cfg->train.exact);
+    pp_json_int(&j, "coalesce", l->coalesce);
+    pp_json_dbl(&j, "bubble_ideal", e->ideal);
+    pp_json_dbl(&j, "bubble_flops", e->bubble.idle);
+    pp_bubble_json(&e->bubble, &j);
+    pp_json_str(&j, "advice", e->advice);
+    pp_json_end(&j);
+    return 0;
+}
