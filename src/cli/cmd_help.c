@@ -31,11 +31,8 @@ static int run(int argc, char **argv)
         return 0;
     }
     const struct pp_command *c = pp_command_find(words[0]);
-    if (!c) {
-        const char *near = pp_command_nearest(words[0]);
-        return pp_fail(PP_EUSAGE, "no command '%s'%s%s%s", words[0], near ? "; did you mean '" : "",
-                       near ? near : "", near ? "'?" : "");
-    }
+    if (!c)
+        return pp_fail(PP_EUSAGE, "no command '%s'%s", words[0], pp_command_hint(words[0]).s);
     char name[PP_NAME_MAX];
     char flag[] = "--help";
     snprintf(name, sizeof(name), "%s", c->name);

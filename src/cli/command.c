@@ -32,13 +32,13 @@ const struct pp_command *pp_command_find(const char *name)
     return NULL;
 }
 
-const char *pp_command_nearest(const char *word)
+struct pp_did_you_mean pp_command_hint(const char *word)
 {
     const char *names[COMMANDS + 1];
     for (int i = 0; i < COMMANDS; i++)
         names[i] = pp_commands[i]->name;
     names[COMMANDS] = NULL;
-    return pp_nearest(word, names);
+    return pp_did_you_mean(word, names);
 }
 
 static _Thread_local void (*leave_at_once)(int rc);

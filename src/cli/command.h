@@ -38,8 +38,7 @@ struct pp_command {
 extern const struct pp_command *const pp_commands[]; /* NULL-terminated, commands.def order */
 
 const struct pp_command *pp_command_find(const char *name); /* NULL when unknown */
-/* The nearest command name to a word that is none, NULL when nothing is near. */
-const char *pp_command_nearest(const char *word);
+struct pp_did_you_mean pp_command_hint(const char *word);   /* that is no command */
 
 /*
  * The way out for a thread that finds the process beyond help: main(), the only place that ends the

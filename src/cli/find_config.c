@@ -3,7 +3,6 @@
  * From the word a user typed to a checked config: where the file is, and its problems on stderr.
  */
 #include "command.h"
-#include "launch.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -34,15 +33,15 @@ static bool is_ini(const char *name)
     return n > 4 && strcmp(name + n - 4, ".ini") == 0;
 }
 
-/* The config name of `folder` nearest to `word`, copied to `out`; false when none is near. */
-static bool nearest_config(const char *folder, const char *word, char out[PP_NAME_MAX])
+/* The config of `folder` with the name nearest to `word`. */
+static struct pp_did_you_mean nearest_config(const char *folder, const char *word)
 {
     char storage[NAMES_MAX][PP_NAME_MAX];
     const char *names[NAMES_MAX + 1];
     int n = 0;
     DIR *dir = opendir(folder);
     if (!dir)
-        return false;
+        return (struct pp_did_you_mean){""};
     for (struct dirent *e; n < NAMES_MAX && (e = readdir(dir));) {
         if (is_ini(e->d_name) && strlen(e->d_name) < PP_NAME_MAX) {
             strcpy(storage[n], e->d_name);
@@ -55,10 +54,7 @@ static bool nearest_config(const char *folder, const char *word, char out[PP_NAM
 
     char with_ini[PP_NAME_MAX];
     snprintf(with_ini, sizeof(with_ini), "%.*s.ini", PP_NAME_MAX - 5, word);
-    const char *near = pp_nearest(is_ini(word) ? word : with_ini, names);
-    if (near)
-        strcpy(out, near);
-    return near != NULL;
+    return pp_did_you_mean(is_ini(word) ? word : with_ini, names);
 }
 
 int pp_cli_find_config(const char *word, char out[PP_PATH_MAX])
@@ -73,7 +69,7 @@ int pp_cli_find_config(const char *word, char out[PP_PATH_MAX])
     const char *folders[] = {PP_CONFIG_FOLDER, NULL, NULL};
     if (runs_from_build_folder())
         folders[1] = PP_SOURCE_FOLDER "/configs";
-    char near[PP_NAME_MAX] = "";
+    struct pp_did_you_mean hint = {""};
     for (int i = 0; folders[i]; i++) {
         char path[PP_PATH_MAX];
         PP_TRY(pp_path_format(path, "%s/%s", folders[i], word));
@@ -82,13 +78,12 @@ int pp_cli_find_config(const char *word, char out[PP_PATH_MAX])
                 pp_log_info("config: %s", path);
             return pp_path_format(out, "%s", path);
         }
-        if (!near[0])
-            nearest_config(folders[i], word, near);
+        if (!hint.s[0])
+            hint = nearest_config(folders[i], word);
     }
     const char *second = folders[1] ? folders[1] : "";
-    return pp_fail(PP_ENOINPUT, "%s: no such config, here or in %s%s%s%s%s%s", word, folders[0],
-                   second[0] ? " or in " : "", second, near[0] ? "; did you mean '" : "", near,
-                   near[0] ? "'?" : "");
+    return pp_fail(PP_ENOINPUT, "%s: no such config, here or in %s%s%s%s", word, folders[0],
+                   second[0] ? " or in " : "", second, hint.s);
 }
 
 static void print_problems(const struct pp_config *cfg)

@@ -69,10 +69,7 @@ static int unknown_command(const char *word)
         return pp_fail(PP_EUSAGE, "'%s' is a config, not a command; did you mean 'ppcli train %s'?",
                        word, word);
     }
-    const char *near = pp_command_nearest(word);
-    if (near)
-        return pp_fail(PP_EUSAGE, "unknown command '%s'; did you mean '%s'?", word, near);
-    return pp_fail(PP_EUSAGE, "unknown command '%s'", word);
+    return pp_fail(PP_EUSAGE, "unknown command '%s'%s", word, pp_command_hint(word).s);
 }
 
 /* The command, which argv[*at] names; NULL: there is nothing to run. */

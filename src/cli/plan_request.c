@@ -216,10 +216,9 @@ static int fail_unknown(const char *name)
                        name, file ? name + strlen(PP_SCHEDULE_FILE) : name,
                        file ? "" : PP_SCHEDULE_FILE, name);
     }
-    const char *near = pp_nearest(name, pp_schedule_names());
-    return pp_fail(PP_EUSAGE, "unknown schedule '%s'%s%s%s", name,
-                   near ? "; did you mean '" : "; ppcli keys pipeline.schedule lists them",
-                   near ? near : "", near ? "'?" : "");
+    struct pp_did_you_mean hint = pp_did_you_mean(name, pp_schedule_names());
+    return pp_fail(PP_EUSAGE, "unknown schedule '%s'%s", name,
+                   hint.s[0] ? hint.s : "; ppcli keys pipeline.schedule lists them");
 }
 
 /* Will the plan fit into the memory that is left, and if not, which would? */

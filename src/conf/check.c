@@ -6,6 +6,8 @@
  */
 #include "conf.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "ppcli/err.h"
@@ -25,17 +27,23 @@ static bool good(const struct pp_config *cfg, const char *const *keys)
     return true;
 }
 
-/* Of several keys at odds the one to look at: from the command line, else from the file, else the
- * first. */
-static const char *blame(const struct pp_config *cfg, const char *const *keys)
+/* Add a problem of several keys, at the one to look at: from the command line, else from the file,
+ * else the first. */
+__attribute__((format(printf, 3, 4))) static void
+blame(struct pp_config *cfg, const char *const *keys, const char *fmt, ...)
 {
-    static const enum conf_from order[] = {CONF_FROM_SETTING, CONF_FROM_FILE};
-    for (int o = 0; o < 2; o++) {
-        for (int i = 0; keys[i]; i++)
-            if (cfg->source->origins[option(keys[i])].from == order[o])
-                return keys[i];
-    }
-    return keys[0];
+    static const enum conf_from order[] = {CONF_FROM_FILE, CONF_FROM_SETTING};
+    const char *key = keys[0];
+    char text[CONF_WHY_MAX];
+    va_list args;
+    for (int o = 0; o < 2; o++)
+        for (int i = 0, found = 0; keys[i] && !found; i++)
+            if ((found = cfg->source->origins[option(keys[i])].from == order[o]))
+                key = keys[i];
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    pp_config_problem(cfg, key, "%s: %s", key, text);
 }
 
 static void check_batch(struct pp_config *cfg)
@@ -48,20 +56,18 @@ static void check_batch(struct pp_config *cfg)
     int share = b / d; /* rows of the smallest replica */
     if (share >= m)
         return;
-    const char *key = blame(cfg, keys);
     if (share == 0) {
-        pp_config_problem(cfg, key,
-                          "%s: a batch of %d has no sample for each of %d replicas; use "
-                          "train.batch_size = %lld or more, or pipeline.replicas = %d or fewer",
-                          key, b, d, (long long)m * d, b);
+        blame(cfg, keys,
+              "a batch of %d has no sample for each of %d replicas; use "
+              "train.batch_size = %lld or more, or pipeline.replicas = %d or fewer",
+              b, d, (long long)m * d, b);
         return;
     }
-    pp_config_problem(cfg, key,
-                      "%s: each of %d replica%s has %d sample%s of a batch of %d, too few for %d "
-                      "micro-batches; use pipeline.microbatches = %d or fewer, or "
-                      "train.batch_size = %lld or more",
-                      key, d, d == 1 ? "" : "s", share, share == 1 ? "" : "s", b, m, share,
-                      (long long)m * d);
+    blame(cfg, keys,
+          "each of %d replica%s has %d sample%s of a batch of %d, too few for %d "
+          "micro-batches; use pipeline.microbatches = %d or fewer, or "
+          "train.batch_size = %lld or more",
+          d, d == 1 ? "" : "s", share, share == 1 ? "" : "s", b, m, share, (long long)m * d);
 }
 
 static void check_stages(struct pp_config *cfg)
@@ -72,20 +78,17 @@ static void check_stages(struct pp_config *cfg)
     int layers = cfg->model.n_sizes - 1;
     int chunks = cfg->pipeline.chunks;
     if (cfg->pipeline.stages <= layers && (int64_t)cfg->pipeline.stages * chunks > layers) {
-        const char *key = blame(cfg, keys);
-        pp_config_problem(cfg, key,
-                          "%s: %d stages of %d chunks for %d layer%s, and each chunk needs one; "
-                          "use pipeline.chunks = %d or fewer, or more layers",
-                          key, cfg->pipeline.stages, chunks, layers, layers == 1 ? "" : "s",
-                          layers / cfg->pipeline.stages);
+        blame(cfg, keys,
+              "%d stages of %d chunks for %d layer%s, and each chunk needs one; "
+              "use pipeline.chunks = %d or fewer, or more layers",
+              cfg->pipeline.stages, chunks, layers, layers == 1 ? "" : "s",
+              layers / cfg->pipeline.stages);
     }
     if (cfg->pipeline.stages > layers) {
-        const char *key = blame(cfg, keys);
-        pp_config_problem(cfg, key,
-                          "%s: %d stages for %d layer%s (model.sizes has %d widths), and each "
-                          "stage needs one; use pipeline.stages = %d or fewer, or more layers",
-                          key, cfg->pipeline.stages, layers, layers == 1 ? "" : "s",
-                          cfg->model.n_sizes, layers);
+        blame(cfg, keys,
+              "%d stages for %d layer%s (model.sizes has %d widths), and each "
+              "stage needs one; use pipeline.stages = %d or fewer, or more layers",
+              cfg->pipeline.stages, layers, layers == 1 ? "" : "s", cfg->model.n_sizes, layers);
     }
 }
 
@@ -137,11 +140,9 @@ static void check_nonfinite(struct pp_config *cfg)
 {
     static const char *const keys[] = {"train.nonfinite", "run.dir", NULL};
     if (good(cfg, keys) && cfg->train.nonfinite == PP_NONFINITE_REWIND && cfg->run.dir[0] == '\0') {
-        const char *key = blame(cfg, keys);
-        pp_config_problem(cfg, key,
-                          "%s: rewind goes back to a checkpoint, and without a run folder there "
-                          "is none; use train.nonfinite = skip, or name a run.dir",
-                          key);
+        blame(cfg, keys,
+              "rewind goes back to a checkpoint, and without a run folder there "
+              "is none; use train.nonfinite = skip, or name a run.dir");
     }
 }
 
@@ -150,19 +151,18 @@ static void check_launch(struct pp_config *cfg, const struct pp_names *names)
     static const char *const keys[] = {"run.transport", "run.launch", NULL};
     if (!good(cfg, keys) || !names || !names->joins)
         return;
-    const char *key = blame(cfg, keys);
     const char *transport = cfg->run.transport;
     if (cfg->run.launch == PP_LAUNCH_THREADS && !names->joins(transport, false)) {
-        pp_config_problem(cfg, key,
-                          "%s: transport = %s needs a process for each rank, but launch = threads "
-                          "starts none; use run.launch = mpirun or run.transport = auto",
-                          key, transport);
+        blame(cfg, keys,
+              "transport = %s needs a process for each rank, but launch = threads "
+              "starts none; use run.launch = mpirun or run.transport = auto",
+              transport);
     }
     if (cfg->run.launch == PP_LAUNCH_MPIRUN && !names->joins(transport, true)) {
-        pp_config_problem(cfg, key,
-                          "%s: launch = mpirun makes each rank a process, which transport = "
-                          "%s cannot connect; use run.transport = auto or run.launch = threads",
-                          key, transport);
+        blame(cfg, keys,
+              "launch = mpirun makes each rank a process, which transport = "
+              "%s cannot connect; use run.transport = auto or run.launch = threads",
+              transport);
     }
 }
 
@@ -190,19 +190,16 @@ static void check_coalesce(struct pp_config *cfg)
     static const char *const counts[] = {"train.coalesce", "pipeline.microbatches", NULL};
     int k = cfg->train.coalesce, m = cfg->pipeline.microbatches;
     if (good(cfg, exactly) && cfg->train.exact && k > 1) {
-        const char *key = blame(cfg, exactly);
-        pp_config_problem(
-            cfg, key,
-            "%s: sums over %d micro-batches at once may have other bits than one after "
-            "the other, which train.exact = true keeps; use train.exact = off, or "
-            "train.coalesce = 0",
-            key, k);
+        blame(cfg, exactly,
+              "sums over %d micro-batches at once may have other bits than one after "
+              "the other, which train.exact = true keeps; use train.exact = off, or "
+              "train.coalesce = 0",
+              k);
     } else if (good(cfg, exactly) && good(cfg, counts) && !cfg->train.exact && k > m) {
-        const char *key = blame(cfg, counts);
-        pp_config_problem(cfg, key,
-                          "%s: weight gradients of %d micro-batches at a time, but a batch has %d; "
-                          "use train.coalesce = %d or fewer, or more pipeline.microbatches",
-                          key, k, m, m);
+        blame(cfg, counts,
+              "weight gradients of %d micro-batches at a time, but a batch has %d; "
+              "use train.coalesce = %d or fewer, or more pipeline.microbatches",
+              k, m, m);
     }
 }
 
@@ -263,12 +260,10 @@ static void check_devices(struct pp_config *cfg, const struct pp_names *names)
         return;
     int ranks = cfg->pipeline.stages * cfg->pipeline.replicas;
     if (cfg->run.launch == PP_LAUNCH_MPIRUN) {
-        const char *key = blame(cfg, launch);
-        pp_config_problem(cfg, key,
-                          "%s: processes that share a GPU take turns on the whole of it, only "
-                          "threads of one process can have parts; use run.launch = threads or "
-                          "run.partition_sms = off",
-                          key);
+        blame(cfg, launch,
+              "processes that share a GPU take turns on the whole of it, only "
+              "threads of one process can have parts; use run.launch = threads or "
+              "run.partition_sms = off");
     } else if (ranks == 1 || cfg->run.n_devices >= ranks) {
         conf_note(cfg, option(parts[0]), "%s has no effect: %s", parts[0],
                   ranks == 1 ? "one rank has the whole GPU" : "each rank has a GPU of its own");

@@ -22,17 +22,6 @@ static void *place(const struct conf_option *o, struct pp_config *cfg)
     return (char *)cfg + o->offset;
 }
 
-static const void *place_of(const struct conf_option *o, const struct pp_config *cfg)
-{
-    return (const char *)cfg + o->offset;
-}
-
-static const char *quote_range(const struct conf_option *o, const struct pp_names *names,
-                               char out[512])
-{
-    return conf_range_text(o, names, out, 512);
-}
-
 /* ---- whole numbers */
 
 enum conf_number conf_number_parse(const char *text, bool *out_negative, uint64_t *out)
@@ -96,7 +85,7 @@ static int parse_whole(const struct conf_option *o, const char *text, struct pp_
             why,
             "'%s' is not a whole number; write digits, perhaps with k, M, G, Ki, Mi or Gi "
             "(%s)",
-            conf_quote(text, strlen(text)).s, quote_range(o, NULL, range));
+            conf_quote(text, strlen(text)).s, conf_range_text(o, NULL, range, sizeof(range)));
     }
     bool legal = rc == CONF_NUMBER_OK;
     if (legal && o->type == CONF_UINT64) {
@@ -107,7 +96,7 @@ static int parse_whole(const struct conf_option *o, const char *text, struct pp_
     }
     if (!legal) {
         return conf_why(why, "%s is out of range; write %s", conf_quote(text, strlen(text)).s,
-                        quote_range(o, NULL, range));
+                        conf_range_text(o, NULL, range, sizeof(range)));
     }
     int64_t value = negative ? -(int64_t)n : (int64_t)n;
     if (o->type == CONF_INT)
@@ -161,7 +150,7 @@ int conf_float_parse(const struct conf_option *o, const char *text, double *out,
 {
     char range[512], fixed[64];
     struct conf_quoted q = conf_quote(text, strlen(text));
-    quote_range(o, NULL, range);
+    conf_range_text(o, NULL, range, sizeof(range));
     if (!looks_decimal(text)) {
         if (with_point(text, fixed)) {
             snprintf(why, CONF_WHY_MAX, "'%s' is not a number; write %s", q.s, fixed);
@@ -213,7 +202,7 @@ static int not_one_of(const struct conf_option *o, const char *text, const char 
     const char *near = pp_nearest(text, words);
     return conf_why(why, "unknown '%s'; %s%s%swrite %s", conf_quote(text, strlen(text)).s,
                     near ? "did you mean '" : "", near ? near : "", near ? "'? " : "",
-                    quote_range(o, names, range));
+                    conf_range_text(o, names, range, sizeof(range)));
 }
 
 static int parse_enum(const struct conf_option *o, const char *text, struct pp_config *cfg,
@@ -358,7 +347,7 @@ int conf_value_parse(const struct conf_option *o, const char *text, const char *
 {
     char range[512];
     if (text[0] == '\0' && o->type != CONF_PATH)
-        return conf_why(why, "no value; write %s", quote_range(o, names, range));
+        return conf_why(why, "no value; write %s", conf_range_text(o, names, range, sizeof(range)));
     switch (o->type) {
     case CONF_INT:
     case CONF_INT64:
@@ -394,56 +383,56 @@ static const char *choice_name(const struct conf_choice *choices, int value)
     return "none";
 }
 
+static int print_scalar(const struct conf_option *o, const void *at, char *out, size_t bytes)
+{
+    int value;
+    switch (o->type) {
+    case CONF_INT:
+        return snprintf(out, bytes, "%d", *(const int *)at);
+    case CONF_INT64:
+        return snprintf(out, bytes, "%lld", (long long)*(const int64_t *)at);
+    case CONF_UINT64:
+        return snprintf(out, bytes, "%llu", (unsigned long long)*(const uint64_t *)at);
+    case CONF_FLOAT:
+        return conf_float_print(*(const double *)at, out, bytes);
+    case CONF_DURATION:
+        return conf_duration_print(*(const double *)at, out, bytes);
+    case CONF_BOOL:
+        return snprintf(out, bytes, "%s", *(const bool *)at ? "true" : "false");
+    case CONF_ENUM:
+        memcpy(&value, at, sizeof(value));
+        return snprintf(out, bytes, "%s", choice_name(o->choices, value));
+    default:
+        return snprintf(out, bytes, "%s", (const char *)at);
+    }
+}
+
 int conf_value_print(const struct conf_option *o, const struct pp_config *cfg, char *out,
                      size_t bytes)
 {
-    const void *at = place_of(o, cfg);
-    int value, n = -1;
-    switch (o->type) {
-    case CONF_INT:
-        n = snprintf(out, bytes, "%d", *(const int *)at);
-        break;
-    case CONF_INT64:
-        n = snprintf(out, bytes, "%lld", (long long)*(const int64_t *)at);
-        break;
-    case CONF_UINT64:
-        n = snprintf(out, bytes, "%llu", (unsigned long long)*(const uint64_t *)at);
-        break;
-    case CONF_FLOAT:
-        n = conf_float_print(*(const double *)at, out, bytes);
-        break;
-    case CONF_DURATION:
-        n = conf_duration_print(*(const double *)at, out, bytes);
-        break;
-    case CONF_BOOL:
-        n = snprintf(out, bytes, "%s", *(const bool *)at ? "true" : "false");
-        break;
-    case CONF_ENUM:
-        memcpy(&value, at, sizeof(value));
-        n = snprintf(out, bytes, "%s", choice_name(o->choices, value));
-        break;
-    case CONF_NAME:
-    case CONF_PATH:
-        n = snprintf(out, bytes, "%s", (const char *)at);
-        break;
-    case CONF_SIZES:
+    if (o->type == CONF_SIZES)
         return conf_sizes_print(cfg, out, bytes);
-    case CONF_ASSIGNMENT:
+    if (o->type == CONF_ASSIGNMENT)
         return conf_assignment_print(cfg, out, bytes);
-    case CONF_DEVICES:
+    if (o->type == CONF_DEVICES)
         return conf_devices_print(cfg, out, bytes);
-    }
+    int n = print_scalar(o, (const char *)cfg + o->offset, out, bytes);
     return n >= 0 && (size_t)n < bytes ? 0 : -1;
+}
+
+static const char *name_in(const char *key, int value)
+{
+    return choice_name(conf_option(conf_option_index(key))->choices, value);
 }
 
 const char *pp_activation_name(enum pp_activation a)
 {
-    return choice_name(conf_option(conf_option_index("model.activation"))->choices, (int)a);
+    return name_in("model.activation", (int)a);
 }
 
 const char *pp_optimizer_name(enum pp_optimizer_kind k)
 {
-    return choice_name(conf_option(conf_option_index("train.optimizer"))->choices, (int)k);
+    return name_in("train.optimizer", (int)k);
 }
 
 int pp_optimizer_moments(enum pp_optimizer_kind k)
@@ -453,5 +442,5 @@ int pp_optimizer_moments(enum pp_optimizer_kind k)
 
 const char *pp_precision_name(enum pp_precision p)
 {
-    return choice_name(conf_option(conf_option_index("run.precision"))->choices, (int)p);
+    return name_in("run.precision", (int)p);
 }
