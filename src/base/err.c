@@ -111,32 +111,20 @@ int pp_error_adopt(const struct pp_error *e)
 
 const char *pp_status_name(int code)
 {
-    switch (code) {
-    case PP_OK:
-        return "done";
-    case PP_ECHECK:
-        return "check failed";
-    case PP_EUSAGE:
-        return "usage";
-    case PP_EFORMAT:
-        return "bad data";
-    case PP_ENOINPUT:
-        return "input missing";
-    case PP_ERESOURCE:
-        return "resource absent";
-    case PP_EIO:
-        return "input/output";
-    case PP_ESTOPPED:
-        return "stopped on request";
-    case PP_ELOST:
-        return "a rank was lost";
-    case PP_EPERM:
-        return "permission";
-    case PP_ECONFIG:
-        return "configuration";
-    case PP_EDIVERGED:
-        return "diverged";
-    default:
-        return "internal error";
-    }
+    static const char *const names[] = {
+        [-PP_OK] = "done",
+        [-PP_ECHECK] = "check failed",
+        [-PP_EUSAGE] = "usage",
+        [-PP_EFORMAT] = "bad data",
+        [-PP_ENOINPUT] = "input missing",
+        [-PP_ERESOURCE] = "resource absent",
+        [-PP_EIO] = "input/output",
+        [-PP_ESTOPPED] = "stopped on request",
+        [-PP_ELOST] = "a rank was lost",
+        [-PP_EPERM] = "permission",
+        [-PP_ECONFIG] = "configuration",
+        [-PP_EDIVERGED] = "diverged",
+    };
+    const int n = sizeof(names) / sizeof(names[0]);
+    return code <= 0 && code > -n && names[-code] ? names[-code] : "internal error";
 }
