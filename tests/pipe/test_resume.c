@@ -103,41 +103,58 @@ static void same_numbers(const char *dir, const struct numbers *expected)
     assert_string_equal(n.text, expected->text);
 }
 
+/* A folder, and in it the run that nobody interrupted. */
+static struct {
+    char top[16], dir[64], from[64];
+    struct numbers whole;
+} t;
+
+static void open_case(const char *run, const char *const *settings)
+{
+    strcpy(t.top, "resume-XXXXXX");
+    assert_non_null(mkdtemp(t.top));
+    snprintf(t.dir, sizeof(t.dir), "%s/%s", t.top, run);
+    snprintf(t.from, sizeof(t.from), "%s/save", t.top);
+    train_ok(t.dir, NULL, settings);
+    read_numbers(t.dir, &t.whole);
+}
+
+static void close_case(void)
+{
+    same_numbers(t.dir, &t.whole);
+    remove_dir(t.top);
+}
+
 /* Save in the middle of an epoch with `at` stages, go on with each of 1 to 4. */
 static void check_pairs(const char *const *optimizer)
 {
     static const char *const schedules[] = {"naive", "1f1b", "gpipe", "zb-h1"};
-    char top[] = "resume-XXXXXX", dir[64], from[64], stages[32], schedule[48];
-    struct numbers whole;
-    assert_non_null(mkdtemp(top));
+    char stages[32], schedule[48];
     const char *settings[16];
     int n = 0;
     for (; optimizer[n]; n++)
         settings[n] = optimizer[n];
     settings[n] = NULL;
-    snprintf(dir, sizeof(dir), "%s/whole", top);
-    train_ok(dir, NULL, settings);
-    read_numbers(dir, &whole);
+    open_case("whole", settings);
     for (int save = 1; save <= 4; save++) {
-        snprintf(from, sizeof(from), "%s/save", top);
         snprintf(stages, sizeof(stages), "pipeline.stages=%d", save);
         settings[n] = stages;
         settings[n + 1] = "train.max_steps=11";
         settings[n + 2] = NULL;
-        train_ok(from, NULL, settings);
+        train_ok(t.from, NULL, settings);
         for (int load = 1; load <= 4; load++) {
-            snprintf(dir, sizeof(dir), "%s/load", top);
+            snprintf(t.dir, sizeof(t.dir), "%s/load", t.top);
             snprintf(stages, sizeof(stages), "pipeline.stages=%d", load);
             snprintf(schedule, sizeof(schedule), "pipeline.schedule=%s",
                      schedules[(save + load) % 4]);
             settings[n + 1] = schedule;
-            train_ok(dir, from, settings);
-            same_numbers(dir, &whole);
-            remove_dir(dir);
+            train_ok(t.dir, t.from, settings);
+            same_numbers(t.dir, &t.whole);
+            remove_dir(t.dir);
         }
-        remove_dir(from);
+        remove_dir(t.from);
     }
-    remove_dir(top);
+    remove_dir(t.top);
 }
 
 static void all_16_pairs_of_stages_with_adam_and_clipping_give_the_bits_of_one_run(void **state)
@@ -155,21 +172,15 @@ static void all_16_pairs_of_stages_with_momentum_give_the_bits_of_one_run(void *
 static void replicas_and_chunks_go_on_with_the_same_bits(void **state)
 {
     (void)state;
-    char top[] = "resume-XXXXXX", dir[64], from[64];
-    struct numbers whole;
-    assert_non_null(mkdtemp(top));
-    snprintf(dir, sizeof(dir), "%s/whole", top);
-    snprintf(from, sizeof(from), "%s/save", top);
-    train_ok(dir, NULL, (const char *const[]){"pipeline.replicas=2", "pipeline.stages=2", NULL});
-    read_numbers(dir, &whole);
-    remove_dir(dir);
-    train_ok(from, NULL,
+    open_case("whole", (const char *const[]){"pipeline.replicas=2", "pipeline.stages=2", NULL});
+    remove_dir(t.dir);
+    train_ok(t.from, NULL,
              (const char *const[]){"pipeline.replicas=2", "train.max_steps=12",
                                    "pipeline.schedule=interleaved", "pipeline.stages=2",
                                    "pipeline.chunks=2", "pipeline.microbatches=5", NULL});
-    train_ok(dir, from, (const char *const[]){"pipeline.replicas=2", "pipeline.stages=3", NULL});
-    same_numbers(dir, &whole);
-    remove_dir(top);
+    train_ok(t.dir, t.from,
+             (const char *const[]){"pipeline.replicas=2", "pipeline.stages=3", NULL});
+    close_case();
 }
 
 /* Stop after every single step, go on in the same folder: samples come once each, or the bits and
@@ -177,87 +188,60 @@ static void replicas_and_chunks_go_on_with_the_same_bits(void **state)
 static void a_run_that_stops_after_every_step_is_the_same_run(void **state)
 {
     (void)state;
-    char top[] = "resume-XXXXXX", dir[64], limit[48];
-    struct numbers whole;
-    assert_non_null(mkdtemp(top));
-    snprintf(dir, sizeof(dir), "%s/whole", top);
-    train_ok(dir, NULL, (const char *const[]){"train.max_steps=18", NULL});
-    read_numbers(dir, &whole);
-    remove_dir(dir);
+    char limit[48];
+    open_case("whole", (const char *const[]){"train.max_steps=18", NULL});
+    remove_dir(t.dir);
     for (int step = 1; step <= 18; step++) {
         snprintf(limit, sizeof(limit), "train.max_steps=%d", step);
-        train_ok(dir, "auto", (const char *const[]){limit, NULL});
+        train_ok(t.dir, "auto", (const char *const[]){limit, NULL});
     }
-    same_numbers(dir, &whole);
-    remove_dir(top);
+    close_case();
 }
 
 static void a_finished_run_that_is_resumed_tells_the_same_again(void **state)
 {
     (void)state;
-    char top[] = "resume-XXXXXX", dir[64];
-    struct numbers whole;
-    assert_non_null(mkdtemp(top));
-    snprintf(dir, sizeof(dir), "%s/run", top);
-    train_ok(dir, NULL, (const char *const[]){NULL});
-    read_numbers(dir, &whole);
-    train_ok(dir, "auto", (const char *const[]){"pipeline.stages=2", NULL});
-    same_numbers(dir, &whole);
-    remove_dir(top);
+    open_case("run", (const char *const[]){NULL});
+    train_ok(t.dir, "auto", (const char *const[]){"pipeline.stages=2", NULL});
+    close_case();
 }
 
 static void more_epochs_go_on_as_if_they_had_been_asked_for_at_once(void **state)
 {
     (void)state;
-    char top[] = "resume-XXXXXX", dir[64];
-    struct numbers whole;
-    assert_non_null(mkdtemp(top));
-    snprintf(dir, sizeof(dir), "%s/whole", top);
-    train_ok(dir, NULL, (const char *const[]){"train.epochs=4", NULL});
-    read_numbers(dir, &whole);
-    remove_dir(dir);
-    train_ok(dir, NULL, (const char *const[]){"train.epochs=2", NULL});
-    train_ok(dir, "auto", (const char *const[]){"train.epochs=4", NULL});
-    same_numbers(dir, &whole);
-    remove_dir(top);
+    open_case("whole", (const char *const[]){"train.epochs=4", NULL});
+    remove_dir(t.dir);
+    train_ok(t.dir, NULL, (const char *const[]){"train.epochs=2", NULL});
+    train_ok(t.dir, "auto", (const char *const[]){"train.epochs=4", NULL});
+    close_case();
 }
 
 static void other_settings_are_refused_by_name_and_the_folder_stays(void **state)
 {
     (void)state;
-    char top[] = "resume-XXXXXX", dir[64];
-    struct numbers whole;
-    assert_non_null(mkdtemp(top));
-    snprintf(dir, sizeof(dir), "%s/run", top);
-    train_ok(dir, NULL, (const char *const[]){NULL});
-    read_numbers(dir, &whole);
-    CHECK_INT_EQ(train(dir, "auto", (const char *const[]){"train.lr=0.02", "train.seed=2", NULL}),
+    open_case("run", (const char *const[]){NULL});
+    CHECK_INT_EQ(train(t.dir, "auto", (const char *const[]){"train.lr=0.02", "train.seed=2", NULL}),
                  PP_ECONFIG);
     assert_non_null(strstr(pp_error_get()->text, "train.lr was 0.01, is 0.02; train.seed was 1"));
-    CHECK_INT_EQ(train(dir, "auto", (const char *const[]){"model.sizes=12 9*6 8 5", NULL}),
+    CHECK_INT_EQ(train(t.dir, "auto", (const char *const[]){"model.sizes=12 9*6 8 5", NULL}),
                  PP_ECONFIG);
-    same_numbers(dir, &whole);
-    remove_dir(top);
+    close_case();
 }
 
 static void weights_of_another_run_begin_a_new_one(void **state)
 {
     (void)state;
-    char top[] = "resume-XXXXXX", dir[64], init[128];
-    struct numbers first, second;
-    assert_non_null(mkdtemp(top));
-    snprintf(dir, sizeof(dir), "%s/run", top);
-    train_ok(dir, NULL, (const char *const[]){"train.optimizer=sgd", "train.epochs=1", NULL});
-    snprintf(init, sizeof(init), "train.init=%s", dir);
-    char other[64];
-    snprintf(other, sizeof(other), "%s/other", top);
+    char init[128], other[64];
+    struct numbers second;
+    open_case("run", (const char *const[]){"train.optimizer=sgd", "train.epochs=1", NULL});
+    snprintf(init, sizeof(init), "train.init=%s", t.dir);
+    snprintf(other, sizeof(other), "%s/other", t.top);
     /* A learning rate of 0 changes no weight. */
     train_ok(other, NULL,
              (const char *const[]){"train.optimizer=sgd", "train.epochs=1", "train.lr=0",
                                    "pipeline.stages=3", init, NULL});
-    read_numbers(dir, &first);
     read_numbers(other, &second);
-    const char *sha = strstr(first.text, "weights_sha256");
+    const char *sha = strstr(t.whole.text, "weights_sha256");
     assert_non_null(sha);
     assert_non_null(strstr(second.text, "weights_sha256"));
     assert_memory_equal(sha, strstr(second.text, "weights_sha256"), 80);
@@ -265,7 +249,7 @@ static void weights_of_another_run_begin_a_new_one(void **state)
         train(other, NULL, (const char *const[]){"model.sizes=12 9*6 8 5", "run.dir=", init, NULL}),
         PP_EFORMAT);
     assert_non_null(strstr(pp_error_get()->text, "layers.6.weight has shape [9,9]"));
-    remove_dir(top);
+    remove_dir(t.top);
 }
 
 int main(void)

@@ -179,39 +179,32 @@ static int failing(void *ctx, uint64_t offset, void *dst, size_t bytes)
     return --*(int *)ctx < 0 ? pp_fail(PP_ERESOURCE, "the device is gone") : 0;
 }
 
+static void refuses(void **state, struct pp_st_item item, int code, const char *text)
+{
+    uint64_t bytes = 0;
+    uint8_t digest[PP_SHA256_BYTES];
+    item.dtype = PP_ST_F32;
+    item.n_dims = 1;
+    item.dims[0] = 4;
+    CHECK_FAILS(
+        pp_st_write(&pp_io_system, in_folder(state, "m"), &item, 1, NULL, 0, &bytes, digest), code,
+        text);
+    CHECK_INT_EQ(folder_count(*state, NULL, 0), 0);
+}
+
 static void a_tensor_that_changes_while_it_is_saved_is_noticed(void **state)
 {
     int calls = 0;
-    uint64_t bytes = 0;
-    uint8_t digest[PP_SHA256_BYTES];
-    const struct pp_st_item item = {.name = "moving",
-                                    .dtype = PP_ST_F32,
-                                    .n_dims = 1,
-                                    .dims = {4},
-                                    .read = changing,
-                                    .ctx = &calls};
-    CHECK_FAILS(
-        pp_st_write(&pp_io_system, in_folder(state, "m"), &item, 1, NULL, 0, &bytes, digest),
-        PP_EINTERNAL, "tensor moving changed");
-    CHECK_INT_EQ(folder_count(*state, NULL, 0), 0);
+    refuses(state, (struct pp_st_item){.name = "moving", .read = changing, .ctx = &calls},
+            PP_EINTERNAL, "tensor moving changed");
 }
 
 static void a_failing_source_leaves_nothing(void **state)
 {
-    uint64_t bytes = 0;
-    uint8_t digest[PP_SHA256_BYTES];
     for (int good = 0; good < 2; good++) {
         int left = good;
-        const struct pp_st_item item = {.name = "lost",
-                                        .dtype = PP_ST_F32,
-                                        .n_dims = 1,
-                                        .dims = {4},
-                                        .read = failing,
-                                        .ctx = &left};
-        CHECK_FAILS(
-            pp_st_write(&pp_io_system, in_folder(state, "m"), &item, 1, NULL, 0, &bytes, digest),
-            PP_ERESOURCE, "the device is gone");
-        CHECK_INT_EQ(folder_count(*state, NULL, 0), 0);
+        refuses(state, (struct pp_st_item){.name = "lost", .read = failing, .ctx = &left},
+                PP_ERESOURCE, "the device is gone");
     }
 }
 
