@@ -17,7 +17,7 @@
 #define GIB (1024.0 * 1024.0 * 1024.0)
 
 enum {
-    TIMES_BYTES = 3 * 2 * sizeof(double) /* of one cell: start and end of its F, I and W */
+    TIMES_BYTES = 6 * sizeof(double) /* of one cell: start and end of its F, I and W */
 };
 
 struct list {
@@ -302,6 +302,7 @@ static int predict(const struct pp_run *run, struct plan_request *q)
 /* The plan of a full batch, as it would run. */
 static int from_run(const struct pp_run *run, bool times, struct shape *s, struct plan_request *q)
 {
+    pp_assert(run->layout != NULL);
     const struct pp_plan *plan = run->layout->plans[0].plan;
     if (plan->schedule) {
         struct pp_schedule_costs costs = s->g.costs;

@@ -153,12 +153,12 @@ static int exchange(struct pp_transport *tp, const struct pp_exchange *x, int n)
     const struct mpi *m = tp->impl;
     size_t at = 0, most = 0;
     do {
-        for (int i = 0; i < n; i++) {
+        for (size_t i = 0; i < (size_t)n; i++) {
             most = x[i].in_bytes > most ? x[i].in_bytes : most;
             most = x[i].out_bytes > most ? x[i].out_bytes : most;
             PP_TRY(start_parts(tp, &x[i], at, &m->requests[2 * i], &m->requests[2 * i + 1]));
         }
-        for (int i = 0; i < n; i++)
+        for (size_t i = 0; i < (size_t)n; i++)
             PP_TRY(finish_parts(tp, &x[i], at, &m->requests[2 * i], &m->requests[2 * i + 1]));
         at += GIB;
     } while (at < most);

@@ -106,7 +106,7 @@ int pp_pair_open(const struct pp_pair *p, int samples_max, int parts, struct pp_
     }
     if (parts & PP_DATA_LABELS || p->classes == 0)
         PP_TRY(read_labels(p, &labels, ds));
-    if (images.n == 0 || labels.n != d[0])
+    if (d[0] == 0 || images.n == 0 || labels.n != d[0])
         return pp_fail(PP_EFORMAT, "%s changed while it was read", p->images);
     ds->n = (int)d[0];
     ds->features = (int)(images.n / d[0]);

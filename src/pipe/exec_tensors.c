@@ -82,6 +82,7 @@ static int check_replicas(struct pp_exec *x, float *host, uint8_t *all)
     const struct pp_layout *l = x->layout;
     uint8_t mine[PP_SHA256_BYTES];
     struct pp_sha256 h;
+    pp_assert(host && all);
     pp_sha256_init(&h);
     int rc = 0;
     for (int k = 0; rc == 0 && k < x->n_stages; k++) {

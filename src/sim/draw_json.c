@@ -31,15 +31,15 @@ static void print_rank(const struct pp_drawing *d, int r, struct pp_json *j)
 
 /* What is the same everywhere as one number, of a whole rank; else a number for each. */
 static void print_cost(struct pp_json *j, const char *name, const double *x, int step, int n,
-                       double share)
+                       int share)
 {
     if (draw_is_even(x, step, n)) {
         pp_json_dbl(j, name, x[0] * share);
         return;
     }
     pp_json_array(j, name);
-    for (int i = 0; i < n; i++)
-        pp_json_dbl(j, NULL, x[i * step]);
+    for (int i = 0; i < n; i++, x += step)
+        pp_json_dbl(j, NULL, *x);
     pp_json_end(j);
 }
 
@@ -61,7 +61,7 @@ int pp_draw_json(const struct pp_drawing *d, FILE *f)
     pp_json_int(&j, "coalesce", g->coalesce > 1 ? g->coalesce : 1);
     pp_json_object(&j, "costs");
     int n = d->plan->n_virtual;
-    double share = g->chunks / d->plan->copies;
+    int share = g->chunks / d->plan->copies;
     print_cost(&j, "f", d->costs->f, 1, n, share);
     print_cost(&j, "i", d->costs->i, 1, n, share);
     print_cost(&j, "w", d->costs->w, 1, n, share);

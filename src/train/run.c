@@ -37,6 +37,7 @@ static void end(int rank, void *ctx)
 static int train_threads(const struct pp_run *run, const struct pp_train_options *options,
                          struct pp_deadline *deadline)
 {
+    pp_assert(run->layout != NULL);
     int n = run->layout->ranks, rc = 0;
     struct pp_dataset *data[2] = {NULL, NULL};
     struct pp_watchdog *watchdog = NULL;

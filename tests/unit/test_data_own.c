@@ -200,7 +200,7 @@ static void odd_arrays_are_read_or_refused(void **state)
         {{"4 dimensions", NULL, 2, 2, 2}, "'<f4'", "False", "(2, 1, 2, 1)", f32, 16, -3.5f},
         {REFUSED("Fortran order", "in Fortran order"), "'<f4'", "True", "(2, 2)", f32, 16, 0},
         {REFUSED("float16", "elements of type '<f2'"), "'<f2'", "False", "(2, 2)", f32, 8, 0},
-        {REFUSED("complex", "elements of type '<c8'"), "'<c8'", "False", "(2, 2)", f32, 32, 0},
+        {REFUSED("complex", "elements of type '<c8'"), "'<c8'", "False", "(2, 2)", f64, 32, 0},
         {REFUSED("objects", "elements of type '|O'"), "'|O'", "False", "(2, 2)", f32, 16, 0},
         {REFUSED("records", "elements of type ["), "[('a', '<f4')]", "False", "(2, 2)", f32, 16, 0},
         {REFUSED("no dimension", "no dimensions"), "'<f4'", "False", "()", f32, 4, 0},
