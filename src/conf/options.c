@@ -102,13 +102,13 @@ static const struct conf_option table[] = {
     {KEY(pipeline, group, CONF_INT), .def = "0", .max = 65535, .unit = "micro-batches",
      .help = "interleaved schedules: micro-batches per group; 0 = their rule"},
     {KEY(pipeline, eager, CONF_INT), .def = "0", .max = 65535,
-     .help = "1f1b-eager: its k; 0 = measured, from the cost of a hand-over"},
+     .help = "1f1b-eager: k, how far ahead it runs; 0 = measured, from the cost of a hand-over"},
     {KEY(pipeline, memory_cap, CONF_FLOAT), .def = "0", .max = 1e6, .unit = "forwards",
      .help = "zb-auto: activations a rank may hold, in micro-batches; 0 = twice the stages"},
     {KEY(pipeline, assignment, CONF_ASSIGNMENT), .def = "auto",
-     .help = "how layers are divided among the stages: so that each has the same flops (auto is "
-             "this too), params, measured time or number of layers (equal); or ranges of layers, "
-             "one for each stage and chunk in model order, such as 0-2 | 3-5"},
+     .help = "how layers are divided among the stages. Each stage gets the same flops (auto is the "
+             "same), params, measured time, or number of layers (equal); or ranges of layers, one "
+             "for each stage and chunk in model order, such as 0-2 | 3-5"},
 
     {KEY(train, epochs, CONF_INT), .def = "5", .min = 1, .max = 1000000, .unit = "epochs",
      .numbers = true, .help = "passes over the training data"},
@@ -135,9 +135,8 @@ static const struct conf_option table[] = {
     {KEY(train, lr_schedule, CONF_ENUM), .def = "constant", .choices = lr_schedules,
      .numbers = true, .help = "how the learning rate falls over the run"},
     {KEY(train, lr_steps, CONF_INT64), .def = "0", .max = 1e12, .unit = "steps", .numbers = true,
-     .help =
-         "steps over which lr_schedule falls, whatever the length of the run; 0 = the run's, so "
-         "that a longer run is another one"},
+     .help = "steps over which lr_schedule falls, whatever the length of the run; 0 = all steps of "
+             "the run, so a longer run has other learning rates"},
     {KEY(train, warmup_steps, CONF_INT64), .def = "0", .max = 1e12, .unit = "steps",
      .numbers = true, .help = "steps over which the learning rate rises from 0"},
     {KEY(train, clip_norm, CONF_FLOAT), .def = "0", .max = 1e9, .numbers = true,
@@ -159,27 +158,27 @@ static const struct conf_option table[] = {
     {KEY(train, nonfinite, CONF_ENUM), .def = "stop", .choices = nonfinites,
      .help =
          "a step whose loss or gradients are not finite changes no weight; then stop (exit 80), "
-         "skip the batch, or rewind to the newest checkpoint and go on behind the batch"},
+         "skip the batch, or rewind to the newest checkpoint and continue after the batch"},
     {KEY(train, nonfinite_limit, CONF_INT), .def = "10", .min = 1, .max = 1000000,
-     .help = "skip: so many bad steps in a row stop the run; rewind: so many in all"},
+     .help = "skip: this many bad steps in a row stop the run; rewind: this many in all"},
     {KEY(train, read_gradients, CONF_BOOL), .def = "false",
      .help =
-         "look at every gradient in every step, as clipping does, instead of proving them finite "
-         "from bounds: finds what a fault of memory did to them too, and takes longer"},
+         "read every gradient in every step, as clipping does, instead of proving from bounds that "
+         "they are finite; slower, but also finds damage by faulty memory"},
     {KEY(train, init, CONF_PATH), .def = "",
-     .help = "begin with the weights of this safetensors file (PyTorch's names: layers.0.weight, "
+     .help = "start with the weights of this safetensors file (PyTorch's names: layers.0.weight, "
              "...) or checkpoint; empty: with random ones from the seed"},
 
     {KEY(checkpoint, every, CONF_INT64), .def = "0", .max = 1e12, .unit = "steps",
-     .help = "save a checkpoint into the run folder after so many steps; 0 = not by steps"},
+     .help = "save a checkpoint into the run folder every this many steps; 0 = not by steps"},
     {KEY(checkpoint, every_epochs, CONF_INT), .def = "1", .max = 1000000, .unit = "epochs",
-     .help = "the same after so many epochs; 0 = not by epochs"},
+     .help = "save a checkpoint every this many epochs; 0 = not by epochs"},
     {KEY(checkpoint, at_end, CONF_BOOL), .def = "true",
-     .help = "save one when the run is complete"},
+     .help = "save a checkpoint when the run is complete"},
     {KEY(checkpoint, keep, CONF_INT), .def = "2", .min = 1, .max = 1000000, .unit = "checkpoints",
-     .help = "keep the newest so many and remove older ones"},
+     .help = "keep this many of the newest and remove older ones"},
     {KEY(checkpoint, on_corrupt, CONF_ENUM), .def = "previous", .choices = on_corrupts,
-     .help = "--resume finds the newest checkpoint damaged: take the previous one, or stop"},
+     .help = "if --resume finds the newest checkpoint damaged: take the previous one, or stop"},
 
     {KEY(run, backend, CONF_NAME), .def = "auto", LIST(backends), .help = "compute device"},
     {KEY(run, transport, CONF_NAME), .def = "auto", LIST(transports),
@@ -193,8 +192,9 @@ static const struct conf_option table[] = {
     {KEY(run, log_every, CONF_INT), .def = "0", .max = 1000000000, .unit = "steps",
      .help = "steps between log lines; 0 = about every 2 s and every epoch"},
     {KEY(run, hang_timeout, CONF_DURATION), .def = "60s", .min = 0.2, .max = 604800,
-     .help = "end the run (exit 76) when no rank has got on for so long; set-up may take twice as "
-             "long, the first step and saving ten times; 0 = never"},
+     .help =
+         "end the run (exit 76) when no rank makes progress for this long; set-up may take twice "
+         "as long, the first step and saving ten times; 0 = never"},
     {KEY(run, threads, CONF_INT), .def = "1", .min = 1, .max = 1024, .unit = "threads",
      .help = "BLAS threads of each rank"},
     {KEY(run, gemm, CONF_ENUM), .def = "auto", .choices = gemms,
@@ -204,8 +204,9 @@ static const struct conf_option table[] = {
      .help = "matrix products on a GPU: f32; tf32, 10 bits of mantissa; bf16, bfloat16 factors; "
              "sums and parameters are f32 always"},
     {KEY(run, graphs, CONF_ENUM), .def = "auto", .choices = graph_uses,
-     .help = "record a whole step on a GPU and replay it: auto, where all ranks of the process "
-             "allow it; on, or do not train; the same bits as off"},
+     .help =
+         "record a whole step on a GPU and replay it: auto, if all ranks of the process allow it; "
+         "on, or refuse to train; the bits are the same as with off"},
     {KEY(run, devices, CONF_DEVICES), .def = "auto",
      .help = "GPUs to use, by number as CUDA counts those in CUDA_VISIBLE_DEVICES: auto, all; or "
              "such as 0 2-3; ranks take them in this order, with fewer of them neighbours share"},
@@ -213,7 +214,7 @@ static const struct conf_option table[] = {
      .help = "ranks that share a GPU compute on parts of it of equal size, so that none slows the "
              "others down"},
     {KEY(run, force_memory, CONF_BOOL), .def = "false",
-     .help = "train even when the memory that it will take, which is known before, is not there"},
+     .help = "train even if less memory is free than the run will take"},
     {KEY(run, tensorboard, CONF_BOOL), .def = "false",
      .help = "write scalars for TensorBoard into the folder tensorboard of the run folder"},
     {KEY(run, prometheus, CONF_PATH), .def = "",
