@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* metrics.jsonl of a run that goes on: what it told of steps that will be done again is taken out.
- */
+/* Prepares metrics.jsonl for a resumed run: removes the records of steps that will be repeated. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The process behind a ring, as the kernel tells it. A pid alone says little: it may be of another
- * machine, of another container, or used again; so a ring also says where and when its process
- * began.
+ * The process that writes a ring, as the kernel describes it. A pid alone is not enough: it may
+ * belong to another machine or container, or may have been reused. So a ring also records where and
+ * when its process began.
  */
 #include "ppcli/trace.h"
 

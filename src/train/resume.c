@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The checkpoint that a run goes on from: finding it, the reasons not to take it, the run folder
- * with what the lost future left in it, and the tensors.
+ * The checkpoint from which a run continues: how to find it, why it may be refused, how to clean
+ * the run folder of what an interrupted run left after it, and how to load the tensors.
  */
 #include "resume.h"
 

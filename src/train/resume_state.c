@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where a run stands, as the state of a checkpoint and back. Sums of losses are kept as they are on
- * the rank that adds them up, one per replica, so that the sum goes on where it was.
+ * Converts the position of a run to the state of a checkpoint and back. Each replica's sum of
+ * losses is stored as its rank holds it, so the sum continues with the same bits.
  */
 #include "resume_state.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Hand-overs there and back, in blocks; every message is written anew and read whole, and its
- * content is checked.
+ * Measures hand-overs there and back, in blocks. Every message is written and read completely, and
+ * its content is checked.
  */
 #include "ppcli/handover.h"
 

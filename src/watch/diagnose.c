@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The verdict. A rank that waits shows it again and again (the transport's show_waits), so a rank
- * that shows nothing is at work or stuck. Nobody has got on for a while when this is asked; so
- * whoever does not wait is what the others wait for, directly or through each other, and the rest
- * is following the messages of the plan.
+ * The verdict about a run that made no progress for a while. A rank that waits shows it repeatedly
+ * (the transport's show_waits). A rank that shows nothing is computing or stuck, and the others
+ * wait for it, directly or through each other. The messages of the plan give that chain.
  */
 #include "ppcli/diagnose.h"
 
