@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * jansson with limits. Its own depth limit is 2048 and it has none for the memory a text becomes,
- * so one pass over the brackets and commas comes first.
+ * jansson with limits. Its own depth limit is 2048, and it does not limit the memory that a text
+ * needs. So one pass over the brackets and commas comes first.
  *
- * Nor can it do without memory: it says "invalid token", which would be taken for damage, goes on
- * without what it did not get, or, in the middle of a string, fails an assertion of its own and
- * ends the process. So it never hears of it: the first allocation that fails leaves the parser by
- * longjmp(), and the blocks it had, which are kept in a list meanwhile, are given back here.
+ * jansson also handles failed allocations badly: it reports "invalid token", which looks like
+ * damage, continues without the value, or fails an assertion and ends the process. So our
+ * allocator never returns NULL to it: the first failure leaves the parser by longjmp(). Its
+ * blocks are kept in a list, so that they can be freed then.
  */
 #include "ppcli/json_in.h"
 

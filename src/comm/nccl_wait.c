@@ -2,10 +2,11 @@
 /*
  * Where the host waits for NCCL or for the device, and what happens when that takes too long.
  *
- * A message that its other side never meets waits on the device for ever, and with it everything
- * behind it in its stream. So no wait here blocks: it looks, again and again, at what it waits for,
- * at what NCCL says of every communicator, at the other ranks and at the clock. Whoever finds that
- * there is no way on aborts all its communicators; their kernels then end, and the streams drain.
+ * A message without its other side waits on the device for ever, and so does the rest of its
+ * stream.
+ * So no wait here blocks. It polls what it waits for, the state of every communicator, the other
+ * ranks and the clock. A rank that cannot continue aborts all its communicators; then their
+ * kernels end and the streams drain.
  */
 #include "nccl_impl.h"
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Mailboxes between threads: one line for each ordered pair of ranks. The sender lends a pointer
- * and takes it back when the receiver has copied what lies there. Between devices the hosts meet in
- * the same way, but only to tell each other what they have enqueued; marks then order the devices:
+ * until the receiver has copied the data. Between devices the hosts use the same mailboxes only to
+ * report what they have enqueued; two marks then order the devices:
  *
- *   ready   my memory may be read behind this mark
- *   read    I have read yours: behind this you may write again
+ *   ready   after this mark the receiver may read my memory
+ *   read    after this mark the sender may write its memory again
  *
- * A mark is set again only when all who wait for it have said so to their stream, or it orders more
- * than was asked for: what has been enqueued never waits for what has not.
+ * A mark is set again only after every waiter has enqueued its wait. Otherwise a wait could depend
+ * on later work; enqueued work never waits for work that is not enqueued yet.
  */
 #include "threads.h"
 

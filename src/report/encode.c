@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A step for the page: each rank's actions as one text, in which an action is its letter and only
- * what cannot be foretold from the rank's last action of that letter and chunk:
+ * A step for the page: one text for each rank. An action is its letter, followed only by what
+ * differs from the prediction that the rank's last action of that letter and chunk gives:
  *
  *   .C  chunk, when not 0            :M  micro-batch, when not the next one; ":" alone is none
  *   +G  ticks since the end of the   =D  ticks that it takes, when they differ
