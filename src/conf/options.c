@@ -106,7 +106,7 @@ static const struct conf_option table[] = {
     {KEY(pipeline, memory_cap, CONF_FLOAT), .def = "0", .max = 1e6, .unit = "forwards",
      .help = "zb-auto: activations a rank may hold, in micro-batches; 0 = twice the stages"},
     {KEY(pipeline, assignment, CONF_ASSIGNMENT), .def = "auto",
-     .help = "how layers are divided among the stages. Each stage gets the same flops (auto is the "
+     .help = "how layers are divided among the stages: each gets the same flops (auto is the "
              "same), params, measured time, or number of layers (equal); or ranges of layers, one "
              "for each stage and chunk in model order, such as 0-2 | 3-5"},
 
