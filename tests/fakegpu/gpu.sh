@@ -73,7 +73,8 @@ sum() {
 
 # count STEPS GRAPHS: what a run of so many steps made, waited for and launched
 count() {
-    with "PPCLI_FAKE_CALLS=$folder/calls" train net.ini --dir "steps$1$2" -q --overwrite \
+    # without a folder: with one a short run meets 50 times for its records
+    with "PPCLI_FAKE_CALLS=$folder/calls" train net.ini --dir '' -q \
         --set train.epochs=1 --set data.train_samples=$((32 * $1)) --set run.graphs="$2" \
         --set checkpoint.every_epochs=0 --set run.log_every=0
     code_is 0
