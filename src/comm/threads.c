@@ -325,7 +325,8 @@ static void destroy(struct pp_transport *tp)
 {
     for (int i = 0; tp->be && i < tp->n_ends; i++) {
         const struct pp_channel_end *e = &tp->ends[i];
-        for (int j = 0; ((struct lines *)e->own)->at && j < e->spec.slots; j++) {
+        const struct lines *lines = e->own; /* NULL: memory ended before it was there */
+        for (int j = 0; lines && lines->at && j < e->spec.slots; j++) {
             struct line *line = line_of(e, j);
             void **mark = e->spec.src == tp->rank ? &line->sent : &line->freed;
             pp_backend_mark_destroy(tp->be, *mark);
