@@ -83,6 +83,10 @@ check_end() {
         grep -q 'ppcli: error: .* was ended by signal \|ppcli: error: mpirun has no ranks ' out || fail "no clear word about a killed $whom"
         [ "$(grep -c 'ppcli: error' out)" = 1 ] || fail "more than a word about a killed $whom"
         ;;
+    mpirun:69) # before any rank had begun
+        grep -q 'ppcli: error: mpirun was ended by signal 9 and has not started a rank' out ||
+            fail "no clear word about a killed $whom"
+        ;;
     *) fail "a killed $whom: exit $code" ;;
     esac
     tries=0

@@ -14,7 +14,7 @@
 #define LOOK_NS 250000000ull
 #define WAITS_NS 1000000000u /* a sign of waiting is no older, also on a crowded machine */
 #define OTHERS_NS 1000000000 /* for who does not wait, to speak first */
-#define NEXT_NS 200000000    /* from one rank to the next, where nobody knows who hangs */
+#define NEXT_NS 500000000    /* from one rank to the next, where nobody knows who hangs */
 #define NEXT_MAX 10
 #define TEXT 512
 
