@@ -8,6 +8,7 @@
 #include "ppcli/mem.h"
 
 #define NOTICEABLE 0.02 /* of all work: what a better cut must gain to be named */
+#define SMALL 0.05      /* a bubble below this needs no advice */
 
 char *pp_ranges_text(const int *first, const int *last, int n, char *out, size_t bytes)
 {
@@ -112,6 +113,11 @@ int pp_advice(const struct pp_advice_spec *spec, char out[PP_ADVICE_MAX])
     out[0] = '\0';
     if (l->stages == 1)
         return 0;
+    if (b->idle < SMALL) {
+        snprintf(out, PP_ADVICE_MAX, "limited by nothing large: ranks idle %.1f %% of the time",
+                 b->idle * 100);
+        return 0;
+    }
     /* what idles although the busiest stage never would: no schedule changes it */
     double cut = b->work > 0 ? 1 - 1 / (b->stages * b->work) : 0;
     double order = b->schedule + b->imbalance - cut;
