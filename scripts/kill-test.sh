@@ -83,7 +83,7 @@ check_end() {
         grep -q 'ppcli: error: .* was ended by signal \|ppcli: error: mpirun has no ranks ' out || fail "no clear word about a killed $whom"
         [ "$(grep -c 'ppcli: error' out)" = 1 ] || fail "more than a word about a killed $whom"
         ;;
-    mpirun:69) # before any rank had begun
+    rank:69 | mpirun:69) # before any rank had begun: then mpirun is the one that is killed
         grep -q 'ppcli: error: mpirun was ended by signal 9 and has not started a rank' out ||
             fail "no clear word about a killed $whom"
         ;;
