@@ -172,10 +172,10 @@ struct pp_backend_ops {
     int (*host_alloc)(struct pp_backend *be, size_t bytes, void **out);
     void (*host_free)(struct pp_backend *be, void *p, size_t bytes);
     /* As to_device from memory of host_alloc, but returns at once: src must stay as it is until a
-     * mark set behind it is done. May be captured. */
+     * mark set after it is done. May be captured. */
     int (*upload)(struct pp_backend *be, void *dst, const void *src, size_t bytes);
     /* As to_host into memory of host_alloc, but returns at once: dst is there when a mark set
-     * behind it is done. May be captured. */
+     * after it is done. May be captured. */
     int (*download)(struct pp_backend *be, void *dst, const void *src, size_t bytes);
     /* The stream itself, of the type that the device's own libraries take (a cudaStream_t). */
     void *(*native_stream)(struct pp_backend *be);

@@ -40,7 +40,7 @@ int pp_devices_pick(const struct pp_device *devices, int n, const int *wanted, i
  * when there are enough, else neighbours share. n >= 1. */
 int pp_devices_deal(int n, int index, int ranks);
 
-/* Of this machine; the same for all processes on it, also in containers, until it starts anew. */
+/* Of this machine; the same for all processes on it, also in containers, until it restarts. */
 uint64_t pp_host_id(void);
 
 /*

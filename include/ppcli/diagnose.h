@@ -36,7 +36,7 @@ struct pp_rank_view {
 };
 
 enum pp_verdict {
-    PP_VERDICT_NONE,    /* the ranks get on, or there is nothing to see */
+    PP_VERDICT_NONE,    /* the ranks make progress, or there is nothing to see */
     PP_VERDICT_HANGS,   /* one rank is stuck in what it does */
     PP_VERDICT_STOPPED, /* its process is stopped */
     PP_VERDICT_GONE,    /* its process is gone and the others are not */

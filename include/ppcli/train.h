@@ -27,8 +27,8 @@ struct pp_train_options {
     FILE *out;        /* log lines and summary (rank 0); never NULL */
     bool quiet;       /* summary only */
     bool overwrite;   /* write into a run directory that is not empty */
-    /* Go on where this was saved: a checkpoint, a folder of them, a run folder; "auto": the newest
-     * of the run folder, or begin anew when there is none. NULL: begin anew. */
+    /* Continue from a checkpoint, a folder of them, or a run folder; "auto": from the newest of the
+     * run folder, from the start if there is none. NULL: from the start. */
     const char *resume;
     /* Requests of the user that a signal handler notes, each process of a run for itself: `stop`,
      * the signal that asked to save and end; `save`, how often it was asked to save and go on.

@@ -103,7 +103,7 @@ struct pp_transport_ops {
     /* Bytes that the transport keeps for each end of a channel and for each slot of it, zeroed. */
     size_t end_bytes, slot_bytes;
 
-    /* Local, after the last collective; impl, ends and the inner transport are freed behind it.
+    /* Local, after the last collective; impl, ends and the inner transport are freed after it.
      * With a bound backend: before that one is closed, and when all ranks that are threads of this
      * process have stopped. */
     void (*destroy)(struct pp_transport *tp);

@@ -57,10 +57,10 @@ void pp_deadline_watch_waits(struct pp_deadline *d, struct pp_transport *tp);
 
 /*
  * One thread of each process looks at the rings of all ranks it can see and ends the run when none
- * of them gets on any more: the ranks of this process, and those of other processes of this machine
+ * of them makes progress: the ranks of this process, and those of other processes of this machine
  * through their files in the run folder. It calls no MPI and no rank waits for it.
  *
- * run.hang_timeout is the limit of one action while nobody else gets on either. Longer ones:
+ * run.hang_timeout is the limit of one action while no other rank makes progress. Longer ones:
  *   set-up                        2 times
  *   a rank's first step           10 times (memory is touched, kernels are made)
  *   saving, reporting, between    10 times

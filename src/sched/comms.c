@@ -26,7 +26,7 @@ static bool travels(const struct pp_plan *plan, int32_t message)
 struct lowering {
     const struct pp_plan *plan;
     struct pp_csv_row *rows; /* [P] */
-    bool merges;             /* I and W behind it become B */
+    bool merges;             /* I and the W after it become B */
     int *at;                 /* [P] next action */
     uint8_t *arrived;        /* [n_messages] its RECV is in its list */
     uint64_t *now, *later;   /* [words] bit r: rank r has its turn in this round, in the next */

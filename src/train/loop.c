@@ -246,9 +246,9 @@ static int diverged(struct trainer *tr, int steps)
     return nonfinite_fail(tr, why.text, tr->saver && tr->saved == tr->t, lost ? lost->text : "");
 }
 
-/* One training step, or, when it was bad, what train.nonfinite wants instead. meets: the ranks will
- * meet behind it, so that it is to be done. A device may tell late: then the run goes back to the
- * bad step, for what came behind has changed nothing. */
+/* One training step, or what train.nonfinite asks for when its numbers are not finite. meets: the
+ * ranks meet after this step, so it must be complete. A device may report a bad step late. Then the
+ * run returns to that step: the steps after it have changed nothing. */
 static int train_step(struct trainer *tr, bool meets)
 {
     int rc = pp_exec_train_step(tr->x, tr->epoch_step, tr->last_lr, tr->t, tr->updates);

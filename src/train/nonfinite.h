@@ -7,7 +7,7 @@
 
 /*
  * Collective: step tr->t was bad, as this thread's error record says. 0: the step is done, without
- * an update, and the run goes on with the next batch. PP_EDIVERGED: the run ends; the record says
+ * an update, and the run continues with the next batch. PP_EDIVERGED: the run ends; the record says
  * which step it was, and nothing else has happened. Other errors: of the rewind.
  */
 int nonfinite_step(struct trainer *tr);

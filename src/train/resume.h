@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where a run begins: anew, with the weights of a file, or where another one was saved. An
+ * Where a run begins: at its start, with the weights of a file, or at a checkpoint. An
  * interrupted and resumed run has the bits of one that nobody interrupted.
  */
 #ifndef PPCLI_TRAIN_RESUME_H
