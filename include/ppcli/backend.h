@@ -23,6 +23,7 @@
 #include <stdint.h>
 
 #include "ppcli/config.h"
+#include "ppcli/kernels.h"
 
 struct pp_backend;
 struct pp_backend_ops;
@@ -265,6 +266,11 @@ struct pp_backend_ops {
      * buffer gives the same bits. */
     int (*optimizer_step)(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
                           const float *g, float *m, float *v, float *p);
+
+    /* ---- those of ppcli/kernels.h */
+#define PP_KERNEL(name, type) int (*name)(struct pp_backend * be, const struct type *a);
+#include "ppcli/kernels.def"
+#undef PP_KERNEL
 };
 
 struct pp_backend {
@@ -309,6 +315,9 @@ void pp_backend_close(struct pp_backend **be);
 #define PP_ENTRY(x) __typeof__(*((struct pp_backend_ops *)0)->x) pp_backend_##x;
 #include "ppcli/backend_entries.def"
 #undef PP_ENTRY
+#define PP_KERNEL(name, type) int pp_backend_##name(struct pp_backend *be, const struct type *a);
+#include "ppcli/kernels.def"
+#undef PP_KERNEL
 int pp_backend_largest(struct pp_backend *be, size_t n, const float *x, float *io);
 
 /* The CBLAS in use: "OpenBLAS 0.3.21 (SkylakeX)", or the file name of a library that does not tell

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "ppcli/err.h"
+#include "ppcli/shape.h"
 
 int pp_utf8_length(const char *text)
 {
@@ -73,4 +74,14 @@ int pp_text_close(FILE *f, char **text, const char *label)
     free(*text);
     *text = NULL;
     return pp_fail(PP_ERESOURCE, "%s: out of memory", label);
+}
+
+int pp_shape_text(const struct pp_shape *s, char *out, size_t bytes)
+{
+    int n = snprintf(out, bytes, "%d", s->dims[0]);
+    for (int i = 1; i < s->n; i++) {
+        size_t at = (size_t)n < bytes ? (size_t)n : bytes;
+        n += snprintf(out + at, bytes - at, " x %d", s->dims[i]);
+    }
+    return n;
 }

@@ -27,6 +27,9 @@ HEIGHT = {
 HEADER_OWNER = {
     'activations.def': 'conf',
     'backend_entries.def': 'dev',
+    'kernels.def': 'dev',
+    'kernels.h': 'dev',
+    'shape.h': 'base',
     'config.h': 'conf',
     'train.h': 'train',
     'model.h': 'nn',

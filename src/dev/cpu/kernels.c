@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The element-wise loops of the CPU backend, written for the compiler's vectoriser. The formulas
- * are those of plain.c, in float. */
+ * are those of plain/, in float. */
 #include "kernels.h"
 
 #include <math.h>

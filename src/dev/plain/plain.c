@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "ppcli/err.h"
+#include "plain.h"
 
 static int gather_u8(struct pp_backend *be, int B, int F, const uint8_t *data,
                      const uint32_t *index, float scale, float *x)
@@ -45,7 +46,7 @@ static double normal_below(double z)
     return 0.5 * erfc(-z * M_SQRT1_2);
 }
 
-static double activate(enum pp_activation act, double z)
+double plain_activate(enum pp_activation act, double z)
 {
     switch (act) {
     case PP_ACT_NONE:
@@ -72,13 +73,13 @@ static int linear_forward(struct pp_backend *be, int B, int I, int O, const floa
             size_t at = (size_t)r * O + o;
             if (z)
                 z[at] = (float)sum;
-            y[at] = (float)activate(act, sum);
+            y[at] = (float)plain_activate(act, sum);
         }
     }
     return 0;
 }
 
-static double activate_back(enum pp_activation act, double saved_value, double dy)
+double plain_activate_back(enum pp_activation act, double saved_value, double dy)
 {
     switch (act) {
     case PP_ACT_NONE:
@@ -98,7 +99,7 @@ static int activation_backward(struct pp_backend *be, size_t n, enum pp_activati
                                const float *saved, float *dy)
 {
     for (size_t i = 0; i < n && act != PP_ACT_NONE; i++)
-        dy[i] = (float)activate_back(act, saved[i], dy[i]);
+        dy[i] = (float)plain_activate_back(act, saved[i], dy[i]);
     return 0;
 }
 
@@ -293,4 +294,7 @@ const struct pp_backend_ops pp_plain_ops = {
     .judge = judge,
     .largest = largest,
     .optimizer_step = optimizer_step,
+#define PP_KERNEL(name, type) .name = plain_##name,
+#include "ppcli/kernels.def"
+#undef PP_KERNEL
 };

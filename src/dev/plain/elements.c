@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Kernels that work element by element, in double. */
+#include "plain.h"
+
+int plain_activate_forward(struct pp_backend *be, const struct pp_activate *a)
+{
+    for (size_t i = 0; i < a->n; i++)
+        a->y[i] = (float)plain_activate(a->act, a->x[i]);
+    return 0;
+}
+
+int plain_activate_backward(struct pp_backend *be, const struct pp_activate_backward *a)
+{
+    for (size_t i = 0; i < a->n; i++) {
+        double dz = plain_activate_back(a->act, a->saved[i], a->dy[i]);
+        a->dx[i] = (float)((a->add ? (double)a->dx[i] : 0) + dz);
+    }
+    return 0;
+}
+
+int plain_sum(struct pp_backend *be, const struct pp_sum *a)
+{
+    for (size_t i = 0; i < a->n; i++) {
+        double y = (double)a->a[i] + a->b[i];
+        a->y[i] = (float)(a->relu ? plain_activate(PP_ACT_RELU, y) : y);
+    }
+    return 0;
+}
