@@ -8,7 +8,7 @@
  * nothing is read, and a weight gradient with beta 0 becomes zero. `add`: dx += instead of =, for a
  * value with another reader. beta is 0 or 1; with 0 the old content is never read. Sums over
  * samples go in ascending order of (sample, row, column), so that no cut into micro-batches changes
- * a bit. NaN in, NaN out.
+ * a bit. NaN in, NaN out. Arrays of one call do not overlap, but where said.
  */
 #ifndef PPCLI_KERNELS_H
 #define PPCLI_KERNELS_H
@@ -72,10 +72,11 @@ struct pp_batch_norm_forward { /* statistics of a channel over all B*P */
     const float *residual; /* [B][P][C] added before relu, or NULL */
     bool relu;
     const float *running_mean, *running_var; /* evaluation: these; NULL: those of x, into keep */
-    float *keep;                             /* mean[C], rstd[C] */
+    float *keep;                             /* mean[C], rstd[C]; evaluation, B = 0: not touched */
     float *y;
 };
 
+/* Call it also when nobody asks for dx: the weights' turn needs the sums. */
 struct pp_batch_norm_backward_input {
     int B, P, C;
     const float *x, *gamma, *keep;
@@ -97,8 +98,8 @@ struct pp_batch_norm_backward_weight {
     float *dgamma, *dbeta, *stat_mean, *stat_var, *stat_n;
 };
 
-/* After a step: mean = stat_mean / stat_n, var = (stat_var / stat_n - mean^2) * n / (n - 1);
- * running += momentum * (those - running); tracked[1] += 1. Nothing when *skip or stat_n is 0. */
+/* After a step: n = *stat_n, mean = stat_mean / n, var = (stat_var / n - mean^2) * n / (n - 1),
+ * without the last factor for n = 1; running += momentum * (those - running); tracked[1] += 1. Nothing when *skip or stat_n is 0. */
 struct pp_batch_norm_commit {
     int C;
     float momentum; /* PyTorch's: 0.1 */
@@ -107,8 +108,8 @@ struct pp_batch_norm_commit {
     float *running_mean, *running_var, *tracked;
 };
 
-struct
-    pp_group_norm_forward { /* statistics of G groups of C/G channels over P, each sample alone */
+/* Statistics of G groups of C/G channels over P, each sample alone. */
+struct pp_group_norm_forward {
     int B, P, C, G;
     float eps;
     const float *x, *gamma, *beta, *residual;
@@ -142,7 +143,7 @@ struct pp_max_pool_forward { /* the first largest of a window, outside does not 
     float *y;
 };
 
-struct pp_max_pool_backward {
+struct pp_max_pool_backward { /* dx = sum of the windows that took it, in their order */
     const struct pp_conv *g;
     int B;
     const uint8_t *taken;
@@ -160,7 +161,7 @@ struct pp_avg_pool { /* forward: x -> y; backward: x is dy [B][OH][OW][C], y is 
     float *y;
 };
 
-/* ---- element by element */
+/* ---- element by element: y or dx may be one of the arrays read, unless `add` */
 struct pp_activate { /* y[n] = act(x[n]) */
     size_t n;
     enum pp_activation act;
@@ -183,12 +184,12 @@ struct pp_sum { /* y[n] = a + b, then relu */
     float *y;
 };
 
-/* y[r][e] = x[r][e] / (1 - p) where uniform number `e` of sample first + r of stream `key` is at
- * least p, else 0; the same of dy for its gradient. The numbers follow from (key, sample, e). */
+/* y[r][e] = x[r][e] * 1 / (1 - p), or * 0 where uniform number e of (key, sample[r]) is less than
+ * p; the same of dy for its gradient. */
 struct pp_dropout {
     int B;
-    size_t F; /* floats of a sample */
-    float p;
+    size_t F;               /* floats of a sample, less than 2^32 */
+    float p;                /* 0 <= p < 1 */
     uint64_t key;           /* of seed, node's name and step */
     const uint32_t *sample; /* [B] memory of the device: numbers of the samples in the data set */
     const float *x;

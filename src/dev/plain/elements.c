@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kernels that work element by element, in double. */
+#include "../dropout.h"
 #include "plain.h"
 
 int plain_activate_forward(struct pp_backend *be, const struct pp_activate *a)
@@ -23,6 +24,17 @@ int plain_sum(struct pp_backend *be, const struct pp_sum *a)
     for (size_t i = 0; i < a->n; i++) {
         double y = (double)a->a[i] + a->b[i];
         a->y[i] = (float)(a->relu ? plain_activate(PP_ACT_RELU, y) : y);
+    }
+    return 0;
+}
+
+int plain_dropout(struct pp_backend *be, const struct pp_dropout *a)
+{
+    for (size_t i = 0; i < a->B * a->F; i++) {
+        uint64_t of = dropout_sample(a->key, a->sample[i / a->F]);
+        bool dropped = dropout_number(of, (uint32_t)(i % a->F)) < dropout_limit(a->p);
+        double y = a->x[i] * (dropped ? 0 : 1 / (1 - (double)a->p));
+        a->y[i] = (float)((a->add ? (double)a->y[i] : 0) + y);
     }
     return 0;
 }

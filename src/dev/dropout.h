@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The random numbers of dropout, the same on every backend. A number is a function of (key, sample,
+ * element), so a mask depends on no cut, schedule or restart and is computed again, not kept. 32
+ * bits wide and without state, so that loops over elements become vectors.
+ */
+#ifndef PPCLI_DEV_DROPOUT_H
+#define PPCLI_DEV_DROPOUT_H
+
+#include <stdint.h>
+
+/* What key and sample give to every number of the sample. */
+static inline uint64_t dropout_sample(uint64_t key, uint32_t sample)
+{
+    uint64_t h = key + 0x9E3779B97F4A7C15u * ((uint64_t)sample + 1);
+    h = (h ^ (h >> 31)) * 0xD2511F53CD9E8D57u;
+    h = (h ^ (h >> 29)) * 0x9E3779B97F4A7C15u;
+    return h ^ (h >> 32);
+}
+
+/* Uniform over 0 .. 2^24 - 1. Two rounds of multiplying and folding, one half of `of` in each. */
+static inline uint32_t dropout_number(uint64_t of, uint32_t element)
+{
+    uint32_t h = element * 0x9E3779B1u ^ (uint32_t)of;
+    h = (h ^ (h >> 16)) * 0x85EBCA77u + (uint32_t)(of >> 32);
+    h = (h ^ (h >> 15)) * 0xC2B2AE3Du;
+    return (h ^ (h >> 16)) >> 8;
+}
+
+/* Elements with a number below this are dropped. 0 <= p < 1. */
+static inline uint32_t dropout_limit(float p)
+{
+    return (uint32_t)((double)p * 0x1p24 + 0.5);
+}
+
+#endif

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pooling: windows of one channel. Gradients go from the windows, in order, to the pixels. */
+#include "plain.h"
+
+#include <math.h>
+#include <string.h>
+
+/* A pixel of a window: where it lies in x[B][H][W][C]; false: outside. */
+static bool pixel(const struct pp_conv *g, size_t window, int tap, size_t *at)
+{
+    int oy = (int)(window / g->OW) % g->OH, ox = (int)(window % g->OW);
+    int y = oy * g->stride - g->pad_top + tap / g->kw;
+    int x = ox * g->stride - g->pad_left + tap % g->kw;
+    *at = ((window / g->OW / g->OH * g->H + y) * g->W + x) * (size_t)g->C;
+    return y >= 0 && y < g->H && x >= 0 && x < g->W;
+}
+
+int plain_max_pool_forward(struct pp_backend *be, const struct pp_max_pool_forward *a)
+{
+    const struct pp_conv *g = a->g;
+    size_t at, windows = (size_t)a->B * g->OH * g->OW, C = g->C;
+    for (size_t i = 0; i < windows * C; i++) {
+        int best = -1;
+        for (int tap = 0; tap < g->kh * g->kw; tap++) {
+            if (!pixel(g, i / C, tap, &at))
+                continue;
+            float x = a->x[at + i % C];
+            if (best < 0 || x > a->y[i] || isnan(x)) {
+                best = tap;
+                a->y[i] = x;
+            }
+        }
+        if (a->taken)
+            a->taken[i] = (uint8_t)best;
+    }
+    return 0;
+}
+
+int plain_max_pool_backward(struct pp_backend *be, const struct pp_max_pool_backward *a)
+{
+    const struct pp_conv *g = a->g;
+    size_t at, windows = (size_t)a->B * g->OH * g->OW, C = g->C;
+    if (!a->add)
+        memset(a->dx, 0, (size_t)a->B * g->H * g->W * C * sizeof(*a->dx));
+    for (size_t i = 0; i < windows * C; i++)
+        if (pixel(g, i / C, a->taken[i], &at))
+            a->dx[at + i % C] = (float)((double)a->dx[at + i % C] + a->dy[i]);
+    return 0;
+}
+
+/* What the sum over a window is divided by. */
+static int divisor(const struct pp_avg_pool *a, size_t window)
+{
+    int inside = 0, taps = a->g->kh * a->g->kw;
+    size_t at;
+    for (int tap = 0; tap < taps && !a->count_padding; tap++)
+        inside += pixel(a->g, window, tap, &at);
+    return a->count_padding ? taps : inside;
+}
+
+int plain_avg_pool_forward(struct pp_backend *be, const struct pp_avg_pool *a)
+{
+    const struct pp_conv *g = a->g;
+    size_t at, windows = (size_t)a->B * g->OH * g->OW, C = g->C;
+    for (size_t i = 0; i < windows * C; i++) {
+        double sum = 0;
+        for (int tap = 0; tap < g->kh * g->kw; tap++)
+            sum += pixel(g, i / C, tap, &at) ? a->x[at + i % C] : 0;
+        a->y[i] = (float)(sum / divisor(a, i / C));
+    }
+    return 0;
+}
+
+int plain_avg_pool_backward(struct pp_backend *be, const struct pp_avg_pool *a)
+{
+    const struct pp_conv *g = a->g;
+    size_t at, windows = (size_t)a->B * g->OH * g->OW, C = g->C;
+    if (!a->add)
+        memset(a->y, 0, (size_t)a->B * g->H * g->W * C * sizeof(*a->y));
+    for (size_t i = 0; i < windows * C; i++) {
+        double dy = (double)a->x[i] / divisor(a, i / C);
+        for (int tap = 0; tap < g->kh * g->kw; tap++)
+            if (pixel(g, i / C, tap, &at))
+                a->y[at + i % C] = (float)((double)a->y[at + i % C] + dy);
+    }
+    return 0;
+}
