@@ -30,6 +30,7 @@
 #define PP_MODEL_SIZES_MAX 4097 /* widths of a model after repeats are expanded */
 #define PP_STAGES_MAX 1024
 #define PP_DEVICES_MAX 64 /* of one machine: numbers 0 to 63 */
+#define PP_NUMBERS_MAX 64 /* of one list of numbers */
 #define PP_SCHEDULE_FILE "file:"
 #define PP_CONFIG_VALUE_MAX 65536 /* bytes of any value's text with the NUL */
 /* Buffers of that size are static and of the thread: stacks may be as small as 128 KiB. */
@@ -57,7 +58,12 @@ enum pp_optimizer_kind {
 enum pp_lr_schedule {
     PP_LR_CONSTANT,
     PP_LR_LINEAR,
-    PP_LR_COSINE
+    PP_LR_COSINE,
+    PP_LR_MULTISTEP
+};
+enum pp_lr_by {
+    PP_LR_BY_STEP,
+    PP_LR_BY_EPOCH
 };
 enum pp_loss_kind {
     PP_LOSS_CROSS_ENTROPY
@@ -97,6 +103,11 @@ enum pp_launch {
     PP_LAUNCH_AUTO,
     PP_LAUNCH_THREADS,
     PP_LAUNCH_MPIRUN
+};
+
+struct pp_numbers {
+    int n;
+    int64_t at[PP_NUMBERS_MAX]; /* each larger than the one before */
 };
 
 struct pp_config {
@@ -139,8 +150,12 @@ struct pp_config {
         enum pp_optimizer_kind optimizer;
         double lr, momentum, beta1, beta2, eps, weight_decay;
         enum pp_lr_schedule lr_schedule;
-        int64_t lr_steps; /* over which lr falls; 0: the whole run */
+        enum pp_lr_by lr_by;             /* what milestones count, and when lr changes */
+        int64_t lr_steps;                /* over which lr falls; 0: the whole run */
+        struct pp_numbers lr_milestones; /* multistep: from there on lr_gamma times less */
+        double lr_gamma;
         int64_t warmup_steps;
+        int warmup_epochs;
         double clip_norm; /* 0 = off */
         uint64_t seed;
         enum pp_loss_kind loss;

@@ -34,6 +34,12 @@ struct position {
     uint64_t epoch;
 };
 
+static double lr_of(const struct meter *m, const struct position *p)
+{
+    return pp_lr_at(m->w->run->cfg, p->t, m->probe->warmup + m->probe->steps,
+                    pp_exec_train_steps(m->w->x));
+}
+
 static int train_one(struct meter *m, struct position *p)
 {
     if (p->step == pp_exec_train_steps(m->w->x)) {
@@ -41,8 +47,7 @@ static int train_one(struct meter *m, struct position *p)
         PP_TRY(pp_exec_start_epoch(m->w->x, ++p->epoch, NULL));
     }
     p->t++;
-    double lr = pp_lr_at(m->w->run->cfg, p->t, (m->probe->warmup + m->probe->steps));
-    return pp_exec_train_step(m->w->x, p->step++, lr, p->t, p->t - 1);
+    return pp_exec_train_step(m->w->x, p->step++, lr_of(m, p), p->t, p->t - 1);
 }
 
 static void add_counters(struct probe_report *to, const struct pp_exec_counters *c)
@@ -154,9 +159,7 @@ static int plain_one(struct meter *m, struct plain_loop *loop, struct position *
         plain_loop_start_epoch(loop, ++p->epoch);
     }
     p->t++;
-    return plain_loop_step(loop, p->step++,
-                           pp_lr_at(m->w->run->cfg, p->t, (m->probe->warmup + m->probe->steps)),
-                           p->t);
+    return plain_loop_step(loop, p->step++, lr_of(m, p), p->t);
 }
 
 static int plain_steps(struct meter *m, struct plain_loop *loop)

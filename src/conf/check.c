@@ -223,6 +223,34 @@ static void note_idle_optimizer(struct pp_config *cfg, const char *key, const ch
     note_idle(cfg, key, "train.optimizer", pp_optimizer_name(cfg->train.optimizer), others);
 }
 
+/* Warm-up is counted in one unit, and a list that nothing reads is a slip. */
+static void check_learning_rate(struct pp_config *cfg)
+{
+    static const char *const warm[] = {"train.warmup_steps", "train.warmup_epochs", "train.lr_by",
+                                       NULL};
+    static const char *const falls[] = {"train.lr_milestones", "train.lr_schedule", NULL};
+    if (good(cfg, warm) && cfg->train.warmup_steps > 0) {
+        if (cfg->train.warmup_epochs > 0)
+            blame(cfg, warm, "a warm-up has steps or epochs; use one of the two keys");
+        else if (cfg->train.lr_by == PP_LR_BY_EPOCH)
+            blame(cfg, warm,
+                  "lr_by = epoch changes the learning rate between epochs only; use "
+                  "train.warmup_epochs, or train.lr_by = step");
+    }
+    if (!good(cfg, falls))
+        return;
+    if (cfg->train.lr_schedule == PP_LR_MULTISTEP) {
+        if (cfg->train.lr_milestones.n == 0)
+            blame(cfg, falls, "multistep changes nothing without train.lr_milestones");
+        return;
+    }
+    static const char *const idle[] = {"train.lr_milestones", "train.lr_gamma"};
+    char now[64];
+    conf_value_print(conf_option(option(falls[1])), cfg, now, sizeof(now));
+    for (int i = 0; i < 2; i++)
+        note_idle(cfg, idle[i], falls[1], now, "multistep");
+}
+
 static void note_idle_keys(struct pp_config *cfg)
 {
     static const char *const keys[] = {"train.optimizer", NULL};
@@ -279,6 +307,7 @@ void conf_check(struct pp_config *cfg, const struct pp_names *names)
     check_nonfinite(cfg);
     check_outputs(cfg);
     check_coalesce(cfg);
+    check_learning_rate(cfg);
     check_devices(cfg, names);
     note_idle_keys(cfg);
 }

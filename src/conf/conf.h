@@ -34,6 +34,7 @@ enum conf_type {
     CONF_SIZES,    /* model.sizes and model.n_sizes */
     CONF_ASSIGNMENT,
     CONF_DEVICES, /* run.devices and run.n_devices */
+    CONF_NUMBERS, /* struct pp_numbers */
 };
 
 struct conf_choice {
@@ -191,6 +192,10 @@ int conf_assignment_parse(const char *text, struct pp_config *cfg, char why[CONF
 int conf_assignment_print(const struct pp_config *cfg, char *out, size_t bytes);
 int conf_devices_parse(const char *text, struct pp_config *cfg, char why[CONF_WHY_MAX]);
 int conf_devices_print(const struct pp_config *cfg, char *out, size_t bytes);
+int conf_numbers_parse(const struct conf_option *o, const char *text, struct pp_config *cfg,
+                       char why[CONF_WHY_MAX]);
+int conf_numbers_print(const struct conf_option *o, const struct pp_config *cfg, char *out,
+                       size_t bytes);
 
 /* load.c: expand, convert and keep one value; a later one replaces an earlier one. */
 void conf_assign(struct pp_config *cfg, int option, const char *raw, struct conf_place place,

@@ -69,6 +69,7 @@ static void json_limits(struct pp_json *j, const struct conf_option *o)
     case CONF_INT:
     case CONF_INT64:
     case CONF_SIZES:
+    case CONF_NUMBERS:
         pp_json_int(j, "min", (int64_t)o->min);
         pp_json_int(j, "max", (int64_t)o->max);
         break;

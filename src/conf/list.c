@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The values that are lists: model.sizes "784 1024*16 10" and run.devices "0 2-3" (blanks and
- * commas separate), and pipeline.assignment "0-2 | 3-5" (one range of layers for each stage).
+ * The values that are lists: model.sizes "784 1024*16 10", run.devices "0 2-3" and numbers such as
+ * train.lr_milestones "100 150" (blanks and commas separate), and pipeline.assignment "0-2 | 3-5" (one range of layers for each stage).
  * Whether ranges fit the model is a question for check.c; which devices there are, for src/dev.
  */
 #include "conf.h"
@@ -252,5 +252,50 @@ int conf_devices_print(const struct pp_config *cfg, char *out, size_t bytes)
         if (run > 1)
             conf_put(&t, "-%d", list[i] + run - 1);
     }
+    return conf_put_end(&t);
+}
+
+/* ---- numbers: "none", or in ascending order */
+
+int conf_numbers_parse(const struct conf_option *o, const char *text, struct pp_config *cfg,
+                       char why[CONF_WHY_MAX])
+{
+    struct pp_numbers list = {.n = 0};
+    for (const char *p = strcmp(text, "none") == 0 ? "" : text; *p;) {
+        size_t len = strcspn(p, BLANKS ",");
+        char entry[64] = "";
+        bool minus = false;
+        uint64_t n = 0;
+        if (len < sizeof(entry))
+            memcpy(entry, p, len);
+        if (conf_number_parse(entry, &minus, &n) != CONF_NUMBER_OK || minus ||
+            n < (uint64_t)o->min || n > (uint64_t)o->max) {
+            return conf_why(why, "'%s' is not one of none, or whole numbers of %.0f to %.0f",
+                            conf_quote(p, len).s, o->min, o->max);
+        }
+        if (list.n > 0 && (int64_t)n <= list.at[list.n - 1]) {
+            return conf_why(why, "%s after %lld; write numbers in ascending order", entry,
+                            (long long)list.at[list.n - 1]);
+        }
+        if (list.n == PP_NUMBERS_MAX)
+            return conf_why(why, "more than %d numbers", PP_NUMBERS_MAX);
+        list.at[list.n++] = (int64_t)n;
+        p += len;
+        if (next_entry(&p, why) < 0)
+            return -1;
+    }
+    memcpy((char *)cfg + o->offset, &list, sizeof(list));
+    return 0;
+}
+
+int conf_numbers_print(const struct conf_option *o, const struct pp_config *cfg, char *out,
+                       size_t bytes)
+{
+    const struct pp_numbers *list =
+        (const struct pp_numbers *)(const void *)((const char *)cfg + o->offset);
+    struct conf_text t = {.out = out, .bytes = bytes};
+    conf_put(&t, "%s", list->n == 0 ? "none" : "");
+    for (int i = 0; i < list->n; i++)
+        conf_put(&t, "%s%lld", i > 0 ? " " : "", (long long)list->at[i]);
     return conf_put_end(&t);
 }

@@ -21,8 +21,13 @@ static const struct conf_choice optimizers[] = {{"sgd", PP_OPT_SGD},
                                                 {"adam", PP_OPT_ADAM},
                                                 {"adamw", PP_OPT_ADAMW},
                                                 {NULL, 0}};
-static const struct conf_choice lr_schedules[] = {
-    {"constant", PP_LR_CONSTANT}, {"linear", PP_LR_LINEAR}, {"cosine", PP_LR_COSINE}, {NULL, 0}};
+static const struct conf_choice lr_schedules[] = {{"constant", PP_LR_CONSTANT},
+                                                  {"linear", PP_LR_LINEAR},
+                                                  {"cosine", PP_LR_COSINE},
+                                                  {"multistep", PP_LR_MULTISTEP},
+                                                  {NULL, 0}};
+static const struct conf_choice lr_bys[] = {
+    {"step", PP_LR_BY_STEP}, {"epoch", PP_LR_BY_EPOCH}, {NULL, 0}};
 static const struct conf_choice losses[] = {{"cross_entropy", PP_LOSS_CROSS_ENTROPY}, {NULL, 0}};
 static const struct conf_choice launches[] = {{"auto", PP_LAUNCH_AUTO},
                                               {"threads", PP_LAUNCH_THREADS},
@@ -133,12 +138,26 @@ static const struct conf_option table[] = {
     {KEY(train, weight_decay, CONF_FLOAT), .def = "0", .max = 1000, .numbers = true,
      .help = "L2 term in the gradient; adamw: taken off the weights instead"},
     {KEY(train, lr_schedule, CONF_ENUM), .def = "constant", .choices = lr_schedules,
-     .numbers = true, .help = "how the learning rate falls over the run"},
+     .numbers = true,
+     .help = "how the learning rate falls over the run; cosine: to 0, as PyTorch's "
+             "CosineAnnealingLR; multistep: at lr_milestones, as its MultiStepLR"},
+    {KEY(train, lr_by, CONF_ENUM), .def = "step", .choices = lr_bys, .numbers = true,
+     .help = "when the learning rate changes: after every step, or only between epochs, as with "
+             "PyTorch's scheduler.step() there"},
+    {KEY(train, lr_milestones, CONF_NUMBERS), .def = "none", .min = 1, .max = 1e12, .numbers = true,
+     .help = "multistep: the learning rate is multiplied by lr_gamma after this many steps, or "
+             "epochs with lr_by = epoch, counted from the start of the run"},
+    {KEY(train, lr_gamma, CONF_FLOAT), .def = "0.1", .max = 1, .above = true, .numbers = true,
+     .help = "multistep: factor of the learning rate at each of lr_milestones"},
     {KEY(train, lr_steps, CONF_INT64), .def = "0", .max = 1e12, .unit = "steps", .numbers = true,
      .help = "steps over which lr_schedule falls, whatever the length of the run; 0 = all steps of "
              "the run, so a longer run has other learning rates"},
     {KEY(train, warmup_steps, CONF_INT64), .def = "0", .max = 1e12, .unit = "steps",
      .numbers = true, .help = "steps over which the learning rate rises from 0"},
+    {KEY(train, warmup_epochs, CONF_INT), .def = "0", .max = 1000000, .unit = "epochs",
+     .numbers = true,
+     .help = "the same in epochs; with lr_by = epoch the k-th of n such epochs has k/(n+1) of the "
+             "learning rate, so that the first after them has all of it"},
     {KEY(train, clip_norm, CONF_FLOAT), .def = "0", .max = 1e9, .numbers = true,
      .help = "scale gradients down to this global norm; 0 = off"},
     {KEY(train, seed, CONF_UINT64), .def = "1", .numbers = true,
@@ -274,7 +293,8 @@ const char *conf_type_name(enum conf_type type)
                                         [CONF_PATH] = "path",
                                         [CONF_SIZES] = "sizes",
                                         [CONF_ASSIGNMENT] = "assignment",
-                                        [CONF_DEVICES] = "devices"};
+                                        [CONF_DEVICES] = "devices",
+                                        [CONF_NUMBERS] = "numbers"};
     return names[type];
 }
 
@@ -355,6 +375,9 @@ const char *conf_range_text(const struct conf_option *o, const struct pp_names *
         break;
     case CONF_DEVICES:
         snprintf(out, bytes, "auto | numbers and ranges of 0 to %d", PP_DEVICES_MAX - 1);
+        break;
+    case CONF_NUMBERS:
+        snprintf(out, bytes, "none | ascending numbers, each %.0f to %.0f", o->min, o->max);
         break;
     }
     return out;

@@ -371,6 +371,8 @@ int conf_value_parse(const struct conf_option *o, const char *text, const char *
         return conf_assignment_parse(text, cfg, why);
     case CONF_DEVICES:
         return conf_devices_parse(text, cfg, why);
+    case CONF_NUMBERS:
+        return conf_numbers_parse(o, text, cfg, why);
     }
     return -1;
 }
@@ -416,6 +418,8 @@ int conf_value_print(const struct conf_option *o, const struct pp_config *cfg, c
         return conf_assignment_print(cfg, out, bytes);
     if (o->type == CONF_DEVICES)
         return conf_devices_print(cfg, out, bytes);
+    if (o->type == CONF_NUMBERS)
+        return conf_numbers_print(o, cfg, out, bytes);
     int n = print_scalar(o, (const char *)cfg + o->offset, out, bytes);
     return n >= 0 && (size_t)n < bytes ? 0 : -1;
 }

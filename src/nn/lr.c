@@ -4,18 +4,23 @@
 
 #include <math.h>
 
-double pp_lr_at(const struct pp_config *cfg, int64_t step, int64_t total_steps)
+double pp_lr_at(const struct pp_config *cfg, int64_t step, int64_t total_steps, int64_t epoch_steps)
 {
     double lr = cfg->train.lr;
-    total_steps = cfg->train.lr_steps > 0 ? cfg->train.lr_steps : total_steps;
-    int64_t warmup = cfg->train.warmup_steps;
-    if (step <= warmup)
-        return lr * (double)step / (double)warmup;
+    const struct pp_numbers *milestones = &cfg->train.lr_milestones;
+    bool by_epoch = cfg->train.lr_by == PP_LR_BY_EPOCH;
+    int64_t unit = by_epoch ? epoch_steps : 1; /* of what follows */
+    int64_t now = (step + unit - 1) / unit;    /* 1, 2, ... */
+    int64_t total = cfg->train.lr_steps > 0 ? cfg->train.lr_steps : total_steps;
+    total = (total + unit - 1) / unit;
+    int64_t warmup = cfg->train.warmup_steps + cfg->train.warmup_epochs * (epoch_steps / unit);
+    if (now <= warmup)
+        return lr * (double)now / (double)(warmup + by_epoch);
     /* How much of the way down is behind us: 0 in the first step after the warm-up, and not yet 1
      * in the last, which should still learn something. */
     double done = 0;
-    if (total_steps > warmup)
-        done = fmin(1, (double)(step - 1 - warmup) / (double)(total_steps - warmup));
+    if (total > warmup)
+        done = fmin(1, (double)(now - 1 - warmup) / (double)(total - warmup));
     switch (cfg->train.lr_schedule) {
     case PP_LR_CONSTANT:
         break;
@@ -23,6 +28,10 @@ double pp_lr_at(const struct pp_config *cfg, int64_t step, int64_t total_steps)
         return lr * (1 - done);
     case PP_LR_COSINE:
         return lr * 0.5 * (1 + cos(M_PI * done));
+    case PP_LR_MULTISTEP:
+        for (int i = 0; i < milestones->n && milestones->at[i] < now; i++)
+            lr *= cfg->train.lr_gamma;
+        break;
     }
     return lr;
 }

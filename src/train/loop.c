@@ -294,7 +294,7 @@ static int run_epoch(struct trainer *tr)
     }
     while (tr->epoch_step < steps && tr->t < tr->total_steps) {
         tr->t++;
-        tr->last_lr = pp_lr_at(tr->run->cfg, tr->t, tr->total_steps);
+        tr->last_lr = pp_lr_at(tr->run->cfg, tr->t, tr->total_steps, steps);
         pp_tracer_step(tr->tracer, tr->t);
         pp_exec_time_all(tr->x, pp_tracer_is_on(tr->tracer));
         int rc = train_step(tr, meets_behind(tr, tr->epoch_step + 1, steps));

@@ -166,10 +166,12 @@ static int check(const struct trainer *tr, const struct pp_ckpt *ck)
                        "new run with its weights, use --set train.init=PATH",
                        ck->path, d.text);
     }
-    if (d.length && cfg->train.lr_schedule != PP_LR_CONSTANT && cfg->train.lr_steps == 0) {
-        pp_log_warn(
-            "the run now has another length, so its learning rate falls in another way; "
-            "the same run: lr_schedule = constant, or train.lr_steps set from the beginning");
+    bool falls_to_0 =
+        cfg->train.lr_schedule == PP_LR_LINEAR || cfg->train.lr_schedule == PP_LR_COSINE;
+    if (d.length && falls_to_0 && cfg->train.lr_steps == 0) {
+        pp_log_warn("the run now has another length, so its learning rate falls in another way; "
+                    "the same run: lr_schedule = constant or multistep, or train.lr_steps set from "
+                    "the beginning");
     }
     if (strcmp(s->fingerprint, tr->be->description) != 0) {
         pp_log_warn("%s was made with '%s', this is '%s': the last bits may differ", ck->path,

@@ -123,6 +123,21 @@ err_lacks 'another length'
 run train net.ini --dir long $falls
 same "$(sha short/summary.json)" "$(sha long/summary.json)"
 
+begin "a learning rate by epoch is that of the run also when it goes on in mid-epoch"
+falls='--set train.lr_schedule=multistep --set train.lr_milestones=2 --set train.lr_by=epoch'
+falls="$falls --set train.warmup_epochs=1 -q"
+# shellcheck disable=SC2086
+run train net.ini --dir by_epoch --max-steps 15 $falls
+# shellcheck disable=SC2086
+run train net.ini --dir by_epoch --resume --max-steps 0 $falls
+err_lacks 'another length'
+# shellcheck disable=SC2086
+run train net.ini --dir by_epoch_whole $falls
+same "$(sha by_epoch/summary.json)" "$(sha by_epoch_whole/summary.json)"
+same "$(python3 -c 'import json
+print(*dict.fromkeys(json.loads(l)["lr"] for l in open("by_epoch_whole/metrics.jsonl") if "\"lr\"" in l))')" \
+    '0.005 0.01 0.001'
+
 begin "a checkpoint of a wrong name stops --resume, and nothing is removed"
 cp -r end wrong
 rm -r wrong/checkpoints/step-00000010

@@ -163,6 +163,43 @@ static void check_note(const char *a, const char *b, const char *expected)
     pp_config_destroy(&cfg);
 }
 
+static void learning_rates_that_contradict_themselves_are_refused(void **state)
+{
+    struct pp_config *cfg =
+        good(NULL, "train.lr_schedule=multistep", "train.lr_milestones=30, 1k", NULL);
+    CHECK_STR_EQ(value_of(cfg, "train.lr_milestones"), "30 1000");
+    CHECK_INT_EQ(cfg->train.lr_milestones.n, 2);
+    pp_config_destroy(&cfg);
+    cfg = good(NULL, "train.lr_milestones=5", "train.lr_milestones=none", NULL);
+    CHECK_STR_EQ(value_of(cfg, "train.lr_milestones"), "none");
+    pp_config_destroy(&cfg);
+    refuses("train.lr_milestones: 30 after 30; write numbers in ascending order", NULL,
+            "train.lr_milestones=30 30", NULL);
+    static const char *const bad[] = {"0", "-1", "3x", "3;4", "2e12", "1,,2", NULL};
+    for (int i = 0; bad[i]; i++) {
+        char setting[64];
+        snprintf(setting, sizeof(setting), "train.lr_milestones=%s", bad[i]);
+        refuses("is not one of none, or whole numbers of 1 to 1000000000000", NULL, setting, NULL);
+    }
+    char many[512] = "train.lr_milestones=1";
+    for (int i = 2; i <= PP_NUMBERS_MAX + 1; i++)
+        snprintf(many + strlen(many), sizeof(many) - strlen(many), " %d", i);
+    refuses("more than 64 numbers", NULL, many, NULL);
+    refuses("train.lr_schedule: multistep changes nothing without train.lr_milestones", NULL,
+            "train.lr_schedule=multistep", NULL);
+    refuses("train.warmup_steps: a warm-up has steps or epochs; use one of the two keys", NULL,
+            "train.warmup_steps=5", "train.warmup_epochs=1", NULL);
+    refuses("train.warmup_steps: lr_by = epoch changes the learning rate between epochs only; use "
+            "train.warmup_epochs, or train.lr_by = step",
+            NULL, "train.warmup_steps=5", "train.lr_by=epoch", NULL);
+    check_note("train.lr_schedule=cosine", "train.lr_milestones=30",
+               "--set: note: train.lr_milestones has no effect with train.lr_schedule = cosine, "
+               "only with multistep");
+    check_note("train.lr_gamma=0.2", NULL,
+               "--set: note: train.lr_gamma has no effect with train.lr_schedule = constant, only "
+               "with multistep");
+}
+
 static void keys_of_a_gpu_are_noted_where_there_is_none(void **state)
 {
     check_note("run.backend=cpu", "run.precision=tf32",
@@ -309,6 +346,7 @@ int main(void)
         cmocka_unit_test(what_is_no_list_of_ranges_is_refused),
         cmocka_unit_test(ranges_must_match_stages_and_layers),
         cmocka_unit_test(transport_and_launch_must_not_contradict),
+        cmocka_unit_test(learning_rates_that_contradict_themselves_are_refused),
         cmocka_unit_test(keys_of_a_gpu_are_noted_where_there_is_none),
         cmocka_unit_test(parts_of_a_gpu_need_ranks_that_share_it),
         cmocka_unit_test(precision_is_part_of_the_hash_and_where_it_runs_is_not),

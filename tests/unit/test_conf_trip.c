@@ -82,6 +82,7 @@ static void print_random_config(FILE *f)
     static const char *const activations[] = {"relu", "tanh", "gelu", NULL};
     static const char *const optimizers[] = {"sgd", "momentum", "adam", "adamw", NULL};
     static const char *const lr_schedules[] = {"constant", "linear", "cosine", NULL};
+    static const char *const milestones[] = {"none", "30", "30, 60 90", "1 2,3", NULL};
     static const char *const launches[] = {"auto", "threads", "mpirun", NULL};
     static const char *const paths[] = {"",        "auto",  "out", "../x y", "/abs/p\xC3\xA9",
                                         "./a#b;c", "a=b:c", "[d]", NULL};
@@ -105,6 +106,8 @@ static void print_random_config(FILE *f)
     MAYBE("eps = %.17g\n", random_fraction());
     MAYBE("weight_decay = %.17g\n", 1000 * random_fraction());
     MAYBE("lr_schedule = %s\n", one_of(lr_schedules));
+    MAYBE("lr_milestones = %s\n", one_of(milestones));
+    MAYBE("lr_gamma = %.17g\n", random_fraction());
     MAYBE("warmup_steps = %dKi\n", below(1000));
     MAYBE("clip_norm = %.17g\n", random_fraction());
     MAYBE("seed = %llu\n", (unsigned long long)next_random());

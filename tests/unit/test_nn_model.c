@@ -85,26 +85,69 @@ static void learning_rate_warms_up_and_falls(void **state)
 {
     struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
     cfg->train.lr = 0.5;
-    assert_float_equal(pp_lr_at(cfg, 1, 10), 0.5, 0);
-    assert_float_equal(pp_lr_at(cfg, 10, 10), 0.5, 0);
+    assert_float_equal(pp_lr_at(cfg, 1, 10, 5), 0.5, 0);
+    assert_float_equal(pp_lr_at(cfg, 10, 10, 5), 0.5, 0);
     cfg->train.warmup_steps = 5;
-    assert_float_equal(pp_lr_at(cfg, 1, 25), 0.1, 1e-7);
-    assert_float_equal(pp_lr_at(cfg, 5, 25), 0.5, 0);
+    assert_float_equal(pp_lr_at(cfg, 1, 25, 5), 0.1, 1e-7);
+    assert_float_equal(pp_lr_at(cfg, 5, 25, 5), 0.5, 0);
     cfg->train.lr_schedule = PP_LR_LINEAR;
-    assert_float_equal(pp_lr_at(cfg, 5, 25), 0.5, 0);
-    assert_float_equal(pp_lr_at(cfg, 6, 25), 0.5, 0);
-    assert_float_equal(pp_lr_at(cfg, 16, 25), 0.25, 1e-7);
+    assert_float_equal(pp_lr_at(cfg, 5, 25, 5), 0.5, 0);
+    assert_float_equal(pp_lr_at(cfg, 6, 25, 5), 0.5, 0);
+    assert_float_equal(pp_lr_at(cfg, 16, 25, 5), 0.25, 1e-7);
     cfg->train.lr_steps = 25; /* the length of the run decides nothing */
-    assert_float_equal(pp_lr_at(cfg, 16, 99), 0.25, 1e-7);
+    assert_float_equal(pp_lr_at(cfg, 16, 99, 5), 0.25, 1e-7);
     cfg->train.lr_steps = 0;
-    assert_float_equal(pp_lr_at(cfg, 25, 25), 0.025, 1e-7); /* the last step still learns */
+    assert_float_equal(pp_lr_at(cfg, 25, 25, 5), 0.025, 1e-7); /* the last step still learns */
     cfg->train.lr_schedule = PP_LR_COSINE;
-    assert_float_equal(pp_lr_at(cfg, 16, 25), 0.25, 1e-7);
-    assert_float_equal(pp_lr_at(cfg, 11, 25), 0.5 * 0.8535533906, 1e-7);
-    assert_float_equal(pp_lr_at(cfg, 26, 25), 0, 1e-7);
-    assert_true(pp_lr_at(cfg, 3, 3) > 0); /* shorter than the warm-up */
+    assert_float_equal(pp_lr_at(cfg, 16, 25, 5), 0.25, 1e-7);
+    assert_float_equal(pp_lr_at(cfg, 11, 25, 5), 0.5 * 0.8535533906, 1e-7);
+    assert_float_equal(pp_lr_at(cfg, 26, 25, 5), 0, 1e-7);
+    assert_true(pp_lr_at(cfg, 3, 3, 5) > 0); /* shorter than the warm-up */
     cfg->train.warmup_steps = 0;
-    assert_float_equal(pp_lr_at(cfg, 1, 1), 0.5, 0);
+    assert_float_equal(pp_lr_at(cfg, 1, 1, 5), 0.5, 0);
+    pp_free(cfg);
+}
+
+/* Rates of PyTorch's MultiStepLR and, by epoch, of its schedulers stepped at the end of epochs. */
+static void learning_rate_goes_by_step_or_by_epoch(void **state)
+{
+    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
+    enum {
+        EPOCH = 7
+    };
+    cfg->train.lr = 1;
+    cfg->train.lr_gamma = 0.5;
+    cfg->train.lr_schedule = PP_LR_MULTISTEP;
+    cfg->train.lr_milestones = (struct pp_numbers){.n = 2, .at = {2, 4}};
+    const double steps[] = {1, 1, 0.5, 0.5, 0.25, 0.25};
+    for (int t = 1; t <= 6; t++)
+        assert_float_equal(pp_lr_at(cfg, t, 99, EPOCH), steps[t - 1], 0);
+    cfg->train.lr_by = PP_LR_BY_EPOCH;
+    for (int t = 1; t <= 6 * EPOCH; t++)
+        assert_float_equal(pp_lr_at(cfg, t, 99, EPOCH), steps[(t - 1) / EPOCH], 0);
+    /* two epochs, one of them warm-up: half of the rate, then all of it */
+    cfg->train.lr = 1e-3;
+    cfg->train.warmup_epochs = 1;
+    for (int schedule = PP_LR_CONSTANT; schedule <= PP_LR_COSINE; schedule++) {
+        cfg->train.lr_schedule = (enum pp_lr_schedule)schedule;
+        for (int t = 1; t <= 2 * EPOCH; t++)
+            assert_float_equal(pp_lr_at(cfg, t, 2 * EPOCH, EPOCH), t <= EPOCH ? 5e-4 : 1e-3, 0);
+    }
+    /* CosineAnnealingLR(T_max=4), also where the last epoch is cut short */
+    cfg->train.warmup_epochs = 0;
+    for (int t = 1; t <= 4 * EPOCH - 3; t++) {
+        double want = 1e-3 * 0.5 * (1 + cos(M_PI * ((t - 1) / EPOCH) / 4));
+        assert_float_equal(pp_lr_at(cfg, t, 4 * EPOCH - 3, EPOCH), want, 1e-12);
+    }
+    cfg->train.lr_by = PP_LR_BY_STEP; /* epochs of warm-up are so many steps then */
+    cfg->train.warmup_epochs = 2;
+    struct pp_config *same = pp_alloc(1, sizeof(*same));
+    *same = *cfg;
+    same->train.warmup_epochs = 0;
+    same->train.warmup_steps = 2 * EPOCH;
+    for (int t = 1; t <= 4 * EPOCH; t++)
+        assert_true(pp_lr_at(cfg, t, 4 * EPOCH, EPOCH) == pp_lr_at(same, t, 4 * EPOCH, EPOCH));
+    pp_free(same);
     pp_free(cfg);
 }
 
@@ -115,6 +158,7 @@ int main(void)
         cmocka_unit_test(initial_bounds_are_kaiming_uniform),
         cmocka_unit_test(an_unknown_model_is_a_clear_error),
         cmocka_unit_test(learning_rate_warms_up_and_falls),
+        cmocka_unit_test(learning_rate_goes_by_step_or_by_epoch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
