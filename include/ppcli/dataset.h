@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "ppcli/config.h"
+#include "ppcli/shape.h"
 
 enum pp_split {
     PP_SPLIT_TRAIN,
@@ -25,15 +26,15 @@ enum pp_data_parts {
 
 struct pp_dataset {
     const char *name;
-    int n;               /* samples */
-    int features;        /* values of a sample; 784 */
-    char shape[48];      /* of a sample: "28 x 28" */
-    int classes;         /* labels are 0..classes-1 */
-    int value_bytes;     /* 1: uint8_t, 4: float */
-    float scale;         /* a value times this is the model's input */
-    uint8_t *images;     /* [n][features][value_bytes], NULL when not asked for; owned */
-    uint8_t *labels;     /* [n], NULL when not asked for; owned */
-    uint32_t images_crc; /* CRC-32 of all image bytes of the file, 0 when not read */
+    int n;                 /* samples */
+    struct pp_shape shape; /* of a sample: 28 x 28 x 1; of a table's row: flat */
+    int features;          /* values of a sample: 784 */
+    int classes;           /* labels are 0..classes-1 */
+    int value_bytes;       /* 1: uint8_t, 4: float */
+    float scale;           /* a value times this is the model's input */
+    uint8_t *images;       /* [n][features][value_bytes], NULL when not asked for; owned */
+    uint8_t *labels;       /* [n], NULL when not asked for; owned */
+    uint32_t images_crc;   /* CRC-32 of all image bytes of the file, 0 when not read */
     uint32_t labels_crc;
     char origin[PP_PATH_MAX]; /* the folder or file, or "made from the seed" */
 };
@@ -42,7 +43,8 @@ struct pp_dataset_info { /* what can be known without opening a file */
     const char *name;
     const char *help;
     int value_bytes;           /* as in struct pp_dataset */
-    int features, classes;     /* 0: those of the files, or of the model */
+    struct pp_shape shape;     /* n 0: that of the files, or of the model */
+    int classes;               /* 0: as shape */
     int train_n, test_n;       /* 0: unknown before opening, or by config */
     const char *fetch_command; /* "ppcli download fashion-mnist", NULL: none */
 };
@@ -63,6 +65,9 @@ void pp_dataset_destroy(struct pp_dataset **ds);
 /* A split without its samples and labels: n, features, shape, classes, scale. Otherwise as
  * pp_dataset_open(). */
 int pp_dataset_look(const struct pp_config *cfg, enum pp_split split, struct pp_dataset **out);
+
+/* PP_EFORMAT unless training and test samples have the same shape. */
+int pp_dataset_same_shape(const struct pp_dataset *train, const struct pp_dataset *test);
 
 /* How many samples a split has (for explain): PP_ENOINPUT when absent. */
 int pp_dataset_count(const struct pp_config *cfg, enum pp_split split, int *out);

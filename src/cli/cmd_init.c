@@ -69,10 +69,7 @@ static int look(const struct kind *k, const char *const *files, const char *labe
     rc = rc == PP_ECONFIG && cfg ? pp_cli_config_verdict(cfg) : rc;
     rc = rc == 0 ? pp_dataset_look(cfg, PP_SPLIT_TRAIN, train) : rc;
     rc = rc == 0 ? pp_dataset_look(cfg, PP_SPLIT_TEST, test) : rc;
-    if (rc == 0 && strcmp((*train)->shape, (*test)->shape) != 0) {
-        rc = pp_fail(PP_EFORMAT, "a training sample is %s, a test sample %s", (*train)->shape,
-                     (*test)->shape);
-    }
+    rc = rc == 0 ? pp_dataset_same_shape(*train, *test) : rc;
     pp_config_destroy(&cfg);
     return rc;
 }
@@ -92,12 +89,14 @@ static void print(FILE *f, const struct kind *k, const char *const *files, const
           "[data]\n",
           f);
     if (train) {
+        char shape[48];
+        pp_shape_text(&train->shape, shape, sizeof(shape));
         fprintf(f, "dataset = %s\n", k->dataset);
         for (int i = 0; i < FILES_MAX && k->keys[i]; i++)
             fprintf(f, "%s = %s\n", k->keys[i] + strlen("data."), files[i]);
         if (!k->keys[2])
             fprintf(f, "label = %s\n", label);
-        fprintf(f, "; %d + %d samples of %s values, %d classes\n", train->n, test->n, train->shape,
+        fprintf(f, "; %d + %d samples of %s values, %d classes\n", train->n, test->n, shape,
                 classes);
         fputs(train->scale == 1 ? "; values are used as they are: about -1 to 1 is best\n"
                                 : "; bytes become 0 to 1\n",

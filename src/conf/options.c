@@ -68,8 +68,11 @@ static const struct conf_option table[] = {
     {KEY(data, test_images, CONF_PATH), .def = "", .help = "idx, npy: file of the test samples"},
     {KEY(data, test_labels, CONF_PATH), .def = "", .help = "idx, npy: file of their labels"},
     {KEY(data, train_file, CONF_PATH), .def = "",
-     .help = "csv: table of the training samples, a row each; values are used as they are"},
-    {KEY(data, test_file, CONF_PATH), .def = "", .help = "csv: table of the test samples"},
+     .help =
+         "csv: table of the training samples, a row each; values are used as they are; cifar10: "
+         "a binary file in place of the folder's, records of a label byte and 3072 of a picture"},
+    {KEY(data, test_file, CONF_PATH), .def = "",
+     .help = "csv: table of the test samples; cifar10: a binary file of theirs"},
     {KEY(data, label, CONF_NAME), .def = "last", .word = "first | last", .free = true,
      .numbers = true,
      .help = "csv: column of the label, a whole number from 0 to 255: first, last, or its name in "

@@ -179,7 +179,7 @@ static int read_rows(struct table *t, int parts, struct pp_dataset *ds)
     size_t rows = 1;
     for (const char *p = t->at; *p; p++)
         rows += *p == '\n'; /* or fewer: empty lines */
-    size_t features = (size_t)ds->features;
+    size_t features = pp_shape_floats(&ds->shape);
     float *values = parts & PP_DATA_IMAGES ? pp_alloc(rows * features, sizeof(*values)) : NULL;
     ds->images = (uint8_t *)values;
     ds->labels = pp_alloc(rows, 1);
@@ -204,10 +204,9 @@ static int open_csv(const struct pp_dataset_ops *self, const struct pp_config *c
     int rc = load(&t), most = pp_samples_max(cfg, split);
     rc = rc == 0 ? look_at_first_line(&t, cfg->data.label) : rc;
     if (rc == 0) {
-        ds->features = t.columns - 1;
+        ds->shape = pp_shape_flat(t.columns - 1);
         ds->value_bytes = sizeof(float);
         ds->scale = 1.0f;
-        snprintf(ds->shape, sizeof(ds->shape), "%d", ds->features);
         rc = read_rows(&t, parts, ds);
     }
     pp_free(t.cells);

@@ -71,6 +71,7 @@ static int open_split(const struct pp_config *cfg, enum pp_split split, int part
         return PP_ERESOURCE;
     ds->name = ops->info.name;
     int rc = ops->open(ops, cfg, split, parts, inputs, classes, ds);
+    ds->features = (int)pp_shape_floats(&ds->shape);
     if (rc < 0) {
         pp_dataset_destroy(&ds);
         return rc;
@@ -92,8 +93,9 @@ static const char *sizes_text(const struct pp_config *cfg, int inputs, int class
 static int check_fit(const struct pp_config *cfg, const struct pp_dataset *ds, int inputs,
                      int classes)
 {
-    char sizes[128];
-    bool image = strchr(ds->shape, 'x') != NULL;
+    char sizes[128], shape[48];
+    bool image = ds->shape.n > 1;
+    pp_shape_text(&ds->shape, shape, sizeof(shape));
     if (inputs == ds->features && classes >= ds->classes && classes <= CLASSES_MAX)
         return 0;
     if (inputs == ds->features && classes > CLASSES_MAX) {
@@ -103,8 +105,8 @@ static int check_fit(const struct pp_config *cfg, const struct pp_dataset *ds, i
     return pp_fail(PP_ECONFIG,
                    "model.sizes begins with %d and ends with %d, but a sample of %s has %s%s%d "
                    "values and there are %d classes; use model.sizes = %s",
-                   inputs, classes, ds->name, image ? ds->shape : "", image ? " = " : "",
-                   ds->features, ds->classes, sizes_text(cfg, ds->features, ds->classes, sizes));
+                   inputs, classes, ds->name, image ? shape : "", image ? " = " : "", ds->features,
+                   ds->classes, sizes_text(cfg, ds->features, ds->classes, sizes));
 }
 
 int pp_dataset_open(const struct pp_config *cfg, enum pp_split split, int parts, int model_inputs,
@@ -145,6 +147,17 @@ int pp_dataset_count(const struct pp_config *cfg, enum pp_split split, int *out)
     return 0;
 }
 
+int pp_dataset_same_shape(const struct pp_dataset *a, const struct pp_dataset *b)
+{
+    char is[2][48];
+    pp_shape_text(&a->shape, is[0], sizeof(is[0]));
+    pp_shape_text(&b->shape, is[1], sizeof(is[1]));
+    return strcmp(is[0], is[1]) == 0
+               ? 0
+               : pp_fail(PP_EFORMAT, "a training sample of %s is %s, a test sample of %s is %s",
+                         a->origin, is[0], b->origin, is[1]);
+}
+
 int pp_samples_max(const struct pp_config *cfg, enum pp_split split)
 {
     return split == PP_SPLIT_TRAIN ? cfg->data.train_samples : cfg->data.test_samples;
@@ -168,18 +181,19 @@ static int check_keys(struct pp_config *cfg, const struct pp_dataset_ops *ops)
     };
     int rc = 0;
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        bool optional = keys[i].of == PP_KEYS_TABLES && ops->keys == PP_KEYS_FILES;
         bool ours = keys[i].of == ops->keys, set = keys[i].value[0] != '\0';
         if (ours && !set) {
             rc = pp_config_problem(cfg, keys[i].name,
                                    "%s: names no file, but data.dataset = %s "
                                    "needs one",
                                    keys[i].name, ops->info.name);
-        } else if (set && !ours) {
+        } else if (set && !ours && !optional) {
             rc = pp_config_problem(cfg, keys[i].name,
                                    "%s has no effect with data.dataset = %s, "
                                    "only with %s",
                                    keys[i].name, ops->info.name,
-                                   keys[i].of == PP_KEYS_PAIRS ? "idx or npy" : "csv");
+                                   keys[i].of == PP_KEYS_PAIRS ? "idx or npy" : "csv or cifar10");
         }
     }
     return rc;
@@ -191,18 +205,17 @@ int pp_dataset_check(struct pp_config *cfg, int model_inputs, int model_classes)
     struct pp_dataset *ds[2] = {NULL, NULL};
     PP_TRY(need(cfg->data.dataset, &ops));
     PP_TRY(check_keys(cfg, ops));
-    struct pp_dataset known = {
-        .name = ops->info.name, .features = ops->info.features, .classes = ops->info.classes};
-    snprintf(known.shape, sizeof(known.shape), "28 x 28");
-    int rc = known.features > 0 ? check_fit(cfg, &known, model_inputs, model_classes) : 0;
+    const struct pp_shape *shape = &ops->info.shape;
+    struct pp_dataset known = {.name = ops->info.name,
+                               .shape = *shape,
+                               .features = (int)pp_shape_floats(shape),
+                               .classes = ops->info.classes};
+    int rc = shape->n > 0 ? check_fit(cfg, &known, model_inputs, model_classes) : 0;
     for (int split = 0; rc == 0 && split < 2; split++) {
         rc = open_split(cfg, (enum pp_split)split, 0, model_inputs, model_classes, &ds[split]);
         rc = rc == 0 ? check_fit(cfg, ds[split], model_inputs, model_classes) : rc;
     }
-    if (rc == 0 && strcmp(ds[0]->shape, ds[1]->shape) != 0) {
-        rc = pp_fail(PP_EFORMAT, "a training sample of %s is %s, a test sample of %s is %s",
-                     ds[0]->origin, ds[0]->shape, ds[1]->origin, ds[1]->shape);
-    }
+    rc = rc == 0 ? pp_dataset_same_shape(ds[0], ds[1]) : rc;
     pp_dataset_destroy(&ds[0]);
     pp_dataset_destroy(&ds[1]);
     if (rc == PP_ECONFIG) {

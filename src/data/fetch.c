@@ -42,6 +42,8 @@ struct fetch {
     struct pp_fetch_limits limits;
 };
 
+static const char archive[] = ".tar.gz"; /* its .bin files are wanted */
+
 /* Where a file goes: NAME, or without .gz where it comes inflated. */
 struct target {
     const struct pp_pin *pin;
@@ -101,6 +103,14 @@ static int target_of(const char *dir, const struct pp_pin *pin, struct target *t
     PP_TRY(pp_path_format(t->path, "%s/%s", dir, pin->name));
     PP_TRY(pp_path_format(t->plain, "%s/%.*s", dir, (int)(gz ? n - 3 : n), pin->name));
     return pp_path_format(t->part, "%s.part", t->path);
+}
+
+static int unpack(const struct target *t)
+{
+    size_t n = strlen(t->path), tail = strlen(archive);
+    bool packed = n > tail && strcmp(t->path + n - tail, archive) == 0;
+    return packed ? pp_tar_unpack(access(t->path, F_OK) == 0 ? t->path : t->plain, t->dir, ".bin")
+                  : 0;
 }
 
 /* The .part is the right file: durable, then under its name. */
@@ -248,6 +258,7 @@ int pp_fetch(const struct pp_fetch_set *set, const char *from, const char *dir,
         struct target t;
         rc = target_of(dir, pin, &t);
         rc = rc == 0 && !is_there(&t) ? get_file(&f, &t) : rc;
+        rc = rc == 0 ? unpack(&t) : rc;
     }
     if (lock >= 0)
         close(lock);

@@ -41,8 +41,9 @@ int pp_array_count(const char *path, struct pp_array *a);
 /* The keys that name a person's own files. */
 enum pp_data_keys {
     PP_KEYS_NONE,
-    PP_KEYS_PAIRS, /* data.train_images, train_labels, test_images, test_labels */
-    PP_KEYS_TABLES /* data.train_file, test_file */
+    PP_KEYS_PAIRS,  /* data.train_images, train_labels, test_images, test_labels */
+    PP_KEYS_TABLES, /* data.train_file, test_file */
+    PP_KEYS_FILES   /* the same, but they need not be there */
 };
 
 struct pp_dataset_ops {
@@ -52,13 +53,24 @@ struct pp_dataset_ops {
     pp_array_read *read; /* of a file of PP_KEYS_PAIRS */
 
     /*
-     * Fill *ds, which is zeroed and has its name. parts 0: only what the headers tell: n, features,
-     * shape, and classes where they are known. model_inputs and model_classes are for data that is
+     * Fill *ds, which is zeroed and has its name; features follow from the shape. parts 0: only what
+     * the headers tell: n, shape, and classes where they are known. model_inputs and model_classes are for data that is
      * made. On failure the caller frees what is in it.
      */
     int (*open)(const struct pp_dataset_ops *self, const struct pp_config *cfg, enum pp_split split,
                 int parts, int model_inputs, int model_classes, struct pp_dataset *ds);
 };
+
+/* dir/name.gz, else dir/name; *out_found false when neither is there (then out is the first). */
+int pp_folder_file(const char *dir, const char *name, char out[PP_PATH_MAX], bool *out_found);
+
+/* Look for a split's files in one folder, into ctx. */
+typedef int pp_folder_locate(const char *dir, enum pp_split split, void *ctx, bool *out_found);
+
+/* Ask `locate` for each folder that self's files may lie in until it finds them. PP_ENOINPUT names
+ * all of them, and what fetches the files. */
+int pp_folder_find(const struct pp_dataset_ops *self, const struct pp_config *cfg,
+                   enum pp_split split, pp_folder_locate *locate, void *ctx);
 
 /* A split in two files: samples and labels. */
 struct pp_pair {
@@ -71,6 +83,9 @@ int pp_pair_open(const struct pp_pair *p, int samples_max, int parts, struct pp_
 
 /* data.train_samples or test_samples; 0: all. */
 int pp_samples_max(const struct pp_config *cfg, enum pp_split split);
+
+/* Keep the first samples_max of ds->n samples; 0: all. */
+void pp_keep_samples(struct pp_dataset *ds, int samples_max);
 
 /* ds->classes from its labels; PP_EFORMAT when there is one class only. */
 int pp_classes_of_labels(struct pp_dataset *ds, const char *path);

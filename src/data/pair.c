@@ -62,6 +62,16 @@ static int to_bytes(const char *path, uint8_t **data, size_t n)
     return 0;
 }
 
+void pp_keep_samples(struct pp_dataset *ds, int samples_max)
+{
+    if (samples_max == 0 || samples_max >= ds->n)
+        return;
+    ds->n = samples_max;
+    size_t sample = pp_shape_floats(&ds->shape) * (size_t)ds->value_bytes;
+    if (ds->images)
+        shrink(&ds->images, (size_t)ds->n * sample);
+}
+
 int pp_classes_of_labels(struct pp_dataset *ds, const char *path)
 {
     int most = 0;
@@ -109,18 +119,12 @@ int pp_pair_open(const struct pp_pair *p, int samples_max, int parts, struct pp_
     if (d[0] == 0 || images.n == 0 || labels.n != d[0])
         return pp_fail(PP_EFORMAT, "%s changed while it was read", p->images);
     ds->n = (int)d[0];
-    ds->features = (int)(images.n / d[0]);
     ds->scale = images.pixels ? 1.0f / 255.0f : 1.0f;
     ds->classes = p->classes;
     PP_TRY(p->classes == 0 ? pp_classes_of_labels(ds, p->labels) : 0);
-    int at = snprintf(ds->shape, sizeof(ds->shape), "%u", d[1]);
-    for (int i = 2; i < images.n_dims; i++)
-        at += snprintf(ds->shape + at, sizeof(ds->shape) - (size_t)at, " x %u", d[i]);
-    if (samples_max > 0 && samples_max < ds->n) {
-        ds->n = samples_max;
-        if (ds->images)
-            shrink(&ds->images, (size_t)ds->n * (size_t)ds->features * (size_t)ds->value_bytes);
-    }
+    ds->shape = images.n_dims == 2 ? pp_shape_flat((int)d[1])
+                                   : pp_shape_image((int)d[1], (int)d[2], (int)d[3]);
+    pp_keep_samples(ds, samples_max);
     if (!(parts & PP_DATA_LABELS)) {
         pp_free(ds->labels);
         ds->labels = NULL;

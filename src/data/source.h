@@ -42,4 +42,9 @@ int pp_source_holds(const struct pp_source *s, uint64_t bytes);
 /* The file's first bytes, for a message: "3c 21 64 6f (a web page?)"; returns out. */
 const char *pp_source_head(const struct pp_source *s, char *out, size_t bytes);
 
+/* The files in a tar archive, gzipped or plain, whose names end in `suffix`, into dir without their
+ * folders. One that is there in the right size stays. Errors: those of reading; PP_EFORMAT: no tar
+ * archive; PP_EPERM, PP_EIO. Local. */
+int pp_tar_unpack(const char *path, const char *dir, const char *suffix);
+
 #endif

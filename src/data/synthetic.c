@@ -45,7 +45,7 @@ static int how_many(const struct pp_config *cfg, enum pp_split split)
 
 static int make_images(uint64_t seed, enum pp_split split, struct pp_dataset *ds)
 {
-    size_t features = (size_t)ds->features;
+    size_t features = pp_shape_floats(&ds->shape);
     size_t classes = (size_t)ds->classes;
     uint8_t *prototypes = pp_alloc(classes, features);
     ds->images = pp_alloc((size_t)ds->n, features);
@@ -88,11 +88,10 @@ static int open_made(const struct pp_dataset_ops *self, const struct pp_config *
                      struct pp_dataset *ds)
 {
     ds->n = how_many(cfg, split);
-    ds->features = model_inputs;
+    ds->shape = pp_shape_flat(model_inputs);
     ds->classes = model_classes;
     ds->value_bytes = 1;
     ds->scale = 1.0f / 255.0f;
-    snprintf(ds->shape, sizeof(ds->shape), "%d", model_inputs);
     if (parts & PP_DATA_IMAGES)
         PP_TRY(make_images(cfg->train.seed, split, ds));
     if (parts & PP_DATA_LABELS)

@@ -266,7 +266,7 @@ static void idx_files_of_any_shape_are_read(void **state)
         int label;
         const char *shape;
     } table[] = {
-        {{"grey", NULL, 5, 12, 4}, 3, {5, 3, 4}, 3, "3 x 4"},
+        {{"grey", NULL, 5, 12, 4}, 3, {5, 3, 4}, 3, "3 x 4 x 1"},
         {{"3 channels", NULL, 5, 36, 2}, 4, {5, 3, 4, 3}, 1, "3 x 4 x 3"},
         {{"values", NULL, 5, 7, 2}, 2, {5, 7}, 1, "7"},
         {{"label 255", NULL, 5, 7, 256}, 2, {5, 7}, 255, "7"},
@@ -281,7 +281,9 @@ static void idx_files_of_any_shape_are_read(void **state)
                   table[i].label);
         struct pp_dataset *ds = check_odd(state, &cfg, &table[i].odd);
         if (ds) {
-            CHECK_STR_EQ(ds->shape, table[i].shape);
+            char shape[48];
+            pp_shape_text(&ds->shape, shape, sizeof(shape));
+            CHECK_STR_EQ(shape, table[i].shape);
             CHECK_INT_EQ(ds->value_bytes, 1);
         }
         pp_dataset_destroy(&ds);
@@ -310,7 +312,7 @@ static void what_does_not_fit_is_one_line_with_the_right_sizes(void **state)
     write_idx(cfg.data.train_images, cfg.data.train_labels, 3, square, 9);
     snprintf(cfg.data.test_images, PP_PATH_MAX, "%s/other", (char *)*state);
     write_idx(cfg.data.test_images, cfg.data.test_labels, 3, other, 9);
-    CHECK_FAILS(pp_dataset_check(&cfg, 784, 10), PP_EFORMAT, "is 28 x 28, a test sample of");
+    CHECK_FAILS(pp_dataset_check(&cfg, 784, 10), PP_EFORMAT, "is 28 x 28 x 1, a test sample of");
     unlink(cfg.data.test_images);
     CHECK_OK(pp_dataset_check(&cfg, 784, 10)); /* absent: said where it is opened */
 }

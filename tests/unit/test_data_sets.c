@@ -216,7 +216,7 @@ static void a_model_that_does_not_fit_is_a_config_error(void **state)
     struct pp_config *cfg = config("mnist", *state);
     write_pair(state, "train", 3, 28, 28, 3);
     CHECK_FAILS(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, 100, 10, &ds), PP_ECONFIG,
-                "a sample of mnist has 28 x 28 = 784 values and there are 10 classes; use "
+                "a sample of mnist has 28 x 28 x 1 = 784 values and there are 10 classes; use "
                 "model.sizes = 784 10");
     CHECK_FAILS(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, 784, 9, &ds), PP_ECONFIG,
                 "ends with 9, but a sample of mnist");

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * CIFAR-10's binary files: records of a label byte and 3072 bytes of a picture, its red plane first,
+ * then green and blue. In memory the three lie next to each other. A folder holds data_batch_1.bin to
+ * data_batch_5.bin, or some of them, and test_batch.bin; each plain or gzipped, of any number of
+ * records.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include <zlib.h>
+
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+#include "ops.h"
+#include "source.h"
+
+#define CLASSES 10
+#define PIXELS ((size_t)32 * 32)
+#define RECORD (1 + 3 * PIXELS)
+#define FILES_MAX 5
+#define IMAGE                                                                                      \
+    {                                                                                              \
+        3,                                                                                         \
+        {                                                                                          \
+            32, 32, 3                                                                              \
+        }                                                                                          \
+    }
+
+struct batches {
+    char path[FILES_MAX][PP_PATH_MAX];
+    int n;
+};
+
+static int locate(const char *dir, enum pp_split split, void *batches, bool *out_found)
+{
+    struct batches *b = batches;
+    for (int i = 1; i <= FILES_MAX; i++) {
+        char name[32];
+        bool found = false;
+        snprintf(name, sizeof(name), "data_batch_%d.bin", i);
+        if (split == PP_SPLIT_TRAIN || i == 1) {
+            PP_TRY(pp_folder_file(dir, split == PP_SPLIT_TRAIN ? name : "test_batch.bin",
+                                  b->path[b->n], &found));
+        }
+        b->n += found;
+    }
+    *out_found = b->n > 0;
+    return 0;
+}
+
+/* Room for one more record than ds holds. */
+static int make_room(struct pp_dataset *ds, int parts, int *room)
+{
+    if (ds->n < *room)
+        return 0;
+    size_t more = (size_t)*room * 2 + 1000;
+    uint8_t *labels = pp_realloc(ds->labels, more, 1);
+    ds->labels = labels ? labels : ds->labels;
+    uint8_t *images = parts & PP_DATA_IMAGES ? pp_realloc(ds->images, more, 3 * PIXELS) : NULL;
+    ds->images = images ? images : ds->images;
+    if (!labels || (parts & PP_DATA_IMAGES && !images))
+        return PP_ERESOURCE;
+    *room = (int)more;
+    return 0;
+}
+
+static void take(struct pp_dataset *ds, const uint8_t *record)
+{
+    ds->labels[ds->n] = record[0];
+    uint8_t *to = ds->images ? ds->images + (size_t)ds->n * 3 * PIXELS : NULL;
+    for (size_t p = 0; to && p < PIXELS; p++)
+        for (size_t c = 0; c < 3; c++)
+            to[3 * p + c] = record[1 + c * PIXELS + p];
+    ds->n++;
+}
+
+static int read_records(struct pp_source *s, const char *path, int parts, struct pp_dataset *ds,
+                        int *room)
+{
+    uint8_t record[RECORD];
+    for (int i = 0;; i++) {
+        size_t got = 0;
+        PP_TRY(pp_source_read(s, record, RECORD, &got));
+        if (got == 0 && i > 0)
+            return 0;
+        if (got < RECORD) {
+            return pp_fail(PP_EFORMAT,
+                           "%s: cut short: %d whole records of %zu bytes, then %zu bytes", path, i,
+                           RECORD, got);
+        }
+        if (record[0] >= CLASSES) {
+            return pp_fail(PP_EFORMAT, "%s: record %d has label %d, expected 0 to %d", path, i,
+                           record[0], CLASSES - 1);
+        }
+        PP_TRY(make_room(ds, parts, room));
+        take(ds, record);
+    }
+}
+
+static int read_all(const struct batches *b, int parts, struct pp_dataset *ds)
+{
+    int room = 0, rc = 0;
+    for (int i = 0; rc == 0 && i < b->n; i++) {
+        struct pp_source *s = NULL;
+        PP_TRY(pp_source_open(b->path[i], PP_SOURCE_INFLATED, &s));
+        rc = read_records(s, b->path[i], parts, ds, &room);
+        pp_source_close(&s);
+    }
+    return rc;
+}
+
+static int open_cifar(const struct pp_dataset_ops *self, const struct pp_config *cfg,
+                      enum pp_split split, int parts, int model_inputs, int model_classes,
+                      struct pp_dataset *ds)
+{
+    struct batches b = {.n = 1};
+    const char *own = split == PP_SPLIT_TRAIN ? cfg->data.train_file : cfg->data.test_file;
+    if (own[0]) {
+        PP_TRY(pp_path_format(b.path[0], "%s", own));
+    } else {
+        b.n = 0;
+        PP_TRY(pp_folder_find(self, cfg, split, locate, &b));
+    }
+    ds->shape = (struct pp_shape)IMAGE;
+    ds->classes = CLASSES;
+    ds->value_bytes = 1;
+    ds->scale = 1.0f / 255.0f;
+    PP_TRY(read_all(&b, parts, ds));
+    if (parts & PP_DATA_LABELS) {
+        ds->labels_crc = (uint32_t)crc32_z(0, ds->labels, (size_t)ds->n);
+    } else {
+        pp_free(ds->labels);
+        ds->labels = NULL;
+    }
+    if (ds->images)
+        ds->images_crc = (uint32_t)crc32_z(0, ds->images, (size_t)ds->n * 3 * PIXELS);
+    pp_keep_samples(ds, pp_samples_max(cfg, split));
+    const char *slash = own[0] ? NULL : strrchr(b.path[0], '/');
+    return pp_path_format(ds->origin, "%.*s", (int)(slash ? slash - b.path[0] : PP_PATH_MAX),
+                          b.path[0]);
+}
+
+extern const struct pp_dataset_ops dataset_cifar10, dataset_cifar10_sample;
+
+const struct pp_dataset_ops dataset_cifar10 = {
+    .info = {.name = "cifar10",
+             .help = "50,000 + 10,000 colour pictures of 32 x 32 pixels, or those of your own "
+                     "binary files, as data.train_file and data.test_file name them",
+             .shape = IMAGE,
+             .value_bytes = 1,
+             .classes = CLASSES,
+             .train_n = 50000,
+             .test_n = 10000,
+             .fetch_command = "ppcli download cifar10"},
+    .keys = PP_KEYS_FILES,
+    .open = open_cifar,
+};
+
+static const char *const sample_places[] = {PP_DATADIR "/data/cifar10-sample",
+                                            PP_SOURCE_ROOT "/data/cifar10-sample", NULL};
+
+const struct pp_dataset_ops dataset_cifar10_sample = {
+    .info = {.name = "cifar10-sample",
+             .help = "500 + 100 pictures like those of cifar10, 50 + 10 of each class; comes with "
+                     "ppcli",
+             .shape = IMAGE,
+             .value_bytes = 1,
+             .classes = CLASSES,
+             .train_n = 500,
+             .test_n = 100},
+    .places = sample_places,
+    .open = open_cifar,
+};

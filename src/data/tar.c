@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files out of a tar archive: as much of the format as data sets come in. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "ppcli/err.h"
+#include "ppcli/file.h"
+#include "ppcli/io.h"
+#include "ppcli/mem.h"
+#include "source.h"
+
+#define BLOCK 512 /* bytes; a header has one, and a member a whole number of them */
+#define CHUNK ((size_t)1 << 16)
+
+/* Where header fields begin. */
+enum {
+    NAME = 0,
+    SIZE = 124,
+    TYPE = 156
+};
+
+/* The member's bytes and what fills its last block; file NULL: past them. */
+static int copy(struct pp_source *s, uint64_t bytes, uint8_t *chunk, struct pp_io_file *file)
+{
+    for (uint64_t left = (bytes + BLOCK - 1) / BLOCK * BLOCK; left > 0;) {
+        size_t n = left < CHUNK ? (size_t)left : CHUNK;
+        PP_TRY(pp_source_pull(s, chunk, n, "archive"));
+        left -= n;
+        uint64_t ours = bytes < n ? bytes : n;
+        if (file && ours > 0)
+            PP_TRY(pp_io_write(file, chunk, (size_t)ours));
+        bytes -= ours;
+    }
+    return 0;
+}
+
+static int take(struct pp_source *s, const char *dir, const char *name, uint64_t bytes,
+                uint8_t *chunk)
+{
+    char path[PP_PATH_MAX];
+    struct stat st;
+    struct pp_io_file file;
+    PP_TRY(pp_path_format(path, "%s/%s", dir, name));
+    if (stat(path, &st) == 0 && (uint64_t)st.st_size == bytes)
+        return copy(s, bytes, chunk, NULL);
+    PP_TRY(pp_io_create(&pp_io_system, path, &file));
+    int rc = copy(s, bytes, chunk, &file);
+    if (rc < 0) {
+        pp_io_abandon(&file);
+        return rc;
+    }
+    return pp_io_commit(&file, NULL);
+}
+
+static int unpack(struct pp_source *s, const char *path, const char *dir, const char *suffix,
+                  uint8_t *chunk)
+{
+    for (;;) {
+        char head[BLOCK + 1] = "", *end;
+        size_t got = 0;
+        PP_TRY(pp_source_read(s, head, BLOCK, &got));
+        if (got == 0 || head[NAME] == '\0')
+            return 0;
+        bool file = head[TYPE] == '0' || head[TYPE] == '\0';
+        head[TYPE - 1] = '\0'; /* behind the numbers */
+        unsigned long long bytes = strtoull(head + SIZE, &end, 8);
+        if (got < BLOCK || end == head + SIZE || bytes > (uint64_t)1 << 40)
+            return pp_fail(PP_EFORMAT, "%s: not a tar archive", path);
+        head[NAME + 100] = '\0';
+        const char *slash = strrchr(head, '/'), *name = slash ? slash + 1 : head;
+        size_t n = strlen(name), tail = strlen(suffix);
+        bool wanted = file && n > tail && strcmp(name + n - tail, suffix) == 0;
+        PP_TRY(wanted ? take(s, dir, name, bytes, chunk) : copy(s, bytes, chunk, NULL));
+    }
+}
+
+int pp_tar_unpack(const char *path, const char *dir, const char *suffix)
+{
+    struct pp_source *s = NULL;
+    uint8_t *chunk = pp_alloc(CHUNK, 1);
+    int rc = chunk ? pp_source_open(path, PP_SOURCE_INFLATED, &s) : PP_ERESOURCE;
+    rc = rc == 0 ? unpack(s, path, dir, suffix, chunk) : rc;
+    pp_source_close(&s);
+    pp_free(chunk);
+    return rc;
+}
