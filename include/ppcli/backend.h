@@ -318,6 +318,14 @@ void pp_backend_close(struct pp_backend **be);
 #define PP_KERNEL(name, type) int pp_backend_##name(struct pp_backend *be, const struct type *a);
 #include "ppcli/kernels.def"
 #undef PP_KERNEL
+
+/*
+ * Before freeing memory that the device uses, also after a failure: set the mark and wait for it on
+ * the host. False when it is not reached in 2 s: the device hangs and may still use the memory, and
+ * freeing that could wait forever. A device that has failed is quiet. Keeps the thread's error.
+ */
+bool pp_backend_is_quiet(struct pp_backend *be, void *mark);
+
 int pp_backend_largest(struct pp_backend *be, size_t n, const float *x, float *io);
 
 /* The CBLAS in use: "OpenBLAS 0.3.21 (SkylakeX)", or the file name of a library that does not tell

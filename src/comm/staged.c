@@ -75,12 +75,11 @@ static int bind(struct pp_transport *tp)
     return 0;
 }
 
-/* Not of memory that a device which does not answer may still copy from or to: freeing it would
- * wait for the device, for ever. */
+/* Also after an abort. A device that does not answer may still copy from or to this memory. */
 static void destroy(struct pp_transport *tp)
 {
     struct staged *s = tp->impl;
-    if (!tp->be || pp_backend_mark_set(tp->be, s->down) < 0 || wait_mark(tp, s->down) < 0)
+    if (!tp->be || !pp_backend_is_quiet(tp->be, s->down))
         return;
     for (int i = 0; i < tp->n_ends; i++) {
         struct end *own = tp->ends[i].own;
@@ -148,7 +147,11 @@ static int copy_down(struct pp_transport *tp, void *host, const void *device, si
     struct staged *s = tp->impl;
     PP_TRY(pp_backend_download(tp->be, host, device, bytes));
     PP_TRY(pp_backend_mark_set(tp->be, s->down));
-    return wait_mark(tp, s->down);
+    int rc = wait_mark(tp, s->down);
+    /* The twin may be the receiver's, which frees it when all ranks have left. */
+    if (rc < 0 && pp_transport_stopped(tp))
+        (void)pp_backend_is_quiet(tp->be, s->down);
+    return rc;
 }
 
 static int post_send(struct pp_transport *tp, struct pp_channel_end *e, int slot, size_t bytes,

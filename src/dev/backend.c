@@ -9,9 +9,13 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
+#include "ppcli/clock.h"
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
+
+#define QUIET_NS 2000000000u /* for a device to finish after a failure */
 
 #define PP_BACKEND(x) extern const struct pp_backend_ops backend_##x;
 #include "backends.def"
@@ -271,6 +275,20 @@ int pp_backend_mark_reached(struct pp_backend *be, void *mark, bool *reached)
 {
     *reached = true;
     return mark ? be->ops->mark_reached(be, mark, reached) : 0;
+}
+
+bool pp_backend_is_quiet(struct pp_backend *be, void *mark)
+{
+    const struct timespec nap = {.tv_sec = 0, .tv_nsec = 100000};
+    struct pp_error why = *pp_error_get();
+    uint64_t start = pp_clock_ns();
+    bool reached = pp_backend_mark_set(be, mark) < 0, in_time = true;
+    while (in_time && !reached && pp_backend_mark_reached(be, mark, &reached) == 0 && !reached) {
+        in_time = pp_clock_ns() - start <= QUIET_NS;
+        nanosleep(&nap, NULL);
+    }
+    pp_error_adopt(&why);
+    return in_time;
 }
 
 int pp_backend_mark_elapsed(struct pp_backend *be, void *from, void *to, uint64_t *ns)

@@ -10,13 +10,9 @@
 #include "exec_internal.h"
 
 #include <string.h>
-#include <time.h>
 
-#include "ppcli/clock.h"
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
-
-#define QUIET_NS 2000000000u /* for a device to finish after a failure */
 
 int exec_turns_create(struct pp_exec *x)
 {
@@ -34,27 +30,9 @@ int exec_turns_create(struct pp_exec *x)
     return exec_time_create(x);
 }
 
-/* Whether the device is done with all memory of this rank, or has failed and will not touch it any
- * more; false when it hangs: then nothing may be freed, for that would wait for it, for ever. */
-static bool is_quiet(struct pp_exec *x)
-{
-    const struct timespec nap = {.tv_sec = 0, .tv_nsec = 100000};
-    uint64_t start = pp_clock_ns();
-    bool reached = pp_backend_mark_set(x->be, x->settle) < 0;
-    while (!reached && pp_backend_mark_reached(x->be, x->settle, &reached) == 0 && !reached) {
-        if (pp_clock_ns() - start > QUIET_NS)
-            return false;
-        nanosleep(&nap, NULL);
-    }
-    return true;
-}
-
 bool exec_turns_destroy(struct pp_exec *x)
 {
-    struct pp_error why = *pp_error_get();
-    bool quiet = is_quiet(x);
-    pp_error_adopt(&why);
-    if (!quiet)
+    if (!pp_backend_is_quiet(x->be, x->settle))
         return false;
     exec_graphs_destroy(x);
     exec_time_destroy(x);

@@ -30,7 +30,8 @@ static void close_late(struct pp_backend *be)
 {
 }
 
-/* Never given back: what a device may still be writing to is left on purpose. */
+static int held; /* blocks of pinned memory */
+
 static int host_alloc(struct pp_backend *be, size_t bytes, void **out)
 {
     static char pool[32 << 20];
@@ -39,11 +40,13 @@ static int host_alloc(struct pp_backend *be, size_t bytes, void **out)
         return pp_fail(PP_ERESOURCE, "the pool is too small");
     *out = pool + used;
     used += bytes;
+    held++;
     return 0;
 }
 
 static void host_free(struct pp_backend *be, void *p, size_t bytes)
 {
+    held--;
 }
 
 static int mark_create(struct pp_backend *be, bool timed, void **mark)
@@ -115,6 +118,23 @@ static void a_copy_is_used_when_the_device_has_done_it(void **state)
     CHECK_INT_EQ(looks, 0);
     assert_memory_equal(in, out, sizeof(in));
     close_one(&o);
+    CHECK_INT_EQ(held, 0);
+}
+
+static void memory_is_freed_after_an_abort_when_the_device_is_done(void **state)
+{
+    struct one o;
+    char in[3] = {1, 2, 3}, out[3];
+    open_one(&o);
+    pp_transport_abort(o.tp);
+    looks = 100;
+    CHECK_FAILS(pp_transport_allgather_on(o.tp, in, sizeof(in), out), PP_ELOST,
+                "another rank failed");
+    CHECK_INT_EQ(looks, 0); /* no copy is under way any more */
+    looks = 100;
+    close_one(&o);
+    CHECK_INT_EQ(looks, 0);
+    CHECK_INT_EQ(held, 0);
 }
 
 static void a_device_that_does_not_answer_is_given_up(void **state)
@@ -129,6 +149,7 @@ static void a_device_that_does_not_answer_is_given_up(void **state)
     close_one(&o); /* leaves what the device may still be copying to */
     assert_true(pp_clock_ns() - start < TOO_LONG_NS);
     assert_int_equal(out[0], 0);
+    CHECK_INT_EQ(held, 2);
     looks = 0;
 }
 
@@ -136,6 +157,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_copy_is_used_when_the_device_has_done_it),
+        cmocka_unit_test(memory_is_freed_after_an_abort_when_the_device_is_done),
         cmocka_unit_test(a_device_that_does_not_answer_is_given_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
