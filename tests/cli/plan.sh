@@ -58,14 +58,18 @@ json_ok "d['costs']['f'] == [1, 0.5, 0.5, 1] and d['costs']['i'] == 1"
 json_ok "[r['work'] for r in d['ranks']] == [8, 6]"
 
 begin "a plan that is larger than the memory that is left is 69 and says what would fit"
-code=0
 # shellcheck disable=SC3045 # dash and bash have -v
-(ulimit -v 500000 && exec "$PPCLI" plan --schedule 1f1b --stages 256 --microbatches 65536) \
-    >"$folder/out" 2>"$folder/err" || code=$?
-last='plan with 500 MB'
-code_is 69
-err_has 'takes up to 3.3 GiB'
-err_has 'would fit'
+if (ulimit -v 500000 && exec "$PPCLI" version) >/dev/null 2>&1; then
+    code=0
+    (ulimit -v 500000 && exec "$PPCLI" plan --schedule 1f1b --stages 256 --microbatches 65536) \
+        >"$folder/out" 2>"$folder/err" || code=$?
+    last='plan with 500 MB'
+    code_is 69
+    err_has 'takes up to 3.3 GiB'
+    err_has 'would fit'
+else
+    skip "ppcli does not start in so little address space here (a sanitizer)"
+fi
 
 begin "weight gradients together: drawn, counted, and their place is the last one's"
 run plan --schedule 1f1b --stages 2 --microbatches 4 --coalesce 2
