@@ -15,7 +15,6 @@
  */
 #include "compare.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -25,19 +24,9 @@
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
 
-#define ROUNDINGS 16
-#define EPS ((double)FLT_EPSILON)
-
 extern const struct pp_backend_ops backend_cpu, backend_reference, backend_compare;
 
-struct compare {
-    struct pp_backend *fast, *plain;
-    float *scratch; /* owned */
-    size_t floats;
-};
-
-/* `floats` of scratch in *out, content lost. */
-static int scratch(struct compare *c, size_t floats, float **out)
+int compare_scratch(struct compare *c, size_t floats, float **out)
 {
     if (floats > c->floats) {
         float *p = reallocarray(c->scratch, floats, sizeof(*p));
@@ -56,13 +45,8 @@ static bool apart(double a, double b, double tolerance)
     return !(fabs(a - b) <= tolerance) && a != b && !(isnan(a) && isnan(b));
 }
 
-/* Allowed: |a - b| <= absolute + relative * |b|; NaN only against NaN. The text names op, shape and
- * array for the message, e.g. "add 10: g"; columns: of the array. */
-static int same(size_t n, const float *fast, const float *plain, double absolute, double relative,
-                size_t columns, const char *text, ...) __attribute__((format(printf, 7, 8)));
-
-static int same(size_t n, const float *fast, const float *plain, double absolute, double relative,
-                size_t columns, const char *text, ...)
+int compare_same(size_t n, const float *fast, const float *plain, double absolute, double relative,
+                 size_t columns, const char *text, ...)
 {
     size_t worst = 0, bad = 0;
     double most = 0;
@@ -108,10 +92,10 @@ static double longest(int count, int length, size_t vs, size_t ks, const float *
     return sqrt(most);
 }
 
-static double greatest(size_t n, const float *a)
+double compare_greatest(size_t n, const float *a)
 {
     double most = 0;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; a && i < n; i++)
         most = fmax(most, fabs((double)a[i]));
     return most;
 }
@@ -127,10 +111,10 @@ static int gather_u8(struct pp_backend *be, int B, int F, const uint8_t *data,
     struct compare *c = be->impl;
     size_t n = (size_t)B * (size_t)F;
     float *want;
-    PP_TRY(scratch(c, n, &want));
+    PP_TRY(compare_scratch(c, n, &want));
     PP_TRY(pp_backend_gather_u8(c->plain, B, F, data, index, scale, want));
     PP_TRY(pp_backend_gather_u8(c->fast, B, F, data, index, scale, x));
-    return same(n, x, want, 0, 0, (size_t)F, "gather_u8 %dx%d: x", B, F);
+    return compare_same(n, x, want, 0, 0, (size_t)F, "gather_u8 %dx%d: x", B, F);
 }
 
 /* The copy belongs to the fast backend: the plain one reads W, so a stale copy is found too. */
@@ -154,18 +138,18 @@ static int linear_forward(struct pp_backend *be, int B, int I, int O, const floa
     struct compare *c = be->impl;
     size_t n = (size_t)B * (size_t)O;
     float *want;
-    PP_TRY(scratch(c, 2 * n, &want));
+    PP_TRY(compare_scratch(c, 2 * n, &want));
     PP_TRY(pp_backend_linear_forward(c->plain, B, I, O, x, W, NULL, b, act, z ? want + n : NULL,
                                      want));
     PP_TRY(pp_backend_linear_forward(c->fast, B, I, O, x, W, packed, b, act, z, y));
     double tolerance =
         pp_activation_facts(act)->steepest *
             product_tolerance(I, longest(B, I, (size_t)I, 1, x), longest(O, I, (size_t)I, 1, W)) +
-        ROUNDINGS * EPS * greatest((size_t)O, b);
+        ROUNDINGS * EPS * compare_greatest((size_t)O, b);
     for (int k = z ? 0 : 1; k < 2; k++) {
-        PP_TRY(same(n, k == 0 ? z : y, k == 0 ? want + n : want, tolerance, ROUNDINGS * EPS,
-                    (size_t)O, "linear_forward %dx%dx%d %s: %c", B, O, I, pp_activation_name(act),
-                    "zy"[k]));
+        PP_TRY(compare_same(n, k == 0 ? z : y, k == 0 ? want + n : want, tolerance, ROUNDINGS * EPS,
+                            (size_t)O, "linear_forward %dx%dx%d %s: %c", B, O, I,
+                            pp_activation_name(act), "zy"[k]));
     }
     return 0;
 }
@@ -175,13 +159,13 @@ static int activation_backward(struct pp_backend *be, size_t n, enum pp_activati
 {
     struct compare *c = be->impl;
     float *want;
-    PP_TRY(scratch(c, n, &want));
+    PP_TRY(compare_scratch(c, n, &want));
     memcpy(want, dy, n * sizeof(*want));
-    double scale = greatest(n, dy);
+    double scale = compare_greatest(n, dy);
     PP_TRY(pp_backend_activation_backward(c->plain, n, act, saved, want));
     PP_TRY(pp_backend_activation_backward(c->fast, n, act, saved, dy));
-    return same(n, dy, want, ROUNDINGS * EPS * scale, ROUNDINGS * EPS, n,
-                "activation_backward %zu %s: dz", n, pp_activation_name(act));
+    return compare_same(n, dy, want, ROUNDINGS * EPS * scale, ROUNDINGS * EPS, n,
+                        "activation_backward %zu %s: dz", n, pp_activation_name(act));
 }
 
 static int linear_backward_input(struct pp_backend *be, int B, int I, int O, const float *dz,
@@ -190,12 +174,12 @@ static int linear_backward_input(struct pp_backend *be, int B, int I, int O, con
     struct compare *c = be->impl;
     size_t n = (size_t)B * (size_t)I;
     float *want;
-    PP_TRY(scratch(c, n, &want));
+    PP_TRY(compare_scratch(c, n, &want));
     PP_TRY(pp_backend_linear_backward_input(c->plain, B, I, O, dz, W, NULL, want));
     PP_TRY(pp_backend_linear_backward_input(c->fast, B, I, O, dz, W, packed, dx));
     double lengths[2] = {longest(B, O, (size_t)O, 1, dz), longest(I, O, 1, (size_t)I, W)};
-    return same(n, dx, want, product_tolerance(O, lengths[0], lengths[1]), 0, (size_t)I,
-                "linear_backward_input %dx%dx%d: dx", B, I, O);
+    return compare_same(n, dx, want, product_tolerance(O, lengths[0], lengths[1]), 0, (size_t)I,
+                        "linear_backward_input %dx%dx%d: dx", B, I, O);
 }
 
 static int linear_backward_weight(struct pp_backend *be, int n, const struct pp_weight_part *parts,
@@ -204,7 +188,7 @@ static int linear_backward_weight(struct pp_backend *be, int n, const struct pp_
     struct compare *c = be->impl;
     size_t oi = (size_t)O * (size_t)I;
     float *want;
-    PP_TRY(scratch(c, oi + (size_t)O, &want));
+    PP_TRY(compare_scratch(c, oi + (size_t)O, &want));
     if (beta != 0) {
         memcpy(want, dW, oi * sizeof(*want));
         memcpy(want + oi, db, (size_t)O * sizeof(*want));
@@ -220,10 +204,10 @@ static int linear_backward_weight(struct pp_backend *be, int n, const struct pp_
         weight += product_tolerance(rows, length, longest(I, p->B, 1, (size_t)I, p->x));
         bias += product_tolerance(rows, length, sqrt((double)p->B));
     }
-    PP_TRY(same(oi, dW, want, weight, ROUNDINGS * EPS, (size_t)I,
-                "linear_backward_weight %dx%dx%d beta %g: dW", O, I, rows, (double)beta));
-    return same((size_t)O, db, want + oi, bias, ROUNDINGS * EPS, (size_t)O,
-                "linear_backward_weight %dx%dx%d beta %g: db", O, I, rows, (double)beta);
+    PP_TRY(compare_same(oi, dW, want, weight, ROUNDINGS * EPS, (size_t)I,
+                        "linear_backward_weight %dx%dx%d beta %g: dW", O, I, rows, (double)beta));
+    return compare_same((size_t)O, db, want + oi, bias, ROUNDINGS * EPS, (size_t)O,
+                        "linear_backward_weight %dx%dx%d beta %g: db", O, I, rows, (double)beta);
 }
 
 static int softmax_cross_entropy(struct pp_backend *be, int B, int C, const float *logits,
@@ -233,9 +217,9 @@ static int softmax_cross_entropy(struct pp_backend *be, int B, int C, const floa
     struct compare *c = be->impl;
     size_t n = (size_t)B * (size_t)C;
     float *want;
-    PP_TRY(scratch(c, n, &want));
+    PP_TRY(compare_scratch(c, n, &want));
     struct pp_loss_sums fast = {0}, plain = {0};
-    double scale = greatest(n, logits);
+    double scale = compare_greatest(n, logits);
     PP_TRY(pp_backend_softmax_cross_entropy(c->plain, B, C, logits, labels, grad_scale, &plain,
                                             dlogits ? want : NULL));
     PP_TRY(pp_backend_softmax_cross_entropy(c->fast, B, C, logits, labels, grad_scale, &fast,
@@ -260,19 +244,19 @@ static int softmax_cross_entropy(struct pp_backend *be, int B, int C, const floa
     sums->rows += fast.rows;
     if (!dlogits)
         return 0;
-    return same(n, dlogits, want, relative * fabs((double)grad_scale), 0, (size_t)C,
-                "softmax_cross_entropy %dx%d: dlogits", B, C);
+    return compare_same(n, dlogits, want, relative * fabs((double)grad_scale), 0, (size_t)C,
+                        "softmax_cross_entropy %dx%d: dlogits", B, C);
 }
 
 static int add(struct pp_backend *be, size_t n, const float *a, float *g)
 {
     struct compare *c = be->impl;
     float *want;
-    PP_TRY(scratch(c, n, &want));
+    PP_TRY(compare_scratch(c, n, &want));
     memcpy(want, g, n * sizeof(*want));
     PP_TRY(pp_backend_add(c->plain, n, a, want));
     PP_TRY(pp_backend_add(c->fast, n, a, g));
-    return same(n, g, want, (double)FLT_MIN, 0, n, "add %zu: g", n);
+    return compare_same(n, g, want, (double)FLT_MIN, 0, n, "add %zu: g", n);
 }
 
 static int sum_squares(struct pp_backend *be, size_t n, const float *g, double *out)
@@ -310,14 +294,14 @@ static int optimizer_step(struct pp_backend *be, size_t n, const struct pp_optim
     struct compare *c = be->impl;
     const char *names[3] = {"p", "m", "v"};
     float *got[3] = {p, m, v}, *want[3] = {NULL};
-    double scale[3] = {0}, g_scale = greatest(n, g) * fabs((double)a->grad_scale);
+    double scale[3] = {0}, g_scale = compare_greatest(n, g) * fabs((double)a->grad_scale);
     float *s;
-    PP_TRY(scratch(c, 3 * n, &s));
+    PP_TRY(compare_scratch(c, 3 * n, &s));
     for (int k = 0; k < 3; k++) {
         if (got[k]) {
             want[k] = s + (size_t)k * n;
             memcpy(want[k], got[k], n * sizeof(*s));
-            scale[k] = greatest(n, got[k]);
+            scale[k] = compare_greatest(n, got[k]);
         }
     }
     PP_TRY(pp_backend_optimizer_step(c->plain, n, a, g, want[1], want[2], want[0]));
@@ -330,9 +314,9 @@ static int optimizer_step(struct pp_backend *be, size_t n, const struct pp_optim
     scale[0] += fabs((double)a->lr) * (adam ? 100 : scale[1]);
     for (int k = 0; k < 3; k++) {
         if (got[k]) {
-            PP_TRY(same(n, got[k], want[k], ROUNDINGS * EPS * scale[k], ROUNDINGS * EPS, n,
-                        "optimizer_step %zu %s step %lld: %s", n, pp_optimizer_name(a->kind),
-                        (long long)a->step, names[k]));
+            PP_TRY(compare_same(n, got[k], want[k], ROUNDINGS * EPS * scale[k], ROUNDINGS * EPS, n,
+                                "optimizer_step %zu %s step %lld: %s", n,
+                                pp_optimizer_name(a->kind), (long long)a->step, names[k]));
         }
     }
     return 0;
@@ -397,4 +381,7 @@ const struct pp_backend_ops backend_compare = {
     .sum_squares = sum_squares,
     .largest = largest,
     .optimizer_step = optimizer_step,
+#define PP_KERNEL(name, type) .name = compare_##name,
+#include "ppcli/kernels.def"
+#undef PP_KERNEL
 };

@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Norms, pools and element-wise kernels: the plain versions against finite differences. */
+/* Norms, pools and element-wise kernels: the plain versions against finite differences, those of
+ * the CPU against the plain ones, and what all promise beyond the numbers. */
 #include "dev_inputs.h"
+
+#include <stdlib.h>
+
+#include "../../src/dev/compare.h"
+#include "../../src/dev/cpu/kernels.h"
+#include "ppcli/sha256.h"
 
 /* ---- gradients of the plain kernels: d sum(y * dy) / d x by differences */
 
@@ -185,12 +192,231 @@ static void dropout_drops_p_of_each_sample_and_others_of_the_next(void **state)
     pp_backend_close(&be);
 }
 
+/* ---- all kernels over many shapes and flags */
+
+/* Where the arrays come from: `shift` floats behind an aligned start; outputs go into a digest. */
+struct bench {
+    struct pp_backend *be;
+    size_t shift;
+    float *blocks[32];
+    int n;
+    struct pp_sha256 digest;
+};
+
+static float *floats(struct bench *b, const char *name, size_t n)
+{
+    float *values = noise(name, n + 1), *block = nans(n + 64);
+    float *p = (float *)(((uintptr_t)block + 63) / 64 * 64) + b->shift;
+    memcpy(p, values, n * sizeof(*p));
+    pp_free(values);
+    b->blocks[b->n++] = block;
+    return p;
+}
+
+static void done(struct bench *b)
+{
+    while (b->n > 0)
+        pp_free(b->blocks[--b->n]);
+}
+
+static void result(struct bench *b, const void *p, size_t bytes)
+{
+    pp_sha256_update(&b->digest, p, bytes);
+}
+
+static void run_norm(struct bench *b, const int shape[4], int flags, float offset)
+{
+    int B = shape[0], P = shape[1], C = shape[2], G = shape[3];
+    bool relu = flags & 1, residual = flags & 2, add = flags & 4;
+    size_t c = (size_t)C, n = (size_t)(B * P) * c, kept = 2 * (size_t)(G ? B * G : C);
+    float *x = floats(b, "x", n), *r = residual ? floats(b, "residual", n) : NULL;
+    float *gamma = floats(b, "gamma", c), *beta = floats(b, "beta", c);
+    float *y = floats(b, "y", n), *keep = floats(b, "keep", kept), *dy = floats(b, "dy", n);
+    float *dx = floats(b, "dx", n), *d_residual = r ? floats(b, "d", n) : NULL;
+    float *sums = floats(b, "sums", 2 * c), *grads = floats(b, "grads", 4 * c + 1);
+    for (size_t i = 0; i < n; i++)
+        x[i] = x[i] * (float)(1 + i % c) + offset;
+    const float *y_or_null = relu ? y : NULL;
+    if (G > 0) {
+        CHECK_OK(pp_backend_group_norm_forward(
+            b->be,
+            &(struct pp_group_norm_forward){B, P, C, G, 1e-5f, x, gamma, beta, r, relu, keep, y}));
+        CHECK_OK(pp_backend_group_norm_backward_input(
+            b->be, &(struct pp_group_norm_backward_input){B, P, C, G, x, gamma, keep, y_or_null, dy,
+                                                          add, add, dx, d_residual}));
+        CHECK_OK(pp_backend_group_norm_backward_weight(
+            b->be, &(struct pp_group_norm_backward_weight){B, P, C, G, x, keep, dy, add, grads,
+                                                           grads + c}));
+    } else {
+        struct pp_batch_norm_forward f = {B, P,    C,    1e-5f, x,    gamma, beta,
+                                          r, relu, NULL, NULL,  keep, y};
+        CHECK_OK(pp_backend_batch_norm_forward(b->be, &f));
+        CHECK_OK(pp_backend_batch_norm_backward_input(
+            b->be, &(struct pp_batch_norm_backward_input){B, P, C, x, gamma, keep, y_or_null, dy,
+                                                          sums, add, add, dx, d_residual}));
+        CHECK_OK(pp_backend_batch_norm_backward_weight(
+            b->be, &(struct pp_batch_norm_backward_weight){B, P, C, 1e-5f, keep, sums, add, grads,
+                                                           grads + c, grads + 2 * c, grads + 3 * c,
+                                                           grads + 4 * c}));
+        result(b, y, n * 4);
+        result(b, sums, 2 * c * 4);
+        float *mean = floats(b, "mean", c), *var = floats(b, "var", c), tracked = 3;
+        for (size_t i = 0; i < c; i++)
+            var[i] += 1;
+        f.running_mean = mean;
+        f.running_var = var;
+        CHECK_OK(pp_backend_batch_norm_forward(b->be, &f));
+        grads[4 * c] = (float)(2 * B * P);
+        CHECK_OK(pp_backend_batch_norm_commit(
+            b->be,
+            &(struct pp_batch_norm_commit){C, 0.1f, &(bool){false}, grads + 2 * c, grads + 3 * c,
+                                           grads + 4 * c, mean, var, &tracked}));
+        result(b, mean, c * 4);
+        result(b, var, c * 4);
+    }
+    result(b, y, n * 4);
+    result(b, keep, B > 0 ? kept * 4 : 0);
+    result(b, dy, n * 4);
+    result(b, dx, n * 4);
+    result(b, grads, 2 * c * 4);
+    if (r)
+        result(b, d_residual, n * 4);
+    done(b);
+}
+
+static void run_pool(struct bench *b, const struct pp_conv *g, int B, bool add)
+{
+    size_t in = (size_t)(B * g->H * g->W * g->C), out = (size_t)(B * g->OH * g->OW * g->C);
+    float *x = floats(b, "x", in), *y = floats(b, "y", out);
+    float *dy = floats(b, "dy", out), *dx = floats(b, "dx", in);
+    uint8_t *taken = (uint8_t *)floats(b, "taken", out);
+    for (int kind = 0; kind < 3; kind++) {
+        pool_forward(b->be, kind, g, B, x, taken, y);
+        if (kind == 0) {
+            CHECK_OK(pp_backend_max_pool_backward(
+                b->be, &(struct pp_max_pool_backward){g, B, taken, dy, add, dx}));
+        } else {
+            CHECK_OK(pp_backend_avg_pool_backward(
+                b->be, &(struct pp_avg_pool){g, B, kind == 1, dy, add, dx}));
+        }
+        result(b, y, out * 4);
+        result(b, dx, in * 4);
+    }
+    result(b, taken, out);
+    done(b);
+}
+
+static void run_elements(struct bench *b, size_t n, bool add)
+{
+    float *x = floats(b, "x", n), *y = floats(b, "y", n), *dx = floats(b, "dx", n);
+    const uint32_t sample[] = {7};
+    for (size_t i = 0; i < n; i++)
+        x[i] *= 6;
+    for (int a = 0; a < COUNT(activations); a++) {
+        CHECK_OK(
+            pp_backend_activate_forward(b->be, &(struct pp_activate){n, activations[a], x, y}));
+        CHECK_OK(pp_backend_activate_backward(
+            b->be, &(struct pp_activate_backward){n, activations[a], saved_of(activations[a], y, x),
+                                                  x, add, dx}));
+        result(b, y, n * 4);
+        result(b, dx, n * 4);
+    }
+    CHECK_OK(pp_backend_sum(b->be, &(struct pp_sum){n, x, y, add, dx}));
+    result(b, dx, n * 4);
+    CHECK_OK(pp_backend_dropout(b->be, &(struct pp_dropout){1, n, 0.3f, 5, sample, x, add, dx}));
+    result(b, dx, n * 4);
+    CHECK_OK(pp_backend_activate_forward(b->be, &(struct pp_activate){n, PP_ACT_TANH, x, x}));
+    CHECK_OK(pp_backend_activate_backward(
+        b->be, &(struct pp_activate_backward){n, PP_ACT_TANH, x, y, false, y}));
+    CHECK_OK(pp_backend_sum(b->be, &(struct pp_sum){n, x, x, false, x}));
+    result(b, x, n * 4);
+    result(b, y, n * 4);
+    done(b);
+}
+
+/* B, P, C, G. A group of 1030 channels is wider than a tile, 600 channels are more than one. */
+static const int norm_shapes[][4] = {
+    {2, 9, 3, 0},   {1, 2, 1, 0},    {5, 7, 17, 0},   {3, 16, 64, 0}, {2, 3, 600, 0},
+    {0, 9, 3, 0},   {2, 9, 3, 1},    {1, 1, 1, 1},    {3, 5, 6, 3},   {2, 16, 64, 32},
+    {2, 4, 600, 2}, {2, 1, 1030, 1}, {2, 3, 1200, 4}, {0, 9, 4, 2},   {3, 1, 33, 1}};
+
+static void run_all(struct pp_backend *be, size_t shift, unsigned char digest[32])
+{
+    struct bench b = {.be = be, .shift = shift};
+    pp_sha256_init(&b.digest);
+    for (int k = 0; k < COUNT(norm_shapes); k++)
+        for (int flags = 0; flags < 8; flags++)
+            run_norm(&b, norm_shapes[k], flags, flags == 3 ? 1000 : 0);
+    for (int k = 0; k < COUNT(windows); k++) {
+        struct pp_conv wide = windows[k];
+        wide.C = wide.O = wide.groups = 259;
+        for (int flags = 0; flags < 6; flags++) {
+            run_pool(&b, &windows[k], flags / 2, flags % 2);
+            run_pool(&b, &wide, flags / 2, flags % 2);
+        }
+    }
+    for (size_t n = 0; n < 1100; n = n * 3 + 1) {
+        run_elements(&b, n, false);
+        run_elements(&b, n, true);
+    }
+    pp_sha256_final(&b.digest, digest);
+}
+
+/* The loops of one instruction set as a backend. */
+static const struct cpu_kernels *chosen;
+
+#define PP_KERNEL(name, type)
+#define PP_LOOP(name, type)                                                                        \
+    static int chosen_##name(struct pp_backend *be, const struct type *a)                          \
+    {                                                                                              \
+        chosen->name(a);                                                                           \
+        return 0;                                                                                  \
+    }
+#include "ppcli/kernels.def"
+#undef PP_KERNEL
+
+static const struct pp_backend_ops chosen_ops = {
+    .name = "chosen",
+#define PP_KERNEL(name, type)
+#define PP_LOOP(name, type) .name = chosen_##name,
+#include "ppcli/kernels.def"
+#undef PP_KERNEL
+};
+
+static int open_chosen(struct pp_backend *be, int threads)
+{
+    return compare_open_with(be, &chosen_ops, threads);
+}
+
+static void loops_agree_with_plain_and_give_one_set_of_bits(void **state)
+{
+    const struct pp_backend_ops *ops;
+    CHECK_OK(pp_backend_resolve("compare", &ops));
+    struct pp_backend_ops compare = *ops;
+    compare.open = open_chosen;
+    unsigned char first[32], digest[32];
+    for (int i = 0; cpu_kernels_runnable(i); i++) {
+        chosen = cpu_kernels_runnable(i);
+        struct pp_backend *be = NULL;
+        CHECK_OK(pp_backend_open(&compare, 1, &be));
+        run_all(be, (size_t)(i * 3), i == 0 ? first : digest);
+        if (i > 0 && memcmp(first, digest, sizeof(first)))
+            fail_msg("other bits with %s", chosen->name);
+        pp_backend_close(&be);
+    }
+    struct pp_backend *cpu = open_backend("cpu");
+    run_all(cpu, 0, digest);
+    assert_memory_equal(first, digest, sizeof(first));
+    pp_backend_close(&cpu);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plain_norms_have_the_gradients_of_their_values),
         cmocka_unit_test(plain_pools_have_the_gradients_of_their_values),
         cmocka_unit_test(dropout_drops_p_of_each_sample_and_others_of_the_next),
+        cmocka_unit_test(loops_agree_with_plain_and_give_one_set_of_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -284,6 +284,16 @@ static int optimizer_step(struct pp_backend *be, size_t n, const struct pp_optim
     return 0;
 }
 
+#define PP_KERNEL(name, type)
+#define PP_LOOP(name, type)                                                                        \
+    static int name(struct pp_backend *be, const struct type *a)                                   \
+    {                                                                                              \
+        kernels(be)->name(a);                                                                      \
+        return 0;                                                                                  \
+    }
+#include "ppcli/kernels.def"
+#undef PP_KERNEL
+
 const struct pp_backend_ops backend_cpu = {
     .name = "cpu",
     .help = "this machine's cores",
@@ -303,4 +313,8 @@ const struct pp_backend_ops backend_cpu = {
     .sum_squares = sum_squares,
     .largest = largest,
     .optimizer_step = optimizer_step,
+#define PP_KERNEL(name, type)
+#define PP_LOOP(name, type) .name = name,
+#include "ppcli/kernels.def"
+#undef PP_KERNEL
 };

@@ -213,11 +213,8 @@ static void optimizer_step(size_t n, const struct pp_optimizer_args *a, const fl
 
 #define STRING_(x) #x
 #define STRING(x) STRING_(x)
-#define JOIN_(a, b) a##b
-#define JOIN(a, b) JOIN_(a, b)
 
-/* PPCLI_ISA is base, avx2 or avx512: set on the compiler's command line. */
-const struct cpu_kernels JOIN(cpu_kernels_, PPCLI_ISA) = {
+const struct cpu_kernels CPU_LOOP(kernels) = {
     .name = STRING(PPCLI_ISA),
     .gather_u8 = gather_u8,
     .bias_activation = bias_activation,
@@ -228,4 +225,8 @@ const struct cpu_kernels JOIN(cpu_kernels_, PPCLI_ISA) = {
     .sum_squares = sum_squares,
     .largest = largest,
     .optimizer_step = optimizer_step,
+#define PP_KERNEL(name, type)
+#define PP_LOOP(name, type) .name = CPU_LOOP(name),
+#include "ppcli/kernels.def"
+#undef PP_KERNEL
 };

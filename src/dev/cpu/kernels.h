@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Everything of the CPU backend that is not a matrix product. One source, compiled once per
+ * Everything of the CPU backend that is not a matrix product. Compiled once per
  * instruction set; cpu.c takes the widest that runs. All versions give the same bits: no
  * contraction to fused multiply-add, no reassociation.
  */
@@ -25,11 +25,27 @@ struct cpu_kernels {
     float (*largest)(size_t n, const float *x, float least);
     void (*optimizer_step)(size_t n, const struct pp_optimizer_args *a, const float *g, float *m,
                            float *v, float *p);
+    /* Those of ppcli/kernels.h */
+#define PP_KERNEL(name, type)
+#define PP_LOOP(name, type) void (*name)(const struct type *a);
+#include "ppcli/kernels.def"
+#undef PP_KERNEL
 };
 
 extern const struct cpu_kernels cpu_kernels_base;
 #ifdef PPCLI_KERNELS_X86
 extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avx512;
+#endif
+
+/* PPCLI_ISA is base, avx2 or avx512: set on the compiler's command line. */
+#ifdef PPCLI_ISA
+#define CPU_JOIN_(a, b) a##_##b
+#define CPU_JOIN(a, b) CPU_JOIN_(a, b)
+#define CPU_LOOP(name) CPU_JOIN(cpu_##name, PPCLI_ISA)
+#define PP_KERNEL(name, type)
+#define PP_LOOP(name, type) void CPU_LOOP(name)(const struct type *a);
+#include "ppcli/kernels.def"
+#undef PP_KERNEL
 #endif
 
 /* The versions that this machine runs, widest first; NULL after the last. */

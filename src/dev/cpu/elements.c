@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Kernels that work element by element, for the vectoriser. */
+#include "kernels.h"
+
+#include "../dropout.h"
+#include "activations.h"
+
+/* For a loop whose result may be one of the arrays read: element i needs element i only. */
+#ifdef __clang__
+#define ALONE _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define ALONE _Pragma("GCC ivdep")
+#endif
+
+void CPU_LOOP(activate_forward)(const struct pp_activate *a)
+{
+    const float *x = a->x;
+    float *y = a->y;
+    switch (a->act) {
+    case PP_ACT_NONE:
+        ALONE for (size_t i = 0; i < a->n; i++) y[i] = x[i];
+        break;
+#define PP_ACTIVATION(NAME, word, ...)                                                             \
+    case PP_ACT_##NAME:                                                                            \
+        ALONE for (size_t i = 0; i < a->n; i++) y[i] = word##_value(x[i]);                         \
+        break;
+#include "ppcli/activations.def"
+#undef PP_ACTIVATION
+    }
+}
+
+void CPU_LOOP(activate_backward)(const struct pp_activate_backward *a)
+{
+    const float *saved = a->saved, *dy = a->dy;
+    float *dx = a->dx;
+    switch (a->act) {
+#define EITHER(dz)                                                                                 \
+    if (a->add)                                                                                    \
+        ALONE for (size_t i = 0; i < a->n; i++) dx[i] += dz;                                       \
+    else                                                                                           \
+        ALONE for (size_t i = 0; i < a->n; i++) dx[i] = dz;                                        \
+    break
+    case PP_ACT_NONE:
+        EITHER(dy[i]);
+#define PP_ACTIVATION(NAME, word, ...)                                                             \
+    case PP_ACT_##NAME:                                                                            \
+        EITHER(word##_back(saved[i], dy[i]));
+#include "ppcli/activations.def"
+#undef PP_ACTIVATION
+    }
+}
+
+void CPU_LOOP(sum)(const struct pp_sum *a)
+{
+    const float *x = a->a, *b = a->b;
+    float *y = a->y;
+    if (a->relu)
+        ALONE for (size_t i = 0; i < a->n; i++) y[i] = relu_value(x[i] + b[i]);
+    else
+        ALONE for (size_t i = 0; i < a->n; i++) y[i] = x[i] + b[i];
+}
+
+void CPU_LOOP(dropout)(const struct pp_dropout *a)
+{
+    uint32_t limit = dropout_limit(a->p), F = (uint32_t)a->F;
+    float scale = (float)(1 / (1 - (double)a->p));
+    for (int r = 0; r < a->B; r++) {
+        uint64_t of = dropout_sample(a->key, a->sample[r]);
+        const float *x = a->x + (size_t)r * a->F;
+        float *y = a->y + (size_t)r * a->F;
+        if (a->add) {
+            ALONE for (uint32_t e = 0; e < F; e++) y[e] +=
+                x[e] * (dropout_number(of, e) < limit ? 0 : scale);
+        } else {
+            ALONE for (uint32_t e = 0; e < F; e++) y[e] =
+                x[e] * (dropout_number(of, e) < limit ? 0 : scale);
+        }
+    }
+}

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pooling, vectors along the channels. Gradients are gathered: each pixel adds up the windows that
+ * it is in, in their order, so that dx is written once. */
+#include "kernels.h"
+
+#include <math.h>
+#include <string.h>
+
+#define TILE 256 /* channels whose largest values and taps stay in the first cache */
+
+/* Numbers [from, to). */
+struct range {
+    int from, to;
+};
+
+/* The taps of window `out` that lie inside, along one direction. */
+static struct range taps_of(int out, int stride, int pad, int kernel, int size)
+{
+    int first = out * stride - pad;
+    return (struct range){first < 0 ? -first : 0, first + kernel > size ? size - first : kernel};
+}
+
+/* The windows that pixel `in` is in, along one direction. */
+static struct range windows_of(int in, int stride, int pad, int kernel, int out)
+{
+    int beyond = in + pad - kernel, last = (in + pad) / stride;
+    return (struct range){beyond < 0 ? 0 : beyond / stride + 1, last < out ? last + 1 : out};
+}
+
+/* Where pixel (y, x) of sample r starts in [B][H][W][C]. */
+static size_t place(int H, int W, int C, int r, int y, int x)
+{
+    return (((size_t)r * (size_t)H + (size_t)y) * (size_t)W + (size_t)x) * (size_t)C;
+}
+
+static void largest_of(size_t width, const float *restrict x, int tap, float *restrict best,
+                       int *restrict took)
+{
+    for (size_t c = 0; c < width; c++) {
+        bool more = x[c] > best[c] || x[c] != x[c];
+        best[c] = more ? x[c] : best[c];
+        took[c] = more ? tap : took[c];
+    }
+}
+
+/* One window. */
+static void max_window(const struct pp_max_pool_forward *a, int r, int oy, int ox)
+{
+    const struct pp_conv *g = a->g;
+    struct range ty = taps_of(oy, g->stride, g->pad_top, g->kh, g->H);
+    struct range tx = taps_of(ox, g->stride, g->pad_left, g->kw, g->W);
+    size_t C = (size_t)g->C, out = place(g->OH, g->OW, g->C, r, oy, ox);
+    int took[TILE];
+    for (size_t at = 0, width; at < C; at += width) {
+        width = C - at < TILE ? C - at : TILE;
+        float *best = a->y + out + at;
+        for (size_t c = 0; c < width; c++) {
+            best[c] = -INFINITY;
+            took[c] = ty.from * g->kw + tx.from;
+        }
+        for (int ky = ty.from; ky < ty.to; ky++) {
+            for (int kx = tx.from; kx < tx.to; kx++) {
+                size_t in = place(g->H, g->W, g->C, r, oy * g->stride - g->pad_top + ky,
+                                  ox * g->stride - g->pad_left + kx);
+                largest_of(width, a->x + in + at, ky * g->kw + kx, best, took);
+            }
+        }
+        for (size_t c = 0; a->taken && c < width; c++)
+            a->taken[out + at + c] = (uint8_t)took[c];
+    }
+}
+
+#define EACH(i, n) for (int i = 0; i < (n); i++)
+
+void CPU_LOOP(max_pool_forward)(const struct pp_max_pool_forward *a)
+{
+    EACH(r, a->B)
+    EACH(oy, a->g->OH)
+    EACH(ox, a->g->OW)
+    max_window(a, r, oy, ox);
+}
+
+static void add_taken(size_t C, const uint8_t *restrict taken, uint8_t tap,
+                      const float *restrict dy, float *restrict dx)
+{
+    for (size_t c = 0; c < C; c++)
+        dx[c] += taken[c] == tap ? dy[c] : 0;
+}
+
+static void add_scaled(size_t C, const float *restrict x, float scale, float *restrict y)
+{
+    for (size_t c = 0; c < C; c++)
+        y[c] += scale * x[c];
+}
+
+/* What the sum over a window is multiplied by. */
+static float average(const struct pp_avg_pool *a, struct range ty, struct range tx)
+{
+    int taps = a->count_padding ? a->g->kh * a->g->kw : (ty.to - ty.from) * (tx.to - tx.from);
+    return 1 / (float)taps;
+}
+
+/* dx of one pixel from the windows it is in: of a maximum (taken not NULL) or an average. */
+static void gather_pixel(const struct pp_conv *g, int r, int iy, int ix, const uint8_t *taken,
+                         const struct pp_avg_pool *avg, const float *dy, bool add, float *dx)
+{
+    size_t C = (size_t)g->C;
+    struct range wy = windows_of(iy, g->stride, g->pad_top, g->kh, g->OH);
+    struct range wx = windows_of(ix, g->stride, g->pad_left, g->kw, g->OW);
+    dx += place(g->H, g->W, g->C, r, iy, ix);
+    if (!add)
+        memset(dx, 0, C * sizeof(*dx));
+    for (int oy = wy.from; oy < wy.to; oy++) {
+        struct range ty = taps_of(oy, g->stride, g->pad_top, g->kh, g->H);
+        int ky = iy + g->pad_top - oy * g->stride;
+        for (int ox = wx.from; ox < wx.to; ox++) {
+            int tap = ky * g->kw + ix + g->pad_left - ox * g->stride;
+            size_t out = place(g->OH, g->OW, g->C, r, oy, ox);
+            if (taken) {
+                add_taken(C, taken + out, (uint8_t)tap, dy + out, dx);
+            } else {
+                struct range tx = taps_of(ox, g->stride, g->pad_left, g->kw, g->W);
+                add_scaled(C, dy + out, average(avg, ty, tx), dx);
+            }
+        }
+    }
+}
+
+void CPU_LOOP(max_pool_backward)(const struct pp_max_pool_backward *a)
+{
+    EACH(r, a->B)
+    EACH(iy, a->g->H)
+    EACH(ix, a->g->W)
+    gather_pixel(a->g, r, iy, ix, a->taken, NULL, a->dy, a->add, a->dx);
+}
+
+void CPU_LOOP(avg_pool_backward)(const struct pp_avg_pool *a)
+{
+    EACH(r, a->B)
+    EACH(iy, a->g->H)
+    EACH(ix, a->g->W)
+    gather_pixel(a->g, r, iy, ix, NULL, a, a->x, a->add, a->y);
+}
+
+void CPU_LOOP(avg_pool_forward)(const struct pp_avg_pool *a)
+{
+    const struct pp_conv *g = a->g;
+    size_t C = (size_t)g->C;
+    EACH(r, a->B)
+    {
+        EACH(oy, g->OH)
+        {
+            EACH(ox, g->OW)
+            {
+                struct range ty = taps_of(oy, g->stride, g->pad_top, g->kh, g->H);
+                struct range tx = taps_of(ox, g->stride, g->pad_left, g->kw, g->W);
+                float *y = a->y + place(g->OH, g->OW, g->C, r, oy, ox);
+                memset(y, 0, C * sizeof(*y));
+                for (int ky = ty.from; ky < ty.to; ky++) {
+                    for (int kx = tx.from; kx < tx.to; kx++) {
+                        size_t in = place(g->H, g->W, g->C, r, oy * g->stride - g->pad_top + ky,
+                                          ox * g->stride - g->pad_left + kx);
+                        add_scaled(C, a->x + in, 1, y);
+                    }
+                }
+                float scale = average(a, ty, tx);
+                for (size_t c = 0; c < C; c++)
+                    y[c] *= scale;
+            }
+        }
+    }
+}
