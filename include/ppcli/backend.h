@@ -97,10 +97,11 @@ struct pp_judgement {
     struct pp_step_verdict *verdict;   /* that of the step before comes in */
 };
 
-/* What one micro-batch adds to a weight gradient: dz[B][O], x[B][I]. */
+/* What one micro-batch adds to a weight gradient: dz[B][O], x[B][I]. Products read these; of the
+ * others, keep and grad_keep are what an op left from F and from I. */
 struct pp_weight_part {
     int B;
-    const float *dz, *x;
+    const float *dz, *x, *keep, *grad_keep;
 };
 
 /* What the ops of a linear layer will be called with. W, packed, b, dW and db: these very arrays,

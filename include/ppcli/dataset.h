@@ -116,6 +116,9 @@ int pp_loader_steps(const struct pp_loader *ld);
 int pp_loader_batch_rows(const struct pp_loader *ld, int step);
 int pp_loader_share_rows(const struct pp_loader *ld, int step);
 
+/* Number of this replica's first row in the step's whole batch. */
+int pp_loader_share_first(const struct pp_loader *ld, int step);
+
 /* Micro-batches of this replica's share: `microbatches` for a full batch; a smaller share has
  * min(M, ceil(share / ceil(full share / M))); 0 for an empty share. */
 int pp_loader_microbatches(const struct pp_loader *ld, int step);

@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A model is a list of layers; a chunk is the contiguous piece of it that one virtual stage holds.
- * A layer is the unit of partition: one tensor in, one tensor out. Layers know no ranks.
+ * Four words. A *value* is an array with a shape for each sample. An *op* is a table of functions;
+ * a *node* is an op applied to values, giving one. A *layer* is a named run of nodes with one value
+ * in and one value out: the unit of partition. A *chunk* is the contiguous run of layers that one
+ * virtual stage holds. None of them knows ranks.
  *
- * Parameters are named as PyTorch names them (layers.0.weight [out,in], layers.0.bias [out]) and
- * ordered canonically: layer by layer, weight before bias. A layer's parameters and the gradients
- * lie in one flat buffer of its chunk in that order, without padding.
+ * Nodes are in the order of computing. F walks a chunk's nodes upwards, I downwards, W in any
+ * order. An op declares what it reads again after F; from that alone follows what is kept, and for
+ * how long. Where a value has two readers its gradient is added up, the last reader first.
+ *
+ * Parameters are named as PyTorch names them and ordered canonically: node by node, weight before
+ * bias. A node's parameters and their gradients lie in one flat buffer of its chunk in that order,
+ * without padding.
  */
 #ifndef PPCLI_MODEL_H
 #define PPCLI_MODEL_H
@@ -17,69 +23,147 @@
 #include "ppcli/backend.h"
 #include "ppcli/config.h"
 #include "ppcli/mem.h"
+#include "ppcli/shape.h"
 
-#define PP_LAYER_PARAMS_MAX 2
-#define PP_PARAM_NAME_MAX 64
+#define PP_PARAM_NAME_MAX 96
+#define PP_LAYER_NAME_MAX 48
+#define PP_NODE_INPUTS 2
 
-struct pp_layer;
+struct pp_node;
 
-struct pp_param {
-    char name[PP_PARAM_NAME_MAX]; /* "layers.3.weight" */
-    int rows, cols;               /* [rows][cols]; a bias is [1][cols] */
-    int n_dims;                   /* 2; of a bias 1: for those who know shapes by name */
-    float init_lo, init_hi;       /* uniform in [lo, hi); equal: that constant */
+enum pp_param_kind {
+    PP_PARAM_DECAYED, /* weights of products: weight decay is for them */
+    PP_PARAM_PLAIN,   /* biases, and what scales and shifts in norms */
+    PP_PARAM_BUFFER   /* running statistics: no optimizer; their place in the gradients has what the
+                         step's micro-batches add up to */
 };
 
-/* Cost of one sample through one layer, for partition and explain. Matrix products only; flops_i is
- * 0 for the first layer of the model, whose input gradient nobody asks for. */
+enum pp_init {
+    PP_INIT_CONSTANT, /* a */
+    PP_INIT_UNIFORM,  /* in [a, b) */
+    PP_INIT_NORMAL    /* mean a, deviation b */
+};
+
+struct pp_param {
+    char name[PP_PARAM_NAME_MAX]; /* "layer1.0.conv1.weight" */
+    int n_dims, dims[4];          /* in memory: [out][in]; of a convolution [out][kh][kw][in] */
+    enum pp_param_kind kind;
+    enum pp_init init;
+    float a, b;
+    /* A linear behind an image: its columns are (row, column, channel) in memory and (channel, row,
+     * column) in files. n 0: as they are. */
+    struct pp_shape columns;
+};
+
+size_t pp_param_floats(const struct pp_param *p);
+
+/* Cost of one sample, for partition and explain. Matrix products only; flops_i is 0 where nobody
+ * asks for the gradient of the input. */
 struct pp_layer_cost {
     double flops_f, flops_i, flops_w; /* multiply and add count as 2 */
 };
 
-struct pp_layer_ops {
+/* One micro-batch. */
+struct pp_pass {
+    int rows;           /* samples, 0 <= rows <= the chunk's max_rows */
+    uint32_t first_row; /* number of the first of them in the step's whole batch */
+    bool training;
+    uint64_t seed;
+    const int64_t *step; /* memory of the device: number of the step. NULL: nothing random is run */
+};
+
+/* Floats of what a node needs beside its values; of one micro-batch of `rows`, but packed. */
+struct pp_words {
+    size_t keep;      /* F to W */
+    size_t grad_keep; /* I to W */
+    size_t scratch;   /* during one call */
+    size_t packed;    /* copy of the weights that the backend wants */
+};
+
+/* What a node reads again after F. x counts for each input. */
+enum pp_reads {
+    PP_READS_X_IN_I = 1,
+    PP_READS_X_IN_W = 2,
+    PP_READS_Y_IN_I = 4,
+    PP_READS_DY_IN_W = 8
+};
+
+/* A node's arrays in one pass. */
+struct pp_at {
+    const struct pp_pass *pass;
+    const float *x[PP_NODE_INPUTS];
+    float *y;                  /* F writes it; I has it if declared */
+    float *dy;                 /* I may change it in place; it stays for W if declared */
+    float *dx[PP_NODE_INPUTS]; /* NULL: nobody asks */
+    bool add[PP_NODE_INPUTS];  /* dx +=: another reader of x has written there */
+    float *keep, *grad_keep, *scratch;
+    const float *params;
+    const float *packed; /* of these params, or NULL */
+};
+
+/* All functions return 0 or what the backend said; NULL: nothing to do. */
+struct pp_node_op {
     const char *name;
-    /* Floats per row kept from F to W besides input and output (gelu: out; else 0). */
-    int (*saved)(const struct pp_layer *l);
-    void (*cost)(const struct pp_layer *l, struct pp_layer_cost *out);
-    /* Floats of the copy of its weights that the backend's forward wants; 0: none. */
-    size_t (*packed)(const struct pp_layer *l, const struct pp_backend_choice *choice);
-    int (*pack)(const struct pp_layer *l, struct pp_backend *be, const float *params,
-                float *packed);
-    /* pp_chunk_prepare() of this layer. grads NULL: forward only. */
-    int (*prepare)(const struct pp_layer *l, struct pp_backend *be, int rows, const float *params,
-                   const float *packed, float *grads);
-    /* params/grads: this layer's part of the chunk's flat buffers; packed: of these params, or
-     * NULL, with the same bits. */
-    int (*forward)(const struct pp_layer *l, struct pp_backend *be, int rows, const float *params,
-                   const float *packed, const float *x, float *saved, float *y);
-    /* dy becomes the gradient before the activation, in place, and must stay for backward_weight;
-     * dx NULL on the first layer of the model. */
-    int (*backward_input)(const struct pp_layer *l, struct pp_backend *be, int rows,
-                          const float *params, const float *packed, const float *saved,
-                          const float *y, float *dy, float *dx);
-    /* parts: rows, x and (what backward_input left in) dy of n >= 1 micro-batches. */
-    int (*backward_weight)(const struct pp_layer *l, struct pp_backend *be, int n,
-                           const struct pp_weight_part *parts, float beta, float *grads);
+    /* NULL: no words. rows: the most of one micro-batch. */
+    void (*words)(const struct pp_node *n, const struct pp_backend_choice *choice, int rows,
+                  struct pp_words *out);
+    void (*cost)(const struct pp_node *n, struct pp_layer_cost *out);
     /* What no |weight gradient| of `rows` rows in all is larger than, roundings included, when no
      * |input| is larger than x and no |gradient that backward_input left in dy| larger than dz.
-     * NULL: no promise; the gradients are read. */
-    double (*bound)(const struct pp_layer *l, int rows, float x, float dz);
+     * NULL, in an op with parameters: no promise; the gradients are read. */
+    double (*bound)(const struct pp_node *n, int rows, float x, float dz);
+    int (*pack)(const struct pp_node *n, struct pp_backend *be, const float *params, float *packed);
+    /* pp_chunk_prepare() of this node. grads NULL: forward only. */
+    int (*prepare)(const struct pp_node *n, struct pp_backend *be, int rows, const float *params,
+                   const float *packed, float *grads);
+    int (*forward)(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at);
+    int (*backward_input)(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at);
+    /* beta*grads + what the n_parts >= 1 micro-batches add, in order. */
+    int (*backward_weight)(const struct pp_node *n, struct pp_backend *be, int n_parts,
+                           const struct pp_weight_part *parts, float beta, float *scratch,
+                           float *grads);
+    /* After the optimizer's step: from what grads has for buffers. args: memory of the device. */
+    int (*commit)(const struct pp_node *n, struct pp_backend *be,
+                  const struct pp_optimizer_args *args, const float *grads, float *params);
+};
+
+struct pp_node {
+    const struct pp_node_op *op;
+    int layer;                     /* that it belongs to */
+    int x[PP_NODE_INPUTS], n_x, y; /* values: y is the node's number + 1 */
+    struct pp_shape in, out;       /* of x[0] and y */
+    bool wants_dx[PP_NODE_INPUTS]; /* something before that input learns */
+    bool shared[PP_NODE_INPUTS];   /* that input has other readers */
+    unsigned reads;                /* enum pp_reads */
+    int first_param, n_params;     /* in the model */
+    size_t n_floats;               /* of its params */
+    uint64_t key;                  /* of its name: what is random here */
+    /* What ops know about themselves: */
+    enum pp_activation activation; /* of linear, convolution and norms: after them */
+    int positions;                 /* of a text: each is a row of a product; else 1 */
+    bool bias;                     /* of a convolution */
+    struct pp_conv window;         /* of convolutions and pools */
+    int groups;                    /* of norms */
+    float eps, momentum, p;
 };
 
 struct pp_layer {
-    const struct pp_layer_ops *ops;
-    int index; /* in the model */
-    int in, out;
-    enum pp_activation activation;
-    struct pp_param params[PP_LAYER_PARAMS_MAX];
-    int n_params;
-    size_t n_floats; /* of all params */
+    char name[PP_LAYER_NAME_MAX]; /* "layer1.0" */
+    int index;                    /* in the model */
+    int first_node, last_node;    /* inclusive */
+    int x, y;                     /* values */
+    int in, out;                  /* floats of a sample of x and y */
+    int first_param, n_params;    /* in the model */
+    size_t n_floats;              /* of all params */
 };
 
 struct pp_model {
+    struct pp_shape *values; /* value 0 is the input */
+    struct pp_node *nodes;
     struct pp_layer *layers;
-    int n_layers;
-    int inputs, classes;
+    struct pp_param *params;
+    int n_values, n_nodes, n_layers, n_params;
+    int inputs, classes; /* floats of a sample of the first value, and of the last */
     size_t n_floats;
 };
 
@@ -89,12 +173,20 @@ const char *const *pp_model_names(void);
 int pp_model_create(const struct pp_config *cfg, struct pp_model **out);
 void pp_model_destroy(struct pp_model **m);
 
-/* dst[n_floats of the layer] = its initial values: param p element e is uniform word e of stream
- * ("init:" + name, 0) under seed. Host memory. */
-void pp_layer_init(const struct pp_layer *l, uint64_t seed, float *dst);
+/* dst[pp_param_floats(p)] = its initial values: element e follows from word e of stream ("init:" +
+ * name, 0) under seed. Host memory. */
+void pp_param_init(const struct pp_param *p, uint64_t seed, float *dst);
+
+struct pp_layer_cost pp_layer_cost(const struct pp_model *m, int layer);
 
 /* Flops of one sample: F + I + W. */
-double pp_layer_flops(const struct pp_layer *l);
+double pp_layer_flops(const struct pp_model *m, int layer);
+
+/* Floats of a sample that a layer gives values for, its output included. */
+size_t pp_layer_values(const struct pp_model *m, int layer);
+
+/* The layer of that name, -1: none. */
+int pp_model_find_layer(const struct pp_model *m, const char *name);
 
 /*
  * Cut the model into n contiguous non-empty pieces: first[s]..last[s] for s = 0..n-1.
@@ -117,8 +209,8 @@ int pp_partition_costs(const struct pp_model *m, const double *costs, int n, int
 /* What bounds the weight gradients of a chunk's micro-batches. Sizes as of pp_backend_largest():
  * finite only when all values are. */
 struct pp_chunk_range {
-    float x;       /* largest |input of a layer| */
-    float dz;      /* largest |gradient before a layer's activation| */
+    float x;       /* largest |input of a node with parameters| */
+    float dz;      /* largest |gradient before a node's activation| */
     int bad_input; /* first layer whose input was not finite, -1: none */
     float bad;     /* size of that input */
 };
@@ -133,6 +225,7 @@ struct pp_chunk_range {
 struct pp_chunk {
     const struct pp_model *model; /* not owned */
     int first, last;              /* layers, inclusive */
+    int first_node, n_nodes;      /* of the model */
     int max_rows;
     int state_slots, grad_slots;
     enum pp_optimizer_kind optimizer;
@@ -140,7 +233,8 @@ struct pp_chunk {
     float *params, *grads;              /* [n_floats] each, in the arena */
     float *opt_m, *opt_v;               /* [n_floats] or NULL */
     float *packed;                      /* what the backend made of the weights, or NULL */
-    struct pp_chunk_place *places;      /* [last-first+1], owned */
+    float *scratch;                     /* of the pass at hand, or NULL */
+    struct pp_chunk_place *places;      /* [n_nodes], owned */
     struct pp_chunk_state *states;      /* [state_slots], host memory, owned */
     float **grad_base;                  /* [grad_slots], owned array, arena memory */
     struct pp_weight_part *parts;       /* [grad_slots], owned: of the W being computed */
@@ -161,6 +255,9 @@ struct pp_chunk_spec {
 
 /* Of these layers, the bytes of what the backend makes of the weights. */
 size_t pp_chunk_packed_bytes(const struct pp_model *m, const struct pp_chunk_spec *spec);
+
+/* Whether every op with parameters bounds their gradients: pp_chunk_is_bounded() can be true. */
+bool pp_model_bounds(const struct pp_model *m);
 
 /* Collects `spec`'s memory in `arena` (dry or real) and, with a real one, makes the chunk usable.
  * With a dry arena *out stays NULL. Errors: PP_ERESOURCE. */
@@ -191,13 +288,13 @@ bool pp_chunk_is_bounded(const struct pp_chunk *c, int rows);
  * is the same in all calls. Local. Errors: PP_ERESOURCE. */
 int pp_chunk_prepare(struct pp_chunk *c, struct pp_backend *be, int rows, bool training);
 /*
- * F: x[rows][in] of the first layer -> y[rows][out] of the last, 0 <= rows <= max_rows. x and y are
- * the caller's and must stay valid and unchanged, x until the W of the same slot, y until its I.
- * The model's last layer has no activation and does not read its y again: the loss may write its
- * gradient over the logits. Local, as all of these.
+ * F: x[rows][in] of the first layer -> y[rows][out] of the last. x and y are the caller's and must
+ * stay valid and unchanged, x until the W of the same slot, y until its I. The
+ * model's last layer does not read its y again: the loss may write its gradient over the logits.
+ * Local, as all of these.
  */
-int pp_chunk_forward(struct pp_chunk *c, struct pp_backend *be, int slot, int rows, const float *x,
-                     float *y);
+int pp_chunk_forward(struct pp_chunk *c, struct pp_backend *be, int slot,
+                     const struct pp_pass *pass, const float *x, float *y);
 /* I: dy[rows][out] (overwritten, must stay until W) -> dx[rows][in]; dx NULL when nobody needs it.
  */
 int pp_chunk_backward_input(struct pp_chunk *c, struct pp_backend *be, int slot, int gslot,

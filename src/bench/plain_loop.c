@@ -110,7 +110,8 @@ static int microbatch(struct plain_loop *p, int step, int mb, float mean)
         ds->value_bytes > 1
             ? pp_backend_gather_f32(p->be, rows, ds->features, values, index, ds->scale, p->x)
             : pp_backend_gather_u8(p->be, rows, ds->features, ds->images, index, ds->scale, p->x));
-    PP_TRY(pp_chunk_forward(p->chunk, p->be, slot, rows, p->x, p->logits));
+    const struct pp_pass pass = {.rows = rows, .training = true};
+    PP_TRY(pp_chunk_forward(p->chunk, p->be, slot, &pass, p->x, p->logits));
     for (int r = 0; r < rows; r++)
         p->host_labels[r] = ds->labels[index[r]];
     PP_TRY(pp_backend_to_device(p->be, p->labels, p->host_labels, (size_t)rows));

@@ -79,7 +79,7 @@ static int read_plan(struct pp_bench_row *row, const struct pp_run *run)
 {
     const struct pp_layout *l = run->layout;
     for (int i = 0; i < run->model->n_layers; i++)
-        row->flops += pp_layer_flops(&run->model->layers[i]);
+        row->flops += pp_layer_flops(run->model, i);
     return pp_bubble_ideal(l->plans[0].plan, &row->bubble_ideal);
 }
 

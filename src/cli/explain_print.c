@@ -40,25 +40,38 @@ static int print_config(const struct pp_config *cfg)
     return 0;
 }
 
+/* "linear + relu", "9 ops" */
+static void layer_kind(const struct pp_model *m, const struct pp_layer *l, char *out, size_t bytes)
+{
+    const struct pp_node *n = &m->nodes[l->first_node];
+    bool one = l->first_node == l->last_node, plain = n->activation == PP_ACT_NONE;
+    if (one) {
+        snprintf(out, bytes, "%s%s%s", n->op->name, plain ? "" : " + ",
+                 plain ? "" : pp_activation_name(n->activation));
+    } else {
+        snprintf(out, bytes, "%d ops", l->last_node + 1 - l->first_node);
+    }
+}
+
 static void print_layers(const struct pp_run *run)
 {
     const struct pp_layout *l = run->layout;
-    printf("\nlayers\n  %5s  %-22s %8s %8s %12s %14s %6s\n", "layer", "kind", "in", "out",
+    printf("\nlayers\n  %5s  %-12s %-16s %-14s %12s %14s %6s\n", "layer", "name", "kind", "out",
            "parameters", "flops/sample", "stage");
     double flops = 0;
     for (int i = 0; i < run->model->n_layers; i++) {
         const struct pp_layer *layer = &run->model->layers[i];
-        double sum = pp_layer_flops(layer);
+        double sum = pp_layer_flops(run->model, i);
         flops += sum;
-        char kind[64];
-        snprintf(kind, sizeof(kind), "%s%s%s", layer->ops->name,
-                 layer->activation == PP_ACT_NONE ? "" : " + ",
-                 layer->activation == PP_ACT_NONE ? "" : pp_activation_name(layer->activation));
-        printf("  %5d  %-22s %8d %8d %12zu %14.0f %6d\n", i, kind, layer->in, layer->out,
+        char kind[64], shape[32];
+        layer_kind(run->model, layer, kind, sizeof(kind));
+        pp_shape_text(&run->model->values[layer->y], shape, sizeof(shape));
+        printf("  %5d  %-12s %-16s %-14s %12zu %14.0f %6d\n", i, layer->name, kind, shape,
                layer->n_floats, sum, stage_of_layer(l, i));
     }
-    printf("  total  %-22s %8d %8d %12zu %14.0f\n", "", run->model->inputs, run->model->classes,
-           run->model->n_floats, flops);
+    char shape[32];
+    pp_shape_text(&run->model->values[0], shape, sizeof(shape));
+    printf("  total  %-44s %12zu %14.0f   (input %s)\n", "", run->model->n_floats, flops, shape);
 }
 
 static double stage_work(const struct explained *e, int s, size_t *params)
@@ -67,7 +80,7 @@ static double stage_work(const struct explained *e, int s, size_t *params)
     double flops = 0;
     *params = 0;
     for (int i = l->first[s]; i <= l->last[s]; i++) {
-        flops += pp_layer_flops(&e->run.model->layers[i]);
+        flops += pp_layer_flops(e->run.model, i);
         *params += e->run.model->layers[i].n_floats;
     }
     return flops;
@@ -177,12 +190,16 @@ static void json_layers(struct pp_json *j, const struct pp_run *run)
     pp_json_array(j, "layers");
     for (int i = 0; i < run->model->n_layers; i++) {
         const struct pp_layer *layer = &run->model->layers[i];
-        struct pp_layer_cost c;
-        layer->ops->cost(layer, &c);
+        const struct pp_node *node = &run->model->nodes[layer->last_node];
+        struct pp_layer_cost c = pp_layer_cost(run->model, i);
+        char shape[32];
+        pp_shape_text(&run->model->values[layer->y], shape, sizeof(shape));
         pp_json_object(j, NULL);
         pp_json_int(j, "layer", i);
-        pp_json_str(j, "kind", layer->ops->name);
-        pp_json_str(j, "activation", pp_activation_name(layer->activation));
+        pp_json_str(j, "name", layer->name);
+        pp_json_str(j, "kind", node->op->name);
+        pp_json_str(j, "activation", pp_activation_name(node->activation));
+        pp_json_str(j, "shape", shape);
         pp_json_int(j, "in", layer->in);
         pp_json_int(j, "out", layer->out);
         pp_json_uint(j, "parameters", layer->n_floats);

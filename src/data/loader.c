@@ -104,6 +104,13 @@ static void share(const struct pp_loader *ld, int step, int *first, int *count)
     *first += batch_first(ld, step);
 }
 
+int pp_loader_share_first(const struct pp_loader *ld, int step)
+{
+    int first, count;
+    share(ld, step, &first, &count);
+    return first - batch_first(ld, step);
+}
+
 int pp_loader_share_rows(const struct pp_loader *ld, int step)
 {
     int first, count;

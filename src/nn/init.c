@@ -9,26 +9,26 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "ppcli/err.h"
 #include "ppcli/rng.h"
 
-float init_bound(enum pp_activation act, int fan_in)
+void init_weight(const struct builder *b, struct pp_param *w, int fan_in, enum pp_activation act)
 {
-    return (float)(pp_activation_facts(act)->gain * sqrt(3.0 / fan_in));
+    w->init = PP_INIT_UNIFORM;
+    w->b = (float)(pp_activation_facts(act)->gain * sqrt(3.0 / fan_in));
+    w->a = -w->b;
 }
 
-void pp_layer_init(const struct pp_layer *l, uint64_t seed, float *dst)
+void pp_param_init(const struct pp_param *p, uint64_t seed, float *dst)
 {
-    for (int p = 0; p < l->n_params; p++) {
-        const struct pp_param *param = &l->params[p];
-        size_t n = (size_t)param->rows * (size_t)param->cols;
-        if (param->init_lo == param->init_hi) {
-            for (size_t i = 0; i < n; i++)
-                dst[i] = param->init_lo;
-        } else {
-            char name[PP_PARAM_NAME_MAX + 8];
-            snprintf(name, sizeof(name), "init:%s", param->name);
-            pp_rng_uniform(seed, pp_rng_stream(name, 0), 0, param->init_lo, param->init_hi, n, dst);
-        }
-        dst += n;
+    size_t n = pp_param_floats(p);
+    if (p->init == PP_INIT_CONSTANT) {
+        for (size_t i = 0; i < n; i++)
+            dst[i] = p->a;
+        return;
     }
+    char name[PP_PARAM_NAME_MAX + 8];
+    snprintf(name, sizeof(name), "init:%s", p->name);
+    pp_assert(p->init == PP_INIT_UNIFORM);
+    pp_rng_uniform(seed, pp_rng_stream(name, 0), 0, p->a, p->b, n, dst);
 }

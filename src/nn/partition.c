@@ -126,16 +126,9 @@ static int balanced(const struct cut *c, int *first, int *last)
     return rc;
 }
 
-double pp_layer_flops(const struct pp_layer *l)
+static uint64_t weigh(const struct pp_model *m, int layer, enum pp_assignment how)
 {
-    struct pp_layer_cost cost;
-    l->ops->cost(l, &cost);
-    return cost.flops_f + cost.flops_i + cost.flops_w;
-}
-
-static uint64_t weigh(const struct pp_layer *l, enum pp_assignment how)
-{
-    return how == PP_ASSIGN_PARAMS ? l->n_floats : (uint64_t)pp_layer_flops(l);
+    return how == PP_ASSIGN_PARAMS ? m->layers[layer].n_floats : (uint64_t)pp_layer_flops(m, layer);
 }
 
 /* cost: of each layer; NULL: weigh them by `how`. */
@@ -147,7 +140,7 @@ static int by_weight(const struct pp_model *m, enum pp_assignment how, const uin
     int *width = pp_alloc((size_t)m->n_layers + 1, sizeof(*width));
     if (sum && width) {
         for (int i = 0; i < m->n_layers; i++) {
-            sum[i + 1] = sum[i] + (cost ? cost[i] : weigh(&m->layers[i], how));
+            sum[i + 1] = sum[i] + (cost ? cost[i] : weigh(m, i, how));
             width[i] = m->layers[i].in;
         }
         struct cut c = {.n = m->n_layers, .k = n, .sum = sum, .width = width};

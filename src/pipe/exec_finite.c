@@ -35,7 +35,7 @@ struct exec_finding {
 int exec_finite_create(struct pp_exec *x)
 {
     const struct pp_config *cfg = x->layout->cfg;
-    x->measures = !x->be->caps.async;
+    x->measures = !x->be->caps.async && pp_model_bounds(x->layout->model);
     x->proves = x->measures && cfg->train.clip_norm == 0 && !cfg->train.read_gradients;
     x->findings = pp_alloc((size_t)x->layout->ranks, sizeof(*x->findings));
     return x->findings ? 0 : PP_ERESOURCE;
@@ -70,12 +70,9 @@ int exec_finite_vote(struct pp_exec *x, int rows)
 }
 
 /* Number of the chunk's first parameter among those of the model. */
-static int first_param(const struct pp_exec *x, const struct pp_chunk *c)
+static int first_param(const struct pp_chunk *c)
 {
-    int index = 0;
-    for (int i = 0; i < c->first; i++)
-        index += x->layout->model->layers[i].n_params;
-    return index;
+    return c->model->layers[c->first].first_param;
 }
 
 /* Squares of this rank's gradients, each at its place among all ranks'; the others stay 0. */
@@ -88,11 +85,11 @@ static int squares(struct pp_exec *x)
             PP_TRY(pp_backend_sum_squares(x->be, c->n_floats, c->grads, &x->votes[x->stages[k].s]));
             continue;
         }
-        double *to = x->votes + first_param(x, c);
+        double *to = x->votes + first_param(c);
         for (int i = 0; i < pp_chunk_param_count(c); i++) {
-            size_t offset, n;
-            pp_chunk_param(c, i, &offset, &n);
-            PP_TRY(pp_backend_sum_squares(x->be, n, c->grads + offset, &to[i]));
+            size_t offset, n; /* what buffers have is no gradient */
+            if (pp_chunk_param(c, i, &offset, &n)->kind != PP_PARAM_BUFFER)
+                PP_TRY(pp_backend_sum_squares(x->be, n, c->grads + offset, &to[i]));
         }
     }
     return 0;
@@ -151,7 +148,7 @@ static int find_gradient(struct pp_exec *x, struct exec_finding *f)
             PP_TRY(pp_backend_sum_squares(x->be, n, c->grads + offset, to));
             PP_TRY(pp_backend_to_host(x->be, &sum, to, sizeof(sum)));
             if (!isfinite(sum)) {
-                f->param = first_param(x, c) + i;
+                f->param = first_param(c) + i;
                 f->bad = f->input < 0 ? (float)sum : f->bad;
             }
         }
@@ -181,10 +178,10 @@ static int find(struct pp_exec *x, struct exec_finding *out)
 static const struct pp_param *param_of(const struct pp_model *m, int index, int *out_layer)
 {
     int i = 0;
-    while (index >= m->layers[i].n_params)
-        index -= m->layers[i++].n_params;
+    while (index >= m->layers[i].first_param + m->layers[i].n_params)
+        i++;
     *out_layer = i;
-    return &m->layers[i].params[index];
+    return &m->params[index];
 }
 
 /* The first in the order of computing: of outputs the lowest layer, then the loss, of gradients the
@@ -194,7 +191,7 @@ static int fail_finding(const struct pp_exec *x, const struct pp_step_verdict *v
     const struct pp_layout *l = x->layout;
     const struct exec_finding *input = NULL, *loss = NULL, *grad = NULL;
     float weight = 0;
-    char what[128], about[64] = "";
+    char what[160], about[64] = "";
     for (int r = l->ranks - 1; r >= 0; r--) {
         const struct exec_finding *f = &x->findings[r];
         input = f->input >= 0 && (!input || f->input <= input->input) ? f : input;
@@ -218,10 +215,11 @@ static int fail_finding(const struct pp_exec *x, const struct pp_step_verdict *v
     } else if (input) {
         layer = input->input - 1;
         snprintf(what, sizeof(what),
-                 "the output of layers.%d is not finite (%s), first of micro-batch %d,", layer,
-                 value, input->mb);
+                 "the output of %s is not finite (%s), first of micro-batch %d,",
+                 l->model->layers[layer].name, value, input->mb);
     } else if (loss) {
-        snprintf(what, sizeof(what), "the loss is not finite, from the output of layers.%d", layer);
+        snprintf(what, sizeof(what), "the loss is not finite, from the output of %s",
+                 l->model->layers[layer].name);
     } else {
         snprintf(what, sizeof(what), "the gradient of %s is not finite (%s)",
                  param_of(l->model, grad->param, &layer)->name, value);

@@ -141,8 +141,7 @@ static void step_memory(struct pp_exec *x, struct pp_arena *a, bool has_last)
     x->n_votes = l->n_virtual;
     if (l->cfg->train.clip_norm > 0) {
         x->n_votes = 0;
-        for (int i = 0; i < l->model->n_layers; i++)
-            x->n_votes += l->model->layers[i].n_params;
+        x->n_votes = l->model->n_params;
     }
     size_t votes = (size_t)x->n_votes + 1;
     pp_assert(sizeof(*x->args) <= index_at);

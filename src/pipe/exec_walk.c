@@ -187,6 +187,20 @@ static int keep_logits(const struct walk *w, int mb, const float *logits)
                               rows * classes * sizeof(*logits));
 }
 
+static struct pp_pass pass_of(const struct walk *w, int mb)
+{
+    const uint32_t *index, *first;
+    const struct pp_loader *ld = w->x->loader[w->split];
+    int rows = pp_loader_microbatch(ld, w->step, mb, &index);
+    pp_loader_microbatch(ld, w->step, 0, &first);
+    return (struct pp_pass){.rows = rows,
+                            .first_row =
+                                (uint32_t)(pp_loader_share_first(ld, w->step) + (index - first)),
+                            .training = w->split == PP_SPLIT_TRAIN,
+                            .seed = w->x->layout->cfg->train.seed,
+                            .step = &w->x->args->t};
+}
+
 static int run_f(struct walk *w, struct exec_stage *st, const struct pp_action *a)
 {
     struct pp_exec *x = w->x;
@@ -196,7 +210,8 @@ static int run_f(struct walk *w, struct exec_stage *st, const struct pp_action *
     float *out = st->is_last ? st->output[a->slot] : slot_memory(w, a->send);
     if (st->is_first)
         PP_TRY(load_input(w, a->mb, in));
-    PP_TRY(pp_chunk_forward(st->chunk, x->be, a->slot, rows_of(w, a->mb), in, out));
+    const struct pp_pass pass = pass_of(w, a->mb);
+    PP_TRY(pp_chunk_forward(st->chunk, x->be, a->slot, &pass, in, out));
     if (st->is_last)
         PP_TRY(loss(w, a->mb, out));
     exec_end(x);

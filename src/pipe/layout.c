@@ -162,7 +162,7 @@ static int check_bytes(struct pp_config *cfg, const struct pp_layout *l)
         double slots = (double)l->state_slots[s] + l->grad_slots[s];
         for (int i = l->first[s]; i <= l->last[s]; i++) {
             const struct pp_layer *layer = &l->model->layers[i];
-            double width = (double)layer->in + layer->out + layer->ops->saved(layer);
+            double width = (double)layer->in + (double)pp_layer_values(l->model, i);
             floats += 4 * (double)layer->n_floats + slots * l->max_rows * width;
         }
     }

@@ -131,7 +131,9 @@ static int saved_tensor(const struct pp_ckpt *ck, enum pp_exec_kind kind, const 
     const struct pp_exec_tensor t = {.kind = kind, .param = p};
     char name[PP_ST_NAME_MAX + 1];
     saver_tensor_name(&t, name);
-    int64_t dims[2] = {p->n_dims == 2 ? p->rows : p->cols, p->cols};
+    int64_t dims[4];
+    for (int i = 0; i < p->n_dims; i++)
+        dims[i] = p->dims[i];
     return pp_ckpt_read(ck, name, p->n_dims, dims, to ? put : NULL, to);
 }
 
@@ -140,11 +142,9 @@ static int check_tensors(const struct trainer *tr, const struct pp_ckpt *ck)
 {
     const struct pp_model *m = tr->run->model;
     int moments = pp_optimizer_moments(tr->run->cfg->train.optimizer);
-    for (int l = 0; l < m->n_layers; l++) {
-        for (int i = 0; i < m->layers[l].n_params; i++)
-            for (int kind = 0; kind <= moments; kind++)
-                PP_TRY(saved_tensor(ck, (enum pp_exec_kind)kind, &m->layers[l].params[i], NULL));
-    }
+    for (int i = 0; i < m->n_params; i++)
+        for (int kind = 0; kind <= moments; kind++)
+            PP_TRY(saved_tensor(ck, (enum pp_exec_kind)kind, &m->params[i], NULL));
     return 0;
 }
 

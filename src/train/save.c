@@ -68,8 +68,8 @@ static int list_tensors(struct saver *s)
                                     .data = s->tr->be->caps.host_visible ? t->t.values : NULL,
                                     .read = read_tensor,
                                     .ctx = t};
-        item->dims[0] = item->n_dims == 2 ? t->t.param->rows : t->t.param->cols;
-        item->dims[1] = item->n_dims == 2 ? t->t.param->cols : 0;
+        for (int k = 0; k < item->n_dims; k++)
+            item->dims[k] = t->t.param->dims[k];
     }
     return 0;
 }

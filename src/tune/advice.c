@@ -28,9 +28,9 @@ void pp_advice_costs(const struct pp_layout *l, const double *f, const double *i
     for (int v = 0; v < l->n_virtual; v++) {
         double flops = 0;
         for (int k = l->first[v]; k <= l->last[v]; k++)
-            flops += pp_layer_flops(&l->model->layers[k]);
+            flops += pp_layer_flops(l->model, k);
         for (int k = l->first[v]; k <= l->last[v]; k++)
-            cost[k] = (f[v] + i[v] + w[v]) * pp_layer_flops(&l->model->layers[k]) / flops;
+            cost[k] = (f[v] + i[v] + w[v]) * pp_layer_flops(l->model, k) / flops;
     }
 }
 

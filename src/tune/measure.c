@@ -31,10 +31,20 @@ double measure_clock(void)
     return (double)(now - start) * 1e-9 / READS;
 }
 
-static bool same_shape(const struct pp_layer *a, const struct pp_layer *b)
+/* Whether two layers do the same work. */
+static bool same_shape(const struct pp_model *m, const struct pp_layer *a, const struct pp_layer *b)
 {
-    return a->ops == b->ops && a->in == b->in && a->out == b->out &&
-           a->activation == b->activation && (a->index == 0) == (b->index == 0);
+    int n = a->last_node - a->first_node;
+    bool same = b->last_node - b->first_node == n;
+    for (int i = 0; same && i <= n; i++) {
+        const struct pp_node *p = &m->nodes[a->first_node + i], *q = &m->nodes[b->first_node + i];
+        same = p->op == q->op && !memcmp(&p->in, &q->in, sizeof(p->in)) &&
+               !memcmp(&p->out, &q->out, sizeof(p->out)) && p->activation == q->activation &&
+               !memcmp(&p->window, &q->window, sizeof(p->window)) && p->groups == q->groups &&
+               p->wants_dx[0] == q->wants_dx[0] && p->x[0] - a->x == q->x[0] - b->x &&
+               p->n_x == q->n_x && (p->n_x < 2 || p->x[1] - a->x == q->x[1] - b->x);
+    }
+    return same;
 }
 
 static void classify(struct measurement *m)
@@ -42,7 +52,7 @@ static void classify(struct measurement *m)
     const struct pp_model *model = m->spec->model;
     for (int i = 0; i < model->n_layers; i++) {
         int c = 0;
-        while (c < m->n_classes && !same_shape(m->classes[c].layer, &model->layers[i]))
+        while (c < m->n_classes && !same_shape(model, m->classes[c].layer, &model->layers[i]))
             c++;
         if (c == m->n_classes)
             m->classes[m->n_classes++].layer = &model->layers[i];
@@ -59,7 +69,7 @@ static int cut(struct measurement *m)
     if (!flops)
         return PP_ERESOURCE;
     for (int i = 0; i < model->n_layers; i++)
-        flops[i] = pp_layer_flops(&model->layers[i]);
+        flops[i] = pp_layer_flops(model, i);
     int rc = pp_partition_costs(model, flops, m->workers, m->first, m->last);
     pp_free(flops);
     return rc;

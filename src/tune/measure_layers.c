@@ -28,14 +28,13 @@ enum {
 #define ACTIVATION_BYTES (64.0 * 1024 * 1024) /* of one shape */
 #define DATA_BYTES (64.0 * 1024 * 1024)       /* of the data set that rows are gathered from */
 
-/* A layer that is measured. */
+/* A layer that is measured: a chunk of its own. */
 struct sample {
     const struct pp_layer *layer;
     int class;
     bool chained; /* its input is the output of the one before in the list */
-    size_t params;
-    float *packed; /* NULL: the backend wants no copy of the weights */
-    float *x[SLOTS], *y[SLOTS], *saved[SLOTS];
+    struct pp_chunk *chunk;
+    float *x[SLOTS], *y[SLOTS];
     float *dy, *dx;
     double t[3][PASSES_MAX]; /* F, I, W */
 };
@@ -44,18 +43,16 @@ struct bench {
     struct worker *w;
     struct sample *samples;
     int n;
+    int rows; /* the most that are measured */
     size_t n_floats;
-    struct pp_arena arena; /* parameters and optimizer, then activations from `mark` on */
-    size_t mark;
     void *block;
     size_t block_bytes;
-    float *params, *grads, *opt_m, *opt_v;
     struct pp_optimizer_args *args;
     float *fill; /* host: [fill_floats] small numbers */
     size_t fill_floats;
     bool cpu;       /* the processor's time of this thread counts, not the wall clock's */
     double clock;   /* seconds that reading it takes */
-    double per_row; /* seconds a pass took per row and sample, last time; 0: not known */
+    double per_row; /* seconds a pass took per row, last time; 0: not known */
 };
 
 /*
@@ -94,14 +91,14 @@ static double left(const struct bench *b)
     return ((double)b->w->m->deadline_ns - (double)pp_clock_ns()) * 1e-9;
 }
 
-/* How many layers of a shape to measure with `rows` rows; rows 0: with any. */
-static int enough(const struct pp_layer *l, int rows)
+/* How many layers of a shape to measure: as many as fill the caches, when rows or weights of that
+ * many do. */
+static int enough(const struct bench *b, const struct pp_layer *l)
 {
-    double n = WEIGHT_BYTES / (2.0 * sizeof(float) * (double)l->n_floats) + 1;
-    if (rows > 0) {
-        double m = ACTIVATION_BYTES / (3.0 * sizeof(float) * rows * (double)l->out);
-        n = m < n ? m : n;
-    }
+    double floats = 3.0 * b->rows * (double)pp_layer_values(b->w->m->spec->model, l->index);
+    double n = WEIGHT_BYTES / (2.0 * sizeof(float) * (double)l->n_floats + 1) + 1;
+    double m = ACTIVATION_BYTES / (sizeof(float) * floats);
+    n = m < n ? m : n;
     return n < 2 ? 2 : n > SAME_SHAPE_MAX ? SAME_SHAPE_MAX : (int)n;
 }
 
@@ -117,11 +114,11 @@ static int choose(struct bench *b)
         pp_free(have);
         return PP_ERESOURCE;
     }
+    b->rows = m->spec->sizes[m->spec->n_sizes - 1];
     for (int i = first; i <= last; i++) {
         const struct pp_layer *l = &m->spec->model->layers[i];
-        if (have[m->class_of[i]]++ < enough(l, 0)) {
-            b->samples[b->n++] =
-                (struct sample){.layer = l, .class = m->class_of[i], .params = b->n_floats};
+        if (have[m->class_of[i]]++ < enough(b, l)) {
+            b->samples[b->n++] = (struct sample){.layer = l, .class = m->class_of[i]};
             b->n_floats += l->n_floats;
         }
     }
@@ -134,60 +131,30 @@ static float *rows_of(struct pp_arena *a, int rows, int width)
     return pp_arena_take(a, (size_t)rows * (size_t)width, sizeof(float));
 }
 
-/* Those of the samples that are measured with this many rows, and their memory; returns how many.
- * On a dry arena only the size is of use. */
-static int place(struct bench *b, struct pp_arena *a, int rows, struct sample **used)
+/* All that the samples need. On a dry arena only the size is of use. */
+static int place(struct bench *b, struct pp_arena *a)
 {
-    int have[2] = {-1, 0}; /* class, count: equal shapes are neighbours or few */
-    int n = 0;
+    const struct pp_measure_spec *spec = b->w->m->spec;
+    b->args = pp_arena_take(a, 1, sizeof(*b->args));
     for (int k = 0; k < b->n; k++) {
-        struct sample *s = &b->samples[k];
-        if (s->class != have[0]) {
-            have[0] = s->class;
-            have[1] = 0;
-        }
-        if (have[1]++ >= enough(s->layer, rows))
-            continue;
-        const struct sample *before = n > 0 ? used[n - 1] : NULL;
+        struct sample *s = &b->samples[k], *before = k > 0 ? s - 1 : NULL;
+        const struct pp_chunk_spec chunk = {.first = s->layer->index,
+                                            .last = s->layer->index,
+                                            .max_rows = b->rows,
+                                            .state_slots = SLOTS,
+                                            .grad_slots = 1,
+                                            .optimizer = spec->optimizer,
+                                            .backend = &spec->backend};
+        PP_TRY(pp_chunk_create(spec->model, &chunk, a, &s->chunk));
         s->chained = before && before->layer->out == s->layer->in;
         for (int slot = 0; slot < SLOTS; slot++) {
-            s->x[slot] = s->chained ? before->y[slot] : rows_of(a, rows, s->layer->in);
-            s->y[slot] = rows_of(a, rows, s->layer->out);
-            int saved = s->layer->ops->saved(s->layer);
-            s->saved[slot] = saved > 0 ? rows_of(a, rows, saved) : NULL;
+            s->x[slot] = s->chained ? before->y[slot] : rows_of(a, b->rows, s->layer->in);
+            s->y[slot] = rows_of(a, b->rows, s->layer->out);
         }
-        s->dy = rows_of(a, rows, s->layer->out);
+        s->dy = rows_of(a, b->rows, s->layer->out);
         s->dx = NULL;
         if (s->layer->index > 0)
-            s->dx = s->chained ? before->dy : rows_of(a, rows, s->layer->in);
-        used[n++] = s;
-    }
-    return n;
-}
-
-static void place_parameters(struct bench *b, struct pp_arena *a)
-{
-    int moments = pp_optimizer_moments(b->w->m->spec->optimizer);
-    b->params = pp_arena_take(a, b->n_floats, sizeof(float));
-    b->grads = pp_arena_take(a, b->n_floats, sizeof(float));
-    b->args = pp_arena_take(a, 1, sizeof(*b->args));
-    if (moments > 0)
-        b->opt_m = pp_arena_take(a, b->n_floats, sizeof(float));
-    if (moments > 1)
-        b->opt_v = pp_arena_take(a, b->n_floats, sizeof(float));
-    for (int k = 0; k < b->n; k++) {
-        struct sample *s = &b->samples[k];
-        size_t packed = s->layer->ops->packed(s->layer, &b->w->m->spec->backend);
-        s->packed = packed > 0 ? pp_arena_take(a, packed, sizeof(float)) : NULL;
-    }
-}
-
-static int pack(struct bench *b)
-{
-    for (int k = 0; k < b->n; k++) {
-        const struct sample *s = &b->samples[k];
-        if (s->packed)
-            PP_TRY(s->layer->ops->pack(s->layer, b->w->be, b->params + s->params, s->packed));
+            s->dx = s->chained ? before->dy : rows_of(a, b->rows, s->layer->in);
     }
     return 0;
 }
@@ -201,35 +168,29 @@ static int fill(struct bench *b, float *to, size_t n)
     return 0;
 }
 
-/* Memory for the largest size, every page of it touched: a page's first touch is no part of a
- * layer's time. */
-static int take_memory(struct bench *b, struct sample **used)
+/* Every page of it touched: a page's first touch is no part of a layer's time. */
+static int take_memory(struct bench *b)
 {
-    const struct pp_measure_spec *spec = b->w->m->spec;
-    struct pp_arena dry = pp_arena_dry();
-    place_parameters(b, &dry);
-    size_t mark = dry.used, most = 0;
-    for (int s = 0; s < spec->n_sizes; s++) {
-        struct pp_arena a = dry;
-        place(b, &a, spec->sizes[s], used);
-        most = a.used > most ? a.used : most;
-    }
-    most = most > mark ? most : mark;
-    PP_TRY(pp_backend_alloc(b->w->be, most, &b->block));
-    b->block_bytes = most;
-    b->arena = (struct pp_arena){.base = b->block, .bytes = most};
-    place_parameters(b, &b->arena);
-    b->mark = b->arena.used;
+    struct pp_backend *be = b->w->be;
+    struct pp_arena a = pp_arena_dry();
+    PP_TRY(place(b, &a));
+    PP_TRY(pp_backend_alloc(be, a.used, &b->block));
+    b->block_bytes = a.used;
+    a = (struct pp_arena){.base = b->block, .bytes = b->block_bytes};
+    PP_TRY(place(b, &a));
     b->fill_floats = 65536;
     b->fill = pp_alloc(b->fill_floats, sizeof(float));
     if (!b->fill)
         return PP_ERESOURCE;
-    PP_TRY(fill(b, b->block, most / sizeof(float))); /* zeros */
+    PP_TRY(fill(b, b->block, b->block_bytes / sizeof(float))); /* zeros */
     /* neither zeros nor denormals nor anything that grows: 1/256 .. 1 of the size of a mean */
     for (size_t i = 0; i < b->fill_floats; i++)
         b->fill[i] = (float)((i * 2654435761u >> 16) % 255 + 1) / 25600.0f * (i % 2 ? 1 : -1);
-    PP_TRY(fill(b, b->params, b->n_floats));
-    return pack(b);
+    for (int k = 0; k < b->n; k++) {
+        PP_TRY(fill(b, b->samples[k].chunk->params, b->samples[k].chunk->n_floats));
+        PP_TRY(pp_chunk_weights_changed(b->samples[k].chunk, be));
+    }
+    return 0;
 }
 
 /* ---- passes */
@@ -242,29 +203,27 @@ static int done(struct bench *b, uint64_t start, double *t)
     return 0;
 }
 
-static int one_pass(struct bench *b, struct sample *const *used, int n, int rows, int pass)
+static int one_pass(struct bench *b, int rows, int pass)
 {
     struct pp_backend *be = b->w->be;
-    int slot = pass % SLOTS, other = (pass + 1) % SLOTS;
-    for (int k = 0; k < n; k++) {
-        struct sample *s = used[k];
+    int slot = pass % SLOTS, other = pass > 0 ? (pass + 1) % SLOTS : slot, gslot = 0;
+    const struct pp_pass what = {.rows = rows, .training = true, .step = &b->args->t};
+    for (int k = 0; k < b->n; k++) {
+        struct sample *s = &b->samples[k];
         uint64_t start = now(b);
-        PP_TRY(s->layer->ops->forward(s->layer, be, rows, b->params + s->params, s->packed,
-                                      s->x[slot], s->saved[slot], s->y[slot]));
+        PP_TRY(pp_chunk_forward(s->chunk, be, slot, &what, s->x[slot], s->y[slot]));
         PP_TRY(done(b, start, &s->t[0][pass]));
     }
-    for (int k = n - 1; k >= 0; k--) {
-        struct sample *s = used[k];
+    for (int k = b->n - 1; k >= 0; k--) {
+        struct sample *s = &b->samples[k];
         uint64_t start = now(b);
-        PP_TRY(s->layer->ops->backward_input(s->layer, be, rows, b->params + s->params, s->packed,
-                                             s->saved[other], s->y[other], s->dy, s->dx));
+        PP_TRY(pp_chunk_backward_input(s->chunk, be, other, gslot, s->dy, s->dx));
         PP_TRY(done(b, start, &s->t[1][pass]));
     }
-    for (int k = n - 1; k >= 0; k--) {
-        struct sample *s = used[k];
+    for (int k = b->n - 1; k >= 0; k--) {
+        struct sample *s = &b->samples[k];
         uint64_t start = now(b);
-        struct pp_weight_part part = {.B = rows, .dz = s->dy, .x = s->x[other]};
-        PP_TRY(s->layer->ops->backward_weight(s->layer, be, 1, &part, 1.0f, b->grads + s->params));
+        PP_TRY(pp_chunk_backward_weight(s->chunk, be, 1, &other, &gslot, false));
         PP_TRY(done(b, start, &s->t[2][pass]));
     }
     return 0;
@@ -272,37 +231,39 @@ static int one_pass(struct bench *b, struct sample *const *used, int n, int rows
 
 /* Passes until there are enough of them or the share of the budget is used up; none when even one
  * would not fit. The smallest size gets at least one. */
-static int measure_size(struct bench *b, struct sample **used, int size)
+static int measure_size(struct bench *b, int size)
 {
     const struct measurement *m = b->w->m;
     int rows = m->spec->sizes[size];
-    b->arena.used = b->mark;
-    int n = place(b, &b->arena, rows, used);
     double rest = 0;
     for (int s = size; s < m->spec->n_sizes; s++)
         rest += m->spec->sizes[s];
     double share = left(b) * rows / rest;
-    if (size > 0 && b->per_row * rows * n > share)
+    if (size > 0 && b->per_row * rows > share)
         return 0;
-    for (int k = 0; k < n; k++)
-        for (int slot = 0; slot < SLOTS && !used[k]->chained; slot++)
-            PP_TRY(fill(b, used[k]->x[slot], (size_t)rows * (size_t)used[k]->layer->in));
-    PP_TRY(fill(b, used[n - 1]->dy, (size_t)rows * (size_t)used[n - 1]->layer->out));
+    for (int k = 0; k < b->n; k++) {
+        const struct sample *s = &b->samples[k];
+        for (int slot = 0; slot < SLOTS && !s->chained; slot++)
+            PP_TRY(fill(b, s->x[slot], (size_t)rows * (size_t)s->layer->in));
+        if (k == b->n - 1 || !s[1].chained)
+            PP_TRY(fill(b, s->dy, (size_t)rows * (size_t)s->layer->out));
+    }
     int passes = 0;
     uint64_t start = now(b);
     while (passes < PASSES_MAX) {
         double spent = since(b, start);
         if (passes > 0 && spent + spent / passes > share * (passes < PASSES_MIN ? 1.5 : 1))
             break;
-        PP_TRY(one_pass(b, used, n, rows, passes));
+        PP_TRY(one_pass(b, rows, passes));
         passes++;
     }
-    b->per_row = since(b, start) / passes / rows / n;
-    for (int k = 0; k < n; k++) {
-        size_t at = (size_t)size * (size_t)m->n_classes + (size_t)used[k]->class;
-        b->w->sums[at].f += pp_median(used[k]->t[0], passes);
-        b->w->sums[at].i += pp_median(used[k]->t[1], passes);
-        b->w->sums[at].w += pp_median(used[k]->t[2], passes);
+    b->per_row = since(b, start) / passes / rows;
+    for (int k = 0; k < b->n; k++) {
+        struct sample *s = &b->samples[k];
+        size_t at = (size_t)size * (size_t)m->n_classes + (size_t)s->class;
+        b->w->sums[at].f += pp_median(s->t[0], passes);
+        b->w->sums[at].i += pp_median(s->t[1], passes);
+        b->w->sums[at].w += pp_median(s->t[2], passes);
         b->w->counts[at]++;
     }
     return 0;
@@ -310,7 +271,7 @@ static int measure_size(struct bench *b, struct sample **used, int size)
 
 static int measure_optimizer(struct bench *b)
 {
-    double t[OPTIMIZER_PASSES];
+    double t[OPTIMIZER_PASSES], floats = b->n_floats > 0 ? (double)b->n_floats : 1;
     struct pp_backend *be = b->w->be;
     struct pp_optimizer_args a = {.kind = b->w->m->spec->optimizer,
                                   .momentum = 0.9f,
@@ -323,18 +284,20 @@ static int measure_optimizer(struct bench *b)
         PP_TRY(pp_backend_to_device(be, b->args, &a, sizeof(a)));
         PP_TRY(pp_backend_synchronize(be));
         uint64_t start = now(b);
-        PP_TRY(pp_backend_optimizer_step(be, b->n_floats, b->args, b->grads, b->opt_m, b->opt_v,
-                                         b->params));
-        PP_TRY(pack(b));
+        for (int k = 0; k < b->n; k++)
+            PP_TRY(pp_chunk_optimizer_step(b->samples[k].chunk, be, b->args));
         PP_TRY(done(b, start, &t[i]));
     }
-    b->w->optimizer = pp_median(t, OPTIMIZER_PASSES) / (double)b->n_floats;
+    b->w->optimizer = pp_median(t, OPTIMIZER_PASSES) / floats;
     for (int i = 0; i < OPTIMIZER_PASSES; i++) {
         uint64_t start = now(b);
-        PP_TRY(pp_backend_add(be, b->n_floats, b->grads, b->params));
+        for (int k = 0; k < b->n; k++) {
+            const struct pp_chunk *c = b->samples[k].chunk;
+            PP_TRY(pp_backend_add(be, c->n_floats, c->grads, c->params));
+        }
         PP_TRY(done(b, start, &t[i]));
     }
-    b->w->add = pp_median(t, OPTIMIZER_PASSES) / (double)b->n_floats;
+    b->w->add = pp_median(t, OPTIMIZER_PASSES) / floats;
     return 0;
 }
 
@@ -420,29 +383,27 @@ int measure_layers(struct worker *w)
 {
     const struct pp_measure_spec *spec = w->m->spec;
     struct bench b = {.w = w};
-    struct sample **used = NULL;
     set_clock(&b);
     int rc = choose(&b);
-    if (rc == 0) {
-        used = pp_alloc((size_t)b.n, sizeof(struct sample *));
-        rc = used ? take_memory(&b, used) : PP_ERESOURCE;
-    }
+    if (rc == 0)
+        rc = take_memory(&b);
     if (rc == 0 && w->rank == 0)
         rc = measure_ends(&b);
     for (int s = 0; rc == 0 && s < spec->n_sizes; s++) {
         /* together: what the others do to caches and memory is part of the time */
         rc = pp_transport_barrier(w->tp);
         if (rc == 0)
-            rc = measure_size(&b, used, s);
+            rc = measure_size(&b, s);
     }
     if (rc == 0)
         rc = pp_transport_barrier(w->tp);
     if (rc == 0)
         rc = measure_optimizer(&b);
+    for (int k = 0; k < b.n; k++)
+        pp_chunk_destroy(&b.samples[k].chunk);
     if (b.block)
         pp_backend_free(w->be, b.block, b.block_bytes);
     pp_free(b.fill);
     pp_free(b.samples);
-    pp_free(used);
     return rc;
 }

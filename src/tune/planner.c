@@ -206,12 +206,11 @@ static int predict_flops(const struct pp_layout *l, double *arrays, struct pp_bu
     double *f = arrays, *i = f + n, *w = i + n, *work = w + n, *cost = work + l->stages, step;
     for (int v = 0; v < l->n_virtual; v++) {
         for (int k = l->first[v]; k <= l->last[v]; k++) {
-            struct pp_layer_cost c;
-            l->model->layers[k].ops->cost(&l->model->layers[k], &c);
+            struct pp_layer_cost c = pp_layer_cost(l->model, k);
             f[v] += c.flops_f;
             i[v] += c.flops_i;
             w[v] += c.flops_w;
-            cost[k] = pp_layer_flops(&l->model->layers[k]);
+            cost[k] = pp_layer_flops(l->model, k);
         }
     }
     struct pp_sim_costs costs = {.f = f, .i = i, .w = w, .slots = true};

@@ -6,10 +6,10 @@
 #include "fault.h"
 #include "ppcli/model.h"
 
-int __real_pp_chunk_forward(struct pp_chunk *c, struct pp_backend *be, int slot, int rows,
-                            const float *x, float *y);
-int __wrap_pp_chunk_forward(struct pp_chunk *c, struct pp_backend *be, int slot, int rows,
-                            const float *x, float *y);
+int __real_pp_chunk_forward(struct pp_chunk *c, struct pp_backend *be, int slot,
+                            const struct pp_pass *pass, const float *x, float *y);
+int __wrap_pp_chunk_forward(struct pp_chunk *c, struct pp_backend *be, int slot,
+                            const struct pp_pass *pass, const float *x, float *y);
 int __real_pp_chunk_backward_input(struct pp_chunk *c, struct pp_backend *be, int slot, int gslot,
                                    float *dy, float *dx);
 int __wrap_pp_chunk_backward_input(struct pp_chunk *c, struct pp_backend *be, int slot, int gslot,
@@ -19,10 +19,10 @@ int __real_pp_chunk_backward_weight(struct pp_chunk *c, struct pp_backend *be, i
 int __wrap_pp_chunk_backward_weight(struct pp_chunk *c, struct pp_backend *be, int n,
                                     const int *slots, const int *gslots, bool first);
 
-int __wrap_pp_chunk_forward(struct pp_chunk *c, struct pp_backend *be, int slot, int rows,
-                            const float *x, float *y)
+int __wrap_pp_chunk_forward(struct pp_chunk *c, struct pp_backend *be, int slot,
+                            const struct pp_pass *pass, const float *x, float *y)
 {
-    int rc = __real_pp_chunk_forward(c, be, slot, rows, x, y);
+    int rc = __real_pp_chunk_forward(c, be, slot, pass, x, y);
     fault_numbers(y, c->model->layers[c->last].out);
     return rc;
 }

@@ -89,11 +89,13 @@ static void backward_is_near(struct pp_backend *be, struct pp_backend *plain, st
     int half = l->B / 2;
     size_t fo = (size_t)half * l->O, fi = (size_t)half * l->I;
     for (int beta = 0; beta <= 1; beta++) {
-        struct pp_weight_part host[] = {
-            {half, l->dz, l->x}, {0, NULL, NULL}, {l->B - half, l->dz + fo, l->x + fi}};
-        struct pp_weight_part there[] = {{half, l->z_in.at, l->dx_in.at},
-                                         {0, NULL, NULL},
-                                         {l->B - half, l->z_in.at + fo, l->dx_in.at + fi}};
+        struct pp_weight_part host[] = {{.B = half, .dz = l->dz, .x = l->x},
+                                        {.B = 0, .dz = NULL, .x = NULL},
+                                        {.B = l->B - half, .dz = l->dz + fo, .x = l->x + fi}};
+        struct pp_weight_part there[] = {
+            {.B = half, .dz = l->z_in.at, .x = l->dx_in.at},
+            {.B = 0, .dz = NULL, .x = NULL},
+            {.B = l->B - half, .dz = l->z_in.at + fo, .x = l->dx_in.at + fi}};
         int n = beta ? 3 : 1;
         if (n == 1)
             host[0].B = there[0].B = l->B;
@@ -143,7 +145,7 @@ static void compute(struct pp_backend *be, const int *shape, int off, bool packe
     CHECK_OK(pp_backend_linear_forward(be, l.B, l.I, l.O, l.dx_in.at, l.w.at, copy, l.bias.at,
                                        PP_ACT_RELU, NULL, r->y.at));
     CHECK_OK(pp_backend_linear_backward_input(be, l.B, l.I, l.O, l.z_in.at, l.w.at, copy, l.dx.at));
-    struct pp_weight_part part = {l.B, l.z_in.at, l.dx_in.at};
+    struct pp_weight_part part = {.B = l.B, .dz = l.z_in.at, .x = l.dx_in.at};
     CHECK_OK(pp_backend_linear_backward_weight(be, 1, &part, l.I, l.O, 0, l.dW.at, l.db.at));
     CHECK_OK(pp_backend_linear_backward_weight(be, 1, &part, l.I, l.O, 1, l.dW.at, l.db.at));
     r->dx = l.dx;
@@ -233,8 +235,8 @@ static void check_prepared(enum pp_precision precision, bool exact, int off)
                                 .db = weights.db.at};
     CHECK_OK(pp_backend_prepare_linear(be, &use));
     uint64_t before = pp_alloc_count();
-    struct pp_weight_part parts[] = {{20, rows.z_in.at, rows.dx_in.at},
-                                     {20, rows.z_in.at, rows.dx_in.at}};
+    struct pp_weight_part parts[] = {{.B = 20, .dz = rows.z_in.at, .x = rows.dx_in.at},
+                                     {.B = 20, .dz = rows.z_in.at, .x = rows.dx_in.at}};
     CHECK_OK(pp_backend_linear_forward(be, 20, 33, 7, rows.dx_in.at, use.W, use.packed, use.b,
                                        use.act, z.at, y.at));
     CHECK_OK(pp_backend_linear_backward_input(be, 20, 33, 7, rows.z_in.at, use.W, use.packed,
@@ -263,7 +265,8 @@ static void without_rows_a_weight_gradient_is_zero_or_stays(void **state)
 {
     struct pp_backend *be = open_gpu(PP_PRECISION_F32, true);
     const float some[] = {1, 2, 3, 4, 5, 6}, zeros[6] = {0};
-    struct pp_weight_part parts[] = {{0, NULL, NULL}, {0, NULL, NULL}};
+    struct pp_weight_part parts[] = {{.B = 0, .dz = NULL, .x = NULL},
+                                     {.B = 0, .dz = NULL, .x = NULL}};
     struct array dW = on_device(be, some, 6, 0), db = on_device(be, some, 2, 0);
     CHECK_OK(pp_backend_linear_backward_weight(be, 2, parts, 3, 2, 1, dW.at, db.at));
     check_near(be, &dW, some, 0, "dW");

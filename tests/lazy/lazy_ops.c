@@ -219,7 +219,8 @@ static int linear_backward_weight(struct pp_backend *be, int n, const struct pp_
     struct weights w = {n, I, O, NULL, beta, R(dW), R(db)};
     w.parts = lazy_keep(be, (size_t)n * sizeof(*parts));
     for (int k = 0; k < n; k++)
-        w.parts[k] = (struct pp_weight_part){parts[k].B, R(parts[k].dz), R(parts[k].x)};
+        w.parts[k] =
+            (struct pp_weight_part){.B = parts[k].B, .dz = R(parts[k].dz), .x = R(parts[k].x)};
     return lazy_push(be, do_backward_weight, &w, sizeof(w));
 }
 

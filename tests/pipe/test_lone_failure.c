@@ -12,10 +12,10 @@
 #include "ppcli/model.h"
 #include "ppcli/train.h"
 
-int __real_pp_chunk_forward(struct pp_chunk *c, struct pp_backend *be, int slot, int rows,
-                            const float *x, float *y);
-int __wrap_pp_chunk_forward(struct pp_chunk *c, struct pp_backend *be, int slot, int rows,
-                            const float *x, float *y);
+int __real_pp_chunk_forward(struct pp_chunk *c, struct pp_backend *be, int slot,
+                            const struct pp_pass *pass, const float *x, float *y);
+int __wrap_pp_chunk_forward(struct pp_chunk *c, struct pp_backend *be, int slot,
+                            const struct pp_pass *pass, const float *x, float *y);
 
 static atomic_int last_stage_runs; /* forwards of the last stage */
 static atomic_bool broken;
@@ -27,8 +27,8 @@ static void sleep_ms(int ms)
     nanosleep(&t, NULL);
 }
 
-int __wrap_pp_chunk_forward(struct pp_chunk *c, struct pp_backend *be, int slot, int rows,
-                            const float *x, float *y)
+int __wrap_pp_chunk_forward(struct pp_chunk *c, struct pp_backend *be, int slot,
+                            const struct pp_pass *pass, const float *x, float *y)
 {
     bool is_last = c->last == c->model->n_layers - 1;
     if (is_last && good_runs >= 0 && atomic_fetch_add(&last_stage_runs, 1) >= good_runs) {
@@ -43,7 +43,7 @@ int __wrap_pp_chunk_forward(struct pp_chunk *c, struct pp_backend *be, int slot,
             sleep_ms(1);
         sleep_ms(30);
     }
-    return __real_pp_chunk_forward(c, be, slot, rows, x, y);
+    return __real_pp_chunk_forward(c, be, slot, pass, x, y);
 }
 
 static void run_and_break(int after, struct outcome *out)

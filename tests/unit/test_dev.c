@@ -29,7 +29,7 @@ static void cpu_agrees_with_plain_on_linear_layers(void **state)
         }
         float *dx = nans(bi), *dW = nans(oi), *db = nans(O);
         CHECK_OK(pp_backend_linear_backward_input(be, B, I, O, dy, W, NULL, dx));
-        struct pp_weight_part part = {B, dy, x};
+        struct pp_weight_part part = {.B = B, .dz = dy, .x = x};
         CHECK_OK(pp_backend_linear_backward_weight(be, 1, &part, I, O, 0, dW, db));
         CHECK_OK(pp_backend_linear_backward_weight(be, 1, &part, I, O, 1, dW, db));
         pp_free(dx);
@@ -180,7 +180,9 @@ static void plain_products_are_the_double_sums(void **state)
     float *x = noise("x", 12), *W = noise("w", 8), *dz = noise("dz", 6);
     float dx[12], dW[8], db[2];
     CHECK_OK(pp_backend_linear_backward_input(be, B, I, O, dz, W, NULL, dx));
-    struct pp_weight_part parts[] = {{2, dz, x}, {0, NULL, NULL}, {1, dz + 2 * O, x + 2 * I}};
+    struct pp_weight_part parts[] = {{.B = 2, .dz = dz, .x = x},
+                                     {.B = 0, .dz = NULL, .x = NULL},
+                                     {.B = 1, .dz = dz + 2 * O, .x = x + 2 * I}};
     CHECK_OK(pp_backend_linear_backward_weight(be, 3, parts, I, O, 0, dW, db));
     parts[0].B = B;
     CHECK_OK(pp_backend_linear_backward_weight(be, 1, parts, I, O, 1, dW, db));
@@ -241,7 +243,7 @@ static void compare_names_the_op_and_the_element_that_differ(void **state)
     struct pp_backend *be = NULL;
     CHECK_OK(pp_backend_open(&broken, 1, &be));
     float *x = noise("x", 4 * 7), *dz = noise("dz", 4 * 5), dW[35] = {0}, db[5] = {0};
-    struct pp_weight_part part = {4, dz, x};
+    struct pp_weight_part part = {.B = 4, .dz = dz, .x = x};
     CHECK_FAILS(pp_backend_linear_backward_weight(be, 1, &part, 7, 5, 1, dW, db), PP_ECHECK,
                 "compare: linear_backward_weight 5x7x4 beta 1: dW[1][2] is ");
     double sum;

@@ -44,7 +44,7 @@ static void make(struct products *p, int B, int I, int O, size_t shift)
 
 static void run(const struct cpu_gemm *g, struct products *p, bool packed, float beta)
 {
-    struct pp_weight_part part = {p->B, p->dz, p->x};
+    struct pp_weight_part part = {.B = p->B, .dz = p->dz, .x = p->x};
     if (packed)
         g->pack(p->O, p->I, p->W, p->packed);
     g->forward(p->B, p->I, p->O, p->x, p->W, packed ? p->packed : NULL, p->b, true, p->y);
@@ -157,7 +157,8 @@ static void own_weight_gradients_do_not_depend_on_how_rows_are_spread_over_parts
         int at = 0;
         for (int k = 0; k < PARTS; k++) { /* of 0 to 24 rows each */
             int rows = k == PARTS - 1 ? B - at : k * 7 % 25;
-            parts[k] = (struct pp_weight_part){rows, p.dz + (size_t)at * O, p.x + (size_t)at * I};
+            parts[k] = (struct pp_weight_part){
+                .B = rows, .dz = p.dz + (size_t)at * O, .x = p.x + (size_t)at * I};
             at += rows;
         }
         assert_true(at == B);
@@ -205,7 +206,9 @@ static void both_providers_agree_with_plain(void **state)
             int B = rows_of[w % COUNT(rows_of)], I = widths[w], O = widths[(w * 3 + 1) % 13];
             struct products p;
             make(&p, B, I, O, 0);
-            struct pp_weight_part parts[] = {{B, p.dz, p.x}, {0, NULL, NULL}, {B / 2, p.dz, p.x}};
+            struct pp_weight_part parts[] = {{.B = B, .dz = p.dz, .x = p.x},
+                                             {.B = 0, .dz = NULL, .x = NULL},
+                                             {.B = B / 2, .dz = p.dz, .x = p.x}};
             size_t copy = pp_backend_packed_floats(&be->choice, O, I);
             assert_true(copy <= ((size_t)O + 15) * I);
             if (copy > 0)

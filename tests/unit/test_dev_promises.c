@@ -98,7 +98,7 @@ static void no_rows_make_a_zero_gradient(void **state)
         CHECK_OK(
             pp_backend_linear_forward(be, 0, 3, 2, some, W, NULL, db, PP_ACT_GELU, some, some));
         CHECK_OK(pp_backend_linear_backward_input(be, 0, 3, 2, some, W, NULL, some));
-        struct pp_weight_part part = {0, some, some};
+        struct pp_weight_part part = {.B = 0, .dz = some, .x = some};
         CHECK_OK(pp_backend_linear_backward_weight(be, 1, &part, 3, 2, 0, dW, db));
         for (int i = 0; i < 6; i++)
             assert_float_equal(dW[i], 0, 0);
@@ -132,7 +132,7 @@ static void bits_do_not_depend_on_addresses(void **state)
             CHECK_OK(pp_backend_linear_forward(be, B, I, O, sx + o, sW + o, NULL, sb + o,
                                                PP_ACT_RELU, NULL, p));
             CHECK_OK(pp_backend_linear_backward_input(be, B, I, O, sdy + o, sW + o, NULL, p + bo));
-            struct pp_weight_part part = {B, sdy + o, sx + o};
+            struct pp_weight_part part = {.B = B, .dz = sdy + o, .x = sx + o};
             CHECK_OK(pp_backend_linear_backward_weight(be, 1, &part, I, O, 0, p + bo + bi,
                                                        p + bo + bi + oi));
             pp_free(sx);
@@ -333,7 +333,7 @@ static void ops_of_cpu_allocate_nothing(void **state)
     float x[12] = {0}, W[8] = {0}, b[2] = {0}, y[6], dW[8], db[2];
     uint64_t before = pp_alloc_count();
     CHECK_OK(pp_backend_linear_forward(be, 3, 4, 2, x, W, NULL, b, PP_ACT_RELU, NULL, y));
-    struct pp_weight_part part = {3, y, x};
+    struct pp_weight_part part = {.B = 3, .dz = y, .x = x};
     CHECK_OK(pp_backend_linear_backward_weight(be, 1, &part, 4, 2, 0, dW, db));
     CHECK_INT_EQ(pp_alloc_count(), before);
     pp_backend_close(&be);

@@ -90,9 +90,10 @@ static void tear_down(struct line *l)
 
 static void forward(struct line *l, int mb, int rows)
 {
+    const struct pp_pass pass = {.rows = rows, .training = true};
     for (int s = 0; s < l->n; s++) {
         CHECK_OK(
-            pp_chunk_forward(l->chunk[s], l->be, mb, rows, l->edge[s][mb], l->edge[s + 1][mb]));
+            pp_chunk_forward(l->chunk[s], l->be, mb, &pass, l->edge[s][mb], l->edge[s + 1][mb]));
     }
 }
 
@@ -391,7 +392,7 @@ static void a_chunk_is_bounded_by_layers_that_promise(void **state)
     static const uint8_t labels[ROWS] = {0};
     struct line l;
     set_up(&l, make_model(PP_ACT_RELU, sizes, COUNT(sizes)), "cpu", 1, first, PP_OPT_SGD);
-    struct pp_layer_ops silent = *l.m->layers[1].ops;
+    struct pp_node_op silent = *l.m->nodes[1].op;
     for (int i = 0; i < COUNT(inputs); i++) {
         for (int k = 0; k < ROWS * sizes[0]; k++)
             l.edge[0][0][k] = inputs[i];
@@ -405,7 +406,7 @@ static void a_chunk_is_bounded_by_layers_that_promise(void **state)
     pp_chunk_measure(l.chunk[0], true);
     CHECK_INT_EQ(pp_chunk_is_bounded(l.chunk[0], ROWS), true);
     silent.bound = NULL;
-    l.m->layers[1].ops = &silent;
+    l.m->nodes[1].op = &silent;
     CHECK_INT_EQ(pp_chunk_is_bounded(l.chunk[0], ROWS), false);
     tear_down(&l);
 }

@@ -14,19 +14,20 @@ static void parameters_are_named_and_shaped_as_pytorch_does(void **state)
     CHECK_INT_EQ(m->inputs, 784);
     CHECK_INT_EQ(m->classes, 10);
     CHECK_INT_EQ(m->n_floats, 785 * 128 + 129 * 10);
-    const struct pp_layer *l = &m->layers[0];
-    CHECK_STR_EQ(l->params[0].name, "layers.0.weight");
-    CHECK_INT_EQ(l->params[0].rows, 128);
-    CHECK_INT_EQ(l->params[0].cols, 784);
-    CHECK_STR_EQ(l->params[1].name, "layers.0.bias");
-    CHECK_INT_EQ(l->params[1].rows, 1);
-    CHECK_INT_EQ(l->params[1].cols, 128);
-    CHECK_INT_EQ(l->activation, PP_ACT_TANH);
-    CHECK_STR_EQ(m->layers[1].params[0].name, "layers.1.weight");
-    CHECK_INT_EQ(m->layers[1].activation, PP_ACT_NONE);
-    struct pp_layer_cost first, second;
-    l->ops->cost(l, &first);
-    m->layers[1].ops->cost(&m->layers[1], &second);
+    const struct pp_param *p = m->params;
+    CHECK_INT_EQ(m->n_params, 4);
+    CHECK_STR_EQ(p[0].name, "layers.0.weight");
+    CHECK_INT_EQ(p[0].n_dims, 2);
+    CHECK_INT_EQ(p[0].dims[0], 128);
+    CHECK_INT_EQ(p[0].dims[1], 784);
+    CHECK_STR_EQ(p[1].name, "layers.0.bias");
+    CHECK_INT_EQ(p[1].n_dims, 1);
+    CHECK_INT_EQ(p[1].dims[0], 128);
+    CHECK_INT_EQ(m->nodes[0].activation, PP_ACT_TANH);
+    CHECK_STR_EQ(m->layers[1].name, "layers.1");
+    CHECK_STR_EQ(p[2].name, "layers.1.weight");
+    CHECK_INT_EQ(m->nodes[1].activation, PP_ACT_NONE);
+    struct pp_layer_cost first = pp_layer_cost(m, 0), second = pp_layer_cost(m, 1);
     /* 3 * forward - 2 * d0 * d1: nobody needs the gradient of the images */
     assert_true(first.flops_f + first.flops_i + first.flops_w == 4.0 * 784 * 128);
     assert_true(second.flops_f + second.flops_i + second.flops_w == 6.0 * 128 * 10);
@@ -44,11 +45,12 @@ static void initial_bounds_are_kaiming_uniform(void **state)
     for (int i = 0; i < COUNT(cases); i++) {
         struct pp_model *m = make_model(cases[i].act, sizes, 3);
         double bound = cases[i].gain * sqrt(3.0 / 600);
-        assert_float_equal(m->layers[0].params[0].init_hi, (float)bound, 1e-7f);
-        assert_float_equal(m->layers[0].params[0].init_lo, -(float)bound, 1e-7f);
-        assert_float_equal(m->layers[1].params[0].init_hi, (float)sqrt(3.0 / 30), 1e-7f);
+        assert_float_equal(m->params[0].b, (float)bound, 1e-7f);
+        assert_float_equal(m->params[0].a, -(float)bound, 1e-7f);
+        assert_float_equal(m->params[2].b, (float)sqrt(3.0 / 30), 1e-7f);
         float *p = pp_alloc(m->layers[0].n_floats, sizeof(*p));
-        pp_layer_init(&m->layers[0], 3, p);
+        pp_param_init(&m->params[0], 3, p);
+        pp_param_init(&m->params[1], 3, p + 18000);
         double squares = 0, most = 0;
         for (int k = 0; k < 18000; k++) {
             squares += (double)p[k] * p[k];

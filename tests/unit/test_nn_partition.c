@@ -19,11 +19,11 @@ static struct pp_config *config(enum pp_assignment how)
     return cfg;
 }
 
-static double weigh(const struct pp_layer *l, enum pp_assignment how)
+static double weigh(const struct pp_model *m, int i, enum pp_assignment how)
 {
-    struct pp_layer_cost c;
-    l->ops->cost(l, &c);
-    return how == PP_ASSIGN_PARAMS ? (double)l->n_floats : c.flops_f + c.flops_i + c.flops_w;
+    struct pp_layer_cost c = pp_layer_cost(m, i);
+    return how == PP_ASSIGN_PARAMS ? (double)m->layers[i].n_floats
+                                   : c.flops_f + c.flops_i + c.flops_w;
 }
 
 /* Costs of the test at hand for PP_ASSIGN_TIME. */
@@ -31,7 +31,7 @@ static double costs[16];
 
 static double cost_of(const struct pp_model *m, enum pp_assignment how, int i)
 {
-    return how == PP_ASSIGN_TIME ? costs[i] : weigh(&m->layers[i], how);
+    return how == PP_ASSIGN_TIME ? costs[i] : weigh(m, i, how);
 }
 
 /* Largest piece and values over the cuts of one partition. */

@@ -265,7 +265,7 @@ int cuda_prepare_linear(struct pp_backend *be, const struct pp_linear_use *u)
 {
     static float somewhere[64] __attribute__((aligned(CUDA_OPERAND_ALIGN)));
     struct cuda *c = cuda_of(be);
-    struct pp_weight_part part = {u->B, somewhere, somewhere};
+    struct pp_weight_part part = {.B = u->B, .dz = somewhere, .x = somewhere};
     float *z = u->keeps_z ? somewhere : NULL;
     struct job jobs[4];
     int n = 0;

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The builder: arrays that grow call by call, and what is known only when all are there. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "nn.h"
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+#include "ppcli/rng.h"
+
+/* Room for one more behind the n of *array; NULL: no memory, and b knows. */
+static void *grow(struct builder *b, void *array, int n, size_t size)
+{
+    void **at = array;
+    /* in steps of 16: most models have hundreds */
+    void *p = n % 16 ? *at : pp_realloc(*at, (size_t)n + 16, size);
+    if (!p) {
+        b->rc = PP_ERESOURCE;
+        return NULL;
+    }
+    *at = p;
+    return memset((char *)p + (size_t)n * size, 0, size);
+}
+
+int refuse(struct builder *b, const char *format, ...)
+{
+    va_list args;
+    char text[PP_ERROR_TEXT_MAX];
+    if (b->rc == 0) {
+        va_start(args, format);
+        vsnprintf(text, sizeof(text), format, args);
+        va_end(args);
+        b->rc = pp_fail(PP_ECONFIG, "%s", text);
+    }
+    return 0;
+}
+
+void layer(struct builder *b, const char *format, ...)
+{
+    va_list args;
+    struct pp_model *m = b->m;
+    struct pp_layer *l = b->rc < 0 ? NULL : grow(b, &m->layers, m->n_layers, sizeof(*l));
+    if (!l)
+        return;
+    l->index = m->n_layers++;
+    l->first_node = m->n_nodes;
+    l->first_param = m->n_params;
+    va_start(args, format);
+    vsnprintf(l->name, sizeof(l->name), format, args);
+    va_end(args);
+}
+
+const struct pp_shape *shape_of(const struct builder *b, int value)
+{
+    pp_assert(value >= 0 && value < b->m->n_values);
+    return &b->m->values[value];
+}
+
+/* LAYER.NAME, or what there is of it. */
+static void full_name(const struct builder *b, const char *name, char *out, size_t bytes)
+{
+    const char *of = b->m->layers[b->m->n_layers - 1].name;
+    snprintf(out, bytes, "%s%s%s", of, name[0] ? "." : "", name);
+}
+
+struct pp_node *add_node(struct builder *b, const struct pp_node_op *op, const char *name, int x0,
+                         int x1, struct pp_shape out)
+{
+    struct pp_model *m = b->m;
+    struct pp_shape *value = b->rc < 0 ? NULL : grow(b, &m->values, m->n_values, sizeof(*value));
+    struct pp_node *n = value ? grow(b, &m->nodes, m->n_nodes, sizeof(*n)) : NULL;
+    if (!n)
+        return NULL;
+    pp_assert(m->n_layers > 0 && m->n_values == m->n_nodes + 1);
+    *value = out;
+    *n = (struct pp_node){.op = op,
+                          .layer = m->n_layers - 1,
+                          .x = {x0, x1},
+                          .n_x = x1 < 0 ? 1 : 2,
+                          .y = m->n_values++,
+                          .in = *shape_of(b, x0),
+                          .out = out,
+                          .first_param = m->n_params,
+                          .positions = 1};
+    m->n_nodes++;
+    full_name(b, name, b->name, sizeof(b->name));
+    n->key = pp_rng_stream(b->name, 0);
+    return n;
+}
+
+size_t pp_param_floats(const struct pp_param *p)
+{
+    size_t n = 1;
+    for (int i = 0; i < p->n_dims; i++)
+        n *= (size_t)p->dims[i];
+    return n;
+}
+
+struct pp_param *add_param(struct builder *b, const char *suffix, enum pp_param_kind kind,
+                           int n_dims, const int *dims)
+{
+    struct pp_model *m = b->m;
+    struct pp_param *p = b->rc < 0 ? NULL : grow(b, &m->params, m->n_params, sizeof(*p));
+    if (!p)
+        return NULL;
+    p->kind = kind;
+    p->n_dims = n_dims;
+    memcpy(p->dims, dims, (size_t)n_dims * sizeof(*dims));
+    int length = snprintf(p->name, sizeof(p->name), "%s.%s", b->name, suffix);
+    pp_assert(length > 0 && (size_t)length < sizeof(p->name));
+    m->n_params++;
+    struct pp_node *n = &m->nodes[m->n_nodes - 1];
+    n->n_params++;
+    n->n_floats += pp_param_floats(p);
+    return p;
+}
+
+/* Whether something before the value has parameters, so that its gradient is asked for. */
+static bool learns(const struct pp_model *m, int value)
+{
+    if (value == 0)
+        return false;
+    const struct pp_node *n = &m->nodes[value - 1];
+    return n->n_params > 0 || n->wants_dx[0] || n->wants_dx[1];
+}
+
+static int readers(const struct pp_model *m, int value)
+{
+    int n = 0;
+    for (int i = value; i < m->n_nodes; i++) /* nodes behind it */
+        n += (m->nodes[i].x[0] == value) + (m->nodes[i].n_x > 1 && m->nodes[i].x[1] == value);
+    return n;
+}
+
+static int finish_layer(struct pp_model *m, struct pp_layer *l)
+{
+    int end = l->index + 1 < m->n_layers ? l[1].first_node : m->n_nodes;
+    pp_assert(l->first_node < end); /* no empty layers */
+    l->last_node = end - 1;
+    l->x = l->first_node; /* the value that the node before gives */
+    l->y = end;
+    l->in = (int)pp_shape_floats(&m->values[l->x]);
+    l->out = (int)pp_shape_floats(&m->values[l->y]);
+    for (int i = l->first_node; i < end; i++) {
+        const struct pp_node *n = &m->nodes[i];
+        for (int k = 0; k < n->n_x; k++)
+            pp_assert(n->x[k] >= l->x); /* one value in */
+        l->n_params += n->n_params;
+        PP_TRY(pp_size_add(l->n_floats, n->n_floats, &l->n_floats));
+    }
+    return pp_size_add(m->n_floats, l->n_floats, &m->n_floats);
+}
+
+int build_finish(struct builder *b, int y)
+{
+    struct pp_model *m = b->m;
+    if (b->rc < 0)
+        return b->rc;
+    pp_assert(y == m->n_nodes && m->n_layers > 0); /* the last value */
+    for (int i = 0; i < m->n_nodes; i++) {
+        struct pp_node *n = &m->nodes[i];
+        for (int k = 0; k < n->n_x; k++) {
+            n->wants_dx[k] = learns(m, n->x[k]);
+            n->shared[k] = readers(m, n->x[k]) > 1;
+        }
+    }
+    pp_assert(!(m->nodes[m->n_nodes - 1].reads & PP_READS_Y_IN_I));
+    for (int i = 0; i < m->n_layers; i++)
+        PP_TRY(finish_layer(m, &m->layers[i]));
+    m->inputs = m->layers[0].in;
+    m->classes = m->layers[m->n_layers - 1].out;
+    return 0;
+}
+
+int build_begin(struct builder *b, struct pp_shape input)
+{
+    struct pp_shape *value = grow(b, &b->m->values, 0, sizeof(*value));
+    if (!value)
+        return b->rc;
+    *value = input;
+    b->m->n_values = 1;
+    return 0;
+}

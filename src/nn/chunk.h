@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the two files of chunks share: chunk_memory.c says where things lie, chunk.c computes. */
+#ifndef PPCLI_NN_CHUNK_H
+#define PPCLI_NN_CHUNK_H
+
+#include "ppcli/model.h"
+
+/* A micro-batch between its F and its W. Pointers to the caller's memory and into the slot. */
+struct pp_chunk_state {
+    float *base;    /* in the arena */
+    const float *x; /* the caller's, as y and dy */
+    float *y, *dy;
+    struct pp_pass pass;
+};
+
+#define NO_PLACE SIZE_MAX
+
+/* A value, or its gradient: in a slot or in the scratch of the pass, so many floats from its start.
+ * Of the chunk's last node: the caller's, neither. */
+struct chunk_at {
+    size_t slot, scratch; /* NO_PLACE: not there */
+};
+
+/* Where a node's things lie, in floats. */
+struct pp_chunk_place {
+    size_t params;              /* in params and grads */
+    size_t packed;              /* in packed; NO_PLACE: the backend wants nothing */
+    struct chunk_at y, dy;      /* y: state slot; dy: grad slot */
+    size_t keep, grad_keep;     /* in the state slot and the grad slot; NO_PLACE: none */
+    size_t work[3];             /* scratch during F, I and W; NO_PLACE: none */
+    bool later[PP_NODE_INPUTS]; /* a node behind it in the chunk reads that input too */
+};
+
+/* Numbers the places of all nodes; how many floats each kind of slot, packed and scratch need. */
+struct chunk_sizes {
+    size_t state, grad, packed, scratch;
+};
+
+int chunk_place(struct pp_chunk *c, const struct pp_chunk_spec *spec, struct chunk_sizes *out);
+
+/* Whether anybody asks for the gradient of the node's value. */
+bool chunk_learns(const struct pp_node *n);
+
+/* Node k of the chunk. */
+const struct pp_node *chunk_node(const struct pp_chunk *c, int k);
+
+#endif

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where a chunk's things lie. What a pass leaves for later ones lies at fixed places:
+ *
+ *   a state slot (F to W)  values that some node reads again in I or W, and what nodes keep
+ *   a grad slot (I to W)   gradients that some node reads again in W, and what nodes keep
+ *   scratch                values and gradients of one pass only, and what nodes need while they
+ *                          compute; what is not needed at the same time shares its place
+ *
+ * The chunk's first and last value and their gradients are the caller's.
+ */
+#include "chunk.h"
+
+#include <string.h>
+
+#include "ppcli/err.h"
+
+/* Rows start wherever they start, but every array starts on a PP_ALIGN boundary. */
+static size_t aligned(size_t floats)
+{
+    size_t unit = PP_ALIGN / sizeof(float);
+    return (floats + unit - 1) / unit * unit;
+}
+
+/*
+ * The same layer's arrays of several slots are read together, by a weight gradient of several
+ * micro-batches. When slots are a multiple of 16 KiB apart, as those of widths that are powers of
+ * two, these arrays fall into a few sets of the cache and push each other out: 16 layers of 512, 32
+ * micro-batches of 8 rows, 39 Gflop/s; with slots moved on by 33 lines 111.
+ */
+static size_t spread(size_t floats)
+{
+    const size_t around = 16384 / sizeof(float), apart = (size_t)33 * PP_ALIGN / sizeof(float);
+    size_t off = floats % around;
+    if (floats < 4 * around || (off >= apart && off <= around - apart))
+        return floats;
+    return floats + (off < apart ? apart - off : around - off + apart);
+}
+
+const struct pp_node *chunk_node(const struct pp_chunk *c, int k)
+{
+    return &c->model->nodes[c->first_node + k];
+}
+
+static struct pp_words words_of(const struct pp_node *n, const struct pp_chunk_spec *spec)
+{
+    struct pp_words w = {0};
+    if (n->op->words)
+        n->op->words(n, spec->backend, spec->max_rows, &w);
+    return w;
+}
+
+size_t pp_chunk_packed_bytes(const struct pp_model *m, const struct pp_chunk_spec *spec)
+{
+    size_t floats = 0;
+    for (int i = m->layers[spec->first].first_node; i <= m->layers[spec->last].last_node; i++)
+        floats += aligned(words_of(&m->nodes[i], spec).packed);
+    return floats * sizeof(float);
+}
+
+/* The next `floats` behind *at; NO_PLACE for none. */
+static size_t take(size_t *at, size_t floats)
+{
+    size_t here = *at;
+    if (floats == 0)
+        return NO_PLACE;
+    *at += aligned(floats);
+    return here;
+}
+
+/* ---- scratch */
+
+/* Memory from step `from` to step `to` of a pass. */
+struct piece {
+    int from, to;
+    size_t at, floats;
+};
+
+struct scratch {
+    struct piece *pieces;
+    int n;
+    size_t most;
+};
+
+/* The lowest place that is free all that time. */
+static size_t fit(struct scratch *s, int from, int to, size_t floats)
+{
+    if (floats == 0)
+        return NO_PLACE;
+    struct piece p = {from, to, 0, aligned(floats)};
+    for (int i = 0; i < s->n; i++) {
+        const struct piece *q = &s->pieces[i];
+        bool meet = q->from <= to && from <= q->to;
+        if (meet && q->at < p.at + p.floats && p.at < q->at + q->floats) {
+            p.at = q->at + q->floats;
+            i = -1; /* again: it may now meet one that was passed */
+        }
+    }
+    s->pieces[s->n++] = p;
+    s->most = p.at + p.floats > s->most ? p.at + p.floats : s->most;
+    return p.at;
+}
+
+/* Who reads the value of node k within the chunk: the last of them, -1: none; what for. */
+static int last_reader(const struct pp_chunk *c, int k, unsigned *reads)
+{
+    int last = -1, value = chunk_node(c, k)->y;
+    for (int i = k + 1; i < c->n_nodes; i++) {
+        const struct pp_node *n = chunk_node(c, i);
+        for (int j = 0; j < n->n_x; j++) {
+            if (n->x[j] == value) {
+                last = i;
+                *reads |= n->reads & (PP_READS_X_IN_I | PP_READS_X_IN_W);
+            }
+        }
+    }
+    return last;
+}
+
+static bool read_later(const struct pp_chunk *c, int k, int value)
+{
+    for (int i = k + 1; i < c->n_nodes; i++) {
+        const struct pp_node *n = chunk_node(c, i);
+        if (n->x[0] == value || (n->n_x > 1 && n->x[1] == value))
+            return true;
+    }
+    return false;
+}
+
+bool chunk_learns(const struct pp_node *n)
+{
+    return n->n_params > 0 || n->wants_dx[0] || n->wants_dx[1];
+}
+
+/* The value and the gradient of node k, which is not the last. */
+static void place_values(struct pp_chunk *c, int k, size_t rows, struct chunk_sizes *z,
+                         struct scratch *f, struct scratch *i)
+{
+    const struct pp_node *n = chunk_node(c, k);
+    struct pp_chunk_place *p = &c->places[k];
+    unsigned reads = n->reads & PP_READS_Y_IN_I;
+    size_t floats = rows * pp_shape_floats(&n->out);
+    int last = last_reader(c, k, &reads), end = c->n_nodes - 1;
+    pp_assert(last > k); /* no value is made for nothing */
+    if (reads)
+        p->y.slot = take(&z->state, floats);
+    else
+        p->y.scratch = fit(f, k, last, floats);
+    if (!chunk_learns(n))
+        return;
+    if (n->reads & PP_READS_DY_IN_W)
+        p->dy.slot = take(&z->grad, floats);
+    else
+        p->dy.scratch = fit(i, end - last, end - k, floats);
+}
+
+int chunk_place(struct pp_chunk *c, const struct pp_chunk_spec *spec, struct chunk_sizes *out)
+{
+    struct chunk_sizes z = {0};
+    int n = c->n_nodes;
+    struct piece *pieces = pp_alloc(4 * (size_t)n, sizeof(*pieces));
+    if (!pieces)
+        return PP_ERESOURCE;
+    struct scratch f = {.pieces = pieces}, i = {.pieces = pieces + 2 * (size_t)n};
+    c->n_floats = 0;
+    for (int k = 0; k < n; k++) {
+        const struct pp_node *node = chunk_node(c, k);
+        struct pp_words w = words_of(node, spec);
+        struct pp_chunk_place *p = &c->places[k];
+        *p = (struct pp_chunk_place){.params = c->n_floats,
+                                     .packed = take(&z.packed, w.packed),
+                                     .y = {NO_PLACE, NO_PLACE},
+                                     .dy = {NO_PLACE, NO_PLACE}};
+        c->n_floats += node->n_floats;
+        if (k < n - 1)
+            place_values(c, k, (size_t)c->max_rows, &z, &f, &i);
+        p->keep = take(&z.state, w.keep);
+        p->grad_keep = take(&z.grad, w.grad_keep);
+        p->work[0] = fit(&f, k, k, w.scratch);
+        p->work[1] = fit(&i, n - 1 - k, n - 1 - k, w.scratch);
+        p->work[2] = w.scratch > 0 ? 0 : NO_PLACE;
+        for (int j = 0; j < node->n_x; j++)
+            p->later[j] = read_later(c, k, node->x[j]);
+    }
+    pp_free(pieces);
+    z.scratch = c->grad_slots > 0 && i.most > f.most ? i.most : f.most;
+    z.state = spread(z.state);
+    z.grad = spread(z.grad);
+    *out = z;
+    return 0;
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The linear op with its activation: y[rows][out] = act(x[rows][in] * W[out][in]^T + b[out]).
+ * One op rather than two, because every fast library offers the pair as one.
+ */
+#include <math.h>
+
+#include "../nn.h"
+#include "ppcli/err.h"
+
+static int width(const struct pp_shape *s)
+{
+    return s->n == 2 ? s->dims[1] : (int)pp_shape_floats(s);
+}
+
+static int in(const struct pp_node *n)
+{
+    return width(&n->in);
+}
+
+static int out(const struct pp_node *n)
+{
+    return width(&n->out);
+}
+
+/* The weight lies first in the node's parameters, the bias here. */
+static size_t bias_at(const struct pp_node *n)
+{
+    return (size_t)out(n) * (size_t)in(n);
+}
+
+static bool saves_z(const struct pp_node *n)
+{
+    return pp_activation_facts(n->activation)->saves_z;
+}
+
+static void words(const struct pp_node *n, const struct pp_backend_choice *choice, int rows,
+                  struct pp_words *words)
+{
+    size_t all = (size_t)rows * (size_t)n->positions;
+    words->keep = saves_z(n) ? all * (size_t)out(n) : 0;
+    words->scratch = n->shared[0] ? all * (size_t)in(n) : 0;
+    words->packed = choice ? pp_backend_packed_floats(choice, out(n), in(n)) : 0;
+}
+
+/* Products only: they are all but a few percent. */
+static void cost(const struct pp_node *n, struct pp_layer_cost *c)
+{
+    double product = 2.0 * n->positions * in(n)*out(n);
+    c->flops_f = product;
+    c->flops_i = n->wants_dx[0] ? product : 0;
+    c->flops_w = product;
+}
+
+static int pack(const struct pp_node *n, struct pp_backend *be, const float *params, float *packed)
+{
+    return pp_backend_pack_weights(be, out(n), in(n), params, packed);
+}
+
+static int prepare(const struct pp_node *n, struct pp_backend *be, int rows, const float *params,
+                   const float *packed, float *grads)
+{
+    struct pp_linear_use use = {.B = rows * n->positions,
+                                .I = in(n),
+                                .O = out(n),
+                                .act = n->activation,
+                                .keeps_z = saves_z(n),
+                                .dx = grads && n->wants_dx[0],
+                                .W = params,
+                                .packed = packed,
+                                .b = params + bias_at(n),
+                                .dW = grads,
+                                .db = grads ? grads + bias_at(n) : NULL};
+    return pp_backend_prepare_linear(be, &use);
+}
+
+static int forward(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
+{
+    return pp_backend_linear_forward(be, at->pass->rows * n->positions, in(n), out(n), at->x[0],
+                                     at->params, at->packed, at->params + bias_at(n), n->activation,
+                                     at->keep, at->y);
+}
+
+static int backward_input(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
+{
+    int rows = at->pass->rows * n->positions;
+    if (n->activation != PP_ACT_NONE) {
+        PP_TRY(pp_backend_activation_backward(be, (size_t)rows * (size_t)out(n), n->activation,
+                                              saves_z(n) ? at->keep : at->y, at->dy));
+    }
+    if (!at->dx[0])
+        return 0;
+    float *dx = at->add[0] ? at->scratch : at->dx[0];
+    PP_TRY(pp_backend_linear_backward_input(be, rows, in(n), out(n), at->dy, at->params, at->packed,
+                                            dx));
+    return at->add[0] ? pp_backend_add(be, (size_t)rows * (size_t)in(n), dx, at->dx[0]) : 0;
+}
+
+static int backward_weight(const struct pp_node *n, struct pp_backend *be, int n_parts,
+                           const struct pp_weight_part *parts, float beta, float *scratch,
+                           float *grads)
+{
+    return pp_backend_linear_backward_weight(be, n_parts, parts, in(n), out(n), beta, grads,
+                                             grads + bias_at(n));
+}
+
+/* A gradient is a sum over rows of x * dz, that of a bias one of dz. Twice over, for the roundings
+ * on the way, of which there are at most as many as rows. */
+static double bound(const struct pp_node *n, int rows, float x, float dz)
+{
+    return 2.0 * rows * n->positions * fmax((double)x, 1.0) * (double)dz;
+}
+
+const struct pp_node_op op_linear = {
+    .name = "linear",
+    .words = words,
+    .cost = cost,
+    .bound = bound,
+    .pack = pack,
+    .prepare = prepare,
+    .forward = forward,
+    .backward_input = backward_input,
+    .backward_weight = backward_weight,
+};
+
+int linear(struct builder *b, const char *name, int x, int out_width, enum pp_activation act)
+{
+    const struct pp_shape from = *shape_of(b, x);
+    struct pp_shape to = pp_shape_flat(out_width);
+    if (from.n == 2)
+        to = (struct pp_shape){2, {from.dims[0], out_width, 1}};
+    struct pp_node *n = add_node(b, &op_linear, name, x, -1, to);
+    if (!n)
+        return 0;
+    n->activation = act;
+    n->positions = from.n == 2 ? from.dims[0] : 1;
+    n->reads = PP_READS_X_IN_W | PP_READS_DY_IN_W;
+    if (act != PP_ACT_NONE && !saves_z(n))
+        n->reads |= PP_READS_Y_IN_I;
+    int y = n->y, shape[2] = {out_width, width(&from)};
+    struct pp_param *w = add_param(b, "weight", PP_PARAM_DECAYED, 2, shape);
+    if (w) {
+        init_weight(b, w, shape[1], act);
+        if (from.n == 3 && from.dims[0] * from.dims[1] > 1)
+            w->columns = from;
+    }
+    add_param(b, "bias", PP_PARAM_PLAIN, 1, shape);
+    return y;
+}
