@@ -182,3 +182,50 @@ int build_begin(struct builder *b, struct pp_shape input)
     b->m->n_values = 1;
     return 0;
 }
+
+/* One direction: what comes out of n pixels, and the padding before the first. */
+static int slide(const struct window *w, int n, int *pad)
+{
+    int out = (n + 2 * w->pad - w->kernel) / w->stride + 1;
+    *pad = w->pad;
+    if (w->pad == PAD_SAME) { /* as TensorFlow: what is uneven goes behind */
+        out = (n + w->stride - 1) / w->stride;
+        int all = (out - 1) * w->stride + w->kernel - n;
+        *pad = all > 0 ? all / 2 : 0;
+    } else if (n + 2 * w->pad < w->kernel) {
+        out = 0;
+    }
+    return out;
+}
+
+bool window_over(struct builder *b, const char *what, const struct window *w, int x, int channels,
+                 struct pp_conv *out)
+{
+    const struct pp_shape s = *shape_of(b, x);
+    char text[48];
+    pp_shape_text(&s, text, sizeof(text));
+    if (s.n != 3)
+        refuse(b, "%s needs an image, but gets %s", what, text);
+    if (b->rc < 0)
+        return false;
+    *out = (struct pp_conv){.H = s.dims[0],
+                            .W = s.dims[1],
+                            .C = s.dims[2],
+                            .O = channels > 0 ? channels : s.dims[2],
+                            .kh = w->kernel,
+                            .kw = w->kernel,
+                            .stride = w->stride,
+                            .groups = w->groups};
+    out->OH = slide(w, out->H, &out->pad_top);
+    out->OW = slide(w, out->W, &out->pad_left);
+    if (out->OH < 1 || out->OW < 1) {
+        refuse(b,
+               "%s reduces an image of %s to nothing: its window is %d x %d; use larger images "
+               "(data.resize), smaller windows or less stride",
+               what, text, w->kernel, w->kernel);
+    } else if (out->C % out->groups || out->O % out->groups) {
+        refuse(b, "%s: %d groups divide neither or only one of %d and %d channels", what,
+               out->groups, out->C, out->O);
+    }
+    return b->rc == 0;
+}

@@ -17,6 +17,7 @@
 struct builder {
     struct pp_model *m; /* half built */
     const struct pp_config *cfg;
+    int classes;                  /* that the data or the config want; 0: not known */
     int rc;                       /* of the first failure */
     char name[PP_PARAM_NAME_MAX]; /* of the node that was added last */
 };
@@ -51,7 +52,40 @@ int build_finish(struct builder *b, int y);
 /* Floats of x (of an image all of them; else its channels) to `out` channels. */
 int linear(struct builder *b, const char *name, int x, int out, enum pp_activation act);
 
+/* A square window that slides over an image. */
+struct window {
+    int kernel, stride;
+    int pad; /* zeros around the image, or PAD_SAME: as many as give ceil(pixels / stride) */
+    int groups;
+};
+#define PAD_SAME (-1)
+
+/* torch.nn.Conv2d: parameters weight [channels][kernel][kernel][in / groups], bias. */
+int conv2d(struct builder *b, const char *name, int x, int channels, const struct window *w,
+           bool bias, bool relu);
+
+/* torch.nn.BatchNorm2d: weight, bias; buffers running_mean, running_var, num_batches_tracked [1].
+ * residual: a value added after it, -1: none; relu: then. Of a text or a flat value each channel
+ * is over all rows. */
+int batch_norm(struct builder *b, const char *name, int x, int residual, float eps, float momentum,
+               bool relu);
+int group_norm(struct builder *b, const char *name, int x, int residual, int groups, float eps,
+               bool relu);
+int layer_norm(struct builder *b, const char *name, int x, float eps);
+
+int max_pool(struct builder *b, const char *name, int x, const struct window *w);
+int avg_pool(struct builder *b, const char *name, int x, const struct window *w);
+int global_avg_pool(struct builder *b, const char *name, int x); /* C, flat */
+
+int activate(struct builder *b, const char *name, int x, enum pp_activation act);
+int add(struct builder *b, const char *name, int x, int other, bool relu);
+int dropout(struct builder *b, const char *name, int x, float p);
+
 /* ---- for ops */
+
+/* The window over value x, for `what` in messages; channels 0: as many as x has. False: refused. */
+bool window_over(struct builder *b, const char *what, const struct window *w, int x, int channels,
+                 struct pp_conv *out);
 
 /* A new node with its op, name, inputs (x1 < 0: one), output shape; NULL: something failed. What it
  * points at moves with the next node. */
