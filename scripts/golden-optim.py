@@ -6,7 +6,7 @@ usage: scripts/golden-optim.py > tests/golden/optim.txt
 
     gradients N STEPS          then STEPS lines of N values
     start N                    then one line of N values
-    KIND lr momentum beta1 beta2 eps weight_decay
+    KIND lr momentum beta1 beta2 eps weight_decay        nesterov: SGD with nesterov=True
                                then STEPS lines: the parameters after each step
 """
 import torch
@@ -30,6 +30,7 @@ CASES = [
     ("sgd", 0.05, 0.0, 0.9, 0.999, 1e-8, 0.01),
     ("momentum", 0.02, 0.9, 0.9, 0.999, 1e-8, 0.0),
     ("momentum", 0.02, 0.9, 0.9, 0.999, 1e-8, 0.01),
+    ("nesterov", 0.02, 0.9, 0.9, 0.999, 1e-8, 0.01),
     ("adam", 1e-3, 0.9, 0.9, 0.999, 1e-8, 0.0),
     ("adam", 0.01, 0.9, 0.8, 0.95, 1e-6, 0.1),
     ("adamw", 1e-3, 0.9, 0.9, 0.999, 1e-8, 0.01),
@@ -40,8 +41,9 @@ CASES = [
 def make(kind, p, lr, momentum, beta1, beta2, eps, wd):
     if kind == "sgd":
         return torch.optim.SGD([p], lr=lr, weight_decay=wd)
-    if kind == "momentum":
-        return torch.optim.SGD([p], lr=lr, momentum=momentum, weight_decay=wd)
+    if kind in ("momentum", "nesterov"):
+        return torch.optim.SGD([p], lr=lr, momentum=momentum, weight_decay=wd,
+                               nesterov=kind == "nesterov")
     cls = torch.optim.Adam if kind == "adam" else torch.optim.AdamW
     return cls([p], lr=lr, betas=(beta1, beta2), eps=eps, weight_decay=wd)
 

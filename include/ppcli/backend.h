@@ -69,6 +69,7 @@ struct pp_optimizer_args {
     int64_t step;       /* 1, 2, ...: bias correction */
     bool skip;          /* nothing is changed */
     int64_t t;          /* the run's step that judge shall name */
+    bool nesterov;      /* momentum: p -= lr*(g + momentum*v) */
 };
 
 /* What became of a step; in memory of the device, written by judge. */

@@ -149,6 +149,7 @@ struct pp_config {
         int batch_size;    /* samples per optimizer step, over all replicas */
         enum pp_optimizer_kind optimizer;
         double lr, momentum, beta1, beta2, eps, weight_decay;
+        bool nesterov; /* momentum looks one step ahead */
         enum pp_lr_schedule lr_schedule;
         enum pp_lr_by lr_by;             /* what milestones count, and when lr changes */
         int64_t lr_steps;                /* over which lr falls; 0: the whole run */

@@ -257,8 +257,10 @@ static void note_idle_keys(struct pp_config *cfg)
     enum pp_optimizer_kind k = cfg->train.optimizer;
     if (!good(cfg, keys))
         return;
-    if (k != PP_OPT_MOMENTUM)
+    if (k != PP_OPT_MOMENTUM) {
         note_idle_optimizer(cfg, "train.momentum", "momentum");
+        note_idle_optimizer(cfg, "train.nesterov", "momentum");
+    }
     if (k != PP_OPT_ADAM && k != PP_OPT_ADAMW) {
         note_idle_optimizer(cfg, "train.beta1", "adam and adamw");
         note_idle_optimizer(cfg, "train.beta2", "adam and adamw");

@@ -132,6 +132,8 @@ static const struct conf_option table[] = {
      .help = "learning rate (after warm-up, before lr_schedule lowers it)"},
     {KEY(train, momentum, CONF_FLOAT), .def = "0.9", .max = 1, .below = true, .numbers = true,
      .help = "momentum of optimizer = momentum"},
+    {KEY(train, nesterov, CONF_BOOL), .def = "false", .numbers = true,
+     .help = "Nesterov's form of optimizer = momentum, as PyTorch's SGD(nesterov=True)"},
     {KEY(train, beta1, CONF_FLOAT), .def = "0.9", .max = 1, .below = true, .numbers = true,
      .help = "decay of the first moment (adam, adamw)"},
     {KEY(train, beta2, CONF_FLOAT), .def = "0.999", .max = 1, .below = true, .numbers = true,

@@ -49,5 +49,6 @@ struct pp_optimizer_args pp_optimizer_args_of(const struct pp_config *cfg, doubl
         .weight_decay = (float)cfg->train.weight_decay,
         .grad_scale = 1.0f,
         .step = number,
+        .nesterov = cfg->train.nesterov,
     };
 }

@@ -184,9 +184,10 @@ static void upload_args(struct pp_backend *be, struct pp_optimizer_args *there,
 
 /* Steps on the device, over the buffer at once and in two unequal parts, and plain ones. */
 static void check_optimizer(struct pp_backend *be, struct pp_backend *plain, size_t n,
-                            enum pp_optimizer_kind kind)
+                            enum pp_optimizer_kind kind, bool nesterov)
 {
     struct pp_optimizer_args args = {.kind = kind,
+                                     .nesterov = nesterov,
                                      .lr = 0.01f,
                                      .momentum = 0.9f,
                                      .beta1 = 0.9f,
@@ -246,7 +247,8 @@ static void optimizers_step_as_the_plain_ones_do_however_the_buffer_is_split(voi
     const size_t sizes[] = {1, 8, 1000, 4099};
     for (int s = 0; s < COUNT(sizes); s++)
         for (int kind = PP_OPT_SGD; kind <= PP_OPT_ADAMW; kind++)
-            check_optimizer(be, plain, sizes[s], kind);
+            for (int nesterov = 0; nesterov <= (kind == PP_OPT_MOMENTUM); nesterov++)
+                check_optimizer(be, plain, sizes[s], kind, nesterov);
     pp_backend_close(&be);
     pp_backend_close(&plain);
 }

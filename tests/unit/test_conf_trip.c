@@ -101,6 +101,7 @@ static void print_random_config(FILE *f)
     MAYBE("optimizer = %s\n", one_of(optimizers));
     MAYBE("lr = %.*g\n", 1 + below(17), random_fraction());
     MAYBE("momentum = %.17g\n", random_fraction());
+    MAYBE("nesterov = %s\n", below(2) ? "true" : "off");
     MAYBE("beta1 = %.17g\n", random_fraction());
     MAYBE("beta2 = %.17g\n", random_fraction());
     MAYBE("eps = %.17g\n", random_fraction());

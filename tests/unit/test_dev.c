@@ -86,6 +86,7 @@ static void cpu_agrees_with_plain_on_flat_buffers(void **state)
         assert_true(most > 0);
         for (int k = 0; k < COUNT(kinds); k++) {
             struct pp_optimizer_args args = {.kind = kinds[k],
+                                             .nesterov = s % 2 == 0,
                                              .lr = 0.01f,
                                              .momentum = 0.9f,
                                              .beta1 = 0.9f,

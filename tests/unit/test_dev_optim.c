@@ -65,7 +65,9 @@ static void compare_all(const char *backend)
     int cases = 0;
     double worst = 0;
     while (fscanf(f, "%31s", word) == 1) {
-        struct pp_optimizer_args a = {.kind = kind_of(word), .grad_scale = 1};
+        bool nesterov = !strcmp(word, "nesterov");
+        struct pp_optimizer_args a = {
+            .kind = kind_of(nesterov ? "momentum" : word), .grad_scale = 1, .nesterov = nesterov};
         float *to[] = {&a.lr, &a.momentum, &a.beta1, &a.beta2, &a.eps, &a.weight_decay};
         for (int i = 0; i < 6; i++) {
             assert_int_equal(fscanf(f, "%31s", word), 1);
@@ -88,7 +90,7 @@ static void compare_all(const char *backend)
         cases++;
     }
     fclose(f);
-    CHECK_INT_EQ(cases, 8);
+    CHECK_INT_EQ(cases, 9);
     print_message("# %s: largest difference %.2g\n", backend, worst);
     pp_backend_close(&be);
 }
@@ -115,8 +117,9 @@ static void any_split_of_the_buffer_gives_the_same_bits(void **state)
         CHECK_OK(pp_backend_resolve(backends[b], &ops));
         CHECK_OK(pp_backend_open(ops, 1, &be));
         for (int kind = PP_OPT_SGD; kind <= PP_OPT_ADAMW; kind++) {
-            struct pp_optimizer_args a = {kind,  0.01f, 0.9f, 0.9f,  0.999f, 1e-8f,
-                                          0.01f, 0.5f,  1,    false, 0};
+            struct pp_optimizer_args a = {kind,   0.01f, 0.9f,  0.9f,
+                                          0.999f, 1e-8f, 0.01f, 0.5f,
+                                          1,      false, 0,     kind == PP_OPT_MOMENTUM};
             static float g[LEN], p[2][LEN], m[2][LEN], v[2][LEN];
             memset(m, 0, sizeof(m));
             memset(v, 0, sizeof(v));

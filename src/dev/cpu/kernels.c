@@ -191,6 +191,7 @@ static void optimizer_step(size_t n, const struct pp_optimizer_args *a, const fl
                            float *restrict m, float *restrict v, float *restrict p)
 {
     float lr = a->lr, decay = a->weight_decay, scale = a->grad_scale, momentum = a->momentum;
+    bool nesterov = a->nesterov;
     switch (a->kind) {
     case PP_OPT_SGD:
         for (size_t i = 0; i < n; i++)
@@ -198,8 +199,9 @@ static void optimizer_step(size_t n, const struct pp_optimizer_args *a, const fl
         break;
     case PP_OPT_MOMENTUM:
         for (size_t i = 0; i < n; i++) {
-            m[i] = momentum * m[i] + (scale * g[i] + decay * p[i]);
-            p[i] -= lr * m[i];
+            float gi = scale * g[i] + decay * p[i];
+            m[i] = momentum * m[i] + gi;
+            p[i] -= lr * (nesterov ? gi + momentum * m[i] : m[i]);
         }
         break;
     case PP_OPT_ADAM:

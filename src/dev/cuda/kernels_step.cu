@@ -89,13 +89,14 @@ struct step {
     float c1, c2;     /* 1 - beta */
     float rate, root; /* lr / bias correction of m; 1 / sqrt(bias correction of v) */
     float keep;       /* of p, adamw's decay */
-    bool skip;
+    bool nesterov, skip;
 };
 
 static __device__ struct step step_of(const struct pp_optimizer_args *a)
 {
     struct step s;
     s.skip = a->skip;
+    s.nesterov = a->nesterov;
     s.kind = (int)a->kind;
     s.lr = a->lr;
     s.momentum = a->momentum;
@@ -123,7 +124,7 @@ static __device__ void update(const struct step *s, float g, float *m, float *v,
         break;
     case PP_OPT_MOMENTUM:
         *m = s->momentum * *m + gi;
-        *p -= s->lr * *m;
+        *p -= s->lr * (s->nesterov ? gi + s->momentum * *m : *m);
         break;
     default: /* adam, adamw */
         *m = s->beta1 * *m + s->c1 * gi;

@@ -241,7 +241,7 @@ static int largest(struct pp_backend *be, size_t n, const float *x, float *io)
     return 0;
 }
 
-/* As torch.optim.SGD, Adam and AdamW do it, without amsgrad, dampening and nesterov. */
+/* As torch.optim.SGD, Adam and AdamW do it, without amsgrad and dampening. */
 static int optimizer_step(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
                           const float *g, float *m, float *v, float *p)
 {
@@ -264,7 +264,7 @@ static int optimizer_step(struct pp_backend *be, size_t n, const struct pp_optim
             break;
         case PP_OPT_MOMENTUM:
             m[i] = (float)(a->momentum * (double)m[i] + gi);
-            p[i] = (float)(pi - lr * m[i]);
+            p[i] = (float)(pi - lr * (a->nesterov ? gi + a->momentum * (double)m[i] : m[i]));
             break;
         case PP_OPT_ADAM:
         case PP_OPT_ADAMW:
