@@ -32,6 +32,8 @@ CASES = {
     "adamw": ("relu", "adamw", 0.002, {"weight_decay": 0.1}),
     "adam-decay": ("relu", "adam", 0.002, {"weight_decay": 0.01}),
     "clip": ("relu", "sgd", 0.5, {"clip_norm": 0.25}),
+    "smooth": ("relu", "momentum", 0.05, {"momentum": 0.9, "nesterov": True, "label_smoothing": 0.1}),
+    "sum": ("tanh", "sgd", 0.02, {"parts": 4, "lr_schedule": "multistep", "milestones": [7, 12]}),
     "cosine": ("tanh", "sgd", 0.2, {"warmup_steps": 5, "lr_schedule": "cosine"}),
 }
 def data():
@@ -65,6 +67,13 @@ def rate(lr, more, t):
         return lr * t / warm
     if more.get("lr_schedule") == "cosine":
         return lr * 0.5 * (1 + math.cos(math.pi * (t - 1 - warm) / (STEPS - warm)))
+    if more.get("lr_schedule") == "multistep":
+        parameter = torch.optim.SGD([torch.zeros(1)], lr=lr)
+        schedule = torch.optim.lr_scheduler.MultiStepLR(parameter, more["milestones"], gamma=0.1)
+        for _ in range(1, t):
+            parameter.step()
+            schedule.step()
+        return schedule.get_last_lr()[0]
     return lr
 
 
@@ -74,7 +83,8 @@ def losses(case):
     net, (x, y) = model(activation), data()
     decay = more.get("weight_decay", 0.0)
     if kind in ("sgd", "momentum"):
-        opt = torch.optim.SGD(net.parameters(), lr=lr, momentum=more.get("momentum", 0.0), weight_decay=decay)
+        opt = torch.optim.SGD(net.parameters(), lr=lr, momentum=more.get("momentum", 0.0),
+                              weight_decay=decay, nesterov=more.get("nesterov", False))
     else:
         opt = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[kind](
             net.parameters(), lr=lr, weight_decay=decay)
@@ -84,12 +94,16 @@ def losses(case):
         for group in opt.param_groups:
             group["lr"] = rate(lr, more, t)
         opt.zero_grad()
-        loss = torch.nn.functional.cross_entropy(net(x[rows]), y[rows])
+        # "parts": the sum of the means of so many micro-batches of equal size
+        parts = more.get("parts", 1)
+        smoothing = more.get("label_smoothing", 0.0)
+        loss = sum(torch.nn.functional.cross_entropy(net(x[r]), y[r], label_smoothing=smoothing)
+                   for r in torch.tensor(rows).chunk(parts))
         loss.backward()
         if "clip_norm" in more:
             torch.nn.utils.clip_grad_norm_(net.parameters(), more["clip_norm"])
         opt.step()
-        out.append(loss.item())
+        out.append(loss.item() / parts)
     return out
 
 

@@ -51,7 +51,7 @@ struct pp_backend_choice {
 /* Sums over the rows of micro-batches; accumulated by the loss op in memory of the device, read and
  * zeroed with pp_backend_to_host and pp_backend_to_device. */
 struct pp_loss_sums {
-    double loss;     /* sum of -log p(label) */
+    double loss;     /* sum of the rows' losses: without smoothing -log p(label) */
     int64_t correct; /* rows whose arg max is the label */
     int64_t rows;
 };
@@ -243,12 +243,13 @@ struct pp_backend_ops {
                                   int I, int O, float beta, float *dW, float *db);
     /* Stable fused softmax cross-entropy of logits[B][C] and labels[B] (device memory, as *sums);
      * adds to *sums, in an order that depends on B only. A label >= C is a broken invariant: the
-     * data set was checked. Of equal largest logits the first is the arg max. dlogits[B][C] =
-     * (softmax - onehot) * grad_scale, may be the same memory as logits; NULL: no gradient
-     * (evaluation). */
+     * data set was checked. Of equal largest logits the first is the arg max. smoothing in [0, 1],
+     * as label_smoothing of torch.nn.CrossEntropyLoss: the target of a row is (1 - smoothing) *
+     * onehot + smoothing / C, 0 costs nothing. dlogits[B][C] = (softmax - target) * grad_scale, may
+     * be the same memory as logits; NULL: no gradient (evaluation). */
     int (*softmax_cross_entropy)(struct pp_backend *be, int B, int C, const float *logits,
-                                 const uint8_t *labels, float grad_scale, struct pp_loss_sums *sums,
-                                 float *dlogits);
+                                 const uint8_t *labels, float grad_scale, float smoothing,
+                                 struct pp_loss_sums *sums, float *dlogits);
     /* g[i] += a[i], n elements: replica reduction in fixed order. */
     int (*add)(struct pp_backend *be, size_t n, const float *a, float *g);
     /* *out (memory of the device) = sum of squares of g[n] in double, in a fixed order that depends

@@ -68,6 +68,10 @@ enum pp_lr_by {
 enum pp_loss_kind {
     PP_LOSS_CROSS_ENTROPY
 };
+enum pp_microbatch_loss {
+    PP_LOSS_MEAN,
+    PP_LOSS_SUM
+};
 enum pp_precision { /* of the products of a device that offers a choice */
     PP_PRECISION_F32,
     PP_PRECISION_TF32, /* f32 in memory, 10 bits of mantissa in the products */
@@ -160,6 +164,8 @@ struct pp_config {
         double clip_norm; /* 0 = off */
         uint64_t seed;
         enum pp_loss_kind loss;
+        double label_smoothing;
+        enum pp_microbatch_loss microbatch_loss; /* what the gradient is of */
         bool exact;   /* weight gradients of one micro-batch at a time: the bits of one rank */
         int coalesce; /* else of so many; 0: from the rows, see pp_layout_coalesce() */
         enum pp_nonfinite nonfinite;

@@ -312,6 +312,10 @@ int pp_chunk_param_count(const struct pp_chunk *c);
 const struct pp_param *pp_chunk_param(const struct pp_chunk *c, int i, size_t *offset,
                                       size_t *n_floats);
 
+/* What the gradient of each of a micro-batch's mb_rows losses is multiplied by, in a step over
+ * batch_rows samples of all replicas. */
+float pp_loss_grad_scale(const struct pp_config *cfg, int batch_rows, int mb_rows);
+
 /* What the optimizer gets in step `number` (1, 2, ...) of those that change weights. */
 struct pp_optimizer_args pp_optimizer_args_of(const struct pp_config *cfg, double lr,
                                               int64_t number);

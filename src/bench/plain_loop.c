@@ -99,13 +99,15 @@ void plain_loop_start_epoch(struct plain_loop *p, uint64_t epoch)
     pp_loader_start_epoch(p->loader, epoch);
 }
 
-static int microbatch(struct plain_loop *p, int step, int mb, float mean)
+static int microbatch(struct plain_loop *p, int step, int mb)
 {
     const struct pp_model *model = p->layout->model;
     const struct pp_dataset *ds = p->data;
     const uint32_t *index;
     int rows = pp_loader_microbatch(p->loader, step, mb, &index), slot = 0;
     const float *values = (const float *)(const void *)ds->images;
+    const struct pp_config *cfg = p->layout->cfg;
+    float scale = pp_loss_grad_scale(cfg, pp_loader_batch_rows(p->loader, step), rows);
     PP_TRY(
         ds->value_bytes > 1
             ? pp_backend_gather_f32(p->be, rows, ds->features, values, index, ds->scale, p->x)
@@ -115,18 +117,18 @@ static int microbatch(struct plain_loop *p, int step, int mb, float mean)
     for (int r = 0; r < rows; r++)
         p->host_labels[r] = ds->labels[index[r]];
     PP_TRY(pp_backend_to_device(p->be, p->labels, p->host_labels, (size_t)rows));
-    PP_TRY(pp_backend_softmax_cross_entropy(p->be, rows, model->classes, p->logits, p->labels, mean,
-                                            p->sums, p->logits));
+    PP_TRY(pp_backend_softmax_cross_entropy(p->be, rows, model->classes, p->logits, p->labels,
+                                            scale, (float)cfg->train.label_smoothing, p->sums,
+                                            p->logits));
     PP_TRY(pp_chunk_backward_input(p->chunk, p->be, slot, slot, p->logits, NULL));
     return pp_chunk_backward_weight(p->chunk, p->be, 1, &slot, &slot, mb == 0);
 }
 
 int plain_loop_step(struct plain_loop *p, int step, double lr, int64_t t)
 {
-    float mean = (float)(1.0 / pp_loader_batch_rows(p->loader, step));
     int m = pp_loader_microbatches(p->loader, step);
     for (int mb = 0; mb < m; mb++)
-        PP_TRY(microbatch(p, step, mb, mean));
+        PP_TRY(microbatch(p, step, mb));
     struct pp_optimizer_args a = pp_optimizer_args_of(p->layout->cfg, lr, t);
     return pp_chunk_optimizer_step(p->chunk, p->be, &a);
 }

@@ -29,6 +29,8 @@ static const struct conf_choice lr_schedules[] = {{"constant", PP_LR_CONSTANT},
 static const struct conf_choice lr_bys[] = {
     {"step", PP_LR_BY_STEP}, {"epoch", PP_LR_BY_EPOCH}, {NULL, 0}};
 static const struct conf_choice losses[] = {{"cross_entropy", PP_LOSS_CROSS_ENTROPY}, {NULL, 0}};
+static const struct conf_choice microbatch_losses[] = {
+    {"mean", PP_LOSS_MEAN}, {"sum", PP_LOSS_SUM}, {NULL, 0}};
 static const struct conf_choice launches[] = {{"auto", PP_LAUNCH_AUTO},
                                               {"threads", PP_LAUNCH_THREADS},
                                               {"mpirun", PP_LAUNCH_MPIRUN},
@@ -169,6 +171,16 @@ static const struct conf_option table[] = {
      .help = "everything random follows from it: initial weights, shuffles, synthetic data"},
     {KEY(train, loss, CONF_ENUM), .def = "cross_entropy", .choices = losses, .numbers = true,
      .help = "loss function"},
+    {KEY(train, label_smoothing, CONF_FLOAT), .def = "0", .max = 1, .numbers = true,
+     .help = "share of each target that is spread over all classes, as label_smoothing of "
+             "PyTorch's CrossEntropyLoss; counts in the training and the test loss"},
+    {KEY(train, microbatch_loss, CONF_ENUM), .def = "mean", .choices = microbatch_losses,
+     .numbers = true,
+     .help =
+         "gradient of a batch: of the mean over its samples, as PyTorch's pipelines, or the "
+         "sum of the gradients of each micro-batch's mean, as MindSpore's PipelineCell: M times "
+         "as large for M micro-batches of equal size, so M changes the weights; the mean over "
+         "replicas either way; the reported loss is the mean over samples with both"},
     {KEY(train, exact, CONF_BOOL), .def = "true", .numbers = true,
      .help = "compute weight gradients micro-batch by micro-batch; off: of several in one product, "
              "which is faster for small ones, takes more memory and, with gemm = cblas, may "

@@ -408,11 +408,12 @@ int pp_backend_linear_backward_weight(struct pp_backend *be, int n,
 }
 
 int pp_backend_softmax_cross_entropy(struct pp_backend *be, int B, int C, const float *logits,
-                                     const uint8_t *labels, float grad_scale,
+                                     const uint8_t *labels, float grad_scale, float smoothing,
                                      struct pp_loss_sums *sums, float *dlogits)
 {
     pp_assert(B >= 0 && C > 0);
-    return OP(be, softmax_cross_entropy)(be, B, C, logits, labels, grad_scale, sums, dlogits);
+    return OP(be, softmax_cross_entropy)(be, B, C, logits, labels, grad_scale, smoothing, sums,
+                                         dlogits);
 }
 
 int pp_backend_add(struct pp_backend *be, size_t n, const float *a, float *g)

@@ -211,8 +211,8 @@ static int linear_backward_weight(struct pp_backend *be, int n, const struct pp_
 }
 
 static int softmax_cross_entropy(struct pp_backend *be, int B, int C, const float *logits,
-                                 const uint8_t *labels, float grad_scale, struct pp_loss_sums *sums,
-                                 float *dlogits)
+                                 const uint8_t *labels, float grad_scale, float smoothing,
+                                 struct pp_loss_sums *sums, float *dlogits)
 {
     struct compare *c = be->impl;
     size_t n = (size_t)B * (size_t)C;
@@ -220,10 +220,10 @@ static int softmax_cross_entropy(struct pp_backend *be, int B, int C, const floa
     PP_TRY(compare_scratch(c, n, &want));
     struct pp_loss_sums fast = {0}, plain = {0};
     double scale = compare_greatest(n, logits);
-    PP_TRY(pp_backend_softmax_cross_entropy(c->plain, B, C, logits, labels, grad_scale, &plain,
-                                            dlogits ? want : NULL));
-    PP_TRY(pp_backend_softmax_cross_entropy(c->fast, B, C, logits, labels, grad_scale, &fast,
-                                            dlogits));
+    PP_TRY(pp_backend_softmax_cross_entropy(c->plain, B, C, logits, labels, grad_scale, smoothing,
+                                            &plain, dlogits ? want : NULL));
+    PP_TRY(pp_backend_softmax_cross_entropy(c->fast, B, C, logits, labels, grad_scale, smoothing,
+                                            &fast, dlogits));
     /* x - max is rounded at the size of x, and exp passes that on as a relative error. */
     double relative = ROUNDINGS * EPS * (1 + scale);
     if (apart(fast.loss, plain.loss, relative * (B + fabs(plain.loss)))) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the optimizer gets in a step: a pure function of the config and the step number. */
+/* What the loss and the optimizer get in a step: a pure function of the config and the step number. */
 #include "ppcli/model.h"
 
 #include <math.h>
@@ -34,6 +34,12 @@ double pp_lr_at(const struct pp_config *cfg, int64_t step, int64_t total_steps, 
         break;
     }
     return lr;
+}
+
+float pp_loss_grad_scale(const struct pp_config *cfg, int batch_rows, int mb_rows)
+{
+    bool sum = cfg->train.microbatch_loss == PP_LOSS_SUM;
+    return (float)(1.0 / (sum ? (double)mb_rows * cfg->pipeline.replicas : batch_rows));
 }
 
 struct pp_optimizer_args pp_optimizer_args_of(const struct pp_config *cfg, double lr,

@@ -174,7 +174,7 @@ int exec_settle(struct pp_exec *x);
 int exec_enqueue(struct pp_exec *x, enum pp_split split, int step, int64_t t);
 
 /* exec_walk.c: run one batch of one split through its plan; t: its name in the record. */
-int exec_walk(struct pp_exec *x, enum pp_split split, int step, int64_t t, float grad_scale);
+int exec_walk(struct pp_exec *x, enum pp_split split, int step, int64_t t);
 
 /* exec_finite.c. begin() and forward(), after the F of a micro-batch, are local. vote(), after this
  * rank's last input gradient of a batch of `rows` over all replicas, and decide(), after the

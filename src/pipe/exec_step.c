@@ -71,12 +71,10 @@ int exec_enqueue(struct pp_exec *x, enum pp_split split, int step, int64_t t)
     bool train = split == PP_SPLIT_TRAIN;
     if (train && x->sums[split])
         PP_TRY(pp_backend_copy(x->be, x->before, x->sums[split], sizeof(*x->before)));
-    if (pp_loader_microbatches(ld, step) > 0) {
-        float mean = (float)(1.0 / pp_loader_batch_rows(ld, step));
-        PP_TRY(exec_walk(x, split, step, t, mean));
-    } else if (train) {
+    if (pp_loader_microbatches(ld, step) > 0)
+        PP_TRY(exec_walk(x, split, step, t));
+    else if (train)
         PP_TRY(no_gradients(x));
-    }
     if (!train)
         return 0;
     if (x->layout->replicas > 1) {

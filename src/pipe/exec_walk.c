@@ -14,8 +14,7 @@ struct walk {
     const struct pp_plan *plan;
     enum pp_split split;
     int step;
-    int32_t t; /* what the record of actions calls this step */
-    float grad_scale;
+    int32_t t;                      /* what the record of actions calls this step */
     const struct pp_action *last_i; /* the last input gradient of this rank */
     uint16_t plan_index;            /* in the layout */
 };
@@ -171,8 +170,11 @@ static int loss(const struct walk *w, int mb, float *logits)
     const uint32_t *index;
     int rows = samples(w, mb, &index);
     PP_TRY(pp_backend_gather_labels(x->be, rows, x->labels[w->split], index, x->batch_labels));
+    const struct pp_config *cfg = x->layout->cfg;
+    float scale = pp_loss_grad_scale(cfg, pp_loader_batch_rows(x->loader[w->split], w->step), rows);
     return pp_backend_softmax_cross_entropy(x->be, rows, x->layout->model->classes, logits,
-                                            x->batch_labels, w->grad_scale, x->sums[w->split],
+                                            x->batch_labels, scale,
+                                            (float)cfg->train.label_smoothing, x->sums[w->split],
                                             w->split == PP_SPLIT_TRAIN ? logits : NULL);
 }
 
@@ -256,7 +258,7 @@ static int run_w(struct walk *w, struct exec_stage *st, const struct pp_action *
     return 0;
 }
 
-int exec_walk(struct pp_exec *x, enum pp_split split, int step, int64_t t, float grad_scale)
+int exec_walk(struct pp_exec *x, enum pp_split split, int step, int64_t t)
 {
     enum pp_plan_kind kind = split == PP_SPLIT_TRAIN ? PP_PLAN_TRAIN : PP_PLAN_EVAL;
     int m = pp_loader_microbatches(x->loader[split], step), index = 0;
@@ -271,7 +273,6 @@ int exec_walk(struct pp_exec *x, enum pp_split split, int step, int64_t t, float
                      .split = split,
                      .step = step,
                      .t = (int32_t)t,
-                     .grad_scale = grad_scale,
                      .last_i = first->last_i,
                      .plan_index = (uint16_t)index};
     exec_finite_begin(x, split);

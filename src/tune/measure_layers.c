@@ -332,7 +332,7 @@ static int time_ends(struct bench *b, const struct ends *e, int rows, double *in
         start = now(b);
         PP_TRY(pp_backend_gather_labels(be, rows, e->all_labels, e->index, e->labels));
         PP_TRY(pp_backend_softmax_cross_entropy(be, rows, model->classes, e->logits, e->labels,
-                                                1.0f / (float)rows, e->sums, e->logits));
+                                                1.0f / (float)rows, 0, e->sums, e->logits));
         PP_TRY(done(b, start, &t[1][pass]));
     }
     *input = pp_median(t[0], PASSES_MIN);

@@ -149,6 +149,16 @@ static void the_cpu_trains_to_the_same_losses(void **state)
     }
 }
 
+static void smoothing_sums_and_nesterov_train_to_the_losses_of_the_cpu(void **state)
+{
+    struct outcome cpu, gpu;
+    RUN(&cpu, "train.optimizer=momentum", "run.backend=cpu", "train.nesterov=true",
+        "train.label_smoothing=0.1", "train.microbatch_loss=sum");
+    RUN(&gpu, "train.optimizer=momentum", "pipeline.stages=2", "train.nesterov=true",
+        "train.label_smoothing=0.1", "train.microbatch_loss=sum");
+    near(&gpu, &cpu, 1e-4, "smoothing");
+}
+
 static void other_precisions_stay_near_and_keep_their_bits(void **state)
 {
     static const char *const precisions[] = {"run.precision=tf32", "run.precision=bf16"};
@@ -197,6 +207,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(replicas_repeat_their_bits_and_stay_near_one),
         cmocka_unit_test(a_replica_without_samples_still_takes_part),
         cmocka_unit_test(the_cpu_trains_to_the_same_losses),
+        cmocka_unit_test(smoothing_sums_and_nesterov_train_to_the_losses_of_the_cpu),
         cmocka_unit_test(other_precisions_stay_near_and_keep_their_bits),
         cmocka_unit_test(parts_of_a_device_give_the_bits_of_the_whole),
         cmocka_unit_test(a_diverged_run_is_noticed),

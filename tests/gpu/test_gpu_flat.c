@@ -83,7 +83,7 @@ static void activations_go_back_as_the_plain_ones_do(void **state)
 /* ---- loss */
 
 static void check_loss(struct pp_backend *be, struct pp_backend *plain, int B, int C,
-                       const float *logits)
+                       const float *logits, float smoothing)
 {
     size_t n = (size_t)B * C;
     uint8_t *labels = pp_alloc((size_t)B, 1);
@@ -91,7 +91,8 @@ static void check_loss(struct pp_backend *be, struct pp_backend *plain, int B, i
         labels[r] = (uint8_t)(r * 7 % C);
     float *want = nans(n);
     struct pp_loss_sums before = {1.5, 2, 3}, sums = before, got;
-    CHECK_OK(pp_backend_softmax_cross_entropy(plain, B, C, logits, labels, 0.25f, &sums, want));
+    CHECK_OK(pp_backend_softmax_cross_entropy(plain, B, C, logits, labels, 0.25f, smoothing, &sums,
+                                              want));
     struct array x = on_device(be, logits, n, 0);
     void *there, *classes;
     CHECK_OK(pp_backend_alloc(be, sizeof(sums), &there));
@@ -99,7 +100,7 @@ static void check_loss(struct pp_backend *be, struct pp_backend *plain, int B, i
     CHECK_OK(pp_backend_to_device(be, classes, labels, (size_t)B));
     for (int pass = 0; pass < 2; pass++) { /* evaluation, then in place */
         CHECK_OK(pp_backend_to_device(be, there, &before, sizeof(before)));
-        CHECK_OK(pp_backend_softmax_cross_entropy(be, B, C, x.at, classes, 0.25f, there,
+        CHECK_OK(pp_backend_softmax_cross_entropy(be, B, C, x.at, classes, 0.25f, smoothing, there,
                                                   pass ? x.at : NULL));
         CHECK_OK(pp_backend_to_host(be, &got, there, sizeof(got)));
         assert_true(isnan(sums.loss) ? isnan(got.loss)
@@ -126,15 +127,17 @@ static void the_loss_is_near_the_plain_one_also_of_large_logits_and_nans(void **
         for (int scale = 1; scale <= 100; scale *= 100) {
             for (int i = 0; i < B * C; i++)
                 logits[i] *= (float)scale;
-            check_loss(be, plain, B, C, logits);
+            check_loss(be, plain, B, C, logits, 0);
+            check_loss(be, plain, B, C, logits, 0.1f);
         }
         logits[0] = NAN; /* the arg max of its row, as in a loop that starts there */
         logits[B * C - 1] = NAN;
-        check_loss(be, plain, B, C, logits);
+        check_loss(be, plain, B, C, logits, 0);
+        check_loss(be, plain, B, C, logits, 0.1f);
         pp_free(logits);
     }
     float ties[] = {1, 3, 3, -INFINITY, 2, 2, 2, 2};
-    check_loss(be, plain, 2, 4, ties);
+    check_loss(be, plain, 2, 4, ties, 0);
     pp_backend_close(&be);
     pp_backend_close(&plain);
 }

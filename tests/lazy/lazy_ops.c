@@ -228,7 +228,7 @@ struct loss {
     int B, C;
     const float *logits;
     const uint8_t *labels;
-    float grad_scale;
+    float grad_scale, smoothing;
     struct pp_loss_sums *sums;
     float *dlogits;
 };
@@ -237,14 +237,14 @@ static int do_loss(struct pp_backend *be, const void *args)
 {
     const struct loss *l = args;
     return pp_backend_softmax_cross_entropy(be, l->B, l->C, l->logits, l->labels, l->grad_scale,
-                                            l->sums, l->dlogits);
+                                            l->smoothing, l->sums, l->dlogits);
 }
 
 static int softmax_cross_entropy(struct pp_backend *be, int B, int C, const float *logits,
-                                 const uint8_t *labels, float grad_scale, struct pp_loss_sums *sums,
-                                 float *dlogits)
+                                 const uint8_t *labels, float grad_scale, float smoothing,
+                                 struct pp_loss_sums *sums, float *dlogits)
 {
-    struct loss l = {B, C, R(logits), R(labels), grad_scale, R(sums), R(dlogits)};
+    struct loss l = {B, C, R(logits), R(labels), grad_scale, smoothing, R(sums), R(dlogits)};
     return lazy_push(be, do_loss, &l, sizeof(l));
 }
 

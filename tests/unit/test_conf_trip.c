@@ -113,6 +113,8 @@ static void print_random_config(FILE *f)
     MAYBE("clip_norm = %.17g\n", random_fraction());
     MAYBE("seed = %llu\n", (unsigned long long)next_random());
     MAYBE("loss = cross_entropy\n");
+    MAYBE("label_smoothing = %.17g\n", random_fraction());
+    MAYBE("microbatch_loss = %s\n", below(2) ? "sum" : "mean");
     fprintf(f, "[data]\n");
     MAYBE("dataset = %s\n", one_of(test_datasets));
     MAYBE("path = %s\n", one_of(paths));

@@ -58,10 +58,13 @@ static void cpu_agrees_with_plain_on_the_loss(void **state)
             for (int r = 0; r < B; r++)
                 labels[r] = (uint8_t)((r * 7 + scale) % C);
             struct pp_loss_sums sums = {0};
-            CHECK_OK(pp_backend_softmax_cross_entropy(be, B, C, logits, labels, 0.25f, &sums, d));
             CHECK_OK(
-                pp_backend_softmax_cross_entropy(be, B, C, logits, labels, 0.25f, &sums, NULL));
-            CHECK_INT_EQ(sums.rows, 2 * B);
+                pp_backend_softmax_cross_entropy(be, B, C, logits, labels, 0.25f, 0, &sums, d));
+            CHECK_OK(
+                pp_backend_softmax_cross_entropy(be, B, C, logits, labels, 0.25f, 0, &sums, NULL));
+            CHECK_OK(
+                pp_backend_softmax_cross_entropy(be, B, C, logits, labels, 0.25f, 0.1f, &sums, d));
+            CHECK_INT_EQ(sums.rows, 3 * B);
             assert_true(isfinite(sums.loss));
         }
         pp_free(logits);
@@ -165,12 +168,19 @@ static void plain_ops_give_the_numbers_of_the_formulas(void **state)
     const uint8_t label = 1;
     float d[3];
     struct pp_loss_sums sums = {0};
-    CHECK_OK(pp_backend_softmax_cross_entropy(be, 1, 3, logits, &label, 2, &sums, d));
+    CHECK_OK(pp_backend_softmax_cross_entropy(be, 1, 3, logits, &label, 2, 0, &sums, d));
     assert_float_equal(sums.loss, log(4), 1e-7f);
     CHECK_INT_EQ(sums.correct, 0);
     assert_float_equal(d[0], 0.25f, 1e-6f);
     assert_float_equal(d[1], -1.5f, 1e-6f);
     assert_float_equal(d[2], 1.25f, 1e-6f);
+    /* a tenth of the target spread over the three classes: 1/30, 28/30, 1/30 */
+    sums.loss = 0;
+    CHECK_OK(pp_backend_softmax_cross_entropy(be, 1, 3, logits, &label, 2, 0.1f, &sums, d));
+    assert_float_equal(sums.loss, (log(8) + 28 * log(4) + log(1.6)) / 30, 1e-7f);
+    assert_float_equal(d[0], 0.25f - 2 / 30.f, 1e-6f);
+    assert_float_equal(d[1], 0.5f - 56 / 30.f, 1e-6f);
+    assert_float_equal(d[2], 1.25f - 2 / 30.f, 1e-6f);
     pp_backend_close(&be);
 }
 

@@ -15,8 +15,9 @@ static void loss_gradient_may_overwrite_the_logits(void **state)
         float *logits = noise("logits", 50), d[50];
         const uint8_t labels[5] = {0, 9, 3, 3, 7};
         struct pp_loss_sums apart = {0}, in_place = {0};
-        CHECK_OK(pp_backend_softmax_cross_entropy(be, 5, 10, logits, labels, 1, &apart, d));
-        CHECK_OK(pp_backend_softmax_cross_entropy(be, 5, 10, logits, labels, 1, &in_place, logits));
+        CHECK_OK(pp_backend_softmax_cross_entropy(be, 5, 10, logits, labels, 1, 0, &apart, d));
+        CHECK_OK(
+            pp_backend_softmax_cross_entropy(be, 5, 10, logits, labels, 1, 0, &in_place, logits));
         assert_memory_equal(logits, d, sizeof(d));
         assert_memory_equal(&apart, &in_place, sizeof(apart));
         pp_free(logits);
@@ -32,7 +33,7 @@ static void of_equal_logits_the_first_is_the_answer(void **state)
         const float logits[] = {1, 3, 3, 3, 2, 2};
         const uint8_t labels[] = {1, 1};
         struct pp_loss_sums sums = {0};
-        CHECK_OK(pp_backend_softmax_cross_entropy(be, 2, 3, logits, labels, 1, &sums, NULL));
+        CHECK_OK(pp_backend_softmax_cross_entropy(be, 2, 3, logits, labels, 1, 0, &sums, NULL));
         CHECK_INT_EQ(sums.correct, 1);
         pp_backend_close(&be);
     }
@@ -47,7 +48,7 @@ static void huge_logits_do_not_overflow(void **state)
         const uint8_t labels[] = {0, 0};
         float d[4];
         struct pp_loss_sums sums = {0};
-        CHECK_OK(pp_backend_softmax_cross_entropy(be, 2, 2, logits, labels, 1, &sums, d));
+        CHECK_OK(pp_backend_softmax_cross_entropy(be, 2, 2, logits, labels, 1, 0, &sums, d));
         assert_float_equal(sums.loss, 0, 0);
         CHECK_INT_EQ(sums.correct, 2);
         assert_float_equal(d[1], 0, 0);
@@ -80,7 +81,7 @@ static void nan_is_not_hidden(void **state)
             logits[at] = NAN;
             const uint8_t label = 0;
             struct pp_loss_sums sums = {0};
-            CHECK_OK(pp_backend_softmax_cross_entropy(be, 1, 3, logits, &label, 1, &sums, NULL));
+            CHECK_OK(pp_backend_softmax_cross_entropy(be, 1, 3, logits, &label, 1, 0, &sums, NULL));
             assert_true(isnan(sums.loss));
         }
         pp_backend_close(&be);
@@ -171,7 +172,9 @@ static void run_kernels(const struct cpu_kernels *k, float *out)
     k->bias_gradient(B, O, in, 0, out);
     out += O;
     struct pp_loss_sums sums = {0};
-    k->softmax_cross_entropy(B, O, in, labels, 0.1f, &sums, out);
+    k->softmax_cross_entropy(B, O, in, labels, 0.1f, 0, &sums, out);
+    out += N;
+    k->softmax_cross_entropy(B, O, in, labels, 0.1f, 0.2f, &sums, out);
     out += N;
     memcpy(out, &sums.loss, sizeof(sums.loss));
     out += 2;
@@ -197,7 +200,7 @@ static void run_kernels(const struct cpu_kernels *k, float *out)
 static void every_instruction_set_gives_the_same_bits(void **state)
 {
     enum {
-        FLOATS = 2 * COUNT(activations) * 259 + 37 + 259 + 4 + 1 + 5 * 259
+        FLOATS = 2 * COUNT(activations) * 259 + 37 + 2 * 259 + 4 + 1 + 5 * 259
     };
     static float want[FLOATS], got[FLOATS];
     int n = 0;

@@ -101,7 +101,7 @@ static double loss(struct line *l, int mb, int rows, const uint8_t *labels, floa
 {
     struct pp_loss_sums sums = {0};
     CHECK_OK(pp_backend_softmax_cross_entropy(l->be, rows, l->m->classes, l->edge[l->n][mb], labels,
-                                              1.0f, &sums, dlogits));
+                                              1.0f, 0, &sums, dlogits));
     return sums.loss;
 }
 

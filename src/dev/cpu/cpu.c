@@ -251,10 +251,10 @@ static int linear_backward_weight(struct pp_backend *be, int n, const struct pp_
 }
 
 static int softmax_cross_entropy(struct pp_backend *be, int B, int C, const float *logits,
-                                 const uint8_t *labels, float grad_scale, struct pp_loss_sums *sums,
-                                 float *dlogits)
+                                 const uint8_t *labels, float grad_scale, float smoothing,
+                                 struct pp_loss_sums *sums, float *dlogits)
 {
-    kernels(be)->softmax_cross_entropy(B, C, logits, labels, grad_scale, sums, dlogits);
+    kernels(be)->softmax_cross_entropy(B, C, logits, labels, grad_scale, smoothing, sums, dlogits);
     return 0;
 }
 

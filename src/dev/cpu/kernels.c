@@ -77,15 +77,19 @@ static void bias_gradient(int B, int O, const float *restrict dz, float beta, fl
 #define BLOCK 16
 
 static void softmax_cross_entropy(int B, int C, const float *logits, const uint8_t *labels,
-                                  float grad_scale, struct pp_loss_sums *sums, float *dlogits)
+                                  float grad_scale, float smoothing, struct pp_loss_sums *sums,
+                                  float *dlogits)
 {
+    double rest = smoothing;
     for (int r = 0; r < B; r++, logits += C) {
         int label = labels[r], best = 0;
         pp_assert(label < C);
         for (int c = 1; c < C; c++)
             best = logits[c] > logits[best] ? c : best;
         float m = logits[best], at_label = logits[label];
-        double sum = 0;
+        double sum = 0, all = 0;
+        for (int c = 0; c < C && smoothing > 0; c++)
+            all += (double)logits[c] - m;
         for (int c = 0; c < C; c += BLOCK) {
             /* A whole block also of ten classes: the fixed count is what makes it one vector. */
             float e[BLOCK];
@@ -101,14 +105,14 @@ static void softmax_cross_entropy(int B, int C, const float *logits, const uint8
             if (dlogits) /* may overwrite logits, which nobody needs any more */
                 memcpy(dlogits + c, e, (size_t)n * sizeof(*e));
         }
-        sums->loss += log(sum) - ((double)at_label - m);
+        sums->loss += log(sum) - ((1 - rest) * ((double)at_label - m) + rest / C * all);
         sums->correct += best == label;
         sums->rows++;
         if (dlogits) {
-            float scale = (float)(grad_scale / sum);
+            float scale = (float)(grad_scale / sum), others = (float)(grad_scale * rest / C);
             for (int c = 0; c < C; c++)
-                dlogits[c] *= scale;
-            dlogits[label] -= grad_scale;
+                dlogits[c] = dlogits[c] * scale - others;
+            dlogits[label] -= (float)(grad_scale * (1 - rest));
             dlogits += C;
         }
     }

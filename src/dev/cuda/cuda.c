@@ -174,15 +174,15 @@ int cuda_activation_backward(struct pp_backend *be, size_t n, enum pp_activation
 }
 
 int cuda_softmax_cross_entropy(struct pp_backend *be, int B, int C, const float *logits,
-                               const uint8_t *labels, float grad_scale, struct pp_loss_sums *sums,
-                               float *dlogits)
+                               const uint8_t *labels, float grad_scale, float smoothing,
+                               struct pp_loss_sums *sums, float *dlogits)
 {
     struct cuda *c = cuda_of(be);
     void *rows = NULL;
     if (B > CUDA_ROWS_OF_A_BLOCK)
         PP_TRY(cuda_scratch(c, (size_t)B * CUDA_ROW_BYTES, &rows));
-    LAUNCH(be, kernels_softmax_cross_entropy(c->stream, B, C, logits, labels, grad_scale, sums,
-                                             dlogits, rows));
+    LAUNCH(be, kernels_softmax_cross_entropy(c->stream, B, C, logits, labels, grad_scale, smoothing,
+                                             sums, dlogits, rows));
 }
 
 int cuda_add(struct pp_backend *be, size_t n, const float *a, float *g)

@@ -64,7 +64,7 @@ cudaError_t kernels_optimizer_step(cudaStream_t s, size_t n, const struct pp_opt
 /* kernels_loss.cu */
 /* rows: scratch of B * CUDA_ROW_BYTES, 8 bytes aligned, where B > CUDA_ROWS_OF_A_BLOCK. */
 cudaError_t kernels_softmax_cross_entropy(cudaStream_t s, int B, int C, const float *logits,
-                                          const uint8_t *labels, float grad_scale,
+                                          const uint8_t *labels, float grad_scale, float smoothing,
                                           struct pp_loss_sums *sums, float *dlogits, void *rows);
 
 #ifdef __cplusplus

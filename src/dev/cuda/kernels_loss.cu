@@ -28,8 +28,8 @@ static __device__ bool better(float x, int at, float than, int than_at)
  * index 0 is the arg max, as in a loop from there. Each lane reads its elements before it
  * overwrites them, and nobody else's.
  */
-static __device__ double row_loss(int C, const float *x, int label, float grad_scale, float *d,
-                                  int *hit)
+static __device__ double row_loss(int C, const float *x, int label, float grad_scale,
+                                  float smoothing, float *d, int *hit)
 {
     int lane = (int)(threadIdx.x % WARP), best = -1;
     float most = 0.0f, at_label = nanf(""); /* a label that is no class would show */
@@ -56,20 +56,23 @@ static __device__ double row_loss(int C, const float *x, int label, float grad_s
         best = 0;
         most = first;
     }
-    double sum = 0;
+    double sum = 0, all = 0, rest = smoothing;
     for (int c = lane; c < C; c += WARP)
         sum += (double)expf(x[c] - most);
-    for (int half = WARP / 2; half > 0; half /= 2)
+    for (int c = lane; c < C && smoothing > 0; c += WARP)
+        all += (double)x[c] - (double)most;
+    for (int half = WARP / 2; half > 0; half /= 2) {
         sum += __shfl_xor_sync(ALL, sum, half);
+        all += __shfl_xor_sync(ALL, all, half);
+    }
     if (d) {
         float scale = (float)((double)grad_scale / sum);
-        for (int c = lane; c < C; c += WARP) {
-            float p = expf(x[c] - most) * scale;
-            d[c] = c == label ? p - grad_scale : p;
-        }
+        float other = (float)(grad_scale * rest / C), one = (float)(grad_scale * (1 - rest));
+        for (int c = lane; c < C; c += WARP)
+            d[c] = expf(x[c] - most) * scale - (c == label ? one + other : other);
     }
     *hit = best == label;
-    return log(sum) - ((double)at_label - (double)most);
+    return log(sum) - ((1 - rest) * ((double)at_label - (double)most) + rest / C * all);
 }
 
 /* Adds the sums of rows 0..B-1 to *sums. Every thread of one block calls it. */
@@ -101,12 +104,13 @@ static __device__ void add_rows(int B, const double *losses, const int *hits,
 
 /* Row r by a whole warp, with what add_rows reads. */
 static __device__ void loss_of_row(int r, int C, const float *logits, const uint8_t *labels,
-                                   float grad_scale, double *losses, int *hits, float *dlogits)
+                                   float grad_scale, float smoothing, double *losses, int *hits,
+                                   float *dlogits)
 {
     size_t at = (size_t)r * (size_t)C;
     int hit;
-    double loss =
-        row_loss(C, logits + at, labels[r], grad_scale, dlogits ? dlogits + at : NULL, &hit);
+    double loss = row_loss(C, logits + at, labels[r], grad_scale, smoothing,
+                           dlogits ? dlogits + at : NULL, &hit);
     if (threadIdx.x % WARP == 0) {
         losses[r] = loss;
         hits[r] = hit;
@@ -114,22 +118,24 @@ static __device__ void loss_of_row(int r, int C, const float *logits, const uint
 }
 
 __global__ void loss_of_a_block(int B, int C, const float *logits, const uint8_t *labels,
-                                float grad_scale, struct pp_loss_sums *sums, float *dlogits)
+                                float grad_scale, float smoothing, struct pp_loss_sums *sums,
+                                float *dlogits)
 {
     __shared__ double losses[CUDA_ROWS_OF_A_BLOCK];
     __shared__ int hits[CUDA_ROWS_OF_A_BLOCK];
     for (int r = (int)(threadIdx.x / WARP); r < B; r += LOSS_THREADS / WARP)
-        loss_of_row(r, C, logits, labels, grad_scale, losses, hits, dlogits);
+        loss_of_row(r, C, logits, labels, grad_scale, smoothing, losses, hits, dlogits);
     __syncthreads();
     add_rows(B, losses, hits, sums);
 }
 
 __global__ void loss_of_rows(int B, int C, const float *logits, const uint8_t *labels,
-                             float grad_scale, double *losses, int *hits, float *dlogits)
+                             float grad_scale, float smoothing, double *losses, int *hits,
+                             float *dlogits)
 {
     int r = (int)(blockIdx.x * (THREADS / WARP) + threadIdx.x / WARP);
     if (r < B) /* the whole warp, or none of it */
-        loss_of_row(r, C, logits, labels, grad_scale, losses, hits, dlogits);
+        loss_of_row(r, C, logits, labels, grad_scale, smoothing, losses, hits, dlogits);
 }
 
 __global__ void sum_rows(int B, const double *losses, const int *hits, struct pp_loss_sums *sums)
@@ -139,20 +145,21 @@ __global__ void sum_rows(int B, const double *losses, const int *hits, struct pp
 
 extern "C" cudaError_t kernels_softmax_cross_entropy(cudaStream_t s, int B, int C,
                                                      const float *logits, const uint8_t *labels,
-                                                     float grad_scale, struct pp_loss_sums *sums,
-                                                     float *dlogits, void *rows)
+                                                     float grad_scale, float smoothing,
+                                                     struct pp_loss_sums *sums, float *dlogits,
+                                                     void *rows)
 {
     if (B == 0)
         return cudaSuccess;
     if (B <= CUDA_ROWS_OF_A_BLOCK) {
-        PP_LAUNCH(loss_of_a_block, 1, LOSS_THREADS, 0, s, B, C, logits, labels, grad_scale, sums,
-                  dlogits);
+        PP_LAUNCH(loss_of_a_block, 1, LOSS_THREADS, 0, s, B, C, logits, labels, grad_scale,
+                  smoothing, sums, dlogits);
         return cudaGetLastError();
     }
     double *losses = (double *)rows;
     int *hits = (int *)(losses + B);
     PP_LAUNCH(loss_of_rows, ((unsigned)B + THREADS / WARP - 1) / (THREADS / WARP), THREADS, 0, s, B,
-              C, logits, labels, grad_scale, losses, hits, dlogits);
+              C, logits, labels, grad_scale, smoothing, losses, hits, dlogits);
     cudaError_t e = cudaGetLastError();
     if (e == cudaSuccess) {
         PP_LAUNCH(sum_rows, 1, LOSS_THREADS, 0, s, B, losses, hits, sums);

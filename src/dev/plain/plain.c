@@ -146,9 +146,10 @@ static int linear_backward_weight(struct pp_backend *be, int n, const struct pp_
  * is read before it is written, so dlogits may be logits.
  */
 static int softmax_cross_entropy(struct pp_backend *be, int B, int C, const float *logits,
-                                 const uint8_t *labels, float grad_scale, struct pp_loss_sums *sums,
-                                 float *dlogits)
+                                 const uint8_t *labels, float grad_scale, float smoothing,
+                                 struct pp_loss_sums *sums, float *dlogits)
 {
+    double rest = smoothing;
     for (int r = 0; r < B; r++) {
         const float *x = logits + (size_t)r * C;
         int label = labels[r];
@@ -160,12 +161,16 @@ static int softmax_cross_entropy(struct pp_backend *be, int B, int C, const floa
         double m = x[best], sum = 0;
         for (int c = 0; c < C; c++)
             sum += exp(x[c] - m);
-        sums->loss += log(sum) - (x[label] - m);
+        double all = 0; /* of log p + log sum, over the classes */
+        for (int c = 0; c < C && smoothing > 0; c++)
+            all += x[c] - m;
+        sums->loss += log(sum) - ((1 - rest) * (x[label] - m) + rest / C * all);
         sums->correct += best == label;
         sums->rows++;
         for (int c = 0; dlogits && c < C; c++) {
             double p = exp(x[c] - m) / sum;
-            dlogits[(size_t)r * C + c] = (float)((p - (c == label)) * grad_scale);
+            dlogits[(size_t)r * C + c] =
+                (float)((p - (1 - rest) * (c == label) - rest / C) * grad_scale);
         }
     }
     return 0;
