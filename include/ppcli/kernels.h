@@ -19,6 +19,21 @@
 
 #include "ppcli/config.h"
 
+enum pp_kernel {
+#define PP_KERNEL(name, type) PP_KERNEL_##name,
+#include "ppcli/kernels.def"
+#undef PP_KERNEL
+    PP_KERNELS
+};
+
+struct pp_backend_choice;
+
+const char *pp_kernel_name(enum pp_kernel k);
+
+/* Whether it computes there: the plain version stands in where the host sees the memory. A config
+ * that needs another one must be refused before it runs. */
+bool pp_backend_has_kernel(const struct pp_backend_choice *choice, enum pp_kernel k);
+
 /* ---- convolution: y[oy][ox][o] = sum over ky, kx, c of
  * x[oy*stride + ky - pad_top][ox*stride + kx - pad_left][c] * W[o][ky][kx][c], zeros outside.
  * W[O][kh][kw][C/groups]; output o belongs to group o / (O/groups). */
@@ -184,14 +199,15 @@ struct pp_sum { /* y[n] = a + b, then relu */
     float *y;
 };
 
-/* y[r][e] = x[r][e] * 1 / (1 - p), or * 0 where uniform number e of (key, sample[r]) is less than
- * p; the same of dy for its gradient. */
+/* y[r][e] = x[r][e] * 1 / (1 - p), or * 0 where uniform number e of (key, *step, first_row + r) is
+ * less than p; the same of dy for its gradient. */
 struct pp_dropout {
     int B;
-    size_t F;               /* floats of a sample, less than 2^32 */
-    float p;                /* 0 <= p < 1 */
-    uint64_t key;           /* of seed, node's name and step */
-    const uint32_t *sample; /* [B] memory of the device: numbers of the samples in the data set */
+    size_t F;            /* floats of a sample, less than 2^32 */
+    float p;             /* 0 <= p < 1 */
+    uint64_t key;        /* of seed and node */
+    const int64_t *step; /* memory of the device */
+    uint32_t first_row;  /* number in the step's whole batch */
     const float *x;
     bool add;
     float *y;

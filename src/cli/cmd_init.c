@@ -110,7 +110,7 @@ static void print(FILE *f, const struct kind *k, const char *const *files, const
             "\n[model]\n"
             "type = mlp\n"
             "sizes = %d %d %d %d ; inputs, hidden layers, classes\n"
-            "activation = relu ; or tanh, gelu\n"
+            "activation = relu ; or tanh, gelu, silu\n"
             "\n[pipeline]\n"
             "stages = 2 ; pieces of the model, a core each; any number gives the same weights\n"
             "microbatches = 4 ; pieces of a batch that travel through the stages\n"

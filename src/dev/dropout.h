@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The random numbers of dropout, the same on every backend. A number is a function of (key, sample,
- * element), so a mask depends on no cut, schedule or restart and is computed again, not kept. 32
+ * The random numbers of dropout, the same on every backend. A number is a function of (key, step,
+ * row of the step's batch, element), so a mask depends on no cut, schedule or restart and is computed again, not kept. 32
  * bits wide and without state, so that loops over elements become vectors.
  */
 #ifndef PPCLI_DEV_DROPOUT_H
@@ -9,11 +9,11 @@
 
 #include <stdint.h>
 
-/* What key and sample give to every number of the sample. */
-static inline uint64_t dropout_sample(uint64_t key, uint32_t sample)
+/* What is the same in every number of a row. */
+static inline uint64_t dropout_row(uint64_t key, int64_t step, uint32_t row)
 {
-    uint64_t h = key + 0x9E3779B97F4A7C15u * ((uint64_t)sample + 1);
-    h = (h ^ (h >> 31)) * 0xD2511F53CD9E8D57u;
+    uint64_t h = key + 0x9E3779B97F4A7C15u * ((uint64_t)step + 1);
+    h = (h ^ (h >> 31)) * 0xD2511F53CD9E8D57u + row;
     h = (h ^ (h >> 29)) * 0x9E3779B97F4A7C15u;
     return h ^ (h >> 32);
 }

@@ -1,9 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The calls of ppcli/kernels.h: each goes to the entry of the backend's table or, where that is
- * NULL, to the plain default. */
+ * NULL, to the plain version. Which ones a backend has. */
 #include "ppcli/backend.h"
 
 extern const struct pp_backend_ops pp_plain_ops;
+
+const char *pp_kernel_name(enum pp_kernel k)
+{
+    static const char *const names[] = {
+#define PP_KERNEL(name, type) #name,
+#include "ppcli/kernels.def"
+#undef PP_KERNEL
+    };
+    return names[k];
+}
+
+bool pp_backend_has_kernel(const struct pp_backend_choice *choice, enum pp_kernel k)
+{
+    const struct pp_backend_ops *ops = choice->ops;
+    if (!ops || !ops->own_memory)
+        return true;
+    const bool has[] = {
+#define PP_KERNEL(name, type) ops->name != NULL,
+#include "ppcli/kernels.def"
+#undef PP_KERNEL
+    };
+    return has[k];
+}
 
 #define PP_KERNEL(name, type)                                                                      \
     int pp_backend_##name(struct pp_backend *be, const struct type *a)                             \

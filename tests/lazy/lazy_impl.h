@@ -116,5 +116,7 @@ void lazy_graph_destroy(struct pp_backend *be, void *graph);
 int lazy_alloc(struct pp_backend *be, size_t bytes, void **out);
 void lazy_free(struct pp_backend *be, void *p, size_t bytes);
 void *lazy_real(const void *p); /* the one that works; NULL of NULL */
+/* Of all pointers in args to memory of the device. */
+void lazy_make_real(void *args, size_t bytes);
 
 #endif

@@ -48,6 +48,18 @@ void *lazy_real(const void *p)
     return mem.real + at;
 }
 
+void lazy_make_real(void *args, size_t bytes)
+{
+    for (size_t i = 0; i + sizeof(void *) <= bytes; i += sizeof(void *)) {
+        void *p;
+        memcpy(&p, (char *)args + i, sizeof(p));
+        if ((uintptr_t)p - (uintptr_t)mem.shown < BYTES) {
+            p = lazy_real(p);
+            memcpy((char *)args + i, &p, sizeof(p));
+        }
+    }
+}
+
 const void *lazy_peek(const void *p)
 {
     return lazy_real(p);

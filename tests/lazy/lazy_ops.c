@@ -323,6 +323,20 @@ static int judge(struct pp_backend *be, const struct pp_judgement *j)
     return lazy_push(be, do_judge, &real, sizeof(real));
 }
 
+#define PP_KERNEL(name, type)                                                                      \
+    static int do_##name(struct pp_backend *be, const void *args)                                  \
+    {                                                                                              \
+        return pp_backend_##name(be, args);                                                        \
+    }                                                                                              \
+    static int name(struct pp_backend *be, const struct type *a)                                   \
+    {                                                                                              \
+        struct type real = *a;                                                                     \
+        lazy_make_real(&real, sizeof(real));                                                       \
+        return lazy_push(be, do_##name, &real, sizeof(real));                                      \
+    }
+#include "ppcli/kernels.def"
+#undef PP_KERNEL
+
 static int probe(char *why, size_t bytes)
 {
     snprintf(why, bytes, "a device made of threads");
@@ -371,4 +385,7 @@ const struct pp_backend_ops backend_cuda = {
     .sum_squares = sum_squares,
     .judge = judge,
     .optimizer_step = optimizer_step,
+#define PP_KERNEL(name, type) .name = name,
+#include "ppcli/kernels.def"
+#undef PP_KERNEL
 };

@@ -79,7 +79,7 @@ static void print_assignment(FILE *f, int layers, int stages)
 /* A random legal config: every key, or about half of them. */
 static void print_random_config(FILE *f)
 {
-    static const char *const activations[] = {"relu", "tanh", "gelu", NULL};
+    static const char *const activations[] = {"relu", "tanh", "gelu", "silu", NULL};
     static const char *const optimizers[] = {"sgd", "momentum", "adam", "adamw", NULL};
     static const char *const lr_schedules[] = {"constant", "linear", "cosine", NULL};
     static const char *const milestones[] = {"none", "30", "30, 60 90", "1 2,3", NULL};

@@ -165,15 +165,17 @@ static void dropout_drops_p_of_each_sample_and_others_of_the_next(void **state)
         B = 4,
         F = 20000
     };
-    static float x[B * F], y[B * F];
-    const uint32_t sample[B] = {0, 1, 2, 1};
+    static float x[B * F], y[(B + 1) * F];
+    const int64_t step = 7;
     for (int i = 0; i < B * F; i++)
         x[i] = 1;
     const float ps[] = {0, 0.1f, 0.5f};
     for (int k = 0; k < COUNT(ps); k++) {
         float p = ps[k];
-        CHECK_OK(pp_backend_dropout(be, &(struct pp_dropout){B, F, p, 77, sample, x, false, y}));
-        assert_memory_equal(y + F, y + 3 * F, F * sizeof(*y));
+        CHECK_OK(pp_backend_dropout(be, &(struct pp_dropout){B, F, p, 77, &step, 40, x, false, y}));
+        CHECK_OK(pp_backend_dropout(
+            be, &(struct pp_dropout){1, F, p, 77, &step, 42, x, false, y + B * F}));
+        assert_memory_equal(y + 2 * F, y + B * F, F * sizeof(*y));
         for (int r = 0; r < B - 1; r++) {
             int kept = 0, both = 0, next = 0;
             for (int e = 0; e < F; e++) {
@@ -190,6 +192,26 @@ static void dropout_drops_p_of_each_sample_and_others_of_the_next(void **state)
         }
     }
     pp_backend_close(&be);
+}
+
+/* ---- which backend has which */
+
+static int some_sum(struct pp_backend *be, const struct pp_sum *a)
+{
+    return 0;
+}
+
+static void a_device_has_only_the_kernels_of_its_table(void **state)
+{
+    const struct pp_backend_ops device = {.name = "device", .own_memory = true, .sum = some_sum};
+    const struct pp_backend_ops host = {.name = "host"};
+    const struct pp_backend_choice there = {.ops = &device}, here = {.ops = &host}, none = {0};
+    for (int k = 0; k < PP_KERNELS; k++) {
+        bool is_sum = !strcmp(pp_kernel_name((enum pp_kernel)k), "sum");
+        CHECK_INT_EQ(pp_backend_has_kernel(&there, (enum pp_kernel)k), is_sum);
+        assert_true(pp_backend_has_kernel(&here, (enum pp_kernel)k));
+        assert_true(pp_backend_has_kernel(&none, (enum pp_kernel)k));
+    }
 }
 
 /* ---- all kernels over many shapes and flags */
@@ -309,7 +331,7 @@ static void run_pool(struct bench *b, const struct pp_conv *g, int B, bool add)
 static void run_elements(struct bench *b, size_t n, bool add)
 {
     float *x = floats(b, "x", n), *y = floats(b, "y", n), *dx = floats(b, "dx", n);
-    const uint32_t sample[] = {7};
+    const int64_t step = 3;
     for (size_t i = 0; i < n; i++)
         x[i] *= 6;
     for (int a = 0; a < COUNT(activations); a++) {
@@ -323,7 +345,7 @@ static void run_elements(struct bench *b, size_t n, bool add)
     }
     CHECK_OK(pp_backend_sum(b->be, &(struct pp_sum){n, x, y, add, dx}));
     result(b, dx, n * 4);
-    CHECK_OK(pp_backend_dropout(b->be, &(struct pp_dropout){1, n, 0.3f, 5, sample, x, add, dx}));
+    CHECK_OK(pp_backend_dropout(b->be, &(struct pp_dropout){1, n, 0.3f, 5, &step, 9, x, add, dx}));
     result(b, dx, n * 4);
     CHECK_OK(pp_backend_activate_forward(b->be, &(struct pp_activate){n, PP_ACT_TANH, x, x}));
     CHECK_OK(pp_backend_activate_backward(
@@ -416,6 +438,7 @@ int main(void)
         cmocka_unit_test(plain_norms_have_the_gradients_of_their_values),
         cmocka_unit_test(plain_pools_have_the_gradients_of_their_values),
         cmocka_unit_test(dropout_drops_p_of_each_sample_and_others_of_the_next),
+        cmocka_unit_test(a_device_has_only_the_kernels_of_its_table),
         cmocka_unit_test(loops_agree_with_plain_and_give_one_set_of_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

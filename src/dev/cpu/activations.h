@@ -37,4 +37,15 @@ static inline float gelu_back(float z, float dy)
     return dy * (cdf + z * pdf);
 }
 
+static inline float silu_value(float z)
+{
+    return z / (1.0f + mathf_exp(-z));
+}
+
+static inline float silu_back(float z, float dy)
+{
+    float s = 1.0f / (1.0f + mathf_exp(-z));
+    return dy * (s * (1.0f + z * (1.0f - s)));
+}
+
 #endif

@@ -65,7 +65,7 @@ void CPU_LOOP(dropout)(const struct pp_dropout *a)
     uint32_t limit = dropout_limit(a->p), F = (uint32_t)a->F;
     float scale = (float)(1 / (1 - (double)a->p));
     for (int r = 0; r < a->B; r++) {
-        uint64_t of = dropout_sample(a->key, a->sample[r]);
+        uint64_t of = dropout_row(a->key, *a->step, a->first_row + (uint32_t)r);
         const float *x = a->x + (size_t)r * a->F;
         float *y = a->y + (size_t)r * a->F;
         if (a->add) {

@@ -38,4 +38,15 @@ static __device__ inline float gelu_back(float z, float dy)
     return dy * (0.5f * erfcf(-z * SQRT_HALF) + z * (NORMAL_AT_0 * expf(-0.5f * z * z)));
 }
 
+static __device__ inline float silu_value(float z)
+{
+    return z / (1.0f + expf(-z));
+}
+
+static __device__ inline float silu_back(float z, float dy)
+{
+    float s = 1.0f / (1.0f + expf(-z));
+    return dy * (s * (1.0f + z * (1.0f - s)));
+}
+
 #endif

@@ -31,7 +31,7 @@ int plain_sum(struct pp_backend *be, const struct pp_sum *a)
 int plain_dropout(struct pp_backend *be, const struct pp_dropout *a)
 {
     for (size_t i = 0; i < a->B * a->F; i++) {
-        uint64_t of = dropout_sample(a->key, a->sample[i / a->F]);
+        uint64_t of = dropout_row(a->key, *a->step, a->first_row + (uint32_t)(i / a->F));
         bool dropped = dropout_number(of, (uint32_t)(i % a->F)) < dropout_limit(a->p);
         double y = a->x[i] * (dropped ? 0 : 1 / (1 - (double)a->p));
         a->y[i] = (float)((a->add ? (double)a->y[i] : 0) + y);
