@@ -25,7 +25,4 @@ int pp_advice(const struct pp_advice_spec *spec, char out[PP_ADVICE_MAX]);
 void pp_advice_costs(const struct pp_layout *l, const double *f, const double *i, const double *w,
                      double *cost);
 
-/* "0-1 | 2 | 3-5": layers of n pieces as pipeline.assignment is written, cut off where out ends. */
-char *pp_ranges_text(const int *first, const int *last, int n, char *out, size_t bytes);
-
 #endif

@@ -31,6 +31,7 @@
 #define PP_STAGES_MAX 1024
 #define PP_DEVICES_MAX 64 /* of one machine: numbers 0 to 63 */
 #define PP_NUMBERS_MAX 64 /* of one list of numbers */
+#define PP_CUT_MAX 16384  /* bytes of a cut's text with the NUL */
 #define PP_SCHEDULE_FILE "file:"
 #define PP_CONFIG_VALUE_MAX 65536 /* bytes of any value's text with the NUL */
 /* Buffers of that size are static and of the thread: stacks may be as small as 128 KiB. */
@@ -143,9 +144,10 @@ struct pp_config {
         char schedule[PP_PATH_MAX]; /* a name; "auto" until a run is prepared: the measured best;
                                        PP_SCHEDULE_FILE and the absolute path of a CSV table */
         enum pp_assignment assignment;
-        int first_layer[PP_STAGES_MAX]; /* PP_ASSIGN_EXPLICIT: first layer of each range ... */
-        int last_layer[PP_STAGES_MAX];  /* ... and its last one, inclusive */
-        int n_ranges;
+        /* PP_ASSIGN_EXPLICIT: one of the two, the other is empty. Layers are names or numbers, and
+         * whether the model has them is for pp_partition(). */
+        char ranges[PP_CUT_MAX];   /* "conv1-layer2.3 | layer3.0-fc" */
+        char split_at[PP_CUT_MAX]; /* "layer3.0": first layer of every piece but the first */
     } pipeline;
     struct {
         int epochs;

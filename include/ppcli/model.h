@@ -195,9 +195,10 @@ int pp_model_find_layer(const struct pp_model *m, const char *name);
  *   auto    flops
  *   equal   as many layers each as possible, earlier pieces get the extra ones
  *   params  least largest parameter count (exact), same ties
- *   explicit  the ranges of the config
+ *   explicit  the ranges or the first layers of the config, by name or number
  *   time    pp_partition_costs() with what was measured: PP_ECONFIG here
- * Errors: PP_ECONFIG (more stages than layers; ranges that do not cover 0..n_layers-1 in order).
+ * Errors: PP_ECONFIG (more stages than layers; a layer that the model does not have; ranges that
+ * do not cover 0..n_layers-1 in order).
  */
 int pp_partition(const struct pp_model *m, const struct pp_config *cfg, int n, int *first,
                  int *last);
@@ -205,6 +206,11 @@ int pp_partition(const struct pp_model *m, const struct pp_config *cfg, int n, i
 /* The same for given costs[n_layers], finite and >= 0, in any unit: the least largest cost per
  * piece, exact to 2^-52 of the whole, same ties. 1 <= n <= n_layers. Errors: PP_ERESOURCE. */
 int pp_partition_costs(const struct pp_model *m, const double *costs, int n, int *first, int *last);
+
+/* "0-1 | 2 | 3-5": layers of n pieces as pipeline.assignment is written, cut off where out ends.
+ * Names in place of numbers, "conv1-layer1.1 | layer2.0-fc", where names do not say the number. */
+char *pp_ranges_text(const struct pp_model *m, const int *first, const int *last, int n, char *out,
+                     size_t bytes);
 
 /* What bounds the weight gradients of a chunk's micro-batches. Sizes as of pp_backend_largest():
  * finite only when all values are. */

@@ -37,7 +37,7 @@ void bench_plain_pipeline(struct pp_config *cfg, int stages)
     cfg->pipeline.eager = 0;
     cfg->pipeline.memory_cap = 0;
     cfg->pipeline.assignment = PP_ASSIGN_AUTO;
-    cfg->pipeline.n_ranges = 0;
+    cfg->pipeline.ranges[0] = cfg->pipeline.split_at[0] = '\0';
     snprintf(cfg->pipeline.schedule, sizeof(cfg->pipeline.schedule), "1f1b");
     snprintf(cfg->run.transport, sizeof(cfg->run.transport), "auto");
 }

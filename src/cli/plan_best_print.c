@@ -73,7 +73,7 @@ static void print_table(const struct plan_best_result *s)
 /* What limits the first row, and its section for a file. */
 static int print_winner(const struct plan_best_result *s)
 {
-    static char value[16 * PP_STAGES_MAX];
+    static char value[PP_CUT_MAX];
     const struct pp_candidate *c = &s->best.items[0];
     char bubble[PP_BUBBLE_TEXT_MAX];
     struct pp_config *cfg = NULL;
@@ -89,7 +89,8 @@ static int print_winner(const struct plan_best_result *s)
         const char *name = pp_config_key_name(k);
         if (strncmp(name, "pipeline.", 9) == 0) {
             rc = pp_config_key_value(cfg, k, value, sizeof(value));
-            if (rc == 0 && strcmp(value, "0") != 0) /* 0: left to ppcli */
+            if (rc == 0 && strcmp(value, "0") != 0 &&
+                strcmp(value, "none") != 0) /* left to ppcli */
                 printf("%s = %s\n", name + 9, value);
         }
     }

@@ -70,69 +70,40 @@ static void check_batch(struct pp_config *cfg)
           d, d == 1 ? "" : "s", share, share == 1 ? "" : "s", b, m, share, (long long)m * d);
 }
 
-static void check_stages(struct pp_config *cfg)
+/* A cut that is written down: once, and a piece for each stage and chunk. */
+static void check_cut(struct pp_config *cfg)
 {
-    static const char *const keys[] = {"pipeline.stages", "pipeline.chunks", "model.sizes", NULL};
+    static const char *const keys[] = {"pipeline.assignment", "pipeline.split_at", NULL};
+    static const char *const counts[] = {"pipeline.stages", "pipeline.chunks", NULL};
+    bool split = cfg->pipeline.split_at[0];
+    const char *key = keys[split], *text = split ? cfg->pipeline.split_at : cfg->pipeline.ranges;
     if (!good(cfg, keys))
         return;
-    int layers = cfg->model.n_sizes - 1;
-    int chunks = cfg->pipeline.chunks;
-    if (cfg->pipeline.stages <= layers && (int64_t)cfg->pipeline.stages * chunks > layers) {
-        blame(cfg, keys,
-              "%d stages of %d chunks for %d layer%s, and each chunk needs one; "
-              "use pipeline.chunks = %d or fewer, or more layers",
-              cfg->pipeline.stages, chunks, layers, layers == 1 ? "" : "s",
-              layers / cfg->pipeline.stages);
-    }
-    if (cfg->pipeline.stages > layers) {
-        blame(cfg, keys,
-              "%d stages for %d layer%s (model.sizes has %d widths), and each "
-              "stage needs one; use pipeline.stages = %d or fewer, or more layers",
-              cfg->pipeline.stages, layers, layers == 1 ? "" : "s", cfg->model.n_sizes, layers);
-    }
-}
-
-/* Explicit ranges: one for each stage, in order, no gap, no overlap, to the last layer. */
-static void check_assignment(struct pp_config *cfg)
-{
-    static const char *const keys[] = {"pipeline.assignment", "pipeline.stages", "pipeline.chunks",
-                                       "model.sizes", NULL};
-    const char *key = keys[0];
-    int layers = cfg->model.n_sizes - 1;
-    int n = cfg->pipeline.n_ranges;
-    if (!good(cfg, keys) || cfg->pipeline.assignment != PP_ASSIGN_EXPLICIT)
+    if (split && cfg->pipeline.assignment != PP_ASSIGN_AUTO) {
+        blame(cfg, keys, "assignment and split_at both say where to cut; use one of them");
         return;
-    int stages = cfg->pipeline.stages, chunks = cfg->pipeline.chunks;
-    if (chunks == 0 && stages > 1 && n % stages == 0 && n > 0)
+    }
+    if (split)
+        cfg->pipeline.assignment = PP_ASSIGN_EXPLICIT;
+    if (!good(cfg, counts) || cfg->pipeline.assignment != PP_ASSIGN_EXPLICIT)
+        return;
+    int stages = cfg->pipeline.stages, chunks = cfg->pipeline.chunks, n = 1 + split;
+    for (; *text; text++)
+        n += *text == (split ? ' ' : '|');
+    if (chunks == 0 && stages > 1 && n % stages == 0)
         chunks = n / stages; /* how many the schedule holds is the layout's to know */
+    const char *what = split ? "piece" : "range", *plural = n == 1 ? "" : "s";
     if (chunks > 1 && n != stages * chunks) {
-        pp_config_problem(cfg, key,
-                          "%s: %d range%s for %d stages of %d chunks; write one for each "
-                          "chunk, in model order",
-                          key, n, n == 1 ? "" : "s", stages, chunks);
+        pp_config_problem(cfg, key, "%s: %d %s%s for %d stages of %d chunks; %s", key, n, what,
+                          plural, stages, chunks,
+                          split ? "name the first layer of every chunk but the first"
+                                : "write one for each chunk, in model order");
     } else if (chunks <= 1 && n != stages) {
-        pp_config_problem(cfg, key,
-                          "%s: %d range%s for %d stage%s; write one for each stage, or "
-                          "pipeline.stages = %d",
-                          key, n, n == 1 ? "" : "s", stages, stages == 1 ? "" : "s", n);
-    }
-    int next = 0; /* first layer that no range has yet */
-    for (int i = 0; i < n; i++) {
-        int first = cfg->pipeline.first_layer[i], last = cfg->pipeline.last_layer[i];
-        if (first != next) {
-            pp_config_problem(cfg, key, "%s: range %d begins at layer %d, must begin at %d (%s)",
-                              key, i + 1, first, next,
-                              first > next ? "a layer would have no stage"
-                                           : "a layer would be in two stages");
-            return; /* the later ranges are off by the same slip */
-        }
-        next = last + 1;
-    }
-    if (next != layers) {
-        pp_config_problem(cfg, key,
-                          "%s: the ranges end at layer %d, the model's last layer is %d "
-                          "(%d layers, counted from 0)",
-                          key, next - 1, layers - 1, layers);
+        pp_config_problem(cfg, key, "%s: %d %s%s for %d stage%s; %s, or pipeline.stages = %d", key,
+                          n, what, plural, stages, stages == 1 ? "" : "s",
+                          split ? "name the first layer of every stage but the first"
+                                : "write one for each stage",
+                          n);
     }
 }
 
@@ -303,8 +274,7 @@ static void check_devices(struct pp_config *cfg, const struct pp_names *names)
 void conf_check(struct pp_config *cfg, const struct pp_names *names)
 {
     check_batch(cfg);
-    check_stages(cfg);
-    check_assignment(cfg);
+    check_cut(cfg);
     check_launch(cfg, names);
     check_nonfinite(cfg);
     check_outputs(cfg);

@@ -33,6 +33,7 @@ enum conf_type {
     CONF_PATH,     /* char[PP_PATH_MAX], made absolute; may be empty */
     CONF_SIZES,    /* model.sizes and model.n_sizes */
     CONF_ASSIGNMENT,
+    CONF_LAYERS,  /* pipeline.split_at */
     CONF_DEVICES, /* run.devices and run.n_devices */
     CONF_NUMBERS, /* struct pp_numbers */
 };
@@ -190,6 +191,7 @@ int conf_sizes_parse(const struct conf_option *o, const char *text, struct pp_co
 int conf_sizes_print(const struct pp_config *cfg, char *out, size_t bytes);
 int conf_assignment_parse(const char *text, struct pp_config *cfg, char why[CONF_WHY_MAX]);
 int conf_assignment_print(const struct pp_config *cfg, char *out, size_t bytes);
+int conf_split_parse(const char *text, struct pp_config *cfg, char why[CONF_WHY_MAX]);
 int conf_devices_parse(const char *text, struct pp_config *cfg, char why[CONF_WHY_MAX]);
 int conf_devices_print(const struct pp_config *cfg, char *out, size_t bytes);
 int conf_numbers_parse(const struct conf_option *o, const char *text, struct pp_config *cfg,

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The values that are lists: model.sizes "784 1024*16 10", run.devices "0 2-3" and numbers such as
- * train.lr_milestones "100 150" (blanks and commas separate), and pipeline.assignment "0-2 | 3-5" (one range of layers for each stage).
- * Whether ranges fit the model is a question for check.c; which devices there are, for src/dev.
+ * train.lr_milestones "100 150" (blanks and commas separate), pipeline.assignment "0-2 | 3-fc" (one
+ * range of layers for each stage) and pipeline.split_at. Whether the model has such layers is a
+ * question for src/nn; which devices there are, for src/dev.
  */
 #include "conf.h"
 
@@ -35,20 +36,16 @@ static bool take_number(const char **p, int limit, int *out)
     return n < limit;
 }
 
-/* "3-5" or "3", with `blanks` between its parts. */
-static bool take_range(const char **p, const char *blanks, int limit, int *first, int *last)
+/* "3-5" or "3". */
+static bool take_range(const char **p, int limit, int *first, int *last)
 {
-    *p += strspn(*p, blanks);
     if (!take_number(p, limit, first))
         return false;
     *last = *first;
-    *p += strspn(*p, blanks);
     if (**p == '-') {
         (*p)++;
-        *p += strspn(*p, blanks);
         if (!take_number(p, limit, last))
             return false;
-        *p += strspn(*p, blanks);
     }
     return *first <= *last;
 }
@@ -142,66 +139,107 @@ enum {
     ASSIGNMENT_WORDS = sizeof(assignment_words) / sizeof(assignment_words[0])
 };
 
-static void set_ranges(struct pp_config *cfg, enum pp_assignment kind, const int *first,
-                       const int *last, int n)
+static void set_cut(struct pp_config *cfg, enum pp_assignment kind, const char *ranges)
 {
-    memset(cfg->pipeline.first_layer, 0, sizeof(cfg->pipeline.first_layer));
-    memset(cfg->pipeline.last_layer, 0, sizeof(cfg->pipeline.last_layer));
-    for (int i = 0; i < n; i++) {
-        cfg->pipeline.first_layer[i] = first[i];
-        cfg->pipeline.last_layer[i] = last[i];
-    }
-    cfg->pipeline.n_ranges = n;
     cfg->pipeline.assignment = kind;
+    snprintf(cfg->pipeline.ranges, sizeof(cfg->pipeline.ranges), "%s", ranges);
+}
+
+/* Bytes of the layer's name, or its number, at p; 0: there is none. */
+static int layer_bytes(const char *p)
+{
+    int n = 0;
+    while (isalnum((unsigned char)p[n]) || p[n] == '_' || p[n] == '.')
+        n++;
+    return n;
+}
+
+/* One range into the text; moves *p past it. */
+static bool take_layers(const char **p, struct conf_text *out)
+{
+    const char *first = *p += strspn(*p, BLANKS);
+    int n = layer_bytes(first);
+    const char *dash = first + n + strspn(first + n, BLANKS), *last = dash + 1;
+    conf_put(out, "%s%.*s", out->used ? " | " : "", n, first);
+    *p = dash;
+    if (n == 0 || *dash != '-')
+        return n > 0;
+    last += strspn(last, BLANKS);
+    int m = layer_bytes(last);
+    if (m != n || strncmp(first, last, (size_t)n) != 0)
+        conf_put(out, "-%.*s", m, last);
+    *p = last + m + strspn(last + m, BLANKS);
+    return m > 0;
 }
 
 int conf_assignment_parse(const char *text, struct pp_config *cfg, char why[CONF_WHY_MAX])
 {
+    static _Thread_local char ranges[PP_CUT_MAX];
+    struct conf_text out = {.out = ranges, .bytes = sizeof(ranges)};
     const char *words[ASSIGNMENT_WORDS + 1] = {NULL};
     for (int i = 0; i < ASSIGNMENT_WORDS; i++) {
         words[i] = assignment_words[i].word;
         if (strcmp(text, words[i]) == 0) {
-            set_ranges(cfg, assignment_words[i].kind, NULL, NULL, 0);
+            set_cut(cfg, assignment_words[i].kind, "");
             return 0;
         }
     }
-    const char *near = pp_nearest(text, words);
-    if (near) {
-        return conf_why(why, "unknown '%s'; did you mean '%s'? write " FORMS,
-                        conf_quote(text, strlen(text)).s, near);
+    /* a layer alone is a cut of a model that has no other */
+    if (pp_nearest(text, words) || (isalpha((unsigned char)*text) && !strpbrk(text, "-|. "))) {
+        return conf_why(why, "unknown '%s'%s; write " FORMS, conf_quote(text, strlen(text)).s,
+                        pp_did_you_mean(text, words).s);
     }
-    int first[PP_STAGES_MAX], last[PP_STAGES_MAX];
     int n = 0;
     for (const char *p = text, *start = p;; start = ++p) {
-        if (n == PP_STAGES_MAX)
+        if (n++ == PP_STAGES_MAX)
             return conf_why(why, "more than %d ranges", PP_STAGES_MAX);
-        if (!take_range(&p, BLANKS, PP_MODEL_SIZES_MAX, &first[n], &last[n]) ||
-            (*p != '|' && *p != '\0')) {
+        if (!take_layers(&p, &out) || (*p != '|' && *p != '\0')) {
             start += strspn(start, BLANKS);
             return conf_why(why, "'%s' is not a range of layers; write " FORMS,
                             conf_quote(start, strcspn(start, "|")).s);
         }
-        n++;
         if (*p == '\0')
             break;
     }
-    set_ranges(cfg, PP_ASSIGN_EXPLICIT, first, last, n);
+    if (conf_put_end(&out) < 0)
+        return conf_why(why, "more than %d bytes", PP_CUT_MAX - 1);
+    set_cut(cfg, PP_ASSIGN_EXPLICIT, ranges);
     return 0;
 }
 
 int conf_assignment_print(const struct pp_config *cfg, char *out, size_t bytes)
 {
     struct conf_text t = {.out = out, .bytes = bytes};
+    const char *word = assignment_words[0].word; /* of what split_at says */
     for (int i = 0; i < ASSIGNMENT_WORDS; i++)
         if (assignment_words[i].kind == cfg->pipeline.assignment)
-            conf_put(&t, "%s", assignment_words[i].word);
-    for (int i = 0; i < cfg->pipeline.n_ranges; i++) {
-        int first = cfg->pipeline.first_layer[i], last = cfg->pipeline.last_layer[i];
-        conf_put(&t, "%s%d", i ? " | " : "", first);
-        if (last != first)
-            conf_put(&t, "-%d", last);
-    }
+            word = assignment_words[i].word;
+    conf_put(&t, "%s", cfg->pipeline.ranges[0] ? cfg->pipeline.ranges : word);
     return conf_put_end(&t);
+}
+
+int conf_split_parse(const char *text, struct pp_config *cfg, char why[CONF_WHY_MAX])
+{
+    static _Thread_local char layers[PP_CUT_MAX];
+    struct conf_text out = {.out = layers, .bytes = sizeof(layers)};
+    layers[0] = '\0';
+    for (const char *p = strcmp(text, "none") == 0 ? "" : text; *p;) {
+        int n = layer_bytes(p);
+        if (n == 0 || !strchr(BLANKS ",", p[n])) {
+            return conf_why(why,
+                            "'%s' is not a layer; write none, or the first layer of every stage "
+                            "but the first, such as layer2.0 layer3.0",
+                            conf_quote(p, strcspn(p, BLANKS ",")).s);
+        }
+        conf_put(&out, "%s%.*s", out.used ? " " : "", n, p);
+        p += n;
+        if (next_entry(&p, why) < 0)
+            return -1;
+    }
+    if (conf_put_end(&out) < 0)
+        return conf_why(why, "more than %d bytes", PP_CUT_MAX - 1);
+    memcpy(cfg->pipeline.split_at, layers, sizeof(layers));
+    return 0;
 }
 
 /* ---- run.devices: "auto", or in the order in which ranks take them */
@@ -213,7 +251,7 @@ int conf_devices_parse(const char *text, struct pp_config *cfg, char why[CONF_WH
     for (const char *p = strcmp(text, "auto") == 0 ? "" : text; *p;) {
         const char *entry = p;
         int first, last;
-        if (!take_range(&p, "", PP_DEVICES_MAX, &first, &last) || !strchr(BLANKS ",", *p)) {
+        if (!take_range(&p, PP_DEVICES_MAX, &first, &last) || !strchr(BLANKS ",", *p)) {
             return conf_why(why,
                             "'%s' is not a device; write auto, or numbers and ranges of 0 to %d "
                             "such as 0 2-3",

@@ -118,7 +118,11 @@ static const struct conf_option table[] = {
     {KEY(pipeline, assignment, CONF_ASSIGNMENT), .def = "auto",
      .help = "how layers are divided among the stages: each gets the same flops (auto is the "
              "same), params, measured time, or number of layers (equal); or ranges of layers, one "
-             "for each stage and chunk in model order, such as 0-2 | 3-5"},
+             "for each stage and chunk in model order, by number or by name (ppcli explain), such "
+             "as 0-2 | 3-5 or conv1-layer2.1 | layer3.0-fc"},
+    {KEY(pipeline, split_at, CONF_LAYERS), .def = "none",
+     .help = "in place of assignment: the first layer of every stage and chunk but the first, in "
+             "model order, by name or number, such as layer2.0 layer3.0"},
 
     {KEY(train, epochs, CONF_INT), .def = "5", .min = 1, .max = 1000000, .unit = "epochs",
      .numbers = true, .help = "passes over the training data"},
@@ -310,6 +314,7 @@ const char *conf_type_name(enum conf_type type)
                                         [CONF_PATH] = "path",
                                         [CONF_SIZES] = "sizes",
                                         [CONF_ASSIGNMENT] = "assignment",
+                                        [CONF_LAYERS] = "layers",
                                         [CONF_DEVICES] = "devices",
                                         [CONF_NUMBERS] = "numbers"};
     return names[type];

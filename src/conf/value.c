@@ -369,6 +369,8 @@ int conf_value_parse(const struct conf_option *o, const char *text, const char *
         return conf_sizes_parse(o, text, cfg, why);
     case CONF_ASSIGNMENT:
         return conf_assignment_parse(text, cfg, why);
+    case CONF_LAYERS:
+        return conf_split_parse(text, cfg, why);
     case CONF_DEVICES:
         return conf_devices_parse(text, cfg, why);
     case CONF_NUMBERS:
@@ -404,6 +406,8 @@ static int print_scalar(const struct conf_option *o, const void *at, char *out, 
     case CONF_ENUM:
         memcpy(&value, at, sizeof(value));
         return snprintf(out, bytes, "%s", choice_name(o->choices, value));
+    case CONF_LAYERS:
+        return snprintf(out, bytes, "%s", *(const char *)at ? (const char *)at : "none");
     default:
         return snprintf(out, bytes, "%s", (const char *)at);
     }

@@ -182,22 +182,6 @@ static void equally(int layers, int n, int *first, int *last)
     }
 }
 
-/* The config has checked that the ranges are all layers, in order. How many stages there are is the
- * schedule's to know. */
-static int as_said(const struct pp_model *m, const struct pp_config *cfg, int n, int *first,
-                   int *last)
-{
-    if (cfg->pipeline.n_ranges != n) {
-        return pp_fail(PP_ECONFIG,
-                       "pipeline.assignment: %d layer ranges for %d stages; give one for each",
-                       cfg->pipeline.n_ranges, n);
-    }
-    memcpy(first, cfg->pipeline.first_layer, (size_t)n * sizeof(*first));
-    memcpy(last, cfg->pipeline.last_layer, (size_t)n * sizeof(*last));
-    pp_assert(first[0] == 0 && last[n - 1] == m->n_layers - 1);
-    return 0;
-}
-
 int pp_partition(const struct pp_model *m, const struct pp_config *cfg, int n, int *first,
                  int *last)
 {
@@ -219,7 +203,7 @@ int pp_partition(const struct pp_model *m, const struct pp_config *cfg, int n, i
         equally(m->n_layers, n, first, last);
         return 0;
     case PP_ASSIGN_EXPLICIT:
-        return as_said(m, cfg, n, first, last);
+        return cut_as_written(m, cfg, n, first, last);
     case PP_ASSIGN_AUTO:
     case PP_ASSIGN_FLOPS:
     case PP_ASSIGN_PARAMS:

@@ -253,6 +253,8 @@ static int lay_out(struct pp_layout *l, struct pp_config *cfg)
     l->ranks = l->stages * l->replicas;
     l->n_virtual = l->stages * l->chunks;
     l->n_channels = 2 * (l->n_virtual - 1);
+    if (l->n_virtual > l->model->n_layers)
+        return blame(cfg, "pipeline.stages", pp_partition(l->model, cfg, l->n_virtual, NULL, NULL));
     size_t n = (size_t)l->n_virtual;
     l->first = pp_alloc(5 * n + (size_t)l->n_channels, sizeof(*l->first));
     if (!l->first)
@@ -268,7 +270,7 @@ static int lay_out(struct pp_layout *l, struct pp_config *cfg)
             "%d replicas of %d stages need more than 32768 channels; use fewer", l->replicas,
             l->stages);
     }
-    PP_TRY(blame(cfg, "pipeline.assignment",
+    PP_TRY(blame(cfg, cfg->pipeline.split_at[0] ? "pipeline.split_at" : "pipeline.assignment",
                  pp_partition(l->model, cfg, l->n_virtual, l->first, l->last)));
     for (int s = 0; s < l->n_virtual; s++)
         l->rank_of[s] = pp_place(l->placement, l->stages, s);

@@ -10,18 +10,6 @@
 #define NOTICEABLE 0.02 /* of all work: what a better cut must gain to be named */
 #define SMALL 0.05      /* a bubble below this needs no advice */
 
-char *pp_ranges_text(const int *first, const int *last, int n, char *out, size_t bytes)
-{
-    size_t used = 0;
-    out[0] = '\0';
-    for (int s = 0; s < n && used < bytes; s++) {
-        used += (size_t)snprintf(out + used, bytes - used, "%s%d", s ? " | " : "", first[s]);
-        if (last[s] > first[s] && used < bytes)
-            used += (size_t)snprintf(out + used, bytes - used, "-%d", last[s]);
-    }
-    return out;
-}
-
 void pp_advice_costs(const struct pp_layout *l, const double *f, const double *i, const double *w,
                      double *cost)
 {
@@ -75,7 +63,8 @@ static void cut_text(const struct pp_advice_spec *spec, const int *first, const 
             out, PP_ADVICE_MAX,
             "limited by the cut: stage %d has %.0f %% of the work; assignment = %s would leave "
             "no stage more than %.0f %%",
-            busiest, now * 100, pp_ranges_text(first, last, l->n_virtual, ranges, sizeof(ranges)),
+            busiest, now * 100,
+            pp_ranges_text(l->model, first, last, l->n_virtual, ranges, sizeof(ranges)),
             most * 100);
         return;
     }

@@ -8,18 +8,26 @@
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
 
+/* The candidate's cut; costs: by time, else as the config says. */
 static int set_ranges(struct pp_config *cfg, const struct pp_model *model,
                       const struct pp_costs *costs, int rows, int n)
 {
     double *by_layer = pp_alloc((size_t)model->n_layers, sizeof(*by_layer));
-    if (!by_layer)
-        return PP_ERESOURCE;
-    pp_costs_by_layer(costs, rows, by_layer);
-    int rc =
-        pp_partition_costs(model, by_layer, n, cfg->pipeline.first_layer, cfg->pipeline.last_layer);
-    cfg->pipeline.n_ranges = n;
-    cfg->pipeline.assignment = PP_ASSIGN_EXPLICIT;
+    int *first = pp_alloc(2 * (size_t)n, sizeof(*first)), *last = first ? first + n : NULL;
+    int rc = PP_ERESOURCE;
+    if (by_layer && first && costs) {
+        pp_costs_by_layer(costs, rows, by_layer);
+        rc = pp_partition_costs(model, by_layer, n, first, last);
+    } else if (by_layer && first) {
+        rc = pp_partition(model, cfg, n, first, last);
+    }
+    if (rc == 0) {
+        pp_ranges_text(model, first, last, n, cfg->pipeline.ranges, sizeof(cfg->pipeline.ranges));
+        cfg->pipeline.split_at[0] = '\0';
+        cfg->pipeline.assignment = PP_ASSIGN_EXPLICIT;
+    }
     pp_free(by_layer);
+    pp_free(first);
     return rc;
 }
 
@@ -39,15 +47,12 @@ int pp_best_config(const struct pp_config *cfg, const struct pp_model *model,
     int n = c->stages * c->chunks, rc = 0;
     if (n == 1) {
         copy->pipeline.assignment = PP_ASSIGN_AUTO;
-    } else if (c->assignment == PP_ASSIGN_TIME) {
+        copy->pipeline.ranges[0] = copy->pipeline.split_at[0] = '\0';
+    } else if (c->assignment != PP_ASSIGN_EXPLICIT) {
         int rows, first;
         pp_balanced_piece(cfg->train.batch_size, cfg->pipeline.replicas * c->microbatches, 0,
                           &first, &rows);
-        rc = set_ranges(copy, model, costs, rows, n);
-    } else if (c->assignment != PP_ASSIGN_EXPLICIT) {
-        rc = pp_partition(model, copy, n, copy->pipeline.first_layer, copy->pipeline.last_layer);
-        copy->pipeline.n_ranges = n;
-        copy->pipeline.assignment = PP_ASSIGN_EXPLICIT;
+        rc = set_ranges(copy, model, c->assignment == PP_ASSIGN_TIME ? costs : NULL, rows, n);
     }
     if (rc < 0) {
         pp_free(copy);

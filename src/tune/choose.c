@@ -13,13 +13,12 @@
 #include "ppcli/mem.h"
 
 #define SECONDS 2.0 /* for measuring, about */
-#define RANGES_MAX 16384
 
 /* What is chosen, as it would stand in a file. */
 struct choice {
     char schedule[PP_NAME_MAX]; /* empty: was given */
     int chunks, eager;
-    char ranges[RANGES_MAX]; /* empty: were given */
+    char ranges[PP_CUT_MAX]; /* empty: were given */
 };
 
 static bool open_schedule(const struct pp_config *cfg)
@@ -102,8 +101,7 @@ static int choose_cut(const struct pp_best_spec *spec, const struct pp_costs *co
                              .assignment = PP_ASSIGN_TIME};
     struct pp_config *cut = NULL;
     PP_TRY(pp_best_config(cfg, spec->model, &c, costs, &cut));
-    pp_ranges_text(cut->pipeline.first_layer, cut->pipeline.last_layer, (int)n, out->ranges,
-                   sizeof(out->ranges));
+    snprintf(out->ranges, sizeof(out->ranges), "%s", n > 1 ? cut->pipeline.ranges : "auto");
     pp_free(cut);
     pp_log_info("assignment time: %s; measured in %.1f s", out->ranges, costs->took);
     return 0;

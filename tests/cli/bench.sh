@@ -101,7 +101,7 @@ out_has 'pipeline.microbatches'
 begin "nothing that can run is 78"
 bench --stages 9,10
 code_is 78
-err_has 'each stage needs one'
+err_has 'each needs a layer'
 bench --stages 5,6 --schedule interleaved
 code_is 78
 err_has 'no row can run: '

@@ -31,17 +31,8 @@ static void the_key_that_the_user_set_last_is_blamed(void **state)
         "or more");
     refuses("--set: error: pipeline.microbatches: each of", "[train]\nbatch_size = 2\n",
             "pipeline.microbatches=3", NULL);
-    refuses("--set: error: model.sizes: 2 stages for 1 layer", "[pipeline]\nstages = 2\n",
-            "model.sizes=5 5", NULL);
-}
-
-static void no_stage_may_be_without_a_layer(void **state)
-{
-    struct pp_config *cfg = good(NULL, "pipeline.stages=3", NULL);
-    pp_config_destroy(&cfg);
-    refuses("pipeline.stages: 4 stages for 3 layers (model.sizes has 4 widths), and each stage "
-            "needs one; use pipeline.stages = 3 or fewer, or more layers",
-            NULL, "pipeline.stages=4", NULL);
+    refuses("--set: error: pipeline.split_at: 3 pieces for 2 stages", "[pipeline]\nstages = 2\n",
+            "pipeline.split_at=1 2", NULL);
 }
 
 static void check_ranges(const char *assignment, const char *canonical, int n)
@@ -51,9 +42,7 @@ static void check_ranges(const char *assignment, const char *canonical, int n)
     snprintf(stages, sizeof(stages), "pipeline.stages=%d", n);
     struct pp_config *cfg = good(NULL, "model.sizes=9*7", stages, setting, NULL);
     CHECK_INT_EQ(cfg->pipeline.assignment, PP_ASSIGN_EXPLICIT);
-    CHECK_INT_EQ(cfg->pipeline.n_ranges, n);
-    CHECK_INT_EQ(cfg->pipeline.first_layer[0], 0);
-    CHECK_INT_EQ(cfg->pipeline.last_layer[n - 1], 5);
+    CHECK_STR_EQ(cfg->pipeline.ranges, canonical);
     CHECK_STR_EQ(value_of(cfg, "pipeline.assignment"), canonical);
     pp_config_destroy(&cfg);
 }
@@ -66,11 +55,55 @@ static void explicit_ranges_are_read(void **state)
     check_ranges("0|1|2|3|4|5", "0 | 1 | 2 | 3 | 4 | 5", 6);
     check_ranges("0-5", "0-5", 1);
     check_ranges("0-0 | 1-5", "0 | 1-5", 2);
+    check_ranges("conv1-layer1.1|layer2.0 -  fc_2", "conv1-layer1.1 | layer2.0-fc_2", 2);
+    check_ranges("layer1.1 - layer1.1 | 3-fc", "layer1.1 | 3-fc", 2);
+    check_ranges("layer1.1-layer1.10", "layer1.1-layer1.10", 1);
     struct pp_config *cfg =
         good(NULL, "pipeline.assignment=0-2", "pipeline.assignment=params", NULL);
     CHECK_INT_EQ(cfg->pipeline.assignment, PP_ASSIGN_PARAMS);
-    CHECK_INT_EQ(cfg->pipeline.n_ranges, 0);
+    CHECK_STR_EQ(cfg->pipeline.ranges, "");
     pp_config_destroy(&cfg);
+}
+
+static void first_layers_of_stages_are_read(void **state)
+{
+    struct pp_config *cfg =
+        good(NULL, "pipeline.stages=3", "pipeline.split_at= layer2.0,  fc ", NULL);
+    CHECK_INT_EQ(cfg->pipeline.assignment, PP_ASSIGN_EXPLICIT);
+    CHECK_STR_EQ(cfg->pipeline.split_at, "layer2.0 fc");
+    CHECK_STR_EQ(value_of(cfg, "pipeline.split_at"), "layer2.0 fc");
+    CHECK_STR_EQ(value_of(cfg, "pipeline.assignment"), "auto");
+    pp_config_destroy(&cfg);
+    cfg = good("[pipeline]\nstages = 2\nsplit_at = 5\n", "pipeline.split_at=none",
+               "pipeline.assignment=0 | 1", NULL);
+    CHECK_STR_EQ(value_of(cfg, "pipeline.split_at"), "none");
+    CHECK_STR_EQ(value_of(cfg, "pipeline.assignment"), "0 | 1");
+    pp_config_destroy(&cfg);
+    cfg = good(NULL, "pipeline.stages=2", "pipeline.split_at=a b c", NULL); /* two chunks each */
+    pp_config_destroy(&cfg);
+    cfg = good(NULL, "pipeline.stages=2", "pipeline.chunks=2", "pipeline.split_at=a b c", NULL);
+    pp_config_destroy(&cfg);
+}
+
+static void first_layers_that_cannot_be_are_refused(void **state)
+{
+    static const char *const values[] = {"a-b", "a | b", "a;b", ", a", "-1", "layer 2 ?", NULL};
+    for (int i = 0; values[i]; i++) {
+        char setting[64];
+        snprintf(setting, sizeof(setting), "pipeline.split_at=%s", values[i]);
+        refuses("is not a layer; write none, or the first layer of every stage but the first, "
+                "such as layer2.0 layer3.0",
+                NULL, "pipeline.stages=3", setting, NULL);
+    }
+    refuses("nothing after the last comma", NULL, "pipeline.split_at=a,", NULL);
+    refuses("--set: error: pipeline.split_at: 2 pieces for 1 stage; name the first layer of every "
+            "stage but the first, or pipeline.stages = 2",
+            NULL, "pipeline.split_at=layer3.0", NULL);
+    refuses("pipeline.split_at: 2 pieces for 2 stages of 2 chunks; name the first layer of every "
+            "chunk but the first",
+            NULL, "pipeline.stages=2", "pipeline.chunks=2", "pipeline.split_at=layer3.0", NULL);
+    refuses("assignment and split_at both say where to cut; use one of them", NULL,
+            "pipeline.stages=2", "pipeline.assignment=equal", "pipeline.split_at=layer3.0", NULL);
 }
 
 static void the_words_of_assignment_are_read(void **state)
@@ -117,9 +150,9 @@ static void what_the_program_chose_says_so(void **state)
 static void what_is_no_list_of_ranges_is_refused(void **state)
 {
     static const char *const values[] = {
-        "0-2 |", "| 0-2", "0-2 || 3", "0-2, 3-5", "2-0 | 3-5", "0-2 3-5", "-1-2",
-        "0--2",  "a-b",   "0-2;3-5",  "0-",       "0-2k",      "0-4097",  "0-99999999999999999999",
-        "0 1",   "|",     NULL};
+        "0-2 |",   "| 0-2", "0-2 || 3", "0-2, 3-5",   "0-2 3-5",     "-1-2",
+        "0--2",    "0-1-2", "0-2;3-5",  "0-",         "0 1",         "|",
+        "a.0 b.0", "a-b c", "a-b | c?", "0-\xC3\xA9", "a.0 - | b.0", NULL};
     for (int i = 0; values[i]; i++) {
         char setting[64];
         snprintf(setting, sizeof(setting), "pipeline.assignment=%s", values[i]);
@@ -128,6 +161,7 @@ static void what_is_no_list_of_ranges_is_refused(void **state)
                 NULL, setting, NULL);
     }
     refuses("unknown 'eqaul'; did you mean 'equal'?", NULL, "pipeline.assignment=eqaul", NULL);
+    refuses("unknown 'best'; write auto, equal", NULL, "pipeline.assignment=best", NULL);
     char many[8192] = "pipeline.assignment=0";
     for (int i = 1; i <= PP_STAGES_MAX; i++) {
         char one[16];
@@ -137,21 +171,14 @@ static void what_is_no_list_of_ranges_is_refused(void **state)
     refuses("more than 1024 ranges", NULL, many, NULL);
 }
 
-static void ranges_must_match_stages_and_layers(void **state)
+static void ranges_must_match_stages(void **state)
 {
     refuses("pipeline.assignment: 2 ranges for 3 stages; write one for each stage, or "
             "pipeline.stages = 2",
             NULL, "pipeline.stages=3", "pipeline.assignment=0 | 1-2", NULL);
-    refuses("range 1 begins at layer 1, must begin at 0 (a layer would have no stage)", NULL,
-            "pipeline.stages=2", "pipeline.assignment=1 | 2", NULL);
-    refuses("range 2 begins at layer 2, must begin at 1 (a layer would have no stage)", NULL,
-            "pipeline.stages=2", "pipeline.assignment=0 | 2", NULL);
-    refuses("range 2 begins at layer 1, must begin at 2 (a layer would be in two stages)", NULL,
-            "pipeline.stages=2", "pipeline.assignment=0-1 | 1-2", NULL);
-    refuses("the ranges end at layer 1, the model's last layer is 2 (3 layers, counted from 0)",
-            NULL, "pipeline.stages=2", "pipeline.assignment=0 | 1", NULL);
-    refuses("the ranges end at layer 4, the model's last layer is 2", NULL, "pipeline.stages=2",
-            "pipeline.assignment=0 | 1-4", NULL);
+    refuses("pipeline.assignment: 3 ranges for 2 stages of 2 chunks; write one for each chunk",
+            NULL, "pipeline.stages=2", "pipeline.chunks=2", "pipeline.assignment=a | b | c-d",
+            NULL);
 }
 
 static void check_note(const char *a, const char *b, const char *expected)
@@ -338,13 +365,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_replica_needs_a_row_for_each_microbatch),
         cmocka_unit_test(the_key_that_the_user_set_last_is_blamed),
-        cmocka_unit_test(no_stage_may_be_without_a_layer),
         cmocka_unit_test(explicit_ranges_are_read),
+        cmocka_unit_test(first_layers_of_stages_are_read),
+        cmocka_unit_test(first_layers_that_cannot_be_are_refused),
         cmocka_unit_test(the_words_of_assignment_are_read),
         cmocka_unit_test(a_schedule_may_be_left_to_ppcli),
         cmocka_unit_test(what_the_program_chose_says_so),
         cmocka_unit_test(what_is_no_list_of_ranges_is_refused),
-        cmocka_unit_test(ranges_must_match_stages_and_layers),
+        cmocka_unit_test(ranges_must_match_stages),
         cmocka_unit_test(transport_and_launch_must_not_contradict),
         cmocka_unit_test(learning_rates_that_contradict_themselves_are_refused),
         cmocka_unit_test(keys_of_a_gpu_are_noted_where_there_is_none),

@@ -191,10 +191,10 @@ static void a_key_longer_than_the_librarys_buffer_is_not_taken_for_a_short_one(v
 
 static void all_kinds_of_problems_are_found_in_one_pass_in_file_order(void **state)
 {
-    BAD("[pipeline]\nstages = 9 ; more than layers\nschedule = 1f1c\n[train]\nlr = -1\n"
+    BAD("[pipeline]\nassignment = 0 | 1 ; of two\nschedule = 1f1c\n[train]\nlr = -1\n"
         "batch_size = 2\n[data\n",
-        "t.ini:2: error: pipeline.stages: 9 stages for 3 layers (model.sizes has 4 widths), and "
-        "each stage needs one; use pipeline.stages = 3 or fewer, or more layers",
+        "t.ini:2: error: pipeline.assignment: 2 ranges for 1 stage; write one for each stage, or "
+        "pipeline.stages = 2",
         "t.ini:3: error: pipeline.schedule: unknown '1f1c'; did you mean '1f1b'? write auto | "
         "naive | "
         "gpipe | 1f1b",

@@ -205,29 +205,94 @@ static void the_largest_model_is_cut_at_once(void **state)
     pp_free(cfg);
 }
 
-static void set_ranges(struct pp_config *cfg, int n, const int (*ranges)[2])
+/* Six layers, layers.0 to layers.5. */
+static struct pp_model *six_layers(struct pp_config *cfg)
 {
-    cfg->pipeline.n_ranges = n;
-    for (int s = 0; s < n; s++) {
-        cfg->pipeline.first_layer[s] = ranges[s][0];
-        cfg->pipeline.last_layer[s] = ranges[s][1];
-    }
-}
-
-static void a_wrong_number_of_ranges_or_stages_says_why(void **state)
-{
-    struct pp_config *cfg = config(PP_ASSIGN_EXPLICIT);
     struct pp_model *m = NULL;
     cfg->model.n_sizes = 7;
     for (int i = 0; i < 7; i++)
         cfg->model.sizes[i] = 3;
     CHECK_OK(pp_model_create(cfg, &m));
+    return m;
+}
+
+/* One of the two, as a config that was loaded has it. */
+static int cut(const struct pp_model *m, struct pp_config *cfg, const char *ranges,
+               const char *split_at, int n, int *first, int *last)
+{
+    snprintf(cfg->pipeline.ranges, sizeof(cfg->pipeline.ranges), "%s", ranges);
+    snprintf(cfg->pipeline.split_at, sizeof(cfg->pipeline.split_at), "%s", split_at);
+    return pp_partition(m, cfg, n, first, last);
+}
+
+static void a_cut_is_written_by_number_or_name(void **state)
+{
+    static const char *const same[][2] = {{"0-1 | 2 | 3-5", ""},
+                                          {"layers.0-layers.1 | layers.2 | layers.3-layers.5", ""},
+                                          {"0-layers.1 | 2 | layers.3-5", ""},
+                                          {"", "layers.2 layers.3"},
+                                          {"", "2 layers.3"}};
+    struct pp_config *cfg = config(PP_ASSIGN_EXPLICIT);
+    struct pp_model *m = six_layers(cfg);
+    int first[3], last[3];
+    char text[64];
+    for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++) {
+        memset(first, -1, sizeof(first));
+        CHECK_OK(cut(m, cfg, same[i][0], same[i][1], 3, first, last));
+        CHECK_STR_EQ(pp_ranges_text(m, first, last, 3, text, sizeof(text)), "0-1 | 2 | 3-5");
+    }
+    snprintf(m->layers[0].name, sizeof(m->layers[0].name), "conv1"); /* now numbers say less */
+    CHECK_STR_EQ(pp_ranges_text(m, first, last, 3, text, sizeof(text)),
+                 "conv1-layers.1 | layers.2 | layers.3-layers.5");
+    CHECK_OK(cut(m, cfg, text, "", 3, first, last));
+    CHECK_INT_EQ(last[0], 1);
+    CHECK_INT_EQ(last[2], 5);
+    CHECK_STR_EQ(pp_ranges_text(m, first, last, 3, text, 10), "conv1-lay");
+    pp_model_destroy(&m);
+    pp_free(cfg);
+}
+
+static void a_cut_that_does_not_fit_the_model_says_why(void **state)
+{
+    static const struct {
+        const char *ranges, *split_at;
+        int n;
+        const char *why;
+    } bad[] = {
+        {"0-3 | 4-5", "", 3, "pipeline.assignment: 2 pieces for 3 stages and chunks"},
+        {"", "layers.3", 3, "pipeline.split_at: 2 pieces for 3 stages and chunks"},
+        {"0-2 | 3-layers.6", "", 2, "no layer is named 'layers.6'; did you mean 'layers.0'?"},
+        {"0-2 | 3-Layers.5", "", 2, "no layer is named 'Layers.5'; did you mean 'layers.5'?"},
+        {"", "conv1", 2,
+         "pipeline.split_at: no layer is named 'conv1'; they are layers.0 "
+         "to layers.5 (ppcli explain)"},
+        {"", "layers.3_and_a_name_that_is_longer_than_any_name_of_a_layer_can_be", 2,
+         "no layer is named 'layers.3_and_a_name"},
+        {"0-2 | 3-6", "", 2, "no layer 6: the model's last layer is 5 (6 layers, counted from 0)"},
+        {"0-99999999999999999999", "", 1, "no layer 99999999999999999999: the model's last"},
+        {"2-0 | 3-5", "", 2, "range 1 begins at layer 2, which comes after 0"},
+        {"1-2 | 3-5", "", 2,
+         "range 1 begins at layer 1, must begin at 0 (a layer would have no stage)"},
+        {"0-1 | layers.3-layers.5", "", 2,
+         "range 2 begins at layer layers.3, must begin at layers.2 (a layer would have no stage)"},
+        {"0-2 | 2-5", "", 2,
+         "range 2 begins at layer 2, must begin at 3 (a layer would be in two stages)"},
+        {"0-5 | 5", "", 2, "range 1 has the model's last layer, so range 2 can have none"},
+        {"0-1 | 2-layers.4", "", 2,
+         "the ranges end at layer layers.4, the model's last layer is "
+         "layers.5 (6 layers, counted from 0)"},
+        {"", "layers.0", 2,
+         "layers.0 is the first layer of all; name those that a later stage "
+         "begins with"},
+        {"", "layers.2 2", 3, "2 is there twice; name each once, in model order"},
+        {"", "layers.4 layers.2", 3, "layers.2 comes too late; name each once, in model order"},
+    };
+    struct pp_config *cfg = config(PP_ASSIGN_EXPLICIT);
+    struct pp_model *m = six_layers(cfg);
     int first[8], last[8];
-    set_ranges(cfg, 2, (const int[][2]){{0, 3}, {4, 5}});
-    CHECK_OK(pp_partition(m, cfg, 2, first, last));
-    CHECK_INT_EQ(last[0], 3);
-    CHECK_INT_EQ(first[1], 4);
-    CHECK_FAILS(pp_partition(m, cfg, 3, first, last), PP_ECONFIG, "2 layer ranges for 3 stages");
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        CHECK_FAILS(cut(m, cfg, bad[i].ranges, bad[i].split_at, bad[i].n, first, last), PP_ECONFIG,
+                    bad[i].why);
     cfg->pipeline.assignment = PP_ASSIGN_AUTO;
     cfg->pipeline.stages = 4;
     CHECK_FAILS(
@@ -245,7 +310,8 @@ int main(void)
         cmocka_unit_test(a_cut_by_time_needs_times),
         cmocka_unit_test(of_equal_cuts_the_earlier_pieces_are_larger),
         cmocka_unit_test(the_largest_model_is_cut_at_once),
-        cmocka_unit_test(a_wrong_number_of_ranges_or_stages_says_why),
+        cmocka_unit_test(a_cut_is_written_by_number_or_name),
+        cmocka_unit_test(a_cut_that_does_not_fit_the_model_says_why),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Cuts that the user wrote down, layers by name or number, and cuts as text again. */
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "nn.h"
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+
+/* "layers.0" to "layers.7": the numbers say as much. */
+static bool numbered(const struct pp_model *m)
+{
+    char end[16];
+    const char *a = strrchr(m->layers[0].name, '.');
+    const char *b = strrchr(m->layers[m->n_layers - 1].name, '.');
+    snprintf(end, sizeof(end), ".%d", m->n_layers - 1);
+    return a && b && strcmp(a, ".0") == 0 && strcmp(b, end) == 0;
+}
+
+struct word {
+    char s[PP_LAYER_NAME_MAX];
+};
+
+static struct word word_of(const struct pp_model *m, int layer, bool number)
+{
+    struct word w;
+    if (number)
+        snprintf(w.s, sizeof(w.s), "%d", layer);
+    else
+        memcpy(w.s, m->layers[layer].name, sizeof(w.s));
+    return w;
+}
+
+char *pp_ranges_text(const struct pp_model *m, const int *first, const int *last, int n, char *out,
+                     size_t bytes)
+{
+    bool number = numbered(m);
+    size_t used = 0;
+    out[0] = '\0';
+    for (int s = 0; s < n && used < bytes; s++) {
+        used += (size_t)snprintf(out + used, bytes - used, "%s%s", s ? " | " : "",
+                                 word_of(m, first[s], number).s);
+        if (last[s] > first[s] && used < bytes)
+            used +=
+                (size_t)snprintf(out + used, bytes - used, "-%s", word_of(m, last[s], number).s);
+    }
+    return out;
+}
+
+/* ---- what the user wrote */
+
+static int no_such_layer(const struct pp_model *m, const char *key, const char *word)
+{
+    const char **names = pp_alloc((size_t)m->n_layers + 1, sizeof(*names));
+    if (!names)
+        return PP_ERESOURCE;
+    for (int i = 0; i < m->n_layers; i++)
+        names[i] = m->layers[i].name;
+    const char *near = pp_nearest(word, names);
+    pp_free(names);
+    if (near)
+        return pp_fail(PP_ECONFIG, "%s: no layer is named '%s'; did you mean '%s'?", key, word,
+                       near);
+    return pp_fail(PP_ECONFIG, "%s: no layer is named '%s'; they are %s to %s (ppcli explain)", key,
+                   word, m->layers[0].name, m->layers[m->n_layers - 1].name);
+}
+
+/* The layer at *p, which moves past it; number: it was written as one. */
+static int take(const struct pp_model *m, const char *key, const char **p, int *out, bool *number)
+{
+    char word[80];
+    size_t n = strcspn(*p, " -|");
+    snprintf(word, sizeof(word), "%.*s", (int)n, *p);
+    *p += n;
+    *number = strspn(word, "0123456789") == strlen(word);
+    long long layer = 0;
+    for (const char *d = word; *number && *d && layer < m->n_layers; d++)
+        layer = 10 * layer + (*d - '0');
+    if (*number && layer >= m->n_layers) {
+        return pp_fail(PP_ECONFIG,
+                       "%s: no layer %s: the model's last layer is %d (%d layer%s, "
+                       "counted from 0)",
+                       key, word, m->n_layers - 1, m->n_layers, m->n_layers == 1 ? "" : "s");
+    }
+    *out = *number ? (int)layer : pp_model_find_layer(m, word);
+    return *out < 0 ? no_such_layer(m, key, word) : 0;
+}
+
+/* "layer2.0 layer3.0" */
+static int by_first(const struct pp_model *m, const char *p, int n, int *first, int *last)
+{
+    static const char key[] = "pipeline.split_at";
+    bool number;
+    first[0] = 0;
+    last[n - 1] = m->n_layers - 1;
+    for (int s = 1; s < n; s++, p += *p == ' ') {
+        PP_TRY(take(m, key, &p, &first[s], &number));
+        const char *now = word_of(m, first[s], number).s;
+        if (first[s] == 0) {
+            return pp_fail(PP_ECONFIG,
+                           "%s: %s is the first layer of all; name those that a later "
+                           "stage begins with",
+                           key, now);
+        }
+        if (first[s] <= first[s - 1]) {
+            return pp_fail(PP_ECONFIG, "%s: %s %s; name each once, in model order", key, now,
+                           first[s] == first[s - 1] ? "is there twice" : "comes too late");
+        }
+        last[s - 1] = first[s] - 1;
+    }
+    return 0;
+}
+
+/* "conv1-layer1.1 | layer2.0-fc" */
+static int by_range(const struct pp_model *m, const char *p, int n, int *first, int *last)
+{
+    static const char key[] = "pipeline.assignment";
+    int next = 0, end = m->n_layers - 1; /* next: first layer that no range has yet */
+    bool number = true;
+    for (int s = 0; s < n; s++, p += strspn(p, " |")) {
+        PP_TRY(take(m, key, &p, &first[s], &number));
+        last[s] = first[s];
+        if (*p == '-') {
+            p++;
+            PP_TRY(take(m, key, &p, &last[s], &number));
+        }
+        if (first[s] > last[s]) {
+            return pp_fail(PP_ECONFIG, "%s: range %d begins at layer %s, which comes after %s", key,
+                           s + 1, word_of(m, first[s], number).s, word_of(m, last[s], number).s);
+        }
+        if (next > end) {
+            return pp_fail(PP_ECONFIG,
+                           "%s: range %d has the model's last layer, so range %d can "
+                           "have none",
+                           key, s, s + 1);
+        }
+        if (first[s] != next) {
+            return pp_fail(PP_ECONFIG,
+                           "%s: range %d begins at layer %s, must begin at %s (a layer "
+                           "would %s)",
+                           key, s + 1, word_of(m, first[s], number).s, word_of(m, next, number).s,
+                           first[s] > next ? "have no stage" : "be in two stages");
+        }
+        next = last[s] + 1;
+    }
+    if (next <= end) {
+        return pp_fail(PP_ECONFIG,
+                       "%s: the ranges end at layer %s, the model's last layer is %s "
+                       "(%d layers, counted from 0)",
+                       key, word_of(m, next - 1, number).s, word_of(m, end, number).s, end + 1);
+    }
+    return 0;
+}
+
+int cut_as_written(const struct pp_model *m, const struct pp_config *cfg, int n, int *first,
+                   int *last)
+{
+    bool ranges = cfg->pipeline.ranges[0];
+    const char *text = ranges ? cfg->pipeline.ranges : cfg->pipeline.split_at;
+    int pieces = ranges ? 1 : 2;
+    for (const char *p = text; *p; p++)
+        pieces += *p == (ranges ? '|' : ' ');
+    if (pieces != n) { /* how many chunks there are is the schedule's to know */
+        return pp_fail(PP_ECONFIG, "%s: %d pieces for %d stages and chunks; give one for each",
+                       ranges ? "pipeline.assignment" : "pipeline.split_at", pieces, n);
+    }
+    return ranges ? by_range(m, text, n, first, last) : by_first(m, text, n, first, last);
+}

@@ -1,0 +1,81 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Cuts as users write them: by number, by name, by the first layers; all the way to the weights.
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+config "$folder/net.ini" data.dataset=synthetic data.train_samples=256 data.test_samples=64 \
+    'model.sizes=32 48*5 10' pipeline.stages=3 train.batch_size=32 train.epochs=1 run.backend=cpu
+
+# The cut that explain shows as names and numbers must be $1.
+cut_is() {
+    code_is 0
+    same "$(sed -n '/^stages /,/^ *(/p' "$folder/out" | awk 'NF > 5 && $1 ~ /^[0-9]+$/ { print $3 }' | xargs)" "$1"
+}
+
+sha() { python3 -c "import json,sys; print(json.load(open(sys.argv[1]))['weights_sha256'])" "$1"; }
+
+begin "a cut is written by number, by name or by the first layers"
+for cut in 'assignment=0-1 | 2 | 3-5' 'assignment=layers.0-layers.1|layers.2|layers.3-layers.5' \
+    'assignment=0-layers.1 | 2 | layers.3 - 5' 'split_at=layers.2 layers.3' 'split_at=2,layers.3'; do
+    run explain "$folder/net.ini" --set "pipeline.$cut"
+    cut_is '0-1 2-2 3-5'
+    out_has 'stages (as assigned; '
+done
+
+begin "the weights are those of one stage, and the resolved config trains them again"
+run train "$folder/net.ini" --stages 1 --dir "$folder/one"
+code_is 0
+run train "$folder/net.ini" --set 'pipeline.split_at=layers.2 layers.3' --dir "$folder/split"
+code_is 0
+has "$folder/split/config.resolved.ini" 'split_at = layers.2 layers.3' || complain 'no split_at in the resolved config'
+has "$folder/split/config.resolved.ini" 'assignment = auto' || complain 'no assignment in the resolved config'
+run train "$folder/split/config.resolved.ini" --dir "$folder/again"
+code_is 0
+for dir in split again; do
+    same "$(sha "$folder/$dir/summary.json")" "$(sha "$folder/one/summary.json")"
+done
+
+begin "a run continues with another cut"
+run train "$folder/net.ini" --set 'pipeline.split_at=layers.1 layers.4' --epochs 2 --resume --dir "$folder/split"
+code_is 0
+run train "$folder/net.ini" --stages 1 --epochs 2 --dir "$folder/two"
+same "$(sha "$folder/split/summary.json")" "$(sha "$folder/two/summary.json")"
+
+begin "chunks are cut as stages are"
+run explain "$folder/net.ini" --stages 2 --schedule interleaved --set 'pipeline.split_at=layers.1 layers.2 layers.5'
+cut_is '0-0 1-1 2-4 5-5'
+run explain "$folder/net.ini" --stages 2 --set 'pipeline.split_at=layers.1 layers.2 layers.5'
+code_is 78
+err_has 'pipeline.split_at: 4 pieces for 2 stages and chunks; give one for each'
+
+begin "a layer that is not there gets the nearest name, in one line with its place"
+for command in explain 'train --dir=' plan; do
+    # shellcheck disable=SC2086
+    run $command "$folder/net.ini" --set 'pipeline.split_at=layers.2 leyers.3'
+    code_is 78
+    same "$(head -1 "$folder/err")" "--set: error: pipeline.split_at: no layer is named 'leyers.3'; did you mean 'layers.3'?"
+    same "$(wc -l <"$folder/err" | tr -d ' ')" 2
+done
+run explain "$folder/net.ini" --set 'pipeline.assignment=0-1 | 3 | 4-5'
+code_is 78
+err_has 'range 2 begins at layer 3, must begin at 2 (a layer would have no stage)'
+run explain "$folder/net.ini" --stages 7
+code_is 78
+err_has '--stages: error: pipeline.stages: 7 stages for 6 layers: each needs a layer, so at most 6 stages'
+
+begin "stages that do not fit the cut say what to set"
+run explain "$folder/net.ini" --stages 1 --set 'pipeline.split_at=layers.2 layers.3'
+code_is 78
+err_has 'name the first layer of every stage but the first, or pipeline.stages = 3'
+
+begin "plan --best ends with lines that stand in a config"
+run plan "$folder/net.ini" --best --set pipeline.split_at='layers.2 layers.3'
+code_is 0
+out_lacks 'none'
+sed -n '/^\[pipeline\]$/,/^$/p' "$folder/out" >"$folder/best"
+sed '/^stages=/d' "$folder/net.ini" | cat - "$folder/best" >"$folder/new.ini"
+run explain "$folder/new.ini"
+code_is 0
+
+finish
