@@ -25,12 +25,10 @@
  */
 #include "gemm.h"
 
-#include <string.h>
-
+#include "gemm_pack.h"
 #include "gemm_tile.h"
 
 enum {
-    PAD = 16,         /* packed panels are whole multiples of this wide, on every machine */
     DEPTH = 128,      /* of the summed index at a time: what is read with strides stays in L1 */
     LONG_DEPTH = 512, /* the same for packed panels, which lie in a row */
     SEGMENTS = 32,
@@ -42,80 +40,6 @@ INLINE int rows_at_a_time(int K)
 {
     int n = BLOCK_FLOATS / K;
     return n < 8 * ROWS ? 8 * ROWS : n;
-}
-
-/* --- packed weights: panels of WIDTH outputs (the last of a multiple of PAD), [I][width] each
- * ---*/
-
-static size_t packed_floats(int O, int I)
-{
-    return ((size_t)O + PAD - 1) / PAD * PAD * (size_t)I;
-}
-
-INLINE int panel_width(int O, int o)
-{
-    return least(WIDTH, (O - o + PAD - 1) / PAD * PAD);
-}
-
-/* to[8][to_row] = transpose of from[8][from_row] */
-INLINE void transpose_8x8(const float *from, size_t from_row, float *to, size_t to_row)
-{
-    __m256 t[8], u[8];
-    UNROLL for (int i = 0; i < 4; i++)
-    {
-        const float *p = from + (size_t)i * from_row;
-        t[i] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p)),
-                                    _mm_loadu_ps(p + 4 * from_row), 1);
-        t[i + 4] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p + 4)),
-                                        _mm_loadu_ps(p + 4 * from_row + 4), 1);
-    }
-    UNROLL for (int h = 0; h < 8; h += 4)
-    {
-        u[h] = _mm256_unpacklo_ps(t[h], t[h + 1]);
-        u[h + 1] = _mm256_unpackhi_ps(t[h], t[h + 1]);
-        u[h + 2] = _mm256_unpacklo_ps(t[h + 2], t[h + 3]);
-        u[h + 3] = _mm256_unpackhi_ps(t[h + 2], t[h + 3]);
-        _mm256_storeu_ps(to + (size_t)h * to_row, _mm256_shuffle_ps(u[h], u[h + 2], 0x44));
-        _mm256_storeu_ps(to + (size_t)(h + 1) * to_row, _mm256_shuffle_ps(u[h], u[h + 2], 0xee));
-        _mm256_storeu_ps(to + (size_t)(h + 2) * to_row,
-                         _mm256_shuffle_ps(u[h + 1], u[h + 3], 0x44));
-        _mm256_storeu_ps(to + (size_t)(h + 3) * to_row,
-                         _mm256_shuffle_ps(u[h + 1], u[h + 3], 0xee));
-    }
-}
-
-/* to[depth][width] = the transpose of W[0..width-1][0..depth-1]; W's rows are I apart, and it has
- * `outputs` of them here: the others become 0. */
-static void pack_panel(int depth, size_t I, int outputs, int width, const float *W, float *to)
-{
-    for (int o = 0; o < width; o += 8) {
-        int have = outputs - o < 8 ? outputs - o : 8;
-        for (int k = 0; k < depth; k += 8) {
-            /* the last block overlaps the one before; so short a W that it has none is copied */
-            int at = k + 8 <= depth || depth < 8 ? k : depth - 8;
-            int n = least(8, depth - at);
-            const float *from = W + (size_t)o * I + at;
-            float *block = to + (size_t)at * (size_t)width + o;
-            if (have == 8 && n == 8) {
-                transpose_8x8(from, I, block, (size_t)width);
-                continue;
-            }
-            float in[64] = {0}, out[64];
-            for (int r = 0; r < have; r++)
-                memcpy(in + (size_t)r * 8, from + (size_t)r * I, (size_t)n * sizeof(*in));
-            transpose_8x8(in, 8, out, 8);
-            for (int j = 0; j < n; j++)
-                memcpy(block + (size_t)j * (size_t)width, out + (size_t)j * 8, 8 * sizeof(*out));
-        }
-    }
-}
-
-static void pack(int O, int I, const float *W, float *packed)
-{
-    for (int o = 0; o < O; o += WIDTH) {
-        pack_panel(I, (size_t)I, least(O - o, WIDTH), panel_width(O, o), W + (size_t)o * (size_t)I,
-                   packed + (size_t)o * (size_t)I);
-    }
 }
 
 /* --- the products
