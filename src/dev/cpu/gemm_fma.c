@@ -28,12 +28,32 @@
 #include "gemm_pack.h"
 #include "gemm_tile.h"
 
+DEFINE_TILES(STRIDED)
+
 enum {
     DEPTH = 128,      /* of the summed index at a time: what is read with strides stays in L1 */
     LONG_DEPTH = 512, /* the same for packed panels, which lie in a row */
     SEGMENTS = 32,
     BLOCK_FLOATS = 128 * 1024, /* of the left operand at a time: half of a small L2 */
 };
+
+/* The tiles of one column block of at most WIDTH columns. Between them they fetch the block at
+ * next (NULL: nothing), a little each: all at once would wait for memory. */
+INLINE void column_block(struct tile *t, int rows, int columns, const float *next)
+{
+    struct groups g = groups_of(rows);
+    int fetch = g.n >= VECTORS ? 1 : g.n >= 2 ? 2 : VECTORS;
+    for (int i = 0; i < g.n; i++) {
+        int n = g.size + (i < g.larger);
+        bool more = next && i * fetch < VECTORS;
+        t->next = more ? next + LANE(i * fetch) : NULL;
+        t->next_step = t->b_step;
+        t->fetch = more ? fetch : 0;
+        run_tile(&STRIDED_tiles, t, n, columns);
+        t->c += (size_t)n * t->c_row;
+        t->a_at += (size_t)n * t->a_row;
+    }
+}
 
 /* Rows of a left operand with K columns to go through all of b with. */
 INLINE int rows_at_a_time(int K)
@@ -72,7 +92,7 @@ static void gemm_forward(int B, int I, int O, const float *x, const float *W, co
                                  .add = k > 0,
                                  .c = y + (size_t)r * (size_t)O + o,
                                  .bias = last && b ? b + o : NULL,
-                                 .relu = relu};
+                                 .relu = relu && last && b};
                 /* panels follow each other without a gap */
                 column_block(&t, least(rows, B - r), columns,
                              packed ? s.b + (size_t)s.depth * (size_t)width : NULL);
@@ -136,7 +156,7 @@ static void add_segments(int n, const struct segment *segments, int I, int O, bo
                 /* as many elements on in memory order as this tile has, a group of rows ahead */
                 t.next =
                     dW + (size_t)(o + rows) * (size_t)I + from + (size_t)(i - from) * (size_t)rows;
-                run_tile(&t, rows, least(WIDTH, to - i));
+                run_tile(&STRIDED_tiles, &t, rows, least(WIDTH, to - i));
             }
             o += rows;
         }

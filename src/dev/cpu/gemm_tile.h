@@ -73,6 +73,18 @@ struct segment {
     const float *a, *b;
 };
 
+/* Where step k of the summed index is: a(r, k) = a[r], b(k, c) = b[c]. */
+struct step {
+    const float *a, *b;
+};
+
+/* How a tile finds its operands. */
+enum kind {
+    STRIDED,     /* as struct segment says */
+    ROWS_LISTED, /* a(r, k) = a[a_of[r] + k], c(r, j) = c[c_of[r] + j] */
+    STEPS_LISTED /* as struct step says; of the segments only the depth counts */
+};
+
 /* c(r, j) = (add ? c(r, j) : 0) + sum over segments and k of a(r, k) b(k, j), for the rows and
  * columns of a tile whose corner is a_at, b_at elements into the operands. */
 struct tile {
@@ -80,6 +92,8 @@ struct tile {
     int n_segments;
     size_t a_row, a_step, b_step, c_row;
     size_t a_at, b_at;
+    size_t a_of[ROWS], c_of[ROWS];
+    const struct step *steps;
     bool add;
     float *c;
     /* What is needed next, fetched in small pieces: `fetch` vectors in every step of k. */
@@ -90,15 +104,21 @@ struct tile {
     bool relu;         /* then */
 };
 
+INLINE float *c_row_of(const struct tile *t, enum kind kind, int r)
+{
+    return t->c + (kind == ROWS_LISTED ? t->c_of[r] : (size_t)r * t->c_row);
+}
+
 /* `partial`: the last vector has the lanes of `lanes` only. */
-INLINE void tile_of(const struct tile *t, int rows, int vectors, bool partial, mask lanes)
+INLINE void tile_of(const struct tile *t, enum kind kind, int rows, int vectors, bool partial,
+                    mask lanes)
 {
     vec acc[ROWS][VECTORS];
     UNROLL for (int r = 0; r < rows; r++)
     {
         UNROLL for (int v = 0; v < vectors; v++)
         {
-            const float *c = t->c + (size_t)r * t->c_row + LANE(v);
+            const float *c = c_row_of(t, kind, r) + LANE(v);
             bool part = partial && v == vectors - 1;
             acc[r][v] = !t->add ? SET1(0.0f) : part ? LOAD_PART(lanes, c) : LOAD(c);
         }
@@ -106,7 +126,19 @@ INLINE void tile_of(const struct tile *t, int rows, int vectors, bool partial, m
     const float *next = t->next;
     for (int s = 0; s < t->n_segments; s++) {
         const float *a = t->segments[s].a + t->a_at, *b = t->segments[s].b + t->b_at;
-        for (int k = t->segments[s].depth; k > 0; k--) {
+        const float *row[ROWS];
+        const struct step *step = t->steps;
+        if (kind == ROWS_LISTED) {
+            UNROLL for (int r = 0; r < rows; r++)
+            {
+                row[r] = a + t->a_of[r];
+            }
+        }
+        for (ptrdiff_t k = 0, depth = t->segments[s].depth; k < depth; k++) {
+            if (kind == STEPS_LISTED) {
+                a = step->a + t->a_at;
+                b = step++->b + t->b_at;
+            }
             vec w[VECTORS];
             UNROLL for (int v = 0; v < vectors; v++)
             {
@@ -125,14 +157,18 @@ INLINE void tile_of(const struct tile *t, int rows, int vectors, bool partial, m
             }
             UNROLL for (int r = 0; r < rows; r++)
             {
-                vec x = SET1(a[(size_t)r * t->a_row]);
+                vec x = SET1(kind == ROWS_LISTED    ? row[r][k]
+                             : kind == STEPS_LISTED ? a[r]
+                                                    : a[(size_t)r * t->a_row]);
                 UNROLL for (int v = 0; v < vectors; v++)
                 {
                     acc[r][v] = FMA(x, w[v], acc[r][v]);
                 }
             }
-            a += t->a_step;
-            b += t->b_step;
+            if (kind == STRIDED)
+                a += t->a_step;
+            if (kind != STEPS_LISTED)
+                b += t->b_step;
         }
     }
     if (t->bias) {
@@ -143,10 +179,16 @@ INLINE void tile_of(const struct tile *t, int rows, int vectors, bool partial, m
             UNROLL for (int r = 0; r < rows; r++)
             {
                 acc[r][v] = ADD(acc[r][v], bias);
-                if (t->relu) {
-                    /* the second operand where either is a NaN, and of two zeros */
-                    acc[r][v] = MAX(SET1(0.0f), acc[r][v]);
-                }
+            }
+        }
+    }
+    if (t->relu) {
+        UNROLL for (int v = 0; v < vectors; v++)
+        {
+            UNROLL for (int r = 0; r < rows; r++)
+            {
+                /* the second operand where either is a NaN, and of two zeros */
+                acc[r][v] = MAX(SET1(0.0f), acc[r][v]);
             }
         }
     }
@@ -154,7 +196,7 @@ INLINE void tile_of(const struct tile *t, int rows, int vectors, bool partial, m
     {
         UNROLL for (int v = 0; v < vectors; v++)
         {
-            float *c = t->c + (size_t)r * t->c_row + LANE(v);
+            float *c = c_row_of(t, kind, r) + LANE(v);
             if (partial && v == vectors - 1)
                 STORE_PART(lanes, c, acc[r][v]);
             else
@@ -164,42 +206,50 @@ INLINE void tile_of(const struct tile *t, int rows, int vectors, bool partial, m
 }
 
 /* One function for each shape, so that the accumulators are registers. */
-#define TILE_OF(rows, vectors, partial)                                                            \
-    static void tile_##rows##_##vectors##_##partial(const struct tile *t, mask lanes)              \
+#define TILE_OF(kind, rows, vectors, partial)                                                      \
+    static void kind##_##rows##_##vectors##_##partial(const struct tile *t, mask lanes)            \
     {                                                                                              \
-        tile_of(t, rows, vectors, partial, lanes);                                                 \
+        tile_of(t, kind, rows, vectors, partial, lanes);                                           \
     }
-#define TILES_OF(vectors, partial)                                                                 \
-    TILE_OF(1, vectors, partial)                                                                   \
-    TILE_OF(2, vectors, partial)                                                                   \
-    TILE_OF(3, vectors, partial)                                                                   \
-    TILE_OF(4, vectors, partial) TILE_OF(5, vectors, partial) TILE_OF(6, vectors, partial)
-#define TILE_NAMES(vectors, partial)                                                               \
+#define TILES_OF(kind, vectors, partial)                                                           \
+    TILE_OF(kind, 1, vectors, partial)                                                             \
+    TILE_OF(kind, 2, vectors, partial)                                                             \
+    TILE_OF(kind, 3, vectors, partial)                                                             \
+    TILE_OF(kind, 4, vectors, partial)                                                             \
+    TILE_OF(kind, 5, vectors, partial)                                                             \
+    TILE_OF(kind, 6, vectors, partial)
+#define TILE_NAMES(kind, vectors, partial)                                                         \
     {                                                                                              \
-        tile_1_##vectors##_##partial, tile_2_##vectors##_##partial, tile_3_##vectors##_##partial,  \
-            tile_4_##vectors##_##partial, tile_5_##vectors##_##partial,                            \
-            tile_6_##vectors##_##partial                                                           \
+        kind##_1_##vectors##_##partial, kind##_2_##vectors##_##partial,                            \
+            kind##_3_##vectors##_##partial, kind##_4_##vectors##_##partial,                        \
+            kind##_5_##vectors##_##partial, kind##_6_##vectors##_##partial                         \
     }
-
-TILES_OF(1, 1)
-TILES_OF(2, 1)
-#if defined(__AVX512F__)
-TILES_OF(3, 1)
-TILES_OF(4, 1)
-TILES_OF(4, 0)
-#else
-TILES_OF(2, 0)
-#endif
 
 typedef void (*tile_fn)(const struct tile *t, mask lanes);
 
+/* Those of one kind: partial[vectors - 1][rows - 1], full[rows - 1]. */
+struct tiles {
+    tile_fn partial[VECTORS][ROWS], full[ROWS];
+};
+
+/* Defines the struct tiles `kind`_tiles. */
 #if defined(__AVX512F__)
-static const tile_fn partial_tiles[VECTORS][ROWS] = {TILE_NAMES(1, 1), TILE_NAMES(2, 1),
-                                                     TILE_NAMES(3, 1), TILE_NAMES(4, 1)};
-static const tile_fn full_tiles[ROWS] = TILE_NAMES(4, 0);
+#define DEFINE_TILES(kind)                                                                         \
+    TILES_OF(kind, 1, 1)                                                                           \
+    TILES_OF(kind, 2, 1)                                                                           \
+    TILES_OF(kind, 3, 1)                                                                           \
+    TILES_OF(kind, 4, 1)                                                                           \
+    TILES_OF(kind, 4, 0)                                                                           \
+    static const struct tiles kind##_tiles = {{TILE_NAMES(kind, 1, 1), TILE_NAMES(kind, 2, 1),     \
+                                               TILE_NAMES(kind, 3, 1), TILE_NAMES(kind, 4, 1)},    \
+                                              TILE_NAMES(kind, 4, 0)};
 #else
-static const tile_fn partial_tiles[VECTORS][ROWS] = {TILE_NAMES(1, 1), TILE_NAMES(2, 1)};
-static const tile_fn full_tiles[ROWS] = TILE_NAMES(2, 0);
+#define DEFINE_TILES(kind)                                                                         \
+    TILES_OF(kind, 1, 1)                                                                           \
+    TILES_OF(kind, 2, 1)                                                                           \
+    TILES_OF(kind, 2, 0)                                                                           \
+    static const struct tiles kind##_tiles = {{TILE_NAMES(kind, 1, 1), TILE_NAMES(kind, 2, 1)},    \
+                                              TILE_NAMES(kind, 2, 0)};
 #endif
 
 INLINE int least(int a, int b)
@@ -218,32 +268,14 @@ INLINE struct groups groups_of(int rows)
     return (struct groups){.n = n, .size = rows / n, .larger = rows % n};
 }
 
-INLINE void run_tile(const struct tile *t, int rows, int columns)
+INLINE void run_tile(const struct tiles *f, const struct tile *t, int rows, int columns)
 {
     if (columns == WIDTH) {
-        full_tiles[rows - 1](t, first_lanes(0));
+        f->full[rows - 1](t, first_lanes(0));
         return;
     }
     int vectors = (columns + LANES - 1) / LANES;
-    partial_tiles[vectors - 1][rows - 1](t, first_lanes(columns - (vectors - 1) * LANES));
-}
-
-/* The tiles of one column block of at most WIDTH columns. Between them they fetch the block at
- * next (NULL: nothing), a little each: all at once would wait for memory. */
-INLINE void column_block(struct tile *t, int rows, int columns, const float *next)
-{
-    struct groups g = groups_of(rows);
-    int fetch = g.n >= VECTORS ? 1 : g.n >= 2 ? 2 : VECTORS;
-    for (int i = 0; i < g.n; i++) {
-        int n = g.size + (i < g.larger);
-        bool more = next && i * fetch < VECTORS;
-        t->next = more ? next + LANE(i * fetch) : NULL;
-        t->next_step = t->b_step;
-        t->fetch = more ? fetch : 0;
-        run_tile(t, n, columns);
-        t->c += (size_t)n * t->c_row;
-        t->a_at += (size_t)n * t->a_row;
-    }
+    f->partial[vectors - 1][rows - 1](t, first_lanes(columns - (vectors - 1) * LANES));
 }
 
 #endif
