@@ -270,6 +270,13 @@ struct pp_backend_ops {
     int (*optimizer_step)(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
                           const float *g, float *m, float *v, float *p);
 
+    /* As packed_floats and pack_weights, for the weights of a convolution. */
+    size_t (*conv_packed_floats)(const struct pp_backend_choice *choice, const struct pp_conv *g);
+    int (*conv_pack)(struct pp_backend *be, const struct pp_conv *g, const float *W, float *packed);
+    /* Floats of scratch that each of the three kernels of a convolution may use with at most B
+     * samples; 0, or NULL entry: none. A pure function of its arguments and the machine. */
+    size_t (*conv_scratch_floats)(const struct pp_backend_choice *choice, const struct pp_conv *g,
+                                  int B);
     /* ---- those of ppcli/kernels.h */
 #define PP_KERNEL(name, type) int (*name)(struct pp_backend * be, const struct type *a);
 #include "ppcli/kernels.def"
@@ -329,6 +336,12 @@ void pp_backend_close(struct pp_backend **be);
  */
 bool pp_backend_is_quiet(struct pp_backend *be, void *mark);
 
+size_t pp_backend_conv_packed_floats(const struct pp_backend_choice *choice,
+                                     const struct pp_conv *g);
+int pp_backend_conv_pack(struct pp_backend *be, const struct pp_conv *g, const float *W,
+                         float *packed);
+size_t pp_backend_conv_scratch_floats(const struct pp_backend_choice *choice,
+                                      const struct pp_conv *g, int B);
 int pp_backend_largest(struct pp_backend *be, size_t n, const float *x, float *io);
 
 /* The CBLAS in use: "OpenBLAS 0.3.21 (SkylakeX)", or the file name of a library that does not tell

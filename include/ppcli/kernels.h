@@ -35,8 +35,8 @@ const char *pp_kernel_name(enum pp_kernel k);
 bool pp_backend_has_kernel(const struct pp_backend_choice *choice, enum pp_kernel k);
 
 /* ---- convolution: y[oy][ox][o] = sum over ky, kx, c of
- * x[oy*stride + ky - pad_top][ox*stride + kx - pad_left][c] * W[o][ky][kx][c], zeros outside.
- * W[O][kh][kw][C/groups]; output o belongs to group o / (O/groups). */
+ * x[oy*stride + ky - pad_top][ox*stride + kx - pad_left][c] * W[o][ky][kx][c], where that is
+ * inside the image. W[O][kh][kw][C/groups]; output o belongs to group o / (O/groups). */
 struct pp_conv {
     int H, W, C;   /* in */
     int OH, OW, O; /* out; padding below and to the right is what they need */

@@ -77,8 +77,7 @@ int compare_same(size_t n, const float *fast, const float *plain, double absolut
                    (double)plain[worst], absolute + relative * fabs((double)plain[worst]), bad, n);
 }
 
-/* The longest of `count` vectors of `length` elements: element k of vector v is a[v*vs + k*ks]. */
-static double longest(int count, int length, size_t vs, size_t ks, const float *a)
+double compare_longest(int count, int length, size_t vs, size_t ks, const float *a)
 {
     double most = 0;
     for (int v = 0; v < count; v++) {
@@ -131,6 +130,27 @@ static int pack_weights(struct pp_backend *be, int O, int I, const float *W, flo
     return pp_backend_pack_weights(c->fast, O, I, W, packed);
 }
 
+static size_t conv_packed_floats(const struct pp_backend_choice *choice, const struct pp_conv *g)
+{
+    struct pp_backend_choice fast = *choice;
+    fast.ops = &backend_cpu;
+    return pp_backend_conv_packed_floats(&fast, g);
+}
+
+static int conv_pack(struct pp_backend *be, const struct pp_conv *g, const float *W, float *packed)
+{
+    const struct compare *c = be->impl;
+    return pp_backend_conv_pack(c->fast, g, W, packed);
+}
+
+static size_t conv_scratch_floats(const struct pp_backend_choice *choice, const struct pp_conv *g,
+                                  int B)
+{
+    struct pp_backend_choice fast = *choice;
+    fast.ops = &backend_cpu;
+    return pp_backend_conv_scratch_floats(&fast, g, B);
+}
+
 static int linear_forward(struct pp_backend *be, int B, int I, int O, const float *x,
                           const float *W, const float *packed, const float *b,
                           enum pp_activation act, float *z, float *y)
@@ -142,10 +162,10 @@ static int linear_forward(struct pp_backend *be, int B, int I, int O, const floa
     PP_TRY(pp_backend_linear_forward(c->plain, B, I, O, x, W, NULL, b, act, z ? want + n : NULL,
                                      want));
     PP_TRY(pp_backend_linear_forward(c->fast, B, I, O, x, W, packed, b, act, z, y));
-    double tolerance =
-        pp_activation_facts(act)->steepest *
-            product_tolerance(I, longest(B, I, (size_t)I, 1, x), longest(O, I, (size_t)I, 1, W)) +
-        ROUNDINGS * EPS * compare_greatest((size_t)O, b);
+    double tolerance = pp_activation_facts(act)->steepest *
+                           product_tolerance(I, compare_longest(B, I, (size_t)I, 1, x),
+                                             compare_longest(O, I, (size_t)I, 1, W)) +
+                       ROUNDINGS * EPS * compare_greatest((size_t)O, b);
     for (int k = z ? 0 : 1; k < 2; k++) {
         PP_TRY(compare_same(n, k == 0 ? z : y, k == 0 ? want + n : want, tolerance, ROUNDINGS * EPS,
                             (size_t)O, "linear_forward %dx%dx%d %s: %c", B, O, I,
@@ -177,7 +197,8 @@ static int linear_backward_input(struct pp_backend *be, int B, int I, int O, con
     PP_TRY(compare_scratch(c, n, &want));
     PP_TRY(pp_backend_linear_backward_input(c->plain, B, I, O, dz, W, NULL, want));
     PP_TRY(pp_backend_linear_backward_input(c->fast, B, I, O, dz, W, packed, dx));
-    double lengths[2] = {longest(B, O, (size_t)O, 1, dz), longest(I, O, 1, (size_t)I, W)};
+    double lengths[2] = {compare_longest(B, O, (size_t)O, 1, dz),
+                         compare_longest(I, O, 1, (size_t)I, W)};
     return compare_same(n, dx, want, product_tolerance(O, lengths[0], lengths[1]), 0, (size_t)I,
                         "linear_backward_input %dx%dx%d: dx", B, I, O);
 }
@@ -199,9 +220,9 @@ static int linear_backward_weight(struct pp_backend *be, int n, const struct pp_
     double weight = 0, bias = 0;
     int rows = 0;
     for (const struct pp_weight_part *p = parts; p < parts + n; p++) {
-        double length = longest(O, p->B, 1, (size_t)O, p->dz);
+        double length = compare_longest(O, p->B, 1, (size_t)O, p->dz);
         rows += p->B;
-        weight += product_tolerance(rows, length, longest(I, p->B, 1, (size_t)I, p->x));
+        weight += product_tolerance(rows, length, compare_longest(I, p->B, 1, (size_t)I, p->x));
         bias += product_tolerance(rows, length, sqrt((double)p->B));
     }
     PP_TRY(compare_same(oi, dW, want, weight, ROUNDINGS * EPS, (size_t)I,
@@ -372,6 +393,9 @@ const struct pp_backend_ops backend_compare = {
     .gather_u8 = gather_u8,
     .packed_floats = packed_floats,
     .pack_weights = pack_weights,
+    .conv_packed_floats = conv_packed_floats,
+    .conv_pack = conv_pack,
+    .conv_scratch_floats = conv_scratch_floats,
     .linear_forward = linear_forward,
     .activation_backward = activation_backward,
     .linear_backward_input = linear_backward_input,

@@ -30,6 +30,9 @@ int compare_same(size_t n, const float *fast, const float *plain, double absolut
 /* The largest |a[i]|; 0 for a == NULL. */
 double compare_greatest(size_t n, const float *a);
 
+/* The longest of `count` vectors of `length` elements: element k of vector v is a[v*vs + k*ks]. */
+double compare_longest(int count, int length, size_t vs, size_t ks, const float *a);
+
 /* compare_kernels.c */
 #define PP_KERNEL(name, type) int compare_##name(struct pp_backend *be, const struct type *a);
 #include "ppcli/kernels.def"

@@ -44,6 +44,64 @@ static double most_old(bool add, size_t n, const float *a)
 
 #define SIGMAS 8
 
+static size_t floats_in(const struct pp_conv *g, int B)
+{
+    return (size_t)B * (size_t)g->H * (size_t)g->W * (size_t)g->C;
+}
+
+static size_t floats_out(const struct pp_conv *g, int B)
+{
+    return (size_t)B * (size_t)g->OH * (size_t)g->OW * (size_t)g->O;
+}
+
+/* Of the terms of a sum of K products of vectors of these lengths: see compare.c. */
+static double product(int K, double left, double right)
+{
+    return 2 * (4 + sqrt((double)K)) / ROUNDINGS * left * right;
+}
+
+/* No shorter than what an output of a convolution sees: one of these pixels a tap. */
+static double longest_patch(const struct pp_conv *g, size_t pixels, int C, const float *x)
+{
+    return sqrt((double)g->kh * g->kw) * compare_longest((int)pixels, C, (size_t)C, 1, x);
+}
+
+static void conv_forward(struct pp_conv_forward *a, struct outputs *o)
+{
+    const struct pp_conv *g = a->g;
+    int K = g->kh * g->kw * (g->C / g->groups);
+    double x = longest_patch(g, (size_t)(a->B * g->H * g->W), g->C, a->x);
+    double W = compare_longest(g->O, K, (size_t)K, 1, a->W);
+    OUT(o, y, floats_out(g, a->B), g->O, product(K, x, W) + MOST((size_t)g->O, a->b));
+}
+
+static void conv_backward_input(struct pp_conv_backward_input *a, struct outputs *o)
+{
+    const struct pp_conv *g = a->g;
+    int taps = g->kh * g->kw, K = taps * (g->C / g->groups);
+    size_t n = floats_in(g, a->B);
+    double dz = longest_patch(g, (size_t)(a->B * g->OH * g->OW), g->O, a->dz);
+    double W = sqrt((double)taps) * compare_longest(K, g->O, 1, (size_t)K, a->W);
+    OUT(o, dx, n, g->C, product(taps * (g->O / g->groups), dz, W) + most_old(a->add, n, a->dx));
+}
+
+static void conv_backward_weight(struct pp_conv_backward_weight *a, struct outputs *o)
+{
+    const struct pp_conv *g = a->g;
+    size_t O = (size_t)g->O, K = (size_t)(g->kh * g->kw) * (size_t)(g->C / g->groups);
+    double weight = most_old(a->beta != 0, O * K, a->dW), bias = 0;
+    int rows = 0;
+    for (const struct pp_weight_part *p = a->parts; p < a->parts + a->n; p++) {
+        int out = p->B * g->OH * g->OW, in = p->B * g->H * g->W;
+        double dz = compare_longest(g->O, out, 1, O, p->dz);
+        rows += out;
+        weight += product(rows, dz, compare_longest(g->C, in, 1, (size_t)g->C, p->x));
+        bias += product(rows, dz, sqrt((double)out));
+    }
+    OUT(o, dW, O * K, K, weight);
+    OUT(o, db, O, O, bias + (a->db ? most_old(a->beta != 0, O, a->db) : 0));
+}
+
 static void batch_norm_forward(struct pp_batch_norm_forward *a, struct outputs *o)
 {
     size_t C = (size_t)a->C, n = (size_t)a->B * (size_t)a->P * C;
@@ -110,16 +168,6 @@ static void group_norm_backward_weight(struct pp_group_norm_backward_weight *a, 
     double sum = SIGMAS * sqrt((double)rows) * MOST(rows * C, a->dz);
     OUT(o, dgamma, C, C, sum + most_old(a->beta != 0, C, a->dgamma));
     OUT(o, dbeta, C, C, sum + most_old(a->beta != 0, C, a->dbeta));
-}
-
-static size_t floats_in(const struct pp_conv *g, int B)
-{
-    return (size_t)B * (size_t)g->H * (size_t)g->W * (size_t)g->C;
-}
-
-static size_t floats_out(const struct pp_conv *g, int B)
-{
-    return (size_t)B * (size_t)g->OH * (size_t)g->OW * (size_t)g->O;
 }
 
 static void max_pool_forward(struct pp_max_pool_forward *a, struct outputs *o)

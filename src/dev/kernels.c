@@ -3,6 +3,8 @@
  * NULL, to the plain version. Which ones a backend has. */
 #include "ppcli/backend.h"
 
+#include "ppcli/err.h"
+
 extern const struct pp_backend_ops pp_plain_ops;
 
 const char *pp_kernel_name(enum pp_kernel k)
@@ -35,3 +37,24 @@ bool pp_backend_has_kernel(const struct pp_backend_choice *choice, enum pp_kerne
     }
 #include "ppcli/kernels.def"
 #undef PP_KERNEL
+
+size_t pp_backend_conv_packed_floats(const struct pp_backend_choice *choice,
+                                     const struct pp_conv *g)
+{
+    bool packs = choice->ops && choice->ops->conv_packed_floats;
+    return packs ? choice->ops->conv_packed_floats(choice, g) : 0;
+}
+
+int pp_backend_conv_pack(struct pp_backend *be, const struct pp_conv *g, const float *W,
+                         float *packed)
+{
+    pp_assert(pp_backend_conv_packed_floats(&be->choice, g) > 0);
+    return be->ops->conv_pack(be, g, W, packed);
+}
+
+size_t pp_backend_conv_scratch_floats(const struct pp_backend_choice *choice,
+                                      const struct pp_conv *g, int B)
+{
+    bool uses = choice->ops && choice->ops->conv_scratch_floats;
+    return uses ? choice->ops->conv_scratch_floats(choice, g, B) : 0;
+}

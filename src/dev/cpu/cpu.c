@@ -250,6 +250,48 @@ static int linear_backward_weight(struct pp_backend *be, int n, const struct pp_
     return 0;
 }
 
+static size_t conv_packed_floats(const struct pp_backend_choice *choice, const struct pp_conv *g)
+{
+    const struct cpu_gemm *p = choose_gemm(choice);
+    return p && p->conv->packed_floats ? p->conv->packed_floats(g) : 0;
+}
+
+static int conv_pack(struct pp_backend *be, const struct pp_conv *g, const float *W, float *packed)
+{
+    gemm(be)->conv->pack(g, W, packed);
+    return 0;
+}
+
+static size_t conv_scratch_floats(const struct pp_backend_choice *choice, const struct pp_conv *g,
+                                  int B)
+{
+    const struct cpu_gemm *p = choose_gemm(choice);
+    return p ? p->conv->scratch_floats(g, B) : 0;
+}
+
+static int conv_forward(struct pp_backend *be, const struct pp_conv_forward *a)
+{
+    gemm(be)->conv->forward(a);
+    return 0;
+}
+
+static int conv_backward_input(struct pp_backend *be, const struct pp_conv_backward_input *a)
+{
+    gemm(be)->conv->backward_input(a);
+    return 0;
+}
+
+static int conv_backward_weight(struct pp_backend *be, const struct pp_conv_backward_weight *a)
+{
+    const struct pp_conv *g = a->g;
+    for (int k = 0; a->db && k < a->n; k++) {
+        kernels(be)->bias_gradient(a->parts[k].B * g->OH * g->OW, g->O, a->parts[k].dz,
+                                   k == 0 ? a->beta : 1.0f, a->db);
+    }
+    gemm(be)->conv->backward_weight(a);
+    return 0;
+}
+
 static int softmax_cross_entropy(struct pp_backend *be, int B, int C, const float *logits,
                                  const uint8_t *labels, float grad_scale, float smoothing,
                                  struct pp_loss_sums *sums, float *dlogits)
@@ -313,6 +355,12 @@ const struct pp_backend_ops backend_cpu = {
     .sum_squares = sum_squares,
     .largest = largest,
     .optimizer_step = optimizer_step,
+    .conv_packed_floats = conv_packed_floats,
+    .conv_pack = conv_pack,
+    .conv_scratch_floats = conv_scratch_floats,
+    .conv_forward = conv_forward,
+    .conv_backward_input = conv_backward_input,
+    .conv_backward_weight = conv_backward_weight,
 #define PP_KERNEL(name, type)
 #define PP_LOOP(name, type) .name = name,
 #include "ppcli/kernels.def"

@@ -7,6 +7,7 @@
 #define PPCLI_DEV_CPU_GEMM_H
 
 #include "ppcli/backend.h"
+#include "conv.h"
 
 struct cpu_gemm {
     const char *name;
@@ -23,6 +24,7 @@ struct cpu_gemm {
     /* dW[O][I] = beta*dW + sum over the parts of dz[B][O]^T * x[B][I]; B >= 0, not all 0 */
     void (*backward_weight)(int n, const struct pp_weight_part *parts, int I, int O, float beta,
                             float *dW);
+    const struct cpu_conv *conv; /* convolution by the same products */
 };
 
 extern const struct cpu_gemm cpu_gemm_cblas;

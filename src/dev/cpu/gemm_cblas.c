@@ -31,4 +31,5 @@ const struct cpu_gemm cpu_gemm_cblas = {
     .forward = gemm_forward,
     .backward_input = backward_input,
     .backward_weight = backward_weight,
+    .conv = &cpu_conv_cblas,
 };

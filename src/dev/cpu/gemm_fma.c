@@ -200,4 +200,5 @@ const struct cpu_gemm JOIN(cpu_gemm_, PPCLI_ISA) = {
     .forward = gemm_forward,
     .backward_input = backward_input,
     .backward_weight = backward_weight,
+    .conv = &JOIN(cpu_conv_, PPCLI_ISA),
 };

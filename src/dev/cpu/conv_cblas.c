@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Convolution through CBLAS, one product a sample and group: the pixels that each output sees are
+ * copied beside each other, col[OH*OW][kh*kw*C/groups]. Samples are added one after the other, so
+ * how they are spread over parts changes no bit of dW.
+ */
+#include "blas.h"
+#include "conv.h"
+
+#include <string.h>
+
+struct size {
+    int P, C, O, K; /* output pixels; of one group: channels in, channels out, columns of col */
+};
+
+static struct size size_of(const struct pp_conv *g)
+{
+    int C = g->C / g->groups;
+    return (struct size){g->OH * g->OW, C, g->O / g->groups, g->kh * g->kw * C};
+}
+
+static size_t scratch_floats(const struct pp_conv *g, int B)
+{
+    struct size s = size_of(g);
+    return (size_t)s.P * (size_t)s.K;
+}
+
+/* Between col and image[H][W][..], one group's channels: copy there (0 outside), or add back. */
+static void columns(const struct pp_conv *g, float *image, float *col, bool back)
+{
+    size_t C = (size_t)(g->C / g->groups);
+    for (int p = 0; p < g->OH * g->OW; p++) {
+        for (int t = 0; t < g->kh * g->kw; t++, col += C) {
+            int y = p / g->OW * g->stride + t / g->kw - g->pad_top;
+            int x = p % g->OW * g->stride + t % g->kw - g->pad_left;
+            bool inside = y >= 0 && y < g->H && x >= 0 && x < g->W;
+            if (inside) {
+                float *pixel = image + ((size_t)y * (size_t)g->W + (size_t)x) * (size_t)g->C;
+                for (size_t c = 0; back && c < C; c++)
+                    pixel[c] += col[c];
+                if (!back)
+                    memcpy(col, pixel, C * sizeof(*col));
+            } else if (!back) {
+                memset(col, 0, C * sizeof(*col));
+            }
+        }
+    }
+}
+
+static void forward(const struct pp_conv_forward *a)
+{
+    const struct pp_conv *g = a->g;
+    struct size s = size_of(g);
+    for (int n = 0; n < a->B; n++) {
+        const float *x = a->x + (size_t)n * (size_t)(g->H * g->W) * (size_t)g->C;
+        float *y = a->y + (size_t)n * (size_t)s.P * (size_t)g->O;
+        for (int i = 0; i < g->groups; i++) {
+            columns(g, (float *)x + i * s.C, a->scratch, false);
+            blas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, s.P, s.O, s.K, 1.0f, a->scratch,
+                       s.K, a->W + (size_t)i * (size_t)s.O * (size_t)s.K, s.K, 0.0f, y + i * s.O,
+                       g->O);
+        }
+        for (size_t k = 0; k < (size_t)s.P * (size_t)g->O; k++) {
+            float z = a->b ? y[k] + a->b[k % (size_t)g->O] : y[k];
+            y[k] = a->relu && z < 0 ? 0 : z;
+        }
+    }
+}
+
+static void backward_input(const struct pp_conv_backward_input *a)
+{
+    const struct pp_conv *g = a->g;
+    struct size s = size_of(g);
+    size_t floats = (size_t)(g->H * g->W) * (size_t)g->C;
+    for (int n = 0; n < a->B; n++) {
+        float *dx = a->dx + (size_t)n * floats;
+        if (!a->add)
+            memset(dx, 0, floats * sizeof(*dx));
+        for (int i = 0; i < g->groups; i++) {
+            blas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, s.P, s.K, s.O, 1.0f,
+                       a->dz + (size_t)n * (size_t)s.P * (size_t)g->O + i * s.O, g->O,
+                       a->W + (size_t)i * (size_t)s.O * (size_t)s.K, s.K, 0.0f, a->scratch, s.K);
+            columns(g, dx + i * s.C, a->scratch, true);
+        }
+    }
+}
+
+static void backward_weight(const struct pp_conv_backward_weight *a)
+{
+    const struct pp_conv *g = a->g;
+    struct size s = size_of(g);
+    if (a->beta == 0)
+        memset(a->dW, 0, (size_t)g->O * (size_t)s.K * sizeof(*a->dW));
+    for (const struct pp_weight_part *p = a->parts; p < a->parts + a->n; p++) {
+        for (int n = 0; n < p->B; n++) {
+            const float *x = p->x + (size_t)n * (size_t)(g->H * g->W) * (size_t)g->C;
+            for (int i = 0; i < g->groups; i++) {
+                columns(g, (float *)x + i * s.C, a->scratch, false);
+                blas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, s.O, s.K, s.P, 1.0f,
+                           p->dz + (size_t)n * (size_t)s.P * (size_t)g->O + i * s.O, g->O,
+                           a->scratch, s.K, 1.0f, a->dW + (size_t)i * (size_t)s.O * (size_t)s.K,
+                           s.K);
+            }
+        }
+    }
+}
+
+const struct cpu_conv cpu_conv_cblas = {
+    .scratch_floats = scratch_floats,
+    .forward = forward,
+    .backward_input = backward_input,
+    .backward_weight = backward_weight,
+};
