@@ -53,11 +53,25 @@ static void layer_kind(const struct pp_model *m, const struct pp_layer *l, char 
     }
 }
 
+/* What crosses samples is of a micro-batch. */
+static bool normalises_batches(const struct pp_model *m)
+{
+    for (int i = 0; i < m->n_nodes; i++)
+        if (strcmp(m->nodes[i].op->name, "batch_norm") == 0)
+            return true;
+    return false;
+}
+
 static void print_layers(const struct pp_run *run)
 {
     const struct pp_layout *l = run->layout;
-    printf("\nlayers\n  %5s  %-12s %-16s %-14s %12s %14s %6s\n", "layer", "name", "kind", "out",
-           "parameters", "flops/sample", "stage");
+    int wide = 12; /* of the longest name */
+    for (int i = 0; i < run->model->n_layers; i++) {
+        int n = (int)strlen(run->model->layers[i].name);
+        wide = n > wide ? n : wide;
+    }
+    printf("\nlayers\n  %5s  %-*s %-18s %-16s %12s %14s %6s\n", "layer", wide, "name", "kind",
+           "out", "parameters", "flops/sample", "stage");
     double flops = 0;
     for (int i = 0; i < run->model->n_layers; i++) {
         const struct pp_layer *layer = &run->model->layers[i];
@@ -66,12 +80,18 @@ static void print_layers(const struct pp_run *run)
         char kind[64], shape[32];
         layer_kind(run->model, layer, kind, sizeof(kind));
         pp_shape_text(&run->model->values[layer->y], shape, sizeof(shape));
-        printf("  %5d  %-12s %-16s %-14s %12zu %14.0f %6d\n", i, layer->name, kind, shape,
+        printf("  %5d  %-*s %-18s %-16s %12zu %14.0f %6d\n", i, wide, layer->name, kind, shape,
                layer->n_floats, sum, stage_of_layer(l, i));
     }
     char shape[32];
     pp_shape_text(&run->model->values[0], shape, sizeof(shape));
-    printf("  total  %-44s %12zu %14.0f   (input %s)\n", "", run->model->n_floats, flops, shape);
+    printf("  total  %-*s %12zu %14.0f   (input %s)\n", wide + 36, "", run->model->n_floats, flops,
+           shape);
+    if (normalises_batches(run->model)) {
+        printf(
+            "  (batch norm takes its statistics from each micro-batch of each replica: "
+            "microbatches and replicas\n   change what is computed; stages and schedule do not)\n");
+    }
 }
 
 static double stage_work(const struct explained *e, int s, size_t *params)
@@ -102,18 +122,19 @@ static void print_stages(const struct explained *e)
         total += flops;
         largest = flops > largest ? flops : largest;
     }
-    printf("\nstages (%s; balance %.1f %%)\n  %5s %5s %-11s %12s %8s %18s\n",
+    printf("\nstages (%s; balance %.1f %%)\n  %5s %5s %-11s %12s %8s %18s  %s\n",
            e->run.cfg->pipeline.assignment == PP_ASSIGN_EXPLICIT ? "as assigned" : "cut by ppcli",
            100 * total / (largest * l->n_virtual), "stage", "rank", "layers", "parameters", "work",
-           "bytes to the next");
+           "bytes to the next", "names");
+    const struct pp_layer *of = e->run.model->layers;
     for (int s = 0; s < l->n_virtual; s++) {
         char layers[32], bytes[64] = "-";
         double flops = stage_work(e, s, &params);
         snprintf(layers, sizeof(layers), "%d-%d", l->first[s], l->last[s]);
         if (s + 1 < l->n_virtual)
             snprintf(bytes, sizeof(bytes), "%zu", boundary_bytes(l, s));
-        printf("  %5d %5d %-11s %12zu %6.1f %% %18s\n", s, l->rank_of[s], layers, params,
-               100 * flops / total, bytes);
+        printf("  %5d %5d %-11s %12zu %6.1f %% %18s  %s to %s\n", s, l->rank_of[s], layers, params,
+               100 * flops / total, bytes, of[l->first[s]].name, of[l->last[s]].name);
     }
     if (l->n_virtual > 1)
         printf("  (bytes of one micro-batch of %d samples, and as many back)\n", l->max_rows);
@@ -198,6 +219,7 @@ static void json_layers(struct pp_json *j, const struct pp_run *run)
         pp_json_int(j, "layer", i);
         pp_json_str(j, "name", layer->name);
         pp_json_str(j, "kind", node->op->name);
+        pp_json_int(j, "ops", layer->last_node + 1 - layer->first_node);
         pp_json_str(j, "activation", pp_activation_name(node->activation));
         pp_json_str(j, "shape", shape);
         pp_json_int(j, "in", layer->in);
@@ -247,6 +269,8 @@ int explain_json(const struct explained *e)
         pp_json_int(&j, "rank", l->rank_of[s]);
         pp_json_int(&j, "first_layer", l->first[s]);
         pp_json_int(&j, "last_layer", l->last[s]);
+        pp_json_str(&j, "first_name", e->run.model->layers[l->first[s]].name);
+        pp_json_str(&j, "last_name", e->run.model->layers[l->last[s]].name);
         if (s + 1 < l->n_virtual)
             pp_json_uint(&j, "boundary_bytes", boundary_bytes(l, s));
         pp_json_end(&j);
@@ -272,6 +296,7 @@ int explain_json(const struct explained *e)
     pp_json_int(&j, "train_samples", l->train_n);
     pp_json_int(&j, "test_samples", l->test_n);
     pp_json_int(&j, "microbatch_rows", l->max_rows);
+    pp_json_bool(&j, "batch_norm", normalises_batches(e->run.model));
     pp_json_bool(&j, "exact", e->run.cfg->train.exact);
     pp_json_int(&j, "coalesce", l->coalesce);
     pp_json_dbl(&j, "bubble_ideal", e->ideal);

@@ -395,6 +395,9 @@ const char *conf_range_text(const struct conf_option *o, const struct pp_names *
     case CONF_ASSIGNMENT:
         snprintf(out, bytes, "auto | equal | flops | params | time | ranges");
         break;
+    case CONF_LAYERS:
+        snprintf(out, bytes, "none | names or numbers of layers");
+        break;
     case CONF_DEVICES:
         snprintf(out, bytes, "auto | numbers and ranges of 0 to %d", PP_DEVICES_MAX - 1);
         break;

@@ -21,7 +21,20 @@ for cut in 'assignment=0-1 | 2 | 3-5' 'assignment=layers.0-layers.1|layers.2|lay
     run explain "$folder/net.ini" --set "pipeline.$cut"
     cut_is '0-1 2-2 3-5'
     out_has 'stages (as assigned; '
+    out_has '  layers.3 to layers.5'
 done
+out_lacks 'batch norm'
+
+begin "explain names layers and cut for programs"
+run explain "$folder/net.ini" --set 'pipeline.split_at=layers.2 layers.3' --format json
+code_is 0
+same "$(python3 -c "
+import json, sys
+d = json.load(open(sys.argv[1]))
+print([x['name'] for x in d['layers']] == ['layers.%d' % i for i in range(6)],
+      [(x['first_name'], x['last_name']) for x in d['stages']][2], d['batch_norm'],
+      d['layers'][5]['shape'], d['layers'][5]['parameters'], d['layers'][5]['flops_f'])" "$folder/out")" \
+    "True ('layers.3', 'layers.5') False 10 490 960"
 
 begin "the weights are those of one stage, and the resolved config trains them again"
 run train "$folder/net.ini" --stages 1 --dir "$folder/one"
