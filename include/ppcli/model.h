@@ -80,7 +80,7 @@ struct pp_words {
     size_t packed;    /* copy of the weights that the backend wants */
 };
 
-/* What a node reads again after F. x counts for each input. */
+/* What a node reads again after F; x is its first input. */
 enum pp_reads {
     PP_READS_X_IN_I = 1,
     PP_READS_X_IN_W = 2,
@@ -101,9 +101,13 @@ struct pp_at {
     const float *packed; /* of these params, or NULL */
 };
 
+#define PP_USES(kernel) (UINT64_C(1) << PP_KERNEL_##kernel)
+_Static_assert(PP_KERNELS <= 64, "a bit for each kernel");
+
 /* All functions return 0 or what the backend said; NULL: nothing to do. */
 struct pp_node_op {
     const char *name;
+    uint64_t kernels; /* PP_USES() of those of ppcli/kernels.h that it calls */
     /* NULL: no words. rows: the most of one micro-batch. */
     void (*words)(const struct pp_node *n, const struct pp_backend_choice *choice, int rows,
                   struct pp_words *out);
@@ -142,6 +146,7 @@ struct pp_node {
     enum pp_activation activation; /* of linear, convolution and norms: after them */
     int positions;                 /* of a text: each is a row of a product; else 1 */
     bool bias;                     /* of a convolution */
+    bool count_padding;            /* of an average pool */
     struct pp_conv window;         /* of convolutions and pools */
     int groups;                    /* of norms */
     float eps, momentum, p;
@@ -266,7 +271,8 @@ size_t pp_chunk_packed_bytes(const struct pp_model *m, const struct pp_chunk_spe
 bool pp_model_bounds(const struct pp_model *m);
 
 /* Collects `spec`'s memory in `arena` (dry or real) and, with a real one, makes the chunk usable.
- * With a dry arena *out stays NULL. Errors: PP_ERESOURCE. */
+ * With a dry arena *out stays NULL. Errors: PP_ERESOURCE; PP_ECONFIG where the backend lacks a kernel
+ * of some op. */
 int pp_chunk_create(const struct pp_model *m, const struct pp_chunk_spec *spec,
                     struct pp_arena *arena, struct pp_chunk **out);
 void pp_chunk_destroy(struct pp_chunk **c);

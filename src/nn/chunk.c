@@ -31,11 +31,28 @@ static void take_arena(struct pp_chunk *c, const struct chunk_sizes *z, struct p
         c->scratch = pp_arena_take(arena, z->scratch, sizeof(float));
 }
 
+/* A device that the host cannot reach must have all kernels itself. */
+static int check_kernels(const struct pp_model *m, int node, const struct pp_backend_choice *choice)
+{
+    const struct pp_node *n = &m->nodes[node];
+    for (int k = 0; choice && k < PP_KERNELS; k++) {
+        if (n->op->kernels >> k & 1 && !pp_backend_has_kernel(choice, (enum pp_kernel)k)) {
+            return pp_fail(PP_ECONFIG,
+                           "layer %s: backend %s has no kernel for %s (%s); use run.backend = cpu",
+                           m->layers[n->layer].name, choice->ops->name, n->op->name,
+                           pp_kernel_name((enum pp_kernel)k));
+        }
+    }
+    return 0;
+}
+
 int pp_chunk_create(const struct pp_model *m, const struct pp_chunk_spec *spec,
                     struct pp_arena *arena, struct pp_chunk **out)
 {
     pp_assert(0 <= spec->first && spec->first <= spec->last && spec->last < m->n_layers);
     pp_assert(spec->max_rows >= 1 && spec->state_slots >= 0 && spec->grad_slots >= 0);
+    for (int i = m->layers[spec->first].first_node; i <= m->layers[spec->last].last_node; i++)
+        PP_TRY(check_kernels(m, i, spec->backend));
     struct pp_chunk *c = pp_alloc(1, sizeof(*c));
     if (!c)
         return PP_ERESOURCE;

@@ -110,7 +110,7 @@ static int last_reader(const struct pp_chunk *c, int k, unsigned *reads)
         for (int j = 0; j < n->n_x; j++) {
             if (n->x[j] == value) {
                 last = i;
-                *reads |= n->reads & (PP_READS_X_IN_I | PP_READS_X_IN_W);
+                *reads |= j == 0 ? n->reads & (PP_READS_X_IN_I | PP_READS_X_IN_W) : 0;
             }
         }
     }

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Batch norm, then a residual and relu where asked for. It normalises by the micro-batch, so what a
+ * step computes depends on how many there are. Parameters: weight, bias, running_mean, running_var,
+ * num_batches_tracked; in the gradients the last three are what the step's micro-batches add up to.
+ * I finds the gradients of weight and bias on its way; W only adds them.
+ */
+#include "../nn.h"
+#include "ppcli/err.h"
+
+static size_t channels(const struct pp_node *n)
+{
+    return (size_t)pp_shape_channels(&n->out);
+}
+
+static int pixels(const struct pp_node *n)
+{
+    return (int)(pp_shape_floats(&n->out) / channels(n));
+}
+
+static void words(const struct pp_node *n, const struct pp_backend_choice *choice, int rows,
+                  struct pp_words *words)
+{
+    words->keep = 2 * channels(n);
+    words->grad_keep = 2 * channels(n);
+}
+
+static int prepare(const struct pp_node *n, struct pp_backend *be, int rows, const float *params,
+                   const float *packed, float *grads)
+{
+    if (grads && rows * pixels(n) == 1) {
+        return pp_fail(PP_ECONFIG,
+                       "batch norm: a micro-batch of 1 row has one value for each channel, and no "
+                       "variance; choose train.batch_size and pipeline.microbatches so that each "
+                       "has more rows, the last one of an epoch too");
+    }
+    return 0;
+}
+
+static int forward(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
+{
+    size_t C = channels(n);
+    bool running = !at->pass->training;
+    return pp_backend_batch_norm_forward(
+        be, &(struct pp_batch_norm_forward){.B = at->pass->rows,
+                                            .P = pixels(n),
+                                            .C = (int)C,
+                                            .eps = n->eps,
+                                            .x = at->x[0],
+                                            .gamma = at->params,
+                                            .beta = at->params + C,
+                                            .residual = n->n_x > 1 ? at->x[1] : NULL,
+                                            .relu = n->activation == PP_ACT_RELU,
+                                            .running_mean = running ? at->params + 2 * C : NULL,
+                                            .running_var = running ? at->params + 3 * C : NULL,
+                                            .keep = at->keep,
+                                            .y = at->y});
+}
+
+static int backward_input(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
+{
+    return pp_backend_batch_norm_backward_input(
+        be, &(struct pp_batch_norm_backward_input){.B = at->pass->rows,
+                                                   .P = pixels(n),
+                                                   .C = (int)channels(n),
+                                                   .x = at->x[0],
+                                                   .gamma = at->params,
+                                                   .keep = at->keep,
+                                                   .y = n->activation ? at->y : NULL,
+                                                   .dy = at->dy,
+                                                   .sums = at->grad_keep,
+                                                   .add = at->add[0],
+                                                   .add_residual = at->add[1],
+                                                   .dx = at->dx[0],
+                                                   .d_residual = at->dx[1]});
+}
+
+static int backward_weight(const struct pp_node *n, struct pp_backend *be, int n_parts,
+                           const struct pp_weight_part *parts, float beta, float *scratch,
+                           float *grads)
+{
+    size_t C = channels(n);
+    for (int i = 0; i < n_parts; i++) {
+        PP_TRY(pp_backend_batch_norm_backward_weight(
+            be, &(struct pp_batch_norm_backward_weight){.B = parts[i].B,
+                                                        .P = pixels(n),
+                                                        .C = (int)C,
+                                                        .eps = n->eps,
+                                                        .keep = parts[i].keep,
+                                                        .sums = parts[i].grad_keep,
+                                                        .beta = i > 0 ? 1 : beta,
+                                                        .dgamma = grads,
+                                                        .dbeta = grads + C,
+                                                        .stat_mean = grads + 2 * C,
+                                                        .stat_var = grads + 3 * C,
+                                                        .stat_n = grads + 4 * C}));
+    }
+    return 0;
+}
+
+static int commit(const struct pp_node *n, struct pp_backend *be,
+                  const struct pp_optimizer_args *args, const float *grads, float *params)
+{
+    size_t C = channels(n);
+    return pp_backend_batch_norm_commit(
+        be, &(struct pp_batch_norm_commit){(int)C, n->momentum, &args->skip, grads + 2 * C,
+                                           grads + 3 * C, grads + 4 * C, params + 2 * C,
+                                           params + 3 * C, params + 4 * C});
+}
+
+/* No bound: a net of convolutions has fewer gradients to read than values to measure. */
+const struct pp_node_op op_batch_norm = {
+    .name = "batch norm",
+    .kernels = PP_USES(batch_norm_forward) | PP_USES(batch_norm_backward_input) |
+               PP_USES(batch_norm_backward_weight) | PP_USES(batch_norm_commit),
+    .words = words,
+    .prepare = prepare,
+    .forward = forward,
+    .backward_input = backward_input,
+    .backward_weight = backward_weight,
+    .commit = commit,
+};
+
+int batch_norm(struct builder *b, const char *name, int x, int residual, float eps, float momentum,
+               bool relu)
+{
+    static const struct {
+        const char *suffix;
+        enum pp_param_kind kind;
+        float value;
+    } params[] = {{"weight", PP_PARAM_PLAIN, 1},
+                  {"bias", PP_PARAM_PLAIN, 0},
+                  {"running_mean", PP_PARAM_BUFFER, 0},
+                  {"running_var", PP_PARAM_BUFFER, 1},
+                  {"num_batches_tracked", PP_PARAM_BUFFER, 0}};
+    pp_assert(x != residual);
+    struct pp_node *n = add_node(b, &op_batch_norm, name, x, residual, *shape_of(b, x));
+    if (!n)
+        return 0;
+    n->eps = eps;
+    n->momentum = momentum;
+    n->activation = relu ? PP_ACT_RELU : PP_ACT_NONE;
+    n->reads = PP_READS_X_IN_I | (relu ? PP_READS_Y_IN_I : 0);
+    int y = n->y, C = (int)channels(n);
+    for (int i = 0; i < 5; i++) {
+        struct pp_param *p =
+            add_param(b, params[i].suffix, params[i].kind, 1, i < 4 ? &C : (int[]){1});
+        if (p)
+            p->a = params[i].value;
+    }
+    return y;
+}

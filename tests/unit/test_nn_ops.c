@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The ops of a model: gradients, orders, cuts, running statistics, and what does not fit. */
+#include "nn_ops.h"
+
+#include <stdio.h>
+
+/* ---- the gradient */
+
+static double loss_of(struct net *t)
+{
+    double sum = 0;
+    forward(t, 0);
+    set_dy(t, 0);
+    for (int i = 0; i < t->rows[0] * t->m->classes; i++)
+        sum += (double)t->y[0][i] * t->dy[0][i];
+    return sum;
+}
+
+static void check_slopes(struct net *t, const char *op, const char *what, float *values,
+                         const float *grads, size_t n)
+{
+    const float h = 0x1p-11f;
+    double most = 1; /* what a norm takes away again has no gradient */
+    for (size_t i = 0; i < n; i++)
+        most = fmax(most, fabs((double)grads[i]));
+    for (size_t i = 0; i < n; i++) {
+        float old = values[i];
+        volatile float up = old + h, down = old - h;
+        values[i] = up;
+        double above = loss_of(t);
+        values[i] = down;
+        double below = loss_of(t);
+        values[i] = old;
+        /* A relu or a maximum may have its kink on one side; then the other has the slope. */
+        double here = loss_of(t), right = (above - here) / ((double)up - old);
+        double left = (here - below) / ((double)old - down), g = grads[i];
+        double off = fmin(fabs((left + right) / 2 - g), fmin(fabs(left - g), fabs(right - g)));
+        if (!(off < 5e-3 * most))
+            fail_msg("%s: %s[%zu]: differences give %.6g and %.6g, the gradient is %.6g", op, what,
+                     i, left, right, g);
+    }
+}
+
+static void gradients_are_the_slopes_of_the_loss(void **state)
+{
+    const int rows = 3;
+    for (int k = 0; k < COUNT(ops); k++) {
+        struct net t;
+        set_up(&t, &ops[k], "reference");
+        cut(&t, 1, &rows);
+        forward(&t, 0);
+        backward(&t, 0);
+        weights(&t, 0, 1);
+        check_slopes(&t, ops[k].name, "input", t.x[0], t.dx[0], (size_t)(rows * IN));
+        for (int p = 0; p < pp_chunk_param_count(t.c); p++) {
+            size_t at, n;
+            const struct pp_param *param = pp_chunk_param(t.c, p, &at, &n);
+            if (param->kind != PP_PARAM_BUFFER)
+                check_slopes(&t, ops[k].name, param->name, t.c->params + at, t.c->grads + at, n);
+        }
+        tear_down(&t);
+    }
+}
+
+/* ---- cuts and orders */
+
+struct result {
+    float grads[FLOATS_MAX], y[ROWS * OUT_MAX], dx[ROWS * IN];
+};
+
+enum when {
+    AT_ONCE, /* W right after its I */
+    LATE,    /* all I before all W */
+    TOGETHER /* the W of all micro-batches in one call */
+};
+
+static void run(const struct op_case *op, const char *backend, int n, const int *rows,
+                enum when when, struct result *r)
+{
+    struct net t;
+    memset(r, 0, sizeof(*r));
+    set_up(&t, op, backend);
+    cut(&t, n, rows);
+    memset(t.c->grads, 0xff, t.c->n_floats * sizeof(float)); /* NaN: nobody may read them */
+    uint64_t before = pp_alloc_count();
+    for (int mb = 0; mb < n; mb++)
+        forward(&t, mb);
+    CHECK_INT_EQ(pp_alloc_count(), before);
+    for (int mb = 0; mb < n; mb++) {
+        backward(&t, mb);
+        if (when == AT_ONCE)
+            weights(&t, mb, 1);
+    }
+    for (int mb = 0; when == LATE && mb < n; mb++)
+        weights(&t, mb, 1);
+    if (when == TOGETHER)
+        weights(&t, 0, n);
+    size_t at = 0, in = 0, width = (size_t)t.m->classes;
+    for (int mb = 0; mb < n; mb++) {
+        memcpy(r->y + at, t.y[mb], (size_t)rows[mb] * width * sizeof(float));
+        memcpy(r->dx + in, t.dx[mb], (size_t)(rows[mb] * IN) * sizeof(float));
+        at += (size_t)rows[mb] * width;
+        in += (size_t)(rows[mb] * IN);
+    }
+    memcpy(r->grads, t.c->grads, t.c->n_floats * sizeof(float));
+    for (size_t i = 0; i < t.c->n_floats; i++)
+        assert_true(isfinite(r->grads[i]));
+    tear_down(&t);
+}
+
+static const char *const backends[] = {"cpu", "reference", "compare"};
+
+static void the_order_of_backward_passes_changes_no_bit(void **state)
+{
+    const int rows[MB] = {4, 0, 1, 3};
+    static struct result want, got;
+    for (int k = 0; k < COUNT(ops); k++) {
+        for (int b = 0; b < COUNT(backends); b++) {
+            run(&ops[k], backends[b], MB, rows, AT_ONCE, &want);
+            run(&ops[k], backends[b], MB, rows, LATE, &got);
+            assert_memory_equal(&want, &got, sizeof(want));
+            run(&ops[k], backends[b], MB, rows, TOGETHER, &got);
+            assert_memory_equal(&want, &got, sizeof(want));
+        }
+    }
+}
+
+static void without_statistics_over_samples_no_cut_changes_a_bit(void **state)
+{
+    const int cuts[][MB] = {{ROWS}, {3, 5}, {1, 2, 0, 5}};
+    static struct result want, got;
+    for (int k = 0; k < COUNT(ops); k++) {
+        run(&ops[k], "cpu", 1, cuts[0], AT_ONCE, &want);
+        run(&ops[k], "cpu", 2, cuts[1], AT_ONCE, &got);
+        CHECK_INT_EQ(memcmp(&want, &got, sizeof(want)) != 0, ops[k].crosses);
+        run(&ops[k], "cpu", 4, cuts[2], LATE, &got);
+        CHECK_INT_EQ(memcmp(&want, &got, sizeof(want)) != 0, ops[k].crosses);
+    }
+}
+
+static void no_rows_leave_gradients_of_zero(void **state)
+{
+    const int none[MB] = {0};
+    static struct result r;
+    for (int k = 0; k < COUNT(ops); k++) {
+        for (int b = 0; b < COUNT(backends); b++) {
+            run(&ops[k], backends[b], 2, none, TOGETHER, &r);
+            for (int i = 0; i < FLOATS_MAX; i++)
+                assert_true(r.grads[i] == 0);
+        }
+    }
+}
+
+/* ---- running statistics */
+
+/* Parameter `suffix` of node "one", and its place. */
+static float *param(struct net *t, const char *suffix, size_t *n)
+{
+    char name[PP_PARAM_NAME_MAX];
+    snprintf(name, sizeof(name), "l.one.%s", suffix);
+    for (int p = 0; p < pp_chunk_param_count(t->c); p++) {
+        size_t at;
+        if (!strcmp(pp_chunk_param(t->c, p, &at, n)->name, name))
+            return t->c->params + at;
+    }
+    fail_msg("no %s", name);
+    return NULL;
+}
+
+/* With two micro-batches the statistics are those of all their rows. */
+static void running_statistics_are_those_of_the_step(void **state)
+{
+    const int rows[] = {5, 3};
+    for (int b = 0; b < COUNT(backends); b++) {
+        struct net t;
+        size_t n;
+        set_up(&t, &ops[0], backends[b]);
+        cut(&t, 2, rows);
+        float *mean = param(&t, "running_mean", &n), *var = param(&t, "running_var", &n);
+        float *tracked = param(&t, "num_batches_tracked", &n);
+        CHECK_INT_EQ(n, 1);
+        for (int c = 0; c < C; c++) {
+            mean[c] = 2;
+            var[c] = 3;
+        }
+        *tracked = 7;
+        /* what the first node, a layer norm, gives: y of a net without the rest would do, but its
+         * parameters are known, so compute it here */
+        size_t g;
+        float *gamma = t.c->params, *beta = gamma + C;
+        double sum[C] = {0}, square[C] = {0};
+        for (int mb = 0; mb < 2; mb++) {
+            for (int p = 0; p < rows[mb] * H * W; p++) {
+                const float *x = t.x[mb] + p * C;
+                double m = 0, v = 0;
+                for (int c = 0; c < C; c++)
+                    m += x[c] / (double)C;
+                for (int c = 0; c < C; c++)
+                    v += (x[c] - m) * (x[c] - m) / C;
+                for (int c = 0; c < C; c++) {
+                    double y = (x[c] - m) / sqrt(v + 1e-5) * gamma[c] + beta[c];
+                    sum[c] += y;
+                    square[c] += y * y;
+                }
+            }
+        }
+        struct pp_optimizer_args args = {.kind = PP_OPT_SGD, .grad_scale = 1, .step = 1};
+        for (int skip = 1; skip >= 0; skip--) {
+            for (int mb = 0; mb < 2; mb++) {
+                forward(&t, mb);
+                forward(&t, mb); /* computed again: counts once */
+                backward(&t, mb);
+                weights(&t, mb, 1);
+            }
+            args.skip = skip;
+            CHECK_OK(pp_chunk_optimizer_step(t.c, t.be, &args));
+            for (int c = 0; c < C && skip; c++)
+                assert_true(mean[c] == 2 && var[c] == 3 && *tracked == 7);
+        }
+        g = (size_t)(ROWS * H * W);
+        assert_true(*tracked == 8);
+        for (int c = 0; c < C; c++) {
+            double m = sum[c] / (double)g,
+                   v = (square[c] / (double)g - m * m) * (double)g / (g - 1.0);
+            assert_float_equal(mean[c], 0.9 * 2 + 0.1 * m, 1e-5);
+            assert_float_equal(var[c], 0.9 * 3 + 0.1 * v, 1e-5);
+        }
+        tear_down(&t);
+    }
+}
+
+static void evaluation_depends_on_each_row_alone(void **state)
+{
+    for (int k = 0; k < COUNT(ops); k++) {
+        struct net t;
+        set_up(&t, &ops[k], "cpu");
+        cut(&t, 1, &(int){ROWS});
+        size_t width = (size_t)t.m->classes;
+        CHECK_OK(pp_chunk_forward(t.c, t.be, 0, &(struct pp_pass){.rows = ROWS}, t.x[0], t.y[0]));
+        CHECK_OK(
+            pp_chunk_forward(t.c, t.be, 1, &(struct pp_pass){.rows = 1}, t.x[0] + 3 * IN, t.y[1]));
+        assert_memory_equal(t.y[0] + 3 * width, t.y[1], width * sizeof(float));
+        tear_down(&t);
+    }
+}
+
+/* ---- what does not fit */
+
+static int refused(int (*call)(struct builder *b, const char *name, int x), struct pp_shape input)
+{
+    struct pp_model *m = pp_alloc(1, sizeof(*m));
+    struct builder b = {.m = m};
+    CHECK_OK(build_begin(&b, input));
+    layer(&b, "l");
+    int rc = build_finish(&b, call(&b, "n", 0));
+    pp_model_destroy(&m);
+    return rc;
+}
+
+static int seven_groups(struct builder *b, const char *name, int x)
+{
+    return group_norm(b, name, x, -1, 7, 1e-5f, false);
+}
+
+static int unequal_sum(struct builder *b, const char *name, int x)
+{
+    return add(b, name, x, global_avg_pool(b, "p", x), false);
+}
+
+static int wide_window(struct builder *b, const char *name, int x)
+{
+    return max_pool(b, name, x, &(struct window){.kernel = 17, .stride = 1, .pad = 8});
+}
+
+static void what_does_not_fit_is_refused_in_a_line(void **state)
+{
+    struct pp_shape image = pp_shape_image(H, W, C);
+    CHECK_FAILS(refused(seven_groups, image), PP_ECONFIG, "l.n: 7 groups do not divide 6 channels");
+    CHECK_FAILS(refused(unequal_sum, image), PP_ECONFIG,
+                "l.n: cannot add values of shapes 5 x 4 x 6 and 6");
+    CHECK_FAILS(refused(wide_window, image), PP_ECONFIG, "at most 16 x 16, this is 17 x 17");
+    CHECK_FAILS(refused(build_max_pool, pp_shape_flat(C)), PP_ECONFIG,
+                "a max pool needs an image, but gets 6");
+}
+
+static void one_value_a_channel_has_no_variance(void **state)
+{
+    struct pp_model *m = pp_alloc(1, sizeof(*m));
+    struct builder b = {.m = m};
+    struct pp_backend *be = open_backend("cpu");
+    CHECK_OK(build_begin(&b, pp_shape_flat(C)));
+    layer(&b, "l");
+    CHECK_OK(build_finish(&b, build_batch_norm(&b, "n", 0)));
+    struct pp_chunk_spec spec = {.max_rows = 2, .state_slots = 1, .grad_slots = 1};
+    struct pp_arena dry = pp_arena_dry(), arena;
+    struct pp_chunk *c = NULL;
+    CHECK_OK(pp_chunk_create(m, &spec, &dry, &c));
+    CHECK_OK(pp_arena_create(dry.used, &arena));
+    CHECK_OK(pp_chunk_create(m, &spec, &arena, &c));
+    CHECK_OK(pp_chunk_prepare(c, be, 2, true));
+    CHECK_OK(pp_chunk_prepare(c, be, 1, false));
+    CHECK_FAILS(pp_chunk_prepare(c, be, 1, true), PP_ECONFIG, "one value for each channel");
+    pp_chunk_destroy(&c);
+    pp_arena_destroy(&arena);
+    pp_backend_close(&be);
+    pp_model_destroy(&m);
+}
+
+static void a_device_without_a_kernel_refuses_the_layer(void **state)
+{
+    const struct pp_backend_ops device = {.name = "device", .own_memory = true};
+    const struct pp_backend_choice choice = {.ops = &device};
+    struct pp_chunk_spec spec = {.max_rows = 2, .backend = &choice};
+    struct pp_model *m = build(&ops[0]);
+    struct pp_arena dry = pp_arena_dry();
+    struct pp_chunk *c = NULL;
+    CHECK_FAILS(pp_chunk_create(m, &spec, &dry, &c), PP_ECONFIG,
+                "layer l: backend device has no kernel for layer norm (group_norm_forward); use "
+                "run.backend = cpu");
+    pp_model_destroy(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_are_the_slopes_of_the_loss),
+        cmocka_unit_test(the_order_of_backward_passes_changes_no_bit),
+        cmocka_unit_test(without_statistics_over_samples_no_cut_changes_a_bit),
+        cmocka_unit_test(no_rows_leave_gradients_of_zero),
+        cmocka_unit_test(running_statistics_are_those_of_the_step),
+        cmocka_unit_test(evaluation_depends_on_each_row_alone),
+        cmocka_unit_test(what_does_not_fit_is_refused_in_a_line),
+        cmocka_unit_test(one_value_a_channel_has_no_variance),
+        cmocka_unit_test(a_device_without_a_kernel_refuses_the_layer),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
