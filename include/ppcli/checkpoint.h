@@ -163,12 +163,13 @@ const struct pp_ckpt_state *pp_ckpt_state(const struct pp_ckpt *ck); /* NULL: pl
 
 /* Tensor i of the index; *out_file (NULL: not wanted): the name of its file. */
 const struct pp_st_tensor *pp_ckpt_tensor(const struct pp_ckpt *ck, int i, const char **out_file);
-/* Is it of the optimizer, or a parameter? */
-bool pp_ckpt_is_optimizer(const struct pp_st_tensor *t);
+/* Is it learned? Else it is of the optimizer, or a running statistic of a norm. */
+bool pp_ckpt_is_parameter(const struct pp_st_tensor *t);
 
 /*
- * Read a tensor of this shape as floats (F16, BF16 and F64 are converted): put() gets them in
- * ascending pieces and may copy them to a device. put NULL: only see that it could be read.
+ * Read a tensor of this shape as floats (F16, BF16, F64 and an I64 scalar are converted): put()
+ * gets them in ascending pieces and may copy them to a device. put NULL: only see that it could be
+ * read.
  * Errors: PP_EFORMAT (no such tensor; another shape; not of floats), PP_EIO, those of put().
  */
 int pp_ckpt_read(const struct pp_ckpt *ck, const char *name, int n_dims, const int64_t *dims,

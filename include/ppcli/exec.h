@@ -149,8 +149,8 @@ struct pp_exec_tensor {
     size_t n;
 };
 
-/* Those of this rank, i = 0..n-1: of every parameter it holds the values and the optimizer's state.
- * Local, as all of these. */
+/* Those of this rank, i = 0..n-1: of every parameter it holds the values and, of those that are no
+ * buffers, the optimizer's state. Local, as all of these. */
 int pp_exec_tensor_count(const struct pp_exec *x);
 void pp_exec_tensor(const struct pp_exec *x, int i, struct pp_exec_tensor *out);
 

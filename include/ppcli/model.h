@@ -57,6 +57,17 @@ struct pp_param {
 
 size_t pp_param_floats(const struct pp_param *p);
 
+/* Files have parameters as PyTorch does: a convolution is [out][in][kh][kw], the columns of a linear
+ * behind an image are (channel, row, column). out_dims: the shape there. Returns the floats of a
+ * row, one of dims[0], whose order differs from memory's; 0: nothing differs. */
+size_t pp_param_in_file(const struct pp_param *p, int64_t out_dims[4]);
+
+/* A batch norm's num_batches_tracked: [1] here, a scalar of type i64 in files. */
+bool pp_param_is_count(const struct pp_param *p);
+
+/* One such row from memory's order to a file's, or back; dst is another row. */
+void pp_param_row(const struct pp_param *p, bool to_file, const float *src, float *dst);
+
 /* Cost of one sample, for partition and explain. Matrix products only; flops_i is 0 where nobody
  * asks for the gradient of the input. */
 struct pp_layer_cost {

@@ -311,7 +311,10 @@ const struct pp_st_tensor *pp_ckpt_tensor(const struct pp_ckpt *ck, int i, const
     return ck->index[i].t;
 }
 
-bool pp_ckpt_is_optimizer(const struct pp_st_tensor *t)
+bool pp_ckpt_is_parameter(const struct pp_st_tensor *t)
 {
-    return strncmp(t->name, OPTIMIZER, strlen(OPTIMIZER)) == 0;
+    const char *dot = strrchr(t->name, '.'), *last = dot ? dot + 1 : t->name;
+    return strncmp(t->name, OPTIMIZER, strlen(OPTIMIZER)) != 0 &&
+           strcmp(last, "running_mean") != 0 && strcmp(last, "running_var") != 0 &&
+           strcmp(last, "num_batches_tracked") != 0;
 }

@@ -42,9 +42,15 @@ static void convert(enum pp_st_dtype from, const void *src, size_t n, float *dst
     for (size_t i = 0; i < n; i++) {
         uint16_t half;
         double wide;
+        int64_t count;
         if (from == PP_ST_F64) {
             memcpy(&wide, p + 8 * i, sizeof(wide));
             dst[i] = (float)wide;
+            continue;
+        }
+        if (from == PP_ST_I64) {
+            memcpy(&count, p + 8 * i, sizeof(count));
+            dst[i] = (float)count;
             continue;
         }
         memcpy(&half, p + 2 * i, sizeof(half));
@@ -68,7 +74,8 @@ const char *pp_st_shape(int n, const int64_t *dims, char out[PP_ST_SHAPE_BYTES])
 static int check_tensor(const struct pp_st_file *f, const struct pp_st_tensor *t, int n_dims,
                         const int64_t *dims)
 {
-    if (t->dtype == PP_ST_I64 || t->dtype == PP_ST_U8) {
+    bool count = t->dtype == PP_ST_I64 && n_dims == 0;
+    if ((t->dtype == PP_ST_I64 && !count) || t->dtype == PP_ST_U8) {
         return pp_fail(PP_EFORMAT, "%s: tensor %s is of type %s, expected floats", f->path, t->name,
                        pp_st_dtype_name(t->dtype));
     }

@@ -23,7 +23,7 @@ static void help(FILE *f)
 }
 
 struct counts {
-    uint64_t parameters, values; /* without and with the optimizer's */
+    uint64_t parameters, values; /* what is learned; everything */
 };
 
 static struct counts count(const struct pp_ckpt *ck)
@@ -32,7 +32,7 @@ static struct counts count(const struct pp_ckpt *ck)
     for (int i = 0; i < ck->n_tensors; i++) {
         const struct pp_st_tensor *t = pp_ckpt_tensor(ck, i, NULL);
         c.values += t->elements;
-        c.parameters += pp_ckpt_is_optimizer(t) ? 0 : t->elements;
+        c.parameters += pp_ckpt_is_parameter(t) ? t->elements : 0;
     }
     return c;
 }

@@ -3,6 +3,7 @@
  * the hash of all ranks' weights. */
 #include "exec_internal.h"
 
+#include <limits.h>
 #include <string.h>
 
 #include "ppcli/err.h"
@@ -10,7 +11,7 @@
 #include "ppcli/sha256.h"
 
 /* What the optimizer keeps beside every parameter of a chunk, the parameter itself first. */
-static int buffers(const struct pp_chunk *c, float *out[3])
+static int values_and_moments(const struct pp_chunk *c, float *out[3])
 {
     int n = 0;
     out[n++] = c->params;
@@ -23,31 +24,41 @@ static int buffers(const struct pp_chunk *c, float *out[3])
     return n;
 }
 
+/* Tensor *i of a chunk; false, with *i less by all the chunk has: it is not among them. */
+static bool find(const struct pp_chunk *c, int *i, struct pp_exec_tensor *out)
+{
+    float *of[3];
+    int kinds = values_and_moments(c, of);
+    size_t offset = 0;
+    out->param = &c->model->params[c->model->layers[c->first].first_param];
+    for (int p = 0; p < pp_chunk_param_count(c); p++, out->param++) {
+        int n = out->param->kind == PP_PARAM_BUFFER ? 1 : kinds;
+        out->n = pp_param_floats(out->param);
+        if (*i < n) {
+            out->kind = (enum pp_exec_kind) * i;
+            out->values = of[*i] + offset;
+            return true;
+        }
+        *i -= n;
+        offset += out->n;
+    }
+    return false;
+}
+
 int pp_exec_tensor_count(const struct pp_exec *x)
 {
-    int n = 0;
-    for (int k = 0; k < x->n_stages; k++) {
-        float *of[3];
-        n += buffers(x->stages[k].chunk, of) * pp_chunk_param_count(x->stages[k].chunk);
-    }
-    return n;
+    struct pp_exec_tensor t;
+    int left = INT_MAX;
+    for (int k = 0; k < x->n_stages; k++)
+        find(x->stages[k].chunk, &left, &t);
+    return INT_MAX - left;
 }
 
 void pp_exec_tensor(const struct pp_exec *x, int i, struct pp_exec_tensor *out)
 {
-    for (int k = 0; k < x->n_stages; k++) {
-        const struct pp_chunk *c = x->stages[k].chunk;
-        float *of[3];
-        int kinds = buffers(c, of), n = kinds * pp_chunk_param_count(c);
-        if (i < n) {
-            size_t offset;
-            out->param = pp_chunk_param(c, i / kinds, &offset, &out->n);
-            out->kind = (enum pp_exec_kind)(i % kinds);
-            out->values = of[i % kinds] + offset;
+    for (int k = 0; k < x->n_stages; k++)
+        if (find(x->stages[k].chunk, &i, out))
             return;
-        }
-        i -= n;
-    }
     pp_assert(!"tensor of the rank");
 }
 

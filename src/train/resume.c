@@ -97,12 +97,29 @@ static bool same_folder(const char *a, const char *b)
 struct target {
     struct pp_exec *x;
     struct pp_exec_tensor t;
+    size_t row_floats; /* 0: the file has memory's order */
+    float *row;        /* [2 * row_floats] as in the file, and as in memory */
 };
 
+/* A row goes to its place when it is complete: pieces come in ascending order. */
 static int put(void *ctx, uint64_t first, const float *values, size_t n)
 {
     struct target *to = ctx;
-    return pp_exec_tensor_put(to->x, &to->t, (size_t)first, values, n);
+    size_t floats = to->row_floats;
+    if (floats == 0)
+        return pp_exec_tensor_put(to->x, &to->t, (size_t)first, values, n);
+    while (n > 0) {
+        size_t at = (size_t)first % floats, some = floats - at < n ? floats - at : n;
+        memcpy(to->row + at, values, some * sizeof(*values));
+        if (at + some == floats) {
+            pp_param_row(to->t.param, false, to->row, to->row + floats);
+            PP_TRY(pp_exec_tensor_put(to->x, &to->t, (size_t)first - at, to->row + floats, floats));
+        }
+        first += some;
+        values += some;
+        n -= some;
+    }
+    return 0;
 }
 
 struct differences {
@@ -132,9 +149,15 @@ static int saved_tensor(const struct pp_ckpt *ck, enum pp_exec_kind kind, const 
     char name[PP_ST_NAME_MAX + 1];
     saver_tensor_name(&t, name);
     int64_t dims[4];
-    for (int i = 0; i < p->n_dims; i++)
-        dims[i] = p->dims[i];
-    return pp_ckpt_read(ck, name, p->n_dims, dims, to ? put : NULL, to);
+    size_t floats = pp_param_in_file(p, dims);
+    int n_dims = pp_param_is_count(p) ? 0 : p->n_dims;
+    if (!to)
+        return pp_ckpt_read(ck, name, n_dims, dims, NULL, NULL);
+    to->row_floats = floats;
+    to->row = pp_alloc(2 * floats + 1, sizeof(*to->row));
+    int rc = to->row ? pp_ckpt_read(ck, name, n_dims, dims, put, to) : PP_ERESOURCE;
+    pp_free(to->row);
+    return rc;
 }
 
 /* Everything that the ranks will read is there and of the right shape. */
@@ -143,7 +166,7 @@ static int check_tensors(const struct trainer *tr, const struct pp_ckpt *ck)
     const struct pp_model *m = tr->run->model;
     int moments = pp_optimizer_moments(tr->run->cfg->train.optimizer);
     for (int i = 0; i < m->n_params; i++)
-        for (int kind = 0; kind <= moments; kind++)
+        for (int kind = 0; kind <= (m->params[i].kind == PP_PARAM_BUFFER ? 0 : moments); kind++)
             PP_TRY(saved_tensor(ck, (enum pp_exec_kind)kind, &m->params[i], NULL));
     return 0;
 }

@@ -19,6 +19,7 @@ struct saver_tensor { /* what an item points to */
     struct saver *saver;
     struct pp_exec_tensor t;
     char name[PP_ST_NAME_MAX + 1];
+    size_t row_floats; /* 0: files have memory's order */
 };
 
 struct saver {
@@ -29,6 +30,7 @@ struct saver {
     struct saver_tensor *tensors;
     struct pp_st_item *items; /* [n] of this rank; none outside replica 0 */
     int n;
+    float *row;                 /* [2] of the largest row: as in memory, and as in a file */
     struct pp_ckpt_part *parts; /* rank 0: [stages] */
     bool failed;                /* the last save, for this reason: */
     struct pp_error error;
@@ -45,15 +47,42 @@ void saver_tensor_name(const struct pp_exec_tensor *t, char out[PP_ST_NAME_MAX +
 static int read_tensor(void *ctx, uint64_t offset, void *dst, size_t bytes)
 {
     struct saver_tensor *t = ctx;
-    return pp_exec_tensor_get(t->saver->tr->x, &t->t, (size_t)(offset / sizeof(float)), dst,
-                              bytes / sizeof(float));
+    struct pp_exec *x = t->saver->tr->x;
+    float *row = t->saver->row, *out = dst;
+    size_t first = (size_t)(offset / sizeof(float)), n = bytes / sizeof(float);
+    size_t floats = t->row_floats;
+    if (floats == 0)
+        return pp_exec_tensor_get(x, &t->t, first, out, n);
+    while (n > 0) {
+        size_t at = first % floats, some = floats - at < n ? floats - at : n;
+        PP_TRY(pp_exec_tensor_get(x, &t->t, first - at, row, floats));
+        pp_param_row(t->t.param, true, row, row + floats);
+        memcpy(out, row + floats + at, some * sizeof(*out));
+        first += some;
+        out += some;
+        n -= some;
+    }
+    return 0;
+}
+
+/* A float here, an i64 in files. */
+static int read_count(void *ctx, uint64_t offset, void *dst, size_t bytes)
+{
+    struct saver_tensor *t = ctx;
+    float steps = 0;
+    pp_assert(offset == 0 && bytes == sizeof(int64_t));
+    PP_TRY(pp_exec_tensor_get(t->saver->tr->x, &t->t, 0, &steps, 1));
+    int64_t count = (int64_t)steps;
+    memcpy(dst, &count, sizeof(count));
+    return 0;
 }
 
 static int list_tensors(struct saver *s)
 {
-    s->n = pp_exec_tensor_count(s->tr->x);
-    s->tensors = pp_alloc((size_t)s->n, sizeof(*s->tensors));
-    s->items = pp_alloc((size_t)s->n, sizeof(*s->items));
+    size_t n = (size_t)pp_exec_tensor_count(s->tr->x), most = 0;
+    s->n = (int)n;
+    s->tensors = pp_alloc(n, sizeof(*s->tensors));
+    s->items = pp_alloc(n, sizeof(*s->items));
     if (!s->tensors || !s->items)
         return PP_ERESOURCE;
     for (int i = 0; i < s->n; i++) {
@@ -65,13 +94,20 @@ static int list_tensors(struct saver *s)
         *item = (struct pp_st_item){.name = t->name,
                                     .dtype = PP_ST_F32,
                                     .n_dims = t->t.param->n_dims,
-                                    .data = s->tr->be->caps.host_visible ? t->t.values : NULL,
                                     .read = read_tensor,
                                     .ctx = t};
-        for (int k = 0; k < item->n_dims; k++)
-            item->dims[k] = t->t.param->dims[k];
+        t->row_floats = pp_param_in_file(t->t.param, item->dims);
+        most = t->row_floats > most ? t->row_floats : most;
+        if (pp_param_is_count(t->t.param)) {
+            item->dtype = PP_ST_I64;
+            item->n_dims = 0;
+            item->read = read_count;
+        } else if (t->row_floats == 0 && s->tr->be->caps.host_visible) {
+            item->data = t->t.values;
+        }
     }
-    return 0;
+    s->row = pp_alloc(2 * most + 1, sizeof(*s->row));
+    return s->row ? 0 : PP_ERESOURCE;
 }
 
 static int write_config(struct saver *s)
@@ -120,6 +156,7 @@ void saver_destroy(struct saver **saver)
         free(s->config);
         pp_free(s->tensors);
         pp_free(s->items);
+        pp_free(s->row);
         pp_free(s->parts);
         pp_free(s);
         *saver = NULL;

@@ -107,10 +107,31 @@ static void tensors_are_listed_in_the_order_of_layers(void **state)
         CHECK_STR_EQ(t->name, sorted[i]);
         CHECK_STR_EQ(file, "stage-0000-of-0001.safetensors");
         CHECK_OK(pp_ckpt_read(ck, sorted[i], 0, t->dims, NULL, NULL));
-        CHECK_INT_EQ(pp_ckpt_is_optimizer(t), i == 5);
+        CHECK_INT_EQ(pp_ckpt_is_parameter(t), i != 5);
     }
     CHECK_INT_EQ(pp_ckpt_read(ck, "layers.09.bias", 0, items[0].dims, NULL, NULL), PP_EFORMAT);
     pp_ckpt_close(&ck);
+}
+
+static void what_is_learned_is_a_parameter(void **state)
+{
+    static const struct {
+        const char *name;
+        bool learned;
+    } tensors[] = {
+        {"bn1.weight", true},
+        {"bn1.running_mean", false},
+        {"bn1.running_var", false},
+        {"bn1.num_batches_tracked", false},
+        {"running_mean", false},
+        {"running_mean.weight", true},
+        {"optimizer.m.bn1.bias", false},
+    };
+    for (int i = 0; i < (int)(sizeof(tensors) / sizeof(tensors[0])); i++) {
+        struct pp_st_tensor t;
+        snprintf(t.name, sizeof(t.name), "%s", tensors[i].name);
+        CHECK_INT_EQ(pp_ckpt_is_parameter(&t), tensors[i].learned);
+    }
 }
 
 static void a_tensor_of_another_shape_is_refused(void **state)
@@ -140,8 +161,9 @@ static void other_floats_become_floats(void **state)
     const char head[] = "{\"h\":{\"dtype\":\"F16\",\"shape\":[6],\"data_offsets\":[0,12]},"
                         "\"b\":{\"dtype\":\"BF16\",\"shape\":[2],\"data_offsets\":[12,16]},"
                         "\"d\":{\"dtype\":\"F64\",\"shape\":[2],\"data_offsets\":[16,32]},"
-                        "\"i\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[32,40]}}";
-    struct blob b = blob_of(8 + strlen(head) + 40);
+                        "\"i\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[32,40]},"
+                        "\"n\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[40,48]}}";
+    struct blob b = blob_of(8 + strlen(head) + 48);
     b.p[0] = (uint8_t)strlen(head);
     b.p[1] = (uint8_t)(strlen(head) >> 8);
     memcpy(b.p + 8, head, strlen(head));
@@ -149,6 +171,7 @@ static void other_floats_become_floats(void **state)
     memcpy(data, f16, 12);
     memcpy(data + 12, bf16, 4);
     memcpy(data + 16, f64, 16);
+    memcpy(data + 40, &(int64_t){1234567}, 8);
     file_write(in_folder(state, "x.safetensors"), b.p, b.n);
     blob_free(&b);
     struct pp_ckpt *ck = opened(in_folder(state, "x.safetensors"));
@@ -166,6 +189,9 @@ static void other_floats_become_floats(void **state)
     assert_memory_equal(t.values, of_f64, sizeof(of_f64));
     CHECK_FAILS(pp_ckpt_read(ck, "i", 1, (int64_t[]){1}, put_values, &t), PP_EFORMAT,
                 "tensor i is of type I64");
+    t.n = 0;
+    CHECK_OK(pp_ckpt_read(ck, "n", 0, (int64_t[]){0}, put_values, &t));
+    assert_true(t.n == 1 && t.values[0] == 1234567);
     pp_ckpt_close(&ck);
 }
 
@@ -355,6 +381,7 @@ int main(void)
         IN_FOLDER(the_state_comes_back_to_the_last_bit),
         IN_FOLDER(numbers_of_every_size_come_back),
         IN_FOLDER(tensors_are_listed_in_the_order_of_layers),
+        IN_FOLDER(what_is_learned_is_a_parameter),
         IN_FOLDER(a_tensor_of_another_shape_is_refused),
         IN_FOLDER(other_floats_become_floats),
         IN_FOLDER(a_checkpoint_is_opened_by_any_of_its_names),

@@ -153,11 +153,63 @@ static void learning_rate_goes_by_step_or_by_epoch(void **state)
     pp_free(cfg);
 }
 
+static void files_have_pytorchs_order(void **state)
+{
+    /* what the two programs call the same value: 100 * row + 10 * pixel + channel */
+    enum {
+        PIXELS = 6,
+        CHANNELS = 4,
+        ROW = PIXELS * CHANNELS
+    };
+    float memory[ROW], file[ROW], back[ROW];
+    for (int i = 0; i < ROW; i++)
+        memory[i] = (float)(10 * (i / CHANNELS) + i % CHANNELS);
+    const struct pp_param conv = {.n_dims = 4, .dims = {5, 2, 3, CHANNELS}};
+    const struct pp_param linear = {
+        .n_dims = 2, .dims = {5, ROW}, .columns = pp_shape_image(3, 2, CHANNELS)};
+    const struct pp_param *both[] = {&conv, &linear};
+    for (int k = 0; k < 2; k++) {
+        int64_t dims[4];
+        CHECK_INT_EQ(pp_param_in_file(both[k], dims), ROW);
+        CHECK_INT_EQ(dims[0], 5);
+        CHECK_INT_EQ(dims[1], k == 0 ? CHANNELS : ROW);
+        pp_param_row(both[k], true, memory, file);
+        for (int i = 0; i < ROW; i++)
+            assert_true(file[i] == (float)(10 * (i % PIXELS) + i / PIXELS));
+        pp_param_row(both[k], false, file, back);
+        assert_memory_equal(back, memory, sizeof(memory));
+    }
+    int64_t dims[4];
+    pp_param_in_file(&conv, dims);
+    CHECK_INT_EQ(dims[2], 2);
+    CHECK_INT_EQ(dims[3], 3);
+    /* one pixel, one channel, no image: as in memory */
+    const struct pp_param same[] = {
+        {.n_dims = 4, .dims = {8, 1, 1, 3}},
+        {.n_dims = 4, .dims = {8, 3, 3, 1}},
+        {.n_dims = 2, .dims = {8, 7}},
+        {.n_dims = 2, .dims = {8, 9}, .columns = pp_shape_image(1, 1, 9)},
+        {.n_dims = 1, .dims = {8}},
+    };
+    for (int k = 0; k < COUNT(same); k++)
+        CHECK_INT_EQ(pp_param_in_file(&same[k], dims), 0);
+    pp_param_in_file(&same[1], dims);
+    CHECK_INT_EQ(dims[1], 1);
+    CHECK_INT_EQ(dims[3], 3);
+    struct pp_param count = {"bn1.num_batches_tracked", 1, {1}, PP_PARAM_BUFFER};
+    assert_true(pp_param_is_count(&count));
+    count.kind = PP_PARAM_PLAIN;
+    assert_false(pp_param_is_count(&count));
+    const struct pp_param mean = {"bn1.running_mean", 1, {1}, PP_PARAM_BUFFER};
+    assert_false(pp_param_is_count(&mean));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parameters_are_named_and_shaped_as_pytorch_does),
         cmocka_unit_test(initial_bounds_are_kaiming_uniform),
+        cmocka_unit_test(files_have_pytorchs_order),
         cmocka_unit_test(an_unknown_model_is_a_clear_error),
         cmocka_unit_test(learning_rate_warms_up_and_falls),
         cmocka_unit_test(learning_rate_goes_by_step_or_by_epoch),

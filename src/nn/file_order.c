@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The order of a parameter's values in files. Memory has the channels of a pixel next to each
+ * other, files the pixels of a channel: each row is [pixels][channels] here, its transpose there.
+ */
+#include "nn.h"
+
+#include <string.h>
+
+static void row_of(const struct pp_param *p, int *pixels, int *channels)
+{
+    const int *d = p->n_dims == 4 ? &p->dims[1] : p->columns.dims;
+    *pixels = 1;
+    *channels = 1;
+    if (p->n_dims == 4 || p->columns.n == 3) {
+        *pixels = d[0] * d[1];
+        *channels = d[2];
+    }
+}
+
+size_t pp_param_in_file(const struct pp_param *p, int64_t out_dims[4])
+{
+    static const int of_conv[4] = {0, 3, 1, 2};
+    for (int i = 0; i < p->n_dims; i++)
+        out_dims[i] = p->dims[p->n_dims == 4 ? of_conv[i] : i];
+    int pixels, channels;
+    row_of(p, &pixels, &channels);
+    return pixels > 1 && channels > 1 ? (size_t)pixels * (size_t)channels : 0;
+}
+
+bool pp_param_is_count(const struct pp_param *p)
+{
+    static const char name[] = ".num_batches_tracked";
+    size_t n = strlen(p->name), end = strlen(name);
+    return p->kind == PP_PARAM_BUFFER && n > end && strcmp(p->name + n - end, name) == 0;
+}
+
+void pp_param_row(const struct pp_param *p, bool to_file, const float *src, float *dst)
+{
+    int pixels, channels;
+    row_of(p, &pixels, &channels);
+    for (int i = 0; i < pixels; i++) {
+        for (int c = 0; c < channels; c++) {
+            size_t memory = (size_t)i * (size_t)channels + (size_t)c;
+            size_t file = (size_t)c * (size_t)pixels + (size_t)i;
+            dst[to_file ? file : memory] = src[to_file ? memory : file];
+        }
+    }
+}
