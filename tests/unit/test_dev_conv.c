@@ -86,7 +86,7 @@ static void make_for(struct arrays *p, const struct cpu_conv *f, const struct sh
 
 static void run(const struct cpu_conv *f, struct arrays *p, bool packed, bool add)
 {
-    struct pp_weight_part part = {p->B, p->dz, p->x};
+    struct pp_weight_part part = {.B = p->B, .dz = p->dz, .x = p->x};
     const float *copy = NULL;
     if (packed) {
         f->pack(&p->g, p->W, p->packed);
@@ -209,14 +209,16 @@ static void large_images_and_batches_are_the_same_chains(void **state)
 {
     static const struct shape large[] = {{40, 70, 64, 8, 3, 3, 1, 1, 1, 1, 1, 1, 1},
                                          {3, 3, 600, 8, 3, 3, 2, 1, 1, 1, 1, 1, 40},
-                                         {30, 70, 96, 8, 3, 3, 2, 1, 1, 1, 1, 1, 2}};
+                                         {30, 70, 96, 8, 3, 3, 2, 1, 1, 1, 1, 1, 2},
+                                         {4, 5, 520, 70, 3, 3, 1, 1, 1, 1, 1, 1, 15},
+                                         {8, 7, 70, 520, 3, 3, 2, 1, 1, 1, 1, 1, 3}};
     for (int n = 0; cpu_gemm_fma(n); n++) {
         const struct cpu_conv *f = cpu_gemm_fma(n)->conv;
         for (int s = 0; s < COUNT(large); s++) {
             struct arrays p;
             make_for(&p, f, &large[s], 0);
             const struct pp_conv *g = &p.g;
-            run(f, &p, true, false);
+            run(f, &p, s != 1, false);
             for (size_t i = 0; i < p.n_y; i += 37) {
                 int at = (int)(i / g->O);
                 check_bits("y", cpu_gemm_fma(n)->name, s, i, p.y[i],
@@ -228,6 +230,11 @@ static void large_images_and_batches_are_the_same_chains(void **state)
                 check_bits("dx", cpu_gemm_fma(n)->name, s, i, p.dx[i],
                            chain_dx(&p, at / g->W / g->H, at / g->W % g->H, at % g->W,
                                     (int)(i % g->C), 0));
+            }
+            for (size_t i = 0; i < p.n_W; i += 499) {
+                int C = g->C / g->groups, taps = g->kh * g->kw, row = (int)(i / C);
+                check_bits("dW", cpu_gemm_fma(n)->name, s, i, p.dW[i],
+                           chain_dW(&p, row / taps, row % taps, (int)(i % C), 0));
             }
             pp_free(p.memory);
         }
@@ -284,8 +291,9 @@ static void both_providers_agree_with_plain(void **state)
                                                    copy, p.scratch, add,  p.dx};
                 CHECK_OK(pp_backend_conv_backward_input(be, &b));
             }
-            struct pp_weight_part parts[] = {
-                {p.B, p.dz, p.x}, {0, NULL, NULL}, {p.B / 2, p.dz, p.x}};
+            struct pp_weight_part parts[3] = {{.B = p.B, .dz = p.dz, .x = p.x}};
+            parts[2] = parts[0];
+            parts[2].B /= 2;
             weight(be, &p, 3, parts, 1, p.dW, p.db);
             weight(be, &p, 3, parts, 0, p.dW, p.db);
             weight(be, &p, 1, parts, 0, p.dW, NULL);
@@ -303,7 +311,8 @@ static int spread(const struct arrays *p, int most, struct pp_weight_part *parts
     for (int at = 0; at < p->B && n < most; n++) {
         int B = n == most - 1 ? p->B - at : n % 2 == 0 ? 0 : n % 3 + 1;
         B = B < p->B - at ? B : p->B - at;
-        parts[n] = (struct pp_weight_part){B, p->dz + (size_t)at * y, p->x + (size_t)at * x};
+        parts[n] = (struct pp_weight_part){
+            .B = B, .dz = p->dz + (size_t)at * y, .x = p->x + (size_t)at * x};
         at += B;
     }
     return n;
@@ -317,7 +326,7 @@ static void weight_gradients_do_not_depend_on_how_samples_are_spread_over_parts(
         for (int s = 0; s < COUNT(cases); s++) {
             struct arrays p;
             make_on(&p, be, &cases[s]);
-            struct pp_weight_part all = {p.B, p.dz, p.x}, parts[40];
+            struct pp_weight_part all = {.B = p.B, .dz = p.dz, .x = p.x}, parts[40];
             int n = spread(&p, COUNT(parts), parts);
             if (n > 0) {
                 float *together = nans(p.n_W), *db = nans((size_t)p.g.O);
@@ -395,7 +404,7 @@ static void without_samples_a_gradient_is_zero_or_stays(void **state)
     }
 }
 
-/* A NaN in the middle pixel of a 3x3 image reaches all nine; one in a corner only the neighbours. */
+/* One in a corner reaches the four pixels that see it. */
 static void a_nan_reaches_what_sees_it_and_relu_keeps_it(void **state)
 {
     static const struct shape image = {4, 4, 20, 6, 3, 3, 1, 1, 1, 1, 1, 1, 2};
@@ -405,7 +414,7 @@ static void a_nan_reaches_what_sees_it_and_relu_keeps_it(void **state)
         struct pp_backend *be = open_with(names[k], gemm[k]);
         struct arrays p;
         make_on(&p, be, &image);
-        struct pp_weight_part part = {p.B, p.dz, p.x};
+        struct pp_weight_part part = {.B = p.B, .dz = p.dz, .x = p.x};
         p.x[7] = p.dz[3] = NAN;
         struct pp_conv_forward f = {&p.g, p.B, p.x, p.W, NULL, p.b, true, p.scratch, p.y};
         CHECK_OK(pp_backend_conv_forward(be, &f));

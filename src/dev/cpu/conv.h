@@ -6,7 +6,7 @@
 #include "ppcli/backend.h"
 
 struct cpu_conv {
-    /* As the entries conv_packed_floats and conv_pack of a backend; NULL: forward wants no copy. */
+    /* As the entries conv_packed_floats and conv_pack of a backend; NULL: a copy is of no use. */
     size_t (*packed_floats)(const struct pp_conv *g);
     void (*pack)(const struct pp_conv *g, const float *W, float *packed);
     size_t (*scratch_floats)(const struct pp_conv *g, int B);
