@@ -205,12 +205,6 @@ struct pp_backend_ops {
     void (*range_push)(struct pp_backend *be, const char *name);
     void (*range_pop)(struct pp_backend *be);
 
-    /* x[B][F] = scale * data[index[r]][F], r = 0..B-1; data u8 [n][F]; all memory of the device. */
-    int (*gather_u8)(struct pp_backend *be, int B, int F, const uint8_t *data,
-                     const uint32_t *index, float scale, float *x);
-    /* The same of data float [n][F]. */
-    int (*gather_f32)(struct pp_backend *be, int B, int F, const float *data, const uint32_t *index,
-                      float scale, float *x);
     /* out[r] = labels[index[r]], r = 0..B-1; all memory of the device. */
     int (*gather_labels)(struct pp_backend *be, int B, const uint8_t *labels, const uint32_t *index,
                          uint8_t *out);

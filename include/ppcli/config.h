@@ -29,9 +29,10 @@
 #define PP_NAME_MAX 64          /* bytes of a name value (schedule, dataset, ...) with the NUL */
 #define PP_MODEL_SIZES_MAX 4097 /* widths of a model after repeats are expanded */
 #define PP_STAGES_MAX 1024
-#define PP_DEVICES_MAX 64 /* of one machine: numbers 0 to 63 */
-#define PP_NUMBERS_MAX 64 /* of one list of numbers */
-#define PP_CUT_MAX 16384  /* bytes of a cut's text with the NUL */
+#define PP_DEVICES_MAX 64  /* of one machine: numbers 0 to 63 */
+#define PP_NUMBERS_MAX 64  /* of one list of numbers */
+#define PP_CUT_MAX 16384   /* bytes of a cut's text with the NUL */
+#define PP_CHANNELS_MAX 16 /* of a sample, with numbers of their own */
 #define PP_SCHEDULE_FILE "file:"
 #define PP_CONFIG_VALUE_MAX 65536 /* bytes of any value's text with the NUL */
 /* Buffers of that size are static and of the thread: stacks may be as small as 128 KiB. */
@@ -115,6 +116,11 @@ struct pp_numbers {
     int64_t at[PP_NUMBERS_MAX]; /* each larger than the one before */
 };
 
+struct pp_floats {
+    int n;
+    double at[PP_CHANNELS_MAX];
+};
+
 struct pp_config {
     struct {
         char dataset[PP_NAME_MAX];
@@ -126,6 +132,7 @@ struct pp_config {
         char label[PP_NAME_MAX]; /* "last", "first" or a column's name */
         int train_samples;       /* synthetic: how many; files: at most this many; 0 = all */
         int test_samples;
+        struct pp_floats mean, std; /* of pixels 0..1: each channel's, or one; n 0: as they are */
     } data;
     struct {
         char type[PP_NAME_MAX];        /* "mlp" */

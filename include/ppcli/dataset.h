@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "ppcli/config.h"
+#include "ppcli/kernels.h"
 #include "ppcli/shape.h"
 
 enum pp_split {
@@ -26,15 +27,16 @@ enum pp_data_parts {
 
 struct pp_dataset {
     const char *name;
-    int n;                 /* samples */
-    struct pp_shape shape; /* of a sample: 28 x 28 x 1; of a table's row: flat */
-    int features;          /* values of a sample: 784 */
-    int classes;           /* labels are 0..classes-1 */
-    int value_bytes;       /* 1: uint8_t, 4: float */
-    float scale;           /* a value times this is the model's input */
-    uint8_t *images;       /* [n][features][value_bytes], NULL when not asked for; owned */
-    uint8_t *labels;       /* [n], NULL when not asked for; owned */
-    uint32_t images_crc;   /* CRC-32 of all image bytes of the file, 0 when not read */
+    int n;                     /* samples */
+    struct pp_shape shape;     /* of a sample: 28 x 28 x 1; of a table's row: flat */
+    int features;              /* values of a sample: 784 */
+    int classes;               /* labels are 0..classes-1 */
+    int value_bytes;           /* 1: uint8_t, 4: float */
+    float scale;               /* a value times this is 0..1 if it is a pixel */
+    struct pp_scaling scaling; /* makes values the model's input: scale, data.mean, data.std */
+    uint8_t *images;           /* [n][features][value_bytes], NULL when not asked for; owned */
+    uint8_t *labels;           /* [n], NULL when not asked for; owned */
+    uint32_t images_crc;       /* CRC-32 of all image bytes of the file, 0 when not read */
     uint32_t labels_crc;
     char origin[PP_PATH_MAX]; /* the folder or file, or "made from the seed" */
 };

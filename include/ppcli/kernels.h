@@ -34,6 +34,22 @@ const char *pp_kernel_name(enum pp_kernel k);
  * that needs another one must be refused before it runs. */
 bool pp_backend_has_kernel(const struct pp_backend_choice *choice, enum pp_kernel k);
 
+/* ---- samples: x[r][f] = scale[c] * data[s][f] + offset[c], each rounded to f32; s = index[r], c = f
+ * mod channels. channels 0: x = scale[0] * data. */
+struct pp_scaling {
+    int channels;
+    float scale[PP_CHANNELS_MAX], offset[PP_CHANNELS_MAX];
+};
+
+struct pp_gather {
+    int B, F;
+    const void *data;          /* [n][F] of the device */
+    bool floats;               /* data are f32; else bytes */
+    const uint32_t *index;     /* [B] of the device; NULL: s = r */
+    struct pp_scaling scaling; /* channels divide F */
+    float *x;                  /* [B][F] */
+};
+
 /* ---- convolution: y[oy][ox][o] = sum over ky, kx, c of
  * x[oy*stride + ky - pad_top][ox*stride + kx - pad_left][c] * W[o][ky][kx][c], where that is
  * inside the image. W[O][kh][kw][C/groups]; output o belongs to group o / (O/groups). */

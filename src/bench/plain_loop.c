@@ -105,13 +105,16 @@ static int microbatch(struct plain_loop *p, int step, int mb)
     const struct pp_dataset *ds = p->data;
     const uint32_t *index;
     int rows = pp_loader_microbatch(p->loader, step, mb, &index), slot = 0;
-    const float *values = (const float *)(const void *)ds->images;
     const struct pp_config *cfg = p->layout->cfg;
     float scale = pp_loss_grad_scale(cfg, pp_loader_batch_rows(p->loader, step), rows);
-    PP_TRY(
-        ds->value_bytes > 1
-            ? pp_backend_gather_f32(p->be, rows, ds->features, values, index, ds->scale, p->x)
-            : pp_backend_gather_u8(p->be, rows, ds->features, ds->images, index, ds->scale, p->x));
+    struct pp_gather g = {.B = rows,
+                          .F = ds->features,
+                          .data = ds->images,
+                          .floats = ds->value_bytes > 1,
+                          .index = index,
+                          .scaling = ds->scaling,
+                          .x = p->x};
+    PP_TRY(pp_backend_gather(p->be, &g));
     const struct pp_pass pass = {.rows = rows, .training = true};
     PP_TRY(pp_chunk_forward(p->chunk, p->be, slot, &pass, p->x, p->logits));
     for (int r = 0; r < rows; r++)

@@ -36,6 +36,7 @@ enum conf_type {
     CONF_LAYERS,  /* pipeline.split_at */
     CONF_DEVICES, /* run.devices and run.n_devices */
     CONF_NUMBERS, /* struct pp_numbers */
+    CONF_FLOATS,  /* struct pp_floats */
 };
 
 struct conf_choice {
@@ -198,6 +199,10 @@ int conf_numbers_parse(const struct conf_option *o, const char *text, struct pp_
                        char why[CONF_WHY_MAX]);
 int conf_numbers_print(const struct conf_option *o, const struct pp_config *cfg, char *out,
                        size_t bytes);
+int conf_floats_parse(const struct conf_option *o, const char *text, struct pp_config *cfg,
+                      char why[CONF_WHY_MAX]);
+int conf_floats_print(const struct conf_option *o, const struct pp_config *cfg, char *out,
+                      size_t bytes);
 
 /* load.c: expand, convert and keep one value; a later one replaces an earlier one. */
 void conf_assign(struct pp_config *cfg, int option, const char *raw, struct conf_place place,

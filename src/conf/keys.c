@@ -78,6 +78,7 @@ static void json_limits(struct pp_json *j, const struct conf_option *o)
         pp_json_uint(j, "max", UINT64_MAX);
         break;
     case CONF_FLOAT:
+    case CONF_FLOATS:
         pp_json_dbl(j, "min", o->min);
         pp_json_dbl(j, "max", o->max);
         pp_json_bool(j, "min_is_legal", !o->above);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The values that are lists: model.sizes "784 1024*16 10", run.devices "0 2-3" and numbers such as
- * train.lr_milestones "100 150" (blanks and commas separate), pipeline.assignment "0-2 | 3-fc" (one
+ * train.lr_milestones "100 150" or data.mean "0.5 0.4 0.3" (blanks and commas separate), pipeline.assignment "0-2 | 3-fc" (one
  * range of layers for each stage) and pipeline.split_at. Whether the model has such layers is a
  * question for src/nn; which devices there are, for src/dev.
  */
@@ -335,5 +335,42 @@ int conf_numbers_print(const struct conf_option *o, const struct pp_config *cfg,
     conf_put(&t, "%s", list->n == 0 ? "none" : "");
     for (int i = 0; i < list->n; i++)
         conf_put(&t, "%s%lld", i > 0 ? " " : "", (long long)list->at[i]);
+    return conf_put_end(&t);
+}
+
+/* ---- floats: "none", or a list */
+
+int conf_floats_parse(const struct conf_option *o, const char *text, struct pp_config *cfg,
+                      char why[CONF_WHY_MAX])
+{
+    struct pp_floats list = {.n = 0};
+    for (const char *p = strcmp(text, "none") == 0 ? "" : text; *p;) {
+        size_t len = strcspn(p, BLANKS ",");
+        char entry[64] = "";
+        memcpy(entry, p, len < sizeof(entry) ? len : 0);
+        if (list.n == PP_CHANNELS_MAX)
+            return conf_why(why, "more than %d numbers", PP_CHANNELS_MAX);
+        if (conf_float_parse(o, entry, &list.at[list.n++], why) < 0)
+            return -1;
+        p += len;
+        if (next_entry(&p, why) < 0)
+            return -1;
+    }
+    memcpy((char *)cfg + o->offset, &list, sizeof(list));
+    return 0;
+}
+
+int conf_floats_print(const struct conf_option *o, const struct pp_config *cfg, char *out,
+                      size_t bytes)
+{
+    const struct pp_floats *list =
+        (const struct pp_floats *)(const void *)((const char *)cfg + o->offset);
+    struct conf_text t = {.out = out, .bytes = bytes};
+    char number[64];
+    conf_put(&t, "%s", list->n == 0 ? "none" : "");
+    for (int i = 0; i < list->n; i++) {
+        conf_float_print(list->at[i], number, sizeof(number));
+        conf_put(&t, "%s%s", i > 0 ? " " : "", number);
+    }
     return conf_put_end(&t);
 }

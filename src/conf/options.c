@@ -83,6 +83,11 @@ static const struct conf_option table[] = {
      .numbers = true, .help = "train on at most this many; synthetic: make this many; 0 = all"},
     {KEY(data, test_samples, CONF_INT), .def = "0", .max = 2147483647, .unit = "samples",
      .numbers = true, .help = "test on at most this many; synthetic: make this many; 0 = all"},
+    {KEY(data, mean, CONF_FLOATS), .def = "none", .min = -1e6, .max = 1e6, .numbers = true,
+     .help = "taken off each value, after bytes became 0 to 1: one number for each channel, or one "
+             "for all; cifar10: 0.4914 0.4822 0.4465"},
+    {KEY(data, std, CONF_FLOATS), .def = "none", .min = 0, .max = 1e6, .above = true,
+     .numbers = true, .help = "what is left is divided by it; cifar10: 0.2023 0.1994 0.2010"},
 
     {KEY(model, type, CONF_NAME), .def = "mlp", LIST(models), .numbers = true,
      .help = "kind of network"},
@@ -316,7 +321,8 @@ const char *conf_type_name(enum conf_type type)
                                         [CONF_ASSIGNMENT] = "assignment",
                                         [CONF_LAYERS] = "layers",
                                         [CONF_DEVICES] = "devices",
-                                        [CONF_NUMBERS] = "numbers"};
+                                        [CONF_NUMBERS] = "numbers",
+                                        [CONF_FLOATS] = "floats"};
     return names[type];
 }
 
@@ -403,6 +409,10 @@ const char *conf_range_text(const struct conf_option *o, const struct pp_names *
         break;
     case CONF_NUMBERS:
         snprintf(out, bytes, "none | ascending numbers, each %.0f to %.0f", o->min, o->max);
+        break;
+    case CONF_FLOATS:
+        snprintf(out, bytes, "none | 1 to %d numbers, each %s%.10g to %.10g", PP_CHANNELS_MAX,
+                 o->above ? "above " : "", o->min, o->max);
         break;
     }
     return out;

@@ -375,6 +375,8 @@ int conf_value_parse(const struct conf_option *o, const char *text, const char *
         return conf_devices_parse(text, cfg, why);
     case CONF_NUMBERS:
         return conf_numbers_parse(o, text, cfg, why);
+    case CONF_FLOATS:
+        return conf_floats_parse(o, text, cfg, why);
     }
     return -1;
 }
@@ -424,6 +426,8 @@ int conf_value_print(const struct conf_option *o, const struct pp_config *cfg, c
         return conf_devices_print(cfg, out, bytes);
     if (o->type == CONF_NUMBERS)
         return conf_numbers_print(o, cfg, out, bytes);
+    if (o->type == CONF_FLOATS)
+        return conf_floats_print(o, cfg, out, bytes);
     int n = print_scalar(o, (const char *)cfg + o->offset, out, bytes);
     return n >= 0 && (size_t)n < bytes ? 0 : -1;
 }

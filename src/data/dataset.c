@@ -61,6 +61,35 @@ const struct pp_dataset_info *pp_dataset_info(const char *name)
     return ops ? &ops->info : NULL;
 }
 
+/* (v * scale - mean) / std, for each channel when one of the lists has numbers for each. */
+static int make_scaling(const struct pp_config *cfg, struct pp_dataset *ds)
+{
+    const struct {
+        const char *key;
+        const struct pp_floats *list;
+    } lists[] = {{"data.mean", &cfg->data.mean}, {"data.std", &cfg->data.std}};
+    int channels = ds->shape.n > 1 ? pp_shape_channels(&ds->shape) : 1;
+    struct pp_scaling *s = &ds->scaling;
+    *s = (struct pp_scaling){.scale = {ds->scale}};
+    for (int i = 0; i < 2; i++) {
+        int n = lists[i].list->n;
+        if (n > 1 && n != channels) {
+            return pp_fail(PP_ECONFIG,
+                           "%s: %d numbers, but a sample of %s has %d channel%s; write one number "
+                           "for each channel, or one for all",
+                           lists[i].key, n, ds->name, channels, channels == 1 ? "" : "s");
+        }
+        s->channels = n > s->channels ? n : s->channels;
+    }
+    for (int c = 0; c < s->channels; c++) {
+        const struct pp_floats *mean = lists[0].list, *std = lists[1].list;
+        double m = mean->at[mean->n > 1 ? c : 0], d = std->n == 0 ? 1 : std->at[std->n > 1 ? c : 0];
+        s->scale[c] = (float)(ds->scale / d);
+        s->offset[c] = (float)(-m / d);
+    }
+    return 0;
+}
+
 static int open_split(const struct pp_config *cfg, enum pp_split split, int parts, int inputs,
                       int classes, struct pp_dataset **out)
 {
@@ -72,6 +101,7 @@ static int open_split(const struct pp_config *cfg, enum pp_split split, int part
     ds->name = ops->info.name;
     int rc = ops->open(ops, cfg, split, parts, inputs, classes, ds);
     ds->features = (int)pp_shape_floats(&ds->shape);
+    rc = rc == 0 ? make_scaling(cfg, ds) : rc;
     if (rc < 0) {
         pp_dataset_destroy(&ds);
         return rc;
@@ -221,8 +251,10 @@ int pp_dataset_check(struct pp_config *cfg, int model_inputs, int model_classes)
     if (rc == PP_ECONFIG) {
         char text[sizeof(pp_error_get()->text)];
         snprintf(text, sizeof(text), "%s", pp_error_get()->text);
-        bool label = strncmp(text, "data.label", 10) == 0;
-        return pp_config_problem(cfg, label ? "data.label" : "model.sizes", "%s", text);
+        char key[PP_NAME_MAX] = "model.sizes"; /* a text about another key begins with it */
+        if (strncmp(text, "data.", 5) == 0)
+            snprintf(key, sizeof(key), "%.*s", (int)strcspn(text, ":"), text);
+        return pp_config_problem(cfg, key, "%s", text);
     }
     return rc == PP_ENOINPUT ? 0 : rc;
 }

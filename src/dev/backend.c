@@ -337,20 +337,6 @@ void pp_backend_range_pop(struct pp_backend *be)
 
 #define OP(be, entry) ((be)->ops->entry ? (be)->ops->entry : pp_plain_ops.entry)
 
-int pp_backend_gather_u8(struct pp_backend *be, int B, int F, const uint8_t *data,
-                         const uint32_t *index, float scale, float *x)
-{
-    pp_assert(B >= 0 && F > 0);
-    return OP(be, gather_u8)(be, B, F, data, index, scale, x);
-}
-
-int pp_backend_gather_f32(struct pp_backend *be, int B, int F, const float *data,
-                          const uint32_t *index, float scale, float *x)
-{
-    pp_assert(B >= 0 && F > 0);
-    return OP(be, gather_f32)(be, B, F, data, index, scale, x);
-}
-
 int pp_backend_gather_labels(struct pp_backend *be, int B, const uint8_t *labels,
                              const uint32_t *index, uint8_t *out)
 {

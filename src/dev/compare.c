@@ -104,18 +104,6 @@ static double product_tolerance(int K, double left, double right)
     return 2 * EPS * (4 + sqrt((double)K)) * left * right;
 }
 
-static int gather_u8(struct pp_backend *be, int B, int F, const uint8_t *data,
-                     const uint32_t *index, float scale, float *x)
-{
-    struct compare *c = be->impl;
-    size_t n = (size_t)B * (size_t)F;
-    float *want;
-    PP_TRY(compare_scratch(c, n, &want));
-    PP_TRY(pp_backend_gather_u8(c->plain, B, F, data, index, scale, want));
-    PP_TRY(pp_backend_gather_u8(c->fast, B, F, data, index, scale, x));
-    return compare_same(n, x, want, 0, 0, (size_t)F, "gather_u8 %dx%d: x", B, F);
-}
-
 /* The copy belongs to the fast backend: the plain one reads W, so a stale copy is found too. */
 static size_t packed_floats(const struct pp_backend_choice *choice, int O, int I)
 {
@@ -390,7 +378,6 @@ const struct pp_backend_ops backend_compare = {
     .probe = probe,
     .open = compare_open,
     .close = compare_close,
-    .gather_u8 = gather_u8,
     .packed_floats = packed_floats,
     .pack_weights = pack_weights,
     .conv_packed_floats = conv_packed_floats,

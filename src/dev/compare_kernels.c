@@ -13,6 +13,7 @@
 #include "ppcli/err.h"
 
 #define OUTPUTS 6
+#define EXACT -1.0
 
 /* An array that a kernel writes. */
 struct output {
@@ -20,7 +21,7 @@ struct output {
     void *at;       /* the pointer to it in the kernel's arguments */
     size_t n, size; /* elements and bytes of one; of one byte: must be equal */
     size_t columns; /* for the message */
-    double scale;   /* of the terms: allowed are ROUNDINGS of it and of the result */
+    double scale; /* of the terms: allowed are ROUNDINGS of it and of the result; EXACT: nothing */
 };
 
 /* The list of one kernel. */
@@ -100,6 +101,11 @@ static void conv_backward_weight(struct pp_conv_backward_weight *a, struct outpu
     }
     OUT(o, dW, O * K, K, weight);
     OUT(o, db, O, O, bias + (a->db ? most_old(a->beta != 0, O, a->db) : 0));
+}
+
+static void gather(struct pp_gather *a, struct outputs *o)
+{
+    OUT(o, x, (size_t)a->B * (size_t)a->F, a->F, EXACT);
 }
 
 static void batch_norm_forward(struct pp_batch_norm_forward *a, struct outputs *o)
@@ -246,8 +252,9 @@ static int set_copies(struct compare *c, struct outputs *o)
 static int same(const char *kernel, const struct output *o, const void *fast, const void *plain)
 {
     if (o->size == sizeof(float)) {
-        return compare_same(o->n, fast, plain, ROUNDINGS * EPS * o->scale, ROUNDINGS * EPS,
-                            o->columns, "%s: %s", kernel, o->name);
+        double allowed = o->scale == EXACT ? 0 : ROUNDINGS * EPS;
+        return compare_same(o->n, fast, plain, allowed * o->scale, allowed, o->columns, "%s: %s",
+                            kernel, o->name);
     }
     const uint8_t *f = fast, *p = plain;
     for (size_t i = 0; i < o->n; i++) {

@@ -155,12 +155,14 @@ static int load_input(const struct walk *w, int mb, float *to)
     const struct pp_dataset *ds = x->data[w->split];
     const uint32_t *index;
     int rows = samples(w, mb, &index);
-    const uint8_t *images = x->images[w->split];
-    if (ds->value_bytes > 1) {
-        const float *values = (const float *)(const void *)images;
-        return pp_backend_gather_f32(x->be, rows, ds->features, values, index, ds->scale, to);
-    }
-    return pp_backend_gather_u8(x->be, rows, ds->features, images, index, ds->scale, to);
+    struct pp_gather g = {.B = rows,
+                          .F = ds->features,
+                          .data = x->images[w->split],
+                          .floats = ds->value_bytes > 1,
+                          .index = index,
+                          .scaling = ds->scaling,
+                          .x = to};
+    return pp_backend_gather(x->be, &g);
 }
 
 /* Loss of one micro-batch; in training logits become their gradient in place. */

@@ -326,7 +326,13 @@ static int time_ends(struct bench *b, const struct ends *e, int rows, double *in
         PP_TRY(pp_backend_to_device(be, e->index, e->host_index, (size_t)rows * sizeof(*e->index)));
         PP_TRY(pp_backend_synchronize(be));
         uint64_t start = now(b);
-        PP_TRY(pp_backend_gather_u8(be, rows, model->inputs, e->data, e->index, 1.0f / 255, e->x));
+        struct pp_gather g = {.B = rows,
+                              .F = model->inputs,
+                              .data = e->data,
+                              .index = e->index,
+                              .scaling = {.scale = {1.0f / 255}},
+                              .x = e->x};
+        PP_TRY(pp_backend_gather(be, &g));
         PP_TRY(done(b, start, &t[0][pass]));
         PP_TRY(fill(b, e->logits, (size_t)rows * (size_t)model->classes));
         start = now(b);

@@ -25,20 +25,30 @@ static void gathers_take_the_chosen_rows(void **state)
         CHECK_OK(pp_backend_to_device(be, numbers, index, sizeof(index)));
         CHECK_OK(pp_backend_to_device(be, classes, labels, sizeof(labels)));
         struct array x = unset(be, (size_t)5 * F, w % 2);
-        CHECK_OK(pp_backend_gather_u8(be, 5, F, there, numbers, 1.0f / 255, x.at));
-        CHECK_OK(pp_backend_gather_u8(plain, 5, F, data, index, 1.0f / 255, want));
-        check_near(be, &x, want, 1e-7, "x");
+        struct pp_gather bytes = {5, F, there, false, numbers, {.scale = {1.0f / 255}}, x.at};
+        struct pp_gather here = {5, F, data, false, index, {.scale = {1.0f / 255}}, want};
+        CHECK_OK(pp_backend_gather(be, &bytes));
+        CHECK_OK(pp_backend_gather(plain, &here));
+        check_near(be, &x, want, 0, "x");
         struct array y = unset(be, (size_t)5 * F, w % 2);
         float twice[5 * 784];
-        CHECK_OK(pp_backend_gather_f32(be, 5, F, x.at, numbers, 2, y.at));
-        CHECK_OK(pp_backend_gather_f32(plain, 5, F, want, index, 2, twice));
-        check_near(be, &y, twice, 1e-6, "y");
+        struct pp_gather floats = {5, F, x.at, true, numbers, {.scale = {2}}, y.at};
+        CHECK_OK(pp_backend_gather(be, &floats));
+        here = (struct pp_gather){5, F, want, true, index, {.scale = {2}}, twice};
+        CHECK_OK(pp_backend_gather(plain, &here));
+        check_near(be, &y, twice, 0, "y");
+        floats.index = here.index = NULL; /* the rows as they are, a channel each number */
+        floats.scaling = here.scaling =
+            (struct pp_scaling){F % 3 == 0 ? 3 : 1, {2, -3.3f, 0.7f}, {0.1f, 100, -0.3f}};
+        CHECK_OK(pp_backend_gather(be, &floats));
+        CHECK_OK(pp_backend_gather(plain, &here));
+        check_near(be, &y, twice, 0, "normalised");
         drop(be, &y);
         CHECK_OK(pp_backend_gather_labels(be, 5, classes, numbers, chosen));
         CHECK_OK(pp_backend_to_host(be, got, chosen, sizeof(got)));
         for (int r = 0; r < 5; r++)
             CHECK_INT_EQ(got[r], labels[index[r]]);
-        CHECK_OK(pp_backend_gather_u8(be, 0, F, NULL, NULL, 1, NULL));
+        CHECK_OK(pp_backend_gather(be, &(struct pp_gather){.F = F}));
         CHECK_OK(pp_backend_gather_labels(be, 0, NULL, NULL, NULL));
         drop(be, &x);
         pp_backend_free(be, there, sizeof(data));

@@ -94,46 +94,24 @@ static void host_free(struct pp_backend *be, void *p, size_t bytes)
 
 #define R(p) lazy_real(p)
 
-struct gather {
-    int B, F;
-    const uint8_t *data;
+struct gather_labels {
+    int B;
+    const uint8_t *labels;
     const uint32_t *index;
-    float scale;
-    float *x;
     uint8_t *out;
-    bool f32;
 };
 
-static int do_gather(struct pp_backend *be, const void *args)
+static int do_gather_labels(struct pp_backend *be, const void *args)
 {
-    const struct gather *g = args;
-    if (g->f32) {
-        const float *data = (const float *)(const void *)g->data;
-        return pp_backend_gather_f32(be, g->B, g->F, data, g->index, g->scale, g->x);
-    }
-    return g->x ? pp_backend_gather_u8(be, g->B, g->F, g->data, g->index, g->scale, g->x)
-                : pp_backend_gather_labels(be, g->B, g->data, g->index, g->out);
-}
-
-static int gather_u8(struct pp_backend *be, int B, int F, const uint8_t *data,
-                     const uint32_t *index, float scale, float *x)
-{
-    struct gather g = {B, F, R(data), R(index), scale, R(x), NULL, false};
-    return lazy_push(be, do_gather, &g, sizeof(g));
-}
-
-static int gather_f32(struct pp_backend *be, int B, int F, const float *data, const uint32_t *index,
-                      float scale, float *x)
-{
-    struct gather g = {B, F, (const uint8_t *)R(data), R(index), scale, R(x), NULL, true};
-    return lazy_push(be, do_gather, &g, sizeof(g));
+    const struct gather_labels *g = args;
+    return pp_backend_gather_labels(be, g->B, g->labels, g->index, g->out);
 }
 
 static int gather_labels(struct pp_backend *be, int B, const uint8_t *labels, const uint32_t *index,
                          uint8_t *out)
 {
-    struct gather g = {B, 0, R(labels), R(index), 0, NULL, R(out), false};
-    return lazy_push(be, do_gather, &g, sizeof(g));
+    struct gather_labels g = {B, R(labels), R(index), R(out)};
+    return lazy_push(be, do_gather_labels, &g, sizeof(g));
 }
 
 static struct pp_backend_choice on_cpu(const struct pp_backend_choice *choice)
@@ -371,8 +349,6 @@ const struct pp_backend_ops backend_cuda = {
     .capture_end = lazy_capture_end,
     .graph_launch = lazy_graph_launch,
     .graph_destroy = lazy_graph_destroy,
-    .gather_u8 = gather_u8,
-    .gather_f32 = gather_f32,
     .gather_labels = gather_labels,
     .packed_floats = packed_floats,
     .pack_weights = pack_weights,

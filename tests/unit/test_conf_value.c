@@ -157,6 +157,18 @@ static void what_is_not_a_list_of_devices_is_refused(void **state)
             NULL);
 }
 
+static void floats_are_a_list_or_none(void **state)
+{
+    check_value("data.mean=0.4914 0.4822, 0.4465", "0.4914 0.4822 0.4465");
+    check_value("data.mean=-1e-3", "-0.001");
+    check_value("data.mean=none", "none");
+    refuses("data.std: 0 is out of range", NULL, "data.std=0.2 0", NULL);
+    refuses("data.mean: 'x' is not a number", NULL, "data.mean=0.5 x", NULL);
+    refuses("data.mean: nothing after the last comma", NULL, "data.mean=0.5,", NULL);
+    refuses("data.mean: more than 16 numbers", NULL, "data.mean=1 2 3 4 5 6 7 8 9 1 2 3 4 5 6 7 8",
+            NULL);
+}
+
 static void a_comma_locale_changes_nothing(void **state)
 {
     static const char *const locales[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "de_DE",
@@ -385,6 +397,7 @@ int main(void)
         cmocka_unit_test(floats_out_of_range_are_refused),
         cmocka_unit_test(durations_take_a_unit_and_are_kept_in_seconds),
         cmocka_unit_test(what_is_not_a_duration_is_refused),
+        cmocka_unit_test(floats_are_a_list_or_none),
         cmocka_unit_test(devices_are_numbers_and_ranges_in_the_order_given),
         cmocka_unit_test(what_is_not_a_list_of_devices_is_refused),
         cmocka_unit_test(a_comma_locale_changes_nothing),

@@ -377,6 +377,36 @@ static void synthetic_refuses_more_classes_than_a_byte_holds(void **state)
     pp_dataset_destroy(&ds);
 }
 
+/* (v / 255 - mean) / std, for each channel, or for all. */
+static void numbers_of_channels_scale_and_shift(void **state)
+{
+    struct pp_dataset *ds = NULL;
+    struct pp_config *cfg = config("cifar10-sample", "");
+    setenv("PPCLI_DATA_DIR", *state, 1);
+    CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TEST, BOTH, 3072, 10, &ds));
+    CHECK_INT_EQ(ds->scaling.channels, 0); /* no shift: the bits of scale * v */
+    assert_true(ds->scaling.scale[0] == 1.0f / 255.0f);
+    pp_dataset_destroy(&ds);
+    cfg->data.mean = (struct pp_floats){3, {0.5, 0.25, 0.125}};
+    cfg->data.std = (struct pp_floats){1, {0.5}};
+    CHECK_OK(pp_dataset_check(cfg, 3072, 10));
+    CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TEST, BOTH, 3072, 10, &ds));
+    CHECK_INT_EQ(ds->scaling.channels, 3);
+    const float offsets[] = {-1, -0.5f, -0.25f};
+    for (int c = 0; c < 3; c++) {
+        assert_true(ds->scaling.offset[c] == offsets[c]);
+        assert_float_equal(ds->scaling.scale[c], 2 / 255., 1e-8);
+    }
+    pp_dataset_destroy(&ds);
+    cfg->data.std.n = 2;
+    CHECK_FAILS(pp_dataset_check(cfg, 3072, 10), PP_ECONFIG,
+                "data.std: 2 numbers, but a sample of cifar10-sample has 3 channels; write one "
+                "number for each channel, or one for all");
+    struct pp_config *grey = config("mnist-sample", "");
+    grey->data.mean = (struct pp_floats){3, {1, 2, 3}};
+    CHECK_FAILS(pp_dataset_check(grey, 784, 10), PP_ECONFIG, "has 1 channel;");
+}
+
 int main(void)
 {
     if (!getenv("PPCLI_SOURCE_DIR"))
@@ -396,6 +426,7 @@ int main(void)
         T(absent_data_names_the_folder_and_the_command),
         T(gzipped_files_come_before_plain_ones),
         T(the_data_folder_follows_the_environment),
+        T(numbers_of_channels_scale_and_shift),
         T(synthetic_data_follows_from_the_seed),
         T(synthetic_rows_do_not_depend_on_how_many_there_are),
         T(synthetic_classes_can_be_learnt),

@@ -120,14 +120,53 @@ static void gather_scales_the_chosen_rows(void **state)
     for (int b = 0; b < COUNT(names); b++) {
         struct pp_backend *be = open_backend(names[b]);
         float x[6];
-        CHECK_OK(pp_backend_gather_u8(be, 2, 3, data, index, 1.0f / 255, x));
+        struct pp_gather g = {2, 3, data, false, index, {.scale = {1.0f / 255}}, x};
+        CHECK_OK(pp_backend_gather(be, &g));
         const float want[] = {10 / 255.f, 20 / 255.f, 30 / 255.f, 0, 0.2f, 1};
         for (int i = 0; i < 6; i++)
             assert_float_equal(x[i], want[i], 1e-7f);
         float again[6];
-        CHECK_OK(pp_backend_gather_f32(be, 2, 3, want, (uint32_t[]){1, 0}, 2, again));
+        g = (struct pp_gather){2, 3, want, true, (uint32_t[]){1, 0}, {.scale = {2}}, again};
+        CHECK_OK(pp_backend_gather(be, &g));
         for (int i = 0; i < 6; i++)
             assert_true(again[i] == 2 * want[(i + 3) % 6]);
+        pp_backend_close(&be);
+    }
+}
+
+/* Every instruction set gives the bits of (scale * v) + offset, each rounded. */
+static void gather_normalises_each_channel(void **state)
+{
+    enum {
+        F = 3 * 37
+    };
+    uint8_t bytes[4 * F];
+    float floats[4 * F], x[4 * F];
+    const uint32_t index[] = {3, 1, 1, 0};
+    for (int i = 0; i < 4 * F; i++) {
+        bytes[i] = (uint8_t)(i * 29);
+        floats[i] = (float)sin(i);
+    }
+    struct pp_gather g = {
+        4, F, bytes, false, index, {3, {0.017f, 0.0171f, 0.0175f}, {-2.1f, -2, -1.8f}}, x};
+    const char *names[] = {"reference", "cpu", "compare"};
+    for (int b = 0; b < COUNT(names); b++) {
+        struct pp_backend *be = open_backend(names[b]);
+        for (int k = 0; k < 8; k++) {
+            g.floats = k & 1;
+            g.data = k & 1 ? (void *)floats : bytes;
+            g.index = k & 2 ? index : NULL;
+            g.scaling.channels = k & 4 ? 1 : 3;
+            CHECK_OK(pp_backend_gather(be, &g));
+            for (int i = 0; i < 4 * F; i++) {
+                int at = (int)(k & 2 ? index[i / F] : (uint32_t)i / F) * F + i % F;
+                int c = i % F % g.scaling.channels;
+                volatile float want = g.scaling.scale[c] * (k & 1 ? floats[at] : (float)bytes[at]);
+                want = want + g.scaling.offset[c];
+                if (x[i] != want)
+                    fail_msg("%s, case %d, value %d: %.9g, not %.9g", names[b], k, i, x[i], want);
+            }
+        }
         pp_backend_close(&be);
     }
 }
@@ -326,6 +365,7 @@ int main(void)
         cmocka_unit_test(cpu_agrees_with_plain_on_the_loss),
         cmocka_unit_test(cpu_agrees_with_plain_on_flat_buffers),
         cmocka_unit_test(gather_scales_the_chosen_rows),
+        cmocka_unit_test(gather_normalises_each_channel),
         cmocka_unit_test(plain_ops_give_the_numbers_of_the_formulas),
         cmocka_unit_test(plain_products_are_the_double_sums),
         cmocka_unit_test(compare_names_the_op_and_the_element_that_differ),

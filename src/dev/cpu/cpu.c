@@ -183,13 +183,6 @@ static void cpu_close(struct pp_backend *be)
     pp_free(cpu);
 }
 
-static int gather_u8(struct pp_backend *be, int B, int F, const uint8_t *data,
-                     const uint32_t *index, float scale, float *x)
-{
-    kernels(be)->gather_u8(B, F, data, index, scale, x);
-    return 0;
-}
-
 static size_t packed_floats(const struct pp_backend_choice *choice, int O, int I)
 {
     const struct cpu_gemm *g = choose_gemm(choice);
@@ -343,7 +336,6 @@ const struct pp_backend_ops backend_cpu = {
     .versions = versions,
     .open = cpu_open,
     .close = cpu_close,
-    .gather_u8 = gather_u8,
     .packed_floats = packed_floats,
     .pack_weights = pack_weights,
     .linear_forward = linear_forward,

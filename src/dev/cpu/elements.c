@@ -12,6 +12,33 @@
 #define ALONE _Pragma("GCC ivdep")
 #endif
 
+#define GATHER(type)                                                                               \
+    static void gather_##type(const struct pp_gather *a, size_t sample, float *restrict to)        \
+    {                                                                                              \
+        const type *restrict from = (const type *)a->data + sample * (size_t)a->F;                 \
+        const struct pp_scaling *k = &a->scaling;                                                  \
+        float scale = k->scale[0];                                                                 \
+        for (int f = 0; k->channels == 0 && f < a->F; f++)                                         \
+            to[f] = scale * (float)from[f];                                                        \
+        for (int f = 0; k->channels > 0 && f < a->F; f += k->channels)                             \
+            for (int c = 0; c < k->channels; c++)                                                  \
+                to[f + c] = k->scale[c] * (float)from[f + c] + k->offset[c];                       \
+    }
+GATHER(uint8_t)
+GATHER(float)
+
+void CPU_LOOP(gather)(const struct pp_gather *a)
+{
+    for (size_t r = 0; r < (size_t)a->B; r++) {
+        size_t sample = a->index ? a->index[r] : r;
+        float *to = a->x + r * (size_t)a->F;
+        if (a->floats)
+            gather_float(a, sample, to);
+        else
+            gather_uint8_t(a, sample, to);
+    }
+}
+
 void CPU_LOOP(activate_forward)(const struct pp_activate *a)
 {
     const float *x = a->x;

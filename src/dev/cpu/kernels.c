@@ -10,17 +10,6 @@
 #include "activations.h"
 #include "mathf.h"
 
-static void gather_u8(int B, int F, const uint8_t *data, const uint32_t *index, float scale,
-                      float *restrict x)
-{
-    for (int r = 0; r < B; r++) {
-        const uint8_t *restrict from = data + (size_t)index[r] * (size_t)F;
-        float *restrict to = x + (size_t)r * (size_t)F;
-        for (int f = 0; f < F; f++)
-            to[f] = scale * (float)from[f];
-    }
-}
-
 /* A second pass over y right after the product, while y is in the cache: within 2 % of a product
  * that starts from a prefilled bias, and it takes the activation along. */
 static void bias_activation(int B, int O, const float *restrict b, enum pp_activation act,
@@ -222,7 +211,6 @@ static void optimizer_step(size_t n, const struct pp_optimizer_args *a, const fl
 
 const struct cpu_kernels CPU_LOOP(kernels) = {
     .name = STRING(PPCLI_ISA),
-    .gather_u8 = gather_u8,
     .bias_activation = bias_activation,
     .activation_backward = activation_backward,
     .bias_gradient = bias_gradient,

@@ -11,8 +11,6 @@
 
 struct cpu_kernels {
     const char *name;
-    void (*gather_u8)(int B, int F, const uint8_t *data, const uint32_t *index, float scale,
-                      float *x);
     /* In place: y = act(y + b); the value before act to z unless NULL. */
     void (*bias_activation)(int B, int O, const float *b, enum pp_activation act, float *z,
                             float *y);

@@ -149,16 +149,9 @@ static int cuda_open(struct pp_backend *be, int threads)
         return 0;                                                                                  \
     } while (0)
 
-int cuda_gather_u8(struct pp_backend *be, int B, int F, const uint8_t *data, const uint32_t *index,
-                   float scale, float *x)
+static int gather(struct pp_backend *be, const struct pp_gather *a)
 {
-    LAUNCH(be, kernels_gather_u8(cuda_of(be)->stream, B, F, data, index, scale, x));
-}
-
-int cuda_gather_f32(struct pp_backend *be, int B, int F, const float *data, const uint32_t *index,
-                    float scale, float *x)
-{
-    LAUNCH(be, kernels_gather_f32(cuda_of(be)->stream, B, F, data, index, scale, x));
+    LAUNCH(be, kernels_gather(cuda_of(be)->stream, a));
 }
 
 int cuda_gather_labels(struct pp_backend *be, int B, const uint8_t *labels, const uint32_t *index,
@@ -218,6 +211,7 @@ const struct pp_backend_ops backend_cuda = {
     .versions = cuda_versions,
     .open = cuda_open,
     .close = cuda_close,
+    .gather = gather,
 #define PP_ENTRY(x) .x = cuda_##x,
 #include "ppcli/backend_entries.def"
 #undef PP_ENTRY

@@ -28,10 +28,7 @@ extern "C" {
 #endif
 
 /* kernels_linear.cu */
-cudaError_t kernels_gather_u8(cudaStream_t s, int B, int F, const uint8_t *data,
-                              const uint32_t *index, float scale, float *x);
-cudaError_t kernels_gather_f32(cudaStream_t s, int B, int F, const float *data,
-                               const uint32_t *index, float scale, float *x);
+cudaError_t kernels_gather(cudaStream_t s, const struct pp_gather *a);
 cudaError_t kernels_gather_labels(cudaStream_t s, int B, const uint8_t *labels,
                                   const uint32_t *index, uint8_t *out);
 /* to[n] = from[n] rounded to bfloat16, ties to even, a NaN stays one. */

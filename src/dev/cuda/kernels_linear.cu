@@ -9,29 +9,26 @@
 
 /* ---- samples */
 
-/* One block a row: the row's number is read once, and its pixels in order. */
-__global__ void gather_rows(int F, const uint8_t *data, const uint32_t *index, float scale,
+/* One block a row: the row's number is read once, and its values in order. */
+template <typename T>
+__global__ void gather_rows(int F, const T *data, const uint32_t *index, struct pp_scaling k,
                             float *x)
 {
-    const uint8_t *from = data + (size_t)index[blockIdx.x] * (size_t)F;
+    const T *from = data + (size_t)(index ? index[blockIdx.x] : blockIdx.x) * (size_t)F;
     float *to = x + (size_t)blockIdx.x * (size_t)F;
-    for (int f = (int)threadIdx.x; f < F; f += (int)blockDim.x)
-        to[f] = scale * (float)from[f];
+    for (int f = (int)threadIdx.x; f < F; f += (int)blockDim.x) {
+        int c = k.channels > 0 ? f % k.channels : 0;
+        float v = k.scale[c] * (float)from[f];
+        to[f] = k.channels > 0 ? v + k.offset[c] : v;
+    }
 }
 
-__global__ void gather_floats(int F, const float *data, const uint32_t *index, float scale,
-                              float *x)
-{
-    const float *from = data + (size_t)index[blockIdx.x] * (size_t)F;
-    for (int f = (int)threadIdx.x; f < F; f += (int)blockDim.x)
-        x[(size_t)blockIdx.x * (size_t)F + (size_t)f] = scale * from[f];
-}
-
-/* The same as gather_rows for F a multiple of 4 and aligned pointers. */
+/* The same of bytes with one scale, for F a multiple of 4 and aligned pointers. */
 __global__ void gather_rows4(int F4, const struct bytes4 *data, const uint32_t *index, float scale,
                              struct float4_ *x)
 {
-    const struct bytes4 *from = data + (size_t)index[blockIdx.x] * (size_t)F4;
+    const struct bytes4 *from =
+        data + (size_t)(index ? index[blockIdx.x] : blockIdx.x) * (size_t)F4;
     struct float4_ *to = x + (size_t)blockIdx.x * (size_t)F4;
     for (int f = (int)threadIdx.x; f < F4; f += (int)blockDim.x) {
         struct bytes4 u = from[f];
@@ -42,25 +39,21 @@ __global__ void gather_rows4(int F4, const struct bytes4 *data, const uint32_t *
     }
 }
 
-extern "C" cudaError_t kernels_gather_u8(cudaStream_t s, int B, int F, const uint8_t *data,
-                                         const uint32_t *index, float scale, float *x)
+extern "C" cudaError_t kernels_gather(cudaStream_t s, const struct pp_gather *a)
 {
-    if (B == 0)
+    const struct pp_scaling k = a->scaling;
+    if (a->B == 0)
         return cudaSuccess;
-    if (F % 4 == 0 && is_aligned(data, 4) && is_aligned(x, 16)) {
-        PP_LAUNCH(gather_rows4, (unsigned)B, 256, 0, s, F / 4, (const struct bytes4 *)data, index,
-                  scale, (struct float4_ *)x);
+    if (a->floats) {
+        PP_LAUNCH(gather_rows<float>, (unsigned)a->B, 256, 0, s, a->F, (const float *)a->data,
+                  a->index, k, a->x);
+    } else if (k.channels == 0 && a->F % 4 == 0 && is_aligned(a->data, 4) && is_aligned(a->x, 16)) {
+        PP_LAUNCH(gather_rows4, (unsigned)a->B, 256, 0, s, a->F / 4, (const struct bytes4 *)a->data,
+                  a->index, k.scale[0], (struct float4_ *)a->x);
     } else {
-        PP_LAUNCH(gather_rows, (unsigned)B, 256, 0, s, F, data, index, scale, x);
+        PP_LAUNCH(gather_rows<uint8_t>, (unsigned)a->B, 256, 0, s, a->F, (const uint8_t *)a->data,
+                  a->index, k, a->x);
     }
-    return cudaGetLastError();
-}
-
-extern "C" cudaError_t kernels_gather_f32(cudaStream_t s, int B, int F, const float *data,
-                                          const uint32_t *index, float scale, float *x)
-{
-    if (B > 0)
-        PP_LAUNCH(gather_floats, (unsigned)B, 256, 0, s, F, data, index, scale, x);
     return cudaGetLastError();
 }
 

@@ -12,23 +12,19 @@
 #include "ppcli/err.h"
 #include "plain.h"
 
-static int gather_u8(struct pp_backend *be, int B, int F, const uint8_t *data,
-                     const uint32_t *index, float scale, float *x)
+int plain_gather(struct pp_backend *be, const struct pp_gather *a)
 {
-    for (int r = 0; r < B; r++) {
-        const uint8_t *from = data + (size_t)index[r] * (size_t)F;
-        for (int f = 0; f < F; f++)
-            x[(size_t)r * F + f] = (float)((double)scale * from[f]);
+    const struct pp_scaling *k = &a->scaling;
+    for (size_t r = 0; r < (size_t)a->B; r++) {
+        size_t from = (a->index ? a->index[r] : r) * (size_t)a->F;
+        for (size_t f = 0; f < (size_t)a->F; f++) {
+            float value = a->floats ? ((const float *)a->data)[from + f]
+                                    : ((const uint8_t *)a->data)[from + f];
+            size_t c = k->channels > 0 ? f % (size_t)k->channels : 0;
+            float x = k->scale[c] * value;
+            a->x[r * (size_t)a->F + f] = k->channels > 0 ? x + k->offset[c] : x;
+        }
     }
-    return 0;
-}
-
-static int gather_f32(struct pp_backend *be, int B, int F, const float *data, const uint32_t *index,
-                      float scale, float *x)
-{
-    for (int r = 0; r < B; r++)
-        for (int f = 0; f < F; f++)
-            x[(size_t)r * F + f] = scale * data[(size_t)index[r] * (size_t)F + f];
     return 0;
 }
 
@@ -286,8 +282,6 @@ extern const struct pp_backend_ops pp_plain_ops;
 
 const struct pp_backend_ops pp_plain_ops = {
     .name = "plain",
-    .gather_u8 = gather_u8,
-    .gather_f32 = gather_f32,
     .gather_labels = gather_labels,
     .linear_forward = linear_forward,
     .activation_backward = activation_backward,
