@@ -116,6 +116,18 @@ struct pp_numbers {
     int64_t at[PP_NUMBERS_MAX]; /* each larger than the one before */
 };
 
+/* What is done to pictures of training, in the order of the list. */
+enum pp_augment {
+    PP_AUGMENT_CROP,
+    PP_AUGMENT_FLIP,
+    PP_AUGMENT_AUTO
+};
+#define PP_AUGMENT_MAX 3
+
+struct pp_augments {
+    int n, at[PP_AUGMENT_MAX]; /* enum pp_augment, each once */
+};
+
 struct pp_floats {
     int n;
     double at[PP_CHANNELS_MAX];
@@ -132,6 +144,8 @@ struct pp_config {
         char label[PP_NAME_MAX]; /* "last", "first" or a column's name */
         int train_samples;       /* synthetic: how many; files: at most this many; 0 = all */
         int test_samples;
+        int resize; /* rows and columns of the pictures a model gets; 0: those they have */
+        struct pp_augments augment;
         struct pp_floats mean, std; /* of pixels 0..1: each channel's, or one; n 0: as they are */
     } data;
     struct {

@@ -29,12 +29,13 @@ struct pp_dataset {
     const char *name;
     int n;                     /* samples */
     struct pp_shape shape;     /* of a sample: 28 x 28 x 1; of a table's row: flat */
-    int features;              /* values of a sample: 784 */
+    struct pp_shape input;     /* what the model gets: after data.resize */
+    int features;              /* values of what the model gets: 784 */
     int classes;               /* labels are 0..classes-1 */
     int value_bytes;           /* 1: uint8_t, 4: float */
     float scale;               /* a value times this is 0..1 if it is a pixel */
     struct pp_scaling scaling; /* makes values the model's input: scale, data.mean, data.std */
-    uint8_t *images;           /* [n][features][value_bytes], NULL when not asked for; owned */
+    uint8_t *images;           /* [n][shape][value_bytes], NULL when not asked for; owned */
     uint8_t *labels;           /* [n], NULL when not asked for; owned */
     uint32_t images_crc;       /* CRC-32 of all image bytes of the file, 0 when not read */
     uint32_t labels_crc;
@@ -55,13 +56,13 @@ const char *const *pp_dataset_names(void); /* of datasets.def, NULL-terminated *
 const struct pp_dataset_info *pp_dataset_info(const char *name);
 
 /*
- * Open a split of cfg's data set. parts: enum pp_data_parts bits. model_inputs/model_classes: the
+ * Open a split of cfg's data set. parts: enum pp_data_parts bits. model_input/model_classes: the
  * model's ends, which the data must fit (PP_ECONFIG when not).
  * Errors: PP_ENOINPUT with the command that fetches it; PP_EFORMAT for anything that is not
  * exactly what it claims; PP_EIO, PP_EPERM, PP_ERESOURCE. Local. The caller owns *out.
  */
-int pp_dataset_open(const struct pp_config *cfg, enum pp_split split, int parts, int model_inputs,
-                    int model_classes, struct pp_dataset **out);
+int pp_dataset_open(const struct pp_config *cfg, enum pp_split split, int parts,
+                    const struct pp_shape *model_input, int model_classes, struct pp_dataset **out);
 void pp_dataset_destroy(struct pp_dataset **ds);
 
 /* A split without its samples and labels: n, features, shape, classes, scale. Otherwise as
@@ -70,6 +71,13 @@ int pp_dataset_look(const struct pp_config *cfg, enum pp_split split, struct pp_
 
 /* PP_EFORMAT unless training and test samples have the same shape. */
 int pp_dataset_same_shape(const struct pp_dataset *train, const struct pp_dataset *test);
+
+/*
+ * The shape of what a model gets, as far as it is the data that say it: from the files, or where
+ * they are absent from what is known of the data set. n 0: data that are made, in the shape that the
+ * model wants; absent files of one's own. Errors: as pp_dataset_look(), but PP_ENOINPUT.
+ */
+int pp_dataset_input(const struct pp_config *cfg, struct pp_shape *out);
 
 /* How many samples a split has (for explain): PP_ENOINPUT when absent. */
 int pp_dataset_count(const struct pp_config *cfg, enum pp_split split, int *out);
@@ -80,7 +88,7 @@ int pp_dataset_count(const struct pp_config *cfg, enum pp_split split, int *out)
  * output for each class. Files that are absent fit. Errors: PP_ECONFIG, by pp_config_problem();
  * those of pp_dataset_open(). Local.
  */
-int pp_dataset_check(struct pp_config *cfg, int model_inputs, int model_classes);
+int pp_dataset_check(struct pp_config *cfg, const struct pp_shape *model_input, int model_classes);
 
 /* The directory of data set `name`: $PPCLI_DATA_DIR/<name>, else ${XDG_DATA_HOME:-~/.local/share}/
  * ppcli/<name>. The same for training and downloading. Errors: PP_ECONFIG (no home). */

@@ -2,6 +2,7 @@
 /* See plain_loop.h. */
 #include "plain_loop.h"
 
+#include "ppcli/ahead.h"
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
 #include "ppcli/sha256.h"
@@ -50,6 +51,10 @@ static int create(struct plain_loop *p)
                        "the loop without the executor works in memory of the host, and %s has its "
                        "own; use --set run.backend=cpu",
                        p->be->description);
+    }
+    if (pp_ahead_makes(cfg, PP_SPLIT_TRAIN)) {
+        return pp_fail(PP_ECONFIG, "the loop without the executor takes samples as they are; use "
+                                   "--set data.augment=none --set data.resize=0");
     }
     p->host_labels = pp_alloc((size_t)l->max_rows, 1);
     if (!p->host_labels)

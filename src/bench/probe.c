@@ -249,10 +249,11 @@ void probe_close(struct prober *p)
 
 int probe_open_data(struct prober *p, const struct pp_config *cfg)
 {
-    int inputs = cfg->model.sizes[0], classes = cfg->model.sizes[cfg->model.n_sizes - 1];
+    const struct pp_shape input = pp_shape_flat(cfg->model.sizes[0]);
+    int classes = cfg->model.sizes[cfg->model.n_sizes - 1];
     close_data(p);
     for (int split = 0; split < 2; split++) {
-        PP_TRY(pp_dataset_open(cfg, (enum pp_split)split, PP_DATA_IMAGES | PP_DATA_LABELS, inputs,
+        PP_TRY(pp_dataset_open(cfg, (enum pp_split)split, PP_DATA_IMAGES | PP_DATA_LABELS, &input,
                                classes, &p->data[split]));
     }
     return 0;

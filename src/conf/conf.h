@@ -37,6 +37,7 @@ enum conf_type {
     CONF_DEVICES, /* run.devices and run.n_devices */
     CONF_NUMBERS, /* struct pp_numbers */
     CONF_FLOATS,  /* struct pp_floats */
+    CONF_CHOICES, /* struct pp_augments: some of the choices, each once */
 };
 
 struct conf_choice {
@@ -53,7 +54,7 @@ struct conf_option {
     size_t offset;     /* of the value in struct pp_config */
     double min, max;   /* numbers (CONF_SIZES: of each entry); whole numbers below 2^53 */
     bool above, below; /* min, max themselves are not legal */
-    const struct conf_choice *choices; /* CONF_ENUM */
+    const struct conf_choice *choices; /* CONF_ENUM, CONF_CHOICES */
     size_t names;                      /* CONF_NAME: offset of the list in struct pp_names */
     size_t lines;                      /* offset of a line of help for each name; 0: none */
     const char *note;                  /* the words of these lines */
@@ -203,6 +204,10 @@ int conf_floats_parse(const struct conf_option *o, const char *text, struct pp_c
                       char why[CONF_WHY_MAX]);
 int conf_floats_print(const struct conf_option *o, const struct pp_config *cfg, char *out,
                       size_t bytes);
+int conf_choices_parse(const struct conf_option *o, const char *text, struct pp_config *cfg,
+                       char why[CONF_WHY_MAX]);
+int conf_choices_print(const struct conf_option *o, const struct pp_config *cfg, char *out,
+                       size_t bytes);
 
 /* load.c: expand, convert and keep one value; a later one replaces an earlier one. */
 void conf_assign(struct pp_config *cfg, int option, const char *raw, struct conf_place place,

@@ -98,7 +98,7 @@ static void json_values(struct pp_json *j, const struct conf_option *o,
                         const struct pp_names *names)
 {
     const char *const *list = conf_names_of(o, names);
-    if (o->type == CONF_ENUM || list) {
+    if (o->type == CONF_ENUM || o->type == CONF_CHOICES || list) {
         pp_json_array(j, "values");
         if (o->word)
             pp_json_str(j, NULL, o->word);

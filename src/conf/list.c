@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The values that are lists: model.sizes "784 1024*16 10", run.devices "0 2-3" and numbers such as
- * train.lr_milestones "100 150" or data.mean "0.5 0.4 0.3" (blanks and commas separate), pipeline.assignment "0-2 | 3-fc" (one
- * range of layers for each stage) and pipeline.split_at. Whether the model has such layers is a
- * question for src/nn; which devices there are, for src/dev.
+ * train.lr_milestones "100 150" or data.mean "0.5 0.4 0.3" (blanks and commas separate),
+ * pipeline.assignment "0-2 | 3-fc" (one range of layers for each stage) and pipeline.split_at.
+ * Whether the model has such layers is a question for src/nn; which devices there are, for src/dev.
  */
 #include "conf.h"
 
@@ -372,5 +372,47 @@ int conf_floats_print(const struct conf_option *o, const struct pp_config *cfg, 
         conf_float_print(list->at[i], number, sizeof(number));
         conf_put(&t, "%s%s", i > 0 ? " " : "", number);
     }
+    return conf_put_end(&t);
+}
+
+/* ---- choices: "none", or some of the words */
+
+int conf_choices_parse(const struct conf_option *o, const char *text, struct pp_config *cfg,
+                       char why[CONF_WHY_MAX])
+{
+    struct pp_augments list = {.n = 0};
+    char range[256];
+    for (const char *p = strcmp(text, "none") == 0 ? "" : text; *p;) {
+        size_t len = strcspn(p, BLANKS ",");
+        const struct conf_choice *c = o->choices;
+        while (c->name && (strlen(c->name) != len || strncmp(c->name, p, len) != 0))
+            c++;
+        if (!c->name) {
+            return conf_why(why, "'%s' is none of the words; write %s", conf_quote(p, len).s,
+                            conf_range_text(o, NULL, range, sizeof(range)));
+        }
+        for (int i = 0; i < list.n; i++)
+            if (list.at[i] == c->value)
+                return conf_why(why, "%s is there twice", c->name);
+        list.at[list.n++] = c->value;
+        p += len;
+        if (next_entry(&p, why) < 0)
+            return -1;
+    }
+    memcpy((char *)cfg + o->offset, &list, sizeof(list));
+    return 0;
+}
+
+int conf_choices_print(const struct conf_option *o, const struct pp_config *cfg, char *out,
+                       size_t bytes)
+{
+    const struct pp_augments *list =
+        (const struct pp_augments *)(const void *)((const char *)cfg + o->offset);
+    struct conf_text t = {.out = out, .bytes = bytes};
+    conf_put(&t, "%s", list->n == 0 ? "none" : "");
+    for (int i = 0; i < list->n; i++)
+        for (const struct conf_choice *c = o->choices; c->name; c++)
+            if (c->value == list->at[i])
+                conf_put(&t, "%s%s", i > 0 ? " " : "", c->name);
     return conf_put_end(&t);
 }

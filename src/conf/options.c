@@ -28,6 +28,10 @@ static const struct conf_choice lr_schedules[] = {{"constant", PP_LR_CONSTANT},
                                                   {NULL, 0}};
 static const struct conf_choice lr_bys[] = {
     {"step", PP_LR_BY_STEP}, {"epoch", PP_LR_BY_EPOCH}, {NULL, 0}};
+static const struct conf_choice augments[] = {{"crop", PP_AUGMENT_CROP},
+                                              {"flip", PP_AUGMENT_FLIP},
+                                              {"autoaugment", PP_AUGMENT_AUTO},
+                                              {NULL, 0}};
 static const struct conf_choice losses[] = {{"cross_entropy", PP_LOSS_CROSS_ENTROPY}, {NULL, 0}};
 static const struct conf_choice microbatch_losses[] = {
     {"mean", PP_LOSS_MEAN}, {"sum", PP_LOSS_SUM}, {NULL, 0}};
@@ -83,6 +87,15 @@ static const struct conf_option table[] = {
      .numbers = true, .help = "train on at most this many; synthetic: make this many; 0 = all"},
     {KEY(data, test_samples, CONF_INT), .def = "0", .max = 2147483647, .unit = "samples",
      .numbers = true, .help = "test on at most this many; synthetic: make this many; 0 = all"},
+    {KEY(data, augment, CONF_CHOICES), .def = "none", .choices = augments, .numbers = true,
+     .help =
+         "change the pictures of training, in this order: crop, to their size after 4 pixels of "
+         "zeros are put around; flip, every second one; autoaugment, the policy for CIFAR-10; "
+         "as torchvision's RandomCrop, RandomHorizontalFlip and AutoAugment"},
+    {KEY(data, resize, CONF_INT), .def = "0", .max = 4096, .unit = "pixels", .numbers = true,
+     .help =
+         "make all pictures this high and wide after that: bilinear, as torchvision's Resize of "
+         "a PIL image; 0 = as they are"},
     {KEY(data, mean, CONF_FLOATS), .def = "none", .min = -1e6, .max = 1e6, .numbers = true,
      .help = "taken off each value, after bytes became 0 to 1: one number for each channel, or one "
              "for all; cifar10: 0.4914 0.4822 0.4465"},
@@ -322,7 +335,8 @@ const char *conf_type_name(enum conf_type type)
                                         [CONF_LAYERS] = "layers",
                                         [CONF_DEVICES] = "devices",
                                         [CONF_NUMBERS] = "numbers",
-                                        [CONF_FLOATS] = "floats"};
+                                        [CONF_FLOATS] = "floats",
+                                        [CONF_CHOICES] = "choices"};
     return names[type];
 }
 
@@ -410,6 +424,12 @@ const char *conf_range_text(const struct conf_option *o, const struct pp_names *
     case CONF_NUMBERS:
         snprintf(out, bytes, "none | ascending numbers, each %.0f to %.0f", o->min, o->max);
         break;
+    case CONF_CHOICES: {
+        int n = snprintf(out, bytes, "none | some of");
+        for (const struct conf_choice *c = o->choices; c->name; c++)
+            n += snprintf(out + n, bytes - (size_t)n, " %s", c->name);
+        break;
+    }
     case CONF_FLOATS:
         snprintf(out, bytes, "none | 1 to %d numbers, each %s%.10g to %.10g", PP_CHANNELS_MAX,
                  o->above ? "above " : "", o->min, o->max);

@@ -377,6 +377,8 @@ int conf_value_parse(const struct conf_option *o, const char *text, const char *
         return conf_numbers_parse(o, text, cfg, why);
     case CONF_FLOATS:
         return conf_floats_parse(o, text, cfg, why);
+    case CONF_CHOICES:
+        return conf_choices_parse(o, text, cfg, why);
     }
     return -1;
 }
@@ -428,6 +430,8 @@ int conf_value_print(const struct conf_option *o, const struct pp_config *cfg, c
         return conf_numbers_print(o, cfg, out, bytes);
     if (o->type == CONF_FLOATS)
         return conf_floats_print(o, cfg, out, bytes);
+    if (o->type == CONF_CHOICES)
+        return conf_choices_print(o, cfg, out, bytes);
     int n = print_scalar(o, (const char *)cfg + o->offset, out, bytes);
     return n >= 0 && (size_t)n < bytes ? 0 : -1;
 }

@@ -111,8 +111,8 @@ static int read_all(const struct batches *b, int parts, struct pp_dataset *ds)
 }
 
 static int open_cifar(const struct pp_dataset_ops *self, const struct pp_config *cfg,
-                      enum pp_split split, int parts, int model_inputs, int model_classes,
-                      struct pp_dataset *ds)
+                      enum pp_split split, int parts, const struct pp_shape *model_input,
+                      int model_classes, struct pp_dataset *ds)
 {
     struct batches b = {.n = 1};
     const char *own = split == PP_SPLIT_TRAIN ? cfg->data.train_file : cfg->data.test_file;

@@ -197,8 +197,8 @@ static int read_rows(struct table *t, int parts, struct pp_dataset *ds)
 }
 
 static int open_csv(const struct pp_dataset_ops *self, const struct pp_config *cfg,
-                    enum pp_split split, int parts, int model_inputs, int model_classes,
-                    struct pp_dataset *ds)
+                    enum pp_split split, int parts, const struct pp_shape *model_input,
+                    int model_classes, struct pp_dataset *ds)
 {
     struct table t = {.path = split == PP_SPLIT_TRAIN ? cfg->data.train_file : cfg->data.test_file};
     int rc = load(&t), most = pp_samples_max(cfg, split);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ppcli/ahead.h"
 #include "ppcli/err.h"
 #include "ppcli/file.h"
 #include "ppcli/mem.h"
@@ -90,8 +91,32 @@ static int make_scaling(const struct pp_config *cfg, struct pp_dataset *ds)
     return 0;
 }
 
-static int open_split(const struct pp_config *cfg, enum pp_split split, int parts, int inputs,
-                      int classes, struct pp_dataset **out)
+/* Pictures of bytes can be changed; the model gets them in this shape. */
+static int make_input(const struct pp_config *cfg, struct pp_dataset *ds)
+{
+    const struct pp_augments *augment = &cfg->data.augment;
+    const char *key = augment->n > 0 ? "data.augment" : "data.resize", *why = NULL;
+    bool picture = ds->shape.n == 3 && ds->value_bytes == 1, coloured = false;
+    for (int i = 0; i < augment->n; i++)
+        coloured = coloured || augment->at[i] == PP_AUGMENT_AUTO;
+    if (!picture && pp_ahead_makes(cfg, PP_SPLIT_TRAIN))
+        why = "is for pictures of bytes";
+    else if (coloured && pp_shape_channels(&ds->shape) != 3)
+        why = "autoaugment is for pictures of 3 channels";
+    ds->input = ds->shape;
+    if (cfg->data.resize > 0)
+        ds->input = pp_shape_image(cfg->data.resize, cfg->data.resize, ds->shape.dims[2]);
+    ds->features = (int)pp_shape_floats(&ds->input);
+    if (!why)
+        return 0;
+    char shape[48];
+    pp_shape_text(&ds->shape, shape, sizeof(shape));
+    return pp_fail(PP_ECONFIG, "%s: %s; a sample of %s is %s%s", key, why, ds->name, shape,
+                   ds->value_bytes > 1 ? " floats" : "");
+}
+
+static int open_split(const struct pp_config *cfg, enum pp_split split, int parts,
+                      const struct pp_shape *input, int classes, struct pp_dataset **out)
 {
     const struct pp_dataset_ops *ops;
     PP_TRY(need(cfg->data.dataset, &ops));
@@ -99,9 +124,9 @@ static int open_split(const struct pp_config *cfg, enum pp_split split, int part
     if (!ds)
         return PP_ERESOURCE;
     ds->name = ops->info.name;
-    int rc = ops->open(ops, cfg, split, parts, inputs, classes, ds);
-    ds->features = (int)pp_shape_floats(&ds->shape);
+    int rc = ops->open(ops, cfg, split, parts, input, classes, ds);
     rc = rc == 0 ? make_scaling(cfg, ds) : rc;
+    rc = rc == 0 ? make_input(cfg, ds) : rc;
     if (rc < 0) {
         pp_dataset_destroy(&ds);
         return rc;
@@ -124,8 +149,8 @@ static int check_fit(const struct pp_config *cfg, const struct pp_dataset *ds, i
                      int classes)
 {
     char sizes[128], shape[48];
-    bool image = ds->shape.n > 1;
-    pp_shape_text(&ds->shape, shape, sizeof(shape));
+    bool image = ds->input.n > 1;
+    pp_shape_text(&ds->input, shape, sizeof(shape));
     if (inputs == ds->features && classes >= ds->classes && classes <= CLASSES_MAX)
         return 0;
     if (inputs == ds->features && classes > CLASSES_MAX) {
@@ -139,12 +164,12 @@ static int check_fit(const struct pp_config *cfg, const struct pp_dataset *ds, i
                    ds->classes, sizes_text(cfg, ds->features, ds->classes, sizes));
 }
 
-int pp_dataset_open(const struct pp_config *cfg, enum pp_split split, int parts, int model_inputs,
-                    int model_classes, struct pp_dataset **out)
+int pp_dataset_open(const struct pp_config *cfg, enum pp_split split, int parts,
+                    const struct pp_shape *model_input, int model_classes, struct pp_dataset **out)
 {
     struct pp_dataset *ds = NULL;
-    PP_TRY(open_split(cfg, split, parts, model_inputs, model_classes, &ds));
-    int rc = check_fit(cfg, ds, model_inputs, model_classes);
+    PP_TRY(open_split(cfg, split, parts, model_input, model_classes, &ds));
+    int rc = check_fit(cfg, ds, (int)pp_shape_floats(model_input), model_classes);
     if (rc < 0) {
         pp_dataset_destroy(&ds);
         return rc;
@@ -165,7 +190,8 @@ void pp_dataset_destroy(struct pp_dataset **ds)
 
 int pp_dataset_look(const struct pp_config *cfg, enum pp_split split, struct pp_dataset **out)
 {
-    return open_split(cfg, split, 0, 1, 1, out);
+    const struct pp_shape any = pp_shape_flat(1);
+    return open_split(cfg, split, 0, &any, 1, out);
 }
 
 int pp_dataset_count(const struct pp_config *cfg, enum pp_split split, int *out)
@@ -229,21 +255,45 @@ static int check_keys(struct pp_config *cfg, const struct pp_dataset_ops *ops)
     return rc;
 }
 
-int pp_dataset_check(struct pp_config *cfg, int model_inputs, int model_classes)
+/* What is known of a data set whose files are not there; shape n 0: nothing. */
+static int known_sample(const struct pp_config *cfg, const struct pp_dataset_ops *ops,
+                        struct pp_dataset *out)
+{
+    *out = (struct pp_dataset){.name = ops->info.name,
+                               .shape = ops->info.shape,
+                               .classes = ops->info.classes,
+                               .value_bytes = ops->info.value_bytes};
+    return out->shape.n > 0 ? make_input(cfg, out) : 0;
+}
+
+int pp_dataset_input(const struct pp_config *cfg, struct pp_shape *out)
 {
     const struct pp_dataset_ops *ops;
-    struct pp_dataset *ds[2] = {NULL, NULL};
+    struct pp_dataset known, *ds = NULL;
+    PP_TRY(need(cfg->data.dataset, &ops));
+    PP_TRY(known_sample(cfg, ops, &known));
+    int rc = ops->makes ? 0 : pp_dataset_look(cfg, PP_SPLIT_TRAIN, &ds);
+    if (rc < 0 && rc != PP_ENOINPUT)
+        return rc;
+    pp_error_clear();
+    *out = ds ? ds->input : known.input;
+    pp_dataset_destroy(&ds);
+    return 0;
+}
+
+int pp_dataset_check(struct pp_config *cfg, const struct pp_shape *model_input, int model_classes)
+{
+    const struct pp_dataset_ops *ops;
+    struct pp_dataset known, *ds[2] = {NULL, NULL};
+    int inputs = (int)pp_shape_floats(model_input);
     PP_TRY(need(cfg->data.dataset, &ops));
     PP_TRY(check_keys(cfg, ops));
-    const struct pp_shape *shape = &ops->info.shape;
-    struct pp_dataset known = {.name = ops->info.name,
-                               .shape = *shape,
-                               .features = (int)pp_shape_floats(shape),
-                               .classes = ops->info.classes};
-    int rc = shape->n > 0 ? check_fit(cfg, &known, model_inputs, model_classes) : 0;
+    int rc = known_sample(cfg, ops, &known);
+    if (rc == 0 && known.shape.n > 0)
+        rc = check_fit(cfg, &known, inputs, model_classes);
     for (int split = 0; rc == 0 && split < 2; split++) {
-        rc = open_split(cfg, (enum pp_split)split, 0, model_inputs, model_classes, &ds[split]);
-        rc = rc == 0 ? check_fit(cfg, ds[split], model_inputs, model_classes) : rc;
+        rc = open_split(cfg, (enum pp_split)split, 0, model_input, model_classes, &ds[split]);
+        rc = rc == 0 ? check_fit(cfg, ds[split], inputs, model_classes) : rc;
     }
     rc = rc == 0 ? pp_dataset_same_shape(ds[0], ds[1]) : rc;
     pp_dataset_destroy(&ds[0]);

@@ -37,8 +37,8 @@ static int locate_pair(const char *dir, enum pp_split split, void *pair, bool *o
 }
 
 static int open_family(const struct pp_dataset_ops *self, const struct pp_config *cfg,
-                       enum pp_split split, int parts, int model_inputs, int model_classes,
-                       struct pp_dataset *ds)
+                       enum pp_split split, int parts, const struct pp_shape *model_input,
+                       int model_classes, struct pp_dataset *ds)
 {
     struct pp_pair p = {.read = pp_idx_read, .classes = CLASSES};
     PP_TRY(pp_folder_find(self, cfg, split, locate_pair, &p));

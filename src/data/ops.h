@@ -50,15 +50,17 @@ struct pp_dataset_ops {
     struct pp_dataset_info info;
     const char *const *places; /* further folders to look in, NULL-terminated; NULL: none */
     enum pp_data_keys keys;
+    bool makes;          /* no files: samples are made, as the model wants them */
     pp_array_read *read; /* of a file of PP_KEYS_PAIRS */
 
     /*
      * Fill *ds, which is zeroed and has its name; features follow from the shape. parts 0: only what
-     * the headers tell: n, shape, and classes where they are known. model_inputs and model_classes are for data that is
+     * the headers tell: n, shape, and classes where they are known. model_input and model_classes are for data that is
      * made. On failure the caller frees what is in it.
      */
     int (*open)(const struct pp_dataset_ops *self, const struct pp_config *cfg, enum pp_split split,
-                int parts, int model_inputs, int model_classes, struct pp_dataset *ds);
+                int parts, const struct pp_shape *model_input, int model_classes,
+                struct pp_dataset *ds);
 };
 
 /* dir/name.gz, else dir/name; *out_found false when neither is there (then out is the first). */

@@ -134,8 +134,8 @@ int pp_pair_open(const struct pp_pair *p, int samples_max, int parts, struct pp_
 }
 
 static int open_own(const struct pp_dataset_ops *self, const struct pp_config *cfg,
-                    enum pp_split split, int parts, int model_inputs, int model_classes,
-                    struct pp_dataset *ds)
+                    enum pp_split split, int parts, const struct pp_shape *model_input,
+                    int model_classes, struct pp_dataset *ds)
 {
     bool train = split == PP_SPLIT_TRAIN;
     struct pp_pair p = {.read = self->read};

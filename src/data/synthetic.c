@@ -84,11 +84,11 @@ static int make_labels(struct pp_dataset *ds)
 }
 
 static int open_made(const struct pp_dataset_ops *self, const struct pp_config *cfg,
-                     enum pp_split split, int parts, int model_inputs, int model_classes,
-                     struct pp_dataset *ds)
+                     enum pp_split split, int parts, const struct pp_shape *model_input,
+                     int model_classes, struct pp_dataset *ds)
 {
     ds->n = how_many(cfg, split);
-    ds->shape = pp_shape_flat(model_inputs);
+    ds->shape = *model_input;
     ds->classes = model_classes;
     ds->value_bytes = 1;
     ds->scale = 1.0f / 255.0f;
@@ -105,5 +105,6 @@ const struct pp_dataset_ops dataset_synthetic = {
     .info = {.name = "synthetic",
              .value_bytes = 1,
              .help = "made from train.seed in the shape of the model; no files"},
+    .makes = true,
     .open = open_made,
 };

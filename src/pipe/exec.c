@@ -83,6 +83,21 @@ static int open_loaders(struct pp_exec *x)
     return 0;
 }
 
+/* The thread that makes pictures, on the rank of the first stage. */
+static int open_ahead(struct pp_exec *x)
+{
+    int n = x->made_there ? EXEC_AHEAD + 1 : 2;
+    for (int i = 0; x->made_there && i < n; i++) {
+        void *buffer = NULL;
+        PP_TRY(pp_backend_host_alloc(x->be, x->made_bytes, &buffer));
+        x->made[i] = buffer;
+    }
+    if (!x->made[0])
+        return 0;
+    return pp_ahead_create(x->layout->cfg, x->data[PP_SPLIT_TRAIN], x->data[PP_SPLIT_TEST], x->made,
+                           n, &x->ahead);
+}
+
 /* Everything that can fail on one rank alone, before the first message. */
 static int create_local(struct pp_exec *x, const struct pp_exec_spec *spec)
 {
@@ -93,6 +108,7 @@ static int create_local(struct pp_exec *x, const struct pp_exec_spec *spec)
     if (!x->tp->be)
         PP_TRY(pp_transport_bind(x->tp, x->be));
     PP_TRY(exec_turns_create(x));
+    PP_TRY(open_ahead(x));
     for (int k = 0; k < x->n_stages; k++)
         PP_TRY(pp_chunk_init(x->stages[k].chunk, x->be, x->layout->cfg->train.seed));
     return exec_settle(x);
@@ -130,8 +146,11 @@ void pp_exec_destroy(struct pp_exec **exec)
     struct pp_exec *x = *exec;
     if (!x)
         return;
+    pp_ahead_destroy(&x->ahead);
     if (!exec_turns_destroy(x))
         x->arena.base = NULL;
+    for (int i = 0; x->arena.base && x->made_there && i <= EXEC_AHEAD; i++)
+        pp_backend_host_free(x->be, x->made[i], x->made_bytes);
     pp_loader_destroy(&x->loader[PP_SPLIT_TRAIN]);
     pp_loader_destroy(&x->loader[PP_SPLIT_TEST]);
     exec_memory_free(x);

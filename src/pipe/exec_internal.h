@@ -17,6 +17,7 @@
 #ifndef PPCLI_PIPE_EXEC_INTERNAL_H
 #define PPCLI_PIPE_EXEC_INTERNAL_H
 
+#include "ppcli/ahead.h"
 #include "ppcli/exec.h"
 
 #define EXEC_AHEAD 4        /* steps that the host may be ahead of its device */
@@ -63,6 +64,7 @@ struct exec_turn {
     struct exec_results *results; /* owned */
     void *done;                   /* mark; owned */
     bool busy;                    /* enqueued, and not looked at since */
+    const uint8_t *made;          /* its pictures, where pp_ahead makes them */
     enum pp_split split;
     int step;  /* batch of the epoch */
     int64_t t; /* optimizer step */
@@ -139,6 +141,13 @@ struct pp_exec {
     double *votes, *all_votes;    /* [n_votes + 1], [ranks][n_votes + 1]: see exec_finite.c */
     int n_votes;                  /* a parameter each when gradients are clipped, else a stage */
     float *scratch;               /* largest chunk, replicas only */
+
+    struct pp_ahead *ahead; /* NULL: the samples are gathered as they are, or on another rank */
+    uint8_t *made[EXEC_AHEAD + 1]; /* its buffers; in the arena, or host_alloc()ed for the device */
+    size_t made_bytes;             /* of one */
+    uint8_t *made_there;           /* in the arena: the step's pictures on the device, or NULL */
+    const uint8_t *made_now;       /* the step's pictures, memory of the device */
+    uint64_t epoch;
 
     struct exec_turn turns[EXEC_AHEAD];
     int next;     /* the turn that comes next, the oldest */

@@ -123,12 +123,11 @@ static int data_memory(struct pp_exec *x, struct pp_arena *a, bool copies, const
     return a->base ? pp_backend_to_device(x->be, copy, from, n * width) : 0;
 }
 
-/* What a step reads and leaves. */
-static void step_memory(struct pp_exec *x, struct pp_arena *a, bool has_last)
+/* Samples of this replica's largest share of a batch. */
+static size_t largest_share(const struct pp_exec *x)
 {
     const struct pp_layout *l = x->layout;
-    const size_t index_at = PP_ALIGN; /* bytes into the block */
-    size_t share = 0;                 /* samples of the largest share of a batch */
+    size_t share = 0;
     for (int split = 0; split < 2; split++) {
         struct pp_loader shape;
         int n = split == PP_SPLIT_TRAIN ? l->train_n : l->test_n;
@@ -138,6 +137,24 @@ static void step_memory(struct pp_exec *x, struct pp_arena *a, bool has_last)
             share = rows > share ? rows : share;
         }
     }
+    return share;
+}
+
+/* Pictures of one step for the device, or of two for the host: these, and those of the next. */
+static void made_memory(struct pp_exec *x, struct pp_arena *a, bool copies)
+{
+    x->made_bytes = largest_share(x) * (size_t)x->layout->model->inputs;
+    if (copies)
+        x->made_there = pp_arena_take(a, x->made_bytes, 1);
+    for (int i = 0; !copies && i < 2; i++)
+        x->made[i] = pp_arena_take(a, x->made_bytes, 1);
+}
+
+/* What a step reads and leaves. */
+static void step_memory(struct pp_exec *x, struct pp_arena *a, bool has_last)
+{
+    const struct pp_layout *l = x->layout;
+    const size_t index_at = PP_ALIGN; /* bytes into the block */
     x->n_votes = l->n_virtual;
     if (l->cfg->train.clip_norm > 0) {
         x->n_votes = 0;
@@ -145,7 +162,7 @@ static void step_memory(struct pp_exec *x, struct pp_arena *a, bool has_last)
     }
     size_t votes = (size_t)x->n_votes + 1;
     pp_assert(sizeof(*x->args) <= index_at);
-    x->block_bytes = index_at + share * sizeof(*x->index);
+    x->block_bytes = index_at + largest_share(x) * sizeof(*x->index);
     x->args = pp_arena_take(a, x->block_bytes, 1);
     x->results = pp_arena_take(a, 1, sizeof(*x->results));
     x->before = pp_arena_take(a, 1, sizeof(*x->before));
@@ -181,11 +198,14 @@ static int lay_out(struct pp_exec *x, struct pp_arena *a, bool shared_slots, boo
     for (int split = 0; split < 2; split++) {
         const struct pp_dataset *ds = x->data[split];
         size_t n = (size_t)(split == PP_SPLIT_TRAIN ? l->train_n : l->test_n);
-        PP_TRY(data_memory(x, a, copies, ds ? ds->images : NULL, has_first ? n : 0,
+        bool made = pp_ahead_makes(l->cfg, (enum pp_split)split);
+        PP_TRY(data_memory(x, a, copies, ds ? ds->images : NULL, has_first && !made ? n : 0,
                            (size_t)l->model->inputs * value_bytes, &x->images[split]));
         PP_TRY(data_memory(x, a, copies, ds ? ds->labels : NULL, has_last ? n : 0, 1,
                            &x->labels[split]));
     }
+    if (has_first && pp_ahead_makes(l->cfg, PP_SPLIT_TRAIN))
+        made_memory(x, a, copies);
     x->bytes.data = grown(a, &mark);
     if (has_last)
         x->batch_labels = pp_arena_take(a, (size_t)l->max_rows, 1);

@@ -108,7 +108,14 @@ static int upload(struct pp_exec *x, struct exec_turn *turn, double lr, int64_t 
         pp_loader_microbatch(ld, turn->step, 0, &index);
         memcpy((char *)turn->block + at, index, bytes);
     }
-    return pp_backend_upload(x->be, x->args, turn->block, at + bytes);
+    PP_TRY(pp_backend_upload(x->be, x->args, turn->block, at + bytes));
+    x->made_now = turn->made;
+    if (!turn->made || !x->made_there)
+        return 0;
+    x->made_now = x->made_there;
+    size_t rows = (size_t)pp_loader_share_rows(ld, turn->step);
+    return pp_backend_upload(x->be, x->made_there, turn->made,
+                             rows * (size_t)x->layout->model->inputs);
 }
 
 /* ---- what became of it */
@@ -194,6 +201,11 @@ static int take_turn(struct pp_exec *x, const struct exec_turn *what, double lr,
     turn->t = what->t;
     x->next = (x->next + 1) % EXEC_AHEAD;
     *out = turn;
+    turn->made = NULL;
+    if (x->ahead && pp_ahead_makes(x->layout->cfg, what->split)) {
+        turn->made =
+            pp_ahead_take(x->ahead, x->loader[what->split], what->split, x->epoch, what->step);
+    }
     PP_TRY(upload(x, turn, lr, updates));
     return exec_time_start(x, turn);
 }
@@ -266,6 +278,9 @@ int pp_exec_start_epoch(struct pp_exec *x, uint64_t epoch, const struct pp_loss_
 {
     static const struct pp_loss_sums zero;
     PP_TRY(pp_exec_finish(x, 0));
+    if (x->ahead)
+        pp_ahead_rest(x->ahead);
+    x->epoch = epoch;
     pp_loader_start_epoch(x->loader[PP_SPLIT_TRAIN], epoch);
     if (!x->sums[PP_SPLIT_TRAIN])
         return 0;

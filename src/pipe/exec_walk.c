@@ -162,6 +162,10 @@ static int load_input(const struct walk *w, int mb, float *to)
                           .index = index,
                           .scaling = ds->scaling,
                           .x = to};
+    if (x->made_now) {
+        g.data = x->made_now + (size_t)(index - x->index) * (size_t)g.F;
+        g.index = NULL;
+    }
     return pp_backend_gather(x->be, &g);
 }
 

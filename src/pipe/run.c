@@ -25,7 +25,8 @@ int pp_run_samples(const struct pp_config *cfg, enum pp_run_need need, enum pp_s
 
 int pp_run_check(struct pp_config *cfg)
 {
-    return pp_dataset_check(cfg, cfg->model.sizes[0], cfg->model.sizes[cfg->model.n_sizes - 1]);
+    const struct pp_shape input = pp_shape_flat(cfg->model.sizes[0]);
+    return pp_dataset_check(cfg, &input, cfg->model.sizes[cfg->model.n_sizes - 1]);
 }
 
 static int prepare(struct pp_config *cfg, enum pp_run_need need, struct pp_run *run)

@@ -66,7 +66,8 @@ static int write_predictions(const struct pp_worker *w, const char *path, const 
     const struct pp_model *m = w->run->model;
     struct pp_dataset *ds = NULL;
     struct pp_file_write file;
-    PP_TRY(pp_dataset_open(w->run->cfg, PP_SPLIT_TEST, PP_DATA_LABELS, m->inputs, m->classes, &ds));
+    PP_TRY(pp_dataset_open(w->run->cfg, PP_SPLIT_TEST, PP_DATA_LABELS, &m->values[0], m->classes,
+                           &ds));
     int rc = pp_file_create(path, &file);
     if (rc == 0) {
         fputs("label,prediction", file.f);

@@ -37,7 +37,7 @@ static int set_up(struct trainer *tr)
     for (int split = 0; split < 2; split++) {
         tr->data[split] = tr->spec->shared[split];
         if (!tr->data[split] && parts != 0) {
-            PP_TRY(pp_dataset_open(run->cfg, (enum pp_split)split, parts, run->model->inputs,
+            PP_TRY(pp_dataset_open(run->cfg, (enum pp_split)split, parts, &run->model->values[0],
                                    run->model->classes, &tr->own[split]));
             tr->data[split] = tr->own[split];
         }

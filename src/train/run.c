@@ -50,7 +50,7 @@ static int train_threads(const struct pp_run *run, const struct pp_train_options
     for (int split = 0; rc == 0 && split < 2; split++) {
         if (!options->data[split]) {
             rc = pp_dataset_open(run->cfg, (enum pp_split)split, PP_DATA_IMAGES | PP_DATA_LABELS,
-                                 run->model->inputs, run->model->classes, &data[split]);
+                                 &run->model->values[0], run->model->classes, &data[split]);
         }
     }
     if (rc == 0)

@@ -26,9 +26,9 @@ WRAP(FAULT_SETTLE, pp_choose,
 
 /* Reading a split of the data. Threads: before they start, as rank 0. */
 WRAP(FAULT_DATA, pp_dataset_open,
-     (const struct pp_config *cfg, enum pp_split split, int parts, int inputs, int classes,
-      struct pp_dataset **out),
-     (cfg, split, parts, inputs, classes, out))
+     (const struct pp_config *cfg, enum pp_split split, int parts, const struct pp_shape *input,
+      int classes, struct pp_dataset **out),
+     (cfg, split, parts, input, classes, out))
 
 /* Reading a checkpoint; every rank, also where there is none. */
 WRAP(FAULT_RESUME, resume_read, (struct trainer * tr), (tr))

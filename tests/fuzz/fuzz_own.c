@@ -33,7 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     snprintf(cfg.data.train_labels, PP_PATH_MAX, "%s", fuzz_file(&labels, two, sizeof(two) - 1));
     int rc = pp_dataset_look(&cfg, PP_SPLIT_TRAIN, &look);
     if (rc == 0) {
-        rc = pp_dataset_open(&cfg, PP_SPLIT_TRAIN, PP_DATA_IMAGES | PP_DATA_LABELS, look->features,
+        rc = pp_dataset_open(&cfg, PP_SPLIT_TRAIN, PP_DATA_IMAGES | PP_DATA_LABELS, &look->shape,
                              look->classes, &ds);
     }
     if (rc < 0) {

@@ -112,7 +112,8 @@ static int weights_of_step(struct pp_config *cfg, int *mb, int *timed)
     CHECK_OK(pp_threads_create(1, &group));
     CHECK_OK(pp_threads_attach(group, 0, &tp));
     CHECK_OK(pp_backend_open(run.backend, 1, &be));
-    CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TRAIN, PP_DATA_IMAGES | PP_DATA_LABELS, 8, 5, &data));
+    CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TRAIN, PP_DATA_IMAGES | PP_DATA_LABELS,
+                             &(struct pp_shape){1, {8, 1, 1}}, 5, &data));
     CHECK_OK(pp_ring_create(NULL, 0, 1, pp_exec_events_per_step(run.layout), &ring));
     struct pp_exec_spec spec = {.layout = run.layout, .caps = tp->caps, .ring = ring};
     CHECK_OK(pp_exec_create(&spec, be, tp, data, NULL, &x));

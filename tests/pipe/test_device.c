@@ -157,6 +157,30 @@ static void graphs_off_and_on_have_the_same_bits(void **state)
     lazy_without_graphs(false);
 }
 
+#define PICTURES                                                                                   \
+    "data.dataset=cifar10-sample", "model.sizes=768 9*7 10", "data.resize=16",                     \
+        "data.augment=crop flip autoaugment", "data.mean=0.49 0.48 0.45"
+
+/* Made on the host, a step ahead or more, and uploaded: captured or not, shared by replicas, and
+ * once more for a step that was bad. */
+static void pictures_are_those_of_the_cpu(void **state)
+{
+    struct outcome out, again;
+    same_on_both(LIST(PICTURES, "pipeline.microbatches=4"));
+    same_on_both(LIST(PICTURES, "pipeline.stages=3", "pipeline.microbatches=4",
+                      "pipeline.schedule=zb-h1", "run.graphs=off"));
+    same_on_both(LIST(PICTURES, "pipeline.replicas=2", "pipeline.stages=2"));
+    same_on_both(LIST(PICTURES, "data.augment=flip", "data.resize=0", "model.sizes=3072 9*7 10"));
+    same_on_both(LIST(PICTURES, "data.augment=none", "run.log_every=0"));
+    lazy_spoil_at(110);
+    must("cuda", LIST(PICTURES, "run.log_every=0", "run.graphs=off", "train.nonfinite=skip"),
+         &again);
+    lazy_spoil_at(110);
+    must("cuda", LIST(PICTURES, "run.graphs=off", "train.nonfinite=skip"), &out);
+    lazy_spoil_at(0);
+    CHECK_STR_EQ(again.sha, out.sha);
+}
+
 /* A NaN somewhere in the middle, whoever computes it: the step changes nothing, and with skip the
  * run goes on behind it. The host learned of it late, so some steps were computed twice. */
 static void a_bad_step_changes_nothing(void **state)
@@ -268,6 +292,7 @@ int main(void)
         cmocka_unit_test(every_schedule_has_the_bits_of_the_cpu),
         cmocka_unit_test(replicas_sum_in_the_order_of_the_cpu),
         cmocka_unit_test(graphs_off_and_on_have_the_same_bits),
+        cmocka_unit_test(pictures_are_those_of_the_cpu),
         cmocka_unit_test(a_bad_step_changes_nothing),
         cmocka_unit_test(being_ahead_changes_nothing),
         cmocka_unit_test(divergence_is_told_as_on_the_cpu),

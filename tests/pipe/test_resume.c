@@ -183,6 +183,14 @@ static void replicas_and_chunks_go_on_with_the_same_bits(void **state)
     close_case();
 }
 
+static void augmented_pictures_go_on_with_the_same_bits(void **state)
+{
+    (void)state;
+    check_pairs((const char *const[]){"data.dataset=cifar10-sample", "model.sizes=768 9*7 10",
+                                      "data.resize=16", "data.augment=crop flip autoaugment",
+                                      "data.mean=0.49 0.48 0.45", "data.std=0.2", NULL});
+}
+
 /* Stop after every single step, go on in the same folder: samples come once each, or the bits and
  * the sums of the epochs would differ. */
 static void a_run_that_stops_after_every_step_is_the_same_run(void **state)
@@ -258,6 +266,7 @@ int main(void)
         cmocka_unit_test(all_16_pairs_of_stages_with_adam_and_clipping_give_the_bits_of_one_run),
         cmocka_unit_test(all_16_pairs_of_stages_with_momentum_give_the_bits_of_one_run),
         cmocka_unit_test(replicas_and_chunks_go_on_with_the_same_bits),
+        cmocka_unit_test(augmented_pictures_go_on_with_the_same_bits),
         cmocka_unit_test(a_run_that_stops_after_every_step_is_the_same_run),
         cmocka_unit_test(a_finished_run_that_is_resumed_tells_the_same_again),
         cmocka_unit_test(more_epochs_go_on_as_if_they_had_been_asked_for_at_once),

@@ -23,7 +23,7 @@ static struct pp_config *config(const char *dataset, const char *path)
 static int open_split(const struct pp_config *cfg, enum pp_split split, int parts,
                       struct pp_dataset **out)
 {
-    return pp_dataset_open(cfg, split, parts, 3 * PIXELS, 10, out);
+    return pp_dataset_open(cfg, split, parts, FLAT(3 * PIXELS), 10, out);
 }
 
 static uint8_t value(int record, int channel, int pixel)
@@ -117,7 +117,7 @@ static void files_of_ones_own_are_named_by_keys(void **state)
     put(state, "test_batch.bin", records(0, 2));
     struct pp_config *cfg = config("cifar10", *state);
     snprintf(cfg->data.train_file, PP_PATH_MAX, "%s", in_folder(state, "mine.bin"));
-    CHECK_OK(pp_dataset_check(cfg, 3072, 10));
+    CHECK_OK(pp_dataset_check(cfg, FLAT(3072), 10));
     CHECK_OK(open_split(cfg, PP_SPLIT_TRAIN, BOTH, &ds));
     CHECK_INT_EQ(ds->n, 3);
     CHECK_STR_EQ(ds->origin, cfg->data.train_file);
@@ -126,7 +126,7 @@ static void files_of_ones_own_are_named_by_keys(void **state)
     CHECK_INT_EQ(ds->n, 2);
     pp_dataset_destroy(&ds);
     snprintf(cfg->data.dataset, sizeof(cfg->data.dataset), "cifar10-sample");
-    CHECK_FAILS(pp_dataset_check(cfg, 3072, 10), PP_ECONFIG, "only with csv or cifar10");
+    CHECK_FAILS(pp_dataset_check(cfg, FLAT(3072), 10), PP_ECONFIG, "only with csv or cifar10");
 }
 
 static void odd_files_are_one_clear_line(void **state)

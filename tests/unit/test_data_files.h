@@ -14,6 +14,11 @@
 
 #include "test.h"
 
+#include "ppcli/shape.h"
+
+/* The shape of a model that takes n values. */
+#define FLAT(n) (&(const struct pp_shape){1, {(n), 1, 1}})
+
 struct blob {
     uint8_t *p;
     size_t n;

@@ -40,7 +40,7 @@ static struct pp_dataset *check_odd(void **state, const struct pp_config *cfg, c
     struct pp_dataset *ds = NULL;
     int n = -1;
     int inputs = t->words ? 2 : t->features, classes = t->words ? 2 : t->classes;
-    int rc = pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, inputs, classes, &ds);
+    int rc = pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, FLAT(inputs), classes, &ds);
     if ((rc == 0) != !t->words || (rc < 0 && !strstr(pp_error_get()->text, t->words))) {
         fail_msg("%s: %d, '%s', expected '%s'", t->why, rc, rc < 0 ? pp_error_get()->text : "",
                  t->words ? t->words : "to be read");
@@ -136,13 +136,13 @@ static void the_label_is_first_or_last_or_named(void **state)
     file_write(cfg.data.train_file, text, strlen(text));
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
         snprintf(cfg.data.label, sizeof(cfg.data.label), "%s", table[i].label);
-        CHECK_OK(pp_dataset_open(&cfg, PP_SPLIT_TEST, BOTH, 2, 256, &ds));
+        CHECK_OK(pp_dataset_open(&cfg, PP_SPLIT_TEST, BOTH, FLAT(2), 256, &ds));
         CHECK_INT_EQ(ds->classes, table[i].classes);
         assert_true(values_of(ds)[0] == table[i].value);
         pp_dataset_destroy(&ds);
     }
     snprintf(cfg.data.label, sizeof(cfg.data.label), "colour");
-    CHECK_FAILS(pp_dataset_open(&cfg, PP_SPLIT_TEST, BOTH, 2, 4, &ds), PP_ECONFIG,
+    CHECK_FAILS(pp_dataset_open(&cfg, PP_SPLIT_TEST, BOTH, FLAT(2), 4, &ds), PP_ECONFIG,
                 "has no column 'colour'");
 }
 
@@ -304,17 +304,18 @@ static void what_does_not_fit_is_one_line_with_the_right_sizes(void **state)
     write_idx(cfg.data.train_images, cfg.data.train_labels, 4, dims, 11);
     cfg.model.n_sizes = 3;
     cfg.model.sizes[1] = 64;
-    CHECK_FAILS(pp_dataset_check(&cfg, 784, 10), PP_ECONFIG,
+    CHECK_FAILS(pp_dataset_check(&cfg, FLAT(784), 10), PP_ECONFIG,
                 "model.sizes begins with 784 and ends with 10, but a sample of idx has 28 x 28 x 3 "
                 "= 2352 values and there are 12 classes; use model.sizes = 2352 64 12");
-    CHECK_OK(pp_dataset_check(&cfg, 2352, 12));
-    CHECK_FAILS(pp_dataset_check(&cfg, 2352, 257), PP_ECONFIG, "at most 256 classes");
+    CHECK_OK(pp_dataset_check(&cfg, FLAT(2352), 12));
+    CHECK_FAILS(pp_dataset_check(&cfg, FLAT(2352), 257), PP_ECONFIG, "at most 256 classes");
     write_idx(cfg.data.train_images, cfg.data.train_labels, 3, square, 9);
     snprintf(cfg.data.test_images, PP_PATH_MAX, "%s/other", (char *)*state);
     write_idx(cfg.data.test_images, cfg.data.test_labels, 3, other, 9);
-    CHECK_FAILS(pp_dataset_check(&cfg, 784, 10), PP_EFORMAT, "is 28 x 28 x 1, a test sample of");
+    CHECK_FAILS(pp_dataset_check(&cfg, FLAT(784), 10), PP_EFORMAT,
+                "is 28 x 28 x 1, a test sample of");
     unlink(cfg.data.test_images);
-    CHECK_OK(pp_dataset_check(&cfg, 784, 10)); /* absent: said where it is opened */
+    CHECK_OK(pp_dataset_check(&cfg, FLAT(784), 10)); /* absent: said where it is opened */
 }
 
 static void keys_of_files_must_be_those_of_the_data_set(void **state)
@@ -322,11 +323,11 @@ static void keys_of_files_must_be_those_of_the_data_set(void **state)
     struct pp_config cfg;
     own_config(state, "csv", &cfg);
     cfg.data.test_file[0] = '\0';
-    CHECK_FAILS(pp_dataset_check(&cfg, 2, 2), PP_ECONFIG,
+    CHECK_FAILS(pp_dataset_check(&cfg, FLAT(2), 2), PP_ECONFIG,
                 "data.test_file: names no file, but data.dataset = csv needs one");
     own_config(state, "npy", &cfg);
     snprintf(cfg.data.dataset, sizeof(cfg.data.dataset), "mnist");
-    CHECK_FAILS(pp_dataset_check(&cfg, 784, 10), PP_ECONFIG,
+    CHECK_FAILS(pp_dataset_check(&cfg, FLAT(784), 10), PP_ECONFIG,
                 "has no effect with data.dataset = mnist, only with idx or npy");
 }
 

@@ -23,7 +23,7 @@ static struct pp_config *config(const char *dataset, const char *path)
 
 static int open_train(const struct pp_config *cfg, int parts, struct pp_dataset **out)
 {
-    return pp_dataset_open(cfg, PP_SPLIT_TRAIN, parts, 784, 10, out);
+    return pp_dataset_open(cfg, PP_SPLIT_TRAIN, parts, FLAT(784), 10, out);
 }
 
 /* A pair of n images of rows x columns and n_labels labels, gzipped, in the test's folder. */
@@ -74,7 +74,7 @@ static void the_sample_is_balanced_and_found_without_a_path(void **state)
     for (int split = PP_SPLIT_TRAIN; split <= PP_SPLIT_TEST; split++) {
         struct pp_dataset *ds = NULL;
         int each = split == PP_SPLIT_TRAIN ? 600 : 100, count = 0, per_class[10] = {0};
-        CHECK_OK(pp_dataset_open(config("mnist-sample", ""), split, BOTH, 784, 10, &ds));
+        CHECK_OK(pp_dataset_open(config("mnist-sample", ""), split, BOTH, FLAT(784), 10, &ds));
         CHECK_OK(pp_dataset_count(config("mnist-sample", ""), split, &count));
         CHECK_INT_EQ(ds->n, 10 * each);
         CHECK_INT_EQ(count, ds->n);
@@ -215,12 +215,12 @@ static void a_model_that_does_not_fit_is_a_config_error(void **state)
     struct pp_dataset *ds = NULL;
     struct pp_config *cfg = config("mnist", *state);
     write_pair(state, "train", 3, 28, 28, 3);
-    CHECK_FAILS(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, 100, 10, &ds), PP_ECONFIG,
+    CHECK_FAILS(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, FLAT(100), 10, &ds), PP_ECONFIG,
                 "a sample of mnist has 28 x 28 x 1 = 784 values and there are 10 classes; use "
                 "model.sizes = 784 10");
-    CHECK_FAILS(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, 784, 9, &ds), PP_ECONFIG,
+    CHECK_FAILS(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, FLAT(784), 9, &ds), PP_ECONFIG,
                 "ends with 9, but a sample of mnist");
-    CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, 784, 16, &ds));
+    CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, FLAT(784), 16, &ds));
     pp_dataset_destroy(&ds);
 }
 
@@ -290,11 +290,11 @@ static void synthetic_data_follows_from_the_seed(void **state)
     struct pp_dataset *a = NULL, *b = NULL, *c = NULL, *test = NULL;
     struct pp_config *cfg = config("synthetic", "");
     cfg->data.train_samples = 500;
-    CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, 100, 7, &a));
-    CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, 100, 7, &b));
-    CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TEST, BOTH, 100, 7, &test));
+    CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, FLAT(100), 7, &a));
+    CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, FLAT(100), 7, &b));
+    CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TEST, BOTH, FLAT(100), 7, &test));
     cfg->train.seed = 2;
-    CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TRAIN, PP_DATA_IMAGES, 100, 7, &c));
+    CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TRAIN, PP_DATA_IMAGES, FLAT(100), 7, &c));
     CHECK_INT_EQ(a->n, 500);
     CHECK_INT_EQ(a->features, 100);
     CHECK_INT_EQ(a->classes, 7);
@@ -316,9 +316,9 @@ static void synthetic_rows_do_not_depend_on_how_many_there_are(void **state)
     struct pp_dataset *few = NULL, *many = NULL;
     struct pp_config *cfg = config("synthetic", "");
     cfg->data.train_samples = 10;
-    CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, 33, 3, &few));
+    CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, FLAT(33), 3, &few));
     cfg->data.train_samples = 100;
-    CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, 33, 3, &many));
+    CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, FLAT(33), 3, &many));
     assert_memory_equal(few->images, many->images, 10 * 33);
     pp_dataset_destroy(&few);
     pp_dataset_destroy(&many);
@@ -335,8 +335,8 @@ static void synthetic_classes_can_be_learnt(void **state)
     struct pp_config *cfg = config("synthetic", "");
     static double mean[C][F];
     int n[C] = {0}, correct = 0;
-    CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, F, C, &train));
-    CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TEST, BOTH, F, C, &test));
+    CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, FLAT(F), C, &train));
+    CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TEST, BOTH, FLAT(F), C, &test));
     for (int i = 0; i < train->n; i++) {
         n[train->labels[i]]++;
         for (int j = 0; j < F; j++)
@@ -368,10 +368,10 @@ static void synthetic_refuses_more_classes_than_a_byte_holds(void **state)
 {
     struct pp_dataset *ds = NULL;
     struct pp_config *cfg = config("synthetic", "");
-    CHECK_FAILS(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, 4, 257, &ds), PP_ECONFIG,
+    CHECK_FAILS(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, FLAT(4), 257, &ds), PP_ECONFIG,
                 "model.sizes ends with 257");
     cfg->data.train_samples = 300;
-    CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, 4, 256, &ds));
+    CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, FLAT(4), 256, &ds));
     CHECK_INT_EQ(ds->labels[255], 255);
     CHECK_INT_EQ(ds->labels[256], 0);
     pp_dataset_destroy(&ds);
@@ -383,14 +383,14 @@ static void numbers_of_channels_scale_and_shift(void **state)
     struct pp_dataset *ds = NULL;
     struct pp_config *cfg = config("cifar10-sample", "");
     setenv("PPCLI_DATA_DIR", *state, 1);
-    CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TEST, BOTH, 3072, 10, &ds));
+    CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TEST, BOTH, FLAT(3072), 10, &ds));
     CHECK_INT_EQ(ds->scaling.channels, 0); /* no shift: the bits of scale * v */
     assert_true(ds->scaling.scale[0] == 1.0f / 255.0f);
     pp_dataset_destroy(&ds);
     cfg->data.mean = (struct pp_floats){3, {0.5, 0.25, 0.125}};
     cfg->data.std = (struct pp_floats){1, {0.5}};
-    CHECK_OK(pp_dataset_check(cfg, 3072, 10));
-    CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TEST, BOTH, 3072, 10, &ds));
+    CHECK_OK(pp_dataset_check(cfg, FLAT(3072), 10));
+    CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TEST, BOTH, FLAT(3072), 10, &ds));
     CHECK_INT_EQ(ds->scaling.channels, 3);
     const float offsets[] = {-1, -0.5f, -0.25f};
     for (int c = 0; c < 3; c++) {
@@ -399,12 +399,12 @@ static void numbers_of_channels_scale_and_shift(void **state)
     }
     pp_dataset_destroy(&ds);
     cfg->data.std.n = 2;
-    CHECK_FAILS(pp_dataset_check(cfg, 3072, 10), PP_ECONFIG,
+    CHECK_FAILS(pp_dataset_check(cfg, FLAT(3072), 10), PP_ECONFIG,
                 "data.std: 2 numbers, but a sample of cifar10-sample has 3 channels; write one "
                 "number for each channel, or one for all");
     struct pp_config *grey = config("mnist-sample", "");
     grey->data.mean = (struct pp_floats){3, {1, 2, 3}};
-    CHECK_FAILS(pp_dataset_check(grey, 784, 10), PP_ECONFIG, "has 1 channel;");
+    CHECK_FAILS(pp_dataset_check(grey, FLAT(784), 10), PP_ECONFIG, "has 1 channel;");
 }
 
 int main(void)

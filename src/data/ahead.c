@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One job at a time: the pictures of one step. The thread makes the step after the one that was
+ * taken; who asks for another makes it itself. The two never work at once, so they share the
+ * scratch.
+ */
+#include "ppcli/ahead.h"
+
+#include <pthread.h>
+
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+#include "ppcli/thread.h"
+#include "augment.h"
+
+struct job {
+    const struct pp_loader *ld;
+    enum pp_split split;
+    uint64_t epoch;
+    int step, buffer;
+};
+
+enum state {
+    RESTING, /* nothing is asked of the thread */
+    ASKED,   /* to make `job`, or making it */
+    MADE,
+    ENDING
+};
+
+struct pp_ahead {
+    struct augment augment;
+    const struct pp_dataset *data[2];
+    uint8_t *const *buffers;
+    int n_buffers;
+    pthread_t thread;
+    bool started;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    enum state state;
+    bool working, drop; /* the thread makes a job; it shall stop */
+    struct job job;
+};
+
+bool pp_ahead_makes(const struct pp_config *cfg, enum pp_split split)
+{
+    return cfg->data.resize > 0 || (split == PP_SPLIT_TRAIN && cfg->data.augment.n > 0);
+}
+
+/* False: dropped. lock: the thread asks whether to go on. */
+static bool make(struct pp_ahead *a, const struct job *j, bool ask)
+{
+    const struct pp_dataset *ds = a->data[j->split];
+    size_t from = pp_shape_floats(&a->augment.from), to = pp_shape_floats(&a->augment.to);
+    const uint32_t *index;
+    int rows = pp_loader_share_rows(j->ld, j->step);
+    if (rows > 0)
+        pp_loader_microbatch(j->ld, j->step, 0, &index);
+    for (int r = 0; r < rows; r++) {
+        bool drop = false;
+        if (ask) {
+            pthread_mutex_lock(&a->lock);
+            drop = a->drop;
+            pthread_mutex_unlock(&a->lock);
+        }
+        if (drop)
+            return false;
+        augment_make(&a->augment, j->split == PP_SPLIT_TRAIN, j->epoch, index[r],
+                     ds->images + index[r] * from, a->buffers[j->buffer] + (size_t)r * to);
+    }
+    return true;
+}
+
+static void *work(void *ahead)
+{
+    struct pp_ahead *a = ahead;
+    pthread_mutex_lock(&a->lock);
+    while (a->state != ENDING) {
+        if (a->state != ASKED) {
+            pthread_cond_wait(&a->changed, &a->lock);
+            continue;
+        }
+        struct job j = a->job;
+        a->working = true;
+        pthread_mutex_unlock(&a->lock);
+        bool whole = make(a, &j, true);
+        pthread_mutex_lock(&a->lock);
+        a->working = false;
+        if (a->state == ASKED)
+            a->state = whole ? MADE : RESTING;
+        pthread_cond_broadcast(&a->changed);
+    }
+    pthread_mutex_unlock(&a->lock);
+    return NULL;
+}
+
+/* The lock is held. */
+static void stop(struct pp_ahead *a, enum state then)
+{
+    a->drop = true;
+    a->state = then;
+    pthread_cond_broadcast(&a->changed);
+    while (a->working)
+        pthread_cond_wait(&a->changed, &a->lock);
+    a->drop = false;
+}
+
+int pp_ahead_create(const struct pp_config *cfg, const struct pp_dataset *train,
+                    const struct pp_dataset *test, uint8_t *const *buffers, int n_buffers,
+                    struct pp_ahead **out)
+{
+    struct pp_ahead *a = pp_alloc(1, sizeof(*a));
+    if (!a)
+        return PP_ERESOURCE;
+    *a = (struct pp_ahead){.data = {train, test}, .buffers = buffers, .n_buffers = n_buffers};
+    pthread_mutex_init(&a->lock, NULL);
+    pthread_cond_init(&a->changed, NULL);
+    int rc = augment_init(&a->augment, cfg, &train->shape);
+    int e = rc == 0 ? pp_thread_start(&a->thread, work, a) : 0;
+    if (e != 0)
+        rc = pp_fail_errno(e, "cannot start the thread that prepares images");
+    a->started = rc == 0;
+    if (rc < 0) {
+        pp_ahead_destroy(&a);
+        return rc;
+    }
+    *out = a;
+    return 0;
+}
+
+void pp_ahead_destroy(struct pp_ahead **ahead)
+{
+    struct pp_ahead *a = *ahead;
+    if (!a)
+        return;
+    if (a->started) {
+        pthread_mutex_lock(&a->lock);
+        stop(a, ENDING);
+        pthread_mutex_unlock(&a->lock);
+        pthread_join(a->thread, NULL);
+    }
+    pthread_cond_destroy(&a->changed);
+    pthread_mutex_destroy(&a->lock);
+    augment_fini(&a->augment);
+    pp_free(a);
+    *ahead = NULL;
+}
+
+void pp_ahead_rest(struct pp_ahead *a)
+{
+    pthread_mutex_lock(&a->lock);
+    stop(a, RESTING);
+    pthread_mutex_unlock(&a->lock);
+}
+
+uint8_t *pp_ahead_take(struct pp_ahead *a, const struct pp_loader *ld, enum pp_split split,
+                       uint64_t epoch, int step)
+{
+    struct job *j = &a->job;
+    pthread_mutex_lock(&a->lock);
+    if (a->state != RESTING && j->split == split && j->epoch == epoch && j->step == step) {
+        while (a->state == ASKED)
+            pthread_cond_wait(&a->changed, &a->lock);
+    } else {
+        stop(a, RESTING);
+        *j = (struct job){ld, split, epoch, step, j->buffer};
+        (void)make(a, j, false);
+    }
+    uint8_t *made = a->buffers[j->buffer];
+    j->buffer = (j->buffer + 1) % a->n_buffers;
+    j->step++;
+    a->state = j->step < pp_loader_steps(ld) ? ASKED : RESTING;
+    pthread_cond_broadcast(&a->changed);
+    pthread_mutex_unlock(&a->lock);
+    return made;
+}
