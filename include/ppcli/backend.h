@@ -223,9 +223,6 @@ struct pp_backend_ops {
     int (*linear_forward)(struct pp_backend *be, int B, int I, int O, const float *x,
                           const float *W, const float *packed, const float *b,
                           enum pp_activation act, float *z, float *y);
-    /* In place dy[n] -> dz[n] = dy * act'(..), from what the activation saves: z or y[n]. */
-    int (*activation_backward)(struct pp_backend *be, size_t n, enum pp_activation act,
-                               const float *saved, float *dy);
     /* dx[B][I] = dz[B][O] * W[O][I]. packed as in linear_forward. */
     int (*linear_backward_input)(struct pp_backend *be, int B, int I, int O, const float *dz,
                                  const float *W, const float *packed, float *dx);
@@ -244,8 +241,6 @@ struct pp_backend_ops {
     int (*softmax_cross_entropy)(struct pp_backend *be, int B, int C, const float *logits,
                                  const uint8_t *labels, float grad_scale, float smoothing,
                                  struct pp_loss_sums *sums, float *dlogits);
-    /* g[i] += a[i], n elements: replica reduction in fixed order. */
-    int (*add)(struct pp_backend *be, size_t n, const float *a, float *g);
     /* *out (memory of the device) = sum of squares of g[n] in double, in a fixed order that depends
      * on n only. */
     int (*sum_squares)(struct pp_backend *be, size_t n, const float *g, double *out);
@@ -336,6 +331,14 @@ int pp_backend_conv_pack(struct pp_backend *be, const struct pp_conv *g, const f
                          float *packed);
 size_t pp_backend_conv_scratch_floats(const struct pp_backend_choice *choice,
                                       const struct pp_conv *g, int B);
+
+/* g[n] += a: replica reduction in fixed order. */
+static inline int pp_backend_add(struct pp_backend *be, size_t n, const float *a, float *g)
+{
+    const struct pp_sum s = {n, g, a, false, g};
+    return pp_backend_sum(be, &s);
+}
+
 int pp_backend_largest(struct pp_backend *be, size_t n, const float *x, float *io);
 
 /* The CBLAS in use: "OpenBLAS 0.3.21 (SkylakeX)", or the file name of a library that does not tell

@@ -370,12 +370,6 @@ int pp_backend_linear_forward(struct pp_backend *be, int B, int I, int O, const 
     return OP(be, linear_forward)(be, B, I, O, x, W, packed, b, act, z, y);
 }
 
-int pp_backend_activation_backward(struct pp_backend *be, size_t n, enum pp_activation act,
-                                   const float *saved, float *dy)
-{
-    return OP(be, activation_backward)(be, n, act, saved, dy);
-}
-
 int pp_backend_linear_backward_input(struct pp_backend *be, int B, int I, int O, const float *dz,
                                      const float *W, const float *packed, float *dx)
 {
@@ -400,11 +394,6 @@ int pp_backend_softmax_cross_entropy(struct pp_backend *be, int B, int C, const 
     pp_assert(B >= 0 && C > 0);
     return OP(be, softmax_cross_entropy)(be, B, C, logits, labels, grad_scale, smoothing, sums,
                                          dlogits);
-}
-
-int pp_backend_add(struct pp_backend *be, size_t n, const float *a, float *g)
-{
-    return OP(be, add)(be, n, a, g);
 }
 
 int pp_backend_sum_squares(struct pp_backend *be, size_t n, const float *g, double *out)

@@ -162,20 +162,6 @@ static int linear_forward(struct pp_backend *be, int B, int I, int O, const floa
     return 0;
 }
 
-static int activation_backward(struct pp_backend *be, size_t n, enum pp_activation act,
-                               const float *saved, float *dy)
-{
-    struct compare *c = be->impl;
-    float *want;
-    PP_TRY(compare_scratch(c, n, &want));
-    memcpy(want, dy, n * sizeof(*want));
-    double scale = compare_greatest(n, dy);
-    PP_TRY(pp_backend_activation_backward(c->plain, n, act, saved, want));
-    PP_TRY(pp_backend_activation_backward(c->fast, n, act, saved, dy));
-    return compare_same(n, dy, want, ROUNDINGS * EPS * scale, ROUNDINGS * EPS, n,
-                        "activation_backward %zu %s: dz", n, pp_activation_name(act));
-}
-
 static int linear_backward_input(struct pp_backend *be, int B, int I, int O, const float *dz,
                                  const float *W, const float *packed, float *dx)
 {
@@ -255,17 +241,6 @@ static int softmax_cross_entropy(struct pp_backend *be, int B, int C, const floa
         return 0;
     return compare_same(n, dlogits, want, relative * fabs((double)grad_scale), 0, (size_t)C,
                         "softmax_cross_entropy %dx%d: dlogits", B, C);
-}
-
-static int add(struct pp_backend *be, size_t n, const float *a, float *g)
-{
-    struct compare *c = be->impl;
-    float *want;
-    PP_TRY(compare_scratch(c, n, &want));
-    memcpy(want, g, n * sizeof(*want));
-    PP_TRY(pp_backend_add(c->plain, n, a, want));
-    PP_TRY(pp_backend_add(c->fast, n, a, g));
-    return compare_same(n, g, want, (double)FLT_MIN, 0, n, "add %zu: g", n);
 }
 
 static int sum_squares(struct pp_backend *be, size_t n, const float *g, double *out)
@@ -384,11 +359,9 @@ const struct pp_backend_ops backend_compare = {
     .conv_pack = conv_pack,
     .conv_scratch_floats = conv_scratch_floats,
     .linear_forward = linear_forward,
-    .activation_backward = activation_backward,
     .linear_backward_input = linear_backward_input,
     .linear_backward_weight = linear_backward_weight,
     .softmax_cross_entropy = softmax_cross_entropy,
-    .add = add,
     .sum_squares = sum_squares,
     .largest = largest,
     .optimizer_step = optimizer_step,

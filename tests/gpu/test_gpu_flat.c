@@ -60,7 +60,7 @@ static void gathers_take_the_chosen_rows(void **state)
     pp_backend_close(&plain);
 }
 
-static void activations_go_back_as_the_plain_ones_do(void **state)
+static void activations_go_forth_and_back_as_the_plain_ones_do(void **state)
 {
     struct pp_backend *be = open_gpu(PP_PRECISION_F32, true);
     struct pp_backend *plain = open_backend("reference");
@@ -73,11 +73,31 @@ static void activations_go_back_as_the_plain_ones_do(void **state)
             y[0] = -0.5f; /* where relu gave no more than 0 the gradient is 0 whatever comes in */
             struct array dey = on_device(be, y, n, s % 2), dez = on_device(be, z, n, 0);
             struct array ded = on_device(be, dy, n, s % 2);
-            CHECK_OK(pp_backend_activation_backward(
-                be, n, activations[a], saved_of(activations[a], dey.at, dez.at), ded.at));
-            CHECK_OK(pp_backend_activation_backward(plain, n, activations[a],
-                                                    saved_of(activations[a], y, z), dy));
+            CHECK_OK(back_in_place(be, n, activations[a], saved_of(activations[a], dey.at, dez.at),
+                                   ded.at));
+            CHECK_OK(back_in_place(plain, n, activations[a], saved_of(activations[a], y, z), dy));
             check_near(be, &ded, dy, TIGHT, "dz");
+            /* not in place: added to another array; forward; the sum of the two, with relu */
+            struct array dex = on_device(be, y, n, s % 2), deo = unset(be, n, s % 2);
+            struct pp_activate_backward back = {n, activations[a], dez.at, dez.at, true, dex.at};
+            struct pp_activate forth = {n, activations[a], dez.at, deo.at};
+            struct pp_sum both = {n, dez.at, dex.at, true, dex.at};
+            float *out = noise("out", n);
+            CHECK_OK(pp_backend_activate_backward(be, &back));
+            CHECK_OK(pp_backend_activate_forward(be, &forth));
+            CHECK_OK(pp_backend_sum(be, &both));
+            back.saved = back.dy = forth.x = both.a = z;
+            back.dx = both.y = y;
+            both.b = y;
+            forth.y = out;
+            CHECK_OK(pp_backend_activate_backward(plain, &back));
+            CHECK_OK(pp_backend_activate_forward(plain, &forth));
+            CHECK_OK(pp_backend_sum(plain, &both));
+            check_near(be, &deo, out, TIGHT, "y");
+            check_near(be, &dex, y, TIGHT, "sum");
+            drop(be, &dex);
+            drop(be, &deo);
+            pp_free(out);
             drop(be, &dey);
             drop(be, &dez);
             drop(be, &ded);
@@ -341,7 +361,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gathers_take_the_chosen_rows),
-        cmocka_unit_test(activations_go_back_as_the_plain_ones_do),
+        cmocka_unit_test(activations_go_forth_and_back_as_the_plain_ones_do),
         cmocka_unit_test(the_loss_is_near_the_plain_one_also_of_large_logits_and_nans),
         cmocka_unit_test(sums_of_buffers_are_those_of_the_formulas),
         cmocka_unit_test(optimizers_step_as_the_plain_ones_do_however_the_buffer_is_split),

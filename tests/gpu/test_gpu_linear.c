@@ -277,7 +277,7 @@ static void without_rows_a_weight_gradient_is_zero_or_stays(void **state)
     CHECK_OK(
         pp_backend_linear_forward(be, 0, 3, 2, NULL, dW.at, NULL, db.at, PP_ACT_RELU, NULL, NULL));
     CHECK_OK(pp_backend_linear_backward_input(be, 0, 3, 2, NULL, dW.at, NULL, NULL));
-    CHECK_OK(pp_backend_activation_backward(be, 0, PP_ACT_RELU, NULL, NULL));
+    CHECK_OK(back_in_place(be, 0, PP_ACT_RELU, NULL, NULL));
     drop(be, &dW);
     drop(be, &db);
     pp_backend_close(&be);

@@ -228,37 +228,11 @@ static int softmax_cross_entropy(struct pp_backend *be, int B, int C, const floa
 
 struct flat { /* over n elements */
     size_t n;
-    enum pp_activation act;
     const float *a;
     float *g, *m, *v;
     double *out;
     const struct pp_optimizer_args *args;
 };
-
-static int do_activation(struct pp_backend *be, const void *args)
-{
-    const struct flat *f = args;
-    return pp_backend_activation_backward(be, f->n, f->act, f->a, f->g);
-}
-
-static int activation_backward(struct pp_backend *be, size_t n, enum pp_activation act,
-                               const float *saved, float *dy)
-{
-    struct flat f = {.n = n, .act = act, .a = R(saved), .g = R(dy)};
-    return lazy_push(be, do_activation, &f, sizeof(f));
-}
-
-static int do_add(struct pp_backend *be, const void *args)
-{
-    const struct flat *f = args;
-    return pp_backend_add(be, f->n, f->a, f->g);
-}
-
-static int add(struct pp_backend *be, size_t n, const float *a, float *g)
-{
-    struct flat f = {.n = n, .a = R(a), .g = R(g)};
-    return lazy_push(be, do_add, &f, sizeof(f));
-}
 
 static int do_sum_squares(struct pp_backend *be, const void *args)
 {
@@ -353,11 +327,9 @@ const struct pp_backend_ops backend_cuda = {
     .packed_floats = packed_floats,
     .pack_weights = pack_weights,
     .linear_forward = linear_forward,
-    .activation_backward = activation_backward,
     .linear_backward_input = linear_backward_input,
     .linear_backward_weight = linear_backward_weight,
     .softmax_cross_entropy = softmax_cross_entropy,
-    .add = add,
     .sum_squares = sum_squares,
     .judge = judge,
     .optimizer_step = optimizer_step,

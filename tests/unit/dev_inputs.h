@@ -55,4 +55,12 @@ static inline const float *saved_of(enum pp_activation act, const float *y, cons
     return pp_activation_facts(act)->saves_z ? z : y;
 }
 
+/* dy[n] becomes the gradient before the activation. */
+static inline int back_in_place(struct pp_backend *be, size_t n, enum pp_activation act,
+                                const float *saved, float *dy)
+{
+    return pp_backend_activate_backward(
+        be, &(struct pp_activate_backward){.n = n, .act = act, .saved = saved, .dy = dy, .dx = dy});
+}
+
 #endif

@@ -21,8 +21,7 @@ static void cpu_agrees_with_plain_on_linear_layers(void **state)
             CHECK_OK(
                 pp_backend_linear_forward(be, B, I, O, x, W, NULL, b, activations[a], NULL, y));
             CHECK_OK(pp_backend_linear_forward(be, B, I, O, x, W, NULL, b, activations[a], z, y));
-            CHECK_OK(pp_backend_activation_backward(be, bo, activations[a],
-                                                    saved_of(activations[a], y, z), dz));
+            CHECK_OK(back_in_place(be, bo, activations[a], saved_of(activations[a], y, z), dz));
             pp_free(y);
             pp_free(z);
             pp_free(dz);
@@ -192,14 +191,14 @@ static void plain_ops_give_the_numbers_of_the_formulas(void **state)
         float dy = 1;
         CHECK_OK(
             pp_backend_linear_forward(be, 1, 1, 1, &at[i], one, NULL, none, PP_ACT_GELU, z, y));
-        CHECK_OK(pp_backend_activation_backward(be, 1, PP_ACT_GELU, z, &dy));
+        CHECK_OK(back_in_place(be, 1, PP_ACT_GELU, z, &dy));
         assert_float_equal(y[0], (float)gelu[i], 1e-7f);
         assert_float_equal(dy, (float)slope[i], 1e-7f);
         CHECK_OK(
             pp_backend_linear_forward(be, 1, 1, 1, &at[i], one, NULL, none, PP_ACT_TANH, NULL, y));
         assert_float_equal(y[0], (float)(at[i] * 0.76159415596), 1e-7f);
         dy = 1;
-        CHECK_OK(pp_backend_activation_backward(be, 1, PP_ACT_TANH, y, &dy));
+        CHECK_OK(back_in_place(be, 1, PP_ACT_TANH, y, &dy));
         assert_float_equal(dy, (float)(at[i] == 0 ? 1 : 0.41997434161), 1e-7f);
     }
     /* softmax of (ln 1, ln 2, ln 5) is (1/8, 2/8, 5/8) */

@@ -68,13 +68,13 @@ static void nan_is_not_hidden(void **state)
                 pp_backend_linear_forward(be, 1, 1, 1, x, W, NULL, bias, activations[a], &z, &y));
             assert_true(isnan(y) && isnan(z));
             y = z = 0.5f;
-            CHECK_OK(pp_backend_activation_backward(be, 1, activations[a], &y, &dy));
+            CHECK_OK(back_in_place(be, 1, activations[a], &y, &dy));
             assert_true(isnan(dy));
         }
         /* torch's threshold_backward: what relu closed stays closed */
         const float closed[] = {0, -0.0f};
         float into[] = {NAN, INFINITY};
-        CHECK_OK(pp_backend_activation_backward(be, 2, PP_ACT_RELU, closed, into));
+        CHECK_OK(back_in_place(be, 2, PP_ACT_RELU, closed, into));
         assert_true(into[0] == 0 && into[1] == 0);
         for (int at = 0; at < 3; at++) {
             float logits[] = {1, 2, 3};
@@ -166,7 +166,8 @@ static void run_kernels(const struct cpu_kernels *k, float *out)
         memcpy(out, in, sizeof(z));
         k->bias_activation(B, O, b, activations[a], z, out);
         memcpy(out + N, in, sizeof(z));
-        k->activation_backward(N, activations[a], saved_of(activations[a], out, z), out + N);
+        k->activate_backward(&(struct pp_activate_backward){
+            N, activations[a], saved_of(activations[a], out, z), out + N, false, out + N});
         out += 2 * N;
     }
     k->bias_gradient(B, O, in, 0, out);

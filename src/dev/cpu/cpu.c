@@ -210,13 +210,6 @@ static int linear_forward(struct pp_backend *be, int B, int I, int O, const floa
     return 0;
 }
 
-static int activation_backward(struct pp_backend *be, size_t n, enum pp_activation act,
-                               const float *saved, float *dy)
-{
-    kernels(be)->activation_backward(n, act, saved, dy);
-    return 0;
-}
-
 /* dx[B][I] = dz[B][O] * W[O][I] */
 static int linear_backward_input(struct pp_backend *be, int B, int I, int O, const float *dz,
                                  const float *W, const float *packed, float *dx)
@@ -293,12 +286,6 @@ static int softmax_cross_entropy(struct pp_backend *be, int B, int C, const floa
     return 0;
 }
 
-static int add(struct pp_backend *be, size_t n, const float *a, float *g)
-{
-    kernels(be)->add(n, a, g);
-    return 0;
-}
-
 static int sum_squares(struct pp_backend *be, size_t n, const float *g, double *out)
 {
     *out = kernels(be)->sum_squares(n, g);
@@ -339,11 +326,9 @@ const struct pp_backend_ops backend_cpu = {
     .packed_floats = packed_floats,
     .pack_weights = pack_weights,
     .linear_forward = linear_forward,
-    .activation_backward = activation_backward,
     .linear_backward_input = linear_backward_input,
     .linear_backward_weight = linear_backward_weight,
     .softmax_cross_entropy = softmax_cross_entropy,
-    .add = add,
     .sum_squares = sum_squares,
     .largest = largest,
     .optimizer_step = optimizer_step,

@@ -37,22 +37,6 @@ static void bias_activation(int B, int O, const float *restrict b, enum pp_activ
     }
 }
 
-static void activation_backward(size_t n, enum pp_activation act, const float *restrict saved,
-                                float *restrict dy)
-{
-    switch (act) {
-    case PP_ACT_NONE:
-        break;
-#define PP_ACTIVATION(NAME, word, ...)                                                             \
-    case PP_ACT_##NAME:                                                                            \
-        for (size_t i = 0; i < n; i++)                                                             \
-            dy[i] = word##_back(saved[i], dy[i]);                                                  \
-        break;
-#include "ppcli/activations.def"
-#undef PP_ACTIVATION
-    }
-}
-
 /* Column sums, rows in order. */
 static void bias_gradient(int B, int O, const float *restrict dz, float beta, float *restrict db)
 {
@@ -105,12 +89,6 @@ static void softmax_cross_entropy(int B, int C, const float *logits, const uint8
             dlogits += C;
         }
     }
-}
-
-static void add(size_t n, const float *restrict a, float *restrict g)
-{
-    for (size_t i = 0; i < n; i++)
-        g[i] += a[i];
 }
 
 #define LANES 16 /* part of the result: element i goes to lane i mod LANES at every width */
@@ -212,10 +190,8 @@ static void optimizer_step(size_t n, const struct pp_optimizer_args *a, const fl
 const struct cpu_kernels CPU_LOOP(kernels) = {
     .name = STRING(PPCLI_ISA),
     .bias_activation = bias_activation,
-    .activation_backward = activation_backward,
     .bias_gradient = bias_gradient,
     .softmax_cross_entropy = softmax_cross_entropy,
-    .add = add,
     .sum_squares = sum_squares,
     .largest = largest,
     .optimizer_step = optimizer_step,

@@ -14,12 +14,10 @@ struct cpu_kernels {
     /* In place: y = act(y + b); the value before act to z unless NULL. */
     void (*bias_activation)(int B, int O, const float *b, enum pp_activation act, float *z,
                             float *y);
-    void (*activation_backward)(size_t n, enum pp_activation act, const float *saved, float *dy);
     void (*bias_gradient)(int B, int O, const float *dz, float beta, float *db);
     void (*softmax_cross_entropy)(int B, int C, const float *logits, const uint8_t *labels,
                                   float grad_scale, float smoothing, struct pp_loss_sums *sums,
                                   float *dlogits);
-    void (*add)(size_t n, const float *a, float *g);
     double (*sum_squares)(size_t n, const float *g);
     float (*largest)(size_t n, const float *x, float least);
     void (*optimizer_step)(size_t n, const struct pp_optimizer_args *a, const float *g, float *m,

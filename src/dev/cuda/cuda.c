@@ -160,10 +160,21 @@ int cuda_gather_labels(struct pp_backend *be, int B, const uint8_t *labels, cons
     LAUNCH(be, kernels_gather_labels(cuda_of(be)->stream, B, labels, index, out));
 }
 
-int cuda_activation_backward(struct pp_backend *be, size_t n, enum pp_activation act,
-                             const float *saved, float *dy)
+static int activate_forward(struct pp_backend *be, const struct pp_activate *a)
 {
-    LAUNCH(be, kernels_activation_backward(cuda_of(be)->stream, n, act, saved, dy));
+    int O = a->n % 4 ? 1 : 4; /* no bias: any width is right, this one goes by fours */
+    LAUNCH(be, kernels_bias_activation(cuda_of(be)->stream, (int)(a->n / (size_t)O), O, a->x, NULL,
+                                       a->act, NULL, a->y));
+}
+
+static int activate_backward(struct pp_backend *be, const struct pp_activate_backward *a)
+{
+    LAUNCH(be, kernels_activate_backward(cuda_of(be)->stream, a));
+}
+
+static int sum(struct pp_backend *be, const struct pp_sum *a)
+{
+    LAUNCH(be, kernels_sum(cuda_of(be)->stream, a));
 }
 
 int cuda_softmax_cross_entropy(struct pp_backend *be, int B, int C, const float *logits,
@@ -176,11 +187,6 @@ int cuda_softmax_cross_entropy(struct pp_backend *be, int B, int C, const float 
         PP_TRY(cuda_scratch(c, (size_t)B * CUDA_ROW_BYTES, &rows));
     LAUNCH(be, kernels_softmax_cross_entropy(c->stream, B, C, logits, labels, grad_scale, smoothing,
                                              sums, dlogits, rows));
-}
-
-int cuda_add(struct pp_backend *be, size_t n, const float *a, float *g)
-{
-    LAUNCH(be, kernels_add(cuda_of(be)->stream, n, a, g));
 }
 
 int cuda_sum_squares(struct pp_backend *be, size_t n, const float *g, double *out)
@@ -215,4 +221,7 @@ const struct pp_backend_ops backend_cuda = {
 #define PP_ENTRY(x) .x = cuda_##x,
 #include "ppcli/backend_entries.def"
 #undef PP_ENTRY
+    .activate_forward = activate_forward,
+    .activate_backward = activate_backward,
+    .sum = sum,
 };

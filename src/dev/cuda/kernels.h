@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Own kernels of the CUDA backend, as functions that enqueue them. What each computes is said at
- * the op of its name in ppcli/backend.h. Every sum is made in an order that depends on the shape
+ * the op of its name in ppcli/backend.h or kernels.h. Every sum is made in an order that depends on the shape
  * alone. Pointers are to memory of the device, floats 4 bytes aligned unless said. Nothing to do (0
  * rows, 0 elements) launches nothing. They return what the launch gave.
  */
@@ -37,14 +37,13 @@ cudaError_t kernels_to_bf16(cudaStream_t s, size_t n, const float *from, uint16_
  * y or z. */
 cudaError_t kernels_bias_activation(cudaStream_t s, int B, int O, const float *product,
                                     const float *b, enum pp_activation act, float *z, float *y);
-cudaError_t kernels_activation_backward(cudaStream_t s, size_t n, enum pp_activation act,
-                                        const float *saved, float *dy);
+cudaError_t kernels_activate_backward(cudaStream_t s, const struct pp_activate_backward *a);
 /* db[O] = beta*db + column sums of dz[B][O]. */
 cudaError_t kernels_bias_gradient(cudaStream_t s, int B, int O, const float *dz, float beta,
                                   float *db);
 
 /* kernels_flat.cu */
-cudaError_t kernels_add(cudaStream_t s, size_t n, const float *a, float *g);
+cudaError_t kernels_sum(cudaStream_t s, const struct pp_sum *a);
 /* partials: CUDA_PARTIALS doubles of scratch. */
 cudaError_t kernels_sum_squares(cudaStream_t s, size_t n, const float *g, double *partials,
                                 double *out);

@@ -1,36 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kernels over flat buffers: sums of replicas, the norm, noise. */
+#include "activations.h"
 #include "kernels.h"
 #include "launch.h"
 #include "vector.h"
 
 #include <math.h>
 
-__global__ void add_each(size_t n, const float *a, float *g)
+static __device__ float sum_of(float a, float b, bool relu)
 {
-    for (size_t i = first_of_grid(); i < n; i += threads_of_grid())
-        g[i] += a[i];
+    float y = a + b;
+    return relu ? relu_value(y) : y;
 }
 
-__global__ void add_each4(size_t n4, const struct float4_ *a, struct float4_ *g)
+__global__ void sum_each(size_t n, const float *a, const float *b, bool relu, float *y)
+{
+    for (size_t i = first_of_grid(); i < n; i += threads_of_grid())
+        y[i] = sum_of(a[i], b[i], relu);
+}
+
+__global__ void sum_each4(size_t n4, const struct float4_ *a, const struct float4_ *b, bool relu,
+                          struct float4_ *y)
 {
     for (size_t i = first_of_grid(); i < n4; i += threads_of_grid()) {
-        struct float4_ x = a[i], y = g[i];
+        struct float4_ x = a[i], z = b[i];
         for (int k = 0; k < 4; k++)
-            y.at[k] += x.at[k];
-        g[i] = y;
+            x.at[k] = sum_of(x.at[k], z.at[k], relu);
+        y[i] = x;
     }
 }
 
-extern "C" cudaError_t kernels_add(cudaStream_t s, size_t n, const float *a, float *g)
+extern "C" cudaError_t kernels_sum(cudaStream_t s, const struct pp_sum *a)
 {
-    if (n == 0)
+    if (a->n == 0)
         return cudaSuccess;
-    if (n % 4 == 0 && is_aligned(a, 16) && is_aligned(g, 16)) {
-        PP_LAUNCH(add_each4, blocks_for(n / 4), THREADS, 0, s, n / 4, (const struct float4_ *)a,
-                  (struct float4_ *)g);
+    if (a->n % 4 == 0 && is_aligned(a->a, 16) && is_aligned(a->b, 16) && is_aligned(a->y, 16)) {
+        PP_LAUNCH(sum_each4, blocks_for(a->n / 4), THREADS, 0, s, a->n / 4,
+                  (const struct float4_ *)a->a, (const struct float4_ *)a->b, a->relu,
+                  (struct float4_ *)a->y);
     } else {
-        PP_LAUNCH(add_each, blocks_for(n), THREADS, 0, s, n, a, g);
+        PP_LAUNCH(sum_each, blocks_for(a->n), THREADS, 0, s, a->n, a->a, a->b, a->relu, a->y);
     }
     return cudaGetLastError();
 }

@@ -191,33 +191,46 @@ extern "C" cudaError_t kernels_bias_activation(cudaStream_t s, int B, int O, con
     return cudaGetLastError();
 }
 
-__global__ void activation_backward(size_t n, int act, const float *saved, float *dy)
+__global__ void back_each(size_t n, int act, const float *saved, const float *dy, bool add,
+                          float *dx)
 {
-    for (size_t i = first_of_grid(); i < n; i += threads_of_grid())
-        dy[i] = activate_back(act, saved[i], dy[i]);
-}
-
-__global__ void activation_backward4(size_t n4, int act, const struct float4_ *saved,
-                                     struct float4_ *dy)
-{
-    for (size_t i = first_of_grid(); i < n4; i += threads_of_grid()) {
-        struct float4_ s = saved[i], d = dy[i];
-        for (int k = 0; k < 4; k++)
-            d.at[k] = activate_back(act, s.at[k], d.at[k]);
-        dy[i] = d;
+    for (size_t i = first_of_grid(); i < n; i += threads_of_grid()) {
+        float dz = activate_back(act, saved ? saved[i] : 0.0f, dy[i]);
+        dx[i] = add ? dx[i] + dz : dz;
     }
 }
 
-extern "C" cudaError_t kernels_activation_backward(cudaStream_t s, size_t n, enum pp_activation act,
-                                                   const float *saved, float *dy)
+__global__ void back_each4(size_t n4, int act, const struct float4_ *saved,
+                           const struct float4_ *dy, bool add, struct float4_ *dx)
 {
-    if (n == 0 || act == PP_ACT_NONE)
+    struct float4_ s = {{0.0f, 0.0f, 0.0f, 0.0f}};
+    for (size_t i = first_of_grid(); i < n4; i += threads_of_grid()) {
+        struct float4_ d = dy[i], before = s;
+        if (saved)
+            s = saved[i];
+        if (add)
+            before = dx[i];
+        for (int k = 0; k < 4; k++) {
+            float dz = activate_back(act, s.at[k], d.at[k]);
+            d.at[k] = add ? before.at[k] + dz : dz;
+        }
+        dx[i] = d;
+    }
+}
+
+extern "C" cudaError_t kernels_activate_backward(cudaStream_t s,
+                                                 const struct pp_activate_backward *a)
+{
+    if (a->n == 0)
         return cudaSuccess;
-    if (n % 4 == 0 && is_aligned(saved, 16) && is_aligned(dy, 16)) {
-        PP_LAUNCH(activation_backward4, blocks_for(n / 4), THREADS, 0, s, n / 4, (int)act,
-                  (const struct float4_ *)saved, (struct float4_ *)dy);
+    if (a->n % 4 == 0 && is_aligned(a->saved, 16) && is_aligned(a->dy, 16) &&
+        is_aligned(a->dx, 16)) {
+        PP_LAUNCH(back_each4, blocks_for(a->n / 4), THREADS, 0, s, a->n / 4, (int)a->act,
+                  (const struct float4_ *)a->saved, (const struct float4_ *)a->dy, a->add,
+                  (struct float4_ *)a->dx);
     } else {
-        PP_LAUNCH(activation_backward, blocks_for(n), THREADS, 0, s, n, (int)act, saved, dy);
+        PP_LAUNCH(back_each, blocks_for(a->n), THREADS, 0, s, a->n, (int)a->act, a->saved, a->dy,
+                  a->add, a->dx);
     }
     return cudaGetLastError();
 }

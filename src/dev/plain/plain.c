@@ -91,14 +91,6 @@ double plain_activate_back(enum pp_activation act, double saved_value, double dy
     return dy;
 }
 
-static int activation_backward(struct pp_backend *be, size_t n, enum pp_activation act,
-                               const float *saved, float *dy)
-{
-    for (size_t i = 0; i < n && act != PP_ACT_NONE; i++)
-        dy[i] = (float)plain_activate_back(act, saved[i], dy[i]);
-    return 0;
-}
-
 /* dx[B][I] = dz[B][O] * W[O][I] */
 static int linear_backward_input(struct pp_backend *be, int B, int I, int O, const float *dz,
                                  const float *W, const float *packed, float *dx)
@@ -169,13 +161,6 @@ static int softmax_cross_entropy(struct pp_backend *be, int B, int C, const floa
                 (float)((p - (1 - rest) * (c == label) - rest / C) * grad_scale);
         }
     }
-    return 0;
-}
-
-static int add(struct pp_backend *be, size_t n, const float *a, float *g)
-{
-    for (size_t i = 0; i < n; i++)
-        g[i] = (float)((double)g[i] + a[i]);
     return 0;
 }
 
@@ -284,11 +269,9 @@ const struct pp_backend_ops pp_plain_ops = {
     .name = "plain",
     .gather_labels = gather_labels,
     .linear_forward = linear_forward,
-    .activation_backward = activation_backward,
     .linear_backward_input = linear_backward_input,
     .linear_backward_weight = linear_backward_weight,
     .softmax_cross_entropy = softmax_cross_entropy,
-    .add = add,
     .sum_squares = sum_squares,
     .judge = judge,
     .largest = largest,

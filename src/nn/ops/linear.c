@@ -85,8 +85,12 @@ static int backward_input(const struct pp_node *n, struct pp_backend *be, const 
 {
     int rows = at->pass->rows * n->positions;
     if (n->activation != PP_ACT_NONE) {
-        PP_TRY(pp_backend_activation_backward(be, (size_t)rows * (size_t)out(n), n->activation,
-                                              saves_z(n) ? at->keep : at->y, at->dy));
+        PP_TRY(pp_backend_activate_backward(
+            be, &(struct pp_activate_backward){.n = (size_t)rows * (size_t)out(n),
+                                               .act = n->activation,
+                                               .saved = saves_z(n) ? at->keep : at->y,
+                                               .dy = at->dy,
+                                               .dx = at->dy}));
     }
     if (!at->dx[0])
         return 0;
