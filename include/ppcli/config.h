@@ -43,6 +43,14 @@ enum pp_activation {
 #include "ppcli/activations.def"
 #undef PP_ACTIVATION
 };
+enum pp_init_rule { /* of the weights of products */
+    PP_INIT_KAIMING_UNIFORM,
+    PP_INIT_KAIMING_NORMAL,
+    PP_INIT_XAVIER_UNIFORM,
+    PP_INIT_XAVIER_NORMAL,
+    PP_INIT_TORCH,
+    PP_INIT_TORCHVISION
+};
 enum pp_assignment {
     PP_ASSIGN_AUTO,
     PP_ASSIGN_EQUAL,
@@ -153,6 +161,7 @@ struct pp_config {
         int sizes[PP_MODEL_SIZES_MAX]; /* input width, hidden widths, classes */
         int n_sizes;                   /* layers = n_sizes - 1 */
         enum pp_activation activation; /* after every layer but the last */
+        enum pp_init_rule init;
     } model;
     struct {
         int stages;        /* P */

@@ -27,6 +27,11 @@ uint32_t pp_rng_u32(uint64_t seed, uint64_t stream, uint64_t index);
 void pp_rng_uniform(uint64_t seed, uint64_t stream, uint64_t first, float lo, float hi, size_t n,
                     float *out);
 
+/* out[i] = mean + deviation * z, z from N(0, 1): elements 2k and 2k + 1 are Box and Muller's pair of
+ * words 2k and 2k + 1, computed in double without libm. |z| < 6.7. */
+void pp_rng_normal(uint64_t seed, uint64_t stream, uint64_t first, float mean, float deviation,
+                   size_t n, float *out);
+
 /*
  * A permutation of 0..n-1 (Fisher-Yates from the end): for i = n-1..1 swap a[i] with a[j],
  * j = (u32(i) * (i+1)) >> 32, u32(i) being word i of the stream.

@@ -2,6 +2,8 @@
 /* Philox4x32-10; constants and round function as in the paper named in the header. */
 #include "ppcli/rng.h"
 
+#include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 #define M0 0xD2511F53u
@@ -64,6 +66,49 @@ void pp_rng_uniform(uint64_t seed, uint64_t stream, uint64_t first, float lo, fl
         if (i == 0 || index % 4 == 0)
             block(seed, stream, index, w);
         out[i] = lo + (hi - lo) * ((float)(w[index % 4] >> 8) * 0x1p-24f);
+    }
+}
+
+/* -ln(n / 2^32), 1 <= n <= 2^32. libm's last bits are not the same everywhere; those of sums and
+ * products are. */
+static double minus_log(uint64_t n)
+{
+    int e;
+    double m = frexp((double)n, &e), sum = 0;
+    if (m < M_SQRT1_2) {
+        m *= 2;
+        e--;
+    }
+    double s = (m - 1) / (m + 1); /* ln m = 2 artanh s, |s| < 0.172 */
+    for (int k = 21; k > 0; k -= 2)
+        sum = sum * s * s + 1.0 / k;
+    return (32 - e) * M_LN2 - 2 * s * sum;
+}
+
+/* cos(2 pi turn / 2^32), by its series from 0 to pi/2. */
+static double cosine(uint32_t turn)
+{
+    uint32_t half = turn > 0x80000000u ? 0u - turn : turn;
+    bool back = half > 0x40000000u;
+    double x = (back ? 0x80000000u - half : half) * (M_PI * 0x1p-31), sum = 1;
+    for (int k = 22; k > 0; k -= 2)
+        sum = 1 - x * x * sum * (1.0 / (k * (k - 1)));
+    return back ? -sum : sum;
+}
+
+void pp_rng_normal(uint64_t seed, uint64_t stream, uint64_t first, float mean, float deviation,
+                   size_t n, float *out)
+{
+    uint32_t w[4];
+    double radius = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t index = first + i;
+        if (i == 0 || index % 4 == 0)
+            block(seed, stream, index, w);
+        if (i == 0 || index % 2 == 0)
+            radius = sqrt(2 * minus_log((uint64_t)w[index % 4 & 2] + 1));
+        uint32_t quarter = index % 2 ? 0x40000000u : 0; /* the sine */
+        out[i] = (float)(mean + deviation * radius * cosine(w[index % 4 | 1] - quarter));
     }
 }
 

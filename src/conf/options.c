@@ -16,6 +16,13 @@ static const struct conf_choice activations[] = {
 #include "ppcli/activations.def"
 #undef PP_ACTIVATION
     {NULL, 0}};
+static const struct conf_choice inits[] = {{"kaiming_uniform", PP_INIT_KAIMING_UNIFORM},
+                                           {"kaiming_normal", PP_INIT_KAIMING_NORMAL},
+                                           {"xavier_uniform", PP_INIT_XAVIER_UNIFORM},
+                                           {"xavier_normal", PP_INIT_XAVIER_NORMAL},
+                                           {"torch", PP_INIT_TORCH},
+                                           {"torchvision", PP_INIT_TORCHVISION},
+                                           {NULL, 0}};
 static const struct conf_choice optimizers[] = {{"sgd", PP_OPT_SGD},
                                                 {"momentum", PP_OPT_MOMENTUM},
                                                 {"adam", PP_OPT_ADAM},
@@ -109,6 +116,11 @@ static const struct conf_option table[] = {
      .help = "widths: input, hidden ..., classes; 1024*16 stands for sixteen times 1024"},
     {KEY(model, activation, CONF_ENUM), .def = "relu", .choices = activations, .numbers = true,
      .help = "function after every layer but the last"},
+    {KEY(model, init, CONF_ENUM), .def = "kaiming_uniform", .choices = inits, .numbers = true,
+     .help = "initial weights, as the functions of torch.nn.init: kaiming_ by inputs and "
+             "activation, xavier_ with gain 1, biases 0; torch: what PyTorch's Linear and Conv2d "
+             "begin with, biases too; torchvision: the same, but convolutions kaiming_normal by "
+             "outputs, as its ResNets"},
 
     /* stages, schedule and assignment change no number of a run: that is the promise of ppcli */
     {KEY(pipeline, stages, CONF_INT), .def = "1", .min = 1, .max = PP_STAGES_MAX, .unit = "stages",

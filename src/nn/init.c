@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Initial values: He et al., "Delving deep into rectifiers" (2015), in the uniform form, as
- * torch.nn.init.kaiming_uniform_ computes it. Every element is a function of (seed, parameter
+ * Initial values as those of torch.nn.init: "Kaiming" (He et al., "Delving deep into rectifiers",
+ * 2015) and "Xavier" (Glorot and Bengio, 2010). Every element is a function of (seed, parameter
  * name, element), so no cut of the model changes it.
  */
 #include "nn.h"
@@ -9,14 +9,36 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "ppcli/err.h"
 #include "ppcli/rng.h"
 
 void init_weight(const struct builder *b, struct pp_param *w, int fan_in, enum pp_activation act)
 {
-    w->init = PP_INIT_UNIFORM;
-    w->b = (float)(pp_activation_facts(act)->gain * sqrt(3.0 / fan_in));
-    w->a = -w->b;
+    enum pp_init_rule rule = b->cfg->model.init;
+    double fan_out = (double)pp_param_floats(w) / w->dims[w->n_dims - 1];
+    double gain = sqrt(1.0 / 3), fan = fan_in; /* PyTorch's own: kaiming_uniform_(a=sqrt(5)) */
+    bool normal = rule == PP_INIT_KAIMING_NORMAL || rule == PP_INIT_XAVIER_NORMAL;
+    if (rule == PP_INIT_KAIMING_UNIFORM || rule == PP_INIT_KAIMING_NORMAL) {
+        gain = pp_activation_facts(act)->gain;
+    } else if (rule == PP_INIT_XAVIER_UNIFORM || rule == PP_INIT_XAVIER_NORMAL) {
+        gain = 1;
+        fan = (fan_in + fan_out) / 2;
+    } else if (rule == PP_INIT_TORCHVISION && w->n_dims == 4) {
+        gain = M_SQRT2;
+        fan = fan_out;
+        normal = true;
+    }
+    w->init = normal ? PP_INIT_NORMAL : PP_INIT_UNIFORM;
+    w->b = (float)(gain * sqrt((normal ? 1.0 : 3.0) / fan));
+    w->a = normal ? 0 : -w->b;
+}
+
+void init_bias(const struct builder *b, struct pp_param *bias, int fan_in)
+{
+    if (b->cfg->model.init != PP_INIT_TORCH && b->cfg->model.init != PP_INIT_TORCHVISION)
+        return; /* 0 */
+    bias->init = PP_INIT_UNIFORM;
+    bias->b = (float)(1 / sqrt(fan_in));
+    bias->a = -bias->b;
 }
 
 void pp_param_init(const struct pp_param *p, uint64_t seed, float *dst)
@@ -29,6 +51,6 @@ void pp_param_init(const struct pp_param *p, uint64_t seed, float *dst)
     }
     char name[PP_PARAM_NAME_MAX + 8];
     snprintf(name, sizeof(name), "init:%s", p->name);
-    pp_assert(p->init == PP_INIT_UNIFORM);
-    pp_rng_uniform(seed, pp_rng_stream(name, 0), 0, p->a, p->b, n, dst);
+    (p->init == PP_INIT_NORMAL ? pp_rng_normal : pp_rng_uniform)(seed, pp_rng_stream(name, 0), 0,
+                                                                 p->a, p->b, n, dst);
 }

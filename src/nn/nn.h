@@ -100,6 +100,9 @@ struct pp_param *add_param(struct builder *b, const char *suffix, enum pp_param_
  * model.init and the activation behind it. */
 void init_weight(const struct builder *b, struct pp_param *w, int fan_in, enum pp_activation act);
 
+/* The bias of such a product. */
+void init_bias(const struct builder *b, struct pp_param *bias, int fan_in);
+
 /* cut.c: the ranges or first layers of the config, as pp_partition(). */
 int cut_as_written(const struct pp_model *m, const struct pp_config *cfg, int n, int *first,
                    int *last);

@@ -11,14 +11,20 @@
 
 #define COUNT(a) (int)(sizeof(a) / sizeof((a)[0]))
 
-static inline struct pp_model *make_model(enum pp_activation act, const int *sizes, int n_sizes)
+static inline struct pp_config *make_config(enum pp_activation act, const int *sizes, int n_sizes)
 {
     struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
-    struct pp_model *m = NULL;
     snprintf(cfg->model.type, sizeof(cfg->model.type), "mlp");
     memcpy(cfg->model.sizes, sizes, (size_t)n_sizes * sizeof(*sizes));
     cfg->model.n_sizes = n_sizes;
     cfg->model.activation = act;
+    return cfg;
+}
+
+static inline struct pp_model *make_model(enum pp_activation act, const int *sizes, int n_sizes)
+{
+    struct pp_config *cfg = make_config(act, sizes, n_sizes);
+    struct pp_model *m = NULL;
     CHECK_OK(pp_model_create(cfg, &m));
     pp_free(cfg);
     return m;

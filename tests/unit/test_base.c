@@ -71,6 +71,59 @@ static void uniform_numbers_do_not_depend_on_where_a_call_starts(void **state)
     }
 }
 
+static void normal_numbers_are_those_of_the_normal_law(void **state)
+{
+    enum {
+        N = 1 << 20
+    };
+    float *z = pp_alloc(N, sizeof(*z)), again[50];
+    uint64_t s = pp_rng_stream("init:conv1.weight", 0);
+    pp_rng_normal(7, s, 0, 0, 1, N, z);
+    double moment[5] = {0};
+    int beyond[6] = {0}, below[7] = {0};
+    for (int i = 0; i < N; i++) {
+        double x = z[i], power = 1;
+        for (int k = 0; k < 5; k++, power *= x)
+            moment[k] += power / N;
+        for (int k = 1; k < 6; k++)
+            beyond[k] += fabs(x) > k;
+        for (int k = 0; k < 7; k++)
+            below[k] += x < (k - 3) * 0.5;
+    }
+    const double want[] = {1, 0, 1, 0, 3}; /* and five standard errors of each */
+    const double slack[] = {1e-9, 5.0 / 1024, 5 * M_SQRT2 / 1024, 5 * 3.9 / 1024, 5 * 9.8 / 1024};
+    for (int k = 0; k < 5; k++)
+        assert_float_equal(moment[k], want[k], slack[k]);
+    for (int k = 1; k < 6; k++) {
+        double mean = N * erfc(k * M_SQRT1_2);
+        assert_true(fabs(beyond[k] - mean) < 5 * sqrt(mean) + 1);
+    }
+    for (int k = 0; k < 7; k++) {
+        double p = 0.5 * erfc(-(k - 3) * 0.5 * M_SQRT1_2);
+        assert_true(fabs(below[k] - N * p) < 5 * sqrt(N * p * (1 - p)));
+    }
+    /* element by element the formula, and the same wherever a call starts */
+    for (size_t cut = 0; cut <= 50; cut++) {
+        pp_rng_normal(7, s, 0, 0, 1, cut, again);
+        pp_rng_normal(7, s, cut, 0, 1, 50 - cut, again + cut);
+        assert_memory_equal(z, again, sizeof(again));
+    }
+    for (uint64_t i = 0; i < 10000; i++) {
+        double r = sqrt(-2 * log((pp_rng_u32(7, s, i & ~1u) + 1.0) * 0x1p-32));
+        double angle = 2 * M_PI * pp_rng_u32(7, s, i | 1) * 0x1p-32;
+        double exact = r * (i % 2 ? sin(angle) : cos(angle));
+        assert_true(fabs(z[i] - exact) <= 6e-8 * fabs(exact) + 1e-14);
+    }
+    /* bits that no system may change */
+    const float first[] = {0x1.c5ca16p-1f, -0x1.7f07f4p-3f, 0x1.29dfccp+0f, 0x1.a9eabcp-1f,
+                           0x1.938d7cp+0f};
+    assert_memory_equal(z, first, sizeof(first));
+    pp_rng_normal(7, s, 0, 3, 0.5f, 50, again);
+    for (int i = 0; i < 50; i++)
+        assert_float_equal(again[i], 3 + 0.5f * z[i], 3e-7f);
+    pp_free(z);
+}
+
 static void a_permutation_holds_every_number_once(void **state)
 {
     (void)state;
@@ -329,6 +382,7 @@ int main(void)
         cmocka_unit_test(an_error_keeps_its_code_and_gains_context),
         cmocka_unit_test(philox_gives_the_published_answers),
         cmocka_unit_test(uniform_numbers_do_not_depend_on_where_a_call_starts),
+        cmocka_unit_test(normal_numbers_are_those_of_the_normal_law),
         cmocka_unit_test(a_permutation_holds_every_number_once),
         cmocka_unit_test(sha256_gives_the_nist_answers),
         cmocka_unit_test(sha256_is_the_same_with_and_without_the_processors_help),

@@ -92,6 +92,7 @@ static void print_random_config(FILE *f)
     fprintf(f, "[model]\n");
     print_sizes(f, layers);
     MAYBE("activation = %s\n", one_of(activations));
+    MAYBE("init = %s\n", below(2) ? "torch" : "xavier_normal");
     fprintf(f, "[pipeline]\nstages = %d\nreplicas = %d\nmicrobatches = %d\n", stages, d, m);
     print_assignment(f, layers, stages);
     MAYBE("schedule = %s\n", one_of(test_schedules));

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "ppcli/rng.h"
+#include "../../src/nn/nn.h"
 
 static void parameters_are_named_and_shaped_as_pytorch_does(void **state)
 {
@@ -68,6 +69,63 @@ static void initial_bounds_are_kaiming_uniform(void **state)
         pp_free(p);
         pp_model_destroy(&m);
     }
+}
+
+/* Bounds and deviations of torch.nn.init's functions, and of Linear's own reset_parameters(). */
+static void initial_values_follow_the_rule_of_the_model(void **state)
+{
+    const int sizes[] = {600, 200, 10};
+    const double torch = 1 / sqrt(600);
+    const struct {
+        enum pp_init_rule rule;
+        enum pp_init init;
+        double b, bias;
+    } cases[] = {{PP_INIT_KAIMING_NORMAL, PP_INIT_NORMAL, sqrt(2 / 600.0), 0},
+                 {PP_INIT_XAVIER_UNIFORM, PP_INIT_UNIFORM, sqrt(6 / 800.0), 0},
+                 {PP_INIT_XAVIER_NORMAL, PP_INIT_NORMAL, sqrt(2 / 800.0), 0},
+                 {PP_INIT_TORCH, PP_INIT_UNIFORM, torch, torch},
+                 {PP_INIT_TORCHVISION, PP_INIT_UNIFORM, torch, torch}};
+    struct pp_config *cfg = make_config(PP_ACT_RELU, sizes, 3);
+    for (int i = 0; i < COUNT(cases); i++) {
+        struct pp_model *m = NULL;
+        cfg->model.init = cases[i].rule;
+        CHECK_OK(pp_model_create(cfg, &m));
+        const struct pp_param *w = &m->params[0], *bias = &m->params[1];
+        bool normal = cases[i].init == PP_INIT_NORMAL;
+        assert_true(w->init == cases[i].init);
+        assert_float_equal(w->b, (float)cases[i].b, 1e-8f);
+        assert_float_equal(w->a, normal ? 0 : -(float)cases[i].b, 1e-8f);
+        float *p = pp_alloc(m->layers[0].n_floats, sizeof(*p));
+        pp_param_init(w, 3, p);
+        pp_param_init(bias, 3, p + 120000);
+        double squares = 0, most = 0;
+        for (int k = 0; k < 120000; k++)
+            squares += (double)p[k] * p[k];
+        for (int k = 120000; k < 120200; k++)
+            most = fmax(most, fabs((double)p[k]));
+        double deviation = cases[i].b / (normal ? 1 : sqrt(3));
+        assert_true(fabs(sqrt(squares / 120000) / deviation - 1) < 0.01);
+        assert_true(most <= (double)(float)cases[i].bias && most >= 0.9 * cases[i].bias);
+        pp_free(p);
+        pp_model_destroy(&m);
+    }
+    pp_free(cfg);
+}
+
+/* What torchvision's ResNets do: kaiming_normal_(mode="fan_out", nonlinearity="relu"). */
+static void convolutions_of_torchvision_begin_by_their_outputs(void **state)
+{
+    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
+    cfg->model.init = PP_INIT_TORCHVISION;
+    struct builder b = {.cfg = cfg};
+    struct pp_param w = {.n_dims = 4, .dims = {64, 7, 7, 3}};
+    init_weight(&b, &w, 147, PP_ACT_NONE);
+    assert_true(w.init == PP_INIT_NORMAL && w.a == 0);
+    assert_float_equal(w.b, (float)sqrt(2 / (64 * 49.0)), 1e-8f);
+    cfg->model.init = PP_INIT_XAVIER_UNIFORM;
+    init_weight(&b, &w, 147, PP_ACT_NONE);
+    assert_float_equal(w.b, (float)sqrt(6 / (147 + 64 * 49.0)), 1e-8f);
+    pp_free(cfg);
 }
 
 static void an_unknown_model_is_a_clear_error(void **state)
@@ -209,6 +267,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parameters_are_named_and_shaped_as_pytorch_does),
         cmocka_unit_test(initial_bounds_are_kaiming_uniform),
+        cmocka_unit_test(initial_values_follow_the_rule_of_the_model),
+        cmocka_unit_test(convolutions_of_torchvision_begin_by_their_outputs),
+
         cmocka_unit_test(files_have_pytorchs_order),
         cmocka_unit_test(an_unknown_model_is_a_clear_error),
         cmocka_unit_test(learning_rate_warms_up_and_falls),

@@ -148,6 +148,8 @@ int linear(struct builder *b, const char *name, int x, int out_width, enum pp_ac
         if (from.n == 3 && from.dims[0] * from.dims[1] > 1)
             w->columns = from;
     }
-    add_param(b, "bias", PP_PARAM_PLAIN, 1, shape);
+    struct pp_param *bias = add_param(b, "bias", PP_PARAM_PLAIN, 1, shape);
+    if (bias)
+        init_bias(b, bias, shape[1]);
     return y;
 }
