@@ -253,11 +253,11 @@ struct pp_backend_ops {
     /* *io (host) = the largest of *io and |x[i]|, n elements, where a NaN is larger than Inf: what
      * comes out is finite exactly when all of it is. Only where ops are done when they return. */
     int (*largest)(struct pp_backend *be, size_t n, const float *x, float *io);
-    /* p[n] updated from g[n], unless a->skip; m[n] and v[n] are the optimizer's state (NULL where
+    /* p[n] updated from g[n], unless a->skip; decay false: without a->weight_decay; m[n] and v[n] are the optimizer's state (NULL where
      * the kind has none: sgd none; momentum m; adam, adamw m and v). Element-wise: any split of the
      * buffer gives the same bits. */
     int (*optimizer_step)(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
-                          const float *g, float *m, float *v, float *p);
+                          bool decay, const float *g, float *m, float *v, float *p);
 
     /* As packed_floats and pack_weights, for the weights of a convolution. */
     size_t (*conv_packed_floats)(const struct pp_backend_choice *choice, const struct pp_conv *g);

@@ -65,6 +65,10 @@ enum pp_optimizer_kind {
     PP_OPT_ADAM,
     PP_OPT_ADAMW
 };
+enum pp_decay { /* what weight decay is for */
+    PP_DECAY_ALL,
+    PP_DECAY_WEIGHTS
+};
 enum pp_lr_schedule {
     PP_LR_CONSTANT,
     PP_LR_LINEAR,
@@ -185,6 +189,7 @@ struct pp_config {
         int batch_size;    /* samples per optimizer step, over all replicas */
         enum pp_optimizer_kind optimizer;
         double lr, momentum, beta1, beta2, eps, weight_decay;
+        enum pp_decay decay;
         bool nesterov; /* momentum looks one step ahead */
         enum pp_lr_schedule lr_schedule;
         enum pp_lr_by lr_by;             /* what milestones count, and when lr changes */

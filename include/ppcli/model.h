@@ -251,6 +251,7 @@ struct pp_chunk {
     int max_rows;
     int state_slots, grad_slots;
     enum pp_optimizer_kind optimizer;
+    bool decay_weights;                 /* and PP_PARAM_PLAIN is left alone */
     size_t n_floats;                    /* parameters of the chunk */
     float *params, *grads;              /* [n_floats] each, in the arena */
     float *opt_m, *opt_v;               /* [n_floats] or NULL */
@@ -271,6 +272,7 @@ struct pp_chunk_spec {
     int state_slots; /* F-to-W slots, over all plans */
     int grad_slots;  /* I-to-W slots; 0: forward only, no gradients and no optimizer state */
     enum pp_optimizer_kind optimizer;
+    bool decay_weights; /* weight decay is for PP_PARAM_DECAYED only, else for all parameters */
     /* The backend that will compute; it may want a copy of the weights. NULL: it gets none. */
     const struct pp_backend_choice *backend;
 };

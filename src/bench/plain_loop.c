@@ -30,6 +30,7 @@ static int lay_out(struct plain_loop *p, struct pp_arena *a)
                                  .state_slots = 1,
                                  .grad_slots = 1,
                                  .optimizer = l->cfg->train.optimizer,
+                                 .decay_weights = l->cfg->train.decay == PP_DECAY_WEIGHTS,
                                  .backend = &p->be->choice};
     size_t rows = (size_t)l->max_rows;
     PP_TRY(pp_chunk_create(l->model, &spec, a, &p->chunk));

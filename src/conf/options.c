@@ -28,6 +28,8 @@ static const struct conf_choice optimizers[] = {{"sgd", PP_OPT_SGD},
                                                 {"adam", PP_OPT_ADAM},
                                                 {"adamw", PP_OPT_ADAMW},
                                                 {NULL, 0}};
+static const struct conf_choice decays[] = {
+    {"all", PP_DECAY_ALL}, {"weights", PP_DECAY_WEIGHTS}, {NULL, 0}};
 static const struct conf_choice lr_schedules[] = {{"constant", PP_LR_CONSTANT},
                                                   {"linear", PP_LR_LINEAR},
                                                   {"cosine", PP_LR_COSINE},
@@ -178,6 +180,10 @@ static const struct conf_option table[] = {
      .help = "added to the root of the second moment (adam, adamw)"},
     {KEY(train, weight_decay, CONF_FLOAT), .def = "0", .max = 1000, .numbers = true,
      .help = "L2 term in the gradient; adamw: taken off the weights instead"},
+    {KEY(train, decay, CONF_ENUM), .def = "all", .choices = decays, .numbers = true,
+     .help =
+         "parameters that weight_decay is for: all of them, as PyTorch's optimizers have it; or "
+         "the weights of linear layers and convolutions, not biases and norms"},
     {KEY(train, lr_schedule, CONF_ENUM), .def = "constant", .choices = lr_schedules,
      .numbers = true,
      .help = "how the learning rate falls over the run; cosine: to 0, as PyTorch's "

@@ -414,8 +414,8 @@ int pp_backend_largest(struct pp_backend *be, size_t n, const float *x, float *i
 }
 
 int pp_backend_optimizer_step(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
-                              const float *g, float *m, float *v, float *p)
+                              bool decay, const float *g, float *m, float *v, float *p)
 {
     pp_assert(!be->caps.host_visible || a->step >= 1);
-    return OP(be, optimizer_step)(be, n, a, g, m, v, p);
+    return OP(be, optimizer_step)(be, n, a, decay, g, m, v, p);
 }

@@ -273,7 +273,7 @@ static int largest(struct pp_backend *be, size_t n, const float *x, float *io)
 }
 
 static int optimizer_step(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
-                          const float *g, float *m, float *v, float *p)
+                          bool decay, const float *g, float *m, float *v, float *p)
 {
     struct compare *c = be->impl;
     const char *names[3] = {"p", "m", "v"};
@@ -288,8 +288,8 @@ static int optimizer_step(struct pp_backend *be, size_t n, const struct pp_optim
             scale[k] = compare_greatest(n, got[k]);
         }
     }
-    PP_TRY(pp_backend_optimizer_step(c->plain, n, a, g, want[1], want[2], want[0]));
-    PP_TRY(pp_backend_optimizer_step(c->fast, n, a, g, m, v, p));
+    PP_TRY(pp_backend_optimizer_step(c->plain, n, a, decay, g, want[1], want[2], want[0]));
+    PP_TRY(pp_backend_optimizer_step(c->fast, n, a, decay, g, m, v, p));
     g_scale += fabs((double)a->weight_decay) * scale[0];
     scale[1] = fmax(scale[1], g_scale);
     scale[2] = fmax(scale[2], g_scale * g_scale);

@@ -65,6 +65,7 @@ int pp_chunk_create(const struct pp_model *m, const struct pp_chunk_spec *spec,
     c->state_slots = spec->state_slots;
     c->grad_slots = spec->grad_slots;
     c->optimizer = spec->optimizer;
+    c->decay_weights = spec->decay_weights;
     c->places = pp_alloc((size_t)c->n_nodes, sizeof(*c->places));
     c->states = pp_alloc((size_t)c->state_slots, sizeof(*c->states));
     c->grad_base = pp_alloc((size_t)c->grad_slots, sizeof(*c->grad_base));
@@ -142,30 +143,34 @@ int pp_chunk_weights_changed(struct pp_chunk *c, struct pp_backend *be)
 
 /* The optimizer over floats at..to-1 of the chunk. */
 static int update(struct pp_chunk *c, struct pp_backend *be, const struct pp_optimizer_args *a,
-                  size_t at, size_t to)
+                  size_t at, size_t to, bool decay)
 {
     if (at == to)
         return 0;
-    return pp_backend_optimizer_step(be, to - at, a, c->grads + at, c->opt_m ? c->opt_m + at : NULL,
+    return pp_backend_optimizer_step(be, to - at, a, decay, c->grads + at,
+                                     c->opt_m ? c->opt_m + at : NULL,
                                      c->opt_v ? c->opt_v + at : NULL, c->params + at);
 }
 
-/* Parameters first..last of the chunk, whose floats begin at `at`: in as few pieces as the buffers
- * between them allow. */
+/* n parameters of the model from `first` on, whose floats begin at `at`: in as few pieces as the
+ * buffers between them, and weight decay, allow. */
 static int update_params(struct pp_chunk *c, struct pp_backend *be,
                          const struct pp_optimizer_args *a, int first, int n, size_t at)
 {
     size_t from = at;
+    bool decay = true; /* of the floats from..at-1 */
     for (int i = 0; i < n; i++) {
         const struct pp_param *p = &c->model->params[first + i];
         size_t floats = pp_param_floats(p);
-        if (p->kind == PP_PARAM_BUFFER) {
-            PP_TRY(update(c, be, a, from, at));
-            from = at + floats;
+        bool decays = p->kind == PP_PARAM_DECAYED || !c->decay_weights;
+        if (p->kind == PP_PARAM_BUFFER || decays != decay) {
+            PP_TRY(update(c, be, a, from, at, decay));
+            from = p->kind == PP_PARAM_BUFFER ? at + floats : at;
+            decay = decays;
         }
         at += floats;
     }
-    return update(c, be, a, from, at);
+    return update(c, be, a, from, at, decay);
 }
 
 int pp_chunk_optimizer_step(struct pp_chunk *c, struct pp_backend *be,

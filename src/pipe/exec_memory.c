@@ -49,6 +49,7 @@ static struct pp_chunk_spec chunk_spec(const struct pp_layout *l, int s)
         .state_slots = l->state_slots[s],
         .grad_slots = l->grad_slots[s],
         .optimizer = l->cfg->train.optimizer,
+        .decay_weights = l->cfg->train.decay == PP_DECAY_WEIGHTS,
     };
 }
 

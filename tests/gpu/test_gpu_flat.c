@@ -217,7 +217,7 @@ static void upload_args(struct pp_backend *be, struct pp_optimizer_args *there,
 
 /* Steps on the device, over the buffer at once and in two unequal parts, and plain ones. */
 static void check_optimizer(struct pp_backend *be, struct pp_backend *plain, size_t n,
-                            enum pp_optimizer_kind kind, bool nesterov)
+                            enum pp_optimizer_kind kind, bool nesterov, bool decay)
 {
     struct pp_optimizer_args args = {.kind = kind,
                                      .nesterov = nesterov,
@@ -244,13 +244,13 @@ static void check_optimizer(struct pp_backend *be, struct pp_backend *plain, siz
     for (args.step = 1; args.step <= 4; args.step++) {
         args.skip = args.step == 3;
         upload_args(be, there, &args);
-        CHECK_OK(
-            pp_backend_optimizer_step(plain, n, &args, g, has_m ? m : NULL, has_v ? v : NULL, p));
-        CHECK_OK(pp_backend_optimizer_step(be, n, there, deg.at, has_m ? dem[0].at : NULL,
+        CHECK_OK(pp_backend_optimizer_step(plain, n, &args, decay, g, has_m ? m : NULL,
+                                           has_v ? v : NULL, p));
+        CHECK_OK(pp_backend_optimizer_step(be, n, there, decay, deg.at, has_m ? dem[0].at : NULL,
                                            has_v ? dev[0].at : NULL, dep[0].at));
         for (int part = 0; part < 2; part++) {
             size_t at = part ? cut : 0, count = part ? n - cut : cut;
-            CHECK_OK(pp_backend_optimizer_step(be, count, there, deg.at + at,
+            CHECK_OK(pp_backend_optimizer_step(be, count, there, decay, deg.at + at,
                                                has_m ? dem[1].at + at : NULL,
                                                has_v ? dev[1].at + at : NULL, dep[1].at + at));
         }
@@ -281,7 +281,7 @@ static void optimizers_step_as_the_plain_ones_do_however_the_buffer_is_split(voi
     for (int s = 0; s < COUNT(sizes); s++)
         for (int kind = PP_OPT_SGD; kind <= PP_OPT_ADAMW; kind++)
             for (int nesterov = 0; nesterov <= (kind == PP_OPT_MOMENTUM); nesterov++)
-                check_optimizer(be, plain, sizes[s], kind, nesterov);
+                check_optimizer(be, plain, sizes[s], kind, nesterov, s % 2);
     pp_backend_close(&be);
     pp_backend_close(&plain);
 }

@@ -232,6 +232,7 @@ struct flat { /* over n elements */
     float *g, *m, *v;
     double *out;
     const struct pp_optimizer_args *args;
+    bool decay;
 };
 
 static int do_sum_squares(struct pp_backend *be, const void *args)
@@ -249,13 +250,14 @@ static int sum_squares(struct pp_backend *be, size_t n, const float *g, double *
 static int do_optimizer(struct pp_backend *be, const void *args)
 {
     const struct flat *f = args;
-    return pp_backend_optimizer_step(be, f->n, f->args, f->a, f->m, f->v, f->g);
+    return pp_backend_optimizer_step(be, f->n, f->args, f->decay, f->a, f->m, f->v, f->g);
 }
 
 static int optimizer_step(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
-                          const float *g, float *m, float *v, float *p)
+                          bool decay, const float *g, float *m, float *v, float *p)
 {
-    struct flat f = {.n = n, .a = R(g), .g = R(p), .m = R(m), .v = R(v), .args = R(a)};
+    struct flat f = {
+        .n = n, .a = R(g), .g = R(p), .m = R(m), .v = R(v), .args = R(a), .decay = decay};
     return lazy_push(be, do_optimizer, &f, sizeof(f));
 }
 

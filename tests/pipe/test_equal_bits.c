@@ -246,6 +246,7 @@ static void clipping_decay_and_warm_up_give_the_same_bits(void **state)
     same_bits("train.clip_norm=0.1", "train.weight_decay=0.01", "train.warmup_steps=5");
     same_bits("train.clip_norm=0.5", "train.lr_schedule=cosine", "train.optimizer=momentum");
     same_bits("train.nesterov=true", "train.label_smoothing=0.1", "train.optimizer=momentum");
+    same_bits("train.decay=weights", "train.weight_decay=0.1", "model.init=torch");
     same_bits("train.microbatch_loss=sum", "train.batch_size=33", "train.optimizer=sgd");
 }
 

@@ -30,4 +30,13 @@ static inline struct pp_model *make_model(enum pp_activation act, const int *siz
     return m;
 }
 
+static inline struct pp_backend *open_backend(const char *name)
+{
+    const struct pp_backend_ops *ops;
+    struct pp_backend *be = NULL;
+    CHECK_OK(pp_backend_resolve(name, &ops));
+    CHECK_OK(pp_backend_open(ops, 1, &be));
+    return be;
+}
+
 #endif

@@ -107,6 +107,7 @@ static void print_random_config(FILE *f)
     MAYBE("beta2 = %.17g\n", random_fraction());
     MAYBE("eps = %.17g\n", random_fraction());
     MAYBE("weight_decay = %.17g\n", 1000 * random_fraction());
+    MAYBE("decay = %s\n", below(2) ? "weights" : "all");
     MAYBE("lr_schedule = %s\n", one_of(lr_schedules));
     MAYBE("lr_milestones = %s\n", one_of(milestones));
     MAYBE("lr_gamma = %.17g\n", random_fraction());

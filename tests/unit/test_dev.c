@@ -98,7 +98,7 @@ static void cpu_agrees_with_plain_on_flat_buffers(void **state)
                                              .grad_scale = 0.7f};
             float *m = pp_alloc(n, sizeof(*m)), *v = pp_alloc(n, sizeof(*v));
             for (args.step = 1; args.step <= 5; args.step++) {
-                CHECK_OK(pp_backend_optimizer_step(be, n, &args, g, k > 0 ? m : NULL,
+                CHECK_OK(pp_backend_optimizer_step(be, n, &args, s % 3 > 0, g, k > 0 ? m : NULL,
                                                    k > 1 ? v : NULL, p));
             }
             pp_free(m);

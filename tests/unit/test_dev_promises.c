@@ -191,7 +191,7 @@ static void run_kernels(const struct cpu_kernels *k, float *out)
         float m[N] = {0}, v[N] = {0};
         memcpy(out, in, sizeof(z));
         for (; args.step <= 3; args.step++)
-            k->optimizer_step(N, &args, z, m, v, out);
+            k->optimizer_step(N, &args, true, z, m, v, out);
         out += N;
     }
     pp_free(in);

@@ -9,15 +9,6 @@
 #include "ppcli/model.h"
 #include "ppcli/rng.h"
 
-static struct pp_backend *open_backend(const char *name)
-{
-    const struct pp_backend_ops *ops;
-    struct pp_backend *be = NULL;
-    CHECK_OK(pp_backend_resolve(name, &ops));
-    CHECK_OK(pp_backend_open(ops, 1, &be));
-    return be;
-}
-
 /* ---- a pipeline of chunks in one thread */
 
 enum {

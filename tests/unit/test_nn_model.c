@@ -139,6 +139,53 @@ static void an_unknown_model_is_a_clear_error(void **state)
     pp_free(cfg);
 }
 
+/* ---- what the optimizer is for */
+
+static void check_decay(const char *backend, bool weights, bool buffer)
+{
+    const int sizes[] = {12, 8, 4};
+    const struct pp_optimizer_args sgd = {
+        .kind = PP_OPT_SGD, .lr = 0.5f, .weight_decay = 1, .grad_scale = 1, .step = 1};
+    struct pp_model *m = make_model(PP_ACT_RELU, sizes, 3);
+    struct pp_backend *be = open_backend(backend);
+    struct pp_chunk_spec spec = {.last = 1,
+                                 .max_rows = 1,
+                                 .grad_slots = 1,
+                                 .decay_weights = weights,
+                                 .backend = &be->choice};
+    struct pp_arena dry = pp_arena_dry(), arena;
+    struct pp_chunk *c = NULL;
+    CHECK_OK(pp_chunk_create(m, &spec, &dry, &c));
+    CHECK_OK(pp_arena_create(dry.used, &arena));
+    CHECK_OK(pp_chunk_create(m, &spec, &arena, &c));
+    if (buffer) { /* a bias counts as a running statistic */
+        m->params[1].kind = PP_PARAM_BUFFER;
+        for (int i = 0; i < 8; i++)
+            c->grads[12 * 8 + i] = NAN;
+    }
+    for (size_t i = 0; i < c->n_floats; i++)
+        c->params[i] = 1;
+    CHECK_OK(pp_chunk_optimizer_step(c, be, &sgd));
+    for (int p = 0; p < 4; p++) {
+        size_t at, n;
+        const struct pp_param *param = pp_chunk_param(c, p, &at, &n);
+        bool untouched = param->kind == PP_PARAM_BUFFER || (weights && p % 2 == 1);
+        for (size_t i = at; i < at + n; i++)
+            assert_true(c->params[i] == (untouched ? 1 : 0.5f));
+    }
+    pp_chunk_destroy(&c);
+    pp_arena_destroy(&arena);
+    pp_backend_close(&be);
+    pp_model_destroy(&m);
+}
+
+/* The gradients are 0, so that a step is weight decay alone: half of each parameter that has it. */
+static void weight_decay_and_the_optimizer_are_for_the_kinds_they_are_for(void **state)
+{
+    for (int k = 0; k < 8; k++)
+        check_decay(k & 4 ? "cpu" : "reference", k & 1, k & 2);
+}
+
 /* ---- learning rate */
 
 static void learning_rate_warms_up_and_falls(void **state)
@@ -272,6 +319,7 @@ int main(void)
 
         cmocka_unit_test(files_have_pytorchs_order),
         cmocka_unit_test(an_unknown_model_is_a_clear_error),
+        cmocka_unit_test(weight_decay_and_the_optimizer_are_for_the_kinds_they_are_for),
         cmocka_unit_test(learning_rate_warms_up_and_falls),
         cmocka_unit_test(learning_rate_goes_by_step_or_by_epoch),
     };

@@ -299,10 +299,10 @@ static int largest(struct pp_backend *be, size_t n, const float *x, float *io)
 }
 
 static int optimizer_step(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
-                          const float *g, float *m, float *v, float *p)
+                          bool decay, const float *g, float *m, float *v, float *p)
 {
     if (!a->skip)
-        kernels(be)->optimizer_step(n, a, g, m, v, p);
+        kernels(be)->optimizer_step(n, a, decay, g, m, v, p);
     return 0;
 }
 

@@ -158,28 +158,30 @@ static inline __attribute__((always_inline)) void adam(size_t n, const struct pp
 }
 
 /* scale and decay are used without a test: 1 * g and g + 0 * p are g. */
-static void optimizer_step(size_t n, const struct pp_optimizer_args *a, const float *restrict g,
-                           float *restrict m, float *restrict v, float *restrict p)
+static void optimizer_step(size_t n, const struct pp_optimizer_args *a, bool decay,
+                           const float *restrict g, float *restrict m, float *restrict v,
+                           float *restrict p)
 {
-    float lr = a->lr, decay = a->weight_decay, scale = a->grad_scale, momentum = a->momentum;
+    float lr = a->lr, wd = decay ? a->weight_decay : 0, scale = a->grad_scale,
+          momentum = a->momentum;
     bool nesterov = a->nesterov;
     switch (a->kind) {
     case PP_OPT_SGD:
         for (size_t i = 0; i < n; i++)
-            p[i] -= lr * (scale * g[i] + decay * p[i]);
+            p[i] -= lr * (scale * g[i] + wd * p[i]);
         break;
     case PP_OPT_MOMENTUM:
         for (size_t i = 0; i < n; i++) {
-            float gi = scale * g[i] + decay * p[i];
+            float gi = scale * g[i] + wd * p[i];
             m[i] = momentum * m[i] + gi;
             p[i] -= lr * (nesterov ? gi + momentum * m[i] : m[i]);
         }
         break;
     case PP_OPT_ADAM:
-        adam(n, a, decay, 1.0f, g, m, v, p);
+        adam(n, a, wd, 1.0f, g, m, v, p);
         break;
     case PP_OPT_ADAMW:
-        adam(n, a, 0.0f, (float)(1 - (double)lr * decay), g, m, v, p);
+        adam(n, a, 0.0f, (float)(1 - (double)lr * wd), g, m, v, p);
         break;
     }
 }

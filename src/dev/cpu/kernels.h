@@ -20,8 +20,8 @@ struct cpu_kernels {
                                   float *dlogits);
     double (*sum_squares)(size_t n, const float *g);
     float (*largest)(size_t n, const float *x, float least);
-    void (*optimizer_step)(size_t n, const struct pp_optimizer_args *a, const float *g, float *m,
-                           float *v, float *p);
+    void (*optimizer_step)(size_t n, const struct pp_optimizer_args *a, bool decay, const float *g,
+                           float *m, float *v, float *p);
     /* Those of ppcli/kernels.h */
 #define PP_KERNEL(name, type)
 #define PP_LOOP(name, type) void (*name)(const struct type *a);

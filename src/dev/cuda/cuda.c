@@ -201,9 +201,9 @@ int cuda_judge(struct pp_backend *be, const struct pp_judgement *j)
 }
 
 int cuda_optimizer_step(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
-                        const float *g, float *m, float *v, float *p)
+                        bool decay, const float *g, float *m, float *v, float *p)
 {
-    LAUNCH(be, kernels_optimizer_step(cuda_of(be)->stream, n, a, g, m, v, p));
+    LAUNCH(be, kernels_optimizer_step(cuda_of(be)->stream, n, a, decay, g, m, v, p));
 }
 
 const struct pp_backend_ops backend_cuda = {

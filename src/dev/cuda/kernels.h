@@ -55,7 +55,7 @@ cudaError_t kernels_noise(cudaStream_t s, size_t n, bool bf16, void *to);
 cudaError_t kernels_judge(cudaStream_t s, const struct pp_judgement *j);
 /* *a is memory of the device too. */
 cudaError_t kernels_optimizer_step(cudaStream_t s, size_t n, const struct pp_optimizer_args *a,
-                                   const float *g, float *m, float *v, float *p);
+                                   bool decay, const float *g, float *m, float *v, float *p);
 
 /* kernels_loss.cu */
 /* rows: scratch of B * CUDA_ROW_BYTES, 8 bytes aligned, where B > CUDA_ROWS_OF_A_BLOCK. */

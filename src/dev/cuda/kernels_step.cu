@@ -92,7 +92,7 @@ struct step {
     bool nesterov, skip;
 };
 
-static __device__ struct step step_of(const struct pp_optimizer_args *a)
+static __device__ struct step step_of(const struct pp_optimizer_args *a, bool decay)
 {
     struct step s;
     s.skip = a->skip;
@@ -105,8 +105,9 @@ static __device__ struct step step_of(const struct pp_optimizer_args *a)
     s.eps = a->eps;
     s.scale = a->grad_scale;
     bool adamw = a->kind == PP_OPT_ADAMW, adam = adamw || a->kind == PP_OPT_ADAM;
-    s.decay = adamw ? 0.0f : a->weight_decay;
-    s.keep = adamw ? 1.0f - a->lr * a->weight_decay : 1.0f;
+    float rate = decay ? a->weight_decay : 0.0f;
+    s.decay = adamw ? 0.0f : rate;
+    s.keep = adamw ? 1.0f - a->lr * rate : 1.0f;
     s.c1 = (float)(1.0 - (double)a->beta1);
     s.c2 = (float)(1.0 - (double)a->beta2);
     s.rate = adam ? (float)(a->lr / (1.0 - pow((double)a->beta1, (double)a->step))) : a->lr;
@@ -135,19 +136,20 @@ static __device__ void update(const struct step *s, float g, float *m, float *v,
 }
 
 /* *shared, worked out by the block's first thread; whether there is anything to do. */
-static __device__ bool begin_step(const struct pp_optimizer_args *a, struct step *shared)
+static __device__ bool begin_step(const struct pp_optimizer_args *a, bool decay,
+                                  struct step *shared)
 {
     if (threadIdx.x == 0)
-        *shared = step_of(a);
+        *shared = step_of(a, decay);
     __syncthreads();
     return !shared->skip;
 }
 
-__global__ void optimize(size_t n, const struct pp_optimizer_args *a, const float *g, float *m,
-                         float *v, float *p)
+__global__ void optimize(size_t n, const struct pp_optimizer_args *a, bool decay, const float *g,
+                         float *m, float *v, float *p)
 {
     __shared__ struct step step;
-    if (!begin_step(a, &step))
+    if (!begin_step(a, decay, &step))
         return;
     for (size_t i = first_of_grid(); i < n; i += threads_of_grid()) {
         float mi = m ? m[i] : 0.0f, vi = v ? v[i] : 0.0f, pi = p[i];
@@ -160,11 +162,12 @@ __global__ void optimize(size_t n, const struct pp_optimizer_args *a, const floa
     }
 }
 
-__global__ void optimize4(size_t n4, const struct pp_optimizer_args *a, const struct float4_ *g,
-                          struct float4_ *m, struct float4_ *v, struct float4_ *p)
+__global__ void optimize4(size_t n4, const struct pp_optimizer_args *a, bool decay,
+                          const struct float4_ *g, struct float4_ *m, struct float4_ *v,
+                          struct float4_ *p)
 {
     __shared__ struct step step;
-    if (!begin_step(a, &step))
+    if (!begin_step(a, decay, &step))
         return;
     for (size_t i = first_of_grid(); i < n4; i += threads_of_grid()) {
         struct float4_ gi = g[i], mi = {{0}}, vi = {{0}}, pi = p[i];
@@ -183,17 +186,18 @@ __global__ void optimize4(size_t n4, const struct pp_optimizer_args *a, const st
 }
 
 extern "C" cudaError_t kernels_optimizer_step(cudaStream_t s, size_t n,
-                                              const struct pp_optimizer_args *a, const float *g,
-                                              float *m, float *v, float *p)
+                                              const struct pp_optimizer_args *a, bool decay,
+                                              const float *g, float *m, float *v, float *p)
 {
     if (n == 0)
         return cudaSuccess;
     if (n % 4 == 0 && is_aligned(g, 16) && is_aligned(m, 16) && is_aligned(v, 16) &&
         is_aligned(p, 16)) {
-        PP_LAUNCH(optimize4, blocks_for(n / 4), THREADS, 0, s, n / 4, a, (const struct float4_ *)g,
-                  (struct float4_ *)m, (struct float4_ *)v, (struct float4_ *)p);
+        PP_LAUNCH(optimize4, blocks_for(n / 4), THREADS, 0, s, n / 4, a, decay,
+                  (const struct float4_ *)g, (struct float4_ *)m, (struct float4_ *)v,
+                  (struct float4_ *)p);
     } else {
-        PP_LAUNCH(optimize, blocks_for(n), THREADS, 0, s, n, a, g, m, v, p);
+        PP_LAUNCH(optimize, blocks_for(n), THREADS, 0, s, n, a, decay, g, m, v, p);
     }
     return cudaGetLastError();
 }

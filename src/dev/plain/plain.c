@@ -229,11 +229,11 @@ static int largest(struct pp_backend *be, size_t n, const float *x, float *io)
 
 /* As torch.optim.SGD, Adam and AdamW do it, without amsgrad and dampening. */
 static int optimizer_step(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
-                          const float *g, float *m, float *v, float *p)
+                          bool decay, const float *g, float *m, float *v, float *p)
 {
     if (a->skip)
         return 0;
-    double lr = a->lr, wd = a->weight_decay;
+    double lr = a->lr, wd = decay ? a->weight_decay : 0;
     double b1 = a->beta1, b2 = a->beta2;
     double bc1 = 1 - pow(b1, (double)a->step);
     double bc2 = 1 - pow(b2, (double)a->step);
