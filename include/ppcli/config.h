@@ -33,6 +33,7 @@
 #define PP_NUMBERS_MAX 64  /* of one list of numbers */
 #define PP_CUT_MAX 16384   /* bytes of a cut's text with the NUL */
 #define PP_CHANNELS_MAX 16 /* of a sample, with numbers of their own */
+#define PP_TEXT_MAX 2048   /* bytes of a text with the NUL */
 #define PP_SCHEDULE_FILE "file:"
 #define PP_CONFIG_VALUE_MAX 65536 /* bytes of any value's text with the NUL */
 /* Buffers of that size are static and of the thread: stacks may be as small as 128 KiB. */
@@ -50,6 +51,22 @@ enum pp_init_rule { /* of the weights of products */
     PP_INIT_XAVIER_NORMAL,
     PP_INIT_TORCH,
     PP_INIT_TORCHVISION
+};
+enum pp_stem {        /* how a ResNet begins */
+    PP_STEM_IMAGENET, /* 7x7 convolution of stride 2, max pool of stride 2 */
+    PP_STEM_CIFAR     /* 3x3 convolution of stride 1 */
+};
+enum pp_norm {
+    PP_NORM_BATCH,
+    PP_NORM_GROUP
+};
+enum pp_block_stride { /* which convolution of a bottleneck has the stride */
+    PP_STRIDE_3X3,     /* torchvision, "v1.5" */
+    PP_STRIDE_1X1      /* the first: the paper's */
+};
+enum pp_padding {
+    PP_PAD_SYMMETRIC, /* half the kernel on each side, as torchvision writes it */
+    PP_PAD_SAME       /* TensorFlow's and MindSpore's "same": what is uneven goes behind */
 };
 enum pp_assignment {
     PP_ASSIGN_AUTO,
@@ -153,6 +170,7 @@ struct pp_config {
         char train_images[PP_PATH_MAX], train_labels[PP_PATH_MAX];
         char test_images[PP_PATH_MAX], test_labels[PP_PATH_MAX];
         char train_file[PP_PATH_MAX], test_file[PP_PATH_MAX];
+        char shape[PP_NAME_MAX]; /* synthetic: "32x32x3"; "model": what the model reads */
         char label[PP_NAME_MAX]; /* "last", "first" or a column's name */
         int train_samples;       /* synthetic: how many; files: at most this many; 0 = all */
         int test_samples;
@@ -166,6 +184,14 @@ struct pp_config {
         int n_sizes;                   /* layers = n_sizes - 1 */
         enum pp_activation activation; /* after every layer but the last */
         enum pp_init_rule init;
+        char layers[PP_TEXT_MAX];      /* sequential: its words */
+        int depth;                     /* resnet, and so what follows */
+        enum pp_stem stem;
+        enum pp_norm norm;
+        enum pp_block_stride stride;
+        enum pp_padding padding;
+        double norm_momentum;
+        int classes; /* not mlp; 0: those of the data */
     } model;
     struct {
         int stages;        /* P */

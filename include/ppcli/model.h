@@ -185,8 +185,10 @@ struct pp_model {
 
 const char *const *pp_model_names(void);
 
-/* From [model]. Errors: PP_ECONFIG, PP_ERESOURCE. Caller owns *out. */
-int pp_model_create(const struct pp_config *cfg, struct pp_model **out);
+/* From [model]. sample, classes: of the data; of a sample n 0, and classes 0: not known, which an
+ * mlp does not ask. Errors: PP_ECONFIG, PP_ERESOURCE. Caller owns *out. */
+int pp_model_create(const struct pp_config *cfg, const struct pp_shape *sample, int classes,
+                    struct pp_model **out);
 void pp_model_destroy(struct pp_model **m);
 
 /* dst[pp_param_floats(p)] = its initial values: element e follows from word e of stream ("init:" +

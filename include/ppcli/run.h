@@ -52,8 +52,10 @@ struct pp_transport_caps pp_run_caps(const struct pp_run *run);
 int pp_run_samples(const struct pp_config *cfg, enum pp_run_need need, enum pp_split split,
                    int *out);
 
-/* The model's sizes against what is known of the data set. Errors: PP_ECONFIG. Local. */
-int pp_run_check(struct pp_config *cfg);
+/* The config's model for its data, which fit each other as far as is known: absent files fit.
+ * Errors: PP_ECONFIG, noted as problems of cfg; those of pp_dataset_look(). Local. The caller owns
+ * *out. */
+int pp_run_model(struct pp_config *cfg, struct pp_model **out);
 
 /* All ranks of a training meet after about this time when run.log_every is 0; steps that take
  * longer all end with a meeting. */

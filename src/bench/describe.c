@@ -15,6 +15,12 @@ static void describe_model(const struct pp_config *cfg, char *out, size_t bytes)
 {
     size_t used = 0;
     out[0] = '\0';
+    if (!strcmp(cfg->model.type, "resnet"))
+        snprintf(out, bytes, "resnet%d", cfg->model.depth);
+    else if (strcmp(cfg->model.type, "mlp") != 0)
+        snprintf(out, bytes, "%s", cfg->model.type);
+    if (out[0])
+        return;
     for (int i = 0, n; i < cfg->model.n_sizes && used + 32 < bytes; i += n) {
         n = 1;
         while (i + n < cfg->model.n_sizes && cfg->model.sizes[i + n] == cfg->model.sizes[i])

@@ -249,14 +249,21 @@ void probe_close(struct prober *p)
 
 int probe_open_data(struct prober *p, const struct pp_config *cfg)
 {
-    const struct pp_shape input = pp_shape_flat(cfg->model.sizes[0]);
-    int classes = cfg->model.sizes[cfg->model.n_sizes - 1];
+    struct pp_model *m = NULL;
+    struct pp_config *own = pp_alloc(1, sizeof(*own));
+    if (!own)
+        return PP_ERESOURCE;
+    *own = *cfg;
+    own->source = NULL; /* the caller's */
+    int rc = pp_run_model(own, &m);
+    pp_free(own);
     close_data(p);
-    for (int split = 0; split < 2; split++) {
-        PP_TRY(pp_dataset_open(cfg, (enum pp_split)split, PP_DATA_IMAGES | PP_DATA_LABELS, &input,
-                               classes, &p->data[split]));
+    for (int split = 0; rc == 0 && split < 2; split++) {
+        rc = pp_dataset_open(cfg, (enum pp_split)split, PP_DATA_IMAGES | PP_DATA_LABELS, &m->values[0],
+                             m->classes, &p->data[split]);
     }
-    return 0;
+    pp_model_destroy(&m);
+    return rc;
 }
 
 int probe_run(struct prober *p, struct pp_config *cfg, struct probe *probe)

@@ -85,7 +85,7 @@ static int search(const struct sweep *sweep, const struct plan_best *how, bool j
     s->spec.all_m = s->spec.time_cuts = true;
     PP_TRY(pp_run_samples(cfg, need, PP_SPLIT_TRAIN, &s->spec.train_n));
     PP_TRY(pp_run_samples(cfg, need, PP_SPLIT_TEST, &s->spec.test_n));
-    PP_TRY(pp_model_create(cfg, &s->model));
+    PP_TRY(pp_run_model(cfg, &s->model));
     s->spec.model = s->model;
     s->batch = cfg->train.batch_size;
     s->batch = s->spec.train_n < s->batch ? s->spec.train_n : s->batch;

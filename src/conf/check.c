@@ -174,19 +174,24 @@ static void check_coalesce(struct pp_config *cfg)
     }
 }
 
+/* Whether the key has another value than by default. (A run's own config has all keys.) */
+static bool is_set(const struct pp_config *cfg, const char *key)
+{
+    static char value[PP_CONFIG_VALUE_MAX];
+    const struct conf_option *o = conf_option(option(key));
+    const struct conf_origin *origin = &cfg->source->origins[option(key)];
+    return !origin->bad && origin->from != CONF_FROM_DEFAULT &&
+           conf_value_print(o, cfg, value, sizeof(value)) == 0 && strcmp(value, o->def) != 0;
+}
+
 /* A key that was set to something but changes nothing: worth a word, no error. */
 static void note_idle(struct pp_config *cfg, const char *key, const char *because,
                       const char *value_there, const char *others)
 {
-    char value[64];
-    int i = option(key);
-    const struct conf_origin *origin = &cfg->source->origins[i];
-    if (origin->bad || origin->from == CONF_FROM_DEFAULT ||
-        conf_value_print(conf_option(i), cfg, value, sizeof(value)) < 0 ||
-        strcmp(value, conf_option(i)->def) == 0)
-        return;
-    conf_note(cfg, i, "%s has no effect with %s = %s, only with %s", key, because, value_there,
-              others);
+    if (is_set(cfg, key)) {
+        conf_note(cfg, option(key), "%s has no effect with %s = %s, only with %s", key, because,
+                  value_there, others);
+    }
 }
 
 static void note_idle_optimizer(struct pp_config *cfg, const char *key, const char *others)
@@ -220,6 +225,26 @@ static void check_learning_rate(struct pp_config *cfg)
     conf_value_print(conf_option(option(falls[1])), cfg, now, sizeof(now));
     for (int i = 0; i < 2; i++)
         note_idle(cfg, idle[i], falls[1], now, "multistep");
+}
+
+/* A key of one kind of model that was set for another is a slip worth stopping for. */
+static void check_model(struct pp_config *cfg)
+{
+    static const struct {
+        const char *key, *types;
+    } keys[] = {
+        {"model.sizes", "mlp"},     {"model.activation", "mlp"}, {"model.layers", "sequential"},
+        {"model.depth", "resnet"},  {"model.stem", "resnet"},    {"model.norm", "resnet"},
+        {"model.stride", "resnet"}, {"model.padding", "resnet"}, {"model.classes", "resnet"}};
+    static const char *const type[] = {"model.type", NULL};
+    if (!good(cfg, type))
+        return;
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        if (is_set(cfg, keys[i].key) && strcmp(keys[i].types, cfg->model.type) != 0) {
+            pp_config_problem(cfg, keys[i].key, "%s means nothing for model.type = %s, only for %s",
+                              keys[i].key, cfg->model.type, keys[i].types);
+        }
+    }
 }
 
 static void note_idle_keys(struct pp_config *cfg)
@@ -274,6 +299,7 @@ static void check_devices(struct pp_config *cfg, const struct pp_names *names)
 void conf_check(struct pp_config *cfg, const struct pp_names *names)
 {
     check_batch(cfg);
+    check_model(cfg);
     check_cut(cfg);
     check_launch(cfg, names);
     check_nonfinite(cfg);

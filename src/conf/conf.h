@@ -31,6 +31,7 @@ enum conf_type {
     CONF_ENUM,     /* int-sized enum, by choices */
     CONF_NAME,     /* char[PP_NAME_MAX], one of a list of struct pp_names */
     CONF_PATH,     /* char[PP_PATH_MAX], made absolute; may be empty */
+    CONF_TEXT,     /* char[PP_TEXT_MAX], whatever it says; may be empty */
     CONF_SIZES,    /* model.sizes and model.n_sizes */
     CONF_ASSIGNMENT,
     CONF_LAYERS,  /* pipeline.split_at */

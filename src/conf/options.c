@@ -23,6 +23,16 @@ static const struct conf_choice inits[] = {{"kaiming_uniform", PP_INIT_KAIMING_U
                                            {"torch", PP_INIT_TORCH},
                                            {"torchvision", PP_INIT_TORCHVISION},
                                            {NULL, 0}};
+static const struct conf_choice depths[] = {
+    {"18", 18}, {"34", 34}, {"50", 50}, {"101", 101}, {NULL, 0}};
+static const struct conf_choice stems[] = {
+    {"imagenet", PP_STEM_IMAGENET}, {"cifar", PP_STEM_CIFAR}, {NULL, 0}};
+static const struct conf_choice norms[] = {
+    {"batch", PP_NORM_BATCH}, {"group", PP_NORM_GROUP}, {NULL, 0}};
+static const struct conf_choice strides[] = {
+    {"3x3", PP_STRIDE_3X3}, {"1x1", PP_STRIDE_1X1}, {NULL, 0}};
+static const struct conf_choice paddings[] = {
+    {"symmetric", PP_PAD_SYMMETRIC}, {"same", PP_PAD_SAME}, {NULL, 0}};
 static const struct conf_choice optimizers[] = {{"sgd", PP_OPT_SGD},
                                                 {"momentum", PP_OPT_MOMENTUM},
                                                 {"adam", PP_OPT_ADAM},
@@ -92,6 +102,8 @@ static const struct conf_option table[] = {
      .numbers = true,
      .help = "csv: column of the label, a whole number from 0 to 255: first, last, or its name in "
              "the first line"},
+    {KEY(data, shape, CONF_NAME), .def = "model", .word = "model", .free = true, .numbers = true,
+     .help = "synthetic: shape of a sample, such as 32x32x3; model: as many values as it reads"},
     {KEY(data, train_samples, CONF_INT), .def = "0", .max = 2147483647, .unit = "samples",
      .numbers = true, .help = "train on at most this many; synthetic: make this many; 0 = all"},
     {KEY(data, test_samples, CONF_INT), .def = "0", .max = 2147483647, .unit = "samples",
@@ -115,14 +127,40 @@ static const struct conf_option table[] = {
      .help = "kind of network"},
     {KEY(model, sizes, CONF_SIZES), .def = "784 512 256 10", .min = 1, .max = 16777216,
      .numbers = true,
-     .help = "widths: input, hidden ..., classes; 1024*16 stands for sixteen times 1024"},
+     .help = "mlp: widths: input, hidden ..., classes; 1024*16 stands for sixteen times 1024"},
     {KEY(model, activation, CONF_ENUM), .def = "relu", .choices = activations, .numbers = true,
-     .help = "function after every layer but the last"},
+     .help = "mlp: function after every layer but the last"},
     {KEY(model, init, CONF_ENUM), .def = "kaiming_uniform", .choices = inits, .numbers = true,
      .help = "initial weights, as the functions of torch.nn.init: kaiming_ by inputs and "
              "activation, xavier_ with gain 1, biases 0; torch: what PyTorch's Linear and Conv2d "
              "begin with, biases too; torchvision: the same, but convolutions kaiming_normal by "
              "outputs, as its ResNets"},
+    {KEY(model, layers, CONF_TEXT), .def = "", .numbers = true,
+     .note = "words such as conv:32x3 batchnorm relu maxpool:2 flatten linear:10",
+     .help =
+         "sequential: the layers, as torch.nn.Sequential would have them: conv:OUTxKERNEL and "
+         "maxpool:KERNEL, avgpool:KERNEL with /STRIDE and options ,pad=N|same ,groups=N "
+         ",bias=off; avgpool of all pixels; batchnorm, groupnorm:GROUPS, layernorm, relu, gelu, "
+         "tanh, silu, dropout:P, flatten, linear:OUT; add:N adds what came before the last N "
+         "words"},
+    {KEY(model, depth, CONF_ENUM), .def = "18", .choices = depths, .numbers = true,
+     .help = "resnet: layers with weights on the longest way"},
+    {KEY(model, stem, CONF_ENUM), .def = "imagenet", .choices = stems, .numbers = true,
+     .help = "resnet: it begins with a 7x7 convolution of stride 2 and a max pool (imagenet), or "
+             "with a 3x3 convolution of stride 1 (cifar)"},
+    {KEY(model, norm, CONF_ENUM), .def = "batch", .choices = norms, .numbers = true,
+     .help = "resnet: batch norm over each micro-batch, or group norm of 32 groups, with which the "
+             "number of micro-batches changes no bit"},
+    {KEY(model, stride, CONF_ENUM), .def = "3x3", .choices = strides, .numbers = true,
+     .help = "resnet of 50 and more: which convolution of a block has the stride; 3x3 is "
+             "torchvision's, 1x1 the paper's"},
+    {KEY(model, padding, CONF_ENUM), .def = "symmetric", .choices = paddings, .numbers = true,
+     .help = "resnet: zeros around an image as torchvision has them, or same, as TensorFlow and "
+             "MindSpore do"},
+    {KEY(model, norm_momentum, CONF_FLOAT), .def = "0.1", .max = 1, .above = true, .numbers = true,
+     .help = "batch norm: share of a step in the running statistics, as PyTorch counts it"},
+    {KEY(model, classes, CONF_INT), .def = "0", .max = 65536, .numbers = true,
+     .help = "resnet: outputs; 0 = as many as the data have classes"},
 
     /* stages, schedule and assignment change no number of a run: that is the promise of ppcli */
     {KEY(pipeline, stages, CONF_INT), .def = "1", .min = 1, .max = PP_STAGES_MAX, .unit = "stages",
@@ -348,6 +386,7 @@ const char *conf_type_name(enum conf_type type)
                                         [CONF_ENUM] = "choice",
                                         [CONF_NAME] = "name",
                                         [CONF_PATH] = "path",
+                                        [CONF_TEXT] = "text",
                                         [CONF_SIZES] = "sizes",
                                         [CONF_ASSIGNMENT] = "assignment",
                                         [CONF_LAYERS] = "layers",
@@ -425,6 +464,9 @@ const char *conf_range_text(const struct conf_option *o, const struct pp_names *
     case CONF_PATH:
         snprintf(out, bytes, "%s%s", o->word ? o->word : "",
                  o->word ? " | a path | empty" : "a path | empty");
+        break;
+    case CONF_TEXT:
+        snprintf(out, bytes, "%s", o->note);
         break;
     case CONF_SIZES:
         snprintf(out, bytes, "2 to %d numbers, each %.0f to %.0f", PP_MODEL_SIZES_MAX, o->min,

@@ -346,7 +346,7 @@ int conf_value_parse(const struct conf_option *o, const char *text, const char *
                      const struct pp_names *names, struct pp_config *cfg, char why[CONF_WHY_MAX])
 {
     char range[512];
-    if (text[0] == '\0' && o->type != CONF_PATH)
+    if (text[0] == '\0' && o->type != CONF_PATH && o->type != CONF_TEXT)
         return conf_why(why, "no value; write %s", conf_range_text(o, names, range, sizeof(range)));
     switch (o->type) {
     case CONF_INT:
@@ -365,6 +365,12 @@ int conf_value_parse(const struct conf_option *o, const char *text, const char *
         return parse_name(o, text, dir, names, cfg, why);
     case CONF_PATH:
         return parse_path(o, text, dir, cfg, why);
+    case CONF_TEXT:
+        if (strlen(text) >= PP_TEXT_MAX)
+            return conf_why(why, "%zu bytes; at most %d", strlen(text), PP_TEXT_MAX - 1);
+        memset(place(o, cfg), 0, PP_TEXT_MAX);
+        memcpy(place(o, cfg), text, strlen(text));
+        return 0;
     case CONF_SIZES:
         return conf_sizes_parse(o, text, cfg, why);
     case CONF_ASSIGNMENT:

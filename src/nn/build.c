@@ -49,6 +49,7 @@ void layer(struct builder *b, const char *format, ...)
     va_start(args, format);
     vsnprintf(l->name, sizeof(l->name), format, args);
     va_end(args);
+    snprintf(b->prefix, sizeof(b->prefix), "%s", l->name);
 }
 
 const struct pp_shape *shape_of(const struct builder *b, int value)
@@ -57,11 +58,10 @@ const struct pp_shape *shape_of(const struct builder *b, int value)
     return &b->m->values[value];
 }
 
-/* LAYER.NAME, or what there is of it. */
+/* PREFIX.NAME, or what there is of it. */
 static void full_name(const struct builder *b, const char *name, char *out, size_t bytes)
 {
-    const char *of = b->m->layers[b->m->n_layers - 1].name;
-    snprintf(out, bytes, "%s%s%s", of, name[0] ? "." : "", name);
+    snprintf(out, bytes, "%s%s%s", b->prefix, name[0] ? "." : "", name);
 }
 
 struct pp_node *add_node(struct builder *b, const struct pp_node_op *op, const char *name, int x0,
@@ -165,7 +165,7 @@ int build_finish(struct builder *b, int y)
             n->shared[k] = readers(m, n->x[k]) > 1;
         }
     }
-    pp_assert(!(m->nodes[m->n_nodes - 1].reads & PP_READS_Y_IN_I));
+    pp_assert(!(m->nodes[m->n_nodes - 1].reads & PP_READS_Y_IN_I)); /* the loss writes over it */
     for (int i = 0; i < m->n_layers; i++)
         PP_TRY(finish_layer(m, &m->layers[i]));
     m->inputs = m->layers[0].in;

@@ -24,7 +24,8 @@ const char *const *pp_model_names(void)
     return names;
 }
 
-int pp_model_create(const struct pp_config *cfg, struct pp_model **out)
+int pp_model_create(const struct pp_config *cfg, const struct pp_shape *sample, int classes,
+                    struct pp_model **out)
 {
     const struct model_builder *b = NULL;
     for (size_t i = 0; i < sizeof(builders) / sizeof(builders[0]); i++)
@@ -34,11 +35,18 @@ int pp_model_create(const struct pp_config *cfg, struct pp_model **out)
         return pp_fail(PP_ECONFIG, "model.type: no model is named '%s' (try %s)", cfg->model.type,
                        builders[0]->name);
     }
+    if (!b->input && (!sample || sample->n == 0)) {
+        return pp_fail(PP_ECONFIG,
+                       "model.type = %s reads the shape of a sample from the data, which are not "
+                       "there; set data.shape (synthetic), or data.dataset",
+                       b->name);
+    }
     struct pp_model *m = pp_alloc(1, sizeof(*m));
     if (!m)
         return PP_ERESOURCE;
-    struct builder how = {.m = m, .cfg = cfg};
-    int rc = build_begin(&how, b->input(cfg));
+    struct builder how = {
+        .m = m, .cfg = cfg, .classes = cfg->model.classes > 0 ? cfg->model.classes : classes};
+    int rc = build_begin(&how, b->input ? b->input(cfg) : *sample);
     if (rc == 0)
         rc = build_finish(&how, b->build(&how, 0));
     if (rc < 0) {

@@ -17,9 +17,10 @@
 struct builder {
     struct pp_model *m; /* half built */
     const struct pp_config *cfg;
-    int classes;                  /* that the data or the config want; 0: not known */
-    int rc;                       /* of the first failure */
-    char name[PP_PARAM_NAME_MAX]; /* of the node that was added last */
+    int classes;                    /* that the data or the config want; 0: not known */
+    int rc;                         /* of the first failure */
+    char prefix[PP_LAYER_NAME_MAX]; /* of names: the layer's, unless a model sets another */
+    char name[PP_PARAM_NAME_MAX];   /* of the node that was added last */
 };
 
 /* How to make one kind of model from [model]: x is the input. */

@@ -23,16 +23,46 @@ int pp_run_samples(const struct pp_config *cfg, enum pp_run_need need, enum pp_s
     return 0;
 }
 
-int pp_run_check(struct pp_config *cfg)
+/* What a sample of the data is like, as far as it is known without the files. */
+static int look(const struct pp_config *cfg, struct pp_shape *sample, int *classes)
 {
-    const struct pp_shape input = pp_shape_flat(cfg->model.sizes[0]);
-    return pp_dataset_check(cfg, &input, cfg->model.sizes[cfg->model.n_sizes - 1]);
+    struct pp_dataset *ds = NULL;
+    const struct pp_dataset_info *info = pp_dataset_info(cfg->data.dataset);
+    int rc = pp_dataset_look(cfg, PP_SPLIT_TRAIN, &ds);
+    *sample = ds ? ds->input : info ? info->shape : (struct pp_shape){0};
+    if (!ds && sample->n == 3 && cfg->data.resize > 0)
+        sample->dims[0] = sample->dims[1] = cfg->data.resize;
+    *classes = info && info->classes > 0 ? info->classes : ds ? ds->classes : 0;
+    pp_dataset_destroy(&ds);
+    if (rc == PP_ENOINPUT) { /* said where they are opened */
+        pp_error_clear();
+        rc = 0;
+    }
+    return rc;
+}
+
+int pp_run_model(struct pp_config *cfg, struct pp_model **out)
+{
+    struct pp_shape sample;
+    int classes;
+    struct pp_model *m = NULL;
+    PP_TRY(look(cfg, &sample, &classes));
+    int rc = pp_model_create(cfg, &sample, classes, &m);
+    if (rc == PP_ECONFIG)
+        rc = pp_config_problem(cfg, "model.type", "%s", pp_error_get()->text);
+    if (rc == 0)
+        rc = pp_dataset_check(cfg, &m->values[0], m->classes);
+    if (rc < 0) {
+        pp_model_destroy(&m);
+        return rc;
+    }
+    *out = m;
+    return 0;
 }
 
 static int prepare(struct pp_config *cfg, enum pp_run_need need, struct pp_run *run)
 {
-    PP_TRY(pp_run_check(cfg));
-    PP_TRY(pp_model_create(cfg, &run->model));
+    PP_TRY(pp_run_model(cfg, &run->model));
     int train_n = 0, test_n = 0;
     PP_TRY(pp_run_samples(cfg, need, PP_SPLIT_TRAIN, &train_n));
     PP_TRY(pp_run_samples(cfg, need, PP_SPLIT_TEST, &test_n));

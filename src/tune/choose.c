@@ -107,8 +107,7 @@ static int choose_cut(const struct pp_best_spec *spec, const struct pp_costs *co
     return 0;
 }
 
-static int choose(const struct pp_config *cfg, enum pp_run_need need, bool processes,
-                  struct choice *out)
+static int choose(struct pp_config *cfg, enum pp_run_need need, bool processes, struct choice *out)
 {
     struct pp_model *model = NULL;
     struct pp_costs *costs = NULL;
@@ -116,7 +115,7 @@ static int choose(const struct pp_config *cfg, enum pp_run_need need, bool proce
     memset(out, 0, sizeof(*out));
     PP_TRY(pp_run_samples(cfg, need, PP_SPLIT_TRAIN, &spec.train_n));
     PP_TRY(pp_run_samples(cfg, need, PP_SPLIT_TEST, &spec.test_n));
-    PP_TRY(pp_model_create(cfg, &model));
+    PP_TRY(pp_run_model(cfg, &model));
     spec.model = model;
     int rc = pp_best_measure(&spec, SECONDS, &costs);
     if (rc == 0 && processes) {
@@ -181,7 +180,7 @@ int pp_choose(struct pp_config *cfg, enum pp_run_need need, struct pp_transport 
     if (!pp_choose_wanted(cfg))
         return 0;
     struct choice *c = pp_alloc(1, sizeof(*c));
-    int rc = c ? pp_run_check(cfg) : PP_ERESOURCE;
+    int rc = c ? 0 : PP_ERESOURCE;
     if (rc == 0 && (!tp || tp->rank == 0))
         rc = choose(cfg, need, tp != NULL, c);
     if (tp)

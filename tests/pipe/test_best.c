@@ -32,7 +32,7 @@ static void open_problem(const char *const *settings, struct problem *p)
     }
     *p = (struct problem){0};
     CHECK_OK(pp_config_load(NULL, list, n, pp_cli_names(), &p->cfg));
-    CHECK_OK(pp_model_create(p->cfg, &p->model));
+    CHECK_OK(pp_model_create(p->cfg, NULL, 0, &p->model));
     p->spec = (struct pp_best_spec){
         .cfg = p->cfg, .model = p->model, .train_n = 1000, .test_n = 100, .all_m = true};
     /* every layer: F, I and W one second a row */

@@ -89,7 +89,7 @@ static void initial_values_follow_the_rule_of_the_model(void **state)
     for (int i = 0; i < COUNT(cases); i++) {
         struct pp_model *m = NULL;
         cfg->model.init = cases[i].rule;
-        CHECK_OK(pp_model_create(cfg, &m));
+        CHECK_OK(pp_model_create(cfg, NULL, 0, &m));
         const struct pp_param *w = &m->params[0], *bias = &m->params[1];
         bool normal = cases[i].init == PP_INIT_NORMAL;
         assert_true(w->init == cases[i].init);
@@ -133,7 +133,7 @@ static void an_unknown_model_is_a_clear_error(void **state)
     struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
     struct pp_model *m = NULL;
     snprintf(cfg->model.type, sizeof(cfg->model.type), "cnn");
-    CHECK_FAILS(pp_model_create(cfg, &m), PP_ECONFIG, "no model is named 'cnn' (try mlp)");
+    CHECK_FAILS(pp_model_create(cfg, NULL, 0, &m), PP_ECONFIG, "no model is named 'cnn' (try mlp)");
     assert_null(m);
     CHECK_STR_EQ(pp_model_names()[0], "mlp");
     pp_free(cfg);

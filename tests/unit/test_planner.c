@@ -18,7 +18,7 @@ static struct pp_model *model_of(int layers)
     cfg->model.n_sizes = layers + 1;
     for (int i = 0; i <= layers; i++)
         cfg->model.sizes[i] = 4;
-    CHECK_OK(pp_model_create(cfg, &m));
+    CHECK_OK(pp_model_create(cfg, NULL, 0, &m));
     pp_free(cfg);
     return m;
 }
@@ -253,7 +253,7 @@ static void check_measured(int ranks, const char *backend, enum pp_optimizer_kin
     cfg->model.n_sizes = 5;
     cfg->model.activation = PP_ACT_GELU; /* has saved values */
     memcpy(cfg->model.sizes, widths, sizeof(widths));
-    CHECK_OK(pp_model_create(cfg, &m));
+    CHECK_OK(pp_model_create(cfg, NULL, 0, &m));
     struct pp_measure_spec spec = {.model = m,
                                    .backend.threads = 1,
                                    .optimizer = optimizer,
@@ -307,7 +307,7 @@ static void what_does_not_fit_the_budget_is_extrapolated(void **state)
     snprintf(cfg->model.type, sizeof(cfg->model.type), "mlp");
     cfg->model.n_sizes = 3;
     cfg->model.sizes[0] = cfg->model.sizes[1] = cfg->model.sizes[2] = 64;
-    CHECK_OK(pp_model_create(cfg, &m));
+    CHECK_OK(pp_model_create(cfg, NULL, 0, &m));
     static const int sizes[] = {4, 8, 16384};
     struct pp_measure_spec spec = {.model = m,
                                    .backend.threads = 1,

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The convolution op with a relu behind it, if wanted: torch.nn.Conv2d. Weights lie as
+ * [out][row][column][in], which a file has as [out][in][row][column].
+ */
+#include "../nn.h"
+#include "ppcli/err.h"
+
+static size_t bias_at(const struct pp_node *n)
+{
+    const struct pp_conv *g = &n->window;
+    return (size_t)g->O * (size_t)g->kh * (size_t)g->kw * (size_t)(g->C / g->groups);
+}
+
+static void words(const struct pp_node *n, const struct pp_backend_choice *choice, int rows,
+                  struct pp_words *words)
+{
+    if (choice) {
+        words->scratch = pp_backend_conv_scratch_floats(choice, &n->window, rows);
+        words->packed = pp_backend_conv_packed_floats(choice, &n->window);
+    }
+}
+
+static void cost(const struct pp_node *n, struct pp_layer_cost *c)
+{
+    const struct pp_conv *g = &n->window;
+    double product = 2.0 * g->OH * g->OW * (double)bias_at(n);
+    c->flops_f = product;
+    c->flops_i = n->wants_dx[0] ? product : 0;
+    c->flops_w = product;
+}
+
+static int pack(const struct pp_node *n, struct pp_backend *be, const float *params, float *packed)
+{
+    return pp_backend_conv_pack(be, &n->window, params, packed);
+}
+
+static int forward(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
+{
+    const struct pp_conv_forward a = {.g = &n->window,
+                                      .B = at->pass->rows,
+                                      .x = at->x[0],
+                                      .W = at->params,
+                                      .packed = at->packed,
+                                      .b = n->bias ? at->params + bias_at(n) : NULL,
+                                      .relu = n->activation == PP_ACT_RELU,
+                                      .scratch = at->scratch,
+                                      .y = at->y};
+    return pp_backend_conv_forward(be, &a);
+}
+
+static int backward_input(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
+{
+    if (n->activation != PP_ACT_NONE) {
+        PP_TRY(pp_backend_activation_backward(be, (size_t)at->pass->rows * pp_shape_floats(&n->out),
+                                              n->activation, at->y, at->dy));
+    }
+    if (!at->dx[0])
+        return 0;
+    const struct pp_conv_backward_input a = {.g = &n->window,
+                                             .B = at->pass->rows,
+                                             .dz = at->dy,
+                                             .W = at->params,
+                                             .packed = at->packed,
+                                             .scratch = at->scratch,
+                                             .add = at->add[0],
+                                             .dx = at->dx[0]};
+    return pp_backend_conv_backward_input(be, &a);
+}
+
+static int backward_weight(const struct pp_node *n, struct pp_backend *be, int n_parts,
+                           const struct pp_weight_part *parts, float beta, float *scratch,
+                           float *grads)
+{
+    const struct pp_conv_backward_weight a = {.g = &n->window,
+                                              .n = n_parts,
+                                              .parts = parts,
+                                              .beta = beta,
+                                              .scratch = scratch,
+                                              .dW = grads,
+                                              .db = n->bias ? grads + bias_at(n) : NULL};
+    return pp_backend_conv_backward_weight(be, &a);
+}
+
+const struct pp_node_op op_conv2d = {
+    .name = "conv2d",
+    .words = words,
+    .cost = cost,
+    .pack = pack,
+    .forward = forward,
+    .backward_input = backward_input,
+    .backward_weight = backward_weight,
+};
+
+int conv2d(struct builder *b, const char *name, int x, int channels, const struct window *w,
+           bool bias, bool relu)
+{
+    struct pp_conv g;
+    if (!window_over(b, "a convolution", w, x, channels, &g))
+        return 0;
+    struct pp_node *n = add_node(b, &op_conv2d, name, x, -1, pp_shape_image(g.OH, g.OW, channels));
+    if (!n)
+        return 0;
+    n->window = g;
+    n->bias = bias;
+    n->activation = relu ? PP_ACT_RELU : PP_ACT_NONE;
+    n->reads = PP_READS_X_IN_W | PP_READS_DY_IN_W | (relu ? PP_READS_Y_IN_I : 0);
+    int y = n->y, shape[4] = {channels, g.kh, g.kw, g.C / g.groups};
+    struct pp_param *weight = add_param(b, "weight", PP_PARAM_DECAYED, 4, shape);
+    if (weight)
+        init_weight(b, weight, shape[1] * shape[2] * shape[3], PP_ACT_RELU);
+    if (bias)
+        add_param(b, "bias", PP_PARAM_PLAIN, 1, shape);
+    return y;
+}

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * model.layers: words one after the other, each an op, as torch.nn.Sequential has modules. Word i
+ * is named layers.i. A word with weights begins a layer, and those behind it belong to it; what an
+ * add:N reaches over is one layer. A relu right behind a convolution or a norm, an activation right
+ * behind a linear, are part of that op.
+ */
+#include "nn.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+
+enum {
+    WORDS_MAX = 1024
+};
+#define EPS 1e-5f
+
+enum kind {
+    CONV,
+    LINEAR,
+    BATCH_NORM,
+    GROUP_NORM,
+    LAYER_NORM,
+    MAX_POOL,
+    AVG_POOL,
+    ACTIVATION,
+    DROPOUT,
+    FLATTEN,
+    ADD
+};
+
+struct word {
+    enum kind kind;
+    int n; /* outputs, groups, or how many words back */
+    struct window w;
+    bool bias, all; /* all: of all pixels */
+    enum pp_activation act;
+    float p;
+    char text[64];
+};
+
+/* What may follow the colon. */
+enum shape_of_word {
+    NOTHING,
+    NUMBER,       /* linear:10 */
+    OUT_WINDOW,   /* conv:32x3/2,pad=1 */
+    WINDOW,       /* maxpool:3/2,pad=1 */
+    MAYBE_WINDOW, /* avgpool */
+    SHARE         /* dropout:0.1 */
+};
+
+static const struct {
+    const char *name, *example;
+    enum kind kind;
+    enum shape_of_word shape;
+    enum pp_activation act;
+} known[] = {
+    {"conv", "conv:32x3", CONV, OUT_WINDOW, PP_ACT_NONE},
+    {"linear", "linear:10", LINEAR, NUMBER, PP_ACT_NONE},
+    {"batchnorm", "batchnorm", BATCH_NORM, NOTHING, PP_ACT_NONE},
+    {"groupnorm", "groupnorm:32", GROUP_NORM, NUMBER, PP_ACT_NONE},
+    {"layernorm", "layernorm", LAYER_NORM, NOTHING, PP_ACT_NONE},
+    {"maxpool", "maxpool:2", MAX_POOL, WINDOW, PP_ACT_NONE},
+    {"avgpool", "avgpool or avgpool:2", AVG_POOL, MAYBE_WINDOW, PP_ACT_NONE},
+    {"dropout", "dropout:0.1", DROPOUT, SHARE, PP_ACT_NONE},
+    {"flatten", "flatten", FLATTEN, NOTHING, PP_ACT_NONE},
+    {"add", "add:4", ADD, NUMBER, PP_ACT_NONE},
+#define PP_ACTIVATION(NAME, word, ...) {#word, #word, ACTIVATION, NOTHING, PP_ACT_##NAME},
+#include "ppcli/activations.def"
+#undef PP_ACTIVATION
+};
+
+/* A whole number from 1 on; moves *p past it. */
+static bool number(const char **p, int *out)
+{
+    char *end;
+    long n = **p >= '0' && **p <= '9' ? strtol(*p, &end, 10) : 0;
+    if (n < 1 || n > 1 << 24)
+        return false;
+    *p = end;
+    *out = (int)n;
+    return true;
+}
+
+/* KERNEL[/STRIDE][,pad=N|same][,groups=N][,bias=off] */
+static bool window(const char *p, struct word *w)
+{
+    bool conv = w->kind == CONV;
+    if (!number(&p, &w->w.kernel))
+        return false;
+    w->w.stride = conv ? 1 : w->w.kernel;
+    w->w.pad = conv ? w->w.kernel / 2 : 0;
+    if (*p == '/') {
+        p++;
+        if (!number(&p, &w->w.stride))
+            return false;
+    }
+    while (*p == ',') {
+        static const char same[] = "same";
+        if (!strncmp(++p, "pad=", 4)) {
+            p += 4;
+            if (!strncmp(p, same, strlen(same))) {
+                w->w.pad = PAD_SAME;
+                p += strlen(same);
+            } else if (*p == '0') {
+                w->w.pad = 0;
+                p++;
+            } else if (!number(&p, &w->w.pad) || w->w.pad >= w->w.kernel) {
+                return false;
+            }
+        } else if (conv && !strncmp(p, "groups=", 7)) {
+            p += 7;
+            if (!number(&p, &w->w.groups))
+                return false;
+        } else if (conv && !strncmp(p, "bias=off", 8)) {
+            p += 8;
+            w->bias = false;
+        } else {
+            return false;
+        }
+    }
+    return *p == '\0';
+}
+
+static bool argument(const char *p, enum shape_of_word shape, struct word *w)
+{
+    char *end;
+    w->all = shape == MAYBE_WINDOW && !p;
+    if (shape == NOTHING || w->all || !p)
+        return !p;
+    switch (shape) {
+    case NUMBER:
+        return number(&p, &w->n) && *p == '\0';
+    case OUT_WINDOW:
+        return number(&p, &w->n) && *p++ == 'x' && window(p, w);
+    case SHARE:
+        w->p = strtof(p, &end);
+        return end > p && *end == '\0' && w->p >= 0 && w->p < 1;
+    default:
+        return window(p, w);
+    }
+}
+
+static int parse_word(struct builder *b, char *text, int i, struct word *w)
+{
+    char *colon = strchr(text, ':');
+    *w = (struct word){.bias = true, .w.groups = 1};
+    snprintf(w->text, sizeof(w->text), "%s", text);
+    if (colon)
+        *colon = '\0';
+    for (size_t k = 0; k < sizeof(known) / sizeof(known[0]); k++) {
+        if (strcmp(text, known[k].name) != 0)
+            continue;
+        w->kind = known[k].kind;
+        w->act = known[k].act;
+        if (!argument(colon ? colon + 1 : NULL, known[k].shape, w)) {
+            return refuse(b, "model.layers: word %d, '%s', is not understood; write such as %s", i,
+                          w->text, known[k].example);
+        }
+        return 0;
+    }
+    return refuse(b,
+                  "model.layers: word %d, '%s', is none of conv, linear, batchnorm, groupnorm, "
+                  "layernorm, maxpool, avgpool, flatten, dropout, add, relu, gelu, tanh, silu",
+                  i, w->text);
+}
+
+static int parse(struct builder *b, struct word *words)
+{
+    static const char blanks[] = " \t";
+    char text[PP_TEXT_MAX], *rest = NULL;
+    int n = 0;
+    snprintf(text, sizeof(text), "%s", b->cfg->model.layers);
+    for (char *p = strtok_r(text, blanks, &rest); p && b->rc == 0;
+         p = strtok_r(NULL, blanks, &rest)) {
+        if (n == WORDS_MAX)
+            return refuse(b, "model.layers has more than %d words", WORDS_MAX);
+        parse_word(b, p, n, &words[n]);
+        n++;
+    }
+    if (n == 0) {
+        refuse(b, "model.layers names no layer; write such as conv:32x3 relu maxpool:2 flatten "
+                  "linear:10");
+    }
+    for (int i = 0; i < n; i++) {
+        if (words[i].kind == ADD && words[i].n > i)
+            refuse(b, "model.layers: word %d, '%s', reaches before the first word", i,
+                   words[i].text);
+    }
+    return n;
+}
+
+/* Whether word i begins a layer. */
+static bool begins(const struct word *words, int n, int i)
+{
+    for (int k = i; k < n; k++) /* within what an add reaches over */
+        if (words[k].kind == ADD && k - words[k].n < i)
+            return false;
+    return i == 0 || words[i].kind == CONV || words[i].kind == LINEAR;
+}
+
+static bool is_next(const struct word *words, int n, int i, enum kind kind)
+{
+    bool reached = false; /* its value is what an add asks for: it must be there by itself */
+    for (int k = i + 1; k < n; k++)
+        reached |= words[k].kind == ADD && k - words[k].n == i + 1;
+    return i + 1 < n && words[i + 1].kind == kind && !reached;
+}
+
+/* Word i over x; *i moves to the last word that is part of it. */
+static int apply(struct builder *b, const struct word *words, int n, int *i, int x,
+                 const int *before)
+{
+    const struct word *w = &words[*i];
+    char name[16] = "";
+    int at = *i;
+    snprintf(name, sizeof(name), "%d", at);
+    enum pp_activation next = is_next(words, n, at, ACTIVATION) ? words[at + 1].act : PP_ACT_NONE;
+    bool relu = next == PP_ACT_RELU;
+    switch (w->kind) {
+    case CONV:
+        *i += relu;
+        return conv2d(b, name, x, w->n, &w->w, w->bias, relu);
+    case LINEAR:
+        *i += next != PP_ACT_NONE;
+        return linear(b, name, x, w->n, next);
+    case BATCH_NORM:
+        *i += relu;
+        return batch_norm(b, name, x, -1, EPS, (float)b->cfg->model.norm_momentum, relu);
+    case GROUP_NORM:
+        *i += relu;
+        return group_norm(b, name, x, -1, w->n, EPS, relu);
+    case LAYER_NORM:
+        return layer_norm(b, name, x, EPS);
+    case MAX_POOL:
+        return max_pool(b, name, x, &w->w);
+    case AVG_POOL:
+        return w->all ? global_avg_pool(b, name, x) : avg_pool(b, name, x, &w->w);
+    case ACTIVATION:
+        return activate(b, name, x, w->act);
+    case DROPOUT:
+        return dropout(b, name, x, w->p);
+    case FLATTEN: /* a linear takes images as they are */
+        return x;
+    case ADD:
+        *i += relu;
+        return add(b, name, x, before[at - w->n], relu);
+    }
+    return x;
+}
+
+static int build(struct builder *b, int x)
+{
+    struct word *words = pp_alloc(WORDS_MAX, sizeof(*words));
+    int before[WORDS_MAX + 1]; /* the value that word i gets */
+    if (!words) {
+        b->rc = PP_ERESOURCE;
+        return 0;
+    }
+    const struct pp_model *m = b->m;
+    int n = parse(b, words);
+    for (int i = 0; i < n && b->rc == 0; i++) {
+        int first = i;
+        bool empty = i > 0 && m->layers[m->n_layers - 1].first_node == m->n_nodes;
+        if (begins(words, n, i) && !empty)
+            layer(b, "layers.%d", i);
+        snprintf(b->prefix, sizeof(b->prefix), "layers");
+        before[i] = x;
+        x = apply(b, words, n, &i, x, before);
+        for (int k = first + 1; k <= i; k++)
+            before[k] = x;
+    }
+    if (b->rc == 0 && (words[n - 1].kind != LINEAR || shape_of(b, x)->n != 1)) {
+        refuse(b,
+               "model.layers ends with '%s'; the last word must be a linear with an output for "
+               "each class",
+               words[n - 1].text);
+    }
+    pp_free(words);
+    return x;
+}
+
+const struct model_builder model_sequential = {.name = "sequential", .build = build};
