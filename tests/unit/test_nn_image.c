@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Image models as descriptions: torchvision's names and sizes, the words of a sequential model, and
+ * what is refused. */
+#include "nn_models.h"
+
+static const struct pp_shape cifar = {3, {32, 32, 3}}, large = {3, {224, 224, 3}};
+
+static struct pp_config *resnet(int depth, enum pp_stem stem)
+{
+    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
+    snprintf(cfg->model.type, sizeof(cfg->model.type), "resnet");
+    cfg->model.depth = depth;
+    cfg->model.stem = stem;
+    cfg->model.norm_momentum = 0.1;
+    return cfg;
+}
+
+static size_t learnt(const struct pp_model *m)
+{
+    size_t n = 0;
+    for (int i = 0; i < m->n_params; i++)
+        if (m->params[i].kind != PP_PARAM_BUFFER)
+            n += pp_param_floats(&m->params[i]);
+    return n;
+}
+
+static const struct pp_param *param(const struct pp_model *m, const char *name)
+{
+    for (int i = 0; i < m->n_params; i++)
+        if (strcmp(m->params[i].name, name) == 0)
+            return &m->params[i];
+    fail_msg("no parameter %s", name);
+    return NULL;
+}
+
+static const struct pp_node *last_node(const struct pp_model *m, const char *layer)
+{
+    int i = pp_model_find_layer(m, layer);
+    assert_true(i >= 0);
+    return &m->nodes[m->layers[i].last_node];
+}
+
+/* Figures of torchvision.models, of its CIFAR relatives by arithmetic. */
+static void resnets_have_torchvisions_names_and_sizes(void **state)
+{
+    const struct {
+        int depth, classes;
+        enum pp_stem stem;
+        const struct pp_shape *image;
+        size_t params;
+        int layers;
+        double gflop; /* of an image, forward, products only */
+    } nets[] = {
+        {18, 1000, PP_STEM_IMAGENET, &large, 11689512, 13, 3.628},
+        {34, 1000, PP_STEM_IMAGENET, &large, 21797672, 21, 7.328},
+        {50, 1000, PP_STEM_IMAGENET, &large, 25557032, 21, 8.178},
+        {101, 1000, PP_STEM_IMAGENET, &large, 44549160, 38, 15.60},
+        {50, 10, PP_STEM_IMAGENET, &cifar, 23528522, 21, 0.167},
+        {18, 10, PP_STEM_CIFAR, &cifar, 11173962, 12, 1.111},
+    };
+    for (int i = 0; i < COUNT(nets); i++) {
+        struct pp_config *cfg = resnet(nets[i].depth, nets[i].stem);
+        struct pp_model *m = NULL;
+        CHECK_OK(pp_model_create(cfg, nets[i].image, nets[i].classes, &m));
+        CHECK_INT_EQ(learnt(m), nets[i].params);
+        CHECK_INT_EQ(m->n_layers, nets[i].layers);
+        CHECK_INT_EQ(m->classes, nets[i].classes);
+        double flops = 0;
+        for (int l = 0; l < m->n_layers; l++)
+            flops += pp_layer_cost(m, l).flops_f;
+        assert_float_equal(flops / 1e9, nets[i].gflop, nets[i].gflop * 0.01);
+        param(m, "conv1.weight");
+        param(m, "bn1.running_var");
+        param(m, "layer3.1.bn2.num_batches_tracked");
+        param(m, "layer4.0.downsample.0.weight");
+        CHECK_INT_EQ(param(m, "fc.bias")->dims[0], nets[i].classes);
+        pp_model_destroy(&m);
+        pp_free(cfg);
+    }
+}
+
+static void the_stride_and_the_padding_are_where_they_are_asked_for(void **state)
+{
+    for (int paper = 0; paper < 2; paper++) {
+        struct pp_config *cfg = resnet(50, PP_STEM_IMAGENET);
+        struct pp_model *m = NULL;
+        cfg->model.stride = paper ? PP_STRIDE_1X1 : PP_STRIDE_3X3;
+        cfg->model.padding = paper ? PP_PAD_SAME : PP_PAD_SYMMETRIC;
+        CHECK_OK(pp_model_create(cfg, &large, 10, &m));
+        CHECK_INT_EQ(last_node(m, "conv1")->window.pad_top, paper ? 2 : 3);
+        CHECK_INT_EQ(last_node(m, "maxpool")->window.pad_left, paper ? 0 : 1);
+        CHECK_INT_EQ(last_node(m, "maxpool")->window.OH, 56);
+        for (int i = 0; i < m->n_nodes; i++) {
+            const struct pp_node *n = &m->nodes[i];
+            if (n->window.kh == 1 && n->window.stride == 2 && n->n_params > 0)
+                assert_true(paper || n->window.O == 2 * n->window.C); /* a projection */
+            if (n->window.kh == 3 && n->n_params > 0)
+                CHECK_INT_EQ(n->window.stride == 2, !paper && n->window.H == 2 * n->window.OH);
+        }
+        pp_model_destroy(&m);
+        pp_free(cfg);
+    }
+}
+
+static int build(const char *words, const struct pp_shape *image, struct pp_model **m)
+{
+    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
+    snprintf(cfg->model.type, sizeof(cfg->model.type), "sequential");
+    snprintf(cfg->model.layers, sizeof(cfg->model.layers), "%s", words);
+    cfg->model.norm_momentum = 0.1;
+    int rc = pp_model_create(cfg, image, 10, m);
+    pp_free(cfg);
+    return rc;
+}
+
+static void words_become_layers(void **state)
+{
+    struct pp_model *m = NULL;
+    CHECK_OK(build("conv:8x3 relu conv:16x5/2,pad=same,groups=2,bias=off batchnorm relu maxpool:2 "
+                   "conv:16x3 groupnorm:4 gelu add:3 avgpool:2 dropout:0.1 flatten linear:32 tanh "
+                   "linear:10",
+                   &cifar, &m));
+    static const char *const names[] = {"layers.0", "layers.2", "layers.6", "layers.13",
+                                        "layers.15"};
+    CHECK_INT_EQ(m->n_layers, COUNT(names));
+    for (int i = 0; i < COUNT(names); i++)
+        CHECK_STR_EQ(m->layers[i].name, names[i]);
+    CHECK_INT_EQ(param(m, "layers.2.weight")->dims[3], 4);
+    CHECK_INT_EQ(m->nodes[1].window.OH, 16);
+    CHECK_INT_EQ(m->nodes[1].bias, false);
+    CHECK_INT_EQ(m->nodes[0].activation, PP_ACT_RELU);
+    /* what is behind a flatten has its columns in another order in files */
+    const struct pp_param *w = param(m, "layers.13.weight");
+    CHECK_INT_EQ(w->dims[1], 4 * 4 * 16);
+    CHECK_INT_EQ(w->columns.n, 3);
+    CHECK_INT_EQ(param(m, "layers.15.weight")->columns.n, 0);
+    const struct pp_node *sum = NULL;
+    for (int i = 0; i < m->n_nodes; i++)
+        sum = m->nodes[i].n_x == 2 ? &m->nodes[i] : sum;
+    assert_non_null(sum);
+    CHECK_INT_EQ(sum->x[1], m->layers[2].x);
+    assert_true(sum->shared[1] && !sum->shared[0]);
+    pp_model_destroy(&m);
+}
+
+static void what_cannot_be_is_refused_in_one_line(void **state)
+{
+    static const struct {
+        const char *words, *says;
+    } bad[] = {
+        {"", "names no layer"},
+        {"conv:8x3 relu", "the last word must be a linear"},
+        {"conv:8x3 convolution:3 linear:10", "word 1, 'convolution:3', is none of conv, linear"},
+        {"conv:8 linear:10", "word 0, 'conv:8', is not understood; write such as conv:32x3"},
+        {"conv:8x3/0 linear:10", "is not understood"},
+        {"conv:8x3,pad=3 linear:10", "is not understood"},
+        {"dropout:1 linear:10", "such as dropout:0.1"},
+        {"relu:3 linear:10", "such as relu"},
+        {"maxpool:40 linear:10", "reduces an image of 32 x 32 x 3 to nothing"},
+        {"maxpool:2 maxpool:2 maxpool:2 maxpool:2 maxpool:2 maxpool:2 linear:10", "to nothing"},
+        {"conv:8x3,groups=2 linear:10", "2 groups"},
+        {"add:1 linear:10", "reaches before the first word"},
+        {"conv:8x3 add:1 linear:10", "32 x 32 x 3"},
+        {"linear:10 conv:8x3 linear:10", "needs an image, but gets 10"},
+    };
+    for (int i = 0; i < COUNT(bad); i++) {
+        struct pp_model *m = NULL;
+        CHECK_FAILS(build(bad[i].words, &cifar, &m), PP_ECONFIG, bad[i].says);
+        assert_null(m);
+    }
+    struct pp_model *m = NULL;
+    struct pp_config *cfg = resnet(18, PP_STEM_CIFAR);
+    CHECK_FAILS(pp_model_create(cfg, NULL, 0, &m), PP_ECONFIG, "reads the shape of a sample");
+    static const struct pp_shape flat = {1, {3072, 1, 1}};
+    CHECK_FAILS(pp_model_create(cfg, &flat, 10, &m), PP_ECONFIG, "needs an image, but gets 3072");
+    pp_free(cfg);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(resnets_have_torchvisions_names_and_sizes),
+        cmocka_unit_test(the_stride_and_the_padding_are_where_they_are_asked_for),
+        cmocka_unit_test(words_become_layers),
+        cmocka_unit_test(what_cannot_be_is_refused_in_one_line),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
