@@ -301,11 +301,13 @@ static void files_have_pytorchs_order(void **state)
     pp_param_in_file(&same[1], dims);
     CHECK_INT_EQ(dims[1], 1);
     CHECK_INT_EQ(dims[3], 3);
-    struct pp_param count = {"bn1.num_batches_tracked", 1, {1}, PP_PARAM_BUFFER};
+    struct pp_param count = {
+        .name = "bn1.num_batches_tracked", .n_dims = 1, .dims = {1}, .kind = PP_PARAM_BUFFER};
     assert_true(pp_param_is_count(&count));
     count.kind = PP_PARAM_PLAIN;
     assert_false(pp_param_is_count(&count));
-    const struct pp_param mean = {"bn1.running_mean", 1, {1}, PP_PARAM_BUFFER};
+    const struct pp_param mean = {
+        .name = "bn1.running_mean", .n_dims = 1, .dims = {1}, .kind = PP_PARAM_BUFFER};
     assert_false(pp_param_is_count(&mean));
 }
 
