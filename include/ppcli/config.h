@@ -184,8 +184,8 @@ struct pp_config {
         int n_sizes;                   /* layers = n_sizes - 1 */
         enum pp_activation activation; /* after every layer but the last */
         enum pp_init_rule init;
-        char layers[PP_TEXT_MAX];      /* sequential: its words */
-        int depth;                     /* resnet, and so what follows */
+        char layers[PP_TEXT_MAX]; /* sequential: its words */
+        int depth;                /* resnet, and so what follows */
         enum pp_stem stem;
         enum pp_norm norm;
         enum pp_block_stride stride;

@@ -21,6 +21,7 @@ struct odd {
 static void own_config(void **state, const char *dataset, struct pp_config *cfg)
 {
     memset(cfg, 0, sizeof(*cfg));
+    snprintf(cfg->model.type, sizeof(cfg->model.type), "mlp");
     snprintf(cfg->data.dataset, sizeof(cfg->data.dataset), "%s", dataset);
     snprintf(cfg->data.label, sizeof(cfg->data.label), "last");
     if (strcmp(dataset, "csv") == 0) {

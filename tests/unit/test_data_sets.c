@@ -14,6 +14,7 @@ static struct pp_config *config(const char *dataset, const char *path)
     memset(&cfg, 0, sizeof(cfg));
     snprintf(cfg.data.dataset, sizeof(cfg.data.dataset), "%s", dataset);
     snprintf(cfg.data.path, sizeof(cfg.data.path), "%s", path);
+    snprintf(cfg.model.type, sizeof(cfg.model.type), "mlp");
     cfg.model.sizes[0] = 784;
     cfg.model.sizes[1] = 10;
     cfg.model.n_sizes = 2;

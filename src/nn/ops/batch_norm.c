@@ -133,7 +133,7 @@ int batch_norm(struct builder *b, const char *name, int x, int residual, float e
                   {"running_mean", PP_PARAM_BUFFER, 0},
                   {"running_var", PP_PARAM_BUFFER, 1},
                   {"num_batches_tracked", PP_PARAM_BUFFER, 0}};
-    pp_assert(x != residual);
+    pp_assert(b->rc < 0 || x != residual);
     struct pp_node *n = add_node(b, &op_batch_norm, name, x, residual, *shape_of(b, x));
     if (!n)
         return 0;

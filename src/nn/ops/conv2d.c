@@ -84,6 +84,7 @@ static int backward_weight(const struct pp_node *n, struct pp_backend *be, int n
 
 const struct pp_node_op op_conv2d = {
     .name = "conv2d",
+    .kernels = PP_USES(conv_forward) | PP_USES(conv_backward_input) | PP_USES(conv_backward_weight),
     .words = words,
     .cost = cost,
     .pack = pack,
@@ -107,9 +108,11 @@ int conv2d(struct builder *b, const char *name, int x, int channels, const struc
     n->reads = PP_READS_X_IN_W | PP_READS_DY_IN_W | (relu ? PP_READS_Y_IN_I : 0);
     int y = n->y, shape[4] = {channels, g.kh, g.kw, g.C / g.groups};
     struct pp_param *weight = add_param(b, "weight", PP_PARAM_DECAYED, 4, shape);
+    int fan_in = shape[1] * shape[2] * shape[3];
     if (weight)
-        init_weight(b, weight, shape[1] * shape[2] * shape[3], PP_ACT_RELU);
-    if (bias)
-        add_param(b, "bias", PP_PARAM_PLAIN, 1, shape);
+        init_weight(b, weight, fan_in, PP_ACT_RELU);
+    struct pp_param *shift = bias ? add_param(b, "bias", PP_PARAM_PLAIN, 1, shape) : NULL;
+    if (shift)
+        init_bias(b, shift, fan_in);
     return y;
 }
