@@ -52,8 +52,13 @@ static int forward(const struct pp_node *n, struct pp_backend *be, const struct 
 static int backward_input(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
 {
     if (n->activation != PP_ACT_NONE) {
-        PP_TRY(pp_backend_activation_backward(be, (size_t)at->pass->rows * pp_shape_floats(&n->out),
-                                              n->activation, at->y, at->dy));
+        PP_TRY(pp_backend_activate_backward(
+            be,
+            &(struct pp_activate_backward){.n = (size_t)at->pass->rows * pp_shape_floats(&n->out),
+                                           .act = n->activation,
+                                           .saved = at->y,
+                                           .dy = at->dy,
+                                           .dx = at->dy}));
     }
     if (!at->dx[0])
         return 0;
