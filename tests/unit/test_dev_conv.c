@@ -25,7 +25,7 @@ static const struct shape {
 struct arrays {
     struct pp_conv g;
     int B;
-    size_t n_x, n_y, n_W;
+    size_t n_x, n_y, n_W, n_scratch;
     float *x, *W, *b, *dz;   /* inputs */
     float *y, *dx, *dW, *db; /* results */
     float *packed, *scratch;
@@ -48,11 +48,11 @@ static struct pp_conv conv_of(const struct shape *c)
                             .groups = c->groups};
 }
 
-/* Every array `shift` floats off its alignment; y, packed and scratch full of NaN. */
+/* Every array but scratch `shift` floats off its alignment; y, packed and scratch full of NaN. */
 static void make(struct arrays *p, const struct shape *c, size_t packed, size_t scratch,
                  size_t shift)
 {
-    *p = (struct arrays){.g = conv_of(c), .B = c->B};
+    *p = (struct arrays){.g = conv_of(c), .B = c->B, .n_scratch = scratch};
     size_t O = (size_t)c->O;
     p->n_x = (size_t)c->B * c->H * c->W * c->C;
     p->n_y = (size_t)c->B * p->g.OH * p->g.OW * c->O;
@@ -67,7 +67,7 @@ static void make(struct arrays *p, const struct shape *c, size_t packed, size_t 
     p->memory = nans(total);
     float *at = p->memory;
     for (int a = 0; a < COUNT(sizes); a++) {
-        *arrays[a] = at + 16 + shift;
+        *arrays[a] = at + 16 + (arrays[a] == &p->scratch ? 0 : shift);
         at += (sizes[a] + 47) / 16 * 16;
         if (names[a] && sizes[a] > 0) {
             float *from = noise(names[a], sizes[a]);
@@ -185,7 +185,8 @@ static void check_chains(const char *isa, const struct cpu_conv *f, int shape, b
         int o = (int)(i / C) / (g->kh * g->kw);
         check_bits("dW", isa, shape, i, p.dW[i], chain_dW(&p, o, t, c, add ? dW[i] : 0));
     }
-    const float *ends[] = {p.y + p.n_y, p.dx + p.n_x, p.dW + p.n_W, p.y - 1, p.dx - 1, p.dW - 1};
+    const float *ends[] = {p.y + p.n_y, p.dx + p.n_x, p.dW + p.n_W, p.scratch + p.n_scratch,
+                           p.y - 1,     p.dx - 1,     p.dW - 1,     p.scratch - 1};
     for (int e = 0; e < COUNT(ends); e++)
         assert_true(isnan(*ends[e])); /* nothing outside is written */
     pp_free(dx);

@@ -19,7 +19,8 @@
 DEFINE_TILES(STEPS_LISTED)
 
 enum {
-    PIXELS = 256,  /* of the summed index at a time */
+    PIXELS = 256, /* of the summed index at a time */
+    LIST = PIXELS + AHEAD,
     NARROW = 16,   /* channels; fewer are copied for all taps beside each other */
     MANY_TILES = 4 /* of a group of rows: then its columns of dz are copied beside each other */
 };
@@ -64,6 +65,12 @@ static int take_pixels(const struct pp_conv *g, struct place *at, struct pixel *
     return have;
 }
 
+static void repeat_last(int n, struct step *list)
+{
+    for (int i = n; n > 0 && i < n + AHEAD; i++)
+        list[i] = list[n - 1];
+}
+
 /* Those that see tap (ky, kx) inside the image; `copied`: where their columns of dz will be. */
 static int list_steps(const struct pp_conv *g, int n, const struct pixel *pixels, int ky, int kx,
                       const float *copied, struct step *out)
@@ -77,6 +84,7 @@ static int list_steps(const struct pp_conv *g, int n, const struct pixel *pixels
                                     .b = pixels[i].image +
                                          ((size_t)y * (size_t)g->W + (size_t)x) * (size_t)g->C};
     }
+    repeat_last(have, out);
     return have;
 }
 
@@ -109,7 +117,7 @@ static void copy_patch(const struct pp_conv *g, const struct pixel *p, float *to
 struct lists {
     int n; /* of them; `columns` of dW follow each other for each */
     int columns;
-    struct step *steps; /* [n][PIXELS] */
+    struct step *steps; /* [n][LIST] */
     int *length;        /* [n] */
     float *patches;     /* [PIXELS][columns], NULL: not copied */
 };
@@ -124,10 +132,10 @@ static size_t lists_in(const struct pp_conv *g, float *scratch, struct lists *ou
         *out = (struct lists){.n = (int)n,
                               .columns = copies ? taps * C : C,
                               .steps = (struct step *)(void *)scratch,
-                              .patches = copies ? scratch + n * PIXELS * floats : NULL,
-                              .length = (int *)(void *)(scratch + n * PIXELS * floats + patches)};
+                              .patches = copies ? scratch + n * LIST * floats : NULL,
+                              .length = (int *)(void *)(scratch + n * LIST * floats + patches)};
     }
-    return n * PIXELS * floats + patches + n;
+    return n * LIST * floats + patches + n;
 }
 
 static void fill_lists(const struct pp_conv *g, int n, const struct pixel *pixels,
@@ -135,7 +143,7 @@ static void fill_lists(const struct pp_conv *g, int n, const struct pixel *pixel
 {
     for (int t = 0; t < l->n && !l->patches; t++) {
         l->length[t] =
-            list_steps(g, n, pixels, t / g->kw, t % g->kw, copied, l->steps + (size_t)t * PIXELS);
+            list_steps(g, n, pixels, t / g->kw, t % g->kw, copied, l->steps + (size_t)t * LIST);
     }
     if (l->patches) {
         l->length[0] = n;
@@ -156,7 +164,7 @@ static void add_lists(const struct pp_conv *g, const struct lists *l, int group,
     struct tile t = {.segments = &depth, .n_segments = 1, .c_row = K, .add = add, .a_at = o};
     for (int k = 0; k < l->n; k++) {
         depth.depth = l->length[k];
-        t.steps = l->steps + (size_t)k * PIXELS;
+        t.steps = l->steps + (size_t)k * LIST;
         for (int i = 0; i < l->columns; i += WIDTH) {
             t.b_at = l->patches ? (size_t)i : (size_t)(group * l->columns + i);
             t.c = dW + (size_t)k * (size_t)l->columns + i;

@@ -73,9 +73,14 @@ struct segment {
     const float *a, *b;
 };
 
-/* Where step k of the summed index is: a(r, k) = a[r], b(k, c) = b[c]. */
+/* Where step k of the summed index is: a(r, k) = a[r], b(k, c) = b[c]. A list has AHEAD more behind
+ * its last one, of which b is fetched only. */
 struct step {
     const float *a, *b;
+};
+
+enum {
+    AHEAD = 3
 };
 
 /* How a tile finds its operands. */
@@ -138,6 +143,11 @@ INLINE void tile_of(const struct tile *t, enum kind kind, int rows, int vectors,
             if (kind == STEPS_LISTED) {
                 a = step->a + t->a_at;
                 b = step++->b + t->b_at;
+                const float *soon = step[AHEAD - 1].b + t->b_at;
+                UNROLL for (int v = 0; v < vectors; v++)
+                {
+                    _mm_prefetch((const char *)(soon + LANE(v)), _MM_HINT_T0);
+                }
             }
             vec w[VECTORS];
             UNROLL for (int v = 0; v < vectors; v++)
