@@ -259,8 +259,8 @@ int probe_open_data(struct prober *p, const struct pp_config *cfg)
     pp_free(own);
     close_data(p);
     for (int split = 0; rc == 0 && split < 2; split++) {
-        rc = pp_dataset_open(cfg, (enum pp_split)split, PP_DATA_IMAGES | PP_DATA_LABELS, &m->values[0],
-                             m->classes, &p->data[split]);
+        rc = pp_dataset_open(cfg, (enum pp_split)split, PP_DATA_IMAGES | PP_DATA_LABELS,
+                             &m->values[0], m->classes, &p->data[split]);
     }
     pp_model_destroy(&m);
     return rc;

@@ -377,23 +377,13 @@ void conf_sections(const char *out[CONF_SECTIONS_MAX])
 
 const char *conf_type_name(enum conf_type type)
 {
-    static const char *const names[] = {[CONF_INT] = "int",
-                                        [CONF_INT64] = "int",
-                                        [CONF_UINT64] = "int",
-                                        [CONF_FLOAT] = "float",
-                                        [CONF_DURATION] = "duration",
-                                        [CONF_BOOL] = "bool",
-                                        [CONF_ENUM] = "choice",
-                                        [CONF_NAME] = "name",
-                                        [CONF_PATH] = "path",
-                                        [CONF_TEXT] = "text",
-                                        [CONF_SIZES] = "sizes",
-                                        [CONF_ASSIGNMENT] = "assignment",
-                                        [CONF_LAYERS] = "layers",
-                                        [CONF_DEVICES] = "devices",
-                                        [CONF_NUMBERS] = "numbers",
-                                        [CONF_FLOATS] = "floats",
-                                        [CONF_CHOICES] = "choices"};
+    static const char *const names[] = {
+        [CONF_INT] = "int",       [CONF_INT64] = "int",         [CONF_UINT64] = "int",
+        [CONF_FLOAT] = "float",   [CONF_DURATION] = "duration", [CONF_BOOL] = "bool",
+        [CONF_ENUM] = "choice",   [CONF_NAME] = "name",         [CONF_PATH] = "path",
+        [CONF_TEXT] = "text",     [CONF_SIZES] = "sizes",       [CONF_ASSIGNMENT] = "assignment",
+        [CONF_LAYERS] = "layers", [CONF_DEVICES] = "devices",   [CONF_NUMBERS] = "numbers",
+        [CONF_FLOATS] = "floats", [CONF_CHOICES] = "choices"};
     return names[type];
 }
 
