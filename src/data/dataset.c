@@ -156,10 +156,11 @@ static int check_fit(const struct pp_config *cfg, const struct pp_dataset *ds, i
     if (strcmp(cfg->model.type, "mlp") != 0) {
         if (classes >= ds->classes && inputs == ds->features)
             return 0; /* labels are a byte, outputs may be more */
-        return pp_fail(PP_ECONFIG,
-                       "the model reads %d values and has %d outputs, but a sample of %s is %s and "
-                       "there are %d classes",
-                       inputs, classes, ds->name, shape, ds->classes);
+        return pp_fail(
+            PP_ECONFIG,
+            "the model reads %d values and has %d outputs, but a sample of %s has %s = %d "
+            "values and there are %d classes",
+            inputs, classes, ds->name, shape, ds->features, ds->classes);
     }
     if (inputs == ds->features && classes > CLASSES_MAX) {
         return pp_fail(PP_ECONFIG, "model.sizes ends with %d; labels are bytes: at most %d classes",

@@ -91,7 +91,7 @@ static int open_made(const struct pp_dataset_ops *self, const struct pp_config *
     int h, w, c, end = 0;
     ds->n = how_many(cfg, split);
     ds->shape = *model_input;
-    if (strcmp(cfg->data.shape, "model") != 0) {
+    if (cfg->data.shape[0] && strcmp(cfg->data.shape, "model") != 0) {
         if (sscanf(cfg->data.shape, "%4dx%4dx%4d%n", &h, &w, &c, &end) != 3 ||
             cfg->data.shape[end] != '\0' || h < 1 || w < 1 || c < 1) {
             return pp_fail(PP_ECONFIG,

@@ -375,9 +375,14 @@ static void the_shipped_configs_load_and_say_how_to_run_them(void **state)
     char dir[PP_PATH_MAX], path[PP_PATH_MAX], text[4096], command[512];
     struct dirent **files = NULL;
     /* the schedules that they use; all of them live in a module above this test */
-    static const char *const schedules[] = {"1f1b", "zb-h2", NULL};
+    static const char *const schedules[] = {"1f1b", "zb-h2", "gpipe", NULL};
+    static const char *const models[] = {"mlp", "sequential", "resnet", NULL};
+    static const char *const datasets[] = {"mnist",         "mnist-sample", "cifar10",
+                                           "fashion-mnist", "synthetic",    NULL};
     struct pp_names names = test_names;
     names.schedules = schedules;
+    names.models = models;
+    names.datasets = datasets;
     CHECK_OK(pp_path_format(dir, "%s/configs", source_dir()));
     int n = scandir(dir, &files, is_ini, alphasort);
     assert_true(n >= 6);
@@ -395,10 +400,10 @@ static void the_shipped_configs_load_and_say_how_to_run_them(void **state)
         snprintf(command, sizeof(command), "\n;   ppcli train %s\n", files[i]->d_name);
         if (!strstr(text, command))
             fail_msg("%s does not say 'ppcli train %s'", path, files[i]->d_name);
-        int lines = 0;
+        int lines = 0; /* that say something: a tutorial of a ResNet has some twenty keys */
         for (const char *p = text; *p; p++)
-            lines += *p == '\n';
-        assert_in_range(lines, 5, 24);
+            lines += *p == '\n' && p[1] && !strchr(";\n[", p[1]);
+        assert_in_range(lines, 3, 24);
         free(files[i]);
     }
     free(files);
