@@ -4,7 +4,7 @@
  *
  * Ops are stream ordered: a call enqueues work on the rank's compute stream and may return before
  * it is done (the CPU simply does it). Set-up may allocate; a training step allocates nothing and
- * never waits for the device. Every op has a plain default (src/dev/plain.c, the oracle: double
+ * never waits for the device. Every op has a plain default (src/dev/plain, the oracle: double
  * arithmetic in index order, host memory only); a backend's table may leave an entry NULL to get
  * it. Ask what a backend can do (caps), never which one it is.
  *

@@ -335,13 +335,20 @@ void pp_backend_range_pop(struct pp_backend *be)
 
 /* ---- compute */
 
-#define OP(be, entry) ((be)->ops->entry ? (be)->ops->entry : pp_plain_ops.entry)
+#define PP_ENTRY(name)
+#define PP_CALL(name, parameters, arguments, holds)                                                \
+    int pp_backend_##name parameters                                                               \
+    {                                                                                              \
+        pp_assert(holds);                                                                          \
+        return (be->ops->name ? be->ops->name : pp_plain_ops.name)arguments;                       \
+    }
+#include "ppcli/backend_entries.def"
+#undef PP_ENTRY
 
-int pp_backend_gather_labels(struct pp_backend *be, int B, const uint8_t *labels,
-                             const uint32_t *index, uint8_t *out)
+int pp_backend_largest(struct pp_backend *be, size_t n, const float *x, float *io)
 {
-    pp_assert(B >= 0);
-    return OP(be, gather_labels)(be, B, labels, index, out);
+    pp_assert(!be->caps.async);
+    return (be->ops->largest ? be->ops->largest : pp_plain_ops.largest)(be, n, x, io);
 }
 
 int pp_backend_prepare_linear(struct pp_backend *be, const struct pp_linear_use *use)
@@ -360,62 +367,4 @@ int pp_backend_pack_weights(struct pp_backend *be, int O, int I, const float *W,
 {
     pp_assert(pp_backend_packed_floats(&be->choice, O, I) > 0);
     return be->ops->pack_weights(be, O, I, W, packed);
-}
-
-int pp_backend_linear_forward(struct pp_backend *be, int B, int I, int O, const float *x,
-                              const float *W, const float *packed, const float *b,
-                              enum pp_activation act, float *z, float *y)
-{
-    pp_assert(B >= 0 && I > 0 && O > 0);
-    return OP(be, linear_forward)(be, B, I, O, x, W, packed, b, act, z, y);
-}
-
-int pp_backend_linear_backward_input(struct pp_backend *be, int B, int I, int O, const float *dz,
-                                     const float *W, const float *packed, float *dx)
-{
-    pp_assert(B >= 0 && I > 0 && O > 0);
-    return OP(be, linear_backward_input)(be, B, I, O, dz, W, packed, dx);
-}
-
-int pp_backend_linear_backward_weight(struct pp_backend *be, int n,
-                                      const struct pp_weight_part *parts, int I, int O, float beta,
-                                      float *dW, float *db)
-{
-    pp_assert(n >= 1 && I > 0 && O > 0 && (beta == 0.0f || beta == 1.0f));
-    for (int k = 0; k < n; k++)
-        pp_assert(parts[k].B >= 0);
-    return OP(be, linear_backward_weight)(be, n, parts, I, O, beta, dW, db);
-}
-
-int pp_backend_softmax_cross_entropy(struct pp_backend *be, int B, int C, const float *logits,
-                                     const uint8_t *labels, float grad_scale, float smoothing,
-                                     struct pp_loss_sums *sums, float *dlogits)
-{
-    pp_assert(B >= 0 && C > 0);
-    return OP(be, softmax_cross_entropy)(be, B, C, logits, labels, grad_scale, smoothing, sums,
-                                         dlogits);
-}
-
-int pp_backend_sum_squares(struct pp_backend *be, size_t n, const float *g, double *out)
-{
-    return OP(be, sum_squares)(be, n, g, out);
-}
-
-int pp_backend_judge(struct pp_backend *be, const struct pp_judgement *j)
-{
-    pp_assert(j->ranks >= j->stages && j->stages >= 1 && j->n >= 1);
-    return OP(be, judge)(be, j);
-}
-
-int pp_backend_largest(struct pp_backend *be, size_t n, const float *x, float *io)
-{
-    pp_assert(!be->caps.async);
-    return OP(be, largest)(be, n, x, io);
-}
-
-int pp_backend_optimizer_step(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
-                              bool decay, const float *g, float *m, float *v, float *p)
-{
-    pp_assert(!be->caps.host_visible || a->step >= 1);
-    return OP(be, optimizer_step)(be, n, a, decay, g, m, v, p);
 }
