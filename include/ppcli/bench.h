@@ -84,6 +84,10 @@ int pp_bench_run(struct pp_config *const *configs, int n, const struct pp_bench_
                  struct pp_bench *out);
 void pp_bench_fini(struct pp_bench *bench);
 
+/* The ceilings of bench, those of the first device included. cpu_time: of one core in time of the
+ * processor. Local. Errors: those of pp_ceilings_measure() and of the backend. */
+int pp_bench_ceilings(const struct pp_config *cfg, bool cpu_time, struct pp_bench *bench);
+
 /* Whether there is data and at least one row can run, before anything is measured. Errors:
  * PP_ECONFIG, those of the data. Local. */
 int pp_bench_check(struct pp_config *const *configs, int n);
@@ -175,6 +179,21 @@ struct pp_bench_engine_spec {
  */
 int pp_bench_engine(const struct pp_bench_engine_spec *spec, const struct pp_bench_header *h,
                     enum pp_bench_format format, FILE *f);
+
+struct pp_bench_ops_spec {
+    const struct pp_config *cfg;
+    double seconds; /* about so long for ten ops */
+    bool ceilings;  /* measure them too */
+};
+
+/*
+ * Measure and print what F, I and W of each op of cfg's model take by themselves, for one
+ * micro-batch, in this thread; as Markdown, or as JSON for every other format. Needs no data set.
+ * Errors: those of pp_run_prepare() and of the backend, PP_EUSAGE under an MPI launch, PP_EIO.
+ * Local.
+ */
+int pp_bench_ops(const struct pp_bench_ops_spec *spec, const struct pp_bench_header *h,
+                 enum pp_bench_format format, FILE *f);
 
 /* The change new / old - 1 of two samples' means and its 95 % interval (Welch's t on the
  * logarithms). n >= 2 values > 0 each; false when there are fewer, then only *change is set. */

@@ -33,7 +33,8 @@ struct pp_ceiling_spec {
     /* Use the cores of the machine even where this process is bound to one of them, as an MPI
      * launcher does: what several processes may use together. */
     bool whole_machine;
-    double scale; /* 1: about a second in all on two cores; tests take less */
+    bool cpu_time; /* of one core alone: without the time that others have it */
+    double scale;  /* 1: about a second in all on two cores; tests take less */
 };
 
 /*

@@ -6,7 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-uint64_t pp_clock_ns(void); /* CLOCK_MONOTONIC, nanoseconds */
+uint64_t pp_clock_ns(void);     /* CLOCK_MONOTONIC, nanoseconds */
+uint64_t pp_clock_cpu_ns(void); /* what this thread has computed, without the time of others */
 
 /* How long this thread was ready to run but had no core, so far; -1: the system does not tell. */
 int64_t pp_clock_waited_ns(void);

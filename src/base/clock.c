@@ -5,11 +5,21 @@
 #include <stdio.h>
 #include <time.h>
 
-uint64_t pp_clock_ns(void)
+static uint64_t read_clock(clockid_t clock)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+uint64_t pp_clock_ns(void)
+{
+    return read_clock(CLOCK_MONOTONIC);
+}
+
+uint64_t pp_clock_cpu_ns(void)
+{
+    return read_clock(CLOCK_THREAD_CPUTIME_ID);
 }
 
 int64_t pp_clock_waited_ns(void)

@@ -324,6 +324,17 @@ static int run_all(struct bench *b, struct pp_config *const *configs)
     return trace_all(b);
 }
 
+int pp_bench_ceilings(const struct pp_config *cfg, bool cpu_time, struct pp_bench *bench)
+{
+    struct pp_ceiling_spec spec = {
+        .whole_machine = pp_mpi_launched(NULL), .cpu_time = cpu_time, .scale = 1};
+    struct pp_backend_choice choice = pp_backend_choice_of(cfg);
+    PP_TRY(pp_ceilings_measure(&spec, &bench->ceilings));
+    return choice.ops && choice.ops->devices
+               ? pp_device_ceilings_measure(&choice, 0, &bench->device)
+               : 0;
+}
+
 int pp_bench_run(struct pp_config *const *configs, int n, const struct pp_bench_spec *spec,
                  struct pp_bench *out)
 {

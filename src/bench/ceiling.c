@@ -64,6 +64,7 @@ struct team {
     const float *bias; /* gemm: [width] zeros */
     size_t elements;   /* triad: of each array and member */
     struct pair *pair; /* ping-pong */
+    bool cpu_time;
     atomic_bool late;
 };
 
@@ -77,6 +78,11 @@ static void bind_to(int core)
 
 /* ---- a team */
 
+static uint64_t now(const struct team *t)
+{
+    return t->cpu_time && t->n == 1 ? pp_clock_cpu_ns() : pp_clock_ns();
+}
+
 static void *member_main(void *arg)
 {
     struct member *m = arg;
@@ -88,9 +94,9 @@ static void *member_main(void *arg)
     bind_to(m->core);
     for (int i = 0; i < REPEATS; i++) {
         pthread_barrier_wait(&m->team->together);
-        m->begin[i] = pp_clock_ns();
+        m->begin[i] = now(m->team);
         m->team->work(m);
-        m->end[i] = pp_clock_ns();
+        m->end[i] = now(m->team);
     }
     return NULL;
 }
@@ -374,7 +380,7 @@ int pp_ceilings_measure(const struct pp_ceiling_spec *spec, struct pp_ceilings *
     int cores[PP_MACHINE_CORES_MAX];
     uint64_t start = pp_clock_ns();
     struct pp_ceilings c = {.isa = ""};
-    struct team t = {.n = 0};
+    struct team t = {.cpu_time = spec->cpu_time};
     c.cores = pp_machine_cores(spec->whole_machine, cores, PP_MACHINE_CORES_MAX);
     t.members = pp_alloc((size_t)(c.cores > 2 ? c.cores : 2), sizeof(*t.members));
     if (!t.members)

@@ -27,6 +27,7 @@ static void help(FILE *f)
           "  ppcli bench --launch mpirun                     one process per rank\n"
           "  ppcli bench --handover                          a message between two ranks\n"
           "  ppcli bench --engine                            the engine against a plain loop\n"
+          "  ppcli bench --ops mnist.ini                     what each op of the model costs\n"
           "\n"
           "Options that shape a run take lists; every combination is a row. bench first measures\n"
           "the ceilings of this machine. Then it trains every row for the same steps, in rounds,\n"
@@ -43,7 +44,7 @@ struct request {
     int repeat, warmup, format; /* format -1: by the name of the file */
     double seconds, min_sps;
     const char *compare, *output, *trace;
-    bool no_ceilings, handover, engine;
+    bool no_ceilings, handover, engine, ops;
 };
 
 #define FORMATS "md|json|jsonl|csv" /* enum pp_bench_format, in its order */
@@ -89,18 +90,6 @@ static int close_output(struct pp_file_write *file, int rc, bool complete)
     return rc;
 }
 
-/* Before MPI starts: until this process joins in, the others sleep. The device is the one that the
- * first row begins with. */
-static int measure_ceilings(const struct sweep *s, struct pp_bench *bench)
-{
-    struct pp_ceiling_spec spec = {.whole_machine = pp_mpi_launched(NULL), .scale = 1};
-    struct pp_backend_choice choice = pp_backend_choice_of(s->configs[0]);
-    PP_TRY(pp_ceilings_measure(&spec, &bench->ceilings));
-    return choice.ops && choice.ops->devices
-               ? pp_device_ceilings_measure(&choice, 0, &bench->device)
-               : 0;
-}
-
 static int run_rows(const struct request *q, const struct sweep *s, struct pp_bench *bench)
 {
     struct pp_bench ceilings = {.n = 0};
@@ -114,8 +103,9 @@ static int run_rows(const struct request *q, const struct sweep *s, struct pp_be
                                  .lost = leave ? last_words_lost : NULL,
                                  .lost_ctx = &leave};
     PP_TRY(pp_bench_check(s->configs, s->n));
+    /* Before MPI starts: until this process joins in, the others sleep. */
     if (launch_speaks() && !q->no_ceilings)
-        PP_TRY(measure_ceilings(s, &ceilings));
+        PP_TRY(pp_bench_ceilings(s->configs[0], false, &ceilings));
     PP_TRY(pp_bench_run(s->configs, s->n, &spec, bench));
     bench->ceilings = ceilings.ceilings;
     bench->device = ceilings.device;
@@ -148,7 +138,7 @@ static int engine(const struct request *q, const struct pp_config *cfg,
     return rc;
 }
 
-/* Rows, hand-overs or the engine. The file is opened first: what cannot be written is not worth the
+/* Rows, hand-overs, the engine or ops. The file is opened first: what cannot be written is not worth the
  * time; processes that do not speak write nothing. */
 static int measure(const struct request *q, const struct sweep *s)
 {
@@ -161,10 +151,12 @@ static int measure(const struct request *q, const struct sweep *s)
         PP_TRY(pp_file_create(q->output, &file));
     if (speaks)
         pp_bench_describe(s->configs[0], pp_mpi_launched(NULL), &header);
-    if (q->handover || q->engine) {
+    if (q->handover || q->engine || q->ops) {
         FILE *f = is_file ? file.f : stdout;
+        struct pp_bench_ops_spec ops = {s->configs[0], q->seconds, !q->no_ceilings};
         int rc = q->handover ? pp_bench_handover(&header, format, speaks, f)
-                             : engine(q, s->configs[0], &header, format, f);
+                 : q->engine ? engine(q, s->configs[0], &header, format, f)
+                             : pp_bench_ops(&ops, &header, format, f);
         return close_output(&file, rc, rc == 0 || rc == PP_ECHECK);
     }
     int rc = run_rows(q, s, &bench);
@@ -215,6 +207,8 @@ static int run(int argc, char **argv)
          "instead: what a message between two ranks costs"},
         {"engine", 0, PP_CLI_FLAG, &q.engine, NULL,
          "instead: what the engine costs beyond computing"},
+        {"ops", 0, PP_CLI_FLAG, &q.ops, NULL,
+         "instead: what F, I and W of each op of the model cost"},
         {"trace", 0, PP_CLI_STRING, &q.trace, "FILE",
          "also trace 20 untimed steps of every row, for ui.perfetto.dev"},
         {"no-ceilings", 0, PP_CLI_FLAG, &q.no_ceilings, NULL, "do not measure the ceilings"},

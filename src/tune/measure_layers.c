@@ -10,7 +10,6 @@
 #include "measure.h"
 
 #include <string.h>
-#include <time.h>
 
 #include "ppcli/clock.h"
 #include "ppcli/err.h"
@@ -61,11 +60,7 @@ struct bench {
  */
 static uint64_t now(const struct bench *b)
 {
-    if (!b->cpu)
-        return pp_clock_ns();
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+    return b->cpu ? pp_clock_cpu_ns() : pp_clock_ns();
 }
 
 static double since(const struct bench *b, uint64_t start)

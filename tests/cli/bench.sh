@@ -179,6 +179,33 @@ run bench "$folder/net.ini" --engine --time 0.01 --repeat 1 --set train.clip_nor
 code_is 0
 out_has 'engine / plain'
 
+begin "--ops: each op of the model by itself"
+run bench "$folder/net.ini" --ops --time 0.01
+code_is 0
+out_has '| name '
+out_has '% of ceiling'
+out_has '- ceilings: '
+run bench "$folder/net.ini" --ops --time 0.01 --no-ceilings --format json
+code_is 0
+mv "$folder/out" "$folder/bare.json"
+run bench "$folder/net.ini" --ops --time 0.01 -o "$folder/ops.json"
+code_is 0
+python "
+import json, sys
+for name in 'ops.json', 'bare.json':
+    d = json.load(open(sys.argv[1] + '/' + name))
+    ops = d['ops']
+    assert d['rows'] == 8 and [x['name'] for x in ops[-2:]] == ['products', 'all'], d['rows']
+    assert [x['name'] for x in ops[:-2]] == ['layers.%d' % i for i in range(len(ops) - 2)]
+    assert all(x['op'].split()[0] == 'linear' and x['unit'] == 'GF/s' for x in ops[:-2])
+    assert 'i_seconds' in ops[1] and ('w_of_ceiling' in ops[1]) == (name == 'ops.json')
+    assert all(x['f_per_second'] * x['f_seconds'] > 0 for x in ops[:-1])
+    assert 'i_per_second' not in ops[0] # nobody asks for the gradient of the pixels
+    assert abs(sum(x['of_step'] for x in ops[:-2]) - 1) < 1e-9
+print('good')" good
+run bench "$folder/net.ini" --ops --set model.sizes=5
+code_is 78
+
 begin "bad lists and numbers are 64 and one line"
 for list in '1,,2' ',' '1,x' '1,'; do
     bench --stages "$list"

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What each op costs: every node of a model by itself, called through its table with arrays of its
+ * own, at the size of the config's largest micro-batch. F, I and W follow each other as in a step;
+ * the median of the passes counts. What is small stays in the cache here, and may not in a run.
+ */
+#include "ops.h"
+#include "ppcli/clock.h"
+#include "ppcli/err.h"
+#include "ppcli/median.h"
+#include "ppcli/mem.h"
+
+enum {
+    PASSES_MIN = 3,
+    PASSES_MAX = 31,
+    FILL = 65536 /* floats */
+};
+
+/* A node and its arrays, in memory of the device. */
+struct bed {
+    struct pp_backend *be;
+    const struct pp_model *model;
+    const struct pp_node *n;
+    struct pp_pass pass;
+    struct pp_at at;
+    struct pp_weight_part part;
+    int64_t *step;
+    float *params, *packed, *grads;
+    const float *fill; /* host: [FILL] small numbers */
+    bool cpu;          /* the processor's time of this thread counts, not the wall clock's */
+};
+
+static float *take(struct pp_arena *a, size_t floats)
+{
+    return floats > 0 ? pp_arena_take(a, floats, sizeof(float)) : NULL;
+}
+
+/* All that the node needs. On a dry arena only the size is of use. */
+static void place(struct bed *b, struct pp_arena *a)
+{
+    const struct pp_node *n = b->n;
+    size_t rows = (size_t)b->pass.rows, out = rows * pp_shape_floats(&n->out);
+    struct pp_words w = {0};
+    if (n->op->words)
+        n->op->words(n, &b->be->choice, b->pass.rows, &w);
+    b->at = (struct pp_at){.pass = &b->pass, .y = take(a, out), .dy = take(a, out)};
+    for (int j = 0; j < n->n_x; j++) {
+        size_t in = rows * pp_shape_floats(&b->model->values[n->x[j]]);
+        b->at.x[j] = take(a, in);
+        b->at.dx[j] = n->wants_dx[j] ? take(a, in) : NULL;
+        b->at.add[j] = n->shared[j];
+    }
+    b->at.keep = take(a, w.keep);
+    b->at.grad_keep = take(a, w.grad_keep);
+    b->at.scratch = take(a, w.scratch);
+    b->at.packed = b->packed = take(a, w.packed);
+    b->at.params = b->params = take(a, n->n_floats);
+    b->grads = take(a, n->n_floats);
+    b->pass.step = b->step = pp_arena_take(a, 1, sizeof(*b->step));
+    b->part = (struct pp_weight_part){.B = b->pass.rows * n->positions,
+                                      .dz = n->reads & PP_READS_DY_IN_W ? b->at.dy : NULL,
+                                      .x = n->reads & PP_READS_X_IN_W ? b->at.x[0] : NULL,
+                                      .keep = b->at.keep,
+                                      .grad_keep = b->at.grad_keep};
+}
+
+static int fill(struct bed *b, float *to, size_t floats)
+{
+    for (size_t i = 0; i < floats; i += FILL) {
+        size_t n = floats - i < FILL ? floats - i : FILL;
+        PP_TRY(pp_backend_to_device(b->be, to + i, b->fill, n * sizeof(float)));
+    }
+    return 0;
+}
+
+static int call(struct bed *b, int phase)
+{
+    const struct pp_node_op *op = b->n->op;
+    return phase == 0   ? op->forward(b->n, b->be, &b->at)
+           : phase == 1 ? op->backward_input(b->n, b->be, &b->at)
+                        : op->backward_weight(b->n, b->be, 1, &b->part, 1, b->at.scratch, b->grads);
+}
+
+static int pass(struct bed *b, const bool has[OP_PHASES], double t[OP_PHASES])
+{
+    /* I may have changed dy in place, and again and again it would fade away */
+    PP_TRY(fill(b, b->at.dy, (size_t)b->pass.rows * pp_shape_floats(&b->n->out)));
+    for (int k = 0; k < OP_PHASES; k++) {
+        PP_TRY(pp_backend_synchronize(b->be));
+        uint64_t start = b->cpu ? pp_clock_cpu_ns() : pp_clock_ns();
+        if (has[k])
+            PP_TRY(call(b, k));
+        PP_TRY(b->be->caps.async ? pp_backend_synchronize(b->be) : 0);
+        t[k] = (double)((b->cpu ? pp_clock_cpu_ns() : pp_clock_ns()) - start) * 1e-9;
+    }
+    return 0;
+}
+
+static int time_node(struct bed *b, double seconds, struct op_cost *out)
+{
+    const struct pp_node *n = b->n;
+    double t[OP_PHASES][PASSES_MAX], one[OP_PHASES], spent = 0;
+    bool learns = n->n_params > 0 || n->wants_dx[0] || n->wants_dx[1];
+    const bool has[OP_PHASES] = {true, learns, n->op->backward_weight != NULL};
+    PP_TRY(pp_backend_zero(b->be, b->step, sizeof(*b->step)));
+    if (b->packed)
+        PP_TRY(n->op->pack(n, b->be, b->params, b->packed));
+    if (n->op->prepare)
+        PP_TRY(n->op->prepare(n, b->be, b->pass.rows, b->params, b->packed, b->grads));
+    PP_TRY(pass(b, has, one)); /* to warm up */
+    int passes = 0;
+    while (passes < PASSES_MAX && (passes < PASSES_MIN || spent < seconds)) {
+        PP_TRY(pass(b, has, one));
+        for (int k = 0; k < OP_PHASES; k++) {
+            t[k][passes] = one[k];
+            spent += one[k];
+        }
+        passes++;
+    }
+    for (int k = 0; k < OP_PHASES; k++)
+        out->seconds[k] = has[k] ? pp_median(t[k], passes) : 0;
+    return 0;
+}
+
+/* Products are counted in flops, what else there is in the bytes of values and gradients. */
+static void count(const struct bed *b, struct op_cost *out)
+{
+    const struct pp_node *n = b->n;
+    struct pp_layer_cost c = {0};
+    if (n->op->cost)
+        n->op->cost(n, &c);
+    out->product = c.flops_f > 0;
+    double bytes[2] = {(double)pp_shape_floats(&n->out), (double)pp_shape_floats(&n->out)};
+    for (int j = 0; j < n->n_x; j++) {
+        double in = (double)pp_shape_floats(&b->model->values[n->x[j]]);
+        bytes[0] += in;
+        bytes[1] += n->wants_dx[j] ? in * (1 + n->shared[j]) : 0;
+    }
+    out->work[0] = b->pass.rows * (out->product ? c.flops_f : bytes[0] * sizeof(float));
+    out->work[1] = b->pass.rows * (out->product ? c.flops_i : bytes[1] * sizeof(float));
+    out->work[2] = b->pass.rows * c.flops_w;
+}
+
+static int measure_node(struct bed *b, double seconds, struct op_cost *out)
+{
+    struct pp_arena a = pp_arena_dry();
+    void *block = NULL;
+    place(b, &a);
+    PP_TRY(pp_backend_alloc(b->be, a.used, &block));
+    a = (struct pp_arena){.base = block, .bytes = a.used};
+    place(b, &a);
+    int rc = fill(b, block, a.bytes / sizeof(float)); /* every page is touched */
+    if (rc == 0)
+        rc = time_node(b, seconds, out);
+    count(b, out);
+    pp_backend_free(b->be, block, a.bytes);
+    return rc;
+}
+
+static int measure_all(const struct pp_config *cfg, const struct pp_run *run, double seconds,
+                       struct op_cost *costs)
+{
+    struct pp_backend_choice choice = pp_backend_choice_of(cfg);
+    struct bed b = {.model = run->model,
+                    .pass = {.rows = run->layout->max_rows, .training = true, .seed = 1}};
+    float *small = pp_alloc(FILL, sizeof(*small));
+    int rc = small ? 0 : PP_ERESOURCE;
+    if (rc == 0)
+        rc = choice.ops
+                 ? pp_backend_open_choice(&choice, &b.be)
+                 : pp_fail(PP_ERESOURCE, "run.backend = %s cannot run here", cfg->run.backend);
+    /* neither zeros nor denormals nor anything that grows */
+    for (int i = 0; rc == 0 && i < FILL; i++)
+        small[i] = (float)(((uint32_t)i * 2654435761u >> 16) % 255 + 1) / 25600 * (i % 2 ? 1 : -1);
+    b.fill = small;
+    b.cpu = rc == 0 && !b.be->caps.async && choice.threads == 1;
+    for (int i = 0; rc == 0 && i < run->model->n_nodes; i++) {
+        b.n = &run->model->nodes[i];
+        rc = measure_node(&b, seconds / 10, &costs[i]);
+    }
+    pp_backend_close(&b.be);
+    pp_free(small);
+    return rc;
+}
+
+static int ceilings_of(const struct pp_config *cfg, struct op_ceilings *out)
+{
+    struct pp_bench b = {.n = 0};
+    PP_TRY(pp_bench_ceilings(cfg, true, &b));
+    bool device = b.device.name[0];
+    out->flops =
+        device ? b.device.gemm[cfg->run.precision] : pp_ceiling_gemm(&b.ceilings, cfg->run.threads);
+    out->bytes = device ? b.device.copy : b.ceilings.triad_core;
+    return 0;
+}
+
+int pp_bench_ops(const struct pp_bench_ops_spec *spec, const struct pp_bench_header *h,
+                 enum pp_bench_format format, FILE *f)
+{
+    struct pp_run run = {0};
+    struct op_cost *costs = NULL;
+    struct op_ceilings ceilings = {0};
+    if (pp_mpi_launched(NULL))
+        return pp_fail(PP_EUSAGE, "--ops measures in one process: leave out mpirun");
+    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
+    if (!cfg)
+        return PP_ERESOURCE;
+    *cfg = *spec->cfg;
+    cfg->source = NULL; /* what is wrong with it is said, and kept nowhere */
+    bench_plain_pipeline(cfg, 1);
+    int rc = pp_run_prepare(cfg, PP_RUN_EXPLAIN, &run);
+    if (rc == 0) {
+        costs = pp_alloc((size_t)run.model->n_nodes, sizeof(*costs));
+        rc = costs ? 0 : PP_ERESOURCE;
+    }
+    if (rc == 0 && spec->ceilings)
+        rc = ceilings_of(cfg, &ceilings);
+    if (rc == 0)
+        rc = measure_all(cfg, &run, spec->seconds, costs);
+    if (rc == 0)
+        rc = ops_print(&ceilings, &run, costs, h, format, f);
+    pp_free(costs);
+    pp_run_fini(&run);
+    pp_free(cfg);
+    return rc;
+}
