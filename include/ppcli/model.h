@@ -225,6 +225,10 @@ int pp_partition(const struct pp_model *m, const struct pp_config *cfg, int n, i
  * piece, exact to 2^-52 of the whole, same ties. 1 <= n <= n_layers. Errors: PP_ERESOURCE. */
 int pp_partition_costs(const struct pp_model *m, const double *costs, int n, int *first, int *last);
 
+/* Whether samples of a micro-batch meet, as in batch norm: then micro-batches and replicas change
+ * what is computed. */
+bool pp_model_mixes_samples(const struct pp_model *m);
+
 /* "0-1 | 2 | 3-5": layers of n pieces as pipeline.assignment is written, cut off where out ends.
  * Names in place of numbers, "conv1-layer1.1 | layer2.0-fc", where names do not say the number. */
 char *pp_ranges_text(const struct pp_model *m, const int *first, const int *last, int n, char *out,

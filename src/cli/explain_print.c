@@ -53,13 +53,14 @@ static void layer_kind(const struct pp_model *m, const struct pp_layer *l, char 
     }
 }
 
-/* What crosses samples is of a micro-batch. */
-static bool normalises_batches(const struct pp_model *m)
+/* As PyTorch counts them: without running statistics. */
+static size_t parameters(const struct pp_model *m, int first, int last)
 {
-    for (int i = 0; i < m->n_nodes; i++)
-        if (strcmp(m->nodes[i].op->name, "batch_norm") == 0)
-            return true;
-    return false;
+    const struct pp_layer *end = &m->layers[last];
+    size_t n = 0;
+    for (int i = m->layers[first].first_param; i < end->first_param + end->n_params; i++)
+        n += m->params[i].kind == PP_PARAM_BUFFER ? 0 : pp_param_floats(&m->params[i]);
+    return n;
 }
 
 static void print_layers(const struct pp_run *run)
@@ -81,13 +82,13 @@ static void print_layers(const struct pp_run *run)
         layer_kind(run->model, layer, kind, sizeof(kind));
         pp_shape_text(&run->model->values[layer->y], shape, sizeof(shape));
         printf("  %5d  %-*s %-18s %-16s %12zu %14.0f %6d\n", i, wide, layer->name, kind, shape,
-               layer->n_floats, sum, stage_of_layer(l, i));
+               parameters(run->model, i, i), sum, stage_of_layer(l, i));
     }
     char shape[32];
     pp_shape_text(&run->model->values[0], shape, sizeof(shape));
-    printf("  total  %-*s %12zu %14.0f   (input %s)\n", wide + 36, "", run->model->n_floats, flops,
-           shape);
-    if (normalises_batches(run->model)) {
+    printf("  total  %-*s %12zu %14.0f   (input %s)\n", wide + 36, "",
+           parameters(run->model, 0, run->model->n_layers - 1), flops, shape);
+    if (pp_model_mixes_samples(run->model)) {
         printf(
             "  (batch norm takes its statistics from each micro-batch of each replica: "
             "microbatches and replicas\n   change what is computed; stages and schedule do not)\n");
@@ -98,11 +99,9 @@ static double stage_work(const struct explained *e, int s, size_t *params)
 {
     const struct pp_layout *l = e->run.layout;
     double flops = 0;
-    *params = 0;
-    for (int i = l->first[s]; i <= l->last[s]; i++) {
+    *params = parameters(e->run.model, l->first[s], l->last[s]);
+    for (int i = l->first[s]; i <= l->last[s]; i++)
         flops += pp_layer_flops(e->run.model, i);
-        *params += e->run.model->layers[i].n_floats;
-    }
     return flops;
 }
 
@@ -133,8 +132,10 @@ static void print_stages(const struct explained *e)
         snprintf(layers, sizeof(layers), "%d-%d", l->first[s], l->last[s]);
         if (s + 1 < l->n_virtual)
             snprintf(bytes, sizeof(bytes), "%zu", boundary_bytes(l, s));
-        printf("  %5d %5d %-11s %12zu %6.1f %% %18s  %s to %s\n", s, l->rank_of[s], layers, params,
-               100 * flops / total, bytes, of[l->first[s]].name, of[l->last[s]].name);
+        printf("  %5d %5d %-11s %12zu %6.1f %% %18s  %s%s%s\n", s, l->rank_of[s], layers, params,
+               100 * flops / total, bytes, of[l->first[s]].name,
+               l->last[s] > l->first[s] ? " to " : "",
+               l->last[s] > l->first[s] ? of[l->last[s]].name : "");
     }
     if (l->n_virtual > 1)
         printf("  (bytes of one micro-batch of %d samples, and as many back)\n", l->max_rows);
@@ -224,7 +225,7 @@ static void json_layers(struct pp_json *j, const struct pp_run *run)
         pp_json_str(j, "shape", shape);
         pp_json_int(j, "in", layer->in);
         pp_json_int(j, "out", layer->out);
-        pp_json_uint(j, "parameters", layer->n_floats);
+        pp_json_uint(j, "parameters", parameters(run->model, i, i));
         pp_json_dbl(j, "flops_f", c.flops_f);
         pp_json_dbl(j, "flops_i", c.flops_i);
         pp_json_dbl(j, "flops_w", c.flops_w);
@@ -296,7 +297,7 @@ int explain_json(const struct explained *e)
     pp_json_int(&j, "train_samples", l->train_n);
     pp_json_int(&j, "test_samples", l->test_n);
     pp_json_int(&j, "microbatch_rows", l->max_rows);
-    pp_json_bool(&j, "batch_norm", normalises_batches(e->run.model));
+    pp_json_bool(&j, "batch_norm", pp_model_mixes_samples(e->run.model));
     pp_json_bool(&j, "exact", e->run.cfg->train.exact);
     pp_json_int(&j, "coalesce", l->coalesce);
     pp_json_dbl(&j, "bubble_ideal", e->ideal);

@@ -119,3 +119,11 @@ bool pp_model_bounds(const struct pp_model *m)
             return false;
     return true;
 }
+
+bool pp_model_mixes_samples(const struct pp_model *m)
+{
+    for (int i = 0; i < m->n_params; i++)
+        if (m->params[i].kind == PP_PARAM_BUFFER)
+            return true;
+    return false;
+}
