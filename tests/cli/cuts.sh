@@ -36,6 +36,25 @@ print([x['name'] for x in d['layers']] == ['layers.%d' % i for i in range(6)],
       d['layers'][5]['shape'], d['layers'][5]['parameters'], d['layers'][5]['flops_f'])" "$folder/out")" \
     "True ('layers.3', 'layers.5') False 10 490 960"
 
+begin "a residual network has the names, shapes and counts of torchvision's"
+config "$folder/net50.ini" data.dataset=cifar10 model.type=resnet model.depth=50 model.stem=imagenet \
+    model.classes=1000 pipeline.stages=2 train.batch_size=64 train.lr=0.1
+run explain "$folder/net50.ini" --set pipeline.split_at=layer3.0
+cut_is '0-9 10-20'
+out_has '  conv1 to layer2.3'
+out_has '  layer3.0 to fc'
+sed 's/  */ /g' "$folder/out" >"$folder/squeezed"
+for expected in ' 12 layer3.2 6 ops 2 x 2 x 1024 ' ' total 25557032 ' \
+    'batch norm takes its statistics from each micro-batch of each replica'; do
+    has "$folder/squeezed" "$expected" || complain "no '$expected' in: $(head -c 3000 "$folder/squeezed")"
+done
+run explain "$folder/net50.ini" --set pipeline.split_at=layer5.0
+code_is 78
+err_has "pipeline.split_at: no layer is named 'layer5.0'; did you mean 'layer1.0'?"
+run explain "$folder/net50.ini" --set 'pipeline.assignment=conv1-layer2.3 | layer3.1-fc'
+code_is 78
+err_has 'range 2 begins at layer layer3.1, must begin at layer3.0 (a layer would have no stage)'
+
 begin "the weights are those of one stage, and the resolved config trains them again"
 run train "$folder/net.ini" --stages 1 --dir "$folder/one"
 code_is 0
