@@ -10,6 +10,20 @@
 #include "last_words.h"
 #include "launch.h"
 
+/* What no process can run is said once, before any is started. */
+static int launch(struct pp_config *cfg)
+{
+    struct pp_run run;
+    if (!pp_choose_wanted(cfg)) {
+        int rc = pp_run_prepare(cfg, PP_RUN_EXPLAIN, &run);
+        if (rc == PP_ECONFIG && pp_config_problem_count(cfg) > 0)
+            return pp_cli_config_verdict(cfg);
+        PP_TRY(rc);
+        pp_run_fini(&run);
+    }
+    return launch_mpirun(cfg->pipeline.stages * cfg->pipeline.replicas);
+}
+
 int start_begin(const char *word, struct pp_config *cfg, struct pp_train_options *options,
                 struct start *out)
 {
@@ -18,7 +32,7 @@ int start_begin(const char *word, struct pp_config *cfg, struct pp_train_options
         return strcmp(word, "-") == 0
                    ? pp_fail(PP_EUSAGE, "a config on standard input cannot reach several "
                                         "processes: give a file")
-                   : launch_mpirun(cfg->pipeline.stages * cfg->pipeline.replicas);
+                   : launch(cfg);
     }
     options->name = pp_config_name(cfg);
     options->quiet = pp_log_level() == PP_LOG_QUIET;

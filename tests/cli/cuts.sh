@@ -96,6 +96,12 @@ run explain "$folder/net.ini" --stages 7
 code_is 78
 err_has '--stages: error: pipeline.stages: 7 stages for 6 layers: each needs a layer, so at most 6 stages'
 
+begin "what does not fit the model starts no processes"
+run train "$folder/net.ini" --launch mpirun --stages 500
+code_is 78
+err_has '--stages: error: pipeline.stages: 500 stages for 6 layers: each needs a layer, so at most 6 stages'
+err_lacks 'mpirun'
+
 begin "stages that do not fit the cut say what to set"
 run explain "$folder/net.ini" --stages 1 --set 'pipeline.split_at=layers.2 layers.3'
 code_is 78
