@@ -26,6 +26,23 @@ optimizer = sgd
 lr = 0.01
 """
 
+RESNET = """; Speed of a ResNet on images of 32x32.
+[data]
+dataset = synthetic
+shape = 32x32x3
+[model]
+type = resnet
+%s
+[pipeline]
+stages = 2
+microbatches = %d
+schedule = 1f1b
+[train]
+batch_size = 64
+optimizer = adam
+lr = 0.001
+"""
+
 SERVERS = ("torch_gpu.py",)  # peers that stay between blocks
 SCHEDULES = ("gpipe", "1f1b", "interleaved-zb", "zb-v")
 
@@ -47,7 +64,8 @@ class Case:
         parser.read_string(config)
         self.name = name
         self.config = config
-        self.sizes = parser["model"]["sizes"]
+        self.model = parser["model"]
+        self.sizes = self.model.get("sizes") or ", ".join("%s %s" % m for m in self.model.items())
         self.stages = parser["pipeline"].getint("stages")
         self.schedule = parser["pipeline"]["schedule"]
         self.microbatches = parser["pipeline"].getint("microbatches")
@@ -77,11 +95,25 @@ class Case:
     def base(self, schedule=None):
         return "ppcli-%d-%s" % (self.stages, schedule or self.schedule)
 
+    def net(self):
+        return ["--sizes=" + self.sizes]
+
     def problem(self, microbatches=None):
         """The words that describe it to any peer."""
-        return ["--sizes=" + self.sizes, "--batch", str(self.batch), "--microbatches",
+        return self.net() + ["--batch", str(self.batch), "--microbatches",
                 str(microbatches or self.microbatches), "--lr", self.lr,
                 "--samples", str(self.samples)]
+
+
+class NetCase(Case):
+    """Convolutions: steps take long, and the samples of a few are enough."""
+
+    def __init__(self, name, config, peers):
+        super().__init__(name, config, peers)
+        self.samples = 4 * self.batch
+
+    def net(self):
+        return [w for m in self.model.items() for w in ("--model", "%s=%s" % m)]
 
 
 class GpuCase(Case):
@@ -129,6 +161,15 @@ def torch_accumulate(case):
                                 "--threads", str(t)] + case.problem(m)) for m, t, text in ways]
 
 
+def torch_conv(case):
+    ways = [(case.microbatches, "the same micro-batches"), (1, "the whole batch at once")]
+    return [Entry("torch-%s-m%d" % (order, m), "PyTorch, %s, %s, %s" % (
+        many(case.stages, "thread"), order, text), "PyTorch", case.base(),
+                  ["torch_conv.py", "--optimizer", case.optimizer, "--threads", str(case.stages),
+                   "--format", order] + case.problem(m))
+            for m, text in ways for order in ("channels_last", "contiguous")]
+
+
 def torch_pipelining(case):
     name = "torch.distributed.pipelining"
     return [Entry("pipelining-" + s, "%s, %d processes, %s" % (name, case.stages, s), name,
@@ -174,5 +215,7 @@ def cases():
                       ("eager", "compile", "graph")),
         "g2": GpuCase("g2", shipped("gpu-wide.ini"), ("bf16", "tf32"), (1, 8),
                       ("compile", "graph")),
+        "resnet18": NetCase("resnet18", RESNET % ("depth = 18\nstem = cifar", 8), [torch_conv]),
+        "resnet50": NetCase("resnet50", RESNET % ("depth = 50\nclasses = 1000", 4), [torch_conv]),
         "mlp16": Case("mlp16", in_small_steps(shipped("mlp-16x1024.ini")), torch),
     }

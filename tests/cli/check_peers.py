@@ -42,17 +42,23 @@ def parts():
 
     case = compare_cases.cases()["c2"]
     bad += check("c2", (case.sizes, case.batch, case.microbatches), ("784 512*16 10", 512, 16))
-    keys = [e.key for e in case.entries]
-    bad += check("entries have keys of their own", len(set(keys)), len(keys))
-    for e in case.entries:
-        bad += check("%s after its base" % e.key, keys.index(e.base) <= keys.index(e.key), True)
+    case = compare_cases.cases()["resnet50"]
+    bad += check("resnet50", case.net(), ["--model", "type=resnet", "--model", "depth=50",
+                                          "--model", "classes=1000"])
+    bad += check("two orders, whole and in pieces",
+                 sorted(e.key for e in case.entries if e.who == "PyTorch"),
+                 ["torch-channels_last-m1", "torch-channels_last-m4", "torch-contiguous-m1",
+                  "torch-contiguous-m4"])
 
-    for name in ("g1", "g2"):
-        case = compare_cases.cases()[name]
+    for name, case in compare_cases.cases().items():
         keys = [e.key for e in case.entries]
         bad += check(name + ": keys of their own", len(set(keys)), len(keys))
         for e in case.entries:
             bad += check("%s after its base" % e.key, keys.index(e.base) <= keys.index(e.key), True)
+
+    for name in ("g1", "g2"):
+        case = compare_cases.cases()[name]
+        for e in case.entries:
             bad += check("%s in its base's precision" % e.key, case.precision_of(e) in e.base
                          if e.who == "ppcli" else e.words[4] in e.base, True)
 

@@ -35,6 +35,8 @@ script torch_accumulate.py
 skips_with 'no Python module torch in '
 script torch_pipelining.py --schedule zb-v
 skips_with 'no Python module torch in '
+script torch_conv.py --model type=resnet --model depth=18
+skips_with 'no Python module torch in '
 
 begin "shallowspeed says what is missing: checkout first, packages then"
 script shallowspeed.py
@@ -59,6 +61,10 @@ err_has 'must divide'
 script torch_pipelining.py --sizes 8-8-8-4 --stages 2 --schedule zb-v
 code_is 2
 err_has '4 parts of 3 layers'
+
+script torch_conv.py --model resnet
+code_is 2
+err_has "'resnet': not KEY=VALUE"
 
 begin "the comparison measures ppcli and names each missing peer once"
 code=0
