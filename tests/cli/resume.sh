@@ -256,4 +256,28 @@ code_is 74
 has err 'step 2: no checkpoint saved: ' || complain "$(cat err)"
 has err 'the run is complete, but its last checkpoint was not saved' || complain "$(cat err)"
 same "$(find full/checkpoints -mindepth 1 | wc -l | tr -d ' ')" 0
+begin "convolutions and running statistics are the same after a way through files in PyTorch's order"
+config conv.ini data.dataset=synthetic data.shape=9x7x3 data.train_samples=60 data.test_samples=20 \
+    model.type=sequential \
+    'model.layers=conv:8x3/2 batchnorm relu maxpool:2 conv:6x3,groups=2 relu linear:12 relu linear:4' \
+    pipeline.microbatches=2 pipeline.stages=2 train.batch_size=12 train.epochs=3
+run train conv.ini --dir conv-a -q
+code_is 0
+run train conv.ini --dir conv-b -q --max-steps 7
+code_is 0
+run train conv.ini --dir conv-b -q --resume
+code_is 0
+same "$(sha conv-b/summary.json)" "$(sha conv-a/summary.json)"
+run eval conv.ini --checkpoint conv-a --stages 1 --format json
+code_is 0
+out_has "$(sha conv-a/summary.json)"
+run inspect conv-a
+code_is 0
+out_has ': step 15, epoch 3, 814 parameters, '
+out_has 'layers.0.weight               F32   [8,3,3,3] '
+out_has 'layers.4.weight               F32   [6,4,3,3] '
+out_has 'layers.1.running_var          F32   [8] '
+out_has 'layers.1.num_batches_tracked  I64   [] '
+same "$(grep -c 'optimizer.*running\|optimizer.*tracked' "$folder/out")" 0
+
 finish
