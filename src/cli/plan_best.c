@@ -82,11 +82,12 @@ static int search(const struct sweep *sweep, const struct plan_best *how, bool j
     s->spec.cfg = cfg;
     s->spec.stages = stages;
     s->spec.n_stages = sweep->n;
-    s->spec.all_m = s->spec.time_cuts = true;
+    s->spec.time_cuts = true;
     PP_TRY(pp_run_samples(cfg, need, PP_SPLIT_TRAIN, &s->spec.train_n));
     PP_TRY(pp_run_samples(cfg, need, PP_SPLIT_TEST, &s->spec.test_n));
     PP_TRY(pp_run_model(cfg, &s->model));
     s->spec.model = s->model;
+    s->spec.all_m = !pp_model_mixes_samples(s->model); /* or it would be another training */
     s->batch = cfg->train.batch_size;
     s->batch = s->spec.train_n < s->batch ? s->spec.train_n : s->batch;
     PP_TRY(pp_best_measure(&s->spec, MEASURE_SECONDS, &s->costs));

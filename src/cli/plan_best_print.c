@@ -95,13 +95,11 @@ static int print_winner(const struct plan_best_result *s)
         }
     }
     pp_free(cfg);
-    bool mixes = pp_model_mixes_samples(s->model);
     if (c->microbatches != s->spec.cfg->pipeline.microbatches &&
-        (mixes || s->spec.cfg->run.gemm == PP_GEMM_CBLAS)) {
-        printf("; %d instead of %d micro-batches: with %s\n", c->microbatches,
-               s->spec.cfg->pipeline.microbatches,
-               mixes ? "batch norm this is another training"
-                     : "run.gemm = cblas the weights have other bits");
+        s->spec.cfg->run.gemm == PP_GEMM_CBLAS) {
+        printf(
+            "; %d instead of %d micro-batches: with run.gemm = cblas the weights have other bits\n",
+            c->microbatches, s->spec.cfg->pipeline.microbatches);
     }
     return rc;
 }

@@ -136,7 +136,7 @@ static const struct conf_option table[] = {
              "begin with, biases too; torchvision: the same, but convolutions kaiming_normal by "
              "outputs, as its ResNets"},
     {KEY(model, layers, CONF_TEXT), .def = "", .numbers = true,
-     .note = "words such as conv:32x3 batchnorm relu maxpool:2 flatten linear:10",
+     .note = "words such as conv:32x3 relu linear:10",
      .help =
          "sequential: the layers, as torch.nn.Sequential would have them: conv:OUTxKERNEL and "
          "maxpool:KERNEL, avgpool:KERNEL with /STRIDE and options ,pad=N|same ,groups=N "
