@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The builder: arrays that grow call by call, and what is known only when all are there. */
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -64,6 +65,19 @@ static void full_name(const struct builder *b, const char *name, char *out, size
     snprintf(out, bytes, "%s%s%s", b->prefix, name[0] ? "." : "", name);
 }
 
+/* Numbers of floats are ints here. */
+static bool too_large(struct builder *b, const struct pp_shape *s)
+{
+    char text[48];
+    double floats = 1;
+    for (int i = 0; i < s->n; i++)
+        floats *= s->dims[i];
+    pp_shape_text(s, text, sizeof(text));
+    if (floats > INT_MAX)
+        refuse(b, "a value of shape %s is larger than 2^31 - 1 numbers", text);
+    return floats > INT_MAX;
+}
+
 struct pp_node *add_node(struct builder *b, const struct pp_node_op *op, const char *name, int x0,
                          int x1, struct pp_shape out)
 {
@@ -73,6 +87,8 @@ struct pp_node *add_node(struct builder *b, const struct pp_node_op *op, const c
     if (!n)
         return NULL;
     pp_assert(m->n_layers > 0 && m->n_values == m->n_nodes + 1);
+    if (too_large(b, &out))
+        return NULL;
     *value = out;
     *n = (struct pp_node){.op = op,
                           .layer = m->n_layers - 1,
@@ -226,6 +242,9 @@ bool window_over(struct builder *b, const char *what, const struct window *w, in
     } else if (out->C % out->groups || out->O % out->groups) {
         refuse(b, "%s: %d groups divide neither or only one of %d and %d channels", what,
                out->groups, out->C, out->O);
+    } else if ((double)w->kernel * w->kernel * out->C > INT_MAX) {
+        refuse(b, "%s sums %d x %d x %d numbers, more than 2^31 - 1", what, w->kernel, w->kernel,
+               out->C);
     }
     return b->rc == 0;
 }

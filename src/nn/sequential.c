@@ -19,7 +19,7 @@ enum {
 };
 #define EPS 1e-5f
 
-enum kind {
+enum kind { /* up to AVG_POOL, but for LINEAR: for each channel of an image */
     CONV,
     LINEAR,
     BATCH_NORM,
@@ -130,8 +130,8 @@ static bool argument(const char *p, enum shape_of_word shape, struct word *w)
 {
     char *end;
     w->all = shape == MAYBE_WINDOW && !p;
-    if (shape == NOTHING || w->all || !p)
-        return !p;
+    if (shape == NOTHING || !p)
+        return shape == NOTHING ? !p : w->all;
     switch (shape) {
     case NUMBER:
         return number(&p, &w->n) && *p == '\0';
@@ -262,6 +262,7 @@ static int build(struct builder *b, int x)
         return 0;
     }
     const struct pp_model *m = b->m;
+    bool flat = false; /* an image behind a flatten */
     int n = parse(b, words);
     for (int i = 0; i < n && b->rc == 0; i++) {
         int first = i;
@@ -269,6 +270,11 @@ static int build(struct builder *b, int x)
         if (begins(words, n, i) && !empty)
             layer(b, "layers.%d", i);
         snprintf(b->prefix, sizeof(b->prefix), "layers");
+        flat = words[i].kind == FLATTEN ? shape_of(b, x)->n > 1 : flat && words[i].kind != LINEAR;
+        if (flat && words[i].kind <= AVG_POOL && words[i].kind != LINEAR) {
+            refuse(b, "model.layers: word %d, '%s', is for images, but stands behind flatten", i,
+                   words[i].text);
+        }
         before[i] = x;
         x = apply(b, words, n, &i, x, before);
         for (int k = first + 1; k <= i; k++)

@@ -48,8 +48,10 @@ int pp_run_model(struct pp_config *cfg, struct pp_model **out)
     struct pp_model *m = NULL;
     PP_TRY(look(cfg, &sample, &classes));
     int rc = pp_model_create(cfg, &sample, classes, &m);
+    bool words = strcmp(cfg->model.type, "sequential") == 0;
     if (rc == PP_ECONFIG)
-        rc = pp_config_problem(cfg, "model.type", "%s", pp_error_get()->text);
+        rc = pp_config_problem(cfg, words ? "model.layers" : "model.type", "%s",
+                               pp_error_get()->text);
     if (rc == 0)
         rc = pp_dataset_check(cfg, &m->values[0], m->classes);
     if (rc < 0) {
