@@ -160,6 +160,7 @@ struct pp_node {
     bool count_padding;            /* of an average pool */
     struct pp_conv window;         /* of convolutions and pools */
     int groups;                    /* of norms */
+    int least_rows;                /* of batch norm: that a micro-batch must have in training */
     float eps, momentum, p;
 };
 

@@ -5,6 +5,7 @@
  */
 #include "ppcli/layout.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "ppcli/dataset.h"
@@ -152,6 +153,36 @@ static int split_plans(struct pp_layout *l, enum pp_plan_kind kind, int n)
     return 0;
 }
 
+/* A batch norm wants more than one value for each channel in every micro-batch of a training. */
+static int check_rows(struct pp_config *cfg, const struct pp_layout *l)
+{
+    const struct pp_node *n = l->model->nodes, *end = n + l->model->n_nodes;
+    int batch = cfg->train.batch_size, all = l->train_n;
+    while (n < end && n->least_rows < 2)
+        n++;
+    for (int i = 0; i < 2 * l->replicas && n < end; i++) {
+        struct pp_loader ld;
+        PP_TRY(pp_loader_shape(all, batch, l->replicas, i / 2, cfg->pipeline.microbatches, &ld));
+        int step = i % 2 ? pp_loader_steps(&ld) - 1 : 0;
+        int parts = pp_loader_microbatches(&ld, step), rows = pp_loader_batch_rows(&ld, step);
+        if (parts == 0 || pp_loader_share_rows(&ld, step) / parts >= n->least_rows)
+            continue;
+        char instead[96] = "a larger train.batch_size";
+        if (rows < batch && rows < all)
+            snprintf(instead, sizeof(instead), "data.train_samples = %d", all - rows);
+        else if (rows / l->replicas >= n->least_rows)
+            snprintf(instead, sizeof(instead), "at most pipeline.microbatches = %d",
+                     rows / l->replicas / n->least_rows);
+        return pp_config_problem(
+            cfg, "pipeline.microbatches",
+            "layer %s: batch norm has one value for each channel, and no variance, in a "
+            "micro-batch of 1 sample, as %s of %d has; use %s",
+            l->model->layers[n->layer].name, rows < batch ? "the last batch" : "a batch", rows,
+            instead);
+    }
+    return 0;
+}
+
 /* No machine holds more, and up to here no sum of sizes overflows. */
 #define BYTES_MAX 0x1p60
 
@@ -170,11 +201,11 @@ static int check_bytes(struct pp_config *cfg, const struct pp_layout *l)
         floats += 2.0 * l->channel_slots[c] * l->max_rows * pp_layout_channel_width(l, c);
     if (floats * sizeof(float) <= BYTES_MAX)
         return 0;
-    return pp_config_problem(
-        cfg, "model.sizes",
-        "model.sizes: %zu parameters and micro-batches of %d samples need %.2g "
-        "bytes in all, more than any machine has",
-        l->model->n_floats, l->max_rows, floats * sizeof(float));
+    const char *key = strcmp(cfg->model.type, "mlp") == 0 ? "model.sizes" : "model.type";
+    return pp_config_problem(cfg, key,
+                             "%s: %zu parameters and micro-batches of %d samples need %.2g "
+                             "bytes in all, more than any machine has",
+                             key, l->model->n_floats, l->max_rows, floats * sizeof(float));
 }
 
 /* The placement whose virtual stages lie as the table has them. */
@@ -275,6 +306,7 @@ static int lay_out(struct pp_layout *l, struct pp_config *cfg)
     for (int s = 0; s < l->n_virtual; s++)
         l->rank_of[s] = pp_place(l->placement, l->stages, s);
     PP_TRY(blame(cfg, "pipeline.schedule", split_plans(l, PP_PLAN_TRAIN, l->train_n)));
+    PP_TRY(check_rows(cfg, l));
     if (l->test_n > 0)
         PP_TRY(blame(cfg, "pipeline.schedule", split_plans(l, PP_PLAN_EVAL, l->test_n)));
     return check_bytes(cfg, l);

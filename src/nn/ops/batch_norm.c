@@ -25,18 +25,6 @@ static void words(const struct pp_node *n, const struct pp_backend_choice *choic
     words->grad_keep = 2 * channels(n);
 }
 
-static int prepare(const struct pp_node *n, struct pp_backend *be, int rows, const float *params,
-                   const float *packed, float *grads)
-{
-    if (grads && rows * pixels(n) == 1) {
-        return pp_fail(PP_ECONFIG,
-                       "batch norm: a micro-batch of 1 row has one value for each channel, and no "
-                       "variance; choose train.batch_size and pipeline.microbatches so that each "
-                       "has more rows, the last one of an epoch too");
-    }
-    return 0;
-}
-
 static int forward(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
 {
     size_t C = channels(n);
@@ -114,7 +102,6 @@ const struct pp_node_op op_batch_norm = {
     .kernels = PP_USES(batch_norm_forward) | PP_USES(batch_norm_backward_input) |
                PP_USES(batch_norm_backward_weight) | PP_USES(batch_norm_commit),
     .words = words,
-    .prepare = prepare,
     .forward = forward,
     .backward_input = backward_input,
     .backward_weight = backward_weight,
@@ -140,6 +127,7 @@ int batch_norm(struct builder *b, const char *name, int x, int residual, float e
     n->eps = eps;
     n->momentum = momentum;
     n->activation = relu ? PP_ACT_RELU : PP_ACT_NONE;
+    n->least_rows = pixels(n) > 1 ? 1 : 2; /* one value for each channel has no variance */
     n->reads = PP_READS_X_IN_I | (relu ? PP_READS_Y_IN_I : 0);
     int y = n->y, C = (int)channels(n);
     for (int i = 0; i < 5; i++) {
