@@ -40,7 +40,7 @@ int plain_max_pool_backward(struct pp_backend *be, const struct pp_max_pool_back
 {
     const struct pp_conv *g = a->g;
     size_t at, windows = (size_t)a->B * g->OH * g->OW, C = g->C;
-    if (!a->add)
+    if (!a->add && a->B > 0)
         memset(a->dx, 0, (size_t)a->B * g->H * g->W * C * sizeof(*a->dx));
     for (size_t i = 0; i < windows * C; i++)
         if (pixel(g, i / C, a->taken[i], &at))
@@ -75,7 +75,7 @@ int plain_avg_pool_backward(struct pp_backend *be, const struct pp_avg_pool *a)
 {
     const struct pp_conv *g = a->g;
     size_t at, windows = (size_t)a->B * g->OH * g->OW, C = g->C;
-    if (!a->add)
+    if (!a->add && a->B > 0)
         memset(a->y, 0, (size_t)a->B * g->H * g->W * C * sizeof(*a->y));
     for (size_t i = 0; i < windows * C; i++) {
         double dy = (double)a->x[i] / divisor(a, i / C);
