@@ -18,6 +18,7 @@ struct plain_loop {
     float *x, *logits; /* [max_rows][inputs or classes] */
     uint8_t *labels, *host_labels;
     struct pp_loss_sums *sums;
+    int64_t t; /* the step at hand */
 };
 
 /* Everything in one block, like the executor's, and without slots for what is in flight. */
@@ -109,8 +110,9 @@ static int microbatch(struct plain_loop *p, int step, int mb)
 {
     const struct pp_model *model = p->layout->model;
     const struct pp_dataset *ds = p->data;
-    const uint32_t *index;
+    const uint32_t *index, *first;
     int rows = pp_loader_microbatch(p->loader, step, mb, &index), slot = 0;
+    pp_loader_microbatch(p->loader, step, 0, &first);
     const struct pp_config *cfg = p->layout->cfg;
     float scale = pp_loss_grad_scale(cfg, pp_loader_batch_rows(p->loader, step), rows);
     struct pp_gather g = {.B = rows,
@@ -121,7 +123,11 @@ static int microbatch(struct plain_loop *p, int step, int mb)
                           .scaling = ds->scaling,
                           .x = p->x};
     PP_TRY(pp_backend_gather(p->be, &g));
-    const struct pp_pass pass = {.rows = rows, .training = true};
+    const struct pp_pass pass = {.rows = rows,
+                                 .first_row = (uint32_t)(index - first),
+                                 .training = true,
+                                 .seed = p->layout->cfg->train.seed,
+                                 .step = &p->t};
     PP_TRY(pp_chunk_forward(p->chunk, p->be, slot, &pass, p->x, p->logits));
     for (int r = 0; r < rows; r++)
         p->host_labels[r] = ds->labels[index[r]];
@@ -136,6 +142,7 @@ static int microbatch(struct plain_loop *p, int step, int mb)
 int plain_loop_step(struct plain_loop *p, int step, double lr, int64_t t)
 {
     int m = pp_loader_microbatches(p->loader, step);
+    p->t = t;
     for (int mb = 0; mb < m; mb++)
         PP_TRY(microbatch(p, step, mb));
     struct pp_optimizer_args a = pp_optimizer_args_of(p->layout->cfg, lr, t);
