@@ -75,9 +75,9 @@ int pp_dataset_same_shape(const struct pp_dataset *train, const struct pp_datase
 /*
  * The shape of what a model gets, as far as it is the data that say it: from the files, or where
  * they are absent from what is known of the data set. n 0: data that are made, in the shape that the
- * model wants; absent files of one's own. Errors: as pp_dataset_look(), but PP_ENOINPUT.
+ * model wants; absent files of one's own. classes: 0 where they are not known. Errors: as pp_dataset_look(), but PP_ENOINPUT.
  */
-int pp_dataset_input(const struct pp_config *cfg, struct pp_shape *out);
+int pp_dataset_input(const struct pp_config *cfg, struct pp_shape *out, int *classes);
 
 /* How many samples a split has (for explain): PP_ENOINPUT when absent. */
 int pp_dataset_count(const struct pp_config *cfg, enum pp_split split, int *out);

@@ -275,17 +275,19 @@ static int known_sample(const struct pp_config *cfg, const struct pp_dataset_ops
     return out->shape.n > 0 ? make_input(cfg, out) : 0;
 }
 
-int pp_dataset_input(const struct pp_config *cfg, struct pp_shape *out)
+int pp_dataset_input(const struct pp_config *cfg, struct pp_shape *out, int *classes)
 {
     const struct pp_dataset_ops *ops;
     struct pp_dataset known, *ds = NULL;
     PP_TRY(need(cfg->data.dataset, &ops));
     PP_TRY(known_sample(cfg, ops, &known));
-    int rc = ops->makes ? 0 : pp_dataset_look(cfg, PP_SPLIT_TRAIN, &ds);
+    bool as_wanted = !cfg->data.shape[0] || strcmp(cfg->data.shape, "model") == 0;
+    int rc = ops->makes && as_wanted ? 0 : pp_dataset_look(cfg, PP_SPLIT_TRAIN, &ds);
     if (rc < 0 && rc != PP_ENOINPUT)
         return rc;
     pp_error_clear();
     *out = ds ? ds->input : known.input;
+    *classes = known.classes > 0 || ops->makes || !ds ? known.classes : ds->classes;
     pp_dataset_destroy(&ds);
     return 0;
 }

@@ -10,7 +10,7 @@
 #include "ppcli/mem.h"
 #include "ppcli/rng.h"
 
-/* Room for one more behind the n of *array; NULL: no memory, and b knows. */
+/* Room for one more after the n of *array; NULL: no memory, and b knows. */
 static void *grow(struct builder *b, void *array, int n, size_t size)
 {
     void **at = array;
@@ -144,7 +144,7 @@ static bool learns(const struct pp_model *m, int value)
 static int readers(const struct pp_model *m, int value)
 {
     int n = 0;
-    for (int i = value; i < m->n_nodes; i++) /* nodes behind it */
+    for (int i = value; i < m->n_nodes; i++) /* later nodes */
         n += (m->nodes[i].x[0] == value) + (m->nodes[i].n_x > 1 && m->nodes[i].x[1] == value);
     return n;
 }
@@ -204,7 +204,7 @@ static int slide(const struct window *w, int n, int *pad)
 {
     int out = (n + 2 * w->pad - w->kernel) / w->stride + 1;
     *pad = w->pad;
-    if (w->pad == PAD_SAME) { /* as TensorFlow: what is uneven goes behind */
+    if (w->pad == PAD_SAME) { /* as TensorFlow: the odd one goes to the end */
         out = (n + w->stride - 1) / w->stride;
         int all = (out - 1) * w->stride + w->kernel - n;
         *pad = all > 0 ? all / 2 : 0;

@@ -28,7 +28,7 @@ struct pp_chunk_place {
     struct chunk_at y, dy;      /* y: state slot; dy: grad slot */
     size_t keep, grad_keep;     /* in the state slot and the grad slot; NO_PLACE: none */
     size_t work[3];             /* scratch during F, I and W; NO_PLACE: none */
-    bool later[PP_NODE_INPUTS]; /* a node behind it in the chunk reads that input too */
+    bool later[PP_NODE_INPUTS]; /* a later node of the chunk reads that input too */
 };
 
 /* Numbers the places of all nodes; how many floats each kind of slot, packed and scratch need. */

@@ -98,7 +98,7 @@ struct pp_param *add_param(struct builder *b, const char *suffix, enum pp_param_
                            int n_dims, const int *dims);
 
 /* The weight of a product that sums fan_in terms for an output: its initial values follow from
- * model.init and the activation behind it. */
+ * model.init and the activation after it. */
 void init_weight(const struct builder *b, struct pp_param *w, int fan_in, enum pp_activation act);
 
 /* The bias of such a product. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * model.layers: words one after the other, each an op, as torch.nn.Sequential has modules. Word i
- * is named layers.i. A word with weights begins a layer, and those behind it belong to it; what an
- * add:N reaches over is one layer. A relu right behind a convolution or a norm, an activation right
- * behind a linear, are part of that op.
+ * is named layers.i. A word with weights begins a layer, and those after it belong to it; what an
+ * add:N reaches over is one layer. A relu right after a convolution or a norm, an activation right
+ * after a linear, are part of that op.
  */
 #include "nn.h"
 
@@ -262,7 +262,7 @@ static int build(struct builder *b, int x)
         return 0;
     }
     const struct pp_model *m = b->m;
-    bool flat = false; /* an image behind a flatten */
+    bool flat = false; /* an image after a flatten */
     int n = parse(b, words);
     for (int i = 0; i < n && b->rc == 0; i++) {
         int first = i;

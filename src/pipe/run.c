@@ -23,30 +23,12 @@ int pp_run_samples(const struct pp_config *cfg, enum pp_run_need need, enum pp_s
     return 0;
 }
 
-/* What a sample of the data is like, as far as it is known without the files. */
-static int look(const struct pp_config *cfg, struct pp_shape *sample, int *classes)
-{
-    struct pp_dataset *ds = NULL;
-    const struct pp_dataset_info *info = pp_dataset_info(cfg->data.dataset);
-    int rc = pp_dataset_look(cfg, PP_SPLIT_TRAIN, &ds);
-    *sample = ds ? ds->input : info ? info->shape : (struct pp_shape){0};
-    if (!ds && sample->n == 3 && cfg->data.resize > 0)
-        sample->dims[0] = sample->dims[1] = cfg->data.resize;
-    *classes = info && info->classes > 0 ? info->classes : ds ? ds->classes : 0;
-    pp_dataset_destroy(&ds);
-    if (rc == PP_ENOINPUT) { /* said where they are opened */
-        pp_error_clear();
-        rc = 0;
-    }
-    return rc;
-}
-
 int pp_run_model(struct pp_config *cfg, struct pp_model **out)
 {
     struct pp_shape sample;
     int classes;
     struct pp_model *m = NULL;
-    PP_TRY(look(cfg, &sample, &classes));
+    PP_TRY(pp_dataset_input(cfg, &sample, &classes));
     int rc = pp_model_create(cfg, &sample, classes, &m);
     bool words = strcmp(cfg->model.type, "sequential") == 0;
     if (rc == PP_ECONFIG)

@@ -295,18 +295,20 @@ static void what_does_not_fit_is_one_line(void **state)
 static void the_models_input_is_known_from_the_data(void **state)
 {
     struct pp_shape s;
-    CHECK_OK(pp_dataset_input(config(), &s));
+    int classes;
+    CHECK_OK(pp_dataset_input(config(), &s, &classes));
     CHECK_INT_EQ(pp_shape_floats(&s), 3072);
-    CHECK_OK(pp_dataset_input(chain_of("224"), &s));
+    CHECK_INT_EQ(classes, 10);
+    CHECK_OK(pp_dataset_input(chain_of("224"), &s, &classes));
     CHECK_INT_EQ(s.dims[0], 224);
     struct pp_config *cfg = chain_of("40");
     snprintf(cfg->data.path, sizeof(cfg->data.path), "/nowhere");
     snprintf(cfg->data.dataset, sizeof(cfg->data.dataset), "mnist");
-    CHECK_OK(pp_dataset_input(cfg, &s)); /* not there, but known */
+    CHECK_OK(pp_dataset_input(cfg, &s, &classes)); /* not there, but known */
     CHECK_INT_EQ(pp_shape_floats(&s), 1600);
     cfg->data.resize = 0;
     snprintf(cfg->data.dataset, sizeof(cfg->data.dataset), "synthetic");
-    CHECK_OK(pp_dataset_input(cfg, &s));
+    CHECK_OK(pp_dataset_input(cfg, &s, &classes));
     CHECK_INT_EQ(s.n, 0);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The convolution op with a relu behind it, if wanted: torch.nn.Conv2d. Weights lie as
+ * The convolution op followed by a relu, if wanted: torch.nn.Conv2d. Weights lie as
  * [out][row][column][in], which a file has as [out][in][row][column].
  */
 #include "../nn.h"
