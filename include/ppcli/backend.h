@@ -48,13 +48,22 @@ struct pp_backend_choice {
     int partitions; /* ... the device's multiprocessors; 0: on all of them */
 };
 
-/* Sums over the rows of micro-batches; accumulated by the loss op in memory of the device, read and
+/* Sums over the samples of micro-batches; accumulated by the loss op in memory of the device, read and
  * zeroed with pp_backend_to_host and pp_backend_to_device. */
 struct pp_loss_sums {
-    double loss;     /* sum of the rows' losses: without smoothing -log p(label) */
-    int64_t correct; /* rows whose arg max is the label */
-    int64_t rows;
+    double loss;     /* sum of the targets' losses: without smoothing -log p(target) */
+    int64_t correct; /* targets that are the arg max */
+    int64_t rows;    /* samples */
+    int64_t targets; /* that are not ignored */
 };
+
+static inline void pp_loss_sums_add(struct pp_loss_sums *to, const struct pp_loss_sums *a)
+{
+    to->loss += a->loss;
+    to->correct += a->correct;
+    to->rows += a->rows;
+    to->targets += a->targets;
+}
 
 /* One optimizer pass over a whole parameter buffer, the same on every rank. In memory of the
  * device, read when the work is done, so that a captured step can be replayed with other values. */
@@ -98,11 +107,11 @@ struct pp_judgement {
     struct pp_step_verdict *verdict;   /* that of the step before comes in */
 };
 
-/* What one micro-batch adds to a weight gradient: dz[B][O], x[B][I]. Products read these; of the
- * others, keep and grad_keep are what an op left from F and from I. */
+/* What one micro-batch adds to a weight gradient: dz[B][O], x[B][I]. Products read these; x1 is an
+ * op's second input, keep and grad_keep are what it left from F and from I. */
 struct pp_weight_part {
     int B;
-    const float *dz, *x, *keep, *grad_keep;
+    const float *dz, *x, *x1, *keep, *grad_keep;
 };
 
 /* What the ops of a linear layer will be called with. W, packed, b, dW and db: these very arrays,
@@ -110,10 +119,19 @@ struct pp_weight_part {
 struct pp_linear_use {
     int B, I, O;
     enum pp_activation act;
-    bool keeps_z; /* linear_forward gives z too */
-    bool dx;      /* linear_backward_input is called */
+    bool keeps_z;                /* linear_forward gives z too */
+    bool dx;                     /* linear_backward_input is called */
+    const float *W, *packed, *b; /* b NULL: no bias, db is NULL too */
+    float *dW, *db;              /* dW NULL: linear_backward_weight is not called */
+};
+
+/* The same of a convolution of B samples. */
+struct pp_conv_use {
+    const struct pp_conv *g;
+    int B;
+    bool relu, dx;
     const float *W, *packed, *b;
-    float *dW, *db; /* NULL: linear_backward_weight is not called */
+    float *dW, *db;
 };
 
 /* A device of this process, as its driver describes it. */
@@ -205,10 +223,10 @@ struct pp_backend_ops {
     void (*range_push)(struct pp_backend *be, const char *name);
     void (*range_pop)(struct pp_backend *be);
 
-    /* out[r] = labels[index[r]], r = 0..B-1; all memory of the device. */
-    int (*gather_labels)(struct pp_backend *be, int B, const uint8_t *labels, const uint32_t *index,
-                         uint8_t *out);
-    /* Do for the layer's ops, and for a loss of B rows, what they would do when they see such a
+    /* Whether a weight gradient has the same bits however its rows are spread over calls and parts. A
+     * pure function of its arguments and the machine. NULL entry: it does not. */
+    bool (*sums_in_order)(const struct pp_backend_choice *choice);
+    /* Do for the layer's ops what they would do when they see such a
      * shape first (choose algorithms, take scratch), so that a step that calls them takes neither
      * memory nor time for it. Cheap when it was done before. NULL entry: there is nothing to do. */
     int (*prepare_linear)(struct pp_backend *be, const struct pp_linear_use *use);
@@ -217,9 +235,9 @@ struct pp_backend_ops {
     size_t (*packed_floats)(const struct pp_backend_choice *choice, int O, int I);
     /* packed = that copy. Due whenever W has changed. */
     int (*pack_weights)(struct pp_backend *be, int O, int I, const float *W, float *packed);
-    /* y[B][O] = act(x[B][I] * W[O][I]^T + b[O]). z[B][O], when not NULL, gets the value before
-     * act (gelu's backward needs it). packed: what pack_weights made of W, or NULL; the bits are
-     * the same. */
+    /* y[B][O] = act(x[B][I] * W[O][I]^T + b[O]); b NULL: no bias. z[B][O], when not NULL, gets
+     * the value before act (gelu's backward needs it). packed: what pack_weights made of W, or
+     * NULL; the bits are the same. */
     int (*linear_forward)(struct pp_backend *be, int B, int I, int O, const float *x,
                           const float *W, const float *packed, const float *b,
                           enum pp_activation act, float *z, float *y);
@@ -227,20 +245,11 @@ struct pp_backend_ops {
     int (*linear_backward_input)(struct pp_backend *be, int B, int I, int O, const float *dz,
                                  const float *W, const float *packed, float *dx);
     /* dW[O][I] = beta*dW + sum over the n >= 1 parts, in order, of dz^T * x; db[O] = beta*db +
-     * column sums of their dz. beta is 0 or 1; with 0 the old content is never read. One part
+     * column sums of their dz, db NULL: no bias. beta is 0 or 1; with 0 the old content is never read. One part
      * gives the same bits whatever else was called; several parts need not give the bits of as
      * many calls, but for the same parts always the same, wherever they lie. */
     int (*linear_backward_weight)(struct pp_backend *be, int n, const struct pp_weight_part *parts,
                                   int I, int O, float beta, float *dW, float *db);
-    /* Stable fused softmax cross-entropy of logits[B][C] and labels[B] (device memory, as *sums);
-     * adds to *sums, in an order that depends on B only. A label >= C is a broken invariant: the
-     * data set was checked. Of equal largest logits the first is the arg max. smoothing in [0, 1],
-     * as label_smoothing of torch.nn.CrossEntropyLoss: the target of a row is (1 - smoothing) *
-     * onehot + smoothing / C, 0 costs nothing. dlogits[B][C] = (softmax - target) * grad_scale, may
-     * be the same memory as logits; NULL: no gradient (evaluation). */
-    int (*softmax_cross_entropy)(struct pp_backend *be, int B, int C, const float *logits,
-                                 const uint8_t *labels, float grad_scale, float smoothing,
-                                 struct pp_loss_sums *sums, float *dlogits);
     /* *out (memory of the device) = sum of squares of g[n] in double, in a fixed order that depends
      * on n only. */
     int (*sum_squares)(struct pp_backend *be, size_t n, const float *g, double *out);
@@ -266,6 +275,8 @@ struct pp_backend_ops {
      * samples; 0, or NULL entry: none. A pure function of its arguments and the machine. */
     size_t (*conv_scratch_floats)(const struct pp_backend_choice *choice, const struct pp_conv *g,
                                   int B);
+    /* As prepare_linear, for a convolution. */
+    int (*prepare_conv)(struct pp_backend *be, const struct pp_conv_use *use);
     /* ---- those of ppcli/kernels.h */
 #define PP_KERNEL(name, type) int (*name)(struct pp_backend * be, const struct type *a);
 #include "ppcli/kernels.def"
@@ -325,12 +336,7 @@ void pp_backend_close(struct pp_backend **be);
  */
 bool pp_backend_is_quiet(struct pp_backend *be, void *mark);
 
-size_t pp_backend_conv_packed_floats(const struct pp_backend_choice *choice,
-                                     const struct pp_conv *g);
-int pp_backend_conv_pack(struct pp_backend *be, const struct pp_conv *g, const float *W,
-                         float *packed);
-size_t pp_backend_conv_scratch_floats(const struct pp_backend_choice *choice,
-                                      const struct pp_conv *g, int B);
+bool pp_backend_sums_in_order(const struct pp_backend_choice *choice);
 
 /* g[n] += a: replica reduction in fixed order. */
 static inline int pp_backend_add(struct pp_backend *be, size_t n, const float *a, float *g)

@@ -7,9 +7,75 @@
 #ifndef PPCLI_BENCH_H
 #define PPCLI_BENCH_H
 
-#include "ppcli/ceiling.h"
-#include "ppcli/best.h"
+#include "ppcli/machine.h"
+#include "ppcli/tune.h"
 #include "ppcli/train.h"
+
+/* ---- ceiling
+ *
+ * What this machine can do at most, measured in about a second: arithmetic, matrix products, memory
+ * and the way from core to core. A benchmark prints these beside its own figures, because a rate
+ * says nothing without the limit that held in the same minute.
+ */
+
+struct pp_ceilings {
+    int cores;                             /* that this process may use */
+    const char *isa;                       /* of the arithmetic loop: "avx512" */
+    double fma_core[PP_MACHINE_CORES_MAX]; /* flop/s, float, each core alone; 0: not asked */
+    int fma_cores;                         /* how many of them were measured alone */
+    double fma_all;                        /* flop/s, all cores at once */
+    int gemm_n;                            /* width of the square product */
+    double blas_core, blas_all;            /* flop/s of the CBLAS; 0: none loads */
+    double own_core, own_all;              /* flop/s of ppcli's products; 0: none run here */
+    double gemm_core, gemm_all;            /* the better of them: what counts as the peak */
+    size_t triad_bytes;                    /* of the three arrays together */
+    double triad_core, triad_all;          /* bytes/s read and written */
+    double ping_pong;                      /* seconds one way, cores 0 and 1; 0: one core */
+    double took;                           /* seconds that measuring took */
+};
+
+struct pp_ceiling_spec {
+    /* Use the cores of the machine even where this process is bound to one of them, as an MPI
+     * launcher does: what several processes may use together. */
+    bool whole_machine;
+    bool cpu_time; /* of one core alone: without the time that others have it */
+    double scale;  /* 1: about a second in all on two cores; tests take less */
+};
+
+/*
+ * Measure with one pinned thread a core, medians of a few repeats. Nothing else of this process may
+ * be computing. Local. Sets the CBLAS of this process to one thread. Errors: PP_ERESOURCE.
+ */
+int pp_ceilings_measure(const struct pp_ceiling_spec *spec, struct pp_ceilings *out);
+
+/* The matrix-product rate that `ranks` ranks have between them: as many cores as there are ranks,
+ * at most all. 0 when it was not measured. */
+double pp_ceiling_gemm(const struct pp_ceilings *c, int ranks);
+
+/* The same of a device of its own: through the calls that a run makes, so that what they cost is in
+ * it. */
+struct pp_device_ceilings {
+    char name[128];    /* of the backend, as it describes itself; empty: not measured */
+    int gemm_n;        /* width of the square product */
+    double gemm[3];    /* by enum pp_precision: flop/s, factors as a run gives them */
+    size_t copy_bytes; /* of the block that is copied inside the device's memory */
+    double copy;       /* bytes/s, read and written */
+    double launch;     /* seconds that the host takes to enqueue the smallest op */
+    double op;         /* seconds of the device for each of many of them in a row */
+    int nodes;         /* of them that one graph has; 0: no graphs here */
+    double node;       /* seconds of the device for each of them in the graph */
+    double took;       /* seconds that measuring took */
+};
+
+/*
+ * Measure the device of `choice`; its precision is ignored, all are measured. Takes about a second
+ * and 2 GiB, less where the device is slow or has less free. gemm_n: the width of the product, at
+ * most; 0: 8192. Nothing else may be computing there. Local. Errors: those of the backend.
+ */
+int pp_device_ceilings_measure(const struct pp_backend_choice *choice, int gemm_n,
+                               struct pp_device_ceilings *out);
+
+/* ---- measurements */
 
 #define PP_BENCH_SCHEMA 1
 #define PP_BENCH_WHY_MAX 512
@@ -54,8 +120,7 @@ struct pp_bench_spec {
     const char *trace;
     FILE *progress;             /* a terminal that shows one line about it; NULL: none */
     void (*before_abort)(void); /* as in struct pp_train_options, and so is lost */
-    void (*lost)(void *ctx, const char *text);
-    void *lost_ctx;
+    pp_lost *lost;
 };
 
 struct pp_bench {
@@ -168,8 +233,7 @@ struct pp_bench_engine_spec {
     int repeat;                   /* rounds, 1..1000 */
     double seconds;               /* of one measurement, about */
     /* As in struct pp_train_options. */
-    void (*lost)(void *ctx, const char *text);
-    void *lost_ctx;
+    pp_lost *lost;
 };
 
 /*
@@ -194,6 +258,14 @@ struct pp_bench_ops_spec {
  */
 int pp_bench_ops(const struct pp_bench_ops_spec *spec, const struct pp_bench_header *h,
                  enum pp_bench_format format, FILE *f);
+
+/*
+ * This machine as a machine file has it, without [between] and layers: peaks and bandwidth are the
+ * ceilings of one rank, shares are what the ops of cfg's model reach when each runs by itself, links
+ * are hand-overs between two threads. Takes a few seconds. Errors: those of pp_bench_ops(),
+ * pp_bench_ceilings() and pp_handover_threads(). Local.
+ */
+int pp_bench_cluster(const struct pp_config *cfg, double seconds, struct pp_cluster *out);
 
 /* The change new / old - 1 of two samples' means and its 95 % interval (Welch's t on the
  * logarithms). n >= 2 values > 0 each; false when there are fewer, then only *change is set. */

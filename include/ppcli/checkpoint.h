@@ -16,6 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "ppcli/config.h"
 #include "ppcli/io.h"
 #include "ppcli/safetensors.h"
 
@@ -35,6 +36,8 @@ struct pp_ckpt_state {
     char config_hash[PP_SHA256_HEX];    /* pp_config_hash() */
     char fingerprint[PP_CKPT_TEXT_MAX]; /* what bits depend on besides: backend, kernels, data */
     char ppcli[PP_CKPT_TEXT_MAX];       /* version that wrote it */
+    char
+        *vocabulary; /* of a text: all characters in the order of their tokens, UTF-8; NULL: none */
     /* Running sums of the metrics: kept to the last bit; finite. */
     int n_numbers;
     struct pp_ckpt_number {
@@ -115,7 +118,7 @@ enum pp_ckpt_check {
 /* An open checkpoint; immutable: threads may share it. */
 struct pp_ckpt {
     char *path;
-    bool plain;                 /* one safetensors file: no state, no config */
+    bool plain;                 /* safetensors files alone: no state, no config */
     struct pp_ckpt_state state; /* through pp_ckpt_state() */
     char *config;               /* text; NULL: plain */
     struct pp_st_file **parts;  /* [n_parts] safetensors files, those not opened NULL */
@@ -131,7 +134,7 @@ struct pp_ckpt {
 
 /*
  * Open a checkpoint folder, its MANIFEST, one safetensors file (as PyTorch wrote it, or one part),
- * or the newest checkpoint of a folder of checkpoints or of a run folder, as
+ * a folder of Hugging Face's with model.safetensors or its index and files, or the newest checkpoint of a folder of checkpoints or of a run folder, as
  * pp_ckpt_open_latest() with fall_back. Under PP_CKPT_VERIFY a safetensors file is checked as far
  * as it carries checksums.
  * Errors: PP_EFORMAT naming the file, and the tensor where the damage lies in one; PP_ENOINPUT,
@@ -163,16 +166,24 @@ const struct pp_ckpt_state *pp_ckpt_state(const struct pp_ckpt *ck); /* NULL: pl
 
 /* Tensor i of the index; *out_file (NULL: not wanted): the name of its file. */
 const struct pp_st_tensor *pp_ckpt_tensor(const struct pp_ckpt *ck, int i, const char **out_file);
+/* The name of a tensor as the file of a bare GPT2Model or LlamaModel has it, without its leading
+ * "transformer." or "model."; NULL: it has none of them. */
+const char *pp_ckpt_short_name(const char *name);
 /* Is it learned? Else it is of the optimizer, or a running statistic of a norm. */
 bool pp_ckpt_is_parameter(const struct pp_st_tensor *t);
 
 /*
  * Read a tensor of this shape as floats (F16, BF16, F64 and an I64 scalar are converted): put()
  * gets them in ascending pieces and may copy them to a device. put NULL: only see that it could be
- * read.
+ * read. Of plain safetensors files pp_ckpt_short_name() will do.
  * Errors: PP_EFORMAT (no such tensor; another shape; not of floats), PP_EIO, those of put().
  */
 int pp_ckpt_read(const struct pp_ckpt *ck, const char *name, int n_dims, const int64_t *dims,
                  int (*put)(void *ctx, uint64_t first, const float *values, size_t n), void *ctx);
+
+/* Write model.safetensors and config.json into `dir`, which is made, or empty: what Hugging Face's
+ * from_pretrained() loads. cfg: of the checkpoint. Errors: PP_ECONFIG (a model that it does not
+ * have, a folder that is not empty), those of pp_io.h and of reading. */
+int pp_ckpt_export_hf(const struct pp_ckpt *ck, const struct pp_config *cfg, const char *dir);
 
 #endif

@@ -4,7 +4,8 @@
  * (src/conf/options.c) stands behind the INI file, --set section.key=value, the short flags,
  * `ppcli keys`, the completions, ppcli.ini(5) and <run>/config.resolved.ini.
  *
- * Precedence: --set and short flags > file > built-in default; nothing else.
+ * Precedence: --set and short flags > file > built-in default; nothing else. What model.from names
+ * stands in for defaults, and must not contradict the others.
  *
  * The INI dialect: UTF-8 (a byte order mark and CRLF are fine). "[section]" and "key = value", one
  * a line, indented as you like; no continuation lines, and ':' does not separate. A comment is a
@@ -21,8 +22,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 
 #include "ppcli/file.h"
 
@@ -67,6 +66,15 @@ enum pp_block_stride { /* which convolution of a bottleneck has the stride */
 enum pp_padding {
     PP_PAD_SYMMETRIC, /* half the kernel on each side, as torchvision writes it */
     PP_PAD_SAME       /* TensorFlow's and MindSpore's "same": what is uneven goes behind */
+};
+enum pp_choice { /* a switch whose best setting follows from others */
+    PP_CHOICE_AUTO,
+    PP_CHOICE_ON,
+    PP_CHOICE_OFF
+};
+enum pp_pooling { /* which positions a classifier of texts reads */
+    PP_POOLING_MEAN,
+    PP_POOLING_FIRST
 };
 enum pp_assignment {
     PP_ASSIGN_AUTO,
@@ -134,6 +142,12 @@ enum pp_on_corrupt {
     PP_CORRUPT_STOP
 };
 
+/* What the ranks of one host are, where they are ppcli's to place. */
+enum pp_rank_order {
+    PP_ORDER_STAGES,  /* stages of a replica */
+    PP_ORDER_REPLICAS /* replicas of a stage */
+};
+
 enum pp_launch {
     PP_LAUNCH_AUTO,
     PP_LAUNCH_THREADS,
@@ -157,7 +171,12 @@ struct pp_augments {
     int n, at[PP_AUGMENT_MAX]; /* enum pp_augment, each once */
 };
 
-struct pp_floats {
+enum pp_tokens {
+    PP_TOKENS_CHARS,
+    PP_TOKENS_BYTES
+};
+
+struct pp_floats { /* of channels, of ranks */
     int n;
     double at[PP_CHANNELS_MAX];
 };
@@ -176,6 +195,9 @@ struct pp_config {
         int test_samples;
         int resize; /* rows and columns of the pictures a model gets; 0: those they have */
         struct pp_augments augment;
+        enum pp_tokens tokens;      /* of texts */
+        double validation;          /* text: the last part of one file */
+        int token_bytes;            /* tokens: 1, 2 or 4 */
         struct pp_floats mean, std; /* of pixels 0..1: each channel's, or one; n 0: as they are */
     } data;
     struct {
@@ -191,7 +213,21 @@ struct pp_config {
         enum pp_block_stride stride;
         enum pp_padding padding;
         double norm_momentum;
-        int classes; /* not mlp; 0: those of the data */
+        int classes;            /* not mlp; 0: those of the data */
+        char from[PP_PATH_MAX]; /* resolved; empty once the other keys have what it says */
+        /* transformers: gpt, llama, encoder, decoder */
+        int n_layer, n_head;
+        int n_kv_head;              /* llama: heads of keys and values; 0: n_head */
+        int n_embd;                 /* channels */
+        int n_hidden;               /* of the feed-forward; 0: the type's rule */
+        int block_size;             /* positions of a sample */
+        int vocab_size;             /* 0: that of the data */
+        int ffn_activation;         /* enum pp_activation; -1: the type's */
+        enum pp_choice tie_weights; /* auto: the type's */
+        bool bias;                  /* gpt: of linears and norms */
+        bool batch_first;        /* decoder: false: attention over the samples of a micro-batch */
+        enum pp_pooling pooling; /* encoder */
+        double dropout, norm_eps, rope_base;
     } model;
     struct {
         int stages;        /* P */
@@ -201,8 +237,11 @@ struct pp_config {
         int group;         /* interleaved family: micro-batches per group; 0: the schedule's rule */
         int eager;         /* 1f1b-eager: k; 0: from the costs */
         double memory_cap; /* zb-auto: activations per rank, in forwards; 0: the schedule's */
+        struct pp_floats slower;    /* [n] times as slow as the others, of each rank; n 0: none */
         char schedule[PP_PATH_MAX]; /* a name; "auto" until a run is prepared: the measured best;
                                        PP_SCHEDULE_FILE and the absolute path of a CSV table */
+        char recompute[PP_CUT_MAX]; /* "" (off), "all", or layers, for pp_recompute_stages(); "auto"
+                                       until a run is prepared: what its memory needs */
         enum pp_assignment assignment;
         /* PP_ASSIGN_EXPLICIT: one of the two, the other is empty. Layers are names or numbers, and
          * whether the model has them is for pp_partition(). */
@@ -211,7 +250,8 @@ struct pp_config {
     } pipeline;
     struct {
         int epochs;
-        int64_t max_steps; /* 0 = no limit */
+        int64_t max_steps;
+        int eval_interval; /* 0 = no limit */
         int batch_size;    /* samples per optimizer step, over all replicas */
         enum pp_optimizer_kind optimizer;
         double lr, momentum, beta1, beta2, eps, weight_decay;
@@ -229,8 +269,9 @@ struct pp_config {
         enum pp_loss_kind loss;
         double label_smoothing;
         enum pp_microbatch_loss microbatch_loss; /* what the gradient is of */
-        bool exact;   /* weight gradients of one micro-batch at a time: the bits of one rank */
-        int coalesce; /* else of so many; 0: from the rows, see pp_layout_coalesce() */
+        bool exact;   /* weight gradients have the bits of one micro-batch at a time */
+        int coalesce; /* micro-batches of one W; 0: see pp_layout_coalesce() */
+        int zero;     /* 1: the optimizer's state is divided among the replicas */
         enum pp_nonfinite nonfinite;
         bool read_gradients;    /* all of them in every step, else only where bounds do not do */
         int nonfinite_limit;    /* so many end the run all the same: in a row, rewind: in all */
@@ -247,15 +288,22 @@ struct pp_config {
         char backend[PP_NAME_MAX];   /* "auto" or a name of backends.def */
         char transport[PP_NAME_MAX]; /* "auto" or a name of transports.def */
         enum pp_launch launch;
-        char dir[PP_PATH_MAX]; /* run directory; empty: nothing is written; "auto": a new one */
-        int log_every;         /* steps; 0 = about every 2 s and every epoch */
-        int threads;           /* BLAS threads of each rank */
+        char hosts[PP_TEXT_MAX]; /* "h0:2,h1:2", "file:PATH"; empty: this machine alone */
+        enum pp_rank_order rank_order;
+        char network[PP_NAME_MAX]; /* "10.0.0.0/24", "eth0"; "auto": by the route to the hosts */
+        char ports[PP_NAME_MAX];   /* "52000-52031"; "auto": any */
+        char agent[PP_TEXT_MAX];   /* starts a command on a host; empty: see pp_host_agent() */
+        char dir[PP_PATH_MAX];     /* run directory; empty: nothing is written; "auto": a new one */
+        int retries;               /* of a run that lost a rank or a host */
+        int log_every;             /* steps; 0 = about every 2 s and every epoch */
+        int threads;               /* BLAS threads of each rank */
         enum pp_gemm gemm;
         enum pp_precision precision;
         enum pp_graphs graphs;
         int devices[PP_DEVICES_MAX];  /* numbers, each once, in the order ranks take them */
         int n_devices;                /* 0: all there are */
         bool partition_sms;           /* ranks that share a device compute on parts of it */
+        int64_t memory;               /* bytes a rank may hold, for what is chosen; 0: any */
         bool force_memory;            /* run although the memory will not do */
         bool tensorboard;             /* event files in the run directory */
         char prometheus[PP_PATH_MAX]; /* text file to keep current, "*.prom"; empty: none */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Data sets: labelled rows of bytes or floats, read whole and checked strictly before training
- * starts. The loader hands out which rows belong to a batch; it knows no pipeline.
+ * starts; or texts, rows of tokens that samples are windows of. The loader hands out which rows belong to a batch; it knows no pipeline.
  */
 #ifndef PPCLI_DATASET_H
 #define PPCLI_DATASET_H
@@ -27,17 +27,25 @@ enum pp_data_parts {
 
 struct pp_dataset {
     const char *name;
-    int n;                     /* samples */
-    struct pp_shape shape;     /* of a sample: 28 x 28 x 1; of a table's row: flat */
-    struct pp_shape input;     /* what the model gets: after data.resize */
-    int features;              /* values of what the model gets: 784 */
-    int classes;               /* labels are 0..classes-1 */
-    int value_bytes;           /* 1: uint8_t, 4: float */
+    int n;                   /* samples */
+    struct pp_shape shape;   /* of a sample: 28 x 28 x 1; of a table's row: flat */
+    struct pp_shape input;   /* what the model gets: after data.resize */
+    int features;            /* values of what the model gets: 784 */
+    int classes;             /* labels are 0..classes-1 */
+    enum pp_element element; /* type of a sample's values */
+    size_t stride;           /* values from one sample to the next: as many as it has, but ... */
+    bool windows;    /* ... a text is one row of tokens, and the target of each is the next */
+    int apart;       /* from a window's first token to its first target: 1, or as many as it has */
+    uint64_t starts; /* training: a sample is a window from a random one of these */
+    int vocabulary;  /* of texts: different tokens; 0: not known */
+    bool unchecked;  /* tokens may be anything: pp_dataset_windows() looks at them */
+    void *map;       /* images lie in this file's mapping; NULL: in their own block */
+    size_t map_bytes;
     float scale;               /* a value times this is 0..1 if it is a pixel */
     struct pp_scaling scaling; /* makes values the model's input: scale, data.mean, data.std */
-    uint8_t *images;           /* [n][shape][value_bytes], NULL when not asked for; owned */
-    uint8_t *labels;           /* [n], NULL when not asked for; owned */
-    uint32_t images_crc;       /* CRC-32 of all image bytes of the file, 0 when not read */
+    uint8_t *images;     /* [n][shape] elements, or all tokens; NULL when not asked for; owned */
+    uint8_t *labels;     /* [n], NULL when not asked for; owned */
+    uint32_t images_crc; /* CRC-32 of all image bytes of the file, 0 when not read */
     uint32_t labels_crc;
     char origin[PP_PATH_MAX]; /* the folder or file, or "made from the seed" */
 };
@@ -45,10 +53,12 @@ struct pp_dataset {
 struct pp_dataset_info { /* what can be known without opening a file */
     const char *name;
     const char *help;
-    int value_bytes;           /* as in struct pp_dataset */
+    enum pp_element element;   /* as in struct pp_dataset */
     struct pp_shape shape;     /* n 0: that of the files, or of the model */
     int classes;               /* 0: as shape */
     int train_n, test_n;       /* 0: unknown before opening, or by config */
+    bool windows;              /* as in struct pp_dataset */
+    bool pairs;                /* windows have targets of their own behind them */
     const char *fetch_command; /* "ppcli download fashion-mnist", NULL: none */
 };
 
@@ -65,6 +75,18 @@ int pp_dataset_open(const struct pp_config *cfg, enum pp_split split, int parts,
                     const struct pp_shape *model_input, int model_classes, struct pp_dataset **out);
 void pp_dataset_destroy(struct pp_dataset **ds);
 
+/* What makes the model's input x[rows][features] and the targets[rows][..] of these samples; data:
+ * images and labels where a kernel can read them. */
+struct pp_gather pp_dataset_gather(const struct pp_dataset *ds, const void *data, int rows,
+                                   const uint32_t *index, float *x);
+struct pp_targets pp_dataset_targets(const struct pp_dataset *ds, const void *data, int rows,
+                                     const uint32_t *index, int32_t *targets);
+
+/* Of windows: the tokens of these samples up to the last target, out[rows][features + apart];
+ * out NULL: they are looked at only. Errors: PP_EFORMAT (a token not below `limit`). */
+int pp_dataset_windows(const struct pp_dataset *ds, int rows, const uint32_t *index, int limit,
+                       uint32_t *out);
+
 /* A split without its samples and labels: n, features, shape, classes, scale. Otherwise as
  * pp_dataset_open(). */
 int pp_dataset_look(const struct pp_config *cfg, enum pp_split split, struct pp_dataset **out);
@@ -73,11 +95,11 @@ int pp_dataset_look(const struct pp_config *cfg, enum pp_split split, struct pp_
 int pp_dataset_same_shape(const struct pp_dataset *train, const struct pp_dataset *test);
 
 /*
- * The shape of what a model gets, as far as it is the data that say it: from the files, or where
- * they are absent from what is known of the data set. n 0: data that are made, in the shape that the
- * model wants; absent files of one's own. classes: 0 where they are not known. Errors: as pp_dataset_look(), but PP_ENOINPUT.
+ * What a model gets, as far as it is the data that say it: from the files, or where they are absent
+ * from what is known of the data set. shape.n 0: data that are made, in the shape that the model
+ * wants; absent files of one's own. Errors: as pp_dataset_look(), but PP_ENOINPUT.
  */
-int pp_dataset_input(const struct pp_config *cfg, struct pp_shape *out, int *classes);
+int pp_dataset_input(const struct pp_config *cfg, struct pp_data_input *out);
 
 /* How many samples a split has (for explain): PP_ENOINPUT when absent. */
 int pp_dataset_count(const struct pp_config *cfg, enum pp_split split, int *out);
@@ -103,7 +125,8 @@ struct pp_loader {
     int n, batch_size, replicas, replica, microbatches;
     bool shuffle;
     uint64_t seed;
-    uint32_t *order; /* [n], owned: the epoch's permutation */
+    uint64_t starts; /* of windows; 0: an epoch has each sample once */
+    uint32_t *order; /* [n], owned: the epoch's samples, a permutation or random windows */
 };
 
 int pp_loader_create(int n, int batch_size, int replicas, int replica, int microbatches,
@@ -115,8 +138,13 @@ void pp_loader_destroy(struct pp_loader **ld);
 int pp_loader_shape(int n, int batch_size, int replicas, int replica, int microbatches,
                     struct pp_loader *out);
 
-/* Make the order of epoch e (0, 1, ...): permutation of stream ("shuffle", e). Allocates nothing.
- */
+/* From now on samples are windows: sample k of epoch e begins at start word(e*n + k) * starts >> 32,
+ * of stream ("windows", 0), so that it follows from the number of the sample alone. 1 <= starts <=
+ * 2^32. */
+void pp_loader_windows(struct pp_loader *ld, uint64_t starts);
+
+/* Make the order of epoch e (0, 1, ...): permutation of stream ("shuffle", e), or windows. Allocates
+ * nothing. */
 void pp_loader_start_epoch(struct pp_loader *ld, uint64_t epoch);
 
 /* Steps of an epoch: ceil(n / batch_size). */

@@ -8,12 +8,14 @@
 #define PPCLI_DEVICES_H
 
 #include "ppcli/backend.h"
-#include "ppcli/config.h"
+
+#define PP_HOST_MAX 56 /* bytes of a host's name, its NUL too; a longer one is cut */
 
 /* Where a rank computes. */
 struct pp_seat {
     /* What the rank itself knows and tells the others: */
-    uint64_t host;           /* equal on ranks of one machine */
+    uint64_t host; /* equal on ranks of one machine */
+    char host_name[PP_HOST_MAX];
     int process;             /* equal, with host, on ranks that are threads of one process */
     struct pp_device device; /* number -1: the processor */
     uint64_t free_bytes;     /* of the device's memory, before the run takes any */
@@ -42,6 +44,9 @@ int pp_devices_deal(int n, int index, int ranks);
 
 /* Of this machine; the same for all processes on it, also in containers, until it restarts. */
 uint64_t pp_host_id(void);
+
+/* Its name, as gethostname() has it; "?" when it has none. */
+void pp_host_name(char out[PP_HOST_MAX]);
 
 /*
  * Fill in what follows from all seats together; partition: run.partition_sms. seats[i] is rank i's.

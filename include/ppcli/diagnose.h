@@ -6,8 +6,7 @@
 #ifndef PPCLI_DIAGNOSE_H
 #define PPCLI_DIAGNOSE_H
 
-#include <stdio.h>
-
+#include "ppcli/devices.h"
 #include "ppcli/layout.h"
 #include "ppcli/trace.h"
 
@@ -28,6 +27,7 @@ enum pp_rank_state {
 struct pp_rank_view {
     enum pp_rank_state state;
     int64_t pid;
+    char host[PP_HOST_MAX]; /* "" when unknown */
     uint32_t machine;
     uint64_t begun;                           /* actions since its start */
     uint64_t opened_ns, waited_ns;            /* as in the head of the ring */
@@ -69,6 +69,10 @@ void pp_rank_look(const struct pp_ring *ring, struct pp_rank_view *out);
 /* The action that a rank is in; NULL: in none. */
 const struct pp_event *pp_rank_current(const struct pp_rank_view *v);
 
+/* Whether it has waited for others within the last second and has not got on since; and how long
+ * ago it got on. Of a rank of this machine. */
+bool pp_rank_waits(const struct pp_rank_view *v, uint64_t *out_idle_ns);
+
 /* From the views to a verdict. Allocates nothing. Local. */
 void pp_diagnosis_judge(struct pp_diagnosis *d);
 
@@ -82,6 +86,9 @@ int pp_diagnosis_open(struct pp_diagnosis *d, const struct pp_layout *layout, co
 /* The verdict for people: what happened, who waits for whom, what to do. dir: the run folder, ""
  * when there is none. Allocates nothing. */
 void pp_diagnosis_print(const struct pp_diagnosis *d, const char *dir, FILE *f);
+/* What rank r is in: "recv of the gradient of micro-batch 3 from rank 1, step 12". Returns out. */
+#define PP_DIAGNOSIS_TEXT 256
+const char *pp_diagnosis_action(const struct pp_diagnosis *d, int r, char out[PP_DIAGNOSIS_TEXT]);
 /* The state and the last actions of every rank. Allocates nothing. */
 void pp_diagnosis_print_ranks(const struct pp_diagnosis *d, FILE *f);
 /* Everything, for machines. hang: what the watchdog said, "" when it did not. */

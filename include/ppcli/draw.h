@@ -15,11 +15,11 @@
 #include "ppcli/plan.h"
 #include "ppcli/sim.h"
 
-/* The colours of the ops "FIWB", for the first, second, ... chunk of a rank; they repeat after
+/* The colours of the ops "FIWBRGT", for the first, second, ... chunk of a rank; they repeat after
  * PP_DRAW_SHADES chunks. Dark enough for white pages, light enough for black text and for dark
  * pages. */
 #define PP_DRAW_SHADES 4
-extern const char *const pp_draw_fills[4][PP_DRAW_SHADES];
+extern const char *const pp_draw_fills[PP_OPS][PP_DRAW_SHADES];
 
 struct pp_drawing { /* nothing is owned */
     const struct pp_plan *plan;

@@ -65,7 +65,7 @@ int pp_error_set(int code, const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 int pp_error_set_errno(int code, const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-_Noreturn void pp_assert_failed(const char *cond, const char *file, int line);
+void pp_assert_failed(const char *cond, const char *file, int line) __attribute__((noreturn));
 
 /* A failure is never taken for a success; said here, where compilers and analysers see it. */
 static inline int pp_failed(int code)

@@ -124,7 +124,7 @@ struct pp_exec_times {
 };
 bool pp_exec_times(const struct pp_exec *x, int s, struct pp_exec_times *out);
 
-/* Of the optimizer. Local. */
+/* Of the optimizer, once a step, and of the copies and sums of tied tensors before it. Local. */
 struct pp_exec_time pp_exec_update_time(const struct pp_exec *x);
 
 /* Both count from zero again. Local. */
@@ -145,8 +145,10 @@ enum pp_exec_kind {
 struct pp_exec_tensor {
     const struct pp_param *param; /* of the model: name and shape */
     enum pp_exec_kind kind;
-    float *values; /* [n] memory of the device */
+    float *values; /* [n] memory of the device; NULL: in pieces, with train.zero */
     size_t n;
+    int stage; /* of this rank's */
+    size_t at; /* first float of that stage */
 };
 
 /* Those of this rank, i = 0..n-1: of every parameter it holds the values and, of those that are no
@@ -155,18 +157,23 @@ int pp_exec_tensor_count(const struct pp_exec *x);
 void pp_exec_tensor(const struct pp_exec *x, int i, struct pp_exec_tensor *out);
 
 /* Copy n values, from number `first`, to and from memory of the host. After the last put call
- * pp_exec_tensors_changed(). */
+ * pp_exec_tensors_changed(). Of a tensor in pieces put takes this rank's and leaves the others; replica 0
+ * gets those of the others from ranks that are in pp_exec_serve(), pairwise. */
 int pp_exec_tensor_get(struct pp_exec *x, const struct pp_exec_tensor *t, size_t first, float *host,
                        size_t n);
 int pp_exec_tensor_put(struct pp_exec *x, const struct pp_exec_tensor *t, size_t first,
                        const float *host, size_t n);
 int pp_exec_tensors_changed(struct pp_exec *x);
 
+/* Pairwise between the replicas of a stage: let replica 0 get tensors until it comes here too. At once
+ * where there are none in pieces. */
+int pp_exec_serve(struct pp_exec *x);
+
 /* What this rank holds; equals pp_exec_predict(). */
 const struct pp_exec_bytes *pp_exec_bytes(const struct pp_exec *x);
 
 /*
- * SHA-256 over all parameters in canonical order (f32 little-endian), of replica 0; hex on
+ * SHA-256 over all parameters but copies in canonical order (f32 little-endian), of replica 0; hex on
  * transport rank 0, "" elsewhere. With replicas it first checks that all hold the same bits
  * (PP_EINTERNAL when not). Collective.
  */

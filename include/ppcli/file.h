@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "ppcli/err.h"
+
 #define PP_PATH_MAX 4096
 
 /* mkdir -p; 0 when it is there afterwards. Errors: PP_EPERM, PP_EIO. */

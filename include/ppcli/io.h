@@ -7,9 +7,6 @@
 #ifndef PPCLI_IO_H
 #define PPCLI_IO_H
 
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <sys/types.h>
 
 #include "ppcli/file.h"

@@ -21,9 +21,10 @@ struct pp_json {
     bool is_array[PP_JSON_DEPTH]; /* which bracket closes this level */
 };
 
-void pp_json_init(struct pp_json *j, FILE *f, int indent);
+/* An object, which the last pp_json_end() closes. */
+struct pp_json pp_json_begin(FILE *f, int indent);
 
-/* key is NULL inside arrays and for the outermost value. */
+/* key is NULL inside arrays. */
 void pp_json_object(struct pp_json *j, const char *key);
 void pp_json_array(struct pp_json *j, const char *key);
 void pp_json_end(struct pp_json *j); /* closes the innermost; the outermost adds a newline */

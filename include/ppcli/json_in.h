@@ -8,6 +8,8 @@
 
 #include <jansson.h>
 
+#include "ppcli/err.h"
+
 /* What may be in a text: one value needs up to fifty times its bytes once it is parsed. */
 struct pp_json_limits {
     int depth;       /* of open brackets; 1: an object of plain values */

@@ -27,6 +27,7 @@ enum pp_kernel {
 };
 
 struct pp_backend_choice;
+struct pp_loss_sums;
 
 const char *pp_kernel_name(enum pp_kernel k);
 
@@ -34,8 +35,20 @@ const char *pp_kernel_name(enum pp_kernel k);
  * that needs another one must be refused before it runs. */
 bool pp_backend_has_kernel(const struct pp_backend_choice *choice, enum pp_kernel k);
 
-/* ---- samples: x[r][f] = scale[c] * data[s][f] + offset[c], each rounded to f32; s = index[r], c = f
- * mod channels. channels 0: x = scale[0] * data. */
+/* ---- samples: x[r][f] = scale[c] * data[s*stride + f] + offset[c], each rounded to f32; s =
+ * index[r], c = f mod channels. channels 0: x = scale[0] * data. */
+enum pp_element {
+    PP_U8, /* uint8_t and so on */
+    PP_U16,
+    PP_U32, /* below 2^24, so that f32 has them exactly */
+    PP_F32
+};
+
+static inline size_t pp_element_bytes(enum pp_element e)
+{
+    return e == PP_U8 ? 1 : e == PP_U16 ? 2 : 4;
+}
+
 struct pp_scaling {
     int channels;
     float scale[PP_CHANNELS_MAX], offset[PP_CHANNELS_MAX];
@@ -43,11 +56,37 @@ struct pp_scaling {
 
 struct pp_gather {
     int B, F;
-    const void *data;          /* [n][F] of the device */
-    bool floats;               /* data are f32; else bytes */
-    const uint32_t *index;     /* [B] of the device; NULL: s = r */
+    const void *data;        /* elements, of the device */
+    enum pp_element element; /* their type */
+    size_t stride;           /* elements from a sample to the next: F, or less where they overlap */
+    const uint32_t *index;   /* [B] of the device; NULL: s = r */
     struct pp_scaling scaling; /* channels divide F */
     float *x;                  /* [B][F] */
+};
+
+struct pp_targets { /* targets[r][p] = data[s*stride + first + p] */
+    int B, P;
+    const void *data; /* whole numbers below 2^31, of the device */
+    enum pp_element element;
+    size_t stride, first;
+    const uint32_t *index; /* as in a gather */
+    int32_t *targets;      /* [B][P] */
+};
+
+/*
+ * Stable fused softmax cross-entropy of B samples with P rows of C logits each; adds to *sums, in an
+ * order that depends on B * P only. A target < 0: the row has no loss and no gradient. One >= C is a
+ * broken invariant: the data set was checked. Of equal largest logits the first is the arg max.
+ * smoothing in [0, 1], as label_smoothing of torch.nn.CrossEntropyLoss: a row aims at (1 - smoothing)
+ * * onehot + smoothing / C, 0 costs nothing. dlogits = (softmax - aim) * grad_scale.
+ */
+struct pp_softmax_cross_entropy {
+    int B, P, C;
+    const float *logits;    /* [B][P][C] */
+    const int32_t *targets; /* [B][P] */
+    float grad_scale, smoothing;
+    struct pp_loss_sums *sums;
+    float *dlogits; /* may be logits; NULL: no gradient (evaluation) */
 };
 
 /* ---- convolution: y[oy][ox][o] = sum over ky, kx, c of
@@ -162,6 +201,115 @@ struct pp_group_norm_backward_weight { /* column sums in row order; of one part 
     const float *x, *keep, *dz;
     float beta;
     float *dgamma, *dbeta;
+};
+
+/* ---- attention. Each query sees keys of its own sequence: s = q . k / sqrt(width), p = softmax(s)
+ * over those keys, y = sum of p * v. Query head h reads key and value head h / (heads / kv_heads).
+ * The heads of a position lie next to each other; the rest is strides, in floats. */
+struct pp_strides {
+    size_t sequence, position; /* from one to the next */
+};
+
+struct pp_attention {
+    int B;             /* sequences */
+    int queries, keys; /* positions of each */
+    int heads, kv_heads, width;
+    bool causal; /* query i sees the first keys - queries + i + 1 keys, of which there is at least
+                    one; else it sees all. Values behind them, at most 63, may count 0 times:
+                    of a NaN, NaN. */
+    const float *q, *k, *v;
+    struct pp_strides q_at, kv_at, y_at;
+    /* Dropout of p: element (h * queries + i) * keys + j, modulo 2^32, of row first_row + sequence,
+     * as struct pp_dropout says. of_queries: element (h * B + sequence) * keys + j of row
+     * first_row + i. step NULL or p 0: none. */
+    float p;
+    uint64_t key;
+    const int64_t *step;
+    uint32_t first_row;
+    bool of_queries;
+    float *scratch; /* pp_attention_scratch_floats() */
+    float *lse;     /* [B][queries][heads] log of the sum of exp(s); forward writes it, NULL: nobody
+                       asks; backward reads it */
+    float *y;       /* backward reads it */
+    /* backward */
+    const float *dy; /* as y */
+    bool add, add_kv;
+    float *dq, *dk, *dv; /* as q, k, v; NULL: nobody asks, of dk and dv for both */
+};
+
+/* Of any call with these, or fewer keys; group: heads / kv_heads. */
+size_t pp_attention_scratch_floats(int queries, int keys, int group, int width);
+
+/* ---- normalisation of a row: x[B][C]. xhat = (x - mean) * rstd, rstd = 1 / sqrt(var + eps), y =
+ * xhat * gamma[c] + beta[c]. Not centred (RMS norm): mean is 0, var the mean of squares. */
+struct pp_row_norm_forward {
+    int B, C;
+    bool centred;
+    float eps;
+    const float *x, *gamma;
+    const float *beta; /* [C] or NULL */
+    float *keep;       /* mean and rstd of each row: [B][2] */
+    float *y;
+};
+
+struct pp_row_norm_backward_input {
+    int B, C;
+    bool centred;
+    const float *x, *gamma, *keep, *dy;
+    bool add;
+    float *dx;
+};
+
+struct pp_row_norm_backward_weight { /* column sums in row order; of one part */
+    int B, C;
+    const float *x, *keep, *dy;
+    float beta;
+    float *dgamma, *dbeta; /* dbeta NULL: no beta */
+};
+
+/* ---- texts: B samples of T positions, of which the first has number `first`. Tokens are numbers
+ * 0 .. V-1 in f32, rounded towards 0; what is no token gives NaN, and no gradient. */
+struct pp_embedding_forward { /* y[b][t] = W[x[b][t]] + P[first + t] */
+    int B, T, V, C, first;
+    const float *x; /* [B][T] */
+    const float *W; /* [V][C] */
+    const float *P; /* [more than first + T - 1][C] or NULL */
+    float *y;       /* [B][T][C] */
+};
+
+struct
+    pp_embedding_backward_weight { /* added one by one in order of (b, t), first 0; of one part */
+    int B, T, V, C;
+    const float *x, *dy;
+    float beta;
+    float *dW, *dP; /* dP [T][C]; NULL: no P */
+};
+
+/* Su et al., "RoFormer", 2021, with the pairs that Hugging Face's Llama has: of each of the first
+ * `heads` times `width` channels of a row, element j < width / 2 and j + width / 2 are turned by the
+ * angle position * base^(-2 j / width); the other channels are copied. */
+struct pp_rotary {
+    int B, T, C, first;
+    int heads, width; /* width is even, heads * width <= C */
+    float base;
+    bool back; /* by the negative angle: the gradient */
+    const float *x;
+    bool add;
+    float *y;
+};
+
+/* y[r][f] = silu(x[r][f]) * x[r][F + f]: gate and what it lets through, next to each other */
+struct pp_gated {
+    int B, F;
+    const float *x; /* [B][2 F] */
+    float *y;
+};
+
+struct pp_gated_backward {
+    int B, F;
+    const float *x, *dy;
+    bool add;
+    float *dx; /* [B][2 F] */
 };
 
 /* ---- pooling. The window as in struct pp_conv with C == O, groups == C. */

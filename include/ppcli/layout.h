@@ -33,10 +33,14 @@ struct pp_layout {
     int max_rows;          /* of one micro-batch, training and evaluation */
     struct pp_layout_plan *plans; /* the first: of training with full batches; owned */
     int n_plans;
-    int n_channels;
+    struct pp_tie *ties; /* [n_ties] of the plans of training; owned */
+    int *tied;           /* [n_ties] and which parameter of the model is the copy */
+    int n_ties;
+    int n_channels; /* of those plans */
     /* Maxima over all plans: */
     int *state_slots, *grad_slots; /* [n_virtual] */
-    int *channel_slots;            /* [n_channels] */
+    bool *again;                   /* [n_virtual] pipeline.recompute wants the stage's F again */
+    int *channel_slots;            /* [n_channels] 1 for ties between ranks, 0 within one */
 };
 
 /*
@@ -49,19 +53,32 @@ int pp_layout_create(struct pp_config *cfg, const struct pp_model *model, int tr
 void pp_layout_destroy(struct pp_layout **layout);
 
 /*
- * How many of m micro-batches have their weight gradients in one product: 1 when train.exact; else
- * train.coalesce, or the fewest of a full batch that have 256 rows together: more would make the
- * product hardly faster, and like this the activations that are kept for longer are less than 256
- * rows of each layer. Follows from batch, replicas and micro-batches alone, so that the bits depend
- * on neither stages nor schedule. Never more than m.
+ * How many of m micro-batches have their weight gradients in one product: train.coalesce, or the
+ * fewest of a full batch that have 256 rows together, a position or pixel being a row: more would
+ * make the product hardly faster, and like this the activations that are kept for longer are less
+ * than 256 rows of each layer. 1 where train.exact forbids more (pp_backend_sums_in_order()), and
+ * by itself with recompute. Follows from model, backend, batch, replicas and micro-batches, so that
+ * the bits depend on neither stages nor schedule. Never more than m.
  */
-int pp_layout_coalesce(const struct pp_config *cfg, int m);
+int pp_layout_coalesce(const struct pp_config *cfg, const struct pp_model *model, int m);
 
 /* Parameters of virtual stage s. */
 size_t pp_layout_floats(const struct pp_layout *layout, int s);
 
-/* Floats of one row that travel on channel ch: the width of its boundary. */
+/* Floats of one row that travel on channel ch of a boundary: its width. */
 int pp_layout_channel_width(const struct pp_layout *layout, int ch);
+
+/* Floats of a message of `rows` rows on channel ch; on a tie's those of its first piece. */
+size_t pp_layout_message_floats(const struct pp_layout *layout, int ch, int rows);
+
+/* Which floats of its tensor a piece of a tie has: *first and how many. A tie within a rank is one
+ * piece. */
+size_t pp_layout_tied_piece(const struct pp_layout *layout, int tie, int piece, size_t *first);
+
+/* With train.zero: does every replica need all summed gradients, for their norm (which is summed in one
+ * order) or for running statistics? Then a step moves gradients twice and parameters once between
+ * replicas, else each once. */
+bool pp_layout_shares_sums(const struct pp_layout *layout);
 
 /* Bytes of one slot of channel ch, a multiple of PP_ALIGN. */
 size_t pp_layout_slot_bytes(const struct pp_layout *layout, int ch);

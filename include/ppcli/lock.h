@@ -4,8 +4,6 @@
 #ifndef PPCLI_LOCK_H
 #define PPCLI_LOCK_H
 
-#include <stdint.h>
-
 #include "ppcli/file.h"
 
 #define PP_LOCK_NAME ".lock"

@@ -25,6 +25,10 @@ struct pp_machine {
  * whole_machine: cores also where this process is bound to some of them, as by an MPI launcher. */
 int pp_machine_cores(bool whole_machine, int *out, int max);
 
+/* As Open MPI counts them where it binds ranks: the hardware threads of a core are one, and only those
+ * that this process may use. */
+int pp_machine_whole_cores(void);
+
 /* Local; reads files of the system only. */
 void pp_machine_describe(bool whole_machine, struct pp_machine *out);
 

@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "ppcli/err.h"
+
 #define PP_ALIGN 64 /* bytes; every arena block starts on such a boundary */
 
 /* Zeroed memory for `count` objects of `size` bytes; NULL only for out of memory or overflow,

@@ -23,6 +23,7 @@
 #include "ppcli/backend.h"
 #include "ppcli/config.h"
 #include "ppcli/mem.h"
+#include "ppcli/sha256.h"
 #include "ppcli/shape.h"
 
 #define PP_PARAM_NAME_MAX 96
@@ -48,18 +49,20 @@ struct pp_param {
     char name[PP_PARAM_NAME_MAX]; /* "layer1.0.conv1.weight" */
     int n_dims, dims[4];          /* in memory: [out][in]; of a convolution [out][kh][kw][in] */
     enum pp_param_kind kind;
+    int tied_to; /* number + 1 of the parameter in the model whose copy this is; 0: of none */
     enum pp_init init;
     float a, b;
     /* A linear behind an image: its columns are (row, column, channel) in memory and (channel, row,
      * column) in files. n 0: as they are. */
     struct pp_shape columns;
+    bool transposed; /* [out][in] in memory, [in][out] in files: GPT-2's Conv1D */
 };
 
 size_t pp_param_floats(const struct pp_param *p);
 
 /* Files have parameters as PyTorch does: a convolution is [out][in][kh][kw], the columns of a linear
  * behind an image are (channel, row, column). out_dims: the shape there. Returns the floats of a
- * row, one of dims[0], whose order differs from memory's; 0: nothing differs. */
+ * row, one of dims[0] or, transposed, all, whose order differs from memory's; 0: nothing differs. */
 size_t pp_param_in_file(const struct pp_param *p, int64_t out_dims[4]);
 
 /* A batch norm's num_batches_tracked: [1] here, a scalar of type i64 in files. */
@@ -79,8 +82,11 @@ struct pp_pass {
     int rows;           /* samples, 0 <= rows <= the chunk's max_rows */
     uint32_t first_row; /* number of the first of them in the step's whole batch */
     bool training;
+    bool again; /* F of these rows has been before, and y has what it gave: now the slot gets what I
+                   and W read, and y stays as it is. For a chunk with spec.again. */
     uint64_t seed;
     const int64_t *step; /* memory of the device: number of the step. NULL: nothing random is run */
+    int position;        /* number of the first position of a text; 0 but when one is generated */
 };
 
 /* Floats of what a node needs beside its values; of one micro-batch of `rows`, but packed. */
@@ -91,12 +97,14 @@ struct pp_words {
     size_t packed;    /* copy of the weights that the backend wants */
 };
 
-/* What a node reads again after F; x is its first input. */
+/* What a node reads again after F; x is its first input, x1 its second. */
 enum pp_reads {
     PP_READS_X_IN_I = 1,
     PP_READS_X_IN_W = 2,
     PP_READS_Y_IN_I = 4,
-    PP_READS_DY_IN_W = 8
+    PP_READS_DY_IN_W = 8,
+    PP_READS_X1_IN_I = 16,
+    PP_READS_X1_IN_W = 32
 };
 
 /* A node's arrays in one pass. */
@@ -156,12 +164,19 @@ struct pp_node {
     /* What ops know about themselves: */
     enum pp_activation activation; /* of linear, convolution and norms: after them */
     int positions;                 /* of a text: each is a row of a product; else 1 */
-    bool bias;                     /* of a convolution */
+    bool bias;                     /* of linear, convolution and layer norm */
     bool count_padding;            /* of an average pool */
     struct pp_conv window;         /* of convolutions and pools */
     int groups;                    /* of norms */
+    int vocabulary;                /* of an embedding */
+    int heads, kv_heads, width;    /* of attention, and of rotary */
+    int keys;                      /* of attention: positions of the value that has keys */
+    bool causal, batch_first;      /* of attention */
+    bool apart;                    /* of attention: its input is a cross_linear's */
+    int cached;                    /* of attention: positions whose keys and values are kept; 0: it
+                                      reads those of its input only */
     int least_rows;                /* of batch norm: that a micro-batch must have in training */
-    float eps, momentum, p;
+    float eps, momentum, p, base;
 };
 
 struct pp_layer {
@@ -180,16 +195,42 @@ struct pp_model {
     struct pp_layer *layers;
     struct pp_param *params;
     int n_values, n_nodes, n_layers, n_params;
-    int inputs, classes; /* floats of a sample of the first value, and of the last */
-    size_t n_floats;
+    int inputs, outputs; /* floats of a sample of the first value, and of the last */
+    int classes;     /* of the loss: channels of the last value, which has a target a position */
+    size_t n_floats; /* of all params */
+    size_t n_tied;   /* of those that are copies */
 };
+
+/* Targets of a sample: 1, or of texts one for each position. */
+static inline int pp_model_targets(const struct pp_model *m)
+{
+    return m->outputs / m->classes;
+}
 
 const char *const *pp_model_names(void);
 
-/* From [model]. sample, classes: of the data; of a sample n 0, and classes 0: not known, which an
- * mlp does not ask. Errors: PP_ECONFIG, PP_ERESOURCE. Caller owns *out. */
-int pp_model_create(const struct pp_config *cfg, const struct pp_shape *sample, int classes,
+/*
+ * Parameter `copy` of a model is from here on another place of parameter `owner`, an earlier one of
+ * as many floats which is no copy and has none: it gets its name, kind and initial values. After
+ * all W of a step both have the sum of the two gradients (see pp_plan_tie()), so that they stay
+ * equal bit by bit. The owner is the one that is counted, saved and hashed.
+ */
+void pp_model_tie(struct pp_model *m, int owner, int copy);
+
+/* Hash the values of the parameters of layers first..last, which lie at `floats` as in a chunk, but
+ * for copies. */
+void pp_model_hash(const struct pp_model *m, int first, int last, const float *floats,
+                   struct pp_sha256 *h);
+
+/* From [model] and what the data say; NULL: nothing, which an mlp does not ask. Errors: PP_ECONFIG,
+ * PP_ERESOURCE. Caller owns *out. */
+int pp_model_create(const struct pp_config *cfg, const struct pp_data_input *data,
                     struct pp_model **out);
+
+/* The same parameters in a model that reads one token at pp_pass.position, and keeps keys and values
+ * of those before it: up to model.block_size. PP_ECONFIG also where no attention is causal. */
+int pp_model_create_cached(const struct pp_config *cfg, const struct pp_data_input *data,
+                           struct pp_model **out);
 void pp_model_destroy(struct pp_model **m);
 
 /* dst[pp_param_floats(p)] = its initial values: element e follows from word e of stream ("init:" +
@@ -198,8 +239,12 @@ void pp_param_init(const struct pp_param *p, uint64_t seed, float *dst);
 
 struct pp_layer_cost pp_layer_cost(const struct pp_model *m, int layer);
 
+/* Bytes of values and gradients that F, I and W of a node read and write for one sample. */
+void pp_node_traffic(const struct pp_model *m, const struct pp_node *n, double out_bytes[3]);
+
 /* Flops of one sample: F + I + W. */
 double pp_layer_flops(const struct pp_model *m, int layer);
+double pp_model_flops(const struct pp_model *m);
 
 /* Floats of a sample that a layer gives values for, its output included. */
 size_t pp_layer_values(const struct pp_model *m, int layer);
@@ -222,11 +267,18 @@ int pp_model_find_layer(const struct pp_model *m, const char *name);
 int pp_partition(const struct pp_model *m, const struct pp_config *cfg, int n, int *first,
                  int *last);
 
-/* The same for given costs[n_layers], finite and >= 0, in any unit: the least largest cost per
+/*
+ * pipeline.recompute: "" (off), "all", or layers and ranges of layers, "h.0-h.2 h.5". out[s]: the text
+ * covers a layer of piece s of n. Errors: PP_ECONFIG.
+ */
+int pp_recompute_stages(const struct pp_model *m, const char *text, int n, const int *first,
+                        const int *last, bool *out);
+
+/* pp_partition() for given costs[n_layers], finite and >= 0, in any unit: the least largest cost per
  * piece, exact to 2^-52 of the whole, same ties. 1 <= n <= n_layers. Errors: PP_ERESOURCE. */
 int pp_partition_costs(const struct pp_model *m, const double *costs, int n, int *first, int *last);
 
-/* Whether samples of a micro-batch meet, as in batch norm: then micro-batches and replicas change
+/* Whether samples of a micro-batch meet, as in batch norm or in attention over the batch: then micro-batches and replicas change
  * what is computed. */
 bool pp_model_mixes_samples(const struct pp_model *m);
 
@@ -258,12 +310,14 @@ struct pp_chunk {
     int max_rows;
     int state_slots, grad_slots;
     enum pp_optimizer_kind optimizer;
-    bool decay_weights;                 /* and PP_PARAM_PLAIN is left alone */
+    bool decay_weights; /* and PP_PARAM_PLAIN is left alone */
+    bool sharded;
     size_t n_floats;                    /* parameters of the chunk */
     float *params, *grads;              /* [n_floats] each, in the arena */
-    float *opt_m, *opt_v;               /* [n_floats] or NULL */
+    float *opt_m, *opt_v;               /* [n_floats - spec.elsewhere] or NULL */
     float *packed;                      /* what the backend made of the weights, or NULL */
     float *scratch;                     /* of the pass at hand, or NULL */
+    size_t unread;                      /* in scratch: where a pass with `again` leaves y */
     struct pp_chunk_place *places;      /* [n_nodes], owned */
     struct pp_chunk_state *states;      /* [state_slots], host memory, owned */
     float **grad_base;                  /* [grad_slots], owned array, arena memory */
@@ -280,6 +334,9 @@ struct pp_chunk_spec {
     int grad_slots;  /* I-to-W slots; 0: forward only, no gradients and no optimizer state */
     enum pp_optimizer_kind optimizer;
     bool decay_weights; /* weight decay is for PP_PARAM_DECAYED only, else for all parameters */
+    bool again;         /* passes with `again` will come */
+    bool sharded;       /* pp_chunk_update_shard() updates parameters, ... */
+    size_t elsewhere;   /* ... others keep the optimizer's state of so many */
     /* The backend that will compute; it may want a copy of the weights. NULL: it gets none. */
     const struct pp_backend_choice *backend;
 };
@@ -307,12 +364,17 @@ int pp_chunk_weights_changed(struct pp_chunk *c, struct pp_backend *be);
 int pp_chunk_optimizer_step(struct pp_chunk *c, struct pp_backend *be,
                             const struct pp_optimizer_args *a);
 
+/* The optimizer over floats from..to-1, whose state begins at float `state` of opt_m and opt_v. When all
+ * shards are there pp_chunk_optimizer_step() does the rest. */
+int pp_chunk_update_shard(struct pp_chunk *c, struct pp_backend *be,
+                          const struct pp_optimizer_args *a, size_t from, size_t to, size_t state);
+
 /* Forget the range; from now on keep account of it, or (also before the first call) do not. Only
  * where the backend's ops are done when they return. */
 void pp_chunk_measure(struct pp_chunk *c, bool on);
 
 /* Whether the range measured proves all weight gradients of a batch of `rows` rows finite, as soon
- * as the last I is done. */
+ * as the last I is done; with tied tensors in the model also the sums of two of them. */
 bool pp_chunk_is_bounded(const struct pp_chunk *c, int rows);
 
 /* Make the backend ready for micro-batches of `rows` rows, a step's (training) or an evaluation's,
@@ -338,15 +400,18 @@ int pp_chunk_backward_input(struct pp_chunk *c, struct pp_backend *be, int slot,
  */
 int pp_chunk_backward_weight(struct pp_chunk *c, struct pp_backend *be, int n, const int *slots,
                              const int *gslots, bool first);
+/* The same of layers from..to only. */
+int pp_chunk_backward_layers(struct pp_chunk *c, struct pp_backend *be, int n, const int *slots,
+                             const int *gslots, bool first, int from, int to);
 
 /* Number of parameters of the chunk, and the flat place of each (canonical order). */
 int pp_chunk_param_count(const struct pp_chunk *c);
 const struct pp_param *pp_chunk_param(const struct pp_chunk *c, int i, size_t *offset,
                                       size_t *n_floats);
 
-/* What the gradient of each of a micro-batch's mb_rows losses is multiplied by, in a step over
- * batch_rows samples of all replicas. */
-float pp_loss_grad_scale(const struct pp_config *cfg, int batch_rows, int mb_rows);
+/* What the gradient of each of a micro-batch's `mb` losses is multiplied by, in a step with `batch`
+ * of them over all replicas. */
+float pp_loss_grad_scale(const struct pp_config *cfg, int64_t batch, int64_t mb);
 
 /* What the optimizer gets in step `number` (1, 2, ...) of those that change weights. */
 struct pp_optimizer_args pp_optimizer_args_of(const struct pp_config *cfg, double lr,

@@ -5,12 +5,16 @@
  * Everything interesting is an interpreter of it: the executor runs it, the printer shows it.
  *
  * Passes: generate (schedule) -> check order -> coalesce (W in groups, where asked for) -> lower
- * (messages) -> slots -> prove (no deadlock).
+ * (messages) -> slots -> prove (no deadlock); where forwards are computed again, recompute -> lower
+ * and so on once more; for a model with tied tensors then tie -> prove.
  *
  * Executor semantics, which the proof models, for action a of a rank, in order:
  *   F  wait for message a.recv (if >= 0); take the slot of message a.send (wait until its last
  *      reader released it); compute into it; post a.send. Keeps state slot a.slot and the received
  *      message until the W (or B) of the same (stage, mb).
+ *   F  with a.again: as F, but its state slot is free again when it is done. The message stays.
+ *   R  the F of its micro-batch once more, from the message that F received, into state slot a.slot;
+ *      what F sent stays as it is. Waits for nothing, sends nothing; it comes after F and before I.
  *   I  wait for a.recv (gradient of this stage's output); take the slot of a.send; compute; post
  *      a.send. Keeps the received message and gradient slot a.gslot until the matching W. May read
  *      this stage's own output in the slot that its F sent (the derivative of the activation);
@@ -24,7 +28,11 @@
  *      what is proved of the one is proved of the other.
  *   F of an eval plan: as F, but nothing is kept: the received message is released as soon as the
  *      F that took it is done; a.slot is 0 always, a.gslot -1.
- * The loss is part of F on the last virtual stage; gradients are accumulated by W.
+ *   G  of tie a.mb: take the slot of a.send, copy a piece of this stage's gradient of the tied
+ *      tensor into it, post a.send.
+ *   T  of tie a.mb: wait for a.recv, add this piece of the other stage's gradient to this one's,
+ *      release the message. Without a message both stages are of this rank: both get the sum.
+ * G and T come after all other actions of a rank. The loss is part of F on the last virtual stage; gradients are accumulated by W.
  *
  * A message's memory is shared by its sender and its receiver, from the sender's action until the
  * receiver's release, and, on a forward channel, the sender's own I. The proof shows that no slot
@@ -55,6 +63,8 @@ enum pp_plan_kind {
  * A channel is one directed path between two neighbouring virtual stages. Channel ids:
  *   forward  of boundary s (stage s -> s+1):  2*s      carries y of stage s
  *   backward of boundary s (stage s+1 -> s):  2*s + 1  carries the gradient of that y
+ *   tie i, after those of all boundaries n:   2*n + 2*i      gradient of the owner, to the copy
+ *                                             2*n + 2*i + 1  gradient of the copy, to the owner
  * Its messages go through `slots` fixed pieces of memory.
  */
 struct pp_channel {
@@ -63,10 +73,16 @@ struct pp_channel {
     int slots;                /* 0: unused (eval has no backward channels) */
 };
 
+/* A tensor that two virtual stages hold, which may be the same one. */
+struct pp_tie {
+    int owner, copy; /* virtual stages */
+    int more;        /* pieces after the first, when the whole is too large for one message */
+};
+
 /* One message of one micro-batch on one channel. */
 struct pp_message {
     int32_t channel;
-    int32_t mb;
+    int32_t mb;           /* of a tie: number of the piece */
     int32_t slot;         /* in its channel */
     int32_t next_in_slot; /* message that uses this slot next in this plan, -1: none. The receiver
                              posts its receive when it releases this one. */
@@ -77,10 +93,12 @@ struct pp_action {
     uint8_t op;    /* enum pp_op */
     bool first_w;  /* W/B: first accumulation into this stage's gradient: overwrite, do not add */
     bool overlap;  /* F: meant to run together with the B that follows (see struct pp_cell) */
+    bool again;    /* F: an R comes later */
     int32_t stage; /* virtual stage */
-    int32_t mb;
-    int32_t slot;  /* state slot of (this rank's chunk, mb): taken by F, freed by W/B; eval: 0 */
-    int32_t gslot; /* gradient slot: taken by I, freed by W (B: taken and freed); -1 for F */
+    int32_t mb;    /* of G and T: number of the tie */
+    int32_t slot;  /* state slot of (this rank's chunk, mb): taken by F, or by its R if there
+                      is one, freed by W/B; eval: 0 */
+    int32_t gslot; /* gradient slot: taken by I, freed by W (B: taken and freed); else -1 */
     int32_t recv;  /* message to wait for, -1: none (first stage's F, last stage's I/B) */
     int32_t send;  /* message to post, -1: none */
 };
@@ -98,10 +116,12 @@ struct pp_plan {
     /* 1; 2: two pipelines over the same ranks, each with its own weights: stages 0..P-1 and
      * P..2P-1, no message between the two, and M of the geometry is that of one of them. */
     int copies;
-    int *rank_of;                /* [n_virtual] */
-    int *chunk_of;               /* [n_virtual] 0..V-1: its number among its rank's */
-    struct pp_rank_plan *ranks;  /* [P] */
-    struct pp_channel *channels; /* [2*(n_virtual-1)], by channel id */
+    int *rank_of;               /* [n_virtual] */
+    int *chunk_of;              /* [n_virtual] 0..V-1: its number among its rank's */
+    struct pp_rank_plan *ranks; /* [P] */
+    struct pp_tie *ties;        /* [n_ties] */
+    int n_ties;
+    struct pp_channel *channels; /* [2*(n_virtual-1) + 2*n_ties], by channel id */
     int n_channels;
     struct pp_message *messages;
     int n_messages;
@@ -136,7 +156,7 @@ void pp_plan_destroy(struct pp_plan **plan); /* accepts NULL in *plan */
 /*
  * The same lists with the weight gradients of k micro-batches at a time (see above): for plans that
  * were read from a file; the other builders take geometry.coalesce. Of training, with one copy of
- * the weights. Errors: PP_EFORMAT, PP_ERESOURCE. The caller owns *out.
+ * the weights; without its ties. Errors: PP_EFORMAT, PP_ERESOURCE. The caller owns *out.
  */
 int pp_plan_coalesce(const struct pp_plan *plan, int k, struct pp_plan **out);
 
@@ -144,7 +164,30 @@ int pp_plan_coalesce(const struct pp_plan *plan, int k, struct pp_plan **out);
  * on, else 1. */
 int pp_plan_together(const struct pp_plan *plan, int rank, int k);
 
-/* The message of micro-batch mb on a channel; -1 where there is none (no such channel, or a
+/*
+ * Append to a proved training plan, which has none, the exchange of n >= 1 tied tensors: on every
+ * rank G of the first piece of each of its ties, then T of each, both by ascending tie, then the
+ * same of the second pieces and so on, after everything else. So T
+ * waits for the other rank's own list only, and the owner's and the copy's gradient have the same
+ * sum wherever they are. It is proved again. Errors: PP_ERESOURCE; the plan is then to be destroyed.
+ */
+int pp_plan_tie(struct pp_plan *plan, const struct pp_tie *ties, int n);
+
+/*
+ * Put an R into a proved training plan, which has no ties, for each micro-batch of the virtual stages
+ * s with stages[s], but where I follows right upon F; each right before its I (or B, or the F;B pair
+ * of that B). Slots are counted, and everything is proved, once more. Errors: PP_ERESOURCE,
+ * PP_EFORMAT; the plan is then to be destroyed.
+ */
+int pp_plan_recompute(struct pp_plan *plan, const bool *stages);
+/* Has virtual stage s an R? */
+bool pp_plan_recomputes(const struct pp_plan *plan, int s);
+
+/* The action of a rank's list that is the first G or T, n_actions when there is none: what stands
+ * before is the schedule's. */
+int pp_plan_first_tied(const struct pp_rank_plan *list);
+
+/* The message of micro-batch mb on a channel between neighbours; -1 where there is none (no such channel, or a
  * backward channel of an eval plan). A channel's messages lie together, by micro-batch. */
 int32_t pp_plan_message(const struct pp_plan *plan, int channel, int mb);
 
@@ -157,7 +200,8 @@ int32_t pp_plan_message(const struct pp_plan *plan, int channel, int mb);
 int pp_plan_prove(const struct pp_plan *plan);
 
 /* Compute cells as CSV (torch.distributed.pipelining's compute-only format, no idle cells): one
- * row per rank, "0F0,0F1,0B0"; two cells meant to overlap are one: "(0F3;3B1)OVERLAP_F_B".
+ * row per rank, "0F0,0F1,0B0"; two cells meant to overlap are one: "(0F3;3B1)OVERLAP_F_B". Without
+ * G and T, which belong to the model and are unknown to that format; R, unknown to torch, is "0R1".
  * This is what runs. Where that is not what was published (a schedule that `descends`),
  * pp_schedule_print_csv() prints the latter. */
 int pp_plan_print_csv(const struct pp_plan *plan, FILE *f);

@@ -6,14 +6,8 @@
 #ifndef PPCLI_RUN_H
 #define PPCLI_RUN_H
 
-#include "ppcli/backend.h"
-#include "ppcli/config.h"
-#include "ppcli/dataset.h"
 #include "ppcli/devices.h"
 #include "ppcli/exec.h"
-#include "ppcli/layout.h"
-#include "ppcli/model.h"
-#include "ppcli/transport.h"
 
 /* Decided from the config alone, the same on every rank; immutable once ranks run. */
 struct pp_run {
@@ -34,7 +28,7 @@ enum pp_run_need {
 };
 
 /*
- * What the config leaves to a measurement has been chosen (ppcli/best.h: pp_choose()).
+ * What the config leaves to a measurement has been chosen (ppcli/tune.h: pp_choose()).
  * Errors: PP_ECONFIG (noted as problems of cfg), PP_ENOINPUT and friends for data, PP_ERESOURCE.
  * Local; the same verdict on every rank that sees the same files.
  */

@@ -3,8 +3,6 @@
 #ifndef PPCLI_RUN_DIR_H
 #define PPCLI_RUN_DIR_H
 
-#include <stdbool.h>
-
 #include "ppcli/config.h"
 #include "ppcli/lock.h"
 

@@ -3,10 +3,43 @@
 #ifndef PPCLI_RUNLOG_H
 #define PPCLI_RUNLOG_H
 
+#include "ppcli/bubble.h"
 #include "ppcli/exec.h"
-#include "ppcli/forecast.h"
 #include "ppcli/run.h"
-#include "ppcli/trace.h"
+
+/* ---- forecast
+ *
+ * What a run should have taken, from what its own actions took: the plan of a full batch simulated
+ * with the mean time of every virtual stage's F, I and W and of the optimizer. What is missing
+ * between this and the measurement is hand-over, waking up and a machine that did other things.
+ */
+
+struct pp_forecast {
+    const struct pp_layout *layout; /* not owned */
+    const struct pp_plan *plan;     /* of a full batch; not owned */
+    bool known;                     /* false: no micro-batch of full size was seen on some stage */
+    double *f, *i, *w;              /* [n_virtual] mean seconds, over replicas */
+    double *update;                 /* [stages] mean seconds of the optimizer */
+    double *rows;                   /* [M] of the plan, in parts of a full micro-batch */
+    struct pp_sim_costs costs;      /* of the arrays above */
+    struct pp_sim_result result;    /* with times of a step that has others before it */
+    double meet_every;              /* steps from one meeting of all ranks to the next */
+    double step_seconds;            /* from step to step */
+    double least_seconds;           /* that no schedule on these ranks could be below */
+    double bubble;                  /* as the measured one: 1 - sum of work / (ranks * time) */
+};
+
+/*
+ * Collective: means over the run so far. meet_every: steps from one meeting of all ranks, where the
+ * pipeline drains, to the next. The caller owns *out. Errors: PP_ERESOURCE.
+ */
+int pp_forecast_create(const struct pp_layout *l, const struct pp_exec *x, struct pp_transport *tp,
+                       double meet_every, struct pp_forecast **out);
+
+/* What a measured idle share comes from, with this run's own times. Not known: all of it is
+ * waiting. Errors: PP_ERESOURCE. Local. */
+int pp_forecast_explain(const struct pp_forecast *f, double idle, struct pp_bubble *out);
+void pp_forecast_destroy(struct pp_forecast **f); /* accepts NULL in *f */
 
 /* ---- metrics */
 
@@ -32,7 +65,10 @@ struct pp_window {
     double lr;            /* of its last step */
     int64_t skipped;      /* batches of the run that were not used: not finite */
     int64_t samples_done; /* of the run */
-    const double *busy;   /* [ranks] share of the time since the last sync point */
+    /* Since the last sync point: */
+    int64_t sync_steps;
+    double sync_seconds;
+    const double *busy; /* [ranks] share of that time */
 };
 
 struct pp_epoch_result {
@@ -70,16 +106,20 @@ struct pp_summary {
     const char *weights_sha256;
 };
 
+struct pp_pace;
+
 struct pp_metrics_start { /* nothing is owned, all of it outlives the metrics */
     const struct pp_run *run;
-    const char *name;    /* of the config, for outputs of runs without a folder */
-    FILE *out;           /* log lines and summary */
-    bool quiet;          /* the summary only */
-    const char *dir;     /* run folder; "": nothing is written */
-    int64_t total_steps; /* of the run */
-    int64_t step;        /* steps done before; 0: the run begins */
-    bool goes_on;        /* metrics.jsonl is there, cut behind that step */
-    const char *graphs;  /* what pp_exec_graphs() says */
+    const char *name;     /* of the config, for outputs of runs without a folder */
+    FILE *out;            /* log lines and summary */
+    bool quiet;           /* the summary only */
+    const char *dir;      /* run folder; "": nothing is written */
+    int64_t total_steps;  /* of the run */
+    int epochs;           /* that these are, the last one may be cut short */
+    int64_t step;         /* steps done before; 0: the run begins */
+    bool goes_on;         /* metrics.jsonl is there, cut behind that step */
+    const char *graphs;   /* what pp_exec_graphs() says */
+    struct pp_pace *pace; /* which ranks are slow; the metrics' own */
 };
 
 /* Open the files in the run folder; says where ranks sit. Errors: PP_EIO, PP_EPERM. */

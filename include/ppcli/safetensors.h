@@ -24,7 +24,8 @@ enum pp_st_dtype {
     PP_ST_BF16,
     PP_ST_F64,
     PP_ST_I64,
-    PP_ST_U8
+    PP_ST_U8, /* from here on of no parameter */
+    PP_ST_BOOL
 };
 
 const char *pp_st_dtype_name(enum pp_st_dtype t); /* "F32" */

@@ -4,9 +4,11 @@
  * nothing else: no messages, no memory, no time. One file in src/sched/orders/ and one line in
  * src/sched/schedules.def.
  *
- * F forward, I input-gradient, W weight-gradient, B = I and W fused. All schedules accumulate the
- * weight gradient of a virtual stage in ascending micro-batch order (W, or B), which is why every
- * schedule gives the bits of one rank. One that was published otherwise says so (`descends`).
+ * F forward, I input-gradient, W weight-gradient, B = I and W fused. (R, a forward that is computed
+ * again, and G and T, the exchange of tied tensors, are no schedule's business: passes add them to
+ * any plan, see ppcli/plan.h.) All schedules accumulate the weight gradient of a virtual stage in
+ * ascending micro-batch order (W, or B), which is why every schedule gives the bits of one rank. One
+ * that was published otherwise says so (`descends`).
  */
 #ifndef PPCLI_SCHEDULE_H
 #define PPCLI_SCHEDULE_H
@@ -15,17 +17,23 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "ppcli/err.h"
+
 enum pp_op {
     PP_OP_F,
     PP_OP_I,
     PP_OP_W,
-    PP_OP_B
+    PP_OP_B, /* the last that a schedule may emit */
+    PP_OP_R,
+    PP_OP_G,
+    PP_OP_T,
+    PP_OPS
 };
-#define PP_OP_LETTERS "FIWB" /* in this order */
+#define PP_OP_LETTERS "FIWBRGT" /* in this order */
 
 /* One cell of a rank's list: `op` of micro-batch `mb` on virtual stage `stage`. */
 struct pp_cell {
-    uint8_t op;   /* enum pp_op */
+    uint8_t op;   /* enum pp_op, not beyond B; of a table R */
     bool overlap; /* F only: meant to run together with the B that follows it in the list
                      (DualPipeV). A rank that cannot overlap runs them one after the other. */
     int32_t stage;

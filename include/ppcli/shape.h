@@ -20,6 +20,14 @@ static inline struct pp_shape pp_shape_image(int h, int w, int c)
     return (struct pp_shape){3, {h, w, c}};
 }
 
+/* What the data say about the samples of a model. */
+struct pp_data_input {
+    struct pp_shape shape; /* n 0: not known, or whatever the model reads */
+    int classes;           /* 0: not known */
+    int vocabulary;        /* of texts: different tokens; 0: not known, or no texts */
+    int targets;           /* of a sample: 1, or one for each position; 0: not known */
+};
+
 /* Floats of one sample. */
 static inline size_t pp_shape_floats(const struct pp_shape *s)
 {

@@ -18,13 +18,22 @@
 
 #include "ppcli/plan.h"
 
+/* A rank's messages to other hosts leave it one after the other, each as long as its transfer. */
+struct pp_sim_wire {
+    bool used;
+    double latency; /* in place of the common one */
+    double copy;    /* either rank's own time; the reader's passes while it waits for the message */
+};
+
 struct pp_sim_costs {
-    const double *f, *i, *w; /* [n_virtual] of one micro-batch; B = I + W */
+    const double *f, *i, *w; /* [n_virtual] of one micro-batch; B = I + W, R = F */
+    const double *tie;       /* [n_ties] to copy the tied tensor, or to add it up, once; NULL: 0 */
     const double *rows;      /* [M] size of each micro-batch relative to a full one; NULL: all 1 */
     double latency;          /* alpha: of every hand-over between two ranks */
     const double *transfer;  /* [n_channels] beta * bytes of the channel's messages; NULL: all 0 */
-    double launch;           /* added to every action of a rank; counts as its work */
-    double overlap;          /* an overlapped F;B pair is one piece of work that takes this part of
+    const struct pp_sim_wire *wires; /* [n_channels] of links between hosts; NULL: none */
+    double launch;                   /* added to every action of a rank; counts as its work */
+    double overlap;  /* an overlapped F;B pair is one piece of work that takes this part of
                                 F + B; 0: ranks cannot overlap, a pair is F and then B */
     bool fused_send; /* B's message leaves at its end (textbook) or after its I half (ppcli) */
     bool slots;      /* a sender waits for a free message slot, as the executor does */
@@ -40,8 +49,9 @@ struct pp_sim_result {
     double bubble, bubble_global, bubble_span;
     double *work, *idle;            /* [P] idle = makespan - work */
     double *first_start, *last_end; /* [P] */
-    int *peak;                      /* [P] live activations, in chunks: +1 at F, -1 at W or B */
-    double **start, **end;          /* [P][actions]; NULL unless asked for */
+    int *peak;             /* [P] live activations, in chunks: +1 at F or R, -1 at W or B and at
+                                 the end of an F whose R is to come */
+    double **start, **end; /* [P][actions]; NULL unless asked for */
 };
 
 /* Errors: PP_ERESOURCE. Linear in the number of actions. The caller owns the arrays of *out:
@@ -49,6 +59,9 @@ struct pp_sim_result {
 int pp_sim_run(const struct pp_plan *plan, const struct pp_sim_costs *costs, bool with_times,
                struct pp_sim_result *out);
 void pp_sim_result_fini(struct pp_sim_result *r);
+
+/* How long a G or T takes, beside launch: a T without a message adds, and copies the sum. */
+double pp_sim_tie(const struct pp_sim_costs *costs, const struct pp_action *a);
 
 /*
  * A lower bound: no schedule with the placement of this training plan does costs->steps steps in

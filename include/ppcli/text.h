@@ -6,9 +6,12 @@
 #ifndef PPCLI_TEXT_H
 #define PPCLI_TEXT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+
+#include "ppcli/err.h"
 
 /* Bytes of the valid UTF-8 sequence at s, which is not at its end; 0 when there is none (overlong,
  * surrogate, cut). */
@@ -24,6 +27,9 @@ char *pp_text_plain(char *text);
 
 /* The same for a text that is not ours: a copy, cut to what fits, in out[bytes]; returns out. */
 const char *pp_text_shown(const char *text, char *out, size_t bytes);
+
+/* Whether `word` is one of the words of `list`, which blanks separate; list may be NULL. */
+bool pp_has_word(const char *list, const char *word);
 
 /*
  * End a FILE of open_memstream(text, ...), on which all writing is done: *text is the caller's,

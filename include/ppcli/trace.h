@@ -9,10 +9,9 @@
 #define PPCLI_TRACE_H
 
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "ppcli/clock.h"
+#include "ppcli/err.h"
 
 enum pp_event_kind {
     PP_EVENT_NONE, /* an empty place of the ring */
@@ -32,6 +31,10 @@ enum pp_event_kind {
     PP_EVENT_REPORT,  /* rank 0: log lines and metrics */
     PP_EVENT_LAUNCH,  /* the host enqueues a step on its device, or waits until it may */
     PP_EVENT_VOTE,    /* waiting until every rank has found its numbers finite */
+    PP_EVENT_G,       /* copying the gradient of a tied tensor for the other rank; mb: which tie */
+    PP_EVENT_T,       /* adding the two gradients of a tied tensor; mb: which tie */
+    PP_EVENT_R,       /* the forward pass of a micro-batch once more */
+    PP_EVENT_GATHER, /* train.zero: sending updated parameters to the replicas, and getting theirs */
     PP_EVENT_KINDS
 };
 
@@ -74,7 +77,7 @@ struct pp_ring_head {
      * that waits is alive, one that hangs in the middle of a wait is not. On a cache line of its
      * own. */
     uint64_t waited_ns;
-    uint8_t reserved[56];
+    char host[56]; /* the machine's name, "" when unknown */
 };
 
 struct pp_ring {

@@ -7,8 +7,8 @@
 
 #include <signal.h>
 
-#include "ppcli/run.h"
 #include "ppcli/runlog.h"
+#include "ppcli/watch.h"
 
 /* One rank that is set up and about to work. Nothing is owned. */
 struct pp_worker {
@@ -41,8 +41,8 @@ struct pp_train_options {
     /* The watchdog found that the run hangs: print `text` (several lines; NULL: another process of
      * the run speaks) and end the process with PP_ELOST, at once, whatever its threads hold. Called
      * in the watchdog's thread. NULL: there is no watchdog. */
-    void (*lost)(void *ctx, const char *text);
-    void *ctx; /* of lost */
+    pp_lost *lost;
+    struct pp_pulse *pulse; /* of this process, see struct pp_world; NULL: none */
     /* What every rank does instead of training, without a run folder. Collective. NULL: train as
      * the config says. */
     int (*work)(struct pp_worker *w, void *work_ctx);
@@ -64,20 +64,22 @@ int pp_train(struct pp_config *cfg, const struct pp_train_options *options, bool
 struct pp_world {
     struct pp_transport *tp; /* NULL: MPI has not started this process */
     struct pp_deadline *deadline;
+    /* Where ranks have several hosts, or somebody listens (ppcli/pulse.h); else NULL: */
+    struct pp_pulse *pulse;
+    struct pp_listener *listener;
 };
 
 /* Collective when MPI has started this process: waits for all of them. A deadline runs until
  * pp_world_ready(). lost: as in struct pp_train_options. Errors: those of
  * pp_transport_open_world(), PP_ERESOURCE. On failure nothing is open. */
-int pp_world_open(const struct pp_config *cfg, void (*lost)(void *ctx, const char *text), void *ctx,
-                  struct pp_world *out);
+int pp_world_open(const struct pp_config *cfg, pp_lost *lost, struct pp_world *out);
 void pp_world_ready(struct pp_world *w); /* Local: the caller has made its preparations */
 void pp_world_close(struct pp_world *w); /* Collective; a closed one may be closed again */
 
 struct pp_evaluation {
     const char *predictions; /* to set: CSV file for label, prediction and logits; NULL: none */
     double loss, accuracy;
-    int samples;
+    int samples, targets; /* of each sample: more than 1 are tokens of a text */
     char weights_sha256[65];
     char from[PP_PATH_MAX]; /* the checkpoint or file that was read */
 };

@@ -150,6 +150,7 @@ struct pp_transport {
     const struct pp_transport_ops *ops;
     struct pp_transport_caps caps;
     int rank, size;
+    int host;                   /* the lowest rank on this one's host; 0 where all are threads */
     bool crowded;               /* more ranks than cores: waits do not spin */
     struct pp_backend *be;      /* whose memory it moves; not owned; NULL: the host's */
     struct pp_transport *inner; /* that it stands on; owned; NULL: none */

@@ -3,8 +3,7 @@
 #ifndef PPCLI_WATCH_H
 #define PPCLI_WATCH_H
 
-#include <stdio.h>
-
+#include "ppcli/pulse.h"
 #include "ppcli/run.h"
 
 /* ---- deadlines of the phases before ranks work */
@@ -30,25 +29,23 @@ enum pp_deadline_phase {
     PP_DEADLINE_PHASES
 };
 
-/* Who takes the news that a run hangs: text has several lines; NULL: another process of the run
- * prints it. lost() ends the process, whatever its threads hold; it is called in a thread of the
- * watch. lost NULL: nobody, and nothing is watched. */
-struct pp_news {
-    void (*lost)(void *ctx, const char *text);
-    void *ctx;
-    FILE *out; /* of the run: where it is full its reader pauses, which is no hang */
-};
+/* Takes the news that a run hangs: text has several lines; NULL: another process of the run prints
+ * it. It ends the process, whatever its threads hold; it is called in a thread of the watch. NULL in
+ * place of such a function: nothing is watched. */
+typedef void pp_lost(const char *text);
 
 struct pp_deadline;
 
 /* Looks after the calling thread. Does nothing, with *out NULL, when run.hang_timeout is 0 or
  * nobody takes the news. Local. The caller owns *out. Errors: PP_ERESOURCE. */
-int pp_deadline_start(const struct pp_config *cfg, const struct pp_news *news,
-                      struct pp_deadline **out);
+int pp_deadline_start(const struct pp_config *cfg, pp_lost *lost, struct pp_deadline **out);
 void pp_deadline_stop(struct pp_deadline **d); /* accepts NULL in *d */
 
 /* The phase that begins now. d may be NULL, here and below. Local. */
 void pp_deadline_enter(struct pp_deadline *d, enum pp_deadline_phase phase);
+
+/* From now on the thread that looks after d also beats, and listens; either may be NULL. Local. */
+void pp_deadline_beat(struct pp_deadline *d, struct pp_pulse *pulse, struct pp_listener *listener);
 
 /* From now until somebody else asks for it, what tp waits for is seen here. Local. */
 void pp_deadline_watch_waits(struct pp_deadline *d, struct pp_transport *tp);
@@ -76,9 +73,10 @@ void pp_deadline_watch_waits(struct pp_deadline *d, struct pp_transport *tp);
 
 struct pp_watchdog;
 
-/* Does nothing, with *out NULL, when run.hang_timeout is 0 or nobody takes
- * the news. Local. Errors: PP_ERESOURCE. */
-int pp_watchdog_start(const struct pp_run *run, const struct pp_news *news,
+/* Does nothing, with *out NULL, when run.hang_timeout is 0 or nobody takes the news. log: of the
+ * run: where it is full its reader pauses, which is no hang. pulse: is told what the rank of this
+ * process is at; may be NULL. Local. Errors: PP_ERESOURCE. */
+int pp_watchdog_start(const struct pp_run *run, pp_lost *lost, FILE *log, struct pp_pulse *pulse,
                       struct pp_watchdog **out);
 void pp_watchdog_stop(struct pp_watchdog **w); /* accepts NULL in *w */
 

@@ -13,6 +13,9 @@ const KINDS = {
   u: { name: "optimizer", group: "update" },
   c: { name: "gradient norm", group: "reduce" },
   d: { name: "sum over replicas", group: "reduce" },
+  g: { name: "updated parameters of the replicas", group: "reduce" },
+  G: { name: "giving the gradient of a tied tensor", group: "reduce" },
+  T: { name: "summing the gradients of a tied tensor", group: "reduce" },
   r: { name: "waiting for a message", group: "wait" },
   l: { name: "waiting for a free message slot", group: "wait" },
   m: { name: "waiting for all ranks", group: "wait" },
@@ -208,6 +211,7 @@ function marksOf(run) {
     const step = number(event, "step");
     if (!isNumber(step)) continue;
     if (event.type === "resume") marks.push({ step, label: "resumed" });
+    if (event.type === "pace" && event.slower > 1) marks.push({ step, label: "rank " + event.rank + " slow" });
     if (event.type === "rewind") marks.push({ step, label: "rewound" });
   }
   if (!run.finished && !run.trace && run.stepsDone > 0)

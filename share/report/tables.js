@@ -98,6 +98,7 @@ function cards(run) {
   const epoch = (key) => (lastEpoch >= 0 ? run.epochs[key][lastEpoch] : NaN);
   const of = (key, other) => (summary ? number(summary, key) : other);
   const accuracy = of("test_accuracy", epoch("test_accuracy"));
+  const perplexity = number(summary, "test_perplexity"), tokens = number(summary, "tokens_per_second");
   const trainLoss = of("train_loss", point ? point.loss : NaN);
   const wall = of("wall_seconds", point ? point.time : NaN);
   const bubble = of("bubble_measured", point ? point.bubble : NaN);
@@ -106,12 +107,15 @@ function cards(run) {
   const ms = (number(summary, "train_seconds") / number(summary, "steps")) * 1e3;
   return el("div", { class: "cards" },
     isNumber(accuracy)
-      ? card("test accuracy" + (summary ? "" : " after epoch " + epoch("epoch")), percent(accuracy, 2),
+      ? card((isNumber(perplexity) ? "test perplexity" : "test accuracy") +
+              (summary ? "" : " after epoch " + epoch("epoch")),
+          isNumber(perplexity) ? figures(perplexity, 4) : percent(accuracy, 2),
           "test loss " + figures(of("test_loss", epoch("test_loss"))) + ", training loss " +
               figures(trainLoss))
       : card("training loss", figures(trainLoss), "not tested"),
     card("samples per second", count(of("samples_per_second", point ? point.speed : NaN)),
-      isNumber(ms) ? count(ms, 3) + " ms a step" : ""),
+      [isNumber(tokens) && count(tokens) + " tokens per second",
+        isNumber(ms) && count(ms, 3) + " ms a step"].filter(Boolean).join(", ")),
     card("bubble, measured", percent(bubble),
       [isNumber(run.predicted) && percent(run.predicted) + " predicted from measured times",
         isNumber(ideal) && percent(ideal) + " ideal"].filter(Boolean).join(", "),
@@ -165,7 +169,10 @@ const RESULTS = [
   ["training accuracy", (r) => number(r.summary, "train_accuracy"), (x) => percent(x, 2), "points"],
   ["test loss", (r) => number(r.summary, "test_loss"), (x) => figures(x, 5), "difference"],
   ["training loss", (r) => number(r.summary, "train_loss"), (x) => figures(x, 5), "difference"],
+  ["test perplexity", (r) => number(r.summary, "test_perplexity"), (x) => figures(x, 5), "ratio"],
+  ["training perplexity", (r) => number(r.summary, "train_perplexity"), (x) => figures(x, 5), "ratio"],
   ["samples per second", (r) => number(r.summary, "samples_per_second"), count, "ratio"],
+  ["tokens per second", (r) => number(r.summary, "tokens_per_second"), count, "ratio"],
   ["a step", (r) => (number(r.summary, "train_seconds") / number(r.summary, "steps")) * 1e3,
     (x) => count(x, 3) + " ms", "ratio"],
   ["bubble, measured", (r) => number(r.summary, "bubble_measured"), percent, "points"],
@@ -273,27 +280,31 @@ function ranksOf(run) {
   const known = busy.filter(isNumber);
   const most = busy.indexOf(Math.max(...known)), least = busy.indexOf(Math.min(...known));
   const largest = peak(run);
+  const hosts = new Set(ranks.map((rank) => rank.host));
+  const named = ranks.map((rank, i) => i + (hosts.size > 1 ? " (" + rank.host + ")" : ""));
   const used = [...MEMORY.map(([name]) => name), "other"].map((name, i) =>
     ({ name, class: "m" + i, used: ranks.some((rank) => parts(rank)[i].bytes > 0) })).filter((part) => part.used);
   return el("div", {}, runs.length > 1 && el("h3", {}, chip(run)),
     ranks.length > 1 && known.length === ranks.length &&
-        el("p", {}, "Rank " + most + " computes most of the time (" +
-      percent(busy[most]) + "), rank " + least + " least (" + percent(busy[least]) + ")."),
+        el("p", {}, "Rank " + named[most] + " computes most of the time (" +
+      percent(busy[most]) + "), rank " + named[least] + " least (" + percent(busy[least]) + ")."),
+    ranks.map((rank, i) => number(rank, "slower") > 1 && el("p", {}, "Rank " + i + " (" + rank.host + ") is " +
+      number(rank, "slower").toFixed(2) + " times slower than planned since step " + number(rank, "slower_since") + ".")),
     el("div", { class: "two" },
       el("div", {}, el("h3", {}, "Time spent computing; the rest is the rank's bubble"),
-        table(["rank", "", { n: "busy" }, { n: "idle" }], ranks.map((rank, i) => [String(i),
-          bar("rank " + i + " busy " + percent(busy[i]),
+        table(["rank", "", { n: "busy" }, { n: "idle" }], ranks.map((rank, i) => [named[i],
+          bar("rank " + named[i] + " busy " + percent(busy[i]),
               [{ share: clamp(busy[i] || 0, 0, 1), class: "busy", label: percent(busy[i]) + " busy" }]),
           { n: percent(busy[i]) }, { n: percent(1 - busy[i]) }]), "bars")),
       isNumber(largest) && largest > 0 && el("div", {}, el("h3", {}, "Memory at most"),
         table(["rank", el("span", { class: "keys" },
             used.map((part) => el("span", {}, el("i", { class: part.class }), part.name))), { n: "total" }],
-          ranks.map((rank, i) => [String(i), bar("memory of rank " + i, parts(rank).map((part) =>
+          ranks.map((rank, i) => [named[i], bar("memory of rank " + named[i], parts(rank).map((part) =>
             ({ share: part.bytes / largest, class: part.class,
                 label: part.name + " " + bytes(part.bytes) }))),
           { n: bytes(number(rank, "peak_bytes")) }]), "bars"))),
     details("the numbers", table(["rank", ...used.map((part) => ({ n: part.name }))],
-      ranks.map((rank, i) => [String(i), ...used.map((part) =>
+      ranks.map((rank, i) => [named[i], ...used.map((part) =>
         ({ n: bytes(parts(rank).find((p) => p.name === part.name).bytes) }))]))));
 }
 

@@ -4,13 +4,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
-#include <stdbool.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 
 int pp_file_open(const char *path, FILE **out, uint64_t *out_bytes)

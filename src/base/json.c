@@ -5,17 +5,8 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "ppcli/err.h"
 #include "ppcli/text.h"
-
-void pp_json_init(struct pp_json *j, FILE *f, int indent)
-{
-    memset(j, 0, sizeof(*j));
-    j->f = f;
-    j->indent = indent;
-}
 
 static void new_line(struct pp_json *j)
 {
@@ -70,6 +61,13 @@ static void open_level(struct pp_json *j, const char *key, char bracket)
 void pp_json_object(struct pp_json *j, const char *key)
 {
     open_level(j, key, '{');
+}
+
+struct pp_json pp_json_begin(FILE *f, int indent)
+{
+    struct pp_json j = {.f = f, .indent = indent};
+    pp_json_object(&j, NULL);
+    return j;
 }
 
 void pp_json_array(struct pp_json *j, const char *key)

@@ -13,10 +13,8 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 
 /* In front of every block of jansson. */

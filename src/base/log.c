@@ -2,9 +2,7 @@
 /* One record is one write(2), so that lines of several ranks never tear. */
 #include "ppcli/log.h"
 
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

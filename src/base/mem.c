@@ -9,8 +9,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "ppcli/err.h"
-
 /* Observed by tests and by the executor's "no allocation in a step" check; never decides anything.
  * Of this thread: another rank may be out of its step, and allocating. */
 static _Thread_local uint64_t calls;

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ppcli/text.h"
 
-#include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "ppcli/err.h"
 #include "ppcli/shape.h"
 
 int pp_utf8_length(const char *text)
@@ -84,4 +82,13 @@ int pp_shape_text(const struct pp_shape *s, char *out, size_t bytes)
         n += snprintf(out + at, bytes - at, " x %d", s->dims[i]);
     }
     return n;
+}
+
+bool pp_has_word(const char *list, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *p = list; p && *p; p += strcspn(p, " "), p += strspn(p, " "))
+        if (strcspn(p, " ") == n && strncmp(p, word, n) == 0)
+            return true;
+    return false;
 }

@@ -10,11 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/best.h"
-#include "ppcli/err.h"
 #include "ppcli/median.h"
-#include "ppcli/mem.h"
-#include "ppcli/transport.h"
 #include "probe.h"
 
 enum {
@@ -342,11 +338,9 @@ int pp_bench_run(struct pp_config *const *configs, int n, const struct pp_bench_
     *out = (struct pp_bench){.repeat = spec->repeat, .n = n, .speaks = true};
     struct bench b = {.spec = spec,
                       .out = out,
-                      .prober.options = {.before_abort = spec->before_abort,
-                                         .lost = spec->lost,
-                                         .ctx = spec->lost_ctx}};
+                      .prober.options = {.before_abort = spec->before_abort, .lost = spec->lost}};
     struct pp_world world;
-    PP_TRY(pp_world_open(configs[0], spec->lost, spec->lost_ctx, &world));
+    PP_TRY(pp_world_open(configs[0], spec->lost, &world));
     pp_world_ready(&world);
     b.world = world.tp;
     out->speaks = first_process(&b);

@@ -5,7 +5,6 @@
 #define PPCLI_BENCH_BENCH_H
 
 #include "ppcli/bench.h"
-#include "ppcli/json.h"
 
 /*
  * Make a row of a config and look at its plan; what refuses it goes into row->skipped, and nothing
@@ -49,5 +48,35 @@ int bench_shorten(struct pp_config *cfg);
 
 /* Exact, 1f1b, and what else a pipeline does when nothing is said. */
 void bench_plain_pipeline(struct pp_config *cfg, int stages);
+
+/* ---- ops.c: what each op costs: ops.c measures, ops_table.c tells */
+
+#define OP_PHASES 3 /* F, I, W */
+
+/* Of a node and a micro-batch. */
+struct op_cost {
+    bool product;              /* work is flops, else bytes read and written */
+    double seconds[OP_PHASES]; /* 0: there is none */
+    double work[OP_PHASES];
+};
+
+/* All ops of a config's model, each by itself. */
+struct ops_run {
+    struct pp_config *cfg; /* a copy, of one stage */
+    struct pp_run run;
+    struct op_cost *costs; /* [n_nodes] */
+};
+/* Errors: as pp_bench_ops(). ops_run_fini() whatever it returns; *o is zero before. */
+int ops_run_make(const struct pp_bench_ops_spec *spec, struct ops_run *o);
+void ops_run_fini(struct ops_run *o);
+
+struct op_ceilings {
+    double flops, bytes; /* of a second; 0: not known */
+};
+
+/* costs[n_nodes]. Errors: PP_ERESOURCE, PP_EIO. */
+int ops_print(const struct op_ceilings *ceilings, const struct pp_run *run,
+              const struct op_cost *costs, const struct pp_bench_header *h,
+              enum pp_bench_format format, FILE *f);
 
 #endif

@@ -3,9 +3,6 @@
 #include "bench.h"
 #include "probe.h"
 
-#include "ppcli/err.h"
-#include "ppcli/mem.h"
-
 int pp_bench_candidate(const struct pp_best_spec *spec, const struct pp_candidate *c,
                        const struct pp_costs *costs, double seconds, struct pp_prediction *out)
 {

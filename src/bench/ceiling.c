@@ -4,9 +4,8 @@
  * together, several times; the median of the repeats counts, from the first to begin to the last to
  * end.
  */
-#include "ppcli/ceiling.h"
+#include "ppcli/bench.h"
 
-#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -14,11 +13,7 @@
 #include <unistd.h>
 
 #include "fma.h"
-#include "ppcli/clock.h"
-#include "ppcli/err.h"
-#include "ppcli/machine.h"
 #include "ppcli/median.h"
-#include "ppcli/mem.h"
 #include "ppcli/thread.h"
 
 enum {

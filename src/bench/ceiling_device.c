@@ -5,15 +5,11 @@
  * they are the host's.
  */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/ceiling.h"
-#include "ppcli/clock.h"
-#include "ppcli/err.h"
+#include "ppcli/bench.h"
 #include "ppcli/median.h"
-#include "ppcli/mem.h"
 #include "ppcli/rng.h"
 
 enum {

@@ -6,14 +6,9 @@
 #include <math.h>
 #include <string.h>
 
-#include <jansson.h>
-
 #include "bench.h"
 #include "table.h"
-#include "ppcli/err.h"
-#include "ppcli/file.h"
 #include "ppcli/json_in.h"
-#include "ppcli/mem.h"
 #include "ppcli/text.h"
 
 #define FILE_MAX ((uint64_t)64 << 20)

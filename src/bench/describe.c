@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a benchmark ran on: the lines above its table. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bench.h"
-#include "ppcli/clock.h"
-#include "ppcli/devices.h"
-#include "ppcli/err.h"
-#include "ppcli/machine.h"
 
 /* "784-512x16-10": equal neighbours together. */
 static void describe_model(const struct pp_config *cfg, char *out, size_t bytes)

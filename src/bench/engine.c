@@ -4,14 +4,11 @@
  * same layers, and what a micro-batch adds where there is next to nothing to compute. Every pair is
  * measured as plain, engine, engine, plain, and both must end with the same weights.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "bench.h"
 #include "table.h"
-#include "ppcli/err.h"
 #include "ppcli/median.h"
-#include "ppcli/mem.h"
 #include "probe.h"
 
 enum {
@@ -202,9 +199,7 @@ static void print_md(const struct table *whole, const struct table *each,
 static void print_json(const struct table *whole, const struct table *each,
                        const struct pp_bench_header *h, FILE *f)
 {
-    struct pp_json j;
-    pp_json_init(&j, f, 2);
-    pp_json_object(&j, NULL);
+    struct pp_json j = pp_json_begin(f, 2);
     pp_json_str(&j, "type", "engine");
     bench_put_machine(&j, h);
     pp_json_str(&j, "model", h->model);
@@ -217,7 +212,7 @@ int pp_bench_engine(const struct pp_bench_engine_spec *spec, const struct pp_ben
                     enum pp_bench_format format, FILE *f)
 {
     struct figures model = {0}, tiny[COUNTS] = {{0}};
-    struct engine e = {.spec = spec, .prober.options = {.lost = spec->lost, .ctx = spec->lost_ctx}};
+    struct engine e = {.spec = spec, .prober.options = {.lost = spec->lost}};
     int rc = probe_open(&e.prober);
     pp_assert(spec->repeat >= 1 && spec->repeat <= ROUNDS_MAX);
     if (rc == 0)

@@ -2,8 +2,6 @@
 /* A benchmark for programs: everything that was measured, so that others can count again. */
 #include "bench.h"
 #include "table.h"
-#include "ppcli/clock.h"
-#include "ppcli/err.h"
 #include "ppcli/json.h"
 
 void bench_put_machine(struct pp_json *j, const struct pp_bench_header *h)
@@ -134,9 +132,7 @@ static int put_row(struct pp_json *j, const struct pp_bench *b, const struct ben
 int bench_print_json(const struct pp_bench *b, const struct pp_bench_header *h,
                      const struct bench_axes *axes, const struct table *t, bool lines, FILE *f)
 {
-    struct pp_json j;
-    pp_json_init(&j, f, lines ? 0 : 2);
-    pp_json_object(&j, NULL);
+    struct pp_json j = pp_json_begin(f, lines ? 0 : 2);
     pp_json_str(&j, "type", lines ? "header" : "bench");
     put_header(&j, b, h);
     put_ceilings(&j, &b->ceilings);

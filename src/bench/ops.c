@@ -4,11 +4,8 @@
  * own, at the size of the config's largest micro-batch. F, I and W follow each other as in a step;
  * the median of the passes counts. What is small stays in the cache here, and may not in a run.
  */
-#include "ops.h"
-#include "ppcli/clock.h"
-#include "ppcli/err.h"
+#include "bench.h"
 #include "ppcli/median.h"
-#include "ppcli/mem.h"
 
 enum {
     PASSES_MIN = 3,
@@ -60,6 +57,7 @@ static void place(struct bed *b, struct pp_arena *a)
     b->part = (struct pp_weight_part){.B = b->pass.rows * n->positions,
                                       .dz = n->reads & PP_READS_DY_IN_W ? b->at.dy : NULL,
                                       .x = n->reads & PP_READS_X_IN_W ? b->at.x[0] : NULL,
+                                      .x1 = n->reads & PP_READS_X1_IN_W ? b->at.x[1] : NULL,
                                       .keep = b->at.keep,
                                       .grad_keep = b->at.grad_keep};
 }
@@ -71,6 +69,20 @@ static int fill(struct bed *b, float *to, size_t floats)
         PP_TRY(pp_backend_to_device(b->be, to + i, b->fill, n * sizeof(float)));
     }
     return 0;
+}
+
+/* Of an embedding: all over its table. */
+static int fill_tokens(struct bed *b)
+{
+    size_t n = (size_t)b->pass.rows * pp_shape_floats(&b->n->in);
+    float *tokens = pp_alloc(n, sizeof(*tokens));
+    if (!tokens)
+        return PP_ERESOURCE;
+    for (size_t i = 0; i < n; i++)
+        tokens[i] = (float)(((uint32_t)i * 2654435761u >> 8) % (uint32_t)b->n->vocabulary);
+    int rc = pp_backend_to_device(b->be, (float *)b->at.x[0], tokens, n * sizeof(*tokens));
+    pp_free(tokens);
+    return rc;
 }
 
 static int call(struct bed *b, int phase)
@@ -101,7 +113,8 @@ static int time_node(struct bed *b, double seconds, struct op_cost *out)
     const struct pp_node *n = b->n;
     double t[OP_PHASES][PASSES_MAX], one[OP_PHASES], spent = 0;
     bool learns = n->n_params > 0 || n->wants_dx[0] || n->wants_dx[1];
-    const bool has[OP_PHASES] = {true, learns, n->op->backward_weight != NULL};
+    const bool has[OP_PHASES] = {true, learns && n->op->backward_input,
+                                 n->op->backward_weight != NULL};
     PP_TRY(pp_backend_zero(b->be, b->step, sizeof(*b->step)));
     if (b->packed)
         PP_TRY(n->op->pack(n, b->be, b->params, b->packed));
@@ -130,15 +143,13 @@ static void count(const struct bed *b, struct op_cost *out)
     if (n->op->cost)
         n->op->cost(n, &c);
     out->product = c.flops_f > 0;
-    double bytes[2] = {(double)pp_shape_floats(&n->out), (double)pp_shape_floats(&n->out)};
-    for (int j = 0; j < n->n_x; j++) {
-        double in = (double)pp_shape_floats(&b->model->values[n->x[j]]);
-        bytes[0] += in;
-        bytes[1] += n->wants_dx[j] ? in * (1 + n->shared[j]) : 0;
-    }
-    out->work[0] = b->pass.rows * (out->product ? c.flops_f : bytes[0] * sizeof(float));
-    out->work[1] = b->pass.rows * (out->product ? c.flops_i : bytes[1] * sizeof(float));
-    out->work[2] = b->pass.rows * c.flops_w;
+    double bytes[OP_PHASES];
+    pp_node_traffic(b->model, n, bytes);
+    out->work[0] = b->pass.rows * (out->product ? c.flops_f : bytes[0]);
+    out->work[1] = b->pass.rows * (out->product ? c.flops_i : bytes[1]);
+    out->work[2] = b->pass.rows * (out->product ? c.flops_w : bytes[2]);
+    if (!out->product && n->op->backward_weight) /* the gradient itself */
+        out->work[2] += (double)n->n_floats * sizeof(float);
 }
 
 static int measure_node(struct bed *b, double seconds, struct op_cost *out)
@@ -150,6 +161,8 @@ static int measure_node(struct bed *b, double seconds, struct op_cost *out)
     a = (struct pp_arena){.base = block, .bytes = a.used};
     place(b, &a);
     int rc = fill(b, block, a.bytes / sizeof(float)); /* every page is touched */
+    if (rc == 0 && b->n->vocabulary > 0)
+        rc = fill_tokens(b);
     if (rc == 0)
         rc = time_node(b, seconds, out);
     count(b, out);
@@ -194,33 +207,38 @@ static int ceilings_of(const struct pp_config *cfg, struct op_ceilings *out)
     return 0;
 }
 
+int ops_run_make(const struct pp_bench_ops_spec *spec, struct ops_run *o)
+{
+    if (pp_mpi_launched(NULL))
+        return pp_fail(PP_EUSAGE, "ops are measured in one process: leave out mpirun");
+    o->cfg = pp_alloc(1, sizeof(*o->cfg));
+    if (!o->cfg)
+        return PP_ERESOURCE;
+    *o->cfg = *spec->cfg;
+    o->cfg->source = NULL; /* what is wrong with it is said, and kept nowhere */
+    bench_plain_pipeline(o->cfg, 1);
+    PP_TRY(pp_run_prepare(o->cfg, PP_RUN_EXPLAIN, &o->run));
+    o->costs = pp_alloc((size_t)o->run.model->n_nodes, sizeof(*o->costs));
+    return o->costs ? measure_all(o->cfg, &o->run, spec->seconds, o->costs) : PP_ERESOURCE;
+}
+
+void ops_run_fini(struct ops_run *o)
+{
+    pp_free(o->costs);
+    pp_run_fini(&o->run);
+    pp_free(o->cfg);
+}
+
 int pp_bench_ops(const struct pp_bench_ops_spec *spec, const struct pp_bench_header *h,
                  enum pp_bench_format format, FILE *f)
 {
-    struct pp_run run = {0};
-    struct op_cost *costs = NULL;
+    struct ops_run o = {.cfg = NULL};
     struct op_ceilings ceilings = {0};
-    if (pp_mpi_launched(NULL))
-        return pp_fail(PP_EUSAGE, "--ops measures in one process: leave out mpirun");
-    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
-    if (!cfg)
-        return PP_ERESOURCE;
-    *cfg = *spec->cfg;
-    cfg->source = NULL; /* what is wrong with it is said, and kept nowhere */
-    bench_plain_pipeline(cfg, 1);
-    int rc = pp_run_prepare(cfg, PP_RUN_EXPLAIN, &run);
-    if (rc == 0) {
-        costs = pp_alloc((size_t)run.model->n_nodes, sizeof(*costs));
-        rc = costs ? 0 : PP_ERESOURCE;
-    }
-    if (rc == 0 && spec->ceilings)
-        rc = ceilings_of(cfg, &ceilings);
+    int rc = spec->ceilings && !pp_mpi_launched(NULL) ? ceilings_of(spec->cfg, &ceilings) : 0;
     if (rc == 0)
-        rc = measure_all(cfg, &run, spec->seconds, costs);
+        rc = ops_run_make(spec, &o);
     if (rc == 0)
-        rc = ops_print(&ceilings, &run, costs, h, format, f);
-    pp_free(costs);
-    pp_run_fini(&run);
-    pp_free(cfg);
+        rc = ops_print(&ceilings, &o.run, o.costs, h, format, f);
+    ops_run_fini(&o);
     return rc;
 }

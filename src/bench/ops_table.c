@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of ops: a row for each node; behind them the products together, and all. */
-#include "ops.h"
+#include "bench.h"
 
 #include <string.h>
 
-#include "ppcli/err.h"
 #include "table.h"
 
 static const struct table_column columns[] = {
@@ -66,8 +65,9 @@ static void put_cost(const struct op_cost *c, const char *unit, double most, dou
 static void put_name(const struct pp_model *m, const struct pp_node *n, struct table *t)
 {
     char in[32], out[32];
-    const char *name = n->n_params > 0 ? m->params[n->first_param].name : m->layers[n->layer].name;
-    const char *end = n->n_params > 0 ? strrchr(name, '.') : NULL;
+    bool own = n->n_params > 0 && m->params[n->first_param].tied_to == 0; /* not another's name */
+    const char *name = own ? m->params[n->first_param].name : m->layers[n->layer].name;
+    const char *end = own ? strrchr(name, '.') : NULL;
     bool plain = n->activation == PP_ACT_NONE;
     pp_shape_text(&n->in, in, sizeof(in));
     pp_shape_text(&n->out, out, sizeof(out));
@@ -125,9 +125,7 @@ int ops_print(const struct op_ceilings *ceilings, const struct pp_run *run,
         fprintf(f, "\n- medians of each op by itself, with arrays of its own; without input, loss, "
                    "optimizer and hand-overs\n");
     } else {
-        struct pp_json j;
-        pp_json_init(&j, f, 2);
-        pp_json_object(&j, NULL);
+        struct pp_json j = pp_json_begin(f, 2);
         pp_json_str(&j, "type", "ops");
         bench_put_machine(&j, h);
         pp_json_str(&j, "model", h->model);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See plain_loop.h. */
-#include "plain_loop.h"
+/* See probe.h. */
+#include "probe.h"
 
 #include "ppcli/ahead.h"
 #include "ppcli/err.h"
-#include "ppcli/mem.h"
 #include "ppcli/sha256.h"
 
 struct plain_loop {
@@ -15,8 +14,8 @@ struct plain_loop {
     struct pp_chunk *chunk;
     struct pp_arena arena;
     void *block;
-    float *x, *logits; /* [max_rows][inputs or classes] */
-    uint8_t *labels, *host_labels;
+    float *x, *logits; /* [max_rows][inputs or outputs] */
+    int32_t *targets;
     struct pp_loss_sums *sums;
     int64_t t; /* the step at hand */
 };
@@ -36,8 +35,8 @@ static int lay_out(struct plain_loop *p, struct pp_arena *a)
     size_t rows = (size_t)l->max_rows;
     PP_TRY(pp_chunk_create(l->model, &spec, a, &p->chunk));
     p->x = pp_arena_take(a, rows * (size_t)l->model->inputs, sizeof(float));
-    p->logits = pp_arena_take(a, rows * (size_t)l->model->classes, sizeof(float));
-    p->labels = pp_arena_take(a, rows, 1);
+    p->logits = pp_arena_take(a, rows * (size_t)l->model->outputs, sizeof(float));
+    p->targets = pp_arena_take(a, rows * (size_t)pp_model_targets(l->model), sizeof(*p->targets));
     p->sums = pp_arena_take(a, 1, sizeof(*p->sums));
     return 0;
 }
@@ -58,15 +57,14 @@ static int create(struct plain_loop *p)
         return pp_fail(PP_ECONFIG, "the loop without the executor takes samples as they are; use "
                                    "--set data.augment=none --set data.resize=0");
     }
-    p->host_labels = pp_alloc((size_t)l->max_rows, 1);
-    if (!p->host_labels)
-        return PP_ERESOURCE;
     PP_TRY(lay_out(p, &dry));
     PP_TRY(pp_backend_alloc(p->be, dry.used, &p->block));
     p->arena = (struct pp_arena){.base = p->block, .bytes = dry.used};
     PP_TRY(lay_out(p, &p->arena));
     PP_TRY(pp_loader_create(l->train_n, cfg->train.batch_size, 1, 0, cfg->pipeline.microbatches,
                             true, cfg->train.seed, &p->loader));
+    if (p->data->starts > 0)
+        pp_loader_windows(p->loader, p->data->starts);
     return pp_chunk_init(p->chunk, p->be, cfg->train.seed);
 }
 
@@ -96,7 +94,6 @@ void plain_loop_destroy(struct plain_loop **loop)
     pp_loader_destroy(&p->loader);
     if (p->block)
         pp_backend_free(p->be, p->block, p->arena.bytes);
-    pp_free(p->host_labels);
     pp_free(p);
     *loop = NULL;
 }
@@ -114,14 +111,20 @@ static int microbatch(struct plain_loop *p, int step, int mb)
     int rows = pp_loader_microbatch(p->loader, step, mb, &index), slot = 0;
     pp_loader_microbatch(p->loader, step, 0, &first);
     const struct pp_config *cfg = p->layout->cfg;
-    float scale = pp_loss_grad_scale(cfg, pp_loader_batch_rows(p->loader, step), rows);
-    struct pp_gather g = {.B = rows,
-                          .F = ds->features,
-                          .data = ds->images,
-                          .floats = ds->value_bytes > 1,
-                          .index = index,
-                          .scaling = ds->scaling,
-                          .x = p->x};
+    const struct pp_gather g = pp_dataset_gather(ds, ds->images, rows, index, p->x);
+    const struct pp_targets t =
+        pp_dataset_targets(ds, ds->windows ? ds->images : ds->labels, rows, index, p->targets);
+    const struct pp_softmax_cross_entropy loss = {
+        .B = rows,
+        .P = t.P,
+        .C = model->classes,
+        .logits = p->logits,
+        .targets = p->targets,
+        .grad_scale = pp_loss_grad_scale(cfg, (int64_t)pp_loader_batch_rows(p->loader, step) * t.P,
+                                         (int64_t)rows * t.P),
+        .smoothing = (float)cfg->train.label_smoothing,
+        .sums = p->sums,
+        .dlogits = p->logits};
     PP_TRY(pp_backend_gather(p->be, &g));
     const struct pp_pass pass = {.rows = rows,
                                  .first_row = (uint32_t)(index - first),
@@ -129,14 +132,27 @@ static int microbatch(struct plain_loop *p, int step, int mb)
                                  .seed = p->layout->cfg->train.seed,
                                  .step = &p->t};
     PP_TRY(pp_chunk_forward(p->chunk, p->be, slot, &pass, p->x, p->logits));
-    for (int r = 0; r < rows; r++)
-        p->host_labels[r] = ds->labels[index[r]];
-    PP_TRY(pp_backend_to_device(p->be, p->labels, p->host_labels, (size_t)rows));
-    PP_TRY(pp_backend_softmax_cross_entropy(p->be, rows, model->classes, p->logits, p->labels,
-                                            scale, (float)cfg->train.label_smoothing, p->sums,
-                                            p->logits));
+    PP_TRY(pp_backend_targets(p->be, &t));
+    PP_TRY(pp_backend_softmax_cross_entropy(p->be, &loss));
     PP_TRY(pp_chunk_backward_input(p->chunk, p->be, slot, slot, p->logits, NULL));
     return pp_chunk_backward_weight(p->chunk, p->be, 1, &slot, &slot, mb == 0);
+}
+
+/* Both places of a tied tensor get the sum of their gradients. */
+static int add_ties(const struct plain_loop *p)
+{
+    const struct pp_model *m = p->layout->model;
+    for (int i = 0; i < m->n_params; i++) {
+        size_t copy, owner, n;
+        if (m->params[i].tied_to == 0)
+            continue;
+        pp_chunk_param(p->chunk, i, &copy, &n);
+        pp_chunk_param(p->chunk, m->params[i].tied_to - 1, &owner, &n);
+        float *g = p->chunk->grads;
+        PP_TRY(pp_backend_add(p->be, n, g + copy, g + owner));
+        PP_TRY(pp_backend_copy(p->be, g + copy, g + owner, n * sizeof(*g)));
+    }
+    return 0;
 }
 
 int plain_loop_step(struct plain_loop *p, int step, double lr, int64_t t)
@@ -145,6 +161,7 @@ int plain_loop_step(struct plain_loop *p, int step, double lr, int64_t t)
     p->t = t;
     for (int mb = 0; mb < m; mb++)
         PP_TRY(microbatch(p, step, mb));
+    PP_TRY(add_ties(p));
     struct pp_optimizer_args a = pp_optimizer_args_of(p->layout->cfg, lr, t);
     return pp_chunk_optimizer_step(p->chunk, p->be, &a);
 }
@@ -165,7 +182,7 @@ int plain_loop_sha256(struct plain_loop *p, char out[65])
         struct pp_sha256 h;
         uint8_t digest[PP_SHA256_BYTES];
         pp_sha256_init(&h);
-        pp_sha256_update(&h, host, bytes);
+        pp_model_hash(p->layout->model, p->chunk->first, p->chunk->last, host, &h);
         pp_sha256_final(&h, digest);
         pp_sha256_hex(digest, out);
     }

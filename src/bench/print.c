@@ -3,12 +3,10 @@
  * A benchmark for people: Markdown that reads well in a terminal and can be pasted, and CSV. A row
  * without a passed check shows no speed.
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "bench.h"
 #include "table.h"
-#include "ppcli/err.h"
 
 #define MIB (1024.0 * 1024.0)
 #define BUSY_LOAD 0.5 /* of the last minute: from here on something else is running */

@@ -7,12 +7,7 @@
 
 #include <string.h>
 
-#include "plain_loop.h"
-#include "ppcli/clock.h"
-#include "ppcli/err.h"
-#include "ppcli/forecast.h"
 #include "ppcli/log.h"
-#include "ppcli/mem.h"
 
 #define TIMED_STEPS 4
 
@@ -53,9 +48,7 @@ static int train_one(struct meter *m, struct position *p)
 static void add_counters(struct probe_report *to, const struct pp_exec_counters *c)
 {
     to->busy_ns += c->busy_ns;
-    to->train.loss += c->train.loss;
-    to->train.correct += c->train.correct;
-    to->train.rows += c->train.rows;
+    pp_loss_sums_add(&to->train, &c->train);
     to->last = c->train;
 }
 
@@ -111,12 +104,11 @@ static int put_together(const struct meter *m, const struct probe_report *all,
         window = all[r].window_ns > window ? all[r].window_ns : window;
         busy += all[r].busy_ns;
         p->samples += all[r].train.rows;
-        last.loss += all[r].last.loss;
-        last.rows += all[r].last.rows;
+        pp_loss_sums_add(&last, &all[r].last);
         p->peak_bytes = all[r].bytes > p->peak_bytes ? (size_t)all[r].bytes : p->peak_bytes;
     }
     p->seconds = (double)window * 1e-9;
-    p->loss = last.loss / (double)last.rows;
+    p->loss = last.loss / (double)last.targets;
     p->bubble_predicted = forecast->bubble;
     p->bound = forecast->least_seconds / (p->seconds / (double)p->steps);
     double idle = pp_bubble_idle((double)busy, (double)window, ranks);
@@ -181,7 +173,7 @@ static int plain_steps(struct meter *m, struct plain_loop *loop)
     PP_TRY(plain_loop_take_sums(loop, &last));
     probe->seconds = (double)(pp_clock_ns() - start) * 1e-9;
     probe->samples = (probe->steps > 1 ? before.rows : 0) + last.rows;
-    probe->loss = last.loss / (double)last.rows;
+    probe->loss = last.loss / (double)last.targets;
     return plain_loop_sha256(loop, probe->sha);
 }
 

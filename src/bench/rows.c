@@ -7,10 +7,6 @@
 
 #include <string.h>
 
-#include "ppcli/best.h"
-#include "ppcli/err.h"
-#include "ppcli/mem.h"
-
 #define EPOCHS 1000000000 /* never the reason to stop */
 
 int bench_shorten(struct pp_config *cfg)
@@ -78,8 +74,7 @@ static void choose_launch(struct pp_bench_row *row, int processes)
 static int read_plan(struct pp_bench_row *row, const struct pp_run *run)
 {
     const struct pp_layout *l = run->layout;
-    for (int i = 0; i < run->model->n_layers; i++)
-        row->flops += pp_layer_flops(run->model, i);
+    row->flops = pp_model_flops(run->model);
     return pp_bubble_ideal(l->plans[0].plan, &row->bubble_ideal);
 }
 

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 
 #include "bench.h"
-#include "ppcli/err.h"
 #include "ppcli/median.h"
 
 enum {

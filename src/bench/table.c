@@ -2,10 +2,8 @@
 #include "table.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <string.h>
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 #include "ppcli/text.h"
 

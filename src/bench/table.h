@@ -3,9 +3,6 @@
 #ifndef PPCLI_BENCH_TABLE_H
 #define PPCLI_BENCH_TABLE_H
 
-#include <stdbool.h>
-#include <stdio.h>
-
 #include "ppcli/json.h"
 
 #define TABLE_COLUMNS_MAX 48

@@ -90,18 +90,32 @@ const struct pp_st_tensor *ckpt_find(const struct pp_ckpt *ck, const char *name,
 
 /* ---- opening */
 
-static int open_plain(struct pp_ckpt *ck, enum pp_ckpt_check check)
+static bool is_folder(const char *path)
 {
-    ck->plain = true;
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+static int open_file(struct pp_ckpt *ck)
+{
     ck->parts = pp_alloc(1, sizeof(struct pp_st_file *));
     if (!ck->parts)
         return pp_error_context("%s", ck->path);
     ck->n_parts = 1;
     PP_TRY(pp_st_open(ck->path, &ck->parts[0]));
     ck->bytes = ck->parts[0]->bytes;
-    if (check == PP_CKPT_VERIFY)
-        PP_TRY(pp_st_check_data(ck->parts[0], &ck->checked));
     return ckpt_build_index(ck);
+}
+
+static int open_plain(struct pp_ckpt *ck, enum pp_ckpt_check check)
+{
+    ck->plain = true;
+    PP_TRY(is_folder(ck->path) ? ckpt_open_shards(ck) : open_file(ck));
+    for (int i = 0, n = 0; i < ck->n_parts && check == PP_CKPT_VERIFY; i++) {
+        PP_TRY(pp_st_check_data(ck->parts[i], &n));
+        ck->checked += n;
+    }
+    return 0;
 }
 
 static int open_one(const char *path, bool plain, enum pp_ckpt_check check, struct pp_ckpt **out)
@@ -146,12 +160,6 @@ static int tidy_path(const char *path, char out[PP_PATH_MAX])
     return 0;
 }
 
-static bool is_folder(const char *path)
-{
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
 /* The last name of a path is that of a step. */
 static bool is_step_path(const char *path)
 {
@@ -187,6 +195,8 @@ int pp_ckpt_open(const char *path, enum pp_ckpt_check check, struct pp_ckpt **ou
         PP_TRY(open_one(tidy, false, check, out));
         return check_name(out);
     }
+    if (ckpt_has_shards(tidy))
+        return open_one(tidy, true, check, out);
     return pp_ckpt_open_latest(tidy, check, true, out);
 }
 
@@ -260,6 +270,7 @@ void pp_ckpt_close(struct pp_ckpt **ck)
     pp_free((*ck)->parts);
     pp_free((*ck)->index);
     pp_free((*ck)->config);
+    pp_free((*ck)->state.vocabulary);
     pp_free((*ck)->path);
     pp_free(*ck);
     *ck = NULL;
@@ -273,7 +284,7 @@ bool pp_ckpt_claims(const char *path)
     if (is_folder(tidy)) {
         int64_t *steps = NULL;
         int n = 0;
-        bool any = exists(tidy, NAME_MANIFEST) || is_step_path(tidy) ||
+        bool any = exists(tidy, NAME_MANIFEST) || is_step_path(tidy) || ckpt_has_shards(tidy) ||
                    (pp_ckpt_list(tidy, &steps, &n) == 0 && n > 0);
         pp_free(steps);
         return any;
@@ -309,6 +320,15 @@ const struct pp_st_tensor *pp_ckpt_tensor(const struct pp_ckpt *ck, int i, const
         *out_file = base ? base + 1 : path;
     }
     return ck->index[i].t;
+}
+
+const char *pp_ckpt_short_name(const char *name)
+{
+    static const char *const first[] = {"transformer.", "model."};
+    for (int i = 0; i < 2; i++)
+        if (strncmp(name, first[i], strlen(first[i])) == 0)
+            return name + strlen(first[i]);
+    return NULL;
 }
 
 bool pp_ckpt_is_parameter(const struct pp_st_tensor *t)

@@ -7,14 +7,12 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "names.h"
-#include "ppcli/err.h"
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
 

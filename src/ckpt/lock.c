@@ -7,15 +7,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "ppcli/clock.h"
-#include "ppcli/err.h"
 #include "ppcli/log.h"
 
 #define TEXT_MAX 320

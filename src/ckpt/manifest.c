@@ -3,13 +3,10 @@
 #include "manifest.h"
 
 #include <inttypes.h>
-#include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "names.h"
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 #include "ppcli/text.h"
 

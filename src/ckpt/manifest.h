@@ -17,9 +17,6 @@
 #ifndef PPCLI_CKPT_MANIFEST_H
 #define PPCLI_CKPT_MANIFEST_H
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "ppcli/checkpoint.h"
 
 #define MANIFEST_BYTES_MAX ((uint64_t)2 << 20)

@@ -75,7 +75,7 @@ static int check_tensor(const struct pp_st_file *f, const struct pp_st_tensor *t
                         const int64_t *dims)
 {
     bool count = t->dtype == PP_ST_I64 && n_dims == 0;
-    if ((t->dtype == PP_ST_I64 && !count) || t->dtype == PP_ST_U8) {
+    if ((t->dtype == PP_ST_I64 && !count) || t->dtype >= PP_ST_U8) {
         return pp_fail(PP_EFORMAT, "%s: tensor %s is of type %s, expected floats", f->path, t->name,
                        pp_st_dtype_name(t->dtype));
     }
@@ -110,7 +110,9 @@ int pp_ckpt_read(const struct pp_ckpt *ck, const char *name, int n_dims, const i
                  int (*put)(void *ctx, uint64_t first, const float *values, size_t n), void *ctx)
 {
     int part = 0;
+    const char *shorter = ck->plain ? pp_ckpt_short_name(name) : NULL;
     const struct pp_st_tensor *t = ckpt_find(ck, name, &part);
+    t = t || !shorter ? t : ckpt_find(ck, shorter, &part);
     pp_assert(n_dims >= 0 && n_dims <= PP_ST_DIMS_MAX);
     if (!t)
         return pp_fail(PP_EFORMAT, "%s: has no tensor %s", ck->path, name);

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "ppcli/checkpoint.h"
-#include "ppcli/err.h"
 
 static int make_new(const char *name, struct pp_lock *lock, char dir[PP_PATH_MAX])
 {

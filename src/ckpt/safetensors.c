@@ -19,8 +19,9 @@ static const struct {
     const char *name;
     size_t bytes;
 } dtypes[] = {
-    [PP_ST_F32] = {"F32", 4}, [PP_ST_F16] = {"F16", 2}, [PP_ST_BF16] = {"BF16", 2},
-    [PP_ST_F64] = {"F64", 8}, [PP_ST_I64] = {"I64", 8}, [PP_ST_U8] = {"U8", 1},
+    [PP_ST_F32] = {"F32", 4},   [PP_ST_F16] = {"F16", 2}, [PP_ST_BF16] = {"BF16", 2},
+    [PP_ST_F64] = {"F64", 8},   [PP_ST_I64] = {"I64", 8}, [PP_ST_U8] = {"U8", 1},
+    [PP_ST_BOOL] = {"BOOL", 1},
 };
 
 const char *pp_st_dtype_name(enum pp_st_dtype t)
@@ -51,8 +52,9 @@ static int read_dtype(const char *label, const char *name, const json_t *v, enum
         }
     }
     char shown[PP_JSON_SHOWN];
-    return pp_fail(PP_EFORMAT, "%s: tensor %s: dtype %s is none of F32, F16, BF16, F64, I64, U8",
-                   label, name, text ? pp_json_shown(text, shown) : "(no string)");
+    return pp_fail(PP_EFORMAT,
+                   "%s: tensor %s: dtype %s is none of F32, F16, BF16, F64, I64, U8, BOOL", label,
+                   name, text ? pp_json_shown(text, shown) : "(no string)");
 }
 
 static int read_shape(const char *label, const json_t *v, struct pp_st_tensor *t,

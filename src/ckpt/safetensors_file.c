@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* safetensors files: opening, reading and checking the data. */
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include <zlib.h>
 
-#include "ppcli/err.h"
 #include "ppcli/json_in.h"
-#include "ppcli/file.h"
 #include "ppcli/mem.h"
 #include "ppcli/safetensors.h"
 

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writing safetensors files: the header from a pass over all tensors, then the tensors. */
 #include <inttypes.h>
-#include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <zlib.h>
 
-#include "ppcli/err.h"
 #include "ppcli/json.h"
 #include "ppcli/mem.h"
 #include "ppcli/safetensors.h"
@@ -83,7 +80,6 @@ static int pass(struct writer *w, const struct entry *e, bool out, uint32_t *out
 static void print_header(const struct writer *w, const struct pp_st_meta *meta, int n_meta,
                          struct pp_json *j)
 {
-    pp_json_object(j, NULL);
     pp_json_object(j, "__metadata__");
     for (int i = 0; i < n_meta; i++)
         pp_json_str(j, meta[i].key, meta[i].value);
@@ -116,8 +112,7 @@ static int make_header(struct writer *w, const struct pp_st_meta *meta, int n_me
     FILE *f = open_memstream(&w->head, &w->head_bytes);
     if (!f)
         return pp_fail(PP_ERESOURCE, "%s: out of memory for its header", w->path);
-    struct pp_json j;
-    pp_json_init(&j, f, 0);
+    struct pp_json j = pp_json_begin(f, 0);
     print_header(w, meta, n_meta, &j);
     for (long at = ftell(f); at % ALIGN != 0; at++)
         fputc(' ', f);

@@ -6,7 +6,6 @@
  */
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -15,8 +14,6 @@
 #include "folder.h"
 #include "manifest.h"
 #include "names.h"
-#include "ppcli/checkpoint.h"
-#include "ppcli/err.h"
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
 #include "state.h"

@@ -5,13 +5,12 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "names.h"
-#include "ppcli/err.h"
 #include "ppcli/json_in.h"
+#include "ppcli/mem.h"
 #include "ppcli/json.h"
 #include "ppcli/text.h"
 
@@ -49,9 +48,7 @@ int state_print(const struct pp_ckpt_state *s, char **out_text, size_t *out_byte
         return pp_fail(PP_ERESOURCE, NAME_STATE ": out of memory");
     char seed[32];
     snprintf(seed, sizeof(seed), "%" PRIu64, s->seed);
-    struct pp_json j;
-    pp_json_init(&j, f, 2);
-    pp_json_object(&j, NULL);
+    struct pp_json j = pp_json_begin(f, 2);
     pp_json_int(&j, "format", PP_CKPT_VERSION);
     pp_json_str(&j, "ppcli", s->ppcli);
     pp_json_int(&j, "step", s->step);
@@ -61,6 +58,8 @@ int state_print(const struct pp_ckpt_state *s, char **out_text, size_t *out_byte
     pp_json_str(&j, "seed", seed);
     pp_json_str(&j, "config_hash", s->config_hash);
     pp_json_str(&j, "fingerprint", s->fingerprint);
+    if (s->vocabulary)
+        pp_json_str(&j, "vocabulary", s->vocabulary);
     pp_json_object(&j, "numbers");
     for (int i = 0; i < s->n_numbers; i++)
         pp_json_dbl(&j, s->numbers[i].name, s->numbers[i].value);
@@ -168,11 +167,14 @@ static int read_all(struct reader *r, struct pp_ckpt_state *s)
     PP_TRY(read_hash(r, s->config_hash));
     PP_TRY(read_text(r, "fingerprint", s->fingerprint, sizeof(s->fingerprint)));
     PP_TRY(read_numbers(r, s));
+    const char *vocabulary = json_string_value(json_object_get(r->root, "vocabulary"));
+    r->found += vocabulary != NULL;
     if (r->found != json_object_size(r->root)) {
         return pp_fail(PP_EFORMAT, "%s: has keys that format %d does not know", r->label,
                        PP_CKPT_VERSION);
     }
-    return 0;
+    s->vocabulary = vocabulary ? pp_strdup(vocabulary) : NULL;
+    return vocabulary && !s->vocabulary ? PP_ERESOURCE : 0;
 }
 
 int state_parse(const char *label, const char *text, size_t bytes, struct pp_ckpt_state *out)

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,8 +13,6 @@
 #include "checkpoint.h"
 #include "manifest.h"
 #include "names.h"
-#include "ppcli/err.h"
-#include "ppcli/file.h"
 #include "ppcli/mem.h"
 #include "state.h"
 

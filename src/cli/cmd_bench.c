@@ -4,41 +4,15 @@
 #include <unistd.h>
 
 #include "ppcli/bench.h"
-#include "ppcli/err.h"
 #include "ppcli/io.h"
 #include "ppcli/log.h"
 #include "build_info.h"
-#include "command.h"
-#include "last_words.h"
+#include "start.h"
 #include "commit.h"
-#include "launch.h"
 #include "sweep.h"
 
 #define REPEAT_MAX 1000
 #define SECONDS_MAX 3600.0
-
-static void help(FILE *f)
-{
-    fputs("  ppcli bench                                     a clean 2-stage pipeline, no files\n"
-          "  ppcli bench --microbatches 4,8,16 --stages 1,2 --schedule gpipe,1f1b,zb-h1\n"
-          "  ppcli bench mnist.ini --stages 1,2 -o new.json  a table, and all samples in a file\n"
-          "  ppcli bench --compare old.json new.json         what has changed, and how sure\n"
-          "  ppcli bench mnist.ini --min-sps 50000           exit 1 when a row is slower\n"
-          "  ppcli bench --launch mpirun                     one process per rank\n"
-          "  ppcli bench --handover                          a message between two ranks\n"
-          "  ppcli bench --engine                            the engine against a plain loop\n"
-          "  ppcli bench --ops mnist.ini                     what each op of the model costs\n"
-          "\n"
-          "Options that shape a run take lists; every combination is a row. bench first measures\n"
-          "the ceilings of this machine. Then it trains every row for the same steps, in rounds,\n"
-          "every second round backwards.\n"
-          "The weights of a row must be those of the run with one stage, bit for bit. A row that\n"
-          "fails is INVALID: it shows no speed and the exit code is 1. A row that its schedule\n"
-          "refuses is skipped and says why.\n"
-          "Without CONFIG: model 784-512x16-10, synthetic data, batch 512, 16 micro-batches,\n"
-          "2 stages, 1f1b.\n",
-          f);
-}
 
 struct request {
     int repeat, warmup, format; /* format -1: by the name of the file */
@@ -93,15 +67,13 @@ static int close_output(struct pp_file_write *file, int rc, bool complete)
 static int run_rows(const struct request *q, const struct sweep *s, struct pp_bench *bench)
 {
     struct pp_bench ceilings = {.n = 0};
-    void (*leave)(int rc) = pp_cli_leave();
     struct pp_bench_spec spec = {.repeat = q->repeat,
                                  .warmup = q->warmup,
                                  .seconds = q->seconds,
                                  .trace = q->trace,
                                  .progress = pp_term_live(STDERR_FILENO) ? stderr : NULL,
                                  .before_abort = last_words_before_abort,
-                                 .lost = leave ? last_words_lost : NULL,
-                                 .lost_ctx = &leave};
+                                 .lost = pp_cli_leave ? last_words_lost : NULL};
     PP_TRY(pp_bench_check(s->configs, s->n));
     /* Before MPI starts: until this process joins in, the others sleep. */
     if (launch_speaks() && !q->no_ceilings)
@@ -122,7 +94,6 @@ static int engine(const struct request *q, const struct pp_config *cfg,
         {"train.optimizer", "sgd", "bench"},     {"pipeline.microbatches", "1", "bench"},
     };
     struct pp_config *tiny = NULL;
-    void (*leave)(int rc) = pp_cli_leave();
     if (pp_mpi_launched(NULL))
         return pp_fail(PP_EUSAGE, "--engine runs its ranks as threads: leave out mpirun");
     PP_TRY(pp_config_load(NULL, plain, sizeof(plain) / sizeof(plain[0]), pp_cli_names(), &tiny));
@@ -131,8 +102,7 @@ static int engine(const struct request *q, const struct pp_config *cfg,
                                         .tiny = tiny,
                                         .repeat = q->repeat,
                                         .seconds = q->seconds,
-                                        .lost = leave ? last_words_lost : NULL,
-                                        .lost_ctx = &leave};
+                                        .lost = pp_cli_leave ? last_words_lost : NULL};
     int rc = pp_bench_engine(&spec, header, format, f);
     pp_config_destroy(&tiny);
     return rc;
@@ -181,13 +151,13 @@ static int sweep_and_measure(const char *word, struct pp_cli_settings *settings,
         PP_TRY(add_defaults(settings));
     PP_TRY(sweep_load(word, settings, &s));
     int rc = s.configs[0]->run.launch == PP_LAUNCH_MPIRUN && !pp_mpi_launched(NULL)
-                 ? launch_mpirun(sweep_ranks(&s))
+                 ? launch_mpirun(s.configs[0], word, sweep_ranks(&s))
                  : measure(q, &s);
     sweep_fini(&s);
     return rc;
 }
 
-static int run(int argc, char **argv)
+int cmd_bench(int argc, char **argv)
 {
     struct request q = {.repeat = 5, .warmup = -1, .format = -1, .seconds = 1};
     struct pp_cli_settings settings = {0};
@@ -232,11 +202,3 @@ static int run(int argc, char **argv)
         return pp_fail(PP_EUSAGE, "--warmup wants 0 or more steps, not %d", q.warmup);
     return sweep_and_measure(words[0], &settings, &q);
 }
-
-const struct pp_command command_bench = {
-    .name = "bench",
-    .summary = "measure speed, with ceilings and a check of the weights",
-    .words = "[CONFIG]",
-    .run = run,
-    .help = help,
-};

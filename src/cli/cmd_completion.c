@@ -6,20 +6,8 @@
 #include <string.h>
 
 #include "command.h"
-#include "completion.h"
-#include "ppcli/err.h"
 
-static void help(FILE *f)
-{
-    fputs("  ppcli completion bash > ~/.local/share/bash-completion/completions/ppcli\n"
-          "  ppcli completion zsh > ~/.zfunc/_ppcli          (a folder of $fpath)\n"
-          "  ppcli completion fish > ~/.config/fish/completions/ppcli.fish\n"
-          "\n"
-          "Installing ppcli puts the same scripts into the usual places.\n",
-          f);
-}
-
-static int run(int argc, char **argv)
+int cmd_completion(int argc, char **argv)
 {
     const char *words[1];
     PP_TRY(pp_cli_parse(argc, argv, &command_completion, NULL, NULL, words, 1));
@@ -33,12 +21,3 @@ static int run(int argc, char **argv)
                                                      "and fish",
                                                      words[0]);
 }
-
-const struct pp_command command_completion = {
-    .name = "completion",
-    .summary = "print a completion script for bash, zsh or fish",
-    .words = "SHELL",
-    .one_rank = true,
-    .run = run,
-    .help = help,
-};

@@ -1,30 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ppcli diagnose: what the ranks of a run are doing or did last, and who holds the others up. */
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-#include <sys/stat.h>
 
 #include "ppcli/diagnose.h"
-#include "ppcli/err.h"
 #include "ppcli/log.h"
-#include "ppcli/mem.h"
 #include "ppcli/run.h"
 #include "ppcli/text.h"
 #include "command.h"
-
-static void help(FILE *f)
-{
-    fputs(
-        "  ppcli diagnose runs/mnist-20260131-120000    a run that is running or has ended\n"
-        "\n"
-        "Shows what the ranks of a run are doing, or did last. Works also after the run was\n"
-        "killed, because every rank records its actions in the run folder.\n"
-        "First comes the verdict: which rank holds the others up, if any, in what action, and who\n"
-        "waits for whom. Then the state and the last 20 actions of every rank follow, with the\n"
-        "time since its start. A run that hangs ends by itself after run.hang_timeout.\n",
-        f);
-}
 
 /* The plan that the messages belong to, rebuilt from the run's own config. Without it the rest can
  * still be told. */
@@ -106,7 +89,7 @@ static int diagnose(const char *dir, bool json)
     return rc;
 }
 
-static int run(int argc, char **argv)
+int cmd_diagnose(int argc, char **argv)
 {
     int json = 0;
     const struct pp_cli_option options[] = {
@@ -119,12 +102,3 @@ static int run(int argc, char **argv)
         return pp_fail(PP_EUSAGE, "diagnose which run? Name its folder: ppcli diagnose runs/NAME");
     return diagnose(words[0], json);
 }
-
-const struct pp_command command_diagnose = {
-    .name = "diagnose",
-    .summary = "show what the ranks of a run are at, and who holds the others up",
-    .words = "RUN",
-    .one_rank = true,
-    .run = run,
-    .help = help,
-};

@@ -3,24 +3,10 @@
 #include <string.h>
 
 #include "ppcli/dataset.h"
-#include "ppcli/err.h"
 #include "ppcli/fetch.h"
 #include "command.h"
 
 #define SETS_MAX 16
-
-static void help(FILE *f)
-{
-    fputs("  ppcli download                          list the data sets and their folders\n"
-          "  ppcli download mnist cifar10            fetch these two; all fetches all\n"
-          "  ppcli download mnist --from /mnt/stick  from a folder, or https://host/mnist\n"
-          "\n"
-          "A file gets its final name when its SHA-256 digest is right; good files that exist are\n"
-          "kept. Without --dir the files go to $PPCLI_DATA_DIR/NAME, else to\n"
-          "${XDG_DATA_HOME:-~/.local/share}/ppcli/NAME, where training looks for them. Prints the\n"
-          "folder on stdout. `ppcli download-mnist` still means `ppcli download mnist`.\n",
-          f);
-}
 
 static int list(void)
 {
@@ -51,7 +37,7 @@ static int find(const char *name, const struct pp_fetch_set **out)
                   : pp_fail(PP_EUSAGE, "unknown data set '%s'; 'ppcli download' lists them", name);
 }
 
-static int run(int argc, char **argv)
+int cmd_download(int argc, char **argv)
 {
     const char *dir = NULL, *from = NULL, *dataset = NULL, *words[SETS_MAX] = {NULL};
     const struct pp_fetch_set *sets[SETS_MAX] = {NULL};
@@ -80,13 +66,3 @@ static int run(int argc, char **argv)
     }
     return 0;
 }
-
-const struct pp_command command_download = {
-    .name = "download",
-    .also = "download-mnist",
-    .summary = "fetch data sets, checked by digest",
-    .words = "[NAME ...|all]",
-    .one_rank = true,
-    .run = run,
-    .help = help,
-};

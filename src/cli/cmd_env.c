@@ -3,15 +3,11 @@
  * ppcli env: the build, the machine and what there is to compute on, in one page for a bug report.
  * What is missing is said together with what would bring it.
  */
-#include <inttypes.h>
 
-#include "ppcli/backend.h"
 #include "ppcli/devices.h"
-#include "ppcli/err.h"
 #include "ppcli/json.h"
 #include "ppcli/machine.h"
 #include "ppcli/transport.h"
-#include "build_facts.h"
 #include "build_info.h"
 #include "command.h"
 #include "commit.h"
@@ -25,19 +21,6 @@ struct found {
     int n;
     char why[256]; /* it found none; empty: it computes on the processor */
 };
-
-static void help(FILE *f)
-{
-    fputs(
-        "  ppcli env                      this build and this machine\n"
-        "  ppcli env --format json        for other programs and bug reports\n"
-        "\n"
-        "Prints the version and what was built in; the processor, its caches, and the memory that\n"
-        "a run may take; the backends that can run here; the GPU driver, its libraries, every\n"
-        "device, and which devices reach each other's memory. Names what is missing and how to\n"
-        "get it.\n",
-        f);
-}
 
 static void find(const struct pp_backend_ops *ops, struct found *out)
 {
@@ -198,9 +181,7 @@ static void json_devices(struct pp_json *j, const struct found *f)
 static void print_json(const struct pp_machine *m, struct found *f)
 {
     char why[256];
-    struct pp_json j;
-    pp_json_init(&j, stdout, 2);
-    pp_json_object(&j, NULL);
+    struct pp_json j = pp_json_begin(stdout, 2);
     pp_json_int(&j, "schema", 1);
     pp_json_str(&j, "ppcli", PP_VERSION);
     pp_json_str(&j, "commit", PP_COMMIT);
@@ -226,25 +207,24 @@ static void print_json(const struct pp_machine *m, struct found *f)
     pp_json_end(&j);
 }
 
-static int run(int argc, char **argv)
+int cmd_env(int argc, char **argv)
 {
     int json = 0;
+    const char *hosts = NULL, *words[1];
     const struct pp_cli_option options[] = {
+        {"hosts", 0, PP_CLI_STRING, &hosts, "H,...|file:PATH",
+         "instead: whether a run over these hosts, of CONFIG, can begin"},
         {"format", 0, PP_CLI_CHOICE, &json, "text|json", "how to print; text"},
         {0},
     };
-    PP_TRY(pp_cli_parse(argc, argv, &command_env, options, NULL, NULL, 0));
+    PP_TRY(pp_cli_parse(argc, argv, &command_env, options, NULL, words, 1));
+    if (hosts)
+        return json ? pp_fail(PP_EUSAGE, "--hosts prints text") : env_hosts(hosts, words[0]);
+    if (words[0])
+        return pp_fail(PP_EUSAGE, "unexpected word '%s': a config is for --hosts", words[0]);
     struct pp_machine machine;
     static struct found f; /* too large for a small stack */
     pp_machine_describe(false, &machine);
     (json ? print_json : print_text)(&machine, &f);
     return 0;
 }
-
-const struct pp_command command_env = {
-    .name = "env",
-    .summary = "show this build, this machine and its devices",
-    .one_rank = true,
-    .run = run,
-    .help = help,
-};

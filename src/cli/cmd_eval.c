@@ -1,49 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ppcli eval: how good are the weights of a checkpoint? */
+#include <math.h>
 #include <string.h>
 
 #include "ppcli/err.h"
-#include "ppcli/json.h"
 #include "ppcli/text.h"
 #include "command.h"
 #include "start.h"
 
-static void help(FILE *f)
-{
-    fputs("  ppcli eval mnist.ini --checkpoint runs/a                 its newest checkpoint\n"
-          "  ppcli eval mnist.ini --checkpoint weights.safetensors    weights from elsewhere\n"
-          "  ppcli eval mnist.ini --checkpoint runs/a --stages 4      on four ranks\n"
-          "\n"
-          "Computes accuracy and loss of the weights on the test set of the config. The result is\n"
-          "the same for any number of stages. Trains nothing and writes nothing but the file of\n"
-          "--predictions.\n",
-          f);
-}
-
 static void print_text(const struct pp_evaluation *e)
 {
     char from[PP_PATH_MAX];
-    printf("test accuracy    %.4f   (loss %.4f, %d samples)\n", e->accuracy, e->loss, e->samples);
+    if (e->targets > 1) {
+        printf(
+            "test loss        %.4f   (perplexity %.4g, accuracy %.4f, %d windows of %d tokens)\n",
+            e->loss, exp(e->loss), e->accuracy, e->samples, e->targets);
+    } else {
+        printf("test accuracy    %.4f   (loss %.4f, %d samples)\n", e->accuracy, e->loss,
+               e->samples);
+    }
     printf("weights_sha256   %s\n", e->weights_sha256);
     printf("checkpoint       %s\n", pp_text_shown(e->from, from, sizeof(from)));
 }
 
 static void print_json(const struct pp_evaluation *e, const struct pp_config *cfg)
 {
-    struct pp_json j;
-    pp_json_init(&j, stdout, 2);
-    pp_json_object(&j, NULL);
+    struct pp_json j = pp_json_begin(stdout, 2);
     pp_json_int(&j, "schema", 1);
     pp_json_str(&j, "checkpoint", e->from);
     pp_json_dbl(&j, "test_accuracy", e->accuracy);
     pp_json_dbl(&j, "test_loss", e->loss);
+    if (e->targets > 1)
+        pp_json_dbl(&j, "test_perplexity", exp(e->loss));
     pp_json_int(&j, "test_samples", e->samples);
     pp_json_str(&j, "dataset", cfg->data.dataset);
     pp_json_str(&j, "weights_sha256", e->weights_sha256);
     pp_json_end(&j);
 }
 
-static int run(int argc, char **argv)
+int cmd_eval(int argc, char **argv)
 {
     struct pp_train_options train = {.out = stdout};
     const char *weights = NULL;
@@ -52,7 +47,7 @@ static int run(int argc, char **argv)
     int json = 0;
     const struct pp_cli_option options[] = {
         {"checkpoint", 0, PP_CLI_STRING, &weights, "PATH",
-         "checkpoint, run folder or safetensors file"},
+         "checkpoint, run folder, safetensors file or Hugging Face folder"},
         {"predictions", 0, PP_CLI_STRING, &e.predictions, "FILE.csv",
          "write label, prediction and logits of each test sample"},
         {"format", 0, PP_CLI_CHOICE, &json, "text|json", "how to print; text"},
@@ -85,12 +80,3 @@ static int run(int argc, char **argv)
     pp_config_destroy(&cfg);
     return rc;
 }
-
-const struct pp_command command_eval = {
-    .name = "eval",
-    .summary = "test the weights of a checkpoint",
-    .words = "CONFIG",
-    .without = "epochs max-steps optimizer lr dir log-every",
-    .run = run,
-    .help = help,
-};

@@ -1,34 +1,46 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ppcli explain: what a config would do, before it is paid for. */
-#include "ppcli/err.h"
-#include "ppcli/mem.h"
 #include "command.h"
 #include "explain.h"
 
-static void help(FILE *f)
-{
-    fputs(
-        "  ppcli explain mnist.ini                  what would run\n"
-        "  ppcli explain mnist.ini --stages 4       with other values\n"
-        "  ppcli explain mnist.ini --format json    for other programs\n"
-        "\n"
-        "Shows every value of the config with its origin; the layers with shapes, parameters and\n"
-        "flops; the stage of each layer; the bytes that cross each boundary; the exact memory of\n"
-        "each rank; and the schedule as a picture. Needs no data set and starts no ranks.\n",
-        f);
-}
-
-static int predict(struct explained *e)
+/* The activations with pipeline.recompute off if there is some, else with all of it. */
+static int predict_other(struct explained *e, struct pp_config *cfg)
 {
     const struct pp_layout *l = e->run.layout;
-    e->ranks = pp_alloc((size_t)l->stages, sizeof(*e->ranks));
+    struct pp_transport_caps caps = pp_run_caps(&e->run);
+    struct pp_layout *other = NULL;
+    char *kept = pp_strdup(cfg->pipeline.recompute);
+    e->other = pp_alloc((size_t)l->stages, sizeof(*e->other));
+    if (!kept || !e->other) {
+        pp_free(kept);
+        return PP_ERESOURCE;
+    }
+    snprintf(cfg->pipeline.recompute, sizeof(cfg->pipeline.recompute), "%s", kept[0] ? "" : "all");
+    int rc = pp_layout_create(cfg, l->model, l->train_n, l->test_n, &other);
+    for (int r = 0; r < l->stages && rc == 0; r++) {
+        struct pp_exec_spec spec = {.layout = other, .rank = r, .caps = caps};
+        struct pp_exec_bytes bytes = {0};
+        rc = pp_exec_predict(&spec, &bytes);
+        e->other[r] = bytes.activations;
+    }
+    pp_layout_destroy(&other);
+    snprintf(cfg->pipeline.recompute, sizeof(cfg->pipeline.recompute), "%s", kept);
+    pp_free(kept);
+    return rc;
+}
+
+static int predict(struct explained *e, struct pp_config *cfg)
+{
+    const struct pp_layout *l = e->run.layout;
+    e->ranks = pp_alloc((size_t)l->ranks, sizeof(*e->ranks));
     if (!e->ranks)
         return PP_ERESOURCE;
     struct pp_transport_caps caps = pp_run_caps(&e->run);
-    for (int r = 0; r < l->stages; r++) {
+    for (int r = 0; r < l->ranks; r++) {
         struct pp_exec_spec spec = {.layout = l, .rank = r, .caps = caps};
         PP_TRY(pp_exec_predict(&spec, &e->ranks[r]));
     }
+    PP_TRY(predict_other(e, cfg));
     PP_TRY(pp_predict_flops(l, &e->bubble, e->advice));
     return pp_bubble_ideal(l->plans[0].plan, &e->ideal);
 }
@@ -40,17 +52,18 @@ static int explain(struct pp_config *cfg, bool json)
     if (rc == 0)
         rc = pp_run_prepare(cfg, PP_RUN_EXPLAIN, &e.run);
     if (rc == 0)
-        rc = predict(&e);
+        rc = predict(&e, cfg);
     if (rc == 0)
         rc = json ? explain_json(&e) : explain_text(&e);
     pp_free(e.ranks);
+    pp_free(e.other);
     pp_run_fini(&e.run);
     if (rc == PP_ECONFIG && pp_config_problem_count(cfg) > 0)
         return pp_cli_config_verdict(cfg);
     return rc;
 }
 
-static int run(int argc, char **argv)
+int cmd_explain(int argc, char **argv)
 {
     struct pp_cli_settings settings = {0};
     int json = 0;
@@ -68,12 +81,3 @@ static int run(int argc, char **argv)
     pp_config_destroy(&cfg);
     return rc;
 }
-
-const struct pp_command command_explain = {
-    .name = "explain",
-    .summary = "show what a config would do: layers, stages, memory, schedule",
-    .words = "CONFIG",
-    .one_rank = true,
-    .run = run,
-    .help = help,
-};

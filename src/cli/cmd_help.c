@@ -1,14 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ppcli help: the list of commands, or one command's own help. */
-#include "ppcli/err.h"
 #include "command.h"
-
-static void help(FILE *f)
-{
-    fputs("  ppcli help                      all commands\n"
-          "  ppcli help train                as ppcli train --help\n",
-          f);
-}
 
 static void print_commands(FILE *f)
 {
@@ -22,7 +14,7 @@ static void print_commands(FILE *f)
           f);
 }
 
-static int run(int argc, char **argv)
+int cmd_help(int argc, char **argv)
 {
     const char *words[1];
     PP_TRY(pp_cli_parse(argc, argv, &command_help, NULL, NULL, words, 1));
@@ -39,12 +31,3 @@ static int run(int argc, char **argv)
     char *help_argv[] = {name, flag, NULL};
     return c->run(2, help_argv);
 }
-
-const struct pp_command command_help = {
-    .name = "help",
-    .summary = "show all commands, or one with its options",
-    .words = "[COMMAND]",
-    .one_rank = true,
-    .run = run,
-    .help = help,
-};

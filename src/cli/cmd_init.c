@@ -4,25 +4,10 @@
 #include <unistd.h>
 
 #include "ppcli/dataset.h"
-#include "ppcli/err.h"
 #include "ppcli/io.h"
 #include "command.h"
 
 #define FILES_MAX 4
-
-static void help(FILE *f)
-{
-    fputs(
-        "  ppcli init > my.ini                            the digits that come with ppcli\n"
-        "  ppcli init samples.csv test.csv > my.ini       your own tables\n"
-        "  ppcli init train-x.npy train-y.npy test-x.npy test-y.npy -o my.ini\n"
-        "\n"
-        "Prints a commented config for a multi-layer perceptron (mlp). With files, either two\n"
-        "tables (CSV) or four NumPy or IDX files, it reads them and chooses sizes that fit.\n"
-        "ppcli.ini(5), section YOUR OWN DATA, says what they may hold. The config names the files\n"
-        "as you gave them; a relative name counts from the folder of the config.\n",
-        f);
-}
 
 static const struct kind {
     const char *dataset, *suffix;
@@ -88,7 +73,7 @@ static void print(FILE *f, const struct kind *k, const char *const *files, const
           "\n"
           "[data]\n",
           f);
-    if (train) {
+    if (train && test) {
         char shape[48];
         pp_shape_text(&train->shape, shape, sizeof(shape));
         fprintf(f, "dataset = %s\n", k->dataset);
@@ -125,7 +110,7 @@ static void print(FILE *f, const struct kind *k, const char *const *files, const
             small ? 32 : 128);
 }
 
-static int run(int argc, char **argv)
+int cmd_init(int argc, char **argv)
 {
     const char *out = NULL, *label = "last", *words[FILES_MAX + 2] = {NULL};
     const struct pp_cli_option options[] = {
@@ -151,12 +136,3 @@ static int run(int argc, char **argv)
     pp_dataset_destroy(&test);
     return rc;
 }
-
-const struct pp_command command_init = {
-    .name = "init",
-    .summary = "print a config to begin with, fitted to your data",
-    .words = "[mlp] [DATA-PATH ...]",
-    .one_rank = true,
-    .run = run,
-    .help = help,
-};

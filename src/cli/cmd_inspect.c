@@ -5,22 +5,9 @@
 #include <string.h>
 
 #include "ppcli/checkpoint.h"
-#include "ppcli/err.h"
 #include "ppcli/json.h"
 #include "ppcli/text.h"
 #include "command.h"
-#include "show.h"
-
-static void help(FILE *f)
-{
-    fputs("  ppcli inspect runs/a                        the newest checkpoint of a run\n"
-          "  ppcli inspect runs/a/checkpoints/step-00001200\n"
-          "  ppcli inspect weights.safetensors           also one that PyTorch wrote\n"
-          "\n"
-          "Shows step, size and every tensor. Reads only the headers; ppcli verify checks the "
-          "data.\n",
-          f);
-}
 
 struct counts {
     uint64_t parameters, values; /* what is learned; everything */
@@ -81,8 +68,8 @@ static void print_text(const struct pp_ckpt *ck)
 {
     const struct pp_ckpt_state *s = pp_ckpt_state(ck);
     struct counts c = count(ck);
-    char size[SHOW_BYTES], path[PP_PATH_MAX];
-    show_size(ck->bytes, size);
+    char size[PP_CLI_SIZE_BYTES], path[PP_PATH_MAX];
+    pp_cli_size(ck->bytes, size);
     pp_text_shown(ck->path, path, sizeof(path));
     if (s) {
         printf(
@@ -120,9 +107,7 @@ static void print_json(const struct pp_ckpt *ck)
 {
     const struct pp_ckpt_state *s = pp_ckpt_state(ck);
     struct counts c = count(ck);
-    struct pp_json j;
-    pp_json_init(&j, stdout, 2);
-    pp_json_object(&j, NULL);
+    struct pp_json j = pp_json_begin(stdout, 2);
     pp_json_str(&j, "path", ck->path);
     pp_json_str(&j, "kind", s ? "checkpoint" : "safetensors");
     pp_json_uint(&j, "parameters", c.parameters);
@@ -152,7 +137,7 @@ static void print_json(const struct pp_ckpt *ck)
     pp_json_end(&j);
 }
 
-static int run(int argc, char **argv)
+int cmd_inspect(int argc, char **argv)
 {
     int json = 0;
     const struct pp_cli_option options[] = {
@@ -174,12 +159,3 @@ static int run(int argc, char **argv)
     pp_ckpt_close(&ck);
     return 0;
 }
-
-const struct pp_command command_inspect = {
-    .name = "inspect",
-    .summary = "show what a checkpoint or safetensors file holds",
-    .words = "PATH",
-    .one_rank = true,
-    .run = run,
-    .help = help,
-};

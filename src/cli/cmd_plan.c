@@ -9,40 +9,13 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "ppcli/best.h"
 #include "ppcli/draw.h"
-#include "ppcli/err.h"
 #include "ppcli/exchange.h"
 #include "ppcli/log.h"
 #include "ppcli/report.h"
 #include "ppcli/text.h"
-#include "command.h"
-#include "plan_best.h"
-#include "plan_request.h"
-
-static void help(FILE *f)
-{
-    fputs(
-        "  ppcli plan --schedule 1f1b --stages 4 --microbatches 8      draw it\n"
-        "  ppcli plan mnist.ini                                        the schedule of a config\n"
-        "  ppcli plan --schedule zb-v --stages 4 --microbatches 8 --format svg > zb-v.svg\n"
-        "  ppcli plan --schedule 1f1b --stages 4 --microbatches 8 --cost-f 2,1,1,1\n"
-        "  ppcli plan --csv table.csv                                  a table from elsewhere\n"
-        "  ppcli plan mnist.ini --best --memory 4Gi                    the fastest here\n"
-        "\n"
-        "Proves that a schedule of this shape finishes, simulates it with the given costs, and\n"
-        "shows it. ppcli keys pipeline.schedule explains the schedules. Those with two copies of\n"
-        "the weights can be planned, but not trained with.\n"
-        "A cost is the time of one micro-batch on one whole rank, in any unit; a chunk takes its\n"
-        "share of it. One number is for all; a list with commas has one number for each stage or\n"
-        "chunk, and for --cost-comm one for each boundary.\n"
-        "The bubble is the mean idle share of all ranks in that step.\n"
-        "Formats: grid for people, svg for documents, page to zoom in a browser, json for\n"
-        "programs, trace for Perfetto (one unit is a millisecond), csv and csv-comms (with sends\n"
-        "and receives) for torch.distributed.pipelining; --csv reads both, also those of 2024.\n"
-        "With a config, json and grid also show the memory of every rank.\n",
-        f);
-}
+#include "plan.h"
+#include "start.h"
 
 /* ---- formats */
 
@@ -138,10 +111,13 @@ static int show(const struct plan_request *q, const struct format *format)
     return rc;
 }
 
-static int run(int argc, char **argv)
+int cmd_plan(int argc, char **argv)
 {
     struct pp_cli_settings settings = {0};
     struct plan_best how = {0};
+    struct plan_machine_words there = {0};
+    const char *output = NULL;
+    bool measure = false;
     struct plan_words w = {0};
     int number = 0;
     const struct pp_cli_option options[] = {
@@ -149,6 +125,14 @@ static int run(int argc, char **argv)
         {"best", 0, PP_CLI_FLAG, &how.best, NULL,
          "measure this machine and rank all ways to run CONFIG"},
         {"memory", 0, PP_CLI_STRING, &how.memory, "BYTES", "--best: memory a rank may take (4Gi)"},
+        {"machine", 0, PP_CLI_STRING, &there.machine, "FILE",
+         "rank all ways to run CONFIG on the machine of a machine file"},
+        {"ranks", 0, PP_CLI_INT, &there.ranks, "N", "--machine: ranks there; those of one host"},
+        {"html", 0, PP_CLI_STRING, &there.html, "FILE",
+         "--machine: a page with the table and the timeline of the best"},
+        {"measure", 0, PP_CLI_FLAG, &measure, NULL,
+         "write a machine file of this machine, with the layers of CONFIG"},
+        {"output", 'o', PP_CLI_STRING, &output, "FILE", "--measure: where to write it"},
         {"check", 0, PP_CLI_FLAG, &how.check, NULL,
          "--best: also run the first three for a few seconds"},
         {"csv", 0, PP_CLI_STRING, &w.csv, "FILE",
@@ -162,6 +146,8 @@ static int run(int argc, char **argv)
          "weight gradients of K micro-batches at a time"},
         {"memory-cap", 0, PP_CLI_KEY, (void *)"pipeline.memory_cap", "X",
          "zb-auto: forwards a rank may hold"},
+        {"recompute", 0, PP_CLI_KEY, (void *)"pipeline.recompute", "WHAT",
+         "forward passes that are computed again: off, all, layers; without CONFIG stages"},
         {"cost-f", 0, PP_CLI_STRING, &w.costs[PLAN_COST_F], "T,...", "time of a forward pass; 1"},
         {"cost-i", 0, PP_CLI_STRING, &w.costs[PLAN_COST_I], "T,...",
          "time of an input gradient; 1"},
@@ -169,6 +155,8 @@ static int run(int argc, char **argv)
          "time of a weight gradient; 1"},
         {"cost-comm", 0, PP_CLI_STRING, &w.costs[PLAN_COST_COMM], "T,...",
          "time of a hand-over; 0"},
+        {"cost-tie", 0, PP_CLI_STRING, &w.costs[PLAN_COST_TIE], "T",
+         "time to copy or to add up the gradient of a tied tensor once; 0"},
         {"cost-overlap", 0, PP_CLI_STRING, &w.costs[PLAN_COST_OVERLAP], "PART",
          "a pair of F and B takes this part of their sum; none"},
         {0},
@@ -176,6 +164,20 @@ static int run(int argc, char **argv)
     const char *words[1];
     PP_TRY(pp_cli_parse(argc, argv, &command_plan, options, &settings, words, 1));
     w.config = words[0];
+    if (measure && (there.machine || how.best || how.check || how.memory))
+        return pp_fail(PP_EUSAGE, "--measure writes a machine file: alone, or with -o FILE");
+    if (measure)
+        return plan_measure(w.config, &settings, output);
+    if (output)
+        return pp_fail(PP_EUSAGE, "-o is for --measure: ppcli plan CONFIG --measure -o %s", output);
+    if (!there.machine && (there.html || there.ranks))
+        return pp_fail(PP_EUSAGE, "--ranks and --html are for --machine FILE");
+    if (there.machine && (how.best || how.check))
+        return pp_fail(PP_EUSAGE, "--best and --check measure this machine: leave out --machine");
+    if (there.machine) {
+        there.memory = how.memory;
+        return plan_machine(w.config, &settings, &there, formats[number].name);
+    }
     if (how.best || how.check || how.memory) {
         how.best = how.best || how.check;
         for (int i = 0; i < PLAN_COSTS; i++) {
@@ -186,6 +188,8 @@ static int run(int argc, char **argv)
         }
         return plan_best(w.config, &settings, &how, formats[number].name);
     }
+    if (!launch_speaks())
+        return 0;
     struct plan_request q = {0};
     int rc = plan_request_make(&w, &settings, formats[number].times, &q);
     if (rc == 0)
@@ -193,12 +197,3 @@ static int run(int argc, char **argv)
     plan_request_fini(&q);
     return rc;
 }
-
-const struct pp_command command_plan = {
-    .name = "plan",
-    .summary = "prove, simulate and draw a schedule",
-    .words = "[CONFIG]",
-    .one_rank = true,
-    .run = run,
-    .help = help,
-};

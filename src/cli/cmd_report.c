@@ -3,27 +3,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "ppcli/err.h"
 #include "ppcli/io.h"
 #include "ppcli/report.h"
 #include "ppcli/text.h"
 #include "command.h"
-
-static void help(FILE *f)
-{
-    fputs(
-        "  ppcli report runs/mnist-20260131-120000      write report.html into the run folder\n"
-        "  ppcli report runs/a -o - > page.html         to standard output\n"
-        "  ppcli report runs/a runs/b runs/c            runs compared on one page\n"
-        "  ppcli report trace.json                      one step of a trace of train or plan\n"
-        "\n"
-        "Writes one HTML file that needs no network, and prints its path. It shows results,\n"
-        "curves, one step of the pipeline measured and simulated (zoom with the wheel, drag,\n"
-        "hover), time and memory of every rank, the config with its origins, and the environment.\n"
-        "A run that was stopped or is still running is shown as far as it got.\n"
-        "The page of several runs is compare.html in the folder of the last one.\n",
-        f);
-}
 
 static int write_page(struct pp_report *const *runs, int n, const char *path)
 {
@@ -54,7 +37,7 @@ static int default_path(const char *word, bool compare, char out[PP_PATH_MAX])
     return pp_path_format(out, "%.*s/%s.html", (int)n, word, compare ? "compare" : "report");
 }
 
-static int run(int argc, char **argv)
+int cmd_report(int argc, char **argv)
 {
     const char *output = NULL;
     bool compare = false;
@@ -86,12 +69,3 @@ static int run(int argc, char **argv)
         pp_report_close(&runs[i]);
     return rc;
 }
-
-const struct pp_command command_report = {
-    .name = "report",
-    .summary = "show a run, or compare several, as one HTML page",
-    .words = "RUN [RUN...]",
-    .one_rank = true,
-    .run = run,
-    .help = help,
-};

@@ -1,33 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ppcli train: load the config, start the ranks, report. */
-#include "ppcli/err.h"
 #include "command.h"
-#include "signals.h"
 #include "start.h"
 
-static void help(FILE *f)
-{
-    fputs(
-        "  ppcli train mnist.ini                        train as the config says\n"
-        "  ppcli train mnist.ini --stages 4 --epochs 1  the same with other values\n"
-        "  ppcli train mnist.ini --launch mpirun        one process per rank\n"
-        "  mpirun -np 2 ppcli train mnist.ini           the same, started by hand\n"
-        "  ppcli train mnist.ini --resume               continue where the last run stopped\n"
-        "  ppcli train mnist.ini --trace trace.json     also record 50 steps of every rank\n"
-        "\n"
-        "Trains and evaluates after every epoch. The run folder gets metrics.jsonl, summary.json,\n"
-        "timeline.json, config.resolved.ini, and a checkpoint after every epoch and at the end\n"
-        "(see ppcli keys checkpoint). It is runs/NAME-TIME unless --dir names another; --dir ''\n"
-        "writes nothing.\n"
-        "The signals INT, TERM, HUP and USR1 save a checkpoint and end the run with exit code 75;\n"
-        "a second INT ends it at once. USR2 saves a checkpoint and the run continues.\n"
-        "A resumed run ends with the same bits as one that was never interrupted, also with\n"
-        "another number of stages.\n"
-        "Log lines and the summary go to stdout, messages and the live status line to stderr.\n",
-        f);
-}
-
-static int run(int argc, char **argv)
+int cmd_train(int argc, char **argv)
 {
     struct pp_train_options train = {.out = stdout};
     struct pp_cli_settings settings = {0};
@@ -61,11 +37,3 @@ static int run(int argc, char **argv)
     pp_config_destroy(&cfg);
     return rc;
 }
-
-const struct pp_command command_train = {
-    .name = "train",
-    .summary = "train a config; report loss, accuracy, throughput and bubble",
-    .words = "CONFIG",
-    .run = run,
-    .help = help,
-};

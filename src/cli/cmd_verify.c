@@ -4,27 +4,11 @@
 #include <string.h>
 
 #include "ppcli/checkpoint.h"
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 #include "ppcli/text.h"
 #include "command.h"
-#include "show.h"
 
 #define PATHS_MAX 1024
-
-static void help(FILE *f)
-{
-    fputs(
-        "  ppcli verify runs/a                         all checkpoints of a run\n"
-        "  ppcli verify runs/a/checkpoints/step-00001200\n"
-        "  ppcli verify weights.safetensors\n"
-        "\n"
-        "Reads every byte and checks sizes, SHA-256 digests and structure. Prints one line for\n"
-        "each good path, and one error for each bad one with the damaged file and tensor.\n"
-        "Exit code 1: one is damaged; 65: one is no checkpoint at all; 66: one does not exist.\n"
-        "A safetensors file from another program has no digests; only its structure is checked.\n",
-        f);
-}
 
 /* What is told at the end, in main's words; what came before it was told at once. */
 struct verdict {
@@ -49,7 +33,7 @@ static void note(struct verdict *v, const char *path, int rc)
 static void verify_one(struct verdict *v, const char *path)
 {
     struct pp_ckpt *ck = NULL;
-    char size[SHOW_BYTES], shown[PP_PATH_MAX];
+    char size[PP_CLI_SIZE_BYTES], shown[PP_PATH_MAX];
     int rc = pp_ckpt_open(path, PP_CKPT_VERIFY, &ck);
     if (rc < 0) {
         note(v, path, rc);
@@ -60,7 +44,7 @@ static void verify_one(struct verdict *v, const char *path)
     printf("%s: good: ", pp_text_shown(ck->path, shown, sizeof(shown)));
     if (s)
         printf("step %" PRId64 ", ", s->step);
-    printf("%d tensor%s, %s", n, n == 1 ? "" : "s", show_size(ck->bytes, size));
+    printf("%d tensor%s, %s", n, n == 1 ? "" : "s", pp_cli_size(ck->bytes, size));
     if (unchecked > 0)
         printf(", %d without a checksum", unchecked);
     printf("\n");
@@ -90,7 +74,7 @@ static void verify(struct verdict *v, const char *path)
     pp_free(steps);
 }
 
-static int run(int argc, char **argv)
+int cmd_verify(int argc, char **argv)
 {
     const char *words[PATHS_MAX];
     PP_TRY(pp_cli_parse(argc, argv, &command_verify, NULL, NULL, words, PATHS_MAX));
@@ -103,12 +87,3 @@ static int run(int argc, char **argv)
         verify(&v, words[i]);
     return v.worst.code == 0 ? 0 : pp_error_adopt(&v.worst);
 }
-
-const struct pp_command command_verify = {
-    .name = "verify",
-    .summary = "check every byte of checkpoints",
-    .words = "PATH...",
-    .one_rank = true,
-    .run = run,
-    .help = help,
-};

@@ -1,16 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ppcli version: what was built in; the first thing a bug report needs. */
-#include "ppcli/err.h"
-#include "build_facts.h"
+#include "ppcli/transport.h"
 #include "build_info.h"
 #include "command.h"
 
-static void help(FILE *f)
+#define FACTS_MAX 32
+
+static struct build_fact of_transport(const struct pp_transport_ops *t)
 {
-    fputs("Prints the version and the libraries this ppcli was built with.\n", f);
+    return (struct build_fact){t->library, t->missing ? "no" : t->version(), t->missing};
 }
 
-static int run(int argc, char **argv)
+const struct build_fact *build_facts(void)
+{
+    static const struct build_fact others[] = {
+        {"libcurl", PP_CURL_VERSION, NULL},      {"zlib", PP_ZLIB_VERSION, NULL},
+        {"inih", PP_INIH_VERSION, NULL},         {"jansson", PP_JANSSON_VERSION, NULL},
+        {"CUDA toolkit", PP_CUDA_VERSION, NULL}, {"compiler", PP_COMPILER, NULL}};
+    static struct build_fact facts[FACTS_MAX + 1];
+    int n = 0;
+    facts[n++] = (struct build_fact){"CBLAS", PP_BLAS_VERSION, NULL};
+    const struct pp_transport_ops *t;
+    for (int i = 0; (t = pp_transport_at(i)) != NULL && n < FACTS_MAX / 2; i++)
+        if (t->library)
+            facts[n++] = of_transport(t);
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        facts[n++] = others[i];
+    return facts;
+}
+
+int cmd_version(int argc, char **argv)
 {
     PP_TRY(pp_cli_parse(argc, argv, &command_version, NULL, NULL, NULL, 0));
     printf("ppcli %s\n", PP_VERSION);
@@ -18,11 +37,3 @@ static int run(int argc, char **argv)
         printf("%s: %s\n", b->what, b->text);
     return 0;
 }
-
-const struct pp_command command_version = {
-    .name = "version",
-    .summary = "print the version and what was built in",
-    .one_rank = true,
-    .run = run,
-    .help = help,
-};

@@ -5,15 +5,22 @@
  */
 #include "command.h"
 
+#include <inttypes.h>
 #include <string.h>
 
-#include "ppcli/backend.h"
 #include "ppcli/dataset.h"
 #include "ppcli/model.h"
 #include "ppcli/schedule.h"
 #include "ppcli/transport.h"
 
-#define PP_COMMAND(name) &command_##name,
+#define PP_COMMAND(name, ...)                                                                      \
+    extern const char text_##name[]; /* made of share/cli */                                       \
+    const struct pp_command command_##name = {#name, .run = cmd_##name, .help = text_##name,       \
+                                              __VA_ARGS__};
+#include "commands.def"
+#undef PP_COMMAND
+
+#define PP_COMMAND(name, ...) &command_##name,
 const struct pp_command *const pp_commands[] = {
 #include "commands.def"
     NULL,
@@ -41,17 +48,7 @@ struct pp_did_you_mean pp_command_hint(const char *word)
     return pp_did_you_mean(word, names);
 }
 
-static _Thread_local void (*leave_at_once)(int rc);
-
-void pp_cli_set_leave(void (*leave)(int rc))
-{
-    leave_at_once = leave;
-}
-
-void (*pp_cli_leave(void))(int rc)
-{
-    return leave_at_once;
-}
+void (*pp_cli_leave)(int rc);
 
 /* Which backend "auto" will be is not known yet. */
 static bool on_host(const char *backend)
@@ -75,4 +72,22 @@ const struct pp_names *pp_cli_names(void)
     names.on_host = on_host;
     names.joins = pp_transport_joins;
     return &names;
+}
+
+const char *pp_cli_size(uint64_t bytes, char out[PP_CLI_SIZE_BYTES])
+{
+    static const char *const units[] = {"kB", "MB", "GB", "TB"};
+    if (bytes < 1000) {
+        snprintf(out, PP_CLI_SIZE_BYTES, "%" PRIu64 " bytes", bytes);
+        return out;
+    }
+    int u = 0;
+    double v = (double)bytes / 1000;
+    /* 999.95 would be printed as 1000.0 */
+    while (v >= 999.95 && u < 3) {
+        v /= 1000;
+        u++;
+    }
+    snprintf(out, PP_CLI_SIZE_BYTES, "%.1f %s", v, units[u]);
+    return out;
 }

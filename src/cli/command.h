@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Commands are thin: parse words, wire modules together, return a code. main.c prints the error
- * and exits. A command is one file cmd_<name>.c and one line in commands.def.
+ * and exits. A command is one file cmd_<name>.c, a row in commands.def and a text in share/cli.
  */
 #ifndef PPCLI_CLI_COMMAND_H
 #define PPCLI_CLI_COMMAND_H
-
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
 
 #include "ppcli/config.h"
 
@@ -17,36 +13,36 @@ struct pp_command {
     const char *also;    /* an older name that still works; NULL: none */
     const char *summary; /* one line of `ppcli help` */
     /* Positional words, for the usage line and the completions: "CONFIG", "[KEY]", "COMMAND",
-     * "SHELL". NULL: "CONFIG" for a command that takes the config flags, else none. */
+     * "SHELL". NULL: none. */
     const char *words;
     /* Config flags that change nothing of what it does, separated by blanks: they are refused. */
     const char *without;
-    /* Under an MPI launch rank 0 alone runs it and the other ranks leave at once with 0. */
-    bool one_rank;
+    /* Under an MPI launch all ranks run it; of others rank 0 alone, and the rest leave with 0. */
+    bool all_ranks;
     /* argv[0] is the command's name. 0 or PP_E...; PP_EUSAGE after pp_fail() for wrong words.
      * Calls pp_cli_parse() before anything that has an effect. */
     int (*run)(int argc, char **argv);
     /* The middle of `ppcli <name> --help`: examples first, then what there is to know. The usage
      * line before it and the options after it are printed by pp_cli_parse(). */
-    void (*help)(FILE *f);
+    const char *help;
 };
 
-#define PP_COMMAND(name) extern const struct pp_command command_##name;
+#define PP_COMMAND(name, ...)                                                                      \
+    extern const struct pp_command command_##name;                                                 \
+    int cmd_##name(int argc, char **argv);
 #include "commands.def"
 #undef PP_COMMAND
+
+extern const char text_welcome[], text_completion_bash[], text_sbatch[]; /* of share/cli */
 
 extern const struct pp_command *const pp_commands[]; /* NULL-terminated, commands.def order */
 
 const struct pp_command *pp_command_find(const char *name); /* NULL when unknown */
 struct pp_did_you_mean pp_command_hint(const char *word);   /* that is no command */
 
-/*
- * The way out for a thread that finds the process beyond help: main(), the only place that ends the
- * program, says before the command runs what ends it at once with the exit code of `rc`. Each
- * thread has its own answer; NULL where main() was not there (tests). Local.
- */
-void pp_cli_set_leave(void (*leave)(int rc));
-void (*pp_cli_leave(void))(int rc);
+/* The way out for a thread that finds the process beyond help: ends it at once with the exit code of
+ * `rc`. Set by main(), the only place that ends the program; NULL where it was not there (tests). */
+extern void (*pp_cli_leave)(int rc);
 
 /* Names from the modules' .def lists, for pp_config_load() and friends. */
 const struct pp_names *pp_cli_names(void);
@@ -63,6 +59,7 @@ enum pp_cli_kind {
     PP_CLI_OPTIONAL,
     PP_CLI_INT,    /* *(int *)target = checked number */
     PP_CLI_AMOUNT, /* *(double *)target = a number above 0 */
+    PP_CLI_NUMBER, /* the same, or 0 */
     PP_CLI_CHOICE, /* *(int *)target = the number of the argument among the words of arg, "a|b" */
     PP_CLI_SET,    /* --set section.key=value: appended to the settings, may repeat */
     PP_CLI_KEY,    /* short flag for a config key: target is "pipeline.stages" */
@@ -106,15 +103,10 @@ bool pp_cli_presentation_flag(const char *word);
 
 /*
  * Call visit() for every option that a command accepts, the common ones last, without running it:
- * the command's own pp_cli_parse() call is the only list there is. *config tells whether it takes
- * the config flags.
+ * the command's own pp_cli_parse() call is the only list there is.
  */
 typedef void pp_cli_visit(const struct pp_cli_option *option, void *context);
-int pp_cli_describe(const struct pp_command *command, pp_cli_visit *visit, void *context,
-                    bool *config);
-
-/* The positional words of a command as its usage line shows them; "" for none. */
-const char *pp_cli_words(const struct pp_command *command, bool config);
+int pp_cli_describe(const struct pp_command *command, pp_cli_visit *visit, void *context);
 
 /*
  * Find the config a command was given: the path itself when it exists ("-" is standard input),
@@ -123,6 +115,9 @@ const char *pp_cli_words(const struct pp_command *command, bool config);
  * looked at and the nearest name.
  */
 int pp_cli_find_config(const char *word, char out[PP_PATH_MAX]);
+
+/* The same of a machine file; of an installed one ".ini" may be left out. */
+int pp_cli_find_machine(const char *word, char out[PP_PATH_MAX]);
 
 /* Load a config (word NULL: defaults and settings only) and print all its problems to stderr when
  * there are any. Errors: those of pp_cli_find_config() and pp_config_load(). */
@@ -133,6 +128,29 @@ int pp_cli_load_config(const char *word, const struct pp_cli_settings *settings,
  * struct pp_train_options; 0 and 0: its default. Errors: PP_EUSAGE, also for a file that is there
  * and is no trace. */
 int pp_cli_trace_steps(const char *file, const char *steps, int64_t *first, int64_t *last);
+
+/* "812 bytes", "1.4 MB"; returns out. */
+#define PP_CLI_SIZE_BYTES 32
+const char *pp_cli_size(uint64_t bytes, char out[PP_CLI_SIZE_BYTES]);
+
+/* Text for inside single quotes of a shell; characters of `special` get a backslash as well. */
+void pp_cli_quote(FILE *f, const char *text, const char *special);
+
+/* What this ppcli was built with, for `version` and `env`. what NULL ends them. Static storage. */
+struct build_fact {
+    const char *what, *text; /* "zlib", "1.2.13"; text "no...": is not in this build */
+    const char *missing;     /* a sentence more about that; NULL: none */
+};
+const struct build_fact *build_facts(void);
+
+/* ppcli env --hosts: print what a preflight of these hosts finds; word: a config, NULL: none. hosts "-":
+ * be one of them, and answer. Errors: those of pp_preflight() and of loading the config. */
+int env_hosts(const char *hosts, const char *word);
+
+/* The completion scripts of three shells. Errors: those of pp_cli_describe(). */
+int completion_bash(FILE *f);
+int completion_zsh(FILE *f);
+int completion_fish(FILE *f);
 
 /* Print the problems of a config that a later check refused; returns its verdict. */
 int pp_cli_config_verdict(const struct pp_config *cfg);

@@ -3,13 +3,11 @@
  * Completion scripts. What can follow a word is decided once, as a kind and maybe a list; each
  * shell has a way to write that.
  */
-#include "completion.h"
 
 #include <string.h>
 
 #include "command.h"
 #include "ppcli/backend.h"
-#include "ppcli/err.h"
 #include "ppcli/schedule.h"
 #include "ppcli/transport.h"
 
@@ -63,22 +61,20 @@ static struct offer offer_of_option(const struct pp_cli_option *option)
     return o;
 }
 
-static struct offer offer_of_command(const struct pp_command *command, bool config)
+static struct offer offer_of_command(const struct pp_command *command)
 {
     static const struct {
         const char *in;
         enum kind kind;
     } kinds[] = {{"CONFIG", CONFIG}, {"PATH", PATH},       {"RUN", PATH},
                  {"KEY", KEYS},      {"COMMAND", COMMAND}, {"SHELL", LIST}};
-    const char *words = pp_cli_words(command, config);
-    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-        if (strstr(words, kinds[i].in))
+    for (size_t i = 0; command->words && i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        if (strstr(command->words, kinds[i].in))
             return (struct offer){.kind = kinds[i].kind, .list = "bash zsh fish"};
     return (struct offer){.kind = NOTHING};
 }
 
-/* Text for inside single quotes; characters of `special` get a backslash as well. */
-static void quote(FILE *f, const char *text, const char *special)
+void pp_cli_quote(FILE *f, const char *text, const char *special)
 {
     for (; *text; text++)
         if (*text == '\'')
@@ -112,51 +108,6 @@ static const char *const bash_words[] = {
 
 /* "=" separates words in bash, so that "--set train.lr=" and "--dir=x" arrive in pieces: the script
  * looks one piece further back for the option. */
-static const char bash_tail[] =
-    "_ppcli()\n"
-    "{\n"
-    "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command=none i "
-    "offer\n"
-    "    COMPREPLY=()\n"
-    "    if [[ $cur == '=' ]]; then\n"
-    "        cur=\n"
-    "    elif [[ $prev == '=' ]]; then\n"
-    "        prev=${COMP_WORDS[COMP_CWORD - 2]}\n"
-    "    fi\n"
-    "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
-    "        if [[ ${COMP_WORDS[i]} != -* ]]; then\n"
-    "            command=${COMP_WORDS[i]}\n"
-    "            break\n"
-    "        fi\n"
-    "    done\n"
-    "    offer=${_ppcli_words[\"$command\"]-@commands}\n"
-    "    if [[ -n ${_ppcli_values[\"$command $prev\"]+x} ]]; then\n"
-    "        offer=${_ppcli_values[\"$command $prev\"]}\n"
-    "    elif [[ $cur == -* ]]; then\n"
-    "        offer=${_ppcli_options[\"$command\"]---help --version}\n"
-    "    fi\n"
-    "    case $offer in\n"
-    "    @keys)\n"
-    "        offer=${_ppcli_keys# }\n"
-    "        if [[ $command != keys ]]; then\n"
-    "            compopt -o nospace 2>/dev/null\n"
-    "            offer=${offer// /= }=\n"
-    "        fi\n"
-    "        ;;\n"
-    "    @commands) offer=$_ppcli_commands ;;\n"
-    "    @*) compopt -o filenames 2>/dev/null ;;\n"
-    "    esac\n"
-    "    case $offer in\n"
-    "    @config)\n"
-    "        mapfile -t COMPREPLY < <(compgen -f -X '!*.ini' -- \"$cur\"; compgen -d -- \"$cur\")\n"
-    "        ;;\n"
-    "    @path) mapfile -t COMPREPLY < <(compgen -f -- \"$cur\") ;;\n"
-    "    @folder) mapfile -t COMPREPLY < <(compgen -d -- \"$cur\") ;;\n"
-    "    *) mapfile -t COMPREPLY < <(compgen -W \"$offer\" -- \"$cur\") ;;\n"
-    "    esac\n"
-    "}\n"
-    "complete -F _ppcli ppcli\n";
-
 static void bash_value(const struct pp_cli_option *option, void *context)
 {
     const struct context *c = context;
@@ -182,15 +133,14 @@ int completion_bash(FILE *f)
     fputs("'\ndeclare -A _ppcli_values _ppcli_options _ppcli_words\n", f);
     for (int i = 0; pp_commands[i]; i++) {
         struct context c = {.f = f, .command = pp_commands[i]->name};
-        bool config = false;
-        PP_TRY(pp_cli_describe(pp_commands[i], bash_value, &c, &config));
-        struct offer o = offer_of_command(pp_commands[i], config);
+        PP_TRY(pp_cli_describe(pp_commands[i], bash_value, &c));
+        struct offer o = offer_of_command(pp_commands[i]);
         fprintf(f, "_ppcli_words[%s]='%s'\n_ppcli_options[%s]='", c.command,
                 o.kind == LIST ? o.list : bash_words[o.kind], c.command);
-        PP_TRY(pp_cli_describe(pp_commands[i], bash_option, &c, NULL));
+        PP_TRY(pp_cli_describe(pp_commands[i], bash_option, &c));
         fputs("'\n", f);
     }
-    fputs(bash_tail, f);
+    fputs(text_completion_bash, f);
     return 0;
 }
 
@@ -213,11 +163,11 @@ static void zsh_option(const struct pp_cli_option *option, void *context)
     struct offer o = offer_of_option(option);
     fprintf(c->f, "        '%s--%s%s[", o.kind == KEYS ? "*" : "", option->name,
             option->arg ? "=" : "");
-    quote(c->f, option->help, ZSH_SPECIAL);
+    pp_cli_quote(c->f, option->help, ZSH_SPECIAL);
     fputc(']', c->f);
     if (option->arg) {
         fputc(':', c->f);
-        quote(c->f, option->arg, ZSH_SPECIAL);
+        pp_cli_quote(c->f, option->arg, ZSH_SPECIAL);
         fprintf(c->f, o.kind == LIST ? ":(%s)" : ":%s",
                 o.kind == LIST ? o.list : zsh_values[o.kind]);
     }
@@ -232,7 +182,7 @@ int completion_zsh(FILE *f)
           f);
     for (int i = 0; pp_commands[i]; i++) {
         fprintf(f, "        '%s:", pp_commands[i]->name);
-        quote(f, pp_commands[i]->summary, ":\\");
+        pp_cli_quote(f, pp_commands[i]->summary, ":\\");
         fputs("'\n", f);
     }
     fputs("    )\n    _describe command commands\n}\n_ppcli_keys()\n{\n    compadd --", f);
@@ -249,11 +199,10 @@ int completion_zsh(FILE *f)
           f);
     for (int i = 0; pp_commands[i]; i++) {
         struct context c = {.f = f};
-        bool config = false;
         fprintf(f, "    %s)\n        arguments=(\n", pp_commands[i]->name);
-        PP_TRY(pp_cli_describe(pp_commands[i], zsh_option, &c, &config));
+        PP_TRY(pp_cli_describe(pp_commands[i], zsh_option, &c));
         fprintf(f, "        %s\n        )\n        ;;\n",
-                zsh_words[offer_of_command(pp_commands[i], config).kind]);
+                zsh_words[offer_of_command(pp_commands[i]).kind]);
     }
     fputs("    esac\n    _arguments $arguments\n}\n"
           "if [[ $funcstack[1] == _ppcli ]]; then\n"
@@ -298,7 +247,7 @@ static void fish_option(const struct pp_cli_option *option, void *context)
         fputc('\'', c->f);
     }
     fputs(" -d '", c->f);
-    quote(c->f, option->help, "\\");
+    pp_cli_quote(c->f, option->help, "\\");
     fputs("'\n", c->f);
 }
 
@@ -311,12 +260,11 @@ int completion_fish(FILE *f)
           f);
     for (int i = 0; pp_commands[i]; i++) {
         struct context c = {.f = f, .command = pp_commands[i]->name};
-        bool config = false;
         fprintf(f, "complete -c ppcli -n __fish_use_subcommand -a %s -d '", c.command);
-        quote(f, pp_commands[i]->summary, "\\");
+        pp_cli_quote(f, pp_commands[i]->summary, "\\");
         fputs("'\n", f);
-        PP_TRY(pp_cli_describe(pp_commands[i], fish_option, &c, &config));
-        struct offer o = offer_of_command(pp_commands[i], config);
+        PP_TRY(pp_cli_describe(pp_commands[i], fish_option, &c));
+        struct offer o = offer_of_command(pp_commands[i]);
         if (o.kind != NOTHING) {
             fprintf(f, FISH, c.command);
             fputs(o.kind == PATH ? " -F" : " -a '", f);

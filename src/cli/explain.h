@@ -3,11 +3,13 @@
 #ifndef PPCLI_CLI_EXPLAIN_H
 #define PPCLI_CLI_EXPLAIN_H
 
-#include "ppcli/best.h"
+#include "ppcli/tune.h"
 
 struct explained {
     struct pp_run run;
-    struct pp_exec_bytes *ranks; /* [stages]: replicas hold the same; owned */
+    struct pp_exec_bytes *ranks; /* [ranks]; owned */
+    size_t *other; /* [stages] activations if pipeline.recompute were off, or, where it
+                                    is, all; owned */
     double ideal;
     struct pp_bubble bubble; /* by flops */
     char advice[PP_ADVICE_MAX];

@@ -6,8 +6,6 @@
 #include <string.h>
 
 #include "ppcli/draw.h"
-#include "ppcli/err.h"
-#include "ppcli/json.h"
 
 #define MIB (1024.0 * 1024.0)
 #define GRID_MAX_MICROBATCHES 24 /* wider pictures do not fit a terminal */
@@ -53,13 +51,15 @@ static void layer_kind(const struct pp_model *m, const struct pp_layer *l, char 
     }
 }
 
-/* As PyTorch counts them: without running statistics. */
+/* As PyTorch counts them: without running statistics, and tied ones once. */
 static size_t parameters(const struct pp_model *m, int first, int last)
 {
     const struct pp_layer *end = &m->layers[last];
     size_t n = 0;
-    for (int i = m->layers[first].first_param; i < end->first_param + end->n_params; i++)
-        n += m->params[i].kind == PP_PARAM_BUFFER ? 0 : pp_param_floats(&m->params[i]);
+    for (int i = m->layers[first].first_param; i < end->first_param + end->n_params; i++) {
+        const struct pp_param *p = &m->params[i];
+        n += p->kind == PP_PARAM_BUFFER || p->tied_to > 0 ? 0 : pp_param_floats(p);
+    }
     return n;
 }
 
@@ -90,8 +90,8 @@ static void print_layers(const struct pp_run *run)
            parameters(run->model, 0, run->model->n_layers - 1), flops, shape);
     if (pp_model_mixes_samples(run->model)) {
         printf(
-            "  (batch norm takes its statistics from each micro-batch of each replica: "
-            "microbatches and replicas\n   change what is computed; stages and schedule do not)\n");
+            "  (the samples of each micro-batch of each replica meet, in batch norm or attention: "
+            "microbatches and\n   replicas change what is computed; stages and schedule do not)\n");
     }
 }
 
@@ -109,6 +109,33 @@ static double stage_work(const struct explained *e, int s, size_t *params)
 static size_t boundary_bytes(const struct pp_layout *l, int s)
 {
     return (size_t)l->max_rows * (size_t)pp_layout_channel_width(l, 2 * s) * sizeof(float);
+}
+
+/* The layer of the copy, and the floats. */
+static const char *tie_of(const struct pp_layout *l, int tie, const struct pp_param **out)
+{
+    int i = 0;
+    const struct pp_layer *layers = l->model->layers;
+    while (l->tied[tie] >= layers[i].first_param + layers[i].n_params)
+        i++;
+    *out = &l->model->params[l->tied[tie]];
+    return layers[i].name;
+}
+
+static void print_tie(const struct pp_layout *l, int tie)
+{
+    const struct pp_param *p;
+    const char *layer = tie_of(l, tie, &p);
+    int owner = l->rank_of[l->ties[tie].owner], copy = l->rank_of[l->ties[tie].copy];
+    double floats = (double)pp_param_floats(p);
+    char size[32];
+    snprintf(size, sizeof(size), floats < 1e5 ? "%.0f" : "%.1f M",
+             floats < 1e5 ? floats : floats / 1e6);
+    printf("  tied: weight of %s = %s, ", layer, p->name);
+    if (owner == copy)
+        printf("%s floats added up within rank %d a step\n", size, owner);
+    else
+        printf("%s floats exchanged between ranks %d and %d a step\n", size, owner, copy);
 }
 
 static void print_stages(const struct explained *e)
@@ -139,6 +166,21 @@ static void print_stages(const struct explained *e)
     }
     if (l->n_virtual > 1)
         printf("  (bytes of one micro-batch of %d samples, and as many back)\n", l->max_rows);
+    for (int i = 0; i < l->n_ties; i++)
+        print_tie(l, i);
+}
+
+static void print_zero(const struct explained *e)
+{
+    size_t most = 0, whole = 0;
+    size_t moments = (size_t)pp_optimizer_moments(e->run.cfg->train.optimizer);
+    for (int r = 0; r < e->run.layout->ranks; r++) {
+        const struct pp_exec_bytes *b = &e->ranks[r];
+        most = b->optimizer > most ? b->optimizer : most;
+        whole = moments * b->parameters > whole ? moments * b->parameters : whole;
+    }
+    printf("  train.zero = 1: at most %.3f MiB of optimizer state on a rank; 0: %.3f MiB\n",
+           (double)most / MIB, (double)whole / MIB);
 }
 
 static void print_memory(const struct explained *e)
@@ -146,7 +188,9 @@ static void print_memory(const struct explained *e)
     const struct pp_layout *l = e->run.layout;
     printf("\nmemory of each rank, MiB (ranks are %s%s)\n",
            pp_run_shares_memory(&e->run) ? "threads" : "processes",
-           l->replicas > 1 ? "; every replica the same" : "");
+           l->replicas == 1         ? ""
+           : e->run.cfg->train.zero ? "; of replica 0, whose pieces may be a little larger"
+                                    : "; every replica the same");
     bool data = false;
     for (int r = 0; r < l->stages; r++)
         data = data || e->ranks[r].data > 0;
@@ -163,7 +207,18 @@ static void print_memory(const struct explained *e)
                (double)b->optimizer / MIB, (double)b->activations / MIB, (double)b->messages / MIB,
                data_set, (double)b->scratch / MIB, (double)b->total / MIB);
     }
+    if (e->run.cfg->train.zero && l->replicas > 1)
+        print_zero(e);
     printf("  (packed: weights a second time, in the order in which the products read them)\n");
+    size_t now = 0, other = 0;
+    for (int r = 0; r < l->stages; r++) {
+        now = e->ranks[r].activations > now ? e->ranks[r].activations : now;
+        other = e->other[r] > other ? e->other[r] : other;
+    }
+    const char *recompute = e->run.cfg->pipeline.recompute;
+    printf("  recompute = %.60s: at most %.3f MiB of activations on a rank; %s: %.3f MiB\n",
+           recompute[0] ? recompute : "off", (double)now / MIB, recompute[0] ? "off" : "all",
+           (double)other / MIB);
 }
 
 static int print_schedule(const struct explained *e)
@@ -184,12 +239,10 @@ static int print_schedule(const struct explained *e)
            pp_bubble_text(&e->bubble, text));
     if (e->bubble.idle > e->ideal + PP_ADVICE_OVER)
         printf("%s\n", e->advice);
-    if (!cfg->train.exact) {
-        char product[64] = "micro-batch";
-        if (l->coalesce > 1)
-            snprintf(product, sizeof(product), "%d micro-batches", l->coalesce);
-        printf("weight gradients: one product per %s (train.exact = off)%s\n", product,
-               l->coalesce > 1 ? "; bits may differ from exact" : "; bits as exact");
+    if (l->coalesce > 1) {
+        printf("weight gradients: one product for %d micro-batches%s\n", l->coalesce,
+               cfg->train.exact ? "; the bits are those of one each"
+                                : "; the bits may differ from those of one each");
     }
     if (l->plans[0].m <= GRID_MAX_MICROBATCHES && l->stages <= 16)
         PP_TRY(pp_draw_textbook(l->plans[0].plan, stdout));
@@ -255,9 +308,7 @@ int explain_json(const struct explained *e)
 {
     const struct pp_layout *l = e->run.layout;
     char hash[65];
-    struct pp_json j;
-    pp_json_init(&j, stdout, 2);
-    pp_json_object(&j, NULL);
+    struct pp_json j = pp_json_begin(stdout, 2);
     pp_json_int(&j, "schema", 1);
     pp_config_hash(e->run.cfg, hash);
     pp_json_str(&j, "config_hash", hash);
@@ -277,9 +328,23 @@ int explain_json(const struct explained *e)
         pp_json_end(&j);
     }
     pp_json_end(&j);
+    pp_json_array(&j, "tied");
+    for (int i = 0; i < l->n_ties; i++) {
+        const struct pp_param *p;
+        pp_json_object(&j, NULL);
+        pp_json_str(&j, "layer", tie_of(l, i, &p));
+        pp_json_str(&j, "parameter", p->name);
+        pp_json_uint(&j, "floats", pp_param_floats(p));
+        pp_json_int(&j, "owner_rank", l->rank_of[l->ties[i].owner]);
+        pp_json_int(&j, "copy_rank", l->rank_of[l->ties[i].copy]);
+        pp_json_end(&j);
+    }
+    pp_json_end(&j);
+    bool recomputes = e->run.cfg->pipeline.recompute[0] != '\0';
+    pp_json_str(&j, "recompute", recomputes ? e->run.cfg->pipeline.recompute : "off");
     pp_json_array(&j, "ranks");
     for (int r = 0; r < l->ranks; r++) {
-        const struct pp_exec_bytes *b = &e->ranks[r % l->stages];
+        const struct pp_exec_bytes *b = &e->ranks[r];
         pp_json_object(&j, NULL);
         pp_json_int(&j, "rank", r);
         pp_json_uint(&j, "parameter_bytes", b->parameters);
@@ -287,6 +352,8 @@ int explain_json(const struct explained *e)
         pp_json_uint(&j, "gradient_bytes", b->gradients);
         pp_json_uint(&j, "optimizer_bytes", b->optimizer);
         pp_json_uint(&j, "activation_bytes", b->activations);
+        pp_json_uint(&j, recomputes ? "activation_bytes_off" : "activation_bytes_all",
+                     e->other[r % l->stages]);
         pp_json_uint(&j, "message_bytes", b->messages);
         pp_json_uint(&j, "data_bytes", b->data);
         pp_json_uint(&j, "scratch_bytes", b->scratch);

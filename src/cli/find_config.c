@@ -10,10 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ppcli/err.h"
 #include "ppcli/log.h"
 #include "build_info.h"
-#include "launch.h"
+#include "start.h"
 
 #define NAMES_MAX 256
 
@@ -57,33 +56,47 @@ static struct pp_did_you_mean nearest_config(const char *folder, const char *wor
     return pp_did_you_mean(is_ini(word) ? word : with_ini, names);
 }
 
-int pp_cli_find_config(const char *word, char out[PP_PATH_MAX])
+/* what: "config"; below: the folder of configs/ that has them, "" or "/machines". */
+static int find(const char *word, const char *what, const char *below, char out[PP_PATH_MAX])
 {
     if (strcmp(word, "-") == 0 || access(word, F_OK) == 0)
         return pp_path_format(out, "%s", word);
     if (errno != ENOENT && errno != ENOTDIR)
         return pp_fail_errno(0, "%s", word);
     if (!word[0] || strchr(word, '/'))
-        return pp_fail(PP_ENOINPUT, "%s: no such config file", word[0] ? word : "''");
+        return pp_fail(PP_ENOINPUT, "%s: no such %s file", word[0] ? word : "''", what);
 
-    const char *folders[] = {PP_CONFIG_FOLDER, NULL, NULL};
+    char folders[2][PP_PATH_MAX] = {"", ""};
+    PP_TRY(pp_path_format(folders[0], "%s%s", PP_CONFIG_FOLDER, below));
     if (runs_from_build_folder())
-        folders[1] = PP_SOURCE_FOLDER "/configs";
+        PP_TRY(pp_path_format(folders[1], "%s%s", PP_SOURCE_FOLDER "/configs", below));
     struct pp_did_you_mean hint = {""};
-    for (int i = 0; folders[i]; i++) {
+    for (int i = 0; i < 2 && folders[i][0]; i++) {
         char path[PP_PATH_MAX];
         PP_TRY(pp_path_format(path, "%s/%s", folders[i], word));
         if (access(path, F_OK) == 0) {
             if (launch_announces())
-                pp_log_info("config: %s", path);
+                pp_log_info("%s: %s", what, path);
             return pp_path_format(out, "%s", path);
         }
         if (!hint.s[0])
             hint = nearest_config(folders[i], word);
     }
-    const char *second = folders[1] ? folders[1] : "";
-    return pp_fail(PP_ENOINPUT, "%s: no such config, here or in %s%s%s%s", word, folders[0],
-                   second[0] ? " or in " : "", second, hint.s);
+    return pp_fail(PP_ENOINPUT, "%s: no such %s, here or in %s%s%s%s", word, what, folders[0],
+                   folders[1][0] ? " or in " : "", folders[1], hint.s);
+}
+
+int pp_cli_find_config(const char *word, char out[PP_PATH_MAX])
+{
+    return find(word, "config", "", out);
+}
+
+int pp_cli_find_machine(const char *word, char out[PP_PATH_MAX])
+{
+    char name[PP_PATH_MAX];
+    bool bare = !strchr(word, '/') && !is_ini(word) && access(word, F_OK) != 0;
+    PP_TRY(pp_path_format(name, "%s%s", word, bare ? ".ini" : ""));
+    return find(name, "machine", "/machines", out);
 }
 
 static void print_problems(const struct pp_config *cfg)

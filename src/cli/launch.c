@@ -3,22 +3,21 @@
  * Starting ppcli again under mpirun. The command line is taken from the kernel as it was given, so
  * that every rank sees the words the user typed.
  */
-#include "launch.h"
+#include "start.h"
 
 #include <fcntl.h>
-#include <sched.h>
-#include <stdio.h>
+#include <net/if.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "ppcli/err.h"
-#include "ppcli/file.h"
+#include "ppcli/hosts.h"
 #include "ppcli/log.h"
+#include "ppcli/machine.h"
 #include "ppcli/mem.h"
+#include "ppcli/pulse.h"
 #include "ppcli/transport.h"
 #include "command.h"
-#include "supervise.h"
 
 #define COMMAND_LINE_MAX ((size_t)2 << 20) /* bytes; the kernel's own limit on arguments */
 #define WORDS_MAX 4096
@@ -51,21 +50,14 @@ static int read_command_line(struct command_line *out)
     int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return pp_fail_errno(PP_ERESOURCE, "cannot read the own command line");
-    char *text = pp_alloc(COMMAND_LINE_MAX + 1, 1);
     size_t used = 0;
-    ssize_t n = text ? 1 : 0;
-    while (n > 0 && used < COMMAND_LINE_MAX) {
-        n = read(fd, text + used, COMMAND_LINE_MAX - used);
-        used += n > 0 ? (size_t)n : 0;
-    }
+    int rc = pp_fd_read(fd, "the command line", COMMAND_LINE_MAX, &out->text, &used);
     close(fd);
-    if (!text)
-        return PP_ERESOURCE;
-    out->text = text;
+    PP_TRY(rc);
     size_t i = 0;
-    for (; i < used && out->n < WORDS_MAX; i += strlen(text + i) + 1)
-        out->words[out->n++] = text + i;
-    if (n < 0 || i < used) {
+    for (; i < used && out->n < WORDS_MAX; i += strlen(out->text + i) + 1)
+        out->words[out->n++] = out->text + i;
+    if (i < used) {
         free_command_line(out);
         return pp_fail(PP_ERESOURCE, "cannot pass on a command line of more than %d words",
                        WORDS_MAX);
@@ -73,110 +65,307 @@ static int read_command_line(struct command_line *out)
     return 0;
 }
 
-/* The first processor of the core that `cpu` is a hardware thread of. */
-static int first_of_core(int cpu)
+/* ---- words for mpirun */
+
+/* Whose words. */
+enum {
+    OPEN_MPI_4 = 1,
+    OPEN_MPI_5 = 2,
+    OPEN_MPI = 3,
+    MPICH = 4,
+    ANY = 7
+};
+
+/* When. */
+enum {
+    ROOT = 1,
+    CROWDED = 2,  /* more ranks than cores */
+    HOSTS = 4,    /* there are others */
+    ETHERNET = 8, /* between them; else MPI chooses */
+    PORTS = 16,
+    REORDER = 32 /* not as mpirun would fill the hosts: it would begin with its own */
+};
+
+/* In a word %R is the number of ranks, %H the hosts, %E the host of each rank, %A the agent, %N the
+ * networks. Ports: mpirun takes all from %F to %G; the others are %P to %L, %C in all. NAME=VALUE goes
+ * into the environment of mpirun, where there is none yet. */
+static const struct row {
+    int who, when, unless;
+    const char *words[3];
+} rows[] = {
+    {ANY, 0, 0, {"-np", "%R"}},
+    {OPEN_MPI, 0, 0, {"--quiet"}}, /* ppcli says itself what went wrong */
+    {OPEN_MPI, 0, CROWDED, {"--bind-to", "core"}},
+    {OPEN_MPI, CROWDED, 0, {"--bind-to", "none"}},
+    {OPEN_MPI, CROWDED, HOSTS, {"--oversubscribe"}},
+    {OPEN_MPI, HOSTS, REORDER, {"--host", "%H"}},
+    {OPEN_MPI, HOSTS | REORDER, 0, {"--map-by", "seq"}},
+    {OPEN_MPI, HOSTS | REORDER, 0, {"--host", "%E"}},
+    {MPICH, HOSTS, 0, {"-hosts", "%H"}},
+    {OPEN_MPI_4, HOSTS, 0, {"--mca", "plm_rsh_agent", "%A"}},
+    {OPEN_MPI_5, HOSTS, 0, {"--prtemca", "plm_ssh_agent", "%A"}},
+    {MPICH, HOSTS, 0, {"-launcher", "ssh"}},
+    {MPICH, HOSTS, 0, {"-launcher-exec", "%A"}},
+    {OPEN_MPI_4, HOSTS, 0, {"--mca", "oob_tcp_if_include", "%N"}},
+    {OPEN_MPI_5, HOSTS, 0, {"--prtemca", "prte_if_include", "%N"}},
+    {OPEN_MPI, HOSTS | ETHERNET, 0, {"--mca", "btl_tcp_if_include", "%N"}},
+    {OPEN_MPI_4, HOSTS | PORTS, 0, {"--mca", "oob_tcp_dynamic_ipv4_ports", "%F-%G"}},
+    {OPEN_MPI_5, HOSTS | PORTS, 0, {"--prtemca", "oob_tcp_dynamic_ipv4_ports", "%F-%G"}},
+    {OPEN_MPI, HOSTS | PORTS, 0, {"--mca", "btl_tcp_port_min_v4", "%P"}},
+    {OPEN_MPI, HOSTS | PORTS, 0, {"--mca", "btl_tcp_port_range_v4", "%C"}},
+    {MPICH, HOSTS | PORTS, 0, {"MPIR_CVAR_CH3_PORT_RANGE=%P:%L"}},
+    {MPICH, HOSTS | PORTS, 0, {"MPIEXEC_PORT_RANGE=%F:%G"}},
+    /* On one machine shared memory only, between hosts TCP, without the copy mechanism that containers
+     * forbid. Whoever needs something else starts mpirun directly. */
+    {OPEN_MPI, 0, HOSTS, {"--mca", "pml", "ob1"}},
+    {OPEN_MPI, HOSTS | ETHERNET, 0, {"--mca", "pml", "ob1"}},
+    {OPEN_MPI_4, 0, HOSTS, {"--mca", "btl", "self,vader"}},
+    {OPEN_MPI_5, 0, HOSTS, {"--mca", "btl", "self,sm"}},
+    {OPEN_MPI_4, HOSTS | ETHERNET, 0, {"--mca", "btl", "self,vader,tcp"}},
+    {OPEN_MPI_5, HOSTS | ETHERNET, 0, {"--mca", "btl", "self,sm,tcp"}},
+    {OPEN_MPI, 0, 0, {"--mca", "btl_vader_single_copy_mechanism", "none"}},
+    {OPEN_MPI, HOSTS | CROWDED, 0, {"--mca", "mpi_yield_when_idle", "1"}},
+    /* When a rank is lost the others cannot save: no grace; but on several hosts it must be seen
+     * who was the first. */
+    {OPEN_MPI, 0, HOSTS, {"--mca", "odls_base_sigkill_timeout", "0"}},
+    {OPEN_MPI, HOSTS, 0, {"--mca", "odls_base_sigkill_timeout", "1"}},
+    {OPEN_MPI, ROOT, 0, {"OMPI_ALLOW_RUN_AS_ROOT=1"}},
+    {OPEN_MPI, ROOT, 0, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"}},
+};
+
+#define HOSTS_TEXT (1 << 17)
+
+struct mpirun_words {
+    const char *args[WORDS_MAX + 256];
+    int n;
+    char kept[4 * HOSTS_TEXT]; /* of args */
+    size_t used;
+    char ranks[16], hosts[HOSTS_TEXT], each[HOSTS_TEXT], ports[5][16];
+    const char *agent, *network;
+    struct pp_listener *listener; /* of ranks on several hosts; owned */
+};
+
+/* A word more, which is kept. */
+static void own(struct mpirun_words *w, const char *text)
 {
-    char path[96];
-    snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list",
-             cpu);
-    char text[32] = "";
-    FILE *f = fopen(path, "re");
-    if (f) {
-        if (!fgets(text, sizeof(text), f))
-            text[0] = '\0';
-        fclose(f);
+    size_t n = strlen(text) + 1;
+    pp_assert(n <= sizeof(w->kept) - w->used && w->n < (int)(sizeof(w->args) / sizeof(w->args[0])));
+    w->args[w->n++] = memcpy(w->kept + w->used, text, n);
+    w->used += n;
+}
+
+static const char *meaning(const struct mpirun_words *w, char letter)
+{
+    static const char letters[] = "RHEANFGPLC";
+    const char *const texts[] = {w->ranks,    w->hosts,    w->each,     w->agent,    w->network,
+                                 w->ports[0], w->ports[1], w->ports[2], w->ports[3], w->ports[4]};
+    return texts[strchr(letters, letter) - letters];
+}
+
+static int put(struct mpirun_words *w, const char *word)
+{
+    static char text[HOSTS_TEXT + PP_PATH_MAX];
+    size_t used = 0;
+    for (const char *p = word; *p; p++)
+        if (*p == '%')
+            used += (size_t)snprintf(text + used, sizeof(text) - used, "%s", meaning(w, *++p));
+        else
+            text[used++] = *p;
+    text[used] = '\0';
+    char *equals = word[0] == '-' ? NULL : strchr(text, '=');
+    if (!equals) {
+        own(w, text);
+        return 0;
     }
-    char *end;
-    long first = strtol(text, &end, 10);
-    return end > text && first >= 0 && first < CPU_SETSIZE ? (int)first : cpu;
+    *equals = '\0';
+    return setenv(text, equals + 1, 0) == 0 ? 0 : PP_ERESOURCE;
 }
 
-/* How many ranks can be bound to a core each. Open MPI counts cores, not hardware threads. */
-static int cores(void)
+/* Open MPI takes its own variables to other hosts, and of the rest what it is told to. */
+static void carry_environment(struct mpirun_words *w)
 {
-    cpu_set_t usable, first;
-    CPU_ZERO(&first);
-    if (sched_getaffinity(0, sizeof(usable), &usable) != 0)
-        return 1;
-    for (int c = 0; c < CPU_SETSIZE; c++)
-        if (CPU_ISSET(c, &usable))
-            CPU_SET(first_of_core(c), &first);
-    return CPU_COUNT(&first);
+    extern char **environ;
+    own(w, "-x");
+    own(w, SUPERVISE_ASKED);
+    for (char **e = environ; *e && w->n < 192; e++) {
+        char name[128];
+        size_t n = strcspn(*e, "=");
+        if (!pp_host_variable(*e) || n >= sizeof(name) || strncmp(*e, SUPERVISE_ASKED, n) == 0)
+            continue;
+        snprintf(name, sizeof(name), "%.*s", (int)n, *e);
+        own(w, "-x");
+        own(w, name);
+    }
 }
 
-int launch_mpirun(int ranks)
+/* ---- the hosts */
+
+__attribute__((format(printf, 2, 3))) static void append(char to[HOSTS_TEXT], const char *fmt, ...)
 {
+    va_list args;
+    size_t used = strlen(to);
+    if (used > 0 && used + 1 < HOSTS_TEXT)
+        to[used++] = ',';
+    va_start(args, fmt);
+    vsnprintf(to + used, HOSTS_TEXT - used, fmt, args);
+    va_end(args);
+}
+
+/* The host of place k of the list. */
+static const char *name_at(const struct pp_hosts *hosts, int k)
+{
+    int i = 0;
+    for (; k >= hosts->items[i].ranks; i++)
+        k -= hosts->items[i].ranks;
+    return hosts->items[i].name;
+}
+
+/* What there is to know of cfg's hosts: bits of `when`. */
+static int set_up_hosts(const struct pp_config *cfg, const char *word, int ranks,
+                        struct mpirun_words *w, int *when)
+{
+    static struct pp_hosts hosts; /* too large for a small stack */
+    struct pp_preflight p = {0};
+    static char network[sizeof(p.network)];
+    int first, last;
+    bool here = true, asked = strcmp(cfg->run.network, "auto") != 0;
+    int stages = cfg->pipeline.stages, replicas = cfg->pipeline.replicas;
+    bool turned = cfg->run.rank_order == PP_ORDER_REPLICAS && ranks == stages * replicas;
+    PP_TRY(pp_hosts_parse(cfg->run.hosts, ranks, &hosts));
+    PP_TRY(pp_ports_parse(cfg->run.ports, &first, &last));
+    int rc = pp_preflight(cfg, word, &hosts, false, &p);
+    for (int i = 0; i < hosts.n && rc == 0; i++) {
+        const struct pp_host *h = &hosts.items[i];
+        append(w->hosts, "%s:%d", h->name, h->ranks);
+        here = here && p.hosts[i].here;
+        *when |= p.hosts[i].here && i > 0 ? REORDER : 0;
+        *when |= p.one_machine || h->ranks > p.hosts[i].cores ? CROWDED : 0;
+    }
+    for (int r = 0; r < ranks && rc == 0; r++)
+        append(w->each, "%s", name_at(&hosts, turned ? r % stages * replicas + r / stages : r));
+    *when |= turned ? REORDER : 0;
+    if (rc == 0 && strlen(w->each) + PP_HOST_NAME_MAX >= HOSTS_TEXT)
+        rc = pp_fail(PP_ECONFIG, "run.hosts: too many ranks on hosts with long names");
+    memcpy(network, p.network, sizeof(network));
+    double seconds = p.seconds;
+    pp_preflight_fini(&p);
+    if (rc < 0 || here) /* one host, this one */
+        return rc;
+    if (asked) {
+        snprintf(network, sizeof(network), "%s", cfg->run.network);
+        if (!strchr(network, '/') && if_nametoindex(network) == 0) {
+            return pp_fail(PP_ECONFIG, "run.network: no interface '%s' here; ip addr lists them",
+                           network);
+        }
+    }
+    w->agent = pp_host_agent(cfg);
+    w->network = network;
+    int half = first + (last - first + 1) / 2;
+    if (pp_listener_open(ranks, true, first ? half : 0, last, &w->listener) < 0)
+        return pp_error_context("signs of life");
+    if (setenv(PP_PULSE_ENV, pp_listener_address(w->listener), 1) != 0)
+        return PP_ERESOURCE;
+    const int ports[] = {first, half - 1, half, last, last - half + 1};
+    for (int i = 0; i < 5; i++)
+        snprintf(w->ports[i], sizeof(w->ports[i]), "%d", ports[i]);
+    *when |= HOSTS | (first ? PORTS : 0) | (asked || !pp_fabric_here() ? ETHERNET : 0);
+    pp_log_info("hosts: %s over %s (%s), asked in %.1f s", w->hosts, network,
+                asked              ? "run.network"
+                : *when & ETHERNET ? "the route to them"
+                                   : "to start; MPI chooses for messages: there is a fabric",
+                seconds);
+    return 0;
+}
+
+static int collect(const struct pp_config *cfg, const char *word, int ranks,
+                   const struct command_line *self, struct mpirun_words *w)
+{
+    const char *version = pp_world_version();
+    int who = strncmp(version, "Open MPI", 8) != 0 ? MPICH
+              : atoi(version + 9) >= 5             ? OPEN_MPI_5
+                                                   : OPEN_MPI_4;
+    int when = geteuid() == 0 ? ROOT : 0;
+    snprintf(w->ranks, sizeof(w->ranks), "%d", ranks);
+    if (cfg->run.hosts[0])
+        PP_TRY(set_up_hosts(cfg, word, ranks, w, &when));
+    if ((when & REORDER) && who == MPICH && cfg->run.rank_order == PP_ORDER_REPLICAS) {
+        return pp_fail(PP_ECONFIG, "run.rank_order = replicas wants Open MPI; name the hosts in "
+                                   "another order, or use stages");
+    }
+    if (!(when & HOSTS) && ranks > pp_machine_whole_cores())
+        when |= CROWDED;
+    w->args[w->n++] = "mpirun";
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const struct row *r = &rows[i];
+        if ((r->who & who) && (r->when & when) == r->when && !(r->unless & when))
+            for (int k = 0; k < 3 && r->words[k]; k++)
+                PP_TRY(put(w, r->words[k]));
+    }
+    if ((who & OPEN_MPI) && (when & ROOT))
+        pp_log_info("starting mpirun as root: giving it the consent it asks for");
+    if ((who & OPEN_MPI) && (when & HOSTS))
+        carry_environment(w);
+    char exe[PP_PATH_MAX];
+    ssize_t len = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+    if (len < 0)
+        return pp_fail_errno(PP_ERESOURCE, "cannot find the own program file");
+    exe[len] = '\0';
+    own(w, exe);
+    for (int i = 1; i < self->n; i++)
+        w->args[w->n++] = self->words[i];
+    w->args[w->n] = NULL;
+    return 0;
+}
+
+int launch_once(const struct pp_config *cfg, const char *word, int ranks, const char *const *more,
+                struct launch_end *out)
+{
+    *out = (struct launch_end){0};
     if (!pp_world_version()[0]) {
         return pp_fail(PP_ERESOURCE, "this ppcli was built without MPI; leave out --launch mpirun "
                                      "to run the ranks as threads");
     }
     static struct command_line self; /* too large for a small stack */
+    static struct mpirun_words w;
+    w = (struct mpirun_words){0};
     PP_TRY(read_command_line(&self));
-    char count[16], exe[PP_PATH_MAX];
-    snprintf(count, sizeof(count), "%d", ranks);
-    ssize_t len = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-    if (len < 0) {
-        free_command_line(&self);
-        return pp_fail_errno(PP_ERESOURCE, "cannot find the own program file");
-    }
-    exe[len] = '\0';
-    bool open_mpi = strncmp(pp_world_version(), "Open MPI", 8) == 0;
-    bool crowded = ranks > cores();
-    static const char *args[WORDS_MAX + 32];
-    int n = 0;
-    args[n++] = "mpirun";
-    args[n++] = "-np";
-    args[n++] = count;
-    if (open_mpi) {
-        args[n++] = "--quiet"; /* ppcli says itself what went wrong */
-        args[n++] = "--bind-to";
-        args[n++] = crowded ? "none" : "core";
-        if (crowded)
-            args[n++] = "--oversubscribe";
-        /* Ranks of one machine: shared memory only, without the copy mechanism that containers
-         * forbid. Whoever needs something else starts mpirun directly. */
-        static const char *const mca[][2] = {
-            {"pml", "ob1"},
-            {"btl", "self,vader"},
-            {"btl_vader_single_copy_mechanism", "none"},
-            /* When a rank is lost the others cannot save: no grace. */
-            {"odls_base_sigkill_timeout", "0"}};
-        for (size_t i = 0; i < sizeof(mca) / sizeof(mca[0]); i++) {
-            args[n++] = "--mca";
-            args[n++] = mca[i][0];
-            args[n++] = mca[i][1];
-        }
-        if (geteuid() == 0) {
-            pp_log_info("starting mpirun as root: giving it the consent it asks for");
-            setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
-            setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
-        }
-    }
-    args[n++] = exe;
-    for (int i = 1; i < self.n; i++)
-        args[n++] = self.words[i];
-    args[n] = NULL;
-    if (pp_log_level() >= PP_LOG_DEBUG) {
-        char line[1024] = "";
-        for (int i = 0; i < n; i++) {
+    int rc = collect(cfg, word, ranks, &self, &w);
+    for (; more && *more && w.n < WORDS_MAX; more++)
+        w.args[w.n++] = *more;
+    w.args[w.n] = NULL;
+    if (rc == 0 && pp_log_level() >= PP_LOG_DEBUG) {
+        char line[4096] = "";
+        for (int i = 0; i < w.n; i++) {
             size_t used = strlen(line);
-            snprintf(line + used, sizeof(line) - used, "%s%s", i > 0 ? " " : "", args[i]);
+            snprintf(line + used, sizeof(line) - used, "%s%s", i > 0 ? " " : "", w.args[i]);
         }
         pp_log_debug("%s", line);
     }
     fflush(NULL);
-    int code = 0, rc = supervise(args, &code);
+    if (rc == 0)
+        rc = supervise(w.args, w.listener, out);
     free_command_line(&self);
+    pp_listener_close(&w.listener);
     if (rc == PP_ENOINPUT) {
         return pp_fail(PP_ERESOURCE, "mpirun is not installed (Debian: openmpi-bin); leave out "
                                      "--launch mpirun to run the ranks as threads");
     }
-    PP_TRY(rc);
-    if (code != 0) {
+    return rc;
+}
+
+int launch_leave(int rc, const struct launch_end *end)
+{
+    if (rc == 0 && end->code != 0) {
         /* The rank that knows has said it. */
-        void (*leave)(int rc) = pp_cli_leave();
-        pp_assert(leave != NULL);
-        leave(-code);
+        pp_assert(pp_cli_leave != NULL);
+        pp_cli_leave(-end->code);
     }
-    return 0;
+    return rc;
+}
+
+int launch_mpirun(const struct pp_config *cfg, const char *word, int ranks)
+{
+    struct launch_end end;
+    int rc = launch_once(cfg, word, ranks, NULL, &end);
+    return launch_leave(rc, &end);
 }

@@ -7,33 +7,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "ppcli/err.h"
 #include "ppcli/log.h"
-#include "ppcli/transport.h"
 #include "command.h"
-#include "launch.h"
-#include "supervise.h"
-
-static void print_welcome(void)
-{
-    puts("ppcli trains neural networks as a pipeline of stages, from one INI file.\n"
-         "\n"
-         "Try:\n"
-         "  ppcli keys pipeline            what can be set\n"
-         "  ppcli explain mnist.ini        what would run: layers, stages, memory\n"
-         "  ppcli train mnist.ini --set data.dataset=mnist-sample\n"
-         "\n"
-         "Help:\n"
-         "  ppcli help                     all commands\n"
-         "  ppcli help train               one command and its options\n"
-         "  man ppcli, man ppcli.ini       the manual");
-}
+#include "start.h"
 
 static int run_named(const char *name, const char *word)
 {
@@ -82,7 +62,7 @@ static int find_command(int argc, char **argv, int *at, const struct pp_command 
     *at = i;
     if (i == argc) {
         if (!other_rank)
-            print_welcome();
+            fputs(text_welcome, stdout);
         return 0;
     }
     if (argv[i][0] == '-')
@@ -157,17 +137,17 @@ static void leave_at_once(int rc)
 
 int main(int argc, char **argv)
 {
-    pp_cli_set_leave(leave_at_once);
+    pp_cli_leave = leave_at_once;
     hold_standard_streams();
     /* A training run must outlive the program that read its log. */
     signal(SIGPIPE, SIG_IGN);
     /* A file that grows beyond what is allowed is an error to report, not a death. */
     signal(SIGXFSZ, SIG_IGN);
 
-    (void)supervise_started();
+    supervise_started();
     const struct pp_command *command = NULL;
     int at, rc = find_command(argc, argv, &at, &command);
-    if (rc == 0 && command && (launch_speaks() || !command->one_rank))
+    if (rc == 0 && command && (launch_speaks() || command->all_ranks))
         rc = command->run(argc - at, argv + at);
     rc = rc == PP_CLI_DONE ? 0 : rc;
     pp_assert(rc <= 0);

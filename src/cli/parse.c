@@ -13,6 +13,7 @@
 
 #include "ppcli/err.h"
 #include "ppcli/log.h"
+#include "ppcli/text.h"
 
 #define OPTIONS_MAX 64
 #define AMOUNT_MAX 1e15
@@ -40,6 +41,8 @@ const struct pp_cli_option pp_cli_config_options[] = {
     {"backend", 0, PP_CLI_KEY, (void *)"run.backend", "NAME", "device that computes"},
     {"transport", 0, PP_CLI_KEY, (void *)"run.transport", "NAME", "how ranks exchange data"},
     {"launch", 0, PP_CLI_KEY, (void *)"run.launch", "auto|threads|mpirun", "how ranks are started"},
+    {"hosts", 0, PP_CLI_KEY, (void *)"run.hosts", "H:N,...", "machines of the ranks, or file:PATH"},
+    {"retries", 0, PP_CLI_KEY, (void *)"run.retries", "N", "starts after a lost rank or host"},
     {"dir", 0, PP_CLI_KEY, (void *)"run.dir", "DIR", "run folder: metrics, summary, checkpoints"},
     {"log-every", 0, PP_CLI_KEY, (void *)"run.log_every", "N", "steps between two log lines"},
     {0},
@@ -57,23 +60,12 @@ static const struct pp_cli_option common_options[] = {
 static _Thread_local struct {
     pp_cli_visit *visit;
     void *context;
-    bool config;
 } describing;
-
-/* One of the words of `list`, which blanks separate? */
-static bool has_word(const char *list, const char *word)
-{
-    size_t n = strlen(word);
-    for (const char *p = list; p && *p; p += strcspn(p, " "), p += strspn(p, " "))
-        if (strcspn(p, " ") == n && strncmp(p, word, n) == 0)
-            return true;
-    return false;
-}
 
 static void add(struct table *t, const struct pp_cli_option *options, const char *without)
 {
     for (; options && options->name; options++) {
-        if (!has_word(without, options->name)) {
+        if (!pp_has_word(without, options->name)) {
             pp_assert(t->n < OPTIONS_MAX);
             t->items[t->n++] = options;
         }
@@ -96,7 +88,7 @@ static struct table table_of(const struct pp_command *command, const struct pp_c
 static void print_options(FILE *f, const struct pp_cli_option *options, const char *without)
 {
     for (; options && options->name; options++) {
-        if (has_word(without, options->name))
+        if (pp_has_word(without, options->name))
             continue;
         char left[128];
         char letter[8] = "    ";
@@ -115,20 +107,14 @@ static void print_options(FILE *f, const struct pp_cli_option *options, const ch
     }
 }
 
-const char *pp_cli_words(const struct pp_command *command, bool config)
-{
-    if (command->words)
-        return command->words;
-    return config ? "CONFIG" : "";
-}
-
 static void print_help(FILE *f, const struct pp_command *command,
                        const struct pp_cli_option *options, bool config)
 {
-    const char *words = pp_cli_words(command, config);
-    fprintf(f, "usage: ppcli %s%s%s [OPTION]...\n\n", command->name, words[0] ? " " : "", words);
+    const char *words = command->words;
+    fprintf(f, "usage: ppcli %s%s%s [OPTION]...\n\n", command->name, words ? " " : "",
+            words ? words : "");
     if (command->help) {
-        command->help(f);
+        fputs(command->help, f);
         fputc('\n', f);
     }
     fprintf(f, "Options:\n");
@@ -185,9 +171,10 @@ static int store_amount(const struct pp_cli_option *o, const char *text)
     char *end = NULL;
     errno = 0;
     double x = strtod(text, &end);
-    if (end == text || *end || errno || !(x > 0 && x <= AMOUNT_MAX)) {
-        return pp_fail(PP_EUSAGE, "--%s wants a number above 0 and up to %g, not '%s'", o->name,
-                       AMOUNT_MAX, text);
+    bool above = o->kind == PP_CLI_AMOUNT;
+    if (end == text || *end || errno || !(x > 0 || (!above && x == 0)) || x > AMOUNT_MAX) {
+        return pp_fail(PP_EUSAGE, "--%s wants a number %s 0 and up to %g, not '%s'", o->name,
+                       above ? "above" : "from", AMOUNT_MAX, text);
     }
     *(double *)o->target = x;
     return 0;
@@ -260,6 +247,7 @@ static int store(const struct pp_cli_option *o, const char *text, struct pp_cli_
     case PP_CLI_INT:
         return store_int(o, text);
     case PP_CLI_AMOUNT:
+    case PP_CLI_NUMBER:
         return store_amount(o, text);
     case PP_CLI_CHOICE:
         return store_choice(o, text);
@@ -295,7 +283,7 @@ static int unknown_option(const struct scan *s, const char *word)
 {
     char typed[PP_NAME_MAX];
     snprintf(typed, sizeof(typed), "%.*s", (int)strcspn(word + 2, "="), word + 2);
-    if (s->settings && has_word(s->command->without, typed))
+    if (s->settings && pp_has_word(s->command->without, typed))
         return pp_fail(PP_EUSAGE, "--%s has no effect on 'ppcli %s'", typed, s->command->name);
     const char *names[OPTIONS_MAX + 1] = {NULL};
     const char *begins = NULL;
@@ -378,7 +366,6 @@ int pp_cli_parse(int argc, char **argv, const struct pp_command *command,
                      .at = 1,
                      .argv = argv};
     if (describing.visit) {
-        describing.config = settings != NULL;
         for (int i = 0; i < s.table.n; i++)
             describing.visit(s.table.items[i], describing.context);
         return PP_CLI_DONE;
@@ -403,18 +390,14 @@ int pp_cli_parse(int argc, char **argv, const struct pp_command *command,
     return 0;
 }
 
-int pp_cli_describe(const struct pp_command *command, pp_cli_visit *visit, void *context,
-                    bool *config)
+int pp_cli_describe(const struct pp_command *command, pp_cli_visit *visit, void *context)
 {
     char name[PP_NAME_MAX];
     snprintf(name, sizeof(name), "%s", command->name);
     char *argv[] = {name, NULL};
     describing.visit = visit;
     describing.context = context;
-    describing.config = false;
     int rc = command->run(1, argv);
     describing.visit = NULL;
-    if (config)
-        *config = describing.config;
     return rc == PP_CLI_DONE ? 0 : rc;
 }

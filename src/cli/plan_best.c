@@ -3,16 +3,13 @@
  * ppcli plan CONFIG --best: measure this machine, search, and show the fastest ways to run the
  * config, what limits the first of them, and the lines that reproduce it.
  */
-#include "plan_best.h"
+#include "plan.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "ppcli/bench.h"
-#include "ppcli/err.h"
 #include "ppcli/log.h"
-#include "ppcli/mem.h"
+#include "start.h"
 #include "sweep.h"
 
 #define MEASURE_SECONDS 4.0
@@ -41,6 +38,8 @@ static int explain(struct plan_best_result *s)
     struct pp_best *b = &s->best;
     for (int i = 0; i < b->n && i < PLAN_BEST_SHOWN; i++)
         PP_TRY(pp_best_explain(&s->spec, s->costs, &b->items[i], i == 0 ? s->advice : NULL));
+    if (b->as_is.time.step > 0)
+        PP_TRY(pp_best_explain(&s->spec, s->costs, &b->as_is, NULL));
     return b->one.time.step > 0 ? pp_best_explain(&s->spec, s->costs, &b->one, NULL) : 0;
 }
 
@@ -55,13 +54,16 @@ static int show(struct plan_best_result *s, const struct plan_best *how, bool js
     else
         PP_TRY(plan_best_text(s, how->check));
     if (b->n == 0 && b->too_large > 0) {
-        return pp_fail(
-            PP_ECONFIG,
-            "no shape can run within --memory %s: the smallest found holds %.2f MiB in a "
-            "rank (%s, %d stages, %d micro-batches): --memory %zuKi fits it; more "
-            "stages, a smaller batch or narrower layers need less",
-            how->memory, (double)b->smallest.peak_bytes / PLAN_BEST_MIB, b->smallest.schedule,
-            b->smallest.stages, b->smallest.microbatches, b->smallest.peak_bytes / 1024 + 1);
+        char limit[48];
+        snprintf(limit, sizeof(limit), "run.memory = %zu", s->spec.memory);
+        return pp_fail(PP_ECONFIG,
+                       "no shape can run within %s%s: the smallest found holds %.2f MiB in a "
+                       "rank (%s, %d stages, %d micro-batches): --memory %zuKi fits it; more "
+                       "stages, a smaller batch or narrower layers need less",
+                       how->memory ? "--memory " : "", how->memory ? how->memory : limit,
+                       (double)b->smallest.peak_bytes / PLAN_BEST_MIB, b->smallest.schedule,
+                       b->smallest.stages, b->smallest.microbatches,
+                       b->smallest.peak_bytes / 1024 + 1);
     }
     return b->n == 0 ? pp_fail(PP_ECONFIG, "no shape can run") : 0;
 }
@@ -82,7 +84,8 @@ static int search(const struct sweep *sweep, const struct plan_best *how, bool j
     s->spec.cfg = cfg;
     s->spec.stages = stages;
     s->spec.n_stages = sweep->n;
-    s->spec.time_cuts = true;
+    s->spec.cuts = s->spec.recompute = true;
+    s->spec.memory = s->spec.memory > 0 ? s->spec.memory : (size_t)cfg->run.memory;
     PP_TRY(pp_run_samples(cfg, need, PP_SPLIT_TRAIN, &s->spec.train_n));
     PP_TRY(pp_run_samples(cfg, need, PP_SPLIT_TEST, &s->spec.test_n));
     PP_TRY(pp_run_model(cfg, &s->model));
@@ -90,9 +93,36 @@ static int search(const struct sweep *sweep, const struct plan_best *how, bool j
     s->spec.all_m = !pp_model_mixes_samples(s->model); /* or it would be another training */
     s->batch = cfg->train.batch_size;
     s->batch = s->spec.train_n < s->batch ? s->spec.train_n : s->batch;
+    s->spec.links = s->links.host ? &s->links : NULL;
+    s->spec.places = s->links.far.measured;
     PP_TRY(pp_best_measure(&s->spec, MEASURE_SECONDS, &s->costs));
     PP_TRY(pp_best_search(&s->spec, s->costs, &s->best));
     return show(s, how, json);
+}
+
+/* Under mpirun rank 0 searches; the others help to measure what is between them. */
+static int measure_links(const struct sweep *sweep, const struct plan_best *how,
+                         struct plan_best_result *s, bool *out_searches)
+{
+    struct pp_transport *tp = NULL;
+    PP_TRY(pp_transport_open_world(&tp));
+    int rc = how->check ? pp_fail(PP_EUSAGE, "--check runs ranks as threads: leave it out under "
+                                             "mpirun, and try the best with train")
+                        : 0;
+    for (int i = 0; rc == 0 && i < sweep->n; i++) {
+        int ranks = sweep->configs[i]->pipeline.stages * sweep->configs[i]->pipeline.replicas;
+        if (ranks > tp->size || (i == 0 && sweep->n == 1 && ranks != tp->size)) {
+            rc = pp_fail(PP_EUSAGE, "%d processes, but %d stages and %d replicas need %d", tp->size,
+                         sweep->configs[i]->pipeline.stages, sweep->configs[i]->pipeline.replicas,
+                         ranks);
+        }
+    }
+    *out_searches = tp->rank == 0;
+    rc = pp_transport_agree(tp, rc);
+    if (rc == 0)
+        rc = pp_links_measure(tp, &s->links);
+    pp_transport_destroy(&tp);
+    return rc;
 }
 
 /* --stages may be a list; then every number is a config of its own, as in bench. */
@@ -150,12 +180,21 @@ int plan_best(const char *word, const struct pp_cli_settings *settings, const st
     int rc = load(word, settings, &sweep);
     if (rc == 0) {
         struct pp_config *cfg = sweep.configs[0];
-        rc = search(&sweep, how, json, &s);
+        bool searches = true;
+        bool starts = cfg->run.hosts[0] && !pp_mpi_launched(NULL);
+        cfg->run.rank_order = PP_ORDER_STAGES; /* what the search compares with */
+        if (starts)
+            rc = launch_mpirun(cfg, word, sweep_ranks(&sweep));
+        else if (pp_mpi_launched(NULL))
+            rc = measure_links(&sweep, how, &s, &searches);
+        if (rc == 0 && searches && !starts)
+            rc = search(&sweep, how, json, &s);
         if (rc == PP_ECONFIG && pp_config_problem_count(cfg) > 0)
             rc = pp_cli_config_verdict(cfg);
     }
     pp_best_fini(&s.best);
     pp_costs_destroy(&s.costs);
+    pp_free(s.links.host);
     pp_model_destroy(&s.model);
     sweep_fini(&sweep);
     return rc;

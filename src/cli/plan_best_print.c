@@ -2,10 +2,7 @@
 /* What plan --best found: a table for people with the lines of the winner, or JSON. */
 #include <string.h>
 
-#include "plan_best.h"
-#include "ppcli/err.h"
-#include "ppcli/json.h"
-#include "ppcli/mem.h"
+#include "plan.h"
 
 /* "flops", "time", "equal", ...: how the layers of a candidate are cut. */
 static const char *cut_name(const struct pp_candidate *c)
@@ -15,6 +12,22 @@ static const char *cut_name(const struct pp_candidate *c)
            : c->assignment == PP_ASSIGN_PARAMS   ? "params"
            : c->assignment == PP_ASSIGN_EXPLICIT ? "ranges"
                                                  : "flops";
+}
+
+/* "off", "all", or how many of the chunks: "1 of 4". */
+static const char *again_name(const struct plan_best_result *s, const struct pp_candidate *c,
+                              char out[32])
+{
+    const char *said = s->spec.cfg->pipeline.recompute;
+    int n = c->stages * c->chunks, again = 0;
+    for (int k = 0; k < n; k++)
+        again += c->again[k];
+    if (!c->recompute && said[0] && strcmp(said, "all") != 0)
+        return "layers";
+    if (again == 0 || again == n)
+        return again > 0 || (!c->recompute && said[0]) ? "all" : "off";
+    snprintf(out, 32, "%d of %d", again, n);
+    return out;
 }
 
 /* ---- text */
@@ -30,11 +43,17 @@ static void print_machine(const struct plan_best_result *s)
         printf(", a hand-over %.2f us + %.3f us/MiB", c->latency * 1e6,
                c->byte * 1e6 * PLAN_BEST_MIB);
     }
+    if (c->far_byte > 0) {
+        printf(", to another host %.0f us + %.0f us/MiB", c->far_latency * 1e6,
+               c->far_byte * 1e6 * PLAN_BEST_MIB);
+    }
     printf("\n");
     if (s->ranks > c->cores) {
         printf("%d ranks on %d core%s take turns: step times are lower bounds\n", s->ranks,
                c->cores, plural);
     }
+    if (s->links.host)
+        return;
     if (cfg->run.launch == PP_LAUNCH_MPIRUN || !pp_transport_joins(cfg->run.transport, false))
         printf("hand-overs between MPI processes were not measured: times are those of threads\n");
 }
@@ -42,10 +61,10 @@ static void print_machine(const struct plan_best_result *s)
 static void print_row(const struct plan_best_result *s, const char *number,
                       const struct pp_candidate *c)
 {
-    char bubble[PP_BUBBLE_TEXT_MAX];
-    printf("%4s  %6d %-14s %12d %6d  %-10s %10.3f %10.0f  %-27s %9.1f%s%s\n", number, c->stages,
-           c->schedule, c->microbatches, c->chunks, cut_name(c), c->time.step * 1e3,
-           s->batch / c->time.step, pp_bubble_parts(&c->time.bubble, bubble),
+    char bubble[PP_BUBBLE_TEXT_MAX], again[32];
+    printf("%4s  %6d %-14s %12d %6d  %-10s %-9s %10.3f %10.0f  %-27s %9.1f%s%s\n", number,
+           c->stages, c->schedule, c->microbatches, c->chunks, cut_name(c), again_name(s, c, again),
+           c->time.step * 1e3, s->batch / c->time.step, pp_bubble_parts(&c->time.bubble, bubble),
            (double)c->peak_bytes / PLAN_BEST_MIB, c->also[0] ? "  = " : "", c->also);
 }
 
@@ -57,8 +76,8 @@ static void print_table(const struct plan_best_result *s)
            b->n, b->tried, b->refused, b->same);
     if (b->too_large > 0)
         printf(", %d over %.1f MiB a rank", b->too_large, (double)s->spec.memory / PLAN_BEST_MIB);
-    printf(")\n\n%4s  %6s %-14s %12s %6s  %-10s %10s %10s  %-27s %9s\n", "", "stages", "schedule",
-           "microbatches", "chunks", "assignment", "step ms", "samples/s",
+    printf(")\n\n%4s  %6s %-14s %12s %6s  %-10s %-9s %10s %10s  %-27s %9s\n", "", "stages",
+           "schedule", "microbatches", "chunks", "assignment", "recompute", "step ms", "samples/s",
            "bubble = sched + cut + wait", "peak MiB");
     for (int i = 0; i < b->n && i < PLAN_BEST_SHOWN; i++) {
         snprintf(number, sizeof(number), "%d", i + 1);
@@ -66,34 +85,69 @@ static void print_table(const struct plan_best_result *s)
     }
     if (b->n > PLAN_BEST_SHOWN)
         printf("      ... and %d slower ones\n", b->n - PLAN_BEST_SHOWN);
+    if (b->as_is.time.step > 0)
+        print_row(s, "as is", &b->as_is);
     if (b->one.time.step > 0)
         print_row(s, "one", &b->one);
 }
 
-/* What limits the first row, and its section for a file. */
-static int print_winner(const struct plan_best_result *s)
+/* What the best is better than. */
+static void print_gain(const struct plan_best_result *s)
+{
+    const struct pp_candidate *c = &s->best.items[0], *own = &s->best.as_is;
+    double was = own->time.step, now = c->time.step;
+    if (was > 0) {
+        printf("\nthis config: %.3f ms; best: %.3f ms, %.0f %% %s", was * 1e3, now * 1e3,
+               100 * (was > now ? was / now - 1 : now / was - 1),
+               was >= now ? "faster" : "slower, but it fits");
+        if (s->spec.memory > 0 && own->peak_bytes > s->spec.memory)
+            printf(" (this config holds %.1f MiB)", (double)own->peak_bytes / PLAN_BEST_MIB);
+    }
+    printf("\n");
+}
+
+int plan_best_section(const struct pp_config *cfg, FILE *f)
 {
     static char value[PP_CUT_MAX];
-    const struct pp_candidate *c = &s->best.items[0];
-    char bubble[PP_BUBBLE_TEXT_MAX];
-    struct pp_config *cfg = NULL;
-    printf("\nbubble %s\n", pp_bubble_text(&c->time.bubble, bubble));
-    if (s->advice[0])
-        printf("%s\n", s->advice);
-    if (c->stages > 1 && s->best.one.time.step > 0)
-        printf("%.2f times the speed of one stage\n", s->best.one.time.step / c->time.step);
-    printf("\n[pipeline]\n");
-    PP_TRY(pp_best_config(s->spec.cfg, s->model, c, s->costs, &cfg));
     int rc = 0;
+    fprintf(f, "\n[pipeline]\n");
     for (int k = 0; rc == 0 && k < pp_config_key_count(); k++) {
         const char *name = pp_config_key_name(k);
         if (strncmp(name, "pipeline.", 9) == 0) {
             rc = pp_config_key_value(cfg, k, value, sizeof(value));
             if (rc == 0 && strcmp(value, "0") != 0 &&
                 strcmp(value, "none") != 0) /* left to ppcli */
-                printf("%s = %s\n", name + 9, value);
+                fprintf(f, "%s = %s\n", name + 9, value);
         }
     }
+    return rc;
+}
+
+/* What limits the first row, and its section for a file. */
+static int print_winner(const struct plan_best_result *s)
+{
+    static const char *const hold[] = {"stages of a replica", "replicas of a stage"};
+    const struct pp_candidate *c = &s->best.items[0];
+    char bubble[PP_BUBBLE_TEXT_MAX];
+    struct pp_config *cfg = NULL;
+    print_gain(s);
+    printf("bubble %s\n", pp_bubble_text(&c->time.bubble, bubble));
+    if (s->advice[0])
+        printf("%s\n", s->advice);
+    if (c->stages > 1 && s->best.one.time.step > 0)
+        printf("%.2f times the speed of one stage\n", s->best.one.time.step / c->time.step);
+    for (int k = 1; k < s->best.n; k++) {
+        const struct pp_candidate *other = &s->best.items[k];
+        if (other->across != c->across) {
+            printf("on each host the %s: %.3f ms; the %s: %.3f ms\n", hold[c->across],
+                   c->time.step * 1e3, hold[other->across], other->time.step * 1e3);
+            break;
+        }
+    }
+    if (c->across)
+        printf("\n[run]\nrank_order = replicas\n");
+    PP_TRY(pp_best_config(s->spec.cfg, s->model, c, s->costs, &cfg));
+    int rc = plan_best_section(cfg, stdout);
     pp_free(cfg);
     if (c->microbatches != s->spec.cfg->pipeline.microbatches &&
         s->spec.cfg->run.gemm == PP_GEMM_CBLAS) {
@@ -136,6 +190,7 @@ static void json_candidate(struct pp_json *j, const struct plan_best_result *s,
                            const struct pp_candidate *c, const struct pp_prediction *checked)
 {
     const struct pp_bubble *b = &c->time.bubble;
+    char again[32];
     pp_json_str(j, "schedule", c->schedule);
     pp_json_str(j, "also", c->also);
     pp_json_int(j, "stages", c->stages);
@@ -143,8 +198,10 @@ static void json_candidate(struct pp_json *j, const struct plan_best_result *s,
     pp_json_int(j, "chunks", c->chunks);
     pp_json_int(j, "eager", c->eager);
     pp_json_str(j, "assignment", cut_name(c));
+    pp_json_str(j, "recompute", again_name(s, c, again));
     pp_json_dbl(j, "step_seconds", c->time.step);
     pp_json_dbl(j, "samples_per_second", s->batch / c->time.step);
+    pp_json_str(j, "rank_order", c->across ? "replicas" : "stages");
     pp_json_uint(j, "peak_bytes", c->peak_bytes);
     if (b->stages > 0) { /* of those that the table shows */
         pp_json_dbl(j, "bubble", b->idle);
@@ -159,11 +216,9 @@ static void json_candidate(struct pp_json *j, const struct plan_best_result *s,
 
 void plan_best_json(const struct plan_best_result *s)
 {
-    struct pp_json j;
     const struct pp_best *b = &s->best;
     const struct pp_costs *c = s->costs;
-    pp_json_init(&j, stdout, 2);
-    pp_json_object(&j, NULL);
+    struct pp_json j = pp_json_begin(stdout, 2);
     pp_json_int(&j, "schema", 2);
     pp_json_dbl(&j, "measure_seconds", c->took);
     pp_json_int(&j, "ranks_at_once", c->at_once);
@@ -171,6 +226,8 @@ void plan_best_json(const struct plan_best_result *s)
     pp_json_bool(&j, "handover_measured", c->linked);
     pp_json_dbl(&j, "handover_seconds", c->latency);
     pp_json_dbl(&j, "handover_byte_seconds", c->byte);
+    pp_json_dbl(&j, "host_to_host_seconds", c->far_latency);
+    pp_json_dbl(&j, "host_to_host_byte_seconds", c->far_byte);
     pp_json_dbl(&j, "action_seconds", c->action);
     pp_json_dbl(&j, "optimizer_seconds_per_parameter", c->optimizer);
     pp_json_int(&j, "tried", b->tried);
@@ -181,6 +238,10 @@ void plan_best_json(const struct plan_best_result *s)
     if (b->one.time.step > 0) {
         pp_json_object(&j, "one_stage");
         json_candidate(&j, s, &b->one, NULL);
+    }
+    if (b->as_is.time.step > 0) {
+        pp_json_object(&j, "this_config");
+        json_candidate(&j, s, &b->as_is, NULL);
     }
     pp_json_array(&j, "candidates");
     for (int i = 0; i < b->n; i++) {

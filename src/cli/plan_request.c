@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The words of `ppcli plan` become a proved plan and the costs of its stages. */
-#include "plan_request.h"
+#include "plan.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/err.h"
 #include "ppcli/exchange.h"
-#include "ppcli/mem.h"
 #include "ppcli/room.h"
-#include "ppcli/run.h"
 
 #define COST_MAX 1e12 /* sums of it stay numbers */
 #define GIB (1024.0 * 1024.0 * 1024.0)
@@ -27,11 +25,12 @@ struct list {
 
 struct shape {
     const char *schedule;
+    const char *again; /* of --recompute without a config; NULL: off */
     struct pp_geometry g;
 };
 
-static const char *const options[PLAN_COSTS] = {"cost-f", "cost-i", "cost-w", "cost-comm",
-                                                "cost-overlap"};
+static const char *const options[PLAN_COSTS] = {"cost-f",    "cost-i",       "cost-w",
+                                                "cost-comm", "cost-overlap", "cost-tie"};
 
 /* ---- costs */
 
@@ -110,7 +109,7 @@ static int spread_comm(const struct pp_plan *plan, const struct list *l, struct 
     q->transfer = pp_alloc((size_t)plan->n_channels, sizeof(*q->transfer));
     if (!q->transfer)
         return PP_ERESOURCE;
-    for (int c = 0; c < plan->n_channels; c++)
+    for (int c = 0; c < 2 * n; c++)
         q->transfer[c] = l->at[c / 2];
     q->costs.transfer = q->transfer;
     return 0;
@@ -119,7 +118,8 @@ static int spread_comm(const struct pp_plan *plan, const struct list *l, struct 
 static int set_costs(const struct list lists[PLAN_COSTS], struct plan_request *q)
 {
     size_t n = (size_t)q->plan->n_virtual;
-    q->arrays = pp_alloc(3 * n, sizeof(*q->arrays));
+    size_t ties = (size_t)q->plan->n_ties;
+    q->arrays = pp_alloc(3 * n + ties, sizeof(*q->arrays));
     if (!q->arrays)
         return PP_ERESOURCE;
     double sum = 0;
@@ -132,6 +132,9 @@ static int set_costs(const struct list lists[PLAN_COSTS], struct plan_request *q
     q->costs.f = q->arrays;
     q->costs.i = q->arrays + n;
     q->costs.w = q->arrays + 2 * n;
+    q->costs.tie = q->arrays + 3 * n;
+    for (size_t i = 0; i < ties; i++)
+        q->arrays[3 * n + i] = mean(&lists[PLAN_COST_TIE], 0);
     q->costs.overlap = mean(&lists[PLAN_COST_OVERLAP], 0);
     q->costs.fused_send = true; /* as all published tables count */
     return spread_comm(q->plan, &lists[PLAN_COST_COMM], q);
@@ -166,6 +169,10 @@ static int read_setting(const struct pp_setting *s, struct shape *q)
     }
     if (strcmp(s->key, "pipeline.schedule") == 0) {
         q->schedule = s->value;
+        return 0;
+    }
+    if (strcmp(s->key, "pipeline.recompute") == 0) {
+        q->again = s->value;
         return 0;
     }
     if (strcmp(s->key, "pipeline.memory_cap") == 0)
@@ -257,6 +264,40 @@ static int build(struct shape *s, bool times, struct plan_request *q)
     return pp_plan_build(s->schedule, &s->g, &q->plan);
 }
 
+/* all, or virtual stages: "0 2-3". */
+static int recompute(struct pp_plan *plan, const char *text)
+{
+    bool *stages = pp_alloc((size_t)plan->n_virtual, sizeof(*stages));
+    int rc = stages ? 0 : PP_ERESOURCE;
+    bool all = strcmp(text, "all") == 0;
+    for (int s = 0; s < plan->n_virtual && rc == 0; s++)
+        stages[s] = all;
+    for (const char *p = all || strcmp(text, "off") == 0 ? "" : text; *p && rc == 0;) {
+        char *end;
+        long from = strtol(p, &end, 10), to = from;
+        bool good = isdigit((unsigned char)*p);
+        if (good && *end == '-') {
+            good = isdigit((unsigned char)end[1]);
+            to = strtol(end + 1, &end, 10);
+        }
+        if (!good || to < from || to >= plan->n_virtual || !strchr(" ,", *end)) {
+            rc = pp_fail(
+                PP_EUSAGE,
+                "--recompute without a CONFIG wants off, all, or stages from 0 to %d, as in "
+                "0-1,3; not '%s'",
+                plan->n_virtual - 1, text);
+            break;
+        }
+        for (long s = from; s <= to; s++)
+            stages[s] = true;
+        p = end + strspn(end, " ,");
+    }
+    if (rc == 0)
+        rc = pp_plan_recompute(plan, stages);
+    pp_free(stages);
+    return rc;
+}
+
 static int from_options(const struct pp_cli_settings *settings, bool times, struct shape *s,
                         struct plan_request *q)
 {
@@ -266,7 +307,8 @@ static int from_options(const struct pp_cli_settings *settings, bool times, stru
         return fail_unknown(s->schedule);
     if (!s->schedule || s->g.stages == 0 || s->g.microbatches == 0)
         return fail_missing(settings);
-    return build(s, times, q);
+    PP_TRY(build(s, times, q));
+    return s->again ? recompute(q->plan, s->again) : 0;
 }
 
 /* ---- tables and configs */
@@ -308,16 +350,19 @@ static int from_run(const struct pp_run *run, bool times, struct shape *s, struc
         struct pp_schedule_costs costs = s->g.costs;
         *s = (struct shape){.schedule = pp_schedule_name(plan->schedule), .g = plan->geometry};
         s->g.costs = costs;
-        return build(s, times, q);
+        PP_TRY(build(s, times, q));
+    } else {
+        PP_TRY(from_table(run->cfg->pipeline.schedule + strlen(PP_SCHEDULE_FILE), &q->plan));
     }
-    PP_TRY(from_table(run->cfg->pipeline.schedule + strlen(PP_SCHEDULE_FILE), &q->plan));
-    if (plan->geometry.coalesce > 1) {
+    if (!plan->schedule && plan->geometry.coalesce > 1) {
         struct pp_plan *together = NULL;
         PP_TRY(pp_plan_coalesce(q->plan, plan->geometry.coalesce, &together));
         pp_plan_destroy(&q->plan);
         q->plan = together;
     }
-    return 0;
+    if (memchr(run->layout->again, true, (size_t)plan->n_virtual))
+        PP_TRY(pp_plan_recompute(q->plan, run->layout->again));
+    return plan->n_ties > 0 ? pp_plan_tie(q->plan, plan->ties, plan->n_ties) : 0;
 }
 
 static int from_config(const char *word, const struct pp_cli_settings *settings, bool times,

@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The only place where signals are caught; a handler's notes are the one state that must be global.
  */
-#include "signals.h"
+#include "start.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
-
-#include "supervise.h"
 
 static volatile sig_atomic_t stop, save;
 static int asked_fd = -1; /* see supervise.h */
@@ -49,7 +46,10 @@ void signals_catch(void)
     struct sigaction act = {.sa_handler = note, .sa_flags = SA_RESTART};
     sigemptyset(&act.sa_mask);
     const char *asked = getenv(SUPERVISE_ASKED);
-    asked_fd = asked ? open(asked, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+    char file[64] = "";
+    bool is_file =
+        asked && readlink(asked, file, sizeof(file) - 1) > 0 && strstr(file, SUPERVISE_FILE);
+    asked_fd = is_file ? open(asked, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         struct sigaction before;
         if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)

@@ -1,17 +1,63 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "start.h"
 
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
-#include "ppcli/best.h"
-#include "ppcli/err.h"
+#include "ppcli/tune.h"
 #include "ppcli/log.h"
 #include "command.h"
-#include "last_words.h"
-#include "launch.h"
+
+void last_words_before_abort(void)
+{
+    fprintf(stderr, "ppcli: error: %s\n", pp_error_get()->text);
+}
+
+#define LAUNCHER_MS 4000 /* for it to end by itself, and on request */
+
+/* A launcher cut off from its other half waits for it forever, here as mpirun, elsewhere as orted:
+ * a child that outlives this process ends it. Others than these serve more than this run. */
+static void end_launcher(void)
+{
+    static const char *const names[] = {"mpirun", "orterun", "prterun", "orted", NULL};
+    char path[64], name[32] = "";
+    const pid_t launcher = getppid();
+    snprintf(path, sizeof(path), "/proc/%ld/comm", (long)launcher);
+    int fd = open(path, O_RDONLY | O_CLOEXEC), i = 0;
+    ssize_t n = fd >= 0 ? read(fd, name, sizeof(name) - 1) : -1;
+    close(fd);
+    name[n > 0 ? n - 1 : 0] = '\0';
+    while (names[i] && strcmp(name, names[i]) != 0)
+        i++;
+    int life = names[i] ? (int)syscall(SYS_pidfd_open, launcher, 0) : -1;
+    if (life < 0 || fork() != 0)
+        return;
+    dup2(life, 0); /* and hold no pipe that somebody reads to its end */
+    (void)syscall(SYS_close_range, 1, ~0u, 0);
+    setsid();
+    struct pollfd ended = {.fd = 0, .events = POLLIN};
+    static const int signals[] = {SIGTERM, SIGKILL}; /* after the first it removes its files */
+    for (int k = 0; k < 2 && poll(&ended, 1, LAUNCHER_MS) == 0; k++)
+        (void)syscall(SYS_pidfd_send_signal, 0, signals[k], NULL, 0);
+    raise(SIGKILL);
+}
+
+/* Several lines in one write, and none at all when nobody takes them: the box must not hang too. */
+void last_words_lost(const char *text)
+{
+    struct pollfd err = {.fd = STDERR_FILENO, .events = POLLOUT};
+    if (text && poll(&err, 1, 200) == 1 && (err.revents & POLLOUT))
+        dprintf(STDERR_FILENO, "%sppcli: error: %s", pp_term_live(STDERR_FILENO) ? "\n" : "", text);
+    end_launcher();
+    pp_cli_leave(PP_ELOST);
+}
 
 /* What no process can run is said once, before any is started. */
-static int launch(struct pp_config *cfg)
+static int launch(struct pp_config *cfg, const char *word, const struct pp_train_options *options)
 {
     struct pp_run run;
     if (!pp_choose_wanted(cfg)) {
@@ -21,26 +67,34 @@ static int launch(struct pp_config *cfg)
         PP_TRY(rc);
         pp_run_fini(&run);
     }
-    return launch_mpirun(cfg->pipeline.stages * cfg->pipeline.replicas);
+    struct launch_end end;
+    if (cfg->run.retries == 0 || !options->stop)
+        return launch_mpirun(cfg, word, cfg->pipeline.stages * cfg->pipeline.replicas);
+    int rc = retry_launch(cfg, word, options, &end);
+    return launch_leave(rc, &end);
 }
 
 int start_begin(const char *word, struct pp_config *cfg, struct pp_train_options *options,
                 struct start *out)
 {
-    *out = (struct start){.speaks = true, .leave = pp_cli_leave()};
+    *out = (struct start){.speaks = true};
     if (cfg->run.launch == PP_LAUNCH_MPIRUN && !pp_mpi_launched(NULL)) {
         return strcmp(word, "-") == 0
                    ? pp_fail(PP_EUSAGE, "a config on standard input cannot reach several "
                                         "processes: give a file")
-                   : launch(cfg);
+                   : launch(cfg, word, options);
+    }
+    if (cfg->run.retries > 0 && options->stop && !pp_mpi_launched(NULL)) {
+        return pp_fail(PP_ECONFIG, "run.retries: threads of one process end together; use --launch "
+                                   "mpirun or --hosts, or run.retries = 0");
     }
     options->name = pp_config_name(cfg);
     options->quiet = pp_log_level() == PP_LOG_QUIET;
     options->before_abort = last_words_before_abort;
-    options->lost = out->leave ? last_words_lost : NULL;
-    options->ctx = &out->leave;
-    PP_TRY(pp_world_open(cfg, options->lost, options->ctx, &out->world));
+    options->lost = pp_cli_leave ? last_words_lost : NULL;
+    PP_TRY(pp_world_open(cfg, options->lost, &out->world));
     out->open = true;
+    options->pulse = out->world.pulse;
     int rc = pp_choose(cfg, PP_RUN_REAL, out->world.tp);
     pp_world_ready(&out->world);
     out->works = rc == 0;

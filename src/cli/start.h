@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a command starts the ranks of a config. */
+/*
+ * How a command starts the ranks of a config, as threads or under mpirun; what reaches them from the
+ * user; and how they end.
+ */
 #ifndef PPCLI_CLI_START_H
 #define PPCLI_CLI_START_H
 
@@ -7,10 +10,9 @@
 
 struct start {
     struct pp_world world;
-    bool open;             /* the world */
-    bool works;            /* this process has ranks to run: pp_train() and the like */
-    bool speaks;           /* whether it speaks for the run; theirs to set */
-    void (*leave)(int rc); /* last_words.h */
+    bool open;   /* the world */
+    bool works;  /* this process has ranks to run: pp_train() and the like */
+    bool speaks; /* whether it speaks for the run; theirs to set */
 };
 
 /*
@@ -23,5 +25,84 @@ int start_begin(const char *word, struct pp_config *cfg, struct pp_train_options
 
 /* After the work, or what failed before it: rc, when the config's problems are printed. */
 int start_end(struct start *s, struct pp_config *cfg, int rc);
+
+/* ---- last words, in start.c: see struct pp_train_options */
+
+/* before_abort: prints this thread's error record to stderr. Local. */
+void last_words_before_abort(void);
+
+/* lost: prints `text`, unless nobody takes it or it is NULL, and ends the process with PP_ELOST.
+ * pp_cli_leave is not NULL. Any thread. */
+void last_words_lost(const char *text);
+
+/* ---- launch.c: starting ppcli again under mpirun */
+
+/* Whether this process reports what all processes of a launch share: true for rank 0 and for a
+ * process that no launcher started. */
+bool launch_speaks(void);
+
+/* Whether this process tells what is known before the ranks start: once for a launch. */
+bool launch_announces(void);
+
+/* Run mpirun with `ranks` copies of the same command line, on cfg's hosts where it has some and after
+ * they were asked (word: the config as it was given; NULL: none), pass the user's signals on to it
+ * and wait for its end. Returns when all went well, or could not begin: PP_ERESOURCE when there is
+ * no mpirun or this build has no MPI, or no way to a host; PP_ECONFIG; PP_ESTOPPED. What the ranks
+ * said and their exit code are this process's, which then ends here. */
+int launch_mpirun(const struct pp_config *cfg, const char *word, int ranks);
+
+struct launch_end {
+    int code;            /* of mpirun, where nothing else is wrong */
+    bool started, asked; /* mpirun; the user wanted the end */
+};
+
+/* The same with `more` words (NULL-terminated; NULL: none) behind those of the user, and it comes
+ * back: launch_leave() then ends this process where the ranks have said why. */
+int launch_once(const struct pp_config *cfg, const char *word, int ranks, const char *const *more,
+                struct launch_end *out);
+int launch_leave(int rc, const struct launch_end *end);
+
+/* ---- retry.c: the same, and again as often as run.retries says when the run lost something: from
+ * its newest checkpoint, on the hosts that answer. options: of the training, stop not NULL. */
+int retry_launch(const struct pp_config *cfg, const char *word,
+                 const struct pp_train_options *options, struct launch_end *out);
+
+/* ---- supervise.c: a parent for mpirun
+ *
+ * mpirun itself must not get the signals of the user: it answers TERM and INT by giving its ranks one
+ * second and forgetting their exit codes, and leaves them alone on the second INT. USR1 it passes on
+ * and waits. */
+
+/* In the environment of the ranks: a file of an int, the number of the signal the user sent (0: none
+ * yet). On other hosts there is none, or something else under its path: SUPERVISE_FILE is its name. */
+#define SUPERVISE_ASKED "PPCLI_ASKED"
+#define SUPERVISE_FILE "ppcli-asked"
+
+/* In a rank that supervise() started: tells it so, before anything else goes to stdout. Local. */
+void supervise_started(void);
+
+/*
+ * Run args[0] (NULL-terminated words) and wait for it. TERM, INT, HUP and USR1 become USR1 for it,
+ * USR2 stays USR2; a second INT ends it and all it has started. It ends with this process.
+ * What it writes to its standard output goes through this process's stdout, so that a failure to
+ * write is known here: mpirun forgets it. listener: of its ranks; NULL: none. Local.
+ * Errors: PP_ERESOURCE, also when it ended without having started a rank; PP_ENOINPUT when there is
+ * no such program; PP_ESTOPPED when it was told to end before it could listen; PP_ELOST when it or
+ * one of its ranks was ended by a signal, or when its ranks are gone and it does not end; the text names the rank. A second
+ * INT does not return: this process ends by it.
+ */
+int supervise(const char *const *args, struct pp_listener *listener, struct launch_end *out);
+
+/* ---- signals.c: requests that arrive as signals while a run trains
+ *
+ * TERM, INT, HUP and USR1: save, then end with exit code 75; a second INT ends the process at once,
+ * as INT does elsewhere. USR2: save and go on. A handler can only note; the run looks at the notes
+ * where all its ranks meet. */
+
+/* From now on, for the whole process. What was ignored on purpose (nohup) stays ignored. */
+void signals_catch(void);
+
+const volatile sig_atomic_t *signals_stop(void); /* the number of the first one; 0: none yet */
+const volatile sig_atomic_t *signals_save(void); /* how many USR2 there were */
 
 #endif

@@ -2,16 +2,13 @@
 /* Signals are taken one by one where this process waits anyway: no handler, no race with the end of
  * the child. What the user sent is left in a word of memory that the ranks can read, because mpirun
  * passes on nothing but that it was USR1. */
-#include "supervise.h"
+#include "start.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
+#include <ftw.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -20,17 +17,19 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "ppcli/err.h"
+#include "ppcli/devices.h"
+#include "ppcli/io.h"
 #include "ppcli/log.h"
 #include "ppcli/thread.h"
-#include "ppcli/trace.h"
+#include "ppcli/transport.h"
 
 /* mpirun forgets a USR1 that comes before it has started its ranks: it is asked again. And it may
  * stand still in its own end (4.1.4, of a job that lost a rank): looked at as often. */
-#define LOOK_S 1
-/* Looks at which mpirun has no rank: before it has started one, and after. */
+#define LOOKS 4 /* a second */
+/* Seconds in which mpirun has no rank: before it has started one, and after. */
 #define EMPTY_BEFORE 120
 #define EMPTY_AFTER 10
+#define END_S 2 /* for mpirun when a rank is lost, and for ranks elsewhere */
 
 static void waited_signals(sigset_t *out)
 {
@@ -91,12 +90,28 @@ static int start(const char *const *args, const sigset_t *mask, int out, pid_t *
 
 #define RELAY_SECONDS 5 /* for what is still in the pipe when it has ended */
 
+/* The first thing that rank 0 writes, wherever it runs: there is a rank. Not for the reader. */
+#define STARTED "\006ppcli\006"
+
+struct relay {
+    int from;
+    atomic_bool started;
+};
+
 /* Until nobody can write any more. stdout remembers what failed; a run outlives its reader. */
 static void *relay(void *arg)
 {
+    struct relay *r = arg;
     char block[4096];
     ssize_t n;
-    while ((n = read((int)(intptr_t)arg, block, sizeof(block))) > 0 || (n < 0 && errno == EINTR)) {
+    while ((n = read(r->from, block, sizeof(block))) > 0 || (n < 0 && errno == EINTR)) {
+        char *mark =
+            n > 0 && !r->started ? memmem(block, (size_t)n, STARTED, strlen(STARTED)) : NULL;
+        if (mark) {
+            n -= (ssize_t)strlen(STARTED);
+            memmove(mark, mark + strlen(STARTED), (size_t)(block + n - mark));
+            r->started = true;
+        }
         if (n > 0) {
             fwrite(block, 1, (size_t)n, stdout);
             fflush(stdout);
@@ -137,42 +152,25 @@ static void end_at_once(pid_t child, const sigset_t *waited)
     sigprocmask(SIG_UNBLOCK, waited, NULL);
 }
 
-/* The file of SUPERVISE_ASKED. */
-struct word {
-    int asked, started;
-};
-
-/* -1 where there is none: the ranks then say SIGUSR1, which is what they got. */
+/* The file of SUPERVISE_ASKED. -1 where there is none: the ranks then say SIGUSR1, which is what they
+ * got, as those on other hosts do. */
 static int make_word(void)
 {
-    const struct word none = {0};
-    int fd = memfd_create("ppcli-asked", MFD_CLOEXEC);
+    const int none = 0;
+    int fd = memfd_create(SUPERVISE_FILE, MFD_CLOEXEC);
     char path[64];
     snprintf(path, sizeof(path), "/proc/%ld/fd/%d", (long)getpid(), fd);
-    if (fd >= 0 &&
-        (pwrite(fd, &none, sizeof(none), 0) < 0 || setenv(SUPERVISE_ASKED, path, 1) != 0)) {
+    if (fd >= 0 && pwrite(fd, &none, sizeof(none), 0) < 0) {
         close(fd);
         fd = -1;
     }
-    return fd;
+    return setenv(SUPERVISE_ASKED, path, 1) == 0 ? fd : -1;
 }
 
-/* Also where nobody can tell. */
-static bool has_started(int fd)
+void supervise_started(void)
 {
-    struct word w;
-    return fd < 0 || pread(fd, &w, sizeof(w), 0) != sizeof(w) || w.started != 0;
-}
-
-bool supervise_started(void)
-{
-    const char *path = getenv(SUPERVISE_ASKED);
-    int yes = 1, fd = path ? open(path, O_WRONLY | O_CLOEXEC | O_NONBLOCK) : -1;
-    if (fd >= 0) {
-        (void)!pwrite(fd, &yes, sizeof(yes), offsetof(struct word, started));
-        close(fd);
-    }
-    return path != NULL;
+    if (getenv(SUPERVISE_ASKED) && pp_mpi_given_rank() == 0)
+        (void)!write(STDOUT_FILENO, STARTED, strlen(STARTED));
 }
 
 /* The child, and whether it has ranks. */
@@ -180,6 +178,9 @@ struct mpirun {
     pid_t pid;
     bool had_ranks, hangs;
     int empty; /* looks in a row */
+    struct pp_listener *listener;
+    int ending;               /* looks since a rank was found lost; 0: none was */
+    char lost[PP_PULSE_TEXT]; /* which, and how */
 };
 
 static bool has_ranks(pid_t pid)
@@ -202,18 +203,71 @@ static void look(struct mpirun *m)
     bool has = has_ranks(m->pid);
     m->had_ranks = m->had_ranks || has;
     m->empty = has ? 0 : m->empty + 1;
-    if (m->empty > (m->had_ranks ? EMPTY_AFTER : EMPTY_BEFORE)) {
-        m->hangs = true;
+    if (m->ending == 0 && pp_listener_look(m->listener, m->lost))
+        m->ending = 1;
+    if (m->ending == 1)
+        pp_listener_end(m->listener);
+    m->ending += m->ending > 0;
+    m->hangs = m->empty > LOOKS * (m->had_ranks ? EMPTY_AFTER : EMPTY_BEFORE);
+    if (m->hangs || m->ending > LOOKS * END_S) /* asked to end it crashes now and then (4.1.4) */
         kill(-m->pid, SIGKILL);
+}
+
+/* ---- what Open MPI 4 leaves on this host when it is killed */
+
+static unsigned killed_job; /* its number, which names of files have */
+
+static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
+{
+    (void)st, (void)kind;
+    (void)sscanf(path + at->base, "smdataseg-%u-", &killed_job);
+    (void)remove(path);
+    return 0;
+}
+
+static void remove_files(pid_t mpirun)
+{
+    const char *tmp = getenv("TMPDIR");
+    char host[PP_HOST_MAX], path[PP_PATH_MAX], segments[PP_HOST_MAX + 64];
+    pp_host_name(host);
+    if (pp_path_format(path, "%s/ompi.%s.%ld/pid.%ld", tmp ? tmp : "/tmp", host, (long)geteuid(),
+                       (long)mpirun) < 0)
+        return;
+    killed_job = 0;
+    (void)nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+    *strrchr(path, '/') = '\0';
+    (void)rmdir(path); /* not, when other jobs are there */
+    snprintf(segments, sizeof(segments), "vader_segment.%s.%ld.%x.", host, (long)geteuid(),
+             killed_job);
+    DIR *d = killed_job != 0 ? opendir("/dev/shm") : NULL;
+    for (struct dirent *e; d && (e = readdir(d));)
+        if (strncmp(e->d_name, segments, strlen(segments)) == 0)
+            (void)unlinkat(dirfd(d), e->d_name, 0);
+    if (d)
+        closedir(d);
+}
+
+/* mpirun has ended, and so do ranks on other hosts, as soon as they see that. */
+static void wait_for_ranks(struct mpirun *m)
+{
+    const struct timespec a_while = {.tv_nsec = PP_PULSE_EVERY_NS};
+    char ignored[PP_PULSE_TEXT];
+    for (int k = 0; k < LOOKS * END_S; k++) {
+        (void)pp_listener_look(m->listener, ignored);
+        if (pp_listener_connected(m->listener) == 0)
+            break;
+        nanosleep(&a_while, NULL);
     }
 }
+
+#define CODE_MAX 80 /* the last of ppcli's own */
 
 /* mpirun ended without a rank. */
 static int no_rank(const struct mpirun *m, int status)
 {
     char how[64];
     if (m->hangs)
-        snprintf(how, sizeof(how), "was killed after %d s", m->empty * LOOK_S);
+        snprintf(how, sizeof(how), "was killed after %d s", m->empty / LOOKS);
     else if (WIFEXITED(status))
         snprintf(how, sizeof(how), "ended with code %d", WEXITSTATUS(status));
     else
@@ -228,6 +282,9 @@ static int no_rank(const struct mpirun *m, int status)
 static int verdict(const struct mpirun *m, int status, int stop, bool started, int *out_code)
 {
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    char who[PP_PULSE_TEXT];
+    if (m->ending > 0)
+        return pp_fail(PP_ELOST, "%s; train continues with --resume", m->lost);
     if (stop != 0 && (code == 128 + SIGUSR1 || !started))
         return pp_fail(PP_ESTOPPED, "before the ranks were ready; start the same command again");
     if (!started)
@@ -236,34 +293,46 @@ static int verdict(const struct mpirun *m, int status, int stop, bool started, i
         return pp_fail(PP_ELOST,
                        "mpirun has no ranks any more and does not end: killed after %d s; train "
                        "continues with --resume",
-                       m->empty * LOOK_S);
+                       m->empty / LOOKS);
     }
+    pp_listener_first_lost(m->listener, who);
     if (code > 128 && code < 128 + NSIG) {
-        return pp_fail(PP_ELOST, "%s ended by signal %d (%s)%s; train continues with --resume",
-                       WIFEXITED(status) ? "a rank was" : "mpirun was", code - 128,
-                       strsignal(code - 128),
-                       WIFEXITED(status) ? " and the others with it" : " and its ranks with it");
+        bool rank = WIFEXITED(status);
+        return pp_fail(PP_ELOST, "%s was ended by signal %d (%s)%s; train continues with --resume",
+                       !rank    ? "mpirun"
+                       : who[0] ? who
+                                : "a rank",
+                       code - 128, strsignal(code - 128),
+                       rank ? " and the others with it" : " and its ranks with it");
+    }
+    if (code > CODE_MAX) {
+        return pp_fail(PP_ELOST,
+                       "mpirun ended with code %d: it has lost a host%s%s; train continues with "
+                       "--resume",
+                       code, who[0] ? "; the first to go was " : "", who);
     }
     *out_code = code;
     return 0;
 }
 
-int supervise(const char *const *args, int *out_code)
+int supervise(const char *const *args, struct pp_listener *listener, struct launch_end *out)
 {
-    const struct timespec a_while = {.tv_sec = LOOK_S};
+    const struct timespec a_while = {.tv_nsec = 1000000000 / LOOKS};
     sigset_t waited, before;
-    struct mpirun m = {0};
+    struct mpirun m = {.listener = listener};
     pthread_t relayer;
-    int status = 0, stop = 0, word = make_word(), out[2];
+    int status = 0, stop = 0, asks = 0, word = make_word(), ends[2];
+    static struct relay relayed; /* may outlive this call: see end_relay() */
     waited_signals(&waited);
     sigprocmask(SIG_BLOCK, &waited, &before);
-    bool piped = pipe2(out, O_CLOEXEC) == 0;
-    bool relays =
-        piped && (errno = pp_thread_start(&relayer, relay, (void *)(intptr_t)out[0])) == 0;
-    int rc = relays ? start(args, &before, out[1], &m.pid)
+    bool piped = pipe2(ends, O_CLOEXEC) == 0;
+    relayed.from = piped ? ends[0] : -1;
+    relayed.started = false;
+    bool relays = piped && (errno = pp_thread_start(&relayer, relay, &relayed)) == 0;
+    int rc = relays ? start(args, &before, ends[1], &m.pid)
                     : pp_fail_errno(PP_ERESOURCE, "cannot start %s", args[0]);
     if (piped)
-        close(out[1]);
+        close(ends[1]);
     while (rc == 0 && !has_ended(m.pid, &status)) {
         int got = sigtimedwait(&waited, NULL, &a_while);
         bool asked = got > 0 && got != SIGCHLD && got != SIGUSR2;
@@ -277,18 +346,24 @@ int supervise(const char *const *args, int *out_code)
             pp_log_info("asking the ranks to save and end; interrupt again to end them at once");
             kill(m.pid, SIGUSR1);
         } else if (got < 0 && errno == EAGAIN) {
-            if (stop != 0)
+            if (stop != 0 && ++asks % LOOKS == 0)
                 kill(m.pid, SIGUSR1);
             look(&m);
         }
     }
-    bool started = has_started(word);
+    if (rc == 0)
+        wait_for_ranks(&m);
+    if (rc == 0 && WIFSIGNALED(status))
+        remove_files(m.pid);
     if (relays)
-        end_relay(relayer, out[0]);
+        end_relay(relayer, ends[0]);
     else if (piped)
-        close(out[0]);
+        close(ends[0]);
     sigprocmask(SIG_SETMASK, &before, NULL);
     if (word >= 0)
         close(word);
-    return rc < 0 ? rc : verdict(&m, status, stop, started, out_code);
+    unsetenv(SUPERVISE_ASKED); /* what starts next is no rank */
+    out->asked = stop != 0;
+    out->started = rc == 0;
+    return rc < 0 ? rc : verdict(&m, status, stop, relayed.started, &out->code);
 }

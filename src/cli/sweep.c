@@ -7,7 +7,6 @@
 
 #include <string.h>
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 
 enum {

@@ -2,14 +2,10 @@
 /* --trace FILE and --trace-steps A-B, which several commands have. */
 #include <ctype.h>
 #include <errno.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "command.h"
-#include "ppcli/err.h"
-#include "ppcli/file.h"
 
 /* A whole number of digits alone; NULL: there is none. */
 static const char *number(const char *text, int64_t *out)

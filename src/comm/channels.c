@@ -8,7 +8,6 @@
 
 #include <string.h>
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 
 #define IDS 32768

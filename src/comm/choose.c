@@ -6,12 +6,9 @@
  */
 #include "impl.h"
 
-#include <stdio.h>
 #include <string.h>
 
-#include "ppcli/backend.h"
 #include "ppcli/devices.h"
-#include "ppcli/err.h"
 
 static const struct pp_transport_ops *const transports[] = {
 #define PP_TRANSPORT(name) &transport_##name,

@@ -6,7 +6,6 @@
 #include "ppcli/transport.h"
 
 #include <limits.h>
-#include <stddef.h>
 #include <stdlib.h>
 
 /* A positive number in full, else 0: a launcher that says nonsense says nothing. */

@@ -18,7 +18,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 #include "wait.h"
 

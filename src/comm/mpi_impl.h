@@ -30,6 +30,7 @@ struct mpi_slot {
 struct mpi {
     MPI_Comm channels;     /* slots; tag = channel id, slot */
     MPI_Comm control;      /* collectives and exchanges */
+    int host;              /* the lowest rank on this machine */
     pthread_t thread;      /* the only one that may call MPI */
     _Atomic int stop;      /* not 0: end the job with this exit code */
     MPI_Request vote;      /* under way, else MPI_REQUEST_NULL */

@@ -7,11 +7,12 @@
 
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 
 /* How many communicators this thread, the only one that may call MPI, has open. */
@@ -65,12 +66,14 @@ static int die_with_launcher(void)
 }
 
 /* The ranks on this machine may share cores or be bound to one each: ask all for their sets. */
-static int count_cores(const struct mpi *m, bool *crowded)
+static int count_cores(struct mpi *m, bool *crowded)
 {
     MPI_Comm local = MPI_COMM_NULL;
     MPI_TRY(MPI_Comm_split_type(m->control, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local));
     int ranks = 1;
     MPI_TRY(MPI_Comm_size(local, &ranks));
+    MPI_TRY(MPI_Comm_rank(m->control, &m->host));
+    MPI_TRY(MPI_Bcast(&m->host, 1, MPI_INT, 0, local));
     cpu_set_t mine;
     cpu_set_t any;
     CPU_ZERO(&mine);
@@ -128,9 +131,29 @@ void pp_mpi_close(struct pp_transport *tp)
     end_mpi(tp->impl);
 }
 
+/*
+ * Over TCP a message above the eager limit moves only while both ends are inside MPI: its sender
+ * waits for an answer first. Below it the sender gives all bytes to the kernel, which moves them
+ * while both ends compute. 4 MiB is what the kernel holds of a connection. Who knows better has
+ * set these already.
+ */
+#define KERNEL_BYTES "4198400" /* and a header */
+static void let_kernel_move(void)
+{
+    static const char *const limits[] = {"eager_limit", "rndv_eager_limit", "max_send_size"};
+    char name[64];
+    for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+        snprintf(name, sizeof(name), "OMPI_MCA_btl_tcp_%s", limits[i]);
+        setenv(name, KERNEL_BYTES, 0);
+    }
+    setenv("OMPI_MCA_btl_tcp_free_list_inc", "4", 0); /* buffers of that size at a time */
+    setenv("MPIR_CVAR_CH3_EAGER_MAX_MSG_SIZE", KERNEL_BYTES, 0); /* MPICH */
+}
+
 static int start(void)
 {
     PP_TRY(die_with_launcher());
+    let_kernel_move();
     int level = MPI_THREAD_SINGLE;
     int rc = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level);
     return rc == MPI_SUCCESS ? 0 : pp_mpi_failed(rc, "MPI_Init_thread", __FILE__, __LINE__);
@@ -178,5 +201,6 @@ int pp_mpi_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_trans
         return rc;
     }
     (*out)->crowded = crowded;
+    (*out)->host = m->host;
     return 0;
 }

@@ -26,12 +26,9 @@
  */
 #include "nccl_impl.h"
 
-#include <stdio.h>
 #include <string.h>
 
-#include "ppcli/backend.h"
 #include "ppcli/devices.h"
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 
 /* ---- messages */

@@ -3,7 +3,6 @@
 #include "nccl_impl.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdio.h>
 
 #include "ppcli/err.h"

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 
 int pp_nccl_check_places(const struct nccl_place *places, int n)

@@ -7,8 +7,6 @@
 #ifndef PPCLI_COMM_NCCL_ORDER_H
 #define PPCLI_COMM_NCCL_ORDER_H
 
-#include <stdbool.h>
-
 #include "ppcli/transport.h"
 
 /*

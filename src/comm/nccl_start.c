@@ -6,15 +6,11 @@
  */
 #include "nccl_impl.h"
 
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "ppcli/backend.h"
 #include "ppcli/devices.h"
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 
 #define QUEUES "32" /* as many as CUDA has */

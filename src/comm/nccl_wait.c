@@ -15,7 +15,6 @@
 
 #include "ppcli/backend.h"
 #include "ppcli/clock.h"
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 #include "ppcli/thread.h"
 

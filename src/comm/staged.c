@@ -15,7 +15,6 @@
 #include <string.h>
 
 #include "ppcli/backend.h"
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 #include "wait.h"
 

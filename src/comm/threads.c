@@ -18,14 +18,11 @@
  */
 #include "threads.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "ppcli/backend.h"
 #include "ppcli/devices.h"
-#include "ppcli/err.h"
 
 /* ---- the group */
 

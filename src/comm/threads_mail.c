@@ -15,7 +15,6 @@
 #include <string.h>
 
 #include "ppcli/backend.h"
-#include "ppcli/err.h"
 
 static struct line *mail(const struct pp_transport *tp, int src, int dst)
 {

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A group of rank threads from start to end, and the error that was the first cause. */
-#include <pthread.h>
 #include <string.h>
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 #include "ppcli/thread.h"
 #include "ppcli/transport.h"

@@ -4,7 +4,6 @@
 #include "threads.h"
 
 #include "ppcli/backend.h"
-#include "ppcli/err.h"
 
 int pp_threads_bind(struct pp_transport *tp)
 {

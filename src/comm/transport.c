@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "ppcli/backend.h"
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 #include "wait.h"
 
@@ -48,6 +47,7 @@ int pp_transport_wrap(const struct pp_transport_ops *ops, struct pp_transport *i
     (*out)->inner = inner;
     (*out)->crowded = true; /* its waits are for a device: they leave the core to others */
     (*out)->caps.processes = inner->caps.processes;
+    (*out)->host = inner->host;
     return 0;
 }
 

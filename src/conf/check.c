@@ -6,11 +6,9 @@
  */
 #include "conf.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "ppcli/err.h"
+#include "ppcli/text.h"
 
 static int option(const char *key)
 {
@@ -107,6 +105,14 @@ static void check_cut(struct pp_config *cfg)
     }
 }
 
+static void check_slower(struct pp_config *cfg)
+{
+    static const char *const keys[] = {"pipeline.slower", "pipeline.stages", NULL};
+    int n = cfg->pipeline.slower.n, stages = cfg->pipeline.stages;
+    if (good(cfg, keys) && n > 0 && n != stages)
+        blame(cfg, keys, "%d numbers for %d stages; write one for each", n, stages);
+}
+
 static void check_nonfinite(struct pp_config *cfg)
 {
     static const char *const keys[] = {"train.nonfinite", "run.dir", NULL};
@@ -119,6 +125,12 @@ static void check_nonfinite(struct pp_config *cfg)
 
 static void check_launch(struct pp_config *cfg, const struct pp_names *names)
 {
+    static const char *const hosts[] = {"run.hosts", "run.launch", NULL};
+    if (cfg->run.hosts[0] && cfg->run.launch == PP_LAUNCH_AUTO)
+        cfg->run.launch = PP_LAUNCH_MPIRUN;
+    if (cfg->run.hosts[0] && cfg->run.launch == PP_LAUNCH_THREADS)
+        blame(cfg, hosts,
+              "threads have no hosts; use run.launch = mpirun, or no hosts (--hosts '')");
     static const char *const keys[] = {"run.transport", "run.launch", NULL};
     if (!good(cfg, keys) || !names || !names->joins)
         return;
@@ -154,24 +166,26 @@ static void check_outputs(struct pp_config *cfg)
     }
 }
 
-/* Groups of weight gradients: only where bits may differ, and of micro-batches that there are. */
+/* Groups of weight gradients: of micro-batches that there are. */
 static void check_coalesce(struct pp_config *cfg)
 {
-    static const char *const exactly[] = {"train.coalesce", "train.exact", NULL};
     static const char *const counts[] = {"train.coalesce", "pipeline.microbatches", NULL};
     int k = cfg->train.coalesce, m = cfg->pipeline.microbatches;
-    if (good(cfg, exactly) && cfg->train.exact && k > 1) {
-        blame(cfg, exactly,
-              "sums over %d micro-batches at once may have other bits than one after "
-              "the other, which train.exact = true keeps; use train.exact = off, or "
-              "train.coalesce = 0",
-              k);
-    } else if (good(cfg, exactly) && good(cfg, counts) && !cfg->train.exact && k > m) {
+    if (good(cfg, counts) && k > m) {
         blame(cfg, counts,
               "weight gradients of %d micro-batches at a time, but a batch has %d; "
               "use train.coalesce = %d or fewer, or more pipeline.microbatches",
               k, m, m);
     }
+}
+
+/* With nobody to share with. */
+static void check_zero(struct pp_config *cfg)
+{
+    static const char *const keys[] = {"train.zero", "pipeline.replicas", NULL};
+    if (good(cfg, keys) && cfg->train.zero > 0 && cfg->pipeline.replicas == 1)
+        conf_note(cfg, option(keys[0]), "%s has no effect with %s = 1, only with more", keys[0],
+                  keys[1]);
 }
 
 /* Whether the key has another value than by default. (A run's own config has all keys.) */
@@ -184,19 +198,42 @@ static bool is_set(const struct pp_config *cfg, const char *key)
            conf_value_print(o, cfg, value, sizeof(value)) == 0 && strcmp(value, o->def) != 0;
 }
 
-/* A key that was set to something but changes nothing: worth a word, no error. */
-static void note_idle(struct pp_config *cfg, const char *key, const char *because,
-                      const char *value_there, const char *others)
+/* Whether the backend is known to be one of the processor. */
+static bool is_host(const struct pp_config *cfg, const struct pp_names *names)
 {
-    if (is_set(cfg, key)) {
-        conf_note(cfg, option(key), "%s has no effect with %s = %s, only with %s", key, because,
-                  value_there, others);
-    }
+    static const char *const keys[] = {"run.backend", NULL};
+    return names && names->on_host && good(cfg, keys) && names->on_host(cfg->run.backend);
 }
 
-static void note_idle_optimizer(struct pp_config *cfg, const char *key, const char *others)
+/* A key that was set to something but changes nothing: worth a word, no error. */
+static void note_idle_keys(struct pp_config *cfg, const struct pp_names *names)
 {
-    note_idle(cfg, key, "train.optimizer", pp_optimizer_name(cfg->train.optimizer), others);
+    static const struct {
+        const char *key, *because;
+        const char *with; /* values of `because` with which it does something; NULL: a device's */
+        const char *shown;
+    } rows[] = {{"train.lr_milestones", "train.lr_schedule", "multistep", "multistep"},
+                {"train.lr_gamma", "train.lr_schedule", "multistep", "multistep"},
+                {"run.precision", "run.backend", NULL, "cuda"},
+                {"run.graphs", "run.backend", NULL, "cuda"},
+                {"run.devices", "run.backend", NULL, "cuda"},
+                {"run.partition_sms", "run.backend", NULL, "cuda"},
+                {"train.momentum", "train.optimizer", "momentum", "momentum"},
+                {"train.nesterov", "train.optimizer", "momentum", "momentum"},
+                {"train.beta1", "train.optimizer", "adam adamw", "adam and adamw"},
+                {"train.beta2", "train.optimizer", "adam adamw", "adam and adamw"},
+                {"train.eps", "train.optimizer", "adam adamw", "adam and adamw"},
+                {"train.zero", "train.optimizer", "momentum adam adamw", "momentum, adam, adamw"}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const char *const because[] = {rows[i].because, NULL};
+        char now[PP_NAME_MAX];
+        conf_value_print(conf_option(option(rows[i].because)), cfg, now, sizeof(now));
+        bool idle = rows[i].with ? !pp_has_word(rows[i].with, now) : is_host(cfg, names);
+        if (idle && good(cfg, because) && is_set(cfg, rows[i].key)) {
+            conf_note(cfg, option(rows[i].key), "%s has no effect with %s = %s, only with %s",
+                      rows[i].key, rows[i].because, now, rows[i].shown);
+        }
+    }
 }
 
 /* Warm-up is counted in one unit, and a list that nothing reads is a slip. */
@@ -213,75 +250,61 @@ static void check_learning_rate(struct pp_config *cfg)
                   "lr_by = epoch changes the learning rate between epochs only; use "
                   "train.warmup_epochs, or train.lr_by = step");
     }
-    if (!good(cfg, falls))
-        return;
-    if (cfg->train.lr_schedule == PP_LR_MULTISTEP) {
-        if (cfg->train.lr_milestones.n == 0)
-            blame(cfg, falls, "multistep changes nothing without train.lr_milestones");
-        return;
-    }
-    static const char *const idle[] = {"train.lr_milestones", "train.lr_gamma"};
-    char now[64];
-    conf_value_print(conf_option(option(falls[1])), cfg, now, sizeof(now));
-    for (int i = 0; i < 2; i++)
-        note_idle(cfg, idle[i], falls[1], now, "multistep");
+    if (good(cfg, falls) && cfg->train.lr_schedule == PP_LR_MULTISTEP &&
+        cfg->train.lr_milestones.n == 0)
+        blame(cfg, falls, "multistep changes nothing without train.lr_milestones");
 }
+
+#define TRANSFORMERS "gpt llama encoder decoder"
 
 /* A key of one kind of model that was set for another is a slip worth stopping for. */
 static void check_model(struct pp_config *cfg)
 {
     static const struct {
         const char *key, *types;
-    } keys[] = {
-        {"model.sizes", "mlp"},     {"model.activation", "mlp"}, {"model.layers", "sequential"},
-        {"model.depth", "resnet"},  {"model.stem", "resnet"},    {"model.norm", "resnet"},
-        {"model.stride", "resnet"}, {"model.padding", "resnet"}, {"model.classes", "resnet"}};
+    } keys[] = {{"model.sizes", "mlp"},
+                {"model.activation", "mlp"},
+                {"model.layers", "sequential"},
+                {"model.init", "mlp sequential resnet"},
+                {"model.depth", "resnet"},
+                {"model.stem", "resnet"},
+                {"model.norm", "resnet"},
+                {"model.stride", "resnet"},
+                {"model.padding", "resnet"},
+                {"model.classes", "resnet encoder"},
+                {"model.n_layer", TRANSFORMERS},
+                {"model.n_head", TRANSFORMERS},
+                {"model.n_kv_head", "llama"},
+                {"model.n_embd", TRANSFORMERS},
+                {"model.n_hidden", TRANSFORMERS},
+                {"model.block_size", TRANSFORMERS},
+                {"model.vocab_size", TRANSFORMERS},
+                {"model.ffn_activation", "gpt encoder decoder"},
+                {"model.tie_weights", "gpt llama"},
+                {"model.bias", "gpt"},
+                {"model.batch_first", "decoder"},
+                {"model.pooling", "encoder"},
+                {"model.dropout", "gpt encoder decoder"},
+                {"model.norm_eps", TRANSFORMERS},
+                {"model.rope_base", "llama"}};
     static const char *const type[] = {"model.type", NULL};
     if (!good(cfg, type))
         return;
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
-        if (is_set(cfg, keys[i].key) && strcmp(keys[i].types, cfg->model.type) != 0) {
+        if (is_set(cfg, keys[i].key) && !pp_has_word(keys[i].types, cfg->model.type)) {
             pp_config_problem(cfg, keys[i].key, "%s means nothing for model.type = %s, only for %s",
                               keys[i].key, cfg->model.type, keys[i].types);
         }
     }
 }
 
-static void note_idle_keys(struct pp_config *cfg)
-{
-    static const char *const keys[] = {"train.optimizer", NULL};
-    enum pp_optimizer_kind k = cfg->train.optimizer;
-    if (!good(cfg, keys))
-        return;
-    if (k != PP_OPT_MOMENTUM) {
-        note_idle_optimizer(cfg, "train.momentum", "momentum");
-        note_idle_optimizer(cfg, "train.nesterov", "momentum");
-    }
-    if (k != PP_OPT_ADAM && k != PP_OPT_ADAMW) {
-        note_idle_optimizer(cfg, "train.beta1", "adam and adamw");
-        note_idle_optimizer(cfg, "train.beta2", "adam and adamw");
-        note_idle_optimizer(cfg, "train.eps", "adam and adamw");
-    }
-}
-
-/* Whether the backend is known to be one of the processor. */
-static bool is_host(const struct pp_config *cfg, const struct pp_names *names)
-{
-    static const char *const keys[] = {"run.backend", NULL};
-    return names && names->on_host && good(cfg, keys) && names->on_host(cfg->run.backend);
-}
-
 /* Keys of a GPU. Which device auto finds is not known yet: nothing is said then. */
 static void check_devices(struct pp_config *cfg, const struct pp_names *names)
 {
-    static const char *const gpu[] = {"run.precision", "run.graphs", "run.devices",
-                                      "run.partition_sms", NULL};
     static const char *const parts[] = {
         "run.partition_sms", "run.launch",        "run.devices", "run.backend",
         "pipeline.stages",   "pipeline.replicas", NULL};
     static const char *const launch[] = {"run.partition_sms", "run.launch", NULL};
-    for (int i = 0; gpu[i] && is_host(cfg, names); i++)
-        note_idle(cfg, gpu[i], "run.backend", cfg->run.backend, "cuda");
     if (!good(cfg, parts) || !cfg->run.partition_sms || is_host(cfg, names))
         return;
     int ranks = cfg->pipeline.stages * cfg->pipeline.replicas;
@@ -302,10 +325,12 @@ void conf_check(struct pp_config *cfg, const struct pp_names *names)
     check_model(cfg);
     check_cut(cfg);
     check_launch(cfg, names);
+    check_slower(cfg);
     check_nonfinite(cfg);
     check_outputs(cfg);
     check_coalesce(cfg);
+    check_zero(cfg);
     check_learning_rate(cfg);
     check_devices(cfg, names);
-    note_idle_keys(cfg);
+    note_idle_keys(cfg, names);
 }

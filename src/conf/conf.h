@@ -11,10 +11,6 @@
 #ifndef PPCLI_CONF_CONF_H
 #define PPCLI_CONF_CONF_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "ppcli/config.h"
 
 #define CONF_WHY_MAX 1024       /* bytes of one sentence about a value */
@@ -34,7 +30,7 @@ enum conf_type {
     CONF_TEXT,     /* char[PP_TEXT_MAX], whatever it says; may be empty */
     CONF_SIZES,    /* model.sizes and model.n_sizes */
     CONF_ASSIGNMENT,
-    CONF_LAYERS,  /* pipeline.split_at */
+    CONF_LAYERS, /* pipeline.split_at, recompute; def: the word for none; word: ranges may be there */
     CONF_DEVICES, /* run.devices and run.n_devices */
     CONF_NUMBERS, /* struct pp_numbers */
     CONF_FLOATS,  /* struct pp_floats */
@@ -78,8 +74,7 @@ int conf_option_find(const char *section, const char *key);
 #define CONF_SECTIONS_MAX 8
 void conf_sections(const char *out[CONF_SECTIONS_MAX]);
 
-/* "int", "choice", ... and the legal values for people ("1 to 1024 stages", "relu | tanh"). */
-const char *conf_type_name(enum conf_type type);
+/* The legal values for people ("1 to 1024 stages", "relu | tanh"). */
 const char *conf_range_text(const struct conf_option *o, const struct pp_names *names, char *out,
                             size_t bytes);
 /* The list of a CONF_NAME option, NULL when names is NULL or does not hold it. */
@@ -170,6 +165,28 @@ int conf_value_parse(const struct conf_option *o, const char *text, const char *
 int conf_value_print(const struct conf_option *o, const struct pp_config *cfg, char *out,
                      size_t bytes);
 
+/* The same of one type. */
+struct conf_reading {
+    const struct conf_option *o;
+    const char *dir;
+    const struct pp_names *names;
+    char *why; /* [CONF_WHY_MAX] */
+};
+typedef int conf_parse(const struct conf_reading *r, const char *text, struct pp_config *cfg);
+typedef void conf_print(const struct conf_option *o, const struct pp_config *cfg,
+                        struct conf_text *t);
+struct conf_type_ops {
+    const char *name; /* "int", "choice", ... */
+    conf_parse *parse;
+    conf_print *print;
+};
+const struct conf_type_ops *conf_type(const struct conf_option *o);
+
+/* list.c: the values that are lists. */
+conf_parse conf_sizes_parse, conf_assignment_parse, conf_layers_parse, conf_devices_parse;
+conf_parse conf_list_parse;
+conf_print conf_sizes_print, conf_assignment_print, conf_devices_print, conf_list_print;
+
 /* What value.c and list.c share. A whole number with its suffix, sign apart. */
 enum conf_number {
     CONF_NUMBER_OK,
@@ -177,42 +194,23 @@ enum conf_number {
     CONF_NUMBER_BIG
 };
 enum conf_number conf_number_parse(const char *text, bool *out_negative, uint64_t *out);
+const char *conf_choice_name(const struct conf_choice *choices, int value); /* "none": no such */
 
 /* A decimal number as in the C locale; o: its range. Untouched on failure. */
 int conf_float_parse(const struct conf_option *o, const char *text, double *out,
                      char why[CONF_WHY_MAX]);
-int conf_float_print(double value, char *out, size_t bytes); /* as snprintf() */
+void conf_float_print(double value, struct conf_text *t);
 
 /* duration.c: the same for "90s", "1.5m", "500ms"; printed in seconds. */
 int conf_duration_parse(const struct conf_option *o, const char *text, double *out,
                         char why[CONF_WHY_MAX]);
-int conf_duration_print(double seconds, char *out, size_t bytes);
-
-/* list.c: the values that are lists. Same contract as above. */
-int conf_sizes_parse(const struct conf_option *o, const char *text, struct pp_config *cfg,
-                     char why[CONF_WHY_MAX]);
-int conf_sizes_print(const struct pp_config *cfg, char *out, size_t bytes);
-int conf_assignment_parse(const char *text, struct pp_config *cfg, char why[CONF_WHY_MAX]);
-int conf_assignment_print(const struct pp_config *cfg, char *out, size_t bytes);
-int conf_split_parse(const char *text, struct pp_config *cfg, char why[CONF_WHY_MAX]);
-int conf_devices_parse(const char *text, struct pp_config *cfg, char why[CONF_WHY_MAX]);
-int conf_devices_print(const struct pp_config *cfg, char *out, size_t bytes);
-int conf_numbers_parse(const struct conf_option *o, const char *text, struct pp_config *cfg,
-                       char why[CONF_WHY_MAX]);
-int conf_numbers_print(const struct conf_option *o, const struct pp_config *cfg, char *out,
-                       size_t bytes);
-int conf_floats_parse(const struct conf_option *o, const char *text, struct pp_config *cfg,
-                      char why[CONF_WHY_MAX]);
-int conf_floats_print(const struct conf_option *o, const struct pp_config *cfg, char *out,
-                      size_t bytes);
-int conf_choices_parse(const struct conf_option *o, const char *text, struct pp_config *cfg,
-                       char why[CONF_WHY_MAX]);
-int conf_choices_print(const struct conf_option *o, const struct pp_config *cfg, char *out,
-                       size_t bytes);
 
 /* load.c: expand, convert and keep one value; a later one replaces an earlier one. */
 void conf_assign(struct pp_config *cfg, int option, const char *raw, struct conf_place place,
                  const struct pp_names *names);
+
+/* from.c: the keys of the model that model.from names. Adds problems. */
+void conf_from(struct pp_config *cfg, const struct pp_names *names);
 
 /* check.c: what only several keys together show. Adds problems and notes. */
 void conf_check(struct pp_config *cfg, const struct pp_names *names);

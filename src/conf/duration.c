@@ -5,7 +5,6 @@
  */
 #include "conf.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static const struct unit {
@@ -44,11 +43,4 @@ int conf_duration_parse(const struct conf_option *o, const char *text, double *o
     }
     *out = value;
     return 0;
-}
-
-int conf_duration_print(double seconds, char *out, size_t bytes)
-{
-    char digits[32];
-    conf_float_print(seconds, digits, sizeof(digits));
-    return snprintf(out, bytes, "%ss", digits);
 }

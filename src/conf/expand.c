@@ -6,7 +6,6 @@
  */
 #include "conf.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -13,10 +13,8 @@
 #include "conf.h"
 
 #include <ini.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 #include "ppcli/text.h"
 

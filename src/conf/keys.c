@@ -5,10 +5,8 @@
  */
 #include "conf.h"
 
-#include <stdio.h>
 #include <string.h>
 
-#include "ppcli/err.h"
 #include "ppcli/json.h"
 
 enum {
@@ -53,7 +51,7 @@ static void print_text(FILE *f, const struct conf_option *o, const struct pp_nam
     if (new_section)
         fprintf(f, "%s[%s]\n", first ? "" : "\n", o->section);
     conf_range_text(o, names, range, sizeof(range));
-    fprintf(f, "  %-*s  %-10s  %-15s  %s\n", name_width, o->key, conf_type_name(o->type),
+    fprintf(f, "  %-*s  %-10s  %-15s  %s\n", name_width, o->key, conf_type(o)->name,
             shown_default(o), range);
     print_wrapped(f, name_width + 4, o->help);
     const char *const *lines = alone ? lines_of(o, names) : NULL;
@@ -121,7 +119,7 @@ static void print_json(struct pp_json *j, const struct conf_option *o, const str
     pp_json_str(j, "name", o->name);
     pp_json_str(j, "section", o->section);
     pp_json_str(j, "key", o->key);
-    pp_json_str(j, "type", conf_type_name(o->type));
+    pp_json_str(j, "type", conf_type(o)->name);
     pp_json_str(j, "default", o->def);
     json_limits(j, o);
     json_values(j, o, names);
@@ -179,8 +177,8 @@ static void print_mdoc(FILE *f, const struct conf_option *o, const struct pp_nam
     mdoc_text(f, o->help);
     fputs(".br\n", f);
     conf_range_text(o, names, range, sizeof(range));
-    snprintf(line, sizeof(line), "%s%s%s; default %s", conf_type_name(o->type),
-             range[0] ? ": " : "", range, shown_default(o));
+    snprintf(line, sizeof(line), "%s%s%s; default %s", conf_type(o)->name, range[0] ? ": " : "",
+             range, shown_default(o));
     mdoc_text(f, line);
     const char *const *lines = lines_of(o, names);
     for (int i = 0; lines && lines[i]; i += 2) {
@@ -220,7 +218,7 @@ static int unknown_section(const char *section)
 int pp_config_print_keys(FILE *f, const char *section, const struct pp_names *names,
                          enum pp_keys_format format)
 {
-    struct pp_json j;
+    struct pp_json j = {.f = f};
     int n = 0, width = 0;
     for (int i = 0; i < conf_option_count(); i++) {
         if (selected(conf_option(i), section)) {
@@ -233,8 +231,7 @@ int pp_config_print_keys(FILE *f, const char *section, const struct pp_names *na
         return unknown_section(section);
 
     if (format == PP_KEYS_JSON) {
-        pp_json_init(&j, f, 2);
-        pp_json_object(&j, NULL);
+        j = pp_json_begin(f, 2);
         pp_json_int(&j, "schema", SCHEMA);
         pp_json_array(&j, "keys");
     }

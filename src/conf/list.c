@@ -8,20 +8,38 @@
 #include "conf.h"
 
 #include <ctype.h>
-#include <stdio.h>
 #include <string.h>
 
 #define BLANKS " \t"
 
-/* Past the blanks, or the one comma, between two entries. 0, or -1 and why. */
-static int next_entry(const char **p, char *why)
+/* An entry of a list, and the same as a string: empty where it is longer than any can be. */
+struct entry {
+    const char *p;
+    size_t n;
+    char s[64];
+};
+
+/* Takes an entry into the list that is being made. 0, or -1 and why. */
+typedef int take_entry(const struct conf_reading *r, const struct entry *e, void *list);
+
+/* none: the word for a list without entries. */
+static int parse_list(const struct conf_reading *r, const char *text, const char *none,
+                      take_entry *take, void *list)
 {
-    *p += strspn(*p, BLANKS);
-    if (**p != ',')
-        return 0;
-    (*p)++;
-    *p += strspn(*p, BLANKS);
-    return **p ? 0 : conf_why(why, "nothing after the last comma");
+    for (const char *p = strcmp(text, none) == 0 ? "" : text; *p;) {
+        struct entry e = {.p = p, .n = strcspn(p, BLANKS ",")};
+        memcpy(e.s, p, e.n < sizeof(e.s) ? e.n : 0);
+        if (take(r, &e, list) < 0)
+            return -1;
+        p += e.n + strspn(p + e.n, BLANKS);
+        if (*p == ',') {
+            p++;
+            p += strspn(p, BLANKS);
+            if (!*p)
+                return conf_why(r->why, "nothing after the last comma");
+        }
+    }
+    return 0;
 }
 
 /* A whole number below `limit` at *p; moves *p past it. */
@@ -52,74 +70,67 @@ static bool take_range(const char **p, int limit, int *first, int *last)
 
 /* ---- model.sizes */
 
-/* "1024" or "1024*16" -> width and how often. */
-static int parse_entry(const struct conf_option *o, const char *entry, size_t n, uint64_t *width,
-                       uint64_t *count, char *why)
+struct sizes {
+    int at[PP_MODEL_SIZES_MAX], n;
+};
+
+/* "1024" or "1024*16" */
+static int take_sizes(const struct conf_reading *r, const struct entry *e, void *list)
 {
-    char text[64] = "";
-    bool negative = false, minus = false;
-    if (n < sizeof(text))
-        memcpy(text, entry, n);
+    struct sizes *sizes = list;
+    const struct conf_option *o = r->o;
+    bool negative = false, minus = false, good = true;
+    uint64_t width = 0, count = 1;
+    char text[sizeof(e->s)];
+    if (e->n == 0) {
+        return conf_why(r->why, "a comma without a number before it: '%s'",
+                        conf_quote(e->p, strlen(e->p)).s);
+    }
+    memcpy(text, e->s, sizeof(text));
     char *star = strchr(text, '*');
-    *count = 1;
-    bool good = true;
     if (star) {
         *star = '\0';
-        good = conf_number_parse(star + 1, &minus, count) == CONF_NUMBER_OK && !minus && *count > 0;
+        good = conf_number_parse(star + 1, &minus, &count) == CONF_NUMBER_OK && !minus && count > 0;
     }
-    if (good && conf_number_parse(text, &negative, width) == CONF_NUMBER_OK && !negative &&
-        *width >= (uint64_t)o->min && *width <= (uint64_t)o->max)
-        return 0;
-    return conf_why(why,
-                    "'%s' is not a size; write whole numbers of %.0f to %.0f, a repeat as 1024*16 "
-                    "without blanks",
-                    conf_quote(entry, n).s, o->min, o->max);
-}
-
-int conf_sizes_parse(const struct conf_option *o, const char *text, struct pp_config *cfg,
-                     char why[CONF_WHY_MAX])
-{
-    int sizes[PP_MODEL_SIZES_MAX];
-    int n = 0;
-    for (const char *p = text; *p;) {
-        uint64_t width = 0, count = 0;
-        size_t len = strcspn(p, BLANKS ",");
-        if (len == 0) {
-            return conf_why(why, "a comma without a number before it: '%s'",
-                            conf_quote(p, strlen(p)).s);
-        }
-        if (parse_entry(o, p, len, &width, &count, why) < 0)
-            return -1;
-        if (count > (uint64_t)(PP_MODEL_SIZES_MAX - n))
-            return conf_why(why, "more than %d sizes", PP_MODEL_SIZES_MAX);
-        for (uint64_t i = 0; i < count; i++)
-            sizes[n++] = (int)width;
-        p += len;
-        if (next_entry(&p, why) < 0)
-            return -1;
+    if (!good || conf_number_parse(text, &negative, &width) != CONF_NUMBER_OK || negative ||
+        width < (uint64_t)o->min || width > (uint64_t)o->max) {
+        return conf_why(r->why,
+                        "'%s' is not a size; write whole numbers of %.0f to %.0f, a repeat as "
+                        "1024*16 without blanks",
+                        conf_quote(e->p, e->n).s, o->min, o->max);
     }
-    if (n < 2) {
-        return conf_why(
-            why, "%d size is no model; write at least input width and classes, such as 784 10", n);
-    }
-    memset(cfg->model.sizes, 0, sizeof(cfg->model.sizes));
-    memcpy(cfg->model.sizes, sizes, (size_t)n * sizeof(sizes[0]));
-    cfg->model.n_sizes = n;
+    if (count > (uint64_t)(PP_MODEL_SIZES_MAX - sizes->n))
+        return conf_why(r->why, "more than %d sizes", PP_MODEL_SIZES_MAX);
+    for (uint64_t i = 0; i < count; i++)
+        sizes->at[sizes->n++] = (int)width;
     return 0;
 }
 
-int conf_sizes_print(const struct pp_config *cfg, char *out, size_t bytes)
+int conf_sizes_parse(const struct conf_reading *r, const char *text, struct pp_config *cfg)
 {
-    struct conf_text t = {.out = out, .bytes = bytes};
+    struct sizes sizes = {.n = 0};
+    if (parse_list(r, text, "", take_sizes, &sizes) < 0)
+        return -1;
+    if (sizes.n < 2) {
+        return conf_why(
+            r->why, "%d size is no model; write at least input width and classes, such as 784 10",
+            sizes.n);
+    }
+    memcpy(cfg->model.sizes, sizes.at, sizeof(sizes.at));
+    cfg->model.n_sizes = sizes.n;
+    return 0;
+}
+
+void conf_sizes_print(const struct conf_option *o, const struct pp_config *cfg, struct conf_text *t)
+{
     const int *sizes = cfg->model.sizes;
     for (int i = 0, run; i < cfg->model.n_sizes; i += run) {
         for (run = 1; i + run < cfg->model.n_sizes && sizes[i + run] == sizes[i]; run++) {
         }
-        conf_put(&t, "%s%d", i ? " " : "", sizes[i]);
+        conf_put(t, "%s%d", i ? " " : "", sizes[i]);
         if (run > 1)
-            conf_put(&t, "*%d", run);
+            conf_put(t, "*%d", run);
     }
-    return conf_put_end(&t);
 }
 
 /* ---- pipeline.assignment */
@@ -172,7 +183,7 @@ static bool take_layers(const char **p, struct conf_text *out)
     return m > 0;
 }
 
-int conf_assignment_parse(const char *text, struct pp_config *cfg, char why[CONF_WHY_MAX])
+int conf_assignment_parse(const struct conf_reading *r, const char *text, struct pp_config *cfg)
 {
     static _Thread_local char ranges[PP_CUT_MAX];
     struct conf_text out = {.out = ranges, .bytes = sizeof(ranges)};
@@ -186,233 +197,216 @@ int conf_assignment_parse(const char *text, struct pp_config *cfg, char why[CONF
     }
     /* a layer alone is a cut of a model that has no other */
     if (pp_nearest(text, words) || (isalpha((unsigned char)*text) && !strpbrk(text, "-|. "))) {
-        return conf_why(why, "unknown '%s'%s; write " FORMS, conf_quote(text, strlen(text)).s,
+        return conf_why(r->why, "unknown '%s'%s; write " FORMS, conf_quote(text, strlen(text)).s,
                         pp_did_you_mean(text, words).s);
     }
     int n = 0;
     for (const char *p = text, *start = p;; start = ++p) {
         if (n++ == PP_STAGES_MAX)
-            return conf_why(why, "more than %d ranges", PP_STAGES_MAX);
+            return conf_why(r->why, "more than %d ranges", PP_STAGES_MAX);
         if (!take_layers(&p, &out) || (*p != '|' && *p != '\0')) {
             start += strspn(start, BLANKS);
-            return conf_why(why, "'%s' is not a range of layers; write " FORMS,
+            return conf_why(r->why, "'%s' is not a range of layers; write " FORMS,
                             conf_quote(start, strcspn(start, "|")).s);
         }
         if (*p == '\0')
             break;
     }
     if (conf_put_end(&out) < 0)
-        return conf_why(why, "more than %d bytes", PP_CUT_MAX - 1);
+        return conf_why(r->why, "more than %d bytes", PP_CUT_MAX - 1);
     set_cut(cfg, PP_ASSIGN_EXPLICIT, ranges);
     return 0;
 }
 
-int conf_assignment_print(const struct pp_config *cfg, char *out, size_t bytes)
+void conf_assignment_print(const struct conf_option *o, const struct pp_config *cfg,
+                           struct conf_text *t)
 {
-    struct conf_text t = {.out = out, .bytes = bytes};
     const char *word = assignment_words[0].word; /* of what split_at says */
     for (int i = 0; i < ASSIGNMENT_WORDS; i++)
         if (assignment_words[i].kind == cfg->pipeline.assignment)
             word = assignment_words[i].word;
-    conf_put(&t, "%s", cfg->pipeline.ranges[0] ? cfg->pipeline.ranges : word);
-    return conf_put_end(&t);
+    conf_put(t, "%s", cfg->pipeline.ranges[0] ? cfg->pipeline.ranges : word);
 }
 
-int conf_split_parse(const char *text, struct pp_config *cfg, char why[CONF_WHY_MAX])
+static int take_layer(const struct conf_reading *r, const struct entry *e, void *list)
+{
+    struct conf_text *layers = list;
+    size_t n = (size_t)layer_bytes(e->p);
+    if (r->o->word) { /* ranges too */
+        if (n > 0 && e->p[n] == '-' && layer_bytes(e->p + n + 1) > 0)
+            n += 1 + (size_t)layer_bytes(e->p + n + 1);
+        if (n == 0 || n != e->n) {
+            return conf_why(r->why,
+                            "'%s' is not a layer; write off, all, auto, or layers and ranges of "
+                            "them, such as h.0-h.2 h.5",
+                            conf_quote(e->p, e->n).s);
+        }
+    } else if (n == 0 || n != e->n) {
+        return conf_why(r->why,
+                        "'%s' is not a layer; write none, or the first layer of every stage but "
+                        "the first, such as layer2.0 layer3.0",
+                        conf_quote(e->p, e->n).s);
+    }
+    conf_put(layers, "%s%.*s", layers->used ? " " : "", (int)e->n, e->p);
+    return 0;
+}
+
+int conf_layers_parse(const struct conf_reading *r, const char *text, struct pp_config *cfg)
 {
     static _Thread_local char layers[PP_CUT_MAX];
     struct conf_text out = {.out = layers, .bytes = sizeof(layers)};
     layers[0] = '\0';
-    for (const char *p = strcmp(text, "none") == 0 ? "" : text; *p;) {
-        int n = layer_bytes(p);
-        if (n == 0 || !strchr(BLANKS ",", p[n])) {
-            return conf_why(why,
-                            "'%s' is not a layer; write none, or the first layer of every stage "
-                            "but the first, such as layer2.0 layer3.0",
-                            conf_quote(p, strcspn(p, BLANKS ",")).s);
-        }
-        conf_put(&out, "%s%.*s", out.used ? " " : "", n, p);
-        p += n;
-        if (next_entry(&p, why) < 0)
-            return -1;
-    }
+    if (parse_list(r, text, r->o->def, take_layer, &out) < 0)
+        return -1;
     if (conf_put_end(&out) < 0)
-        return conf_why(why, "more than %d bytes", PP_CUT_MAX - 1);
-    memcpy(cfg->pipeline.split_at, layers, sizeof(layers));
+        return conf_why(r->why, "more than %d bytes", PP_CUT_MAX - 1);
+    memcpy((char *)cfg + r->o->offset, layers, sizeof(layers));
     return 0;
 }
 
 /* ---- run.devices: "auto", or in the order in which ranks take them */
 
-int conf_devices_parse(const char *text, struct pp_config *cfg, char why[CONF_WHY_MAX])
+struct devices {
+    int at[PP_DEVICES_MAX], n;
+    bool seen[PP_DEVICES_MAX];
+};
+
+static int take_devices(const struct conf_reading *r, const struct entry *e, void *list)
 {
-    int list[PP_DEVICES_MAX], n = 0;
-    bool seen[PP_DEVICES_MAX] = {false};
-    for (const char *p = strcmp(text, "auto") == 0 ? "" : text; *p;) {
-        const char *entry = p;
-        int first, last;
-        if (!take_range(&p, PP_DEVICES_MAX, &first, &last) || !strchr(BLANKS ",", *p)) {
-            return conf_why(why,
-                            "'%s' is not a device; write auto, or numbers and ranges of 0 to %d "
-                            "such as 0 2-3",
-                            conf_quote(entry, strcspn(entry, BLANKS ",")).s, PP_DEVICES_MAX - 1);
-        }
-        for (int d = first; d <= last; d++) {
-            if (seen[d]) {
-                return conf_why(why,
-                                "device %d is there twice; write each once: with fewer devices "
-                                "than ranks the ranks share them",
-                                d);
-            }
-            seen[d] = true;
-            list[n++] = d;
-        }
-        if (next_entry(&p, why) < 0)
-            return -1;
+    struct devices *devices = list;
+    const char *p = e->p;
+    int first, last;
+    if (!take_range(&p, PP_DEVICES_MAX, &first, &last) || p != e->p + e->n) {
+        return conf_why(r->why,
+                        "'%s' is not a device; write auto, or numbers and ranges of 0 to %d such "
+                        "as 0 2-3",
+                        conf_quote(e->p, e->n).s, PP_DEVICES_MAX - 1);
     }
-    memset(cfg->run.devices, 0, sizeof(cfg->run.devices));
-    for (int i = 0; i < n; i++)
-        cfg->run.devices[i] = list[i];
-    cfg->run.n_devices = n;
+    for (int d = first; d <= last; d++) {
+        if (devices->seen[d]) {
+            return conf_why(r->why,
+                            "device %d is there twice; write each once: with fewer devices than "
+                            "ranks the ranks share them",
+                            d);
+        }
+        devices->seen[d] = true;
+        devices->at[devices->n++] = d;
+    }
     return 0;
 }
 
-int conf_devices_print(const struct pp_config *cfg, char *out, size_t bytes)
+int conf_devices_parse(const struct conf_reading *r, const char *text, struct pp_config *cfg)
+{
+    struct devices devices = {.n = 0};
+    if (parse_list(r, text, "auto", take_devices, &devices) < 0)
+        return -1;
+    memcpy(cfg->run.devices, devices.at, sizeof(devices.at));
+    cfg->run.n_devices = devices.n;
+    return 0;
+}
+
+void conf_devices_print(const struct conf_option *o, const struct pp_config *cfg,
+                        struct conf_text *t)
 {
     const int *list = cfg->run.devices;
-    struct conf_text t = {.out = out, .bytes = bytes};
-    conf_put(&t, "%s", cfg->run.n_devices == 0 ? "auto" : "");
+    conf_put(t, "%s", cfg->run.n_devices == 0 ? "auto" : "");
     for (int i = 0, run; i < cfg->run.n_devices; i += run) {
         for (run = 1; i + run < cfg->run.n_devices && list[i + run] == list[i] + run; run++) {
         }
         run = run == 2 ? 1 : run; /* "0 1", but "0-2" */
-        conf_put(&t, "%s%d", i > 0 ? " " : "", list[i]);
+        conf_put(t, "%s%d", i > 0 ? " " : "", list[i]);
         if (run > 1)
-            conf_put(&t, "-%d", list[i] + run - 1);
+            conf_put(t, "-%d", list[i] + run - 1);
     }
-    return conf_put_end(&t);
 }
 
-/* ---- numbers: "none", or in ascending order */
+/* ---- "none", or ascending numbers, or floats, or some of the words */
 
-int conf_numbers_parse(const struct conf_option *o, const char *text, struct pp_config *cfg,
-                       char why[CONF_WHY_MAX])
+static int take_whole(const struct conf_reading *r, const struct entry *e, void *value)
 {
-    struct pp_numbers list = {.n = 0};
-    for (const char *p = strcmp(text, "none") == 0 ? "" : text; *p;) {
-        size_t len = strcspn(p, BLANKS ",");
-        char entry[64] = "";
-        bool minus = false;
-        uint64_t n = 0;
-        if (len < sizeof(entry))
-            memcpy(entry, p, len);
-        if (conf_number_parse(entry, &minus, &n) != CONF_NUMBER_OK || minus ||
-            n < (uint64_t)o->min || n > (uint64_t)o->max) {
-            return conf_why(why, "'%s' is not one of none, or whole numbers of %.0f to %.0f",
-                            conf_quote(p, len).s, o->min, o->max);
-        }
-        if (list.n > 0 && (int64_t)n <= list.at[list.n - 1]) {
-            return conf_why(why, "%s after %lld; write numbers in ascending order", entry,
-                            (long long)list.at[list.n - 1]);
-        }
-        if (list.n == PP_NUMBERS_MAX)
-            return conf_why(why, "more than %d numbers", PP_NUMBERS_MAX);
-        list.at[list.n++] = (int64_t)n;
-        p += len;
-        if (next_entry(&p, why) < 0)
-            return -1;
+    struct pp_numbers *list = value;
+    const struct conf_option *o = r->o;
+    bool minus = false;
+    uint64_t n = 0;
+    if (conf_number_parse(e->s, &minus, &n) != CONF_NUMBER_OK || minus || n < (uint64_t)o->min ||
+        n > (uint64_t)o->max) {
+        return conf_why(r->why, "'%s' is not one of none, or whole numbers of %.0f to %.0f",
+                        conf_quote(e->p, e->n).s, o->min, o->max);
     }
-    memcpy((char *)cfg + o->offset, &list, sizeof(list));
+    if (list->n > 0 && (int64_t)n <= list->at[list->n - 1]) {
+        return conf_why(r->why, "%s after %lld; write numbers in ascending order", e->s,
+                        (long long)list->at[list->n - 1]);
+    }
+    if (list->n == PP_NUMBERS_MAX)
+        return conf_why(r->why, "more than %d numbers", PP_NUMBERS_MAX);
+    list->at[list->n++] = (int64_t)n;
     return 0;
 }
 
-int conf_numbers_print(const struct conf_option *o, const struct pp_config *cfg, char *out,
-                       size_t bytes)
+static int take_float(const struct conf_reading *r, const struct entry *e, void *value)
 {
-    const struct pp_numbers *list =
-        (const struct pp_numbers *)(const void *)((const char *)cfg + o->offset);
-    struct conf_text t = {.out = out, .bytes = bytes};
-    conf_put(&t, "%s", list->n == 0 ? "none" : "");
-    for (int i = 0; i < list->n; i++)
-        conf_put(&t, "%s%lld", i > 0 ? " " : "", (long long)list->at[i]);
-    return conf_put_end(&t);
+    struct pp_floats *list = value;
+    if (list->n == PP_CHANNELS_MAX)
+        return conf_why(r->why, "more than %d numbers", PP_CHANNELS_MAX);
+    return conf_float_parse(r->o, e->s, &list->at[list->n++], r->why);
 }
 
-/* ---- floats: "none", or a list */
-
-int conf_floats_parse(const struct conf_option *o, const char *text, struct pp_config *cfg,
-                      char why[CONF_WHY_MAX])
+static int take_choice(const struct conf_reading *r, const struct entry *e, void *value)
 {
-    struct pp_floats list = {.n = 0};
-    for (const char *p = strcmp(text, "none") == 0 ? "" : text; *p;) {
-        size_t len = strcspn(p, BLANKS ",");
-        char entry[64] = "";
-        memcpy(entry, p, len < sizeof(entry) ? len : 0);
-        if (list.n == PP_CHANNELS_MAX)
-            return conf_why(why, "more than %d numbers", PP_CHANNELS_MAX);
-        if (conf_float_parse(o, entry, &list.at[list.n++], why) < 0)
-            return -1;
-        p += len;
-        if (next_entry(&p, why) < 0)
-            return -1;
-    }
-    memcpy((char *)cfg + o->offset, &list, sizeof(list));
-    return 0;
-}
-
-int conf_floats_print(const struct conf_option *o, const struct pp_config *cfg, char *out,
-                      size_t bytes)
-{
-    const struct pp_floats *list =
-        (const struct pp_floats *)(const void *)((const char *)cfg + o->offset);
-    struct conf_text t = {.out = out, .bytes = bytes};
-    char number[64];
-    conf_put(&t, "%s", list->n == 0 ? "none" : "");
-    for (int i = 0; i < list->n; i++) {
-        conf_float_print(list->at[i], number, sizeof(number));
-        conf_put(&t, "%s%s", i > 0 ? " " : "", number);
-    }
-    return conf_put_end(&t);
-}
-
-/* ---- choices: "none", or some of the words */
-
-int conf_choices_parse(const struct conf_option *o, const char *text, struct pp_config *cfg,
-                       char why[CONF_WHY_MAX])
-{
-    struct pp_augments list = {.n = 0};
+    struct pp_augments *list = value;
+    const struct conf_choice *c = r->o->choices;
     char range[256];
-    for (const char *p = strcmp(text, "none") == 0 ? "" : text; *p;) {
-        size_t len = strcspn(p, BLANKS ",");
-        const struct conf_choice *c = o->choices;
-        while (c->name && (strlen(c->name) != len || strncmp(c->name, p, len) != 0))
-            c++;
-        if (!c->name) {
-            return conf_why(why, "'%s' is none of the words; write %s", conf_quote(p, len).s,
-                            conf_range_text(o, NULL, range, sizeof(range)));
-        }
-        for (int i = 0; i < list.n; i++)
-            if (list.at[i] == c->value)
-                return conf_why(why, "%s is there twice", c->name);
-        list.at[list.n++] = c->value;
-        p += len;
-        if (next_entry(&p, why) < 0)
-            return -1;
+    while (c->name && (strlen(c->name) != e->n || strncmp(c->name, e->p, e->n) != 0))
+        c++;
+    if (!c->name) {
+        return conf_why(r->why, "'%s' is none of the words; write %s", conf_quote(e->p, e->n).s,
+                        conf_range_text(r->o, NULL, range, sizeof(range)));
     }
-    memcpy((char *)cfg + o->offset, &list, sizeof(list));
+    for (int i = 0; i < list->n; i++)
+        if (list->at[i] == c->value)
+            return conf_why(r->why, "%s is there twice", c->name);
+    list->at[list->n++] = c->value;
     return 0;
 }
 
-int conf_choices_print(const struct conf_option *o, const struct pp_config *cfg, char *out,
-                       size_t bytes)
+/* As they stand in struct pp_config. */
+union list {
+    int n; /* the first member of each */
+    struct pp_numbers numbers;
+    struct pp_floats floats;
+    struct pp_augments augments;
+};
+
+static const struct {
+    take_entry *take;
+    size_t bytes;
+} kinds[] = {[CONF_NUMBERS] = {take_whole, sizeof(struct pp_numbers)},
+             [CONF_FLOATS] = {take_float, sizeof(struct pp_floats)},
+             [CONF_CHOICES] = {take_choice, sizeof(struct pp_augments)}};
+
+int conf_list_parse(const struct conf_reading *r, const char *text, struct pp_config *cfg)
 {
-    const struct pp_augments *list =
-        (const struct pp_augments *)(const void *)((const char *)cfg + o->offset);
-    struct conf_text t = {.out = out, .bytes = bytes};
-    conf_put(&t, "%s", list->n == 0 ? "none" : "");
-    for (int i = 0; i < list->n; i++)
-        for (const struct conf_choice *c = o->choices; c->name; c++)
-            if (c->value == list->at[i])
-                conf_put(&t, "%s%s", i > 0 ? " " : "", c->name);
-    return conf_put_end(&t);
+    union list list;
+    memset(&list, 0, sizeof(list));
+    if (parse_list(r, text, "none", kinds[r->o->type].take, &list) < 0)
+        return -1;
+    memcpy((char *)cfg + r->o->offset, &list, kinds[r->o->type].bytes);
+    return 0;
+}
+
+void conf_list_print(const struct conf_option *o, const struct pp_config *cfg, struct conf_text *t)
+{
+    union list list;
+    memcpy(&list, (const char *)cfg + o->offset, kinds[o->type].bytes);
+    if (list.n == 0)
+        conf_put(t, "none");
+    for (int i = 0; i < list.n; i++) {
+        conf_put(t, "%s", i > 0 ? " " : "");
+        if (o->type == CONF_NUMBERS)
+            conf_put(t, "%lld", (long long)list.numbers.at[i]);
+        else if (o->type == CONF_FLOATS)
+            conf_float_print(list.floats.at[i], t);
+        else
+            conf_put(t, "%s", conf_choice_name(o->choices, list.augments.at[i]));
+    }
 }

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * pp_config_load(): defaults, then the file, then the settings; each value converted as it comes,
- * the later one kept; then the checks over several keys.
+ * the later one kept; then what model.from says; then the checks over several keys.
  */
 #include "conf.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -135,8 +134,9 @@ int pp_config_choose(struct pp_config *cfg, const char *key, const char *value)
 
 static void unknown_setting(struct pp_config *cfg, struct conf_place place, const char *key)
 {
-    const char *names[64] = {NULL};
-    for (int i = 0; i < conf_option_count() && i < 63; i++) {
+    const char *names[256] = {NULL};
+    pp_assert(conf_option_count() < 256);
+    for (int i = 0; i < conf_option_count(); i++) {
         names[i] = conf_option(i)->name;
         if (strcmp(conf_option(i)->key, key) == 0) { /* only the section is missing */
             conf_problem(cfg, place, "unknown key '%s'; did you mean '%s'? (ppcli keys)", key,
@@ -235,6 +235,7 @@ int pp_config_load(const char *path, const struct pp_setting *settings, int n_se
             goto out;
     }
     apply_settings(cfg, settings, n_settings, names);
+    conf_from(cfg, names);
     conf_check(cfg, names);
     rc = pp_config_verdict(cfg);
     if (rc == 0 || rc == PP_ECONFIG) {

@@ -6,7 +6,6 @@
  */
 #include "conf.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "ppcli/err.h"
@@ -16,6 +15,15 @@ static const struct conf_choice activations[] = {
 #include "ppcli/activations.def"
 #undef PP_ACTIVATION
     {NULL, 0}};
+static const struct conf_choice ffn_activations[] = {{"auto", -1},
+#define PP_ACTIVATION(NAME, word, ...) {#word, PP_ACT_##NAME},
+#include "ppcli/activations.def"
+#undef PP_ACTIVATION
+                                                     {NULL, 0}};
+static const struct conf_choice choices[] = {
+    {"auto", PP_CHOICE_AUTO}, {"on", PP_CHOICE_ON}, {"off", PP_CHOICE_OFF}, {NULL, 0}};
+static const struct conf_choice poolings[] = {
+    {"mean", PP_POOLING_MEAN}, {"first", PP_POOLING_FIRST}, {NULL, 0}};
 static const struct conf_choice inits[] = {{"kaiming_uniform", PP_INIT_KAIMING_UNIFORM},
                                            {"kaiming_normal", PP_INIT_KAIMING_NORMAL},
                                            {"xavier_uniform", PP_INIT_XAVIER_UNIFORM},
@@ -23,6 +31,9 @@ static const struct conf_choice inits[] = {{"kaiming_uniform", PP_INIT_KAIMING_U
                                            {"torch", PP_INIT_TORCH},
                                            {"torchvision", PP_INIT_TORCHVISION},
                                            {NULL, 0}};
+static const struct conf_choice tokens[] = {
+    {"chars", PP_TOKENS_CHARS}, {"bytes", PP_TOKENS_BYTES}, {NULL, 0}};
+static const struct conf_choice token_bytes[] = {{"2", 2}, {"4", 4}, {"1", 1}, {NULL, 0}};
 static const struct conf_choice depths[] = {
     {"18", 18}, {"34", 34}, {"50", 50}, {"101", 101}, {NULL, 0}};
 static const struct conf_choice stems[] = {
@@ -33,6 +44,8 @@ static const struct conf_choice strides[] = {
     {"3x3", PP_STRIDE_3X3}, {"1x1", PP_STRIDE_1X1}, {NULL, 0}};
 static const struct conf_choice paddings[] = {
     {"symmetric", PP_PAD_SYMMETRIC}, {"same", PP_PAD_SAME}, {NULL, 0}};
+static const struct conf_choice rank_orders[] = {
+    {"stages", PP_ORDER_STAGES}, {"replicas", PP_ORDER_REPLICAS}, {NULL, 0}};
 static const struct conf_choice optimizers[] = {{"sgd", PP_OPT_SGD},
                                                 {"momentum", PP_OPT_MOMENTUM},
                                                 {"adam", PP_OPT_ADAM},
@@ -95,9 +108,12 @@ static const struct conf_option table[] = {
     {KEY(data, train_file, CONF_PATH), .def = "",
      .help =
          "csv: table of the training samples, a row each; values are used as they are; cifar10: "
-         "a binary file in place of the folder's, records of a label byte and 3072 of a picture"},
+         "a binary file in place of the folder's, records of a label byte and 3072 of a picture; "
+         "text: the text; text-labels: a label, a tab and a text in each line; tokens: in place "
+         "of train.bin"},
     {KEY(data, test_file, CONF_PATH), .def = "",
-     .help = "csv: table of the test samples; cifar10: a binary file of theirs"},
+     .help = "csv: table of the test samples; cifar10: a binary file of theirs; text: that of "
+             "validation, in place of the last part of train_file; text-labels, tokens: the same"},
     {KEY(data, label, CONF_NAME), .def = "last", .word = "first | last", .free = true,
      .numbers = true,
      .help = "csv: column of the label, a whole number from 0 to 255: first, last, or its name in "
@@ -117,50 +133,20 @@ static const struct conf_option table[] = {
      .help =
          "make all pictures this high and wide after that: bilinear, as torchvision's Resize of "
          "a PIL image; 0 = as they are"},
+    {KEY(data, tokens, CONF_ENUM), .def = "chars", .choices = tokens, .numbers = true,
+     .help = "text, text-labels: a token is a character (of UTF-8, as many kinds as the text has), "
+             "or a byte"},
+    {KEY(data, validation, CONF_FLOAT), .def = "0.1", .max = 0.9, .numbers = true,
+     .help = "text: share of one file, its last part, that validation takes; 0 = none"},
+    {KEY(data, token_bytes, CONF_ENUM), .def = "2", .choices = token_bytes, .numbers = true,
+     .unit = "bytes", .help = "tokens: bytes of a token in a file without a header"},
     {KEY(data, mean, CONF_FLOATS), .def = "none", .min = -1e6, .max = 1e6, .numbers = true,
      .help = "taken off each value, after bytes became 0 to 1: one number for each channel, or one "
              "for all; cifar10: 0.4914 0.4822 0.4465"},
     {KEY(data, std, CONF_FLOATS), .def = "none", .min = 0, .max = 1e6, .above = true,
      .numbers = true, .help = "what is left is divided by it; cifar10: 0.2023 0.1994 0.2010"},
 
-    {KEY(model, type, CONF_NAME), .def = "mlp", LIST(models), .numbers = true,
-     .help = "kind of network"},
-    {KEY(model, sizes, CONF_SIZES), .def = "784 512 256 10", .min = 1, .max = 16777216,
-     .numbers = true,
-     .help = "mlp: widths: input, hidden ..., classes; 1024*16 stands for sixteen times 1024"},
-    {KEY(model, activation, CONF_ENUM), .def = "relu", .choices = activations, .numbers = true,
-     .help = "mlp: function after every layer but the last"},
-    {KEY(model, init, CONF_ENUM), .def = "kaiming_uniform", .choices = inits, .numbers = true,
-     .help = "initial weights, as the functions of torch.nn.init: kaiming_ by inputs and "
-             "activation, xavier_ with gain 1, biases 0; torch: what PyTorch's Linear and Conv2d "
-             "begin with, biases too; torchvision: the same, but convolutions kaiming_normal by "
-             "outputs, as its ResNets"},
-    {KEY(model, layers, CONF_TEXT), .def = "", .numbers = true,
-     .note = "words such as conv:32x3 relu linear:10",
-     .help =
-         "sequential: the layers, as torch.nn.Sequential would have them: conv:OUTxKERNEL and "
-         "maxpool:KERNEL, avgpool:KERNEL with /STRIDE and options ,pad=N|same ,groups=N "
-         ",bias=off; avgpool of all pixels; batchnorm, groupnorm:GROUPS, layernorm, relu, gelu, "
-         "tanh, silu, dropout:P, flatten, linear:OUT; add:N adds what came before the last N "
-         "words"},
-    {KEY(model, depth, CONF_ENUM), .def = "18", .choices = depths, .numbers = true,
-     .help = "resnet: layers with weights on the longest way"},
-    {KEY(model, stem, CONF_ENUM), .def = "imagenet", .choices = stems, .numbers = true,
-     .help = "resnet: it begins with a 7x7 convolution of stride 2 and a max pool (imagenet), or "
-             "with a 3x3 convolution of stride 1 (cifar)"},
-    {KEY(model, norm, CONF_ENUM), .def = "batch", .choices = norms, .numbers = true,
-     .help = "resnet: batch norm over each micro-batch, or group norm of 32 groups, with which the "
-             "number of micro-batches changes no bit"},
-    {KEY(model, stride, CONF_ENUM), .def = "3x3", .choices = strides, .numbers = true,
-     .help = "resnet of 50 and more: which convolution of a block has the stride; 3x3 is "
-             "torchvision's, 1x1 the paper's"},
-    {KEY(model, padding, CONF_ENUM), .def = "symmetric", .choices = paddings, .numbers = true,
-     .help = "resnet: zeros around an image as torchvision has them, or same, as TensorFlow and "
-             "MindSpore do"},
-    {KEY(model, norm_momentum, CONF_FLOAT), .def = "0.1", .max = 1, .above = true, .numbers = true,
-     .help = "batch norm: share of a step in the running statistics, as PyTorch counts it"},
-    {KEY(model, classes, CONF_INT), .def = "0", .max = 65536, .numbers = true,
-     .help = "resnet: outputs; 0 = as many as the data have classes"},
+#include "options_model.def"
 
     /* stages, schedule and assignment change no number of a run: that is the promise of ppcli */
     {KEY(pipeline, stages, CONF_INT), .def = "1", .min = 1, .max = PP_STAGES_MAX, .unit = "stages",
@@ -185,19 +171,34 @@ static const struct conf_option table[] = {
      .help = "1f1b-eager: k, how far ahead it runs; 0 = measured, from the cost of a hand-over"},
     {KEY(pipeline, memory_cap, CONF_FLOAT), .def = "0", .max = 1e6, .unit = "forwards",
      .help = "zb-auto: activations a rank may hold, in micro-batches; 0 = twice the stages"},
+    {KEY(pipeline, recompute, CONF_LAYERS), .def = "off", .word = "all",
+     .help =
+         "compute forward passes once more, right before their backward pass, instead of keeping "
+         "what they leave: off, all, or layers by name or number, such as h.0-h.2 h.5 (a stage "
+         "or chunk with one of them); the same bits, less memory, more time; auto: the stages and "
+         "chunks that run.memory needs, or the memory that is there, at the least time"},
     {KEY(pipeline, assignment, CONF_ASSIGNMENT), .def = "auto",
      .help = "how layers are divided among the stages: each gets the same flops (auto is the "
              "same), params, measured time, or number of layers (equal); or ranges of layers, one "
              "for each stage and chunk in model order, by number or by name (ppcli explain), such "
              "as 0-2 | 3-5 or conv1-layer2.1 | layer3.0-fc"},
+    {KEY(pipeline, slower, CONF_FLOATS), .def = "none", .min = 0.01, .max = 100,
+     .help = "for assignment = time, schedule = auto and plan --best: times as slow as the others "
+             "that each rank of a pipeline is, one number for each stage, such as 1 1 1.31 "
+             "(summary.json has it: ranks, slower); fewer layers for slower ranks"},
     {KEY(pipeline, split_at, CONF_LAYERS), .def = "none",
      .help = "in place of assignment: the first layer of every stage and chunk but the first, in "
              "model order, by name or number, such as layer2.0 layer3.0"},
 
     {KEY(train, epochs, CONF_INT), .def = "5", .min = 1, .max = 1000000, .unit = "epochs",
-     .numbers = true, .help = "passes over the training data"},
+     .numbers = true,
+     .help = "passes over the training data; text, tokens: see eval_interval, and where only "
+             "max_steps is set, as many as it needs"},
     {KEY(train, max_steps, CONF_INT64), .def = "0", .max = 1e12, .unit = "steps", .numbers = true,
      .help = "stop after this many optimizer steps; 0 = no limit"},
+    {KEY(train, eval_interval, CONF_INT), .def = "250", .min = 1, .max = 1073741824,
+     .unit = "steps", .numbers = true,
+     .help = "text, tokens: an epoch is this many steps, and an evaluation follows it"},
     {KEY(train, batch_size, CONF_INT), .def = "128", .min = 1, .max = 1073741824, .unit = "samples",
      .numbers = true,
      .help = "samples of one optimizer step, all replicas "
@@ -260,15 +261,17 @@ static const struct conf_option table[] = {
          "as large for M micro-batches of equal size, so M changes the weights; the mean over "
          "replicas either way; the reported loss is the mean over samples with both"},
     {KEY(train, exact, CONF_BOOL), .def = "true", .numbers = true,
-     .help = "compute weight gradients micro-batch by micro-batch; off: of several in one product, "
-             "which is faster for small ones, takes more memory and, with gemm = cblas, may "
-             "change the last bits"},
+     .help = "weight gradients have the bits of one product a micro-batch; off: of several in one, "
+             "even where that may change the last bits, as with gemm = cblas"},
     {KEY(train, coalesce, CONF_INT), .def = "0", .max = 65536, .unit = "micro-batches",
      .numbers = true,
-     .help = "exact = off: micro-batches of one weight-gradient product, at most microbatches; 0 = "
-             "as few as make 256 rows"},
+     .help = "micro-batches of one weight-gradient product, which keeps their activations for "
+             "longer; 0 = as few as make 256 rows, 1 with recompute or where exact forbids more"},
 
     /* not among the numbers of a run, so that one that stopped can go on with another policy */
+    {KEY(train, zero, CONF_INT), .def = "0", .max = 1,
+     .help = "1: each replica keeps the optimizer's state of its part of the parameters only, as "
+             "ZeRO stage 1: less memory, the same bits; 0: of all of them"},
     {KEY(train, nonfinite, CONF_ENUM), .def = "stop", .choices = nonfinites,
      .help =
          "a step whose loss or gradients are not finite changes no weight; then stop (exit 80), "
@@ -280,8 +283,9 @@ static const struct conf_option table[] = {
          "read every gradient in every step, as clipping does, instead of proving from bounds that "
          "they are finite; slower, but also finds damage by faulty memory"},
     {KEY(train, init, CONF_PATH), .def = "",
-     .help = "start with the weights of this safetensors file (PyTorch's names: layers.0.weight, "
-             "...) or checkpoint; empty: with random ones from the seed"},
+     .help =
+         "start with the weights of this safetensors file (PyTorch's names: layers.0.weight, "
+         "...), checkpoint, or folder of Hugging Face's; empty: with random ones from the seed"},
 
     {KEY(checkpoint, every, CONF_INT64), .def = "0", .max = 1e12, .unit = "steps",
      .help = "save a checkpoint into the run folder every this many steps; 0 = not by steps"},
@@ -301,6 +305,20 @@ static const struct conf_option table[] = {
     {KEY(run, launch, CONF_ENUM), .def = "auto", .choices = launches,
      .help = "ranks as threads of this process, or start mpirun; auto: threads, unless already "
              "under mpirun"},
+    {KEY(run, hosts, CONF_TEXT), .def = "",
+     .help = "machines of the ranks, and how many each has: h0:2,h1:2, or file:PATH of lines 'h0 "
+             "slots=2'; starts mpirun unless an MPI launcher started ppcli; empty: this machine"},
+    {KEY(run, rank_order, CONF_ENUM), .def = "stages", .choices = rank_orders,
+     .help = "what run.hosts are filled with in their order: the stages of each replica, or the "
+             "replicas of each stage; plan --best --hosts says which is faster"},
+    {KEY(run, network, CONF_NAME), .def = "auto", .word = "auto", .free = true,
+     .help = "network between the hosts, as 10.0.0.0/24 or the name of an interface; auto: that of "
+             "the route to them, or what MPI chooses where there is InfiniBand or the like"},
+    {KEY(run, ports, CONF_NAME), .def = "auto", .word = "auto", .free = true,
+     .help = "TCP ports between the hosts, such as 52000-52031; auto: any"},
+    {KEY(run, agent, CONF_TEXT), .def = "",
+     .help = "program that starts a command on a host, as AGENT HOST WORD...; empty: "
+             "PPCLI_HOST_AGENT of the environment, else ssh"},
     {KEY(run, dir, CONF_PATH), .def = "auto", .word = "auto",
      .help = "folder for metrics and results; auto: a new runs/NAME-TIME; empty: write nothing"},
     {KEY(run, log_every, CONF_INT), .def = "0", .max = 1000000000, .unit = "steps",
@@ -309,6 +327,10 @@ static const struct conf_option table[] = {
      .help =
          "end the run (exit 76) when no rank makes progress for this long; set-up may take twice "
          "as long, the first step and saving ten times; 0 = never"},
+    {KEY(run, retries, CONF_INT), .def = "0", .max = 1000, .unit = "tries",
+     .help = "how often a run over mpirun that lost a rank or a host is started again: from its "
+             "newest checkpoint, on the hosts that answer, with fewer stages where places are "
+             "missing"},
     {KEY(run, threads, CONF_INT), .def = "1", .min = 1, .max = 1024, .unit = "threads",
      .help = "BLAS threads of each rank"},
     {KEY(run, gemm, CONF_ENUM), .def = "auto", .choices = gemms,
@@ -327,6 +349,9 @@ static const struct conf_option table[] = {
     {KEY(run, partition_sms, CONF_BOOL), .def = "false",
      .help = "ranks that share a GPU compute on parts of it of equal size, so that none slows the "
              "others down"},
+    {KEY(run, memory, CONF_INT64), .def = "0", .max = 1e15, .unit = "bytes",
+     .help = "what a rank may hold, for recompute = auto, schedule = auto and plan --best; 0 = any "
+             "number; recompute = auto: its part of the memory that is there"},
     {KEY(run, force_memory, CONF_BOOL), .def = "false",
      .help = "train even if less memory is free than the run will take"},
     {KEY(run, tensorboard, CONF_BOOL), .def = "false",
@@ -373,18 +398,6 @@ void conf_sections(const char *out[CONF_SECTIONS_MAX])
         }
     }
     out[n] = NULL;
-}
-
-const char *conf_type_name(enum conf_type type)
-{
-    static const char *const names[] = {
-        [CONF_INT] = "int",       [CONF_INT64] = "int",         [CONF_UINT64] = "int",
-        [CONF_FLOAT] = "float",   [CONF_DURATION] = "duration", [CONF_BOOL] = "bool",
-        [CONF_ENUM] = "choice",   [CONF_NAME] = "name",         [CONF_PATH] = "path",
-        [CONF_TEXT] = "text",     [CONF_SIZES] = "sizes",       [CONF_ASSIGNMENT] = "assignment",
-        [CONF_LAYERS] = "layers", [CONF_DEVICES] = "devices",   [CONF_NUMBERS] = "numbers",
-        [CONF_FLOATS] = "floats", [CONF_CHOICES] = "choices"};
-    return names[type];
 }
 
 const char *const *conf_names_of(const struct conf_option *o, const struct pp_names *names)
@@ -435,13 +448,9 @@ const char *conf_range_text(const struct conf_option *o, const struct pp_names *
                             : "to ",
                  o->max, space, unit);
         break;
-    case CONF_DURATION: {
-        char min[32], max[32];
-        conf_duration_print(o->min, min, sizeof(min));
-        conf_duration_print(o->max, max, sizeof(max));
-        snprintf(out, bytes, "0, or %s to %s (ms, s, m, h)", min, max);
+    case CONF_DURATION:
+        snprintf(out, bytes, "0, or %.15gs to %.15gs (ms, s, m, h)", o->min, o->max);
         break;
-    }
     case CONF_BOOL:
         snprintf(out, bytes, "true | false");
         break;
@@ -466,7 +475,8 @@ const char *conf_range_text(const struct conf_option *o, const struct pp_names *
         snprintf(out, bytes, "auto | equal | flops | params | time | ranges");
         break;
     case CONF_LAYERS:
-        snprintf(out, bytes, "none | names or numbers of layers");
+        snprintf(out, bytes, "%s%s | names or numbers of layers%s", o->def,
+                 o->word ? " | all | auto" : "", o->word ? ", or ranges" : "");
         break;
     case CONF_DEVICES:
         snprintf(out, bytes, "auto | numbers and ranges of 0 to %d", PP_DEVICES_MAX - 1);

@@ -5,11 +5,8 @@
  */
 #include "conf.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 
 static int place_before(struct conf_place a, struct conf_place b)

@@ -6,7 +6,6 @@
 #include "ppcli/config.h"
 
 #include <ctype.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -11,15 +11,12 @@
 #include <float.h>
 #include <locale.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/err.h"
-
-static void *place(const struct conf_option *o, struct pp_config *cfg)
+static void *place(const struct conf_reading *r, struct pp_config *cfg)
 {
-    return (char *)cfg + o->offset;
+    return (char *)cfg + r->o->offset;
 }
 
 /* ---- whole numbers */
@@ -73,16 +70,16 @@ bool pp_bytes_parse(const char *text, size_t *out)
     return true;
 }
 
-static int parse_whole(const struct conf_option *o, const char *text, struct pp_config *cfg,
-                       char *why)
+static int parse_whole(const struct conf_reading *r, const char *text, struct pp_config *cfg)
 {
+    const struct conf_option *o = r->o;
     char range[512];
     bool negative = false;
     uint64_t n = 0;
     enum conf_number rc = conf_number_parse(text, &negative, &n);
     if (rc == CONF_NUMBER_BAD) {
         return conf_why(
-            why,
+            r->why,
             "'%s' is not a whole number; write digits, perhaps with k, M, G, Ki, Mi or Gi "
             "(%s)",
             conf_quote(text, strlen(text)).s, conf_range_text(o, NULL, range, sizeof(range)));
@@ -95,16 +92,16 @@ static int parse_whole(const struct conf_option *o, const char *text, struct pp_
                          : n <= (uint64_t)o->max && (o->min <= 0 || n >= (uint64_t)o->min);
     }
     if (!legal) {
-        return conf_why(why, "%s is out of range; write %s", conf_quote(text, strlen(text)).s,
+        return conf_why(r->why, "%s is out of range; write %s", conf_quote(text, strlen(text)).s,
                         conf_range_text(o, NULL, range, sizeof(range)));
     }
     int64_t value = negative ? -(int64_t)n : (int64_t)n;
     if (o->type == CONF_INT)
-        *(int *)place(o, cfg) = (int)value;
+        *(int *)place(r, cfg) = (int)value;
     else if (o->type == CONF_INT64)
-        *(int64_t *)place(o, cfg) = value;
+        *(int64_t *)place(r, cfg) = value;
     else
-        *(uint64_t *)place(o, cfg) = n;
+        *(uint64_t *)place(r, cfg) = n;
     return 0;
 }
 
@@ -175,7 +172,7 @@ int conf_float_parse(const struct conf_option *o, const char *text, double *out,
 }
 
 /* The shortest of 15 to 17 digits that reads back to the same value; 1e-8, not 1e-08. */
-int conf_float_print(double value, char *out, size_t bytes)
+void conf_float_print(double value, struct conf_text *t)
 {
     char text[32];
     locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
@@ -190,50 +187,48 @@ int conf_float_print(double value, char *out, size_t bytes)
     char *e = strchr(text, 'e');
     if (e && e[2] == '0')
         memmove(e + 2, e + 3, strlen(e + 3) + 1);
-    return snprintf(out, bytes, "%s", text);
+    conf_put(t, "%s", text);
 }
 
 /* ---- words and paths */
 
-static int not_one_of(const struct conf_option *o, const char *text, const char *const *words,
-                      const struct pp_names *names, char *why)
+static int not_one_of(const struct conf_reading *r, const char *text, const char *const *words)
 {
     char range[512];
     const char *near = pp_nearest(text, words);
-    return conf_why(why, "unknown '%s'; %s%s%swrite %s", conf_quote(text, strlen(text)).s,
+    return conf_why(r->why, "unknown '%s'; %s%s%swrite %s", conf_quote(text, strlen(text)).s,
                     near ? "did you mean '" : "", near ? near : "", near ? "'? " : "",
-                    conf_range_text(o, names, range, sizeof(range)));
+                    conf_range_text(r->o, r->names, range, sizeof(range)));
 }
 
-static int parse_enum(const struct conf_option *o, const char *text, struct pp_config *cfg,
-                      char *why)
+static int parse_enum(const struct conf_reading *r, const char *text, struct pp_config *cfg)
 {
+    const struct conf_option *o = r->o;
     const char *words[16];
     int n = 0;
     for (; o->choices[n].name; n++) {
         if (strcmp(text, o->choices[n].name) == 0) {
             /* every enum of struct pp_config is as wide as an int */
-            memcpy(place(o, cfg), &o->choices[n].value, sizeof(int));
+            memcpy(place(r, cfg), &o->choices[n].value, sizeof(int));
             return 0;
         }
         pp_assert(n < 15);
         words[n] = o->choices[n].name;
     }
     words[n] = NULL;
-    return not_one_of(o, text, words, NULL, why);
+    return not_one_of(r, text, words);
 }
 
-static int parse_bool(const struct conf_option *o, const char *text, struct pp_config *cfg,
-                      char *why)
+static int parse_bool(const struct conf_reading *r, const char *text, struct pp_config *cfg)
 {
     static const char *const words[] = {"true", "false", "yes", "no", "on", "off", "1", "0", NULL};
     for (int i = 0; words[i]; i++) {
         if (strcmp(text, words[i]) == 0) {
-            *(bool *)place(o, cfg) = i % 2 == 0;
+            *(bool *)place(r, cfg) = i % 2 == 0;
             return 0;
         }
     }
-    return not_one_of(o, text, words, NULL, why);
+    return not_one_of(r, text, words);
 }
 
 /* A resolved path goes into an INI file, which has no quoting. */
@@ -283,113 +278,84 @@ static int resolve_path(const char *text, const char *dir, char path[PP_PATH_MAX
     return path_writable(path, why);
 }
 
-static int parse_path(const struct conf_option *o, const char *text, const char *dir,
-                      struct pp_config *cfg, char *why)
+static int parse_path(const struct conf_reading *r, const char *text, struct pp_config *cfg)
 {
+    const struct conf_option *o = r->o;
     char path[PP_PATH_MAX] = "";
     if (o->word && strcmp(text, o->word) == 0)
         strcpy(path, text);
-    else if (resolve_path(text, dir, path, why) < 0)
+    else if (resolve_path(text, r->dir, path, r->why) < 0)
         return -1;
-    memcpy(place(o, cfg), path, sizeof(path));
+    memcpy(place(r, cfg), path, sizeof(path));
     return 0;
 }
 
 /* "file:table.csv" -> "file:/folder/of/the/ini/table.csv" */
-static int parse_file_name(const struct conf_option *o, const char *text, const char *dir,
-                           struct pp_config *cfg, char *why)
+static int parse_file_name(const struct conf_reading *r, const char *text, struct pp_config *cfg)
 {
     static const size_t prefix = sizeof(PP_SCHEDULE_FILE) - 1;
     char path[PP_PATH_MAX] = "";
     if (text[prefix] == '\0')
-        return conf_why(why, "no file; write %sTABLE.csv", PP_SCHEDULE_FILE);
-    if (resolve_path(text + prefix, dir, path, why) < 0)
+        return conf_why(r->why, "no file; write %sTABLE.csv", PP_SCHEDULE_FILE);
+    if (resolve_path(text + prefix, r->dir, path, r->why) < 0)
         return -1;
     if (strlen(path) + prefix >= PP_PATH_MAX)
-        return conf_why(why, "the path is too long");
-    char *to = place(o, cfg);
+        return conf_why(r->why, "the path is too long");
+    char *to = place(r, cfg);
     memset(to, 0, PP_PATH_MAX);
     memcpy(to, PP_SCHEDULE_FILE, prefix);
     memcpy(to + prefix, path, strlen(path) + 1);
     return 0;
 }
 
-static int parse_name(const struct conf_option *o, const char *text, const char *dir,
-                      const struct pp_names *names, struct pp_config *cfg, char *why)
+static int parse_name(const struct conf_reading *r, const char *text, struct pp_config *cfg)
 {
+    const struct conf_option *o = r->o;
     if (o->file && strncmp(text, PP_SCHEDULE_FILE, sizeof(PP_SCHEDULE_FILE) - 1) == 0)
-        return parse_file_name(o, text, dir, cfg, why);
-    const char *const *list = conf_names_of(o, names);
+        return parse_file_name(r, text, cfg);
+    const char *const *list = conf_names_of(o, r->names);
     bool known = !list || (o->word && strcmp(text, o->word) == 0);
     for (int i = 0; list && list[i] && !known; i++)
         known = strcmp(list[i], text) == 0;
     size_t n = strlen(text);
     if (!known && o->file && (strchr(text, '/') || (n > 4 && strcmp(text + n - 4, ".csv") == 0))) {
-        return conf_why(why, "unknown '%s'; a table is %s%s", conf_quote(text, n).s,
+        return conf_why(r->why, "unknown '%s'; a table is %s%s", conf_quote(text, n).s,
                         PP_SCHEDULE_FILE, conf_quote(text, n).s);
     }
     if (!known)
-        return not_one_of(o, text, list, names, why);
+        return not_one_of(r, text, list);
     if (n >= PP_NAME_MAX) {
-        return conf_why(why, "'%s' is %zu bytes; a name has at most %d", conf_quote(text, n).s, n,
-                        PP_NAME_MAX - 1);
+        return conf_why(r->why, "'%s' is %zu bytes; a name has at most %d", conf_quote(text, n).s,
+                        n, PP_NAME_MAX - 1);
     }
-    char *to = place(o, cfg);
+    char *to = place(r, cfg);
     memset(to, 0, PP_NAME_MAX);
     memcpy(to, text, n + 1);
     return 0;
 }
 
-/* ---- by type */
-
-int conf_value_parse(const struct conf_option *o, const char *text, const char *dir,
-                     const struct pp_names *names, struct pp_config *cfg, char why[CONF_WHY_MAX])
+static int parse_text(const struct conf_reading *r, const char *text, struct pp_config *cfg)
 {
-    char range[512];
-    if (text[0] == '\0' && o->type != CONF_PATH && o->type != CONF_TEXT)
-        return conf_why(why, "no value; write %s", conf_range_text(o, names, range, sizeof(range)));
-    switch (o->type) {
-    case CONF_INT:
-    case CONF_INT64:
-    case CONF_UINT64:
-        return parse_whole(o, text, cfg, why);
-    case CONF_FLOAT:
-        return conf_float_parse(o, text, place(o, cfg), why);
-    case CONF_DURATION:
-        return conf_duration_parse(o, text, place(o, cfg), why);
-    case CONF_BOOL:
-        return parse_bool(o, text, cfg, why);
-    case CONF_ENUM:
-        return parse_enum(o, text, cfg, why);
-    case CONF_NAME:
-        return parse_name(o, text, dir, names, cfg, why);
-    case CONF_PATH:
-        return parse_path(o, text, dir, cfg, why);
-    case CONF_TEXT:
-        if (strlen(text) >= PP_TEXT_MAX)
-            return conf_why(why, "%zu bytes; at most %d", strlen(text), PP_TEXT_MAX - 1);
-        memset(place(o, cfg), 0, PP_TEXT_MAX);
-        memcpy(place(o, cfg), text, strlen(text));
-        return 0;
-    case CONF_SIZES:
-        return conf_sizes_parse(o, text, cfg, why);
-    case CONF_ASSIGNMENT:
-        return conf_assignment_parse(text, cfg, why);
-    case CONF_LAYERS:
-        return conf_split_parse(text, cfg, why);
-    case CONF_DEVICES:
-        return conf_devices_parse(text, cfg, why);
-    case CONF_NUMBERS:
-        return conf_numbers_parse(o, text, cfg, why);
-    case CONF_FLOATS:
-        return conf_floats_parse(o, text, cfg, why);
-    case CONF_CHOICES:
-        return conf_choices_parse(o, text, cfg, why);
-    }
-    return -1;
+    if (strlen(text) >= PP_TEXT_MAX)
+        return conf_why(r->why, "%zu bytes; at most %d", strlen(text), PP_TEXT_MAX - 1);
+    memset(place(r, cfg), 0, PP_TEXT_MAX);
+    memcpy(place(r, cfg), text, strlen(text));
+    return 0;
 }
 
-static const char *choice_name(const struct conf_choice *choices, int value)
+static int parse_float(const struct conf_reading *r, const char *text, struct pp_config *cfg)
+{
+    return conf_float_parse(r->o, text, place(r, cfg), r->why);
+}
+
+static int parse_duration(const struct conf_reading *r, const char *text, struct pp_config *cfg)
+{
+    return conf_duration_parse(r->o, text, place(r, cfg), r->why);
+}
+
+/* ---- by type */
+
+const char *conf_choice_name(const struct conf_choice *choices, int value)
 {
     for (; choices->name; choices++)
         if (choices->value == value)
@@ -397,54 +363,83 @@ static const char *choice_name(const struct conf_choice *choices, int value)
     return "none";
 }
 
-static int print_scalar(const struct conf_option *o, const void *at, char *out, size_t bytes)
+static void print_scalar(const struct conf_option *o, const struct pp_config *cfg,
+                         struct conf_text *t)
 {
+    const void *at = (const char *)cfg + o->offset;
     int value;
     switch (o->type) {
     case CONF_INT:
-        return snprintf(out, bytes, "%d", *(const int *)at);
+        conf_put(t, "%d", *(const int *)at);
+        break;
     case CONF_INT64:
-        return snprintf(out, bytes, "%lld", (long long)*(const int64_t *)at);
+        conf_put(t, "%lld", (long long)*(const int64_t *)at);
+        break;
     case CONF_UINT64:
-        return snprintf(out, bytes, "%llu", (unsigned long long)*(const uint64_t *)at);
+        conf_put(t, "%llu", (unsigned long long)*(const uint64_t *)at);
+        break;
     case CONF_FLOAT:
-        return conf_float_print(*(const double *)at, out, bytes);
     case CONF_DURATION:
-        return conf_duration_print(*(const double *)at, out, bytes);
+        conf_float_print(*(const double *)at, t);
+        conf_put(t, "%s", o->type == CONF_DURATION ? "s" : "");
+        break;
     case CONF_BOOL:
-        return snprintf(out, bytes, "%s", *(const bool *)at ? "true" : "false");
+        conf_put(t, "%s", *(const bool *)at ? "true" : "false");
+        break;
     case CONF_ENUM:
         memcpy(&value, at, sizeof(value));
-        return snprintf(out, bytes, "%s", choice_name(o->choices, value));
-    case CONF_LAYERS:
-        return snprintf(out, bytes, "%s", *(const char *)at ? (const char *)at : "none");
+        conf_put(t, "%s", conf_choice_name(o->choices, value));
+        break;
     default:
-        return snprintf(out, bytes, "%s", (const char *)at);
+        conf_put(t, "%s", o->type == CONF_LAYERS && !*(const char *)at ? o->def : (const char *)at);
     }
+}
+
+const struct conf_type_ops *conf_type(const struct conf_option *o)
+{
+    static const struct conf_type_ops types[] = {
+        [CONF_INT] = {"int", parse_whole, print_scalar},
+        [CONF_INT64] = {"int", parse_whole, print_scalar},
+        [CONF_UINT64] = {"int", parse_whole, print_scalar},
+        [CONF_FLOAT] = {"float", parse_float, print_scalar},
+        [CONF_DURATION] = {"duration", parse_duration, print_scalar},
+        [CONF_BOOL] = {"bool", parse_bool, print_scalar},
+        [CONF_ENUM] = {"choice", parse_enum, print_scalar},
+        [CONF_NAME] = {"name", parse_name, print_scalar},
+        [CONF_PATH] = {"path", parse_path, print_scalar},
+        [CONF_TEXT] = {"text", parse_text, print_scalar},
+        [CONF_SIZES] = {"sizes", conf_sizes_parse, conf_sizes_print},
+        [CONF_ASSIGNMENT] = {"assignment", conf_assignment_parse, conf_assignment_print},
+        [CONF_LAYERS] = {"layers", conf_layers_parse, print_scalar},
+        [CONF_DEVICES] = {"devices", conf_devices_parse, conf_devices_print},
+        [CONF_NUMBERS] = {"numbers", conf_list_parse, conf_list_print},
+        [CONF_FLOATS] = {"floats", conf_list_parse, conf_list_print},
+        [CONF_CHOICES] = {"choices", conf_list_parse, conf_list_print}};
+    return &types[o->type];
+}
+
+int conf_value_parse(const struct conf_option *o, const char *text, const char *dir,
+                     const struct pp_names *names, struct pp_config *cfg, char why[CONF_WHY_MAX])
+{
+    const struct conf_reading r = {o, dir, names, why};
+    char range[512];
+    if (text[0] == '\0' && o->type != CONF_PATH && o->type != CONF_TEXT)
+        return conf_why(why, "no value; write %s", conf_range_text(o, names, range, sizeof(range)));
+    return conf_type(o)->parse(&r, text, cfg);
 }
 
 int conf_value_print(const struct conf_option *o, const struct pp_config *cfg, char *out,
                      size_t bytes)
 {
-    if (o->type == CONF_SIZES)
-        return conf_sizes_print(cfg, out, bytes);
-    if (o->type == CONF_ASSIGNMENT)
-        return conf_assignment_print(cfg, out, bytes);
-    if (o->type == CONF_DEVICES)
-        return conf_devices_print(cfg, out, bytes);
-    if (o->type == CONF_NUMBERS)
-        return conf_numbers_print(o, cfg, out, bytes);
-    if (o->type == CONF_FLOATS)
-        return conf_floats_print(o, cfg, out, bytes);
-    if (o->type == CONF_CHOICES)
-        return conf_choices_print(o, cfg, out, bytes);
-    int n = print_scalar(o, (const char *)cfg + o->offset, out, bytes);
-    return n >= 0 && (size_t)n < bytes ? 0 : -1;
+    struct conf_text t = {.out = out, .bytes = bytes};
+    conf_put(&t, "%s", "");
+    conf_type(o)->print(o, cfg, &t);
+    return conf_put_end(&t);
 }
 
 static const char *name_in(const char *key, int value)
 {
-    return choice_name(conf_option(conf_option_index(key))->choices, value);
+    return conf_choice_name(conf_option(conf_option_index(key))->choices, value);
 }
 
 const char *pp_activation_name(enum pp_activation a)

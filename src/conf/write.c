@@ -5,10 +5,8 @@
  */
 #include "conf.h"
 
-#include <stdio.h>
 #include <string.h>
 
-#include "ppcli/err.h"
 #include "ppcli/sha256.h"
 
 int pp_config_key_count(void)

@@ -6,9 +6,6 @@
  */
 #include "ppcli/ahead.h"
 
-#include <pthread.h>
-
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 #include "ppcli/thread.h"
 #include "augment.h"

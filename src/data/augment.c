@@ -5,9 +5,9 @@
  */
 #include "augment.h"
 
+#include <math.h>
 #include <string.h>
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 #include "ppcli/rng.h"
 
@@ -75,7 +75,7 @@ double augment_magnitude(enum picture_op op, int level, bool minus, const struct
     case PICTURE_ROTATE:
         return sign * level_of(0, 30, level);
     case PICTURE_POSTERIZE:
-        return 8 - (level * 4 + 4) / 9; /* 8 - round(level * 4 / 9) */
+        return 8 - round(level * 4 / 9.0);
     case PICTURE_SOLARIZE:
         return level_of(255, 0, level);
     case PICTURE_AUTO_CONTRAST:

@@ -5,12 +5,10 @@
  * data_batch_5.bin, or some of them, and test_batch.bin; each plain or gzipped, of any number of
  * records.
  */
-#include <stdio.h>
 #include <string.h>
 
 #include <zlib.h>
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 #include "ops.h"
 #include "source.h"
@@ -124,7 +122,6 @@ static int open_cifar(const struct pp_dataset_ops *self, const struct pp_config 
     }
     ds->shape = (struct pp_shape)IMAGE;
     ds->classes = CLASSES;
-    ds->value_bytes = 1;
     ds->scale = 1.0f / 255.0f;
     PP_TRY(read_all(&b, parts, ds));
     if (parts & PP_DATA_LABELS) {
@@ -148,7 +145,6 @@ const struct pp_dataset_ops dataset_cifar10 = {
              .help = "50,000 + 10,000 colour pictures of 32 x 32 pixels, or those of your own "
                      "binary files, as data.train_file and data.test_file name them",
              .shape = IMAGE,
-             .value_bytes = 1,
              .classes = CLASSES,
              .train_n = 50000,
              .test_n = 10000,
@@ -165,7 +161,6 @@ const struct pp_dataset_ops dataset_cifar10_sample = {
              .help = "500 + 100 pictures like those of cifar10, 50 + 10 of each class; comes with "
                      "ppcli",
              .shape = IMAGE,
-             .value_bytes = 1,
              .classes = CLASSES,
              .train_n = 500,
              .test_n = 100},

@@ -16,8 +16,6 @@
 #include "ops.h"
 #include "source.h"
 
-#define TEXT_MAX ((size_t)1 << 30)
-
 struct table {
     const char *path;
     char *text, *at; /* all of it, NUL-terminated; where the next line begins */
@@ -29,25 +27,10 @@ struct table {
 
 static int load(struct table *t)
 {
-    struct pp_source *s = NULL;
-    size_t used = 0, room = 1 << 16, got = 1;
-    t->text = pp_alloc(room, 1);
-    if (!t->text)
-        return pp_failed(pp_error_context("%s", t->path));
-    int rc = pp_source_open(t->path, PP_SOURCE_INFLATED, &s);
-    for (; rc == 0 && got > 0; used += got) {
-        char *more = used + 1 < room ? t->text : pp_realloc(t->text, room *= 2, 1);
-        t->text = more ? more : t->text;
-        rc = !more ? pp_error_context("%s", t->path)
-                   : pp_source_read(s, t->text + used, room - used - 1, &got);
-        if (used + got > TEXT_MAX)
-            rc = pp_fail(PP_EFORMAT, "%s: more than %zu bytes", t->path, TEXT_MAX);
-    }
-    pp_source_close(&s);
-    PP_TRY(rc);
-    t->text[used] = '\0';
+    size_t n = 0;
+    PP_TRY(pp_source_text(t->path, &t->text, &n));
     t->at = t->text + (strncmp(t->text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0);
-    return strlen(t->text) == used ? 0 : pp_fail(PP_EFORMAT, "%s: not a text file", t->path);
+    return strlen(t->text) == n ? 0 : pp_fail(PP_EFORMAT, "%s: not a text file", t->path);
 }
 
 /* One cell from *p on, in place: blanks around it and quotes go. *p is behind its separator. */
@@ -205,7 +188,7 @@ static int open_csv(const struct pp_dataset_ops *self, const struct pp_config *c
     rc = rc == 0 ? look_at_first_line(&t, cfg->data.label) : rc;
     if (rc == 0) {
         ds->shape = pp_shape_flat(t.columns - 1);
-        ds->value_bytes = sizeof(float);
+        ds->element = PP_F32;
         ds->scale = 1.0f;
         rc = read_rows(&t, parts, ds);
     }
@@ -222,7 +205,7 @@ const struct pp_dataset_ops dataset_csv = {
     .info = {.name = "csv",
              .help = "your own tables, as data.train_file and data.test_file name "
                      "them; data.label is the column of the label",
-             .value_bytes = sizeof(float)},
+             .element = PP_F32},
     .keys = PP_KEYS_TABLES,
     .open = open_csv,
 };

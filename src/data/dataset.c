@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "ppcli/ahead.h"
 #include "ppcli/err.h"
@@ -96,7 +97,7 @@ static int make_input(const struct pp_config *cfg, struct pp_dataset *ds)
 {
     const struct pp_augments *augment = &cfg->data.augment;
     const char *key = augment->n > 0 ? "data.augment" : "data.resize", *why = NULL;
-    bool picture = ds->shape.n == 3 && ds->value_bytes == 1, coloured = false;
+    bool picture = ds->shape.n == 3 && ds->element == PP_U8, coloured = false;
     for (int i = 0; i < augment->n; i++)
         coloured = coloured || augment->at[i] == PP_AUGMENT_AUTO;
     if (!picture && pp_ahead_makes(cfg, PP_SPLIT_TRAIN))
@@ -107,12 +108,17 @@ static int make_input(const struct pp_config *cfg, struct pp_dataset *ds)
     if (cfg->data.resize > 0)
         ds->input = pp_shape_image(cfg->data.resize, cfg->data.resize, ds->shape.dims[2]);
     ds->features = (int)pp_shape_floats(&ds->input);
+    ds->stride = ds->windows ? ds->stride : (size_t)ds->features;
+    if (ds->vocabulary > 0 && (cfg->data.mean.n > 0 || cfg->data.std.n > 0)) {
+        return pp_fail(PP_ECONFIG, "data.%s: has no meaning for tokens, which %s has",
+                       cfg->data.mean.n > 0 ? "mean" : "std", ds->name);
+    }
     if (!why)
         return 0;
     char shape[48];
     pp_shape_text(&ds->shape, shape, sizeof(shape));
     return pp_fail(PP_ECONFIG, "%s: %s; a sample of %s is %s%s", key, why, ds->name, shape,
-                   ds->value_bytes > 1 ? " floats" : "");
+                   ds->element == PP_F32 ? " floats" : "");
 }
 
 static int open_split(const struct pp_config *cfg, enum pp_split split, int parts,
@@ -148,6 +154,10 @@ static const char *sizes_text(const struct pp_config *cfg, int inputs, int class
 static int check_fit(const struct pp_config *cfg, const struct pp_dataset *ds, int inputs,
                      int classes)
 {
+    if (cfg->model.vocab_size > 0 && ds->vocabulary > cfg->model.vocab_size) {
+        return pp_fail(PP_ECONFIG, "model.vocab_size: is %d, but %s has %d different tokens",
+                       cfg->model.vocab_size, ds->origin, ds->vocabulary);
+    }
     char sizes[128], shape[48];
     bool image = ds->input.n > 1;
     pp_shape_text(&ds->input, shape, sizeof(shape));
@@ -191,10 +201,76 @@ void pp_dataset_destroy(struct pp_dataset **ds)
 {
     if (!*ds)
         return;
-    pp_free((*ds)->images);
+    if ((*ds)->map)
+        munmap((*ds)->map, (*ds)->map_bytes);
+    else
+        pp_free((*ds)->images);
     pp_free((*ds)->labels);
     pp_free(*ds);
     *ds = NULL;
+}
+
+struct pp_gather pp_dataset_gather(const struct pp_dataset *ds, const void *data, int rows,
+                                   const uint32_t *index, float *x)
+{
+    return (struct pp_gather){.B = rows,
+                              .F = ds->features,
+                              .data = data,
+                              .element = ds->element,
+                              .stride = ds->stride,
+                              .index = index,
+                              .scaling = ds->scaling,
+                              .x = x};
+}
+
+struct pp_targets pp_dataset_targets(const struct pp_dataset *ds, const void *data, int rows,
+                                     const uint32_t *index, int32_t *targets)
+{
+    bool next = ds->windows;
+    return (struct pp_targets){.B = rows,
+                               .P = next ? ds->features : 1,
+                               .data = data,
+                               .element = next ? ds->element : PP_U8,
+                               .stride = next ? ds->stride : 1,
+                               .first = (size_t)ds->apart,
+                               .index = index,
+                               .targets = targets};
+}
+
+static uint32_t token(const struct pp_dataset *ds, size_t i)
+{
+    return ds->element == PP_U8    ? ds->images[i]
+           : ds->element == PP_U16 ? ((const uint16_t *)(void *)ds->images)[i]
+                                   : ((const uint32_t *)(void *)ds->images)[i];
+}
+
+int pp_dataset_windows(const struct pp_dataset *ds, int rows, const uint32_t *index, int limit,
+                       uint32_t *out)
+{
+    size_t n = (size_t)ds->features + (size_t)ds->apart;
+    for (size_t r = 0; r < (size_t)rows; r++) {
+        for (size_t k = 0; k < n; k++) {
+            size_t i = index[r] * ds->stride + k;
+            uint32_t t = token(ds, i);
+            if (t >= (uint32_t)limit) {
+                return pp_fail(PP_EFORMAT,
+                               "%s: token %zu is %u, and the model's vocabulary has %d "
+                               "(model.vocab_size)",
+                               ds->origin, i, t, limit);
+            }
+            if (out)
+                out[r * n + k] = t;
+        }
+    }
+    return 0;
+}
+
+int pp_dataset_vocabulary(const struct pp_config *cfg, struct pp_vocabulary *out)
+{
+    const struct pp_dataset_ops *ops;
+    *out = (struct pp_vocabulary){0};
+    PP_TRY(need(cfg->data.dataset, &ops));
+    return ops->vocabulary ? ops->vocabulary(ops, cfg, out) : 0;
 }
 
 int pp_dataset_look(const struct pp_config *cfg, enum pp_split split, struct pp_dataset **out)
@@ -258,7 +334,9 @@ static int check_keys(struct pp_config *cfg, const struct pp_dataset_ops *ops)
                                    "%s has no effect with data.dataset = %s, "
                                    "only with %s",
                                    keys[i].name, ops->info.name,
-                                   keys[i].of == PP_KEYS_PAIRS ? "idx or npy" : "csv or cifar10");
+                                   keys[i].of == PP_KEYS_PAIRS
+                                       ? "idx or npy"
+                                       : "csv, cifar10, text, tokens and text-labels");
         }
     }
     return rc;
@@ -271,11 +349,11 @@ static int known_sample(const struct pp_config *cfg, const struct pp_dataset_ops
     *out = (struct pp_dataset){.name = ops->info.name,
                                .shape = ops->info.shape,
                                .classes = ops->info.classes,
-                               .value_bytes = ops->info.value_bytes};
+                               .element = ops->info.element};
     return out->shape.n > 0 ? make_input(cfg, out) : 0;
 }
 
-int pp_dataset_input(const struct pp_config *cfg, struct pp_shape *out, int *classes)
+int pp_dataset_input(const struct pp_config *cfg, struct pp_data_input *out)
 {
     const struct pp_dataset_ops *ops;
     struct pp_dataset known, *ds = NULL;
@@ -283,11 +361,17 @@ int pp_dataset_input(const struct pp_config *cfg, struct pp_shape *out, int *cla
     PP_TRY(known_sample(cfg, ops, &known));
     bool as_wanted = !cfg->data.shape[0] || strcmp(cfg->data.shape, "model") == 0;
     int rc = ops->makes && as_wanted ? 0 : pp_dataset_look(cfg, PP_SPLIT_TRAIN, &ds);
-    if (rc < 0 && rc != PP_ENOINPUT)
+    bool needs = ops->vocabulary && cfg->model.vocab_size == 0;
+    if (rc < 0 && (rc != PP_ENOINPUT || needs))
         return rc;
     pp_error_clear();
-    *out = ds ? ds->input : known.input;
-    *classes = known.classes > 0 || ops->makes || !ds ? known.classes : ds->classes;
+    bool told = known.classes > 0 || ops->makes || !ds;
+    *out = (struct pp_data_input){.shape = ds ? ds->input : known.input,
+                                  .classes = told ? known.classes : ds->classes,
+                                  .vocabulary = ds ? ds->vocabulary : 0,
+                                  .targets = !ds           ? 0
+                                             : ds->windows ? ds->features
+                                                           : 1};
     pp_dataset_destroy(&ds);
     return 0;
 }
@@ -313,7 +397,8 @@ int pp_dataset_check(struct pp_config *cfg, const struct pp_shape *model_input, 
         char text[sizeof(pp_error_get()->text)];
         snprintf(text, sizeof(text), "%s", pp_error_get()->text);
         char key[PP_NAME_MAX] = "model.sizes"; /* a text about another key begins with it */
-        if (strncmp(text, "data.", 5) == 0)
+        if (strncmp(text, "data.", 5) == 0 || strncmp(text, "model.vocab", 11) == 0 ||
+            strncmp(text, "train.", 6) == 0)
             snprintf(key, sizeof(key), "%.*s", (int)strcspn(text, ":"), text);
         return pp_config_problem(cfg, key, "%s", text);
     }

@@ -5,18 +5,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "ppcli/err.h"
 #include "ppcli/io.h"
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
-#include "ppcli/sha256.h"
 #include "fetch_http.h"
 #include "source.h"
 

@@ -9,14 +9,12 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <curl/curl.h>
 
-#include "ppcli/err.h"
 #include "ppcli/file.h"
 #include "ppcli/log.h"
 

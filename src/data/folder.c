@@ -2,12 +2,9 @@
 /* Where the files of a data set lie: the folder that data.path names, else the usual one, else
  * those that the data set knows. */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "ppcli/err.h"
-#include "ppcli/file.h"
 #include "ops.h"
 
 static bool is_absent(const char *path)

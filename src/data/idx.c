@@ -4,7 +4,6 @@
 
 #include <inttypes.h>
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 #include "source.h"
 

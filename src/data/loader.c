@@ -71,8 +71,22 @@ void pp_loader_destroy(struct pp_loader **ld)
     *ld = NULL;
 }
 
+void pp_loader_windows(struct pp_loader *ld, uint64_t starts)
+{
+    pp_assert(starts >= 1 && starts <= (uint64_t)1 << 32);
+    ld->starts = starts;
+    pp_loader_start_epoch(ld, 0);
+}
+
 void pp_loader_start_epoch(struct pp_loader *ld, uint64_t epoch)
 {
+    for (int i = 0; ld->starts > 0 && i < ld->n; i++) {
+        uint64_t word = pp_rng_u32(ld->seed, pp_rng_stream("windows", 0),
+                                   epoch * (uint64_t)ld->n + (uint64_t)i);
+        ld->order[i] = (uint32_t)(word * ld->starts >> 32);
+    }
+    if (ld->starts > 0)
+        return;
     if (ld->shuffle) {
         pp_rng_permutation(ld->seed, pp_rng_stream("shuffle", epoch), (uint32_t)ld->n, ld->order);
         return;

@@ -5,8 +5,6 @@
  */
 #include <string.h>
 
-#include "ppcli/err.h"
-#include "ppcli/file.h"
 #include "ops.h"
 
 #define CLASSES 10
@@ -52,7 +50,6 @@ const struct pp_dataset_ops dataset_mnist = {
     .info = {.name = "mnist",
              .help = "60,000 + 10,000 handwritten digits of 28 x 28 pixels",
              .shape = IMAGE,
-             .value_bytes = 1,
              .classes = CLASSES,
              .train_n = 60000,
              .test_n = 10000,
@@ -68,7 +65,6 @@ const struct pp_dataset_ops dataset_mnist_sample = {
     .info = {.name = "mnist-sample",
              .help = "6,000 + 1,000 digits of MNIST, 600 + 100 of each; comes with ppcli",
              .shape = IMAGE,
-             .value_bytes = 1,
              .classes = CLASSES,
              .train_n = 6000,
              .test_n = 1000},
@@ -83,7 +79,6 @@ const struct pp_dataset_ops dataset_fashion_mnist = {
     .info = {.name = "fashion-mnist",
              .help = "60,000 + 10,000 pictures of clothes, same shapes as mnist, harder",
              .shape = IMAGE,
-             .value_bytes = 1,
              .classes = CLASSES,
              .train_n = 60000,
              .test_n = 10000,

@@ -5,12 +5,10 @@
  */
 #include "ops.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 #include "source.h"
 

@@ -4,6 +4,7 @@
 #define PPCLI_DATA_OPS_H
 
 #include "ppcli/dataset.h"
+#include "ppcli/vocabulary.h"
 
 /*
  * Files that hold one array: IDX (MNIST's format) and npy (NumPy's), gzipped or plain. A file that
@@ -61,6 +62,9 @@ struct pp_dataset_ops {
     int (*open)(const struct pp_dataset_ops *self, const struct pp_config *cfg, enum pp_split split,
                 int parts, const struct pp_shape *model_input, int model_classes,
                 struct pp_dataset *ds);
+    /* Of a text that is not tokens already; else NULL. */
+    int (*vocabulary)(const struct pp_dataset_ops *self, const struct pp_config *cfg,
+                      struct pp_vocabulary *out);
 };
 
 /* dir/name.gz, else dir/name; *out_found false when neither is there (then out is the first). */
@@ -82,6 +86,11 @@ struct pp_pair {
 };
 
 int pp_pair_open(const struct pp_pair *p, int samples_max, int parts, struct pp_dataset *ds);
+
+/* Windows of model.block_size tokens in those `tokens` of a file: n, shape, scale, stride, starts.
+ * Errors: PP_EFORMAT (too short), PP_ECONFIG. */
+int pp_windows(const struct pp_config *cfg, enum pp_split split, const char *path, uint64_t tokens,
+               struct pp_dataset *ds);
 
 /* data.train_samples or test_samples; 0: all. */
 int pp_samples_max(const struct pp_config *cfg, enum pp_split split);

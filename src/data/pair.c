@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A split in two files, samples and labels, and the data sets of one's own such files. */
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include <zlib.h>
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 #include "ops.h"
 
@@ -41,7 +38,7 @@ static void shrink(uint8_t **data, size_t bytes)
 static int read_images(const struct pp_pair *p, struct pp_array *a, struct pp_dataset *ds)
 {
     PP_TRY(p->read(p->images, a, (void **)&ds->images));
-    ds->images_crc = (uint32_t)crc32_z(0, ds->images, a->n * (size_t)ds->value_bytes);
+    ds->images_crc = (uint32_t)crc32_z(0, ds->images, a->n * pp_element_bytes(ds->element));
     return 0;
 }
 
@@ -67,7 +64,7 @@ void pp_keep_samples(struct pp_dataset *ds, int samples_max)
     if (samples_max == 0 || samples_max >= ds->n)
         return;
     ds->n = samples_max;
-    size_t sample = pp_shape_floats(&ds->shape) * (size_t)ds->value_bytes;
+    size_t sample = pp_shape_floats(&ds->shape) * pp_element_bytes(ds->element);
     if (ds->images)
         shrink(&ds->images, (size_t)ds->n * sample);
 }
@@ -88,7 +85,7 @@ int pp_classes_of_labels(struct pp_dataset *ds, const char *path)
 static int read_labels(const struct pp_pair *p, struct pp_array *a, struct pp_dataset *ds)
 {
     PP_TRY(p->read(p->labels, a, (void **)&ds->labels));
-    if (ds->value_bytes > 1)
+    if (ds->element != PP_U8)
         PP_TRY(to_bytes(p->labels, &ds->labels, a->n));
     for (size_t i = 0; p->classes > 0 && i < a->n; i++) {
         if (ds->labels[i] >= p->classes) {
@@ -103,7 +100,7 @@ static int read_labels(const struct pp_pair *p, struct pp_array *a, struct pp_da
 int pp_pair_open(const struct pp_pair *p, int samples_max, int parts, struct pp_dataset *ds)
 {
     struct pp_array images, labels;
-    ds->value_bytes = p->read == pp_idx_read ? 1 : (int)sizeof(float);
+    ds->element = p->read == pp_idx_read ? PP_U8 : PP_F32;
     /* Both headers: a rank that reads one file only must refuse what the other rank refuses. */
     PP_TRY(p->read(p->images, &images, NULL));
     PP_TRY(p->read(p->labels, &labels, NULL));
@@ -148,9 +145,7 @@ static int open_own(const struct pp_dataset_ops *self, const struct pp_config *c
 extern const struct pp_dataset_ops dataset_idx, dataset_npy;
 
 const struct pp_dataset_ops dataset_idx = {
-    .info = {.name = "idx",
-             .help = "your own IDX files, as data.train_images and so on name them",
-             .value_bytes = 1},
+    .info = {.name = "idx", .help = "your own IDX files, as data.train_images and so on name them"},
     .keys = PP_KEYS_PAIRS,
     .read = pp_idx_read,
     .open = open_own,
@@ -159,7 +154,7 @@ const struct pp_dataset_ops dataset_idx = {
 const struct pp_dataset_ops dataset_npy = {
     .info = {.name = "npy",
              .help = "your own NumPy files, named by the same keys",
-             .value_bytes = sizeof(float)},
+             .element = PP_F32},
     .keys = PP_KEYS_PAIRS,
     .read = pp_npy_read,
     .open = open_own,

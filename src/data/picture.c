@@ -98,7 +98,7 @@ static void look_up(const table t, const struct pp_shape *s, const uint8_t *in, 
 static void count(const struct pp_shape *s, const uint8_t *in, uint32_t h[BANDS_MAX][256])
 {
     size_t bands = (size_t)s->dims[2], n = bytes_of(s);
-    memset(h, 0, BANDS_MAX * 256 * sizeof(h[0][0]));
+    memset(h, 0, BANDS_MAX * sizeof(h[0]));
     for (size_t i = 0; i < n; i += bands)
         for (size_t b = 0; b < bands; b++)
             h[b][in[i + b]]++;
@@ -183,11 +183,11 @@ static void make_grey(const struct pp_shape *s, const uint8_t *in, uint8_t *out)
 
 static void make_mean(const struct pp_shape *s, const uint8_t *in, uint8_t *out)
 {
-    size_t n = bytes_of(s);
+    size_t n = bytes_of(s), pixels = n / 3;
     uint64_t sum = 0;
     for (size_t i = 0; i < n; i += 3)
         sum += luma(in + i);
-    memset(out, (int)((double)sum / (double)(n / 3) + 0.5), n);
+    memset(out, (int)((double)sum / (double)pixels + 0.5), n);
 }
 
 /* 1/13 of each neighbour and 5/13 of the pixel; the outermost ones stay. */

@@ -6,8 +6,6 @@
 #ifndef PPCLI_DATA_PICTURE_H
 #define PPCLI_DATA_PICTURE_H
 
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "ppcli/shape.h"

@@ -3,7 +3,6 @@
  * weights of 22 bits. */
 #include <math.h>
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 #include "picture.h"
 

@@ -224,3 +224,32 @@ const char *pp_source_head(const struct pp_source *s, char *out, size_t bytes)
         snprintf(out + used, bytes - used, " (a web page?)");
     return out;
 }
+
+#define TEXT_MAX ((size_t)1 << 30)
+
+int pp_source_text(const char *path, char **out, size_t *out_bytes)
+{
+    struct pp_source *s = NULL;
+    size_t used = 0, room = 1 << 16, got = 1;
+    char *text = pp_alloc(room, 1);
+    if (!text)
+        return pp_error_context("%s", path);
+    int rc = pp_source_open(path, PP_SOURCE_INFLATED, &s);
+    for (; rc == 0 && got > 0; used += got) {
+        char *more = used + 1 < room ? text : pp_realloc(text, room *= 2, 1);
+        text = more ? more : text;
+        rc = !more ? pp_error_context("%s", path)
+                   : pp_source_read(s, text + used, room - used - 1, &got);
+        if (rc == 0 && used + got > TEXT_MAX)
+            rc = pp_fail(PP_EFORMAT, "%s: more than %zu bytes", path, TEXT_MAX);
+    }
+    pp_source_close(&s);
+    if (rc < 0) {
+        pp_free(text);
+        return rc;
+    }
+    text[used] = '\0';
+    *out = text;
+    *out_bytes = used;
+    return 0;
+}

@@ -30,6 +30,10 @@ int pp_source_read(struct pp_source *s, void *out, size_t n, size_t *out_got);
 /* Exactly n bytes, which `what` ("data", "header") is made of. Errors: PP_EFORMAT too. */
 int pp_source_pull(struct pp_source *s, void *out, size_t n, const char *what);
 
+/* All of a file, inflated, with a NUL after it; pp_free(). Errors: those of pp_source_open() and of
+ * reading; PP_EFORMAT (more than 1 GiB). */
+int pp_source_text(const char *path, char **out, size_t *out_bytes);
+
 /* PP_EFORMAT unless all has been read. */
 int pp_source_finish(struct pp_source *s);
 

@@ -8,12 +8,10 @@
  *   noise[r][j]     = byte j of row r of stream ("synthetic:train" or "synthetic:test", 0)
  *   image[r][j]     = (prototype[r mod classes][j] + noise[r][j] + 1) / 2
  */
-#include <stdio.h>
 #include <string.h>
 
 #include <zlib.h>
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 #include "ppcli/rng.h"
 #include "ops.h"
@@ -102,7 +100,6 @@ static int open_made(const struct pp_dataset_ops *self, const struct pp_config *
         ds->shape = pp_shape_image(h, w, c);
     }
     ds->classes = model_classes;
-    ds->value_bytes = 1;
     ds->scale = 1.0f / 255.0f;
     if (parts & PP_DATA_IMAGES)
         PP_TRY(make_images(cfg->train.seed, split, ds));
@@ -115,7 +112,6 @@ extern const struct pp_dataset_ops dataset_synthetic;
 
 const struct pp_dataset_ops dataset_synthetic = {
     .info = {.name = "synthetic",
-             .value_bytes = 1,
              .help = "made from train.seed in the shape of the model; no files"},
     .makes = true,
     .open = open_made,

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files out of a tar archive: as much of the format as data sets come in. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "ppcli/err.h"
-#include "ppcli/file.h"
 #include "ppcli/io.h"
 #include "ppcli/mem.h"
 #include "source.h"

@@ -12,7 +12,6 @@
 #include <time.h>
 
 #include "ppcli/clock.h"
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 
 #define QUIET_NS 2000000000u /* for a device to finish after a failure */
@@ -355,6 +354,11 @@ int pp_backend_prepare_linear(struct pp_backend *be, const struct pp_linear_use 
 {
     pp_assert(use->B >= 0 && use->I > 0 && use->O > 0);
     return be->ops->prepare_linear ? be->ops->prepare_linear(be, use) : 0;
+}
+
+bool pp_backend_sums_in_order(const struct pp_backend_choice *choice)
+{
+    return choice->ops && choice->ops->sums_in_order && choice->ops->sums_in_order(choice);
 }
 
 size_t pp_backend_packed_floats(const struct pp_backend_choice *choice, int O, int I)

@@ -22,6 +22,10 @@ struct output {
     size_t n, size; /* elements and bytes of one; of one byte: must be equal */
     size_t columns; /* for the message */
     double scale; /* of the terms: allowed are ROUNDINGS of it and of the result; EXACT: nothing */
+    /* Of an array with gaps: these rows of `columns` are written. n counts all up to the last. */
+    int rows[2];
+    struct pp_strides step;
+    double loss; /* of loss sums: what they begin with */
 };
 
 /* The list of one kernel. */
@@ -31,8 +35,12 @@ struct outputs {
 };
 
 #define OUT(o, field, count, col, terms)                                                           \
-    ((o)->of[(o)->n++] = (struct output){#field, (void *)&a->field, (size_t)(count),               \
-                                         sizeof(*a->field), (size_t)(col), (terms)})
+    ((o)->of[(o)->n++] = (struct output){.name = #field,                                           \
+                                         .at = (void *)&a->field,                                  \
+                                         .n = (size_t)(count),                                     \
+                                         .size = sizeof(*a->field),                                \
+                                         .columns = (size_t)(col),                                 \
+                                         .scale = (terms)})
 
 #define MOST compare_greatest
 
@@ -71,7 +79,7 @@ static void conv_forward(struct pp_conv_forward *a, struct outputs *o)
 {
     const struct pp_conv *g = a->g;
     int K = g->kh * g->kw * (g->C / g->groups);
-    double x = longest_patch(g, (size_t)(a->B * g->H * g->W), g->C, a->x);
+    double x = longest_patch(g, (size_t)a->B * (size_t)g->H * (size_t)g->W, g->C, a->x);
     double W = compare_longest(g->O, K, (size_t)K, 1, a->W);
     OUT(o, y, floats_out(g, a->B), g->O, product(K, x, W) + MOST((size_t)g->O, a->b));
 }
@@ -81,7 +89,7 @@ static void conv_backward_input(struct pp_conv_backward_input *a, struct outputs
     const struct pp_conv *g = a->g;
     int taps = g->kh * g->kw, K = taps * (g->C / g->groups);
     size_t n = floats_in(g, a->B);
-    double dz = longest_patch(g, (size_t)(a->B * g->OH * g->OW), g->O, a->dz);
+    double dz = longest_patch(g, (size_t)a->B * (size_t)g->OH * (size_t)g->OW, g->O, a->dz);
     double W = sqrt((double)taps) * compare_longest(K, g->O, 1, (size_t)K, a->W);
     OUT(o, dx, n, g->C, product(taps * (g->O / g->groups), dz, W) + most_old(a->add, n, a->dx));
 }
@@ -106,6 +114,25 @@ static void conv_backward_weight(struct pp_conv_backward_weight *a, struct outpu
 static void gather(struct pp_gather *a, struct outputs *o)
 {
     OUT(o, x, (size_t)a->B * (size_t)a->F, a->F, EXACT);
+}
+
+static void targets(struct pp_targets *a, struct outputs *o)
+{
+    OUT(o, targets, (size_t)a->B * (size_t)a->P, a->P, EXACT);
+    struct output *bytes = &o->of[0]; /* as floats, small numbers are denormals: all alike */
+    bytes->n *= bytes->size;
+    bytes->columns *= bytes->size;
+    bytes->size = 1;
+}
+
+/* x - max is rounded at the size of x, and exp passes that on as a relative error. */
+static void softmax_cross_entropy(struct pp_softmax_cross_entropy *a, struct outputs *o)
+{
+    size_t rows = (size_t)a->B * (size_t)a->P, n = rows * (size_t)a->C;
+    double x = MOST(n, a->logits);
+    OUT(o, dlogits, n, a->C, (1 + x) * fabs((double)a->grad_scale));
+    OUT(o, sums, 1, rows, 1 + x);
+    o->of[1].loss = a->sums->loss;
 }
 
 static void batch_norm_forward(struct pp_batch_norm_forward *a, struct outputs *o)
@@ -161,7 +188,8 @@ static void group_norm_forward(struct pp_group_norm_forward *a, struct outputs *
 
 static void group_norm_backward_input(struct pp_group_norm_backward_input *a, struct outputs *o)
 {
-    size_t C = (size_t)a->C, n = (size_t)a->B * (size_t)a->P * C, keep = (size_t)(a->B * a->G);
+    size_t C = (size_t)a->C, n = (size_t)a->B * (size_t)a->P * C,
+           keep = (size_t)a->B * (size_t)a->G;
     double dy = MOST(n, a->dy), factor = MOST(C, a->gamma) * MOST(keep, a->keep + keep) * SIGMAS;
     OUT(o, dy, n, C, 0);
     OUT(o, dx, n, C, factor * dy + most_old(a->add, n, a->dx));
@@ -174,6 +202,131 @@ static void group_norm_backward_weight(struct pp_group_norm_backward_weight *a, 
     double sum = SIGMAS * sqrt((double)rows) * MOST(rows * C, a->dz);
     OUT(o, dgamma, C, C, sum + most_old(a->beta != 0, C, a->dgamma));
     OUT(o, dbeta, C, C, sum + most_old(a->beta != 0, C, a->dbeta));
+}
+
+/* ---- attention */
+
+/* The longest |head| of an array. */
+static double longest_head(const struct pp_attention *a, int heads, int positions,
+                           const struct pp_strides *s, const float *x)
+{
+    double most = 0;
+    for (int b = 0; b < a->B; b++)
+        for (int i = 0; i < positions; i++)
+            most =
+                fmax(most, compare_longest(heads, a->width, (size_t)a->width, 1,
+                                           x + (size_t)b * s->sequence + (size_t)i * s->position));
+    return most;
+}
+
+/* Rows of all heads at each position. */
+static void out_heads(struct outputs *o, const char *name, float **at, const struct pp_attention *a,
+                      int heads, int positions, struct pp_strides step, double scale)
+{
+    size_t columns = (size_t)heads * (size_t)a->width, n = 0;
+    if (a->B > 0 && positions > 0)
+        n = (size_t)(a->B - 1) * step.sequence + (size_t)(positions - 1) * step.position + columns;
+    o->of[o->n++] =
+        (struct output){name, at, n, sizeof(float), columns, scale, {a->B, positions}, step, 0};
+}
+
+/* A probability is off by the roundings of its score, and by those of the sum that divides it. */
+static double of_probability(const struct pp_attention *a)
+{
+    double q = longest_head(a, a->heads, a->queries, &a->q_at, a->q);
+    double k = longest_head(a, a->kv_heads, a->keys, &a->kv_at, a->k);
+    return 2 * product(a->width, q, k) / sqrt((double)a->width) + product(a->keys, 1, 1);
+}
+
+static void attention_forward(struct pp_attention *a, struct outputs *o)
+{
+    double p = of_probability(a), v = longest_head(a, a->kv_heads, a->keys, &a->kv_at, a->v);
+    double grown = a->step ? 1 / (1 - (double)a->p) : 1;
+    out_heads(o, "y", &a->y, a, a->heads, a->queries, a->y_at, grown * (1 + p) * v);
+    OUT(o, lse, a->B * a->queries * a->heads, a->heads, p);
+}
+
+/* The gradient of a score is p (dp - sum of p dp), dp = dy . v, and no |dp| is larger than twice
+ * the lengths'; sums over keys have the weights p, those over queries are of as many terms. */
+static void attention_backward(struct pp_attention *a, struct outputs *o)
+{
+    double q = longest_head(a, a->heads, a->queries, &a->q_at, a->q);
+    double k = longest_head(a, a->kv_heads, a->keys, &a->kv_at, a->k);
+    double v = longest_head(a, a->kv_heads, a->keys, &a->kv_at, a->v);
+    double dy = longest_head(a, a->heads, a->queries, &a->y_at, a->dy);
+    double grown = a->step ? 1 / (1 - (double)a->p) : 1;
+    double p = grown * (1 + of_probability(a) + product(a->width, 1, 1));
+    double ds = 2 * p * dy * v / sqrt((double)a->width);
+    int group = a->heads / a->kv_heads;
+    double terms = (double)a->queries * group;
+    size_t n = (size_t)a->queries * (size_t)a->heads * (size_t)a->width;
+    out_heads(o, "dq", &a->dq, a, a->heads, a->queries, a->q_at,
+              ds * k + (a->add && n ? longest_head(a, a->heads, a->queries, &a->q_at, a->dq) : 0));
+    for (int j = 0; j < 2; j++) {
+        float **d = j ? &a->dv : &a->dk;
+        double old = a->add_kv && *d ? longest_head(a, a->kv_heads, a->keys, &a->kv_at, *d) : 0;
+        out_heads(o, j ? "dv" : "dk", d, a, a->kv_heads, a->keys, a->kv_at,
+                  terms * (j ? p * dy : ds * q) + old);
+    }
+}
+
+static void row_norm_forward(struct pp_row_norm_forward *a, struct outputs *o)
+{
+    size_t C = (size_t)a->C, n = (size_t)a->B * C;
+    OUT(o, y, n, C, MOST(C, a->gamma) * SIGMAS + MOST(C, a->beta));
+    OUT(o, keep, 2 * (size_t)a->B, 2, MOST(n, a->x)); /* a mean is rounded at the size of x */
+}
+
+static void row_norm_backward_input(struct pp_row_norm_backward_input *a, struct outputs *o)
+{
+    size_t C = (size_t)a->C, n = (size_t)a->B * C, keep = 2 * (size_t)a->B;
+    double rstd = 0;
+    for (size_t i = 1; i < keep; i += 2)
+        rstd = fmax(rstd, (double)a->keep[i]);
+    OUT(o, dx, n, C,
+        MOST(C, a->gamma) * rstd * SIGMAS * MOST(n, a->dy) + most_old(a->add, n, a->dx));
+}
+
+static void row_norm_backward_weight(struct pp_row_norm_backward_weight *a, struct outputs *o)
+{
+    size_t C = (size_t)a->C, rows = (size_t)a->B;
+    double sum = SIGMAS * sqrt((double)rows) * MOST(rows * C, a->dy);
+    OUT(o, dgamma, C, C, sum + most_old(a->beta != 0, C, a->dgamma));
+    OUT(o, dbeta, C, C, sum + (a->dbeta ? most_old(a->beta != 0, C, a->dbeta) : 0));
+}
+
+static void embedding_forward(struct pp_embedding_forward *a, struct outputs *o)
+{
+    OUT(o, y, (size_t)a->B * (size_t)a->T * (size_t)a->C, a->C, (double)FLT_MIN);
+}
+
+static void embedding_backward_weight(struct pp_embedding_backward_weight *a, struct outputs *o)
+{
+    size_t C = (size_t)a->C, W = (size_t)a->V * C, P = (size_t)a->T * C;
+    size_t rows = (size_t)a->B * (size_t)a->T;
+    double sum = SIGMAS * sqrt((double)rows) * MOST(rows * C, a->dy);
+    OUT(o, dW, W, C, sum + most_old(a->beta != 0, W, a->dW));
+    OUT(o, dP, P, C, sum + (a->dP ? most_old(a->beta != 0, P, a->dP) : 0));
+}
+
+static void rotary(struct pp_rotary *a, struct outputs *o)
+{
+    size_t n = (size_t)a->B * (size_t)a->T * (size_t)a->C;
+    OUT(o, y, n, a->C, MOST(n, a->x) + most_old(a->add, n, a->y));
+}
+
+static void gated_forward(struct pp_gated *a, struct outputs *o)
+{
+    size_t n = (size_t)a->B * (size_t)a->F;
+    double x = MOST(2 * n, a->x); /* silu of a number is no larger */
+    OUT(o, y, n, a->F, fmin(x, 10) * x);
+}
+
+static void gated_backward(struct pp_gated_backward *a, struct outputs *o)
+{
+    size_t n = (size_t)a->B * (size_t)a->F;
+    double x = fmax(MOST(2 * n, a->x), 1);
+    OUT(o, dx, 2 * n, 2 * a->F, MOST(n, a->dy) * x + most_old(a->add, 2 * n, a->dx));
 }
 
 static void max_pool_forward(struct pp_max_pool_forward *a, struct outputs *o)
@@ -229,12 +382,18 @@ static void *array_of(const struct output *o)
     return p;
 }
 
+/* Room for a copy of it, so that what follows is aligned for any type. */
+static size_t floats_of(const struct output *o)
+{
+    return (o->n * o->size + 15) / 16 * 4;
+}
+
 /* Give each output a copy of its array to write to. */
 static int set_copies(struct compare *c, struct outputs *o)
 {
     size_t floats = 0, at = 0;
     for (int i = 0; i < o->n; i++)
-        floats += array_of(&o->of[i]) ? (o->of[i].n * o->of[i].size + 3) / 4 : 0;
+        floats += array_of(&o->of[i]) ? floats_of(&o->of[i]) : 0;
     float *copies;
     PP_TRY(compare_scratch(c, floats, &copies));
     for (int i = 0; i < o->n; i++) {
@@ -244,18 +403,50 @@ static int set_copies(struct compare *c, struct outputs *o)
         if (o->of[i].n > 0)
             memcpy(to, from, o->of[i].n * o->of[i].size);
         memcpy(o->of[i].at, &to, sizeof(to));
-        at += (o->of[i].n * o->of[i].size + 3) / 4;
+        at += floats_of(&o->of[i]);
     }
     return 0;
 }
 
+static int same_sums(const char *kernel, const struct output *o, const struct pp_loss_sums *fast,
+                     const struct pp_loss_sums *plain)
+{
+    double terms = o->scale * ((double)o->columns + fabs(plain->loss - o->loss));
+    if (!(fabs(fast->loss - plain->loss) <= ROUNDINGS * EPS * terms) && fast->loss != plain->loss &&
+        !(isnan(fast->loss) && isnan(plain->loss))) {
+        return pp_fail(PP_ECHECK,
+                       "compare: %s: the loss of %zu rows is %.17g, the plain version gives %.17g",
+                       kernel, o->columns, fast->loss - o->loss, plain->loss - o->loss);
+    }
+    if (fast->correct == plain->correct && fast->rows == plain->rows &&
+        fast->targets == plain->targets)
+        return 0;
+    return pp_fail(
+        PP_ECHECK,
+        "compare: %s: %lld of %lld targets correct, the plain version gives %lld of %lld", kernel,
+        (long long)fast->correct, (long long)fast->targets, (long long)plain->correct,
+        (long long)plain->targets);
+}
+
 static int same(const char *kernel, const struct output *o, const void *fast, const void *plain)
 {
+    double allowed = o->scale == EXACT ? 0 : ROUNDINGS * EPS;
+    if (o->rows[0] > 0) {
+        for (int r = 0; r < o->rows[0] * o->rows[1]; r++) {
+            int i = r / o->rows[1], j = r % o->rows[1];
+            size_t at = (size_t)i * o->step.sequence + (size_t)j * o->step.position;
+            PP_TRY(compare_same(o->columns, (const float *)fast + at, (const float *)plain + at,
+                                allowed * o->scale, allowed, o->columns, "%s: %s[%d][%d]", kernel,
+                                o->name, i, j));
+        }
+        return 0;
+    }
     if (o->size == sizeof(float)) {
-        double allowed = o->scale == EXACT ? 0 : ROUNDINGS * EPS;
         return compare_same(o->n, fast, plain, allowed * o->scale, allowed, o->columns, "%s: %s",
                             kernel, o->name);
     }
+    if (o->size == sizeof(struct pp_loss_sums))
+        return same_sums(kernel, o, fast, plain);
     const uint8_t *f = fast, *p = plain;
     for (size_t i = 0; i < o->n; i++) {
         if (f[i] != p[i]) {

@@ -5,11 +5,8 @@
  */
 #include "ppcli/devices.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-#include "ppcli/err.h"
 
 /* ---- which devices */
 
@@ -75,6 +72,13 @@ uint64_t pp_host_id(void)
     if (!id[0])
         (void)gethostname(id, sizeof(id) - 1);
     return hash_text(id);
+}
+
+void pp_host_name(char out[PP_HOST_MAX])
+{
+    if (gethostname(out, PP_HOST_MAX) != 0 || out[0] == '\0')
+        snprintf(out, PP_HOST_MAX, "?");
+    out[PP_HOST_MAX - 1] = '\0';
 }
 
 /* ---- who shares with whom */

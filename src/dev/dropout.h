@@ -9,8 +9,12 @@
 
 #include <stdint.h>
 
+#ifndef PP_DEVICE /* what a function is marked with that kernels call */
+#define PP_DEVICE
+#endif
+
 /* What is the same in every number of a row. */
-static inline uint64_t dropout_row(uint64_t key, int64_t step, uint32_t row)
+static PP_DEVICE inline uint64_t dropout_row(uint64_t key, int64_t step, uint32_t row)
 {
     uint64_t h = key + 0x9E3779B97F4A7C15u * ((uint64_t)step + 1);
     h = (h ^ (h >> 31)) * 0xD2511F53CD9E8D57u + row;
@@ -19,7 +23,7 @@ static inline uint64_t dropout_row(uint64_t key, int64_t step, uint32_t row)
 }
 
 /* Uniform over 0 .. 2^24 - 1. Two rounds of multiplying and folding, one half of `of` in each. */
-static inline uint32_t dropout_number(uint64_t of, uint32_t element)
+static PP_DEVICE inline uint32_t dropout_number(uint64_t of, uint32_t element)
 {
     uint32_t h = element * 0x9E3779B1u ^ (uint32_t)of;
     h = (h ^ (h >> 16)) * 0x85EBCA77u + (uint32_t)(of >> 32);
@@ -28,7 +32,7 @@ static inline uint32_t dropout_number(uint64_t of, uint32_t element)
 }
 
 /* Elements with a number below this are dropped. 0 <= p < 1. */
-static inline uint32_t dropout_limit(float p)
+static PP_DEVICE inline uint32_t dropout_limit(float p)
 {
     return (uint32_t)((double)p * 0x1p24 + 0.5);
 }

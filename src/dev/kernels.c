@@ -4,6 +4,7 @@
 #include "ppcli/backend.h"
 
 #include "ppcli/err.h"
+#include "attention.h"
 
 extern const struct pp_backend_ops pp_plain_ops;
 
@@ -37,6 +38,21 @@ bool pp_backend_has_kernel(const struct pp_backend_choice *choice, enum pp_kerne
     }
 #include "ppcli/kernels.def"
 #undef PP_KERNEL
+
+size_t pp_attention_scratch_floats(int queries, int keys, int group, int width)
+{
+    size_t D = (size_t)width, block = ATTENTION_KEYS + ATTENTION_GAP;
+    size_t all = ((size_t)keys + ATTENTION_KEYS - 1) / ATTENTION_KEYS * ATTENTION_KEYS;
+    size_t forward = 2 * all * D + ATTENTION_QUERIES * (all + ATTENTION_GAP);
+    size_t backward = D * 5 * ATTENTION_KEYS + D * 2 * ATTENTION_QUERIES +
+                      block * 2 * ATTENTION_QUERIES + 2 * (size_t)queries * (size_t)group;
+    return forward > backward ? forward : backward;
+}
+
+int pp_backend_prepare_conv(struct pp_backend *be, const struct pp_conv_use *use)
+{
+    return be->ops->prepare_conv ? be->ops->prepare_conv(be, use) : 0;
+}
 
 size_t pp_backend_conv_packed_floats(const struct pp_backend_choice *choice,
                                      const struct pp_conv *g)

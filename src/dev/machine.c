@@ -55,6 +55,21 @@ int pp_machine_cores(bool whole_machine, int *out, int max)
     return n;
 }
 
+int pp_machine_whole_cores(void)
+{
+    cpu_set_t first;
+    int cpus[PP_MACHINE_CORES_MAX], n = pp_machine_cores(false, cpus, PP_MACHINE_CORES_MAX);
+    CPU_ZERO(&first);
+    for (int i = 0; i < n; i++) {
+        char path[96], text[32];
+        snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list",
+                 cpus[i]);
+        read_value(path, "", text, sizeof(text));
+        CPU_SET((unsigned)(text[0] ? atoi(text) : cpus[i]) % CPU_SETSIZE, &first);
+    }
+    return CPU_COUNT(&first);
+}
+
 /* "0, 1": where threads are bound to; "0-15" for a whole range. */
 static void describe_cores(const int *cores, int n, char *out, size_t bytes)
 {

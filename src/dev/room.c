@@ -2,13 +2,11 @@
 #include "ppcli/room.h"
 
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "ppcli/err.h"
 #include "ppcli/file.h"
 #include "ppcli/rng.h"
 

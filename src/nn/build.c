@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The builder: arrays that grow call by call, and what is known only when all are there. */
 #include <limits.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "nn.h"
-#include "ppcli/err.h"
-#include "ppcli/mem.h"
 #include "ppcli/rng.h"
 
 /* Room for one more after the n of *array; NULL: no memory, and b knows. */
@@ -62,7 +58,7 @@ const struct pp_shape *shape_of(const struct builder *b, int value)
 /* PREFIX.NAME, or what there is of it. */
 static void full_name(const struct builder *b, const char *name, char *out, size_t bytes)
 {
-    snprintf(out, bytes, "%s%s%s", b->prefix, name[0] ? "." : "", name);
+    snprintf(out, bytes, "%s%s%s", b->prefix, b->prefix[0] && name[0] ? "." : "", name);
 }
 
 /* Numbers of floats are ints here. */
@@ -123,7 +119,8 @@ struct pp_param *add_param(struct builder *b, const char *suffix, enum pp_param_
     p->kind = kind;
     p->n_dims = n_dims;
     memcpy(p->dims, dims, (size_t)n_dims * sizeof(*dims));
-    int length = snprintf(p->name, sizeof(p->name), "%s.%s", b->name, suffix);
+    int length =
+        snprintf(p->name, sizeof(p->name), "%s%s%s", b->name, b->name[0] ? "." : "", suffix);
     pp_assert(length > 0 && (size_t)length < sizeof(p->name));
     m->n_params++;
     struct pp_node *n = &m->nodes[m->n_nodes - 1];
@@ -185,7 +182,9 @@ int build_finish(struct builder *b, int y)
     for (int i = 0; i < m->n_layers; i++)
         PP_TRY(finish_layer(m, &m->layers[i]));
     m->inputs = m->layers[0].in;
-    m->classes = m->layers[m->n_layers - 1].out;
+    const struct pp_shape *last = &m->values[m->layers[m->n_layers - 1].y];
+    m->outputs = m->layers[m->n_layers - 1].out;
+    m->classes = last->n == 2 ? pp_shape_channels(last) : m->outputs;
     return 0;
 }
 

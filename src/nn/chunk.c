@@ -9,9 +9,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "ppcli/err.h"
-
-static void take_arena(struct pp_chunk *c, const struct chunk_sizes *z, struct pp_arena *arena)
+static void take_arena(struct pp_chunk *c, const struct chunk_sizes *z, size_t elsewhere,
+                       struct pp_arena *arena)
 {
     c->params = pp_arena_take(arena, c->n_floats, sizeof(float));
     if (z->packed > 0)
@@ -19,9 +18,9 @@ static void take_arena(struct pp_chunk *c, const struct chunk_sizes *z, struct p
     if (c->grad_slots > 0) {
         c->grads = pp_arena_take(arena, c->n_floats, sizeof(float));
         if (pp_optimizer_moments(c->optimizer) > 0)
-            c->opt_m = pp_arena_take(arena, c->n_floats, sizeof(float));
+            c->opt_m = pp_arena_take(arena, c->n_floats - elsewhere, sizeof(float));
         if (pp_optimizer_moments(c->optimizer) > 1)
-            c->opt_v = pp_arena_take(arena, c->n_floats, sizeof(float));
+            c->opt_v = pp_arena_take(arena, c->n_floats - elsewhere, sizeof(float));
     }
     for (int s = 0; s < c->state_slots; s++)
         c->states[s].base = pp_arena_take(arena, z->state, sizeof(float));
@@ -66,6 +65,7 @@ int pp_chunk_create(const struct pp_model *m, const struct pp_chunk_spec *spec,
     c->grad_slots = spec->grad_slots;
     c->optimizer = spec->optimizer;
     c->decay_weights = spec->decay_weights;
+    c->sharded = spec->sharded;
     c->places = pp_alloc((size_t)c->n_nodes, sizeof(*c->places));
     c->states = pp_alloc((size_t)c->state_slots, sizeof(*c->states));
     c->grad_base = pp_alloc((size_t)c->grad_slots, sizeof(*c->grad_base));
@@ -77,7 +77,7 @@ int pp_chunk_create(const struct pp_model *m, const struct pp_chunk_spec *spec,
     }
     /* The dry pass walks the same code, so it asks for the same bytes. */
     bool dry = arena->base == NULL;
-    take_arena(c, &z, arena);
+    take_arena(c, &z, spec->elsewhere, arena);
     if (dry) {
         pp_chunk_destroy(&c);
         return 0;
@@ -178,8 +178,8 @@ int pp_chunk_optimizer_step(struct pp_chunk *c, struct pp_backend *be,
 {
     /* Node by node, so that what is packed has just been written and is in the cache; where ops are
      * launched, the fewer the better. */
-    bool at_once = !c->packed || be->caps.async;
-    if (at_once)
+    bool at_once = !c->packed || be->caps.async || c->sharded;
+    if (at_once && !c->sharded)
         PP_TRY(update_params(c, be, a, chunk_node(c, 0)->first_param, pp_chunk_param_count(c), 0));
     for (int k = 0; k < c->n_nodes; k++) {
         const struct pp_node *n = chunk_node(c, k);
@@ -189,6 +189,23 @@ int pp_chunk_optimizer_step(struct pp_chunk *c, struct pp_backend *be,
         PP_TRY(pack(c, be, k));
         if (n->op->commit)
             PP_TRY(n->op->commit(n, be, a, c->grads + at, c->params + at));
+    }
+    return 0;
+}
+
+int pp_chunk_update_shard(struct pp_chunk *c, struct pp_backend *be,
+                          const struct pp_optimizer_args *a, size_t from, size_t to, size_t state)
+{
+    const struct pp_param *p = pp_chunk_param(c, 0, &(size_t){0}, &(size_t){0});
+    for (size_t first = 0, end; first < to; first = end, p++) {
+        end = first + pp_param_floats(p);
+        size_t at = first > from ? first : from, n = (end < to ? end : to) - at;
+        if (end <= from || p->kind == PP_PARAM_BUFFER)
+            continue;
+        PP_TRY(pp_backend_optimizer_step(
+            be, n, a, p->kind == PP_PARAM_DECAYED || !c->decay_weights, c->grads + at,
+            c->opt_m ? c->opt_m + state + at - from : NULL,
+            c->opt_v ? c->opt_v + state + at - from : NULL, c->params + at));
     }
     return 0;
 }
@@ -261,10 +278,12 @@ void pp_chunk_measure(struct pp_chunk *c, bool on)
 bool pp_chunk_is_bounded(const struct pp_chunk *c, int rows)
 {
     bool yes = isfinite(c->range.x);
+    /* a tied tensor's gradient gets as much again from elsewhere, and roundings */
+    double most = c->model->n_tied > 0 ? (double)FLT_MAX / 4 : (double)FLT_MAX;
     for (int k = 0; k < c->n_nodes && yes; k++) {
         const struct pp_node *n = chunk_node(c, k);
         yes = n->n_params == 0 ||
-              (n->op->bound && n->op->bound(n, rows, c->range.x, c->range.dz) < (double)FLT_MAX);
+              (n->op->bound && n->op->bound(n, rows, c->range.x, c->range.dz) < most);
     }
     return yes;
 }
@@ -309,8 +328,16 @@ int pp_chunk_forward(struct pp_chunk *c, struct pp_backend *be, int slot,
     st->pass = *pass;
     for (int k = 0; k < c->n_nodes; k++) {
         const struct pp_node *n = chunk_node(c, k);
+        if (pass->again && !c->places[k].again)
+            continue;
         struct pp_at at = arrays(c, st, k, 0);
+        if (pass->again && k == c->n_nodes - 1)
+            at.y = c->scratch + c->unread;
         PP_TRY(measure(c, be, n, pass->rows, &n->in, at.x[0], &c->range.x));
+        if (n->reads & PP_READS_X1_IN_W) {
+            const struct pp_shape *other = &c->model->values[n->x[1]];
+            PP_TRY(measure(c, be, n, pass->rows, other, at.x[1], &c->range.x));
+        }
         if (!isfinite(c->range.x) && c->range.bad_input < 0) {
             c->range.bad_input = n->layer;
             c->range.bad = c->range.x;
@@ -338,7 +365,7 @@ int pp_chunk_backward_input(struct pp_chunk *c, struct pp_backend *be, int slot,
             at.dx[j] = from < 0 ? dx : n->wants_dx[j] ? gradient(c, st, gslot, from) : NULL;
             at.add[j] = c->places[k].later[j] || (j > 0 && n->x[j] == n->x[0]);
         }
-        PP_TRY(n->op->backward_input(n, be, &at));
+        PP_TRY(n->op->backward_input ? n->op->backward_input(n, be, &at) : 0);
         PP_TRY(measure(c, be, n, st->pass.rows, &n->out, at.dy, &c->range.dz));
     }
     return 0;
@@ -347,8 +374,16 @@ int pp_chunk_backward_input(struct pp_chunk *c, struct pp_backend *be, int slot,
 int pp_chunk_backward_weight(struct pp_chunk *c, struct pp_backend *be, int n, const int *slots,
                              const int *gslots, bool first)
 {
-    pp_assert(n >= 1 && n <= c->grad_slots);
-    for (int k = c->n_nodes - 1; k >= 0; k--) {
+    return pp_chunk_backward_layers(c, be, n, slots, gslots, first, c->first, c->last);
+}
+
+int pp_chunk_backward_layers(struct pp_chunk *c, struct pp_backend *be, int n, const int *slots,
+                             const int *gslots, bool first, int from, int to)
+{
+    const struct pp_layer *layers = c->model->layers;
+    int end = layers[from].first_node - c->first_node;
+    pp_assert(n >= 1 && n <= c->grad_slots && end >= 0);
+    for (int k = layers[to].last_node - c->first_node; k >= end; k--) {
         const struct pp_node *node = chunk_node(c, k);
         const struct pp_chunk_place *p = &c->places[k];
         if (!node->op->backward_weight)
@@ -360,6 +395,7 @@ int pp_chunk_backward_weight(struct pp_chunk *c, struct pp_backend *be, int n, c
                 .B = st->pass.rows * node->positions,
                 .dz = node->reads & PP_READS_DY_IN_W ? gradient(c, st, gslots[i], k) : NULL,
                 .x = node->reads & PP_READS_X_IN_W ? input(c, st, k, 0) : NULL,
+                .x1 = node->reads & PP_READS_X1_IN_W ? input(c, st, k, 1) : NULL,
                 .keep = at_or_null(st->base, p->keep),
                 .grad_keep = at_or_null(c->grad_base[gslots[i]], p->grad_keep)};
         }

@@ -13,8 +13,6 @@
 
 #include <string.h>
 
-#include "ppcli/err.h"
-
 /* Rows start wherever they start, but every array starts on a PP_ALIGN boundary. */
 static size_t aligned(size_t floats)
 {
@@ -110,7 +108,8 @@ static int last_reader(const struct pp_chunk *c, int k, unsigned *reads)
         for (int j = 0; j < n->n_x; j++) {
             if (n->x[j] == value) {
                 last = i;
-                *reads |= j == 0 ? n->reads & (PP_READS_X_IN_I | PP_READS_X_IN_W) : 0;
+                *reads |= n->reads & (j == 0 ? PP_READS_X_IN_I | PP_READS_X_IN_W
+                                             : PP_READS_X1_IN_I | PP_READS_X1_IN_W);
             }
         }
     }
@@ -154,6 +153,19 @@ static void place_values(struct pp_chunk *c, int k, size_t rows, struct chunk_si
         p->dy.scratch = fit(i, end - last, end - k, floats);
 }
 
+/* Nodes that leave something for I or W, and those whose values such nodes read. */
+static void find_again(struct pp_chunk *c)
+{
+    for (int k = c->n_nodes - 1; k >= 0; k--) {
+        struct pp_chunk_place *p = &c->places[k];
+        const struct pp_node *n = chunk_node(c, k);
+        p->again = p->again || p->keep != NO_PLACE || p->y.slot != NO_PLACE;
+        for (int j = 0; j < n->n_x && p->again; j++)
+            if (n->x[j] > c->first_node)
+                c->places[n->x[j] - 1 - c->first_node].again = true;
+    }
+}
+
 int chunk_place(struct pp_chunk *c, const struct pp_chunk_spec *spec, struct chunk_sizes *out)
 {
     struct chunk_sizes z = {0};
@@ -182,7 +194,11 @@ int chunk_place(struct pp_chunk *c, const struct pp_chunk_spec *spec, struct chu
         for (int j = 0; j < node->n_x; j++)
             p->later[j] = read_later(c, k, node->x[j]);
     }
+    size_t y = (size_t)c->max_rows * pp_shape_floats(&chunk_node(c, n - 1)->out);
+    bool rewrites = spec->again && c->places[n - 1].keep != NO_PLACE;
+    c->unread = rewrites ? fit(&f, n - 1, n - 1, y) : NO_PLACE;
     pp_free(pieces);
+    find_again(c);
     z.scratch = c->grad_slots > 0 && i.most > f.most ? i.most : f.most;
     z.state = spread(z.state);
     z.grad = spread(z.grad);

@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Cuts that the user wrote down, layers by name or number, and cuts as text again. */
-#include <ctype.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "nn.h"
-#include "ppcli/err.h"
-#include "ppcli/mem.h"
 
 /* "layers.0" to "layers.7": the numbers say as much. */
 static bool numbered(const struct pp_model *m)
@@ -149,6 +145,38 @@ static int by_range(const struct pp_model *m, const char *p, int n, int *first, 
                        "%s: the ranges end at layer %s, the model's last layer is %s "
                        "(%d layers, counted from 0)",
                        key, word_of(m, next - 1, number).s, word_of(m, end, number).s, end + 1);
+    }
+    return 0;
+}
+
+int pp_recompute_stages(const struct pp_model *m, const char *text, int n, const int *first,
+                        const int *last, bool *out)
+{
+    static const char key[] = "pipeline.recompute";
+    bool number, all = strcmp(text, "all") == 0;
+    if (strcmp(text, "auto") == 0) {
+        return pp_fail(PP_ECONFIG,
+                       "%s: auto is for train, bench and explain, which measure; write off, all or "
+                       "layers (ppcli plan CONFIG --best finds them)",
+                       key);
+    }
+    for (int s = 0; s < n; s++)
+        out[s] = all;
+    for (const char *p = all ? "" : text; *p; p += *p == ' ') {
+        int from, to;
+        PP_TRY(take(m, key, &p, &from, &number));
+        to = from;
+        if (*p == '-') {
+            p++;
+            PP_TRY(take(m, key, &p, &to, &number));
+        }
+        if (from > to || (*p && *p != ' ')) {
+            return pp_fail(PP_ECONFIG,
+                           "%s: '%s': write off, all, or layers in model order, such as %s-%s", key,
+                           text, word_of(m, 0, number).s, word_of(m, m->n_layers - 1, number).s);
+        }
+        for (int s = 0; s < n; s++)
+            out[s] |= from <= last[s] && first[s] <= to;
     }
     return 0;
 }

@@ -2,6 +2,7 @@
 /*
  * The order of a parameter's values in files. Memory has the channels of a pixel next to each
  * other, files the pixels of a channel: each row is [pixels][channels] here, its transpose there.
+ * A transposed weight is one such row: [out][in] here, [in][out] there.
  */
 #include "nn.h"
 
@@ -10,8 +11,8 @@
 static void row_of(const struct pp_param *p, int *pixels, int *channels)
 {
     const int *d = p->n_dims == 4 ? &p->dims[1] : p->columns.dims;
-    *pixels = 1;
-    *channels = 1;
+    *pixels = p->transposed ? p->dims[0] : 1;
+    *channels = p->transposed ? p->dims[1] : 1;
     if (p->n_dims == 4 || p->columns.n == 3) {
         *pixels = d[0] * d[1];
         *channels = d[2];
@@ -22,7 +23,7 @@ size_t pp_param_in_file(const struct pp_param *p, int64_t out_dims[4])
 {
     static const int of_conv[4] = {0, 3, 1, 2};
     for (int i = 0; i < p->n_dims; i++)
-        out_dims[i] = p->dims[p->n_dims == 4 ? of_conv[i] : i];
+        out_dims[i] = p->dims[p->n_dims == 4 ? of_conv[i] : p->transposed ? 1 - i : i];
     int pixels, channels;
     row_of(p, &pixels, &channels);
     return pixels > 1 && channels > 1 ? (size_t)pixels * (size_t)channels : 0;
@@ -37,13 +38,19 @@ bool pp_param_is_count(const struct pp_param *p)
 
 void pp_param_row(const struct pp_param *p, bool to_file, const float *src, float *dst)
 {
+    enum {
+        TILE = 32 /* lines of both sides that stay in the cache */
+    };
     int pixels, channels;
     row_of(p, &pixels, &channels);
-    for (int i = 0; i < pixels; i++) {
-        for (int c = 0; c < channels; c++) {
-            size_t memory = (size_t)i * (size_t)channels + (size_t)c;
-            size_t file = (size_t)c * (size_t)pixels + (size_t)i;
-            dst[to_file ? file : memory] = src[to_file ? memory : file];
+    for (int from = 0; from < channels; from += TILE) {
+        int to = channels - from < TILE ? channels : from + TILE;
+        for (int i = 0; i < pixels; i++) {
+            for (int c = from; c < to; c++) {
+                size_t memory = (size_t)i * (size_t)channels + (size_t)c;
+                size_t file = (size_t)c * (size_t)pixels + (size_t)i;
+                dst[to_file ? file : memory] = src[to_file ? memory : file];
+            }
         }
     }
 }

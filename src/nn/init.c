@@ -7,7 +7,6 @@
 #include "nn.h"
 
 #include <math.h>
-#include <stdio.h>
 
 #include "ppcli/rng.h"
 

@@ -36,10 +36,10 @@ double pp_lr_at(const struct pp_config *cfg, int64_t step, int64_t total_steps, 
     return lr;
 }
 
-float pp_loss_grad_scale(const struct pp_config *cfg, int batch_rows, int mb_rows)
+float pp_loss_grad_scale(const struct pp_config *cfg, int64_t batch, int64_t mb)
 {
     bool sum = cfg->train.microbatch_loss == PP_LOSS_SUM;
-    return (float)(1.0 / (sum ? (double)mb_rows * cfg->pipeline.replicas : batch_rows));
+    return (float)(1.0 / (sum ? (double)mb * cfg->pipeline.replicas : (double)batch));
 }
 
 struct pp_optimizer_args pp_optimizer_args_of(const struct pp_config *cfg, double lr,

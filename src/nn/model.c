@@ -24,9 +24,11 @@ const char *const *pp_model_names(void)
     return names;
 }
 
-int pp_model_create(const struct pp_config *cfg, const struct pp_shape *sample, int classes,
-                    struct pp_model **out)
+static int create(const struct pp_config *cfg, const struct pp_data_input *data, int cached,
+                  struct pp_model **out)
 {
+    static const struct pp_data_input nothing;
+    data = data ? data : &nothing;
     const struct model_builder *b = NULL;
     for (size_t i = 0; i < sizeof(builders) / sizeof(builders[0]); i++)
         if (!strcmp(cfg->model.type, builders[i]->name))
@@ -35,7 +37,7 @@ int pp_model_create(const struct pp_config *cfg, const struct pp_shape *sample, 
         return pp_fail(PP_ECONFIG, "model.type: no model is named '%s' (try %s)", cfg->model.type,
                        builders[0]->name);
     }
-    if (!b->input && (!sample || sample->n == 0)) {
+    if (!b->input && data->shape.n == 0) {
         return pp_fail(PP_ECONFIG,
                        "model.type = %s reads the shape of a sample from the data, which are not "
                        "there; set data.shape (synthetic), or data.dataset",
@@ -44,9 +46,15 @@ int pp_model_create(const struct pp_config *cfg, const struct pp_shape *sample, 
     struct pp_model *m = pp_alloc(1, sizeof(*m));
     if (!m)
         return PP_ERESOURCE;
-    struct builder how = {
-        .m = m, .cfg = cfg, .classes = cfg->model.classes > 0 ? cfg->model.classes : classes};
-    int rc = build_begin(&how, b->input ? b->input(cfg) : *sample);
+    struct builder how = {.m = m,
+                          .cfg = cfg,
+                          .cached = cached,
+                          .classes = cfg->model.classes > 0 ? cfg->model.classes : data->classes,
+                          .vocabulary =
+                              cfg->model.vocab_size > 0 ? cfg->model.vocab_size : data->vocabulary};
+    int rc = build_begin(&how, cached > 0 ? pp_shape_flat(1)
+                               : b->input ? b->input(cfg)
+                                          : data->shape);
     if (rc == 0)
         rc = build_finish(&how, b->build(&how, 0));
     if (rc < 0) {
@@ -55,6 +63,28 @@ int pp_model_create(const struct pp_config *cfg, const struct pp_shape *sample, 
     }
     *out = m;
     return 0;
+}
+
+int pp_model_create(const struct pp_config *cfg, const struct pp_data_input *data,
+                    struct pp_model **out)
+{
+    return create(cfg, data, 0, out);
+}
+
+int pp_model_create_cached(const struct pp_config *cfg, const struct pp_data_input *data,
+                           struct pp_model **out)
+{
+    struct pp_model *m = NULL;
+    PP_TRY(create(cfg, data, cfg->model.block_size, &m));
+    for (int i = 0; i < m->n_nodes; i++) {
+        if (m->nodes[i].cached > 0) {
+            *out = m;
+            return 0;
+        }
+    }
+    pp_model_destroy(&m);
+    return pp_fail(PP_ECONFIG, "model.type = %s does not continue texts; gpt and llama do",
+                   cfg->model.type);
 }
 
 void pp_model_destroy(struct pp_model **m)
@@ -66,6 +96,31 @@ void pp_model_destroy(struct pp_model **m)
         pp_free((*m)->params);
         pp_free(*m);
         *m = NULL;
+    }
+}
+
+void pp_model_tie(struct pp_model *m, int owner, int copy)
+{
+    const struct pp_param *from = &m->params[owner];
+    struct pp_param *to = &m->params[copy];
+    pp_assert(owner < copy && from->tied_to == 0 && to->tied_to == 0 &&
+              from->kind != PP_PARAM_BUFFER && pp_param_floats(from) == pp_param_floats(to));
+    for (int i = 0; i < m->n_params; i++)
+        pp_assert(m->params[i].tied_to != owner + 1);
+    *to = *from;
+    to->tied_to = owner + 1;
+    m->n_tied += pp_param_floats(to);
+}
+
+void pp_model_hash(const struct pp_model *m, int first, int last, const float *floats,
+                   struct pp_sha256 *h)
+{
+    const struct pp_layer *end = &m->layers[last];
+    for (int i = m->layers[first].first_param; i < end->first_param + end->n_params; i++) {
+        size_t n = pp_param_floats(&m->params[i]);
+        if (m->params[i].tied_to == 0)
+            pp_sha256_update(h, floats, n * sizeof(*floats));
+        floats += n;
     }
 }
 
@@ -84,10 +139,32 @@ struct pp_layer_cost pp_layer_cost(const struct pp_model *m, int index)
     return sum;
 }
 
+void pp_node_traffic(const struct pp_model *m, const struct pp_node *n, double out[3])
+{
+    double y = (double)pp_shape_floats(&n->out),
+           floats[3] = {y, y, n->reads & PP_READS_DY_IN_W ? y : 0};
+    for (int j = 0; j < n->n_x; j++) {
+        double in = (double)pp_shape_floats(&m->values[n->x[j]]);
+        floats[0] += in;
+        floats[1] += n->wants_dx[j] ? in * (1 + n->shared[j]) : 0;
+        floats[2] += j == 0 && n->reads & PP_READS_X_IN_W ? in : 0;
+    }
+    for (int k = 0; k < 3; k++)
+        out[k] = floats[k] * sizeof(float);
+}
+
 double pp_layer_flops(const struct pp_model *m, int index)
 {
     struct pp_layer_cost c = pp_layer_cost(m, index);
     return c.flops_f + c.flops_i + c.flops_w;
+}
+
+double pp_model_flops(const struct pp_model *m)
+{
+    double flops = 0;
+    for (int i = 0; i < m->n_layers; i++)
+        flops += pp_layer_flops(m, i);
+    return flops;
 }
 
 size_t pp_layer_values(const struct pp_model *m, int index)
@@ -124,6 +201,9 @@ bool pp_model_mixes_samples(const struct pp_model *m)
 {
     for (int i = 0; i < m->n_params; i++)
         if (m->params[i].kind == PP_PARAM_BUFFER)
+            return true;
+    for (int i = 0; i < m->n_nodes; i++)
+        if (m->nodes[i].op == &op_attention && !m->nodes[i].batch_first)
             return true;
     return false;
 }

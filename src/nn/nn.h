@@ -17,7 +17,8 @@
 struct builder {
     struct pp_model *m; /* half built */
     const struct pp_config *cfg;
-    int classes;                    /* that the data or the config want; 0: not known */
+    int classes, vocabulary;        /* that the data or the config want; 0: not known */
+    int cached;                     /* positions that attention keeps, to generate; else 0 */
     int rc;                         /* of the first failure */
     char prefix[PP_LAYER_NAME_MAX]; /* of names: the layer's, unless a model sets another */
     char name[PP_PARAM_NAME_MAX];   /* of the node that was added last */
@@ -53,6 +54,16 @@ int build_finish(struct builder *b, int y);
 /* Floats of x (of an image all of them; else its channels) to `out` channels. */
 int linear(struct builder *b, const char *name, int x, int out, enum pp_activation act);
 
+/* Several linears of the same x as one product, their outputs after each other in y's channels. Of
+ * a piece: suffixes of its parameters' names (bias NULL: none, then in no piece) and channels out.
+ * Parameters: the weights in order, then the biases. n >= 1. */
+struct linear_piece {
+    const char *weight, *bias;
+    int out;
+};
+int linear_pieces(struct builder *b, const char *name, int x, int n,
+                  const struct linear_piece *pieces, enum pp_activation act);
+
 /* A square window that slides over an image. */
 struct window {
     int kernel, stride;
@@ -72,17 +83,53 @@ int batch_norm(struct builder *b, const char *name, int x, int residual, float e
                bool relu);
 int group_norm(struct builder *b, const char *name, int x, int residual, int groups, float eps,
                bool relu);
-int layer_norm(struct builder *b, const char *name, int x, float eps);
+
+/* torch.nn.LayerNorm and torch.nn.RMSNorm over the channels: parameters weight, bias. */
+int layer_norm(struct builder *b, const char *name, int x, float eps, bool bias);
+int rms_norm(struct builder *b, const char *name, int x, float eps);
+
+/* Of T tokens: rows of a table, parameter TOKENS.weight [vocabulary][channels], plus, unless
+ * positions is NULL, those of POSITIONS.weight [T][channels]. */
+int embedding(struct builder *b, const char *name, int x, int vocabulary, int channels,
+              const char *tokens, const char *positions);
+
+/* Turns the first `heads` heads of `width` channels of each position, as Hugging Face's Llama. */
+int rotary(struct builder *b, const char *name, int x, int heads, int width, float base);
+
+/* x has the gate's channels, then as many that it lets through: silu(gate) * those. */
+int gated(struct builder *b, const char *name, int x);
+
+struct heads {
+    int q, kv, width; /* query heads, key and value heads, floats of each; kv divides q */
+    bool causal;
+    bool batch_first; /* else over the samples of a micro-batch, at each position, as PyTorch's
+                         MultiheadAttention does with batch_first = False when it gets them first */
+    float dropout;    /* of probabilities */
+};
+
+/* Scaled dot-product attention, T x q * width. kv: a value with keys, then values at each position.
+ * -1: x has queries, keys and values, after each other at each position or as cross_linear(). */
+int attention(struct builder *b, const char *name, int x, int kv, const struct heads *h);
+
+/* The projections of torch.nn.MultiheadAttention whose keys and values are of another text:
+ * parameters in_proj_weight [3 * channels][in], in_proj_bias. A sample is q[T][channels], then
+ * kv[T][2 * channels] = k, v. */
+int cross_linear(struct builder *b, const char *name, int q_from, int kv_from, int channels);
 
 int max_pool(struct builder *b, const char *name, int x, const struct window *w);
 int avg_pool(struct builder *b, const char *name, int x, const struct window *w);
 int global_avg_pool(struct builder *b, const char *name, int x); /* C, flat */
+/* Of a text: the mean of its positions, or the first. */
+int pool_positions(struct builder *b, const char *name, int x, bool mean);
 
 int activate(struct builder *b, const char *name, int x, enum pp_activation act);
 int add(struct builder *b, const char *name, int x, int other, bool relu);
 int dropout(struct builder *b, const char *name, int x, float p);
 
 /* ---- for ops */
+
+/* The bound of products of `rows` rows, for struct pp_node_op. */
+double linear_bound(const struct pp_node *n, int rows, float x, float dz);
 
 /* The window over value x, for `what` in messages; channels 0: as many as x has. False: refused. */
 bool window_over(struct builder *b, const char *what, const struct window *w, int x, int channels,

@@ -11,9 +11,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "ppcli/err.h"
-#include "ppcli/mem.h"
-
 struct cut {
     int n, k;            /* layers, pieces; 1 <= k <= n */
     const uint64_t *sum; /* [n+1]: cost of the layers before i */

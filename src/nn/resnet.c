@@ -6,8 +6,6 @@
  */
 #include "nn.h"
 
-#include <stdio.h>
-
 enum {
     GROUPS = 32 /* of group norm */
 };

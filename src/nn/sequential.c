@@ -7,12 +7,8 @@
  */
 #include "nn.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "ppcli/err.h"
-#include "ppcli/mem.h"
 
 enum {
     WORDS_MAX = 1024
@@ -163,10 +159,11 @@ static int parse_word(struct builder *b, char *text, int i, struct word *w)
         }
         return 0;
     }
-    return refuse(b,
-                  "model.layers: word %d, '%s', is none of conv, linear, batchnorm, groupnorm, "
-                  "layernorm, maxpool, avgpool, flatten, dropout, add, relu, gelu, tanh, silu",
-                  i, w->text);
+    return refuse(
+        b,
+        "model.layers: word %d, '%s', is none of conv, linear, batchnorm, groupnorm, "
+        "layernorm, maxpool, avgpool, flatten, dropout, add, relu, gelu, gelu_tanh, tanh, silu",
+        i, w->text);
 }
 
 static int parse(struct builder *b, struct word *words)
@@ -235,7 +232,7 @@ static int apply(struct builder *b, const struct word *words, int n, int *i, int
         *i += relu;
         return group_norm(b, name, x, -1, w->n, EPS, relu);
     case LAYER_NORM:
-        return layer_norm(b, name, x, EPS);
+        return layer_norm(b, name, x, EPS, true);
     case MAX_POOL:
         return max_pool(b, name, x, &w->w);
     case AVG_POOL:

@@ -9,8 +9,10 @@ static int open_channels(struct pp_exec *x)
 {
     const struct pp_layout *l = x->layout;
     int n = 0;
-    struct pp_channel_spec *specs = pp_alloc((size_t)l->n_channels, sizeof(*specs));
-    void **memory = pp_alloc((size_t)l->n_channels, sizeof(*memory));
+    size_t most =
+        (size_t)l->n_channels + 2 * (size_t)x->n_buckets * SHARD_KINDS * (size_t)(l->replicas - 1);
+    struct pp_channel_spec *specs = pp_alloc(most, sizeof(*specs));
+    void **memory = pp_alloc(most, sizeof(*memory));
     int rc = pp_transport_agree(x->tp, specs && memory ? 0 : PP_ERESOURCE);
     if (rc < 0)
         goto out;
@@ -29,6 +31,7 @@ static int open_channels(struct pp_exec *x)
         memory[n] = x->channels[c].memory;
         x->channels[c].spec = n++;
     }
+    exec_zero_channels(x, specs, memory, &n);
     rc = pp_transport_open_channels(x->tp, specs, n, memory);
 out:
     pp_free(specs);
@@ -76,6 +79,8 @@ static int open_loaders(struct pp_exec *x)
             PP_TRY(pp_loader_create(n, cfg->train.batch_size, l->replicas, x->replica,
                                     cfg->pipeline.microbatches, train, cfg->train.seed,
                                     &x->loader[split]));
+            if (train && x->data[split] && x->data[split]->starts > 0)
+                pp_loader_windows(x->loader[split], x->data[split]->starts);
         }
     }
     if (x->loader[PP_SPLIT_TEST])
@@ -160,14 +165,17 @@ void pp_exec_destroy(struct pp_exec **exec)
 
 uint64_t pp_exec_events_per_step(const struct pp_layout *l)
 {
-    /* F: wait, slot, F, send; I: the same; W: W, release; then reduce, vote, clip, update,
-     * meet, report, and after an epoch meet and report once more; on a device launch. */
-    static const uint64_t of_op[] = {[PP_OP_F] = 5, [PP_OP_I] = 4, [PP_OP_W] = 2, [PP_OP_B] = 6};
+    /* F: wait, slot, F, send; I: the same; W: W, release; R: R; G: slot, G, send;
+     * T: wait, T, release; then reduce, vote, clip, update,
+     * meet, report, and after an epoch meet and report once more; on a device launch. With
+     * train.zero: W, post, sum of a bucket, then sums, gather, and what follows. */
+    static const uint64_t of_op[] = {[PP_OP_F] = 5, [PP_OP_I] = 4, [PP_OP_W] = 2, [PP_OP_B] = 6,
+                                     [PP_OP_R] = 1, [PP_OP_G] = 3, [PP_OP_T] = 3};
     uint64_t most = 0;
     for (int i = 0; i < l->n_plans; i++) {
         for (int r = 0; r < l->stages; r++) {
             const struct pp_rank_plan *p = &l->plans[i].plan->ranks[r];
-            uint64_t n = 9;
+            uint64_t n = 12 + (l->cfg->train.zero ? 3 * (uint64_t)l->model->n_layers : 0);
             for (int k = 0; k < p->n_actions; k++)
                 n += of_op[p->actions[k].op];
             most = n > most ? n : most;

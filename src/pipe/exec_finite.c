@@ -17,10 +17,6 @@
 #include "exec_internal.h"
 
 #include <math.h>
-#include <stdio.h>
-
-#include "ppcli/err.h"
-#include "ppcli/mem.h"
 
 /* What a rank found, for the message. */
 struct exec_finding {
@@ -87,8 +83,9 @@ static int squares(struct pp_exec *x)
         }
         double *to = x->votes + first_param(c);
         for (int i = 0; i < pp_chunk_param_count(c); i++) {
-            size_t offset, n; /* what buffers have is no gradient */
-            if (pp_chunk_param(c, i, &offset, &n)->kind != PP_PARAM_BUFFER)
+            size_t offset, n; /* what buffers have is no gradient; a copy's is its owner's */
+            const struct pp_param *p = pp_chunk_param(c, i, &offset, &n);
+            if (p->kind != PP_PARAM_BUFFER && p->tied_to == 0)
                 PP_TRY(pp_backend_sum_squares(x->be, n, c->grads + offset, &to[i]));
         }
     }
@@ -144,7 +141,8 @@ static int find_gradient(struct pp_exec *x, struct exec_finding *f)
         for (int i = pp_chunk_param_count(c) - 1; i >= 0 && f->param < 0; i--) {
             double sum, *to = x->all_votes; /* has done its duty */
             size_t offset, n;
-            pp_chunk_param(c, i, &offset, &n);
+            if (pp_chunk_param(c, i, &offset, &n)->tied_to > 0)
+                continue; /* the owner tells */
             PP_TRY(pp_backend_sum_squares(x->be, n, c->grads + offset, to));
             PP_TRY(pp_backend_to_host(x->be, &sum, to, sizeof(sum)));
             if (!isfinite(sum)) {

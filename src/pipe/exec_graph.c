@@ -6,10 +6,6 @@
  */
 #include "exec_internal.h"
 
-#include <stdio.h>
-
-#include "ppcli/err.h"
-
 struct exec_graph *exec_graph_of(struct exec_graphs *g, enum pp_split split, int rows)
 {
     for (int i = 0; i < g->n; i++)

@@ -9,6 +9,7 @@
  *   exec_finite.c   is every number of a step finite?
  *   exec_graph.c    captured steps
  *   exec_time.c     when which action ran
+ *   exec_zero.c     gradients to their owners, parameters back, with train.zero
  *   exec_tensors.c  weights and optimizer state, for those who save them
  *
  * The host is a device like others. Where its backend's ops are done when they return, marks are
@@ -43,6 +44,33 @@ struct exec_channel {
     int id;       /* of the plan; -1: not ours */
     int spec;     /* index into the transport's channels; -1: local hand-over */
     char *memory; /* slots this rank provides, NULL on the sending side of shared slots */
+};
+
+/* What replicas send each other with train.zero, in this order. */
+enum exec_shard_kind {
+    SHARD_GRADS,  /* to the replica that adds them up */
+    SHARD_SUMS,   /* of gradients, to all, where exec->shares_sums */
+    SHARD_PARAMS, /* updated, to all */
+    SHARD_KINDS
+};
+
+/* A replica's piece of a bucket. Channels are the transport's, to and from that replica; -1: none. */
+struct exec_shard {
+    size_t from, n; /* floats of the chunk */
+    int out[SHARD_KINDS], in[SHARD_KINDS];
+    float *sums; /* [own->n] its gradients of our piece; in the arena */
+};
+
+/* Floats of a stage of this rank that travel together: a few layers, 256 KiB or more where there is as
+ * much. They begin at the first multiple of PP_ALIGN bytes in layer `first`. */
+struct exec_bucket {
+    int number; /* in the model */
+    int stage;
+    int first, last; /* layers; those of a stage's buckets are all of its layers */
+    bool late;       /* a tied tensor is in it: complete after the last T */
+    struct pp_chunk *chunk;
+    struct exec_shard *shards, *own; /* [replicas], and ours among them */
+    size_t state;                    /* where our piece begins in the optimizer's state */
 };
 
 /* Of a plan: the receives to post before the first action, and the last input gradient. */
@@ -85,7 +113,7 @@ struct exec_graphs {
     int n;
 };
 
-/* An action, and of how many micro-batches of full size; 0: not on such. */
+/* An action, and of how many micro-batches of full size; 0: not on such; -1: as much as before. */
 struct exec_record {
     struct pp_event event;
     int n;
@@ -134,13 +162,18 @@ struct pp_exec {
     struct pp_optimizer_args *args;       /* a turn's block: these, and right after them ... */
     uint32_t *index;                      /* ... the samples of this replica's share of the batch */
     size_t block_bytes;
-    uint8_t *batch_labels; /* [max_rows] last stage */
+    int32_t *targets; /* [max_rows][positions] last stage: of the micro-batch at hand */
     struct exec_results *results;
     struct pp_loss_sums *sums[2]; /* in results; NULL: no last stage here */
+    struct pp_loss_sums *unread;  /* of an R of the last stage: F has counted them; NULL: none */
     struct pp_loss_sums *before;  /* sums of the epoch before the step */
     double *votes, *all_votes;    /* [n_votes + 1], [ranks][n_votes + 1]: see exec_finite.c */
     int n_votes;                  /* a parameter each when gradients are clipped, else a stage */
-    float *scratch;               /* largest chunk, replicas only */
+    float *scratch;               /* largest chunk; replicas without train.zero only */
+    struct exec_bucket *buckets;  /* [n_buckets] by stage, its last layers first; owned */
+    struct exec_shard *shards;    /* of all of them; owned */
+    int n_buckets;                /* 0: train.zero is off */
+    bool shares_sums;             /* pp_layout_shares_sums() */
 
     struct pp_ahead *ahead; /* NULL: the samples are gathered as they are, or on another rank */
     uint8_t *made[EXEC_AHEAD + 1]; /* its buffers; in the arena, or host_alloc()ed for the device */
@@ -148,6 +181,10 @@ struct pp_exec {
     uint8_t *made_there;           /* in the arena: the step's pictures on the device, or NULL */
     const uint8_t *made_now;       /* the step's pictures, memory of the device */
     uint64_t epoch;
+
+    /* Of texts, where the device has memory of its own: the tokens of the share's windows, [rows][T +
+     * 1], in a turn's block after the sample numbers; memory of the device. */
+    const uint32_t *windows;
 
     struct exec_turn turns[EXEC_AHEAD];
     int next;     /* the turn that comes next, the oldest */
@@ -181,6 +218,20 @@ int exec_settle(struct pp_exec *x);
 /* The work of one step, with no host in it: the same with the same arguments, so that it can be
  * captured. */
 int exec_enqueue(struct pp_exec *x, enum pp_split split, int step, int64_t t);
+
+/* exec_zero.c. create(), memory() and channels() are local: which pieces there are, where those of the
+ * others arrive, what this rank is an end of (*n more). */
+int exec_zero_create(struct pp_exec *x);
+void exec_zero_memory(struct pp_exec *x, struct pp_arena *a);
+void exec_zero_channels(struct pp_exec *x, struct pp_channel_spec *specs, void **memory, int *n);
+/* Floats of a virtual stage whose optimizer state this rank keeps. Local. */
+size_t exec_zero_floats(const struct pp_exec *x, int s);
+/* A training step, in this order; begin() comes before the plan, post() when the bucket's gradients are
+ * complete. Pairwise within x->group; only the last two wait for other replicas' same step. */
+int exec_zero_begin(struct pp_exec *x);
+int exec_zero_post(struct pp_exec *x, const struct exec_bucket *b, int64_t t);
+int exec_zero_reduce(struct pp_exec *x, int64_t t);
+int exec_zero_update(struct pp_exec *x, int64_t t);
 
 /* exec_walk.c: run one batch of one split through its plan; t: its name in the record. */
 int exec_walk(struct pp_exec *x, enum pp_split split, int step, int64_t t);

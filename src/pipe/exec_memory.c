@@ -40,6 +40,15 @@ static int *by_slot(int n)
     return held;
 }
 
+/* Is there an R of the stage in any plan? */
+static bool recomputes(const struct pp_layout *l, int s)
+{
+    int i = 0;
+    while (i < l->n_plans && !pp_plan_recomputes(l->plans[i].plan, s))
+        i++;
+    return i < l->n_plans;
+}
+
 static struct pp_chunk_spec chunk_spec(const struct pp_layout *l, int s)
 {
     return (struct pp_chunk_spec){
@@ -50,6 +59,7 @@ static struct pp_chunk_spec chunk_spec(const struct pp_layout *l, int s)
         .grad_slots = l->grad_slots[s],
         .optimizer = l->cfg->train.optimizer,
         .decay_weights = l->cfg->train.decay == PP_DECAY_WEIGHTS,
+        .again = recomputes(l, s),
     };
 }
 
@@ -59,25 +69,24 @@ static int stage_memory(struct pp_exec *x, struct pp_arena *a, struct exec_stage
     struct pp_chunk_spec spec = chunk_spec(l, st->s);
     struct pp_backend_choice backend = x->be ? x->be->choice : pp_backend_choice_of(l->cfg);
     spec.backend = &backend;
-    size_t mark = a->used;
+    size_t mark = a->used, floats = pp_layout_floats(l, st->s);
+    spec.sharded = x->n_buckets > 0;
+    spec.elsewhere = x->n_buckets > 0 ? floats - exec_zero_floats(x, st->s) : 0;
     PP_TRY(pp_chunk_create(l->model, &spec, a, &st->chunk));
     size_t chunk_bytes = grown(a, &mark);
 
-    size_t floats = 0;
-    for (int i = spec.first; i <= spec.last; i++)
-        floats += l->model->layers[i].n_floats;
-    size_t states = (size_t)pp_optimizer_moments(spec.optimizer);
+    size_t states = (size_t)pp_optimizer_moments(spec.optimizer) * (floats - spec.elsewhere);
     size_t packed = pp_chunk_packed_bytes(l->model, &spec);
     x->bytes.parameters += floats * sizeof(float);
     x->bytes.packed += packed;
     x->bytes.gradients += floats * sizeof(float);
-    x->bytes.optimizer += states * floats * sizeof(float);
-    x->bytes.activations += chunk_bytes - packed - (2 + states) * floats * sizeof(float);
+    x->bytes.optimizer += states * sizeof(float);
+    x->bytes.activations += chunk_bytes - packed - (2 * floats + states) * sizeof(float);
 
     if (st->is_first)
         PP_TRY(row_slots(x, a, spec.state_slots, l->model->inputs, &st->input));
     if (st->is_last)
-        PP_TRY(row_slots(x, a, spec.state_slots, l->model->classes, &st->output));
+        PP_TRY(row_slots(x, a, spec.state_slots, l->model->outputs, &st->output));
     x->bytes.activations += grown(a, &mark);
     if (a->base) {
         st->held_f = by_slot(spec.state_slots);
@@ -151,10 +160,11 @@ static void made_memory(struct pp_exec *x, struct pp_arena *a, bool copies)
         x->made[i] = pp_arena_take(a, x->made_bytes, 1);
 }
 
-/* What a step reads and leaves. */
-static void step_memory(struct pp_exec *x, struct pp_arena *a, bool has_last)
+/* What a step reads and leaves. window: tokens of a sample that it brings along. */
+static void step_memory(struct pp_exec *x, struct pp_arena *a, bool has_last, size_t window)
 {
     const struct pp_layout *l = x->layout;
+    size_t share = largest_share(x);
     const size_t index_at = PP_ALIGN; /* bytes into the block */
     x->n_votes = l->n_virtual;
     if (l->cfg->train.clip_norm > 0) {
@@ -163,14 +173,17 @@ static void step_memory(struct pp_exec *x, struct pp_arena *a, bool has_last)
     }
     size_t votes = (size_t)x->n_votes + 1;
     pp_assert(sizeof(*x->args) <= index_at);
-    x->block_bytes = index_at + largest_share(x) * sizeof(*x->index);
+    x->block_bytes = index_at + share * (1 + window) * sizeof(*x->index);
     x->args = pp_arena_take(a, x->block_bytes, 1);
     x->results = pp_arena_take(a, 1, sizeof(*x->results));
     x->before = pp_arena_take(a, 1, sizeof(*x->before));
+    if (has_last && recomputes(l, l->n_virtual - 1))
+        x->unread = pp_arena_take(a, 1, sizeof(*x->unread));
     x->votes = pp_arena_take(a, votes, sizeof(*x->votes));
     x->all_votes = pp_arena_take(a, (size_t)l->ranks * votes, sizeof(*x->all_votes));
     if (a->base) {
         x->index = (uint32_t *)(void *)((char *)x->args + index_at);
+        x->windows = window > 0 ? x->index + share : NULL;
         for (int split = 0; has_last && split < 2; split++)
             x->sums[split] = &x->results->sums[split];
     }
@@ -195,24 +208,31 @@ static int lay_out(struct pp_exec *x, struct pp_arena *a, bool shared_slots, boo
     PP_TRY(channel_memory(x, a, shared_slots));
     x->bytes.messages = grown(a, &mark);
     const struct pp_dataset_info *info = pp_dataset_info(l->cfg->data.dataset);
-    size_t value_bytes = info ? (size_t)info->value_bytes : 1;
+    size_t value_bytes = pp_element_bytes(info ? info->element : PP_U8);
+    int targets = pp_model_targets(l->model);
+    bool windows = info && info->windows; /* a step brings its own to the device */
     for (int split = 0; split < 2; split++) {
         const struct pp_dataset *ds = x->data[split];
+        const uint8_t *labels = !ds ? NULL : ds->windows ? ds->images : ds->labels;
         size_t n = (size_t)(split == PP_SPLIT_TRAIN ? l->train_n : l->test_n);
         bool made = pp_ahead_makes(l->cfg, (enum pp_split)split);
-        PP_TRY(data_memory(x, a, copies, ds ? ds->images : NULL, has_first && !made ? n : 0,
-                           (size_t)l->model->inputs * value_bytes, &x->images[split]));
-        PP_TRY(data_memory(x, a, copies, ds ? ds->labels : NULL, has_last ? n : 0, 1,
-                           &x->labels[split]));
+        PP_TRY(data_memory(x, a, copies && !windows, ds ? ds->images : NULL,
+                           has_first && !made ? n : 0, (size_t)l->model->inputs * value_bytes,
+                           &x->images[split]));
+        PP_TRY(
+            data_memory(x, a, copies && !windows, labels, has_last ? n : 0, 1, &x->labels[split]));
     }
     if (has_first && pp_ahead_makes(l->cfg, PP_SPLIT_TRAIN))
         made_memory(x, a, copies);
     x->bytes.data = grown(a, &mark);
     if (has_last)
-        x->batch_labels = pp_arena_take(a, (size_t)l->max_rows, 1);
-    if (l->replicas > 1)
+        x->targets = pp_arena_take(a, (size_t)l->max_rows * (size_t)targets, sizeof(*x->targets));
+    exec_zero_memory(x, a);
+    if (l->replicas > 1 && x->n_buckets == 0)
         x->scratch = pp_arena_take(a, largest, sizeof(float));
-    step_memory(x, a, has_last);
+    size_t inputs = (size_t)l->model->inputs;
+    bool brings = copies && windows && (has_first || has_last);
+    step_memory(x, a, has_last, brings ? inputs + (info->pairs ? inputs : 1) : 0);
     x->bytes.scratch = grown(a, &mark);
     x->bytes.total = a->used;
     return 0;
@@ -240,6 +260,7 @@ int exec_memory(struct pp_exec *x, const struct pp_exec_spec *spec)
                 (struct exec_stage){.s = s, .is_first = s == 0, .is_last = s == l->n_virtual - 1};
         }
     }
+    PP_TRY(exec_zero_create(x));
     struct pp_backend_choice choice = x->be ? x->be->choice : pp_backend_choice_of(l->cfg);
     bool copies = choice.ops && choice.ops->own_memory;
     struct pp_arena dry = pp_arena_dry();
@@ -272,6 +293,8 @@ void exec_memory_free(struct pp_exec *x)
     pp_free(x->first);
     pp_free(x->group);
     pp_free(x->findings);
+    pp_free(x->buckets);
+    pp_free(x->shards);
     if (x->arena.base)
         pp_backend_free(x->be, x->arena.base, x->arena.bytes);
 }
@@ -301,6 +324,6 @@ int pp_exec_live_bytes(const struct pp_layout *l, int s, size_t *out)
     size_t row = sizeof(float) * (size_t)l->max_rows;
     *out = used[1] - used[0];
     *out += s == 0 ? row * (size_t)l->model->inputs : pp_layout_slot_bytes(l, 2 * (s - 1));
-    *out += s == l->n_virtual - 1 ? row * (size_t)l->model->classes : 0;
+    *out += s == l->n_virtual - 1 ? row * (size_t)l->model->outputs : 0;
     return 0;
 }

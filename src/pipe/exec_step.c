@@ -55,12 +55,14 @@ int exec_settle(struct pp_exec *x)
 /* ---- what a step enqueues */
 
 /* A replica whose share of the last batch is empty still takes part in the sum. */
-static int no_gradients(struct pp_exec *x)
+static int no_gradients(struct pp_exec *x, int64_t t)
 {
     for (int k = 0; k < x->n_stages; k++) {
         struct pp_chunk *c = x->stages[k].chunk;
         PP_TRY(pp_backend_zero(x->be, c->grads, c->n_floats * sizeof(*c->grads)));
     }
+    for (int i = 0; i < x->n_buckets; i++)
+        PP_TRY(exec_zero_post(x, &x->buckets[i], t));
     exec_finite_begin(x, PP_SPLIT_TRAIN);
     return exec_finite_vote(x, 0);
 }
@@ -71,13 +73,16 @@ int exec_enqueue(struct pp_exec *x, enum pp_split split, int step, int64_t t)
     bool train = split == PP_SPLIT_TRAIN;
     if (train && x->sums[split])
         PP_TRY(pp_backend_copy(x->be, x->before, x->sums[split], sizeof(*x->before)));
+    PP_TRY(train ? exec_zero_begin(x) : 0);
     if (pp_loader_microbatches(ld, step) > 0)
         PP_TRY(exec_walk(x, split, step, t));
     else if (train)
-        PP_TRY(no_gradients(x));
+        PP_TRY(no_gradients(x, t));
     if (!train)
         return 0;
-    if (x->layout->replicas > 1) {
+    if (x->n_buckets > 0)
+        PP_TRY(exec_zero_reduce(x, t));
+    else if (x->layout->replicas > 1) {
         exec_event_begin(x, PP_EVENT_REDUCE, t);
         for (int k = 0; k < x->n_stages; k++) {
             struct pp_chunk *c = x->stages[k].chunk;
@@ -87,6 +92,8 @@ int exec_enqueue(struct pp_exec *x, enum pp_split split, int step, int64_t t)
         exec_end(x);
     }
     PP_TRY(exec_finite_decide(x, t));
+    if (x->n_buckets > 0)
+        return exec_zero_update(x, t);
     exec_event_begin(x, PP_EVENT_UPDATE, t);
     for (int k = 0; k < x->n_stages; k++)
         PP_TRY(pp_chunk_optimizer_step(x->stages[k].chunk, x->be, x->args));
@@ -107,6 +114,16 @@ static int upload(struct pp_exec *x, struct exec_turn *turn, double lr, int64_t 
         const uint32_t *index;
         pp_loader_microbatch(ld, turn->step, 0, &index);
         memcpy((char *)turn->block + at, index, bytes);
+        const struct pp_dataset *ds = x->data[turn->split];
+        size_t windows_at =
+            x->windows ? (size_t)((const char *)x->windows - (const char *)x->args) : 0;
+        void *windows = x->windows ? (char *)turn->block + windows_at : NULL;
+        if (ds && ds->windows && (windows || ds->unchecked)) {
+            int rows = pp_loader_share_rows(ld, turn->step);
+            PP_TRY(pp_dataset_windows(ds, rows, index, x->layout->model->classes, windows));
+        }
+        if (windows)
+            bytes = x->block_bytes - at;
     }
     PP_TRY(pp_backend_upload(x->be, x->args, turn->block, at + bytes));
     x->made_now = turn->made;
@@ -265,11 +282,11 @@ int pp_exec_test_step(struct pp_exec *x, int step)
 /* Training of the epoch since the sums were looked at last, to the counters. */
 static int count_training(struct pp_exec *x)
 {
-    struct pp_loss_sums now, *to = &x->counters.train;
+    struct pp_loss_sums now, *seen = &x->epoch_seen;
     PP_TRY(pp_backend_to_host(x->be, &now, x->sums[PP_SPLIT_TRAIN], sizeof(now)));
-    to->loss += now.loss - x->epoch_seen.loss;
-    to->correct += now.correct - x->epoch_seen.correct;
-    to->rows += now.rows - x->epoch_seen.rows;
+    const struct pp_loss_sums since = {now.loss - seen->loss, now.correct - seen->correct,
+                                       now.rows - seen->rows, now.targets - seen->targets};
+    pp_loss_sums_add(&x->counters.train, &since);
     x->epoch_seen = now;
     return 0;
 }

@@ -4,11 +4,8 @@
 #include "exec_internal.h"
 
 #include <limits.h>
+#include <math.h>
 #include <string.h>
-
-#include "ppcli/err.h"
-#include "ppcli/mem.h"
-#include "ppcli/sha256.h"
 
 /* What the optimizer keeps beside every parameter of a chunk, the parameter itself first. */
 static int values_and_moments(const struct pp_chunk *c, float *out[3])
@@ -37,6 +34,7 @@ static bool find(const struct pp_chunk *c, int *i, struct pp_exec_tensor *out)
         if (*i < n) {
             out->kind = (enum pp_exec_kind) * i;
             out->values = of[*i] + offset;
+            out->at = offset;
             return true;
         }
         *i -= n;
@@ -56,24 +54,111 @@ int pp_exec_tensor_count(const struct pp_exec *x)
 
 void pp_exec_tensor(const struct pp_exec *x, int i, struct pp_exec_tensor *out)
 {
-    for (int k = 0; k < x->n_stages; k++)
-        if (find(x->stages[k].chunk, &i, out))
+    for (int k = 0; k < x->n_stages; k++) {
+        if (find(x->stages[k].chunk, &i, out)) {
+            out->stage = k;
+            if (out->kind != PP_EXEC_PARAM && x->n_buckets > 0)
+                out->values = NULL;
             return;
+        }
+    }
     pp_assert(!"tensor of the rank");
+}
+
+/* ---- optimizer state in pieces */
+
+#define REQUEST_FLOATS ((size_t)1 << 14)
+
+/* What replica 0 wants of another one: floats of the state of one of its buckets. */
+struct request {
+    int32_t bucket, kind;
+    uint64_t at, n; /* at: of the chunk; n 0: nothing more */
+};
+
+static float *state(const struct exec_bucket *b, int kind, size_t at)
+{
+    return (kind == PP_EXEC_OPT_M ? b->chunk->opt_m : b->chunk->opt_v) + b->state + at -
+           b->own->from;
+}
+
+/* The first of floats first..end-1 of a tensor and those after it in the same piece; *d: the replica that
+ * has them. */
+static struct request locate(const struct pp_exec *x, const struct pp_exec_tensor *t, size_t first,
+                             size_t end, int *d)
+{
+    const struct exec_bucket *b = x->buckets;
+    size_t at = t->at + first, n = end - first < REQUEST_FLOATS ? end - first : REQUEST_FLOATS;
+    while (b->stage != x->stages[t->stage].s || at < b->shards->from)
+        b++;
+    for (*d = 0; at >= b->shards[*d].from + b->shards[*d].n;)
+        ++*d;
+    size_t left = b->shards[*d].from + b->shards[*d].n - at;
+    return (struct request){(int32_t)(b - x->buckets), t->kind, at, n < left ? n : left};
+}
+
+/* A failure is this rank's alone: the other side gets what it waits for. */
+int pp_exec_serve(struct pp_exec *x)
+{
+    struct request r = {.n = 0};
+    float host[REQUEST_FLOATS];
+    int rc = 0;
+    for (int d = 1; d < x->layout->replicas && x->replica == 0 && x->n_buckets > 0; d++)
+        PP_TRY(pp_transport_send(x->tp, x->group[d], &r, sizeof(r)));
+    while (x->replica > 0 && x->n_buckets > 0) {
+        PP_TRY(pp_transport_recv(x->tp, x->group[0], &r, sizeof(r)));
+        if (r.n == 0)
+            break;
+        if (rc == 0)
+            rc = pp_backend_to_host(x->be, host, state(&x->buckets[r.bucket], r.kind, r.at),
+                                    r.n * sizeof(*host));
+        PP_TRY(pp_transport_send(x->tp, x->group[0], host, r.n * sizeof(*host)));
+    }
+    return rc;
+}
+
+/* To the host, or this rank's from there (put). What comes is looked at, as nobody else can. */
+static int pieces(struct pp_exec *x, const struct pp_exec_tensor *t, size_t first, size_t n,
+                  float *host, const float *put)
+{
+    int d;
+    for (size_t done = 0, end; done < n; done = end) {
+        struct request r = locate(x, t, first + done, first + n, &d);
+        float *here = state(&x->buckets[r.bucket], r.kind, r.at), *to = host + done;
+        end = done + r.n;
+        if (put) {
+            PP_TRY(d != x->replica
+                       ? 0
+                       : pp_backend_to_device(x->be, here, put + done, r.n * sizeof(*put)));
+            continue;
+        }
+        if (d == x->replica) {
+            PP_TRY(pp_backend_to_host(x->be, to, here, r.n * sizeof(*to)));
+        } else {
+            PP_TRY(pp_transport_send(x->tp, x->group[d], &r, sizeof(r)));
+            PP_TRY(pp_transport_recv(x->tp, x->group[d], to, r.n * sizeof(*to)));
+        }
+        for (; to < host + end; to++)
+            if (!isfinite(*to))
+                return pp_fail(PP_EDIVERGED, "the optimizer's state of %s is not finite",
+                               t->param->name);
+    }
+    return 0;
 }
 
 int pp_exec_tensor_get(struct pp_exec *x, const struct pp_exec_tensor *t, size_t first, float *host,
                        size_t n)
 {
     pp_assert(first <= t->n && n <= t->n - first);
-    return pp_backend_to_host(x->be, host, t->values + first, n * sizeof(*host));
+    return t->values ? pp_backend_to_host(x->be, host, t->values + first, n * sizeof(*host))
+                     : pieces(x, t, first, n, host, NULL);
 }
 
 int pp_exec_tensor_put(struct pp_exec *x, const struct pp_exec_tensor *t, size_t first,
                        const float *host, size_t n)
 {
     pp_assert(first <= t->n && n <= t->n - first);
-    PP_TRY(pp_backend_to_device(x->be, t->values + first, host, n * sizeof(*host)));
+    PP_TRY(t->values ? pp_backend_to_device(x->be, t->values + first, host, n * sizeof(*host))
+                     : pieces(x, t, first, n, NULL, host));
     return pp_backend_synchronize(x->be); /* the caller reuses its memory */
 }
 
@@ -145,7 +230,7 @@ int pp_exec_weights_sha256(struct pp_exec *x, char out[65])
             rc = pp_transport_recv(x->tp, owner, host, bytes);
         }
         if (rc == 0 && x->rank == 0)
-            pp_sha256_update(&h, host, bytes);
+            pp_model_hash(l->model, l->first[s], l->last[s], host, &h);
     }
     if (rc == 0 && x->rank == 0) {
         uint8_t digest[PP_SHA256_BYTES];

@@ -8,12 +8,7 @@
  */
 #include "exec_internal.h"
 
-#include <stdio.h>
 #include <string.h>
-
-#include "ppcli/clock.h"
-#include "ppcli/err.h"
-#include "ppcli/mem.h"
 
 /* The mark is reached between two looks at the clock; the shortest of a few tries tells best. */
 static int align_clocks(struct pp_exec *x)
@@ -147,16 +142,19 @@ static struct exec_stage *stage_of(const struct pp_exec *x, int s)
 /* Of an action that computes: what the forecast of steps is made from. */
 static void add_time(struct pp_exec *x, const struct exec_record *r, uint64_t ns)
 {
-    static const int op_of[PP_EVENT_KINDS] = {
-        [PP_EVENT_F] = PP_OP_F, [PP_EVENT_I] = PP_OP_I, [PP_EVENT_W] = PP_OP_W};
-    if (r->event.kind == PP_EVENT_UPDATE) {
+    static const int op_of[PP_EVENT_KINDS] = {[PP_EVENT_F] = PP_OP_F,
+                                              [PP_EVENT_I] = PP_OP_I,
+                                              [PP_EVENT_W] = PP_OP_W,
+                                              [PP_EVENT_R] = PP_OP_F};
+    bool updates = r->event.kind == PP_EVENT_UPDATE;
+    if (updates || r->event.kind == PP_EVENT_G || r->event.kind == PP_EVENT_T) {
         x->update.ns += ns;
-        x->update.n++;
+        x->update.n += updates;
     }
-    if (r->n > 0) {
+    if (r->n != 0) {
         struct pp_exec_times *times = &stage_of(x, r->event.stage)->times;
         times->ns[op_of[r->event.kind]] += ns;
-        times->n[op_of[r->event.kind]] += (uint64_t)r->n;
+        times->n[op_of[r->event.kind]] += r->n > 0 ? (uint64_t)r->n : 0;
     }
 }
 

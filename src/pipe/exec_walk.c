@@ -39,12 +39,13 @@ static void begin(const struct walk *w, enum pp_event_kind kind, const struct pp
     exec_begin(w->x, &e, n);
 }
 
-/* Computing n micro-batches, the last of them a's. They are of full size when the first is: the
- * others have at most one row less. */
+/* Computing n micro-batches, the last of them a's; -1: more of the same. They are of full size when the
+ * first is: the others have at most one row less. */
 static void begin_compute(const struct walk *w, enum pp_event_kind kind, const struct pp_action *a,
                           int n)
 {
-    bool full = w->split == PP_SPLIT_TRAIN && rows_of(w, a[1 - n].mb) == w->x->layout->max_rows;
+    bool full =
+        w->split == PP_SPLIT_TRAIN && rows_of(w, a[n > 0 ? 1 - n : 0].mb) == w->x->layout->max_rows;
     begin(w, kind, a, -1, full ? n : 0);
 }
 
@@ -69,8 +70,11 @@ static float *slot_memory(const struct walk *w, int message)
 
 static size_t message_bytes(const struct walk *w, const struct pp_message *m)
 {
-    return (size_t)rows_of(w, m->mb) * (size_t)pp_layout_channel_width(w->x->layout, m->channel) *
-           sizeof(float);
+    const struct pp_layout *l = w->x->layout;
+    int tied = m->channel - 2 * (l->n_virtual - 1);
+    size_t first, floats = tied >= 0 ? pp_layout_tied_piece(l, tied / 2, m->mb, &first)
+                                     : pp_layout_message_floats(l, m->channel, rows_of(w, m->mb));
+    return floats * sizeof(float);
 }
 
 static int post_recv(const struct walk *w, int message)
@@ -155,33 +159,49 @@ static int load_input(const struct walk *w, int mb, float *to)
     const struct pp_dataset *ds = x->data[w->split];
     const uint32_t *index;
     int rows = samples(w, mb, &index);
-    struct pp_gather g = {.B = rows,
-                          .F = ds->features,
-                          .data = x->images[w->split],
-                          .floats = ds->value_bytes > 1,
-                          .index = index,
-                          .scaling = ds->scaling,
-                          .x = to};
+    struct pp_gather g = pp_dataset_gather(ds, x->images[w->split], rows, index, to);
     if (x->made_now) {
         g.data = x->made_now + (size_t)(index - x->index) * (size_t)g.F;
+        g.index = NULL;
+    }
+    if (x->windows) {
+        g.stride = (size_t)g.F + (size_t)ds->apart;
+        g.data = x->windows + (size_t)(index - x->index) * g.stride;
+        g.element = PP_U32;
         g.index = NULL;
     }
     return pp_backend_gather(x->be, &g);
 }
 
-/* Loss of one micro-batch; in training logits become their gradient in place. */
-static int loss(const struct walk *w, int mb, float *logits)
+/* Loss of one micro-batch into *sums; with `gradient` logits become their gradient in place. */
+static int loss(const struct walk *w, int mb, float *logits, struct pp_loss_sums *sums,
+                bool gradient)
 {
     const struct pp_exec *x = w->x;
     const uint32_t *index;
     int rows = samples(w, mb, &index);
-    PP_TRY(pp_backend_gather_labels(x->be, rows, x->labels[w->split], index, x->batch_labels));
+    const struct pp_dataset *ds = x->data[w->split];
+    struct pp_targets t = pp_dataset_targets(ds, x->labels[w->split], rows, index, x->targets);
+    if (x->windows) {
+        t.stride = (size_t)t.P + (size_t)ds->apart;
+        t.data = x->windows + (size_t)(index - x->index) * t.stride;
+        t.element = PP_U32;
+        t.index = NULL;
+    }
+    PP_TRY(pp_backend_targets(x->be, &t));
     const struct pp_config *cfg = x->layout->cfg;
-    float scale = pp_loss_grad_scale(cfg, pp_loader_batch_rows(x->loader[w->split], w->step), rows);
-    return pp_backend_softmax_cross_entropy(x->be, rows, x->layout->model->classes, logits,
-                                            x->batch_labels, scale,
-                                            (float)cfg->train.label_smoothing, x->sums[w->split],
-                                            w->split == PP_SPLIT_TRAIN ? logits : NULL);
+    int64_t batch = pp_loader_batch_rows(x->loader[w->split], w->step);
+    const struct pp_softmax_cross_entropy l = {
+        .B = rows,
+        .P = t.P,
+        .C = x->layout->model->classes,
+        .logits = logits,
+        .targets = x->targets,
+        .grad_scale = pp_loss_grad_scale(cfg, batch * t.P, (int64_t)rows * t.P),
+        .smoothing = (float)cfg->train.label_smoothing,
+        .sums = sums,
+        .dlogits = gradient ? logits : NULL};
+    return pp_backend_softmax_cross_entropy(x->be, &l);
 }
 
 /* Test samples are in order: a micro-batch is rows after each other. */
@@ -190,9 +210,9 @@ static int keep_logits(const struct walk *w, int mb, const float *logits)
     const struct pp_exec *x = w->x;
     const uint32_t *index;
     size_t rows = (size_t)pp_loader_microbatch(x->loader[w->split], w->step, mb, &index);
-    size_t classes = (size_t)x->layout->model->classes;
-    return pp_backend_to_host(x->be, x->kept + index[0] * classes, logits,
-                              rows * classes * sizeof(*logits));
+    size_t outputs = (size_t)x->layout->model->outputs;
+    return pp_backend_to_host(x->be, x->kept + index[0] * outputs, logits,
+                              rows * outputs * sizeof(*logits));
 }
 
 static struct pp_pass pass_of(const struct walk *w, int mb)
@@ -221,7 +241,7 @@ static int run_f(struct walk *w, struct exec_stage *st, const struct pp_action *
     const struct pp_pass pass = pass_of(w, a->mb);
     PP_TRY(pp_chunk_forward(st->chunk, x->be, a->slot, &pass, in, out));
     if (st->is_last)
-        PP_TRY(loss(w, a->mb, out));
+        PP_TRY(loss(w, a->mb, out, x->sums[w->split], w->split == PP_SPLIT_TRAIN && !a->again));
     exec_end(x);
     exec_finite_forward(x, st, a->mb);
     PP_TRY(hand_over(w, a));
@@ -229,7 +249,28 @@ static int run_f(struct walk *w, struct exec_stage *st, const struct pp_action *
         PP_TRY(st->is_last && x->kept ? keep_logits(w, a->mb, out) : 0);
         return give_back(w, a, a->recv, -1);
     }
-    st->held_f[a->slot] = a->recv;
+    st->held_f[a->slot] = a->again ? -1 : a->recv;
+    return 0;
+}
+
+/* From what F received, which W releases. */
+static int run_r(struct walk *w, struct exec_stage *st, const struct pp_action *a)
+{
+    struct pp_exec *x = w->x;
+    int32_t received = pp_plan_message(w->plan, 2 * (a->stage - 1), a->mb);
+    int32_t sent = pp_plan_message(w->plan, 2 * a->stage, a->mb);
+    begin_compute(w, PP_EVENT_R, a, 1);
+    float *in = st->is_first ? st->input[a->slot] : slot_memory(w, received);
+    float *out = st->is_last ? st->output[a->slot] : slot_memory(w, sent);
+    if (st->is_first)
+        PP_TRY(load_input(w, a->mb, in));
+    struct pp_pass pass = pass_of(w, a->mb);
+    pass.again = !st->is_last; /* the loss wants the logits once more */
+    PP_TRY(pp_chunk_forward(st->chunk, x->be, a->slot, &pass, in, out));
+    if (st->is_last)
+        PP_TRY(loss(w, a->mb, out, x->unread, true));
+    exec_end(x);
+    st->held_f[a->slot] = received;
     return 0;
 }
 
@@ -248,7 +289,8 @@ static int run_i(struct walk *w, struct exec_stage *st, const struct pp_action *
     return votes ? exec_finite_vote(x, pp_loader_batch_rows(x->loader[w->split], w->step)) : 0;
 }
 
-/* a and the n - 1 actions after it: one product, then everything is released, in the order of the
+/* a and the n - 1 actions after it: one product (of the last of a stage, with train.zero, bucket by bucket,
+ * each of which leaves before the next is computed), then everything is released, in the order of the
  * plan and with nothing in between that another rank could have waited for (see ppcli/plan.h). */
 static int run_w(struct walk *w, struct exec_stage *st, const struct pp_action *a, int n)
 {
@@ -256,12 +298,59 @@ static int run_w(struct walk *w, struct exec_stage *st, const struct pp_action *
         st->w_slots[i] = a[i].slot;
         st->w_gslots[i] = a[i].gslot;
     }
-    begin_compute(w, PP_EVENT_W, &a[n - 1], n);
-    PP_TRY(pp_chunk_backward_weight(st->chunk, w->x->be, n, st->w_slots, st->w_gslots, a->first_w));
-    exec_end(w->x);
+    const struct pp_exec *x = w->x;
+    bool whole = x->n_buckets == 0 || a[n - 1].mb + 1 < w->plan->geometry.microbatches,
+         more = false;
+    for (int i = 0; i < (whole ? 1 : x->n_buckets); i++) {
+        const struct exec_bucket *b = whole ? NULL : &x->buckets[i];
+        if (b && b->stage != st->s)
+            continue;
+        begin_compute(w, PP_EVENT_W, &a[n - 1], more ? -1 : n);
+        PP_TRY(b ? pp_chunk_backward_layers(st->chunk, x->be, n, st->w_slots, st->w_gslots,
+                                            a->first_w, b->first, b->last)
+                 : pp_chunk_backward_weight(st->chunk, x->be, n, st->w_slots, st->w_gslots,
+                                            a->first_w));
+        exec_end(w->x);
+        PP_TRY(!b || b->late ? 0 : exec_zero_post(w->x, b, w->t));
+        more = true;
+    }
     for (int i = 0; i < n; i++)
         PP_TRY(give_back(w, &a[i], st->held_f[a[i].slot], st->held_b[a[i].gslot]));
     return 0;
+}
+
+/* This rank's gradient of a parameter of the model, in a chunk that has it. */
+static float *gradient(const struct pp_exec *x, int stage, int param, size_t *n)
+{
+    size_t offset;
+    const struct pp_chunk *c = x->stages[x->layout->plans[0].plan->chunk_of[stage]].chunk;
+    pp_chunk_param(c, param - c->model->layers[c->first].first_param, &offset, n);
+    return c->grads + offset;
+}
+
+/* G and T. The sum of two floats does not depend on their order: both ranks get the same bits. */
+static int run_tie(struct walk *w, const struct pp_action *a)
+{
+    struct pp_exec *x = w->x;
+    const struct pp_tie *tie = &x->layout->ties[a->mb];
+    int copy = x->layout->tied[a->mb], owner = x->layout->model->params[copy].tied_to - 1;
+    bool gives = a->op == PP_OP_G, within = !gives && a->recv < 0;
+    int message = gives ? a->send : a->recv;
+    size_t first, all;
+    size_t n =
+        pp_layout_tied_piece(x->layout, a->mb, within ? 0 : w->plan->messages[message].mb, &first);
+    float *mine = gradient(x, a->stage, a->stage == tie->owner ? owner : copy, &all) + first;
+    PP_TRY(wait_for_messages(w, a));
+    begin(w, gives ? PP_EVENT_G : PP_EVENT_T, a, -1, 0);
+    if (gives) {
+        PP_TRY(pp_backend_copy(x->be, slot_memory(w, a->send), mine, n * sizeof(*mine)));
+    } else {
+        float *other = within ? gradient(x, tie->copy, copy, &all) : slot_memory(w, a->recv);
+        PP_TRY(pp_backend_add(x->be, n, other, mine));
+        PP_TRY(within ? pp_backend_copy(x->be, other, mine, n * sizeof(*mine)) : 0);
+    }
+    exec_end(x);
+    return gives ? hand_over(w, a) : give_back(w, a, a->recv, -1);
 }
 
 int exec_walk(struct pp_exec *x, enum pp_split split, int step, int64_t t)
@@ -292,12 +381,18 @@ int exec_walk(struct pp_exec *x, enum pp_split split, int step, int64_t t)
         n = 1;
         if (a->op == PP_OP_F)
             PP_TRY(run_f(&w, st, a));
+        if (a->op == PP_OP_R)
+            PP_TRY(run_r(&w, st, a));
         if (a->op == PP_OP_I || a->op == PP_OP_B)
             PP_TRY(run_i(&w, st, a));
         if (a->op == PP_OP_W || a->op == PP_OP_B) {
             n = pp_plan_together(plan, x->pipeline_rank, i);
             PP_TRY(run_w(&w, st, a, n));
         }
+        if (a->op >= PP_OP_G)
+            PP_TRY(run_tie(&w, a));
     }
+    for (int i = 0; i < x->n_buckets && split == PP_SPLIT_TRAIN; i++)
+        PP_TRY(x->buckets[i].late ? exec_zero_post(x, &x->buckets[i], t) : 0);
     return 0;
 }

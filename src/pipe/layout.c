@@ -5,14 +5,10 @@
  */
 #include "ppcli/layout.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "ppcli/dataset.h"
-#include "ppcli/err.h"
 #include "ppcli/exchange.h"
-#include "ppcli/mem.h"
-#include "ppcli/file.h"
 
 size_t pp_layout_floats(const struct pp_layout *layout, int s)
 {
@@ -27,23 +23,65 @@ int pp_layout_channel_width(const struct pp_layout *layout, int ch)
     return layout->model->layers[layout->last[ch / 2]].out;
 }
 
+/* Large enough that a hand-over is little beside it, small enough to be no matter of memory. */
+#define TIED_FLOATS ((size_t)1 << 20)
+
+size_t pp_layout_tied_piece(const struct pp_layout *layout, int tie, int piece, size_t *first)
+{
+    size_t all = pp_param_floats(&layout->model->params[layout->tied[tie]]);
+    bool whole = layout->ties[tie].more == 0;
+    *first = (size_t)piece * TIED_FLOATS;
+    return whole || all - *first < TIED_FLOATS ? all - *first : TIED_FLOATS;
+}
+
+size_t pp_layout_message_floats(const struct pp_layout *layout, int ch, int rows)
+{
+    size_t first;
+    int tied = ch - 2 * (layout->n_virtual - 1);
+    if (tied >= 0)
+        return pp_layout_tied_piece(layout, tied / 2, 0, &first);
+    return (size_t)rows * (size_t)pp_layout_channel_width(layout, ch);
+}
+
+bool pp_layout_shares_sums(const struct pp_layout *layout)
+{
+    const struct pp_param *p = layout->model->params, *end = p + layout->model->n_params;
+    while (p < end && p->kind != PP_PARAM_BUFFER)
+        p++;
+    return p < end || layout->cfg->train.clip_norm > 0;
+}
+
 size_t pp_layout_slot_bytes(const struct pp_layout *layout, int ch)
 {
-    size_t bytes = (size_t)layout->max_rows * (size_t)pp_layout_channel_width(layout, ch) * 4;
+    size_t bytes = pp_layout_message_floats(layout, ch, layout->max_rows) * sizeof(float);
     return (bytes + PP_ALIGN - 1) / PP_ALIGN * PP_ALIGN;
 }
 
-int pp_layout_coalesce(const struct pp_config *cfg, int m)
+/* Rows that a sample has in the products of weights, where it has most. */
+static size_t rows_of_sample(const struct pp_model *model)
 {
-    const int enough = 256; /* rows */
+    size_t most = 1;
+    for (int i = 0; i < model->n_nodes; i++) {
+        const struct pp_node *n = &model->nodes[i];
+        size_t rows = pp_shape_floats(&n->out) / (size_t)n->out.dims[n->out.n - 1];
+        most = n->n_params > 0 && rows > most ? rows : most;
+    }
+    return most;
+}
+
+int pp_layout_coalesce(const struct pp_config *cfg, const struct pp_model *model, int m)
+{
+    const size_t enough = 256; /* rows */
+    const struct pp_backend_choice choice = pp_backend_choice_of(cfg);
     int k = cfg->train.coalesce;
-    if (cfg->train.exact)
+    if (cfg->train.exact && !pp_backend_sums_in_order(&choice))
         return 1;
     if (k == 0) {
-        int share, rows, first; /* of the largest replica, and its largest micro-batch */
+        int share, samples, first; /* of the largest replica, and its largest micro-batch */
         pp_balanced_piece(cfg->train.batch_size, cfg->pipeline.replicas, 0, &first, &share);
-        pp_balanced_piece(share, m, 0, &first, &rows);
-        k = rows > 0 ? (enough + rows - 1) / rows : 1;
+        pp_balanced_piece(share, m, 0, &first, &samples);
+        size_t rows = (size_t)samples * rows_of_sample(model);
+        k = rows > 0 && !cfg->pipeline.recompute[0] ? (int)((enough + rows - 1) / rows) : 1;
     }
     return k < m ? k : m;
 }
@@ -121,10 +159,18 @@ static int need_plan(struct pp_layout *l, enum pp_plan_kind kind, int m, bool fu
         PP_TRY(rc);
     }
     pp_assert(plan != NULL);
-    struct pp_layout_plan *grown = pp_realloc(l->plans, (size_t)l->n_plans + 1, sizeof(*l->plans));
+    bool train = kind == PP_PLAN_TRAIN,
+         again = train && memchr(l->again, true, (size_t)l->n_virtual);
+    bool ties = train && l->n_ties > 0;
+    int rc = again ? pp_plan_recompute(plan, l->again) : 0;
+    if (rc == 0)
+        rc = ties ? pp_plan_tie(plan, l->ties, l->n_ties) : 0;
+    struct pp_layout_plan *grown = NULL;
+    if (rc == 0)
+        grown = pp_realloc(l->plans, (size_t)l->n_plans + 1, sizeof(*l->plans));
     if (!grown) {
         pp_plan_destroy(&plan);
-        return PP_ERESOURCE;
+        return rc < 0 ? rc : PP_ERESOURCE;
     }
     l->plans = grown;
     l->plans[l->n_plans++] = (struct pp_layout_plan){.kind = kind, .m = m, .plan = plan};
@@ -198,7 +244,7 @@ static int check_bytes(struct pp_config *cfg, const struct pp_layout *l)
         }
     }
     for (int c = 0; c < l->n_channels; c++)
-        floats += 2.0 * l->channel_slots[c] * l->max_rows * pp_layout_channel_width(l, c);
+        floats += 2.0 * l->channel_slots[c] * (double)pp_layout_message_floats(l, c, l->max_rows);
     if (floats * sizeof(float) <= BYTES_MAX)
         return 0;
     const char *key = strcmp(cfg->model.type, "mlp") == 0 ? "model.sizes" : "model.type";
@@ -267,6 +313,30 @@ static int find_shape(struct pp_layout *l)
     return 0;
 }
 
+static int stage_of_param(const struct pp_layout *l, int param)
+{
+    int s = 0, layer = l->last[0];
+    while (param >= l->model->layers[layer].first_param + l->model->layers[layer].n_params)
+        layer = l->last[++s];
+    return s;
+}
+
+/* Which stages hold the two ends of the model's ties. */
+static void place_ties(struct pp_layout *l)
+{
+    int n = 0;
+    for (int i = 0; i < l->model->n_params; i++) {
+        int owner = l->model->params[i].tied_to - 1;
+        if (owner < 0)
+            continue;
+        struct pp_tie *t = &l->ties[n];
+        l->tied[n++] = i;
+        *t = (struct pp_tie){stage_of_param(l, owner), stage_of_param(l, i), 0};
+        if (l->rank_of[t->owner] != l->rank_of[t->copy])
+            t->more = (int)((pp_param_floats(&l->model->params[i]) - 1) / TIED_FLOATS);
+    }
+}
+
 /* What fails for the config's sake is a problem of that key. */
 static int blame(struct pp_config *cfg, const char *key, int rc)
 {
@@ -280,31 +350,49 @@ static int lay_out(struct pp_layout *l, struct pp_config *cfg)
     l->stages = cfg->pipeline.stages;
     PP_TRY(blame(cfg, "pipeline.schedule", find_shape(l)));
     l->replicas = cfg->pipeline.replicas;
-    l->coalesce = pp_layout_coalesce(cfg, cfg->pipeline.microbatches);
+    l->coalesce = pp_layout_coalesce(cfg, l->model, cfg->pipeline.microbatches);
+    if (cfg->train.coalesce > l->coalesce) {
+        pp_config_problem(cfg, "train.coalesce",
+                          "sums over %d micro-batches at once may have other bits here than one "
+                          "after the other, which train.exact = true keeps; use train.exact = off, "
+                          "or train.coalesce = 0",
+                          cfg->train.coalesce);
+        return PP_ECONFIG;
+    }
     l->ranks = l->stages * l->replicas;
     l->n_virtual = l->stages * l->chunks;
-    l->n_channels = 2 * (l->n_virtual - 1);
+    for (int i = 0; i < l->model->n_params; i++)
+        l->n_ties += l->model->params[i].tied_to > 0;
+    l->n_channels = 2 * (l->n_virtual - 1) + 2 * l->n_ties;
     if (l->n_virtual > l->model->n_layers)
         return blame(cfg, "pipeline.stages", pp_partition(l->model, cfg, l->n_virtual, NULL, NULL));
     size_t n = (size_t)l->n_virtual;
-    l->first = pp_alloc(5 * n + (size_t)l->n_channels, sizeof(*l->first));
-    if (!l->first)
+    l->first = pp_alloc(5 * n + (size_t)l->n_channels + (size_t)l->n_ties, sizeof(*l->first));
+    l->ties = pp_alloc((size_t)l->n_ties, sizeof(*l->ties));
+    l->again = pp_alloc(n, sizeof(*l->again));
+    if (!l->first || !l->ties || !l->again)
         return PP_ERESOURCE;
     l->last = l->first + n;
     l->rank_of = l->last + n;
     l->state_slots = l->rank_of + n;
     l->grad_slots = l->state_slots + n;
     l->channel_slots = l->grad_slots + n;
-    if (l->replicas * l->n_channels > 32768) {
+    l->tied = l->channel_slots + l->n_channels;
+    int64_t shards = cfg->train.zero ? 3 * (int64_t)l->replicas * (l->replicas - 1) : 0;
+    if ((int64_t)l->replicas * l->n_channels + shards * l->model->n_layers > 32768) {
         return pp_config_problem(
             cfg, "pipeline.replicas",
-            "%d replicas of %d stages need more than 32768 channels; use fewer", l->replicas,
-            l->stages);
+            "%d replicas of %d stages need more than 32768 channels; use fewer%s", l->replicas,
+            l->stages, shards > 0 ? ", or train.zero = 0" : "");
     }
     PP_TRY(blame(cfg, cfg->pipeline.split_at[0] ? "pipeline.split_at" : "pipeline.assignment",
                  pp_partition(l->model, cfg, l->n_virtual, l->first, l->last)));
     for (int s = 0; s < l->n_virtual; s++)
         l->rank_of[s] = pp_place(l->placement, l->stages, s);
+    place_ties(l);
+    PP_TRY(blame(cfg, "pipeline.recompute",
+                 pp_recompute_stages(l->model, cfg->pipeline.recompute, l->n_virtual, l->first,
+                                     l->last, l->again)));
     PP_TRY(blame(cfg, "pipeline.schedule", split_plans(l, PP_PLAN_TRAIN, l->train_n)));
     PP_TRY(check_rows(cfg, l));
     if (l->test_n > 0)
@@ -338,6 +426,8 @@ void pp_layout_destroy(struct pp_layout **layout)
     pp_free(l->plans);
     pp_plan_destroy(&l->table);
     pp_free(l->first);
+    pp_free(l->ties);
+    pp_free(l->again);
     pp_free(l);
     *layout = NULL;
 }

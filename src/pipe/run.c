@@ -2,6 +2,7 @@
 /* Everything that can be decided from the config, identically everywhere, before any message. */
 #include "ppcli/run.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "ppcli/err.h"
@@ -25,15 +26,22 @@ int pp_run_samples(const struct pp_config *cfg, enum pp_run_need need, enum pp_s
 
 int pp_run_model(struct pp_config *cfg, struct pp_model **out)
 {
-    struct pp_shape sample;
-    int classes;
+    struct pp_data_input data;
     struct pp_model *m = NULL;
-    PP_TRY(pp_dataset_input(cfg, &sample, &classes));
-    int rc = pp_model_create(cfg, &sample, classes, &m);
+    PP_TRY(pp_dataset_input(cfg, &data));
+    int rc = pp_model_create(cfg, &data, &m);
     bool words = strcmp(cfg->model.type, "sequential") == 0;
     if (rc == PP_ECONFIG)
         rc = pp_config_problem(cfg, words ? "model.layers" : "model.type", "%s",
                                pp_error_get()->text);
+    int rows = rc == 0 ? pp_model_targets(m) : 0;
+    if (rc == 0 && data.targets > 0 && data.targets != rows) {
+        rc = pp_config_problem(cfg, "model.type",
+                               "model.type = %s gives %d row%s of outputs a sample, and "
+                               "data.dataset = %s has %d target%s",
+                               cfg->model.type, rows, rows == 1 ? "" : "s", cfg->data.dataset,
+                               data.targets, data.targets == 1 ? "" : "s, one for each position");
+    }
     if (rc == 0)
         rc = pp_dataset_check(cfg, &m->values[0], m->classes);
     if (rc < 0) {
@@ -44,8 +52,23 @@ int pp_run_model(struct pp_config *cfg, struct pp_model **out)
     return 0;
 }
 
+/* An epoch of windows is no pass over the data: where only steps are asked for, they decide. A
+ * copy of a config (no source) has what was chosen for the first. */
+static int choose_epochs(struct pp_config *cfg)
+{
+    const struct pp_dataset_info *info = pp_dataset_info(cfg->data.dataset);
+    int64_t each = cfg->train.eval_interval, steps = cfg->train.max_steps;
+    char epochs[24];
+    if (!cfg->source || !info || !info->windows || info->pairs || steps == 0 ||
+        strcmp(pp_config_origin(cfg, "train.epochs"), "default") != 0)
+        return 0;
+    snprintf(epochs, sizeof(epochs), "%lld", (long long)((steps + each - 1) / each));
+    return pp_config_choose(cfg, "train.epochs", epochs);
+}
+
 static int prepare(struct pp_config *cfg, enum pp_run_need need, struct pp_run *run)
 {
+    PP_TRY(choose_epochs(cfg));
     PP_TRY(pp_run_model(cfg, &run->model));
     int train_n = 0, test_n = 0;
     PP_TRY(pp_run_samples(cfg, need, PP_SPLIT_TRAIN, &train_n));

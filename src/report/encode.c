@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/err.h"
 #include "ppcli/text.h"
 #include "report.h"
 
@@ -100,12 +99,10 @@ static int put_ranks(const struct report_half *h, int ranks, enum detail detail,
 {
     size_t bytes = 0;
     FILE *f = open_memstream(out, &bytes);
-    struct pp_json j;
     if (!f)
         return pp_fail(PP_ERESOURCE, "report: out of memory");
     double tick = pow(10, floor(log10(h->span * 2e-6)));
-    pp_json_init(&j, f, 0);
-    pp_json_object(&j, NULL);
+    struct pp_json j = pp_json_begin(f, 0);
     pp_json_dbl(&j, "span", h->span);
     pp_json_dbl(&j, "tick", tick);
     pp_json_int(&j, "step", h->slices[0].step);

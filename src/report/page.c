@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "ppcli/clock.h"
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 #include "ppcli/text.h"
 #include "report.h"
@@ -123,9 +122,7 @@ static int put_run(struct pp_report *r, int runs, struct pp_json *j)
 static int put_data(struct pp_report *const *runs, int n, FILE *f)
 {
     char now[32];
-    struct pp_json j;
-    pp_json_init(&j, f, 0);
-    pp_json_object(&j, NULL);
+    struct pp_json j = pp_json_begin(f, 0);
     pp_json_str(&j, "ppcli", PP_VERSION);
     pp_json_str(&j, "written", pp_clock_utc(now, sizeof(now)));
     pp_json_array(&j, "runs");

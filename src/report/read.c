@@ -9,9 +9,7 @@
 #include <sys/stat.h>
 
 #include "ppcli/diagnose.h"
-#include "ppcli/err.h"
 #include "ppcli/json_in.h"
-#include "ppcli/mem.h"
 #include "report.h"
 
 #define LINE_BYTES (1 << 20)

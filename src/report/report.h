@@ -4,7 +4,6 @@
 #define PPCLI_REPORT_REPORT_H
 
 #include <jansson.h>
-#include <stdbool.h>
 
 #include "ppcli/file.h"
 #include "ppcli/json.h"

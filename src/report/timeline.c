@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "ppcli/chrome.h"
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 #include "report.h"
 
@@ -19,9 +18,10 @@ static const struct {
     const char *category;
     char letter;
 } kinds[] = {
-    {"F", 'F'},      {"I", 'I'},    {"W", 'W'},    {"B", 'B'},       {"R", 'R'},
-    {"update", 'u'}, {"clip", 'c'}, {"recv", 'r'}, {"send", 's'},    {"reduce", 'd'},
-    {"slot", 'l'},   {"meet", 'm'}, {"vote", 'v'}, {"release", 'f'},
+    {"F", 'F'},      {"I", 'I'},      {"W", 'W'},    {"B", 'B'},       {"R", 'R'},
+    {"update", 'u'}, {"clip", 'c'},   {"recv", 'r'}, {"send", 's'},    {"reduce", 'd'},
+    {"slot", 'l'},   {"meet", 'm'},   {"vote", 'v'}, {"release", 'f'}, {"G", 'G'},
+    {"T", 'T'},      {"gather", 'g'},
 };
 
 static char kind_of(const char *category)

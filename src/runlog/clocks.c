@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ping-pong: whatever a rank's clock showed lies between two readings of rank 0's. */
-#include "clocks.h"
+#include "parts.h"
 
 #include <string.h>
-
-#include "ppcli/clock.h"
-#include "ppcli/err.h"
 
 #define ROUNDS 20
 

@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From the mean times of all ranks to a simulated step. The same arithmetic on every rank. */
-#include "ppcli/forecast.h"
+#include "ppcli/runlog.h"
 
 #include <limits.h>
-
-#include "ppcli/dataset.h"
-#include "ppcli/err.h"
-#include "ppcli/mem.h"
 
 enum {
     STEPS_SHOWN = 6 /* the last of them has found its rhythm */

@@ -3,26 +3,17 @@
  * Reporting. One fixed set of fields in one fixed order for log lines; the same numbers in
  * metrics.jsonl (one object a line, flushed) and summary.json (whole or absent).
  */
-#include "summary.h"
+#include "parts.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
+#include <math.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "ppcli/clock.h"
-#include "ppcli/err.h"
-#include "ppcli/json.h"
 #include "ppcli/log.h"
-#include "ppcli/mem.h"
-#include "ppcli/file.h"
 #include "ppcli/io.h"
-#include "outputs.h"
-#include "seats_text.h"
 
 #define PRINT_NS 2000000000u /* between two printed lines when run.log_every is 0 */
 
@@ -55,16 +46,54 @@ static int columns(void)
     return ioctl(STDERR_FILENO, TIOCGWINSZ, &ws) == 0 && ws.ws_col > 20 ? ws.ws_col : 80;
 }
 
+/* Of a text: " ppl=17.45"; else "". */
+static const char *perplexity_text(const struct pp_metrics *m, const char *name, double loss,
+                                   char out[32])
+{
+    out[0] = '\0';
+    if (pp_model_targets(m->run->model) > 1)
+        snprintf(out, 32, " %s=%.4g", name, exp(loss));
+    return out;
+}
+
+/* The same for a speed in samples: " tps=12345". */
+static const char *tokens_text(const struct pp_metrics *m, double sps, char out[32])
+{
+    int targets = pp_model_targets(m->run->model);
+    out[0] = '\0';
+    if (targets > 1)
+        snprintf(out, 32, " tps=%.0f", sps * targets);
+    return out;
+}
+
+static void perplexity_json(const struct pp_metrics *m, struct pp_json *j, const char *key,
+                            double loss)
+{
+    if (pp_model_targets(m->run->model) > 1)
+        pp_json_dbl(j, key, exp(loss));
+}
+
+static void speed_json(const struct pp_metrics *m, struct pp_json *j, double sps)
+{
+    int targets = pp_model_targets(m->run->model);
+    pp_json_dbl(j, "samples_per_second", sps);
+    if (targets > 1)
+        pp_json_dbl(j, "tokens_per_second", sps * targets);
+}
+
 /* "epoch=1 step=120/937 loss=0.3121 acc=0.9103 sps=81234 bubble=14.2% eta=00:08" */
 static void step_line(const struct pp_metrics *m, const struct pp_window *w, int steps, char *line,
                       size_t bytes)
 {
     double elapsed = (double)(pp_clock_ns() - m->start_ns) * 1e-9;
     double eta = elapsed / (double)(w->t - m->from.step) * (double)(m->from.total_steps - w->t);
-    char text[16];
-    snprintf(line, bytes, "epoch=%d step=%d/%d loss=%.4f acc=%.4f sps=%.0f bubble=%.1f%% eta=%s",
-             w->epoch, w->step, steps, w->loss, w->accuracy, (double)w->samples / w->seconds,
-             w->bubble * 100, pp_clock_duration(eta, text, sizeof(text)));
+    double sps = (double)w->samples / w->seconds;
+    char text[16], ppl[32], tps[32];
+    snprintf(line, bytes,
+             "epoch=%d step=%d/%d loss=%.4f%s acc=%.4f sps=%.*f%s bubble=%.1f%% eta=%s", w->epoch,
+             w->step, steps, w->loss, perplexity_text(m, "ppl", w->loss, ppl), w->accuracy,
+             sps < 10 ? 2 : 0, sps, tokens_text(m, sps, tps), w->bubble * 100,
+             pp_clock_duration(eta, text, sizeof(text)));
     if (w->skipped > 0) {
         size_t used = strlen(line);
         snprintf(line + used, bytes - used, " skipped=%lld", (long long)w->skipped);
@@ -82,11 +111,11 @@ static void show_live(struct pp_metrics *m, const char *line)
 
 /* ---- metrics.jsonl */
 
-static void begin(struct pp_metrics *m, struct pp_json *j, const char *type)
+static struct pp_json begin(struct pp_metrics *m, const char *type)
 {
-    pp_json_init(j, m->jsonl, 0);
-    pp_json_object(j, NULL);
-    pp_json_str(j, "type", type);
+    struct pp_json j = pp_json_begin(m->jsonl, 0);
+    pp_json_str(&j, "type", type);
+    return j;
 }
 
 static void end(struct pp_metrics *m, struct pp_json *j)
@@ -120,7 +149,7 @@ static void environment(const struct pp_metrics *m, struct pp_json *j, const str
     pp_json_str(j, "schedule", cfg->pipeline.schedule);
     pp_json_bool(j, "exact", cfg->train.exact);
     pp_json_int(j, "coalesce", l->coalesce);
-    pp_json_int(j, "parameters", (int64_t)m->run->model->n_floats);
+    pp_json_int(j, "parameters", (int64_t)(m->run->model->n_floats - m->run->model->n_tied));
     pp_json_int(j, "train_samples", l->train_n);
     pp_json_int(j, "test_samples", l->test_n);
     pp_json_int(j, "total_steps", m->from.total_steps);
@@ -134,17 +163,18 @@ static void announce(const struct pp_metrics *m, const struct pp_backend *be)
     const struct pp_layout *l = m->run->layout;
     const struct pp_config *cfg = m->run->cfg;
     pp_log_info("ppcli %s: %s, %d layers, %zu parameters; %d training and %d test samples (%s)",
-                PP_VERSION, cfg->model.type, m->run->model->n_layers, m->run->model->n_floats,
-                l->train_n, l->test_n, cfg->data.dataset);
+                PP_VERSION, cfg->model.type, m->run->model->n_layers,
+                m->run->model->n_floats - m->run->model->n_tied, l->train_n, l->test_n,
+                cfg->data.dataset);
     pp_log_info("%d stage%s x %d replica%s as %s, schedule %s, %d micro-batches of %d samples; %s",
                 l->stages, l->stages == 1 ? "" : "s", l->replicas, l->replicas == 1 ? "" : "s",
                 m->run->mpi ? "MPI processes" : "threads", cfg->pipeline.schedule, l->plans[0].m,
                 l->max_rows, be->description);
     seats_announce(m->run, m->from.graphs);
-    if (!cfg->train.exact) {
-        pp_log_info("train.exact = off: weight gradients of %d micro-batch%s at a time%s",
-                    l->coalesce, l->coalesce == 1 ? "" : "es",
-                    l->coalesce == 1 ? "" : "; bits may differ from train.exact = true");
+    if (!cfg->train.exact && l->coalesce > 1) {
+        pp_log_info("train.exact = off: weight gradients of %d micro-batches at a time; bits may "
+                    "differ from train.exact = true",
+                    l->coalesce);
     }
     if (m->from.dir[0])
         pp_log_info("run folder %s", m->from.dir);
@@ -155,10 +185,9 @@ static int open_jsonl(struct pp_metrics *m, const struct pp_backend *be,
                       const struct pp_transport *tp)
 {
     char path[PP_PATH_MAX];
-    struct pp_json j;
     PP_TRY(pp_path_format(path, "%s/metrics.jsonl", m->from.dir));
     PP_TRY(pp_file_append(path, (m->from.goes_on ? O_APPEND : O_TRUNC) | O_NOFOLLOW, &m->jsonl));
-    begin(m, &j, m->from.goes_on ? "resume" : "header");
+    struct pp_json j = begin(m, m->from.goes_on ? "resume" : "header");
     if (m->from.goes_on)
         pp_json_int(&j, "step", m->from.step);
     environment(m, &j, be, tp);
@@ -176,8 +205,9 @@ int pp_metrics_open(const struct pp_backend *be, const struct pp_transport *tp,
     m->from = *from;
     m->live = !m->from.quiet && pp_log_level() >= PP_LOG_INFO && pp_term_live(STDERR_FILENO);
     m->out_is_tty = isatty(fileno(m->from.out));
-    int rc = m->from.dir[0] ? open_jsonl(m, be, tp) : 0;
-    rc = rc == 0 ? outputs_open(from, &m->outputs) : rc;
+    int rc = pace_create(m->run->layout, &m->from.pace);
+    rc = rc == 0 && m->from.dir[0] ? open_jsonl(m, be, tp) : rc;
+    rc = rc == 0 ? outputs_open(&m->from, &m->outputs) : rc;
     if (rc < 0) {
         pp_metrics_close(&m);
         return rc;
@@ -195,6 +225,7 @@ void pp_metrics_close(struct pp_metrics **metrics)
         return;
     wipe_live(m);
     outputs_close(&m->outputs, NULL);
+    pp_free(m->from.pace);
     if (m->jsonl)
         fclose(m->jsonl);
     pp_free(m);
@@ -206,6 +237,25 @@ void pp_metrics_sync(struct pp_metrics *m)
     if (m->jsonl) {
         fflush(m->jsonl);
         (void)fdatasync(fileno(m->jsonl)); /* ferror() tells at the end what was lost */
+    }
+}
+
+static void pace_told(void *ctx, int r, const struct pace_rank *now)
+{
+    struct pp_metrics *m = ctx;
+    const char *host = m->run->seats[r].host_name;
+    char factor[32];
+    snprintf(factor, sizeof(factor), "%.2f times slower than", now->factor);
+    wipe_live(m);
+    pp_log_info("rank %d (%s) is %s planned since step %lld", r, host,
+                now->factor > 1 ? factor : "as fast as", (long long)now->from);
+    if (m->jsonl) {
+        struct pp_json j = begin(m, "pace");
+        pp_json_int(&j, "step", now->from);
+        pp_json_int(&j, "rank", r);
+        pp_json_str(&j, "host", host);
+        pp_json_dbl(&j, "slower", now->factor);
+        end(m, &j);
     }
 }
 
@@ -223,19 +273,20 @@ void pp_metrics_window(struct pp_metrics *m, const struct pp_window *w, int step
     }
     if (m->live)
         show_live(m, line);
+    pace_window(m->from.pace, w, pace_told, m);
     outputs_window(&m->outputs, w, record);
     if (record && m->jsonl) {
-        struct pp_json j;
-        begin(m, &j, "step");
+        struct pp_json j = begin(m, "step");
         pp_json_int(&j, "step", w->t);
         pp_json_int(&j, "epoch", w->epoch);
         pp_json_int(&j, "epoch_step", w->step);
         pp_json_int(&j, "epoch_steps", steps);
         pp_json_dbl(&j, "loss", w->loss);
+        perplexity_json(m, &j, "perplexity", w->loss);
         pp_json_dbl(&j, "accuracy", w->accuracy);
         pp_json_int(&j, "samples", w->samples);
         pp_json_dbl(&j, "lr", w->lr);
-        pp_json_dbl(&j, "samples_per_second", (double)w->samples / w->seconds);
+        speed_json(m, &j, (double)w->samples / w->seconds);
         pp_json_dbl(&j, "bubble_measured", w->bubble);
         if (w->skipped > 0)
             pp_json_int(&j, "skipped_steps", w->skipped);
@@ -252,8 +303,7 @@ void pp_metrics_nonfinite(struct pp_metrics *m, int epoch, int64_t t, int64_t to
     else
         pp_log_warn("%s; back to the weights of step %lld", why, (long long)to);
     if (m->jsonl) {
-        struct pp_json j;
-        begin(m, &j, to < 0 ? "skip" : "rewind");
+        struct pp_json j = begin(m, to < 0 ? "skip" : "rewind");
         pp_json_int(&j, "step", t);
         pp_json_int(&j, "epoch", epoch);
         if (to >= 0)
@@ -266,8 +316,7 @@ void pp_metrics_nonfinite(struct pp_metrics *m, int epoch, int64_t t, int64_t to
 void pp_metrics_end(struct pp_metrics *m, int64_t t, bool stopped)
 {
     if (m && m->jsonl) {
-        struct pp_json j;
-        begin(m, &j, "end");
+        struct pp_json j = begin(m, "end");
         pp_json_int(&j, "step", t);
         pp_json_bool(&j, "finished", false);
         pp_json_str(&j, "how", stopped ? "stopped" : "failed");
@@ -282,29 +331,32 @@ void pp_metrics_epoch(struct pp_metrics *m, const struct pp_epoch_result *e)
     outputs_epoch(&m->outputs, e);
     if (!m->from.quiet) {
         wipe_live(m);
-        char text[16], test[64] = "";
+        char text[16], ppl[32], tps[32], test[96] = "";
         if (e->tested) {
-            snprintf(test, sizeof(test), " test_loss=%.4f test_acc=%.4f", e->test_loss,
-                     e->test_accuracy);
+            snprintf(test, sizeof(test), " test_loss=%.4f%s test_acc=%.4f", e->test_loss,
+                     perplexity_text(m, "test_ppl", e->test_loss, ppl), e->test_accuracy);
         }
-        fprintf(m->from.out, "epoch=%d/%d loss=%.4f acc=%.4f%s sps=%.0f bubble=%.1f%% time=%s\n",
-                e->epoch, m->run->cfg->train.epochs, e->train_loss, e->train_accuracy, test,
-                (double)e->samples / e->seconds, e->bubble * 100,
-                pp_clock_duration(e->seconds, text, sizeof(text)));
+        double sps = (double)e->samples / e->seconds;
+        fprintf(m->from.out,
+                "epoch=%d/%d loss=%.4f%s acc=%.4f%s sps=%.*f%s bubble=%.1f%% time=%s\n", e->epoch,
+                m->from.epochs, e->train_loss, perplexity_text(m, "ppl", e->train_loss, ppl),
+                e->train_accuracy, test, sps < 10 ? 2 : 0, sps, tokens_text(m, sps, tps),
+                e->bubble * 100, pp_clock_duration(e->seconds, text, sizeof(text)));
         fflush(m->from.out);
     }
     if (m->jsonl) {
-        struct pp_json j;
-        begin(m, &j, "epoch");
+        struct pp_json j = begin(m, "epoch");
         pp_json_int(&j, "epoch", e->epoch);
         pp_json_int(&j, "step", e->t);
         pp_json_dbl(&j, "train_loss", e->train_loss);
+        perplexity_json(m, &j, "train_perplexity", e->train_loss);
         pp_json_dbl(&j, "train_accuracy", e->train_accuracy);
         if (e->tested) {
             pp_json_dbl(&j, "test_loss", e->test_loss);
+            perplexity_json(m, &j, "test_perplexity", e->test_loss);
             pp_json_dbl(&j, "test_accuracy", e->test_accuracy);
         }
-        pp_json_dbl(&j, "samples_per_second", (double)e->samples / e->seconds);
+        speed_json(m, &j, (double)e->samples / e->seconds);
         pp_json_dbl(&j, "bubble_measured", e->bubble);
         pp_json_dbl(&j, "seconds", e->seconds);
         end(m, &j);
@@ -317,12 +369,10 @@ static int write_summary(const struct pp_metrics *m, const struct pp_summary *s)
 {
     char path[PP_PATH_MAX];
     struct pp_file_write w;
-    struct pp_json j;
     PP_TRY(pp_path_format(path, "%s/summary.json", m->from.dir));
     PP_TRY(pp_file_create(path, &w));
-    pp_json_init(&j, w.f, 2);
-    pp_json_object(&j, NULL);
-    summary_json(m->run, s, &j);
+    struct pp_json j = pp_json_begin(w.f, 2);
+    summary_json(&m->from, s, &j);
     pp_json_end(&j);
     return pp_file_commit(&w);
 }
@@ -332,9 +382,8 @@ int pp_metrics_finish(struct pp_metrics *m, const struct pp_summary *s)
     wipe_live(m);
     int rc = 0;
     if (m->jsonl) {
-        struct pp_json j;
-        begin(m, &j, "summary");
-        summary_json(m->run, s, &j);
+        struct pp_json j = begin(m, "summary");
+        summary_json(&m->from, s, &j);
         end(m, &j);
         bool lost = ferror(m->jsonl) != 0;
         lost = fclose(m->jsonl) != 0 || lost;
@@ -345,6 +394,6 @@ int pp_metrics_finish(struct pp_metrics *m, const struct pp_summary *s)
     if (rc == 0 && m->from.dir[0])
         rc = write_summary(m, s);
     int lost = outputs_close(&m->outputs, s);
-    summary_print(m->run, s, m->from.dir, m->from.out);
+    summary_print(&m->from, s);
     return rc < 0 ? rc : lost;
 }

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prepares metrics.jsonl for a resumed run: removes the records of steps that will be repeated. */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
-
 #include "ppcli/io.h"
 #include "ppcli/runlog.h"
-#include "ppcli/err.h"
 #include "ppcli/json_in.h"
 
 /* A line that the run before has finished, and of no later step. */

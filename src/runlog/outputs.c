@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The writers that a run has asked for, in one place for metrics.c to call. */
-#include "outputs.h"
+#include "parts.h"
 
 #include <string.h>
-
-#include "ppcli/err.h"
 
 static const struct output_ops *const writers[OUTPUTS_MAX] = {&output_tensorboard,
                                                               &output_prometheus};

@@ -5,17 +5,14 @@
  * that was killed shows). Readers see a whole file always: it is written beside the old one and
  * renamed over it.
  */
-#include "outputs.h"
+#include "parts.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-#include "ppcli/clock.h"
-#include "ppcli/err.h"
 #include "ppcli/io.h"
 #include "ppcli/log.h"
-#include "ppcli/mem.h"
 
 #define REWRITE_NS 2000000000u /* between two versions of the file */
 #define LABEL_MAX 512          /* bytes of an escaped label */
@@ -81,6 +78,15 @@ static void print_shape(const struct text_file *t, FILE *f)
             cfg->pipeline.microbatches);
 }
 
+/* A sample of rank r. */
+static void rank(const struct text_file *t, FILE *f, const char *name, int r, double value)
+{
+    char host[LABEL_MAX];
+    escape(t->start.run->seats[r].host_name, host);
+    fprintf(f, "ppcli_%s{run=\"%s\",rank=\"%d\",host=\"%s\"} ", name, t->run, r, host);
+    number(f, value);
+}
+
 static void print_window(const struct text_file *t, FILE *f)
 {
     const struct pp_window *w = &t->now;
@@ -94,10 +100,11 @@ static void print_window(const struct text_file *t, FILE *f)
     head(f, "samples_total", "counter", "Samples trained on.");
     fprintf(f, "ppcli_samples_total{run=\"%s\"} %" PRId64 "\n", t->run, t->now.samples_done);
     head(f, "rank_busy_ratio", "gauge", "Share of its time that a rank spent computing.");
-    for (int r = 0; r < t->start.run->layout->ranks; r++) {
-        fprintf(f, "ppcli_rank_busy_ratio{run=\"%s\",rank=\"%d\"} ", t->run, r);
-        number(f, t->busy[r]);
-    }
+    for (int r = 0; r < t->start.run->layout->ranks; r++)
+        rank(t, f, "rank_busy_ratio", r, t->busy[r]);
+    head(f, "rank_slower_ratio", "gauge", "Times a rank is slower than planned; 1: as planned.");
+    for (int r = 0; r < t->start.run->layout->ranks; r++)
+        rank(t, f, "rank_slower_ratio", r, t->start.pace->ranks[r].factor);
 }
 
 static int rewrite(struct text_file *t, bool up)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "seats_text.h"
+#include "parts.h"
 
 #include <string.h>
 

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is left of a run when it is over: summary.json, and the same for people. */
-#include <stdio.h>
 
-#include "summary.h"
-#include "ppcli/clock.h"
+#include "parts.h"
+
+#include <math.h>
+#include <string.h>
+
 #include "ppcli/machine.h"
-#include "ppcli/json.h"
 
 #define MIB (1024.0 * 1024.0)
 #define BUSY_LOAD 0.5 /* of the last minute: something else is running */
 
-static void ranks_json(const struct pp_run *run, struct pp_json *j, const struct pp_summary *s)
+static void ranks_json(const struct pp_run *run, struct pp_json *j, const struct pp_summary *s,
+                       const struct pp_pace *pace)
 {
     const struct pp_layout *l = run->layout;
     pp_json_array(j, "ranks");
@@ -20,9 +22,13 @@ static void ranks_json(const struct pp_run *run, struct pp_json *j, const struct
         pp_json_int(j, "rank", r);
         pp_json_int(j, "replica", r / l->stages);
         pp_json_int(j, "stage", r % l->stages);
+        pp_json_str(j, "host", run->seats[r].host_name);
         if (run->seats[r].device.number >= 0)
             pp_json_int(j, "device", run->seats[r].device.number);
         pp_json_dbl(j, "busy", s->ranks[r].busy);
+        pp_json_dbl(j, "slower", pace->ranks[r].factor);
+        if (pace->ranks[r].factor > 1)
+            pp_json_int(j, "slower_since", pace->ranks[r].from);
         if (s->ranks[r].waited >= 0)
             pp_json_dbl(j, "waited_for_core", s->ranks[r].waited);
         pp_json_dbl(j, "update_seconds", s->forecast->update[r % l->stages]);
@@ -54,17 +60,27 @@ static void times_json(const struct pp_run *run, struct pp_json *j, const struct
     pp_json_end(j);
 }
 
-void summary_json(const struct pp_run *run, const struct pp_summary *s, struct pp_json *j)
+void summary_json(const struct pp_metrics_start *from, const struct pp_summary *s,
+                  struct pp_json *j)
 {
+    const struct pp_run *run = from->run;
+    int targets = pp_model_targets(run->model);
     pp_json_int(j, "schema", PP_METRICS_SCHEMA);
     pp_json_str(j, "ppcli", PP_VERSION);
     if (s->tested) {
         pp_json_dbl(j, "test_accuracy", s->test_accuracy);
         pp_json_dbl(j, "test_loss", s->test_loss);
+        if (targets > 1)
+            pp_json_dbl(j, "test_perplexity", exp(s->test_loss));
     }
     pp_json_dbl(j, "train_accuracy", s->train_accuracy);
     pp_json_dbl(j, "train_loss", s->train_loss);
+    if (targets > 1)
+        pp_json_dbl(j, "train_perplexity", exp(s->train_loss));
     pp_json_dbl(j, "samples_per_second", s->samples_per_second);
+    if (targets > 1)
+        pp_json_dbl(j, "tokens_per_second", s->samples_per_second * targets);
+    pp_json_dbl(j, "flops_per_second", s->samples_per_second * pp_model_flops(run->model));
     pp_json_dbl(j, "bubble_measured", s->bubble.idle);
     pp_bubble_json(&s->bubble, j);
     pp_json_dbl(j, "bubble_ideal", s->bubble_ideal);
@@ -96,7 +112,7 @@ void summary_json(const struct pp_run *run, const struct pp_summary *s, struct p
     for (int r = 0; r < run->layout->ranks; r++)
         pp_json_uint(j, NULL, s->ranks[r].bytes.total);
     pp_json_end(j);
-    ranks_json(run, j, s);
+    ranks_json(run, j, s, from->pace);
     times_json(run, j, s->forecast);
 }
 
@@ -113,18 +129,31 @@ static void layers_of_rank(const struct pp_layout *l, int pipeline_rank, char *o
     }
 }
 
-static void print_ranks(const struct pp_run *run, const struct pp_summary *s, FILE *f)
+static void print_ranks(const struct pp_run *run, const struct pp_summary *s,
+                        const struct pp_pace *pace, FILE *f)
 {
     const struct pp_layout *l = run->layout;
     int shown = l->ranks <= 16 ? l->ranks : 16;
+    bool several = false;
+    for (int r = 1; r < l->ranks; r++)
+        several |= strcmp(run->seats[r].host_name, run->seats[0].host_name) != 0;
     for (int r = 0; r < shown; r++) {
         char layers[64];
         layers_of_rank(l, r % l->stages, layers, sizeof(layers));
-        fprintf(f, "  rank %-3d       layers %s, busy %.1f %%, peak %.1f MiB\n", r, layers,
-                s->ranks[r].busy * 100, (double)s->ranks[r].bytes.total / MIB);
+        fprintf(f, "  rank %-3d       layers %s, busy %.1f %%, peak %.1f MiB%s%s\n", r, layers,
+                s->ranks[r].busy * 100, (double)s->ranks[r].bytes.total / MIB,
+                several ? ", host " : "", several ? run->seats[r].host_name : "");
     }
     if (shown < l->ranks)
         fprintf(f, "  ... %d more ranks in summary.json\n", l->ranks - shown);
+    for (int r = 0; r < l->ranks; r++) {
+        if (pace->ranks[r].factor > 1) {
+            fprintf(
+                f,
+                "slow rank        rank %d (%s): %.2f times slower than planned since step %lld\n",
+                r, run->seats[r].host_name, pace->ranks[r].factor, (long long)pace->ranks[r].from);
+        }
+    }
 }
 
 static void print_bubble(const struct pp_run *run, const struct pp_summary *s, FILE *f)
@@ -174,27 +203,41 @@ static void print_machine(const struct pp_run *run, const struct pp_summary *s, 
     }
 }
 
-void summary_print(const struct pp_run *run, const struct pp_summary *s, const char *dir, FILE *f)
+void summary_print(const struct pp_metrics_start *from, const struct pp_summary *s)
 {
-    char text[16];
-    if (s->tested) {
+    const struct pp_run *run = from->run;
+    FILE *f = from->out;
+    int targets = pp_model_targets(run->model);
+    char text[16], ppl[32] = "", tokens[48] = "";
+    if (targets > 1) {
+        snprintf(ppl, sizeof(ppl), "perplexity %.4g, ", exp(s->train_loss));
+        snprintf(tokens, sizeof(tokens), ", %.0f tokens/s", s->samples_per_second * targets);
+    }
+    if (s->tested && targets > 1) {
+        fprintf(f, "test loss        %.4f   (perplexity %.4g, accuracy %.4f, %d windows)\n",
+                s->test_loss, exp(s->test_loss), s->test_accuracy, run->layout->test_n);
+    } else if (s->tested) {
         fprintf(f, "test accuracy    %.4f   (loss %.4f, %d samples)\n", s->test_accuracy,
                 s->test_loss, run->layout->test_n);
     }
-    fprintf(f, "train loss       %.4f   (accuracy %.4f, last epoch)\n", s->train_loss,
+    fprintf(f, "train loss       %.4f   (%saccuracy %.4f, last epoch)\n", s->train_loss, ppl,
             s->train_accuracy);
-    fprintf(f, "throughput       %.0f samples/s   (%.3f ms a step, %lld steps, %s in all)\n",
-            s->samples_per_second, s->train_seconds / (double)s->steps * 1e3, (long long)s->steps,
-            pp_clock_duration(s->wall_seconds, text, sizeof(text)));
+    fprintf(
+        f,
+        "throughput       %.*f samples/s%s, %.3g GF/s   (%.3f ms a step, %lld steps, %s in all)\n",
+        s->samples_per_second < 10 ? 2 : 0, s->samples_per_second, tokens,
+        s->samples_per_second * pp_model_flops(run->model) * 1e-9,
+        s->train_seconds / (double)s->steps * 1e3, (long long)s->steps,
+        pp_clock_duration(s->wall_seconds, text, sizeof(text)));
     if (s->skipped > 0) {
         fprintf(f, "not finite       %lld batches not used, %lld rewinds\n", (long long)s->skipped,
                 (long long)s->rewinds);
     }
     print_bubble(run, s, f);
     print_machine(run, s, f);
-    print_ranks(run, s, f);
+    print_ranks(run, s, from->pace, f);
     fprintf(f, "weights_sha256   %s\n", s->weights_sha256);
-    if (dir[0])
-        fprintf(f, "run folder       %s\n", dir);
+    if (from->dir[0])
+        fprintf(f, "run folder       %s\n", from->dir);
     fflush(f);
 }

@@ -12,15 +12,12 @@
  * The first one holds the file version, every other one the scalars of one log record or epoch.
  * Flushed after each, so that a board shows a run that is still going.
  */
-#include "outputs.h"
+#include "parts.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-#include "ppcli/err.h"
-#include "ppcli/mem.h"
 
 #define EVENT_MAX 512 /* bytes: version and date, or SCALARS_MAX short tags */
 #define SCALARS_MAX 6

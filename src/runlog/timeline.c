@@ -4,18 +4,13 @@
  * collects that step's records. Ranks do not meet between steps, so a step of a rank lasts from its
  * own first action to the end of its own update.
  */
-#include "ppcli/runlog.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "clocks.h"
+#include "parts.h"
 #include "ppcli/draw.h"
-#include "ppcli/err.h"
-#include "ppcli/file.h"
 #include "ppcli/io.h"
-#include "ppcli/mem.h"
-#include "spans.h"
 
 #define STEPS_MAX 8 /* that are looked at, the last ones */
 
@@ -66,11 +61,13 @@ void pp_timeline_keep(struct pp_timeline *t, const struct pp_ring *ring)
     t->n = pp_ring_copy(ring, 0, t->events, t->capacity, NULL, NULL);
 }
 
-/* Of a step's records only its update is the last: what a rank does between steps belongs to the
+/* Of a step's records its update is the last, or a gather after it: what a rank does between steps belongs to the
  * step before. */
 static bool in_step(const struct pp_event *e)
 {
-    return !e->eval && e->kind >= PP_EVENT_F && e->kind <= PP_EVENT_UPDATE;
+    bool added = e->kind == PP_EVENT_G || e->kind == PP_EVENT_T || e->kind == PP_EVENT_R ||
+                 e->kind == PP_EVENT_GATHER;
+    return !e->eval && ((e->kind >= PP_EVENT_F && e->kind <= PP_EVENT_UPDATE) || added);
 }
 
 static void add_step(struct steps *to, const struct step *step)
@@ -104,7 +101,8 @@ static void find_steps(const struct pp_timeline *t, struct steps *out)
             now.busy_ns += e->end_ns - e->begin_ns;
             now.computing_ns = now.computing_ns > 0 ? now.computing_ns : e->begin_ns;
         }
-        if (e->kind == PP_EVENT_UPDATE && e->end_ns > 0) {
+        if ((e->kind == PP_EVENT_UPDATE || e->kind == PP_EVENT_GATHER) && e->end_ns > 0) {
+            out->n -= out->n > 0 && out->step[out->n - 1].t == now.t;
             now.n = k + 1 - now.first;
             now.ns = e->end_ns - t->events[now.first].begin_ns;
             add_step(out, &now);

@@ -4,18 +4,12 @@
  * evaluation, than the ring holds; what is lost all the same is counted. A file that cannot be
  * written does not stop the training: that is said at its end.
  */
-#include "ppcli/runlog.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 
-#include "clocks.h"
-#include "ppcli/err.h"
+#include "parts.h"
 #include "ppcli/log.h"
-#include "ppcli/mem.h"
-#include "ppcli/file.h"
-#include "spans.h"
 
 #define STEPS_DEFAULT 50 /* what a viewer still opens at once */
 

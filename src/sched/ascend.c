@@ -9,7 +9,6 @@
 
 #include <string.h>
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 
 struct queue {

@@ -2,17 +2,15 @@
 /*
  * Pass 2, check: is each rank's list, looked at alone, part of a legal training step? Each
  * (virtual stage, micro-batch) has one F and then one B, or one I and then one W, on the rank that
- * holds the stage, and W (or B) ascends; forward only, it has one F, and F ascends. What the lists
+ * holds the stage, and perhaps one R between F and I, and W (or B) ascends; forward only, it has one F, and F ascends. What the lists
  * do to each other is the proof's business.
  *
  * Lists from a table are refused by line, column and the letters of the file.
  */
 #include "csv.h"
 
-#include <stdarg.h>
 #include <string.h>
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 
 struct checker {
@@ -44,7 +42,7 @@ static int fail_at(const struct checker *c, int k, const char *fmt, ...)
 
 static const char *letters(const struct checker *c, int op)
 {
-    static const char *const own[] = {"F", "I", "W", "B"};
+    static const char *const own[] = {"F", "I", "W", "B", "R"};
     return c->table ? pp_table_letters(c->table, (enum pp_op)op) : own[op];
 }
 
@@ -105,8 +103,8 @@ static int check_place(const struct checker *c, int k)
     const struct pp_rank_plan *list = &plan->ranks[c->rank];
     const struct pp_action *a = &list->actions[k];
     char name[PP_CELL_NAME_MAX];
-    if (a->op > PP_OP_B)
-        return fail_at(c, k, "cell %d is neither F, I, W nor B (op %d)", k + 1, a->op);
+    if (a->op > PP_OP_R)
+        return fail_at(c, k, "cell %d is neither F, I, W, B nor R (op %d)", k + 1, a->op);
     name_of(c, a->op, a->stage, a->mb, name);
     if (a->stage < 0 || a->stage >= plan->n_virtual)
         return fail_at(c, k, "%s: stages are 0..%d", name, plan->n_virtual - 1);
@@ -158,7 +156,15 @@ static int check_cell(struct checker *c, int k)
         return fail_both(c, k, PP_OP_B);
     if (a->op == PP_OP_W && !(*saw & SAW(PP_OP_I)))
         return fail_needs(c, k, PP_OP_I);
-    if ((a->op == PP_OP_I || a->op == PP_OP_B) && !(*saw & SAW(PP_OP_F)))
+    if (a->op == PP_OP_R && *saw & (SAW(PP_OP_I) | SAW(PP_OP_B))) {
+        int later = *saw & SAW(PP_OP_I) ? PP_OP_I : PP_OP_B;
+        char name[PP_CELL_NAME_MAX], other[PP_CELL_NAME_MAX];
+        return fail_at(c, k, "%s comes after its %s (cell %d), which reads what it makes",
+                       name_of(c, a->op, a->stage, a->mb, name),
+                       name_of(c, later, a->stage, a->mb, other),
+                       column(c, find(c, k, later, a->stage, a->mb)));
+    }
+    if (a->op != PP_OP_F && a->op != PP_OP_W && !(*saw & SAW(PP_OP_F)))
         return fail_needs(c, k, PP_OP_F);
     *saw |= (uint8_t)SAW(a->op);
     bool adds = a->op == PP_OP_W || a->op == PP_OP_B;

@@ -13,7 +13,6 @@
 
 #include <string.h>
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 
 /* Micro-batches [*first, *end) are the group of mb. */
@@ -99,11 +98,10 @@ int pp_plan_coalesce(const struct pp_plan *plan, int k, struct pp_plan **out)
     int rc = 0;
     for (int r = 0; r < g.stages && rc == 0; r++) {
         const struct pp_rank_plan *list = &plan->ranks[r];
-        rc = pp_plan_take_actions(copy, r, list->n_actions);
-        if (rc == 0) { /* the passes fill in everything but the cells again */
-            memcpy(copy->ranks[r].actions, list->actions,
-                   (size_t)list->n_actions * sizeof(*list->actions));
-        }
+        int n = pp_plan_first_tied(list);
+        rc = pp_plan_take_actions(copy, r, n);
+        if (rc == 0) /* the passes fill in everything but the cells again */
+            memcpy(copy->ranks[r].actions, list->actions, (size_t)n * sizeof(*list->actions));
     }
     if (rc == 0)
         rc = pp_plan_run_passes(copy, NULL);

@@ -8,7 +8,6 @@
  */
 #include "csv.h"
 
-#include "ppcli/err.h"
 #include "ppcli/exchange.h"
 #include "ppcli/mem.h"
 
@@ -104,7 +103,7 @@ static int take_turn(struct lowering *l, int r)
 {
     const struct pp_rank_plan *list = &l->plan->ranks[r];
     int k = l->at[r];
-    if (k == list->n_actions)
+    if (k == pp_plan_first_tied(list)) /* torch has no cells for the rest */
         return 0;
     const struct pp_action *a = &list->actions[k];
     int n = cell_length(l, r, k);

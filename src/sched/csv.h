@@ -7,17 +7,14 @@
 #ifndef PPCLI_SCHED_CSV_H
 #define PPCLI_SCHED_CSV_H
 
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-
 #include "pass.h"
 
-enum pp_csv_type { /* the first four are enum pp_op */
+enum pp_csv_type { /* the first five are enum pp_op */
     PP_CSV_F,
     PP_CSV_I,
     PP_CSV_W,
     PP_CSV_B,
+    PP_CSV_R,
     PP_CSV_BW,
     PP_CSV_SEND_F,
     PP_CSV_RECV_F,

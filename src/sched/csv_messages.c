@@ -7,7 +7,6 @@
  */
 #include "csv.h"
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 
 /* What the lists have done about a message, as bits. */
@@ -65,7 +64,7 @@ static int check_compute(const struct machine *x, int rank, int k)
 {
     const struct pp_csv_cell *c = &x->t->csv.rows[rank].cells[k];
     enum pp_op op = pp_table_op(x->t, c);
-    if (op == PP_OP_W)
+    if (op == PP_OP_W || op == PP_OP_R)
         return 0;
     bool forward = op == PP_OP_F;
     struct pp_csv_cell in = message_cell(forward ? PP_CSV_RECV_F : PP_CSV_RECV_B, c->stage, c->mb);

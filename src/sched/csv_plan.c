@@ -2,7 +2,6 @@
 /* From a table to a plan: its shape, the passes, and the proof of the order of its messages. */
 #include "csv.h"
 
-#include "ppcli/err.h"
 #include "ppcli/exchange.h"
 #include "ppcli/mem.h"
 

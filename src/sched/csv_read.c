@@ -6,10 +6,8 @@
 #include "csv.h"
 
 #include <ctype.h>
-#include <stdarg.h>
 #include <string.h>
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 
 enum {
@@ -47,6 +45,7 @@ static const struct {
     {"BW", PP_CSV_BW},         {"B", PP_CSV_B},           {"SEND_F", PP_CSV_SEND_F},
     {"RECV_F", PP_CSV_RECV_F}, {"SEND_B", PP_CSV_SEND_B}, {"RECV_B", PP_CSV_RECV_B},
     {"UNSHARD", -1},           {"RESHARD", -1},           {"REDUCE_GRAD", -1},
+    {"R", PP_CSV_R},
 };
 
 enum {
@@ -109,7 +108,7 @@ static int fail_cell(const struct reader *rd, const char *cell)
     char shown[SHOWN_MAX + 8];
     return FAIL(rd,
                 "'%s' is not a cell: write <stage><type><micro-batch>, as in 0F3, with type F, I, "
-                "W, B, SEND_F, RECV_F, SEND_B or RECV_B, or a pair, (0F3;3B1)OVERLAP_F_B",
+                "W, B, R, SEND_F, RECV_F, SEND_B or RECV_B, or a pair, (0F3;3B1)OVERLAP_F_B",
                 quote(cell, shown));
 }
 

@@ -4,7 +4,6 @@
  */
 #include "csv.h"
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 
 struct pp_csv_place pp_table_place(const struct pp_table *t, int rank, int k)
@@ -15,7 +14,7 @@ struct pp_csv_place pp_table_place(const struct pp_table *t, int rank, int k)
 
 enum pp_op pp_table_op(const struct pp_table *t, const struct pp_csv_cell *c)
 {
-    static const uint8_t now[] = {PP_OP_F, PP_OP_I, PP_OP_W, PP_OP_B};
+    static const uint8_t now[] = {PP_OP_F, PP_OP_I, PP_OP_W, PP_OP_B, PP_OP_R};
     if (c->type == PP_CSV_BW)
         return PP_OP_B;
     return t->old && c->type == PP_CSV_B ? PP_OP_I : (enum pp_op)now[c->type];
@@ -32,8 +31,8 @@ int pp_table_nth(const struct pp_table *t, int rank, int n)
 
 const char *pp_table_letters(const struct pp_table *t, enum pp_op op)
 {
-    static const char *const now[] = {"F", "I", "W", "B"};
-    static const char *const old[] = {"F", "B", "W", "BW"};
+    static const char *const now[] = {"F", "I", "W", "B", "R"};
+    static const char *const old[] = {"F", "B", "W", "BW", "R"};
     return t->old ? old[op] : now[op];
 }
 

@@ -5,10 +5,8 @@
  */
 #include "pass.h"
 
-#include <stdio.h>
 #include <string.h>
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 
 /* Ranks of the circle that are spelled out; the rest is counted. */
@@ -30,13 +28,18 @@ const char *pp_cell_name(const struct pp_plan *plan, const struct pp_action *a,
  * there are runs before the messages are filled in, but their numbers are arithmetic. */
 static int channel_of(const struct pp_walk *w, int r)
 {
-    int c = w->wait[r].message / w->plan->geometry.microbatches;
+    int32_t message = w->wait[r].message;
+    int c = message / w->plan->geometry.microbatches;
+    if (c >= 2 * (w->plan->n_virtual - 1) && w->plan->n_ties > 0)
+        return w->plan->messages[message].channel; /* after the slots */
     return w->plan->kind == PP_PLAN_EVAL ? 2 * c : c;
 }
 
 static int mb_of(const struct pp_walk *w, int r)
 {
-    return w->wait[r].message % w->plan->geometry.microbatches;
+    bool tied = channel_of(w, r) >= 2 * (w->plan->n_virtual - 1);
+    int32_t message = w->wait[r].message;
+    return tied ? w->plan->messages[message].mb : message % w->plan->geometry.microbatches;
 }
 
 /* The rank whose action ends the wait of rank r. */
@@ -51,6 +54,8 @@ static bool ends_wait(const struct pp_walk *w, int r, const struct pp_action *a)
 {
     if (w->wait[r].kind == PP_WAIT_MESSAGE)
         return a->send == w->wait[r].message;
+    if (a->op >= PP_OP_G)
+        return a->recv == w->wait[r].message;
     if (a->stage != w->plan->channels[channel_of(w, r)].dst_stage || a->mb != mb_of(w, r))
         return false;
     return w->plan->kind == PP_PLAN_EVAL || a->op == PP_OP_W || a->op == PP_OP_B;

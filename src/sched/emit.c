@@ -2,7 +2,6 @@
 /* Pass 1, generate: a schedule's cells become the actions of each rank. */
 #include "pass.h"
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 
 int pp_emit_cell(struct pp_emit *e, enum pp_op op, int stage, int mb)

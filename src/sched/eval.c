@@ -6,7 +6,6 @@
  */
 #include "pass.h"
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 
 struct greedy {

@@ -9,12 +9,11 @@
  */
 #include "pass.h"
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 
 int32_t pp_plan_message(const struct pp_plan *plan, int channel, int mb)
 {
-    if (channel < 0 || channel >= plan->n_channels)
+    if (channel < 0 || channel >= 2 * (plan->n_virtual - 1))
         return -1;
     if (plan->copies > 1 && channel / 2 == plan->n_virtual / 2 - 1)
         return -1; /* the last stage of one copy, the first of the next */
@@ -85,8 +84,9 @@ static int bind_messages(struct traffic *t, struct pp_action *a)
     int above = 2 * a->stage;       /* forward channel out of it */
     int from = a->op == PP_OP_F ? below : above + 1;
     int to = a->op == PP_OP_F ? above : below + 1;
-    a->recv = a->op == PP_OP_W ? -1 : pp_plan_message(t->plan, from, a->mb);
-    a->send = a->op == PP_OP_W ? -1 : pp_plan_message(t->plan, to, a->mb);
+    bool alone = a->op == PP_OP_W || a->op == PP_OP_R;
+    a->recv = alone ? -1 : pp_plan_message(t->plan, from, a->mb);
+    a->send = alone ? -1 : pp_plan_message(t->plan, to, a->mb);
     if (a->recv >= 0)
         PP_TRY(pass_by(t, from, a->mb, t->taken, t->sent));
     return a->send >= 0 ? pass_by(t, to, a->mb, t->sent, t->taken) : 0;

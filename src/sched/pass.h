@@ -9,6 +9,8 @@
  *   lower     channels, messages, send and recv of every action
  *   slots     state, gradient and message slots
  *   prove     nothing aliases, nothing waits in a circle
+ *   recompute pp_plan_recompute(): of a proved plan; lower, slots and proof follow once more
+ *   tie       pp_plan_tie(): of a proved plan, which is proved again
  *
  * They fail with PP_EFORMAT ("not a legal training step"); plan.c turns that into PP_EINTERNAL when
  * the list was one of our own schedules.
@@ -41,8 +43,10 @@ int pp_schedule_visit(const struct pp_schedule_ops *ops, const struct pp_geometr
                       pp_cells_visit *visit, void *ctx);
 
 /* The channel that a sends on, when it does. */
-static inline int pp_sends_on(const struct pp_action *a)
+static inline int pp_sends_on(const struct pp_plan *plan, const struct pp_action *a)
 {
+    if (a->op >= PP_OP_G)
+        return plan->messages[a->send].channel;
     return a->op == PP_OP_F ? 2 * a->stage : 2 * (a->stage - 1) + 1;
 }
 
@@ -83,6 +87,9 @@ int pp_plan_take_cells(struct pp_plan *plan, int rank, const struct pp_cell *cel
 struct pp_table;
 int pp_plan_run_passes(struct pp_plan *plan, const struct pp_table *table);
 
+/* The passes from lower on. */
+int pp_plan_make_slots(struct pp_plan *plan);
+
 int pp_pass_generate(struct pp_plan *plan);      /* from plan->schedule */
 int pp_pass_generate_eval(struct pp_plan *plan); /* forward only, greedy */
 /* *out_descends: weight gradients do, which only tables and schedules that say so may. */
@@ -93,6 +100,10 @@ int pp_pass_coalesce(struct pp_plan *plan); /* of a checked training plan */
 /* order[message of (channel, 0) + k]: micro-batch that the channel's k-th message carries. */
 int pp_pass_lower(struct pp_plan *plan, int32_t **out_order);
 int pp_pass_slots(struct pp_plan *plan, const int32_t *order);
+
+/* Every list ends with its G and T, as pp_plan_tie() says, and what they send is one message in one
+ * slot. Errors: PP_EFORMAT, PP_ERESOURCE. */
+int pp_prove_ties(const struct pp_plan *plan);
 
 /*
  * One walk over all actions in an order that respects every wait, with times (F = I = W = 1). The

@@ -2,7 +2,6 @@
 /* The plan: its memory, and the passes in their order. */
 #include "ppcli/plan.h"
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 #include "csv.h"
 
@@ -125,6 +124,7 @@ void pp_plan_destroy(struct pp_plan **plan)
     pp_free(p->chunk_of);
     pp_free(p->state_slots);
     pp_free(p->grad_slots);
+    pp_free(p->ties);
     pp_free(p->channels);
     pp_free(p->messages);
     pp_free(p);
@@ -140,7 +140,7 @@ int pp_plan_hand_over(struct pp_plan *plan, int rc, struct pp_plan **out)
     return rc;
 }
 
-static int make_slots(struct pp_plan *plan)
+int pp_plan_make_slots(struct pp_plan *plan)
 {
     int32_t *order = NULL;
     PP_TRY(pp_pass_lower(plan, &order));
@@ -163,7 +163,7 @@ int pp_plan_run_passes(struct pp_plan *plan, const struct pp_table *table)
         PP_TRY(pp_pass_check(plan, NULL, &descends));
         pp_assert(!descends);
     }
-    int rc = make_slots(plan);
+    int rc = pp_plan_make_slots(plan);
     if (rc < 0 && table)
         pp_error_context("%s", table->csv.name);
     return rc;

@@ -2,8 +2,6 @@
 /* A plan as torch's compute-only CSV. */
 #include "csv.h"
 
-#include "ppcli/err.h"
-
 int pp_csv_written(FILE *f)
 {
     return ferror(f) ? pp_fail(PP_EIO, "cannot write the plan") : 0;
@@ -34,7 +32,7 @@ int pp_plan_print_csv(const struct pp_plan *plan, FILE *f)
 {
     for (int r = 0; r < plan->geometry.stages; r++) {
         struct pp_csv_printer row = {.f = f};
-        for (int k = 0; k < plan->ranks[r].n_actions; k++) {
+        for (int k = 0; k < pp_plan_first_tied(&plan->ranks[r]); k++) {
             const struct pp_action *a = &plan->ranks[r].actions[k];
             pp_csv_print(&row, a->op, a->stage, a->mb, a->overlap);
         }

@@ -8,8 +8,12 @@
 
 #include <string.h>
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
+
+enum done {
+    DONE_F = 1, /* and has left nothing */
+    DONE_I = 2
+};
 
 /* Who holds the state and gradient slots of the stages: micro-batch + 1, 0 for free. */
 struct held {
@@ -49,6 +53,8 @@ static int prove_held(const struct pp_plan *plan, const struct held *h, const st
         return change(plan, a, "state", state, n_state, a->slot, 0, 0);
     switch (a->op) {
     case PP_OP_F:
+        return change(plan, a, "state", state, n_state, a->slot, 0, a->again ? 0 : mine);
+    case PP_OP_R:
         return change(plan, a, "state", state, n_state, a->slot, 0, mine);
     case PP_OP_I:
         PP_TRY(change(plan, a, "state", state, n_state, a->slot, mine, mine));
@@ -97,8 +103,8 @@ static int prove_posted(const struct pp_plan *plan, const struct pp_action *a, i
 
 /*
  * What F writes as number k of its channel lies where micro-batch k - slots was, and the backward
- * of that one, on this same rank, must have read it: program order. done: [M] the stage's I's so
- * far.
+ * of that one, on this same rank, must have read it: program order. done: [M] of the stage so far,
+ * bits of enum done.
  */
 static int prove_read(const struct pp_plan *plan, const struct pp_action *a, int k,
                       const uint8_t *done)
@@ -106,7 +112,7 @@ static int prove_read(const struct pp_plan *plan, const struct pp_action *a, int
     const struct pp_message *m = &plan->messages[a->send];
     int before = k - plan->channels[m->channel].slots;
     char name[PP_CELL_NAME_MAX];
-    if (before >= 0 && !done[before]) {
+    if (before >= 0 && !(done[before] & DONE_I)) {
         return pp_fail(PP_EFORMAT,
                        "rank %d: %s would overwrite slot %d of channel %d, which the backward of "
                        "its own micro-batch %d still reads",
@@ -138,24 +144,37 @@ static int prove_together(const struct pp_plan *plan, int rank, int i)
     return 0;
 }
 
+static int fail_again(const struct pp_plan *plan, const struct pp_action *a)
+{
+    char name[PP_CELL_NAME_MAX];
+    return pp_fail(PP_EFORMAT,
+                   "rank %d: %s stands before its F, after its I, or where F has kept its state",
+                   plan->rank_of[a->stage], pp_cell_name(plan, a, name));
+}
+
 /* done: [V][M] of one rank */
 static int prove_rank(const struct pp_plan *plan, int rank, const struct held *h, int *n_sent,
                       uint8_t *done)
 {
-    for (int i = 0; i < plan->ranks[rank].n_actions; i++) {
+    int n = pp_plan_first_tied(&plan->ranks[rank]); /* pp_prove_ties() has the rest */
+    for (int i = 0; i < n; i++) {
         const struct pp_action *a = &plan->ranks[rank].actions[i];
         uint8_t *mine =
             done + (size_t)plan->chunk_of[a->stage] * (size_t)plan->geometry.microbatches;
         PP_TRY(prove_held(plan, h, a));
         PP_TRY(prove_together(plan, rank, i));
         if (a->send >= 0) {
-            int k = n_sent[pp_sends_on(a)]++;
+            int k = n_sent[pp_sends_on(plan, a)]++;
             PP_TRY(prove_posted(plan, a, k));
             if (a->op == PP_OP_F && plan->kind == PP_PLAN_TRAIN)
                 PP_TRY(prove_read(plan, a, k, mine));
         }
+        if (a->op == PP_OP_R && mine[a->mb] != DONE_F)
+            return fail_again(plan, a);
+        if (a->op == PP_OP_F && a->again)
+            mine[a->mb] |= DONE_F;
         if (a->op == PP_OP_I || a->op == PP_OP_B)
-            mine[a->mb] = true;
+            mine[a->mb] |= DONE_I;
     }
     return 0;
 }
@@ -208,6 +227,7 @@ static int prove_memory(const struct pp_plan *plan)
 int pp_plan_prove(const struct pp_plan *plan)
 {
     PP_TRY(prove_memory(plan));
+    PP_TRY(plan->n_ties > 0 ? pp_prove_ties(plan) : 0);
 
     struct pp_walk w;
     int rc = pp_walk_init(&w, plan, true);

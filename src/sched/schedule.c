@@ -2,11 +2,8 @@
 /* The list of schedules, and the rules that several of them share. */
 #include "ppcli/schedule.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "ppcli/err.h"
 #include "pass.h"
 
 #define PP_SCHEDULE_TWO_WAY PP_SCHEDULE

@@ -21,7 +21,8 @@
  */
 #include "pass.h"
 
-#include "ppcli/err.h"
+#include <string.h>
+
 #include "ppcli/mem.h"
 
 /* The lowest free number of 0..n-1: a heap of the ones given back, then the next new one. */
@@ -62,8 +63,9 @@ static void pool_give(struct pool *p, int32_t slot)
 
 /* What one rank holds: a row of M numbers per chunk, for each of four tables. */
 struct holder {
-    int32_t *state, *grad;               /* [V][M] slot held by (chunk, mb) */
-    int32_t *state_heap, *grad_heap;     /* [V][M] */
+    int32_t *state, *grad;           /* [V][M] slot held by (chunk, mb); state at first: -1 where
+                                            an R is to come */
+    int32_t *state_heap, *grad_heap; /* [V][M] */
     struct pool *state_pool, *grad_pool; /* [V] */
 };
 
@@ -73,12 +75,15 @@ static void slots_of_action(struct holder *h, struct pp_action *a, int chunk, si
     struct pool *state = &h->state_pool[chunk];
     struct pool *grad = &h->grad_pool[chunk];
     a->gslot = -1;
-    if (a->op == PP_OP_F)
+    a->again = a->op == PP_OP_F && h->state[i] < 0;
+    if (a->op == PP_OP_F || a->op == PP_OP_R)
         h->state[i] = pool_take(state);
+    if (a->again)
+        pool_give(state, h->state[i]);
     if (a->op == PP_OP_I || a->op == PP_OP_B)
         h->grad[i] = pool_take(grad);
     a->slot = h->state[i];
-    if (a->op != PP_OP_F)
+    if (a->op != PP_OP_F && a->op != PP_OP_R)
         a->gslot = h->grad[i];
     if (a->op == PP_OP_W || a->op == PP_OP_B) {
         a->first_w = a->mb == 0;
@@ -93,6 +98,12 @@ static void slots_of_rank(struct pp_plan *plan, int rank, struct holder *h)
     for (int c = 0; c < plan->geometry.chunks; c++) {
         h->state_pool[c] = (struct pool){.heap = h->state_heap + (size_t)c * m};
         h->grad_pool[c] = (struct pool){.heap = h->grad_heap + (size_t)c * m};
+    }
+    memset(h->state, 0, (size_t)plan->geometry.chunks * m * sizeof(*h->state));
+    for (int k = 0; k < plan->ranks[rank].n_actions; k++) {
+        const struct pp_action *a = &plan->ranks[rank].actions[k];
+        if (a->op == PP_OP_R)
+            h->state[(size_t)plan->chunk_of[a->stage] * m + (size_t)a->mb] = -1;
     }
     for (int k = 0; k < plan->ranks[rank].n_actions; k++) {
         struct pp_action *a = &plan->ranks[rank].actions[k];

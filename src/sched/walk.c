@@ -14,7 +14,6 @@
  */
 #include "pass.h"
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 
 enum {
@@ -74,20 +73,24 @@ static void wake(struct pp_walk *w, int rank, enum pp_wait_kind kind, int32_t me
     }
 }
 
-/* The receiver is done with micro-batch mb of `channel`, the next in line. */
-static void release(struct pp_walk *w, int channel, int mb)
+/* The receiver is done with a message, the next in line of `channel`. */
+static void release(struct pp_walk *w, int channel, int32_t message)
 {
-    int32_t message = pp_plan_message(w->plan, channel, mb);
     if (message >= 0) {
         w->released[channel]++;
         wake(w, w->plan->channels[channel].src_rank, PP_WAIT_SLOT, message);
     }
 }
 
+static void release_mb(struct pp_walk *w, int channel, int mb)
+{
+    release(w, channel, pp_plan_message(w->plan, channel, mb));
+}
+
 /* The message whose slot action a must find free and does not, -1: it may send. */
 static int32_t in_the_way(const struct pp_walk *w, const struct pp_action *a)
 {
-    int channel = pp_sends_on(a);
+    int channel = pp_sends_on(w->plan, a);
     int before = w->sent[channel] - w->plan->channels[channel].slots;
     return before < w->released[channel] ? -1 : pp_plan_message(w->plan, channel, before);
 }
@@ -95,6 +98,8 @@ static int32_t in_the_way(const struct pp_walk *w, const struct pp_action *a)
 /* The rank that waits for what action a sends. */
 static int receiver(const struct pp_plan *plan, const struct pp_action *a)
 {
+    if (a->op >= PP_OP_G)
+        return plan->channels[plan->messages[a->send].channel].dst_rank;
     return plan->rank_of[a->op == PP_OP_F ? a->stage + 1 : a->stage - 1];
 }
 
@@ -116,14 +121,16 @@ static void run_in_slots(struct pp_walk *w, int r)
                 w->wait[r] = (struct pp_wait){PP_WAIT_SLOT, before};
                 return;
             }
-            w->sent[pp_sends_on(a)]++;
+            w->sent[pp_sends_on(w->plan, a)]++;
             w->there[a->send] = true;
             wake(w, receiver(w->plan, a), PP_WAIT_MESSAGE, a->send);
         }
         if (!train || a->op == PP_OP_W || a->op == PP_OP_B) {
-            release(w, 2 * (a->stage - 1), a->mb);
-            release(w, 2 * a->stage + 1, a->mb); /* none in a forward-only plan */
+            release_mb(w, 2 * (a->stage - 1), a->mb);
+            release_mb(w, 2 * a->stage + 1, a->mb); /* none in a forward-only plan */
         }
+        if (a->op == PP_OP_T && a->recv >= 0)
+            release(w, w->plan->messages[a->recv].channel, a->recv);
     }
 }
 

@@ -15,7 +15,6 @@
  */
 #include "ppcli/sim.h"
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 
 struct rank {
@@ -69,7 +68,9 @@ static double hand_over(const struct bound *b, int s, bool back)
     const struct pp_sim_costs *c = b->costs;
     if (b->plan->rank_of[s] == b->plan->rank_of[s + 1])
         return 0;
-    return c->latency + (c->transfer ? c->transfer[2 * s + back] * b->least : 0);
+    int ch = 2 * s + back;
+    double latency = c->wires && c->wires[ch].used ? c->wires[ch].latency : c->latency;
+    return latency + (c->transfer ? c->transfer[ch] * b->least : 0);
 }
 
 static void add_stage(struct bound *b, int s, double head, double turn, double tail)

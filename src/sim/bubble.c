@@ -6,9 +6,7 @@
 #include "ppcli/bubble.h"
 
 #include <math.h>
-#include <stdio.h>
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 
 /* Steps after which a pipeline has found its rhythm, and how many more tell it. */
@@ -29,7 +27,12 @@ double pp_sim_work(const struct pp_plan *plan, const struct pp_sim_costs *c, dou
         double sum = c->between ? c->between[r] : 0;
         for (int k = 0; k < plan->ranks[r].n_actions; k++) {
             const struct pp_action *a = &plan->ranks[r].actions[k];
+            if (a->op >= PP_OP_G) {
+                sum += pp_sim_tie(c, a) + c->launch;
+                continue;
+            }
             double t = a->op == PP_OP_F   ? c->f[a->stage]
+                       : a->op == PP_OP_R ? c->f[a->stage]
                        : a->op == PP_OP_I ? c->i[a->stage]
                        : a->op == PP_OP_W ? c->w[a->stage]
                                           : c->i[a->stage] + c->w[a->stage];
@@ -124,6 +127,7 @@ static int explain(const struct pp_plan *plan, const struct pp_sim_costs *costs,
     struct pp_sim_costs free_costs = *costs, equal;
     free_costs.latency = free_costs.launch = 0;
     free_costs.transfer = NULL;
+    free_costs.wires = NULL;
     equal = free_costs;
     fill_mean(costs->f, n, arrays);
     fill_mean(costs->i, n, arrays + n);

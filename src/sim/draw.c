@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-#include "ppcli/err.h"
-
 const char *draw_name(const struct pp_plan *plan)
 {
     return plan->kind == PP_PLAN_EVAL ? "forward only"
@@ -108,10 +106,10 @@ int draw_label(const struct pp_plan *plan, const struct pp_action *a, int room,
     return room >= 1 ? 1 : 0;
 }
 
-void draw_least(const struct pp_drawing *d, double least[4])
+void draw_least(const struct pp_drawing *d, double least[PP_OPS])
 {
-    bool seen[4] = {false, false, false, false};
-    for (int op = 0; op < 4; op++)
+    bool seen[PP_OPS] = {false};
+    for (int op = 0; op < PP_OPS; op++)
         least[op] = 0;
     for (int r = 0; r < d->plan->geometry.stages; r++) {
         for (int k = 0; k < d->plan->ranks[r].n_actions; k++) {
@@ -125,13 +123,13 @@ void draw_least(const struct pp_drawing *d, double least[4])
 
 double draw_unit(const struct pp_drawing *d)
 {
-    double least[4];
+    double least[PP_OPS];
     draw_least(d, least);
     double longest = 0;
-    for (int op = 0; op < 4; op++)
+    for (int op = 0; op < PP_OPS; op++)
         longest = least[op] > longest ? least[op] : longest;
     double unit = longest;
-    for (int op = 0; op < 4; op++)
+    for (int op = 0; op < PP_OPS; op++)
         if (least[op] >= longest / 4 && least[op] < unit)
             unit = least[op];
     return unit;

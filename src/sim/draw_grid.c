@@ -9,7 +9,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 
 #define COLUMNS_MAX (1 << 26)
@@ -20,9 +19,11 @@ enum {
     INK_ODD = 64  /* plus this for odd micro-batches: cells that touch stay apart */
 };
 
-/* Of the 256 terminal colours: F blue, I teal, W amber, B green, a darker one for each chunk. */
-static const uint8_t paper[4][PP_DRAW_SHADES] = {
-    {117, 75, 69, 105}, {123, 80, 73, 66}, {223, 215, 179, 137}, {157, 114, 71, 65}};
+/* Of the 256 terminal colours: F blue, I teal, W amber, B green, R grey, G and T pink, a darker one for each
+ * chunk. */
+static const uint8_t paper[PP_OPS][PP_DRAW_SHADES] = {
+    {117, 75, 69, 105},   {123, 80, 73, 66},    {223, 215, 179, 137}, {157, 114, 71, 65},
+    {153, 147, 146, 104}, {225, 219, 183, 182}, {218, 212, 176, 175}};
 
 struct grid {
     const struct pp_drawing *d;
@@ -31,7 +32,7 @@ struct grid {
     int tick;     /* characters of the shortest cell */
     int head;     /* characters before the cells */
     int rank_w, peak_w;
-    int room[4]; /* for the labels of each op: the same form of label in the whole picture */
+    int room[PP_OPS]; /* for the labels of each op: the same form of label in the whole picture */
     char *text;
     uint8_t *ink;
 };
@@ -57,9 +58,9 @@ static void measure_head(struct grid *g)
 static void measure_labels(struct grid *g)
 {
     const struct pp_plan *plan = g->d->plan;
-    double least[4];
+    double least[PP_OPS];
     draw_least(g->d, least);
-    for (int op = 0; op < 4; op++) {
+    for (int op = 0; op < PP_OPS; op++) {
         g->room[op] = (int)floor(least[op] * g->scale * (1 + 1e-9));
         /* without colours 0F00F1 can be read in two ways */
         if (!g->d->color && plan->geometry.chunks > 1 && g->room[op] == draw_label_length(plan))

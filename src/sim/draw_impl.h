@@ -33,7 +33,7 @@ int draw_label(const struct pp_plan *plan, const struct pp_action *a, int room,
 int draw_label_length(const struct pp_plan *plan);
 
 /* least[op]: the least duration of any action of that op; 0 when there is none. */
-void draw_least(const struct pp_drawing *d, double least[4]);
+void draw_least(const struct pp_drawing *d, double least[PP_OPS]);
 
 /* The shortest cell that is worth a label: of the ops that last at least a quarter of the longest
  * op, the least duration of any of their actions. 0 when nothing takes time. */

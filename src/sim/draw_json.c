@@ -46,9 +46,7 @@ static void print_cost(struct pp_json *j, const char *name, const double *x, int
 int pp_draw_json(const struct pp_drawing *d, FILE *f)
 {
     const struct pp_geometry *g = &d->plan->geometry;
-    struct pp_json j;
-    pp_json_init(&j, f, 2);
-    pp_json_object(&j, NULL);
+    struct pp_json j = pp_json_begin(f, 2);
     pp_json_int(&j, "schema", 1);
     pp_json_str(&j, "schedule", draw_name(d->plan));
     pp_json_int(&j, "stages", g->stages);

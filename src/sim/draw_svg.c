@@ -30,14 +30,16 @@ struct svg {
     double width, height;
 };
 
-const char *const pp_draw_fills[4][PP_DRAW_SHADES] = {
-    {"#9cc4f2", "#6fa3e3", "#a9a6f0", "#8580dd"},
-    {"#9fe0d8", "#66c2b8", "#8fd3e8", "#5fb2cc"},
-    {"#f7d08a", "#eeb25a", "#f2b8a0", "#e3957a"},
-    {"#a8dba0", "#79c26e", "#c9dc8c", "#a9c25e"},
+const char *const pp_draw_fills[PP_OPS][PP_DRAW_SHADES] = {
+    {"#9cc4f2", "#6fa3e3", "#a9a6f0", "#8580dd"}, {"#9fe0d8", "#66c2b8", "#8fd3e8", "#5fb2cc"},
+    {"#f7d08a", "#eeb25a", "#f2b8a0", "#e3957a"}, {"#a8dba0", "#79c26e", "#c9dc8c", "#a9c25e"},
+    {"#cfdcec", "#b5c9e2", "#d0cfef", "#bbb9e6"}, {"#f3cfe0", "#e9b3ce", "#e6cdea", "#d6b0dd"},
+    {"#eba3c4", "#df7fab", "#d3a4dc", "#c084cc"},
 };
 
-static const char *const meaning[4] = {"forward", "input gradient", "weight gradient", "backward"};
+static const char *const meaning[PP_OPS] = {"forward",  "input gradient", "weight gradient",
+                                            "backward", "recompute",      "give gradient",
+                                            "tied sum"};
 
 /* What a label in a cell, and the numbers beside and below the rows, mean. */
 static void label_text(const struct pp_drawing *d, char *out, size_t bytes)
@@ -70,6 +72,14 @@ static void measure(struct svg *s)
     s->height = TOP + s->d->plan->geometry.stages * (ROW + GAP) + BOTTOM;
 }
 
+static void find_ops(const struct pp_plan *plan, bool there[PP_OPS])
+{
+    memset(there, 0, PP_OPS * sizeof(*there));
+    for (int r = 0; r < plan->geometry.stages; r++)
+        for (int k = 0; k < plan->ranks[r].n_actions; k++)
+            there[plan->ranks[r].actions[k].op] = true;
+}
+
 static void print_style(const struct svg *s)
 {
     fputs("<style>\n"
@@ -79,8 +89,10 @@ static void print_style(const struct svg *s)
           ".title{font-size:15px;font-weight:600}"
           ".c{font-size:11px;text-anchor:middle;fill:#14181d}.half{font-size:9px}\n",
           s->f);
-    for (int op = 0; op < 4; op++)
-        for (int shade = 0; shade < PP_DRAW_SHADES; shade++)
+    bool there[PP_OPS];
+    find_ops(s->d->plan, there);
+    for (int op = 0; op < PP_OPS; op++)
+        for (int shade = 0; (there[op] || op <= PP_OP_B) && shade < PP_DRAW_SHADES; shade++)
             fprintf(s->f, ".%c%d{fill:%s}", PP_OP_LETTERS[op], shade, pp_draw_fills[op][shade]);
     fputs("\n@media (prefers-color-scheme:dark){.page{fill:#0d1117}.ink{fill:#f0f6fc}"
           ".dim{fill:#9198a1}.idle{fill:#1b2129}.tick{stroke:#3d444d}}\n</style>\n",
@@ -185,18 +197,16 @@ static void print_scale(const struct svg *s)
 
 static void print_legend(const struct svg *s)
 {
-    bool there[4] = {false, false, false, false};
+    bool there[PP_OPS];
     int chunks = s->d->plan->geometry.chunks;
     int shades = chunks < PP_DRAW_SHADES ? chunks : PP_DRAW_SHADES;
-    for (int r = 0; r < s->d->plan->geometry.stages; r++)
-        for (int k = 0; k < s->d->plan->ranks[r].n_actions; k++)
-            there[s->d->plan->ranks[r].actions[k].op] = true;
+    find_ops(s->d->plan, there);
     double x = MARGIN + LEFT;
     double y = s->height - 42;
     char labels[256];
     label_text(s->d, labels, sizeof(labels));
     fprintf(s->f, "<text class=\"dim\" x=\"%.1f\" y=\"%.1f\">%s</text>\n", x, y + 31, labels);
-    for (int op = 0; op < 4; op++) {
+    for (int op = 0; op < PP_OPS; op++) {
         for (int shade = 0; there[op] && shade < shades; shade++) {
             fprintf(s->f,
                     "<rect class=\"%c%d\" x=\"%.1f\" y=\"%.1f\" width=\"14\" height=\"14\" "

@@ -79,10 +79,10 @@ static void put_live(const struct events *e, struct walk *w, const struct pp_act
 
 static void put_action(const struct events *e, struct walk *w, int k)
 {
-    static const int kinds[] = {[PP_OP_F] = PP_EVENT_F,
-                                [PP_OP_I] = PP_EVENT_I,
-                                [PP_OP_W] = PP_EVENT_W,
-                                [PP_OP_B] = PP_EVENT_I};
+    static const int kinds[] = {
+        [PP_OP_F] = PP_EVENT_F, [PP_OP_I] = PP_EVENT_I, [PP_OP_W] = PP_EVENT_W,
+        [PP_OP_B] = PP_EVENT_I, [PP_OP_R] = PP_EVENT_R, [PP_OP_G] = PP_EVENT_G,
+        [PP_OP_T] = PP_EVENT_T};
     const struct pp_drawing *d = e->d;
     const struct pp_action *a = &d->plan->ranks[w->rank].actions[k];
     if (pp_plan_together(d->plan, w->rank, k) > 1)
@@ -109,8 +109,9 @@ static void put_action(const struct events *e, struct walk *w, int k)
         pp_chrome_arrow(e->chrome, true, (uint64_t)a->send, w->pid, PP_CHROME_COMPUTE,
                         leaves_late ? last_ns(e, first, end) : last_ns(e, start, first));
     }
-    if (d->plan->kind == PP_PLAN_TRAIN && a->op != PP_OP_I)
-        put_live(e, w, a, a->op == PP_OP_F ? 1 : -group, end);
+    bool takes = (a->op == PP_OP_F && !a->again) || a->op == PP_OP_R;
+    if (d->plan->kind == PP_PLAN_TRAIN && (takes || a->op == PP_OP_W || a->op == PP_OP_B))
+        put_live(e, w, a, takes ? 1 : -group, end);
     w->now = end;
 }
 

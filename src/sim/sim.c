@@ -10,7 +10,6 @@
  */
 #include "ppcli/bubble.h"
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 
 /* When the messages of one channel that nobody took yet arrive, in the order sent: a ring. */
@@ -43,6 +42,7 @@ struct sim {
     int *ready;         /* [P] stack of ranks that may run */
     int n_ready;
     int64_t *first_slot; /* [n_channels] where the channel's slots start in released[] */
+    double *wire_free;   /* [P] when the last message to another host has left the rank */
     double *released;    /* [all message slots] when its reader was done with it, or OCCUPIED */
 };
 
@@ -88,25 +88,42 @@ static int64_t slot_of(const struct sim *s, int32_t message)
     return s->first_slot[m->channel] + m->slot;
 }
 
-static int channel_in(const struct pp_action *a)
+static int channel_in(const struct sim *s, const struct pp_action *a)
 {
+    if (a->op >= PP_OP_G)
+        return s->plan->messages[a->recv].channel;
     return a->op == PP_OP_F ? 2 * (a->stage - 1) : 2 * a->stage + 1;
 }
 
-static int channel_out(const struct pp_action *a)
+static int channel_out(const struct sim *s, const struct pp_action *a)
 {
+    if (a->op >= PP_OP_G)
+        return s->plan->messages[a->send].channel;
     return a->op == PP_OP_F ? 2 * a->stage : 2 * (a->stage - 1) + 1;
+}
+
+static double rows_of(const struct sim *s, const struct pp_action *a)
+{
+    return s->costs->rows && a->op < PP_OP_G ? s->costs->rows[a->mb] : 1.0;
+}
+
+/* Of either end of a message between hosts. */
+static double copy_time(const struct sim *s, int channel, const struct pp_action *a)
+{
+    const struct pp_sim_wire *w = s->costs->wires ? &s->costs->wires[channel] : NULL;
+    return w && w->used ? w->copy * rows_of(s, a) : 0.0;
 }
 
 /* May the action start, and not before when? If not, the rank waits. */
 static bool may_start(struct sim *s, int rank, const struct pp_action *a, double *start)
 {
     if (a->recv >= 0) {
-        const struct lane *l = &s->lanes[channel_in(a)];
+        const struct lane *l = &s->lanes[channel_in(s, a)];
         if (l->n == 0) {
-            s->ranks[rank].wait = channel_in(a);
+            s->ranks[rank].wait = channel_in(s, a);
             return false;
         }
+        *start += copy_time(s, channel_in(s, a), a);
         *start = l->at[l->head] > *start ? l->at[l->head] : *start;
     }
     if (s->released && a->send >= 0) {
@@ -121,11 +138,11 @@ static bool may_start(struct sim *s, int rank, const struct pp_action *a, double
 }
 
 /* The reader is done with a message: its slot is free for the next one. */
-static void release(struct sim *s, int channel, int mb, double t)
+static void release(struct sim *s, int32_t message, double t)
 {
-    int32_t message = pp_plan_message(s->plan, channel, mb);
     if (message >= 0) {
         int64_t slot = slot_of(s, message);
+        int channel = s->plan->messages[message].channel;
         s->released[slot] = t;
         wake(s, s->plan->channels[channel].src_rank, s->plan->n_channels + slot);
     }
@@ -134,13 +151,18 @@ static void release(struct sim *s, int channel, int mb, double t)
 static int send_message(struct sim *s, int rank, const struct pp_action *a, double t)
 {
     const struct pp_sim_costs *c = s->costs;
-    int channel = channel_out(a);
+    int channel = channel_out(s, a);
     int to = s->plan->channels[channel].dst_rank;
     if (s->released)
         s->released[slot_of(s, a->send)] = OCCUPIED;
     if (to != rank) {
-        double rows = c->rows ? c->rows[a->mb] : 1.0;
-        t += c->latency + (c->transfer ? c->transfer[channel] * rows : 0.0);
+        double moves = c->transfer ? c->transfer[channel] * rows_of(s, a) : 0.0;
+        bool wire = c->wires && c->wires[channel].used;
+        if (wire) {
+            t = (t > s->wire_free[rank] ? t : s->wire_free[rank]) + moves;
+            s->wire_free[rank] = t;
+        }
+        t += wire ? c->wires[channel].latency : c->latency + moves;
     }
     PP_TRY(lane_put(&s->lanes[channel], t));
     wake(s, to, channel);
@@ -155,17 +177,19 @@ static int run_action(struct sim *s, int rank, int k, const struct span *t)
     bool lets_go = s->plan->kind == PP_PLAN_EVAL || a->op == PP_OP_W || a->op == PP_OP_B;
 
     if (a->recv >= 0)
-        lane_drop(&s->lanes[channel_in(a)]);
+        lane_drop(&s->lanes[channel_in(s, a)]);
     if (a->send >= 0)
         PP_TRY(send_message(s, rank, a, t->sent));
     if (s->released && lets_go) {
-        release(s, 2 * (a->stage - 1), a->mb, t->end);
-        release(s, 2 * a->stage + 1, a->mb, t->end);
+        release(s, pp_plan_message(s->plan, 2 * (a->stage - 1), a->mb), t->end);
+        release(s, pp_plan_message(s->plan, 2 * a->stage + 1, a->mb), t->end);
     }
-    s->ranks[rank].live += a->op == PP_OP_F;
+    if (s->released && a->op == PP_OP_T)
+        release(s, a->recv, t->end);
+    s->ranks[rank].live += a->op == PP_OP_F || a->op == PP_OP_R;
     if (s->ranks[rank].live > res->peak[rank])
         res->peak[rank] = s->ranks[rank].live;
-    s->ranks[rank].live -= lets_go;
+    s->ranks[rank].live -= lets_go || a->again;
     if (k == 0 && s->ranks[rank].step == 0)
         res->first_start[rank] = t->start;
     if (res->start) {
@@ -175,11 +199,22 @@ static int run_action(struct sim *s, int rank, int k, const struct span *t)
     return 0;
 }
 
+double pp_sim_tie(const struct pp_sim_costs *c, const struct pp_action *a)
+{
+    bool both = a->op == PP_OP_T && a->recv < 0;
+    return c->tie ? c->tie[a->mb] * (both ? 2 : 1) : 0;
+}
+
 /* How long an action takes; *out_first: until its message can leave. */
 static double duration(const struct pp_sim_costs *c, const struct pp_action *a, double *out_first)
 {
+    if (a->op >= PP_OP_G) {
+        *out_first = c->launch + pp_sim_tie(c, a);
+        return *out_first;
+    }
     double rows = c->rows ? c->rows[a->mb] : 1.0;
-    const double *first = a->op == PP_OP_F ? c->f : a->op == PP_OP_W ? c->w : c->i;
+    bool forward = a->op == PP_OP_F || a->op == PP_OP_R;
+    const double *first = forward ? c->f : a->op == PP_OP_W ? c->w : c->i;
     double t = c->launch + first[a->stage] * rows;
     *out_first = t;
     if (a->op == PP_OP_B) {
@@ -194,8 +229,9 @@ static int run_one(struct sim *s, int rank, int k, double start)
     double first;
     double took = duration(s->costs, &s->plan->ranks[rank].actions[k], &first);
     struct span t = {.start = start, .sent = start + first, .end = start + took};
+    const struct pp_action *a = &s->plan->ranks[rank].actions[k];
     PP_TRY(run_action(s, rank, k, &t));
-    s->ranks[rank].now = t.end;
+    s->ranks[rank].now = t.end + (a->send >= 0 ? copy_time(s, channel_out(s, a), a) : 0);
     s->result->work[rank] += took;
     return 0;
 }
@@ -310,7 +346,8 @@ static int sim_init(struct sim *s)
     s->lanes = pp_alloc((size_t)s->plan->n_channels, sizeof(*s->lanes));
     s->ranks = pp_alloc(p, sizeof(*s->ranks));
     s->ready = pp_alloc(p, sizeof(*s->ready));
-    if (!s->lanes || !s->ranks || !s->ready)
+    s->wire_free = pp_alloc(p, sizeof(*s->wire_free));
+    if (!s->lanes || !s->ranks || !s->ready || !s->wire_free)
         return PP_ERESOURCE;
     return s->costs->slots ? take_slots(s) : 0;
 }
@@ -322,6 +359,7 @@ static void sim_fini(struct sim *s)
     pp_free(s->lanes);
     pp_free(s->ranks);
     pp_free(s->ready);
+    pp_free(s->wire_free);
     pp_free(s->first_slot);
     pp_free(s->released);
 }

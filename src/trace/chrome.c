@@ -2,9 +2,6 @@
 /* Trace events, line by line. Only the head and names can need escaping: they go through json. */
 #include "ppcli/chrome.h"
 
-#include <stdarg.h>
-
-#include "ppcli/err.h"
 #include "ppcli/json.h"
 #include "ppcli/trace.h"
 
@@ -75,10 +72,8 @@ static void clocks(struct pp_json *j, const char *key, const int64_t *ns, int ra
 void pp_chrome_open(struct pp_chrome *c, FILE *f, const struct pp_chrome_head *h)
 {
     *c = (struct pp_chrome){.f = f};
-    struct pp_json j;
     put(c, "[\n");
-    pp_json_init(&j, f, 0);
-    pp_json_object(&j, NULL);
+    struct pp_json j = pp_json_begin(f, 0);
     pp_json_str(&j, "name", "ppcli");
     pp_json_str(&j, "ph", "M");
     pp_json_int(&j, "pid", 0);
@@ -103,10 +98,8 @@ void pp_chrome_open(struct pp_chrome *c, FILE *f, const struct pp_chrome_head *h
 
 static void named(struct pp_chrome *c, const char *what, int pid, int tid, const char *name)
 {
-    struct pp_json j;
     put(c, ",");
-    pp_json_init(&j, c->f, 0);
-    pp_json_object(&j, NULL);
+    struct pp_json j = pp_json_begin(c->f, 0);
     pp_json_str(&j, "name", what);
     pp_json_str(&j, "ph", "M");
     pp_json_int(&j, "pid", pid);

@@ -12,7 +12,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 
 static const char magic[8] = "ppring\0\2";
@@ -44,6 +43,10 @@ static const struct kind {
     [PP_EVENT_REPORT] = {"report", false},
     [PP_EVENT_LAUNCH] = {"launch", false},
     [PP_EVENT_VOTE] = {"vote", false},
+    [PP_EVENT_G] = {"G", true},
+    [PP_EVENT_T] = {"T", true},
+    [PP_EVENT_R] = {"R", true},
+    [PP_EVENT_GATHER] = {"gather", false},
 };
 
 const char *pp_event_name(int kind)
@@ -123,6 +126,7 @@ int pp_ring_create(const char *path, int rank, int ranks, uint64_t capacity, str
     ring->head->pid = getpid();
     ring->head->capacity = n;
     ring->head->opened_ns = pp_clock_ns();
+    (void)gethostname(ring->head->host, sizeof(ring->head->host) - 1);
     pp_process_self(&ring->head->started, &ring->head->machine);
     /* Last: whoever opens the file meanwhile finds nothing, or all of it. */
     __atomic_thread_fence(__ATOMIC_RELEASE);

@@ -3,12 +3,10 @@
 #include "ppcli/train.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "ppcli/err.h"
 #include "ppcli/io.h"
-#include "ppcli/mem.h"
 
 /* Collective: the sums of all ranks. */
 static int add_up(const struct pp_worker *w, struct pp_loss_sums *out)
@@ -19,11 +17,8 @@ static int add_up(const struct pp_worker *w, struct pp_loss_sums *out)
     int rc = all ? pp_exec_take_counters(w->x, &c) : PP_ERESOURCE;
     rc = rc == 0 ? pp_transport_allgather(w->tp, &c.test, sizeof(c.test), all) : rc;
     *out = (struct pp_loss_sums){0};
-    for (int r = 0; rc == 0 && r < ranks; r++) {
-        out->loss += all[r].loss;
-        out->correct += all[r].correct;
-        out->rows += all[r].rows;
-    }
+    for (int r = 0; rc == 0 && r < ranks; r++)
+        pp_loss_sums_add(out, &all[r]);
     pp_free(all);
     return rc;
 }
@@ -68,16 +63,27 @@ static int write_predictions(const struct pp_worker *w, const char *path, const 
     struct pp_file_write file;
     PP_TRY(pp_dataset_open(w->run->cfg, PP_SPLIT_TEST, PP_DATA_LABELS, &m->values[0], m->classes,
                            &ds));
-    int rc = pp_file_create(path, &file);
+    size_t classes = (size_t)m->classes, positions = (size_t)pp_model_targets(m);
+    uint32_t *tokens = pp_alloc(positions + 1, sizeof(*tokens));
+    int rc = tokens ? pp_file_create(path, &file) : PP_ERESOURCE;
     if (rc == 0) {
         fputs("label,prediction", file.f);
         for (int c = 0; c < m->classes; c++)
             fprintf(file.f, ",logit%d", c);
         fputc('\n', file.f);
-        for (int i = 0; i < w->run->layout->test_n; i++)
-            write_row(file.f, ds->labels[i], logits + (size_t)i * (size_t)m->classes, m->classes);
-        rc = pp_file_commit(&file);
+        for (uint32_t i = 0; rc == 0 && i < (uint32_t)w->run->layout->test_n; i++) {
+            if (ds->windows)
+                rc = pp_dataset_windows(ds, 1, &i, m->classes, tokens);
+            for (size_t p = 0; rc == 0 && p < positions; p++) {
+                write_row(file.f, ds->windows ? (int)tokens[p + 1] : ds->labels[i],
+                          logits + (i * positions + p) * classes, m->classes);
+            }
+        }
+        if (rc == 0)
+            rc = pp_file_commit(&file);
+        pp_file_abandon(&file);
     }
+    pp_free(tokens);
     pp_dataset_destroy(&ds);
     return rc;
 }
@@ -86,7 +92,8 @@ static int write_predictions(const struct pp_worker *w, const char *path, const 
 
 static int evaluate(struct pp_worker *w, void *ctx)
 {
-    struct pp_evaluation *out = ctx, e = {.samples = w->run->layout->test_n};
+    struct pp_evaluation *out = ctx, e = {.samples = w->run->layout->test_n,
+                                          .targets = pp_model_targets(w->run->model)};
     struct pp_loss_sums test = {0};
     if (e.samples == 0) {
         return pp_fail(PP_ECONFIG,
@@ -94,7 +101,7 @@ static int evaluate(struct pp_worker *w, void *ctx)
                        "(data.test_samples)",
                        w->run->cfg->data.dataset);
     }
-    size_t n = (size_t)e.samples * (size_t)w->run->model->classes;
+    size_t n = (size_t)e.samples * (size_t)w->run->model->outputs;
     float *logits = out->predictions ? pp_alloc(n, sizeof(*logits)) : NULL;
     int rc = out->predictions && !logits ? PP_ERESOURCE : 0;
     pp_exec_keep_logits(w->x, logits);
@@ -116,8 +123,8 @@ static int evaluate(struct pp_worker *w, void *ctx)
                        "some test samples are not",
                        w->from, isnan(test.loss) ? "NaN" : "Inf");
     }
-    e.loss = test.loss / (double)test.rows;
-    e.accuracy = (double)test.correct / (double)test.rows;
+    e.loss = test.loss / (double)test.targets;
+    e.accuracy = (double)test.correct / (double)test.targets;
     PP_TRY(pp_exec_weights_sha256(w->x, e.weights_sha256));
     if (w->rank == 0) {
         snprintf(e.from, sizeof(e.from), "%s", w->from);

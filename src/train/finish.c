@@ -2,10 +2,7 @@
 /* What a run was, put together from all ranks: figures, where its bubble comes from, advice. */
 #include "loop.h"
 
-#include "ppcli/advice.h"
-#include "ppcli/clock.h"
-#include "ppcli/err.h"
-#include "ppcli/mem.h"
+#include "ppcli/tune.h"
 
 /* The share of rank time that was not spent computing. */
 double loop_bubble(const struct totals *w, int ranks)

@@ -4,18 +4,10 @@
  * where it would otherwise be killed by the system in the middle of the night. Processes of one
  * machine draw on the same memory, so what they need is added up before it is compared.
  */
-#include "fit.h"
+#include "rank.h"
 
-#include <inttypes.h>
-#include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "ppcli/err.h"
-#include "ppcli/mem.h"
-#include "ppcli/trace.h"
-#include "rank.h"
 
 #define GIB (1024.0 * 1024 * 1024)
 #define LIBRARY_BYTES ((size_t)64 << 20) /* work space of products, recorded graphs; about */
@@ -66,6 +58,8 @@ static uint64_t data_bytes(const struct pp_run *run, const struct pp_train_optio
     row += rank < 0 || l->rank_of[0] == at ? (uint64_t)run->model->inputs : 0;
     row += rank < 0 || l->rank_of[l->n_virtual - 1] == at ? 1 : 0;
     uint64_t rows = (uint64_t)l->train_n + (uint64_t)l->test_n;
+    if (pp_dataset_info(l->cfg->data.dataset)->windows)
+        return 0;                             /* they overlap, in a text that is small or mapped */
     return options->data[0] ? 0 : rows * row; /* 31 + 24 bits at most */
 }
 

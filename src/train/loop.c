@@ -7,24 +7,18 @@
 #include "loop.h"
 
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/clock.h"
 #include "ppcli/err.h"
 #include "ppcli/log.h"
-#include "ppcli/mem.h"
-#include "nonfinite.h"
 
 #define RECORD_NS 2000000000u /* between two records when run.log_every is 0, at most */
 #define RECORDS 50            /* of a run with a folder then, at least */
 
 static void add(struct totals *to, const struct totals *w)
 {
-    to->loss += w->loss;
-    to->correct += w->correct;
-    to->rows += w->rows;
+    pp_loss_sums_add(&to->sums, &w->sums);
     to->window_ns += w->window_ns;
     to->busy_ns += w->busy_ns;
 }
@@ -49,18 +43,14 @@ static int gather(struct trainer *tr, struct totals *train, struct pp_loss_sums 
     tr->window_start = pp_clock_ns();
     memset(train, 0, sizeof(*train));
     memset(test, 0, sizeof(*test));
-    tr->epoch.loss = 0;
+    tr->epoch.sums.loss = 0;
     for (int r = 0; r < tr->run->layout->ranks; r++) {
         const struct report *a = &tr->all[r];
-        train->loss += a->train.loss;
-        train->correct += a->train.correct;
-        train->rows += a->train.rows;
-        test->loss += a->test.loss;
-        test->correct += a->test.correct;
-        test->rows += a->test.rows;
+        pp_loss_sums_add(&train->sums, &a->train);
+        pp_loss_sums_add(test, &a->test);
         train->window_ns = a->window_ns > train->window_ns ? a->window_ns : train->window_ns;
         train->busy_ns += a->busy_ns;
-        tr->epoch.loss += a->epoch.loss;
+        tr->epoch.sums.loss += a->epoch.loss;
         tr->stop = a->stop > tr->stop ? a->stop : tr->stop;
         tr->saves = a->saves > tr->saves ? a->saves : tr->saves;
     }
@@ -76,35 +66,39 @@ static int sync_training(struct trainer *tr, int steps, bool epoch_end)
     tr->meetings++;
     if (epoch_end && tr->timeline)
         pp_timeline_keep(tr->timeline, tr->spec->ring);
-    double loss = tr->epoch.loss; /* not a sum over windows, whose ends depend on the clock */
+    double loss = tr->epoch.sums.loss; /* not a sum over windows, whose ends depend on the clock */
     add(&tr->epoch, &w);
-    tr->epoch.loss = loss;
+    tr->epoch.sums.loss = loss;
     add(&tr->record, &w);
     tr->train_ns += w.window_ns;
-    tr->samples += w.rows;
+    tr->samples += w.sums.rows;
     for (int r = 0; r < tr->run->layout->ranks; r++) {
         tr->busy_ns[r] += tr->all[r].busy_ns;
         tr->busy[r] = w.window_ns > 0 ? (double)tr->all[r].busy_ns / (double)w.window_ns : 0;
     }
+    int64_t batch = tr->run->cfg->train.batch_size;
+    int64_t distance = w.sums.rows > 0 ? (w.sums.rows + batch - 1) / batch : 1;
     int log_every = tr->run->cfg->run.log_every;
     int64_t part = tr->total_steps > RECORDS ? tr->total_steps / RECORDS : 1;
     bool late = tr->dir[0] && log_every == 0 && tr->t - tr->recorded >= part;
     bool record =
         log_every > 0 ? tr->t % log_every == 0 : late || tr->record.window_ns >= RECORD_NS;
-    if (tr->m && w.rows > 0) {
+    if (tr->m && w.sums.rows > 0) {
         struct totals *from = record ? &tr->record : &w;
         struct pp_window shown = {
             .epoch = tr->epoch_no,
             .step = tr->epoch_step,
             .t = tr->t,
-            .loss = from->loss / (double)from->rows,
-            .accuracy = (double)from->correct / (double)from->rows,
+            .loss = from->sums.loss / (double)from->sums.targets,
+            .accuracy = (double)from->sums.correct / (double)from->sums.targets,
             .seconds = (double)from->window_ns * 1e-9,
-            .samples = from->rows,
+            .samples = from->sums.rows,
             .bubble = loop_bubble(from, tr->run->layout->ranks),
             .lr = tr->last_lr,
             .skipped = tr->t - tr->updates,
             .samples_done = tr->samples,
+            .sync_steps = distance,
+            .sync_seconds = (double)w.window_ns * 1e-9,
             .busy = tr->busy,
         };
         rank_event_begin(tr->spec, PP_EVENT_REPORT, tr->t);
@@ -117,12 +111,10 @@ static int sync_training(struct trainer *tr, int steps, bool epoch_end)
     }
     /* The next sync: in about PP_RUN_MEET_NS, but never more than ten times the last distance. */
     if (!epoch_end) {
-        uint64_t distance = (uint64_t)(w.rows > 0 ? (w.rows + tr->run->cfg->train.batch_size - 1) /
-                                                        tr->run->cfg->train.batch_size
-                                                  : 1);
-        uint64_t per_step = w.window_ns / (distance > 0 ? distance : 1) + 1;
+        uint64_t per_step = w.window_ns / (uint64_t)distance + 1;
         uint64_t wanted = PP_RUN_MEET_NS / per_step + 1;
-        tr->next_sync = tr->t + (int64_t)(wanted < 10 * distance ? wanted : 10 * distance);
+        int64_t most = 10 * distance;
+        tr->next_sync = tr->t + (wanted < (uint64_t)most ? (int64_t)wanted : most);
     }
     if (log_every > 0) {
         int64_t logged = tr->t + log_every - tr->t % log_every;
@@ -148,8 +140,8 @@ int loop_test(struct trainer *tr, struct pp_epoch_result *e)
     }
     e->tested = test.rows > 0;
     if (e->tested) {
-        e->test_loss = test.loss / (double)test.rows;
-        e->test_accuracy = (double)test.correct / (double)test.rows;
+        e->test_loss = test.loss / (double)test.targets;
+        e->test_accuracy = (double)test.correct / (double)test.targets;
     }
     return 0;
 }
@@ -316,10 +308,10 @@ static int run_epoch(struct trainer *tr)
     struct pp_epoch_result e = {
         .epoch = tr->epoch_no,
         .t = tr->t,
-        .train_loss = tr->epoch.loss / (double)tr->epoch.rows,
-        .train_accuracy = (double)tr->epoch.correct / (double)tr->epoch.rows,
+        .train_loss = tr->epoch.sums.loss / (double)tr->epoch.sums.targets,
+        .train_accuracy = (double)tr->epoch.sums.correct / (double)tr->epoch.sums.targets,
         .seconds = (double)tr->epoch.window_ns * 1e-9,
-        .samples = tr->epoch.rows,
+        .samples = tr->epoch.sums.rows,
         .bubble = loop_bubble(&tr->epoch, tr->run->layout->ranks),
     };
     PP_TRY(loop_test(tr, &e));
@@ -343,12 +335,16 @@ static int open_outputs(struct trainer *tr)
     if (tr->spec->rank != 0)
         return 0;
     const struct pp_train_options *options = tr->spec->options;
+    int steps = pp_exec_train_steps(tr->x);
+    bool is_text = pp_model_targets(tr->run->model) > 1;
     struct pp_metrics_start from = {.run = tr->run,
                                     .name = options->name,
                                     .out = options->out,
                                     .quiet = options->quiet,
                                     .dir = tr->dir,
                                     .total_steps = tr->total_steps,
+                                    .epochs = is_text ? (int)((tr->total_steps + steps - 1) / steps)
+                                                      : tr->run->cfg->train.epochs,
                                     .step = tr->t,
                                     .goes_on = tr->begin.goes_on,
                                     .graphs = pp_exec_graphs(tr->x)};

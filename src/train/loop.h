@@ -3,7 +3,6 @@
 #ifndef PPCLI_TRAIN_LOOP_H
 #define PPCLI_TRAIN_LOOP_H
 
-#include "ppcli/runlog.h"
 #include "ppcli/lock.h"
 #include "rank.h"
 #include "resume.h"
@@ -21,8 +20,7 @@ struct report {
 
 /* Sums over reports; the same on every rank. */
 struct totals {
-    double loss;
-    int64_t correct, rows;
+    struct pp_loss_sums sums;
     uint64_t window_ns; /* the longest over ranks */
     uint64_t busy_ns;   /* summed over ranks */
 };
@@ -48,6 +46,7 @@ struct trainer {
     struct saver *saver;        /* NULL without a run folder */
     int64_t saved;              /* step of the newest checkpoint in the run folder; -1: none */
     uint32_t data_crc[2][2];    /* by enum pp_split; images, labels; 0: no rank has them */
+    char *vocabulary;           /* rank 0: all characters of a text, by token; NULL: none; owned */
     struct pp_loss_sums so_far; /* resumed: this rank's sums of the epoch that goes on */
     struct report *all;         /* [ranks] */
     uint64_t *busy_ns;          /* [ranks] over the run */
@@ -90,5 +89,24 @@ int loop_finish(struct trainer *tr, uint64_t start);
 
 /* Collective: the whole test set, forward only. */
 int loop_test(struct trainer *tr, struct pp_epoch_result *e);
+
+/* ---- nonfinite.c
+ *
+ * What follows when a step's numbers were not finite: the policy train.nonfinite.
+ */
+
+/*
+ * Collective: step tr->t was bad, as this thread's error record says. 0: the step is done, without
+ * an update, and the run continues with the next batch. PP_EDIVERGED: the run ends; the record says
+ * which step it was, and nothing else has happened. Other errors: of the rewind.
+ */
+int nonfinite_step(struct trainer *tr);
+
+/* The text of a run that ends: why, where the weights are, what would work. Returns PP_EDIVERGED.
+ * saved: the weights before the step are in the newest checkpoint; not_saved: why not, or "". */
+int nonfinite_fail(const struct trainer *tr, const char *why, bool saved, const char *not_saved);
+
+/* Local: the test set's loss was not finite. Returns PP_EDIVERGED. */
+int nonfinite_test(const struct trainer *tr, double loss);
 
 #endif

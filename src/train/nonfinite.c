@@ -3,12 +3,9 @@
  * The executor has found a step's numbers not finite, on every rank, and changed nothing. What
  * happens now follows from values all ranks share, so all of them do the same.
  */
-#include "nonfinite.h"
+#include "loop.h"
 
 #include <math.h>
-#include <stdio.h>
-
-#include "ppcli/err.h"
 
 /* "step 412 (epoch 2, batch 37 of 469): the output of layers.3 ..." */
 static int say_which(const struct trainer *tr)

@@ -6,16 +6,24 @@
 #include <sys/stat.h>
 
 #include "loop.h"
-#include "ppcli/clock.h"
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 #include "ppcli/run_dir.h"
-#include "seats.h"
-#include "ppcli/watch.h"
+#include "ppcli/vocabulary.h"
 
 #define RING_STEPS 8     /* whole steps that the record of actions keeps, of a trace more ... */
 #define RING_STEPS_MIN 2 /* ... or fewer, down to these, ... */
 #define RING_RECORDS (1 << 16) /* ... when they need more records than these (2 MiB) */
+
+/* What checkpoints keep, and are compared with. */
+static int keep_vocabulary(struct trainer *tr)
+{
+    struct pp_vocabulary v;
+    PP_TRY(pp_dataset_vocabulary(tr->run->cfg, &v));
+    bool characters = v.codes != NULL;
+    tr->vocabulary = characters ? pp_vocabulary_text(&v) : NULL;
+    pp_vocabulary_fini(&v);
+    return characters && !tr->vocabulary ? PP_ERESOURCE : 0;
+}
 
 /* Local set-up; what this rank needs of the data follows from its stages. */
 static int set_up(struct trainer *tr)
@@ -42,6 +50,8 @@ static int set_up(struct trainer *tr)
             tr->data[split] = tr->own[split];
         }
     }
+    if (tr->spec->rank == 0)
+        PP_TRY(keep_vocabulary(tr));
     tr->all = pp_alloc((size_t)l->ranks, sizeof(*tr->all));
     tr->busy_ns = pp_alloc((size_t)l->ranks, sizeof(*tr->busy_ns));
     tr->busy = pp_alloc((size_t)l->ranks, sizeof(*tr->busy));
@@ -65,7 +75,7 @@ static int compare_data(struct trainer *tr)
     }
     if (rc == 0)
         rc = pp_transport_allgather(tr->tp, &mine, sizeof(mine), all);
-    for (int i = 0; rc == 0 && i < 6; i++) {
+    for (int i = 0; rc == 0 && all && i < 6; i++) {
         int split = i / 3, what = i % 3, first = -1;
         for (int r = 0; rc == 0 && r < n; r++) {
             uint32_t here = all[r].of[split][what];
@@ -220,6 +230,7 @@ int rank_main(struct rank_spec *spec, struct pp_transport *tp)
     spec->be = tr.be;
     pp_dataset_destroy(&tr.own[0]);
     pp_dataset_destroy(&tr.own[1]);
+    pp_free(tr.vocabulary);
     pp_free(tr.all);
     pp_free(tr.busy_ns);
     pp_free(tr.busy);

@@ -4,6 +4,7 @@
 #define PPCLI_TRAIN_RANK_H
 
 #include "ppcli/train.h"
+#include "ppcli/room.h"
 
 struct rank_spec {
     const struct pp_run *run;
@@ -32,5 +33,54 @@ void rank_event_end(struct rank_spec *spec);
 /* Local, in the thread of rank_main(), when all ranks that are threads of this process have
  * returned from it: until then they may be reading and writing this one's message slots. */
 void rank_free(struct rank_spec *spec);
+
+/* ---- fit.c: whether a run fits into the memory there is. Local to train/ */
+
+/* What one process of a run will take, and has room for. */
+struct room_claim {
+    uint64_t ranks, data; /* bytes of its ranks and of the data it reads */
+    struct pp_room room;
+    uint32_t machine; /* as in the head of a ring */
+};
+
+/*
+ * Hold what is claimed against the room of process `at` of n: a limit must do for all that share
+ * it. PP_ERESOURCE with both numbers, the limit and what would help. Local.
+ */
+int room_judge(const struct room_claim *claims, int n, int at);
+
+/*
+ * Ranks with devices: each device by itself. rank: of this process; -1: all are its threads.
+ * PP_ERESOURCE with the device, both numbers and what would help. Local.
+ */
+int room_check_devices(const struct pp_run *run, int rank);
+
+/*
+ * All of it for a run, before anything is allocated or read. tp NULL: all ranks are threads of this
+ * process. Else collective, one rank a process: every rank gets the same verdict. Errors:
+ * PP_ERESOURCE; those of pp_transport_agree().
+ */
+int room_check(const struct pp_run *run, const struct pp_train_options *options,
+               struct pp_transport *tp);
+
+/* ---- seats.c: who sits where in a run. Local to train/ */
+
+/*
+ * Fill in run->seats and run->transport. tp NULL: all ranks are threads of this process, Local;
+ * else each rank is a process: Collective, the same verdict on every rank.
+ * Errors: PP_ERESOURCE: no such device, or no way between two; PP_ECONFIG: run.partition_sms where
+ * processes share a device.
+ */
+int seats_take(struct pp_run *run, struct pp_transport *tp);
+
+/*
+ * Put around a transport of threads or processes what run->transport says: NCCL, or memory of the
+ * host between devices and MPI; nothing where it can move the ranks' memory itself. *tp is
+ * replaced; NULL on failure. Local, in the rank's thread. Errors: PP_ERESOURCE.
+ */
+int seats_connect(const struct pp_run *run, struct pp_transport **tp);
+
+/* What rank `rank` of the run asks of its backend. Local. */
+struct pp_backend_choice seats_choice(const struct pp_run *run, int rank);
 
 #endif

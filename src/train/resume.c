@@ -7,17 +7,15 @@
 
 #include <dirent.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "ppcli/err.h"
 #include "ppcli/log.h"
-#include "ppcli/mem.h"
 #include "resume_state.h"
 #include "ppcli/run_dir.h"
-#include "save.h"
+#include "weights.h"
 
 /* ---- which folder */
 
@@ -97,29 +95,12 @@ static bool same_folder(const char *a, const char *b)
 struct target {
     struct pp_exec *x;
     struct pp_exec_tensor t;
-    size_t row_floats; /* 0: the file has memory's order */
-    float *row;        /* [2 * row_floats] as in the file, and as in memory */
 };
 
-/* A row goes to its place when it is complete: pieces come in ascending order. */
-static int put(void *ctx, uint64_t first, const float *values, size_t n)
+static int put(void *ctx, size_t first, const float *values, size_t n)
 {
-    struct target *to = ctx;
-    size_t floats = to->row_floats;
-    if (floats == 0)
-        return pp_exec_tensor_put(to->x, &to->t, (size_t)first, values, n);
-    while (n > 0) {
-        size_t at = (size_t)first % floats, some = floats - at < n ? floats - at : n;
-        memcpy(to->row + at, values, some * sizeof(*values));
-        if (at + some == floats) {
-            pp_param_row(to->t.param, false, to->row, to->row + floats);
-            PP_TRY(pp_exec_tensor_put(to->x, &to->t, (size_t)first - at, to->row + floats, floats));
-        }
-        first += some;
-        values += some;
-        n -= some;
-    }
-    return 0;
+    const struct target *to = ctx;
+    return pp_exec_tensor_put(to->x, &to->t, first, values, n);
 }
 
 struct differences {
@@ -148,16 +129,7 @@ static int saved_tensor(const struct pp_ckpt *ck, enum pp_exec_kind kind, const 
     const struct pp_exec_tensor t = {.kind = kind, .param = p};
     char name[PP_ST_NAME_MAX + 1];
     saver_tensor_name(&t, name);
-    int64_t dims[4];
-    size_t floats = pp_param_in_file(p, dims);
-    int n_dims = pp_param_is_count(p) ? 0 : p->n_dims;
-    if (!to)
-        return pp_ckpt_read(ck, name, n_dims, dims, NULL, NULL);
-    to->row_floats = floats;
-    to->row = pp_alloc(2 * floats + 1, sizeof(*to->row));
-    int rc = to->row ? pp_ckpt_read(ck, name, n_dims, dims, put, to) : PP_ERESOURCE;
-    pp_free(to->row);
-    return rc;
+    return weights_read(ck, name, p, to ? put : NULL, to);
 }
 
 /* Everything that the ranks will read is there and of the right shape. */
@@ -336,13 +308,32 @@ static int read_tensors(struct trainer *tr, const struct pp_ckpt *ck, bool all)
     return pp_exec_tensors_changed(tr->x);
 }
 
+/* A token must mean what it meant. Rank 0. */
+static int check_vocabulary(const struct trainer *tr, const struct pp_ckpt *ck)
+{
+    const struct pp_ckpt_state *s = pp_ckpt_state(ck);
+    const char *then = s ? s->vocabulary : NULL, *now = tr->vocabulary;
+    if (!then || !now || strcmp(then, now) == 0)
+        return 0;
+    int kinds[2] = {0, 0};
+    for (int k = 0; k < 2; k++)
+        for (const char *p = k ? now : then; *p; p++)
+            kinds[k] += ((unsigned char)*p & 0xc0) != 0x80;
+    return pp_fail(PP_EFORMAT,
+                   "%s was trained on a text of %d kinds of characters, data set '%s' has %d and "
+                   "not the same ones: tokens would have other numbers",
+                   ck->path, kinds[0], tr->run->cfg->data.dataset, kinds[1]);
+}
+
 int resume_read(struct trainer *tr)
 {
     struct pp_ckpt *ck = NULL;
     if (tr->begin.from[0] == '\0')
         return 0;
     PP_TRY(pp_ckpt_open(tr->begin.from, PP_CKPT_STRUCTURE, &ck));
-    int rc = read_tensors(tr, ck, tr->begin.resume);
+    int rc = tr->begin.resume || tr->spec->rank > 0 ? 0 : weights_check_extras(tr->run->model, ck);
+    rc = rc == 0 ? check_vocabulary(tr, ck) : rc;
+    rc = rc < 0 ? rc : read_tensors(tr, ck, tr->begin.resume);
     if (rc == 0 && tr->begin.resume) {
         const struct pp_ckpt_state *s = pp_ckpt_state(ck);
         /* What rank 0 has checked may be another file on this rank's machine. */

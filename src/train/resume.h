@@ -6,8 +6,6 @@
 #ifndef PPCLI_TRAIN_RESUME_H
 #define PPCLI_TRAIN_RESUME_H
 
-#include <stdbool.h>
-
 #include "ppcli/checkpoint.h"
 
 struct trainer;

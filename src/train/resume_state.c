@@ -5,10 +5,7 @@
  */
 #include "resume_state.h"
 
-#include <stdio.h>
 #include <string.h>
-
-#include "ppcli/err.h"
 
 /* More replicas than these share one number: their sum, and the last bits of the loss that the
  * epoch's line shows after a resume. */
@@ -40,14 +37,16 @@ void resume_state(const struct trainer *tr, struct pp_ckpt_state *s)
     pp_config_hash(tr->run->cfg, s->config_hash);
     snprintf(s->fingerprint, sizeof(s->fingerprint), "%s", tr->be->description);
     snprintf(s->ppcli, sizeof(s->ppcli), "%s", PP_VERSION);
+    s->vocabulary = tr->vocabulary;
     double loss[REPLICAS_MAX] = {0};
     int n = l->replicas <= REPLICAS_MAX ? l->replicas : 1;
     for (int r = 0; r < l->ranks; r++)
         loss[n == 1 ? 0 : r / l->stages] += tr->all[r].epoch.loss;
     for (int d = 0; d < n; d++)
         pp_ckpt_set(s, loss_name(d, name), loss[d]);
-    pp_ckpt_set(s, "epoch.correct", (double)tr->epoch.correct);
-    pp_ckpt_set(s, "epoch.rows", (double)tr->epoch.rows);
+    pp_ckpt_set(s, "epoch.correct", (double)tr->epoch.sums.correct);
+    pp_ckpt_set(s, "epoch.rows", (double)tr->epoch.sums.rows);
+    pp_ckpt_set(s, "epoch.targets", (double)tr->epoch.sums.targets);
     pp_ckpt_set(s, "epoch.ns", (double)tr->epoch.window_ns);
     pp_ckpt_set(s, "epoch.busy", (double)tr->epoch.busy_ns / l->ranks);
     pp_ckpt_set(s, "train.ns", (double)tr->train_ns);
@@ -80,16 +79,17 @@ void resume_take_state(struct trainer *tr, const struct pp_ckpt_state *s)
     tr->updates = resume_updates(s);
     tr->nonfinite.rewinds = (int64_t)pp_ckpt_get(s, "nonfinite.rewinds", 0);
     tr->nonfinite.in_a_row = (int64_t)pp_ckpt_get(s, "nonfinite.in_a_row", 0);
+    double rows = pp_ckpt_get(s, "epoch.rows", 0);
+    const struct pp_loss_sums counts = {.correct = (int64_t)pp_ckpt_get(s, "epoch.correct", 0),
+                                        .rows = (int64_t)rows,
+                                        .targets = (int64_t)pp_ckpt_get(s, "epoch.targets", rows)};
     int replica = tr->spec->rank / l->stages;
     if (l->rank_of[l->n_virtual - 1] == tr->spec->rank % l->stages) {
         tr->so_far.loss = pp_ckpt_get(s, loss_name(replica, name), 0);
-        if (replica == 0) {
-            tr->so_far.correct = (int64_t)pp_ckpt_get(s, "epoch.correct", 0);
-            tr->so_far.rows = (int64_t)pp_ckpt_get(s, "epoch.rows", 0);
-        }
+        if (replica == 0)
+            pp_loss_sums_add(&tr->so_far, &counts);
     }
-    tr->epoch.correct = (int64_t)pp_ckpt_get(s, "epoch.correct", 0);
-    tr->epoch.rows = (int64_t)pp_ckpt_get(s, "epoch.rows", 0);
+    tr->epoch.sums = counts;
     tr->epoch.window_ns = (uint64_t)pp_ckpt_get(s, "epoch.ns", 0);
     tr->epoch.busy_ns = (uint64_t)(pp_ckpt_get(s, "epoch.busy", 0) * l->ranks);
     tr->before_ns = (uint64_t)pp_ckpt_get(s, "train.ns", 0);
@@ -126,9 +126,9 @@ int resume_check_state(const struct trainer *tr, const struct pp_ckpt_state *s, 
                        path, (long long)s->step, (long long)s->epoch_steps, (long long)s->epoch,
                        (long long)steps);
     }
-    static const char *const counts[] = {"epoch.correct",     "epoch.rows", "epoch.ns",
-                                         "epoch.busy",        "train.ns",   "nonfinite.rewinds",
-                                         "nonfinite.in_a_row"};
+    static const char *const counts[] = {"epoch.correct",     "epoch.rows",        "epoch.targets",
+                                         "epoch.ns",          "epoch.busy",        "train.ns",
+                                         "nonfinite.rewinds", "nonfinite.in_a_row"};
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
         PP_TRY(check_count(s, path, counts[i], 0x1p53));
     if (pp_ckpt_get(s, "updates", 0) < 0 ||

@@ -1,21 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From a run that is prepared to ranks at work: rank.c runs once per rank. */
-#include "ppcli/train.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/err.h"
 #include "ppcli/log.h"
-#include "ppcli/mem.h"
-#include "ppcli/watch.h"
 #include "rank.h"
-#include "fit.h"
-#include "seats.h"
-
-static struct pp_news news_of(const struct pp_train_options *options)
-{
-    return (struct pp_news){.lost = options->lost, .ctx = options->ctx, .out = options->out};
-}
 
 /* ---- all ranks as threads of this process */
 
@@ -41,7 +31,6 @@ static int train_threads(const struct pp_run *run, const struct pp_train_options
     int n = run->layout->ranks, rc = 0;
     struct pp_dataset *data[2] = {NULL, NULL};
     struct pp_watchdog *watchdog = NULL;
-    const struct pp_news news = news_of(options);
     PP_TRY(room_check(run, options, NULL));
     struct rank_spec *ranks = pp_alloc((size_t)n, sizeof(*ranks));
     if (!ranks)
@@ -54,7 +43,7 @@ static int train_threads(const struct pp_run *run, const struct pp_train_options
         }
     }
     if (rc == 0)
-        rc = pp_watchdog_start(run, &news, &watchdog);
+        rc = pp_watchdog_start(run, options->lost, options->out, NULL, &watchdog);
     if (rc == 0) {
         pp_deadline_enter(deadline, PP_DEADLINE_NONE); /* the watchdog's turn */
         for (int r = 0; r < n; r++) {
@@ -79,7 +68,6 @@ static int train_threads(const struct pp_run *run, const struct pp_train_options
 static int train_mpi(struct pp_config *cfg, const struct pp_train_options *options,
                      struct pp_deadline *deadline, bool *speaks)
 {
-    const struct pp_news news = news_of(options);
     struct pp_transport *tp = NULL;
     struct pp_run run = {0};
     *speaks = true;
@@ -102,7 +90,8 @@ static int train_mpi(struct pp_config *cfg, const struct pp_train_options *optio
         rc = room_check(&run, options, tp);
     struct pp_watchdog *watchdog = NULL;
     if (rc == 0)
-        rc = pp_transport_agree(tp, pp_watchdog_start(&run, &news, &watchdog));
+        rc = pp_transport_agree(
+            tp, pp_watchdog_start(&run, options->lost, options->out, options->pulse, &watchdog));
     if (rc == 0) {
         struct rank_spec spec = {.run = &run,
                                  .options = options,
@@ -142,8 +131,7 @@ int pp_train(struct pp_config *cfg, const struct pp_train_options *options, bool
     struct pp_deadline *deadline = NULL;
     *speaks = true;
     pp_transport_prepare();
-    const struct pp_news news = news_of(options);
-    PP_TRY(pp_deadline_start(cfg, &news, &deadline));
+    PP_TRY(pp_deadline_start(cfg, options->lost, &deadline));
     int rc;
     if (pp_mpi_launched(NULL) && cfg->run.launch != PP_LAUNCH_THREADS) {
         rc = train_mpi(cfg, options, deadline, speaks);
@@ -161,20 +149,59 @@ int pp_train(struct pp_config *cfg, const struct pp_train_options *options, bool
 
 /* ---- processes before and between trainings */
 
-int pp_world_open(const struct pp_config *cfg, void (*lost)(void *ctx, const char *text), void *ctx,
-                  struct pp_world *out)
+/* Collective: where nobody listens from outside, rank 0 does, if the ranks have several hosts. */
+static int listen_here(struct pp_world *w, double timeout)
 {
-    const struct pp_news news = {.lost = lost, .ctx = ctx};
+    char mine[PP_HOST_MAX], address[PP_PULSE_ADDRESS] = "";
+    int size = w->tp->size;
+    char(*all)[PP_HOST_MAX] = pp_alloc((size_t)size, sizeof(*all));
+    bool several = false;
+    pp_host_name(mine);
+    int rc = pp_transport_agree(w->tp, all ? 0 : PP_ERESOURCE);
+    if (rc == 0 && all)
+        rc = pp_transport_allgather(w->tp, mine, sizeof(mine), all);
+    for (int r = 0; rc == 0 && all && r < size; r++)
+        several |= strcmp(all[r], mine) != 0;
+    pp_free(all);
+    if (rc < 0 || !several)
+        return rc;
+    if (w->tp->rank == 0)
+        rc = pp_listener_open(size, true, 0, 0, &w->listener);
+    PP_TRY(pp_transport_agree(w->tp, rc));
+    snprintf(address, sizeof(address), "%s", pp_listener_address(w->listener));
+    for (int r = 1; r < size && w->tp->rank == 0; r++)
+        PP_TRY(pp_transport_send(w->tp, r, address, sizeof(address)));
+    if (w->tp->rank != 0)
+        PP_TRY(pp_transport_recv(w->tp, 0, address, sizeof(address)));
+    return pp_transport_agree(w->tp, pp_pulse_open(address, w->tp->rank, timeout, &w->pulse));
+}
+
+static int open_world(const struct pp_config *cfg, struct pp_world *w)
+{
+    const char *address = getenv(PP_PULSE_ENV);
+    double timeout = cfg->run.hang_timeout;
+    bool beats = w->deadline && pp_mpi_launched(NULL);
+    if (beats && address)
+        PP_TRY(pp_pulse_open(address, pp_mpi_given_rank(), timeout, &w->pulse));
+    pp_deadline_beat(w->deadline, w->pulse, NULL);
+    pp_deadline_enter(w->deadline, PP_DEADLINE_MPI_START);
+    PP_TRY(pp_transport_open_world(&w->tp));
+    pp_deadline_watch_waits(w->deadline, w->tp);
+    if (beats && !address) {
+        PP_TRY(listen_here(w, timeout));
+        pp_deadline_beat(w->deadline, w->pulse, w->listener);
+    }
+    return 0;
+}
+
+int pp_world_open(const struct pp_config *cfg, pp_lost *lost, struct pp_world *out)
+{
     *out = (struct pp_world){0};
-    PP_TRY(pp_deadline_start(cfg, &news, &out->deadline));
-    if (pp_mpi_launched(NULL)) {
-        pp_deadline_enter(out->deadline, PP_DEADLINE_MPI_START);
-        int rc = pp_transport_open_world(&out->tp);
-        if (rc < 0) {
-            pp_deadline_stop(&out->deadline);
-            return rc;
-        }
-        pp_deadline_watch_waits(out->deadline, out->tp);
+    PP_TRY(pp_deadline_start(cfg, lost, &out->deadline));
+    int rc = pp_mpi_launched(NULL) ? open_world(cfg, out) : 0;
+    if (rc < 0) {
+        pp_world_close(out);
+        return rc;
     }
     pp_deadline_enter(out->deadline, PP_DEADLINE_PREPARE);
     return 0;
@@ -193,4 +220,6 @@ void pp_world_close(struct pp_world *w)
     pp_deadline_enter(w->deadline, PP_DEADLINE_MPI_END);
     pp_transport_destroy(&w->tp);
     pp_deadline_stop(&w->deadline);
+    pp_pulse_close(&w->pulse);
+    pp_listener_close(&w->listener);
 }

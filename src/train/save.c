@@ -4,13 +4,10 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/err.h"
 #include "ppcli/log.h"
-#include "ppcli/mem.h"
 #include "ppcli/text.h"
 
 #define SMALL_FILES ((uint64_t)256 << 10) /* headers, config, state, MANIFEST: more than enough */
@@ -30,7 +27,9 @@ struct saver {
     struct saver_tensor *tensors;
     struct pp_st_item *items; /* [n] of this rank; none outside replica 0 */
     int n;
-    float *row;                 /* [2] of the largest row: as in memory, and as in a file */
+    float *row;                      /* [2] of the largest row: as in memory, and as in a file */
+    struct saver_tensor *row_tensor; /* whose row is there, and where it begins */
+    size_t row_first;
     struct pp_ckpt_part *parts; /* rank 0: [stages] */
     bool failed;                /* the last save, for this reason: */
     struct pp_error error;
@@ -55,8 +54,13 @@ static int read_tensor(void *ctx, uint64_t offset, void *dst, size_t bytes)
         return pp_exec_tensor_get(x, &t->t, first, out, n);
     while (n > 0) {
         size_t at = first % floats, some = floats - at < n ? floats - at : n;
-        PP_TRY(pp_exec_tensor_get(x, &t->t, first - at, row, floats));
-        pp_param_row(t->t.param, true, row, row + floats);
+        /* A row of several pieces is fetched once; each pass begins with the first piece. */
+        if (at == 0 || t->saver->row_tensor != t || t->saver->row_first != first - at) {
+            PP_TRY(pp_exec_tensor_get(x, &t->t, first - at, row, floats));
+            pp_param_row(t->t.param, true, row, row + floats);
+            t->saver->row_tensor = t;
+            t->saver->row_first = first - at;
+        }
         memcpy(out, row + floats + at, some * sizeof(*out));
         first += some;
         out += some;
@@ -80,16 +84,18 @@ static int read_count(void *ctx, uint64_t offset, void *dst, size_t bytes)
 static int list_tensors(struct saver *s)
 {
     size_t n = (size_t)pp_exec_tensor_count(s->tr->x), most = 0;
-    s->n = (int)n;
     s->tensors = pp_alloc(n, sizeof(*s->tensors));
     s->items = pp_alloc(n, sizeof(*s->items));
     if (!s->tensors || !s->items)
         return PP_ERESOURCE;
-    for (int i = 0; i < s->n; i++) {
-        struct saver_tensor *t = &s->tensors[i];
-        struct pp_st_item *item = &s->items[i];
+    for (int i = 0; i < (int)n; i++) {
+        struct saver_tensor *t = &s->tensors[s->n];
+        struct pp_st_item *item = &s->items[s->n];
         t->saver = s;
         pp_exec_tensor(s->tr->x, i, &t->t);
+        if (t->t.param->tied_to > 0)
+            continue; /* its owner is saved, and both are read from there */
+        s->n++;
         saver_tensor_name(&t->t, t->name);
         *item = (struct pp_st_item){.name = t->name,
                                     .dtype = PP_ST_F32,
@@ -103,7 +109,7 @@ static int list_tensors(struct saver *s)
             item->n_dims = 0;
             item->read = read_count;
         } else if (t->row_floats == 0 && s->tr->be->caps.host_visible) {
-            item->data = t->t.values;
+            item->data = t->t.values; /* in pieces: NULL, and read */
         }
     }
     s->row = pp_alloc(2 * most + 1, sizeof(*s->row));
@@ -168,7 +174,8 @@ void saver_destroy(struct saver **saver)
 static uint64_t bytes_of_all(const struct saver *s)
 {
     uint64_t kinds = 1 + (uint64_t)pp_optimizer_moments(s->tr->run->cfg->train.optimizer);
-    return kinds * s->tr->run->layout->model->n_floats * sizeof(float) + SMALL_FILES;
+    const struct pp_model *m = s->tr->run->layout->model;
+    return kinds * (m->n_floats - m->n_tied) * sizeof(float) + SMALL_FILES;
 }
 
 /* Rank 0's `save` to the other ranks that write. */
@@ -198,13 +205,14 @@ static int collect(struct saver *s, const struct pp_ckpt_part *mine)
     return 0;
 }
 
-/* Local: what holds a NaN must not become the checkpoint that somebody goes back to. */
+/* Local: what holds a NaN must not become the checkpoint that somebody goes back to. (Tensors in pieces are
+ * looked at when they are read.) */
 static int check_finite(const struct saver *s)
 {
     for (int i = 0; i < s->n && !s->tr->be->caps.async; i++) {
         const struct pp_exec_tensor *t = &s->tensors[i].t;
         float most = 0;
-        PP_TRY(pp_backend_largest(s->tr->be, t->n, t->values, &most));
+        PP_TRY(t->values ? pp_backend_largest(s->tr->be, t->n, t->values, &most) : 0);
         if (!isfinite(most))
             return pp_fail(PP_EDIVERGED, "%s is not finite", s->tensors[i].name);
     }
@@ -225,7 +233,8 @@ static int save_all(struct saver *s, int64_t step, const struct pp_ckpt_state *s
     PP_TRY(share(s, &save));
     if (tp->rank < stages)
         rc = pp_ckpt_write_part(&pp_io_system, &save, tp->rank, stages, s->items, s->n, &part);
-    rc = pp_transport_agree(tp, rc);
+    int served = pp_exec_serve(s->tr->x);
+    rc = pp_transport_agree(tp, rc < 0 ? rc : served);
     if (rc < 0) {
         if (tp->rank == 0)
             pp_ckpt_abandon(&pp_io_system, &save);

@@ -8,7 +8,6 @@
 
 #include "ppcli/checkpoint.h"
 #include "ppcli/exec.h"
-#include "ppcli/transport.h"
 
 struct saver;
 

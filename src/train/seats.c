@@ -3,13 +3,9 @@
  * Before any rank opens its device: every process says which devices it sees, and all conclude the
  * same from it.
  */
-#include "seats.h"
+#include "rank.h"
 
-#include <stdio.h>
 #include <string.h>
-
-#include "ppcli/err.h"
-#include "ppcli/mem.h"
 
 /* This process's device for the index-th of `ranks` ranks of its machine. Local. */
 static int take(const struct pp_run *run, const struct pp_device *devices, int n, int index,
@@ -30,6 +26,7 @@ static int take_all(struct pp_run *run, const struct pp_device *devices, int n)
     for (int r = 0; r < ranks; r++) {
         struct pp_seat *s = &run->seats[r];
         s->host = pp_host_id();
+        pp_host_name(s->host_name);
         PP_TRY(take(run, devices, n, r, ranks, s));
     }
     return 0;
@@ -40,6 +37,7 @@ static int take_one(struct pp_run *run, struct pp_transport *tp, const struct pp
                     int n)
 {
     struct pp_seat mine = {.host = pp_host_id(), .process = tp->rank};
+    pp_host_name(mine.host_name);
     int index = 0, ranks = 0;
     PP_TRY(pp_transport_allgather(tp, &mine, sizeof(mine), run->seats));
     for (int r = 0; r < tp->size; r++) {

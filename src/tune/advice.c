@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The largest part of a bubble decides what is said; a cut is compared with the best there is. */
-#include "ppcli/advice.h"
-
-#include <stdio.h>
-
-#include "ppcli/err.h"
-#include "ppcli/mem.h"
+#include "ppcli/tune.h"
 
 #define NOTICEABLE 0.02 /* of all work: what a better cut must gain to be named */
 #define SMALL 0.05      /* a bubble below this needs no advice */
@@ -17,8 +12,11 @@ void pp_advice_costs(const struct pp_layout *l, const double *f, const double *i
         double flops = 0;
         for (int k = l->first[v]; k <= l->last[v]; k++)
             flops += pp_layer_flops(l->model, k);
-        for (int k = l->first[v]; k <= l->last[v]; k++)
-            cost[k] = (f[v] + i[v] + w[v]) * pp_layer_flops(l->model, k) / flops;
+        for (int k = l->first[v]; k <= l->last[v]; k++) {
+            double share = 1.0 / (l->last[v] - l->first[v] + 1); /* none has a product */
+            share = flops > 0 ? pp_layer_flops(l->model, k) / flops : share;
+            cost[k] = (f[v] + i[v] + w[v]) * share;
+        }
     }
 }
 

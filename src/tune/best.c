@@ -3,15 +3,12 @@
  * The search: every shape is laid out as the run would lay it out, so that what is ranked is what
  * would run, with its plans proved and its memory counted.
  */
-#include "best.h"
+#include "tune.h"
 
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "ppcli/err.h"
-#include "ppcli/mem.h"
 
 enum {
     SIZES_MAX = 10, /* micro-batch sizes that are measured; the others lie between */
@@ -97,7 +94,7 @@ static int sizes_of(const struct pp_best_spec *spec, int *sizes)
         int rows = pp_best_rows(spec, counts[i]);
         n = add_size(sizes, n, rows);
         /* of the weight gradients of several */
-        n = add_size(sizes, n, rows * pp_layout_coalesce(spec->cfg, counts[i]));
+        n = add_size(sizes, n, rows * pp_layout_coalesce(spec->cfg, spec->model, counts[i]));
     }
     while (n > SIZES_MAX) {
         int least = -1;
@@ -121,12 +118,17 @@ int pp_best_measure(const struct pp_best_spec *spec, double seconds, struct pp_c
     struct pp_measure_spec m = {.model = spec->model,
                                 .backend = pp_backend_choice_with(ops, cfg),
                                 .optimizer = cfg->train.optimizer,
-                                .ranks = most_stages(spec) * cfg->pipeline.replicas,
+                                .ranks = spec->links ? spec->links->beside
+                                                     : most_stages(spec) * cfg->pipeline.replicas,
                                 .samples = spec->train_n,
                                 .sizes = sizes,
                                 .n_sizes = sizes_of(spec, sizes),
                                 .seconds = seconds};
-    return pp_costs_measure(&m, out);
+    PP_TRY(pp_costs_measure(&m, out));
+    int rc = spec->links ? links_put(spec->links, *out) : 0;
+    if (rc < 0)
+        pp_costs_destroy(out);
+    return rc;
 }
 
 /* ---- all candidates */
@@ -171,44 +173,52 @@ static bool is_known(struct pp_best *b, const struct pp_candidate *c)
 }
 
 /* One more candidate: kept, or counted as refused, too large, or the same as another. */
-static int judge(struct search *s, struct pp_candidate *c)
+static int judge_one(struct search *s, struct pp_candidate *c)
 {
+    const struct pp_best_spec *spec = s->spec;
     struct pp_best *b = s->best;
-    int rc = best_evaluate(s->spec, s->costs, c);
+    c->recompute = spec->recompute;
+    memset(c->again, 0, sizeof(c->again));
+    int rc = best_evaluate(spec, s->costs, c);
+    if (rc == 0 && spec->recompute && c->over)
+        rc = best_fit(spec, s->costs, c);
     if (rc == PP_ERESOURCE)
         return rc;
     b->tried++;
-    if (rc < 0) {
+    if (rc < 0)
         b->refused++;
-    } else if (s->spec->memory > 0 && c->peak_bytes > s->spec->memory) {
-        b->smallest =
-            b->too_large == 0 || c->peak_bytes < b->smallest.peak_bytes ? *c : b->smallest;
-        b->too_large++;
-    } else if (is_known(b, c)) {
+    else if (is_known(b, c))
         b->same++;
-    } else {
+    else
         return keep(s, c);
-    }
     return 0;
 }
 
-/* Does a cut by time differ from the config's? */
-static int other_cut(const struct search *s, const struct pp_candidate *c, bool *out)
+static int judge(struct search *s, struct pp_candidate *c)
 {
-    const struct pp_config *cfg = s->spec->cfg;
-    const struct pp_model *model = s->spec->model;
+    bool both = s->spec->places && s->costs->host && s->spec->cfg->pipeline.replicas > 1;
+    c->across = false;
+    PP_TRY(judge_one(s, c));
+    c->across = both;
+    return both ? judge_one(s, c) : 0;
+}
+
+int best_cut(const struct pp_best_spec *spec, const struct pp_costs *costs, bool by_time,
+             struct pp_candidate *c)
+{
+    const struct pp_model *model = spec->model;
     int n = c->stages * c->chunks, rc = PP_ERESOURCE;
-    int *cut = pp_alloc(4 * (size_t)n, sizeof(*cut));
-    int *timed =
-        cut ? cut + 2 * (size_t)n : NULL; /* behind the first and last layers of the other */
+    int *cut = pp_alloc(2 * (size_t)n, sizeof(*cut)); /* the last layers, then the first */
     double *by_layer = pp_alloc((size_t)model->n_layers, sizeof(*by_layer));
     if (cut && by_layer) {
-        pp_costs_by_layer(s->costs, pp_best_rows(s->spec, c->microbatches), by_layer);
-        rc = pp_partition(model, cfg, n, cut, cut + n);
-        if (rc == 0)
-            rc = pp_partition_costs(model, by_layer, n, timed, timed + n);
-        *out = rc == 0 && memcmp(cut, timed, (size_t)n * sizeof(*cut)) != 0;
+        pp_costs_by_layer(costs, pp_best_rows(spec, c->microbatches), by_layer);
+        rc = by_time ? pp_partition_costs(model, by_layer, n, cut + n, cut)
+                     : pp_partition(model, spec->cfg, n, cut + n, cut);
     }
+    for (int i = 0; rc == 0 && i < n; i++)
+        c->last[i] = (uint16_t)cut[i];
+    if (rc == 0)
+        c->assignment = PP_ASSIGN_TIME;
     pp_free(cut);
     pp_free(by_layer);
     return rc;
@@ -218,18 +228,23 @@ static int other_cut(const struct search *s, const struct pp_candidate *c, bool 
 static int try_cuts(struct search *s, struct pp_candidate *c)
 {
     enum pp_assignment own = s->spec->cfg->pipeline.assignment;
-    bool other = false;
-    if (own == PP_ASSIGN_EXPLICIT && c->stages != s->spec->cfg->pipeline.stages) {
-        c->assignment = PP_ASSIGN_TIME; /* the ranges are those of another number of stages */
-        return judge(s, c);
+    size_t bytes = (size_t)c->stages * (size_t)c->chunks * sizeof(*c->last);
+    uint16_t timed[PP_STAGES_MAX];
+    PP_TRY(best_cut(s->spec, s->costs, true, c));
+    memcpy(timed, c->last, bytes);
+    int rc = own == PP_ASSIGN_TIME ? 0 : best_cut(s->spec, s->costs, false, c);
+    if (rc == PP_ERESOURCE)
+        return rc;
+    bool same = rc == 0 && memcmp(timed, c->last, bytes) == 0;
+    if (rc == 0 && (!same || !s->spec->cuts)) {
+        c->assignment = own;
+        PP_TRY(judge(s, c));
     }
-    c->assignment = own;
-    PP_TRY(judge(s, c));
-    if (!s->spec->time_cuts || own == PP_ASSIGN_EXPLICIT || own == PP_ASSIGN_TIME)
+    if (rc == 0 && !s->spec->cuts)
         return 0;
-    PP_TRY(other_cut(s, c, &other));
+    memcpy(c->last, timed, bytes); /* where the config's ranges are no cut of this shape: alone */
     c->assignment = PP_ASSIGN_TIME;
-    return other ? judge(s, c) : 0;
+    return judge(s, c);
 }
 
 /* Costs as schedules that depend on them want them: of a rank and a micro-batch. */
@@ -296,6 +311,7 @@ static int compare(const void *a, const void *b)
 {
     const struct pp_candidate *x = a, *y = b;
     const long long order[][2] = {
+        {x->over, y->over},
         {rounded(x->time.step), rounded(y->time.step)},
         {(long long)x->peak_bytes, (long long)y->peak_bytes},
         {x->stages, y->stages},
@@ -327,6 +343,58 @@ static int search_stages(struct search *s, int stages)
     return 0;
 }
 
+/* Better cuts, for the best shapes first; what still holds too much goes. Rows that become the same
+ * plan are one. */
+static int refine(struct search *s)
+{
+    const struct pp_best_spec *spec = s->spec;
+    struct pp_best *b = s->best;
+    double left = REFINE_ACTIONS * (most_stages(spec) > 24 ? most_stages(spec) / 24.0 : 1);
+    if (b->n > 1)
+        qsort(b->items, (size_t)b->n, sizeof(*b->items), compare);
+    int n = b->n;
+    b->n = 0;
+    for (int i = 0; i < n; i++) {
+        struct pp_candidate *c = &b->items[i];
+        if (spec->cuts && c->assignment == PP_ASSIGN_TIME && left > 0)
+            PP_TRY(best_refine(spec, s->costs, c, &left));
+        if (is_known(b, c)) {
+            b->same++;
+        } else if (c->over) {
+            b->smallest =
+                b->too_large == 0 || c->peak_bytes < b->smallest.peak_bytes ? *c : b->smallest;
+            b->too_large++;
+        } else {
+            b->items[b->n++] = *c;
+        }
+    }
+    return 0;
+}
+
+/* The config's own shape, where it says one. */
+static int as_is(struct search *s)
+{
+    const struct pp_config *cfg = s->spec->cfg;
+    const struct pp_schedule_ops *ops = pp_schedule_find(cfg->pipeline.schedule);
+    struct pp_candidate *c = &s->best->as_is;
+    if (!ops) /* auto, or a table */
+        return 0;
+    *c = (struct pp_candidate){.stages = cfg->pipeline.stages,
+                               .microbatches = cfg->pipeline.microbatches,
+                               .assignment = cfg->pipeline.assignment};
+    c->chunks = cfg->pipeline.chunks > 0 ? cfg->pipeline.chunks : pp_schedule_default_chunks(ops);
+    snprintf(c->schedule, sizeof(c->schedule), "%s", pp_schedule_name(ops));
+    c->eager = eager_of(s, c->schedule, c->stages, c->microbatches);
+    int64_t n = (int64_t)c->stages * c->chunks;
+    int rc = n > s->spec->model->n_layers || n > PP_STAGES_MAX ? PP_ECONFIG : 0;
+    if (rc == 0 && c->assignment == PP_ASSIGN_TIME)
+        rc = best_cut(s->spec, s->costs, true, c);
+    if (rc == 0)
+        rc = best_evaluate(s->spec, s->costs, c);
+    c->time.step = rc < 0 ? 0 : c->time.step;
+    return rc == PP_ERESOURCE ? rc : 0;
+}
+
 static int search(struct search *s)
 {
     const struct pp_best_spec *spec = s->spec;
@@ -335,6 +403,7 @@ static int search(struct search *s)
         PP_TRY(search_stages(s, spec->stages[i]));
     if (spec->n_stages == 0)
         PP_TRY(search_stages(s, spec->cfg->pipeline.stages));
+    PP_TRY(refine(s));
     b->one = (struct pp_candidate){.stages = 1,
                                    .chunks = 1,
                                    .microbatches = spec->cfg->pipeline.microbatches,
@@ -342,7 +411,7 @@ static int search(struct search *s)
                                    .assignment = PP_ASSIGN_AUTO};
     int rc = best_evaluate(spec, s->costs, &b->one);
     b->one.time.step = rc < 0 ? 0 : b->one.time.step;
-    return rc == PP_ERESOURCE ? rc : 0;
+    return rc == PP_ERESOURCE ? rc : as_is(s);
 }
 
 int pp_best_search(const struct pp_best_spec *spec, const struct pp_costs *costs,

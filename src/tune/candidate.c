@@ -1,34 +1,52 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One candidate of the search: laid out as the run would lay it out, its memory counted, its plan
  * told from others, its step predicted and its bubble explained. */
-#include "best.h"
+#include "tune.h"
 
 #include <string.h>
 
-#include "ppcli/err.h"
-#include "ppcli/mem.h"
-
-/* The candidate's cut; costs: by time, else as the config says. */
-static int set_ranges(struct pp_config *cfg, const struct pp_model *model,
-                      const struct pp_costs *costs, int rows, int n)
+/* The candidate's cut and what is computed again, as text. */
+static int set_cut(struct pp_config *cfg, const struct pp_model *model,
+                   const struct pp_candidate *c)
 {
-    double *by_layer = pp_alloc((size_t)model->n_layers, sizeof(*by_layer));
+    int n = c->stages * c->chunks, rc = 0, all = 0;
+    char *again = cfg->pipeline.recompute, *end = again + sizeof(cfg->pipeline.recompute);
     int *first = pp_alloc(2 * (size_t)n, sizeof(*first)), *last = first ? first + n : NULL;
-    int rc = PP_ERESOURCE;
-    if (by_layer && first && costs) {
-        pp_costs_by_layer(costs, rows, by_layer);
-        rc = pp_partition_costs(model, by_layer, n, first, last);
-    } else if (by_layer && first) {
+    if (!first)
+        return PP_ERESOURCE;
+    if (c->assignment == PP_ASSIGN_TIME)
+        best_ranges(c, first, last);
+    else
         rc = pp_partition(model, cfg, n, first, last);
-    }
-    if (rc == 0) {
+    if (rc == 0 && c->assignment != PP_ASSIGN_EXPLICIT) {
         pp_ranges_text(model, first, last, n, cfg->pipeline.ranges, sizeof(cfg->pipeline.ranges));
         cfg->pipeline.split_at[0] = '\0';
         cfg->pipeline.assignment = PP_ASSIGN_EXPLICIT;
     }
-    pp_free(by_layer);
+    if (rc == 0 && c->recompute) {
+        *again = '\0';
+        for (int s = 0; s < n; s++)
+            all += c->again[s];
+        for (int s = 0; s < n && all < n && again + PP_LAYER_NAME_MAX < end; s++) {
+            if (c->again[s] && again != cfg->pipeline.recompute)
+                *again++ = ' ';
+            if (c->again[s])
+                again += strlen(
+                    pp_ranges_text(model, first + s, last + s, 1, again, (size_t)(end - again)));
+        }
+        if (all == n)
+            memcpy(again, "all", sizeof("all"));
+    }
     pp_free(first);
     return rc;
+}
+
+void best_ranges(const struct pp_candidate *c, int *first, int *last)
+{
+    for (int s = 0; s < c->stages * c->chunks; s++) {
+        first[s] = s > 0 ? last[s - 1] + 1 : 0;
+        last[s] = c->last[s];
+    }
 }
 
 int pp_best_config(const struct pp_config *cfg, const struct pp_model *model,
@@ -38,21 +56,24 @@ int pp_best_config(const struct pp_config *cfg, const struct pp_model *model,
     struct pp_config *copy = pp_alloc(1, sizeof(*copy));
     if (!copy)
         return PP_ERESOURCE;
+    (void)costs;
     *copy = *cfg;
-    snprintf(copy->pipeline.schedule, sizeof(copy->pipeline.schedule), "%s", c->schedule);
+    if (c->schedule[0])
+        snprintf(copy->pipeline.schedule, sizeof(copy->pipeline.schedule), "%s", c->schedule);
     copy->pipeline.stages = c->stages;
     copy->pipeline.microbatches = c->microbatches;
     copy->pipeline.chunks = c->chunks;
+    copy->run.rank_order = c->across ? PP_ORDER_REPLICAS : copy->run.rank_order;
     copy->pipeline.eager = c->eager > 0 ? c->eager : copy->pipeline.eager;
-    int n = c->stages * c->chunks, rc = 0;
-    if (n == 1) {
+    bool one = c->stages * c->chunks == 1;
+    if (one) {
         copy->pipeline.assignment = PP_ASSIGN_AUTO;
         copy->pipeline.ranges[0] = copy->pipeline.split_at[0] = '\0';
-    } else if (c->assignment != PP_ASSIGN_EXPLICIT) {
-        int rows, first;
-        pp_balanced_piece(cfg->train.batch_size, cfg->pipeline.replicas * c->microbatches, 0,
-                          &first, &rows);
-        rc = set_ranges(copy, model, c->assignment == PP_ASSIGN_TIME ? costs : NULL, rows, n);
+    }
+    int rc = set_cut(copy, model, c);
+    if (one) {
+        copy->pipeline.assignment = PP_ASSIGN_AUTO;
+        copy->pipeline.ranges[0] = '\0';
     }
     if (rc < 0) {
         pp_free(copy);
@@ -62,17 +83,19 @@ int pp_best_config(const struct pp_config *cfg, const struct pp_model *model,
     return 0;
 }
 
-static int peak_of(const struct pp_layout *l, bool processes, size_t *out)
+int best_peaks(const struct pp_layout *l, size_t *peaks, size_t *most)
 {
-    size_t most = 0;
+    bool processes = l->cfg->run.launch == PP_LAUNCH_MPIRUN;
     struct pp_transport_caps caps = {.shared_slots = !processes, .processes = processes};
+    *most = 0;
     for (int r = 0; r < l->stages; r++) {
         struct pp_exec_spec spec = {.layout = l, .rank = r, .caps = caps};
         struct pp_exec_bytes bytes;
         PP_TRY(pp_exec_predict(&spec, &bytes));
-        most = bytes.total > most ? bytes.total : most;
+        *most = bytes.total > *most ? bytes.total : *most;
+        if (peaks)
+            peaks[r] = bytes.total;
     }
-    *out = most;
     return 0;
 }
 
@@ -99,8 +122,8 @@ static uint64_t identity_of(const struct pp_layout *l, const struct pp_plan *pla
     return hash;
 }
 
-static int predict(const struct pp_best_spec *spec, const struct pp_costs *costs,
-                   const struct pp_layout *l, bool explain, struct pp_prediction *out)
+int best_predict(const struct pp_best_spec *spec, const struct pp_costs *costs,
+                 const struct pp_layout *l, double enough, bool explain, struct pp_prediction *out)
 {
     struct pp_predict_spec p = {
         .plan = l->plans[0].plan,
@@ -108,18 +131,26 @@ static int predict(const struct pp_best_spec *spec, const struct pp_costs *costs
         .costs = costs,
         .first = l->first,
         .last = l->last,
+        .tied = l->tied,
         .rows = best_share(spec),
         .replicas = l->replicas,
+        .slower = l->cfg->pipeline.slower.n == l->stages ? l->cfg->pipeline.slower.at : NULL,
+        .zero = l->cfg->train.zero > 0,
+        .shares_sums = pp_layout_shares_sums(l),
+        .across = spec->places && l->cfg->run.rank_order == PP_ORDER_REPLICAS,
         .meet_every = l->cfg->train.clip_norm > 0 ? 1 : l->cfg->run.log_every,
         .meet_after = PP_RUN_MEET_NS * 1e-9,
         .explain = explain,
+        .enough = enough,
+        .see = explain ? spec->see : NULL,
+        .ctx = spec->ctx,
     };
     return pp_predict(&p, out);
 }
 
 /* The candidate as it would run. The caller owns both. */
-static int lay_out(const struct pp_best_spec *spec, const struct pp_costs *costs,
-                   const struct pp_candidate *c, struct pp_config **cfg, struct pp_layout **l)
+int best_lay_out(const struct pp_best_spec *spec, const struct pp_costs *costs,
+                 const struct pp_candidate *c, struct pp_config **cfg, struct pp_layout **l)
 {
     PP_TRY(pp_best_config(spec->cfg, spec->model, c, costs, cfg));
     (*cfg)->source = NULL; /* what is wrong with a try is nobody's problem */
@@ -131,16 +162,23 @@ int best_evaluate(const struct pp_best_spec *spec, const struct pp_costs *costs,
 {
     struct pp_config *cfg = NULL;
     struct pp_layout *l = NULL;
-    int rc = lay_out(spec, costs, c, &cfg, &l);
+    int rc = best_lay_out(spec, costs, c, &cfg, &l);
     if (rc == 0)
-        rc = peak_of(l, cfg->run.launch == PP_LAUNCH_MPIRUN, &c->peak_bytes);
+        rc = best_peaks(l, NULL, &c->peak_bytes);
     if (rc == 0) {
-        c->identity = identity_of(l, l->plans[0].plan);
-        rc = predict(spec, costs, l, false, &c->time);
+        c->over = spec->memory > 0 && c->peak_bytes > spec->memory;
+        c->identity = identity_of(l, l->plans[0].plan) + c->across;
+        rc = best_predict(spec, costs, l, 0, false, &c->time);
     }
     pp_layout_destroy(&l);
     pp_free(cfg);
     return rc;
+}
+
+int pp_best_try(const struct pp_best_spec *spec, const struct pp_costs *costs,
+                struct pp_candidate *c)
+{
+    return best_evaluate(spec, costs, c);
 }
 
 int pp_best_explain(const struct pp_best_spec *spec, const struct pp_costs *costs,
@@ -149,9 +187,9 @@ int pp_best_explain(const struct pp_best_spec *spec, const struct pp_costs *cost
     struct pp_config *cfg = NULL;
     struct pp_layout *l = NULL;
     double *cost = pp_alloc((size_t)spec->model->n_layers, sizeof(*cost));
-    int rc = cost ? lay_out(spec, costs, c, &cfg, &l) : PP_ERESOURCE;
+    int rc = cost ? best_lay_out(spec, costs, c, &cfg, &l) : PP_ERESOURCE;
     if (rc == 0)
-        rc = predict(spec, costs, l, true, &c->time);
+        rc = best_predict(spec, costs, l, 0, true, &c->time);
     if (rc == 0 && advice) {
         pp_costs_by_layer(costs, pp_best_rows(spec, c->microbatches), cost);
         struct pp_advice_spec a = {

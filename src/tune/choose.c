@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `schedule = auto`, `assignment = time` and the k of 1f1b-eager become what a measurement chooses,
- * before anything is laid out. Under MPI rank 0 measures while the others wait, and all take over
+ * `schedule = auto`, `assignment = time`, `recompute = auto` and the k of 1f1b-eager become what a
+ * measurement chooses, before anything is laid out. Under MPI rank 0 measures while the others wait, and all take over
  * its choice: two processes never measure the same.
  */
-#include "ppcli/best.h"
+#include "tune.h"
 
 #include <string.h>
 
-#include "ppcli/err.h"
 #include "ppcli/log.h"
-#include "ppcli/mem.h"
+#include "ppcli/room.h"
 
 #define SECONDS 2.0 /* for measuring, about */
+#define MIB (1024.0 * 1024.0)
 
 /* What is chosen, as it would stand in a file. */
 struct choice {
     char schedule[PP_NAME_MAX]; /* empty: was given */
     int chunks, eager;
-    char ranges[PP_CUT_MAX]; /* empty: were given */
+    char ranges[PP_CUT_MAX];    /* empty: were given */
+    char recompute[PP_CUT_MAX]; /* empty: was given */
 };
 
 static bool open_schedule(const struct pp_config *cfg)
@@ -29,6 +30,18 @@ static bool open_schedule(const struct pp_config *cfg)
 static bool open_cut(const struct pp_config *cfg)
 {
     return cfg->pipeline.assignment == PP_ASSIGN_TIME;
+}
+
+static bool open_again(const struct pp_config *cfg)
+{
+    return strcmp(cfg->pipeline.recompute, "auto") == 0;
+}
+
+/* With the schedule the cut is chosen too, where none is asked for. */
+static bool joint_cut(const struct pp_config *cfg)
+{
+    return open_cut(cfg) || (open_schedule(cfg) && cfg->pipeline.assignment == PP_ASSIGN_AUTO &&
+                             !cfg->pipeline.split_at[0]);
 }
 
 static bool open_eager(const struct pp_config *cfg)
@@ -54,83 +67,152 @@ static void announce(const struct pp_best_spec *spec, const struct pp_best *best
 }
 
 static int choose_schedule(const struct pp_best_spec *spec, const struct pp_costs *costs,
-                           struct choice *out)
+                           struct pp_candidate *out)
 {
     struct pp_best best;
     PP_TRY(pp_best_search(spec, costs, &best));
-    if (best.n == 0) {
-        pp_best_fini(&best);
-        return pp_fail(PP_ECONFIG,
-                       "pipeline.schedule = auto: no schedule can run %d stages with %d "
-                       "micro-batches%s",
-                       spec->cfg->pipeline.stages, spec->cfg->pipeline.microbatches,
-                       spec->cfg->pipeline.chunks > 0 ? " and this many chunks" : "");
+    int rc = 0;
+    if (best.n > 0) {
+        announce(spec, &best, costs);
+        *out = best.items[0];
+    } else if (best.too_large > 0) {
+        rc = pp_fail(PP_ERESOURCE,
+                     "pipeline.schedule = auto: no shape holds less than %.2f MiB in a rank, which "
+                     "may take %.2f%s",
+                     (double)best.smallest.peak_bytes / MIB, (double)spec->memory / MIB,
+                     spec->recompute ? "" : "; pipeline.recompute = auto may need less");
+    } else {
+        rc = pp_fail(PP_ECONFIG,
+                     "pipeline.schedule = auto: no schedule can run %d stages with %d "
+                     "micro-batches%s",
+                     spec->cfg->pipeline.stages, spec->cfg->pipeline.microbatches,
+                     spec->cfg->pipeline.chunks > 0 ? " and this many chunks" : "");
     }
-    const struct pp_candidate *c = &best.items[0];
-    announce(spec, &best, costs);
-    memcpy(out->schedule, c->schedule, sizeof(out->schedule));
-    out->chunks = c->chunks;
-    out->eager = c->eager;
     pp_best_fini(&best);
-    return 0;
+    return rc;
 }
 
-static int choose_cut(const struct pp_best_spec *spec, const struct pp_costs *costs,
-                      struct choice *out)
+/* The config's schedule with another cut, or recomputing what it must. */
+static int choose_rest(const struct pp_best_spec *spec, const struct pp_costs *costs,
+                       struct pp_candidate *c)
 {
     const struct pp_config *cfg = spec->cfg;
-    int chunks = out->chunks > 0 ? out->chunks : cfg->pipeline.chunks;
-    if (chunks == 0) {
-        const struct pp_schedule_ops *ops = pp_schedule_find(cfg->pipeline.schedule);
-        if (!ops) {
-            return pp_fail(PP_ECONFIG, "pipeline.assignment = time needs pipeline.chunks when the "
-                                       "schedule is a table");
-        }
-        chunks = pp_schedule_default_chunks(ops);
+    const struct pp_schedule_ops *ops = pp_schedule_find(cfg->pipeline.schedule);
+    int chunks = cfg->pipeline.chunks > 0 ? cfg->pipeline.chunks : 0;
+    if (chunks == 0 && !ops) {
+        return pp_fail(PP_ECONFIG, "pipeline.%s needs pipeline.chunks when the schedule is a table",
+                       open_cut(cfg) ? "assignment = time" : "recompute = auto");
     }
+    chunks = chunks > 0 ? chunks : pp_schedule_default_chunks(ops);
     int64_t n = (int64_t)chunks * cfg->pipeline.stages;
     if (n > spec->model->n_layers || n > PP_STAGES_MAX) {
-        return pp_fail(PP_ECONFIG,
-                       "pipeline.assignment = time: %d stages of %d chunks for %d layers; each "
-                       "chunk needs one",
+        return pp_fail(PP_ECONFIG, "%d stages of %d chunks for %d layers; each chunk needs one",
                        cfg->pipeline.stages, chunks, spec->model->n_layers);
     }
-    struct pp_candidate c = {.stages = cfg->pipeline.stages,
-                             .chunks = chunks,
-                             .microbatches = cfg->pipeline.microbatches,
-                             .assignment = PP_ASSIGN_TIME};
-    struct pp_config *cut = NULL;
-    PP_TRY(pp_best_config(cfg, spec->model, &c, costs, &cut));
-    snprintf(out->ranges, sizeof(out->ranges), "%s", n > 1 ? cut->pipeline.ranges : "auto");
-    pp_free(cut);
-    pp_log_info("assignment time: %s; measured in %.1f s", out->ranges, costs->took);
+    double left = REFINE_ACTIONS;
+    *c = (struct pp_candidate){.stages = cfg->pipeline.stages,
+                               .chunks = chunks,
+                               .microbatches = cfg->pipeline.microbatches,
+                               .assignment = cfg->pipeline.assignment,
+                               .recompute = spec->recompute};
+    if (open_eager(cfg))
+        c->eager = pp_best_eager(spec, costs, c->stages, c->microbatches);
+    if (open_cut(cfg))
+        PP_TRY(best_cut(spec, costs, true, c));
+    int rc = best_evaluate(spec, costs, c);
+    if (rc == 0 && open_cut(cfg))
+        rc = best_refine(spec, costs, c, &left);
+    if (rc == 0 && spec->recompute && c->over)
+        rc = best_fit(spec, costs, c);
+    return rc == PP_ECONFIG ? 0 : rc; /* for the layout to say, with its key */
+}
+
+/* What a rank may take: run.memory, or its part of what is there. */
+static int memory_of(const struct pp_config *cfg, size_t *out)
+{
+    struct pp_device devices[PP_DEVICES_MAX];
+    const struct pp_backend_ops *ops = NULL;
+    int n = 0, ranks = cfg->pipeline.stages * cfg->pipeline.replicas;
+    uint64_t free_bytes = 0;
+    *out = (size_t)cfg->run.memory;
+    if (*out > 0 || !open_again(cfg))
+        return 0;
+    PP_TRY(pp_backend_resolve(cfg->run.backend, &ops));
+    PP_TRY(pp_devices_find(ops, cfg, devices, &n));
+    if (n > 0 && ops->free_bytes) {
+        PP_TRY(ops->free_bytes(devices[0].number, &free_bytes));
+        ranks = (ranks + n - 1) / n;
+    } else {
+        struct pp_room room;
+        const char *what;
+        pp_room_find("", &room);
+        free_bytes = room.bytes[pp_room_nearest(&room, &what)];
+    }
+    *out = free_bytes < SIZE_MAX / 2 ? (size_t)(free_bytes / 10 * 9) / (size_t)ranks : 0;
     return 0;
 }
 
-static int choose(struct pp_config *cfg, enum pp_run_need need, bool processes, struct choice *out)
+/* The candidate's values as the texts of a file. */
+static int write_out(const struct pp_best_spec *spec, const struct pp_candidate *c,
+                     const struct pp_costs *costs, struct choice *out)
+{
+    const struct pp_config *cfg = spec->cfg;
+    struct pp_config *chosen = NULL;
+    PP_TRY(pp_best_config(cfg, spec->model, c, costs, &chosen));
+    bool ranges = chosen->pipeline.ranges[0];
+    if (open_schedule(cfg))
+        memcpy(out->schedule, c->schedule, sizeof(out->schedule));
+    out->chunks = c->chunks;
+    out->eager = c->eager;
+    if (joint_cut(cfg))
+        snprintf(out->ranges, sizeof(out->ranges), "%s", ranges ? chosen->pipeline.ranges : "auto");
+    if (open_again(cfg)) {
+        const char *again = chosen->pipeline.recompute;
+        snprintf(out->recompute, sizeof(out->recompute), "%s", again[0] ? again : "off");
+    }
+    pp_free(chosen);
+    if (open_cut(cfg))
+        pp_log_info("assignment time: %s; measured in %.1f s", out->ranges, costs->took);
+    if (open_again(cfg)) {
+        pp_log_info("recompute auto: %.200s; a rank holds %.1f MiB of %.1f", out->recompute,
+                    (double)c->peak_bytes / MIB, (double)spec->memory / MIB);
+    }
+    if (open_eager(cfg)) {
+        pp_log_info("%s: k = %d from the cost of a hand-over; measured in %.1f s",
+                    cfg->pipeline.schedule, out->eager, costs->took);
+    }
+    if (cfg->run.memory > 0 && c->over) {
+        return pp_fail(PP_ERESOURCE,
+                       "run.memory = %lld: a rank holds at least %.2f MiB with this schedule; "
+                       "ppcli plan CONFIG --best --memory %lld looks for others",
+                       (long long)cfg->run.memory, (double)c->peak_bytes / MIB,
+                       (long long)cfg->run.memory);
+    }
+    return 0;
+}
+
+static int choose(struct pp_config *cfg, enum pp_run_need need, const struct pp_links *links,
+                  struct choice *out)
 {
     struct pp_model *model = NULL;
     struct pp_costs *costs = NULL;
-    struct pp_best_spec spec = {.cfg = cfg};
+    struct pp_best_spec spec = {.cfg = cfg, .links = links};
     memset(out, 0, sizeof(*out));
     PP_TRY(pp_run_samples(cfg, need, PP_SPLIT_TRAIN, &spec.train_n));
     PP_TRY(pp_run_samples(cfg, need, PP_SPLIT_TEST, &spec.test_n));
     PP_TRY(pp_run_model(cfg, &model));
     spec.model = model;
-    int rc = pp_best_measure(&spec, SECONDS, &costs);
-    if (rc == 0 && processes) {
-        /* this process may be bound to one core; the others have theirs */
-        costs->cores = cfg->pipeline.stages * cfg->pipeline.replicas;
-    }
-    if (rc == 0 && open_schedule(cfg))
-        rc = choose_schedule(&spec, costs, out);
-    if (rc == 0 && open_cut(cfg))
-        rc = choose_cut(&spec, costs, out);
-    if (rc == 0 && open_eager(cfg)) {
-        out->eager = pp_best_eager(&spec, costs, cfg->pipeline.stages, cfg->pipeline.microbatches);
-        pp_log_info("%s: k = %d from the cost of a hand-over; measured in %.1f s",
-                    cfg->pipeline.schedule, out->eager, costs->took);
-    }
+    spec.cuts = joint_cut(cfg);
+    spec.recompute = open_again(cfg);
+    struct pp_candidate *c = pp_alloc(1, sizeof(*c));
+    int rc = c ? memory_of(cfg, &spec.memory) : PP_ERESOURCE;
+    if (rc == 0)
+        rc = pp_best_measure(&spec, SECONDS, &costs);
+    if (rc == 0)
+        rc = open_schedule(cfg) ? choose_schedule(&spec, costs, c) : choose_rest(&spec, costs, c);
+    if (rc == 0)
+        rc = write_out(&spec, c, costs, out);
+    pp_free(c);
     pp_costs_destroy(&costs);
     pp_model_destroy(&model);
     return rc;
@@ -152,6 +234,8 @@ static int take_over(struct pp_config *cfg, const struct choice *c)
     }
     if (cfg->pipeline.eager == 0 && c->eager > 0)
         PP_TRY(put(cfg, "pipeline.eager", c->eager));
+    if (c->recompute[0])
+        PP_TRY(pp_config_choose(cfg, "pipeline.recompute", c->recompute));
     return c->ranges[0] ? pp_config_choose(cfg, "pipeline.assignment", c->ranges) : 0;
 }
 
@@ -172,7 +256,7 @@ static int share(struct pp_transport *tp, int rc, struct choice *c)
 
 bool pp_choose_wanted(const struct pp_config *cfg)
 {
-    return open_schedule(cfg) || open_cut(cfg) || open_eager(cfg);
+    return open_schedule(cfg) || open_cut(cfg) || open_eager(cfg) || open_again(cfg);
 }
 
 int pp_choose(struct pp_config *cfg, enum pp_run_need need, struct pp_transport *tp)
@@ -181,12 +265,18 @@ int pp_choose(struct pp_config *cfg, enum pp_run_need need, struct pp_transport 
         return 0;
     struct choice *c = pp_alloc(1, sizeof(*c));
     int rc = c ? 0 : PP_ERESOURCE;
-    if (rc == 0 && (!tp || tp->rank == 0))
-        rc = choose(cfg, need, tp != NULL, c);
+    struct pp_links links = {0};
+    if (tp)
+        rc = pp_transport_agree(tp, rc);
+    if (tp && rc == 0)
+        rc = pp_links_measure(tp, &links);
+    if (rc == 0 && c && (!tp || tp->rank == 0))
+        rc = choose(cfg, need, tp ? &links : NULL, c);
     if (tp)
         rc = share(tp, rc, c);
-    if (rc == 0)
+    if (rc == 0 && c)
         rc = take_over(cfg, c);
+    pp_free(links.host);
     pp_free(c);
     return rc;
 }

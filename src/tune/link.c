@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See link.h. */
-#include "link.h"
-
-#include "ppcli/err.h"
-#include "ppcli/mem.h"
+/* See tune.h. */
+#include "tune.h"
 
 int link_open(struct pp_transport *tp, int slots, size_t bytes, struct pp_arena *memory)
 {

@@ -3,17 +3,12 @@
  * Measuring a model on this machine: one pinned thread for each rank that can have a core, all
  * computing at once. Here the threads are started and what they found is put together.
  */
-#include "measure.h"
+#include "tune.h"
 
-#include <math.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include "ppcli/clock.h"
-#include "ppcli/err.h"
-#include "ppcli/mem.h"
 
 /* A hand-over between processes or through one core cannot be measured here: figures of an ordinary
  * machine, so that more messages cost more. */

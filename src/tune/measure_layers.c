@@ -7,14 +7,11 @@
  * what the layer before has just written. A few layers of each shape suffice, but enough that what
  * does not fit a cache in the run does not fit it here.
  */
-#include "measure.h"
+#include "tune.h"
 
 #include <string.h>
 
-#include "ppcli/clock.h"
-#include "ppcli/err.h"
 #include "ppcli/median.h"
-#include "ppcli/mem.h"
 
 enum {
     SLOTS = 2,
@@ -304,7 +301,8 @@ struct ends {
     int n;    /* samples */
     uint32_t *host_index;
     /* memory of the device: */
-    uint8_t *data, *all_labels, *labels;
+    uint8_t *data;
+    int32_t *targets;
     uint32_t *index;
     float *x, *logits;
     struct pp_loss_sums *sums;
@@ -324,16 +322,30 @@ static int time_ends(struct bench *b, const struct ends *e, int rows, double *in
         struct pp_gather g = {.B = rows,
                               .F = model->inputs,
                               .data = e->data,
+                              .stride = (size_t)model->inputs,
                               .index = e->index,
                               .scaling = {.scale = {1.0f / 255}},
                               .x = e->x};
         PP_TRY(pp_backend_gather(be, &g));
         PP_TRY(done(b, start, &t[0][pass]));
-        PP_TRY(fill(b, e->logits, (size_t)rows * (size_t)model->classes));
+        PP_TRY(fill(b, e->logits, (size_t)rows * (size_t)model->outputs));
+        const struct pp_targets of = {.B = rows,
+                                      .P = pp_model_targets(model),
+                                      .data = e->data, /* zeros */
+                                      .stride = 1,
+                                      .index = e->index,
+                                      .targets = e->targets};
+        const struct pp_softmax_cross_entropy l = {.B = rows,
+                                                   .P = of.P,
+                                                   .C = model->classes,
+                                                   .logits = e->logits,
+                                                   .targets = e->targets,
+                                                   .grad_scale = 1.0f / (float)(rows * of.P),
+                                                   .sums = e->sums,
+                                                   .dlogits = e->logits};
         start = now(b);
-        PP_TRY(pp_backend_gather_labels(be, rows, e->all_labels, e->index, e->labels));
-        PP_TRY(pp_backend_softmax_cross_entropy(be, rows, model->classes, e->logits, e->labels,
-                                                1.0f / (float)rows, 0, e->sums, e->logits));
+        PP_TRY(pp_backend_targets(be, &of));
+        PP_TRY(pp_backend_softmax_cross_entropy(be, &l));
         PP_TRY(done(b, start, &t[1][pass]));
     }
     *input = pp_median(t[0], PASSES_MIN);
@@ -351,16 +363,16 @@ static int measure_ends(struct bench *b)
     e.n = e.n < 1 ? 1 : e.n;
     e.rows = e.rows > 1024 && spec->sizes[0] <= 1024 ? 1024 : e.rows;
     size_t data = (size_t)e.n * (size_t)model->inputs;
+    size_t positions = (size_t)pp_model_targets(model);
     struct pp_arena a = pp_arena_dry();
     void *block = NULL;
     int rc = 0;
     for (int pass = 0; rc == 0 && pass < 2; pass++) {
         e.x = rows_of(&a, e.rows, model->inputs);
-        e.logits = rows_of(&a, e.rows, model->classes);
-        e.labels = pp_arena_take(&a, (size_t)e.rows, 1);
+        e.logits = rows_of(&a, e.rows, model->outputs);
+        e.targets = pp_arena_take(&a, (size_t)e.rows * positions, sizeof(*e.targets));
         e.index = pp_arena_take(&a, (size_t)e.rows, sizeof(*e.index));
         e.data = pp_arena_take(&a, data, 1);
-        e.all_labels = pp_arena_take(&a, (size_t)e.n, 1);
         e.sums = pp_arena_take(&a, 1, sizeof(*e.sums));
         if (pass == 0) {
             rc = pp_backend_alloc(b->w->be, a.used, &block);

@@ -4,15 +4,11 @@
  * other side sees it, what its bytes cost more when another core has written them, and the calls
  * themselves, which every action of the executor makes.
  */
-#include "link.h"
-#include "measure.h"
+#include "tune.h"
 
 #include <string.h>
 
-#include "ppcli/clock.h"
-#include "ppcli/err.h"
 #include "ppcli/median.h"
-#include "ppcli/mem.h"
 
 enum {
     MANY = 64,      /* slots of the channel 0 -> 1 */

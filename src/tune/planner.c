@@ -3,15 +3,10 @@
  * From the times of layers to the time of a step: the simulator run over several steps with the
  * semantics of the executor.
  */
-#include "ppcli/planner.h"
+#include "ppcli/tune.h"
 
 #include <math.h>
 #include <string.h>
-
-#include "ppcli/bubble.h"
-#include "ppcli/dataset.h"
-#include "ppcli/err.h"
-#include "ppcli/mem.h"
 
 int pp_costs_create(int n_layers, const int *sizes, int n_sizes, struct pp_costs **out)
 {
@@ -42,9 +37,21 @@ void pp_costs_destroy(struct pp_costs **costs)
         pp_free(c->sizes);
         pp_free(c->layers);
         pp_free(c->input);
+        pp_free(c->host);
         pp_free(c);
         *costs = NULL;
     }
+}
+
+int pp_costs_hosts(struct pp_costs *c, const int *host, int n)
+{
+    int *copy = pp_alloc((size_t)n, sizeof(*copy));
+    if (!copy)
+        return PP_ERESOURCE;
+    memcpy(copy, host, (size_t)n * sizeof(*copy));
+    pp_free(c->host);
+    c->host = copy;
+    return 0;
 }
 
 /* Where `rows` lies: the size before it and how far it is to the next, which may be beyond 1. One
@@ -101,11 +108,13 @@ void pp_costs_by_layer(const struct pp_costs *c, int rows, double *cost)
 
 struct step {
     const struct pp_predict_spec *spec;
-    double *arrays;   /* f, i, w [n_virtual] each; owns what follows too */
-    double *transfer; /* [n_channels] */
-    double *rows;     /* [M] */
-    double *between;  /* [P] */
-    double *work;     /* [P] */
+    double *arrays;            /* f, i, w [n_virtual] each; owns what follows too */
+    double *transfer;          /* [n_channels] */
+    struct pp_sim_wire *wires; /* [n_channels] */
+    double *tie;               /* [n_ties] */
+    double *rows;              /* [M] */
+    double *between;           /* [P] */
+    double *work;              /* [P] */
 };
 
 static void set_rows(struct step *s, int *most)
@@ -119,17 +128,64 @@ static void set_rows(struct step *s, int *most)
     }
 }
 
+static int host_of(const struct pp_predict_spec *s, int replica, int stage)
+{
+    const struct pp_costs *c = s->costs;
+    int d = s->replicas, p = s->plan->geometry.stages;
+    int rank = s->across ? stage * d + replica : replica * p + stage;
+    return c->host ? c->host[rank] : c->host_ranks > 0 ? rank / c->host_ranks : 0;
+}
+
+/* How many replicas' messages from rank a to rank b share a wire; 0: none leaves its host. The
+ * replicas wait for each other once a step: the slowest counts. */
+static int share_wire(const struct pp_predict_spec *s, int a, int b)
+{
+    int most = 0;
+    for (int d = 0; d < s->replicas; d++) {
+        int n = 0;
+        for (int e = 0; e < s->replicas; e++)
+            n += host_of(s, e, a) == host_of(s, d, a) && host_of(s, e, a) != host_of(s, e, b);
+        most = n > most ? n : most;
+    }
+    return s->costs->one_wire || most == 0 ? most : 1;
+}
+
+/* Seconds for each float that is summed over the replicas of a rank: each sums its part of them and
+ * fetches the other parts, of sums or of parameters, or both. */
+static double sum_float(const struct pp_predict_spec *s, int rank)
+{
+    const struct pp_costs *c = s->costs;
+    int d = s->replicas, sharing = 0;
+    bool leaves = false;
+    for (int e = 1; e < d; e++)
+        leaves = leaves || host_of(s, e, rank) != host_of(s, 0, rank);
+    for (int r = 0; leaves && r < s->plan->geometry.stages; r++)
+        sharing += r == rank || (c->one_wire && host_of(s, 0, r) == host_of(s, 0, rank));
+    return (c->add + sharing * c->far_byte * (double)sizeof(float)) *
+           (s->zero && s->shares_sums ? 3 : 2) * (d - 1) / d;
+}
+
+static void set_link(struct step *s, int channel, double bytes)
+{
+    const struct pp_costs *c = s->spec->costs;
+    const struct pp_channel *ch = &s->spec->plan->channels[channel];
+    int sharing = share_wire(s->spec, ch->src_rank, ch->dst_rank);
+    s->transfer[channel] = bytes * (sharing > 0 ? sharing * c->far_byte : c->byte);
+    s->wires[channel] = (struct pp_sim_wire){
+        .used = sharing > 0, .latency = c->far_latency, .copy = bytes * c->far_copy};
+}
+
 static void set_costs(struct step *s, int rows)
 {
     const struct pp_predict_spec *spec = s->spec;
     const struct pp_costs *c = spec->costs;
     const struct pp_plan *plan = spec->plan;
-    int n = plan->n_virtual, d = spec->replicas;
+    int n = plan->n_virtual;
     int k = plan->geometry.coalesce > 1 ? plan->geometry.coalesce : 1;
     k = k < plan->geometry.microbatches ? k : plan->geometry.microbatches;
-    /* each replica sums its part of the elements over all and fetches the other parts */
-    double per_float = c->optimizer + c->add * 2 * (d - 1) / d;
     for (int v = 0; v < n; v++) {
+        double per_float =
+            c->optimizer / (spec->zero ? spec->replicas : 1) + sum_float(spec, plan->rank_of[v]);
         for (int i = spec->first[v]; i <= spec->last[v]; i++) {
             struct pp_layer_seconds t = pp_costs_layer(c, i, rows);
             s->arrays[v] += t.f;
@@ -141,9 +197,22 @@ static void set_costs(struct step *s, int rows)
     }
     s->arrays[0] += ends_at(c, c->input, rows);
     s->arrays[n - 1] += ends_at(c, c->loss, rows);
-    for (int ch = 0; ch < plan->n_channels; ch++) {
+    for (int v = 0; v < n && spec->slower; v++)
+        for (int op = 0; op < 3; op++)
+            s->arrays[op * n + v] *= spec->slower[plan->rank_of[v]];
+    for (int r = 0; r < plan->geometry.stages && spec->slower; r++)
+        s->between[r] *= spec->slower[r];
+    for (int ch = 0; ch < 2 * (n - 1); ch++) {
         int width = spec->model->layers[spec->last[ch / 2]].out;
-        s->transfer[ch] = c->byte * (double)rows * width * (double)sizeof(float);
+        set_link(s, ch, (double)rows * width * (double)sizeof(float));
+    }
+    for (int i = 0; i < plan->n_ties; i++) {
+        double floats = (double)pp_param_floats(&spec->model->params[spec->tied[i]]);
+        floats /= plan->ties[i].more + 1; /* of a piece */
+        int way = 2 * (n - 1 + i);
+        s->tie[i] = c->add * floats;
+        set_link(s, way, floats * (double)sizeof(float));
+        set_link(s, way + 1, floats * (double)sizeof(float));
     }
 }
 
@@ -158,14 +227,20 @@ static int predict(struct step *s, struct pp_prediction *out)
     struct pp_sim_costs costs = {.f = s->arrays,
                                  .i = s->arrays + plan->n_virtual,
                                  .w = s->arrays + 2 * (size_t)plan->n_virtual,
+                                 .tie = s->tie,
                                  .rows = s->rows,
                                  .latency = spec->costs->latency,
                                  .transfer = s->transfer,
+                                 .wires = s->wires,
                                  .launch = spec->costs->action,
                                  .between = s->between,
                                  .slots = true};
-    PP_TRY(pp_sim_step(plan, &costs, spec->meet_every, spec->meet_after, &got.step));
+    PP_TRY(spec->see ? spec->see(plan, &costs, spec->ctx) : 0);
     double least = pp_sim_work(plan, &costs, s->work) * spec->replicas / spec->costs->cores;
+    for (int r = 0; r < p; r++)
+        got.step = s->work[r] > got.step ? s->work[r] : got.step;
+    if (spec->enough <= 0 || got.step < spec->enough)
+        PP_TRY(pp_sim_step(plan, &costs, spec->meet_every, spec->meet_after, &got.step));
     if (p * spec->replicas > spec->costs->cores && got.step < least)
         got.step = least;
     if (spec->explain) {
@@ -186,15 +261,23 @@ int pp_predict(const struct pp_predict_spec *spec, struct pp_prediction *out)
     pp_assert(plan->kind == PP_PLAN_TRAIN && spec->rows >= plan->geometry.microbatches);
     size_t n = 3 * (size_t)plan->n_virtual, channels = (size_t)plan->n_channels;
     size_t m = (size_t)plan->geometry.microbatches, p = (size_t)plan->geometry.stages;
-    struct step s = {.spec = spec, .arrays = pp_alloc(n + channels + m + 2 * p, sizeof(double))};
-    if (!s.arrays)
+    size_t ties = (size_t)plan->n_ties;
+    struct step s = {.spec = spec,
+                     .arrays = pp_alloc(n + channels + ties + m + 2 * p, sizeof(double)),
+                     .wires = pp_alloc(channels, sizeof(*s.wires))};
+    if (!s.arrays || !s.wires) {
+        pp_free(s.arrays);
+        pp_free(s.wires);
         return PP_ERESOURCE;
+    }
     s.transfer = s.arrays + n;
-    s.rows = s.transfer + channels;
+    s.tie = s.transfer + channels;
+    s.rows = s.tie + ties;
     s.between = s.rows + m;
     s.work = s.between + p;
     int rc = predict(&s, out);
     pp_free(s.arrays);
+    pp_free(s.wires);
     return rc;
 }
 

@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See deadline.h. */
+/* See ppcli/watch.h. */
 #include "ppcli/watch.h"
 
 #include <pthread.h>
-#include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
-#include "ppcli/clock.h"
-#include "ppcli/err.h"
-#include "ppcli/mem.h"
 #include "ticker.h"
 
-#define LOOK_NS 250000000ull
+#define LOOK_NS ((uint64_t)PP_PULSE_EVERY_NS)
 #define WAITS_NS 1000000000u /* a sign of waiting is no older, also on a crowded machine */
 #define OTHERS_NS 1000000000 /* for who does not wait, to speak first */
 #define NEXT_NS 500000000    /* from one rank to the next, where nobody knows who hangs */
@@ -38,12 +35,14 @@ static const struct phase phases[PP_DEADLINE_PHASES] = {
 };
 
 struct pp_deadline {
-    struct pp_news news;
+    pp_lost *lost;
     uint64_t timeout_ns;
     int rank;
     uint64_t waited_ns; /* written by the transport */
     struct ticker *ticker;
     pthread_mutex_t lock; /* all that follows */
+    struct pp_pulse *pulse;
+    struct pp_listener *listener;
     enum pp_deadline_phase phase;
     struct ticked thread;
     uint64_t last_look, used_ns; /* of this phase */
@@ -69,13 +68,27 @@ static void give_up(const struct pp_deadline *d, const struct phase *p, bool wai
                  "run.hang_timeout\n",
                  who, p->together ? "does not get past" : "hangs in", p->what, seconds, p->likely);
     }
-    d->news.lost(d->news.ctx, text);
+    d->lost(text);
+}
+
+/* Signs of life, from and to other hosts. */
+static void beat(struct pp_deadline *d)
+{
+    char text[PP_PULSE_TEXT + 1];
+    if (pp_listener_look(d->listener, text)) {
+        pp_listener_end(d->listener);
+        d->lost(strcat(text, "\n"));
+    }
+    enum pp_pulse_news news = pp_pulse_beat(d->pulse, text);
+    if (news != PP_PULSE_WELL)
+        d->lost(news == PP_PULSE_LOST ? strcat(text, "\n") : NULL);
 }
 
 static bool tick(void *ctx)
 {
     struct pp_deadline *d = ctx;
     pthread_mutex_lock(&d->lock);
+    beat(d);
     uint64_t now = pp_clock_ns(), dt = now - d->last_look;
     const struct phase *p = &phases[d->phase];
     uint64_t limit =
@@ -95,16 +108,15 @@ static bool tick(void *ctx)
     return !over;
 }
 
-int pp_deadline_start(const struct pp_config *cfg, const struct pp_news *news,
-                      struct pp_deadline **out)
+int pp_deadline_start(const struct pp_config *cfg, pp_lost *lost, struct pp_deadline **out)
 {
     *out = NULL;
-    if (cfg->run.hang_timeout <= 0 || !news->lost)
+    if (cfg->run.hang_timeout <= 0 || !lost)
         return 0;
     struct pp_deadline *d = pp_alloc(1, sizeof(*d));
     if (!d)
         return PP_ERESOURCE;
-    d->news = *news;
+    d->lost = lost;
     d->timeout_ns = (uint64_t)(cfg->run.hang_timeout * 1e9);
     d->rank = pp_mpi_given_rank();
     d->thread = ticked_self();
@@ -127,6 +139,16 @@ void pp_deadline_stop(struct pp_deadline **deadline)
         pthread_mutex_destroy(&d->lock);
         pp_free(d);
         *deadline = NULL;
+    }
+}
+
+void pp_deadline_beat(struct pp_deadline *d, struct pp_pulse *pulse, struct pp_listener *listener)
+{
+    if (d) {
+        pthread_mutex_lock(&d->lock);
+        d->pulse = pulse;
+        d->listener = listener;
+        pthread_mutex_unlock(&d->lock);
     }
 }
 

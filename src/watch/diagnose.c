@@ -7,12 +7,8 @@
 #include "ppcli/diagnose.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <string.h>
 
-#include "ppcli/clock.h"
-#include "ppcli/err.h"
-#include "ppcli/mem.h"
 #include "ppcli/run_dir.h"
 
 #define RANKS_MAX 65536 /* believed of a folder */
@@ -63,6 +59,7 @@ void pp_rank_look(const struct pp_ring *ring, struct pp_rank_view *out)
                  : ended == PP_RING_FAILED ? PP_RANK_FAILED
                                            : states[pp_ring_process(ring)];
     out->pid = h->pid;
+    snprintf(out->host, sizeof(out->host), "%.*s", (int)sizeof(h->host), h->host);
     out->machine = h->machine;
     out->opened_ns = h->opened_ns;
     out->begun = __atomic_load_n(&h->begun, __ATOMIC_ACQUIRE);
@@ -83,6 +80,13 @@ static uint64_t progress_ns(const struct pp_rank_view *v)
         return v->opened_ns;
     const struct pp_event *last = &v->actions[v->n - 1];
     return last->end_ns > last->begin_ns ? last->end_ns : last->begin_ns;
+}
+
+bool pp_rank_waits(const struct pp_rank_view *v, uint64_t *out_idle_ns)
+{
+    uint64_t now = pp_clock_ns(), since = progress_ns(v);
+    *out_idle_ns = now > since ? now - since : 0;
+    return v->waited_ns >= since && v->waited_ns + 1000000000 > now;
 }
 
 static bool ended(const struct pp_rank_view *v)
@@ -166,7 +170,8 @@ static int blocker(const struct judge *j, int r)
     if (best >= 0)
         return best;
     int stages = d->layout ? d->layout->stages : 1;
-    bool replicas_only = e && e->kind == PP_EVENT_REDUCE && d->layout;
+    bool replicas_only =
+        e && (e->kind == PP_EVENT_REDUCE || e->kind == PP_EVENT_GATHER) && d->layout;
     for (int s = 0; s < d->ranks; s++) {
         if (s == r || ended(&d->views[s]) || is_there(j, s, e) ||
             (replicas_only && s % stages != r % stages))

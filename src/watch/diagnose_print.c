@@ -7,7 +7,6 @@
 #include "ppcli/diagnose.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <string.h>
 
 #include "ppcli/json.h"
@@ -15,7 +14,7 @@
 
 #define WAITS_SHOWN 16
 #define STAGES_SHOWN 8
-#define TEXT 256
+#define TEXT PP_DIAGNOSIS_TEXT
 
 /* ---- words */
 
@@ -51,20 +50,36 @@ static void append(char out[TEXT], const char *fmt, ...)
     va_end(ap);
 }
 
-/* "rank 1 (stages 1 3)" */
+/* The host of a rank, where the ranks have several; else NULL. */
+static const char *host_of(const struct pp_diagnosis *d, int r)
+{
+    const char *mine = d->views[r].host;
+    bool several = false;
+    for (int k = 0; k < d->ranks && !several; k++)
+        several = d->views[k].host[0] && strcmp(d->views[k].host, mine) != 0;
+    return several && mine[0] ? mine : NULL;
+}
+
+/* "rank 1 (stages 1 3, host b)" */
 static const char *rank_text(const struct pp_diagnosis *d, int r, char out[TEXT])
 {
     const struct pp_layout *l = d->layout;
+    const char *host = host_of(d, r);
     out[0] = '\0';
     append(out, "rank %d", r);
-    if (!l || r >= l->ranks)
+    if (!l || r >= l->ranks) {
+        if (host)
+            append(out, " (host %s)", host);
         return out;
+    }
     append(out, " (%s", l->chunks > 1 ? "stages" : "stage");
     for (int s = 0, shown = 0; s < l->n_virtual; s++)
         if (l->rank_of[s] == r % l->stages && ++shown <= STAGES_SHOWN)
             append(out, " %d", s);
     if (l->replicas > 1)
         append(out, ", replica %d", r / l->stages);
+    if (host)
+        append(out, ", host %s", host);
     append(out, ")");
     return out;
 }
@@ -82,7 +97,9 @@ static bool message_of(const struct pp_diagnosis *d, const struct pp_event *e, i
     int base = r / l->stages * l->stages;
     *src = base + plan->channels[channel].src_rank;
     *dst = base + plan->channels[channel].dst_rank;
-    *what = channel % 2 == 0 ? "activations" : "gradient";
+    *what = channel >= 2 * (plan->n_virtual - 1) ? "gradient of tied tensor"
+            : channel % 2 == 0                   ? "activations of micro-batch"
+                                                 : "gradient of micro-batch";
     return true;
 }
 
@@ -91,25 +108,32 @@ static const char *event_text(const struct pp_diagnosis *d, int r, const struct 
                               char out[TEXT])
 {
     int src = -1, dst = -1;
-    const char *what = "message";
+    const char *what = "message of micro-batch";
     bool known = message_of(d, e, r, &src, &dst, &what);
     out[0] = '\0';
     append(out, "%s", pp_event_name(e->kind));
     switch (e->kind) {
     case PP_EVENT_F:
+    case PP_EVENT_R:
     case PP_EVENT_I:
     case PP_EVENT_W:
-    case PP_EVENT_RELEASE:
         append(out, " of micro-batch %d", e->mb);
         break;
+    case PP_EVENT_RELEASE:
+        append(out, " of %s %d", strstr(what, "tied") ? "tied tensor" : "micro-batch", e->mb);
+        break;
+    case PP_EVENT_G:
+    case PP_EVENT_T:
+        append(out, " of tied tensor %d", e->mb);
+        break;
     case PP_EVENT_RECV:
-        append(out, " of the %s of micro-batch %d", what, e->mb);
+        append(out, " of the %s %d", what, e->mb);
         if (known)
             append(out, " from rank %d", src);
         break;
     case PP_EVENT_SLOT:
     case PP_EVENT_SEND:
-        append(out, " for the %s of micro-batch %d", what, e->mb);
+        append(out, " for the %s %d", what, e->mb);
         if (known)
             append(out, " to rank %d", dst);
         break;
@@ -148,6 +172,12 @@ static const char *current_text(const struct pp_diagnosis *d, int r, char out[TE
     return out;
 }
 
+const char *pp_diagnosis_action(const struct pp_diagnosis *d, int r, char out[TEXT])
+{
+    uint64_t since;
+    return current_text(d, r, out, &since);
+}
+
 static double seconds(uint64_t from_ns, uint64_t to_ns)
 {
     return to_ns > from_ns ? (double)(to_ns - from_ns) * 1e-9 : 0;
@@ -179,7 +209,7 @@ static const char *likely(const struct pp_diagnosis *d)
     case PP_VERDICT_UNSEEN:
         return "its machine or the network to it";
     case PP_VERDICT_CYCLE:
-        return "a message that was lost; if not, a mistake in ppcli: please report it";
+        return "a message that was lost, or the network between their hosts";
     case PP_VERDICT_ALL_WAIT:
         return "the network, or MPI itself";
     default:
@@ -329,10 +359,8 @@ static void json_event(const struct pp_diagnosis *d, int r, const struct pp_even
 void pp_diagnosis_print_json(const struct pp_diagnosis *d, const char *dir, const char *hang,
                              FILE *f)
 {
-    struct pp_json j;
     char text[TEXT];
-    pp_json_init(&j, f, 2);
-    pp_json_object(&j, NULL);
+    struct pp_json j = pp_json_begin(f, 2);
     pp_json_int(&j, "schema", 1);
     pp_json_str(&j, "run", dir);
     pp_json_bool(&j, "alive", d->live);
@@ -350,6 +378,7 @@ void pp_diagnosis_print_json(const struct pp_diagnosis *d, const char *dir, cons
         pp_json_str(&j, "state", state_name(v->state));
         if (v->state != PP_RANK_UNKNOWN) {
             pp_json_int(&j, "pid", v->pid);
+            pp_json_str(&j, "host", v->host[0] ? v->host : NULL);
             pp_json_str(&j, "current", current_text(d, r, text, &since));
             pp_json_dbl(&j, "current_seconds", seconds(since, d->now_ns));
             pp_json_uint(&j, "actions_begun", v->begun);

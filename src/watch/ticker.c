@@ -3,13 +3,11 @@
  * allocator. */
 #include "ticker.h"
 
-#include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 #include "ppcli/thread.h"
 #include "ppcli/trace.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See watchdog.h. A look costs two loads a rank; only when nobody has got on for run.hang_timeout
+ * A look costs two loads a rank; only when nobody has got on for run.hang_timeout
  * are processes looked up and a verdict reached.
  */
 #include "ppcli/watch.h"
@@ -12,10 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ppcli/clock.h"
 #include "ppcli/diagnose.h"
-#include "ppcli/err.h"
-#include "ppcli/mem.h"
 #include "ppcli/run_dir.h"
 #include "ticker.h"
 
@@ -48,7 +45,10 @@ struct watched {
 
 struct pp_watchdog {
     const struct pp_run *run;
-    struct pp_news news;
+    pp_lost *lost;
+    FILE *log;
+    struct pp_pulse *pulse;
+    char host[PP_HOST_MAX];
     struct ticker *ticker;
     pthread_mutex_t lock; /* all that follows */
     uint64_t timeout_ns, look_ns, last_look, started_ns;
@@ -74,7 +74,9 @@ static void look_beside(struct pp_watchdog *w, int r)
         pp_run_dir_ring(w->dir, r, path) < 0 || access(path, R_OK) != 0 ||
         pp_ring_open(path, &k->opened) < 0)
         return;
-    bool same = k->opened->head->machine == w->machine && k->opened->head->rank == r;
+    const struct pp_ring_head *h = k->opened->head;
+    bool same =
+        h->machine == w->machine && h->rank == r && strncmp(h->host, w->host, sizeof(h->host)) == 0;
     k->place = same ? BESIDE : HIDDEN;
     if (same) {
         k->ring = k->opened;
@@ -164,6 +166,8 @@ static void judge(struct pp_watchdog *w)
         } else if (k->place == LEFT) {
             v->state = PP_RANK_FINISHED;
         }
+        if (w->run->seats)
+            memcpy(v->host, w->run->seats[r].host_name, sizeof(v->host));
     }
     pp_diagnosis_judge(&w->now);
 }
@@ -181,7 +185,7 @@ static bool held_by_debugger(const struct pp_watchdog *w)
 /* Somebody reads slowly, or has stopped to: their right. */
 static bool output_is_full(const struct pp_watchdog *w)
 {
-    struct pollfd fds[2] = {{.fd = fileno(w->news.out), .events = POLLOUT},
+    struct pollfd fds[2] = {{.fd = fileno(w->log), .events = POLLOUT},
                             {.fd = STDERR_FILENO, .events = POLLOUT}};
     (void)poll(fds, 2, 0);
     return fds[0].revents == 0 || fds[1].revents == 0;
@@ -260,7 +264,7 @@ static void give_up(struct pp_watchdog *w)
     int fd = claim(w);
     if (fd == -1) {
         ticker_nap(SPEAKER_NS);
-        w->news.lost(w->news.ctx, NULL);
+        w->lost(NULL);
         return;
     }
     pp_diagnosis_print(&w->now, w->dir, w->out);
@@ -273,7 +277,22 @@ static void give_up(struct pp_watchdog *w)
         close(fd);
     }
     w->text[box < REPORT_BYTES ? box : REPORT_BYTES - 1] = '\0';
-    w->news.lost(w->news.ctx, w->text);
+    w->lost(w->text);
+}
+
+/* Tell other hosts what the rank of this process is at. */
+static void say(struct pp_watchdog *w)
+{
+    for (int r = 0; w->pulse && r < w->now.ranks; r++) {
+        char text[PP_DIAGNOSIS_TEXT];
+        struct pp_rank_view *v = &w->now.views[r];
+        if (w->ranks[r].place != HERE)
+            continue;
+        pp_rank_look(w->ranks[r].ring, v);
+        uint64_t idle_ns;
+        bool waits = pp_rank_waits(v, &idle_ns);
+        pp_pulse_say(w->pulse, waits, idle_ns, pp_diagnosis_action(&w->now, r, text));
+    }
 }
 
 static bool watch(void *ctx)
@@ -281,6 +300,7 @@ static bool watch(void *ctx)
     struct pp_watchdog *w = ctx;
     pthread_mutex_lock(&w->lock);
     bool end = hangs(w);
+    say(w);
     if (end)
         give_up(w);
     pthread_mutex_unlock(&w->lock);
@@ -302,18 +322,21 @@ static void destroy(struct pp_watchdog *w)
     pp_free(w);
 }
 
-int pp_watchdog_start(const struct pp_run *run, const struct pp_news *news,
+int pp_watchdog_start(const struct pp_run *run, pp_lost *lost, FILE *log, struct pp_pulse *pulse,
                       struct pp_watchdog **out)
 {
     double seconds = run->cfg->run.hang_timeout;
     *out = NULL;
-    if (seconds <= 0 || !news->lost)
+    if (seconds <= 0 || !lost)
         return 0;
     struct pp_watchdog *w = pp_alloc(1, sizeof(*w));
     if (!w)
         return PP_ERESOURCE;
     w->run = run;
-    w->news = *news;
+    w->lost = lost;
+    w->log = log;
+    w->pulse = pulse;
+    pp_host_name(w->host);
     w->timeout_ns = (uint64_t)(seconds * 1e9);
     w->look_ns = w->timeout_ns / 10;
     w->look_ns = w->look_ns < LOOK_MIN_NS ? LOOK_MIN_NS : w->look_ns;

@@ -37,15 +37,32 @@ static inline float gelu_back(float z, float dy)
     return dy * (cdf + z * pdf);
 }
 
+/* Of |z| <= 9; further out it is 0 or 1. */
+static inline float gelu_tanh_gate(float z)
+{
+    return mathf_logistic_within(z * fmaf(0.0713548163f, z * z, 1.59576912f));
+}
+
+static inline float gelu_tanh_value(float z)
+{
+    return z * gelu_tanh_gate(mathf_hold(z, 9));
+}
+
+static inline float gelu_tanh_back(float z, float dy)
+{
+    float c = mathf_hold(z, 9), s = gelu_tanh_gate(c);
+    return dy * fmaf(s * (1.0f - s) * c, fmaf(0.214064449f, c * c, 1.59576912f), s);
+}
+
 static inline float silu_value(float z)
 {
-    return z / (1.0f + mathf_exp(-z));
+    return z * mathf_logistic(z);
 }
 
 static inline float silu_back(float z, float dy)
 {
-    float s = 1.0f / (1.0f + mathf_exp(-z));
-    return dy * (s * (1.0f + z * (1.0f - s)));
+    float s = mathf_logistic(z);
+    return dy * (s * fmaf(z, 1.0f - s, 1.0f));
 }
 
 #endif

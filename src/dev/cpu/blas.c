@@ -7,14 +7,12 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
 #include "ppcli/backend.h"
-#include "ppcli/err.h"
 #include "blas_file.h"
 
 enum {

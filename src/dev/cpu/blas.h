@@ -8,7 +8,6 @@
 #define PPCLI_DEV_CPU_BLAS_H
 
 #include <stdbool.h>
-#include <stddef.h>
 
 #include <cblas.h>
 #undef I /* complex.h comes along with some cblas.h; here I is the number of inputs */

@@ -55,10 +55,10 @@ static void forward(const struct pp_conv_forward *a)
         const float *x = a->x + (size_t)n * (size_t)(g->H * g->W) * (size_t)g->C;
         float *y = a->y + (size_t)n * (size_t)s.P * (size_t)g->O;
         for (int i = 0; i < g->groups; i++) {
-            columns(g, (float *)x + i * s.C, a->scratch, false);
+            columns(g, (float *)x + (size_t)i * (size_t)s.C, a->scratch, false);
             blas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, s.P, s.O, s.K, 1.0f, a->scratch,
-                       s.K, a->W + (size_t)i * (size_t)s.O * (size_t)s.K, s.K, 0.0f, y + i * s.O,
-                       g->O);
+                       s.K, a->W + (size_t)i * (size_t)s.O * (size_t)s.K, s.K, 0.0f,
+                       y + (size_t)i * (size_t)s.O, g->O);
         }
         for (size_t k = 0; k < (size_t)s.P * (size_t)g->O; k++) {
             float z = a->b ? y[k] + a->b[k % (size_t)g->O] : y[k];
@@ -78,9 +78,10 @@ static void backward_input(const struct pp_conv_backward_input *a)
             memset(dx, 0, floats * sizeof(*dx));
         for (int i = 0; i < g->groups; i++) {
             blas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, s.P, s.K, s.O, 1.0f,
-                       a->dz + (size_t)n * (size_t)s.P * (size_t)g->O + i * s.O, g->O,
-                       a->W + (size_t)i * (size_t)s.O * (size_t)s.K, s.K, 0.0f, a->scratch, s.K);
-            columns(g, dx + i * s.C, a->scratch, true);
+                       a->dz + (size_t)n * (size_t)s.P * (size_t)g->O + (size_t)i * (size_t)s.O,
+                       g->O, a->W + (size_t)i * (size_t)s.O * (size_t)s.K, s.K, 0.0f, a->scratch,
+                       s.K);
+            columns(g, dx + (size_t)i * (size_t)s.C, a->scratch, true);
         }
     }
 }
@@ -95,11 +96,11 @@ static void backward_weight(const struct pp_conv_backward_weight *a)
         for (int n = 0; n < p->B; n++) {
             const float *x = p->x + (size_t)n * (size_t)(g->H * g->W) * (size_t)g->C;
             for (int i = 0; i < g->groups; i++) {
-                columns(g, (float *)x + i * s.C, a->scratch, false);
+                columns(g, (float *)x + (size_t)i * (size_t)s.C, a->scratch, false);
                 blas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, s.O, s.K, s.P, 1.0f,
-                           p->dz + (size_t)n * (size_t)s.P * (size_t)g->O + i * s.O, g->O,
-                           a->scratch, s.K, 1.0f, a->dW + (size_t)i * (size_t)s.O * (size_t)s.K,
-                           s.K);
+                           p->dz + (size_t)n * (size_t)s.P * (size_t)g->O + (size_t)i * (size_t)s.O,
+                           g->O, a->scratch, s.K, 1.0f,
+                           a->dW + (size_t)i * (size_t)s.O * (size_t)s.K, s.K);
             }
         }
     }

@@ -21,12 +21,9 @@
  *
  * One source, compiled for each instruction set.
  */
-#include "conv.h"
 
-#include "ppcli/err.h"
 #include "conv_weight.h"
 #include "gemm_pack.h"
-#include "gemm_tile.h"
 
 DEFINE_TILES(ROWS_LISTED)
 
@@ -117,7 +114,7 @@ struct panel {
 /* Rows k, k + 1, ... of a panel of I: W[channel of dz][tap][column]. */
 static void copy_panel(const struct product *p, const struct panel *n, float *to)
 {
-    size_t taps = (size_t)(p->y.kernel * p->x.kernel);
+    size_t taps = (size_t)p->y.kernel * (size_t)p->x.kernel;
     int o = n->k % p->depth, tap = n->k / p->depth;
     for (int k = 0; k < n->depth; k++, to += n->width) {
         size_t row = (size_t)o * taps + (size_t)tap;
@@ -309,7 +306,7 @@ INLINE size_t weights_of_group(const struct pp_conv *g)
  * a panel whenever it needs one. */
 INLINE bool packs_input(const struct pp_conv *g)
 {
-    return weights_of_group(g) >= 2 * BLOCK_FLOATS && g->H * g->W >= MANY_PIXELS;
+    return weights_of_group(g) >= (size_t)2 * BLOCK_FLOATS && g->H * g->W >= MANY_PIXELS;
 }
 
 /* Of the copy of a group for F. */

@@ -108,7 +108,8 @@ static void copy_patch(const struct pp_conv *g, const struct pixel *p, float *to
             copy_few(line, NULL, to);
         if (inside) {
             size_t at = (size_t)y * (size_t)g->W + (size_t)(p->x + from);
-            copy_few((end - from) * g->C, p->image + at * (size_t)g->C, to + from * g->C);
+            copy_few((end - from) * g->C, p->image + at * (size_t)g->C,
+                     to + (size_t)from * (size_t)g->C);
         }
     }
 }

@@ -3,14 +3,11 @@
  * The CPU backend: the three matrix products from own kernels or CBLAS (gemm.h), our own loops for
  * the rest. Nothing here allocates after open(), and a call is done when it returns.
  */
-#include <stdio.h>
 #include <string.h>
 #if defined(__SSE__)
 #include <xmmintrin.h>
 #endif
 
-#include "ppcli/backend.h"
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 #include "blas.h"
 #include "gemm.h"
@@ -189,6 +186,12 @@ static size_t packed_floats(const struct pp_backend_choice *choice, int O, int I
     return g && g->packed_floats ? g->packed_floats(O, I) : 0;
 }
 
+static bool sums_in_order(const struct pp_backend_choice *choice)
+{
+    const struct cpu_gemm *g = choose_gemm(choice);
+    return g && g != &cpu_gemm_cblas;
+}
+
 static int pack_weights(struct pp_backend *be, int O, int I, const float *W, float *packed)
 {
     gemm(be)->pack(O, I, W, packed);
@@ -203,10 +206,15 @@ static int linear_forward(struct pp_backend *be, int B, int I, int O, const floa
     if (B == 0)
         return 0;
     /* The others are second passes over y: calls of exp would spill the accumulators. */
-    bool fuse = gemm(be)->fuses && !z && (act == PP_ACT_NONE || act == PP_ACT_RELU);
-    gemm(be)->forward(B, I, O, x, W, packed, fuse ? b : NULL, act == PP_ACT_RELU, y);
-    if (!fuse)
+    bool fuse = b && gemm(be)->fuses && !z && (act == PP_ACT_NONE || act == PP_ACT_RELU);
+    float *product = !b && z ? z : y;
+    gemm(be)->forward(B, I, O, x, W, packed, fuse ? b : NULL, act == PP_ACT_RELU, product);
+    if (!b && (z || act != PP_ACT_NONE)) {
+        struct pp_activate a = {(size_t)B * (size_t)O, act, product, y};
+        kernels(be)->activate_forward(&a);
+    } else if (b && !fuse) {
         kernels(be)->bias_activation(B, O, b, act, z, y);
+    }
     return 0;
 }
 
@@ -227,7 +235,8 @@ static int linear_backward_weight(struct pp_backend *be, int n, const struct pp_
     int rows = 0;
     for (int k = 0; k < n; k++) {
         rows += parts[k].B > 0;
-        kernels(be)->bias_gradient(parts[k].B, O, parts[k].dz, k == 0 ? beta : 1.0f, db);
+        if (db)
+            kernels(be)->bias_gradient(parts[k].B, O, parts[k].dz, k == 0 ? beta : 1.0f, db);
     }
     if (rows > 0)
         gemm(be)->backward_weight(n, parts, I, O, beta, dW);
@@ -278,14 +287,6 @@ static int conv_backward_weight(struct pp_backend *be, const struct pp_conv_back
     return 0;
 }
 
-static int softmax_cross_entropy(struct pp_backend *be, int B, int C, const float *logits,
-                                 const uint8_t *labels, float grad_scale, float smoothing,
-                                 struct pp_loss_sums *sums, float *dlogits)
-{
-    kernels(be)->softmax_cross_entropy(B, C, logits, labels, grad_scale, smoothing, sums, dlogits);
-    return 0;
-}
-
 static int sum_squares(struct pp_backend *be, size_t n, const float *g, double *out)
 {
     *out = kernels(be)->sum_squares(n, g);
@@ -323,12 +324,12 @@ const struct pp_backend_ops backend_cpu = {
     .versions = versions,
     .open = cpu_open,
     .close = cpu_close,
+    .sums_in_order = sums_in_order,
     .packed_floats = packed_floats,
     .pack_weights = pack_weights,
     .linear_forward = linear_forward,
     .linear_backward_input = linear_backward_input,
     .linear_backward_weight = linear_backward_weight,
-    .softmax_cross_entropy = softmax_cross_entropy,
     .sum_squares = sum_squares,
     .largest = largest,
     .optimizer_step = optimizer_step,

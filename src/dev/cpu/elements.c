@@ -15,7 +15,7 @@
 #define GATHER(type)                                                                               \
     static void gather_##type(const struct pp_gather *a, size_t sample, float *restrict to)        \
     {                                                                                              \
-        const type *restrict from = (const type *)a->data + sample * (size_t)a->F;                 \
+        const type *restrict from = (const type *)a->data + sample * a->stride;                    \
         const struct pp_scaling *k = &a->scaling;                                                  \
         float scale = k->scale[0];                                                                 \
         for (int f = 0; k->channels == 0 && f < a->F; f++)                                         \
@@ -25,6 +25,8 @@
                 to[f + c] = k->scale[c] * (float)from[f + c] + k->offset[c];                       \
     }
 GATHER(uint8_t)
+GATHER(uint16_t)
+GATHER(uint32_t)
 GATHER(float)
 
 void CPU_LOOP(gather)(const struct pp_gather *a)
@@ -32,10 +34,35 @@ void CPU_LOOP(gather)(const struct pp_gather *a)
     for (size_t r = 0; r < (size_t)a->B; r++) {
         size_t sample = a->index ? a->index[r] : r;
         float *to = a->x + r * (size_t)a->F;
-        if (a->floats)
-            gather_float(a, sample, to);
-        else
+        switch (a->element) {
+        case PP_U8:
             gather_uint8_t(a, sample, to);
+            break;
+        case PP_U16:
+            gather_uint16_t(a, sample, to);
+            break;
+        case PP_U32:
+            gather_uint32_t(a, sample, to);
+            break;
+        case PP_F32:
+            gather_float(a, sample, to);
+            break;
+        }
+    }
+}
+
+void CPU_LOOP(targets)(const struct pp_targets *a)
+{
+    size_t P = (size_t)a->P;
+    for (size_t r = 0; r < (size_t)a->B; r++) {
+        size_t from = (a->index ? a->index[r] : r) * a->stride + a->first;
+        int32_t *to = a->targets + r * P;
+        for (size_t p = 0; p < P; p++) {
+            size_t i = from + p;
+            to[p] = a->element == PP_U8    ? ((const uint8_t *)a->data)[i]
+                    : a->element == PP_U16 ? ((const uint16_t *)a->data)[i]
+                                           : (int32_t)((const uint32_t *)a->data)[i];
+        }
     }
 }
 

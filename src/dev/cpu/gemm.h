@@ -6,7 +6,6 @@
 #ifndef PPCLI_DEV_CPU_GEMM_H
 #define PPCLI_DEV_CPU_GEMM_H
 
-#include "ppcli/backend.h"
 #include "conv.h"
 
 struct cpu_gemm {

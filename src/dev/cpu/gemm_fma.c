@@ -7,8 +7,8 @@
  *
  * Libraries lose at 8 to 64 rows: they copy W into their own order in every call, or walk it with
  * large strides. Here the weights for the forward product lie in that order already (pack), the
- * other two products read what they need in place, and what the next tile needs is fetched a line
- * at a time while this one is computed. GFLOP/s of F, I, W on one core of a Xeon (Sapphire Rapids,
+ * other two products read what they need in place, but of many rows from copies of blocks, and what
+ * the next tile needs is fetched a line at a time while this one is computed. GFLOP/s of F, I, W on one core of a Xeon (Sapphire Rapids,
  * peak 138) with 32 rows and the weights of eight layers in turn:
  *
  *                                 127x126        512x512
@@ -26,13 +26,15 @@
 #include "gemm.h"
 
 #include "gemm_pack.h"
-#include "gemm_tile.h"
 
 DEFINE_TILES(STRIDED)
 
 enum {
     DEPTH = 128,      /* of the summed index at a time: what is read with strides stays in L1 */
     LONG_DEPTH = 512, /* the same for packed panels, which lie in a row */
+    COPY_DEPTH = 256, /* the same for copied ones */
+    COPY_COLUMNS = 256,
+    COPY_ROWS = 16 * ROWS, /* from so many on copies pay */
     SEGMENTS = 32,
     BLOCK_FLOATS = 128 * 1024, /* of the left operand at a time: half of a small L2 */
 };
@@ -101,8 +103,94 @@ static void gemm_forward(int B, int I, int O, const float *x, const float *W, co
     }
 }
 
+/* to[rows][to_row] = from[rows][from_row], the first columns of them */
+INLINE void copy_rows(int rows, int columns, const float *from, size_t from_row, float *to,
+                      size_t to_row)
+{
+    int whole = columns / LANES * LANES;
+    mask rest = first_lanes(columns - whole);
+    for (int r = 0; r < rows; r++, from += from_row, to += to_row) {
+        for (int c = 0; c < whole; c += LANES)
+            STORE(to + c, LOAD(from + c));
+        if (whole < columns)
+            STORE_PART(rest, to + whole, LOAD_PART(rest, from + whole));
+    }
+}
+
+/* Copies of what lies in rows so far apart that they share a few sets of the caches: b as panels
+ * [depth][WIDTH], and a few rows of the left operand. */
+struct copies {
+    _Alignas(64) float a[COPY_ROWS * COPY_DEPTH], b[COPY_DEPTH * COPY_COLUMNS];
+};
+
+/* Columns at..at+columns-1 of n segments of b, whose rows are `row` apart. */
+INLINE void copy_panels(struct copies *c, int n, const struct segment *segments, int at,
+                        int columns, size_t row)
+{
+    float *to = c->b;
+    for (int i = 0; i < columns; i += WIDTH) {
+        for (int s = 0; s < n; to += (size_t)segments[s++].depth * WIDTH)
+            copy_rows(segments[s].depth, least(WIDTH, columns - i), segments[s].b + at + i, row, to,
+                      WIDTH);
+    }
+}
+
+/* t->c[rows][columns] from the copy of b */
+INLINE void copied_tiles(struct tile *t, const struct segment *s, int rows, int columns)
+{
+    struct groups g = groups_of(rows);
+    float *c = t->c, *next = c;
+    t->segments = s;
+    t->n_segments = 1;
+    t->b_step = WIDTH;
+    for (int k = 0; k < g.n; k++) {
+        int n = g.size + (k < g.larger);
+        next += (size_t)n * t->c_row;
+        for (int i = 0; i < columns; i += WIDTH) {
+            t->b_at = (size_t)i * (size_t)s->depth;
+            t->c = c + i;
+            /* as many elements on in memory order as this tile has, a group of rows ahead */
+            t->next = next + (size_t)i * (size_t)n;
+            run_tile(&STRIDED_tiles, t, n, least(WIDTH, columns - i));
+        }
+        t->a_at += (size_t)n * t->a_row;
+        c += (size_t)n * t->c_row;
+    }
+}
+
+static void input_copied(int B, int I, int O, const float *dz, const float *W, float *dx)
+{
+    struct copies copies;
+    int at_a_time = rows_at_a_time(O);
+    at_a_time = at_a_time < 2 * COPY_ROWS ? 2 * COPY_ROWS : at_a_time;
+    for (int r = 0, rows; r < B; r += rows) {
+        rows = least(at_a_time, B - r);
+        for (int k = 0; k < O; k += COPY_DEPTH) {
+            int depth = least(COPY_DEPTH, O - k);
+            const struct segment w = {.depth = depth, .b = W + (size_t)k * (size_t)I},
+                                 s = {.depth = depth,
+                                      .a = dz + (size_t)r * (size_t)O + k,
+                                      .b = copies.b};
+            for (int i = 0; i < I; i += COPY_COLUMNS) {
+                int columns = least(COPY_COLUMNS, I - i);
+                struct tile t = {.a_row = (size_t)O,
+                                 .a_step = 1,
+                                 .c_row = (size_t)I,
+                                 .add = k > 0,
+                                 .c = dx + (size_t)r * (size_t)I + i};
+                copy_panels(&copies, 1, &w, i, columns, (size_t)I);
+                copied_tiles(&t, &s, rows, columns);
+            }
+        }
+    }
+}
+
 static void backward_input(int B, int I, int O, const float *dz, const float *W, float *dx)
 {
+    if (B >= COPY_ROWS) {
+        input_copied(B, I, O, dz, W, dx);
+        return;
+    }
     int rows = rows_at_a_time(O);
     /* Few rows wait for W, and rows of it that are 4 KiB apart share a few sets of the cache. */
     int depth = I >= 1024 && B <= 64 ? DEPTH / 2 : DEPTH;
@@ -126,13 +214,11 @@ static void backward_input(int B, int I, int O, const float *dz, const float *W,
     }
 }
 
-/* dW[O][I] = (add ? dW : 0) + the products of the segments */
-static void add_segments(int n, const struct segment *segments, int I, int O, bool add, float *dW)
+/* dW[O][I] = (add ? dW : 0) + the products of the segments, `depth` rows in all */
+static void add_segments(int n, const struct segment *segments, int depth, int I, int O, bool add,
+                         float *dW)
 {
     struct groups g = groups_of(O);
-    int depth = 0;
-    for (int s = 0; s < n; s++)
-        depth += segments[s].depth;
     /* columns of x to go through all outputs with: they stay in the second-level cache */
     int columns = BLOCK_FLOATS / depth / WIDTH * WIDTH;
     int fetch = depth >= ROWS * VECTORS ? 1 : 2 * depth >= ROWS * VECTORS ? 2 : 4;
@@ -163,27 +249,56 @@ static void add_segments(int n, const struct segment *segments, int I, int O, bo
     }
 }
 
+/* The same by copies. */
+static void add_copied(int n, const struct segment *segments, int depth, int I, int O, bool add,
+                       float *dW)
+{
+    struct copies copies;
+    const struct segment s = {.depth = depth, .a = copies.a, .b = copies.b};
+    int fetch = depth >= ROWS * VECTORS ? 1 : 2 * depth >= ROWS * VECTORS ? 2 : 4;
+    for (int i = 0; i < I; i += COPY_COLUMNS) {
+        int columns = least(COPY_COLUMNS, I - i);
+        copy_panels(&copies, n, segments, i, columns, (size_t)I);
+        for (int o = 0; o < O; o += COPY_ROWS) {
+            int rows = least(COPY_ROWS, O - o);
+            float *to = copies.a;
+            for (int k = 0; k < n; to += (size_t)segments[k++].depth * COPY_ROWS)
+                copy_rows(segments[k].depth, rows, segments[k].a + o, (size_t)O, to, COPY_ROWS);
+            struct tile t = {.a_row = 1,
+                             .a_step = COPY_ROWS,
+                             .c_row = (size_t)I,
+                             .add = add,
+                             .c = dW + (size_t)o * (size_t)I + i,
+                             .next_step = (size_t)(LANES * fetch),
+                             .fetch = add ? fetch : 0};
+            copied_tiles(&t, &s, rows, columns);
+        }
+    }
+}
+
 static void backward_weight(int n, const struct pp_weight_part *parts, int I, int O, float beta,
                             float *dW)
 {
     struct segment s[SEGMENTS];
-    bool add = beta != 0;
-    int have = 0, depth = 0;
+    int have = 0, depth = 0, rows = 0;
+    for (int i = 0; i < n; i++)
+        rows += parts[i].B;
+    bool add = beta != 0, copy = rows > COPY_ROWS && O > 128;
     for (const struct pp_weight_part *p = parts; p < parts + n; p++) {
-        for (int r = 0; r < p->B; r += DEPTH) {
-            s[have++] = (struct segment){.depth = least(DEPTH, p->B - r),
+        for (int r = 0, take; r < p->B; r += take) {
+            take = least((copy ? COPY_DEPTH : DEPTH) - depth, p->B - r);
+            s[have++] = (struct segment){.depth = take,
                                          .a = p->dz + (size_t)r * (size_t)O,
                                          .b = p->x + (size_t)r * (size_t)I};
-            depth += s[have - 1].depth;
-            if (depth >= DEPTH || have == SEGMENTS) {
-                add_segments(have, s, I, O, add, dW);
+            depth += take;
+            rows -= take;
+            if (rows == 0 || depth == (copy ? COPY_DEPTH : DEPTH) || have == SEGMENTS) {
+                (copy ? add_copied : add_segments)(have, s, depth, I, O, add, dW);
                 add = true;
                 have = depth = 0;
             }
         }
     }
-    if (have > 0)
-        add_segments(have, s, I, O, add, dW);
 }
 
 #define JOIN_(a, b) a##b

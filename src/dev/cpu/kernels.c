@@ -3,12 +3,9 @@
  * are those of plain/, in float. */
 #include "kernels.h"
 
-#include <math.h>
 #include <string.h>
 
-#include "ppcli/err.h"
 #include "activations.h"
-#include "mathf.h"
 
 /* A second pass over y right after the product, while y is in the cache: within 2 % of a product
  * that starts from a prefilled bias, and it takes the activation along. */
@@ -49,44 +46,112 @@ static void bias_gradient(int B, int O, const float *restrict dz, float beta, fl
 
 #define BLOCK 16
 
-static void softmax_cross_entropy(int B, int C, const float *logits, const uint8_t *labels,
-                                  float grad_scale, float smoothing, struct pp_loss_sums *sums,
-                                  float *dlogits)
+/* In index order for up to BLOCK classes, else lane by lane. */
+static double fold_in_order(const double lane[BLOCK])
 {
-    double rest = smoothing;
-    for (int r = 0; r < B; r++, logits += C) {
-        int label = labels[r], best = 0;
-        pp_assert(label < C);
-        for (int c = 1; c < C; c++)
-            best = logits[c] > logits[best] ? c : best;
-        float m = logits[best], at_label = logits[label];
-        double sum = 0, all = 0;
-        for (int c = 0; c < C && smoothing > 0; c++)
-            all += (double)logits[c] - m;
-        for (int c = 0; c < C; c += BLOCK) {
-            /* A whole block also of ten classes: the fixed count is what makes it one vector. */
-            float e[BLOCK];
-            int n = C - c < BLOCK ? C - c : BLOCK;
-            for (int l = 0; l < n; l++)
-                e[l] = logits[c + l];
-            for (int l = n; l < BLOCK; l++)
-                e[l] = m;
-            for (int l = 0; l < BLOCK; l++)
-                e[l] = mathf_exp(e[l] - m);
-            for (int l = 0; l < n; l++)
-                sum += e[l];
-            if (dlogits) /* may overwrite logits, which nobody needs any more */
-                memcpy(dlogits + c, e, (size_t)n * sizeof(*e));
+    double sum = 0;
+    for (int l = 0; l < BLOCK; l++)
+        sum += lane[l];
+    return sum;
+}
+
+/* What is no number does not count, but the first. */
+static float largest_logit(int C, const float *restrict x)
+{
+    float m = x[0], lane[2 * BLOCK];
+    int c = 0;
+    for (int l = 0; l < 2 * BLOCK && C >= 2 * BLOCK; l++)
+        lane[l] = m;
+    for (; c + 2 * BLOCK <= C; c += 2 * BLOCK)
+        for (int l = 0; l < 2 * BLOCK; l++)
+            lane[l] = x[c + l] > lane[l] ? x[c + l] : lane[l];
+    for (int l = 0; l < 2 * BLOCK && C >= 2 * BLOCK; l++)
+        m = lane[l] > m ? lane[l] : m;
+    for (; c < C; c++)
+        m = x[c] > m ? x[c] : m;
+    return m;
+}
+
+/* Whether no class before the target has its logit too, which is the largest. */
+static bool is_first(int target, const float *restrict x, float m)
+{
+    bool found = false;
+    for (int c = 0; c < target; c++)
+        found |= x[c] == m;
+    return !found;
+}
+
+/* lane[l] += exp(x[l] - m), which go to e unless NULL. x is read before e is written. */
+static inline __attribute__((always_inline)) void add_exp(const float *x, float m, double *lane,
+                                                          float *e)
+{
+    float some[BLOCK];
+    for (int l = 0; l < BLOCK; l++)
+        some[l] = mathf_exp_below_0(x[l] - m);
+    for (int l = 0; l < BLOCK; l++)
+        lane[l] += (double)some[l];
+    if (e)
+        memcpy(e, some, sizeof(some));
+}
+
+static double sum_of_exp(int C, const float *x, float m, float *e)
+{
+    double lane[BLOCK] = {0};
+    int c = 0;
+    for (; c + BLOCK <= C; c += BLOCK)
+        add_exp(x + c, m, lane, e ? e + c : NULL);
+    if (c <
+        C) { /* a whole block also of ten classes: the fixed count is what makes it one vector */
+        float rest[BLOCK];
+        for (int l = 0; l < BLOCK; l++)
+            rest[l] = c + l < C ? x[c + l] : -INFINITY;
+        add_exp(rest, m, lane, rest);
+        for (int l = 0; e && c + l < C; l++)
+            e[c + l] = rest[l];
+    }
+    return fold_in_order(lane);
+}
+
+static double sum_of_logits(int C, const float *restrict x, float m)
+{
+    double lane[BLOCK] = {0};
+    int c = 0;
+    for (; c + BLOCK <= C; c += BLOCK)
+        for (int l = 0; l < BLOCK; l++)
+            lane[l] += (double)x[c + l] - m;
+    for (int l = 0; c < C; c++, l++)
+        lane[l] += (double)x[c] - m;
+    return fold_in_order(lane);
+}
+
+void CPU_LOOP(softmax_cross_entropy)(const struct pp_softmax_cross_entropy *a)
+{
+    struct pp_loss_sums *sums = a->sums;
+    size_t C = (size_t)a->C;
+    double rest = a->smoothing;
+    sums->rows += a->B;
+    for (size_t r = 0; r < (size_t)a->B * (size_t)a->P; r++) {
+        const float *logits = a->logits + r * C;
+        float *dlogits = a->dlogits ? a->dlogits + r * C : NULL;
+        int target = a->targets[r];
+        pp_assert(target < a->C);
+        if (target < 0) {
+            if (dlogits)
+                memset(dlogits, 0, C * sizeof(*dlogits));
+            continue;
         }
-        sums->loss += log(sum) - ((1 - rest) * ((double)at_label - m) + rest / C * all);
-        sums->correct += best == label;
-        sums->rows++;
+        float m = largest_logit(a->C, logits), at_target = logits[target];
+        sums->correct += isnan(m) ? target == 0 : at_target == m && is_first(target, logits, m);
+        sums->targets++;
+        double all = rest > 0 ? sum_of_logits(a->C, logits, m) : 0;
+        double sum = sum_of_exp(a->C, logits, m, dlogits);
+        sums->loss += log(sum) - ((1 - rest) * ((double)at_target - m) + rest / a->C * all);
         if (dlogits) {
-            float scale = (float)(grad_scale / sum), others = (float)(grad_scale * rest / C);
-            for (int c = 0; c < C; c++)
+            float scale = (float)(a->grad_scale / sum),
+                  others = (float)(a->grad_scale * rest / a->C);
+            for (size_t c = 0; c < C; c++)
                 dlogits[c] = dlogits[c] * scale - others;
-            dlogits[label] -= (float)(grad_scale * (1 - rest));
-            dlogits += C;
+            dlogits[target] -= (float)(a->grad_scale * (1 - rest));
         }
     }
 }
@@ -193,7 +258,6 @@ const struct cpu_kernels CPU_LOOP(kernels) = {
     .name = STRING(PPCLI_ISA),
     .bias_activation = bias_activation,
     .bias_gradient = bias_gradient,
-    .softmax_cross_entropy = softmax_cross_entropy,
     .sum_squares = sum_squares,
     .largest = largest,
     .optimizer_step = optimizer_step,

@@ -15,9 +15,6 @@ struct cpu_kernels {
     void (*bias_activation)(int B, int O, const float *b, enum pp_activation act, float *z,
                             float *y);
     void (*bias_gradient)(int B, int O, const float *dz, float beta, float *db);
-    void (*softmax_cross_entropy)(int B, int C, const float *logits, const uint8_t *labels,
-                                  float grad_scale, float smoothing, struct pp_loss_sums *sums,
-                                  float *dlogits);
     double (*sum_squares)(size_t n, const float *g);
     float (*largest)(size_t n, const float *x, float least);
     void (*optimizer_step)(size_t n, const struct pp_optimizer_args *a, bool decay, const float *g,

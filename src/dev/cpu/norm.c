@@ -7,7 +7,6 @@
  */
 #include "kernels.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "activations.h"
@@ -344,7 +343,7 @@ void CPU_LOOP(group_norm_backward_weight)(const struct pp_group_norm_backward_we
 {
     size_t C = (size_t)a->C, groups = (size_t)a->B * (size_t)a->G;
     double s[TILE], q[TILE];
-    float mean[TILE], rstd[TILE];
+    float mean[TILE] = {0}, rstd[TILE] = {0};
     if (a->beta == 0) {
         memset(a->dgamma, 0, C * sizeof(*a->dgamma));
         memset(a->dbeta, 0, C * sizeof(*a->dbeta));

@@ -38,6 +38,29 @@ static __device__ inline float gelu_back(float z, float dy)
     return dy * (0.5f * erfcf(-z * SQRT_HALF) + z * (NORMAL_AT_0 * expf(-0.5f * z * z)));
 }
 
+/* The logistic function of gelu_tanh; further out than 12 it is 0 or 1. */
+static __device__ inline float gelu_tanh_gate(float z)
+{
+    return 1.0f / (1.0f + expf(z * (-1.59576912f - 0.0713548163f * (z * z))));
+}
+
+static __device__ inline float gelu_tanh_clamp(float z)
+{
+    float c = z > 12.0f ? 12.0f : z;
+    return c < -12.0f ? -12.0f : c;
+}
+
+static __device__ inline float gelu_tanh_value(float z)
+{
+    return z * gelu_tanh_gate(gelu_tanh_clamp(z));
+}
+
+static __device__ inline float gelu_tanh_back(float z, float dy)
+{
+    float c = gelu_tanh_clamp(z), s = gelu_tanh_gate(c);
+    return dy * (s + s * (1.0f - s) * c * (1.59576912f + 0.214064449f * (c * c)));
+}
+
 static __device__ inline float silu_value(float z)
 {
     return z / (1.0f + expf(-z));

@@ -112,6 +112,7 @@ struct trial {
     void *first, *second, *workspace;
     float *dz; /* of the bias gradient, f32 in any precision */
     float *result, *bias, *z, *y;
+    double *between; /* of kernels; the rank's own may be in use */
 };
 
 static size_t padded(size_t bytes)
@@ -136,7 +137,8 @@ static size_t lay_out(const struct cuda *c, const struct cuda_shape *s, struct t
                                                : NULL;
     t->result = take(t, &at, result);
     t->y = s->product == CUDA_FORWARD && s->keeps_z ? take(t, &at, result) : NULL;
-    t->bias = take(t, &at, (size_t)s->O * sizeof(float));
+    t->bias = s->bias ? take(t, &at, (size_t)s->O * sizeof(float)) : NULL;
+    t->between = take(t, &at, CUDA_SCRATCH * sizeof(double));
     t->workspace = c->workspace_bytes ? take(t, &at, c->workspace_bytes) : NULL;
     return at;
 }
@@ -151,7 +153,9 @@ static cudaError_t fill(const struct cuda *c, const struct cuda_shape *s, const 
         e = kernels_noise(t->stream, cuda_second_count(s), false, t->dz);
     if (e == cudaSuccess)
         e = kernels_noise(t->stream, cuda_result_count(s), false, t->result);
-    return e == cudaSuccess ? kernels_noise(t->stream, (size_t)s->O, false, t->bias) : e;
+    if (e == cudaSuccess && t->bias)
+        e = kernels_noise(t->stream, (size_t)s->O, false, t->bias);
+    return e;
 }
 
 /* The candidate with what it leaves to do, `times` times. Whether all of it was enqueued. */
@@ -167,7 +171,8 @@ static bool enqueue(const struct cuda *c, const struct cuda_plan *p, const struc
             e = cuda_plan_finish_forward(p, t->result, t->bias, p->shape.keeps_z ? t->result : NULL,
                                          p->shape.keeps_z ? t->y : t->result, t->stream);
         } else if (p->shape.product == CUDA_BACKWARD_WEIGHT) {
-            e = cuda_plan_finish_weight(p, t->dz, p->shape.adds ? 1.0f : 0.0f, t->bias, t->stream);
+            e = cuda_plan_finish_weight(p, t->dz, p->shape.adds ? 1.0f : 0.0f, t->bias, t->between,
+                                        t->stream);
         }
         if (e != cudaSuccess)
             return false;

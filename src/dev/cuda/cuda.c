@@ -4,11 +4,9 @@
  * enqueues and returns; memory, plans and choices are made when a shape is first seen, so that a
  * step of known shapes allocates nothing and waits for nothing.
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "ppcli/mem.h"
-#include "cuda_impl.h"
 #include "device.h"
 #include "plan.h"
 
@@ -35,7 +33,7 @@ static void cuda_close(struct pp_backend *be)
         cudaStreamSynchronize(c->stream);
     cuda_plans_free(c);
     cuda_scratch_free(c);
-    cudaFree(c->partials);
+    cudaFree(c->between);
     cudaFree(c->workspace);
     if (c->handle)
         c->blas->Destroy(c->handle);
@@ -79,7 +77,7 @@ static int take_memory(struct cuda *c)
     struct {
         void **to;
         size_t bytes;
-    } wants[] = {{(void **)&c->partials, CUDA_PARTIALS * sizeof(double)},
+    } wants[] = {{(void **)&c->between, CUDA_SCRATCH * sizeof(double)},
                  {&c->workspace, c->workspace_bytes}};
     for (size_t i = 0; i < sizeof(wants) / sizeof(wants[0]); i++) {
         cudaError_t e = wants[i].bytes ? cudaMalloc(wants[i].to, wants[i].bytes) : cudaSuccess;
@@ -149,50 +147,30 @@ static int cuda_open(struct pp_backend *be, int threads)
         return 0;                                                                                  \
     } while (0)
 
-static int gather(struct pp_backend *be, const struct pp_gather *a)
+#define PP_KERNEL(name, type)
+#define PP_LOOP(name, type)                                                                        \
+    int cuda_##name(struct pp_backend *be, const struct type *a)                                   \
+    {                                                                                              \
+        LAUNCH(be, kernels_##name(cuda_of(be)->stream, a, cuda_of(be)->between));                  \
+    }
+#include "ppcli/kernels.def"
+#undef PP_KERNEL
+
+int cuda_batch_norm_backward_weight(struct pp_backend *be,
+                                    const struct pp_batch_norm_backward_weight *a)
 {
-    LAUNCH(be, kernels_gather(cuda_of(be)->stream, a));
+    LAUNCH(be, kernels_batch_norm_backward_weight(cuda_of(be)->stream, a, NULL));
 }
 
-int cuda_gather_labels(struct pp_backend *be, int B, const uint8_t *labels, const uint32_t *index,
-                       uint8_t *out)
+int cuda_batch_norm_commit(struct pp_backend *be, const struct pp_batch_norm_commit *a)
 {
-    LAUNCH(be, kernels_gather_labels(cuda_of(be)->stream, B, labels, index, out));
-}
-
-static int activate_forward(struct pp_backend *be, const struct pp_activate *a)
-{
-    int O = a->n % 4 ? 1 : 4; /* no bias: any width is right, this one goes by fours */
-    LAUNCH(be, kernels_bias_activation(cuda_of(be)->stream, (int)(a->n / (size_t)O), O, a->x, NULL,
-                                       a->act, NULL, a->y));
-}
-
-static int activate_backward(struct pp_backend *be, const struct pp_activate_backward *a)
-{
-    LAUNCH(be, kernels_activate_backward(cuda_of(be)->stream, a));
-}
-
-static int sum(struct pp_backend *be, const struct pp_sum *a)
-{
-    LAUNCH(be, kernels_sum(cuda_of(be)->stream, a));
-}
-
-int cuda_softmax_cross_entropy(struct pp_backend *be, int B, int C, const float *logits,
-                               const uint8_t *labels, float grad_scale, float smoothing,
-                               struct pp_loss_sums *sums, float *dlogits)
-{
-    struct cuda *c = cuda_of(be);
-    void *rows = NULL;
-    if (B > CUDA_ROWS_OF_A_BLOCK)
-        PP_TRY(cuda_scratch(c, (size_t)B * CUDA_ROW_BYTES, &rows));
-    LAUNCH(be, kernels_softmax_cross_entropy(c->stream, B, C, logits, labels, grad_scale, smoothing,
-                                             sums, dlogits, rows));
+    LAUNCH(be, kernels_batch_norm_commit(cuda_of(be)->stream, a, NULL));
 }
 
 int cuda_sum_squares(struct pp_backend *be, size_t n, const float *g, double *out)
 {
     struct cuda *c = cuda_of(be);
-    LAUNCH(be, kernels_sum_squares(c->stream, n, g, c->partials, out));
+    LAUNCH(be, kernels_sum_squares(c->stream, n, g, c->between, out));
 }
 
 int cuda_judge(struct pp_backend *be, const struct pp_judgement *j)
@@ -217,11 +195,10 @@ const struct pp_backend_ops backend_cuda = {
     .versions = cuda_versions,
     .open = cuda_open,
     .close = cuda_close,
-    .gather = gather,
 #define PP_ENTRY(x) .x = cuda_##x,
 #include "ppcli/backend_entries.def"
 #undef PP_ENTRY
-    .activate_forward = activate_forward,
-    .activate_backward = activate_backward,
-    .sum = sum,
+#define PP_KERNEL(name, type) .name = cuda_##name,
+#include "ppcli/kernels.def"
+#undef PP_KERNEL
 };

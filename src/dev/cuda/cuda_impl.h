@@ -9,14 +9,6 @@
 #ifndef PPCLI_DEV_CUDA_IMPL_H
 #define PPCLI_DEV_CUDA_IMPL_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cuda_runtime.h>
-
-#include "ppcli/backend.h"
-#include "ppcli/err.h"
 #include "kernels.h"
 #include "library.h"
 
@@ -42,7 +34,7 @@ struct cuda {
     cublasLtHandle_t handle;
     void *workspace; /* of products; NULL when exact: an algorithm that needs none is pinned */
     size_t workspace_bytes;
-    double *partials; /* [CUDA_PARTIALS] */
+    double *between; /* [CUDA_SCRATCH] what a kernel leaves to the next one */
     struct cuda_block *blocks;
     char *scratch; /* the newest of blocks */
     size_t scratch_bytes;
@@ -87,10 +79,13 @@ int cuda_no_memory(int device, size_t bytes, cudaError_t e, const char *file, in
 int cuda_scratch(struct cuda *c, size_t bytes, void **out);
 void cuda_scratch_free(struct cuda *c);
 
-/* ---- entries of the table (memory.c, streams.c, linear.c, cuda.c) */
+/* ---- entries of the table (memory.c, streams.c, linear.c, conv.c, cuda.c) */
 
 #define PP_ENTRY(x) __typeof__(*((struct pp_backend_ops *)0)->x) cuda_##x;
 #include "ppcli/backend_entries.def"
 #undef PP_ENTRY
+#define PP_KERNEL(name, type) int cuda_##name(struct pp_backend *be, const struct type *a);
+#include "ppcli/kernels.def"
+#undef PP_KERNEL
 
 #endif

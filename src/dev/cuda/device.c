@@ -7,7 +7,6 @@
 #include "device.h"
 
 #include <pthread.h>
-#include <stdio.h>
 #include <string.h>
 
 #include <cuda.h>

@@ -8,44 +8,39 @@
 #ifndef PPCLI_DEV_CUDA_KERNELS_H
 #define PPCLI_DEV_CUDA_KERNELS_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include <cuda_runtime.h>
 
 #include "ppcli/backend.h"
 
-/* Doubles of scratch that kernels_sum_squares needs, and blocks of its first kernel at most. */
+/* Blocks of kernels_sum_squares's first kernel at most. */
 #define CUDA_PARTIALS 512
 
-/* Rows whose softmax_cross_entropy is one block; more need scratch of CUDA_ROW_BYTES each. */
-#define CUDA_ROWS_OF_A_BLOCK 256
-#define CUDA_ROW_BYTES (sizeof(double) + sizeof(int))
+/* Doubles of `scratch`: what one kernel leaves to the next of the same function. */
+#define CUDA_SCRATCH 65536
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+/* Those of ppcli/kernels.def but the convolutions: kernels_gather() and so on. */
+#define PP_KERNEL(name, type)                                                                      \
+    cudaError_t kernels_##name(cudaStream_t s, const struct type *a, double *scratch);
+#include "ppcli/kernels.def"
+#undef PP_KERNEL
+
 /* kernels_linear.cu */
-cudaError_t kernels_gather(cudaStream_t s, const struct pp_gather *a);
-cudaError_t kernels_gather_labels(cudaStream_t s, int B, const uint8_t *labels,
-                                  const uint32_t *index, uint8_t *out);
 /* to[n] = from[n] rounded to bfloat16, ties to even, a NaN stays one. */
 cudaError_t kernels_to_bf16(cudaStream_t s, size_t n, const float *from, uint16_t *to);
 /* y[B][O] = act(product[B][O] + b[O]), z the value before act; b or z may be NULL, product may be
  * y or z. */
 cudaError_t kernels_bias_activation(cudaStream_t s, int B, int O, const float *product,
                                     const float *b, enum pp_activation act, float *z, float *y);
-cudaError_t kernels_activate_backward(cudaStream_t s, const struct pp_activate_backward *a);
 /* db[O] = beta*db + column sums of dz[B][O]. */
 cudaError_t kernels_bias_gradient(cudaStream_t s, int B, int O, const float *dz, float beta,
-                                  float *db);
+                                  float *db, double *scratch);
 
 /* kernels_flat.cu */
-cudaError_t kernels_sum(cudaStream_t s, const struct pp_sum *a);
-/* partials: CUDA_PARTIALS doubles of scratch. */
-cudaError_t kernels_sum_squares(cudaStream_t s, size_t n, const float *g, double *partials,
+cudaError_t kernels_sum_squares(cudaStream_t s, size_t n, const float *g, double *scratch,
                                 double *out);
 /* to[n] = values in [-1, 1) that depend on their place only, f32 or bfloat16: something to time
  * products with. */
@@ -57,11 +52,20 @@ cudaError_t kernels_judge(cudaStream_t s, const struct pp_judgement *j);
 cudaError_t kernels_optimizer_step(cudaStream_t s, size_t n, const struct pp_optimizer_args *a,
                                    bool decay, const float *g, float *m, float *v, float *p);
 
-/* kernels_loss.cu */
-/* rows: scratch of B * CUDA_ROW_BYTES, 8 bytes aligned, where B > CUDA_ROWS_OF_A_BLOCK. */
-cudaError_t kernels_softmax_cross_entropy(cudaStream_t s, int B, int C, const float *logits,
-                                          const uint8_t *labels, float grad_scale, float smoothing,
-                                          struct pp_loss_sums *sums, float *dlogits, void *rows);
+/* kernels_image.cu */
+/* columns[B*OH*OW][kh*kw*C] = the pixels that each output reads, 0 outside; and dx[B][H][W][C] = the
+ * sums of what each pixel has there. B > 0, groups == 1. */
+cudaError_t kernels_conv_columns(cudaStream_t s, const struct pp_conv *g, int B, const float *x,
+                                 float *columns);
+cudaError_t kernels_conv_pixels(cudaStream_t s, const struct pp_conv *g, int B,
+                                const float *columns, bool add, float *dx);
+/* Convolutions in groups; B > 0. */
+cudaError_t kernels_conv_group_forward(cudaStream_t s, const struct pp_conv_forward *a);
+cudaError_t kernels_conv_group_backward_input(cudaStream_t s,
+                                              const struct pp_conv_backward_input *a);
+cudaError_t kernels_conv_group_backward_weight(cudaStream_t s, const struct pp_conv *g, int B,
+                                               const float *dz, const float *x, bool adds,
+                                               float *dW);
 
 #ifdef __cplusplus
 }

@@ -5,43 +5,27 @@
 #include "launch.h"
 #include "vector.h"
 
-#include <math.h>
-
-static __device__ float sum_of(float a, float b, bool relu)
+/* V: one float or four. */
+template <typename V> static cudaError_t sums_of(cudaStream_t s, const struct pp_sum *sum)
 {
-    float y = a + b;
-    return relu ? relu_value(y) : y;
+    const V *a = (const V *)sum->a, *b = (const V *)sum->b;
+    V *y = (V *)sum->y;
+    bool relu = sum->relu;
+    return launch_each(s, sum->n * sizeof(float) / sizeof(V), [=] __device__(size_t i) {
+        V v = a[i], w = b[i];
+        for (size_t k = 0; k < sizeof(V) / sizeof(float); k++) {
+            v.at[k] += w.at[k];
+            v.at[k] = relu ? relu_value(v.at[k]) : v.at[k];
+        }
+        y[i] = v;
+    });
 }
 
-__global__ void sum_each(size_t n, const float *a, const float *b, bool relu, float *y)
+KERNEL(sum, pp_sum)
 {
-    for (size_t i = first_of_grid(); i < n; i += threads_of_grid())
-        y[i] = sum_of(a[i], b[i], relu);
-}
-
-__global__ void sum_each4(size_t n4, const struct float4_ *a, const struct float4_ *b, bool relu,
-                          struct float4_ *y)
-{
-    for (size_t i = first_of_grid(); i < n4; i += threads_of_grid()) {
-        struct float4_ x = a[i], z = b[i];
-        for (int k = 0; k < 4; k++)
-            x.at[k] = sum_of(x.at[k], z.at[k], relu);
-        y[i] = x;
-    }
-}
-
-extern "C" cudaError_t kernels_sum(cudaStream_t s, const struct pp_sum *a)
-{
-    if (a->n == 0)
-        return cudaSuccess;
-    if (a->n % 4 == 0 && is_aligned(a->a, 16) && is_aligned(a->b, 16) && is_aligned(a->y, 16)) {
-        PP_LAUNCH(sum_each4, blocks_for(a->n / 4), THREADS, 0, s, a->n / 4,
-                  (const struct float4_ *)a->a, (const struct float4_ *)a->b, a->relu,
-                  (struct float4_ *)a->y);
-    } else {
-        PP_LAUNCH(sum_each, blocks_for(a->n), THREADS, 0, s, a->n, a->a, a->b, a->relu, a->y);
-    }
-    return cudaGetLastError();
+    bool fours =
+        a->n % 4 == 0 && is_aligned(a->a, 16) && is_aligned(a->b, 16) && is_aligned(a->y, 16);
+    return fours ? sums_of<struct float4_>(s, a) : sums_of<struct float1_>(s, a);
 }
 
 /* ---- sum of squares */
@@ -85,17 +69,17 @@ __global__ void sum_partials(int n, const double *partials, double *out)
 
 /* How many blocks there are, and so the order of the sum, follows from n alone. */
 extern "C" cudaError_t kernels_sum_squares(cudaStream_t s, size_t n, const float *g,
-                                           double *partials, double *out)
+                                           double *scratch, double *out)
 {
     size_t blocks = (n + PER_BLOCK - 1) / PER_BLOCK;
     blocks = blocks < CUDA_PARTIALS ? blocks : CUDA_PARTIALS;
     if (blocks > 0) {
-        PP_LAUNCH(squares_of_blocks, (unsigned)blocks, THREADS, 0, s, n, g, partials);
+        PP_LAUNCH(squares_of_blocks, (unsigned)blocks, THREADS, 0, s, n, g, scratch);
         cudaError_t e = cudaGetLastError();
         if (e != cudaSuccess)
             return e;
     }
-    PP_LAUNCH(sum_partials, 1, THREADS, 0, s, (int)blocks, partials, out);
+    PP_LAUNCH(sum_partials, 1, THREADS, 0, s, (int)blocks, scratch, out);
     return cudaGetLastError();
 }
 
@@ -112,25 +96,14 @@ static __device__ float noise_at(size_t i)
     return (float)(h >> 8) * (1.0f / 8388608.0f) - 1.0f;
 }
 
-__global__ void noise(size_t n, float *to)
-{
-    for (size_t i = first_of_grid(); i < n; i += threads_of_grid())
-        to[i] = noise_at(i);
-}
-
-__global__ void noise_bf16(size_t n, uint16_t *to)
-{
-    for (size_t i = first_of_grid(); i < n; i += threads_of_grid())
-        to[i] = to_bf16(noise_at(i));
-}
-
 extern "C" cudaError_t kernels_noise(cudaStream_t s, size_t n, bool bf16, void *to)
 {
-    if (n == 0)
-        return cudaSuccess;
-    if (bf16)
-        PP_LAUNCH(noise_bf16, blocks_for(n), THREADS, 0, s, n, (uint16_t *)to);
-    else
-        PP_LAUNCH(noise, blocks_for(n), THREADS, 0, s, n, (float *)to);
-    return cudaGetLastError();
+    return launch_each(
+        s, n,
+        [=] __device__(size_t i) {
+            if (bf16)
+                ((uint16_t *)to)[i] = to_bf16(noise_at(i));
+            else
+                ((float *)to)[i] = noise_at(i);
+        });
 }

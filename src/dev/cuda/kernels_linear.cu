@@ -1,20 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kernels around the products: samples in, bias and activation, bias gradient, bfloat16 copies. */
 #include "activations.h"
-#include "kernels.h"
-#include "launch.h"
-#include "vector.h"
-
-#include <math.h>
+#include "columns.h"
 
 /* ---- samples */
 
 /* One block a row: the row's number is read once, and its values in order. */
 template <typename T>
-__global__ void gather_rows(int F, const T *data, const uint32_t *index, struct pp_scaling k,
-                            float *x)
+__global__ void gather_rows(int F, size_t stride, const T *data, const uint32_t *index,
+                            struct pp_scaling k, float *x)
 {
-    const T *from = data + (size_t)(index ? index[blockIdx.x] : blockIdx.x) * (size_t)F;
+    const T *from = data + (size_t)(index ? index[blockIdx.x] : blockIdx.x) * stride;
     float *to = x + (size_t)blockIdx.x * (size_t)F;
     for (int f = (int)threadIdx.x; f < F; f += (int)blockDim.x) {
         int c = k.channels > 0 ? f % k.channels : 0;
@@ -39,70 +35,72 @@ __global__ void gather_rows4(int F4, const struct bytes4 *data, const uint32_t *
     }
 }
 
-extern "C" cudaError_t kernels_gather(cudaStream_t s, const struct pp_gather *a)
+template <typename T>
+__global__ void gather_targets(int P, size_t stride, const T *data, const uint32_t *index,
+                               int32_t *targets)
 {
-    const struct pp_scaling k = a->scaling;
+    const T *from = data + (size_t)(index ? index[blockIdx.x] : blockIdx.x) * stride;
+    int32_t *to = targets + (size_t)blockIdx.x * (size_t)P;
+    for (int p = (int)threadIdx.x; p < P; p += (int)blockDim.x)
+        to[p] = (int32_t)from[p];
+}
+
+#define GATHER(type)                                                                               \
+    PP_LAUNCH(gather_rows<type>, (unsigned)a->B, 256, 0, s, a->F, a->stride,                       \
+              (const type *)a->data, a->index, a->scaling, a->x)
+
+KERNEL(gather, pp_gather)
+{
     if (a->B == 0)
         return cudaSuccess;
-    if (a->floats) {
-        PP_LAUNCH(gather_rows<float>, (unsigned)a->B, 256, 0, s, a->F, (const float *)a->data,
-                  a->index, k, a->x);
-    } else if (k.channels == 0 && a->F % 4 == 0 && is_aligned(a->data, 4) && is_aligned(a->x, 16)) {
+    bool fours = a->element == PP_U8 && a->scaling.channels == 0 && a->F % 4 == 0 &&
+                 a->stride == (size_t)a->F && is_aligned(a->data, 4) && is_aligned(a->x, 16);
+    if (fours) {
         PP_LAUNCH(gather_rows4, (unsigned)a->B, 256, 0, s, a->F / 4, (const struct bytes4 *)a->data,
-                  a->index, k.scale[0], (struct float4_ *)a->x);
+                  a->index, a->scaling.scale[0], (struct float4_ *)a->x);
+    } else if (a->element == PP_U8) {
+        GATHER(uint8_t);
+    } else if (a->element == PP_U16) {
+        GATHER(uint16_t);
+    } else if (a->element == PP_U32) {
+        GATHER(uint32_t);
     } else {
-        PP_LAUNCH(gather_rows<uint8_t>, (unsigned)a->B, 256, 0, s, a->F, (const uint8_t *)a->data,
-                  a->index, k, a->x);
+        GATHER(float);
     }
     return cudaGetLastError();
 }
 
-__global__ void gather_bytes(int B, const uint8_t *labels, const uint32_t *index, uint8_t *out)
-{
-    int r = (int)(blockIdx.x * blockDim.x + threadIdx.x);
-    if (r < B)
-        out[r] = labels[index[r]];
-}
+#define TARGETS(type)                                                                              \
+    PP_LAUNCH(gather_targets<type>, (unsigned)a->B, threads, 0, s, a->P, a->stride,                \
+              (const type *)a->data + a->first, a->index, a->targets)
 
-extern "C" cudaError_t kernels_gather_labels(cudaStream_t s, int B, const uint8_t *labels,
-                                             const uint32_t *index, uint8_t *out)
+KERNEL(targets, pp_targets)
 {
-    if (B == 0)
+    unsigned threads = a->P < 32 ? 32 : 256;
+    if (a->B == 0)
         return cudaSuccess;
-    PP_LAUNCH(gather_bytes, ((unsigned)B + 255) / 256, 256, 0, s, B, labels, index, out);
+    if (a->element == PP_U8)
+        TARGETS(uint8_t);
+    else if (a->element == PP_U16)
+        TARGETS(uint16_t);
+    else
+        TARGETS(uint32_t);
     return cudaGetLastError();
 }
 
 /* ---- bfloat16 */
 
-__global__ void round_each(size_t n, const float *from, uint16_t *to)
+extern "C" cudaError_t kernels_to_bf16(cudaStream_t s, size_t n, const float *from, uint16_t *to)
 {
-    for (size_t i = first_of_grid(); i < n; i += threads_of_grid())
-        to[i] = to_bf16(from[i]);
-}
-
-__global__ void round_each4(size_t n4, const struct float4_ *from, struct half4 *to)
-{
-    for (size_t i = first_of_grid(); i < n4; i += threads_of_grid()) {
-        struct float4_ v = from[i];
+    if (n % 4 || !is_aligned(from, 16) || !is_aligned(to, 8))
+        return launch_each(s, n, [=] __device__(size_t i) { to[i] = to_bf16(from[i]); });
+    return launch_each(s, n / 4, [=] __device__(size_t i) {
+        struct float4_ v = ((const struct float4_ *)from)[i];
         struct half4 h;
         for (int k = 0; k < 4; k++)
             h.at[k] = to_bf16(v.at[k]);
-        to[i] = h;
-    }
-}
-
-extern "C" cudaError_t kernels_to_bf16(cudaStream_t s, size_t n, const float *from, uint16_t *to)
-{
-    if (n == 0)
-        return cudaSuccess;
-    if (n % 4 == 0 && is_aligned(from, 16) && is_aligned(to, 8)) {
-        PP_LAUNCH(round_each4, blocks_for(n / 4), THREADS, 0, s, n / 4,
-                  (const struct float4_ *)from, (struct half4 *)to);
-    } else {
-        PP_LAUNCH(round_each, blocks_for(n), THREADS, 0, s, n, from, to);
-    }
-    return cudaGetLastError();
+        ((struct half4 *)to)[i] = h;
+    });
 }
 
 /* ---- activations */
@@ -133,45 +131,32 @@ static __device__ float activate_back(int act, float saved, float dy)
     }
 }
 
-/* A thread's column moves on by the grid's stride modulo O: one division a thread. */
-__global__ void bias_activation(size_t n, int O, const float *product, const float *b, int act,
-                                float *z, float *y)
+/* V: one float or four, of which a row has O. A thread's column moves on by the grid's stride modulo
+ * O: one division a thread. */
+template <typename V>
+__global__ void bias_activation(size_t n, int O, const V *product, const V *b, int act, V *z, V *y)
 {
     size_t i = first_of_grid(), stride = threads_of_grid();
     int column = (int)(i % (size_t)O), step = (int)(stride % (size_t)O);
     for (; i < n; i += stride) {
-        float v = product[i] + (b ? b[column] : 0.0f);
+        V v = product[i], bias = {}, a;
+        if (b)
+            bias = b[column];
+        for (size_t k = 0; k < sizeof(V) / sizeof(float); k++) {
+            v.at[k] = b ? v.at[k] + bias.at[k] : v.at[k];
+            a.at[k] = activate(act, v.at[k]);
+        }
         if (z)
             z[i] = v;
-        y[i] = activate(act, v);
+        y[i] = a;
         column += step;
         column -= column >= O ? O : 0;
     }
 }
 
-/* The same for O a multiple of 4 and aligned pointers; O4 = O / 4. */
-__global__ void bias_activation4(size_t n4, int O4, const struct float4_ *product,
-                                 const struct float4_ *b, int act, struct float4_ *z,
-                                 struct float4_ *y)
-{
-    size_t i = first_of_grid(), stride = threads_of_grid();
-    int column = (int)(i % (size_t)O4), step = (int)(stride % (size_t)O4);
-    for (; i < n4; i += stride) {
-        struct float4_ v = product[i], a;
-        if (b) {
-            struct float4_ bias = b[column];
-            for (int k = 0; k < 4; k++)
-                v.at[k] += bias.at[k];
-        }
-        for (int k = 0; k < 4; k++)
-            a.at[k] = activate(act, v.at[k]);
-        if (z)
-            z[i] = v;
-        y[i] = a;
-        column += step;
-        column -= column >= O4 ? O4 : 0;
-    }
-}
+#define BIAS_ACTIVATION(V, lanes)                                                                  \
+    PP_LAUNCH(bias_activation<V>, blocks_for(n / (lanes)), THREADS, 0, s, n / (lanes),             \
+              O / (lanes), (const V *)product, (const V *)b, (int)act, (V *)z, (V *)y)
 
 extern "C" cudaError_t kernels_bias_activation(cudaStream_t s, int B, int O, const float *product,
                                                const float *b, enum pp_activation act, float *z,
@@ -181,92 +166,60 @@ extern "C" cudaError_t kernels_bias_activation(cudaStream_t s, int B, int O, con
     if (n == 0)
         return cudaSuccess;
     if (O % 4 == 0 && is_aligned(product, 16) && is_aligned(b, 16) && is_aligned(z, 16) &&
-        is_aligned(y, 16)) {
-        PP_LAUNCH(bias_activation4, blocks_for(n / 4), THREADS, 0, s, n / 4, O / 4,
-                  (const struct float4_ *)product, (const struct float4_ *)b, (int)act,
-                  (struct float4_ *)z, (struct float4_ *)y);
-    } else {
-        PP_LAUNCH(bias_activation, blocks_for(n), THREADS, 0, s, n, O, product, b, (int)act, z, y);
-    }
+        is_aligned(y, 16))
+        BIAS_ACTIVATION(struct float4_, 4);
+    else
+        BIAS_ACTIVATION(struct float1_, 1);
     return cudaGetLastError();
 }
 
-__global__ void back_each(size_t n, int act, const float *saved, const float *dy, bool add,
-                          float *dx)
+KERNEL(activate_forward, pp_activate)
 {
-    for (size_t i = first_of_grid(); i < n; i += threads_of_grid()) {
-        float dz = activate_back(act, saved ? saved[i] : 0.0f, dy[i]);
-        dx[i] = add ? dx[i] + dz : dz;
-    }
+    int O = a->n % 4 ? 1 : 4; /* no bias: any width is right, this one goes by fours */
+    return kernels_bias_activation(s, (int)(a->n / (size_t)O), O, a->x, NULL, a->act, NULL, a->y);
 }
 
-__global__ void back_each4(size_t n4, int act, const struct float4_ *saved,
-                           const struct float4_ *dy, bool add, struct float4_ *dx)
+/* V: one float or four. */
+template <typename V>
+static cudaError_t backs_of(cudaStream_t s, const struct pp_activate_backward *a)
 {
-    struct float4_ s = {{0.0f, 0.0f, 0.0f, 0.0f}};
-    for (size_t i = first_of_grid(); i < n4; i += threads_of_grid()) {
-        struct float4_ d = dy[i], before = s;
+    const V *saved = (const V *)a->saved, *dy = (const V *)a->dy;
+    V *dx = (V *)a->dx;
+    int act = (int)a->act;
+    bool add = a->add;
+    return launch_each(s, a->n * sizeof(float) / sizeof(V), [=] __device__(size_t i) {
+        V of = {}, d = dy[i], before = {};
         if (saved)
-            s = saved[i];
+            of = saved[i];
         if (add)
             before = dx[i];
-        for (int k = 0; k < 4; k++) {
-            float dz = activate_back(act, s.at[k], d.at[k]);
+        for (size_t k = 0; k < sizeof(V) / sizeof(float); k++) {
+            float dz = activate_back(act, of.at[k], d.at[k]);
             d.at[k] = add ? before.at[k] + dz : dz;
         }
         dx[i] = d;
-    }
+    });
 }
 
-extern "C" cudaError_t kernels_activate_backward(cudaStream_t s,
-                                                 const struct pp_activate_backward *a)
+KERNEL(activate_backward, pp_activate_backward)
 {
-    if (a->n == 0)
-        return cudaSuccess;
-    if (a->n % 4 == 0 && is_aligned(a->saved, 16) && is_aligned(a->dy, 16) &&
-        is_aligned(a->dx, 16)) {
-        PP_LAUNCH(back_each4, blocks_for(a->n / 4), THREADS, 0, s, a->n / 4, (int)a->act,
-                  (const struct float4_ *)a->saved, (const struct float4_ *)a->dy, a->add,
-                  (struct float4_ *)a->dx);
-    } else {
-        PP_LAUNCH(back_each, blocks_for(a->n), THREADS, 0, s, a->n, (int)a->act, a->saved, a->dy,
-                  a->add, a->dx);
-    }
-    return cudaGetLastError();
+    bool fours =
+        a->n % 4 == 0 && is_aligned(a->saved, 16) && is_aligned(a->dy, 16) && is_aligned(a->dx, 16);
+    return fours ? backs_of<struct float4_>(s, a) : backs_of<struct float1_>(s, a);
 }
 
 /* ---- bias gradient */
 
-#define COLUMNS 32
-#define LANES 32 /* rows r, r + LANES, ... of a column are one lane's; part of the result */
-
-/* Reads are whole lines: the threads of a warp have neighbouring columns. */
-__global__ void column_sums(int B, int O, const float *dz, float beta, float *db)
-{
-    __shared__ float sums[LANES][COLUMNS + 1];
-    int column = (int)(blockIdx.x * COLUMNS + threadIdx.x), lane = (int)threadIdx.y;
-    float sum = 0.0f;
-    if (column < O)
-        for (int r = lane; r < B; r += LANES)
-            sum += dz[(size_t)r * (size_t)O + (size_t)column];
-    sums[lane][threadIdx.x] = sum;
-    for (int half = LANES / 2; half > 0; half /= 2) {
-        __syncthreads();
-        if (lane < half)
-            sums[lane][threadIdx.x] += sums[lane + half][threadIdx.x];
-    }
-    if (lane == 0 && column < O) {
-        float before = beta != 0.0f ? db[column] : 0.0f;
-        db[column] = before + sums[0][threadIdx.x];
-    }
-}
-
 extern "C" cudaError_t kernels_bias_gradient(cudaStream_t s, int B, int O, const float *dz,
-                                             float beta, float *db)
+                                             float beta, float *db, double *scratch)
 {
+    auto get = [=] __device__(size_t r, int c, double *out) {
+        *out = (double)dz[r * (size_t)O + (size_t)c];
+    };
+    auto take = [=] __device__(int c, const double *sums) {
+        put(db + c, beta != 0.0f, (float)*sums);
+    };
     if (B == 0 && beta != 0.0f)
         return cudaSuccess;
-    dim3 block(COLUMNS, LANES);
-    PP_LAUNCH(column_sums, ((unsigned)O + COLUMNS - 1) / COLUMNS, block, 0, s, B, O, dz, beta, db);
-    return cudaGetLastError();
+    return sum_columns<1>(s, (size_t)B, O, get, take, scratch);
 }

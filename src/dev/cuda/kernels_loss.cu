@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Softmax, cross-entropy and its gradient in one pass: a warp has a row. The rows' losses are
- * summed by halves in an order that depends on B only: up to CUDA_ROWS_OF_A_BLOCK rows in the same
+ * summed by halves in an order that depends on their number only: up to ROWS_OF_A_BLOCK rows in the same
  * block, more by a second kernel.
  */
 #include "kernels.h"
@@ -10,8 +10,7 @@
 
 #include <math.h>
 
-#define WARP 32
-#define ALL 0xffffffffu
+#define ROWS_OF_A_BLOCK 256
 #define LOSS_THREADS 1024 /* of the one block: as many rows at once as it can have */
 
 /* The better of two candidates for the arg max; -1: none yet. Of equal ones the lowest index. */
@@ -22,16 +21,25 @@ static __device__ bool better(float x, int at, float than, int than_at)
     return x > than || (x == than && at < than_at);
 }
 
+/* What add_rows reads of a row. */
+#define IGNORED (-1)
+
 /*
- * One row, by a whole warp. Returns its loss, and in *hit whether the arg max is the label, in
- * every lane. A NaN is never larger than anything and nothing is larger than it, so that one at
- * index 0 is the arg max, as in a loop from there. Each lane reads its elements before it
- * overwrites them, and nobody else's.
+ * One row, by a whole warp. Returns its loss, and in *hit whether the arg max is the target, in
+ * every lane; IGNORED: the row has none. A NaN is never larger than anything and nothing is larger
+ * than it, so that one at index 0 is the arg max, as in a loop from there. Each lane reads its
+ * elements before it overwrites them, and nobody else's.
  */
 static __device__ double row_loss(int C, const float *x, int label, float grad_scale,
                                   float smoothing, float *d, int *hit)
 {
     int lane = (int)(threadIdx.x % WARP), best = -1;
+    if (label < 0) {
+        for (int c = lane; d && c < C; c += WARP)
+            d[c] = 0;
+        *hit = IGNORED;
+        return 0;
+    }
     float most = 0.0f, at_label = nanf(""); /* a label that is no class would show */
     for (int c = lane; c < C; c += WARP) {
         float v = x[c];
@@ -61,10 +69,8 @@ static __device__ double row_loss(int C, const float *x, int label, float grad_s
         sum += (double)expf(x[c] - most);
     for (int c = lane; c < C && smoothing > 0; c += WARP)
         all += (double)x[c] - (double)most;
-    for (int half = WARP / 2; half > 0; half /= 2) {
-        sum += __shfl_xor_sync(ALL, sum, half);
-        all += __shfl_xor_sync(ALL, all, half);
-    }
+    sum = warp_sum(sum);
+    all = warp_sum(all);
     if (d) {
         float scale = (float)((double)grad_scale / sum);
         float other = (float)(grad_scale * rest / C), one = (float)(grad_scale * (1 - rest));
@@ -75,41 +81,45 @@ static __device__ double row_loss(int C, const float *x, int label, float grad_s
     return log(sum) - ((1 - rest) * ((double)at_label - (double)most) + rest / C * all);
 }
 
-/* Adds the sums of rows 0..B-1 to *sums. Every thread of one block calls it. */
-static __device__ void add_rows(int B, const double *losses, const int *hits,
+/* Adds the sums of rows 0..n-1, those of B samples, to *sums. Every thread of one block calls it. */
+static __device__ void add_rows(int B, int n, const double *losses, const int *hits,
                                 struct pp_loss_sums *sums)
 {
     __shared__ double loss[LOSS_THREADS];
-    __shared__ int hit[LOSS_THREADS];
+    __shared__ int hit[LOSS_THREADS], ignored[LOSS_THREADS];
     int t = (int)threadIdx.x;
     loss[t] = 0;
     hit[t] = 0;
-    for (int r = t; r < B; r += LOSS_THREADS) {
+    ignored[t] = 0;
+    for (int r = t; r < n; r += LOSS_THREADS) {
         loss[t] += losses[r];
-        hit[t] += hits[r];
+        hit[t] += hits[r] == IGNORED ? 0 : hits[r];
+        ignored[t] += hits[r] == IGNORED;
     }
     for (int half = LOSS_THREADS / 2; half > 0; half /= 2) {
         __syncthreads();
         if (t < half) {
             loss[t] += loss[t + half];
             hit[t] += hit[t + half];
+            ignored[t] += ignored[t + half];
         }
     }
     if (t == 0) {
         sums->loss += loss[0];
         sums->correct += hit[0];
         sums->rows += B;
+        sums->targets += n - ignored[0];
     }
 }
 
 /* Row r by a whole warp, with what add_rows reads. */
-static __device__ void loss_of_row(int r, int C, const float *logits, const uint8_t *labels,
+static __device__ void loss_of_row(int r, int C, const float *logits, const int32_t *targets,
                                    float grad_scale, float smoothing, double *losses, int *hits,
                                    float *dlogits)
 {
     size_t at = (size_t)r * (size_t)C;
     int hit;
-    double loss = row_loss(C, logits + at, labels[r], grad_scale, smoothing,
+    double loss = row_loss(C, logits + at, targets[r], grad_scale, smoothing,
                            dlogits ? dlogits + at : NULL, &hit);
     if (threadIdx.x % WARP == 0) {
         losses[r] = loss;
@@ -117,53 +127,56 @@ static __device__ void loss_of_row(int r, int C, const float *logits, const uint
     }
 }
 
-__global__ void loss_of_a_block(int B, int C, const float *logits, const uint8_t *labels,
+__global__ void loss_of_a_block(int B, int n, int C, const float *logits, const int32_t *targets,
                                 float grad_scale, float smoothing, struct pp_loss_sums *sums,
                                 float *dlogits)
 {
-    __shared__ double losses[CUDA_ROWS_OF_A_BLOCK];
-    __shared__ int hits[CUDA_ROWS_OF_A_BLOCK];
-    for (int r = (int)(threadIdx.x / WARP); r < B; r += LOSS_THREADS / WARP)
-        loss_of_row(r, C, logits, labels, grad_scale, smoothing, losses, hits, dlogits);
+    __shared__ double losses[ROWS_OF_A_BLOCK];
+    __shared__ int hits[ROWS_OF_A_BLOCK];
+    for (int r = (int)(threadIdx.x / WARP); r < n; r += LOSS_THREADS / WARP)
+        loss_of_row(r, C, logits, targets, grad_scale, smoothing, losses, hits, dlogits);
     __syncthreads();
-    add_rows(B, losses, hits, sums);
+    add_rows(B, n, losses, hits, sums);
 }
 
-__global__ void loss_of_rows(int B, int C, const float *logits, const uint8_t *labels,
+__global__ void loss_of_rows(int n, int C, const float *logits, const int32_t *targets,
                              float grad_scale, float smoothing, double *losses, int *hits,
                              float *dlogits)
 {
     int r = (int)(blockIdx.x * (THREADS / WARP) + threadIdx.x / WARP);
-    if (r < B) /* the whole warp, or none of it */
-        loss_of_row(r, C, logits, labels, grad_scale, smoothing, losses, hits, dlogits);
+    if (r < n) /* the whole warp, or none of it */
+        loss_of_row(r, C, logits, targets, grad_scale, smoothing, losses, hits, dlogits);
 }
 
-__global__ void sum_rows(int B, const double *losses, const int *hits, struct pp_loss_sums *sums)
+__global__ void sum_rows(int B, int n, const double *losses, const int *hits,
+                         struct pp_loss_sums *sums)
 {
-    add_rows(B, losses, hits, sums);
+    add_rows(B, n, losses, hits, sums);
 }
 
-extern "C" cudaError_t kernels_softmax_cross_entropy(cudaStream_t s, int B, int C,
-                                                     const float *logits, const uint8_t *labels,
-                                                     float grad_scale, float smoothing,
-                                                     struct pp_loss_sums *sums, float *dlogits,
-                                                     void *rows)
+KERNEL(softmax_cross_entropy, pp_softmax_cross_entropy)
 {
-    if (B == 0)
-        return cudaSuccess;
-    if (B <= CUDA_ROWS_OF_A_BLOCK) {
-        PP_LAUNCH(loss_of_a_block, 1, LOSS_THREADS, 0, s, B, C, logits, labels, grad_scale,
-                  smoothing, sums, dlogits);
+    int n = a->B * a->P, most = CUDA_SCRATCH / 2;
+    double *losses = scratch;
+    int *hits = (int *)(losses + most);
+    cudaError_t e = cudaSuccess;
+    if (n > 0 && n <= ROWS_OF_A_BLOCK) {
+        PP_LAUNCH(loss_of_a_block, 1, LOSS_THREADS, 0, s, a->B, n, a->C, a->logits, a->targets,
+                  a->grad_scale, a->smoothing, a->sums, a->dlogits);
         return cudaGetLastError();
     }
-    double *losses = (double *)rows;
-    int *hits = (int *)(losses + B);
-    PP_LAUNCH(loss_of_rows, ((unsigned)B + THREADS / WARP - 1) / (THREADS / WARP), THREADS, 0, s, B,
-              C, logits, labels, grad_scale, smoothing, losses, hits, dlogits);
-    cudaError_t e = cudaGetLastError();
-    if (e == cudaSuccess) {
-        PP_LAUNCH(sum_rows, 1, LOSS_THREADS, 0, s, B, losses, hits, sums);
+    for (int from = 0; e == cudaSuccess && from < n; from += most) {
+        int rows = n - from < most ? n - from : most;
+        size_t at = (size_t)from * (size_t)a->C;
+        PP_LAUNCH(loss_of_rows, ((unsigned)rows + THREADS / WARP - 1) / (THREADS / WARP), THREADS,
+                  0, s, rows, a->C, a->logits + at, a->targets + from, a->grad_scale, a->smoothing,
+                  losses, hits, a->dlogits ? a->dlogits + at : NULL);
         e = cudaGetLastError();
+        if (e == cudaSuccess) {
+            PP_LAUNCH(sum_rows, 1, LOSS_THREADS, 0, s, from == 0 ? a->B : 0, rows, losses, hits,
+                      a->sums);
+            e = cudaGetLastError();
+        }
     }
     return e;
 }

@@ -14,4 +14,9 @@
     kernel<<<(grid), (block), (shared_bytes), (stream)>>>(__VA_ARGS__)
 #endif
 
+/* A function of kernels.h for a row of ppcli/kernels.def. */
+#define KERNEL(name, type)                                                                         \
+    extern "C" cudaError_t kernels_##name(cudaStream_t s, const struct type *a,                    \
+                                          double *scratch __attribute__((unused)))
+
 #endif

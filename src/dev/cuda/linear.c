@@ -151,7 +151,7 @@ static int forward_job(struct cuda *c, int B, int I, int O, const float *x, cons
                        float *y, struct job *j)
 {
     struct cuda_shape shape = {
-        .product = CUDA_FORWARD, .B = B, .I = I, .O = O, .act = act, .keeps_z = z != NULL};
+        .product = CUDA_FORWARD, .B = B, .I = I, .O = O, .act = act, .keeps_z = z, .bias = b};
     *j = (struct job){.first = factor(c, W, packed, (size_t)O * (size_t)I),
                       .second = factor(c, x, NULL, (size_t)B * (size_t)I),
                       .result = place(z ? z : y, (size_t)B * (size_t)O)};
@@ -175,7 +175,7 @@ static int weight_job(struct cuda *c, const struct pp_weight_part *part, int I, 
                       float *dW, float *db, struct job *j)
 {
     struct cuda_shape shape = {
-        .product = CUDA_BACKWARD_WEIGHT, .B = part->B, .I = I, .O = O, .adds = adds};
+        .product = CUDA_BACKWARD_WEIGHT, .B = part->B, .I = I, .O = O, .bias = db, .adds = adds};
     *j = (struct job){.first = factor(c, part->x, NULL, (size_t)part->B * (size_t)I),
                       .second = factor(c, part->dz, NULL, (size_t)part->B * (size_t)O),
                       .result = place(dW, (size_t)O * (size_t)I)};
@@ -238,7 +238,7 @@ static int weight_part(struct cuda *c, const struct pp_weight_part *part, int I,
     PP_TRY(bring_home(c, &j.result));
     if (j.bias.real)
         return bring_home(c, &j.bias);
-    CUDA_TRY(c->device, cuda_plan_finish_weight(j.plan, part->dz, beta, db, c->stream));
+    CUDA_TRY(c->device, cuda_plan_finish_weight(j.plan, part->dz, beta, db, c->between, c->stream));
     return 0;
 }
 
@@ -254,13 +254,13 @@ int cuda_linear_backward_weight(struct pp_backend *be, int n, const struct pp_we
     }
     if (beta == 0.0f) { /* no rows at all */
         PP_TRY(cuda_zero(be, dW, (size_t)O * (size_t)I * sizeof(*dW)));
-        PP_TRY(cuda_zero(be, db, (size_t)O * sizeof(*db)));
+        PP_TRY(db ? cuda_zero(be, db, (size_t)O * sizeof(*db)) : 0);
     }
     return 0;
 }
 
-/* Plans, and as much scratch as the largest of the products and a loss of B rows need. Arrays of
- * rows lie at boundaries; any will do here. */
+/* Plans, and as much scratch as the largest of the products needs. Arrays of rows lie at
+ * boundaries; any will do here. */
 int cuda_prepare_linear(struct pp_backend *be, const struct pp_linear_use *u)
 {
     static float somewhere[64] __attribute__((aligned(CUDA_OPERAND_ALIGN)));
@@ -277,7 +277,7 @@ int cuda_prepare_linear(struct pp_backend *be, const struct pp_linear_use *u)
         PP_TRY(input_job(c, u->B, u->I, u->O, somewhere, u->W, u->packed, somewhere, &jobs[n++]));
     for (int adds = 0; u->dW && adds <= 1; adds++)
         PP_TRY(weight_job(c, &part, u->I, u->O, adds, u->dW, u->db, &jobs[n++]));
-    size_t bytes = u->B > CUDA_ROWS_OF_A_BLOCK ? (size_t)u->B * CUDA_ROW_BYTES : 0;
+    size_t bytes = 0;
     for (int i = 0; i < n; i++) {
         size_t more = job_bytes(c, &jobs[i]);
         bytes = more > bytes ? more : bytes;

@@ -32,7 +32,7 @@ static int make_product(struct cuda *c, struct cuda_plan *p)
                sizeof(epilogues[p->fusion])));
     if (p->fusion != CUDA_ALONE) {
         /* Its alignment tells the search what the real ones have at least. */
-        const char *bias = (const char *)c->partials + CUDA_OPERAND_ALIGN;
+        const char *bias = (const char *)c->between + CUDA_OPERAND_ALIGN;
         cudaDataType_t type = CUDA_R_32F;
         PP_TRY(set(c, p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)));
         PP_TRY(set(c, p, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof(type)));
@@ -190,9 +190,9 @@ cudaError_t cuda_plan_finish_forward(const struct cuda_plan *p, const float *pro
 }
 
 cudaError_t cuda_plan_finish_weight(const struct cuda_plan *p, const float *dz, float beta,
-                                    float *db, cudaStream_t stream)
+                                    float *db, double *scratch, cudaStream_t stream)
 {
-    if (p->fusion == CUDA_BIAS_GRADIENT)
+    if (p->fusion == CUDA_BIAS_GRADIENT || !db)
         return cudaSuccess;
-    return kernels_bias_gradient(stream, p->shape.B, p->shape.O, dz, beta, db);
+    return kernels_bias_gradient(stream, p->shape.B, p->shape.O, dz, beta, db, scratch);
 }

@@ -40,6 +40,7 @@ struct cuda_shape {
     int B, I, O;
     enum pp_activation act; /* forward */
     bool keeps_z;           /* forward: the value before act is wanted too */
+    bool bias;              /* forward: b; backward_weight: db */
     bool adds;              /* backward_weight: to what dW holds */
 };
 
@@ -106,9 +107,10 @@ cublasStatus_t cuda_plan_multiply(const struct cuda *c, const struct cuda_plan *
 /* y = act(product + b) where the fusion has not done it; product may be y or z. */
 cudaError_t cuda_plan_finish_forward(const struct cuda_plan *p, const float *product,
                                      const float *b, float *z, float *y, cudaStream_t stream);
-/* db where the fusion has not done it. beta: of db. */
+/* db, unless NULL, where the fusion has not done it. beta: of db. scratch:
+ * CUDA_SCRATCH doubles. */
 cudaError_t cuda_plan_finish_weight(const struct cuda_plan *p, const float *dz, float beta,
-                                    float *db, cudaStream_t stream);
+                                    float *db, double *scratch, cudaStream_t stream);
 
 /* choose.c: the fusion and algorithm for a shape: with exact the first that works, else the fastest
  * measured. */

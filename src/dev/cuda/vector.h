@@ -8,8 +8,13 @@
 
 #include <cuda_runtime.h>
 
+#include "launch.h"
+
 struct alignas(16) float4_ {
     float at[4];
+};
+struct float1_ {
+    float at[1];
 };
 struct alignas(8) half4 {
     uint16_t at[4];
@@ -19,6 +24,9 @@ struct alignas(4) bytes4 {
 };
 
 #define THREADS 256
+#define WARP 32
+#define ALL 0xffffffffu
+#define PP_DEVICE __host__ __device__ /* for functions of src/dev that kernels share with the CPU */
 
 static inline bool is_aligned(const void *p, uintptr_t bytes)
 {
@@ -33,6 +41,14 @@ static inline unsigned blocks_for(size_t n)
     return (unsigned)(blocks < 4096 ? blocks : 4096);
 }
 
+/* The sum of a warp's values, the same bits in every lane. */
+template <typename T> static __device__ inline T warp_sum(T v)
+{
+    for (int half = WARP / 2; half > 0; half /= 2)
+        v += __shfl_xor_sync(ALL, v, half);
+    return v;
+}
+
 static __device__ inline size_t first_of_grid(void)
 {
     return (size_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -41,6 +57,46 @@ static __device__ inline size_t first_of_grid(void)
 static __device__ inline size_t threads_of_grid(void)
 {
     return (size_t)gridDim.x * blockDim.x;
+}
+
+template <typename Do> __global__ void each_of(size_t n, Do do_it)
+{
+    for (size_t i = first_of_grid(); i < n; i += threads_of_grid())
+        do_it(i);
+}
+
+/* do_it(i) for i = 0 .. n-1, in no order. */
+template <typename Do> static cudaError_t launch_each(cudaStream_t s, size_t n, Do do_it)
+{
+    if (n == 0)
+        return cudaSuccess;
+    auto kernel = each_of<Do>;
+    PP_LAUNCH(kernel, blocks_for(n), THREADS, 0, s, n, do_it);
+    return cudaGetLastError();
+}
+
+template <typename Do> __global__ void each_of_rows(size_t rows, int width, Do do_it)
+{
+    for (size_t r = blockIdx.y; r < rows; r += gridDim.y)
+        for (int f = (int)first_of_grid(); f < width; f += (int)threads_of_grid())
+            do_it(r, f);
+}
+
+/* do_it(row, element of the row) for all elements of all rows, in no order. */
+template <typename Do>
+static cudaError_t launch_rows(cudaStream_t s, size_t rows, size_t width, Do do_it)
+{
+    if (rows == 0)
+        return cudaSuccess;
+    unsigned y = (unsigned)(rows < 4096 ? rows : 4096);
+    auto kernel = each_of_rows<Do>;
+    PP_LAUNCH(kernel, dim3(blocks_for(width), y), THREADS, 0, s, rows, (int)width, do_it);
+    return cudaGetLastError();
+}
+
+static __device__ inline void put(float *y, bool add, float v)
+{
+    *y = add ? *y + v : v;
 }
 
 /* Ties to even; a NaN stays one. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batch norm and group norm. A group norm of one pixel and one group is a layer norm. */
+/* Batch norm and group norm. */
 #include "plain.h"
 
 #include <math.h>

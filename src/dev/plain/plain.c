@@ -4,35 +4,41 @@
  * so they spend time on being right: all arithmetic is in double, in index order, and each stored
  * element is rounded to float once.
  */
-#include "ppcli/backend.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "ppcli/err.h"
 #include "plain.h"
+
+static double element(const void *data, enum pp_element type, size_t i)
+{
+    return type == PP_U8    ? ((const uint8_t *)data)[i]
+           : type == PP_U16 ? ((const uint16_t *)data)[i]
+           : type == PP_U32 ? ((const uint32_t *)data)[i]
+                            : (double)((const float *)data)[i];
+}
 
 int plain_gather(struct pp_backend *be, const struct pp_gather *a)
 {
     const struct pp_scaling *k = &a->scaling;
     for (size_t r = 0; r < (size_t)a->B; r++) {
-        size_t from = (a->index ? a->index[r] : r) * (size_t)a->F;
+        size_t from = (a->index ? a->index[r] : r) * a->stride;
         for (size_t f = 0; f < (size_t)a->F; f++) {
-            float value = a->floats ? ((const float *)a->data)[from + f]
-                                    : ((const uint8_t *)a->data)[from + f];
             size_t c = k->channels > 0 ? f % (size_t)k->channels : 0;
-            float x = k->scale[c] * value;
+            float x = k->scale[c] * (float)element(a->data, a->element, from + f);
             a->x[r * (size_t)a->F + f] = k->channels > 0 ? x + k->offset[c] : x;
         }
     }
     return 0;
 }
 
-static int gather_labels(struct pp_backend *be, int B, const uint8_t *labels, const uint32_t *index,
-                         uint8_t *out)
+int plain_targets(struct pp_backend *be, const struct pp_targets *a)
 {
-    for (int r = 0; r < B; r++)
-        out[r] = labels[index[r]];
+    for (size_t r = 0; r < (size_t)a->B; r++) {
+        size_t from = (a->index ? a->index[r] : r) * a->stride + a->first;
+        for (size_t p = 0; p < (size_t)a->P; p++)
+            a->targets[r * (size_t)a->P + p] = (int32_t)element(a->data, a->element, from + p);
+    }
     return 0;
 }
 
@@ -40,6 +46,14 @@ static int gather_labels(struct pp_backend *be, int B, const uint8_t *labels, co
 static double normal_below(double z)
 {
     return 0.5 * erfc(-z * M_SQRT1_2);
+}
+
+#define LOGISTIC_AT_0 (M_SQRT2 * M_2_SQRTPI) /* 2 sqrt(2/pi) */
+
+/* Nearly the same: what gelu_tanh has in its place. */
+static double logistic_below(double z)
+{
+    return 1 / (1 + exp(-LOGISTIC_AT_0 * (z + 0.044715 * z * z * z)));
 }
 
 double plain_activate(enum pp_activation act, double z)
@@ -63,7 +77,7 @@ static int linear_forward(struct pp_backend *be, int B, int I, int O, const floa
 {
     for (int r = 0; r < B; r++) {
         for (int o = 0; o < O; o++) {
-            double sum = b[o];
+            double sum = b ? b[o] : 0;
             for (int i = 0; i < I; i++)
                 sum += (double)x[(size_t)r * I + i] * W[(size_t)o * I + i];
             size_t at = (size_t)r * O + o;
@@ -119,6 +133,8 @@ static int linear_backward_weight(struct pp_backend *be, int n, const struct pp_
                     sum += (double)p->dz[(size_t)r * O + o] * p->x[(size_t)r * I + i];
             dW[at] = (float)sum;
         }
+        if (!db)
+            continue;
         double sum = beta != 0 ? db[o] : 0;
         for (const struct pp_weight_part *p = parts; p < parts + n; p++)
             for (int r = 0; r < p->B; r++)
@@ -129,38 +145,45 @@ static int linear_backward_weight(struct pp_backend *be, int n, const struct pp_
 }
 
 /*
- * Per row, with m = max of the logits: -log p(label) = log(sum exp(x - m)) - (x[label] - m), and
- * the gradient (p - onehot) * grad_scale. Subtracting m keeps exp from overflowing. Each element
+ * Per row, with m = max of the logits: -log p(target) = log(sum exp(x - m)) - (x[target] - m), and
+ * the gradient (p - aim) * grad_scale. Subtracting m keeps exp from overflowing. Each element
  * is read before it is written, so dlogits may be logits.
  */
-static int softmax_cross_entropy(struct pp_backend *be, int B, int C, const float *logits,
-                                 const uint8_t *labels, float grad_scale, float smoothing,
-                                 struct pp_loss_sums *sums, float *dlogits)
+static void loss_of_row(const struct pp_softmax_cross_entropy *a, size_t row)
 {
-    double rest = smoothing;
-    for (int r = 0; r < B; r++) {
-        const float *x = logits + (size_t)r * C;
-        int label = labels[r];
-        pp_assert(label < C);
-        int best = 0; /* of equal ones the lowest index */
-        for (int c = 1; c < C; c++)
-            if (x[c] > x[best])
-                best = c;
-        double m = x[best], sum = 0;
-        for (int c = 0; c < C; c++)
-            sum += exp(x[c] - m);
-        double all = 0; /* of log p + log sum, over the classes */
-        for (int c = 0; c < C && smoothing > 0; c++)
-            all += x[c] - m;
-        sums->loss += log(sum) - ((1 - rest) * (x[label] - m) + rest / C * all);
-        sums->correct += best == label;
-        sums->rows++;
-        for (int c = 0; dlogits && c < C; c++) {
-            double p = exp(x[c] - m) / sum;
-            dlogits[(size_t)r * C + c] =
-                (float)((p - (1 - rest) * (c == label) - rest / C) * grad_scale);
-        }
+    const float *x = a->logits + row * (size_t)a->C;
+    float *d = a->dlogits ? a->dlogits + row * (size_t)a->C : NULL;
+    double rest = a->smoothing;
+    int target = a->targets[row];
+    pp_assert(target < a->C);
+    if (target < 0) {
+        for (int c = 0; d && c < a->C; c++)
+            d[c] = 0;
+        return;
     }
+    int best = 0; /* of equal ones the lowest index */
+    for (int c = 1; c < a->C; c++)
+        if (x[c] > x[best])
+            best = c;
+    double m = x[best], sum = 0;
+    for (int c = 0; c < a->C; c++)
+        sum += exp(x[c] - m);
+    double all = 0; /* of log p + log sum, over the classes */
+    for (int c = 0; c < a->C && rest > 0; c++)
+        all += x[c] - m;
+    a->sums->loss += log(sum) - ((1 - rest) * (x[target] - m) + rest / a->C * all);
+    a->sums->correct += best == target;
+    a->sums->targets++;
+    for (int c = 0; d && c < a->C; c++)
+        d[c] = (float)((exp(x[c] - m) / sum - (1 - rest) * (c == target) - rest / a->C) *
+                       a->grad_scale);
+}
+
+int plain_softmax_cross_entropy(struct pp_backend *be, const struct pp_softmax_cross_entropy *a)
+{
+    for (size_t row = 0; row < (size_t)a->B * (size_t)a->P; row++)
+        loss_of_row(a, row);
+    a->sums->rows += a->B;
     return 0;
 }
 
@@ -267,11 +290,9 @@ extern const struct pp_backend_ops pp_plain_ops;
 
 const struct pp_backend_ops pp_plain_ops = {
     .name = "plain",
-    .gather_labels = gather_labels,
     .linear_forward = linear_forward,
     .linear_backward_input = linear_backward_input,
     .linear_backward_weight = linear_backward_weight,
-    .softmax_cross_entropy = softmax_cross_entropy,
     .sum_squares = sum_squares,
     .judge = judge,
     .largest = largest,

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plain defaults as a backend of their own: an empty table. Slow, and the judge of the others.
  */
-#include <stdio.h>
 
 #include "ppcli/backend.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The sum of two values, then relu where asked for; a norm takes a residual along by itself. */
 #include "../nn.h"
-#include "ppcli/err.h"
 
 static size_t floats(const struct pp_node *n, const struct pp_at *at)
 {

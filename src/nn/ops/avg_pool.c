@@ -64,3 +64,20 @@ int global_avg_pool(struct builder *b, const char *name, int x)
     over.OH = over.OW = 1;
     return add_pool(b, name, x, &over, pp_shape_flat(over.C), true);
 }
+
+int pool_positions(struct builder *b, const char *name, int x, bool mean)
+{
+    const struct pp_shape s = *shape_of(b, x);
+    pp_assert(b->rc < 0 || s.n == 2);
+    /* a column of pixels: all of them, or the first */
+    struct pp_conv over = {.H = s.dims[0],
+                           .W = 1,
+                           .C = s.dims[1],
+                           .OH = 1,
+                           .OW = 1,
+                           .O = s.dims[1],
+                           .kh = mean ? s.dims[0] : 1,
+                           .kw = 1,
+                           .stride = s.dims[0]};
+    return add_pool(b, name, x, &over, pp_shape_flat(s.dims[1]), true);
+}

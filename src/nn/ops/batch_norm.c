@@ -6,7 +6,6 @@
  * I finds the gradients of weight and bias on its way; W only adds them.
  */
 #include "../nn.h"
-#include "ppcli/err.h"
 
 static size_t channels(const struct pp_node *n)
 {

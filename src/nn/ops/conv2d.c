@@ -4,7 +4,6 @@
  * [out][row][column][in], which a file has as [out][in][row][column].
  */
 #include "../nn.h"
-#include "ppcli/err.h"
 
 static size_t bias_at(const struct pp_node *n)
 {
@@ -33,6 +32,21 @@ static void cost(const struct pp_node *n, struct pp_layer_cost *c)
 static int pack(const struct pp_node *n, struct pp_backend *be, const float *params, float *packed)
 {
     return pp_backend_conv_pack(be, &n->window, params, packed);
+}
+
+static int prepare(const struct pp_node *n, struct pp_backend *be, int rows, const float *params,
+                   const float *packed, float *grads)
+{
+    const struct pp_conv_use use = {.g = &n->window,
+                                    .B = rows,
+                                    .relu = n->activation == PP_ACT_RELU,
+                                    .dx = grads && n->wants_dx[0],
+                                    .W = params,
+                                    .packed = packed,
+                                    .b = n->bias ? params + bias_at(n) : NULL,
+                                    .dW = grads,
+                                    .db = n->bias && grads ? grads + bias_at(n) : NULL};
+    return pp_backend_prepare_conv(be, &use);
 }
 
 static int forward(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
@@ -93,6 +107,7 @@ const struct pp_node_op op_conv2d = {
     .words = words,
     .cost = cost,
     .pack = pack,
+    .prepare = prepare,
     .forward = forward,
     .backward_input = backward_input,
     .backward_weight = backward_weight,

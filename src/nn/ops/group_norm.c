@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Group norm, then a residual and relu where asked for; layer norm is one of a single pixel and a
- * single group. No statistic crosses samples.
+ * Group norm, then a residual and relu where asked for. No statistic crosses samples.
  */
 #include "../nn.h"
-#include "ppcli/err.h"
 
 static int channels(const struct pp_node *n)
 {
@@ -13,19 +11,19 @@ static int channels(const struct pp_node *n)
 
 static int pixels(const struct pp_node *n)
 {
-    return (int)pp_shape_floats(&n->out) / channels(n) / n->positions;
+    return (int)pp_shape_floats(&n->out) / channels(n);
 }
 
 static void words(const struct pp_node *n, const struct pp_backend_choice *choice, int rows,
                   struct pp_words *words)
 {
-    words->keep = 2 * (size_t)rows * (size_t)n->positions * (size_t)n->groups;
+    words->keep = 2 * (size_t)rows * (size_t)n->groups;
 }
 
 static int forward(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
 {
     return pp_backend_group_norm_forward(
-        be, &(struct pp_group_norm_forward){.B = at->pass->rows * n->positions,
+        be, &(struct pp_group_norm_forward){.B = at->pass->rows,
                                             .P = pixels(n),
                                             .C = channels(n),
                                             .G = n->groups,
@@ -42,7 +40,7 @@ static int forward(const struct pp_node *n, struct pp_backend *be, const struct 
 static int backward_input(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
 {
     return pp_backend_group_norm_backward_input(
-        be, &(struct pp_group_norm_backward_input){.B = at->pass->rows * n->positions,
+        be, &(struct pp_group_norm_backward_input){.B = at->pass->rows,
                                                    .P = pixels(n),
                                                    .C = channels(n),
                                                    .G = n->groups,
@@ -77,29 +75,26 @@ static int backward_weight(const struct pp_node *n, struct pp_backend *be, int n
     return 0;
 }
 
-#define GROUP_NORM(word)                                                                           \
-    {                                                                                              \
-        .name = word,                                                                              \
-        .kernels = PP_USES(group_norm_forward) | PP_USES(group_norm_backward_input) |              \
-                   PP_USES(group_norm_backward_weight),                                            \
-        .words = words, .forward = forward, .backward_input = backward_input,                      \
-        .backward_weight = backward_weight,                                                        \
-    }
+const struct pp_node_op op_group_norm = {
+    .name = "group norm",
+    .kernels = PP_USES(group_norm_forward) | PP_USES(group_norm_backward_input) |
+               PP_USES(group_norm_backward_weight),
+    .words = words,
+    .forward = forward,
+    .backward_input = backward_input,
+    .backward_weight = backward_weight,
+};
 
-const struct pp_node_op op_group_norm = GROUP_NORM("group norm");
-static const struct pp_node_op layer_norm_op = GROUP_NORM("layer norm");
-
-static int norm(struct builder *b, const struct pp_node_op *op, const char *name, int x,
-                int residual, int groups, float eps, bool relu)
+int group_norm(struct builder *b, const char *name, int x, int residual, int groups, float eps,
+               bool relu)
 {
     pp_assert(b->rc < 0 || x != residual);
-    struct pp_node *n = add_node(b, op, name, x, residual, *shape_of(b, x));
+    struct pp_node *n = add_node(b, &op_group_norm, name, x, residual, *shape_of(b, x));
     if (!n)
         return 0;
     int y = n->y, C = channels(n);
     n->eps = eps;
     n->groups = groups;
-    n->positions = op == &layer_norm_op ? (int)pp_shape_floats(&n->out) / C : 1;
     n->activation = relu ? PP_ACT_RELU : PP_ACT_NONE;
     n->reads = PP_READS_X_IN_I | PP_READS_X_IN_W | PP_READS_DY_IN_W | (relu ? PP_READS_Y_IN_I : 0);
     struct pp_param *weight = add_param(b, "weight", PP_PARAM_PLAIN, 1, &C);
@@ -109,15 +104,4 @@ static int norm(struct builder *b, const struct pp_node_op *op, const char *name
     if (C % groups)
         return refuse(b, "%s: %d groups do not divide %d channels", b->name, groups, C);
     return y;
-}
-
-int group_norm(struct builder *b, const char *name, int x, int residual, int groups, float eps,
-               bool relu)
-{
-    return norm(b, &op_group_norm, name, x, residual, groups, eps, relu);
-}
-
-int layer_norm(struct builder *b, const char *name, int x, float eps)
-{
-    return norm(b, &layer_norm_op, name, x, -1, 1, eps, false);
 }

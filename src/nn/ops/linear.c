@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The linear op with its activation: y[rows][out] = act(x[rows][in] * W[out][in]^T + b[out]).
- * One op rather than two, because every fast library offers the pair as one.
+ * The linear op with its activation: y[rows][out] = act(x[rows][in] * W[out][in]^T + b[out]), with
+ * or without b. One op rather than two, because every fast library offers the pair as one. W and b
+ * may be those of several layers of the same x, one after the other.
  */
 #include <math.h>
 
 #include "../nn.h"
-#include "ppcli/err.h"
 
 static int width(const struct pp_shape *s)
 {
@@ -23,10 +23,10 @@ static int out(const struct pp_node *n)
     return width(&n->out);
 }
 
-/* The weight lies first in the node's parameters, the bias here. */
-static size_t bias_at(const struct pp_node *n)
+/* The bias among the node's parameters or their gradients: behind the weight. */
+static const float *bias_of(const struct pp_node *n, const float *params)
 {
-    return (size_t)out(n) * (size_t)in(n);
+    return n->bias ? params + (size_t)out(n) * (size_t)in(n) : NULL;
 }
 
 static bool saves_z(const struct pp_node *n)
@@ -68,16 +68,16 @@ static int prepare(const struct pp_node *n, struct pp_backend *be, int rows, con
                                 .dx = grads && n->wants_dx[0],
                                 .W = params,
                                 .packed = packed,
-                                .b = params + bias_at(n),
+                                .b = bias_of(n, params),
                                 .dW = grads,
-                                .db = grads ? grads + bias_at(n) : NULL};
+                                .db = grads ? (float *)bias_of(n, grads) : NULL};
     return pp_backend_prepare_linear(be, &use);
 }
 
 static int forward(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
 {
     return pp_backend_linear_forward(be, at->pass->rows * n->positions, in(n), out(n), at->x[0],
-                                     at->params, at->packed, at->params + bias_at(n), n->activation,
+                                     at->params, at->packed, bias_of(n, at->params), n->activation,
                                      at->keep, at->y);
 }
 
@@ -105,12 +105,12 @@ static int backward_weight(const struct pp_node *n, struct pp_backend *be, int n
                            float *grads)
 {
     return pp_backend_linear_backward_weight(be, n_parts, parts, in(n), out(n), beta, grads,
-                                             grads + bias_at(n));
+                                             (float *)bias_of(n, grads));
 }
 
 /* A gradient is a sum over rows of x * dz, that of a bias one of dz. Twice over, for the roundings
  * on the way, of which there are at most as many as rows. */
-static double bound(const struct pp_node *n, int rows, float x, float dz)
+double linear_bound(const struct pp_node *n, int rows, float x, float dz)
 {
     return 2.0 * rows * n->positions * fmax((double)x, 1.0) * (double)dz;
 }
@@ -119,7 +119,7 @@ const struct pp_node_op op_linear = {
     .name = "linear",
     .words = words,
     .cost = cost,
-    .bound = bound,
+    .bound = linear_bound,
     .pack = pack,
     .prepare = prepare,
     .forward = forward,
@@ -127,29 +127,44 @@ const struct pp_node_op op_linear = {
     .backward_weight = backward_weight,
 };
 
-int linear(struct builder *b, const char *name, int x, int out_width, enum pp_activation act)
+int linear_pieces(struct builder *b, const char *name, int x, int n_pieces,
+                  const struct linear_piece *pieces, enum pp_activation act)
 {
     const struct pp_shape from = *shape_of(b, x);
-    struct pp_shape to = pp_shape_flat(out_width);
+    int columns = width(&from), all = 0;
+    for (int i = 0; i < n_pieces; i++)
+        all += pieces[i].out;
+    struct pp_shape to = pp_shape_flat(all);
     if (from.n == 2)
-        to = (struct pp_shape){2, {from.dims[0], out_width, 1}};
+        to = (struct pp_shape){2, {from.dims[0], all, 1}};
     struct pp_node *n = add_node(b, &op_linear, name, x, -1, to);
     if (!n)
         return 0;
     n->activation = act;
+    n->bias = pieces[0].bias;
     n->positions = from.n == 2 ? from.dims[0] : 1;
     n->reads = PP_READS_X_IN_W | PP_READS_DY_IN_W;
     if (act != PP_ACT_NONE && !saves_z(n))
         n->reads |= PP_READS_Y_IN_I;
-    int y = n->y, shape[2] = {out_width, width(&from)};
-    struct pp_param *w = add_param(b, "weight", PP_PARAM_DECAYED, 2, shape);
-    if (w) {
-        init_weight(b, w, shape[1], act);
-        if (from.n == 3 && from.dims[0] * from.dims[1] > 1)
-            w->columns = from;
+    int y = n->y;
+    for (int i = 0; i < n_pieces; i++) {
+        int shape[2] = {pieces[i].out, columns};
+        struct pp_param *w = add_param(b, pieces[i].weight, PP_PARAM_DECAYED, 2, shape);
+        if (w) {
+            init_weight(b, w, columns, act);
+            if (from.n == 3 && from.dims[0] * from.dims[1] > 1)
+                w->columns = from;
+        }
     }
-    struct pp_param *bias = add_param(b, "bias", PP_PARAM_PLAIN, 1, shape);
-    if (bias)
-        init_bias(b, bias, shape[1]);
+    for (int i = 0; i < n_pieces && pieces[0].bias; i++) {
+        struct pp_param *bias = add_param(b, pieces[i].bias, PP_PARAM_PLAIN, 1, &pieces[i].out);
+        if (bias)
+            init_bias(b, bias, columns);
+    }
     return y;
+}
+
+int linear(struct builder *b, const char *name, int x, int out_width, enum pp_activation act)
+{
+    return linear_pieces(b, name, x, 1, &(struct linear_piece){"weight", "bias", out_width}, act);
 }

@@ -9,9 +9,7 @@
  * 2P-1-s + 2i. The other pipeline's cells on the same rank fall between, because P is even: sorted
  * by tick, they are the list.
  */
-#include "two_way.h"
-
-#include "ppcli/err.h"
+#include "orders.h"
 
 static int check(const struct pp_geometry *g)
 {

@@ -4,10 +4,7 @@
  * What is a V of two chunks in DualPipeV is here a pipeline and its mirror image, so that a rank
  * does what DualPipeV's rank as far from the end does. Two copies of the weights on every rank.
  */
-#include "two_way.h"
-
-#include "ppcli/err.h"
-#include "v_rank.h"
+#include "orders.h"
 
 int pp_check_two_way(const struct pp_geometry *g, int least)
 {

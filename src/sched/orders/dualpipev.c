@@ -8,9 +8,7 @@
  *
  * Towards the end the W halves of some backwards are kept back to fill the gaps of the drain.
  */
-#include "v_rank.h"
-
-#include "ppcli/err.h"
+#include "orders.h"
 
 static int check(const struct pp_geometry *g)
 {

@@ -12,8 +12,6 @@
 
 #include <math.h>
 
-#include "ppcli/err.h"
-
 static bool is_duration(double x)
 {
     return isfinite(x) && x >= 0;

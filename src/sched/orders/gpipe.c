@@ -6,8 +6,6 @@
  */
 #include "../pass.h"
 
-#include "ppcli/err.h"
-
 static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
 {
     for (int mb = 0; mb < g->microbatches; mb++)

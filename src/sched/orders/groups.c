@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Groups of micro-batches of the interleaved schedules. */
-#include "groups.h"
-
-#include "ppcli/err.h"
+#include "orders.h"
 
 struct pp_groups pp_groups_of(const struct pp_geometry *g)
 {

@@ -14,7 +14,6 @@
  */
 #include "../pass.h"
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 
 struct waves {

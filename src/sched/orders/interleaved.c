@@ -5,9 +5,7 @@
  * pipeline fills and drains in steps of 1/V of a rank's work. The bubble of 1F1B divided by V, for
  * V times the messages and up to (V-1)*P + 2(P-1-r) + 1 chunks in flight. V = 1 is 1F1B.
  */
-#include "groups.h"
-
-#include "ppcli/err.h"
+#include "orders.h"
 
 static int check(const struct pp_geometry *g)
 {

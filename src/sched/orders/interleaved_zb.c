@@ -5,9 +5,7 @@
  * follow r cells late on rank r, and fill what would be idle at the end. At most V*P chunks in
  * flight on every rank, which is what 1F1B holds on its first. V = 1 is ZB-H1.
  */
-#include "groups.h"
-
-#include "ppcli/err.h"
+#include "orders.h"
 
 static int check(const struct pp_geometry *g)
 {

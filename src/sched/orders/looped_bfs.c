@@ -7,8 +7,6 @@
  */
 #include "../pass.h"
 
-#include "ppcli/err.h"
-
 static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
 {
     for (int chunk = 0; chunk < g->chunks; chunk++)

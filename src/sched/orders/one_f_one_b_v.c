@@ -8,9 +8,8 @@
  * and waits three slots after every third B, so that B's never meet; then everything is pulled to
  * the left as far as the peak of the steady state allows.
  */
-#include "v_grid.h"
+#include "orders.h"
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 
 /* Two slots for a B; after every third of them three slots of pause. */

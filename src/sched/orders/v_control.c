@@ -5,11 +5,10 @@
  * steady state allows, and the last ones close ranks without their W's, which then fill the gaps.
  * This greedy form, not the exhaustive search of the authors' code.
  */
-#include "v_control.h"
+#include "orders.h"
 
 #include <string.h>
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 
 struct control {

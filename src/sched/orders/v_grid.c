@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Periodic patterns of cells on a grid, and squeezing them to the left. */
-#include "v_grid.h"
+#include "orders.h"
 
 #include <string.h>
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 
 /* F a micro-batch more, W one less */

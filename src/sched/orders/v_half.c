@@ -4,7 +4,7 @@
  * memory of 1F1B (2 floor((P+2)/2) chunks per rank) at about half its bubble. Forwards move two
  * slots per rank, so that a micro-batch lives half as long on the first ranks as in ZB-V.
  */
-#include "v_control.h"
+#include "orders.h"
 
 static void pattern(int p, int rank, int *first)
 {

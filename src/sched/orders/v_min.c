@@ -5,7 +5,7 @@
  * still below 1F1B's. Every cell follows its predecessor at once, so a micro-batch is gone as soon
  * as it can be; when F, I and W are not even, the tight pattern pays with a bubble in steady state.
  */
-#include "v_control.h"
+#include "orders.h"
 
 static void pattern(int p, int rank, int *first)
 {

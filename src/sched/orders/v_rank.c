@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writing one rank's list of a V schedule, phase by phase. */
-#include "v_rank.h"
+#include "orders.h"
 
 #include <string.h>
-
-#include "ppcli/err.h"
 
 void pp_v_start(struct pp_v_rank *v, const struct pp_geometry *g, int rank, struct pp_emit *e)
 {

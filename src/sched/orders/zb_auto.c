@@ -16,7 +16,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 
 enum {

@@ -5,9 +5,7 @@
  * back by r micro-batches and fills the end with them: bubble (P-1)(F+I-W) instead of (P-1)(F+I+W),
  * for P micro-batches in flight on every rank, which is what 1F1B holds on its first.
  */
-#include "zb_h.h"
-
-#include "ppcli/err.h"
+#include "orders.h"
 
 int pp_emit_zb_h(const struct pp_geometry *g, int rank, int ahead, int hold, struct pp_emit *e)
 {

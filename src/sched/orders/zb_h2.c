@@ -9,9 +9,7 @@
  * micro-batches to gain from, and ends later than ZB-H1 (P = M = 8: 34 ticks, not 31). So each rank
  * goes only M - P further than ZB-H1: the same span, and never a later end.
  */
-#include "zb_h.h"
-
-#include "ppcli/err.h"
+#include "orders.h"
 
 static int least(int a, int b)
 {

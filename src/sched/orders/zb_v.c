@@ -8,7 +8,7 @@
  *
  * The list is the one for at least 2P-1 micro-batches, less the cells that do not exist.
  */
-#include "v_rank.h"
+#include "orders.h"
 
 static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
 {

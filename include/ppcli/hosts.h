@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The machines of a run over several hosts: their list, the ways between them, and what they have in
+ * common.
+ */
+#ifndef PPCLI_HOSTS_H
+#define PPCLI_HOSTS_H
+
+#include <stdbool.h>
+
+#include "ppcli/config.h"
+
+#define PP_HOSTS_MAX 256
+#define PP_HOST_NAME_MAX 64
+
+struct pp_host {
+    char name[PP_HOST_NAME_MAX];
+    int ranks;
+};
+
+/* Ranks follow each other in the order of the list: those of items[0] come first. */
+struct pp_hosts {
+    struct pp_host items[PP_HOSTS_MAX];
+    int n;
+};
+
+/*
+ * `text` as run.hosts has it: "h0:2,h1:2", or "file:PATH" of lines "h0 slots=2". Without any count
+ * the hosts share `ranks` in equal parts, the first ones more; else a host without one has 1 rank.
+ * ranks 0: any number will do. Errors: PP_ECONFIG, also when the counts are not `ranks` in all;
+ * those of pp_file_read(). *out is lost then. Local.
+ */
+int pp_hosts_parse(const char *text, int ranks, struct pp_hosts *out);
+
+/* "52000-52031". *first 0: "auto", any port. Errors: PP_ECONFIG. Local. */
+int pp_ports_parse(const char *text, int *first, int *last);
+
+/* The program that starts a command on another host, as `AGENT HOST WORD...`: run.agent, else
+ * PPCLI_HOST_AGENT of the environment, else "ssh". Valid as long as cfg. Local. */
+const char *pp_host_agent(const struct pp_config *cfg);
+
+/* Whether NAME=VALUE goes to other hosts. */
+bool pp_host_variable(const char *text);
+
+/* The way from this machine to a host. IPv4. */
+struct pp_route {
+    char peer[16], own[16]; /* addresses */
+    char network[20];       /* of `own`: "10.77.0.0/24" */
+    char device[16];        /* the interface that has it: "eth0" */
+};
+
+/* Whether a name means this machine: its own name, or an address of one of its interfaces. */
+bool pp_host_is_here(const char *name);
+
+/* Errors: PP_ERESOURCE with what to do: no such name, an address of the machine itself, no route.
+ * Asks the resolver and the kernel; nothing is sent to the host. Local. */
+int pp_route_find(const char *host, struct pp_route *out);
+
+/* Whether this machine has a fabric that MPI chooses better than by addresses: InfiniBand, RoCE,
+ * EFA, Slingshot. Local. */
+bool pp_fabric_here(void);
+
+/* ---- preflight: a helper on every host, which the agent starts, answers questions and connects to
+ * the others. No MPI, no file that all see, at most about ten seconds for eight hosts. */
+
+/* What should be the same on all hosts. */
+enum pp_host_fact {
+    PP_HOST_PROGRAM, /* SHA-256 of ppcli */
+    PP_HOST_MPI,     /* library */
+    PP_HOST_CONFIG,  /* SHA-256 of the file */
+    PP_HOST_DATA,    /* of the data set's files, by their sizes and first bytes */
+    PP_HOST_CPU,     /* what computes the bits */
+    PP_HOST_FACTS
+};
+
+struct pp_host_facts {
+    char name[PP_HOST_NAME_MAX];
+    char wrong[512];               /* not empty: it cannot be asked, or used, and why */
+    bool here;                     /* this process runs on it */
+    char fact[PP_HOST_FACTS][256]; /* "": not known */
+    char boot[64];                 /* equal where two are one machine */
+    int cores;                     /* that ranks can be bound to */
+    double clock_s;                /* its clock less ours */
+    char text[256];                /* for people */
+};
+
+struct pp_preflight {
+    int n;
+    struct pp_host_facts *hosts; /* [n] */
+    char (*ways)[256];           /* [n][n] from, to: for people */
+    char network[512];           /* of all the ways between them: "10.77.0.0/24,10.78.0.0/16" */
+    bool one_machine;            /* some of them are one */
+    bool folder_shared;          /* all see the run folder, or there will be none */
+    double seconds;              /* it took */
+    char wrong[1024];            /* the first thing wrong, and what to do */
+};
+
+/*
+ * Ask all hosts. path: the config file; NULL: neither it nor data are looked at. full: go on after
+ * the first thing wrong, and measure bandwidths. *out is set also after a failure, whose text is
+ * out->wrong. Errors: PP_ERESOURCE (a host or a way), PP_ECONFIG (something differs). Local; the
+ * caller has pp_preflight_fini().
+ */
+int pp_preflight(const struct pp_config *cfg, const char *path, const struct pp_hosts *hosts,
+                 bool full, struct pp_preflight *out);
+void pp_preflight_fini(struct pp_preflight *p);
+
+/* Be the helper: answer on standard input and output until that ends. Local. */
+int pp_hosts_answer(void);
+
+#endif

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the tokens of a text are: its bytes, or its characters (UTF-8 code points, numbered in
+ * ascending order). Where samples are padded, token 0 is padding and the others follow. A
+ * vocabulary of characters is kept with a checkpoint as one text, all characters in order.
+ */
+#ifndef PPCLI_VOCABULARY_H
+#define PPCLI_VOCABULARY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ppcli/kernels.h"
+
+struct pp_config;
+
+struct pp_vocabulary {
+    int n;           /* tokens, padding included; 0: none */
+    int first;       /* token of the first byte or character: 1 with padding, else 0 */
+    uint32_t *codes; /* [n - first] code points, ascending; NULL: a token is a byte; owned */
+};
+
+/* Room for a token's text and its NUL. */
+#define PP_TOKEN_TEXT 5
+
+/* That of bytes. */
+struct pp_vocabulary pp_vocabulary_bytes(bool padded);
+
+/* That of all characters of n texts, which end with a NUL. paths: for messages. Errors: PP_EFORMAT
+ * (no UTF-8, or a NUL inside), PP_ERESOURCE. Caller: pp_vocabulary_fini(). Local. */
+int pp_vocabulary_of(int n, const char *const *paths, const char *const *texts, const size_t *bytes,
+                     bool padded, struct pp_vocabulary *out);
+void pp_vocabulary_fini(struct pp_vocabulary *v); /* accepts a zeroed one */
+
+/* All characters in order, as UTF-8; "" for bytes. Caller pp_free()s; NULL: PP_ERESOURCE. */
+char *pp_vocabulary_text(const struct pp_vocabulary *v);
+
+/* The narrowest type that has all its tokens. */
+enum pp_element pp_vocabulary_element(const struct pp_vocabulary *v);
+
+/* The tokens of text[bytes], one after the other, at most `most` of them, as `element`; *out_n: how
+ * many. Errors: PP_EFORMAT, beginning with `label`, for a character that it has not, and for what
+ * is no UTF-8. */
+int pp_vocabulary_encode(const struct pp_vocabulary *v, const char *label, const char *text,
+                         size_t bytes, enum pp_element element, size_t most, void *out,
+                         size_t *out_n);
+
+/* The text of a token, ended by a NUL; returns its bytes (padding has none). */
+size_t pp_vocabulary_decode(const struct pp_vocabulary *v, int token, char out[PP_TOKEN_TEXT]);
+
+/* That of cfg's data set, from its files; n 0: its tokens are numbers, or it is no text. Errors:
+ * those of pp_dataset_look(). Caller: pp_vocabulary_fini(). */
+int pp_dataset_vocabulary(const struct pp_config *cfg, struct pp_vocabulary *out);
+
+#endif

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A machine file's figures of this machine: its ceilings, and how near to them the ops of a model
+ * come. */
+#include "bench.h"
+
+#include <string.h>
+
+/* Of what the ops of one kind did in their time; `none` when the model has no such op. */
+static double reached(const struct ops_run *o, bool product, uint64_t kernel, double peak,
+                      double none)
+{
+    const uint64_t special = PP_USES(attention_forward) | PP_USES(conv_forward);
+    double work = 0, seconds = 0;
+    for (int i = 0; i < o->run.model->n_nodes; i++) {
+        const struct op_cost *c = &o->costs[i];
+        if (c->product != product || (o->run.model->nodes[i].op->kernels & special) != kernel)
+            continue;
+        for (int k = 0; k < OP_PHASES; k++) {
+            work += c->seconds[k] > 0 ? c->work[k] : 0;
+            seconds += c->seconds[k];
+        }
+    }
+    double share = seconds > 0 ? work / seconds / peak : none;
+    return share > 1 ? 1 : share < .001 ? .001 : share;
+}
+
+/* What one rank has to itself: a core, or a device. */
+static int find_rank(const struct pp_config *cfg, const struct pp_bench *b, struct pp_cluster *c)
+{
+    struct pp_backend_choice choice = pp_backend_choice_of(cfg);
+    struct pp_machine machine;
+    struct pp_device d;
+    char why[PP_BENCH_WHY_MAX];
+    int n = 0;
+    pp_machine_describe(false, &machine);
+    c->ranks = b->ceilings.cores;
+    c->memory = (double)machine.memory_bytes / c->ranks;
+    c->peak[PP_PRECISION_F32] = b->ceilings.gemm_core;
+    c->bandwidth = b->ceilings.triad_all / c->ranks;
+    if (b->device.name[0]) {
+        PP_TRY(choice.ops->devices(&d, 1, &n, why, sizeof(why)));
+        c->ranks = n;
+        c->memory = (double)d.bytes;
+        memcpy(c->peak, b->device.gemm, sizeof(c->peak));
+        c->bandwidth = b->device.copy;
+        c->launch = b->device.op; /* on a processor it is in the shares */
+    }
+    return c->peak[cfg->run.precision] > 0
+               ? 0
+               : pp_fail(PP_ERESOURCE, "the speed of products cannot be measured here");
+}
+
+int pp_bench_cluster(const struct pp_config *cfg, double seconds, struct pp_cluster *out)
+{
+    struct pp_bench b = {.n = 0};
+    struct pp_cluster c = {.n_layers = 0};
+    struct ops_run o = {.cfg = NULL};
+    struct pp_handover link[2] = {{.bytes = 64}, {.bytes = (size_t)8 << 20}};
+    const struct pp_bench_ops_spec spec = {.cfg = cfg, .seconds = seconds};
+    PP_TRY(pp_bench_ceilings(cfg, true, &b));
+    PP_TRY(find_rank(cfg, &b, &c));
+    PP_TRY(pp_handover_threads(link, 2, false));
+    c.within.latency = link[0].one_way;
+    c.within.bandwidth = (double)link[1].bytes / link[1].one_way;
+    int rc = ops_run_make(&spec, &o);
+    if (rc == 0) {
+        double peak = c.peak[cfg->run.precision];
+        c.product = reached(&o, true, 0, peak, 1);
+        c.attention = reached(&o, true, PP_USES(attention_forward), peak, c.product);
+        c.conv = reached(&o, true, PP_USES(conv_forward), peak, c.product);
+        c.passes = reached(&o, false, 0, c.bandwidth, 1);
+        *out = c;
+    }
+    ops_run_fini(&o);
+    return rc;
+}

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A checkpoint in the form of Hugging Face's: model.safetensors with the bytes of the parameters,
+ * whose names and shapes are theirs already, and the config.json that goes with them.
+ */
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "checkpoint.h"
+#include "ppcli/err.h"
+#include "ppcli/json.h"
+#include "ppcli/mem.h"
+
+struct exporter {
+    const struct pp_ckpt *ck;
+    const struct pp_config *cfg;
+    bool gpt;
+    struct pp_st_item *items; /* [n] */
+    int n;
+    struct source {
+        const struct pp_st_file *file; /* NULL: zeros */
+        const struct pp_st_tensor *t;
+        char name[PP_ST_NAME_MAX + 1];
+    } * sources; /* [n] */
+};
+
+static int read_source(void *ctx, uint64_t offset, void *dst, size_t bytes)
+{
+    const struct source *s = ctx;
+    if (s->file)
+        return pp_st_read(s->file, s->t, offset, dst, bytes);
+    memset(dst, 0, bytes);
+    return 0;
+}
+
+static struct pp_st_item *add_item(struct exporter *e, const struct pp_ckpt_entry *from,
+                                   const char *name)
+{
+    struct source *s = &e->sources[e->n];
+    struct pp_st_item *item = &e->items[e->n++];
+    *s =
+        (struct source){.file = from ? e->ck->parts[from->part] : NULL, .t = from ? from->t : NULL};
+    snprintf(s->name, sizeof(s->name), "%s", name);
+    *item = (struct pp_st_item){
+        .name = s->name, .dtype = PP_ST_F32, .n_dims = 1, .read = read_source, .ctx = s};
+    return item;
+}
+
+/* Layers without a bias, model.bias = off, have zeros there: GPT2LMHeadModel always has them. */
+static void add_bias(struct exporter *e, const struct pp_st_tensor *t)
+{
+    static const char end[] = ".weight";
+    char name[PP_ST_NAME_MAX + 1];
+    int part;
+    size_t n = strlen(t->name), stem = n - (sizeof(end) - 1);
+    bool in_block = strstr(t->name, ".h.") || strstr(t->name, ".ln_f.");
+    if (!e->gpt || !in_block || n < sizeof(end) || strcmp(t->name + stem, end) != 0)
+        return;
+    snprintf(name, sizeof(name), "%.*s.bias", (int)stem, t->name);
+    if (!ckpt_find(e->ck, name, &part))
+        add_item(e, NULL, name)->dims[0] = t->dims[t->n_dims - 1];
+}
+
+static int list_items(struct exporter *e)
+{
+    const struct pp_ckpt *ck = e->ck;
+    e->items = pp_alloc(2 * (size_t)ck->n_tensors, sizeof(*e->items));
+    e->sources = pp_alloc(2 * (size_t)ck->n_tensors, sizeof(*e->sources));
+    if (!e->items || !e->sources)
+        return pp_error_context("%s", ck->path);
+    for (int i = 0; i < ck->n_tensors; i++) {
+        const struct pp_st_tensor *t = ck->index[i].t;
+        if (!pp_ckpt_is_parameter(t))
+            continue;
+        pp_assert(t->dtype == PP_ST_F32);
+        struct pp_st_item *item = add_item(e, &ck->index[i], t->name);
+        item->n_dims = t->n_dims;
+        memcpy(item->dims, t->dims, sizeof(item->dims));
+        add_bias(e, t);
+    }
+    return 0;
+}
+
+/* Dimension d of a tensor, 0: there is none. The sizes that a config leaves to the data or to a
+ * rule are seen in the tensors. */
+static int64_t dim_of(const struct exporter *e, const char *name, int d)
+{
+    int part;
+    const struct pp_st_tensor *t = ckpt_find(e->ck, name, &part);
+    return t && d < t->n_dims ? t->dims[d] : 0;
+}
+
+static void print_gpt2(const struct exporter *e, struct pp_json *j)
+{
+    const struct pp_config *cfg = e->cfg;
+    static const char *const drops[] = {"resid_pdrop", "embd_pdrop", "attn_pdrop"};
+    int chosen = cfg->model.ffn_activation;
+    const char *act = chosen < 0 ? "gelu_tanh" : pp_activation_name((enum pp_activation)chosen);
+    pp_json_str(j, "model_type", "gpt2");
+    pp_json_int(j, "n_layer", cfg->model.n_layer);
+    pp_json_int(j, "n_head", cfg->model.n_head);
+    pp_json_int(j, "n_embd", dim_of(e, "transformer.wte.weight", 1));
+    pp_json_int(j, "n_inner", dim_of(e, "transformer.h.0.mlp.c_fc.weight", 1));
+    pp_json_int(j, "n_positions", dim_of(e, "transformer.wpe.weight", 0));
+    pp_json_int(j, "vocab_size", dim_of(e, "transformer.wte.weight", 0));
+    pp_json_dbl(j, "layer_norm_epsilon", cfg->model.norm_eps);
+    pp_json_str(j, "activation_function", strcmp(act, "gelu_tanh") == 0 ? "gelu_new" : act);
+    for (int i = 0; i < 3; i++)
+        pp_json_dbl(j, drops[i], cfg->model.dropout);
+}
+
+static void print_llama(const struct exporter *e, struct pp_json *j)
+{
+    const struct pp_config *cfg = e->cfg;
+    int heads = cfg->model.n_head, kv = cfg->model.n_kv_head;
+    int64_t channels = dim_of(e, "model.embed_tokens.weight", 1);
+    pp_json_str(j, "model_type", "llama");
+    pp_json_int(j, "num_hidden_layers", cfg->model.n_layer);
+    pp_json_int(j, "num_attention_heads", heads);
+    pp_json_int(j, "num_key_value_heads", kv > 0 ? kv : heads);
+    pp_json_int(j, "head_dim", channels / heads);
+    pp_json_int(j, "hidden_size", channels);
+    pp_json_int(j, "intermediate_size", dim_of(e, "model.layers.0.mlp.gate_proj.weight", 0));
+    pp_json_int(j, "max_position_embeddings", cfg->model.block_size);
+    pp_json_int(j, "vocab_size", dim_of(e, "model.embed_tokens.weight", 0));
+    pp_json_dbl(j, "rms_norm_eps", cfg->model.norm_eps);
+    pp_json_dbl(j, "rope_theta", cfg->model.rope_base);
+    pp_json_str(j, "hidden_act", "silu");
+    pp_json_bool(j, "attention_bias", false);
+    pp_json_bool(j, "mlp_bias", false);
+}
+
+static int write_config(const struct exporter *e, const char *dir)
+{
+    struct pp_file_write file;
+    char path[PP_PATH_MAX];
+    PP_TRY(pp_path_format(path, "%s/config.json", dir));
+    PP_TRY(pp_file_create(path, &file));
+    struct pp_json j = pp_json_begin(file.f, 2);
+    pp_json_array(&j, "architectures");
+    pp_json_str(&j, NULL, e->gpt ? "GPT2LMHeadModel" : "LlamaForCausalLM");
+    pp_json_end(&j);
+    if (e->gpt)
+        print_gpt2(e, &j);
+    else
+        print_llama(e, &j);
+    pp_json_bool(&j, "tie_word_embeddings", dim_of(e, "lm_head.weight", 0) == 0);
+    pp_json_str(&j, "torch_dtype", "float32");
+    pp_json_str(&j, "bos_token_id", NULL); /* tokens are whatever the data have */
+    pp_json_str(&j, "eos_token_id", NULL);
+    pp_json_end(&j);
+    return pp_file_commit(&file);
+}
+
+/* What is there already may be somebody's model. */
+static int make_folder(const char *dir)
+{
+    int names = 0;
+    PP_TRY(pp_dir_create(dir));
+    DIR *d = opendir(dir);
+    if (!d)
+        return pp_fail_errno(0, "cannot read folder %s", dir);
+    while (readdir(d))
+        names++;
+    closedir(d);
+    return names <= 2 ? 0 : pp_fail(PP_ECONFIG, "%s is not empty: name a new folder", dir);
+}
+
+static int write_all(struct exporter *e, const char *dir)
+{
+    static const struct pp_st_meta meta = {"format", "pt"};
+    char path[PP_PATH_MAX];
+    uint8_t digest[PP_SHA256_BYTES];
+    uint64_t bytes;
+    PP_TRY(list_items(e));
+    PP_TRY(pp_path_format(path, "%s/model.safetensors", dir));
+    PP_TRY(make_folder(dir));
+    PP_TRY(pp_st_write(&pp_io_system, path, e->items, e->n, &meta, 1, &bytes, digest));
+    PP_TRY(write_config(e, dir));
+    return pp_io_sync_dir(&pp_io_system, dir);
+}
+
+int pp_ckpt_export_hf(const struct pp_ckpt *ck, const struct pp_config *cfg, const char *dir)
+{
+    struct exporter e = {.ck = ck, .cfg = cfg, .gpt = strcmp(cfg->model.type, "gpt") == 0};
+    if (!e.gpt && strcmp(cfg->model.type, "llama") != 0) {
+        return pp_fail(PP_ECONFIG,
+                       "%s: model.type = %s has no form of Hugging Face's; gpt and llama have one",
+                       ck->path, cfg->model.type);
+    }
+    int rc = write_all(&e, dir);
+    pp_free(e.items);
+    pp_free(e.sources);
+    return rc;
+}

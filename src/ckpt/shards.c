@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A folder as Hugging Face's save_pretrained() leaves it: model.safetensors, or several such files
+ * and an index that says which of them has which tensor. Links are followed: its cache has them.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "checkpoint.h"
+#include "ppcli/err.h"
+#include "ppcli/json_in.h"
+#include "ppcli/mem.h"
+
+#define SINGLE "model.safetensors"
+#define INDEX "model.safetensors.index.json"
+#define INDEX_BYTES_MAX ((uint64_t)64 << 20)
+#define SHARDS_MAX 4096
+
+static bool is_file(const char *dir, const char *name)
+{
+    char path[PP_PATH_MAX];
+    struct stat st;
+    return snprintf(path, sizeof(path), "%s/%s", dir, name) < (int)sizeof(path) &&
+           stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+bool ckpt_has_shards(const char *dir)
+{
+    return is_file(dir, SINGLE) || is_file(dir, INDEX);
+}
+
+static bool is_open(const struct pp_ckpt *ck, const char *path)
+{
+    for (int i = 0; i < ck->n_parts; i++)
+        if (strcmp(ck->parts[i]->path, path) == 0)
+            return true;
+    return false;
+}
+
+/* A file of the folder itself, once. */
+static int open_part(struct pp_ckpt *ck, const char *name)
+{
+    char path[PP_PATH_MAX], shown[PP_JSON_SHOWN];
+    if (strchr(name, '/') || name[0] == '.' || name[0] == '\0') {
+        return pp_fail(PP_EFORMAT, "%s/" INDEX ": '%s' is no name of a file beside it", ck->path,
+                       pp_json_shown(name, shown));
+    }
+    PP_TRY(pp_path_format(path, "%s/%s", ck->path, name));
+    if (is_open(ck, path))
+        return 0;
+    if (ck->n_parts == SHARDS_MAX)
+        return pp_fail(PP_EFORMAT, "%s: has more than %d files", ck->path, SHARDS_MAX);
+    struct pp_st_file **parts =
+        pp_realloc(ck->parts, (size_t)ck->n_parts + 1, sizeof(struct pp_st_file *));
+    if (!parts)
+        return pp_error_context("%s", ck->path);
+    ck->parts = parts;
+    PP_TRY(pp_st_open(path, &parts[ck->n_parts]));
+    ck->bytes += parts[ck->n_parts++]->bytes;
+    return 0;
+}
+
+/* The files that the index names, and in them every tensor that it names. */
+static int open_listed(struct pp_ckpt *ck, const json_t *map)
+{
+    const char *tensor, *base;
+    json_t *file;
+    char shown[PP_JSON_SHOWN];
+    int part;
+    if (!json_is_object(map))
+        return pp_fail(PP_EFORMAT, "%s/" INDEX ": has no weight_map", ck->path);
+    json_object_foreach((json_t *)map, tensor, file)
+    {
+        if (!json_is_string(file)) {
+            return pp_fail(PP_EFORMAT, "%s/" INDEX ": weight_map: '%s' has no name of a file",
+                           ck->path, pp_json_shown(tensor, shown));
+        }
+        PP_TRY(open_part(ck, json_string_value(file)));
+    }
+    PP_TRY(ckpt_build_index(ck));
+    json_object_foreach((json_t *)map, tensor, file)
+    {
+        const struct pp_st_tensor *t = ckpt_find(ck, tensor, &part);
+        base = t ? strrchr(ck->parts[part]->path, '/') + 1 : "";
+        if (strcmp(base, json_string_value(file)) != 0) {
+            return pp_fail(PP_EFORMAT, "%s/%s: has no tensor %s, which " INDEX " finds there",
+                           ck->path, json_string_value(file), pp_json_shown(tensor, shown));
+        }
+    }
+    return 0;
+}
+
+static int open_index(struct pp_ckpt *ck)
+{
+    static const struct pp_json_limits limits = {4, 1 << 18, 64};
+    char label[PP_PATH_MAX], *text = NULL;
+    size_t bytes = 0;
+    json_t *root = NULL;
+    PP_TRY(pp_path_format(label, "%s/" INDEX, ck->path));
+    PP_TRY(pp_file_read(label, INDEX_BYTES_MAX, &text, &bytes));
+    int rc = pp_json_read(label, text, bytes, &limits, &root);
+    pp_free(text);
+    PP_TRY(rc);
+    rc = open_listed(ck, json_object_get(root, "weight_map"));
+    json_decref(root);
+    return rc;
+}
+
+int ckpt_open_shards(struct pp_ckpt *ck)
+{
+    if (!is_file(ck->path, SINGLE))
+        return open_index(ck);
+    PP_TRY(open_part(ck, SINGLE));
+    return ckpt_build_index(ck);
+}

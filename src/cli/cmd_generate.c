@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ppcli generate: continue a text. */
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ppcli/clock.h"
+#include "ppcli/err.h"
+#include "ppcli/generate.h"
+#include "ppcli/log.h"
+#include "ppcli/mem.h"
+#include "ppcli/rng.h"
+#include "command.h"
+#include "start.h"
+
+#define PROMPT_BYTES_MAX ((uint64_t)64 << 20)
+
+struct writing {
+    const char *weights, *prompt, *prompt_file;
+    int tokens, top_k;
+    double temperature;
+    uint64_t seed;
+    struct pp_generator *g;
+    const struct pp_vocabulary *v; /* n 0: tokens are numbers */
+    uint32_t *read;                /* [n_read] tokens of the prompt */
+    size_t n_read;
+    int *heap;   /* [top_k] */
+    bool screen; /* stdout is a terminal, which control characters would confuse */
+    bool any;    /* something was printed */
+};
+
+/* "464 3290" as tokens. */
+static int parse_numbers(struct writing *w, const char *label, const char *text, int most)
+{
+    for (const char *p = text; *(p += strspn(p, " \t\r\n"));) {
+        char *end;
+        errno = 0;
+        long long token = isdigit((unsigned char)*p) ? strtoll(p, &end, 10) : -1;
+        if (token < 0 || errno != 0 || (*end && !isspace((unsigned char)*end))) {
+            return pp_fail(PP_EUSAGE,
+                           "%s: '%.*s' is no token: the data of this config are no text, so write "
+                           "numbers, such as 464 3290",
+                           label, (int)strcspn(p, " \t\r\n") > 20 ? 20 : (int)strcspn(p, " \t\r\n"),
+                           p);
+        }
+        if (token >= most) {
+            return pp_fail(PP_EUSAGE, "%s: token %lld, but the model has 0 to %d", label, token,
+                           most - 1);
+        }
+        w->read[w->n_read++] = (uint32_t)token;
+        p = end;
+    }
+    return 0;
+}
+
+static int read_prompt(struct writing *w)
+{
+    const char *label = w->prompt ? "--prompt" : w->prompt_file;
+    char *text = NULL;
+    size_t bytes = 0;
+    bool in = !w->prompt && strcmp(w->prompt_file, "-") == 0;
+    if (w->prompt) {
+        text = pp_strdup(w->prompt);
+        bytes = strlen(w->prompt);
+        PP_TRY(text ? 0 : PP_ERESOURCE);
+    } else if (in) {
+        label = "<stdin>";
+        PP_TRY(pp_fd_read(STDIN_FILENO, label, PROMPT_BYTES_MAX, &text, &bytes));
+    } else {
+        PP_TRY(pp_file_read(w->prompt_file, PROMPT_BYTES_MAX, &text, &bytes));
+    }
+    int most = pp_generator_tokens(w->g);
+    w->read = pp_alloc(bytes + 1, sizeof(*w->read)); /* a token has a byte at least */
+    int rc = w->read ? 0 : PP_ERESOURCE;
+    if (rc == 0) {
+        rc = w->v->n > 0 ? pp_vocabulary_encode(w->v, label, text, bytes, PP_U32, bytes, w->read,
+                                                &w->n_read)
+                         : parse_numbers(w, label, text, most);
+    }
+    pp_free(text);
+    if (rc == 0 && w->n_read == 0)
+        rc = pp_fail(PP_EUSAGE, "%s: an empty prompt; one token is needed to begin with", label);
+    return rc;
+}
+
+static int print(struct writing *w, int token)
+{
+    char text[PP_TOKEN_TEXT];
+    size_t bytes = 0;
+    if (w->v->n > 0 && token < w->v->n)
+        bytes = pp_vocabulary_decode(w->v, token, text);
+    if (bytes == 1 && w->screen && iscntrl((unsigned char)text[0]) && !strchr("\n\t", text[0]))
+        text[0] = '?';
+    if (w->v->n > 0)
+        fwrite(text, 1, bytes, stdout);
+    else
+        printf("%s%d", w->any ? " " : "", token);
+    w->any = true;
+    return fflush(stdout) == 0 ? 0 : pp_fail_errno(PP_EIO, "cannot write the text");
+}
+
+/* The prompt, of which a context is read, then token by token what follows. */
+static int write_text(struct writing *w, int context)
+{
+    const volatile sig_atomic_t *stop = signals_stop();
+    const float *logits = NULL;
+    uint64_t stream = pp_rng_stream("generate", 0), start = pp_clock_ns();
+    size_t first = w->n_read > (size_t)context ? w->n_read - (size_t)context : 0;
+    int made = 0, n = pp_generator_tokens(w->g), rc = 0;
+    for (size_t i = 0; rc == 0 && i < w->n_read; i++)
+        rc = print(w, (int)w->read[i]);
+    for (size_t i = first; rc == 0 && i < w->n_read && !*stop; i++)
+        rc = pp_generator_read(w->g, (int)w->read[i], &logits);
+    while (rc == 0 && made < w->tokens && !*stop) {
+        double u = pp_rng_u32(w->seed, stream, (uint64_t)made) * 0x1p-32;
+        int token = pp_sample(logits, n, w->temperature, w->top_k, u, w->heap);
+        rc = print(w, token);
+        if (++made < w->tokens && rc == 0)
+            rc = pp_generator_read(w->g, token, &logits);
+    }
+    if (w->any)
+        putchar('\n');
+    double seconds = (double)(pp_clock_ns() - start) * 1e-9;
+    pp_log_info("%zu tokens read, %d made, %.0f tokens/s", w->n_read - first, made,
+                ((double)(w->n_read - first) + made) / seconds);
+    return rc < 0 || !*stop ? rc : pp_fail(PP_ESTOPPED, "stopped after %d tokens", made);
+}
+
+static int generate(struct writing *w, const struct pp_config *cfg)
+{
+    PP_TRY(pp_generator_create(cfg, w->weights, &w->g));
+    w->v = pp_generator_vocabulary(w->g);
+    if (w->top_k >= pp_generator_tokens(w->g))
+        w->top_k = 0;
+    w->heap = pp_alloc((size_t)w->top_k, sizeof(*w->heap));
+    PP_TRY(w->heap ? read_prompt(w) : PP_ERESOURCE);
+    signals_catch();
+    return write_text(w, cfg->model.block_size);
+}
+
+int cmd_generate(int argc, char **argv)
+{
+    struct writing w = {.tokens = 200, .temperature = 1, .screen = isatty(STDOUT_FILENO)};
+    struct pp_cli_settings settings = {0};
+    const struct pp_cli_option options[] = {
+        {"checkpoint", 0, PP_CLI_STRING, &w.weights, "PATH",
+         "checkpoint, run folder, safetensors file or Hugging Face folder"},
+        {"prompt", 0, PP_CLI_STRING, &w.prompt, "TEXT", "what to continue; or numbers of tokens"},
+        {"prompt-file", 0, PP_CLI_STRING, &w.prompt_file, "FILE", "the same from a file; -: stdin"},
+        {"tokens", 0, PP_CLI_INT, &w.tokens, "N", "how many to make; 200"},
+        {"temperature", 0, PP_CLI_NUMBER, &w.temperature, "T",
+         "below 1: likely tokens more often; 0: the most likely one; 1"},
+        {"top-k", 0, PP_CLI_INT, &w.top_k, "K", "only of the K most likely ones; of all"},
+        {0},
+    };
+    const char *words[1];
+    PP_TRY(pp_cli_parse(argc, argv, &command_generate, options, &settings, words, 1));
+    if (!words[0] || !w.weights || !w.weights[0] || !w.prompt == !w.prompt_file) {
+        return pp_fail(PP_EUSAGE, "a config, a checkpoint and one prompt are needed. For example: "
+                                  "ppcli generate gpt.ini --checkpoint runs/a --prompt \"ROMEO:\"");
+    }
+    if (w.tokens < 1 || w.top_k < 0)
+        return pp_fail(PP_EUSAGE, "--tokens wants at least 1, --top-k at least 0 (all tokens)");
+    struct pp_config *cfg = NULL;
+    PP_TRY(pp_cli_load_config(words[0], &settings, &cfg));
+    w.seed = cfg->train.seed;
+    int rc = generate(&w, cfg);
+    pp_generator_destroy(&w.g);
+    pp_free(w.read);
+    pp_free(w.heap);
+    if (rc == PP_ECONFIG && pp_config_problem_count(cfg) > 0)
+        rc = pp_cli_config_verdict(cfg);
+    pp_config_destroy(&cfg);
+    return rc;
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What `ppcli plan` is asked for, and what it finds. Local to cli/. */
+#ifndef PPCLI_CLI_PLAN_H
+#define PPCLI_CLI_PLAN_H
+
+#include "ppcli/tune.h"
+#include "command.h"
+
+/* ---- plan_request.c
+ *
+ * What `ppcli plan` was asked to plan: from options, from a config with options on top, or from a
+ * table, with costs for every stage.
+ */
+
+enum {
+    PLAN_COST_F,
+    PLAN_COST_I,
+    PLAN_COST_W,
+    PLAN_COST_COMM,
+    PLAN_COST_OVERLAP,
+    PLAN_COST_TIE,
+    PLAN_COSTS
+};
+
+struct plan_words {
+    const char *config, *csv;
+    const char *costs[PLAN_COSTS]; /* as written; NULL: not given */
+};
+
+struct plan_request {
+    struct pp_plan *plan;      /* proved */
+    struct pp_sim_costs costs; /* of its stages and boundaries */
+    double *arrays, *transfer; /* behind `costs` */
+    size_t *bytes;             /* [stages] memory of each rank of a config's run; else NULL */
+};
+
+/* Errors: PP_EUSAGE; PP_ERESOURCE when the plan is larger than the memory that is left; those of
+ * the config, the table and the schedule. plan_request_fini() whatever it returns. */
+int plan_request_make(const struct plan_words *words, const struct pp_cli_settings *settings,
+                      bool times, struct plan_request *out);
+void plan_request_fini(struct plan_request *q);
+
+/* ---- plan_best.c: the part of `ppcli plan CONFIG` that measures: --best, --memory and --check */
+
+enum {
+    PLAN_BEST_SHOWN = 20, /* lines of the table */
+    PLAN_BEST_CHECKED = 3
+};
+#define PLAN_BEST_MIB (1024.0 * 1024.0)
+
+struct plan_best {
+    bool best;          /* --best; --check asks for it too */
+    bool check;         /* --check: the first three for real */
+    const char *memory; /* --memory: bytes as written; NULL: any number */
+};
+
+/*
+ * Measure, search, print the table and the winner's lines. word: the CONFIG, NULL when there was
+ * none. format: "grid" (the command's default) for people, or "json".
+ */
+int plan_best(const char *word, const struct pp_cli_settings *settings, const struct plan_best *how,
+              const char *format);
+
+/* What was found. */
+struct plan_best_result {
+    struct pp_best_spec spec;
+    struct pp_model *model;
+    struct pp_costs *costs;
+    struct pp_links links; /* between processes; no host where ranks are threads */
+    struct pp_best best;
+    struct pp_prediction checked[PLAN_BEST_CHECKED]; /* as measured; step 0: not checked */
+    char advice[PP_ADVICE_MAX];
+    int batch, ranks; /* most ranks of any candidate */
+};
+
+/* The [pipeline] section of a config that has a candidate's values. */
+int plan_best_section(const struct pp_config *cfg, FILE *f);
+
+/* For people; checks: with those that were run. */
+int plan_best_text(const struct plan_best_result *r, bool checks);
+void plan_best_json(const struct plan_best_result *r);
+
+/* ---- plan_machine.c: what to run on a machine that is not here; plan_machine_print.c tells */
+
+struct plan_machine_words {
+    const char *machine; /* --machine: a machine file or the name of one that is installed */
+    int ranks;           /* --ranks; 0: those of one host */
+    const char *memory;  /* --memory; NULL: what the file says */
+    const char *html;    /* --html: a page with table and timeline; NULL: none */
+};
+
+struct plan_machine_row {
+    struct pp_candidate c;
+    int replicas;
+    double estimate; /* of the step, from one of fewer micro-batches */
+};
+
+struct plan_machine {
+    struct pp_config *cfg;
+    struct pp_config *shape; /* of a try */
+    struct pp_model *model;
+    struct pp_cluster cluster;
+    struct pp_costs *costs;
+    int ranks, batch;
+    size_t memory;
+    struct plan_machine_row *rows; /* [n] owned; best first */
+    int n;
+    struct plan_machine_row smallest; /* of what is too large; stages 0: nothing is */
+    long tried, too_large;
+};
+
+int plan_machine(const char *word, const struct pp_cli_settings *settings,
+                 const struct plan_machine_words *words, const char *format);
+
+/* The row's shape for the search, of m micro-batches; fewer than the row's stand for the beginning of
+ * its step. It uses p->shape: one at a time. */
+struct pp_best_spec plan_machine_spec(const struct plan_machine *p,
+                                      const struct plan_machine_row *row, int m);
+
+int plan_machine_text(const struct plan_machine *p);
+int plan_machine_html(const struct plan_machine *p, const char *path);
+
+/* `plan CONFIG --measure`: a machine file of this machine, with the times of the config's layers. */
+int plan_measure(const char *word, const struct pp_cli_settings *settings, const char *path);
+
+#endif

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ppcli plan CONFIG --machine FILE: every way to lay a model out over the ranks of a machine that is
+ * not here. All shapes are ranked by a step of a few micro-batches, whose length tells that of many;
+ * the best of them are then laid out and simulated whole.
+ */
+#include "plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ppcli/bench.h"
+#include "ppcli/exchange.h"
+#include "ppcli/io.h"
+
+enum {
+    KEPT = 4,     /* of each number of stages and rows */
+    WHOLE = 16,   /* simulated whole */
+    PER_STAGE = 2 /* micro-batches of the short step */
+};
+#define MEASURE_SECONDS 4.0
+#define WORSE 1.03 /* larger micro-batches are not looked at once they cost so much */
+
+struct pp_best_spec plan_machine_spec(const struct plan_machine *p,
+                                      const struct plan_machine_row *row, int m)
+{
+    struct pp_config *cfg = p->shape;
+    int share, first, rows;
+    pp_balanced_piece(p->batch, row->replicas, 0, &first, &share);
+    pp_balanced_piece(share, row->c.microbatches, 0, &first, &rows);
+    *cfg = *p->cfg;
+    cfg->source = NULL; /* what is wrong with a try is nobody's problem */
+    if (p->cluster.peak[PP_PRECISION_BF16] >
+        0) /* no copies that only a processor's products want */
+        snprintf(cfg->run.backend, sizeof(cfg->run.backend), "cuda");
+    cfg->pipeline.stages = row->c.stages;
+    cfg->pipeline.replicas = row->replicas;
+    cfg->pipeline.microbatches = m;
+    cfg->pipeline.chunks = row->c.stages == 1;
+    cfg->pipeline.assignment = PP_ASSIGN_TIME;
+    cfg->pipeline.ranges[0] = cfg->pipeline.split_at[0] = '\0';
+    cfg->train.batch_size = m < row->c.microbatches ? row->replicas * rows * m : p->batch;
+    return (struct pp_best_spec){.cfg = cfg,
+                                 .model = p->model,
+                                 .train_n = cfg->train.batch_size,
+                                 .memory = p->memory,
+                                 .recompute = true};
+}
+
+static int keep(struct plan_machine *p, const struct plan_machine_row *row)
+{
+    void *rows = pp_realloc(p->rows, (size_t)p->n + 1, sizeof(*p->rows));
+    if (!rows)
+        return PP_ERESOURCE;
+    p->rows = rows;
+    p->rows[p->n++] = *row;
+    return 0;
+}
+
+/* All schedules of one shape with micro-batches of these rows. *best: the shortest estimate. */
+static int search(struct plan_machine *p, struct plan_machine_row *row, double *best)
+{
+    int whole = row->c.microbatches, m = PER_STAGE * row->c.stages;
+    m = m < whole ? m : whole;
+    struct pp_best_spec spec = plan_machine_spec(p, row, m);
+    struct pp_best found;
+    double one = 0; /* what a further micro-batch adds */
+    PP_TRY(pp_best_search(&spec, p->costs, &found));
+    for (int i = 0; i < p->model->n_layers; i++) {
+        struct pp_layer_seconds t = pp_costs_layer(p->costs, i, pp_best_rows(&spec, m));
+        one += (t.f + t.i + t.w) / row->c.stages;
+    }
+    int rc = 0;
+    for (int i = 0; rc == 0 && i < found.n && i < KEPT; i++) {
+        row->c = found.items[i];
+        row->estimate = row->c.time.step + (whole - m) * one;
+        *best = row->estimate < *best || *best == 0 ? row->estimate : *best;
+        row->c.microbatches = whole;
+        rc = keep(p, row);
+    }
+    p->tried += found.tried - found.refused - found.same;
+    p->too_large += found.too_large;
+    if (found.too_large > 0 &&
+        (p->smallest.c.stages == 0 || found.smallest.peak_bytes < p->smallest.c.peak_bytes))
+        p->smallest = (struct plan_machine_row){.c = found.smallest, .replicas = row->replicas};
+    pp_best_fini(&found);
+    return rc;
+}
+
+/* One number of stages: micro-batches of 1, 2, 4, ... rows, for as long as that helps. */
+static int search_stages(struct plan_machine *p, int stages)
+{
+    struct plan_machine_row row = {.replicas = p->ranks / stages};
+    int share, first;
+    double least = 0;
+    pp_balanced_piece(p->batch, row.replicas, 0, &first, &share);
+    for (int rows = 1; rows <= share; rows *= 2) {
+        double best = 0;
+        row.c = (struct pp_candidate){.stages = stages, .microbatches = (share + rows - 1) / rows};
+        PP_TRY(search(p, &row, &best));
+        if (least > 0 && (best == 0 || best > WORSE * least))
+            break;
+        least = best > 0 && (best < least || least == 0) ? best : least;
+    }
+    return 0;
+}
+
+static int by_estimate(const void *a, const void *b)
+{
+    const struct plan_machine_row *x = a, *y = b;
+    return (x->estimate > y->estimate) - (x->estimate < y->estimate);
+}
+
+/* Of schedules that take as long here the one that holds least. */
+static void drop_same(struct plan_machine *p)
+{
+    int kept = 0;
+    for (int i = 0; i < p->n; i++) {
+        struct plan_machine_row *r = &p->rows[i], *k = p->rows, *end = p->rows + kept;
+        while (k < end && (k->c.stages != r->c.stages || k->c.microbatches != r->c.microbatches ||
+                           r->estimate > 1.001 * k->estimate))
+            k++;
+        if (k == end || r->c.peak_bytes < k->c.peak_bytes)
+            *k = *r;
+        kept += k == end;
+    }
+    p->n = kept;
+}
+
+/* The first rows whole; what then does not fit, or cannot run, is dropped. */
+static int refine(struct plan_machine *p)
+{
+    int kept = 0;
+    for (int i = 0; i < p->n && kept < WHOLE; i++) {
+        struct plan_machine_row row = p->rows[i];
+        struct pp_best_spec spec = plan_machine_spec(p, &row, row.c.microbatches);
+        int rc = pp_best_try(&spec, p->costs, &row.c);
+        if (rc == 0 && row.c.peak_bytes <= p->memory) {
+            PP_TRY(pp_best_explain(&spec, p->costs, &row.c, NULL));
+            row.estimate = row.c.time.step;
+            p->rows[kept++] = row;
+        }
+        PP_TRY(rc == PP_ECONFIG ? 0 : rc);
+    }
+    p->n = kept;
+    if (kept > 1)
+        qsort(p->rows, (size_t)kept, sizeof(*p->rows), by_estimate);
+    drop_same(p);
+    return 0;
+}
+
+static int nothing_fits(const struct plan_machine *p)
+{
+    const struct plan_machine_row *s = &p->smallest;
+    size_t largest = 0;
+    for (int i = 0; i < p->model->n_layers; i++)
+        if (p->model->layers[i].n_floats > largest)
+            largest = p->model->layers[i].n_floats;
+    largest *= sizeof(float) * (size_t)(2 + pp_optimizer_moments(p->cfg->train.optimizer));
+    if (p->too_large == 0)
+        return pp_fail(PP_ECONFIG,
+                       "%d ranks: no shape can run: stages divide the ranks, are at most "
+                       "the %d layers, and each replica has a sample of the %d",
+                       p->ranks, p->model->n_layers, p->batch);
+    return pp_fail(
+        PP_ECONFIG,
+        "nothing fits into %.2f GB a rank of %s: nearest is %s, %d stages x %d replicas, "
+        "with %.2f GB: use more ranks or a smaller batch (the largest layer alone has "
+        "%.2f GB with its gradients and state; ppcli does not cut within layers)",
+        (double)p->memory / 1e9, p->cluster.name, s->c.schedule, s->c.stages, s->replicas,
+        (double)s->c.peak_bytes / 1e9, (double)largest / 1e9);
+}
+
+static int find(struct plan_machine *p, const struct pp_cli_settings *settings)
+{
+    bool fixed = false;
+    struct pp_cluster_use use = {.model = p->model,
+                                 .precision = p->cfg->run.precision,
+                                 .optimizer = p->cfg->train.optimizer,
+                                 .rows = p->batch,
+                                 .ranks = p->ranks};
+    PP_TRY(pp_costs_of_cluster(&p->cluster, &use, &p->costs));
+    p->shape = pp_alloc(1, sizeof(*p->shape));
+    if (!p->shape)
+        return PP_ERESOURCE;
+    for (int i = 0; i < settings->n; i++)
+        fixed |= strcmp(settings->items[i].key, "pipeline.stages") == 0;
+    int most = p->model->n_layers < PP_STAGES_MAX ? p->model->n_layers : PP_STAGES_MAX;
+    for (int stages = 1; stages <= p->ranks && stages <= most; stages++) {
+        bool wanted = !fixed || stages == p->cfg->pipeline.stages;
+        if (wanted && p->ranks % stages == 0 && p->ranks / stages <= p->batch)
+            PP_TRY(search_stages(p, stages));
+    }
+    if (p->n > 1)
+        qsort(p->rows, (size_t)p->n, sizeof(*p->rows), by_estimate);
+    PP_TRY(refine(p));
+    return p->n > 0 ? 0 : nothing_fits(p);
+}
+
+static int load(const char *word, const struct pp_cli_settings *settings, struct plan_machine *p)
+{
+    PP_TRY(pp_cli_load_config(word, settings, &p->cfg));
+    PP_TRY(pp_run_model(p->cfg, &p->model));
+    int train_n = p->batch = p->cfg->train.batch_size;
+    int rc = pp_run_samples(p->cfg, PP_RUN_EXPLAIN, PP_SPLIT_TRAIN, &train_n);
+    p->batch = rc == 0 && train_n < p->batch ? train_n : p->batch;
+    return rc == PP_ENOINPUT ? 0 : rc; /* data that are there, and not here */
+}
+
+static int prepare(const struct plan_machine_words *w, struct plan_machine *p)
+{
+    char path[PP_PATH_MAX];
+    PP_TRY(pp_cli_find_machine(w->machine, path));
+    PP_TRY(pp_cluster_read(path, &p->cluster));
+    p->ranks = w->ranks > 0 ? w->ranks : (int)p->cluster.ranks;
+    p->memory = (size_t)p->cluster.memory;
+    if (w->memory && !pp_bytes_parse(w->memory, &p->memory))
+        return pp_fail(PP_EUSAGE, "--memory wants bytes such as 500M or 4GiB, not '%s'", w->memory);
+    if (p->ranks > p->cluster.ranks && p->cluster.between.bandwidth <= 0)
+        return pp_fail(PP_ECONFIG,
+                       "%s is one host of %.0f ranks: --ranks %d needs its [between], "
+                       "the link between hosts",
+                       path, p->cluster.ranks, p->ranks);
+    return 0;
+}
+
+static int leave(struct plan_machine *p, int rc)
+{
+    if (rc == PP_ECONFIG && p->cfg && pp_config_problem_count(p->cfg) > 0)
+        rc = pp_cli_config_verdict(p->cfg);
+    pp_free(p->rows);
+    pp_free(p->shape);
+    pp_costs_destroy(&p->costs);
+    pp_cluster_fini(&p->cluster);
+    pp_model_destroy(&p->model);
+    pp_config_destroy(&p->cfg);
+    return rc;
+}
+
+int plan_machine(const char *word, const struct pp_cli_settings *settings,
+                 const struct plan_machine_words *w, const char *format)
+{
+    struct plan_machine p = {.n = 0};
+    if (!word)
+        return pp_fail(PP_EUSAGE, "--machine for which config? For example: ppcli plan "
+                                  "llama-70b.ini --machine 8xh100-nvlink --ranks 64");
+    if (strcmp(format, "grid") != 0)
+        return pp_fail(PP_EUSAGE, "--machine prints a table, or --html FILE, not '%s'", format);
+    int rc = prepare(w, &p);
+    if (rc == 0)
+        rc = load(word, settings, &p);
+    if (rc == 0)
+        rc = find(&p, settings);
+    if (rc == 0)
+        rc = plan_machine_text(&p);
+    if (rc == 0 && w->html)
+        rc = plan_machine_html(&p, w->html);
+    return leave(&p, rc);
+}
+
+/* ---- measuring */
+
+static int add_layers(const struct pp_model *m, const struct pp_costs *costs, struct pp_cluster *c)
+{
+    int n = costs->n_sizes * m->n_layers;
+    c->layers = pp_alloc((size_t)n, sizeof(*c->layers));
+    for (int i = 0; c->layers && i < n; i++) {
+        const struct pp_layer_seconds *t = &costs->layers[i];
+        struct pp_cluster_layer *l = &c->layers[i];
+        *l = (struct pp_cluster_layer){.rows = costs->sizes[i / m->n_layers],
+                                       .t = {t->f, t->i, t->w}};
+        memcpy(l->name, m->layers[i % m->n_layers].name, sizeof(l->name));
+    }
+    c->n_layers = c->layers ? n : 0;
+    return c->layers ? 0 : PP_ERESOURCE;
+}
+
+static int write_machine(const char *word, const struct pp_config *cfg, const struct pp_cluster *c,
+                         const char *path)
+{
+    struct pp_bench_header h;
+    struct pp_file_write w = {.f = stdout};
+    bool file = path && strcmp(path, "-") != 0;
+    pp_bench_describe(cfg, false, &h);
+    PP_TRY(file ? pp_file_create(path, &w) : 0);
+    fprintf(w.f, "; Measured on %s by ppcli plan %s --measure: %s, a rank on each core or device\n",
+            h.date, word, c->launch > 0 ? h.gpu : h.cpu);
+    int rc = pp_cluster_write(c, w.f);
+    if (file && rc < 0)
+        pp_file_abandon(&w);
+    return file && rc == 0 ? pp_file_commit(&w) : rc;
+}
+
+int plan_measure(const char *word, const struct pp_cli_settings *settings, const char *path)
+{
+    struct plan_machine p = {.n = 0};
+    struct pp_best_spec spec = {.all_m = true};
+    if (!word)
+        return pp_fail(PP_EUSAGE,
+                       "--measure the layers and ops of which config? For example: ppcli "
+                       "plan mnist.ini --measure -o here.ini");
+    int rc = load(word, settings, &p);
+    spec.cfg = p.cfg;
+    spec.model = p.model;
+    spec.train_n = p.batch;
+    if (rc == 0)
+        rc = pp_best_measure(&spec, MEASURE_SECONDS, &p.costs);
+    if (rc == 0)
+        rc = pp_bench_cluster(p.cfg, MEASURE_SECONDS, &p.cluster);
+    if (rc == 0)
+        rc = add_layers(p.model, p.costs, &p.cluster);
+    if (rc == 0)
+        rc = write_machine(word, p.cfg, &p.cluster, path);
+    return leave(&p, rc);
+}

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What plan --machine found: a table, and a page with a picture of the best. */
+#include <math.h>
+#include <string.h>
+
+#include "ppcli/draw.h"
+#include "ppcli/io.h"
+#include "ppcli/text.h"
+#include "plan.h"
+
+enum {
+    DRAWN = 20000 /* actions of a picture */
+};
+
+/* Tokens of a text, else samples. */
+static double units_of(const struct plan_machine *p, const char **name)
+{
+    bool text = p->model->nodes[0].vocabulary > 0;
+    *name = text ? "tokens" : "samples";
+    return text ? p->model->inputs : 1;
+}
+
+/* A tied tensor counts once. */
+static double parameters(const struct pp_model *m)
+{
+    double n = (double)m->n_floats;
+    for (int i = 0; i < m->n_params; i++)
+        n -= m->params[i].tied_to > 0 ? (double)pp_param_floats(&m->params[i]) : 0;
+    return n;
+}
+
+/* "off", "all", or how many of the chunks. */
+static const char *again(const struct pp_candidate *c, char out[32])
+{
+    int n = c->stages * c->chunks, again = 0;
+    for (int i = 0; i < n; i++)
+        again += c->again[i];
+    snprintf(out, 32, "%d of %d", again, n);
+    return again == 0 ? "off" : again == n ? "all" : out;
+}
+
+static void print_rows(const struct plan_machine *p, FILE *f)
+{
+    const struct pp_cluster *c = &p->cluster;
+    const char *name;
+    char text[32];
+    double units = units_of(p, &name) * p->batch, peak = c->peak[p->cfg->run.precision];
+    double flops = pp_model_flops(p->model) * p->batch; /* nothing computed again */
+    fprintf(f,
+            "%.3g parameters, %.3g %s a step, on %d ranks of %s: %.0f a host, %.1f GB each, %s "
+            "products at %.0f %% of %.4g Tflop/s\n%ld plans, %ld of them over %.1f GB a rank\n\n",
+            parameters(p->model), units, name, p->ranks, c->name, c->ranks, (double)p->memory / 1e9,
+            pp_precision_name(p->cfg->run.precision), 100 * c->product, peak / 1e12, p->tried,
+            p->too_large, (double)p->memory / 1e9);
+    fprintf(f, "%3s  %6s %8s %-14s %12s %4s %6s %-9s %9s %11s %5s %6s %7s\n", "", "stages",
+            "replicas", "schedule", "microbatches", "rows", "chunks", "recompute", "step s", name,
+            "MFU", "bubble", "GB/rank");
+    for (int i = 0; i < p->n; i++) {
+        const struct plan_machine_row *r = &p->rows[i];
+        double step = r->c.time.step;
+        int pieces = r->replicas * r->c.microbatches;
+        fprintf(f, "%3d  %6d %8d %-14s %12d %4d %6d %-9s %9.4g %9.4g/s %4.1f%% %5.1f%% %7.3g\n",
+                i + 1, r->c.stages, r->replicas, r->c.schedule, r->c.microbatches,
+                (p->batch + pieces - 1) / pieces, r->c.chunks, again(&r->c, text), step,
+                units / step, 100 * flops / (step * p->ranks * peak),
+                fmax(0, 100 * r->c.time.bubble.idle), (double)r->c.peak_bytes / 1e9);
+    }
+}
+
+/* The section of the best for a file. */
+static int print_section(const struct plan_machine *p, FILE *f)
+{
+    const struct plan_machine_row *best = &p->rows[0];
+    struct pp_best_spec spec = plan_machine_spec(p, best, best->c.microbatches);
+    struct pp_config *cfg = NULL;
+    PP_TRY(pp_best_config(spec.cfg, p->model, &best->c, p->costs, &cfg));
+    int rc = plan_best_section(cfg, f);
+    pp_free(cfg);
+    return rc;
+}
+
+int plan_machine_text(const struct plan_machine *p)
+{
+    print_rows(p, stdout);
+    return print_section(p, stdout);
+}
+
+/* ---- page */
+
+static int draw(const struct pp_plan *plan, const struct pp_sim_costs *costs, void *ctx)
+{
+    struct pp_sim_result result = {0};
+    struct pp_drawing d = {.plan = plan, .result = &result, .costs = costs};
+    int rc = pp_sim_run(plan, costs, true, &result);
+    if (rc == 0)
+        rc = pp_draw_svg(&d, ctx);
+    pp_sim_result_fini(&result);
+    return rc;
+}
+
+/* The best, or, where that would be a large picture, the same with fewer micro-batches. */
+static int print_timeline(const struct plan_machine *p, FILE *f)
+{
+    const struct plan_machine_row *best = &p->rows[0];
+    struct pp_candidate c = best->c;
+    int few = DRAWN / (3 * c.chunks * c.stages) / c.stages * c.stages;
+    few = few > 2 * c.stages ? few : 2 * c.stages;
+    c.microbatches = c.microbatches < few ? c.microbatches : few;
+    fprintf(f, "<h2>One step%s</h2>\n",
+            c.microbatches < best->c.microbatches ? ", with fewer micro-batches" : "");
+    struct pp_best_spec spec = plan_machine_spec(p, best, c.microbatches);
+    spec.see = draw;
+    spec.ctx = f;
+    return pp_best_explain(&spec, p->costs, &c, NULL);
+}
+
+static int print_page(const struct plan_machine *p, FILE *f)
+{
+    fprintf(
+        f,
+        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>%s, %d ranks</title>\n"
+        "<style>body{font:14px system-ui,sans-serif;margin:2em;color-scheme:light dark}"
+        "pre{overflow-x:auto}svg{max-width:none}</style>\n<h1>%d ranks of %s</h1>\n<pre>",
+        p->cluster.name, p->ranks, p->ranks, p->cluster.name);
+    print_rows(p, f);
+    fprintf(f, "</pre>\n<h2>The first as a config</h2>\n<pre>");
+    PP_TRY(print_section(p, f));
+    fprintf(f, "</pre>\n");
+    PP_TRY(print_timeline(p, f));
+    fprintf(f, "</html>\n");
+    return 0;
+}
+
+int plan_machine_html(const struct plan_machine *p, const char *path)
+{
+    struct pp_file_write w;
+    PP_TRY(pp_file_create(path, &w));
+    int rc = print_page(p, w.f);
+    if (rc < 0) {
+        pp_file_abandon(&w);
+        return rc;
+    }
+    return pp_file_commit(&w);
+}

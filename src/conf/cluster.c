@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Machine files: one table of keys behind reading, checking and writing. */
+#include "ppcli/cluster.h"
+
+#include <ini.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ppcli/mem.h"
+#include "conf.h"
+
+#define AT(member) offsetof(struct pp_cluster, member)
+
+static const struct key {
+    const char *section, *name;
+    size_t at;
+    bool optional, whole;
+    double min, max;
+    const char *what; /* with an example */
+} keys[] = {
+    {"device", "f32", AT(peak[PP_PRECISION_F32]), false, false, 1e8, 1e18, "flop/s, such as 67T"},
+    {"device", "tf32", AT(peak[PP_PRECISION_TF32]), true, false, 1e8, 1e18, "flop/s, such as 495T"},
+    {"device", "bf16", AT(peak[PP_PRECISION_BF16]), true, false, 1e8, 1e18, "flop/s, such as 989T"},
+    {"device", "bandwidth", AT(bandwidth), false, false, 1e8, 1e15,
+     "bytes/s of memory, such as 3.35T"},
+    {"device", "memory", AT(memory), false, false, 1e6, 1e15, "bytes for one rank, such as 80G"},
+    {"device", "product", AT(product), false, false, .001, 1, "share of the peak, such as 0.6"},
+    {"device", "attention", AT(attention), false, false, .001, 1, "share of the peak, such as 0.4"},
+    {"device", "conv", AT(conv), false, false, .001, 1, "share of the peak, such as 0.5"},
+    {"device", "passes", AT(passes), false, false, .001, 1, "share of the bandwidth, such as 0.8"},
+    {"device", "launch", AT(launch), false, false, 0, .1, "seconds of an op, such as 4e-6"},
+    {"host", "ranks", AT(ranks), false, true, 1, PP_STAGES_MAX, "ranks of a host, such as 8"},
+    {"within", "latency", AT(within.latency), false, false, 0, 10, "seconds, such as 5e-6"},
+    {"within", "bandwidth", AT(within.bandwidth), false, false, 1e3, 1e15, "bytes/s, such as 450G"},
+    {"between", "latency", AT(between.latency), true, false, 0, 10, "seconds, such as 1e-5"},
+    {"between", "bandwidth", AT(between.bandwidth), true, false, 1e3, 1e15, "bytes/s, such as 50G"},
+    {"between", "shared", AT(shared), true, true, 0, 1, "0, or 1: the ranks of a host share it"},
+};
+enum {
+    KEYS = sizeof(keys) / sizeof(keys[0])
+};
+
+static double *place(struct pp_cluster *c, const struct key *k)
+{
+    return (double *)(void *)((char *)c + k->at);
+}
+
+/* A number with its unit from *text on, which then stands behind it; NAN: there is none. */
+static double number(const char **text)
+{
+    static const char units[] = "kMGTP";
+    const char *at = *text + strspn(*text, " \t"), *unit;
+    if (strspn(at, "0123456789.") == 0)
+        return NAN;
+    char *end;
+    double x = strtod(at, &end);
+    if (*end && (unit = strchr(units, *end)) != NULL) {
+        bool binary = end[1] == 'i';
+        x *= pow(binary ? 1024 : 1000, (double)(unit - units + 1));
+        end += 1 + binary;
+    }
+    *text = end;
+    return !*end || strchr(" \t", *end) ? x : NAN;
+}
+
+struct reader {
+    struct pp_cluster c;
+    bool seen[KEYS], failed;
+};
+
+static int take_layer(struct pp_cluster *c, const char *name, const char *value)
+{
+    struct pp_cluster_layer l = {.rows = 0};
+    double rows = number(&value);
+    bool good = rows >= 1 && rows <= INT_MAX && strlen(name) < sizeof(l.name);
+    for (int i = 0; i < 3; i++) {
+        l.t[i] = number(&value);
+        good = good && l.t[i] >= 0 && l.t[i] < 1e6;
+    }
+    if (!good || *value)
+        return pp_fail(PP_ECONFIG, "a layer is NAME = ROWS F I W: rows of a micro-batch and three "
+                                   "times in seconds");
+    void *layers = pp_realloc(c->layers, (size_t)c->n_layers + 1, sizeof(*c->layers));
+    if (!layers)
+        return PP_ERESOURCE;
+    snprintf(l.name, sizeof(l.name), "%s", name);
+    l.rows = (int)rows;
+    c->layers = layers;
+    c->layers[c->n_layers++] = l;
+    return 0;
+}
+
+static int take(struct reader *r, const char *section, const char *name, const char *value)
+{
+    struct conf_quoted said = conf_quote(value, strlen(value));
+    if (strcmp(section, "layers") == 0)
+        return take_layer(&r->c, name, value);
+    int i = 0;
+    while (i < KEYS && (strcmp(keys[i].section, section) != 0 || strcmp(keys[i].name, name) != 0))
+        i++;
+    if (i == KEYS)
+        return pp_fail(PP_ECONFIG, "a machine file has no %s.%s",
+                       conf_quote(section, strlen(section)).s, conf_quote(name, strlen(name)).s);
+    const struct key *k = &keys[i];
+    double x = number(&value);
+    if (r->seen[i])
+        return pp_fail(PP_ECONFIG, "%s.%s is there twice", k->section, k->name);
+    if (!(x >= k->min && x <= k->max) || *value || (k->whole && x != floor(x)))
+        return pp_fail(PP_ECONFIG, "%s.%s: '%s' cannot be: write %g to %g %s", k->section, k->name,
+                       said.s, k->min, k->max, k->what);
+    *place(&r->c, k) = x;
+    r->seen[i] = true;
+    return 0;
+}
+
+/* Of libinih: 0 is an error, whose line the first of them tells. */
+static int handle(void *reader, const char *section, const char *name, const char *value)
+{
+    struct reader *r = reader;
+    r->failed = r->failed || take(r, section, name, value) < 0;
+    return !r->failed;
+}
+
+int pp_cluster_read(const char *path, struct pp_cluster *out)
+{
+    struct reader r = {.failed = false};
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    uint64_t bytes;
+    FILE *f = NULL;
+    PP_TRY(pp_file_open(path, &f, &bytes));
+    int line = ini_parse_file(f, handle, &r), rc = 0;
+    fclose(f);
+    if (line != 0 && !r.failed)
+        pp_fail(PP_ECONFIG, "neither [section] nor key = value");
+    if (line != 0)
+        rc = pp_error_context("%s:%d", path, line);
+    for (int i = 0; rc == 0 && i < KEYS; i++)
+        if (!r.seen[i] && !keys[i].optional)
+            rc = pp_fail(PP_ECONFIG, "%s: %s.%s is missing: %s", path, keys[i].section,
+                         keys[i].name, keys[i].what);
+    if (rc < 0) {
+        pp_cluster_fini(&r.c);
+        return rc;
+    }
+    snprintf(r.c.name, sizeof(r.c.name), "%.*s", (int)strcspn(name, "."), name);
+    *out = r.c;
+    return 0;
+}
+
+void pp_cluster_fini(struct pp_cluster *c)
+{
+    pp_free(c->layers);
+    *c = (struct pp_cluster){.layers = NULL};
+}
+
+int pp_cluster_write(const struct pp_cluster *c, FILE *f)
+{
+    struct pp_cluster copy = *c;
+    const char *section = "";
+    for (int i = 0; i < KEYS; i++) {
+        const struct key *k = &keys[i];
+        double x = *place(&copy, k);
+        if (x <= 0 && k->optional)
+            continue;
+        if (strcmp(k->section, section) != 0)
+            fprintf(f, "\n[%s]\n", k->section);
+        section = k->section;
+        fprintf(f, "%s = %.6g\n", k->name, x);
+    }
+    for (int i = 0; i < c->n_layers; i++) {
+        const struct pp_cluster_layer *l = &c->layers[i];
+        fprintf(f, "%s%s = %d %.4g %.4g %.4g\n", i == 0 ? "\n[layers]\n" : "", l->name, l->rows,
+                l->t[0], l->t[1], l->t[2]);
+    }
+    return ferror(f) ? pp_fail(PP_EIO, "machine file: cannot be written") : 0;
+}

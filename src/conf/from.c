@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * model.from: the config.json of a model of Hugging Face's, turned into keys of [model]. What would
+ * make the model compute something that ppcli does not is refused; a key that the user set must say
+ * the same, but for the two that only say how to train. The key is empty afterwards: the others
+ * hold what it said.
+ */
+#include "conf.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ppcli/err.h"
+#include "ppcli/json_in.h"
+#include "ppcli/mem.h"
+#include "ppcli/text.h"
+
+#define BYTES_MAX ((uint64_t)4 << 20)
+
+/* A value of the file, and the key it is. */
+struct row {
+    const char *json, *key;
+    const char *def;   /* where the file has none: theirs; NULL: the key's */
+    const char *words; /* "theirs=ours ..."; NULL: numbers and booleans */
+    bool free;         /* the user may choose another value */
+};
+
+/* What a model must not have: a value of the file other than these words. */
+struct must {
+    const char *json, *words; /* "null false": those that are computed; absent is one of them */
+};
+
+#define GELUS "gelu_new=gelu_tanh gelu_pytorch_tanh=gelu_tanh gelu=gelu relu=relu silu=silu "
+#define ONOFF "true=on false=off"
+
+static const struct row gpt2_rows[] = {
+    {"n_layer", "model.n_layer", "12", NULL, false},
+    {"n_head", "model.n_head", "12", NULL, false},
+    {"n_embd", "model.n_embd", "768", NULL, false},
+    {"n_inner", "model.n_hidden", NULL, NULL, false},
+    {"n_positions", "model.block_size", "1024", NULL, false},
+    {"vocab_size", "model.vocab_size", "50257", NULL, false},
+    {"layer_norm_epsilon", "model.norm_eps", "1e-5", NULL, false},
+    {"activation_function", "model.ffn_activation", "gelu_tanh", GELUS "swish=silu tanh=tanh",
+     false},
+    {"tie_word_embeddings", "model.tie_weights", "on", ONOFF, false},
+    {"resid_pdrop", "model.dropout", "0.1", NULL, true},
+    {"bias", "model.bias", "true", NULL, false},
+    {0}};
+static const struct must gpt2_musts[] = {{"scale_attn_weights", "true"},
+                                         {"scale_attn_by_inverse_layer_idx", "false"},
+                                         {"add_cross_attention", "false"},
+                                         {"quantization_config", "null"},
+                                         {0}};
+
+static const struct row llama_rows[] = {
+    {"num_hidden_layers", "model.n_layer", "32", NULL, false},
+    {"num_attention_heads", "model.n_head", "32", NULL, false},
+    {"num_key_value_heads", "model.n_kv_head", NULL, NULL, false},
+    {"hidden_size", "model.n_embd", "4096", NULL, false},
+    {"intermediate_size", "model.n_hidden", "11008", NULL, false},
+    {"max_position_embeddings", "model.block_size", "2048", NULL, true},
+    {"vocab_size", "model.vocab_size", "32000", NULL, false},
+    {"rms_norm_eps", "model.norm_eps", "1e-6", NULL, false},
+    {"tie_word_embeddings", "model.tie_weights", "off", ONOFF, false},
+    {"rope_theta", "model.rope_base", "10000", NULL, false},
+    {0}};
+static const struct must llama_musts[] = {
+    {"hidden_act", "silu swish"},    {"attention_bias", "false"},
+    {"mlp_bias", "false"},           {"attention_dropout", "0 0.0"},
+    {"rope_scaling", "null"},        {"partial_rotary_factor", "1 1.0"},
+    {"quantization_config", "null"}, {0}};
+
+static const struct kind {
+    const char *architecture, *type;
+    const struct row *rows;
+    const struct must *musts;
+} kinds[] = {{"GPT2LMHeadModel", "gpt", gpt2_rows, gpt2_musts},
+             {"LlamaForCausalLM", "llama", llama_rows, llama_musts}};
+
+struct from {
+    struct pp_config *cfg;
+    const struct pp_names *names;
+    int option; /* model.from */
+    char file[PP_PATH_MAX];
+    const json_t *root;
+};
+
+/* One line, at model.from, about the file. */
+__attribute__((format(printf, 2, 3))) static void refuse(const struct from *f, const char *fmt, ...)
+{
+    char text[CONF_WHY_MAX];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    conf_problem(f->cfg, conf_place_of(f->cfg, f->option), "model.from: %s: %s", f->file, text);
+}
+
+/* A value as text: of strings what is in them. */
+static const char *text_of(const json_t *v, char out[PP_JSON_SHOWN])
+{
+    if (!v || json_is_null(v))
+        return "null";
+    if (json_is_boolean(v))
+        return json_is_true(v) ? "true" : "false";
+    if (json_is_string(v))
+        return pp_json_shown(json_string_value(v), out);
+    struct conf_text number = {.out = out, .bytes = PP_JSON_SHOWN};
+    if (json_is_integer(v))
+        conf_put(&number, "%lld", (long long)json_integer_value(v));
+    else if (json_is_real(v))
+        conf_float_print(json_real_value(v), &number);
+    else
+        return json_is_object(v) ? "an object" : "a list";
+    return out;
+}
+
+/* What `word` stands for in "theirs=ours ..."; false: it is not there. */
+static bool translate(const char *words, const char *word, char *out, size_t bytes)
+{
+    size_t n = strlen(word);
+    for (const char *p = words; *p; p += strspn(p, " ")) {
+        size_t whole = strcspn(p, " ");
+        if (whole > n && strncmp(p, word, n) == 0 && p[n] == '=') {
+            snprintf(out, bytes, "%.*s", (int)(whole - n - 1), p + n + 1);
+            return true;
+        }
+        p += whole;
+    }
+    return false;
+}
+
+/* One key: the file's value in its place, unless the user said the same. */
+static void take(const struct from *f, const char *json, const char *key, const char *value,
+                 bool free)
+{
+    static _Thread_local char mine[PP_CONFIG_VALUE_MAX], theirs[PP_CONFIG_VALUE_MAX];
+    int option = conf_option_index(key);
+    pp_assert(option >= 0);
+    const struct conf_option *o = conf_option(option);
+    struct conf_origin *origin = &f->cfg->source->origins[option];
+    char why[CONF_WHY_MAX];
+    bool said = origin->from != CONF_FROM_DEFAULT;
+    if (said && (origin->bad || free))
+        return;
+    conf_value_print(o, f->cfg, mine, sizeof(mine));
+    if (conf_value_parse(o, value, f->cfg->source->cwd, f->names, f->cfg, why) < 0) {
+        refuse(f, "%s: %s: %s", json, key, why);
+        return;
+    }
+    conf_value_print(o, f->cfg, theirs, sizeof(theirs));
+    if (!said) {
+        pp_free(origin->text);
+        origin->text = pp_strdup(f->file);
+        f->cfg->source->no_memory |= !origin->text;
+    } else if (strcmp(mine, theirs) != 0) {
+        conf_problem(f->cfg, conf_place_of(f->cfg, option),
+                     "%s: is %s, but %s of model.from says %s = %s; leave the key out", key, mine,
+                     f->file, json, theirs);
+        conf_value_parse(o, mine, f->cfg->source->cwd, NULL, f->cfg, why);
+    }
+}
+
+static void take_row(const struct from *f, const struct row *row)
+{
+    char text[PP_JSON_SHOWN], word[PP_JSON_SHOWN];
+    const json_t *v = json_object_get(f->root, row->json);
+    const json_t *rope = json_object_get(f->root, "rope_parameters");
+    v = v ? v : json_object_get(rope, row->json);
+    const char *value = text_of(v, text);
+    if (!v || json_is_null(v)) {
+        if (row->def)
+            take(f, row->json, row->key, row->def, row->free);
+    } else if (!row->words) {
+        take(f, row->json, row->key, value, row->free);
+    } else if (translate(row->words, value, word, sizeof(word))) {
+        take(f, row->json, row->key, word, row->free);
+    } else {
+        refuse(f, "%s = %s is not computed here", row->json, value);
+    }
+}
+
+/* What several values say together. */
+static void check_together(const struct from *f)
+{
+    char text[PP_JSON_SHOWN];
+    static const char *const drops[] = {"resid_pdrop", "embd_pdrop", "attn_pdrop"};
+    const json_t *rope = json_object_get(f->root, "rope_parameters");
+    const json_t *head = json_object_get(f->root, "head_dim");
+    const json_t *type = json_object_get(rope, "rope_type");
+    bool gpt = strcmp(f->cfg->model.type, "gpt") == 0;
+    for (int i = 1; i < 3 && gpt; i++) {
+        const json_t *a = json_object_get(f->root, drops[0]),
+                     *b = json_object_get(f->root, drops[i]);
+        double of_a = a ? json_number_value(a) : 0.1, of_b = b ? json_number_value(b) : 0.1;
+        const char *key = "model.dropout";
+        if (of_a < of_b || of_a > of_b) {
+            if (f->cfg->source->origins[conf_option_index(key)].from == CONF_FROM_DEFAULT)
+                refuse(f, "%s and %s differ; set model.dropout, which is for all of them", drops[0],
+                       drops[i]);
+        }
+    }
+    if (type && strcmp(text_of(type, text), "default") != 0)
+        refuse(f, "rope_type = %s is not computed here", text_of(type, text));
+    if (head && !json_is_null(head) && !gpt &&
+        json_integer_value(head) * f->cfg->model.n_head != f->cfg->model.n_embd) {
+        refuse(f, "head_dim = %s, but here a head has hidden_size / num_attention_heads = %d / %d",
+               text_of(head, text), f->cfg->model.n_embd, f->cfg->model.n_head);
+    }
+}
+
+static void take_all(const struct from *f, const struct kind *kind)
+{
+    char text[PP_JSON_SHOWN];
+    take(f, "architectures", "model.type", kind->type, false);
+    for (const struct must *m = kind->musts; m->json; m++) {
+        const json_t *v = json_object_get(f->root, m->json);
+        if (v && !pp_has_word(m->words, text_of(v, text)))
+            refuse(f, "%s = %s is not computed here, only %s", m->json, text_of(v, text), m->words);
+    }
+    for (const struct row *row = kind->rows; row->json; row++)
+        take_row(f, row);
+    check_together(f);
+}
+
+static void read_file(struct from *f)
+{
+    static const struct pp_json_limits limits = {16, 1 << 18, 1 << 18};
+    char *text = NULL, shown[PP_JSON_SHOWN];
+    size_t bytes = 0;
+    json_t *root = NULL;
+    int rc = pp_path_format(f->file, "%s/config.json", f->cfg->model.from);
+    rc = rc < 0 ? rc : pp_file_read(f->file, BYTES_MAX, &text, &bytes);
+    rc = rc < 0 ? rc : pp_json_read(f->file, text, bytes, &limits, &root);
+    pp_free(text);
+    if (rc < 0) {
+        conf_problem(f->cfg, conf_place_of(f->cfg, f->option), "model.from: %s",
+                     pp_error_get()->text);
+        return;
+    }
+    f->root = root;
+    const json_t *name = json_array_get(json_object_get(root, "architectures"), 0);
+    const struct kind *kind = NULL;
+    for (int i = 0; i < 2; i++)
+        if (name && strcmp(text_of(name, shown), kinds[i].architecture) == 0)
+            kind = &kinds[i];
+    if (kind)
+        take_all(f, kind);
+    else
+        refuse(f, "its architecture is %s; GPT2LMHeadModel and LlamaForCausalLM are known",
+               text_of(name, shown));
+    json_decref(root);
+}
+
+void conf_from(struct pp_config *cfg, const struct pp_names *names)
+{
+    struct from f = {.cfg = cfg, .names = names, .option = conf_option_index("model.from")};
+    if (cfg->model.from[0] == '\0' || cfg->source->origins[f.option].bad)
+        return;
+    read_file(&f);
+    pp_error_clear();
+    cfg->model.from[0] = '\0';
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Texts as samples: windows of model.block_size tokens, whose targets are the tokens one further
+ * on. Training takes windows from anywhere, a test takes those after each other. What the tokens
+ * are follows from all of the text, so that training and test have the same numbers.
+ */
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <zlib.h>
+
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+#include "ops.h"
+#include "source.h"
+
+#define STARTS_MAX ((uint64_t)1 << 32) /* an order has numbers of 32 bits */
+
+int pp_windows(const struct pp_config *cfg, enum pp_split split, const char *path, uint64_t tokens,
+               struct pp_dataset *ds)
+{
+    uint64_t T = (uint64_t)cfg->model.block_size;
+    int64_t n = (int64_t)cfg->train.eval_interval * cfg->train.batch_size;
+    ds->windows = true;
+    ds->apart = 1;
+    ds->shape = pp_shape_flat((int)T);
+    ds->scale = 1;
+    if (tokens <= T) {
+        return pp_fail(PP_EFORMAT,
+                       "%s: %" PRIu64 " tokens for %s, and a window needs model.block_size + 1 = "
+                       "%" PRIu64 "%s",
+                       path, tokens, split == PP_SPLIT_TRAIN ? "training" : "validation", T + 1,
+                       split == PP_SPLIT_TRAIN ? "" : "; use a larger data.validation, or 0");
+    }
+    if (split == PP_SPLIT_TEST) {
+        int most = pp_samples_max(cfg, split);
+        uint64_t windows = (tokens - 1) / T;
+        most = most > 0 ? most : INT_MAX;
+        ds->n = windows < (uint64_t)most ? (int)windows : most;
+        ds->stride = T;
+        return 0;
+    }
+    if (n > INT_MAX) {
+        return pp_fail(PP_ECONFIG,
+                       "train.eval_interval: %d steps of %d samples are %" PRId64
+                       " samples, more than %d",
+                       cfg->train.eval_interval, cfg->train.batch_size, n, INT_MAX);
+    }
+    ds->n = (int)n;
+    ds->stride = (tokens - T - 1) / STARTS_MAX + 1;
+    ds->starts = (tokens - T - 1) / ds->stride + 1;
+    return 0;
+}
+
+/* ---- files of characters or bytes */
+
+/* One file, cut into training and validation, or one for each. */
+struct corpus {
+    int n;
+    char paths[2][PP_PATH_MAX];
+    char *texts[2]; /* owned */
+    size_t bytes[2];
+    struct pp_vocabulary v;
+};
+
+static void corpus_fini(struct corpus *c)
+{
+    pp_free(c->texts[0]);
+    pp_free(c->texts[1]);
+    pp_vocabulary_fini(&c->v);
+}
+
+static int locate(const char *dir, enum pp_split split, void *ctx, bool *out_found)
+{
+    return pp_folder_file(dir, "input.txt", ctx, out_found);
+}
+
+static int find_files(const struct pp_dataset_ops *self, const struct pp_config *cfg,
+                      struct corpus *c)
+{
+    c->n = 1;
+    if (self->keys == PP_KEYS_NONE)
+        return pp_folder_find(self, cfg, PP_SPLIT_TRAIN, locate, c->paths[0]);
+    c->n += cfg->data.test_file[0] != '\0';
+    PP_TRY(pp_path_format(c->paths[0], "%s", cfg->data.train_file));
+    PP_TRY(pp_path_format(c->paths[1], "%s", cfg->data.test_file));
+    return c->paths[0][0] ? 0
+                          : pp_fail(PP_ECONFIG,
+                                    "data.train_file: names no file, but data.dataset = %s needs "
+                                    "one",
+                                    self->info.name);
+}
+
+static int load(const struct pp_dataset_ops *self, const struct pp_config *cfg, struct corpus *c)
+{
+    PP_TRY(find_files(self, cfg, c));
+    for (int i = 0; i < c->n; i++)
+        PP_TRY(pp_source_text(c->paths[i], &c->texts[i], &c->bytes[i]));
+    c->v = pp_vocabulary_bytes(false);
+    if (cfg->data.tokens == PP_TOKENS_BYTES)
+        return 0;
+    const char *const paths[] = {c->paths[0], c->paths[1]};
+    const char *const texts[] = {c->texts[0], c->texts[1]};
+    return pp_vocabulary_of(c->n, paths, texts, c->bytes, false, &c->v);
+}
+
+/* The split's tokens out of those of file i. */
+static int take_split(const struct pp_config *cfg, enum pp_split split, int parts,
+                      const struct corpus *c, int i, struct pp_dataset *ds)
+{
+    size_t n, first = 0, each = pp_element_bytes(ds->element);
+    uint8_t *tokens = pp_alloc(c->bytes[i], each);
+    ds->images = tokens;
+    if (!tokens)
+        return pp_error_context("%s", c->paths[i]);
+    PP_TRY(pp_vocabulary_encode(&c->v, c->paths[i], c->texts[i], c->bytes[i], ds->element,
+                                c->bytes[i], tokens, &n));
+    if (c->n == 1) {
+        size_t cut = (size_t)((double)n * (1 - cfg->data.validation));
+        bool train = split == PP_SPLIT_TRAIN;
+        first = train ? 0 : cut;
+        n = train ? cut : n - cut;
+    }
+    if (split == PP_SPLIT_TEST && c->n == 1 && cfg->data.validation == 0) {
+        ds->windows = true; /* and none of them */
+        ds->scale = 1;
+        ds->shape = pp_shape_flat(cfg->model.block_size);
+        return 0;
+    }
+    PP_TRY(pp_windows(cfg, split, c->paths[i], n, ds));
+    memmove(tokens, tokens + first * each, n * each);
+    uint32_t crc = (uint32_t)crc32_z(0, tokens, n * each);
+    ds->images_crc = parts & PP_DATA_IMAGES ? crc : 0;
+    ds->labels_crc = parts & PP_DATA_LABELS ? crc : 0;
+    if (parts == 0) {
+        pp_free(tokens);
+        ds->images = NULL;
+    }
+    return 0;
+}
+
+static int open_text(const struct pp_dataset_ops *self, const struct pp_config *cfg,
+                     enum pp_split split, int parts, const struct pp_shape *model_input,
+                     int model_classes, struct pp_dataset *ds)
+{
+    struct corpus c = {0};
+    int rc = load(self, cfg, &c), i = c.n == 2 && split == PP_SPLIT_TEST;
+    if (rc == 0) {
+        ds->element = pp_vocabulary_element(&c.v);
+        ds->vocabulary = ds->classes = c.v.n;
+        rc = take_split(cfg, split, parts, &c, i, ds);
+    }
+    rc = rc == 0 ? pp_path_format(ds->origin, "%s", c.paths[i]) : rc;
+    corpus_fini(&c);
+    return rc;
+}
+
+static int vocabulary_of_text(const struct pp_dataset_ops *self, const struct pp_config *cfg,
+                              struct pp_vocabulary *out)
+{
+    struct corpus c = {0};
+    int rc = load(self, cfg, &c);
+    if (rc == 0) {
+        *out = c.v;
+        c.v.codes = NULL;
+    }
+    corpus_fini(&c);
+    return rc;
+}
+
+extern const struct pp_dataset_ops dataset_text, dataset_shakespeare, dataset_shakespeare_sample;
+
+const struct pp_dataset_ops dataset_text = {
+    .info = {.name = "text",
+             .help = "a text of yours, data.train_file, to learn what comes next in it",
+             .windows = true},
+    .keys = PP_KEYS_FILES,
+    .open = open_text,
+    .vocabulary = vocabulary_of_text,
+};
+
+const struct pp_dataset_ops dataset_shakespeare = {
+    .info = {.name = "shakespeare",
+             .help = "1.1 million characters of Shakespeare's plays, in 65 kinds",
+             .windows = true,
+             .fetch_command = "ppcli download shakespeare"},
+    .open = open_text,
+    .vocabulary = vocabulary_of_text,
+};
+
+/* The second one lets a freshly built, not installed ppcli train. */
+static const char *const sample_places[] = {PP_DATADIR "/data/shakespeare-sample",
+                                            PP_SOURCE_ROOT "/data/shakespeare-sample", NULL};
+
+const struct pp_dataset_ops dataset_shakespeare_sample = {
+    .info = {.name = "shakespeare-sample",
+             .help = "the first characters of these plays; comes with ppcli",
+             .windows = true},
+    .places = sample_places,
+    .open = open_text,
+    .vocabulary = vocabulary_of_text,
+};

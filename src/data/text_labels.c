@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Texts with a label, to be classified: a line each, the label, a tab, the text. A sample has
+ * model.block_size tokens: what is longer is cut, what is shorter ends with token 0, the padding.
+ * Labels are whole numbers, or words, which are numbered in alphabetical order. Tokens and labels
+ * follow from both files, so that training and test have the same numbers.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <zlib.h>
+
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+#include "ppcli/text.h"
+#include "ops.h"
+#include "source.h"
+
+#define CLASSES_MAX 256 /* a label is one byte */
+
+struct row {
+    const char *label, *text; /* the label ends with a NUL */
+    size_t bytes;
+};
+
+struct lines {
+    char *text; /* a file's; owned */
+    struct row *rows;
+    int n;
+};
+
+struct labelled {
+    struct lines of[2]; /* enum pp_split */
+    const char **words; /* [n_words] all labels, each once, in order; owned */
+    int n_words;
+    bool numbers; /* labels are numbers: their own class */
+    struct pp_vocabulary v;
+};
+
+static void labelled_fini(struct labelled *l)
+{
+    for (int split = 0; split < 2; split++) {
+        pp_free(l->of[split].text);
+        pp_free(l->of[split].rows);
+    }
+    pp_free(l->words);
+    pp_vocabulary_fini(&l->v);
+}
+
+/* One line, [from, end), with whatever ends it made a NUL. */
+static int take_line(const char *path, int line, char *from, char *end, bool chars, struct row *out)
+{
+    char *tab = memchr(from, '\t', (size_t)(end - from));
+    *end = '\0';
+    if (!tab || tab == from) {
+        return pp_fail(PP_EFORMAT, "%s:%d: no %s; a line is a label, a tab and a text", path, line,
+                       tab ? "label" : "tab");
+    }
+    *tab = '\0';
+    *out = (struct row){from, tab + 1, (size_t)(end - tab - 1)};
+    if (out->bytes == 0)
+        return pp_fail(PP_EFORMAT, "%s:%d: no text after the tab", path, line);
+    for (size_t at = 0, n; chars && at < out->bytes; at += n) {
+        n = out->text[at] ? (size_t)pp_utf8_length(out->text + at) : 0;
+        if (n == 0) {
+            return pp_fail(PP_EFORMAT,
+                           "%s:%d: byte %zu of the text begins no character of UTF-8; use "
+                           "data.tokens = bytes",
+                           path, line, at);
+        }
+    }
+    return 0;
+}
+
+static int read_lines(const char *path, bool chars, struct lines *l)
+{
+    size_t bytes, most = 1;
+    PP_TRY(pp_source_text(path, &l->text, &bytes));
+    for (size_t i = 0; i < bytes; i++)
+        most += l->text[i] == '\n';
+    l->rows = pp_alloc(most, sizeof(*l->rows));
+    if (!l->rows)
+        return pp_error_context("%s", path);
+    int line = 1;
+    for (char *from = l->text, *stop = l->text + bytes, *next; from < stop; from = next, line++) {
+        char *end = memchr(from, '\n', (size_t)(stop - from));
+        end = end ? end : stop;
+        next = end + 1;
+        end -= end > from && end[-1] == '\r';
+        if (end > from)
+            PP_TRY(take_line(path, line, from, end, chars, &l->rows[l->n++]));
+    }
+    return l->n > 0 ? 0 : pp_fail(PP_EFORMAT, "%s: no lines", path);
+}
+
+static int by_word(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* A whole number that a byte holds; -1: another word. */
+static int number_of(const char *word)
+{
+    char *end;
+    long v = strtol(word, &end, 10);
+    return word[0] >= '0' && word[0] <= '9' && *end == '\0' && v < CLASSES_MAX ? (int)v : -1;
+}
+
+static int list_labels(const char *path, struct labelled *l)
+{
+    int n = 0;
+    l->words = pp_alloc((size_t)l->of[0].n + (size_t)l->of[1].n, sizeof(*l->words));
+    if (!l->words)
+        return PP_ERESOURCE;
+    for (int split = 0; split < 2; split++)
+        for (int i = 0; i < l->of[split].n; i++)
+            l->words[n++] = l->of[split].rows[i].label;
+    qsort(l->words, (size_t)n, sizeof(*l->words), by_word);
+    l->numbers = true;
+    for (int i = 0; i < n; i++) {
+        if (i == 0 || strcmp(l->words[i], l->words[i - 1]) != 0)
+            l->words[l->n_words++] = l->words[i];
+        l->numbers = l->numbers && number_of(l->words[i]) >= 0;
+    }
+    if (l->n_words > CLASSES_MAX) {
+        return pp_fail(PP_EFORMAT, "%s: %d different labels, expected at most %d", path, l->n_words,
+                       CLASSES_MAX);
+    }
+    return l->n_words > 1 ? 0
+                          : pp_fail(PP_EFORMAT,
+                                    "%s: every label is '%.40s': with one class there is nothing "
+                                    "to learn",
+                                    path, l->words[0]);
+}
+
+static int class_of(const struct labelled *l, const char *label)
+{
+    if (l->numbers)
+        return number_of(label);
+    const char *const *at =
+        bsearch(&label, l->words, (size_t)l->n_words, sizeof(*l->words), by_word);
+    return (int)(at - l->words);
+}
+
+static int find_characters(struct labelled *l)
+{
+    size_t n = (size_t)l->of[0].n + (size_t)l->of[1].n, k = 0;
+    const char **texts = pp_alloc(2 * n, sizeof(*texts)); /* and their labels, for messages */
+    size_t *bytes = pp_alloc(n, sizeof(*bytes));
+    int rc = texts && bytes ? 0 : PP_ERESOURCE;
+    for (int split = 0; rc == 0 && split < 2; split++) {
+        for (int i = 0; i < l->of[split].n; i++, k++) {
+            texts[k] = l->of[split].rows[i].text;
+            texts[n + k] = l->of[split].rows[i].label;
+            bytes[k] = l->of[split].rows[i].bytes;
+        }
+    }
+    rc = rc == 0 ? pp_vocabulary_of((int)n, texts + n, texts, bytes, true, &l->v) : rc;
+    pp_free(texts);
+    pp_free(bytes);
+    return rc;
+}
+
+static int load(const struct pp_config *cfg, struct labelled *l)
+{
+    bool chars = cfg->data.tokens == PP_TOKENS_CHARS;
+    PP_TRY(read_lines(cfg->data.train_file, chars, &l->of[PP_SPLIT_TRAIN]));
+    PP_TRY(read_lines(cfg->data.test_file, chars, &l->of[PP_SPLIT_TEST]));
+    PP_TRY(list_labels(cfg->data.train_file, l));
+    l->v = pp_vocabulary_bytes(true);
+    return chars ? find_characters(l) : 0;
+}
+
+static int take_rows(const struct pp_config *cfg, const struct labelled *l, enum pp_split split,
+                     int parts, struct pp_dataset *ds)
+{
+    size_t T = (size_t)cfg->model.block_size, each = pp_element_bytes(ds->element), n;
+    const struct row *rows = l->of[split].rows;
+    if (parts & PP_DATA_IMAGES) {
+        ds->images = pp_alloc((size_t)ds->n, T * each); /* zeros: padding */
+        if (!ds->images)
+            return PP_ERESOURCE;
+        for (size_t i = 0; i < (size_t)ds->n; i++) {
+            PP_TRY(pp_vocabulary_encode(&l->v, rows[i].label, rows[i].text, rows[i].bytes,
+                                        ds->element, T, ds->images + i * T * each, &n));
+        }
+        ds->images_crc = (uint32_t)crc32_z(0, ds->images, (size_t)ds->n * T * each);
+    }
+    if (parts & PP_DATA_LABELS) {
+        ds->labels = pp_alloc((size_t)ds->n, 1);
+        if (!ds->labels)
+            return PP_ERESOURCE;
+        for (int i = 0; i < ds->n; i++)
+            ds->labels[i] = (uint8_t)class_of(l, rows[i].label);
+        ds->labels_crc = (uint32_t)crc32_z(0, ds->labels, (size_t)ds->n);
+    }
+    return 0;
+}
+
+static int open_labelled(const struct pp_dataset_ops *self, const struct pp_config *cfg,
+                         enum pp_split split, int parts, const struct pp_shape *model_input,
+                         int model_classes, struct pp_dataset *ds)
+{
+    struct labelled l = {0};
+    int rc = load(cfg, &l), most = pp_samples_max(cfg, split);
+    if (rc == 0) {
+        ds->n = most > 0 && most < l.of[split].n ? most : l.of[split].n;
+        ds->shape = pp_shape_flat(cfg->model.block_size);
+        ds->scale = 1;
+        ds->element = pp_vocabulary_element(&l.v);
+        ds->vocabulary = l.v.n;
+        for (int i = 0; i < l.n_words; i++) {
+            int class = class_of(&l, l.words[i]);
+            ds->classes = class >= ds->classes ? class + 1 : ds->classes;
+        }
+        rc = take_rows(cfg, &l, split, parts, ds);
+    }
+    labelled_fini(&l);
+    bool train = split == PP_SPLIT_TRAIN;
+    PP_TRY(rc);
+    return pp_path_format(ds->origin, "%s", train ? cfg->data.train_file : cfg->data.test_file);
+}
+
+static int vocabulary_of_labelled(const struct pp_dataset_ops *self, const struct pp_config *cfg,
+                                  struct pp_vocabulary *out)
+{
+    struct labelled l = {0};
+    int rc = load(cfg, &l);
+    if (rc == 0) {
+        *out = l.v;
+        l.v.codes = NULL;
+    }
+    labelled_fini(&l);
+    return rc;
+}
+
+extern const struct pp_dataset_ops dataset_text_labels;
+
+const struct pp_dataset_ops dataset_text_labels = {
+    .info = {.name = "text-labels",
+             .help = "your own texts to classify, a label, a tab and a text in each line"},
+    .keys = PP_KEYS_TABLES,
+    .open = open_labelled,
+    .vocabulary = vocabulary_of_labelled,
+};

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The blocks of attention: what of its scratch the CPU's version works on at a time. */
+#ifndef PPCLI_DEV_ATTENTION_H
+#define PPCLI_DEV_ATTENTION_H
+
+enum {
+    ATTENTION_KEYS = 64,
+    ATTENTION_QUERIES = 48,
+    ATTENTION_GAP =
+        16 /* floats behind a row of scores: rows 4 KiB apart share a set of the cache */
+};
+
+#endif

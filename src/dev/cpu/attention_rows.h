@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What attention.c is made of: a product of a few rows, a transpose, and what is done to a row of
+ * scores. With fused multiply-add on the tile of gemm_tile.h; else in plain vectors of four.
+ */
+#ifndef PPCLI_DEV_CPU_ATTENTION_ROWS_H
+#define PPCLI_DEV_CPU_ATTENTION_ROWS_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "../attention.h"
+
+enum {
+    KEYS = ATTENTION_KEYS,
+    QUERIES = ATTENTION_QUERIES,
+    GAP = ATTENTION_GAP
+};
+
+#ifdef __FMA__
+
+#include "gemm_pack.h"
+
+DEFINE_TILES(STRIDED)
+
+/* to[depth][KEYS] = the transpose of rows[n][depth], which are `step` apart */
+static void transpose(int n, int depth, const float *rows, size_t step, float *to)
+{
+    pack_panel(depth, step, n, KEYS, rows, to);
+}
+
+/* c[rows][columns] (+)= a b with a(r, k) = a[r * a_row + k * a_step], rows <= ROWS */
+static void product(int rows, int columns, int depth, const float *a, size_t a_row, size_t a_step,
+                    const float *b, size_t b_row, bool add, float *c, size_t c_row)
+{
+    struct segment s = {.depth = depth, .a = a, .b = b};
+    struct tile t = {.segments = &s,
+                     .n_segments = 1,
+                     .a_row = a_row,
+                     .a_step = a_step,
+                     .b_step = b_row,
+                     .c_row = c_row,
+                     .add = add};
+    for (int i = 0; i < columns; i += WIDTH) {
+        t.b_at = (size_t)i;
+        t.c = c + i;
+        run_tile(&STRIDED_tiles, &t, rows, least(WIDTH, columns - i));
+    }
+}
+
+#else
+
+enum {
+    ROWS = 6,
+    LANES = 4
+};
+typedef float vec __attribute__((vector_size(4 * LANES)));
+#define INLINE static inline __attribute__((always_inline))
+#define UNROLL
+#define SET1(a) ((vec){a, a, a, a})
+#define FMA(a, b, c) ((a) * (b) + (c))
+
+INLINE vec LOAD(const float *p)
+{
+    vec v;
+    memcpy(&v, p, sizeof(v));
+    return v;
+}
+
+INLINE void STORE(float *p, vec v)
+{
+    memcpy(p, &v, sizeof(v));
+}
+
+/* b where either is a NaN */
+INLINE vec MAX(vec a, vec b)
+{
+    vec most;
+    for (int l = 0; l < LANES; l++)
+        most[l] = a[l] > b[l] ? a[l] : b[l];
+    return most;
+}
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+static void transpose(int n, int depth, const float *rows, size_t step, float *to)
+{
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < depth; k++)
+            to[k * KEYS + i] = rows[(size_t)i * step + (size_t)k];
+}
+
+static void product(int rows, int columns, int depth, const float *a, size_t a_row, size_t a_step,
+                    const float *b, size_t b_row, bool add, float *c, size_t c_row)
+{
+    for (int r = 0; r < rows; r++) {
+        float *restrict y = c + (size_t)r * c_row;
+        if (!add)
+            memset(y, 0, (size_t)columns * sizeof(*y));
+        for (int k = 0; k < depth; k++) {
+            const float *restrict x = b + (size_t)k * b_row;
+            float w = a[(size_t)r * a_row + (size_t)k * a_step];
+            for (int i = 0; i < columns; i++)
+                y[i] += w * x[i];
+        }
+    }
+}
+
+#endif
+
+/* ---- rows: SUMS elements at a time, whatever the width of a vector; whole ones are read and
+ * written, and what is behind a row's end does not count. */
+
+enum {
+    SUMS = 16, /* element i belongs to lane i mod SUMS of a row's sum or maximum */
+    PARTS = SUMS / LANES
+};
+
+typedef int32_t ivec __attribute__((vector_size(4 * LANES)));
+
+static const int32_t lane_numbers[SUMS] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+
+/* x in the first n lanes of SUMS, in part v of them; 0 or less: in none. */
+INLINE vec within(int n, int v, vec x, vec others)
+{
+    ivec at;
+    memcpy(&at, lane_numbers + (size_t)v * LANES, sizeof(at));
+    ivec in = at < n;
+    return (vec)((in & (ivec)x) | (~in & (ivec)others));
+}
+
+/* 2^t for t < 128, as mathf_exp() does it; the polynomial is Cephes' (Moshier, exp2f). What would be
+ * denormal becomes 2^-126. */
+INLINE vec power_of_2(vec t)
+{
+    const vec shift = SET1(0x1.8p23f);
+    vec c = MAX(SET1(-126.0f), t), n = c + shift, r = c - (n - shift);
+    vec p = SET1(1.535336188319500e-4f);
+    p = FMA(p, r, SET1(1.339887440266574e-3f));
+    p = FMA(p, r, SET1(9.618437357674640e-3f));
+    p = FMA(p, r, SET1(5.550332471162809e-2f));
+    p = FMA(p, r, SET1(2.402264791363012e-1f));
+    p = FMA(p, r, SET1(6.931472028550421e-1f));
+    p = FMA(p, r, SET1(1.0f));
+    return p * (vec)(((ivec)n + 127) << 23);
+}
+
+#define LOG2_E 1.44269504f
+
+/* One number of the lanes, as a tree: halves of 16, 8, 4 and 2. */
+#ifdef __FMA__
+
+INLINE __m256 half_of(const vec *parts, int upper)
+{
+#ifdef __AVX512F__
+    return upper ? _mm512_extractf32x8_ps(parts[0], 1) : _mm512_castps512_ps256(parts[0]);
+#else
+    return parts[upper];
+#endif
+}
+
+#define FOLD(name, step, unused)                                                                   \
+    INLINE float name(const vec *parts)                                                            \
+    {                                                                                              \
+        __m256 a = _mm256_##step##_ps(half_of(parts, 0), half_of(parts, 1));                       \
+        __m128 b = _mm_##step##_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));        \
+        b = _mm_##step##_ps(b, _mm_movehl_ps(b, b));                                               \
+        return _mm_cvtss_f32(_mm_##step##_ss(b, _mm_movehdup_ps(b)));                              \
+    }
+
+#else
+
+#define FOLD(name, unused, step)                                                                   \
+    INLINE float name(const vec *parts)                                                            \
+    {                                                                                              \
+        float x[SUMS];                                                                             \
+        memcpy(x, parts, sizeof(x));                                                               \
+        for (int half = SUMS / 2; half > 0; half /= 2)                                             \
+            for (int l = 0; l < half; l++)                                                         \
+                x[l] = step(x[l], x[l + half]);                                                    \
+        return x[0];                                                                               \
+    }
+
+#endif
+
+#define SUM(a, b) ((a) + (b))
+#define GREATER(a, b) ((a) > (b) ? (a) : (b))
+FOLD(sum_of, add, SUM)
+FOLD(greatest_of, max, GREATER)
+
+/* The largest of x[n], a NaN aside. */
+static float greatest(int n, const float *x)
+{
+    vec most[PARTS], none = SET1(-INFINITY);
+    UNROLL for (int v = 0; v < PARTS; v++) most[v] = none;
+    int j = 0;
+    for (; j + SUMS <= n; j += SUMS)
+        UNROLL for (int v = 0; v < PARTS; v++) most[v] =
+            MAX(LOAD(x + j + (size_t)v * LANES), most[v]);
+    UNROLL for (int v = 0; v < PARTS; v++) most[v] =
+        MAX(within(n - j, v, LOAD(x + j + (size_t)v * LANES), none), most[v]);
+    return greatest_of(most);
+}
+
+/* Element i of s[n] becomes exp(scale * (s - most)), then come zeros, SUMS at least; the sum. */
+static float exponentials(int n, float scale, float most, float *s)
+{
+    vec sum[PARTS], zero = SET1(0.0f), c = SET1(scale * LOG2_E), from = -SET1(most) * c;
+    UNROLL for (int v = 0; v < PARTS; v++) sum[v] = zero;
+    int j = 0;
+    for (; j < n; j += SUMS) {
+        bool last = j + SUMS > n;
+        UNROLL for (int v = 0; v < PARTS; v++)
+        {
+            float *at = s + j + (size_t)v * LANES;
+            vec p = power_of_2(FMA(LOAD(at), c, from));
+            if (last)
+                p = within(n - j, v, p, zero);
+            STORE(at, p);
+            sum[v] += p;
+        }
+    }
+    UNROLL for (int v = 0; v < PARTS; v++) STORE(s + j + (size_t)v * LANES, zero);
+    return sum_of(sum);
+}
+
+/* Rows of scores s and of dp = dy . v: p of n keys, times keep where it is not NULL, and gradients
+ * of scores; then come zeros, SUMS at least. */
+INLINE void gradients(int n, float from, float delta, const float *keep, float *s, float *dp)
+{
+    vec zero = SET1(0.0f), e = SET1(LOG2_E), below = SET1(from), mean = SET1(delta);
+    int j = 0;
+    for (; j < n; j += SUMS) {
+        bool last = j + SUMS > n;
+        UNROLL for (int v = 0; v < PARTS; v++)
+        {
+            int at = j + v * LANES;
+            vec p = power_of_2(FMA(LOAD(s + at), e, below)), d = LOAD(dp + at), k = p;
+            if (keep) {
+                k *= LOAD(keep + at);
+                d *= LOAD(keep + at);
+            }
+            d = p * (d - mean);
+            STORE(s + at, last ? within(n - j, v, k, zero) : k);
+            STORE(dp + at, last ? within(n - j, v, d, zero) : d);
+        }
+    }
+    UNROLL for (int v = 0; v < PARTS; v++)
+    {
+        STORE(s + j + (size_t)v * LANES, zero);
+        STORE(dp + j + (size_t)v * LANES, zero);
+    }
+}
+
+static float dot(int n, const float *a, const float *b)
+{
+    vec sum[PARTS], zero = SET1(0.0f);
+    UNROLL for (int v = 0; v < PARTS; v++) sum[v] = zero;
+    int j = 0;
+    for (; j + SUMS <= n; j += SUMS)
+        UNROLL for (int v = 0; v < PARTS; v++) sum[v] =
+            FMA(LOAD(a + j + (size_t)v * LANES), LOAD(b + j + (size_t)v * LANES), sum[v]);
+    float parts[SUMS];
+    memcpy(parts, sum, sizeof(parts));
+    for (int l = 0; j < n; j++, l++)
+        parts[l] += a[j] * b[j];
+    memcpy(sum, parts, sizeof(parts));
+    return sum_of(sum);
+}
+
+#endif

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Layer and RMS norm: vectors along the row, in float. Where the mean is far from 0 a sum of squares
+ * would lose the variance; so the squares are of what is left when a first mean is taken away, and
+ * the sum of the same corrects that mean.
+ */
+#include "kernels.h"
+
+#include <math.h>
+#include <string.h>
+
+#define LANES 32 /* part of the result: element c goes to lane c mod LANES at every width */
+
+/* Written out: as a loop over the halves it took longer than the row. */
+static inline float fold(float *lane)
+{
+    for (int l = 0; l < 16; l++)
+        lane[l] += lane[l + 16];
+    for (int l = 0; l < 8; l++)
+        lane[l] += lane[l + 8];
+    for (int l = 0; l < 4; l++)
+        lane[l] += lane[l + 4];
+    return (lane[0] + lane[2]) + (lane[1] + lane[3]);
+}
+
+static float sum(size_t C, const float *x)
+{
+    float s[LANES] = {0};
+    size_t c = 0;
+    for (; c + LANES <= C; c += LANES)
+        for (int l = 0; l < LANES; l++)
+            s[l] += x[c + l];
+    for (int l = 0; c < C; c++, l++)
+        s[l] += x[c];
+    return fold(s);
+}
+
+/* Returns the sum of (x - shift)^2, *left is that of x - shift. Fetches the next row: 8192 rows of 768
+ * took 5.3 ms in place of 6.2, as long as a copy of them. */
+static float squares(size_t C, const float *x, float shift, float *left)
+{
+    float s[LANES] = {0}, q[LANES] = {0};
+    size_t c = 0;
+    for (; c + LANES <= C; c += LANES) {
+        __builtin_prefetch(x + C + c);
+        __builtin_prefetch(x + C + c + LANES / 2);
+        for (int l = 0; l < LANES; l++) {
+            float d = x[c + l] - shift;
+            s[l] += d;
+            q[l] += d * d;
+        }
+    }
+    for (int l = 0; c < C; c++, l++) {
+        float d = x[c] - shift;
+        s[l] += d;
+        q[l] += d * d;
+    }
+    *left = fold(s);
+    return fold(q);
+}
+
+/* Returns the sum of d * (x - mean), d = dy * gamma; *all is that of d. */
+static float products(size_t C, const float *dy, const float *gamma, const float *x, float mean,
+                      float *all)
+{
+    float s[LANES] = {0}, q[LANES] = {0};
+    size_t c = 0;
+    for (; c + LANES <= C; c += LANES) {
+        for (int l = 0; l < LANES; l++) {
+            float d = dy[c + l] * gamma[c + l];
+            s[l] += d;
+            q[l] += d * (x[c + l] - mean);
+        }
+    }
+    for (int l = 0; c < C; c++, l++) {
+        float d = dy[c] * gamma[c];
+        s[l] += d;
+        q[l] += d * (x[c] - mean);
+    }
+    *all = fold(s);
+    return fold(q);
+}
+
+/* off: what the mean lost when it became a float, times rstd. */
+static void normalise(size_t C, const float *restrict x, float mean, float rstd, float off,
+                      const float *restrict gamma, const float *restrict beta, float *restrict y)
+{
+    if (beta)
+        for (size_t c = 0; c < C; c++)
+            y[c] = ((x[c] - mean) * rstd - off) * gamma[c] + beta[c];
+    else
+        for (size_t c = 0; c < C; c++)
+            y[c] = ((x[c] - mean) * rstd - off) * gamma[c];
+}
+
+void CPU_LOOP(row_norm_forward)(const struct pp_row_norm_forward *a)
+{
+    size_t C = (size_t)a->C;
+    double share = 1 / (double)C;
+    for (size_t r = 0; r < (size_t)a->B; r++) {
+        const float *x = a->x + r * C;
+        float left, shift = a->centred ? (float)(sum(C, x) * share) : 0;
+        double square = squares(C, x, shift, &left) * share;
+        double off = a->centred ? left * share : 0, mean = shift + off;
+        double var = square - off * off; /* below 0 only by rounding; a NaN stays */
+        double rstd = 1 / sqrt((var < 0 ? 0 : var) + (double)a->eps);
+        float *keep = a->keep + 2 * r;
+        keep[0] = (float)mean;
+        keep[1] = (float)rstd;
+        normalise(C, x, keep[0], keep[1], (float)((mean - (double)keep[0]) * rstd), a->gamma,
+                  a->beta, a->y + r * C);
+    }
+}
+
+/* dx = g * dy * gamma - (m1 + (x - mean) * m2), or += */
+static void backward_row(size_t C, const float *restrict dy, const float *restrict gamma,
+                         const float *restrict x, float mean, float g, float m1, float m2, bool add,
+                         float *restrict dx)
+{
+    if (add)
+        for (size_t c = 0; c < C; c++)
+            dx[c] += dy[c] * gamma[c] * g - (m1 + (x[c] - mean) * m2);
+    else
+        for (size_t c = 0; c < C; c++)
+            dx[c] = dy[c] * gamma[c] * g - (m1 + (x[c] - mean) * m2);
+}
+
+void CPU_LOOP(row_norm_backward_input)(const struct pp_row_norm_backward_input *a)
+{
+    size_t C = (size_t)a->C;
+    double share = 1 / (double)C;
+    for (size_t r = 0; r < (size_t)a->B; r++) {
+        const float *x = a->x + r * C, *dy = a->dy + r * C;
+        float mean = a->keep[2 * r], rstd = a->keep[2 * r + 1];
+        float all, product = products(C, dy, a->gamma, x, mean, &all);
+        float m1 = a->centred ? (float)(all * share * rstd) : 0;
+        float m2 = (float)(product * share * rstd * rstd * rstd);
+        backward_row(C, dy, a->gamma, x, mean, rstd, m1, m2, a->add, a->dx + r * C);
+    }
+}
+
+/* The four rows that follow x and dy, in order. */
+static void four_rows(size_t C, const float *restrict x, const float *restrict dy,
+                      const float *keep, float *restrict dgamma, float *restrict dbeta)
+{
+    float m0 = keep[0], s0 = keep[1], m1 = keep[2], s1 = keep[3];
+    float m2 = keep[4], s2 = keep[5], m3 = keep[6], s3 = keep[7];
+    const float *x1 = x + C, *x2 = x1 + C, *x3 = x2 + C;
+    const float *dy1 = dy + C, *dy2 = dy1 + C, *dy3 = dy2 + C;
+    for (size_t c = 0; c < C; c++) {
+        float g = dgamma[c] + dy[c] * ((x[c] - m0) * s0);
+        g += dy1[c] * ((x1[c] - m1) * s1);
+        g += dy2[c] * ((x2[c] - m2) * s2);
+        dgamma[c] = g + dy3[c] * ((x3[c] - m3) * s3);
+    }
+    for (size_t c = 0; c < C && dbeta; c++)
+        dbeta[c] = dbeta[c] + dy[c] + dy1[c] + dy2[c] + dy3[c];
+}
+
+void CPU_LOOP(row_norm_backward_weight)(const struct pp_row_norm_backward_weight *a)
+{
+    size_t C = (size_t)a->C, rows = (size_t)a->B, r = 0;
+    float *dgamma = a->dgamma, *dbeta = a->dbeta;
+    if (a->beta == 0) {
+        memset(dgamma, 0, C * sizeof(*dgamma));
+        if (dbeta)
+            memset(dbeta, 0, C * sizeof(*dbeta));
+    }
+    for (; r + 4 <= rows; r += 4)
+        four_rows(C, a->x + r * C, a->dy + r * C, a->keep + 2 * r, dgamma, dbeta);
+    for (; r < rows; r++) {
+        const float *x = a->x + r * C, *dy = a->dy + r * C, *keep = a->keep + 2 * r;
+        for (size_t c = 0; c < C; c++)
+            dgamma[c] += dy[c] * ((x[c] - keep[0]) * keep[1]);
+        for (size_t c = 0; c < C && dbeta; c++)
+            dbeta[c] += dy[c];
+    }
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What only transformers have, but attention and norms, for the vectoriser. */
+#include "kernels.h"
+
+#include <string.h>
+
+#include "../token.h"
+#include "activations.h"
+
+/* ---- embedding */
+
+static void add_row(size_t C, const float *restrict from, float *restrict to)
+{
+    for (size_t c = 0; c < C; c++)
+        to[c] += from[c];
+}
+
+void CPU_LOOP(embedding_forward)(const struct pp_embedding_forward *a)
+{
+    size_t C = (size_t)a->C, T = (size_t)a->T;
+    for (size_t r = 0; r < (size_t)a->B * T; r++) {
+        float *y = a->y + r * C;
+        int token = token_row(a->x[r], a->V);
+        if (token >= 0)
+            memcpy(y, a->W + (size_t)token * C, C * sizeof(*y));
+        for (size_t c = 0; c < C && token < 0; c++)
+            y[c] = NAN;
+        if (a->P)
+            add_row(C, a->P + ((size_t)a->first + r % T) * C, y);
+    }
+}
+
+void CPU_LOOP(embedding_backward_weight)(const struct pp_embedding_backward_weight *a)
+{
+    size_t C = (size_t)a->C, T = (size_t)a->T;
+    if (a->beta == 0) {
+        memset(a->dW, 0, (size_t)a->V * C * sizeof(*a->dW));
+        if (a->dP)
+            memset(a->dP, 0, T * C * sizeof(*a->dP));
+    }
+    for (size_t r = 0; r < (size_t)a->B * T; r++) {
+        const float *dy = a->dy + r * C;
+        int token = token_row(a->x[r], a->V);
+        if (token >= 0)
+            add_row(C, dy, a->dW + (size_t)token * C);
+        if (a->dP)
+            add_row(C, dy, a->dP + r % T * C);
+    }
+}
+
+/* ---- rotary */
+
+#define TILE 64 /* pairs of a head at a time */
+#define RUN 16  /* positions at a time: rows that lie next to each other */
+
+/* Sine and cosine of an angle of each pair, which grows by `step` with each position: in double, so
+ * that what 10,000 positions lose is far below a float's last place. */
+struct angles {
+    double cos[TILE], sin[TILE], step_cos[TILE], step_sin[TILE];
+    float c[RUN][TILE], s[RUN][TILE]; /* of a run of positions */
+};
+
+static void start(struct angles *g, const struct pp_rotary *a, size_t first, size_t n)
+{
+    for (size_t j = 0; j < n; j++) {
+        double step = pow((double)a->base, -2.0 * (double)(first + j) / a->width);
+        step = a->back ? -step : step;
+        g->cos[j] = cos(a->first * step);
+        g->sin[j] = sin(a->first * step);
+        g->step_cos[j] = cos(step);
+        g->step_sin[j] = sin(step);
+    }
+}
+
+static void next(struct angles *g, size_t n, float *restrict of_cos, float *restrict of_sin)
+{
+    for (size_t j = 0; j < n; j++) {
+        double c = g->cos[j], s = g->sin[j];
+        of_cos[j] = (float)c;
+        of_sin[j] = (float)s;
+        g->cos[j] = c * g->step_cos[j] - s * g->step_sin[j];
+        g->sin[j] = s * g->step_cos[j] + c * g->step_sin[j];
+    }
+}
+
+/* n pairs of one head. */
+static void turn(size_t n, size_t half, const float *restrict c, const float *restrict s,
+                 const float *restrict x, bool add, float *restrict y)
+{
+    const float *x1 = x + half;
+    float *y1 = y + half;
+    if (add) {
+        for (size_t j = 0; j < n; j++)
+            y[j] += x[j] * c[j] - x1[j] * s[j];
+        for (size_t j = 0; j < n; j++)
+            y1[j] += x1[j] * c[j] + x[j] * s[j];
+    } else {
+        for (size_t j = 0; j < n; j++)
+            y[j] = x[j] * c[j] - x1[j] * s[j];
+        for (size_t j = 0; j < n; j++)
+            y1[j] = x1[j] * c[j] + x[j] * s[j];
+    }
+}
+
+/* Those n pairs of all heads of a row. */
+static void turn_row(const struct pp_rotary *a, size_t row, size_t at, size_t n, const float *c,
+                     const float *s)
+{
+    size_t width = (size_t)a->width, end = (row * (size_t)a->C) + (size_t)a->heads * width;
+    for (size_t i = row * (size_t)a->C + at; i < end; i += width)
+        turn(n, width / 2, c, s, a->x + i, a->add, a->y + i);
+}
+
+void CPU_LOOP(rotary)(const struct pp_rotary *a)
+{
+    size_t C = (size_t)a->C, T = (size_t)a->T, width = (size_t)a->width, half = width / 2;
+    size_t turned = (size_t)a->heads * width, rows = (size_t)a->B * T;
+    struct angles g;
+    for (size_t at = 0; at < half; at += TILE) {
+        size_t n = half - at < TILE ? half - at : TILE;
+        start(&g, a, at, n);
+        for (size_t t = 0; t < T; t += RUN) {
+            size_t run = T - t < RUN ? T - t : RUN;
+            for (size_t i = 0; i < run; i++)
+                next(&g, n, g.c[i], g.s[i]);
+            for (size_t r = t; r < rows; r += T)
+                for (size_t i = 0; i < run; i++)
+                    turn_row(a, r + i, at, n, g.c[i], g.s[i]);
+        }
+    }
+    for (size_t r = 0; r < rows && turned < C; r++) {
+        const float *x = a->x + r * C + turned;
+        float *y = a->y + r * C + turned;
+        if (a->add)
+            add_row(C - turned, x, y);
+        else
+            memcpy(y, x, (C - turned) * sizeof(*y));
+    }
+}
+
+/* ---- gated */
+
+static void gate_row(size_t F, const float *restrict gate, const float *restrict up,
+                     float *restrict y)
+{
+    for (size_t f = 0; f < F; f++)
+        y[f] = silu_value(gate[f]) * up[f];
+}
+
+void CPU_LOOP(gated_forward)(const struct pp_gated *a)
+{
+    size_t F = (size_t)a->F;
+    for (size_t r = 0; r < (size_t)a->B; r++)
+        gate_row(F, a->x + 2 * r * F, a->x + (2 * r + 1) * F, a->y + r * F);
+}
+
+static inline __attribute__((always_inline)) void
+gate_back(size_t F, const float *restrict gate, const float *restrict up, const float *restrict dy,
+          bool add, float *restrict d_gate, float *restrict d_up)
+{
+    for (size_t f = 0; f < F; f++) {
+        float s = mathf_logistic(gate[f]), value = gate[f] * s;
+        float g = dy[f] * up[f] * (s + value * (1.0f - s)), u = dy[f] * value;
+        d_gate[f] = add ? d_gate[f] + g : g;
+        d_up[f] = add ? d_up[f] + u : u;
+    }
+}
+
+void CPU_LOOP(gated_backward)(const struct pp_gated_backward *a)
+{
+    size_t F = (size_t)a->F;
+    for (size_t r = 0; r < (size_t)a->B; r++) {
+        const float *gate = a->x + 2 * r * F, *dy = a->dy + r * F;
+        float *dx = a->dx + 2 * r * F;
+        if (a->add)
+            gate_back(F, gate, gate + F, dy, true, dx, dx + F);
+        else
+            gate_back(F, gate, gate + F, dy, false, dx, dx + F);
+    }
+}

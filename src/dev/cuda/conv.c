@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Convolutions as products over a matrix of pixels, piece by piece: as many samples at a time as fit
+ * PIECE_FLOATS, so that a piece is still in the cache when the product reads it. How many follows
+ * from the shape of one sample, and so the order of every sum. Groups have kernels of their own.
+ */
+#include "plan.h"
+
+#define PIECE_FLOATS ((size_t)8 << 20)
+
+static size_t outputs(const struct pp_conv *g)
+{
+    return (size_t)g->OH * (size_t)g->OW;
+}
+
+static int depth(const struct pp_conv *g)
+{
+    return g->kh * g->kw * g->C;
+}
+
+/* Its matrix of pixels is the image. */
+static bool is_product(const struct pp_conv *g)
+{
+    return g->kh == 1 && g->kw == 1 && g->stride == 1 && g->pad_top == 0 && g->pad_left == 0 &&
+           g->OH == g->H && g->OW == g->W;
+}
+
+/* Samples of a piece, of B: each piece starts at an address that products can read. */
+static int piece_of(const struct pp_conv *g, int B)
+{
+    size_t each = outputs(g) * (size_t)depth(g), n = PIECE_FLOATS / each;
+    n = n >= 4 ? n / 4 * 4 : outputs(g) * (size_t)g->O % 4 ? 4 : n > 1 ? n : 1;
+    return n < (size_t)B ? (int)n : B;
+}
+
+size_t cuda_conv_packed_floats(const struct pp_backend_choice *choice, const struct pp_conv *g)
+{
+    return g->groups > 1 ? 0 : cuda_packed_floats(choice, g->O, depth(g));
+}
+
+int cuda_conv_pack(struct pp_backend *be, const struct pp_conv *g, const float *W, float *packed)
+{
+    return cuda_pack_weights(be, g->O, depth(g), W, packed);
+}
+
+size_t cuda_conv_scratch_floats(const struct pp_backend_choice *choice, const struct pp_conv *g,
+                                int B)
+{
+    return g->groups > 1 ? 0 : (size_t)piece_of(g, B) * outputs(g) * (size_t)depth(g);
+}
+
+/* n samples from the first on as a product reads them: in the scratch, or where they are. */
+static int columns_of(struct pp_backend *be, const struct pp_conv *g, int n, const float *x,
+                      float *scratch, const float **out)
+{
+    struct cuda *c = cuda_of(be);
+    *out = is_product(g) ? x : scratch;
+    if (!is_product(g))
+        CUDA_TRY(c->device, kernels_conv_columns(c->stream, g, n, x, scratch));
+    return 0;
+}
+
+int cuda_conv_forward(struct pp_backend *be, const struct pp_conv_forward *a)
+{
+    const struct pp_conv *g = a->g;
+    struct cuda *c = cuda_of(be);
+    enum pp_activation act = a->relu ? PP_ACT_RELU : PP_ACT_NONE;
+    size_t from = (size_t)g->H * (size_t)g->W * (size_t)g->C, to = outputs(g) * (size_t)g->O;
+    int n = is_product(g) ? a->B : piece_of(g, a->B);
+    if (a->B > 0 && g->groups > 1) {
+        CUDA_TRY(c->device, kernels_conv_group_forward(c->stream, a));
+        return 0;
+    }
+    for (int i = 0; i < a->B; i += n) {
+        const float *columns;
+        n = n < a->B - i ? n : a->B - i;
+        PP_TRY(columns_of(be, g, n, a->x + (size_t)i * from, a->scratch, &columns));
+        PP_TRY(cuda_linear_forward(be, n * (int)outputs(g), depth(g), g->O, columns, a->W,
+                                   a->packed, a->b, act, NULL, a->y + (size_t)i * to));
+    }
+    return 0;
+}
+
+int cuda_conv_backward_input(struct pp_backend *be, const struct pp_conv_backward_input *a)
+{
+    const struct pp_conv *g = a->g;
+    struct cuda *c = cuda_of(be);
+    size_t to = (size_t)g->H * (size_t)g->W * (size_t)g->C, from = outputs(g) * (size_t)g->O;
+    bool at_once = is_product(g) && !a->add;
+    int n = at_once ? a->B : piece_of(g, a->B);
+    if (a->B > 0 && g->groups > 1) {
+        CUDA_TRY(c->device, kernels_conv_group_backward_input(c->stream, a));
+        return 0;
+    }
+    for (int i = 0; i < a->B; i += n) {
+        n = n < a->B - i ? n : a->B - i;
+        float *dx = a->dx + (size_t)i * to, *columns = at_once ? dx : a->scratch;
+        PP_TRY(cuda_linear_backward_input(be, n * (int)outputs(g), depth(g), g->O,
+                                          a->dz + (size_t)i * from, a->W, a->packed, columns));
+        if (!at_once)
+            CUDA_TRY(c->device, kernels_conv_pixels(c->stream, g, n, columns, a->add, dx));
+    }
+    return 0;
+}
+
+/* dW = beta * dW + the piece's; db too. */
+static int weight_piece(struct pp_backend *be, const struct pp_conv_backward_weight *a, int n,
+                        const float *x, const float *dz, float beta)
+{
+    const struct pp_conv *g = a->g;
+    struct cuda *c = cuda_of(be);
+    if (g->groups > 1) {
+        CUDA_TRY(c->device,
+                 kernels_conv_group_backward_weight(c->stream, g, n, dz, x, beta != 0, a->dW));
+        if (a->db)
+            CUDA_TRY(c->device, kernels_bias_gradient(c->stream, n * (int)outputs(g), g->O, dz,
+                                                      beta, a->db, c->between));
+        return 0;
+    }
+    struct pp_weight_part part = {.B = n * (int)outputs(g), .dz = dz};
+    if (n > 0)
+        PP_TRY(columns_of(be, g, n, x, a->scratch, &part.x));
+    return cuda_linear_backward_weight(be, 1, &part, depth(g), g->O, beta, a->dW, a->db);
+}
+
+int cuda_conv_backward_weight(struct pp_backend *be, const struct pp_conv_backward_weight *a)
+{
+    const struct pp_conv *g = a->g;
+    size_t from = (size_t)g->H * (size_t)g->W * (size_t)g->C, to = outputs(g) * (size_t)g->O;
+    float beta = a->beta;
+    for (int k = 0; k < a->n; k++) {
+        const struct pp_weight_part *p = &a->parts[k];
+        int n = is_product(g) || g->groups > 1 ? p->B : piece_of(g, p->B);
+        for (int i = 0; i < p->B; i += n) {
+            n = n < p->B - i ? n : p->B - i;
+            PP_TRY(weight_piece(be, a, n, p->x + (size_t)i * from, p->dz + (size_t)i * to, beta));
+            beta = 1;
+        }
+    }
+    return beta == 0 ? weight_piece(be, a, 0, NULL, NULL, 0) : 0;
+}
+
+/* Of whole pieces and of the last one; where the image is the matrix, of all at once. */
+int cuda_prepare_conv(struct pp_backend *be, const struct pp_conv_use *u)
+{
+    const struct pp_conv *g = u->g;
+    int piece = piece_of(g, u->B), sizes[] = {u->B, piece, u->B > 0 ? u->B % piece : 0};
+    struct pp_linear_use use = {.I = depth(g),
+                                .O = g->O,
+                                .act = u->relu ? PP_ACT_RELU : PP_ACT_NONE,
+                                .dx = u->dx,
+                                .W = u->W,
+                                .packed = u->packed,
+                                .b = u->b,
+                                .dW = u->dW,
+                                .db = u->db};
+    for (int i = is_product(g) ? 0 : 1; i < 3 && g->groups == 1; i++) {
+        use.B = sizes[i] * (int)outputs(g);
+        PP_TRY(cuda_prepare_linear(be, &use));
+    }
+    return 0;
+}

@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Attention in blocks of TILE queries and TILE keys; scores are never in memory. A block of 16 x 16
+ * threads has a tile: thread (x, y) the scores of rows y + 16 i with columns x + 16 j, and of what
+ * is summed over keys or queries, rows y + 16 i and columns 4 x .. 4 x + 3 of COLUMNS of a head's
+ * width; wider heads are more blocks, which compute the scores again. Every sum is one thread's, in
+ * order, so nothing depends on when a block runs. The backward pass makes probabilities from the
+ * forward's log of sums: once by blocks of queries, for dq, once by blocks of keys, for dk and dv.
+ * Sums are of fused multiply-adds in f32, in every precision.
+ */
+#include "kernels.h"
+#include "launch.h"
+#include "vector.h"
+
+#include "../dropout.h"
+
+#include <math.h>
+
+#define TILE 64
+#define SIDE 16            /* threads of a block: SIDE x SIDE */
+#define EACH (TILE / SIDE) /* rows, and columns, of a thread */
+#define DEPTH 32           /* of a product's factors, at a time */
+#define COLUMNS TILE
+#define LINE (DEPTH + 4) /* floats of a line of a tile: eight threads read eight lines at once */
+#define WIDE (TILE + 4)
+
+/* What all three kernels take. */
+struct call {
+    struct pp_attention a;
+    float scale;
+    uint32_t limit; /* of dropout; 0: none */
+    float grown;
+};
+
+/* Two factors, or one of COLUMNS columns; never both at once. */
+union factors {
+    struct {
+        struct float4_ left[TILE][LINE / 4], right[TILE][LINE / 4];
+    };
+    struct float4_ wide[TILE][WIDE / 4];
+};
+
+typedef float tile[EACH][EACH];
+
+static __device__ size_t head_at(const struct pp_attention *a, const struct pp_strides *s, int b,
+                                 int h)
+{
+    return (size_t)b * s->sequence + (size_t)h * (size_t)a->width;
+}
+
+/* Keys that query i sees. */
+static __device__ int seen(const struct pp_attention *a, int i)
+{
+    return a->causal ? a->keys - a->queries + i + 1 : a->keys;
+}
+
+/* to[TILE][n], lines of `line` fours, = rows from..from+TILE-1 of x[rows][width], columns c..c+n-1;
+ * 0 outside. n is a multiple of 4. */
+static __device__ void load(const float *x, size_t step, int from, int rows, int c, int width,
+                            int n, int line, struct float4_ *to)
+{
+    int fours = n / 4;
+    bool whole = width % 4 == 0 && step % 4 == 0 && (size_t)x % 16 == 0;
+    for (int k = (int)threadIdx.x; k < TILE * fours; k += SIDE * SIDE) {
+        int r = k / fours, f = k % fours, at = c + 4 * f;
+        struct float4_ v = {{0.0f, 0.0f, 0.0f, 0.0f}};
+        const float *p = x + (size_t)(from + r) * step + (size_t)at;
+        if (from + r < rows && whole && at < width)
+            v = *(const struct float4_ *)p;
+        else
+            for (int e = 0; e < 4 && from + r < rows; e++)
+                v.at[e] = at + e < width ? p[e] : 0.0f;
+        to[r * line + f] = v;
+    }
+}
+
+/* s = rows of one array times rows of another, over a head's width. */
+static __device__ void multiply(union factors *f, int width, const float *x, size_t x_step,
+                                int x_from, int x_rows, const float *z, size_t z_step, int z_from,
+                                int z_rows, tile s)
+{
+    int tx = (int)threadIdx.x % SIDE, ty = (int)threadIdx.x / SIDE;
+    for (int i = 0; i < EACH; i++)
+        for (int j = 0; j < EACH; j++)
+            s[i][j] = 0.0f;
+    for (int d = 0; d < width; d += DEPTH) {
+        __syncthreads(); /* what was there has been read */
+        load(x, x_step, x_from, x_rows, d, width, DEPTH, LINE / 4, f->left[0]);
+        load(z, z_step, z_from, z_rows, d, width, DEPTH, LINE / 4, f->right[0]);
+        __syncthreads();
+        for (int k = 0; k < DEPTH / 4 && d + 4 * k < width; k++) {
+            struct float4_ l[EACH], r[EACH];
+            for (int i = 0; i < EACH; i++) {
+                l[i] = f->left[ty + SIDE * i][k];
+                r[i] = f->right[tx + SIDE * i][k];
+            }
+            for (int e = 0; e < 4; e++)
+                for (int i = 0; i < EACH; i++)
+                    for (int j = 0; j < EACH; j++)
+                        s[i][j] = fmaf(l[i].at[e], r[j].at[e], s[i][j]);
+        }
+    }
+}
+
+/* sum += s[TILE][TILE], which the threads have, times rows from..from+TILE-1 of x, columns c.. of a
+ * head. */
+static __device__ void accumulate(union factors *f, struct float4_ shared[TILE][WIDE / 4],
+                                  const tile s, int width, int c, const float *x, size_t step,
+                                  int from, int rows, tile sum)
+{
+    int tx = (int)threadIdx.x % SIDE, ty = (int)threadIdx.x / SIDE;
+    __syncthreads();
+    for (int i = 0; i < EACH; i++)
+        for (int j = 0; j < EACH; j++)
+            shared[ty + SIDE * i][(tx + SIDE * j) / 4].at[tx % 4] = s[i][j];
+    load(x, step, from, rows, c, width, COLUMNS, WIDE / 4, f->wide[0]);
+    __syncthreads();
+    for (int k = 0; k < TILE / 4 && from + 4 * k < rows; k++) {
+        struct float4_ l[EACH], r[4];
+        for (int i = 0; i < EACH; i++)
+            l[i] = shared[ty + SIDE * i][k];
+        for (int e = 0; e < 4; e++)
+            r[e] = f->wide[4 * k + e][tx];
+        for (int e = 0; e < 4; e++)
+            for (int i = 0; i < EACH; i++)
+                for (int j = 0; j < EACH; j++)
+                    sum[i][j] = fmaf(l[i].at[e], r[e].at[j], sum[i][j]);
+    }
+}
+
+/* What dropout multiplies the probability of query i and key j by. */
+static __device__ float kept(const struct call *q, int64_t step, int b, int h, int i, int j)
+{
+    const struct pp_attention *a = &q->a;
+    if (q->limit == 0)
+        return 1.0f;
+    uint64_t of = dropout_row(a->key, step, a->first_row + (uint32_t)(a->of_queries ? i : b));
+    uint32_t line = a->of_queries ? (uint32_t)h * (uint32_t)a->B + (uint32_t)b
+                                  : (uint32_t)h * (uint32_t)a->queries + (uint32_t)i;
+    return dropout_number(of, line * (uint32_t)a->keys + (uint32_t)j) < q->limit ? 0.0f : q->grown;
+}
+
+/* Rows from + y + 16 i of y[rows], columns c + 4 x + j: = by[i] * sum, or += . */
+static __device__ void store(const tile sum, const float *by, bool add, int from, int rows, int c,
+                             int width, float *y, size_t step)
+{
+    int tx = (int)threadIdx.x % SIDE, ty = (int)threadIdx.x / SIDE;
+    for (int i = 0; i < EACH; i++) {
+        int r = from + ty + SIDE * i;
+        float *to = y + (size_t)r * step + (size_t)(c + 4 * tx);
+        for (int j = 0; j < EACH && r < rows; j++) {
+            float v = by ? by[i] * sum[i][j] : sum[i][j];
+            if (c + 4 * tx + j < width)
+                to[j] = add ? to[j] + v : v;
+        }
+    }
+}
+
+/* ---- forwards. Block (tile of queries, head, sequence * pieces + piece of the width) */
+
+__global__ void attend(struct call q, const int64_t *step, int pieces)
+{
+    __shared__ union factors f;
+    __shared__ struct float4_ shared[TILE][WIDE / 4];
+    const struct pp_attention *a = &q.a;
+    int tx = (int)threadIdx.x % SIDE, ty = (int)threadIdx.x / SIDE;
+    int from = (int)blockIdx.x * TILE, h = (int)blockIdx.y, b = (int)blockIdx.z / pieces;
+    int c = (int)blockIdx.z % pieces * COLUMNS, g = h / (a->heads / a->kv_heads);
+    const float *of_q = a->q + head_at(a, &a->q_at, b, h);
+    const float *k = a->k + head_at(a, &a->kv_at, b, g), *v = a->v + head_at(a, &a->kv_at, b, g);
+    int last = from + TILE < a->queries ? from + TILE : a->queries, end = seen(a, last - 1);
+    int64_t now = q.limit > 0 ? *step : 0;
+    float most[EACH], all[EACH];
+    tile s, sum = {};
+    for (int i = 0; i < EACH; i++) {
+        most[i] = -INFINITY;
+        all[i] = 0.0f;
+    }
+    for (int at = 0; at < end; at += TILE) {
+        multiply(&f, a->width, of_q, a->q_at.position, from, a->queries, k, a->kv_at.position, at,
+                 a->keys, s);
+        for (int i = 0; i < EACH; i++) {
+            int r = from + ty + SIDE * i, keys = r < a->queries ? seen(a, r) : 0;
+            float high = most[i], total = 0.0f;
+            for (int j = 0; j < EACH; j++) {
+                s[i][j] = at + tx + SIDE * j < keys ? s[i][j] * q.scale : -INFINITY;
+                high = s[i][j] <= high ? high : s[i][j]; /* a NaN stays */
+            }
+            for (int half = SIDE / 2; half > 0; half /= 2) {
+                float other = __shfl_xor_sync(ALL, high, half);
+                high = other <= high ? high : other;
+            }
+            float zero = high == -INFINITY ? 0.0f : high; /* nothing seen yet */
+            float shrink = expf(most[i] - zero);
+            for (int j = 0; j < EACH; j++) {
+                s[i][j] = expf(s[i][j] - zero);
+                total += s[i][j];
+                s[i][j] *= kept(&q, now, b, h, r, at + tx + SIDE * j);
+                sum[i][j] *= shrink;
+            }
+            for (int half = SIDE / 2; half > 0; half /= 2)
+                total += __shfl_xor_sync(ALL, total, half);
+            all[i] = all[i] * shrink + total;
+            most[i] = high;
+        }
+        accumulate(&f, shared, s, a->width, c, v, a->kv_at.position, at, a->keys, sum);
+    }
+    for (int i = 0; i < EACH; i++) {
+        int r = from + ty + SIDE * i;
+        if (a->lse && c == 0 && tx == 0 && r < a->queries)
+            a->lse[((size_t)b * (size_t)a->queries + (size_t)r) * (size_t)a->heads + (size_t)h] =
+                most[i] + logf(all[i]);
+        all[i] = 1.0f / all[i];
+    }
+    store(sum, all, false, from, a->queries, c, a->width, a->y + head_at(a, &a->y_at, b, h),
+          a->y_at.position);
+}
+
+/* ---- backwards */
+
+/* to[TILE] = dy . y of queries from.. of a head: four threads each. */
+static __device__ void row_dots(const struct pp_attention *a, int b, int h, int from, float *to)
+{
+    int r = (int)threadIdx.x / 4;
+    size_t at = head_at(a, &a->y_at, b, h) + (size_t)(from + r) * a->y_at.position;
+    float sum = 0.0f;
+    for (int d = (int)threadIdx.x % 4; d < a->width && from + r < a->queries; d += 4)
+        sum = fmaf(a->dy[at + (size_t)d], a->y[at + (size_t)d], sum);
+    sum += __shfl_xor_sync(ALL, sum, 1);
+    sum += __shfl_xor_sync(ALL, sum, 2);
+    if (threadIdx.x % 4 == 0)
+        to[r] = sum;
+}
+
+static __device__ float lse_of(const struct pp_attention *a, int b, int h, int i)
+{
+    return a->lse[((size_t)b * (size_t)a->queries + (size_t)i) * (size_t)a->heads + (size_t)h];
+}
+
+/* Of a score and the gradient of its probability: the probability after dropout, and the gradient
+ * of q . k. */
+static __device__ void gradient(const struct call *q, int64_t step, int b, int h, int i, int j,
+                                float lse, float dot, float *s, float *dp)
+{
+    bool sees = i < q->a.queries && j < seen(&q->a, i);
+    float p = sees ? expf(*s * q->scale - lse) : 0.0f, keep = kept(q, step, b, h, i, j);
+    *dp = sees ? p * (*dp * keep - dot) * q->scale : 0.0f;
+    *s = p * keep;
+}
+
+/* dq. Blocks as forwards. */
+__global__ void attend_back_queries(struct call q, const int64_t *step, int pieces)
+{
+    __shared__ union factors f;
+    __shared__ struct float4_ shared[TILE][WIDE / 4];
+    __shared__ float dots[TILE];
+    const struct pp_attention *a = &q.a;
+    int tx = (int)threadIdx.x % SIDE, ty = (int)threadIdx.x / SIDE;
+    int from = (int)blockIdx.x * TILE, h = (int)blockIdx.y, b = (int)blockIdx.z / pieces;
+    int c = (int)blockIdx.z % pieces * COLUMNS, g = h / (a->heads / a->kv_heads);
+    const float *of_q = a->q + head_at(a, &a->q_at, b, h);
+    const float *dy = a->dy + head_at(a, &a->y_at, b, h);
+    const float *k = a->k + head_at(a, &a->kv_at, b, g), *v = a->v + head_at(a, &a->kv_at, b, g);
+    int last = from + TILE < a->queries ? from + TILE : a->queries, end = seen(a, last - 1);
+    int64_t now = q.limit > 0 ? *step : 0;
+    tile s, dp, dq = {};
+    row_dots(a, b, h, from, dots);
+    for (int at = 0; at < end; at += TILE) {
+        multiply(&f, a->width, of_q, a->q_at.position, from, a->queries, k, a->kv_at.position, at,
+                 a->keys, s);
+        multiply(&f, a->width, dy, a->y_at.position, from, a->queries, v, a->kv_at.position, at,
+                 a->keys, dp);
+        for (int i = 0; i < EACH; i++) {
+            int r = from + ty + SIDE * i;
+            float lse = r < a->queries ? lse_of(a, b, h, r) : 0.0f;
+            for (int j = 0; j < EACH; j++)
+                gradient(&q, now, b, h, r, at + tx + SIDE * j, lse, dots[ty + SIDE * i], &s[i][j],
+                         &dp[i][j]);
+        }
+        accumulate(&f, shared, dp, a->width, c, k, a->kv_at.position, at, a->keys, dq);
+    }
+    store(dq, NULL, a->add, from, a->queries, c, a->width, a->dq + head_at(a, &a->q_at, b, h),
+          a->q_at.position);
+}
+
+/* dk and dv. Block (tile of keys, head of keys, sequence * pieces + piece). */
+__global__ void attend_back_keys(struct call q, const int64_t *step, int pieces)
+{
+    __shared__ union factors f;
+    __shared__ struct float4_ shared[TILE][WIDE / 4];
+    __shared__ float dots[TILE];
+    const struct pp_attention *a = &q.a;
+    int tx = (int)threadIdx.x % SIDE, ty = (int)threadIdx.x / SIDE, group = a->heads / a->kv_heads;
+    int from = (int)blockIdx.x * TILE, g = (int)blockIdx.y, b = (int)blockIdx.z / pieces;
+    int c = (int)blockIdx.z % pieces * COLUMNS;
+    size_t at_kv = head_at(a, &a->kv_at, b, g), kv_step = a->kv_at.position;
+    int64_t now = q.limit > 0 ? *step : 0;
+    int first = a->causal ? from - (a->keys - a->queries) : 0; /* query that sees key `from` */
+    tile s, dp, dk = {}, dv = {};
+    for (int h = g * group; h < (g + 1) * group; h++) {
+        const float *of_q = a->q + head_at(a, &a->q_at, b, h);
+        const float *dy = a->dy + head_at(a, &a->y_at, b, h);
+        for (int at = first < 0 ? 0 : first / TILE * TILE; at < a->queries; at += TILE) {
+            multiply(&f, a->width, a->k + at_kv, kv_step, from, a->keys, of_q, a->q_at.position, at,
+                     a->queries, s);
+            row_dots(a, b, h, at, dots); /* read behind the barriers of the next product */
+            multiply(&f, a->width, a->v + at_kv, kv_step, from, a->keys, dy, a->y_at.position, at,
+                     a->queries, dp);
+            for (int j = 0; j < EACH; j++) {
+                int i = at + tx + SIDE * j;
+                float lse = i < a->queries ? lse_of(a, b, h, i) : 0.0f;
+                for (int r = 0; r < EACH; r++)
+                    gradient(&q, now, b, h, i, from + ty + SIDE * r, lse, dots[tx + SIDE * j],
+                             &s[r][j], &dp[r][j]);
+            }
+            accumulate(&f, shared, s, a->width, c, dy, a->y_at.position, at, a->queries, dv);
+            accumulate(&f, shared, dp, a->width, c, of_q, a->q_at.position, at, a->queries, dk);
+        }
+    }
+    store(dk, NULL, a->add_kv, from, a->keys, c, a->width, a->dk + at_kv, kv_step);
+    store(dv, NULL, a->add_kv, from, a->keys, c, a->width, a->dv + at_kv, kv_step);
+}
+
+/* ---- calls */
+
+static struct call call_of(const struct pp_attention *a)
+{
+    struct call q = {*a, (float)(1 / sqrt((double)a->width)), 0, 1.0f};
+    if (a->step && a->p > 0) {
+        q.limit = dropout_limit(a->p);
+        q.grown = (float)(1 / (1 - (double)a->p));
+    }
+    return q;
+}
+
+static dim3 blocks_of(const struct pp_attention *a, int positions, int heads, int *pieces)
+{
+    *pieces = (a->width + COLUMNS - 1) / COLUMNS;
+    return dim3(((unsigned)positions + TILE - 1) / TILE, (unsigned)heads,
+                (unsigned)a->B * (unsigned)*pieces);
+}
+
+KERNEL(attention_forward, pp_attention)
+{
+    int pieces;
+    dim3 blocks = blocks_of(a, a->queries, a->heads, &pieces);
+    if (a->B == 0 || a->queries == 0)
+        return cudaSuccess;
+    PP_LAUNCH(attend, blocks, SIDE * SIDE, 0, s, call_of(a), a->step, pieces);
+    return cudaGetLastError();
+}
+
+KERNEL(attention_backward, pp_attention)
+{
+    int pieces;
+    cudaError_t e = cudaSuccess;
+    if (a->B == 0)
+        return e;
+    if (a->dq && a->queries > 0) {
+        dim3 blocks = blocks_of(a, a->queries, a->heads, &pieces);
+        PP_LAUNCH(attend_back_queries, blocks, SIDE * SIDE, 0, s, call_of(a), a->step, pieces);
+        e = cudaGetLastError();
+    }
+    if (e == cudaSuccess && a->dk && a->keys > 0) {
+        dim3 blocks = blocks_of(a, a->keys, a->kv_heads, &pieces);
+        PP_LAUNCH(attend_back_keys, blocks, SIDE * SIDE, 0, s, call_of(a), a->step, pieces);
+        e = cudaGetLastError();
+    }
+    return e;
+}

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Windows over images: the matrix that makes a convolution a product, and back; convolutions in
+ * groups as they are; pools. A row is one of the image that is written, its elements are that row's
+ * pixels and channels. Whatever is a sum is one thread's, in order of the windows.
+ */
+#include "kernels.h"
+#include "launch.h"
+#include "vector.h"
+
+#include <math.h>
+
+/* Where tap k of output o lies along one axis of `size`; -1: outside. */
+static __device__ int place(int o, int stride, int k, int pad, int size)
+{
+    int at = o * stride + k - pad;
+    return at >= 0 && at < size ? at : -1;
+}
+
+/* The output along one axis that reads element `at` with tap k; -1: there is none. */
+static __device__ int reader(int at, int stride, int k, int pad, int outputs)
+{
+    int o = at + pad - k;
+    return o >= 0 && o % stride == 0 && o / stride < outputs ? o / stride : -1;
+}
+
+/* Element (pixel, c) of image b's row y. */
+static __device__ size_t at(size_t b, int y, int pixel, int c, int H, int W, int C)
+{
+    return ((b * (size_t)H + (size_t)y) * (size_t)W + (size_t)pixel) * (size_t)C + (size_t)c;
+}
+
+/* ---- a convolution's matrix */
+
+/* T: one float or four. C is counted in T. */
+template <typename T>
+static cudaError_t columns_of(cudaStream_t s, struct pp_conv g, int C, int B, const T *x, T *to)
+{
+    int K = g.kh * g.kw * C;
+    size_t width = (size_t)g.OW * (size_t)K;
+    return launch_rows(s, (size_t)B * (size_t)g.OH, width, [=] __device__(size_t r, int f) {
+        int tap = f % K / C;
+        int y = place((int)(r % (size_t)g.OH), g.stride, tap / g.kw, g.pad_top, g.H);
+        int pixel = place(f / K, g.stride, tap % g.kw, g.pad_left, g.W);
+        T v = {};
+        if (y >= 0 && pixel >= 0)
+            v = x[at(r / (size_t)g.OH, y, pixel, f % K % C, g.H, g.W, C)];
+        to[r * width + (size_t)f] = v;
+    });
+}
+
+extern "C" cudaError_t kernels_conv_columns(cudaStream_t s, const struct pp_conv *g, int B,
+                                            const float *x, float *to)
+{
+    if (g->C % 4 == 0 && is_aligned(x, 16) && is_aligned(to, 16))
+        return columns_of(s, *g, g->C / 4, B, (const struct float4_ *)x, (struct float4_ *)to);
+    return columns_of(s, *g, g->C, B, x, to);
+}
+
+extern "C" cudaError_t kernels_conv_pixels(cudaStream_t s, const struct pp_conv *conv, int B,
+                                           const float *columns, bool add, float *dx)
+{
+    struct pp_conv g = *conv;
+    size_t width = (size_t)g.W * (size_t)g.C;
+    return launch_rows(s, (size_t)B * (size_t)g.H, width, [=] __device__(size_t r, int f) {
+        float sum = 0.0f;
+        for (int tap = 0; tap < g.kh * g.kw; tap++) {
+            int oy = reader((int)(r % (size_t)g.H), g.stride, tap / g.kw, g.pad_top, g.OH);
+            int ox = reader(f / g.C, g.stride, tap % g.kw, g.pad_left, g.OW);
+            if (oy >= 0 && ox >= 0)
+                sum += columns[at(r / (size_t)g.H, oy, ox, tap * g.C + f % g.C, g.OH, g.OW,
+                                  g.kh * g.kw * g.C)];
+        }
+        put(dx + r * width + f, add, sum);
+    });
+}
+
+/* ---- convolutions in groups */
+
+extern "C" cudaError_t kernels_conv_group_forward(cudaStream_t s, const struct pp_conv_forward *a)
+{
+    struct pp_conv g = *a->g;
+    struct pp_conv_forward p = *a;
+    size_t width = (size_t)g.OW * (size_t)g.O;
+    return launch_rows(s, (size_t)p.B * (size_t)g.OH, width, [=] __device__(size_t r, int f) {
+        int o = f % g.O, C = g.C / g.groups;
+        float sum = p.b ? p.b[o] : 0.0f;
+        for (int tap = 0; tap < g.kh * g.kw; tap++) {
+            int y = place((int)(r % (size_t)g.OH), g.stride, tap / g.kw, g.pad_top, g.H);
+            int pixel = place(f / g.O, g.stride, tap % g.kw, g.pad_left, g.W);
+            const float *w = p.W + at(0, o, tap, 0, g.O, g.kh * g.kw, C);
+            const float *x =
+                p.x + at(r / (size_t)g.OH, y, pixel, o / (g.O / g.groups) * C, g.H, g.W, g.C);
+            for (int c = 0; c < C && y >= 0 && pixel >= 0; c++)
+                sum = fmaf(x[c], w[c], sum);
+        }
+        p.y[r * width + (size_t)f] = p.relu && sum < 0.0f ? 0.0f : sum;
+    });
+}
+
+extern "C" cudaError_t kernels_conv_group_backward_input(cudaStream_t s,
+                                                         const struct pp_conv_backward_input *a)
+{
+    struct pp_conv g = *a->g;
+    struct pp_conv_backward_input p = *a;
+    size_t width = (size_t)g.W * (size_t)g.C;
+    return launch_rows(s, (size_t)p.B * (size_t)g.H, width, [=] __device__(size_t r, int f) {
+        int C = g.C / g.groups, O = g.O / g.groups, first = f % g.C / C * O;
+        float sum = 0.0f;
+        for (int tap = 0; tap < g.kh * g.kw; tap++) {
+            int oy = reader((int)(r % (size_t)g.H), g.stride, tap / g.kw, g.pad_top, g.OH);
+            int ox = reader(f / g.C, g.stride, tap % g.kw, g.pad_left, g.OW);
+            const float *dz = p.dz + at(r / (size_t)g.H, oy, ox, first, g.OH, g.OW, g.O);
+            for (int o = 0; o < O && oy >= 0 && ox >= 0; o++)
+                sum =
+                    fmaf(dz[o], p.W[at(0, first + o, tap, f % g.C % C, g.O, g.kh * g.kw, C)], sum);
+        }
+        put(p.dx + r * width + f, p.add, sum);
+    });
+}
+
+/* A block has one weight: its threads share the outputs, their sums are added by halves. */
+__global__ void group_weight(struct pp_conv g, int B, const float *dz, const float *x, bool adds,
+                             float *dW)
+{
+    __shared__ float sums[THREADS];
+    int C = g.C / g.groups, taps = g.kh * g.kw, t = (int)threadIdx.x;
+    int tap = (int)blockIdx.x / C % taps, o = (int)blockIdx.x / C / taps;
+    int c = o / (g.O / g.groups) * C + (int)blockIdx.x % C, pixels = g.OH * g.OW;
+    float sum = 0.0f;
+    for (size_t i = (size_t)t; i < (size_t)B * (size_t)pixels; i += THREADS) {
+        int of = (int)(i % (size_t)pixels);
+        int y = place(of / g.OW, g.stride, tap / g.kw, g.pad_top, g.H);
+        int pixel = place(of % g.OW, g.stride, tap % g.kw, g.pad_left, g.W);
+        if (y >= 0 && pixel >= 0)
+            sum = fmaf(dz[i * (size_t)g.O + (size_t)o],
+                       x[at(i / (size_t)pixels, y, pixel, c, g.H, g.W, g.C)], sum);
+    }
+    sums[t] = sum;
+    for (int half = THREADS / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (t < half)
+            sums[t] += sums[t + half];
+    }
+    if (t == 0)
+        put(dW + blockIdx.x, adds, sums[0]);
+}
+
+extern "C" cudaError_t kernels_conv_group_backward_weight(cudaStream_t s, const struct pp_conv *g,
+                                                          int B, const float *dz, const float *x,
+                                                          bool adds, float *dW)
+{
+    PP_LAUNCH(group_weight, (unsigned)(g->O * g->kh * g->kw * (g->C / g->groups)), THREADS, 0, s,
+              *g, B, dz, x, adds, dW);
+    return cudaGetLastError();
+}
+
+/* ---- pools */
+
+KERNEL(max_pool_forward, pp_max_pool_forward)
+{
+    struct pp_conv g = *a->g;
+    struct pp_max_pool_forward p = *a;
+    size_t width = (size_t)g.OW * (size_t)g.C;
+    return launch_rows(s, (size_t)p.B * (size_t)g.OH, width, [=] __device__(size_t r, int f) {
+        int best = -1;
+        float most = 0.0f;
+        for (int tap = 0; tap < g.kh * g.kw; tap++) {
+            int y = place((int)(r % (size_t)g.OH), g.stride, tap / g.kw, g.pad_top, g.H);
+            int pixel = place(f / g.C, g.stride, tap % g.kw, g.pad_left, g.W);
+            if (y < 0 || pixel < 0)
+                continue;
+            float v = p.x[at(r / (size_t)g.OH, y, pixel, f % g.C, g.H, g.W, g.C)];
+            if (best < 0 || v > most || v != v) {
+                best = tap;
+                most = v;
+            }
+        }
+        p.y[r * width + (size_t)f] = most;
+        if (p.taken)
+            p.taken[r * width + (size_t)f] = (uint8_t)best;
+    });
+}
+
+/* Pixels of the window of output o along one axis. */
+static __device__ int inside(int o, int stride, int k, int pad, int size)
+{
+    int from = o * stride - pad, to = from + k;
+    return (to < size ? to : size) - (from > 0 ? from : 0);
+}
+
+/* By which the sum over a window is divided. */
+static __device__ float window_size(const struct pp_conv *g, bool all, int oy, int ox)
+{
+    int taps = g->kh * g->kw, n = inside(oy, g->stride, g->kh, g->pad_top, g->H) *
+                                  inside(ox, g->stride, g->kw, g->pad_left, g->W);
+    return (float)(all ? taps : n);
+}
+
+KERNEL(avg_pool_forward, pp_avg_pool)
+{
+    struct pp_conv g = *a->g;
+    struct pp_avg_pool p = *a;
+    size_t width = (size_t)g.OW * (size_t)g.C;
+    return launch_rows(s, (size_t)p.B * (size_t)g.OH, width, [=] __device__(size_t r, int f) {
+        int oy = (int)(r % (size_t)g.OH), ox = f / g.C;
+        float sum = 0.0f;
+        for (int tap = 0; tap < g.kh * g.kw; tap++) {
+            int y = place(oy, g.stride, tap / g.kw, g.pad_top, g.H);
+            int pixel = place(ox, g.stride, tap % g.kw, g.pad_left, g.W);
+            if (y >= 0 && pixel >= 0)
+                sum += p.x[at(r / (size_t)g.OH, y, pixel, f % g.C, g.H, g.W, g.C)];
+        }
+        p.y[r * width + (size_t)f] = sum / window_size(&g, p.count_padding, oy, ox);
+    });
+}
+
+/* Of a pixel the gradients of all windows that have it, first the upper and left ones. taken: only
+ * of those that took it; else divided by a window's size. */
+static cudaError_t pool_back(cudaStream_t s, struct pp_conv g, int B, const uint8_t *taken,
+                             bool count_padding, const float *dy, bool add, float *dx)
+{
+    size_t width = (size_t)g.W * (size_t)g.C;
+    return launch_rows(s, (size_t)B * (size_t)g.H, width, [=] __device__(size_t r, int f) {
+        float sum = 0.0f;
+        for (int tap = g.kh * g.kw - 1; tap >= 0; tap--) {
+            int oy = reader((int)(r % (size_t)g.H), g.stride, tap / g.kw, g.pad_top, g.OH);
+            int ox = reader(f / g.C, g.stride, tap % g.kw, g.pad_left, g.OW);
+            if (oy < 0 || ox < 0)
+                continue;
+            size_t i = at(r / (size_t)g.H, oy, ox, f % g.C, g.OH, g.OW, g.C);
+            if (!taken)
+                sum += dy[i] / window_size(&g, count_padding, oy, ox);
+            else if (taken[i] == tap)
+                sum += dy[i];
+        }
+        put(dx + r * width + f, add, sum);
+    });
+}
+
+KERNEL(max_pool_backward, pp_max_pool_backward)
+{
+    return pool_back(s, *a->g, a->B, a->taken, false, a->dy, a->add, a->dx);
+}
+
+KERNEL(avg_pool_backward, pp_avg_pool)
+{
+    return pool_back(s, *a->g, a->B, NULL, a->count_padding, a->x, a->add, a->y);
+}

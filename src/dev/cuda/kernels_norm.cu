@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Norms. Of a row, or of a group of one sample: as many threads as its size deserves. Of a channel
+ * over a batch: sums over columns. */
+#include "columns.h"
+
+#include <math.h>
+
+/* What is done with an element besides: add a residual, relu. */
+static __device__ float ended(float y, const float *residual, size_t i, bool relu)
+{
+    y += residual ? residual[i] : 0.0f;
+    return relu && y < 0.0f ? 0.0f : y; /* this way round a NaN stays */
+}
+
+/* dy[i] becomes the gradient before relu, and the residual's. */
+static __device__ float before_relu(const float *y, float *dy, bool add, float *d_residual,
+                                    size_t i)
+{
+    float dz = dy[i];
+    if (y)
+        dy[i] = dz = y[i] <= 0.0f ? 0.0f : dz;
+    if (d_residual)
+        put(d_residual + i, add, dz);
+    return dz;
+}
+
+/* ---- of a row: a warp has one */
+
+#define ROWS (THREADS / WARP) /* of a block */
+
+__global__ void norm_rows(struct pp_row_norm_forward a)
+{
+    size_t r = (size_t)blockIdx.x * ROWS + threadIdx.x / WARP, C = (size_t)a.C;
+    int lane = (int)(threadIdx.x % WARP);
+    if (r >= (size_t)a.B) /* the whole warp, or none of it */
+        return;
+    const float *x = a.x + r * C;
+    float sum = 0.0f, squares = 0.0f;
+    for (int c = lane; a.centred && c < a.C; c += WARP)
+        sum += x[c];
+    float mean = warp_sum(sum) / (float)a.C;
+    for (int c = lane; c < a.C; c += WARP) {
+        float d = x[c] - mean;
+        squares += d * d;
+    }
+    float rstd = 1.0f / sqrtf(warp_sum(squares) / (float)a.C + a.eps);
+    for (int c = lane; c < a.C; c += WARP)
+        a.y[r * C + (size_t)c] = (x[c] - mean) * rstd * a.gamma[c] + (a.beta ? a.beta[c] : 0.0f);
+    if (lane == 0) {
+        a.keep[2 * r] = mean;
+        a.keep[2 * r + 1] = rstd;
+    }
+}
+
+KERNEL(row_norm_forward, pp_row_norm_forward)
+{
+    if (a->B == 0)
+        return cudaSuccess;
+    PP_LAUNCH(norm_rows, ((unsigned)a->B + ROWS - 1) / ROWS, THREADS, 0, s, *a);
+    return cudaGetLastError();
+}
+
+__global__ void norm_rows_back(struct pp_row_norm_backward_input a)
+{
+    size_t r = (size_t)blockIdx.x * ROWS + threadIdx.x / WARP, C = (size_t)a.C;
+    int lane = (int)(threadIdx.x % WARP);
+    if (r >= (size_t)a.B)
+        return;
+    const float *x = a.x + r * C, *dy = a.dy + r * C;
+    float *dx = a.dx + r * C, mean = a.keep[2 * r], rstd = a.keep[2 * r + 1];
+    float sum = 0.0f, product = 0.0f;
+    for (int c = lane; c < a.C; c += WARP) {
+        float d = dy[c] * a.gamma[c];
+        sum += d;
+        product += d * ((x[c] - mean) * rstd);
+    }
+    sum = a.centred ? warp_sum(sum) / (float)a.C : 0.0f;
+    product = warp_sum(product) / (float)a.C;
+    for (int c = lane; c < a.C; c += WARP) {
+        float d = rstd * (dy[c] * a.gamma[c] - (sum + (x[c] - mean) * rstd * product));
+        put(dx + c, a.add, d);
+    }
+}
+
+KERNEL(row_norm_backward_input, pp_row_norm_backward_input)
+{
+    if (a->B == 0)
+        return cudaSuccess;
+    PP_LAUNCH(norm_rows_back, ((unsigned)a->B + ROWS - 1) / ROWS, THREADS, 0, s, *a);
+    return cudaGetLastError();
+}
+
+/* dbeta and dgamma: sums over rows of dz and dz * xhat. Row r and column c have mean[at], rstd[at],
+ * at = (r / P * G + c * G / C) * step. */
+static cudaError_t gradients(cudaStream_t s, size_t rows, int C, int P, int G, int step,
+                             const float *x, const float *dz, const float *mean, const float *rstd,
+                             bool adds, float *dgamma, float *dbeta, double *scratch)
+{
+    auto get = [=] __device__(size_t r, int c, double *out) {
+        size_t i = r * (size_t)C + (size_t)c;
+        size_t group = r / (size_t)P * (size_t)G + (size_t)c * (size_t)G / (size_t)C;
+        size_t at = group * (size_t)step;
+        out[0] = (double)dz[i];
+        out[1] = (double)dz[i] * (double)((x[i] - mean[at]) * rstd[at]);
+    };
+    auto take = [=] __device__(int c, const double *sums) {
+        put(dgamma + c, adds, (float)sums[1]);
+        if (dbeta)
+            put(dbeta + c, adds, (float)sums[0]);
+    };
+    return sum_columns<2>(s, rows, C, get, take, scratch);
+}
+
+KERNEL(row_norm_backward_weight, pp_row_norm_backward_weight)
+{
+    return gradients(s, (size_t)a->B, a->C, 1, 1, 2, a->x, a->dy, a->keep, a->keep + 1,
+                     a->beta != 0, a->dgamma, a->dbeta, scratch);
+}
+
+/* ---- of a group: a block has one */
+
+/* Of both values the sums over the block, in every thread. */
+static __device__ void sum_block(double *a, double *b)
+{
+    __shared__ double sums[2][THREADS / WARP];
+    int lane = (int)(threadIdx.x % WARP), warp = (int)(threadIdx.x / WARP);
+    double x = warp_sum(*a), y = warp_sum(*b);
+    __syncthreads(); /* the last call's have been read */
+    if (lane == 0) {
+        sums[0][warp] = x;
+        sums[1][warp] = y;
+    }
+    __syncthreads();
+    *a = *b = 0;
+    for (int w = 0; w < THREADS / WARP; w++) {
+        *a += sums[0][w];
+        *b += sums[1][w];
+    }
+}
+
+/* Element k of the group, in x and in gamma. */
+static __device__ size_t of_group(size_t k, size_t first, size_t run, size_t C)
+{
+    return first + k / run * C + k % run;
+}
+
+__global__ void norm_groups(struct pp_group_norm_forward a)
+{
+    size_t C = (size_t)a.C, G = (size_t)a.G, run = C / G, n = (size_t)a.P * run;
+    size_t b = blockIdx.x / G, first = b * (size_t)a.P * C + blockIdx.x % G * run;
+    double sum = 0, squares = 0;
+    for (size_t k = threadIdx.x; k < n; k += THREADS) {
+        double x = (double)a.x[of_group(k, first, run, C)];
+        sum += x;
+        squares += x * x;
+    }
+    sum_block(&sum, &squares);
+    double mean = sum / (double)n, var = squares / (double)n - mean * mean;
+    float m = (float)mean, rstd = (float)(1 / sqrt((var < 0 ? 0 : var) + (double)a.eps));
+    for (size_t k = threadIdx.x; k < n; k += THREADS) {
+        size_t i = of_group(k, first, run, C), c = i % C;
+        a.y[i] = ended((a.x[i] - m) * rstd * a.gamma[c] + a.beta[c], a.residual, i, a.relu);
+    }
+    if (threadIdx.x == 0) {
+        a.keep[blockIdx.x] = m;
+        a.keep[(size_t)a.B * G + blockIdx.x] = rstd;
+    }
+}
+
+KERNEL(group_norm_forward, pp_group_norm_forward)
+{
+    if (a->B == 0)
+        return cudaSuccess;
+    PP_LAUNCH(norm_groups, (unsigned)a->B * (unsigned)a->G, THREADS, 0, s, *a);
+    return cudaGetLastError();
+}
+
+__global__ void norm_groups_back(struct pp_group_norm_backward_input a)
+{
+    size_t C = (size_t)a.C, G = (size_t)a.G, run = C / G, n = (size_t)a.P * run;
+    size_t b = blockIdx.x / G, first = b * (size_t)a.P * C + blockIdx.x % G * run;
+    float mean = a.keep[blockIdx.x], rstd = a.keep[(size_t)a.B * G + blockIdx.x];
+    double sum = 0, product = 0;
+    for (size_t k = threadIdx.x; k < n; k += THREADS) {
+        size_t i = of_group(k, first, run, C);
+        double d = (double)before_relu(a.y, a.dy, a.add_residual, a.d_residual, i) *
+                   (double)a.gamma[i % C];
+        sum += d;
+        product += d * (double)((a.x[i] - mean) * rstd);
+    }
+    sum_block(&sum, &product);
+    float s = (float)(sum / (double)n), p = (float)(product / (double)n);
+    for (size_t k = threadIdx.x; k < n && a.dx; k += THREADS) {
+        size_t i = of_group(k, first, run, C);
+        float d = rstd * (a.dy[i] * a.gamma[i % C] - (s + (a.x[i] - mean) * rstd * p));
+        put(a.dx + i, a.add, d);
+    }
+}
+
+KERNEL(group_norm_backward_input, pp_group_norm_backward_input)
+{
+    if (a->B == 0)
+        return cudaSuccess;
+    PP_LAUNCH(norm_groups_back, (unsigned)a->B * (unsigned)a->G, THREADS, 0, s, *a);
+    return cudaGetLastError();
+}
+
+KERNEL(group_norm_backward_weight, pp_group_norm_backward_weight)
+{
+    return gradients(s, (size_t)a->B * (size_t)a->P, a->C, a->P, a->G, 1, a->x, a->dz, a->keep,
+                     a->keep + (size_t)a->B * (size_t)a->G, a->beta != 0, a->dgamma, a->dbeta,
+                     scratch);
+}
+
+/* ---- of a channel over the batch */
+
+KERNEL(batch_norm_forward, pp_batch_norm_forward)
+{
+    struct pp_batch_norm_forward n = *a;
+    size_t width = (size_t)n.P * (size_t)n.C, rows = (size_t)n.B * (size_t)n.P;
+    cudaError_t e = cudaSuccess;
+    if (!n.running_mean && rows > 0) {
+        auto get = [=] __device__(size_t r, int c, double *out) {
+            out[0] = (double)n.x[r * (size_t)n.C + (size_t)c];
+            out[1] = out[0] * out[0];
+        };
+        auto take = [=] __device__(int c, const double *sums) {
+            double mean = sums[0] / (double)rows, var = sums[1] / (double)rows - mean * mean;
+            n.keep[c] = (float)mean;
+            n.keep[n.C + c] = (float)(1 / sqrt((var < 0 ? 0 : var) + (double)n.eps));
+        };
+        e = sum_columns<2>(s, rows, n.C, get, take, scratch);
+    }
+    if (e != cudaSuccess)
+        return e;
+    return launch_rows(s, (size_t)n.B, width, [=] __device__(size_t r, int f) {
+        size_t i = r * width + (size_t)f;
+        int c = f % n.C;
+        float mean = n.running_mean ? n.running_mean[c] : n.keep[c];
+        float rstd = n.running_mean ? 1.0f / sqrtf(n.running_var[c] + n.eps) : n.keep[n.C + c];
+        n.y[i] = ended((n.x[i] - mean) * rstd * n.gamma[c] + n.beta[c], n.residual, i, n.relu);
+    });
+}
+
+KERNEL(batch_norm_backward_input, pp_batch_norm_backward_input)
+{
+    struct pp_batch_norm_backward_input n = *a;
+    size_t width = (size_t)n.P * (size_t)n.C, rows = (size_t)n.B * (size_t)n.P;
+    auto get = [=] __device__(size_t r, int c, double *out) {
+        size_t i = r * (size_t)n.C + (size_t)c;
+        out[0] = (double)before_relu(n.y, n.dy, n.add_residual, n.d_residual, i);
+        out[1] = out[0] * (double)((n.x[i] - n.keep[c]) * n.keep[n.C + c]);
+    };
+    auto take = [=] __device__(int c, const double *sums) {
+        n.sums[c] = (float)sums[0];
+        n.sums[n.C + c] = (float)sums[1];
+    };
+    cudaError_t e = sum_columns<2>(s, rows, n.C, get, take, scratch);
+    if (e != cudaSuccess || !n.dx)
+        return e;
+    return launch_rows(s, (size_t)n.B, width, [=] __device__(size_t r, int f) {
+        size_t i = r * width + (size_t)f;
+        int c = f % n.C;
+        float rstd = n.keep[n.C + c], xhat = (n.x[i] - n.keep[c]) * rstd;
+        float mean = (n.sums[c] + xhat * n.sums[n.C + c]) / (float)rows;
+        put(n.dx + i, n.add, n.gamma[c] * rstd * (n.dy[i] - mean));
+    });
+}
+
+static __device__ void add_to(float *to, bool adds, double more)
+{
+    *to = (float)((adds ? (double)*to : 0) + more);
+}
+
+KERNEL(batch_norm_backward_weight, pp_batch_norm_backward_weight)
+{
+    struct pp_batch_norm_backward_weight w = *a;
+    return launch_rows(s, 1, (size_t)w.C, [=] __device__(size_t, int c) {
+        double n = (double)w.B * w.P, mean = n > 0 ? (double)w.keep[c] : 0;
+        double rstd = n > 0 ? (double)w.keep[w.C + c] : 1;
+        double square = 1 / (rstd * rstd) - (double)w.eps + mean * mean;
+        bool adds = w.beta != 0;
+        add_to(w.dgamma + c, adds, (double)w.sums[w.C + c]);
+        add_to(w.dbeta + c, adds, (double)w.sums[c]);
+        add_to(w.stat_mean + c, adds, n * mean);
+        add_to(w.stat_var + c, adds, n > 0 ? n * square : 0);
+        if (c == 0)
+            add_to(w.stat_n, adds, n);
+    });
+}
+
+KERNEL(batch_norm_commit, pp_batch_norm_commit)
+{
+    struct pp_batch_norm_commit t = *a;
+    return launch_rows(s, 1, (size_t)t.C, [=] __device__(size_t, int c) {
+        double n = (double)*t.stat_n, momentum = (double)t.momentum;
+        if (*t.skip || n == 0)
+            return;
+        double mean = (double)t.stat_mean[c] / n, var = (double)t.stat_var[c] / n - mean * mean;
+        var = (var < 0 ? 0 : var) * (n > 1 ? n / (n - 1) : 1);
+        t.running_mean[c] += (float)(momentum * (mean - (double)t.running_mean[c]));
+        t.running_var[c] += (float)(momentum * (var - (double)t.running_var[c]));
+        if (c == 0)
+            *t.tracked += 1.0f;
+    });
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What only texts have, but attention and norms: embedding, rotary, gates; and dropout. */
+#include "kernels.h"
+#include "launch.h"
+#include "vector.h"
+
+#include "../dropout.h"
+#include "../token.h"
+#include "activations.h"
+
+#include <math.h>
+
+/* ---- embedding */
+
+/* One block a row. */
+__global__ void look_up(int T, int V, int C, int first, const float *x, const float *W,
+                        const float *P, float *y)
+{
+    size_t r = blockIdx.x, columns = (size_t)C;
+    int token = token_row(x[r], V);
+    const float *word = W + (token < 0 ? 0 : (size_t)token) * columns;
+    const float *place = P ? P + ((size_t)first + r % (size_t)T) * columns : NULL;
+    for (size_t c = threadIdx.x; c < columns; c += blockDim.x)
+        y[r * columns + c] = (token < 0 ? nanf("") : word[c]) + (place ? place[c] : 0.0f);
+}
+
+KERNEL(embedding_forward, pp_embedding_forward)
+{
+    if (a->B == 0)
+        return cudaSuccess;
+    PP_LAUNCH(look_up, (unsigned)a->B * (unsigned)a->T, a->C < 128 ? 64 : 128, 0, s, a->T, a->V,
+              a->C, a->first, a->x, a->W, a->P, a->y);
+    return cudaGetLastError();
+}
+
+/*
+ * A block for each row of dy. The one that is the first of its token adds up all of that token's,
+ * in order: THREADS rows are looked through at a time, those found are listed, and every thread
+ * adds its columns of them.
+ */
+__global__ void add_tokens(int rows, int V, int C, const float *x, const float *dy, float *dW)
+{
+    __shared__ int found[THREADS], counts[THREADS / WARP];
+    int r = (int)blockIdx.x, t = (int)threadIdx.x, warp = t / WARP, token = token_row(x[r], V);
+    if (token < 0)
+        return;
+    for (int from = 0; from < r; from += THREADS)
+        if (__syncthreads_or(from + t < r && token_row(x[from + t], V) == token))
+            return;
+    float *sums = dW + (size_t)token * (size_t)C;
+    for (int from = r; from < rows; from += THREADS) {
+        int i = from + t, before = 0, all = 0;
+        bool hit = i < rows && token_row(x[i], V) == token;
+        unsigned hits = __ballot_sync(ALL, hit);
+        if (t % WARP == 0)
+            counts[warp] = __popc(hits);
+        __syncthreads();
+        for (int w = 0; w < THREADS / WARP; w++) {
+            before += w < warp ? counts[w] : 0;
+            all += counts[w];
+        }
+        if (hit)
+            found[before + __popc(hits & ((1u << t % WARP) - 1))] = i;
+        __syncthreads();
+        for (int c = t; c < C && all > 0; c += THREADS) {
+            float sum = sums[c];
+            for (int k = 0; k < all; k++)
+                sum += dy[(size_t)found[k] * (size_t)C + (size_t)c];
+            sums[c] = sum;
+        }
+        __syncthreads();
+    }
+}
+
+KERNEL(embedding_backward_weight, pp_embedding_backward_weight)
+{
+    size_t positions = (size_t)a->T * (size_t)a->C;
+    cudaError_t e = cudaSuccess;
+    if (a->beta == 0)
+        e = cudaMemsetAsync(a->dW, 0, (size_t)a->V * (size_t)a->C * sizeof(*a->dW), s);
+    if (e == cudaSuccess && a->B > 0) {
+        PP_LAUNCH(add_tokens, (unsigned)a->B * (unsigned)a->T, THREADS, 0, s, a->B * a->T, a->V,
+                  a->C, a->x, a->dy, a->dW);
+        e = cudaGetLastError();
+    }
+    if (e != cudaSuccess || !a->dP)
+        return e;
+    struct pp_embedding_backward_weight w = *a;
+    return launch_each(s, positions,
+                       [=] __device__(size_t i) { /* of all samples, in order */
+                                                  float sum = w.beta != 0.0f ? w.dP[i] : 0.0f;
+                                                  for (size_t b = 0; b < (size_t)w.B; b++)
+                                                      sum += w.dy[b * positions + i];
+                                                  w.dP[i] = sum;
+                       });
+}
+
+/* ---- rotary */
+
+/* Block x has a position, whose angles it computes once for all samples and heads; blocks y share
+ * the samples. The angles are computed in double: a float would lose what far positions differ by. */
+__global__ void turn(struct pp_rotary a)
+{
+    int t = (int)blockIdx.x, half = a.width / 2, turned = a.heads * a.width;
+    for (int j = (int)threadIdx.x; j < half; j += (int)blockDim.x) {
+        double angle = (a.first + t) * pow((double)a.base, -(double)j / half);
+        float c = (float)cos(angle), s = (float)(a.back ? -sin(angle) : sin(angle));
+        for (int b = (int)blockIdx.y; b < a.B; b += (int)gridDim.y) {
+            size_t at = ((size_t)b * (size_t)a.T + (size_t)t) * (size_t)a.C + (size_t)j;
+            for (int h = 0; h < a.heads; h++, at += (size_t)a.width) {
+                float x = a.x[at], other = a.x[at + (size_t)half];
+                put(a.y + at, a.add, x * c - other * s);
+                put(a.y + at + half, a.add, other * c + x * s);
+            }
+        }
+    }
+    for (int b = (int)blockIdx.y; b < a.B; b += (int)gridDim.y) {
+        size_t at = ((size_t)b * (size_t)a.T + (size_t)t) * (size_t)a.C;
+        for (int k = turned + (int)threadIdx.x; k < a.C; k += (int)blockDim.x)
+            put(a.y + at + k, a.add, a.x[at + (size_t)k]);
+    }
+}
+
+KERNEL(rotary, pp_rotary)
+{
+    if (a->B == 0)
+        return cudaSuccess;
+    PP_LAUNCH(turn, dim3((unsigned)a->T, (unsigned)(a->B < 32 ? a->B : 32)),
+              a->width > 64 ? 128 : 32, 0, s, *a);
+    return cudaGetLastError();
+}
+
+/* ---- gates */
+
+KERNEL(gated_forward, pp_gated)
+{
+    struct pp_gated g = *a;
+    return launch_rows(s, (size_t)g.B, (size_t)g.F, [=] __device__(size_t r, int f) {
+        const float *x = g.x + r * 2 * (size_t)g.F + f;
+        g.y[r * (size_t)g.F + (size_t)f] = silu_value(*x) * x[g.F];
+    });
+}
+
+KERNEL(gated_backward, pp_gated_backward)
+{
+    struct pp_gated_backward g = *a;
+    return launch_rows(s, (size_t)g.B, (size_t)g.F, [=] __device__(size_t r, int f) {
+        size_t gate = r * 2 * (size_t)g.F + (size_t)f, up = gate + (size_t)g.F;
+        float dy = g.dy[r * (size_t)g.F + (size_t)f];
+        put(g.dx + gate, g.add, silu_back(g.x[gate], dy * g.x[up]));
+        put(g.dx + up, g.add, dy * silu_value(g.x[gate]));
+    });
+}
+
+/* ---- dropout */
+
+KERNEL(dropout, pp_dropout)
+{
+    struct pp_dropout d = *a;
+    uint32_t limit = dropout_limit(d.p);
+    float scale = (float)(1 / (1 - (double)d.p));
+    return launch_rows(s, (size_t)d.B, d.F, [=] __device__(size_t r, int f) {
+        uint64_t of = dropout_row(d.key, *d.step, d.first_row + (uint32_t)r);
+        float by = dropout_number(of, (uint32_t)f) < limit ? 0.0f : scale;
+        put(d.y + r * d.F + (size_t)f, d.add, d.x[r * d.F + (size_t)f] * by);
+    });
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attention in double. Every probability is computed again where it is needed. */
+#include <math.h>
+
+#include "../dropout.h"
+#include "plain.h"
+
+/* Head h of one array at a position. */
+static size_t at(const struct pp_strides *s, int width, int b, int i, int h)
+{
+    return (size_t)b * s->sequence + (size_t)i * s->position + (size_t)h * (size_t)width;
+}
+
+static double dot(int n, const float *a, const float *b)
+{
+    double sum = 0;
+    for (int d = 0; d < n; d++)
+        sum += (double)a[d] * b[d];
+    return sum;
+}
+
+static int seen(const struct pp_attention *a, int i)
+{
+    return a->causal ? a->keys - a->queries + i + 1 : a->keys;
+}
+
+static int of_kv(const struct pp_attention *a, int h)
+{
+    return h / (a->heads / a->kv_heads);
+}
+
+static double score(const struct pp_attention *a, int b, int h, int i, int j)
+{
+    return dot(a->width, a->q + at(&a->q_at, a->width, b, i, h),
+               a->k + at(&a->kv_at, a->width, b, j, of_kv(a, h))) /
+           sqrt((double)a->width);
+}
+
+/* What dropout multiplies a probability by. */
+static double kept(const struct pp_attention *a, int b, int h, int i, int j)
+{
+    if (!a->step || a->p == 0)
+        return 1;
+    uint32_t row = a->first_row + (uint32_t)(a->of_queries ? i : b);
+    uint32_t line = a->of_queries ? (uint32_t)h * (uint32_t)a->B + (uint32_t)b
+                                  : (uint32_t)h * (uint32_t)a->queries + (uint32_t)i;
+    uint64_t of = dropout_row(a->key, *a->step, row);
+    bool dropped = dropout_number(of, line * (uint32_t)a->keys + (uint32_t)j) < dropout_limit(a->p);
+    return dropped ? 0 : 1 / (1 - (double)a->p);
+}
+
+static void forward(const struct pp_attention *a, int b, int h, int i)
+{
+    double most = -INFINITY, sum = 0, *y = (double *)a->scratch;
+    for (int j = 0; j < seen(a, i); j++) {
+        double s = score(a, b, h, i, j);
+        most = s > most ? s : most;
+    }
+    for (int d = 0; d < a->width; d++)
+        y[d] = 0;
+    for (int j = 0; j < seen(a, i); j++) {
+        const float *v = a->v + at(&a->kv_at, a->width, b, j, of_kv(a, h));
+        double p = exp(score(a, b, h, i, j) - most), part = p * kept(a, b, h, i, j);
+        sum += p;
+        for (int d = 0; d < a->width; d++)
+            y[d] += part * v[d];
+    }
+    for (int d = 0; d < a->width; d++)
+        a->y[at(&a->y_at, a->width, b, i, h) + (size_t)d] = (float)(y[d] / sum);
+    if (a->lse)
+        a->lse[((size_t)b * (size_t)a->queries + (size_t)i) * (size_t)a->heads + (size_t)h] =
+            (float)(most + log(sum));
+}
+
+int plain_attention_forward(struct pp_backend *be, const struct pp_attention *a)
+{
+    for (int b = 0; b < a->B; b++)
+        for (int h = 0; h < a->heads; h++)
+            for (int i = 0; i < a->queries; i++)
+                forward(a, b, h, i);
+    return 0;
+}
+
+/* The probability after dropout, and the gradient of q . k. */
+static double gradient(const struct pp_attention *a, int b, int h, int i, int j, double *dropped_p)
+{
+    size_t row = at(&a->y_at, a->width, b, i, h);
+    size_t line = (size_t)b * (size_t)a->queries + (size_t)i;
+    double lse = a->lse[line * (size_t)a->heads + (size_t)h];
+    double p = exp(score(a, b, h, i, j) - lse), keep = kept(a, b, h, i, j);
+    double dp = dot(a->width, a->dy + row, a->v + at(&a->kv_at, a->width, b, j, of_kv(a, h)));
+    *dropped_p = p * keep;
+    return p * (dp * keep - dot(a->width, a->dy + row, a->y + row)) / sqrt((double)a->width);
+}
+
+/* to[n] = sum, to which it is added where asked for. */
+static void store(int n, bool add, const double *sum, float *to)
+{
+    for (int d = 0; d < n; d++)
+        to[d] = (float)((add ? (double)to[d] : 0) + sum[d]);
+}
+
+static void query_gradient(const struct pp_attention *a, int b, int h, int i)
+{
+    double *sum = (double *)a->scratch, p;
+    for (int d = 0; d < a->width; d++)
+        sum[d] = 0;
+    for (int j = 0; j < seen(a, i); j++) {
+        double ds = gradient(a, b, h, i, j, &p);
+        for (int d = 0; d < a->width; d++)
+            sum[d] += ds * a->k[at(&a->kv_at, a->width, b, j, of_kv(a, h)) + (size_t)d];
+    }
+    store(a->width, a->add, sum, a->dq + at(&a->q_at, a->width, b, i, h));
+}
+
+static void key_gradient(const struct pp_attention *a, int b, int g, int j)
+{
+    double *dk = (double *)a->scratch, *dv = dk + a->width, p;
+    int group = a->heads / a->kv_heads;
+    for (int d = 0; d < 2 * a->width; d++)
+        dk[d] = 0;
+    for (int h = g * group; h < (g + 1) * group; h++) {
+        for (int i = 0; i < a->queries; i++) {
+            if (j >= seen(a, i))
+                continue;
+            double ds = gradient(a, b, h, i, j, &p);
+            for (int d = 0; d < a->width; d++) {
+                dk[d] += ds * a->q[at(&a->q_at, a->width, b, i, h) + (size_t)d];
+                dv[d] += p * a->dy[at(&a->y_at, a->width, b, i, h) + (size_t)d];
+            }
+        }
+    }
+    store(a->width, a->add_kv, dk, a->dk + at(&a->kv_at, a->width, b, j, g));
+    store(a->width, a->add_kv, dv, a->dv + at(&a->kv_at, a->width, b, j, g));
+}
+
+int plain_attention_backward(struct pp_backend *be, const struct pp_attention *a)
+{
+    for (int b = 0; b < a->B; b++) {
+        for (int h = 0; a->dq && h < a->heads; h++)
+            for (int i = 0; i < a->queries; i++)
+                query_gradient(a, b, h, i);
+        for (int g = 0; a->dk && g < a->kv_heads; g++)
+            for (int j = 0; j < a->keys; j++)
+                key_gradient(a, b, g, j);
+    }
+    return 0;
+}

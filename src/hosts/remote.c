@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Helpers on other hosts, from the side that asks. Everything has a deadline: a host that is down and
+ * an agent that waits for a password are the ordinary case here. */
+#include "hosts.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ppcli/clock.h"
+#include "ppcli/text.h"
+
+#define WORDS_MAX 64
+#define LINE_MAX_BYTES 32768 /* of all that the agent carries */
+
+extern char **environ;
+
+/* Behind `to`, if it fits: a word for a shell on the other side, 'it'\''s'. */
+static void quote(char *to, size_t bytes, const char *word)
+{
+    size_t n = strlen(to);
+    if (n + 4 * strlen(word) + 4 >= bytes)
+        return;
+    to[n++] = '\'';
+    for (; *word; word++) {
+        if (*word == '\'')
+            n += (size_t)snprintf(to + n, 4, "'\\'");
+        to[n++] = *word;
+    }
+    snprintf(to + n, 3, "' ");
+}
+
+/* In the child. Returns only when it could not become the program. */
+static void become(const char *host, const char *agent, const char *exe)
+{
+    static char line[LINE_MAX_BYTES], words[PP_TEXT_MAX];
+    const char *args[WORDS_MAX] = {exe, "env", "--hosts", "-"};
+    int n = 0;
+    if (host) {
+        snprintf(words, sizeof(words), "%s", agent);
+        for (char *rest = words, *word; (word = strsep(&rest, " ")) && n < WORDS_MAX - 8;)
+            if (word[0])
+                args[n++] = word;
+        const char *slash = strrchr(args[0], '/');
+        if (strcmp(slash ? slash + 1 : args[0], "ssh") == 0) {
+            args[n++] = "-xoBatchMode=yes";
+            args[n++] = "-oConnectTimeout=4";
+        }
+        snprintf(line, sizeof(line), "exec env ");
+        for (char **e = environ; *e; e++)
+            if (pp_host_variable(*e))
+                quote(line, sizeof(line) - 2 * (size_t)PP_PATH_MAX, *e);
+        quote(line, sizeof(line) - 64, exe);
+        size_t used = strlen(line);
+        snprintf(line + used, sizeof(line) - used, "env --hosts -");
+        args[n++] = host;
+        args[n++] = line;
+        args[n] = NULL;
+    }
+    execvp(args[0], (char *const *)args);
+    dprintf(STDERR_FILENO, "%s: %s\n", args[0], strerror(errno));
+}
+
+void remote_start(struct remote *r, const char *agent, bool here)
+{
+    int in[2] = {-1, -1}, out[2] = {-1, -1};
+    char exe[PP_PATH_MAX] = "";
+    sigset_t none;
+    pid_t parent = getpid();
+    bool fine = readlink("/proc/self/exe", exe, sizeof(exe) - 1) > 0 && pipe2(in, O_CLOEXEC) == 0 &&
+                pipe2(out, O_CLOEXEC) == 0;
+    r->pid = fine ? fork() : -1;
+    if (r->pid == 0) {
+        /* A group of its own: what the terminal sends is for the one that asks. */
+        sigemptyset(&none);
+        sigprocmask(SIG_SETMASK, &none, NULL);
+        signal(SIGPIPE, SIG_DFL);
+        if (dup2(in[0], 0) == 0 && dup2(out[1], 1) == 1 && dup2(out[1], 2) == 2 &&
+            setpgid(0, 0) == 0 && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent)
+            become(here ? NULL : r->name, agent, exe);
+        raise(SIGKILL);
+    }
+    if (r->pid < 0) {
+        snprintf(r->wrong, sizeof(r->wrong), "cannot start a process: %s", strerror(errno));
+        r->pid = 0;
+    }
+    close(in[0]);
+    close(out[1]);
+    r->to = in[1];
+    r->from = out[0];
+}
+
+/* A line of the helper, or of its agent or a login. */
+static void take_line(struct remote *r, char *line)
+{
+    bool good = strncmp(line, HOSTS_GOOD, 4) == 0;
+    char *text = NULL;
+    if (!good && strncmp(line, HOSTS_BAD, 4) != 0) {
+        if (line[strspn(line, " \t\r")])
+            pp_text_shown(line, r->last, sizeof(r->last));
+        return;
+    }
+    uint64_t now = pp_clock_ns(), trip = now - r->asked_ns;
+    double there = strtod(line + 4, &text);
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    if (r->trip_ns == 0 || trip < r->trip_ns) {
+        r->trip_ns = trip;
+        r->clock_s = there - ((double)t.tv_sec + (double)t.tv_nsec * 1e-9 - (double)trip * 0.5e-9);
+    }
+    r->good = good;
+    r->asked = false;
+    pp_text_shown(text + (*text == '\t'), r->answer, sizeof(r->answer));
+}
+
+static void take(struct remote *r)
+{
+    ssize_t n = read(r->from, r->text + r->used, sizeof(r->text) - 1 - r->used);
+    if (n <= 0 && errno != EINTR) {
+        r->asked = false;
+        snprintf(r->wrong, sizeof(r->wrong), "%s", r->last[0] ? r->last : "its agent ended");
+    }
+    r->used += n > 0 ? (size_t)n : 0;
+    r->text[r->used] = '\0';
+    char *line = r->text;
+    for (char *end; (end = strchr(line, '\n')); line = end + 1) {
+        *end = '\0';
+        take_line(r, line);
+    }
+    r->used = strlen(line);
+    memmove(r->text, line, r->used + 1);
+    if (r->used + 1 == sizeof(r->text))
+        r->used = 0; /* no line of ours is so long */
+}
+
+void remote_ask(struct remote *r, int n, double seconds)
+{
+    uint64_t start = pp_clock_ns(), limit = (uint64_t)(seconds * 1e9), passed;
+    for (int i = 0; i < n; i++) {
+        r[i].good = false;
+        r[i].answer[0] = '\0';
+        r[i].asked = r[i].question[0] && !r[i].wrong[0];
+        r[i].asked_ns = pp_clock_ns();
+        if (r[i].asked) /* one that has ended is found below */
+            (void)!write(r[i].to, r[i].question, strlen(r[i].question));
+        r[i].question[0] = '\0';
+    }
+    while ((passed = pp_clock_ns() - start) < limit) {
+        struct pollfd fds[PP_HOSTS_MAX];
+        bool any = false;
+        for (int i = 0; i < n; i++) {
+            fds[i] = (struct pollfd){.fd = r[i].asked ? r[i].from : -1, .events = POLLIN};
+            any = any || r[i].asked;
+        }
+        if (!any)
+            return;
+        int got = poll(fds, (nfds_t)n, (int)((limit - passed) / 1000000) + 1);
+        for (int i = 0; i < n && got > 0; i++)
+            if (fds[i].revents)
+                take(&r[i]);
+    }
+    for (int i = 0; i < n; i++) {
+        if (r[i].asked)
+            snprintf(r[i].wrong, sizeof(r[i].wrong), "no answer for %.3g s%s%s", seconds,
+                     r[i].last[0] ? "; the last that it said: " : "", r[i].last);
+        r[i].asked = false;
+    }
+}
+
+void remote_end(struct remote *r, int n, double seconds)
+{
+    const struct timespec a_while = {.tv_nsec = 2000000};
+    uint64_t start = pp_clock_ns();
+    for (int i = 0; i < n; i++)
+        if (r[i].pid > 0)
+            close(r[i].to);
+    for (int i = 0; i < n; i++) {
+        while (r[i].pid > 0 && waitpid(r[i].pid, NULL, WNOHANG) == 0) {
+            if (r[i].wrong[0] || (double)(pp_clock_ns() - start) > seconds * 1e9)
+                kill(-r[i].pid, SIGKILL);
+            nanosleep(&a_while, NULL);
+        }
+        if (r[i].pid > 0)
+            close(r[i].from);
+        r[i].pid = 0;
+    }
+}

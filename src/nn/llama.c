@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Llama (Touvron et al., "LLaMA: open and efficient foundation language models", 2023) with the names,
+ * shapes and initial values of Hugging Face's LlamaForCausalLM.
+ */
+#include "transformer.h"
+
+/* One product of up to three weights without biases. */
+static int project(struct builder *b, const char *name, int x, int n,
+                   const struct linear_piece *pieces)
+{
+    x = linear_pieces(b, name, x, n, pieces, PP_ACT_NONE);
+    init_normal(b, 0.02);
+    return x;
+}
+
+static int norm(struct builder *b, const char *name, int x)
+{
+    return rms_norm(b, name, x, (float)b->cfg->model.norm_eps);
+}
+
+/* 8/3 of the channels, which three weights make as large as two of four times, up to a multiple. */
+static int width(const struct builder *b)
+{
+    const int unit = 256;
+    int hidden = b->cfg->model.n_hidden, wanted = 8 * b->cfg->model.n_embd / 3;
+    return hidden > 0 ? hidden : (wanted + unit - 1) / unit * unit;
+}
+
+static int block(struct builder *b, int x)
+{
+    int C = b->cfg->model.n_embd, F = width(b);
+    const struct heads heads = heads_of(b, true);
+    int q = heads.q * heads.width, kv = heads.kv * heads.width;
+    int y = project(b, "self_attn", norm(b, "input_layernorm", x), 3,
+                    (struct linear_piece[]){{"q_proj.weight", NULL, q},
+                                            {"k_proj.weight", NULL, kv},
+                                            {"v_proj.weight", NULL, kv}});
+    y = rotary(b, "self_attn.rotary", y, heads.q + heads.kv, heads.width,
+               (float)b->cfg->model.rope_base);
+    y = attention(b, "self_attn", y, -1, &heads);
+    y = project(b, "self_attn", y, 1, &(struct linear_piece){"o_proj.weight", NULL, C});
+    x = add(b, "self_attn.add", x, y, false);
+    y = project(
+        b, "mlp", norm(b, "post_attention_layernorm", x), 2,
+        (struct linear_piece[]){{"gate_proj.weight", NULL, F}, {"up_proj.weight", NULL, F}});
+    y = gated(b, "mlp.gate", y);
+    y = project(b, "mlp", y, 1, &(struct linear_piece){"down_proj.weight", NULL, C});
+    return add(b, "mlp.add", x, y, false);
+}
+
+static int build(struct builder *b, int x)
+{
+    const char *tokens = "model.embed_tokens.weight";
+    layer(b, "embed_tokens");
+    prefix(b, "model");
+    x = embedding(b, "", x, vocabulary_of(b), b->cfg->model.n_embd, "embed_tokens", NULL);
+    init_normal(b, 0.02);
+    for (int i = 0; i < b->cfg->model.n_layer; i++) {
+        layer(b, "layers.%d", i);
+        prefix(b, "model.layers.%d", i);
+        x = block(b, x);
+    }
+    layer(b, "lm_head");
+    prefix(b, "model");
+    x = lm_head(b, norm(b, "norm", x), b->cfg->model.tie_weights == PP_CHOICE_ON ? tokens : NULL);
+    init_normal(b, 0.02);
+    return x;
+}
+
+const struct model_builder model_llama = {.name = "llama", .input = tokens_input, .build = build};

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Scaled dot-product attention. Of the probabilities nothing is kept but a log of a sum for each
+ * query and head; the backward pass computes them again. To generate a text, keys and values of
+ * earlier positions are kept in place of it: [rows][cached][k, v].
+ */
+#include "../nn.h"
+#include "ppcli/err.h"
+
+static size_t q_width(const struct pp_node *n)
+{
+    return (size_t)n->heads * (size_t)n->width;
+}
+
+static size_t kv_width(const struct pp_node *n)
+{
+    return (size_t)n->kv_heads * (size_t)n->width;
+}
+
+static int texts(const struct pp_node *n, int rows)
+{
+    return n->batch_first ? rows : n->positions;
+}
+
+static void words(const struct pp_node *n, const struct pp_backend_choice *choice, int rows,
+                  struct pp_words *w)
+{
+    size_t all = (size_t)rows * (size_t)n->positions;
+    int keys = n->cached > 0 ? n->cached : n->batch_first ? n->keys : rows;
+    w->keep =
+        n->cached > 0 ? (size_t)rows * (size_t)n->cached * 2 * kv_width(n) : all * (size_t)n->heads;
+    w->scratch = pp_attention_scratch_floats(n->batch_first ? n->positions : rows, keys,
+                                             n->heads / n->kv_heads, n->width);
+}
+
+/* Two products forwards; backwards the scores once more, and four. Over the samples of a
+ * micro-batch there are next to no keys. */
+static void cost(const struct pp_node *n, struct pp_layer_cost *c)
+{
+    double keys = !n->batch_first ? 1 : n->causal ? (n->keys + 1) / 2.0 : n->keys;
+    double product = 2.0 * n->positions * keys * (double)q_width(n);
+    c->flops_f = 2 * product;
+    c->flops_i = n->wants_dx[0] || n->wants_dx[1] ? 5 * product : 0;
+}
+
+/* Where queries, keys and values are in the inputs: each k behind its q in one row, behind all of
+ * the sample's q, or in a value of its own. */
+static struct pp_attention call(const struct pp_node *n, const struct pp_at *at)
+{
+    size_t q = q_width(n), kv = kv_width(n), T = (size_t)n->positions;
+    bool two = n->n_x == 2, rows = !two && !n->apart;
+    size_t q_step = rows ? q + 2 * kv : q, kv_step = rows ? q_step : 2 * kv;
+    size_t q_sample = two ? T * q : T * (q + 2 * kv);
+    size_t kv_sample = two ? (size_t)n->keys * 2 * kv : q_sample;
+    const float *k = two ? at->x[1] : at->x[0] + (rows ? q : T * q);
+    struct pp_attention a = {.B = texts(n, at->pass->rows),
+                             .queries = n->batch_first ? n->positions : at->pass->rows,
+                             .keys = n->batch_first ? n->keys : at->pass->rows,
+                             .heads = n->heads,
+                             .kv_heads = n->kv_heads,
+                             .width = n->width,
+                             .causal = n->causal,
+                             .q = at->x[0],
+                             .k = k,
+                             .v = k + kv,
+                             .q_at = {q_sample, q_step},
+                             .kv_at = {kv_sample, kv_step},
+                             .y_at = {T * q, q},
+                             .scratch = at->scratch,
+                             .lse = at->keep,
+                             .y = at->y};
+    if (!n->batch_first) {
+        a.q_at = (struct pp_strides){q_step, q_sample};
+        a.kv_at = (struct pp_strides){kv_step, kv_sample};
+        a.y_at = (struct pp_strides){q, T * q};
+    }
+    if (at->pass->training && at->pass->step) {
+        a.p = n->p;
+        a.key = n->key ^ at->pass->seed * 0xD2511F53CD9E8D57u;
+        a.step = at->pass->step;
+        a.first_row = at->pass->first_row;
+        a.of_queries = !n->batch_first;
+    }
+    return a;
+}
+
+/* Add the keys and values of these positions to those kept; the queries see them all. */
+static int append(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at,
+                  struct pp_attention *a)
+{
+    size_t both = 2 * kv_width(n), kept = (size_t)n->cached * both;
+    int from = at->pass->position;
+    pp_assert(from >= 0 && from + n->positions <= n->cached);
+    for (int r = 0; r < at->pass->rows; r++) {
+        for (int t = 0; t < n->positions; t++) {
+            float *to = at->keep + (size_t)r * kept + (size_t)(from + t) * both;
+            const float *k = a->k + (size_t)r * a->kv_at.sequence + (size_t)t * a->kv_at.position;
+            PP_TRY(pp_backend_copy(be, to, k, both * sizeof(*to)));
+        }
+    }
+    a->k = at->keep;
+    a->v = a->k + kv_width(n);
+    a->kv_at = (struct pp_strides){kept, both};
+    a->keys = from + n->positions;
+    a->lse = NULL;
+    return 0;
+}
+
+static int forward(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
+{
+    struct pp_attention a = call(n, at);
+    if (n->cached > 0)
+        PP_TRY(append(n, be, at, &a));
+    return a.B > 0 && a.queries > 0 ? pp_backend_attention_forward(be, &a) : 0;
+}
+
+static int backward_input(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
+{
+    struct pp_attention a = call(n, at);
+    int kv = n->n_x - 1; /* the input that keys and values are in */
+    if (at->pass->rows == 0 || (!at->dx[0] && !at->dx[kv]))
+        return 0;
+    a.dy = at->dy;
+    a.add = at->add[0];
+    a.add_kv = at->add[kv];
+    a.dq = at->dx[0];
+    if (at->dx[kv]) {
+        a.dk = at->dx[kv] + (a.k - at->x[kv]);
+        a.dv = at->dx[kv] + (a.v - at->x[kv]);
+    }
+    return pp_backend_attention_backward(be, &a);
+}
+
+const struct pp_node_op op_attention = {
+    .name = "attention",
+    .kernels = PP_USES(attention_forward) | PP_USES(attention_backward),
+    .words = words,
+    .cost = cost,
+    .forward = forward,
+    .backward_input = backward_input,
+};
+
+int attention(struct builder *b, const char *name, int x, int kv, const struct heads *h)
+{
+    const struct pp_shape from = *shape_of(b, x), other = *shape_of(b, kv < 0 ? x : kv);
+    int q = h->q * h->width, both = 2 * h->kv * h->width;
+    char text[48], of_kv[48];
+    pp_shape_text(&from, text, sizeof(text));
+    pp_shape_text(&other, of_kv, sizeof(of_kv));
+    struct pp_node *n = add_node(b, &op_attention, name, x, kv,
+                                 (struct pp_shape){2, {from.n == 2 ? from.dims[0] : 1, q, 1}});
+    if (!n)
+        return 0;
+    if (h->q < 1 || h->kv < 1 || h->width < 1 || h->q % h->kv)
+        return refuse(b, "%s: %d heads do not share %d heads of keys and values evenly", b->name,
+                      h->q, h->kv);
+    if (from.n != 2 || other.n != 2 || from.dims[1] != (kv < 0 ? q + both : q) ||
+        (kv >= 0 && other.dims[1] != both))
+        return refuse(b,
+                      "%s: %d heads of %d numbers, and keys and values of %d, do not fit a value "
+                      "of shape %s%s%s",
+                      b->name, h->q, h->width, h->kv, text, kv < 0 ? "" : " with one of ",
+                      kv < 0 ? "" : of_kv);
+    if (h->causal && (!h->batch_first || other.dims[0] < from.dims[0]))
+        return refuse(b, "%s: causal attention is over the positions of one text", b->name);
+    if (b->cached > 0 && !(h->batch_first && h->causal))
+        return refuse(b, "%s: only a model whose attention is causal can continue a text", b->name);
+    n->heads = h->q;
+    n->kv_heads = h->kv;
+    n->width = h->width;
+    n->causal = h->causal;
+    n->batch_first = h->batch_first;
+    n->p = h->dropout;
+    n->positions = from.dims[0];
+    n->keys = other.dims[0];
+    n->cached = b->cached;
+    n->apart = kv < 0 && x > 0 && b->m->nodes[x - 1].op == &op_cross_linear;
+    if (n->cached == 0) /* else there is no I */
+        n->reads = PP_READS_X_IN_I | PP_READS_Y_IN_I | (kv < 0 ? 0 : PP_READS_X1_IN_I);
+    return n->y;
+}

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * train.zero: each replica sums, updates and keeps the optimizer's state of its piece of every bucket.
+ *
+ *   begin    receives are posted
+ *   post     a bucket's gradients are complete, often long before the step's last: off they go
+ *   reduce   ours are added up, in the order of the replicas; where others need the sums, they go to all
+ *   update   the optimizer over our pieces, which then go to all
+ *
+ * No circle of waits is possible: reduce waits for posts, update for reduces, and neither stands between
+ * actions of the plan. A piece of another replica's parameters is written by its owner, but not before it
+ * has our gradients of it, after the last pass that reads these parameters.
+ */
+#include "exec_internal.h"
+
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+
+#define BUCKET_FLOATS ((size_t)1 << 16) /* at least, but for the first layers of a stage */
+
+static size_t aligned(size_t floats, size_t most)
+{
+    const size_t unit = PP_ALIGN / sizeof(float);
+    floats = (floats + unit - 1) / unit * unit;
+    return floats < most ? floats : most;
+}
+
+/* The first floats of the layer after the last may be the bucket's. */
+static bool has_tied(const struct pp_layout *l, const struct exec_bucket *b)
+{
+    const struct pp_layer *first = &l->model->layers[b->first], *next = first + b->last - b->first;
+    next += b->last < l->last[b->stage];
+    int from = first->first_param, to = next->first_param + next->n_params;
+    bool has = false;
+    for (int i = 0; i < l->n_ties; i++) {
+        int copy = l->tied[i], owner = l->model->params[copy].tied_to - 1;
+        has = has || (from <= copy && copy < to) || (from <= owner && owner < to);
+    }
+    return has;
+}
+
+/* Elements are summed in the order of the replicas wherever a cut lies: no cut changes a bit. */
+static void add_bucket(struct pp_exec *x, struct exec_bucket made, size_t at, size_t to)
+{
+    size_t d = (size_t)x->layout->replicas, each = (to - at) / d;
+    struct exec_bucket *b = &x->buckets[x->n_buckets];
+    made.number = x->layout->first[made.stage] + x->layout->last[made.stage] - made.last;
+    made.late = has_tied(x->layout, &made);
+    made.state = exec_zero_floats(x, made.stage);
+    made.shards = x->shards + d * (size_t)x->n_buckets++;
+    made.own = &made.shards[x->replica];
+    *b = made;
+    for (size_t k = 0; k < d; k++) {
+        size_t end = k + 1 == d ? to : aligned(at + each * (k + 1), to);
+        b->shards[k].from = k == 0 ? at : b->shards[k - 1].from + b->shards[k - 1].n;
+        b->shards[k].n = end - b->shards[k].from;
+    }
+}
+
+int exec_zero_create(struct pp_exec *x)
+{
+    const struct pp_layout *l = x->layout;
+    const struct pp_model *m = l->model;
+    if (l->cfg->train.zero == 0 || l->replicas == 1 ||
+        pp_optimizer_moments(l->cfg->train.optimizer) == 0)
+        return 0;
+    x->buckets = pp_alloc((size_t)m->n_layers, sizeof(*x->buckets));
+    x->shards = pp_alloc((size_t)m->n_layers * (size_t)l->replicas, sizeof(*x->shards));
+    if (!x->buckets || !x->shards)
+        return PP_ERESOURCE;
+    for (int k = 0; k < x->n_stages; k++) {
+        int s = x->stages[k].s;
+        size_t start = pp_layout_floats(l, s), to = start;
+        for (int i = l->last[s], last = i; i >= l->first[s]; i--) {
+            start -= m->layers[i].n_floats;
+            size_t at = aligned(start, to);
+            if (i > l->first[s] && at + BUCKET_FLOATS > to)
+                continue;
+            add_bucket(x, (struct exec_bucket){.stage = s, .first = i, .last = last}, at, to);
+            last = i - 1;
+            to = at;
+        }
+    }
+    x->shares_sums = pp_layout_shares_sums(l);
+    return 0;
+}
+
+size_t exec_zero_floats(const struct pp_exec *x, int s)
+{
+    size_t n = 0;
+    for (int i = 0; i < x->n_buckets; i++)
+        n += x->buckets[i].stage == s ? x->buckets[i].own->n : 0;
+    return n;
+}
+
+void exec_zero_memory(struct pp_exec *x, struct pp_arena *a)
+{
+    for (int i = 0; i < x->n_buckets; i++) {
+        struct exec_bucket *b = &x->buckets[i];
+        b->chunk = x->stages[x->layout->plans[0].plan->chunk_of[b->stage]].chunk;
+        for (int d = 0; d < x->layout->replicas; d++)
+            if (d != x->replica)
+                b->shards[d].sums = pp_arena_take(a, b->own->n, sizeof(float));
+    }
+}
+
+/* ---- messages */
+
+/* Where n floats to or from replica d lie here; with shared slots those to it lie there too. */
+static float *place(const struct exec_bucket *b, enum exec_shard_kind kind, int d, bool out,
+                    size_t *n)
+{
+    const struct exec_shard *of = out == (kind == SHARD_GRADS) ? &b->shards[d] : b->own;
+    *n = of->n;
+    if (kind == SHARD_GRADS && !out)
+        return b->shards[d].sums;
+    return (kind == SHARD_PARAMS ? b->chunk->params : b->chunk->grads) + of->from;
+}
+
+void exec_zero_channels(struct pp_exec *x, struct pp_channel_spec *specs, void **memory, int *n)
+{
+    int replicas = x->layout->replicas, pairs = replicas * replicas;
+    for (int i = 0; i < x->n_buckets * SHARD_KINDS * pairs; i++) {
+        const struct exec_bucket *b = &x->buckets[i / pairs / SHARD_KINDS];
+        enum exec_shard_kind kind = (enum exec_shard_kind)(i / pairs % SHARD_KINDS);
+        int src = i % pairs / replicas, dst = i % replicas;
+        bool out = src == x->replica;
+        if (src == dst || (!out && dst != x->replica))
+            continue;
+        struct exec_shard *s = &b->shards[out ? dst : src];
+        /* unique in the run, and ascending */
+        int id = (b->number * SHARD_KINDS + (int)kind) * replicas + src;
+        id = id * (replicas - 1) + dst - (dst > src) + replicas * x->layout->n_channels;
+        int *spec = out ? &s->out[kind] : &s->in[kind];
+        size_t floats, bytes;
+        void *at = place(b, kind, out ? dst : src, out, &floats);
+        bytes = (floats * sizeof(float) + PP_ALIGN - 1) / PP_ALIGN * PP_ALIGN;
+        *spec = -1;
+        if (floats == 0 || (kind == SHARD_SUMS && !x->shares_sums))
+            continue;
+        specs[*n] = (struct pp_channel_spec){x->group[src], x->group[dst], id, 1, bytes};
+        memory[*n] = out && x->tp->caps.shared_slots ? NULL : at;
+        *spec = (*n)++;
+    }
+}
+
+enum verb {
+    EXPECT, /* post the receives */
+    SEND,
+    WAIT,
+    RELEASE,
+    REGAIN /* what was sent has left: its memory may change */
+};
+
+static int send(struct pp_exec *x, int ch, const float *from, size_t n, int tag)
+{
+    float *slot = pp_transport_slot(x->tp, ch, 0);
+    PP_TRY(slot == from ? 0 : pp_backend_copy(x->be, slot, from, n * sizeof(*from)));
+    return pp_transport_post_send(x->tp, ch, 0, n * sizeof(*from), tag);
+}
+
+/* With all other replicas. */
+static int messages(struct pp_exec *x, const struct exec_bucket *b, enum exec_shard_kind kind,
+                    enum verb verb)
+{
+    bool out = verb == SEND || verb == REGAIN;
+    for (int d = 0; d < x->layout->replicas; d++) {
+        const struct exec_shard *s = &b->shards[d];
+        int ch = out ? s->out[kind] : s->in[kind];
+        size_t n;
+        float *here = place(b, kind, d, out, &n);
+        if (d == x->replica || ch < 0)
+            continue;
+        PP_TRY(verb == EXPECT ? pp_transport_post_recv(x->tp, ch, 0, n * sizeof(*here), kind) : 0);
+        PP_TRY(verb == WAIT ? pp_transport_wait_recv(x->tp, ch, 0) : 0);
+        PP_TRY(verb == RELEASE ? pp_transport_release(x->tp, ch, 0) : 0);
+        PP_TRY(out ? pp_transport_acquire(x->tp, ch, 0) : 0);
+        PP_TRY(verb == SEND ? send(x, ch, here, n, kind) : 0);
+    }
+    return 0;
+}
+
+/* Our pieces to all, and theirs, which arrive where our gradients of them may have been sent from. */
+static int share(struct pp_exec *x, enum exec_shard_kind kind, enum pp_event_kind event, int64_t t)
+{
+    exec_event_begin(x, event, t);
+    for (int i = 0; i < x->n_buckets; i++) {
+        const struct exec_bucket *b = &x->buckets[i];
+        PP_TRY(messages(x, b, SHARD_GRADS, REGAIN));
+        PP_TRY(messages(x, b, kind, EXPECT));
+        PP_TRY(messages(x, b, kind, SEND));
+    }
+    for (int i = 0; i < x->n_buckets; i++) {
+        PP_TRY(messages(x, &x->buckets[i], kind, WAIT));
+        PP_TRY(messages(x, &x->buckets[i], kind, RELEASE));
+    }
+    for (int i = 0; i < x->n_buckets; i++)
+        PP_TRY(messages(x, &x->buckets[i], kind, REGAIN));
+    exec_end(x);
+    return 0;
+}
+
+/* ---- a step */
+
+int exec_zero_begin(struct pp_exec *x)
+{
+    for (int i = 0; i < x->n_buckets; i++)
+        PP_TRY(messages(x, &x->buckets[i], SHARD_GRADS, EXPECT));
+    return 0;
+}
+
+int exec_zero_post(struct pp_exec *x, const struct exec_bucket *b, int64_t t)
+{
+    exec_event_begin(x, PP_EVENT_REDUCE, t);
+    PP_TRY(messages(x, b, SHARD_GRADS, SEND));
+    exec_end(x);
+    return 0;
+}
+
+/* ((x0 + x1) + x2) + ..., where ours lies among the gradients and the others in their slots. */
+static int add_up(struct pp_exec *x, const struct exec_bucket *b)
+{
+    float *own = b->chunk->grads + b->own->from, *sum = own;
+    for (int d = 0; d < x->layout->replicas; d++) {
+        bool ours = d == x->replica;
+        float *next = ours ? own : b->shards[d].sums;
+        if (d > 0)
+            PP_TRY(pp_backend_add(x->be, b->own->n, ours ? sum : next, ours ? own : sum));
+        sum = d == 0 || ours ? next : sum;
+    }
+    return 0;
+}
+
+int exec_zero_reduce(struct pp_exec *x, int64_t t)
+{
+    for (int i = 0; i < x->n_buckets; i++) {
+        const struct exec_bucket *b = &x->buckets[i];
+        exec_event_begin(x, PP_EVENT_REDUCE, t);
+        PP_TRY(messages(x, b, SHARD_GRADS, WAIT));
+        PP_TRY(b->own->n > 0 ? add_up(x, b) : 0);
+        PP_TRY(messages(x, b, SHARD_GRADS, RELEASE));
+        exec_end(x);
+    }
+    return x->shares_sums ? share(x, SHARD_SUMS, PP_EVENT_REDUCE, t) : 0;
+}
+
+int exec_zero_update(struct pp_exec *x, int64_t t)
+{
+    exec_event_begin(x, PP_EVENT_UPDATE, t);
+    for (int i = 0; i < x->n_buckets; i++) {
+        const struct exec_bucket *b = &x->buckets[i];
+        PP_TRY(pp_chunk_update_shard(b->chunk, x->be, x->args, b->own->from,
+                                     b->own->from + b->own->n, b->state));
+    }
+    exec_end(x);
+    PP_TRY(share(x, SHARD_PARAMS, PP_EVENT_GATHER, t));
+    exec_event_begin(x, PP_EVENT_GATHER, t);
+    for (int k = 0; k < x->n_stages; k++)
+        PP_TRY(pp_chunk_optimizer_step(x->stages[k].chunk, x->be, x->args));
+    exec_end(x);
+    return 0;
+}

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * After the proof, for models in which two stages hold the same tensor: G and T at the end of the
+ * lists, a channel in either direction with a message for each piece, through one slot. The G of a
+ * first piece waits for nothing that this step does, that of another for the T of the piece before,
+ * and a T for a G of the same piece: so the lists stay free of circles, which the proof, once more,
+ * does not take our word for.
+ */
+#include "pass.h"
+
+#include <string.h>
+
+#include "ppcli/mem.h"
+
+int pp_plan_first_tied(const struct pp_rank_plan *list)
+{
+    int n = list->n_actions;
+    while (n > 0 && list->actions[n - 1].op >= PP_OP_G)
+        n--;
+    return n;
+}
+
+/* The first channel of a tie. */
+static int channel_of(const struct pp_plan *plan, int tie)
+{
+    return 2 * (plan->n_virtual - 1) + 2 * tie;
+}
+
+/* The message of a piece: they lie after those of all boundaries, by tie, direction, piece. */
+static int32_t message_of(const struct pp_plan *plan, int channel, int piece)
+{
+    int first = channel_of(plan, 0), tie = (channel - first) / 2;
+    int32_t message = first * plan->geometry.microbatches + piece;
+    for (int i = 0; i < tie; i++)
+        message += 2 * (plan->ties[i].more + 1);
+    return message + (channel - first) % 2 * (plan->ties[tie].more + 1);
+}
+
+static int pieces_of(const struct pp_plan *plan)
+{
+    int most = 0;
+    for (int i = 0; i < plan->n_ties; i++)
+        most = plan->ties[i].more >= most ? plan->ties[i].more + 1 : most;
+    return most;
+}
+
+static bool is_local(const struct pp_plan *plan, int tie)
+{
+    const struct pp_tie *t = &plan->ties[tie];
+    return plan->rank_of[t->owner] == plan->rank_of[t->copy];
+}
+
+/* What a rank does for a tie in a round; op 0: nothing. */
+static struct pp_action action_of(const struct pp_plan *plan, int rank, int round, int tie, int op)
+{
+    const struct pp_tie *t = &plan->ties[tie];
+    bool owner = plan->rank_of[t->owner] == rank, local = is_local(plan, tie);
+    int to_copy = channel_of(plan, tie), to_owner = to_copy + 1;
+    struct pp_action a = {.op = (uint8_t)op,
+                          .stage = owner ? t->owner : t->copy,
+                          .mb = tie,
+                          .gslot = -1,
+                          .recv = -1,
+                          .send = -1};
+    if ((!owner && plan->rank_of[t->copy] != rank) || round > t->more || (local && op == PP_OP_G))
+        a.op = 0;
+    else if (op == PP_OP_G)
+        a.send = message_of(plan, owner ? to_copy : to_owner, round);
+    else if (!local)
+        a.recv = message_of(plan, owner ? to_owner : to_copy, round);
+    return a;
+}
+
+/* The list that a rank must have from its first G or T on. out NULL: it is only counted. */
+static int list_of(const struct pp_plan *plan, int rank, struct pp_action *out)
+{
+    int n = 0;
+    for (int round = 0; round < pieces_of(plan); round++) {
+        for (int op = PP_OP_G; op <= PP_OP_T; op++) {
+            for (int i = 0; i < plan->n_ties; i++) {
+                struct pp_action a = action_of(plan, rank, round, i, op);
+                if (a.op == op && out)
+                    out[n] = a;
+                n += a.op == op;
+            }
+        }
+    }
+    return n;
+}
+
+static int add_channels(struct pp_plan *plan)
+{
+    int first = channel_of(plan, 0), n = first + 2 * plan->n_ties;
+    int messages = plan->n_messages;
+    for (int i = 0; i < plan->n_ties; i++)
+        messages += 2 * (plan->ties[i].more + 1);
+    struct pp_channel *channels = pp_realloc(plan->channels, (size_t)n, sizeof(*channels));
+    if (!channels)
+        return PP_ERESOURCE;
+    plan->channels = channels;
+    struct pp_message *grown = pp_realloc(plan->messages, (size_t)messages, sizeof(*grown));
+    if (!grown)
+        return PP_ERESOURCE;
+    plan->messages = grown;
+    for (int c = first; c < n; c++) {
+        int i = (c - first) / 2;
+        bool back = (c - first) % 2 == 1;
+        const struct pp_tie *t = &plan->ties[i];
+        int src = back ? t->copy : t->owner, dst = back ? t->owner : t->copy;
+        bool local = is_local(plan, i);
+        channels[c] = (struct pp_channel){.src_stage = src,
+                                          .dst_stage = dst,
+                                          .src_rank = plan->rank_of[src],
+                                          .dst_rank = plan->rank_of[dst],
+                                          .slots = local ? 0 : 1};
+        for (int k = 0; k <= t->more; k++) {
+            int32_t m = message_of(plan, c, k);
+            grown[m] = (struct pp_message){.channel = c,
+                                           .mb = k,
+                                           .next_in_slot = k < t->more ? m + 1 : -1,
+                                           .first_in_slot = k == 0 && !local};
+        }
+    }
+    plan->n_channels = n;
+    plan->n_messages = messages;
+    return 0;
+}
+
+static int add_actions(struct pp_plan *plan, int rank)
+{
+    struct pp_rank_plan *list = &plan->ranks[rank];
+    int64_t n = (int64_t)list->n_actions + list_of(plan, rank, NULL);
+    if (n > INT32_MAX)
+        return pp_fail(PP_ERESOURCE, "rank %d: %lld actions are too many", rank, (long long)n);
+    struct pp_action *actions = pp_realloc(list->actions, (size_t)n, sizeof(*actions));
+    if (!actions)
+        return PP_ERESOURCE;
+    list->actions = actions;
+    list_of(plan, rank, actions + list->n_actions);
+    list->n_actions = (int)n;
+    return 0;
+}
+
+int pp_plan_tie(struct pp_plan *plan, const struct pp_tie *ties, int n)
+{
+    pp_assert(plan->kind == PP_PLAN_TRAIN && plan->copies == 1 && plan->n_ties == 0 && n >= 1);
+    plan->ties = pp_alloc((size_t)n, sizeof(*plan->ties));
+    if (!plan->ties)
+        return PP_ERESOURCE;
+    memcpy(plan->ties, ties, (size_t)n * sizeof(*ties));
+    plan->n_ties = n;
+    PP_TRY(add_channels(plan));
+    for (int r = 0; r < plan->geometry.stages; r++)
+        PP_TRY(add_actions(plan, r));
+    return pp_plan_prove(plan);
+}
+
+/* ---- the proof */
+
+static bool same(const struct pp_action *a, const struct pp_action *b)
+{
+    return a->op == b->op && a->stage == b->stage && a->mb == b->mb && a->recv == b->recv &&
+           a->send == b->send;
+}
+
+/* rest: room for the longest rest of a list */
+static int prove_rank(const struct pp_plan *plan, int rank, struct pp_action *rest)
+{
+    const struct pp_rank_plan *list = &plan->ranks[rank];
+    int first = pp_plan_first_tied(list), n = list_of(plan, rank, rest);
+    bool good = list->n_actions - first == n;
+    for (int k = 0; k < first && good; k++)
+        good = list->actions[k].op < PP_OP_G;
+    for (int k = 0; k < n && good; k++)
+        good = same(&list->actions[first + k], &rest[k]);
+    if (good)
+        return 0;
+    return pp_fail(PP_EFORMAT,
+                   "rank %d: its list does not end with a G and a T for each tied tensor that it "
+                   "shares with another rank, and a T for each other one that it holds twice",
+                   rank);
+}
+
+static int prove_messages(const struct pp_plan *plan)
+{
+    for (int c = channel_of(plan, 0); c < plan->n_channels; c++) {
+        const struct pp_channel *ch = &plan->channels[c];
+        bool travels = ch->src_rank != ch->dst_rank, good = ch->slots == travels;
+        int more = plan->ties[(c - channel_of(plan, 0)) / 2].more;
+        for (int k = 0; k <= more && good; k++) {
+            int32_t at = message_of(plan, c, k);
+            const struct pp_message *m = &plan->messages[at];
+            good = m->channel == c && m->mb == k && m->slot == 0 &&
+                   m->first_in_slot == (k == 0 && travels) &&
+                   m->next_in_slot == (k < more ? at + 1 : -1);
+        }
+        if (!good)
+            return pp_fail(PP_EFORMAT,
+                           "channel %d of a tied tensor: not a message for each piece in one slot",
+                           c);
+    }
+    return 0;
+}
+
+int pp_prove_ties(const struct pp_plan *plan)
+{
+    struct pp_action *rest =
+        pp_alloc(2 * (size_t)plan->n_ties * (size_t)pieces_of(plan) + 1, sizeof(*rest));
+    int rc = rest ? prove_messages(plan) : PP_ERESOURCE;
+    for (int r = 0; r < plan->geometry.stages && rc == 0; r++)
+        rc = prove_rank(plan, r, rest);
+    pp_free(rest);
+    return rc;
+}

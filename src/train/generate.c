@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One chunk over all layers, in which attention keeps keys and values: a token is one forward pass
+ * of one row. */
+#include "ppcli/generate.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ppcli/dataset.h"
+#include "ppcli/err.h"
+#include "weights.h"
+
+struct pp_generator {
+    struct pp_ckpt *ck; /* while it is read */
+    struct pp_vocabulary vocabulary;
+    struct pp_model *model;
+    struct pp_backend *be;
+    struct pp_chunk *chunk;
+    void *block; /* memory of the device */
+    size_t block_bytes;
+    float *x, *y;  /* of the device: [1], [tokens] */
+    float *logits; /* [tokens] */
+    int *context;  /* [capacity] tokens read so far */
+    int n, capacity;
+};
+
+struct target {
+    struct pp_backend *be;
+    float *values;
+};
+
+static int put(void *ctx, size_t first, const float *values, size_t n)
+{
+    const struct target *to = ctx;
+    PP_TRY(pp_backend_to_device(to->be, to->values + first, values, n * sizeof(*values)));
+    return pp_backend_synchronize(to->be); /* the caller reuses its memory */
+}
+
+static int read_weights(struct pp_generator *g)
+{
+    PP_TRY(weights_check_extras(g->model, g->ck));
+    for (int i = 0; i < pp_chunk_param_count(g->chunk); i++) {
+        size_t offset, n;
+        const struct pp_param *p = pp_chunk_param(g->chunk, i, &offset, &n);
+        struct target to = {g->be, g->chunk->params + offset};
+        PP_TRY(weights_read(g->ck, p->name, p, put, &to));
+    }
+    return pp_chunk_weights_changed(g->chunk, g->be);
+}
+
+/* What the tokens are: the checkpoint says it, else the data do. */
+static int make_model(struct pp_generator *g, const struct pp_config *cfg)
+{
+    const struct pp_ckpt_state *s = pp_ckpt_state(g->ck);
+    struct pp_data_input data = {.classes = 0};
+    if (s && s->vocabulary) {
+        size_t bytes = strlen(s->vocabulary);
+        PP_TRY(pp_vocabulary_of(1, (const char *const *)&g->ck->path,
+                                (const char *const *)&s->vocabulary, &bytes, false,
+                                &g->vocabulary));
+        data.vocabulary = g->vocabulary.n;
+    } else {
+        PP_TRY(pp_dataset_vocabulary(cfg, &g->vocabulary));
+        PP_TRY(pp_dataset_input(cfg, &data));
+    }
+    PP_TRY(pp_model_create_cached(cfg, &data, &g->model));
+    if (g->vocabulary.n > g->model->outputs) {
+        return pp_fail(PP_ECONFIG, "the text has %d different tokens, the model %d",
+                       g->vocabulary.n, g->model->outputs);
+    }
+    return 0;
+}
+
+/* On a dry arena only the size is of use. */
+static int place(struct pp_generator *g, struct pp_arena *a)
+{
+    const struct pp_chunk_spec spec = {
+        .last = g->model->n_layers - 1, .max_rows = 1, .state_slots = 1, .backend = &g->be->choice};
+    PP_TRY(pp_chunk_create(g->model, &spec, a, &g->chunk));
+    g->x = pp_arena_take(a, 1, sizeof(float));
+    g->y = pp_arena_take(a, (size_t)g->model->outputs, sizeof(float));
+    return 0;
+}
+
+static int create(struct pp_generator *g, const struct pp_config *cfg, const char *weights)
+{
+    struct pp_backend_choice choice = pp_backend_choice_of(cfg);
+    PP_TRY(pp_backend_resolve(cfg->run.backend, &choice.ops));
+    PP_TRY(pp_ckpt_open(weights, PP_CKPT_STRUCTURE, &g->ck));
+    PP_TRY(make_model(g, cfg));
+    PP_TRY(pp_backend_open_choice(&choice, &g->be));
+    struct pp_arena a = pp_arena_dry();
+    PP_TRY(place(g, &a));
+    PP_TRY(pp_backend_alloc(g->be, a.used, &g->block));
+    g->block_bytes = a.used;
+    a = (struct pp_arena){.base = g->block, .bytes = a.used};
+    PP_TRY(place(g, &a));
+    g->capacity = cfg->model.block_size;
+    g->context = pp_alloc((size_t)g->capacity, sizeof(*g->context));
+    g->logits = pp_alloc((size_t)g->model->outputs, sizeof(*g->logits));
+    if (!g->context || !g->logits)
+        return PP_ERESOURCE;
+    PP_TRY(read_weights(g));
+    pp_ckpt_close(&g->ck);
+    return pp_chunk_prepare(g->chunk, g->be, 1, false);
+}
+
+int pp_generator_create(const struct pp_config *cfg, const char *weights, struct pp_generator **out)
+{
+    struct pp_generator *g = pp_alloc(1, sizeof(*g));
+    if (!g)
+        return PP_ERESOURCE;
+    int rc = create(g, cfg, weights);
+    if (rc < 0) {
+        pp_generator_destroy(&g);
+        return rc;
+    }
+    *out = g;
+    return 0;
+}
+
+void pp_generator_destroy(struct pp_generator **generator)
+{
+    struct pp_generator *g = *generator;
+    if (!g)
+        return;
+    pp_chunk_destroy(&g->chunk);
+    if (g->block)
+        pp_backend_free(g->be, g->block, g->block_bytes);
+    pp_backend_close(&g->be);
+    pp_model_destroy(&g->model);
+    pp_ckpt_close(&g->ck);
+    pp_vocabulary_fini(&g->vocabulary);
+    pp_free(g->context);
+    pp_free(g->logits);
+    pp_free(g);
+    *generator = NULL;
+}
+
+int pp_generator_tokens(const struct pp_generator *g)
+{
+    return g->model->outputs;
+}
+
+const struct pp_vocabulary *pp_generator_vocabulary(const struct pp_generator *g)
+{
+    return &g->vocabulary;
+}
+
+/* The pass of the token at `position` of the context. */
+static int forward(struct pp_generator *g, int position)
+{
+    const struct pp_pass pass = {.rows = 1, .position = position};
+    const float token = (float)g->context[position];
+    PP_TRY(pp_backend_to_device(g->be, g->x, &token, sizeof(token)));
+    PP_TRY(pp_backend_synchronize(g->be));
+    return pp_chunk_forward(g->chunk, g->be, 0, &pass, g->x, g->y);
+}
+
+int pp_generator_read(struct pp_generator *g, int token, const float **out_logits)
+{
+    if (g->n == g->capacity) {
+        int kept = g->capacity / 2;
+        memmove(g->context, g->context + g->capacity - kept, (size_t)kept * sizeof(*g->context));
+        for (g->n = 0; g->n < kept; g->n++)
+            PP_TRY(forward(g, g->n));
+    }
+    pp_assert(token >= 0 && token < g->model->outputs);
+    g->context[g->n] = token;
+    PP_TRY(forward(g, g->n++));
+    PP_TRY(
+        pp_backend_to_host(g->be, g->logits, g->y, (size_t)g->model->outputs * sizeof(*g->logits)));
+    for (int i = 0; i < g->model->outputs; i++) {
+        if (!isfinite(g->logits[i])) {
+            return pp_fail(PP_EDIVERGED,
+                           "the logits after %d tokens are not finite: these weights "
+                           "are not those of a working model",
+                           g->n);
+        }
+    }
+    *out_logits = g->logits;
+    return 0;
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "weights.h"
+
+#include <string.h>
+
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
+
+struct reading {
+    const struct pp_param *param;
+    int (*put)(void *ctx, size_t first, const float *values, size_t n);
+    void *ctx;
+    size_t row_floats; /* 0: the file has memory's order */
+    float *row;        /* [2 * row_floats] as in the file, and as in memory */
+};
+
+/* A row goes to its place when it is complete: pieces come in ascending order. */
+static int take(void *ctx, uint64_t first, const float *values, size_t n)
+{
+    const struct reading *r = ctx;
+    size_t floats = r->row_floats;
+    if (floats == 0)
+        return r->put(r->ctx, (size_t)first, values, n);
+    while (n > 0) {
+        size_t at = (size_t)first % floats, some = floats - at < n ? floats - at : n;
+        memcpy(r->row + at, values, some * sizeof(*values));
+        if (at + some == floats) {
+            pp_param_row(r->param, false, r->row, r->row + floats);
+            PP_TRY(r->put(r->ctx, (size_t)first - at, r->row + floats, floats));
+        }
+        first += some;
+        values += some;
+        n -= some;
+    }
+    return 0;
+}
+
+int weights_read(const struct pp_ckpt *ck, const char *name, const struct pp_param *p,
+                 int (*put)(void *ctx, size_t first, const float *values, size_t n), void *ctx)
+{
+    int64_t dims[4];
+    struct reading r = {
+        .param = p, .put = put, .ctx = ctx, .row_floats = pp_param_in_file(p, dims)};
+    int n_dims = pp_param_is_count(p) ? 0 : p->n_dims;
+    if (!put)
+        return pp_ckpt_read(ck, name, n_dims, dims, NULL, NULL);
+    r.row = pp_alloc(2 * r.row_floats + 1, sizeof(*r.row));
+    int rc = r.row ? pp_ckpt_read(ck, name, n_dims, dims, take, &r) : PP_ERESOURCE;
+    pp_free(r.row);
+    return rc;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* Whether the model has the tensor, or it is one that Hugging Face's files have beside what is
+ * learned: masks, angles, the last layer's weight when it is the embedding's. */
+static bool is_known(const struct pp_model *m, const char *name)
+{
+    static const char *const beside[] = {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq",
+                                         "lm_head.weight"};
+    for (int i = 0; i < m->n_params; i++) {
+        const char *shorter = pp_ckpt_short_name(m->params[i].name);
+        if (strcmp(name, m->params[i].name) == 0 || (shorter && strcmp(name, shorter) == 0))
+            return true;
+    }
+    for (size_t i = 0; i < sizeof(beside) / sizeof(beside[0]); i++)
+        if (ends_with(name, beside[i]))
+            return true;
+    return false;
+}
+
+static int add_to_digest(void *ctx, uint64_t first, const float *values, size_t n)
+{
+    pp_sha256_update(ctx, values, n * sizeof(*values));
+    return 0;
+}
+
+/* A last layer's weight that is another one than the embedding's must not be passed over. */
+static int check_head(const struct pp_model *m, const struct pp_ckpt *ck)
+{
+    static const char head[] = "lm_head.weight";
+    for (int i = 0; i < m->n_params; i++) {
+        const struct pp_param *p = &m->params[i];
+        const char *names[2] = {p->name, head};
+        uint8_t digests[2][PP_SHA256_BYTES];
+        int64_t dims[4];
+        pp_param_in_file(p, dims);
+        for (int k = 0; k < 2 && p->tied_to > 0; k++) {
+            struct pp_sha256 h;
+            pp_sha256_init(&h);
+            PP_TRY(pp_ckpt_read(ck, names[k], p->n_dims, dims, add_to_digest, &h));
+            pp_sha256_final(&h, digests[k]);
+        }
+        if (p->tied_to > 0 && memcmp(digests[0], digests[1], PP_SHA256_BYTES) != 0) {
+            return pp_fail(PP_EFORMAT,
+                           "%s: %s differs from %s, but this model has one for both; use "
+                           "model.tie_weights = off",
+                           ck->path, head, p->name);
+        }
+    }
+    return 0;
+}
+
+int weights_check_extras(const struct pp_model *m, const struct pp_ckpt *ck)
+{
+    bool head = false;
+    for (int i = 0; i < ck->n_tensors; i++) {
+        const struct pp_st_tensor *t = pp_ckpt_tensor(ck, i, NULL);
+        if (pp_ckpt_is_parameter(t) && !is_known(m, t->name)) {
+            return pp_fail(PP_EFORMAT, "%s: tensor %s is none of this model's: it is of another",
+                           ck->path, t->name);
+        }
+        head |= strcmp(t->name, "lm_head.weight") == 0;
+    }
+    return head ? check_head(m, ck) : 0;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Parameters from checkpoints and files: their order there becomes that of memory. */
+#ifndef PPCLI_TRAIN_WEIGHTS_H
+#define PPCLI_TRAIN_WEIGHTS_H
+
+#include "ppcli/checkpoint.h"
+#include "ppcli/model.h"
+
+/* The values of p, which `name` has in the checkpoint: put() gets them in ascending pieces; NULL:
+ * only see that they could be read. Local. Errors: those of pp_ckpt_read(), PP_ERESOURCE. */
+int weights_read(const struct pp_ckpt *ck, const char *name, const struct pp_param *p,
+                 int (*put)(void *ctx, size_t first, const float *values, size_t n), void *ctx);
+
+/* A learned tensor that the model has no place for says that the weights are of one that computes
+ * something else, and so does a last layer that is not the embedding where they are tied. Errors:
+ * PP_EFORMAT. */
+int weights_check_extras(const struct pp_model *m, const struct pp_ckpt *ck);
+
+#endif

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Costs without measuring: what a machine file and the shapes of a model's nodes say. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tune.h"
+
+/* The share of the peak that the node's flops reach. */
+static double share(const struct pp_cluster *c, const struct pp_node *n)
+{
+    return n->op->kernels & PP_USES(attention_forward) ? c->attention
+           : n->op->kernels & PP_USES(conv_forward)    ? c->conv
+                                                       : c->product;
+}
+
+/* F, I and W of `rows` rows. */
+static void add_node(const struct pp_cluster *c, const struct pp_cluster_use *use, int at, int rows,
+                     double t[3])
+{
+    const struct pp_node *n = &use->model->nodes[at];
+    struct pp_layer_cost cost = {0};
+    double bytes[3], weights = (double)n->n_floats * sizeof(float);
+    if (n->op->cost)
+        n->op->cost(n, &cost);
+    pp_node_traffic(use->model, n, bytes);
+    const double flops[3] = {cost.flops_f, cost.flops_i, cost.flops_w};
+    for (int k = 0; k < 3; k++) {
+        /* products read all weights; W reads and writes their gradients */
+        double once = k == 2 ? 2 * weights : flops[k] > 0 ? weights : 0;
+        double compute = rows * flops[k] / (c->peak[use->precision] * share(c, n));
+        double pass = (rows * bytes[k] + once) / (c->bandwidth * c->passes);
+        if (flops[k] > 0 || bytes[k] > 0)
+            t[k] += c->launch + (compute > pass ? compute : pass);
+    }
+}
+
+/* What the file says of the layer, of the size nearest to rows. */
+static const struct pp_cluster_layer *measured(const struct pp_cluster *c, const char *name,
+                                               int rows)
+{
+    const struct pp_cluster_layer *best = NULL;
+    for (int i = 0; i < c->n_layers; i++) {
+        const struct pp_cluster_layer *l = &c->layers[i];
+        if (strcmp(l->name, name) == 0 && (!best || abs(l->rows - rows) < abs(best->rows - rows)))
+            best = l;
+    }
+    return best;
+}
+
+static struct pp_layer_seconds layer_of(const struct pp_cluster *c,
+                                        const struct pp_cluster_use *use, int i, int rows)
+{
+    const struct pp_layer *layer = &use->model->layers[i];
+    const struct pp_cluster_layer *l = measured(c, layer->name, rows);
+    double t[3] = {0};
+    for (int k = 0; l && k < 3; k++)
+        t[k] = l->t[k] * rows / l->rows;
+    for (int n = layer->first_node; !l && n <= layer->last_node; n++)
+        add_node(c, use, n, rows, t);
+    return (struct pp_layer_seconds){t[0], t[1], t[2]};
+}
+
+int pp_costs_of_cluster(const struct pp_cluster *c, const struct pp_cluster_use *use,
+                        struct pp_costs **out)
+{
+    enum {
+        SIZES = 8
+    };
+    int sizes[SIZES] = {1}, n = 1;
+    if (c->peak[use->precision] <= 0)
+        return pp_fail(PP_ECONFIG, "%s has no device.%s: give it, or set run.precision = f32",
+                       c->name, pp_precision_name(use->precision));
+    while (n < SIZES && sizes[n - 1] < use->rows) {
+        int next = n + 1 < SIZES ? 2 * sizes[n - 1] : use->rows;
+        sizes[n++] = next < use->rows ? next : use->rows;
+    }
+    struct pp_costs *costs = NULL;
+    const struct pp_model *m = use->model;
+    PP_TRY(pp_costs_create(m->n_layers, sizes, n, &costs));
+    double byte = 1 / (c->bandwidth * c->passes);
+    for (int s = 0; s < n; s++) {
+        for (int i = 0; i < m->n_layers; i++)
+            costs->layers[s * m->n_layers + i] = layer_of(c, use, i, sizes[s]);
+        costs->input[s] = c->launch + 2.0 * sizes[s] * m->inputs * sizeof(float) * byte;
+        /* logits once for their sum, once for the gradient, which is written */
+        costs->loss[s] = c->launch + sizes[s] * (double)m->outputs * 3 * sizeof(float) * byte;
+    }
+    /* parameters and state are read and written, gradients read */
+    costs->optimizer = (3 + 2 * pp_optimizer_moments(use->optimizer)) * sizeof(float) * byte;
+    costs->add = sizeof(float) / c->within.bandwidth;
+    costs->latency = c->within.latency;
+    costs->byte = 1 / c->within.bandwidth;
+    costs->far_latency = c->between.latency;
+    costs->far_byte = c->between.bandwidth > 0 ? 1 / c->between.bandwidth : 0;
+    costs->one_wire = c->shared > 0;
+    costs->host_ranks = (int)c->ranks;
+    costs->cores = costs->at_once = use->ranks; /* a device for each */
+    *out = costs;
+    return 0;
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of tuning share. */
+#ifndef PPCLI_TUNE_TUNE_H
+#define PPCLI_TUNE_TUNE_H
+
+#include "ppcli/tune.h"
+
+/* ---- best.c, candidate.c, refine.c: the search and its candidates */
+
+/* Rows of replica 0's share of a full batch. */
+int best_share(const struct pp_best_spec *spec);
+
+#define REFINE_ACTIONS 1e8 /* that finding better cuts may simulate; more for many stages */
+
+/* Give the candidate a cut of its own: the one by time, or what the config says. Errors: those of
+ * pp_partition(). */
+int best_cut(const struct pp_best_spec *spec, const struct pp_costs *costs, bool by_time,
+             struct pp_candidate *c);
+
+/* [n_virtual] of a candidate with a cut of its own. */
+void best_ranges(const struct pp_candidate *c, int *first, int *last);
+
+/* The candidate as it would run. Errors: PP_ECONFIG (not legal), PP_ERESOURCE. The caller owns both,
+ * whatever it returns; cfg is pp_free()d after l. */
+int best_lay_out(const struct pp_best_spec *spec, const struct pp_costs *costs,
+                 const struct pp_candidate *c, struct pp_config **cfg, struct pp_layout **l);
+
+/* Bytes of each rank, peaks[stages] (or NULL), and the most of them. */
+int best_peaks(const struct pp_layout *l, size_t *peaks, size_t *most);
+
+/* The step of a layout; enough, explain: see struct pp_predict_spec. */
+int best_predict(const struct pp_best_spec *spec, const struct pp_costs *costs,
+                 const struct pp_layout *l, double enough, bool explain, struct pp_prediction *out);
+
+/* Set c->time.step, c->peak_bytes and c->identity. Errors: PP_ECONFIG (not legal), PP_ERESOURCE. */
+int best_evaluate(const struct pp_best_spec *spec, const struct pp_costs *costs,
+                  struct pp_candidate *c);
+
+/* Of an evaluated candidate that holds more than spec->memory: recompute the chunks of each rank that
+ * take least time and make it fit, and evaluate. Where nothing fits: what holds least. */
+int best_fit(const struct pp_best_spec *spec, const struct pp_costs *costs, struct pp_candidate *c);
+
+/* Of an evaluated candidate with a cut of its own: a better cut, evaluated. *left: what may still be
+ * simulated, in actions; what was is taken off. */
+int best_refine(const struct pp_best_spec *spec, const struct pp_costs *costs,
+                struct pp_candidate *c, double *left);
+
+/* ---- measure.c
+ *
+ * What the files of the measurement share: measure.c starts the workers, measure_layers.c and
+ * measure_link.c are what they do.
+ */
+
+/* Layers of equal shape. */
+struct layer_class {
+    const struct pp_layer *layer; /* one of them */
+    int n;                        /* how many there are */
+};
+
+struct measurement {
+    const struct pp_measure_spec *spec;
+    struct layer_class *classes;
+    int n_classes;
+    int *class_of;     /* [n_layers] */
+    int *first, *last; /* [workers] layers of each worker */
+    int workers;
+    uint64_t deadline_ns, link_deadline_ns; /* of all, and of the hand-overs at its beginning */
+};
+
+/* One pinned thread. Sums over what it measured; written by it alone. */
+struct worker {
+    const struct measurement *m;
+    int rank;
+    struct pp_transport *tp;
+    struct pp_backend *be;
+    struct pp_layer_seconds *sums; /* [n_sizes][n_classes] */
+    int *counts;                   /* [n_sizes][n_classes] */
+    double *input, *loss;          /* [n_sizes], 0: not measured; worker 0 */
+    double optimizer, add;         /* one parameter */
+    double action, latency, byte;  /* worker 0 */
+    bool linked;
+    struct pp_arena link; /* message slots: kept until all workers are gone */
+};
+
+/* Seconds that reading the wall clock takes. */
+double measure_clock(void);
+
+/* Both collective over the workers. */
+int measure_layers(struct worker *w);
+int measure_link(struct worker *w);
+
+/* ---- links.c */
+
+/* What was measured between processes, in place of what threads would take. Errors: PP_ERESOURCE.
+ */
+int links_put(const struct pp_links *l, struct pp_costs *c);
+
+/* ---- link.c
+ *
+ * Messages between rank 0 and rank 1 that are measured: the calls of the executor, shortened.
+ */
+
+/* Channel 0 goes from rank 0 to rank 1, channel 1 back: `slots` and one slots of `bytes`. *memory
+ * gets what this rank provides, for pp_arena_destroy() when no rank uses it any more. Collective;
+ * ranks above 1 take part without channels. */
+struct pp_arena;
+int link_open(struct pp_transport *tp, int slots, size_t bytes, struct pp_arena *memory);
+
+/* The slot is mine to write into; then it goes. */
+int link_send(struct pp_transport *tp, int ch, int slot, size_t bytes);
+
+/* A receive that is posted when it is wanted. */
+int link_receive(struct pp_transport *tp, int ch, int slot, size_t bytes);
+
+/* Ranks 0 and 1 meet; each has the other's number then. */
+int link_swap(struct pp_transport *tp, double *x);
+
+#endif

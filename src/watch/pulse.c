@@ -1,0 +1,457 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See ppcli/pulse.h. A beat is one struct, its answer one byte. A process that could not run does
+ * not count the time: stopped and woken up, it finds the others well. */
+#include "ppcli/pulse.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "ppcli/clock.h"
+#include "ppcli/devices.h"
+#include "ppcli/mem.h"
+
+#define MARGIN_NS 2000000000u  /* a link that comes back is used again only after a while */
+#define CONNECT_NS 5000000000u /* until the first answer; some looks of both sides */
+#define ADDRESSES_MAX 8
+#define WELL '.'
+#define END 'E'
+
+struct beat {
+    uint64_t token;
+    int64_t pid;
+    uint64_t idle_ns, timeout_ns;
+    int32_t rank;
+    uint8_t waits, over;
+    char host[PP_HOST_MAX], what[256];
+};
+
+/* What passes at most between two looks, also when this process was stopped. */
+static uint64_t passed(uint64_t *last_ns)
+{
+    uint64_t now = pp_clock_ns(), dt = now - *last_ns;
+    *last_ns = now;
+    return dt < 2 * (uint64_t)PP_PULSE_EVERY_NS ? dt : 2 * (uint64_t)PP_PULSE_EVERY_NS;
+}
+
+static void drop(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+static int new_socket(void)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1;
+    if (fd >= 0) {
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, &on, sizeof(on));
+    }
+    return fd;
+}
+
+/* ---- of a rank */
+
+struct pp_pulse {
+    struct in_addr addresses[ADDRESSES_MAX];
+    int n, next, port, fd;
+    bool heard;
+    uint64_t last_ns, connecting_ns, silent_ns;
+    struct beat out; /* under way, from byte `at` on */
+    size_t at;
+    pthread_mutex_t lock;
+    struct beat mine; /* under the lock */
+};
+
+static int parse(const char *address, struct pp_pulse *p)
+{
+    char words[PP_PULSE_ADDRESS], *rest = words, *word;
+    unsigned long long token = 0;
+    int used = 0;
+    if (sscanf(address, "%llx %d %511s%n", &token, &p->port, words, &used) != 3 || address[used])
+        return pp_fail(PP_EFORMAT, PP_PULSE_ENV ": '%s' is no address of a listener", address);
+    p->mine.token = token;
+    while (p->n < ADDRESSES_MAX && (word = strsep(&rest, ",")))
+        p->n += inet_pton(AF_INET, word, &p->addresses[p->n]) == 1;
+    return p->n > 0 ? 0 : pp_fail(PP_EFORMAT, PP_PULSE_ENV ": '%s' has no IP address", address);
+}
+
+int pp_pulse_open(const char *address, int rank, double timeout, struct pp_pulse **out)
+{
+    struct pp_pulse *p = pp_alloc(1, sizeof(*p));
+    if (!p)
+        return PP_ERESOURCE;
+    p->fd = -1;
+    p->at = sizeof(p->out);
+    p->last_ns = pp_clock_ns();
+    p->mine = (struct beat){.pid = getpid(), .rank = rank, .timeout_ns = (uint64_t)(timeout * 1e9)};
+    pp_host_name(p->mine.host);
+    pthread_mutex_init(&p->lock, NULL);
+    int rc = parse(address, p);
+    if (rc < 0)
+        pp_pulse_close(&p);
+    *out = p;
+    return rc;
+}
+
+/* Connects, or looks whether it is connected. The addresses are tried in turn. */
+static void reach(struct pp_pulse *p, uint64_t dt)
+{
+    p->connecting_ns += dt;
+    if (p->heard || (p->fd >= 0 && p->connecting_ns < CONNECT_NS))
+        return;
+    drop(&p->fd);
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)p->port),
+                             .sin_addr = p->addresses[p->next++ % p->n]};
+    p->fd = new_socket();
+    p->connecting_ns = 0;
+    p->at = sizeof(p->out);
+    if (p->fd >= 0)
+        (void)connect(p->fd, (struct sockaddr *)&to, sizeof(to));
+}
+
+static void send_beat(struct pp_pulse *p)
+{
+    if (p->at == sizeof(p->out)) {
+        pthread_mutex_lock(&p->lock);
+        p->out = p->mine;
+        pthread_mutex_unlock(&p->lock);
+        p->at = 0;
+    }
+    ssize_t n = send(p->fd, (char *)&p->out + p->at, sizeof(p->out) - p->at, MSG_NOSIGNAL);
+    p->at += n > 0 ? (size_t)n : 0;
+}
+
+void pp_pulse_close(struct pp_pulse **pulse)
+{
+    struct pp_pulse *p = *pulse;
+    if (!p)
+        return;
+    p->mine.over = 1;
+    for (int k = 0; k < 2 && p->heard; k++) /* the rest of one, and this */
+        send_beat(p);
+    drop(&p->fd);
+    pthread_mutex_destroy(&p->lock);
+    pp_free(p);
+    *pulse = NULL;
+}
+
+void pp_pulse_say(struct pp_pulse *p, bool waits, uint64_t idle_ns, const char *what)
+{
+    if (!p)
+        return;
+    pthread_mutex_lock(&p->lock);
+    p->mine.waits = waits;
+    p->mine.idle_ns = idle_ns;
+    snprintf(p->mine.what, sizeof(p->mine.what), "%s", what);
+    pthread_mutex_unlock(&p->lock);
+}
+
+enum pp_pulse_news pp_pulse_beat(struct pp_pulse *p, char text[PP_PULSE_TEXT])
+{
+    char answers[64];
+    if (!p)
+        return PP_PULSE_WELL;
+    uint64_t dt = passed(&p->last_ns);
+    reach(p, dt);
+    p->silent_ns += p->heard ? dt : 0;
+    ssize_t n;
+    while ((n = recv(p->fd, answers, sizeof(answers), 0)) > 0) {
+        p->heard = true;
+        p->silent_ns = 0;
+        if (memchr(answers, END, (size_t)n))
+            return PP_PULSE_END;
+    }
+    if (n == 0 || (errno != EAGAIN && errno != EINTR && errno != ENOTCONN))
+        p->connecting_ns = CONNECT_NS; /* refused: the next address */
+    send_beat(p);
+    if (p->silent_ns <= p->mine.timeout_ns + MARGIN_NS + p->mine.timeout_ns / 8)
+        return PP_PULSE_WELL;
+    char address[INET_ADDRSTRLEN] = "";
+    inet_ntop(AF_INET, &p->addresses[(p->next + p->n - 1) % p->n], address, sizeof(address));
+    snprintf(text, PP_PULSE_TEXT,
+             "rank %d (host %s, pid %ld) has heard nothing from %s, which watches the run, for "
+             "%.1f s, in %s; likely: that host is down, or this one is cut off",
+             p->mine.rank, p->mine.host, (long)p->mine.pid, address, (double)p->silent_ns * 1e-9,
+             p->mine.what[0] ? p->mine.what : "set-up");
+    return PP_PULSE_LOST;
+}
+
+/* ---- of the listener */
+
+struct line {     /* a connection */
+    int fd, rank; /* rank -1: has not said who it is */
+    size_t at;
+    struct beat in;
+};
+
+struct heard {       /* of a rank */
+    bool came, gone; /* gone: its connection ended in the middle of work */
+    int connected;
+    uint64_t silent_ns, last_ns; /* last_ns: when it beat last, or was gone */
+    struct beat last;
+};
+
+struct pp_listener {
+    int fd, ranks, n_lines;
+    uint64_t token, last_ns;
+    char address[PP_PULSE_ADDRESS], host[PP_HOST_MAX];
+    struct line *lines;  /* [n_lines] */
+    struct heard *heard; /* [ranks] */
+};
+
+static void list_addresses(struct pp_listener *l, int port, bool hosts)
+{
+    struct ifaddrs *all = NULL;
+    char ip[INET_ADDRSTRLEN];
+    size_t used = (size_t)snprintf(l->address, sizeof(l->address), "%llx %d ",
+                                   (unsigned long long)l->token, port);
+    if (hosts && getifaddrs(&all) != 0)
+        all = NULL;
+    for (struct ifaddrs *a = all; a && used + 64 < sizeof(l->address); a = a->ifa_next) {
+        if (!a->ifa_addr || a->ifa_addr->sa_family != AF_INET || !(a->ifa_flags & IFF_UP) ||
+            (a->ifa_flags & IFF_LOOPBACK))
+            continue;
+        inet_ntop(AF_INET, &((struct sockaddr_in *)(void *)a->ifa_addr)->sin_addr, ip, sizeof(ip));
+        used += (size_t)snprintf(l->address + used, sizeof(l->address) - used, "%s,", ip);
+    }
+    if (all)
+        freeifaddrs(all);
+    snprintf(l->address + used, sizeof(l->address) - used, "127.0.0.1");
+}
+
+static int listen_on(struct pp_listener *l, bool hosts, int first, int last)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET};
+    socklen_t bytes = sizeof(at);
+    at.sin_addr.s_addr = htonl(hosts ? INADDR_ANY : INADDR_LOOPBACK);
+    bool bound = false;
+    l->fd = new_socket();
+    for (int port = first; l->fd >= 0 && !bound && port <= last; port++) {
+        at.sin_port = htons((uint16_t)port);
+        bound = bind(l->fd, (struct sockaddr *)&at, sizeof(at)) == 0;
+    }
+    if (!bound || listen(l->fd, l->n_lines) != 0 ||
+        getsockname(l->fd, (struct sockaddr *)&at, &bytes) != 0 ||
+        getrandom(&l->token, sizeof(l->token), 0) != (ssize_t)sizeof(l->token))
+        return pp_fail_errno(PP_ERESOURCE, "cannot listen to the ranks");
+    list_addresses(l, ntohs(at.sin_port), hosts);
+    return 0;
+}
+
+int pp_listener_open(int ranks, bool hosts, int first, int last, struct pp_listener **out)
+{
+    struct pp_listener *l = pp_alloc(1, sizeof(*l));
+    if (!l)
+        return PP_ERESOURCE;
+    *l = (struct pp_listener){.fd = -1, .ranks = ranks, .last_ns = pp_clock_ns()};
+    l->lines = pp_alloc((size_t)ranks + 16, sizeof(*l->lines));
+    l->heard = pp_alloc((size_t)ranks, sizeof(*l->heard));
+    l->n_lines = l->lines ? ranks + 16 : 0;
+    pp_host_name(l->host);
+    for (int i = 0; i < l->n_lines; i++)
+        l->lines[i].fd = -1;
+    int rc = l->lines && l->heard ? listen_on(l, hosts, first, last) : PP_ERESOURCE;
+    if (rc < 0)
+        pp_listener_close(&l);
+    *out = l;
+    return rc;
+}
+
+void pp_listener_close(struct pp_listener **listener)
+{
+    struct pp_listener *l = *listener;
+    if (!l)
+        return;
+    for (int i = 0; i < l->n_lines; i++)
+        drop(&l->lines[i].fd);
+    drop(&l->fd);
+    pp_free(l->lines);
+    pp_free(l->heard);
+    pp_free(l);
+    *listener = NULL;
+}
+
+const char *pp_listener_address(const struct pp_listener *l)
+{
+    return l ? l->address : "";
+}
+
+static void hang_up(struct pp_listener *l, struct line *c)
+{
+    if (c->rank >= 0) {
+        struct heard *h = &l->heard[c->rank];
+        h->gone = --h->connected == 0 && !h->last.over;
+        h->last_ns = h->gone ? pp_clock_ns() : h->last_ns;
+    }
+    drop(&c->fd);
+}
+
+/* A whole beat has come. */
+static bool take(struct pp_listener *l, struct line *c)
+{
+    const struct beat *b = &c->in;
+    const char well = WELL;
+    if (b->token != l->token || b->rank < 0 || b->rank >= l->ranks ||
+        (c->rank >= 0 && c->rank != b->rank))
+        return false;
+    struct heard *h = &l->heard[b->rank];
+    h->connected += c->rank < 0;
+    c->rank = b->rank;
+    c->at = 0;
+    h->came = true;
+    h->gone = false;
+    h->silent_ns = 0;
+    h->last_ns = pp_clock_ns();
+    h->last = *b;
+    h->last.host[PP_HOST_MAX - 1] = h->last.what[sizeof(h->last.what) - 1] = '\0';
+    (void)!send(c->fd, &well, 1, MSG_NOSIGNAL);
+    return true;
+}
+
+static void hear(struct pp_listener *l)
+{
+    for (int i = 0; i < l->n_lines; i++) {
+        struct line *c = &l->lines[i];
+        if (c->fd < 0) {
+            *c = (struct line){.rank = -1};
+            c->fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        }
+        while (c->fd >= 0) {
+            ssize_t n = recv(c->fd, (char *)&c->in + c->at, sizeof(c->in) - c->at, 0);
+            if (n < 0 && (errno == EAGAIN || errno == EINTR))
+                break;
+            c->at += n > 0 ? (size_t)n : 0;
+            if (n <= 0 || (c->at == sizeof(c->in) && !take(l, c)))
+                hang_up(l, c);
+        }
+    }
+}
+
+static void append(char text[PP_PULSE_TEXT], const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+static void append(char text[PP_PULSE_TEXT], const char *fmt, ...)
+{
+    size_t used = strlen(text);
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text + used, PP_PULSE_TEXT - used, fmt, ap);
+    va_end(ap);
+}
+
+static void append_rank(char text[PP_PULSE_TEXT], const struct beat *b)
+{
+    append(text, "rank %d (host %s, pid %ld)", b->rank, b->host, (long)b->pid);
+}
+
+static const char *at(const struct beat *b)
+{
+    return b->what[0] ? b->what : "set-up, before its first action";
+}
+
+/* Whoever waits, and in what. */
+static void append_waiting(const struct pp_listener *l, char text[PP_PULSE_TEXT])
+{
+    for (int r = 0; r < l->ranks; r++) {
+        const struct beat *b = &l->heard[r].last;
+        if (!l->heard[r].came || b->over || !b->waits || l->heard[r].silent_ns > MARGIN_NS)
+            continue;
+        append(text, "; ");
+        append_rank(text, b);
+        append(text, " waits in %s, for %.1f s", at(b), (double)b->idle_ns * 1e-9);
+    }
+}
+
+bool pp_listener_look(struct pp_listener *l, char text[PP_PULSE_TEXT])
+{
+    int silent = -1, n_silent = 0, elsewhere = 0, waiting = 0;
+    bool several = false;
+    uint64_t idle_ns = UINT64_MAX, limit = 0;
+    text[0] = '\0';
+    if (!l)
+        return false;
+    uint64_t dt = passed(&l->last_ns);
+    hear(l);
+    for (int r = 0; r < l->ranks; r++) {
+        struct heard *h = &l->heard[r];
+        const struct beat *b = &h->last;
+        if (!h->came || b->over)
+            continue;
+        h->silent_ns += dt;
+        waiting += b->waits;
+        several |= l->heard[0].came && strcmp(b->host, l->heard[0].last.host) != 0;
+        idle_ns = b->idle_ns < idle_ns ? b->idle_ns : idle_ns;
+        limit = b->timeout_ns + MARGIN_NS;
+        n_silent += h->silent_ns > MARGIN_NS;
+        elsewhere += h->silent_ns <= MARGIN_NS && strcmp(b->host, l->host) != 0;
+        if (h->silent_ns > limit && (silent < 0 || h->last_ns < l->heard[silent].last_ns))
+            silent = r;
+    }
+    if (!several || (silent < 0 && (waiting < l->ranks || idle_ns <= limit)))
+        return false;
+    if (silent < 0) {
+        append(text,
+               "the ranks wait for each other, and none has got on for %.1f s; likely: the "
+               "network between their hosts",
+               (double)idle_ns * 1e-9);
+    } else {
+        const struct heard *h = &l->heard[silent];
+        append_rank(text, &h->last);
+        append(text, " %s for %.1f s, last in %s; likely: ",
+               h->gone ? "is gone" : "gives no sign of life", (double)h->silent_ns * 1e-9,
+               at(&h->last));
+        if (elsewhere > 0 || strcmp(h->last.host, l->host) == 0)
+            append(text, "%s, or host %s or the network to it is down",
+                   h->gone ? "it was killed" : "it is stopped", h->last.host);
+        else
+            append(text, "host %s or %s is down or cut off", h->last.host, l->host);
+        if (n_silent > 1)
+            append(text, "; so are %d more ranks", n_silent - 1);
+    }
+    append_waiting(l, text);
+    return true;
+}
+
+void pp_listener_end(struct pp_listener *l)
+{
+    const char end = END;
+    for (int i = 0; l && i < l->n_lines; i++)
+        if (l->lines[i].fd >= 0)
+            (void)!send(l->lines[i].fd, &end, 1, MSG_NOSIGNAL);
+}
+
+int pp_listener_connected(const struct pp_listener *l)
+{
+    int n = 0;
+    for (int r = 0; l && r < l->ranks; r++)
+        n += l->heard[r].connected > 0;
+    return n;
+}
+
+const char *pp_listener_first_lost(const struct pp_listener *l, char text[PP_PULSE_TEXT])
+{
+    const struct heard *first = NULL;
+    text[0] = '\0';
+    for (int r = 0; l && r < l->ranks; r++) {
+        const struct heard *h = &l->heard[r];
+        bool lost = h->gone || h->silent_ns > 2 * (uint64_t)PP_PULSE_EVERY_NS;
+        if (h->came && !h->last.over && lost && (!first || h->last_ns < first->last_ns))
+            first = h;
+    }
+    if (first) {
+        append(text, "rank %d (host %s, pid %ld, in %s)", first->last.rank, first->last.host,
+               (long)first->last.pid, at(&first->last));
+    }
+    return text;
+}
