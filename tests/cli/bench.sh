@@ -162,6 +162,7 @@ import json, sys
 d = json.load(open(sys.argv[1] + '/out'))
 assert [x['bytes'] for x in d['threads']] == [64 * 4 ** k for k in range(9)] + [8388608]
 assert all(0 < x['fastest_seconds'] <= x['one_way_seconds'] for x in d['threads'])
+assert all(0 <= x['hidden'] <= 1 for x in d['threads'])
 assert d['copies'] == 0 and 'processes' not in d
 print('good')" good
 

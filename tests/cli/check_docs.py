@@ -94,7 +94,8 @@ def keys(root, ppcli, page5):
     sections = '|'.join(sorted({name.split('.')[0] for name in known}))
     for path in (f'{root}/man/ppcli.1', f'{root}/README.md'):
         for name in re.findall(rf'(?<![\w./-])((?:{sections})\.[a-z_]+)(?![\w./-])', read(path)):
-            if name not in known and not name.endswith(('.sh', '.ini', '.py', '.c', '.h', '.csv')):
+            if name not in known and not name.endswith(('.sh', '.ini', '.py', '.c', '.h', '.csv',
+                                                              '.safetensors')):
                 problems.append(f'{path}: {name} is no key')
     return problems
 

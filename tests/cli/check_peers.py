@@ -50,6 +50,10 @@ def parts():
                  ["torch-channels_last-m1", "torch-channels_last-m4", "torch-contiguous-m1",
                   "torch-contiguous-m4"])
 
+    case = compare_cases.cases()["gpt-char-large"]
+    bad += check("rates of tokens", (case.unit, case.per_sample, case.microbatches),
+                 ("tokens", 256, 4))
+
     for name, case in compare_cases.cases().items():
         keys = [e.key for e in case.entries]
         bad += check(name + ": keys of their own", len(set(keys)), len(keys))

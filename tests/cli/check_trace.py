@@ -49,7 +49,8 @@ def arrows(d, x, slack_ns, cut):
     sent = {e['id']: e for e in d if e['ph'] == 's' and e['pid'] < SIMULATED}
     taken = {e['id']: e for e in d if e['ph'] == 'f' and e['pid'] < SIMULATED}
     n = sum(e['cat'] == 'recv' and e['pid'] < SIMULATED for e in x)
-    if len(taken) != n:
+    lost = n - len(taken)
+    if lost != 0 and not (cut and lost == 1):  # the file may end between a slice and its arrow
         yield f'{n} messages taken, {len(taken)} arrows end'
     if not cut and sent.keys() != taken.keys():
         yield f'arrows with one end only: {sorted(sent.keys() ^ taken.keys())[:10]}'

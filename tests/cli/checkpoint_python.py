@@ -213,7 +213,7 @@ def ours_reads_torchs(ppcli, readme, space, scratch, images):
 def activations_are_the_same(ppcli, scratch, images):
     torch.manual_seed(1)
     for name, act in (('relu', torch.relu), ('tanh', torch.tanh), ('gelu', torch.nn.functional.gelu),
-                      ('silu', torch.nn.functional.silu)):
+                      ('gelu_tanh', torch.nn.GELU(approximate='tanh')), ('silu', torch.nn.functional.silu)):
         layers = torch.nn.ModuleList([torch.nn.Linear(784, 24), torch.nn.Linear(24, 17), torch.nn.Linear(17, 10)])
         path = f'{scratch}/{name}.safetensors'
         write_st({f'layers.{k}': v for k, v in layers.state_dict().items()}, path)

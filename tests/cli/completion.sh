@@ -51,7 +51,7 @@ if command -v bash >/dev/null 2>&1; then
     begin "bash completes commands"
     offers ppcli t
     same "$(cat "$folder/out")" 'train'
-    offers ppcli help exp
+    offers ppcli help expl
     same "$(cat "$folder/out")" 'explain'
 
     begin "bash completes options of the command"

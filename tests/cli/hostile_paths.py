@@ -127,6 +127,17 @@ class Places:
             subprocess.run([ppcli, b'plan', b'--schedule', b'1f1b', b'--stages', b'2',
                             b'--microbatches', b'2', b'--format', b'csv'], check=True,
                            stdout=f)
+        gpt = os.path.join(here, b'gpt.ini')
+        theirs = os.path.join(here, b'theirs')
+        os.mkdir(theirs)
+        with open(os.path.join(theirs, b'config.json'), 'wb') as f:
+            f.write(b'{"architectures": ["GPT2LMHeadModel"], "n_layer": 1, "n_head": 1, "n_embd": 4,'
+                    b' "n_positions": 4, "vocab_size": 5}')
+        with open(gpt, 'wb') as f:
+            f.write(b'[data]\ndataset = synthetic\ntrain_samples = 4\n[train]\nbatch_size = 4\n')
+        gpt_run = os.path.join(here, b'gpt-run')
+        subprocess.run([ppcli, b'train', gpt, b'-q', b'--max-steps=1', b'--dir', gpt_run, b'--set',
+                        b'model.from=' + theirs], check=True, capture_output=True)
         train = [b'train', net, b'-q']
         weights = os.path.join(run, b'checkpoints')
         mnist = [b'--set', b'data.dataset=mnist-sample', b'--set', b'model.sizes=784 4 10']
@@ -137,6 +148,10 @@ class Places:
             'run.dir': (train + [b'--dir=PATH'], None, True),
             'run.prometheus': (train + [b'--set', b'run.prometheus=PATH.prom'], None, True),
             'train.init': (train + [b'--set', b'train.init=PATH'], weights, True),
+            'model.from': ([b'explain', gpt, b'--set', b'model.from=PATH'], theirs, True),
+            'export': ([b'export', gpt_run, b'--', b'PATH'], None, False),
+            'generate --checkpoint': ([b'generate', gpt, b'--prompt=1 2', b'--set', b'model.from=' + theirs,
+                                       b'--checkpoint=PATH'], os.path.join(gpt_run, b'checkpoints'), False),
             'pipeline.schedule': ([b'explain', net, b'--stages=2', b'--microbatches=2',
                                    b'--schedule=file:PATH'], table, True),
             '--resume': (train + [b'--dir=OUT', b'--resume=PATH'], weights, False),

@@ -24,17 +24,6 @@ config resnet.ini data.dataset=cifar10-sample data.train_samples=8 data.test_sam
     model.type=resnet pipeline.microbatches=2 train.batch_size=4 train.epochs=1 \
     checkpoint.at_end=false checkpoint.every_epochs=0
 
-sha() { sed -n 's/.*"weights_sha256": "\([0-9a-f]*\)".*/\1/p' "$1"; }
-
-# trains CONFIG [OPTION...]: the digest is that of the first run of the case
-trains() {
-    run train "$@" --dir run --overwrite -q
-    code_is 0
-    now=$(sha run/summary.json)
-    digest=${digest:-$now}
-    same "$now" "${digest:-one}"
-}
-
 begin "every op: the same weights for every number of stages and schedule, by threads"
 digest=
 for schedule in naive gpipe 1f1b zb-h1 interleaved zb-v; do

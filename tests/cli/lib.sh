@@ -86,3 +86,15 @@ err_has() { has "$folder/err" "$1" || complain "$last: no '$1' in: $(head -c 900
 out_lacks() { ! has "$folder/out" "$1" || complain "$last: '$1' in: $(head -c 900 "$folder/out")"; }
 err_lacks() { ! has "$folder/err" "$1" || complain "$last: '$1' in: $(head -c 900 "$folder/err")"; }
 same() { [ "$1" = "$2" ] || complain "$last: '$1', expected '$2'"; }
+
+# The digest of a run's weights, in its summary.json.
+sha() { sed -n 's/.*"weights_sha256": "\([0-9a-f]*\)".*/\1/p' "$1"; }
+
+# trains CONFIG [OPTION...]: into ./run; the digest is that of the first run of the case
+trains() {
+    run train "$@" --dir run --overwrite -q
+    code_is 0
+    now=$(sha run/summary.json)
+    digest=${digest:-$now}
+    same "$now" "${digest:-one}"
+}

@@ -38,6 +38,9 @@ skips_with 'no Python module torch in '
 script torch_conv.py --model type=resnet --model depth=18
 skips_with 'no Python module torch in '
 
+script torch_text.py --model type=gpt
+skips_with 'no Python module torch in '
+
 begin "shallowspeed says what is missing: checkout first, packages then"
 script shallowspeed.py
 skips_with 'no checkout of shallowspeed'

@@ -16,6 +16,8 @@ for word in schedule microbatches chunks assignment 'step ms' 'samples/s' \
     out_has "$word"
 done
 same "$(grep -c '^ one       1 1f1b  ' "$folder/out")" 1
+same "$(grep -c '^as is       2 1f1b  ' "$folder/out")" 1
+same "$(grep -c '^this config: [0-9.]* ms; best: [0-9.]* ms, [0-9]* % faster$' "$folder/out")" 1
 same "$(grep -c '^assignment = 0.* | .*6$' "$folder/out")" 1
 
 begin "the lines of the winner can be trained with"

@@ -36,7 +36,7 @@ def good_config(rng):
     config = {'data.dataset': 'synthetic', 'data.train_samples': rng.randint(1, 80),
               'data.test_samples': rng.randint(1, 20),
               'model.sizes': ' '.join(str(rng.randint(2, 24)) for _ in range(layers + 1)),
-              'model.activation': rng.choice(['relu', 'tanh', 'gelu', 'silu']),
+              'model.activation': rng.choice(['relu', 'tanh', 'gelu', 'gelu_tanh', 'silu']),
               'pipeline.stages': rng.randint(1, min(layers, 4)),
               'pipeline.microbatches': rng.randint(1, 6),
               'pipeline.schedule': rng.choice(SCHEDULES),

@@ -13,7 +13,7 @@ trace_is() { # trace_is [--cut] FILE CONDITION...
 
 config "$folder/small.ini" data.dataset=synthetic data.train_samples=300 data.test_samples=50 \
     'model.sizes=20 16*3 5' pipeline.stages=2 pipeline.microbatches=4 pipeline.schedule=1f1b \
-    train.epochs=2 train.batch_size=32
+    train.epochs=2 train.batch_size=32 train.coalesce=1
 config=$folder/small.ini
 
 begin "a run leaves one step of its own, beside the simulated one"

@@ -176,7 +176,7 @@ export PPCLI_DATA_DIR
 run download
 code_is 0
 out_has "$folder/data/mnist: 1 of 4 files there"
-out_has 'tiny-shakespeare'
+out_has 'shakespeare'
 unset PPCLI_DATA_DIR
 
 begin "a one-rank command runs on rank 0 of an MPI launch and is silent elsewhere"

@@ -116,6 +116,11 @@ inline unsigned __ballot_sync(unsigned mask, int predicate)
     return votes;
 }
 
+inline int __popc(unsigned v)
+{
+    return __builtin_popcount(v);
+}
+
 inline int __any_sync(unsigned mask, int predicate)
 {
     return __ballot_sync(mask, predicate) != 0;
@@ -205,6 +210,7 @@ inline double __dadd_rn(double a, double b)
 {
     return a + b;
 }
+#define fmaf(a, b, c) ((a) * (b) + (c)) /* rounded twice: a call for each would be slow */
 inline float rsqrtf(float a)
 {
     return 1.0f / sqrtf(a);

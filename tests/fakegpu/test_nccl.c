@@ -188,20 +188,21 @@ static int a_message_that_never_comes_has_a_deadline(struct rank *r)
     return 0;
 }
 
-/* NCCL finds something wrong with the message: both ranks learn of it, with its words. */
+/* NCCL finds something wrong with the message: both ranks learn of it, with its words, in the call
+ * behind it or in a later one. */
 static int fail_message(struct rank *r, size_t sent, int code, const char *words)
 {
     PP_TRY(open_two(r));
+    int rc;
     if (r->tp->rank == 0) {
         PP_TRY(pp_transport_acquire(r->tp, 0, 0));
         PP_TRY(pp_transport_post_send(r->tp, 0, 0, sent, 0));
-        PP_TRY(
-            pp_transport_acquire(r->tp, 0, 0)); /* so that its work, too, waits for the message */
+        rc = pp_transport_acquire(r->tp, 0, 0); /* so that its work, too, waits for the message */
     } else {
         PP_TRY(pp_transport_post_recv(r->tp, 0, 0, 64, 0));
-        PP_TRY(pp_transport_wait_recv(r->tp, 0, 0));
+        rc = pp_transport_wait_recv(r->tp, 0, 0);
     }
-    int rc = wait_for_all(r, 5 * (uint64_t)SECOND_NS);
+    rc = rc < 0 ? rc : wait_for_all(r, 5 * (uint64_t)SECOND_NS);
     EXPECT(rc == code, "returned %d (%s), expected %d", rc, pp_error_get()->text, code);
     PP_TRY(expect_text((const char *const[]){"rank 0 to 1", "channel 0", words, NULL}));
     pp_error_clear();

@@ -8,7 +8,9 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
+#include "ppcli/file.h"
 #include "ppcli/schedule.h"
 
 #define SETTINGS_MAX 40
@@ -101,6 +103,72 @@ static void every_schedule_gives_the_bits_of_one(void **state)
         ran++;
     }
     assert_in_range(ran, 12, 1000);
+}
+
+/* The settings of a net of its own, over those of the case. */
+static void run_net(const char *const *net, struct outcome *out, const char *const *extra)
+{
+    const char *list[SETTINGS_MAX];
+    int n = 0;
+    for (int i = 0; net[i]; i++)
+        list[n++] = net[i];
+    for (int i = 0; extra[i]; i++)
+        list[n++] = extra[i];
+    assert_true(n < SETTINGS_MAX);
+    list[n] = NULL;
+    train_ok(list, out);
+}
+
+#define RUN_NET(net, out, ...) run_net(net, out, (const char *const[]){__VA_ARGS__, NULL})
+
+/* Whatever the cut, the schedule and the launch; with forwards computed again; near the CPU. */
+static void check_net(const char *const *net)
+{
+    struct outcome cpu, one, many;
+    RUN_NET(net, &cpu, "run.backend=cpu");
+    RUN_NET(net, &one, "run.graphs=off");
+    near(&one, &cpu, 1e-4, net[0]);
+    RUN_NET(net, &many, "pipeline.stages=3", "pipeline.schedule=zb-h1", "run.graphs=on");
+    same(&many, &one, net[0]);
+    RUN_NET(net, &many, "pipeline.stages=2", "pipeline.schedule=gpipe", "pipeline.recompute=all",
+            "run.graphs=on");
+    same(&many, &one, net[0]);
+    RUN_NET(net, &cpu, "run.precision=bf16");
+    RUN_NET(net, &many, "run.precision=bf16", "pipeline.stages=2", "pipeline.schedule=1f1b");
+    same(&many, &cpu, net[0]);
+    near(&many, &one, 2e-2, net[0]);
+}
+
+#define TEXT                                                                                       \
+    "run.backend=cuda", "run.log_every=1", "data.dataset=synthetic-tokens",                        \
+        "data.train_samples=18", "data.test_samples=3", "train.batch_size=8", "train.epochs=2",    \
+        "train.optimizer=adamw", "train.lr=0.003", "train.clip_norm=1", "pipeline.microbatches=3", \
+        "model.n_layer=2", "model.n_head=4", "model.n_embd=16", "model.block_size=7",              \
+        "model.vocab_size=19"
+
+static void transformers_give_the_bits_of_one_and_the_losses_of_the_cpu(void **state)
+{
+    check_net((const char *const[]){"model.type=gpt", TEXT, "model.dropout=0.1", NULL});
+    check_net((const char *const[]){"model.type=llama", TEXT, "model.n_kv_head=2",
+                                    "model.tie_weights=on", NULL});
+    check_net((const char *const[]){"model.type=decoder", TEXT, "model.dropout=0.1", NULL});
+}
+
+/* Every op of images; F and I of a batch norm, which keeps running statistics. */
+static void images_give_the_bits_of_one_and_the_losses_of_the_cpu(void **state)
+{
+    const char *root = getenv("PPCLI_SOURCE_DIR");
+    char path[PP_PATH_MAX];
+    assert_non_null(root);
+    CHECK_OK(pp_path_format(path, "data.path=%s/data/mnist-sample", root));
+    check_net((const char *const[]){
+        "model.type=sequential", path,
+        "model.layers=conv:8x3/2,pad=same batchnorm relu maxpool:2 conv:8x3,groups=4 silu "
+        "conv:8x3,bias=off groupnorm:4 add:2 relu conv:16x3/2,pad=1 batchnorm relu conv:8x1 tanh "
+        "dropout:0.1 avgpool:2 layernorm flatten linear:20 relu linear:10",
+        "run.backend=cuda", "run.log_every=1", "data.dataset=mnist-sample", "data.train_samples=36",
+        "data.test_samples=5", "train.batch_size=16", "train.epochs=1", "train.optimizer=momentum",
+        "train.lr=0.01", "pipeline.microbatches=2", NULL});
 }
 
 static void graphs_change_no_bit(void **state)
@@ -203,6 +271,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stages_of_every_number_give_the_bits_of_one),
         cmocka_unit_test(every_schedule_gives_the_bits_of_one),
+        cmocka_unit_test(transformers_give_the_bits_of_one_and_the_losses_of_the_cpu),
+        cmocka_unit_test(images_give_the_bits_of_one_and_the_losses_of_the_cpu),
         cmocka_unit_test(graphs_change_no_bit),
         cmocka_unit_test(replicas_repeat_their_bits_and_stay_near_one),
         cmocka_unit_test(a_replica_without_samples_still_takes_part),

@@ -9,7 +9,7 @@
 . "$(dirname "$0")/../cli/lib.sh"
 
 config "$folder/net.ini" data.dataset=synthetic data.train_samples=300 data.test_samples=50 \
-    'model.sizes=20 16*3 5' pipeline.microbatches=4 train.epochs=1000000 train.batch_size=32 \
+    'model.sizes=20 16*3 5' pipeline.microbatches=4 train.epochs=1000000 train.batch_size=32 train.coalesce=1 \
     train.clip_norm=1
 net=$folder/net.ini
 

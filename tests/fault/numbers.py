@@ -34,6 +34,7 @@ microbatches = {M}
 [train]
 epochs = 2
 batch_size = 32
+coalesce = 1
 [run]
 log_every = 1
 '''
@@ -265,7 +266,7 @@ def threads(every):
     for words, sites in ((['--replicas', '2'], 'FI'), (['--set', 'train.clip_norm=1'], 'FIW'),
                          (['--set', 'train.read_gradients=true'], 'FIW'),
                          (['--replicas', '2', '--set', 'train.clip_norm=1'], 'FIW'),
-                         (['--optimizer', 'momentum', '--set', 'train.exact=off'], 'FI')):
+                         (['--optimizer', 'momentum', '--set', 'train.exact=off', '--set', 'train.coalesce=0'], 'FI')):
         clean(4, 2, words)
         ranks = 4 if '2' in words else 2
         case(f'{" ".join(words)}: the same', together(

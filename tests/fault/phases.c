@@ -6,7 +6,7 @@
 #include "fault.h"
 
 #include "../../src/train/resume.h"
-#include "ppcli/best.h"
+#include "ppcli/tune.h"
 #include "ppcli/checkpoint.h"
 #include "ppcli/dataset.h"
 #include "ppcli/exec.h"

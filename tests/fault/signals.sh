@@ -14,7 +14,7 @@ fi
 cd "$folder" || exit 1
 config net.ini data.dataset=synthetic data.train_samples=300 data.test_samples=50 \
     'model.sizes=20 16*3 5' pipeline.stages=2 pipeline.microbatches=4 train.epochs=4 \
-    train.batch_size=32 train.clip_norm=1 run.log_every=1
+    train.batch_size=32 train.clip_norm=1 run.log_every=1 train.coalesce=1
 steps=40
 sha() { sed -n 's/.*"weights_sha256": "\([0-9a-f]*\)".*/\1/p' "$1/summary.json"; }
 within() {

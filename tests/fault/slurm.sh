@@ -1,9 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# contrib/slurm/ppcli.sbatch does what it says: the signal that Slurm sends before the end becomes a
-# checkpoint, the job goes back into the queue, and the next one goes on: slurm.sh SOURCE_ROOT
-# Slurm's part is played by this script and by a scontrol that only notes what it is asked.
-batch=$(realpath "$1")/contrib/slurm/ppcli.sbatch
+# The script that `ppcli slurm` writes does what it says: the signal that Slurm sends before the end becomes a
+# checkpoint, the job goes back into the queue, and the next one goes on. Slurm's part is played by this script and
+# by programs of its names; scripts/slurm-test.sh asks a real one.
 # shellcheck source=tests/cli/lib.sh
 . "$(dirname "$0")/../cli/lib.sh"
 command -v mpirun >/dev/null 2>&1 || { echo "1..0 # SKIP no mpirun here (install openmpi-bin)"; exit 0; }
@@ -14,10 +13,22 @@ cat >bin/scontrol <<'SH'
 #!/bin/sh
 echo "$*" >>asked
 SH
-chmod +x bin/scontrol
+cat >bin/squeue <<'SH'
+#!/bin/sh
+cat job_state
+SH
+cat >bin/srun <<'SH'
+#!/bin/sh
+for word; do # its own options first
+    case $word in -*) shift ;; *) break ;; esac
+done
+[ "$1" = test ] && exec "$@"
+exec mpirun -np 2 "$@"
+SH
+chmod +x bin/*
 export PATH="$folder/bin:$PATH" OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl_vader_single_copy_mechanism=none
-export SLURM_NTASKS=2 SLURM_JOB_ID=4711 CONFIG=net.ini PPCLI_FAIL_NOTE="$folder/note"
+export SLURM_NNODES=1 SLURM_JOB_ID=4711 PPCLI_FAIL_NOTE="$folder/note"
 cat >net.ini <<'INI'
 [data]
 dataset = synthetic
@@ -37,9 +48,13 @@ within() {
     done
     return 1
 }
-job() { # job RUN [FAULT]: a batch job in the background, $pid
+job() { # job RUN [FAULT [LINE]]: LINE goes to the config; a batch job in the background, $pid
     rm -f note asked
-    RUN=$1 PPCLI_FAIL=${2:-} sh "$batch" >out 2>err </dev/null &
+    echo RUNNING >job_state
+    run slurm net.ini --stages 2 --time 1:00:00 --dir "$1" -o job.sh
+    code_is 0
+    [ -z "${3:-}" ] || echo "$3" >>net.ini
+    PPCLI_FAIL=${2:-} sh job.sh >out 2>err </dev/null &
     pid=$!
 }
 ended() {
@@ -56,7 +71,7 @@ code_is 0
 same "$(sha whole.job)" "$(sha whole)"
 [ ! -e asked ] || complain "scontrol $(cat asked)"
 
-for signals in USR1 TERM 'USR1 USR1'; do
+for signals in USR1 'USR1 USR1'; do
     begin "$signals: a checkpoint, the job is put back, and the next one ends with the same weights"
     job "run.$signals" update@0:15=hold
     within '[ -s note ]' || complain "it never came to step 15: $(cat err)"
@@ -77,9 +92,45 @@ for signals in USR1 TERM 'USR1 USR1'; do
     [ ! -e asked ] || complain "scontrol $(cat asked)"
 done
 
+begin "TERM, as scancel and preemption send it: a checkpoint, and not put back"
+job cancelled update@0:15=hold
+within '[ -s note ]' || complain "it never came to step 15: $(cat err)"
+echo COMPLETING >job_state
+kill -TERM "$pid" "$(head -n 1 note)"
+ended
+code_is 75
+err_has 'which is saved'
+[ ! -e asked ] || complain "scontrol $(cat asked)"
+
+begin "a rank that is killed: put back"
+job killed update@1:15=kill
+ended
+[ "$code" -gt 75 ] || complain "exit $code"
+same "$(cat asked)" 'requeue 4711'
+
+begin "what Slurm would refuse is one line and no script"
+for words in '' '--time 0' '--time 1:xx' '--time 1:2:3:4' '--time -5' '--time 3-' '--time 5 --nodes 3' \
+    '--time 5 --nodes 2 --ranks-per-node 2' '--time 1 --save 60' '--time 5 --nodes -1'; do
+    # shellcheck disable=SC2086
+    run slurm net.ini --stages 2 $words
+    code_is 64
+    same "$(wc -l <out) $(grep -c '^ppcli: error: ' err)" '0 1'
+done
+run slurm net.ini --stages 4 --nodes 2 --time 1-12:30 --partition gpu --account me --set train.lr="it's"
+code_is 78
+run slurm net.ini --stages 4 --nodes 2 --time 1-12:30 --partition gpu,cpu --set train.init="it's" \
+    --set run.network=10.0.0.0/24
+code_is 0
+for text in '--nodes=2' '--ntasks-per-node=2' '--time=1-12:30' '--partition=gpu,cpu' '--signal=B:USR1@120' \
+    "btl_tcp_if_include='10.0.0.0/24'" "--set train.init='it'\\''s'"; do
+    out_has "$text"
+done
+out_lacks '@'"stages@"
+out_lacks '--account'
+out_lacks 'gpus'
+
 begin "a job whose config is wrong is not put back"
-echo 'nonsense = 1' >>net.ini
-job wrong
+job wrong '' 'nonsense = 1'
 ended
 code_is 78
 [ ! -e asked ] || complain "scontrol $(cat asked)"

@@ -10,7 +10,7 @@ static struct fuzz_file file = {-1, ""}, labels = {-1, ""};
 static void check(const struct pp_dataset *ds)
 {
     const float *v = (const float *)(const void *)ds->images;
-    pp_assert(ds->n > 0 && ds->features > 0 && ds->value_bytes == 4);
+    pp_assert(ds->n > 0 && ds->features > 0 && ds->element == PP_F32);
     for (size_t i = 0; i < (size_t)ds->n * (size_t)ds->features; i++)
         pp_assert(isfinite(v[i]));
     for (int i = 0; i < ds->n; i++)

@@ -4,6 +4,36 @@
 
 #define TIGHT 1e-5 /* f32 against double, of the largest element */
 
+/* Of whole numbers of two and four bytes: samples that overlap. */
+static void windows_are_gathered(struct pp_backend *be, struct pp_backend *plain, void *there,
+                                 const uint32_t *numbers, const uint32_t *index)
+{
+    const uint32_t data[] = {1, 60000, 70000, 3, 0xffffff, 5, 0, 7, 8};
+    const struct pp_scaling as_they_are = {.scale = {1}};
+    CHECK_OK(pp_backend_to_device(be, there, data, sizeof(data)));
+    for (int wide = 0; wide < 2; wide++) {
+        enum pp_element element = wide ? PP_U32 : PP_U16;
+        float want[15];
+        int32_t next[15], got[15];
+        void *targets;
+        struct array x = unset(be, 15, wide);
+        CHECK_OK(pp_backend_alloc(be, sizeof(got), &targets));
+        struct pp_gather g = {5, 3, there, element, 1, numbers, as_they_are, x.at};
+        struct pp_targets t = {5, 3, there, element, 1, 1, numbers, targets};
+        CHECK_OK(pp_backend_gather(be, &g));
+        CHECK_OK(pp_backend_targets(be, &t));
+        g = (struct pp_gather){5, 3, data, element, 1, index, as_they_are, want};
+        t = (struct pp_targets){5, 3, data, element, 1, 1, index, next};
+        CHECK_OK(pp_backend_gather(plain, &g));
+        CHECK_OK(pp_backend_targets(plain, &t));
+        check_near(be, &x, want, 0, "windows");
+        CHECK_OK(pp_backend_to_host(be, got, targets, sizeof(got)));
+        assert_memory_equal(got, next, sizeof(got));
+        drop(be, &x);
+        pp_backend_free(be, targets, sizeof(got));
+    }
+}
+
 static void gathers_take_the_chosen_rows(void **state)
 {
     struct pp_backend *be = open_gpu(PP_PRECISION_F32, true);
@@ -12,7 +42,8 @@ static void gathers_take_the_chosen_rows(void **state)
     const uint32_t index[] = {4, 0, 2, 2, 3};
     for (int w = 0; w < COUNT(widths); w++) {
         int F = widths[w];
-        uint8_t data[5 * 784], labels[] = {9, 8, 7, 6, 5}, got[5];
+        uint8_t data[5 * 784], labels[] = {9, 8, 7, 6, 5, 4};
+        int32_t got[10];
         float want[5 * 784];
         void *there, *numbers, *classes, *chosen;
         for (int i = 0; i < 5 * F; i++)
@@ -20,21 +51,23 @@ static void gathers_take_the_chosen_rows(void **state)
         CHECK_OK(pp_backend_alloc(be, sizeof(data), &there));
         CHECK_OK(pp_backend_alloc(be, sizeof(index), &numbers));
         CHECK_OK(pp_backend_alloc(be, sizeof(labels), &classes));
-        CHECK_OK(pp_backend_alloc(be, sizeof(labels), &chosen));
+        CHECK_OK(pp_backend_alloc(be, sizeof(got), &chosen));
         CHECK_OK(pp_backend_to_device(be, there, data, sizeof(data)));
         CHECK_OK(pp_backend_to_device(be, numbers, index, sizeof(index)));
         CHECK_OK(pp_backend_to_device(be, classes, labels, sizeof(labels)));
         struct array x = unset(be, (size_t)5 * F, w % 2);
-        struct pp_gather bytes = {5, F, there, false, numbers, {.scale = {1.0f / 255}}, x.at};
-        struct pp_gather here = {5, F, data, false, index, {.scale = {1.0f / 255}}, want};
+        struct pp_gather bytes = {5,   F, there, PP_U8, (size_t)F, numbers, {.scale = {1.0f / 255}},
+                                  x.at};
+        struct pp_gather here = {5,   F, data, PP_U8, (size_t)F, index, {.scale = {1.0f / 255}},
+                                 want};
         CHECK_OK(pp_backend_gather(be, &bytes));
         CHECK_OK(pp_backend_gather(plain, &here));
         check_near(be, &x, want, 0, "x");
         struct array y = unset(be, (size_t)5 * F, w % 2);
         float twice[5 * 784];
-        struct pp_gather floats = {5, F, x.at, true, numbers, {.scale = {2}}, y.at};
+        struct pp_gather floats = {5, F, x.at, PP_F32, (size_t)F, numbers, {.scale = {2}}, y.at};
         CHECK_OK(pp_backend_gather(be, &floats));
-        here = (struct pp_gather){5, F, want, true, index, {.scale = {2}}, twice};
+        here = (struct pp_gather){5, F, want, PP_F32, (size_t)F, index, {.scale = {2}}, twice};
         CHECK_OK(pp_backend_gather(plain, &here));
         check_near(be, &y, twice, 0, "y");
         floats.index = here.index = NULL; /* the rows as they are, a channel each number */
@@ -44,17 +77,19 @@ static void gathers_take_the_chosen_rows(void **state)
         CHECK_OK(pp_backend_gather(plain, &here));
         check_near(be, &y, twice, 0, "normalised");
         drop(be, &y);
-        CHECK_OK(pp_backend_gather_labels(be, 5, classes, numbers, chosen));
+        struct pp_targets t = {5, 2, classes, PP_U8, 1, 0, numbers, chosen};
+        CHECK_OK(pp_backend_targets(be, &t));
         CHECK_OK(pp_backend_to_host(be, got, chosen, sizeof(got)));
-        for (int r = 0; r < 5; r++)
-            CHECK_INT_EQ(got[r], labels[index[r]]);
+        for (int r = 0; r < 10; r++)
+            CHECK_INT_EQ(got[r], labels[index[r / 2] + (uint32_t)r % 2]);
+        windows_are_gathered(be, plain, there, numbers, index);
         CHECK_OK(pp_backend_gather(be, &(struct pp_gather){.F = F}));
-        CHECK_OK(pp_backend_gather_labels(be, 0, NULL, NULL, NULL));
+        CHECK_OK(pp_backend_targets(be, &(struct pp_targets){.P = 1}));
         drop(be, &x);
         pp_backend_free(be, there, sizeof(data));
         pp_backend_free(be, numbers, sizeof(index));
         pp_backend_free(be, classes, sizeof(labels));
-        pp_backend_free(be, chosen, sizeof(labels));
+        pp_backend_free(be, chosen, sizeof(got));
     }
     pp_backend_close(&be);
     pp_backend_close(&plain);
@@ -116,32 +151,33 @@ static void check_loss(struct pp_backend *be, struct pp_backend *plain, int B, i
                        const float *logits, float smoothing)
 {
     size_t n = (size_t)B * C;
-    uint8_t *labels = pp_alloc((size_t)B, 1);
+    int32_t *labels = pp_alloc((size_t)B, sizeof(*labels));
+    size_t bytes = (size_t)B * sizeof(*labels);
     for (int r = 0; r < B; r++)
-        labels[r] = (uint8_t)(r * 7 % C);
+        labels[r] = r % 5 == 4 ? -1 : r * 7 % C;
     float *want = nans(n);
-    struct pp_loss_sums before = {1.5, 2, 3}, sums = before, got;
-    CHECK_OK(pp_backend_softmax_cross_entropy(plain, B, C, logits, labels, 0.25f, smoothing, &sums,
-                                              want));
+    struct pp_loss_sums before = {1.5, 2, 3, 4}, sums = before, got;
+    CHECK_OK(cross_entropy(plain, B, C, logits, labels, 0.25f, smoothing, &sums, want));
     struct array x = on_device(be, logits, n, 0);
     void *there, *classes;
     CHECK_OK(pp_backend_alloc(be, sizeof(sums), &there));
-    CHECK_OK(pp_backend_alloc(be, (size_t)B, &classes));
-    CHECK_OK(pp_backend_to_device(be, classes, labels, (size_t)B));
+    CHECK_OK(pp_backend_alloc(be, bytes, &classes));
+    CHECK_OK(pp_backend_to_device(be, classes, labels, bytes));
     for (int pass = 0; pass < 2; pass++) { /* evaluation, then in place */
         CHECK_OK(pp_backend_to_device(be, there, &before, sizeof(before)));
-        CHECK_OK(pp_backend_softmax_cross_entropy(be, B, C, x.at, classes, 0.25f, smoothing, there,
-                                                  pass ? x.at : NULL));
+        CHECK_OK(
+            cross_entropy(be, B, C, x.at, classes, 0.25f, smoothing, there, pass ? x.at : NULL));
         CHECK_OK(pp_backend_to_host(be, &got, there, sizeof(got)));
         assert_true(isnan(sums.loss) ? isnan(got.loss)
                                      : fabs(got.loss - sums.loss) <= 1e-6 * fabs(sums.loss));
         CHECK_INT_EQ(got.correct, sums.correct);
         CHECK_INT_EQ(got.rows, 3 + B);
+        CHECK_INT_EQ(got.targets, sums.targets);
     }
     check_near(be, &x, want, TIGHT, "dlogits");
     drop(be, &x);
     pp_backend_free(be, there, sizeof(sums));
-    pp_backend_free(be, classes, (size_t)B);
+    pp_backend_free(be, classes, bytes);
     pp_free(labels);
     pp_free(want);
 }

@@ -94,26 +94,6 @@ static void host_free(struct pp_backend *be, void *p, size_t bytes)
 
 #define R(p) lazy_real(p)
 
-struct gather_labels {
-    int B;
-    const uint8_t *labels;
-    const uint32_t *index;
-    uint8_t *out;
-};
-
-static int do_gather_labels(struct pp_backend *be, const void *args)
-{
-    const struct gather_labels *g = args;
-    return pp_backend_gather_labels(be, g->B, g->labels, g->index, g->out);
-}
-
-static int gather_labels(struct pp_backend *be, int B, const uint8_t *labels, const uint32_t *index,
-                         uint8_t *out)
-{
-    struct gather_labels g = {B, R(labels), R(index), R(out)};
-    return lazy_push(be, do_gather_labels, &g, sizeof(g));
-}
-
 static struct pp_backend_choice on_cpu(const struct pp_backend_choice *choice)
 {
     struct pp_backend_choice c = *choice;
@@ -200,30 +180,6 @@ static int linear_backward_weight(struct pp_backend *be, int n, const struct pp_
         w.parts[k] =
             (struct pp_weight_part){.B = parts[k].B, .dz = R(parts[k].dz), .x = R(parts[k].x)};
     return lazy_push(be, do_backward_weight, &w, sizeof(w));
-}
-
-struct loss {
-    int B, C;
-    const float *logits;
-    const uint8_t *labels;
-    float grad_scale, smoothing;
-    struct pp_loss_sums *sums;
-    float *dlogits;
-};
-
-static int do_loss(struct pp_backend *be, const void *args)
-{
-    const struct loss *l = args;
-    return pp_backend_softmax_cross_entropy(be, l->B, l->C, l->logits, l->labels, l->grad_scale,
-                                            l->smoothing, l->sums, l->dlogits);
-}
-
-static int softmax_cross_entropy(struct pp_backend *be, int B, int C, const float *logits,
-                                 const uint8_t *labels, float grad_scale, float smoothing,
-                                 struct pp_loss_sums *sums, float *dlogits)
-{
-    struct loss l = {B, C, R(logits), R(labels), grad_scale, smoothing, R(sums), R(dlogits)};
-    return lazy_push(be, do_loss, &l, sizeof(l));
 }
 
 struct flat { /* over n elements */
@@ -325,13 +281,11 @@ const struct pp_backend_ops backend_cuda = {
     .capture_end = lazy_capture_end,
     .graph_launch = lazy_graph_launch,
     .graph_destroy = lazy_graph_destroy,
-    .gather_labels = gather_labels,
     .packed_floats = packed_floats,
     .pack_weights = pack_weights,
     .linear_forward = linear_forward,
     .linear_backward_input = linear_backward_input,
     .linear_backward_weight = linear_backward_weight,
-    .softmax_cross_entropy = softmax_cross_entropy,
     .sum_squares = sum_squares,
     .judge = judge,
     .optimizer_step = optimizer_step,

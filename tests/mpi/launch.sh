@@ -56,6 +56,34 @@ for c in 0 1 115 243; do
     no_rank $c
 done
 
+begin "--retries starts again what was lost, as often as it says, and the weights are the same"
+real=$(command -v mpirun)
+# shellcheck disable=SC2016 # it is the script that expands it
+printf '#!/bin/sh\necho >>calls\n[ "$(wc -l <calls)" -gt "$LOSSES" ] || kill -9 $$\nexec %s "$@"\n' "$real" >bin/mpirun
+tries() { # tries LOSSES: with two retries
+    rm -rf calls run
+    last="ppcli train --launch mpirun --retries 2, $1 losses"
+    code=0
+    timeout 100 env PATH="$folder/bin:$PATH" LOSSES="$1" "$PPCLI" train net.ini -q --launch mpirun --dir run \
+        --retries 2 >out 2>err </dev/null || code=$?
+}
+tries 1
+code_is 0
+same "$(wc -l <calls)" 2
+err_has 'warning: try 2 of 3 after 1 s, from the beginning, 2 stages: the weights will be those of a run that nothing disturbs'
+same "$(grep weights_sha256 out)" "$("$PPCLI" train net.ini -q | grep weights_sha256)"
+tries 9
+code_is 69
+same "$(wc -l <calls)" 3
+same "$(grep -c '^ppcli: ' err)" 1
+printf '#!/bin/sh\necho >>calls\nexec %s "$@" --set train.lr=-1\n' "$real" >bin/mpirun
+tries 0
+code_is 78
+same "$(wc -l <calls)" 1
+run train net.ini -q --dir run --retries 1
+code_is 78
+err_has 'run.retries: threads of one process end together; use --launch mpirun or --hosts'
+
 begin "where the config was found is told once"
 code=0
 last='ppcli train mnist-sample.ini --launch mpirun'

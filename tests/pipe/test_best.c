@@ -32,7 +32,7 @@ static void open_problem(const char *const *settings, struct problem *p)
     }
     *p = (struct problem){0};
     CHECK_OK(pp_config_load(NULL, list, n, pp_cli_names(), &p->cfg));
-    CHECK_OK(pp_model_create(p->cfg, NULL, 0, &p->model));
+    CHECK_OK(pp_model_create(p->cfg, NULL, &p->model));
     p->spec = (struct pp_best_spec){
         .cfg = p->cfg, .model = p->model, .train_n = 1000, .test_n = 100, .all_m = true};
     /* every layer: F, I and W one second a row */
@@ -54,8 +54,9 @@ static void close_problem(struct problem *p)
 }
 
 static const char *const eight_layers[] = {
-    "data.dataset=synthetic", "model.sizes=6 8*7 3", "pipeline.stages=2", "pipeline.microbatches=4",
-    "pipeline.schedule=auto", "train.batch_size=48", "train.clip_norm=1", NULL};
+    "data.dataset=synthetic",  "model.sizes=6 8*7 3",    "pipeline.stages=2",
+    "pipeline.microbatches=4", "pipeline.schedule=auto", "train.batch_size=48",
+    "train.clip_norm=1",       "train.coalesce=1",       NULL};
 
 /* By its own name or by one of another schedule that is the same plan. */
 static bool is_named(const struct pp_candidate *c, const char *schedule)
@@ -106,6 +107,35 @@ static void counts_are_divisors_and_powers_with_rows_enough(void **state)
     CHECK_INT_EQ(counts[n - 1], 64);
     for (int i = 1; i < n; i++)
         assert_true(counts[i] > counts[i - 1]);
+    close_problem(&p);
+}
+
+static void hosts_hold_what_is_faster(void **state)
+{
+    (void)state;
+    struct problem p;
+    struct pp_best b;
+    open_problem(eight_layers, &p);
+    p.cfg->pipeline.replicas = 2;
+    p.spec.places = true;
+    p.costs->far_byte = 1;
+    CHECK_OK(pp_costs_hosts(p.costs, (int[]){0, 0, 2, 2}, 4));
+    /* 280 weights of a stage are summed, 32 bytes go each way for a sample */
+    for (int large = 0; large < 2; large++) {
+        p.cfg->train.batch_size = large ? 480 : 8;
+        CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
+        bool seen[2] = {false, false};
+        for (int i = 0; i < b.n; i++)
+            seen[b.items[i].across] = true;
+        assert_true(seen[false] && seen[true]);
+        CHECK_INT_EQ(b.items[0].across, !large);
+        pp_best_fini(&b);
+    }
+    p.spec.places = false; /* they are placed */
+    CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
+    for (int i = 0; i < b.n; i++)
+        assert_false(b.items[i].across);
+    pp_best_fini(&b);
     close_problem(&p);
 }
 
@@ -200,7 +230,7 @@ static void what_needs_too_much_memory_is_left_out(void **state)
     p.spec.memory = least - 1;
     CHECK_OK(pp_best_search(&p.spec, p.costs, &none));
     CHECK_INT_EQ(none.n, 0);
-    CHECK_INT_EQ(none.too_large, all.n + all.same);
+    CHECK_INT_EQ(none.same + none.too_large, all.n + all.same);
     assert_true(none.smallest.peak_bytes == least);
     pp_best_fini(&all);
     pp_best_fini(&some);
@@ -214,9 +244,13 @@ static void of_equal_times_less_memory_comes_first(void **state)
     (void)state;
     struct problem p;
     struct pp_best b;
-    static const char *const one_stage[] = {"data.dataset=synthetic",  "model.sizes=6 8*7 3",
-                                            "pipeline.microbatches=4", "pipeline.chunks=1",
-                                            "train.batch_size=48",     NULL};
+    static const char *const one_stage[] = {"data.dataset=synthetic",
+                                            "model.sizes=6 8*7 3",
+                                            "pipeline.microbatches=4",
+                                            "pipeline.chunks=1",
+                                            "train.batch_size=48",
+                                            "train.coalesce=1",
+                                            NULL};
     open_problem(one_stage, &p);
     p.spec.all_m = false;
     CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
@@ -239,7 +273,7 @@ static void a_cut_by_time_is_tried_where_it_is_another(void **state)
     struct pp_best b;
     open_problem(eight_layers, &p);
     p.spec.all_m = false;
-    p.spec.time_cuts = true;
+    p.spec.cuts = true;
     /* by flops 0-3 | 4-7; the first layer in fact takes as long as all others together */
     for (int s = 0; s < 2; s++)
         p.costs->layers[s * 8].f *= 20;
@@ -362,6 +396,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counts_are_divisors_and_powers_with_rows_enough),
+        cmocka_unit_test(hosts_hold_what_is_faster),
         cmocka_unit_test(every_schedule_is_tried_in_every_shape),
         cmocka_unit_test(the_times_are_those_of_the_formulas),
         cmocka_unit_test(what_needs_too_much_memory_is_left_out),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train.exact = off: how large the groups are, what they cost in memory, and that the executor
+/* train.coalesce: how large the groups are, what they cost in memory, and that the executor
  * computes each of them at once. The bits are judged by test_equal_bits. */
 #include "train_run.h"
 
@@ -28,15 +28,25 @@ static int group_of(const char *exact, const char *coalesce, const char *batch, 
 {
     const char *list[] = {exact, coalesce, batch, m, replicas, NULL};
     struct pp_config *cfg = config_of(list);
-    int k = pp_layout_coalesce(cfg, cfg->pipeline.microbatches);
+    struct pp_model *model = NULL;
+    CHECK_OK(pp_model_create(cfg, NULL, &model));
+    int k = pp_layout_coalesce(cfg, model, cfg->pipeline.microbatches);
+    pp_model_destroy(&model);
     pp_config_destroy(&cfg);
     return k;
+}
+
+static bool own_products(void)
+{
+    struct pp_backend_choice choice = {.threads = 1};
+    CHECK_OK(pp_backend_resolve("cpu", &choice.ops));
+    return pp_backend_sums_in_order(&choice);
 }
 
 static void groups_are_as_small_as_256_rows_allow(void **state)
 {
     (void)state;
-    static const struct {
+    const struct {
         const char *exact, *coalesce, *batch, *m, *replicas;
         int k;
     } cases[] = {
@@ -52,8 +62,15 @@ static void groups_are_as_small_as_256_rows_allow(void **state)
 #undef OFF
         {"train.exact=off", "train.coalesce=5", "train.batch_size=512", "pipeline.microbatches=16",
          "pipeline.replicas=1", 5},
-        {"train.exact=on", "train.coalesce=0", "train.batch_size=512", "pipeline.microbatches=16",
+        {"run.gemm=cblas", "train.coalesce=0", "train.batch_size=512", "pipeline.microbatches=16",
          "pipeline.replicas=1", 1},
+        {"run.gemm=auto", "train.coalesce=1", "train.batch_size=512", "pipeline.microbatches=16",
+         "pipeline.replicas=1", 1},
+        /* where the bits are the same, exact does not forbid it */
+        {"run.gemm=auto", "train.coalesce=0", "train.batch_size=512", "pipeline.microbatches=16",
+         "pipeline.replicas=1", own_products() ? 8 : 1},
+        {"pipeline.recompute=all", "train.coalesce=0", "train.batch_size=512",
+         "pipeline.microbatches=16", "pipeline.replicas=1", 1},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         int k = group_of(cases[i].exact, cases[i].coalesce, cases[i].batch, cases[i].m,
@@ -87,10 +104,25 @@ static size_t bytes_of(const char *exact)
     return bytes.activations;
 }
 
+/* A position of a text is a row. */
+static void texts_have_more_rows_than_samples(void **state)
+{
+    (void)state;
+    const char *list[] = {"model.type=gpt",      "model.vocab_size=11",      "model.n_layer=1",
+                          "model.n_head=1",      "model.n_embd=8",           "model.block_size=64",
+                          "train.batch_size=16", "pipeline.microbatches=16", NULL};
+    struct pp_config *cfg = config_of(list);
+    struct pp_model *model = NULL;
+    CHECK_OK(pp_model_create(cfg, NULL, &model));
+    CHECK_INT_EQ(pp_layout_coalesce(cfg, model, 16), own_products() ? 4 : 1);
+    pp_model_destroy(&model);
+    pp_config_destroy(&cfg);
+}
+
 static void the_memory_of_groups_is_predicted(void **state)
 {
     (void)state;
-    size_t exact = bytes_of("train.exact=on"), off = bytes_of("train.exact=off");
+    size_t exact = bytes_of("train.coalesce=1"), off = bytes_of("train.exact=off");
     /* 7 micro-batches of 8 rows more are held: input, two activations, two gradients, logits */
     size_t one = 8 * (8 + 4 * 64) * sizeof(float) + 192;
     CHECK_INT_EQ(off, exact + 7 * one);
@@ -151,7 +183,8 @@ static void a_group_is_one_piece_of_work_and_one_record(void **state)
     for (int i = 0; i < 3; i++)
         CHECK_INT_EQ(mb[i], last[i]);
     pp_config_destroy(&cfg);
-    list[7] = list[8] = NULL;
+    list[7] = "train.coalesce=1";
+    list[8] = NULL;
     cfg = config_of(list);
     CHECK_INT_EQ(weights_of_step(cfg, mb, &timed), 8);
     CHECK_INT_EQ(timed, 8);
@@ -178,6 +211,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(groups_are_as_small_as_256_rows_allow),
+        cmocka_unit_test(texts_have_more_rows_than_samples),
         cmocka_unit_test(the_memory_of_groups_is_predicted),
         cmocka_unit_test(a_group_is_one_piece_of_work_and_one_record),
         cmocka_unit_test(groups_that_end_with_smaller_microbatches_are_timed_too),

@@ -183,6 +183,45 @@ static void pictures_are_those_of_the_cpu(void **state)
 
 /* A NaN somewhere in the middle, whoever computes it: the step changes nothing, and with skip the
  * run goes on behind it. The host learned of it late, so some steps were computed twice. */
+/* A step brings its windows along, on the stage that reads them and on the one with the loss. */
+static void windows_of_texts_are_those_of_the_cpu(void **state)
+{
+    const char *backends[] = {"run.backend=cpu", "run.backend=cuda"};
+    const char *stages[] = {"pipeline.stages=1", "pipeline.stages=2"};
+    struct outcome out[4];
+    for (int i = 0; i < 4; i++) {
+        train_run(LIST("data.dataset=shakespeare-sample", "data.test_samples=13", "model.type=gpt",
+                       "model.n_layer=1", "model.n_head=2", "model.n_embd=16",
+                       "model.block_size=12", "train.batch_size=10", "train.eval_interval=4",
+                       "train.max_steps=9", "pipeline.microbatches=3", "pipeline.replicas=2",
+                       "run.log_every=1", backends[i % 2], stages[i / 2]),
+                  &out[i]);
+        if (out[i].rc < 0)
+            fail_msg("%s: %s", backends[i % 2], pp_error_get()->text);
+        same(&out[i], &out[0]);
+    }
+}
+
+/* In captured steps as well: pictures and windows are still there, the loss is counted once. */
+static void forwards_computed_again_have_the_bits_of_the_cpu(void **state)
+{
+    const char *stages[] = {"pipeline.stages=1", "pipeline.stages=2"};
+    struct outcome out, again;
+    must("cpu", LIST(PICTURES, "pipeline.microbatches=4"), &out);
+    for (int i = 0; i < 2; i++) {
+        must("cuda",
+             LIST(PICTURES, "pipeline.microbatches=4", "pipeline.schedule=gpipe",
+                  "pipeline.recompute=all", stages[i]),
+             &again);
+        same(&again, &out);
+        must("cuda",
+             LIST(PICTURES, "pipeline.microbatches=4", "pipeline.schedule=zb-h1",
+                  "pipeline.recompute=all", "run.graphs=off", stages[i]),
+             &again);
+        same(&again, &out);
+    }
+}
+
 static void a_bad_step_changes_nothing(void **state)
 {
     struct outcome out;
@@ -293,6 +332,8 @@ int main(void)
         cmocka_unit_test(replicas_sum_in_the_order_of_the_cpu),
         cmocka_unit_test(graphs_off_and_on_have_the_same_bits),
         cmocka_unit_test(pictures_are_those_of_the_cpu),
+        cmocka_unit_test(windows_of_texts_are_those_of_the_cpu),
+        cmocka_unit_test(forwards_computed_again_have_the_bits_of_the_cpu),
         cmocka_unit_test(a_bad_step_changes_nothing),
         cmocka_unit_test(being_ahead_changes_nothing),
         cmocka_unit_test(divergence_is_told_as_on_the_cpu),

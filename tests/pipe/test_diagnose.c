@@ -136,6 +136,25 @@ static void whoever_does_not_wait_is_a_suspect(void **state)
     close_scene(&s);
 }
 
+static void ranks_of_several_hosts_are_named_with_theirs(void **state)
+{
+    struct scene s;
+    open_scene(&s);
+    is_in(&s, 0, PP_EVENT_RECV, message(&s, 1), true);
+    is_in(&s, 1, PP_EVENT_W, -1, false);
+    is_in(&s, 2, PP_EVENT_RECV, message(&s, 2), true);
+    judge(&s);
+    char *text = say(&s);
+    assert_null(strstr(text, "host"));
+    free(text);
+    snprintf(s.rings[1]->head->host, sizeof(s.rings[1]->head->host), "beta");
+    judge(&s);
+    text = say(&s);
+    assert_non_null(strstr(text, "rank 1 (stage 1, host beta) hangs in W"));
+    free(text);
+    close_scene(&s);
+}
+
 static void a_circle_is_called_a_circle(void **state)
 {
     struct scene s;
@@ -207,6 +226,34 @@ static void ranks_that_came_to_their_end_are_not_waited_for(void **state)
     close_scene(&s);
 }
 
+/* Weights 2 and 4 are one: layers 1 and 2, which two stages hold. */
+static void a_wait_for_the_gradient_of_a_tied_tensor_says_so(void **state)
+{
+    struct scene s;
+    char words[64];
+    open_scene(&s);
+    int train_n = s.run.layout->train_n, test_n = s.run.layout->test_n;
+    pp_diagnosis_fini(&s.d);
+    pp_layout_destroy(&s.run.layout);
+    pp_model_tie(s.run.model, 2, 4);
+    CHECK_OK(pp_layout_create(s.cfg, s.run.model, train_n, test_n, &s.run.layout));
+    CHECK_OK(pp_diagnosis_init(&s.d, s.run.layout, RANKS));
+    const struct pp_channel *back = &s.run.layout->plans[0].plan->channels[5];
+    assert_true(back->src_rank != back->dst_rank);
+    int last = s.run.layout->plans[0].plan->n_messages - 1;
+    is_in(&s, back->dst_rank, PP_EVENT_RECV, last, true);
+    is_in(&s, back->src_rank, PP_EVENT_G, -1, false);
+    judge(&s);
+    CHECK_INT_EQ(s.d.culprit, back->src_rank);
+    char *text = say(&s);
+    snprintf(words, sizeof(words), "recv of the gradient of tied tensor 0 from rank %d",
+             back->src_rank);
+    assert_non_null(strstr(text, words));
+    assert_non_null(strstr(text, "G of tied tensor 0"));
+    free(text);
+    close_scene(&s);
+}
+
 /* A file may hold anything. */
 static void records_of_no_plan_are_shown_and_followed_nowhere(void **state)
 {
@@ -238,11 +285,13 @@ int main(void)
         cmocka_unit_test(waits_are_followed_to_the_rank_that_works),
         cmocka_unit_test(a_wait_that_shows_no_life_is_what_the_others_wait_for),
         cmocka_unit_test(whoever_does_not_wait_is_a_suspect),
+        cmocka_unit_test(ranks_of_several_hosts_are_named_with_theirs),
         cmocka_unit_test(a_circle_is_called_a_circle),
         cmocka_unit_test(nobody_is_blamed_when_all_have_come),
         cmocka_unit_test(a_rank_that_cannot_be_seen_is_called_so),
         cmocka_unit_test(as_long_as_one_rank_gets_on_there_is_no_verdict),
         cmocka_unit_test(ranks_that_came_to_their_end_are_not_waited_for),
+        cmocka_unit_test(a_wait_for_the_gradient_of_a_tied_tensor_says_so),
         cmocka_unit_test(records_of_no_plan_are_shown_and_followed_nowhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

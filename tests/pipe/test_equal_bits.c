@@ -342,7 +342,7 @@ static void the_ideal_bubble_is_the_textbook_figure(void **state)
     (void)state;
     struct outcome o;
     const char *with[] = {"pipeline.microbatches=8", "pipeline.stages=4", "pipeline.schedule=gpipe",
-                          NULL};
+                          "train.coalesce=1", NULL};
     run_with(with, &o);
     assert_true(fabs(o.bubble_ideal - 3.0 / 11.0) < 1e-12);
     assert_true(o.bubble_measured > 0 && o.bubble_measured < 1);

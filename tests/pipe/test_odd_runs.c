@@ -70,10 +70,13 @@ static void fewer_samples_than_a_batch_train_with_a_table(void **state)
 static void more_replicas_than_samples_train(void **state)
 {
     (void)state;
-    struct outcome o;
+    struct outcome o, zero;
     RUN(&o, "data.train_samples=3", "pipeline.replicas=8", "pipeline.stages=2",
         "train.clip_norm=1");
     assert_true(o.train_loss > 0);
+    RUN(&zero, "data.train_samples=3", "pipeline.replicas=8", "pipeline.stages=2",
+        "train.clip_norm=1", "train.zero=1");
+    CHECK_STR_EQ(zero.sha, o.sha);
 }
 
 static int prepare(const char *sizes, const char *samples, const char *batch,

@@ -10,6 +10,7 @@
 #include "../unit/test.h"
 #include "command.h"
 #include "ppcli/log.h"
+#include "ppcli/model.h"
 #include "ppcli/train.h"
 
 #define SETTINGS_MAX 32
@@ -28,6 +29,21 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 static void remove_dir(const char *dir)
 {
     nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+/* Two of the weights of a model are one from here on. */
+static bool tied;
+int __real_pp_model_create(const struct pp_config *cfg, const struct pp_data_input *data,
+                           struct pp_model **out);
+int __wrap_pp_model_create(const struct pp_config *cfg, const struct pp_data_input *data,
+                           struct pp_model **out);
+int __wrap_pp_model_create(const struct pp_config *cfg, const struct pp_data_input *data,
+                           struct pp_model **out)
+{
+    int rc = __real_pp_model_create(cfg, data, out);
+    if (rc == 0 && tied)
+        pp_model_tie(*out, 2, 12);
+    return rc;
 }
 
 /* One run in `dir`; settings: NULL-terminated. */
@@ -169,6 +185,14 @@ static void all_16_pairs_of_stages_with_momentum_give_the_bits_of_one_run(void *
     check_pairs((const char *const[]){"train.optimizer=momentum", NULL});
 }
 
+/* Saved once, with the state of its optimizer, and read by both places. */
+static void a_tied_weight_goes_on_in_both_its_places(void **state)
+{
+    tied = true;
+    check_pairs((const char *const[]){"train.optimizer=adam", "train.clip_norm=0.5", NULL});
+    tied = false;
+}
+
 static void replicas_and_chunks_go_on_with_the_same_bits(void **state)
 {
     (void)state;
@@ -265,6 +289,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_16_pairs_of_stages_with_adam_and_clipping_give_the_bits_of_one_run),
         cmocka_unit_test(all_16_pairs_of_stages_with_momentum_give_the_bits_of_one_run),
+        cmocka_unit_test(a_tied_weight_goes_on_in_both_its_places),
         cmocka_unit_test(replicas_and_chunks_go_on_with_the_same_bits),
         cmocka_unit_test(augmented_pictures_go_on_with_the_same_bits),
         cmocka_unit_test(a_run_that_stops_after_every_step_is_the_same_run),

@@ -10,7 +10,7 @@
 #include "command.h"
 #include "ppcli/config.h"
 #include "ppcli/log.h"
-#include "ppcli/best.h"
+#include "ppcli/tune.h"
 #include "ppcli/train.h"
 
 #define SETTINGS_MAX 64

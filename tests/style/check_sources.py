@@ -16,7 +16,7 @@ HEIGHT = {
     'conf': 1, 'sched': 1, 'trace': 1,
     'dev': 2,
     'nn': 3, 'comm': 3, 'data': 3,
-    'pipe': 4, 'sim': 4, 'ckpt': 4,
+    'pipe': 4, 'sim': 4, 'ckpt': 4, 'hosts': 4,
     'tune': 5, 'runlog': 5, 'watch': 5,
     'train': 6,
     'bench': 7, 'report': 7,
@@ -36,7 +36,6 @@ HEADER_OWNER = {
     'run.h': 'pipe',
     'report.h': 'report',
     'exec.h': 'pipe',
-    'handover.h': 'tune',
     'layout.h': 'pipe',
     'exchange.h': 'sched',
 }

@@ -55,6 +55,16 @@ static inline const float *saved_of(enum pp_activation act, const float *y, cons
     return pp_activation_facts(act)->saves_z ? z : y;
 }
 
+/* The loss of B rows, one target each. */
+static inline int cross_entropy(struct pp_backend *be, int B, int C, const float *logits,
+                                const int32_t *targets, float grad_scale, float smoothing,
+                                struct pp_loss_sums *sums, float *dlogits)
+{
+    return pp_backend_softmax_cross_entropy(
+        be, &(struct pp_softmax_cross_entropy){B, 1, C, logits, targets, grad_scale, smoothing,
+                                               sums, dlogits});
+}
+
 /* dy[n] becomes the gradient before the activation. */
 static inline int back_in_place(struct pp_backend *be, size_t n, enum pp_activation act,
                                 const float *saved, float *dy)

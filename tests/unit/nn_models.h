@@ -25,7 +25,7 @@ static inline struct pp_model *make_model(enum pp_activation act, const int *siz
 {
     struct pp_config *cfg = make_config(act, sizes, n_sizes);
     struct pp_model *m = NULL;
-    CHECK_OK(pp_model_create(cfg, NULL, 0, &m));
+    CHECK_OK(pp_model_create(cfg, NULL, &m));
     pp_free(cfg);
     return m;
 }

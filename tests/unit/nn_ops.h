@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Every op in one small model: a layer norm, then the op twice on its value, then their sum. So the
- * value has two readers, and what the op gets and gives has parameters in front of it.
+ * value has two readers, and what the op gets and gives has parameters in front of it. The value is
+ * an image or a text; what reads tokens has no norm in front of it.
  */
 #ifndef PPCLI_TESTS_NN_OPS_H
 #define PPCLI_TESTS_NN_OPS_H
@@ -17,10 +18,12 @@ enum {
     W = 4,
     C = 6,
     IN = H * W * C,
-    OUT_MAX = (H + 1) * (W + 1) * C,
+    T = H * W, /* of a text */
+    TOKENS = 7,
+    OUT_MAX = 2 * IN,
     ROWS = 8,
     MB = 4,
-    FLOATS_MAX = 200
+    FLOATS_MAX = 400
 };
 
 static inline int build_batch_norm(struct builder *b, const char *name, int x)
@@ -47,7 +50,7 @@ static inline int build_group_norm_all(struct builder *b, const char *name, int 
 
 static inline int build_layer_norm(struct builder *b, const char *name, int x)
 {
-    return layer_norm(b, name, x, 1e-5f);
+    return layer_norm(b, name, x, 1e-5f, name[0] == 'o');
 }
 
 static inline int build_max_pool(struct builder *b, const char *name, int x)
@@ -90,23 +93,119 @@ static inline int build_dropout(struct builder *b, const char *name, int x)
     return dropout(b, name, x, 0.3f);
 }
 
+/* As the projections of an attention: no biases, and one after the other. */
+static inline int build_pieces(struct builder *b, const char *name, int x)
+{
+    const struct linear_piece qkv[] = {{"q.weight", NULL, 5}, {"k.weight", NULL, 3}};
+    return linear_pieces(b, name, x, 2, qkv, PP_ACT_GELU);
+}
+
+static inline int build_pieces_biased(struct builder *b, const char *name, int x)
+{
+    const struct linear_piece two[] = {{"one_weight", "one_bias", 2}, {"w", "b", 4}};
+    return linear_pieces(b, name, x, 2, two, PP_ACT_RELU);
+}
+
+static inline int build_attention(struct builder *b, const char *name, int x)
+{
+    int qkv = linear(b, name[0] == 'o' ? "p1" : "p2", x, 12, PP_ACT_NONE);
+    return attention(b, name, qkv, -1, &(struct heads){2, 1, 3, true, true, 0});
+}
+
+/* Keys and values in a value of their own. */
+static inline int build_attention_two(struct builder *b, const char *name, int x)
+{
+    int kv = linear(b, name[0] == 'o' ? "p1" : "p2", x, 6, PP_ACT_NONE);
+    return attention(b, name, x, kv, &(struct heads){6, 3, 1, false, true, 0.3f});
+}
+
+static inline int build_cross(struct builder *b, const char *name, int x)
+{
+    int t = activate(b, name[0] == 'o' ? "t1" : "t2", x, PP_ACT_TANH);
+    return cross_linear(b, name, t, x, 4);
+}
+
+static inline int build_attention_cross(struct builder *b, const char *name, int x)
+{
+    int qkv = build_cross(b, name[0] == 'o' ? "one_in" : "two_in", x);
+    return attention(b, name, qkv, -1, &(struct heads){2, 2, 2, true, true, 0.1f});
+}
+
+static inline int build_attention_over_rows(struct builder *b, const char *name, int x)
+{
+    int qkv = build_cross(b, name[0] == 'o' ? "one_in" : "two_in", x);
+    return attention(b, name, qkv, -1, &(struct heads){2, 2, 2, false, false, 0.2f});
+}
+
+static inline int build_rms_norm(struct builder *b, const char *name, int x)
+{
+    return rms_norm(b, name, x, 1e-5f);
+}
+
+static inline int build_embedding(struct builder *b, const char *name, int x)
+{
+    return embedding(b, name, x, TOKENS, 3, "tokens", name[0] == 'o' ? "positions" : NULL);
+}
+
+/* Of six channels the first four are one head. */
+static inline int build_rotary(struct builder *b, const char *name, int x)
+{
+    return rotary(b, name, x, 1, 4, 100);
+}
+
+static inline int build_gated(struct builder *b, const char *name, int x)
+{
+    return gated(b, name, x);
+}
+
+static inline int build_gelu_tanh(struct builder *b, const char *name, int x)
+{
+    return activate(b, name, x, PP_ACT_GELU_TANH);
+}
+
+enum kind {
+    IMAGE,
+    TEXT,   /* T x C */
+    SYMBOLS /* T tokens */
+};
+
 static const struct op_case {
     const char *name;
     int (*build)(struct builder *b, const char *name, int x);
+    enum kind kind;
     bool crosses; /* a statistic crosses samples */
-} ops[] = {{"batch norm", build_batch_norm, true},
-           {"batch norm + add + relu", build_batch_norm_all, true},
-           {"group norm", build_group_norm, false},
-           {"group norm + add + relu", build_group_norm_all, false},
-           {"layer norm", build_layer_norm, false},
-           {"max pool", build_max_pool, false},
-           {"average pool", build_avg_pool, false},
-           {"average pool, same", build_avg_pool_same, false},
-           {"global average pool", build_global, false},
-           {"relu", build_relu, false},
-           {"gelu", build_gelu, false},
-           {"add + relu", build_add, false},
-           {"dropout", build_dropout, false}};
+    bool meet;    /* samples of a micro-batch meet in evaluation too */
+    bool product; /* its weight gradient of several parts need not have the bits of as many calls */
+} ops[] = {{.name = "batch norm", build_batch_norm, .crosses = true},
+           {.name = "batch norm + add + relu", build_batch_norm_all, .crosses = true},
+           {.name = "group norm", build_group_norm},
+           {.name = "group norm + add + relu", build_group_norm_all},
+           {.name = "layer norm", build_layer_norm},
+           {.name = "RMS norm", build_rms_norm},
+           {.name = "embedding", build_embedding, SYMBOLS},
+           {.name = "rotary", build_rotary, TEXT},
+           {.name = "gated", build_gated},
+           {.name = "max pool", build_max_pool},
+           {.name = "average pool", build_avg_pool},
+           {.name = "average pool, same", build_avg_pool_same},
+           {.name = "global average pool", build_global},
+           {.name = "relu", build_relu},
+           {.name = "gelu", build_gelu},
+           {.name = "gelu_tanh", build_gelu_tanh},
+           {.name = "add + relu", build_add},
+           {.name = "dropout", build_dropout},
+           {.name = "linear", build_pieces, TEXT, .product = true},
+           {.name = "linear + bias", build_pieces_biased, TEXT, .product = true},
+           {.name = "attention", build_attention, TEXT, .product = true},
+           {.name = "attention, two inputs", build_attention_two, TEXT, .product = true},
+           {.name = "cross linear", build_cross, TEXT, .product = true},
+           {.name = "cross attention", build_attention_cross, TEXT, .product = true},
+           {.name = "attention over rows",
+            build_attention_over_rows,
+            TEXT,
+            .crosses = true,
+            .meet = true,
+            .product = true}};
 
 /* ---- a chunk of the model */
 
@@ -122,11 +221,13 @@ struct net {
 
 static struct pp_model *build(const struct op_case *op)
 {
+    static const struct pp_shape shape[] = {{3, {H, W, C}}, {2, {T, C, 1}}, {1, {T, 1, 1}}};
+    static const struct pp_config cfg;
     struct pp_model *m = pp_alloc(1, sizeof(*m));
-    struct builder b = {.m = m};
-    CHECK_OK(build_begin(&b, pp_shape_image(H, W, C)));
+    struct builder b = {.m = m, .cfg = &cfg};
+    CHECK_OK(build_begin(&b, shape[op->kind]));
     layer(&b, "l");
-    int v = layer_norm(&b, "first", 0, 1e-5f);
+    int v = op->kind == SYMBOLS ? 0 : layer_norm(&b, "first", 0, 1e-5f, true);
     int one = op->build(&b, "one", v), two = op->build(&b, "two", v);
     CHECK_OK(build_finish(&b, add(&b, "out", one, two, false)));
     return m;
@@ -147,14 +248,15 @@ static void set_up(struct net *t, const struct op_case *op, const char *backend)
     CHECK_OK(pp_chunk_create(t->m, &spec, &t->arena, &t->c));
     CHECK_INT_EQ(dry.used, t->arena.used);
     CHECK_OK(pp_chunk_init(t->c, t->be, 42));
-    assert_true(t->c->n_floats <= FLOATS_MAX && t->m->classes <= OUT_MAX);
+    assert_true(t->c->n_floats <= FLOATS_MAX && t->m->outputs <= OUT_MAX);
     for (size_t i = 0; i < t->c->n_floats; i++) /* away from 1 and 0 */
         t->c->params[i] += 0.3f * sinf((float)i);
+    CHECK_OK(pp_chunk_weights_changed(t->c, t->be));
     for (int mb = 0; mb < MB; mb++) {
         t->x[mb] = noise("x", ROWS * IN);
         t->dx[mb] = nans(ROWS * IN);
-        t->y[mb] = nans((size_t)(ROWS * t->m->classes));
-        t->dy[mb] = nans((size_t)(ROWS * t->m->classes));
+        t->y[mb] = nans((size_t)(ROWS * t->m->outputs));
+        t->dy[mb] = nans((size_t)(ROWS * t->m->outputs));
     }
 }
 
@@ -175,10 +277,13 @@ static inline void tear_down(struct net *t)
 /* The step's batch, cut into micro-batches of `rows`. */
 static inline void cut(struct net *t, int n, const int *rows)
 {
-    float *all = noise("batch", ROWS * IN);
+    int in = t->m->inputs;
+    float *all = noise("batch", (size_t)(ROWS * in));
+    for (int i = 0; in == T && i < ROWS * in; i++)
+        all[i] = floorf((all[i] + 1) / 2 * TOKENS);
     for (int mb = 0, at = 0; mb < n; at += rows[mb++]) {
         t->rows[mb] = rows[mb];
-        memcpy(t->x[mb], all + at * IN, (size_t)(rows[mb] * IN) * sizeof(*all));
+        memcpy(t->x[mb], all + at * in, (size_t)(rows[mb] * in) * sizeof(*all));
     }
     pp_free(all);
 }
@@ -194,7 +299,7 @@ static inline void forward(struct net *t, int mb)
 /* dL/dy of row r of the step's batch, L = sum of it * y. */
 static inline void set_dy(struct net *t, int mb)
 {
-    size_t width = (size_t)t->m->classes, at = 0;
+    size_t width = (size_t)t->m->outputs, at = 0;
     float *all = noise("dy", ROWS * width);
     for (int i = 0; i < mb; i++)
         at += (size_t)t->rows[i] * width;

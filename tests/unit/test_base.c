@@ -202,9 +202,7 @@ static void json_is_escaped_and_numbers_read_back(void **state)
     char *text = NULL;
     size_t bytes = 0;
     FILE *f = open_memstream(&text, &bytes);
-    struct pp_json j;
-    pp_json_init(&j, f, 0);
-    pp_json_object(&j, NULL);
+    struct pp_json j = pp_json_begin(f, 0);
     pp_json_str(&j, "s", "a\"b\\c\n\x01\xff\xc3\xa9\u202e");
     pp_json_dbl(&j, "x", 0.1);
     pp_json_dbl(&j, "third", 1.0 / 3.0);

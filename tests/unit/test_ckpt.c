@@ -46,7 +46,7 @@ static void the_state_comes_back_to_the_last_bit(void **state)
     pp_ckpt_close(&ck);
 }
 
-static void numbers_of_every_size_come_back(void **state)
+static void numbers_and_characters_of_every_size_come_back(void **state)
 {
     static const double values[] = {
         0,   1e-300, 5e-324, 1.7976931348623157e308, -1e22, 9007199254740993.0,
@@ -54,6 +54,7 @@ static void numbers_of_every_size_come_back(void **state)
     struct pp_ckpt_save save;
     struct pp_ckpt_part part;
     struct pp_ckpt_state s = {.step = 1, .config_hash = HASH};
+    s.vocabulary = (char *)(uintptr_t) "\t\n \"\\,{[\x7f\xc3\xa9\xe2\x80\xa8\xf0\x9f\x98\x80";
     for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
         char name[8];
         snprintf(name, sizeof(name), "v%zu", i);
@@ -67,6 +68,7 @@ static void numbers_of_every_size_come_back(void **state)
         double got = pp_ckpt_get(pp_ckpt_state(ck), s.numbers[i].name, -1);
         assert_memory_equal(&got, &values[i], sizeof(got));
     }
+    assert_string_equal(pp_ckpt_state(ck)->vocabulary, s.vocabulary);
     pp_ckpt_close(&ck);
     /* what is no number is not saved */
     pp_ckpt_set(&s, "v0", NAN);
@@ -379,7 +381,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         IN_FOLDER(any_number_of_ranks_reads_what_any_other_wrote),
         IN_FOLDER(the_state_comes_back_to_the_last_bit),
-        IN_FOLDER(numbers_of_every_size_come_back),
+        IN_FOLDER(numbers_and_characters_of_every_size_come_back),
         IN_FOLDER(tensors_are_listed_in_the_order_of_layers),
         IN_FOLDER(what_is_learned_is_a_parameter),
         IN_FOLDER(a_tensor_of_another_shape_is_refused),

@@ -296,6 +296,7 @@ static void states_that_no_ppcli_wrote_are_refused(void **state)
         {"\"step\": 1", "\"stap\": 1", "step is missing"},
         {"\"step\": 1", "\"step\": 1, \"step\": 1", "duplicate"},
         {"\"step\": 1", "\"step\": 1, \"more\": 1", "keys that format 1 does not know"},
+        {"\"step\": 1", "\"step\": 1, \"vocabulary\": 1", "keys that format 1 does not know"},
         {"\"step\": 1", "\"step\": 2", "of step 2"},
         {"\"format\": 1", "\"format\": 2", "format 2"},
         {"\"seed\": \"0\"", "\"seed\": \"-1\"", "seed"},

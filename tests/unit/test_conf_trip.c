@@ -79,7 +79,7 @@ static void print_assignment(FILE *f, int layers, int stages)
 /* A random legal config: every key, or about half of them. */
 static void print_random_config(FILE *f)
 {
-    static const char *const activations[] = {"relu", "tanh", "gelu", "silu", NULL};
+    static const char *const activations[] = {"relu", "tanh", "gelu", "gelu_tanh", "silu", NULL};
     static const char *const optimizers[] = {"sgd", "momentum", "adam", "adamw", NULL};
     static const char *const lr_schedules[] = {"constant", "linear", "cosine", NULL};
     static const char *const milestones[] = {"none", "30", "30, 60 90", "1 2,3", NULL};
@@ -376,9 +376,12 @@ static void the_shipped_configs_load_and_say_how_to_run_them(void **state)
     struct dirent **files = NULL;
     /* the schedules that they use; all of them live in a module above this test */
     static const char *const schedules[] = {"1f1b", "zb-h2", "gpipe", NULL};
-    static const char *const models[] = {"mlp", "sequential", "resnet", NULL};
-    static const char *const datasets[] = {"mnist",         "mnist-sample", "cifar10",
-                                           "fashion-mnist", "synthetic",    NULL};
+    static const char *const models[] = {"mlp",   "sequential", "resnet",  "gpt",
+                                         "llama", "encoder",    "decoder", NULL};
+    static const char *const datasets[] = {
+        "mnist",       "mnist-sample",     "cifar10",     "fashion-mnist",
+        "synthetic",   "synthetic-ones",   "shakespeare", "tokens",
+        "text-labels", "synthetic-tokens", NULL};
     struct pp_names names = test_names;
     names.schedules = schedules;
     names.models = models;
@@ -397,9 +400,14 @@ static void the_shipped_configs_load_and_say_how_to_run_them(void **state)
         text[fread(text, 1, sizeof(text) - 1, f)] = '\0';
         fclose(f);
         assert_true(strncmp(text, "; ", 2) == 0);
-        snprintf(command, sizeof(command), "\n;   ppcli train %s\n", files[i]->d_name);
-        if (!strstr(text, command))
-            fail_msg("%s does not say 'ppcli train %s'", path, files[i]->d_name);
+        bool says = false;
+        for (int k = 0; k < 2; k++) {
+            snprintf(command, sizeof(command), "\n;   ppcli %s %s", k ? "plan" : "train",
+                     files[i]->d_name);
+            says |= strstr(text, command) != NULL;
+        }
+        if (!says)
+            fail_msg("%s does not say 'ppcli train %s', or plan", path, files[i]->d_name);
         int lines = 0; /* that say something: a tutorial of a ResNet has some twenty keys */
         for (const char *p = text; *p; p++)
             lines += *p == '\n' && p[1] && !strchr(";\n[", p[1]);

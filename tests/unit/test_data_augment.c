@@ -294,22 +294,21 @@ static void what_does_not_fit_is_one_line(void **state)
 
 static void the_models_input_is_known_from_the_data(void **state)
 {
-    struct pp_shape s;
-    int classes;
-    CHECK_OK(pp_dataset_input(config(), &s, &classes));
-    CHECK_INT_EQ(pp_shape_floats(&s), 3072);
-    CHECK_INT_EQ(classes, 10);
-    CHECK_OK(pp_dataset_input(chain_of("224"), &s, &classes));
-    CHECK_INT_EQ(s.dims[0], 224);
+    struct pp_data_input in;
+    CHECK_OK(pp_dataset_input(config(), &in));
+    CHECK_INT_EQ(pp_shape_floats(&in.shape), 3072);
+    CHECK_INT_EQ(in.classes, 10);
+    CHECK_OK(pp_dataset_input(chain_of("224"), &in));
+    CHECK_INT_EQ(in.shape.dims[0], 224);
     struct pp_config *cfg = chain_of("40");
     snprintf(cfg->data.path, sizeof(cfg->data.path), "/nowhere");
     snprintf(cfg->data.dataset, sizeof(cfg->data.dataset), "mnist");
-    CHECK_OK(pp_dataset_input(cfg, &s, &classes)); /* not there, but known */
-    CHECK_INT_EQ(pp_shape_floats(&s), 1600);
+    CHECK_OK(pp_dataset_input(cfg, &in)); /* not there, but known */
+    CHECK_INT_EQ(pp_shape_floats(&in.shape), 1600);
     cfg->data.resize = 0;
     snprintf(cfg->data.dataset, sizeof(cfg->data.dataset), "synthetic");
-    CHECK_OK(pp_dataset_input(cfg, &s, &classes));
-    CHECK_INT_EQ(s.n, 0);
+    CHECK_OK(pp_dataset_input(cfg, &in));
+    CHECK_INT_EQ(in.shape.n, 0);
 }
 
 int main(void)

@@ -61,7 +61,7 @@ static struct pp_dataset *check_odd(void **state, const struct pp_config *cfg, c
 
 static const float *values_of(const struct pp_dataset *ds)
 {
-    CHECK_INT_EQ(ds->value_bytes, 4);
+    CHECK_INT_EQ(ds->element, PP_F32);
     return (const float *)(const void *)ds->images;
 }
 
@@ -285,7 +285,7 @@ static void idx_files_of_any_shape_are_read(void **state)
             char shape[48];
             pp_shape_text(&ds->shape, shape, sizeof(shape));
             CHECK_STR_EQ(shape, table[i].shape);
-            CHECK_INT_EQ(ds->value_bytes, 1);
+            CHECK_INT_EQ(ds->element, PP_U8);
         }
         pp_dataset_destroy(&ds);
     }

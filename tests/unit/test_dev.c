@@ -18,9 +18,13 @@ static void cpu_agrees_with_plain_on_linear_layers(void **state)
         for (int a = 0; a < COUNT(activations); a++) {
             float *y = nans(bo), *z = nans(bo), *dz = pp_alloc(bo, sizeof(*dz));
             memcpy(dz, dy, bo * sizeof(*dz));
-            CHECK_OK(
-                pp_backend_linear_forward(be, B, I, O, x, W, NULL, b, activations[a], NULL, y));
-            CHECK_OK(pp_backend_linear_forward(be, B, I, O, x, W, NULL, b, activations[a], z, y));
+            const float *biases[] = {NULL, b};
+            for (int with = 0; with < 2; with++) {
+                for (int keep = 0; keep < 2; keep++) {
+                    CHECK_OK(pp_backend_linear_forward(be, B, I, O, x, W, NULL, biases[with],
+                                                       activations[a], keep ? z : NULL, y));
+                }
+            }
             CHECK_OK(back_in_place(be, bo, activations[a], saved_of(activations[a], y, z), dz));
             pp_free(y);
             pp_free(z);
@@ -29,8 +33,10 @@ static void cpu_agrees_with_plain_on_linear_layers(void **state)
         float *dx = nans(bi), *dW = nans(oi), *db = nans(O);
         CHECK_OK(pp_backend_linear_backward_input(be, B, I, O, dy, W, NULL, dx));
         struct pp_weight_part part = {.B = B, .dz = dy, .x = x};
-        CHECK_OK(pp_backend_linear_backward_weight(be, 1, &part, I, O, 0, dW, db));
-        CHECK_OK(pp_backend_linear_backward_weight(be, 1, &part, I, O, 1, dW, db));
+        for (int beta = 0; beta < 2; beta++) {
+            CHECK_OK(pp_backend_linear_backward_weight(be, 1, &part, I, O, (float)beta, dW, NULL));
+            CHECK_OK(pp_backend_linear_backward_weight(be, 1, &part, I, O, (float)beta, dW, db));
+        }
         pp_free(dx);
         pp_free(dW);
         pp_free(db);
@@ -45,25 +51,24 @@ static void cpu_agrees_with_plain_on_linear_layers(void **state)
 static void cpu_agrees_with_plain_on_the_loss(void **state)
 {
     struct pp_backend *be = open_backend("compare");
-    const int sizes[][2] = {{1, 1}, {1, 2}, {32, 10}, {7, 3}, {17, 256}};
+    const int sizes[][2] = {{1, 1}, {1, 2}, {32, 10}, {7, 3}, {17, 256}, {64, 33}, {3, 5003}};
     for (int s = 0; s < COUNT(sizes); s++) {
         int B = sizes[s][0], C = sizes[s][1];
         size_t n = (size_t)B * C;
         float *logits = noise("logits", n), *d = nans(n);
-        uint8_t labels[64];
+        int32_t labels[64];
         for (int scale = 1; scale <= 100; scale *= 10) {
             for (size_t i = 0; i < n; i++)
-                logits[i] *= (float)scale;
+                logits[i] =
+                    scale < 100 ? logits[i] * (float)scale : roundf(logits[i] / 4); /* ties */
             for (int r = 0; r < B; r++)
-                labels[r] = (uint8_t)((r * 7 + scale) % C);
+                labels[r] = ((r * 7 + scale) % C);
             struct pp_loss_sums sums = {0};
-            CHECK_OK(
-                pp_backend_softmax_cross_entropy(be, B, C, logits, labels, 0.25f, 0, &sums, d));
-            CHECK_OK(
-                pp_backend_softmax_cross_entropy(be, B, C, logits, labels, 0.25f, 0, &sums, NULL));
-            CHECK_OK(
-                pp_backend_softmax_cross_entropy(be, B, C, logits, labels, 0.25f, 0.1f, &sums, d));
+            CHECK_OK(cross_entropy(be, B, C, logits, labels, 0.25f, 0, &sums, d));
+            CHECK_OK(cross_entropy(be, B, C, logits, labels, 0.25f, 0, &sums, NULL));
+            CHECK_OK(cross_entropy(be, B, C, logits, labels, 0.25f, 0.1f, &sums, d));
             CHECK_INT_EQ(sums.rows, 3 * B);
+            CHECK_INT_EQ(sums.targets, 3 * B);
             assert_true(isfinite(sums.loss));
         }
         pp_free(logits);
@@ -119,13 +124,13 @@ static void gather_scales_the_chosen_rows(void **state)
     for (int b = 0; b < COUNT(names); b++) {
         struct pp_backend *be = open_backend(names[b]);
         float x[6];
-        struct pp_gather g = {2, 3, data, false, index, {.scale = {1.0f / 255}}, x};
+        struct pp_gather g = {2, 3, data, PP_U8, 3, index, {.scale = {1.0f / 255}}, x};
         CHECK_OK(pp_backend_gather(be, &g));
         const float want[] = {10 / 255.f, 20 / 255.f, 30 / 255.f, 0, 0.2f, 1};
         for (int i = 0; i < 6; i++)
             assert_float_equal(x[i], want[i], 1e-7f);
         float again[6];
-        g = (struct pp_gather){2, 3, want, true, (uint32_t[]){1, 0}, {.scale = {2}}, again};
+        g = (struct pp_gather){2, 3, want, PP_F32, 3, (uint32_t[]){1, 0}, {.scale = {2}}, again};
         CHECK_OK(pp_backend_gather(be, &g));
         for (int i = 0; i < 6; i++)
             assert_true(again[i] == 2 * want[(i + 3) % 6]);
@@ -147,12 +152,12 @@ static void gather_normalises_each_channel(void **state)
         floats[i] = (float)sin(i);
     }
     struct pp_gather g = {
-        4, F, bytes, false, index, {3, {0.017f, 0.0171f, 0.0175f}, {-2.1f, -2, -1.8f}}, x};
+        4, F, bytes, PP_U8, F, index, {3, {0.017f, 0.0171f, 0.0175f}, {-2.1f, -2, -1.8f}}, x};
     const char *names[] = {"reference", "cpu", "compare"};
     for (int b = 0; b < COUNT(names); b++) {
         struct pp_backend *be = open_backend(names[b]);
         for (int k = 0; k < 8; k++) {
-            g.floats = k & 1;
+            g.element = k & 1 ? PP_F32 : PP_U8;
             g.data = k & 1 ? (void *)floats : bytes;
             g.index = k & 2 ? index : NULL;
             g.scaling.channels = k & 4 ? 1 : 3;
@@ -166,6 +171,68 @@ static void gather_normalises_each_channel(void **state)
                     fail_msg("%s, case %d, value %d: %.9g, not %.9g", names[b], k, i, x[i], want);
             }
         }
+        pp_backend_close(&be);
+    }
+}
+
+/* Samples of a text overlap; a target is the token one further on. */
+static void windows_are_gathered_from_tokens_of_every_width(void **state)
+{
+    const uint8_t u8[] = {9, 8, 7, 6, 5, 4, 3};
+    const uint16_t u16[] = {9, 65535, 7, 6, 5, 4, 3};
+    const uint32_t u32[] = {9, 16777215, 7, 70000, 5, 4, 3}, index[] = {3, 1, 0};
+    const void *of[] = {u8, u16, u32};
+    const char *names[] = {"reference", "cpu", "compare"};
+    for (int b = 0; b < COUNT(names); b++) {
+        struct pp_backend *be = open_backend(names[b]);
+        for (int e = PP_U8; e <= PP_U32; e++) {
+            float x[9];
+            int32_t targets[9];
+            CHECK_OK(pp_backend_gather(
+                be,
+                &(struct pp_gather){3, 3, of[e], (enum pp_element)e, 1, index, {.scale = {1}}, x}));
+            CHECK_OK(pp_backend_targets(
+                be, &(struct pp_targets){3, 3, of[e], (enum pp_element)e, 1, 1, index, targets}));
+            for (int i = 0; i < 9; i++) {
+                uint32_t at = index[i / 3] + (uint32_t)i % 3;
+                uint32_t want[2] = {e == PP_U8    ? u8[at]
+                                    : e == PP_U16 ? u16[at]
+                                                  : u32[at],
+                                    e == PP_U8    ? u8[at + 1]
+                                    : e == PP_U16 ? u16[at + 1]
+                                                  : u32[at + 1]};
+                assert_true(x[i] == (float)want[0]);
+                CHECK_INT_EQ(targets[i], want[1]);
+            }
+            /* in order and two further on: of a file whose samples begin at every second token */
+            CHECK_OK(pp_backend_targets(
+                be, &(struct pp_targets){3, 1, of[e], (enum pp_element)e, 2, 2, NULL, targets}));
+            CHECK_INT_EQ(targets[2], 3);
+        }
+        pp_backend_close(&be);
+    }
+}
+
+/* Two samples of two positions are four of one; what is ignored has no part in it. */
+static void a_target_below_0_has_no_loss_and_no_gradient(void **state)
+{
+    const char *names[] = {"reference", "cpu", "compare"};
+    for (int b = 0; b < COUNT(names); b++) {
+        struct pp_backend *be = open_backend(names[b]);
+        float *logits = noise("logits", 4 * 5), d[20], alone[10];
+        const int32_t targets[] = {3, -1, -100, 0}, two[] = {3, 0};
+        struct pp_loss_sums sums = {0}, fewer = {0};
+        CHECK_OK(pp_backend_softmax_cross_entropy(
+            be,
+            &(struct pp_softmax_cross_entropy){2, 2, 5, logits, targets, 0.5f, 0.1f, &sums, d}));
+        memmove(logits + 5, logits + 15, 5 * sizeof(*logits));
+        CHECK_OK(cross_entropy(be, 2, 5, logits, two, 0.5f, 0.1f, &fewer, alone));
+        for (int i = 0; i < 20; i++)
+            assert_true(d[i] == (i < 5 ? alone[i] : i < 15 ? 0 : alone[i - 10]));
+        assert_true(sums.loss == fewer.loss && sums.correct == fewer.correct);
+        CHECK_INT_EQ(sums.rows, 2);
+        CHECK_INT_EQ(sums.targets, 2);
+        pp_free(logits);
         pp_backend_close(&be);
     }
 }
@@ -203,10 +270,10 @@ static void plain_ops_give_the_numbers_of_the_formulas(void **state)
     }
     /* softmax of (ln 1, ln 2, ln 5) is (1/8, 2/8, 5/8) */
     const float logits[] = {0, (float)M_LN2, 1.6094379f};
-    const uint8_t label = 1;
+    const int32_t label = 1;
     float d[3];
     struct pp_loss_sums sums = {0};
-    CHECK_OK(pp_backend_softmax_cross_entropy(be, 1, 3, logits, &label, 2, 0, &sums, d));
+    CHECK_OK(cross_entropy(be, 1, 3, logits, &label, 2, 0, &sums, d));
     assert_float_equal(sums.loss, log(4), 1e-7f);
     CHECK_INT_EQ(sums.correct, 0);
     assert_float_equal(d[0], 0.25f, 1e-6f);
@@ -214,7 +281,7 @@ static void plain_ops_give_the_numbers_of_the_formulas(void **state)
     assert_float_equal(d[2], 1.25f, 1e-6f);
     /* a tenth of the target spread over the three classes: 1/30, 28/30, 1/30 */
     sums.loss = 0;
-    CHECK_OK(pp_backend_softmax_cross_entropy(be, 1, 3, logits, &label, 2, 0.1f, &sums, d));
+    CHECK_OK(cross_entropy(be, 1, 3, logits, &label, 2, 0.1f, &sums, d));
     assert_float_equal(sums.loss, (log(8) + 28 * log(4) + log(1.6)) / 30, 1e-7f);
     assert_float_equal(d[0], 0.25f - 2 / 30.f, 1e-6f);
     assert_float_equal(d[1], 0.5f - 56 / 30.f, 1e-6f);
@@ -365,6 +432,8 @@ int main(void)
         cmocka_unit_test(cpu_agrees_with_plain_on_flat_buffers),
         cmocka_unit_test(gather_scales_the_chosen_rows),
         cmocka_unit_test(gather_normalises_each_channel),
+        cmocka_unit_test(windows_are_gathered_from_tokens_of_every_width),
+        cmocka_unit_test(a_target_below_0_has_no_loss_and_no_gradient),
         cmocka_unit_test(plain_ops_give_the_numbers_of_the_formulas),
         cmocka_unit_test(plain_products_are_the_double_sums),
         cmocka_unit_test(compare_names_the_op_and_the_element_that_differ),

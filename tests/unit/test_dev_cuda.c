@@ -36,8 +36,8 @@ static void factors_and_results_have_the_sizes_of_their_matrices(void **state)
 static void shapes_that_differ_in_anything_are_different_questions(void **state)
 {
     const struct cuda_shape s = {.product = CUDA_FORWARD, .B = 2, .I = 3, .O = 5};
-    struct cuda_shape others[7];
-    for (int i = 0; i < 7; i++)
+    struct cuda_shape others[8];
+    for (int i = 0; i < 8; i++)
         others[i] = s;
     others[0].product = CUDA_BACKWARD_WEIGHT;
     others[1].B = 3;
@@ -46,8 +46,9 @@ static void shapes_that_differ_in_anything_are_different_questions(void **state)
     others[4].act = PP_ACT_RELU;
     others[5].keeps_z = true;
     others[6].adds = true;
+    others[7].bias = true;
     assert_true(cuda_shapes_equal(&s, &s));
-    for (int i = 0; i < 7; i++) {
+    for (int i = 0; i < 8; i++) {
         assert_false(cuda_shapes_equal(&s, &others[i]));
         assert_false(cuda_shapes_equal(&others[i], &s));
         assert_true(cuda_shapes_equal(&others[i], &others[i]));
@@ -69,18 +70,23 @@ static void check_fusions(struct cuda_shape s, bool exact, const enum cuda_fusio
 
 static void only_what_the_library_does_as_promised_is_fused(void **state)
 {
-    struct cuda_shape s = {.product = CUDA_FORWARD, .B = 2, .I = 3, .O = 5, .act = PP_ACT_RELU};
+    struct cuda_shape s = {
+        .product = CUDA_FORWARD, .B = 2, .I = 3, .O = 5, .act = PP_ACT_RELU, .bias = true};
     FUSIONS(s, true, CUDA_BIAS_RELU, CUDA_BIAS, CUDA_ALONE);
     s.keeps_z = true; /* relu in the launch would overwrite it */
     FUSIONS(s, true, CUDA_BIAS, CUDA_ALONE);
     s.act = PP_ACT_GELU; /* the library's is another function */
     FUSIONS(s, false, CUDA_BIAS, CUDA_ALONE);
-    s = (struct cuda_shape){.product = CUDA_BACKWARD_INPUT, .B = 2, .I = 3, .O = 5};
+    s.bias = false;
+    FUSIONS(s, false, CUDA_ALONE);
+    s = (struct cuda_shape){.product = CUDA_BACKWARD_INPUT, .B = 2, .I = 3, .O = 5, .bias = true};
     FUSIONS(s, false, CUDA_ALONE);
     s.product = CUDA_BACKWARD_WEIGHT;
     FUSIONS(s, false, CUDA_BIAS_GRADIENT, CUDA_ALONE);
     FUSIONS(s, true, CUDA_ALONE); /* the order of its sum is not promised */
     s.adds = true;                /* it overwrites db */
+    FUSIONS(s, false, CUDA_ALONE);
+    s.adds = s.bias = false;
     FUSIONS(s, false, CUDA_ALONE);
 }
 

@@ -8,7 +8,8 @@
 /* Rows around the tile's six and the prefetch's rules, widths around vectors, panels and depth. */
 static const int rows_of[] = {1, 5, 6, 7, 13, 32, 67};
 static const int widths[] = {1, 3, 10, 15, 16, 17, 31, 33, 64, 65, 127, 128, 130};
-static const int large[][3] = {{49, 10, 784}, {3, 784, 20}, {300, 70, 33}, {170, 20, 784}};
+static const int large[][3] = {
+    {49, 10, 784}, {3, 784, 20}, {300, 70, 33}, {170, 20, 784}, {300, 270, 321}};
 
 struct products {
     int B, I, O;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Our exp, tanh and erf against the C library in double, over all magnitudes. */
+/* Our exp, tanh, erf and logistic function against the C library in double, over all magnitudes. */
 #include "test.h"
 
 #include <float.h>
@@ -70,12 +70,35 @@ static void erf_is_exact_to_two_places(void **state)
     assert_true(isnan(mathf_erf(NAN)));
 }
 
+static double logistic(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+
+static void logistic_is_exact_to_two_places(void **state)
+{
+    double most = worst(mathf_logistic, logistic, 1e-20f, 87);
+    print_message("# logistic: %.2f ulp\n", most);
+    assert_true(most < 2.3);
+    assert_true(mathf_logistic(INFINITY) == 1 && mathf_logistic(-INFINITY) < 2e-38f);
+    assert_true(isnan(mathf_logistic(NAN)));
+}
+
+static void exp_below_0_has_the_bits_of_exp(void **state)
+{
+    for (uint32_t u = 0; u < 0x7f800000u; u += 1021)
+        assert_true(mathf_exp_below_0(-of_bits(u)) == mathf_exp(-of_bits(u)));
+    assert_true(mathf_exp_below_0(-INFINITY) == 0 && isnan(mathf_exp_below_0(NAN)));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exp_is_exact_to_the_last_place_or_so),
         cmocka_unit_test(tanh_is_exact_to_two_places),
         cmocka_unit_test(erf_is_exact_to_two_places),
+        cmocka_unit_test(logistic_is_exact_to_two_places),
+        cmocka_unit_test(exp_below_0_has_the_bits_of_exp),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Norms, pools and element-wise kernels: the plain versions against finite differences, those of
  * the CPU against the plain ones, and what all promise beyond the numbers. */
-#include "dev_inputs.h"
+#include "dev_loops.h"
 
 #include <stdlib.h>
-
-#include "../../src/dev/compare.h"
-#include "../../src/dev/cpu/kernels.h"
-#include "ppcli/sha256.h"
 
 /* ---- gradients of the plain kernels: d sum(y * dy) / d x by differences */
 
@@ -216,36 +212,6 @@ static void a_device_has_only_the_kernels_of_its_table(void **state)
 
 /* ---- all kernels over many shapes and flags */
 
-/* Where the arrays come from: `shift` floats behind an aligned start; outputs go into a digest. */
-struct bench {
-    struct pp_backend *be;
-    size_t shift;
-    float *blocks[32];
-    int n;
-    struct pp_sha256 digest;
-};
-
-static float *floats(struct bench *b, const char *name, size_t n)
-{
-    float *values = noise(name, n + 1), *block = nans(n + 64);
-    float *p = (float *)(((uintptr_t)block + 63) / 64 * 64) + b->shift;
-    memcpy(p, values, n * sizeof(*p));
-    pp_free(values);
-    b->blocks[b->n++] = block;
-    return p;
-}
-
-static void done(struct bench *b)
-{
-    while (b->n > 0)
-        pp_free(b->blocks[--b->n]);
-}
-
-static void result(struct bench *b, const void *p, size_t bytes)
-{
-    pp_sha256_update(&b->digest, p, bytes);
-}
-
 static void run_norm(struct bench *b, const int shape[4], int flags, float offset)
 {
     int B = shape[0], P = shape[1], C = shape[2], G = shape[3];
@@ -362,74 +328,28 @@ static const int norm_shapes[][4] = {
     {0, 9, 3, 0},   {2, 9, 3, 1},    {1, 1, 1, 1},    {3, 5, 6, 3},   {2, 16, 64, 32},
     {2, 4, 600, 2}, {2, 1, 1030, 1}, {2, 3, 1200, 4}, {0, 9, 4, 2},   {3, 1, 33, 1}};
 
-static void run_all(struct pp_backend *be, size_t shift, unsigned char digest[32])
+static void run_all(struct bench *b)
 {
-    struct bench b = {.be = be, .shift = shift};
-    pp_sha256_init(&b.digest);
     for (int k = 0; k < COUNT(norm_shapes); k++)
         for (int flags = 0; flags < 8; flags++)
-            run_norm(&b, norm_shapes[k], flags, flags == 3 ? 1000 : 0);
+            run_norm(b, norm_shapes[k], flags, flags == 3 ? 1000 : 0);
     for (int k = 0; k < COUNT(windows); k++) {
         struct pp_conv wide = windows[k];
         wide.C = wide.O = wide.groups = 259;
         for (int flags = 0; flags < 6; flags++) {
-            run_pool(&b, &windows[k], flags / 2, flags % 2);
-            run_pool(&b, &wide, flags / 2, flags % 2);
+            run_pool(b, &windows[k], flags / 2, flags % 2);
+            run_pool(b, &wide, flags / 2, flags % 2);
         }
     }
     for (size_t n = 0; n < 1100; n = n * 3 + 1) {
-        run_elements(&b, n, false);
-        run_elements(&b, n, true);
+        run_elements(b, n, false);
+        run_elements(b, n, true);
     }
-    pp_sha256_final(&b.digest, digest);
-}
-
-/* The loops of one instruction set as a backend. */
-static const struct cpu_kernels *chosen;
-
-#define PP_KERNEL(name, type)
-#define PP_LOOP(name, type)                                                                        \
-    static int chosen_##name(struct pp_backend *be, const struct type *a)                          \
-    {                                                                                              \
-        chosen->name(a);                                                                           \
-        return 0;                                                                                  \
-    }
-#include "ppcli/kernels.def"
-#undef PP_KERNEL
-
-static const struct pp_backend_ops chosen_ops = {
-    .name = "chosen",
-#define PP_KERNEL(name, type)
-#define PP_LOOP(name, type) .name = chosen_##name,
-#include "ppcli/kernels.def"
-#undef PP_KERNEL
-};
-
-static int open_chosen(struct pp_backend *be, int threads)
-{
-    return compare_open_with(be, &chosen_ops, threads);
 }
 
 static void loops_agree_with_plain_and_give_one_set_of_bits(void **state)
 {
-    const struct pp_backend_ops *ops;
-    CHECK_OK(pp_backend_resolve("compare", &ops));
-    struct pp_backend_ops compare = *ops;
-    compare.open = open_chosen;
-    unsigned char first[32], digest[32];
-    for (int i = 0; cpu_kernels_runnable(i); i++) {
-        chosen = cpu_kernels_runnable(i);
-        struct pp_backend *be = NULL;
-        CHECK_OK(pp_backend_open(&compare, 1, &be));
-        run_all(be, (size_t)(i * 3), i == 0 ? first : digest);
-        if (i > 0 && memcmp(first, digest, sizeof(first)))
-            fail_msg("other bits with %s", chosen->name);
-        pp_backend_close(&be);
-    }
-    struct pp_backend *cpu = open_backend("cpu");
-    run_all(cpu, 0, digest);
-    assert_memory_equal(first, digest, sizeof(first));
-    pp_backend_close(&cpu);
+    check_loops(run_all);
 }
 
 int main(void)

@@ -13,11 +13,10 @@ static void loss_gradient_may_overwrite_the_logits(void **state)
     for (int b = 0; b < COUNT(names); b++) {
         struct pp_backend *be = open_backend(names[b]);
         float *logits = noise("logits", 50), d[50];
-        const uint8_t labels[5] = {0, 9, 3, 3, 7};
+        const int32_t labels[5] = {0, 9, 3, 3, 7};
         struct pp_loss_sums apart = {0}, in_place = {0};
-        CHECK_OK(pp_backend_softmax_cross_entropy(be, 5, 10, logits, labels, 1, 0, &apart, d));
-        CHECK_OK(
-            pp_backend_softmax_cross_entropy(be, 5, 10, logits, labels, 1, 0, &in_place, logits));
+        CHECK_OK(cross_entropy(be, 5, 10, logits, labels, 1, 0, &apart, d));
+        CHECK_OK(cross_entropy(be, 5, 10, logits, labels, 1, 0, &in_place, logits));
         assert_memory_equal(logits, d, sizeof(d));
         assert_memory_equal(&apart, &in_place, sizeof(apart));
         pp_free(logits);
@@ -31,9 +30,9 @@ static void of_equal_logits_the_first_is_the_answer(void **state)
     for (int b = 0; b < COUNT(names); b++) {
         struct pp_backend *be = open_backend(names[b]);
         const float logits[] = {1, 3, 3, 3, 2, 2};
-        const uint8_t labels[] = {1, 1};
+        const int32_t labels[] = {1, 1};
         struct pp_loss_sums sums = {0};
-        CHECK_OK(pp_backend_softmax_cross_entropy(be, 2, 3, logits, labels, 1, 0, &sums, NULL));
+        CHECK_OK(cross_entropy(be, 2, 3, logits, labels, 1, 0, &sums, NULL));
         CHECK_INT_EQ(sums.correct, 1);
         pp_backend_close(&be);
     }
@@ -45,10 +44,10 @@ static void huge_logits_do_not_overflow(void **state)
     for (int b = 0; b < COUNT(names); b++) {
         struct pp_backend *be = open_backend(names[b]);
         const float logits[] = {3e38f, -3e38f, 1000, -1000};
-        const uint8_t labels[] = {0, 0};
+        const int32_t labels[] = {0, 0};
         float d[4];
         struct pp_loss_sums sums = {0};
-        CHECK_OK(pp_backend_softmax_cross_entropy(be, 2, 2, logits, labels, 1, 0, &sums, d));
+        CHECK_OK(cross_entropy(be, 2, 2, logits, labels, 1, 0, &sums, d));
         assert_float_equal(sums.loss, 0, 0);
         CHECK_INT_EQ(sums.correct, 2);
         assert_float_equal(d[1], 0, 0);
@@ -79,9 +78,9 @@ static void nan_is_not_hidden(void **state)
         for (int at = 0; at < 3; at++) {
             float logits[] = {1, 2, 3};
             logits[at] = NAN;
-            const uint8_t label = 0;
+            const int32_t label = 0;
             struct pp_loss_sums sums = {0};
-            CHECK_OK(pp_backend_softmax_cross_entropy(be, 1, 3, logits, &label, 1, 0, &sums, NULL));
+            CHECK_OK(cross_entropy(be, 1, 3, logits, &label, 1, 0, &sums, NULL));
             assert_true(isnan(sums.loss));
         }
         pp_backend_close(&be);
@@ -161,7 +160,7 @@ static void run_kernels(const struct cpu_kernels *k, float *out)
         N = B * O
     };
     float *in = noise("kernels", N), *b = noise("bias", O), z[N];
-    uint8_t labels[B] = {0, 5, 36, 7, 7, 1, 2};
+    int32_t targets[B] = {0, 5, 36, 7, 7, -1, 2};
     for (int a = 0; a < COUNT(activations); a++) {
         memcpy(out, in, sizeof(z));
         k->bias_activation(B, O, b, activations[a], z, out);
@@ -173,9 +172,12 @@ static void run_kernels(const struct cpu_kernels *k, float *out)
     k->bias_gradient(B, O, in, 0, out);
     out += O;
     struct pp_loss_sums sums = {0};
-    k->softmax_cross_entropy(B, O, in, labels, 0.1f, 0, &sums, out);
+    struct pp_softmax_cross_entropy loss = {1, B, O, in, targets, 0.1f, 0, &sums, out};
+    k->softmax_cross_entropy(&loss);
     out += N;
-    k->softmax_cross_entropy(B, O, in, labels, 0.1f, 0.2f, &sums, out);
+    loss.smoothing = 0.2f;
+    loss.dlogits = out;
+    k->softmax_cross_entropy(&loss);
     out += N;
     memcpy(out, &sums.loss, sizeof(sums.loss));
     out += 2;

@@ -61,7 +61,8 @@ static void resnets_have_torchvisions_names_and_sizes(void **state)
     for (int i = 0; i < COUNT(nets); i++) {
         struct pp_config *cfg = resnet(nets[i].depth, nets[i].stem);
         struct pp_model *m = NULL;
-        CHECK_OK(pp_model_create(cfg, nets[i].image, nets[i].classes, &m));
+        CHECK_OK(pp_model_create(
+            cfg, &(struct pp_data_input){.shape = *nets[i].image, .classes = nets[i].classes}, &m));
         CHECK_INT_EQ(learnt(m), nets[i].params);
         CHECK_INT_EQ(m->n_layers, nets[i].layers);
         CHECK_INT_EQ(m->classes, nets[i].classes);
@@ -86,7 +87,7 @@ static void the_stride_and_the_padding_are_where_they_are_asked_for(void **state
         struct pp_model *m = NULL;
         cfg->model.stride = paper ? PP_STRIDE_1X1 : PP_STRIDE_3X3;
         cfg->model.padding = paper ? PP_PAD_SAME : PP_PAD_SYMMETRIC;
-        CHECK_OK(pp_model_create(cfg, &large, 10, &m));
+        CHECK_OK(pp_model_create(cfg, &(struct pp_data_input){.shape = large, .classes = 10}, &m));
         CHECK_INT_EQ(last_node(m, "conv1")->window.pad_top, paper ? 2 : 3);
         CHECK_INT_EQ(last_node(m, "maxpool")->window.pad_left, paper ? 0 : 1);
         CHECK_INT_EQ(last_node(m, "maxpool")->window.OH, 56);
@@ -108,7 +109,7 @@ static int build(const char *words, const struct pp_shape *image, struct pp_mode
     snprintf(cfg->model.type, sizeof(cfg->model.type), "sequential");
     snprintf(cfg->model.layers, sizeof(cfg->model.layers), "%s", words);
     cfg->model.norm_momentum = 0.1;
-    int rc = pp_model_create(cfg, image, 10, m);
+    int rc = pp_model_create(cfg, &(struct pp_data_input){.shape = *image, .classes = 10}, m);
     pp_free(cfg);
     return rc;
 }
@@ -178,9 +179,10 @@ static void what_cannot_be_is_refused_in_one_line(void **state)
     }
     struct pp_model *m = NULL;
     struct pp_config *cfg = resnet(18, PP_STEM_CIFAR);
-    CHECK_FAILS(pp_model_create(cfg, NULL, 0, &m), PP_ECONFIG, "reads the shape of a sample");
+    CHECK_FAILS(pp_model_create(cfg, NULL, &m), PP_ECONFIG, "reads the shape of a sample");
     static const struct pp_shape flat = {1, {3072, 1, 1}};
-    CHECK_FAILS(pp_model_create(cfg, &flat, 10, &m), PP_ECONFIG, "needs an image, but gets 3072");
+    CHECK_FAILS(pp_model_create(cfg, &(struct pp_data_input){.shape = flat, .classes = 10}, &m),
+                PP_ECONFIG, "needs an image, but gets 3072");
     pp_free(cfg);
 }
 

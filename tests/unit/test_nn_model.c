@@ -89,7 +89,7 @@ static void initial_values_follow_the_rule_of_the_model(void **state)
     for (int i = 0; i < COUNT(cases); i++) {
         struct pp_model *m = NULL;
         cfg->model.init = cases[i].rule;
-        CHECK_OK(pp_model_create(cfg, NULL, 0, &m));
+        CHECK_OK(pp_model_create(cfg, NULL, &m));
         const struct pp_param *w = &m->params[0], *bias = &m->params[1];
         bool normal = cases[i].init == PP_INIT_NORMAL;
         assert_true(w->init == cases[i].init);
@@ -133,7 +133,7 @@ static void an_unknown_model_is_a_clear_error(void **state)
     struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
     struct pp_model *m = NULL;
     snprintf(cfg->model.type, sizeof(cfg->model.type), "cnn");
-    CHECK_FAILS(pp_model_create(cfg, NULL, 0, &m), PP_ECONFIG, "no model is named 'cnn' (try mlp)");
+    CHECK_FAILS(pp_model_create(cfg, NULL, &m), PP_ECONFIG, "no model is named 'cnn' (try mlp)");
     assert_null(m);
     CHECK_STR_EQ(pp_model_names()[0], "mlp");
     pp_free(cfg);
@@ -285,6 +285,15 @@ static void files_have_pytorchs_order(void **state)
         assert_memory_equal(back, memory, sizeof(memory));
     }
     int64_t dims[4];
+    /* transposed: all of it is one row */
+    const struct pp_param conv1d = {.n_dims = 2, .dims = {PIXELS, CHANNELS}, .transposed = true};
+    CHECK_INT_EQ(pp_param_in_file(&conv1d, dims), ROW);
+    CHECK_INT_EQ(dims[0], CHANNELS);
+    CHECK_INT_EQ(dims[1], PIXELS);
+    pp_param_row(&conv1d, true, memory, back);
+    assert_memory_equal(back, file, sizeof(file));
+    pp_param_row(&conv1d, false, file, back);
+    assert_memory_equal(back, memory, sizeof(memory));
     pp_param_in_file(&conv, dims);
     CHECK_INT_EQ(dims[2], 2);
     CHECK_INT_EQ(dims[3], 3);
@@ -295,6 +304,7 @@ static void files_have_pytorchs_order(void **state)
         {.n_dims = 2, .dims = {8, 7}},
         {.n_dims = 2, .dims = {8, 9}, .columns = pp_shape_image(1, 1, 9)},
         {.n_dims = 1, .dims = {8}},
+        {.n_dims = 2, .dims = {8, 1}, .transposed = true},
     };
     for (int k = 0; k < COUNT(same); k++)
         CHECK_INT_EQ(pp_param_in_file(&same[k], dims), 0);

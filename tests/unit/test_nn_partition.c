@@ -97,7 +97,7 @@ static void balanced_cuts_are_as_good_as_brute_force(void **state)
                 cfg->model.sizes[i] =
                     1 + (int)(pp_rng_u32(seed, 1, (uint64_t)i) % (seed % 3 == 0 ? 2u : 40u));
             }
-            CHECK_OK(pp_model_create(cfg, NULL, 0, &m));
+            CHECK_OK(pp_model_create(cfg, NULL, &m));
             for (int k = 1; k <= layers && k <= 5; k++, tried++) {
                 int first[16], last[16];
                 double a, b, want_a, want_b;
@@ -131,7 +131,7 @@ static void given_costs_are_cut_as_well_as_brute_force_cuts_them(void **state)
             uint32_t word = pp_rng_u32(seed, 3, (uint64_t)i);
             costs[i] = seed % 2 ? word % 4 : (word % 1000) / 3e6;
         }
-        CHECK_OK(pp_model_create(cfg, NULL, 0, &m));
+        CHECK_OK(pp_model_create(cfg, NULL, &m));
         for (int k = 1; k <= layers && k <= 4; k++) {
             int first[16], last[16];
             double a, b, want_a, want_b;
@@ -156,7 +156,7 @@ static void a_cut_by_time_needs_times(void **state)
     int first[2], last[2];
     cfg->model.n_sizes = 3;
     cfg->model.sizes[0] = cfg->model.sizes[1] = cfg->model.sizes[2] = 4;
-    CHECK_OK(pp_model_create(cfg, NULL, 0, &m));
+    CHECK_OK(pp_model_create(cfg, NULL, &m));
     CHECK_FAILS(pp_partition(m, cfg, 2, first, last), PP_ECONFIG, "needs measured times");
     pp_model_destroy(&m);
     pp_free(cfg);
@@ -169,7 +169,7 @@ static void of_equal_cuts_the_earlier_pieces_are_larger(void **state)
     cfg->model.n_sizes = 9;
     for (int i = 0; i < 9; i++)
         cfg->model.sizes[i] = 16;
-    CHECK_OK(pp_model_create(cfg, NULL, 0, &m));
+    CHECK_OK(pp_model_create(cfg, NULL, &m));
     int first[3], last[3];
     CHECK_OK(pp_partition(m, cfg, 3, first, last));
     CHECK_INT_EQ(last[0], 2);
@@ -192,7 +192,7 @@ static void the_largest_model_is_cut_at_once(void **state)
     cfg->model.n_sizes = PP_MODEL_SIZES_MAX;
     for (int i = 0; i < PP_MODEL_SIZES_MAX; i++)
         cfg->model.sizes[i] = 1 + (int)(pp_rng_u32(1, 2, (uint64_t)i) % 4096);
-    CHECK_OK(pp_model_create(cfg, NULL, 0, &m));
+    CHECK_OK(pp_model_create(cfg, NULL, &m));
     struct timespec a, b;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &a);
     CHECK_OK(pp_partition(m, cfg, PP_STAGES_MAX, first, last));
@@ -212,7 +212,7 @@ static struct pp_model *six_layers(struct pp_config *cfg)
     cfg->model.n_sizes = 7;
     for (int i = 0; i < 7; i++)
         cfg->model.sizes[i] = 3;
-    CHECK_OK(pp_model_create(cfg, NULL, 0, &m));
+    CHECK_OK(pp_model_create(cfg, NULL, &m));
     return m;
 }
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "ppcli/mem.h"
-#include "ppcli/planner.h"
+#include "ppcli/tune.h"
 
 /* A model of equal layers, 4 wide. */
 static struct pp_model *model_of(int layers)
@@ -18,7 +18,7 @@ static struct pp_model *model_of(int layers)
     cfg->model.n_sizes = layers + 1;
     for (int i = 0; i <= layers; i++)
         cfg->model.sizes[i] = 4;
-    CHECK_OK(pp_model_create(cfg, NULL, 0, &m));
+    CHECK_OK(pp_model_create(cfg, NULL, &m));
     pp_free(cfg);
     return m;
 }
@@ -43,6 +43,11 @@ struct shape {
     int stages, chunks, microbatches, rows;
 };
 
+/* Of the next prediction. */
+static int replicas = 1;
+static bool across;
+static const double *slower;
+
 /* Equal cuts of a model with one layer per virtual stage; weight gradients of k at a time. */
 static struct pp_prediction predict_in_groups(const struct shape *shape, int k,
                                               const struct pp_costs *c, int meet_every,
@@ -65,7 +70,9 @@ static struct pp_prediction predict_in_groups(const struct shape *shape, int k,
                                    .first = first,
                                    .last = first,
                                    .rows = shape->rows,
-                                   .replicas = 1,
+                                   .replicas = replicas,
+                                   .across = across,
+                                   .slower = slower,
                                    .explain = true,
                                    .meet_every = meet_every,
                                    .meet_after = meet_after};
@@ -80,6 +87,26 @@ static struct pp_prediction predict(const struct shape *shape, const struct pp_c
                                     int meet_every, double meet_after)
 {
     return predict_in_groups(shape, 1, c, meet_every, meet_after);
+}
+
+static void a_slower_rank_takes_longer_for_its_stages(void **state)
+{
+    (void)state;
+    const double factors[] = {1, 1.5};
+    struct pp_costs *c = costs_of(2, 1, 2, 3);
+    struct shape shape = {"1f1b", 2, 1, 1, 1};
+    double equal = predict(&shape, c, 1, 0).step;
+    slower = factors;
+    /* one micro-batch: F0 F1 I1 I0 W0, and W1 meanwhile */
+    assert_float_equal(equal, 1 + 1 + 2 + 2 + 3, 1e-9);
+    assert_float_equal(predict(&shape, c, 1, 0).step, 1 + 1.5 * (1 + 2) + 2 + 3, 1e-9);
+    shape.microbatches = shape.rows = 1000;
+    slower = NULL;
+    equal = predict(&shape, c, 1, 0).step;
+    slower = factors;
+    assert_float_equal(predict(&shape, c, 1, 0).step / equal, 1.5, 0.01);
+    slower = NULL;
+    pp_costs_destroy(&c);
 }
 
 static void a_time_between_two_sizes_is_on_their_line(void **state)
@@ -101,6 +128,77 @@ static void a_time_between_two_sizes_is_on_their_line(void **state)
     CHECK_OK(pp_costs_create(1, (int[]){8}, 1, &c));
     c->layers[0].f = 4;
     assert_float_equal(pp_costs_layer(c, 0, 2).f, 1, 1e-12); /* one size: in proportion */
+    pp_costs_destroy(&c);
+}
+
+static void a_hand_over_between_hosts_takes_the_other_link(void **state)
+{
+    (void)state;
+    struct pp_costs *c = costs_of(4, 1, 1, 1);
+    const struct shape shape = {"gpipe", 4, 1, 1,
+                                1}; /* one micro-batch: F, I of all, and W of the first */
+    c->latency = 0.5;
+    c->byte = 0.25; /* 4 floats: 16 bytes */
+    c->far_latency = 2;
+    c->far_byte = 1;
+    assert_float_equal(predict(&shape, c, 1, 0).step, 9 + 6 * (0.5 + 4), 1e-9);
+    c->host_ranks = 2; /* ranks 1 and 2 are on two hosts */
+    assert_float_equal(predict(&shape, c, 1, 0).step, 9 + 4 * (0.5 + 4) + 2 * (2 + 16), 1e-9);
+    c->host_ranks = 4;
+    assert_float_equal(predict(&shape, c, 1, 0).step, 9 + 6 * (0.5 + 4), 1e-9);
+    pp_costs_destroy(&c);
+}
+
+static void messages_to_another_host_leave_one_after_the_other(void **state)
+{
+    (void)state;
+    struct pp_costs *c = costs_of(2, 1, 1, 1);
+    const struct shape shape = {"gpipe", 2, 1, 2, 2};
+    c->host_ranks = 1;
+    c->far_byte = 1; /* 4 floats: 16 for each message; two in turn, both ways */
+    assert_float_equal(predict(&shape, c, 1, 0).step, 1 + 2 * 16 + 1 + 1 + 2 * 16 + 2, 1e-9);
+    c->host_ranks = 2;
+    c->byte = 1; /* memory that both see: nothing queues */
+    assert_float_equal(predict(&shape, c, 1, 0).step, 2 + 16 + 1 + 3 + 16 + 2, 1e-9);
+    pp_costs_destroy(&c);
+}
+
+static void copies_take_their_ranks_time_unless_it_waits(void **state)
+{
+    (void)state;
+    struct pp_costs *c = costs_of(2, 1, 1, 1);
+    const struct shape one = {"gpipe", 2, 1, 1, 1}, two = {"gpipe", 2, 1, 2, 2};
+    c->host_ranks = 1;
+    c->far_byte = 0.1; /* 1.6 for each message */
+    double alone = predict(&one, c, 1, 0).step, pair = predict(&two, c, 1, 0).step;
+    assert_float_equal(alone, 5 + 2 * 1.6, 1e-9);
+    c->far_copy = 0.1;
+    assert_float_equal(predict(&one, c, 1, 0).step, alone, 1e-9);
+    /* rank 1: F when it is there, copies the next, F, I, copies what it sends, W, I; then rank 0 */
+    assert_float_equal(predict(&two, c, 1, 0).step, 8 + 4 * 1.6, 1e-9);
+    assert_true(predict(&two, c, 1, 0).step > pair);
+    pp_costs_destroy(&c);
+}
+
+static void sums_or_messages_cross_hosts(void **state)
+{
+    (void)state;
+    struct pp_costs *c = costs_of(2, 1, 1, 1);
+    const struct shape shape = {"gpipe", 2, 1, 1, 1};
+    replicas = 2;
+    double alone = predict(&shape, c, 1, 0).step;
+    c->far_byte = 1; /* 4 x 4 weights and 4 biases: half of them there, half of them back */
+    c->host_ranks = 2;
+    assert_float_equal(predict(&shape, c, 1, 0).step, alone + 80, 1e-9);
+    c->one_wire = true; /* of two stages */
+    assert_float_equal(predict(&shape, c, 1, 0).step, alone + 160, 1e-9);
+    across = true; /* two messages at once, there and back */
+    assert_float_equal(predict(&shape, c, 1, 0).step, alone + 2 * 32, 1e-9);
+    CHECK_OK(
+        pp_costs_hosts(c, (int[]){7, 9, 7, 9}, 4)); /* as given: both replicas of rank 0 apart */
+    across = false;
+    assert_float_equal(predict(&shape, c, 1, 0).step, alone + 2 * 32, 1e-9);
+    replicas = 1;
     pp_costs_destroy(&c);
 }
 
@@ -253,7 +351,7 @@ static void check_measured(int ranks, const char *backend, enum pp_optimizer_kin
     cfg->model.n_sizes = 5;
     cfg->model.activation = PP_ACT_GELU; /* has saved values */
     memcpy(cfg->model.sizes, widths, sizeof(widths));
-    CHECK_OK(pp_model_create(cfg, NULL, 0, &m));
+    CHECK_OK(pp_model_create(cfg, NULL, &m));
     struct pp_measure_spec spec = {.model = m,
                                    .backend.threads = 1,
                                    .optimizer = optimizer,
@@ -307,7 +405,7 @@ static void what_does_not_fit_the_budget_is_extrapolated(void **state)
     snprintf(cfg->model.type, sizeof(cfg->model.type), "mlp");
     cfg->model.n_sizes = 3;
     cfg->model.sizes[0] = cfg->model.sizes[1] = cfg->model.sizes[2] = 64;
-    CHECK_OK(pp_model_create(cfg, NULL, 0, &m));
+    CHECK_OK(pp_model_create(cfg, NULL, &m));
     static const int sizes[] = {4, 8, 16384};
     struct pp_measure_spec spec = {.model = m,
                                    .backend.threads = 1,
@@ -330,7 +428,12 @@ static void what_does_not_fit_the_budget_is_extrapolated(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_slower_rank_takes_longer_for_its_stages),
         cmocka_unit_test(a_time_between_two_sizes_is_on_their_line),
+        cmocka_unit_test(a_hand_over_between_hosts_takes_the_other_link),
+        cmocka_unit_test(messages_to_another_host_leave_one_after_the_other),
+        cmocka_unit_test(copies_take_their_ranks_time_unless_it_waits),
+        cmocka_unit_test(sums_or_messages_cross_hosts),
         cmocka_unit_test(input_and_loss_belong_to_the_ends),
         cmocka_unit_test(one_rank_takes_the_sum_of_everything),
         cmocka_unit_test(a_smaller_microbatch_takes_less),

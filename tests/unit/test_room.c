@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "../../src/train/fit.h"
+#include "../../src/train/rank.h"
 #include "ppcli/file.h"
 #include "test.h"
 

@@ -60,7 +60,7 @@ static void nonsense_cells_are_refused(void **state)
     struct lists l;
     lists_parse(&l, 1, 1, 1, PP_PLACE_LOOP, "0F0,0B0");
     l.cells[0][1].op = 200;
-    CHECK_FAILS(lists_plan(&l, &plan), PP_EFORMAT, "cell 2 is neither F, I, W nor B (op 200)");
+    CHECK_FAILS(lists_plan(&l, &plan), PP_EFORMAT, "cell 2 is neither F, I, W, B nor R (op 200)");
     l.cells[0][1] = (struct pp_cell){.op = PP_OP_B, .stage = INT32_MIN, .mb = 0};
     CHECK_FAILS(lists_plan(&l, &plan), PP_EFORMAT, "stages are 0..0");
     l.cells[0][1] = (struct pp_cell){.op = PP_OP_B, .stage = 0, .mb = INT32_MIN};

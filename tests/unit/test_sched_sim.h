@@ -53,6 +53,7 @@ struct sim {
     struct note *notes;
     int **state, **grad;         /* [n_virtual][slots] label: micro-batch; -1 */
     int32_t **in, **back, **out; /* [n_virtual][M] messages of F's and I's recv, of F's send */
+    int **done_f;                /* [n_virtual][M] 1: F has been */
     int *next_w;                 /* [n_virtual] */
 };
 
@@ -115,6 +116,7 @@ static inline void sim_init(struct sim *s, const struct pp_plan *plan, enum memo
     s->in = rows_of(plan->n_virtual, NULL, s->m);
     s->back = rows_of(plan->n_virtual, NULL, s->m);
     s->out = rows_of(plan->n_virtual, NULL, s->m);
+    s->done_f = rows_of(plan->n_virtual, NULL, s->m);
     s->next_w = need((size_t)plan->n_virtual, sizeof(int));
     for (int c = 0; c < c_n; c++) {
         for (int slot = 0; slot < s->width[c]; slot++) {
@@ -141,6 +143,7 @@ static inline void sim_fini(struct sim *s)
     free_rows(s->in, n);
     free_rows(s->back, n);
     free_rows(s->out, n);
+    free_rows(s->done_f, n);
     free(s->at);
     free(s->i_half);
     free(s->width);
@@ -213,13 +216,27 @@ static inline void do_forward(struct sim *s, const struct pp_action *a)
     CHECK_INT_EQ(a->gslot, -1);
     write_message(s, a->send, train);
     if (train) {
-        s->state[a->stage][a->slot] = a->mb;
+        s->state[a->stage][a->slot] = a->again ? -1 : a->mb;
+        s->done_f[a->stage][a->mb] = 1;
         s->in[a->stage][a->mb] = a->recv;
         s->out[a->stage][a->mb] = a->send;
     } else {
         CHECK_INT_EQ(a->slot, 0);
         release_message(s, a->recv);
     }
+}
+
+/* What F received is still there, and so is what it sent, which the I reads. */
+static inline void do_again(struct sim *s, const struct pp_action *a)
+{
+    int32_t out = s->out[a->stage][a->mb];
+    CHECK_INT_EQ(a->gslot, -1);
+    assert_true(s->done_f[a->stage][a->mb] == 1 && s->next_w[a->stage] <= a->mb);
+    CHECK_INT_EQ(s->state[a->stage][a->slot], -1);
+    read_message(s, s->in[a->stage][a->mb]);
+    if (out >= 0)
+        assert_false(s->notes[out].writer_done);
+    s->state[a->stage][a->slot] = a->mb;
 }
 
 static inline void do_input_gradient(struct sim *s, const struct pp_action *a)
@@ -257,6 +274,18 @@ static inline void do_weight_gradient(struct sim *s, const struct pp_action *a, 
     }
 }
 
+/* Of a whole gradient: every W of the stage is done. A T without a message finds both on its rank. */
+static inline void do_tied(struct sim *s, const struct pp_action *a)
+{
+    const struct pp_tie *t = &s->plan->ties[a->mb];
+    bool local = a->op == PP_OP_T && a->recv < 0;
+    CHECK_INT_EQ(s->next_w[a->stage], s->m);
+    CHECK_INT_EQ(local, s->plan->rank_of[t->owner] == s->plan->rank_of[t->copy]);
+    CHECK_INT_EQ(s->next_w[local ? t->copy : a->stage], s->m);
+    write_message(s, a->send, false);
+    release_message(s, a->recv);
+}
+
 /* One step of one rank; a B takes two, and anybody may run in between. False: it must wait. */
 static inline bool step_rank(struct sim *s, int r)
 {
@@ -273,7 +302,11 @@ static inline bool step_rank(struct sim *s, int r)
     }
     if (!arrived(s, a->recv) || !may_take(s, a->send))
         return false;
-    if (a->op == PP_OP_F)
+    if (a->op >= PP_OP_G)
+        do_tied(s, a);
+    else if (a->op == PP_OP_R)
+        do_again(s, a);
+    else if (a->op == PP_OP_F)
         do_forward(s, a);
     else
         do_input_gradient(s, a);
@@ -337,7 +370,8 @@ static inline bool all_done(const struct pp_plan *plan, enum memory memory, enum
     for (int r = 0; r < plan->geometry.stages; r++)
         done = done && s.at[r] == plan->ranks[r].n_actions;
     for (int i = 0; done && i < plan->n_messages; i++)
-        assert_true(s.notes[i].released && s.notes[i].writer_done);
+        if (plan->channels[plan->messages[i].channel].slots > 0)
+            assert_true(s.notes[i].released && s.notes[i].writer_done);
     sim_fini(&s);
     return done;
 }

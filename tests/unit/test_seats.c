@@ -4,9 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "../../src/train/fit.h"
-#include "../../src/train/seats.h"
-#include "../../src/runlog/seats_text.h"
+#include "../../src/train/rank.h"
+#include "../../src/runlog/parts.h"
 #include "ppcli/json.h"
 #include "ppcli/mem.h"
 #include "test.h"
@@ -110,12 +109,10 @@ static void who_sits_where_is_written_down(void **state)
     const char *settings[] = {FOUR, "run.devices=1", NULL};
     char *text = NULL;
     size_t bytes = 0;
-    struct pp_json j;
     CHECK_OK(take(settings));
     FILE *f = open_memstream(&text, &bytes);
     assert_non_null(f);
-    pp_json_init(&j, f, 0);
-    pp_json_object(&j, NULL);
+    struct pp_json j = pp_json_begin(f, 0);
     seats_json(&run, "on", &j);
     pp_json_end(&j);
     fclose(f);
@@ -135,7 +132,6 @@ static void ranks_on_the_processor_are_not_told_of_devices(void **state)
     const char *settings[] = {FOUR, NULL};
     char *text = NULL;
     size_t bytes = 0;
-    struct pp_json j;
     CHECK_OK(take(settings));
     pp_free(run.seats);
     CHECK_OK(pp_backend_resolve("cpu", &run.backend));
@@ -144,8 +140,7 @@ static void ranks_on_the_processor_are_not_told_of_devices(void **state)
     CHECK_INT_EQ(seats_choice(&run, 3).partitions, 0);
     FILE *f = open_memstream(&text, &bytes);
     assert_non_null(f);
-    pp_json_init(&j, f, 0);
-    pp_json_object(&j, NULL);
+    struct pp_json j = pp_json_begin(f, 0);
     seats_json(&run, "on", &j);
     pp_json_end(&j);
     fclose(f);

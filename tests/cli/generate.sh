@@ -1,0 +1,182 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# generate and export: texts that follow from config, weights and seed alone; what is refused.
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+i=0
+while [ $i -lt 200 ]; do
+    echo "to be, or not to be: that is the question $i; çà et là"
+    i=$((i + 1))
+done >"$folder/text.txt"
+config "$folder/t.ini" data.dataset=text "data.train_file=$folder/text.txt" \
+    model.type=gpt model.n_layer=2 model.n_head=2 model.n_embd=16 model.block_size=8 \
+    train.batch_size=8 train.max_steps=40 train.lr=0.01
+run train "$folder/t.ini" --dir "$folder/run" --stages 2 -q
+[ "$code" -eq 0 ] || { cat "$folder/err"; exit 1; }
+
+write() { run generate "$folder/t.ini" --checkpoint "$folder/run" "$@"; }
+
+begin "the same words give the same text, which begins with the prompt"
+write --prompt 'to be' --tokens 50 --seed 3
+code_is 0
+cp "$folder/out" "$folder/first"
+case $(cat "$folder/out") in 'to be'*) ;; *) complain "no prompt in $(cat "$folder/out")" ;; esac
+write --prompt 'to be' --tokens 50 --seed 3 -q
+code_is 0
+same "$(cat "$folder/out")" "$(cat "$folder/first")"
+same "$(cat "$folder/err")" ''
+write --prompt 'to be' --tokens 50 --seed 4
+[ "$(cat "$folder/out")" != "$(cat "$folder/first")" ] || complain 'another seed, the same text'
+err_has '5 tokens read, 50 made'
+
+begin "temperature 0 takes the most likely token, whatever the seed"
+write --prompt 'to be' --tokens 30 --temperature 0
+code_is 0
+cp "$folder/out" "$folder/first"
+write --prompt 'to be' --tokens 30 --temperature 0 --seed 9
+same "$(cat "$folder/out")" "$(cat "$folder/first")"
+write --prompt 'to be' --tokens 30 --top-k 1 --temperature 5 --seed 9
+same "$(cat "$folder/out")" "$(cat "$folder/first")"
+
+begin "what was made is the beginning of what more tokens make"
+write --prompt 'to be' --tokens 12 --temperature 0
+case $(cat "$folder/first") in "$(cat "$folder/out")"*) ;; *) complain "another text: $(cat "$folder/out")" ;; esac
+
+begin "a prompt comes from a file or standard input, and may be longer than the context"
+printf 'to be, or not to be: th' >"$folder/prompt"
+write --prompt-file "$folder/prompt" --tokens 9 --temperature 0
+code_is 0
+cp "$folder/out" "$folder/first"
+err_has '8 tokens read, 9 made'
+code=0
+"$PPCLI" generate "$folder/t.ini" --checkpoint "$folder/run" --prompt-file - --tokens 9 --temperature 0 \
+    <"$folder/prompt" >"$folder/out" 2>"$folder/err" || code=$?
+code_is 0
+same "$(cat "$folder/out")" "$(cat "$folder/first")"
+
+begin "the checkpoint knows its characters: the text it was trained on may be gone"
+mv "$folder/text.txt" "$folder/gone.txt"
+write --prompt-file "$folder/prompt" --tokens 9 --temperature 0
+code_is 0
+same "$(cat "$folder/out")" "$(cat "$folder/first")"
+mv "$folder/gone.txt" "$folder/text.txt"
+
+begin "characters that the vocabulary has not are named, in one line"
+write --prompt 'to bÉ'
+code_is 65
+err_has "'É' (U+00C9), is none of"
+same "$(wc -l <"$folder/err" | tr -d ' ')" 1
+write --prompt ''
+code_is 64
+err_has 'an empty prompt'
+
+begin "words that do not fit are refused"
+write
+code_is 64
+err_has 'one prompt'
+write --prompt a --prompt-file b
+code_is 64
+run generate "$folder/t.ini" --prompt a
+code_is 64
+for words in '--temperature -1' '--temperature x' '--tokens 0' '--top-k -2' '--tokens many'; do
+    # shellcheck disable=SC2086
+    write --prompt a $words
+    code_is 64
+done
+write --prompt-file "$folder/none"
+code_is 66
+run generate "$folder/t.ini" --checkpoint "$folder/none" --prompt a
+code_is 66
+run generate mnist-sample.ini --checkpoint "$folder/run" --prompt a
+code_is 78
+err_has 'model.type = mlp does not continue texts; gpt and llama do'
+
+begin "Ctrl-C ends it with what was made"
+"$PPCLI" generate "$folder/t.ini" --checkpoint "$folder/run" --prompt 'to be' --tokens 2000000000 >"$folder/out" \
+    2>"$folder/err" &
+while [ "$(wc -c <"$folder/out")" -lt 100 ] && kill -0 $! 2>/dev/null; do
+    sleep 0.1
+done
+kill -TERM $! # a shell's background jobs ignore SIGINT; both do the same
+code=0
+wait $! || code=$?
+last=generate
+code_is 75
+err_has 'stopped after'
+same "$(tail -c 1 "$folder/out" | od -An -c | tr -d ' ')" '\n'
+
+begin "an export is read back with the same bits"
+run export "$folder/run" "$folder/hf"
+code_is 0
+out_has "$folder/hf: model.safetensors and config.json of step 40"
+run eval "$folder/t.ini" --checkpoint "$folder/run"
+cp "$folder/out" "$folder/first"
+config "$folder/hf.ini" data.dataset=text "data.train_file=$folder/text.txt" "model.from=$folder/hf"
+run eval "$folder/hf.ini" --checkpoint "$folder/hf"
+code_is 0
+same "$(grep weights_sha256 "$folder/out")" "$(grep weights_sha256 "$folder/first")"
+same "$(grep accuracy "$folder/out")" "$(grep accuracy "$folder/first")"
+run inspect "$folder/hf"
+code_is 0
+out_has 'transformer.h.1.attn.c_attn.weight  F32   [16,48]'
+
+begin "a config beside model.from must say the same, and its folder be there"
+run explain "$folder/hf.ini" --set model.n_layer=3
+code_is 78
+err_has 'model.n_layer: is 3, but'
+run explain "$folder/hf.ini" --set model.from="$folder/none"
+code_is 78
+err_has 'model.from: cannot read'
+
+begin "weights of another model are refused in one line"
+config "$folder/other.ini" data.dataset=text "data.train_file=$folder/text.txt" model.type=gpt \
+    model.n_layer=1 model.n_head=2 model.n_embd=16 model.block_size=8
+run eval "$folder/other.ini" --checkpoint "$folder/hf"
+code_is 65
+err_has 'tensor transformer.h.1.attn.c_attn.bias is none of'
+run eval "$folder/other.ini" --checkpoint "$folder/hf" --set model.n_layer=3
+code_is 65
+err_has 'has no tensor transformer.h.2.ln_1.weight'
+run eval "$folder/other.ini" --checkpoint "$folder/hf" --set model.n_layer=2 --set model.block_size=16
+code_is 65
+err_has 'tensor transformer.wpe.weight has shape [8,16]'
+err_has "this model's has [16,16]"
+
+begin "a last layer of its own is not passed over where the model has the embedding's"
+run train "$folder/t.ini" --dir "$folder/untied" --max-steps 1 --set model.tie_weights=off -q
+run export "$folder/untied" "$folder/hf-untied"
+for weights in "$folder/untied" "$folder/hf-untied"; do
+    run eval "$folder/t.ini" --checkpoint "$weights"
+    code_is 65
+    err_has 'lm_head.weight differs from transformer.wte.weight'
+    run eval "$folder/t.ini" --checkpoint "$weights" --set model.tie_weights=off
+    code_is 0
+done
+
+begin "what has no other form is not exported"
+run export "$(dirname "$0")/../golden/checkpoint-v1/step-00000007" "$folder/no"
+code_is 78
+err_has "model.type = mlp has no form of Hugging Face's"
+run export "$folder/run" "$folder/hf"
+code_is 78
+err_has "$folder/hf is not empty: name a new folder"
+run export "$folder/hf" "$folder/no"
+code_is 65
+err_has 'holds tensors, but no config'
+run export "$folder/run"
+code_is 64
+[ ! -e "$folder/no" ] || complain 'a folder was made'
+
+begin "layers without a bias are exported with zeros"
+run train "$folder/t.ini" --dir "$folder/nobias" --max-steps 1 --set model.bias=off -q
+run export "$folder/nobias" "$folder/zeros"
+code_is 0
+run inspect "$folder/zeros"
+out_has 'transformer.ln_f.bias'
+run eval "$folder/t.ini" --checkpoint "$folder/nobias" --set model.bias=off
+grep accuracy "$folder/out" >"$folder/first"
+run eval "$folder/hf.ini" --checkpoint "$folder/zeros" --set model.from="$folder/zeros"
+same "$(grep accuracy "$folder/out")" "$(cat "$folder/first")"
+
+finish

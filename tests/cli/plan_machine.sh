@@ -1,0 +1,95 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# ppcli plan --machine and --measure: models larger than this machine, pages, and bad machine files.
+# shellcheck disable=SC3045 # ulimit -v: dash, bash and busybox have it
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+begin "70 billion parameters on 64 ranks, in little memory"
+limit=2097152
+(ulimit -v "$limit" && exec "$PPCLI" version) >/dev/null 2>&1 || limit=unlimited # a sanitizer
+code=0
+(ulimit -v "$limit" && exec "$PPCLI" plan llama-70b.ini --machine 8xh100-nvlink --ranks 64) \
+    >"$folder/out" 2>"$folder/err" </dev/null || code=$?
+last="ppcli plan llama-70b.ini"
+code_is 0
+out_has '6.9e+10 parameters'
+out_has '64 ranks of 8xh100-nvlink'
+out_has 'recompute'
+same "$(grep -c '^microbatches = ' "$folder/out")" 1
+
+config "$folder/net.ini" data.dataset=synthetic data.train_samples=64 'model.sizes=20 16*6 5' \
+    pipeline.stages=2 pipeline.microbatches=4 train.batch_size=32 train.max_steps=2 run.dir=
+
+begin "the first row's lines can be trained with"
+run plan "$folder/net.ini" --machine laptop --ranks 2 --stages 2 --html "$folder/page.html"
+code_is 0
+sed -n '/^\[pipeline\]/,$p' "$folder/out" >"$folder/winner"
+sed '/^\[pipeline\]/,/^microbatches/d' "$folder/net.ini" >"$folder/won.ini"
+cat "$folder/winner" >>"$folder/won.ini"
+run train "$folder/won.ini" -q
+code_is 0
+out_has "$(sed -n 's/^schedule = //p' "$folder/winner"), stages 2"
+for word in '</svg>' '[pipeline]' 'MFU' '</html>'; do
+    has "$folder/page.html" "$word" || complain "the page has no $word"
+done
+
+begin "the table: best first, stages times replicas are the ranks, within the memory"
+run plan "$folder/net.ini" --machine laptop
+code_is 0
+same "$(awk '/^ *[0-9]+ +[0-9]+ +[0-9]+ / {
+    rows++
+    step = $(NF - 4)
+    if ($2 * $3 != 8 || step < last * 0.998 || $NF > 4) bad++
+    last = step
+} END {print (rows > 3), bad + 0}' "$folder/out")" '1 0'
+run plan "$folder/net.ini" --machine laptop --format svg
+code_is 64
+err_has '--html FILE'
+
+begin "what fits nowhere: the nearest, in one line"
+run plan llama-70b.ini --machine laptop --set run.precision=f32
+code_is 78
+err_has 'nothing fits into 4.00 GB a rank of laptop: nearest is '
+err_has 'does not cut within layers'
+run plan "$folder/net.ini" --machine laptop --memory 1k
+code_is 78
+err_has 'nothing fits into 0.00 GB'
+
+begin "a machine that cannot be is refused"
+run plan llama-70b.ini --machine laptop
+code_is 78
+err_has 'laptop has no device.bf16'
+run plan "$folder/net.ini" --machine laptop --ranks 16
+code_is 78
+err_has 'is one host of 8 ranks: --ranks 16 needs its [between]'
+run plan "$folder/net.ini" --machine laptops
+code_is 66
+err_has "did you mean 'laptop.ini'?"
+sed 's/^f32.*/f32 = 12/' "$("$PPCLI" plan "$folder/net.ini" --machine laptop 2>&1 >/dev/null |
+    sed -n 's/^machine: //p')" >"$folder/bad.ini"
+run plan "$folder/net.ini" --machine "$folder/bad.ini"
+code_is 78
+err_has "device.f32: '12' cannot be"
+run plan "$folder/net.ini" --ranks 2
+code_is 64
+run plan --machine laptop
+code_is 64
+run plan "$folder/net.ini" --machine laptop --best
+code_is 64
+
+begin "what --measure writes, --machine reads"
+run plan "$folder/net.ini" --measure -o "$folder/here.ini"
+if grep -q 'core' "$folder/err"; then
+    skip "one core"
+else
+    code_is 0
+    has "$folder/here.ini" 'layers.0 = ' || complain "no layers in the file"
+    run plan "$folder/net.ini" --machine "$folder/here.ini" --ranks 2
+    code_is 0
+    out_has '2 ranks of here'
+fi
+run plan "$folder/net.ini" --measure --best
+code_is 64
+
+finish

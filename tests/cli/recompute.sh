@@ -1,0 +1,193 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Forward passes that are computed again: the same weights as without, whatever is computed again and
+# however the model is cut, scheduled, launched and interrupted; and less memory.
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+samples=$(cd "$(dirname "$0")/../../data/cifar10-sample" && pwd)
+cd "$folder" || exit 1
+awk 'BEGIN { for (i = 0; i < 600; i++) printf "%d times %d is %d\n", i % 13, i % 17, (i % 13) * (i % 17) }' >text.txt
+config gpt.ini data.dataset=text data.train_file=text.txt model.type=gpt model.n_layer=6 model.n_head=2 \
+    model.n_embd=16 model.block_size=16 model.dropout=0.1 pipeline.microbatches=4 train.batch_size=8 \
+    train.eval_interval=50 train.optimizer=adamw train.lr=0.01 train.clip_norm=0.5 \
+    train.max_steps=4 checkpoint.every_epochs=0
+words='conv:8x5/2,pad=same batchnorm relu maxpool:2 conv:16x3,groups=4 silu conv:16x3,bias=off batchnorm
+relu conv:16x1 groupnorm:4 add:5 relu avgpool:2 conv:24x3/2,pad=1 layernorm gelu conv:16x1 tanh
+dropout:0.1 flatten linear:20 tanh dropout:0.2 linear:16 relu linear:10'
+config net.ini data.dataset=cifar10-sample "data.path=$samples" data.train_samples=50 \
+    data.test_samples=40 'data.augment=crop flip' model.type=sequential \
+    "model.layers=$(echo "$words" | tr '\n' ' ')" pipeline.microbatches=4 train.batch_size=20 \
+    train.epochs=2 train.lr=0.003 run.backend=cpu
+config mlp.ini data.dataset=synthetic data.train_samples=256 data.test_samples=64 \
+    'model.sizes=784 32 32 32 32 32 32 32 10' pipeline.microbatches=8 train.batch_size=64 \
+    train.epochs=1
+
+begin "a network without norms: every family of schedules, 1 to 4 stages, a last batch that is smaller"
+digest=
+trains mlp.ini --stages 1
+for schedule in naive gpipe 1f1b 1f1b-eager interleaved looped-bfs zb-h1 zb-h2 interleaved-zb zb-auto zb-v \
+    v-half v-min 1f1b-v dualpipev hanayo; do
+    for stages in 1 2 3 4; do
+        trains mlp.ini --stages $stages --schedule "$schedule" --set pipeline.recompute=all
+    done
+done
+trains mlp.ini --stages 3 --schedule gpipe --set pipeline.recompute=layers.1-layers.2
+
+begin "so do replicas, and weight gradients of several micro-batches in one product"
+for other in pipeline.replicas=2 train.exact=false; do
+    digest=
+    trains mlp.ini --stages 2 --schedule gpipe --set $other
+    trains mlp.ini --stages 2 --schedule gpipe --set $other --set pipeline.recompute=0
+    trains mlp.ini --stages 3 --schedule 1f1b --set $other --set pipeline.recompute=all
+done
+
+begin "batch norms count their statistics once, dropout and augmentation come again"
+digest=
+trains net.ini --stages 1
+for schedule in naive gpipe 1f1b zb-h1 interleaved zb-v; do
+    for stages in 1 2 3 4; do
+        trains net.ini --stages $stages --schedule $schedule --set pipeline.recompute=all
+    done
+done
+
+begin "a language model with tied embeddings and dropout"
+digest=
+trains gpt.ini --stages 1
+for schedule in gpipe 1f1b zb-h1 interleaved zb-v; do
+    for stages in 1 2 3 4; do
+        trains gpt.ini --stages $stages --schedule $schedule --set pipeline.recompute=all
+    done
+done
+for some in off h.1 'h.0-h.2 h.4'; do
+    trains gpt.ini --stages 4 --schedule gpipe --set "pipeline.recompute=$some"
+done
+
+begin "so do processes"
+if command -v mpirun >/dev/null 2>&1; then
+    for schedule in gpipe 1f1b zb-h1; do
+        trains gpt.ini --stages 2 --schedule $schedule --launch mpirun --set pipeline.recompute=all
+    done
+    trains gpt.ini --stages 4 --schedule 1f1b --launch mpirun --set pipeline.recompute=all
+else
+    skip 'no mpirun here (install openmpi-bin)'
+fi
+
+begin "a table says itself what is computed again"
+run plan gpt.ini --stages 3 --schedule gpipe --set pipeline.recompute=h.1 --format csv
+code_is 0
+out_has '0R0'
+out_lacks '2R0'
+cp out table.csv
+trains gpt.ini --stages 3 --schedule file:table.csv
+trains gpt.ini --stages 3 --schedule file:table.csv --set pipeline.recompute=all
+"$PPCLI" plan --csv table.csv >out
+out_has 'R3'
+
+begin "explain tells the memory with and without, and it is what a run takes"
+wide="--stages 2 --schedule gpipe --set pipeline.microbatches=8 --set model.n_embd=64"
+activations() { sed -n 's/.*"activation_bytes": \([0-9]*\).*/\1/p' "$1" | sort -n | tail -1; }
+# shellcheck disable=SC2086
+for what in off all; do
+    run explain gpt.ini $wide --set pipeline.recompute=$what --format json
+    code_is 0
+    cp out "$what.json"
+    run train gpt.ini $wide --set pipeline.recompute=$what --set train.max_steps=2 --dir bytes --overwrite -q
+    code_is 0
+    same "$(sed -n 's/.*"peak_bytes": \([0-9]*\).*/\1/p' "bytes/summary.json" | tr -d '\n')" \
+        "$(sed -n 's/.*"peak_bytes": \([0-9]*\).*/\1/p' "$what.json" | tr -d '\n')"
+done
+[ "$(activations all.json)" -le $(($(activations off.json) * 4 / 10)) ] ||
+    complain "$(activations off.json) bytes become $(activations all.json) only"
+same "$(sed -n 's/.*"activation_bytes_off": \([0-9]*\).*/\1/p' all.json | tr '\n' ' ')" \
+    "$(sed -n 's/.*"activation_bytes": \([0-9]*\).*/\1/p' off.json | tr '\n' ' ')"
+# shellcheck disable=SC2086
+run explain gpt.ini $wide --set pipeline.recompute=all
+out_has 'recompute = all: at most '
+
+begin "a trace of the run shows it, and what is held: one micro-batch where there were four"
+most() { sed -n 's/.*"live activations".*"pid":0,.*"bytes":\([0-9]*\).*/\1/p' "$1" | sort -n | tail -1; }
+for what in off all; do
+    run train gpt.ini --stages 2 --schedule gpipe --set pipeline.recompute=$what --dir traced --overwrite -q \
+        --trace traced.$what.json
+    code_is 0
+done
+has traced.all.json '"cat":"R"' || complain 'no R in the trace'
+[ "$(most traced.all.json)" -gt 0 ] || complain 'nothing is held'
+same "$(($(most traced.all.json) * 4))" "$(most traced.off.json)"
+
+begin "plan draws it, in tables, traces and pictures"
+for format in grid csv svg trace json page; do
+    run plan --schedule gpipe --stages 2 --microbatches 3 --recompute all --format $format
+    code_is 0
+    [ $format = json ] || out_has 'R'
+done
+run plan --schedule 1f1b --stages 4 --microbatches 8 --recompute 1,3 --format csv
+out_lacks '0R'
+out_has '1R'
+run plan --schedule 1f1b --stages 4 --microbatches 8 --recompute all
+out_has 'makespan 39,'
+
+begin "killed, and resumed without it and with other stages, it goes on with the same bits"
+"$PPCLI" train gpt.ini --dir killed --stages 4 --set train.epochs=1000000 --set train.max_steps=0 \
+    --set pipeline.recompute=all --set checkpoint.every=5 --log-every 5 >out 2>err </dev/null &
+pid=$!
+for _ in $(seq 1 600); do
+    [ "$(find killed/checkpoints -name 'step-*' 2>/dev/null | grep -vc tmp)" -lt 2 ] || break
+    sleep 0.05
+done
+kill -KILL "$pid"
+wait "$pid" 2>/dev/null
+step=$("$PPCLI" inspect killed | sed -n 's/^step *//p')
+end="--set train.epochs=1000000 --set train.max_steps=$((step + 3))"
+cp -r killed other
+# shellcheck disable=SC2086
+for resumed in killed other; do
+    what=off
+    [ $resumed = killed ] || what=all
+    run train gpt.ini --dir $resumed -q --resume --stages 2 --set pipeline.recompute=$what $end
+    code_is 0
+    same "$(sha $resumed/summary.json)" "${first:=$(sha $resumed/summary.json)}"
+done
+# shellcheck disable=SC2086
+run train gpt.ini --dir whole -q --stages 3 $end
+code_is 0
+same "$first" "$(sha whole/summary.json)"
+
+begin "auto: what fits is left alone, what does not is computed again; the same weights"
+run train mlp.ini --stages 2 --schedule gpipe --set pipeline.recompute=auto --dir auto1
+code_is 0
+err_has 'recompute auto: off; a rank holds '
+for schedule in gpipe auto; do
+    run train mlp.ini --stages 2 --schedule $schedule --set pipeline.recompute=auto \
+        --set run.memory=600k --dir auto2
+    code_is 0
+    [ $schedule = auto ] || err_has 'recompute auto: 0'
+    same "$(sha auto1/summary.json)" "$(sha auto2/summary.json)"
+    rm -r auto2
+done
+
+begin "what cannot be computed again is refused in one line"
+run train gpt.ini --set pipeline.recompute=h.9
+code_is 78
+err_has "pipeline.recompute: no layer is named 'h.9'"
+run train gpt.ini --set pipeline.recompute=h.2-h.1
+code_is 78
+err_has "write off, all, or layers in model order"
+run train gpt.ini --set "pipeline.recompute=auto h.1"
+code_is 78
+err_has "no layer is named 'auto'"
+run plan gpt.ini --recompute auto
+code_is 78
+err_has 'pipeline.recompute: auto is for train, bench and explain'
+run train gpt.ini --stages 2 --set pipeline.recompute=auto --set run.memory=1k
+code_is 69
+err_has 'run.memory = 1000: a rank holds at least '
+run train gpt.ini --stages 2 --schedule auto --set run.memory=1k
+code_is 69
+err_has 'pipeline.recompute = auto may need less'
+run plan --schedule 1f1b --stages 4 --microbatches 8 --recompute 4
+code_is 64
+err_has "wants off, all, or stages from 0 to 3"
+
+finish

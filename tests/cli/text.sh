@@ -1,0 +1,136 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Models of texts: characters, tokens, labels; what is shown, saved, and refused.
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
+source=$(cd "$(dirname "$0")/../.." && pwd)
+
+cd "$folder" || exit 1
+cat >text.ini <<'END'
+[data]
+dataset = shakespeare-sample
+test_samples = 24
+[model]
+type = gpt
+n_layer = 2
+n_head = 2
+n_embd = 32
+block_size = 16
+[train]
+max_steps = 23
+eval_interval = 10
+batch_size = 8
+lr = 0.01
+optimizer = adamw
+[pipeline]
+microbatches = 2
+[checkpoint]
+every = 5
+keep = 9
+END
+value() { # value FILE KEY
+    sed -n "s/^ *\"$2\": *\"\{0,1\}\([^\",]*\).*/\1/p" "$1"
+}
+
+begin "max_steps ends in the middle of an interval, with an evaluation there; the loss falls"
+run train text.ini --dir a
+code_is 0
+same "$(grep -c '^epoch=./3 .* test_ppl=.* tps=' out)" 3
+same "$(value a/summary.json steps)" 23
+same "$(grep '"type":"epoch"' a/metrics.jsonl | grep -c '"test_perplexity":')" 3
+out_has 'test loss '
+awk -v loss="$(value a/summary.json test_loss)" -v ppl="$(value a/summary.json test_perplexity)" \
+    'BEGIN { exit !(loss < 3.6 && ppl / exp(loss) > 0.999999 && ppl / exp(loss) < 1.000001) }' ||
+    complain "loss $(value a/summary.json test_loss), perplexity $(value a/summary.json test_perplexity)"
+awk -v sps="$(value a/summary.json samples_per_second)" -v tps="$(value a/summary.json tokens_per_second)" \
+    'BEGIN { exit !(tps / sps > 15.999 && tps / sps < 16.001) }' || complain 'tokens/s'
+
+begin "the same weights on two stages, with any schedule, and on another backend"
+for how in '--stages 2' '--stages 2 --schedule gpipe' '--stages 3 --schedule zb-h1' '--set run.backend=compare'; do
+    # shellcheck disable=SC2086
+    run train text.ini -q --dir b --overwrite $how
+    code_is 0
+    same "$(value b/summary.json weights_sha256)" "$(value a/summary.json weights_sha256)"
+done
+
+begin "the interval changes how often it is tested, not the weights"
+run train text.ini -q --dir b --overwrite --set train.eval_interval=7
+code_is 0
+same "$(value b/summary.json epochs)" 4
+same "$(value b/summary.json weights_sha256)" "$(value a/summary.json weights_sha256)"
+
+begin "a resumed run ends with the same weights and the same numbers"
+cp -r a part
+rm -r part/checkpoints/step-*0020 part/checkpoints/step-*0023 part/summary.json
+run train text.ini -q --resume part --stages 2
+code_is 0
+for key in weights_sha256 test_loss train_loss; do
+    same "$(value part/summary.json $key)" "$(value a/summary.json $key)"
+done
+
+begin "eval and predictions have a row for each position"
+run eval text.ini --checkpoint a --predictions p.csv
+code_is 0
+out_has "24 windows of 16 tokens"
+out_has "accuracy $(awk -F, 'NR > 1 { ok += $1 == $2 } END { printf "%.4f", ok / (NR - 1) }' p.csv)"
+same "$(wc -l <p.csv)" $((24 * 16 + 1))
+
+begin "a checkpoint keeps the characters, and another text is refused"
+grep -q '"vocabulary": "\\n !' a/checkpoints/step-*23/state.json || complain 'no vocabulary'
+# as many kinds of characters, one of them another
+gzip -dc "$source/data/shakespeare-sample/input.txt.gz" | tr 'Y' 'Z' >other.txt
+set -- --set data.dataset=text --set data.train_file=other.txt
+run eval text.ini --checkpoint a "$@"
+code_is 65
+err_has 'was trained on a text of 61 kinds of characters'
+run train text.ini -q --dir c --set "train.init=a" "$@"
+code_is 65
+err_has 'not the same ones'
+
+begin "files of tokens: any of two bytes, checked when they are used"
+mkdir tokens
+i=0
+while [ $i -lt 400 ]; do # 0 1 2 ... 39 0 1 ...
+    printf '%b' "\\0$(printf %03o $((i % 40)))\\0000"
+    i=$((i + 1))
+done >tokens/train.bin
+cp tokens/train.bin tokens/val.bin
+set -- --set data.dataset=tokens --set data.path=tokens --set model.block_size=8
+run train text.ini -q --dir d --set model.vocab_size=40 --stages 2 "$@"
+code_is 0
+awk -v acc="$(value d/summary.json test_accuracy)" 'BEGIN { exit !(acc > 0.1) }' || complain 'nothing learned'
+run train text.ini -q --dir e --set model.vocab_size=39 "$@"
+code_is 65
+err_has 'train.bin: token '
+err_has 'is 39, and the model'
+run train text.ini -q --dir e "$@"
+code_is 78
+err_has 'vocab_size'
+
+begin "texts with labels"
+i=0
+while [ $i -lt 60 ]; do
+    printf 'up\tabcabc%d\ndown\tcbacba%d\n' $((i % 7)) $((i % 5))
+    i=$((i + 1))
+done >labels.txt
+run train text.ini -q --dir f --set data.dataset=text-labels --set data.train_file=labels.txt \
+    --set data.test_file=labels.txt --set data.test_samples=0 --set model.type=encoder --stages 2
+code_is 0
+out_has 'test accuracy    '
+awk -v acc="$(value f/summary.json test_accuracy)" 'BEGIN { exit !(acc > 0.9) }' ||
+    complain "accuracy $(value f/summary.json test_accuracy)"
+
+begin "what does not fit is one line"
+run train text.ini --set model.type=mlp --set model.sizes="16 61"
+code_is 78
+run train text.ini --set model.block_size=200000
+code_is 65
+err_has 'a window needs model.block_size + 1 = 200001'
+run train text.ini --set model.vocab_size=60
+code_is 78
+err_has 'model.vocab_size: is 60, but'
+run train text.ini --set data.mean=0.5
+code_is 78
+err_has 'has no meaning for tokens'
+
+finish

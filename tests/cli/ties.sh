@@ -1,0 +1,118 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# A language model whose embedding is its output layer, too: the same weights whatever lies between
+# the two stages that hold it, saved once, and killed and resumed like any other.
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+cd "$folder" || exit 1
+awk 'BEGIN { for (i = 0; i < 600; i++) printf "%d times %d is %d\n", i % 13, i % 17, (i % 13) * (i % 17) }' >text.txt
+config gpt.ini data.dataset=text data.train_file=text.txt model.type=gpt model.n_layer=6 model.n_head=2 \
+    model.n_embd=16 model.block_size=16 pipeline.microbatches=4 train.batch_size=8 \
+    train.eval_interval=50 train.optimizer=adamw train.lr=0.01 train.clip_norm=0.5
+six="-q --set train.max_steps=6 --set checkpoint.every_epochs=0"
+
+sha() { sed -n 's/.*"weights_sha256": "\([0-9a-f]*\)".*/\1/p' "$1/summary.json"; }
+
+# trained STAGES SCHEDULE [OPTION...]: six steps, to the bits of one stage
+trained() {
+    stages=$1
+    schedule=$2
+    shift 2
+    # shellcheck disable=SC2086 # the options are words
+    run train gpt.ini $six --dir run --overwrite --stages "$stages" --schedule "$schedule" "$@"
+    code_is 0
+    same "$(sha run)" "$whole"
+}
+
+begin "every schedule on 1 to 4 stages gives the bits of one"
+# shellcheck disable=SC2086
+run train gpt.ini $six --dir whole --stages 1
+code_is 0
+whole=$(sha whole)
+for stages in 1 2 3 4; do
+    for schedule in naive gpipe 1f1b zb-h1 interleaved zb-v; do
+        trained "$stages" "$schedule"
+    done
+done
+
+begin "so do processes"
+if command -v mpirun >/dev/null 2>&1; then
+    for schedule in naive gpipe 1f1b zb-h1; do
+        trained 2 "$schedule" --launch mpirun
+    done
+    trained 4 1f1b --launch mpirun
+    trained 3 interleaved --launch mpirun
+    trained 2 zb-v --launch mpirun
+else
+    skip 'no mpirun here (install openmpi-bin)'
+fi
+
+begin "a tied weight is another model than two weights"
+# shellcheck disable=SC2086
+run train gpt.ini $six --dir two --stages 2 --set model.tie_weights=off
+code_is 0
+[ "$(sha two)" != "$whole" ] || complain 'the same weights without the tie'
+
+begin "explain names it and who exchanges it, and counts it once"
+run explain gpt.ini --stages 4
+out_has 'tied: weight of lm_head = transformer.wte.weight, '
+out_has ' floats exchanged between ranks 0 and 3 a step'
+tied=$(sed -n 's/^  total *\([0-9]*\) .*/\1/p' out)
+floats=$(sed -n 's/.*transformer.wte.weight, \([0-9]*\) floats.*/\1/p' out)
+run explain gpt.ini --stages 2 --schedule zb-v
+out_has ' floats added up within rank 0 a step'
+run explain gpt.ini --stages 4 --set model.tie_weights=off
+out_lacks 'tied:'
+same "$(sed -n 's/^  total *\([0-9]*\) .*/\1/p' out)" "$((tied + floats))"
+
+begin "a plan has the exchange at the end, and takes the time for it"
+run plan gpt.ini --stages 2 --cost-tie 2
+code_is 0
+out_has 'G0'
+out_has 'T0'
+with=$(sed -n 's/^makespan \([0-9]*\),.*/\1/p' out)
+run plan gpt.ini --stages 2
+same "$with" "$(($(sed -n 's/^makespan \([0-9]*\),.*/\1/p' out) + 4))"
+run plan gpt.ini --stages 2 --format csv
+out_lacks 'G0'
+
+begin "a table trains it too"
+cp out table.csv
+trained 2 file:table.csv
+
+begin "a trace of the run shows both actions"
+# shellcheck disable=SC2086
+run train gpt.ini $six --dir traced --stages 2 --trace traced.json
+code_is 0
+for kind in G T; do
+    has traced.json "\"cat\":\"$kind\"" || complain "no $kind in the trace"
+done
+
+begin "a checkpoint has it once"
+# shellcheck disable=SC2086
+run inspect run
+same "$(grep -c '^ *transformer.wte.weight ' out)" 1
+out_lacks 'lm_head'
+
+begin "killed, and resumed with other stages, it goes on with the same bits"
+"$PPCLI" train gpt.ini --dir killed --stages 4 --set train.epochs=1000000 --set checkpoint.every=5 \
+    --log-every 5 >out 2>err </dev/null &
+pid=$!
+for _ in $(seq 1 600); do
+    [ "$(find killed/checkpoints -name 'step-*' 2>/dev/null | grep -vc tmp)" -lt 2 ] || break
+    sleep 0.05
+done
+kill -KILL "$pid"
+wait "$pid" 2>/dev/null
+step=$("$PPCLI" inspect killed | sed -n 's/^step *//p')
+end="--set train.epochs=1000000 --set train.max_steps=$((step + 3))"
+# shellcheck disable=SC2086
+run train gpt.ini --dir killed -q --resume --stages 2 $end
+code_is 0
+# shellcheck disable=SC2086
+run train gpt.ini --dir killed.whole -q --stages 3 $end
+code_is 0
+same "$(sha killed)" "$(sha killed.whole)"
+
+finish

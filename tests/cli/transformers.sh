@@ -1,0 +1,110 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Transformers: the same weights for every cut, schedule, transport and number of micro-batches, with
+# dropout and tied embeddings; and what is refused.
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+cd "$folder" || exit 1
+net() { # net TYPE [KEY=VALUE...]: TYPE.ini, of six layers
+    type=$1
+    shift
+    config "$type.ini" data.dataset=synthetic-tokens data.train_samples=24 data.test_samples=6 \
+        "model.type=$type" model.n_layer=4 model.n_head=4 model.n_embd=16 model.block_size=7 \
+        model.vocab_size=19 pipeline.microbatches=3 train.batch_size=12 train.epochs=2 \
+        train.optimizer=adamw train.lr=0.003 train.clip_norm=1 run.backend=cpu "$@"
+}
+net gpt model.dropout=0.1
+net llama model.n_kv_head=2 model.tie_weights=on
+net decoder model.dropout=0.1
+
+begin "bench --ops: of a text, where steps decide how many epochs there are"
+run bench gpt.ini --ops --time 0.01 --no-ceilings --max-steps 4
+code_is 0
+out_has '| attention '
+
+for type in gpt llama decoder; do
+    begin "$type: the same weights for every number of stages and schedule, by threads"
+    digest=
+    for schedule in naive gpipe 1f1b zb-h1 interleaved zb-v; do
+        for stages in 1 2 3; do
+            trains $type.ini --stages $stages --schedule $schedule
+        done
+    done
+    trains $type.ini --stages 4 --schedule 1f1b
+    begin "$type: and for every number of micro-batches"
+    for microbatches in 1 2 4; do
+        trains $type.ini --stages 2 --set pipeline.microbatches=$microbatches
+    done
+    begin "$type: and by mpirun"
+    if command -v mpirun >/dev/null 2>&1; then
+        trains $type.ini --stages 3 --schedule zb-h1 --launch mpirun
+    else
+        skip 'no mpirun here'
+    fi
+done
+
+begin "a large tied tensor travels in pieces"
+digest=
+for options in '--stages 1' '--stages 2' '--stages 3 --schedule zb-h1' '--stages 2 --launch mpirun'; do
+    # shellcheck disable=SC2086
+    trains gpt.ini --set model.vocab_size=20000 --set model.n_embd=128 --set model.n_layer=1 \
+        --set train.epochs=1 --max-steps 1 $options
+done
+
+begin "replicas: the same weights for every cut"
+digest=
+for stages in 1 2 3; do
+    trains gpt.ini --replicas 2 --stages $stages
+done
+
+begin "attention over the samples: explain says that micro-batches change what is computed"
+digest=
+for stages in 1 2; do
+    trains decoder.ini --set model.batch_first=false --stages $stages
+done
+run explain decoder.ini --set model.batch_first=false
+out_has 'the samples of each micro-batch of each replica meet'
+
+begin "the tutorial's transformer: names, parameters, a cut by name"
+config tutorial.ini data.dataset=synthetic-ones model.type=decoder model.n_layer=8 model.n_head=8 \
+    model.n_embd=512 model.block_size=500 model.vocab_size=10000 pipeline.stages=2 \
+    pipeline.split_at=layers.4
+run explain tutorial.ini
+code_is 0
+out_has '43883280'
+out_has 'layers.4 to output'
+
+begin "resumed on another number of stages: the same bits"
+digest=
+trains gpt.ini --stages 1
+run train gpt.ini --stages 3 --schedule zb-h1 --dir part -q --max-steps 3 --set checkpoint.every=3
+code_is 0
+run train gpt.ini --stages 2 --dir part -q --resume
+code_is 0
+same "$(sha part/summary.json)" "$digest"
+
+begin "steps alone decide how many epochs of windows there are"
+config steps.ini data.dataset=shakespeare-sample model.type=gpt train.max_steps=600
+run explain steps.ini
+code_is 0
+out_has 'epochs           = 3 '
+out_has 'chosen (default)'
+run bench --ops steps.ini --set model.n_layer=1 --set model.n_head=1 --set model.n_embd=8 --set model.block_size=8 --time 0.01
+code_is 0
+out_has 'attention'
+
+begin "what does not fit is refused in one line"
+refused() { # refused TEXT CONFIG [OPTION...]
+    text=$1
+    shift
+    run explain "$@"
+    code_is 78
+    err_has "$text"
+}
+refused '5 heads do not divide the 16 channels' gpt.ini --set model.n_head=5
+refused '3 heads of keys and values do not divide 4 heads' llama.ini --set model.n_kv_head=3
+refused 'model.n_kv_head means nothing for model.type = gpt, only for llama' gpt.ini --set model.n_kv_head=2
+refused 'model.vocab_size' gpt.ini --set model.vocab_size=0
+
+finish

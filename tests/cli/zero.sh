@@ -1,0 +1,133 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# train.zero: the optimizer's state divided among the replicas. The same weights and the same checkpoints as
+# without, whatever the model, the launch and the interruptions; and less memory.
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+samples=$(cd "$(dirname "$0")/../../data/cifar10-sample" && pwd)
+cd "$folder" || exit 1
+awk 'BEGIN { for (i = 0; i < 600; i++) printf "%d times %d is %d\n", i % 13, i % 17, (i % 13) * (i % 17) }' >text.txt
+config gpt.ini data.dataset=text data.train_file=text.txt model.type=gpt model.n_layer=3 model.n_head=2 \
+    model.n_embd=64 model.block_size=8 model.dropout=0.1 pipeline.microbatches=2 train.batch_size=12 \
+    train.eval_interval=50 train.optimizer=adamw train.weight_decay=0.1 train.decay=weights train.lr=0.01 \
+    train.clip_norm=0.5 train.max_steps=4 checkpoint.every_epochs=0
+words='conv:8x5/2,pad=same batchnorm relu maxpool:2 conv:64x3 batchnorm relu conv:128x3,pad=1 batchnorm
+relu flatten linear:20 tanh linear:10'
+config net.ini data.dataset=cifar10-sample "data.path=$samples" data.train_samples=50 \
+    data.test_samples=20 'data.augment=crop flip' model.type=sequential \
+    "model.layers=$(echo "$words" | tr '\n' ' ')" pipeline.microbatches=2 train.batch_size=20 \
+    train.epochs=2 train.lr=0.003 run.backend=cpu checkpoint.every_epochs=0
+config mlp.ini data.dataset=synthetic data.train_samples=194 data.test_samples=64 \
+    'model.sizes=784 256 256 256 256 10' pipeline.microbatches=4 train.batch_size=64 \
+    train.epochs=1 train.optimizer=momentum train.lr=0.01
+
+# saved: the digest of all tensors that the last run saved
+saved() { cat run/checkpoints/step-*/*.safetensors | sha256sum; }
+
+# divides CONFIG [OPTION...]: the bits and the files of the same run without
+divides() {
+    digest=
+    trains "$@"
+    whole=$(saved)
+    trains "$@" --set train.zero=1
+    same "$(saved)" "$whole"
+}
+
+begin "replicas 2, 3 and 4, with momentum, a last batch of two samples and every optimizer"
+for replicas in 2 3 4; do
+    divides mlp.ini --replicas $replicas --stages 2
+done
+for optimizer in adam adamw sgd; do
+    divides mlp.ini --replicas 3 --set train.optimizer=$optimizer
+done
+
+begin "gradients that are clipped, and a tied embedding"
+for replicas in 2 3 4; do
+    divides gpt.ini --replicas $replicas --stages 2
+done
+divides gpt.ini --replicas 2 --set train.clip_norm=0
+divides gpt.ini --replicas 2 --stages 3 --set pipeline.recompute=all --set train.exact=off
+
+begin "running statistics, and several chunks a rank"
+for replicas in 2 3; do
+    divides net.ini --replicas $replicas --stages 2
+done
+divides net.ini --replicas 2 --stages 2 --schedule zb-v
+divides mlp.ini --replicas 2 --stages 2 --schedule interleaved
+
+begin "so do processes"
+if command -v mpirun >/dev/null 2>&1; then
+    for config in gpt net; do
+        digest=
+        trains $config.ini --stages 2 --replicas 2
+        whole=$(saved)
+        trains $config.ini --stages 2 --replicas 2 --launch mpirun --set train.zero=1
+        same "$(saved)" "$whole"
+    done
+else
+    skip 'no mpirun here (install openmpi-bin)'
+fi
+
+begin "a quarter of the state with four replicas; explain tells the memory, and it is what a run takes"
+bytes() { sed -n 's/.*"'"$1"'": \([0-9]*\).*/\1/p' "$2" | tr '\n' ' '; }
+for zero in 0 1; do
+    run explain gpt.ini --replicas 4 --stages 2 --set train.zero=$zero --format json
+    code_is 0
+    cp out $zero.json
+    run train gpt.ini --replicas 4 --stages 2 --set train.zero=$zero --dir run --overwrite -q
+    same "$(bytes peak_bytes run/summary.json)" " $(bytes peak_bytes $zero.json)"
+done
+# shellcheck disable=SC2046 # numbers
+set -- $(bytes optimizer_bytes 0.json) $(bytes optimizer_bytes 1.json)
+for rank in 1 2; do
+    same $(($9 + ${11} + ${13} + ${15})) "$1"
+    for part in "$9" "${11}" "${13}" "${15}"; do
+        [ "$part" -le $(($1 / 4 + 1024)) ] || complain "rank $rank: $part of $1 bytes"
+    done
+    shift
+done
+run explain gpt.ini --replicas 4 --set train.zero=1
+out_has 'train.zero = 1: '
+
+begin "a trace shows buckets that leave before the last W, and the gather"
+run train mlp.ini --replicas 2 --set train.zero=1 --max-steps 1 --dir traced --trace traced.json -q
+code_is 0
+grep -o '"cat":"[A-Za-z]*","ph":"X","pid":0' traced.json >kinds || grep -o '"cat":"[A-Za-z]*"' traced.json >kinds
+has kinds '"gather"' || complain 'no gather'
+[ "$(grep -n reduce kinds | head -1 | cut -d: -f1)" -lt "$(grep -n '"W"' kinds | tail -1 | cut -d: -f1)" ] ||
+    complain 'no gradients leave before the last W'
+
+begin "killed, and resumed without it, and with it again, it goes on with the same bits"
+"$PPCLI" train gpt.ini --dir killed --replicas 2 --stages 2 --set train.zero=1 --set train.epochs=1000000 \
+    --set train.max_steps=0 --set checkpoint.every=3 --log-every 3 >out 2>err </dev/null &
+pid=$!
+for _ in $(seq 1 600); do
+    [ "$(find killed/checkpoints -name 'step-*' 2>/dev/null | grep -vc tmp)" -lt 2 ] || break
+    sleep 0.05
+done
+kill -KILL "$pid"
+wait "$pid" 2>/dev/null
+step=$("$PPCLI" inspect killed | sed -n 's/^step *//p')
+for zero in 0 1; do
+    run train gpt.ini --dir killed -q --resume --replicas 2 --set train.zero=$zero --set train.epochs=1000000 \
+        --set train.max_steps="$((step += 3))"
+    code_is 0
+done
+run train gpt.ini --dir whole -q --replicas 2 --set train.epochs=1000000 --set train.max_steps="$step"
+code_is 0
+same "$(sha killed/summary.json)" "$(sha whole/summary.json)"
+
+begin "with one replica, or nothing to divide, it is said and does no harm"
+digest=
+trains gpt.ini
+trains gpt.ini --set train.zero=1
+run train gpt.ini --dir run --overwrite --set train.zero=1
+err_has 'train.zero has no effect with pipeline.replicas = 1, only with more'
+run train mlp.ini --dir run --overwrite --replicas 2 --set train.zero=1 --set train.optimizer=sgd
+err_has 'train.zero has no effect with train.optimizer = sgd'
+run train gpt.ini --set train.zero=2
+code_is 78
+err_has 'train.zero: 2 is out of range'
+
+finish

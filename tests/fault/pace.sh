@@ -1,0 +1,49 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# A rank that is slower than planned is named everywhere. Two replicas do the same work; rank 1 also sleeps for 10 ms
+# in every step, many times what the work takes. (When a rank is called slow, on given times: tests/unit/test_pace.c.)
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/../cli/lib.sh"
+cd "$folder" || exit 1
+config net.ini data.dataset=synthetic data.train_samples=1000 data.test_samples=50 'model.sizes=20 16 5' \
+    pipeline.stages=1 pipeline.replicas=2 pipeline.microbatches=1 train.epochs=1000 train.batch_size=64 \
+    train.max_steps=700 checkpoint.at_end=off checkpoint.every_epochs=0 run.prometheus=run.prom
+
+begin "log, summary, metrics and Prometheus name a rank that is slower than planned, with its host"
+host=$(uname -n)
+export PPCLI_FAIL='F@1:*=sleep:10'
+run train net.ini --dir run
+code_is 0
+err_has "rank 1 ($host) is "
+err_has ' times slower than planned since step '
+err_lacks 'rank 0 ('
+out_has "slow rank        rank 1 ($host): "
+has run/metrics.jsonl '{"type":"pace","step":' || complain 'no record in metrics.jsonl'
+same "$(grep -c '"slower_since"' run/summary.json)" 1
+has run.prom "ppcli_rank_slower_ratio{run=\"run\",rank=\"0\",host=\"$host\"} 1" || complain "$(cat run.prom)"
+[ "$(sed -n 's/^ppcli_rank_slower_ratio.*rank="1".*} \([0-9]*\).*/\1/p' run.prom)" -ge 2 ] || complain "$(cat run.prom)"
+run report run
+code_is 0
+
+begin "ranks that are as fast as planned are not named"
+unset PPCLI_FAIL
+run train net.ini --dir good --max-steps 20
+code_is 0
+err_lacks 'slower than planned'
+grep -q '"slower_since"' good/summary.json && complain 'summary.json names a rank'
+
+begin "pipeline.slower gives a slower rank fewer layers, and the bits stay"
+config net.ini data.dataset=synthetic data.train_samples=300 data.test_samples=50 'model.sizes=64*9' \
+    pipeline.stages=2 pipeline.microbatches=4 train.epochs=1 train.batch_size=64
+run train net.ini --dir even -q
+code_is 0
+run train net.ini --dir uneven --set pipeline.assignment=time --set 'pipeline.slower=1 6'
+code_is 0
+same "$(sha uneven/summary.json)" "$(sha even/summary.json)"
+# "0-6 | 7": more than half of the 8 layers are on rank 0
+cut=$(sed -n 's/.*assignment time: 0-\([0-9]*\) |.*/\1/p' err)
+[ "${cut:-0}" -gt 3 ] || complain "the cut: $(grep 'assignment time' err)"
+run train net.ini --dir wrong --set 'pipeline.slower=1 2 3'
+code_is 78
+err_has '3 numbers for 2 stages'
+finish

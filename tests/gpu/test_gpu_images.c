@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Kernels of images on a device against the plain ones. */
+#include "copies.h"
+
+static const struct pp_conv windows[] = {
+    {5, 6, 3, 5, 6, 4, 3, 3, 1, 1, 1, 1}, {7, 7, 8, 4, 4, 5, 3, 3, 2, 1, 1, 1},
+    {4, 5, 8, 4, 5, 6, 1, 1, 1, 0, 0, 1}, {6, 6, 4, 3, 3, 4, 2, 2, 2, 0, 0, 1},
+    {5, 5, 6, 5, 5, 9, 3, 3, 1, 1, 1, 3}, {6, 4, 5, 3, 2, 5, 3, 3, 2, 1, 1, 5},
+};
+
+static size_t pixels_in(const struct pp_conv *g, int B)
+{
+    return (size_t)(B * g->H * g->W * g->C);
+}
+
+static size_t pixels_out(const struct pp_conv *g, int B)
+{
+    return (size_t)(B * g->OH * g->OW * g->O);
+}
+
+/* Scratch of the device; the plain version needs none. */
+static float *working(const struct pp_conv *g, int B, struct array *out)
+{
+    *out = unset(be, pp_backend_conv_scratch_floats(&be->choice, g, B) + 1, 0);
+    return out->at;
+}
+
+static void convolutions_are_the_plain_ones(void **state)
+{
+    for (int i = 0; i < COUNT(windows) * 3; i++) {
+        const struct pp_conv *g = &windows[i / 3];
+        int B = (int[]){0, 1, 9}[i % 3];
+        size_t in = pixels_in(g, B), out = pixels_out(g, B), O = (size_t)g->O;
+        size_t W = O * (size_t)(g->kh * g->kw * (g->C / g->groups));
+        struct array scratch;
+        {
+            START(pp_conv_forward, .g = g, .B = B, .relu = i % 2);
+            there.scratch = working(g, B, &scratch);
+            ARRAY(x, in);
+            ARRAY(W, W);
+            if (i % 3)
+                ARRAY(b, O);
+            ARRAY(y, out);
+            RUN(conv_forward);
+            drop(be, &scratch);
+        }
+        for (int add = 0; add < 2; add++) {
+            START(pp_conv_backward_input, .g = g, .B = B, .add = add);
+            there.scratch = working(g, B, &scratch);
+            ARRAY(dz, out);
+            ARRAY(W, W);
+            ARRAY(dx, in);
+            RUN(conv_backward_input);
+            drop(be, &scratch);
+        }
+        struct copies c = {0};
+        struct pp_weight_part parts[2][2] = {0};
+        float *dz = noise("dz", out), *x = noise("x", in);
+        struct array on_dz = on_device(be, dz, out, 0), on_x = on_device(be, x, in, 0);
+        for (int k = 0; k < 2; k++) { /* twice the same */
+            parts[0][k] = (struct pp_weight_part){.B = B, .dz = dz, .x = x};
+            parts[1][k] = (struct pp_weight_part){.B = B, .dz = on_dz.at, .x = on_x.at};
+        }
+        struct pp_conv_backward_weight here = {.g = g, .n = 2, .parts = parts[0], .beta = i % 2};
+        struct pp_conv_backward_weight there = here;
+        there.parts = parts[1];
+        there.scratch = working(g, B, &scratch);
+        ARRAY(dW, W);
+        if (i % 3)
+            ARRAY(db, O);
+        RUN(conv_backward_weight);
+        drop(be, &scratch);
+        drop(be, &on_dz);
+        drop(be, &on_x);
+        pp_free(dz);
+        pp_free(x);
+    }
+}
+
+/* taken comes from the plain pool. */
+static void pools_are_the_plain_ones(void **state)
+{
+    struct pp_conv g[] = {windows[0], windows[1], windows[3], {9, 8, 5, 1, 1, 5, 9, 8, 1, 0, 0, 5}};
+    for (int i = 0; i < 2 * COUNT(g); i++) {
+        struct pp_conv *w = &g[i / 2];
+        w->O = w->groups = w->C;
+        size_t in = pixels_in(w, 3), out = pixels_out(w, 3);
+        uint8_t bytes[2][1600];
+        float words[400] = {0};
+        assert_in_range(out, 1, sizeof(words));
+        {
+            struct array taken = unset(be, 400, 0);
+            START(pp_max_pool_forward, .g = w, .B = 3);
+            here.taken = bytes[0];
+            there.taken = (uint8_t *)(void *)taken.at;
+            ARRAY(x, in);
+            c.of[0].host[in / 2] = NAN;
+            CHECK_OK(pp_backend_to_device(be, c.of[0].there.at, c.of[0].host, in * sizeof(float)));
+            ARRAY(y, out);
+            RUN(max_pool_forward);
+            CHECK_OK(pp_backend_to_host(be, bytes[1], taken.at, out));
+            assert_memory_equal(bytes[1], bytes[0], out);
+            memcpy(words, bytes[0], out);
+            drop(be, &taken);
+        }
+        {
+            START(pp_max_pool_backward, .g = w, .B = 3, .add = i % 2);
+            VALUES(taken, out / 4 + 1, words);
+            ARRAY(dy, out);
+            ARRAY(dx, in);
+            RUN(max_pool_backward);
+        }
+        {
+            START(pp_avg_pool, .g = w, .B = 3, .count_padding = i % 2);
+            ARRAY(x, in);
+            ARRAY(y, out);
+            RUN(avg_pool_forward);
+        }
+        START(pp_avg_pool, .g = w, .B = 3, .count_padding = i % 2, .add = i % 2);
+        ARRAY(x, out);
+        ARRAY(y, in);
+        RUN(avg_pool_backward);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(convolutions_are_the_plain_ones),
+        cmocka_unit_test(pools_are_the_plain_ones),
+    };
+    RUN_ON_DEVICE(tests);
+}

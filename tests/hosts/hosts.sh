@@ -1,0 +1,157 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# One command for ranks on several hosts, which are namespaces of this machine: hosts.sh PPCLI
+PPCLI=$(realpath "$1")
+export PPCLI
+here=$(realpath "$(dirname "$0")")
+# shellcheck source=tests/cli/lib.sh
+. "$here/../cli/lib.sh"
+unset PPCLI_HOST_AGENT
+cd "$folder" || exit 1
+why=$("$here/machines.sh" 1 true) || { echo "1..0 # SKIP ${why#skipped: }"; exit 0; }
+
+config net.ini data.dataset=synthetic data.train_samples=192 data.test_samples=16 \
+    'model.sizes=12 16*5 5' train.batch_size=48 train.epochs=1 run.dir=
+on() { # on HOSTS WORD...: words on the first of that many hosts, results in `out`
+    hosts=$1
+    shift
+    last="$* (on $hosts hosts)"
+    code=0
+    timeout 60 "$here/machines.sh" "$hosts" "$@" >out 2>err </dev/null || code=$?
+}
+trains_on() { # trains_on HOSTS OPTION...: the digest is that of threads
+    on "$1" "$PPCLI" train net.ini -q --hosts "$2" --stages "$3" --replicas "${4:-1}"
+    code_is 0
+    out_has "weights_sha256   $(digest "${4:-1}")"
+}
+digest() { "$PPCLI" train net.ini -q --replicas "$1" | sed -n 's/^weights_sha256 *//p'; }
+
+begin "two and three hosts end with the weights of one process"
+trains_on 2 h0,h1 2
+trains_on 2 h1:2,h0:2 4
+trains_on 3 h0:2,h1:2,h2:2 3 2
+err_lacks ppcli
+
+begin "an interface with the same address on every host does no harm"
+DECOY=1 trains_on 2 h0,h1 2
+
+begin "a hostfile, a network and ports are taken as they are"
+printf '# ours\nh0 slots=1\nh1 slots=1 max_slots=4\n' >hostfile
+on 2 "$PPCLI" train net.ini --hosts file:hostfile --stages 2 --set run.network=eth0 --set run.ports=52000-52031
+code_is 0
+err_has 'hosts: h0:1,h1:1 over eth0 (run.network)'
+on 2 "$PPCLI" train net.ini --hosts h0,h1 --stages 2 --set run.network=eth7
+code_is 78
+err_has "run.network: no interface 'eth7' here"
+
+begin "the same config runs under mpirun by hand"
+config more.ini data.dataset=synthetic data.train_samples=192 data.test_samples=16 \
+    'model.sizes=12 16*5 5' train.batch_size=48 train.epochs=1 run.dir= run.hosts=h7,h8 pipeline.stages=2
+cat >by_hand <<'END'
+exec mpirun --allow-run-as-root --quiet -np 2 --host h0,h1 --mca plm_rsh_agent "$PPCLI_HOST_AGENT" --mca pml ob1 \
+    --mca oob_tcp_if_include 10.77.0.0/24 --mca btl_tcp_if_include 10.77.0.0/24 "$PPCLI" train more.ini -q
+END
+on 2 sh by_hand
+code_is 0
+out_has "weights_sha256   $(digest 1)"
+
+begin "a signal saves on all hosts, and eval reads what they left"
+cat >stopped <<'END'
+"$PPCLI" train net.ini -q --hosts h1,h0 --stages 2 --dir run --epochs 100000 &
+while ! [ -s run/metrics.jsonl ]; do sleep 0.1; done
+kill -TERM $!
+wait $!
+END
+on 2 sh stopped
+code_is 75
+err_has 'ppcli: stopped: by SIG'
+on 2 "$PPCLI" eval net.ini --checkpoint run --hosts h0,h1 --stages 2
+code_is 0
+out_has 'weights_sha256'
+
+begin "replicas of a stage on one host, stages across: the same weights"
+on 2 "$PPCLI" train net.ini -q --hosts h0:2,h1:2 --stages 2 --replicas 2 --set run.rank_order=replicas
+code_is 0
+out_has "weights_sha256   $(digest 2)"
+
+begin "plan --best measures the link between hosts and says what a host should hold"
+on 2 "$PPCLI" plan net.ini --best --hosts h0:2,h1:2 --stages 2 --replicas 2 --schedule 1f1b
+code_is 0
+out_has ', to another host '
+out_has 'on each host the '
+on 2 "$PPCLI" plan net.ini --best --check --hosts h0,h1 --stages 2
+code_is 64
+err_has 'leave it out under mpirun'
+
+begin "a list of hosts that does not fit is one line"
+on 1 "$PPCLI" train net.ini --hosts h0,h1:2 --stages 2
+code_is 78
+err_has 'run.hosts has 2 hosts with places for 3 ranks, but pipeline.stages x pipeline.replicas are 2'
+for bad in 'h0,-oProxyCommand=x' 'h0:x' 'h0,h0' ','; do
+    on 1 "$PPCLI" train net.ini --hosts "$bad" --stages 2
+    code_is 78
+    same "$(grep -c '^ppcli: error: ' err)" 1
+done
+on 1 "$PPCLI" train net.ini --hosts h0,h1 --launch threads --stages 2
+code_is 78
+
+begin "env tells what it finds, of each host and each way"
+on 3 "$PPCLI" env --hosts h0,h1,h2 net.ini
+code_is 0
+for line in '  h2  ' '  h2 -> h1: 10.77.0.3 by eth0, 10.77.0.2: connect ' '  program        the same' '  config         the same' \
+    '  run folder     all see it' '  network        10.77.0.0/24'; do
+    out_has "$line"
+done
+same "$(grep -c ' -> ' out)" 6
+run env net.ini
+code_is 64
+
+wrong() { # wrong CODE TEXT: one line with it, and no rank was started
+    code_is "$1"
+    err_has "$2"
+    same "$(grep -c '^ppcli: ' err)" 1
+    out_lacks weights
+}
+trains_and() { on 2 sh -c "$1; exec $PPCLI train net.ini -q --hosts h0,h1 --stages 2"; }
+
+begin "a host without a name, and one that is this machine, are named"
+on 2 "$PPCLI" train net.ini --hosts h0,h9 --stages 2
+wrong 69 'h0 knows no address of h9'
+NAMES='127.0.1.1 h1' on 2 "$PPCLI" train net.ini --hosts h0,h1 --stages 2
+wrong 69 'on h0 the name h1 means 127.0.1.1, which is the machine itself'
+
+begin "a host that the agent does not reach, and one that the network does not"
+printf '#!/bin/sh\necho "ssh: connect to host h1 port 22: No route to host" >&2; exit 255\n' >agent
+chmod +x agent
+trains_and "export PPCLI_HOST_AGENT=$folder/agent"
+wrong 69 'h1 cannot be asked: ssh: connect to host h1 port 22: No route to host'
+printf '#!/bin/sh\nsleep 30\n' >agent
+trains_and "export PPCLI_HOST_AGENT=$folder/agent"
+wrong 69 'h1 cannot be asked: no answer for 4 s'
+trains_and 'ip -n h1 link set eth0 down'
+wrong 69 'h0 does not reach h1: no connection to port '
+trains_and 'ip -n h1 route add prohibit 10.77.0.1'
+wrong 69 'h0 does not reach h1: no connection to port '
+
+begin "another program, config or data set on a host is named"
+{ cat "$PPCLI" && echo; } >other
+chmod +x other
+config other.ini train.lr=0.5
+# shellcheck disable=SC2016 # the agent expands it
+printf '#!/bin/sh\nexec unshare --mount sh -c '"'"'mount --bind "%s" "%s" && exec "%s/agent.sh" "$@"'"'"' sh "$@"\n' \
+    "$folder/other" "$PPCLI" "$here" >agent
+trains_and "export PPCLI_HOST_AGENT=$folder/agent"
+wrong 78 'h1 has another program ppcli ('
+sed "s#$folder/other\" \"$PPCLI#$folder/other.ini\" \"$folder/net.ini#" agent >agent2
+chmod +x agent2
+trains_and "export PPCLI_HOST_AGENT=$folder/agent2"
+wrong 78 'h1 has another config file ('
+i=0
+while [ $((i += 1)) -le 60 ]; do echo "$i,$((i % 7)),$((i % 2))"; done >train.csv
+sed 's/^7,/8,/' train.csv >other.csv
+config net.ini data.dataset=csv data.train_file=train.csv data.test_file=train.csv 'model.sizes=2 4 3 2' \
+    train.batch_size=12 train.epochs=1 run.dir=
+sed "s#$folder/other.ini\" \"$folder/net.ini#$folder/other.csv\" \"$folder/train.csv#" agent2 >agent
+trains_and "export PPCLI_HOST_AGENT=$folder/agent"
+wrong 78 'h1 has another data set ('
+finish

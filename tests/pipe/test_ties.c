@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tied tensors in whole trainings: a network of equal layers, two weights of which are one, trains
+ * to the bits of one rank whatever lies between the two; and what counts such a weight counts it
+ * once. On the CPU, and on a device made of threads (tests/lazy).
+ */
+#include "train_run.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "../../src/pipe/exec_internal.h"
+#include "../lazy/lazy.h"
+
+enum {
+    WIDE = 9,
+    OWNER = 2, /* parameters of the model: the weights of layers 1 and 6 of 8, and of 3 and 4 */
+    COPY = 12,
+    PARAMS = 16,
+    RANKS_MOST = 8
+};
+
+#define PLAIN "train.optimizer=sgd", "train.lr_schedule=constant"
+#define LIST(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+/* What the next runs do, and what the last one left. */
+static int ties; /* -1: the two weights begin alike, but are two */
+static bool huge;
+static float weights[PARAMS][WIDE * 12], start[PARAMS][WIDE * 12];
+static size_t n_floats[PARAMS], messages[RANKS_MOST];
+static int tied_stages[2];
+
+int __real_pp_model_create(const struct pp_config *cfg, const struct pp_data_input *data,
+                           struct pp_model **out);
+int __wrap_pp_model_create(const struct pp_config *cfg, const struct pp_data_input *data,
+                           struct pp_model **out);
+int __wrap_pp_model_create(const struct pp_config *cfg, const struct pp_data_input *data,
+                           struct pp_model **out)
+{
+    int rc = __real_pp_model_create(cfg, data, out);
+    if (rc < 0)
+        return rc;
+    CHECK_INT_EQ((*out)->n_params, PARAMS);
+    if (ties > 0)
+        pp_model_tie(*out, OWNER, COPY);
+    if (ties > 1)
+        pp_model_tie(*out, 6, 8);
+    if (ties < 0)
+        (*out)->params[COPY] = (*out)->params[OWNER];
+    return rc;
+}
+
+/* At the end of a run every rank comes here. */
+int __real_pp_exec_weights_sha256(struct pp_exec *x, char out[65]);
+int __wrap_pp_exec_weights_sha256(struct pp_exec *x, char out[65]);
+int __wrap_pp_exec_weights_sha256(struct pp_exec *x, char out[65])
+{
+    const struct pp_model *m = x->layout->model;
+    int rc = __real_pp_exec_weights_sha256(x, out);
+    for (int i = 0; rc == 0 && i < pp_exec_tensor_count(x); i++) {
+        struct pp_exec_tensor t;
+        pp_exec_tensor(x, i, &t);
+        int p = (int)(t.param - m->params);
+        if (t.kind == PP_EXEC_PARAM && x->replica == 0) {
+            n_floats[p] = t.n;
+            rc = pp_exec_tensor_get(x, &t, 0, weights[p], t.n);
+            pp_param_init(t.param, x->layout->cfg->train.seed, start[p]);
+        }
+    }
+    if (x->rank < RANKS_MOST)
+        messages[x->rank] = pp_exec_bytes(x)->messages;
+    if (x->layout->n_ties > 0 && x->rank == 0) {
+        tied_stages[0] = x->layout->ties[0].owner;
+        tied_stages[1] = x->layout->ties[0].copy;
+    }
+    return rc;
+}
+
+int __real_pp_chunk_backward_weight(struct pp_chunk *c, struct pp_backend *be, int n,
+                                    const int *slots, const int *gslots, bool first);
+int __wrap_pp_chunk_backward_weight(struct pp_chunk *c, struct pp_backend *be, int n,
+                                    const int *slots, const int *gslots, bool first);
+int __wrap_pp_chunk_backward_weight(struct pp_chunk *c, struct pp_backend *be, int n,
+                                    const int *slots, const int *gslots, bool first)
+{
+    static const int which[] = {OWNER, COPY};
+    int rc = __real_pp_chunk_backward_weight(c, be, n, slots, gslots, first);
+    for (int i = 0; i < 2 && huge; i++) {
+        size_t offset, floats;
+        int at = which[i] - c->model->layers[c->first].first_param;
+        if (at >= 0 && at < pp_chunk_param_count(c)) {
+            pp_chunk_param(c, at, &offset, &floats);
+            c->grads[offset] = 0.6f * FLT_MAX;
+        }
+    }
+    return rc;
+}
+
+static void run(int how, const char *const *more, struct outcome *out)
+{
+    const char *list[40] = {"model.sizes=12 9*7 5",    "model.activation=tanh",
+                            "data.train_samples=150",  "data.test_samples=40",
+                            "train.batch_size=32",     "train.epochs=2",
+                            "train.lr=0.05",           "run.log_every=1",
+                            "pipeline.microbatches=4", "checkpoint.every_epochs=0",
+                            "checkpoint.at_end=false", "run.backend=cpu"};
+    int n = 12;
+    for (int i = 0; more[i]; i++)
+        list[n++] = more[i];
+    list[n] = NULL;
+    ties = how;
+    train_run(list, out);
+}
+
+static void must(int how, const char *const *more, struct outcome *out)
+{
+    run(how, more, out);
+    if (out->rc < 0)
+        fail_msg("%s, %s: %s", more[0], more[1], pp_error_get()->text);
+}
+
+static void same(const struct outcome *a, const struct outcome *b)
+{
+    CHECK_STR_EQ(a->sha, b->sha);
+    CHECK_INT_EQ(a->n_steps, b->n_steps);
+    assert_memory_equal(a->step_loss, b->step_loss, (size_t)b->n_steps * sizeof(b->step_loss[0]));
+    assert_true(a->test_loss == b->test_loss);
+}
+
+/* The first 81 floats of weights; all the others are smaller than what holds them. */
+static void both_places_are_equal(void)
+{
+    CHECK_INT_EQ(n_floats[COPY], WIDE * WIDE);
+    assert_memory_equal(weights[OWNER], weights[COPY], sizeof(float) * WIDE * WIDE);
+    assert_memory_not_equal(weights[OWNER], start[OWNER], sizeof(float) * WIDE * WIDE);
+}
+
+/* ---- bits */
+
+static const struct {
+    const char *schedule;
+    int most; /* stages */
+} schedules[] = {{"naive", 4},       {"gpipe", 4},          {"1f1b", 4}, {"zb-h1", 4},
+                 {"interleaved", 4}, {"interleaved-zb", 4}, {"zb-v", 4}, {"zb-h2", 2}};
+
+static void same_bits(const char *a, const char *b)
+{
+    struct outcome one, many;
+    must(2, LIST("pipeline.stages=1", a, b), &one);
+    both_places_are_equal();
+    for (size_t i = 0; i < sizeof(schedules) / sizeof(schedules[0]); i++) {
+        for (int p = 2; p <= schedules[i].most; p++) {
+            char schedule[48], stages[32];
+            snprintf(schedule, sizeof(schedule), "pipeline.schedule=%s", schedules[i].schedule);
+            snprintf(stages, sizeof(stages), "pipeline.stages=%d", p);
+            const char *m = p == 3 ? "pipeline.microbatches=4" : "pipeline.chunks=0";
+            if (p == 3 && strncmp(schedules[i].schedule, "interleaved", 11) == 0)
+                continue; /* micro-batches are no multiple of the stages */
+            must(2, LIST(schedule, stages, m, a, b), &many);
+            same(&many, &one);
+            both_places_are_equal();
+        }
+    }
+}
+
+static void every_schedule_and_cut_gives_the_bits_of_one_rank(void **state)
+{
+    same_bits("train.optimizer=adam", "train.lr=0.01");
+    same_bits("train.optimizer=momentum", "train.clip_norm=0.1");
+}
+
+static void replicas_and_groups_of_w_keep_the_bits_of_one_stage(void **state)
+{
+    static const char *const how[][2] = {{"pipeline.replicas=2", "train.optimizer=adam"},
+                                         {"train.exact=off", "train.coalesce=3"},
+                                         {"train.read_gradients=true", "pipeline.replicas=2"}};
+    for (int i = 0; i < 3; i++) {
+        struct outcome one, many;
+        must(2, LIST(how[i][0], how[i][1], "pipeline.stages=1"), &one);
+        must(2, LIST(how[i][0], how[i][1], "pipeline.stages=3", "pipeline.schedule=1f1b"), &many);
+        same(&many, &one);
+        must(2, LIST(how[i][0], how[i][1], "pipeline.stages=2", "pipeline.schedule=zb-v"), &many);
+        same(&many, &one);
+    }
+}
+
+static void a_device_gives_the_same_bits(void **state)
+{
+    struct outcome one, many;
+    must(1, LIST("pipeline.stages=1", "train.optimizer=adam"), &one);
+    static const char *const how[][2] = {{"pipeline.stages=1", "run.graphs=off"},
+                                         {"pipeline.stages=4", "run.graphs=on"},
+                                         {"pipeline.stages=4", "run.graphs=off"},
+                                         {"pipeline.stages=2", "pipeline.schedule=zb-v"}};
+    for (int i = 0; i < 4; i++) {
+        must(1, LIST(how[i][0], how[i][1], "train.optimizer=adam", "run.backend=cuda"), &many);
+        same(&many, &one);
+        both_places_are_equal();
+    }
+}
+
+/* train.zero: the buckets that hold the tied weight leave after its gradients are added up. */
+static void state_in_pieces_gives_the_same_bits(void **state)
+{
+    static const char *const how[][3] = {
+        {"pipeline.stages=1", "run.graphs=auto", "run.backend=cpu"},
+        {"pipeline.stages=2", "run.graphs=auto", "run.backend=cpu"},
+        {"pipeline.stages=1", "run.graphs=off", "run.backend=cuda"},
+        {"pipeline.stages=2", "run.graphs=on", "run.backend=cuda"}};
+    for (int clips = 0; clips < 2; clips++) {
+        const char *clip = clips ? "train.clip_norm=0.1" : "train.clip_norm=0";
+        struct outcome one, many;
+        must(2, LIST("pipeline.replicas=3", "train.optimizer=adamw", clip), &one);
+        for (int i = 0; i < 4; i++) {
+            must(2,
+                 LIST("pipeline.replicas=3", "train.optimizer=adamw", clip, "train.zero=1",
+                      how[i][0], how[i][1], how[i][2]),
+                 &many);
+            same(&many, &one);
+            both_places_are_equal();
+        }
+    }
+}
+
+/* Of the first and of the last layers, of neighbours, of one stage, of two stages of a rank. */
+static void ties_lie_where_the_layers_are(void **state)
+{
+    struct outcome out;
+    must(1, LIST("pipeline.stages=1", "train.max_steps=1"), &out);
+    CHECK_INT_EQ(tied_stages[1] - tied_stages[0], 0);
+    must(1, LIST("pipeline.stages=2", "train.max_steps=1"), &out);
+    CHECK_INT_EQ(tied_stages[1] - tied_stages[0], 1);
+    must(1,
+         LIST("pipeline.stages=4", "pipeline.schedule=zb-v", "pipeline.assignment=equal",
+              "train.max_steps=1"),
+         &out);
+    CHECK_INT_EQ(tied_stages[0], 1);
+    CHECK_INT_EQ(tied_stages[1], 6); /* both on rank 1: nothing travels */
+    size_t tied_v = messages[1];
+    must(0,
+         LIST("pipeline.stages=4", "pipeline.schedule=zb-v", "pipeline.assignment=equal",
+              "train.max_steps=1"),
+         &out);
+    CHECK_INT_EQ(tied_v, messages[1]);
+}
+
+static void each_of_two_ranks_receives_a_whole_tensor(void **state)
+{
+    struct outcome out;
+    size_t with[2], bytes = (sizeof(float) * WIDE * WIDE + PP_ALIGN - 1) / PP_ALIGN * PP_ALIGN;
+    must(1, LIST("pipeline.stages=2", "train.max_steps=1"), &out);
+    memcpy(with, messages, sizeof(with));
+    must(0, LIST("pipeline.stages=2", "train.max_steps=1"), &out);
+    CHECK_INT_EQ(with[0] - messages[0], bytes);
+    CHECK_INT_EQ(with[1] - messages[1], bytes);
+}
+
+/* ---- numbers */
+
+/* One step of plain descent from the same start: w - lr (g + h) = (w - lr g) + (w - lr h) - w. */
+static void the_step_is_that_of_the_sum_of_both_gradients(void **state)
+{
+    struct outcome out;
+    float alone[2][WIDE * WIDE];
+    must(-1, LIST("pipeline.stages=2", "train.max_steps=1", PLAIN, "train.lr=0.5"), &out);
+    memcpy(alone[0], weights[OWNER], sizeof(alone[0]));
+    memcpy(alone[1], weights[COPY], sizeof(alone[1]));
+    assert_memory_equal(start[OWNER], start[COPY], sizeof(alone[0]));
+    must(1, LIST("pipeline.stages=2", "train.max_steps=1", PLAIN, "train.lr=0.5"), &out);
+    double moved = 0;
+    for (int i = 0; i < WIDE * WIDE; i++) {
+        double w = start[OWNER][i], sum = alone[0][i] + (double)alone[1][i] - w;
+        assert_true(fabs(weights[OWNER][i] - sum) < 1e-6);
+        moved = fmax(moved, fmin(fabs(alone[0][i] - w), fabs(alone[1][i] - w)));
+    }
+    assert_true(moved > 1e-3); /* both have a part in it */
+}
+
+/* Clipped to 0.05, all weights together, each tied one once, move by 0.05 in a step of lr 1. */
+static void the_norm_counts_a_tied_gradient_once(void **state)
+{
+    for (int p = 1; p <= 4; p++) {
+        struct outcome out;
+        char stages[32];
+        double moved = 0;
+        snprintf(stages, sizeof(stages), "pipeline.stages=%d", p);
+        must(1, LIST(stages, "train.max_steps=1", PLAIN, "train.lr=1", "train.clip_norm=0.05"),
+             &out);
+        for (int k = 0; k < PARAMS; k++)
+            for (size_t i = 0; i < n_floats[k] && k != COPY; i++)
+                moved += pow((double)weights[k][i] - (double)start[k][i], 2);
+        assert_true(fabs(sqrt(moved) - 0.05) < 2e-5);
+    }
+}
+
+/* 0.6 of the largest float twice: either gradient is finite, the sum is not. */
+static void a_sum_that_overflows_is_found_before_any_weight_changes(void **state)
+{
+    for (int p = 1; p <= 4; p++) {
+        struct outcome out;
+        char stages[32];
+        snprintf(stages, sizeof(stages), "pipeline.stages=%d", p);
+        huge = true;
+        run(1, LIST(stages, "train.read_gradients=true"), &out);
+        CHECK_INT_EQ(out.rc, PP_EDIVERGED);
+        assert_non_null(
+            strstr(pp_error_get()->text, "the gradient of layers.1.weight is not finite"));
+        run(-1, LIST(stages, "train.read_gradients=true", "train.max_steps=1", "train.lr=1e-30"),
+            &out);
+        huge = false;
+        CHECK_INT_EQ(out.rc, 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_schedule_and_cut_gives_the_bits_of_one_rank),
+        cmocka_unit_test(replicas_and_groups_of_w_keep_the_bits_of_one_stage),
+        cmocka_unit_test(a_device_gives_the_same_bits),
+        cmocka_unit_test(state_in_pieces_gives_the_same_bits),
+        cmocka_unit_test(ties_lie_where_the_layers_are),
+        cmocka_unit_test(each_of_two_ranks_receives_a_whole_tensor),
+        cmocka_unit_test(the_step_is_that_of_the_sum_of_both_gradients),
+        cmocka_unit_test(the_norm_counts_a_tied_gradient_once),
+        cmocka_unit_test(a_sum_that_overflows_is_found_before_any_weight_changes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

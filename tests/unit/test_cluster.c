@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Machine files, read and written; and what a model's layers take on such a machine, by hand. */
+#include "test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "ppcli/cluster.h"
+#include "ppcli/mem.h"
+#include "ppcli/tune.h"
+
+static const char good[] = "; a machine\n[device]\nf32 = 1G\nbf16 = 10G ; twice\nbandwidth = 1G\n"
+                           "memory = 2Gi\nproduct = 0.5\nattention = 0.25\nconv = 1\npasses = 0.5\n"
+                           "launch = 1e-3\n[host]\nranks = 4\n[within]\nlatency = 1e-6\n"
+                           "bandwidth = 2M\n";
+
+static int read_text(const char *text, struct pp_cluster *out)
+{
+    char path[] = "/tmp/ppcli-machine-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+    close(fd);
+    int rc = pp_cluster_read(path, out);
+    unlink(path);
+    return rc;
+}
+
+/* `good` with `with` in place of the line that begins with `key`; NULL: without it. */
+static int read_changed(const char *key, const char *with, struct pp_cluster *out)
+{
+    char text[sizeof(good) + 200];
+    const char *at = strstr(good, key), *end = strchr(at, '\n');
+    snprintf(text, sizeof(text), "%.*s%s%s", (int)(at - good), good, with ? with : "",
+             with ? end : end + 1);
+    return read_text(text, out);
+}
+
+static void refused(const char *key, const char *with, const char *says)
+{
+    struct pp_cluster c;
+    CHECK_INT_EQ(read_changed(key, with, &c), PP_ECONFIG);
+    if (!strstr(pp_error_get()->text, says))
+        fail_msg("'%s' does not say '%s'", pp_error_get()->text, says);
+}
+
+static void what_is_written_is_read(void **state)
+{
+    (void)state;
+    struct pp_cluster c, again;
+    char path[] = "/tmp/ppcli-machine-XXXXXX";
+    CHECK_OK(read_changed("ranks", "ranks = 8\n[layers]\nh.0 = 4 1e-3 2e-3 3e-3", &c));
+    assert_float_equal(c.memory, 0x1p31, 0);
+    assert_float_equal(c.peak[PP_PRECISION_BF16], 1e10, 0);
+    assert_float_equal(c.peak[PP_PRECISION_TF32], 0, 0);
+    assert_float_equal(c.ranks, 8, 0);
+    CHECK_INT_EQ(c.n_layers, 1);
+    CHECK_INT_EQ(c.layers[0].rows, 4);
+    FILE *f = fdopen(mkstemp(path), "w");
+    assert_non_null(f);
+    CHECK_OK(pp_cluster_write(&c, f));
+    fclose(f);
+    CHECK_OK(pp_cluster_read(path, &again));
+    unlink(path);
+    assert_float_equal(again.within.bandwidth, c.within.bandwidth, 0);
+    assert_float_equal(again.between.bandwidth, 0, 0);
+    assert_string_equal(again.layers[0].name, "h.0");
+    assert_float_equal(again.layers[0].t[2], 3e-3, 0);
+    pp_cluster_fini(&c);
+    pp_cluster_fini(&again);
+}
+
+static void what_is_missing_or_absurd_is_named_with_its_line(void **state)
+{
+    (void)state;
+    refused("memory", NULL, "device.memory is missing: bytes for one rank, such as 80G");
+    refused("bandwidth = 1G", "bandwidth = 3.35", ":5: device.bandwidth: '3.35' cannot be: write");
+    refused("f32", "f32 = fast", ":3: device.f32: 'fast' cannot be");
+    refused("f32", "f32 = -1G", "cannot be");
+    refused("f32", "f32 = 1Gx", "cannot be");
+    refused("product", "product = 1.5", "share of the peak");
+    refused("ranks", "ranks = 2.5", "cannot be");
+    refused("ranks", "ranks = 4\nranks = 8", ":14: host.ranks is there twice");
+    refused("launch", "lunch = 1", "a machine file has no device.lunch");
+    refused("[host]", "[hosts]", ":13: a machine file has no hosts.ranks");
+    refused("ranks", "ranks 4", "neither [section] nor key = value");
+    refused("ranks", "ranks = 4\n[layers]\nh.0 = 4 1e-3 2e-3", "a layer is NAME = ROWS F I W");
+}
+
+/* Two layers, 8 -> 4 -> 2. */
+static struct pp_model *model_of(void)
+{
+    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
+    struct pp_model *m = NULL;
+    assert_non_null(cfg);
+    snprintf(cfg->model.type, sizeof(cfg->model.type), "mlp");
+    cfg->model.n_sizes = 3;
+    memcpy(cfg->model.sizes, (int[]){8, 4, 2}, 3 * sizeof(int));
+    CHECK_OK(pp_model_create(cfg, NULL, &m));
+    pp_free(cfg);
+    return m;
+}
+
+static void a_layer_takes_what_is_longer_flops_or_bytes(void **state)
+{
+    (void)state;
+    struct pp_model *m = model_of();
+    struct pp_cluster c;
+    struct pp_costs *costs = NULL;
+    CHECK_OK(read_text(good, &c));
+    c.launch = 0;
+    c.peak[PP_PRECISION_F32] = 64; /* half of it reached: 32 flop/s */
+    struct pp_cluster_use use = {.model = m, .optimizer = PP_OPT_ADAMW, .rows = 4, .ranks = 4};
+    CHECK_OK(pp_costs_of_cluster(&c, &use, &costs));
+    assert_float_equal(pp_costs_layer(costs, 0, 1).f, 2, 1e-6); /* 2 * 8 * 4 / 32 */
+    assert_float_equal(pp_costs_layer(costs, 0, 4).w, 8, 1e-6);
+    assert_float_equal(pp_costs_layer(costs, 0, 1).i, 0, 1e-6); /* nobody asks */
+    assert_float_equal(pp_costs_layer(costs, 1, 2).i, 1, 1e-6);
+    pp_costs_destroy(&costs);
+
+    c.peak[PP_PRECISION_F32] = 1e18;
+    c.bandwidth = 8; /* half of it: 4 bytes, a float a second */
+    c.launch = 10;
+    CHECK_OK(pp_costs_of_cluster(&c, &use, &costs));
+    double weights = (double)m->layers[0].n_floats;
+    assert_float_equal(pp_costs_layer(costs, 0, 1).f, 10 + 12 + weights, 1e-6);
+    assert_float_equal(pp_costs_layer(costs, 0, 4).f, 10 + 48 + weights, 1e-6);
+    assert_float_equal(costs->optimizer, 7, 1e-9); /* value and two moments twice, gradient once */
+    assert_float_equal(costs->byte, 0.5e-6, 1e-12);
+    pp_costs_destroy(&costs);
+
+    use.precision = PP_PRECISION_TF32;
+    CHECK_INT_EQ(pp_costs_of_cluster(&c, &use, &costs), PP_ECONFIG);
+    pp_cluster_fini(&c);
+    pp_model_destroy(&m);
+}
+
+static void a_measured_layer_takes_what_was_measured(void **state)
+{
+    (void)state;
+    struct pp_model *m = model_of();
+    struct pp_cluster c;
+    struct pp_costs *costs = NULL;
+    CHECK_OK(
+        read_changed("ranks", "ranks = 1\n[layers]\nlayers.0 = 4 8 12 16\nlayers.0 = 1 1 1 1", &c));
+    struct pp_cluster_use use = {.model = m, .optimizer = PP_OPT_SGD, .rows = 8, .ranks = 1};
+    CHECK_OK(pp_costs_of_cluster(&c, &use, &costs));
+    assert_float_equal(pp_costs_layer(costs, 0, 1).w, 1, 1e-9);
+    assert_float_equal(pp_costs_layer(costs, 0, 4).i, 12, 1e-9);
+    assert_float_equal(pp_costs_layer(costs, 0, 8).f, 16, 1e-9); /* in proportion */
+    assert_true(pp_costs_layer(costs, 1, 4).f > 0);              /* from the shares */
+    pp_costs_destroy(&costs);
+    pp_cluster_fini(&c);
+    pp_model_destroy(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_written_is_read),
+        cmocka_unit_test(what_is_missing_or_absurd_is_named_with_its_line),
+        cmocka_unit_test(a_layer_takes_what_is_longer_flops_or_bytes),
+        cmocka_unit_test(a_measured_layer_takes_what_was_measured),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

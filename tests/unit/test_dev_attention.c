@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attention: what the plain version means, the CPU's versions against it, and what all promise
+ * beyond the numbers. The gradients of the plain one are checked in test_nn_ops.c. */
+#include "dev_loops.h"
+
+#include <stdlib.h>
+
+#include "../../src/dev/cpu/gemm.h"
+
+struct shape {
+    int B, queries, keys, heads, kv_heads, width;
+    bool causal;
+};
+
+static const struct shape shapes_of[] = {
+    {2, 1, 1, 1, 1, 1, true},     {1, 1, 1, 2, 1, 7, false},     {2, 3, 3, 2, 2, 8, true},
+    {3, 7, 7, 3, 1, 5, true},     {2, 17, 17, 4, 2, 32, true},   {1, 64, 64, 4, 4, 32, true},
+    {2, 65, 65, 2, 1, 33, true},  {1, 129, 129, 1, 1, 64, true}, {1, 200, 200, 3, 3, 20, true},
+    {2, 49, 49, 2, 2, 16, false}, {1, 130, 71, 2, 1, 64, false}, {2, 1, 90, 4, 2, 64, true},
+    {1, 5, 77, 2, 1, 48, true},   {1, 50, 114, 1, 1, 100, true}, {1, 33, 33, 1, 1, 130, false},
+};
+
+/* All that a call reads and writes, in arrays of its own. */
+struct bed {
+    struct pp_attention a;
+    int64_t step;
+    float *qkv, *kv, *y, *lse, *dy, *dqkv, *scratch;
+    size_t n_qkv, n_y, n_lse;
+};
+
+enum layout {
+    ROWS,  /* q, k and v of a position in one row */
+    BLOCKS /* all q of a sequence, then all k and v */
+};
+
+static struct bed make(const struct shape *s, enum layout layout)
+{
+    size_t q = (size_t)(s->heads * s->width), kv = (size_t)(s->kv_heads * s->width);
+    size_t queries = (size_t)s->queries, keys = (size_t)s->keys, B = (size_t)s->B;
+    bool rows = layout == ROWS && queries == keys;
+    size_t all = queries * q + keys * 2 * kv, row = q + 2 * kv;
+    struct bed t = {
+        .n_qkv = B * all, .n_y = B * queries * q, .n_lse = B * queries * (size_t)s->heads};
+    t.qkv = noise("qkv", t.n_qkv);
+    t.y = nans(t.n_y);
+    t.lse = nans(t.n_lse);
+    t.dy = noise("dy", t.n_y);
+    t.dqkv = nans(t.n_qkv);
+    t.scratch =
+        nans(pp_attention_scratch_floats(s->queries, s->keys, s->heads / s->kv_heads, s->width));
+    t.step = 3;
+    float *k = t.qkv + (rows ? q : queries * q), *dk = t.dqkv + (rows ? q : queries * q);
+    t.a = (struct pp_attention){.B = s->B,
+                                .queries = s->queries,
+                                .keys = s->keys,
+                                .heads = s->heads,
+                                .kv_heads = s->kv_heads,
+                                .width = s->width,
+                                .causal = s->causal,
+                                .q = t.qkv,
+                                .k = k,
+                                .v = k + kv,
+                                .q_at = {all, rows ? row : q},
+                                .kv_at = {all, rows ? row : 2 * kv},
+                                .y_at = {queries * q, q},
+                                .key = 99,
+                                .first_row = 4,
+                                .scratch = t.scratch,
+                                .lse = t.lse,
+                                .y = t.y,
+                                .dy = t.dy,
+                                .dq = t.dqkv,
+                                .dk = dk,
+                                .dv = dk + kv};
+    return t;
+}
+
+static void clear(struct bed *t)
+{
+    float *all[] = {t->qkv, t->y, t->lse, t->dy, t->dqkv, t->scratch};
+    for (int i = 0; i < COUNT(all); i++)
+        pp_free(all[i]);
+}
+
+static void both(struct pp_backend *be, struct bed *t)
+{
+    CHECK_OK(pp_backend_attention_forward(be, &t->a));
+    CHECK_OK(pp_backend_attention_backward(be, &t->a));
+}
+
+/* ---- what it means */
+
+static const char *const backends[] = {"reference", "cpu"};
+
+static void with_equal_scores_y_is_the_mean_of_the_values_seen(void **state)
+{
+    const struct shape s = {2, 5, 9, 4, 2, 3, true};
+    for (int e = 0; e < COUNT(backends); e++) {
+        struct pp_backend *be = open_backend(backends[e]);
+        struct bed t = make(&s, BLOCKS);
+        for (int b = 0; b < s.B; b++)
+            for (int i = 0; i < s.queries * s.heads * s.width; i++)
+                t.qkv[(size_t)b * t.a.q_at.sequence + (size_t)i] = 0;
+        both(be, &t);
+        for (int b = 0; b < s.B; b++) {
+            for (int i = 0; i < s.queries; i++) {
+                for (int h = 0; h < s.heads; h++) {
+                    int seen = s.keys - s.queries + i + 1;
+                    size_t line = (size_t)((b * s.queries + i) * s.heads + h);
+                    assert_float_equal(t.lse[line], log(seen), 1e-6);
+                    for (int d = 0; d < s.width; d++) {
+                        double sum = 0;
+                        for (int j = 0; j < seen; j++)
+                            sum += t.a.v[(size_t)b * t.a.kv_at.sequence +
+                                         (size_t)j * t.a.kv_at.position +
+                                         (size_t)(h / 2 * s.width + d)];
+                        assert_float_equal(t.y[line * (size_t)s.width + (size_t)d], sum / seen,
+                                           1e-6);
+                    }
+                }
+            }
+        }
+        clear(&t);
+        pp_backend_close(&be);
+    }
+}
+
+static void a_large_score_takes_all_and_overflows_nothing(void **state)
+{
+    const struct shape s = {1, 6, 6, 1, 1, 4, true};
+    for (int e = 0; e < COUNT(backends); e++) {
+        struct pp_backend *be = open_backend(backends[e]);
+        struct bed t = make(&s, ROWS);
+        for (int i = 0; i < 6; i++)
+            for (int d = 0; d < 4; d++) /* each finds itself */
+                t.qkv[i * 12 + d] = t.qkv[i * 12 + 4 + d] =
+                    d == i % 4 ? 100.0f * (float)(i + 1) : 0;
+        both(be, &t);
+        for (int i = 0; i < 6; i++)
+            for (int d = 0; d < 4; d++)
+                assert_float_equal(t.y[i * 4 + d], t.a.v[i * 12 + d], 1e-6);
+        for (size_t i = 0; i < t.n_qkv; i++)
+            assert_true(isfinite(t.dqkv[i]));
+        clear(&t);
+        pp_backend_close(&be);
+    }
+}
+
+/* ---- the CPU against plain, each instruction set */
+
+static struct pp_backend *open_compare(int i)
+{
+    static struct pp_backend_ops compare;
+    const struct pp_backend_ops *ops;
+    struct pp_backend *be = NULL;
+    chosen = cpu_kernels_runnable(i);
+    if (!chosen)
+        return NULL;
+    CHECK_OK(pp_backend_resolve("compare", &ops));
+    compare = *ops;
+    compare.open = open_chosen;
+    CHECK_OK(pp_backend_open(&compare, 1, &be));
+    return be;
+}
+
+static void all_versions_agree_with_plain(void **state)
+{
+    struct pp_backend *be;
+    for (int i = 0; (be = open_compare(i)) != NULL; i++) {
+        for (int k = 0; k < COUNT(shapes_of) * 8; k++) {
+            struct bed t = make(&shapes_of[k / 8], k % 2 ? ROWS : BLOCKS);
+            t.a.p = k / 2 % 2 ? 0.25f : 0;
+            t.a.step = t.a.p > 0 ? &t.step : NULL;
+            t.a.of_queries = k / 4 % 2;
+            CHECK_OK(pp_backend_attention_forward(be, &t.a));
+            if (k / 4 % 2) { /* another reader has written there */
+                pp_free(t.dqkv);
+                t.dqkv = noise("old", t.n_qkv);
+                t.a.dk = t.dqkv + (t.a.k - t.a.q);
+                t.a.dv = t.dqkv + (t.a.v - t.a.q);
+                t.a.dq = t.dqkv;
+                t.a.add = t.a.add_kv = true;
+            }
+            CHECK_OK(pp_backend_attention_backward(be, &t.a));
+            for (size_t e = 0; e < t.n_qkv; e++)
+                assert_true(isfinite(t.dqkv[e]));
+            clear(&t);
+        }
+        pp_backend_close(&be);
+    }
+}
+
+/* ---- bits */
+
+static void with_fused_multiply_add_all_have_the_same_bits(void **state)
+{
+    float *first[COUNT(shapes_of)] = {NULL};
+    struct pp_backend *be;
+    for (int i = 0; cpu_gemm_fma(i) && (be = open_compare(i)) != NULL; i++) {
+        for (int k = 0; k < COUNT(shapes_of); k++) {
+            struct bed t = make(&shapes_of[k], ROWS);
+            t.a.p = 0.25f;
+            t.a.step = k % 2 ? &t.step : NULL;
+            both(be, &t);
+            if (i > 0)
+                assert_memory_equal(t.dqkv, first[k], t.n_qkv * sizeof(float));
+            pp_free(first[k]);
+            first[k] = t.dqkv;
+            t.dqkv = NULL;
+            clear(&t);
+        }
+        pp_backend_close(&be);
+    }
+    for (int k = 0; k < COUNT(shapes_of); k++)
+        pp_free(first[k]);
+}
+
+/* The sequences from..to-1 of the bed. */
+static struct pp_attention part(const struct bed *t, int from, int to)
+{
+    struct pp_attention a = t->a;
+    size_t b = (size_t)from;
+    a.B = to - from;
+    a.first_row += (uint32_t)from;
+    a.q += b * a.q_at.sequence;
+    a.k += b * a.kv_at.sequence;
+    a.v += b * a.kv_at.sequence;
+    a.dq += b * a.q_at.sequence;
+    a.dk += b * a.kv_at.sequence;
+    a.dv += b * a.kv_at.sequence;
+    a.y += b * a.y_at.sequence;
+    a.dy += b * a.y_at.sequence;
+    a.lse += b * (size_t)(a.queries * a.heads);
+    return a;
+}
+
+static void sequences_do_not_depend_on_those_beside_them(void **state)
+{
+    const struct shape s = {4, 70, 70, 4, 2, 24, true};
+    for (int layout = ROWS; layout <= BLOCKS; layout++) {
+        struct pp_backend *be = open_backend("cpu");
+        struct bed whole = make(&s, layout), cut = make(&s, layout), rows = make(&s, ROWS);
+        whole.a.p = cut.a.p = rows.a.p = 0.3f;
+        whole.a.step = cut.a.step = rows.a.step = &whole.step;
+        both(be, &whole);
+        const int ends[] = {0, 1, 1, 4};
+        for (int i = 0; i + 1 < COUNT(ends); i++) {
+            struct pp_attention a = part(&cut, ends[i], ends[i + 1]);
+            CHECK_OK(pp_backend_attention_forward(be, &a));
+            CHECK_OK(pp_backend_attention_backward(be, &a));
+        }
+        assert_memory_equal(whole.y, cut.y, whole.n_y * sizeof(float));
+        assert_memory_equal(whole.lse, cut.lse, whole.n_lse * sizeof(float));
+        assert_memory_equal(whole.dqkv, cut.dqkv, whole.n_qkv * sizeof(float));
+        clear(&whole);
+        clear(&cut);
+        clear(&rows);
+        pp_backend_close(&be);
+    }
+}
+
+static void a_query_does_not_depend_on_what_comes_later(void **state)
+{
+    const struct shape s = {1, 100, 100, 2, 2, 32, true};
+    struct pp_backend *be = open_backend("cpu");
+    struct bed t = make(&s, ROWS);
+    size_t row = t.a.y_at.position, n = 50;
+    CHECK_OK(pp_backend_attention_forward(be, &t.a));
+    float *want = pp_alloc(n * row, sizeof(*want));
+    memcpy(want, t.y, n * row * sizeof(*want));
+    for (size_t i = n * t.a.q_at.position; i < t.n_qkv; i++)
+        t.qkv[i] = 3 * t.qkv[i];
+    CHECK_OK(pp_backend_attention_forward(be, &t.a));
+    assert_memory_equal(t.y, want, n * row * sizeof(*want));
+    pp_free(want);
+    clear(&t);
+    pp_backend_close(&be);
+}
+
+static void a_nan_comes_out(void **state)
+{
+    const struct shape s = {1, 20, 20, 1, 1, 16, true};
+    for (int e = 0; e < COUNT(backends); e++) {
+        struct pp_backend *be = open_backend(backends[e]);
+        for (int what = 0; what < 3; what++) { /* of q, k and v of position 10 */
+            struct bed t = make(&s, ROWS);
+            t.qkv[10 * 48 + what * 16] = NAN;
+            both(be, &t);
+            assert_true(isfinite(t.y[3 * 16])); /* beside it, 0 * NaN may have come in */
+            assert_true(isnan(t.y[10 * 16]));
+            assert_true(isnan(t.dqkv[0 * 48 + 16])); /* through the probabilities to all keys */
+            clear(&t);
+        }
+        pp_backend_close(&be);
+    }
+}
+
+static void no_sequences_touch_nothing(void **state)
+{
+    const struct shape s = {1, 4, 4, 2, 1, 8, true};
+    for (int e = 0; e < COUNT(backends); e++) {
+        struct pp_backend *be = open_backend(backends[e]);
+        struct bed t = make(&s, ROWS);
+        t.a.B = 0;
+        both(be, &t);
+        for (size_t i = 0; i < t.n_y; i++)
+            assert_true(isnan(t.y[i]));
+        clear(&t);
+        pp_backend_close(&be);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(with_equal_scores_y_is_the_mean_of_the_values_seen),
+        cmocka_unit_test(a_large_score_takes_all_and_overflows_nothing),
+        cmocka_unit_test(all_versions_agree_with_plain),
+        cmocka_unit_test(with_fused_multiply_add_all_have_the_same_bits),
+        cmocka_unit_test(sequences_do_not_depend_on_those_beside_them),
+        cmocka_unit_test(a_query_does_not_depend_on_what_comes_later),
+        cmocka_unit_test(a_nan_comes_out),
+        cmocka_unit_test(no_sequences_touch_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The attention op: keys and values kept while a text is generated, and what does not fit. */
+#include "../../src/nn/nn.h"
+#include "dev_inputs.h"
+#include "ppcli/err.h"
+
+enum {
+    T = 7,
+    C = 20, /* 3 query heads and 1 of keys and values, of 4 */
+    Y = 12
+};
+
+static int causal(struct builder *b, int x)
+{
+    return attention(b, "a", x, -1, &(struct heads){3, 1, 4, true, true, 0});
+}
+
+static struct pp_model *build(int positions, int cached)
+{
+    static const struct pp_config cfg;
+    struct pp_model *m = pp_alloc(1, sizeof(*m));
+    struct builder b = {.m = m, .cfg = &cfg, .cached = cached};
+    CHECK_OK(build_begin(&b, (struct pp_shape){2, {positions, C, 1}}));
+    layer(&b, "l");
+    CHECK_OK(build_finish(&b, activate(&b, "t", causal(&b, 0), PP_ACT_GELU)));
+    return m;
+}
+
+struct net {
+    struct pp_model *m;
+    struct pp_chunk *c;
+    struct pp_arena arena;
+};
+
+static struct net set_up(struct pp_backend *be, int rows, int positions, int cached)
+{
+    struct net t = {.m = build(positions, cached)};
+    struct pp_chunk_spec spec = {.max_rows = rows, .state_slots = 1, .backend = &be->choice};
+    struct pp_arena dry = pp_arena_dry();
+    CHECK_OK(pp_chunk_create(t.m, &spec, &dry, &t.c));
+    CHECK_OK(pp_arena_create(dry.used, &t.arena));
+    CHECK_OK(pp_chunk_create(t.m, &spec, &t.arena, &t.c));
+    return t;
+}
+
+static void tear_down(struct net *t)
+{
+    pp_chunk_destroy(&t->c);
+    pp_arena_destroy(&t->arena);
+    pp_model_destroy(&t->m);
+}
+
+/* Position by position, or several at once, it gives what the whole text gives. */
+static void kept_keys_and_values_continue_a_text(void **state)
+{
+    enum {
+        ROWS = 2
+    };
+    const char *const backends[] = {"cpu", "compare"};
+    for (int k = 0; k < COUNT(backends); k++) {
+        struct pp_backend *be = open_backend(backends[k]);
+        float *x = noise("x", ROWS * T * C), *want = nans(ROWS * T * Y);
+        struct net whole = set_up(be, ROWS, T, 0);
+        CHECK_OK(pp_chunk_forward(whole.c, be, 0, &(struct pp_pass){.rows = ROWS}, x, want));
+        tear_down(&whole);
+        for (int step = 1; step <= T; step += T - 1) {
+            struct net t = set_up(be, ROWS, step, T);
+            float part[ROWS * T * C], y[ROWS * T * Y];
+            for (int twice = 0; twice < 2; twice++) { /* another text in the same memory */
+                for (int at = 0; at + step <= T; at += step) {
+                    for (int r = 0; r < ROWS; r++)
+                        memcpy(part + r * step * C, x + (r * T + at) * C,
+                               (size_t)(step * C) * sizeof(*x));
+                    struct pp_pass pass = {.rows = ROWS, .position = at};
+                    CHECK_OK(pp_chunk_forward(t.c, be, 0, &pass, part, y));
+                    for (int r = 0; r < ROWS; r++)
+                        for (int i = 0; i < step * Y; i++)
+                            assert_float_equal(y[r * step * Y + i], want[(r * T + at) * Y + i],
+                                               1e-6);
+                }
+            }
+            tear_down(&t);
+        }
+        pp_free(x);
+        pp_free(want);
+        pp_backend_close(&be);
+    }
+}
+
+/* ---- what does not fit */
+
+static int refused(int (*call)(struct builder *b, int x), struct pp_shape input, int cached)
+{
+    struct pp_model *m = pp_alloc(1, sizeof(*m));
+    struct builder b = {.m = m, .cached = cached};
+    CHECK_OK(build_begin(&b, input));
+    layer(&b, "l");
+    int rc = build_finish(&b, call(&b, 0));
+    pp_model_destroy(&m);
+    return rc;
+}
+
+static int uneven(struct builder *b, int x)
+{
+    return attention(b, "a", x, -1, &(struct heads){3, 2, 4, true, true, 0});
+}
+
+static int over_rows(struct builder *b, int x)
+{
+    return attention(b, "a", x, -1, &(struct heads){3, 1, 4, true, false, 0});
+}
+
+static int both_ways(struct builder *b, int x)
+{
+    return attention(b, "a", x, -1, &(struct heads){3, 1, 4, false, true, 0});
+}
+
+static int two(struct builder *b, int x)
+{
+    return attention(b, "a", x, x, &(struct heads){5, 5, 4, false, true, 0});
+}
+
+static int cross(struct builder *b, int x)
+{
+    return cross_linear(b, "p", x, global_avg_pool(b, "q", x), 4);
+}
+
+static void what_does_not_fit_is_refused_in_a_line(void **state)
+{
+    const struct pp_shape text = {2, {T, C, 1}};
+    CHECK_FAILS(refused(uneven, text, 0), PP_ECONFIG,
+                "l.a: 3 heads do not share 2 heads of keys and values evenly");
+    CHECK_FAILS(refused(causal, pp_shape_flat(C), 0), PP_ECONFIG, "do not fit a value of shape 20");
+    CHECK_FAILS(refused(causal, (struct pp_shape){2, {T, C + 1, 1}}, 0), PP_ECONFIG,
+                "l.a: 3 heads of 4 numbers, and keys and values of 1, do not fit a value of shape "
+                "7 x 21");
+    CHECK_FAILS(refused(two, text, 0), PP_ECONFIG,
+                "do not fit a value of shape 7 x 20 with one of 7 x 20");
+    CHECK_FAILS(refused(over_rows, text, 0), PP_ECONFIG, "over the positions of one text");
+    CHECK_FAILS(refused(both_ways, text, T), PP_ECONFIG, "only a model whose attention is causal");
+    CHECK_FAILS(refused(cross, pp_shape_image(2, 2, 4), 0), PP_ECONFIG,
+                "cross projections need two texts of one shape, not 2 x 2 x 4 and 4");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kept_keys_and_values_continue_a_text),
+        cmocka_unit_test(what_does_not_fit_is_refused_in_a_line),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

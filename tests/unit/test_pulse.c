@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Signs of life over the loopback of this machine: who is there, who died first, who is to end. */
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ppcli/pulse.h"
+#include "test.h"
+
+static void nap(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+}
+
+/* A rank that beats until it is told to end; dies: or is torn out of its work before that. */
+static pid_t start_rank(const struct pp_listener *l, int rank, bool dies)
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        char text[PP_PULSE_TEXT];
+        struct pp_pulse *p = NULL;
+        bool end = pp_pulse_open(pp_listener_address(l), rank, 60, &p) < 0;
+        pp_pulse_say(p, rank == 0, 0, rank == 0 ? "recv from rank 1" : "F of micro-batch 3");
+        for (int k = 0; !end && !(dies && k > 50); k++) {
+            end = pp_pulse_beat(p, text) == PP_PULSE_END;
+            nap();
+        }
+        if (!dies)
+            pp_pulse_close(&p);
+        _exit(dies || end ? 0 : 1);
+    }
+    return pid;
+}
+
+static bool hears(struct pp_listener *l, int n)
+{
+    char text[PP_PULSE_TEXT];
+    for (int k = 0; k < 3000 && pp_listener_connected(l) != n; k++) {
+        assert_false(pp_listener_look(l, text));
+        nap();
+    }
+    return pp_listener_connected(l) == n;
+}
+
+static void who_dies_in_the_middle_of_work_is_named(void **state)
+{
+    struct pp_listener *l = NULL;
+    char text[PP_PULSE_TEXT];
+    int status;
+    CHECK_OK(pp_listener_open(2, false, 0, 0, &l));
+    pid_t well = start_rank(l, 0, false);
+    assert_true(hears(l, 1));
+    CHECK_STR_EQ(pp_listener_first_lost(l, text), "");
+    pid_t dies = start_rank(l, 1, true);
+    assert_true(hears(l, 2));
+    assert_true(hears(l, 1));
+    assert_non_null(strstr(pp_listener_first_lost(l, text), "rank 1 (host "));
+    assert_non_null(strstr(text, "in F of micro-batch 3)"));
+    assert_int_equal(waitpid(dies, &status, 0), dies);
+    pp_listener_end(l);
+    assert_int_equal(waitpid(well, &status, 0), well);
+    CHECK_INT_EQ(status, 0);
+    assert_true(hears(l, 0));
+    assert_non_null(strstr(pp_listener_first_lost(l, text), "rank 1 "));
+    pp_listener_close(&l);
+}
+
+static void an_address_that_is_none_is_refused(void **state)
+{
+    struct pp_pulse *p = NULL;
+    CHECK_FAILS(pp_pulse_open("", 0, 1, &p), PP_EFORMAT, "is no address of a listener");
+    CHECK_FAILS(pp_pulse_open("1f 80", 0, 1, &p), PP_EFORMAT, "is no address of a listener");
+    CHECK_FAILS(pp_pulse_open("1f 80 here", 0, 1, &p), PP_EFORMAT, "has no IP address");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_dies_in_the_middle_of_work_is_named),
+        cmocka_unit_test(an_address_that_is_none_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The search against all that it could have found: every schedule, number of chunks, cut and set of
+ * recomputed chunks, laid out and simulated one by one. */
+#include "test.h"
+
+#include <stdio.h>
+
+#include "ppcli/mem.h"
+#include "ppcli/tune.h"
+
+struct world {
+    struct pp_config *cfg;
+    struct pp_model *model;
+    struct pp_costs *costs;
+    struct pp_best_spec spec;
+};
+
+/* Layers of 24 values that take `times` a row for F, and about as long for I and W. */
+static struct world world_of(int stages, const double *times, int layers)
+{
+    struct world w = {.cfg = pp_alloc(1, sizeof(*w.cfg))};
+    struct pp_config *cfg = w.cfg;
+    assert_non_null(cfg);
+    snprintf(cfg->model.type, sizeof(cfg->model.type), "mlp");
+    snprintf(cfg->data.dataset, sizeof(cfg->data.dataset), "synthetic");
+    snprintf(cfg->run.backend, sizeof(cfg->run.backend), "cpu");
+    cfg->model.n_sizes = layers + 1;
+    for (int i = 0; i <= layers; i++)
+        cfg->model.sizes[i] = 24;
+    snprintf(cfg->pipeline.schedule, sizeof(cfg->pipeline.schedule), "1f1b");
+    cfg->pipeline.stages = stages;
+    cfg->pipeline.replicas = 1;
+    cfg->pipeline.microbatches = 6;
+    cfg->pipeline.eager = 2;
+    cfg->train.batch_size = 600;
+    cfg->train.exact = true;
+    CHECK_OK(pp_model_create(cfg, NULL, &w.model));
+    CHECK_OK(pp_costs_create(layers, (int[]){1, 100}, 2, &w.costs));
+    for (int s = 0; s < 2; s++) {
+        for (int l = 0; l < layers; l++) {
+            double t = times[l] * w.costs->sizes[s];
+            w.costs->layers[s * layers + l] =
+                (struct pp_layer_seconds){t, t * (1 + l % 2), t * 0.8};
+        }
+    }
+    w.costs->cores = 64;
+    w.costs->latency = 3;
+    w.costs->byte = 1e-3;
+    w.spec = (struct pp_best_spec){
+        .cfg = cfg, .model = w.model, .train_n = 6000, .test_n = 0, .cuts = true};
+    return w;
+}
+
+static void end(struct world *w)
+{
+    pp_costs_destroy(&w->costs);
+    pp_model_destroy(&w->model);
+    pp_free(w->cfg);
+}
+
+/* ---- all there is */
+
+static double step_of(const struct world *w, const struct pp_config *cfg, size_t *peak)
+{
+    struct pp_config *copy = pp_alloc(1, sizeof(*copy));
+    struct pp_layout *l = NULL;
+    struct pp_prediction p = {0};
+    assert_non_null(copy);
+    *copy = *cfg;
+    *peak = 0;
+    if (pp_layout_create(copy, w->model, w->spec.train_n, w->spec.test_n, &l) == 0) {
+        struct pp_predict_spec spec = {.plan = l->plans[0].plan,
+                                       .model = w->model,
+                                       .costs = w->costs,
+                                       .first = l->first,
+                                       .last = l->last,
+                                       .rows = cfg->train.batch_size,
+                                       .replicas = 1,
+                                       .meet_every = cfg->run.log_every,
+                                       .meet_after = PP_RUN_MEET_NS * 1e-9};
+        CHECK_OK(pp_predict(&spec, &p));
+        for (int r = 0; r < l->stages; r++) {
+            struct pp_exec_spec exec = {.layout = l, .rank = r, .caps.shared_slots = true};
+            struct pp_exec_bytes bytes;
+            CHECK_OK(pp_exec_predict(&exec, &bytes));
+            *peak = bytes.total > *peak ? bytes.total : *peak;
+        }
+    }
+    pp_error_clear();
+    pp_layout_destroy(&l);
+    pp_free(copy);
+    return p.step;
+}
+
+/* The bits of `cuts` say behind which layers a piece ends, those of `again` which are recomputed. */
+static int write_shape(struct pp_config *cfg, int layers, unsigned cuts, unsigned again)
+{
+    size_t used = 0, said = 0;
+    int n = 0;
+    cfg->pipeline.recompute[0] = '\0';
+    for (int i = 0, first = 0; i < layers; i++) {
+        if (i < layers - 1 && !(cuts >> i & 1))
+            continue;
+        used +=
+            (size_t)snprintf(cfg->pipeline.ranges + used, 64, "%s%d-%d", n ? " | " : "", first, i);
+        if (again >> n & 1)
+            said += (size_t)snprintf(cfg->pipeline.recompute + said, 64, "%s%d-%d", said ? " " : "",
+                                     first, i);
+        first = i + 1;
+        n++;
+    }
+    cfg->pipeline.assignment = PP_ASSIGN_EXPLICIT;
+    return n;
+}
+
+static double brute_force(const struct world *w, size_t memory)
+{
+    int layers = w->model->n_layers, p = w->cfg->pipeline.stages;
+    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
+    double best = 0;
+    assert_non_null(cfg);
+    *cfg = *w->cfg;
+    for (const char *const *name = pp_schedule_names(); *name; name++) {
+        snprintf(cfg->pipeline.schedule, sizeof(cfg->pipeline.schedule), "%s", *name);
+        for (unsigned cuts = 0; cuts < 1u << (layers - 1); cuts++) {
+            int n = __builtin_popcount(cuts) + 1, own = w->cfg->pipeline.chunks;
+            if (n % p != 0 || (own > 0 ? n / p != own : n / p == 3)) /* looked at: 1, 2 and 4 */
+                continue;
+            cfg->pipeline.chunks = n / p;
+            for (unsigned again = 0; again < (memory > 0 ? 1u << n : 1u); again++) {
+                size_t peak;
+                write_shape(cfg, layers, cuts, again);
+                double step = step_of(w, cfg, &peak);
+                if (step > 0 && (memory == 0 || peak <= memory) && (best == 0 || step < best))
+                    best = step;
+            }
+        }
+    }
+    pp_free(cfg);
+    return best;
+}
+
+/* ---- tests */
+
+static const double uneven[] = {5, 1, 1, 2, 7, 1, 3, 1};
+static const double falling[] = {9, 8, 6, 5, 3, 2, 1};
+
+static void check_exact(struct world w)
+{
+    struct pp_best best;
+    double least = brute_force(&w, 0);
+    CHECK_OK(pp_best_search(&w.spec, w.costs, &best));
+    assert_true(best.n > 10);
+    /* rows are sorted by thousandths: the first is among those of the least time */
+    if (best.items[0].time.step > least * 1.001)
+        fail_msg("found %g with %s, there is %g", best.items[0].time.step, best.items[0].schedule,
+                 least);
+    assert_true(best.as_is.time.step >= least * (1 - 1e-9));
+    pp_best_fini(&best);
+    end(&w);
+}
+
+static void few_cuts_are_all_looked_at(void **state)
+{
+    (void)state;
+    check_exact(world_of(2, uneven, 8));
+    check_exact(world_of(2, falling, 7));
+    check_exact(world_of(3, uneven, 8));
+    check_exact(world_of(4, uneven, 8));
+}
+
+static void what_is_printed_is_what_was_predicted(void **state)
+{
+    (void)state;
+    struct world w = world_of(2, uneven, 8);
+    struct pp_best best;
+    struct pp_config *cfg = NULL;
+    size_t peak;
+    w.spec.recompute = true;
+    w.spec.memory = 180000;
+    CHECK_OK(pp_best_search(&w.spec, w.costs, &best));
+    for (int i = 0; i < best.n; i++) {
+        CHECK_OK(pp_best_config(w.cfg, w.model, &best.items[i], w.costs, &cfg));
+        assert_float_equal(step_of(&w, cfg, &peak), best.items[i].time.step, 1e-9);
+        CHECK_INT_EQ(peak, best.items[i].peak_bytes);
+        pp_free(cfg);
+    }
+    pp_best_fini(&best);
+    end(&w);
+}
+
+/* Under a limit that the config's own shape is far over. */
+static void a_limit_is_kept_at_little_more_than_the_least_time(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        struct world w = world_of(2, falling, 6);
+        struct pp_best best;
+        CHECK_OK(pp_best_search(&w.spec, w.costs, &best));
+        size_t most = best.as_is.peak_bytes, none = 0;
+        pp_best_fini(&best);
+        w.spec.recompute = true;
+        w.spec.memory = most * (size_t)(9 - k) / 10;
+        CHECK_OK(pp_best_search(&w.spec, w.costs, &best));
+        double least = brute_force(&w, w.spec.memory);
+        print_message("# %zu of %zu bytes: found %g, there is %g\n", w.spec.memory, most,
+                      best.n > 0 ? best.items[0].time.step : 0, least);
+        CHECK_INT_EQ(best.n > 0, least > 0);
+        for (int i = 0; i < best.n; i++)
+            none += best.items[i].peak_bytes > w.spec.memory;
+        CHECK_INT_EQ(none, 0);
+        assert_true(best.n == 0 || best.items[0].time.step <= least * 1.02);
+        pp_best_fini(&best);
+        end(&w);
+    }
+}
+
+/* Many layers: moved boundaries come as near as a search of all cuts, where that can still be done. */
+static void moved_boundaries_find_what_all_cuts_have(void **state)
+{
+    (void)state;
+    double times[20];
+    uint32_t x = 12345;
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < 20; i++) {
+            x = x * 1664525u + 1013904223u;
+            times[i] = 1 + (x >> 24) % 9;
+        }
+        struct world w = world_of(4, times, 20); /* 969 cuts */
+        struct pp_best best;
+        w.cfg->pipeline.chunks = 1;
+        double least = brute_force(&w, 0);
+        CHECK_OK(pp_best_search(&w.spec, w.costs, &best));
+        print_message("# found %g (%s), there is %g, as it is %g\n", best.items[0].time.step,
+                      best.items[0].schedule, least, best.as_is.time.step);
+        assert_true(best.items[0].time.step <= least * 1.02);
+        pp_best_fini(&best);
+        end(&w);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(few_cuts_are_all_looked_at),
+        cmocka_unit_test(what_is_printed_is_what_was_predicted),
+        cmocka_unit_test(a_limit_is_kept_at_little_more_than_the_least_time),
+        cmocka_unit_test(moved_boundaries_find_what_all_cuts_have),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
