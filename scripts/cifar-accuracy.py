@@ -63,14 +63,6 @@ def records(torch, folder, name):
     return raw[:, 1:].reshape(-1, 3, 32, 32), raw[:, 0].long()
 
 
-def rate(train, step, steps):
-    """Of step 1..steps, as ppcli: linear warm-up, then a cosine."""
-    lr, warm = train.getfloat("lr"), train.getint("warmup_steps")
-    if step <= warm:
-        return lr * step / warm
-    return lr * 0.5 * (1 + math.cos(math.pi * (step - 1 - warm) / (steps - warm)))
-
-
 def crop_and_flip(torch, x, draw):
     """Each image padded with 4 black pixels all around, cut out anywhere, mirrored half the time."""
     n = len(x)
@@ -89,8 +81,11 @@ class Seed:
     """A training run of PyTorch."""
 
     def __init__(self, torch, args, seed):
+        import ppcli_numbers
         import torch_nets
-        self.torch, self.nets, self.args = torch, torch_nets, args
+        import torch_parts
+        self.rate = ppcli_numbers.rate
+        self.torch, self.parts, self.args = torch, torch_parts, args
         self.train_keys = config()["train"]
         torch.manual_seed(seed)
         self.draw = torch.Generator().manual_seed(seed)
@@ -118,11 +113,11 @@ class Seed:
         total, loss = per_epoch * self.args.epochs, 0.0
         for i, rows in enumerate(torch.randperm(len(images), generator=self.draw).split(batch)):
             for group in self.opt.param_groups:
-                group["lr"] = rate(self.train_keys, self.epoch * per_epoch + i + 1, total)
+                group["lr"] = self.rate(self.train_keys, self.epoch * per_epoch + i + 1, total)
             x = self.input(crop_and_flip(torch, images[rows], self.draw))
             self.opt.zero_grad(set_to_none=True)
-            loss += float(self.nets.backward(self.net, x, labels[rows],
-                                             config()["pipeline"].getint("microbatches")))
+            loss += float(self.parts.backward(self.net, x, labels[rows],
+                                              config()["pipeline"].getint("microbatches")))
             self.opt.step()
             self.statistics.commit()
         self.epoch += 1

@@ -44,7 +44,7 @@ for target in $targets; do
     cp "$build/$target" "$to/tests/"
 done
 cp "$root"/configs/*.ini "$to/configs/"
-cp -R "$root/data/mnist-sample" "$to/data/"
+cp -R "$root/data/mnist-sample" "$root/data/cifar10-sample" "$root/data/shakespeare-sample" "$to/data/"
 cp "$root/scripts/gpu-check.sh" "$root/scripts/gpu-check-parts.sh" "$to/scripts/"
 cp -R "$root/scripts/peers" "$to/scripts/"
 rm -rf "$to/scripts/peers/__pycache__"

@@ -15,10 +15,11 @@ skip() {
     exit 77
 }
 
-# A training run of few steps on the sample; the rest of the words are options of ppcli train.
+# A training run of few steps on a sample; the rest of the words are options of ppcli train.
+CONFIG=$ROOT/configs/mnist-sample.ini DATA=mnist-sample
 train() {
-    "$PPCLI" train "$ROOT/configs/mnist-sample.ini" --set "data.path=$SAMPLE" --dir '' -q \
-        --set run.backend=cuda "$@"
+    "$PPCLI" train "$CONFIG" --set "data.dataset=$DATA" --set "data.path=${SAMPLE%/*}/$DATA" \
+        --dir '' -q --set run.backend=cuda "$@"
 }
 
 # The digest of the weights, or the empty word; its exit code is that of the run.
@@ -92,6 +93,37 @@ part_equality() {
     say "$runs runs, $refused refused${differ:+, other bits:$differ}"
     [ -z "$differ" ]
 }
+
+# Transformers and convolutions: the same bits for other stages, schedules and launches, with
+# forwards computed again, and the first steps' losses as the processor's.
+part_nets() {
+    said='' bad=0
+    for net in gpt-char:shakespeare-sample llama-small:shakespeare-sample mnist-conv:mnist-sample \
+        resnet18-cifar10:cifar10-sample; do
+        CONFIG=$CONFIGS/${net%:*}.ini DATA=${net#*:}
+        set -- --max-steps 6 --microbatches 4 --set checkpoint.at_end=off \
+            --set pipeline.assignment=flops --set data.test_samples=16
+        one=$(digest "$@" --stages 1 --set run.graphs=off) || return 1
+        there=$(loss_of)
+        result=ok
+        for other in '--stages 2 --schedule 1f1b' '--stages 3 --schedule zb-h1' \
+            '--stages 2 --schedule gpipe --set pipeline.recompute=all'; do
+            # shellcheck disable=SC2086 # words
+            [ "$(digest "$@" $other)" = "$one" ] || result="other bits: $other"
+        done
+        digest "$@" --stages 2 --set run.backend=cpu >/dev/null || return 1
+        here=$(loss_of)
+        awk -v a="$there" -v b="$here" 'BEGIN { d = a - b; exit !(a > 0 && d * d <= 1e-6 * b * b) }' ||
+            result="loss $there, processor's $here"
+        [ "$result" = ok ] || bad=1
+        said="$said${said:+, }${net%:*} $result"
+        echo "${net%:*}: $result, loss $there and $here"
+    done
+    say "$said"
+    return "$bad"
+}
+
+loss_of() { sed -n 's/^train loss *\([0-9.]*\) .*/\1/p' "$OUT/$PART.run"; }
 
 accuracy_of() { sed -n 's/^test accuracy *\([0-9.]*\) .*/\1/p' "$OUT/$PART.run"; }
 
@@ -231,6 +263,7 @@ case $PART in
 env) part_env ;;
 ops) part_ops ;;
 equality) part_equality ;;
+nets) part_nets ;;
 accuracy) part_accuracy ;;
 precision) part_precision ;;
 sanitizer) part_sanitizer ;;

@@ -39,27 +39,23 @@ add() { # add PASSED FAILED SKIPPED
     all_skipped=$((all_skipped + $3))
 }
 
-# A build that breaks is one failure; its output is worth reading then.
-build() { # build FOLDER [MESON OPTION...]
-    folder=$1
-    shift
-    if { [ -f "$folder/build.ninja" ] ||
-        meson setup "$folder" . "$@"; } \
-        >"$folder.log" 2>&1 && ninja -C "$folder" >>"$folder.log" 2>&1; then
-        rm -f "$folder.log"
-        return 0
-    fi
-    tail -n 40 "$folder.log" >&2
+# What cannot be configured is one failure. build/ is that of test.sh.
+configure() { # configure FOLDER [MESON OPTION...]
+    [ -f "$1/build.ninja" ] || meson setup "$@" && return 0
     add 0 1 0
     return 1
 }
 
-debug_build() { # as build()
+# Quick to build: -O1, and of debug information what stacks need.
+debug_build() { # debug_build FOLDER C_ARGS [MESON OPTION...]
     folder=$1
-    shift
-    build "$folder" -Db_lundef=false -Dbuildtype=debugoptimized "$@"
+    flags=$2
+    shift 2
+    configure "$folder" -Db_lundef=false -Dbuildtype=debugoptimized -Doptimization=1 \
+        -Dc_args="-g1 $flags" "$@"
 }
 
+# Builds the programs that these tests run, and no others.
 tests() { # tests FOLDER LOG WORD...      words go to `meson test`
     log=$2
     folder=$1
@@ -67,14 +63,14 @@ tests() { # tests FOLDER LOG WORD...      words go to `meson test`
     [ "$short" = no ] || set -- --no-suite slow "$@"
     rm -f "$folder/meson-logs/$log.json"
     code=0
-    meson test -C "$folder" --no-rebuild --print-errorlogs --logbase "$log" "$@" || code=$?
+    meson test -C "$folder" --print-errorlogs --logbase "$log" "$@" || code=$?
     count_tests "$folder/meson-logs/$log.json"
     [ "$code" -eq 0 ] || [ "$failed" -gt 0 ] || failed=1
     add "$passed" "$failed" "$skipped"
 }
 
 asan() {
-    debug_build build-asan -Db_sanitize=address,undefined || return 0
+    debug_build build-asan '' -Db_sanitize=address,undefined || return 0
     # halt_on_error=0 would let a test pass with a finding on its stderr.
     UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
         tests build-asan testlog --no-suite long --no-suite style --timeout-multiplier 10
@@ -83,24 +79,25 @@ asan() {
 # Threads on the processor and on a device made of threads. The emulated GPU changes stacks, which
 # ThreadSanitizer does not follow.
 tsan() {
-    debug_build build-tsan -Db_sanitize=thread -Dcuda=disabled || return 0
+    debug_build build-tsan '' -Db_sanitize=thread -Dcuda=disabled || return 0
     export TSAN_OPTIONS=halt_on_error=1
     tests build-tsan suites --suite conform --suite pipe --timeout-multiplier 20
-    tests build-tsan named --timeout-multiplier 20 cli_resume cli_trace cli_checkpoint trace hang
+    tests build-tsan named --timeout-multiplier 20 cli_resume cli_trace cli_checkpoint trace
+    [ "$short" = yes ] || tests build-tsan hang --timeout-multiplier 20 hang
     unset TSAN_OPTIONS
 }
 
 # Unsigned wrap and lossy conversions, where sizes come from files, words and configs.
 integer() {
-    if ! command -v clang >/dev/null 2>&1; then
-        echo "sanitize: no clang here (Debian: clang); skipped" >&2
+    if ! ./scripts/setup.sh --clang; then
+        echo "sanitize: integer needs clang and its runtime libraries; skipped" >&2
         add 0 0 1
         return 0
     fi
     flags="-fsanitize=integer -fno-sanitize-recover=integer"
-    CC=clang debug_build build-integer -Dmpi=disabled -Dcuda=disabled \
-        -Dc_link_args="-fsanitize=integer" \
-        -Dc_args="$flags -fsanitize-ignorelist=$root/scripts/integer-ignore.txt" || return 0
+    flags="$flags -fsanitize-ignorelist=$root/scripts/integer-ignore.txt"
+    CC=clang debug_build build-integer "$flags" -Dmpi=disabled -Dcuda=disabled \
+        -Dc_link_args="-fsanitize=integer" || return 0
     UBSAN_OPTIONS=print_stacktrace=1 \
         tests build-integer testlog --no-suite long --suite unit --suite fuzz --timeout-multiplier 10
 }
@@ -114,12 +111,12 @@ verdict() { # verdict CODE      77 is skipped
 }
 
 tidy() {
-    debug_build build-asan -Db_sanitize=address,undefined || return 0 # its compile_commands.json
+    configure build || return 0 # its compile_commands.json
     code=0
     if [ "$short" = yes ]; then
-        ./tests/style/check_tidy.sh build-asan --changed || code=$?
+        ./tests/style/check_tidy.sh build --changed || code=$?
     else
-        ./tests/style/check_tidy.sh build-asan || code=$?
+        ./tests/style/check_tidy.sh build || code=$?
     fi
     verdict "$code"
 }
@@ -130,9 +127,10 @@ one_run_under_valgrind() {
         add 0 0 1
         return 0
     fi
-    build build || return 0
+    configure build || return 0
     code=0
-    valgrind --quiet --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite \
+    ninja -C build ppcli && valgrind --quiet --error-exitcode=99 --leak-check=full \
+        --errors-for-leak-kinds=definite \
         ./build/ppcli train configs/synthetic.ini --stages 2 --epochs 1 \
         --set data.train_samples=128 --set data.test_samples=64 --dir '' -q || code=1
     verdict "$code"

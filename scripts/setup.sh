@@ -2,14 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs what building ppcli needs and this machine lacks: Debian and its relatives, with apt-get.
 # Does nothing, and asks for nothing, when nothing is missing.
-#   scripts/setup.sh [--tests]      --tests: also what the test programs need
+#   scripts/setup.sh [--tests] [--clang]
+# --tests: also what the test programs need. --clang: also clang with its sanitizers.
 set -eu
 
-usage='usage: scripts/setup.sh [--tests]'
+usage='usage: scripts/setup.sh [--tests] [--clang]'
 with_tests=no
+with_clang=no
 for word in "$@"; do
     case $word in
     --tests) with_tests=yes ;;
+    --clang) with_clang=yes ;;
     -h | --help)
         echo "$usage"
         exit 0
@@ -27,6 +30,7 @@ has_library() { has_command pkg-config && pkg-config --exists "$1"; }
 # OpenBLAS's serial build keeps one scratch area for all threads: ranks are threads, so it will not do.
 has_openblas() { has_library openblas && case $(pkg-config --variable=libdir openblas) in *serial*) false ;; esac }
 has_certificates() { [ -s /etc/ssl/certs/ca-certificates.crt ] || [ -s /etc/pki/tls/certs/ca-bundle.crt ]; }
+has_clang_runtime() { echo 'int main(void) { return 0; }' | clang -x c -fsanitize=integer -o /dev/null - 2>/dev/null; }
 
 missing=
 # need PACKAGE "WHAT FOR" TEST...
@@ -57,6 +61,10 @@ if [ "$with_tests" = yes ]; then
     need libcmocka-dev 'unit tests' has_library cmocka
     need python3 'checks of sources and documents' has_command python3
     need mandoc 'checks of the manual pages' has_command mandoc
+fi
+if [ "$with_clang" = yes ]; then
+    need clang 'a second compiler, for sanitizers' has_command clang
+    need libclang-rt-dev 'run time of its sanitizers' has_clang_runtime
 fi
 
 [ -n "$missing" ] || exit 0

@@ -65,6 +65,23 @@ def options(description):
     return p
 
 
+def setting(text):
+    key, found, value = text.partition("=")
+    if not found:
+        raise argparse.ArgumentTypeError("'%s': not KEY=VALUE" % text)
+    return key, value
+
+
+def net_options(description):
+    """Those of a peer that makes its net from the keys of [model]."""
+    p = options(description)
+    p.add_argument("--model", type=setting, required=True, action="append", metavar="KEY=VALUE",
+                   help="a key of the config's [model]; repeatable")
+    p.add_argument("--threads", type=positive, default=cores())
+    optimizer_option(p)
+    return p
+
+
 def optimizer_option(parser):
     parser.add_argument("--optimizer", choices=("sgd", "momentum", "adam", "adamw"), default="sgd")
 
@@ -104,8 +121,8 @@ def measure(step, args, agree=lambda n: n, barrier=lambda: None):
 def report(peer, version, args, blocks, **more):
     """The JSON line of one run."""
     line = {"peer": peer, "version": version, "python": sys.version.split()[0],
-            "samples_per_second": round(statistics.median(blocks), 1),
-            "blocks": [round(b, 1) for b in blocks], "sizes": args.sizes, "batch": args.batch,
+            "samples_per_second": float("%.5g" % statistics.median(blocks)),
+            "blocks": [float("%.5g" % b) for b in blocks], "sizes": args.sizes, "batch": args.batch,
             "microbatches": args.microbatches}
     line.update(more)
     print(json.dumps(line), flush=True)

@@ -83,7 +83,7 @@ class Ppcli:
             f.write(case.config)
         self.words = [args.program, "train", config, "--quiet", "--overwrite", "--dir", self.dir,
                       "--stages", stages, "--schedule", schedule, "--epochs", "1000000",
-                      "--set", "data.dataset=synthetic", "--set", "data.test_samples=16",
+                      "--set", "data.dataset=" + case.dataset, "--set", "data.test_samples=16",
                       "--set", "data.train_samples=%d" % case.samples, *more]
         self.same_start = case.same_start
         self.precision = case.precision_of(entry)
@@ -249,8 +249,9 @@ def spread(row):
     return max((abs(x / y - 1) for x, y in pairs), default=None)
 
 
-def print_table(rows, out):
-    print("| case | what | samples/s, median | min | max | ppcli is x times as fast |", file=out)
+def print_table(rows, case, out):
+    print("| case | what | %s/s, median | min | max | ppcli is x times as fast |" % case.unit,
+          file=out)
     print("|---|---|---:|---:|---:|---:|", file=out)
     missing = set()
     for row in rows.values():
@@ -264,7 +265,7 @@ def print_table(rows, out):
             cells = "%s: failed: %s" % (row["label"], row["failed"]), "", "", "", ""
         else:
             b = row["blocks"]
-            rates = ["%.0f" % r for r in (statistics.median(b), min(b), max(b))]
+            rates = ["%.0f" % (r * case.per_sample) for r in (statistics.median(b), min(b), max(b))]
             cells = row["label"], *rates, ratio(row, rows)
         print("| %s |" % " | ".join([row["case"], *(c.replace("|", "/") for c in cells)]), file=out)
 
@@ -346,7 +347,7 @@ def main():
         rows = measure(case, choose(case, args.only), args)
         print("\n%s: %s, batch %d, %d micro-batches, %s\n" % (
             case.name, case.sizes, case.batch, case.microbatches, case.optimizer))
-        print_table(rows, sys.stdout)
+        print_table(rows, case, sys.stdout)
         first = next(iter(rows.values()), None)
         again = spread(first) if first else None
         if again is not None:

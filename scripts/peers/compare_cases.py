@@ -43,6 +43,26 @@ optimizer = adam
 lr = 0.001
 """
 
+TEXT = """; Speed of a GPT.
+[data]
+dataset = synthetic-tokens
+[model]
+type = gpt
+n_layer = %d
+n_head = %d
+n_embd = %d
+block_size = %d
+vocab_size = %d
+[pipeline]
+stages = 2
+microbatches = 4
+schedule = 1f1b
+[train]
+batch_size = %d
+optimizer = adamw
+lr = 0.001
+"""
+
 SERVERS = ("torch_gpu.py",)  # peers that stay between blocks
 SCHEDULES = ("gpipe", "1f1b", "interleaved-zb", "zb-v")
 
@@ -64,6 +84,8 @@ class Case:
         parser.read_string(config)
         self.name = name
         self.config = config
+        data = parser["data"]["dataset"]
+        self.dataset = data if data.startswith("synthetic") else "synthetic"
         self.model = parser["model"]
         self.sizes = self.model.get("sizes") or ", ".join("%s %s" % m for m in self.model.items())
         self.stages = parser["pipeline"].getint("stages")
@@ -77,6 +99,7 @@ class Case:
         self.entries = sorted(self.ours() + [e for p in peers for e in p(self)],
                               key=lambda e: (e.base != self.base(), e.base, e.who != "ppcli"))
 
+    unit, per_sample = "samples", 1  # what rates are told in
     same_start = False  # ppcli and its peers begin with the same weights and data
 
     def precision_of(self, entry):
@@ -106,7 +129,7 @@ class Case:
 
 
 class NetCase(Case):
-    """Convolutions: steps take long, and the samples of a few are enough."""
+    """Nets of any model.type: steps take long, and the samples of a few are enough."""
 
     def __init__(self, name, config, peers):
         super().__init__(name, config, peers)
@@ -114,6 +137,15 @@ class NetCase(Case):
 
     def net(self):
         return [w for m in self.model.items() for w in ("--model", "%s=%s" % m)]
+
+
+class TextCase(NetCase):
+    """A transformer; its rates are those of tokens."""
+
+    def __init__(self, name, config):
+        super().__init__(name, config, [torch_text])
+        self.unit, self.per_sample = "tokens", self.model.getint("block_size")
+        self.samples = 128 * self.batch  # an epoch is longer than a block: no evaluation in between
 
 
 class GpuCase(Case):
@@ -170,6 +202,13 @@ def torch_conv(case):
             for m, text in ways for order in ("channels_last", "contiguous")]
 
 
+def torch_text(case):
+    ways = [(case.microbatches, "the same micro-batches"), (1, "the whole batch at once")]
+    return [Entry("torch-m%d" % m, "PyTorch, %s, %s" % (many(case.stages, "thread"), text), "PyTorch",
+                  case.base(), ["torch_text.py", "--optimizer", case.optimizer, "--threads",
+                                str(case.stages)] + case.problem(m)) for m, text in ways]
+
+
 def torch_pipelining(case):
     name = "torch.distributed.pipelining"
     return [Entry("pipelining-" + s, "%s, %d processes, %s" % (name, case.stages, s), name,
@@ -193,17 +232,24 @@ def shipped(name):
         return f.read()
 
 
-def in_small_steps(config):
-    """A step of the config as shipped takes seconds: the same layers, a quarter of the batch, and
-    micro-batches enough for a pipeline."""
+def changed(config, **keys):
+    """The config with other values; None: without the key. section_key=value"""
     parser = configparser.ConfigParser(inline_comment_prefixes=(";",))
     parser.read_string(config)
-    parser["train"]["batch_size"] = "1024"
-    parser["pipeline"]["microbatches"] = "8"
-    parser["train"]["lr"] = "0.0001"  # so that the first losses can be compared
+    for name, value in keys.items():
+        section, key = name.split("_", 1)
+        parser.remove_option(section, key)
+        if value is not None:
+            parser[section][key] = value
     text = io.StringIO()
     parser.write(text)
     return text.getvalue()
+
+
+def in_small_steps(config):
+    """A step of the config as shipped takes seconds: the same layers, a quarter of the batch,
+    micro-batches enough for a pipeline, and a rate with which the first losses can be compared."""
+    return changed(config, train_batch_size="1024", pipeline_microbatches="8", train_lr="0.0001")
 
 
 def cases():
@@ -217,5 +263,11 @@ def cases():
                       ("compile", "graph")),
         "resnet18": NetCase("resnet18", RESNET % ("depth = 18\nstem = cifar", 8), [torch_conv]),
         "resnet50": NetCase("resnet50", RESNET % ("depth = 50\nclasses = 1000", 4), [torch_conv]),
+        "gpt-char": TextCase("gpt-char", TEXT % (4, 4, 128, 64, 65, 12)),
+        "gpt-char-large": TextCase("gpt-char-large", TEXT % (6, 6, 384, 256, 65, 16)),
+        "gpt2-124m": TextCase("gpt2-124m", TEXT % (12, 12, 768, 64, 50257, 4)),
+        # its own cut is for two stages only
+        "transformer-pytorch": TextCase("transformer-pytorch", changed(
+            shipped("transformer-pytorch.ini"), pipeline_split_at=None)),
         "mlp16": Case("mlp16", in_small_steps(shipped("mlp-16x1024.ini")), torch),
     }

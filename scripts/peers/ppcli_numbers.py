@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything random of a run of ppcli, computed once more from its definition in
-include/ppcli/rng.h and src/data/synthetic.c: initial weights, the order of samples, synthetic data.
+"""What is random in a run of ppcli, computed once more from its definition in include/ppcli/rng.h and
+src/data: initial weights, the order of samples, synthetic data; and the learning rate of a step.
 Works on numpy and on torch arrays of 64-bit integers alike: `arange(n)` makes 0..n-1 of the kind
 wanted, `xp` is numpy or torch."""
 
@@ -30,9 +30,11 @@ def stream(name, n):
     return h
 
 
-def words(xp, arange, seed, name, number, n):
-    """The first n words of a stream."""
-    return xp.stack(philox(seed, stream(name, number), arange((n + 3) // 4)), 1).reshape(-1)[:n]
+def words(xp, arange, seed, name, number, n, first=0):
+    """Words first .. first + n - 1 of a stream."""
+    skip = first % 4
+    blocks = arange((skip + n + 3) // 4) + first // 4
+    return xp.stack(philox(seed, stream(name, number), blocks), 1).reshape(-1)[skip:skip + n]
 
 
 def permutation(xp, arange, seed, n, epoch):
@@ -43,6 +45,11 @@ def permutation(xp, arange, seed, n, epoch):
         j = (w[i] * (i + 1)) >> 32
         order[i], order[j] = order[j], order[i]
     return order
+
+
+def windows(xp, arange, seed, n, first, count):
+    """Where samples first .. first + count - 1 of a text begin that has n windows."""
+    return (words(xp, arange, seed, "windows", 0, count, first) * n) >> 32
 
 
 def weight(xp, arange, to_f32, seed, layer, n_in, n_out, activation):
@@ -67,3 +74,11 @@ def synthetic(xp, arange, seed, n, features, classes):
     classes_of = arange(n) % classes
     prototypes = xp.stack([rows("synthetic:class", c, 1)[0] for c in range(classes)], 0)
     return (rows("synthetic:train", 0, n) + prototypes[classes_of] + 1) // 2, classes_of
+
+
+def rate(train, step, steps):
+    """Of step 1..steps by the keys of [train]: linear warm-up, then a cosine."""
+    lr, warm = float(train["lr"]), int(train["warmup_steps"])
+    if step <= warm:
+        return lr * step / warm
+    return lr * 0.5 * (1 + math.cos(math.pi * (step - 1 - warm) / (steps - warm)))

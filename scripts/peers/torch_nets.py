@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The networks of a [model] section in PyTorch, and a step over micro-batches by ppcli's rules. For
-the peer torch_conv.py, tests/cli/parity_torch.py and scripts/cifar-accuracy.py: one description, so
-that they cannot disagree. A resnet is torchvision's own, so its names and shapes are too."""
+"""The convolutional networks of a [model] section in PyTorch, and running statistics by ppcli's rule.
+For the peer torch_conv.py, tests/cli/parity_torch.py and scripts/cifar-accuracy.py: one description,
+so that they cannot disagree. A resnet is torchvision's own, so its names and shapes are too."""
 
 import re
 
@@ -11,7 +11,7 @@ import torchvision
 BLOCKS = {18: "resnet18", 34: "resnet34", 50: "resnet50", 101: "resnet101"}
 GROUPS = 32  # of group norm
 ACTIVATIONS = {"relu": torch.nn.ReLU, "gelu": torch.nn.GELU, "tanh": torch.nn.Tanh,
-               "silu": torch.nn.SiLU}
+               "gelu_tanh": lambda: torch.nn.GELU(approximate="tanh"), "silu": torch.nn.SiLU}
 
 
 class Same(torch.nn.Module):
@@ -167,14 +167,3 @@ class Statistics:
             m.running_var.lerp_(variance.to(m.running_var.dtype), momentum)
             m.num_batches_tracked.fill_(steps + 1)  # PyTorch has counted micro-batches
             self.norms[m] = [momentum, steps + 1, 0, 0.0, 0.0]
-
-
-def backward(net, x, y, microbatches):
-    """The loss of a batch, whose gradients are added to .grad: both are means over the batch, summed
-    over its micro-batches."""
-    loss = torch.zeros(())
-    for xs, ys in zip(x.tensor_split(microbatches), y.tensor_split(microbatches)):
-        one = torch.nn.functional.cross_entropy(net(xs), ys, reduction="sum") / len(x)
-        one.backward()
-        loss = loss + one.detach()
-    return loss

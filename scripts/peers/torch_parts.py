@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The network, its data and its optimizer in PyTorch, for both PyTorch peers. Equal seeds give both
-the same numbers, so their losses can be compared."""
+"""What the PyTorch peers share: an mlp, its data, optimizers, a step over micro-batches. Equal seeds
+give the same numbers, so losses can be compared."""
 
 import torch
+
+import common
 
 
 def layers(sizes, seed):
@@ -31,6 +33,19 @@ def optimizer(params, args):
         except (TypeError, RuntimeError, ValueError):
             continue
     raise RuntimeError("no optimizer " + args.optimizer)
+
+
+def backward(net, x, y, microbatches):
+    """The loss of a batch, whose gradients are added to .grad: both are means over its targets (one
+    of a row, or one of each position), summed over its micro-batches."""
+    loss = torch.zeros(())
+    for xs, ys in zip(x.tensor_split(microbatches), y.tensor_split(microbatches)):
+        out = net(xs)
+        one = torch.nn.functional.cross_entropy(out.reshape(-1, out.shape[-1]), ys.reshape(-1),
+                                                reduction="sum") / y.numel()
+        one.backward()
+        loss = loss + one.detach()
+    return loss
 
 
 class Data:
@@ -63,3 +78,21 @@ def prepare(threads):
     torch.set_flush_denormal(True)
     torch.set_num_threads(threads)
 
+
+def race(peer, args, net, batches, opt, **more):
+    """Times steps that take two batches in turns, and reports."""
+    losses = []
+
+    def step():
+        x, y = batches[0]
+        batches.reverse()
+        opt.zero_grad(set_to_none=True)
+        loss = backward(net, x, y, args.microbatches)
+        opt.step()
+        if len(losses) < 3:
+            losses.append(float(loss))
+
+    blocks = common.measure(step, args)
+    args.sizes = dict(args.model)
+    common.report(peer, torch.__version__, args, blocks, threads=args.threads,
+                  optimizer=args.optimizer, first_losses=losses, **more)

@@ -1,0 +1,162 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Breaks runs over three hosts, which are namespaces of this machine, at N random instants (50):
+#
+#   scripts/fault-hosts.sh [PPCLI [N [SEED]]]
+#
+# A rank is killed or stopped, orted or mpirun is killed, a link goes down, a host is taken away. Without
+# --retries the run ends within its deadline, with exit code 76 and a line that names the host (or
+# mpirun); with --retries it ends with the weights of a run that nothing disturbs. Each second fault is
+# one with --retries. Nobody is left on any host. VERBOSE=1 shows each.
+# shellcheck disable=SC2046,SC2086 # words
+set -u
+here=$(dirname "$(readlink -f "$0")")
+machines=$(readlink -f "$here/../tests/hosts/machines.sh")
+TIMEOUT=3 # run.hang_timeout; a deadline adds 2 s of silence, the end of mpirun, and a crowded machine's time
+DEADLINE=90
+
+# ---- on the first host: one run, one fault
+
+rank_pid() {
+    for p in $(pgrep -x "$program"); do
+        r=$(tr '\0' '\n' <"/proc/$p/environ" 2>/dev/null | sed -n 's/^OMPI_COMM_WORLD_RANK=//p')
+        [ "$r" = "$1" ] && echo "$p"
+    done
+}
+daemon_pid() {
+    if [ "$1" = 0 ]; then pgrep -x mpirun; else pgrep -x orted | while read -r p; do
+        tr '\0' ' ' <"/proc/$p/cmdline" | grep -q "ess_base_vpid $1 " && echo "$p"
+    done; fi
+}
+break_it() { # break_it KIND HOST
+    case $1 in
+    kill) kill -9 $(rank_pid "$2") ;;
+    stop) kill -STOP $(rank_pid "$2") ;;
+    orted | mpirun) kill -9 $(daemon_pid "$2") ;;
+    link) ip -n "h$2" link set eth0 down ;;
+    host) # its cable first: nothing says good-bye
+        ip -n "h$2" link set eth0 down
+        kill -9 $(rank_pid "$2") $(daemon_pid "$2")
+        ;;
+    esac
+}
+if [ "${1:-}" = inside ]; then
+    shift
+    kind=$1 host=$2 ms=$3
+    shift 3
+    program=$(basename "$1")
+    mount -t tmpfs none /dev/shm
+    "$@" >out 2>err </dev/null &
+    pid=$!
+    for ((k = 0; k < 1200; k++)); do # until all ranks work
+        [ -e run/metrics.jsonl ] && break
+        kill -0 $pid 2>/dev/null || break
+        sleep 0.05
+    done
+    sleep "$((ms / 1000)).$(printf %03d $((ms % 1000)))"
+    broken=late
+    kill -0 $pid 2>/dev/null && [ ! -e run/summary.json ] && break_it "$kind" "$host" 2>broken.err && broken=yes
+    begin=$(date +%s%N)
+    code=0
+    wait $pid || code=$?
+    took=$((($(date +%s%N) - begin) / 1000000))
+    left=
+    for ((k = 0; k < 600; k++)); do
+        left=$(pgrep -lx "$program|orted|mpirun")
+        [ -z "$left" ] && break
+        sleep 0.05
+    done
+    echo "$code $took $broken" $left >end
+    exit 0
+fi
+
+# ---- all of them
+
+ppcli=$(realpath "${1:-build/ppcli}")
+n=${2:-50}
+seed=${3:-$(($(od -An -N4 -tu4 /dev/urandom) % 100000))}
+RANDOM=$seed
+why=$("$machines" 1 true) || { echo "skipped: ${why#skipped: }"; exit 77; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+cat >net.ini <<INI
+[data]
+dataset = synthetic
+train_samples = 2000
+test_samples = 100
+[model]
+sizes = 40 64*5 10
+[pipeline]
+schedule = 1f1b
+stages = 3
+[train]
+batch_size = 32
+clip_norm = 1
+[checkpoint]
+every = 25
+[run]
+hang_timeout = $TIMEOUT
+INI
+sha() { sed -n 's/.*"weights_sha256": "\([0-9a-f]*\)".*/\1/p' "$1"; }
+epochs=8
+whole() { # the run that nothing disturbs
+    rm -rf whole
+    "$ppcli" train net.ini --dir whole -q --launch threads --epochs $epochs >out 2>&1 || { cat out; exit 1; }
+    right=$(sha whole/summary.json)
+}
+whole
+failures=0 done_faults=0 worst=0 all=
+complain() {
+    failures=$((failures + 1))
+    echo "not ok: seed $seed, fault $done_faults: $*"
+    sed 's/^/    /' err
+}
+judge_lost() { # the run without --retries
+    [ "$code" = 76 ] || complain "$what: exit code $code"
+    [ "$took" -lt $((DEADLINE * 1000)) ] || complain "$what: ended after $took ms"
+    [ "$(grep -c '^ppcli: error: ' err)" = 1 ] || complain "$what: not one line"
+    case $kind in
+    mpirun) grep -q '^ppcli: error: mpirun was ended by signal 9' err || complain "$what: mpirun is not named" ;;
+    *) # of the first rank that the line names; who waited follows
+        [ "$(sed -n 's/^ppcli: error: [^(]*(host \(h[0-9]\),.*/\1/p' err)" = h$host ] ||
+            grep -q " or h$host is down or cut off" err || complain "$what: h$host is not named"
+        ;;
+    esac
+}
+while [ "$done_faults" -lt "$n" ]; do
+    done_faults=$((done_faults + 1))
+    kinds=(kill stop orted mpirun link host)
+    kind=${kinds[$(((done_faults - 1) / 2 % 6))]}
+    host=$((RANDOM % 3))
+    [ $kind != orted ] || host=$((1 + RANDOM % 2))
+    [ $kind != mpirun ] || host=0
+    [ $kind != host ] || host=$((1 + RANDOM % 2)) # with h0 the one who could speak is gone
+    # Known: a rank that was never heard, cut off in its first second, is noticed by its peers alone, after
+    # 10 times run.hang_timeout.
+    ms=$((1500 + RANDOM % 2500))
+    retries=$(((done_faults - 1) % 2 * 3))
+    what="$kind of h$host after $ms ms, $retries retries"
+    rm -rf run end out err
+    timeout -k 5 400 "$machines" 3 "$here/fault-hosts.sh" inside $kind $host $ms "$ppcli" train net.ini --dir run \
+        --hosts h0,h1,h2 --set run.retries=$retries --epochs $epochs >log 2>&1
+    [ -e end ] || { touch err; complain "$what: did not end: $(tail -n 3 log)"; continue; }
+    read -r code took broken left <end
+    [ -z "$left" ] || complain "$what: left behind: $left"
+    if [ "$broken" = late ]; then
+        done_faults=$((done_faults - 1)) epochs=$((epochs * 2)) # it was over: a longer one
+        whole
+        continue
+    fi
+    if [ "$retries" = 0 ]; then
+        judge_lost
+        worst=$((took > worst ? took : worst))
+    else
+        [ "$code" = 0 ] || complain "$what: exit code $code"
+        [ "$(sha run/summary.json 2>/dev/null)" = "$right" ] || complain "$what: other weights"
+    fi
+    [ -n "${VERBOSE:-}" ] && { echo "$what: code $code, $took ms"; grep '^ppcli: ' err | cut -c 1-220 | sed 's/^/    /'; }
+    all="$all $kind"
+done
+echo "seed $seed: $done_faults faults ($(printf '%s\n' $all | sort | uniq -c | tr -s ' \n' ' ')), $failures wrong, the slowest end without --retries after $worst ms"
+[ "$failures" = 0 ]
