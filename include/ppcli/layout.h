@@ -80,6 +80,10 @@ size_t pp_layout_tied_piece(const struct pp_layout *layout, int tie, int piece, 
  * replicas, else each once. */
 bool pp_layout_shares_sums(const struct pp_layout *layout);
 
+/* May ranks know before their last weight gradients that a step's numbers are finite, where values
+ * are measured as they are made? Else all read the gradients when all are there. */
+bool pp_layout_proves_finite(const struct pp_layout *layout);
+
 /* Bytes of one slot of channel ch, a multiple of PP_ALIGN. */
 size_t pp_layout_slot_bytes(const struct pp_layout *layout, int ch);
 

@@ -25,6 +25,15 @@ struct pp_sim_wire {
     double copy;    /* either rank's own time; the reader's passes while it waits for the message */
 };
 
+/* What a rank waits for before its optimizer: nothing; until every
+ * rank has done its last I, from which it knows that its gradients will be finite; or its list, after
+ * which it reads them. */
+enum pp_sim_vote {
+    PP_SIM_VOTE_NONE,
+    PP_SIM_VOTE_AT_I,
+    PP_SIM_VOTE_AT_END
+};
+
 struct pp_sim_costs {
     const double *f, *i, *w; /* [n_virtual] of one micro-batch; B = I + W, R = F */
     const double *tie;       /* [n_ties] to copy the tied tensor, or to add it up, once; NULL: 0 */
@@ -37,10 +46,11 @@ struct pp_sim_costs {
                                 F + B; 0: ranks cannot overlap, a pair is F and then B */
     bool fused_send; /* B's message leaves at its end (textbook) or after its I half (ppcli) */
     bool slots;      /* a sender waits for a free message slot, as the executor does */
-    /* The same batch this many times over (0: once). No rank waits for the others in between: each
-     * spends between[r] (its optimizer; NULL: nothing), which counts as work, and goes on. The
+    /* The same batch this many times over (0: once). In between each rank waits for the vote, spends
+     * between[r] (its optimizer; NULL: nothing), which counts as work, and goes on. The
      * results are of all steps together; times, when asked for, of the last one. */
     int steps;
+    enum pp_sim_vote vote;
     const double *between; /* [P] */
 };
 

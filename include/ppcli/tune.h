@@ -149,6 +149,7 @@ struct pp_predict_spec {
     bool shares_sums;     /* then: pp_layout_shares_sums() */
     const double *slower; /* [stages] times as slow as measured, of each rank; NULL: 1 */
     bool across;          /* rank = stage * replicas + replica; else replica * stages + stage */
+    enum pp_sim_vote vote;
     int meet_every;       /* all ranks wait for each other after so many steps; 0: */
     double meet_after;    /* after about so many seconds; 0: never */
     bool explain;         /* the bubble too: three times the work */
@@ -169,8 +170,8 @@ int pp_predict_flops(const struct pp_layout *l, struct pp_bubble *out, char advi
 
 /*
  * Predict the step as the executor runs it: gradients sent before the weights' half, message slots,
- * no meeting between steps unless there is one, the optimizer at each rank's end of a step. With
- * more ranks than cores no less than all work shared by all cores. Errors: PP_ERESOURCE.
+ * the vote and then the optimizer at each rank's end of a step. With more ranks than cores no less
+ * than all work shared by all cores. Errors: PP_ERESOURCE.
  */
 int pp_predict(const struct pp_predict_spec *spec, struct pp_prediction *out);
 

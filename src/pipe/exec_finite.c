@@ -30,9 +30,8 @@ struct exec_finding {
 
 int exec_finite_create(struct pp_exec *x)
 {
-    const struct pp_config *cfg = x->layout->cfg;
     x->measures = !x->be->caps.async && pp_model_bounds(x->layout->model);
-    x->proves = x->measures && cfg->train.clip_norm == 0 && !cfg->train.read_gradients;
+    x->proves = x->measures && pp_layout_proves_finite(x->layout);
     x->findings = pp_alloc((size_t)x->layout->ranks, sizeof(*x->findings));
     return x->findings ? 0 : PP_ERESOURCE;
 }

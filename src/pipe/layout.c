@@ -51,6 +51,13 @@ bool pp_layout_shares_sums(const struct pp_layout *layout)
     return p < end || layout->cfg->train.clip_norm > 0;
 }
 
+bool pp_layout_proves_finite(const struct pp_layout *layout)
+{
+    const struct pp_config *cfg = layout->cfg;
+    return pp_model_bounds(layout->model) && cfg->train.clip_norm == 0 &&
+           !cfg->train.read_gradients;
+}
+
 size_t pp_layout_slot_bytes(const struct pp_layout *layout, int ch)
 {
     size_t bytes = pp_layout_message_floats(layout, ch, layout->max_rows) * sizeof(float);

@@ -126,6 +126,8 @@ static int create(struct pp_forecast *f, const struct pp_layout *l)
                                      .w = f->w,
                                      .rows = f->rows,
                                      .slots = true, /* as the executor */
+                                     .vote = pp_layout_proves_finite(l) ? PP_SIM_VOTE_AT_I
+                                                                        : PP_SIM_VOTE_AT_END,
                                      .between = f->update};
     return 0;
 }

@@ -22,7 +22,8 @@ struct lane {
 #define OCCUPIED (-1.0)
 
 enum {
-    WAIT_NOTHING = -1
+    WAIT_NOTHING = -1,
+    WAIT_VOTE = -2
 };
 
 struct rank {
@@ -30,7 +31,15 @@ struct rank {
     int at;       /* next action of the step */
     int step;     /* steps done */
     int live;     /* activations held, in chunks */
-    int64_t wait; /* WAIT_NOTHING, a channel, or n_channels + a slot */
+    int64_t wait; /* WAIT_NOTHING, WAIT_VOTE, a channel, or n_channels + a slot */
+    int votes_at; /* the action that its vote follows */
+    int voted;    /* steps */
+};
+
+/* Of one step: how many ranks have voted, and when the last vote is there. */
+struct vote {
+    int n;
+    double at;
 };
 
 struct sim {
@@ -44,6 +53,7 @@ struct sim {
     int64_t *first_slot; /* [n_channels] where the channel's slots start in released[] */
     double *wire_free;   /* [P] when the last message to another host has left the rank */
     double *released;    /* [all message slots] when its reader was done with it, or OCCUPIED */
+    struct vote votes[2]; /* of a step and the next one: no rank is further ahead */
 };
 
 /* Start and end of an action, and when its message leaves. */
@@ -169,6 +179,20 @@ static int send_message(struct sim *s, int rank, const struct pp_action *a, doub
     return 0;
 }
 
+/* The rank's vote on its step leaves at t. The last one lets all go on. */
+static void cast_vote(struct sim *s, int rank, double t)
+{
+    int p = s->plan->geometry.stages;
+    struct vote *v = &s->votes[s->ranks[rank].voted++ & 1];
+    if (v->n == p)
+        v->n = 0; /* those of two steps ago, at a smaller time */
+    t += p > 1 ? s->costs->latency : 0;
+    v->at = t > v->at ? t : v->at;
+    v->n++;
+    for (int r = 0; v->n == p && r < p; r++)
+        wake(s, r, WAIT_VOTE);
+}
+
 /* The k-th action of a rank takes place. */
 static int run_action(struct sim *s, int rank, int k, const struct span *t)
 {
@@ -186,6 +210,8 @@ static int run_action(struct sim *s, int rank, int k, const struct span *t)
     }
     if (s->released && a->op == PP_OP_T)
         release(s, a->recv, t->end);
+    if (s->costs->vote == PP_SIM_VOTE_AT_I && k == s->ranks[rank].votes_at)
+        cast_vote(s, rank, t->sent);
     s->ranks[rank].live += a->op == PP_OP_F || a->op == PP_OP_R;
     if (s->ranks[rank].live > res->peak[rank])
         res->peak[rank] = s->ranks[rank].live;
@@ -251,15 +277,26 @@ static int run_pair(struct sim *s, int rank, int k, double start)
     return 0;
 }
 
-/* The list is done: on to the next step, if there is one. */
+/* The list is done: on to the next step, if there is one, and the votes are there. */
 static bool next_step(struct sim *s, int rank)
 {
     double t = s->costs->between ? s->costs->between[rank] : 0.0;
-    s->ranks[rank].now += t;
+    struct rank *r = &s->ranks[rank];
+    if (s->costs->vote != PP_SIM_VOTE_NONE) {
+        if (r->voted == r->step) /* no I of its own, or the vote follows the list */
+            cast_vote(s, rank, r->now);
+        const struct vote *v = &s->votes[r->step & 1];
+        if (v->n < s->plan->geometry.stages) {
+            r->wait = WAIT_VOTE;
+            return false;
+        }
+        r->now = v->at > r->now ? v->at : r->now;
+    }
+    r->now += t;
     s->result->work[rank] += t;
-    if (++s->ranks[rank].step >= s->costs->steps)
+    if (++r->step >= s->costs->steps)
         return false;
-    s->ranks[rank].at = 0;
+    r->at = 0;
     return true;
 }
 
@@ -284,6 +321,10 @@ static int run_all(struct sim *s)
 {
     int p = s->plan->geometry.stages;
     for (int r = p - 1; r >= 0; r--) {
+        const struct pp_rank_plan *list = &s->plan->ranks[r];
+        for (int k = 0; k < list->n_actions; k++)
+            if (list->actions[k].op == PP_OP_I || list->actions[k].op == PP_OP_B)
+                s->ranks[r].votes_at = k;
         s->ranks[r].wait = WAIT_NOTHING;
         s->ready[s->n_ready++] = r;
     }
@@ -291,8 +332,7 @@ static int run_all(struct sim *s)
         PP_TRY(run_rank(s, s->ready[--s->n_ready]));
     for (int r = 0; r < p; r++) {
         if (s->ranks[r].wait != WAIT_NOTHING) {
-            /* The plan is proved for actions one after the other; only joining two into one can
-             * tie a knot. */
+            /* The plan is proved for single actions; only joining two can tie a knot. */
             return pp_fail(PP_EFORMAT,
                            "rank %d waits for ever in action %d: an overlapped pair needs what "
                            "only its own results make possible",

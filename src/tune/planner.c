@@ -233,6 +233,7 @@ static int predict(struct step *s, struct pp_prediction *out)
                                  .transfer = s->transfer,
                                  .wires = s->wires,
                                  .launch = spec->costs->action,
+                                 .vote = spec->vote,
                                  .between = s->between,
                                  .slots = true};
     PP_TRY(spec->see ? spec->see(plan, &costs, spec->ctx) : 0);

@@ -352,6 +352,39 @@ static void an_overlapped_pair_is_one_piece_of_work(void **state)
     pp_plan_destroy(&plan);
 }
 
+/* As below, but rank 0's I take 3: its last one ends at 10 and its list at 11, that of rank 1 at 7. */
+static void a_rank_waits_for_all_votes_before_its_optimizer(void **state)
+{
+    (void)state;
+    static const double ends[] = {[PP_SIM_VOTE_NONE] = 7 + 6,
+                                  [PP_SIM_VOTE_AT_I] = 10 + 6,
+                                  [PP_SIM_VOTE_AT_END] = 11 + 6};
+    struct pp_plan *plan = plan_of("1f1b", 2, 2);
+    static const double i[] = {3, 1}, between[] = {1, 6};
+    double arrays[6], early = 0;
+    struct pp_sim_costs costs;
+    struct pp_sim_result res;
+    pp_sim_uniform(plan, 1, 1, 1, arrays, &costs);
+    costs.i = i;
+    costs.between = between;
+    for (int vote = PP_SIM_VOTE_NONE; vote <= PP_SIM_VOTE_AT_END; vote++) {
+        costs.vote = vote;
+        costs.steps = 1;
+        CHECK_OK(pp_sim_run(plan, &costs, false, &res));
+        assert_float_equal(res.last_end[1], ends[vote], 1e-12);
+        assert_float_equal(res.last_end[0], 11 + 1, 1e-12);
+        pp_sim_result_fini(&res);
+        /* never faster, and no step is lost */
+        costs.steps = 7;
+        CHECK_OK(pp_sim_run(plan, &costs, false, &res));
+        assert_float_equal(res.work[0], 7 * (2 + 6 + 2 + 1), 1e-12);
+        assert_true(res.makespan >= early);
+        early = res.makespan;
+        pp_sim_result_fini(&res);
+    }
+    pp_plan_destroy(&plan);
+}
+
 /* 1f1b, 2 ranks, 2 micro-batches, F = I = W = 1, I sent early: rank 0 idles for one tick before B0,
  * rank 1 for one at the start. */
 static void steps_follow_each_other_without_a_meeting(void **state)
@@ -455,6 +488,7 @@ int main(void)
         cmocka_unit_test(times_are_there_only_when_asked_for),
         cmocka_unit_test(costs_of_zero_give_no_bubble_and_no_nan),
         cmocka_unit_test(an_overlapped_pair_is_one_piece_of_work),
+        cmocka_unit_test(a_rank_waits_for_all_votes_before_its_optimizer),
         cmocka_unit_test(steps_follow_each_other_without_a_meeting),
         cmocka_unit_test(a_rank_cannot_run_ahead_of_its_message_slots),
         cmocka_unit_test(a_pair_that_needs_its_own_result_is_refused),
