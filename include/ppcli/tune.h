@@ -150,9 +150,9 @@ struct pp_predict_spec {
     const double *slower; /* [stages] times as slow as measured, of each rank; NULL: 1 */
     bool across;          /* rank = stage * replicas + replica; else replica * stages + stage */
     enum pp_sim_vote vote;
-    int meet_every;       /* all ranks wait for each other after so many steps; 0: */
-    double meet_after;    /* after about so many seconds; 0: never */
-    bool explain;         /* the bubble too: three times the work */
+    int meet_every;    /* all ranks wait for each other after so many steps; 0: */
+    double meet_after; /* after about so many seconds; 0: never */
+    bool explain;      /* the bubble too: three times the work */
     double enough; /* where a rank's work alone takes as long, that is the answer; 0: simulate */
     /* Gets the costs that are simulated, for a drawing; NULL: nobody does. */
     int (*see)(const struct pp_plan *plan, const struct pp_sim_costs *costs, void *ctx);

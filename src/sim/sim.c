@@ -50,9 +50,9 @@ struct sim {
     struct rank *ranks; /* [P] */
     int *ready;         /* [P] stack of ranks that may run */
     int n_ready;
-    int64_t *first_slot; /* [n_channels] where the channel's slots start in released[] */
-    double *wire_free;   /* [P] when the last message to another host has left the rank */
-    double *released;    /* [all message slots] when its reader was done with it, or OCCUPIED */
+    int64_t *first_slot;  /* [n_channels] where the channel's slots start in released[] */
+    double *wire_free;    /* [P] when the last message to another host has left the rank */
+    double *released;     /* [all message slots] when its reader was done with it, or OCCUPIED */
     struct vote votes[2]; /* of a step and the next one: no rank is further ahead */
 };
 

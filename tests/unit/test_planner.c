@@ -370,7 +370,9 @@ static void check_measured(int ranks, const char *backend, enum pp_optimizer_kin
         for (int i = 0; i < 4; i++) {
             const struct pp_layer_seconds *t = &c->layers[4 * s + i];
             assert_true(t->f >= 0 && t->i >= 0 && t->w >= 0);
-            assert_true(t->f + t->w > 0 && t->f + t->i + t->w < 1);
+            /* of 3 rows it may be less than reading the clock takes, which is taken off */
+            assert_true(s < 2 || t->f + t->w > 0);
+            assert_true(t->f + t->i + t->w < 1);
         }
         /* equal shapes share a time */
         assert_memory_equal(&c->layers[4 * s + 1], &c->layers[4 * s + 2], sizeof(c->layers[0]));

@@ -356,9 +356,8 @@ static void an_overlapped_pair_is_one_piece_of_work(void **state)
 static void a_rank_waits_for_all_votes_before_its_optimizer(void **state)
 {
     (void)state;
-    static const double ends[] = {[PP_SIM_VOTE_NONE] = 7 + 6,
-                                  [PP_SIM_VOTE_AT_I] = 10 + 6,
-                                  [PP_SIM_VOTE_AT_END] = 11 + 6};
+    static const double ends[] = {
+        [PP_SIM_VOTE_NONE] = 7 + 6, [PP_SIM_VOTE_AT_I] = 10 + 6, [PP_SIM_VOTE_AT_END] = 11 + 6};
     struct pp_plan *plan = plan_of("1f1b", 2, 2);
     static const double i[] = {3, 1}, between[] = {1, 6};
     double arrays[6], early = 0;
