@@ -272,9 +272,16 @@ int pp_bench_cluster(const struct pp_config *cfg, double seconds, struct pp_clus
 bool pp_bench_change(const double *old_values, int n_old, const double *new_values, int n_new,
                      double *change, double *low, double *high);
 
-/* Run the candidate for real, in this process and on threads, for about `seconds` but at least 4
- * steps. Writes nothing. Errors: those of pp_train(). */
-int pp_bench_candidate(const struct pp_best_spec *spec, const struct pp_candidate *c,
-                       const struct pp_costs *costs, double seconds, struct pp_prediction *out);
+/* A candidate that ran. Both times are medians over rounds in which all candidates take turns. */
+struct pp_checked {
+    struct pp_prediction measured;
+    double calibrated; /* seconds of a step, simulated with the times of the actions of a round */
+    double error;      /* of calibrated beside the step measured in the round that follows */
+};
+
+/* Run n candidates for real, in this process and on threads, for about `seconds` each but at least
+ * 4 steps a round. Writes nothing. Errors: those of pp_train(). */
+int pp_bench_candidates(const struct pp_best_spec *spec, const struct pp_candidate *c, int n,
+                        const struct pp_costs *costs, double seconds, struct pp_checked *out);
 
 #endif

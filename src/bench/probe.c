@@ -110,6 +110,7 @@ static int put_together(const struct meter *m, const struct probe_report *all,
     p->seconds = (double)window * 1e-9;
     p->loss = last.loss / (double)last.targets;
     p->bubble_predicted = forecast->bubble;
+    p->simulated = forecast->step_seconds;
     p->bound = forecast->least_seconds / (p->seconds / (double)p->steps);
     double idle = pp_bubble_idle((double)busy, (double)window, ranks);
     return pp_forecast_explain(forecast, idle, &p->bubble);

@@ -17,6 +17,7 @@ struct probe {
     int64_t samples;
     struct pp_bubble bubble;
     double bubble_predicted, bound; /* as in struct pp_bench_sample */
+    double simulated;               /* seconds of a step of these actions */
     double loss;
     size_t peak_bytes;
     char sha[65];

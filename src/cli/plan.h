@@ -3,6 +3,7 @@
 #ifndef PPCLI_CLI_PLAN_H
 #define PPCLI_CLI_PLAN_H
 
+#include "ppcli/bench.h"
 #include "ppcli/tune.h"
 #include "command.h"
 
@@ -68,7 +69,7 @@ struct plan_best_result {
     struct pp_costs *costs;
     struct pp_links links; /* between processes; no host where ranks are threads */
     struct pp_best best;
-    struct pp_prediction checked[PLAN_BEST_CHECKED]; /* as measured; step 0: not checked */
+    struct pp_checked checked[PLAN_BEST_CHECKED]; /* measured.step 0: not checked */
     char advice[PP_ADVICE_MAX];
     int batch, ranks; /* most ranks of any candidate */
 };

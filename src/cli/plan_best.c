@@ -22,14 +22,11 @@ enum {
 static int check(struct plan_best_result *s)
 {
     enum pp_log_level before = pp_log_level();
-    int rc = 0, n = s->best.n < PLAN_BEST_CHECKED ? s->best.n : PLAN_BEST_CHECKED;
-    for (int i = 0; rc == 0 && i < n; i++) {
-        pp_log_info("running %s, %d of %d", s->best.items[i].schedule, i + 1, n);
-        pp_log_set_level(PP_LOG_QUIET);
-        rc = pp_bench_candidate(&s->spec, &s->best.items[i], s->costs, CHECK_SECONDS,
-                                &s->checked[i]);
-        pp_log_set_level(before);
-    }
+    int n = s->best.n < PLAN_BEST_CHECKED ? s->best.n : PLAN_BEST_CHECKED;
+    pp_log_info("running the first %d in turns, %g s each", n, CHECK_SECONDS);
+    pp_log_set_level(PP_LOG_QUIET);
+    int rc = pp_bench_candidates(&s->spec, s->best.items, n, s->costs, CHECK_SECONDS, s->checked);
+    pp_log_set_level(before);
     return rc;
 }
 

@@ -161,16 +161,19 @@ static int print_winner(const struct plan_best_result *s)
 static void print_checks(const struct plan_best_result *s)
 {
     char bubble[PP_BUBBLE_TEXT_MAX];
-    printf("\nchecked by running\n%4s  %6s %-14s %12s %6s %12s %12s %10s  %s\n", "", "stages",
-           "schedule", "microbatches", "chunks", "predicted ms", "measured ms", "difference",
-           "measured bubble");
+    printf("\nchecked by running\n%4s  %6s %-14s %12s %6s %12s %12s %10s %13s %10s  %s\n", "",
+           "stages", "schedule", "microbatches", "chunks", "measured ms", "predicted ms",
+           "difference", "calibrated ms", "difference", "measured bubble");
     for (int i = 0; i < PLAN_BEST_CHECKED && i < s->best.n; i++) {
         const struct pp_candidate *c = &s->best.items[i];
-        const struct pp_prediction *m = &s->checked[i];
-        printf("%4d  %6d %-14s %12d %6d %12.3f %12.3f %+8.1f %%  %s\n", i + 1, c->stages,
-               c->schedule, c->microbatches, c->chunks, c->time.step * 1e3, m->step * 1e3,
-               100 * (c->time.step / m->step - 1), pp_bubble_parts(&m->bubble, bubble));
+        const struct pp_checked *m = &s->checked[i];
+        printf("%4d  %6d %-14s %12d %6d %12.3f %12.3f %+8.1f %% %13.3f %+8.1f %%  %s\n", i + 1,
+               c->stages, c->schedule, c->microbatches, c->chunks, m->measured.step * 1e3,
+               c->time.step * 1e3, 100 * (c->time.step / m->measured.step - 1), m->calibrated * 1e3,
+               100 * m->error, pp_bubble_parts(&m->measured.bubble, bubble));
     }
+    puts("predicted: with the times of layers on their own; calibrated: with those of the round "
+         "before");
 }
 
 int plan_best_text(const struct plan_best_result *s, bool checks)
@@ -187,7 +190,7 @@ int plan_best_text(const struct plan_best_result *s, bool checks)
 /* ---- JSON */
 
 static void json_candidate(struct pp_json *j, const struct plan_best_result *s,
-                           const struct pp_candidate *c, const struct pp_prediction *checked)
+                           const struct pp_candidate *c, const struct pp_checked *checked)
 {
     const struct pp_bubble *b = &c->time.bubble;
     char again[32];
@@ -207,9 +210,11 @@ static void json_candidate(struct pp_json *j, const struct plan_best_result *s,
         pp_json_dbl(j, "bubble", b->idle);
         pp_bubble_json(b, j);
     }
-    if (checked && checked->step > 0) {
-        pp_json_dbl(j, "measured_step_seconds", checked->step);
-        pp_json_dbl(j, "bubble_measured", checked->bubble.idle);
+    if (checked && checked->measured.step > 0) {
+        pp_json_dbl(j, "measured_step_seconds", checked->measured.step);
+        pp_json_dbl(j, "calibrated_step_seconds", checked->calibrated);
+        pp_json_dbl(j, "calibrated_error", checked->error);
+        pp_json_dbl(j, "bubble_measured", checked->measured.bubble.idle);
     }
     pp_json_end(j);
 }

@@ -378,14 +378,17 @@ static void a_checked_candidate_tells_a_time_and_leaves_no_trace(void **state)
     (void)state;
     struct problem p;
     struct pp_best b;
-    struct pp_prediction got;
+    struct pp_checked got[2];
     open_problem(eight_layers, &p);
     p.cfg->data.train_samples = 1000;
     p.cfg->data.test_samples = 100;
     CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
-    CHECK_OK(pp_bench_candidate(&p.spec, &b.items[0], p.costs, 0.05, &got));
-    assert_true(got.step > 0 && got.bubble.idle < 1);
-    CHECK_INT_EQ(got.bubble.stages, 2);
+    CHECK_OK(pp_bench_candidates(&p.spec, b.items, 2, p.costs, 0.05, got));
+    for (int i = 0; i < 2; i++) {
+        assert_true(got[i].measured.step > 0 && got[i].measured.bubble.idle < 1);
+        assert_true(got[i].calibrated > 0 && got[i].error > -1);
+        CHECK_INT_EQ(got[i].measured.bubble.stages, 2);
+    }
     CHECK_STR_EQ(p.cfg->run.dir, "auto");
     CHECK_INT_EQ(pp_config_problem_count(p.cfg), 0);
     pp_best_fini(&b);
