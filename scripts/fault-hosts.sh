@@ -42,20 +42,25 @@ break_it() { # break_it KIND HOST
 }
 if [ "${1:-}" = inside ]; then
     shift
-    kind=$1 host=$2 ms=$3
-    shift 3
+    kind=$1 host=$2 ms=$3 when=$4
+    shift 4
     program=$(basename "$1")
     mount -t tmpfs none /dev/shm
     "$@" >out 2>err </dev/null &
     pid=$!
-    for ((k = 0; k < 1200; k++)); do # until all ranks work
+    for ((k = 0; k < 1200; k++)); do # until all ranks work, or may begin to
         [ -e run/metrics.jsonl ] && break
+        [ "$when" = early ] && pgrep -x mpirun >/dev/null && break
         kill -0 $pid 2>/dev/null || break
         sleep 0.05
     done
     sleep "$((ms / 1000)).$(printf %03d $((ms % 1000)))"
     broken=late
-    kill -0 $pid 2>/dev/null && [ ! -e run/summary.json ] && break_it "$kind" "$host" 2>broken.err && broken=yes
+    while kill -0 $pid 2>/dev/null && [ ! -e run/summary.json ]; do
+        break_it "$kind" "$host" 2>broken.err && broken=yes && break
+        [ "$kind" = host ] && broken=yes && break # nobody was there yet
+        sleep 0.01
+    done
     begin=$(date +%s%N)
     code=0
     wait $pid || code=$?
@@ -119,8 +124,9 @@ judge_lost() { # the run without --retries
     case $kind in
     mpirun) grep -q '^ppcli: error: mpirun was ended by signal 9' err || complain "$what: mpirun is not named" ;;
     *) # of the first rank that the line names; who waited follows
-        [ "$(sed -n 's/^ppcli: error: [^(]*(host \(h[0-9]\),.*/\1/p' err)" = h$host ] ||
-            grep -q " or h$host is down or cut off" err || complain "$what: h$host is not named"
+        [ "$(sed -n 's/^ppcli: error: [^(]*(host \(h[0-9]\)[,)].*/\1/p' err)" = h$host ] ||
+            grep -q " or h$host is down or cut off" err ||
+            grep -q "before its ranks had begun: .*h$host " err || complain "$what: h$host is not named"
         ;;
     esac
 }
@@ -132,13 +138,13 @@ while [ "$done_faults" -lt "$n" ]; do
     [ $kind != orted ] || host=$((1 + RANDOM % 2))
     [ $kind != mpirun ] || host=0
     [ $kind != host ] || host=$((1 + RANDOM % 2)) # with h0 the one who could speak is gone
-    # Known: a rank that was never heard, cut off in its first second, is noticed by its peers alone, after
-    # 10 times run.hang_timeout.
-    ms=$((1500 + RANDOM % 2500))
+    # Known: of a rank that is killed in its first 50 ms the line may not know which it was.
+    ms=$((RANDOM % 2500)) when=work
+    [ $((RANDOM % 2)) = 0 ] && case $kind in stop | link | host) when=early ;; esac
     retries=$(((done_faults - 1) % 2 * 3))
-    what="$kind of h$host after $ms ms, $retries retries"
+    what="$kind of h$host $ms ms after the start of $when, $retries retries"
     rm -rf run end out err
-    timeout -k 5 400 "$machines" 3 "$here/fault-hosts.sh" inside $kind $host $ms "$ppcli" train net.ini --dir run \
+    timeout -k 5 400 "$machines" 3 "$here/fault-hosts.sh" inside $kind $host $ms $when "$ppcli" train net.ini --dir run \
         --hosts h0,h1,h2 --set run.retries=$retries --epochs $epochs >log 2>&1
     [ -e end ] || { touch err; complain "$what: did not end: $(tail -n 3 log)"; continue; }
     read -r code took broken left <end

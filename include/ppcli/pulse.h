@@ -27,9 +27,10 @@ enum pp_pulse_news {
     PP_PULSE_END,  /* the listener wants the run to end, and has said why */
 };
 
-/* Connects with the beats that follow. timeout: run.hang_timeout, seconds. The caller owns *out.
+/* Beats at once, so that the listener knows of a rank that dies in its first second. timeout:
+ * run.hang_timeout, seconds. sure: a listener that never answers is lost, too. The caller owns *out.
  * Errors: PP_ERESOURCE, PP_EFORMAT (an address that is none). */
-int pp_pulse_open(const char *address, int rank, double timeout, struct pp_pulse **out);
+int pp_pulse_open(const char *address, int rank, double timeout, bool sure, struct pp_pulse **out);
 /* Accepts NULL in *p, as all accept a NULL pulse. The listener learns that the rank has ended in
  * order. */
 void pp_pulse_close(struct pp_pulse **p);
@@ -50,14 +51,18 @@ int pp_listener_open(int ranks, bool hosts, int first, int last, struct pp_liste
 void pp_listener_close(struct pp_listener **l); /* accepts NULL in *l, as all accept a NULL one */
 const char *pp_listener_address(const struct pp_listener *l); /* "": none */
 
+/* A rank that will beat if any does, on a host as the list of hosts names it: it is lost when it has
+ * not come 2 times timeout (seconds) and 8 s after the listener was opened. */
+void pp_listener_expect(struct pp_listener *l, int rank, const char *host, double timeout);
+
 /* Every PP_PULSE_EVERY_NS. True: the run cannot go on, as text says in one line: a rank is silent
- * for too long, or all wait for each other. Only where ranks have several hosts. */
+ * for too long or has not come, or all wait for each other. Only where ranks have several hosts. */
 bool pp_listener_look(struct pp_listener *l, char text[PP_PULSE_TEXT]);
 /* Every rank that listens ends, silently. */
 void pp_listener_end(struct pp_listener *l);
 int pp_listener_connected(const struct pp_listener *l); /* ranks whose process is there */
 /* "rank 1 (host b, pid 12, in F of ...)": who was the first to be gone or silent in the middle of
- * work. Returns text; "" when all are well. */
+ * work, or has not come though expected. Returns text; "" when all are well. */
 const char *pp_listener_first_lost(const struct pp_listener *l, char text[PP_PULSE_TEXT]);
 
 #endif

@@ -211,10 +211,11 @@ __attribute__((format(printf, 2, 3))) static void append(char to[HOSTS_TEXT], co
     va_end(args);
 }
 
-/* The host of place k of the list. */
-static const char *name_at(const struct pp_hosts *hosts, int k)
+/* The host of a rank. turned: the list has the replicas of each stage together; NULL: it has not. */
+static const char *host_of(const struct pp_hosts *hosts, int rank, const struct pp_config *turned)
 {
-    int i = 0;
+    int i = 0, stages = turned ? turned->pipeline.stages : 1;
+    int k = turned ? rank % stages * turned->pipeline.replicas + rank / stages : rank;
     for (; k >= hosts->items[i].ranks; i++)
         k -= hosts->items[i].ranks;
     return hosts->items[i].name;
@@ -229,8 +230,9 @@ static int set_up_hosts(const struct pp_config *cfg, const char *word, int ranks
     static char network[sizeof(p.network)];
     int first, last;
     bool here = true, asked = strcmp(cfg->run.network, "auto") != 0;
-    int stages = cfg->pipeline.stages, replicas = cfg->pipeline.replicas;
-    bool turned = cfg->run.rank_order == PP_ORDER_REPLICAS && ranks == stages * replicas;
+    bool order = cfg->run.rank_order == PP_ORDER_REPLICAS &&
+                 ranks == cfg->pipeline.stages * cfg->pipeline.replicas;
+    const struct pp_config *turned = order ? cfg : NULL;
     PP_TRY(pp_hosts_parse(cfg->run.hosts, ranks, &hosts));
     PP_TRY(pp_ports_parse(cfg->run.ports, &first, &last));
     int rc = pp_preflight(cfg, word, &hosts, false, &p);
@@ -242,7 +244,7 @@ static int set_up_hosts(const struct pp_config *cfg, const char *word, int ranks
         *when |= p.one_machine || h->ranks > p.hosts[i].cores ? CROWDED : 0;
     }
     for (int r = 0; r < ranks && rc == 0; r++)
-        append(w->each, "%s", name_at(&hosts, turned ? r % stages * replicas + r / stages : r));
+        append(w->each, "%s", host_of(&hosts, r, turned));
     *when |= turned ? REORDER : 0;
     if (rc == 0 && strlen(w->each) + PP_HOST_NAME_MAX >= HOSTS_TEXT)
         rc = pp_fail(PP_ECONFIG, "run.hosts: too many ranks on hosts with long names");
@@ -265,6 +267,8 @@ static int set_up_hosts(const struct pp_config *cfg, const char *word, int ranks
         return pp_error_context("signs of life");
     if (setenv(PP_PULSE_ENV, pp_listener_address(w->listener), 1) != 0)
         return PP_ERESOURCE;
+    for (int r = 0; r < ranks; r++)
+        pp_listener_expect(w->listener, r, host_of(&hosts, r, turned), cfg->run.hang_timeout);
     const int ports[] = {first, half - 1, half, last, last - half + 1};
     for (int i = 0; i < 5; i++)
         snprintf(w->ports[i], sizeof(w->ports[i]), "%d", ports[i]);
@@ -317,6 +321,21 @@ static int collect(const struct pp_config *cfg, const char *word, int ranks,
     return 0;
 }
 
+/* It was lost before a rank had begun: which host does not answer any more? */
+static int ask_again(const struct pp_config *cfg, const char *word, int ranks, int rc)
+{
+    static struct pp_hosts hosts; /* too large for a small stack */
+    struct pp_preflight p = {0};
+    struct pp_error before = *pp_error_get();
+    PP_TRY(pp_hosts_parse(cfg->run.hosts, ranks, &hosts));
+    if (pp_preflight(cfg, word, &hosts, false, &p) < 0)
+        rc = pp_fail(PP_ELOST, "before its ranks had begun: %s", p.wrong);
+    else
+        (void)pp_error_adopt(&before);
+    pp_preflight_fini(&p);
+    return rc;
+}
+
 int launch_once(const struct pp_config *cfg, const char *word, int ranks, const char *const *more,
                 struct launch_end *out)
 {
@@ -344,6 +363,8 @@ int launch_once(const struct pp_config *cfg, const char *word, int ranks, const 
     fflush(NULL);
     if (rc == 0)
         rc = supervise(w.args, w.listener, out);
+    if (rc < 0 && rc != PP_ESTOPPED && w.listener && out->started && !out->ranks)
+        rc = ask_again(cfg, word, ranks, rc);
     free_command_line(&self);
     pp_listener_close(&w.listener);
     if (rc == PP_ENOINPUT) {

@@ -54,6 +54,7 @@ int launch_mpirun(const struct pp_config *cfg, const char *word, int ranks);
 struct launch_end {
     int code;            /* of mpirun, where nothing else is wrong */
     bool started, asked; /* mpirun; the user wanted the end */
+    bool ranks;          /* rank 0 has begun */
 };
 
 /* The same with `more` words (NULL-terminated; NULL: none) behind those of the user, and it comes

@@ -26,8 +26,9 @@
 /* mpirun forgets a USR1 that comes before it has started its ranks: it is asked again. And it may
  * stand still in its own end (4.1.4, of a job that lost a rank): looked at as often. */
 #define LOOKS 4 /* a second */
-/* Seconds in which mpirun has no rank: before it has started one, and after. */
+/* Seconds in which mpirun has no rank: before it has started one, here or on hosts, and after. */
 #define EMPTY_BEFORE 120
+#define EMPTY_HOSTS 60
 #define EMPTY_AFTER 10
 #define END_S 2 /* for mpirun when a rank is lost, and for ranks elsewhere */
 
@@ -177,7 +178,8 @@ void supervise_started(void)
 struct mpirun {
     pid_t pid;
     bool had_ranks, hangs;
-    int empty; /* looks in a row */
+    const atomic_bool *started; /* rank 0 has begun; a child may be an agent */
+    int empty;                  /* looks in a row */
     struct pp_listener *listener;
     int ending;               /* looks since a rank was found lost; 0: none was */
     char lost[PP_PULSE_TEXT]; /* which, and how */
@@ -200,7 +202,7 @@ static bool has_ranks(pid_t pid)
 
 static void look(struct mpirun *m)
 {
-    bool has = has_ranks(m->pid);
+    bool has = m->listener && !m->had_ranks ? *m->started : has_ranks(m->pid);
     m->had_ranks = m->had_ranks || has;
     m->empty = has ? 0 : m->empty + 1;
     if (m->ending == 0 && pp_listener_look(m->listener, m->lost))
@@ -208,7 +210,9 @@ static void look(struct mpirun *m)
     if (m->ending == 1)
         pp_listener_end(m->listener);
     m->ending += m->ending > 0;
-    m->hangs = m->empty > LOOKS * (m->had_ranks ? EMPTY_AFTER : EMPTY_BEFORE);
+    m->hangs = m->empty > LOOKS * (m->had_ranks  ? EMPTY_AFTER
+                                   : m->listener ? EMPTY_HOSTS
+                                                 : EMPTY_BEFORE);
     if (m->hangs || m->ending > LOOKS * END_S) /* asked to end it crashes now and then (4.1.4) */
         kill(-m->pid, SIGKILL);
 }
@@ -287,7 +291,7 @@ static int verdict(const struct mpirun *m, int status, int stop, bool started, i
         return pp_fail(PP_ELOST, "%s; train continues with --resume", m->lost);
     if (stop != 0 && (code == 128 + SIGUSR1 || !started))
         return pp_fail(PP_ESTOPPED, "before the ranks were ready; start the same command again");
-    if (!started)
+    if (!started && (!m->listener || m->hangs || code <= CODE_MAX))
         return no_rank(m, status);
     if (m->hangs) {
         return pp_fail(PP_ELOST,
@@ -319,10 +323,10 @@ int supervise(const char *const *args, struct pp_listener *listener, struct laun
 {
     const struct timespec a_while = {.tv_nsec = 1000000000 / LOOKS};
     sigset_t waited, before;
-    struct mpirun m = {.listener = listener};
     pthread_t relayer;
     int status = 0, stop = 0, asks = 0, word = make_word(), ends[2];
     static struct relay relayed; /* may outlive this call: see end_relay() */
+    struct mpirun m = {.listener = listener, .started = &relayed.started};
     waited_signals(&waited);
     sigprocmask(SIG_BLOCK, &waited, &before);
     bool piped = pipe2(ends, O_CLOEXEC) == 0;
@@ -365,5 +369,6 @@ int supervise(const char *const *args, struct pp_listener *listener, struct laun
     unsetenv(SUPERVISE_ASKED); /* what starts next is no rank */
     out->asked = stop != 0;
     out->started = rc == 0;
+    out->ranks = relayed.started;
     return rc < 0 ? rc : verdict(&m, status, stop, relayed.started, &out->code);
 }

@@ -173,7 +173,8 @@ static int listen_here(struct pp_world *w, double timeout)
         PP_TRY(pp_transport_send(w->tp, r, address, sizeof(address)));
     if (w->tp->rank != 0)
         PP_TRY(pp_transport_recv(w->tp, 0, address, sizeof(address)));
-    return pp_transport_agree(w->tp, pp_pulse_open(address, w->tp->rank, timeout, &w->pulse));
+    return pp_transport_agree(w->tp,
+                              pp_pulse_open(address, w->tp->rank, timeout, false, &w->pulse));
 }
 
 static int open_world(const struct pp_config *cfg, struct pp_world *w)
@@ -182,7 +183,7 @@ static int open_world(const struct pp_config *cfg, struct pp_world *w)
     double timeout = cfg->run.hang_timeout;
     bool beats = w->deadline && pp_mpi_launched(NULL);
     if (beats && address)
-        PP_TRY(pp_pulse_open(address, pp_mpi_given_rank(), timeout, &w->pulse));
+        PP_TRY(pp_pulse_open(address, pp_mpi_given_rank(), timeout, true, &w->pulse));
     pp_deadline_beat(w->deadline, w->pulse, NULL);
     pp_deadline_enter(w->deadline, PP_DEADLINE_MPI_START);
     PP_TRY(pp_transport_open_world(&w->tp));

@@ -8,6 +8,7 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,9 @@
 
 #define MARGIN_NS 2000000000u  /* a link that comes back is used again only after a while */
 #define CONNECT_NS 5000000000u /* until the first answer; some looks of both sides */
+#define REACH_NS 1000000000u   /* until there is a connection; of the first beat: */
+#define AT_ONCE_MS 50
+#define COME_NS(timeout_ns) (2 * (timeout_ns) + 8000000000u) /* less than PP_DEADLINE_MPI_START */
 #define ADDRESSES_MAX 8
 #define WELL '.'
 #define END 'E'
@@ -65,7 +69,7 @@ static int new_socket(void)
 struct pp_pulse {
     struct in_addr addresses[ADDRESSES_MAX];
     int n, next, port, fd;
-    bool heard;
+    bool heard, sure;
     uint64_t last_ns, connecting_ns, silent_ns;
     struct beat out; /* under way, from byte `at` on */
     size_t at;
@@ -86,34 +90,20 @@ static int parse(const char *address, struct pp_pulse *p)
     return p->n > 0 ? 0 : pp_fail(PP_EFORMAT, PP_PULSE_ENV ": '%s' has no IP address", address);
 }
 
-int pp_pulse_open(const char *address, int rank, double timeout, struct pp_pulse **out)
-{
-    struct pp_pulse *p = pp_alloc(1, sizeof(*p));
-    if (!p)
-        return PP_ERESOURCE;
-    p->fd = -1;
-    p->at = sizeof(p->out);
-    p->last_ns = pp_clock_ns();
-    p->mine = (struct beat){.pid = getpid(), .rank = rank, .timeout_ns = (uint64_t)(timeout * 1e9)};
-    pp_host_name(p->mine.host);
-    pthread_mutex_init(&p->lock, NULL);
-    int rc = parse(address, p);
-    if (rc < 0)
-        pp_pulse_close(&p);
-    *out = p;
-    return rc;
-}
-
 /* Connects, or looks whether it is connected. The addresses are tried in turn. */
 static void reach(struct pp_pulse *p, uint64_t dt)
 {
+    struct sockaddr_in to;
+    socklen_t bytes = sizeof(to);
     p->connecting_ns += dt;
-    if (p->heard || (p->fd >= 0 && p->connecting_ns < CONNECT_NS))
+    if (p->heard || (p->fd >= 0 && p->connecting_ns < REACH_NS))
+        return;
+    if (p->connecting_ns < CONNECT_NS && getpeername(p->fd, (struct sockaddr *)&to, &bytes) == 0)
         return;
     drop(&p->fd);
-    struct sockaddr_in to = {.sin_family = AF_INET,
-                             .sin_port = htons((uint16_t)p->port),
-                             .sin_addr = p->addresses[p->next++ % p->n]};
+    to = (struct sockaddr_in){.sin_family = AF_INET,
+                              .sin_port = htons((uint16_t)p->port),
+                              .sin_addr = p->addresses[p->next++ % p->n]};
     p->fd = new_socket();
     p->connecting_ns = 0;
     p->at = sizeof(p->out);
@@ -131,6 +121,40 @@ static void send_beat(struct pp_pulse *p)
     }
     ssize_t n = send(p->fd, (char *)&p->out + p->at, sizeof(p->out) - p->at, MSG_NOSIGNAL);
     p->at += n > 0 ? (size_t)n : 0;
+}
+
+static void beat_at_once(struct pp_pulse *p)
+{
+    for (int i = 0; i < p->n; i++) {
+        p->connecting_ns = CONNECT_NS;
+        reach(p, 0);
+        struct pollfd up = {.fd = p->fd, .events = POLLOUT};
+        (void)poll(&up, 1, AT_ONCE_MS);
+        send_beat(p);
+        if (p->at == sizeof(p->out))
+            return;
+    }
+}
+
+int pp_pulse_open(const char *address, int rank, double timeout, bool sure, struct pp_pulse **out)
+{
+    struct pp_pulse *p = pp_alloc(1, sizeof(*p));
+    if (!p)
+        return PP_ERESOURCE;
+    p->fd = -1;
+    p->sure = sure;
+    p->at = sizeof(p->out);
+    p->last_ns = pp_clock_ns();
+    p->mine = (struct beat){.pid = getpid(), .rank = rank, .timeout_ns = (uint64_t)(timeout * 1e9)};
+    pp_host_name(p->mine.host);
+    pthread_mutex_init(&p->lock, NULL);
+    int rc = parse(address, p);
+    if (rc < 0)
+        pp_pulse_close(&p);
+    else
+        beat_at_once(p);
+    *out = p;
+    return rc;
 }
 
 void pp_pulse_close(struct pp_pulse **pulse)
@@ -165,7 +189,7 @@ enum pp_pulse_news pp_pulse_beat(struct pp_pulse *p, char text[PP_PULSE_TEXT])
         return PP_PULSE_WELL;
     uint64_t dt = passed(&p->last_ns);
     reach(p, dt);
-    p->silent_ns += p->heard ? dt : 0;
+    p->silent_ns += p->heard || p->sure ? dt : 0;
     ssize_t n;
     while ((n = recv(p->fd, answers, sizeof(answers), 0)) > 0) {
         p->heard = true;
@@ -176,7 +200,8 @@ enum pp_pulse_news pp_pulse_beat(struct pp_pulse *p, char text[PP_PULSE_TEXT])
     if (n == 0 || (errno != EAGAIN && errno != EINTR && errno != ENOTCONN))
         p->connecting_ns = CONNECT_NS; /* refused: the next address */
     send_beat(p);
-    if (p->silent_ns <= p->mine.timeout_ns + MARGIN_NS + p->mine.timeout_ns / 8)
+    uint64_t limit = p->mine.timeout_ns / 8 * 9;
+    if (p->silent_ns <= (p->heard ? limit : COME_NS(limit)) + MARGIN_NS)
         return PP_PULSE_WELL;
     char address[INET_ADDRSTRLEN] = "";
     inet_ntop(AF_INET, &p->addresses[(p->next + p->n - 1) % p->n], address, sizeof(address));
@@ -199,8 +224,8 @@ struct line {     /* a connection */
 struct heard {       /* of a rank */
     bool came, gone; /* gone: its connection ended in the middle of work */
     int connected;
-    uint64_t silent_ns, last_ns; /* last_ns: when it beat last, or was gone */
-    struct beat last;
+    uint64_t silent_ns, last_ns; /* last_ns: when it beat last, or was gone; 0: it has not come */
+    struct beat last;            /* of one that has not come what is expected; no host: nothing */
 };
 
 struct pp_listener {
@@ -226,8 +251,7 @@ static void list_addresses(struct pp_listener *l, int port, bool hosts)
         inet_ntop(AF_INET, &((struct sockaddr_in *)(void *)a->ifa_addr)->sin_addr, ip, sizeof(ip));
         used += (size_t)snprintf(l->address + used, sizeof(l->address) - used, "%s,", ip);
     }
-    if (all)
-        freeifaddrs(all);
+    freeifaddrs(all);
     snprintf(l->address + used, sizeof(l->address) - used, "127.0.0.1");
 }
 
@@ -286,6 +310,14 @@ void pp_listener_close(struct pp_listener **listener)
 const char *pp_listener_address(const struct pp_listener *l)
 {
     return l ? l->address : "";
+}
+
+void pp_listener_expect(struct pp_listener *l, int rank, const char *host, double timeout)
+{
+    struct beat *b = &l->heard[rank].last;
+    *b = (struct beat){.rank = rank, .timeout_ns = COME_NS((uint64_t)(timeout * 1e9)) - MARGIN_NS};
+    snprintf(b->what, sizeof(b->what), "its start");
+    snprintf(b->host, sizeof(b->host), "%s", host);
 }
 
 static void hang_up(struct pp_listener *l, struct line *c)
@@ -352,7 +384,9 @@ static void append(char text[PP_PULSE_TEXT], const char *fmt, ...)
 
 static void append_rank(char text[PP_PULSE_TEXT], const struct beat *b)
 {
-    append(text, "rank %d (host %s, pid %ld)", b->rank, b->host, (long)b->pid);
+    append(text, "rank %d (host %s", b->rank, b->host);
+    if (b->pid != 0)
+        append(text, ", pid %ld", (long)b->pid);
 }
 
 static const char *at(const struct beat *b)
@@ -369,13 +403,13 @@ static void append_waiting(const struct pp_listener *l, char text[PP_PULSE_TEXT]
             continue;
         append(text, "; ");
         append_rank(text, b);
-        append(text, " waits in %s, for %.1f s", at(b), (double)b->idle_ns * 1e-9);
+        append(text, ") waits in %s, for %.1f s", at(b), (double)b->idle_ns * 1e-9);
     }
 }
 
 bool pp_listener_look(struct pp_listener *l, char text[PP_PULSE_TEXT])
 {
-    int silent = -1, n_silent = 0, elsewhere = 0, waiting = 0;
+    int silent = -1, n_silent = 0, elsewhere = 0, waiting = 0, came = 0;
     bool several = false;
     uint64_t idle_ns = UINT64_MAX, limit = 0;
     text[0] = '\0';
@@ -386,19 +420,20 @@ bool pp_listener_look(struct pp_listener *l, char text[PP_PULSE_TEXT])
     for (int r = 0; r < l->ranks; r++) {
         struct heard *h = &l->heard[r];
         const struct beat *b = &h->last;
-        if (!h->came || b->over)
+        if (!b->host[0] || b->over)
             continue;
         h->silent_ns += dt;
+        came += h->came;
         waiting += b->waits;
-        several |= l->heard[0].came && strcmp(b->host, l->heard[0].last.host) != 0;
+        several |= l->heard[0].last.host[0] && strcmp(b->host, l->heard[0].last.host) != 0;
         idle_ns = b->idle_ns < idle_ns ? b->idle_ns : idle_ns;
         limit = b->timeout_ns + MARGIN_NS;
         n_silent += h->silent_ns > MARGIN_NS;
-        elsewhere += h->silent_ns <= MARGIN_NS && strcmp(b->host, l->host) != 0;
+        elsewhere += h->came && h->silent_ns <= MARGIN_NS && strcmp(b->host, l->host) != 0;
         if (h->silent_ns > limit && (silent < 0 || h->last_ns < l->heard[silent].last_ns))
             silent = r;
     }
-    if (!several || (silent < 0 && (waiting < l->ranks || idle_ns <= limit)))
+    if (!several || came == 0 || (silent < 0 && (waiting < l->ranks || idle_ns <= limit)))
         return false;
     if (silent < 0) {
         append(text,
@@ -407,13 +442,15 @@ bool pp_listener_look(struct pp_listener *l, char text[PP_PULSE_TEXT])
                (double)idle_ns * 1e-9);
     } else {
         const struct heard *h = &l->heard[silent];
+        static const char *const how[][2] = {{"has not come", "it cannot start"},
+                                             {"gives no sign of life", "it is stopped"},
+                                             {"is gone", "it was killed"}};
         append_rank(text, &h->last);
-        append(text, " %s for %.1f s, last in %s; likely: ",
-               h->gone ? "is gone" : "gives no sign of life", (double)h->silent_ns * 1e-9,
-               at(&h->last));
+        append(text, ") %s for %.1f s, last in %s; likely: ", how[h->came + h->gone][0],
+               (double)h->silent_ns * 1e-9, at(&h->last));
         if (elsewhere > 0 || strcmp(h->last.host, l->host) == 0)
-            append(text, "%s, or host %s or the network to it is down",
-                   h->gone ? "it was killed" : "it is stopped", h->last.host);
+            append(text, "%s, or host %s or the network to it is down", how[h->came + h->gone][1],
+                   h->last.host);
         else
             append(text, "host %s or %s is down or cut off", h->last.host, l->host);
         if (n_silent > 1)
@@ -441,17 +478,21 @@ int pp_listener_connected(const struct pp_listener *l)
 
 const char *pp_listener_first_lost(const struct pp_listener *l, char text[PP_PULSE_TEXT])
 {
-    const struct heard *first = NULL;
+    const struct heard *first = NULL, *absent = NULL;
+    int n_absent = 0;
     text[0] = '\0';
     for (int r = 0; l && r < l->ranks; r++) {
         const struct heard *h = &l->heard[r];
         bool lost = h->gone || h->silent_ns > 2 * (uint64_t)PP_PULSE_EVERY_NS;
+        absent = h->last.host[0] && !h->came ? h : absent;
+        n_absent += absent == h;
         if (h->came && !h->last.over && lost && (!first || h->last_ns < first->last_ns))
             first = h;
     }
+    first = n_absent == 1 ? absent : first; /* of several nobody knows which */
     if (first) {
-        append(text, "rank %d (host %s, pid %ld, in %s)", first->last.rank, first->last.host,
-               (long)first->last.pid, at(&first->last));
+        append_rank(text, &first->last);
+        append(text, ", in %s)", at(&first->last));
     }
     return text;
 }

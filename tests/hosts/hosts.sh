@@ -133,13 +133,21 @@ wrong 69 'h0 does not reach h1: no connection to port '
 trains_and 'ip -n h1 route add prohibit 10.77.0.1'
 wrong 69 'h0 does not reach h1: no connection to port '
 
-begin "another program, config or data set on a host is named"
-{ cat "$PPCLI" && echo; } >other
+begin "a host that is cut off before its rank has said a word is named"
+cp "$PPCLI" same
+printf '#!/bin/sh\ncase " $* " in *" env "*) ;; *) ip link set eth0 down ;; esac\nexec "%s" "$@"\n' "$folder/same" >other
 chmod +x other
-config other.ini train.lr=0.5
 # shellcheck disable=SC2016 # the agent expands it
 printf '#!/bin/sh\nexec unshare --mount sh -c '"'"'mount --bind "%s" "%s" && exec "%s/agent.sh" "$@"'"'"' sh "$@"\n' \
     "$folder/other" "$PPCLI" "$here" >agent
+config net.ini data.dataset=synthetic data.train_samples=192 data.test_samples=16 \
+    'model.sizes=12 16*5 5' train.batch_size=48 train.epochs=1 run.dir= run.hang_timeout=0.2
+trains_and "export PPCLI_HOST_AGENT=$folder/agent"
+wrong 76 'rank 1 (host h1) has not come for '
+
+begin "another program, config or data set on a host is named"
+{ cat "$PPCLI" && echo; } >other
+config other.ini train.lr=0.5
 trains_and "export PPCLI_HOST_AGENT=$folder/agent"
 wrong 78 'h1 has another program ppcli ('
 sed "s#$folder/other\" \"$PPCLI#$folder/other.ini\" \"$folder/net.ini#" agent >agent2

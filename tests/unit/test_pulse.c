@@ -19,7 +19,7 @@ static pid_t start_rank(const struct pp_listener *l, int rank, bool dies)
     if (pid == 0) {
         char text[PP_PULSE_TEXT];
         struct pp_pulse *p = NULL;
-        bool end = pp_pulse_open(pp_listener_address(l), rank, 60, &p) < 0;
+        bool end = pp_pulse_open(pp_listener_address(l), rank, 60, true, &p) < 0;
         pp_pulse_say(p, rank == 0, 0, rank == 0 ? "recv from rank 1" : "F of micro-batch 3");
         for (int k = 0; !end && !(dies && k > 50); k++) {
             end = pp_pulse_beat(p, text) == PP_PULSE_END;
@@ -65,18 +65,36 @@ static void who_dies_in_the_middle_of_work_is_named(void **state)
     pp_listener_close(&l);
 }
 
+/* One beat, at once, is enough to have been there. */
+static void who_has_not_come_is_named(void **state)
+{
+    struct pp_listener *l = NULL;
+    struct pp_pulse *p = NULL;
+    char text[PP_PULSE_TEXT];
+    CHECK_OK(pp_listener_open(2, false, 0, 0, &l));
+    pp_listener_expect(l, 0, "near", 60);
+    pp_listener_expect(l, 1, "far", 60);
+    CHECK_STR_EQ(pp_listener_first_lost(l, text), "");
+    CHECK_OK(pp_pulse_open(pp_listener_address(l), 0, 60, true, &p));
+    assert_true(hears(l, 1));
+    CHECK_STR_EQ(pp_listener_first_lost(l, text), "rank 1 (host far, in its start)");
+    pp_pulse_close(&p);
+    pp_listener_close(&l);
+}
+
 static void an_address_that_is_none_is_refused(void **state)
 {
     struct pp_pulse *p = NULL;
-    CHECK_FAILS(pp_pulse_open("", 0, 1, &p), PP_EFORMAT, "is no address of a listener");
-    CHECK_FAILS(pp_pulse_open("1f 80", 0, 1, &p), PP_EFORMAT, "is no address of a listener");
-    CHECK_FAILS(pp_pulse_open("1f 80 here", 0, 1, &p), PP_EFORMAT, "has no IP address");
+    CHECK_FAILS(pp_pulse_open("", 0, 1, true, &p), PP_EFORMAT, "is no address of a listener");
+    CHECK_FAILS(pp_pulse_open("1f 80", 0, 1, true, &p), PP_EFORMAT, "is no address of a listener");
+    CHECK_FAILS(pp_pulse_open("1f 80 here", 0, 1, true, &p), PP_EFORMAT, "has no IP address");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_dies_in_the_middle_of_work_is_named),
+        cmocka_unit_test(who_has_not_come_is_named),
         cmocka_unit_test(an_address_that_is_none_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
