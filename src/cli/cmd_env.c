@@ -219,7 +219,7 @@ int cmd_env(int argc, char **argv)
     };
     PP_TRY(pp_cli_parse(argc, argv, &command_env, options, NULL, words, 1));
     if (hosts)
-        return json ? pp_fail(PP_EUSAGE, "--hosts prints text") : env_hosts(hosts, words[0]);
+        return env_hosts(hosts, words[0], json);
     if (words[0])
         return pp_fail(PP_EUSAGE, "unexpected word '%s': a config is for --hosts", words[0]);
     struct pp_machine machine;

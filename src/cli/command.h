@@ -145,7 +145,7 @@ const struct build_fact *build_facts(void);
 
 /* ppcli env --hosts: print what a preflight of these hosts finds; word: a config, NULL: none. hosts "-":
  * be one of them, and answer. Errors: those of pp_preflight() and of loading the config. */
-int env_hosts(const char *hosts, const char *word);
+int env_hosts(const char *hosts, const char *word, bool json);
 
 /* The completion scripts of three shells. Errors: those of pp_cli_describe(). */
 int completion_bash(FILE *f);

@@ -4,11 +4,42 @@
 #include <string.h>
 
 #include "ppcli/hosts.h"
+#include "ppcli/json.h"
 #include "command.h"
+
+static const char *const what[] = {"program", "MPI", "config", "data set", "processors"};
+
+static void print_json(const struct pp_preflight *p)
+{
+    struct pp_json j = pp_json_begin(stdout, 2);
+    pp_json_int(&j, "schema", 1);
+    pp_json_str(&j, "wrong", p->wrong);
+    pp_json_str(&j, "network", p->network);
+    pp_json_bool(&j, "run_folder_shared", p->folder_shared);
+    pp_json_dbl(&j, "seconds", p->seconds);
+    pp_json_array(&j, "hosts");
+    for (int i = 0; i < p->n; i++) {
+        const struct pp_host_facts *h = &p->hosts[i];
+        pp_json_object(&j, NULL);
+        pp_json_str(&j, "host", h->name);
+        pp_json_str(&j, "wrong", h->wrong);
+        pp_json_str(&j, "text", h->text);
+        pp_json_dbl(&j, "clock_seconds", h->clock_s);
+        for (int k = 0; k < PP_HOST_FACTS; k++)
+            pp_json_str(&j, what[k], h->fact[k]);
+        pp_json_object(&j, "to");
+        for (int k = 0; k < p->n; k++)
+            if (k != i)
+                pp_json_str(&j, p->hosts[k].name, p->ways[i * p->n + k]);
+        pp_json_end(&j);
+        pp_json_end(&j);
+    }
+    pp_json_end(&j);
+    pp_json_end(&j);
+}
 
 static void print(const struct pp_preflight *p)
 {
-    static const char *const what[] = {"program", "MPI", "config", "data set", "processors"};
     double spread = 0;
     printf("hosts\n");
     for (int i = 0; i < p->n; i++) {
@@ -30,13 +61,14 @@ static void print(const struct pp_preflight *p)
             printf("  %-14s %s\n", what[k], same ? "the same" : "not the same");
     }
     printf("  %-14s %s\n", "run folder",
-           p->folder_shared ? "all see it" : "not the same everywhere: each host keeps its part");
+           p->folder_shared ? "all see it"
+                            : "not the same everywhere: rank 0's, and checkpoint.copies");
     printf("  %-14s within %.1f ms\n", "clocks", spread * 1e3);
     printf("  %-14s %s\n", "network", p->network[0] ? p->network : "none");
     printf("  %-14s %.1f s\n", "took", p->seconds);
 }
 
-int env_hosts(const char *hosts, const char *word)
+int env_hosts(const char *hosts, const char *word, bool json)
 {
     struct pp_cli_settings settings = {.items = {{"run.hosts", hosts, "--hosts"}}, .n = 1};
     static struct pp_hosts list; /* too large for a small stack */
@@ -53,7 +85,7 @@ int env_hosts(const char *hosts, const char *word)
     if (rc == 0)
         rc = pp_preflight(cfg, word ? path : NULL, &list, true, &p);
     if (p.hosts)
-        print(&p);
+        (json ? print_json : print)(&p);
     pp_preflight_fini(&p);
     pp_config_destroy(&cfg);
     return rc;

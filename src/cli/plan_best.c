@@ -98,14 +98,11 @@ static int search(const struct sweep *sweep, const struct plan_best *how, bool j
 }
 
 /* Under mpirun rank 0 searches; the others help to measure what is between them. */
-static int measure_links(const struct sweep *sweep, const struct plan_best *how,
-                         struct plan_best_result *s, bool *out_searches)
+static int measure_links(const struct sweep *sweep, struct plan_best_result *s, bool *out_searches)
 {
     struct pp_transport *tp = NULL;
     PP_TRY(pp_transport_open_world(&tp));
-    int rc = how->check ? pp_fail(PP_EUSAGE, "--check runs ranks as threads: leave it out under "
-                                             "mpirun, and try the best with train")
-                        : 0;
+    int rc = 0;
     for (int i = 0; rc == 0 && i < sweep->n; i++) {
         int ranks = sweep->configs[i]->pipeline.stages * sweep->configs[i]->pipeline.replicas;
         if (ranks > tp->size || (i == 0 && sweep->n == 1 && ranks != tp->size)) {
@@ -180,10 +177,14 @@ int plan_best(const char *word, const struct pp_cli_settings *settings, const st
         bool searches = true;
         bool starts = cfg->run.hosts[0] && !pp_mpi_launched(NULL);
         cfg->run.rank_order = PP_ORDER_STAGES; /* what the search compares with */
-        if (starts)
+        if (how->check && (starts || pp_mpi_launched(NULL)))
+            rc = pp_fail(PP_EUSAGE, "--check runs the ranks as threads of this machine, without "
+                                    "hosts: leave it out under mpirun and with --hosts, and try "
+                                    "the section that --best prints with ppcli train");
+        else if (starts)
             rc = launch_mpirun(cfg, word, sweep_ranks(&sweep));
         else if (pp_mpi_launched(NULL))
-            rc = measure_links(&sweep, how, &s, &searches);
+            rc = measure_links(&sweep, &s, &searches);
         if (rc == 0 && searches && !starts)
             rc = search(&sweep, how, json, &s);
         if (rc == PP_ECONFIG && pp_config_problem_count(cfg) > 0)
