@@ -94,6 +94,9 @@ int pp_ckpt_commit(const struct pp_io *io, const struct pp_ckpt_save *save,
                    const struct pp_ckpt_state *state, const char *config,
                    const struct pp_ckpt_part *parts, int n);
 
+/* The same of a folder with the files of a checkpoint that is whole elsewhere. */
+int pp_ckpt_adopt(const struct pp_io *io, const struct pp_ckpt_save *save);
+
 /* Remove what was written, as far as it goes; keeps the error record. */
 void pp_ckpt_abandon(const struct pp_io *io, const struct pp_ckpt_save *save);
 

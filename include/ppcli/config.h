@@ -282,6 +282,7 @@ struct pp_config {
         int every_epochs; /* 0: not by epochs */
         bool at_end;
         int keep;
+        int copies; /* on other hosts' disks */
         enum pp_on_corrupt on_corrupt;
     } checkpoint;
     struct {

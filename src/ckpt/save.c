@@ -160,22 +160,11 @@ static int replace(const struct pp_io *io, const struct pp_ckpt_save *save, cons
 }
 
 /* *named: it has its final name, and whatever fails after that, no file of it is removed. */
-static int finish(const struct pp_io *io, const struct pp_ckpt_save *save,
-                  const struct pp_ckpt_state *state, const char *config,
-                  const struct pp_ckpt_part *parts, int n, struct manifest *m, bool *named)
+static int name_folder(const struct pp_io *io, const struct pp_ckpt_save *save, bool *named)
 {
     char path[PP_PATH_MAX], old[PP_PATH_MAX] = "";
-    char *text = NULL;
-    size_t bytes = 0;
-    struct manifest_entry ignored;
     struct stat st;
     PP_TRY(folder_step_path(save->dir, save->step, path));
-    PP_TRY(take_parts(save, parts, n, m));
-    PP_TRY(write_text(io, save, NAME_CONFIG, config, strlen(config), &m->config));
-    PP_TRY(state_print(state, &text, &bytes));
-    PP_TRY(write_printed(io, save, NAME_STATE, text, bytes, &m->state));
-    PP_TRY(manifest_print(m, &text, &bytes));
-    PP_TRY(write_printed(io, save, NAME_MANIFEST, text, bytes, &ignored));
     PP_TRY(pp_io_sync_dir(io, save->folder));
     if (lstat(path, &st) == 0)
         PP_TRY(replace(io, save, path, old));
@@ -191,6 +180,22 @@ static int finish(const struct pp_io *io, const struct pp_ckpt_save *save,
     return 0;
 }
 
+static int finish(const struct pp_io *io, const struct pp_ckpt_save *save,
+                  const struct pp_ckpt_state *state, const char *config,
+                  const struct pp_ckpt_part *parts, int n, struct manifest *m, bool *named)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    struct manifest_entry ignored;
+    PP_TRY(take_parts(save, parts, n, m));
+    PP_TRY(write_text(io, save, NAME_CONFIG, config, strlen(config), &m->config));
+    PP_TRY(state_print(state, &text, &bytes));
+    PP_TRY(write_printed(io, save, NAME_STATE, text, bytes, &m->state));
+    PP_TRY(manifest_print(m, &text, &bytes));
+    PP_TRY(write_printed(io, save, NAME_MANIFEST, text, bytes, &ignored));
+    return name_folder(io, save, named);
+}
+
 int pp_ckpt_commit(const struct pp_io *io, const struct pp_ckpt_save *save,
                    const struct pp_ckpt_state *state, const char *config,
                    const struct pp_ckpt_part *parts, int n)
@@ -201,6 +206,15 @@ int pp_ckpt_commit(const struct pp_io *io, const struct pp_ckpt_save *save,
     bool named = false;
     int rc = finish(io, save, state, config, parts, n, &m, &named);
     manifest_fini(&m);
+    if (rc < 0 && !named)
+        pp_ckpt_abandon(io, save);
+    return rc;
+}
+
+int pp_ckpt_adopt(const struct pp_io *io, const struct pp_ckpt_save *save)
+{
+    bool named = false;
+    int rc = name_folder(io, save, &named);
     if (rc < 0 && !named)
         pp_ckpt_abandon(io, save);
     return rc;

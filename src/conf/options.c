@@ -295,6 +295,8 @@ static const struct conf_option table[] = {
      .help = "save a checkpoint when the run is complete"},
     {KEY(checkpoint, keep, CONF_INT), .def = "2", .min = 1, .max = 1000000, .unit = "checkpoints",
      .help = "keep this many of the newest and remove older ones"},
+    {KEY(checkpoint, copies, CONF_INT), .def = "0", .max = 255, .unit = "hosts",
+     .help = "keep each checkpoint also on the own disks of so many other hosts; 0 = none"},
     {KEY(checkpoint, on_corrupt, CONF_ENUM), .def = "previous", .choices = on_corrupts,
      .help = "if --resume finds the newest checkpoint damaged: take the previous one, or stop"},
 
@@ -328,9 +330,8 @@ static const struct conf_option table[] = {
          "end the run (exit 76) when no rank makes progress for this long; set-up may take twice "
          "as long, the first step and saving ten times; 0 = never"},
     {KEY(run, retries, CONF_INT), .def = "0", .max = 1000, .unit = "tries",
-     .help = "how often a run over mpirun that lost a rank or a host is started again: from its "
-             "newest checkpoint, on the hosts that answer, with fewer stages where places are "
-             "missing"},
+     .help = "tries after an mpirun run lost a rank or a host: from the newest checkpoint, on the "
+             "hosts that answer, in the shape of plan --best where places are missing"},
     {KEY(run, threads, CONF_INT), .def = "1", .min = 1, .max = 1024, .unit = "threads",
      .help = "BLAS threads of each rank"},
     {KEY(run, gemm, CONF_ENUM), .def = "auto", .choices = gemms,

@@ -43,6 +43,7 @@ struct trainer {
     struct beginning begin;
     const char *dir;            /* the run folder, of begin; empty: nothing is written */
     struct pp_lock lock;        /* rank 0: of the run folder */
+    int32_t *apart;             /* [ranks] 1 + the first rank of a host apart; 0: sees it */
     struct saver *saver;        /* NULL without a run folder */
     int64_t saved;              /* step of the newest checkpoint in the run folder; -1: none */
     uint32_t data_crc[2][2];    /* by enum pp_split; images, labels; 0: no rank has them */

@@ -3,7 +3,6 @@
 #include "rank.h"
 
 #include <string.h>
-#include <sys/stat.h>
 
 #include "loop.h"
 #include "ppcli/mem.h"
@@ -55,7 +54,8 @@ static int set_up(struct trainer *tr)
     tr->all = pp_alloc((size_t)l->ranks, sizeof(*tr->all));
     tr->busy_ns = pp_alloc((size_t)l->ranks, sizeof(*tr->busy_ns));
     tr->busy = pp_alloc((size_t)l->ranks, sizeof(*tr->busy));
-    return tr->all && tr->busy_ns && tr->busy ? 0 : PP_ERESOURCE;
+    tr->apart = pp_alloc((size_t)l->ranks, sizeof(*tr->apart));
+    return tr->all && tr->busy_ns && tr->busy && tr->apart ? 0 : PP_ERESOURCE;
 }
 
 /* Collective: processes that read the files themselves must have read the same bytes. */
@@ -102,7 +102,10 @@ static int compare_data(struct trainer *tr)
 static int begin(struct trainer *tr)
 {
     const struct pp_run *run = tr->run;
+    if (!tr->spec->options->work)
+        PP_TRY(copies_find(tr));
     int rc = tr->spec->rank == 0 ? resume_begin(tr, &tr->begin) : 0;
+    tr->begin.locked_ns = tr->lock.since_ns;
     PP_TRY(pp_transport_agree(tr->tp, rc));
     if (tr->spec->rank != 0)
         PP_TRY(pp_transport_recv(tr->tp, 0, &tr->begin, sizeof(tr->begin)));
@@ -110,7 +113,7 @@ static int begin(struct trainer *tr)
         for (int r = 1; r < run->layout->ranks; r++)
             PP_TRY(pp_transport_send(tr->tp, r, &tr->begin, sizeof(tr->begin)));
     tr->dir = tr->begin.dir;
-    return 0;
+    return tr->spec->options->work ? 0 : copies_begin(tr);
 }
 
 /* Actions that the ring keeps. */
@@ -138,13 +141,12 @@ static int make_ring(struct trainer *tr)
 {
     const struct pp_layout *l = tr->run->layout;
     char path[PP_PATH_MAX] = "";
-    struct stat st;
-    if (tr->dir[0] && (tr->spec->rank == 0 || stat(tr->dir, &st) == 0))
+    if (tr->dir[0] && !tr->apart[tr->spec->rank])
         PP_TRY(pp_run_dir_ring(tr->dir, tr->spec->rank, path));
     PP_TRY(pp_ring_create(path[0] ? path : NULL, tr->spec->rank, l->ranks,
                           ring_records(l, tr->spec->options), &tr->spec->ring));
     pp_transport_show_waits(tr->tp, &tr->spec->ring->head->waited_ns);
-    pp_watchdog_enter(tr->spec->watchdog, tr->spec->rank, tr->spec->ring, tr->dir);
+    pp_watchdog_enter(tr->spec->watchdog, tr->spec->rank, tr->spec->ring, path[0] ? tr->dir : "");
     rank_event_begin(tr->spec, PP_EVENT_START, 0);
     return 0;
 }
@@ -234,6 +236,7 @@ int rank_main(struct rank_spec *spec, struct pp_transport *tp)
     pp_free(tr.all);
     pp_free(tr.busy_ns);
     pp_free(tr.busy);
+    pp_free(tr.apart);
     return rc;
 }
 

@@ -239,6 +239,19 @@ static int take(struct trainer *tr, const char *path, struct beginning *b)
     return 0;
 }
 
+void resume_newest(const struct trainer *tr, enum pp_ckpt_check check, char out[PP_PATH_MAX])
+{
+    const char *dir = tr->run->cfg->run.dir;
+    char found[PP_PATH_MAX];
+    struct pp_ckpt *ck = NULL;
+    if (strcmp(dir, "auto") == 0)
+        dir = newest_run(tr->spec->options->name, found) ? found : "";
+    bool any = has_checkpoints(dir) && pp_ckpt_open_latest(dir, check, true, &ck) == 0;
+    snprintf(out, PP_PATH_MAX, "%s", any ? ck->path : "");
+    pp_ckpt_close(&ck);
+    pp_error_clear();
+}
+
 static int begin_auto(struct trainer *tr, struct beginning *b)
 {
     const struct pp_config *cfg = tr->run->cfg;
@@ -395,6 +408,7 @@ int resume_rewind(struct trainer *tr, int64_t *out_step)
         PP_TRY(pp_transport_send(tr->tp, r, &b, sizeof(b)));
     if (tr->spec->rank != 0)
         PP_TRY(pp_transport_recv(tr->tp, 0, &b, sizeof(b)));
+    PP_TRY(copies_give(tr, b.from, -1));
     PP_TRY(pp_transport_agree(tr->tp, read_back(tr, &b)));
     *out_step = b.step;
     return 0;

@@ -17,6 +17,7 @@ struct beginning {
     bool resume;            /* all of its state, else its weights alone */
     bool goes_on;           /* the run folder is the one that is resumed */
     bool nothing_left;      /* and it is complete: the ranks leave, no file changes */
+    int64_t locked_ns;      /* since_ns of rank 0's lock */
 };
 
 /*
@@ -27,6 +28,9 @@ struct beginning {
  * (damaged; other data), PP_ENOINPUT, PP_ERESOURCE (in use), PP_EPERM, PP_EIO, PP_EUSAGE.
  */
 int resume_begin(struct trainer *tr, struct beginning *out);
+
+/* The newest checkpoint here that --resume would find and that opens; "": none. Local. */
+void resume_newest(const struct trainer *tr, enum pp_ckpt_check check, char out[PP_PATH_MAX]);
 
 /* Read what this rank holds of tr->begin.from. Local. Errors: PP_EFORMAT and as above. */
 int resume_read(struct trainer *tr);

@@ -191,17 +191,24 @@ static int share(const struct saver *s, struct pp_ckpt_save *save)
     return 0;
 }
 
-/* Every part to rank 0. */
-static int collect(struct saver *s, const struct pp_ckpt_part *mine)
+/* Every part to rank 0, with its file where that sees another disk. *rc: of the disks. */
+static int collect(struct saver *s, const struct pp_ckpt_save *save,
+                   const struct pp_ckpt_part *mine, int *rc)
 {
-    const struct pp_transport *tp = s->tr->tp;
+    struct pp_transport *tp = s->tr->tp;
+    const int32_t *apart = s->tr->apart;
     if (tp->rank >= s->tr->run->layout->stages)
         return 0;
     if (tp->rank != 0)
-        return pp_transport_send(s->tr->tp, 0, mine, sizeof(*mine));
+        PP_TRY(pp_transport_send(tp, 0, mine, sizeof(*mine)));
+    if (tp->rank != 0)
+        return apart[tp->rank] ? copies_send(tp, 0, save->folder, rc) : 0;
     s->parts[0] = *mine;
-    for (int r = 1; r < s->tr->run->layout->stages; r++)
-        PP_TRY(pp_transport_recv(s->tr->tp, r, &s->parts[r], sizeof(s->parts[r])));
+    for (int r = 1; r < s->tr->run->layout->stages; r++) {
+        PP_TRY(pp_transport_recv(tp, r, &s->parts[r], sizeof(s->parts[r])));
+        if (apart[r])
+            PP_TRY(copies_take(tp, r, save->folder, rc));
+    }
     return 0;
 }
 
@@ -225,25 +232,39 @@ static int save_all(struct saver *s, int64_t step, const struct pp_ckpt_state *s
     struct pp_transport *tp = s->tr->tp;
     struct pp_ckpt_save save = {.step = step};
     struct pp_ckpt_part part = {0};
-    int stages = s->tr->run->layout->stages;
+    char path[PP_PATH_MAX];
+    int stages = s->tr->run->layout->stages, copies = s->tr->run->cfg->checkpoint.copies;
     int rc = check_finite(s);
     if (rc == 0 && tp->rank == 0)
         rc = pp_ckpt_begin(&pp_io_system, s->dir, step, s->hash, bytes_of_all(s), &save);
     PP_TRY(pp_transport_agree(tp, rc));
     PP_TRY(share(s, &save));
-    if (tp->rank < stages)
+    bool apart = tp->rank < stages && s->tr->apart[tp->rank], mine = apart || tp->rank == 0;
+    if (apart)
+        rc = pp_dir_create(s->dir);
+    if (apart && rc == 0)
+        rc = pp_ckpt_begin(&pp_io_system, s->dir, step, s->hash, 0, &save);
+    if (tp->rank < stages && rc == 0)
         rc = pp_ckpt_write_part(&pp_io_system, &save, tp->rank, stages, s->items, s->n, &part);
     int served = pp_exec_serve(s->tr->x);
     rc = pp_transport_agree(tp, rc < 0 ? rc : served);
-    if (rc < 0) {
-        if (tp->rank == 0)
-            pp_ckpt_abandon(&pp_io_system, &save);
-        return rc;
-    }
-    PP_TRY(collect(s, &part));
-    if (tp->rank == 0)
+    int lost = rc < 0 ? 0 : collect(s, &save, &part, &rc);
+    if (tp->rank == 0 && rc == 0 && lost == 0)
         rc = pp_ckpt_commit(&pp_io_system, &save, state, s->config, s->parts, stages);
-    return pp_transport_agree(tp, rc);
+    else if (mine)
+        pp_ckpt_abandon(&pp_io_system, &save);
+    PP_TRY(lost);
+    rc = pp_transport_agree(tp, rc);
+    if (rc < 0 || copies == 0)
+        return rc;
+    PP_TRY(pp_ckpt_step_path(s->dir, step, path));
+    rc = copies_give(s->tr, path, copies);
+    if (rc == PP_ELOST)
+        return rc;
+    if (rc < 0 && tp->rank == 0)
+        pp_log_warn("step %" PRId64 ": no copy: %s", step, pp_error_get()->text);
+    pp_error_clear();
+    return 0;
 }
 
 int saver_save(struct saver *s, int64_t step, const struct pp_ckpt_state *state, bool prune)
@@ -259,7 +280,8 @@ int saver_save(struct saver *s, int64_t step, const struct pp_ckpt_state *state,
             pp_log_warn("step %" PRId64 ": no checkpoint saved: %s", step, s->error.text);
         return 0;
     }
-    if (prune && s->tr->tp->rank == 0 &&
+    int me = s->tr->tp->rank;
+    if (prune && (me == 0 || s->tr->apart[me] == me + 1) &&
         pp_ckpt_prune(&pp_io_system, s->dir, s->tr->run->cfg->checkpoint.keep, step) < 0) {
         pp_log_warn("%s", pp_error_get()->text);
         pp_error_clear();

@@ -28,6 +28,25 @@ void saver_destroy(struct saver **s); /* accepts NULL in *s */
  */
 int saver_save(struct saver *s, int64_t step, const struct pp_ckpt_state *state, bool prune);
 
+/* ---- copies.c: hosts with disks of their own. Nothing is done where all ranks are on one.
+ *
+ * Collective, with the same verdict on every rank. Errors: of disks, of the transport; PP_ECONFIG. */
+
+/* Before rank 0 looks for a checkpoint: one of another host that is newer becomes rank 0's, too. */
+int copies_find(const struct trainer *tr);
+
+/* When tr->begin is known: fill in tr->apart, remove from other disks what the run leaves, and bring
+ * them the checkpoint to begin with. */
+int copies_begin(struct trainer *tr);
+
+/* Rank 0's checkpoint in folder `path` to the first `hosts` hosts apart; -1: to all that lack it. */
+int copies_give(const struct trainer *tr, const char *path, int hosts);
+
+/* All files of a folder into one that is there; *rc: of the disk, before and after. Pairwise.
+ * Errors: of the transport. */
+int copies_send(struct pp_transport *tp, int to, const char *folder, int *out_rc);
+int copies_take(struct pp_transport *tp, int from, const char *folder, int *rc);
+
 /* What was wrong with the last save, rank 0 has the text; NULL: it is there, or none was tried. */
 const struct pp_error *saver_error(const struct saver *s);
 
