@@ -7,6 +7,7 @@
 #define PPCLI_HOSTS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "ppcli/config.h"
 
@@ -81,6 +82,7 @@ struct pp_host_facts {
     char boot[64];                 /* equal where two are one machine */
     int cores;                     /* that ranks can be bound to */
     double clock_s;                /* its clock less ours */
+    int64_t newest;                /* step of the newest checkpoint in its run folder; -1: none */
     char text[256];                /* for people */
 };
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A run that is started again when it loses a rank, a host or mpirun: from its newest checkpoint, on
- * the hosts that answer, with fewer stages where places are missing. Each try is the user's command
- * line and a few words behind it, of which the last ones count.
+ * A run that is started again when it loses a rank, a host or mpirun: from the newest checkpoint that a
+ * host has, on the hosts that answer, and where places are missing in the shape that plan --best would
+ * take. Each try is the user's command line and a few words behind it, of which the last ones count.
  */
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -18,13 +19,17 @@
 #include "start.h"
 
 #define WAIT_MAX_S 60
+#define MEASURE_S 1.0
+#define KEYS_MAX 32 /* that a try may change */
 
 struct again {
     struct pp_config now; /* of this try */
     const struct pp_config *cfg;
     const struct pp_train_options *options;
-    char dir[PP_PATH_MAX + 8], resume[32], stages[32], replicas[32], hosts[PP_TEXT_MAX + 8];
-    const char *words[8]; /* behind the user's own; NULL-terminated */
+    int64_t step; /* of the newest checkpoint; -1: there is none */
+    char dir[PP_PATH_MAX + 8], resume[32], hosts[PP_TEXT_MAX + 8];
+    char keys[KEYS_MAX][PP_CUT_MAX + 64];
+    const char *words[KEYS_MAX + 8]; /* behind the user's own; NULL-terminated */
 };
 
 /* Whether another try may end better. */
@@ -62,50 +67,103 @@ static int64_t newest(const char *dir)
     return step;
 }
 
-static bool can_run(const struct pp_config *cfg, int stages, int replicas)
+/* What a rank may hold, and what a message costs, on the hosts that are left. */
+static size_t memory_of(const struct pp_config *cfg, const struct pp_hosts *hosts,
+                        const struct pp_preflight *p)
 {
-    struct pp_config *c = pp_alloc(1, sizeof(*c));
-    struct pp_run run = {0};
-    if (!c)
-        return false;
-    *c = *cfg;
-    c->pipeline.stages = stages;
-    c->pipeline.replicas = replicas;
-    int rc = pp_choose_wanted(c) ? 0 : pp_run_prepare(c, PP_RUN_EXPLAIN, &run);
-    pp_run_fini(&run);
-    pp_free(c);
-    return rc == 0;
+    double least = cfg->run.memory > 0 ? (double)cfg->run.memory : 1e18, gib;
+    for (int i = 0; i < hosts->n; i++)
+        if (hosts->items[i].ranks > 0 && sscanf(p->hosts[i].text, "%*d cores, %lf GiB", &gib) == 1)
+            least = fmin(least, 0.9 * gib * (1 << 30) / hosts->items[i].ranks);
+    return least < 1e18 ? (size_t)least : 0;
 }
 
-/* The most ranks that `places` allow. Replicas stay as they are as long as it goes: with others the
- * sums over them have other bits. */
-static bool fit(struct again *a, int places)
+static int set_links(const struct pp_hosts *hosts, const struct pp_preflight *p, int places,
+                     struct pp_costs *costs)
 {
-    const struct pp_config *cfg = a->cfg;
-    for (int d = cfg->pipeline.replicas; d >= 1; d--) {
-        int most = places / d < cfg->pipeline.stages ? places / d : cfg->pipeline.stages;
-        for (int p = most; p >= 1; p--) {
-            if (p == cfg->pipeline.stages || can_run(cfg, p, d)) {
-                a->now.pipeline.stages = p;
-                a->now.pipeline.replicas = d;
-                return true;
-            }
+    int host[PP_STAGES_MAX], n = 0;
+    double trip, rate;
+    for (int i = 0; i < p->n * p->n; i++) {
+        const char *at = strstr(p->ways[i], "round trip ");
+        if (at && sscanf(at, "round trip %lf ms, %lf MB/s", &trip, &rate) == 2 && rate > 0) {
+            costs->far_latency = fmax(costs->far_latency, trip * 0.5e-3);
+            costs->far_byte = fmax(costs->far_byte, 1e-6 / rate);
         }
     }
-    return false;
+    for (int i = 0; i < hosts->n; i++)
+        for (int k = 0; k < hosts->items[i].ranks && n < PP_STAGES_MAX; k++)
+            host[n++] = i;
+    costs->cores = places;
+    costs->one_wire = true;
+    return n >= places && costs->far_byte > 0 ? pp_costs_hosts(costs, host, n) : 0;
 }
 
-/* What is wrong with host i; NULL: it answers, and reaches the hosts before it that do. */
+/* The shape that plan --best would take of at most so many stages; PP_ECONFIG: there is none.
+ * Micro-batches stay: the bits depend on them. */
+static int search(struct again *a, const struct pp_hosts *hosts, const struct pp_preflight *p,
+                  int most)
+{
+    int stages[PP_STAGES_MAX];
+    struct pp_model *model = NULL;
+    struct pp_costs *costs = NULL;
+    struct pp_best best = {0};
+    struct pp_config *chosen = NULL;
+    struct pp_best_spec spec = {.cfg = &a->now,
+                                .stages = stages,
+                                .n_stages = most,
+                                .memory = memory_of(a->cfg, hosts, p),
+                                .cuts = true,
+                                .recompute = true};
+    for (int i = 0; i < most; i++)
+        stages[i] = i + 1;
+    PP_TRY(pp_run_samples(&a->now, PP_RUN_EXPLAIN, PP_SPLIT_TRAIN, &spec.train_n));
+    PP_TRY(pp_run_samples(&a->now, PP_RUN_EXPLAIN, PP_SPLIT_TEST, &spec.test_n));
+    PP_TRY(pp_run_model(&a->now, &model));
+    spec.model = model;
+    int rc = pp_best_measure(&spec, MEASURE_S, &costs);
+    rc = rc < 0 ? rc : set_links(hosts, p, most * a->now.pipeline.replicas, costs);
+    rc = rc < 0 ? rc : pp_best_search(&spec, costs, &best);
+    if (rc == 0 && best.n == 0)
+        rc = pp_fail(PP_ECONFIG, "no shape of at most %d stages can run", most);
+    rc = rc < 0 ? rc : pp_best_config(&a->now, model, &best.items[0], costs, &chosen);
+    if (rc == 0)
+        a->now.pipeline = chosen->pipeline;
+    pp_free(chosen);
+    pp_best_fini(&best);
+    pp_costs_destroy(&costs);
+    pp_model_destroy(&model);
+    return rc;
+}
+
+/* Replicas stay as they are as long as it goes: with others the sums over them have other bits. */
+static int fit(struct again *a, const struct pp_hosts *hosts, const struct pp_preflight *p,
+               int places)
+{
+    int stages = a->cfg->pipeline.stages, d = a->cfg->pipeline.replicas;
+    a->now.pipeline = a->cfg->pipeline;
+    if (places >= stages * d)
+        return 0;
+    a->now.pipeline.slower.n = 0; /* of ranks that there are no more */
+    for (; d >= 1; d--) {
+        a->now.pipeline.replicas = d;
+        if (places >= d && search(a, hosts, p, places / d < stages ? places / d : stages) == 0)
+            return 0;
+    }
+    return pp_fail(PP_ELOST, "no host answers that could go on with the run");
+}
+
+/* What is wrong with host i; NULL: it answers, and reaches this host and those before it that do. */
 static const char *wrong_with(const struct pp_preflight *p, const struct pp_hosts *hosts, int i)
 {
     if (i >= p->n)
         return p->wrong;
     if (p->hosts[i].wrong[0])
         return p->hosts[i].wrong;
-    for (int k = 0; k < i; k++) {
+    for (int k = 0; k < p->n && !p->hosts[i].here; k++) {
         const char *there = p->ways[k * p->n + i], *back = p->ways[i * p->n + k];
         bool no = strncmp(there, "no: ", 4) == 0;
-        if (hosts->items[k].ranks > 0 && (no || strncmp(back, "no: ", 4) == 0))
+        if ((k < i || p->hosts[k].here) && hosts->items[k].ranks > 0 &&
+            (no || strncmp(back, "no: ", 4) == 0))
             return (no ? there : back) + 4;
     }
     return NULL;
@@ -117,32 +175,39 @@ static int choose_hosts(struct again *a, const char *word)
     static struct pp_hosts hosts; /* too large for a small stack */
     struct pp_preflight p = {0};
     const struct pp_config *cfg = a->cfg;
-    int places = 0, left = 0;
+    int places = 0, left = 0, used_hosts = 0;
     char *out = a->now.run.hosts;
     PP_TRY(pp_hosts_parse(cfg->run.hosts, cfg->pipeline.stages * cfg->pipeline.replicas, &hosts));
-    (void)pp_preflight(cfg, word, &hosts, true, &p);
+    (void)pp_preflight(&a->now, word, &hosts, true, &p);
+    a->step = -1;
     for (int i = 0; i < hosts.n; i++) {
         const char *wrong = wrong_with(&p, &hosts, i);
         if (wrong)
             pp_log_warn("without host %s: %s", hosts.items[i].name, wrong);
         hosts.items[i].ranks = wrong ? 0 : hosts.items[i].ranks;
         places += hosts.items[i].ranks;
+        if (!wrong && p.hosts[i].newest > a->step)
+            a->step = p.hosts[i].newest;
     }
-    pp_preflight_fini(&p);
     pp_error_clear();
-    if (!fit(a, places))
-        return pp_fail(PP_ELOST, "no host answers that could go on with the run");
+    int rc = fit(a, &hosts, &p, places);
     left = a->now.pipeline.stages * a->now.pipeline.replicas;
-    out[0] = '\0';
-    for (int i = 0; i < hosts.n && left > 0; i++) {
-        int n = hosts.items[i].ranks < left ? hosts.items[i].ranks : left;
+    for (out[0] = '\0'; rc == 0 && left > 0; used_hosts++) {
+        int best = -1; /* who has the newest checkpoint is among them */
+        for (int i = 0; i < hosts.n; i++)
+            if (hosts.items[i].ranks > 0 && (best < 0 || p.hosts[i].newest > p.hosts[best].newest))
+                best = i;
+        int n = hosts.items[best].ranks < left ? hosts.items[best].ranks : left;
         size_t used = strlen(out);
-        if (n > 0)
-            snprintf(out + used, sizeof(a->now.run.hosts) - used, "%s%s:%d", used > 0 ? "," : "",
-                     hosts.items[i].name, n);
+        snprintf(out + used, sizeof(a->now.run.hosts) - used, "%s%s:%d", used > 0 ? "," : "",
+                 hosts.items[best].name, n);
+        hosts.items[best].ranks = 0;
         left -= n;
     }
-    return 0;
+    int copies = cfg->checkpoint.copies;
+    a->now.checkpoint.copies = copies < used_hosts ? copies : used_hosts - 1;
+    pp_preflight_fini(&p);
+    return rc;
 }
 
 /* PP_ESTOPPED when the user does not want to wait for the next try. */
@@ -157,6 +222,24 @@ static int wait_for(const struct again *a, int seconds)
     return 0;
 }
 
+/* Words for the keys that a try has other values of. */
+static int set_keys(struct again *a, int n)
+{
+    static char value[PP_CUT_MAX], given[PP_CUT_MAX];
+    for (int k = 0, i = 0; k < pp_config_key_count() && i < KEYS_MAX; k++) {
+        const char *name = pp_config_key_name(k);
+        if (strncmp(name, "pipeline.", 9) != 0 && strcmp(name, "checkpoint.copies") != 0)
+            continue;
+        if (pp_config_key_value(&a->now, k, value, sizeof(value)) == 0 &&
+            pp_config_key_value(a->cfg, k, given, sizeof(given)) == 0 &&
+            strcmp(value, given) != 0) {
+            snprintf(a->keys[i], sizeof(a->keys[i]), "--set=%s=%s", name, value);
+            a->words[n++] = a->keys[i++];
+        }
+    }
+    return n;
+}
+
 static void set_words(struct again *a)
 {
     const struct pp_config *c = &a->now;
@@ -165,13 +248,7 @@ static void set_words(struct again *a)
         a->words[n++] = a->dir;
     if (a->resume[0])
         a->words[n++] = a->resume;
-    if (c->pipeline.stages != a->cfg->pipeline.stages ||
-        c->pipeline.replicas != a->cfg->pipeline.replicas) {
-        snprintf(a->stages, sizeof(a->stages), "--stages=%d", c->pipeline.stages);
-        snprintf(a->replicas, sizeof(a->replicas), "--replicas=%d", c->pipeline.replicas);
-        a->words[n++] = a->stages;
-        a->words[n++] = a->replicas;
-    }
+    n = set_keys(a, n);
     if (c->run.hosts[0]) {
         snprintf(a->hosts, sizeof(a->hosts), "--hosts=%s", c->run.hosts);
         a->words[n++] = a->hosts;
@@ -183,20 +260,23 @@ static int prepare_next(struct again *a, const char *word, int tried)
 {
     int seconds = tried < 6 ? 1 << tried : WAIT_MAX_S;
     PP_TRY(wait_for(a, seconds));
+    a->step = newest(a->now.run.dir);
     if (a->cfg->run.hosts[0])
         PP_TRY(choose_hosts(a, word));
     /* An explicit beginning counts until there is a checkpoint of this run. */
-    int64_t step = newest(a->now.run.dir);
     bool named = a->options->resume && strcmp(a->options->resume, "auto") != 0;
     snprintf(a->resume, sizeof(a->resume), "%s",
-             !a->now.run.dir[0]  ? ""
-             : step < 0 && named ? "--overwrite"
-                                 : "--resume=auto");
+             !a->now.run.dir[0]     ? ""
+             : a->step < 0 && named ? "--overwrite"
+                                    : "--resume=auto");
     char after[48] = "the beginning";
-    if (step >= 0)
-        snprintf(after, sizeof(after), "step %" PRId64, step);
-    pp_log_warn("try %d of %d after %d s, from %s, %d stages%s%s: %s", tried + 2,
+    if (a->step >= 0)
+        snprintf(after, sizeof(after), "step %" PRId64, a->step);
+    bool fewer = a->now.pipeline.stages != a->cfg->pipeline.stages ||
+                 a->now.pipeline.replicas != a->cfg->pipeline.replicas;
+    pp_log_warn("try %d of %d after %d s, from %s, %d stages%s%s%s%s: %s", tried + 2,
                 a->cfg->run.retries + 1, seconds, after, a->now.pipeline.stages,
+                fewer ? " of " : "", fewer ? a->now.pipeline.schedule : "",
                 a->now.run.hosts[0] ? " on " : "", a->now.run.hosts,
                 a->now.pipeline.replicas == a->cfg->pipeline.replicas
                     ? "the weights will be those of a run that nothing disturbs"

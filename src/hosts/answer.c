@@ -81,6 +81,24 @@ static int digest(struct asked *q)
     return rc;
 }
 
+/* FOLDER PREFIX: the largest number behind it that is a name there; -1: none. */
+static int last(struct asked *q)
+{
+    DIR *d = opendir(q->args[1]);
+    size_t n = strlen(q->args[2]);
+    long long most = -1;
+    for (struct dirent *e; d && (e = readdir(d));) {
+        char *end = e->d_name;
+        long long at =
+            strncmp(e->d_name, q->args[2], n) == 0 ? strtoll(e->d_name + n, &end, 10) : 0;
+        most = end > e->d_name + n && *end == '\0' && at > most ? at : most;
+    }
+    if (d)
+        closedir(d);
+    snprintf(q->answer, sizeof(q->answer), "%lld", most);
+    return 0;
+}
+
 static int facts(struct asked *q)
 {
     struct pp_machine m;
@@ -236,6 +254,7 @@ static int answer(struct asked *q)
         int (*answer)(struct asked *q);
     } all[] = {{"facts", 1, facts},
                {"digest", 2, digest},
+               {"last", 3, last},
                {"listen", 4, listen_here},
                {"probe", 5, probe}};
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)

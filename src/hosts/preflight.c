@@ -143,11 +143,26 @@ static void ask_files(struct preflight *p, const char *path)
     pp_dataset_destroy(&ds);
 }
 
+/* What there is of the run on each host. */
+static void ask_newest(struct preflight *p)
+{
+    const char *dir = p->cfg->run.dir;
+    char here[PP_PATH_MAX] = "";
+    if (dir[0] != '/' && !getcwd(here, sizeof(here)))
+        return;
+    for (int i = 0; i < p->out->n; i++)
+        ask(&p->r[i], "last\t%s/%s/checkpoints\tstep-\n", here, dir);
+    remote_ask(p->r, p->out->n, ANSWER_SECONDS);
+    for (int i = 0; i < p->out->n; i++)
+        p->out->hosts[i].newest = p->r[i].good ? atoll(p->r[i].answer) : -1;
+}
+
 /* A file of ours where the run folder will be: who sees it? */
 static void ask_folder(struct preflight *p)
 {
     char dir[PP_PATH_MAX], path[PP_PATH_MAX + 32];
     bool is_auto = strcmp(p->cfg->run.dir, "auto") == 0;
+    ask_newest(p);
     if (!realpath(is_auto ? "." : p->cfg->run.dir, dir))
         snprintf(dir, sizeof(dir), "%s", p->cfg->run.dir);
     for (char *slash; access(dir, F_OK) != 0 && (slash = strrchr(dir, '/')) && slash > dir;)

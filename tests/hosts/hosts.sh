@@ -81,7 +81,44 @@ out_has ', to another host '
 out_has 'on each host the '
 on 2 "$PPCLI" plan net.ini --best --check --hosts h0,h1 --stages 2
 code_is 64
-err_has 'leave it out under mpirun'
+err_has 'leave it out under mpirun and with --hosts'
+
+begin "checkpoint.copies: with hosts' own disks the run goes on without the host of rank 0"
+mkdir disk # h0's; under the same name h1 has another
+cat >own_disks <<'END'
+#!/bin/sh
+while [ "${1#-}" != "$1" ]; do shift; done
+mkdir -p "$PWD/disk-$1"
+exec unshare --mount sh -c 'mount --bind "$PWD/disk-$1" "$PWD/disk" && exec AGENT "$@"' sh "$@"
+END
+sed -i "s#AGENT#$here/agent.sh#; s#\$PWD#$folder#g" own_disks
+chmod +x own_disks
+config own.ini data.dataset=synthetic data.train_samples=192 data.test_samples=16 'model.sizes=12 16*5 5' \
+    train.batch_size=48 train.epochs=200 checkpoint.every_epochs=0 checkpoint.every=20 checkpoint.copies=1 \
+    run.dir=disk/run run.hang_timeout=1 run.retries=5
+whole=$("$PPCLI" train own.ini -q --dir whole --set run.retries=0 --set checkpoint.copies=0 | sed -n 's/^weights_sha256 *//p')
+cat >lost <<'END'
+export PPCLI_HOST_AGENT=$PWD/own_disks
+"$PPCLI" train own.ini --hosts h1,h0 --stages 2 &
+until ls disk/run/checkpoints/step-* >there 2>&1 || ! kill -0 $!; do sleep 0.02; done
+ip -n h1 link set eth0 down
+wait $!
+END
+on 2 sh lost
+code_is 0
+out_has "weights_sha256   $whole"
+err_has 'warning: without host h1: '
+err_has ', 1 stages of '
+
+begin "a checkpoint that another host has is found, and copies that no host can keep are refused"
+rm -r disk-h1/run
+on 2 sh -c "PPCLI_HOST_AGENT=$folder/own_disks $PPCLI train own.ini --hosts h1,h0 --stages 2 --resume"
+code_is 0
+err_has 'disk/run/checkpoints/step-00000800 comes from h0'
+out_has "weights_sha256   $whole"
+on 2 sh -c "PPCLI_HOST_AGENT=$folder/own_disks $PPCLI train own.ini --hosts h0,h1 --stages 2 --set checkpoint.copies=2 --resume"
+code_is 78
+err_has 'checkpoint.copies = 2 wants 3 hosts, and the ranks are on 2'
 
 begin "a list of hosts that does not fit is one line"
 on 1 "$PPCLI" train net.ini --hosts h0,h1:2 --stages 2
@@ -103,6 +140,9 @@ for line in '  h2  ' '  h2 -> h1: 10.77.0.3 by eth0, 10.77.0.2: connect ' '  pro
     out_has "$line"
 done
 same "$(grep -c ' -> ' out)" 6
+on 2 "$PPCLI" env --hosts h0,h1 --format json
+code_is 0
+for line in '"run_folder_shared": true' '"h0": "10.77.0.2 by eth0, 10.77.0.1: connect '; do out_has "$line"; done
 run env net.ini
 code_is 64
 
