@@ -328,10 +328,21 @@ static int ask_again(const struct pp_config *cfg, const char *word, int ranks, i
     struct pp_preflight p = {0};
     struct pp_error before = *pp_error_get();
     PP_TRY(pp_hosts_parse(cfg->run.hosts, ranks, &hosts));
-    if (pp_preflight(cfg, word, &hosts, false, &p) < 0)
-        rc = pp_fail(PP_ELOST, "before its ranks had begun: %s", p.wrong);
-    else
-        (void)pp_error_adopt(&before);
+    (void)pp_preflight(cfg, word, &hosts, true, &p);
+    const char *wrong, *first = NULL;
+    int n = 0, who = 0;
+    for (int i = 0; i < hosts.n; i++) {
+        if (!(wrong = pp_preflight_wrong(&p, &hosts, i)))
+            continue;
+        who = n++ > 0 ? who : i;
+        first = n > 1 ? first : wrong;
+        hosts.items[i].ranks = 0;
+    }
+    (void)pp_error_adopt(&before);
+    if (n > 0)
+        rc = pp_fail(PP_ELOST, "before its ranks had begun: %s %s: %s",
+                     n > 1 && n >= hosts.n - 1 ? "this host is cut off from" : "without host",
+                     hosts.items[who].name, first);
     pp_preflight_fini(&p);
     return rc;
 }

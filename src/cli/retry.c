@@ -152,23 +152,6 @@ static int fit(struct again *a, const struct pp_hosts *hosts, const struct pp_pr
     return pp_fail(PP_ELOST, "no host answers that could go on with the run");
 }
 
-/* What is wrong with host i; NULL: it answers, and reaches this host and those before it that do. */
-static const char *wrong_with(const struct pp_preflight *p, const struct pp_hosts *hosts, int i)
-{
-    if (i >= p->n)
-        return p->wrong;
-    if (p->hosts[i].wrong[0])
-        return p->hosts[i].wrong;
-    for (int k = 0; k < p->n && !p->hosts[i].here; k++) {
-        const char *there = p->ways[k * p->n + i], *back = p->ways[i * p->n + k];
-        bool no = strncmp(there, "no: ", 4) == 0;
-        if ((k < i || p->hosts[k].here) && hosts->items[k].ranks > 0 &&
-            (no || strncmp(back, "no: ", 4) == 0))
-            return (no ? there : back) + 4;
-    }
-    return NULL;
-}
-
 /* Which hosts answer, and what can run on them. */
 static int choose_hosts(struct again *a, const char *word)
 {
@@ -181,7 +164,7 @@ static int choose_hosts(struct again *a, const char *word)
     (void)pp_preflight(&a->now, word, &hosts, true, &p);
     a->step = -1;
     for (int i = 0; i < hosts.n; i++) {
-        const char *wrong = wrong_with(&p, &hosts, i);
+        const char *wrong = pp_preflight_wrong(&p, &hosts, i);
         if (wrong)
             pp_log_warn("without host %s: %s", hosts.items[i].name, wrong);
         hosts.items[i].ranks = wrong ? 0 : hosts.items[i].ranks;

@@ -284,6 +284,22 @@ int pp_preflight(const struct pp_config *cfg, const char *path, const struct pp_
     return rc;
 }
 
+const char *pp_preflight_wrong(const struct pp_preflight *p, const struct pp_hosts *hosts, int i)
+{
+    if (i >= p->n)
+        return p->wrong;
+    if (p->hosts[i].wrong[0])
+        return p->hosts[i].wrong;
+    for (int k = 0; k < p->n && !p->hosts[i].here; k++) {
+        const char *there = p->ways[k * p->n + i], *back = p->ways[i * p->n + k];
+        bool no = strncmp(there, "no: ", 4) == 0;
+        if ((k < i || p->hosts[k].here) && hosts->items[k].ranks > 0 &&
+            (no || strncmp(back, "no: ", 4) == 0))
+            return (no ? there : back) + 4;
+    }
+    return NULL;
+}
+
 void pp_preflight_fini(struct pp_preflight *p)
 {
     pp_free(p->hosts);
