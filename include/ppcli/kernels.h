@@ -87,6 +87,7 @@ struct pp_softmax_cross_entropy {
     float grad_scale, smoothing;
     struct pp_loss_sums *sums;
     float *dlogits; /* may be logits; NULL: no gradient (evaluation) */
+    int uncounted;  /* sums->rows grows by B less these, where samples come in pieces */
 };
 
 /* ---- convolution: y[oy][ox][o] = sum over ky, kx, c of

@@ -31,6 +31,7 @@ struct pp_layout {
                               block with all arrays below, owned */
     int *rank_of;          /* [n_virtual] pipeline rank */
     int max_rows;          /* of one micro-batch, training and evaluation */
+    int logits_rows;       /* positions whose logits are there at once; 0: all of a micro-batch */
     struct pp_layout_plan *plans; /* the first: of training with full batches; owned */
     int n_plans;
     struct pp_tie *ties; /* [n_ties] of the plans of training; owned */

@@ -312,6 +312,7 @@ struct pp_chunk {
     enum pp_optimizer_kind optimizer;
     bool decay_weights; /* and PP_PARAM_PLAIN is left alone */
     bool sharded;
+    int loss_rows;                      /* as in spec */
     size_t n_floats;                    /* parameters of the chunk */
     float *params, *grads;              /* [n_floats] each, in the arena */
     float *opt_m, *opt_v;               /* [n_floats - spec.elsewhere] or NULL */
@@ -337,6 +338,8 @@ struct pp_chunk_spec {
     bool again;         /* passes with `again` will come */
     bool sharded;       /* pp_chunk_update_shard() updates parameters, ... */
     size_t elsewhere;   /* ... others keep the optimizer's state of so many */
+    int loss_rows; /* of the last node, a linear: it is pp_chunk_loss() that computes it, this many of
+                      its rows (positions) at a time; 0: it is one like the others */
     /* The backend that will compute; it may want a copy of the weights. NULL: it gets none. */
     const struct pp_backend_choice *backend;
 };
@@ -385,7 +388,7 @@ int pp_chunk_prepare(struct pp_chunk *c, struct pp_backend *be, int rows, bool t
  * F: x[rows][in] of the first layer -> y[rows][out] of the last. x and y are the caller's and must
  * stay valid and unchanged, x until the W of the same slot, y until its I. The
  * model's last layer does not read its y again: the loss may write its gradient over the logits.
- * Local, as all of these.
+ * With spec.loss_rows it ends before the last node, and y is NULL. Local, as all of these.
  */
 int pp_chunk_forward(struct pp_chunk *c, struct pp_backend *be, int slot,
                      const struct pp_pass *pass, const float *x, float *y);
@@ -393,6 +396,18 @@ int pp_chunk_forward(struct pp_chunk *c, struct pp_backend *be, int slot,
  */
 int pp_chunk_backward_input(struct pp_chunk *c, struct pp_backend *be, int slot, int gslot,
                             float *dy, float *dx);
+/*
+ * With spec.loss_rows, right before the I of the slot: the last node, its loss, its I and its W, piece by
+ * piece. call() gets the logits of rows first..first+n-1, counted over all positions, and leaves their
+ * gradients there. dx: as of that I, whose dy is NULL. starts: grads of the node are overwritten, else
+ * added to; slots come in the order of W. gslot -1: no gradients, right after F.
+ */
+struct pp_chunk_loss {
+    int (*call)(const void *ctx, int first, int n, float *logits);
+    const void *ctx;
+};
+int pp_chunk_loss(struct pp_chunk *c, struct pp_backend *be, int slot, int gslot, bool starts,
+                  float *dx, const struct pp_chunk_loss *loss);
 /*
  * W of the n micro-batches in slots[0..n-1], in this order, 1 <= n <= grad_slots: adds to grads, or
  * overwrites them when `first`. One is what every schedule gives the same bits for; the bits of

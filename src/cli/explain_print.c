@@ -244,6 +244,8 @@ static int print_schedule(const struct explained *e)
                cfg->train.exact ? "; the bits are those of one each"
                                 : "; the bits may differ from those of one each");
     }
+    if (l->logits_rows > 0)
+        printf("logits: of at most %d positions at once\n", l->logits_rows);
     if (l->plans[0].m <= GRID_MAX_MICROBATCHES && l->stages <= 16)
         PP_TRY(pp_draw_textbook(l->plans[0].plan, stdout));
     return 0;
@@ -367,6 +369,7 @@ int explain_json(const struct explained *e)
     pp_json_bool(&j, "batch_norm", pp_model_mixes_samples(e->run.model));
     pp_json_bool(&j, "exact", e->run.cfg->train.exact);
     pp_json_int(&j, "coalesce", l->coalesce);
+    pp_json_int(&j, "logits_rows", l->logits_rows);
     pp_json_dbl(&j, "bubble_ideal", e->ideal);
     pp_json_dbl(&j, "bubble_flops", e->bubble.idle);
     pp_bubble_json(&e->bubble, &j);

@@ -66,6 +66,7 @@ int pp_chunk_create(const struct pp_model *m, const struct pp_chunk_spec *spec,
     c->optimizer = spec->optimizer;
     c->decay_weights = spec->decay_weights;
     c->sharded = spec->sharded;
+    c->loss_rows = spec->loss_rows;
     c->places = pp_alloc((size_t)c->n_nodes, sizeof(*c->places));
     c->states = pp_alloc((size_t)c->state_slots, sizeof(*c->states));
     c->grad_base = pp_alloc((size_t)c->grad_slots, sizeof(*c->grad_base));
@@ -297,6 +298,21 @@ static int measure(const struct pp_chunk *c, struct pp_backend *be, const struct
     return pp_backend_largest(be, (size_t)rows * pp_shape_floats(shape), values, most);
 }
 
+/* The last node, of a chunk with loss_rows, as one whose samples are rows. */
+static struct pp_node loss_node(const struct pp_chunk *c)
+{
+    struct pp_node n = *chunk_node(c, c->n_nodes - 1);
+    n.in = pp_shape_flat((int)pp_shape_floats(&n.in) / n.positions);
+    n.out = pp_shape_flat((int)pp_shape_floats(&n.out) / n.positions);
+    n.positions = 1;
+    return n;
+}
+
+static bool in_pieces(const struct pp_chunk *c, int k)
+{
+    return c->loss_rows > 0 && k == c->n_nodes - 1;
+}
+
 int pp_chunk_prepare(struct pp_chunk *c, struct pp_backend *be, int rows, bool training)
 {
     pp_assert(rows >= 0 && rows <= c->max_rows && (!training || c->grad_slots > 0));
@@ -305,11 +321,16 @@ int pp_chunk_prepare(struct pp_chunk *c, struct pp_backend *be, int rows, bool t
         if (known[i] == rows)
             return 0;
     for (int k = 0; k < c->n_nodes; k++) {
-        const struct pp_node *n = chunk_node(c, k);
+        const struct pp_node n = in_pieces(c, k) ? loss_node(c) : *chunk_node(c, k);
         size_t at = c->places[k].params;
-        if (n->op->prepare) {
-            PP_TRY(n->op->prepare(n, be, rows, c->params + at, packed_of(c, k),
-                                  training ? c->grads + at : NULL));
+        int left = in_pieces(c, k) ? rows * chunk_node(c, k)->positions : rows,
+            most = in_pieces(c, k) ? c->loss_rows : rows;
+        for (int now; n.op->prepare; left -= now) {
+            now = left < most ? left : most;
+            PP_TRY(n.op->prepare(&n, be, now, c->params + at, packed_of(c, k),
+                                 training ? c->grads + at : NULL));
+            if (left == now)
+                break;
         }
     }
     memmove(known + 1, known, (size_t)oldest * sizeof(*known));
@@ -342,8 +363,41 @@ int pp_chunk_forward(struct pp_chunk *c, struct pp_backend *be, int slot,
             c->range.bad_input = n->layer;
             c->range.bad = c->range.x;
         }
-        PP_TRY(n->op->forward(n, be, &at));
+        PP_TRY(in_pieces(c, k) ? 0 : n->op->forward(n, be, &at));
     }
+    return 0;
+}
+
+int pp_chunk_loss(struct pp_chunk *c, struct pp_backend *be, int slot, int gslot, bool starts,
+                  float *dx, const struct pp_chunk_loss *loss)
+{
+    const struct pp_chunk_state *st = state(c, slot);
+    const struct pp_node n = loss_node(c);
+    bool learns = gslot >= 0;
+    int k = c->n_nodes - 1, from = source(c, k, 0);
+    int all = st->pass.rows * chunk_node(c, k)->positions, r = 0;
+    size_t in = pp_shape_floats(&n.in);
+    struct pp_pass pass = st->pass;
+    struct pp_at at = arrays(c, st, k, learns);
+    at.pass = &pass;
+    at.y = at.dy = at.scratch;
+    if (learns)
+        at.dx[0] = from < 0 ? dx : n.wants_dx[0] ? gradient(c, st, gslot, from) : NULL;
+    do {
+        pass.rows = all - r < c->loss_rows ? all - r : c->loss_rows;
+        PP_TRY(n.op->forward(&n, be, &at));
+        PP_TRY(loss->call(loss->ctx, r, pass.rows, at.y));
+        if (learns) {
+            const struct pp_weight_part part = {.B = pass.rows, .dz = at.dy, .x = at.x[0]};
+            PP_TRY(n.op->backward_input(&n, be, &at));
+            PP_TRY(measure(c, be, &n, pass.rows, &n.out, at.dy, &c->range.dz));
+            PP_TRY(n.op->backward_weight(&n, be, 1, &part, starts && r == 0 ? 0.0f : 1.0f, NULL,
+                                         c->grads + c->places[k].params));
+        }
+        r += pass.rows;
+        at.x[0] += (size_t)pass.rows * in;
+        at.dx[0] = at.dx[0] ? at.dx[0] + (size_t)pass.rows * in : NULL;
+    } while (r < all);
     return 0;
 }
 
@@ -355,7 +409,7 @@ int pp_chunk_backward_input(struct pp_chunk *c, struct pp_backend *be, int slot,
     st->dy = dy;
     for (int k = c->n_nodes - 1; k >= 0; k--) {
         const struct pp_node *n = chunk_node(c, k);
-        if (!chunk_learns(n))
+        if (!chunk_learns(n) || in_pieces(c, k))
             continue;
         struct pp_at at = arrays(c, st, k, 1);
         at.dy = gradient(c, st, gslot, k);
@@ -386,11 +440,11 @@ int pp_chunk_backward_layers(struct pp_chunk *c, struct pp_backend *be, int n, c
     for (int k = layers[to].last_node - c->first_node; k >= end; k--) {
         const struct pp_node *node = chunk_node(c, k);
         const struct pp_chunk_place *p = &c->places[k];
-        if (!node->op->backward_weight)
+        if (!node->op->backward_weight || in_pieces(c, k))
             continue;
         for (int i = 0; i < n; i++) {
             const struct pp_chunk_state *st = state(c, slots[i]);
-            pp_assert(gslots[i] >= 0 && gslots[i] < c->grad_slots && st->dy);
+            pp_assert(gslots[i] >= 0 && gslots[i] < c->grad_slots && (st->dy || c->loss_rows > 0));
             c->parts[i] = (struct pp_weight_part){
                 .B = st->pass.rows * node->positions,
                 .dz = node->reads & PP_READS_DY_IN_W ? gradient(c, st, gslots[i], k) : NULL,

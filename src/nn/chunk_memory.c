@@ -178,6 +178,8 @@ int chunk_place(struct pp_chunk *c, const struct pp_chunk_spec *spec, struct chu
     for (int k = 0; k < n; k++) {
         const struct pp_node *node = chunk_node(c, k);
         struct pp_words w = words_of(node, spec);
+        if (spec->loss_rows > 0 && k == n - 1)
+            w.scratch = (size_t)spec->loss_rows * (size_t)c->model->classes;
         struct pp_chunk_place *p = &c->places[k];
         *p = (struct pp_chunk_place){.params = c->n_floats,
                                      .packed = take(&z.packed, w.packed),

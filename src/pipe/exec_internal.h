@@ -31,10 +31,12 @@ struct exec_stage {
     int s; /* virtual stage */
     bool is_first, is_last;
     struct pp_chunk *chunk;
-    float **input;  /* [state_slots] x of the first stage, else NULL; array owned */
-    float **output; /* [state_slots] logits, then their gradient, of the last stage, else NULL */
-    int *held_f;    /* [state_slots] message that brought x, -1: none; owned */
-    int *held_b;    /* [max(grad_slots,1)] message that brought dy, -1: none; owned */
+    float **input; /* [state_slots] x of the first stage, else NULL; array owned */
+    float *
+        *output; /* [state_slots] logits, then their gradient, of the last stage; NULL: of others,
+                       and where logits are in pieces */
+    int *held_f; /* [state_slots] message that brought x, -1: none; owned */
+    int *held_b; /* [max(grad_slots,1)] message that brought dy, -1: none; owned */
     int *w_slots, *w_gslots; /* [grad_slots] of the W at hand; one block, owned */
     struct pp_exec_times times;
 };

@@ -60,6 +60,7 @@ static struct pp_chunk_spec chunk_spec(const struct pp_layout *l, int s)
         .optimizer = l->cfg->train.optimizer,
         .decay_weights = l->cfg->train.decay == PP_DECAY_WEIGHTS,
         .again = recomputes(l, s),
+        .loss_rows = s == l->n_virtual - 1 ? l->logits_rows : 0,
     };
 }
 
@@ -85,7 +86,7 @@ static int stage_memory(struct pp_exec *x, struct pp_arena *a, struct exec_stage
 
     if (st->is_first)
         PP_TRY(row_slots(x, a, spec.state_slots, l->model->inputs, &st->input));
-    if (st->is_last)
+    if (st->is_last && l->logits_rows == 0)
         PP_TRY(row_slots(x, a, spec.state_slots, l->model->outputs, &st->output));
     x->bytes.activations += grown(a, &mark);
     if (a->base) {
@@ -324,6 +325,6 @@ int pp_exec_live_bytes(const struct pp_layout *l, int s, size_t *out)
     size_t row = sizeof(float) * (size_t)l->max_rows;
     *out = used[1] - used[0];
     *out += s == 0 ? row * (size_t)l->model->inputs : pp_layout_slot_bytes(l, 2 * (s - 1));
-    *out += s == l->n_virtual - 1 ? row * (size_t)l->model->outputs : 0;
+    *out += s == l->n_virtual - 1 && l->logits_rows == 0 ? row * (size_t)l->model->outputs : 0;
     return 0;
 }

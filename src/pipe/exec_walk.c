@@ -173,9 +173,8 @@ static int load_input(const struct walk *w, int mb, float *to)
     return pp_backend_gather(x->be, &g);
 }
 
-/* Loss of one micro-batch into *sums; with `gradient` logits become their gradient in place. */
-static int loss(const struct walk *w, int mb, float *logits, struct pp_loss_sums *sums,
-                bool gradient)
+/* The loss of one micro-batch but for its logits; its targets are there. */
+static int loss_of(const struct walk *w, int mb, struct pp_softmax_cross_entropy *out)
 {
     const struct pp_exec *x = w->x;
     const uint32_t *index;
@@ -191,28 +190,80 @@ static int loss(const struct walk *w, int mb, float *logits, struct pp_loss_sums
     PP_TRY(pp_backend_targets(x->be, &t));
     const struct pp_config *cfg = x->layout->cfg;
     int64_t batch = pp_loader_batch_rows(x->loader[w->split], w->step);
-    const struct pp_softmax_cross_entropy l = {
+    *out = (struct pp_softmax_cross_entropy){
         .B = rows,
         .P = t.P,
         .C = x->layout->model->classes,
-        .logits = logits,
         .targets = x->targets,
         .grad_scale = pp_loss_grad_scale(cfg, batch * t.P, (int64_t)rows * t.P),
         .smoothing = (float)cfg->train.label_smoothing,
-        .sums = sums,
-        .dlogits = gradient ? logits : NULL};
-    return pp_backend_softmax_cross_entropy(x->be, &l);
+        .sums = x->sums[w->split]};
+    return 0;
 }
 
 /* Test samples are in order: a micro-batch is rows after each other. */
-static int keep_logits(const struct walk *w, int mb, const float *logits)
+static float *kept_logits(const struct walk *w, int mb)
 {
     const struct pp_exec *x = w->x;
     const uint32_t *index;
-    size_t rows = (size_t)pp_loader_microbatch(x->loader[w->split], w->step, mb, &index);
-    size_t outputs = (size_t)x->layout->model->outputs;
-    return pp_backend_to_host(x->be, x->kept + index[0] * outputs, logits,
-                              rows * outputs * sizeof(*logits));
+    pp_loader_microbatch(x->loader[w->split], w->step, mb, &index);
+    return x->kept ? x->kept + index[0] * (size_t)x->layout->model->outputs : NULL;
+}
+
+static int keep_logits(const struct walk *w, int mb, const float *logits)
+{
+    float *to = kept_logits(w, mb);
+    size_t rows = (size_t)rows_of(w, mb), outputs = (size_t)w->x->layout->model->outputs;
+    return to ? pp_backend_to_host(w->x->be, to, logits, rows * outputs * sizeof(*to)) : 0;
+}
+
+/* Loss of one micro-batch into *sums; with `gradient` logits become their gradient in place. */
+static int loss(const struct walk *w, int mb, float *logits, struct pp_loss_sums *sums,
+                bool gradient)
+{
+    struct pp_softmax_cross_entropy l;
+    PP_TRY(loss_of(w, mb, &l));
+    l.logits = logits;
+    l.dlogits = gradient ? logits : NULL;
+    l.sums = sums;
+    return pp_backend_softmax_cross_entropy(w->x->be, &l);
+}
+
+struct pieces {
+    struct pp_backend *be;
+    struct pp_softmax_cross_entropy whole;
+    bool gradient;
+    float *kept; /* NULL: nobody wants them */
+};
+
+static int loss_of_piece(const void *ctx, int first, int n, float *logits)
+{
+    const struct pieces *p = ctx;
+    struct pp_softmax_cross_entropy l = p->whole;
+    size_t at = (size_t)first * (size_t)l.C;
+    l.uncounted = first == 0 ? n - l.B : n;
+    l.B = n;
+    l.P = 1;
+    l.logits = logits;
+    l.targets += first;
+    l.dlogits = p->gradient ? logits : NULL;
+    PP_TRY(pp_backend_softmax_cross_entropy(p->be, &l));
+    return p->kept ? pp_backend_to_host(p->be, p->kept + at, logits,
+                                        (size_t)n * (size_t)l.C * sizeof(*logits))
+                   : 0;
+}
+
+/* Where logits are in pieces: they, their loss, and in training what the last layer learns. */
+static int loss_in_pieces(const struct walk *w, const struct exec_stage *st,
+                          const struct pp_action *a, float *dx)
+{
+    bool trains = w->split == PP_SPLIT_TRAIN;
+    struct pieces p = {.be = w->x->be, .gradient = trains};
+    const struct pp_chunk_loss call = {loss_of_piece, &p};
+    p.kept = trains ? NULL : kept_logits(w, a->mb);
+    PP_TRY(loss_of(w, a->mb, &p.whole));
+    return pp_chunk_loss(st->chunk, w->x->be, a->slot, trains ? a->gslot : -1, a->mb == 0, dx,
+                         &call);
 }
 
 static struct pp_pass pass_of(const struct walk *w, int mb)
@@ -229,24 +280,32 @@ static struct pp_pass pass_of(const struct walk *w, int mb)
                             .step = &w->x->args->t};
 }
 
+/* What a stage gives, and then gets the gradient of; NULL: its logits are in pieces. */
+static float *output_of(const struct walk *w, const struct exec_stage *st, int slot, int message)
+{
+    return !st->is_last ? slot_memory(w, message) : st->output ? st->output[slot] : NULL;
+}
+
 static int run_f(struct walk *w, struct exec_stage *st, const struct pp_action *a)
 {
     struct pp_exec *x = w->x;
     PP_TRY(wait_for_messages(w, a));
     begin_compute(w, PP_EVENT_F, a, 1);
     float *in = st->is_first ? st->input[a->slot] : slot_memory(w, a->recv);
-    float *out = st->is_last ? st->output[a->slot] : slot_memory(w, a->send);
+    float *out = output_of(w, st, a->slot, a->send);
     if (st->is_first)
         PP_TRY(load_input(w, a->mb, in));
     const struct pp_pass pass = pass_of(w, a->mb);
     PP_TRY(pp_chunk_forward(st->chunk, x->be, a->slot, &pass, in, out));
-    if (st->is_last)
+    if (st->output)
         PP_TRY(loss(w, a->mb, out, x->sums[w->split], w->split == PP_SPLIT_TRAIN && !a->again));
+    else if (st->is_last && w->split == PP_SPLIT_TEST)
+        PP_TRY(loss_in_pieces(w, st, a, NULL));
     exec_end(x);
     exec_finite_forward(x, st, a->mb);
     PP_TRY(hand_over(w, a));
     if (w->split == PP_SPLIT_TEST) {
-        PP_TRY(st->is_last && x->kept ? keep_logits(w, a->mb, out) : 0);
+        PP_TRY(st->output ? keep_logits(w, a->mb, out) : 0);
         return give_back(w, a, a->recv, -1);
     }
     st->held_f[a->slot] = a->again ? -1 : a->recv;
@@ -261,13 +320,13 @@ static int run_r(struct walk *w, struct exec_stage *st, const struct pp_action *
     int32_t sent = pp_plan_message(w->plan, 2 * a->stage, a->mb);
     begin_compute(w, PP_EVENT_R, a, 1);
     float *in = st->is_first ? st->input[a->slot] : slot_memory(w, received);
-    float *out = st->is_last ? st->output[a->slot] : slot_memory(w, sent);
+    float *out = output_of(w, st, a->slot, sent);
     if (st->is_first)
         PP_TRY(load_input(w, a->mb, in));
     struct pp_pass pass = pass_of(w, a->mb);
     pass.again = !st->is_last; /* the loss wants the logits once more */
     PP_TRY(pp_chunk_forward(st->chunk, x->be, a->slot, &pass, in, out));
-    if (st->is_last)
+    if (st->output)
         PP_TRY(loss(w, a->mb, out, x->unread, true));
     exec_end(x);
     st->held_f[a->slot] = received;
@@ -279,8 +338,10 @@ static int run_i(struct walk *w, struct exec_stage *st, const struct pp_action *
     struct pp_exec *x = w->x;
     PP_TRY(wait_for_messages(w, a));
     begin_compute(w, PP_EVENT_I, a, 1);
-    float *dy = st->is_last ? st->output[a->slot] : slot_memory(w, a->recv);
+    float *dy = output_of(w, st, a->slot, a->recv);
     float *dx = st->is_first ? NULL : slot_memory(w, a->send);
+    if (st->is_last && !st->output)
+        PP_TRY(loss_in_pieces(w, st, a, dx));
     PP_TRY(pp_chunk_backward_input(st->chunk, x->be, a->slot, a->gslot, dy, dx));
     exec_end(x);
     st->held_b[a->gslot] = a->recv;

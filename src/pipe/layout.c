@@ -236,6 +236,51 @@ static int check_rows(struct pp_config *cfg, const struct pp_layout *l)
     return 0;
 }
 
+/* In every plan the last stage has its input gradients in the order of its weight gradients. */
+static bool last_ascends(const struct pp_layout *l)
+{
+    for (int i = 0; i < l->n_plans; i++) {
+        const struct pp_plan *plan = l->plans[i].plan;
+        const struct pp_rank_plan *list = &plan->ranks[l->rank_of[l->n_virtual - 1]];
+        for (int k = 0, next = 0; k < list->n_actions; k++) {
+            const struct pp_action *a = &list->actions[k];
+            bool counts = a->stage == l->n_virtual - 1 && (a->op == PP_OP_I || a->op == PP_OP_B);
+            if (counts && a->mb != next++)
+                return false;
+        }
+    }
+    return true;
+}
+
+/* In pieces the last layer's weight gradient is computed with its input gradient. By itself only
+ * where that changes no bit: 64 MiB of logits, and products that are not too flat. */
+#define LOGITS_FLOATS ((int64_t)1 << 24)
+#define LOGITS_ROWS 64
+
+static int find_logits_rows(struct pp_layout *l, struct pp_config *cfg)
+{
+    const struct pp_backend_choice choice = pp_backend_choice_of(cfg);
+    const int64_t unit = PP_ALIGN / sizeof(float); /* each piece begins where arrays may */
+    int64_t wanted = (cfg->model.logits_rows + unit - 1) / unit * unit;
+    int64_t most = LOGITS_FLOATS / l->model->classes / LOGITS_ROWS * LOGITS_ROWS,
+            all = (int64_t)l->max_rows * pp_model_targets(l->model);
+    const struct pp_node *n = &l->model->nodes[l->model->n_nodes - 1];
+    bool linear = strcmp(n->op->name, "linear") == 0 && n->activation == PP_ACT_NONE,
+         can = linear && last_ascends(l);
+    if (wanted > 0 && !can) {
+        return pp_config_problem(cfg, "model.logits_rows", "model.logits_rows: %s; use 0",
+                                 linear ? "the last stage's input gradients do not ascend with "
+                                          "this pipeline.schedule"
+                                        : "the model does not end with a linear layer");
+    }
+    most = most < LOGITS_ROWS ? LOGITS_ROWS : most;
+    if (wanted > 0)
+        l->logits_rows = (int)(wanted < all ? wanted : all);
+    else if (can && all > most && pp_backend_sums_in_order(&choice))
+        l->logits_rows = (int)most;
+    return 0;
+}
+
 /* No machine holds more, and up to here no sum of sizes overflows. */
 #define BYTES_MAX 0x1p60
 
@@ -404,6 +449,7 @@ static int lay_out(struct pp_layout *l, struct pp_config *cfg)
     PP_TRY(check_rows(cfg, l));
     if (l->test_n > 0)
         PP_TRY(blame(cfg, "pipeline.schedule", split_plans(l, PP_PLAN_EVAL, l->test_n)));
+    PP_TRY(find_logits_rows(l, cfg));
     return check_bytes(cfg, l);
 }
 

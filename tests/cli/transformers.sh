@@ -52,6 +52,54 @@ for options in '--stages 1' '--stages 2' '--stages 3 --schedule zb-h1' '--stages
         --set train.epochs=1 --max-steps 1 $options
 done
 
+begin "logits in pieces: the same weights and losses, whatever the size of a piece"
+digest=
+trains gpt.ini --stages 1
+cp run/summary.json whole.json
+for rows in 1 17 1000; do # pieces of 16, 32, 48 positions
+    trains gpt.ini --stages 2 --set model.logits_rows=$rows --set pipeline.microbatches=2
+    for key in train_loss test_loss test_accuracy; do
+        same "$(grep "\"$key\"" run/summary.json)" "$(grep "\"$key\"" whole.json)"
+    done
+done
+for schedule in naive gpipe zb-h1 interleaved zb-v zb-auto hanayo dualpipev; do
+    for more in pipeline.recompute=off pipeline.recompute=all; do
+        trains gpt.ini --stages 2 --schedule $schedule --set model.logits_rows=16 --set $more \
+            --set pipeline.microbatches=4
+    done
+done
+trains gpt.ini --stages 6 --set model.logits_rows=16 # the last stage has the last layer alone
+trains gpt.ini --stages 3 --set model.logits_rows=16 --set run.backend=compare
+run eval gpt.ini --checkpoint run --predictions whole.csv
+run eval gpt.ini --checkpoint run --predictions pieces.csv --set model.logits_rows=16
+code_is 0
+cmp -s whole.csv pieces.csv || complain 'other predictions'
+digest=
+trains gpt.ini --replicas 2 --set train.zero=0
+trains gpt.ini --replicas 2 --stages 2 --set train.zero=1 --set model.logits_rows=1
+
+begin "logits in pieces take less memory, by themselves where there are many"
+memory() { # memory [OPTION...]: bytes that the last rank of gpt.ini keeps
+    run explain gpt.ini --stages 2 --format json --set pipeline.schedule=gpipe "$@"
+    code_is 0
+    tr -d '\n ' <"$folder/out" | sed 's/.*"activation_bytes":\([0-9]*\).*/\1/'
+}
+whole=$(memory --set model.vocab_size=50257)
+pieces=$(memory --set model.vocab_size=50257 --set model.logits_rows=3)
+[ "$pieces" -lt $((whole / 4)) ] || complain "$pieces bytes in pieces, $whole as a whole"
+out_has '"logits_rows": 16'
+run explain gpt.ini --set model.vocab_size=50257
+out_lacks 'logits: of at most'
+run explain gpt.ini --set model.vocab_size=50257 --set model.block_size=200
+out_has 'logits: of at most 320 positions at once'
+
+begin "what cannot be in pieces is refused"
+run explain gpt.ini --stages 2 --schedule looped-bfs --set model.logits_rows=4
+code_is 78
+err_has "model.logits_rows: the last stage's input gradients do not ascend"
+run explain gpt.ini --set model.logits_rows=4 --set model.type=sequential --set 'model.layers=linear:8 relu'
+code_is 78
+
 begin "replicas: the same weights for every cut"
 digest=
 for stages in 1 2 3; do

@@ -129,7 +129,7 @@ void CPU_LOOP(softmax_cross_entropy)(const struct pp_softmax_cross_entropy *a)
     struct pp_loss_sums *sums = a->sums;
     size_t C = (size_t)a->C;
     double rest = a->smoothing;
-    sums->rows += a->B;
+    sums->rows += a->B - a->uncounted;
     for (size_t r = 0; r < (size_t)a->B * (size_t)a->P; r++) {
         const float *logits = a->logits + r * C;
         float *dlogits = a->dlogits ? a->dlogits + r * C : NULL;

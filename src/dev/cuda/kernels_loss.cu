@@ -156,12 +156,12 @@ __global__ void sum_rows(int B, int n, const double *losses, const int *hits,
 
 KERNEL(softmax_cross_entropy, pp_softmax_cross_entropy)
 {
-    int n = a->B * a->P, most = CUDA_SCRATCH / 2;
+    int n = a->B * a->P, samples = a->B - a->uncounted, most = CUDA_SCRATCH / 2;
     double *losses = scratch;
     int *hits = (int *)(losses + most);
     cudaError_t e = cudaSuccess;
     if (n > 0 && n <= ROWS_OF_A_BLOCK) {
-        PP_LAUNCH(loss_of_a_block, 1, LOSS_THREADS, 0, s, a->B, n, a->C, a->logits, a->targets,
+        PP_LAUNCH(loss_of_a_block, 1, LOSS_THREADS, 0, s, samples, n, a->C, a->logits, a->targets,
                   a->grad_scale, a->smoothing, a->sums, a->dlogits);
         return cudaGetLastError();
     }
@@ -173,7 +173,7 @@ KERNEL(softmax_cross_entropy, pp_softmax_cross_entropy)
                   losses, hits, a->dlogits ? a->dlogits + at : NULL);
         e = cudaGetLastError();
         if (e == cudaSuccess) {
-            PP_LAUNCH(sum_rows, 1, LOSS_THREADS, 0, s, from == 0 ? a->B : 0, rows, losses, hits,
+            PP_LAUNCH(sum_rows, 1, LOSS_THREADS, 0, s, from == 0 ? samples : 0, rows, losses, hits,
                       a->sums);
             e = cudaGetLastError();
         }

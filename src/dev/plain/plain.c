@@ -183,7 +183,7 @@ int plain_softmax_cross_entropy(struct pp_backend *be, const struct pp_softmax_c
 {
     for (size_t row = 0; row < (size_t)a->B * (size_t)a->P; row++)
         loss_of_row(a, row);
-    a->sums->rows += a->B;
+    a->sums->rows += a->B - a->uncounted;
     return 0;
 }
 
