@@ -79,6 +79,7 @@ struct pp_optimizer_args {
     bool skip;          /* nothing is changed */
     int64_t t;          /* the run's step that judge shall name */
     bool nesterov;      /* momentum: p -= lr*(g + momentum*v) */
+    float loss_scale; /* for losses where targets are ignored: 1 / those of the step that are not */
 };
 
 /* What became of a step; in memory of the device, written by judge. */

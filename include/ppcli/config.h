@@ -198,6 +198,7 @@ struct pp_config {
         enum pp_tokens tokens;      /* of texts */
         double validation;          /* text: the last part of one file */
         int token_bytes;            /* tokens: 1, 2 or 4 */
+        int ignored_token;          /* as a target it has no loss; -1: none is */
         struct pp_floats mean, std; /* of pixels 0..1: each channel's, or one; n 0: as they are */
     } data;
     struct {

@@ -38,6 +38,7 @@ struct pp_dataset {
     int apart;       /* from a window's first token to its first target: 1, or as many as it has */
     uint64_t starts; /* training: a sample is a window from a random one of these */
     int vocabulary;  /* of texts: different tokens; 0: not known */
+    int64_t ignored; /* 1 + the token that as a target has no loss; 0: none */
     bool unchecked;  /* tokens may be anything: pp_dataset_windows() looks at them */
     void *map;       /* images lie in this file's mapping; NULL: in their own block */
     size_t map_bytes;
@@ -86,6 +87,9 @@ struct pp_targets pp_dataset_targets(const struct pp_dataset *ds, const void *da
  * out NULL: they are looked at only. Errors: PP_EFORMAT (a token not below `limit`). */
 int pp_dataset_windows(const struct pp_dataset *ds, int rows, const uint32_t *index, int limit,
                        uint32_t *out);
+
+/* Of windows: the targets of these samples that are not ignored. */
+int64_t pp_dataset_counted(const struct pp_dataset *ds, int rows, const uint32_t *index);
 
 /* A split without its samples and labels: n, features, shape, classes, scale. Otherwise as
  * pp_dataset_open(). */

@@ -64,13 +64,14 @@ struct pp_gather {
     float *x;                  /* [B][F] */
 };
 
-struct pp_targets { /* targets[r][p] = data[s*stride + first + p] */
+struct pp_targets { /* targets[r][p] = data[s*stride + first + p], or -1: it is ignored */
     int B, P;
     const void *data; /* whole numbers below 2^31, of the device */
     enum pp_element element;
     size_t stride, first;
     const uint32_t *index; /* as in a gather */
     int32_t *targets;      /* [B][P] */
+    int64_t ignored;       /* 1 + the number that is ignored; 0: none */
 };
 
 /*
@@ -86,8 +87,9 @@ struct pp_softmax_cross_entropy {
     const int32_t *targets; /* [B][P] */
     float grad_scale, smoothing;
     struct pp_loss_sums *sums;
-    float *dlogits; /* may be logits; NULL: no gradient (evaluation) */
-    int uncounted;  /* sums->rows grows by B less these, where samples come in pieces */
+    float *dlogits;     /* may be logits; NULL: no gradient (evaluation) */
+    const float *scale; /* memory of the device, in place of grad_scale; NULL: that one */
+    int uncounted;      /* sums->rows grows by B less these, where samples come in pieces */
 };
 
 /* ---- convolution: y[oy][ox][o] = sum over ky, kx, c of

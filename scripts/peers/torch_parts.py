@@ -37,12 +37,12 @@ def optimizer(params, args):
 
 def backward(net, x, y, microbatches):
     """The loss of a batch, whose gradients are added to .grad: both are means over its targets (one
-    of a row, or one of each position), summed over its micro-batches."""
+    of a row, or one of each position; -100 is ignored), summed over its micro-batches."""
     loss = torch.zeros(())
     for xs, ys in zip(x.tensor_split(microbatches), y.tensor_split(microbatches)):
         out = net(xs)
         one = torch.nn.functional.cross_entropy(out.reshape(-1, out.shape[-1]), ys.reshape(-1),
-                                                reduction="sum") / y.numel()
+                                                reduction="sum") / (y != -100).sum()
         one.backward()
         loss = loss + one.detach()
     return loss

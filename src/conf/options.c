@@ -140,6 +140,8 @@ static const struct conf_option table[] = {
      .help = "text: share of one file, its last part, that validation takes; 0 = none"},
     {KEY(data, token_bytes, CONF_ENUM), .def = "2", .choices = token_bytes, .numbers = true,
      .unit = "bytes", .help = "tokens: bytes of a token in a file without a header"},
+    {KEY(data, ignored_token, CONF_INT), .def = "-1", .min = -1, .max = 16777215, .numbers = true,
+     .help = "text, tokens: no loss where this one is next, as PyTorch's ignore_index; -1 = none"},
     {KEY(data, mean, CONF_FLOATS), .def = "none", .min = -1e6, .max = 1e6, .numbers = true,
      .help = "taken off each value, after bytes became 0 to 1: one number for each channel, or one "
              "for all; cifar10: 0.4914 0.4822 0.4465"},
@@ -200,9 +202,7 @@ static const struct conf_option table[] = {
      .unit = "steps", .numbers = true,
      .help = "text, tokens: an epoch is this many steps, and an evaluation follows it"},
     {KEY(train, batch_size, CONF_INT), .def = "128", .min = 1, .max = 1073741824, .unit = "samples",
-     .numbers = true,
-     .help = "samples of one optimizer step, all replicas "
-             "together"},
+     .numbers = true, .help = "samples of one optimizer step, all replicas together"},
     {KEY(train, optimizer, CONF_ENUM), .def = "adam", .choices = optimizers, .numbers = true,
      .help = "update rule"},
     {KEY(train, lr, CONF_FLOAT), .def = "0.001", .max = 1000, .numbers = true,

@@ -121,6 +121,17 @@ static int make_input(const struct pp_config *cfg, struct pp_dataset *ds)
                    ds->element == PP_F32 ? " floats" : "");
 }
 
+static int ignore(const struct pp_config *cfg, struct pp_dataset *ds)
+{
+    ds->ignored = (int64_t)cfg->data.ignored_token + 1;
+    if (ds->ignored > 0 && (!ds->windows || cfg->train.microbatch_loss == PP_LOSS_SUM)) {
+        return pp_fail(PP_ECONFIG, "data.ignored_token: %s",
+                       ds->windows ? "only for microbatch_loss = mean"
+                                   : "only a text has targets to ignore");
+    }
+    return 0;
+}
+
 static int open_split(const struct pp_config *cfg, enum pp_split split, int parts,
                       const struct pp_shape *input, int classes, struct pp_dataset **out)
 {
@@ -133,6 +144,7 @@ static int open_split(const struct pp_config *cfg, enum pp_split split, int part
     int rc = ops->open(ops, cfg, split, parts, input, classes, ds);
     rc = rc == 0 ? make_scaling(cfg, ds) : rc;
     rc = rc == 0 ? make_input(cfg, ds) : rc;
+    rc = rc == 0 ? ignore(cfg, ds) : rc;
     if (rc < 0) {
         pp_dataset_destroy(&ds);
         return rc;
@@ -234,7 +246,8 @@ struct pp_targets pp_dataset_targets(const struct pp_dataset *ds, const void *da
                                .stride = next ? ds->stride : 1,
                                .first = (size_t)ds->apart,
                                .index = index,
-                               .targets = targets};
+                               .targets = targets,
+                               .ignored = ds->ignored};
 }
 
 static uint32_t token(const struct pp_dataset *ds, size_t i)
@@ -263,6 +276,17 @@ int pp_dataset_windows(const struct pp_dataset *ds, int rows, const uint32_t *in
         }
     }
     return 0;
+}
+
+int64_t pp_dataset_counted(const struct pp_dataset *ds, int rows, const uint32_t *index)
+{
+    int64_t n = 0;
+    for (size_t r = 0; r < (size_t)rows; r++) {
+        size_t first = index[r] * ds->stride + (size_t)ds->apart;
+        for (size_t p = 0; p < (size_t)ds->features; p++)
+            n += token(ds, first + p) != ds->ignored - 1;
+    }
+    return n;
 }
 
 int pp_dataset_vocabulary(const struct pp_config *cfg, struct pp_vocabulary *out)

@@ -196,6 +196,7 @@ static int loss_of(const struct walk *w, int mb, struct pp_softmax_cross_entropy
         .C = x->layout->model->classes,
         .targets = x->targets,
         .grad_scale = pp_loss_grad_scale(cfg, batch * t.P, (int64_t)rows * t.P),
+        .scale = ds->ignored > 0 ? &x->args->loss_scale : NULL,
         .smoothing = (float)cfg->train.label_smoothing,
         .sums = x->sums[w->split]};
     return 0;

@@ -33,6 +33,7 @@ CASES = {
               2),
     "llama-tied": ("type = llama\nn_kv_head = 1\ntie_weights = on\nnorm_eps = 1e-6\n" + SMALL,
                    "tokens", 4, 1, 1),
+    "gpt-ignored": ("type = gpt\n" + SMALL, "ignored", 6, 3, 2),
     "encoder": ("type = encoder\nn_hidden = 48\n" + SMALL, "labels", 7, 3, 2),
     "encoder-first": ("type = encoder\npooling = first\nffn_activation = gelu\n" + SMALL, "labels", 8,
                       2, 3),
@@ -49,8 +50,8 @@ class Stream:
 
     def __init__(self, case, kind, scratch, root):
         import numpy
-        self.numpy, self.batch = numpy, case.batch
-        if kind == "tokens":
+        self.numpy, self.batch, self.ignored = numpy, case.batch, -1
+        if kind in ("tokens", "ignored"):
             draw = numpy.random.default_rng(7)
             all_of_it = numpy.cumsum(draw.integers(0, 4, 3000)) % V
             parts = all_of_it[:2700], all_of_it[2700:]
@@ -59,6 +60,9 @@ class Stream:
             self.tokens, self.train = V, parts[0]
             self.text = "dataset = tokens\npath = %s\n" % scratch
             case.model += "vocab_size = %d\n" % V
+            if kind == "ignored":
+                self.ignored = 7
+                self.text += "ignored_token = 7\n"
         else:
             with open(os.path.join(root, "LICENSE"), encoding="ascii") as f:
                 text = f.read().replace("a", "\u00e9")
@@ -78,7 +82,7 @@ class Stream:
             starts = ppcli_numbers.windows(self.numpy, self.numpy.arange, SEED, n, step * self.batch,
                                            self.batch)
             rows = torch.tensor(self.train[starts[:, None] + self.numpy.arange(T + 1)])
-            yield rows[:, :-1], rows[:, 1:]
+            yield rows[:, :-1], rows[:, 1:].masked_fill(rows[:, 1:] == self.ignored, -100)
 
 
 class Labelled:

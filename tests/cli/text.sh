@@ -107,6 +107,52 @@ run train text.ini -q --dir e "$@"
 code_is 78
 err_has 'vocab_size'
 
+begin "ignored tokens: as if they were not there"
+words() { # words TOKEN...: each of two bytes
+    for token; do
+        printf '%b' "\\0$(printf %03o "$token")\\0000"
+    done
+}
+mkdir short long
+words 1 2 3 4 >short/train.bin
+words 1 2 3 4 9 9 9 9 9 >long/train.bin
+for at in short:3 long:8; do
+    cp ${at%:*}/train.bin ${at%:*}/val.bin
+    run train text.ini -q --dir ${at%:*}-run --set data.dataset=tokens --set data.path=${at%:*} \
+        --set model.vocab_size=10 --set model.block_size=${at#*:} --set data.ignored_token=9 \
+        --set train.optimizer=sgd --set train.lr=0.5 --set train.label_smoothing=0.1 --stages 2
+    code_is 0
+done
+for key in train_loss test_loss; do
+    awk -v a="$(value short-run/summary.json $key)" -v b="$(value long-run/summary.json $key)" \
+        'BEGIN { exit !(a > 0 && a < 2 && a - b < 1e-6 && b - a < 1e-6) }' ||
+        complain "$key: $(value short-run/summary.json $key), with padding $(value long-run/summary.json $key)"
+done
+
+begin "the same weights for every layout: a mean over all targets of a step that count"
+set -- --set data.dataset=tokens --set data.path=tokens --set model.block_size=8 --set model.vocab_size=40 \
+    --set train.max_steps=7 --set data.ignored_token=5
+for replicas in 1 2; do
+    run train text.ini -q --dir ignored --overwrite --replicas $replicas "$@"
+    code_is 0
+    one=$(value ignored/summary.json weights_sha256)
+    for how in '--stages 3 --schedule zb-h1' '--stages 2 --set pipeline.microbatches=4' \
+        '--stages 2 --set model.logits_rows=5' '--set pipeline.microbatches=1 --set run.backend=compare'; do
+        # shellcheck disable=SC2086
+        run train text.ini -q --dir ignored --overwrite --replicas $replicas "$@" $how
+        code_is 0
+        same "$(value ignored/summary.json weights_sha256)" "$one"
+    done
+done
+run train text.ini -q --dir ignored --overwrite "$@" --set data.ignored_token=-1
+[ "$(value ignored/summary.json weights_sha256)" != "$one" ] || complain 'nothing was ignored'
+run train text.ini -q --dir g "$@" --set train.microbatch_loss=sum
+code_is 78
+err_has 'data.ignored_token: only for'
+run train mnist-sample.ini -q --dir g --set data.ignored_token=5
+code_is 78
+err_has 'only a text has targets to ignore'
+
 begin "texts with labels"
 i=0
 while [ $i -lt 60 ]; do

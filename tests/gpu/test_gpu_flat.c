@@ -19,11 +19,11 @@ static void windows_are_gathered(struct pp_backend *be, struct pp_backend *plain
         struct array x = unset(be, 15, wide);
         CHECK_OK(pp_backend_alloc(be, sizeof(got), &targets));
         struct pp_gather g = {5, 3, there, element, 1, numbers, as_they_are, x.at};
-        struct pp_targets t = {5, 3, there, element, 1, 1, numbers, targets};
+        struct pp_targets t = {5, 3, there, element, 1, 1, numbers, targets, 6};
         CHECK_OK(pp_backend_gather(be, &g));
         CHECK_OK(pp_backend_targets(be, &t));
         g = (struct pp_gather){5, 3, data, element, 1, index, as_they_are, want};
-        t = (struct pp_targets){5, 3, data, element, 1, 1, index, next};
+        t = (struct pp_targets){5, 3, data, element, 1, 1, index, next, 6};
         CHECK_OK(pp_backend_gather(plain, &g));
         CHECK_OK(pp_backend_targets(plain, &t));
         check_near(be, &x, want, 0, "windows");
@@ -77,7 +77,7 @@ static void gathers_take_the_chosen_rows(void **state)
         CHECK_OK(pp_backend_gather(plain, &here));
         check_near(be, &y, twice, 0, "normalised");
         drop(be, &y);
-        struct pp_targets t = {5, 2, classes, PP_U8, 1, 0, numbers, chosen};
+        struct pp_targets t = {5, 2, classes, PP_U8, 1, 0, numbers, chosen, 0};
         CHECK_OK(pp_backend_targets(be, &t));
         CHECK_OK(pp_backend_to_host(be, got, chosen, sizeof(got)));
         for (int r = 0; r < 10; r++)

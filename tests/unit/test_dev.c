@@ -191,8 +191,8 @@ static void windows_are_gathered_from_tokens_of_every_width(void **state)
             CHECK_OK(pp_backend_gather(
                 be,
                 &(struct pp_gather){3, 3, of[e], (enum pp_element)e, 1, index, {.scale = {1}}, x}));
-            CHECK_OK(pp_backend_targets(
-                be, &(struct pp_targets){3, 3, of[e], (enum pp_element)e, 1, 1, index, targets}));
+            CHECK_OK(pp_backend_targets(be, &(struct pp_targets){3, 3, of[e], (enum pp_element)e, 1,
+                                                                 1, index, targets, 0}));
             for (int i = 0; i < 9; i++) {
                 uint32_t at = index[i / 3] + (uint32_t)i % 3;
                 uint32_t want[2] = {e == PP_U8    ? u8[at]
@@ -206,8 +206,12 @@ static void windows_are_gathered_from_tokens_of_every_width(void **state)
             }
             /* in order and two further on: of a file whose samples begin at every second token */
             CHECK_OK(pp_backend_targets(
-                be, &(struct pp_targets){3, 1, of[e], (enum pp_element)e, 2, 2, NULL, targets}));
+                be, &(struct pp_targets){3, 1, of[e], (enum pp_element)e, 2, 2, NULL, targets, 0}));
             CHECK_INT_EQ(targets[2], 3);
+            CHECK_OK(pp_backend_targets(
+                be, &(struct pp_targets){3, 1, of[e], (enum pp_element)e, 2, 2, NULL, targets, 4}));
+            CHECK_INT_EQ(targets[2], -1);
+            CHECK_INT_EQ(targets[0], e == PP_U8 ? u8[2] : e == PP_U16 ? u16[2] : (int32_t)u32[2]);
         }
         pp_backend_close(&be);
     }
@@ -223,8 +227,8 @@ static void a_target_below_0_has_no_loss_and_no_gradient(void **state)
         const int32_t targets[] = {3, -1, -100, 0}, two[] = {3, 0};
         struct pp_loss_sums sums = {0}, fewer = {0};
         CHECK_OK(pp_backend_softmax_cross_entropy(
-            be,
-            &(struct pp_softmax_cross_entropy){2, 2, 5, logits, targets, 0.5f, 0.1f, &sums, d}));
+            be, &(struct pp_softmax_cross_entropy){2, 2, 5, logits, targets, 0.5f, 0.1f, &sums, d,
+                                                   NULL, 0}));
         memmove(logits + 5, logits + 15, 5 * sizeof(*logits));
         CHECK_OK(cross_entropy(be, 2, 5, logits, two, 0.5f, 0.1f, &fewer, alone));
         for (int i = 0; i < 20; i++)
@@ -232,6 +236,11 @@ static void a_target_below_0_has_no_loss_and_no_gradient(void **state)
         assert_true(sums.loss == fewer.loss && sums.correct == fewer.correct);
         CHECK_INT_EQ(sums.rows, 2);
         CHECK_INT_EQ(sums.targets, 2);
+        const float scale = 0.5f; /* of the device's memory; and one of two samples was counted */
+        struct pp_softmax_cross_entropy l = {1, 2, 5, logits, two, 99, 0.1f, &sums, d, &scale, 1};
+        CHECK_OK(pp_backend_softmax_cross_entropy(be, &l));
+        assert_memory_equal(d, alone, sizeof(alone));
+        CHECK_INT_EQ(sums.rows, 2);
         pp_free(logits);
         pp_backend_close(&be);
     }

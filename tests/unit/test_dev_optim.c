@@ -119,7 +119,8 @@ static void any_split_of_the_buffer_gives_the_same_bits(void **state)
         for (int kind = PP_OPT_SGD; kind <= PP_OPT_ADAMW; kind++) {
             struct pp_optimizer_args a = {kind,   0.01f, 0.9f,  0.9f,
                                           0.999f, 1e-8f, 0.01f, 0.5f,
-                                          1,      false, 0,     kind == PP_OPT_MOMENTUM};
+                                          1,      false, 0,     kind == PP_OPT_MOMENTUM,
+                                          0};
             static float g[LEN], p[2][LEN], m[2][LEN], v[2][LEN];
             memset(m, 0, sizeof(m));
             memset(v, 0, sizeof(v));

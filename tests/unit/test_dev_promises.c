@@ -172,7 +172,7 @@ static void run_kernels(const struct cpu_kernels *k, float *out)
     k->bias_gradient(B, O, in, 0, out);
     out += O;
     struct pp_loss_sums sums = {0};
-    struct pp_softmax_cross_entropy loss = {1, B, O, in, targets, 0.1f, 0, &sums, out};
+    struct pp_softmax_cross_entropy loss = {1, B, O, in, targets, 0.1f, 0, &sums, out, NULL, 0};
     k->softmax_cross_entropy(&loss);
     out += N;
     loss.smoothing = 0.2f;
@@ -188,8 +188,8 @@ static void run_kernels(const struct cpu_kernels *k, float *out)
     for (int k5 = 0; k5 < 5; k5++) { /* the fifth: momentum once more */
         bool nesterov = k5 > PP_OPT_ADAMW;
         enum pp_optimizer_kind kind = nesterov ? PP_OPT_MOMENTUM : (enum pp_optimizer_kind)k5;
-        struct pp_optimizer_args args = {kind, 0.01f, 0.9f, 0.9f,  0.99f, 1e-8f,
-                                         0.1f, 0.3f,  1,    false, 0,     nesterov};
+        struct pp_optimizer_args args = {kind, 0.01f, 0.9f,  0.9f, 0.99f,    1e-8f, 0.1f,
+                                         0.3f, 1,     false, 0,    nesterov, 0};
         float m[N] = {0}, v[N] = {0};
         memcpy(out, in, sizeof(z));
         for (; args.step <= 3; args.step++)

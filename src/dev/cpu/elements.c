@@ -62,6 +62,7 @@ void CPU_LOOP(targets)(const struct pp_targets *a)
             to[p] = a->element == PP_U8    ? ((const uint8_t *)a->data)[i]
                     : a->element == PP_U16 ? ((const uint16_t *)a->data)[i]
                                            : (int32_t)((const uint32_t *)a->data)[i];
+            to[p] = to[p] == a->ignored - 1 ? -1 : to[p];
         }
     }
 }

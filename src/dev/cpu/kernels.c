@@ -129,6 +129,7 @@ void CPU_LOOP(softmax_cross_entropy)(const struct pp_softmax_cross_entropy *a)
     struct pp_loss_sums *sums = a->sums;
     size_t C = (size_t)a->C;
     double rest = a->smoothing;
+    float all_scale = a->scale ? *a->scale : a->grad_scale;
     sums->rows += a->B - a->uncounted;
     for (size_t r = 0; r < (size_t)a->B * (size_t)a->P; r++) {
         const float *logits = a->logits + r * C;
@@ -147,11 +148,10 @@ void CPU_LOOP(softmax_cross_entropy)(const struct pp_softmax_cross_entropy *a)
         double sum = sum_of_exp(a->C, logits, m, dlogits);
         sums->loss += log(sum) - ((1 - rest) * ((double)at_target - m) + rest / a->C * all);
         if (dlogits) {
-            float scale = (float)(a->grad_scale / sum),
-                  others = (float)(a->grad_scale * rest / a->C);
+            float scale = (float)(all_scale / sum), others = (float)(all_scale * rest / a->C);
             for (size_t c = 0; c < C; c++)
                 dlogits[c] = dlogits[c] * scale - others;
-            dlogits[target] -= (float)(a->grad_scale * (1 - rest));
+            dlogits[target] -= (float)(all_scale * (1 - rest));
         }
     }
 }

@@ -37,12 +37,12 @@ __global__ void gather_rows4(int F4, const struct bytes4 *data, const uint32_t *
 
 template <typename T>
 __global__ void gather_targets(int P, size_t stride, const T *data, const uint32_t *index,
-                               int32_t *targets)
+                               int64_t ignored, int32_t *targets)
 {
     const T *from = data + (size_t)(index ? index[blockIdx.x] : blockIdx.x) * stride;
     int32_t *to = targets + (size_t)blockIdx.x * (size_t)P;
     for (int p = (int)threadIdx.x; p < P; p += (int)blockDim.x)
-        to[p] = (int32_t)from[p];
+        to[p] = (int64_t)from[p] == ignored - 1 ? -1 : (int32_t)from[p];
 }
 
 #define GATHER(type)                                                                               \
@@ -72,7 +72,7 @@ KERNEL(gather, pp_gather)
 
 #define TARGETS(type)                                                                              \
     PP_LAUNCH(gather_targets<type>, (unsigned)a->B, threads, 0, s, a->P, a->stride,                \
-              (const type *)a->data + a->first, a->index, a->targets)
+              (const type *)a->data + a->first, a->index, a->ignored, a->targets)
 
 KERNEL(targets, pp_targets)
 {

@@ -128,11 +128,12 @@ static __device__ void loss_of_row(int r, int C, const float *logits, const int3
 }
 
 __global__ void loss_of_a_block(int B, int n, int C, const float *logits, const int32_t *targets,
-                                float grad_scale, float smoothing, struct pp_loss_sums *sums,
-                                float *dlogits)
+                                float grad_scale, const float *scale, float smoothing,
+                                struct pp_loss_sums *sums, float *dlogits)
 {
     __shared__ double losses[ROWS_OF_A_BLOCK];
     __shared__ int hits[ROWS_OF_A_BLOCK];
+    grad_scale = scale ? *scale : grad_scale;
     for (int r = (int)(threadIdx.x / WARP); r < n; r += LOSS_THREADS / WARP)
         loss_of_row(r, C, logits, targets, grad_scale, smoothing, losses, hits, dlogits);
     __syncthreads();
@@ -140,12 +141,13 @@ __global__ void loss_of_a_block(int B, int n, int C, const float *logits, const 
 }
 
 __global__ void loss_of_rows(int n, int C, const float *logits, const int32_t *targets,
-                             float grad_scale, float smoothing, double *losses, int *hits,
-                             float *dlogits)
+                             float grad_scale, const float *scale, float smoothing, double *losses,
+                             int *hits, float *dlogits)
 {
     int r = (int)(blockIdx.x * (THREADS / WARP) + threadIdx.x / WARP);
     if (r < n) /* the whole warp, or none of it */
-        loss_of_row(r, C, logits, targets, grad_scale, smoothing, losses, hits, dlogits);
+        loss_of_row(r, C, logits, targets, scale ? *scale : grad_scale, smoothing, losses, hits,
+                    dlogits);
 }
 
 __global__ void sum_rows(int B, int n, const double *losses, const int *hits,
@@ -162,15 +164,15 @@ KERNEL(softmax_cross_entropy, pp_softmax_cross_entropy)
     cudaError_t e = cudaSuccess;
     if (n > 0 && n <= ROWS_OF_A_BLOCK) {
         PP_LAUNCH(loss_of_a_block, 1, LOSS_THREADS, 0, s, samples, n, a->C, a->logits, a->targets,
-                  a->grad_scale, a->smoothing, a->sums, a->dlogits);
+                  a->grad_scale, a->scale, a->smoothing, a->sums, a->dlogits);
         return cudaGetLastError();
     }
     for (int from = 0; e == cudaSuccess && from < n; from += most) {
         int rows = n - from < most ? n - from : most;
         size_t at = (size_t)from * (size_t)a->C;
         PP_LAUNCH(loss_of_rows, ((unsigned)rows + THREADS / WARP - 1) / (THREADS / WARP), THREADS,
-                  0, s, rows, a->C, a->logits + at, a->targets + from, a->grad_scale, a->smoothing,
-                  losses, hits, a->dlogits ? a->dlogits + at : NULL);
+                  0, s, rows, a->C, a->logits + at, a->targets + from, a->grad_scale, a->scale,
+                  a->smoothing, losses, hits, a->dlogits ? a->dlogits + at : NULL);
         e = cudaGetLastError();
         if (e == cudaSuccess) {
             PP_LAUNCH(sum_rows, 1, LOSS_THREADS, 0, s, from == 0 ? samples : 0, rows, losses, hits,

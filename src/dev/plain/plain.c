@@ -36,8 +36,10 @@ int plain_targets(struct pp_backend *be, const struct pp_targets *a)
 {
     for (size_t r = 0; r < (size_t)a->B; r++) {
         size_t from = (a->index ? a->index[r] : r) * a->stride + a->first;
-        for (size_t p = 0; p < (size_t)a->P; p++)
-            a->targets[r * (size_t)a->P + p] = (int32_t)element(a->data, a->element, from + p);
+        for (size_t p = 0; p < (size_t)a->P; p++) {
+            int32_t target = (int32_t)element(a->data, a->element, from + p);
+            a->targets[r * (size_t)a->P + p] = target == a->ignored - 1 ? -1 : target;
+        }
     }
     return 0;
 }
@@ -176,7 +178,7 @@ static void loss_of_row(const struct pp_softmax_cross_entropy *a, size_t row)
     a->sums->targets++;
     for (int c = 0; d && c < a->C; c++)
         d[c] = (float)((exp(x[c] - m) / sum - (1 - rest) * (c == target) - rest / a->C) *
-                       a->grad_scale);
+                       (a->scale ? *a->scale : a->grad_scale));
 }
 
 int plain_softmax_cross_entropy(struct pp_backend *be, const struct pp_softmax_cross_entropy *a)
