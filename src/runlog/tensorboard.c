@@ -14,18 +14,20 @@
  */
 #include "parts.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #define EVENT_MAX 512 /* bytes: version and date, or SCALARS_MAX short tags */
-#define SCALARS_MAX 6
+#define SCALARS_MAX 8
 
 struct board {
     FILE *f;
     char path[PP_PATH_MAX];
     int64_t last_step; /* of the last record */
+    bool is_text;
 };
 
 struct scalar {
@@ -195,20 +197,21 @@ static int open_board(const struct pp_metrics_start *start, void **out)
         put_part(&event, 7, began, sizeof(began));
         write_record(t, &event);
     }
+    t->is_text = pp_model_targets(start->run->model) > 1;
     *out = t;
     return 0;
 }
 
 static void window(void *self, const struct pp_window *w, bool record)
 {
-    if (record) {
-        const struct scalar scalars[] = {
-            {"loss", w->loss},     {"accuracy", w->accuracy},
-            {"lr", w->lr},         {"samples_per_second", (double)w->samples / w->seconds},
-            {"bubble", w->bubble},
-        };
-        write_scalars(self, w->t, scalars, (int)(sizeof(scalars) / sizeof(scalars[0])));
-    }
+    struct board *t = self;
+    const struct scalar scalars[] = {
+        {"loss", w->loss},     {"accuracy", w->accuracy},
+        {"lr", w->lr},         {"samples_per_second", (double)w->samples / w->seconds},
+        {"bubble", w->bubble}, {"perplexity", exp(w->loss)},
+    };
+    if (record)
+        write_scalars(t, w->t, scalars, t->is_text ? 6 : 5);
 }
 
 static void epoch(void *self, const struct pp_epoch_result *e)
@@ -221,6 +224,10 @@ static void epoch(void *self, const struct pp_epoch_result *e)
         scalars[n++] = (struct scalar){"test_loss", e->test_loss};
         scalars[n++] = (struct scalar){"test_accuracy", e->test_accuracy};
     }
+    if (t->is_text)
+        scalars[n++] = (struct scalar){"train_perplexity", exp(e->train_loss)};
+    if (t->is_text && e->tested)
+        scalars[n++] = (struct scalar){"test_perplexity", exp(e->test_loss)};
     if (t->last_step != e->t) { /* else a log record has told it for this step */
         scalars[n++] = (struct scalar){"samples_per_second", (double)e->samples / e->seconds};
         scalars[n++] = (struct scalar){"bubble", e->bubble};

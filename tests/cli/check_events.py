@@ -13,8 +13,10 @@ import struct
 import sys
 
 STEP = {'loss': 'loss', 'accuracy': 'accuracy', 'lr': 'lr',
-        'samples_per_second': 'samples_per_second', 'bubble': 'bubble_measured'}
-EPOCH = {key: key for key in ('train_loss', 'train_accuracy', 'test_loss', 'test_accuracy')}
+        'samples_per_second': 'samples_per_second', 'bubble': 'bubble_measured',
+        'perplexity': 'perplexity'}
+EPOCH = {key: key for key in ('train_loss', 'train_accuracy', 'test_loss', 'test_accuracy',
+                               'train_perplexity', 'test_perplexity')}
 
 
 def crc32c(data):
@@ -126,6 +128,9 @@ def compare(found, run):
     for line in metrics(run):
         names = {'step': STEP, 'epoch': EPOCH}.get(line['type'], {})
         for tag, key in names.items():
+            if 'perplexity' in key and key not in line:  # of a text only
+                problems += [f'{tag} of no text'] if tag in found else []
+                continue
             value = found.get(tag, {}).get(line['step'])
             told += 1
             if value is None or not near(value, line[key]):
@@ -158,6 +163,10 @@ def prometheus(path, run):
                 'samples_total': last['samples'], 'test_accuracy': last['test_accuracy'],
                 'test_loss': last['test_loss'], 'bubble_ratio': last['bubble_measured'],
                 'samples_per_second': last['samples'] / last['train_seconds']}
+    if 'test_perplexity' in last:
+        expected['test_perplexity'] = last['test_perplexity']
+    if ('ppcli_perplexity' in values) != ('test_perplexity' in last):
+        problems.append('ppcli_perplexity: of a text, and of nothing else')
     for name, value in expected.items():
         found = values.get(f'ppcli_{name}', [])
         if len(found) != 1 or abs(found[0] - value) > 1e-8 * abs(value):

@@ -43,6 +43,16 @@ begin "the Prometheus file holds the last numbers, in its format"
 checked prometheus "$prom" "$a"
 same "$(ls "$folder"/*.prom*)" "$prom"
 
+begin "of a text perplexity stands beside the loss"
+config "$folder/text.ini" data.dataset=synthetic-tokens data.train_samples=24 data.test_samples=6 \
+    model.type=gpt model.n_layer=1 model.n_head=1 model.n_embd=8 model.block_size=4 model.vocab_size=9 \
+    train.batch_size=8 train.epochs=4 run.log_every=1
+run train "$folder/text.ini" --dir "$folder/text" --set run.tensorboard=on --set "run.prometheus=$folder/text.prom"
+code_is 0
+checked events "$folder/text"
+checked prometheus "$folder/text.prom" "$folder/text"
+rm "$folder/text.prom"
+
 begin "promtool finds nothing wrong with it"
 if command -v promtool >/dev/null 2>&1; then
     said=$(promtool check metrics <"$prom" 2>&1) || complain "promtool: $said"
