@@ -7,6 +7,8 @@
 #ifndef PPCLI_GENERATE_H
 #define PPCLI_GENERATE_H
 
+#include <stdint.h>
+
 #include "ppcli/config.h"
 #include "ppcli/vocabulary.h"
 
@@ -24,9 +26,12 @@ int pp_generator_tokens(const struct pp_generator *g); /* different ones */
 /* What they are: as the checkpoint says, else the data of cfg; n 0: numbers. */
 const struct pp_vocabulary *pp_generator_vocabulary(const struct pp_generator *g);
 
-/* Read one more token, 0 <= token < tokens. *out_logits[tokens]: of the next one; valid until the
- * next call. Errors: PP_EDIVERGED (not finite), those of the backend. */
-int pp_generator_read(struct pp_generator *g, int token, const float **out_logits);
+/* Read n more tokens, 0 <= token < tokens, 1 <= n <= PP_READ_AT_ONCE; more than one only while the
+ * context has room for them. *out_logits[tokens]: of the next one; valid until the next call. Errors:
+ * PP_EDIVERGED (not finite), those of the backend. */
+#define PP_READ_AT_ONCE 64
+int pp_generator_read(struct pp_generator *g, const uint32_t *tokens, int n,
+                      const float **out_logits);
 
 /*
  * A token by its logits: with temperature 0 the largest, of equal ones the first; else one of the

@@ -173,8 +173,8 @@ struct pp_node {
     int keys;                      /* of attention: positions of the value that has keys */
     bool causal, batch_first;      /* of attention */
     bool apart;                    /* of attention: its input is a cross_linear's */
-    int cached;                    /* of attention: positions whose keys and values are kept; 0: it
-                                      reads those of its input only */
+    int cached;                    /* rows are positions of one text, from pp_pass.position on, and
+                                      attention keeps keys and values of so many; 0: none of it */
     int least_rows;                /* of batch norm: that a micro-batch must have in training */
     float eps, momentum, p, base;
 };
@@ -227,8 +227,9 @@ void pp_model_hash(const struct pp_model *m, int first, int last, const float *f
 int pp_model_create(const struct pp_config *cfg, const struct pp_data_input *data,
                     struct pp_model **out);
 
-/* The same parameters in a model that reads one token at pp_pass.position, and keeps keys and values
- * of those before it: up to model.block_size. PP_ECONFIG also where no attention is causal. */
+/* The same parameters in a model whose rows are tokens of one text, at pp_pass.position and behind it,
+ * and which keeps keys and values of those before: up to model.block_size. PP_ECONFIG also where no
+ * attention is causal. */
 int pp_model_create_cached(const struct pp_config *cfg, const struct pp_data_input *data,
                            struct pp_model **out);
 void pp_model_destroy(struct pp_model **m);

@@ -112,14 +112,16 @@ static int write_text(struct writing *w, int context)
     int made = 0, n = pp_generator_tokens(w->g), rc = 0;
     for (size_t i = 0; rc == 0 && i < w->n_read; i++)
         rc = print(w, (int)w->read[i]);
-    for (size_t i = first; rc == 0 && i < w->n_read && !*stop; i++)
-        rc = pp_generator_read(w->g, (int)w->read[i], &logits);
+    for (size_t i = first, more; rc == 0 && i < w->n_read && !*stop; i += more) {
+        more = w->n_read - i < PP_READ_AT_ONCE ? w->n_read - i : PP_READ_AT_ONCE;
+        rc = pp_generator_read(w->g, w->read + i, (int)more, &logits);
+    }
     while (rc == 0 && made < w->tokens && !*stop) {
         double u = pp_rng_u32(w->seed, stream, (uint64_t)made) * 0x1p-32;
         int token = pp_sample(logits, n, w->temperature, w->top_k, u, w->heap);
         rc = print(w, token);
         if (++made < w->tokens && rc == 0)
-            rc = pp_generator_read(w->g, token, &logits);
+            rc = pp_generator_read(w->g, &(uint32_t){(uint32_t)token}, 1, &logits);
     }
     if (w->any)
         putchar('\n');

@@ -94,7 +94,8 @@ struct pp_node *add_node(struct builder *b, const struct pp_node_op *op, const c
                           .in = *shape_of(b, x0),
                           .out = out,
                           .first_param = m->n_params,
-                          .positions = 1};
+                          .positions = 1,
+                          .cached = b->cached};
     m->n_nodes++;
     full_name(b, name, b->name, sizeof(b->name));
     n->key = pp_rng_stream(b->name, 0);

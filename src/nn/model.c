@@ -77,7 +77,7 @@ int pp_model_create_cached(const struct pp_config *cfg, const struct pp_data_inp
     struct pp_model *m = NULL;
     PP_TRY(create(cfg, data, cfg->model.block_size, &m));
     for (int i = 0; i < m->n_nodes; i++) {
-        if (m->nodes[i].cached > 0) {
+        if (m->nodes[i].op == &op_attention) {
             *out = m;
             return 0;
         }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One chunk over all layers, in which attention keeps keys and values: a token is one forward pass
- * of one row. */
+/* One chunk over all layers, in which attention keeps keys and values: a token is one row of a forward
+ * pass. A prompt goes through many at a time, so that weights are read once for all of them. */
 #include "ppcli/generate.h"
 
 #include <math.h>
@@ -18,10 +18,10 @@ struct pp_generator {
     struct pp_chunk *chunk;
     void *block; /* memory of the device */
     size_t block_bytes;
-    float *x, *y;  /* of the device: [1], [tokens] */
-    float *logits; /* [tokens] */
-    int *context;  /* [capacity] tokens read so far */
-    int n, capacity;
+    float *x, *y;   /* of the device: [rows], [rows][tokens] */
+    float *logits;  /* [tokens] */
+    float *context; /* [capacity] tokens read so far */
+    int n, capacity, rows;
 };
 
 struct target {
@@ -74,11 +74,14 @@ static int make_model(struct pp_generator *g, const struct pp_config *cfg)
 /* On a dry arena only the size is of use. */
 static int place(struct pp_generator *g, struct pp_arena *a)
 {
-    const struct pp_chunk_spec spec = {
-        .last = g->model->n_layers - 1, .max_rows = 1, .state_slots = 1, .backend = &g->be->choice};
+    const struct pp_chunk_spec spec = {.last = g->model->n_layers - 1,
+                                       .max_rows = g->rows,
+                                       .state_slots = 1,
+                                       .backend = &g->be->choice};
+    size_t rows = (size_t)g->rows;
     PP_TRY(pp_chunk_create(g->model, &spec, a, &g->chunk));
-    g->x = pp_arena_take(a, 1, sizeof(float));
-    g->y = pp_arena_take(a, (size_t)g->model->outputs, sizeof(float));
+    g->x = pp_arena_take(a, rows, sizeof(float));
+    g->y = pp_arena_take(a, rows * (size_t)g->model->outputs, sizeof(float));
     return 0;
 }
 
@@ -89,20 +92,21 @@ static int create(struct pp_generator *g, const struct pp_config *cfg, const cha
     PP_TRY(pp_ckpt_open(weights, PP_CKPT_STRUCTURE, &g->ck));
     PP_TRY(make_model(g, cfg));
     PP_TRY(pp_backend_open_choice(&choice, &g->be));
+    g->capacity = cfg->model.block_size;
+    g->rows = g->capacity < PP_READ_AT_ONCE ? g->capacity : PP_READ_AT_ONCE;
     struct pp_arena a = pp_arena_dry();
     PP_TRY(place(g, &a));
     PP_TRY(pp_backend_alloc(g->be, a.used, &g->block));
     g->block_bytes = a.used;
     a = (struct pp_arena){.base = g->block, .bytes = a.used};
     PP_TRY(place(g, &a));
-    g->capacity = cfg->model.block_size;
     g->context = pp_alloc((size_t)g->capacity, sizeof(*g->context));
     g->logits = pp_alloc((size_t)g->model->outputs, sizeof(*g->logits));
     if (!g->context || !g->logits)
         return PP_ERESOURCE;
     PP_TRY(read_weights(g));
     pp_ckpt_close(&g->ck);
-    return pp_chunk_prepare(g->chunk, g->be, 1, false);
+    return 0;
 }
 
 int pp_generator_create(const struct pp_config *cfg, const char *weights, struct pp_generator **out)
@@ -147,29 +151,35 @@ const struct pp_vocabulary *pp_generator_vocabulary(const struct pp_generator *g
     return &g->vocabulary;
 }
 
-/* The pass of the token at `position` of the context. */
-static int forward(struct pp_generator *g, int position)
+/* The pass of the next n tokens of the context. */
+static int forward(struct pp_generator *g, int n)
 {
-    const struct pp_pass pass = {.rows = 1, .position = position};
-    const float token = (float)g->context[position];
-    PP_TRY(pp_backend_to_device(g->be, g->x, &token, sizeof(token)));
+    const struct pp_pass pass = {.rows = n, .position = g->n};
+    PP_TRY(pp_chunk_prepare(g->chunk, g->be, n, false));
+    PP_TRY(pp_backend_to_device(g->be, g->x, g->context + g->n, (size_t)n * sizeof(*g->x)));
     PP_TRY(pp_backend_synchronize(g->be));
+    g->n += n;
     return pp_chunk_forward(g->chunk, g->be, 0, &pass, g->x, g->y);
 }
 
-int pp_generator_read(struct pp_generator *g, int token, const float **out_logits)
+int pp_generator_read(struct pp_generator *g, const uint32_t *tokens, int n,
+                      const float **out_logits)
 {
     if (g->n == g->capacity) {
         int kept = g->capacity / 2;
         memmove(g->context, g->context + g->capacity - kept, (size_t)kept * sizeof(*g->context));
-        for (g->n = 0; g->n < kept; g->n++)
-            PP_TRY(forward(g, g->n));
+        for (g->n = 0; g->n < kept;)
+            PP_TRY(forward(g, kept - g->n < g->rows ? kept - g->n : g->rows));
     }
-    pp_assert(token >= 0 && token < g->model->outputs);
-    g->context[g->n] = token;
-    PP_TRY(forward(g, g->n++));
-    PP_TRY(
-        pp_backend_to_host(g->be, g->logits, g->y, (size_t)g->model->outputs * sizeof(*g->logits)));
+    pp_assert(n >= 1 && n <= g->rows && g->n + n <= g->capacity);
+    for (int i = 0; i < n; i++) {
+        pp_assert(tokens[i] < (uint32_t)g->model->outputs);
+        g->context[g->n + i] = (float)tokens[i];
+    }
+    PP_TRY(forward(g, n));
+    size_t outputs = (size_t)g->model->outputs;
+    PP_TRY(pp_backend_to_host(g->be, g->logits, g->y + (size_t)(n - 1) * outputs,
+                              outputs * sizeof(*g->logits)));
     for (int i = 0; i < g->model->outputs; i++) {
         if (!isfinite(g->logits[i])) {
             return pp_fail(PP_EDIVERGED,

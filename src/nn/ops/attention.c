@@ -2,7 +2,7 @@
 /*
  * Scaled dot-product attention. Of the probabilities nothing is kept but a log of a sum for each
  * query and head; the backward pass computes them again. To generate a text, keys and values of
- * earlier positions are kept in place of it: [rows][cached][k, v].
+ * earlier positions are kept in place of it: [cached][k, v].
  */
 #include "../nn.h"
 #include "ppcli/err.h"
@@ -19,7 +19,12 @@ static size_t kv_width(const struct pp_node *n)
 
 static int texts(const struct pp_node *n, int rows)
 {
-    return n->batch_first ? rows : n->positions;
+    return n->cached > 0 ? 1 : n->batch_first ? rows : n->positions;
+}
+
+static int queries(const struct pp_node *n, int rows)
+{
+    return n->cached > 0 || !n->batch_first ? rows : n->positions;
 }
 
 static void words(const struct pp_node *n, const struct pp_backend_choice *choice, int rows,
@@ -27,10 +32,9 @@ static void words(const struct pp_node *n, const struct pp_backend_choice *choic
 {
     size_t all = (size_t)rows * (size_t)n->positions;
     int keys = n->cached > 0 ? n->cached : n->batch_first ? n->keys : rows;
-    w->keep =
-        n->cached > 0 ? (size_t)rows * (size_t)n->cached * 2 * kv_width(n) : all * (size_t)n->heads;
-    w->scratch = pp_attention_scratch_floats(n->batch_first ? n->positions : rows, keys,
-                                             n->heads / n->kv_heads, n->width);
+    w->keep = n->cached > 0 ? (size_t)n->cached * 2 * kv_width(n) : all * (size_t)n->heads;
+    w->scratch =
+        pp_attention_scratch_floats(queries(n, rows), keys, n->heads / n->kv_heads, n->width);
 }
 
 /* Two products forwards; backwards the scores once more, and four. Over the samples of a
@@ -54,7 +58,7 @@ static struct pp_attention call(const struct pp_node *n, const struct pp_at *at)
     size_t kv_sample = two ? (size_t)n->keys * 2 * kv : q_sample;
     const float *k = two ? at->x[1] : at->x[0] + (rows ? q : T * q);
     struct pp_attention a = {.B = texts(n, at->pass->rows),
-                             .queries = n->batch_first ? n->positions : at->pass->rows,
+                             .queries = queries(n, at->pass->rows),
                              .keys = n->batch_first ? n->keys : at->pass->rows,
                              .heads = n->heads,
                              .kv_heads = n->kv_heads,
@@ -88,20 +92,18 @@ static struct pp_attention call(const struct pp_node *n, const struct pp_at *at)
 static int append(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at,
                   struct pp_attention *a)
 {
-    size_t both = 2 * kv_width(n), kept = (size_t)n->cached * both;
+    size_t both = 2 * kv_width(n);
     int from = at->pass->position;
-    pp_assert(from >= 0 && from + n->positions <= n->cached);
-    for (int r = 0; r < at->pass->rows; r++) {
-        for (int t = 0; t < n->positions; t++) {
-            float *to = at->keep + (size_t)r * kept + (size_t)(from + t) * both;
-            const float *k = a->k + (size_t)r * a->kv_at.sequence + (size_t)t * a->kv_at.position;
-            PP_TRY(pp_backend_copy(be, to, k, both * sizeof(*to)));
-        }
+    pp_assert(from >= 0 && from + a->queries <= n->cached);
+    for (int t = 0; t < a->queries; t++) {
+        float *to = at->keep + (size_t)(from + t) * both;
+        const float *k = a->k + (size_t)t * a->kv_at.position;
+        PP_TRY(pp_backend_copy(be, to, k, both * sizeof(*to)));
     }
     a->k = at->keep;
     a->v = a->k + kv_width(n);
-    a->kv_at = (struct pp_strides){kept, both};
-    a->keys = from + n->positions;
+    a->kv_at = (struct pp_strides){0, both};
+    a->keys = from + a->queries;
     a->lse = NULL;
     return 0;
 }
@@ -173,7 +175,6 @@ int attention(struct builder *b, const char *name, int x, int kv, const struct h
     n->p = h->dropout;
     n->positions = from.dims[0];
     n->keys = other.dims[0];
-    n->cached = b->cached;
     n->apart = kv < 0 && x > 0 && b->m->nodes[x - 1].op == &op_cross_linear;
     if (n->cached == 0) /* else there is no I */
         n->reads = PP_READS_X_IN_I | PP_READS_Y_IN_I | (kv < 0 ? 0 : PP_READS_X1_IN_I);

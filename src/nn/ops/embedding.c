@@ -19,8 +19,8 @@ static const float *positions_of(const struct pp_node *n, const float *params)
 static int forward(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
 {
     return pp_backend_embedding_forward(
-        be, &(struct pp_embedding_forward){.B = at->pass->rows,
-                                           .T = n->positions,
+        be, &(struct pp_embedding_forward){.B = n->cached > 0 ? 1 : at->pass->rows,
+                                           .T = n->cached > 0 ? at->pass->rows : n->positions,
                                            .V = n->vocabulary,
                                            .C = channels(n),
                                            .first = at->pass->position,

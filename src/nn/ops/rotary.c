@@ -5,17 +5,18 @@
 static int turn(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at,
                 const float *x, bool back, bool add, float *y)
 {
-    return pp_backend_rotary(be, &(struct pp_rotary){.B = at->pass->rows,
-                                                     .T = n->out.dims[0],
-                                                     .C = n->out.dims[1],
-                                                     .first = at->pass->position,
-                                                     .heads = n->heads,
-                                                     .width = n->width,
-                                                     .base = n->base,
-                                                     .back = back,
-                                                     .x = x,
-                                                     .add = add,
-                                                     .y = y});
+    return pp_backend_rotary(
+        be, &(struct pp_rotary){.B = n->cached > 0 ? 1 : at->pass->rows,
+                                .T = n->cached > 0 ? at->pass->rows : n->out.dims[0],
+                                .C = n->out.dims[1],
+                                .first = at->pass->position,
+                                .heads = n->heads,
+                                .width = n->width,
+                                .base = n->base,
+                                .back = back,
+                                .x = x,
+                                .add = add,
+                                .y = y});
 }
 
 static int forward(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
