@@ -228,6 +228,7 @@ struct pp_config {
         bool bias;                  /* gpt: of linears and norms */
         bool batch_first;        /* decoder: false: attention over the samples of a micro-batch */
         enum pp_pooling pooling; /* encoder */
+        bool mask_padding;       /* encoder */
         int logits_rows;         /* positions whose logits are there at once; 0: see pp_layout */
         double dropout, norm_eps, rope_base;
     } model;

@@ -213,6 +213,12 @@ struct pp_strides {
     size_t sequence, position; /* from one to the next */
 };
 
+/* What is left of `all` positions of sample r without its padding; in memory of the host. */
+static inline int pp_length(const uint32_t *lengths, const uint32_t *index, int r, int all)
+{
+    return lengths ? (int)lengths[index[r]] : all;
+}
+
 struct pp_attention {
     int B;             /* sequences */
     int queries, keys; /* positions of each */
@@ -220,6 +226,9 @@ struct pp_attention {
     bool causal; /* query i sees the first keys - queries + i + 1 keys, of which there is at least
                     one; else it sees all. Values behind them, at most 63, may count 0 times:
                     of a NaN, NaN. */
+    /* Not causal; memory of the device: sequence b has its first lengths[index[b]] keys only, 1 at
+     * least; what is behind them is padding. NULL: all. */
+    const uint32_t *lengths, *index;
     const float *q, *k, *v;
     struct pp_strides q_at, kv_at, y_at;
     /* Dropout of p: element (h * queries + i) * keys + j, modulo 2^32, of row first_row + sequence,
@@ -341,6 +350,7 @@ struct pp_avg_pool { /* forward: x -> y; backward: x is dy [B][OH][OW][C], y is 
     const float *x;
     bool add; /* backward */
     float *y;
+    const uint32_t *lengths, *index; /* as in attention: sample b ends after so many rows of H */
 };
 
 /* ---- element by element: y or dx may be one of the arrays read, unless `add` */

@@ -87,6 +87,9 @@ struct pp_pass {
     uint64_t seed;
     const int64_t *step; /* memory of the device: number of the step. NULL: nothing random is run */
     int position;        /* number of the first position of a text; 0 but when one is generated */
+    const uint32_t *lengths; /* memory of the device: positions of sample r before its padding are
+                                lengths[index[r]]; NULL: there is none */
+    const uint32_t *index;
 };
 
 /* Floats of what a node needs beside its values; of one micro-batch of `rows`, but packed. */

@@ -38,6 +38,7 @@ class Keys:
         named = model.get("ffn_activation", "auto")
         self.activation = ACTIVATIONS[usual if named == "auto" else named]
         self.pooling = model.get("pooling", "mean")
+        self.masked = model.get("mask_padding", "false") in ("true", "on", "yes", "1")
 
 
 def split_heads(x, heads):
@@ -208,13 +209,16 @@ class Encoder(nn.Module):
             k.channels, k.heads, k.hidden or 4 * k.channels, k.dropout, k.activation, k.eps,
             batch_first=True) for _ in range(k.layers))
         self.output = nn.Linear(k.channels, k.classes)
-        self.pooling = k.pooling
+        self.pooling, self.masked = k.pooling, k.masked
 
     def forward(self, tokens):
         x = self.tok_embeddings(tokens) + self.pos_embeddings.weight
+        padding = tokens == 0 if self.masked else torch.zeros_like(tokens, dtype=torch.bool)
         for layer in self.layers:
-            x = layer(x)
-        return self.output(x.mean(1) if self.pooling == "mean" else x[:, 0])
+            x = layer(x, src_key_padding_mask=padding if self.masked else None)
+        counts = ~padding[..., None]
+        mean = (x * counts).sum(1) / counts.sum(1)
+        return self.output(mean if self.pooling == "mean" else x[:, 0])
 
 
 class Decoder(nn.Module):

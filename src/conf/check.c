@@ -284,6 +284,7 @@ static void check_model(struct pp_config *cfg)
                 {"model.bias", "gpt"},
                 {"model.batch_first", "decoder"},
                 {"model.pooling", "encoder"},
+                {"model.mask_padding", "encoder"},
                 {"model.dropout", "gpt encoder decoder"},
                 {"model.norm_eps", TRANSFORMERS},
                 {"model.rope_base", "llama"}};

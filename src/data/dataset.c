@@ -124,6 +124,8 @@ static int make_input(const struct pp_config *cfg, struct pp_dataset *ds)
 static int ignore(const struct pp_config *cfg, struct pp_dataset *ds)
 {
     ds->ignored = (int64_t)cfg->data.ignored_token + 1;
+    if (cfg->model.mask_padding && !ds->lengths)
+        return pp_fail(PP_ECONFIG, "model.mask_padding: %s has no padding", ds->name);
     if (ds->ignored > 0 && (!ds->windows || cfg->train.microbatch_loss == PP_LOSS_SUM)) {
         return pp_fail(PP_ECONFIG, "data.ignored_token: %s",
                        ds->windows ? "only for microbatch_loss = mean"
@@ -218,6 +220,7 @@ void pp_dataset_destroy(struct pp_dataset **ds)
     else
         pp_free((*ds)->images);
     pp_free((*ds)->labels);
+    pp_free((*ds)->lengths);
     pp_free(*ds);
     *ds = NULL;
 }

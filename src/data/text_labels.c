@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Texts with a label, to be classified: a line each, the label, a tab, the text. A sample has
- * model.block_size tokens: what is longer is cut, what is shorter ends with token 0, the padding.
+ * model.block_size tokens: what is longer is cut, what is shorter ends with token 0, the padding,
+ * which is not in a text.
  * Labels are whole numbers, or words, which are numbered in alphabetical order. Tokens and labels
  * follow from both files, so that training and test have the same numbers.
  */
@@ -175,15 +176,19 @@ static int load(const struct pp_config *cfg, struct labelled *l)
 static int take_rows(const struct pp_config *cfg, const struct labelled *l, enum pp_split split,
                      int parts, struct pp_dataset *ds)
 {
-    size_t T = (size_t)cfg->model.block_size, each = pp_element_bytes(ds->element), n;
+    size_t T = (size_t)cfg->model.block_size, each = pp_element_bytes(ds->element), n = 0;
     const struct row *rows = l->of[split].rows;
-    if (parts & PP_DATA_IMAGES) {
+    if (cfg->model.mask_padding && !(ds->lengths = pp_alloc((size_t)ds->n, sizeof(*ds->lengths))))
+        return PP_ERESOURCE;
+    if (parts & PP_DATA_IMAGES || ds->lengths) {
         ds->images = pp_alloc((size_t)ds->n, T * each); /* zeros: padding */
         if (!ds->images)
             return PP_ERESOURCE;
         for (size_t i = 0; i < (size_t)ds->n; i++) {
             PP_TRY(pp_vocabulary_encode(&l->v, rows[i].label, rows[i].text, rows[i].bytes,
                                         ds->element, T, ds->images + i * T * each, &n));
+            if (ds->lengths)
+                ds->lengths[i] = (uint32_t)n;
         }
         ds->images_crc = (uint32_t)crc32_z(0, ds->images, (size_t)ds->n * T * each);
     }

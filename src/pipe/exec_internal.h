@@ -161,8 +161,9 @@ struct pp_exec {
     struct pp_arena arena;
     struct pp_exec_bytes bytes;
     const uint8_t *images[2], *labels[2]; /* whole splits; NULL: not on this rank */
-    struct pp_optimizer_args *args;       /* a turn's block: these, and right after them ... */
-    uint32_t *index;                      /* ... the samples of this replica's share of the batch */
+    const uint8_t *lengths[2];      /* the same as u32, with model.mask_padding on all ranks */
+    struct pp_optimizer_args *args; /* a turn's block: these, and right after them ... */
+    uint32_t *index;                /* ... the samples of this replica's share of the batch */
     size_t block_bytes;
     int32_t *targets; /* [max_rows][positions] last stage: of the micro-batch at hand */
     struct exec_results *results;

@@ -222,6 +222,9 @@ static int lay_out(struct pp_exec *x, struct pp_arena *a, bool shared_slots, boo
                            &x->images[split]));
         PP_TRY(
             data_memory(x, a, copies && !windows, labels, has_last ? n : 0, 1, &x->labels[split]));
+        PP_TRY(data_memory(x, a, copies, ds ? (const uint8_t *)ds->lengths : NULL,
+                           l->cfg->model.mask_padding ? n : 0, sizeof(uint32_t),
+                           &x->lengths[split]));
     }
     if (has_first && pp_ahead_makes(l->cfg, PP_SPLIT_TRAIN))
         made_memory(x, a, copies);

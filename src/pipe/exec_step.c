@@ -115,7 +115,7 @@ static int upload(struct pp_exec *x, struct exec_turn *turn, double lr, int64_t 
         pp_loader_microbatch(ld, turn->step, 0, &index);
         memcpy((char *)turn->block + at, index, bytes);
         const struct pp_dataset *ds = x->data[turn->split];
-        if (x->targets && ds->ignored > 0) { /* of all replicas' shares */
+        if (x->targets && ds && ds->ignored > 0) { /* of all replicas' shares */
             int64_t n = pp_dataset_counted(ds, pp_loader_batch_rows(ld, turn->step),
                                            index - pp_loader_share_first(ld, turn->step));
             args->loss_scale = n > 0 ? (float)(1.0 / (double)n) : 0;

@@ -278,7 +278,9 @@ static struct pp_pass pass_of(const struct walk *w, int mb)
                                 (uint32_t)(pp_loader_share_first(ld, w->step) + (index - first)),
                             .training = w->split == PP_SPLIT_TRAIN,
                             .seed = w->x->layout->cfg->train.seed,
-                            .step = &w->x->args->t};
+                            .step = &w->x->args->t,
+                            .lengths = (const void *)w->x->lengths[w->split],
+                            .index = w->x->index + (index - first)};
 }
 
 /* What a stage gives, and then gets the gradient of; NULL: its logits are in pieces. */

@@ -43,7 +43,7 @@ static int set_up(struct trainer *tr)
                 (l->rank_of[l->n_virtual - 1] == pipeline_rank ? PP_DATA_LABELS : 0);
     for (int split = 0; split < 2; split++) {
         tr->data[split] = tr->spec->shared[split];
-        if (!tr->data[split] && parts != 0) {
+        if (!tr->data[split] && (parts != 0 || run->cfg->model.mask_padding)) {
             PP_TRY(pp_dataset_open(run->cfg, (enum pp_split)split, parts, &run->model->values[0],
                                    run->model->classes, &tr->own[split]));
             tr->data[split] = tr->own[split];

@@ -35,6 +35,7 @@ CASES = {
                    "tokens", 4, 1, 1),
     "gpt-ignored": ("type = gpt\n" + SMALL, "ignored", 6, 3, 2),
     "encoder": ("type = encoder\nn_hidden = 48\n" + SMALL, "labels", 7, 3, 2),
+    "encoder-masked": ("type = encoder\nmask_padding = true\n" + SMALL, "labels", 7, 3, 3),
     "encoder-first": ("type = encoder\npooling = first\nffn_activation = gelu\n" + SMALL, "labels", 8,
                       2, 3),
     "decoder": ("type = decoder\nn_hidden = 64\n" + SMALL, "tokens", 6, 3, 2),

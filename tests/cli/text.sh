@@ -166,6 +166,39 @@ out_has 'test accuracy    '
 awk -v acc="$(value f/summary.json test_accuracy)" 'BEGIN { exit !(acc > 0.9) }' ||
     complain "accuracy $(value f/summary.json test_accuracy)"
 
+begin "padding that is masked changes nothing, however much of it there is"
+awk 'BEGIN { for (i = 0; i < 60; i++) printf "%s\t%s\n", i % 2 ? "up" : "down", substr(i % 2 ? "abcabcabcabcabcd" : "cbacbacbacbacba", 1, 1 + i % 16) }' >uneven.txt
+set -- --set data.dataset=text-labels --set data.train_file=uneven.txt --set data.test_file=uneven.txt \
+    --set data.test_samples=0 --set model.type=encoder
+for size in 16 29 70; do # 70: two blocks of keys
+    run train text.ini -q --dir h$size --set model.mask_padding=true --set model.block_size=$size "$@"
+    code_is 0
+    for key in train_loss test_loss test_accuracy; do
+        awk -v a="$(value h$size/summary.json $key)" -v b="$(value h16/summary.json $key)" \
+            'BEGIN { exit !(a > 0 && a - b < 1e-5 && b - a < 1e-5) }' ||
+            complain "$size positions: $key $(value h$size/summary.json $key), of 16 $(value h16/summary.json $key)"
+    done
+done
+run train text.ini -q --dir i --set model.block_size=29 "$@"
+[ "$(value i/summary.json test_loss)" != "$(value h29/summary.json test_loss)" ] || complain 'nothing was masked'
+
+begin "and every rank knows it: the same weights for every layout"
+set -- --set model.mask_padding=true --set model.dropout=0.1 "$@"
+run train text.ini -q --dir i --overwrite "$@"
+one=$(value i/summary.json weights_sha256)
+for how in '--stages 4 --schedule zb-h1' '--stages 2 --schedule interleaved --set pipeline.microbatches=4' \
+    '--stages 3 --set pipeline.recompute=all' '--stages 4 --launch mpirun' '--set run.backend=compare' \
+    '--set pipeline.microbatches=8 --set model.logits_rows=1 --stages 2'; do
+    case $how in *mpirun*) command -v mpirun >/dev/null 2>&1 || continue ;; esac
+    # shellcheck disable=SC2086
+    run train text.ini -q --dir i --overwrite "$@" $how
+    code_is 0
+    same "$(value i/summary.json weights_sha256)" "$one"
+done
+run train text.ini --set model.type=encoder --set data.dataset=shakespeare-sample --set model.mask_padding=true
+code_is 78
+err_has 'model.mask_padding: shakespeare-sample has no padding'
+
 begin "what does not fit is one line"
 run train text.ini --set model.type=mlp --set model.sizes="16 61"
 code_is 78

@@ -121,6 +121,19 @@ static void pools_are_the_plain_ones(void **state)
         ARRAY(y, in);
         RUN(avg_pool_backward);
     }
+    const struct pp_conv text = {7, 1, 5, 1, 1, 5, 7, 1, 7, 0, 0, 5};
+    const uint32_t lengths[] = {9, 3, 7}, index[] = {1, 2, 1};
+    for (int back = 0; back < 2; back++) {
+        START(pp_avg_pool, .g = &text, .B = 3, .add = back);
+        VALUES(lengths, 3, (const float *)(const void *)lengths);
+        VALUES(index, 3, (const float *)(const void *)index);
+        ARRAY(x, back ? 15 : 105);
+        ARRAY(y, back ? 105 : 15);
+        if (back)
+            RUN(avg_pool_backward);
+        else
+            RUN(avg_pool_forward);
+    }
 }
 
 int main(void)

@@ -275,6 +275,11 @@ static void attention_is_the_plain_one(void **state)
         ARRAY(v, kv_n);
         if (of[i].p > 0)
             VALUES(step, 2, words);
+        const uint32_t lengths[] = {1, (uint32_t)of[i].keys - 1}, index[] = {1, 0};
+        if (!of[i].causal) { /* padding behind them */
+            VALUES(lengths, 2, (const float *)(const void *)lengths);
+            VALUES(index, 2, (const float *)(const void *)index);
+        }
         ARRAY(lse, B * (size_t)of[i].queries * (size_t)of[i].heads);
         ARRAY(y, q_n);
         CHECK_OK(pp_backend_attention_forward(plain, &here));

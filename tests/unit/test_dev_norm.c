@@ -111,8 +111,8 @@ static void pool_forward(struct pp_backend *be, int kind, const struct pp_conv *
     if (kind == 0)
         CHECK_OK(pp_backend_max_pool_forward(be, &(struct pp_max_pool_forward){g, B, x, taken, y}));
     else
-        CHECK_OK(
-            pp_backend_avg_pool_forward(be, &(struct pp_avg_pool){g, B, kind == 1, x, false, y}));
+        CHECK_OK(pp_backend_avg_pool_forward(
+            be, &(struct pp_avg_pool){g, B, kind == 1, x, false, y, NULL, NULL}));
 }
 
 static void plain_pools_have_the_gradients_of_their_values(void **state)
@@ -130,7 +130,7 @@ static void plain_pools_have_the_gradients_of_their_values(void **state)
                 be, &(struct pp_max_pool_backward){g, B, taken, dy, false, dx}));
         } else {
             CHECK_OK(pp_backend_avg_pool_backward(
-                be, &(struct pp_avg_pool){g, B, kind == 1, dy, false, dx}));
+                be, &(struct pp_avg_pool){g, B, kind == 1, dy, false, dx, NULL, NULL}));
         }
         for (size_t i = 0; i < in; i++) {
             double sides[2], step = 1e-4;
@@ -285,7 +285,7 @@ static void run_pool(struct bench *b, const struct pp_conv *g, int B, bool add)
                 b->be, &(struct pp_max_pool_backward){g, B, taken, dy, add, dx}));
         } else {
             CHECK_OK(pp_backend_avg_pool_backward(
-                b->be, &(struct pp_avg_pool){g, B, kind == 1, dy, add, dx}));
+                b->be, &(struct pp_avg_pool){g, B, kind == 1, dy, add, dx, NULL, NULL}));
         }
         result(b, y, out * 4);
         result(b, dx, in * 4);

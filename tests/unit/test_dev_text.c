@@ -156,9 +156,32 @@ static void what_is_no_token_gives_nan(void **state)
     }
 }
 
+/* Rows behind a sample's length are padding: they are not in the mean, and get no gradient. */
+static void a_mean_leaves_out_padding(void **state)
+{
+    const struct pp_conv g = {4, 1, 2, 1, 1, 2, 4, 1, 4, 0, 0, 2};
+    const uint32_t lengths[] = {9, 2, 4}, index[] = {1, 2};
+    float x[] = {1, 10, 3, 20, NAN, 7, 9, NAN, 1, 1, 2, 1, 3, 1, 6, 5}, y[4], dx[16];
+    const float dy[] = {4, 8, 4, 8}, mean[] = {2, 15, 3, 2};
+    const float back[] = {2, 4, 2, 4, 0, 0, 0, 0, 1, 2, 1, 2, 1, 2, 1, 2};
+    static const char *const names[] = {"reference", "cpu"};
+    for (int i = 0; i < COUNT(names); i++) {
+        struct pp_backend *be = open_backend(names[i]);
+        struct pp_avg_pool a = {&g, 2, false, x, false, y, lengths, index};
+        CHECK_OK(pp_backend_avg_pool_forward(be, &a));
+        assert_memory_equal(y, mean, sizeof(y));
+        a.x = dy;
+        a.y = dx;
+        CHECK_OK(pp_backend_avg_pool_backward(be, &a));
+        assert_memory_equal(dx, back, sizeof(dx));
+        pp_backend_close(&be);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_mean_leaves_out_padding),
         cmocka_unit_test(loops_agree_with_plain_and_give_one_set_of_bits),
         cmocka_unit_test(a_row_norm_takes_mean_and_deviation_away),
         cmocka_unit_test(rotary_turns_a_pair_by_its_position),

@@ -166,18 +166,20 @@ void CPU_LOOP(attention_forward)(const struct pp_attention *a)
     struct forward f = {a->scratch, a->scratch + all * D, a->scratch + 2 * all * D, all + GAP};
     struct drop drop = drop_of(a);
     int group = a->heads / a->kv_heads;
+    struct pp_attention one = *a;
     for (int b = 0; b < a->B; b++) {
+        one.keys = pp_length(a->lengths, a->index, b, a->keys);
         for (int g = 0; g < a->kv_heads; g++) {
             size_t at = head(a, &a->kv_at, b, 0, g);
-            for (int k = 0; k < a->keys; k += KEYS) {
-                transpose(least(KEYS, a->keys - k), a->width,
+            for (int k = 0; k < one.keys; k += KEYS) {
+                transpose(least(KEYS, one.keys - k), a->width,
                           a->k + at + (size_t)k * a->kv_at.position, a->kv_at.position,
                           f.k + (size_t)k * D);
             }
-            copy_rows(a->keys, a->width, a->v + at, a->kv_at.position, 1, f.v);
+            copy_rows(one.keys, a->width, a->v + at, a->kv_at.position, 1, f.v);
             for (int h = g * group; h < (g + 1) * group; h++)
                 for (int i = 0; i < a->queries; i += QUERIES)
-                    query_block(a, &f, &drop, b, h, i, least(QUERIES, a->queries - i));
+                    query_block(&one, &f, &drop, b, h, i, least(QUERIES, a->queries - i));
         }
     }
 }
@@ -338,12 +340,19 @@ void CPU_LOOP(attention_backward)(const struct pp_attention *a)
     w.ds = w.p + (size_t)QUERIES * ROW;
     w.lse = w.ds + (size_t)QUERIES * ROW;
     w.delta = w.lse + (size_t)(a->heads / a->kv_heads) * (size_t)a->queries;
+    struct pp_attention one = *a;
     for (int b = 0; b < a->B; b++) {
+        one.keys = pp_length(a->lengths, a->index, b, a->keys);
         for (int g = 0; g < a->kv_heads; g++) {
             row_sums(a, &w, b, g);
-            for (w.from = 0; w.from < a->keys; w.from += KEYS) {
-                w.keys = least(KEYS, a->keys - w.from);
-                key_block(a, &w, &drop, b, g);
+            for (w.from = 0; w.from < one.keys; w.from += KEYS) {
+                w.keys = least(KEYS, one.keys - w.from);
+                key_block(&one, &w, &drop, b, g);
+            }
+            for (int j = one.keys; a->dk && !a->add_kv && j < a->keys; j++) {
+                size_t at = head(a, &a->kv_at, b, j, g), bytes = (size_t)a->width * sizeof(float);
+                memset(a->dk + at, 0, bytes);
+                memset(a->dv + at, 0, bytes);
             }
         }
     }

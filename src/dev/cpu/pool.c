@@ -107,11 +107,13 @@ static void gather_pixel(const struct pp_conv *g, int r, int iy, int ix, const u
     size_t C = (size_t)g->C;
     struct range wy = windows_of(iy, g->stride, g->pad_top, g->kh, g->OH);
     struct range wx = windows_of(ix, g->stride, g->pad_left, g->kw, g->OW);
+    int rows = avg ? pp_length(avg->lengths, avg->index, r, g->H) : g->H;
     dx += place(g->H, g->W, g->C, r, iy, ix);
+    wy.to = iy < rows ? wy.to : wy.from;
     if (!add)
         memset(dx, 0, C * sizeof(*dx));
     for (int oy = wy.from; oy < wy.to; oy++) {
-        struct range ty = taps_of(oy, g->stride, g->pad_top, g->kh, g->H);
+        struct range ty = taps_of(oy, g->stride, g->pad_top, g->kh, rows);
         int ky = iy + g->pad_top - oy * g->stride;
         for (int ox = wx.from; ox < wx.to; ox++) {
             int tap = ky * g->kw + ix + g->pad_left - ox * g->stride;
@@ -148,11 +150,12 @@ void CPU_LOOP(avg_pool_forward)(const struct pp_avg_pool *a)
     size_t C = (size_t)g->C;
     EACH(r, a->B)
     {
+        int rows = pp_length(a->lengths, a->index, r, g->H);
         EACH(oy, g->OH)
         {
             EACH(ox, g->OW)
             {
-                struct range ty = taps_of(oy, g->stride, g->pad_top, g->kh, g->H);
+                struct range ty = taps_of(oy, g->stride, g->pad_top, g->kh, rows);
                 struct range tx = taps_of(ox, g->stride, g->pad_left, g->kw, g->W);
                 float *y = a->y + place(g->OH, g->OW, g->C, r, oy, ox);
                 memset(y, 0, C * sizeof(*y));

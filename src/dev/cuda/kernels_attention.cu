@@ -48,6 +48,12 @@ static __device__ size_t head_at(const struct pp_attention *a, const struct pp_s
     return (size_t)b * s->sequence + (size_t)h * (size_t)a->width;
 }
 
+/* Where sequences have padding behind them: this call is of sequence b only. */
+static __device__ void without_padding(struct pp_attention *a, int b)
+{
+    a->keys = a->lengths ? (int)a->lengths[a->index[b]] : a->keys;
+}
+
 /* Keys that query i sees. */
 static __device__ int seen(const struct pp_attention *a, int i)
 {
@@ -168,6 +174,7 @@ __global__ void attend(struct call q, const int64_t *step, int pieces)
     int c = (int)blockIdx.z % pieces * COLUMNS, g = h / (a->heads / a->kv_heads);
     const float *of_q = a->q + head_at(a, &a->q_at, b, h);
     const float *k = a->k + head_at(a, &a->kv_at, b, g), *v = a->v + head_at(a, &a->kv_at, b, g);
+    without_padding(&q.a, b);
     int last = from + TILE < a->queries ? from + TILE : a->queries, end = seen(a, last - 1);
     int64_t now = q.limit > 0 ? *step : 0;
     float most[EACH], all[EACH];
@@ -261,6 +268,7 @@ __global__ void attend_back_queries(struct call q, const int64_t *step, int piec
     const float *of_q = a->q + head_at(a, &a->q_at, b, h);
     const float *dy = a->dy + head_at(a, &a->y_at, b, h);
     const float *k = a->k + head_at(a, &a->kv_at, b, g), *v = a->v + head_at(a, &a->kv_at, b, g);
+    without_padding(&q.a, b);
     int last = from + TILE < a->queries ? from + TILE : a->queries, end = seen(a, last - 1);
     int64_t now = q.limit > 0 ? *step : 0;
     tile s, dp, dq = {};
@@ -295,6 +303,8 @@ __global__ void attend_back_keys(struct call q, const int64_t *step, int pieces)
     int c = (int)blockIdx.z % pieces * COLUMNS;
     size_t at_kv = head_at(a, &a->kv_at, b, g), kv_step = a->kv_at.position;
     int64_t now = q.limit > 0 ? *step : 0;
+    int all = a->keys;
+    without_padding(&q.a, b);
     int first = a->causal ? from - (a->keys - a->queries) : 0; /* query that sees key `from` */
     tile s, dp, dk = {}, dv = {};
     for (int h = g * group; h < (g + 1) * group; h++) {
@@ -317,8 +327,8 @@ __global__ void attend_back_keys(struct call q, const int64_t *step, int pieces)
             accumulate(&f, shared, dp, a->width, c, of_q, a->q_at.position, at, a->queries, dk);
         }
     }
-    store(dk, NULL, a->add_kv, from, a->keys, c, a->width, a->dk + at_kv, kv_step);
-    store(dv, NULL, a->add_kv, from, a->keys, c, a->width, a->dv + at_kv, kv_step);
+    store(dk, NULL, a->add_kv, from, all, c, a->width, a->dk + at_kv, kv_step);
+    store(dv, NULL, a->add_kv, from, all, c, a->width, a->dv + at_kv, kv_step);
 }
 
 /* ---- calls */

@@ -197,6 +197,14 @@ static __device__ float window_size(const struct pp_conv *g, bool all, int oy, i
     return (float)(all ? taps : n);
 }
 
+/* Of a sample whose last rows are padding. */
+static __device__ struct pp_conv cut(struct pp_conv g, const uint32_t *lengths,
+                                     const uint32_t *index, size_t sample)
+{
+    g.H = lengths ? (int)lengths[index[sample]] : g.H;
+    return g;
+}
+
 KERNEL(avg_pool_forward, pp_avg_pool)
 {
     struct pp_conv g = *a->g;
@@ -204,33 +212,36 @@ KERNEL(avg_pool_forward, pp_avg_pool)
     size_t width = (size_t)g.OW * (size_t)g.C;
     return launch_rows(s, (size_t)p.B * (size_t)g.OH, width, [=] __device__(size_t r, int f) {
         int oy = (int)(r % (size_t)g.OH), ox = f / g.C;
+        struct pp_conv w = cut(g, p.lengths, p.index, r / (size_t)g.OH);
         float sum = 0.0f;
         for (int tap = 0; tap < g.kh * g.kw; tap++) {
-            int y = place(oy, g.stride, tap / g.kw, g.pad_top, g.H);
+            int y = place(oy, g.stride, tap / g.kw, g.pad_top, w.H);
             int pixel = place(ox, g.stride, tap % g.kw, g.pad_left, g.W);
             if (y >= 0 && pixel >= 0)
                 sum += p.x[at(r / (size_t)g.OH, y, pixel, f % g.C, g.H, g.W, g.C)];
         }
-        p.y[r * width + (size_t)f] = sum / window_size(&g, p.count_padding, oy, ox);
+        p.y[r * width + (size_t)f] = sum / window_size(&w, p.count_padding, oy, ox);
     });
 }
 
 /* Of a pixel the gradients of all windows that have it, first the upper and left ones. taken: only
  * of those that took it; else divided by a window's size. */
 static cudaError_t pool_back(cudaStream_t s, struct pp_conv g, int B, const uint8_t *taken,
-                             bool count_padding, const float *dy, bool add, float *dx)
+                             const struct pp_avg_pool *avg, const float *dy, bool add, float *dx)
 {
+    struct pp_avg_pool p = avg ? *avg : (struct pp_avg_pool){};
     size_t width = (size_t)g.W * (size_t)g.C;
     return launch_rows(s, (size_t)B * (size_t)g.H, width, [=] __device__(size_t r, int f) {
         float sum = 0.0f;
-        for (int tap = g.kh * g.kw - 1; tap >= 0; tap--) {
+        struct pp_conv w = cut(g, p.lengths, p.index, r / (size_t)g.H);
+        for (int tap = g.kh * g.kw - 1; tap >= 0 && (int)(r % (size_t)g.H) < w.H; tap--) {
             int oy = reader((int)(r % (size_t)g.H), g.stride, tap / g.kw, g.pad_top, g.OH);
             int ox = reader(f / g.C, g.stride, tap % g.kw, g.pad_left, g.OW);
             if (oy < 0 || ox < 0)
                 continue;
             size_t i = at(r / (size_t)g.H, oy, ox, f % g.C, g.OH, g.OW, g.C);
             if (!taken)
-                sum += dy[i] / window_size(&g, count_padding, oy, ox);
+                sum += dy[i] / window_size(&w, p.count_padding, oy, ox);
             else if (taken[i] == tap)
                 sum += dy[i];
         }
@@ -240,10 +251,10 @@ static cudaError_t pool_back(cudaStream_t s, struct pp_conv g, int B, const uint
 
 KERNEL(max_pool_backward, pp_max_pool_backward)
 {
-    return pool_back(s, *a->g, a->B, a->taken, false, a->dy, a->add, a->dx);
+    return pool_back(s, *a->g, a->B, a->taken, NULL, a->dy, a->add, a->dx);
 }
 
 KERNEL(avg_pool_backward, pp_avg_pool)
 {
-    return pool_back(s, *a->g, a->B, NULL, a->count_padding, a->x, a->add, a->y);
+    return pool_back(s, *a->g, a->B, NULL, a, a->x, a->add, a->y);
 }

@@ -74,10 +74,13 @@ static void forward(const struct pp_attention *a, int b, int h, int i)
 
 int plain_attention_forward(struct pp_backend *be, const struct pp_attention *a)
 {
-    for (int b = 0; b < a->B; b++)
+    struct pp_attention one = *a;
+    for (int b = 0; b < a->B; b++) {
+        one.keys = pp_length(a->lengths, a->index, b, a->keys);
         for (int h = 0; h < a->heads; h++)
             for (int i = 0; i < a->queries; i++)
-                forward(a, b, h, i);
+                forward(&one, b, h, i);
+    }
     return 0;
 }
 
@@ -136,13 +139,15 @@ static void key_gradient(const struct pp_attention *a, int b, int g, int j)
 
 int plain_attention_backward(struct pp_backend *be, const struct pp_attention *a)
 {
+    struct pp_attention one = *a;
     for (int b = 0; b < a->B; b++) {
+        one.keys = pp_length(a->lengths, a->index, b, a->keys);
         for (int h = 0; a->dq && h < a->heads; h++)
             for (int i = 0; i < a->queries; i++)
-                query_gradient(a, b, h, i);
+                query_gradient(&one, b, h, i);
         for (int g = 0; a->dk && g < a->kv_heads; g++)
             for (int j = 0; j < a->keys; j++)
-                key_gradient(a, b, g, j);
+                key_gradient(&one, b, g, j);
     }
     return 0;
 }

@@ -5,14 +5,14 @@
 #include <math.h>
 #include <string.h>
 
-/* A pixel of a window: where it lies in x[B][H][W][C]; false: outside. */
-static bool pixel(const struct pp_conv *g, size_t window, int tap, size_t *at)
+/* A pixel of a window: where it lies in x[B][H][W][C]; false: outside, or not in the first `rows`. */
+static bool pixel(const struct pp_conv *g, int rows, size_t window, int tap, size_t *at)
 {
     int oy = (int)(window / g->OW) % g->OH, ox = (int)(window % g->OW);
     int y = oy * g->stride - g->pad_top + tap / g->kw;
     int x = ox * g->stride - g->pad_left + tap % g->kw;
     *at = ((window / g->OW / g->OH * g->H + y) * g->W + x) * (size_t)g->C;
-    return y >= 0 && y < g->H && x >= 0 && x < g->W;
+    return y >= 0 && y < rows && x >= 0 && x < g->W;
 }
 
 int plain_max_pool_forward(struct pp_backend *be, const struct pp_max_pool_forward *a)
@@ -22,7 +22,7 @@ int plain_max_pool_forward(struct pp_backend *be, const struct pp_max_pool_forwa
     for (size_t i = 0; i < windows * C; i++) {
         int best = -1;
         for (int tap = 0; tap < g->kh * g->kw; tap++) {
-            if (!pixel(g, i / C, tap, &at))
+            if (!pixel(g, g->H, i / C, tap, &at))
                 continue;
             float x = a->x[at + i % C];
             if (best < 0 || x > a->y[i] || isnan(x)) {
@@ -43,9 +43,16 @@ int plain_max_pool_backward(struct pp_backend *be, const struct pp_max_pool_back
     if (!a->add && a->B > 0)
         memset(a->dx, 0, (size_t)a->B * g->H * g->W * C * sizeof(*a->dx));
     for (size_t i = 0; i < windows * C; i++)
-        if (pixel(g, i / C, a->taken[i], &at))
+        if (pixel(g, g->H, i / C, a->taken[i], &at))
             a->dx[at + i % C] = (float)((double)a->dx[at + i % C] + a->dy[i]);
     return 0;
+}
+
+/* Rows of the window's sample. */
+static int rows_of(const struct pp_avg_pool *a, size_t window)
+{
+    int r = (int)(window / (size_t)(a->g->OH * a->g->OW));
+    return pp_length(a->lengths, a->index, r, a->g->H);
 }
 
 /* What the sum over a window is divided by. */
@@ -54,7 +61,7 @@ static int divisor(const struct pp_avg_pool *a, size_t window)
     int inside = 0, taps = a->g->kh * a->g->kw;
     size_t at;
     for (int tap = 0; tap < taps && !a->count_padding; tap++)
-        inside += pixel(a->g, window, tap, &at);
+        inside += pixel(a->g, rows_of(a, window), window, tap, &at);
     return a->count_padding ? taps : inside;
 }
 
@@ -65,7 +72,7 @@ int plain_avg_pool_forward(struct pp_backend *be, const struct pp_avg_pool *a)
     for (size_t i = 0; i < windows * C; i++) {
         double sum = 0;
         for (int tap = 0; tap < g->kh * g->kw; tap++)
-            sum += pixel(g, i / C, tap, &at) ? a->x[at + i % C] : 0;
+            sum += pixel(g, rows_of(a, i / C), i / C, tap, &at) ? a->x[at + i % C] : 0;
         a->y[i] = (float)(sum / divisor(a, i / C));
     }
     return 0;
@@ -80,7 +87,7 @@ int plain_avg_pool_backward(struct pp_backend *be, const struct pp_avg_pool *a)
     for (size_t i = 0; i < windows * C; i++) {
         double dy = (double)a->x[i] / divisor(a, i / C);
         for (int tap = 0; tap < g->kh * g->kw; tap++)
-            if (pixel(g, i / C, tap, &at))
+            if (pixel(g, rows_of(a, i / C), i / C, tap, &at))
                 a->y[at + i % C] = (float)((double)a->y[at + i % C] + dy);
     }
     return 0;

@@ -64,6 +64,8 @@ static struct pp_attention call(const struct pp_node *n, const struct pp_at *at)
                              .kv_heads = n->kv_heads,
                              .width = n->width,
                              .causal = n->causal,
+                             .lengths = at->pass->lengths,
+                             .index = at->pass->index,
                              .q = at->x[0],
                              .k = k,
                              .v = k + kv,

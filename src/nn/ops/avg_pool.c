@@ -7,6 +7,8 @@ static int forward(const struct pp_node *n, struct pp_backend *be, const struct 
     return pp_backend_avg_pool_forward(be, &(struct pp_avg_pool){.g = &n->window,
                                                                  .B = at->pass->rows,
                                                                  .count_padding = n->count_padding,
+                                                                 .lengths = at->pass->lengths,
+                                                                 .index = at->pass->index,
                                                                  .x = at->x[0],
                                                                  .y = at->y});
 }
@@ -18,6 +20,8 @@ static int backward_input(const struct pp_node *n, struct pp_backend *be, const 
     return pp_backend_avg_pool_backward(be, &(struct pp_avg_pool){.g = &n->window,
                                                                   .B = at->pass->rows,
                                                                   .count_padding = n->count_padding,
+                                                                  .lengths = at->pass->lengths,
+                                                                  .index = at->pass->index,
                                                                   .x = at->dy,
                                                                   .add = at->add[0],
                                                                   .y = at->dx[0]});
@@ -79,5 +83,5 @@ int pool_positions(struct builder *b, const char *name, int x, bool mean)
                            .kh = mean ? s.dims[0] : 1,
                            .kw = 1,
                            .stride = s.dims[0]};
-    return add_pool(b, name, x, &over, pp_shape_flat(s.dims[1]), true);
+    return add_pool(b, name, x, &over, pp_shape_flat(s.dims[1]), false);
 }
