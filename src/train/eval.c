@@ -64,7 +64,8 @@ static int write_predictions(const struct pp_worker *w, const char *path, const 
     PP_TRY(pp_dataset_open(w->run->cfg, PP_SPLIT_TEST, PP_DATA_LABELS, &m->values[0], m->classes,
                            &ds));
     size_t classes = (size_t)m->classes, positions = (size_t)pp_model_targets(m);
-    uint32_t *tokens = pp_alloc(positions + 1, sizeof(*tokens));
+    size_t apart = (size_t)ds->apart;
+    uint32_t *tokens = pp_alloc(positions + apart, sizeof(*tokens));
     int rc = tokens ? pp_file_create(path, &file) : PP_ERESOURCE;
     if (rc == 0) {
         fputs("label,prediction", file.f);
@@ -75,7 +76,7 @@ static int write_predictions(const struct pp_worker *w, const char *path, const 
             if (ds->windows)
                 rc = pp_dataset_windows(ds, 1, &i, m->classes, tokens);
             for (size_t p = 0; rc == 0 && p < positions; p++) {
-                write_row(file.f, ds->windows ? (int)tokens[p + 1] : ds->labels[i],
+                write_row(file.f, ds->windows ? (int)tokens[p + apart] : ds->labels[i],
                           logits + (i * positions + p) * classes, m->classes);
             }
         }
