@@ -17,7 +17,8 @@ struct bench {
     struct pp_sha256 digest;
 };
 
-static inline float *floats(struct bench *b, const char *name, size_t n)
+/* Not inline: where it is, gcc 12 sees sizes below 0 that no caller has. */
+__attribute__((noinline, unused)) static float *floats(struct bench *b, const char *name, size_t n)
 {
     float *values = noise(name, n + 1), *block = nans(n + 64);
     float *p = (float *)(((uintptr_t)block + 63) / 64 * 64) + b->shift;
