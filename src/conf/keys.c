@@ -198,12 +198,12 @@ static bool selected(const struct conf_option *o, const char *section)
 
 static int unknown_section(const char *section)
 {
-    const char *words[64 + CONF_SECTIONS_MAX];
+    const char *words[192 + CONF_SECTIONS_MAX];
     conf_sections(words);
     int n = 0;
     while (words[n])
         n++;
-    for (int i = 0; i < conf_option_count() && n < 63 + CONF_SECTIONS_MAX; i++) {
+    for (int i = 0; i < conf_option_count() && n < 191 + CONF_SECTIONS_MAX; i++) {
         if (strcmp(conf_option(i)->key, section) == 0) {
             return pp_fail(PP_EUSAGE, "no section '%s'; did you mean '%s'?", section,
                            conf_option(i)->name);
