@@ -123,14 +123,11 @@ static int make_input(const struct pp_config *cfg, struct pp_dataset *ds)
 
 static int ignore(const struct pp_config *cfg, struct pp_dataset *ds)
 {
-    ds->ignored = (int64_t)cfg->data.ignored_token + 1;
+    ds->ignored = ds->windows ? (int64_t)cfg->data.ignored_token + 1 : 0;
     if (cfg->model.mask_padding && !ds->lengths)
         return pp_fail(PP_ECONFIG, "model.mask_padding: %s has no padding", ds->name);
-    if (ds->ignored > 0 && (!ds->windows || cfg->train.microbatch_loss == PP_LOSS_SUM)) {
-        return pp_fail(PP_ECONFIG, "data.ignored_token: %s",
-                       ds->windows ? "only for microbatch_loss = mean"
-                                   : "only a text has targets to ignore");
-    }
+    if (ds->ignored > 0 && cfg->train.microbatch_loss == PP_LOSS_SUM)
+        return pp_fail(PP_ECONFIG, "data.ignored_token: only for microbatch_loss = mean");
     return 0;
 }
 
@@ -410,6 +407,9 @@ int pp_dataset_check(struct pp_config *cfg, const struct pp_shape *model_input, 
     int inputs = (int)pp_shape_floats(model_input);
     PP_TRY(need(cfg->data.dataset, &ops));
     PP_TRY(check_keys(cfg, ops));
+    if (cfg->source && cfg->data.ignored_token >= 0 && !ops->info.windows)
+        return pp_config_problem(cfg, "data.ignored_token",
+                                 "data.ignored_token: only a text has targets to ignore");
     int rc = known_sample(cfg, ops, &known);
     if (rc == 0 && known.shape.n > 0)
         rc = check_fit(cfg, &known, inputs, model_classes);
@@ -425,7 +425,7 @@ int pp_dataset_check(struct pp_config *cfg, const struct pp_shape *model_input, 
         snprintf(text, sizeof(text), "%s", pp_error_get()->text);
         char key[PP_NAME_MAX] = "model.sizes"; /* a text about another key begins with it */
         if (strncmp(text, "data.", 5) == 0 || strncmp(text, "model.vocab", 11) == 0 ||
-            strncmp(text, "train.", 6) == 0)
+            strncmp(text, "model.mask", 10) == 0 || strncmp(text, "train.", 6) == 0)
             snprintf(key, sizeof(key), "%.*s", (int)strcspn(text, ":"), text);
         return pp_config_problem(cfg, key, "%s", text);
     }
