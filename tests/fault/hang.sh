@@ -15,11 +15,11 @@ count_of() {
     esac
 }
 
-# They all start together here, so who is only slow to start must not look like who hangs.
+# Several start together here, so who is only slow to start must not look like who hangs.
 limit_of() {
     case $1 in
-    start) echo 1.5 ;;
-    *) echo 0.4 ;;
+    start) limit 1.5 ;;
+    *) limit 0.4 ;;
     esac
 }
 
@@ -33,7 +33,7 @@ start_all() { # start_all NAME STAGES REPLICAS RANKS KIND WORD...
     rank_=0
     while [ "$rank_" -lt "$ranks_" ]; do
         hang "$name_$rank_" "$stages_" "$kind_@$rank_:$(count_of "$kind_")=hang" \
-            --replicas "$replicas_" --set "run.hang_timeout=$(limit_of "$kind_")" "$@"
+            --replicas "$replicas_" --set "$(limit_of "$kind_")" "$@"
         rank_=$((rank_ + 1))
     done
 }
@@ -65,25 +65,28 @@ until_diagnosed() { # until_diagnosed NAME TEXT: diagnose says so
 }
 
 kinds='start F I W recv slot send release clip update meet'
+machine_is_slow
 start_all hreduce 2 2 4 reduce
 start_all hreport 2 1 1 report
 start_all hvote 2 1 2 vote --set train.clip_norm=0
-hang slow 3 'F@1:*=sleep:150' --set run.hang_timeout=0.4 --set train.max_steps=3 --epochs 1
+hang slow 3 'F@1:*=sleep:150' --set "$(limit 0.4)" --set train.max_steps=3 --epochs 1
 for stages in 1 2; do
-    hang "hsettle$stages" $stages settle@0:1=hang --set run.hang_timeout=0.2
+    hang "hsettle$stages" $stages settle@0:1=hang --set "$(limit 0.2)"
 done
-hang hdata 2 data@0:2=hang --set run.hang_timeout=0.2
+hang hdata 2 data@0:2=hang --set "$(limit 0.2)"
 start_all hsave 2 1 2 save
-hang hcommit 2 commit@0:1=hang --set run.hang_timeout=0.3
-hang steady 2 'F@1:*=sleep:700' --set run.hang_timeout=0.3 --set train.max_steps=2 --microbatches 2
-hang hfirst 2 F@1:2=hang --set run.hang_timeout=0.2
+hang hcommit 2 commit@0:1=hang --set "$(limit 0.3)"
+hang steady 2 "F@1:*=sleep:$(scaled 700 | cut -d . -f 1)" --set "$(limit 0.3)" --set train.max_steps=2 --microbatches 2
+hang hfirst 2 F@1:2=hang --set "$(limit 0.2)"
 for stages in 2 3; do
-    for kind in $kinds; do
-        start_all "h$stages$kind" "$stages" 1 "$stages" "$kind"
-    done
-    for kind in $kinds; do
-        begin "$stages stages: a rank that hangs in $kind is named, on every rank"
-        judge_all "h$stages$kind" "$stages" "$kind"
+    previous=
+    for kind in $kinds ''; do # the next kind starts while one is waited for
+        [ -z "$kind" ] || start_all "h$stages$kind" "$stages" 1 "$stages" "$kind"
+        if [ -n "$previous" ]; then
+            begin "$stages stages: a rank that hangs in $previous is named, on every rank"
+            judge_all "h$stages$previous" "$stages" "$previous"
+        fi
+        previous=$kind
     done
 done
 
@@ -125,13 +128,13 @@ for_=$(sed -n 's/.*step 1, for \([0-9.]*\) s.*/\1/p' "$folder/err")
 awk -v s="${for_:-0}" 'BEGIN { exit !(s >= 2) }' || complain "after $for_ s, expected 2 or more"
 
 begin "a single rank that hangs is named too"
-hang hone 1 W@0:60=hang --set run.hang_timeout=0.3
+hang hone 1 W@0:60=hang --set "$(limit 0.3)"
 hung hone
 code_is 76
 err_has 'rank 0 (stage 0) hangs in W of micro-batch'
 
 begin "with two chunks a rank, and without a run folder, the culprit is named"
-hang hchunks 2 I@1:60=hang --set run.hang_timeout=0.3 --schedule interleaved --set pipeline.chunks=2 \
+hang hchunks 2 I@1:60=hang --set "$(limit 0.3)" --schedule interleaved --set pipeline.chunks=2 \
     --set 'model.sizes=20 16*5 5' --dir ''
 hung hchunks
 code_is 76
@@ -143,7 +146,7 @@ begin "a measured run that hangs ends too, and names the rank; nothing is printe
 for words in '' --engine; do
     code=0
     # shellcheck disable=SC2086 # words
-    PPCLI_FAIL=F@0:300=hang timeout 100 "$PPCLI" bench "$net" --stages 2 --set run.hang_timeout=0.3 \
+    PPCLI_FAIL=F@0:300=hang timeout 300 "$PPCLI" bench "$net" --stages 2 --set "$(limit 0.3)" \
         --repeat 1 --time 0.05 --no-ceilings $words >"$folder/out" 2>"$folder/err" </dev/null || code=$?
     last="bench $words"
     code_is 76
@@ -185,8 +188,8 @@ begin "no false alarm: standard output whose reader pauses"
 mkfifo "$folder/pipe"
 (exec sleep 200) <"$folder/pipe" &
 reader=$!
-timeout 150 "$PPCLI" train "$net" --stages 2 --dir "$folder/full" --set run.log_every=1 \
-    --set run.hang_timeout=0.2 >"$folder/pipe" 2>"$folder/full.err" &
+timeout 300 "$PPCLI" train "$net" --stages 2 --dir "$folder/full" --set run.log_every=1 \
+    --set "$(limit 0.2)" >"$folder/pipe" 2>"$folder/full.err" &
 writer=$!
 # The pipe is full when no action begins any more.
 begun() { "$PPCLI" diagnose "$folder/full" --format json 2>/dev/null | sed -n 's/.*"actions_begun": //p' | tr -d '\n'; }
@@ -197,7 +200,7 @@ while [ "$(begun)" != "$before" ] && [ $tries -lt 100 ]; do
     sleep 1
     tries=$((tries + 1))
 done
-sleep 2.5 # ten times the limit, and more
+sleep "$(scaled 2.5)" # ten times the limit, and more
 run diagnose "$folder/full"
 out_has 'rank 0 (stage 0) hangs in report'
 out_has 'rank 0 (stage 0): running'
@@ -210,12 +213,12 @@ hung slow
 code_is 0
 
 begin "no false alarm: a process that was stopped for longer than the limit goes on"
-hang paused 2 'F@1:*=sleep:10' --set run.hang_timeout=0.3
+hang paused 2 'F@1:*=sleep:10' --set "$(limit 0.3)"
 until_diagnosed paused ': running, pid'
 pid=$(sed -n 's/.*running, pid \([0-9]*\),.*/\1/p' "$folder/out" | head -n 1)
 kill -STOP "$pid"
 until_diagnosed paused ': stopped, pid'
-sleep 0.9
+sleep "$(scaled 0.9)"
 kill -CONT "$pid"
 sleep 0.5
 kill -TERM "$pid"
@@ -229,7 +232,7 @@ while [ $rounds -gt 0 ]; do
     rounds=$((rounds - 1))
     for n in 1 2 3 4 5 6 7 8 9 10; do
         rm -f "$folder/crowd$n.code"
-        hang "crowd$n" $((n % 3 + 1)) '' --epochs 5 --overwrite --set run.hang_timeout=0.5
+        hang "crowd$n" $((n % 3 + 1)) '' --epochs 5 --overwrite --set "$(limit 0.5)"
     done
     for n in 1 2 3 4 5 6 7 8 9 10; do
         hung "crowd$n"

@@ -5,6 +5,7 @@
 . "$(dirname "$0")/lib.sh"
 command -v mpirun >/dev/null 2>&1 || { echo "1..0 # SKIP no mpirun here (install openmpi-bin)"; exit 0; }
 
+machine_is_slow
 kinds='F@1:60=stop recv@0:60=hang'
 [ "${1:-}" != long ] || kinds='F@0:60=stop F@1:60=stop F@2:60=stop F@0:60=hang F@1:60=hang F@2:60=hang
     recv@1:60=hang slot@1:60=hang meet@2:7=hang meet@0:7=stop clip@1:25=hang update@2:25=hang start@1:1=hang'
@@ -12,7 +13,7 @@ for fail in $kinds; do
     begin "3 processes, $fail: exit 76, one box, the right rank"
     rank=${fail#*@}
     rank=${rank%%:*}
-    hang m 3 "$fail" --launch mpirun --set run.hang_timeout=0.6
+    hang m 3 "$fail" --launch mpirun --set "$(limit 0.6)"
     hung m
     last="PPCLI_FAIL=$fail"
     code_is 76
@@ -31,7 +32,7 @@ done
 # and time without a core does not count.
 begin "a process that never comes to the start of MPI, or to its end: exit 76, and one line"
 for phase in init finalize; do
-    hang "m$phase" 2 $phase@1:1=hang --launch mpirun --set run.hang_timeout=0.2 --set train.max_steps=5
+    hang "m$phase" 2 $phase@1:1=hang --launch mpirun --set "$(limit 0.2)" --set train.max_steps=5
     hung "m$phase"
     code_is 76
     same "$(grep -c 'ppcli: error' "$folder/err")" 1
@@ -41,7 +42,7 @@ done
 grep -q '"weights_sha256"' "$folder/mfinalize/summary.json" || complain 'what was to be written is not there'
 
 begin "a process that is stopped while the others choose a schedule: who waits says so"
-hang msettle 2 settle@1:1=stop --launch mpirun --set run.hang_timeout=0.2 --schedule auto
+hang msettle 2 settle@1:1=stop --launch mpirun --set "$(limit 0.2)" --schedule auto
 hung msettle
 code_is 76
 same "$(grep -c 'ppcli: error' "$folder/err")" 1
