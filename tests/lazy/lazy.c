@@ -91,20 +91,25 @@ void lazy_run_item(struct lazy *s, const struct item *it)
         lazy_note_failure(s, it->run(s->inner, it->args));
 }
 
-static void reach(struct lazy_mark *m, uint64_t number)
+static void reach(struct lazy *s, struct lazy_mark *m, uint64_t number)
 {
     pthread_mutex_lock(&all.lock);
     m->reached = number;
+    if (s->rc < 0)
+        m->error = s->error;
     m->at_ns = pp_clock_ns();
     pthread_cond_broadcast(&all.changed);
     pthread_mutex_unlock(&all.lock);
 }
 
-static void await(struct lazy_mark *m, uint64_t number)
+/* Who waits for work of a stream that has failed, fails: it must not compute with what is not there. */
+static void await(struct lazy *s, struct lazy_mark *m, uint64_t number)
 {
     pthread_mutex_lock(&all.lock);
     while (m->reached < number)
         pthread_cond_wait(&all.changed, &all.lock);
+    if (m->error.code < 0)
+        lazy_note_failure(s, pp_error_adopt(&m->error));
     pthread_mutex_unlock(&all.lock);
 }
 
@@ -132,10 +137,10 @@ static void *work(void *arg)
             lazy_run_item(s, &it);
             break;
         case ITEM_SET:
-            reach(it.mark, it.number);
+            reach(s, it.mark, it.number);
             break;
         case ITEM_WAIT:
-            await(it.mark, it.number);
+            await(s, it.mark, it.number);
             break;
         case ITEM_REPLAY:
             lazy_replay(s, it.capture);

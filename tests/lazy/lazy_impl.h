@@ -36,6 +36,7 @@ struct lazy_mark {
     uint64_t at_ns;          /* when it was reached last */
     struct capture *capture; /* in which it was set last; NULL: in none */
     int node, branch, place; /* there */
+    struct pp_error error;   /* of the stream that reached it, if that had failed; else code 0 */
 };
 
 struct branch { /* what one stream does in a capture */
