@@ -295,13 +295,14 @@ static int collect(struct page *p)
 
 int pp_timeline_write(const struct pp_timeline *t, const struct pp_timeline_spec *spec)
 {
-    struct steps mine;
+    struct steps mine = {0};
     struct steps *all = pp_alloc((size_t)spec->layout->ranks, sizeof(*all));
-    PP_TRY(pp_transport_agree(spec->tp, all ? 0 : PP_ERESOURCE));
-    pp_assert(all != NULL); /* or this rank had not agreed */
-    memset(&mine, 0, sizeof(mine));
-    find_steps(t, &mine);
-    int rc = pp_transport_allgather(spec->tp, &mine, sizeof(mine), all);
+    int rc = pp_transport_agree(spec->tp, all ? 0 : PP_ERESOURCE);
+    if (rc == 0) {
+        pp_assert(all != NULL); /* or this rank had not agreed */
+        find_steps(t, &mine);
+        rc = pp_transport_allgather(spec->tp, &mine, sizeof(mine), all);
+    }
     struct page page = {.own = t, .spec = spec, .all = all};
     if (rc == 0 && spec->forecast->known && choose(spec, all, &page.choice))
         rc = collect(&page);
