@@ -41,7 +41,6 @@ enum pp_activation {
     PP_ACT_NONE,
 #define PP_ACTIVATION(NAME, ...) PP_ACT_##NAME,
 #include "ppcli/activations.def"
-#undef PP_ACTIVATION
 };
 enum pp_init_rule { /* of the weights of products */
     PP_INIT_KAIMING_UNIFORM,

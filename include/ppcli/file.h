@@ -41,6 +41,10 @@ int pp_fd_read(int fd, const char *path, uint64_t bytes_max, char **out_text, si
 /* Exactly `bytes` bytes from `offset` on. Errors: PP_EIO, PP_EFORMAT (the file became shorter). */
 int pp_fd_read_at(int fd, const char *path, uint64_t offset, void *dst, size_t bytes);
 
+/* Behind `key` in the first line of a small file that begins with it, without the blanks and the
+ * colon between ("": the first line); "" when there is none. Records no failure. Local. */
+void pp_file_value(const char *path, const char *key, char *out, size_t bytes);
+
 /* snprintf into a path buffer of PP_PATH_MAX bytes. Errors: PP_ECONFIG when it does not fit. */
 int pp_path_format(char out[PP_PATH_MAX], const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));

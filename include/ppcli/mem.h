@@ -21,6 +21,17 @@ void *pp_alloc(size_t count, size_t size);
 /* Grow or shrink; on failure NULL, the old block stays valid, the failure is recorded. */
 void *pp_realloc(void *p, size_t count, size_t size);
 
+/* The same in a function that returns a code, which goes to its caller: memory for `count` of what p
+ * points to, now in p; more or less of it, with p as it was on failure. */
+#define PP_ALLOC(p, count)                                                                         \
+    PP_TRY(((p) = pp_alloc((size_t)(count), sizeof(*(p)))) ? 0 : PP_ERESOURCE)
+#define PP_GROW(p, count)                                                                          \
+    do {                                                                                           \
+        void *pp_grown_ = pp_realloc(p, (size_t)(count), sizeof(*(p)));                            \
+        PP_TRY(pp_grown_ ? 0 : PP_ERESOURCE);                                                      \
+        (p) = pp_grown_;                                                                           \
+    } while (0)
+
 char *pp_strdup(const char *s);
 void pp_free(void *p); /* accepts NULL */
 

@@ -28,6 +28,10 @@ char *pp_text_plain(char *text);
 /* The same for a text that is not ours: a copy, cut to what fits, in out[bytes]; returns out. */
 const char *pp_text_shown(const char *text, char *out, size_t bytes);
 
+/* Append to the text in out[bytes]; cut at what fits. */
+void pp_text_add(char *out, size_t bytes, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
 /* Whether `word` is one of the words of `list`, which blanks separate; list may be NULL. */
 bool pp_has_word(const char *list, const char *word);
 

@@ -61,8 +61,7 @@ int pp_error_set_errno(int code, const char *file, int line, const char *fmt, ..
     va_start(ap, fmt);
     store(code != 0 ? code : code_of_errno(e), file, line, fmt, ap);
     va_end(ap);
-    size_t used = strlen(record.text);
-    snprintf(record.text + used, sizeof(record.text) - used, ": %s", strerror(e));
+    pp_text_add(record.text, sizeof(record.text), ": %s", strerror(e));
     return record.code;
 }
 

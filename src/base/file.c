@@ -101,6 +101,24 @@ int pp_file_read(const char *path, uint64_t bytes_max, char **out_text, size_t *
     return rc;
 }
 
+void pp_file_value(const char *path, const char *key, char *out, size_t bytes)
+{
+    char line[512];
+    FILE *f = fopen(path, "re");
+    out[0] = '\0';
+    while (f && out[0] == '\0' && fgets(line, sizeof(line), f)) {
+        if (strncmp(line, key, strlen(key)) == 0) {
+            const char *value = line + strlen(key);
+            value += strspn(value, ": \t");
+            snprintf(out, bytes, "%.*s", (int)strcspn(value, "\n"), value);
+        }
+        if (key[0] == '\0')
+            break;
+    }
+    if (f)
+        fclose(f);
+}
+
 int pp_path_format(char out[PP_PATH_MAX], const char *fmt, ...)
 {
     char text[PP_PATH_MAX];

@@ -15,7 +15,8 @@ static _Thread_local uint64_t calls;
 
 #define HUGE_PAGE ((size_t)2 << 20)
 
-void *pp_alloc(size_t count, size_t size)
+/* old NULL: zeroed. */
+static void *take(void *old, size_t count, size_t size)
 {
     calls++;
     size_t bytes;
@@ -23,24 +24,20 @@ void *pp_alloc(size_t count, size_t size)
         pp_fail(PP_ERESOURCE, "out of memory: %zu objects of %zu bytes", count, size);
         return NULL;
     }
-    void *p = calloc(1, bytes > 0 ? bytes : 1);
+    void *p = old ? realloc(old, bytes > 0 ? bytes : 1) : calloc(1, bytes > 0 ? bytes : 1);
     if (!p)
         pp_fail(PP_ERESOURCE, "out of memory: %zu bytes", bytes);
     return p;
 }
 
+void *pp_alloc(size_t count, size_t size)
+{
+    return take(NULL, count, size);
+}
+
 void *pp_realloc(void *old, size_t count, size_t size)
 {
-    calls++;
-    size_t bytes;
-    if (__builtin_mul_overflow(count, size, &bytes)) {
-        pp_fail(PP_ERESOURCE, "out of memory: %zu objects of %zu bytes", count, size);
-        return NULL;
-    }
-    void *p = realloc(old, bytes > 0 ? bytes : 1);
-    if (!p)
-        pp_fail(PP_ERESOURCE, "out of memory: %zu bytes", bytes);
-    return p;
+    return take(old, count, size);
 }
 
 char *pp_strdup(const char *s)

@@ -63,6 +63,15 @@ const char *pp_text_shown(const char *text, char *out, size_t bytes)
     return pp_text_plain(out);
 }
 
+void pp_text_add(char *out, size_t bytes, const char *fmt, ...)
+{
+    size_t used = strlen(out);
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(out + used, bytes - used, fmt, args);
+    va_end(args);
+}
+
 int pp_text_close(FILE *f, char **text, const char *label)
 {
     bool failed = ferror(f) != 0;
