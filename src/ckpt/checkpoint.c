@@ -1,18 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finding checkpoints, and what an open one answers. */
-#include "checkpoint.h"
+#include "impl.h"
 
 #include <ctype.h>
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "folder.h"
-#include "names.h"
-#include "ppcli/err.h"
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
 
@@ -120,9 +115,8 @@ static int open_plain(struct pp_ckpt *ck, enum pp_ckpt_check check)
 
 static int open_one(const char *path, bool plain, enum pp_ckpt_check check, struct pp_ckpt **out)
 {
-    struct pp_ckpt *ck = pp_alloc(1, sizeof(*ck));
-    if (!ck)
-        return PP_ERESOURCE;
+    struct pp_ckpt *ck;
+    PP_ALLOC(ck, 1);
     ck->path = pp_strdup(path);
     int rc = !ck->path ? PP_ERESOURCE : plain ? open_plain(ck, check) : ckpt_open_folder(ck, check);
     if (rc < 0) {

@@ -4,11 +4,9 @@
  * whose names and shapes are theirs already, and the config.json that goes with them.
  */
 #include <dirent.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "checkpoint.h"
-#include "ppcli/err.h"
+#include "impl.h"
 #include "ppcli/json.h"
 #include "ppcli/mem.h"
 

@@ -3,7 +3,7 @@
  * What is in a folder of checkpoints, and taking things out of it. A checkpoint is renamed before
  * its files go, so that one under its own name is never half there.
  */
-#include "folder.h"
+#include "impl.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -12,7 +12,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "names.h"
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
 

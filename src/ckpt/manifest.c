@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writing and reading MANIFEST. */
-#include "manifest.h"
+#include "impl.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "names.h"
 #include "ppcli/mem.h"
 #include "ppcli/text.h"
 

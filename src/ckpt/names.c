@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "names.h"
+#include "impl.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading a tensor as floats, in pieces. */
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "checkpoint.h"
-#include "ppcli/err.h"
+#include "impl.h"
 #include "ppcli/mem.h"
+#include "ppcli/text.h"
 
 #define PIECE ((size_t)1 << 16) /* elements */
 
@@ -62,12 +61,10 @@ static void convert(enum pp_st_dtype from, const void *src, size_t n, float *dst
 
 const char *pp_st_shape(int n, const int64_t *dims, char out[PP_ST_SHAPE_BYTES])
 {
-    size_t used = (size_t)snprintf(out, PP_ST_SHAPE_BYTES, "[");
-    for (int i = 0; i < n; i++) {
-        used += (size_t)snprintf(out + used, PP_ST_SHAPE_BYTES - used, "%s%" PRId64,
-                                 i > 0 ? "," : "", dims[i]);
-    }
-    snprintf(out + used, PP_ST_SHAPE_BYTES - used, "]");
+    snprintf(out, PP_ST_SHAPE_BYTES, "[");
+    for (int i = 0; i < n; i++)
+        pp_text_add(out, PP_ST_SHAPE_BYTES, "%s%" PRId64, i > 0 ? "," : "", dims[i]);
+    pp_text_add(out, PP_ST_SHAPE_BYTES, "]");
     return out;
 }
 

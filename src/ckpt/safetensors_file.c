@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* safetensors files: opening, reading and checking the data. */
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -11,12 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "folder.h"
-#include "manifest.h"
-#include "names.h"
+#include "impl.h"
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
-#include "state.h"
 
 #define SPACE_SPARE ((uint64_t)1 << 20) /* for folders, state and what the log writes meanwhile */
 

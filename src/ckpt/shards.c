@@ -3,12 +3,10 @@
  * A folder as Hugging Face's save_pretrained() leaves it: model.safetensors, or several such files
  * and an index that says which of them has which tensor. Links are followed: its cache has them.
  */
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "checkpoint.h"
-#include "ppcli/err.h"
+#include "impl.h"
 #include "ppcli/json_in.h"
 #include "ppcli/mem.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* state.json. Numbers of 64 bits without a sign do not fit JSON readers: the seed is a string. */
-#include "state.h"
+#include "impl.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "names.h"
 #include "ppcli/json_in.h"
 #include "ppcli/mem.h"
 #include "ppcli/json.h"

@@ -10,11 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "checkpoint.h"
-#include "manifest.h"
-#include "names.h"
+#include "impl.h"
 #include "ppcli/mem.h"
-#include "state.h"
 
 #define CONFIG_BYTES_MAX ((uint64_t)1 << 20)
 #define PIECE_BYTES ((size_t)1 << 18)

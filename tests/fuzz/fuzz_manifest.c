@@ -3,7 +3,7 @@
  * else nothing would get past it; a text whose first byte is "!" goes in as it is. */
 #include "fuzz.h"
 #include "ppcli/sha256.h"
-#include "../../src/ckpt/manifest.h"
+#include "../../src/ckpt/impl.h"
 
 static void check(const char *text, size_t size)
 {

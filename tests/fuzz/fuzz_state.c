@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* state.json of a checkpoint: what is accepted prints as what is read as the same. */
 #include "fuzz.h"
-#include "../../src/ckpt/state.h"
+#include "../../src/ckpt/impl.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

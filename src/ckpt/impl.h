@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of ckpt/ share. */
+#ifndef PPCLI_CKPT_IMPL_H
+#define PPCLI_CKPT_IMPL_H
+
+#include "ppcli/checkpoint.h"
+
+/* ---- names.c: names of checkpoints and their files are made, never taken from a file; those found
+ * in a folder count only when they are exactly as they would be made */
+
+#define NAME_CONFIG "config.ini"
+#define NAME_STATE "state.json"
+#define NAME_MANIFEST "MANIFEST"
+#define NAME_BYTES 64
+
+/* Metadata of a part, which ties it to its checkpoint. */
+#define META_STEP "ppcli.step"
+#define META_HASH "ppcli.config_hash"
+#define META_PART "ppcli.part" /* "0 of 2" */
+
+void name_step(char out[NAME_BYTES], int64_t step);         /* step-00001200 */
+void name_part(char out[NAME_BYTES], int index, int count); /* stage-0000-of-0002.safetensors */
+bool name_is_step(const char *name, int64_t *out_step);
+bool name_is_leftover(const char *name); /* step-00001200.tmp-77, .trash-step-00001200-77 */
+
+/*
+ * ---- manifest.c
+ *
+ * MANIFEST: what a checkpoint consists of. Text, so that people and scripts can read it:
+ *
+ *   ppcli-checkpoint 1
+ *   step 1200
+ *   config_hash HEX
+ *   tensors 12
+ *   file config.ini BYTES SHA256
+ *   file stage-0000-of-0002.safetensors BYTES SHA256
+ *   file stage-0001-of-0002.safetensors BYTES SHA256
+ *   file state.json BYTES SHA256
+ *   end SHA256 of the lines above
+ *
+ * There is one way to write it and nothing else is read.
+ */
+
+#define MANIFEST_BYTES_MAX ((uint64_t)2 << 20)
+
+struct manifest_entry {
+    uint64_t bytes;
+    char sha256[PP_SHA256_HEX];
+};
+
+struct manifest {
+    int64_t step;
+    char config_hash[PP_SHA256_HEX];
+    int64_t tensors;
+    struct manifest_entry config, state;
+    struct manifest_entry *parts; /* [n_parts] */
+    int n_parts;
+};
+
+void manifest_digest(const void *data, size_t bytes, char out[PP_SHA256_HEX]);
+
+/* Caller frees *out_text with free(). Errors: PP_ERESOURCE. */
+int manifest_print(const struct manifest *m, char **out_text, size_t *out_bytes);
+
+/* Caller calls manifest_fini(). Errors: PP_EFORMAT beginning with `label`, PP_ERESOURCE. */
+int manifest_parse(const char *label, const char *text, size_t bytes, struct manifest *out);
+void manifest_fini(struct manifest *m);
+
+/* ---- state.c: state.json, what pp_ckpt_state holds, as JSON */
+
+#define STATE_BYTES_MAX ((uint64_t)1 << 20)
+
+/* Caller frees *out_text with free(). Errors: PP_EINTERNAL (a number that is not finite),
+ * PP_ERESOURCE. */
+int state_print(const struct pp_ckpt_state *s, char **out_text, size_t *out_bytes);
+
+/* Every key exactly once and no other. Errors: PP_EFORMAT beginning with `label`, PP_ERESOURCE. */
+int state_parse(const char *label, const char *text, size_t bytes, struct pp_ckpt_state *out);
+
+/* ---- folder.c: folders of checkpoints: what is in them, and taking things out */
+
+/* Steps of the checkpoints in `dir`, the newest first; none when there is no such folder. Caller
+ * pp_free()s *out. */
+int folder_steps(const char *dir, int64_t **out, int *out_n);
+
+/* The name of a checkpoint in `dir`, and the one that it gets before its files go. */
+int folder_step_path(const char *dir, int64_t step, char out[PP_PATH_MAX]);
+int folder_trash_path(const char *dir, int64_t step, char out[PP_PATH_MAX]);
+
+/* Remove a folder of files, or a link to one; links are not followed, folders in it are left. */
+int folder_remove(const struct pp_io *io, const char *path);
+
+/* ---- checkpoint.c, read.c, shards.c: opening and finding */
+
+/* One checkpoint folder, with all that must hold. On failure *ck is to be closed as well. */
+int ckpt_open_folder(struct pp_ckpt *ck, enum pp_ckpt_check check);
+
+/* Is it a folder of Hugging Face's, with one safetensors file or several? And its files and index.
+ * On failure *ck is to be closed as well. */
+bool ckpt_has_shards(const char *dir);
+int ckpt_open_shards(struct pp_ckpt *ck);
+
+/* NULL when there is none. */
+const struct pp_st_tensor *ckpt_find(const struct pp_ckpt *ck, const char *name, int *out_part);
+
+/* Sort the tensors of all parts; refuse one name twice. */
+int ckpt_build_index(struct pp_ckpt *ck);
+
+#endif
