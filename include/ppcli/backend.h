@@ -281,7 +281,6 @@ struct pp_backend_ops {
     /* ---- those of ppcli/kernels.h */
 #define PP_KERNEL(name, type) int (*name)(struct pp_backend * be, const struct type *a);
 #include "ppcli/kernels.def"
-#undef PP_KERNEL
 };
 
 struct pp_backend {
@@ -325,10 +324,8 @@ void pp_backend_close(struct pp_backend **be);
  */
 #define PP_ENTRY(x) __typeof__(*((struct pp_backend_ops *)0)->x) pp_backend_##x;
 #include "ppcli/backend_entries.def"
-#undef PP_ENTRY
 #define PP_KERNEL(name, type) int pp_backend_##name(struct pp_backend *be, const struct type *a);
 #include "ppcli/kernels.def"
-#undef PP_KERNEL
 
 /*
  * Before freeing memory that the device uses, also after a failure: set the mark and wait for it on

@@ -22,7 +22,6 @@
 enum pp_kernel {
 #define PP_KERNEL(name, type) PP_KERNEL_##name,
 #include "ppcli/kernels.def"
-#undef PP_KERNEL
     PP_KERNELS
 };
 

@@ -9,14 +9,13 @@
 #include <string.h>
 
 #include "ppcli/exchange.h"
-#include "ppcli/room.h"
+#include "ppcli/machine.h"
+#include "ppcli/text.h"
 
 #define COST_MAX 1e12 /* sums of it stay numbers */
 #define GIB (1024.0 * 1024.0 * 1024.0)
 
-enum {
-    TIMES_BYTES = 6 * sizeof(double) /* of one cell: start and end of its F, I and W */
-};
+#define TIMES_BYTES ((int)(6 * sizeof(double))) /* of one cell: start and end of its F, I and W */
 
 struct list {
     double *at;
@@ -106,9 +105,7 @@ static int spread_comm(const struct pp_plan *plan, const struct list *l, struct 
         return pp_fail(PP_EUSAGE, "--%s has %d numbers; this plan wants 1 or %d (one per boundary)",
                        options[PLAN_COST_COMM], l->n, n);
     }
-    q->transfer = pp_alloc((size_t)plan->n_channels, sizeof(*q->transfer));
-    if (!q->transfer)
-        return PP_ERESOURCE;
+    PP_ALLOC(q->transfer, plan->n_channels);
     for (int c = 0; c < 2 * n; c++)
         q->transfer[c] = l->at[c / 2];
     q->costs.transfer = q->transfer;
@@ -198,11 +195,9 @@ static int fail_missing(const struct pp_cli_settings *settings)
                   {"pipeline.microbatches", "micro-batches (--microbatches M)"}};
     char missing[128] = "";
     for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
-        if (!has(settings, wanted[i].key)) {
-            size_t used = strlen(missing);
-            snprintf(missing + used, sizeof(missing) - used, "%s%s", used ? " and " : "",
-                     wanted[i].what);
-        }
+        if (!has(settings, wanted[i].key))
+            pp_text_add(missing, sizeof(missing), "%s%s", missing[0] ? " and " : "",
+                        wanted[i].what);
     }
     if (settings->n == 0) {
         return pp_fail(PP_EUSAGE, "plan what? For example: ppcli plan --schedule 1f1b --stages 4 "
@@ -329,9 +324,7 @@ static int predict(const struct pp_run *run, struct plan_request *q)
 {
     const struct pp_layout *l = run->layout;
     struct pp_transport_caps caps = pp_run_caps(run);
-    q->bytes = pp_alloc((size_t)l->stages, sizeof(*q->bytes));
-    if (!q->bytes)
-        return PP_ERESOURCE;
+    PP_ALLOC(q->bytes, l->stages);
     for (int r = 0; r < l->stages; r++) {
         struct pp_exec_spec spec = {.layout = l, .rank = r, .caps = caps};
         struct pp_exec_bytes bytes;

@@ -3,11 +3,9 @@
 #ifndef PPCLI_DEV_ATTENTION_H
 #define PPCLI_DEV_ATTENTION_H
 
-enum {
-    ATTENTION_KEYS = 64,
-    ATTENTION_QUERIES = 48,
-    ATTENTION_GAP =
-        16 /* floats behind a row of scores: rows 4 KiB apart share a set of the cache */
-};
+#define ATTENTION_KEYS 64
+#define ATTENTION_QUERIES 48
+/* Floats behind a row of scores: rows 4 KiB apart share a set of the cache. */
+#define ATTENTION_GAP 16
 
 #endif

@@ -7,25 +7,23 @@
 #include "ppcli/backend.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "ppcli/clock.h"
 #include "ppcli/mem.h"
+#include "ppcli/text.h"
 
 #define QUIET_NS 2000000000u /* for a device to finish after a failure */
 
 #define PP_BACKEND(x) extern const struct pp_backend_ops backend_##x;
 #include "backends.def"
-#undef PP_BACKEND
 
 extern const struct pp_backend_ops pp_plain_ops; /* plain.c: the compute entries only */
 
 static const struct pp_backend_ops *const backends[] = {
 #define PP_BACKEND(x) &backend_##x,
 #include "backends.def"
-#undef PP_BACKEND
 };
 
 #define N_BACKENDS (sizeof(backends) / sizeof(backends[0]))
@@ -44,7 +42,6 @@ const struct pp_activation_facts *pp_activation_facts(enum pp_activation act)
 #define PP_ACTIVATION(NAME, word, saved, gain, steepest, ...)                                      \
     [PP_ACT_##NAME] = {SAVES_##saved, gain, steepest},
 #include "ppcli/activations.def"
-#undef PP_ACTIVATION
     };
     return &rows[act];
 }
@@ -66,7 +63,6 @@ const char *const *pp_backend_names(void)
         "auto",
 #define PP_BACKEND(x) #x,
 #include "backends.def"
-#undef PP_BACKEND
         NULL,
     };
     return names;
@@ -93,8 +89,8 @@ int pp_backend_resolve(const char *name, const struct pp_backend_ops **out)
         }
     }
     char known[256] = "auto";
-    for (size_t i = 0, at = 4; i < N_BACKENDS && at < sizeof(known); i++)
-        at += (size_t)snprintf(known + at, sizeof(known) - at, ", %s", backends[i]->name);
+    for (size_t i = 0; i < N_BACKENDS; i++)
+        pp_text_add(known, sizeof(known), ", %s", backends[i]->name);
     return pp_fail(PP_ECONFIG, "run.backend: no backend is named '%s' (%s)", name, known);
 }
 
@@ -126,9 +122,8 @@ int pp_backend_open(const struct pp_backend_ops *ops, int threads, struct pp_bac
 int pp_backend_open_choice(const struct pp_backend_choice *choice, struct pp_backend **out)
 {
     const struct pp_backend_ops *ops = choice->ops;
-    struct pp_backend *be = pp_alloc(1, sizeof(*be));
-    if (!be)
-        return PP_ERESOURCE;
+    struct pp_backend *be;
+    PP_ALLOC(be, 1);
     be->ops = ops;
     be->choice = *choice;
     be->caps = (struct pp_backend_caps){.host_visible = !ops->own_memory, .thread_safe = true};
@@ -342,7 +337,6 @@ void pp_backend_range_pop(struct pp_backend *be)
         return (be->ops->name ? be->ops->name : pp_plain_ops.name)arguments;                       \
     }
 #include "ppcli/backend_entries.def"
-#undef PP_ENTRY
 
 int pp_backend_largest(struct pp_backend *be, size_t n, const float *x, float *io)
 {

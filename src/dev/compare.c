@@ -104,9 +104,7 @@ static double product_tolerance(int K, double left, double right)
 /* The copy belongs to the fast backend: the plain one reads W, so a stale copy is found too. */
 static size_t packed_floats(const struct pp_backend_choice *choice, int O, int I)
 {
-    struct pp_backend_choice fast = *choice;
-    fast.ops = &backend_cpu;
-    return pp_backend_packed_floats(&fast, O, I);
+    return backend_cpu.packed_floats(choice, O, I);
 }
 
 static int pack_weights(struct pp_backend *be, int O, int I, const float *W, float *packed)
@@ -117,9 +115,7 @@ static int pack_weights(struct pp_backend *be, int O, int I, const float *W, flo
 
 static size_t conv_packed_floats(const struct pp_backend_choice *choice, const struct pp_conv *g)
 {
-    struct pp_backend_choice fast = *choice;
-    fast.ops = &backend_cpu;
-    return pp_backend_conv_packed_floats(&fast, g);
+    return backend_cpu.conv_packed_floats(choice, g);
 }
 
 static int conv_pack(struct pp_backend *be, const struct pp_conv *g, const float *W, float *packed)
@@ -131,9 +127,7 @@ static int conv_pack(struct pp_backend *be, const struct pp_conv *g, const float
 static size_t conv_scratch_floats(const struct pp_backend_choice *choice, const struct pp_conv *g,
                                   int B)
 {
-    struct pp_backend_choice fast = *choice;
-    fast.ops = &backend_cpu;
-    return pp_backend_conv_scratch_floats(&fast, g, B);
+    return backend_cpu.conv_scratch_floats(choice, g, B);
 }
 
 static int linear_forward(struct pp_backend *be, int B, int I, int O, const float *x,
@@ -283,9 +277,8 @@ static void compare_close(struct pp_backend *be)
 
 int compare_open_with(struct pp_backend *be, const struct pp_backend_ops *fast, int threads)
 {
-    struct compare *c = pp_alloc(1, sizeof(*c));
-    if (!c)
-        return PP_ERESOURCE;
+    struct compare *c;
+    PP_ALLOC(c, 1);
     be->impl = c;
     int rc = pp_backend_open(&backend_reference, threads, &c->plain);
     if (rc == 0) {
@@ -327,5 +320,4 @@ const struct pp_backend_ops backend_compare = {
     .optimizer_step = optimizer_step,
 #define PP_KERNEL(name, type) .name = compare_##name,
 #include "ppcli/kernels.def"
-#undef PP_KERNEL
 };

@@ -36,6 +36,5 @@ double compare_longest(int count, int length, size_t vs, size_t ks, const float 
 /* compare_kernels.c */
 #define PP_KERNEL(name, type) int compare_##name(struct pp_backend *be, const struct type *a);
 #include "ppcli/kernels.def"
-#undef PP_KERNEL
 
 #endif

@@ -7,10 +7,7 @@
 #include "compare.h"
 
 #include <math.h>
-#include <stdint.h>
 #include <string.h>
-
-#include "ppcli/err.h"
 
 #define OUTPUTS 6
 #define EXACT -1.0
@@ -476,4 +473,3 @@ static int same(const char *kernel, const struct output *o, const void *fast, co
         return 0;                                                                                  \
     }
 #include "ppcli/kernels.def"
-#undef PP_KERNEL

@@ -8,6 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ppcli/file.h"
+#include "ppcli/rng.h"
+
 /* ---- which devices */
 
 int pp_devices_pick(const struct pp_device *devices, int n, const int *wanted, int n_wanted,
@@ -51,27 +54,13 @@ int pp_devices_deal(int n, int index, int ranks)
     return n >= ranks ? index : (int)((int64_t)index * n / ranks);
 }
 
-/* FNV-1a: short, and the same everywhere. */
-static uint64_t hash_text(const char *text)
-{
-    uint64_t h = 14695981039346656037ull;
-    for (; *text; text++)
-        h = (h ^ (uint8_t)*text) * 1099511628211ull;
-    return h;
-}
-
 uint64_t pp_host_id(void)
 {
     char id[256] = "";
-    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
-    if (f) {
-        if (!fgets(id, sizeof(id), f))
-            id[0] = '\0';
-        fclose(f);
-    }
+    pp_file_value("/proc/sys/kernel/random/boot_id", "", id, sizeof(id));
     if (!id[0])
         (void)gethostname(id, sizeof(id) - 1);
-    return hash_text(id);
+    return pp_rng_stream(id, 0); /* a hash */
 }
 
 void pp_host_name(char out[PP_HOST_MAX])

@@ -13,7 +13,6 @@ const char *pp_kernel_name(enum pp_kernel k)
     static const char *const names[] = {
 #define PP_KERNEL(name, type) #name,
 #include "ppcli/kernels.def"
-#undef PP_KERNEL
     };
     return names[k];
 }
@@ -26,7 +25,6 @@ bool pp_backend_has_kernel(const struct pp_backend_choice *choice, enum pp_kerne
     const bool has[] = {
 #define PP_KERNEL(name, type) ops->name != NULL,
 #include "ppcli/kernels.def"
-#undef PP_KERNEL
     };
     return has[k];
 }
@@ -37,7 +35,6 @@ bool pp_backend_has_kernel(const struct pp_backend_choice *choice, enum pp_kerne
         return (be->ops->name ? be->ops->name : pp_plain_ops.name)(be, a);                         \
     }
 #include "ppcli/kernels.def"
-#undef PP_KERNEL
 
 size_t pp_attention_scratch_floats(int queries, int keys, int group, int width)
 {

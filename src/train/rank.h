@@ -4,7 +4,7 @@
 #define PPCLI_TRAIN_RANK_H
 
 #include "ppcli/train.h"
-#include "ppcli/room.h"
+#include "ppcli/machine.h"
 
 struct rank_spec {
     const struct pp_run *run;

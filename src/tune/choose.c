@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "ppcli/log.h"
-#include "ppcli/room.h"
+#include "ppcli/machine.h"
 
 #define SECONDS 2.0 /* for measuring, about */
 #define MIB (1024.0 * 1024.0)

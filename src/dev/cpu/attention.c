@@ -24,7 +24,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "../dropout.h"
+#include "../numbers.h"
 #include "attention_rows.h"
 
 /* ---- one call */

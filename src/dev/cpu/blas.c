@@ -45,12 +45,10 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int inside; /* threads that may be in it at once */
 static int kept;   /* buffers that take_buffers() took */
 
-enum {
-    MIB = 1 << 20,
-    LIBRARY_MIB = 64, /* of address space: the library, and what its start takes */
-    BUFFER_MIB = 144, /* of address space: OpenBLAS's work buffer for a thread, and its stack */
-    BUFFERS_MAX = 32
-};
+#define MIB (1 << 20)
+#define LIBRARY_MIB 64 /* of address space: the library, and what its start takes */
+#define BUFFER_MIB 144 /* of address space: OpenBLAS's work buffer for a thread, and its stack */
+#define BUFFERS_MAX 32
 
 /* Before main(), as the environment must not change while other threads read it. OpenBLAS reads
  * this when it is loaded; without it, it starts a thread for each core. */

@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-#include "conv.h"
+#include "gemm.h"
 #include "gemm_tile.h"
 
 DEFINE_TILES(STEPS_LISTED)

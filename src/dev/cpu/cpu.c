@@ -145,9 +145,8 @@ static int cpu_open(struct pp_backend *be, int threads)
     const struct cpu_gemm *g = choose_gemm(&be->choice);
     if (!g)
         return no_fma(&be->choice);
-    struct cpu *cpu = pp_alloc(1, sizeof(*cpu));
-    if (!cpu)
-        return PP_ERESOURCE;
+    struct cpu *cpu;
+    PP_ALLOC(cpu, 1);
     int rc = g == &cpu_gemm_cblas ? blas_enter(threads) : 0;
     if (rc < 0) {
         pp_free(cpu);
@@ -315,7 +314,6 @@ static int optimizer_step(struct pp_backend *be, size_t n, const struct pp_optim
         return 0;                                                                                  \
     }
 #include "ppcli/kernels.def"
-#undef PP_KERNEL
 
 const struct pp_backend_ops backend_cpu = {
     .name = "cpu",
@@ -342,5 +340,4 @@ const struct pp_backend_ops backend_cpu = {
 #define PP_KERNEL(name, type)
 #define PP_LOOP(name, type) .name = name,
 #include "ppcli/kernels.def"
-#undef PP_KERNEL
 };

@@ -2,7 +2,7 @@
 /* Kernels that work element by element, for the vectoriser. */
 #include "kernels.h"
 
-#include "../dropout.h"
+#include "../numbers.h"
 #include "activations.h"
 
 /* For a loop whose result may be one of the arrays read: element i needs element i only. */
@@ -80,7 +80,6 @@ void CPU_LOOP(activate_forward)(const struct pp_activate *a)
         ALONE for (size_t i = 0; i < a->n; i++) y[i] = word##_value(x[i]);                         \
         break;
 #include "ppcli/activations.def"
-#undef PP_ACTIVATION
     }
 }
 
@@ -101,7 +100,6 @@ void CPU_LOOP(activate_backward)(const struct pp_activate_backward *a)
     case PP_ACT_##NAME:                                                                            \
         EITHER(word##_back(saved[i], dy[i]));
 #include "ppcli/activations.def"
-#undef PP_ACTIVATION
     }
 }
 

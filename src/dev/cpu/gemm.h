@@ -6,7 +6,18 @@
 #ifndef PPCLI_DEV_CPU_GEMM_H
 #define PPCLI_DEV_CPU_GEMM_H
 
-#include "conv.h"
+#include "ppcli/backend.h"
+
+/* The three kernels of a convolution (ppcli/kernels.h), by the same products. */
+struct cpu_conv {
+    /* As the entries conv_packed_floats and conv_pack of a backend; NULL: a copy is of no use. */
+    size_t (*packed_floats)(const struct pp_conv *g);
+    void (*pack)(const struct pp_conv *g, const float *W, float *packed);
+    size_t (*scratch_floats)(const struct pp_conv *g, int B);
+    void (*forward)(const struct pp_conv_forward *a);
+    void (*backward_input)(const struct pp_conv_backward_input *a);
+    void (*backward_weight)(const struct pp_conv_backward_weight *a); /* dW only */
+};
 
 struct cpu_gemm {
     const char *name;
@@ -23,12 +34,14 @@ struct cpu_gemm {
     /* dW[O][I] = beta*dW + sum over the parts of dz[B][O]^T * x[B][I]; B >= 0, not all 0 */
     void (*backward_weight)(int n, const struct pp_weight_part *parts, int I, int O, float beta,
                             float *dW);
-    const struct cpu_conv *conv; /* convolution by the same products */
+    const struct cpu_conv *conv;
 };
 
 extern const struct cpu_gemm cpu_gemm_cblas;
+extern const struct cpu_conv cpu_conv_cblas;
 #ifdef PPCLI_KERNELS_X86
 extern const struct cpu_gemm cpu_gemm_avx2, cpu_gemm_avx512;
+extern const struct cpu_conv cpu_conv_avx2, cpu_conv_avx512;
 #endif
 
 /* Own products with this machine's widest fused multiply-add, and the i-th widest (for tests);

@@ -29,7 +29,6 @@ static void bias_activation(int B, int O, const float *restrict b, enum pp_activ
             y[o] = word##_value(y[o] + b[o]);                                                      \
         break;
 #include "ppcli/activations.def"
-#undef PP_ACTIVATION
         }
     }
 }
@@ -264,5 +263,4 @@ const struct cpu_kernels CPU_LOOP(kernels) = {
 #define PP_KERNEL(name, type)
 #define PP_LOOP(name, type) .name = CPU_LOOP(name),
 #include "ppcli/kernels.def"
-#undef PP_KERNEL
 };

@@ -23,7 +23,6 @@ struct cpu_kernels {
 #define PP_KERNEL(name, type)
 #define PP_LOOP(name, type) void (*name)(const struct type *a);
 #include "ppcli/kernels.def"
-#undef PP_KERNEL
 };
 
 extern const struct cpu_kernels cpu_kernels_base;
@@ -39,7 +38,6 @@ extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avx512;
 #define PP_KERNEL(name, type)
 #define PP_LOOP(name, type) void CPU_LOOP(name)(const struct type *a);
 #include "ppcli/kernels.def"
-#undef PP_KERNEL
 #endif
 
 /* The versions that this machine runs, widest first; NULL after the last. */

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "../token.h"
+#include "../numbers.h"
 #include "activations.h"
 
 /* ---- embedding */

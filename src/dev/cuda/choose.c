@@ -13,7 +13,6 @@
 #include <math.h>
 
 #include "ppcli/clock.h"
-#include "device.h"
 
 #define ALGORITHMS 8           /* asked for per fusion */
 #define BUDGET_NS 200000000ull /* for the trials of one shape; the likely best come first */

@@ -7,7 +7,6 @@
 #define PPCLI_DEV_CUDA_COLUMNS_H
 
 #include "kernels.h"
-#include "launch.h"
 #include "vector.h"
 
 #define COLUMNS 32 /* of a block: reads are whole lines */
@@ -69,15 +68,13 @@ static cudaError_t sum_columns(cudaStream_t s, size_t rows, int C, Get get, Put 
     dim3 block(COLUMNS, LANES);
     auto first = column_sums<N, Get, Put>;
     auto last = column_sums<N, struct chunk_sums<N>, Put>;
-    PP_LAUNCH(first, dim3((unsigned)tiles, (unsigned)n), block, 0, s, rows, chunk, C, get, put,
-              chunks);
-    cudaError_t e = cudaGetLastError();
+    cudaError_t e = PP_LAUNCHED(first, dim3((unsigned)tiles, (unsigned)n), block, 0, s, rows, chunk,
+                                C, get, put, chunks);
     if (e == cudaSuccess && n > 1) {
         struct chunk_sums<N> of_chunks = {
             chunks, C
         };
-        PP_LAUNCH(last, (unsigned)tiles, block, 0, s, n, n, C, of_chunks, put, chunks);
-        e = cudaGetLastError();
+        e = PP_LAUNCHED(last, (unsigned)tiles, block, 0, s, n, n, C, of_chunks, put, chunks);
     }
     return e;
 }

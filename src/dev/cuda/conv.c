@@ -67,10 +67,8 @@ int cuda_conv_forward(struct pp_backend *be, const struct pp_conv_forward *a)
     enum pp_activation act = a->relu ? PP_ACT_RELU : PP_ACT_NONE;
     size_t from = (size_t)g->H * (size_t)g->W * (size_t)g->C, to = outputs(g) * (size_t)g->O;
     int n = is_product(g) ? a->B : piece_of(g, a->B);
-    if (a->B > 0 && g->groups > 1) {
-        CUDA_TRY(c->device, kernels_conv_group_forward(c->stream, a));
-        return 0;
-    }
+    if (a->B > 0 && g->groups > 1)
+        return CUDA_CALL(be, kernels_conv_group_forward(c->stream, a));
     for (int i = 0; i < a->B; i += n) {
         const float *columns;
         n = n < a->B - i ? n : a->B - i;
@@ -88,10 +86,8 @@ int cuda_conv_backward_input(struct pp_backend *be, const struct pp_conv_backwar
     size_t to = (size_t)g->H * (size_t)g->W * (size_t)g->C, from = outputs(g) * (size_t)g->O;
     bool at_once = is_product(g) && !a->add;
     int n = at_once ? a->B : piece_of(g, a->B);
-    if (a->B > 0 && g->groups > 1) {
-        CUDA_TRY(c->device, kernels_conv_group_backward_input(c->stream, a));
-        return 0;
-    }
+    if (a->B > 0 && g->groups > 1)
+        return CUDA_CALL(be, kernels_conv_group_backward_input(c->stream, a));
     for (int i = 0; i < a->B; i += n) {
         n = n < a->B - i ? n : a->B - i;
         float *dx = a->dx + (size_t)i * to, *columns = at_once ? dx : a->scratch;

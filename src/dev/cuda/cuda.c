@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "ppcli/mem.h"
-#include "device.h"
 #include "plan.h"
 
 #define WORKSPACE_BYTES ((size_t)32 << 20) /* what cuBLAS's own default is on Hopper */
@@ -119,9 +118,8 @@ static int set_up(struct cuda *c, struct pp_backend *be)
 
 static int cuda_open(struct pp_backend *be, int threads)
 {
-    struct cuda *c = pp_alloc(1, sizeof(*c));
-    if (!c)
-        return PP_ERESOURCE;
+    struct cuda *c;
+    PP_ALLOC(c, 1);
     c->device = be->choice.device;
     c->partition = be->choice.partition;
     c->partitions = be->choice.partitions;
@@ -141,47 +139,40 @@ static int cuda_open(struct pp_backend *be, int threads)
 
 /* ---- ops that are one kernel */
 
-#define LAUNCH(be, call)                                                                           \
-    do {                                                                                           \
-        CUDA_TRY(cuda_of(be)->device, call);                                                       \
-        return 0;                                                                                  \
-    } while (0)
-
 #define PP_KERNEL(name, type)
 #define PP_LOOP(name, type)                                                                        \
     int cuda_##name(struct pp_backend *be, const struct type *a)                                   \
     {                                                                                              \
-        LAUNCH(be, kernels_##name(cuda_of(be)->stream, a, cuda_of(be)->between));                  \
+        return CUDA_CALL(be, kernels_##name(cuda_of(be)->stream, a, cuda_of(be)->between));        \
     }
 #include "ppcli/kernels.def"
-#undef PP_KERNEL
 
 int cuda_batch_norm_backward_weight(struct pp_backend *be,
                                     const struct pp_batch_norm_backward_weight *a)
 {
-    LAUNCH(be, kernels_batch_norm_backward_weight(cuda_of(be)->stream, a, NULL));
+    return CUDA_CALL(be, kernels_batch_norm_backward_weight(cuda_of(be)->stream, a, NULL));
 }
 
 int cuda_batch_norm_commit(struct pp_backend *be, const struct pp_batch_norm_commit *a)
 {
-    LAUNCH(be, kernels_batch_norm_commit(cuda_of(be)->stream, a, NULL));
+    return CUDA_CALL(be, kernels_batch_norm_commit(cuda_of(be)->stream, a, NULL));
 }
 
 int cuda_sum_squares(struct pp_backend *be, size_t n, const float *g, double *out)
 {
     struct cuda *c = cuda_of(be);
-    LAUNCH(be, kernels_sum_squares(c->stream, n, g, c->between, out));
+    return CUDA_CALL(be, kernels_sum_squares(c->stream, n, g, c->between, out));
 }
 
 int cuda_judge(struct pp_backend *be, const struct pp_judgement *j)
 {
-    LAUNCH(be, kernels_judge(cuda_of(be)->stream, j));
+    return CUDA_CALL(be, kernels_judge(cuda_of(be)->stream, j));
 }
 
 int cuda_optimizer_step(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
                         bool decay, const float *g, float *m, float *v, float *p)
 {
-    LAUNCH(be, kernels_optimizer_step(cuda_of(be)->stream, n, a, decay, g, m, v, p));
+    return CUDA_CALL(be, kernels_optimizer_step(cuda_of(be)->stream, n, a, decay, g, m, v, p));
 }
 
 const struct pp_backend_ops backend_cuda = {
@@ -197,8 +188,6 @@ const struct pp_backend_ops backend_cuda = {
     .close = cuda_close,
 #define PP_ENTRY(x) .x = cuda_##x,
 #include "ppcli/backend_entries.def"
-#undef PP_ENTRY
 #define PP_KERNEL(name, type) .name = cuda_##name,
 #include "ppcli/kernels.def"
-#undef PP_KERNEL
 };

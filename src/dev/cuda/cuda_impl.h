@@ -9,8 +9,29 @@
 #ifndef PPCLI_DEV_CUDA_IMPL_H
 #define PPCLI_DEV_CUDA_IMPL_H
 
+#include <cublasLt.h>
+
 #include "kernels.h"
-#include "library.h"
+
+/* ---- cuBLASLt, loaded when it is first needed: linking it would cost every command 52 ms at its
+ * start, also those that never compute (library.c) */
+
+/* The functions, typed as the header declares them: blas->Matmul is cublasLtMatmul. */
+struct cuda_blas {
+#define CUDA_BLAS(x) __typeof__(&cublasLt##x) x;
+#include "library.def"
+};
+
+/*
+ * The library, loaded by the first call of the process and kept. Any thread. NULL and the reason
+ * with what would work in *why when it cannot be used; no failure is recorded.
+ */
+const struct cuda_blas *cuda_blas_load(char *why, size_t bytes);
+
+/* "13.1.0". Any thread. */
+void cuda_blas_version(const struct cuda_blas *blas, char *out, size_t bytes);
+
+/* ---- a rank */
 
 /* Memory that was handed out and may still be in a graph. */
 struct cuda_block {
@@ -49,20 +70,17 @@ static inline struct cuda *cuda_of(const struct pp_backend *be)
 
 /* ---- errors (errors.c) */
 
-/* Record what `call` on the device gave, with what would work; the code. */
-int cuda_failed(int device, const char *call, cudaError_t e, const char *file, int line);
+/* 0, or the code of what `call` on the device gave, recorded with what would work. */
+int cuda_code(int device, const char *call, cudaError_t e, const char *file, int line);
 int cuda_blas_failed(int device, const struct cuda_blas *blas, const char *call, cublasStatus_t s,
                      const char *file, int line);
 /* The same for memory: how much was asked, how much is free. */
 int cuda_no_memory(int device, size_t bytes, cudaError_t e, const char *file, int line);
 
 /* The name of the function in front of the arguments is what the message shows. */
-#define CUDA_TRY(device, call)                                                                     \
-    do {                                                                                           \
-        cudaError_t cuda_e_ = (call);                                                              \
-        if (cuda_e_ != cudaSuccess)                                                                \
-            return cuda_failed((device), #call, cuda_e_, __FILE__, __LINE__);                      \
-    } while (0)
+#define CUDA_TRY(device, call) PP_TRY(cuda_code(device, #call, call, __FILE__, __LINE__))
+/* On the device of a backend; the code. */
+#define CUDA_CALL(be, call) cuda_code(cuda_of(be)->device, #call, call, __FILE__, __LINE__)
 
 #define BLAS_TRY(c, call)                                                                          \
     do {                                                                                           \
@@ -71,6 +89,39 @@ int cuda_no_memory(int device, size_t bytes, cudaError_t e, const char *file, in
             return cuda_blas_failed((c)->device, (c)->blas, "cublasLt" #call, blas_s_, __FILE__,   \
                                     __LINE__);                                                     \
     } while (0)
+
+/* ---- what the process knows about its devices (device.c). All of it may be called by any thread. */
+
+#define CUDA_DEVICES_MAX 64
+
+/* 0, or PP_ERESOURCE with the reason and what would work in *why; no failure is recorded. */
+int cuda_count_devices(int *n, char *why, size_t bytes);
+
+/* The table's entries of these names: see ppcli/backend.h. */
+int cuda_list_devices(struct pp_device *out, int max, int *n, char *why, size_t bytes);
+bool cuda_reaches(int from, int to);
+int cuda_free_bytes(int device, uint64_t *out);
+void cuda_versions(void (*visit)(void *ctx, const char *what, const char *text), void *ctx);
+
+/* Make it the calling thread's device and start using it; every hold needs a drop. A thread works
+ * on one device at a time: the last it held. 0 <= number < CUDA_DEVICES_MAX. */
+int cuda_device_hold(int number, struct cuda_device **out);
+void cuda_device_drop(struct cuda_device *d);
+int cuda_device_processors(const struct cuda_device *d); /* multiprocessors, all of them */
+
+/*
+ * A stream on piece `partition` of `partitions` of the device, or on all of it (partitions 0), and
+ * how many multiprocessors that is. The device is cut by the first call and stays so until nobody
+ * holds it: all ranks must ask for the same number of pieces. The caller destroys the stream before
+ * the drop. Errors: PP_ERESOURCE.
+ */
+int cuda_device_stream(struct cuda_device *d, int partition, int partitions, cudaStream_t *stream,
+                       int *processors);
+
+/* How products are computed, found out once for all ranks of the device (plan.c owns the content).
+ * Locked until cuda_device_choices_done(): who finds none makes it meanwhile. */
+struct cuda_choice **cuda_device_choices(struct cuda_device *d);
+void cuda_device_choices_done(struct cuda_device *d);
 
 /* ---- memory (memory.c) */
 
@@ -83,9 +134,7 @@ void cuda_scratch_free(struct cuda *c);
 
 #define PP_ENTRY(x) __typeof__(*((struct pp_backend_ops *)0)->x) cuda_##x;
 #include "ppcli/backend_entries.def"
-#undef PP_ENTRY
 #define PP_KERNEL(name, type) int cuda_##name(struct pp_backend *be, const struct type *a);
 #include "ppcli/kernels.def"
-#undef PP_KERNEL
 
 #endif

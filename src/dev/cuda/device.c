@@ -4,7 +4,7 @@
  * into pieces. This is the only state that ranks share here: a device has one primary context a
  * process, and it must be cut once, or the pieces of two cuts would overlap.
  */
-#include "device.h"
+#include "cuda_impl.h"
 
 #include <pthread.h>
 #include <string.h>

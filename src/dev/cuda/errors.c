@@ -29,8 +29,10 @@ static const struct meaning meanings[] = {
     {cudaErrorLaunchFailure, PP_ELOST, "resume from the last checkpoint"},
 };
 
-int cuda_failed(int device, const char *call, cudaError_t e, const char *file, int line)
+int cuda_code(int device, const char *call, cudaError_t e, const char *file, int line)
 {
+    if (e == cudaSuccess)
+        return 0;
     int code = PP_EINTERNAL;
     const char *advice = "please report this";
     for (size_t i = 0; i < sizeof(meanings) / sizeof(meanings[0]); i++) {
@@ -64,7 +66,7 @@ int cuda_blas_failed(int device, const struct cuda_blas *blas, const char *call,
 int cuda_no_memory(int device, size_t bytes, cudaError_t e, const char *file, int line)
 {
     if (e != cudaErrorMemoryAllocation)
-        return cuda_failed(device, "cudaMalloc(", e, file, line);
+        return cuda_code(device, "cudaMalloc(", e, file, line);
     cudaGetLastError();
     size_t free = 0, total = 0;
     if (cudaMemGetInfo(&free, &total) != cudaSuccess)

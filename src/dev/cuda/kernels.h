@@ -26,7 +26,6 @@ extern "C" {
 #define PP_KERNEL(name, type)                                                                      \
     cudaError_t kernels_##name(cudaStream_t s, const struct type *a, double *scratch);
 #include "ppcli/kernels.def"
-#undef PP_KERNEL
 
 /* kernels_linear.cu */
 /* to[n] = from[n] rounded to bfloat16, ties to even, a NaN stays one. */

@@ -9,10 +9,9 @@
  * Sums are of fused multiply-adds in f32, in every precision.
  */
 #include "kernels.h"
-#include "launch.h"
 #include "vector.h"
 
-#include "../dropout.h"
+#include "../numbers.h"
 
 #include <math.h>
 
@@ -356,8 +355,7 @@ KERNEL(attention_forward, pp_attention)
     dim3 blocks = blocks_of(a, a->queries, a->heads, &pieces);
     if (a->B == 0 || a->queries == 0)
         return cudaSuccess;
-    PP_LAUNCH(attend, blocks, SIDE * SIDE, 0, s, call_of(a), a->step, pieces);
-    return cudaGetLastError();
+    return PP_LAUNCHED(attend, blocks, SIDE * SIDE, 0, s, call_of(a), a->step, pieces);
 }
 
 KERNEL(attention_backward, pp_attention)
@@ -368,13 +366,12 @@ KERNEL(attention_backward, pp_attention)
         return e;
     if (a->dq && a->queries > 0) {
         dim3 blocks = blocks_of(a, a->queries, a->heads, &pieces);
-        PP_LAUNCH(attend_back_queries, blocks, SIDE * SIDE, 0, s, call_of(a), a->step, pieces);
-        e = cudaGetLastError();
+        e = PP_LAUNCHED(attend_back_queries, blocks, SIDE * SIDE, 0, s, call_of(a), a->step,
+                        pieces);
     }
     if (e == cudaSuccess && a->dk && a->keys > 0) {
         dim3 blocks = blocks_of(a, a->keys, a->kv_heads, &pieces);
-        PP_LAUNCH(attend_back_keys, blocks, SIDE * SIDE, 0, s, call_of(a), a->step, pieces);
-        e = cudaGetLastError();
+        e = PP_LAUNCHED(attend_back_keys, blocks, SIDE * SIDE, 0, s, call_of(a), a->step, pieces);
     }
     return e;
 }

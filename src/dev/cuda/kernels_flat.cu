@@ -2,7 +2,6 @@
 /* Kernels over flat buffers: sums of replicas, the norm, noise. */
 #include "activations.h"
 #include "kernels.h"
-#include "launch.h"
 #include "vector.h"
 
 /* V: one float or four. */
@@ -32,27 +31,15 @@ KERNEL(sum, pp_sum)
 
 #define PER_BLOCK 4096 /* elements a block has before there are CUDA_PARTIALS blocks */
 
-/* sums[0] becomes the sum of sums[0..THREADS-1], by halves. Every thread of the block calls it. */
-static __device__ void sum_block(double *sums)
-{
-    int t = (int)threadIdx.x;
-    for (int half = THREADS / 2; half > 0; half /= 2) {
-        __syncthreads();
-        if (t < half)
-            sums[t] += sums[t + half];
-    }
-}
-
 __global__ void squares_of_blocks(size_t n, const float *g, double *partials)
 {
     __shared__ double sums[THREADS];
     double sum = 0;
     for (size_t i = first_of_grid(); i < n; i += threads_of_grid())
         sum += (double)g[i] * (double)g[i];
-    sums[threadIdx.x] = sum;
-    sum_block(sums);
+    sum = sum_of_block(sums, sum);
     if (threadIdx.x == 0)
-        partials[blockIdx.x] = sums[0];
+        partials[blockIdx.x] = sum;
 }
 
 __global__ void sum_partials(int n, const double *partials, double *out)
@@ -61,10 +48,9 @@ __global__ void sum_partials(int n, const double *partials, double *out)
     double sum = 0;
     for (int i = (int)threadIdx.x; i < n; i += THREADS)
         sum += partials[i];
-    sums[threadIdx.x] = sum;
-    sum_block(sums);
+    sum = sum_of_block(sums, sum);
     if (threadIdx.x == 0)
-        *out = sums[0];
+        *out = sum;
 }
 
 /* How many blocks there are, and so the order of the sum, follows from n alone. */
@@ -74,13 +60,12 @@ extern "C" cudaError_t kernels_sum_squares(cudaStream_t s, size_t n, const float
     size_t blocks = (n + PER_BLOCK - 1) / PER_BLOCK;
     blocks = blocks < CUDA_PARTIALS ? blocks : CUDA_PARTIALS;
     if (blocks > 0) {
-        PP_LAUNCH(squares_of_blocks, (unsigned)blocks, THREADS, 0, s, n, g, scratch);
-        cudaError_t e = cudaGetLastError();
+        cudaError_t e =
+            PP_LAUNCHED(squares_of_blocks, (unsigned)blocks, THREADS, 0, s, n, g, scratch);
         if (e != cudaSuccess)
             return e;
     }
-    PP_LAUNCH(sum_partials, 1, THREADS, 0, s, (int)blocks, scratch, out);
-    return cudaGetLastError();
+    return PP_LAUNCHED(sum_partials, 1, THREADS, 0, s, (int)blocks, scratch, out);
 }
 
 /* ---- noise */

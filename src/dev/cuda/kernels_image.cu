@@ -5,7 +5,6 @@
  * pixels and channels. Whatever is a sum is one thread's, in order of the windows.
  */
 #include "kernels.h"
-#include "launch.h"
 #include "vector.h"
 
 #include <math.h>
@@ -136,23 +135,17 @@ __global__ void group_weight(struct pp_conv g, int B, const float *dz, const flo
             sum = fmaf(dz[i * (size_t)g.O + (size_t)o],
                        x[at(i / (size_t)pixels, y, pixel, c, g.H, g.W, g.C)], sum);
     }
-    sums[t] = sum;
-    for (int half = THREADS / 2; half > 0; half /= 2) {
-        __syncthreads();
-        if (t < half)
-            sums[t] += sums[t + half];
-    }
+    sum = sum_of_block(sums, sum);
     if (t == 0)
-        put(dW + blockIdx.x, adds, sums[0]);
+        put(dW + blockIdx.x, adds, sum);
 }
 
 extern "C" cudaError_t kernels_conv_group_backward_weight(cudaStream_t s, const struct pp_conv *g,
                                                           int B, const float *dz, const float *x,
                                                           bool adds, float *dW)
 {
-    PP_LAUNCH(group_weight, (unsigned)(g->O * g->kh * g->kw * (g->C / g->groups)), THREADS, 0, s,
-              *g, B, dz, x, adds, dW);
-    return cudaGetLastError();
+    return PP_LAUNCHED(group_weight, (unsigned)(g->O * g->kh * g->kw * (g->C / g->groups)), THREADS,
+                     0, s, *g, B, dz, x, adds, dW);
 }
 
 /* ---- pools */

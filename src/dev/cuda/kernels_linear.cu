@@ -46,7 +46,7 @@ __global__ void gather_targets(int P, size_t stride, const T *data, const uint32
 }
 
 #define GATHER(type)                                                                               \
-    PP_LAUNCH(gather_rows<type>, (unsigned)a->B, 256, 0, s, a->F, a->stride,                       \
+    PP_LAUNCHED(gather_rows<type>, (unsigned)a->B, 256, 0, s, a->F, a->stride,                     \
               (const type *)a->data, a->index, a->scaling, a->x)
 
 KERNEL(gather, pp_gather)
@@ -56,18 +56,14 @@ KERNEL(gather, pp_gather)
     bool fours = a->element == PP_U8 && a->scaling.channels == 0 && a->F % 4 == 0 &&
                  a->stride == (size_t)a->F && is_aligned(a->data, 4) && is_aligned(a->x, 16);
     if (fours) {
-        PP_LAUNCH(gather_rows4, (unsigned)a->B, 256, 0, s, a->F / 4, (const struct bytes4 *)a->data,
-                  a->index, a->scaling.scale[0], (struct float4_ *)a->x);
-    } else if (a->element == PP_U8) {
-        GATHER(uint8_t);
-    } else if (a->element == PP_U16) {
-        GATHER(uint16_t);
-    } else if (a->element == PP_U32) {
-        GATHER(uint32_t);
-    } else {
-        GATHER(float);
+        return PP_LAUNCHED(gather_rows4, (unsigned)a->B, 256, 0, s, a->F / 4,
+                         (const struct bytes4 *)a->data, a->index, a->scaling.scale[0],
+                         (struct float4_ *)a->x);
     }
-    return cudaGetLastError();
+    return a->element == PP_U8    ? GATHER(uint8_t)
+           : a->element == PP_U16 ? GATHER(uint16_t)
+           : a->element == PP_U32 ? GATHER(uint32_t)
+                                  : GATHER(float);
 }
 
 #define TARGETS(type)                                                                              \
@@ -112,7 +108,6 @@ static __device__ float activate(int act, float z)
     case PP_ACT_##NAME:                                                                            \
         return word##_value(z);
 #include "ppcli/activations.def"
-#undef PP_ACTIVATION
     default:
         return z;
     }
@@ -125,7 +120,6 @@ static __device__ float activate_back(int act, float saved, float dy)
     case PP_ACT_##NAME:                                                                            \
         return word##_back(saved, dy);
 #include "ppcli/activations.def"
-#undef PP_ACTIVATION
     default:
         return dy;
     }
@@ -155,7 +149,7 @@ __global__ void bias_activation(size_t n, int O, const V *product, const V *b, i
 }
 
 #define BIAS_ACTIVATION(V, lanes)                                                                  \
-    PP_LAUNCH(bias_activation<V>, blocks_for(n / (lanes)), THREADS, 0, s, n / (lanes),             \
+    PP_LAUNCHED(bias_activation<V>, blocks_for(n / (lanes)), THREADS, 0, s, n / (lanes),           \
               O / (lanes), (const V *)product, (const V *)b, (int)act, (V *)z, (V *)y)
 
 extern "C" cudaError_t kernels_bias_activation(cudaStream_t s, int B, int O, const float *product,
@@ -165,12 +159,9 @@ extern "C" cudaError_t kernels_bias_activation(cudaStream_t s, int B, int O, con
     size_t n = (size_t)B * (size_t)O;
     if (n == 0)
         return cudaSuccess;
-    if (O % 4 == 0 && is_aligned(product, 16) && is_aligned(b, 16) && is_aligned(z, 16) &&
-        is_aligned(y, 16))
-        BIAS_ACTIVATION(struct float4_, 4);
-    else
-        BIAS_ACTIVATION(struct float1_, 1);
-    return cudaGetLastError();
+    bool fours = O % 4 == 0 && is_aligned(product, 16) && is_aligned(b, 16) && is_aligned(z, 16) &&
+                 is_aligned(y, 16);
+    return fours ? BIAS_ACTIVATION(struct float4_, 4) : BIAS_ACTIVATION(struct float1_, 1);
 }
 
 KERNEL(activate_forward, pp_activate)

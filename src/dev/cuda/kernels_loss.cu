@@ -5,7 +5,6 @@
  * block, more by a second kernel.
  */
 #include "kernels.h"
-#include "launch.h"
 #include "vector.h"
 
 #include <math.h>

@@ -56,8 +56,7 @@ KERNEL(row_norm_forward, pp_row_norm_forward)
 {
     if (a->B == 0)
         return cudaSuccess;
-    PP_LAUNCH(norm_rows, ((unsigned)a->B + ROWS - 1) / ROWS, THREADS, 0, s, *a);
-    return cudaGetLastError();
+    return PP_LAUNCHED(norm_rows, ((unsigned)a->B + ROWS - 1) / ROWS, THREADS, 0, s, *a);
 }
 
 __global__ void norm_rows_back(struct pp_row_norm_backward_input a)
@@ -86,8 +85,7 @@ KERNEL(row_norm_backward_input, pp_row_norm_backward_input)
 {
     if (a->B == 0)
         return cudaSuccess;
-    PP_LAUNCH(norm_rows_back, ((unsigned)a->B + ROWS - 1) / ROWS, THREADS, 0, s, *a);
-    return cudaGetLastError();
+    return PP_LAUNCHED(norm_rows_back, ((unsigned)a->B + ROWS - 1) / ROWS, THREADS, 0, s, *a);
 }
 
 /* dbeta and dgamma: sums over rows of dz and dz * xhat. Row r and column c have mean[at], rstd[at],
@@ -171,8 +169,7 @@ KERNEL(group_norm_forward, pp_group_norm_forward)
 {
     if (a->B == 0)
         return cudaSuccess;
-    PP_LAUNCH(norm_groups, (unsigned)a->B * (unsigned)a->G, THREADS, 0, s, *a);
-    return cudaGetLastError();
+    return PP_LAUNCHED(norm_groups, (unsigned)a->B * (unsigned)a->G, THREADS, 0, s, *a);
 }
 
 __global__ void norm_groups_back(struct pp_group_norm_backward_input a)
@@ -201,8 +198,7 @@ KERNEL(group_norm_backward_input, pp_group_norm_backward_input)
 {
     if (a->B == 0)
         return cudaSuccess;
-    PP_LAUNCH(norm_groups_back, (unsigned)a->B * (unsigned)a->G, THREADS, 0, s, *a);
-    return cudaGetLastError();
+    return PP_LAUNCHED(norm_groups_back, (unsigned)a->B * (unsigned)a->G, THREADS, 0, s, *a);
 }
 
 KERNEL(group_norm_backward_weight, pp_group_norm_backward_weight)

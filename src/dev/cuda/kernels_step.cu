@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kernels of a step's end: the verdict on its gradients, and the optimizer. */
 #include "kernels.h"
-#include "launch.h"
 #include "vector.h"
 
 #include <math.h>
@@ -76,8 +75,7 @@ __global__ void judge(struct pp_judgement j)
 
 extern "C" cudaError_t kernels_judge(cudaStream_t s, const struct pp_judgement *j)
 {
-    PP_LAUNCH(judge, 1, THREADS, 0, s, *j);
-    return cudaGetLastError();
+    return PP_LAUNCHED(judge, 1, THREADS, 0, s, *j);
 }
 
 /* ---- optimizer */
@@ -135,47 +133,24 @@ static __device__ void update(const struct step *s, float g, float *m, float *v,
     }
 }
 
-/* *shared, worked out by the block's first thread; whether there is anything to do. */
-static __device__ bool begin_step(const struct pp_optimizer_args *a, bool decay,
-                                  struct step *shared)
-{
-    if (threadIdx.x == 0)
-        *shared = step_of(a, decay);
-    __syncthreads();
-    return !shared->skip;
-}
-
-__global__ void optimize(size_t n, const struct pp_optimizer_args *a, bool decay, const float *g,
-                         float *m, float *v, float *p)
+/* V: one float or four. */
+template <typename V>
+__global__ void optimize(size_t n, const struct pp_optimizer_args *a, bool decay, const V *g, V *m,
+                         V *v, V *p)
 {
     __shared__ struct step step;
-    if (!begin_step(a, decay, &step))
+    if (threadIdx.x == 0)
+        step = step_of(a, decay);
+    __syncthreads();
+    if (step.skip)
         return;
     for (size_t i = first_of_grid(); i < n; i += threads_of_grid()) {
-        float mi = m ? m[i] : 0.0f, vi = v ? v[i] : 0.0f, pi = p[i];
-        update(&step, g[i], &mi, &vi, &pi);
-        if (m)
-            m[i] = mi;
-        if (v)
-            v[i] = vi;
-        p[i] = pi;
-    }
-}
-
-__global__ void optimize4(size_t n4, const struct pp_optimizer_args *a, bool decay,
-                          const struct float4_ *g, struct float4_ *m, struct float4_ *v,
-                          struct float4_ *p)
-{
-    __shared__ struct step step;
-    if (!begin_step(a, decay, &step))
-        return;
-    for (size_t i = first_of_grid(); i < n4; i += threads_of_grid()) {
-        struct float4_ gi = g[i], mi = {{0}}, vi = {{0}}, pi = p[i];
+        V gi = g[i], mi = {}, vi = {}, pi = p[i];
         if (m)
             mi = m[i];
         if (v)
             vi = v[i];
-        for (int k = 0; k < 4; k++)
+        for (size_t k = 0; k < sizeof(V) / sizeof(float); k++)
             update(&step, gi.at[k], &mi.at[k], &vi.at[k], &pi.at[k]);
         if (m)
             m[i] = mi;
@@ -185,19 +160,17 @@ __global__ void optimize4(size_t n4, const struct pp_optimizer_args *a, bool dec
     }
 }
 
+#define OPTIMIZE(V, lanes)                                                                         \
+    PP_LAUNCHED(optimize<V>, blocks_for(n / (lanes)), THREADS, 0, s, n / (lanes), a, decay,        \
+              (const V *)g, (V *)m, (V *)v, (V *)p)
+
 extern "C" cudaError_t kernels_optimizer_step(cudaStream_t s, size_t n,
                                               const struct pp_optimizer_args *a, bool decay,
                                               const float *g, float *m, float *v, float *p)
 {
     if (n == 0)
         return cudaSuccess;
-    if (n % 4 == 0 && is_aligned(g, 16) && is_aligned(m, 16) && is_aligned(v, 16) &&
-        is_aligned(p, 16)) {
-        PP_LAUNCH(optimize4, blocks_for(n / 4), THREADS, 0, s, n / 4, a, decay,
-                  (const struct float4_ *)g, (struct float4_ *)m, (struct float4_ *)v,
-                  (struct float4_ *)p);
-    } else {
-        PP_LAUNCH(optimize, blocks_for(n), THREADS, 0, s, n, a, decay, g, m, v, p);
-    }
-    return cudaGetLastError();
+    bool fours = n % 4 == 0 && is_aligned(g, 16) && is_aligned(m, 16) && is_aligned(v, 16) &&
+                 is_aligned(p, 16);
+    return fours ? OPTIMIZE(struct float4_, 4) : OPTIMIZE(struct float1_, 1);
 }

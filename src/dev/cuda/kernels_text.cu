@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What only texts have, but attention and norms: embedding, rotary, gates; and dropout. */
 #include "kernels.h"
-#include "launch.h"
 #include "vector.h"
 
-#include "../dropout.h"
-#include "../token.h"
+#include "../numbers.h"
 #include "activations.h"
 
 #include <math.h>
@@ -28,9 +26,8 @@ KERNEL(embedding_forward, pp_embedding_forward)
 {
     if (a->B == 0)
         return cudaSuccess;
-    PP_LAUNCH(look_up, (unsigned)a->B * (unsigned)a->T, a->C < 128 ? 64 : 128, 0, s, a->T, a->V,
-              a->C, a->first, a->x, a->W, a->P, a->y);
-    return cudaGetLastError();
+    return PP_LAUNCHED(look_up, (unsigned)a->B * (unsigned)a->T, a->C < 128 ? 64 : 128, 0, s, a->T,
+                     a->V, a->C, a->first, a->x, a->W, a->P, a->y);
 }
 
 /*
@@ -79,9 +76,8 @@ KERNEL(embedding_backward_weight, pp_embedding_backward_weight)
     if (a->beta == 0)
         e = cudaMemsetAsync(a->dW, 0, (size_t)a->V * (size_t)a->C * sizeof(*a->dW), s);
     if (e == cudaSuccess && a->B > 0) {
-        PP_LAUNCH(add_tokens, (unsigned)a->B * (unsigned)a->T, THREADS, 0, s, a->B * a->T, a->V,
-                  a->C, a->x, a->dy, a->dW);
-        e = cudaGetLastError();
+        e = PP_LAUNCHED(add_tokens, (unsigned)a->B * (unsigned)a->T, THREADS, 0, s, a->B * a->T,
+                        a->V, a->C, a->x, a->dy, a->dW);
     }
     if (e != cudaSuccess || !a->dP)
         return e;
@@ -125,9 +121,8 @@ KERNEL(rotary, pp_rotary)
 {
     if (a->B == 0)
         return cudaSuccess;
-    PP_LAUNCH(turn, dim3((unsigned)a->T, (unsigned)(a->B < 32 ? a->B : 32)),
-              a->width > 64 ? 128 : 32, 0, s, *a);
-    return cudaGetLastError();
+    return PP_LAUNCHED(turn, dim3((unsigned)a->T, (unsigned)(a->B < 32 ? a->B : 32)),
+                     a->width > 64 ? 128 : 32, 0, s, *a);
 }
 
 /* ---- gates */

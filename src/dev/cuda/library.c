@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Loads cuBLASLt by the name its major version has; the toolkit's folder is in the run path. */
-#include "library.h"
+#include "cuda_impl.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -33,7 +33,6 @@ static void load(void)
         return;                                                                                    \
     }
 #include "library.def"
-#undef CUDA_BLAS
 }
 
 const struct cuda_blas *cuda_blas_load(char *why, size_t bytes)

@@ -5,11 +5,6 @@
 /* ---- operands */
 
 /* Scratch of one op: sized first, then taken piece by piece. */
-struct pieces {
-    size_t bytes;
-    char *next;
-};
-
 static size_t padded(size_t bytes)
 {
     return (bytes + 255) / 256 * 256;
@@ -20,87 +15,55 @@ static bool aligned(const void *p)
     return (uintptr_t)p % CUDA_OPERAND_ALIGN == 0;
 }
 
-static void *take(struct pieces *s, size_t bytes)
-{
-    void *p = s->next;
-    s->next += padded(bytes);
-    return p;
-}
-
-/* An array that a product reads: in f32 where it is, unless that is no place to read from; in
- * bf16 a copy. */
-struct factor {
-    const float *from; /* f32 */
-    const void *ready; /* what the product reads; NULL: still to be made */
+/* An array that a product reads or writes: where it is, unless that is no place to do so or bf16 is
+ * wanted; then a copy. */
+struct operand {
+    float *home; /* f32; NULL: the product has none */
+    void *at;    /* what the product works on; NULL: still to be made */
     size_t n;
+    bool bf16;
 };
 
-static struct factor factor(const struct cuda *c, const float *from, const float *packed, size_t n)
+static struct operand place(float *home, size_t n)
 {
-    struct factor f = {.from = from, .n = n};
-    const float *there = c->precision == PP_PRECISION_BF16 ? packed : from;
-    f.ready = there && aligned(there) ? there : NULL;
-    return f;
+    return (struct operand){.home = home, .at = aligned(home) ? home : NULL, .n = n};
 }
 
-static size_t bytes_of(const struct cuda *c, size_t n)
+static struct operand factor(const struct cuda *c, const float *from, const float *packed, size_t n)
 {
-    return n * (c->precision == PP_PRECISION_BF16 ? sizeof(uint16_t) : sizeof(float));
+    bool bf16 = c->precision == PP_PRECISION_BF16;
+    struct operand o = place((float *)(bf16 ? packed : from), n);
+    o.home = (float *)from;
+    o.bf16 = bf16;
+    return o;
 }
 
-static void plan_factor(const struct cuda *c, const struct factor *f, struct pieces *s)
+static size_t copy_bytes(const struct operand *o)
 {
-    s->bytes += f->ready ? 0 : padded(bytes_of(c, f->n));
+    return !o->home || o->at ? 0 : padded(o->n * (o->bf16 ? sizeof(uint16_t) : sizeof(float)));
 }
 
-static int make_factor(const struct cuda *c, struct factor *f, struct pieces *s)
+/* The copy at *next. */
+static int make(const struct cuda *c, struct operand *o, bool read, char **next)
 {
-    if (f->ready)
+    if (!o->home || o->at)
         return 0;
-    void *to = take(s, bytes_of(c, f->n));
-    if (c->precision == PP_PRECISION_BF16) {
-        CUDA_TRY(c->device, kernels_to_bf16(c->stream, f->n, f->from, to));
-    } else {
-        CUDA_TRY(c->device, cudaMemcpyAsync(to, f->from, f->n * sizeof(float),
+    size_t bytes = copy_bytes(o);
+    o->at = *next;
+    *next += bytes;
+    if (o->bf16) {
+        CUDA_TRY(c->device, kernels_to_bf16(c->stream, o->n, o->home, o->at));
+    } else if (read) {
+        CUDA_TRY(c->device, cudaMemcpyAsync(o->at, o->home, o->n * sizeof(float),
                                             cudaMemcpyDeviceToDevice, c->stream));
     }
-    f->ready = to;
     return 0;
 }
 
-/* An f32 array that a product reads or writes beside its factors, or a copy of it where that is no
- * place to do so. */
-struct place {
-    float *at, *real;
-    size_t n;
-};
-
-static struct place place(float *real, size_t n)
+static int bring_home(const struct cuda *c, const struct operand *o)
 {
-    return (struct place){.at = aligned(real) ? real : NULL, .real = real, .n = n};
-}
-
-static void plan_place(const struct place *p, struct pieces *s)
-{
-    s->bytes += p->at ? 0 : padded(p->n * sizeof(float));
-}
-
-static int make_place(const struct cuda *c, struct place *p, bool read, struct pieces *s)
-{
-    if (!p->at) {
-        p->at = take(s, p->n * sizeof(float));
-        if (read) {
-            CUDA_TRY(c->device, cudaMemcpyAsync(p->at, p->real, p->n * sizeof(float),
-                                                cudaMemcpyDeviceToDevice, c->stream));
-        }
-    }
-    return 0;
-}
-
-static int bring_home(const struct cuda *c, const struct place *p)
-{
-    if (p->at != p->real) {
-        CUDA_TRY(c->device, cudaMemcpyAsync(p->real, p->at, p->n * sizeof(float),
+    if (o->at != o->home) {
+        CUDA_TRY(c->device, cudaMemcpyAsync(o->home, o->at, o->n * sizeof(float),
                                             cudaMemcpyDeviceToDevice, c->stream));
     }
     return 0;
@@ -108,38 +71,31 @@ static int bring_home(const struct cuda *c, const struct place *p)
 
 /* ---- products */
 
-/* One product with all it reads and writes. bias.real NULL: the fusion has none. */
+/* One product with all it reads and writes. */
 struct job {
     const struct cuda_plan *plan;
-    struct factor first, second;
-    struct place result, bias;
+    struct operand first, second, result, bias;
 };
 
-static size_t job_bytes(const struct cuda *c, const struct job *j)
+static size_t job_bytes(const struct job *j)
 {
-    struct pieces s = {0};
-    plan_factor(c, &j->first, &s);
-    plan_factor(c, &j->second, &s);
-    plan_place(&j->result, &s);
-    if (j->bias.real)
-        plan_place(&j->bias, &s);
-    return s.bytes;
+    return copy_bytes(&j->first) + copy_bytes(&j->second) + copy_bytes(&j->result) +
+           copy_bytes(&j->bias);
 }
 
 /* Bring the operands to where they can be read and multiply. */
 static int run_job(struct cuda *c, struct job *j)
 {
     void *scratch = NULL;
-    size_t bytes = job_bytes(c, j);
+    size_t bytes = job_bytes(j);
     if (bytes > 0)
         PP_TRY(cuda_scratch(c, bytes, &scratch));
-    struct pieces s = {.next = scratch};
-    PP_TRY(make_factor(c, &j->first, &s));
-    PP_TRY(make_factor(c, &j->second, &s));
-    PP_TRY(make_place(c, &j->result, j->plan->shape.adds, &s));
-    if (j->bias.real)
-        PP_TRY(make_place(c, &j->bias, j->plan->fusion != CUDA_BIAS_GRADIENT, &s));
-    struct cuda_operands o = {j->first.ready, j->second.ready, j->result.at, j->bias.at};
+    char *next = scratch;
+    PP_TRY(make(c, &j->first, true, &next));
+    PP_TRY(make(c, &j->second, true, &next));
+    PP_TRY(make(c, &j->result, j->plan->shape.adds, &next));
+    PP_TRY(make(c, &j->bias, j->plan->fusion != CUDA_BIAS_GRADIENT, &next));
+    struct cuda_operands o = {j->first.at, j->second.at, j->result.at, j->bias.at};
     cublasStatus_t status = cuda_plan_multiply(c, j->plan, &o, c->workspace, c->stream);
     return status == CUBLAS_STATUS_SUCCESS ? 0
                                            : cuda_blas_failed(c->device, c->blas, "cublasLtMatmul(",
@@ -195,9 +151,8 @@ size_t cuda_packed_floats(const struct pp_backend_choice *choice, int O, int I)
 
 int cuda_pack_weights(struct pp_backend *be, int O, int I, const float *W, float *packed)
 {
-    struct cuda *c = cuda_of(be);
-    CUDA_TRY(c->device, kernels_to_bf16(c->stream, (size_t)O * (size_t)I, W, (uint16_t *)packed));
-    return 0;
+    return CUDA_CALL(
+        be, kernels_to_bf16(cuda_of(be)->stream, (size_t)O * (size_t)I, W, (uint16_t *)packed));
 }
 
 /* y[B][O] = act(x[B][I] * W[O][I]^T + b[O]) */
@@ -211,8 +166,7 @@ int cuda_linear_forward(struct pp_backend *be, int B, int I, int O, const float 
         return 0;
     PP_TRY(forward_job(c, B, I, O, x, W, packed, b, act, z, y, &j));
     PP_TRY(run_job(c, &j));
-    CUDA_TRY(c->device, cuda_plan_finish_forward(j.plan, j.result.at, b, z, y, c->stream));
-    return 0;
+    return CUDA_CALL(be, cuda_plan_finish_forward(j.plan, j.result.at, b, z, y, c->stream));
 }
 
 /* dx[B][I] = dz[B][O] * W[O][I] */
@@ -236,7 +190,7 @@ static int weight_part(struct cuda *c, const struct pp_weight_part *part, int I,
     PP_TRY(weight_job(c, part, I, O, beta != 0.0f, dW, db, &j));
     PP_TRY(run_job(c, &j));
     PP_TRY(bring_home(c, &j.result));
-    if (j.bias.real)
+    if (j.bias.home)
         return bring_home(c, &j.bias);
     CUDA_TRY(c->device, cuda_plan_finish_weight(j.plan, part->dz, beta, db, c->between, c->stream));
     return 0;
@@ -279,7 +233,7 @@ int cuda_prepare_linear(struct pp_backend *be, const struct pp_linear_use *u)
         PP_TRY(weight_job(c, &part, u->I, u->O, adds, u->dW, u->db, &jobs[n++]));
     size_t bytes = 0;
     for (int i = 0; i < n; i++) {
-        size_t more = job_bytes(c, &jobs[i]);
+        size_t more = job_bytes(&jobs[i]);
         bytes = more > bytes ? more : bytes;
     }
     void *scratch;

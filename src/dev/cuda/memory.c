@@ -21,7 +21,7 @@ int cuda_alloc(struct pp_backend *be, size_t bytes, void **out)
         e = cudaStreamSynchronize(c->stream); /* other ranks' streams may be the first to use it */
     if (e != cudaSuccess) {
         cudaFree(p);
-        return cuda_failed(c->device, "cudaMemsetAsync(", e, __FILE__, __LINE__);
+        return cuda_code(c->device, "cudaMemsetAsync(", e, __FILE__, __LINE__);
     }
     *out = p;
     return 0;
@@ -58,44 +58,38 @@ int cuda_to_host(struct pp_backend *be, void *dst, const void *src, size_t bytes
     return cuda_synchronize(be);
 }
 
+static int enqueue_copy(struct pp_backend *be, void *dst, const void *src, size_t bytes,
+                        enum cudaMemcpyKind kind)
+{
+    if (bytes == 0)
+        return 0;
+    return CUDA_CALL(be, cudaMemcpyAsync(dst, src, bytes, kind, cuda_of(be)->stream));
+}
+
 int cuda_upload(struct pp_backend *be, void *dst, const void *src, size_t bytes)
 {
-    struct cuda *c = cuda_of(be);
-    if (bytes > 0)
-        CUDA_TRY(c->device, cudaMemcpyAsync(dst, src, bytes, cudaMemcpyHostToDevice, c->stream));
-    return 0;
+    return enqueue_copy(be, dst, src, bytes, cudaMemcpyHostToDevice);
 }
 
 int cuda_download(struct pp_backend *be, void *dst, const void *src, size_t bytes)
 {
-    struct cuda *c = cuda_of(be);
-    if (bytes > 0)
-        CUDA_TRY(c->device, cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToHost, c->stream));
-    return 0;
+    return enqueue_copy(be, dst, src, bytes, cudaMemcpyDeviceToHost);
 }
 
 /* The addresses say which devices they are of. */
 int cuda_copy(struct pp_backend *be, void *dst, const void *src, size_t bytes)
 {
-    struct cuda *c = cuda_of(be);
-    if (bytes > 0)
-        CUDA_TRY(c->device, cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, c->stream));
-    return 0;
+    return enqueue_copy(be, dst, src, bytes, cudaMemcpyDefault);
 }
 
 int cuda_zero(struct pp_backend *be, void *p, size_t bytes)
 {
-    struct cuda *c = cuda_of(be);
-    if (bytes > 0)
-        CUDA_TRY(c->device, cudaMemsetAsync(p, 0, bytes, c->stream));
-    return 0;
+    return bytes > 0 ? CUDA_CALL(be, cudaMemsetAsync(p, 0, bytes, cuda_of(be)->stream)) : 0;
 }
 
 int cuda_synchronize(struct pp_backend *be)
 {
-    struct cuda *c = cuda_of(be);
-    CUDA_TRY(c->device, cudaStreamSynchronize(c->stream));
-    return 0;
+    return CUDA_CALL(be, cudaStreamSynchronize(cuda_of(be)->stream));
 }
 
 /* ---- scratch */
@@ -108,9 +102,8 @@ int cuda_scratch(struct cuda *c, size_t bytes, void **out)
         size_t want = c->scratch_bytes + c->scratch_bytes / 2;
         want = bytes > want ? bytes : want;
         want = (want + SCRATCH_ALIGN - 1) / SCRATCH_ALIGN * SCRATCH_ALIGN;
-        struct cuda_block *block = pp_alloc(1, sizeof(*block));
-        if (!block)
-            return PP_ERESOURCE;
+        struct cuda_block *block;
+        PP_ALLOC(block, 1);
         cudaError_t e = cudaMalloc(&block->p, want);
         if (e != cudaSuccess) {
             pp_free(block);

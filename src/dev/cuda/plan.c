@@ -2,7 +2,6 @@
 #include "plan.h"
 
 #include "ppcli/mem.h"
-#include "device.h"
 
 /* ---- descriptions for the library */
 
@@ -124,10 +123,7 @@ int cuda_plan_for(struct cuda *c, const struct cuda_shape *s, const struct cuda_
     PP_TRY(answer(c, s, &fusion, &algorithm));
     if (c->n_plans == c->room_plans) {
         int room = c->room_plans ? 2 * c->room_plans : 64;
-        struct cuda_plan *more = pp_realloc(c->plans, (size_t)room, sizeof(*more));
-        if (!more)
-            return PP_ERESOURCE;
-        c->plans = more;
+        PP_GROW(c->plans, room);
         c->room_plans = room;
     }
     struct cuda_plan *p = &c->plans[c->n_plans];

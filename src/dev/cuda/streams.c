@@ -21,14 +21,13 @@ struct mark {
 
 int cuda_mark_create(struct pp_backend *be, bool timed, void **mark)
 {
-    struct mark *m = pp_alloc(1, sizeof(*m));
-    if (!m)
-        return PP_ERESOURCE;
+    struct mark *m;
+    PP_ALLOC(m, 1);
     unsigned flags = timed ? cudaEventDefault : cudaEventDisableTiming;
     cudaError_t e = cudaEventCreateWithFlags(&m->event, flags);
     if (e != cudaSuccess) {
         pp_free(m);
-        return cuda_failed(cuda_of(be)->device, "cudaEventCreateWithFlags(", e, __FILE__, __LINE__);
+        return cuda_code(cuda_of(be)->device, "cudaEventCreateWithFlags(", e, __FILE__, __LINE__);
     }
     *mark = m;
     return 0;
@@ -84,31 +83,23 @@ int cuda_mark_elapsed(struct pp_backend *be, void *from, void *to, uint64_t *ns)
  * may not contain is kept out by what the ops enqueue. */
 int cuda_capture_begin(struct pp_backend *be)
 {
-    struct cuda *c = cuda_of(be);
-    CUDA_TRY(c->device, cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeRelaxed));
-    return 0;
+    return CUDA_CALL(be, cudaStreamBeginCapture(cuda_of(be)->stream, cudaStreamCaptureModeRelaxed));
 }
 
 int cuda_capture_end(struct pp_backend *be, void **graph)
 {
-    struct cuda *c = cuda_of(be);
     cudaGraph_t recorded = NULL;
-    cudaError_t e = cudaStreamEndCapture(c->stream, &recorded);
-    if (e != cudaSuccess)
-        return cuda_failed(c->device, "cudaStreamEndCapture(", e, __FILE__, __LINE__);
     cudaGraphExec_t ready = NULL;
-    e = cudaGraphInstantiate(&ready, recorded, 0);
+    PP_TRY(CUDA_CALL(be, cudaStreamEndCapture(cuda_of(be)->stream, &recorded)));
+    int rc = CUDA_CALL(be, cudaGraphInstantiate(&ready, recorded, 0));
     cudaGraphDestroy(recorded);
-    if (e != cudaSuccess)
-        return cuda_failed(c->device, "cudaGraphInstantiate(", e, __FILE__, __LINE__);
     *graph = ready;
-    return 0;
+    return rc;
 }
 
 int cuda_graph_launch(struct pp_backend *be, void *graph)
 {
-    CUDA_TRY(cuda_of(be)->device, cudaGraphLaunch(graph, cuda_of(be)->stream));
-    return 0;
+    return CUDA_CALL(be, cudaGraphLaunch(graph, cuda_of(be)->stream));
 }
 
 void cuda_graph_destroy(struct pp_backend *be, void *graph)

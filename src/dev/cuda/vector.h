@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the kernels share: four elements in one access, and how a grid walks a flat array. */
+/* What the kernels share: launching one, four elements in one access, how a grid walks a flat
+ * array. */
 #ifndef PPCLI_DEV_CUDA_VECTOR_H
 #define PPCLI_DEV_CUDA_VECTOR_H
 
@@ -8,7 +9,22 @@
 
 #include <cuda_runtime.h>
 
-#include "launch.h"
+/*
+ * The one way to launch a kernel, and the same with what that gave. What compiles the kernels for
+ * something else than a GPU defines PP_LAUNCH first; the kernels therefore use only threadIdx,
+ * blockIdx, blockDim, gridDim, __syncthreads, __shfl_*_sync, static __shared__ arrays and functions
+ * of <math.h>.
+ */
+#ifndef PP_LAUNCH
+#define PP_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                  \
+    kernel<<<(grid), (block), (shared_bytes), (stream)>>>(__VA_ARGS__)
+#endif
+#define PP_LAUNCHED(...) (PP_LAUNCH(__VA_ARGS__), cudaGetLastError())
+
+/* A function of kernels.h for a row of ppcli/kernels.def. */
+#define KERNEL(name, type)                                                                         \
+    extern "C" cudaError_t kernels_##name(cudaStream_t s, const struct type *a,                    \
+                                          double *scratch __attribute__((unused)))
 
 struct alignas(16) float4_ {
     float at[4];
@@ -49,6 +65,19 @@ template <typename T> static __device__ inline T warp_sum(T v)
     return v;
 }
 
+/* In thread 0 the sum of what the THREADS threads of the block give, by halves in sums[THREADS]. */
+template <typename T> static __device__ inline T sum_of_block(T *sums, T mine)
+{
+    int t = (int)threadIdx.x;
+    sums[t] = mine;
+    for (int half = THREADS / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (t < half)
+            sums[t] += sums[t + half];
+    }
+    return sums[0];
+}
+
 static __device__ inline size_t first_of_grid(void)
 {
     return (size_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -71,8 +100,7 @@ template <typename Do> static cudaError_t launch_each(cudaStream_t s, size_t n, 
     if (n == 0)
         return cudaSuccess;
     auto kernel = each_of<Do>;
-    PP_LAUNCH(kernel, blocks_for(n), THREADS, 0, s, n, do_it);
-    return cudaGetLastError();
+    return PP_LAUNCHED(kernel, blocks_for(n), THREADS, 0, s, n, do_it);
 }
 
 template <typename Do> __global__ void each_of_rows(size_t rows, int width, Do do_it)
@@ -90,8 +118,7 @@ static cudaError_t launch_rows(cudaStream_t s, size_t rows, size_t width, Do do_
         return cudaSuccess;
     unsigned y = (unsigned)(rows < 4096 ? rows : 4096);
     auto kernel = each_of_rows<Do>;
-    PP_LAUNCH(kernel, dim3(blocks_for(width), y), THREADS, 0, s, rows, (int)width, do_it);
-    return cudaGetLastError();
+    return PP_LAUNCHED(kernel, dim3(blocks_for(width), y), THREADS, 0, s, rows, (int)width, do_it);
 }
 
 static __device__ inline void put(float *y, bool add, float v)

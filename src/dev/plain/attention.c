@@ -2,7 +2,7 @@
 /* Attention in double. Every probability is computed again where it is needed. */
 #include <math.h>
 
-#include "../dropout.h"
+#include "../numbers.h"
 #include "plain.h"
 
 /* Head h of one array at a position. */

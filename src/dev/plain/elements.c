@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kernels that work element by element, in double. */
-#include "../dropout.h"
+#include "../numbers.h"
 #include "plain.h"
 
 int plain_activate_forward(struct pp_backend *be, const struct pp_activate *a)

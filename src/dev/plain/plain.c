@@ -67,7 +67,6 @@ double plain_activate(enum pp_activation act, double z)
     case PP_ACT_##NAME:                                                                            \
         return value;
 #include "ppcli/activations.def"
-#undef PP_ACTIVATION
     }
     return z;
 }
@@ -102,7 +101,6 @@ double plain_activate_back(enum pp_activation act, double saved_value, double dy
         return back;                                                                               \
     }
 #include "ppcli/activations.def"
-#undef PP_ACTIVATION
     }
     return dy;
 }
@@ -301,5 +299,20 @@ const struct pp_backend_ops pp_plain_ops = {
     .optimizer_step = optimizer_step,
 #define PP_KERNEL(name, type) .name = plain_##name,
 #include "ppcli/kernels.def"
-#undef PP_KERNEL
+};
+
+/* ---- the plain defaults as a backend of their own: an empty table */
+
+extern const struct pp_backend_ops backend_reference;
+
+static int probe(char *why, size_t bytes)
+{
+    snprintf(why, bytes, "plain loops in double precision");
+    return 0;
+}
+
+const struct pp_backend_ops backend_reference = {
+    .name = "reference",
+    .help = "plain loops in double precision: slow, the judge of the others",
+    .probe = probe,
 };

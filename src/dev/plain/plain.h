@@ -7,7 +7,6 @@
 
 #define PP_KERNEL(name, type) int plain_##name(struct pp_backend *be, const struct type *a);
 #include "ppcli/kernels.def"
-#undef PP_KERNEL
 
 double plain_activate(enum pp_activation act, double z);
 

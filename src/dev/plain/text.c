@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "../token.h"
+#include "../numbers.h"
 
 int plain_row_norm_forward(struct pp_backend *be, const struct pp_row_norm_forward *a)
 {

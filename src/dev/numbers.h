@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The random numbers of dropout, the same on every backend. A number is a function of (key, step,
- * row of the step's batch, element), so a mask depends on no cut, schedule or restart and is computed again, not kept. 32
- * bits wide and without state, so that loops over elements become vectors.
+ * What every backend computes by the same formula: the rows of tokens, and the random numbers of
+ * dropout. A number is a function of (key, step, row of the step's batch, element), so a mask
+ * depends on no cut, schedule or restart and is computed again, not kept. 32 bits wide and without
+ * state, so that loops over elements become vectors.
  */
-#ifndef PPCLI_DEV_DROPOUT_H
-#define PPCLI_DEV_DROPOUT_H
+#ifndef PPCLI_DEV_NUMBERS_H
+#define PPCLI_DEV_NUMBERS_H
 
 #include <stdint.h>
 
@@ -35,6 +36,12 @@ static PP_DEVICE inline uint32_t dropout_number(uint64_t of, uint32_t element)
 static PP_DEVICE inline uint32_t dropout_limit(float p)
 {
     return (uint32_t)((double)p * 0x1p24 + 0.5);
+}
+
+/* The row of a token, a whole number in f32 (exact to 2^24), of a table of V; -1: it is none. */
+static PP_DEVICE inline int token_row(float x, int V)
+{
+    return x > -1.0f && x < (float)V ? (int)x : -1;
 }
 
 #endif

@@ -1,13 +1,46 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Convolution through CBLAS, one product a sample and group: the pixels that each output sees are
- * copied beside each other, col[OH*OW][kh*kw*C/groups]. Samples are added one after the other, so
- * how they are spread over parts changes no bit of dW.
- */
+/* The products and convolutions through CBLAS: builds everywhere, and may use several threads. */
 #include "blas.h"
-#include "conv.h"
+#include "gemm.h"
 
 #include <string.h>
+
+static void forward(int B, int I, int O, const float *x, const float *W, const float *packed,
+                    const float *b, bool relu, float *y)
+{
+    blas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, B, O, I, 1.0f, x, I, W, I, 0.0f, y, O);
+}
+
+static void backward_input(int B, int I, int O, const float *dz, const float *W, float *dx)
+{
+    blas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, B, I, O, 1.0f, dz, O, W, I, 0.0f, dx, I);
+}
+
+static void backward_weight(int n, const struct pp_weight_part *parts, int I, int O, float beta,
+                            float *dW)
+{
+    for (const struct pp_weight_part *p = parts; p < parts + n; p++) {
+        if (p->B > 0) {
+            blas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, O, I, p->B, 1.0f, p->dz, O, p->x, I,
+                       beta, dW, I);
+            beta = 1.0f;
+        }
+    }
+}
+
+const struct cpu_gemm cpu_gemm_cblas = {
+    .name = "cblas",
+    .forward = forward,
+    .backward_input = backward_input,
+    .backward_weight = backward_weight,
+    .conv = &cpu_conv_cblas,
+};
+
+/*
+ * ---- convolution, one product a sample and group: the pixels that each output sees are copied
+ * beside each other, col[OH*OW][kh*kw*C/groups]. Samples are added one after the other, so how they
+ * are spread over parts changes no bit of dW.
+ */
 
 struct size {
     int P, C, O, K; /* output pixels; of one group: channels in, channels out, columns of col */
@@ -47,7 +80,7 @@ static void columns(const struct pp_conv *g, float *image, float *col, bool back
     }
 }
 
-static void forward(const struct pp_conv_forward *a)
+static void conv_forward(const struct pp_conv_forward *a)
 {
     const struct pp_conv *g = a->g;
     struct size s = size_of(g);
@@ -67,7 +100,7 @@ static void forward(const struct pp_conv_forward *a)
     }
 }
 
-static void backward_input(const struct pp_conv_backward_input *a)
+static void conv_backward_input(const struct pp_conv_backward_input *a)
 {
     const struct pp_conv *g = a->g;
     struct size s = size_of(g);
@@ -86,7 +119,7 @@ static void backward_input(const struct pp_conv_backward_input *a)
     }
 }
 
-static void backward_weight(const struct pp_conv_backward_weight *a)
+static void conv_backward_weight(const struct pp_conv_backward_weight *a)
 {
     const struct pp_conv *g = a->g;
     struct size s = size_of(g);
@@ -108,7 +141,7 @@ static void backward_weight(const struct pp_conv_backward_weight *a)
 
 const struct cpu_conv cpu_conv_cblas = {
     .scratch_floats = scratch_floats,
-    .forward = forward,
-    .backward_input = backward_input,
-    .backward_weight = backward_weight,
+    .forward = conv_forward,
+    .backward_input = conv_backward_input,
+    .backward_weight = conv_backward_weight,
 };
