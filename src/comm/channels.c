@@ -70,39 +70,27 @@ static int check_peers(const struct pp_transport *tp, const struct pp_channel_sp
 int pp_channels_gather(struct pp_transport *tp, const struct pp_channel_spec *specs, int n,
                        struct pp_channel_spec **out, int *out_most)
 {
-    int32_t mine = n;
-    struct pp_channel_spec *padded = NULL;
-    struct pp_channel_spec *all = NULL;
-    int32_t *counts = pp_alloc((size_t)tp->size, sizeof(*counts));
-    int rc = pp_transport_agree(tp, counts ? 0 : PP_ERESOURCE);
-    if (rc < 0)
-        goto out;
-    pp_assert(counts != NULL); /* or this rank had not agreed */
-    rc = pp_transport_allgather(tp, &mine, sizeof(mine), counts);
-    if (rc < 0)
-        goto out;
-    int most = 1;
+    int32_t mine = n, most = 1;
+    PP_TRY(pp_transport_allgather(tp, &mine, sizeof(mine), tp->verdicts));
     for (int r = 0; r < tp->size; r++)
-        most = counts[r] > most ? counts[r] : most;
-    padded = pp_alloc((size_t)most, sizeof(*padded));
-    all = pp_alloc((size_t)most * (size_t)tp->size, sizeof(*all));
-    rc = pp_transport_agree(tp, padded && all ? 0 : PP_ERESOURCE);
-    if (rc < 0)
-        goto out;
-    pp_assert(padded != NULL && all != NULL);
-    if (n > 0)
-        memcpy(padded, specs, (size_t)n * sizeof(*specs));
-    rc = pp_transport_allgather(tp, padded, (size_t)most * sizeof(*padded), all);
+        most = tp->verdicts[r] > most ? tp->verdicts[r] : most;
+    struct pp_channel_spec *padded = pp_alloc((size_t)most, sizeof(*padded));
+    struct pp_channel_spec *all = pp_alloc((size_t)most * (size_t)tp->size, sizeof(*all));
+    int rc = pp_transport_agree(tp, padded && all ? 0 : PP_ERESOURCE);
     if (rc == 0) {
-        *out = all;
-        *out_most = most;
-        all = NULL;
+        pp_assert(padded != NULL && all != NULL); /* or this rank had not agreed */
+        if (n > 0)
+            memcpy(padded, specs, (size_t)n * sizeof(*specs));
+        rc = pp_transport_allgather(tp, padded, (size_t)most * sizeof(*padded), all);
     }
-out:
-    pp_free(all);
     pp_free(padded);
-    pp_free(counts);
-    return rc;
+    if (rc < 0) {
+        pp_free(all);
+        return rc;
+    }
+    *out = all;
+    *out_most = most;
+    return 0;
 }
 
 int pp_channels_check(struct pp_transport *tp, const struct pp_channel_spec *specs, int n)
@@ -159,9 +147,7 @@ static int make_end(const struct pp_transport *tp, const struct pp_channel_spec 
 static int make_ends(struct pp_transport *tp, const struct pp_channel_spec *specs, int n,
                      void *const *memory)
 {
-    tp->ends = pp_alloc((size_t)n, sizeof(*tp->ends));
-    if (!tp->ends)
-        return PP_ERESOURCE;
+    PP_ALLOC(tp->ends, n);
     tp->n_ends = n;
     for (int i = 0; i < n; i++)
         PP_TRY(make_end(tp, &specs[i], memory[i], &tp->ends[i]));

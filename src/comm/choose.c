@@ -9,11 +9,11 @@
 #include <string.h>
 
 #include "ppcli/devices.h"
+#include "ppcli/text.h"
 
 static const struct pp_transport_ops *const transports[] = {
 #define PP_TRANSPORT(name) &transport_##name,
 #include "transports.def"
-#undef PP_TRANSPORT
 };
 
 #define COUNT ((int)(sizeof(transports) / sizeof(transports[0])))
@@ -23,7 +23,6 @@ const char *const *pp_transport_names(void)
     static const char *const names[] = {"auto",
 #define PP_TRANSPORT(name) #name,
 #include "transports.def"
-#undef PP_TRANSPORT
                                         NULL};
     return names;
 }
@@ -86,8 +85,7 @@ int pp_transport_choose(const struct pp_paths *p, const struct pp_transport_ops 
             *out = t;
             return 0;
         }
-        size_t used = strlen(refused);
-        snprintf(refused + used, sizeof(refused) - used, "%s%s", used > 0 ? ", and " : "", text);
+        pp_text_add(refused, sizeof(refused), "%s%s", refused[0] ? ", and " : "", text);
     }
     return pp_fail(PP_ERESOURCE, "%s; use run.devices = %d, or mpirun", refused,
                    p->seats[0].device.number);

@@ -8,7 +8,6 @@
 
 #define PP_TRANSPORT(name) extern const struct pp_transport_ops transport_##name;
 #include "transports.def"
-#undef PP_TRANSPORT
 
 /* A handle; takes impl over only on success. Local. Errors: PP_ERESOURCE. */
 int pp_transport_new(const struct pp_transport_ops *ops, int rank, int size, void *impl,

@@ -170,9 +170,8 @@ int pp_mpi_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_trans
     MPI_TRY(MPI_Initialized(&started));
     if (started && open_count == 0)
         return pp_fail(PP_EINTERNAL, "MPI cannot be opened again once it was closed");
-    struct mpi *m = pp_alloc(1, sizeof(*m));
-    if (!m)
-        return PP_ERESOURCE;
+    struct mpi *m;
+    PP_ALLOC(m, 1);
     m->channels = MPI_COMM_NULL;
     m->control = MPI_COMM_NULL;
     m->vote = MPI_REQUEST_NULL;

@@ -29,7 +29,6 @@
 #include <string.h>
 
 #include "ppcli/devices.h"
-#include "ppcli/mem.h"
 
 /* ---- messages */
 

@@ -16,7 +16,6 @@
 struct nccl_library {
 #define NCCL(x) __typeof__(&nccl##x) x;
 #include "nccl_library.def"
-#undef NCCL
 };
 
 /* See struct pp_transport_ops. */

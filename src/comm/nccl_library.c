@@ -35,7 +35,6 @@ static void load(void)
         return;                                                                                    \
     }
 #include "nccl_library.def"
-#undef NCCL
     /* 22809 is 2.28.9. An older one does not know this configuration of communicators. */
     if (nccl.GetVersion(&v) != ncclSuccess || v < NCCL_VERSION_CODE) {
         snprintf(problem, sizeof(problem),

@@ -30,9 +30,8 @@ int pp_nccl_check_places(const struct nccl_place *places, int n)
 
 int pp_nccl_most_channels(const struct pp_channel_spec *all, int n, int size, int *out)
 {
-    int *count = pp_alloc((size_t)size, sizeof(*count));
-    if (!count)
-        return PP_ERESOURCE;
+    int *count;
+    PP_ALLOC(count, size);
     int most = 0;
     for (int i = 0; i < n; i++) {
         int src = ++count[all[i].src];
@@ -50,9 +49,8 @@ int pp_nccl_rounds(const struct pp_channel_spec *all, int n, int size, int *roun
     int most = 0;
     PP_TRY(pp_nccl_most_channels(all, n, size, &most));
     size_t colours = 2 * (size_t)most;
-    bool *busy = pp_alloc((size_t)size * colours, sizeof(*busy)); /* [rank][round] */
-    if (!busy)
-        return PP_ERESOURCE;
+    bool *busy; /* [rank][round] */
+    PP_ALLOC(busy, (size_t)size * colours);
     int used = 0;
     for (int i = 0; i < n; i++) {
         bool *src = busy + (size_t)all[i].src * colours;

@@ -8,7 +8,7 @@
  *
  * Each value is written by the one end whose turn it is, so a plain store is enough, and it carries
  * the slot's content with it (wait.c). The mailboxes of send and recv are such lines too
- * (threads_mail.c).
+ * (threads_stream.c).
  *
  * Between devices a line carries a mark beside the turn: the turn says that the other side has
  * enqueued what it does with the slot, the mark when that is done (threads_stream.c).

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of the threads transport share: threads.c (group, collectives, channels),
- * threads_mail.c (exchanges) and threads_stream.c (memory of devices). */
+/* What the parts of the threads transport share: threads.c (group, collectives, channels) and
+ * threads_stream.c (exchanges, memory of devices). */
 #ifndef PPCLI_COMM_THREADS_H
 #define PPCLI_COMM_THREADS_H
 
@@ -72,7 +72,7 @@ int pp_threads_wait(struct pp_transport *tp, struct pp_word *w, uint32_t target)
 /* threads.c */
 int pp_threads_barrier(struct pp_transport *tp);
 
-/* threads_mail.c */
+/* threads_stream.c: exchanges */
 int pp_threads_exchange(struct pp_transport *tp, const struct pp_exchange *x, int n);
 int pp_threads_exchange_on(struct pp_transport *tp, const struct pp_exchange *x, int n);
 
