@@ -7,17 +7,13 @@
 #include "bench.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "ppcli/median.h"
-#include "probe.h"
 
-enum {
-    FIRST_GUESS = 4,
-    WARM_MIN = 2,
-    TRACED = 20
-};
+#define FIRST_GUESS 4
+#define WARM_MIN 2
+#define TRACED 20
 
 struct bench {
     const struct pp_bench_spec *spec;

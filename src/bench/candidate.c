@@ -8,13 +8,9 @@
 
 #include <stdlib.h>
 
-#include "ppcli/mem.h"
 #include "ppcli/median.h"
-#include "probe.h"
 
-enum {
-    ROUNDS = 5
-};
+#define ROUNDS 5
 
 struct trial {
     struct pp_config *cfg;

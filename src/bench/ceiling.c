@@ -16,14 +16,12 @@
 #include "ppcli/median.h"
 #include "ppcli/thread.h"
 
-enum {
-    REPEATS = 5,
-    ALONE_MAX = 16, /* cores that are measured one by one */
-    GEMM_N = 1024,  /* from here on the rate does not grow any more */
-    GEMM_N_SMALL = 256,
-    TRIPS = 5000, /* there and back, per repeat */
-    WARM_TURNS = 200000,
-};
+#define REPEATS 5
+#define ALONE_MAX 16 /* cores that are measured one by one */
+#define GEMM_N 1024  /* from here on the rate does not grow any more */
+#define GEMM_N_SMALL 256
+#define TRIPS 5000 /* there and back, per repeat */
+#define WARM_TURNS 200000
 #define FMA_SECONDS 4e-3 /* of one repeat */
 #define TRIAD_BYTES_MIN ((size_t)192 << 20)
 #define TRIAD_BYTES_MAX ((size_t)1 << 30)
@@ -189,11 +187,12 @@ static void product(struct member *m)
     }
 }
 
-/* Three arrays for every member, from one block. */
-static void deal_out(struct team *t, const struct pp_arena *a, int n, size_t elements)
+/* Three arrays for every member, from one block; `each`: arrays of that size from a member's to the
+ * next's. */
+static void deal_out(struct team *t, const struct pp_arena *a, int n, size_t each, size_t elements)
 {
     for (int i = 0; i < n; i++) {
-        float *base = (float *)(void *)a->base + 3 * (size_t)i * elements;
+        float *base = (float *)(void *)a->base + each * (size_t)i * elements;
         t->members[i].a = base;
         t->members[i].b = base + elements;
         t->members[i].c = base + 2 * elements;
@@ -233,12 +232,9 @@ static int measure_products(struct team *t, enum pp_gemm gemm, const int *cores,
     struct pp_backend_choice choice = {.threads = 1, .gemm = gemm};
     PP_TRY(pp_backend_resolve("cpu", &choice.ops));
     int rc = open_backends(t, &choice, n_cores, elements);
-    if (rc == 0) {
-        rc = time_products(t, cores, n_cores, rates);
-    } else {
+    if (rc < 0)
         pp_error_clear();
-        rc = 0;
-    }
+    rc = rc < 0 ? 0 : time_products(t, cores, n_cores, rates);
     for (int i = n_cores - 1; i >= 0; i--)
         pp_backend_close(&t->members[i].be);
     return rc;
@@ -256,11 +252,7 @@ static int measure_gemm(struct team *t, const int *cores, double scale, struct p
     float *values = (float *)(void *)a.base;
     for (size_t i = 0; i < all; i++)
         values[i] = (float)(i % 61) * 0.01f - 0.3f;
-    for (int i = 0; i < out->cores; i++) {
-        t->members[i].a = values + 5 * (size_t)i * elements;
-        t->members[i].b = t->members[i].a + elements;
-        t->members[i].c = t->members[i].b + elements;
-    }
+    deal_out(t, &a, out->cores, 5, elements);
     t->bias = values + all;
     t->work = product;
     t->width = n;
@@ -307,11 +299,11 @@ static int measure_triad(struct team *t, const int *cores, double scale, struct 
     memset(a.base, 0, a.bytes); /* the pages are there */
     t->work = triad;
     t->elements = elements * (size_t)out->cores;
-    deal_out(t, &a, 1, t->elements);
+    deal_out(t, &a, 1, 3, t->elements);
     int rc = run_team(t, 1, cores, &one);
     if (rc == 0) {
         t->elements = elements;
-        deal_out(t, &a, out->cores, elements);
+        deal_out(t, &a, out->cores, 3, elements);
         rc = run_team(t, out->cores, cores, &all);
     }
     if (rc == 0) {
@@ -370,6 +362,14 @@ static int measure_ping_pong(struct team *t, const int *cores, struct pp_ceiling
     return 0;
 }
 
+static int measure_all(struct team *t, const int *cores, double scale, struct pp_ceilings *out)
+{
+    PP_TRY(measure_fma(t, cores, scale, out));
+    PP_TRY(measure_gemm(t, cores, scale, out));
+    PP_TRY(measure_triad(t, cores, scale, out));
+    return measure_ping_pong(t, cores, out);
+}
+
 int pp_ceilings_measure(const struct pp_ceiling_spec *spec, struct pp_ceilings *out)
 {
     int cores[PP_MACHINE_CORES_MAX];
@@ -377,16 +377,8 @@ int pp_ceilings_measure(const struct pp_ceiling_spec *spec, struct pp_ceilings *
     struct pp_ceilings c = {.isa = ""};
     struct team t = {.cpu_time = spec->cpu_time};
     c.cores = pp_machine_cores(spec->whole_machine, cores, PP_MACHINE_CORES_MAX);
-    t.members = pp_alloc((size_t)(c.cores > 2 ? c.cores : 2), sizeof(*t.members));
-    if (!t.members)
-        return PP_ERESOURCE;
-    int rc = measure_fma(&t, cores, spec->scale, &c);
-    if (rc == 0)
-        rc = measure_gemm(&t, cores, spec->scale, &c);
-    if (rc == 0)
-        rc = measure_triad(&t, cores, spec->scale, &c);
-    if (rc == 0)
-        rc = measure_ping_pong(&t, cores, &c);
+    PP_ALLOC(t.members, c.cores > 2 ? c.cores : 2);
+    int rc = measure_all(&t, cores, spec->scale, &c);
     pp_free(t.members);
     c.took = (double)(pp_clock_ns() - start) * 1e-9;
     if (rc == 0)

@@ -4,23 +4,19 @@
  * makes these calls. Times are the device's, between two marks; where ops are done when they return
  * they are the host's.
  */
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "ppcli/bench.h"
 #include "ppcli/median.h"
 #include "ppcli/rng.h"
 
-enum {
-    REPEATS = 5,
-    GEMM_N = 8192, /* from here on the rate does not grow any more */
-    GEMM_N_MIN = 128,
-    SQUARES = 8, /* of f32, that measuring a product takes at most, and a block more */
-    NODES = 1000,
-    FILL_FLOATS = 1 << 18,
-    CALLS_MAX = 1000,
-};
+#define REPEATS 5
+#define GEMM_N 8192 /* from here on the rate does not grow any more */
+#define GEMM_N_MIN 128
+#define SQUARES 8 /* of f32, that measuring a product takes at most, and a block more */
+#define NODES 1000
+#define FILL_FLOATS (1 << 18)
+#define CALLS_MAX 1000
 #define BATCH_SECONDS 30e-3 /* of one repeat, about: clocks have risen by then */
 #define WIDEST_SECONDS 0.1  /* of one product */
 
@@ -107,9 +103,10 @@ static int measure(struct bench *t, int (*call)(struct bench *t), int repeats, d
 static int fill(struct bench *t, float *device, size_t n)
 {
     float *host = pp_alloc(FILL_FLOATS, sizeof(*host));
-    int rc = host ? 0 : PP_ERESOURCE;
-    if (rc == 0)
-        pp_rng_uniform(1, pp_rng_stream("ceiling", 0), 0, -1, 1, FILL_FLOATS, host);
+    int rc = 0;
+    if (!host)
+        return PP_ERESOURCE;
+    pp_rng_uniform(1, pp_rng_stream("ceiling", 0), 0, -1, 1, FILL_FLOATS, host);
     for (size_t at = 0; rc == 0 && at < n; at += FILL_FLOATS) {
         size_t part = n - at < FILL_FLOATS ? n - at : FILL_FLOATS;
         rc = pp_backend_to_device(t->be, device + at, host, part * sizeof(float));
@@ -154,33 +151,31 @@ static int enter(struct bench *t, const struct pp_backend_choice *choice)
     return pp_backend_mark_create(t->be, true, &t->to);
 }
 
+static int time_product(struct bench *t, const struct pp_backend_choice *choice, int n, int repeats,
+                        double *seconds)
+{
+    size_t square = (size_t)n * (size_t)n;
+    PP_TRY(enter(t, choice));
+    t->n = n;
+    PP_TRY(take(t, square, &t->x));
+    PP_TRY(take(t, square, &t->W));
+    PP_TRY(take(t, square, &t->y));
+    PP_TRY(take(t, (size_t)n, &t->b));
+    PP_TRY(fill(t, t->x, square));
+    PP_TRY(fill(t, t->W, square));
+    t->packed_floats = pp_backend_packed_floats(&t->be->choice, n, n);
+    if (t->packed_floats > 0) {
+        PP_TRY(take(t, t->packed_floats, &t->packed));
+        PP_TRY(pp_backend_pack_weights(t->be, n, n, t->W, t->packed));
+    }
+    return measure(t, product, repeats, seconds, NULL);
+}
+
 static int gemm(const struct pp_backend_choice *choice, int n, int repeats, double *out)
 {
     struct bench t;
-    size_t square = (size_t)n * (size_t)n;
     double seconds = 0;
-    int rc = enter(&t, choice);
-    t.n = n;
-    if (rc == 0)
-        rc = take(&t, square, &t.x);
-    if (rc == 0)
-        rc = take(&t, square, &t.W);
-    if (rc == 0)
-        rc = take(&t, square, &t.y);
-    if (rc == 0)
-        rc = take(&t, (size_t)n, &t.b);
-    if (rc == 0)
-        rc = fill(&t, t.x, square);
-    if (rc == 0)
-        rc = fill(&t, t.W, square);
-    t.packed_floats = rc == 0 ? pp_backend_packed_floats(&t.be->choice, n, n) : 0;
-    if (t.packed_floats > 0) {
-        rc = take(&t, t.packed_floats, &t.packed);
-        if (rc == 0)
-            rc = pp_backend_pack_weights(t.be, n, n, t.W, t.packed);
-    }
-    if (rc == 0)
-        rc = measure(&t, product, repeats, &seconds, NULL);
+    int rc = time_product(&t, choice, n, repeats, &seconds);
     leave(&t);
     *out = seconds > 0 ? 2.0 * n * n * n / seconds : 0;
     return rc;
@@ -188,44 +183,35 @@ static int gemm(const struct pp_backend_choice *choice, int n, int repeats, doub
 
 static int graph_of_smallest(struct bench *t)
 {
-    int rc = pp_backend_capture_begin(t->be);
-    if (rc < 0)
-        return rc;
+    int rc = 0;
+    PP_TRY(pp_backend_capture_begin(t->be));
     for (int i = 0; rc == 0 && i < NODES; i++)
         rc = smallest(t);
     int ended = pp_backend_capture_end(t->be, &t->graph); /* in any case */
     return rc < 0 ? rc : ended;
 }
 
-static int small_things(const struct pp_backend_choice *choice, size_t bytes,
+static int small_things(struct bench *t, const struct pp_backend_choice *choice, size_t bytes,
                         struct pp_device_ceilings *out)
 {
-    struct bench t;
-    int rc = enter(&t, choice);
-    t.bytes = bytes;
-    for (int i = 0; rc == 0 && i < 2; i++) {
-        rc = pp_backend_alloc(t.be, bytes, &t.block[i]);
-        if (rc == 0)
-            rc = fill(&t, t.block[i], bytes / sizeof(float));
+    PP_TRY(enter(t, choice));
+    t->bytes = bytes;
+    for (int i = 0; i < 2; i++) {
+        PP_TRY(pp_backend_alloc(t->be, bytes, &t->block[i]));
+        PP_TRY(fill(t, t->block[i], bytes / sizeof(float)));
     }
-    if (rc == 0) {
-        rc = measure(&t, copy_block, REPEATS, &out->copy, NULL);
-        out->copy = out->copy > 0 ? 2.0 * (double)bytes / out->copy : 0;
-        out->copy_bytes = bytes;
-    }
-    if (rc == 0)
-        rc = measure(&t, smallest, REPEATS, &out->op, &out->launch);
-    if (rc == 0 && t.be->caps.graphs) {
-        rc = graph_of_smallest(&t);
-        if (rc == 0)
-            rc = measure(&t, replay, REPEATS, &out->node, NULL);
+    PP_TRY(measure(t, copy_block, REPEATS, &out->copy, NULL));
+    out->copy = out->copy > 0 ? 2.0 * (double)bytes / out->copy : 0;
+    out->copy_bytes = bytes;
+    PP_TRY(measure(t, smallest, REPEATS, &out->op, &out->launch));
+    if (t->be->caps.graphs) {
+        PP_TRY(graph_of_smallest(t));
+        PP_TRY(measure(t, replay, REPEATS, &out->node, NULL));
         out->nodes = NODES;
         out->node /= NODES;
     }
-    if (rc == 0)
-        snprintf(out->name, sizeof(out->name), "%s", t.be->description);
-    leave(&t);
-    return rc;
+    snprintf(out->name, sizeof(out->name), "%s", t->be->description);
+    return 0;
 }
 
 /* The widest product that fits and does not take too long here: a device of a few GF/s, or one that
@@ -252,6 +238,7 @@ int pp_device_ceilings_measure(const struct pp_backend_choice *choice, int gemm_
 {
     struct pp_backend_choice c = *choice;
     struct pp_device_ceilings found = {.name = ""};
+    struct bench t;
     uint64_t start = pp_clock_ns();
     c.exact = false; /* the fastest that there is */
     c.precision = PP_PRECISION_F32;
@@ -262,7 +249,9 @@ int pp_device_ceilings_measure(const struct pp_backend_choice *choice, int gemm_
     }
     c.precision = PP_PRECISION_F32;
     /* as much as the products take: far more than any cache holds */
-    PP_TRY(small_things(&c, (size_t)found.gemm_n * (size_t)found.gemm_n * 16, &found));
+    int rc = small_things(&t, &c, (size_t)found.gemm_n * (size_t)found.gemm_n * 16, &found);
+    leave(&t);
+    PP_TRY(rc);
     found.took = (double)(pp_clock_ns() - start) * 1e-9;
     *out = found;
     return 0;

@@ -13,9 +13,7 @@
 
 #define FILE_MAX ((uint64_t)64 << 20)
 
-enum {
-    ROUNDS_MAX = 1000
-};
+#define ROUNDS_MAX 1000
 
 struct values {
     double x[ROUNDS_MAX];

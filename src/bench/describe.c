@@ -4,11 +4,11 @@
 #include <string.h>
 
 #include "bench.h"
+#include "ppcli/text.h"
 
 /* "784-512x16-10": equal neighbours together. */
 static void describe_model(const struct pp_config *cfg, char *out, size_t bytes)
 {
-    size_t used = 0;
     out[0] = '\0';
     if (!strcmp(cfg->model.type, "resnet"))
         snprintf(out, bytes, "resnet%d", cfg->model.depth);
@@ -16,14 +16,13 @@ static void describe_model(const struct pp_config *cfg, char *out, size_t bytes)
         snprintf(out, bytes, "%s", cfg->model.type);
     if (out[0])
         return;
-    for (int i = 0, n; i < cfg->model.n_sizes && used + 32 < bytes; i += n) {
+    for (int i = 0, n; i < cfg->model.n_sizes && strlen(out) + 32 < bytes; i += n) {
         n = 1;
         while (i + n < cfg->model.n_sizes && cfg->model.sizes[i + n] == cfg->model.sizes[i])
             n++;
-        used += (size_t)snprintf(out + used, bytes - used, "%s%d", i > 0 ? "-" : "",
-                                 cfg->model.sizes[i]);
+        pp_text_add(out, bytes, "%s%d", i > 0 ? "-" : "", cfg->model.sizes[i]);
         if (n > 1)
-            used += (size_t)snprintf(out + used, bytes - used, "x%d", n);
+            pp_text_add(out, bytes, "x%d", n);
     }
 }
 

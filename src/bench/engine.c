@@ -9,13 +9,10 @@
 #include "bench.h"
 #include "table.h"
 #include "ppcli/median.h"
-#include "probe.h"
 
-enum {
-    COUNTS = 6,
-    WARM = 2,
-    ROUNDS_MAX = 1000
-};
+#define COUNTS 6
+#define WARM 2
+#define ROUNDS_MAX 1000
 static const int counts[COUNTS] = {1, 4, 16, 64, 256, 1024};
 
 struct kind { /* of run */
@@ -41,9 +38,8 @@ struct figures {
 static int make(const struct pp_config *cfg, int stages, struct pp_config **out)
 {
     struct pp_bench_row row = {0};
-    struct pp_config *copy = pp_alloc(1, sizeof(*copy));
-    if (!copy)
-        return PP_ERESOURCE;
+    struct pp_config *copy;
+    PP_ALLOC(copy, 1);
     *copy = *cfg;
     bench_plain_pipeline(copy, stages);
     copy->pipeline.replicas = 1;
@@ -115,20 +111,15 @@ static int measure_model(struct engine *e, struct figures *out)
 static int measure_count(struct engine *e, int m, struct figures *out)
 {
     struct pp_config *one = NULL, *two = NULL;
-    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
-    int rc = cfg ? 0 : PP_ERESOURCE;
-    if (rc == 0) {
-        *cfg = *e->spec->tiny;
-        cfg->train.batch_size = m;
-        cfg->pipeline.microbatches = m;
-        rc = make(cfg, 1, &one);
-    }
-    if (rc == 0)
-        rc = make(cfg, 2, &two);
-    if (rc == 0) {
-        const struct kind kinds[3] = {{one, true}, {one, false}, {two, false}};
-        rc = compare(e, kinds, e->spec->seconds / 10, out);
-    }
+    struct pp_config *cfg;
+    PP_ALLOC(cfg, 1);
+    *cfg = *e->spec->tiny;
+    cfg->train.batch_size = m;
+    cfg->pipeline.microbatches = m;
+    int rc = make(cfg, 1, &one);
+    rc = rc == 0 ? make(cfg, 2, &two) : rc;
+    const struct kind kinds[3] = {{one, true}, {one, false}, {two, false}};
+    rc = rc == 0 ? compare(e, kinds, e->spec->seconds / 10, out) : rc;
     pp_free(cfg);
     pp_free(one);
     pp_free(two);
@@ -136,19 +127,6 @@ static int measure_count(struct engine *e, int m, struct figures *out)
 }
 
 /* ---- what it means */
-
-/* Nanoseconds a micro-batch that the engine with one stage takes longer than the plain loop. */
-static double beyond_one(const struct figures *f, int m)
-{
-    return (f->one - f->plain) / m * 1e9;
-}
-
-/* The same of two stages, over the time that two equal halves of the plain loop would take one
- * after the other: m + 1 times half a micro-batch. */
-static double beyond_two(const struct figures *f, int m)
-{
-    return (f->two - f->plain / m * (m + 1) / 2) / m * 1e9;
-}
 
 static int make_tables(const struct figures *model, const struct figures *tiny, struct table *whole,
                        struct table *each)
@@ -175,8 +153,11 @@ static int make_tables(const struct figures *model, const struct figures *tiny, 
         table_row(each, i);
         table_number(each, counts[i]);
         table_number(each, tiny[i].plain / counts[i] * 1e9);
-        table_number(each, beyond_one(&tiny[i], counts[i]));
-        table_number(each, beyond_two(&tiny[i], counts[i]));
+        table_number(each, (tiny[i].one - tiny[i].plain) / counts[i] * 1e9);
+        /* over what two equal halves of the plain loop would take one after the other: m + 1 times
+         * half a micro-batch */
+        table_number(each, (tiny[i].two - tiny[i].plain / counts[i] * (counts[i] + 1) / 2) /
+                               counts[i] * 1e9);
         table_text(each, "%s", tiny[i].right ? "ok" : "INVALID");
     }
     return 0;

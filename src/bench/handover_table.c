@@ -5,9 +5,7 @@
 #include "bench.h"
 #include "table.h"
 
-enum {
-    SIZES = 10
-};
+#define SIZES 10
 
 struct result {
     struct pp_handover threads[SIZES], processes[SIZES];
@@ -62,9 +60,7 @@ static const struct table_column columns[] = {
     TABLE_NUMBER("MPI GB/s", NULL, "%.2f", 1e-9),
     TABLE_NUMBER("MPI hidden, %", NULL, "%.0f", 100),
     TABLE_NUMBER("MPI / threads", NULL, "%.2f", 1)};
-enum {
-    COLUMNS = sizeof(columns) / sizeof(columns[0])
-};
+#define COLUMNS ((int)(sizeof(columns) / sizeof(columns[0])))
 
 /* mpi: NULL, or beside it. */
 static int make_table(const struct pp_handover *items, const struct pp_handover *mpi,

@@ -7,11 +7,9 @@
 #include "bench.h"
 #include "ppcli/median.h"
 
-enum {
-    PASSES_MIN = 3,
-    PASSES_MAX = 31,
-    FILL = 65536 /* floats */
-};
+#define PASSES_MIN 3
+#define PASSES_MAX 31
+#define FILL 65536 /* floats */
 
 /* A node and its arrays, in memory of the device. */
 struct bed {
@@ -75,9 +73,8 @@ static int fill(struct bed *b, float *to, size_t floats)
 static int fill_tokens(struct bed *b)
 {
     size_t n = (size_t)b->pass.rows * pp_shape_floats(&b->n->in);
-    float *tokens = pp_alloc(n, sizeof(*tokens));
-    if (!tokens)
-        return PP_ERESOURCE;
+    float *tokens;
+    PP_ALLOC(tokens, n);
     for (size_t i = 0; i < n; i++)
         tokens[i] = (float)(((uint32_t)i * 2654435761u >> 8) % (uint32_t)b->n->vocabulary);
     int rc = pp_backend_to_device(b->be, (float *)b->at.x[0], tokens, n * sizeof(*tokens));
@@ -211,9 +208,7 @@ int ops_run_make(const struct pp_bench_ops_spec *spec, struct ops_run *o)
 {
     if (pp_mpi_launched(NULL))
         return pp_fail(PP_EUSAGE, "ops are measured in one process: leave out mpirun");
-    o->cfg = pp_alloc(1, sizeof(*o->cfg));
-    if (!o->cfg)
-        return PP_ERESOURCE;
+    PP_ALLOC(o->cfg, 1);
     *o->cfg = *spec->cfg;
     o->cfg->source = NULL; /* what is wrong with it is said, and kept nowhere */
     bench_plain_pipeline(o->cfg, 1);

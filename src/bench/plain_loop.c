@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See probe.h. */
-#include "probe.h"
+/* See bench.h. */
+#include "bench.h"
 
 #include "ppcli/ahead.h"
-#include "ppcli/err.h"
-#include "ppcli/sha256.h"
 
 struct plain_loop {
     const struct pp_layout *layout;
@@ -70,9 +68,8 @@ static int create(struct plain_loop *p)
 
 int plain_loop_create(const struct pp_worker *w, struct plain_loop **out)
 {
-    struct plain_loop *p = pp_alloc(1, sizeof(*p));
-    if (!p)
-        return PP_ERESOURCE;
+    struct plain_loop *p;
+    PP_ALLOC(p, 1);
     p->layout = w->run->layout;
     p->data = w->data[PP_SPLIT_TRAIN];
     p->be = w->be;

@@ -7,6 +7,7 @@
 
 #include "bench.h"
 #include "table.h"
+#include "ppcli/text.h"
 
 #define MIB (1024.0 * 1024.0)
 #define BUSY_LOAD 0.5 /* of the last minute: from here on something else is running */
@@ -88,10 +89,8 @@ static int print_ceilings(const struct pp_ceilings *c, bool device, FILE *f)
     if (c->cores == 0)
         return 0;
     PP_TRY(table_create(&t, device ? 5 : 6, columns, 3));
-    for (int i = 0, used = 0; i < c->fma_cores && i < 4; i++) {
-        used += snprintf(each + used, sizeof(each) - (size_t)used, "%s%.1f", i > 0 ? ", " : "",
-                         c->fma_core[i] * 1e-9);
-    }
+    for (int i = 0; i < c->fma_cores && i < 4; i++)
+        pp_text_add(each, sizeof(each), "%s%.1f", i > 0 ? ", " : "", c->fma_core[i] * 1e-9);
     table_text(&t, "multiply-add in registers (%s), GF/s", c->isa);
     table_text(&t, "%s", each);
     table_number(&t, c->fma_all);
@@ -221,18 +220,15 @@ int bench_table(const struct pp_bench *b, const struct pp_bench_header *h,
         TABLE_NUMBER("relative", "relative", "%.3f", 1),
         TABLE_LEFT("check", "check"),
         TABLE_TEXT(NULL, "why")};
-    enum {
-        FIRST = sizeof(first) / sizeof(first[0]),
-        LAST = sizeof(last) / sizeof(last[0])
-    };
+    const int n_first = sizeof(first) / sizeof(first[0]), n_last = sizeof(last) / sizeof(last[0]);
     static _Thread_local char value[PP_CONFIG_VALUE_MAX];
-    PP_TRY(table_create(t, b->n + b->n_references, first, FIRST));
+    PP_TRY(table_create(t, b->n + b->n_references, first, n_first));
     for (int k = 0; k < axes->n; k++) {
         const char *key = pp_config_key_name(axes->keys[k]), *dot = strchr(key, '.');
         const struct table_column axis = {dot ? dot + 1 : key, key, .csv = true};
         table_add(t, &axis, 1);
     }
-    table_add(t, last, LAST);
+    table_add(t, last, n_last);
     for (int i = 0; i < t->rows; i++) {
         const struct pp_bench_row *row = i < b->n ? &b->rows[i] : &b->references[i - b->n];
         struct pp_bench_figures g;
@@ -258,7 +254,7 @@ int bench_table(const struct pp_bench *b, const struct pp_bench_header *h,
         if (g.valid)
             put_figures(t, row, &g);
         else
-            table_skip(t, LAST - 2);
+            table_skip(t, n_last - 2);
         table_text(t, "%s",
                    row->skipped[0] ? "skipped"
                    : !g.valid      ? "INVALID"

@@ -3,11 +3,11 @@
  * The loop of a measured run. The clock runs from a meeting of all ranks after the warm-up to the
  * end of each rank's last step; in between nothing happens that training would not do anyway.
  */
-#include "probe.h"
 
 #include <string.h>
 
 #include "ppcli/log.h"
+#include "bench.h"
 
 #define TIMED_STEPS 4
 
@@ -243,9 +243,8 @@ void probe_close(struct prober *p)
 int probe_open_data(struct prober *p, const struct pp_config *cfg)
 {
     struct pp_model *m = NULL;
-    struct pp_config *own = pp_alloc(1, sizeof(*own));
-    if (!own)
-        return PP_ERESOURCE;
+    struct pp_config *own;
+    PP_ALLOC(own, 1);
     *own = *cfg;
     own->source = NULL; /* the caller's */
     int rc = pp_run_model(own, &m);

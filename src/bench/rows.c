@@ -90,9 +90,7 @@ static int count_devices(struct pp_bench_row *row, const struct pp_run *run)
 int bench_row_make(struct pp_bench_row *row, const struct pp_config *cfg, int processes)
 {
     struct pp_run run;
-    row->cfg = pp_alloc(1, sizeof(*row->cfg));
-    if (!row->cfg)
-        return PP_ERESOURCE;
+    PP_ALLOC(row->cfg, 1);
     *row->cfg = *cfg;
     row->cfg->source = NULL; /* what is wrong with a row is its own affair */
     take_over(row, cfg);
@@ -160,9 +158,8 @@ static int identity(const struct pp_config *cfg, char out[IDENTITY_MAX])
 /* The same training on one stage. */
 static int make_reference(const struct pp_bench_row *row, int processes, struct pp_bench_row *out)
 {
-    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
-    if (!cfg)
-        return PP_ERESOURCE;
+    struct pp_config *cfg;
+    PP_ALLOC(cfg, 1);
     *cfg = *row->cfg;
     bench_plain_pipeline(cfg, 1);
     cfg->run.launch = PP_LAUNCH_THREADS;
@@ -181,10 +178,8 @@ static bool serves(const struct pp_bench_row *row)
 int bench_find_references(struct pp_bench *b, int processes)
 {
     char mine[IDENTITY_MAX], other[IDENTITY_MAX];
-    b->references = pp_alloc((size_t)b->n, sizeof(*b->references));
-    b->reference_row = pp_alloc((size_t)b->n, sizeof(*b->reference_row));
-    if (!b->references || !b->reference_row)
-        return PP_ERESOURCE;
+    PP_ALLOC(b->references, b->n);
+    PP_ALLOC(b->reference_row, b->n);
     for (int i = 0; i < b->n; i++) {
         struct pp_bench_row *row = &b->rows[i];
         if (row->skipped[0])

@@ -4,14 +4,12 @@
  * confidence in a difference.
  */
 #include <math.h>
-#include <stdlib.h>
 
 #include "bench.h"
 #include "ppcli/median.h"
 
-enum {
-    ROUNDS_MAX = 1000
-};
+#define ROUNDS_MAX 1000
+#define PIECES 400 /* of an integral */
 
 static bool is_good(const struct pp_bench *b, const struct pp_bench_row *row)
 {
@@ -104,9 +102,6 @@ void pp_bench_figures(const struct pp_bench *b, const struct pp_bench_row *row,
  * angle, where the density has no tails. */
 static double between(double t, double df)
 {
-    enum {
-        PIECES = 400
-    };
     double end = atan(t / sqrt(df)), h = end / PIECES, sum = 0;
     for (int i = 0; i <= PIECES; i++) {
         double f = pow(cos(i * h), df - 1);

@@ -8,7 +8,7 @@
 
 #include "ppcli/mem.h"
 #include "ppcli/thread.h"
-#include "augment.h"
+#include "picture.h"
 
 struct job {
     const struct pp_loader *ld;
@@ -105,9 +105,8 @@ int pp_ahead_create(const struct pp_config *cfg, const struct pp_dataset *train,
                     const struct pp_dataset *test, uint8_t *const *buffers, int n_buffers,
                     struct pp_ahead **out)
 {
-    struct pp_ahead *a = pp_alloc(1, sizeof(*a));
-    if (!a)
-        return PP_ERESOURCE;
+    struct pp_ahead *a;
+    PP_ALLOC(a, 1);
     *a = (struct pp_ahead){.data = {train, test}, .buffers = buffers, .n_buffers = n_buffers};
     pthread_mutex_init(&a->lock, NULL);
     pthread_cond_init(&a->changed, NULL);

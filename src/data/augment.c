@@ -3,7 +3,7 @@
  * The chain of a picture. Words of stream ("augment", epoch) from 8 * sample on: row and column of
  * the crop, whether to flip, sub-policy, two probabilities, two signs.
  */
-#include "augment.h"
+#include "picture.h"
 
 #include <math.h>
 #include <string.h>

@@ -11,19 +11,11 @@
 
 #include "ppcli/mem.h"
 #include "ops.h"
-#include "source.h"
 
 #define CLASSES 10
 #define PIXELS ((size_t)32 * 32)
 #define RECORD (1 + 3 * PIXELS)
 #define FILES_MAX 5
-#define IMAGE                                                                                      \
-    {                                                                                              \
-        3,                                                                                         \
-        {                                                                                          \
-            32, 32, 3                                                                              \
-        }                                                                                          \
-    }
 
 struct batches {
     char path[FILES_MAX][PP_PATH_MAX];
@@ -120,7 +112,7 @@ static int open_cifar(const struct pp_dataset_ops *self, const struct pp_config 
         b.n = 0;
         PP_TRY(pp_folder_find(self, cfg, split, locate, &b));
     }
-    ds->shape = (struct pp_shape)IMAGE;
+    ds->shape = pp_shape_image(32, 32, 3);
     ds->classes = CLASSES;
     ds->scale = 1.0f / 255.0f;
     PP_TRY(read_all(&b, parts, ds));
@@ -144,7 +136,7 @@ const struct pp_dataset_ops dataset_cifar10 = {
     .info = {.name = "cifar10",
              .help = "50,000 + 10,000 colour pictures of 32 x 32 pixels, or those of your own "
                      "binary files, as data.train_file and data.test_file name them",
-             .shape = IMAGE,
+             .shape = {3, {32, 32, 3}},
              .classes = CLASSES,
              .train_n = 50000,
              .test_n = 10000,
@@ -160,7 +152,7 @@ const struct pp_dataset_ops dataset_cifar10_sample = {
     .info = {.name = "cifar10-sample",
              .help = "500 + 100 pictures like those of cifar10, 50 + 10 of each class; comes with "
                      "ppcli",
-             .shape = IMAGE,
+             .shape = {3, {32, 32, 3}},
              .classes = CLASSES,
              .train_n = 500,
              .test_n = 100},

@@ -5,16 +5,13 @@
  * refused with its line; nothing is guessed.
  */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <zlib.h>
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 #include "ops.h"
-#include "source.h"
 
 struct table {
     const char *path;

@@ -2,27 +2,23 @@
 /* The list of data sets, and the parts that do not depend on which one it is. */
 #include "ppcli/dataset.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "ppcli/ahead.h"
-#include "ppcli/err.h"
-#include "ppcli/file.h"
 #include "ppcli/mem.h"
+#include "ppcli/text.h"
 #include "ops.h"
 
 #define CLASSES_MAX 256 /* a label is one byte */
 
 #define PP_DATASET(symbol, file) extern const struct pp_dataset_ops dataset_##symbol;
 #include "datasets.def"
-#undef PP_DATASET
 
 static const struct pp_dataset_ops *const all[] = {
 #define PP_DATASET(symbol, file) &dataset_##symbol,
 #include "datasets.def"
-#undef PP_DATASET
 };
 
 #define N_ALL ((int)(sizeof(all) / sizeof(all[0])))
@@ -50,10 +46,8 @@ static int need(const char *name, const struct pp_dataset_ops **out)
     if (*out)
         return 0;
     char known[256] = "";
-    for (int i = 0; i < N_ALL; i++) {
-        strncat(known, i > 0 ? ", " : "", sizeof(known) - strlen(known) - 1);
-        strncat(known, all[i]->info.name, sizeof(known) - strlen(known) - 1);
-    }
+    for (int i = 0; i < N_ALL; i++)
+        pp_text_add(known, sizeof(known), "%s%s", i > 0 ? ", " : "", all[i]->info.name);
     return pp_fail(PP_ECONFIG, "data.dataset: unknown data set '%s' (known: %s)", name, known);
 }
 
@@ -136,9 +130,8 @@ static int open_split(const struct pp_config *cfg, enum pp_split split, int part
 {
     const struct pp_dataset_ops *ops;
     PP_TRY(need(cfg->data.dataset, &ops));
-    struct pp_dataset *ds = pp_alloc(1, sizeof(*ds));
-    if (!ds)
-        return PP_ERESOURCE;
+    struct pp_dataset *ds;
+    PP_ALLOC(ds, 1);
     ds->name = ops->info.name;
     int rc = ops->open(ops, cfg, split, parts, input, classes, ds);
     rc = rc == 0 ? make_scaling(cfg, ds) : rc;
@@ -155,10 +148,11 @@ static int open_split(const struct pp_config *cfg, enum pp_split split, int part
 /* "784 512 10" with the ends that the data need, for a message. */
 static const char *sizes_text(const struct pp_config *cfg, int inputs, int classes, char out[128])
 {
-    int n = cfg->model.n_sizes, at = snprintf(out, 128, "%d", inputs);
+    int n = cfg->model.n_sizes;
+    snprintf(out, 128, "%d", inputs);
     for (int i = 1; i < n - 1 && n <= 8; i++)
-        at += snprintf(out + at, 128 - (size_t)at, " %d", cfg->model.sizes[i]);
-    snprintf(out + at, 128 - (size_t)at, "%s %d", n <= 8 ? "" : " ...", classes);
+        pp_text_add(out, 128, " %d", cfg->model.sizes[i]);
+    pp_text_add(out, 128, "%s %d", n <= 8 ? "" : " ...", classes);
     return out;
 }
 

@@ -13,8 +13,9 @@
 #include "ppcli/io.h"
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
+#include "ppcli/text.h"
 #include "fetch_http.h"
-#include "source.h"
+#include "ops.h"
 
 #define PP_FROM(...) __VA_ARGS__
 #define PP_DOWNLOAD(name, help, from, ...) {name, help, {from}, {__VA_ARGS__}},
@@ -199,9 +200,8 @@ static int get_download(struct fetch *f, const struct target *t)
             return end == PP_HTTP_DONE ? 0 : e->code;
         f->dead[i] = end == PP_HTTP_UNREACHABLE;
         all_format = all_format && e->code == PP_EFORMAT;
-        size_t used = strlen(why);
-        snprintf(why + used, sizeof(why) - used, "%s%.400s: %.400s", used > 0 ? "; " : "", url,
-                 e->text + (strncmp(e->text, t->part, n) == 0 ? n + 2 : 0));
+        pp_text_add(why, sizeof(why), "%s%.400s: %.400s", why[0] ? "; " : "", url,
+                    e->text + (strncmp(e->text, t->part, n) == 0 ? n + 2 : 0));
     }
     return pp_fail(all_format ? PP_EFORMAT : PP_EIO,
                    "cannot download %s: %s. To take the files from a folder: --from DIR",

@@ -5,7 +5,6 @@
 #include <inttypes.h>
 
 #include "ppcli/mem.h"
-#include "source.h"
 
 int pp_array_count(const char *path, struct pp_array *a)
 {

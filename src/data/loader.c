@@ -2,7 +2,6 @@
 /* Batches, shares and micro-batches: arithmetic over one permutation per epoch. */
 #include "ppcli/dataset.h"
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 #include "ppcli/rng.h"
 
@@ -46,9 +45,8 @@ int pp_loader_create(int n, int batch_size, int replicas, int replica, int micro
 {
     struct pp_loader shape;
     PP_TRY(pp_loader_shape(n, batch_size, replicas, replica, microbatches, &shape));
-    struct pp_loader *ld = pp_alloc(1, sizeof(*ld));
-    if (!ld)
-        return PP_ERESOURCE;
+    struct pp_loader *ld;
+    PP_ALLOC(ld, 1);
     *ld = shape;
     ld->shuffle = shuffle;
     ld->seed = seed;

@@ -8,13 +8,6 @@
 #include "ops.h"
 
 #define CLASSES 10
-#define IMAGE                                                                                      \
-    {                                                                                              \
-        3,                                                                                         \
-        {                                                                                          \
-            28, 28, 1                                                                              \
-        }                                                                                          \
-    }
 
 /* The pair of a split in this folder. Half a pair counts as found: what is missing is then named.
  */
@@ -49,7 +42,7 @@ extern const struct pp_dataset_ops dataset_mnist, dataset_mnist_sample, dataset_
 const struct pp_dataset_ops dataset_mnist = {
     .info = {.name = "mnist",
              .help = "60,000 + 10,000 handwritten digits of 28 x 28 pixels",
-             .shape = IMAGE,
+             .shape = {3, {28, 28, 1}},
              .classes = CLASSES,
              .train_n = 60000,
              .test_n = 10000,
@@ -64,7 +57,7 @@ static const char *const sample_places[] = {PP_DATADIR "/data/mnist-sample",
 const struct pp_dataset_ops dataset_mnist_sample = {
     .info = {.name = "mnist-sample",
              .help = "6,000 + 1,000 digits of MNIST, 600 + 100 of each; comes with ppcli",
-             .shape = IMAGE,
+             .shape = {3, {28, 28, 1}},
              .classes = CLASSES,
              .train_n = 6000,
              .test_n = 1000},
@@ -78,7 +71,7 @@ static const char *const fashion_places[] = {"/usr/share/datasets/fashion-mnist"
 const struct pp_dataset_ops dataset_fashion_mnist = {
     .info = {.name = "fashion-mnist",
              .help = "60,000 + 10,000 pictures of clothes, same shapes as mnist, harder",
-             .shape = IMAGE,
+             .shape = {3, {28, 28, 1}},
              .classes = CLASSES,
              .train_n = 60000,
              .test_n = 10000,

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "ppcli/mem.h"
-#include "source.h"
 
 #define HEADER_MAX 4096
 #define PIECE 8192 /* elements at a time */

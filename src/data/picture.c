@@ -216,19 +216,13 @@ void picture_op(enum picture_op op, double magnitude, const struct pp_shape *s, 
     double m[6] = {1, 0, 0, 0, 1, 0};
     switch (op) {
     case PICTURE_SHEAR_X:
-        m[1] = magnitude;
-        affine(m, s, in, out);
-        return;
     case PICTURE_SHEAR_Y:
-        m[3] = magnitude;
+        m[op == PICTURE_SHEAR_X ? 1 : 3] = magnitude;
         affine(m, s, in, out);
         return;
     case PICTURE_TRANSLATE_X:
-        m[2] = -trunc(magnitude);
-        affine(m, s, in, out);
-        return;
     case PICTURE_TRANSLATE_Y:
-        m[5] = -trunc(magnitude);
+        m[op == PICTURE_TRANSLATE_X ? 2 : 5] = -trunc(magnitude);
         affine(m, s, in, out);
         return;
     case PICTURE_ROTATE:

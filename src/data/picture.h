@@ -6,9 +6,7 @@
 #ifndef PPCLI_DATA_PICTURE_H
 #define PPCLI_DATA_PICTURE_H
 
-#include <stdint.h>
-
-#include "ppcli/shape.h"
+#include "ppcli/dataset.h"
 
 /* The rectangle of this size whose first pixel is (top, left); zeros outside of the picture. */
 void picture_crop(const struct pp_shape *s, int top, int left, const uint8_t *in, uint8_t *out);
@@ -52,5 +50,30 @@ void picture_axis_fini(struct picture_axis *a);
 /* between: bytes of y->from rows of x->to pixels. */
 void picture_resize(const struct picture_axis *y, const struct picture_axis *x, int channels,
                     const uint8_t *in, uint8_t *between, uint8_t *out);
+
+/*
+ * ---- augment.c
+ *
+ * What data.augment and data.resize make of a picture. Everything random is a function of (seed,
+ * epoch, number of the sample), so the bytes do not depend on who asks, when, or in which order.
+ */
+struct augment {
+    struct pp_shape from, to;
+    uint64_t seed;
+    struct pp_augments steps;
+    struct picture_axis y, x; /* taps 0: no resizing */
+    uint8_t *spare[3];        /* two pictures, one of half the way of resizing; the first owned */
+};
+
+/* Errors: PP_ERESOURCE; fini() in any case. */
+int augment_init(struct augment *a, const struct pp_config *cfg, const struct pp_shape *from);
+void augment_fini(struct augment *a);
+
+/* The sample's bytes of `from` become bytes of `to`. train: with data.augment. Allocates nothing. */
+void augment_make(struct augment *a, bool train, uint64_t epoch, uint32_t sample, const uint8_t *in,
+                  uint8_t *out);
+
+/* The magnitude that AutoAugment passes to op, level 0..9, for a picture of this shape. */
+double augment_magnitude(enum picture_op op, int level, bool minus, const struct pp_shape *s);
 
 #endif

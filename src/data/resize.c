@@ -7,6 +7,7 @@
 #include "picture.h"
 
 #define BITS 22
+#define PIECE 256 /* bytes of a row at a time */
 
 int picture_axis_init(struct picture_axis *a, int from, int to)
 {
@@ -69,9 +70,6 @@ static void along_row(const struct picture_axis *a, int channels, const uint8_t 
 static void along_columns(const struct picture_axis *a, int i, size_t bytes, const uint8_t *in,
                           uint8_t *restrict out)
 {
-    enum {
-        PIECE = 256
-    };
     const int32_t *w = a->weights + (size_t)i * (size_t)a->taps;
     for (size_t at = 0; at < bytes; at += PIECE) {
         int32_t sum[PIECE];

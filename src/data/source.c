@@ -3,19 +3,18 @@
  * gzread() is not used on purpose: it reads files that lack their last bytes without an error,
  * passes files through that are no gzip at all, and ignores trailing garbage.
  */
-#include "source.h"
+#include "ops.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include <zlib.h>
 
-#include "ppcli/err.h"
 #include "ppcli/file.h"
 #include "ppcli/mem.h"
+#include "ppcli/text.h"
 
 #define IN_BYTES 65536
 #define DEFLATE_RATIO_MAX 1032 /* deflate cannot do better: 258 bytes from 2 bits */
@@ -74,9 +73,8 @@ static int begin(struct pp_source *s, enum pp_source_kind kind)
 
 int pp_source_open(const char *path, enum pp_source_kind kind, struct pp_source **out)
 {
-    struct pp_source *s = pp_alloc(1, sizeof(*s));
-    if (!s)
-        return PP_ERESOURCE;
+    struct pp_source *s;
+    PP_ALLOC(s, 1);
     s->path = path;
     s->fd = -1;
     int rc = begin(s, kind);
@@ -211,17 +209,17 @@ int pp_source_holds(const struct pp_source *s, uint64_t bytes)
 
 const char *pp_source_head(const struct pp_source *s, char *out, size_t bytes)
 {
-    size_t n = s->file_bytes < 4 ? (size_t)s->file_bytes : 4, used = 0;
+    size_t n = s->file_bytes < 4 ? (size_t)s->file_bytes : 4;
     const uint8_t *b = s->head;
     out[0] = '\0';
-    for (size_t i = 0; i < n && used + 4 < bytes; i++)
-        used += (size_t)snprintf(out + used, bytes - used, "%s%02x", i > 0 ? " " : "", b[i]);
+    for (size_t i = 0; i < n; i++)
+        pp_text_add(out, bytes, "%s%02x", i > 0 ? " " : "", b[i]);
     while (n > 0 && (*b == ' ' || *b == '\n' || *b == '\r' || *b == '\t')) {
         b++;
         n--;
     }
     if (n > 0 && *b == '<')
-        snprintf(out + used, bytes - used, " (a web page?)");
+        pp_text_add(out, bytes, " (a web page?)");
     return out;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A data set made from train.seed: one random picture per class, and every sample is its class's
+ * Data sets made from train.seed. Pictures: one random picture per class, and every sample is its class's
  * picture and noise, half and half. It fits any model, needs no file, and is learnt quickly. Each
  * byte is a function of (seed, split, row, column), so every rank makes the same.
  *
@@ -18,6 +18,8 @@
 
 #define TRAIN_N 8192
 #define TEST_N 1024
+#define TRAIN_TEXTS 1024
+#define TEST_TEXTS 64
 #define BLOCK 16 /* bytes of one Philox block */
 
 /* Bytes first_block*16 .. +n of a stream. Words are taken apart by shifts, not by memcpy, so that
@@ -36,10 +38,10 @@ static void make_bytes(uint64_t seed, uint64_t stream, uint64_t first_block, siz
     }
 }
 
-static int how_many(const struct pp_config *cfg, enum pp_split split)
+static int how_many(const struct pp_config *cfg, enum pp_split split, int train, int test)
 {
     int n = pp_samples_max(cfg, split);
-    return n > 0 ? n : split == PP_SPLIT_TRAIN ? TRAIN_N : TEST_N;
+    return n > 0 ? n : split == PP_SPLIT_TRAIN ? train : test;
 }
 
 static int make_images(uint64_t seed, enum pp_split split, struct pp_dataset *ds)
@@ -73,9 +75,7 @@ static int make_images(uint64_t seed, enum pp_split split, struct pp_dataset *ds
 
 static int make_labels(struct pp_dataset *ds)
 {
-    ds->labels = pp_alloc((size_t)ds->n, 1);
-    if (!ds->labels)
-        return PP_ERESOURCE;
+    PP_ALLOC(ds->labels, ds->n);
     for (int r = 0; r < ds->n; r++)
         ds->labels[r] = (uint8_t)(r % ds->classes);
     ds->labels_crc = (uint32_t)crc32_z(0, ds->labels, (size_t)ds->n);
@@ -87,7 +87,7 @@ static int open_made(const struct pp_dataset_ops *self, const struct pp_config *
                      int model_classes, struct pp_dataset *ds)
 {
     int h, w, c, end = 0;
-    ds->n = how_many(cfg, split);
+    ds->n = how_many(cfg, split, TRAIN_N, TEST_N);
     ds->shape = *model_input;
     if (cfg->data.shape[0] && strcmp(cfg->data.shape, "model") != 0) {
         if (sscanf(cfg->data.shape, "%4dx%4dx%4d%n", &h, &w, &c, &end) != 3 ||
@@ -108,7 +108,8 @@ static int open_made(const struct pp_dataset_ops *self, const struct pp_config *
     return pp_path_format(ds->origin, "made from the seed");
 }
 
-extern const struct pp_dataset_ops dataset_synthetic;
+extern const struct pp_dataset_ops dataset_synthetic, dataset_synthetic_tokens,
+    dataset_synthetic_ones;
 
 const struct pp_dataset_ops dataset_synthetic = {
     .info = {.name = "synthetic",
@@ -116,3 +117,60 @@ const struct pp_dataset_ops dataset_synthetic = {
     .makes = true,
     .open = open_made,
 };
+
+/*
+ * ---- tokens, for any model of texts. Targets are random, so that a model can only learn them by
+ * heart; inputs are random too, or all of them token 1, as in PyTorch's pipelining tutorial.
+ *
+ *   target[r][t] = word r*T + t of stream ("synthetic-tokens:train" or ":test", 0) * vocabulary >> 32
+ *   input[r][t]  = the same of stream 1, or 1
+ */
+
+/* A sample is its inputs, then its targets. */
+static int make_tokens(const struct pp_config *cfg, enum pp_split split, bool ones,
+                       struct pp_dataset *ds)
+{
+    const char *name = split == PP_SPLIT_TRAIN ? "synthetic-tokens:train" : "synthetic-tokens:test";
+    size_t T = pp_shape_floats(&ds->shape);
+    uint32_t *tokens;
+    PP_ALLOC(tokens, (size_t)ds->n * 2 * T);
+    ds->images = (uint8_t *)tokens;
+    for (int r = 0; r < ds->n; r++) {
+        for (int input = 1; input >= 0; input--) {
+            uint64_t stream = pp_rng_stream(name, input != 0);
+            for (size_t t = 0; t < T; t++) {
+                uint64_t word = pp_rng_u32(cfg->train.seed, stream, (uint64_t)r * T + t);
+                *tokens++ = input && ones ? 1 : (uint32_t)(word * (uint64_t)ds->classes >> 32);
+            }
+        }
+    }
+    return 0;
+}
+
+static int open_tokens(const struct pp_dataset_ops *self, const struct pp_config *cfg,
+                       enum pp_split split, int parts, const struct pp_shape *model_input,
+                       int model_classes, struct pp_dataset *ds)
+{
+    ds->n = how_many(cfg, split, TRAIN_TEXTS, TEST_TEXTS);
+    ds->shape = *model_input;
+    ds->classes = model_classes;
+    ds->element = PP_U32;
+    ds->scale = 1;
+    ds->windows = true;
+    ds->apart = (int)pp_shape_floats(&ds->shape);
+    ds->stride = 2 * (size_t)ds->apart;
+    if (parts)
+        PP_TRY(make_tokens(cfg, split, self == &dataset_synthetic_ones, ds));
+    return pp_path_format(ds->origin, "made from the seed");
+}
+
+#define MADE(word, what)                                                                           \
+    {                                                                                              \
+        .info = {.name = word, .help = what, .element = PP_U32, .windows = true, .pairs = true},   \
+        .makes = true, .open = open_tokens,                                                        \
+    }
+
+const struct pp_dataset_ops dataset_synthetic_tokens =
+    MADE("synthetic-tokens", "random tokens and targets, made from train.seed; no files");
+const struct pp_dataset_ops dataset_synthetic_ones =
+    MADE("synthetic-ones", "inputs 1 and random targets, as in PyTorch's pipelining tutorial");

@@ -6,17 +6,15 @@
 
 #include "ppcli/io.h"
 #include "ppcli/mem.h"
-#include "source.h"
+#include "ops.h"
 
 #define BLOCK 512 /* bytes; a header has one, and a member a whole number of them */
 #define CHUNK ((size_t)1 << 16)
 
 /* Where header fields begin. */
-enum {
-    NAME = 0,
-    SIZE = 124,
-    TYPE = 156
-};
+#define NAME 0
+#define SIZE 124
+#define TYPE 156
 
 /* The member's bytes and what fills its last block; file NULL: past them. */
 static int copy(struct pp_source *s, uint64_t bytes, uint8_t *chunk, struct pp_io_file *file)

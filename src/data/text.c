@@ -6,15 +6,12 @@
  */
 #include <inttypes.h>
 #include <limits.h>
-#include <stdio.h>
 #include <string.h>
 
 #include <zlib.h>
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 #include "ops.h"
-#include "source.h"
 
 #define STARTS_MAX ((uint64_t)1 << 32) /* an order has numbers of 32 bits */
 

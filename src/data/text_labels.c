@@ -6,17 +6,14 @@
  * Labels are whole numbers, or words, which are numbered in alphabetical order. Tokens and labels
  * follow from both files, so that training and test have the same numbers.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <zlib.h>
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 #include "ppcli/text.h"
 #include "ops.h"
-#include "source.h"
 
 #define CLASSES_MAX 256 /* a label is one byte */
 
@@ -111,9 +108,7 @@ static int number_of(const char *word)
 static int list_labels(const char *path, struct labelled *l)
 {
     int n = 0;
-    l->words = pp_alloc((size_t)l->of[0].n + (size_t)l->of[1].n, sizeof(*l->words));
-    if (!l->words)
-        return PP_ERESOURCE;
+    PP_ALLOC(l->words, (size_t)l->of[0].n + (size_t)l->of[1].n);
     for (int split = 0; split < 2; split++)
         for (int i = 0; i < l->of[split].n; i++)
             l->words[n++] = l->of[split].rows[i].label;
@@ -193,9 +188,7 @@ static int take_rows(const struct pp_config *cfg, const struct labelled *l, enum
         ds->images_crc = (uint32_t)crc32_z(0, ds->images, (size_t)ds->n * T * each);
     }
     if (parts & PP_DATA_LABELS) {
-        ds->labels = pp_alloc((size_t)ds->n, 1);
-        if (!ds->labels)
-            return PP_ERESOURCE;
+        PP_ALLOC(ds->labels, ds->n);
         for (int i = 0; i < ds->n; i++)
             ds->labels[i] = (uint8_t)class_of(l, rows[i].label);
         ds->labels_crc = (uint32_t)crc32_z(0, ds->labels, (size_t)ds->n);

@@ -9,8 +9,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "ppcli/err.h"
-#include "ppcli/file.h"
 #include "ops.h"
 
 #define HEADER_BYTES 1024 /* 256 numbers: magic, version, tokens, zeros */

@@ -2,10 +2,8 @@
 /* Texts to tokens and back. */
 #include "ppcli/vocabulary.h"
 
-#include <stdio.h>
 #include <string.h>
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 #include "ppcli/text.h"
 

@@ -46,7 +46,6 @@ static const enum pp_activation activations[] = {
     PP_ACT_NONE,
 #define PP_ACTIVATION(NAME, ...) PP_ACT_##NAME,
 #include "ppcli/activations.def"
-#undef PP_ACTIVATION
 };
 
 /* Of y and z what the activation's backward pass reads. */

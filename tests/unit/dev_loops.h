@@ -50,14 +50,12 @@ static const struct cpu_kernels *chosen;
         return 0;                                                                                  \
     }
 #include "ppcli/kernels.def"
-#undef PP_KERNEL
 
 static const struct pp_backend_ops chosen_ops = {
     .name = "chosen",
 #define PP_KERNEL(name, type)
 #define PP_LOOP(name, type) .name = chosen_##name,
 #include "ppcli/kernels.def"
-#undef PP_KERNEL
 };
 
 static int open_chosen(struct pp_backend *be, int threads)

@@ -10,7 +10,7 @@
 #include "ppcli/ahead.h"
 #include "ppcli/mem.h"
 #include "ppcli/sha256.h"
-#include "../../src/data/augment.h"
+#include "../../src/data/picture.h"
 
 #define BOTH (PP_DATA_IMAGES | PP_DATA_LABELS)
 #define SEED 11

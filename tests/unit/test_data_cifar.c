@@ -5,7 +5,7 @@
 #include "ppcli/dataset.h"
 #include "ppcli/file.h"
 #include "ppcli/sha256.h"
-#include "../../src/data/source.h"
+#include "../../src/data/ops.h"
 
 #define BOTH (PP_DATA_IMAGES | PP_DATA_LABELS)
 #define PIXELS 1024
