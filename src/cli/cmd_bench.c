@@ -9,7 +9,7 @@
 #include "build_info.h"
 #include "start.h"
 #include "commit.h"
-#include "sweep.h"
+#include "command.h"
 
 #define REPEAT_MAX 1000
 #define SECONDS_MAX 3600.0

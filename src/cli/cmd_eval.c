@@ -3,7 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "ppcli/err.h"
 #include "ppcli/text.h"
 #include "command.h"
 #include "start.h"

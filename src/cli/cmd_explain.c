@@ -32,9 +32,7 @@ static int predict_other(struct explained *e, struct pp_config *cfg)
 static int predict(struct explained *e, struct pp_config *cfg)
 {
     const struct pp_layout *l = e->run.layout;
-    e->ranks = pp_alloc((size_t)l->ranks, sizeof(*e->ranks));
-    if (!e->ranks)
-        return PP_ERESOURCE;
+    PP_ALLOC(e->ranks, l->ranks);
     struct pp_transport_caps caps = pp_run_caps(&e->run);
     for (int r = 0; r < l->ranks; r++) {
         struct pp_exec_spec spec = {.layout = l, .rank = r, .caps = caps};

@@ -2,16 +2,12 @@
 /* ppcli generate: continue a text. */
 #include <ctype.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "ppcli/clock.h"
-#include "ppcli/err.h"
 #include "ppcli/generate.h"
 #include "ppcli/log.h"
-#include "ppcli/mem.h"
 #include "ppcli/rng.h"
 #include "command.h"
 #include "start.h"

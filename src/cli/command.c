@@ -18,14 +18,12 @@
     const struct pp_command command_##name = {#name, .run = cmd_##name, .help = text_##name,       \
                                               __VA_ARGS__};
 #include "commands.def"
-#undef PP_COMMAND
 
 #define PP_COMMAND(name, ...) &command_##name,
 const struct pp_command *const pp_commands[] = {
 #include "commands.def"
     NULL,
 };
-#undef PP_COMMAND
 
 #define COMMANDS ((int)(sizeof(pp_commands) / sizeof(pp_commands[0])) - 1)
 

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/err.h"
 #include "ppcli/log.h"
 #include "ppcli/text.h"
 
@@ -192,8 +191,7 @@ static int store_choice(const struct pp_cli_option *o, const char *text)
             *(int *)o->target = n;
             return 0;
         }
-        size_t used = strlen(all);
-        snprintf(all + used, sizeof(all) - used, "%s%s", n == 0 ? "" : rest ? ", " : " and ", word);
+        pp_text_add(all, sizeof(all), "%s%s", n == 0 ? "" : rest ? ", " : " and ", word);
         names[n++] = word;
     }
     struct pp_did_you_mean hint = pp_did_you_mean(text, names);

@@ -43,10 +43,8 @@ void plan_request_fini(struct plan_request *q);
 
 /* ---- plan_best.c: the part of `ppcli plan CONFIG` that measures: --best, --memory and --check */
 
-enum {
-    PLAN_BEST_SHOWN = 20, /* lines of the table */
-    PLAN_BEST_CHECKED = 3
-};
+#define PLAN_BEST_SHOWN 20 /* lines of the table */
+#define PLAN_BEST_CHECKED 3
 #define PLAN_BEST_MIB (1024.0 * 1024.0)
 
 struct plan_best {

@@ -10,14 +10,12 @@
 #include "ppcli/bench.h"
 #include "ppcli/log.h"
 #include "start.h"
-#include "sweep.h"
+#include "command.h"
 
 #define MEASURE_SECONDS 4.0
 #define CHECK_SECONDS 3.0 /* of each candidate */
 
-enum {
-    STAGES_LISTED = 64
-};
+#define STAGES_LISTED 64
 
 static int check(struct plan_best_result *s)
 {

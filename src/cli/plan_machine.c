@@ -10,14 +10,11 @@
 #include <string.h>
 
 #include "ppcli/bench.h"
-#include "ppcli/exchange.h"
 #include "ppcli/io.h"
 
-enum {
-    KEPT = 4,     /* of each number of stages and rows */
-    WHOLE = 16,   /* simulated whole */
-    PER_STAGE = 2 /* micro-batches of the short step */
-};
+#define KEPT 4      /* of each number of stages and rows */
+#define WHOLE 16    /* simulated whole */
+#define PER_STAGE 2 /* micro-batches of the short step */
 #define MEASURE_SECONDS 4.0
 #define WORSE 1.03 /* larger micro-batches are not looked at once they cost so much */
 
@@ -49,10 +46,7 @@ struct pp_best_spec plan_machine_spec(const struct plan_machine *p,
 
 static int keep(struct plan_machine *p, const struct plan_machine_row *row)
 {
-    void *rows = pp_realloc(p->rows, (size_t)p->n + 1, sizeof(*p->rows));
-    if (!rows)
-        return PP_ERESOURCE;
-    p->rows = rows;
+    PP_GROW(p->rows, (size_t)p->n + 1);
     p->rows[p->n++] = *row;
     return 0;
 }
@@ -180,9 +174,7 @@ static int find(struct plan_machine *p, const struct pp_cli_settings *settings)
                                  .rows = p->batch,
                                  .ranks = p->ranks};
     PP_TRY(pp_costs_of_cluster(&p->cluster, &use, &p->costs));
-    p->shape = pp_alloc(1, sizeof(*p->shape));
-    if (!p->shape)
-        return PP_ERESOURCE;
+    PP_ALLOC(p->shape, 1);
     for (int i = 0; i < settings->n; i++)
         fixed |= strcmp(settings->items[i].key, "pipeline.stages") == 0;
     int most = p->model->n_layers < PP_STAGES_MAX ? p->model->n_layers : PP_STAGES_MAX;

@@ -5,12 +5,9 @@
 
 #include "ppcli/draw.h"
 #include "ppcli/io.h"
-#include "ppcli/text.h"
 #include "plan.h"
 
-enum {
-    DRAWN = 20000 /* actions of a picture */
-};
+#define DRAWN 20000 /* actions of a picture */
 
 /* Tokens of a text, else samples. */
 static double units_of(const struct plan_machine *p, const char **name)
@@ -18,15 +15,6 @@ static double units_of(const struct plan_machine *p, const char **name)
     bool text = p->model->nodes[0].vocabulary > 0;
     *name = text ? "tokens" : "samples";
     return text ? p->model->inputs : 1;
-}
-
-/* A tied tensor counts once. */
-static double parameters(const struct pp_model *m)
-{
-    double n = (double)m->n_floats;
-    for (int i = 0; i < m->n_params; i++)
-        n -= m->params[i].tied_to > 0 ? (double)pp_param_floats(&m->params[i]) : 0;
-    return n;
 }
 
 /* "off", "all", or how many of the chunks. */
@@ -49,9 +37,9 @@ static void print_rows(const struct plan_machine *p, FILE *f)
     fprintf(f,
             "%.3g parameters, %.3g %s a step, on %d ranks of %s: %.0f a host, %.1f GB each, %s "
             "products at %.0f %% of %.4g Tflop/s\n%ld plans, %ld of them over %.1f GB a rank\n\n",
-            parameters(p->model), units, name, p->ranks, c->name, c->ranks, (double)p->memory / 1e9,
-            pp_precision_name(p->cfg->run.precision), 100 * c->product, peak / 1e12, p->tried,
-            p->too_large, (double)p->memory / 1e9);
+            (double)(p->model->n_floats - p->model->n_tied), units, name, p->ranks, c->name,
+            c->ranks, (double)p->memory / 1e9, pp_precision_name(p->cfg->run.precision),
+            100 * c->product, peak / 1e12, p->tried, p->too_large, (double)p->memory / 1e9);
     fprintf(f, "%3s  %6s %8s %-14s %12s %4s %6s %-9s %9s %11s %5s %6s %7s\n", "", "stages",
             "replicas", "schedule", "microbatches", "rows", "chunks", "recompute", "step s", name,
             "MFU", "bubble", "GB/rank");

@@ -3,16 +3,14 @@
  * A sweep: every combination is a config of its own, loaded and checked like any other, so that
  * what is wrong with one of them is said in the words that the config always uses.
  */
-#include "sweep.h"
+#include "command.h"
 
 #include <string.h>
 
 #include "ppcli/mem.h"
 
-enum {
-    AXES_MAX = 16,
-    VALUES_MAX = 256
-};
+#define AXES_MAX 16
+#define VALUES_MAX 256
 
 static const struct key {
     const char *name;
