@@ -38,9 +38,7 @@ static const struct key {
     {"between", "bandwidth", AT(between.bandwidth), true, false, 1e3, 1e15, "bytes/s, such as 50G"},
     {"between", "shared", AT(shared), true, true, 0, 1, "0, or 1: the ranks of a host share it"},
 };
-enum {
-    KEYS = sizeof(keys) / sizeof(keys[0])
-};
+#define KEYS ((int)(sizeof(keys) / sizeof(keys[0])))
 
 static double *place(struct pp_cluster *c, const struct key *k)
 {

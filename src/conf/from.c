@@ -7,12 +7,8 @@
  */
 #include "conf.h"
 
-#include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "ppcli/err.h"
 #include "ppcli/json_in.h"
 #include "ppcli/mem.h"
 #include "ppcli/text.h"

@@ -143,10 +143,8 @@ static struct span section_line(struct reader *r, struct span s)
         return (struct span){near, strlen(near)};
     }
     char known[256] = "";
-    for (int i = 0; sections[i]; i++) {
-        size_t used = strlen(known);
-        snprintf(known + used, sizeof(known) - used, "%s[%s]", i ? " " : "", sections[i]);
-    }
+    for (int i = 0; sections[i]; i++)
+        pp_text_add(known, sizeof(known), "%s[%s]", i ? " " : "", sections[i]);
     conf_problem(r->cfg, here(r), "unknown section [%s]; there are %s (ppcli keys)",
                  conf_quote(word.p, word.n).s, known);
     return (struct span){NO_SECTION, strlen(NO_SECTION)};

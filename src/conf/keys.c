@@ -9,10 +9,10 @@
 
 #include "ppcli/json.h"
 
-enum {
-    SCHEMA = 1,
-    RANGE_MAX = 512
-};
+#define SCHEMA 1
+#define RANGE_MAX 512
+#define TEXT_WIDTH 96
+#define MDOC_WIDTH 56 /* escapes and the rest of a word come on top */
 
 /* What every value does: a name, its line, the next name, ...; NULL: nothing is known. */
 static const char *const *lines_of(const struct conf_option *o, const struct pp_names *names)
@@ -28,11 +28,8 @@ static const char *shown_default(const struct conf_option *o)
 /* Text from `column` to the end of a terminal's line. */
 static void print_wrapped(FILE *f, int column, const char *text)
 {
-    enum {
-        WIDTH = 96
-    };
     for (const char *p = text; *p;) {
-        size_t n = strlen(p), room = (size_t)(WIDTH - column);
+        size_t n = strlen(p), room = (size_t)(TEXT_WIDTH - column);
         if (n > room) {
             for (n = room; n > 1 && p[n] != ' '; n--) {
             }
@@ -149,12 +146,9 @@ static void mdoc_byte(FILE *f, char c)
 /* Text in lines that mandoc -Tlint likes; no line may begin as a macro does. */
 static void mdoc_text(FILE *f, const char *text)
 {
-    enum {
-        WIDTH = 56
-    }; /* escapes and the rest of a word come on top */
     int column = 0;
     for (const char *p = text; *p; p++) {
-        if (*p == ' ' && column >= WIDTH) {
+        if (*p == ' ' && column >= MDOC_WIDTH) {
             fputc('\n', f);
             column = 0;
             continue;

@@ -146,9 +146,7 @@ static const struct {
                         {"flops", PP_ASSIGN_FLOPS},
                         {"params", PP_ASSIGN_PARAMS},
                         {"time", PP_ASSIGN_TIME}};
-enum {
-    ASSIGNMENT_WORDS = sizeof(assignment_words) / sizeof(assignment_words[0])
-};
+#define ASSIGNMENT_WORDS ((int)(sizeof(assignment_words) / sizeof(assignment_words[0])))
 
 static void set_cut(struct pp_config *cfg, enum pp_assignment kind, const char *ranges)
 {

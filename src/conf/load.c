@@ -9,7 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ppcli/err.h"
 #include "ppcli/mem.h"
 #include "ppcli/text.h"
 
@@ -119,9 +118,8 @@ int pp_config_choose(struct pp_config *cfg, const char *key, const char *value)
     const char *said = pp_config_origin(cfg, key);
     char why[CONF_WHY_MAX];
     size_t bytes = strlen(said) + sizeof("chosen ()");
-    char *text = pp_alloc(bytes, 1);
-    if (!text)
-        return PP_ERESOURCE;
+    char *text;
+    PP_ALLOC(text, bytes);
     snprintf(text, bytes, "chosen (%s)", said);
     if (conf_value_parse(conf_option(option), value, cfg->source->cwd, NULL, cfg, why) < 0) {
         pp_free(text);
@@ -164,9 +162,8 @@ static void apply_settings(struct pp_config *cfg, const struct pp_setting *setti
 
 static int create(struct pp_config **out)
 {
-    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
-    if (!cfg)
-        return PP_ERESOURCE;
+    struct pp_config *cfg;
+    PP_ALLOC(cfg, 1);
     cfg->source = pp_alloc(1, sizeof(*cfg->source));
     if (cfg->source) {
         cfg->source->origins =
@@ -209,41 +206,34 @@ void pp_config_destroy(struct pp_config **cfg)
     *cfg = NULL;
 }
 
+/* Defaults and file; text NULL: none. */
+static int read_file(const char *path, const char *text, size_t bytes, const struct pp_names *names,
+                     struct pp_config **cfg)
+{
+    PP_TRY(create(cfg));
+    PP_TRY(describe_file((*cfg)->source, path));
+    return text ? conf_ini_read(*cfg, text, bytes, names) : 0;
+}
+
 int pp_config_load(const char *path, const struct pp_setting *settings, int n_settings,
                    const struct pp_names *names, struct pp_config **out)
 {
-    struct pp_config *cfg = NULL;
     char *text = NULL;
     size_t bytes = 0;
-    int rc = 0;
-
     *out = NULL;
-    if (path) {
-        rc = read_config(path, &text, &bytes);
-        if (rc < 0)
-            goto out;
-    }
-    rc = create(&cfg);
-    if (rc < 0)
-        goto out;
-    rc = describe_file(cfg->source, path);
-    if (rc < 0)
-        goto out;
-    if (text) {
-        rc = conf_ini_read(cfg, text, bytes, names);
-        if (rc < 0)
-            goto out;
-    }
-    apply_settings(cfg, settings, n_settings, names);
-    conf_from(cfg, names);
-    conf_check(cfg, names);
-    rc = pp_config_verdict(cfg);
-    if (rc == 0 || rc == PP_ECONFIG) {
-        *out = cfg;
-        cfg = NULL;
-    }
-out:
-    pp_config_destroy(&cfg);
+    if (path)
+        PP_TRY(read_config(path, &text, &bytes));
+    int rc = read_file(path, text, bytes, names, out);
     pp_free(text);
+    if (rc < 0) {
+        pp_config_destroy(out);
+        return rc;
+    }
+    apply_settings(*out, settings, n_settings, names);
+    conf_from(*out, names);
+    conf_check(*out, names);
+    rc = pp_config_verdict(*out);
+    if (rc < 0 && rc != PP_ECONFIG)
+        pp_config_destroy(out);
     return rc;
 }

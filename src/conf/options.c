@@ -8,17 +8,13 @@
 
 #include <string.h>
 
-#include "ppcli/err.h"
-
 static const struct conf_choice activations[] = {
 #define PP_ACTIVATION(NAME, word, ...) {#word, PP_ACT_##NAME},
 #include "ppcli/activations.def"
-#undef PP_ACTIVATION
     {NULL, 0}};
 static const struct conf_choice ffn_activations[] = {{"auto", -1},
 #define PP_ACTIVATION(NAME, word, ...) {#word, PP_ACT_##NAME},
 #include "ppcli/activations.def"
-#undef PP_ACTIVATION
                                                      {NULL, 0}};
 static const struct conf_choice choices[] = {
     {"auto", PP_CHOICE_AUTO}, {"on", PP_CHOICE_ON}, {"off", PP_CHOICE_OFF}, {NULL, 0}};

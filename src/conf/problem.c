@@ -9,6 +9,8 @@
 
 #include "ppcli/mem.h"
 
+#define SHOWN 60 /* bytes of a quoted text */
+
 static int place_before(struct conf_place a, struct conf_place b)
 {
     return a.from != b.from ? a.from < b.from : a.number < b.number;
@@ -19,10 +21,7 @@ static int insert(struct conf_problems *list, struct conf_place place, char *tex
 {
     if (list->n == list->capacity) {
         int capacity = list->capacity ? 2 * list->capacity : 16;
-        void *items = pp_realloc(list->items, (size_t)capacity, sizeof(list->items[0]));
-        if (!items)
-            return PP_ERESOURCE;
-        list->items = items;
+        PP_GROW(list->items, capacity);
         list->capacity = capacity;
     }
     int at = list->n;
@@ -104,9 +103,6 @@ void conf_problems_fini(struct conf_problems *list)
 
 struct conf_quoted conf_quote(const char *text, size_t bytes)
 {
-    enum {
-        SHOWN = 60
-    };
     struct conf_quoted q;
     size_t n = bytes;
     if (n > SHOWN) {

@@ -278,9 +278,8 @@ static int read_path(struct pp_report *r)
 /* What `f` holds, or, where that is NULL, the file or folder `path`. */
 static int open_report(const char *path, FILE *f, struct pp_report **out)
 {
-    struct pp_report *r = pp_alloc(1, sizeof(*r));
-    if (!r)
-        return PP_ERESOURCE;
+    struct pp_report *r;
+    PP_ALLOC(r, 1);
     snprintf(r->dir, sizeof(r->dir), "%s", path);
     /* so that "." has a name too */
     int rc = f || realpath(path, r->dir) ? 0 : pp_fail_errno(0, "cannot read run folder %s", path);

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "ppcli/chrome.h"
-#include "ppcli/mem.h"
 #include "report.h"
 
 #define SLICES_MAX 400000 /* of one half */

@@ -4,9 +4,7 @@
 
 #include <limits.h>
 
-enum {
-    STEPS_SHOWN = 6 /* the last of them has found its rhythm */
-};
+#define STEPS_SHOWN 6 /* the last of them has found its rhythm */
 
 /* Collective: [ranks][chunks] times and [ranks] updates, in rank order. */
 static int gather(const struct pp_layout *l, const struct pp_exec *x, struct pp_transport *tp,
@@ -94,9 +92,8 @@ static int least(struct pp_forecast *f, double n)
 static int predict(struct pp_forecast *f, double n)
 {
     int stages = f->layout->stages;
-    double *work = pp_alloc((size_t)stages, sizeof(*work));
-    if (!work)
-        return PP_ERESOURCE;
+    double *work;
+    PP_ALLOC(work, stages);
     double all = pp_sim_work(f->plan, &f->costs, work);
     pp_free(work);
     struct pp_sim_costs costs = f->costs;
@@ -114,11 +111,9 @@ static int create(struct pp_forecast *f, const struct pp_layout *l)
     size_t n = (size_t)l->n_virtual;
     f->layout = l;
     f->plan = l->plans[0].plan;
-    f->f = pp_alloc(3 * n, sizeof(*f->f));
-    f->update = pp_alloc((size_t)l->stages, sizeof(*f->update));
-    f->rows = pp_alloc((size_t)f->plan->geometry.microbatches, sizeof(*f->rows));
-    if (!f->f || !f->update || !f->rows)
-        return PP_ERESOURCE;
+    PP_ALLOC(f->f, 3 * n);
+    PP_ALLOC(f->update, l->stages);
+    PP_ALLOC(f->rows, f->plan->geometry.microbatches);
     f->i = f->f + n;
     f->w = f->i + n;
     f->costs = (struct pp_sim_costs){.f = f->f,

@@ -9,22 +9,25 @@
 #include <math.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "ppcli/log.h"
 #include "ppcli/io.h"
+#include "ppcli/text.h"
 
 #define PRINT_NS 2000000000u /* between two printed lines when run.log_every is 0 */
+
+#define WRITERS 2
+static const struct output_ops *const writers[WRITERS] = {&output_tensorboard, &output_prometheus};
 
 struct pp_metrics {
     const struct pp_run *run;
     struct pp_metrics_start from;
     FILE *jsonl;
-    struct outputs outputs;
-    bool live;       /* a status line is redrawn on stderr */
-    bool out_is_tty; /* log lines of steps would fight with the live line */
-    int live_width;  /* columns of the last live line, to wipe it */
+    void *outputs[WRITERS]; /* NULL: not asked for */
+    bool live;              /* a status line is redrawn on stderr */
+    bool out_is_tty;        /* log lines of steps would fight with the live line */
+    int live_width;         /* columns of the last live line, to wipe it */
     uint64_t start_ns;
     uint64_t printed_ns; /* when the last line of steps or of an epoch was printed */
 };
@@ -94,10 +97,8 @@ static void step_line(const struct pp_metrics *m, const struct pp_window *w, int
              w->step, steps, w->loss, perplexity_text(m, "ppl", w->loss, ppl), w->accuracy,
              sps < 10 ? 2 : 0, sps, tokens_text(m, sps, tps), w->bubble * 100,
              pp_clock_duration(eta, text, sizeof(text)));
-    if (w->skipped > 0) {
-        size_t used = strlen(line);
-        snprintf(line + used, bytes - used, " skipped=%lld", (long long)w->skipped);
-    }
+    if (w->skipped > 0)
+        pp_text_add(line, bytes, " skipped=%lld", (long long)w->skipped);
 }
 
 static void show_live(struct pp_metrics *m, const char *line)
@@ -198,16 +199,16 @@ static int open_jsonl(struct pp_metrics *m, const struct pp_backend *be,
 int pp_metrics_open(const struct pp_backend *be, const struct pp_transport *tp,
                     const struct pp_metrics_start *from, struct pp_metrics **out)
 {
-    struct pp_metrics *m = pp_alloc(1, sizeof(*m));
-    if (!m)
-        return PP_ERESOURCE;
+    struct pp_metrics *m;
+    PP_ALLOC(m, 1);
     m->run = from->run;
     m->from = *from;
     m->live = !m->from.quiet && pp_log_level() >= PP_LOG_INFO && pp_term_live(STDERR_FILENO);
     m->out_is_tty = isatty(fileno(m->from.out));
     int rc = pace_create(m->run->layout, &m->from.pace);
     rc = rc == 0 && m->from.dir[0] ? open_jsonl(m, be, tp) : rc;
-    rc = rc == 0 ? outputs_open(&m->from, &m->outputs) : rc;
+    for (int i = 0; rc == 0 && i < WRITERS; i++)
+        rc = writers[i]->open(&m->from, &m->outputs[i]);
     if (rc < 0) {
         pp_metrics_close(&m);
         return rc;
@@ -218,13 +219,27 @@ int pp_metrics_open(const struct pp_backend *be, const struct pp_transport *tp,
     return 0;
 }
 
+/* s: NULL when the run did not come to its end: what ended it says more than what follows. */
+static int close_outputs(struct pp_metrics *m, const struct pp_summary *s)
+{
+    struct pp_error cause = *pp_error_get();
+    int rc = 0;
+    for (int i = 0; i < WRITERS; i++) {
+        int one = m->outputs[i] ? writers[i]->close(&m->outputs[i], s) : 0;
+        rc = rc < 0 ? rc : one;
+    }
+    if (!s)
+        pp_error_adopt(&cause);
+    return rc;
+}
+
 void pp_metrics_close(struct pp_metrics **metrics)
 {
     struct pp_metrics *m = *metrics;
     if (!m)
         return;
     wipe_live(m);
-    outputs_close(&m->outputs, NULL);
+    close_outputs(m, NULL);
     pp_free(m->from.pace);
     if (m->jsonl)
         fclose(m->jsonl);
@@ -274,7 +289,9 @@ void pp_metrics_window(struct pp_metrics *m, const struct pp_window *w, int step
     if (m->live)
         show_live(m, line);
     pace_window(m->from.pace, w, pace_told, m);
-    outputs_window(&m->outputs, w, record);
+    for (int i = 0; i < WRITERS; i++)
+        if (m->outputs[i])
+            writers[i]->window(m->outputs[i], w, record);
     if (record && m->jsonl) {
         struct pp_json j = begin(m, "step");
         pp_json_int(&j, "step", w->t);
@@ -328,7 +345,9 @@ void pp_metrics_end(struct pp_metrics *m, int64_t t, bool stopped)
 void pp_metrics_epoch(struct pp_metrics *m, const struct pp_epoch_result *e)
 {
     m->printed_ns = pp_clock_ns();
-    outputs_epoch(&m->outputs, e);
+    for (int i = 0; i < WRITERS; i++)
+        if (m->outputs[i])
+            writers[i]->epoch(m->outputs[i], e);
     if (!m->from.quiet) {
         wipe_live(m);
         char text[16], ppl[32], tps[32], test[96] = "";
@@ -393,7 +412,7 @@ int pp_metrics_finish(struct pp_metrics *m, const struct pp_summary *s)
     }
     if (rc == 0 && m->from.dir[0])
         rc = write_summary(m, s);
-    int lost = outputs_close(&m->outputs, s);
+    int lost = close_outputs(m, s);
     summary_print(&m->from, s);
     return rc < 0 ? rc : lost;
 }

@@ -50,8 +50,7 @@ void summary_print(const struct pp_metrics_start *from, const struct pp_summary 
 void seats_announce(const struct pp_run *run, const char *graphs);
 void seats_json(const struct pp_run *run, const char *graphs, struct pp_json *j);
 
-/* ---- outputs.c
- *
+/*
  * The numbers of a run in the formats of other programs, as far as the config asks for them:
  * TensorBoard's event files, a Prometheus text file. Rank 0 only. Monitoring never stops a run that
  * has begun: what cannot be opened is refused at the start, what is lost later is told at the end.
@@ -69,18 +68,6 @@ struct output_ops {
 };
 
 extern const struct output_ops output_tensorboard, output_prometheus;
-
-#define OUTPUTS_MAX 2
-
-struct outputs {
-    void *self[OUTPUTS_MAX]; /* NULL: not asked for */
-};
-
-/* On failure nothing is open. */
-int outputs_open(const struct pp_metrics_start *start, struct outputs *out);
-void outputs_window(const struct outputs *o, const struct pp_window *w, bool record);
-void outputs_epoch(const struct outputs *o, const struct pp_epoch_result *e);
-int outputs_close(struct outputs *o, const struct pp_summary *s); /* a second call does nothing */
 
 /* ---- spans.c
  *

@@ -6,6 +6,10 @@
  */
 #include "parts.h"
 
+#include <string.h>
+
+#include "ppcli/text.h"
+
 struct spans {
     const struct pp_layout *layout;
     int test_steps, max_messages;
@@ -19,9 +23,8 @@ struct spans {
 int spans_create(const struct pp_layout *l, int test_steps, struct spans **out)
 {
     size_t n = (size_t)l->ranks * (size_t)l->n_virtual;
-    struct spans *s = pp_alloc(1, sizeof(*s));
-    if (!s)
-        return PP_ERESOURCE;
+    struct spans *s;
+    PP_ALLOC(s, 1);
     s->layout = l;
     s->test_steps = test_steps;
     s->bytes = pp_alloc((size_t)l->n_virtual, sizeof(*s->bytes));
@@ -76,12 +79,11 @@ void spans_processes(const struct spans *s, struct pp_chrome *c)
     const struct pp_layout *l = s->layout;
     for (int r = 0; r < l->ranks; r++) {
         char name[256];
-        size_t used =
-            (size_t)snprintf(name, sizeof(name), "rank %d (stage%s", r, l->chunks > 1 ? "s" : "");
-        for (int v = 0; v < l->n_virtual && used < sizeof(name) - 16; v++)
+        snprintf(name, sizeof(name), "rank %d (stage%s", r, l->chunks > 1 ? "s" : "");
+        for (int v = 0; v < l->n_virtual && strlen(name) < sizeof(name) - 16; v++)
             if (l->rank_of[v] == r % l->stages)
-                used += (size_t)snprintf(name + used, sizeof(name) - used, " %d", v);
-        snprintf(name + used, sizeof(name) - used, ")");
+                pp_text_add(name, sizeof(name), " %d", v);
+        pp_text_add(name, sizeof(name), ")");
         pp_chrome_process(c, r, name);
     }
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ppcli/machine.h"
+#include "ppcli/text.h"
 
 #define MIB (1024.0 * 1024.0)
 #define BUSY_LOAD 0.5 /* of the last minute: something else is running */
@@ -119,14 +120,10 @@ void summary_json(const struct pp_metrics_start *from, const struct pp_summary *
 /* "0-3" or, where a rank holds several chunks, "0-3 8-11". */
 static void layers_of_rank(const struct pp_layout *l, int pipeline_rank, char *out, size_t bytes)
 {
-    size_t used = 0;
     out[0] = '\0';
-    for (int s = 0; s < l->n_virtual && used < bytes; s++) {
-        if (l->rank_of[s] == pipeline_rank) {
-            used += (size_t)snprintf(out + used, bytes - used, "%s%d-%d", used > 0 ? " " : "",
-                                     l->first[s], l->last[s]);
-        }
-    }
+    for (int s = 0; s < l->n_virtual; s++)
+        if (l->rank_of[s] == pipeline_rank)
+            pp_text_add(out, bytes, "%s%d-%d", out[0] ? " " : "", l->first[s], l->last[s]);
 }
 
 static void print_ranks(const struct pp_run *run, const struct pp_summary *s,

@@ -175,9 +175,8 @@ static int open_board(const struct pp_metrics_start *start, void **out)
     static const char version[] = "brain.Event:2";
     if (!start->run->cfg->run.tensorboard || !start->dir[0])
         return 0;
-    struct board *t = pp_alloc(1, sizeof(*t));
-    if (!t)
-        return PP_ERESOURCE;
+    struct board *t;
+    PP_ALLOC(t, 1);
     int rc = open_file(start->dir, t);
     if (rc < 0) {
         pp_free(t);

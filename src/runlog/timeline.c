@@ -249,11 +249,9 @@ static int prepare(struct page *p)
         size_t n = (size_t)step_of(&p->all[r], p->choice.t)->n;
         p->room = n > p->room ? n : p->room;
     }
-    p->events = pp_alloc(p->room, sizeof(*p->events));
-    p->offset_ns = pp_alloc((size_t)l->ranks, sizeof(*p->offset_ns));
-    p->error_ns = pp_alloc((size_t)l->ranks, sizeof(*p->error_ns));
-    if (!p->events || !p->offset_ns || !p->error_ns)
-        return PP_ERESOURCE;
+    PP_ALLOC(p->events, p->room);
+    PP_ALLOC(p->offset_ns, l->ranks);
+    PP_ALLOC(p->error_ns, l->ranks);
     return spans_create(l, p->spec->test_steps, &p->spans);
 }
 

@@ -116,11 +116,9 @@ static int prepare(struct pp_tracer *tc)
     tc->room = (size_t)tc->spec.ring->mask;
     tc->hold = (int64_t)(tc->spec.ring->mask / pp_exec_events_per_step(tc->spec.layout)) - 1;
     tc->hold = tc->hold > 1 ? tc->hold : 1;
-    tc->events = pp_alloc(tc->room, sizeof(*tc->events));
-    tc->offset_ns = pp_alloc(ranks, sizeof(*tc->offset_ns));
-    tc->error_ns = pp_alloc(ranks, sizeof(*tc->error_ns));
-    if (!tc->events || !tc->offset_ns || !tc->error_ns)
-        return PP_ERESOURCE;
+    PP_ALLOC(tc->events, tc->room);
+    PP_ALLOC(tc->offset_ns, ranks);
+    PP_ALLOC(tc->error_ns, ranks);
     return tc->spec.tp->rank == 0 ? open_file(tc) : 0;
 }
 

@@ -127,9 +127,7 @@ int pp_sim_bound(const struct pp_plan *plan, const struct pp_sim_costs *costs, d
 {
     struct bound b = {.plan = plan, .costs = costs, .m = plan->geometry.microbatches};
     pp_assert(plan->kind == PP_PLAN_TRAIN);
-    b.ranks = pp_alloc((size_t)plan->geometry.stages, sizeof(*b.ranks));
-    if (!b.ranks)
-        return PP_ERESOURCE;
+    PP_ALLOC(b.ranks, plan->geometry.stages);
     b.scale = costs->overlap > 0 && costs->overlap < 1 ? costs->overlap : 1;
     b.launch = b.scale * costs->launch;
     for (int mb = 0; mb < b.m; mb++) {

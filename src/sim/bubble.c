@@ -8,12 +8,11 @@
 #include <math.h>
 
 #include "ppcli/mem.h"
+#include "ppcli/text.h"
 
 /* Steps after which a pipeline has found its rhythm, and how many more tell it. */
-enum {
-    STEPS_BEFORE = 3,
-    STEPS_AFTER = 3
-};
+#define STEPS_BEFORE 3
+#define STEPS_AFTER 3
 
 double pp_bubble_idle(double busy, double time, int ranks)
 {
@@ -187,23 +186,21 @@ static double tenths(const struct pp_bubble *b, double parts[3])
 char *pp_bubble_parts(const struct pp_bubble *b, char out[PP_BUBBLE_TEXT_MAX])
 {
     double parts[3], idle = tenths(b, parts);
-    int used = snprintf(out, PP_BUBBLE_TEXT_MAX, "%.1f", idle);
-    if (b->stages > 1) {
-        snprintf(out + used, PP_BUBBLE_TEXT_MAX - (size_t)used, " = %.1f + %.1f + %.1f", parts[0],
-                 parts[1], parts[2]);
-    }
+    snprintf(out, PP_BUBBLE_TEXT_MAX, "%.1f", idle);
+    if (b->stages > 1)
+        pp_text_add(out, PP_BUBBLE_TEXT_MAX, " = %.1f + %.1f + %.1f", parts[0], parts[1], parts[2]);
     return out;
 }
 
 char *pp_bubble_text(const struct pp_bubble *b, char out[PP_BUBBLE_TEXT_MAX])
 {
     double parts[3], idle = tenths(b, parts);
-    int used = snprintf(out, PP_BUBBLE_TEXT_MAX, "%.1f %%", idle);
+    snprintf(out, PP_BUBBLE_TEXT_MAX, "%.1f %%", idle);
     if (b->stages > 1) {
-        snprintf(out + used, PP_BUBBLE_TEXT_MAX - (size_t)used,
-                 ": schedule %.1f + imbalance %.1f + hand-over and waiting %.1f; stage %d has "
-                 "%.0f %% of the work",
-                 parts[0], parts[1], parts[2], b->busiest, b->work * 100);
+        pp_text_add(out, PP_BUBBLE_TEXT_MAX,
+                    ": schedule %.1f + imbalance %.1f + hand-over and waiting %.1f; stage %d has "
+                    "%.0f %% of the work",
+                    parts[0], parts[1], parts[2], b->busiest, b->work * 100);
     }
     return out;
 }

@@ -2,7 +2,9 @@
 /* Names, labels and titles that all pictures of a plan share. */
 #include "draw_impl.h"
 
-#include <string.h>
+#include "ppcli/text.h"
+
+#define SHOWN 8 /* numbers of a list */
 
 const char *draw_name(const struct pp_plan *plan)
 {
@@ -41,21 +43,15 @@ bool draw_is_even(const double *x, int step, int n)
     return true;
 }
 
-/* "1", or "2,1,1,1", or the first eight; `times` each. Returns the bytes written. */
-static size_t put_list(const double *x, int step, int n, int times, char *out, size_t bytes)
+/* "1", or "2,1,1,1", or the first eight; `times` each. */
+static void add_list(const double *x, int step, int n, int times, char *out, size_t bytes)
 {
-    enum {
-        SHOWN = 8
-    };
     bool even = draw_is_even(x, step, n);
-    size_t used = (size_t)snprintf(out, bytes, "%g", times * x[0]);
-    for (int i = 1; i < n && i < SHOWN && !even; i++) {
-        used +=
-            (size_t)snprintf(out + used, bytes - used, ",%g", times * x[(size_t)i * (size_t)step]);
-    }
+    pp_text_add(out, bytes, "%g", times * x[0]);
+    for (int i = 1; i < n && i < SHOWN && !even; i++)
+        pp_text_add(out, bytes, ",%g", times * x[(size_t)i * (size_t)step]);
     if (n > SHOWN && !even)
-        used += (size_t)snprintf(out + used, bytes - used, ",...");
-    return used;
+        pp_text_add(out, bytes, ",...");
 }
 
 void draw_costs(const struct pp_drawing *d, char *out, size_t bytes)
@@ -66,17 +62,16 @@ void draw_costs(const struct pp_drawing *d, char *out, size_t bytes)
     int share = plan->geometry.chunks / plan->copies; /* even chunks: told as those of a rank */
     bool even = draw_is_even(c->f, 1, n) && draw_is_even(c->i, 1, n) && draw_is_even(c->w, 1, n);
     const double *of[] = {c->f, c->i, c->w};
-    size_t used = (size_t)snprintf(out, bytes, "per %s", even ? "rank" : "stage");
+    snprintf(out, bytes, "per %s", even ? "rank" : "stage");
     for (int op = 0; op < 3; op++) {
-        used +=
-            (size_t)snprintf(out + used, bytes - used, "%s %c ", op ? "," : "", PP_OP_LETTERS[op]);
-        used += put_list(of[op], 1, n, even ? share : 1, out + used, bytes - used);
+        pp_text_add(out, bytes, "%s %c ", op ? "," : "", PP_OP_LETTERS[op]);
+        add_list(of[op], 1, n, even ? share : 1, out, bytes);
     }
-    used += (size_t)snprintf(out + used, bytes - used, "; hand-over ");
+    pp_text_add(out, bytes, "; hand-over ");
     if (c->transfer && n > 1)
-        put_list(c->transfer, 2, n - 1, 1, out + used, bytes - used);
+        add_list(c->transfer, 2, n - 1, 1, out, bytes);
     else
-        snprintf(out + used, bytes - used, "%g", c->latency);
+        pp_text_add(out, bytes, "%g", c->latency);
 }
 
 static int digits(int x)

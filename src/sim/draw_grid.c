@@ -14,10 +14,8 @@
 #define COLUMNS_MAX (1 << 26)
 #define MIB (1024.0 * 1024.0)
 
-enum {
-    INK_NONE = 0, /* else 1 + op * PP_DRAW_SHADES + shade, */
-    INK_ODD = 64  /* plus this for odd micro-batches: cells that touch stay apart */
-};
+#define INK_NONE 0 /* else 1 + op * PP_DRAW_SHADES + shade, */
+#define INK_ODD 64 /* plus this for odd micro-batches: cells that touch stay apart */
 
 /* Of the 256 terminal colours: F blue, I teal, W amber, B green, R grey, G and T pink, a darker one for each
  * chunk. */

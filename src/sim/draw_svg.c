@@ -9,18 +9,16 @@
 #include <math.h>
 #include <string.h>
 
-enum {
-    MARGIN = 16,
-    TOP = 62,    /* title, figures */
-    ROW = 24,    /* a rank */
-    GAP = 4,     /* between two ranks */
-    BOTTOM = 82, /* scale of time, two lines of legend */
-    LEFT = 64,   /* "rank 1023" */
-    RIGHT = 74,  /* "peak 1234" */
-    LETTER = 7,  /* width of a letter of a label, generously */
-    CELLS_MIN = 560,
-    CELLS_MAX = 6000,
-};
+#define MARGIN 16
+#define TOP 62    /* title, figures */
+#define ROW 24    /* a rank */
+#define GAP 4     /* between two ranks */
+#define BOTTOM 82 /* scale of time, two lines of legend */
+#define LEFT 64   /* "rank 1023" */
+#define RIGHT 74  /* "peak 1234" */
+#define LETTER 7  /* width of a letter of a label, generously */
+#define CELLS_MIN 560
+#define CELLS_MAX 6000
 
 struct svg {
     const struct pp_drawing *d;

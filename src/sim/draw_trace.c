@@ -6,6 +6,9 @@
  */
 #include "draw_impl.h"
 
+#include <string.h>
+
+#include "ppcli/text.h"
 #include "ppcli/trace.h"
 
 #define UNIT_NS 1e6 /* a unit of a plan is 1 ms */
@@ -119,12 +122,11 @@ static void put_action(const struct events *e, struct walk *w, int k)
 static void put_process(const struct events *e, int rank, int pid)
 {
     char name[256];
-    size_t used = (size_t)snprintf(name, sizeof(name), "rank %d simulated (stage%s", rank,
-                                   e->stages_named ? "s" : "");
-    for (int s = 0; s < e->d->plan->n_virtual && used < sizeof(name) - 16; s++)
+    snprintf(name, sizeof(name), "rank %d simulated (stage%s", rank, e->stages_named ? "s" : "");
+    for (int s = 0; s < e->d->plan->n_virtual && strlen(name) < sizeof(name) - 16; s++)
         if (e->d->plan->rank_of[s] == rank)
-            used += (size_t)snprintf(name + used, sizeof(name) - used, " %d", s);
-    snprintf(name + used, sizeof(name) - used, ")");
+            pp_text_add(name, sizeof(name), " %d", s);
+    pp_text_add(name, sizeof(name), ")");
     pp_chrome_process(e->chrome, pid, name);
 }
 

@@ -21,10 +21,9 @@ struct lane {
 /* In place of the time at which a message slot was released. */
 #define OCCUPIED (-1.0)
 
-enum {
-    WAIT_NOTHING = -1,
-    WAIT_VOTE = -2
-};
+/* In place of the action that a rank waits for. */
+#define WAIT_NOTHING (-1)
+#define WAIT_VOTE (-2)
 
 struct rank {
     double now;
@@ -369,9 +368,7 @@ static void summarize(const struct sim *s)
 static int take_slots(struct sim *s)
 {
     int64_t n = 0;
-    s->first_slot = pp_alloc((size_t)s->plan->n_channels, sizeof(*s->first_slot));
-    if (!s->first_slot)
-        return PP_ERESOURCE;
+    PP_ALLOC(s->first_slot, s->plan->n_channels);
     for (int c = 0; c < s->plan->n_channels; c++) {
         s->first_slot[c] = n;
         n += s->plan->channels[c].slots;
@@ -383,12 +380,10 @@ static int take_slots(struct sim *s)
 static int sim_init(struct sim *s)
 {
     size_t p = (size_t)s->plan->geometry.stages;
-    s->lanes = pp_alloc((size_t)s->plan->n_channels, sizeof(*s->lanes));
-    s->ranks = pp_alloc(p, sizeof(*s->ranks));
-    s->ready = pp_alloc(p, sizeof(*s->ready));
-    s->wire_free = pp_alloc(p, sizeof(*s->wire_free));
-    if (!s->lanes || !s->ranks || !s->ready || !s->wire_free)
-        return PP_ERESOURCE;
+    PP_ALLOC(s->lanes, s->plan->n_channels);
+    PP_ALLOC(s->ranks, p);
+    PP_ALLOC(s->ready, p);
+    PP_ALLOC(s->wire_free, p);
     return s->costs->slots ? take_slots(s) : 0;
 }
 
@@ -435,10 +430,8 @@ static void times_destroy(double **rows)
 static int result_init(const struct pp_plan *plan, bool with_times, struct pp_sim_result *res)
 {
     size_t p = (size_t)plan->geometry.stages;
-    res->work = pp_alloc(4 * p, sizeof(*res->work)); /* and the three behind it */
-    res->peak = pp_alloc(p, sizeof(*res->peak));
-    if (!res->work || !res->peak)
-        return PP_ERESOURCE;
+    PP_ALLOC(res->work, 4 * p); /* and the three behind it */
+    PP_ALLOC(res->peak, p);
     res->idle = res->work + p;
     res->first_start = res->idle + p;
     res->last_end = res->first_start + p;

@@ -74,19 +74,14 @@ static int map_new_file(const char *path, size_t bytes, void **out)
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
     if (fd < 0)
         return pp_fail_errno(errno == EACCES ? PP_EPERM : PP_EIO, "cannot create %s", path);
-    int rc = 0;
     int e;
     do {
         e = posix_fallocate(fd, 0, (off_t)bytes);
     } while (e == EINTR);
-    void *map = MAP_FAILED;
-    if (e != 0) {
-        rc = pp_fail(PP_EIO, "cannot write %s: %s", path, strerror(e));
-    } else {
-        map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-        if (map == MAP_FAILED)
-            rc = pp_fail_errno(PP_EIO, "cannot map %s", path);
-    }
+    void *map = e == 0 ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+    int rc = e != 0              ? pp_fail(PP_EIO, "cannot write %s: %s", path, strerror(e))
+             : map == MAP_FAILED ? pp_fail_errno(PP_EIO, "cannot map %s", path)
+                                 : 0;
     close(fd);
     if (rc < 0) {
         unlink(path);
@@ -103,9 +98,8 @@ int pp_ring_create(const char *path, int rank, int ranks, uint64_t capacity, str
     while (n < capacity + 1)
         n *= 2;
     size_t bytes = sizeof(struct pp_ring_head) + (size_t)n * RECORD;
-    struct pp_ring *ring = pp_alloc(1, sizeof(*ring));
-    if (!ring)
-        return PP_ERESOURCE;
+    struct pp_ring *ring;
+    PP_ALLOC(ring, 1);
     void *map = MAP_FAILED;
     int rc = 0;
     if (path) {
@@ -183,33 +177,26 @@ int pp_ring_open(const char *path, struct pp_ring **out)
     if (fd < 0)
         return pp_fail_errno(errno == EACCES ? PP_EPERM : PP_ENOINPUT, "cannot open %s", path);
     struct stat st;
-    void *map = MAP_FAILED;
-    size_t bytes = 0;
-    int rc = 0;
+    bool good = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+                st.st_size >= (off_t)sizeof(struct pp_ring_head);
+    size_t bytes = good ? (size_t)st.st_size : 0;
+    void *map = good ? mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0) : MAP_FAILED;
+    int rc = !good               ? pp_fail(PP_EFORMAT, "%s: not a record of actions", path)
+             : map == MAP_FAILED ? pp_fail_errno(PP_EIO, "cannot map %s", path)
+                                 : 0;
+    close(fd);
+    PP_TRY(rc);
     struct pp_ring *ring = NULL;
-    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) ||
-        st.st_size < (off_t)sizeof(struct pp_ring_head)) {
-        rc = pp_fail(PP_EFORMAT, "%s: not a record of actions", path);
-        goto out;
-    }
-    bytes = (size_t)st.st_size;
-    map = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
-    if (map == MAP_FAILED) {
-        rc = pp_fail_errno(PP_EIO, "cannot map %s", path);
-        goto out;
-    }
     rc = check_head(path, map, bytes);
     if (rc == 0 && !(ring = pp_alloc(1, sizeof(*ring))))
         rc = PP_ERESOURCE;
-    if (rc == 0) {
-        attach(ring, map, ((struct pp_ring_head *)map)->capacity, bytes);
-        *out = ring;
-    } else {
+    if (rc < 0) {
         munmap(map, bytes);
+        return rc;
     }
-out:
-    close(fd);
-    return rc;
+    attach(ring, map, ((struct pp_ring_head *)map)->capacity, bytes);
+    *out = ring;
+    return 0;
 }
 
 size_t pp_ring_copy(const struct pp_ring *ring, uint64_t from, struct pp_event *out, size_t max,
