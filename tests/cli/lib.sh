@@ -7,6 +7,7 @@
 #   code_is N; out_has TEXT; err_has TEXT; out_lacks TEXT; err_lacks TEXT; same A B
 #   skip REASON                   the current case cannot be judged here
 #   config FILE SECTION.KEY=VALUE...   writes a config
+#   within TEST                   whether it holds within half a minute
 #   finish                        ends the last case and prints the plan
 set -u
 
@@ -97,4 +98,29 @@ trains() {
     now=$(sha run/summary.json)
     digest=${digest:-$now}
     same "$now" "${digest:-one}"
+}
+
+within() {
+    for _ in $(seq 1 1500); do
+        if eval "$1"; then return 0; fi
+        sleep 0.02
+    done
+    return 1
+}
+
+# times_table: 600 lines of text to train a language model with, in ./text.txt
+times_table() {
+    awk 'BEGIN { for (i = 0; i < 600; i++) printf "%d times %d is %d\n", i % 13, i % 17, (i % 13) * (i % 17) }' >text.txt
+}
+
+# killed CONFIG OPTION...: a training into ./killed, killed when it has saved twice; $step is what it saved last
+killed() {
+    "$PPCLI" train "$@" --dir killed --set train.epochs=1000000 --set train.max_steps=0 >out 2>err </dev/null &
+    pid=$!
+    # shellcheck disable=SC2016 # for eval
+    within '[ "$(find killed/checkpoints -name "step-*" 2>/dev/null | grep -vc tmp)" -ge 2 ]'
+    kill -KILL "$pid"
+    wait "$pid" 2>/dev/null
+    # shellcheck disable=SC2034 # the test's
+    step=$("$PPCLI" inspect killed | sed -n 's/^step *//p')
 }

@@ -10,17 +10,6 @@ config net.ini data.dataset=synthetic data.train_samples=300 data.test_samples=5
     train.epochs=3 train.lr=0.01
 endless="--set train.epochs=1000000 --set checkpoint.every_epochs=0"
 
-sha() { sed -n 's/.*"weights_sha256": "\([0-9a-f]*\)".*/\1/p' "$1"; }
-
-# Whether `test` holds within some seconds.
-within() {
-    for _ in $(seq 1 600); do
-        if eval "$1"; then return 0; fi
-        sleep 0.05
-    done
-    return 1
-}
-
 # The step of the newest checkpoint in a folder, 0 without one.
 # shellcheck disable=SC2317 # called by within
 newest() { find "$1/checkpoints" -name 'step-*' 2>/dev/null | sed 's/.*-0*//' | sort -n | tail -n 1 | grep . || echo 0; }

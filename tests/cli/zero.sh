@@ -7,7 +7,7 @@
 
 samples=$(cd "$(dirname "$0")/../../data/cifar10-sample" && pwd)
 cd "$folder" || exit 1
-awk 'BEGIN { for (i = 0; i < 600; i++) printf "%d times %d is %d\n", i % 13, i % 17, (i % 13) * (i % 17) }' >text.txt
+times_table
 config gpt.ini data.dataset=text data.train_file=text.txt model.type=gpt model.n_layer=3 model.n_head=2 \
     model.n_embd=64 model.block_size=8 model.dropout=0.1 pipeline.microbatches=2 train.batch_size=12 \
     train.eval_interval=50 train.optimizer=adamw train.weight_decay=0.1 train.decay=weights train.lr=0.01 \
@@ -99,16 +99,7 @@ has kinds '"gather"' || complain 'no gather'
     complain 'no gradients leave before the last W'
 
 begin "killed, and resumed without it, and with it again, it goes on with the same bits"
-"$PPCLI" train gpt.ini --dir killed --replicas 2 --stages 2 --set train.zero=1 --set train.epochs=1000000 \
-    --set train.max_steps=0 --set checkpoint.every=3 --log-every 3 >out 2>err </dev/null &
-pid=$!
-for _ in $(seq 1 600); do
-    [ "$(find killed/checkpoints -name 'step-*' 2>/dev/null | grep -vc tmp)" -lt 2 ] || break
-    sleep 0.05
-done
-kill -KILL "$pid"
-wait "$pid" 2>/dev/null
-step=$("$PPCLI" inspect killed | sed -n 's/^step *//p')
+killed gpt.ini --replicas 2 --stages 2 --set train.zero=1 --set checkpoint.every=3 --log-every 3
 for zero in 0 1; do
     run train gpt.ini --dir killed -q --resume --replicas 2 --set train.zero=$zero --set train.epochs=1000000 \
         --set train.max_steps="$((step += 3))"

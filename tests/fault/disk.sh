@@ -17,14 +17,6 @@ cd "$folder" || exit 1
 config net.ini data.dataset=synthetic data.train_samples=300 data.test_samples=50 \
     'model.sizes=20 100*3 5' pipeline.stages=2 train.epochs=4 train.batch_size=32 \
     run.log_every=1
-sha() { sed -n 's/.*"weights_sha256": "\([0-9a-f]*\)".*/\1/p' "$1"; }
-within() {
-    for _ in $(seq 1 3000); do
-        if eval "$1"; then return 0; fi
-        sleep 0.01
-    done
-    return 1
-}
 # start FAULTS: a run on a small disk of its own that stands at the first of them; $pid
 start() {
     umount disk 2>/dev/null

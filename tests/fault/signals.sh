@@ -16,14 +16,6 @@ config net.ini data.dataset=synthetic data.train_samples=300 data.test_samples=5
     'model.sizes=20 16*3 5' pipeline.stages=2 pipeline.microbatches=4 train.epochs=4 \
     train.batch_size=32 train.clip_norm=1 run.log_every=1 train.coalesce=1
 steps=40
-sha() { sed -n 's/.*"weights_sha256": "\([0-9a-f]*\)".*/\1/p' "$1/summary.json"; }
-within() {
-    for _ in $(seq 1 3000); do
-        if eval "$1"; then return 0; fi
-        sleep 0.01
-    done
-    return 1
-}
 # shellcheck disable=SC2317 # called by within
 nobody() { [ "$(pgrep -fc -- "--dir $folder/" || true)" = 0 ]; }
 
@@ -60,7 +52,7 @@ goes_on() { # goes_on DIR: to the bits of the run that nobody interrupted
     code_is 0
     run train net.ini --dir "$1" --resume --launch threads -q
     code_is 0
-    same "$(sha "$1")" "$(sha whole)"
+    same "$(sha "$1/summary.json")" "$(sha whole/summary.json)"
 }
 
 # The site that is held, and the step after which a run is stopped that was asked to in it; 0: it
@@ -93,11 +85,11 @@ phase() {
         ended "$dir"
         if [ "$step" = 0 ]; then
             code_is 0
-            same "$(sha "$dir")" "$(sha whole)"
+            same "$(sha "$dir/summary.json")" "$(sha whole/summary.json)"
         elif [ "$signal" = USR2 ]; then
             code_is 0
             err_has "saved step $step, as asked"
-            same "$(sha "$dir")" "$(sha whole)"
+            same "$(sha "$dir/summary.json")" "$(sha whole/summary.json)"
         else
             code_is 75
             err_has "ppcli: stopped: by SIG$signal after step $step of $steps, which is saved"
@@ -135,7 +127,7 @@ for signal in TERM INT USR2; do
     if [ "$signal" = USR2 ]; then
         code_is 0
         err_has 'saved step 21, as asked'
-        same "$(sha "resume.$signal")" "$(sha whole)"
+        same "$(sha "resume.$signal/summary.json")" "$(sha whole/summary.json)"
     else
         code_is 75
         err_has "by SIG$signal after step 21 of $steps"

@@ -40,14 +40,6 @@ sizes = 20 16*3 5
 epochs = 4
 batch_size = 32
 INI
-sha() { sed -n 's/.*"weights_sha256": "\([0-9a-f]*\)".*/\1/p' "$1/summary.json"; }
-within() {
-    for _ in $(seq 1 3000); do
-        if eval "$1"; then return 0; fi
-        sleep 0.01
-    done
-    return 1
-}
 job() { # job RUN [FAULT [LINE]]: LINE goes to the config; a batch job in the background, $pid
     rm -f note asked
     echo RUNNING >job_state
@@ -68,7 +60,7 @@ run train net.ini --dir whole -q --stages 2
 job whole.job
 ended
 code_is 0
-same "$(sha whole.job)" "$(sha whole)"
+same "$(sha whole.job/summary.json)" "$(sha whole/summary.json)"
 [ ! -e asked ] || complain "scontrol $(cat asked)"
 
 for signals in USR1 'USR1 USR1'; do
@@ -88,7 +80,7 @@ for signals in USR1 'USR1 USR1'; do
     ended
     code_is 0
     err_has 'going on after step '
-    same "$(sha "run.$signals")" "$(sha whole)"
+    same "$(sha "run.$signals/summary.json")" "$(sha whole/summary.json)"
     [ ! -e asked ] || complain "scontrol $(cat asked)"
 done
 

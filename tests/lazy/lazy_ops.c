@@ -245,7 +245,6 @@ static int judge(struct pp_backend *be, const struct pp_judgement *j)
         return lazy_push(be, do_##name, &real, sizeof(real));                                      \
     }
 #include "ppcli/kernels.def"
-#undef PP_KERNEL
 
 static int probe(char *why, size_t bytes)
 {
@@ -291,5 +290,4 @@ const struct pp_backend_ops backend_cuda = {
     .optimizer_step = optimizer_step,
 #define PP_KERNEL(name, type) .name = name,
 #include "ppcli/kernels.def"
-#undef PP_KERNEL
 };

@@ -11,14 +11,6 @@ command -v mpirun >/dev/null 2>&1 || { echo "1..0 # SKIP no mpirun here (install
 
 config net.ini data.dataset=synthetic data.train_samples=203 data.test_samples=57 \
     'model.sizes=20 17*5 5' pipeline.stages=2 train.batch_size=32 train.epochs=3
-sha() { sed -n 's/.*"weights_sha256": "\([0-9a-f]*\)".*/\1/p' "$1"; }
-within() {
-    for _ in $(seq 1 400); do
-        if eval "$1"; then return 0; fi
-        sleep 0.05
-    done
-    return 1
-}
 # Processes of this test's endless runs.
 # shellcheck disable=SC2317 # called by within
 nobody() { [ "$(pgrep -fc -- "--dir $folder/" || true)" = 0 ]; }
