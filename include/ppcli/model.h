@@ -303,6 +303,11 @@ struct pp_chunk_range {
 /* Sizes of micro-batch that are remembered: few runs have more than two. */
 #define PP_CHUNK_PREPARED 4
 
+/* How many floats each kind of slot, packed and scratch need. */
+struct pp_chunk_sizes {
+    size_t state, grad, packed, scratch;
+};
+
 /*
  * One virtual stage's layers, parameters, gradients, optimizer state and saved activations.
  * All big memory comes from the arena given at layout.
@@ -316,8 +321,10 @@ struct pp_chunk {
     enum pp_optimizer_kind optimizer;
     bool decay_weights; /* and PP_PARAM_PLAIN is left alone */
     bool sharded;
-    int loss_rows;                      /* as in spec */
-    size_t n_floats;                    /* parameters of the chunk */
+    int loss_rows;    /* as in spec */
+    size_t n_floats;  /* parameters of the chunk */
+    size_t elsewhere; /* of spec */
+    struct pp_chunk_sizes sizes;
     float *params, *grads;              /* [n_floats] each, in the arena */
     float *opt_m, *opt_v;               /* [n_floats - spec.elsewhere] or NULL */
     float *packed;                      /* what the backend made of the weights, or NULL */
@@ -348,15 +355,25 @@ struct pp_chunk_spec {
     const struct pp_backend_choice *backend;
 };
 
-/* Of these layers, the bytes of what the backend makes of the weights. */
-size_t pp_chunk_packed_bytes(const struct pp_model *m, const struct pp_chunk_spec *spec);
-
 /* Whether every op with parameters bounds their gradients: pp_chunk_is_bounded() can be true. */
 bool pp_model_bounds(const struct pp_model *m);
 
-/* Collects `spec`'s memory in `arena` (dry or real) and, with a real one, makes the chunk usable.
- * With a dry arena *out stays NULL. Errors: PP_ERESOURCE; PP_ECONFIG where the backend lacks a kernel
- * of some op. */
+/* Memory that the chunks of a rank share, whose passes never overlap; of the caller. */
+struct pp_chunk_loan {
+    float *scratch;          /* the most that one of them wants */
+    float **states, **grads; /* [n_states], [n_grads] slots of the chunks that share theirs */
+    int n_states, n_grads;
+};
+
+/* A chunk that knows what it wants, c->sizes, and has none of it yet. Errors: PP_ERESOURCE; PP_ECONFIG
+ * where the backend lacks a kernel of some op. */
+int pp_chunk_make(const struct pp_model *m, const struct pp_chunk_spec *spec,
+                  struct pp_chunk **out);
+/* Its memory from `arena` (dry or real; with a real one the chunk is then usable), its scratch from
+ * `loan`, and with `slots` its slots too. loan NULL: all from the arena. */
+void pp_chunk_take(struct pp_chunk *c, struct pp_arena *arena, const struct pp_chunk_loan *loan,
+                   bool slots);
+/* Both. With a dry arena *out stays NULL. */
 int pp_chunk_create(const struct pp_model *m, const struct pp_chunk_spec *spec,
                     struct pp_arena *arena, struct pp_chunk **out);
 void pp_chunk_destroy(struct pp_chunk **c);

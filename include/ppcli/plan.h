@@ -128,6 +128,8 @@ struct pp_plan {
     int *state_slots; /* [n_virtual]: F-to-W slots the stage's chunk needs = its peak in flight;
                          eval: 1 */
     int *grad_slots;  /* [n_virtual]: I-to-W slots; eval: 0 */
+    bool *shared;     /* [n_virtual] recomputed stages: those of a rank number their slots together,
+                         so that slot k of one may lie where slot k of another does */
 };
 
 /*
@@ -176,7 +178,8 @@ int pp_plan_tie(struct pp_plan *plan, const struct pp_tie *ties, int n);
 /*
  * Put an R into a proved training plan, which has no ties, for each micro-batch of the virtual stages
  * s with stages[s], but where I follows right upon F; each right before its I (or B, or the F;B pair
- * of that B). Slots are counted, and everything is proved, once more. Errors: PP_ERESOURCE,
+ * of that B). In the plan of a schedule it then moves forward into a wait, where a state slot that the
+ * rank has anyway is free. Slots are counted, and everything is proved, once more. Errors: PP_ERESOURCE,
  * PP_EFORMAT; the plan is then to be destroyed.
  */
 int pp_plan_recompute(struct pp_plan *plan, const bool *stages);

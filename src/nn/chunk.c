@@ -9,27 +9,6 @@
 #include <math.h>
 #include <string.h>
 
-static void take_arena(struct pp_chunk *c, const struct chunk_sizes *z, size_t elsewhere,
-                       struct pp_arena *arena)
-{
-    c->params = pp_arena_take(arena, c->n_floats, sizeof(float));
-    if (z->packed > 0)
-        c->packed = pp_arena_take(arena, z->packed, sizeof(float));
-    if (c->grad_slots > 0) {
-        c->grads = pp_arena_take(arena, c->n_floats, sizeof(float));
-        if (pp_optimizer_moments(c->optimizer) > 0)
-            c->opt_m = pp_arena_take(arena, c->n_floats - elsewhere, sizeof(float));
-        if (pp_optimizer_moments(c->optimizer) > 1)
-            c->opt_v = pp_arena_take(arena, c->n_floats - elsewhere, sizeof(float));
-    }
-    for (int s = 0; s < c->state_slots; s++)
-        c->states[s].base = pp_arena_take(arena, z->state, sizeof(float));
-    for (int s = 0; s < c->grad_slots; s++)
-        c->grad_base[s] = pp_arena_take(arena, z->grad, sizeof(float));
-    if (z->scratch > 0)
-        c->scratch = pp_arena_take(arena, z->scratch, sizeof(float));
-}
-
 /* A device that the host cannot reach must have all kernels itself. */
 static int check_kernels(const struct pp_model *m, int node, const struct pp_backend_choice *choice)
 {
@@ -45,8 +24,7 @@ static int check_kernels(const struct pp_model *m, int node, const struct pp_bac
     return 0;
 }
 
-int pp_chunk_create(const struct pp_model *m, const struct pp_chunk_spec *spec,
-                    struct pp_arena *arena, struct pp_chunk **out)
+int pp_chunk_make(const struct pp_model *m, const struct pp_chunk_spec *spec, struct pp_chunk **out)
 {
     pp_assert(0 <= spec->first && spec->first <= spec->last && spec->last < m->n_layers);
     pp_assert(spec->max_rows >= 1 && spec->state_slots >= 0 && spec->grad_slots >= 0);
@@ -67,23 +45,52 @@ int pp_chunk_create(const struct pp_model *m, const struct pp_chunk_spec *spec,
     c->decay_weights = spec->decay_weights;
     c->sharded = spec->sharded;
     c->loss_rows = spec->loss_rows;
+    c->elsewhere = spec->elsewhere;
     c->places = pp_alloc((size_t)c->n_nodes, sizeof(*c->places));
     c->states = pp_alloc((size_t)c->state_slots, sizeof(*c->states));
     c->grad_base = pp_alloc((size_t)c->grad_slots, sizeof(*c->grad_base));
     c->parts = pp_alloc((size_t)c->grad_slots, sizeof(*c->parts));
-    struct chunk_sizes z;
-    if (!c->places || !c->states || !c->grad_base || !c->parts || chunk_place(c, spec, &z) < 0) {
+    if (!c->places || !c->states || !c->grad_base || !c->parts || chunk_place(c, spec) < 0) {
         pp_chunk_destroy(&c);
         return PP_ERESOURCE;
     }
-    /* The dry pass walks the same code, so it asks for the same bytes. */
-    bool dry = arena->base == NULL;
-    take_arena(c, &z, spec->elsewhere, arena);
-    if (dry) {
-        pp_chunk_destroy(&c);
-        return 0;
-    }
     *out = c;
+    return 0;
+}
+
+void pp_chunk_take(struct pp_chunk *c, struct pp_arena *arena, const struct pp_chunk_loan *loan,
+                   bool slots)
+{
+    const struct pp_chunk_sizes *z = &c->sizes;
+    c->params = pp_arena_take(arena, c->n_floats, sizeof(float));
+    if (z->packed > 0)
+        c->packed = pp_arena_take(arena, z->packed, sizeof(float));
+    if (c->grad_slots > 0) {
+        c->grads = pp_arena_take(arena, c->n_floats, sizeof(float));
+        if (pp_optimizer_moments(c->optimizer) > 0)
+            c->opt_m = pp_arena_take(arena, c->n_floats - c->elsewhere, sizeof(float));
+        if (pp_optimizer_moments(c->optimizer) > 1)
+            c->opt_v = pp_arena_take(arena, c->n_floats - c->elsewhere, sizeof(float));
+    }
+    for (int s = 0; s < c->state_slots; s++)
+        c->states[s].base = slots ? loan->states[s] : pp_arena_take(arena, z->state, sizeof(float));
+    for (int s = 0; s < c->grad_slots; s++)
+        c->grad_base[s] = slots ? loan->grads[s] : pp_arena_take(arena, z->grad, sizeof(float));
+    if (z->scratch > 0)
+        c->scratch = loan ? loan->scratch : pp_arena_take(arena, z->scratch, sizeof(float));
+}
+
+int pp_chunk_create(const struct pp_model *m, const struct pp_chunk_spec *spec,
+                    struct pp_arena *arena, struct pp_chunk **out)
+{
+    struct pp_chunk *c = NULL;
+    PP_TRY(pp_chunk_make(m, spec, &c));
+    /* The dry pass walks the same code, so it asks for the same bytes. */
+    pp_chunk_take(c, arena, NULL, false);
+    if (!arena->base)
+        pp_chunk_destroy(&c);
+    else
+        *out = c;
     return 0;
 }
 

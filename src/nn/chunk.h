@@ -32,12 +32,8 @@ struct pp_chunk_place {
     bool later[PP_NODE_INPUTS]; /* a later node of the chunk reads that input too */
 };
 
-/* Numbers the places of all nodes; how many floats each kind of slot, packed and scratch need. */
-struct chunk_sizes {
-    size_t state, grad, packed, scratch;
-};
-
-int chunk_place(struct pp_chunk *c, const struct pp_chunk_spec *spec, struct chunk_sizes *out);
+/* Numbers the places of all nodes, and sets c->sizes. */
+int chunk_place(struct pp_chunk *c, const struct pp_chunk_spec *spec);
 
 /* Whether anybody asks for the gradient of the node's value. */
 bool chunk_learns(const struct pp_node *n);

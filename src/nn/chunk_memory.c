@@ -48,14 +48,6 @@ static struct pp_words words_of(const struct pp_node *n, const struct pp_chunk_s
     return w;
 }
 
-size_t pp_chunk_packed_bytes(const struct pp_model *m, const struct pp_chunk_spec *spec)
-{
-    size_t floats = 0;
-    for (int i = m->layers[spec->first].first_node; i <= m->layers[spec->last].last_node; i++)
-        floats += aligned(words_of(&m->nodes[i], spec).packed);
-    return floats * sizeof(float);
-}
-
 /* The next `floats` behind *at; NO_PLACE for none. */
 static size_t take(size_t *at, size_t floats)
 {
@@ -132,7 +124,7 @@ bool chunk_learns(const struct pp_node *n)
 }
 
 /* The value and the gradient of node k, which is not the last. */
-static void place_values(struct pp_chunk *c, int k, size_t rows, struct chunk_sizes *z,
+static void place_values(struct pp_chunk *c, int k, size_t rows, struct pp_chunk_sizes *z,
                          struct scratch *f, struct scratch *i)
 {
     const struct pp_node *n = chunk_node(c, k);
@@ -166,9 +158,9 @@ static void find_again(struct pp_chunk *c)
     }
 }
 
-int chunk_place(struct pp_chunk *c, const struct pp_chunk_spec *spec, struct chunk_sizes *out)
+int chunk_place(struct pp_chunk *c, const struct pp_chunk_spec *spec)
 {
-    struct chunk_sizes z = {0};
+    struct pp_chunk_sizes z = {0};
     int n = c->n_nodes;
     struct piece *pieces = pp_alloc(4 * (size_t)n, sizeof(*pieces));
     if (!pieces)
@@ -204,6 +196,6 @@ int chunk_place(struct pp_chunk *c, const struct pp_chunk_spec *spec, struct chu
     z.scratch = c->grad_slots > 0 && i.most > f.most ? i.most : f.most;
     z.state = spread(z.state);
     z.grad = spread(z.grad);
-    *out = z;
+    c->sizes = z;
     return 0;
 }

@@ -159,6 +159,7 @@ struct pp_exec {
 
     /* memory of the device, in the arena */
     struct pp_arena arena;
+    struct pp_chunk_loan loan; /* what the chunks share; its arrays: one block, owned */
     struct pp_exec_bytes bytes;
     const uint8_t *images[2], *labels[2]; /* whole splits; NULL: not on this rank */
     const uint8_t *lengths[2];      /* the same as u32, with model.mask_padding on all ranks */

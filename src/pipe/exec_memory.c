@@ -64,20 +64,62 @@ static struct pp_chunk_spec chunk_spec(const struct pp_layout *l, int s)
     };
 }
 
+static int make_chunks(struct pp_exec *x, const struct pp_backend_choice *backend)
+{
+    const struct pp_layout *l = x->layout;
+    struct pp_chunk_loan *loan = &x->loan;
+    for (int k = 0; k < x->n_stages; k++) {
+        struct exec_stage *st = &x->stages[k];
+        struct pp_chunk_spec spec = chunk_spec(l, st->s);
+        spec.backend = backend;
+        spec.sharded = x->n_buckets > 0;
+        spec.elsewhere = spec.sharded ? pp_layout_floats(l, st->s) - exec_zero_floats(x, st->s) : 0;
+        PP_TRY(pp_chunk_make(l->model, &spec, &st->chunk));
+        loan->n_states = spec.state_slots > loan->n_states ? spec.state_slots : loan->n_states;
+        loan->n_grads = spec.grad_slots > loan->n_grads ? spec.grad_slots : loan->n_grads;
+    }
+    loan->states = pp_alloc((size_t)(loan->n_states + loan->n_grads), sizeof(*loan->states));
+    loan->grads = loan->states ? loan->states + loan->n_states : NULL;
+    return loan->states ? 0 : PP_ERESOURCE;
+}
+
+/* Slot i of the recomputed chunks, where those that have as many lie one at a time. */
+static float *lend_slot(const struct pp_exec *x, struct pp_arena *a, bool grad, int i)
+{
+    size_t most = 0;
+    for (int k = 0; k < x->n_stages; k++) {
+        const struct pp_chunk *c = x->stages[k].chunk;
+        size_t floats = grad ? c->sizes.grad : c->sizes.state;
+        if (x->layout->again[x->stages[k].s] && i < (grad ? c->grad_slots : c->state_slots))
+            most = floats > most ? floats : most;
+    }
+    return most > 0 ? pp_arena_take(a, most, sizeof(float)) : NULL;
+}
+
+/* What the chunks of the rank share: it computes one pass of one of them at a time. */
+static void lend(struct pp_exec *x, struct pp_arena *a)
+{
+    size_t scratch = 0, mark = a->used;
+    for (int k = 0; k < x->n_stages; k++) {
+        size_t floats = x->stages[k].chunk->sizes.scratch;
+        scratch = floats > scratch ? floats : scratch;
+    }
+    x->loan.scratch = scratch > 0 ? pp_arena_take(a, scratch, sizeof(float)) : NULL;
+    for (int i = 0; i < x->loan.n_states; i++)
+        x->loan.states[i] = lend_slot(x, a, false, i);
+    for (int i = 0; i < x->loan.n_grads; i++)
+        x->loan.grads[i] = lend_slot(x, a, true, i);
+    x->bytes.activations += grown(a, &mark);
+}
+
 static int stage_memory(struct pp_exec *x, struct pp_arena *a, struct exec_stage *st)
 {
     const struct pp_layout *l = x->layout;
-    struct pp_chunk_spec spec = chunk_spec(l, st->s);
-    struct pp_backend_choice backend = x->be ? x->be->choice : pp_backend_choice_of(l->cfg);
-    spec.backend = &backend;
-    size_t mark = a->used, floats = pp_layout_floats(l, st->s);
-    spec.sharded = x->n_buckets > 0;
-    spec.elsewhere = x->n_buckets > 0 ? floats - exec_zero_floats(x, st->s) : 0;
-    PP_TRY(pp_chunk_create(l->model, &spec, a, &st->chunk));
+    const struct pp_chunk *c = st->chunk;
+    size_t mark = a->used, floats = c->n_floats, packed = c->sizes.packed * sizeof(float);
+    pp_chunk_take(st->chunk, a, &x->loan, l->again[st->s]);
     size_t chunk_bytes = grown(a, &mark);
-
-    size_t states = (size_t)pp_optimizer_moments(spec.optimizer) * (floats - spec.elsewhere);
-    size_t packed = pp_chunk_packed_bytes(l->model, &spec);
+    size_t states = (size_t)pp_optimizer_moments(c->optimizer) * (floats - c->elsewhere);
     x->bytes.parameters += floats * sizeof(float);
     x->bytes.packed += packed;
     x->bytes.gradients += floats * sizeof(float);
@@ -85,17 +127,17 @@ static int stage_memory(struct pp_exec *x, struct pp_arena *a, struct exec_stage
     x->bytes.activations += chunk_bytes - packed - (2 * floats + states) * sizeof(float);
 
     if (st->is_first)
-        PP_TRY(row_slots(x, a, spec.state_slots, l->model->inputs, &st->input));
+        PP_TRY(row_slots(x, a, c->state_slots, l->model->inputs, &st->input));
     if (st->is_last && l->logits_rows == 0)
-        PP_TRY(row_slots(x, a, spec.state_slots, l->model->outputs, &st->output));
+        PP_TRY(row_slots(x, a, c->state_slots, l->model->outputs, &st->output));
     x->bytes.activations += grown(a, &mark);
     if (a->base) {
-        st->held_f = by_slot(spec.state_slots);
-        st->held_b = by_slot(spec.grad_slots);
-        st->w_slots = by_slot(2 * spec.grad_slots);
+        st->held_f = by_slot(c->state_slots);
+        st->held_b = by_slot(c->grad_slots);
+        st->w_slots = by_slot(2 * c->grad_slots);
         if (!st->held_f || !st->held_b || !st->w_slots)
             return PP_ERESOURCE;
-        st->w_gslots = st->w_slots + spec.grad_slots;
+        st->w_gslots = st->w_slots + c->grad_slots;
     }
     return 0;
 }
@@ -167,11 +209,7 @@ static void step_memory(struct pp_exec *x, struct pp_arena *a, bool has_last, si
     const struct pp_layout *l = x->layout;
     size_t share = largest_share(x);
     const size_t index_at = PP_ALIGN; /* bytes into the block */
-    x->n_votes = l->n_virtual;
-    if (l->cfg->train.clip_norm > 0) {
-        x->n_votes = 0;
-        x->n_votes = l->model->n_params;
-    }
+    x->n_votes = l->cfg->train.clip_norm > 0 ? l->model->n_params : l->n_virtual;
     size_t votes = (size_t)x->n_votes + 1;
     pp_assert(sizeof(*x->args) <= index_at);
     x->block_bytes = index_at + share * (1 + window) * sizeof(*x->index);
@@ -197,6 +235,7 @@ static int lay_out(struct pp_exec *x, struct pp_arena *a, bool shared_slots, boo
     memset(&x->bytes, 0, sizeof(x->bytes));
     size_t largest = 0;
     bool has_first = false, has_last = false;
+    lend(x, a);
     for (int k = 0; k < x->n_stages; k++) {
         struct exec_stage *st = &x->stages[k];
         PP_TRY(stage_memory(x, a, st));
@@ -267,6 +306,7 @@ int exec_memory(struct pp_exec *x, const struct pp_exec_spec *spec)
     PP_TRY(exec_zero_create(x));
     struct pp_backend_choice choice = x->be ? x->be->choice : pp_backend_choice_of(l->cfg);
     bool copies = choice.ops && choice.ops->own_memory;
+    PP_TRY(make_chunks(x, &choice));
     struct pp_arena dry = pp_arena_dry();
     PP_TRY(lay_out(x, &dry, spec->caps.shared_slots, copies));
     if (!x->be)
@@ -292,6 +332,7 @@ void exec_memory_free(struct pp_exec *x)
     }
     for (int i = 0; x->first && i < x->layout->n_plans; i++)
         pp_free(x->first[i].messages);
+    pp_free(x->loan.states);
     pp_free(x->stages);
     pp_free(x->channels);
     pp_free(x->first);
@@ -316,17 +357,11 @@ int pp_exec_predict(const struct pp_exec_spec *spec, struct pp_exec_bytes *out)
 int pp_exec_live_bytes(const struct pp_layout *l, int s, size_t *out)
 {
     struct pp_chunk_spec spec = chunk_spec(l, s);
-    size_t used[2];
-    for (int slots = 0; slots < 2; slots++) {
-        struct pp_arena dry = pp_arena_dry();
-        struct pp_chunk *chunk = NULL;
-        spec.state_slots = slots;
-        spec.grad_slots = 0;
-        PP_TRY(pp_chunk_create(l->model, &spec, &dry, &chunk));
-        used[slots] = dry.used;
-    }
+    struct pp_chunk *chunk = NULL;
+    PP_TRY(pp_chunk_make(l->model, &spec, &chunk));
     size_t row = sizeof(float) * (size_t)l->max_rows;
-    *out = used[1] - used[0];
+    *out = chunk->sizes.state * sizeof(float);
+    pp_chunk_destroy(&chunk);
     *out += s == 0 ? row * (size_t)l->model->inputs : pp_layout_slot_bytes(l, 2 * (s - 1));
     *out += s == l->n_virtual - 1 && l->logits_rows == 0 ? row * (size_t)l->model->outputs : 0;
     return 0;

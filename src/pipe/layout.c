@@ -445,6 +445,8 @@ static int lay_out(struct pp_layout *l, struct pp_config *cfg)
     PP_TRY(blame(cfg, "pipeline.recompute",
                  pp_recompute_stages(l->model, cfg->pipeline.recompute, l->n_virtual, l->first,
                                      l->last, l->again)));
+    for (int s = 0; l->table && s < l->n_virtual; s++)
+        l->again[s] = l->again[s] || pp_plan_recomputes(l->table, s);
     PP_TRY(blame(cfg, "pipeline.schedule", split_plans(l, PP_PLAN_TRAIN, l->train_n)));
     PP_TRY(check_rows(cfg, l));
     if (l->test_n > 0)

@@ -87,7 +87,7 @@ int pp_plan_take_cells(struct pp_plan *plan, int rank, const struct pp_cell *cel
 struct pp_table;
 int pp_plan_run_passes(struct pp_plan *plan, const struct pp_table *table);
 
-/* The passes from lower on. */
+/* The passes from lower on, once more where they have been. */
 int pp_plan_make_slots(struct pp_plan *plan);
 
 int pp_pass_generate(struct pp_plan *plan);      /* from plan->schedule */

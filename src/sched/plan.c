@@ -79,10 +79,12 @@ int pp_plan_create(enum pp_plan_kind kind, const struct pp_geometry *g, const in
     plan->chunk_of = pp_alloc((size_t)plan->n_virtual, sizeof(*plan->chunk_of));
     plan->state_slots = pp_alloc((size_t)plan->n_virtual, sizeof(*plan->state_slots));
     plan->grad_slots = pp_alloc((size_t)plan->n_virtual, sizeof(*plan->grad_slots));
+    plan->shared = pp_alloc((size_t)plan->n_virtual, sizeof(*plan->shared));
     plan->ranks = pp_alloc((size_t)g->stages, sizeof(*plan->ranks));
 
     int rc = PP_ERESOURCE;
-    if (plan->rank_of && plan->chunk_of && plan->state_slots && plan->grad_slots && plan->ranks)
+    if (plan->rank_of && plan->chunk_of && plan->state_slots && plan->grad_slots && plan->shared &&
+        plan->ranks)
         rc = place_stages(plan, rank_of, placement);
     return pp_plan_hand_over(plan, rc, out);
 }
@@ -124,6 +126,7 @@ void pp_plan_destroy(struct pp_plan **plan)
     pp_free(p->chunk_of);
     pp_free(p->state_slots);
     pp_free(p->grad_slots);
+    pp_free(p->shared);
     pp_free(p->ties);
     pp_free(p->channels);
     pp_free(p->messages);
@@ -143,6 +146,10 @@ int pp_plan_hand_over(struct pp_plan *plan, int rc, struct pp_plan **out)
 int pp_plan_make_slots(struct pp_plan *plan)
 {
     int32_t *order = NULL;
+    pp_free(plan->channels);
+    pp_free(plan->messages);
+    plan->channels = NULL;
+    plan->messages = NULL;
     PP_TRY(pp_pass_lower(plan, &order));
     int rc = pp_pass_slots(plan, order);
     pp_free(order);

@@ -15,13 +15,13 @@ enum done {
     DONE_I = 2
 };
 
-/* Who holds the state and gradient slots of the stages: micro-batch + 1, 0 for free. */
+/* Who holds the state and gradient slots of the stages: stage * M + micro-batch + 1, 0 for free. */
 struct held {
     int32_t *state, *grad;
     int64_t *first_state, *first_grad; /* [n_virtual] where the stage's slots start */
 };
 
-/* slot must be in range and hold `from`; then it holds `to` (micro-batch + 1, 0: free). */
+/* slot must be in range and hold `from`; then it holds `to` (0: free). */
 static int change(const struct pp_plan *plan, const struct pp_action *a, const char *what,
                   int32_t *slots, int n, int slot, int32_t from, int32_t to)
 {
@@ -35,7 +35,7 @@ static int change(const struct pp_plan *plan, const struct pp_action *a, const c
         return pp_fail(PP_EFORMAT, "rank %d: %s finds %s slot %d of stage %d %s micro-batch %d",
                        plan->rank_of[a->stage], pp_cell_name(plan, a, name), what, slot, a->stage,
                        slots[slot] ? "held by" : "free, not held by",
-                       slots[slot] ? slots[slot] - 1 : a->mb);
+                       slots[slot] ? (slots[slot] - 1) % plan->geometry.microbatches : a->mb);
     }
     slots[slot] = to;
     return 0;
@@ -47,7 +47,7 @@ static int prove_held(const struct pp_plan *plan, const struct held *h, const st
     int32_t *grad = h->grad + h->first_grad[a->stage];
     int n_state = plan->state_slots[a->stage];
     int n_grad = plan->grad_slots[a->stage];
-    int32_t mine = a->mb + 1;
+    int32_t mine = a->stage * plan->geometry.microbatches + a->mb + 1;
 
     if (plan->kind == PP_PLAN_EVAL)
         return change(plan, a, "state", state, n_state, a->slot, 0, 0);
@@ -189,14 +189,23 @@ static int prove_lists(const struct pp_plan *plan, const struct held *h, int *n_
     return 0;
 }
 
-/* Where each stage's slots start in one array of them all; *out_n: all. */
-static int64_t *starts(const int *slots, int n, int64_t *out_n)
+/* Where each stage's slots start in one array of them all; *out_n: all. Those that stages of a rank
+ * share are the same ones. */
+static int64_t *starts(const struct pp_plan *plan, const int *slots, int64_t *out_n)
 {
-    int64_t *first = pp_alloc((size_t)n, sizeof(*first));
-    int64_t sum = 0;
-    for (int s = 0; first && s < n; s++) {
-        first[s] = sum;
-        sum += slots[s];
+    size_t n = (size_t)plan->n_virtual;
+    int64_t *first = pp_alloc(n + (size_t)plan->geometry.stages, sizeof(*first)), sum = 0;
+    int64_t *shared = first ? first + n : NULL; /* [P] slots, then where they start */
+    for (int s = 0; first && s < plan->n_virtual; s++)
+        if (plan->shared[s] && slots[s] > shared[plan->rank_of[s]])
+            shared[plan->rank_of[s]] = slots[s];
+    for (int r = 0; first && r < plan->geometry.stages; r++) {
+        sum += shared[r];
+        shared[r] = sum - shared[r];
+    }
+    for (int s = 0; first && s < plan->n_virtual; s++) {
+        first[s] = plan->shared[s] ? shared[plan->rank_of[s]] : sum;
+        sum += plan->shared[s] ? 0 : slots[s];
     }
     *out_n = sum;
     return first;
@@ -207,8 +216,8 @@ static int prove_memory(const struct pp_plan *plan)
     int rc = PP_ERESOURCE;
     int64_t n_state;
     int64_t n_grad;
-    struct held h = {.first_state = starts(plan->state_slots, plan->n_virtual, &n_state),
-                     .first_grad = starts(plan->grad_slots, plan->n_virtual, &n_grad)};
+    struct held h = {.first_state = starts(plan, plan->state_slots, &n_state),
+                     .first_grad = starts(plan, plan->grad_slots, &n_grad)};
     h.state = pp_alloc((size_t)n_state, sizeof(*h.state));
     h.grad = pp_alloc((size_t)n_grad, sizeof(*h.grad));
     int *n_sent = pp_alloc((size_t)plan->n_channels, sizeof(*n_sent));

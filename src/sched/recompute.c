@@ -3,6 +3,10 @@
  * A pass over a finished plan: it puts R into the lists and counts the slots again. An R waits for
  * nothing, so where it stands, right before its I, it runs while the gradient that the I wants is on
  * its way. Where the I follows its own F nothing would be gained, and what F leaves is kept.
+ *
+ * Then R moves forward to where its rank waits on the unit time line (F = I = W = R = 1), if one of
+ * the slots that the rank has anyway is free until then. A list in which R fills a wait takes no longer
+ * anywhere, so once over the lists is enough.
  */
 #include "pass.h"
 
@@ -10,14 +14,14 @@
 
 #include "ppcli/mem.h"
 
-/* What the list of a rank becomes; returns its length. out NULL: it is only counted. from: [V][M] of
+/* What the list of a rank becomes; returns its length, at most twice that of today. from: [V][M] of
  * the rank; where the last F stands whose state is to be there, -1: nowhere, or an R makes it. */
-static int64_t rewrite(const struct pp_plan *plan, int rank, const bool *stages, int32_t *from,
-                       struct pp_action *out)
+static int rewrite(const struct pp_plan *plan, int rank, const bool *stages, int32_t *from,
+                   struct pp_action *out)
 {
     const struct pp_rank_plan *list = &plan->ranks[rank];
     size_t m = (size_t)plan->geometry.microbatches;
-    int64_t n = 0;
+    int n = 0;
     memset(from, 0xff, (size_t)plan->geometry.chunks * m * sizeof(*from));
     for (int k = 0; k < list->n_actions; k++) {
         const struct pp_action *a = &list->actions[k];
@@ -28,37 +32,122 @@ static int64_t rewrite(const struct pp_plan *plan, int rank, const bool *stages,
         bool second = k > 0 && a[-1].overlap;
         bool reads = (b->op == PP_OP_I || b->op == PP_OP_B) && !second;
         if (reads && stages[b->stage] && *state >= 0 && *state < k - 1) {
-            if (out)
-                out[n] = (struct pp_action){.op = PP_OP_R, .stage = b->stage, .mb = b->mb};
+            out[n++] = (struct pp_action){.op = PP_OP_R, .stage = b->stage, .mb = b->mb};
             *state = -1;
-            n++;
         }
         if (a->op == PP_OP_F || a->op == PP_OP_R)
             *mine = a->op == PP_OP_F ? k : -1;
-        if (out)
-            out[n] = *a;
-        n++;
+        out[n++] = *a;
     }
     return n;
 }
 
 static int add_to_rank(struct pp_plan *plan, int rank, const bool *stages, int32_t *from)
 {
-    int64_t n = rewrite(plan, rank, stages, from, NULL);
-    if (n > INT32_MAX)
-        return pp_fail(PP_ERESOURCE, "rank %d: %lld actions are too many", rank, (long long)n);
-    struct pp_action *actions = pp_alloc((size_t)n, sizeof(*actions));
+    struct pp_rank_plan *list = &plan->ranks[rank];
+    struct pp_action *actions = pp_alloc(2 * (size_t)list->n_actions, sizeof(*actions));
     if (!actions)
         return PP_ERESOURCE;
-    rewrite(plan, rank, stages, from, actions);
-    pp_free(plan->ranks[rank].actions);
-    plan->ranks[rank] = (struct pp_rank_plan){.actions = actions, .n_actions = (int)n};
+    int n = rewrite(plan, rank, stages, from, actions);
+    pp_free(list->actions);
+    *list = (struct pp_rank_plan){.actions = actions, .n_actions = n};
     return 0;
+}
+
+/* ---- earlier */
+
+struct waits {
+    size_t most;     /* actions of a rank */
+    int64_t *before; /* [P][most] how long the rank waits before it */
+    int64_t *end;    /* [P] of the action seen last */
+};
+
+static void see(void *ctx, int rank, int k, int64_t mid, int64_t end)
+{
+    const struct waits *w = ctx;
+    w->before[(size_t)rank * w->most + (size_t)k] = mid - 1 - w->end[rank];
+    w->end[rank] = end;
+}
+
+/* How many shared state slots are held during each action; returns the most. */
+static int hold(const struct pp_plan *plan, const struct pp_rank_plan *list, int *held)
+{
+    int now = 0, most = 0;
+    for (int k = 0; k < list->n_actions; k++) {
+        const struct pp_action *a = &list->actions[k];
+        bool shared = plan->shared[a->stage], f = a->op == PP_OP_F;
+        now += shared && (a->op == PP_OP_R || (f && !a->again));
+        held[k] = now + (shared && f && a->again);
+        most = held[k] > most ? held[k] : most;
+        now -= shared && (a->op == PP_OP_W || a->op == PP_OP_B);
+    }
+    return most;
+}
+
+/* May action j, an R, stand before action k? Not before its F, nor where it is one too many. */
+static bool may_move(const struct pp_rank_plan *list, const int *held, int limit, int k, int j)
+{
+    const struct pp_action *r = &list->actions[j];
+    while (k < j && held[k] < limit &&
+           (list->actions[k].stage != r->stage || list->actions[k].mb != r->mb))
+        k++;
+    return k == j;
+}
+
+/* Each R to the first wait that has room for it; true: something moved. */
+static bool fill_waits(const struct pp_plan *plan, const struct pp_rank_plan *list, int64_t *wait,
+                       int *held)
+{
+    struct pp_action *a = list->actions;
+    int most = hold(plan, list, held), n = list->n_actions;
+    bool moved = false;
+    for (int k = 0; k < n; k++) {
+        int j = wait[k] > 0 && !(k > 0 && a[k - 1].overlap) ? k : n;
+        while (j < n && a[j].op != PP_OP_R)
+            j++;
+        if (j == n || !may_move(list, held, most, k, j))
+            continue;
+        struct pp_action r = a[j];
+        memmove(&a[k + 1], &a[k], (size_t)(j - k) * sizeof(*a));
+        memmove(&wait[k + 1], &wait[k], (size_t)(j - k) * sizeof(*wait));
+        a[k] = r;
+        wait[k + 1]--;
+        hold(plan, list, held);
+        moved = true;
+    }
+    return moved;
+}
+
+static int move_earlier(struct pp_plan *plan)
+{
+    int p = plan->geometry.stages;
+    bool moved = false;
+    struct waits w = {0};
+    struct pp_walk walk;
+    int rc = pp_walk_init(&walk, plan, false);
+    for (int r = 0; r < p; r++) {
+        size_t n = (size_t)plan->ranks[r].n_actions;
+        w.most = n > w.most ? n : w.most;
+    }
+    w.before = pp_alloc((size_t)p * (w.most + 1), sizeof(*w.before));
+    w.end = w.before ? w.before + (size_t)p * w.most : NULL;
+    int *held = pp_alloc(w.most, sizeof(*held));
+    walk.visit = see;
+    walk.ctx = &w;
+    rc = rc < 0 || !w.before || !held ? PP_ERESOURCE : pp_walk_run(&walk);
+    for (int r = 0; rc == 0 && r < p; r++)
+        moved |= fill_waits(plan, &plan->ranks[r], w.before + (size_t)r * w.most, held);
+    pp_walk_fini(&walk);
+    pp_free(w.before);
+    pp_free(held);
+    return rc == 0 && moved ? pp_plan_make_slots(plan) : rc;
 }
 
 int pp_plan_recompute(struct pp_plan *plan, const bool *stages)
 {
     pp_assert(plan->kind == PP_PLAN_TRAIN && plan->n_ties == 0);
+    for (int s = 0; s < plan->n_virtual; s++)
+        plan->shared[s] = plan->shared[s] || stages[s];
     int rc = 0;
     int32_t *from = pp_alloc((size_t)plan->geometry.chunks * (size_t)plan->geometry.microbatches,
                              sizeof(*from));
@@ -68,11 +157,8 @@ int pp_plan_recompute(struct pp_plan *plan, const bool *stages)
         rc = add_to_rank(plan, r, stages, from);
     pp_free(from);
     PP_TRY(rc);
-    pp_free(plan->channels);
-    pp_free(plan->messages);
-    plan->channels = NULL;
-    plan->messages = NULL;
-    return pp_plan_make_slots(plan);
+    PP_TRY(pp_plan_make_slots(plan));
+    return plan->schedule ? move_earlier(plan) : 0; /* a table has them where it wants them */
 }
 
 bool pp_plan_recomputes(const struct pp_plan *plan, int stage)

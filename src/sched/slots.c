@@ -2,7 +2,8 @@
 /*
  * Pass 4, slots: fixed memory for everything that is in flight.
  *
- * State and gradient slots belong to one rank, so program order decides: the lowest free slot.
+ * State and gradient slots belong to one rank, so program order decides: the lowest free slot. Each
+ * stage has slots of its own, but the recomputed ones of a rank take theirs from one pool.
  *
  * A message slot is one memory of two ranks. It is taken by the sender's action and free again when
  * the receiver's W is done, and, on a forward channel, also the sender's own I (the derivative of
@@ -27,7 +28,7 @@
 
 /* The lowest free number of 0..n-1: a heap of the ones given back, then the next new one. */
 struct pool {
-    int32_t *heap; /* [M] shared room: never more free than were ever taken */
+    int32_t *heap; /* [M] of each of its chunks: never more free than were ever taken */
     int n_free;
     int n_new; /* numbers ever given out: the peak */
 };
@@ -61,19 +62,19 @@ static void pool_give(struct pool *p, int32_t slot)
     p->heap[i] = slot;
 }
 
-/* What one rank holds: a row of M numbers per chunk, for each of four tables. */
+/* What one rank holds: a row of M numbers per chunk, for each of six tables. */
 struct holder {
     int32_t *state, *grad;           /* [V][M] slot held by (chunk, mb); state at first: -1 where
                                             an R is to come */
-    int32_t *state_heap, *grad_heap; /* [V][M] */
-    struct pool *state_pool, *grad_pool; /* [V] */
+    int32_t *state_heap, *grad_heap; /* [V][M], then as much for the pool of all that share */
+    struct pool *state_pool, *grad_pool; /* [V + 1]: of each chunk, of those that share */
 };
 
-static void slots_of_action(struct holder *h, struct pp_action *a, int chunk, size_t m)
+static void slots_of_action(struct holder *h, struct pp_action *a, int chunk, int pool, size_t m)
 {
     size_t i = (size_t)chunk * m + (size_t)a->mb;
-    struct pool *state = &h->state_pool[chunk];
-    struct pool *grad = &h->grad_pool[chunk];
+    struct pool *state = &h->state_pool[pool];
+    struct pool *grad = &h->grad_pool[pool];
     a->gslot = -1;
     a->again = a->op == PP_OP_F && h->state[i] < 0;
     if (a->op == PP_OP_F || a->op == PP_OP_R)
@@ -95,7 +96,7 @@ static void slots_of_action(struct holder *h, struct pp_action *a, int chunk, si
 static void slots_of_rank(struct pp_plan *plan, int rank, struct holder *h)
 {
     size_t m = (size_t)plan->geometry.microbatches;
-    for (int c = 0; c < plan->geometry.chunks; c++) {
+    for (int c = 0; c <= plan->geometry.chunks; c++) {
         h->state_pool[c] = (struct pool){.heap = h->state_heap + (size_t)c * m};
         h->grad_pool[c] = (struct pool){.heap = h->grad_heap + (size_t)c * m};
     }
@@ -104,13 +105,15 @@ static void slots_of_rank(struct pp_plan *plan, int rank, struct holder *h)
         const struct pp_action *a = &plan->ranks[rank].actions[k];
         if (a->op == PP_OP_R)
             h->state[(size_t)plan->chunk_of[a->stage] * m + (size_t)a->mb] = -1;
+        plan->state_slots[a->stage] = plan->grad_slots[a->stage] = 0;
     }
     for (int k = 0; k < plan->ranks[rank].n_actions; k++) {
         struct pp_action *a = &plan->ranks[rank].actions[k];
         int chunk = plan->chunk_of[a->stage];
-        slots_of_action(h, a, chunk, m);
-        plan->state_slots[a->stage] = h->state_pool[chunk].n_new;
-        plan->grad_slots[a->stage] = h->grad_pool[chunk].n_new;
+        slots_of_action(h, a, chunk, plan->shared[a->stage] ? plan->geometry.chunks : chunk, m);
+        int *states = &plan->state_slots[a->stage], *grads = &plan->grad_slots[a->stage];
+        *states = a->slot < *states ? *states : a->slot + 1;
+        *grads = a->gslot < *grads ? *grads : a->gslot + 1;
     }
 }
 
@@ -119,16 +122,16 @@ static int rank_slots(struct pp_plan *plan)
     int rc = PP_ERESOURCE;
     size_t chunks = (size_t)plan->geometry.chunks;
     size_t n = chunks * (size_t)plan->geometry.microbatches;
-    int32_t *tables = pp_alloc(4 * n, sizeof(*tables));
-    struct pool *pools = pp_alloc(2 * chunks, sizeof(*pools));
+    int32_t *tables = pp_alloc(6 * n, sizeof(*tables));
+    struct pool *pools = pp_alloc(2 * (chunks + 1), sizeof(*pools));
     if (!tables || !pools)
         goto out;
     struct holder h = {.state = tables,
                        .grad = tables + n,
                        .state_heap = tables + 2 * n,
-                       .grad_heap = tables + 3 * n,
+                       .grad_heap = tables + 4 * n,
                        .state_pool = pools,
-                       .grad_pool = pools + chunks};
+                       .grad_pool = pools + chunks + 1};
     for (int r = 0; r < plan->geometry.stages; r++)
         slots_of_rank(plan, r, &h);
     rc = 0;

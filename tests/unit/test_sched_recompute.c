@@ -57,13 +57,65 @@ static void each_forward_is_computed_again_but_where_nothing_lies_between(void *
                 }
                 CHECK_INT_EQ(k, a->n_actions);
             }
-            for (int s = 0; s < plan->n_virtual; s++)
-                assert_true(plan->state_slots[s] <= plain->state_slots[s]);
+            for (int s = 0; s < plan->n_virtual; s++) {
+                int slots = 0; /* that the stages of this rank had, each for itself */
+                for (int t = 0; t < plan->n_virtual; t++)
+                    slots += plan->rank_of[t] == plan->rank_of[s] ? plain->state_slots[t] : 0;
+                assert_true(plan->state_slots[s] <= slots);
+            }
             run_in_all_ways(plan);
             pp_plan_destroy(&plan);
             pp_plan_destroy(&plain);
         }
     }
+}
+
+/* Slots of stages apart, as if they were those of one pool: the proof sees where two meet. */
+static void chunks_share_slots_only_where_they_do_not_meet(void **state)
+{
+    static const char *const split[] = {"zb-v", "interleaved-zb v2", "v-half"};
+    for (int i = 0; i < LEN(split); i++) {
+        struct pp_plan *plan = again(split[i], 4, 8, every);
+        memset(plan->shared, 0, (size_t)plan->n_virtual);
+        CHECK_OK(pp_plan_make_slots(plan));
+        memset(plan->shared, 1, (size_t)plan->n_virtual);
+        CHECK_FAILS(pp_plan_prove(plan), PP_EFORMAT, " held by micro-batch ");
+        pp_plan_destroy(&plan);
+    }
+}
+
+/* v-min holds slots between its rounds that are free while it waits. */
+static void it_fills_a_wait_with_a_slot_that_is_free(void **state)
+{
+    double arrays[64];
+    struct pp_sim_costs costs;
+    struct pp_sim_result early, late;
+    struct pp_plan *plan = again("v-min", 4, 8, every);
+    int moved = 0, slots = plan->state_slots[0];
+    pp_sim_textbook(plan, arrays, &costs);
+    CHECK_OK(pp_sim_run(plan, &costs, false, &early));
+    for (int r = 0; r < 4; r++) { /* back to right before their I */
+        struct pp_rank_plan *list = &plan->ranks[r];
+        for (int k = list->n_actions - 1; k >= 0; k--) {
+            struct pp_action *a = list->actions, x = a[k];
+            int at = k;
+            while (x.op == PP_OP_R && (a[at + 1].stage != x.stage || a[at + 1].mb != x.mb)) {
+                a[at] = a[at + 1];
+                at++;
+            }
+            a[at] = x;
+            moved += at > k;
+        }
+    }
+    assert_true(moved > 0);
+    CHECK_OK(pp_plan_make_slots(plan));
+    CHECK_OK(pp_sim_run(plan, &costs, false, &late));
+    print_message("# %g in place of %g, %d slots in place of %d\n", early.makespan, late.makespan,
+                  slots, plan->state_slots[0]);
+    assert_true(early.makespan < late.makespan && slots <= plan->state_slots[0]);
+    pp_sim_result_fini(&early);
+    pp_sim_result_fini(&late);
+    pp_plan_destroy(&plan);
 }
 
 static void fused_backwards_want_one_state(void **state)
@@ -174,6 +226,7 @@ static void tables_have_it_and_are_read_again(void **state)
         fclose(f);
         char *copy = printed(read, pp_plan_print_csv);
         CHECK_STR_EQ(copy, text);
+        CHECK_OK(pp_plan_recompute(read, every)); /* nothing is left to do, but to share slots */
         for (int s = 0; s < plan->n_virtual; s++)
             CHECK_INT_EQ(read->state_slots[s], plan->state_slots[s]);
         free(copy);
@@ -234,6 +287,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_forward_is_computed_again_but_where_nothing_lies_between),
+        cmocka_unit_test(chunks_share_slots_only_where_they_do_not_meet),
+        cmocka_unit_test(it_fills_a_wait_with_a_slot_that_is_free),
         cmocka_unit_test(fused_backwards_want_one_state),
         cmocka_unit_test(only_the_stages_asked_for),
         cmocka_unit_test(with_groups_of_weight_gradients_and_ties),

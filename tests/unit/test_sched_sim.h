@@ -111,8 +111,13 @@ static inline void sim_init(struct sim *s, const struct pp_plan *plan, enum memo
     s->n_posts = need((size_t)c_n, sizeof(int));
     s->n_copied = need((size_t)c_n, sizeof(int));
     s->notes = need((size_t)plan->n_messages, sizeof(struct note));
-    s->state = rows_of(plan->n_virtual, plan->state_slots, 0);
-    s->grad = rows_of(plan->n_virtual, plan->grad_slots, 0);
+    int most = 1;
+    for (int i = 0; i < plan->n_virtual; i++) {
+        most = plan->state_slots[i] > most ? plan->state_slots[i] : most;
+        most = plan->grad_slots[i] > most ? plan->grad_slots[i] : most;
+    }
+    s->state = rows_of(plan->n_virtual, NULL, most);
+    s->grad = rows_of(plan->n_virtual, NULL, most);
     s->in = rows_of(plan->n_virtual, NULL, s->m);
     s->back = rows_of(plan->n_virtual, NULL, s->m);
     s->out = rows_of(plan->n_virtual, NULL, s->m);
@@ -208,15 +213,44 @@ static inline bool arrived(const struct sim *s, int32_t message)
     return message < 0 || s->notes[message].arrived;
 }
 
+/* The stage in whose rows the slots of the action's stage are: the first of its rank that shares. */
+static inline int pool_of(const struct sim *s, const struct pp_action *a)
+{
+    const struct pp_plan *plan = s->plan;
+    int t = plan->shared[a->stage] ? 0 : a->stage;
+    while (plan->shared[a->stage] &&
+           (!plan->shared[t] || plan->rank_of[t] != plan->rank_of[a->stage]))
+        t++;
+    return t;
+}
+
+static inline int32_t *state_of(const struct sim *s, const struct pp_action *a)
+{
+    assert_in_range(a->slot, 0, s->plan->state_slots[a->stage] - 1);
+    return &s->state[pool_of(s, a)][a->slot];
+}
+
+static inline int32_t *grad_of(const struct sim *s, const struct pp_action *a)
+{
+    assert_in_range(a->gslot, 0, s->plan->grad_slots[a->stage] - 1);
+    return &s->grad[pool_of(s, a)][a->gslot];
+}
+
+/* Who holds a slot. */
+static inline int32_t holder(const struct sim *s, const struct pp_action *a)
+{
+    return a->stage * s->m + a->mb;
+}
+
 static inline void do_forward(struct sim *s, const struct pp_action *a)
 {
     bool train = s->plan->kind == PP_PLAN_TRAIN;
     read_message(s, a->recv);
-    CHECK_INT_EQ(s->state[a->stage][a->slot], -1);
+    CHECK_INT_EQ(*state_of(s, a), -1);
     CHECK_INT_EQ(a->gslot, -1);
     write_message(s, a->send, train);
     if (train) {
-        s->state[a->stage][a->slot] = a->again ? -1 : a->mb;
+        *state_of(s, a) = a->again ? -1 : holder(s, a);
         s->done_f[a->stage][a->mb] = 1;
         s->in[a->stage][a->mb] = a->recv;
         s->out[a->stage][a->mb] = a->send;
@@ -232,24 +266,24 @@ static inline void do_again(struct sim *s, const struct pp_action *a)
     int32_t out = s->out[a->stage][a->mb];
     CHECK_INT_EQ(a->gslot, -1);
     assert_true(s->done_f[a->stage][a->mb] == 1 && s->next_w[a->stage] <= a->mb);
-    CHECK_INT_EQ(s->state[a->stage][a->slot], -1);
+    CHECK_INT_EQ(*state_of(s, a), -1);
     read_message(s, s->in[a->stage][a->mb]);
     if (out >= 0)
         assert_false(s->notes[out].writer_done);
-    s->state[a->stage][a->slot] = a->mb;
+    *state_of(s, a) = holder(s, a);
 }
 
 static inline void do_input_gradient(struct sim *s, const struct pp_action *a)
 {
     int32_t out = s->out[a->stage][a->mb];
     read_message(s, a->recv);
-    CHECK_INT_EQ(s->state[a->stage][a->slot], a->mb);
-    CHECK_INT_EQ(s->grad[a->stage][a->gslot], -1);
+    CHECK_INT_EQ(*state_of(s, a), holder(s, a));
+    CHECK_INT_EQ(*grad_of(s, a), -1);
     if (out >= 0) { /* the derivative of the activation reads the output, in the sender's memory */
         CHECK_INT_EQ(s->src[s->plan->messages[out].channel][s->plan->messages[out].slot], out);
         s->notes[out].writer_done = true;
     }
-    s->grad[a->stage][a->gslot] = a->mb;
+    *grad_of(s, a) = holder(s, a);
     s->back[a->stage][a->mb] = a->recv;
     write_message(s, a->send, false);
 }
@@ -258,8 +292,8 @@ static inline void do_input_gradient(struct sim *s, const struct pp_action *a)
 static inline void do_weight_gradient(struct sim *s, const struct pp_action *a, int n)
 {
     for (const struct pp_action *w = a; w < a + n; w++) {
-        CHECK_INT_EQ(s->state[w->stage][w->slot], w->mb);
-        CHECK_INT_EQ(s->grad[w->stage][w->gslot], w->mb);
+        CHECK_INT_EQ(*state_of(s, w), holder(s, w));
+        CHECK_INT_EQ(*grad_of(s, w), holder(s, w));
         CHECK_INT_EQ(s->next_w[w->stage], w->mb);
         CHECK_INT_EQ(w->first_w, w->mb == 0);
         read_message(s, s->in[w->stage][w->mb]);
@@ -267,8 +301,8 @@ static inline void do_weight_gradient(struct sim *s, const struct pp_action *a, 
         s->next_w[w->stage]++;
     }
     for (const struct pp_action *w = a; w < a + n; w++) {
-        s->state[w->stage][w->slot] = -1;
-        s->grad[w->stage][w->gslot] = -1;
+        *state_of(s, w) = -1;
+        *grad_of(s, w) = -1;
         release_message(s, s->in[w->stage][w->mb]);
         release_message(s, s->back[w->stage][w->mb]);
     }
