@@ -42,6 +42,7 @@ struct pp_backend_choice {
     int threads;                      /* of each rank */
     enum pp_gemm gemm;
     enum pp_precision precision; /* of products; backends that compute in f32 only ignore it */
+    bool unpacked; /* no copies of weights: pp_backend_packed_floats() and its like are 0 */
     bool exact;    /* the same call gives the same bits in every run and on any number of stages */
     int device;    /* number of the device, from 0 on */
     int partition; /* this rank computes on piece `partition` of `partitions` equal pieces of ... */

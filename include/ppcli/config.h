@@ -305,6 +305,7 @@ struct pp_config {
         enum pp_graphs graphs;
         int devices[PP_DEVICES_MAX];  /* numbers, each once, in the order ranks take them */
         int n_devices;                /* 0: all there are */
+        bool packed;                  /* products may keep copies of the weights */
         bool partition_sms;           /* ranks that share a device compute on parts of it */
         int64_t memory;               /* bytes a rank may hold, for what is chosen; 0: any */
         bool force_memory;            /* run although the memory will not do */

@@ -253,8 +253,8 @@ int pp_best_search(const struct pp_best_spec *spec, const struct pp_costs *costs
                    struct pp_best *out);
 void pp_best_fini(struct pp_best *best);
 
-/* Set step, peak and identity of a candidate whose shape is said. Errors: PP_ECONFIG (it cannot run),
- * PP_ERESOURCE. */
+/* Set time.step, peak_bytes, over and identity of a candidate whose shape is said. Errors: PP_ECONFIG
+ * (it cannot run), PP_ERESOURCE. */
 int pp_best_try(const struct pp_best_spec *spec, const struct pp_costs *costs,
                 struct pp_candidate *c);
 

@@ -50,17 +50,29 @@ static int show(struct plan_best_result *s, const struct plan_best *how, bool js
         PP_TRY(plan_best_text(s, how->check));
     if (b->n == 0 && b->too_large > 0) {
         char limit[48];
+        const struct pp_config *cfg = s->spec.cfg;
+        double fixed = (double)s->model->n_floats * sizeof(float) / b->smallest.stages *
+                       (2 + pp_optimizer_moments(cfg->train.optimizer));
         snprintf(limit, sizeof(limit), "run.memory = %zu", s->spec.memory);
         return pp_fail(PP_ECONFIG,
                        "no shape can run within %s%s: the smallest found holds %.2f MiB in a "
-                       "rank (%s, %d stages, %d micro-batches): --memory %zuKi fits it; more "
-                       "stages, a smaller batch or narrower layers need less",
+                       "rank (%s, %d stages, %d micro-batches): --memory %zuKi fits it; of "
+                       "parameters, gradients and optimizer state alone each rank has %.2f MiB on "
+                       "average; more stages, a smaller batch or narrower layers need less",
                        how->memory ? "--memory " : "", how->memory ? how->memory : limit,
                        (double)b->smallest.peak_bytes / PLAN_BEST_MIB, b->smallest.schedule,
                        b->smallest.stages, b->smallest.microbatches,
-                       b->smallest.peak_bytes / 1024 + 1);
+                       b->smallest.peak_bytes / 1024 + 1, fixed / PLAN_BEST_MIB);
     }
     return b->n == 0 ? pp_fail(PP_ECONFIG, "no shape can run") : 0;
+}
+
+static int find(struct plan_best_result *s)
+{
+    pp_best_fini(&s->best);
+    pp_costs_destroy(&s->costs);
+    PP_TRY(pp_best_measure(&s->spec, MEASURE_SECONDS, &s->costs));
+    return pp_best_search(&s->spec, s->costs, &s->best);
 }
 
 static int search(const struct sweep *sweep, const struct plan_best *how, bool json,
@@ -90,8 +102,14 @@ static int search(const struct sweep *sweep, const struct plan_best *how, bool j
     s->batch = s->spec.train_n < s->batch ? s->spec.train_n : s->batch;
     s->spec.links = s->links.host ? &s->links : NULL;
     s->spec.places = s->links.far.measured;
-    PP_TRY(pp_best_measure(&s->spec, MEASURE_SECONDS, &s->costs));
-    PP_TRY(pp_best_search(&s->spec, s->costs, &s->best));
+    PP_TRY(find(s));
+    if (s->best.n == 0 && s->best.too_large > 0 && cfg->run.packed) {
+        pp_log_info("nothing fits with weights packed for products: once more without");
+        struct pp_candidate as_is = s->best.as_is;
+        cfg->run.packed = false;
+        PP_TRY(find(s));
+        s->best.as_is = as_is;
+    }
     return show(s, how, json);
 }
 

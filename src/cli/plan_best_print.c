@@ -144,8 +144,9 @@ static int print_winner(const struct plan_best_result *s)
             break;
         }
     }
-    if (c->across)
-        printf("\n[run]\nrank_order = replicas\n");
+    if (c->across || !s->spec.cfg->run.packed)
+        printf("\n[run]\n%s%s", c->across ? "rank_order = replicas\n" : "",
+               s->spec.cfg->run.packed ? "" : "packed = off\n");
     PP_TRY(pp_best_config(s->spec.cfg, s->model, c, s->costs, &cfg));
     int rc = plan_best_section(cfg, stdout);
     pp_free(cfg);

@@ -22,7 +22,7 @@ static const struct key {
     {"train.batch_size", true},    {"train.optimizer", false},   {"run.backend", false},
     {"run.threads", true},         {"run.gemm", false},          {"train.exact", false},
     {"train.coalesce", true},      {"run.precision", false},     {"run.graphs", false},
-    {"run.partition_sms", false},
+    {"run.partition_sms", false},  {"run.packed", false},
 };
 
 struct axis {

@@ -336,6 +336,9 @@ static const struct conf_option table[] = {
     {KEY(run, precision, CONF_ENUM), .def = "f32", .choices = precisions, .numbers = true,
      .help = "matrix products on a GPU: f32; tf32, 10 bits of mantissa; bf16, bfloat16 factors; "
              "sums and parameters are f32 always"},
+    {KEY(run, packed, CONF_BOOL), .def = "true",
+     .help = "keep weights a second time, in the order in which the products read them; off: less "
+             "memory, slower where a micro-batch has few rows, the same bits"},
     {KEY(run, graphs, CONF_ENUM), .def = "auto", .choices = graph_uses,
      .help =
          "record a whole step on a GPU and replay it: auto, if all ranks of the process allow it; "

@@ -101,6 +101,7 @@ struct pp_backend_choice pp_backend_choice_with(const struct pp_backend_ops *ops
                                       .threads = cfg->run.threads,
                                       .gemm = cfg->run.gemm,
                                       .precision = cfg->run.precision,
+                                      .unpacked = !cfg->run.packed,
                                       .exact = cfg->train.exact,
                                       .device = cfg->run.n_devices > 0 ? cfg->run.devices[0] : 0};
 }
@@ -358,7 +359,8 @@ bool pp_backend_sums_in_order(const struct pp_backend_choice *choice)
 size_t pp_backend_packed_floats(const struct pp_backend_choice *choice, int O, int I)
 {
     pp_assert(I > 0 && O > 0);
-    return choice->ops && choice->ops->packed_floats ? choice->ops->packed_floats(choice, O, I) : 0;
+    const struct pp_backend_ops *ops = choice->unpacked ? NULL : choice->ops;
+    return ops && ops->packed_floats ? ops->packed_floats(choice, O, I) : 0;
 }
 
 int pp_backend_pack_weights(struct pp_backend *be, int O, int I, const float *W, float *packed)

@@ -54,7 +54,7 @@ int pp_backend_prepare_conv(struct pp_backend *be, const struct pp_conv_use *use
 size_t pp_backend_conv_packed_floats(const struct pp_backend_choice *choice,
                                      const struct pp_conv *g)
 {
-    bool packs = choice->ops && choice->ops->conv_packed_floats;
+    bool packs = choice->ops && choice->ops->conv_packed_floats && !choice->unpacked;
     return packs ? choice->ops->conv_packed_floats(choice, g) : 0;
 }
 

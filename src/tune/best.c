@@ -48,7 +48,8 @@ int pp_best_counts(const struct pp_best_spec *spec, int *out, int max)
     bool own_in = false;
     for (int m = 1; spec->all_m && m <= most && n < max - 1; m++) {
         bool power = (m & (m - 1)) == 0;
-        if (m == own || (!power && share % m != 0) || (m > 1 && share / m < ROWS_MIN))
+        int least = spec->memory > 0 ? 1 : ROWS_MIN; /* few rows take little memory */
+        if (m == own || (!power && share % m != 0) || (m > 1 && share / m < least))
             continue;
         /* a power of two is kept; another divisor only where it is far from what there is */
         int next_power = 1;
@@ -179,7 +180,7 @@ static int judge_one(struct search *s, struct pp_candidate *c)
     struct pp_best *b = s->best;
     c->recompute = spec->recompute;
     memset(c->again, 0, sizeof(c->again));
-    int rc = best_evaluate(spec, s->costs, c);
+    int rc = pp_best_try(spec, s->costs, c);
     if (rc == 0 && spec->recompute && c->over)
         rc = best_fit(spec, s->costs, c);
     if (rc == PP_ERESOURCE)
@@ -390,7 +391,7 @@ static int as_is(struct search *s)
     if (rc == 0 && c->assignment == PP_ASSIGN_TIME)
         rc = best_cut(s->spec, s->costs, true, c);
     if (rc == 0)
-        rc = best_evaluate(s->spec, s->costs, c);
+        rc = pp_best_try(s->spec, s->costs, c);
     c->time.step = rc < 0 ? 0 : c->time.step;
     return rc == PP_ERESOURCE ? rc : 0;
 }
@@ -409,7 +410,7 @@ static int search(struct search *s)
                                    .microbatches = spec->cfg->pipeline.microbatches,
                                    .schedule = "1f1b",
                                    .assignment = PP_ASSIGN_AUTO};
-    int rc = best_evaluate(spec, s->costs, &b->one);
+    int rc = pp_best_try(spec, s->costs, &b->one);
     b->one.time.step = rc < 0 ? 0 : b->one.time.step;
     return rc == PP_ERESOURCE ? rc : as_is(s);
 }

@@ -158,8 +158,8 @@ int best_lay_out(const struct pp_best_spec *spec, const struct pp_costs *costs,
     return pp_layout_create(*cfg, spec->model, spec->train_n, spec->test_n, l);
 }
 
-int best_evaluate(const struct pp_best_spec *spec, const struct pp_costs *costs,
-                  struct pp_candidate *c)
+int pp_best_try(const struct pp_best_spec *spec, const struct pp_costs *costs,
+                struct pp_candidate *c)
 {
     struct pp_config *cfg = NULL;
     struct pp_layout *l = NULL;
@@ -174,12 +174,6 @@ int best_evaluate(const struct pp_best_spec *spec, const struct pp_costs *costs,
     pp_layout_destroy(&l);
     pp_free(cfg);
     return rc;
-}
-
-int pp_best_try(const struct pp_best_spec *spec, const struct pp_costs *costs,
-                struct pp_candidate *c)
-{
-    return best_evaluate(spec, costs, c);
 }
 
 int pp_best_explain(const struct pp_best_spec *spec, const struct pp_costs *costs,

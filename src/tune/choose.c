@@ -119,7 +119,7 @@ static int choose_rest(const struct pp_best_spec *spec, const struct pp_costs *c
         c->eager = pp_best_eager(spec, costs, c->stages, c->microbatches);
     if (open_cut(cfg))
         PP_TRY(best_cut(spec, costs, true, c));
-    int rc = best_evaluate(spec, costs, c);
+    int rc = pp_best_try(spec, costs, c);
     if (rc == 0 && open_cut(cfg))
         rc = best_refine(spec, costs, c, &left);
     if (rc == 0 && spec->recompute && c->over)

@@ -32,10 +32,6 @@ int best_peaks(const struct pp_layout *l, size_t *peaks, size_t *most);
 int best_predict(const struct pp_best_spec *spec, const struct pp_costs *costs,
                  const struct pp_layout *l, double enough, bool explain, struct pp_prediction *out);
 
-/* Set c->time.step, c->peak_bytes and c->identity. Errors: PP_ECONFIG (not legal), PP_ERESOURCE. */
-int best_evaluate(const struct pp_best_spec *spec, const struct pp_costs *costs,
-                  struct pp_candidate *c);
-
 /* Of an evaluated candidate that holds more than spec->memory: recompute the chunks of each rank that
  * take least time and make it fit, and evaluate. Where nothing fits: what holds least. */
 int best_fit(const struct pp_best_spec *spec, const struct pp_costs *costs, struct pp_candidate *c);

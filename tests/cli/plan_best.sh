@@ -70,6 +70,28 @@ out_has 'over 0.0 MiB a rank'
 err_has 'no shape can run within --memory 1kB: the smallest found holds 0.'
 err_has 'Ki fits it'
 
+begin "half the memory of the config: a plan that fits, and runs in it"
+config "$folder/gpt.ini" data.dataset=text "data.train_file=$folder/text.txt" model.type=gpt model.n_layer=4 \
+    model.n_head=4 model.n_embd=64 model.block_size=64 pipeline.stages=2 pipeline.microbatches=4 \
+    train.batch_size=12 train.optimizer=adamw train.max_steps=2
+awk 'BEGIN { for (i = 0; i < 600; i++) printf "%d times %d is %d\n", i % 13, i % 17, (i % 13) * (i % 17) }' >"$folder/text.txt"
+peak() { sed -n 's/.*"peak_bytes": \([0-9]*\).*/\1/p' "$1" | sort -n | tail -1; }
+run explain "$folder/gpt.ini" --format json
+half=$(($(peak "$folder/out") / 2))
+run plan "$folder/gpt.ini" --best --memory $half
+code_is 0
+sed -n '/^\[[pr][iu][pn].*\]/,$p' "$folder/out" >"$folder/winner"
+sed '/^\[pipeline\]/,/^microbatches/d' "$folder/gpt.ini" >"$folder/won.ini"
+cat "$folder/winner" >>"$folder/won.ini"
+for config in gpt won; do
+    run train "$folder/$config.ini" -q --dir "$folder/$config"
+    code_is 0
+done
+[ "$(peak "$folder/won/summary.json")" -le $half ] ||
+    complain "$(peak "$folder/won/summary.json") bytes, not $half"
+same "$(sed -n 's/.*"weights_sha256": "\([0-9a-f]*\).*/\1/p' "$folder/won/summary.json")" \
+    "$(sed -n 's/.*"weights_sha256": "\([0-9a-f]*\).*/\1/p' "$folder/gpt/summary.json")"
+
 begin "wrong words are 64"
 run plan --best
 code_is 64

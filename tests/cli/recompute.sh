@@ -105,6 +105,32 @@ same "$(sed -n 's/.*"activation_bytes_off": \([0-9]*\).*/\1/p' all.json | tr '\n
 run explain gpt.ini $wide --set pipeline.recompute=all
 out_has 'recompute = all: at most '
 
+begin "chunks of a rank take turns in the same memory"
+halves="--stages 2 --schedule interleaved --set pipeline.microbatches=8 --set model.n_embd=64"
+# shellcheck disable=SC2086
+for what in off all; do
+    run explain gpt.ini $halves --set pipeline.recompute=$what --format json
+    code_is 0
+    cp out "halves.$what.json"
+done
+[ "$(activations halves.all.json)" -le $(($(activations all.json) * 8 / 10)) ] ||
+    complain "a chunk at a time: $(activations halves.all.json), a stage: $(activations all.json) bytes"
+digest=
+trains gpt.ini --stages 1
+for schedule in interleaved zb-v interleaved-zb 1f1b gpipe; do
+    trains gpt.ini --stages 2 --schedule $schedule --set pipeline.recompute=all
+    trains gpt.ini --stages 3 --schedule $schedule --set pipeline.recompute=h.1-h.3 --set run.packed=off
+done
+
+begin "without packed weights a rank holds less, and that is what a run takes"
+run explain gpt.ini --stages 2 --set run.packed=off --format json
+code_is 0
+same "$(sed -n 's/.*"packed_bytes": \([1-9][0-9]*\).*/\1/p' out)" ''
+peak=$(sed -n 's/.*"peak_bytes": \([0-9]*\).*/\1/p' out | tr -d '\n')
+run train gpt.ini --stages 2 --set run.packed=off --dir bytes --overwrite -q
+code_is 0
+same "$(sed -n 's/.*"peak_bytes": \([0-9]*\).*/\1/p' bytes/summary.json | tr -d '\n')" "$peak"
+
 begin "a trace of the run shows it, and what is held: one micro-batch where there were four"
 most() { sed -n 's/.*"live activations".*"pid":0,.*"bytes":\([0-9]*\).*/\1/p' "$1" | sort -n | tail -1; }
 for what in off all; do
@@ -127,6 +153,8 @@ out_lacks '0R'
 out_has '1R'
 run plan --schedule 1f1b --stages 4 --microbatches 8 --recompute all
 out_has 'makespan 39,'
+run plan --schedule v-min --stages 4 --microbatches 8 --recompute all # 37.5 with R right before I
+out_has 'makespan 36,'
 
 begin "killed, and resumed without it and with other stages, it goes on with the same bits"
 killed gpt.ini --stages 4 --set pipeline.recompute=all --set checkpoint.every=5 --log-every 5
