@@ -92,9 +92,9 @@ static int search_stages(struct plan_machine *p, int stages)
         double best = 0;
         row.c = (struct pp_candidate){.stages = stages, .microbatches = (share + rows - 1) / rows};
         PP_TRY(search(p, &row, &best));
-        if (least > 0 && (best == 0 || best > WORSE * least))
+        if (best == 0 || (least > 0 && best > WORSE * least)) /* more rows hold more */
             break;
-        least = best > 0 && (best < least || least == 0) ? best : least;
+        least = best < least || least == 0 ? best : least;
     }
     return 0;
 }

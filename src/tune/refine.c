@@ -53,7 +53,7 @@ static int try_set(const struct pp_best_spec *spec, const struct pp_costs *costs
                 now.time += pp_costs_layer(costs, i, pp_best_rows(spec, c->microbatches)).f;
         bool fits_now = now.peak <= spec->memory, fitted = was->peak <= spec->memory;
         bool better = fits_now ? now.time < was->time : now.peak < was->peak;
-        if (k == 0 || (fits_now == fitted ? better : fits_now))
+        if (was->peak == 0 || (fits_now == fitted ? better : fits_now))
             *was = now;
     }
     pp_layout_destroy(&l);
@@ -68,13 +68,17 @@ int best_fit(const struct pp_best_spec *spec, const struct pp_costs *costs, stru
     struct fit *fits = pp_alloc((size_t)c->stages, sizeof(*fits));
     size_t *peaks = pp_alloc((size_t)c->stages, sizeof(*peaks));
     rc = fits && peaks ? 0 : PP_ERESOURCE;
-    for (int k = 0; rc == 0 && k < sets; k++)
-        rc = try_set(spec, costs, k, c, peaks, fits, &placement);
+    bool choice = true; /* all of them come first: where that is far too much, there is none */
+    for (int n = 0; rc == 0 && choice && n < sets; n++) {
+        rc = try_set(spec, costs, n == 0 ? sets - 1 : n - 1, c, peaks, fits, &placement);
+        for (int r = 0; rc == 0 && r < c->stages; r++)
+            choice = choice && fits[r].peak - fits[r].peak / 8 <= spec->memory;
+    }
     for (int s = 0; rc == 0 && s < c->stages * c->chunks; s++)
         c->again[s] = in_set(c, fits[pp_place(placement, c->stages, s)].set, s);
     pp_free(fits);
     pp_free(peaks);
-    return rc < 0 ? rc : best_evaluate(spec, costs, c);
+    return rc < 0 ? rc : pp_best_try(spec, costs, c);
 }
 
 /* ---- cuts */
@@ -232,7 +236,7 @@ int best_refine(const struct pp_best_spec *spec, const struct pp_costs *costs,
     bool fits = rc == 0 && c->over && t->over == 0;
     if (rc == 0 && t->better) {
         *c = t->c;
-        rc = fits && c->recompute ? best_fit(spec, costs, c) : best_evaluate(spec, costs, c);
+        rc = fits && c->recompute ? best_fit(spec, costs, c) : pp_best_try(spec, costs, c);
     }
     pp_free(t);
     return rc;
