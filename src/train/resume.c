@@ -106,7 +106,8 @@ static int put(void *ctx, size_t first, const float *values, size_t n)
 struct differences {
     char text[1024];
     size_t used;
-    bool length; /* the run is of another length */
+    bool length;  /* the run is of another length */
+    int replicas; /* of the checkpoint, where the run has another number; else 0 */
 };
 
 static void note_difference(void *ctx, const char *key, const char *there, const char *here)
@@ -114,6 +115,10 @@ static void note_difference(void *ctx, const char *key, const char *there, const
     struct differences *d = ctx;
     if (strcmp(key, "train.epochs") == 0 || strcmp(key, "train.max_steps") == 0) {
         d->length = true;
+        return;
+    }
+    if (strcmp(key, "pipeline.replicas") == 0) {
+        d->replicas = atoi(there);
         return;
     }
     if (d->used < sizeof(d->text)) {
@@ -168,6 +173,10 @@ static int check(const struct trainer *tr, const struct pp_ckpt *ck)
                     "the same run: lr_schedule = constant or multistep, or train.lr_steps set from "
                     "the beginning");
     }
+    if (d.replicas > 0)
+        pp_log_warn("%s is of %d replicas, this run has %d, which add up a batch in another order: "
+                    "from here on the bits are those of %d",
+                    ck->path, d.replicas, cfg->pipeline.replicas, cfg->pipeline.replicas);
     if (strcmp(s->fingerprint, tr->be->description) != 0) {
         pp_log_warn("%s was made with '%s', this is '%s': the last bits may differ", ck->path,
                     s->fingerprint, tr->be->description);

@@ -17,6 +17,19 @@ static const char *loss_name(int replica, char out[32])
     return out;
 }
 
+/* What the last rank of a replica continues with. Of another number of replicas the first has all. */
+static double loss_so_far(const struct pp_ckpt_state *s, int replica, int replicas)
+{
+    char name[32];
+    double sum = 0, mine = 0, next;
+    int n = 0;
+    for (; (next = pp_ckpt_get(s, loss_name(n, name), -1)) != -1; n++) {
+        sum += next;
+        mine = n == replica ? next : mine;
+    }
+    return n == replicas ? mine : replica == 0 ? sum : 0;
+}
+
 static const char *crc_name(int split, int what, char out[32])
 {
     snprintf(out, 32, "data.%s.%s", split == PP_SPLIT_TRAIN ? "train" : "test",
@@ -71,7 +84,6 @@ int64_t resume_updates(const struct pp_ckpt_state *s)
 void resume_take_state(struct trainer *tr, const struct pp_ckpt_state *s)
 {
     const struct pp_layout *l = tr->run->layout;
-    char name[32];
     tr->t = s->step;
     tr->epoch_no = (int)s->epoch;
     tr->epoch_step = (int)s->epoch_steps;
@@ -85,7 +97,7 @@ void resume_take_state(struct trainer *tr, const struct pp_ckpt_state *s)
                                         .targets = (int64_t)pp_ckpt_get(s, "epoch.targets", rows)};
     int replica = tr->spec->rank / l->stages;
     if (l->rank_of[l->n_virtual - 1] == tr->spec->rank % l->stages) {
-        tr->so_far.loss = pp_ckpt_get(s, loss_name(replica, name), 0);
+        tr->so_far.loss = loss_so_far(s, replica, l->replicas);
         if (replica == 0)
             pp_loss_sums_add(&tr->so_far, &counts);
     }

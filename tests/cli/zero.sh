@@ -109,6 +109,19 @@ run train gpt.ini --dir whole -q --replicas 2 --set train.epochs=1000000 --set t
 code_is 0
 same "$(sha killed/summary.json)" "$(sha whole/summary.json)"
 
+begin "resumed with another number of replicas it goes on, and says whose bits they are"
+cp -r killed three
+for zero in 0 1; do
+    rm -rf other
+    cp -r three other
+    run train gpt.ini --dir other --resume --replicas 3 --set train.zero=$zero --set train.epochs=1000000 \
+        --set train.max_steps="$((step + 3))"
+    code_is 0
+    err_has 'is of 2 replicas, this run has 3, '
+    err_has 'the bits are those of 3'
+    same "$(sha other/summary.json)" "${another:=$(sha other/summary.json)}"
+done
+
 begin "with one replica, or nothing to divide, it is said and does no harm"
 digest=
 trains gpt.ini
