@@ -322,9 +322,8 @@ static const struct conf_option table[] = {
     {KEY(run, log_every, CONF_INT), .def = "0", .max = 1000000000, .unit = "steps",
      .help = "steps between log lines; 0 = about every 2 s and every epoch"},
     {KEY(run, hang_timeout, CONF_DURATION), .def = "60s", .min = 0.2, .max = 604800,
-     .help =
-         "end the run (exit 76) when no rank makes progress for this long; set-up may take twice "
-         "as long, the first step and saving ten times; 0 = never"},
+     .help = "end the run (exit 76) when no rank makes progress for this long; set-up may take "
+             "twice as long, the first step and saving ten times; 0 = never"},
     {KEY(run, retries, CONF_INT), .def = "0", .max = 1000, .unit = "tries",
      .help = "tries after an mpirun run lost a rank or a host: from the newest checkpoint, on the "
              "hosts that answer, in the shape of plan --best where places are missing"},
@@ -337,12 +336,10 @@ static const struct conf_option table[] = {
      .help = "matrix products on a GPU: f32; tf32, 10 bits of mantissa; bf16, bfloat16 factors; "
              "sums and parameters are f32 always"},
     {KEY(run, packed, CONF_BOOL), .def = "true",
-     .help = "keep weights a second time, in the order in which the products read them; off: less "
-             "memory, slower where a micro-batch has few rows, the same bits"},
+     .help = "copies of weights in the order of the products; off: less memory, slower, same bits"},
     {KEY(run, graphs, CONF_ENUM), .def = "auto", .choices = graph_uses,
-     .help =
-         "record a whole step on a GPU and replay it: auto, if all ranks of the process allow it; "
-         "on, or refuse to train; the bits are the same as with off"},
+     .help = "record a whole step on a GPU and replay it, with the same bits: auto, if all ranks "
+             "of the process allow it; on, or refuse to train"},
     {KEY(run, devices, CONF_DEVICES), .def = "auto",
      .help = "GPUs to use, by number as CUDA counts those in CUDA_VISIBLE_DEVICES: auto, all; or "
              "such as 0 2-3; ranks take them in this order, with fewer of them neighbours share"},
