@@ -104,7 +104,7 @@ static int search(const struct sweep *sweep, const struct plan_best *how, bool j
     s->spec.places = s->links.far.measured;
     PP_TRY(find(s));
     if (s->best.n == 0 && s->best.too_large > 0 && cfg->run.packed) {
-        pp_log_info("nothing fits with weights packed for products: once more without");
+        pp_log_info("nothing fits: once more without packed weights, down to one row");
         struct pp_candidate as_is = s->best.as_is;
         cfg->run.packed = false;
         PP_TRY(find(s));

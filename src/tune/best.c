@@ -48,7 +48,7 @@ int pp_best_counts(const struct pp_best_spec *spec, int *out, int max)
     bool own_in = false;
     for (int m = 1; spec->all_m && m <= most && n < max - 1; m++) {
         bool power = (m & (m - 1)) == 0;
-        int least = spec->memory > 0 ? 1 : ROWS_MIN; /* few rows take little memory */
+        int least = spec->cfg->run.packed ? ROWS_MIN : 1; /* off: where memory is what counts */
         if (m == own || (!power && share % m != 0) || (m > 1 && share / m < least))
             continue;
         /* a power of two is kept; another divisor only where it is far from what there is */
