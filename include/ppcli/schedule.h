@@ -56,9 +56,12 @@ struct pp_geometry {
     int eager;         /* 1f1b-eager: k; 0: from the costs, k = 1 + ceil(2c / (F+B)) */
     int coalesce;      /* micro-batches whose weight gradients are computed as one sum, see
                           ppcli/plan.h; 0 or 1: each by itself */
-    double memory_cap; /* zb-auto: activations a rank may hold, in forwards of one whole rank;
-                          0: 2P (as zb-2p) */
+    double memory_cap; /* zb-auto, zb-fit: activations a rank may hold, in forwards of one whole
+                          rank; 0: 2P (as zb-2p) */
     struct pp_schedule_costs costs;
+    /* zb-fit: [3PV + 1] time of F, I and W of each virtual stage, then of a hand-over, none
+     * negative; read while a plan is made. NULL: 1, and 0. */
+    const int64_t *ticks;
 };
 
 /* virtual stage -> rank */
@@ -83,6 +86,7 @@ struct pp_schedule_ops {
     int chunks;         /* per rank, no other number; 0: any */
     int default_chunks; /* of those that take any, when the config says nothing; 0 means 1 */
     bool eager;         /* reads geometry.eager, and the costs where that is 0 */
+    bool fits;          /* made for geometry.ticks */
     bool stands_in;     /* takes any number of micro-batches: for the last batch of an epoch, where
                            the schedule of the same placement that was asked for refuses it */
     /* The published order, which emit gives, has descending backwards. A plan of it splits them: I
@@ -118,6 +122,13 @@ const char *pp_schedule_stand_in(enum pp_placement placement);
 
 /* Is it one whose k (pipeline.eager) follows from the cost of a hand-over where none is set? */
 bool pp_schedule_is_eager(const char *name);
+
+/* Is it one that is made for the times of geometry.ticks? */
+bool pp_schedule_fits(const char *name);
+
+/* Times as ticks, both [3 * n_virtual + 1] as geometry.ticks has them: the longest becomes 1000, and
+ * none but the hand-over less than 1. */
+void pp_schedule_ticks(const double *times, int n_virtual, int64_t *ticks);
 
 /* Chunks per rank when the config says nothing: at least 1. */
 int pp_schedule_default_chunks(const struct pp_schedule_ops *ops);

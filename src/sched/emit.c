@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pass 1, generate: a schedule's cells become the actions of each rank. */
-#include "pass.h"
+#include "orders/orders.h"
 
 #include "ppcli/mem.h"
 
@@ -73,6 +73,24 @@ int pp_schedule_visit(const struct pp_schedule_ops *ops, const struct pp_geometr
 static int take_cells(void *ctx, int rank, const struct pp_emit *e)
 {
     return pp_plan_take_cells(ctx, rank, e->cells, e->n);
+}
+
+static int forward_loop(const struct pp_geometry *g, struct pp_emit_all *e)
+{
+    return pp_greedy_emit(g, PP_PLACE_LOOP, PP_GREEDY_FORWARD, e);
+}
+
+static int forward_v(const struct pp_geometry *g, struct pp_emit_all *e)
+{
+    return pp_greedy_emit(g, PP_PLACE_V, PP_GREEDY_FORWARD, e);
+}
+
+/* With one chunk per rank F0, F1, F2...; with more the interleaving that fits the placement. */
+int pp_pass_generate_eval(struct pp_plan *plan, enum pp_placement placement)
+{
+    static const struct pp_schedule_ops forward[] = {
+        [PP_PLACE_LOOP] = {.emit_all = forward_loop}, [PP_PLACE_V] = {.emit_all = forward_v}};
+    return pp_schedule_visit(&forward[placement], &plan->geometry, take_cells, plan);
 }
 
 int pp_pass_generate(struct pp_plan *plan)

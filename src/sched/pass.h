@@ -90,8 +90,9 @@ int pp_plan_run_passes(struct pp_plan *plan, const struct pp_table *table);
 /* The passes from lower on, once more where they have been. */
 int pp_plan_make_slots(struct pp_plan *plan);
 
-int pp_pass_generate(struct pp_plan *plan);      /* from plan->schedule */
-int pp_pass_generate_eval(struct pp_plan *plan); /* forward only, greedy */
+int pp_pass_generate(struct pp_plan *plan); /* from plan->schedule */
+/* Forward only: of the deepest stage that has an input. */
+int pp_pass_generate_eval(struct pp_plan *plan, enum pp_placement placement);
 /* *out_descends: weight gradients do, which only tables and schedules that say so may. */
 int pp_pass_check(const struct pp_plan *plan, const struct pp_table *table, bool *out_descends);
 int pp_pass_ascend(struct pp_plan *plan);   /* of a checked plan that descends */

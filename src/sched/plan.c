@@ -213,6 +213,7 @@ int pp_plan_build(const char *schedule, const struct pp_geometry *g, struct pp_p
     int rc = pp_pass_generate(plan);
     if (rc == 0)
         rc = pp_plan_run_passes(plan, NULL);
+    plan->geometry.ticks = NULL; /* the caller's, who may go before the plan */
     return pp_plan_hand_over(plan, blame_us(rc, schedule, g), out);
 }
 
@@ -221,7 +222,7 @@ int pp_plan_build_eval(const struct pp_geometry *g, enum pp_placement placement,
 {
     struct pp_plan *plan = NULL;
     PP_TRY(pp_plan_create(PP_PLAN_EVAL, g, NULL, placement, &plan));
-    int rc = pp_pass_generate_eval(plan);
+    int rc = pp_pass_generate_eval(plan, placement);
     if (rc == 0)
         rc = pp_plan_run_passes(plan, NULL);
     return pp_plan_hand_over(plan, blame_us(rc, "(forward only)", g), out);

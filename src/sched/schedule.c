@@ -2,6 +2,7 @@
 /* The list of schedules, and the rules that several of them share. */
 #include "ppcli/schedule.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "pass.h"
@@ -75,6 +76,23 @@ bool pp_schedule_is_eager(const char *name)
 {
     const struct pp_schedule_ops *ops = pp_schedule_find(name);
     return ops && ops->eager;
+}
+
+bool pp_schedule_fits(const char *name)
+{
+    const struct pp_schedule_ops *ops = pp_schedule_find(name);
+    return ops && ops->fits;
+}
+
+void pp_schedule_ticks(const double *times, int n_virtual, int64_t *ticks)
+{
+    double longest = 0;
+    for (int i = 0; i <= 3 * n_virtual; i++)
+        longest = fmax(times[i], longest);
+    for (int i = 0; i <= 3 * n_virtual; i++) {
+        ticks[i] = longest > 0 ? llround(times[i] / longest * 1000) : 0;
+        ticks[i] = ticks[i] < 1 && i < 3 * n_virtual ? 1 : ticks[i];
+    }
 }
 
 struct pp_geometry pp_schedule_share(const struct pp_schedule_ops *ops, const struct pp_geometry *g)

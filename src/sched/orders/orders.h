@@ -59,6 +59,30 @@ int pp_check_two_way(const struct pp_geometry *g, int least);
  */
 int pp_emit_zb_h(const struct pp_geometry *g, int rank, int ahead, int hold, struct pp_emit *e);
 
+/* ---- zb_auto.c: what schedules with a memory cap share */
+
+/* PP_ECONFIG for a memory_cap that holds nothing. */
+int pp_check_cap(const struct pp_geometry *g);
+
+/* What a rank may hold, in forwards of a whole one. */
+static inline double pp_cap(const struct pp_geometry *g)
+{
+    return g->memory_cap > 0 ? g->memory_cap : 2.0 * g->stages;
+}
+
+/* ---- greedy.c */
+
+/* Of lists that are played forward in time: */
+enum pp_greedy {
+    PP_GREEDY_SPLIT,   /* the best found for g->ticks, with at most pp_cap() forwards on a rank */
+    PP_GREEDY_WHOLE,   /* a W follows its I, as B; equal ticks, whatever that holds */
+    PP_GREEDY_FORWARD, /* F alone, of equal ticks */
+};
+
+/* Errors: PP_ERESOURCE. */
+int pp_greedy_emit(const struct pp_geometry *g, enum pp_placement placement, enum pp_greedy mode,
+                   struct pp_emit_all *e);
+
 /* ---- v_rank.c
  *
  * What the schedules over a V share: every rank holds two chunks, `a` on the way down (stage r) and

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "ppcli/mem.h"
+#include "orders.h"
 
 enum {
     KNOB_GREEDY_W = 1, /* a W into every gap, also into one that other ranks' bubbles allow */
@@ -267,15 +268,21 @@ out:
     return rc;
 }
 
-static int check(const struct pp_geometry *g)
+int pp_check_cap(const struct pp_geometry *g)
 {
-    const struct pp_schedule_costs *c = &g->costs;
     if (isnan(g->memory_cap) || (g->memory_cap != 0 && g->memory_cap < 1)) {
         return pp_fail(PP_ECONFIG,
                        "a memory cap of %g forwards per rank is too small: at "
                        "least 1, or 0 for %d",
                        g->memory_cap, 2 * g->stages);
     }
+    return 0;
+}
+
+static int check(const struct pp_geometry *g)
+{
+    const struct pp_schedule_costs *c = &g->costs;
+    PP_TRY(pp_check_cap(g));
     if (!(c->f >= 0 && c->i >= 0 && c->w >= 0 && c->comm >= 0 &&
           isfinite(c->f + c->i + c->w + c->comm))) {
         return pp_fail(PP_ECONFIG,
@@ -309,11 +316,8 @@ static int emit_all(const struct pp_geometry *g, struct pp_emit_all *e)
     static const struct pp_schedule_costs unit = {.f = 1, .i = 1, .w = 1};
     const struct pp_schedule_costs *c = &g->costs;
     bool given = c->f > 0 || c->i > 0 || c->w > 0 || c->comm > 0;
-    struct pp_zb_auto z = {.p = g->stages,
-                           .m = g->microbatches,
-                           .mem_f = 1,
-                           .mem_w = 1,
-                           .cap = g->memory_cap > 0 ? g->memory_cap : 2.0 * g->stages};
+    struct pp_zb_auto z = {
+        .p = g->stages, .m = g->microbatches, .mem_f = 1, .mem_w = 1, .cap = pp_cap(g)};
     set_ticks(&z, given ? c : &unit);
     return pp_zb_auto_emit(&z, e, NULL);
 }

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Orders that find themselves: the pipeline is played forward in time, with the ticks of F, I and W
+ * of every virtual stage, and of a hand-over. A rank runs F and I in turn, or whichever has its input;
+ * F of the deepest chunk, I of the oldest micro-batch, and W where it would wait or lacks room, unless
+ * that is in the way of what is known to come. A rank holds a chunk from F to W.
+ *
+ * It cannot hang: the F of a chunk leaves room for one F of each deeper chunk of its rank. Take the
+ * oldest micro-batch that is not through, at its next F. I and W need no room, so all before it have
+ * given theirs back; those behind it are in less deep chunks, and have left room for this one.
+ */
+#include "orders.h"
+
+#include <string.h>
+
+#include "ppcli/mem.h"
+
+enum {
+    KNOB_FILL = 1, /* a W into every gap, also into one that is shorter */
+    KNOB_WAIT = 2, /* after an F for an I that comes soon, after an I for an F */
+    N_KNOBS = 4,
+    KNOB_WHOLE = 4, /* W's right behind their I, and an I before any F */
+};
+
+struct lane {           /* one rank */
+    int64_t start, now; /* of its first cell, end of its last one */
+    int stage, op;      /* its next cell */
+    int wish;           /* F after an I, else I */
+    int held;
+    int64_t left; /* work that is still to do */
+    size_t n;     /* cells so far */
+};
+
+struct greedy {
+    const struct pp_geometry *g;
+    const int64_t *ticks;
+    enum pp_placement placement;
+    int ops; /* 1: F alone, else 3 */
+    int n_virtual, limit;
+    unsigned knobs;
+    int32_t *done;         /* [n_virtual][3] micro-batches, by op */
+    int64_t *end;          /* [n_virtual][2][M] of F and I */
+    struct lane *lanes;    /* [P] */
+    int64_t *begin;        /* [P] of their next cells; INT64_MAX: there is none yet */
+    int32_t *cells, *best; /* [P][row] 3 * stage + op */
+    size_t row;            /* cells of a rank: ops * V * M */
+};
+
+static int64_t cost(const struct greedy *y, int s, int op)
+{
+    return y->ticks ? y->ticks[3 * s + op] : 1;
+}
+
+/* Of the hand-over between stages s and s + 1. */
+static int64_t hop(const struct greedy *y, int s)
+{
+    int p = y->g->stages;
+    bool local = p == 1 || (y->placement == PP_PLACE_V && (s + 1) % p == 0);
+    return local || !y->ticks ? 0 : y->ticks[3 * y->n_virtual];
+}
+
+/* When the next F or I of stage s has its input; -1: unknown. */
+static int64_t arrival(const struct greedy *y, int s, int op)
+{
+    const int32_t *done = y->done + 3 * s;
+    int mb = done[op], m = y->g->microbatches, from = op == PP_OP_F ? s - 1 : s + 1;
+    if (mb == m || (op == PP_OP_I && mb == done[PP_OP_F]))
+        return -1;
+    if (from < 0 || from == y->n_virtual)
+        return 0;
+    if (y->done[3 * from + op] <= mb)
+        return -1;
+    return y->end[(2 * (size_t)from + (size_t)op) * (size_t)m + (size_t)mb] +
+           hop(y, op == PP_OP_F ? from : s);
+}
+
+/* Of two cells that may begin at the same time the higher one does: the F of the deepest chunk, the I
+ * of the oldest micro-batch, and of its stages the first. */
+static int64_t urgency(const struct greedy *y, int wish, int s, int op)
+{
+    int64_t chunk = s / y->g->stages, age = y->g->microbatches - y->done[3 * s + op];
+    int64_t u = op == PP_OP_F ? chunk : age * y->g->chunks - chunk;
+    return op == wish ? u + (INT64_C(1) << 60) : u;
+}
+
+static int stage_of(const struct greedy *y, int r, int chunk)
+{
+    int p = y->g->stages;
+    return chunk * p + (y->placement == PP_PLACE_V && chunk % 2 == 1 ? p - 1 - r : r);
+}
+
+/* The longest W that fits into a gap, else the shortest one; -1: there is none. */
+static int pick_w(const struct greedy *y, int r, int64_t gap)
+{
+    int best = -1;
+    int64_t least = 0;
+    for (int c = 0; c < y->g->chunks; c++) {
+        int s = stage_of(y, r, c);
+        int64_t w = cost(y, s, PP_OP_W);
+        if (y->done[3 * s + PP_OP_W] < y->done[3 * s + PP_OP_I] &&
+            (best < 0 || (least > gap ? w < least : w > least && w <= gap))) {
+            best = s;
+            least = w;
+        }
+    }
+    return best;
+}
+
+/* The next cell of a rank, as far as can be known. */
+static void choose(struct greedy *y, int r)
+{
+    struct lane *k = &y->lanes[r];
+    int64_t most = 0, first = INT64_MAX, begin = INT64_MAX;
+    int wish = y->knobs & KNOB_WHOLE ? PP_OP_I : k->wish;
+    bool blocked = false; /* an F has its input, but no room */
+    for (int c = 0; c < y->g->chunks; c++) {
+        int s = stage_of(y, r, c);
+        for (int op = PP_OP_F; op < y->ops && op < PP_OP_W; op++) {
+            int64_t there = arrival(y, s, op), u = urgency(y, wish, s, op);
+            if (there < 0)
+                continue;
+            there = there > k->now ? there : k->now;
+            bool wait = op == wish && y->knobs & KNOB_WAIT;
+            int64_t when = there - (wait ? cost(y, s, PP_OP_I - op) / 2 : 0);
+            if (op == PP_OP_F && k->held >= y->limit - (y->g->chunks - 1 - c)) {
+                blocked = blocked || there == k->now;
+            } else if (when < first || (when == first && u > most)) {
+                first = when;
+                begin = there;
+                k->stage = s;
+                k->op = op;
+                most = u;
+            }
+        }
+    }
+    bool now = y->knobs & KNOB_WHOLE || (blocked && wish == PP_OP_F);
+    int64_t gap = now ? 0 : begin - k->now;
+    int w = now || gap > 0 ? pick_w(y, r, gap) : -1;
+    if (w >= 0 && (now || blocked || y->knobs & KNOB_FILL || cost(y, w, PP_OP_W) <= gap)) {
+        begin = k->now;
+        k->stage = w;
+        k->op = PP_OP_W;
+    }
+    y->begin[r] = begin;
+}
+
+/* Run the next cell of a rank; what it and its neighbours do next may be another now. Returns the
+ * least that play() can return. */
+static int64_t run(struct greedy *y, int r)
+{
+    struct lane *k = &y->lanes[r];
+    size_t m = (size_t)y->g->microbatches;
+    int s = k->stage, op = k->op, mb = y->done[3 * s + op]++;
+    k->start = k->n == 0 ? y->begin[r] : k->start;
+    k->now = y->begin[r] + cost(y, s, op);
+    k->left -= cost(y, s, op);
+    k->wish = op == PP_OP_W ? k->wish : PP_OP_I - op;
+    k->held += op == PP_OP_F ? 1 : op == PP_OP_W ? -1 : 0;
+    y->cells[(size_t)r * y->row + k->n++] = 3 * s + op;
+    if (op != PP_OP_W)
+        y->end[(2 * (size_t)s + (size_t)op) * m + (size_t)mb] = k->now;
+    choose(y, r);
+    int to = op == PP_OP_F ? s + 1 : op == PP_OP_I ? s - 1 : -1;
+    if (to >= 0 && to < y->n_virtual)
+        choose(y, pp_place(y->placement, y->g->stages, to));
+    return 2 * (k->now + k->left) - k->start;
+}
+
+/* One list of each rank; returns the makespan plus the longest span of a rank, or INT64_MAX as soon as
+ * that is not below `best`. */
+static int64_t play(struct greedy *y, int64_t best)
+{
+    int p = y->g->stages;
+    int64_t makespan = 0, span = 0;
+    memset(y->done, 0, 3 * (size_t)y->n_virtual * sizeof(*y->done));
+    memset(y->lanes, 0, (size_t)p * sizeof(*y->lanes));
+    for (int i = 0; i < y->ops * y->n_virtual; i++)
+        y->lanes[pp_place(y->placement, p, i / y->ops)].left +=
+            y->g->microbatches * cost(y, i / y->ops, i % y->ops);
+    for (int r = 0; r < p; r++)
+        choose(y, r);
+    for (size_t left = y->row * (size_t)p; left > 0; left--) {
+        int next = 0;
+        for (int r = 1; r < p; r++)
+            next = y->begin[r] < y->begin[next] ? r : next;
+        pp_assert(y->begin[next] < INT64_MAX);
+        if (run(y, next) >= best)
+            return INT64_MAX;
+    }
+    for (int r = 0; r < p; r++) {
+        const struct lane *k = &y->lanes[r];
+        makespan = k->now > makespan ? k->now : makespan;
+        span = k->now - k->start > span ? k->now - k->start : span;
+    }
+    return makespan + span;
+}
+
+/* Play with these knobs, and keep the lists if they are better than those before. */
+static void try_knobs(struct greedy *y, int limit, unsigned knobs, int64_t *best)
+{
+    y->limit = limit < y->g->chunks ? y->g->chunks : limit;
+    y->knobs = knobs;
+    int64_t now = play(y, *best);
+    if (now < *best) {
+        int32_t *last = y->best;
+        *best = now;
+        y->best = y->cells;
+        y->cells = last;
+    }
+}
+
+/* No setting of the knobs is best everywhere. The makespan counts where ranks meet after a step, the
+ * longest span where they do not; of equals the list that holds less is kept. */
+static void search(struct greedy *y, enum pp_greedy mode)
+{
+    int chunks = y->g->chunks, all = chunks * y->g->microbatches;
+    double cap = pp_cap(y->g) * chunks;
+    int64_t best = INT64_MAX, room = cap < all ? (int64_t)cap : all;
+    if (mode != PP_GREEDY_SPLIT)
+        try_knobs(y, all, KNOB_WHOLE, &best);
+    for (int part = 2; mode == PP_GREEDY_SPLIT && part <= 4; part++)
+        for (unsigned knobs = 0; knobs < N_KNOBS; knobs++)
+            try_knobs(y, (int)(room * part / 4), knobs, &best);
+}
+
+static int emit_best(struct greedy *y, bool whole, struct pp_emit_all *e)
+{
+    memset(y->done, 0, 3 * (size_t)y->n_virtual * sizeof(*y->done));
+    for (size_t k = 0; k < y->row * (size_t)y->g->stages; k++) {
+        int32_t cell = y->best[k];
+        int op = cell % 3, mb = y->done[cell]++;
+        if (whole && op == PP_OP_W)
+            continue;
+        op = whole && op == PP_OP_I ? PP_OP_B : op;
+        PP_TRY(pp_emit_cell(e->ranks[k / y->row], (enum pp_op)op, cell / 3, mb));
+    }
+    return 0;
+}
+
+int pp_greedy_emit(const struct pp_geometry *g, enum pp_placement placement, enum pp_greedy mode,
+                   struct pp_emit_all *e)
+{
+    int rc = PP_ERESOURCE;
+    struct greedy y = {.g = g,
+                       .ticks = mode == PP_GREEDY_SPLIT ? g->ticks : NULL,
+                       .placement = placement,
+                       .ops = mode == PP_GREEDY_FORWARD ? 1 : 3,
+                       .n_virtual = g->stages * g->chunks};
+    size_t n = (size_t)y.n_virtual, m = (size_t)g->microbatches;
+    y.row = (size_t)y.ops * (size_t)g->chunks * m;
+    y.done = pp_alloc(3 * n, sizeof(*y.done));
+    y.end = pp_alloc(2 * n * m, sizeof(*y.end));
+    y.lanes = pp_alloc((size_t)g->stages, sizeof(*y.lanes));
+    y.begin = pp_alloc((size_t)g->stages, sizeof(*y.begin));
+    y.cells = pp_alloc((size_t)y.ops * n * m, sizeof(*y.cells));
+    y.best = pp_alloc((size_t)y.ops * n * m, sizeof(*y.best));
+    if (y.done && y.end && y.lanes && y.begin && y.cells && y.best) {
+        search(&y, mode);
+        rc = emit_best(&y, mode == PP_GREEDY_WHOLE, e);
+    }
+    pp_free(y.done);
+    pp_free(y.end);
+    pp_free(y.lanes);
+    pp_free(y.begin);
+    pp_free(y.cells);
+    pp_free(y.best);
+    return rc;
+}

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Orders made for costs: legal for any, within their cap, as short as the fixed ones where those are
+ * at home, and shorter where stages differ. */
+#include <string.h>
+
+#include "ppcli/sim.h"
+#include "test_sched_sim.h"
+
+/* One shape and its costs. */
+struct job {
+    struct pp_geometry g;
+    int64_t ticks[3 * STAGES_MAX + 1];
+};
+
+static struct job job_of(int p, int v, int m, double cap)
+{
+    struct job j = {.g = {.stages = p, .chunks = v, .microbatches = m, .memory_cap = cap}};
+    for (int i = 0; i < 3 * p * v; i++)
+        j.ticks[i] = 1;
+    return j;
+}
+
+static struct pp_plan *plan_job(const char *name, struct job *j)
+{
+    struct pp_plan *plan = NULL;
+    j->g.ticks = j->ticks;
+    CHECK_OK(pp_plan_build(name, &j->g, &plan));
+    return plan;
+}
+
+struct span {
+    double makespan, longest;
+    int peak; /* chunks, of the rank that holds most */
+};
+
+/* With the costs of the job, messages leaving as they do in a run. */
+static struct span span_of(const struct pp_plan *plan, const struct job *j)
+{
+    double times[3][STAGES_MAX];
+    struct pp_sim_costs costs = {.f = times[0], .i = times[1], .w = times[2]};
+    struct pp_sim_result r;
+    struct span s = {0};
+    for (int i = 0; i < 3 * plan->n_virtual; i++)
+        times[i % 3][i / 3] = (double)j->ticks[i];
+    costs.latency = (double)j->ticks[3 * plan->n_virtual];
+    CHECK_OK(pp_sim_run(plan, &costs, false, &r));
+    s.makespan = r.makespan;
+    for (int k = 0; k < plan->geometry.stages; k++) {
+        double span = r.last_end[k] - r.first_start[k];
+        s.longest = span > s.longest ? span : s.longest;
+        s.peak = r.peak[k] > s.peak ? r.peak[k] : s.peak;
+    }
+    pp_sim_result_fini(&r);
+    return s;
+}
+
+static struct span span_by(const char *name, struct job *j)
+{
+    struct pp_plan *plan = plan_job(name, j);
+    struct span s = span_of(plan, j);
+    pp_plan_destroy(&plan);
+    return s;
+}
+
+static const char *const names[] = {"zb-fit", "zb-fit-v"};
+
+static void any_costs_give_a_legal_plan_within_the_cap(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 400; round++) {
+        int p = 1 + random_below(8), v = 1 + random_below(4), m = 1 + random_below(16);
+        struct job j = job_of(p, v, m, 1 + random_below(4 * p) / 2.0);
+        for (int i = 0; i <= 3 * p * v; i++)
+            j.ticks[i] = random_below(4) == 0 ? random_below(2) : random_below(1000);
+        for (int k = 0; k < 2; k++) {
+            struct pp_plan *plan = plan_job(names[k], &j);
+            assert_true(span_of(plan, &j).peak <= j.g.memory_cap * v);
+            assert_null(plan->geometry.ticks);
+            CHECK_OK(pp_plan_prove(plan));
+            if (round % 16 == 0)
+                run_in_all_ways(plan);
+            pp_plan_destroy(&plan);
+        }
+    }
+}
+
+/* All stages the same: within the memory of 1f1b, which is that of zb-h1. */
+static void equal_costs_are_never_worse_than_the_fixed_orders(void **state)
+{
+    (void)state;
+    for (int p = 1; p <= 8; p++) {
+        for (int m = 1; m <= 20; m++) {
+            struct job one = job_of(p, 1, m, p), two = job_of(p, 2, m, p);
+            struct span h1 = span_by("zb-h1", &one), s = span_by("zb-fit", &one);
+            assert_true(s.makespan <= h1.makespan && s.longest <= h1.longest && s.peak <= p);
+            assert_true(s.makespan <= span_by("1f1b", &one).makespan);
+            s = span_by("zb-fit", &two);
+            if (m % p == 0)
+                assert_true(s.makespan <= span_by("interleaved-zb", &two).makespan * 1.03);
+            s = span_by("zb-fit-v", &two);
+            assert_true(s.makespan <= span_by("zb-v", &two).makespan);
+            one.g.memory_cap = 0; /* 2P */
+            struct span h2 = span_by("zb-h2", &one);
+            s = span_by("zb-fit", &one);
+            assert_true(s.makespan <= h2.makespan && s.longest <= h2.longest);
+        }
+    }
+}
+
+static void unequal_stages_are_better_off_than_with_any_fixed_order(void **state)
+{
+    (void)state;
+    static const char *const fixed[] = {"gpipe", "1f1b", "zb-h1", "zb-h2", "zb-auto"};
+    static const int64_t ticks[] = {4, 2, 8, 1, 2, 6, 4, 4, 9, 9, 4, 1, 1};
+    struct job j = job_of(4, 1, 8, 4);
+    memcpy(j.ticks, ticks, sizeof(ticks));
+    struct span s = span_by("zb-fit", &j);
+    assert_true(s.peak <= 4);
+    for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++) {
+        struct span other = span_by(fixed[i], &j);
+        print_message("# %s: makespan %g, span %g, holds %d; zb-fit %g, %g, %d\n", fixed[i],
+                      other.makespan, other.longest, other.peak, s.makespan, s.longest, s.peak);
+        assert_true(s.makespan < 0.92 * other.makespan);
+    }
+}
+
+/* The list follows from the ratios: no unit, and nothing of the machine, is in it. */
+static void the_same_costs_give_the_same_order_in_any_unit(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 40; round++) {
+        int p = 1 + random_below(6), v = 1 + random_below(2);
+        struct job j = job_of(p, v, 12, 0), k;
+        for (int i = 0; i <= 3 * p * v; i++)
+            j.ticks[i] = 1 + random_below(50);
+        k = j;
+        for (int i = 0; i <= 3 * p * v; i++)
+            k.ticks[i] *= 7;
+        struct pp_plan *a = plan_job(names[round % 2], &j), *b = plan_job(names[round % 2], &k);
+        char *text = printed(a, pp_plan_print_csv), *other = printed(b, pp_plan_print_csv);
+        CHECK_STR_EQ(text, other);
+        free(text);
+        free(other);
+        pp_plan_destroy(&a);
+        pp_plan_destroy(&b);
+    }
+}
+
+static void times_become_ticks(void **state)
+{
+    (void)state;
+    const double times[] = {0.5, 0, 0.25, 0.1, 2e-9, 0.0333333, 0.0004};
+    const double none[7] = {0};
+    int64_t ticks[7];
+    pp_schedule_ticks(times, 2, ticks);
+    assert_memory_equal(ticks, ((int64_t[]){1000, 1, 500, 200, 1, 67, 1}), sizeof(ticks));
+    pp_schedule_ticks(none, 2, ticks);
+    assert_memory_equal(ticks, ((int64_t[]){1, 1, 1, 1, 1, 1, 0}), sizeof(ticks));
+}
+
+static void a_cap_that_holds_nothing_is_refused(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        struct pp_plan *plan = NULL;
+        struct pp_geometry g = {.stages = 4, .chunks = 2, .microbatches = 8, .memory_cap = 0.5};
+        CHECK_FAILS(pp_plan_build(names[k], &g, &plan), PP_ECONFIG, "at least 1, or 0 for 8");
+        assert_null(plan);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_costs_give_a_legal_plan_within_the_cap),
+        cmocka_unit_test(equal_costs_are_never_worse_than_the_fixed_orders),
+        cmocka_unit_test(unequal_stages_are_better_off_than_with_any_fixed_order),
+        cmocka_unit_test(the_same_costs_give_the_same_order_in_any_unit),
+        cmocka_unit_test(times_become_ticks),
+        cmocka_unit_test(a_cap_that_holds_nothing_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
