@@ -12,7 +12,8 @@
 struct pp_bubble {
     double idle;         /* the bubble; the three parts below add up to it, none below 0 */
     double schedule;     /* the plan with equal stages (measured means) and free hand-overs */
-    double imbalance;    /* what the times of the real stages add */
+    double imbalance;    /* what the times of the real stages add; of an order that is made for
+                            them: the least that any has, and schedule what this one adds */
     double waiting;      /* the rest: hand-over, waking up, waiting for a core */
     int stages, busiest; /* the stage with most work, */
     double work;         /* and its share of all work */

@@ -28,11 +28,11 @@
 #define PP_NAME_MAX 64          /* bytes of a name value (schedule, dataset, ...) with the NUL */
 #define PP_MODEL_SIZES_MAX 4097 /* widths of a model after repeats are expanded */
 #define PP_STAGES_MAX 1024
-#define PP_DEVICES_MAX 64  /* of one machine: numbers 0 to 63 */
-#define PP_NUMBERS_MAX 64  /* of one list of numbers */
-#define PP_CUT_MAX 16384   /* bytes of a cut's text with the NUL */
-#define PP_CHANNELS_MAX 16 /* of a sample, with numbers of their own */
-#define PP_TEXT_MAX 2048   /* bytes of a text with the NUL */
+#define PP_DEVICES_MAX 64                      /* of one machine: numbers 0 to 63 */
+#define PP_NUMBERS_MAX (3 * PP_STAGES_MAX + 1) /* of one list of numbers */
+#define PP_CUT_MAX 16384                       /* bytes of a cut's text with the NUL */
+#define PP_CHANNELS_MAX 16                     /* of a sample, with numbers of their own */
+#define PP_TEXT_MAX 2048                       /* bytes of a text with the NUL */
 #define PP_SCHEDULE_FILE "file:"
 #define PP_CONFIG_VALUE_MAX 65536 /* bytes of any value's text with the NUL */
 /* Buffers of that size are static and of the thread: stacks may be as small as 128 KiB. */
@@ -155,7 +155,7 @@ enum pp_launch {
 
 struct pp_numbers {
     int n;
-    int64_t at[PP_NUMBERS_MAX]; /* each larger than the one before */
+    int64_t at[PP_NUMBERS_MAX]; /* 0 from the n-th on */
 };
 
 /* What is done to pictures of training, in the order of the list. */
@@ -232,13 +232,16 @@ struct pp_config {
         double dropout, norm_eps, rope_base;
     } model;
     struct {
-        int stages;        /* P */
-        int replicas;      /* D */
-        int microbatches;  /* M */
-        int chunks;        /* V: pieces of the model per rank; 0: the schedule's own */
-        int group;         /* interleaved family: micro-batches per group; 0: the schedule's rule */
-        int eager;         /* 1f1b-eager: k; 0: from the costs */
-        double memory_cap; /* zb-auto: activations per rank, in forwards; 0: the schedule's */
+        int stages;       /* P */
+        int replicas;     /* D */
+        int microbatches; /* M */
+        int chunks;       /* V: pieces of the model per rank; 0: the schedule's own */
+        int group;        /* interleaved family: micro-batches per group; 0: the schedule's rule */
+        int eager;        /* 1f1b-eager: k; 0: from the costs */
+        double
+            memory_cap; /* zb-auto, zb-fit: activations per rank, in forwards; 0: the schedule's */
+        struct pp_numbers costs;    /* zb-fit: F, I and W of each stage and chunk, then perhaps a
+                                    hand-over, else 0 behind them; n 0: all the same */
         struct pp_floats slower;    /* [n] times as slow as the others, of each rank; n 0: none */
         char schedule[PP_PATH_MAX]; /* a name; "auto" until a run is prepared: the measured best;
                                        PP_SCHEDULE_FILE and the absolute path of a CSV table */

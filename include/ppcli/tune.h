@@ -186,7 +186,9 @@ struct pp_candidate {
     char schedule[PP_NAME_MAX];
     int order; /* in the list of schedules */
     int stages, microbatches, chunks;
-    int eager;                     /* 1f1b-eager: its k; else 0 */
+    int eager;  /* 1f1b-eager: its k; else 0 */
+    double cap; /* zb-fit: its memory_cap, and its costs are the measured; 0: both
+                                      as in the config */
     enum pp_assignment assignment; /* TIME: cut by measured times; else as the config says */
     uint16_t last[PP_STAGES_MAX];  /* TIME: [n_virtual] the last layer of each virtual stage */
     bool recompute;                /* again[] in place of the config's pipeline.recompute */

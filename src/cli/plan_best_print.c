@@ -201,6 +201,7 @@ static void json_candidate(struct pp_json *j, const struct plan_best_result *s,
     pp_json_int(j, "microbatches", c->microbatches);
     pp_json_int(j, "chunks", c->chunks);
     pp_json_int(j, "eager", c->eager);
+    pp_json_dbl(j, "memory_cap", c->cap);
     pp_json_str(j, "assignment", cut_name(c));
     pp_json_str(j, "recompute", again_name(s, c, again));
     pp_json_dbl(j, "step_seconds", c->time.step);

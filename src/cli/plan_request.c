@@ -116,6 +116,9 @@ static int set_costs(const struct list lists[PLAN_COSTS], struct plan_request *q
 {
     size_t n = (size_t)q->plan->n_virtual;
     size_t ties = (size_t)q->plan->n_ties;
+    pp_free(q->arrays);
+    pp_free(q->transfer);
+    q->transfer = NULL;
     q->arrays = pp_alloc(3 * n + ties, sizeof(*q->arrays));
     if (!q->arrays)
         return PP_ERESOURCE;
@@ -259,6 +262,29 @@ static int build(struct shape *s, bool times, struct plan_request *q)
     return pp_plan_build(s->schedule, &s->g, &q->plan);
 }
 
+/* A plan whose order is made for its costs is built once more, for those. */
+static int fit_to_costs(const struct list lists[PLAN_COSTS], struct shape *s,
+                        struct plan_request *q)
+{
+    PP_TRY(set_costs(lists, q));
+    int n = q->plan->n_virtual;
+    double *times = pp_alloc(3 * (size_t)n + 1, sizeof(*times));
+    int64_t *ticks = pp_alloc(3 * (size_t)n + 1, sizeof(*ticks));
+    int rc = times && ticks ? 0 : PP_ERESOURCE;
+    if (rc == 0) {
+        for (int i = 0; i < 3 * n; i++)
+            times[i] = q->arrays[i % 3 * n + i / 3];
+        times[3 * n] = mean(&lists[PLAN_COST_COMM], 0);
+        pp_schedule_ticks(times, n, ticks);
+        s->g.ticks = ticks;
+        pp_plan_destroy(&q->plan);
+        rc = pp_plan_build(s->schedule, &s->g, &q->plan);
+    }
+    pp_free(times);
+    pp_free(ticks);
+    return rc;
+}
+
 /* all, or virtual stages: "0 2-3". */
 static int recompute(struct pp_plan *plan, const char *text)
 {
@@ -293,7 +319,8 @@ static int recompute(struct pp_plan *plan, const char *text)
     return rc;
 }
 
-static int from_options(const struct pp_cli_settings *settings, bool times, struct shape *s,
+static int from_options(const struct pp_cli_settings *settings, bool times,
+                        const struct list lists[PLAN_COSTS], struct shape *s,
                         struct plan_request *q)
 {
     for (int i = 0; i < settings->n; i++)
@@ -303,6 +330,7 @@ static int from_options(const struct pp_cli_settings *settings, bool times, stru
     if (!s->schedule || s->g.stages == 0 || s->g.microbatches == 0)
         return fail_missing(settings);
     PP_TRY(build(s, times, q));
+    PP_TRY(pp_schedule_fits(s->schedule) ? fit_to_costs(lists, s, q) : 0);
     return s->again ? recompute(q->plan, s->again) : 0;
 }
 
@@ -343,6 +371,7 @@ static int from_run(const struct pp_run *run, bool times, struct shape *s, struc
         struct pp_schedule_costs costs = s->g.costs;
         *s = (struct shape){.schedule = pp_schedule_name(plan->schedule), .g = plan->geometry};
         s->g.costs = costs;
+        s->g.ticks = run->cfg->pipeline.costs.n > 0 ? run->cfg->pipeline.costs.at : NULL;
         PP_TRY(build(s, times, q));
     } else {
         PP_TRY(from_table(run->cfg->pipeline.schedule + strlen(PP_SCHEDULE_FILE), &q->plan));
@@ -401,7 +430,7 @@ static int make(const struct plan_words *words, const struct pp_cli_settings *se
     }
     PP_TRY(words->csv      ? from_table(words->csv, &q->plan)
            : words->config ? from_config(words->config, settings, times, &s, q)
-                           : from_options(settings, times, &s, q));
+                           : from_options(settings, times, lists, &s, q));
     return set_costs(lists, q);
 }
 

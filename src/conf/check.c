@@ -223,7 +223,8 @@ static void note_idle_keys(struct pp_config *cfg, const struct pp_names *names)
                 {"train.beta1", "train.optimizer", "adam adamw", "adam and adamw"},
                 {"train.beta2", "train.optimizer", "adam adamw", "adam and adamw"},
                 {"train.eps", "train.optimizer", "adam adamw", "adam and adamw"},
-                {"train.zero", "train.optimizer", "momentum adam adamw", "momentum, adam, adamw"}};
+                {"train.zero", "train.optimizer", "momentum adam adamw", "momentum, adam, adamw"},
+                {"pipeline.costs", "pipeline.schedule", "zb-fit zb-fit-v", "zb-fit and zb-fit-v"}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const char *const because[] = {rows[i].because, NULL};
         char now[PP_NAME_MAX];

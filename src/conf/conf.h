@@ -57,6 +57,7 @@ struct conf_option {
     const char *note;                  /* the words of these lines */
     const char *word;  /* CONF_PATH, CONF_NAME: a word that is none ("auto"); NULL: none */
     bool file;         /* CONF_NAME: "file:PATH" too; the place has PP_PATH_MAX bytes */
+    bool threes;       /* CONF_NUMBERS: printed by threes, in any order; else they ascend */
     bool free;         /* CONF_NAME: any name; `word` is what has a meaning of its own */
     bool numbers;      /* can change the numbers of a run: part of the hash */
     const char *unit;  /* NULL when it has none */

@@ -331,7 +331,7 @@ static int take_whole(const struct conf_reading *r, const struct entry *e, void 
         return conf_why(r->why, "'%s' is not one of none, or whole numbers of %.0f to %.0f",
                         conf_quote(e->p, e->n).s, o->min, o->max);
     }
-    if (list->n > 0 && (int64_t)n <= list->at[list->n - 1]) {
+    if (!o->threes && list->n > 0 && (int64_t)n <= list->at[list->n - 1]) {
         return conf_why(r->why, "%s after %lld; write numbers in ascending order", e->s,
                         (long long)list->at[list->n - 1]);
     }
@@ -399,7 +399,7 @@ void conf_list_print(const struct conf_option *o, const struct pp_config *cfg, s
     if (list.n == 0)
         conf_put(t, "none");
     for (int i = 0; i < list.n; i++) {
-        conf_put(t, "%s", i > 0 ? " " : "");
+        conf_put(t, "%s", i == 0 ? "" : o->threes && i % 3 > 0 ? "," : " ");
         if (o->type == CONF_NUMBERS)
             conf_put(t, "%lld", (long long)list.numbers.at[i]);
         else if (o->type == CONF_FLOATS)

@@ -168,7 +168,12 @@ static const struct conf_option table[] = {
     {KEY(pipeline, eager, CONF_INT), .def = "0", .max = 65535,
      .help = "1f1b-eager: k, how far ahead it runs; 0 = measured, from the cost of a hand-over"},
     {KEY(pipeline, memory_cap, CONF_FLOAT), .def = "0", .max = 1e6, .unit = "forwards",
-     .help = "zb-auto: activations a rank may hold, in micro-batches; 0 = twice the stages"},
+     .help = "zb-auto, zb-fit, zb-fit-v: activations a rank may hold, in micro-batches; 0 = twice "
+             "the stages"},
+    {KEY(pipeline, costs, CONF_NUMBERS), .def = "none", .min = 1, .max = 1e6, .threes = true,
+     .help = "zb-fit, zb-fit-v: times that the order is made for: F,I,W of each stage and chunk in "
+             "model order, such as 4,4,3 2,3,2, and perhaps a hand-over behind them, in any unit; "
+             "none: all the same; plan --best and schedule = auto write what they measured"},
     {KEY(pipeline, recompute, CONF_LAYERS), .def = "off", .word = "all",
      .help =
          "compute forward passes once more, right before their backward pass, instead of keeping "
@@ -386,7 +391,8 @@ const char *conf_range_text(const struct conf_option *o, const struct pp_names *
         snprintf(out, bytes, "auto | numbers and ranges of 0 to %d", PP_DEVICES_MAX - 1);
         break;
     case CONF_NUMBERS:
-        snprintf(out, bytes, "none | ascending numbers, each %.0f to %.0f", o->min, o->max);
+        snprintf(out, bytes, "none | %s numbers, each %.0f to %.0f",
+                 o->threes ? "whole" : "ascending", o->min, o->max);
         break;
     case CONF_CHOICES: {
         int n = snprintf(out, bytes, "none | some of");

@@ -152,6 +152,8 @@ static int need_plan(struct pp_layout *l, enum pp_plan_kind kind, int m, bool fu
                             .microbatches = m,
                             .coalesce = kind == PP_PLAN_TRAIN ? l->coalesce : 0,
                             .group = l->cfg->pipeline.group,
+                            .ticks =
+                                l->cfg->pipeline.costs.n > 0 ? l->cfg->pipeline.costs.at : NULL,
                             .eager = l->cfg->pipeline.eager,
                             .memory_cap = l->cfg->pipeline.memory_cap};
     struct pp_plan *plan = NULL;
@@ -389,6 +391,15 @@ static void place_ties(struct pp_layout *l)
     }
 }
 
+static int check_costs(struct pp_config *cfg, const struct pp_layout *l)
+{
+    int m = cfg->pipeline.costs.n, n = 3 * l->n_virtual;
+    if (m == 0 || m == n || m == n + 1 || !pp_schedule_fits(cfg->pipeline.schedule))
+        return 0;
+    return pp_config_problem(cfg, "pipeline.costs",
+                             "pipeline.costs: %d numbers; write F,I,W of %d chunks", m, n / 3);
+}
+
 /* What fails for the config's sake is a problem of that key. */
 static int blame(struct pp_config *cfg, const char *key, int rc)
 {
@@ -442,6 +453,7 @@ static int lay_out(struct pp_layout *l, struct pp_config *cfg)
     for (int s = 0; s < l->n_virtual; s++)
         l->rank_of[s] = pp_place(l->placement, l->stages, s);
     place_ties(l);
+    PP_TRY(check_costs(cfg, l));
     PP_TRY(blame(cfg, "pipeline.recompute",
                  pp_recompute_stages(l->model, cfg->pipeline.recompute, l->n_virtual, l->first,
                                      l->last, l->again)));

@@ -145,6 +145,9 @@ static int explain(const struct pp_plan *plan, const struct pp_sim_costs *costs,
         b.busiest = work[r] > work[b.busiest] ? r : b.busiest;
     }
     b.work = all > 0 ? work[b.busiest] / all : 0;
+    /* made for these stages, not for equal ones: the cut's part is what no order avoids */
+    if (plan->schedule && plan->schedule->fits && all > 0)
+        even = real - (1 - 1 / (p * b.work));
     b.schedule = clamp(even, idle);
     b.imbalance = clamp(real - even, idle - b.schedule);
     b.waiting = idle - b.schedule - b.imbalance;

@@ -173,6 +173,13 @@ static bool is_known(struct pp_best *b, const struct pp_candidate *c)
     return false;
 }
 
+/* Of an order that is made for costs: the forwards that a rank may hold, before memory is looked at. */
+static double cap_of(const struct pp_best_spec *spec, const char *schedule, int stages)
+{
+    double own = spec->cfg->pipeline.memory_cap;
+    return !pp_schedule_fits(schedule) ? 0 : own > 0 ? own : 2.0 * stages;
+}
+
 /* One more candidate: kept, or counted as refused, too large, or the same as another. */
 static int judge_one(struct search *s, struct pp_candidate *c)
 {
@@ -180,7 +187,13 @@ static int judge_one(struct search *s, struct pp_candidate *c)
     struct pp_best *b = s->best;
     c->recompute = spec->recompute;
     memset(c->again, 0, sizeof(c->again));
+    c->cap = cap_of(spec, c->schedule, c->stages);
     int rc = pp_best_try(spec, s->costs, c);
+    double lean = pp_schedule_find(c->schedule)->placement == PP_PLACE_V ? 0.5 : 1;
+    if (rc == 0 && c->over && c->cap > lean * c->stages && lean * c->stages >= 1) {
+        c->cap = lean * c->stages;
+        rc = pp_best_try(spec, s->costs, c);
+    }
     if (rc == 0 && spec->recompute && c->over)
         rc = best_fit(spec, s->costs, c);
     if (rc == PP_ERESOURCE)
@@ -253,18 +266,14 @@ static struct pp_schedule_costs rank_costs(const struct pp_best_spec *spec,
                                            const struct pp_costs *costs, int p, int m)
 {
     const struct pp_model *model = spec->model;
-    struct pp_schedule_costs sum = {0};
     int rows = pp_best_rows(spec, m);
-    double width = 0;
-    for (int i = 0; i < model->n_layers; i++) {
-        struct pp_layer_seconds t = pp_costs_layer(costs, i, rows);
-        sum.f += t.f / p;
-        sum.i += t.i / p;
-        sum.w += t.w / p;
+    double width = 0, t[3];
+    for (int i = 0; i < model->n_layers; i++)
         width = model->layers[i].in > width ? model->layers[i].in : width;
-    }
-    sum.comm = costs->latency + costs->byte * rows * width * (double)sizeof(float);
-    return sum;
+    costs_stage(costs, 0, model->n_layers - 1, rows, 1, t);
+    return (struct pp_schedule_costs){t[0] / p, t[1] / p, t[2] / p,
+                                      costs->latency +
+                                          costs->byte * rows * width * (double)sizeof(float)};
 }
 
 int pp_best_eager(const struct pp_best_spec *spec, const struct pp_costs *costs, int stages, int m)

@@ -49,6 +49,40 @@ void best_ranges(const struct pp_candidate *c, int *first, int *last)
     }
 }
 
+/* What the order of the candidate is made for: the measured times of its cut, and of a hand-over
+ * within a host. */
+static int set_costs(struct pp_config *cfg, const struct pp_model *model,
+                     const struct pp_candidate *c, const struct pp_costs *costs)
+{
+    const struct pp_schedule_ops *ops = pp_schedule_find(c->schedule);
+    int p = c->stages, n = p * c->chunks, d = cfg->pipeline.replicas, at, rows;
+    int k = pp_layout_coalesce(cfg, model, c->microbatches);
+    double width = 0;
+    int *first = pp_alloc(2 * (size_t)n, sizeof(*first)), *last = first ? first + n : NULL;
+    double *times = pp_alloc(3 * (size_t)n + 1, sizeof(*times));
+    int rc = first && times && ops ? pp_partition(model, cfg, n, first, last) : PP_ERESOURCE;
+    pp_balanced_piece(cfg->train.batch_size, d, 0, &at, &rows);
+    pp_balanced_piece(rows, c->microbatches, 0, &at, &rows);
+    for (int s = 0; rc == 0 && s < n; s++) {
+        int a = pp_place(ops->placement, p, s), b = pp_place(ops->placement, p, s + 1);
+        double slower = cfg->pipeline.slower.n == p ? cfg->pipeline.slower.at[a] : 1;
+        costs_stage(costs, first[s], last[s], rows, k, times + 3 * s);
+        for (int op = 0; op < 3; op++)
+            times[3 * s + op] = times[3 * s + op] * slower + costs->action;
+        if (s < n - 1 && a != b)
+            width += (double)model->layers[last[s]].out / (n - 1);
+    }
+    if (rc == 0) {
+        times[3 * n] = costs->latency + costs->byte * rows * width * (double)sizeof(float);
+        pp_schedule_ticks(times, n, cfg->pipeline.costs.at);
+        cfg->pipeline.costs.n = 3 * n + (cfg->pipeline.costs.at[3 * n] > 0);
+        cfg->pipeline.memory_cap = c->cap;
+    }
+    pp_free(first);
+    pp_free(times);
+    return rc;
+}
+
 int pp_best_config(const struct pp_config *cfg, const struct pp_model *model,
                    const struct pp_candidate *c, const struct pp_costs *costs,
                    struct pp_config **out)
@@ -56,8 +90,9 @@ int pp_best_config(const struct pp_config *cfg, const struct pp_model *model,
     struct pp_config *copy = pp_alloc(1, sizeof(*copy));
     if (!copy)
         return PP_ERESOURCE;
-    (void)costs;
     *copy = *cfg;
+    if (c->schedule[0] && strcmp(c->schedule, cfg->pipeline.schedule) != 0)
+        copy->pipeline.costs.n = 0; /* of another order */
     if (c->schedule[0])
         snprintf(copy->pipeline.schedule, sizeof(copy->pipeline.schedule), "%s", c->schedule);
     copy->pipeline.stages = c->stages;
@@ -71,6 +106,8 @@ int pp_best_config(const struct pp_config *cfg, const struct pp_model *model,
         copy->pipeline.ranges[0] = copy->pipeline.split_at[0] = '\0';
     }
     int rc = set_cut(copy, model, c);
+    if (rc == 0 && c->cap > 0)
+        rc = set_costs(copy, model, c, costs);
     if (one) {
         copy->pipeline.assignment = PP_ASSIGN_AUTO;
         copy->pipeline.ranges[0] = '\0';

@@ -18,8 +18,9 @@
 struct choice {
     char schedule[PP_NAME_MAX]; /* empty: was given */
     int chunks, eager;
-    char ranges[PP_CUT_MAX];    /* empty: were given */
-    char recompute[PP_CUT_MAX]; /* empty: was given */
+    char ranges[PP_CUT_MAX];                  /* empty: were given */
+    char recompute[PP_CUT_MAX];               /* empty: was given */
+    char costs[PP_CUT_MAX], cap[PP_NAME_MAX]; /* of a schedule that is made for them; else empty */
 };
 
 static bool open_schedule(const struct pp_config *cfg)
@@ -152,6 +153,15 @@ static int memory_of(const struct pp_config *cfg, size_t *out)
     return 0;
 }
 
+/* A key's value as it would stand in a file. */
+static int text_of(const struct pp_config *cfg, const char *key, char *out, size_t bytes)
+{
+    int i = 0;
+    while (strcmp(pp_config_key_name(i), key) != 0)
+        i++;
+    return pp_config_key_value(cfg, i, out, bytes);
+}
+
 /* The candidate's values as the texts of a file. */
 static int write_out(const struct pp_best_spec *spec, const struct pp_candidate *c,
                      const struct pp_costs *costs, struct choice *out)
@@ -170,7 +180,13 @@ static int write_out(const struct pp_best_spec *spec, const struct pp_candidate 
         const char *again = chosen->pipeline.recompute;
         snprintf(out->recompute, sizeof(out->recompute), "%s", again[0] ? again : "off");
     }
+    int rc = 0;
+    if (c->cap > 0)
+        rc = text_of(chosen, "pipeline.costs", out->costs, sizeof(out->costs));
+    if (c->cap > 0 && rc == 0)
+        rc = text_of(chosen, "pipeline.memory_cap", out->cap, sizeof(out->cap));
     pp_free(chosen);
+    PP_TRY(rc);
     if (open_cut(cfg))
         pp_log_info("assignment time: %s; measured in %.1f s", out->ranges, costs->took);
     if (open_again(cfg)) {
@@ -236,6 +252,10 @@ static int take_over(struct pp_config *cfg, const struct choice *c)
         PP_TRY(put(cfg, "pipeline.eager", c->eager));
     if (c->recompute[0])
         PP_TRY(pp_config_choose(cfg, "pipeline.recompute", c->recompute));
+    if (c->costs[0]) {
+        PP_TRY(pp_config_choose(cfg, "pipeline.costs", c->costs));
+        PP_TRY(pp_config_choose(cfg, "pipeline.memory_cap", c->cap));
+    }
     return c->ranges[0] ? pp_config_choose(cfg, "pipeline.assignment", c->ranges) : 0;
 }
 

@@ -3,7 +3,7 @@
  * From the times of layers to the time of a step: the simulator run over several steps with the
  * semantics of the executor.
  */
-#include "ppcli/tune.h"
+#include "tune.h"
 
 #include <math.h>
 #include <string.h>
@@ -104,6 +104,20 @@ void pp_costs_by_layer(const struct pp_costs *c, int rows, double *cost)
     cost[c->n_layers - 1] += ends_at(c, c->loss, rows);
 }
 
+void costs_stage(const struct pp_costs *c, int first, int last, int rows, int k, double out[3])
+{
+    out[0] = out[1] = out[2] = 0;
+    for (int i = first; i <= last; i++) {
+        struct pp_layer_seconds t = pp_costs_layer(c, i, rows);
+        out[0] += t.f;
+        out[1] += t.i;
+        /* one product over the rows of k micro-batches */
+        out[2] += k == 1 ? t.w : pp_costs_layer(c, i, k * rows).w / k;
+    }
+    out[0] += first == 0 ? ends_at(c, c->input, rows) : 0;
+    out[0] += last == c->n_layers - 1 ? ends_at(c, c->loss, rows) : 0;
+}
+
 /* ---- a step */
 
 struct step {
@@ -186,17 +200,13 @@ static void set_costs(struct step *s, int rows)
     for (int v = 0; v < n; v++) {
         double per_float =
             c->optimizer / (spec->zero ? spec->replicas : 1) + sum_float(spec, plan->rank_of[v]);
-        for (int i = spec->first[v]; i <= spec->last[v]; i++) {
-            struct pp_layer_seconds t = pp_costs_layer(c, i, rows);
-            s->arrays[v] += t.f;
-            s->arrays[n + v] += t.i;
-            /* one product over the rows of k micro-batches */
-            s->arrays[2 * n + v] += k == 1 ? t.w : pp_costs_layer(c, i, k * rows).w / k;
+        double t[3];
+        costs_stage(c, spec->first[v], spec->last[v], rows, k, t);
+        for (int op = 0; op < 3; op++)
+            s->arrays[op * n + v] = t[op];
+        for (int i = spec->first[v]; i <= spec->last[v]; i++)
             s->between[plan->rank_of[v]] += per_float * (double)spec->model->layers[i].n_floats;
-        }
     }
-    s->arrays[0] += ends_at(c, c->input, rows);
-    s->arrays[n - 1] += ends_at(c, c->loss, rows);
     for (int v = 0; v < n && spec->slower; v++)
         for (int op = 0; op < 3; op++)
             s->arrays[op * n + v] *= spec->slower[plan->rank_of[v]];

@@ -87,11 +87,12 @@ struct cutter {
     const struct pp_best_spec *spec;
     const struct pp_costs *costs;
     struct pp_layout *l;
-    int *end;              /* [n_virtual] the last layers of the cut that is tried; of l */
-    struct pp_candidate c; /* the best so far */
-    size_t over;           /* bytes that it holds too much */
-    bool better;           /* than what it began with */
-    double left;           /* see best_refine() */
+    int *end;                /* [n_virtual] the last layers of the cut that is tried; of l */
+    struct pp_candidate c;   /* the best so far */
+    struct pp_candidate was; /* what it began with */
+    size_t over;             /* bytes that it holds too much */
+    bool better;             /* than what it began with */
+    double left;             /* see best_refine() */
 };
 
 /* Are the ends of each tied tensor where the plan has them? */
@@ -235,8 +236,12 @@ int best_refine(const struct pp_best_spec *spec, const struct pp_costs *costs,
     pp_free(cfg);
     bool fits = rc == 0 && c->over && t->over == 0;
     if (rc == 0 && t->better) {
+        t->was = *c;
         *c = t->c;
         rc = fits && c->recompute ? best_fit(spec, costs, c) : pp_best_try(spec, costs, c);
+        /* an order that is made for costs is another one on another cut, and may be worse */
+        if (rc == 0 && !t->was.over && (c->over || c->time.step > t->was.time.step))
+            *c = t->was;
     }
     pp_free(t);
     return rc;

@@ -41,6 +41,12 @@ int best_fit(const struct pp_best_spec *spec, const struct pp_costs *costs, stru
 int best_refine(const struct pp_best_spec *spec, const struct pp_costs *costs,
                 struct pp_candidate *c, double *left);
 
+/* ---- planner.c */
+
+/* F, I and W of layers first to last of a model, with its input and its loss; of `rows` rows, W of k
+ * times as many together. */
+void costs_stage(const struct pp_costs *c, int first, int last, int rows, int k, double out[3]);
+
 /* ---- measure.c
  *
  * What the files of the measurement share: measure.c starts the workers, measure_layers.c and

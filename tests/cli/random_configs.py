@@ -16,7 +16,7 @@ import sys
 import tempfile
 
 SCHEDULES = ['naive', 'gpipe', '1f1b', '1f1b-eager', 'zb-h1', 'zb-h2', 'interleaved', 'zb-v',
-             'zb-auto', 'looped-bfs', 'interleaved-zb']
+             'zb-auto', 'looped-bfs', 'interleaved-zb', 'zb-fit', 'zb-fit-v']
 MISTAKES = [('pipeline.stages', '0'), ('pipeline.stages', '1025'), ('pipeline.stages', '-1'),
             ('pipeline.stages', '2.5'), ('pipeline.stages', '1000'), ('pipeline.microbatches', '0'),
             ('pipeline.microbatches', '65537'), ('pipeline.schedule', '1f1c'),

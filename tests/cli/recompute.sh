@@ -26,8 +26,8 @@ config mlp.ini data.dataset=synthetic data.train_samples=256 data.test_samples=6
 begin "a network without norms: every family of schedules, 1 to 4 stages, a last batch that is smaller"
 digest=
 trains mlp.ini --stages 1
-for schedule in naive gpipe 1f1b 1f1b-eager interleaved looped-bfs zb-h1 zb-h2 interleaved-zb zb-auto zb-v \
-    v-half v-min 1f1b-v dualpipev hanayo; do
+for schedule in naive gpipe 1f1b 1f1b-eager interleaved looped-bfs zb-h1 zb-h2 interleaved-zb zb-auto zb-fit \
+    zb-v zb-fit-v v-half v-min 1f1b-v dualpipev hanayo; do
     for stages in 1 2 3 4; do
         trains mlp.ini --stages $stages --schedule "$schedule" --set pipeline.recompute=all
     done

@@ -38,8 +38,8 @@ coalesce = 1
 [run]
 log_every = 1
 '''
-ONE_CHUNK = ['naive', 'gpipe', '1f1b', '1f1b-eager', 'zb-h1', 'zb-h2', 'zb-auto']
-TWO_CHUNKS = ['interleaved', 'looped-bfs', 'zb-v', '1f1b-v', 'v-half', 'v-min']
+ONE_CHUNK = ['naive', 'gpipe', '1f1b', '1f1b-eager', 'zb-h1', 'zb-h2', 'zb-auto', 'zb-fit']
+TWO_CHUNKS = ['interleaved', 'looped-bfs', 'zb-v', '1f1b-v', 'v-half', 'v-min', 'zb-fit-v']
 
 here = tempfile.mkdtemp()
 net = os.path.join(here, 'net.ini')

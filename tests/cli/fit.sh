@@ -1,0 +1,79 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# zb-fit and zb-fit-v, orders made for costs: the bits of one stage, what is written and read, and
+# what is refused.
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
+cd "$folder" || exit 1
+
+config net.ini data.dataset=synthetic data.train_samples=200 data.test_samples=40 \
+    'model.sizes=20 64 16 16 16 16 5' pipeline.microbatches=6 train.batch_size=48 train.epochs=1
+
+begin "weights are those of one stage, whatever the costs, the placement, the chunks and the cap"
+digest=
+trains net.ini --stages 1
+for costs in none '9,1,9 4,5,4 2,2,7' '9,1,9 4,5,4 2,2,7 30'; do
+    for cap in 0 1 2.5; do
+        trains net.ini --stages 3 --schedule zb-fit --set pipeline.memory_cap=$cap \
+            --set "pipeline.costs=$costs"
+    done
+done
+trains net.ini --stages 2 --schedule zb-fit --set pipeline.chunks=3 \
+    --set 'pipeline.costs=9,1,9 4,5,4 2,2,7 3,3,3 1,1,1 8,8,9'
+trains net.ini --stages 3 --schedule zb-fit-v --set 'pipeline.costs=9,1,9 4,5,4 2,2,7 3,3,3 1,1,1 8,8,9 2'
+trains net.ini --stages 3 --schedule zb-fit-v --set pipeline.recompute=all
+
+begin "costs are printed by threes, and read back"
+digest=
+trains net.ini --stages 2 --schedule zb-fit --set 'pipeline.costs=4 5, 6, 7,8 9 2'
+same "$(sed -n 's/^costs = \([0-9, ]*[0-9]\).*/\1/p' run/config.resolved.ini)" '4,5,6 7,8,9 2'
+
+begin "a plan for given costs is shorter than the fixed orders"
+best=
+for schedule in zb-fit zb-auto zb-h1 zb-h2 1f1b gpipe; do
+    run plan --schedule $schedule --stages 4 --microbatches 8 --memory-cap 4 --cost-f 4,1,4,9 --cost-i 2,2,4,4 \
+        --cost-w 8,6,9,1 --cost-comm 1 --format json
+    code_is 0
+    now=$(sed -n 's/^  "makespan": \([0-9]*\).*/\1/p' out)
+    best=${best:-$now}
+    [ "$schedule" = zb-fit ] || [ "$now" -gt "$best" ] || complain "$schedule takes $now, zb-fit $best"
+done
+
+begin "plan --best has them, and the section of a zb-fit row is its order"
+run plan net.ini --best --stages 2 --format json
+code_is 0
+out_has '"schedule": "zb-fit'
+
+begin "schedule = auto says costs and cap where its choice is made for them"
+trains net.ini --stages 3 --schedule auto
+if grep -q '^schedule = zb-fit' run/config.resolved.ini; then
+    same "$(grep -c '^costs = [0-9]*,.* ; chosen' run/config.resolved.ini)" 1
+else
+    same "$(grep -c '^costs = none' run/config.resolved.ini)" 1
+fi
+
+begin "bad costs are one line"
+for bad in "x|'x' is not one of none, or whole numbers of 1 to 1000000" \
+    "1,2,0|'0' is not one of none, or whole numbers of 1 to 1000000" \
+    "1,2,-3|'-3' is not one of none" "1,2,1.5|'1.5' is not one of none" "1,2,|nothing after the last comma" \
+    "1,2,1000001|'1000001' is not one of none" \
+    "1,2,3|3 numbers; write F,I,W of 2 chunks" \
+    "1,2,3 4,5|5 numbers; write" "1,2,3 4,5,6 7,8|8 numbers; write"; do
+    run train net.ini --stages 2 --schedule zb-fit --set "pipeline.costs=${bad%%|*}"
+    code_is 78
+    err_has "pipeline.costs: ${bad#*|}"
+    same "$(grep -c 'pipeline.costs' err)" 1
+done
+run train net.ini --stages 2 --schedule zb-fit-v --set 'pipeline.costs=1,2,3 4,5,6'
+code_is 78
+err_has 'pipeline.costs: 6 numbers; write F,I,W of 4 chunks'
+run train net.ini --stages 2 --schedule zb-fit --set pipeline.memory_cap=0.5
+code_is 78
+err_has 'a memory cap of 0.5 forwards per rank is too small'
+
+begin "costs that nothing reads are said to be idle"
+run train net.ini --stages 2 --set 'pipeline.costs=1,2,3' --set run.dir=
+code_is 0
+err_has 'pipeline.costs has no effect with pipeline.schedule = 1f1b, only with zb-fit and zb-fit-v'
+
+finish
