@@ -8,7 +8,7 @@
  *
  * k = 2 is right for every c up to half of F+B, and a good choice when c was not measured.
  */
-#include "../pass.h"
+#include "orders.h"
 
 #include <math.h>
 
@@ -42,17 +42,7 @@ int pp_schedule_eager(const struct pp_geometry *g)
 
 static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
 {
-    int m = g->microbatches;
-    int64_t ahead = (int64_t)pp_schedule_eager(g) * (g->stages - 1 - rank);
-    int warmup = ahead < m ? (int)ahead : m;
-
-    for (int k = 0; k < m + warmup; k++) {
-        if (k < m)
-            PP_TRY(pp_emit_cell(e, PP_OP_F, rank, k));
-        if (k >= warmup)
-            PP_TRY(pp_emit_cell(e, PP_OP_B, rank, k - warmup));
-    }
-    return 0;
+    return pp_emit_1f1b(g, rank, (int64_t)pp_schedule_eager(g) * (g->stages - 1 - rank), e);
 }
 
 const struct pp_schedule_ops schedule_eager = {

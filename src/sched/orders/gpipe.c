@@ -4,15 +4,11 @@
  * Parallelism", 2019): all forwards, then all backwards. The backwards run in ascending order,
  * unlike in some engines, so that gradients are added up in the order of every other schedule.
  */
-#include "../pass.h"
+#include "orders.h"
 
 static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
 {
-    for (int mb = 0; mb < g->microbatches; mb++)
-        PP_TRY(pp_emit_cell(e, PP_OP_F, rank, mb));
-    for (int mb = 0; mb < g->microbatches; mb++)
-        PP_TRY(pp_emit_cell(e, PP_OP_B, rank, mb));
-    return 0;
+    return pp_emit_1f1b(g, rank, g->microbatches, e);
 }
 
 const struct pp_schedule_ops schedule_gpipe = {

@@ -3,15 +3,11 @@
  * Naive model parallelism: one micro-batch at a time goes all the way down and all the way back,
  * so that only one rank ever works. Bubble 1 - 1/P; the yardstick that pipelining is held against.
  */
-#include "../pass.h"
+#include "orders.h"
 
 static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
 {
-    for (int mb = 0; mb < g->microbatches; mb++) {
-        PP_TRY(pp_emit_cell(e, PP_OP_F, rank, mb));
-        PP_TRY(pp_emit_cell(e, PP_OP_B, rank, mb));
-    }
-    return 0;
+    return pp_emit_1f1b(g, rank, 0, e);
 }
 
 const struct pp_schedule_ops schedule_naive = {

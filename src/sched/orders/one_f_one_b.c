@@ -4,22 +4,25 @@
  * PipeDream-Flush): rank r runs P-1-r forwards ahead, then one forward and one backward in turn.
  * The bubble of GPipe with at most P-r micro-batches in flight instead of M.
  */
-#include "../pass.h"
+#include "orders.h"
+
+int pp_emit_1f1b(const struct pp_geometry *g, int rank, int64_t ahead, struct pp_emit *e)
+{
+    int m = g->microbatches;
+    int warmup = ahead < m ? (int)ahead : m;
+
+    for (int k = 0; k < m + warmup; k++) {
+        if (k < m)
+            PP_TRY(pp_emit_cell(e, PP_OP_F, rank, k));
+        if (k >= warmup)
+            PP_TRY(pp_emit_cell(e, PP_OP_B, rank, k - warmup));
+    }
+    return 0;
+}
 
 static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
 {
-    int m = g->microbatches;
-    int warmup = g->stages - 1 - rank < m ? g->stages - 1 - rank : m;
-
-    for (int mb = 0; mb < warmup; mb++)
-        PP_TRY(pp_emit_cell(e, PP_OP_F, rank, mb));
-    for (int mb = warmup; mb < m; mb++) {
-        PP_TRY(pp_emit_cell(e, PP_OP_F, rank, mb));
-        PP_TRY(pp_emit_cell(e, PP_OP_B, rank, mb - warmup));
-    }
-    for (int mb = m - warmup; mb < m; mb++)
-        PP_TRY(pp_emit_cell(e, PP_OP_B, rank, mb));
-    return 0;
+    return pp_emit_1f1b(g, rank, g->stages - 1 - rank, e);
 }
 
 const struct pp_schedule_ops schedule_one_f_one_b = {

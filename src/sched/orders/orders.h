@@ -50,6 +50,12 @@ int pp_groups_check(const struct pp_geometry *g, int ahead);
  * `least` per stage. PP_ECONFIG with the nearest legal shape. */
 int pp_check_two_way(const struct pp_geometry *g, int least);
 
+/* ---- one_f_one_b.c */
+
+/* The list of a rank of one chunk: `ahead` forwards, or all there are, then one forward and one
+ * backward in turn. */
+int pp_emit_1f1b(const struct pp_geometry *g, int rank, int64_t ahead, struct pp_emit *e);
+
 /* ---- zb_h1.c: what ZB-H1 and ZB-H2 share */
 
 /*
