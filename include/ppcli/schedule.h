@@ -73,8 +73,6 @@ enum pp_placement {
 /* Where emit() puts its cells: grows as needed. */
 struct pp_emit;
 int pp_emit_cell(struct pp_emit *e, enum pp_op op, int stage, int mb); /* PP_ERESOURCE */
-/* F of (f_stage, f_mb) and B of (b_stage, b_mb), meant to run together. PP_ERESOURCE */
-int pp_emit_overlap(struct pp_emit *e, int f_stage, int f_mb, int b_stage, int b_mb);
 
 /* Several lists at once: list r is rank r's. */
 struct pp_emit_all {

@@ -18,13 +18,6 @@ int pp_emit_cell(struct pp_emit *e, enum pp_op op, int stage, int mb)
     return 0;
 }
 
-int pp_emit_overlap(struct pp_emit *e, int f_stage, int f_mb, int b_stage, int b_mb)
-{
-    PP_TRY(pp_emit_cell(e, PP_OP_F, f_stage, f_mb));
-    e->cells[e->n - 1].overlap = true;
-    return pp_emit_cell(e, PP_OP_B, b_stage, b_mb);
-}
-
 /* The buffer is used again for the next rank: only one rank's cells exist at a time. */
 static int visit_each(const struct pp_schedule_ops *ops, const struct pp_geometry *g,
                       pp_cells_visit *visit, void *ctx)
