@@ -163,7 +163,7 @@ void pp_pulse_close(struct pp_pulse **pulse)
     if (!p)
         return;
     p->mine.over = 1;
-    for (int k = 0; k < 2 && p->heard; k++) /* the rest of one, and this */
+    for (int k = 0; k < 2; k++) /* the rest of one, and this */
         send_beat(p);
     drop(&p->fd);
     pthread_mutex_destroy(&p->lock);

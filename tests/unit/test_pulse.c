@@ -82,6 +82,21 @@ static void who_has_not_come_is_named(void **state)
     pp_listener_close(&l);
 }
 
+/* Also when it ends before it has read an answer: a config that is refused at once. */
+static void who_ends_in_order_is_not_lost(void **state)
+{
+    struct pp_listener *l = NULL;
+    struct pp_pulse *p = NULL;
+    char text[PP_PULSE_TEXT];
+    CHECK_OK(pp_listener_open(1, false, 0, 0, &l));
+    CHECK_OK(pp_pulse_open(pp_listener_address(l), 0, 60, true, &p));
+    assert_true(hears(l, 1));
+    pp_pulse_close(&p);
+    assert_true(hears(l, 0));
+    CHECK_STR_EQ(pp_listener_first_lost(l, text), "");
+    pp_listener_close(&l);
+}
+
 static void an_address_that_is_none_is_refused(void **state)
 {
     struct pp_pulse *p = NULL;
@@ -95,6 +110,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_dies_in_the_middle_of_work_is_named),
         cmocka_unit_test(who_has_not_come_is_named),
+        cmocka_unit_test(who_ends_in_order_is_not_lost),
         cmocka_unit_test(an_address_that_is_none_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
