@@ -274,7 +274,7 @@ static int fit_to_costs(const struct list lists[PLAN_COSTS], struct shape *s,
     if (rc == 0) {
         for (int i = 0; i < 3 * n; i++)
             times[i] = q->arrays[i % 3 * n + i / 3];
-        times[3 * n] = mean(&lists[PLAN_COST_COMM], 0);
+        times[3 * (size_t)n] = mean(&lists[PLAN_COST_COMM], 0);
         pp_schedule_ticks(times, n, ticks);
         s->g.ticks = ticks;
         pp_plan_destroy(&q->plan);

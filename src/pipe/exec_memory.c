@@ -78,7 +78,7 @@ static int make_chunks(struct pp_exec *x, const struct pp_backend_choice *backen
         loan->n_states = spec.state_slots > loan->n_states ? spec.state_slots : loan->n_states;
         loan->n_grads = spec.grad_slots > loan->n_grads ? spec.grad_slots : loan->n_grads;
     }
-    loan->states = pp_alloc((size_t)(loan->n_states + loan->n_grads), sizeof(*loan->states));
+    loan->states = pp_alloc((size_t)loan->n_states + (size_t)loan->n_grads, sizeof(*loan->states));
     loan->grads = loan->states ? loan->states + loan->n_states : NULL;
     return loan->states ? 0 : PP_ERESOURCE;
 }

@@ -272,8 +272,10 @@ static int collect(struct page *p)
     if (rc == 0 && writes)
         rc = create_file(p->spec->dir, &w);
     rc = pp_transport_agree(tp, rc);
-    if (rc == 0)
+    if (rc == 0) {
+        pp_assert(p->offset_ns != NULL); /* or this rank had not agreed */
         rc = clocks_compare(tp, p->offset_ns, p->error_ns);
+    }
     if (rc == 0 && !writes) {
         const struct step *s = step_of(&p->all[tp->rank], p->choice.t);
         rc = pp_transport_send(tp, 0, p->own->events + s->first, (size_t)s->n * sizeof(*p->events));

@@ -66,16 +66,16 @@ static int set_costs(struct pp_config *cfg, const struct pp_model *model,
     for (int s = 0; rc == 0 && s < n; s++) {
         int a = pp_place(ops->placement, p, s), b = pp_place(ops->placement, p, s + 1);
         double slower = cfg->pipeline.slower.n == p ? cfg->pipeline.slower.at[a] : 1;
-        costs_stage(costs, first[s], last[s], rows, k, times + 3 * s);
+        costs_stage(costs, first[s], last[s], rows, k, times + 3 * (size_t)s);
         for (int op = 0; op < 3; op++)
             times[3 * s + op] = times[3 * s + op] * slower + costs->action;
         if (s < n - 1 && a != b)
             width += (double)model->layers[last[s]].out / (n - 1);
     }
     if (rc == 0) {
-        times[3 * n] = costs->latency + costs->byte * rows * width * (double)sizeof(float);
+        times[3 * (size_t)n] = costs->latency + costs->byte * rows * width * (double)sizeof(float);
         pp_schedule_ticks(times, n, cfg->pipeline.costs.at);
-        cfg->pipeline.costs.n = 3 * n + (cfg->pipeline.costs.at[3 * n] > 0);
+        cfg->pipeline.costs.n = 3 * n + (cfg->pipeline.costs.at[3 * (size_t)n] > 0);
         cfg->pipeline.memory_cap = c->cap;
     }
     pp_free(first);

@@ -56,13 +56,13 @@ static int64_t hop(const struct greedy *y, int s)
 {
     int p = y->g->stages;
     bool local = p == 1 || (y->placement == PP_PLACE_V && (s + 1) % p == 0);
-    return local || !y->ticks ? 0 : y->ticks[3 * y->n_virtual];
+    return local || !y->ticks ? 0 : y->ticks[3 * (size_t)y->n_virtual];
 }
 
 /* When the next F or I of stage s has its input; -1: unknown. */
 static int64_t arrival(const struct greedy *y, int s, int op)
 {
-    const int32_t *done = y->done + 3 * s;
+    const int32_t *done = y->done + 3 * (size_t)s;
     int mb = done[op], m = y->g->microbatches, from = op == PP_OP_F ? s - 1 : s + 1;
     if (mb == m || (op == PP_OP_I && mb == done[PP_OP_F]))
         return -1;
