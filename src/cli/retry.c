@@ -2,7 +2,7 @@
 /*
  * A run that is started again when it loses a rank, a host or mpirun: from the newest checkpoint that a
  * host has, on the hosts that answer, and where places are missing in the shape that plan --best would
- * take. Each try is the user's command line and a few words behind it, of which the last ones count.
+ * take. Each try is the user's command line with a few words added; of two for one key the last counts.
  */
 #include <inttypes.h>
 #include <math.h>

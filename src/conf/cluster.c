@@ -45,7 +45,7 @@ static double *place(struct pp_cluster *c, const struct key *k)
     return (double *)(void *)((char *)c + k->at);
 }
 
-/* A number with its unit from *text on, which then stands behind it; NAN: there is none. */
+/* A number with its unit from *text on, which moves past it; NAN: there is none. */
 static double number(const char **text)
 {
     static const char units[] = "kMGTP";

@@ -81,7 +81,7 @@ static int digest(struct asked *q)
     return rc;
 }
 
-/* FOLDER PREFIX: the largest number behind it that is a name there; -1: none. */
+/* FOLDER PREFIX: the largest number that follows it in a name there; -1: none. */
 static int last(struct asked *q)
 {
     DIR *d = opendir(q->args[1]);
