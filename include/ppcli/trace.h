@@ -143,9 +143,15 @@ enum pp_process pp_ring_process(const struct pp_ring *ring);
  * ended and its parent has not asked how. Local. */
 bool pp_process_lives(int64_t pid);
 
-/* Nanoseconds that a thread of this machine was ready to run and had no core, since its start; 0
- * when the kernel does not tell. Local. */
-uint64_t pp_thread_delay(int64_t pid, int64_t tid);
+/* What the kernel tells of a thread's time since its start. A wait for a core is in waited_ns only
+ * when it is over; until then the thread is ready and ran_ns stands still. */
+struct pp_thread_time {
+    uint64_t ran_ns, waited_ns;
+    bool ready; /* it runs or waits for a core */
+};
+
+/* Of a thread of this machine; zeroed when the kernel does not tell. Local. */
+struct pp_thread_time pp_thread_time(int64_t pid, int64_t tid);
 
 /* Who this is, for the head of a ring. Local. */
 void pp_process_self(uint64_t *started, uint32_t *machine);

@@ -25,12 +25,11 @@ static void read_start(const char *path, char *out, size_t bytes)
     out[n > 0 ? n : 0] = '\0';
 }
 
-/* State and start of a process, from /proc/PID/stat; false when there is none. The name in it may
+/* State and start of a process or thread, from its stat; false when there is none. The name in it may
  * hold anything, also blanks and brackets: what follows begins after the last bracket. */
-static bool look(int64_t pid, char *state, uint64_t *started)
+static bool look(const char *path, char *state, uint64_t *started)
 {
-    char path[64], text[1024];
-    snprintf(path, sizeof(path), "/proc/%" PRId64 "/stat", pid);
+    char text[1024];
     read_start(path, text, sizeof(text));
     const char *p = strrchr(text, ')');
     if (!p || p[1] != ' ' || p[2] == '\0')
@@ -44,26 +43,38 @@ static bool look(int64_t pid, char *state, uint64_t *started)
     return true;
 }
 
+static bool look_process(int64_t pid, char *state, uint64_t *started)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/%" PRId64 "/stat", pid);
+    return look(path, state, started);
+}
+
 bool pp_process_lives(int64_t pid)
 {
     char state;
     uint64_t started;
-    return look(pid, &state, &started) && state != 'Z' && state != 'X';
+    return look_process(pid, &state, &started) && state != 'Z' && state != 'X';
 }
 
-uint64_t pp_thread_delay(int64_t pid, int64_t tid)
+struct pp_thread_time pp_thread_time(int64_t pid, int64_t tid)
 {
-    char path[96], text[128];
-    uint64_t delay = 0;
+    char path[96], text[128], state;
+    uint64_t started;
+    struct pp_thread_time t = {0};
     snprintf(path, sizeof(path), "/proc/%" PRId64 "/task/%" PRId64 "/schedstat", pid, tid);
     read_start(path, text, sizeof(text));
-    return sscanf(text, "%*u %" SCNu64, &delay) == 1 ? delay : 0;
+    if (sscanf(text, "%" SCNu64 " %" SCNu64, &t.ran_ns, &t.waited_ns) != 2)
+        return (struct pp_thread_time){0};
+    snprintf(path, sizeof(path), "/proc/%" PRId64 "/task/%" PRId64 "/stat", pid, tid);
+    t.ready = look(path, &state, &started) && state == 'R';
+    return t;
 }
 
 void pp_process_self(uint64_t *started, uint32_t *machine)
 {
     char state;
-    if (!look(getpid(), &state, started))
+    if (!look_process(getpid(), &state, started))
         *started = 0;
     char id[128], space[64] = "";
     read_start("/proc/sys/kernel/random/boot_id", id, sizeof(id));
@@ -84,7 +95,7 @@ enum pp_process pp_ring_process(const struct pp_ring *ring)
     pp_process_self(&mine, &machine);
     if (ring->head->machine != machine)
         return PP_PROCESS_ELSEWHERE;
-    if (ring->head->pid <= 0 || !look(ring->head->pid, &state, &started) ||
+    if (ring->head->pid <= 0 || !look_process(ring->head->pid, &state, &started) ||
         started != ring->head->started)
         return PP_PROCESS_GONE;
     switch (state) {

@@ -10,7 +10,6 @@
 
 #include "ppcli/mem.h"
 #include "ppcli/thread.h"
-#include "ppcli/trace.h"
 
 struct ticker {
     uint64_t every_ns;
@@ -99,7 +98,7 @@ void ticker_nap(long ns)
 struct ticked ticked_self(void)
 {
     struct ticked t = {.pid = getpid(), .tid = gettid()};
-    t.delay_ns = pp_thread_delay(t.pid, t.tid);
+    t.last = pp_thread_time(t.pid, t.tid);
     return t;
 }
 
@@ -107,8 +106,10 @@ uint64_t ticked_share(struct ticked *t, uint64_t dt_ns)
 {
     if (t->tid == 0)
         return 0;
-    uint64_t delay = pp_thread_delay(t->pid, t->tid);
-    uint64_t more = delay > t->delay_ns ? delay - t->delay_ns : 0;
-    t->delay_ns = delay;
-    return dt_ns > more ? dt_ns - more : 0;
+    struct pp_thread_time last = t->last, now = pp_thread_time(t->pid, t->tid);
+    t->last = now;
+    if (now.ready && now.ran_ns == last.ran_ns)
+        return 0;
+    uint64_t waited = now.waited_ns > last.waited_ns ? now.waited_ns - last.waited_ns : 0;
+    return dt_ns > waited ? dt_ns - waited : 0;
 }

@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "ppcli/trace.h"
+
 struct ticker;
 
 /* Calls tick(ctx) about every `every_ns`, in a thread of its own that takes no signals, until it
@@ -22,8 +24,8 @@ void ticker_nap(long ns);
 
 /* A thread that is looked after. Zeroed: none yet. */
 struct ticked {
-    int64_t pid, tid;  /* tid 0: it has not begun, so it has had no time */
-    uint64_t delay_ns; /* as told by the kernel when it was looked at last */
+    int64_t pid, tid;           /* tid 0: it has not begun, so it has had no time */
+    struct pp_thread_time last; /* when it was looked at last */
 };
 
 /* The calling thread. Local. */

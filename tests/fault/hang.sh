@@ -195,8 +195,8 @@ writer=$!
 begun() { "$PPCLI" diagnose "$folder/full" --format json 2>/dev/null | sed -n 's/.*"actions_begun": //p' | tr -d '\n'; }
 tries=0
 before=none
-while [ "$(begun)" != "$before" ] && [ $tries -lt 100 ]; do
-    before=$(begun)
+while now=$(begun) && { [ -z "$now" ] || [ "$now" != "$before" ]; } && [ $tries -lt 100 ]; do
+    before=$now
     sleep 1
     tries=$((tries + 1))
 done

@@ -236,20 +236,21 @@ static void time_without_a_core_is_counted(void **state)
         skip();
     }
     assert_int_equal(pthread_getaffinity_np(pthread_self(), sizeof(before), &before), 0);
-    uint64_t delay = pp_thread_delay(getpid(), gettid());
+    uint64_t waited = pp_thread_time(getpid(), gettid()).waited_ns;
     assert_int_equal(pthread_create(&other, NULL, take_the_core, &core), 0);
     cpu_set_t set;
     CPU_ZERO(&set);
     CPU_SET(core, &set);
     (void)pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
     /* two want it: sooner or later each of them has waited for it */
-    while (pp_thread_delay(getpid(), gettid()) < delay + 10000000) {
+    while (pp_thread_time(getpid(), gettid()).waited_ns < waited + 10000000) {
     }
     atomic_store(&enough, true);
     pthread_join(other, NULL);
     (void)pthread_setaffinity_np(pthread_self(), sizeof(before), &before);
-    assert_int_equal(pp_thread_delay(getpid(), 0), 0);
-    assert_int_equal(pp_thread_delay(-1, -1), 0);
+    assert_true(pp_thread_time(getpid(), gettid()).ready);
+    assert_int_equal(pp_thread_time(getpid(), 0).ran_ns, 0);
+    assert_false(pp_thread_time(-1, -1).ready);
 }
 
 int main(void)
