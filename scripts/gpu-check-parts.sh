@@ -244,19 +244,78 @@ part_g5() {
     return "$code"
 }
 
+# Of the tables of ppcli bench --ops: what the ops of one kind reach of their ceiling, forwards.
+reached() {
+    awk -F '|' -v op="$1" '
+        { for (i = 2; i < NF; i++) { cell = $i; gsub(/^ +| +$/, "", cell); row[i] = cell } }
+        /% of ceiling/ && /\|/ { for (i = 2; i < NF; i++) at[row[i]] = i; next }
+        at["op"] && index(row[at["op"]], op) == 1 {
+            p = row[at["F, % of ceiling"]]; n++; least = n == 1 || p < least ? p : least
+            most = p > most ? p : most
+        }
+        END { if (n) printf "%s %d to %d %% of its ceiling", op, least, most }
+    ' "$OUT/$PART.log"
+}
+
+# How fast ppcli is, and how many times as fast as each peer.
+ratios() {
+    awk -F '|' -v part="$1" '
+        { for (i = 2; i < NF; i++) { gsub(/^ +| +$/, "", $i) } }
+        $2 == part && $3 ~ /^ppcli, / && $4 != "" { printf "%s%s %d/s", said++ ? "; " : "", $3, $4 }
+        $2 == part && $3 ~ /^PyTorch / && $7 != "" { printf ", %.2f x %s", $7, $3 }
+    ' "$OUT/$PART.log"
+}
+
+# race CASE SECONDS WORDS...: ppcli and PyTorch in turns, ended in time for the table.
+race() {
+    name=$1 limit=$2
+    shift 2
+    command -v python3 >/dev/null 2>&1 || skip 'no python3'
+    python3 "$ROOT/scripts/peers/compare.py" --program "$PPCLI" --case "$name" --seconds 0.7 \
+        --limit "$limit" --out "$OUT/peers/$name" "$@"
+}
+
 part_peers() {
     python=${PEERS_PYTHON:-python3}
     command -v "$python" >/dev/null 2>&1 || skip "no $python"
     "$python" -c 'import torch, sys; sys.exit(0 if torch.cuda.is_available() else 1)' 2>/dev/null ||
         skip "no torch with CUDA in $python"
-    mkdir -p "$OUT/peers"
-    code=0
+    code=0 said=''
     for name in g1 g2; do
-        PEERS_PYTHON=$python "$python" "$ROOT/scripts/peers/compare.py" --program "$PPCLI" \
-            --case "$name" --blocks 4 --seconds 0.7 --out "$OUT/peers/$name" || code=1
+        race "$name" 75 --blocks 4 || code=1
+        said="$said${said:+; }$(ratios "$name")"
     done
-    say "see peers.log"
+    say "$said"
     return "$code"
+}
+
+# net CONFIG OP WORDS...: what the net's ops reach, and the net beside PyTorch in bf16.
+# GPU_CHECK_PEERS: other words than that, for a device that is only emulated.
+# shellcheck disable=SC2086
+net() {
+    config=$1 op=$2
+    shift 2
+    "$PPCLI" bench --ops "$CONFIGS/$config.ini" --set run.backend=cuda --set run.precision=bf16 -q \
+        --format json -o "$OUT/$PART-ops.json" "$@" ${GPU_CHECK_CEILINGS:-} || return 1
+    ops=$(reached "$op")
+    say "$ops"
+    race "$PART" 70 --blocks 3 ${GPU_CHECK_PEERS:---only bf16}
+    code=$?
+    say "$(ratios "$PART")${ops:+; $ops}"
+    return "$code"
+}
+
+part_g3() {
+    net resnet50-cifar10-colossal conv --batch-size 128 --microbatches 1 --set data.augment=none \
+        --set data.dataset=synthetic --set data.shape=32x32x3
+}
+part_g4() {
+    net gpt-char-large attention --microbatches 1 --set data.dataset=synthetic-tokens \
+        --set model.vocab_size=65
+}
+part_gpt2() {
+    net gpt2-124m attention --batch-size 32 --microbatches 4 --set data.dataset=synthetic-tokens \
+        --set data.path=
 }
 
 case $PART in
@@ -271,5 +330,8 @@ g1) part_g1 ;;
 g2) part_g2 ;;
 g5) part_g5 ;;
 peers) part_peers ;;
+g3) part_g3 ;;
+g4) part_g4 ;;
+gpt2) part_gpt2 ;;
 *) exit 64 ;;
 esac

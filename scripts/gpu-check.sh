@@ -6,16 +6,17 @@
 #                        [--seconds N]
 #
 # check.json has the result of every part, PART.log what it printed, g1.json and so on the
-# measurements. Programs come from a build folder (build), from an unpacked bundle when this script
-# lies in one, or from a bundle's file (scripts/gpu-bundle.sh makes one). Besides these it needs a
-# driver and the CUDA toolkit's cuBLASLt; Python with torch is measured beside ppcli where it is.
+# measurements. A part that finds no time left is skipped: --only runs it in another call. Programs
+# come from a build folder (build), from an unpacked bundle when this script lies in one, or from a
+# bundle's file (scripts/gpu-bundle.sh makes one). Besides these it needs a driver and the CUDA
+# toolkit's cuBLASLt; Python with torch (PEERS_PYTHON) is measured beside ppcli where it is.
 #
 # Exit code: 0 all that could run has passed; 1 something failed or ran out of time; 77 no device.
 set -u
 LC_ALL=C
 export LC_ALL
 
-PARTS='env ops equality nets accuracy precision sanitizer g1 g2 g5 peers'
+PARTS='env ops equality nets accuracy precision sanitizer g1 g2 g5 g3 g4 gpt2 peers'
 usage='usage: scripts/gpu-check.sh OUT [--build DIR | --bundle FILE | --program FILE] [--only PART]...
        [--seconds N]'
 
@@ -104,7 +105,8 @@ limit_of() {
     sanitizer) echo 95 ;;
     g2) echo 70 ;;
     g5) echo 110 ;;
-    peers) echo 200 ;;
+    g3 | g4 | gpt2) echo 100 ;;
+    peers) echo 160 ;;
     esac
 }
 

@@ -4,12 +4,14 @@
 
   scripts/peers/compare.sh --case c1                 PEERS_PYTHON=... names the Python with torch
   scripts/peers/compare.sh --case c2 --only 1f1b     rows whose name has 1f1b, and those they need
+  scripts/peers/compare.sh --case g3 --rehearsal     a GPU's case, tiny and on the processor
 
 In each block every entry runs once; the order turns round from block to block (A B C C B A), so
 that a machine which gets slower harms all alike. The ratio of a row is the median over the blocks
 of (rate of ppcli / rate of the row), both of the same block: above 1, ppcli is faster. A peer with
 a schedule is set against ppcli under that schedule, other rows against the config's. What is not
-installed here is a row that says so. DIR/compare.json has every block and every command line."""
+installed here is a row that says so. DIR/compare.json has every block and every command line; it is
+written after each block, so that what was measured stays when --limit ends the rest."""
 
 import argparse
 import json
@@ -31,10 +33,15 @@ FIRST_STEPS = 2  # of ppcli, before anything is known of its speed
 # Of two that began with the same weights and data; products of less than f32 are less equal.
 LOSSES_AGREE = {None: 1e-4, "f32": 1e-4, "tf32": 2e-3, "bf16": 2e-2}
 ABSENT = 69   # exit code of ppcli: what the run needs is not here
+PYTHON = os.environ.get("PEERS_PYTHON") or "python3"
 
 
 class Skipped(Exception):
     pass
+
+
+class Late(Skipped):
+    """What --limit ended: what was measured before counts."""
 
 
 class Failed(Exception):
@@ -48,13 +55,26 @@ def reason_in(line):
     return line
 
 
+class Clock:
+    """What --limit leaves."""
+    end = math.inf
+
+    @classmethod
+    def left(cls, at_most):
+        left = min(at_most, cls.end - time.monotonic())
+        if left < 1:
+            raise Late("no time left (--limit)")
+        return left
+
+
 def run(words, seconds):
     """What a program prints, or Skipped or Failed with its own last line as the reason."""
-    limit = 300 + 20 * seconds
+    limit = Clock.left(300 + 20 * seconds)
     p = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         out, err = p.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
+        Clock.left(math.inf)
         raise Failed("no end after %d s" % limit) from None
     finally:
         if p.poll() is None:
@@ -81,10 +101,13 @@ class Ppcli:
         config = os.path.join(args.out, case.name + ".ini")
         with open(config, "w", encoding="utf-8") as f:
             f.write(case.config)
-        self.words = [args.program, "train", config, "--quiet", "--overwrite", "--dir", self.dir,
-                      "--stages", stages, "--schedule", schedule, "--epochs", "1000000",
+        self.words = [args.program, case.measured_by, config, "--quiet",
+                      "--stages", stages, "--schedule", schedule,
                       "--set", "data.dataset=" + case.dataset, "--set", "data.test_samples=16",
-                      "--set", "data.train_samples=%d" % case.samples, *more]
+                      "--set", "data.train_samples=%d" % case.samples,
+                      "--set", "checkpoint.every_epochs=0", "--set", "checkpoint.at_end=off", *more]
+        if case.weights:
+            self.words += ["--set", "train.init=" + case.weights]
         self.same_start = case.same_start
         self.precision = case.precision_of(entry)
         self.batch = case.batch
@@ -103,7 +126,8 @@ class Ppcli:
         self.steps = 1 + math.ceil(1.05 * self.args.seconds * rate / self.batch)
 
     def once(self, steps):
-        self.command = self.words + ["--max-steps", str(steps), "--log-every",
+        self.command = self.words + ["--overwrite", "--dir", self.dir, "--epochs", "1000000",
+                                     "--max-steps", str(steps), "--log-every",
                                      str(math.ceil(steps / 20))]
         run(self.command, self.args.seconds)
         with open(os.path.join(self.dir, "metrics.jsonl"), encoding="utf-8") as f:
@@ -119,13 +143,33 @@ class Ppcli:
         return self.once(self.steps)[0]
 
 
+class Bench(Ppcli):
+    """`ppcli bench` of one row: its speed, and its bubble beside the simulated one."""
+
+    def warm_up(self):
+        self.said = {"bubbles": []}
+
+    def block(self):
+        path = self.dir + ".json"
+        seconds = 0.02 * self.args.steps if self.args.steps else self.args.seconds
+        self.command = self.words + ["--repeat", "1", "--time", "%g" % seconds, "--no-ceilings",
+                                     "--format", "json", "-o", path]
+        run(self.command, self.args.seconds)
+        with open(path, encoding="utf-8") as f:
+            row = json.load(f)["rows"][0]
+        if row["check"] == "INVALID":
+            raise Failed("the weights are not those of one stage")
+        self.said["bubbles"].append([row["bubble_measured"], row["bubble_predicted"]])
+        return row["samples_per_second"]
+
+
 class Peer:
     """A script of this folder, started anew for each block."""
 
     def __init__(self, entry, args):
         script, *words = entry.words
         self.args = args
-        self.words = [os.environ.get("PEERS_PYTHON") or "python3",
+        self.words = [PYTHON,
                       os.path.join(compare_cases.HERE, script), *words, "--blocks", "1"]
         if args.steps:
             self.words += ["--steps", str(args.steps)]
@@ -164,9 +208,10 @@ class Server(Peer):
             pass  # it has ended, and says why below
         with selectors.DefaultSelector() as ready:
             ready.register(self.process.stdout, selectors.EVENT_READ)
-            if not ready.select(SERVER_LIMIT + 20 * seconds):
-                self.close()
-                raise Failed("no answer for %d s" % (SERVER_LIMIT + 20 * seconds))
+            limit = Clock.left(SERVER_LIMIT + 20 * seconds)
+            if not ready.select(limit):
+                Clock.left(math.inf)
+                raise Failed("no answer for %d s" % limit)
         line = self.process.stdout.readline()
         if not line:
             raise self.reason()
@@ -188,18 +233,38 @@ class Server(Peer):
 
 def runner_of(case, entry, args):
     if entry.who == "ppcli":
-        return Ppcli(case, entry, args)
+        return (Bench if case.measured_by == "bench" else Ppcli)(case, entry, args)
     return (Server if entry.words[0] in compare_cases.SERVERS else Peer)(entry, args)
 
 
-def measure(case, entries, args):
-    """rows[key]: dict of what an entry gave."""
+def make_weights(case, args):
+    """The file that ppcli begins with, as PyTorch does; None where there is no PyTorch to make it."""
+    path = os.path.join(args.out, case.name + ".safetensors")
+    try:
+        run([PYTHON, os.path.join(compare_cases.HERE, "torch_gpu.py"), "--write", path,
+             *case.problem()], 0)
+    except (Skipped, Failed) as e:
+        say("%s: no weights that all begin with: %s" % (case.name, e))
+        return None
+    return path
+
+
+def close(runner):
+    if isinstance(runner, Server):
+        runner.close()
+
+
+def measure(case, entries, args, keep):
+    """rows[key]: dict of what an entry gave. keep(rows): called whenever there is more."""
     rows, alive = {}, {}
+    case.weights = make_weights(case, args) if case.makes_weights else None
     for e in entries:
         runner = runner_of(case, e, args)
         rows[e.key] = {"case": case.name, "key": e.key, "who": e.who, "label": e.label,
                        "base": e.base, "blocks": []}
-        if attempt(rows[e.key], runner.warm_up, e) is not False:
+        if attempt(rows[e.key], runner.warm_up, e) is False:
+            close(runner)
+        else:
             alive[e.key] = runner
     for block in range(args.blocks):
         order = [e for e in entries if e.key in alive]
@@ -207,15 +272,17 @@ def measure(case, entries, args):
             say("%s: block %d of %d: %s" % (case.name, block + 1, args.blocks, e.label))
             rate = attempt(rows[e.key], alive[e.key].block, e)
             if rate is False:
-                del alive[e.key]
+                close(alive.pop(e.key))
             else:
                 rows[e.key]["blocks"].append(rate)
-    for key, runner in alive.items():
-        if isinstance(runner, Server):
-            runner.close()
-        rows[key]["command"] = runner.command
-        rows[key]["said"] = getattr(runner, "said", None)
-    compare_losses(rows.values())
+                rows[e.key]["said"] = getattr(alive[e.key], "said", None)
+                rows[e.key]["command"] = alive[e.key].command
+            compare_losses(rows.values())
+            keep(rows.values())
+    for runner in alive.values():
+        close(runner)
+    if case.weights:
+        os.remove(case.weights)
     return rows
 
 
@@ -233,11 +300,14 @@ def attempt(row, what, entry):
     """what(), or False with the reason in the row."""
     try:
         return what()
+    except Late as e:
+        if not row["blocks"]:
+            row["skipped"] = str(e)
     except Skipped as e:
         row["skipped"] = str(e)
     except (Failed, OSError, ValueError, KeyError) as e:
         row["failed"] = "%s" % e
-    say("%s: %s" % (entry.key, row.get("skipped") or row.get("failed")))
+    say("%s: %s" % (entry.key, row.get("skipped") or row.get("failed") or "stopped (--limit)"))
     return False
 
 
@@ -249,10 +319,17 @@ def spread(row):
     return max((abs(x / y - 1) for x, y in pairs), default=None)
 
 
-def print_table(rows, case, out):
-    print("| case | what | %s/s, median | min | max | ppcli is x times as fast |" % case.unit,
-          file=out)
-    print("|---|---|---:|---:|---:|---:|", file=out)
+def bubbles(row):
+    """Two more cells where ppcli bench has measured."""
+    both = zip(*(row.get("said") or {})["bubbles"])
+    return ["%.1f %%" % (100 * statistics.median(b)) for b in both]
+
+
+def print_table(rows, case, rehearsal, out):
+    bench = case.measured_by == "bench"
+    print("| case | what | %s/s, median | min | max | ppcli is x times as fast |%s" % (
+        case.unit, " bubble | simulated |" if bench else ""), file=out)
+    print("|---|---|---:|---:|---:|---:|" + ("---:|---:|" if bench else ""), file=out)
     missing = set()
     for row in rows.values():
         cells = row["label"], "", "", "", ""
@@ -266,7 +343,7 @@ def print_table(rows, case, out):
         else:
             b = row["blocks"]
             rates = ["%.0f" % (r * case.per_sample) for r in (statistics.median(b), min(b), max(b))]
-            cells = row["label"], *rates, ratio(row, rows)
+            cells = row["label"], *rates, "" if rehearsal else ratio(row, rows), *(bubbles(row) if bench else ())
         print("| %s |" % " | ".join([row["case"], *(c.replace("|", "/") for c in cells)]), file=out)
 
 
@@ -274,7 +351,7 @@ def ratio(row, rows):
     """Text of the last column; the number goes into the row."""
     key = next(iter(rows)) if row["who"] == "ppcli" else row["base"]
     base = rows.get(key)
-    if not base or len(base["blocks"]) != len(row["blocks"]):
+    if not base or "failed" in base or not (base["blocks"] and row["blocks"]):
         return ""
     row["ratio"] = statistics.median(b / r for b, r in zip(base["blocks"], row["blocks"]))
     with_which = base["label"].split(", ")[-1] if key != next(iter(rows)) else ""
@@ -326,7 +403,15 @@ def parse(cases):
     p.add_argument("--seconds", type=float, default=2.0, help="of one block (2)")
     p.add_argument("--steps", type=common.positive, help="steps of one block, instead of --seconds")
     p.add_argument("--blocks", type=common.positive, default=7, help="(7)")
+    p.add_argument("--limit", type=float, metavar="SECONDS", help="nothing begins later, and what "
+                   "has been measured is told")
+    p.add_argument("--rehearsal", action="store_true", help="a GPU's cases with tiny nets on the "
+                   "processor: whether everything starts")
     args = p.parse_args()
+    if args.limit:
+        Clock.end = time.monotonic() + args.limit
+    if args.rehearsal and not args.steps:
+        args.steps, args.blocks = FIRST_STEPS, 1
     wanted = args.program or os.path.join(args.build, "ppcli")
     args.program = shutil.which(wanted)
     if not args.program:
@@ -336,18 +421,29 @@ def parse(cases):
 
 
 def main():
-    cases = compare_cases.cases()
+    rehearsal = "--rehearsal" in sys.argv
+    cases = compare_cases.cases(rehearsal)
     args = parse(cases)
     facts = describe(args.program)
     everything = []
     for name, value in facts.items():
         print("%s: %s" % (name, "; ".join(value) if isinstance(value, list) else value))
     os.makedirs(args.out, exist_ok=True)
+    path = os.path.join(args.out, "compare.json")
+
+    def keep(rows):
+        with open(path + ".new", "w", encoding="utf-8") as f:
+            json.dump({"schema": 1, **facts, "rehearsal": rehearsal, "blocks": args.blocks,
+                       "seconds": args.seconds, "rows": [*everything, *rows]}, f, indent=1)
+            f.write("\n")
+        os.replace(path + ".new", path)
+
     for case in cases.values() if args.case == "all" else [cases[args.case]]:
-        rows = measure(case, choose(case, args.only), args)
-        print("\n%s: %s, batch %d, %d micro-batches, %s\n" % (
-            case.name, case.sizes, case.batch, case.microbatches, case.optimizer))
-        print_table(rows, case, sys.stdout)
+        rows = measure(case, choose(case, args.only), args, keep)
+        print("\n%s: %s, batch %d, %d micro-batches, %s%s\n" % (
+            case.name, case.sizes, case.batch, case.microbatches, case.optimizer,
+            ": a rehearsal, whose speeds mean nothing" if rehearsal else ""))
+        print_table(rows, case, rehearsal, sys.stdout)
         first = next(iter(rows.values()), None)
         again = spread(first) if first else None
         if again is not None:
@@ -355,11 +451,7 @@ def main():
                   % (first["label"], 100 * again))
         sys.stdout.flush()
         everything += rows.values()
-    path = os.path.join(args.out, "compare.json")
-    with open(path, "w", encoding="utf-8") as f:
-        json.dump({"schema": 1, **facts, "blocks": args.blocks, "seconds": args.seconds,
-                   "rows": everything}, f, indent=1)
-        f.write("\n")
+        keep([])
     say("wrote " + path)
     return 1 if any("failed" in row for row in everything) else 0
 

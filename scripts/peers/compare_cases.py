@@ -94,13 +94,19 @@ class Case:
         self.batch = parser["train"].getint("batch_size")
         self.optimizer = parser["train"]["optimizer"]
         self.lr = parser["train"]["lr"]
-        self.samples = max(4 * self.batch, 16384 // self.batch * self.batch)
+        self.samples = self.how_many()
         # What is divided by one another runs one after another.
         self.entries = sorted(self.ours() + [e for p in peers for e in p(self)],
                               key=lambda e: (e.base != self.base(), e.base, e.who != "ppcli"))
 
     unit, per_sample = "samples", 1  # what rates are told in
     same_start = False  # ppcli and its peers begin with the same weights and data
+    makes_weights = False  # which a peer writes for ppcli
+    measured_by = "train"  # the command of ppcli
+
+    def how_many(self):
+        """Samples of the data set."""
+        return max(4 * self.batch, 16384 // self.batch * self.batch)
 
     def precision_of(self, entry):
         return None
@@ -149,14 +155,18 @@ class TextCase(NetCase):
 
 
 class GpuCase(Case):
-    """One stage on one GPU, for several precisions and numbers of micro-batches."""
+    """One stage on one GPU, for several precisions and numbers of micro-batches. In a rehearsal the
+    processor is the device: that everything starts can be seen where there is none."""
 
     same_start = True
 
-    def __init__(self, name, config, precisions, counts, ways):
-        self.precisions, self.counts = precisions, counts
-        self.ways = ways
+    def __init__(self, name, config, precisions, counts, ways, rehearsal):
+        self.precisions, self.counts = ("f32",) if rehearsal else precisions, counts
+        self.ways, self.device = ways, "cpu" if rehearsal else "cuda"
         super().__init__(name, config, [torch_gpu])
+
+    def how_many(self):
+        return 8 * self.batch if self.device == "cpu" else super().how_many()
 
     def key(self, precision, count):
         return "ppcli-%s-m%d" % (precision, count)
@@ -170,17 +180,57 @@ class GpuCase(Case):
     def each(self):
         return [(p, m) for p in self.precisions for m in self.counts]
 
+    def on_device(self, precision):
+        return ["--set", "run.backend=" + self.device, "--set", "run.precision=" + precision]
+
     def ours(self):
         return [Entry(self.key(p, m), "ppcli, %s, %s" % (p, many(m, "micro-batch")), "ppcli",
-                      self.key(p, m), ["1", self.schedule, "--microbatches", str(m), "--set",
-                                       "run.backend=cuda", "--set", "run.precision=" + p])
+                      self.key(p, m), ["1", self.schedule, "--microbatches", str(m),
+                                       *self.on_device(p)])
                 for p, m in self.each()]
+
+
+class GpuNetCase(GpuCase):
+    """Of any model.type. PyTorch makes the weights that all begin with."""
+
+    makes_weights = True
+
+    def net(self):
+        return ["--model=%s=%s" % m for m in self.model.items()] + ["--optimizer", self.optimizer]
+
+
+class GpuTextCase(GpuNetCase):
+    def __init__(self, *words):
+        super().__init__(*words)
+        self.unit, self.per_sample = "tokens", self.model.getint("block_size")
+
+    def how_many(self):
+        return min(super().how_many(), 128 * self.batch)
+
+
+class GpuPipelineCase(GpuCase):
+    """ppcli alone: a pipeline on parts of one device, each stage with multiprocessors of its own, so
+    that idle time is real. What was measured stands beside what the simulator says."""
+
+    measured_by = "bench"
+
+    def ours(self):
+        parts = ["--set", "run.partition_sms=" + ("on" if self.device == "cuda" else "off")]
+        rows = [(1, "1f1b")] + [(n, s) for n in (2, 4) for s in ("1f1b", "zb-h1")]
+        return [Entry("ppcli-%d-%s-m%d" % (n, s, m), "ppcli, %s, %s, %s" % (
+            many(n, "stage"), s, many(m, "micro-batch")), "ppcli", self.key(1, m),
+                      [str(n), s, "--microbatches", str(m), *self.on_device(self.precisions[0]),
+                       *(parts if n > 1 else [])]) for m in self.counts for n, s in rows]
+
+    def key(self, _, count):
+        return "ppcli-1-1f1b-m%d" % count
 
 
 def torch_gpu(case):
     return [Entry("torch-%s-%s-m%d" % (way, p, m), "PyTorch %s, %s, %s" % (
         way, p, many(m, "micro-batch")), "PyTorch", case.key(p, m),
-                  ["torch_gpu.py", "--way", way, "--precision", p] + case.problem(m))
+                  ["torch_gpu.py", "--way", way, "--precision", p, "--device", case.device]
+                  + case.problem(m))
             for p, m in case.each() for way in case.ways]
 
 
@@ -238,7 +288,8 @@ def changed(config, **keys):
     parser.read_string(config)
     for name, value in keys.items():
         section, key = name.split("_", 1)
-        parser.remove_option(section, key)
+        if parser.has_section(section):
+            parser.remove_option(section, key)
         if value is not None:
             parser[section][key] = value
     text = io.StringIO()
@@ -252,15 +303,47 @@ def in_small_steps(config):
     return changed(config, train_batch_size="1024", pipeline_microbatches="8", train_lr="0.0001")
 
 
-def cases():
+SPEED = {"train_lr": "0.00001", "train_clip_norm": "0", "train_weight_decay": "0",
+         "train_warmup_steps": None, "train_lr_schedule": None, "train_beta2": None,
+         "train_eval_interval": None, "train_max_steps": None}
+WAYS = "eager", "compile", "reduce-overhead"
+
+
+def gpu_cases(rehearsal):
+    """Those of docs/gpu.md. A low rate keeps the first losses comparable: the first steps of adam go
+    by the sign of gradients, whose rounding differs. No dropout, for each has masks of its own."""
+    def config(text, tiny, **keys):
+        return changed(text, **{**keys, **(tiny if rehearsal else {})})
+
+    mlp = {"model_sizes": "20 16*7 5", "train_batch_size": "32", "run_partition_sms": None}
+    text = {"model_n_layer": "2", "model_n_head": "2", "model_n_embd": "32", "model_block_size": "16",
+            "model_vocab_size": "61", "train_batch_size": "8"}
+    made = {"data_dataset": "synthetic-tokens", "data_path": None, "pipeline_stages": "1",
+            "pipeline_microbatches": "1", **SPEED}
+    return [
+        GpuCase("g1", config(shipped("gpu-small.ini"), mlp), ("tf32", "bf16"), (1,),
+                ("eager", "compile", "graph"), rehearsal),
+        GpuCase("g2", config(shipped("gpu-wide.ini"), mlp), ("bf16", "tf32"), (1, 8),
+                ("compile", "graph"), rehearsal),
+        GpuNetCase("g3", config(RESNET % ("depth = 50\nclasses = 1000", 1), {
+            "model_depth": "18", "train_batch_size": "8"}, train_batch_size="128", **SPEED),
+                   ("bf16", "tf32"), (1,), WAYS, rehearsal),
+        GpuTextCase("g4", config(shipped("gpt-char-large.ini"), text, model_dropout="0",
+                                 model_vocab_size="65", **made), ("bf16", "tf32"), (1,), WAYS,
+                    rehearsal),
+        GpuTextCase("gpt2", config(shipped("gpt2-124m.ini"), text, train_batch_size="32", **made),
+                    ("bf16", "tf32"), (4,), WAYS, rehearsal),
+        GpuPipelineCase("g5", config(shipped("gpu-pipeline.ini"), mlp), ("tf32",), (4, 8, 16), (),
+                        rehearsal),
+    ]
+
+
+def cases(rehearsal=False):
     torch = [torch_accumulate, torch_pipelining]
     return {
         "c1": Case("c1", shipped("shallowspeed.ini"), [shallowspeed] + torch),
         "c2": Case("c2", C2, [shallowspeed] + torch),
-        "g1": GpuCase("g1", shipped("gpu-small.ini"), ("tf32", "bf16"), (1,),
-                      ("eager", "compile", "graph")),
-        "g2": GpuCase("g2", shipped("gpu-wide.ini"), ("bf16", "tf32"), (1, 8),
-                      ("compile", "graph")),
+        **{case.name: case for case in gpu_cases(rehearsal)},
         "resnet18": NetCase("resnet18", RESNET % ("depth = 18\nstem = cifar", 8), [torch_conv]),
         "resnet50": NetCase("resnet50", RESNET % ("depth = 50\nclasses = 1000", 4), [torch_conv]),
         "gpt-char": TextCase("gpt-char", TEXT % (4, 4, 128, 64, 65, 12)),

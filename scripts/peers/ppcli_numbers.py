@@ -76,6 +76,12 @@ def synthetic(xp, arange, seed, n, features, classes):
     return (rows("synthetic:train", 0, n) + prototypes[classes_of] + 1) // 2, classes_of
 
 
+def synthetic_tokens(xp, arange, seed, n, positions, vocabulary):
+    """The training samples of data.dataset = synthetic-tokens: inputs and targets, [n][positions]."""
+    return tuple(((words(xp, arange, seed, "synthetic-tokens:train", kind, n * positions)
+                   * vocabulary) >> 32).reshape(n, positions) for kind in (1, 0))
+
+
 def rate(train, step, steps):
     """Of step 1..steps by the keys of [train]: linear warm-up, then a cosine."""
     lr, warm = float(train["lr"]), int(train["warmup_steps"])

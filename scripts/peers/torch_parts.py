@@ -24,7 +24,7 @@ def layers(sizes, seed):
 def optimizer(params, args):
     """The fastest variant that this version has: fused, or one call for all tensors."""
     kinds = {"sgd": (torch.optim.SGD, {}), "momentum": (torch.optim.SGD, {"momentum": 0.9}),
-             "adam": (torch.optim.Adam, {}), "adamw": (torch.optim.AdamW, {})}
+             "adam": (torch.optim.Adam, {}), "adamw": (torch.optim.AdamW, {"weight_decay": 0})}
     kind, more = kinds[args.optimizer]
     params = list(params)
     for fast in ({"fused": True}, {"foreach": True}, {}):

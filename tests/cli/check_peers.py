@@ -5,6 +5,7 @@
     check_peers.py ROOT parts      sizes, cuts and cases; needs no peer
     check_peers.py ROOT losses     PyTorch trains the same with every schedule (77 without PyTorch)
     check_peers.py ROOT start PPCLI  the GPU's peer begins as ppcli does (77 without PyTorch)
+    check_peers.py ROOT rehearsal PPCLI  the GPU's nets, tiny, with the losses of ppcli (77 likewise)
 
 $PEERS_PYTHON names the Python that has torch."""
 
@@ -133,12 +134,38 @@ def start(folder, ppcli):
     return 1 if check("losses %s near %s" % (theirs, ours), near, True) or bad else 0
 
 
+def rehearsal(folder, ppcli):
+    """Every way of running a transformer; a ResNet, a GPT-2 and the pipeline begin."""
+    python = os.environ.get("PEERS_PYTHON") or sys.executable
+    if subprocess.run([python, "-c", "import torch, torchvision"], capture_output=True,
+                      check=False).returncode:
+        print("skipped: %s has no torch and torchvision" % python)
+        return 77
+    bad = 0
+    for words in (["g4"], ["g3", "--only", "eager"], ["gpt2", "--only", "eager"], ["g5"]):
+        with tempfile.TemporaryDirectory() as out:
+            p = subprocess.run([sys.executable, os.path.join(folder, "compare.py"), "--case", *words,
+                                "--rehearsal", "--program", ppcli, "--out", out], check=False,
+                               env={**os.environ, "PEERS_PYTHON": python}, capture_output=True,
+                               text=True)
+            bad += check("%s: exit code, after %s%s" % (words, p.stdout, p.stderr), p.returncode, 0)
+            with open(os.path.join(out, "compare.json"), encoding="utf-8") as f:
+                rows = json.load(f)["rows"]
+        bad += check("%s: rows with a block" % words, [len(r["blocks"]) for r in rows],
+                     [1] * len(rows))
+        told = [r["said"]["losses"][:2] for r in rows if "losses" in r["said"]]
+        near = all(abs(a - b) <= 1e-5 * abs(a) for t in told for a, b in zip(told[0], t))
+        bad += check("%s: losses %s near" % (words, told), near, True)
+        bad += check("%s: losses of all" % words, len(told), 0 if words == ["g5"] else len(rows))
+    return 1 if bad else 0
+
+
 def main():
     folder = os.path.join(sys.argv[1], "scripts", "peers")
     sys.dont_write_bytecode = True
     sys.path.insert(0, folder)
-    if sys.argv[2] == "start":
-        return start(folder, sys.argv[3])
+    if sys.argv[2] in ("start", "rehearsal"):
+        return {"start": start, "rehearsal": rehearsal}[sys.argv[2]](folder, sys.argv[3])
     return parts() if sys.argv[2] == "parts" else losses(folder)
 
 

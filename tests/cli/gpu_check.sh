@@ -73,6 +73,26 @@ grep -q '^equality  *passed .* [0-9][0-9] runs, 0 refused$' "$folder/out" || com
 grep -q '^g1  *passed .*f32 [1-9][0-9]*/s' "$folder/out" || complain "g1: $(cat "$folder/out")"
 [ -s "$folder/m/g1.json" ] || complain 'no g1.json'
 
+begin "a net's part tells what its ops reach, and its speed where there is no PyTorch"
+printf '[model]\ntype = gpt\nn_layer = 2\nn_head = 2\nn_embd = 16\nblock_size = 8\n[train]\nbatch_size = 4\n' \
+    >"$folder/configs/gpt-char-large.ini"
+printf '#!/bin/sh\nexec python3 -S "$@"\n' >"$folder/python"
+chmod +x "$folder/python"
+if command -v python3 >/dev/null 2>&1; then
+    export PEERS_PYTHON="$folder/python" PYTHONDONTWRITEBYTECODE=1
+    GPU_CHECK_PEERS=--rehearsal GPU_CHECK_CONFIGS=$folder/configs GPU_CHECK_CEILINGS='--no-ceilings --time 0.01' \
+        gpu_check "$folder/p" --program "$folder/made-up" --only g4
+    code_is 0
+    grep -q '^g4  *passed .* ppcli, f32, 1 micro-batch [1-9][0-9]*/s' "$folder/out" ||
+        complain "g4: $(cat "$folder/out" "$folder/p/g4.log")"
+    grep -q '"attention"' "$folder/p/g4-ops.json" || complain 'no attention in g4-ops.json'
+    grep -q 'skipped: no Python module torch' "$folder/p/g4.log" || complain "$(cat "$folder/p/g4.log")"
+    [ -s "$folder/p/peers/g4/compare.json" ] || complain 'no compare.json'
+    [ ! -e "$folder/p/peers/g4/g4.safetensors" ] || complain 'weights are left behind'
+else
+    skip 'no python3 here'
+fi
+
 begin "other bits of one schedule fail, and are named"
 BREAK=gpipe gpu_check "$folder/n" --program "$folder/made-up" --only equality
 code_is 1
