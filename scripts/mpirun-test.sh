@@ -22,7 +22,7 @@ if ! command -v mpirun >/dev/null 2>&1; then
     exit 77
 fi
 
-limit=${MPIRUN_TEST_TIMEOUT:-60}
+limit=${MPIRUN_TEST_TIMEOUT:-300}
 if mpirun --version 2>/dev/null | grep -q 'Open MPI'; then
     if [ "$(id -u)" = 0 ]; then
         export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -40,7 +40,7 @@ if mpirun --version 2>/dev/null | grep -q 'Open MPI'; then
     tries=1
     if [ "$expect" != 0 ]; then
         tries=3
-        limit=${MPIRUN_TEST_TIMEOUT:-20}
+        limit=${MPIRUN_TEST_TIMEOUT:-60}
     fi
     while [ "$tries" -gt 0 ]; do
         tries=$((tries - 1))
