@@ -279,7 +279,7 @@ static void multiply(const struct product *p)
         for (s.from = 0; s.from < p->y.to; s.from += rows) {
             s.end = least(s.from + rows, p->y.to);
             int pixels = s.samples * (s.end - s.from) * p->x.to;
-            bool few = pixels / (p->y.stride * p->x.stride) < FEW_ROWS;
+            bool few = pixels / p->y.stride / p->x.stride < FEW_ROWS;
             s.fetch = pixels >= 2 * VECTORS * ROWS ? 1 : pixels >= 4 * ROWS ? 2 : VECTORS;
             for (int c = 0; c < p->columns; c += WIDTH) {
                 struct panel n = {.column = c,
