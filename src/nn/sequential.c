@@ -55,13 +55,16 @@ static const struct {
     enum shape_of_word shape;
     enum pp_activation act;
 } known[] = {
-    {"conv", "conv:32x3", CONV, OUT_WINDOW, PP_ACT_NONE},
+    {"conv", "conv:32x3 or conv:32x3/2,pad=1, with a pad below the kernel", CONV, OUT_WINDOW,
+     PP_ACT_NONE},
     {"linear", "linear:10", LINEAR, NUMBER, PP_ACT_NONE},
     {"batchnorm", "batchnorm", BATCH_NORM, NOTHING, PP_ACT_NONE},
     {"groupnorm", "groupnorm:32", GROUP_NORM, NUMBER, PP_ACT_NONE},
     {"layernorm", "layernorm", LAYER_NORM, NOTHING, PP_ACT_NONE},
-    {"maxpool", "maxpool:2", MAX_POOL, WINDOW, PP_ACT_NONE},
-    {"avgpool", "avgpool or avgpool:2", AVG_POOL, MAYBE_WINDOW, PP_ACT_NONE},
+    {"maxpool", "maxpool:2 or maxpool:3/2,pad=1, with a pad below the kernel", MAX_POOL, WINDOW,
+     PP_ACT_NONE},
+    {"avgpool", "avgpool, avgpool:2 or avgpool:3/2,pad=1, with a pad below the kernel", AVG_POOL,
+     MAYBE_WINDOW, PP_ACT_NONE},
     {"dropout", "dropout:0.1", DROPOUT, SHARE, PP_ACT_NONE},
     {"flatten", "flatten", FLATTEN, NOTHING, PP_ACT_NONE},
     {"add", "add:4", ADD, NUMBER, PP_ACT_NONE},
@@ -273,7 +276,10 @@ static int build(struct builder *b, int x)
                    words[i].text);
         }
         before[i] = x;
+        bool said = b->rc < 0; /* and which word it is */
         x = apply(b, words, n, &i, x, before);
+        if (b->rc < 0 && !said)
+            pp_error_context("model.layers: word %d, '%s'", first, words[first].text);
         for (int k = first + 1; k <= i; k++)
             before[k] = x;
     }
