@@ -173,10 +173,15 @@ static int check(const struct trainer *tr, const struct pp_ckpt *ck)
                     "the same run: lr_schedule = constant or multistep, or train.lr_steps set from "
                     "the beginning");
     }
-    if (d.replicas > 0)
+    if (d.replicas > 0) {
         pp_log_warn("%s is of %d replicas, this run has %d, which add up a batch in another order: "
-                    "from here on the bits are those of %d",
-                    ck->path, d.replicas, cfg->pipeline.replicas, cfg->pipeline.replicas);
+                    "from here on the bits are those of %d%s",
+                    ck->path, d.replicas, cfg->pipeline.replicas, cfg->pipeline.replicas,
+                    pp_model_mixes_samples(tr->run->model)
+                        ? "; and other samples share a micro-batch, which batch norm or attention "
+                          "takes together: what is computed changes too, not only its last bits"
+                        : "");
+    }
     if (strcmp(s->fingerprint, tr->be->description) != 0) {
         pp_log_warn("%s was made with '%s', this is '%s': the last bits may differ", ck->path,
                     s->fingerprint, tr->be->description);

@@ -119,8 +119,16 @@ for zero in 0 1; do
     code_is 0
     err_has 'is of 2 replicas, this run has 3, '
     err_has 'the bits are those of 3'
+    err_lacks 'not only its last bits'
     same "$(sha other/summary.json)" "${another:=$(sha other/summary.json)}"
 done
+
+begin "with batch norm it says that more than the bits changes"
+run train net.ini --dir norms -q --replicas 2 --set train.max_steps=2
+run train net.ini --dir norms --resume --replicas 1 --set train.max_steps=3
+code_is 0
+err_has 'is of 2 replicas, this run has 1, '
+err_has 'batch norm or attention takes together: what is computed changes too, not only its last bits'
 
 begin "with one replica, or nothing to divide, it is said and does no harm"
 digest=
