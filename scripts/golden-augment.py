@@ -30,9 +30,11 @@ SAMPLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", 
 SEED, EPOCH, PAD = 11, 3, 4
 OPS = ("ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate", "Brightness", "Color", "Contrast",
        "Sharpness", "Posterize", "Solarize", "AutoContrast", "Equalize", "Invert")
-SIZES = (7, 16, 24, 32, 48, 224)
+SIZES = (1, 7, 16, 24, 32, 33, 48, 224)
 CHAINS = (("crop", 0), ("flip", 0), ("crop flip", 0), ("crop autoaugment", 0), ("autoaugment", 0),
           ("flip autoaugment crop", 40), ("crop flip", 224))
+ODD_CHAINS = (("odd", "crop flip", 0), ("odd", "flip autoaugment crop", 33), ("grey", "flip crop", 5),
+              ("tiny", "crop flip autoaugment", 0), ("tiny", "autoaugment crop", 7))
 
 
 def sample():
@@ -108,7 +110,7 @@ def digest(pictures):
 
 
 def cases():
-    real, odd, grey = sample(), noise(20, 45, 3), noise(28, 28, 1)
+    real, odd, grey, tiny = sample(), noise(20, 45, 3), noise(28, 28, 1), noise(5, 3, 3)
     policy = AutoAugment(AutoAugmentPolicy.CIFAR10)
     for name, set_ in (("sample", real[:20]), ("odd", odd)):
         wide, high = set_[0].size
@@ -121,11 +123,15 @@ def cases():
                     yield ("op %s %s %d %s" % (name, op, level, "-" if sign < 0 else "+"),
                            [_apply_op(p, op, sign * m, InterpolationMode.NEAREST, None)
                             for p in set_])
-    for name, set_ in (("sample", real[:20]), ("odd", odd), ("grey", grey)):
+    for name, set_ in (("sample", real[:20]), ("odd", odd), ("grey", grey), ("tiny", tiny)):
         for n in SIZES:
             yield "resize %s %d" % (name, n), [F.resize(p, [n, n]) for p in set_]
     for steps, n in CHAINS:
         yield ("chain %d %s" % (n, steps), [chain(p, i, steps, n) for i, p in enumerate(real)])
+    for name, steps, n in ODD_CHAINS:
+        set_ = {"odd": odd, "grey": grey, "tiny": tiny}[name]
+        yield ("chain %s %d %s" % (name, n, steps),
+               [chain(set_[i % 2], i, steps, n) for i in range(100)])
 
 
 def main():

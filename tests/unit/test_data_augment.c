@@ -75,6 +75,8 @@ static struct pictures set_of(const char *name)
         return noise(20, 45, 3);
     if (strcmp(name, "grey") == 0)
         return noise(28, 28, 1);
+    if (strcmp(name, "tiny") == 0)
+        return noise(5, 3, 3);
     struct pictures p = {20, sample->shape, pp_alloc(20, 3072)};
     memcpy(p.at, sample->images, 20 * 3072);
     return p;
@@ -142,18 +144,26 @@ static struct pp_config *chain_of(const char *words)
     return cfg;
 }
 
+/* Of all pictures of the sample; or of those of a set in turns, where the words name one. */
 static void run_chain(const char *words, struct pp_sha256 *sha)
 {
     struct augment a;
-    CHECK_OK(augment_init(&a, chain_of(words), &sample->shape));
-    size_t to = pp_shape_floats(&a.to);
+    struct pictures p = {sample->n, sample->shape, sample->images};
+    char set[16] = "";
+    int at = 0;
+    if (sscanf(words, "%15[a-z]%n", set, &at) == 1)
+        p = set_of(set);
+    CHECK_OK(augment_init(&a, chain_of(words + at), &p.shape));
+    size_t from = pp_shape_floats(&p.shape), to = pp_shape_floats(&a.to);
     uint8_t *out = pp_alloc(to, (size_t)sample->n);
     for (int i = sample->n - 1; i >= 0; i--) /* the order is not the samples' */
-        augment_make(&a, true, EPOCH, (uint32_t)i, sample->images + (size_t)i * 3072,
+        augment_make(&a, true, EPOCH, (uint32_t)i, p.at + (size_t)(i % p.n) * from,
                      out + (size_t)i * to);
     add(sha, out, to * (size_t)sample->n);
     augment_fini(&a);
     pp_free(out);
+    if (set[0])
+        pp_free(p.at);
 }
 
 static void the_bytes_are_those_of_torchvision(void **state)
