@@ -154,7 +154,8 @@ static const struct conf_option table[] = {
      .help = "copies of the pipeline that share each batch; ranks = stages x replicas"},
     {KEY(pipeline, microbatches, CONF_INT), .def = "4", .min = 1, .max = 65536,
      .unit = "micro-batches", .numbers = true,
-     .help = "pieces each replica cuts its share of a batch into"},
+     .help = "pieces each replica cuts its share of a batch into; a smaller last batch gets fewer, "
+             "about as large as the others"},
     {KEY(pipeline, schedule, CONF_NAME), .def = "1f1b", LIST(schedules), .word = "auto",
      .file = true, .lines = offsetof(struct pp_names, schedule_help),
      .help = "order of forward and backward passes; auto: measure, and take the fastest; "
