@@ -13,9 +13,10 @@
 #include <stdint.h>
 
 #define PP_PULSE_ENV "PPCLI_PULSE" /* in the environment of the ranks: the listener's address */
-#define PP_PULSE_ADDRESS 512       /* bytes of an address: token, port, IP addresses */
+#define PP_PULSE_ADDRESS 512       /* bytes of an address: token:port:IP,IP..., no blanks */
 #define PP_PULSE_EVERY_NS 250000000u
 #define PP_PULSE_TEXT 1024
+#define PP_PULSE_KEEPER (-1) /* in place of a rank: the keeper of an orted, see start.h */
 
 /* ---- of a rank */
 
@@ -24,7 +25,7 @@ struct pp_pulse;
 enum pp_pulse_news {
     PP_PULSE_WELL,
     PP_PULSE_LOST, /* the listener has been silent for too long */
-    PP_PULSE_END,  /* the listener wants the run to end, and has said why */
+    PP_PULSE_END,  /* the listener wants the run to end, and has said why; or is gone (a keeper) */
 };
 
 /* Beats at once, so that the listener knows of a rank that dies in its first second. timeout:
@@ -60,7 +61,7 @@ void pp_listener_expect(struct pp_listener *l, int rank, const char *host, doubl
 bool pp_listener_look(struct pp_listener *l, char text[PP_PULSE_TEXT]);
 /* Every rank that listens ends, silently. */
 void pp_listener_end(struct pp_listener *l);
-int pp_listener_connected(const struct pp_listener *l); /* ranks whose process is there */
+int pp_listener_connected(const struct pp_listener *l); /* ranks and keepers that are there */
 /* "rank 1 (host b, pid 12, in F of ...)": who was the first to be gone or silent in the middle of
  * work, or has not come though expected. Returns text; "" when all are well. */
 const char *pp_listener_first_lost(const struct pp_listener *l, char text[PP_PULSE_TEXT]);

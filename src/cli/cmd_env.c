@@ -3,6 +3,8 @@
  * ppcli env: the build, the machine and what there is to compute on, in one page for a bug report.
  * What is missing is said together with what would bring it.
  */
+#include <stdlib.h>
+#include <string.h>
 
 #include "ppcli/devices.h"
 #include "ppcli/json.h"
@@ -10,6 +12,7 @@
 #include "ppcli/transport.h"
 #include "build_info.h"
 #include "command.h"
+#include "start.h"
 #include "commit.h"
 
 #define GIB (1024.0 * 1024.0 * 1024.0)
@@ -217,6 +220,8 @@ int cmd_env(int argc, char **argv)
         {"format", 0, PP_CLI_CHOICE, &json, "text|json", "how to print; text"},
         {0},
     };
+    if (argc > 4 && strcmp(argv[1], "--keep") == 0) /* mpirun is the caller: see launch.c */
+        return supervise_orted(argv[2], atof(argv[3]), argv + 4);
     PP_TRY(pp_cli_parse(argc, argv, &command_env, options, NULL, words, 1));
     if (hosts)
         return env_hosts(hosts, words[0], json);

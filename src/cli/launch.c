@@ -87,8 +87,8 @@ enum {
 };
 
 /* In a word %R is the number of ranks, %H the hosts, %E the host of each rank, %A the agent, %N the
- * networks. Ports: mpirun takes all from %F to %G; the others are %P to %L, %C in all. NAME=VALUE goes
- * into the environment of mpirun, where there is none yet. */
+ * networks, %K the keeper of orted. Ports: mpirun takes all from %F to %G; the others are %P to %L, %C
+ * in all. NAME=VALUE goes into the environment of mpirun, where there is none yet. */
 static const struct row {
     int who, when, unless;
     const char *words[3];
@@ -106,6 +106,7 @@ static const struct row {
     {OPEN_MPI_5, HOSTS, 0, {"--prtemca", "plm_ssh_agent", "%A"}},
     {MPICH, HOSTS, 0, {"-launcher", "ssh"}},
     {MPICH, HOSTS, 0, {"-launcher-exec", "%A"}},
+    {OPEN_MPI_4, HOSTS, 0, {"--mca", "orte_launch_agent", "%Korted"}},
     {OPEN_MPI_4, HOSTS, 0, {"--mca", "oob_tcp_if_include", "%N"}},
     {OPEN_MPI_5, HOSTS, 0, {"--prtemca", "prte_if_include", "%N"}},
     {OPEN_MPI, HOSTS | ETHERNET, 0, {"--mca", "btl_tcp_if_include", "%N"}},
@@ -141,6 +142,7 @@ struct mpirun_words {
     char kept[4 * HOSTS_TEXT]; /* of args */
     size_t used;
     char ranks[16], hosts[HOSTS_TEXT], each[HOSTS_TEXT], ports[5][16];
+    char exe[PP_PATH_MAX], keeper[PP_PATH_MAX + PP_PULSE_ADDRESS + 64];
     const char *agent, *network;
     struct pp_listener *listener; /* of ranks on several hosts; owned */
 };
@@ -156,9 +158,10 @@ static void own(struct mpirun_words *w, const char *text)
 
 static const char *meaning(const struct mpirun_words *w, char letter)
 {
-    static const char letters[] = "RHEANFGPLC";
-    const char *const texts[] = {w->ranks,    w->hosts,    w->each,     w->agent,    w->network,
-                                 w->ports[0], w->ports[1], w->ports[2], w->ports[3], w->ports[4]};
+    static const char letters[] = "RHEANFGPLCK";
+    const char *const texts[] = {w->ranks,    w->hosts,    w->each,     w->agent,
+                                 w->network,  w->ports[0], w->ports[1], w->ports[2],
+                                 w->ports[3], w->ports[4], w->keeper};
     return texts[strchr(letters, letter) - letters];
 }
 
@@ -269,6 +272,10 @@ static int set_up_hosts(const struct pp_config *cfg, const char *word, int ranks
         return PP_ERESOURCE;
     for (int r = 0; r < ranks; r++)
         pp_listener_expect(w->listener, r, host_of(&hosts, r, turned), cfg->run.hang_timeout);
+    if (!strpbrk(w->exe, " \t'\"\\$&;()<>|*?")) /* Open MPI and a shell part it */
+        snprintf(w->keeper, sizeof(w->keeper), "%s env --keep %s %g ", w->exe,
+                 pp_listener_address(w->listener),
+                 cfg->run.hang_timeout > 0 ? cfg->run.hang_timeout : 1e6);
     const int ports[] = {first, half - 1, half, last, last - half + 1};
     for (int i = 0; i < 5; i++)
         snprintf(w->ports[i], sizeof(w->ports[i]), "%d", ports[i]);
@@ -290,6 +297,8 @@ static int collect(const struct pp_config *cfg, const char *word, int ranks,
                                                    : OPEN_MPI_4;
     int when = geteuid() == 0 ? ROOT : 0;
     snprintf(w->ranks, sizeof(w->ranks), "%d", ranks);
+    if (readlink("/proc/self/exe", w->exe, sizeof(w->exe) - 1) < 0)
+        return pp_fail_errno(PP_ERESOURCE, "cannot find the own program file");
     if (cfg->run.hosts[0])
         PP_TRY(set_up_hosts(cfg, word, ranks, w, &when));
     if ((when & REORDER) && who == MPICH && cfg->run.rank_order == PP_ORDER_REPLICAS) {
@@ -309,12 +318,7 @@ static int collect(const struct pp_config *cfg, const char *word, int ranks,
         pp_log_info("starting mpirun as root: giving it the consent it asks for");
     if ((who & OPEN_MPI) && (when & HOSTS))
         carry_environment(w);
-    char exe[PP_PATH_MAX];
-    ssize_t len = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-    if (len < 0)
-        return pp_fail_errno(PP_ERESOURCE, "cannot find the own program file");
-    exe[len] = '\0';
-    own(w, exe);
+    own(w, w->exe);
     for (int i = 1; i < self->n; i++)
         w->args[w->n++] = self->words[i];
     w->args[w->n] = NULL;

@@ -94,6 +94,14 @@ void supervise_started(void);
  */
 int supervise(const char *const *args, struct pp_listener *listener, struct launch_end *out);
 
+/*
+ * The keeper of an orted, which waits for its mpirun forever: run args[0] (NULL-terminated words) until
+ * it ends, and end it where the listener at `address` (see pulse.h) says so, is gone or silent for
+ * timeout (seconds of run.hang_timeout). Removes the files of one that was killed. Leaves the process
+ * with its code, or returns 0 or an error. Local.
+ */
+int supervise_orted(const char *address, double timeout, char **args);
+
 /* ---- signals.c: requests that arrive as signals while a run trains
  *
  * TERM, INT, HUP and USR1: save, then end with exit code 75; a second INT ends the process at once,

@@ -22,6 +22,7 @@
 #include "ppcli/log.h"
 #include "ppcli/thread.h"
 #include "ppcli/transport.h"
+#include "command.h"
 
 /* mpirun forgets a USR1 that comes before it has started its ranks: it is asked again. And it may
  * stand still in its own end (4.1.4, of a job that lost a rank): looked at as often. */
@@ -30,7 +31,7 @@
 #define EMPTY_BEFORE 120
 #define EMPTY_HOSTS 60
 #define EMPTY_AFTER 10
-#define END_S 2 /* for mpirun when a rank is lost, and for ranks elsewhere */
+#define END_S 2 /* for mpirun when a rank is lost, and for an orted when mpirun is */
 
 static void waited_signals(sigset_t *out)
 {
@@ -170,7 +171,7 @@ static int make_word(void)
 
 void supervise_started(void)
 {
-    if (getenv(SUPERVISE_ASKED) && pp_mpi_given_rank() == 0)
+    if (getenv(SUPERVISE_ASKED) && pp_mpi_launched(NULL) && pp_mpi_given_rank() == 0)
         (void)!write(STDOUT_FILENO, STARTED, strlen(STARTED));
 }
 
@@ -229,13 +230,14 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
     return 0;
 }
 
-static void remove_files(pid_t mpirun)
+/* kind, number: of the folder, which mpirun names by its process and orted by the job. */
+static void remove_files(const char *kind, long number)
 {
     const char *tmp = getenv("TMPDIR");
     char host[PP_HOST_MAX], path[PP_PATH_MAX], segments[PP_HOST_MAX + 64];
     pp_host_name(host);
-    if (pp_path_format(path, "%s/ompi.%s.%ld/pid.%ld", tmp ? tmp : "/tmp", host, (long)geteuid(),
-                       (long)mpirun) < 0)
+    if (pp_path_format(path, "%s/ompi.%s.%ld/%s.%ld", tmp ? tmp : "/tmp", host, (long)geteuid(),
+                       kind, number) < 0)
         return;
     killed_job = 0;
     (void)nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
@@ -251,14 +253,15 @@ static void remove_files(pid_t mpirun)
         closedir(d);
 }
 
-/* mpirun has ended, and so do ranks on other hosts, as soon as they see that. */
-static void wait_for_ranks(struct mpirun *m)
+/* mpirun has ended: so do ranks and orteds on other hosts. */
+static void wait_for_others(struct pp_listener *l)
 {
-    const struct timespec a_while = {.tv_nsec = PP_PULSE_EVERY_NS};
+    const struct timespec a_while = {.tv_nsec = 20000000};
     char ignored[PP_PULSE_TEXT];
-    for (int k = 0; k < LOOKS * END_S; k++) {
-        (void)pp_listener_look(m->listener, ignored);
-        if (pp_listener_connected(m->listener) == 0)
+    for (int k = 0; k < 50 * (END_S + 1); k++) {
+        (void)pp_listener_look(l, ignored);
+        pp_listener_end(l);
+        if (pp_listener_connected(l) == 0)
             break;
         nanosleep(&a_while, NULL);
     }
@@ -356,9 +359,9 @@ int supervise(const char *const *args, struct pp_listener *listener, struct laun
         }
     }
     if (rc == 0)
-        wait_for_ranks(&m);
+        wait_for_others(listener);
     if (rc == 0 && WIFSIGNALED(status))
-        remove_files(m.pid);
+        remove_files("pid", (long)m.pid);
     if (relays)
         end_relay(relayer, ends[0]);
     else if (piped)
@@ -371,4 +374,39 @@ int supervise(const char *const *args, struct pp_listener *listener, struct laun
     out->started = rc == 0;
     out->ranks = relayed.started;
     return rc < 0 ? rc : verdict(&m, status, stop, relayed.started, &out->code);
+}
+
+int supervise_orted(const char *address, double timeout, char **args)
+{
+    const struct timespec a_while = {.tv_nsec = PP_PULSE_EVERY_NS};
+    char text[PP_PULSE_TEXT];
+    struct pp_pulse *pulse = NULL;
+    sigset_t waited, before;
+    long job = 0;
+    pid_t pid;
+    int status, ending = 0;
+    for (int i = 0; args[i] && args[i + 1]; i++)
+        if (strcmp(args[i], "ess_base_jobid") == 0)
+            job = strtol(args[i + 1], NULL, 10) >> 16;
+    waited_signals(&waited);
+    sigprocmask(SIG_BLOCK, &waited, &before);
+    PP_TRY(pp_pulse_open(address, PP_PULSE_KEEPER, timeout, true, &pulse));
+    int rc = start((const char *const *)args, &before, STDOUT_FILENO, &pid);
+    while (rc == 0 && !has_ended(pid, &status)) {
+        int got = sigtimedwait(&waited, NULL, &a_while);
+        if (got > 0 && got != SIGCHLD)
+            kill(pid, got);
+        if (ending == 0 && pp_pulse_beat(pulse, text) != PP_PULSE_WELL)
+            ending = 1;
+        ending += got < 0 && ending > 0;
+        if (ending > LOOKS * END_S)
+            kill(-pid, SIGKILL);
+    }
+    if (rc == 0 && WIFSIGNALED(status))
+        remove_files("jf", job);
+    pp_pulse_close(&pulse);
+    /* One that was ended here is no news for mpirun, whose parent says what was lost. */
+    if (rc == 0 && ending == 0 && (WIFSIGNALED(status) || WEXITSTATUS(status) != 0))
+        pp_cli_leave(WIFSIGNALED(status) ? -128 - WTERMSIG(status) : -WEXITSTATUS(status));
+    return rc;
 }

@@ -20,6 +20,7 @@
 #include "ppcli/clock.h"
 #include "ppcli/devices.h"
 #include "ppcli/mem.h"
+#include "ppcli/text.h"
 
 #define MARGIN_NS 2000000000u  /* a link that comes back is used again only after a while */
 #define CONNECT_NS 5000000000u /* until the first answer; some looks of both sides */
@@ -29,6 +30,7 @@
 #define ADDRESSES_MAX 8
 #define WELL '.'
 #define END 'E'
+#define UNKNOWN (-2)
 
 struct beat {
     uint64_t token;
@@ -82,7 +84,7 @@ static int parse(const char *address, struct pp_pulse *p)
     char words[PP_PULSE_ADDRESS], *rest = words, *word;
     unsigned long long token = 0;
     int used = 0;
-    if (sscanf(address, "%llx %d %511s%n", &token, &p->port, words, &used) != 3 || address[used])
+    if (sscanf(address, "%llx:%d:%511s%n", &token, &p->port, words, &used) != 3 || address[used])
         return pp_fail(PP_EFORMAT, PP_PULSE_ENV ": '%s' is no address of a listener", address);
     p->mine.token = token;
     while (p->n < ADDRESSES_MAX && (word = strsep(&rest, ",")))
@@ -197,7 +199,10 @@ enum pp_pulse_news pp_pulse_beat(struct pp_pulse *p, char text[PP_PULSE_TEXT])
         if (memchr(answers, END, (size_t)n))
             return PP_PULSE_END;
     }
-    if (n == 0 || (errno != EAGAIN && errno != EINTR && errno != ENOTCONN))
+    bool gone = n == 0 || (errno != EAGAIN && errno != EINTR && errno != ENOTCONN);
+    if (gone && p->heard && p->mine.rank == PP_PULSE_KEEPER)
+        return PP_PULSE_END;
+    if (gone)
         p->connecting_ns = CONNECT_NS; /* refused: the next address */
     send_beat(p);
     uint64_t limit = p->mine.timeout_ns / 8 * 9;
@@ -216,7 +221,7 @@ enum pp_pulse_news pp_pulse_beat(struct pp_pulse *p, char text[PP_PULSE_TEXT])
 /* ---- of the listener */
 
 struct line {     /* a connection */
-    int fd, rank; /* rank -1: has not said who it is */
+    int fd, rank; /* rank UNKNOWN: has not said who it is */
     size_t at;
     struct beat in;
 };
@@ -240,8 +245,8 @@ static void list_addresses(struct pp_listener *l, int port, bool hosts)
 {
     struct ifaddrs *all = NULL;
     char ip[INET_ADDRSTRLEN];
-    size_t used = (size_t)snprintf(l->address, sizeof(l->address), "%llx %d ",
-                                   (unsigned long long)l->token, port);
+    size_t used = (size_t)snprintf(l->address, sizeof(l->address),
+                                   "%llx:%d:", (unsigned long long)l->token, port);
     if (hosts && getifaddrs(&all) != 0)
         all = NULL;
     for (struct ifaddrs *a = all; a && used + 64 < sizeof(l->address); a = a->ifa_next) {
@@ -280,9 +285,10 @@ int pp_listener_open(int ranks, bool hosts, int first, int last, struct pp_liste
     if (!l)
         return PP_ERESOURCE;
     *l = (struct pp_listener){.fd = -1, .ranks = ranks, .last_ns = pp_clock_ns()};
-    l->lines = pp_alloc((size_t)ranks + 16, sizeof(*l->lines));
+    int n = 2 * ranks + 16; /* a host with a keeper has a rank, too */
+    l->lines = pp_alloc((size_t)n, sizeof(*l->lines));
     l->heard = pp_alloc((size_t)ranks, sizeof(*l->heard));
-    l->n_lines = l->lines ? ranks + 16 : 0;
+    l->n_lines = l->lines ? n : 0;
     pp_host_name(l->host);
     for (int i = 0; i < l->n_lines; i++)
         l->lines[i].fd = -1;
@@ -335,20 +341,23 @@ static bool take(struct pp_listener *l, struct line *c)
 {
     const struct beat *b = &c->in;
     const char well = WELL;
-    if (b->token != l->token || b->rank < 0 || b->rank >= l->ranks ||
-        (c->rank >= 0 && c->rank != b->rank))
+    if (b->token != l->token || b->rank < PP_PULSE_KEEPER || b->rank >= l->ranks ||
+        (c->rank != UNKNOWN && c->rank != b->rank))
         return false;
-    struct heard *h = &l->heard[b->rank];
-    h->connected += c->rank < 0;
+    bool is_new = c->rank == UNKNOWN;
     c->rank = b->rank;
     c->at = 0;
+    (void)!send(c->fd, &well, 1, MSG_NOSIGNAL);
+    if (b->rank == PP_PULSE_KEEPER)
+        return true;
+    struct heard *h = &l->heard[b->rank];
+    h->connected += is_new;
     h->came = true;
     h->gone = false;
     h->silent_ns = 0;
     h->last_ns = pp_clock_ns();
     h->last = *b;
     h->last.host[PP_HOST_MAX - 1] = h->last.what[sizeof(h->last.what) - 1] = '\0';
-    (void)!send(c->fd, &well, 1, MSG_NOSIGNAL);
     return true;
 }
 
@@ -357,7 +366,7 @@ static void hear(struct pp_listener *l)
     for (int i = 0; i < l->n_lines; i++) {
         struct line *c = &l->lines[i];
         if (c->fd < 0) {
-            *c = (struct line){.rank = -1};
+            *c = (struct line){.rank = UNKNOWN};
             c->fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         }
         while (c->fd >= 0) {
@@ -371,22 +380,11 @@ static void hear(struct pp_listener *l)
     }
 }
 
-static void append(char text[PP_PULSE_TEXT], const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
-static void append(char text[PP_PULSE_TEXT], const char *fmt, ...)
-{
-    size_t used = strlen(text);
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text + used, PP_PULSE_TEXT - used, fmt, ap);
-    va_end(ap);
-}
-
 static void append_rank(char text[PP_PULSE_TEXT], const struct beat *b)
 {
-    append(text, "rank %d (host %s", b->rank, b->host);
+    pp_text_add(text, PP_PULSE_TEXT, "rank %d (host %s", b->rank, b->host);
     if (b->pid != 0)
-        append(text, ", pid %ld", (long)b->pid);
+        pp_text_add(text, PP_PULSE_TEXT, ", pid %ld", (long)b->pid);
 }
 
 static const char *at(const struct beat *b)
@@ -401,9 +399,10 @@ static void append_waiting(const struct pp_listener *l, char text[PP_PULSE_TEXT]
         const struct beat *b = &l->heard[r].last;
         if (!l->heard[r].came || b->over || !b->waits || l->heard[r].silent_ns > MARGIN_NS)
             continue;
-        append(text, "; ");
+        pp_text_add(text, PP_PULSE_TEXT, "; ");
         append_rank(text, b);
-        append(text, ") waits in %s, for %.1f s", at(b), (double)b->idle_ns * 1e-9);
+        pp_text_add(text, PP_PULSE_TEXT, ") waits in %s, for %.1f s", at(b),
+                    (double)b->idle_ns * 1e-9);
     }
 }
 
@@ -436,25 +435,27 @@ bool pp_listener_look(struct pp_listener *l, char text[PP_PULSE_TEXT])
     if (!several || came == 0 || (silent < 0 && (waiting < l->ranks || idle_ns <= limit)))
         return false;
     if (silent < 0) {
-        append(text,
-               "the ranks wait for each other, and none has got on for %.1f s; likely: the "
-               "network between their hosts",
-               (double)idle_ns * 1e-9);
+        pp_text_add(text, PP_PULSE_TEXT,
+                    "the ranks wait for each other, and none has got on for %.1f s; likely: the "
+                    "network between their hosts",
+                    (double)idle_ns * 1e-9);
     } else {
         const struct heard *h = &l->heard[silent];
         static const char *const how[][2] = {{"has not come", "it cannot start"},
                                              {"gives no sign of life", "it is stopped"},
                                              {"is gone", "it was killed"}};
         append_rank(text, &h->last);
-        append(text, ") %s for %.1f s, last in %s; likely: ", how[h->came + h->gone][0],
-               (double)h->silent_ns * 1e-9, at(&h->last));
+        pp_text_add(text, PP_PULSE_TEXT,
+                    ") %s for %.1f s, last in %s; likely: ", how[h->came + h->gone][0],
+                    (double)h->silent_ns * 1e-9, at(&h->last));
         if (elsewhere > 0 || strcmp(h->last.host, l->host) == 0)
-            append(text, "%s, or host %s or the network to it is down", how[h->came + h->gone][1],
-                   h->last.host);
+            pp_text_add(text, PP_PULSE_TEXT, "%s, or host %s or the network to it is down",
+                        how[h->came + h->gone][1], h->last.host);
         else
-            append(text, "host %s or %s is down or cut off", h->last.host, l->host);
+            pp_text_add(text, PP_PULSE_TEXT, "host %s or %s is down or cut off", h->last.host,
+                        l->host);
         if (n_silent > 1)
-            append(text, "; so are %d more ranks", n_silent - 1);
+            pp_text_add(text, PP_PULSE_TEXT, "; so are %d more ranks", n_silent - 1);
     }
     append_waiting(l, text);
     return true;
@@ -471,8 +472,8 @@ void pp_listener_end(struct pp_listener *l)
 int pp_listener_connected(const struct pp_listener *l)
 {
     int n = 0;
-    for (int r = 0; l && r < l->ranks; r++)
-        n += l->heard[r].connected > 0;
+    for (int i = 0; l && i < l->n_lines; i++)
+        n += l->lines[i].fd >= 0 && l->lines[i].rank != UNKNOWN;
     return n;
 }
 
@@ -492,7 +493,7 @@ const char *pp_listener_first_lost(const struct pp_listener *l, char text[PP_PUL
     first = n_absent == 1 ? absent : first; /* of several nobody knows which */
     if (first) {
         append_rank(text, &first->last);
-        append(text, ", in %s)", at(&first->last));
+        pp_text_add(text, PP_PULSE_TEXT, ", in %s)", at(&first->last));
     }
     return text;
 }

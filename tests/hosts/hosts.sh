@@ -176,14 +176,38 @@ wrong 69 'h0 does not reach h1: no connection to port '
 begin "a host that is cut off before its rank has said a word is named"
 cp "$PPCLI" same
 printf '#!/bin/sh\ncase " $* " in *" env "*) ;; *) ip link set eth0 down ;; esac\nexec "%s" "$@"\n' "$folder/same" >other
-chmod +x other
 # shellcheck disable=SC2016 # the agent expands it
 printf '#!/bin/sh\nexec unshare --mount sh -c '"'"'mount --bind "%s" "%s" && exec "%s/agent.sh" "$@"'"'"' sh "$@"\n' \
     "$folder/other" "$PPCLI" "$here" >agent
+chmod +x other agent
 config net.ini data.dataset=synthetic data.train_samples=192 data.test_samples=16 \
     'model.sizes=12 16*5 5' train.batch_size=48 train.epochs=1 run.dir= run.hang_timeout=0.2
 trains_and "export PPCLI_HOST_AGENT=$folder/agent"
 wrong 76 'rank 1 (host h1) has not come for '
+
+begin "mpirun's host is cut off before there is a rank: orted elsewhere ends, and its files go"
+# Beside orted, and only to make this quick: a second in which its keeper hears that it is watched.
+cat >other <<'END'
+#!/bin/sh
+case " $* " in *" --keep "*) ;; *) exec SAME "$@" ;; esac
+for k in 1 2 3 4; do w="$w $1"; shift; done
+exec SAME $w sh -c 'sleep 1; ip link set eth0 down; echo "$TMPDIR" >tmp; exec "$@"' sh "$@"
+END
+sed -i "s#SAME#$folder/same#" other
+cat >alone <<'END'
+export PPCLI_HOST_AGENT=$PWD/agent
+"$PPCLI" train net.ini -q --hosts h0,h1 --stages 2 &
+until [ -s tmp ] || ! kill -0 $!; do sleep 0.05; done
+until cat /proc/[0-9]*/comm | grep -qx orted || ! kill -0 $!; do sleep 0.05; done
+while cat /proc/[0-9]*/comm | grep -qx 'orted\|same'; do sleep 0.05; done
+kill -0 $! && echo "ended before" # the line of h0 comes later
+kill -9 $!
+wait $!
+ls -d "$(cat tmp)"/ompi.h1.*
+END
+on 2 sh alone
+out_has 'ended before'
+out_lacks 'ompi.h1'
 
 begin "another program, config or data set on a host is named"
 { cat "$PPCLI" && echo; } >other

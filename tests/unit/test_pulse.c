@@ -101,8 +101,8 @@ static void an_address_that_is_none_is_refused(void **state)
 {
     struct pp_pulse *p = NULL;
     CHECK_FAILS(pp_pulse_open("", 0, 1, true, &p), PP_EFORMAT, "is no address of a listener");
-    CHECK_FAILS(pp_pulse_open("1f 80", 0, 1, true, &p), PP_EFORMAT, "is no address of a listener");
-    CHECK_FAILS(pp_pulse_open("1f 80 here", 0, 1, true, &p), PP_EFORMAT, "has no IP address");
+    CHECK_FAILS(pp_pulse_open("1f:80", 0, 1, true, &p), PP_EFORMAT, "is no address of a listener");
+    CHECK_FAILS(pp_pulse_open("1f:80:here", 0, 1, true, &p), PP_EFORMAT, "has no IP address");
 }
 
 int main(void)
