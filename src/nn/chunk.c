@@ -204,7 +204,7 @@ int pp_chunk_optimizer_step(struct pp_chunk *c, struct pp_backend *be,
 int pp_chunk_update_shard(struct pp_chunk *c, struct pp_backend *be,
                           const struct pp_optimizer_args *a, size_t from, size_t to, size_t state)
 {
-    const struct pp_param *p = pp_chunk_param(c, 0, &(size_t){0}, &(size_t){0});
+    const struct pp_param *p = &c->model->params[c->model->layers[c->first].first_param];
     for (size_t first = 0, end; first < to; first = end, p++) {
         end = first + pp_param_floats(p);
         size_t at = first > from ? first : from, n = (end < to ? end : to) - at;

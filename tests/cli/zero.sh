@@ -56,6 +56,11 @@ done
 divides net.ini --replicas 2 --stages 2 --schedule zb-v
 divides mlp.ini --replicas 2 --stages 2 --schedule interleaved
 
+begin "a stage without parameters"
+for schedule in 1f1b zb-h1; do
+    divides net.ini --replicas 2 --stages 3 --schedule $schedule --set 'model.layers=maxpool:2 conv:8x3 relu linear:10'
+done
+
 begin "so do processes"
 if command -v mpirun >/dev/null 2>&1; then
     for config in gpt net; do
