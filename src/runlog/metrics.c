@@ -167,10 +167,10 @@ static void announce(const struct pp_metrics *m, const struct pp_backend *be)
                 PP_VERSION, cfg->model.type, m->run->model->n_layers,
                 m->run->model->n_floats - m->run->model->n_tied, l->train_n, l->test_n,
                 cfg->data.dataset);
-    pp_log_info("%d stage%s x %d replica%s as %s, schedule %s, %d micro-batches of %d samples; %s",
+    pp_log_info("%d stage%s x %d replica%s as %s, schedule %s, %d micro-batch%s of %d samples; %s",
                 l->stages, l->stages == 1 ? "" : "s", l->replicas, l->replicas == 1 ? "" : "s",
                 m->run->mpi ? "MPI processes" : "threads", cfg->pipeline.schedule, l->plans[0].m,
-                l->max_rows, be->description);
+                l->plans[0].m == 1 ? "" : "es", l->max_rows, be->description);
     seats_announce(m->run, m->from.graphs);
     if (!cfg->train.exact && l->coalesce > 1) {
         pp_log_info("train.exact = off: weight gradients of %d micro-batches at a time; bits may "

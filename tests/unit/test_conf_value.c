@@ -98,6 +98,8 @@ static void floats_out_of_range_are_refused(void **state)
     refuses("-1e-400 is too small", NULL, "train.lr=-1e-400", NULL);
     refuses("1 is out of range; write a number at least 0, below 1", NULL, "train.beta1=1", NULL);
     refuses("0 is out of range; write a number above 0, at most 1", NULL, "train.eps=0", NULL);
+    refuses("0 is out of range; write none | 1 to 16 numbers, each above 0", NULL, "data.std=1 0",
+            NULL);
     check_value("train.eps=1", "1");
     check_value("train.beta1=0", "0");
 }
