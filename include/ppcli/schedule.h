@@ -62,6 +62,8 @@ struct pp_geometry {
     /* zb-fit: [3PV + 1] time of F, I and W of each virtual stage, then of a hand-over, none
      * negative; read while a plan is made. NULL: 1, and 0. */
     const int64_t *ticks;
+    /* zb-fit: [PV] whose forwards are computed again; read while a plan is made. NULL: none. */
+    const bool *again;
 };
 
 /* virtual stage -> rank */

@@ -286,14 +286,12 @@ static int fit_to_costs(const struct list lists[PLAN_COSTS], struct shape *s,
 }
 
 /* all, or virtual stages: "0 2-3". */
-static int recompute(struct pp_plan *plan, const char *text)
+static int read_again(const char *text, int n_virtual, bool *stages)
 {
-    bool *stages = pp_alloc((size_t)plan->n_virtual, sizeof(*stages));
-    int rc = stages ? 0 : PP_ERESOURCE;
     bool all = strcmp(text, "all") == 0;
-    for (int s = 0; s < plan->n_virtual && rc == 0; s++)
+    for (int s = 0; s < n_virtual; s++)
         stages[s] = all;
-    for (const char *p = all || strcmp(text, "off") == 0 ? "" : text; *p && rc == 0;) {
+    for (const char *p = all || strcmp(text, "off") == 0 ? "" : text; *p;) {
         char *end;
         long from = strtol(p, &end, 10), to = from;
         bool good = isdigit((unsigned char)*p);
@@ -301,22 +299,18 @@ static int recompute(struct pp_plan *plan, const char *text)
             good = isdigit((unsigned char)end[1]);
             to = strtol(end + 1, &end, 10);
         }
-        if (!good || to < from || to >= plan->n_virtual || !strchr(" ,", *end)) {
-            rc = pp_fail(
+        if (!good || to < from || to >= n_virtual || !strchr(" ,", *end)) {
+            return pp_fail(
                 PP_EUSAGE,
                 "--recompute without a CONFIG wants off, all, or stages from 0 to %d, as in "
                 "0-1,3; not '%s'",
-                plan->n_virtual - 1, text);
-            break;
+                n_virtual - 1, text);
         }
         for (long s = from; s <= to; s++)
             stages[s] = true;
         p = end + strspn(end, " ,");
     }
-    if (rc == 0)
-        rc = pp_plan_recompute(plan, stages);
-    pp_free(stages);
-    return rc;
+    return 0;
 }
 
 static int from_options(const struct pp_cli_settings *settings, bool times,
@@ -330,8 +324,17 @@ static int from_options(const struct pp_cli_settings *settings, bool times,
     if (!s->schedule || s->g.stages == 0 || s->g.microbatches == 0)
         return fail_missing(settings);
     PP_TRY(build(s, times, q));
-    PP_TRY(pp_schedule_fits(s->schedule) ? fit_to_costs(lists, s, q) : 0);
-    return s->again ? recompute(q->plan, s->again) : 0;
+    bool *again = pp_alloc((size_t)q->plan->n_virtual, sizeof(*again));
+    int rc = again ? 0 : PP_ERESOURCE;
+    if (rc == 0 && s->again)
+        rc = read_again(s->again, q->plan->n_virtual, again);
+    s->g.again = again; /* while the plan is made */
+    if (rc == 0 && pp_schedule_fits(s->schedule))
+        rc = fit_to_costs(lists, s, q);
+    if (rc == 0 && s->again)
+        rc = pp_plan_recompute(q->plan, again);
+    pp_free(again);
+    return rc;
 }
 
 /* ---- tables and configs */
@@ -372,6 +375,7 @@ static int from_run(const struct pp_run *run, bool times, struct shape *s, struc
         *s = (struct shape){.schedule = pp_schedule_name(plan->schedule), .g = plan->geometry};
         s->g.costs = costs;
         s->g.ticks = run->cfg->pipeline.costs.n > 0 ? run->cfg->pipeline.costs.at : NULL;
+        s->g.again = run->layout->again;
         PP_TRY(build(s, times, q));
     } else {
         PP_TRY(from_table(run->cfg->pipeline.schedule + strlen(PP_SCHEDULE_FILE), &q->plan));

@@ -155,6 +155,7 @@ static int need_plan(struct pp_layout *l, enum pp_plan_kind kind, int m, bool fu
                             .ticks =
                                 l->cfg->pipeline.costs.n > 0 ? l->cfg->pipeline.costs.at : NULL,
                             .eager = l->cfg->pipeline.eager,
+                            .again = l->again,
                             .memory_cap = l->cfg->pipeline.memory_cap};
     struct pp_plan *plan = NULL;
     if (kind == PP_PLAN_EVAL) {
@@ -170,10 +171,9 @@ static int need_plan(struct pp_layout *l, enum pp_plan_kind kind, int m, bool fu
     pp_assert(plan != NULL);
     bool train = kind == PP_PLAN_TRAIN,
          again = train && memchr(l->again, true, (size_t)l->n_virtual);
-    bool ties = train && l->n_ties > 0;
     int rc = again ? pp_plan_recompute(plan, l->again) : 0;
-    if (rc == 0)
-        rc = ties ? pp_plan_tie(plan, l->ties, l->n_ties) : 0;
+    if (rc == 0 && train && l->n_ties > 0)
+        rc = pp_plan_tie(plan, l->ties, l->n_ties);
     struct pp_layout_plan *grown = NULL;
     if (rc == 0)
         grown = pp_realloc(l->plans, (size_t)l->n_plans + 1, sizeof(*l->plans));

@@ -3,7 +3,8 @@
  * Orders that find themselves: the pipeline is played forward in time, with the ticks of F, I and W
  * of every virtual stage, and of a hand-over. A rank runs F and I in turn, or whichever has its input;
  * F of the deepest chunk, I of the oldest micro-batch, and W where it would wait or lacks room, unless
- * that is in the way of what is known to come. A rank holds a chunk from F to W.
+A rank holds a chunk from F to W.
+ * A chunk that is recomputed is little until the R before its I, and whole from there: its W comes at once.
  *
  * It cannot hang: the F of a chunk leaves room for one F of each deeper chunk of its rank. Take the
  * oldest micro-batch that is not through, at its next F. I and W need no room, so all before it have
@@ -34,6 +35,7 @@ struct lane {           /* one rank */
 struct greedy {
     const struct pp_geometry *g;
     const int64_t *ticks;
+    const bool *again; /* [n_virtual], or NULL */
     enum pp_placement placement;
     int ops; /* 1: F alone, else 3 */
     int n_virtual, limit;
@@ -46,9 +48,12 @@ struct greedy {
     size_t row;            /* cells of a rank: ops * V * M */
 };
 
+/* The I of a recomputed stage has its R before it; the last one has not: it follows its F. */
 static int64_t cost(const struct greedy *y, int s, int op)
 {
-    return y->ticks ? y->ticks[3 * s + op] : 1;
+    bool again = op == PP_OP_I && y->again && y->again[s] && s < y->n_virtual - 1;
+    int64_t r = !again ? 0 : y->ticks ? y->ticks[3 * s + PP_OP_F] : 1;
+    return r + (y->ticks ? y->ticks[3 * s + op] : 1);
 }
 
 /* Of the hand-over between stages s and s + 1. */
@@ -89,16 +94,19 @@ static int stage_of(const struct greedy *y, int r, int chunk)
     return chunk * p + (y->placement == PP_PLACE_V && chunk % 2 == 1 ? p - 1 - r : r);
 }
 
-/* The longest W that fits into a gap, else the shortest one; -1: there is none. */
-static int pick_w(const struct greedy *y, int r, int64_t gap)
+/* The W of a recomputed chunk, else the longest one that fits into a gap, else the shortest; -1: there
+ * is none. *at_once: nothing goes before it. */
+static int pick_w(const struct greedy *y, int r, int64_t gap, bool *at_once)
 {
     int best = -1;
+    *at_once = false;
     int64_t least = 0;
-    for (int c = 0; c < y->g->chunks; c++) {
+    for (int c = 0; c < y->g->chunks && !*at_once; c++) {
         int s = stage_of(y, r, c);
         int64_t w = cost(y, s, PP_OP_W);
-        if (y->done[3 * s + PP_OP_W] < y->done[3 * s + PP_OP_I] &&
-            (best < 0 || (least > gap ? w < least : w > least && w <= gap))) {
+        bool some = y->done[3 * s + PP_OP_W] < y->done[3 * s + PP_OP_I];
+        *at_once = some && y->again && y->again[s];
+        if (some && (best < 0 || *at_once || (least > gap ? w < least : w > least && w <= gap))) {
             best = s;
             least = w;
         }
@@ -133,10 +141,12 @@ static void choose(struct greedy *y, int r)
             }
         }
     }
-    bool now = y->knobs & KNOB_WHOLE || (blocked && wish == PP_OP_F);
+    bool now = y->knobs & KNOB_WHOLE || (blocked && wish == PP_OP_F), at_once;
     int64_t gap = now ? 0 : begin - k->now;
-    int w = now || gap > 0 ? pick_w(y, r, gap) : -1;
-    if (w >= 0 && (now || blocked || y->knobs & KNOB_FILL || cost(y, w, PP_OP_W) <= gap)) {
+    int w = pick_w(y, r, gap, &at_once);
+    bool fills =
+        w >= 0 && gap > 0 && (blocked || y->knobs & KNOB_FILL || cost(y, w, PP_OP_W) <= gap);
+    if (fills || at_once || (now && w >= 0)) {
         begin = k->now;
         k->stage = w;
         k->op = PP_OP_W;
@@ -243,6 +253,7 @@ int pp_greedy_emit(const struct pp_geometry *g, enum pp_placement placement, enu
     int rc = PP_ERESOURCE;
     struct greedy y = {.g = g,
                        .ticks = mode == PP_GREEDY_SPLIT ? g->ticks : NULL,
+                       .again = mode == PP_GREEDY_SPLIT ? g->again : NULL,
                        .placement = placement,
                        .ops = mode == PP_GREEDY_FORWARD ? 1 : 3,
                        .n_virtual = g->stages * g->chunks};
