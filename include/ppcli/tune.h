@@ -228,6 +228,7 @@ struct pp_best {
     int same;                     /* of them the same plan as another */
     int refused;                  /* of them not legal for their schedule or this config */
     int too_large;                /* of them legal, but over the memory limit */
+    bool limited;                 /* some would be, if nothing were recomputed */
 };
 
 /*
@@ -254,6 +255,14 @@ int pp_best_measure(const struct pp_best_spec *spec, double seconds, struct pp_c
 int pp_best_search(const struct pp_best_spec *spec, const struct pp_costs *costs,
                    struct pp_best *out);
 void pp_best_fini(struct pp_best *best);
+
+/*
+ * Measure and search. Where spec->memory is short, once more without packed weights, with costs of
+ * its own; the better one is told, and cfg, which is spec's, says run.packed accordingly. A value
+ * that somebody gave stays. Errors: those of both; *costs is the caller's even then.
+ */
+int pp_best_find(const struct pp_best_spec *spec, struct pp_config *cfg, double seconds,
+                 struct pp_costs **costs, struct pp_best *out);
 
 /* Set time.step, peak_bytes, over and identity of a candidate whose shape is said. Errors: PP_ECONFIG
  * (it cannot run), PP_ERESOURCE. */
@@ -282,7 +291,7 @@ int pp_best_eager(const struct pp_best_spec *spec, const struct pp_costs *costs,
  * Replace `schedule = auto`, `assignment = time`, `recompute = auto` and, for 1f1b-eager, `eager = 0`
  * by what measuring on this machine chooses, at the config's own micro-batch count (so that the
  * weights do not depend on a measurement); with the schedule also its chunks and eager where they
- * are 0, and the cut where `assignment = auto`. One line on stderr says what and why. Nothing to do for other configs. tp: NULL, or collective over tp: rank
+ * are 0, and the cut where `assignment = auto`; where memory is short, run.packed = off. One line on stderr says what and why. Nothing to do for other configs. tp: NULL, or collective over tp: rank
  * 0 measures, all take its choice. Errors: PP_ECONFIG when nothing can run, PP_ERESOURCE,
  * also when nothing fits run.memory.
  */

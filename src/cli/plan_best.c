@@ -67,14 +67,6 @@ static int show(struct plan_best_result *s, const struct plan_best *how, bool js
     return b->n == 0 ? pp_fail(PP_ECONFIG, "no shape can run") : 0;
 }
 
-static int find(struct plan_best_result *s)
-{
-    pp_best_fini(&s->best);
-    pp_costs_destroy(&s->costs);
-    PP_TRY(pp_best_measure(&s->spec, MEASURE_SECONDS, &s->costs));
-    return pp_best_search(&s->spec, s->costs, &s->best);
-}
-
 static int search(const struct sweep *sweep, const struct plan_best *how, bool json,
                   struct plan_best_result *s)
 {
@@ -102,14 +94,7 @@ static int search(const struct sweep *sweep, const struct plan_best *how, bool j
     s->batch = s->spec.train_n < s->batch ? s->spec.train_n : s->batch;
     s->spec.links = s->links.host ? &s->links : NULL;
     s->spec.places = s->links.far.measured;
-    PP_TRY(find(s));
-    if (s->best.n == 0 && s->best.too_large > 0 && cfg->run.packed) {
-        pp_log_info("nothing fits: once more without packed weights, down to one row");
-        struct pp_candidate as_is = s->best.as_is;
-        cfg->run.packed = false;
-        PP_TRY(find(s));
-        s->best.as_is = as_is;
-    }
+    PP_TRY(pp_best_find(&s->spec, cfg, MEASURE_SECONDS, &s->costs, &s->best));
     return show(s, how, json);
 }
 

@@ -180,22 +180,41 @@ static double cap_of(const struct pp_best_spec *spec, const char *schedule, int 
     return !pp_schedule_fits(schedule) ? 0 : own > 0 ? own : 2.0 * stages;
 }
 
+/* Evaluate a shape. One that is made for a cap: caps from the largest down, each with what it must
+ * recompute, to the first that fits without; the fastest of them that fits. */
+static int try_shape(struct search *s, struct pp_candidate *c)
+{
+    const struct pp_best_spec *spec = s->spec;
+    struct pp_candidate now = *c;
+    bool more = true;
+    int rc = PP_ECONFIG;
+    now.recompute = spec->recompute;
+    now.cap = cap_of(spec, c->schedule, c->stages);
+    for (; more; now.cap = now.cap > 4 ? now.cap / 2 : now.cap - 1) {
+        memset(now.again, 0, sizeof(now.again));
+        int tried = pp_best_try(spec, s->costs, &now);
+        bool over = tried == 0 && now.over;
+        bool slow = over && rc == 0 && !c->over && now.time.step >= c->time.step;
+        s->best->limited = s->best->limited || over;
+        more = over && !slow && now.cap > 1;
+        if (over && spec->recompute && !slow)
+            tried = best_fit(spec, s->costs, &now);
+        if (tried == PP_ERESOURCE)
+            return tried;
+        bool better = now.over ? now.peak_bytes < c->peak_bytes : now.time.step < c->time.step;
+        if (tried == 0 && (rc < 0 || (now.over == c->over ? better : !now.over))) {
+            *c = now;
+            rc = 0;
+        }
+    }
+    return rc;
+}
+
 /* One more candidate: kept, or counted as refused, too large, or the same as another. */
 static int judge_one(struct search *s, struct pp_candidate *c)
 {
-    const struct pp_best_spec *spec = s->spec;
     struct pp_best *b = s->best;
-    c->recompute = spec->recompute;
-    memset(c->again, 0, sizeof(c->again));
-    c->cap = cap_of(spec, c->schedule, c->stages);
-    int rc = pp_best_try(spec, s->costs, c);
-    double lean = pp_schedule_find(c->schedule)->placement == PP_PLACE_V ? 0.5 : 1;
-    if (rc == 0 && c->over && c->cap > lean * c->stages && lean * c->stages >= 1) {
-        c->cap = lean * c->stages;
-        rc = pp_best_try(spec, s->costs, c);
-    }
-    if (rc == 0 && spec->recompute && c->over)
-        rc = best_fit(spec, s->costs, c);
+    int rc = try_shape(s, c);
     if (rc == PP_ERESOURCE)
         return rc;
     b->tried++;

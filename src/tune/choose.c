@@ -12,6 +12,7 @@
 #include "ppcli/machine.h"
 
 #define SECONDS 2.0 /* for measuring, about */
+#define DRIFT 1.03  /* by how much a machine may be another when it is measured again */
 #define MIB (1024.0 * 1024.0)
 
 /* What is chosen, as it would stand in a file. */
@@ -21,6 +22,7 @@ struct choice {
     char ranges[PP_CUT_MAX];                  /* empty: were given */
     char recompute[PP_CUT_MAX];               /* empty: was given */
     char costs[PP_CUT_MAX], cap[PP_NAME_MAX]; /* of a schedule that is made for them; else empty */
+    bool unpacked;
 };
 
 static bool open_schedule(const struct pp_config *cfg)
@@ -50,6 +52,43 @@ static bool open_eager(const struct pp_config *cfg)
     return pp_schedule_is_eager(cfg->pipeline.schedule) && cfg->pipeline.eager == 0;
 }
 
+static bool open_packed(const struct pp_config *cfg)
+{
+    return strcmp(pp_config_origin(cfg, "run.packed"), "default") == 0;
+}
+
+int pp_best_find(const struct pp_best_spec *spec, struct pp_config *cfg, double seconds,
+                 struct pp_costs **costs, struct pp_best *out)
+{
+    struct pp_costs *again = NULL;
+    struct pp_best best = {0};
+    pp_assert(spec->cfg == cfg);
+    PP_TRY(pp_best_measure(spec, seconds, costs));
+    PP_TRY(pp_best_search(spec, *costs, out));
+    if (!out->limited || !open_packed(cfg))
+        return 0;
+    cfg->run.packed = false;
+    int rc = pp_best_measure(spec, seconds, &again);
+    if (rc == 0)
+        rc = pp_best_search(spec, again, &best);
+    bool better = rc == 0 && best.n > 0 && out->n > 0 &&
+                  best.items[0].time.step * DRIFT < out->items[0].time.step;
+    cfg->run.packed = rc < 0 || (out->n > 0 && !better);
+    if (!cfg->run.packed) {
+        best.as_is = out->as_is; /* which has them packed */
+        pp_best_fini(out);
+        pp_costs_destroy(costs);
+        *out = best;
+        *costs = again;
+        return 0;
+    }
+    if (rc < 0)
+        pp_best_fini(out);
+    pp_best_fini(&best);
+    pp_costs_destroy(&again);
+    return rc;
+}
+
 static void announce(const struct pp_best_spec *spec, const struct pp_best *best,
                      const struct pp_costs *costs)
 {
@@ -67,21 +106,22 @@ static void announce(const struct pp_best_spec *spec, const struct pp_best *best
                 costs->took, best->n, best->tried);
 }
 
-static int choose_schedule(const struct pp_best_spec *spec, const struct pp_costs *costs,
-                           struct pp_candidate *out)
+static int choose_schedule(const struct pp_best_spec *spec, struct pp_config *cfg,
+                           struct pp_costs **costs, struct pp_candidate *out)
 {
     struct pp_best best;
-    PP_TRY(pp_best_search(spec, costs, &best));
+    PP_TRY(pp_best_find(spec, cfg, SECONDS, costs, &best));
     int rc = 0;
     if (best.n > 0) {
-        announce(spec, &best, costs);
+        announce(spec, &best, *costs);
         *out = best.items[0];
     } else if (best.too_large > 0) {
         rc = pp_fail(PP_ERESOURCE,
                      "pipeline.schedule = auto: no shape holds less than %.2f MiB in a rank, which "
-                     "may take %.2f%s",
+                     "may take %.2f%s%s",
                      (double)best.smallest.peak_bytes / MIB, (double)spec->memory / MIB,
-                     spec->recompute ? "" : "; pipeline.recompute = auto may need less");
+                     spec->recompute ? "" : "; pipeline.recompute = auto may need less",
+                     open_packed(cfg) || !cfg->run.packed ? "" : "; run.packed = off needs less");
     } else {
         rc = pp_fail(PP_ECONFIG,
                      "pipeline.schedule = auto: no schedule can run %d stages with %d "
@@ -94,7 +134,7 @@ static int choose_schedule(const struct pp_best_spec *spec, const struct pp_cost
 }
 
 /* The config's schedule with another cut, or recomputing what it must. */
-static int choose_rest(const struct pp_best_spec *spec, const struct pp_costs *costs,
+static int choose_with(const struct pp_best_spec *spec, const struct pp_costs *costs,
                        struct pp_candidate *c)
 {
     const struct pp_config *cfg = spec->cfg;
@@ -126,6 +166,20 @@ static int choose_rest(const struct pp_best_spec *spec, const struct pp_costs *c
     if (rc == 0 && spec->recompute && c->over)
         rc = best_fit(spec, costs, c);
     return rc == PP_ECONFIG ? 0 : rc; /* for the layout to say, with its key */
+}
+
+/* Without packed weights where nothing fits with them. */
+static int choose_rest(const struct pp_best_spec *spec, struct pp_config *cfg,
+                       struct pp_costs **costs, struct pp_candidate *c)
+{
+    PP_TRY(pp_best_measure(spec, SECONDS, costs));
+    PP_TRY(choose_with(spec, *costs, c));
+    if (!c->over || !open_packed(cfg))
+        return 0;
+    cfg->run.packed = false;
+    pp_costs_destroy(costs);
+    PP_TRY(pp_best_measure(spec, SECONDS, costs));
+    return choose_with(spec, *costs, c);
 }
 
 /* What a rank may take: run.memory, or its part of what is there. */
@@ -174,6 +228,7 @@ static int write_out(const struct pp_best_spec *spec, const struct pp_candidate 
         memcpy(out->schedule, c->schedule, sizeof(out->schedule));
     out->chunks = c->chunks;
     out->eager = c->eager;
+    out->unpacked = !cfg->run.packed && open_packed(cfg);
     if (joint_cut(cfg))
         snprintf(out->ranges, sizeof(out->ranges), "%s", ranges ? chosen->pipeline.ranges : "auto");
     if (open_again(cfg)) {
@@ -187,6 +242,8 @@ static int write_out(const struct pp_best_spec *spec, const struct pp_candidate 
         rc = text_of(chosen, "pipeline.memory_cap", out->cap, sizeof(out->cap));
     pp_free(chosen);
     PP_TRY(rc);
+    if (out->unpacked)
+        pp_log_info("packed off: there is no room for the packed weights");
     if (open_cut(cfg))
         pp_log_info("assignment time: %s; measured in %.1f s", out->ranges, costs->took);
     if (open_again(cfg)) {
@@ -223,9 +280,8 @@ static int choose(struct pp_config *cfg, enum pp_run_need need, const struct pp_
     struct pp_candidate *c = pp_alloc(1, sizeof(*c));
     int rc = c ? memory_of(cfg, &spec.memory) : PP_ERESOURCE;
     if (rc == 0)
-        rc = pp_best_measure(&spec, SECONDS, &costs);
-    if (rc == 0)
-        rc = open_schedule(cfg) ? choose_schedule(&spec, costs, c) : choose_rest(&spec, costs, c);
+        rc = open_schedule(cfg) ? choose_schedule(&spec, cfg, &costs, c)
+                                : choose_rest(&spec, cfg, &costs, c);
     if (rc == 0)
         rc = write_out(&spec, c, costs, out);
     pp_free(c);
@@ -250,6 +306,8 @@ static int take_over(struct pp_config *cfg, const struct choice *c)
     }
     if (cfg->pipeline.eager == 0 && c->eager > 0)
         PP_TRY(put(cfg, "pipeline.eager", c->eager));
+    if (c->unpacked)
+        PP_TRY(pp_config_choose(cfg, "run.packed", "off"));
     if (c->recompute[0])
         PP_TRY(pp_config_choose(cfg, "pipeline.recompute", c->recompute));
     if (c->costs[0]) {

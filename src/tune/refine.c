@@ -11,6 +11,7 @@
 
 enum {
     SETS_CHUNKS = 4, /* up to here all subsets of a rank's chunks are tried */
+    LET_GO = 16,     /* up to here fit_chunks() looks at them one by one, else at quarters */
     CUTS_ALL = 600,  /* up to here all cuts of a shape are */
     STEPS = 9,       /* of a plan that a prediction simulates */
     PEAK = 2000,     /* actions that take as long as counting a rank's memory */
@@ -61,7 +62,9 @@ static int try_set(const struct pp_best_spec *spec, const struct pp_costs *costs
     return rc;
 }
 
-int best_fit(const struct pp_best_spec *spec, const struct pp_costs *costs, struct pp_candidate *c)
+/* Rank by rank, for orders that do not depend on what is recomputed. */
+static int fit_ranks(const struct pp_best_spec *spec, const struct pp_costs *costs,
+                     struct pp_candidate *c)
 {
     enum pp_placement placement = PP_PLACE_LOOP;
     int sets = c->chunks <= SETS_CHUNKS ? 1 << c->chunks : c->chunks + 1, rc = 0;
@@ -79,6 +82,30 @@ int best_fit(const struct pp_best_spec *spec, const struct pp_costs *costs, stru
     pp_free(fits);
     pp_free(peaks);
     return rc < 0 ? rc : pp_best_try(spec, costs, c);
+}
+
+/* An order that is made for what is recomputed: from all chunks on, one after the other is let go. */
+static int fit_chunks(const struct pp_best_spec *spec, const struct pp_costs *costs,
+                      struct pp_candidate *c)
+{
+    int n = c->stages * c->chunks, each = n > LET_GO ? n / 4 : 1;
+    for (int s = 0; s < n; s++)
+        c->again[s] = true;
+    PP_TRY(pp_best_try(spec, costs, c));
+    for (int s = 0; !c->over && s < n; s += each) {
+        struct pp_candidate now = *c;
+        for (int k = s; k < n && k < s + each; k++)
+            now.again[k] = false;
+        PP_TRY(pp_best_try(spec, costs, &now));
+        if (!now.over && now.time.step <= c->time.step)
+            *c = now;
+    }
+    return 0;
+}
+
+int best_fit(const struct pp_best_spec *spec, const struct pp_costs *costs, struct pp_candidate *c)
+{
+    return pp_schedule_fits(c->schedule) ? fit_chunks(spec, costs, c) : fit_ranks(spec, costs, c);
 }
 
 /* ---- cuts */

@@ -126,6 +126,24 @@ code_is 0
 err_has 'assignment time: 0'
 same "$(grep -c '^assignment = 0[-0-9]* | [-0-9]*6$' "$folder/run/config.resolved.ini")" 1
 
+begin "schedule = auto finds what fits only without packed weights"
+config "$folder/wide.ini" data.dataset=synthetic data.train_samples=64 data.test_samples=8 \
+    'model.sizes=20 128*3 5' pipeline.stages=2 pipeline.microbatches=4 pipeline.schedule=auto \
+    train.epochs=1 train.batch_size=32 run.dir=
+run train "$folder/wide.ini" --set run.memory=1
+code_is 69
+err_has 'pipeline.recompute = auto may need less'
+least=$(awk '/no shape holds less/ { for (i = 1; i < NF; i++) if ($i == "than") printf "%d", ($(i + 1) + .01) * 1048576 }' "$folder/err")
+run train "$folder/wide.ini" --set run.memory="$least" --set run.packed=on
+code_is 69
+err_has 'run.packed = off needs less'
+run train "$folder/wide.ini" --set run.memory="$least" --dir "$folder/unpacked"
+code_is 0
+err_has 'packed off: '
+same "$(sed -n 's/^packed = //p' "$folder/unpacked/config.resolved.ini")" false
+[ "$(peak "$folder/unpacked/summary.json")" -le "$least" ] ||
+    complain "$(peak "$folder/unpacked/summary.json") bytes, not $least"
+
 begin "explain shows the chosen shape"
 run explain "$folder/net.ini" --schedule auto
 code_is 0

@@ -146,6 +146,7 @@ static double brute_force(const struct world *w, size_t memory)
 
 static const double uneven[] = {5, 1, 1, 2, 7, 1, 3, 1};
 static const double falling[] = {9, 8, 6, 5, 3, 2, 1};
+static const double many[] = {3, 2, 3, 2, 4, 2, 3, 2, 3, 2, 3, 2, 3, 2};
 
 static void check_exact(struct world w)
 {
@@ -217,6 +218,55 @@ static void a_limit_is_kept_at_little_more_than_the_least_time(void **state)
     }
 }
 
+/* Of an order that is made for a cap: every cap with every set of recomputed chunks. */
+static double brute_fit(const struct world *w, const struct pp_candidate *like, bool again)
+{
+    double best = 0;
+    for (double cap = 1; cap <= 8; cap += cap < 4 ? 1 : 4) {
+        for (unsigned set = 0; set < (again ? 1u << like->chunks * like->stages : 1u); set++) {
+            struct pp_candidate c = *like;
+            c.cap = cap;
+            c.recompute = true;
+            for (int s = 0; s < c.chunks * c.stages; s++)
+                c.again[s] = set >> s & 1;
+            if (pp_best_try(&w->spec, w->costs, &c) == 0 && !c.over &&
+                (best == 0 || c.time.step < best))
+                best = c.time.step;
+        }
+    }
+    return best;
+}
+
+static void a_cap_and_what_is_recomputed_are_found_together(void **state)
+{
+    (void)state;
+    int needed = 0;
+    for (int k = 12; k < 20; k++) {
+        struct world w = world_of(4, many, 14);
+        struct pp_best best;
+        w.cfg->pipeline.chunks = 1;
+        w.spec.cuts = false;
+        CHECK_OK(pp_best_search(&w.spec, w.costs, &best));
+        w.spec.memory = best.as_is.peak_bytes * (size_t)k / 20;
+        pp_best_fini(&best);
+        w.spec.recompute = true;
+        CHECK_OK(pp_best_search(&w.spec, w.costs, &best));
+        for (int i = 0; i < best.n; i++) {
+            const struct pp_candidate *c = &best.items[i];
+            if (!pp_schedule_fits(c->schedule))
+                continue;
+            double least = brute_fit(&w, c, true);
+            if (c->time.step > 1.001 * least)
+                fail_msg("%s, %zu bytes: found %g with a cap of %g, there is %g", c->schedule,
+                         w.spec.memory, c->time.step, c->cap, least);
+            needed += brute_fit(&w, c, false) > 1.3 * least;
+        }
+        pp_best_fini(&best);
+        end(&w);
+    }
+    assert_true(needed >= 6); /* that would take as long without recomputing */
+}
+
 /* Many layers: moved boundaries come as near as a search of all cuts, where that can still be done. */
 static void moved_boundaries_find_what_all_cuts_have(void **state)
 {
@@ -247,6 +297,7 @@ int main(void)
         cmocka_unit_test(few_cuts_are_all_looked_at),
         cmocka_unit_test(what_is_printed_is_what_was_predicted),
         cmocka_unit_test(a_limit_is_kept_at_little_more_than_the_least_time),
+        cmocka_unit_test(a_cap_and_what_is_recomputed_are_found_together),
         cmocka_unit_test(moved_boundaries_find_what_all_cuts_have),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
