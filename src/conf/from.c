@@ -21,6 +21,7 @@ struct row {
     const char *def;   /* where the file has none: theirs; NULL: the key's */
     const char *words; /* "theirs=ours ..."; NULL: numbers and booleans */
     bool free;         /* the user may choose another value */
+    const char *also;  /* another name of theirs, where the file has not the first; or NULL */
 };
 
 /* What a model must not have: a value of the file other than these words. */
@@ -28,22 +29,24 @@ struct must {
     const char *json, *words; /* "null false": those that are computed; absent is one of them */
 };
 
-#define GELUS "gelu_new=gelu_tanh gelu_pytorch_tanh=gelu_tanh gelu=gelu relu=relu silu=silu "
+#define GELUS                                                                                      \
+    "gelu_new=gelu_tanh gelu_pytorch_tanh=gelu_tanh gelu_python_tanh=gelu_tanh "                   \
+    "gelu_fast=gelu_tanh gelu_accurate=gelu_tanh gelu=gelu gelu_python=gelu relu=relu silu=silu "
 #define ONOFF "true=on false=off"
 
 static const struct row gpt2_rows[] = {
-    {"n_layer", "model.n_layer", "12", NULL, false},
-    {"n_head", "model.n_head", "12", NULL, false},
-    {"n_embd", "model.n_embd", "768", NULL, false},
-    {"n_inner", "model.n_hidden", NULL, NULL, false},
-    {"n_positions", "model.block_size", "1024", NULL, false},
-    {"vocab_size", "model.vocab_size", "50257", NULL, false},
-    {"layer_norm_epsilon", "model.norm_eps", "1e-5", NULL, false},
+    {"n_layer", "model.n_layer", "12", NULL, false, "num_hidden_layers"},
+    {"n_head", "model.n_head", "12", NULL, false, "num_attention_heads"},
+    {"n_embd", "model.n_embd", "768", NULL, false, "hidden_size"},
+    {"n_inner", "model.n_hidden", NULL, NULL, false, NULL},
+    {"n_positions", "model.block_size", "1024", NULL, false, "max_position_embeddings"},
+    {"vocab_size", "model.vocab_size", "50257", NULL, false, NULL},
+    {"layer_norm_epsilon", "model.norm_eps", "1e-5", NULL, false, NULL},
     {"activation_function", "model.ffn_activation", "gelu_tanh", GELUS "swish=silu tanh=tanh",
-     false},
-    {"tie_word_embeddings", "model.tie_weights", "on", ONOFF, false},
-    {"resid_pdrop", "model.dropout", "0.1", NULL, true},
-    {"bias", "model.bias", "true", NULL, false},
+     false, NULL},
+    {"tie_word_embeddings", "model.tie_weights", "on", ONOFF, false, NULL},
+    {"resid_pdrop", "model.dropout", "0.1", NULL, true, NULL},
+    {"bias", "model.bias", "true", NULL, false, NULL},
     {0}};
 static const struct must gpt2_musts[] = {{"scale_attn_weights", "true"},
                                          {"scale_attn_by_inverse_layer_idx", "false"},
@@ -52,22 +55,24 @@ static const struct must gpt2_musts[] = {{"scale_attn_weights", "true"},
                                          {0}};
 
 static const struct row llama_rows[] = {
-    {"num_hidden_layers", "model.n_layer", "32", NULL, false},
-    {"num_attention_heads", "model.n_head", "32", NULL, false},
-    {"num_key_value_heads", "model.n_kv_head", NULL, NULL, false},
-    {"hidden_size", "model.n_embd", "4096", NULL, false},
-    {"intermediate_size", "model.n_hidden", "11008", NULL, false},
-    {"max_position_embeddings", "model.block_size", "2048", NULL, true},
-    {"vocab_size", "model.vocab_size", "32000", NULL, false},
-    {"rms_norm_eps", "model.norm_eps", "1e-6", NULL, false},
-    {"tie_word_embeddings", "model.tie_weights", "off", ONOFF, false},
-    {"rope_theta", "model.rope_base", "10000", NULL, false},
+    {"num_hidden_layers", "model.n_layer", "32", NULL, false, NULL},
+    {"num_attention_heads", "model.n_head", "32", NULL, false, NULL},
+    {"num_key_value_heads", "model.n_kv_head", NULL, NULL, false, NULL},
+    {"hidden_size", "model.n_embd", "4096", NULL, false, NULL},
+    {"intermediate_size", "model.n_hidden", "11008", NULL, false, NULL},
+    {"max_position_embeddings", "model.block_size", "2048", NULL, true, NULL},
+    {"vocab_size", "model.vocab_size", "32000", NULL, false, NULL},
+    {"rms_norm_eps", "model.norm_eps", "1e-6", NULL, false, NULL},
+    {"tie_word_embeddings", "model.tie_weights", "off", ONOFF, false, NULL},
+    {"rope_theta", "model.rope_base", "10000", NULL, false, NULL},
     {0}};
-static const struct must llama_musts[] = {
-    {"hidden_act", "silu swish"},    {"attention_bias", "false"},
-    {"mlp_bias", "false"},           {"attention_dropout", "0 0.0"},
-    {"rope_scaling", "null"},        {"partial_rotary_factor", "1 1.0"},
-    {"quantization_config", "null"}, {0}};
+static const struct must llama_musts[] = {{"hidden_act", "silu swish"},
+                                          {"attention_bias", "false"},
+                                          {"mlp_bias", "false"},
+                                          {"attention_dropout", "0 0.0"},
+                                          {"partial_rotary_factor", "1 1.0"},
+                                          {"quantization_config", "null"},
+                                          {0}};
 
 static const struct kind {
     const char *architecture, *type;
@@ -160,12 +165,19 @@ static void take(const struct from *f, const char *json, const char *key, const 
     }
 }
 
+/* What says how positions turn: rope_scaling, which version 4 wrote, goes before rope_parameters. */
+static const json_t *rope_of(const struct from *f)
+{
+    const json_t *scaling = json_object_get(f->root, "rope_scaling");
+    return json_object_size(scaling) > 0 ? scaling : json_object_get(f->root, "rope_parameters");
+}
+
 static void take_row(const struct from *f, const struct row *row)
 {
     char text[PP_JSON_SHOWN], word[PP_JSON_SHOWN];
-    const json_t *v = json_object_get(f->root, row->json);
-    const json_t *rope = json_object_get(f->root, "rope_parameters");
-    v = v ? v : json_object_get(rope, row->json);
+    const json_t *v = json_object_get(rope_of(f), row->json);
+    v = v ? v : json_object_get(f->root, row->json);
+    v = v || !row->also ? v : json_object_get(f->root, row->also);
     const char *value = text_of(v, text);
     if (!v || json_is_null(v)) {
         if (row->def)
@@ -184,9 +196,9 @@ static void check_together(const struct from *f)
 {
     char text[PP_JSON_SHOWN];
     static const char *const drops[] = {"resid_pdrop", "embd_pdrop", "attn_pdrop"};
-    const json_t *rope = json_object_get(f->root, "rope_parameters");
     const json_t *head = json_object_get(f->root, "head_dim");
-    const json_t *type = json_object_get(rope, "rope_type");
+    const json_t *type = json_object_get(rope_of(f), "rope_type");
+    type = type ? type : json_object_get(rope_of(f), "type"); /* its name in older files */
     bool gpt = strcmp(f->cfg->model.type, "gpt") == 0;
     for (int i = 1; i < 3 && gpt; i++) {
         const json_t *a = json_object_get(f->root, drops[0]),

@@ -69,6 +69,17 @@ static void gpt2_becomes_keys(void **state)
     cfg = loads("{" GPT2 ",\"tie_word_embeddings\":false}", "");
     CHECK_INT_EQ(cfg->model.tie_weights, PP_CHOICE_OFF);
     pp_config_destroy(&cfg);
+    /* other names of theirs for the same; what is the same but for the way it is computed */
+    cfg = loads("{\"architectures\":[\"GPT2LMHeadModel\"],\"num_attention_heads\":8,"
+                "\"hidden_size\":48,\"num_hidden_layers\":5,\"max_position_embeddings\":40,"
+                "\"activation_function\":\"gelu_fast\"}",
+                "");
+    CHECK_INT_EQ(cfg->model.n_head, 8);
+    CHECK_INT_EQ(cfg->model.n_embd, 48);
+    CHECK_INT_EQ(cfg->model.n_layer, 5);
+    CHECK_INT_EQ(cfg->model.block_size, 40);
+    CHECK_STR_EQ(value_of(cfg, "model.ffn_activation"), "gelu_tanh");
+    pp_config_destroy(&cfg);
     /* what a file leaves out has their defaults, not ours */
     cfg = loads("{\"architectures\":[\"GPT2LMHeadModel\"]}", "");
     CHECK_INT_EQ(cfg->model.vocab_size, 50257);
@@ -93,6 +104,15 @@ static void llama_becomes_keys(void **state)
     assert_true(cfg->model.rope_base == 700.5);
     CHECK_INT_EQ(cfg->model.tie_weights, PP_CHOICE_ON);
     pp_config_destroy(&cfg);
+    /* of two bases they take the one of rope_parameters, or rope_scaling */
+    cfg = loads("{" LLAMA ",\"rope_parameters\":{\"rope_theta\":700.5},\"rope_theta\":77.0}", "");
+    assert_true(cfg->model.rope_base == 700.5);
+    pp_config_destroy(&cfg);
+    cfg = loads("{" LLAMA ",\"rope_scaling\":{\"rope_type\":\"default\",\"rope_theta\":9.5},"
+                "\"rope_parameters\":{\"rope_theta\":700.5}}",
+                "");
+    assert_true(cfg->model.rope_base == 9.5);
+    pp_config_destroy(&cfg);
 }
 
 static void what_is_computed_differently_is_refused(void **state)
@@ -100,8 +120,11 @@ static void what_is_computed_differently_is_refused(void **state)
     stops("its architecture is BertModel; GPT2LMHeadModel and LlamaForCausalLM are known",
           "{\"architectures\":[\"BertModel\"]}", "");
     stops("its architecture is null", "{}", "");
-    stops("rope_scaling = an object is not computed here, only null",
+    stops("rope_type = llama3 is not computed here",
           "{" LLAMA ",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8}}", "");
+    stops("rope_type = linear", "{" LLAMA ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}}",
+          "");
+    stops("rope_type = yarn", "{" LLAMA ",\"rope_parameters\":{\"type\":\"yarn\"}}", "");
     stops("rope_type = yarn", "{" LLAMA ",\"rope_parameters\":{\"rope_type\":\"yarn\"}}", "");
     stops("head_dim = 16, but here a head has hidden_size / num_attention_heads = 48 / 6",
           "{" LLAMA ",\"head_dim\":16}", "");
@@ -109,8 +132,8 @@ static void what_is_computed_differently_is_refused(void **state)
           "{" LLAMA ",\"attention_bias\":true}", "");
     stops("scale_attn_by_inverse_layer_idx = true",
           "{" GPT2 ",\"scale_attn_by_inverse_layer_idx\":true}", "");
-    stops("activation_function = gelu_fast is not computed here",
-          "{\"architectures\":[\"GPT2LMHeadModel\"],\"activation_function\":\"gelu_fast\"}", "");
+    stops("activation_function = quick_gelu is not computed here",
+          "{\"architectures\":[\"GPT2LMHeadModel\"],\"activation_function\":\"quick_gelu\"}", "");
     stops("resid_pdrop and attn_pdrop differ; set model.dropout",
           "{\"architectures\":[\"GPT2LMHeadModel\"],\"attn_pdrop\":0}", "");
     stops("n_layer: ", "{\"architectures\":[\"GPT2LMHeadModel\"],\"n_layer\":-1}", "");
