@@ -66,6 +66,12 @@ static inline void pp_loss_sums_add(struct pp_loss_sums *to, const struct pp_los
     to->targets += a->targets;
 }
 
+/* What one of its sums is for a target; 0 where all are ignored. */
+static inline double pp_loss_sums_mean(const struct pp_loss_sums *s, double sum)
+{
+    return s->targets > 0 ? sum / (double)s->targets : 0;
+}
+
 /* One optimizer pass over a whole parameter buffer, the same on every rank. In memory of the
  * device, read when the work is done, so that a captured step can be replayed with other values. */
 struct pp_optimizer_args {

@@ -124,8 +124,13 @@ static int evaluate(struct pp_worker *w, void *ctx)
                        "some test samples are not",
                        w->from, isnan(test.loss) ? "NaN" : "Inf");
     }
-    e.loss = test.loss / (double)test.targets;
-    e.accuracy = (double)test.correct / (double)test.targets;
+    if (test.targets == 0)
+        return pp_fail(PP_ECONFIG,
+                       "there is nothing to test: every target of data set '%s' is the "
+                       "token that data.ignored_token leaves out",
+                       w->run->cfg->data.dataset);
+    e.loss = pp_loss_sums_mean(&test, test.loss);
+    e.accuracy = pp_loss_sums_mean(&test, (double)test.correct);
     PP_TRY(pp_exec_weights_sha256(w->x, e.weights_sha256));
     if (w->rank == 0) {
         snprintf(e.from, sizeof(e.from), "%s", w->from);

@@ -89,8 +89,8 @@ static int sync_training(struct trainer *tr, int steps, bool epoch_end)
             .epoch = tr->epoch_no,
             .step = tr->epoch_step,
             .t = tr->t,
-            .loss = from->sums.loss / (double)from->sums.targets,
-            .accuracy = (double)from->sums.correct / (double)from->sums.targets,
+            .loss = pp_loss_sums_mean(&from->sums, from->sums.loss),
+            .accuracy = pp_loss_sums_mean(&from->sums, (double)from->sums.correct),
             .seconds = (double)from->window_ns * 1e-9,
             .samples = from->sums.rows,
             .bubble = loop_bubble(from, tr->run->layout->ranks),
@@ -138,11 +138,9 @@ int loop_test(struct trainer *tr, struct pp_epoch_result *e)
         tr->together = true;
         return nonfinite_test(tr, test.loss);
     }
-    e->tested = test.rows > 0;
-    if (e->tested) {
-        e->test_loss = test.loss / (double)test.targets;
-        e->test_accuracy = (double)test.correct / (double)test.targets;
-    }
+    e->tested = test.targets > 0;
+    e->test_loss = pp_loss_sums_mean(&test, test.loss);
+    e->test_accuracy = pp_loss_sums_mean(&test, (double)test.correct);
     return 0;
 }
 
@@ -308,8 +306,8 @@ static int run_epoch(struct trainer *tr)
     struct pp_epoch_result e = {
         .epoch = tr->epoch_no,
         .t = tr->t,
-        .train_loss = tr->epoch.sums.loss / (double)tr->epoch.sums.targets,
-        .train_accuracy = (double)tr->epoch.sums.correct / (double)tr->epoch.sums.targets,
+        .train_loss = pp_loss_sums_mean(&tr->epoch.sums, tr->epoch.sums.loss),
+        .train_accuracy = pp_loss_sums_mean(&tr->epoch.sums, (double)tr->epoch.sums.correct),
         .seconds = (double)tr->epoch.window_ns * 1e-9,
         .samples = tr->epoch.sums.rows,
         .bubble = loop_bubble(&tr->epoch, tr->run->layout->ranks),

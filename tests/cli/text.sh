@@ -129,6 +129,23 @@ for key in train_loss test_loss; do
         complain "$key: $(value short-run/summary.json $key), with padding $(value long-run/summary.json $key)"
 done
 
+begin "where no target counts there is nothing to test, and nothing to learn"
+words 9 9 9 9 9 >short/val.bin
+set -- --set data.dataset=tokens --set data.path=short --set model.vocab_size=10 --set model.block_size=3 \
+    --set data.ignored_token=9 --set train.max_steps=2
+run train text.ini -q --dir none "$@"
+code_is 0
+err_lacks 'warning'
+out_lacks 'test loss'
+[ -z "$(value none/summary.json test_loss)" ] || complain "test loss $(value none/summary.json test_loss)"
+run eval text.ini --checkpoint none "$@"
+code_is 78
+err_has "every target of data set 'tokens' is the token that data.ignored_token leaves out"
+cp short/val.bin short/train.bin
+run train text.ini -q --dir none --overwrite "$@"
+code_is 0
+same "$(value none/summary.json train_loss)" 0
+
 begin "the same weights for every layout: a mean over all targets of a step that count"
 set -- --set data.dataset=tokens --set data.path=tokens --set model.block_size=8 --set model.vocab_size=40 \
     --set train.max_steps=7 --set data.ignored_token=5
@@ -200,6 +217,15 @@ code_is 78
 err_has 'model.mask_padding: shakespeare-sample has no padding'
 
 begin "what does not fit is one line"
+printf 'u\000p\tabc\ndown\tcba\n' >nul.txt
+run train text.ini "$@" --set data.train_file=nul.txt
+code_is 65
+err_has 'nul.txt:1: a NUL in the label'
+words 1 2 3 >short/val.bin
+run train text.ini --set data.dataset=tokens --set data.path=short --set model.vocab_size=10 --set model.block_size=3
+code_is 65
+err_has '3 tokens for validation, and a window needs model.block_size + 1 = 4'
+err_lacks 'data.validation'
 run train text.ini --set model.type=mlp --set model.sizes="16 61"
 code_is 78
 run train text.ini --set model.block_size=200000
