@@ -20,6 +20,7 @@ int pp_windows(const struct pp_config *cfg, enum pp_split split, const char *pat
 {
     uint64_t T = (uint64_t)cfg->model.block_size;
     int64_t n = (int64_t)cfg->train.eval_interval * cfg->train.batch_size;
+    bool cut = split == PP_SPLIT_TEST && ds->vocabulary > 0 && !cfg->data.test_file[0];
     ds->windows = true;
     ds->apart = 1;
     ds->shape = pp_shape_flat((int)T);
@@ -29,7 +30,7 @@ int pp_windows(const struct pp_config *cfg, enum pp_split split, const char *pat
                        "%s: %" PRIu64 " tokens for %s, and a window needs model.block_size + 1 = "
                        "%" PRIu64 "%s",
                        path, tokens, split == PP_SPLIT_TRAIN ? "training" : "validation", T + 1,
-                       split == PP_SPLIT_TRAIN ? "" : "; use a larger data.validation, or 0");
+                       cut ? "; use a larger data.validation, or 0" : "");
     }
     if (split == PP_SPLIT_TEST) {
         int most = pp_samples_max(cfg, split);

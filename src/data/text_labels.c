@@ -55,6 +55,8 @@ static int take_line(const char *path, int line, char *from, char *end, bool cha
         return pp_fail(PP_EFORMAT, "%s:%d: no %s; a line is a label, a tab and a text", path, line,
                        tab ? "label" : "tab");
     }
+    if (memchr(from, '\0', (size_t)(tab - from)))
+        return pp_fail(PP_EFORMAT, "%s:%d: a NUL in the label", path, line);
     *tab = '\0';
     *out = (struct row){from, tab + 1, (size_t)(end - tab - 1)};
     if (out->bytes == 0)
