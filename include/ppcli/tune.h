@@ -145,6 +145,7 @@ struct pp_predict_spec {
     const int *tied;         /* [n_ties of the plan] see struct pp_layout */
     int rows;                /* of the share of a batch that the plan's M micro-batches make up */
     int replicas;
+    bool pieces;          /* logits come in pieces: pp_layout_logits_rows() */
     bool zero;            /* each replica updates its part of the parameters */
     bool shares_sums;     /* then: pp_layout_shares_sums() */
     const double *slower; /* [stages] times as slow as measured, of each rank; NULL: 1 */

@@ -254,33 +254,33 @@ static bool last_ascends(const struct pp_layout *l)
     return true;
 }
 
-/* In pieces the last layer's weight gradient is computed with its input gradient. By itself only
- * where that changes no bit: 64 MiB of logits, and products that are not too flat. */
+/* By itself only where that changes no bit: 64 MiB of logits, products that are not too flat. */
 #define LOGITS_FLOATS ((int64_t)1 << 24)
 #define LOGITS_ROWS 64
 
-static int find_logits_rows(struct pp_layout *l, struct pp_config *cfg)
+int pp_layout_logits_rows(const struct pp_config *cfg, const struct pp_model *m, int rows)
 {
     const struct pp_backend_choice choice = pp_backend_choice_of(cfg);
     const int64_t unit = PP_ALIGN / sizeof(float); /* each piece begins where arrays may */
     int64_t wanted = (cfg->model.logits_rows + unit - 1) / unit * unit;
-    int64_t most = LOGITS_FLOATS / l->model->classes / LOGITS_ROWS * LOGITS_ROWS,
-            all = (int64_t)l->max_rows * pp_model_targets(l->model);
-    const struct pp_node *n = &l->model->nodes[l->model->n_nodes - 1];
-    bool linear = strcmp(n->op->name, "linear") == 0 && n->activation == PP_ACT_NONE,
-         can = linear && last_ascends(l);
-    if (wanted > 0 && !can) {
-        return pp_config_problem(cfg, "model.logits_rows", "model.logits_rows: %s; use 0",
-                                 linear ? "the last stage's input gradients do not ascend with "
-                                          "this pipeline.schedule"
-                                        : "the model does not end with a linear layer");
-    }
-    most = most < LOGITS_ROWS ? LOGITS_ROWS : most;
-    if (wanted > 0)
-        l->logits_rows = (int)(wanted < all ? wanted : all);
-    else if (can && all > most && pp_backend_sums_in_order(&choice))
-        l->logits_rows = (int)most;
-    return 0;
+    int64_t most = LOGITS_FLOATS / m->classes / LOGITS_ROWS * LOGITS_ROWS;
+    int64_t all = (int64_t)rows * pp_model_targets(m);
+    const struct pp_node *n = &m->nodes[m->n_nodes - 1];
+    bool linear = strcmp(n->op->name, "linear") == 0 && n->activation == PP_ACT_NONE;
+    most = wanted > 0 ? wanted : most < LOGITS_ROWS ? LOGITS_ROWS : most;
+    bool pieces = wanted > 0 || (all > most && pp_backend_sums_in_order(&choice));
+    return linear && pieces ? (int)(most < all ? most : all) : 0;
+}
+
+static int find_logits_rows(struct pp_layout *l, struct pp_config *cfg)
+{
+    int rows = pp_layout_logits_rows(cfg, l->model, l->max_rows);
+    l->logits_rows = last_ascends(l) ? rows : 0;
+    const char *why = rows > 0 ? "the last stage's input gradients do not ascend with this schedule"
+                               : "the model does not end with a linear layer";
+    if (cfg->model.logits_rows == 0 || l->logits_rows > 0)
+        return 0;
+    return pp_config_problem(cfg, "model.logits_rows", "model.logits_rows: %s; use 0", why);
 }
 
 /* No machine holds more, and up to here no sum of sizes overflows. */

@@ -289,7 +289,8 @@ static struct pp_schedule_costs rank_costs(const struct pp_best_spec *spec,
     double width = 0, t[3];
     for (int i = 0; i < model->n_layers; i++)
         width = model->layers[i].in > width ? model->layers[i].in : width;
-    costs_stage(costs, 0, model->n_layers - 1, rows, 1, t);
+    bool pieces = pp_layout_logits_rows(spec->cfg, model, rows) > 0;
+    costs_stage(costs, 0, model->n_layers - 1, rows, 1, pieces, t);
     return (struct pp_schedule_costs){t[0] / p, t[1] / p, t[2] / p,
                                       costs->latency +
                                           costs->byte * rows * width * (double)sizeof(float)};

@@ -66,7 +66,8 @@ static int set_costs(struct pp_config *cfg, const struct pp_model *model,
     for (int s = 0; rc == 0 && s < n; s++) {
         int a = pp_place(ops->placement, p, s), b = pp_place(ops->placement, p, s + 1);
         double slower = cfg->pipeline.slower.n == p ? cfg->pipeline.slower.at[a] : 1;
-        costs_stage(costs, first[s], last[s], rows, k, times + 3 * (size_t)s);
+        costs_stage(costs, first[s], last[s], rows, k, pp_layout_logits_rows(cfg, model, rows) > 0,
+                    times + 3 * (size_t)s);
         for (int op = 0; op < 3; op++)
             times[3 * s + op] = times[3 * s + op] * slower + costs->action;
         if (s < n - 1 && a != b)
@@ -172,6 +173,7 @@ int best_predict(const struct pp_best_spec *spec, const struct pp_costs *costs,
         .rows = best_share(spec),
         .replicas = l->replicas,
         .slower = l->cfg->pipeline.slower.n == l->stages ? l->cfg->pipeline.slower.at : NULL,
+        .pieces = l->logits_rows > 0,
         .zero = l->cfg->train.zero > 0,
         .shares_sums = pp_layout_shares_sums(l),
         .across = spec->places && l->cfg->run.rank_order == PP_ORDER_REPLICAS,

@@ -104,18 +104,23 @@ void pp_costs_by_layer(const struct pp_costs *c, int rows, double *cost)
     cost[c->n_layers - 1] += ends_at(c, c->loss, rows);
 }
 
-void costs_stage(const struct pp_costs *c, int first, int last, int rows, int k, double out[3])
+void costs_stage(const struct pp_costs *c, int first, int last, int rows, int k, bool pieces,
+                 double out[3])
 {
     out[0] = out[1] = out[2] = 0;
     for (int i = first; i <= last; i++) {
         struct pp_layer_seconds t = pp_costs_layer(c, i, rows);
+        if (pieces && i == c->n_layers - 1) { /* all of it, but for a norm, is done in I */
+            out[1] += t.f + t.i + t.w + ends_at(c, c->loss, rows);
+            break;
+        }
         out[0] += t.f;
         out[1] += t.i;
         /* one product over the rows of k micro-batches */
         out[2] += k == 1 ? t.w : pp_costs_layer(c, i, k * rows).w / k;
     }
     out[0] += first == 0 ? ends_at(c, c->input, rows) : 0;
-    out[0] += last == c->n_layers - 1 ? ends_at(c, c->loss, rows) : 0;
+    out[0] += last == c->n_layers - 1 && !pieces ? ends_at(c, c->loss, rows) : 0;
 }
 
 /* ---- a step */
@@ -201,7 +206,7 @@ static void set_costs(struct step *s, int rows)
         double per_float =
             c->optimizer / (spec->zero ? spec->replicas : 1) + sum_float(spec, plan->rank_of[v]);
         double t[3];
-        costs_stage(c, spec->first[v], spec->last[v], rows, k, t);
+        costs_stage(c, spec->first[v], spec->last[v], rows, k, spec->pieces, t);
         for (int op = 0; op < 3; op++)
             s->arrays[op * n + v] = t[op];
         for (int i = spec->first[v]; i <= spec->last[v]; i++)
@@ -301,10 +306,12 @@ static int predict_flops(const struct pp_layout *l, double *arrays, struct pp_bu
     for (int v = 0; v < l->n_virtual; v++) {
         for (int k = l->first[v]; k <= l->last[v]; k++) {
             struct pp_layer_cost c = pp_layer_cost(l->model, k);
+            cost[k] = pp_layer_flops(l->model, k);
+            if (l->logits_rows > 0 && k == l->model->n_layers - 1)
+                c = (struct pp_layer_cost){.flops_i = cost[k]};
             f[v] += c.flops_f;
             i[v] += c.flops_i;
             w[v] += c.flops_w;
-            cost[k] = pp_layer_flops(l->model, k);
         }
     }
     struct pp_sim_costs costs = {.f = f, .i = i, .w = w, .slots = true};

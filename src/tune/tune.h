@@ -44,8 +44,9 @@ int best_refine(const struct pp_best_spec *spec, const struct pp_costs *costs,
 /* ---- planner.c */
 
 /* F, I and W of layers first to last of a model, with its input and its loss; of `rows` rows, W of k
- * times as many together. */
-void costs_stage(const struct pp_costs *c, int first, int last, int rows, int k, double out[3]);
+ * times as many together. pieces: see struct pp_predict_spec. */
+void costs_stage(const struct pp_costs *c, int first, int last, int rows, int k, bool pieces,
+                 double out[3]);
 
 /* ---- measure.c
  *

@@ -93,6 +93,17 @@ out_lacks 'logits: of at most'
 run explain gpt.ini --set model.vocab_size=50257 --set model.block_size=200
 out_has 'logits: of at most 320 positions at once'
 
+begin "in pieces the last layer is done in its input gradient: the first stage waits longer for it"
+bubble() { # bubble OPTION...: in per cent
+    run explain gpt.ini --stages 2 --schedule zb-h1 --set pipeline.microbatches=4 --set model.vocab_size=3000 "$@"
+    code_is 0
+    sed -n 's/^bubble, if time follows flops and hand-overs are free: \([0-9.]*\) %.*/\1/p' "$folder/out"
+}
+whole=$(bubble --set pipeline.split_at=lm_head)
+pieces=$(bubble --set pipeline.split_at=lm_head --set model.logits_rows=16)
+awk -v whole="$whole" -v pieces="$pieces" 'BEGIN { exit !(whole > 0 && pieces > whole + 0.5) }' ||
+    complain "bubble $pieces % in pieces, $whole % as a whole"
+
 begin "what cannot be in pieces is refused"
 run explain gpt.ini --stages 2 --schedule looped-bfs --set model.logits_rows=4
 code_is 78

@@ -47,6 +47,7 @@ struct shape {
 static int replicas = 1;
 static bool across;
 static const double *slower;
+static bool pieces;
 
 /* Equal cuts of a model with one layer per virtual stage; weight gradients of k at a time. */
 static struct pp_prediction predict_in_groups(const struct shape *shape, int k,
@@ -73,6 +74,7 @@ static struct pp_prediction predict_in_groups(const struct shape *shape, int k,
                                    .replicas = replicas,
                                    .across = across,
                                    .slower = slower,
+                                   .pieces = pieces,
                                    .explain = true,
                                    .meet_every = meet_every,
                                    .meet_after = meet_after};
@@ -106,6 +108,26 @@ static void a_slower_rank_takes_longer_for_its_stages(void **state)
     slower = factors;
     assert_float_equal(predict(&shape, c, 1, 0).step / equal, 1.5, 0.01);
     slower = NULL;
+    pp_costs_destroy(&c);
+}
+
+/* As the executor does it: F of the last stage has no logits, its W nothing to do. */
+static void in_pieces_the_last_layer_is_done_in_its_input_gradient(void **state)
+{
+    (void)state;
+    struct pp_costs *c = costs_of(2, 1, 2, 3);
+    const struct shape shape = {"1f1b", 2, 1, 1, 1}, zb = {"zb-h1", 2, 1, 4, 4};
+    c->loss[0] = 10;
+    c->loss[1] = 1000;
+    /* one micro-batch: F0 F1 I1 I0 W0, and W1 meanwhile */
+    assert_float_equal(predict(&shape, c, 1, 0).step, 1 + (1 + 10) + 2 + 2 + 3, 1e-9);
+    double all_at_once = predict(&zb, c, 1, 0).step;
+    pieces = true;
+    assert_float_equal(predict(&shape, c, 1, 0).step, 1 + 0 + (1 + 10 + 2 + 3) + 2 + 3, 1e-9);
+    /* rank 1 works without a pause from its first F on: F0, 4 times all of the last layer, I0, W0 */
+    assert_float_equal(predict(&zb, c, 1, 0).step, 1 + 4 * (1 + 10 + 2 + 3) + 2 + 3, 1e-9);
+    assert_true(all_at_once < 1 + 4 * (1 + 10 + 2 + 3) + 2 + 3);
+    pieces = false;
     pp_costs_destroy(&c);
 }
 
@@ -431,6 +453,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_slower_rank_takes_longer_for_its_stages),
+        cmocka_unit_test(in_pieces_the_last_layer_is_done_in_its_input_gradient),
         cmocka_unit_test(a_time_between_two_sizes_is_on_their_line),
         cmocka_unit_test(a_hand_over_between_hosts_takes_the_other_link),
         cmocka_unit_test(messages_to_another_host_leave_one_after_the_other),
