@@ -89,6 +89,15 @@ static int64_t dim_of(const struct exporter *e, const char *name, int d)
     return t && d < t->n_dims ? t->dims[d] : 0;
 }
 
+/* transformers wants a float where one is meant, 1.0 for 1. */
+static void print_eps(const struct exporter *e, struct pp_json *j, const char *key)
+{
+    if (e->cfg->model.norm_eps < 1)
+        pp_json_dbl(j, key, e->cfg->model.norm_eps);
+    else
+        pp_json_raw(j, key, "1.0");
+}
+
 static void print_gpt2(const struct exporter *e, struct pp_json *j)
 {
     const struct pp_config *cfg = e->cfg;
@@ -102,7 +111,7 @@ static void print_gpt2(const struct exporter *e, struct pp_json *j)
     pp_json_int(j, "n_inner", dim_of(e, "transformer.h.0.mlp.c_fc.weight", 1));
     pp_json_int(j, "n_positions", dim_of(e, "transformer.wpe.weight", 0));
     pp_json_int(j, "vocab_size", dim_of(e, "transformer.wte.weight", 0));
-    pp_json_dbl(j, "layer_norm_epsilon", cfg->model.norm_eps);
+    print_eps(e, j, "layer_norm_epsilon");
     pp_json_str(j, "activation_function", strcmp(act, "gelu_tanh") == 0 ? "gelu_new" : act);
     for (int i = 0; i < 3; i++)
         pp_json_dbl(j, drops[i], cfg->model.dropout);
@@ -122,7 +131,7 @@ static void print_llama(const struct exporter *e, struct pp_json *j)
     pp_json_int(j, "intermediate_size", dim_of(e, "model.layers.0.mlp.gate_proj.weight", 0));
     pp_json_int(j, "max_position_embeddings", cfg->model.block_size);
     pp_json_int(j, "vocab_size", dim_of(e, "model.embed_tokens.weight", 0));
-    pp_json_dbl(j, "rms_norm_eps", cfg->model.norm_eps);
+    print_eps(e, j, "rms_norm_eps");
     pp_json_dbl(j, "rope_theta", cfg->model.rope_base);
     pp_json_str(j, "hidden_act", "silu");
     pp_json_bool(j, "attention_bias", false);
