@@ -63,13 +63,13 @@ def pad_as_tensorflow(net):
 
 
 class Sequential(torch.nn.Module):
-    """model.layers, for images of 32x32x3: word i is the module layers.i, as in ppcli's files."""
+    """model.layers, for images of a shape: word i is the module layers.i, as in ppcli's files."""
 
-    def __init__(self, words):
+    def __init__(self, words, shape):
         super().__init__()
         self.layers = torch.nn.ModuleList()
         self.back = []  # of each word: how many words back its second input is, 0: it has none
-        x = torch.zeros(2, 3, 32, 32)
+        x = torch.zeros(2, *shape)
         with torch.no_grad():
             before = []
             for word in words.split():
@@ -122,14 +122,14 @@ class Sequential(torch.nn.Module):
         return x
 
 
-def of_config(model, classes=10):
-    """The network of a [model] section, a mapping of its keys to text."""
+def of_config(model, classes=10, shape=(3, 32, 32)):
+    """The network of a [model] section, a mapping of its keys to text; shape: of a sequential's images."""
     if model["type"] == "resnet":
         return resnet(int(model["depth"]), model.get("stem", "imagenet"), model.get("norm", "batch"),
                       int(model.get("classes", 0)) or classes, model.get("stride", "3x3"),
                       model.get("padding", "symmetric"), float(model.get("norm_momentum", 0.1)))
     if model["type"] == "sequential":
-        return Sequential(model["layers"])
+        return Sequential(model["layers"], shape)
     raise ValueError("no model of type %s here" % model["type"])
 
 

@@ -39,11 +39,18 @@ SMALL = " ".join("""conv:16x3 batchnorm relu
  conv:32x3,groups=4,bias=off batchnorm tanh maxpool:3/1,pad=1 avgpool:2
  linear:40 relu linear:10""".split())
 
+# Odd channels, windows, paddings and groups, of images that are not square.
+ODD = " ".join("""conv:15x3/2,pad=2,groups=5 batchnorm relu
+ maxpool:3/2,pad=same conv:15x5,pad=same,bias=off groupnorm:5 silu add:3 conv:15x2,groups=15,pad=1
+ avgpool:4/3,pad=2 batchnorm conv:33x1 tanh conv:7x9,pad=4 gelu linear:10""".split())
+SHAPES = {"odd": (5, 17, 31)}  # of images; the others have those of CIFAR-10
+
 # name: [model], rows of a batch, micro-batches, learning rate, stages of ppcli. A rate is as large
 # as rounding allows: 20 steps change the losses by tens of percent.
 CASES = {
     "small": ("type = sequential\nlayers = " + SMALL, 24, 3, 0.001, 2),
     "small-whole": ("type = sequential\nlayers = " + SMALL, 24, 1, 0.001, 1),
+    "odd": ("type = sequential\nlayers = " + ODD, 14, 3, 0.001, 3),
     "resnet18": ("type = resnet\ndepth = 18\nstem = cifar\n", 16, 4, 1e-4, 2),
     "resnet18-group": ("type = resnet\ndepth = 18\nstem = cifar\nnorm = group\n", 8, 2, 1e-4, 2),
     "resnet50-same": ("type = resnet\ndepth = 50\nstride = 1x1\npadding = same\n"
@@ -92,14 +99,23 @@ class Case(parity.Case):
         parser = configparser.ConfigParser()
         parser.read_string("[model]\n" + model)
         torch.manual_seed(1)
-        net = torch_nets.of_config(parser["model"])
+        shape = SHAPES.get(name)
+        net = torch_nets.of_config(parser["model"], shape=shape or (3, 32, 32))
         condition(torch, net)
+        data = "dataset = cifar10\npath = %s\nmean = %g %g %g\nstd = %g %g %g" % (
+            scratch, *MEAN, *STD)
+        if shape:
+            data = "dataset = npy\n" + "\n".join("%s_%s = %s/%s-%s.npy" % (s, w, scratch, s, w)
+                                                 for s in ("train", "test")
+                                                 for w in ("images", "labels"))
         super().__init__(torch, net, scratch, microbatches,
-                         "[data]\ndataset = cifar10\npath = %s\nmean = %g %g %g\nstd = %g %g %g\n"
-                         "[model]\n%s\n[pipeline]\nstages = %d\nmicrobatches = %d\n"
+                         "[data]\n%s\n[model]\n%s\n[pipeline]\nstages = %d\nmicrobatches = %d\n"
                          "[train]\noptimizer = sgd\nbatch_size = %d\nepochs = %d\n"
-                         % (scratch, *MEAN, *STD, model, stages, microbatches, self.batch,
-                            parity.STEPS))
+                         % (data, model, stages, microbatches, self.batch, parity.STEPS))
+        if shape:
+            self.train, self.test = (self.random(s, n, shape)
+                                     for s, n in (("train", 4 * self.batch), ("test", TESTED)))
+            return
         folder = os.path.join(root, "data", "cifar10-sample")
         self.train, self.test = (self.records(folder, f, n) for f, n in (
             ("data_batch_1", 500 // self.batch * self.batch), ("test_batch", TESTED)))
@@ -116,6 +132,17 @@ class Case(parity.Case):
         t = self.torch.frombuffer(bytearray(raw), dtype=self.torch.uint8).reshape(n, 3073)
         mean, std = (self.torch.tensor(v).reshape(3, 1, 1) for v in (MEAN, STD))
         return (t[:, 1:].reshape(n, 3, 32, 32).float() / 255 - mean) / std, t[:, 0].long()
+
+    def random(self, name, n, shape):
+        """Images and labels, to files for ppcli and as tensors."""
+        import numpy
+        draw = numpy.random.default_rng(n)
+        channels, high, wide = shape
+        x = draw.standard_normal((n, high, wide, channels)).astype(numpy.float32)
+        y = numpy.arange(n) % 10
+        numpy.save("%s/%s-images.npy" % (self.scratch, name), x)
+        numpy.save("%s/%s-labels.npy" % (self.scratch, name), y)
+        return self.torch.tensor(x).permute(0, 3, 1, 2).contiguous(), self.torch.tensor(y)
 
     def batches(self):
         import numpy
