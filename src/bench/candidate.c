@@ -10,7 +10,9 @@
 
 #include "ppcli/median.h"
 
+#define WARMUPS 2 /* before the rounds that count: how many steps fill one */
 #define ROUNDS 5
+#define MORE 16
 
 struct trial {
     struct pp_config *cfg;
@@ -46,19 +48,26 @@ static void put_together(struct trial *t, struct pp_checked *out)
     out->error = pp_median(errors, ROUNDS);
 }
 
+/* As many steps as take `seconds`, by those of the last time: a few steps of a crowded machine say
+ * little, so it is at most MORE times as many. */
+static int64_t next_steps(const struct probe *last, double seconds)
+{
+    int64_t n = probe_steps(last, seconds);
+    return n < MORE * last->steps ? n : MORE * last->steps;
+}
+
 static int run_rounds(struct prober *prober, struct trial *trials, int n, double seconds)
 {
-    for (int round = -1; round < ROUNDS; round++) { /* before them: how many steps take the time */
+    for (int round = -WARMUPS; round < ROUNDS; round++) {
         for (int i = 0; i < n; i++) {
             struct trial *t = &trials[i];
             PP_TRY(probe_run(prober, t->cfg, &t->probe));
-            double step = t->probe.seconds / (double)t->probe.steps;
-            if (round < 0) {
-                t->probe.steps = probe_steps(&t->probe, seconds / ROUNDS);
-                continue;
+            if (round >= 0) {
+                double step = t->probe.seconds / (double)t->probe.steps;
+                t->measured[round] = (struct pp_prediction){step, t->probe.bubble};
+                t->simulated[round] = t->probe.simulated;
             }
-            t->measured[round] = (struct pp_prediction){step, t->probe.bubble};
-            t->simulated[round] = t->probe.simulated;
+            t->probe.steps = next_steps(&t->probe, seconds / ROUNDS);
         }
     }
     return 0;
