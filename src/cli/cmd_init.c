@@ -9,26 +9,41 @@
 
 #define FILES_MAX 4
 
-static const struct kind {
-    const char *dataset, *suffix;
+struct kind {
+    const char *dataset;
     const char *keys[FILES_MAX]; /* of the files, in the order of the words */
-} kinds[] = {
-    {"csv", ".csv", {"data.train_file", "data.test_file"}},
-    {"npy",
-     ".npy",
-     {"data.train_images", "data.train_labels", "data.test_images", "data.test_labels"}},
-    {"idx", "", {"data.train_images", "data.train_labels", "data.test_images", "data.test_labels"}},
 };
 
-/* By the first file's name; NAME.csv.gz too. */
-static const struct kind *kind_of(const char *file)
-{
-    size_t n = strlen(file);
-    n -= n > 3 && strcmp(file + n - 3, ".gz") == 0 ? 3 : 0;
-    const struct kind *k = kinds;
-    for (size_t m; (m = strlen(k->suffix)) > n || strncmp(file + n - m, k->suffix, m) != 0; k++) {
+#define FOUR                                                                                       \
+    {                                                                                              \
+        "data.train_images", "data.train_labels", "data.test_images", "data.test_labels"           \
     }
-    return k;
+static const struct kind csv = {"csv", {"data.train_file", "data.test_file"}};
+static const struct kind npy = {"npy", FOUR}, idx = {"idx", FOUR};
+
+static bool has_suffix(const char *file, const char *suffix)
+{
+    size_t n = strlen(file), m = strlen(suffix);
+    n -= n > 3 && strcmp(file + n - 3, ".gz") == 0 ? 3 : 0;
+    return n >= m && strncmp(file + n - m, suffix, m) == 0;
+}
+
+/* By the first file's name, NAME.csv.gz too; then by their number: a table may have any name. */
+static const struct kind *kind_of(const char *const *files)
+{
+    if (has_suffix(files[0], ".npy") || has_suffix(files[0], ".npz"))
+        return &npy;
+    return files[1] && files[2] && !has_suffix(files[0], ".csv") ? &idx : &csv;
+}
+
+/* All of a split is read, so that what a run would refuse is refused now. */
+static int read_split(const struct pp_config *cfg, enum pp_split split, struct pp_dataset **out)
+{
+    struct pp_dataset *ds = NULL;
+    PP_TRY(pp_dataset_look(cfg, split, &ds));
+    int rc = pp_dataset_open(cfg, split, PP_DATA_IMAGES, &ds->input, ds->classes, out);
+    pp_dataset_destroy(&ds);
+    return rc;
 }
 
 /* What the files hold. */
@@ -52,15 +67,16 @@ static int look(const struct kind *k, const char *const *files, const char *labe
     struct pp_config *cfg = NULL;
     int rc = pp_config_load(NULL, settings, n + 2, pp_cli_names(), &cfg);
     rc = rc == PP_ECONFIG && cfg ? pp_cli_config_verdict(cfg) : rc;
-    rc = rc == 0 ? pp_dataset_look(cfg, PP_SPLIT_TRAIN, train) : rc;
-    rc = rc == 0 ? pp_dataset_look(cfg, PP_SPLIT_TEST, test) : rc;
+    rc = rc == 0 ? read_split(cfg, PP_SPLIT_TRAIN, train) : rc;
+    rc = rc == 0 ? read_split(cfg, PP_SPLIT_TEST, test) : rc;
     rc = rc == 0 ? pp_dataset_same_shape(*train, *test) : rc;
     pp_config_destroy(&cfg);
     return rc;
 }
 
-static void print(FILE *f, const struct kind *k, const char *const *files, const char *label,
-                  const struct pp_dataset *train, const struct pp_dataset *test)
+/* folder: before relative names, "" or ending in '/'. */
+static void print(FILE *f, const struct kind *k, const char *const *files, const char *folder,
+                  const char *label, const struct pp_dataset *train, const struct pp_dataset *test)
 {
     int features = train ? train->features : 784, classes = train ? train->classes : 10;
     bool small = train && train->n < 5000;
@@ -78,7 +94,8 @@ static void print(FILE *f, const struct kind *k, const char *const *files, const
         pp_shape_text(&train->shape, shape, sizeof(shape));
         fprintf(f, "dataset = %s\n", k->dataset);
         for (int i = 0; i < FILES_MAX && k->keys[i]; i++)
-            fprintf(f, "%s = %s\n", k->keys[i] + strlen("data."), files[i]);
+            fprintf(f, "%s = %s%s\n", k->keys[i] + strlen("data."),
+                    files[i][0] == '/' ? "" : folder, files[i]);
         if (!k->keys[2])
             fprintf(f, "label = %s\n", label);
         fprintf(f, "; %d + %d samples of %s values, %d classes\n", train->n, test->n, shape,
@@ -121,15 +138,21 @@ int cmd_init(int argc, char **argv)
     };
     PP_TRY(pp_cli_parse(argc, argv, &command_init, options, NULL, words, FILES_MAX + 1));
     const char *const *files = words[0] && strcmp(words[0], "mlp") == 0 ? words + 1 : words;
-    const struct kind *k = files[0] ? kind_of(files[0]) : NULL;
+    const struct kind *k = files[0] ? kind_of(files) : NULL;
+    char folder[PP_PATH_MAX] = "";
     struct pp_dataset *train = NULL, *test = NULL;
     struct pp_file_write w = {.f = stdout};
     int rc = k ? look(k, files, label, &train, &test) : 0;
     if (rc == 0 && out && access(out, F_OK) == 0)
         rc = pp_fail(PP_EUSAGE, "%s exists; name another file", out);
+    /* Relative names count from the config's folder, which need not be this one. */
+    if (rc == 0 && out && strchr(out, '/'))
+        rc = getcwd(folder, sizeof(folder) - 1) ? 0 : pp_fail_errno(0, "the current folder");
+    if (folder[0])
+        strcat(folder, "/");
     rc = rc == 0 && out ? pp_file_create(out, &w) : rc;
     if (rc == 0) {
-        print(w.f, k, files, label, train, test);
+        print(w.f, k, files, folder, label, train, test);
         rc = out ? pp_file_commit(&w) : 0;
     }
     pp_dataset_destroy(&train);

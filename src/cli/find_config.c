@@ -87,6 +87,13 @@ static int find(const char *word, const char *what, const char *below, char out[
 
 int pp_cli_find_config(const char *word, char out[PP_PATH_MAX])
 {
+    static const char *const data[] = {".csv", ".tsv", ".npy", ".npz", ".gz"};
+    for (size_t i = 0, n = strlen(word), m; i < sizeof(data) / sizeof(*data); i++) {
+        m = strlen(data[i]);
+        if (n > m && strcmp(word + n - m, data[i]) == 0)
+            return pp_fail(PP_EUSAGE, "%s: data, not a config; ppcli init writes one for them",
+                           word);
+    }
     return find(word, "config", "", out);
 }
 

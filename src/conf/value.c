@@ -241,9 +241,7 @@ static int path_writable(const char *path, char *why)
             bad = p;
     if (bad) {
         return conf_why(
-            why,
-            "the path '%s' cannot stand in an INI file because of '%.2s'; use another folder "
-            "name",
+            why, "the path '%s' cannot stand in an INI file because of '%.2s'; use another name",
             conf_quote(path, strlen(path)).s, bad);
     }
     return conf_text_check(path, strlen(path), why);

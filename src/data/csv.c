@@ -27,7 +27,9 @@ static int load(struct table *t)
     size_t n = 0;
     PP_TRY(pp_source_text(t->path, &t->text, &n));
     t->at = t->text + (strncmp(t->text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0);
-    return strlen(t->text) == n ? 0 : pp_fail(PP_EFORMAT, "%s: not a text file", t->path);
+    return strlen(t->text) == n
+               ? 0
+               : pp_fail(PP_EFORMAT, "%s: not a text file, as a table (CSV) is", t->path);
 }
 
 /* One cell from *p on, in place: blanks around it and quotes go. *p is behind its separator. */
@@ -101,13 +103,14 @@ static int look_at_first_line(struct table *t, const char *label)
     memcpy(copy, first, n);
     next_line(t);
     t->columns = t->n_cells;
-    int names = 0, odd = -1;
+    int names = 0, odd = -1, same = 0;
     t->label = strcmp(label, "last") == 0 ? t->columns - 1 : strcmp(label, "first") == 0 ? 0 : -1;
     for (int i = 0; i < t->columns; i++) {
         float ignored;
         bool name = !number(t->cells[i], &ignored);
         names += name;
         odd = name ? i : odd;
+        same += strcmp(t->cells[i], label) == 0;
         t->label = t->label < 0 && strcmp(t->cells[i], label) == 0 ? i : t->label;
     }
     int rc = 0;
@@ -119,6 +122,9 @@ static int look_at_first_line(struct table *t, const char *label)
     } else if (t->label < 0) {
         rc = pp_fail(PP_ECONFIG, "data.label: the first line of %s has no column '%s'", t->path,
                      label);
+    } else if (same > 1 && t->label >= 0 && strcmp(t->cells[t->label], label) == 0) {
+        rc = pp_fail(PP_ECONFIG, "data.label: %d columns of %s are called '%s'; rename the others",
+                     same, t->path, label);
     } else if (names > 0 && names < t->columns) { /* a header has names only */
         rc = bad_cell(t, odd, "expected a number, as others in this line are");
     } else if (names == 0) { /* it is the first row */

@@ -44,7 +44,7 @@ static int parse_type(const char *path, const char *p, struct type *out)
     return pp_fail(PP_EFORMAT,
                    "%s: elements of type %.*s; expected whole numbers, float32 or float64 "
                    "(x.astype('float32'))",
-                   path, (int)(p[0] == '\'' ? strcspn(p + 1, "'") + 2 : 1), p);
+                   path, (int)(p[0] == '\'' ? strcspn(p + 1, "'") + 2 : strcspn(p, "]") + 1), p);
 }
 
 static int parse_shape(const char *path, const char *p, struct pp_array *a)

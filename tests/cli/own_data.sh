@@ -28,6 +28,34 @@ run init train.csv absent.csv
 code_is 66
 err_has 'absent.csv'
 
+begin "init into another folder names the files so that the config finds them"
+mkdir sub
+run init train.csv test.csv -o sub/own.ini
+code_is 0
+run train sub/own.ini -q --dir '' --epochs 1
+code_is 0
+cp train.csv train.data
+run init train.data test.csv --label kind
+code_is 0
+out_has 'train_file = train.data'
+
+begin "init refuses what a run would"
+sed '7s/^[^,]*/nan/' train.csv >odd.csv
+run init odd.csv test.csv
+code_is 65
+err_has "odd.csv:7: column 1 is 'nan', which is not finite"
+sed '1s/b,/kind,/' train.csv >odd.csv
+run init odd.csv test.csv --label kind
+code_is 78
+err_has "2 columns of $PWD/odd.csv are called 'kind'"
+printf 'PK\3\4abcd' >odd.npz
+run init odd.npz odd.npz odd.npz odd.npz
+code_is 65
+err_has 'an npz?'
+run train train.csv
+code_is 64
+err_has 'train.csv: data, not a config; ppcli init writes one'
+
 begin "what init prints without files trains on the digits that come with ppcli"
 run init
 code_is 0
@@ -50,6 +78,7 @@ for ranks in '--stages 1' '--stages 2' '--stages 2 --replicas 3'; do
     code_is 0
     out_has "test accuracy    $(awk -F, 'NR > 1 { ok += $1 == $2 } END { printf "%.4f", ok / (NR - 1) }' p.csv)"
     cksum <p.csv >>files
+    err_has 'weights from run2/checkpoints/step-'
 done
 same "$(wc -l <p.csv)" 32
 same "$(head -n 1 p.csv)" 'label,prediction,logit0,logit1,logit2'
