@@ -60,14 +60,18 @@ static int diagnose(const char *dir, bool json)
     struct pp_config *cfg = NULL;
     struct pp_run run = {0};
     struct pp_diagnosis d;
+    struct pp_error why = {0};
     if (rebuild(dir, &cfg, &run) < 0) {
-        pp_log_warn("the plan of this run cannot be rebuilt, so who waits for whom is a guess: %s",
-                    pp_error_get()->text);
+        why = *pp_error_get();
         pp_error_clear();
     }
     char *hang = pp_alloc(hang_bytes, 1);
     int rc = hang ? pp_diagnosis_open(&d, run.layout, dir) : PP_ERESOURCE;
     if (rc == 0) {
+        if (why.text[0])
+            pp_log_warn("the plan of this run cannot be rebuilt, so who waits for whom is a "
+                        "guess: %s",
+                        why.text);
         read_hang(dir, hang, hang_bytes);
         if (json) {
             pp_diagnosis_print_json(&d, dir, hang, stdout);

@@ -217,7 +217,7 @@ int cmd_slurm(int argc, char **argv)
         return pp_fail(PP_ERESOURCE,
                        "this ppcli was built without MPI, which the ranks of a job need");
     PP_TRY(pp_cli_find_config(words[0], config));
-    PP_TRY(pp_cli_load_config(words[0], &settings, &cfg));
+    PP_TRY(pp_cli_load_config(config, &settings, &cfg));
     int rc = check(cfg, &j);
     rc = rc == 0 ? write_script(cfg, &j, config, &settings, out) : rc;
     pp_config_destroy(&cfg);

@@ -288,10 +288,10 @@ static int begin_auto(struct trainer *tr, struct beginning *b)
         return take(tr, dir, b);
     }
     if (strcmp(cfg->run.dir, "auto") == 0) {
-        pp_log_info("--resume: no run of %s in runs/ has a checkpoint; beginning anew",
+        pp_log_info("--resume: no run of %s in runs/ has a checkpoint; beginning at step 0",
                     options->name);
     } else {
-        pp_log_info("--resume: no checkpoint in %s; beginning anew", dir);
+        pp_log_info("--resume: no checkpoint in %s; beginning at step 0", dir);
     }
     return pp_run_dir_create(cfg, options->name, options->overwrite || pp_run_dir_is_one(dir),
                              &tr->lock, b->dir);
@@ -371,7 +371,7 @@ int resume_read(struct trainer *tr)
             tr->saved = tr->begin.goes_on ? s->step : -1;
         }
     } else if (rc == 0 && tr->spec->rank == 0) {
-        pp_log_info("weights from %s", tr->begin.from);
+        pp_log_info("weights from %s", ck->path);
     }
     pp_ckpt_close(&ck);
     return rc;

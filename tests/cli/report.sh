@@ -79,6 +79,12 @@ page_has "$page" "run['end'] == 'stopped'" "run['events'][-1]['type'] == 'end'" 
     "run['events'][-1]['how'] == 'stopped' and not run['events'][-1]['finished']" \
     "run['events'][-1]['why'].startswith('by SIGTERM after step %d of' % run['events'][-1]['step'])"
 
+begin "what is no run folder is refused in one line"
+mkdir "$folder/other"
+run diagnose "$folder/other"
+code_is 66
+same "$(wc -l <"$folder/err")" 1
+
 begin "a short run without log_every has 50 records, and prints none of them"
 run train "$config" --dir "$folder/short" --epochs 11 --log-every 0
 code_is 0

@@ -120,6 +120,9 @@ done
 out_lacks '@'"stages@"
 out_lacks '--account'
 out_lacks 'gpus'
+run slurm mnist.ini --time 5
+code_is 0
+same "$(grep -c '^config: ' err)" 1
 
 begin "a job whose config is wrong is not put back"
 job wrong '' 'nonsense = 1'
