@@ -36,8 +36,8 @@ double pp_sim_work(const struct pp_plan *plan, const struct pp_sim_costs *costs,
 
 /*
  * The time from step to step when the same batch repeats. The ranks wait for each other every n
- * steps: then the pipeline drains and fills. meet_every: n; 0: as many as take meet_after, 0:
- * never. Errors: PP_ERESOURCE.
+ * steps: then the pipeline drains and fills. n is meet_every, or as many as take
+ * meet_after if those are fewer; both 0: never. Errors: PP_ERESOURCE.
  */
 int pp_sim_step(const struct pp_plan *plan, const struct pp_sim_costs *costs, double meet_every,
                 double meet_after, double *out);

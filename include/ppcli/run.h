@@ -51,8 +51,16 @@ int pp_run_samples(const struct pp_config *cfg, enum pp_run_need need, enum pp_s
  * *out. */
 int pp_run_model(struct pp_config *cfg, struct pp_model **out);
 
-/* All ranks of a training meet after about this time when run.log_every is 0; steps that take
- * longer all end with a meeting. */
+/* Steps of the whole training with so many samples. */
+int64_t pp_run_steps(const struct pp_config *cfg, int train_n);
+
+/*
+ * When all ranks of a training meet: after about PP_RUN_MEET_NS, or every step where steps take
+ * longer; and at least every pp_run_meet_every() steps: for a record, a checkpoint, at the end of
+ * an epoch. With run.log_every = 0 a run with a folder has PP_RUN_RECORDS records or more.
+ */
 #define PP_RUN_MEET_NS 200000000u
+#define PP_RUN_RECORDS 50
+int pp_run_meet_every(const struct pp_config *cfg, int train_n);
 
 #endif

@@ -151,9 +151,11 @@ struct pp_predict_spec {
     const double *slower; /* [stages] times as slow as measured, of each rank; NULL: 1 */
     bool across;          /* rank = stage * replicas + replica; else replica * stages + stage */
     enum pp_sim_vote vote;
-    int meet_every;    /* all ranks wait for each other after so many steps; 0: */
-    double meet_after; /* after about so many seconds; 0: never */
-    bool explain;      /* the bubble too: three times the work */
+    /* All ranks wait for each other after so many steps, 0: any number, or after about so many
+     * seconds, 0: any time, whichever is first. */
+    int meet_every;
+    double meet_after;
+    bool explain;  /* the bubble too: three times the work */
     double enough; /* where a rank's work alone takes as long, that is the answer; 0: simulate */
     /* Gets the costs that are simulated, for a drawing; NULL: nobody does. */
     int (*see)(const struct pp_plan *plan, const struct pp_sim_costs *costs, void *ctx);
@@ -217,6 +219,7 @@ struct pp_best_spec {
     void *ctx;
     const struct pp_links *links; /* of processes; NULL: ranks are threads */
     bool places;                  /* try also what run.rank_order = replicas would do */
+    bool endless;                 /* ranks meet by time alone: how long a training is, is unknown */
 };
 
 struct pp_best {

@@ -41,7 +41,8 @@ struct pp_best_spec plan_machine_spec(const struct plan_machine *p,
                                  .model = p->model,
                                  .train_n = cfg->train.batch_size,
                                  .memory = p->memory,
-                                 .recompute = true};
+                                 .recompute = true,
+                                 .endless = true};
 }
 
 static int keep(struct plan_machine *p, const struct plan_machine_row *row)

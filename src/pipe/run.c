@@ -2,6 +2,7 @@
 /* Everything that can be decided from the config, identically everywhere, before any message. */
 #include "ppcli/run.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -50,6 +51,26 @@ int pp_run_model(struct pp_config *cfg, struct pp_model **out)
     }
     *out = m;
     return 0;
+}
+
+int64_t pp_run_steps(const struct pp_config *cfg, int train_n)
+{
+    int64_t batch = cfg->train.batch_size, most = cfg->train.max_steps;
+    int64_t all = (train_n + batch - 1) / batch * cfg->train.epochs;
+    return most > 0 && most < all ? most : all;
+}
+
+int pp_run_meet_every(const struct pp_config *cfg, int train_n)
+{
+    int64_t total = pp_run_steps(cfg, train_n), part = total / PP_RUN_RECORDS;
+    int64_t batch = cfg->train.batch_size, epoch = (train_n + batch - 1) / batch;
+    bool folder = cfg->run.dir[0] != '\0';
+    const int64_t marks[] = {total, cfg->run.log_every, folder ? cfg->checkpoint.every : 0,
+                             folder && cfg->run.log_every == 0 ? part > 0 ? part : 1 : 0};
+    int64_t n = epoch;
+    for (size_t i = 0; i < sizeof(marks) / sizeof(*marks); i++)
+        n = marks[i] > 0 && marks[i] < n ? marks[i] : n;
+    return n < INT_MAX ? (int)n : INT_MAX;
 }
 
 /* An epoch of windows is no pass over the data: where only steps are asked for, they decide. A

@@ -82,8 +82,9 @@ int pp_sim_step(const struct pp_plan *plan, const struct pp_sim_costs *costs, do
     PP_TRY(makespan(plan, costs, STEPS_BEFORE, &early));
     PP_TRY(makespan(plan, costs, settled, &late));
     double period = (late - early) / STEPS_AFTER;
-    if (n <= 0 && meet_after > 0 && period > 0)
-        n = floor(meet_after / period) + 1;
+    double by_time = meet_after > 0 && period > 0 ? floor(meet_after / period) + 1 : 0;
+    if (by_time > 0 && (n <= 0 || by_time < n))
+        n = by_time;
     if (n > 0 && n < settled) {
         int steps = n > 1 ? (int)(n + 0.5) : 1;
         PP_TRY(makespan(plan, costs, steps, &all));

@@ -14,7 +14,6 @@
 #include "ppcli/log.h"
 
 #define RECORD_NS 2000000000u /* between two records when run.log_every is 0, at most */
-#define RECORDS 50            /* of a run with a folder then, at least */
 
 static void add(struct totals *to, const struct totals *w)
 {
@@ -79,7 +78,7 @@ static int sync_training(struct trainer *tr, int steps, bool epoch_end)
     int64_t batch = tr->run->cfg->train.batch_size;
     int64_t distance = w.sums.rows > 0 ? (w.sums.rows + batch - 1) / batch : 1;
     int log_every = tr->run->cfg->run.log_every;
-    int64_t part = tr->total_steps > RECORDS ? tr->total_steps / RECORDS : 1;
+    int64_t part = tr->total_steps > PP_RUN_RECORDS ? tr->total_steps / PP_RUN_RECORDS : 1;
     bool late = tr->dir[0] && log_every == 0 && tr->t - tr->recorded >= part;
     bool record =
         log_every > 0 ? tr->t % log_every == 0 : late || tr->record.window_ns >= RECORD_NS;
@@ -361,10 +360,7 @@ static int end_early(struct trainer *tr)
 
 int64_t loop_total_steps(const struct pp_run *run)
 {
-    const struct pp_config *cfg = run->cfg;
-    int64_t batch = cfg->train.batch_size;
-    int64_t all = (run->layout->train_n + batch - 1) / batch * cfg->train.epochs;
-    return cfg->train.max_steps > 0 && cfg->train.max_steps < all ? cfg->train.max_steps : all;
+    return pp_run_steps(run->cfg, run->layout->train_n);
 }
 
 int loop_train(struct trainer *tr, uint64_t start)

@@ -181,6 +181,9 @@ static int take_memory(struct bench *b)
     for (int k = 0; k < b->n; k++) {
         PP_TRY(fill(b, b->samples[k].chunk->params, b->samples[k].chunk->n_floats));
         PP_TRY(pp_chunk_weights_changed(b->samples[k].chunk, be));
+        /* as in a run, which proves with these maxima that its numbers are finite */
+        pp_chunk_measure(b->samples[k].chunk,
+                         !be->caps.async && pp_model_bounds(b->w->m->spec->model));
     }
     return 0;
 }

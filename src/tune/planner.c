@@ -261,7 +261,8 @@ static int predict(struct step *s, struct pp_prediction *out)
         got.step = least;
     if (spec->explain) {
         double n = spec->meet_every;
-        n = n <= 0 && spec->meet_after > 0 ? spec->meet_after / got.step + 1 : n;
+        double by_time = spec->meet_after > 0 ? spec->meet_after / got.step + 1 : n;
+        n = n <= 0 || by_time < n ? by_time : n;
         costs.launch = 0; /* what the executor adds is not computing */
         double busy = pp_sim_work(plan, &costs, s->work);
         double idle = pp_bubble_idle(busy, got.step, p);

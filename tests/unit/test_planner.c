@@ -311,6 +311,9 @@ static void steps_overlap_unless_the_ranks_meet(void **state)
     /* meeting by time: rarely is almost never, at once is always */
     assert_float_equal(predict(&shape, c, 0, 1e9).step, free, 1e-3);
     assert_float_equal(predict(&shape, c, 0, 1e-9).step, met, 1e-9);
+    /* what is first */
+    assert_float_equal(predict(&shape, c, 1, 1e9).step, met, 1e-9);
+    assert_float_equal(predict(&shape, c, 1000, 1e-9).step, met, 1e-9);
     pp_costs_destroy(&c);
 }
 

@@ -76,7 +76,7 @@ static double step_of(const struct world *w, const struct pp_config *cfg, size_t
                                        .last = l->last,
                                        .rows = cfg->train.batch_size,
                                        .replicas = 1,
-                                       .meet_every = cfg->run.log_every,
+                                       .meet_every = pp_run_meet_every(cfg, 6000),
                                        .meet_after = PP_RUN_MEET_NS * 1e-9};
         CHECK_OK(pp_predict(&spec, &p));
         for (int r = 0; r < l->stages; r++) {
@@ -291,9 +291,33 @@ static void moved_boundaries_find_what_all_cuts_have(void **state)
     }
 }
 
+/* As often as the training itself, or a plan promises a smaller bubble than train measures. */
+static void ranks_meet_for_records_checkpoints_and_epochs(void **state)
+{
+    (void)state;
+    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
+    assert_non_null(cfg);
+    cfg->train.batch_size = 128;
+    cfg->train.epochs = 5;
+    CHECK_INT_EQ(pp_run_steps(cfg, 60000), 2345);
+    CHECK_INT_EQ(pp_run_meet_every(cfg, 60000), 469); /* no folder: the epoch */
+    snprintf(cfg->run.dir, sizeof(cfg->run.dir), "auto");
+    CHECK_INT_EQ(pp_run_meet_every(cfg, 60000), 46); /* 50 records */
+    cfg->checkpoint.every = 20;
+    CHECK_INT_EQ(pp_run_meet_every(cfg, 60000), 20);
+    cfg->run.log_every = 7;
+    CHECK_INT_EQ(pp_run_meet_every(cfg, 60000), 7);
+    cfg->train.max_steps = 5;
+    CHECK_INT_EQ(pp_run_steps(cfg, 60000), 5);
+    CHECK_INT_EQ(pp_run_meet_every(cfg, 60000), 5);
+    CHECK_INT_EQ(pp_run_meet_every(cfg, 100), 1); /* a step an epoch */
+    pp_free(cfg);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_meet_for_records_checkpoints_and_epochs),
         cmocka_unit_test(few_cuts_are_all_looked_at),
         cmocka_unit_test(what_is_printed_is_what_was_predicted),
         cmocka_unit_test(a_limit_is_kept_at_little_more_than_the_least_time),
