@@ -44,6 +44,8 @@ static struct offer offer_of_option(const struct pp_cli_option *option)
     const char *key = option->kind == PP_CLI_KEY ? option->target : "";
     if (option->kind == PP_CLI_SET) {
         o.kind = KEYS;
+    } else if (option->arg && (strstr(option->arg, "PATH") || strstr(option->arg, "FILE"))) {
+        o.kind = PATH;
     } else if (option->arg && strchr(option->arg, '|')) {
         o.kind = LIST;
         snprintf(o.list, sizeof(o.list), "%s", option->arg);

@@ -64,7 +64,12 @@ static int show(struct plan_best_result *s, const struct plan_best *how, bool js
                        b->smallest.stages, b->smallest.microbatches,
                        b->smallest.peak_bytes / 1024 + 1, fixed / PLAN_BEST_MIB);
     }
-    return b->n == 0 ? pp_fail(PP_ECONFIG, "no shape can run") : 0;
+    if (b->n > 0)
+        return 0;
+    return pp_fail(PP_ECONFIG,
+                   "no shape can run: stages are at most the %d layers, and each of %d replicas "
+                   "has a sample of the batch of %d for every micro-batch",
+                   s->model->n_layers, s->spec.cfg->pipeline.replicas, s->batch);
 }
 
 static int search(const struct sweep *sweep, const struct plan_best *how, bool json,

@@ -85,6 +85,12 @@ if command -v bash >/dev/null 2>&1; then
     offers ppcli train ne
     same "$(sort "$folder/out" | tr '\n' ' ')" 'net.ini nets '
 
+    begin "bash completes the files that an option wants"
+    offers ppcli eval net.ini --checkpoint ne
+    same "$(sort "$folder/out" | tr '\n' ' ')" 'net.ini net.txt nets '
+    offers ppcli train net.ini --resume nets
+    same "$(cat "$folder/out")" 'nets'
+
     begin "bash offers nothing where a number is due"
     offers ppcli train --stages ''
     same "$(cat "$folder/out")" ''

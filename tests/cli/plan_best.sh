@@ -70,6 +70,11 @@ out_has 'over 0.0 MiB a rank'
 err_has 'no shape can run within --memory 1kB: the smallest found holds 0.'
 err_has 'Ki fits it'
 
+begin "more stages than layers: what can run"
+run plan "$folder/net.ini" --best --stages 900
+code_is 78
+err_has 'no shape can run: stages are at most the '
+
 begin "half the memory of the config: a plan that fits, and runs in it"
 config "$folder/gpt.ini" data.dataset=text "data.train_file=$folder/text.txt" model.type=gpt model.n_layer=4 \
     model.n_head=4 model.n_embd=64 model.block_size=64 pipeline.stages=2 pipeline.microbatches=4 \
