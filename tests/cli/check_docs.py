@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Program, manual pages and README agree. One check a run:
 
-    check_docs.py commands|options|keys|values ROOT PPCLI [PAGE5]"""
+    check_docs.py commands|options|keys|values|examples ROOT PPCLI [PAGE5]"""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -118,7 +119,41 @@ def values(_root, ppcli, _page5):
     return problems
 
 
-CHECKS = {'commands': commands, 'options': options, 'keys': keys, 'values': values}
+def pages_of(root):
+    for folder, _, names in os.walk(root):
+        if any(part in folder for part in ('/.', '/build', '/tests')):
+            continue
+        for name in names:
+            if name.endswith(('.md', '.txt')) or name == 'ppcli.1':
+                yield os.path.join(folder, name)
+
+
+def examples(root, ppcli, _page5):
+    """A command that a page shows for a config that comes with ppcli is no mistake in that config."""
+    problems = []
+    known = options_of(ppcli, 'explain')
+    shown = re.compile(r'ppcli (train|eval|explain|slurm|plan) ([\w-]+\.ini)((?: (?! |#)[^\s`|&>;)]+)*)')
+    checked = set()
+    for path in pages_of(root):
+        for command, config, rest in shown.findall(read(path)):
+            if '--best' in rest or '--machine' in rest or not os.path.exists(f'{root}/configs/{config}'):
+                continue
+            words = []
+            for option, value in re.findall(r' --([a-z-]+)(?:[ =]([^\s-]\S*))?', rest):
+                if option in known and value and option != 'format' and '$' not in value:
+                    words += [f'--{option}', value.strip('\'"')]
+            if (config, *words) in checked:
+                continue
+            checked.add((config, *words))
+            run = subprocess.run([ppcli, 'explain', config, *words], stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.PIPE, text=True, check=False)
+            if run.returncode not in (0, 66):
+                problems.append(f'{path}: ppcli {command} {config}{rest}: {run.stderr}')
+    assert len(checked) >= 10, checked
+    return problems
+
+
+CHECKS = {'commands': commands, 'options': options, 'keys': keys, 'values': values, 'examples': examples}
 
 
 def main():
