@@ -9,7 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ppcli/log.h"
+
 static volatile sig_atomic_t stop, save;
+static bool tells;
 static int asked_fd = -1; /* see supervise.h */
 
 /* Which signal the user sent to the parent of mpirun, when this USR1 comes from there. */
@@ -35,6 +38,11 @@ static void note(int number)
         return;
     }
     if (stop == 0) {
+        static const char text[] = "interrupted: ending in order; interrupt again to end at once\n";
+        int before = errno;
+        if (tells && number == SIGINT)
+            (void)!write(STDERR_FILENO, text, sizeof(text) - 1);
+        errno = before;
         __atomic_store_n(&stop, number == SIGUSR1 ? sent_by_user(number) : number,
                          __ATOMIC_RELAXED);
     }
@@ -49,6 +57,7 @@ void signals_catch(void)
     char file[64] = "";
     bool is_file =
         asked && readlink(asked, file, sizeof(file) - 1) > 0 && strstr(file, SUPERVISE_FILE);
+    tells = pp_log_level() >= PP_LOG_INFO;
     asked_fd = is_file ? open(asked, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         struct sigaction before;

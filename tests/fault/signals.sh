@@ -145,6 +145,8 @@ for signals in 'INT INT' 'TERM INT' 'USR1 INT'; do
     kill "-${signals% *}" "$pid"
     if [ "$launch" = mpirun ]; then
         within "grep -q 'asking the ranks' $dir.err" || complain "not asked: $(cat "$dir.err")"
+    elif [ "${signals% *}" = INT ]; then
+        within "grep -q '^interrupted: .* interrupt again' $dir.err" || complain "not told: $(cat "$dir.err")"
     else # it has been taken, and its handler is a few instructions
         within "grep -q '^ShdPnd:[[:space:]]*0*\$' /proc/$pid/status" || complain 'still pending'
         sleep 0.1
