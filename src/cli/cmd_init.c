@@ -74,6 +74,22 @@ static int look(const struct kind *k, const char *const *files, const char *labe
     return rc;
 }
 
+/* Floats, and what would bring them to where a network learns well. */
+static void print_range(FILE *f, const struct pp_dataset *ds)
+{
+    const float *x = (const void *)ds->images;
+    float least = x[0], most = x[0];
+    for (size_t i = 1; i < (size_t)ds->n * pp_shape_floats(&ds->shape); i++) {
+        least = x[i] < least ? x[i] : least;
+        most = x[i] > most ? x[i] : most;
+    }
+    fprintf(f, "; values from %.4g to %.4g, used as they are: about -1 to 1 is best\n",
+            (double)least, (double)most);
+    if (least < most && (least < -4 || most > 4))
+        fprintf(f, "; these two keys would do that:\n; mean = %.4g\n; std = %.4g\n",
+                (double)(most / 2 + least / 2), (double)(most / 2 - least / 2));
+}
+
 /* folder: before relative names, "" or ending in '/'. */
 static void print(FILE *f, const struct kind *k, const char *const *files, const char *folder,
                   const char *label, const struct pp_dataset *train, const struct pp_dataset *test)
@@ -100,9 +116,10 @@ static void print(FILE *f, const struct kind *k, const char *const *files, const
             fprintf(f, "label = %s\n", label);
         fprintf(f, "; %d + %d samples of %s values, %d classes\n", train->n, test->n, shape,
                 classes);
-        fputs(train->scale == 1 ? "; values are used as they are: about -1 to 1 is best\n"
-                                : "; bytes become 0 to 1\n",
-              f);
+        if (train->scale == 1)
+            print_range(f, train);
+        else
+            fputs("; bytes become 0 to 1\n", f);
     } else {
         fputs("dataset = mnist-sample ; 6,000 + 1,000 digits that come with ppcli\n"
               "; your own files: ppcli init samples.csv test.csv\n",

@@ -39,6 +39,17 @@ run init train.data test.csv --label kind
 code_is 0
 out_has 'train_file = train.data'
 
+begin "init says what range the values have, and what to do about it"
+out_has 'values from -'
+out_lacks 'mean ='
+awk -F, -v OFS=, 'NR > 1 { $1 = $1 * 5000 } 1' train.csv >far.csv
+run init far.csv far.csv -o far.ini
+code_is 0
+for key in mean std; do grep -q "^; $key = [0-9]" far.ini || complain "no $key: $(cat far.ini)"; done
+sed -i -e 's/^; mean/mean/' -e 's/^; std/std/' far.ini
+run train far.ini -q --dir '' --epochs 1
+code_is 0
+
 begin "init refuses what a run would"
 sed '7s/^[^,]*/nan/' train.csv >odd.csv
 run init odd.csv test.csv
