@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ppcli/draw.h"
+#include "ppcli/log.h"
 
 #define MIB (1024.0 * 1024.0)
 #define GRID_MAX_MICROBATCHES 24 /* wider pictures do not fit a terminal */
@@ -20,13 +21,19 @@ static int stage_of_layer(const struct pp_layout *l, int layer)
 
 /* ---- text */
 
+/* What somebody said; with -v every key. */
 static int print_config(const struct pp_config *cfg)
 {
     char section[PP_NAME_MAX] = "";
     static char value[65536];
+    int left_out = 0;
     for (int i = 0; i < pp_config_key_count(); i++) {
         const char *key = pp_config_key_name(i);
         const char *dot = strchr(key, '.');
+        if (pp_log_level() < PP_LOG_DEBUG && strcmp(pp_config_origin(cfg, key), "default") == 0) {
+            left_out++;
+            continue;
+        }
         size_t len = (size_t)(dot - key);
         if (strlen(section) != len || strncmp(section, key, len) != 0) {
             snprintf(section, sizeof(section), "%.*s", (int)len, key);
@@ -35,6 +42,8 @@ static int print_config(const struct pp_config *cfg)
         PP_TRY(pp_config_key_value(cfg, i, value, sizeof(value)));
         printf("  %-16s = %-28s ; %s\n", dot + 1, value, pp_config_origin(cfg, key));
     }
+    if (left_out > 0)
+        printf("(%d keys have their default; -v shows them, ppcli keys explains them)\n", left_out);
     return 0;
 }
 

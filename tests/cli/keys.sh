@@ -75,6 +75,14 @@ for expected in 'stages = 3' 'microbatches = 3' 'schedule = gpipe' 'epochs = 2' 
 done
 out_has '--stages'
 
+begin "explain shows what was said, and every key with -v"
+out_lacks 'rope_base'
+out_has 'keys have their default; -v shows them'
+run explain "$folder/a.ini" -v
+code_is 0
+out_has 'rope_base'
+out_lacks 'have their default'
+
 begin "--set wins over the file and is named as origin"
 run explain "$folder/a.ini" --set pipeline.stages=1
 code_is 0
