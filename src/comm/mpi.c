@@ -2,7 +2,8 @@
 /*
  * Ranks are MPI processes. Nothing blocks inside MPI: every operation is started without blocking
  * and finished in one polling loop (finish), which backs off, notices an abort and, because MPI
- * moves messages only inside its calls, also pushes whatever else is under way.
+ * moves messages only inside its calls, also pushes whatever else is under way. Between hosts a large
+ * message also has to move while its ranks compute: a thread, the mover, calls MPI then.
  *
  * No wildcard receives: the MPI tag is (channel, slot). Messages of one slot follow each other
  * strictly, so this pairs every send with its receive whatever the order in which slots are freed.
@@ -14,16 +15,80 @@
 
 #include <limits.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "ppcli/mem.h"
+#include "ppcli/thread.h"
 #include "wait.h"
 
 #define SLOT_BITS 16
 #define GIB ((size_t)1 << 30)
 #define NAP_NS 50000
+#define MOVE_NS 300000 /* in which a fast network carries less than the kernel holds */
+#define LARGE_BYTES ((size_t)2 << 20) /* the kernel surely holds less for a connection */
+
+/* ---- who may call MPI */
+
+static struct mpi *enter(struct pp_transport *tp)
+{
+    struct mpi *m = tp->impl;
+    if (m->moves)
+        pthread_mutex_lock(&m->lock);
+    return m;
+}
+
+static void leave(struct mpi **m)
+{
+    if ((*m)->moves)
+        pthread_mutex_unlock(&(*m)->lock);
+}
+
+/* At the begin of each operation: the mover waits until the function returns. */
+#define MPI_IS_MINE(tp) __attribute__((cleanup(leave), unused)) struct mpi *mine_ = enter(tp)
+
+static void *move(void *arg)
+{
+    const struct timespec nap = {.tv_nsec = MOVE_NS};
+    struct mpi *m = arg;
+    int found;
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, NULL);
+    pthread_mutex_lock(&m->lock);
+    while (!m->over) {
+        if (m->large == 0) {
+            pthread_cond_wait(&m->wake, &m->lock);
+            continue;
+        }
+        MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, m->control, &found, MPI_STATUS_IGNORE);
+        pthread_mutex_unlock(&m->lock);
+        nanosleep(&nap, NULL);
+        pthread_mutex_lock(&m->lock);
+    }
+    pthread_mutex_unlock(&m->lock);
+    return NULL;
+}
+
+int pp_mpi_start_mover(struct mpi *m)
+{
+    pthread_mutex_init(&m->lock, NULL);
+    pthread_cond_init(&m->wake, NULL);
+    int e = pp_thread_start(&m->mover, move, m);
+    m->moves = e == 0;
+    return e == 0 ? 0
+                  : pp_fail(PP_ERESOURCE, "cannot start a thread for messages: %s", strerror(e));
+}
+
+static void count_large(struct mpi *m, struct mpi_slot *s, bool large)
+{
+    m->large += (large && m->moves) - s->large;
+    s->large = large && m->moves;
+    if (s->large && m->large == 1)
+        pthread_cond_signal(&m->wake);
+}
 
 /* ---- waiting */
 
@@ -61,8 +126,10 @@ static void stop_all(struct pp_transport *tp)
     code = code < 0 ? -code : -PP_EINTERNAL;
     int none = 0;
     atomic_compare_exchange_strong(&m->stop, &none, code); /* none: of an earlier abort */
-    if (pthread_equal(pthread_self(), m->thread))
+    if (pthread_equal(pthread_self(), m->thread)) {
+        MPI_IS_MINE(tp);
         MPI_Abort(MPI_COMM_WORLD, none != 0 ? none : code);
+    }
 }
 
 static bool stopped(struct pp_transport *tp)
@@ -75,6 +142,7 @@ static bool stopped(struct pp_transport *tp)
 
 static int allgather(struct pp_transport *tp, const void *in, size_t bytes, void *out)
 {
+    MPI_IS_MINE(tp);
     struct mpi *m = tp->impl;
     if (bytes > INT_MAX / (size_t)tp->size) {
         return pp_fail(PP_ERESOURCE,
@@ -89,6 +157,7 @@ static int allgather(struct pp_transport *tp, const void *in, size_t bytes, void
 
 static int post_vote(struct pp_transport *tp, bool yes)
 {
+    MPI_IS_MINE(tp);
     struct mpi *m = tp->impl;
     m->yes = yes;
     MPI_TRY(MPI_Iallreduce(&m->yes, &m->all, 1, MPI_INT, MPI_MIN, m->control, &m->vote));
@@ -97,6 +166,7 @@ static int post_vote(struct pp_transport *tp, bool yes)
 
 static int wait_vote(struct pp_transport *tp, bool *out_all)
 {
+    MPI_IS_MINE(tp);
     struct mpi *m = tp->impl;
     PP_TRY(finish(tp, &m->vote, MPI_STATUS_IGNORE));
     *out_all = m->all != 0;
@@ -149,6 +219,7 @@ static int finish_parts(struct pp_transport *tp, const struct pp_exchange *x, si
 /* In parts of a GiB, as far as the longest message needs. */
 static int exchange(struct pp_transport *tp, const struct pp_exchange *x, int n)
 {
+    MPI_IS_MINE(tp);
     const struct mpi *m = tp->impl;
     size_t at = 0, most = 0;
     do {
@@ -190,6 +261,7 @@ static int open_channels(struct pp_transport *tp, const struct pp_channel_spec *
         for (int k = 0; k < specs[i].slots; k++) {
             slots[k].parts[HEADER] = MPI_REQUEST_NULL;
             slots[k].parts[PAYLOAD] = MPI_REQUEST_NULL;
+            slots[k].large = false;
         }
     }
     return 0;
@@ -203,18 +275,22 @@ static struct mpi_slot *slot_of(const struct pp_channel_end *e, int slot)
 static int finish_slot(struct pp_transport *tp, struct mpi_slot *s)
 {
     PP_TRY(finish(tp, &s->parts[HEADER], MPI_STATUS_IGNORE));
-    return finish(tp, &s->parts[PAYLOAD], MPI_STATUS_IGNORE);
+    PP_TRY(finish(tp, &s->parts[PAYLOAD], MPI_STATUS_IGNORE));
+    count_large(tp->impl, s, false);
+    return 0;
 }
 
 /* The slot is ours again when the previous message has left it. */
 static int acquire(struct pp_transport *tp, struct pp_channel_end *e, int slot)
 {
+    MPI_IS_MINE(tp);
     return finish_slot(tp, slot_of(e, slot));
 }
 
 static int post_send(struct pp_transport *tp, struct pp_channel_end *e, int slot, size_t bytes,
                      int tag)
 {
+    MPI_IS_MINE(tp);
     struct mpi *m = tp->impl;
     struct mpi_slot *s = slot_of(e, slot);
     int mpi_tag = (e->spec.id << SLOT_BITS) + slot;
@@ -224,12 +300,14 @@ static int post_send(struct pp_transport *tp, struct pp_channel_end *e, int slot
                       m->channels, &s->parts[HEADER]));
     MPI_TRY(MPI_Isend(pp_slot_memory(e, slot), (int)bytes, MPI_BYTE, e->spec.dst, mpi_tag,
                       m->channels, &s->parts[PAYLOAD]));
+    count_large(m, s, bytes > LARGE_BYTES);
     return 0;
 }
 
 /* The whole slot, so that a message of another size is found by its header, not cut. */
 static int post_recv(struct pp_transport *tp, struct pp_channel_end *e, int slot, size_t bytes)
 {
+    MPI_IS_MINE(tp);
     struct mpi *m = tp->impl;
     struct mpi_slot *s = slot_of(e, slot);
     int mpi_tag = (e->spec.id << SLOT_BITS) + slot;
@@ -237,12 +315,14 @@ static int post_recv(struct pp_transport *tp, struct pp_channel_end *e, int slot
                       m->channels, &s->parts[HEADER]));
     MPI_TRY(MPI_Irecv(pp_slot_memory(e, slot), (int)e->spec.bytes, MPI_BYTE, e->spec.src, mpi_tag,
                       m->channels, &s->parts[PAYLOAD]));
+    count_large(m, s, bytes > LARGE_BYTES);
     return 0;
 }
 
 static int wait_recv(struct pp_transport *tp, struct pp_channel_end *e, int slot, size_t *bytes,
                      uint32_t *tag)
 {
+    MPI_IS_MINE(tp);
     struct mpi_slot *s = slot_of(e, slot);
     PP_TRY(finish_slot(tp, s));
     if (s->header.count != e->slots[slot].count) {

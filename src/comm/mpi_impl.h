@@ -24,6 +24,7 @@ enum {
 
 struct mpi_slot {
     struct header header;
+    bool large;               /* on its way, and counted */
     MPI_Request parts[PARTS]; /* MPI_REQUEST_NULL when there is nothing to finish */
 };
 
@@ -31,7 +32,12 @@ struct mpi {
     MPI_Comm channels;     /* slots; tag = channel id, slot */
     MPI_Comm control;      /* collectives and exchanges */
     int host;              /* the lowest rank on this machine */
-    pthread_t thread;      /* the only one that may call MPI */
+    pthread_t thread;      /* the one that calls MPI, and beside it ... */
+    pthread_t mover;       /* ... this one, while `thread` computes; only if `moves` */
+    pthread_mutex_t lock;  /* to call MPI; and of: */
+    pthread_cond_t wake;   /* the mover */
+    bool moves, over;      /* over: the mover ends */
+    int large;             /* messages on their way that need it */
     _Atomic int stop;      /* not 0: end the job with this exit code */
     MPI_Request vote;      /* under way, else MPI_REQUEST_NULL */
     int yes, all;          /* what it reads and writes meanwhile */
@@ -51,6 +57,9 @@ int pp_mpi_failed(int mpi_rc, const char *call, const char *file, int line);
 
 int pp_mpi_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_transport **out);
 const char *pp_mpi_version(void);
+
+/* Begin, where ranks have several hosts, to move large messages while this rank computes. */
+int pp_mpi_start_mover(struct mpi *m);
 
 /* Ends the transport, MPI too. */
 void pp_mpi_close(struct pp_transport *tp);

@@ -66,7 +66,7 @@ static int die_with_launcher(void)
 }
 
 /* The ranks on this machine may share cores or be bound to one each: ask all for their sets. */
-static int count_cores(struct mpi *m, bool *crowded)
+static int count_cores(struct mpi *m, bool *crowded, int *ranks_here)
 {
     MPI_Comm local = MPI_COMM_NULL;
     MPI_TRY(MPI_Comm_split_type(m->control, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local));
@@ -81,18 +81,34 @@ static int count_cores(struct mpi *m, bool *crowded)
     int known = sched_getaffinity(0, sizeof(mine), &mine) == 0;
     MPI_TRY(MPI_Allreduce(&mine, &any, (int)sizeof(mine), MPI_BYTE, MPI_BOR, local));
     MPI_TRY(MPI_Comm_free(&local));
+    *ranks_here = ranks;
     *crowded = ranks > (known ? CPU_COUNT(&any) : (int)sysconf(_SC_NPROCESSORS_ONLN));
     return 0;
 }
 
 static int set_up(struct mpi *m, int *rank, int *size, bool *crowded)
 {
+    int level = MPI_THREAD_SINGLE, here = 1;
     MPI_TRY(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     MPI_TRY(MPI_Comm_dup(MPI_COMM_WORLD, &m->channels));
     MPI_TRY(MPI_Comm_dup(MPI_COMM_WORLD, &m->control));
     MPI_TRY(MPI_Comm_rank(m->control, rank));
     MPI_TRY(MPI_Comm_size(m->control, size));
-    return count_cores(m, crowded);
+    PP_TRY(count_cores(m, crowded, &here));
+    MPI_Query_thread(&level);
+    return here < *size && level >= MPI_THREAD_SERIALIZED ? pp_mpi_start_mover(m) : 0;
+}
+
+static void end_mover(struct mpi *m)
+{
+    if (!m->moves)
+        return;
+    pthread_mutex_lock(&m->lock);
+    m->over = true;
+    pthread_cond_signal(&m->wake);
+    pthread_mutex_unlock(&m->lock);
+    pthread_join(m->mover, NULL);
+    m->moves = false;
 }
 
 /* Nobody will match what is still posted after a failure: let go of it, or MPI_Finalize waits. */
@@ -115,6 +131,7 @@ static void let_go(const struct pp_channel_end *e, int rank)
 
 static void end_mpi(struct mpi *m)
 {
+    end_mover(m);
     if (m->channels != MPI_COMM_NULL)
         MPI_Comm_free(&m->channels);
     if (m->control != MPI_COMM_NULL)
@@ -126,6 +143,7 @@ static void end_mpi(struct mpi *m)
 
 void pp_mpi_close(struct pp_transport *tp)
 {
+    end_mover(tp->impl);
     for (int i = 0; i < tp->n_ends; i++)
         let_go(&tp->ends[i], tp->rank);
     end_mpi(tp->impl);
@@ -134,8 +152,7 @@ void pp_mpi_close(struct pp_transport *tp)
 /*
  * Over TCP a message above the eager limit moves only while both ends are inside MPI: its sender
  * waits for an answer first. Below it the sender gives all bytes to the kernel, which moves them
- * while both ends compute. 4 MiB is what the kernel holds of a connection. Who knows better has
- * set these already.
+ * while both ends compute; what is larger the mover moves. Who knows better has set these already.
  */
 #define KERNEL_BYTES "4198400" /* and a header */
 static void let_kernel_move(void)
@@ -155,7 +172,7 @@ static int start(void)
     PP_TRY(die_with_launcher());
     let_kernel_move();
     int level = MPI_THREAD_SINGLE;
-    int rc = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level);
+    int rc = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level);
     return rc == MPI_SUCCESS ? 0 : pp_mpi_failed(rc, "MPI_Init_thread", __FILE__, __LINE__);
 }
 

@@ -32,6 +32,13 @@ trains_on 2 h1:2,h0:2 4
 trains_on 3 h0:2,h1:2,h2:2 3 2
 err_lacks ppcli
 
+begin "messages that the kernel does not hold keep the bits"
+config wide.ini data.dataset=synthetic data.train_samples=2048 data.test_samples=16 'model.sizes=12 4096 5' \
+    train.batch_size=1024 train.epochs=1 pipeline.microbatches=2 run.dir=
+on 2 "$PPCLI" train wide.ini -q --hosts h0,h1 --stages 2
+code_is 0
+out_has "$("$PPCLI" train wide.ini -q | grep weights_sha256)"
+
 begin "an interface with the same address on every host does no harm"
 DECOY=1 trains_on 2 h0,h1 2
 
@@ -40,6 +47,8 @@ printf '# ours\nh0 slots=1\nh1 slots=1 max_slots=4\n' >hostfile
 on 2 "$PPCLI" train net.ini --hosts file:hostfile --stages 2 --set run.network=eth0 --set run.ports=52000-52031
 code_is 0
 err_has 'hosts: h0:1,h1:1 over eth0 (run.network)'
+on 2 "$PPCLI" train net.ini -q --hosts h0,,h1, --stages 2
+code_is 0
 on 2 "$PPCLI" train net.ini --hosts h0,h1 --stages 2 --set run.network=eth7
 code_is 78
 err_has "run.network: no interface 'eth7' here"
@@ -124,11 +133,20 @@ begin "a list of hosts that does not fit is one line"
 on 1 "$PPCLI" train net.ini --hosts h0,h1:2 --stages 2
 code_is 78
 err_has 'run.hosts has 2 hosts with places for 3 ranks, but pipeline.stages x pipeline.replicas are 2'
-for bad in 'h0,-oProxyCommand=x' 'h0:x' 'h0,h0' ','; do
+for bad in 'h0,-oProxyCommand=x' 'h0:x' 'h0,h0' ',' 'h0 h1' 'h0:1:2,h1' 'localhost,h1' 'h0,127.0.0.1' '[fe80::1],h1'; do
     on 1 "$PPCLI" train net.ini --hosts "$bad" --stages 2
     code_is 78
     same "$(grep -c '^ppcli: error: ' err)" 1
 done
+for bad in "'fe80::1' is no name or IPv4 address" "'h1' after a host" 'localhost is another machine for every host'; do
+    case $bad in *fe80*) list=fe80::1 ;; *after*) list='h0 h1' ;; *) list=h0,localhost ;; esac
+    run train net.ini --hosts "$list" --stages 2
+    code_is 78
+    err_has "$bad"
+done
+run train net.ini --hosts file:none --stages 2
+code_is 66
+err_has 'cannot read none'
 on 1 "$PPCLI" train net.ini --hosts h0,h1 --launch threads --stages 2
 code_is 78
 
