@@ -376,13 +376,14 @@ int launch_once(const struct pp_config *cfg, const char *word, int ranks, const 
         pp_log_debug("%s", line);
     }
     fflush(NULL);
-    if (rc == 0)
+    bool asked = rc == 0;
+    if (asked)
         rc = supervise(w.args, w.listener, out);
     if (rc < 0 && rc != PP_ESTOPPED && w.listener && out->started && !out->ranks)
         rc = ask_again(cfg, word, ranks, rc);
     free_command_line(&self);
     pp_listener_close(&w.listener);
-    if (rc == PP_ENOINPUT) {
+    if (asked && rc == PP_ENOINPUT) {
         return pp_fail(PP_ERESOURCE, "mpirun is not installed (Debian: openmpi-bin); leave out "
                                      "--launch mpirun to run the ranks as threads");
     }

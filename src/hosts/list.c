@@ -27,10 +27,19 @@ static int add(const char *from, char *text, struct pp_hosts *out)
     for (char *word; (word = strsep(&text, " \t\r"));)
         if (strncmp(word, "slots=", 6) == 0)
             count = word + 6;
-        else if (word[0] && !name)
-            name = strsep(&word, ":"), count = word;
+        else if (name && word[0] && !strchr(word, '='))
+            return pp_fail(PP_ECONFIG,
+                           "%s: '%s' after a host: write h0,h1, or a line of a file each", from,
+                           pp_text_shown(word, shown, sizeof(shown)));
+        else
+            name = word[0] && !name ? word : name;
     if (!name)
         return 0;
+    char *colon = strchr(name, ':');
+    if (colon && colon == strrchr(name, ':')) { /* else it is an IPv6 address */
+        *colon = '\0';
+        count = count ? count : colon + 1;
+    }
     if (!good_name(name)) {
         return pp_fail(PP_ECONFIG, "%s: '%s' is no name or IPv4 address of a host; write h0:2,h1:2",
                        from, pp_text_shown(name, shown, sizeof(shown)));
@@ -61,6 +70,13 @@ static int share(int ranks, struct pp_hosts *h)
         if (*r == 0)
             *r = said == 0 && ranks > h->n ? ranks / h->n + (i < ranks % h->n) : 1;
         sum += *r;
+        if (h->n > 1 && (strcmp(h->items[i].name, "localhost") == 0 ||
+                         strncmp(h->items[i].name, "127.", 4) == 0)) {
+            return pp_fail(PP_ECONFIG,
+                           "run.hosts: %s is another machine for every host; write the "
+                           "name by which the others know it",
+                           h->items[i].name);
+        }
     }
     if (ranks > 0 && sum != ranks) {
         return pp_fail(PP_ECONFIG,
