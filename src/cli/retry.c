@@ -149,7 +149,9 @@ static int fit(struct again *a, const struct pp_hosts *hosts, const struct pp_pr
         if (places >= d && search(a, hosts, p, places / d < stages ? places / d : stages) == 0)
             return 0;
     }
-    return pp_fail(PP_ELOST, "no host answers that could go on with the run");
+    struct pp_error why = *pp_error_get();
+    return places == 0 ? pp_fail(PP_ELOST, "no host answers that could go on with the run")
+                       : pp_fail(PP_ELOST, "the hosts that are left cannot go on: %s", why.text);
 }
 
 /* Which hosts answer, and what can run on them. */

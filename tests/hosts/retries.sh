@@ -1,0 +1,64 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Hosts that are lost at chosen instants, and what --retries makes of those that are left: retries.sh,
+# with ppcli-faults in PPCLI. A rank stands still at a failpoint until its host is cut off.
+here=$(realpath "$(dirname "$0")")
+# shellcheck source=tests/fault/lib.sh
+. "$here/../fault/lib.sh"
+unset PPCLI_HOST_AGENT
+cd "$folder" || exit 1
+why=$("$here/machines.sh" 1 true) || { echo "1..0 # SKIP ${why#skipped: }"; exit 0; }
+machine_is_slow
+config net.ini data.dataset=synthetic data.train_samples=192 data.test_samples=16 'model.sizes=12 64*5 5' \
+    train.batch_size=48 train.epochs=30 pipeline.stages=3 checkpoint.every_epochs=0 checkpoint.every=20 run.retries=4 \
+    run.dir=run "$(limit 1)"
+run train net.ini -q --dir whole --launch threads --set run.retries=0
+code_is 0
+right=$(sha whole/summary.json)
+
+cat >cuts <<'END'
+"$PPCLI" train net.ini "$@" &
+for h in $CUT; do
+    until [ -s note ] || ! kill -0 $!; do sleep 0.02; done
+    rm note
+    ip -n "$h" link set eth0 down
+done
+wait $!
+END
+# loses HOST... -- WORD...: a run over three hosts, each of which is cut off when a rank stands still
+loses() {
+    CUT=
+    while [ "$1" != -- ]; do CUT="$CUT $1" && shift; done
+    shift
+    last="a run that loses$CUT"
+    code=0
+    export CUT
+    rm -f note
+    timeout 300 "$here/machines.sh" 3 env PPCLI_FAIL="$fail" PPCLI_FAIL_NOTE="$folder/note" \
+        sh ./cuts --hosts h0,h1,h2 "$@" >out 2>err </dev/null || code=$?
+}
+tries() { grep -c '^ppcli: warning: try\|^warning: try' err; }
+
+begin "a host is lost while it writes a checkpoint; over a slow link one stage is the best of what is left"
+fail=save@2:2=hold
+RATE=2mbit loses h2 --
+code_is 0
+same "$(sha run/summary.json)" "$right"
+err_has 'warning: without host h2: '
+err_has ', 1 stages of '
+same "$(tries)" 1
+
+begin "one host is lost while the run resumes, the next in a checkpoint: two stages where one does not fit"
+rm -r run
+run train net.ini -q --launch threads --max-steps 30 --set run.retries=0
+code_is 0
+fail=resume@2:1=hold,save@1:1=hold
+loses h2 h1 -- --resume --set run.memory=280000
+err_has ' 2 stages of '
+code_is 76
+err_has 'error: the hosts that are left cannot go on: no shape of at most 1 stages can run'
+same "$(tries)" 1
+run train net.ini -q --stages 1 --launch threads --resume --set run.retries=0
+code_is 0
+same "$(sha run/summary.json)" "$right"
+finish
