@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "ppcli/checkpoint.h"
+#include "ppcli/mem.h"
 
 static int make_new(const char *name, struct pp_lock *lock, char dir[PP_PATH_MAX])
 {
@@ -32,10 +33,17 @@ static int make_new(const char *name, struct pp_lock *lock, char dir[PP_PATH_MAX
     return pp_fail(PP_EIO, "cannot find a free name for a run folder beside %s", dir);
 }
 
-/* A run that was killed while it wrote its config left that, unfinished; the folder is its own. */
-static bool is_nothing(const char *name)
+/* A run that was killed while it wrote its config, or a first copy of a checkpoint, left that,
+ * unfinished; the folder is its own. */
+static bool is_nothing(const char *dir, const char *name)
 {
-    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, PP_LOCK_NAME) == 0 ||
+    int64_t *steps = NULL;
+    int n = -1;
+    if (strcmp(name, PP_CKPT_DIR) == 0 && pp_ckpt_list(dir, &steps, &n) < 0)
+        pp_error_clear();
+    pp_free(steps);
+    return n == 0 || strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
+           strcmp(name, PP_LOCK_NAME) == 0 ||
            strncmp(name, PP_RUN_DIR_CONFIG ".tmp-", strlen(PP_RUN_DIR_CONFIG ".tmp-")) == 0;
 }
 
@@ -46,7 +54,7 @@ static int is_empty(const char *dir, bool *out)
         return pp_fail_errno(0, "cannot read run folder %s", dir);
     *out = true;
     for (struct dirent *e; (e = readdir(d));)
-        *out = *out && is_nothing(e->d_name);
+        *out = *out && is_nothing(dir, e->d_name);
     closedir(d);
     return 0;
 }

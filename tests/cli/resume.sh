@@ -37,6 +37,12 @@ same "$(find a/checkpoints -mindepth 1 -maxdepth 1 | sort | tr '\n' ' ')" \
 run verify a
 code_is 0
 
+begin "a folder with nothing but an unfinished checkpoint, as a lost host leaves it, is begun in"
+mkdir -p cut/checkpoints/step-00000020.tmp-1
+run train net.ini --dir cut --resume -q
+code_is 0
+same "$(find cut/checkpoints -name '*.tmp-*')" ''
+
 begin "checkpoint.every, every_epochs, keep and at_end say when and how many"
 run train net.ini --dir b -q --set checkpoint.every=7 --set checkpoint.keep=9 \
     --set checkpoint.every_epochs=2 --set checkpoint.at_end=false
