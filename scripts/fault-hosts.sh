@@ -85,24 +85,11 @@ why=$("$machines" 1 true) || { echo "skipped: ${why#skipped: }"; exit 77; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
-cat >net.ini <<INI
-[data]
-dataset = synthetic
-train_samples = 2000
-test_samples = 100
-[model]
-sizes = 40 64*5 10
-[pipeline]
-schedule = 1f1b
-stages = 3
-[train]
-batch_size = 32
-clip_norm = 1
-[checkpoint]
-every = 25
-[run]
-hang_timeout = $TIMEOUT
-INI
+# The net of kill-test.sh, on three ranks.
+{
+    sed -n '/^\[data\]/,/^every = /p' "$here/kill-test.sh"
+    printf '[pipeline]\nstages = 3\n[run]\nhang_timeout = %s\n' $TIMEOUT
+} >net.ini
 sha() { sed -n 's/.*"weights_sha256": "\([0-9a-f]*\)".*/\1/p' "$1"; }
 epochs=8
 whole() { # the run that nothing disturbs

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Starting ppcli again under mpirun. The command line is taken from the kernel as it was given, so
- * that every rank sees the words the user typed.
+ * Starting ppcli again under mpirun, with the words that the user typed.
  */
 #include "start.h"
 
-#include <fcntl.h>
 #include <net/if.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,10 +14,10 @@
 #include "ppcli/machine.h"
 #include "ppcli/mem.h"
 #include "ppcli/pulse.h"
+#include "ppcli/text.h"
 #include "ppcli/transport.h"
 #include "command.h"
 
-#define COMMAND_LINE_MAX ((size_t)2 << 20) /* bytes; the kernel's own limit on arguments */
 #define WORDS_MAX 4096
 
 bool launch_speaks(void)
@@ -30,39 +28,6 @@ bool launch_speaks(void)
 bool launch_announces(void)
 {
     return launch_speaks() && !getenv(SUPERVISE_ASKED); /* or its parent has told */
-}
-
-struct command_line {
-    char *text; /* owned: words with their NULs */
-    char *words[WORDS_MAX + 1];
-    int n;
-};
-
-static void free_command_line(struct command_line *c)
-{
-    pp_free(c->text);
-    c->text = NULL;
-}
-
-static int read_command_line(struct command_line *out)
-{
-    memset(out, 0, sizeof(*out));
-    int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return pp_fail_errno(PP_ERESOURCE, "cannot read the own command line");
-    size_t used = 0;
-    int rc = pp_fd_read(fd, "the command line", COMMAND_LINE_MAX, &out->text, &used);
-    close(fd);
-    PP_TRY(rc);
-    size_t i = 0;
-    for (; i < used && out->n < WORDS_MAX; i += strlen(out->text + i) + 1)
-        out->words[out->n++] = out->text + i;
-    if (i < used) {
-        free_command_line(out);
-        return pp_fail(PP_ERESOURCE, "cannot pass on a command line of more than %d words",
-                       WORDS_MAX);
-    }
-    return 0;
 }
 
 /* ---- words for mpirun */
@@ -203,17 +168,6 @@ static void carry_environment(struct mpirun_words *w)
 
 /* ---- the hosts */
 
-__attribute__((format(printf, 2, 3))) static void append(char to[HOSTS_TEXT], const char *fmt, ...)
-{
-    va_list args;
-    size_t used = strlen(to);
-    if (used > 0 && used + 1 < HOSTS_TEXT)
-        to[used++] = ',';
-    va_start(args, fmt);
-    vsnprintf(to + used, HOSTS_TEXT - used, fmt, args);
-    va_end(args);
-}
-
 /* The host of a rank. turned: the list has the replicas of each stage together; NULL: it has not. */
 static const char *host_of(const struct pp_hosts *hosts, int rank, const struct pp_config *turned)
 {
@@ -241,13 +195,13 @@ static int set_up_hosts(const struct pp_config *cfg, const char *word, int ranks
     int rc = pp_preflight(cfg, word, &hosts, false, &p);
     for (int i = 0; i < hosts.n && rc == 0; i++) {
         const struct pp_host *h = &hosts.items[i];
-        append(w->hosts, "%s:%d", h->name, h->ranks);
+        pp_text_add(w->hosts, HOSTS_TEXT, "%s%s:%d", i > 0 ? "," : "", h->name, h->ranks);
         here = here && p.hosts[i].here;
         *when |= p.hosts[i].here && i > 0 ? REORDER : 0;
         *when |= p.one_machine || h->ranks > p.hosts[i].cores ? CROWDED : 0;
     }
     for (int r = 0; r < ranks && rc == 0; r++)
-        append(w->each, "%s", host_of(&hosts, r, turned));
+        pp_text_add(w->each, HOSTS_TEXT, "%s%s", r > 0 ? "," : "", host_of(&hosts, r, turned));
     *when |= turned ? REORDER : 0;
     if (rc == 0 && strlen(w->each) + PP_HOST_NAME_MAX >= HOSTS_TEXT)
         rc = pp_fail(PP_ECONFIG, "run.hosts: too many ranks on hosts with long names");
@@ -288,8 +242,7 @@ static int set_up_hosts(const struct pp_config *cfg, const char *word, int ranks
     return 0;
 }
 
-static int collect(const struct pp_config *cfg, const char *word, int ranks,
-                   const struct command_line *self, struct mpirun_words *w)
+static int collect(const struct pp_config *cfg, const char *word, int ranks, struct mpirun_words *w)
 {
     const char *version = pp_world_version();
     int who = strncmp(version, "Open MPI", 8) != 0 ? MPICH
@@ -319,9 +272,12 @@ static int collect(const struct pp_config *cfg, const char *word, int ranks,
     if ((who & OPEN_MPI) && (when & HOSTS))
         carry_environment(w);
     own(w, w->exe);
-    for (int i = 1; i < self->n; i++)
-        w->args[w->n++] = self->words[i];
-    w->args[w->n] = NULL;
+    for (char **arg = pp_cli_argv + 1; *arg; arg++) {
+        if (w->n == WORDS_MAX)
+            return pp_fail(PP_ERESOURCE, "cannot pass on a command line of more than %d words",
+                           WORDS_MAX);
+        w->args[w->n++] = *arg;
+    }
     return 0;
 }
 
@@ -359,20 +315,16 @@ int launch_once(const struct pp_config *cfg, const char *word, int ranks, const 
         return pp_fail(PP_ERESOURCE, "this ppcli was built without MPI; leave out --launch mpirun "
                                      "to run the ranks as threads");
     }
-    static struct command_line self; /* too large for a small stack */
-    static struct mpirun_words w;
+    static struct mpirun_words w; /* too large for a small stack */
     w = (struct mpirun_words){0};
-    PP_TRY(read_command_line(&self));
-    int rc = collect(cfg, word, ranks, &self, &w);
-    for (; more && *more && w.n < WORDS_MAX; more++)
+    int rc = collect(cfg, word, ranks, &w);
+    for (; more && *more; more++)
         w.args[w.n++] = *more;
     w.args[w.n] = NULL;
     if (rc == 0 && pp_log_level() >= PP_LOG_DEBUG) {
         char line[4096] = "";
-        for (int i = 0; i < w.n; i++) {
-            size_t used = strlen(line);
-            snprintf(line + used, sizeof(line) - used, "%s%s", i > 0 ? " " : "", w.args[i]);
-        }
+        for (int i = 0; i < w.n; i++)
+            pp_text_add(line, sizeof(line), "%s%s", i > 0 ? " " : "", w.args[i]);
         pp_log_debug("%s", line);
     }
     fflush(NULL);
@@ -381,7 +333,6 @@ int launch_once(const struct pp_config *cfg, const char *word, int ranks, const 
         rc = supervise(w.args, w.listener, out);
     if (rc < 0 && rc != PP_ESTOPPED && w.listener && out->started && !out->ranks)
         rc = ask_again(cfg, word, ranks, rc);
-    free_command_line(&self);
     pp_listener_close(&w.listener);
     if (asked && rc == PP_ENOINPUT) {
         return pp_fail(PP_ERESOURCE, "mpirun is not installed (Debian: openmpi-bin); leave out "

@@ -137,6 +137,7 @@ static void leave_at_once(int rc)
 int main(int argc, char **argv)
 {
     pp_cli_leave = leave_at_once;
+    pp_cli_argv = argv;
     hold_standard_streams();
     /* A training run must outlive the program that read its log. */
     signal(SIGPIPE, SIG_IGN);

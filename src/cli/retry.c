@@ -14,6 +14,7 @@
 #include "ppcli/hosts.h"
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
+#include "ppcli/text.h"
 #include "ppcli/tune.h"
 #include "command.h"
 #include "start.h"
@@ -183,9 +184,8 @@ static int choose_hosts(struct again *a, const char *word)
             if (hosts.items[i].ranks > 0 && (best < 0 || p.hosts[i].newest > p.hosts[best].newest))
                 best = i;
         int n = hosts.items[best].ranks < left ? hosts.items[best].ranks : left;
-        size_t used = strlen(out);
-        snprintf(out + used, sizeof(a->now.run.hosts) - used, "%s%s:%d", used > 0 ? "," : "",
-                 hosts.items[best].name, n);
+        pp_text_add(out, sizeof(a->now.run.hosts), "%s%s:%d", used_hosts > 0 ? "," : "",
+                    hosts.items[best].name, n);
         hosts.items[best].ranks = 0;
         left -= n;
     }
@@ -270,8 +270,9 @@ static int prepare_next(struct again *a, const char *word, int tried)
 }
 
 int retry_launch(const struct pp_config *cfg, const char *word,
-                 const struct pp_train_options *options, struct launch_end *out)
+                 const struct pp_train_options *options)
 {
+    struct launch_end end = {0};
     struct again *a = pp_alloc(1, sizeof(*a));
     if (!a)
         return PP_ERESOURCE;
@@ -282,8 +283,8 @@ int retry_launch(const struct pp_config *cfg, const char *word,
     for (int tried = 0; rc == 0; tried++) {
         set_words(a);
         rc = launch_once(&a->now, word, a->now.pipeline.stages * a->now.pipeline.replicas, a->words,
-                         out);
-        if (tried == cfg->run.retries || !may_help(rc, out, tried))
+                         &end);
+        if (tried == cfg->run.retries || !may_help(rc, &end, tried))
             break;
         if (rc < 0)
             pp_log_warn("%s", pp_error_get()->text);
@@ -291,5 +292,5 @@ int retry_launch(const struct pp_config *cfg, const char *word,
         rc = prepare_next(a, word, tried);
     }
     pp_free(a);
-    return rc;
+    return launch_leave(rc, &end);
 }

@@ -67,11 +67,9 @@ static int launch(struct pp_config *cfg, const char *word, const struct pp_train
         PP_TRY(rc);
         pp_run_fini(&run);
     }
-    struct launch_end end;
     if (cfg->run.retries == 0 || !options->stop)
         return launch_mpirun(cfg, word, cfg->pipeline.stages * cfg->pipeline.replicas);
-    int rc = retry_launch(cfg, word, options, &end);
-    return launch_leave(rc, &end);
+    return retry_launch(cfg, word, options);
 }
 
 int start_begin(const char *word, struct pp_config *cfg, struct pp_train_options *options,

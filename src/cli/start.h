@@ -64,9 +64,10 @@ int launch_once(const struct pp_config *cfg, const char *word, int ranks, const 
 int launch_leave(int rc, const struct launch_end *end);
 
 /* ---- retry.c: the same, and again as often as run.retries says when the run lost something: from
- * its newest checkpoint, on the hosts that answer. options: of the training, stop not NULL. */
+ * its newest checkpoint, on the hosts that answer. Comes back as launch_mpirun() does. options: of the
+ * training, stop not NULL. */
 int retry_launch(const struct pp_config *cfg, const char *word,
-                 const struct pp_train_options *options, struct launch_end *out);
+                 const struct pp_train_options *options);
 
 /* ---- supervise.c: a parent for mpirun
  *

@@ -15,6 +15,7 @@
 #include "ppcli/dataset.h"
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
+#include "ppcli/text.h"
 
 #define START_SECONDS 4.0
 #define ANSWER_SECONDS 2.5
@@ -84,11 +85,11 @@ static void wait_for_all(struct preflight *p, double seconds)
 static void add_network(struct preflight *p, const char *network)
 {
     char *list = p->out->network, *at = list;
-    size_t used = strlen(list), n = strlen(network);
+    size_t n = strlen(network);
     while ((at = strstr(at, network)) && ((at > list && at[-1] != ',') || (at[n] && at[n] != ',')))
         at++;
     if (!at)
-        snprintf(list + used, sizeof(p->out->network) - used, "%s%s", used ? "," : "", network);
+        pp_text_add(list, sizeof(p->out->network), "%s%s", list[0] ? "," : "", network);
 }
 
 static void start(struct preflight *p)

@@ -58,8 +58,7 @@ static void become(const char *host, const char *agent, const char *exe)
             if (pp_host_variable(*e))
                 quote(line, sizeof(line) - 2 * (size_t)PP_PATH_MAX, *e);
         quote(line, sizeof(line) - 64, exe);
-        size_t used = strlen(line);
-        snprintf(line + used, sizeof(line) - used, "env --hosts -");
+        pp_text_add(line, sizeof(line), "env --hosts -");
         args[n++] = host;
         args[n++] = line;
         args[n] = NULL;

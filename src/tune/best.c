@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ppcli/text.h"
+
 enum {
     SIZES_MAX = 10, /* micro-batch sizes that are measured; the others lie between */
     ROWS_MIN = 4,
@@ -162,11 +164,8 @@ static bool is_known(struct pp_best *b, const struct pp_candidate *c)
     for (int i = 0; i < b->n; i++) {
         struct pp_candidate *o = &b->items[i];
         if (o->identity == c->identity && o->stages == c->stages) {
-            size_t used = strlen(o->also);
-            if (strcmp(o->schedule, c->schedule) != 0) {
-                snprintf(o->also + used, sizeof(o->also) - used, "%s%s", used > 0 ? ", " : "",
-                         c->schedule);
-            }
+            if (strcmp(o->schedule, c->schedule) != 0)
+                pp_text_add(o->also, sizeof(o->also), "%s%s", o->also[0] ? ", " : "", c->schedule);
             return true;
         }
     }

@@ -40,16 +40,6 @@ static const char *verdict_name(enum pp_verdict verdict)
     return names[verdict];
 }
 
-static void append(char out[TEXT], const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void append(char out[TEXT], const char *fmt, ...)
-{
-    size_t used = strlen(out);
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(out + used, TEXT - used, fmt, ap);
-    va_end(ap);
-}
-
 /* The host of a rank, where the ranks have several; else NULL. */
 static const char *host_of(const struct pp_diagnosis *d, int r)
 {
@@ -66,21 +56,21 @@ static const char *rank_text(const struct pp_diagnosis *d, int r, char out[TEXT]
     const struct pp_layout *l = d->layout;
     const char *host = host_of(d, r);
     out[0] = '\0';
-    append(out, "rank %d", r);
+    pp_text_add(out, TEXT, "rank %d", r);
     if (!l || r >= l->ranks) {
         if (host)
-            append(out, " (host %s)", host);
+            pp_text_add(out, TEXT, " (host %s)", host);
         return out;
     }
-    append(out, " (%s", l->chunks > 1 ? "stages" : "stage");
+    pp_text_add(out, TEXT, " (%s", l->chunks > 1 ? "stages" : "stage");
     for (int s = 0, shown = 0; s < l->n_virtual; s++)
         if (l->rank_of[s] == r % l->stages && ++shown <= STAGES_SHOWN)
-            append(out, " %d", s);
+            pp_text_add(out, TEXT, " %d", s);
     if (l->replicas > 1)
-        append(out, ", replica %d", r / l->stages);
+        pp_text_add(out, TEXT, ", replica %d", r / l->stages);
     if (host)
-        append(out, ", host %s", host);
-    append(out, ")");
+        pp_text_add(out, TEXT, ", host %s", host);
+    pp_text_add(out, TEXT, ")");
     return out;
 }
 
@@ -111,41 +101,42 @@ static const char *event_text(const struct pp_diagnosis *d, int r, const struct 
     const char *what = "message of micro-batch";
     bool known = message_of(d, e, r, &src, &dst, &what);
     out[0] = '\0';
-    append(out, "%s", pp_event_name(e->kind));
+    pp_text_add(out, TEXT, "%s", pp_event_name(e->kind));
     switch (e->kind) {
     case PP_EVENT_F:
     case PP_EVENT_R:
     case PP_EVENT_I:
     case PP_EVENT_W:
-        append(out, " of micro-batch %d", e->mb);
+        pp_text_add(out, TEXT, " of micro-batch %d", e->mb);
         break;
     case PP_EVENT_RELEASE:
-        append(out, " of %s %d", strstr(what, "tied") ? "tied tensor" : "micro-batch", e->mb);
+        pp_text_add(out, TEXT, " of %s %d", strstr(what, "tied") ? "tied tensor" : "micro-batch",
+                    e->mb);
         break;
     case PP_EVENT_G:
     case PP_EVENT_T:
-        append(out, " of tied tensor %d", e->mb);
+        pp_text_add(out, TEXT, " of tied tensor %d", e->mb);
         break;
     case PP_EVENT_RECV:
-        append(out, " of the %s %d", what, e->mb);
+        pp_text_add(out, TEXT, " of the %s %d", what, e->mb);
         if (known)
-            append(out, " from rank %d", src);
+            pp_text_add(out, TEXT, " from rank %d", src);
         break;
     case PP_EVENT_SLOT:
     case PP_EVENT_SEND:
-        append(out, " for the %s %d", what, e->mb);
+        pp_text_add(out, TEXT, " for the %s %d", what, e->mb);
         if (known)
-            append(out, " to rank %d", dst);
+            pp_text_add(out, TEXT, " to rank %d", dst);
         break;
     case PP_EVENT_START:
-        append(out, " (set-up)");
+        pp_text_add(out, TEXT, " (set-up)");
         return out;
     default:
         break;
     }
     if (e->stage >= 0)
-        append(out, ", stage %d", e->stage);
-    append(out, e->eval ? ", test batch %d" : ", step %d", e->step);
+        pp_text_add(out, TEXT, ", stage %d", e->stage);
+    pp_text_add(out, TEXT, e->eval ? ", test batch %d" : ", step %d", e->step);
     return out;
 }
 
@@ -162,13 +153,13 @@ static const char *current_text(const struct pp_diagnosis *d, int r, char out[TE
     }
     if (v->n == 0) {
         *since_ns = v->opened_ns;
-        append(out, "set-up, before its first action");
+        pp_text_add(out, TEXT, "set-up, before its first action");
         return out;
     }
     e = &v->actions[v->n - 1];
     *since_ns = e->end_ns;
     char last[TEXT];
-    append(out, "between actions, after %.200s", event_text(d, r, e, last));
+    pp_text_add(out, TEXT, "between actions, after %.200s", event_text(d, r, e, last));
     return out;
 }
 
