@@ -8,7 +8,9 @@
  * arithmetic in index order, host memory only); a backend's table may leave an entry NULL to get
  * it. Ask what a backend can do (caps), never which one it is.
  *
- * All matrices are row-major f32, leading dimension = columns. B rows of a micro-batch, I inputs,
+ * All matrices are row-major f32, leading dimension = columns, but for *values*: what samples have (x,
+ * y, z, their gradients, the copies of them that ops keep; not statistics, sums or log-sum-exps) is
+ * bf16 where pp_backend_value_bytes() is 2, behind pointers to float all the same. B rows of a micro-batch, I inputs,
  * O outputs. W[O][I] and b[O] as PyTorch's nn.Linear stores them. B may be 0 (a replica without
  * samples): nothing is read, and a weight gradient with beta 0 becomes zero. A NaN in goes out as a
  * NaN (relu included), so that a diverged run is seen; only where relu gave 0 the gradient is 0
@@ -231,6 +233,9 @@ struct pp_backend_ops {
     void (*range_push)(struct pp_backend *be, const char *name);
     void (*range_pop)(struct pp_backend *be);
 
+    /* Bytes of an element of a value: 4, or 2 for bfloat16. A pure function of its argument. NULL entry:
+     * 4. */
+    size_t (*value_bytes)(const struct pp_backend_choice *choice);
     /* Whether a weight gradient has the same bits however its rows are spread over calls and parts. A
      * pure function of its arguments and the machine. NULL entry: it does not. */
     bool (*sums_in_order)(const struct pp_backend_choice *choice);
@@ -343,10 +348,29 @@ bool pp_backend_is_quiet(struct pp_backend *be, void *mark);
 
 bool pp_backend_sums_in_order(const struct pp_backend_choice *choice);
 
-/* g[n] += a: replica reduction in fixed order. */
+/* choice NULL: of the processor. */
+size_t pp_backend_value_bytes(const struct pp_backend_choice *choice);
+
+/* Floats that hold n elements of a value. */
+static inline size_t pp_value_floats(const struct pp_backend_choice *choice, size_t n)
+{
+    return (n * pp_backend_value_bytes(choice) + sizeof(float) - 1) / sizeof(float);
+}
+
+/* Element i of a value. Not to be read through: of a device, and perhaps bf16. */
+static inline float *pp_value_at(const struct pp_backend *be, const float *values, size_t i)
+{
+    char *p = (char *)values;
+    return p ? (float *)(void *)(p + i * pp_backend_value_bytes(&be->choice)) : NULL;
+}
+
+/* Values as f32, on the host. May be captured by nobody. */
+int pp_backend_values_to_host(struct pp_backend *be, float *dst, const float *src, size_t n);
+
+/* g[n] += a, parameters or their gradients: replica reduction in fixed order. */
 static inline int pp_backend_add(struct pp_backend *be, size_t n, const float *a, float *g)
 {
-    const struct pp_sum s = {n, g, a, false, g};
+    const struct pp_sum s = {n, g, a, false, g, true};
     return pp_backend_sum(be, &s);
 }
 

@@ -4,7 +4,7 @@
  * listed in kernels.def; each takes one struct of this header, is stream ordered, allocates nothing
  * and gives the same bits for the same values. The plain version (src/dev/plain) is what they mean.
  *
- * Memory is NHWC, f32, PP_ALIGN aligned where an array starts. B samples, B >= 0; with B = 0
+ * Memory is NHWC, f32 but for values (see ppcli/backend.h), PP_ALIGN aligned where an array starts. B samples, B >= 0; with B = 0
  * nothing is read, and a weight gradient with beta 0 becomes zero. `add`: dx += instead of =, for a
  * value with another reader. beta is 0 or 1; with 0 the old content is never read. Sums over
  * samples go in ascending order of (sample, row, column), so that no cut into micro-batches changes
@@ -61,6 +61,7 @@ struct pp_gather {
     const uint32_t *index;   /* [B] of the device; NULL: s = r */
     struct pp_scaling scaling; /* channels divide F */
     float *x;                  /* [B][F] */
+    bool f32;                  /* x is, whatever values are: tokens */
 };
 
 struct pp_targets { /* targets[r][p] = data[s*stride + first + p], or -1: it is ignored */
@@ -279,7 +280,7 @@ struct pp_row_norm_backward_weight { /* column sums in row order; of one part */
 };
 
 /* ---- texts: B samples of T positions, of which the first has number `first`. Tokens are numbers
- * 0 .. V-1 in f32, rounded towards 0; what is no token gives NaN, and no gradient. */
+ * 0 .. V-1, always in f32, rounded towards 0; what is no token gives NaN, and no gradient. */
 struct pp_embedding_forward { /* y[b][t] = W[x[b][t]] + P[first + t] */
     int B, T, V, C, first;
     const float *x; /* [B][T] */
@@ -373,6 +374,7 @@ struct pp_sum { /* y[n] = a + b, then relu */
     const float *a, *b;
     bool relu;
     float *y;
+    bool f32; /* they are parameters, or gradients of such */
 };
 
 /* y[r][e] = x[r][e] * 1 / (1 - p), or * 0 where uniform number e of (key, *step, first_row + r) is

@@ -24,6 +24,7 @@ struct pp_layout {
     const struct pp_model *model; /* not owned */
     int stages, chunks, replicas, ranks, n_virtual;
     int coalesce;        /* pp_layout_coalesce() of a full batch */
+    size_t value_bytes;  /* pp_backend_value_bytes() of the config's backend */
     int train_n, test_n; /* samples; test_n 0: no evaluation */
     enum pp_placement placement;
     struct pp_plan *table; /* while it is built: the plan read from a file */
@@ -70,11 +71,15 @@ int pp_layout_logits_rows(const struct pp_config *cfg, const struct pp_model *mo
 /* Parameters of virtual stage s. */
 size_t pp_layout_floats(const struct pp_layout *layout, int s);
 
-/* Floats of one row that travel on channel ch of a boundary: its width. */
-int pp_layout_channel_width(const struct pp_layout *layout, int ch);
+/* Bytes of an element of the model's input. */
+static inline size_t pp_layout_input_bytes(const struct pp_layout *layout)
+{
+    return layout->model->tokens ? sizeof(float) : layout->value_bytes;
+}
 
-/* Floats of a message of `rows` rows on channel ch; on a tie's those of its first piece. */
-size_t pp_layout_message_floats(const struct pp_layout *layout, int ch, int rows);
+/* Bytes of a message of `rows` rows on channel ch, whose values are sent as they are kept; on a tie's,
+ * which are f32, those of its first piece. */
+size_t pp_layout_message_bytes(const struct pp_layout *layout, int ch, int rows);
 
 /* Which floats of its tensor a piece of a tie has: *first and how many. A tie within a rank is one
  * piece. */

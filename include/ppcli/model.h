@@ -92,7 +92,8 @@ struct pp_pass {
     const uint32_t *index;
 };
 
-/* Floats of what a node needs beside its values; of one micro-batch of `rows`, but packed. */
+/* Floats (of what are values: pp_value_floats()) that a node needs beside its values; of one micro-batch
+ * of `rows`, but packed. */
 struct pp_words {
     size_t keep;      /* F to W */
     size_t grad_keep; /* I to W */
@@ -202,6 +203,7 @@ struct pp_model {
     int classes;     /* of the loss: channels of the last value, which has a target a position */
     size_t n_floats; /* of all params */
     size_t n_tied;   /* of those that are copies */
+    bool tokens;     /* the input is: f32, whatever values are */
 };
 
 /* Targets of a sample: 1, or of texts one for each position. */
@@ -243,8 +245,10 @@ void pp_param_init(const struct pp_param *p, uint64_t seed, float *dst);
 
 struct pp_layer_cost pp_layer_cost(const struct pp_model *m, int layer);
 
-/* Bytes of values and gradients that F, I and W of a node read and write for one sample. */
-void pp_node_traffic(const struct pp_model *m, const struct pp_node *n, double out_bytes[3]);
+/* Bytes of values and gradients, of `element` bytes each, that F, I and W of a node read and write for
+ * one sample. */
+void pp_node_traffic(const struct pp_model *m, const struct pp_node *n, size_t element,
+                     double out_bytes[3]);
 
 /* Flops of one sample: F + I + W. */
 double pp_layer_flops(const struct pp_model *m, int layer);
@@ -303,7 +307,7 @@ struct pp_chunk_range {
 /* Sizes of micro-batch that are remembered: few runs have more than two. */
 #define PP_CHUNK_PREPARED 4
 
-/* How many floats each kind of slot, packed and scratch need. */
+/* How many floats each kind of slot, packed and scratch need: 4 bytes each, whatever is in them. */
 struct pp_chunk_sizes {
     size_t state, grad, packed, scratch;
 };

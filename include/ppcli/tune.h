@@ -55,6 +55,7 @@ struct pp_costs {
     double action;                   /* what the executor adds to every action */
     double latency;                  /* of a hand-over between two rank threads ... */
     double byte;                     /* ... and of each byte of it */
+    double value_bytes;              /* of an element that is handed over */
     int *host;                       /* [ranks of the run] each one's; NULL: as host_ranks says */
     int host_ranks;               /* ranks of one host, rank r is on host r / host_ranks; 0: all */
     double far_latency, far_byte; /* the same of a hand-over between two hosts */

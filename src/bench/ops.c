@@ -141,7 +141,7 @@ static void count(const struct bed *b, struct op_cost *out)
         n->op->cost(n, &c);
     out->product = c.flops_f > 0;
     double bytes[OP_PHASES];
-    pp_node_traffic(b->model, n, bytes);
+    pp_node_traffic(b->model, n, pp_backend_value_bytes(&b->be->choice), bytes);
     out->work[0] = b->pass.rows * (out->product ? c.flops_f : bytes[0]);
     out->work[1] = b->pass.rows * (out->product ? c.flops_i : bytes[1]);
     out->work[2] = b->pass.rows * (out->product ? c.flops_w : bytes[2]);

@@ -117,7 +117,7 @@ static double stage_work(const struct explained *e, int s, size_t *params)
 /* Of one micro-batch, from stage s to the next. */
 static size_t boundary_bytes(const struct pp_layout *l, int s)
 {
-    return (size_t)l->max_rows * (size_t)pp_layout_channel_width(l, 2 * s) * sizeof(float);
+    return pp_layout_message_bytes(l, 2 * s, l->max_rows);
 }
 
 /* The layer of the copy, and the floats. */
@@ -174,7 +174,8 @@ static void print_stages(const struct explained *e)
                l->last[s] > l->first[s] ? of[l->last[s]].name : "");
     }
     if (l->n_virtual > 1)
-        printf("  (bytes of one micro-batch of %d samples, and as many back)\n", l->max_rows);
+        printf("  (bytes of one micro-batch of %d samples%s, and as many back)\n", l->max_rows,
+               l->value_bytes < sizeof(float) ? " in bf16" : "");
     for (int i = 0; i < l->n_ties; i++)
         print_tie(l, i);
 }

@@ -246,8 +246,8 @@ static const struct conf_option table[] = {
      .help = "matrix products on the CPU: fma, ppcli's own for few rows (one thread, AVX2 or "
              "AVX-512); cblas, a BLAS library; auto: fma where it runs"},
     {KEY(run, precision, CONF_ENUM), .def = "f32", .choices = precisions, .numbers = true,
-     .help = "matrix products on a GPU: f32; tf32, 10 bits of mantissa; bf16, bfloat16 factors; "
-             "sums and parameters are f32 always"},
+     .help = "on a GPU: f32; tf32, products of 10 bits of mantissa; bf16, bfloat16 products and "
+             "activations; sums and parameters are f32 always"},
     {KEY(run, packed, CONF_BOOL), .def = "true",
      .help = "copies of weights in the order of the products; off: less memory, slower, same bits"},
     {KEY(run, graphs, CONF_ENUM), .def = "auto", .choices = graph_uses,

@@ -356,6 +356,27 @@ bool pp_backend_sums_in_order(const struct pp_backend_choice *choice)
     return choice->ops && choice->ops->sums_in_order && choice->ops->sums_in_order(choice);
 }
 
+size_t pp_backend_value_bytes(const struct pp_backend_choice *choice)
+{
+    bool asks = choice && choice->ops && choice->ops->value_bytes;
+    return asks ? choice->ops->value_bytes(choice) : sizeof(float);
+}
+
+/* bf16 lies in the upper half of dst, where it is read before a float is written over it. */
+int pp_backend_values_to_host(struct pp_backend *be, float *dst, const float *src, size_t n)
+{
+    size_t bytes = n * pp_backend_value_bytes(&be->choice);
+    char *from = (char *)dst + n * sizeof(*dst) - bytes;
+    PP_TRY(pp_backend_to_host(be, from, src, bytes));
+    for (size_t i = 0; bytes < n * sizeof(*dst) && i < n; i++) {
+        uint16_t half;
+        memcpy(&half, from + i * sizeof(half), sizeof(half));
+        const uint32_t bits = (uint32_t)half << 16;
+        memcpy(&dst[i], &bits, sizeof(bits));
+    }
+    return 0;
+}
+
 size_t pp_backend_packed_floats(const struct pp_backend_choice *choice, int O, int I)
 {
     pp_assert(I > 0 && O > 0);

@@ -402,8 +402,8 @@ int pp_chunk_loss(struct pp_chunk *c, struct pp_backend *be, int slot, int gslot
                                          c->grads + c->places[k].params));
         }
         r += pass.rows;
-        at.x[0] += (size_t)pass.rows * in;
-        at.dx[0] = at.dx[0] ? at.dx[0] + (size_t)pass.rows * in : NULL;
+        at.x[0] = pp_value_at(be, at.x[0], (size_t)pass.rows * in);
+        at.dx[0] = pp_value_at(be, at.dx[0], (size_t)pass.rows * in);
     } while (r < all);
     return 0;
 }

@@ -118,19 +118,25 @@ static bool read_later(const struct pp_chunk *c, int k, int value)
     return false;
 }
 
+/* Floats of the value of a micro-batch. */
+static size_t value_of(const struct pp_node *n, const struct pp_chunk_spec *spec)
+{
+    return pp_value_floats(spec->backend, (size_t)spec->max_rows * pp_shape_floats(&n->out));
+}
+
 bool chunk_learns(const struct pp_node *n)
 {
     return n->n_params > 0 || n->wants_dx[0] || n->wants_dx[1];
 }
 
 /* The value and the gradient of node k, which is not the last. */
-static void place_values(struct pp_chunk *c, int k, size_t rows, struct pp_chunk_sizes *z,
-                         struct scratch *f, struct scratch *i)
+static void place_values(struct pp_chunk *c, int k, const struct pp_chunk_spec *spec,
+                         struct pp_chunk_sizes *z, struct scratch *f, struct scratch *i)
 {
     const struct pp_node *n = chunk_node(c, k);
     struct pp_chunk_place *p = &c->places[k];
     unsigned reads = n->reads & PP_READS_Y_IN_I;
-    size_t floats = rows * pp_shape_floats(&n->out);
+    size_t floats = value_of(n, spec);
     int last = last_reader(c, k, &reads), end = c->n_nodes - 1;
     pp_assert(last > k); /* no value is made for nothing */
     if (reads)
@@ -171,7 +177,8 @@ int chunk_place(struct pp_chunk *c, const struct pp_chunk_spec *spec)
         const struct pp_node *node = chunk_node(c, k);
         struct pp_words w = words_of(node, spec);
         if (spec->loss_rows > 0 && k == n - 1)
-            w.scratch = (size_t)spec->loss_rows * (size_t)c->model->classes;
+            w.scratch =
+                pp_value_floats(spec->backend, (size_t)spec->loss_rows * (size_t)c->model->classes);
         struct pp_chunk_place *p = &c->places[k];
         *p = (struct pp_chunk_place){.params = c->n_floats,
                                      .packed = take(&z.packed, w.packed),
@@ -179,7 +186,7 @@ int chunk_place(struct pp_chunk *c, const struct pp_chunk_spec *spec)
                                      .dy = {NO_PLACE, NO_PLACE}};
         c->n_floats += node->n_floats;
         if (k < n - 1)
-            place_values(c, k, (size_t)c->max_rows, &z, &f, &i);
+            place_values(c, k, spec, &z, &f, &i);
         p->keep = take(&z.state, w.keep);
         p->grad_keep = take(&z.grad, w.grad_keep);
         p->work[0] = fit(&f, k, k, w.scratch);
@@ -188,7 +195,7 @@ int chunk_place(struct pp_chunk *c, const struct pp_chunk_spec *spec)
         for (int j = 0; j < node->n_x; j++)
             p->later[j] = read_later(c, k, node->x[j]);
     }
-    size_t y = (size_t)c->max_rows * pp_shape_floats(&chunk_node(c, n - 1)->out);
+    size_t y = value_of(chunk_node(c, n - 1), spec);
     bool rewrites = spec->again && c->places[n - 1].keep != NO_PLACE;
     c->unread = rewrites ? fit(&f, n - 1, n - 1, y) : NO_PLACE;
     pp_free(pieces);

@@ -139,7 +139,8 @@ struct pp_layer_cost pp_layer_cost(const struct pp_model *m, int index)
     return sum;
 }
 
-void pp_node_traffic(const struct pp_model *m, const struct pp_node *n, double out[3])
+void pp_node_traffic(const struct pp_model *m, const struct pp_node *n, size_t element,
+                     double out[3])
 {
     double y = (double)pp_shape_floats(&n->out),
            floats[3] = {y, y, n->reads & PP_READS_DY_IN_W ? y : 0};
@@ -150,7 +151,7 @@ void pp_node_traffic(const struct pp_model *m, const struct pp_node *n, double o
         floats[2] += j == 0 && n->reads & PP_READS_X_IN_W ? in : 0;
     }
     for (int k = 0; k < 3; k++)
-        out[k] = floats[k] * sizeof(float);
+        out[k] = floats[k] * (double)element;
 }
 
 double pp_layer_flops(const struct pp_model *m, int index)

@@ -18,13 +18,14 @@ static size_t grown(const struct pp_arena *a, size_t *mark)
     return n;
 }
 
-/* `slots` row blocks of `width` floats; NULL array in the dry pass. */
-static int row_slots(struct pp_exec *x, struct pp_arena *a, int slots, int width, float ***out)
+/* `slots` row blocks of `width` elements; NULL array in the dry pass. */
+static int row_slots(struct pp_exec *x, struct pp_arena *a, int slots, int width, size_t element,
+                     float ***out)
 {
     if (a->base && !(*out = pp_alloc((size_t)slots, sizeof(**out))))
         return PP_ERESOURCE;
     for (int i = 0; i < slots; i++) {
-        float *p = pp_arena_take(a, (size_t)x->layout->max_rows * (size_t)width, sizeof(float));
+        float *p = pp_arena_take(a, (size_t)x->layout->max_rows * (size_t)width, element);
         if (a->base)
             (*out)[i] = p;
     }
@@ -127,9 +128,10 @@ static int stage_memory(struct pp_exec *x, struct pp_arena *a, struct exec_stage
     x->bytes.activations += chunk_bytes - packed - (2 * floats + states) * sizeof(float);
 
     if (st->is_first)
-        PP_TRY(row_slots(x, a, c->state_slots, l->model->inputs, &st->input));
+        PP_TRY(row_slots(x, a, c->state_slots, l->model->inputs, pp_layout_input_bytes(l),
+                         &st->input));
     if (st->is_last && l->logits_rows == 0)
-        PP_TRY(row_slots(x, a, c->state_slots, l->model->outputs, &st->output));
+        PP_TRY(row_slots(x, a, c->state_slots, l->model->outputs, l->value_bytes, &st->output));
     x->bytes.activations += grown(a, &mark);
     if (a->base) {
         st->held_f = by_slot(c->state_slots);
@@ -306,6 +308,7 @@ int exec_memory(struct pp_exec *x, const struct pp_exec_spec *spec)
     PP_TRY(exec_zero_create(x));
     struct pp_backend_choice choice = x->be ? x->be->choice : pp_backend_choice_of(l->cfg);
     bool copies = choice.ops && choice.ops->own_memory;
+    pp_assert(pp_backend_value_bytes(&choice) == l->value_bytes);
     PP_TRY(make_chunks(x, &choice));
     struct pp_arena dry = pp_arena_dry();
     PP_TRY(lay_out(x, &dry, spec->caps.shared_slots, copies));
@@ -356,13 +359,17 @@ int pp_exec_predict(const struct pp_exec_spec *spec, struct pp_exec_bytes *out)
 
 int pp_exec_live_bytes(const struct pp_layout *l, int s, size_t *out)
 {
+    const struct pp_backend_choice choice = pp_backend_choice_of(l->cfg);
     struct pp_chunk_spec spec = chunk_spec(l, s);
+    spec.backend = &choice;
     struct pp_chunk *chunk = NULL;
     PP_TRY(pp_chunk_make(l->model, &spec, &chunk));
-    size_t row = sizeof(float) * (size_t)l->max_rows;
+    size_t rows = (size_t)l->max_rows;
     *out = chunk->sizes.state * sizeof(float);
     pp_chunk_destroy(&chunk);
-    *out += s == 0 ? row * (size_t)l->model->inputs : pp_layout_slot_bytes(l, 2 * (s - 1));
-    *out += s == l->n_virtual - 1 && l->logits_rows == 0 ? row * (size_t)l->model->outputs : 0;
+    *out += s == 0 ? rows * (size_t)l->model->inputs * pp_layout_input_bytes(l)
+                   : pp_layout_slot_bytes(l, 2 * (s - 1));
+    if (s == l->n_virtual - 1 && l->logits_rows == 0)
+        *out += rows * (size_t)l->model->outputs * l->value_bytes;
     return 0;
 }

@@ -72,9 +72,9 @@ static size_t message_bytes(const struct walk *w, const struct pp_message *m)
 {
     const struct pp_layout *l = w->x->layout;
     int tied = m->channel - 2 * (l->n_virtual - 1);
-    size_t first, floats = tied >= 0 ? pp_layout_tied_piece(l, tied / 2, m->mb, &first)
-                                     : pp_layout_message_floats(l, m->channel, rows_of(w, m->mb));
-    return floats * sizeof(float);
+    size_t first;
+    return tied >= 0 ? pp_layout_tied_piece(l, tied / 2, m->mb, &first) * sizeof(float)
+                     : pp_layout_message_bytes(l, m->channel, rows_of(w, m->mb));
 }
 
 static int post_recv(const struct walk *w, int message)
@@ -160,6 +160,7 @@ static int load_input(const struct walk *w, int mb, float *to)
     const uint32_t *index;
     int rows = samples(w, mb, &index);
     struct pp_gather g = pp_dataset_gather(ds, x->images[w->split], rows, index, to);
+    g.f32 = x->layout->model->tokens;
     if (x->made_now) {
         g.data = x->made_now + (size_t)(index - x->index) * (size_t)g.F;
         g.index = NULL;
@@ -215,7 +216,7 @@ static int keep_logits(const struct walk *w, int mb, const float *logits)
 {
     float *to = kept_logits(w, mb);
     size_t rows = (size_t)rows_of(w, mb), outputs = (size_t)w->x->layout->model->outputs;
-    return to ? pp_backend_to_host(w->x->be, to, logits, rows * outputs * sizeof(*to)) : 0;
+    return to ? pp_backend_values_to_host(w->x->be, to, logits, rows * outputs) : 0;
 }
 
 /* Loss of one micro-batch into *sums; with `gradient` logits become their gradient in place. */
@@ -249,8 +250,7 @@ static int loss_of_piece(const void *ctx, int first, int n, float *logits)
     l.targets += first;
     l.dlogits = p->gradient ? logits : NULL;
     PP_TRY(pp_backend_softmax_cross_entropy(p->be, &l));
-    return p->kept ? pp_backend_to_host(p->be, p->kept + at, logits,
-                                        (size_t)n * (size_t)l.C * sizeof(*logits))
+    return p->kept ? pp_backend_values_to_host(p->be, p->kept + at, logits, (size_t)n * (size_t)l.C)
                    : 0;
 }
 

@@ -18,11 +18,6 @@ size_t pp_layout_floats(const struct pp_layout *layout, int s)
     return n;
 }
 
-int pp_layout_channel_width(const struct pp_layout *layout, int ch)
-{
-    return layout->model->layers[layout->last[ch / 2]].out;
-}
-
 /* Large enough that a hand-over is little beside it, small enough to be no matter of memory. */
 #define TIED_FLOATS ((size_t)1 << 20)
 
@@ -34,13 +29,14 @@ size_t pp_layout_tied_piece(const struct pp_layout *layout, int tie, int piece, 
     return whole || all - *first < TIED_FLOATS ? all - *first : TIED_FLOATS;
 }
 
-size_t pp_layout_message_floats(const struct pp_layout *layout, int ch, int rows)
+size_t pp_layout_message_bytes(const struct pp_layout *layout, int ch, int rows)
 {
     size_t first;
     int tied = ch - 2 * (layout->n_virtual - 1);
     if (tied >= 0)
-        return pp_layout_tied_piece(layout, tied / 2, 0, &first);
-    return (size_t)rows * (size_t)pp_layout_channel_width(layout, ch);
+        return pp_layout_tied_piece(layout, tied / 2, 0, &first) * sizeof(float);
+    int width = layout->model->layers[layout->last[ch / 2]].out;
+    return (size_t)rows * (size_t)width * layout->value_bytes;
 }
 
 bool pp_layout_shares_sums(const struct pp_layout *layout)
@@ -60,7 +56,7 @@ bool pp_layout_proves_finite(const struct pp_layout *layout)
 
 size_t pp_layout_slot_bytes(const struct pp_layout *layout, int ch)
 {
-    size_t bytes = pp_layout_message_floats(layout, ch, layout->max_rows) * sizeof(float);
+    size_t bytes = pp_layout_message_bytes(layout, ch, layout->max_rows);
     return (bytes + PP_ALIGN - 1) / PP_ALIGN * PP_ALIGN;
 }
 
@@ -288,7 +284,7 @@ static int find_logits_rows(struct pp_layout *l, struct pp_config *cfg)
 
 static int check_bytes(struct pp_config *cfg, const struct pp_layout *l)
 {
-    double floats = 0;
+    double floats = 0; /* as if all were */
     for (int s = 0; s < l->n_virtual; s++) {
         double slots = (double)l->state_slots[s] + l->grad_slots[s];
         for (int i = l->first[s]; i <= l->last[s]; i++) {
@@ -298,7 +294,8 @@ static int check_bytes(struct pp_config *cfg, const struct pp_layout *l)
         }
     }
     for (int c = 0; c < l->n_channels; c++)
-        floats += 2.0 * l->channel_slots[c] * (double)pp_layout_message_floats(l, c, l->max_rows);
+        floats += 2.0 * l->channel_slots[c] * (double)pp_layout_message_bytes(l, c, l->max_rows) /
+                  (double)l->value_bytes;
     if (floats * sizeof(float) <= BYTES_MAX)
         return 0;
     const char *key = strcmp(cfg->model.type, "mlp") == 0 ? "model.sizes" : "model.type";
@@ -410,6 +407,8 @@ static int blame(struct pp_config *cfg, const char *key, int rc)
 
 static int lay_out(struct pp_layout *l, struct pp_config *cfg)
 {
+    const struct pp_backend_choice choice = pp_backend_choice_of(cfg);
+    l->value_bytes = pp_backend_value_bytes(&choice);
     l->stages = cfg->pipeline.stages;
     PP_TRY(blame(cfg, "pipeline.schedule", find_shape(l)));
     l->replicas = cfg->pipeline.replicas;

@@ -178,8 +178,8 @@ int pp_generator_read(struct pp_generator *g, const uint32_t *tokens, int n,
     }
     PP_TRY(forward(g, n));
     size_t outputs = (size_t)g->model->outputs;
-    PP_TRY(pp_backend_to_host(g->be, g->logits, g->y + (size_t)(n - 1) * outputs,
-                              outputs * sizeof(*g->logits)));
+    PP_TRY(pp_backend_values_to_host(g->be, g->logits,
+                                     pp_value_at(g->be, g->y, (size_t)(n - 1) * outputs), outputs));
     for (int i = 0; i < g->model->outputs; i++) {
         if (!isfinite(g->logits[i])) {
             return pp_fail(PP_EDIVERGED,

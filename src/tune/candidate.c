@@ -74,7 +74,7 @@ static int set_costs(struct pp_config *cfg, const struct pp_model *model,
             width += (double)model->layers[last[s]].out / (n - 1);
     }
     if (rc == 0) {
-        times[3 * (size_t)n] = costs->latency + costs->byte * rows * width * (double)sizeof(float);
+        times[3 * (size_t)n] = costs->latency + costs->byte * rows * width * costs->value_bytes;
         pp_schedule_ticks(times, n, cfg->pipeline.costs.at);
         cfg->pipeline.costs.n = 3 * n + (cfg->pipeline.costs.at[3 * (size_t)n] > 0);
         cfg->pipeline.memory_cap = c->cap;

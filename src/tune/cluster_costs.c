@@ -19,10 +19,10 @@ static void add_node(const struct pp_cluster *c, const struct pp_cluster_use *us
 {
     const struct pp_node *n = &use->model->nodes[at];
     struct pp_layer_cost cost = {0};
-    double bytes[3], weights = (double)n->n_floats * sizeof(float);
+    double bytes[3] = {0}, weights = (double)n->n_floats * sizeof(float);
     if (n->op->cost)
         n->op->cost(n, &cost);
-    pp_node_traffic(use->model, n, bytes);
+    pp_node_traffic(use->model, n, sizeof(float), bytes);
     const double flops[3] = {cost.flops_f, cost.flops_i, cost.flops_w};
     for (int k = 0; k < 3; k++) {
         /* products read all weights; W reads and writes their gradients */
@@ -81,9 +81,9 @@ int pp_costs_of_cluster(const struct pp_cluster *c, const struct pp_cluster_use 
     for (int s = 0; s < n; s++) {
         for (int i = 0; i < m->n_layers; i++)
             costs->layers[s * m->n_layers + i] = layer_of(c, use, i, sizes[s]);
-        costs->input[s] = c->launch + 2.0 * sizes[s] * m->inputs * sizeof(float) * byte;
+        costs->input[s] = c->launch + 2.0 * sizes[s] * m->inputs * costs->value_bytes * byte;
         /* logits once for their sum, once for the gradient, which is written */
-        costs->loss[s] = c->launch + sizes[s] * (double)m->outputs * 3 * sizeof(float) * byte;
+        costs->loss[s] = c->launch + sizes[s] * (double)m->outputs * 3 * costs->value_bytes * byte;
     }
     /* parameters and state are read and written, gradients read */
     costs->optimizer = (3 + 2 * pp_optimizer_moments(use->optimizer)) * sizeof(float) * byte;

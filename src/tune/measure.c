@@ -172,6 +172,7 @@ static void put_together(const struct measurement *m, const struct worker *worke
     c->linked = w->linked;
     c->latency = w->linked ? w->latency : ASSUMED_LATENCY;
     c->byte = w->linked ? w->byte : ASSUMED_BYTE;
+    c->value_bytes = (double)pp_backend_value_bytes(&w->m->spec->backend);
     c->at_once = m->workers;
     c->cores = cores();
 }

@@ -20,6 +20,7 @@ int pp_costs_create(int n_layers, const int *sizes, int n_sizes, struct pp_costs
     c->layers = pp_alloc((size_t)n_sizes * (size_t)n_layers, sizeof(*c->layers));
     c->input = pp_alloc(2 * (size_t)n_sizes, sizeof(*c->input));
     c->at_once = c->cores = 1;
+    c->value_bytes = sizeof(float);
     if (!c->sizes || !c->layers || !c->input) {
         pp_costs_destroy(&c);
         return PP_ERESOURCE;
@@ -219,7 +220,7 @@ static void set_costs(struct step *s, int rows)
         s->between[r] *= spec->slower[r];
     for (int ch = 0; ch < 2 * (n - 1); ch++) {
         int width = spec->model->layers[spec->last[ch / 2]].out;
-        set_link(s, ch, (double)rows * width * (double)sizeof(float));
+        set_link(s, ch, (double)rows * width * c->value_bytes);
     }
     for (int i = 0; i < plan->n_ties; i++) {
         double floats = (double)pp_param_floats(&spec->model->params[spec->tied[i]]);

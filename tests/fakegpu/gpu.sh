@@ -62,6 +62,23 @@ code_is 0
 same "$on_gpu" "$(grep -o 'accuracy *[0-9.]*' "$folder/out")"
 [ -n "$on_gpu" ] || complain "no accuracy in: $(cat "$folder/out")"
 
+begin "values in bfloat16 make messages half as large, and evaluate to the logits of the CPU"
+for precision in f32 bf16; do
+    run explain net.ini --set run.precision=$precision
+    code_is 0
+    sed -n '/bytes to the next/{n;p;}' "$folder/out" | awk '{ print $7 }' >"bytes.$precision"
+done
+out_has 'samples in bf16, and as many back'
+same "$((2 * $(cat bytes.bf16)))" "$(cat bytes.f32)"
+run eval net.ini --checkpoint gpu -q --set run.precision=bf16 --predictions half.csv
+code_is 0
+run eval net.ini --checkpoint gpu -q --backend cpu --predictions full.csv
+code_is 0
+paste -d, full.csv half.csv | awk -F, 'NR > 1 {
+        for (i = 3; i <= 6; i++) { d = $i - $(i + 6); if (d < 0) d = -d; if (d > most) most = d; n++ } }
+    END { exit !(n == 200 && most > 0 && most < 0.05) }' ||
+    complain "logits differ: $(head -n 2 full.csv half.csv)"
+
 # sum NAME...: calls of all of them
 sum() {
     total=0

@@ -9,9 +9,8 @@
 
 #include "gpu.h"
 
-#define TIGHT 1e-5 /* f32 against double, of the largest element */
-
 static struct pp_backend *be, *plain;
+static double part; /* of the largest element: how near is near */
 
 struct copies {
     int n;
@@ -22,7 +21,19 @@ struct copies {
     } of[16];
 };
 
-/* n values from `values`, or noise where that is NULL, for both structs' field. */
+/* What samples have, in the structs of ppcli/kernels.h. */
+static inline bool is_value(const char *name)
+{
+    static const char *const all[] = {"x",  "y",        "dx",         "dy",     "dz",
+                                      "q",  "k",        "v",          "dq",     "dk",
+                                      "dv", "residual", "d_residual", "logits", "dlogits"};
+    int i = 0;
+    while (i < COUNT(all) && strcmp(all[i], name) != 0)
+        i++;
+    return i < COUNT(all);
+}
+
+/* n words from `values`, or noise where that is NULL, for both structs' field. */
 static inline void give(struct copies *c, const char *name, void *here, void *there, size_t n,
                         const float *values)
 {
@@ -32,7 +43,8 @@ static inline void give(struct copies *c, const char *name, void *here, void *th
     assert_in_range(c->n, 0, COUNT(c->of) - 1);
     c->of[c->n].name = name;
     c->of[c->n].host = host;
-    c->of[c->n].there = on_device(be, host, n, 0);
+    c->of[c->n].there =
+        !values && is_value(name) ? values_on_device(be, host, n, 0) : on_device(be, host, n, 0);
     memcpy(here, &host, sizeof(host));
     memcpy(there, &c->of[c->n++].there.at, sizeof(float *));
 }
@@ -42,7 +54,7 @@ static inline void check(struct copies *c, const char *kernel)
     for (int i = 0; i < c->n; i++) {
         char what[96];
         snprintf(what, sizeof(what), "%s: %s", kernel, c->of[i].name);
-        check_near(be, &c->of[i].there, c->of[i].host, TIGHT, what);
+        check_near(be, &c->of[i].there, c->of[i].host, part, what);
         drop(be, &c->of[i].there);
         pp_free(c->of[i].host);
     }
@@ -63,18 +75,43 @@ static inline void check(struct copies *c, const char *kernel)
         check(&c, #kernel);                                                                        \
     } while (0)
 
-/* main's result: what the tests of this file give, or why they cannot run. */
-#define RUN_ON_DEVICE(tests)                                                                       \
-    do {                                                                                           \
-        int failed = no_gpu();                                                                     \
-        if (failed)                                                                                \
-            return failed;                                                                         \
-        be = open_gpu(PP_PRECISION_F32, true);                                                     \
-        plain = open_backend("reference");                                                         \
-        failed = cmocka_run_group_tests(tests, NULL, NULL);                                        \
-        pp_backend_close(&be);                                                                     \
-        pp_backend_close(&plain);                                                                  \
-        return failed;                                                                             \
-    } while (0)
+static inline int open_precision(void **state)
+{
+    const struct precision *p = *state;
+    be = open_gpu(p->precision, true);
+    part = p->part;
+    return 0;
+}
+
+static inline int close_precision(void **state)
+{
+    pp_backend_close(&be);
+    return 0;
+}
+
+/* main's result: what the n tests of this file give in every precision, or why they cannot run. */
+static inline int run_on_device(int n, const struct CMUnitTest *tests)
+{
+    struct CMUnitTest all[COUNT(precisions) * 16];
+    char names[COUNT(all)][96];
+    int failed = no_gpu();
+    if (failed)
+        return failed;
+    assert_in_range(COUNT(precisions) * n, 1, COUNT(all));
+    memset(all, 0, sizeof(all));
+    for (int i = 0; i < COUNT(precisions) * n; i++) {
+        const struct precision *p = &precisions[i / n];
+        snprintf(names[i], sizeof(names[i]), "%s: %s", p->name, tests[i % n].name);
+        all[i] = (struct CMUnitTest){.name = names[i],
+                                     .test_func = tests[i % n].test_func,
+                                     .setup_func = open_precision,
+                                     .teardown_func = close_precision,
+                                     .initial_state = (void *)p};
+    }
+    plain = open_backend("reference");
+    failed = cmocka_run_group_tests(all, NULL, NULL); /* those without a function are no tests */
+    pp_backend_close(&plain);
+    return failed;
+}
 
 #endif

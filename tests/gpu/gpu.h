@@ -33,15 +33,45 @@ struct array {
     size_t bytes;
     float *at;
     size_t n;
+    size_t element; /* bytes */
 };
 
 static inline struct array on_device(struct pp_backend *be, const float *host, size_t n, int off)
 {
-    struct array a = {.n = n, .bytes = (n + (size_t)off) * sizeof(float)};
+    struct array a = {.n = n, .bytes = (n + (size_t)off) * sizeof(float), .element = sizeof(float)};
     CHECK_OK(pp_backend_alloc(be, a.bytes, &a.block));
     a.at = (float *)a.block + off;
     if (host && n > 0)
         CHECK_OK(pp_backend_to_device(be, a.at, host, n * sizeof(float)));
+    return a;
+}
+
+/* To an array of values; where they are bf16, the host's are rounded too. */
+static inline void send_values(struct pp_backend *be, struct array *a, float *host)
+{
+    uint16_t *half = pp_alloc(a->n + 1, sizeof(*half));
+    assert_non_null(half);
+    for (size_t i = 0; i < a->n && a->element < sizeof(*host); i++) {
+        uint32_t bits;
+        memcpy(&bits, &host[i], sizeof(bits));
+        if (!isnan(host[i]))
+            bits += 0x7fff + (bits >> 16 & 1);
+        half[i] = (uint16_t)(bits >> 16);
+        bits = (uint32_t)half[i] << 16;
+        memcpy(&host[i], &bits, sizeof(bits));
+    }
+    if (a->n > 0)
+        CHECK_OK(pp_backend_to_device(be, a->at, a->element < sizeof(*host) ? (void *)half : host,
+                                      a->n * a->element));
+    pp_free(half);
+}
+
+static inline struct array values_on_device(struct pp_backend *be, float *host, size_t n, int off)
+{
+    struct array a = on_device(be, NULL, n, off);
+    a.element = pp_backend_value_bytes(&be->choice);
+    a.at = pp_value_at(be, a.block, (size_t)off);
+    send_values(be, &a, host);
     return a;
 }
 
@@ -50,6 +80,14 @@ static inline struct array unset(struct pp_backend *be, size_t n, int off)
 {
     float *host = nans(n);
     struct array a = on_device(be, host, n, off);
+    pp_free(host);
+    return a;
+}
+
+static inline struct array unset_values(struct pp_backend *be, size_t n, int off)
+{
+    float *host = nans(n);
+    struct array a = values_on_device(be, host, n, off);
     pp_free(host);
     return a;
 }
@@ -65,8 +103,10 @@ static inline float *from_device(struct pp_backend *be, const struct array *a)
 {
     float *host = pp_alloc(a->n, sizeof(*host));
     assert_non_null(host);
-    if (a->n > 0)
+    if (a->n > 0 && a->element == sizeof(*host))
         CHECK_OK(pp_backend_to_host(be, host, a->at, a->n * sizeof(*host)));
+    else if (a->n > 0)
+        CHECK_OK(pp_backend_values_to_host(be, host, a->at, a->n));
     return host;
 }
 
@@ -107,7 +147,7 @@ static inline void check_same_bits(struct pp_backend *be, const struct array *a,
 }
 
 /* What each precision promises against sums in double. */
-static const struct {
+static const struct precision {
     enum pp_precision precision;
     const char *name;
     double part;

@@ -56,7 +56,8 @@ static void convolutions_are_the_plain_ones(void **state)
         struct copies c = {0};
         struct pp_weight_part parts[2][2] = {0};
         float *dz = noise("dz", out), *x = noise("x", in);
-        struct array on_dz = on_device(be, dz, out, 0), on_x = on_device(be, x, in, 0);
+        struct array on_dz = values_on_device(be, dz, out, 0);
+        struct array on_x = values_on_device(be, x, in, 0);
         for (int k = 0; k < 2; k++) { /* twice the same */
             parts[0][k] = (struct pp_weight_part){.B = B, .dz = dz, .x = x};
             parts[1][k] = (struct pp_weight_part){.B = B, .dz = on_dz.at, .x = on_x.at};
@@ -95,7 +96,7 @@ static void pools_are_the_plain_ones(void **state)
             there.taken = (uint8_t *)(void *)taken.at;
             ARRAY(x, in);
             c.of[0].host[in / 2] = NAN;
-            CHECK_OK(pp_backend_to_device(be, c.of[0].there.at, c.of[0].host, in * sizeof(float)));
+            send_values(be, &c.of[0].there, c.of[0].host);
             ARRAY(y, out);
             RUN(max_pool_forward);
             CHECK_OK(pp_backend_to_host(be, bytes[1], taken.at, out));
@@ -142,5 +143,5 @@ int main(void)
         cmocka_unit_test(convolutions_are_the_plain_ones),
         cmocka_unit_test(pools_are_the_plain_ones),
     };
-    RUN_ON_DEVICE(tests);
+    return run_on_device(COUNT(tests), tests);
 }

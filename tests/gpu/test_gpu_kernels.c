@@ -285,7 +285,7 @@ static void attention_is_the_plain_one(void **state)
         CHECK_OK(pp_backend_attention_forward(plain, &here));
         CHECK_OK(pp_backend_attention_forward(be, &there));
         for (int j = 0; j < c.n; j++)
-            check_near(be, &c.of[j].there, c.of[j].host, TIGHT, c.of[j].name);
+            check_near(be, &c.of[j].there, c.of[j].host, part, c.of[j].name);
         ARRAY(dy, q_n);
         ARRAY(dq, q_n);
         ARRAY(dk, kv_n);
@@ -328,7 +328,7 @@ static void rows_without_a_target_have_no_loss(void **state)
         ARRAY(dlogits, B * P * C);
         RUN(softmax_cross_entropy);
         CHECK_OK(pp_backend_to_host(be, &sums[1], of_device, sizeof(sums[1])));
-        assert_true(fabs(sums[0].loss - sums[1].loss) <= TIGHT * sums[0].loss);
+        assert_true(fabs(sums[0].loss - sums[1].loss) <= 1e-5 * sums[0].loss);
         CHECK_INT_EQ(sums[1].correct, sums[0].correct);
         CHECK_INT_EQ(sums[1].rows, sums[0].rows);
         CHECK_INT_EQ(sums[1].targets, sums[0].targets);
@@ -350,5 +350,5 @@ int main(void)
         cmocka_unit_test(attention_is_the_plain_one),
         cmocka_unit_test(rows_without_a_target_have_no_loss),
     };
-    RUN_ON_DEVICE(tests);
+    return run_on_device(COUNT(tests), tests);
 }

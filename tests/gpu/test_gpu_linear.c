@@ -25,11 +25,11 @@ static void open_layer(struct pp_backend *be, const int *shape, int off, struct 
     l->W = noise("w", oi);
     l->b = noise("b", (size_t)l->O);
     l->dz = noise("dz", bo);
-    l->dx_in = on_device(be, l->x, bi, off);
+    l->dx_in = values_on_device(be, l->x, bi, off);
     l->w = on_device(be, l->W, oi, off);
     l->bias = on_device(be, l->b, (size_t)l->O, off);
-    l->z_in = on_device(be, l->dz, bo, off);
-    l->dx = unset(be, bi, off);
+    l->z_in = values_on_device(be, l->dz, bo, off);
+    l->dx = unset_values(be, bi, off);
     l->dW = unset(be, oi, off);
     l->db = unset(be, (size_t)l->O, off);
     size_t packed = pp_backend_packed_floats(&be->choice, l->O, l->I);
@@ -59,7 +59,8 @@ static void forward_is_near(struct pp_backend *be, struct pp_backend *plain, str
         float *y = nans(bo), *z = nans(bo);
         CHECK_OK(pp_backend_linear_forward(plain, l->B, l->I, l->O, l->x, l->W, NULL, l->b,
                                            activations[a], z, y));
-        struct array dy = unset(be, bo, 0), dz = unset(be, bo, 0), alone = unset(be, bo, 1);
+        struct array dy = unset_values(be, bo, 0), dz = unset_values(be, bo, 0);
+        struct array alone = unset_values(be, bo, 1);
         CHECK_OK(pp_backend_linear_forward(be, l->B, l->I, l->O, l->dx_in.at, l->w.at, l->packed.at,
                                            l->bias.at, activations[a], dz.at, dy.at));
         CHECK_OK(pp_backend_linear_forward(be, l->B, l->I, l->O, l->dx_in.at, l->w.at, NULL,
@@ -92,10 +93,11 @@ static void backward_is_near(struct pp_backend *be, struct pp_backend *plain, st
         struct pp_weight_part host[] = {{.B = half, .dz = l->dz, .x = l->x},
                                         {.B = 0, .dz = NULL, .x = NULL},
                                         {.B = l->B - half, .dz = l->dz + fo, .x = l->x + fi}};
-        struct pp_weight_part there[] = {
-            {.B = half, .dz = l->z_in.at, .x = l->dx_in.at},
-            {.B = 0, .dz = NULL, .x = NULL},
-            {.B = l->B - half, .dz = l->z_in.at + fo, .x = l->dx_in.at + fi}};
+        struct pp_weight_part there[] = {{.B = half, .dz = l->z_in.at, .x = l->dx_in.at},
+                                         {.B = 0, .dz = NULL, .x = NULL},
+                                         {.B = l->B - half,
+                                          .dz = pp_value_at(be, l->z_in.at, fo),
+                                          .x = pp_value_at(be, l->dx_in.at, fi)}};
         int n = beta ? 3 : 1;
         if (n == 1)
             host[0].B = there[0].B = l->B;
@@ -141,7 +143,7 @@ static void compute(struct pp_backend *be, const int *shape, int off, bool packe
     struct layer l;
     open_layer(be, shape, off, &l);
     float *copy = packed ? l.packed.at : NULL;
-    r->y = unset(be, (size_t)l.B * l.O, off);
+    r->y = unset_values(be, (size_t)l.B * l.O, off);
     CHECK_OK(pp_backend_linear_forward(be, l.B, l.I, l.O, l.dx_in.at, l.w.at, copy, l.bias.at,
                                        PP_ACT_RELU, NULL, r->y.at));
     CHECK_OK(pp_backend_linear_backward_input(be, l.B, l.I, l.O, l.z_in.at, l.w.at, copy, l.dx.at));
@@ -221,7 +223,8 @@ static void check_prepared(enum pp_precision precision, bool exact, int off)
     const int shape[] = {20, 7, 33};
     open_layer(be, shape, 0, &rows);
     open_layer(be, shape, off, &weights);
-    struct array y = unset(be, (size_t)20 * 7, 0), z = unset(be, (size_t)20 * 7, 0);
+    struct array y = unset_values(be, (size_t)20 * 7, 0);
+    struct array z = unset_values(be, (size_t)20 * 7, 0);
     struct pp_linear_use use = {.B = 20,
                                 .I = 33,
                                 .O = 7,
@@ -292,8 +295,8 @@ static void a_nan_comes_through_every_activation(void **state)
                 struct layer l;
                 open_layer(be, (const int[]){4, 8, 16}, 0, &l);
                 l.x[16] = NAN; /* of row 1 */
-                CHECK_OK(pp_backend_to_device(be, l.dx_in.at, l.x, l.dx_in.n * sizeof(float)));
-                struct array y = unset(be, 32, 0);
+                send_values(be, &l.dx_in, l.x);
+                struct array y = unset_values(be, 32, 0);
                 CHECK_OK(pp_backend_linear_forward(be, 4, 16, 8, l.dx_in.at, l.w.at, NULL,
                                                    l.bias.at, activations[a], NULL, y.at));
                 float *host = from_device(be, &y);

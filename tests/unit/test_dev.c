@@ -124,13 +124,13 @@ static void gather_scales_the_chosen_rows(void **state)
     for (int b = 0; b < COUNT(names); b++) {
         struct pp_backend *be = open_backend(names[b]);
         float x[6];
-        struct pp_gather g = {2, 3, data, PP_U8, 3, index, {.scale = {1.0f / 255}}, x};
+        struct pp_gather g = {2, 3, data, PP_U8, 3, index, {.scale = {1.0f / 255}}, x, 0};
         CHECK_OK(pp_backend_gather(be, &g));
         const float want[] = {10 / 255.f, 20 / 255.f, 30 / 255.f, 0, 0.2f, 1};
         for (int i = 0; i < 6; i++)
             assert_float_equal(x[i], want[i], 1e-7f);
         float again[6];
-        g = (struct pp_gather){2, 3, want, PP_F32, 3, (uint32_t[]){1, 0}, {.scale = {2}}, again};
+        g = (struct pp_gather){2, 3, want, PP_F32, 3, (uint32_t[]){1, 0}, {.scale = {2}}, again, 0};
         CHECK_OK(pp_backend_gather(be, &g));
         for (int i = 0; i < 6; i++)
             assert_true(again[i] == 2 * want[(i + 3) % 6]);
@@ -152,7 +152,7 @@ static void gather_normalises_each_channel(void **state)
         floats[i] = (float)sin(i);
     }
     struct pp_gather g = {
-        4, F, bytes, PP_U8, F, index, {3, {0.017f, 0.0171f, 0.0175f}, {-2.1f, -2, -1.8f}}, x};
+        4, F, bytes, PP_U8, F, index, {3, {0.017f, 0.0171f, 0.0175f}, {-2.1f, -2, -1.8f}}, x, 0};
     const char *names[] = {"reference", "cpu", "compare"};
     for (int b = 0; b < COUNT(names); b++) {
         struct pp_backend *be = open_backend(names[b]);
@@ -189,8 +189,8 @@ static void windows_are_gathered_from_tokens_of_every_width(void **state)
             float x[9];
             int32_t targets[9];
             CHECK_OK(pp_backend_gather(
-                be,
-                &(struct pp_gather){3, 3, of[e], (enum pp_element)e, 1, index, {.scale = {1}}, x}));
+                be, &(struct pp_gather){
+                        3, 3, of[e], (enum pp_element)e, 1, index, {.scale = {1}}, x, false}));
             CHECK_OK(pp_backend_targets(be, &(struct pp_targets){3, 3, of[e], (enum pp_element)e, 1,
                                                                  1, index, targets, 0}));
             for (int i = 0; i < 9; i++) {

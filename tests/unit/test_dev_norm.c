@@ -309,14 +309,14 @@ static void run_elements(struct bench *b, size_t n, bool add)
         result(b, y, n * 4);
         result(b, dx, n * 4);
     }
-    CHECK_OK(pp_backend_sum(b->be, &(struct pp_sum){n, x, y, add, dx}));
+    CHECK_OK(pp_backend_sum(b->be, &(struct pp_sum){n, x, y, add, dx, 0}));
     result(b, dx, n * 4);
     CHECK_OK(pp_backend_dropout(b->be, &(struct pp_dropout){1, n, 0.3f, 5, &step, 9, x, add, dx}));
     result(b, dx, n * 4);
     CHECK_OK(pp_backend_activate_forward(b->be, &(struct pp_activate){n, PP_ACT_TANH, x, x}));
     CHECK_OK(pp_backend_activate_backward(
         b->be, &(struct pp_activate_backward){n, PP_ACT_TANH, x, y, false, y}));
-    CHECK_OK(pp_backend_sum(b->be, &(struct pp_sum){n, x, x, false, x}));
+    CHECK_OK(pp_backend_sum(b->be, &(struct pp_sum){n, x, x, false, x, 0}));
     result(b, x, n * 4);
     result(b, y, n * 4);
     done(b);

@@ -109,8 +109,7 @@ struct trial {
     cudaEvent_t from, to;
     char *block;
     void *first, *second, *workspace;
-    float *dz; /* of the bias gradient, f32 in any precision */
-    float *result, *bias, *z, *y;
+    float *result, *bias, *y;
     double *between; /* of kernels; the rank's own may be in use */
 };
 
@@ -132,8 +131,6 @@ static size_t lay_out(const struct cuda *c, const struct cuda_shape *s, struct t
     size_t at = 0, result = cuda_result_count(s) * sizeof(float);
     t->first = take(t, &at, cuda_first_count(s) * sizeof(float));
     t->second = take(t, &at, cuda_second_count(s) * sizeof(float));
-    t->dz = s->product == CUDA_BACKWARD_WEIGHT ? take(t, &at, cuda_second_count(s) * sizeof(float))
-                                               : NULL;
     t->result = take(t, &at, result);
     t->y = s->product == CUDA_FORWARD && s->keeps_z ? take(t, &at, result) : NULL;
     t->bias = s->bias ? take(t, &at, (size_t)s->O * sizeof(float)) : NULL;
@@ -144,16 +141,14 @@ static size_t lay_out(const struct cuda *c, const struct cuda_shape *s, struct t
 
 static cudaError_t fill(const struct cuda *c, const struct cuda_shape *s, const struct trial *t)
 {
-    bool bf16 = c->precision == PP_PRECISION_BF16;
-    cudaError_t e = kernels_noise(t->stream, cuda_first_count(s), bf16, t->first);
+    bool result = c->bf16 && s->product != CUDA_BACKWARD_WEIGHT;
+    cudaError_t e = kernels_noise(t->stream, cuda_first_count(s), c->bf16, t->first);
     if (e == cudaSuccess)
-        e = kernels_noise(t->stream, cuda_second_count(s), bf16, t->second);
-    if (e == cudaSuccess && t->dz)
-        e = kernels_noise(t->stream, cuda_second_count(s), false, t->dz);
+        e = kernels_noise(t->stream, cuda_second_count(s), c->bf16, t->second);
     if (e == cudaSuccess)
-        e = kernels_noise(t->stream, cuda_result_count(s), false, t->result);
+        e = kernels_noise(t->stream, cuda_result_count(s), result, t->result);
     if (e == cudaSuccess && t->bias)
-        e = kernels_noise(t->stream, (size_t)s->O, false, t->bias);
+        e = kernels_noise(t->stream, (size_t)s->O, result, t->bias);
     return e;
 }
 
@@ -170,8 +165,8 @@ static bool enqueue(const struct cuda *c, const struct cuda_plan *p, const struc
             e = cuda_plan_finish_forward(p, t->result, t->bias, p->shape.keeps_z ? t->result : NULL,
                                          p->shape.keeps_z ? t->y : t->result, t->stream);
         } else if (p->shape.product == CUDA_BACKWARD_WEIGHT) {
-            e = cuda_plan_finish_weight(p, t->dz, p->shape.adds ? 1.0f : 0.0f, t->bias, t->between,
-                                        t->stream);
+            e = cuda_plan_finish_weight(p, t->second, p->shape.adds ? 1.0f : 0.0f, t->bias,
+                                        t->between, t->stream);
         }
         if (e != cudaSuccess)
             return false;
@@ -184,15 +179,16 @@ static bool enqueue(const struct cuda *c, const struct cuda_plan *p, const struc
 static int try_once(const struct cuda *c, const struct cuda_plan *p, const struct trial *t,
                     bool *good)
 {
-    size_t element = c->precision == PP_PRECISION_BF16 ? sizeof(uint16_t) : sizeof(float);
+    size_t element = c->bf16 ? sizeof(uint16_t) : sizeof(float);
     bool nan = p->fusion == CUDA_BIAS_RELU;
-    float y = NAN;
+    float y = nan ? 0 : NAN;
     if (nan) /* the first row of x begins with one */
         CUDA_TRY(c->device, cudaMemsetAsync(t->second, 0xff, element, t->stream));
     *good = enqueue(c, p, t, 1);
     if (nan) {
+        char *high = (char *)&y + sizeof(y) - element; /* a bf16 is the upper half of a float */
         CUDA_TRY(c->device,
-                 cudaMemcpyAsync(&y, t->result, sizeof(y), cudaMemcpyDeviceToHost, t->stream));
+                 cudaMemcpyAsync(high, t->result, element, cudaMemcpyDeviceToHost, t->stream));
         CUDA_TRY(c->device, cudaMemsetAsync(t->second, 0, element, t->stream));
     }
     CUDA_TRY(c->device, cudaStreamSynchronize(t->stream));

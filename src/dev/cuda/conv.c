@@ -26,10 +26,11 @@ static bool is_product(const struct pp_conv *g)
 }
 
 /* Samples of a piece, of B: each piece starts at an address that products can read. */
-static int piece_of(const struct pp_conv *g, int B)
+static int piece_of(const struct pp_backend_choice *choice, const struct pp_conv *g, int B)
 {
     size_t each = outputs(g) * (size_t)depth(g), n = PIECE_FLOATS / each;
-    n = n >= 4 ? n / 4 * 4 : outputs(g) * (size_t)g->O % 4 ? 4 : n > 1 ? n : 1;
+    size_t unit = CUDA_OPERAND_ALIGN / cuda_value_bytes(choice);
+    n = n >= unit ? n / unit * unit : outputs(g) * (size_t)g->O % unit ? unit : n > 1 ? n : 1;
     return n < (size_t)B ? (int)n : B;
 }
 
@@ -46,7 +47,8 @@ int cuda_conv_pack(struct pp_backend *be, const struct pp_conv *g, const float *
 size_t cuda_conv_scratch_floats(const struct pp_backend_choice *choice, const struct pp_conv *g,
                                 int B)
 {
-    return g->groups > 1 ? 0 : (size_t)piece_of(g, B) * outputs(g) * (size_t)depth(g);
+    size_t all = (size_t)piece_of(choice, g, B) * outputs(g) * (size_t)depth(g);
+    return g->groups > 1 ? 0 : pp_value_floats(choice, all);
 }
 
 /* n samples from the first on as a product reads them: in the scratch, or where they are. */
@@ -56,7 +58,7 @@ static int columns_of(struct pp_backend *be, const struct pp_conv *g, int n, con
     struct cuda *c = cuda_of(be);
     *out = is_product(g) ? x : scratch;
     if (!is_product(g))
-        CUDA_TRY(c->device, kernels_conv_columns(c->stream, g, n, x, scratch));
+        CUDA_TRY(c->device, kernels_conv_columns(c->stream, c->bf16, g, n, x, scratch));
     return 0;
 }
 
@@ -66,15 +68,16 @@ int cuda_conv_forward(struct pp_backend *be, const struct pp_conv_forward *a)
     struct cuda *c = cuda_of(be);
     enum pp_activation act = a->relu ? PP_ACT_RELU : PP_ACT_NONE;
     size_t from = (size_t)g->H * (size_t)g->W * (size_t)g->C, to = outputs(g) * (size_t)g->O;
-    int n = is_product(g) ? a->B : piece_of(g, a->B);
+    int n = is_product(g) ? a->B : piece_of(&be->choice, g, a->B);
     if (a->B > 0 && g->groups > 1)
-        return CUDA_CALL(be, kernels_conv_group_forward(c->stream, a));
+        return CUDA_CALL(be, kernels_conv_group_forward(c->stream, c->bf16, a));
     for (int i = 0; i < a->B; i += n) {
         const float *columns;
         n = n < a->B - i ? n : a->B - i;
-        PP_TRY(columns_of(be, g, n, a->x + (size_t)i * from, a->scratch, &columns));
+        PP_TRY(columns_of(be, g, n, pp_value_at(be, a->x, (size_t)i * from), a->scratch, &columns));
         PP_TRY(cuda_linear_forward(be, n * (int)outputs(g), depth(g), g->O, columns, a->W,
-                                   a->packed, a->b, act, NULL, a->y + (size_t)i * to));
+                                   a->packed, a->b, act, NULL,
+                                   pp_value_at(be, a->y, (size_t)i * to)));
     }
     return 0;
 }
@@ -85,16 +88,17 @@ int cuda_conv_backward_input(struct pp_backend *be, const struct pp_conv_backwar
     struct cuda *c = cuda_of(be);
     size_t to = (size_t)g->H * (size_t)g->W * (size_t)g->C, from = outputs(g) * (size_t)g->O;
     bool at_once = is_product(g) && !a->add;
-    int n = at_once ? a->B : piece_of(g, a->B);
+    int n = at_once ? a->B : piece_of(&be->choice, g, a->B);
     if (a->B > 0 && g->groups > 1)
-        return CUDA_CALL(be, kernels_conv_group_backward_input(c->stream, a));
+        return CUDA_CALL(be, kernels_conv_group_backward_input(c->stream, c->bf16, a));
     for (int i = 0; i < a->B; i += n) {
         n = n < a->B - i ? n : a->B - i;
-        float *dx = a->dx + (size_t)i * to, *columns = at_once ? dx : a->scratch;
+        float *dx = pp_value_at(be, a->dx, (size_t)i * to), *columns = at_once ? dx : a->scratch;
         PP_TRY(cuda_linear_backward_input(be, n * (int)outputs(g), depth(g), g->O,
-                                          a->dz + (size_t)i * from, a->W, a->packed, columns));
+                                          pp_value_at(be, a->dz, (size_t)i * from), a->W, a->packed,
+                                          columns));
         if (!at_once)
-            CUDA_TRY(c->device, kernels_conv_pixels(c->stream, g, n, columns, a->add, dx));
+            CUDA_TRY(c->device, kernels_conv_pixels(c->stream, c->bf16, g, n, columns, a->add, dx));
     }
     return 0;
 }
@@ -106,11 +110,11 @@ static int weight_piece(struct pp_backend *be, const struct pp_conv_backward_wei
     const struct pp_conv *g = a->g;
     struct cuda *c = cuda_of(be);
     if (g->groups > 1) {
-        CUDA_TRY(c->device,
-                 kernels_conv_group_backward_weight(c->stream, g, n, dz, x, beta != 0, a->dW));
+        CUDA_TRY(c->device, kernels_conv_group_backward_weight(c->stream, c->bf16, g, n, dz, x,
+                                                               beta != 0, a->dW));
         if (a->db)
-            CUDA_TRY(c->device, kernels_bias_gradient(c->stream, n * (int)outputs(g), g->O, dz,
-                                                      beta, a->db, c->between));
+            CUDA_TRY(c->device, kernels_bias_gradient(c->stream, c->bf16, n * (int)outputs(g), g->O,
+                                                      dz, beta, a->db, c->between));
         return 0;
     }
     struct pp_weight_part part = {.B = n * (int)outputs(g), .dz = dz};
@@ -126,10 +130,11 @@ int cuda_conv_backward_weight(struct pp_backend *be, const struct pp_conv_backwa
     float beta = a->beta;
     for (int k = 0; k < a->n; k++) {
         const struct pp_weight_part *p = &a->parts[k];
-        int n = is_product(g) || g->groups > 1 ? p->B : piece_of(g, p->B);
+        int n = is_product(g) || g->groups > 1 ? p->B : piece_of(&be->choice, g, p->B);
         for (int i = 0; i < p->B; i += n) {
             n = n < p->B - i ? n : p->B - i;
-            PP_TRY(weight_piece(be, a, n, p->x + (size_t)i * from, p->dz + (size_t)i * to, beta));
+            PP_TRY(weight_piece(be, a, n, pp_value_at(be, p->x, (size_t)i * from),
+                                pp_value_at(be, p->dz, (size_t)i * to), beta));
             beta = 1;
         }
     }
@@ -140,7 +145,8 @@ int cuda_conv_backward_weight(struct pp_backend *be, const struct pp_conv_backwa
 int cuda_prepare_conv(struct pp_backend *be, const struct pp_conv_use *u)
 {
     const struct pp_conv *g = u->g;
-    int piece = piece_of(g, u->B), sizes[] = {u->B, piece, u->B > 0 ? u->B % piece : 0};
+    int piece = piece_of(&be->choice, g, u->B),
+        sizes[] = {u->B, piece, u->B > 0 ? u->B % piece : 0};
     struct pp_linear_use use = {.I = depth(g),
                                 .O = g->O,
                                 .act = u->relu ? PP_ACT_RELU : PP_ACT_NONE,

@@ -116,6 +116,11 @@ static int set_up(struct cuda *c, struct pp_backend *be)
     return describe(c, be);
 }
 
+size_t cuda_value_bytes(const struct pp_backend_choice *choice)
+{
+    return choice->precision == PP_PRECISION_BF16 ? sizeof(uint16_t) : sizeof(float);
+}
+
 static int cuda_open(struct pp_backend *be, int threads)
 {
     struct cuda *c;
@@ -124,6 +129,7 @@ static int cuda_open(struct pp_backend *be, int threads)
     c->partition = be->choice.partition;
     c->partitions = be->choice.partitions;
     c->precision = be->choice.precision;
+    c->bf16 = c->precision == PP_PRECISION_BF16;
     c->exact = be->choice.exact;
     c->workspace_bytes = c->exact ? 0 : WORKSPACE_BYTES;
     be->impl = c;
@@ -143,19 +149,20 @@ static int cuda_open(struct pp_backend *be, int threads)
 #define PP_LOOP(name, type)                                                                        \
     int cuda_##name(struct pp_backend *be, const struct type *a)                                   \
     {                                                                                              \
-        return CUDA_CALL(be, kernels_##name(cuda_of(be)->stream, a, cuda_of(be)->between));        \
+        return CUDA_CALL(                                                                          \
+            be, kernels_##name(cuda_of(be)->stream, a, cuda_of(be)->bf16, cuda_of(be)->between));  \
     }
 #include "ppcli/kernels.def"
 
 int cuda_batch_norm_backward_weight(struct pp_backend *be,
                                     const struct pp_batch_norm_backward_weight *a)
 {
-    return CUDA_CALL(be, kernels_batch_norm_backward_weight(cuda_of(be)->stream, a, NULL));
+    return CUDA_CALL(be, kernels_batch_norm_backward_weight(cuda_of(be)->stream, a, false, NULL));
 }
 
 int cuda_batch_norm_commit(struct pp_backend *be, const struct pp_batch_norm_commit *a)
 {
-    return CUDA_CALL(be, kernels_batch_norm_commit(cuda_of(be)->stream, a, NULL));
+    return CUDA_CALL(be, kernels_batch_norm_commit(cuda_of(be)->stream, a, false, NULL));
 }
 
 int cuda_sum_squares(struct pp_backend *be, size_t n, const float *g, double *out)
@@ -186,6 +193,7 @@ const struct pp_backend_ops backend_cuda = {
     .versions = cuda_versions,
     .open = cuda_open,
     .close = cuda_close,
+    .value_bytes = cuda_value_bytes,
 #define PP_ENTRY(x) .x = cuda_##x,
 #include "ppcli/backend_entries.def"
 #define PP_KERNEL(name, type) .name = cuda_##name,

@@ -51,6 +51,7 @@ struct cuda {
     int of_processors;          /* the device's */
     bool exact;
     enum pp_precision precision;
+    bool bf16; /* so are values, then */
     const struct cuda_blas *blas;
     cublasLtHandle_t handle;
     void *workspace; /* of products; NULL when exact: an algorithm that needs none is pinned */
@@ -98,6 +99,7 @@ int cuda_no_memory(int device, size_t bytes, cudaError_t e, const char *file, in
 int cuda_count_devices(int *n, char *why, size_t bytes);
 
 /* The table's entries of these names: see ppcli/backend.h. */
+size_t cuda_value_bytes(const struct pp_backend_choice *choice);
 int cuda_list_devices(struct pp_device *out, int max, int *n, char *why, size_t bytes);
 bool cuda_reaches(int from, int to);
 int cuda_free_bytes(int device, uint64_t *out);

@@ -22,21 +22,21 @@
 extern "C" {
 #endif
 
-/* Those of ppcli/kernels.def but the convolutions: kernels_gather() and so on. */
+/* Those of ppcli/kernels.def but the convolutions: kernels_gather() and so on. bf16: values are. */
 #define PP_KERNEL(name, type)                                                                      \
-    cudaError_t kernels_##name(cudaStream_t s, const struct type *a, double *scratch);
+    cudaError_t kernels_##name(cudaStream_t s, const struct type *a, bool bf16, double *scratch);
 #include "ppcli/kernels.def"
 
 /* kernels_linear.cu */
 /* to[n] = from[n] rounded to bfloat16, ties to even, a NaN stays one. */
 cudaError_t kernels_to_bf16(cudaStream_t s, size_t n, const float *from, uint16_t *to);
 /* y[B][O] = act(product[B][O] + b[O]), z the value before act; b or z may be NULL, product may be
- * y or z. */
-cudaError_t kernels_bias_activation(cudaStream_t s, int B, int O, const float *product,
+ * y or z. bf16, here and below: values are. */
+cudaError_t kernels_bias_activation(cudaStream_t s, bool bf16, int B, int O, const float *product,
                                     const float *b, enum pp_activation act, float *z, float *y);
 /* db[O] = beta*db + column sums of dz[B][O]. */
-cudaError_t kernels_bias_gradient(cudaStream_t s, int B, int O, const float *dz, float beta,
-                                  float *db, double *scratch);
+cudaError_t kernels_bias_gradient(cudaStream_t s, bool bf16, int B, int O, const float *dz,
+                                  float beta, float *db, double *scratch);
 
 /* kernels_flat.cu */
 cudaError_t kernels_sum_squares(cudaStream_t s, size_t n, const float *g, double *scratch,
@@ -54,16 +54,16 @@ cudaError_t kernels_optimizer_step(cudaStream_t s, size_t n, const struct pp_opt
 /* kernels_image.cu */
 /* columns[B*OH*OW][kh*kw*C] = the pixels that each output reads, 0 outside; and dx[B][H][W][C] = the
  * sums of what each pixel has there. B > 0, groups == 1. */
-cudaError_t kernels_conv_columns(cudaStream_t s, const struct pp_conv *g, int B, const float *x,
-                                 float *columns);
-cudaError_t kernels_conv_pixels(cudaStream_t s, const struct pp_conv *g, int B,
+cudaError_t kernels_conv_columns(cudaStream_t s, bool bf16, const struct pp_conv *g, int B,
+                                 const float *x, float *columns);
+cudaError_t kernels_conv_pixels(cudaStream_t s, bool bf16, const struct pp_conv *g, int B,
                                 const float *columns, bool add, float *dx);
 /* Convolutions in groups; B > 0. */
-cudaError_t kernels_conv_group_forward(cudaStream_t s, const struct pp_conv_forward *a);
-cudaError_t kernels_conv_group_backward_input(cudaStream_t s,
+cudaError_t kernels_conv_group_forward(cudaStream_t s, bool bf16, const struct pp_conv_forward *a);
+cudaError_t kernels_conv_group_backward_input(cudaStream_t s, bool bf16,
                                               const struct pp_conv_backward_input *a);
-cudaError_t kernels_conv_group_backward_weight(cudaStream_t s, const struct pp_conv *g, int B,
-                                               const float *dz, const float *x, bool adds,
+cudaError_t kernels_conv_group_backward_weight(cudaStream_t s, bool bf16, const struct pp_conv *g,
+                                               int B, const float *dz, const float *x, bool adds,
                                                float *dW);
 
 #ifdef __cplusplus

@@ -61,28 +61,34 @@ static __device__ int seen(const struct pp_attention *a, int i)
 
 /* to[TILE][n], lines of `line` fours, = rows from..from+TILE-1 of x[rows][width], columns c..c+n-1;
  * 0 outside. n is a multiple of 4. */
-static __device__ void load(const float *x, size_t step, int from, int rows, int c, int width,
-                            int n, int line, struct float4_ *to)
+template <typename V>
+static __device__ void load(const V *x, size_t step, int from, int rows, int c, int width, int n,
+                            int line, struct float4_ *to)
 {
+    typedef struct several<V, 4> four;
     int fours = n / 4;
-    bool whole = width % 4 == 0 && step % 4 == 0 && (size_t)x % 16 == 0;
+    bool whole = width % 4 == 0 && step % 4 == 0 && (size_t)x % sizeof(four) == 0;
     for (int k = (int)threadIdx.x; k < TILE * fours; k += SIDE * SIDE) {
         int r = k / fours, f = k % fours, at = c + 4 * f;
         struct float4_ v = {{0.0f, 0.0f, 0.0f, 0.0f}};
-        const float *p = x + (size_t)(from + r) * step + (size_t)at;
-        if (from + r < rows && whole && at < width)
-            v = *(const struct float4_ *)p;
-        else
+        const V *p = x + (size_t)(from + r) * step + (size_t)at;
+        if (from + r < rows && whole && at < width) {
+            four all = *(const four *)p;
+            for (int e = 0; e < 4; e++)
+                v.at[e] = all.at[e];
+        } else {
             for (int e = 0; e < 4 && from + r < rows; e++)
-                v.at[e] = at + e < width ? p[e] : 0.0f;
+                v.at[e] = at + e < width ? (float)p[e] : 0.0f;
+        }
         to[r * line + f] = v;
     }
 }
 
 /* s = rows of one array times rows of another, over a head's width. */
-static __device__ void multiply(union factors *f, int width, const float *x, size_t x_step,
-                                int x_from, int x_rows, const float *z, size_t z_step, int z_from,
-                                int z_rows, tile s)
+template <typename V>
+static __device__ void multiply(union factors *f, int width, const V *x, size_t x_step, int x_from,
+                                int x_rows, const V *z, size_t z_step, int z_from, int z_rows,
+                                tile s)
 {
     int tx = (int)threadIdx.x % SIDE, ty = (int)threadIdx.x / SIDE;
     for (int i = 0; i < EACH; i++)
@@ -109,9 +115,10 @@ static __device__ void multiply(union factors *f, int width, const float *x, siz
 
 /* sum += s[TILE][TILE], which the threads have, times rows from..from+TILE-1 of x, columns c.. of a
  * head. */
+template <typename V>
 static __device__ void accumulate(union factors *f, struct float4_ shared[TILE][WIDE / 4],
-                                  const tile s, int width, int c, const float *x, size_t step,
-                                  int from, int rows, tile sum)
+                                  const tile s, int width, int c, const V *x, size_t step, int from,
+                                  int rows, tile sum)
 {
     int tx = (int)threadIdx.x % SIDE, ty = (int)threadIdx.x / SIDE;
     __syncthreads();
@@ -146,24 +153,25 @@ static __device__ float kept(const struct call *q, int64_t step, int b, int h, i
 }
 
 /* Rows from + y + 16 i of y[rows], columns c + 4 x + j: = by[i] * sum, or += . */
+template <typename V>
 static __device__ void store(const tile sum, const float *by, bool add, int from, int rows, int c,
-                             int width, float *y, size_t step)
+                             int width, V *y, size_t step)
 {
     int tx = (int)threadIdx.x % SIDE, ty = (int)threadIdx.x / SIDE;
     for (int i = 0; i < EACH; i++) {
         int r = from + ty + SIDE * i;
-        float *to = y + (size_t)r * step + (size_t)(c + 4 * tx);
+        V *to = y + (size_t)r * step + (size_t)(c + 4 * tx);
         for (int j = 0; j < EACH && r < rows; j++) {
             float v = by ? by[i] * sum[i][j] : sum[i][j];
             if (c + 4 * tx + j < width)
-                to[j] = add ? to[j] + v : v;
+                put(to + j, add, v);
         }
     }
 }
 
 /* ---- forwards. Block (tile of queries, head, sequence * pieces + piece of the width) */
 
-__global__ void attend(struct call q, const int64_t *step, int pieces)
+template <typename V> __global__ void attend(struct call q, const int64_t *step, int pieces)
 {
     __shared__ union factors f;
     __shared__ struct float4_ shared[TILE][WIDE / 4];
@@ -171,8 +179,9 @@ __global__ void attend(struct call q, const int64_t *step, int pieces)
     int tx = (int)threadIdx.x % SIDE, ty = (int)threadIdx.x / SIDE;
     int from = (int)blockIdx.x * TILE, h = (int)blockIdx.y, b = (int)blockIdx.z / pieces;
     int c = (int)blockIdx.z % pieces * COLUMNS, g = h / (a->heads / a->kv_heads);
-    const float *of_q = a->q + head_at(a, &a->q_at, b, h);
-    const float *k = a->k + head_at(a, &a->kv_at, b, g), *v = a->v + head_at(a, &a->kv_at, b, g);
+    const V *of_q = (const V *)a->q + head_at(a, &a->q_at, b, h);
+    const V *k = (const V *)a->k + head_at(a, &a->kv_at, b, g);
+    const V *v = (const V *)a->v + head_at(a, &a->kv_at, b, g);
     without_padding(&q.a, b);
     int last = from + TILE < a->queries ? from + TILE : a->queries, end = seen(a, last - 1);
     int64_t now = q.limit > 0 ? *step : 0;
@@ -218,20 +227,22 @@ __global__ void attend(struct call q, const int64_t *step, int pieces)
                 most[i] + logf(all[i]);
         all[i] = 1.0f / all[i];
     }
-    store(sum, all, false, from, a->queries, c, a->width, a->y + head_at(a, &a->y_at, b, h),
+    store(sum, all, false, from, a->queries, c, a->width, (V *)a->y + head_at(a, &a->y_at, b, h),
           a->y_at.position);
 }
 
 /* ---- backwards */
 
 /* to[TILE] = dy . y of queries from.. of a head: four threads each. */
+template <typename V>
 static __device__ void row_dots(const struct pp_attention *a, int b, int h, int from, float *to)
 {
+    const V *dy = (const V *)a->dy, *y = (const V *)a->y;
     int r = (int)threadIdx.x / 4;
     size_t at = head_at(a, &a->y_at, b, h) + (size_t)(from + r) * a->y_at.position;
     float sum = 0.0f;
     for (int d = (int)threadIdx.x % 4; d < a->width && from + r < a->queries; d += 4)
-        sum = fmaf(a->dy[at + (size_t)d], a->y[at + (size_t)d], sum);
+        sum = fmaf((float)dy[at + (size_t)d], (float)y[at + (size_t)d], sum);
     sum += __shfl_xor_sync(ALL, sum, 1);
     sum += __shfl_xor_sync(ALL, sum, 2);
     if (threadIdx.x % 4 == 0)
@@ -255,6 +266,7 @@ static __device__ void gradient(const struct call *q, int64_t step, int b, int h
 }
 
 /* dq. Blocks as forwards. */
+template <typename V>
 __global__ void attend_back_queries(struct call q, const int64_t *step, int pieces)
 {
     __shared__ union factors f;
@@ -264,14 +276,15 @@ __global__ void attend_back_queries(struct call q, const int64_t *step, int piec
     int tx = (int)threadIdx.x % SIDE, ty = (int)threadIdx.x / SIDE;
     int from = (int)blockIdx.x * TILE, h = (int)blockIdx.y, b = (int)blockIdx.z / pieces;
     int c = (int)blockIdx.z % pieces * COLUMNS, g = h / (a->heads / a->kv_heads);
-    const float *of_q = a->q + head_at(a, &a->q_at, b, h);
-    const float *dy = a->dy + head_at(a, &a->y_at, b, h);
-    const float *k = a->k + head_at(a, &a->kv_at, b, g), *v = a->v + head_at(a, &a->kv_at, b, g);
+    const V *of_q = (const V *)a->q + head_at(a, &a->q_at, b, h);
+    const V *dy = (const V *)a->dy + head_at(a, &a->y_at, b, h);
+    const V *k = (const V *)a->k + head_at(a, &a->kv_at, b, g);
+    const V *v = (const V *)a->v + head_at(a, &a->kv_at, b, g);
     without_padding(&q.a, b);
     int last = from + TILE < a->queries ? from + TILE : a->queries, end = seen(a, last - 1);
     int64_t now = q.limit > 0 ? *step : 0;
     tile s, dp, dq = {};
-    row_dots(a, b, h, from, dots);
+    row_dots<V>(a, b, h, from, dots);
     for (int at = 0; at < end; at += TILE) {
         multiply(&f, a->width, of_q, a->q_at.position, from, a->queries, k, a->kv_at.position, at,
                  a->keys, s);
@@ -286,11 +299,12 @@ __global__ void attend_back_queries(struct call q, const int64_t *step, int piec
         }
         accumulate(&f, shared, dp, a->width, c, k, a->kv_at.position, at, a->keys, dq);
     }
-    store(dq, NULL, a->add, from, a->queries, c, a->width, a->dq + head_at(a, &a->q_at, b, h),
+    store(dq, NULL, a->add, from, a->queries, c, a->width, (V *)a->dq + head_at(a, &a->q_at, b, h),
           a->q_at.position);
 }
 
 /* dk and dv. Block (tile of keys, head of keys, sequence * pieces + piece). */
+template <typename V>
 __global__ void attend_back_keys(struct call q, const int64_t *step, int pieces)
 {
     __shared__ union factors f;
@@ -301,20 +315,21 @@ __global__ void attend_back_keys(struct call q, const int64_t *step, int pieces)
     int from = (int)blockIdx.x * TILE, g = (int)blockIdx.y, b = (int)blockIdx.z / pieces;
     int c = (int)blockIdx.z % pieces * COLUMNS;
     size_t at_kv = head_at(a, &a->kv_at, b, g), kv_step = a->kv_at.position;
+    const V *k = (const V *)a->k + at_kv, *v = (const V *)a->v + at_kv;
     int64_t now = q.limit > 0 ? *step : 0;
     int all = a->keys;
     without_padding(&q.a, b);
     int first = a->causal ? from - (a->keys - a->queries) : 0; /* query that sees key `from` */
     tile s, dp, dk = {}, dv = {};
     for (int h = g * group; h < (g + 1) * group; h++) {
-        const float *of_q = a->q + head_at(a, &a->q_at, b, h);
-        const float *dy = a->dy + head_at(a, &a->y_at, b, h);
+        const V *of_q = (const V *)a->q + head_at(a, &a->q_at, b, h);
+        const V *dy = (const V *)a->dy + head_at(a, &a->y_at, b, h);
         for (int at = first < 0 ? 0 : first / TILE * TILE; at < a->queries; at += TILE) {
-            multiply(&f, a->width, a->k + at_kv, kv_step, from, a->keys, of_q, a->q_at.position, at,
+            multiply(&f, a->width, k, kv_step, from, a->keys, of_q, a->q_at.position, at,
                      a->queries, s);
-            row_dots(a, b, h, at, dots); /* read behind the barriers of the next product */
-            multiply(&f, a->width, a->v + at_kv, kv_step, from, a->keys, dy, a->y_at.position, at,
-                     a->queries, dp);
+            row_dots<V>(a, b, h, at, dots); /* read behind the barriers of the next product */
+            multiply(&f, a->width, v, kv_step, from, a->keys, dy, a->y_at.position, at, a->queries,
+                     dp);
             for (int j = 0; j < EACH; j++) {
                 int i = at + tx + SIDE * j;
                 float lse = i < a->queries ? lse_of(a, b, h, i) : 0.0f;
@@ -326,8 +341,8 @@ __global__ void attend_back_keys(struct call q, const int64_t *step, int pieces)
             accumulate(&f, shared, dp, a->width, c, of_q, a->q_at.position, at, a->queries, dk);
         }
     }
-    store(dk, NULL, a->add_kv, from, all, c, a->width, a->dk + at_kv, kv_step);
-    store(dv, NULL, a->add_kv, from, all, c, a->width, a->dv + at_kv, kv_step);
+    store(dk, NULL, a->add_kv, from, all, c, a->width, (V *)a->dk + at_kv, kv_step);
+    store(dv, NULL, a->add_kv, from, all, c, a->width, (V *)a->dv + at_kv, kv_step);
 }
 
 /* ---- calls */
@@ -355,7 +370,7 @@ KERNEL(attention_forward, pp_attention)
     dim3 blocks = blocks_of(a, a->queries, a->heads, &pieces);
     if (a->B == 0 || a->queries == 0)
         return cudaSuccess;
-    return PP_LAUNCHED(attend, blocks, SIDE * SIDE, 0, s, call_of(a), a->step, pieces);
+    return PP_LAUNCHED(attend<V>, blocks, SIDE * SIDE, 0, s, call_of(a), a->step, pieces);
 }
 
 KERNEL(attention_backward, pp_attention)
@@ -366,12 +381,13 @@ KERNEL(attention_backward, pp_attention)
         return e;
     if (a->dq && a->queries > 0) {
         dim3 blocks = blocks_of(a, a->queries, a->heads, &pieces);
-        e = PP_LAUNCHED(attend_back_queries, blocks, SIDE * SIDE, 0, s, call_of(a), a->step,
+        e = PP_LAUNCHED(attend_back_queries<V>, blocks, SIDE * SIDE, 0, s, call_of(a), a->step,
                         pieces);
     }
     if (e == cudaSuccess && a->dk && a->keys > 0) {
         dim3 blocks = blocks_of(a, a->keys, a->kv_heads, &pieces);
-        e = PP_LAUNCHED(attend_back_keys, blocks, SIDE * SIDE, 0, s, call_of(a), a->step, pieces);
+        e = PP_LAUNCHED(attend_back_keys<V>, blocks, SIDE * SIDE, 0, s, call_of(a), a->step,
+                        pieces);
     }
     return e;
 }

@@ -4,27 +4,33 @@
 #include "kernels.h"
 #include "vector.h"
 
-/* V: one float or four. */
-template <typename V> static cudaError_t sums_of(cudaStream_t s, const struct pp_sum *sum)
+template <typename V, int N> static cudaError_t sums_by(cudaStream_t s, const struct pp_sum *sum)
 {
-    const V *a = (const V *)sum->a, *b = (const V *)sum->b;
-    V *y = (V *)sum->y;
+    typedef struct several<V, N> lanes;
+    const lanes *a = (const lanes *)sum->a, *b = (const lanes *)sum->b;
+    lanes *y = (lanes *)sum->y;
     bool relu = sum->relu;
-    return launch_each(s, sum->n * sizeof(float) / sizeof(V), [=] __device__(size_t i) {
-        V v = a[i], w = b[i];
-        for (size_t k = 0; k < sizeof(V) / sizeof(float); k++) {
-            v.at[k] += w.at[k];
-            v.at[k] = relu ? relu_value(v.at[k]) : v.at[k];
+    return launch_each(s, sum->n / N, [=] __device__(size_t i) {
+        lanes v = a[i], w = b[i];
+        for (int k = 0; k < N; k++) {
+            float both = v.at[k] + w.at[k];
+            v.at[k] = relu ? relu_value(both) : both;
         }
         y[i] = v;
     });
 }
 
+template <typename V> static cudaError_t sums_of(cudaStream_t s, const struct pp_sum *a)
+{
+    size_t wide = 4 * sizeof(V);
+    bool fours =
+        a->n % 4 == 0 && is_aligned(a->a, wide) && is_aligned(a->b, wide) && is_aligned(a->y, wide);
+    return fours ? sums_by<V, 4>(s, a) : sums_by<V, 1>(s, a);
+}
+
 KERNEL(sum, pp_sum)
 {
-    bool fours =
-        a->n % 4 == 0 && is_aligned(a->a, 16) && is_aligned(a->b, 16) && is_aligned(a->y, 16);
-    return fours ? sums_of<struct float4_>(s, a) : sums_of<struct float1_>(s, a);
+    return a->f32 ? sums_of<float>(s, a) : sums_of<V>(s, a);
 }
 
 /* ---- sum of squares */

@@ -31,7 +31,7 @@ static __device__ size_t at(size_t b, int y, int pixel, int c, int H, int W, int
 
 /* ---- a convolution's matrix */
 
-/* T: one float or four. C is counted in T. */
+/* T: one value or four. C is counted in T. */
 template <typename T>
 static cudaError_t columns_of(cudaStream_t s, struct pp_conv g, int C, int B, const T *x, T *to)
 {
@@ -48,16 +48,24 @@ static cudaError_t columns_of(cudaStream_t s, struct pp_conv g, int C, int B, co
     });
 }
 
-extern "C" cudaError_t kernels_conv_columns(cudaStream_t s, const struct pp_conv *g, int B,
-                                            const float *x, float *to)
+template <typename V>
+static cudaError_t columns_by(cudaStream_t s, const struct pp_conv *g, int B, const V *x, V *to)
 {
-    if (g->C % 4 == 0 && is_aligned(x, 16) && is_aligned(to, 16))
-        return columns_of(s, *g, g->C / 4, B, (const struct float4_ *)x, (struct float4_ *)to);
+    typedef struct several<V, 4> four;
+    if (g->C % 4 == 0 && is_aligned(x, sizeof(four)) && is_aligned(to, sizeof(four)))
+        return columns_of(s, *g, g->C / 4, B, (const four *)x, (four *)to);
     return columns_of(s, *g, g->C, B, x, to);
 }
 
-extern "C" cudaError_t kernels_conv_pixels(cudaStream_t s, const struct pp_conv *conv, int B,
-                                           const float *columns, bool add, float *dx)
+extern "C" cudaError_t kernels_conv_columns(cudaStream_t s, bool half, const struct pp_conv *g,
+                                            int B, const float *x, float *to)
+{
+    return half ? columns_by(s, g, B, (const bf16 *)x, (bf16 *)to) : columns_by(s, g, B, x, to);
+}
+
+template <typename V>
+static cudaError_t pixels_of(cudaStream_t s, const struct pp_conv *conv, int B, const V *columns,
+                             bool add, V *dx)
 {
     struct pp_conv g = *conv;
     size_t width = (size_t)g.W * (size_t)g.C;
@@ -74,12 +82,22 @@ extern "C" cudaError_t kernels_conv_pixels(cudaStream_t s, const struct pp_conv 
     });
 }
 
+extern "C" cudaError_t kernels_conv_pixels(cudaStream_t s, bool half, const struct pp_conv *g,
+                                           int B, const float *columns, bool add, float *dx)
+{
+    return half ? pixels_of(s, g, B, (const bf16 *)columns, add, (bf16 *)dx)
+                : pixels_of(s, g, B, columns, add, dx);
+}
+
 /* ---- convolutions in groups */
 
-extern "C" cudaError_t kernels_conv_group_forward(cudaStream_t s, const struct pp_conv_forward *a)
+template <typename V>
+static cudaError_t group_forward(cudaStream_t s, const struct pp_conv_forward *a)
 {
     struct pp_conv g = *a->g;
     struct pp_conv_forward p = *a;
+    const V *all = (const V *)p.x;
+    V *to = (V *)p.y;
     size_t width = (size_t)g.OW * (size_t)g.O;
     return launch_rows(s, (size_t)p.B * (size_t)g.OH, width, [=] __device__(size_t r, int f) {
         int o = f % g.O, C = g.C / g.groups;
@@ -88,20 +106,28 @@ extern "C" cudaError_t kernels_conv_group_forward(cudaStream_t s, const struct p
             int y = place((int)(r % (size_t)g.OH), g.stride, tap / g.kw, g.pad_top, g.H);
             int pixel = place(f / g.O, g.stride, tap % g.kw, g.pad_left, g.W);
             const float *w = p.W + at(0, o, tap, 0, g.O, g.kh * g.kw, C);
-            const float *x =
-                p.x + at(r / (size_t)g.OH, y, pixel, o / (g.O / g.groups) * C, g.H, g.W, g.C);
+            const V *x =
+                all + at(r / (size_t)g.OH, y, pixel, o / (g.O / g.groups) * C, g.H, g.W, g.C);
             for (int c = 0; c < C && y >= 0 && pixel >= 0; c++)
-                sum = fmaf(x[c], w[c], sum);
+                sum = fmaf((float)x[c], w[c], sum);
         }
-        p.y[r * width + (size_t)f] = p.relu && sum < 0.0f ? 0.0f : sum;
+        to[r * width + (size_t)f] = p.relu && sum < 0.0f ? 0.0f : sum;
     });
 }
 
-extern "C" cudaError_t kernels_conv_group_backward_input(cudaStream_t s,
-                                                         const struct pp_conv_backward_input *a)
+extern "C" cudaError_t kernels_conv_group_forward(cudaStream_t s, bool half,
+                                                  const struct pp_conv_forward *a)
+{
+    return half ? group_forward<bf16>(s, a) : group_forward<float>(s, a);
+}
+
+template <typename V>
+static cudaError_t group_backward_input(cudaStream_t s, const struct pp_conv_backward_input *a)
 {
     struct pp_conv g = *a->g;
     struct pp_conv_backward_input p = *a;
+    const V *all = (const V *)p.dz;
+    V *dx = (V *)p.dx;
     size_t width = (size_t)g.W * (size_t)g.C;
     return launch_rows(s, (size_t)p.B * (size_t)g.H, width, [=] __device__(size_t r, int f) {
         int C = g.C / g.groups, O = g.O / g.groups, first = f % g.C / C * O;
@@ -109,18 +135,24 @@ extern "C" cudaError_t kernels_conv_group_backward_input(cudaStream_t s,
         for (int tap = 0; tap < g.kh * g.kw; tap++) {
             int oy = reader((int)(r % (size_t)g.H), g.stride, tap / g.kw, g.pad_top, g.OH);
             int ox = reader(f / g.C, g.stride, tap % g.kw, g.pad_left, g.OW);
-            const float *dz = p.dz + at(r / (size_t)g.H, oy, ox, first, g.OH, g.OW, g.O);
+            const V *dz = all + at(r / (size_t)g.H, oy, ox, first, g.OH, g.OW, g.O);
             for (int o = 0; o < O && oy >= 0 && ox >= 0; o++)
-                sum =
-                    fmaf(dz[o], p.W[at(0, first + o, tap, f % g.C % C, g.O, g.kh * g.kw, C)], sum);
+                sum = fmaf((float)dz[o],
+                           p.W[at(0, first + o, tap, f % g.C % C, g.O, g.kh * g.kw, C)], sum);
         }
-        put(p.dx + r * width + f, p.add, sum);
+        put(dx + r * width + f, p.add, sum);
     });
 }
 
+extern "C" cudaError_t kernels_conv_group_backward_input(cudaStream_t s, bool half,
+                                                         const struct pp_conv_backward_input *a)
+{
+    return half ? group_backward_input<bf16>(s, a) : group_backward_input<float>(s, a);
+}
+
 /* A block has one weight: its threads share the outputs, their sums are added by halves. */
-__global__ void group_weight(struct pp_conv g, int B, const float *dz, const float *x, bool adds,
-                             float *dW)
+template <typename V>
+__global__ void group_weight(struct pp_conv g, int B, const V *dz, const V *x, bool adds, float *dW)
 {
     __shared__ float sums[THREADS];
     int C = g.C / g.groups, taps = g.kh * g.kw, t = (int)threadIdx.x;
@@ -132,20 +164,29 @@ __global__ void group_weight(struct pp_conv g, int B, const float *dz, const flo
         int y = place(of / g.OW, g.stride, tap / g.kw, g.pad_top, g.H);
         int pixel = place(of % g.OW, g.stride, tap % g.kw, g.pad_left, g.W);
         if (y >= 0 && pixel >= 0)
-            sum = fmaf(dz[i * (size_t)g.O + (size_t)o],
-                       x[at(i / (size_t)pixels, y, pixel, c, g.H, g.W, g.C)], sum);
+            sum = fmaf((float)dz[i * (size_t)g.O + (size_t)o],
+                       (float)x[at(i / (size_t)pixels, y, pixel, c, g.H, g.W, g.C)], sum);
     }
     sum = sum_of_block(sums, sum);
     if (t == 0)
         put(dW + blockIdx.x, adds, sum);
 }
 
-extern "C" cudaError_t kernels_conv_group_backward_weight(cudaStream_t s, const struct pp_conv *g,
-                                                          int B, const float *dz, const float *x,
+template <typename V>
+static cudaError_t group_backward_weight(cudaStream_t s, const struct pp_conv *g, int B,
+                                         const V *dz, const V *x, bool adds, float *dW)
+{
+    return PP_LAUNCHED(group_weight<V>, (unsigned)(g->O * g->kh * g->kw * (g->C / g->groups)),
+                       THREADS, 0, s, *g, B, dz, x, adds, dW);
+}
+
+extern "C" cudaError_t kernels_conv_group_backward_weight(cudaStream_t s, bool half,
+                                                          const struct pp_conv *g, int B,
+                                                          const float *dz, const float *x,
                                                           bool adds, float *dW)
 {
-    return PP_LAUNCHED(group_weight, (unsigned)(g->O * g->kh * g->kw * (g->C / g->groups)), THREADS,
-                     0, s, *g, B, dz, x, adds, dW);
+    return half ? group_backward_weight(s, g, B, (const bf16 *)dz, (const bf16 *)x, adds, dW)
+                : group_backward_weight(s, g, B, dz, x, adds, dW);
 }
 
 /* ---- pools */
@@ -154,6 +195,8 @@ KERNEL(max_pool_forward, pp_max_pool_forward)
 {
     struct pp_conv g = *a->g;
     struct pp_max_pool_forward p = *a;
+    const V *x = (const V *)p.x;
+    V *to = (V *)p.y;
     size_t width = (size_t)g.OW * (size_t)g.C;
     return launch_rows(s, (size_t)p.B * (size_t)g.OH, width, [=] __device__(size_t r, int f) {
         int best = -1;
@@ -163,13 +206,13 @@ KERNEL(max_pool_forward, pp_max_pool_forward)
             int pixel = place(f / g.C, g.stride, tap % g.kw, g.pad_left, g.W);
             if (y < 0 || pixel < 0)
                 continue;
-            float v = p.x[at(r / (size_t)g.OH, y, pixel, f % g.C, g.H, g.W, g.C)];
+            float v = x[at(r / (size_t)g.OH, y, pixel, f % g.C, g.H, g.W, g.C)];
             if (best < 0 || v > most || v != v) {
                 best = tap;
                 most = v;
             }
         }
-        p.y[r * width + (size_t)f] = most;
+        to[r * width + (size_t)f] = most;
         if (p.taken)
             p.taken[r * width + (size_t)f] = (uint8_t)best;
     });
@@ -202,6 +245,8 @@ KERNEL(avg_pool_forward, pp_avg_pool)
 {
     struct pp_conv g = *a->g;
     struct pp_avg_pool p = *a;
+    const V *x = (const V *)p.x;
+    V *to = (V *)p.y;
     size_t width = (size_t)g.OW * (size_t)g.C;
     return launch_rows(s, (size_t)p.B * (size_t)g.OH, width, [=] __device__(size_t r, int f) {
         int oy = (int)(r % (size_t)g.OH), ox = f / g.C;
@@ -211,16 +256,17 @@ KERNEL(avg_pool_forward, pp_avg_pool)
             int y = place(oy, g.stride, tap / g.kw, g.pad_top, w.H);
             int pixel = place(ox, g.stride, tap % g.kw, g.pad_left, g.W);
             if (y >= 0 && pixel >= 0)
-                sum += p.x[at(r / (size_t)g.OH, y, pixel, f % g.C, g.H, g.W, g.C)];
+                sum += x[at(r / (size_t)g.OH, y, pixel, f % g.C, g.H, g.W, g.C)];
         }
-        p.y[r * width + (size_t)f] = sum / window_size(&w, p.count_padding, oy, ox);
+        to[r * width + (size_t)f] = sum / window_size(&w, p.count_padding, oy, ox);
     });
 }
 
 /* Of a pixel the gradients of all windows that have it, first the upper and left ones. taken: only
  * of those that took it; else divided by a window's size. */
+template <typename V>
 static cudaError_t pool_back(cudaStream_t s, struct pp_conv g, int B, const uint8_t *taken,
-                             const struct pp_avg_pool *avg, const float *dy, bool add, float *dx)
+                             const struct pp_avg_pool *avg, const V *dy, bool add, V *dx)
 {
     struct pp_avg_pool p = avg ? *avg : (struct pp_avg_pool){};
     size_t width = (size_t)g.W * (size_t)g.C;
@@ -244,10 +290,10 @@ static cudaError_t pool_back(cudaStream_t s, struct pp_conv g, int B, const uint
 
 KERNEL(max_pool_backward, pp_max_pool_backward)
 {
-    return pool_back(s, *a->g, a->B, a->taken, NULL, a->dy, a->add, a->dx);
+    return pool_back(s, *a->g, a->B, a->taken, NULL, (const V *)a->dy, a->add, (V *)a->dx);
 }
 
 KERNEL(avg_pool_backward, pp_avg_pool)
 {
-    return pool_back(s, *a->g, a->B, NULL, a, a->x, a->add, a->y);
+    return pool_back(s, *a->g, a->B, NULL, a, (const V *)a->x, a->add, (V *)a->y);
 }

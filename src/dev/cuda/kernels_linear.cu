@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernels around the products: samples in, bias and activation, bias gradient, bfloat16 copies. */
+/* Kernels around the products: samples in, bias and activation, bias gradient, weights as bfloat16. */
 #include "activations.h"
 #include "columns.h"
 
 /* ---- samples */
 
 /* One block a row: the row's number is read once, and its values in order. */
-template <typename T>
+template <typename T, typename V>
 __global__ void gather_rows(int F, size_t stride, const T *data, const uint32_t *index,
-                            struct pp_scaling k, float *x)
+                            struct pp_scaling k, V *x)
 {
     const T *from = data + (size_t)(index ? index[blockIdx.x] : blockIdx.x) * stride;
-    float *to = x + (size_t)blockIdx.x * (size_t)F;
+    V *to = x + (size_t)blockIdx.x * (size_t)F;
     for (int f = (int)threadIdx.x; f < F; f += (int)blockDim.x) {
         int c = k.channels > 0 ? f % k.channels : 0;
         float v = k.scale[c] * (float)from[f];
@@ -20,15 +20,16 @@ __global__ void gather_rows(int F, size_t stride, const T *data, const uint32_t 
 }
 
 /* The same of bytes with one scale, for F a multiple of 4 and aligned pointers. */
+template <typename V>
 __global__ void gather_rows4(int F4, const struct bytes4 *data, const uint32_t *index, float scale,
-                             struct float4_ *x)
+                             struct several<V, 4> *x)
 {
     const struct bytes4 *from =
         data + (size_t)(index ? index[blockIdx.x] : blockIdx.x) * (size_t)F4;
-    struct float4_ *to = x + (size_t)blockIdx.x * (size_t)F4;
+    struct several<V, 4> *to = x + (size_t)blockIdx.x * (size_t)F4;
     for (int f = (int)threadIdx.x; f < F4; f += (int)blockDim.x) {
         struct bytes4 u = from[f];
-        struct float4_ v;
+        struct several<V, 4> v;
         for (int i = 0; i < 4; i++)
             v.at[i] = scale * (float)u.at[i];
         to[f] = v;
@@ -45,25 +46,35 @@ __global__ void gather_targets(int P, size_t stride, const T *data, const uint32
         to[p] = (int64_t)from[p] == ignored - 1 ? -1 : (int32_t)from[p];
 }
 
-#define GATHER(type)                                                                               \
-    PP_LAUNCHED(gather_rows<type>, (unsigned)a->B, 256, 0, s, a->F, a->stride,                     \
-              (const type *)a->data, a->index, a->scaling, a->x)
+template <typename T, typename V>
+static cudaError_t gather_from(cudaStream_t s, const struct pp_gather *a)
+{
+    auto kernel = gather_rows<T, V>;
+    return PP_LAUNCHED(kernel, (unsigned)a->B, 256, 0, s, a->F, a->stride, (const T *)a->data,
+                       a->index, a->scaling, (V *)a->x);
+}
 
-KERNEL(gather, pp_gather)
+template <typename V> static cudaError_t gather_to(cudaStream_t s, const struct pp_gather *a)
 {
     if (a->B == 0)
         return cudaSuccess;
     bool fours = a->element == PP_U8 && a->scaling.channels == 0 && a->F % 4 == 0 &&
-                 a->stride == (size_t)a->F && is_aligned(a->data, 4) && is_aligned(a->x, 16);
+                 a->stride == (size_t)a->F && is_aligned(a->data, 4) &&
+                 is_aligned(a->x, 4 * sizeof(V));
     if (fours) {
-        return PP_LAUNCHED(gather_rows4, (unsigned)a->B, 256, 0, s, a->F / 4,
-                         (const struct bytes4 *)a->data, a->index, a->scaling.scale[0],
-                         (struct float4_ *)a->x);
+        return PP_LAUNCHED(gather_rows4<V>, (unsigned)a->B, 256, 0, s, a->F / 4,
+                           (const struct bytes4 *)a->data, a->index, a->scaling.scale[0],
+                           (struct several<V, 4> *)a->x);
     }
-    return a->element == PP_U8    ? GATHER(uint8_t)
-           : a->element == PP_U16 ? GATHER(uint16_t)
-           : a->element == PP_U32 ? GATHER(uint32_t)
-                                  : GATHER(float);
+    return a->element == PP_U8    ? gather_from<uint8_t, V>(s, a)
+           : a->element == PP_U16 ? gather_from<uint16_t, V>(s, a)
+           : a->element == PP_U32 ? gather_from<uint32_t, V>(s, a)
+                                  : gather_from<float, V>(s, a);
+}
+
+KERNEL(gather, pp_gather)
+{
+    return a->f32 ? gather_to<float>(s, a) : gather_to<V>(s, a);
 }
 
 #define TARGETS(type)                                                                              \
@@ -92,10 +103,10 @@ extern "C" cudaError_t kernels_to_bf16(cudaStream_t s, size_t n, const float *fr
         return launch_each(s, n, [=] __device__(size_t i) { to[i] = to_bf16(from[i]); });
     return launch_each(s, n / 4, [=] __device__(size_t i) {
         struct float4_ v = ((const struct float4_ *)from)[i];
-        struct half4 h;
+        struct several<bf16, 4> h;
         for (int k = 0; k < 4; k++)
-            h.at[k] = to_bf16(v.at[k]);
-        ((struct half4 *)to)[i] = h;
+            h.at[k] = v.at[k];
+        ((struct several<bf16, 4> *)to)[i] = h;
     });
 }
 
@@ -125,20 +136,25 @@ static __device__ float activate_back(int act, float saved, float dy)
     }
 }
 
-/* V: one float or four, of which a row has O. A thread's column moves on by the grid's stride modulo
- * O: one division a thread. */
-template <typename V>
-__global__ void bias_activation(size_t n, int O, const V *product, const V *b, int act, V *z, V *y)
+/* N values at a time, of which a row has O. A thread's column moves on by the grid's stride modulo O:
+ * one division a thread. */
+template <typename V, int N>
+__global__ void bias_activation(size_t n, int O, const struct several<V, N> *product,
+                                const struct several<float, N> *b, int act, struct several<V, N> *z,
+                                struct several<V, N> *y)
 {
     size_t i = first_of_grid(), stride = threads_of_grid();
     int column = (int)(i % (size_t)O), step = (int)(stride % (size_t)O);
     for (; i < n; i += stride) {
-        V v = product[i], bias = {}, a;
+        struct several<V, N> v = product[i], a;
+        struct several<float, N> bias = {
+        };
         if (b)
             bias = b[column];
-        for (size_t k = 0; k < sizeof(V) / sizeof(float); k++) {
-            v.at[k] = b ? v.at[k] + bias.at[k] : v.at[k];
-            a.at[k] = activate(act, v.at[k]);
+        for (int k = 0; k < N; k++) {
+            float before = b ? v.at[k] + bias.at[k] : (float)v.at[k];
+            v.at[k] = before;
+            a.at[k] = activate(act, before);
         }
         if (z)
             z[i] = v;
@@ -148,43 +164,59 @@ __global__ void bias_activation(size_t n, int O, const V *product, const V *b, i
     }
 }
 
-#define BIAS_ACTIVATION(V, lanes)                                                                  \
-    PP_LAUNCHED(bias_activation<V>, blocks_for(n / (lanes)), THREADS, 0, s, n / (lanes),           \
-              O / (lanes), (const V *)product, (const V *)b, (int)act, (V *)z, (V *)y)
-
-extern "C" cudaError_t kernels_bias_activation(cudaStream_t s, int B, int O, const float *product,
-                                               const float *b, enum pp_activation act, float *z,
-                                               float *y)
+template <typename V, int N>
+static cudaError_t bias_activation_by(cudaStream_t s, size_t n, int O, const float *product,
+                                      const float *b, enum pp_activation act, float *z, float *y)
 {
-    size_t n = (size_t)B * (size_t)O;
+    auto kernel = bias_activation<V, N>;
+    return PP_LAUNCHED(kernel, blocks_for(n / N), THREADS, 0, s, n / N, O / N,
+                       (const struct several<V, N> *)product, (const struct several<float, N> *)b,
+                       (int)act, (struct several<V, N> *)z, (struct several<V, N> *)y);
+}
+
+template <typename V>
+static cudaError_t bias_activation_of(cudaStream_t s, size_t n, int O, const float *product,
+                                      const float *b, enum pp_activation act, float *z, float *y)
+{
+    size_t wide = 4 * sizeof(V);
+    bool fours = O % 4 == 0 && is_aligned(product, wide) && is_aligned(b, 16) &&
+                 is_aligned(z, wide) && is_aligned(y, wide);
     if (n == 0)
         return cudaSuccess;
-    bool fours = O % 4 == 0 && is_aligned(product, 16) && is_aligned(b, 16) && is_aligned(z, 16) &&
-                 is_aligned(y, 16);
-    return fours ? BIAS_ACTIVATION(struct float4_, 4) : BIAS_ACTIVATION(struct float1_, 1);
+    return fours ? bias_activation_by<V, 4>(s, n, O, product, b, act, z, y)
+                 : bias_activation_by<V, 1>(s, n, O, product, b, act, z, y);
+}
+
+extern "C" cudaError_t kernels_bias_activation(cudaStream_t s, bool half, int B, int O,
+                                               const float *product, const float *b,
+                                               enum pp_activation act, float *z, float *y)
+{
+    size_t n = (size_t)B * (size_t)O;
+    return half ? bias_activation_of<bf16>(s, n, O, product, b, act, z, y)
+                : bias_activation_of<float>(s, n, O, product, b, act, z, y);
 }
 
 KERNEL(activate_forward, pp_activate)
 {
     int O = a->n % 4 ? 1 : 4; /* no bias: any width is right, this one goes by fours */
-    return kernels_bias_activation(s, (int)(a->n / (size_t)O), O, a->x, NULL, a->act, NULL, a->y);
+    return bias_activation_of<V>(s, a->n, O, a->x, NULL, a->act, NULL, a->y);
 }
 
-/* V: one float or four. */
-template <typename V>
-static cudaError_t backs_of(cudaStream_t s, const struct pp_activate_backward *a)
+template <typename V, int N>
+static cudaError_t backs_by(cudaStream_t s, const struct pp_activate_backward *a)
 {
-    const V *saved = (const V *)a->saved, *dy = (const V *)a->dy;
-    V *dx = (V *)a->dx;
+    typedef struct several<V, N> lanes;
+    const lanes *saved = (const lanes *)a->saved, *dy = (const lanes *)a->dy;
+    lanes *dx = (lanes *)a->dx;
     int act = (int)a->act;
     bool add = a->add;
-    return launch_each(s, a->n * sizeof(float) / sizeof(V), [=] __device__(size_t i) {
-        V of = {}, d = dy[i], before = {};
+    return launch_each(s, a->n / N, [=] __device__(size_t i) {
+        lanes of = {}, d = dy[i], before = {};
         if (saved)
             of = saved[i];
         if (add)
             before = dx[i];
-        for (size_t k = 0; k < sizeof(V) / sizeof(float); k++) {
+        for (int k = 0; k < N; k++) {
             float dz = activate_back(act, of.at[k], d.at[k]);
             d.at[k] = add ? before.at[k] + dz : dz;
         }
@@ -194,18 +226,20 @@ static cudaError_t backs_of(cudaStream_t s, const struct pp_activate_backward *a
 
 KERNEL(activate_backward, pp_activate_backward)
 {
-    bool fours =
-        a->n % 4 == 0 && is_aligned(a->saved, 16) && is_aligned(a->dy, 16) && is_aligned(a->dx, 16);
-    return fours ? backs_of<struct float4_>(s, a) : backs_of<struct float1_>(s, a);
+    size_t wide = 4 * sizeof(V);
+    bool fours = a->n % 4 == 0 && is_aligned(a->saved, wide) && is_aligned(a->dy, wide) &&
+                 is_aligned(a->dx, wide);
+    return fours ? backs_by<V, 4>(s, a) : backs_by<V, 1>(s, a);
 }
 
 /* ---- bias gradient */
 
-extern "C" cudaError_t kernels_bias_gradient(cudaStream_t s, int B, int O, const float *dz,
-                                             float beta, float *db, double *scratch)
+template <typename V>
+static cudaError_t bias_gradient(cudaStream_t s, int B, int O, const V *dz, float beta, float *db,
+                                 double *scratch)
 {
     auto get = [=] __device__(size_t r, int c, double *out) {
-        *out = (double)dz[r * (size_t)O + (size_t)c];
+        *out = (double)(float)dz[r * (size_t)O + (size_t)c];
     };
     auto take = [=] __device__(int c, const double *sums) {
         put(db + c, beta != 0.0f, (float)*sums);
@@ -213,4 +247,12 @@ extern "C" cudaError_t kernels_bias_gradient(cudaStream_t s, int B, int O, const
     if (B == 0 && beta != 0.0f)
         return cudaSuccess;
     return sum_columns<1>(s, (size_t)B, O, get, take, scratch);
+}
+
+extern "C" cudaError_t kernels_bias_gradient(cudaStream_t s, bool half, int B, int O,
+                                             const float *dz, float beta, float *db,
+                                             double *scratch)
+{
+    return half ? bias_gradient(s, B, O, (const bf16 *)dz, beta, db, scratch)
+                : bias_gradient(s, B, O, dz, beta, db, scratch);
 }

@@ -29,13 +29,14 @@ static __device__ bool better(float x, int at, float than, int than_at)
  * than it, so that one at index 0 is the arg max, as in a loop from there. Each lane reads its
  * elements before it overwrites them, and nobody else's.
  */
-static __device__ double row_loss(int C, const float *x, int label, float grad_scale,
-                                  float smoothing, float *d, int *hit)
+template <typename V>
+static __device__ double row_loss(int C, const V *x, int label, float grad_scale, float smoothing,
+                                  V *d, int *hit)
 {
     int lane = (int)(threadIdx.x % WARP), best = -1;
     if (label < 0) {
         for (int c = lane; d && c < C; c += WARP)
-            d[c] = 0;
+            d[c] = 0.0f;
         *hit = IGNORED;
         return 0;
     }
@@ -50,7 +51,7 @@ static __device__ double row_loss(int C, const float *x, int label, float grad_s
             at_label = v;
     }
     at_label = __shfl_sync(ALL, at_label, label % WARP);
-    float first = __shfl_sync(ALL, lane < C ? x[lane] : 0.0f, 0);
+    float first = __shfl_sync(ALL, lane < C ? (float)x[lane] : 0.0f, 0);
     for (int half = WARP / 2; half > 0; half /= 2) {
         float v = __shfl_xor_sync(ALL, most, half);
         int at = __shfl_xor_sync(ALL, best, half);
@@ -67,7 +68,7 @@ static __device__ double row_loss(int C, const float *x, int label, float grad_s
     for (int c = lane; c < C; c += WARP)
         sum += (double)expf(x[c] - most);
     for (int c = lane; c < C && smoothing > 0; c += WARP)
-        all += (double)x[c] - (double)most;
+        all += (double)(float)x[c] - (double)most;
     sum = warp_sum(sum);
     all = warp_sum(all);
     if (d) {
@@ -112,9 +113,10 @@ static __device__ void add_rows(int B, int n, const double *losses, const int *h
 }
 
 /* Row r by a whole warp, with what add_rows reads. */
-static __device__ void loss_of_row(int r, int C, const float *logits, const int32_t *targets,
+template <typename V>
+static __device__ void loss_of_row(int r, int C, const V *logits, const int32_t *targets,
                                    float grad_scale, float smoothing, double *losses, int *hits,
-                                   float *dlogits)
+                                   V *dlogits)
 {
     size_t at = (size_t)r * (size_t)C;
     int hit;
@@ -126,9 +128,10 @@ static __device__ void loss_of_row(int r, int C, const float *logits, const int3
     }
 }
 
-__global__ void loss_of_a_block(int B, int n, int C, const float *logits, const int32_t *targets,
+template <typename V>
+__global__ void loss_of_a_block(int B, int n, int C, const V *logits, const int32_t *targets,
                                 float grad_scale, const float *scale, float smoothing,
-                                struct pp_loss_sums *sums, float *dlogits)
+                                struct pp_loss_sums *sums, V *dlogits)
 {
     __shared__ double losses[ROWS_OF_A_BLOCK];
     __shared__ int hits[ROWS_OF_A_BLOCK];
@@ -139,9 +142,10 @@ __global__ void loss_of_a_block(int B, int n, int C, const float *logits, const 
     add_rows(B, n, losses, hits, sums);
 }
 
-__global__ void loss_of_rows(int n, int C, const float *logits, const int32_t *targets,
+template <typename V>
+__global__ void loss_of_rows(int n, int C, const V *logits, const int32_t *targets,
                              float grad_scale, const float *scale, float smoothing, double *losses,
-                             int *hits, float *dlogits)
+                             int *hits, V *dlogits)
 {
     int r = (int)(blockIdx.x * (THREADS / WARP) + threadIdx.x / WARP);
     if (r < n) /* the whole warp, or none of it */
@@ -160,18 +164,20 @@ KERNEL(softmax_cross_entropy, pp_softmax_cross_entropy)
     int n = a->B * a->P, samples = a->B - a->uncounted, most = CUDA_SCRATCH / 2;
     double *losses = scratch;
     int *hits = (int *)(losses + most);
+    const V *logits = (const V *)a->logits;
+    V *dlogits = (V *)a->dlogits;
     cudaError_t e = cudaSuccess;
     if (n > 0 && n <= ROWS_OF_A_BLOCK) {
-        PP_LAUNCH(loss_of_a_block, 1, LOSS_THREADS, 0, s, samples, n, a->C, a->logits, a->targets,
-                  a->grad_scale, a->scale, a->smoothing, a->sums, a->dlogits);
+        PP_LAUNCH(loss_of_a_block<V>, 1, LOSS_THREADS, 0, s, samples, n, a->C, logits, a->targets,
+                  a->grad_scale, a->scale, a->smoothing, a->sums, dlogits);
         return cudaGetLastError();
     }
     for (int from = 0; e == cudaSuccess && from < n; from += most) {
         int rows = n - from < most ? n - from : most;
         size_t at = (size_t)from * (size_t)a->C;
-        PP_LAUNCH(loss_of_rows, ((unsigned)rows + THREADS / WARP - 1) / (THREADS / WARP), THREADS,
-                  0, s, rows, a->C, a->logits + at, a->targets + from, a->grad_scale, a->scale,
-                  a->smoothing, losses, hits, a->dlogits ? a->dlogits + at : NULL);
+        PP_LAUNCH(loss_of_rows<V>, ((unsigned)rows + THREADS / WARP - 1) / (THREADS / WARP),
+                  THREADS, 0, s, rows, a->C, logits + at, a->targets + from, a->grad_scale,
+                  a->scale, a->smoothing, losses, hits, dlogits ? dlogits + at : NULL);
         e = cudaGetLastError();
         if (e == cudaSuccess) {
             PP_LAUNCH(sum_rows, 1, LOSS_THREADS, 0, s, from == 0 ? samples : 0, rows, losses, hits,

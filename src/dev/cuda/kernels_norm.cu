@@ -6,15 +6,15 @@
 #include <math.h>
 
 /* What is done with an element besides: add a residual, relu. */
-static __device__ float ended(float y, const float *residual, size_t i, bool relu)
+template <typename V> static __device__ float ended(float y, const V *residual, size_t i, bool relu)
 {
-    y += residual ? residual[i] : 0.0f;
+    y += residual ? (float)residual[i] : 0.0f;
     return relu && y < 0.0f ? 0.0f : y; /* this way round a NaN stays */
 }
 
 /* dy[i] becomes the gradient before relu, and the residual's. */
-static __device__ float before_relu(const float *y, float *dy, bool add, float *d_residual,
-                                    size_t i)
+template <typename V>
+static __device__ float before_relu(const V *y, V *dy, bool add, V *d_residual, size_t i)
 {
     float dz = dy[i];
     if (y)
@@ -28,13 +28,14 @@ static __device__ float before_relu(const float *y, float *dy, bool add, float *
 
 #define ROWS (THREADS / WARP) /* of a block */
 
-__global__ void norm_rows(struct pp_row_norm_forward a)
+template <typename V> __global__ void norm_rows(struct pp_row_norm_forward a)
 {
     size_t r = (size_t)blockIdx.x * ROWS + threadIdx.x / WARP, C = (size_t)a.C;
     int lane = (int)(threadIdx.x % WARP);
     if (r >= (size_t)a.B) /* the whole warp, or none of it */
         return;
-    const float *x = a.x + r * C;
+    const V *x = (const V *)a.x + r * C;
+    V *y = (V *)a.y + r * C;
     float sum = 0.0f, squares = 0.0f;
     for (int c = lane; a.centred && c < a.C; c += WARP)
         sum += x[c];
@@ -45,7 +46,7 @@ __global__ void norm_rows(struct pp_row_norm_forward a)
     }
     float rstd = 1.0f / sqrtf(warp_sum(squares) / (float)a.C + a.eps);
     for (int c = lane; c < a.C; c += WARP)
-        a.y[r * C + (size_t)c] = (x[c] - mean) * rstd * a.gamma[c] + (a.beta ? a.beta[c] : 0.0f);
+        y[c] = (x[c] - mean) * rstd * a.gamma[c] + (a.beta ? a.beta[c] : 0.0f);
     if (lane == 0) {
         a.keep[2 * r] = mean;
         a.keep[2 * r + 1] = rstd;
@@ -56,17 +57,18 @@ KERNEL(row_norm_forward, pp_row_norm_forward)
 {
     if (a->B == 0)
         return cudaSuccess;
-    return PP_LAUNCHED(norm_rows, ((unsigned)a->B + ROWS - 1) / ROWS, THREADS, 0, s, *a);
+    return PP_LAUNCHED(norm_rows<V>, ((unsigned)a->B + ROWS - 1) / ROWS, THREADS, 0, s, *a);
 }
 
-__global__ void norm_rows_back(struct pp_row_norm_backward_input a)
+template <typename V> __global__ void norm_rows_back(struct pp_row_norm_backward_input a)
 {
     size_t r = (size_t)blockIdx.x * ROWS + threadIdx.x / WARP, C = (size_t)a.C;
     int lane = (int)(threadIdx.x % WARP);
     if (r >= (size_t)a.B)
         return;
-    const float *x = a.x + r * C, *dy = a.dy + r * C;
-    float *dx = a.dx + r * C, mean = a.keep[2 * r], rstd = a.keep[2 * r + 1];
+    const V *x = (const V *)a.x + r * C, *dy = (const V *)a.dy + r * C;
+    V *dx = (V *)a.dx + r * C;
+    float mean = a.keep[2 * r], rstd = a.keep[2 * r + 1];
     float sum = 0.0f, product = 0.0f;
     for (int c = lane; c < a.C; c += WARP) {
         float d = dy[c] * a.gamma[c];
@@ -85,21 +87,22 @@ KERNEL(row_norm_backward_input, pp_row_norm_backward_input)
 {
     if (a->B == 0)
         return cudaSuccess;
-    return PP_LAUNCHED(norm_rows_back, ((unsigned)a->B + ROWS - 1) / ROWS, THREADS, 0, s, *a);
+    return PP_LAUNCHED(norm_rows_back<V>, ((unsigned)a->B + ROWS - 1) / ROWS, THREADS, 0, s, *a);
 }
 
 /* dbeta and dgamma: sums over rows of dz and dz * xhat. Row r and column c have mean[at], rstd[at],
  * at = (r / P * G + c * G / C) * step. */
-static cudaError_t gradients(cudaStream_t s, size_t rows, int C, int P, int G, int step,
-                             const float *x, const float *dz, const float *mean, const float *rstd,
-                             bool adds, float *dgamma, float *dbeta, double *scratch)
+template <typename V>
+static cudaError_t gradients(cudaStream_t s, size_t rows, int C, int P, int G, int step, const V *x,
+                             const V *dz, const float *mean, const float *rstd, bool adds,
+                             float *dgamma, float *dbeta, double *scratch)
 {
     auto get = [=] __device__(size_t r, int c, double *out) {
         size_t i = r * (size_t)C + (size_t)c;
         size_t group = r / (size_t)P * (size_t)G + (size_t)c * (size_t)G / (size_t)C;
         size_t at = group * (size_t)step;
-        out[0] = (double)dz[i];
-        out[1] = (double)dz[i] * (double)((x[i] - mean[at]) * rstd[at]);
+        out[0] = (double)(float)dz[i];
+        out[1] = out[0] * (double)((x[i] - mean[at]) * rstd[at]);
     };
     auto take = [=] __device__(int c, const double *sums) {
         put(dgamma + c, adds, (float)sums[1]);
@@ -111,8 +114,8 @@ static cudaError_t gradients(cudaStream_t s, size_t rows, int C, int P, int G, i
 
 KERNEL(row_norm_backward_weight, pp_row_norm_backward_weight)
 {
-    return gradients(s, (size_t)a->B, a->C, 1, 1, 2, a->x, a->dy, a->keep, a->keep + 1,
-                     a->beta != 0, a->dgamma, a->dbeta, scratch);
+    return gradients(s, (size_t)a->B, a->C, 1, 1, 2, (const V *)a->x, (const V *)a->dy, a->keep,
+                     a->keep + 1, a->beta != 0, a->dgamma, a->dbeta, scratch);
 }
 
 /* ---- of a group: a block has one */
@@ -142,13 +145,15 @@ static __device__ size_t of_group(size_t k, size_t first, size_t run, size_t C)
     return first + k / run * C + k % run;
 }
 
-__global__ void norm_groups(struct pp_group_norm_forward a)
+template <typename V> __global__ void norm_groups(struct pp_group_norm_forward a)
 {
     size_t C = (size_t)a.C, G = (size_t)a.G, run = C / G, n = (size_t)a.P * run;
     size_t b = blockIdx.x / G, first = b * (size_t)a.P * C + blockIdx.x % G * run;
+    const V *of_x = (const V *)a.x;
+    V *y = (V *)a.y;
     double sum = 0, squares = 0;
     for (size_t k = threadIdx.x; k < n; k += THREADS) {
-        double x = (double)a.x[of_group(k, first, run, C)];
+        double x = (double)(float)of_x[of_group(k, first, run, C)];
         sum += x;
         squares += x * x;
     }
@@ -157,7 +162,8 @@ __global__ void norm_groups(struct pp_group_norm_forward a)
     float m = (float)mean, rstd = (float)(1 / sqrt((var < 0 ? 0 : var) + (double)a.eps));
     for (size_t k = threadIdx.x; k < n; k += THREADS) {
         size_t i = of_group(k, first, run, C), c = i % C;
-        a.y[i] = ended((a.x[i] - m) * rstd * a.gamma[c] + a.beta[c], a.residual, i, a.relu);
+        y[i] =
+            ended((of_x[i] - m) * rstd * a.gamma[c] + a.beta[c], (const V *)a.residual, i, a.relu);
     }
     if (threadIdx.x == 0) {
         a.keep[blockIdx.x] = m;
@@ -169,28 +175,30 @@ KERNEL(group_norm_forward, pp_group_norm_forward)
 {
     if (a->B == 0)
         return cudaSuccess;
-    return PP_LAUNCHED(norm_groups, (unsigned)a->B * (unsigned)a->G, THREADS, 0, s, *a);
+    return PP_LAUNCHED(norm_groups<V>, (unsigned)a->B * (unsigned)a->G, THREADS, 0, s, *a);
 }
 
-__global__ void norm_groups_back(struct pp_group_norm_backward_input a)
+template <typename V> __global__ void norm_groups_back(struct pp_group_norm_backward_input a)
 {
     size_t C = (size_t)a.C, G = (size_t)a.G, run = C / G, n = (size_t)a.P * run;
     size_t b = blockIdx.x / G, first = b * (size_t)a.P * C + blockIdx.x % G * run;
     float mean = a.keep[blockIdx.x], rstd = a.keep[(size_t)a.B * G + blockIdx.x];
+    const V *x = (const V *)a.x, *y = (const V *)a.y;
+    V *dy = (V *)a.dy, *dx = (V *)a.dx, *d_residual = (V *)a.d_residual;
     double sum = 0, product = 0;
     for (size_t k = threadIdx.x; k < n; k += THREADS) {
         size_t i = of_group(k, first, run, C);
-        double d = (double)before_relu(a.y, a.dy, a.add_residual, a.d_residual, i) *
-                   (double)a.gamma[i % C];
+        double d =
+            (double)before_relu(y, dy, a.add_residual, d_residual, i) * (double)a.gamma[i % C];
         sum += d;
-        product += d * (double)((a.x[i] - mean) * rstd);
+        product += d * (double)((x[i] - mean) * rstd);
     }
     sum_block(&sum, &product);
     float s = (float)(sum / (double)n), p = (float)(product / (double)n);
-    for (size_t k = threadIdx.x; k < n && a.dx; k += THREADS) {
+    for (size_t k = threadIdx.x; k < n && dx; k += THREADS) {
         size_t i = of_group(k, first, run, C);
-        float d = rstd * (a.dy[i] * a.gamma[i % C] - (s + (a.x[i] - mean) * rstd * p));
-        put(a.dx + i, a.add, d);
+        float d = rstd * (dy[i] * a.gamma[i % C] - (s + (x[i] - mean) * rstd * p));
+        put(dx + i, a.add, d);
     }
 }
 
@@ -198,14 +206,14 @@ KERNEL(group_norm_backward_input, pp_group_norm_backward_input)
 {
     if (a->B == 0)
         return cudaSuccess;
-    return PP_LAUNCHED(norm_groups_back, (unsigned)a->B * (unsigned)a->G, THREADS, 0, s, *a);
+    return PP_LAUNCHED(norm_groups_back<V>, (unsigned)a->B * (unsigned)a->G, THREADS, 0, s, *a);
 }
 
 KERNEL(group_norm_backward_weight, pp_group_norm_backward_weight)
 {
-    return gradients(s, (size_t)a->B * (size_t)a->P, a->C, a->P, a->G, 1, a->x, a->dz, a->keep,
-                     a->keep + (size_t)a->B * (size_t)a->G, a->beta != 0, a->dgamma, a->dbeta,
-                     scratch);
+    return gradients(s, (size_t)a->B * (size_t)a->P, a->C, a->P, a->G, 1, (const V *)a->x,
+                     (const V *)a->dz, a->keep, a->keep + (size_t)a->B * (size_t)a->G, a->beta != 0,
+                     a->dgamma, a->dbeta, scratch);
 }
 
 /* ---- of a channel over the batch */
@@ -213,11 +221,13 @@ KERNEL(group_norm_backward_weight, pp_group_norm_backward_weight)
 KERNEL(batch_norm_forward, pp_batch_norm_forward)
 {
     struct pp_batch_norm_forward n = *a;
+    const V *x = (const V *)n.x, *residual = (const V *)n.residual;
+    V *y = (V *)n.y;
     size_t width = (size_t)n.P * (size_t)n.C, rows = (size_t)n.B * (size_t)n.P;
     cudaError_t e = cudaSuccess;
     if (!n.running_mean && rows > 0) {
         auto get = [=] __device__(size_t r, int c, double *out) {
-            out[0] = (double)n.x[r * (size_t)n.C + (size_t)c];
+            out[0] = (double)(float)x[r * (size_t)n.C + (size_t)c];
             out[1] = out[0] * out[0];
         };
         auto take = [=] __device__(int c, const double *sums) {
@@ -234,32 +244,34 @@ KERNEL(batch_norm_forward, pp_batch_norm_forward)
         int c = f % n.C;
         float mean = n.running_mean ? n.running_mean[c] : n.keep[c];
         float rstd = n.running_mean ? 1.0f / sqrtf(n.running_var[c] + n.eps) : n.keep[n.C + c];
-        n.y[i] = ended((n.x[i] - mean) * rstd * n.gamma[c] + n.beta[c], n.residual, i, n.relu);
+        y[i] = ended((x[i] - mean) * rstd * n.gamma[c] + n.beta[c], residual, i, n.relu);
     });
 }
 
 KERNEL(batch_norm_backward_input, pp_batch_norm_backward_input)
 {
     struct pp_batch_norm_backward_input n = *a;
+    const V *x = (const V *)n.x, *y = (const V *)n.y;
+    V *dy = (V *)n.dy, *dx = (V *)n.dx, *d_residual = (V *)n.d_residual;
     size_t width = (size_t)n.P * (size_t)n.C, rows = (size_t)n.B * (size_t)n.P;
     auto get = [=] __device__(size_t r, int c, double *out) {
         size_t i = r * (size_t)n.C + (size_t)c;
-        out[0] = (double)before_relu(n.y, n.dy, n.add_residual, n.d_residual, i);
-        out[1] = out[0] * (double)((n.x[i] - n.keep[c]) * n.keep[n.C + c]);
+        out[0] = (double)before_relu(y, dy, n.add_residual, d_residual, i);
+        out[1] = out[0] * (double)((x[i] - n.keep[c]) * n.keep[n.C + c]);
     };
     auto take = [=] __device__(int c, const double *sums) {
         n.sums[c] = (float)sums[0];
         n.sums[n.C + c] = (float)sums[1];
     };
     cudaError_t e = sum_columns<2>(s, rows, n.C, get, take, scratch);
-    if (e != cudaSuccess || !n.dx)
+    if (e != cudaSuccess || !dx)
         return e;
     return launch_rows(s, (size_t)n.B, width, [=] __device__(size_t r, int f) {
         size_t i = r * width + (size_t)f;
         int c = f % n.C;
-        float rstd = n.keep[n.C + c], xhat = (n.x[i] - n.keep[c]) * rstd;
+        float rstd = n.keep[n.C + c], xhat = (x[i] - n.keep[c]) * rstd;
         float mean = (n.sums[c] + xhat * n.sums[n.C + c]) / (float)rows;
-        put(n.dx + i, n.add, n.gamma[c] * rstd * (n.dy[i] - mean));
+        put(dx + i, n.add, n.gamma[c] * rstd * (dy[i] - mean));
     });
 }
 

@@ -11,11 +11,12 @@
 /* ---- embedding */
 
 /* One block a row. */
-__global__ void look_up(int T, int V, int C, int first, const float *x, const float *W,
-                        const float *P, float *y)
+template <typename V>
+__global__ void look_up(int T, int tokens, int C, int first, const float *x, const float *W,
+                        const float *P, V *y)
 {
     size_t r = blockIdx.x, columns = (size_t)C;
-    int token = token_row(x[r], V);
+    int token = token_row(x[r], tokens);
     const float *word = W + (token < 0 ? 0 : (size_t)token) * columns;
     const float *place = P ? P + ((size_t)first + r % (size_t)T) * columns : NULL;
     for (size_t c = threadIdx.x; c < columns; c += blockDim.x)
@@ -26,8 +27,8 @@ KERNEL(embedding_forward, pp_embedding_forward)
 {
     if (a->B == 0)
         return cudaSuccess;
-    return PP_LAUNCHED(look_up, (unsigned)a->B * (unsigned)a->T, a->C < 128 ? 64 : 128, 0, s, a->T,
-                     a->V, a->C, a->first, a->x, a->W, a->P, a->y);
+    return PP_LAUNCHED(look_up<V>, (unsigned)a->B * (unsigned)a->T, a->C < 128 ? 64 : 128, 0, s,
+                       a->T, a->V, a->C, a->first, a->x, a->W, a->P, (V *)a->y);
 }
 
 /*
@@ -35,19 +36,20 @@ KERNEL(embedding_forward, pp_embedding_forward)
  * in order: THREADS rows are looked through at a time, those found are listed, and every thread
  * adds its columns of them.
  */
-__global__ void add_tokens(int rows, int V, int C, const float *x, const float *dy, float *dW)
+template <typename V>
+__global__ void add_tokens(int rows, int tokens, int C, const float *x, const V *dy, float *dW)
 {
     __shared__ int found[THREADS], counts[THREADS / WARP];
-    int r = (int)blockIdx.x, t = (int)threadIdx.x, warp = t / WARP, token = token_row(x[r], V);
+    int r = (int)blockIdx.x, t = (int)threadIdx.x, warp = t / WARP, token = token_row(x[r], tokens);
     if (token < 0)
         return;
     for (int from = 0; from < r; from += THREADS)
-        if (__syncthreads_or(from + t < r && token_row(x[from + t], V) == token))
+        if (__syncthreads_or(from + t < r && token_row(x[from + t], tokens) == token))
             return;
     float *sums = dW + (size_t)token * (size_t)C;
     for (int from = r; from < rows; from += THREADS) {
         int i = from + t, before = 0, all = 0;
-        bool hit = i < rows && token_row(x[i], V) == token;
+        bool hit = i < rows && token_row(x[i], tokens) == token;
         unsigned hits = __ballot_sync(ALL, hit);
         if (t % WARP == 0)
             counts[warp] = __popc(hits);
@@ -76,17 +78,18 @@ KERNEL(embedding_backward_weight, pp_embedding_backward_weight)
     if (a->beta == 0)
         e = cudaMemsetAsync(a->dW, 0, (size_t)a->V * (size_t)a->C * sizeof(*a->dW), s);
     if (e == cudaSuccess && a->B > 0) {
-        e = PP_LAUNCHED(add_tokens, (unsigned)a->B * (unsigned)a->T, THREADS, 0, s, a->B * a->T,
-                        a->V, a->C, a->x, a->dy, a->dW);
+        e = PP_LAUNCHED(add_tokens<V>, (unsigned)a->B * (unsigned)a->T, THREADS, 0, s, a->B * a->T,
+                        a->V, a->C, a->x, (const V *)a->dy, a->dW);
     }
     if (e != cudaSuccess || !a->dP)
         return e;
     struct pp_embedding_backward_weight w = *a;
+    const V *dy = (const V *)w.dy;
     return launch_each(s, positions,
                        [=] __device__(size_t i) { /* of all samples, in order */
                                                   float sum = w.beta != 0.0f ? w.dP[i] : 0.0f;
                                                   for (size_t b = 0; b < (size_t)w.B; b++)
-                                                      sum += w.dy[b * positions + i];
+                                                      sum += dy[b * positions + i];
                                                   w.dP[i] = sum;
                        });
 }
@@ -95,8 +98,10 @@ KERNEL(embedding_backward_weight, pp_embedding_backward_weight)
 
 /* Block x has a position, whose angles it computes once for all samples and heads; blocks y share
  * the samples. The angles are computed in double: a float would lose what far positions differ by. */
-__global__ void turn(struct pp_rotary a)
+template <typename V> __global__ void turn(struct pp_rotary a)
 {
+    const V *from = (const V *)a.x;
+    V *to = (V *)a.y;
     int t = (int)blockIdx.x, half = a.width / 2, turned = a.heads * a.width;
     for (int j = (int)threadIdx.x; j < half; j += (int)blockDim.x) {
         double angle = (a.first + t) * pow((double)a.base, -(double)j / half);
@@ -104,16 +109,16 @@ __global__ void turn(struct pp_rotary a)
         for (int b = (int)blockIdx.y; b < a.B; b += (int)gridDim.y) {
             size_t at = ((size_t)b * (size_t)a.T + (size_t)t) * (size_t)a.C + (size_t)j;
             for (int h = 0; h < a.heads; h++, at += (size_t)a.width) {
-                float x = a.x[at], other = a.x[at + (size_t)half];
-                put(a.y + at, a.add, x * c - other * s);
-                put(a.y + at + half, a.add, other * c + x * s);
+                float x = from[at], other = from[at + (size_t)half];
+                put(to + at, a.add, x * c - other * s);
+                put(to + at + half, a.add, other * c + x * s);
             }
         }
     }
     for (int b = (int)blockIdx.y; b < a.B; b += (int)gridDim.y) {
         size_t at = ((size_t)b * (size_t)a.T + (size_t)t) * (size_t)a.C;
         for (int k = turned + (int)threadIdx.x; k < a.C; k += (int)blockDim.x)
-            put(a.y + at + k, a.add, a.x[at + (size_t)k]);
+            put(to + at + k, a.add, from[at + (size_t)k]);
     }
 }
 
@@ -121,8 +126,8 @@ KERNEL(rotary, pp_rotary)
 {
     if (a->B == 0)
         return cudaSuccess;
-    return PP_LAUNCHED(turn, dim3((unsigned)a->T, (unsigned)(a->B < 32 ? a->B : 32)),
-                     a->width > 64 ? 128 : 32, 0, s, *a);
+    return PP_LAUNCHED(turn<V>, dim3((unsigned)a->T, (unsigned)(a->B < 32 ? a->B : 32)),
+                       a->width > 64 ? 128 : 32, 0, s, *a);
 }
 
 /* ---- gates */
@@ -130,20 +135,24 @@ KERNEL(rotary, pp_rotary)
 KERNEL(gated_forward, pp_gated)
 {
     struct pp_gated g = *a;
+    const V *gates = (const V *)g.x;
+    V *y = (V *)g.y;
     return launch_rows(s, (size_t)g.B, (size_t)g.F, [=] __device__(size_t r, int f) {
-        const float *x = g.x + r * 2 * (size_t)g.F + f;
-        g.y[r * (size_t)g.F + (size_t)f] = silu_value(*x) * x[g.F];
+        const V *x = gates + r * 2 * (size_t)g.F + f;
+        y[r * (size_t)g.F + (size_t)f] = silu_value(*x) * x[g.F];
     });
 }
 
 KERNEL(gated_backward, pp_gated_backward)
 {
     struct pp_gated_backward g = *a;
+    const V *x = (const V *)g.x, *all = (const V *)g.dy;
+    V *dx = (V *)g.dx;
     return launch_rows(s, (size_t)g.B, (size_t)g.F, [=] __device__(size_t r, int f) {
         size_t gate = r * 2 * (size_t)g.F + (size_t)f, up = gate + (size_t)g.F;
-        float dy = g.dy[r * (size_t)g.F + (size_t)f];
-        put(g.dx + gate, g.add, silu_back(g.x[gate], dy * g.x[up]));
-        put(g.dx + up, g.add, dy * silu_value(g.x[gate]));
+        float dy = all[r * (size_t)g.F + (size_t)f];
+        put(dx + gate, g.add, silu_back(x[gate], dy * x[up]));
+        put(dx + up, g.add, dy * silu_value(x[gate]));
     });
 }
 
@@ -152,11 +161,13 @@ KERNEL(gated_backward, pp_gated_backward)
 KERNEL(dropout, pp_dropout)
 {
     struct pp_dropout d = *a;
+    const V *x = (const V *)d.x;
+    V *y = (V *)d.y;
     uint32_t limit = dropout_limit(d.p);
     float scale = (float)(1 / (1 - (double)d.p));
     return launch_rows(s, (size_t)d.B, d.F, [=] __device__(size_t r, int f) {
         uint64_t of = dropout_row(d.key, *d.step, d.first_row + (uint32_t)r);
         float by = dropout_number(of, (uint32_t)f) < limit ? 0.0f : scale;
-        put(d.y + r * d.F + (size_t)f, d.add, d.x[r * d.F + (size_t)f] * by);
+        put(y + r * d.F + (size_t)f, d.add, x[r * d.F + (size_t)f] * by);
     });
 }

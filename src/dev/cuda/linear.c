@@ -15,32 +15,42 @@ static bool aligned(const void *p)
     return (uintptr_t)p % CUDA_OPERAND_ALIGN == 0;
 }
 
-/* An array that a product reads or writes: where it is, unless that is no place to do so or bf16 is
- * wanted; then a copy. */
+/* An array that a product reads or writes: where it is, unless that is no place to do so or a
+ * parameter is wanted in bf16; then a copy. */
 struct operand {
-    float *home; /* f32; NULL: the product has none */
-    void *at;    /* what the product works on; NULL: still to be made */
-    size_t n;
-    bool bf16;
+    void *home; /* NULL: the product has none */
+    void *at;   /* what the product works on; NULL: still to be made */
+    size_t bytes;
+    size_t casts; /* home has so many floats, which the product wants in bf16; 0: it is as it is */
 };
 
-static struct operand place(float *home, size_t n)
+static struct operand place(const void *home, size_t bytes)
 {
-    return (struct operand){.home = home, .at = aligned(home) ? home : NULL, .n = n};
+    void *p = (void *)home;
+    return (struct operand){.home = p, .at = aligned(p) ? p : NULL, .bytes = bytes};
 }
 
-static struct operand factor(const struct cuda *c, const float *from, const float *packed, size_t n)
+/* [n][m] of what samples have. */
+static struct operand value(const struct cuda *c, const float *home, int n, int m)
 {
-    bool bf16 = c->precision == PP_PRECISION_BF16;
-    struct operand o = place((float *)(bf16 ? packed : from), n);
-    o.home = (float *)from;
-    o.bf16 = bf16;
+    return place(home, (size_t)n * (size_t)m * (c->bf16 ? sizeof(uint16_t) : sizeof(float)));
+}
+
+/* n floats of W or b, of which there may be a copy. */
+static struct operand parameter(const struct cuda *c, const float *from, const float *packed,
+                                size_t n)
+{
+    if (!c->bf16)
+        return place(from, n * sizeof(float));
+    struct operand o = place(packed, n * sizeof(uint16_t));
+    o.home = (void *)from;
+    o.casts = n;
     return o;
 }
 
 static size_t copy_bytes(const struct operand *o)
 {
-    return !o->home || o->at ? 0 : padded(o->n * (o->bf16 ? sizeof(uint16_t) : sizeof(float)));
+    return !o->home || o->at ? 0 : padded(o->bytes);
 }
 
 /* The copy at *next. */
@@ -51,11 +61,11 @@ static int make(const struct cuda *c, struct operand *o, bool read, char **next)
     size_t bytes = copy_bytes(o);
     o->at = *next;
     *next += bytes;
-    if (o->bf16) {
-        CUDA_TRY(c->device, kernels_to_bf16(c->stream, o->n, o->home, o->at));
+    if (o->casts > 0) {
+        CUDA_TRY(c->device, kernels_to_bf16(c->stream, o->casts, o->home, o->at));
     } else if (read) {
-        CUDA_TRY(c->device, cudaMemcpyAsync(o->at, o->home, o->n * sizeof(float),
-                                            cudaMemcpyDeviceToDevice, c->stream));
+        CUDA_TRY(c->device,
+                 cudaMemcpyAsync(o->at, o->home, o->bytes, cudaMemcpyDeviceToDevice, c->stream));
     }
     return 0;
 }
@@ -63,8 +73,8 @@ static int make(const struct cuda *c, struct operand *o, bool read, char **next)
 static int bring_home(const struct cuda *c, const struct operand *o)
 {
     if (o->at != o->home) {
-        CUDA_TRY(c->device, cudaMemcpyAsync(o->home, o->at, o->n * sizeof(float),
-                                            cudaMemcpyDeviceToDevice, c->stream));
+        CUDA_TRY(c->device,
+                 cudaMemcpyAsync(o->home, o->at, o->bytes, cudaMemcpyDeviceToDevice, c->stream));
     }
     return 0;
 }
@@ -108,12 +118,12 @@ static int forward_job(struct cuda *c, int B, int I, int O, const float *x, cons
 {
     struct cuda_shape shape = {
         .product = CUDA_FORWARD, .B = B, .I = I, .O = O, .act = act, .keeps_z = z, .bias = b};
-    *j = (struct job){.first = factor(c, W, packed, (size_t)O * (size_t)I),
-                      .second = factor(c, x, NULL, (size_t)B * (size_t)I),
-                      .result = place(z ? z : y, (size_t)B * (size_t)O)};
+    *j = (struct job){.first = parameter(c, W, packed, (size_t)O * (size_t)I),
+                      .second = value(c, x, B, I),
+                      .result = value(c, z ? z : y, B, O)};
     PP_TRY(cuda_plan_for(c, &shape, &j->plan));
     if (j->plan->fusion != CUDA_ALONE)
-        j->bias = place((float *)b, (size_t)O);
+        j->bias = parameter(c, b, NULL, (size_t)O);
     return 0;
 }
 
@@ -121,9 +131,9 @@ static int input_job(struct cuda *c, int B, int I, int O, const float *dz, const
                      const float *packed, float *dx, struct job *j)
 {
     struct cuda_shape shape = {.product = CUDA_BACKWARD_INPUT, .B = B, .I = I, .O = O};
-    *j = (struct job){.first = factor(c, W, packed, (size_t)O * (size_t)I),
-                      .second = factor(c, dz, NULL, (size_t)B * (size_t)O),
-                      .result = place(dx, (size_t)B * (size_t)I)};
+    *j = (struct job){.first = parameter(c, W, packed, (size_t)O * (size_t)I),
+                      .second = value(c, dz, B, O),
+                      .result = value(c, dx, B, I)};
     return cuda_plan_for(c, &shape, &j->plan);
 }
 
@@ -132,12 +142,12 @@ static int weight_job(struct cuda *c, const struct pp_weight_part *part, int I, 
 {
     struct cuda_shape shape = {
         .product = CUDA_BACKWARD_WEIGHT, .B = part->B, .I = I, .O = O, .bias = db, .adds = adds};
-    *j = (struct job){.first = factor(c, part->x, NULL, (size_t)part->B * (size_t)I),
-                      .second = factor(c, part->dz, NULL, (size_t)part->B * (size_t)O),
-                      .result = place(dW, (size_t)O * (size_t)I)};
+    *j = (struct job){.first = value(c, part->x, part->B, I),
+                      .second = value(c, part->dz, part->B, O),
+                      .result = place(dW, (size_t)O * (size_t)I * sizeof(*dW))};
     PP_TRY(cuda_plan_for(c, &shape, &j->plan));
     if (j->plan->fusion == CUDA_BIAS_GRADIENT)
-        j->bias = place(db, (size_t)O);
+        j->bias = place(db, (size_t)O * sizeof(*db));
     return 0;
 }
 

@@ -32,7 +32,8 @@ static int make_product(struct cuda *c, struct cuda_plan *p)
     if (p->fusion != CUDA_ALONE) {
         /* Its alignment tells the search what the real ones have at least. */
         const char *bias = (const char *)c->between + CUDA_OPERAND_ALIGN;
-        cudaDataType_t type = CUDA_R_32F;
+        bool db = p->fusion == CUDA_BIAS_GRADIENT;
+        cudaDataType_t type = p->bf16 && !db ? CUDA_R_16BF : CUDA_R_32F;
         PP_TRY(set(c, p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)));
         PP_TRY(set(c, p, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof(type)));
     }
@@ -55,13 +56,14 @@ static int make_layout(struct cuda *c, cudaDataType_t type, int rows, int column
 int cuda_plan_init(struct cuda *c, const struct cuda_shape *s, enum cuda_fusion fusion,
                    struct cuda_plan *p)
 {
-    *p = (struct cuda_plan){.shape = *s, .fusion = fusion};
+    *p = (struct cuda_plan){.shape = *s, .bf16 = c->bf16, .fusion = fusion};
     PP_TRY(make_product(c, p));
-    cudaDataType_t factors = c->precision == PP_PRECISION_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+    cudaDataType_t factors = c->bf16 ? CUDA_R_16BF : CUDA_R_32F;
     bool weight = s->product == CUDA_BACKWARD_WEIGHT, forward = s->product == CUDA_FORWARD;
     PP_TRY(make_layout(c, factors, weight ? s->B : s->O, s->I, &p->first));
     PP_TRY(make_layout(c, factors, s->B, forward ? s->I : s->O, &p->second));
-    PP_TRY(make_layout(c, CUDA_R_32F, weight ? s->O : s->B, forward ? s->O : s->I, &p->result));
+    PP_TRY(make_layout(c, weight ? CUDA_R_32F : factors, weight ? s->O : s->B,
+                       forward ? s->O : s->I, &p->result));
     return 0;
 }
 
@@ -182,7 +184,7 @@ cudaError_t cuda_plan_finish_forward(const struct cuda_plan *p, const float *pro
     z = product == z && !b ? NULL : z; /* it is there */
     if (!b && !z && act == PP_ACT_NONE && product == y)
         return cudaSuccess;
-    return kernels_bias_activation(stream, p->shape.B, p->shape.O, product, b, act, z, y);
+    return kernels_bias_activation(stream, p->bf16, p->shape.B, p->shape.O, product, b, act, z, y);
 }
 
 cudaError_t cuda_plan_finish_weight(const struct cuda_plan *p, const float *dz, float beta,
@@ -190,5 +192,5 @@ cudaError_t cuda_plan_finish_weight(const struct cuda_plan *p, const float *dz, 
 {
     if (p->fusion == CUDA_BIAS_GRADIENT || !db)
         return cudaSuccess;
-    return kernels_bias_gradient(stream, p->shape.B, p->shape.O, dz, beta, db, scratch);
+    return kernels_bias_gradient(stream, p->bf16, p->shape.B, p->shape.O, dz, beta, db, scratch);
 }

@@ -58,16 +58,18 @@ struct cuda_choice {
 /* The same, ready to be used by one rank. */
 struct cuda_plan {
     struct cuda_shape shape;
+    bool bf16; /* factors, and the result but for backward_weight's */
     enum cuda_fusion fusion;
     cublasLtMatmulAlgo_t algorithm;
     cublasLtMatmulDesc_t product;
     cublasLtMatrixLayout_t first, second, result;
 };
 
-/* Operands as plan.h's table names them; at aligned addresses. bias: b or db, where it is fused. */
+/* Operands as plan.h's table names them; at aligned addresses. bias: b, of the result's type, or db,
+ * where it is fused. */
 struct cuda_operands {
     const void *first, *second;
-    float *result, *bias;
+    void *result, *bias;
 };
 
 /* Floats of the factors and the result. */

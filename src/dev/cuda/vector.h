@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the kernels share: launching one, four elements in one access, how a grid walks a flat
- * array. */
+/* What the kernels share: launching one, values as they are stored, several in one access, how a grid
+ * walks a flat array. */
 #ifndef PPCLI_DEV_CUDA_VECTOR_H
 #define PPCLI_DEV_CUDA_VECTOR_H
 
@@ -21,10 +21,19 @@
 #endif
 #define PP_LAUNCHED(...) (PP_LAUNCH(__VA_ARGS__), cudaGetLastError())
 
-/* A function of kernels.h for a row of ppcli/kernels.def. */
+/* A function of kernels.h for a row of ppcli/kernels.def; its body, with V for the type that values
+ * are stored as, follows. */
 #define KERNEL(name, type)                                                                         \
-    extern "C" cudaError_t kernels_##name(cudaStream_t s, const struct type *a,                    \
-                                          double *scratch __attribute__((unused)))
+    template <typename V>                                                                          \
+    static cudaError_t name##_of(cudaStream_t s, const struct type *a, double *scratch);           \
+    extern "C" cudaError_t kernels_##name(cudaStream_t s, const struct type *a, bool half,         \
+                                          double *scratch)                                         \
+    {                                                                                              \
+        return half ? name##_of<bf16>(s, a, scratch) : name##_of<float>(s, a, scratch);            \
+    }                                                                                              \
+    template <typename V>                                                                          \
+    static cudaError_t name##_of(cudaStream_t s, const struct type *a,                             \
+                                 double *scratch __attribute__((unused)))
 
 struct alignas(16) float4_ {
     float at[4];
@@ -32,12 +41,53 @@ struct alignas(16) float4_ {
 struct float1_ {
     float at[1];
 };
-struct alignas(8) half4 {
-    uint16_t at[4];
-};
 struct alignas(4) bytes4 {
     uint8_t at[4];
 };
+
+/* Ties to even; a NaN stays one. */
+static __device__ inline uint16_t to_bf16(float x)
+{
+    union {
+        float f;
+        uint32_t u;
+    } bits;
+    bits.f = x;
+    uint32_t u = bits.u;
+    if ((u & 0x7fffffffu) > 0x7f800000u)
+        return (uint16_t)((u >> 16) | 0x40u); /* quiet, and never an infinity */
+    return (uint16_t)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+}
+
+/* A value as it is stored with run.precision = bf16: read as a float, rounded when it is written. */
+struct bf16 {
+    uint16_t bits;
+
+    __device__ operator float() const
+    {
+        union {
+            uint32_t u;
+            float f;
+        } all;
+        all.u = (uint32_t)bits << 16;
+        return all.f;
+    }
+    __device__ struct bf16 &operator=(float x)
+    {
+        bits = to_bf16(x);
+        return *this;
+    }
+};
+
+/* N values in one access. */
+template <typename V, int N> struct alignas(N * sizeof(V)) several {
+    V at[N];
+};
+
+template <typename V> static __device__ inline void put(V *y, bool add, float v)
+{
+    *y = add ? (float)*y + v : v;
+}
 
 #define THREADS 256
 #define WARP 32
@@ -119,25 +169,6 @@ static cudaError_t launch_rows(cudaStream_t s, size_t rows, size_t width, Do do_
     unsigned y = (unsigned)(rows < 4096 ? rows : 4096);
     auto kernel = each_of_rows<Do>;
     return PP_LAUNCHED(kernel, dim3(blocks_for(width), y), THREADS, 0, s, rows, (int)width, do_it);
-}
-
-static __device__ inline void put(float *y, bool add, float v)
-{
-    *y = add ? *y + v : v;
-}
-
-/* Ties to even; a NaN stays one. */
-static __device__ inline uint16_t to_bf16(float x)
-{
-    union {
-        float f;
-        uint32_t u;
-    } bits;
-    bits.f = x;
-    uint32_t u = bits.u;
-    if ((u & 0x7fffffffu) > 0x7f800000u)
-        return (uint16_t)((u >> 16) | 0x40u); /* quiet, and never an infinity */
-    return (uint16_t)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
 }
 
 #endif

@@ -10,7 +10,7 @@ static size_t floats(const struct pp_node *n, const struct pp_at *at)
 static int forward(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
 {
     return pp_backend_sum(be, &(struct pp_sum){floats(n, at), at->x[0], at->x[1],
-                                               n->activation == PP_ACT_RELU, at->y});
+                                               n->activation == PP_ACT_RELU, at->y, false});
 }
 
 static int backward_input(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)

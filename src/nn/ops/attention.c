@@ -32,7 +32,8 @@ static void words(const struct pp_node *n, const struct pp_backend_choice *choic
 {
     size_t all = (size_t)rows * (size_t)n->positions;
     int keys = n->cached > 0 ? n->cached : n->batch_first ? n->keys : rows;
-    w->keep = n->cached > 0 ? (size_t)n->cached * 2 * kv_width(n) : all * (size_t)n->heads;
+    w->keep = n->cached > 0 ? pp_value_floats(choice, (size_t)n->cached * 2 * kv_width(n))
+                            : all * (size_t)n->heads;
     w->scratch =
         pp_attention_scratch_floats(queries(n, rows), keys, n->heads / n->kv_heads, n->width);
 }
@@ -47,16 +48,23 @@ static void cost(const struct pp_node *n, struct pp_layer_cost *c)
     c->flops_i = n->wants_dx[0] || n->wants_dx[1] ? 5 * product : 0;
 }
 
-/* Where queries, keys and values are in the inputs: each k behind its q in one row, behind all of
- * the sample's q, or in a value of its own. */
-static struct pp_attention call(const struct pp_node *n, const struct pp_at *at)
+/* Where keys begin in their input: each k behind its q in one row, behind all of the sample's q, or in
+ * a value of its own. */
+static size_t first_key(const struct pp_node *n)
+{
+    size_t q = q_width(n);
+    return n->n_x == 2 ? 0 : n->apart ? (size_t)n->positions * q : q;
+}
+
+static struct pp_attention call(const struct pp_node *n, const struct pp_backend *be,
+                                const struct pp_at *at)
 {
     size_t q = q_width(n), kv = kv_width(n), T = (size_t)n->positions;
     bool two = n->n_x == 2, rows = !two && !n->apart;
     size_t q_step = rows ? q + 2 * kv : q, kv_step = rows ? q_step : 2 * kv;
     size_t q_sample = two ? T * q : T * (q + 2 * kv);
     size_t kv_sample = two ? (size_t)n->keys * 2 * kv : q_sample;
-    const float *k = two ? at->x[1] : at->x[0] + (rows ? q : T * q);
+    const float *from = at->x[n->n_x - 1];
     struct pp_attention a = {.B = texts(n, at->pass->rows),
                              .queries = queries(n, at->pass->rows),
                              .keys = n->batch_first ? n->keys : at->pass->rows,
@@ -67,8 +75,8 @@ static struct pp_attention call(const struct pp_node *n, const struct pp_at *at)
                              .lengths = at->pass->lengths,
                              .index = at->pass->index,
                              .q = at->x[0],
-                             .k = k,
-                             .v = k + kv,
+                             .k = pp_value_at(be, from, first_key(n)),
+                             .v = pp_value_at(be, from, first_key(n) + kv),
                              .q_at = {q_sample, q_step},
                              .kv_at = {kv_sample, kv_step},
                              .y_at = {T * q, q},
@@ -98,12 +106,12 @@ static int append(const struct pp_node *n, struct pp_backend *be, const struct p
     int from = at->pass->position;
     pp_assert(from >= 0 && from + a->queries <= n->cached);
     for (int t = 0; t < a->queries; t++) {
-        float *to = at->keep + (size_t)(from + t) * both;
-        const float *k = a->k + (size_t)t * a->kv_at.position;
-        PP_TRY(pp_backend_copy(be, to, k, both * sizeof(*to)));
+        float *to = pp_value_at(be, at->keep, (size_t)(from + t) * both);
+        const float *k = pp_value_at(be, a->k, (size_t)t * a->kv_at.position);
+        PP_TRY(pp_backend_copy(be, to, k, both * pp_backend_value_bytes(&be->choice)));
     }
     a->k = at->keep;
-    a->v = a->k + kv_width(n);
+    a->v = pp_value_at(be, a->k, kv_width(n));
     a->kv_at = (struct pp_strides){0, both};
     a->keys = from + a->queries;
     a->lse = NULL;
@@ -112,7 +120,7 @@ static int append(const struct pp_node *n, struct pp_backend *be, const struct p
 
 static int forward(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
 {
-    struct pp_attention a = call(n, at);
+    struct pp_attention a = call(n, be, at);
     if (n->cached > 0)
         PP_TRY(append(n, be, at, &a));
     return a.B > 0 && a.queries > 0 ? pp_backend_attention_forward(be, &a) : 0;
@@ -120,7 +128,7 @@ static int forward(const struct pp_node *n, struct pp_backend *be, const struct 
 
 static int backward_input(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
 {
-    struct pp_attention a = call(n, at);
+    struct pp_attention a = call(n, be, at);
     int kv = n->n_x - 1; /* the input that keys and values are in */
     if (at->pass->rows == 0 || (!at->dx[0] && !at->dx[kv]))
         return 0;
@@ -129,8 +137,8 @@ static int backward_input(const struct pp_node *n, struct pp_backend *be, const 
     a.add_kv = at->add[kv];
     a.dq = at->dx[0];
     if (at->dx[kv]) {
-        a.dk = at->dx[kv] + (a.k - at->x[kv]);
-        a.dv = at->dx[kv] + (a.v - at->x[kv]);
+        a.dk = pp_value_at(be, at->dx[kv], first_key(n));
+        a.dv = pp_value_at(be, at->dx[kv], first_key(n) + kv_width(n));
     }
     return pp_backend_attention_backward(be, &a);
 }

@@ -39,7 +39,7 @@ static void words(const struct pp_node *n, const struct pp_backend_choice *choic
     if (choice)
         w->packed += pp_backend_packed_floats(choice, kv.out, kv.in);
     if (n->shared[0] || n->shared[1])
-        w->scratch = kv.x_sample;
+        w->scratch = pp_value_floats(choice, kv.x_sample);
 }
 
 static void cost(const struct pp_node *n, struct pp_layer_cost *c)
@@ -86,8 +86,9 @@ static int forward(const struct pp_node *n, struct pp_backend *be, const struct 
         const float *packed = at->packed ? at->packed + h.packed : NULL;
         for (size_t r = 0; r < (size_t)at->pass->rows; r++) {
             PP_TRY(pp_backend_linear_forward(
-                be, h.positions, h.in, h.out, at->x[j] + r * h.x_sample, at->params + h.W, packed,
-                at->params + h.b, PP_ACT_NONE, NULL, at->y + r * h.y_sample + h.y));
+                be, h.positions, h.in, h.out, pp_value_at(be, at->x[j], r * h.x_sample),
+                at->params + h.W, packed, at->params + h.b, PP_ACT_NONE, NULL,
+                pp_value_at(be, at->y, r * h.y_sample + h.y)));
         }
     }
     return 0;
@@ -99,12 +100,13 @@ static int backward_input(const struct pp_node *n, struct pp_backend *be, const 
         struct half h = half_of(n, &be->choice, j);
         const float *packed = at->packed ? at->packed + h.packed : NULL;
         for (size_t r = 0; at->dx[j] && r < (size_t)at->pass->rows; r++) {
-            float *dx = at->dx[j] + r * h.x_sample, *to = at->add[j] ? at->scratch : dx;
-            PP_TRY(pp_backend_linear_backward_input(be, h.positions, h.in, h.out,
-                                                    at->dy + r * h.y_sample + h.y, at->params + h.W,
-                                                    packed, to));
+            float *dx = pp_value_at(be, at->dx[j], r * h.x_sample);
+            float *to = at->add[j] ? at->scratch : dx;
+            const float *dy = pp_value_at(be, at->dy, r * h.y_sample + h.y);
+            PP_TRY(pp_backend_linear_backward_input(be, h.positions, h.in, h.out, dy,
+                                                    at->params + h.W, packed, to));
             if (at->add[j])
-                PP_TRY(pp_backend_add(be, h.x_sample, to, dx));
+                PP_TRY(pp_backend_sum(be, &(struct pp_sum){h.x_sample, dx, to, .y = dx}));
         }
     }
     return 0;
@@ -122,8 +124,9 @@ static int backward_weight(const struct pp_node *n, struct pp_backend *be, int n
             size_t samples = (size_t)(p->B / h.positions);
             for (size_t r = 0; r < samples || (r == 0 && add == 0); r++) {
                 struct pp_weight_part one = {.B = r < samples ? h.positions : 0,
-                                             .dz = p->dz + r * h.y_sample + h.y,
-                                             .x = (j ? p->x1 : p->x) + r * h.x_sample};
+                                             .dz = pp_value_at(be, p->dz, r * h.y_sample + h.y),
+                                             .x =
+                                                 pp_value_at(be, j ? p->x1 : p->x, r * h.x_sample)};
                 PP_TRY(pp_backend_linear_backward_weight(be, 1, &one, h.in, h.out, add, grads + h.W,
                                                          grads + h.b));
                 add = 1;

@@ -23,7 +23,7 @@ static int forward(const struct pp_node *n, struct pp_backend *be, const struct 
     size_t floats = (size_t)at->pass->rows * pp_shape_floats(&n->out);
     if (at->pass->training && at->pass->step)
         return drop(n, be, at, at->x[0], false, at->y);
-    return pp_backend_copy(be, at->y, at->x[0], floats * sizeof(float));
+    return pp_backend_copy(be, at->y, at->x[0], floats * pp_backend_value_bytes(&be->choice));
 }
 
 static int backward_input(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)

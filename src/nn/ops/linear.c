@@ -38,8 +38,8 @@ static void words(const struct pp_node *n, const struct pp_backend_choice *choic
                   struct pp_words *words)
 {
     size_t all = (size_t)rows * (size_t)n->positions;
-    words->keep = saves_z(n) ? all * (size_t)out(n) : 0;
-    words->scratch = n->shared[0] ? all * (size_t)in(n) : 0;
+    words->keep = saves_z(n) ? pp_value_floats(choice, all * (size_t)out(n)) : 0;
+    words->scratch = n->shared[0] ? pp_value_floats(choice, all * (size_t)in(n)) : 0;
     words->packed = choice ? pp_backend_packed_floats(choice, out(n), in(n)) : 0;
 }
 
@@ -97,7 +97,8 @@ static int backward_input(const struct pp_node *n, struct pp_backend *be, const 
     float *dx = at->add[0] ? at->scratch : at->dx[0];
     PP_TRY(pp_backend_linear_backward_input(be, rows, in(n), out(n), at->dy, at->params, at->packed,
                                             dx));
-    return at->add[0] ? pp_backend_add(be, (size_t)rows * (size_t)in(n), dx, at->dx[0]) : 0;
+    const struct pp_sum both = {(size_t)rows * (size_t)in(n), at->dx[0], dx, .y = at->dx[0]};
+    return at->add[0] ? pp_backend_sum(be, &both) : 0;
 }
 
 static int backward_weight(const struct pp_node *n, struct pp_backend *be, int n_parts,
