@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Pictures that are made: with data.augment or data.resize a step's samples are not gathered from
- * the data set but from bytes that a thread beside computing makes a step ahead. The bytes are a
+ * the data set but from bytes that a thread beside computing makes a step ahead, or the device where
+ * it can. The bytes are a
  * function of (seed, epoch, sample), whatever was made before.
  */
 #ifndef PPCLI_AHEAD_H
@@ -13,6 +14,14 @@ struct pp_ahead;
 
 /* Whether the samples of this split are made. */
 bool pp_ahead_makes(const struct pp_config *cfg, enum pp_split split);
+
+/* Whether pictures are only cropped and flipped, so that a device with memory of its own can do it to
+ * those it holds: no thread then. */
+bool pp_ahead_moves(const struct pp_config *cfg, enum pp_split split);
+
+/* moves[n] for struct pp_move_pictures: the same bytes, of these training samples. */
+void pp_ahead_move(const struct pp_config *cfg, uint64_t epoch, int n, const uint32_t *index,
+                   uint32_t *moves);
 
 /*
  * Starts the thread. buffers: n >= 2 of them, each for the largest share of a step, [rows] of

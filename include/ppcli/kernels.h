@@ -64,6 +64,25 @@ struct pp_gather {
     bool f32;                  /* x is, whatever values are: tokens */
 };
 
+/* pictures[r] = picture index[r] of data, moved and perhaps turned from left to right; 0 outside. */
+struct pp_move_pictures {
+    int B, H, W, C;
+    const uint8_t *data;   /* [..][H][W][C], of the device, as all of these */
+    const uint32_t *index; /* [B] */
+    const uint32_t *moves; /* [B] what pp_move() made */
+    uint8_t *pictures;     /* [B][H][W][C] */
+};
+
+#define PP_MOVE_MAX 100
+
+/* Pixel (y, x) is what was at (y + top, x' + left), x' = x, or with flip W - 1 - x. Both at most
+ * PP_MOVE_MAX either way. */
+static inline uint32_t pp_move(int top, int left, bool flip)
+{
+    return (uint32_t)(top + PP_MOVE_MAX) | (uint32_t)(left + PP_MOVE_MAX) << 8 |
+           (uint32_t)flip << 16;
+}
+
 struct pp_targets { /* targets[r][p] = data[s*stride + first + p], or -1: it is ignored */
     int B, P;
     const void *data; /* whole numbers below 2^31, of the device */

@@ -43,6 +43,21 @@ bool pp_ahead_makes(const struct pp_config *cfg, enum pp_split split)
     return cfg->data.resize > 0 || (split == PP_SPLIT_TRAIN && cfg->data.augment.n > 0);
 }
 
+bool pp_ahead_moves(const struct pp_config *cfg, enum pp_split split)
+{
+    bool moves = pp_ahead_makes(cfg, split) && cfg->data.resize == 0;
+    for (int i = 0; i < cfg->data.augment.n; i++)
+        moves = moves && cfg->data.augment.at[i] != PP_AUGMENT_AUTO;
+    return moves;
+}
+
+void pp_ahead_move(const struct pp_config *cfg, uint64_t epoch, int n, const uint32_t *index,
+                   uint32_t *moves)
+{
+    for (int r = 0; r < n; r++)
+        moves[r] = augment_move(&cfg->data.augment, cfg->train.seed, epoch, index[r]);
+}
+
 /* False: dropped. lock: the thread asks whether to go on. */
 static bool make(struct pp_ahead *a, const struct job *j, bool ask)
 {

@@ -147,6 +147,12 @@ static void auto_augment(struct way *w)
     }
 }
 
+/* Row, or column, of the crop. */
+static int place(uint32_t word)
+{
+    return (int)below(word, 2 * PAD + 1) - PAD;
+}
+
 static void step(struct way *w, enum pp_augment what)
 {
     const struct pp_shape *s = &w->a->from;
@@ -154,14 +160,37 @@ static void step(struct way *w, enum pp_augment what)
         auto_augment(w);
     } else if (what == PP_AUGMENT_CROP || w->words[WORD_FLIP] >> 31 != 0) {
         uint8_t *out = room(w);
-        int top = (int)below(w->words[WORD_ROW], 2 * PAD + 1) - PAD;
-        int left = (int)below(w->words[WORD_COLUMN], 2 * PAD + 1) - PAD;
         if (what == PP_AUGMENT_CROP)
-            picture_crop(s, top, left, w->in, out);
+            picture_crop(s, place(w->words[WORD_ROW]), place(w->words[WORD_COLUMN]), w->in, out);
         else
             picture_flip(s, w->in, out);
         w->in = out;
     }
+}
+
+static void draw(uint64_t seed, uint64_t epoch, uint32_t sample, int n, uint32_t *words)
+{
+    const uint64_t stream = pp_rng_stream("augment", epoch);
+    for (int i = 0; i < n; i++)
+        words[i] = pp_rng_u32(seed, stream, (uint64_t)sample * WORDS + (uint64_t)i);
+}
+
+uint32_t augment_move(const struct pp_augments *steps, uint64_t seed, uint64_t epoch,
+                      uint32_t sample)
+{
+    uint32_t words[WORD_POLICY];
+    int top = 0, left = 0;
+    bool flip = false;
+    draw(seed, epoch, sample, WORD_POLICY, words);
+    for (int i = 0; i < steps->n; i++) {
+        if (steps->at[i] == PP_AUGMENT_CROP) {
+            top = place(words[WORD_ROW]);
+            left = flip ? -place(words[WORD_COLUMN]) : place(words[WORD_COLUMN]);
+        } else {
+            flip = words[WORD_FLIP] >> 31 != 0;
+        }
+    }
+    return pp_move(top, left, flip);
 }
 
 void augment_make(struct augment *a, bool train, uint64_t epoch, uint32_t sample, const uint8_t *in,
@@ -170,9 +199,7 @@ void augment_make(struct augment *a, bool train, uint64_t epoch, uint32_t sample
     uint32_t words[WORDS];
     struct way w = {.a = a, .words = words, .in = in};
     if (train && a->steps.n > 0) {
-        const uint64_t stream = pp_rng_stream("augment", epoch);
-        for (uint64_t i = 0; i < WORDS; i++)
-            words[i] = pp_rng_u32(a->seed, stream, (uint64_t)sample * WORDS + i);
+        draw(a->seed, epoch, sample, WORDS, words);
         for (int i = 0; i < a->steps.n; i++)
             step(&w, (enum pp_augment)a->steps.at[i]);
     }

@@ -73,6 +73,10 @@ void augment_fini(struct augment *a);
 void augment_make(struct augment *a, bool train, uint64_t epoch, uint32_t sample, const uint8_t *in,
                   uint8_t *out);
 
+/* The same of crop and flip, as pp_move() says it. */
+uint32_t augment_move(const struct pp_augments *steps, uint64_t seed, uint64_t epoch,
+                      uint32_t sample);
+
 /* The magnitude that AutoAugment passes to op, level 0..9, for a picture of this shape. */
 double augment_magnitude(enum picture_op op, int level, bool minus, const struct pp_shape *s);
 

@@ -108,6 +108,11 @@ static void conv_backward_weight(struct pp_conv_backward_weight *a, struct outpu
     OUT(o, db, O, O, bias + (a->db ? most_old(a->beta != 0, O, a->db) : 0));
 }
 
+static void move_pictures(struct pp_move_pictures *a, struct outputs *o)
+{
+    OUT(o, pictures, (size_t)a->B * (size_t)(a->H * a->W * a->C), a->C, EXACT);
+}
+
 static void gather(struct pp_gather *a, struct outputs *o)
 {
     OUT(o, x, (size_t)a->B * (size_t)a->F, a->F, EXACT);

@@ -10,9 +10,19 @@
 
 #include <stdint.h>
 
+#include "ppcli/kernels.h"
+
 #ifndef PP_DEVICE /* what a function is marked with that kernels call */
 #define PP_DEVICE
 #endif
+
+/* Where pixel (y, x) of a picture that pp_move() moves comes from; -1: from outside. */
+static PP_DEVICE inline int moved_from(uint32_t move, int H, int W, int y, int x)
+{
+    int row = y + (int)(move & 255) - PP_MOVE_MAX;
+    int column = (move >> 16 ? W - 1 - x : x) + (int)(move >> 8 & 255) - PP_MOVE_MAX;
+    return row >= 0 && row < H && column >= 0 && column < W ? row * W + column : -1;
+}
 
 /* What is the same in every number of a row. */
 static PP_DEVICE inline uint64_t dropout_row(uint64_t key, int64_t step, uint32_t row)

@@ -92,6 +92,8 @@ static int open_loaders(struct pp_exec *x)
 static int open_ahead(struct pp_exec *x)
 {
     int n = x->made_there ? EXEC_AHEAD + 1 : 2;
+    if (x->moves)
+        return 0;
     for (int i = 0; x->made_there && i < n; i++) {
         void *buffer = NULL;
         PP_TRY(pp_backend_host_alloc(x->be, x->made_bytes, &buffer));
@@ -155,7 +157,8 @@ void pp_exec_destroy(struct pp_exec **exec)
     if (!exec_turns_destroy(x))
         x->arena.base = NULL;
     for (int i = 0; x->arena.base && x->made_there && i <= EXEC_AHEAD; i++)
-        pp_backend_host_free(x->be, x->made[i], x->made_bytes);
+        if (x->made[i])
+            pp_backend_host_free(x->be, x->made[i], x->made_bytes);
     pp_loader_destroy(&x->loader[PP_SPLIT_TRAIN]);
     pp_loader_destroy(&x->loader[PP_SPLIT_TEST]);
     exec_memory_free(x);

@@ -184,6 +184,9 @@ struct pp_exec {
     size_t made_bytes;             /* of one */
     uint8_t *made_there;           /* in the arena: the step's pictures on the device, or NULL */
     const uint8_t *made_now;       /* the step's pictures, memory of the device */
+    const uint32_t
+        *moves; /* in a turn's block after the sample numbers, where the device makes them
+                              of those it holds (pp_ahead_moves()); memory of the device; else NULL */
     uint64_t epoch;
 
     /* Of texts, where the device has memory of its own: the tokens of the share's windows, [rows][T +

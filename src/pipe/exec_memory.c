@@ -205,8 +205,9 @@ static void made_memory(struct pp_exec *x, struct pp_arena *a, bool copies)
         x->made[i] = pp_arena_take(a, x->made_bytes, 1);
 }
 
-/* What a step reads and leaves. window: tokens of a sample that it brings along. */
-static void step_memory(struct pp_exec *x, struct pp_arena *a, bool has_last, size_t window)
+/* What a step reads and leaves. window: tokens of a sample that it brings along; or its move. */
+static void step_memory(struct pp_exec *x, struct pp_arena *a, bool has_last, size_t window,
+                        bool moves)
 {
     const struct pp_layout *l = x->layout;
     size_t share = largest_share(x);
@@ -224,7 +225,8 @@ static void step_memory(struct pp_exec *x, struct pp_arena *a, bool has_last, si
     x->all_votes = pp_arena_take(a, (size_t)l->ranks * votes, sizeof(*x->all_votes));
     if (a->base) {
         x->index = (uint32_t *)(void *)((char *)x->args + index_at);
-        x->windows = window > 0 ? x->index + share : NULL;
+        x->windows = window > 0 && !moves ? x->index + share : NULL;
+        x->moves = moves ? x->index + share : NULL;
         for (int split = 0; has_last && split < 2; split++)
             x->sums[split] = &x->results->sums[split];
     }
@@ -253,11 +255,12 @@ static int lay_out(struct pp_exec *x, struct pp_arena *a, bool shared_slots, boo
     size_t value_bytes = pp_element_bytes(info ? info->element : PP_U8);
     int targets = pp_model_targets(l->model);
     bool windows = info && info->windows; /* a step brings its own to the device */
+    bool moves = copies && has_first && pp_ahead_moves(l->cfg, PP_SPLIT_TRAIN);
     for (int split = 0; split < 2; split++) {
         const struct pp_dataset *ds = x->data[split];
         const uint8_t *labels = !ds ? NULL : ds->windows ? ds->images : ds->labels;
         size_t n = (size_t)(split == PP_SPLIT_TRAIN ? l->train_n : l->test_n);
-        bool made = pp_ahead_makes(l->cfg, (enum pp_split)split);
+        bool made = pp_ahead_makes(l->cfg, (enum pp_split)split) && !moves;
         PP_TRY(data_memory(x, a, copies && !windows, ds ? ds->images : NULL,
                            has_first && !made ? n : 0, (size_t)l->model->inputs * value_bytes,
                            &x->images[split]));
@@ -277,7 +280,8 @@ static int lay_out(struct pp_exec *x, struct pp_arena *a, bool shared_slots, boo
         x->scratch = pp_arena_take(a, largest, sizeof(float));
     size_t inputs = (size_t)l->model->inputs;
     bool brings = copies && windows && (has_first || has_last);
-    step_memory(x, a, has_last, brings ? inputs + (info->pairs ? inputs : 1) : 0);
+    size_t window = brings ? inputs + (info->pairs ? inputs : 1) : 0;
+    step_memory(x, a, has_last, moves ? 1 : window, moves);
     x->bytes.scratch = grown(a, &mark);
     x->bytes.total = a->used;
     return 0;

@@ -101,6 +101,23 @@ int exec_enqueue(struct pp_exec *x, enum pp_split split, int step, int64_t t)
     return 0;
 }
 
+/* Its pictures, of those that the device holds. */
+static int move_pictures(struct pp_exec *x, const struct exec_turn *turn)
+{
+    const struct pp_dataset *ds = x->data[turn->split];
+    const struct pp_move_pictures m = {.B =
+                                           pp_loader_share_rows(x->loader[turn->split], turn->step),
+                                       .H = ds->shape.dims[0],
+                                       .W = ds->shape.dims[1],
+                                       .C = ds->shape.dims[2],
+                                       .data = x->images[turn->split],
+                                       .index = x->index,
+                                       .moves = x->moves,
+                                       .pictures = x->made_there};
+    x->made_now = x->made_there;
+    return pp_backend_move_pictures(x->be, &m);
+}
+
 /* The args and sample numbers of a step to the device. updates: as pp_exec_train_step(). */
 static int upload(struct pp_exec *x, struct exec_turn *turn, double lr, int64_t updates)
 {
@@ -108,6 +125,7 @@ static int upload(struct pp_exec *x, struct exec_turn *turn, double lr, int64_t 
     struct pp_optimizer_args *args = turn->block;
     size_t at = (size_t)((char *)x->index - (char *)x->args);
     size_t bytes = (size_t)pp_loader_share_rows(ld, turn->step) * sizeof(*x->index);
+    bool moves = x->moves && turn->split == PP_SPLIT_TRAIN;
     *args = pp_optimizer_args_of(x->layout->cfg, lr, updates + 1);
     args->t = turn->t;
     if (bytes > 0) {
@@ -127,11 +145,18 @@ static int upload(struct pp_exec *x, struct exec_turn *turn, double lr, int64_t 
             int rows = pp_loader_share_rows(ld, turn->step);
             PP_TRY(pp_dataset_windows(ds, rows, index, x->layout->model->classes, windows));
         }
-        if (windows)
+        if (moves) {
+            pp_ahead_move(x->layout->cfg, x->epoch, pp_loader_share_rows(ld, turn->step), index,
+                          (uint32_t *)(void *)((char *)turn->block +
+                                               ((const char *)x->moves - (char *)x->args)));
+        }
+        if (windows || moves)
             bytes = x->block_bytes - at;
     }
     PP_TRY(pp_backend_upload(x->be, x->args, turn->block, at + bytes));
     x->made_now = turn->made;
+    if (moves)
+        return move_pictures(x, turn);
     if (!turn->made || !x->made_there)
         return 0;
     x->made_now = x->made_there;

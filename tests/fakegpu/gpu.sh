@@ -5,6 +5,8 @@
 # shellcheck source=tests/cli/lib.sh
 . "$(dirname "$0")/../cli/lib.sh"
 
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
+
 cd "$folder" || exit 1
 config net.ini data.dataset=synthetic data.train_samples=300 data.test_samples=50 \
     'model.sizes=12 9*5 4' pipeline.microbatches=3 pipeline.stages=2 train.batch_size=32 \
@@ -117,6 +119,56 @@ for graphs in on off; do
         [ $((launches - launches_before)) -gt 400 ] || complain "$launches launches, before $launches_before"
     fi
 done
+
+# data.resize = 28 leaves the pictures as they are, but is done on the host, and so is all the rest then.
+begin "pictures that the device crops and flips are those that the host makes"
+config moved.ini data.dataset=mnist-sample "data.path=$root/data/mnist-sample" 'data.augment=flip crop' \
+    'model.sizes=784 12*3 10' data.train_samples=200 data.test_samples=20 train.batch_size=32 \
+    pipeline.microbatches=3 train.epochs=2 run.backend=cuda
+for more in '--stages 1' '--stages 2 --set run.graphs=off' '--stages 2 --replicas 2' \
+    '--stages 3 --schedule zb-h1'; do
+    # shellcheck disable=SC2086 # words
+    with "PPCLI_FAKE_CALLS=$folder/calls" train moved.ini --dir moved --overwrite -q $more
+    code_is 0
+    by_device=$(number moved weights_sha256)
+    few=$(calls cudaHostAlloc)
+    # shellcheck disable=SC2086
+    with "PPCLI_FAKE_CALLS=$folder/calls" train moved.ini --dir moved --overwrite -q $more --set data.resize=28
+    code_is 0
+    same "$more: $(number moved weights_sha256)" "$more: $by_device"
+    [ "$few" -lt "$(calls cudaHostAlloc)" ] || complain "$more: the host made pictures: $few buffers"
+    # shellcheck disable=SC2086
+    run train moved.ini --dir moved --overwrite -q $more --set data.augment=none
+    [ "$(number moved weights_sha256)" != "$by_device" ] || complain "$more: nothing was moved"
+done
+
+begin "a text goes on on the GPU as on the CPU, keys and values kept there"
+config text.ini data.dataset=text "data.train_file=$root/LICENSE" model.type=gpt model.n_layer=2 \
+    model.n_head=2 model.n_embd=16 model.block_size=24 train.batch_size=8 train.max_steps=60 train.lr=0.01
+run train text.ini --dir text -q --backend cpu
+code_is 0
+for kind in gpt llama; do
+    [ $kind = gpt ] || run train text.ini --dir text --overwrite -q --backend cpu --set model.type=llama
+    code_is 0
+    for words in '--prompt The' '--prompt-file long --seed 3'; do
+        printf 'the licensor and the work, which' >long
+        # shellcheck disable=SC2086
+        run generate text.ini --set model.type=$kind --checkpoint text --tokens 40 --temperature 0 -q --backend cpu $words
+        code_is 0
+        cp "$folder/out" said
+        # shellcheck disable=SC2086
+        run generate text.ini --set model.type=$kind --checkpoint text --tokens 40 --temperature 0 -q --backend cuda $words
+        code_is 0
+        same "$kind: $(cat "$folder/out")" "$kind: $(cat said)"
+    done
+done
+with "PPCLI_FAKE_CALLS=$folder/calls" generate text.ini --set model.type=llama --checkpoint text --prompt The \
+    --tokens 10 --temperature 0 -q --backend cuda
+made_before=$(calls cudaMalloc) launches_before=$(calls launch)
+with "PPCLI_FAKE_CALLS=$folder/calls" generate text.ini --set model.type=llama --checkpoint text --prompt The \
+    --tokens 20 --temperature 0 -q --backend cuda
+same "$(calls cudaMalloc)" "$made_before"
+[ "$(calls launch)" -gt "$launches_before" ] || complain 'nothing was launched'
 
 begin "a device that has no memory left is named, with what was asked for"
 with "PPCLI_FAKE_MEMORY=4096" train net.ini --dir small

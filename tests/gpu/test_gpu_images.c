@@ -78,6 +78,36 @@ static void convolutions_are_the_plain_ones(void **state)
     }
 }
 
+static void pictures_are_moved_as_by_the_plain_one(void **state)
+{
+    enum {
+        B = 5,
+        H = 7,
+        W = 9,
+        C = 3
+    };
+    const uint32_t index[B] = {3, 0, 2, 2, 1};
+    const uint32_t moves[B] = {pp_move(0, 0, false), pp_move(-3, 2, true), pp_move(4, -4, false),
+                               pp_move(1, -2, true), pp_move(9, 0, false)};
+    START(pp_move_pictures, .B = B, .H = H, .W = W, .C = C);
+    VALUES(index, B, (const float *)(const void *)index);
+    VALUES(moves, B, (const float *)(const void *)moves);
+    uint8_t bytes[4 * H * W * C];
+    float words[B * H * W * C];
+    for (int i = 0; i < 4 * H * W * C; i++)
+        bytes[i] = (uint8_t)(1 + i * 7 % 251);
+    memcpy(words, bytes, sizeof(bytes));
+    VALUES(data, sizeof(bytes) / 4, words);
+    struct array to = unset(be, B * H * W * C / 4 + 1, 0);
+    uint8_t want[B * H * W * C], made[B * H * W * C];
+    here.pictures = want;
+    there.pictures = (uint8_t *)(void *)to.at;
+    RUN(move_pictures);
+    CHECK_OK(pp_backend_to_host(be, made, to.at, sizeof(made)));
+    assert_memory_equal(made, want, sizeof(made));
+    drop(be, &to);
+}
+
 /* taken comes from the plain pool. */
 static void pools_are_the_plain_ones(void **state)
 {
@@ -141,6 +171,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(convolutions_are_the_plain_ones),
+        cmocka_unit_test(pictures_are_moved_as_by_the_plain_one),
         cmocka_unit_test(pools_are_the_plain_ones),
     };
     return run_on_device(COUNT(tests), tests);

@@ -11,6 +11,7 @@
 #include "ppcli/mem.h"
 #include "ppcli/sha256.h"
 #include "../../src/data/picture.h"
+#include "../../src/dev/numbers.h"
 
 #define BOTH (PP_DATA_IMAGES | PP_DATA_LABELS)
 #define SEED 11
@@ -283,6 +284,39 @@ static void it_ends_whatever_is_being_made(void **state)
     pp_free(buffers[1]);
 }
 
+/* By what kernels on a device call; the last shape is smaller than what crop moves it by. */
+static void crop_and_flip_are_one_move(void **state)
+{
+    static const char *const chains[] = {"0 crop", "0 flip", "0 crop flip", "0 flip crop"};
+    const struct pp_shape shapes[] = {pp_shape_image(32, 32, 3), pp_shape_image(7, 9, 2),
+                                      pp_shape_image(3, 4, 1)};
+    for (int k = 0; k < 4 * 3; k++) {
+        const struct pp_shape *s = &shapes[k / 4];
+        struct pp_config *cfg = chain_of(chains[k % 4]);
+        int H = s->dims[0], W = s->dims[1], C = s->dims[2], bytes = H * W * C;
+        uint8_t want[3072], made[3072];
+        struct augment a;
+        CHECK_OK(augment_init(&a, cfg, s));
+        assert_true(pp_ahead_moves(cfg, PP_SPLIT_TRAIN));
+        for (uint32_t i = 0; i < 100; i++) {
+            uint32_t move;
+            const uint8_t *from = sample->images + i * 3072;
+            pp_ahead_move(cfg, EPOCH, 1, &i, &move);
+            augment_make(&a, true, EPOCH, i, from, want);
+            for (int e = 0; e < bytes; e++) {
+                int at = moved_from(move, H, W, e / C / W, e / C % W);
+                made[e] = at < 0 ? 0 : from[at * C + e % C];
+            }
+            if (memcmp(made, want, (size_t)bytes) != 0)
+                fail_msg("'%s', %d x %d x %d, sample %u", chains[k % 4], H, W, C, i);
+        }
+        augment_fini(&a);
+    }
+    assert_false(pp_ahead_moves(chain_of("0 crop autoaugment"), PP_SPLIT_TRAIN));
+    assert_false(pp_ahead_moves(chain_of("32 crop"), PP_SPLIT_TRAIN));
+    assert_false(pp_ahead_moves(chain_of("0 crop"), PP_SPLIT_TEST));
+}
+
 static void what_does_not_fit_is_one_line(void **state)
 {
     const struct pp_shape grey = pp_shape_image(28, 28, 1), flat = pp_shape_flat(12);
@@ -327,6 +361,7 @@ int main(void)
         cmocka_unit_test(the_bytes_are_those_of_torchvision),
         cmocka_unit_test(the_order_of_asking_changes_no_byte),
         cmocka_unit_test(it_ends_whatever_is_being_made),
+        cmocka_unit_test(crop_and_flip_are_one_move),
         cmocka_unit_test(what_does_not_fit_is_one_line),
         cmocka_unit_test(the_models_input_is_known_from_the_data),
     };

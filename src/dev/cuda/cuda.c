@@ -154,6 +154,11 @@ static int cuda_open(struct pp_backend *be, int threads)
     }
 #include "ppcli/kernels.def"
 
+int cuda_move_pictures(struct pp_backend *be, const struct pp_move_pictures *a)
+{
+    return CUDA_CALL(be, kernels_move_pictures(cuda_of(be)->stream, a, false, NULL));
+}
+
 int cuda_batch_norm_backward_weight(struct pp_backend *be,
                                     const struct pp_batch_norm_backward_weight *a)
 {

@@ -7,6 +7,8 @@
 #include "kernels.h"
 #include "vector.h"
 
+#include "../numbers.h"
+
 #include <math.h>
 
 /* Where tap k of output o lies along one axis of `size`; -1: outside. */
@@ -27,6 +29,21 @@ static __device__ int reader(int at, int stride, int k, int pad, int outputs)
 static __device__ size_t at(size_t b, int y, int pixel, int c, int H, int W, int C)
 {
     return ((b * (size_t)H + (size_t)y) * (size_t)W + (size_t)pixel) * (size_t)C + (size_t)c;
+}
+
+/* ---- pictures of bytes */
+
+KERNEL(move_pictures, pp_move_pictures)
+{
+    struct pp_move_pictures p = *a;
+    size_t width = (size_t)p.W * (size_t)p.C;
+    return launch_rows(s, (size_t)p.B * (size_t)p.H, width, [=] __device__(size_t r, int f) {
+        size_t b = r / (size_t)p.H, picture = p.index[b];
+        int from = moved_from(p.moves[b], p.H, p.W, (int)(r % (size_t)p.H), f / p.C);
+        size_t at = picture * (size_t)p.H * (size_t)p.W + (size_t)(from < 0 ? 0 : from);
+        p.pictures[r * width + (size_t)f] =
+            from < 0 ? 0 : p.data[at * (size_t)p.C + (size_t)(f % p.C)];
+    });
 }
 
 /* ---- a convolution's matrix */

@@ -3,6 +3,20 @@
 #include "../numbers.h"
 #include "plain.h"
 
+int plain_move_pictures(struct pp_backend *be, const struct pp_move_pictures *a)
+{
+    uint8_t *to = a->pictures;
+    for (int r = 0; r < a->B; r++) {
+        for (int pixel = 0; pixel < a->H * a->W; pixel++) {
+            int from = moved_from(a->moves[r], a->H, a->W, pixel / a->W, pixel % a->W);
+            size_t at = (size_t)a->index[r] * (size_t)(a->H * a->W) + (size_t)(from < 0 ? 0 : from);
+            for (int c = 0; c < a->C; c++)
+                *to++ = from < 0 ? 0 : a->data[at * (size_t)a->C + (size_t)c];
+        }
+    }
+    return 0;
+}
+
 int plain_activate_forward(struct pp_backend *be, const struct pp_activate *a)
 {
     for (size_t i = 0; i < a->n; i++)
