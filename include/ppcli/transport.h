@@ -91,8 +91,9 @@ struct pp_transport_ops {
     /* Load the library: 0 and its version in *why, or PP_ERESOURCE and what is missing. Records no
      * failure. Any thread. NULL: it is there when it is built in. */
     int (*probe)(char *why, size_t bytes);
-    /* Before the first use of a device and before threads are started; NULL: nothing to do. */
-    void (*prepare)(void);
+    /* Before the first use of a device and before threads are started; likely: the run may well use
+     * this transport. NULL: nothing to do. */
+    void (*prepare)(bool likely);
     /* Whether it connects these ranks, and what speaks for it or is in the way: "each rank has a
      * device of its own". why is empty before. */
     bool (*fits)(const struct pp_paths *p, char why[PP_TRANSPORT_WHY_MAX]);
@@ -186,8 +187,9 @@ int pp_transport_choose(const struct pp_paths *p, const struct pp_transport_ops 
  */
 int pp_transport_connect(const struct pp_transport_ops *t, const struct pp_backend_ops *backend,
                          uint64_t timeout_ns, struct pp_transport **tp);
-/* Before the first use of a device and before threads are started. */
-void pp_transport_prepare(void);
+/* Before the first use of a device and before threads are started. wanted: of run.transport;
+ * processes: whether the ranks are some. */
+void pp_transport_prepare(const char *wanted, bool processes);
 
 /*
  * Threads: one group for the process, then one transport per rank thread.

@@ -89,10 +89,14 @@ static int release(struct pp_transport *tp, struct pp_channel_end *e, int slot)
 
 /* ---- collectives on the device, in the compute stream */
 
-/* Inside a group nothing happens yet: "in progress" is for its end to wait for. */
+/* Inside a group nothing happens yet: "in progress" is for its end to wait for. One that is left open
+ * would swallow what this thread asks next, the abort too. */
 static int in_group(struct nccl *n, ncclResult_t rc, const char *call)
 {
-    return rc == ncclSuccess || rc == ncclInProgress ? 0 : pp_nccl_failed(n, NULL, rc, call);
+    if (rc == ncclSuccess || rc == ncclInProgress)
+        return 0;
+    n->nccl->GroupEnd();
+    return pp_nccl_failed(n, NULL, rc, call);
 }
 
 static int exchange_on(struct pp_transport *tp, const struct pp_exchange *x, int n_peers)

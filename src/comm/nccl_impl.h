@@ -98,7 +98,7 @@ void pp_nccl_give_up(struct nccl *n);
 /* ---- nccl_start.c */
 
 /* Of the table: */
-void pp_nccl_prepare(void);
+void pp_nccl_prepare(bool likely);
 int pp_nccl_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_transport **out);
 int pp_nccl_open_channels(struct pp_transport *tp, const struct pp_channel_spec *specs, int n,
                           void *const *memory);

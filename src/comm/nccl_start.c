@@ -17,9 +17,17 @@
 
 /* ---- opening */
 
-void pp_nccl_prepare(void)
+/*
+ * CUDA loads a kernel when it is first launched, and may wait for all that runs on the device to do
+ * so. A receive that was posted early runs until the other rank sends, which may wait for this one's
+ * next kernel: in the first step neither would go on. So all kernels are loaded at the start. It costs
+ * a second and memory, and the driver asks only once, before it is known who sits where.
+ */
+void pp_nccl_prepare(bool likely)
 {
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", QUEUES, 0);
+    if (likely)
+        setenv("CUDA_MODULE_LOADING", "EAGER", 0);
 }
 
 int pp_nccl_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_transport **out)

@@ -130,10 +130,11 @@ int pp_train(struct pp_config *cfg, const struct pp_train_options *options, bool
 {
     struct pp_deadline *deadline = NULL;
     *speaks = true;
-    pp_transport_prepare();
+    bool processes = pp_mpi_launched(NULL) && cfg->run.launch != PP_LAUNCH_THREADS;
+    pp_transport_prepare(cfg->run.transport, processes);
     PP_TRY(pp_deadline_start(cfg, options->lost, &deadline));
     int rc;
-    if (pp_mpi_launched(NULL) && cfg->run.launch != PP_LAUNCH_THREADS) {
+    if (processes) {
         rc = train_mpi(cfg, options, deadline, speaks);
     } else {
         struct pp_run run = {0};

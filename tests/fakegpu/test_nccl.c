@@ -318,7 +318,13 @@ int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
     int rc = 0;
-    pp_transport_prepare();
+    unsetenv("CUDA_MODULE_LOADING");
+    pp_transport_prepare("nccl", false);
+    const char *loading = getenv("CUDA_MODULE_LOADING");
+    if (!loading || strcmp(loading, "EAGER") != 0) {
+        printf("FAILED: kernels are loaded when receives already run\n");
+        return 1;
+    }
     if (strncmp(name, "conform", 7) == 0) {
         for (int size = 1; size <= 4; size++) {
             const struct scenario every = {name, size, size, 20 * (uint64_t)SECOND_NS, run_conform};
