@@ -208,13 +208,16 @@ static int open_labelled(const struct pp_dataset_ops *self, const struct pp_conf
         ds->n = most > 0 && most < l.of[split].n ? most : l.of[split].n;
         ds->shape = pp_shape_flat(cfg->model.block_size);
         ds->scale = 1;
-        ds->element = pp_vocabulary_element(&l.v);
+        ds->element = PP_U16;
         ds->vocabulary = l.v.n;
+        if (l.v.n > 1 << 16)
+            rc = pp_fail(PP_EFORMAT, "%s: %d different characters; at most 65,536 are possible",
+                         cfg->data.train_file, l.v.n);
         for (int i = 0; i < l.n_words; i++) {
             int class = class_of(&l, l.words[i]);
             ds->classes = class >= ds->classes ? class + 1 : ds->classes;
         }
-        rc = take_rows(cfg, &l, split, parts, ds);
+        rc = rc < 0 ? rc : take_rows(cfg, &l, split, parts, ds);
     }
     labelled_fini(&l);
     bool train = split == PP_SPLIT_TRAIN;
@@ -239,7 +242,8 @@ extern const struct pp_dataset_ops dataset_text_labels;
 
 const struct pp_dataset_ops dataset_text_labels = {
     .info = {.name = "text-labels",
-             .help = "your own texts to classify, a label, a tab and a text in each line"},
+             .help = "your own texts to classify, a label, a tab and a text in each line",
+             .element = PP_U16},
     .keys = PP_KEYS_TABLES,
     .open = open_labelled,
     .vocabulary = vocabulary_of_labelled,

@@ -88,7 +88,7 @@ int exec_graph_run(struct pp_exec *x, struct exec_graph *g, int step, int64_t t)
 
 struct exec_graph *exec_graph_next(struct pp_exec *x, enum pp_split split, int step)
 {
-    if (!x->graphs.on)
+    if (!x->graphs.on || x->kept) /* logits are kept in memory of the host, elsewhere every time */
         return NULL;
     int rows = pp_loader_batch_rows(x->loader[split], step);
     struct exec_graph *g = exec_graph_of(&x->graphs, split, rows);

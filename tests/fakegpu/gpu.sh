@@ -81,6 +81,14 @@ paste -d, full.csv half.csv | awk -F, 'NR > 1 {
     END { exit !(n == 200 && most > 0 && most < 0.05) }' ||
     complain "logits differ: $(head -n 2 full.csv half.csv)"
 
+begin "predictions on the GPU are written for several batches, recorded steps or not"
+for graphs in auto off; do
+    run eval net.ini --checkpoint gpu -q --predictions $graphs.csv --batch-size 16 --set run.graphs=$graphs
+    code_is 0
+    same "$(wc -l <$graphs.csv | tr -d ' ')" 51
+done
+cmp -s auto.csv off.csv || complain 'other predictions without graphs'
+
 # sum NAME...: calls of all of them
 sum() {
     total=0
@@ -169,6 +177,21 @@ with "PPCLI_FAKE_CALLS=$folder/calls" generate text.ini --set model.type=llama -
     --tokens 20 --temperature 0 -q --backend cuda
 same "$(calls cudaMalloc)" "$made_before"
 [ "$(calls launch)" -gt "$launches_before" ] || complain 'nothing was launched'
+
+begin "labelled texts of more than 256 tokens are whole on the GPU"
+for i in 0 1 2 3 4 5 6 7 8 9; do
+    printf '%d\tno %d of the texts\n' $((i % 3)) "$i" >>labels.tsv
+done
+config labels.ini data.dataset=text-labels data.train_file=labels.tsv data.test_file=labels.tsv \
+    data.tokens=bytes model.type=encoder model.n_layer=2 model.n_head=2 model.n_embd=16 model.block_size=24 \
+    pipeline.stages=2 pipeline.microbatches=2 train.batch_size=4 train.epochs=2
+for padding in off on; do
+    run train labels.ini --dir labels --overwrite -q --set model.mask_padding=$padding --backend cpu
+    on_cpu=$(number labels test_loss)
+    run train labels.ini --dir labels --overwrite -q --set model.mask_padding=$padding --backend cuda
+    code_is 0
+    near "$(number labels test_loss)" "$on_cpu"
+done
 
 begin "a device that has no memory left is named, with what was asked for"
 with "PPCLI_FAKE_MEMORY=4096" train net.ini --dir small

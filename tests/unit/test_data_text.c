@@ -258,7 +258,7 @@ static void labelled_lines_are_cut_or_padded(void **state)
     CHECK_INT_EQ(ds->classes, 3);     /* ham, news, spam */
     CHECK_INT_EQ(ds->vocabulary, 12); /* padding, tab, abehlopuyz */
     const uint8_t labels[] = {2, 0, 2};
-    const uint8_t tokens[] = {3, 9, 10, 0, 5, 4, 6, 6, 3, 0, 0, 0};
+    const uint16_t tokens[] = {3, 9, 10, 0, 5, 4, 6, 6, 3, 0, 0, 0};
     assert_memory_equal(ds->labels, labels, sizeof(labels));
     assert_memory_equal(ds->images, tokens, sizeof(tokens));
     pp_dataset_destroy(&ds);
