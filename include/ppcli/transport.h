@@ -138,9 +138,10 @@ struct pp_transport_ops {
     int (*allgather_on)(struct pp_transport *tp, const void *in, size_t bytes, void *out);
     int (*reduce)(struct pp_transport *tp, const int *group, int n, size_t n_floats, float *buf,
                   float *scratch);
-    /* join and fork NULL: a step over this transport cannot be captured. */
+    /* join, fork and record NULL: a step over this transport cannot be captured. */
     int (*join)(struct pp_transport *tp);
     int (*fork)(struct pp_transport *tp);
+    void (*record)(struct pp_transport *tp, bool on);
     int (*wait_mark)(struct pp_transport *tp, void *mark, uint64_t timeout_ns);
     /* Both NULL: built from allgather. */
     int (*post_vote)(struct pp_transport *tp, bool yes);
@@ -290,6 +291,10 @@ int pp_transport_allgather_on(struct pp_transport *tp, const void *in, size_t by
 bool pp_transport_can_fork(const struct pp_transport *tp);
 int pp_transport_join(struct pp_transport *tp);
 int pp_transport_fork(struct pp_transport *tp);
+
+/* Local, off after on: in between this rank's thread is the only one that goes on, but where it waits
+ * for another rank. For a capture, which no two threads may add to at once. */
+void pp_transport_record(struct pp_transport *tp, bool on);
 
 /*
  * Wait on the host until the bound device has reached a mark. Local. Errors: PP_ELOST after another

@@ -60,6 +60,7 @@ int pp_threads_create(int size, struct pp_threads **out)
     } else {
         g->crowded = size > sysconf(_SC_NPROCESSORS_ONLN);
     }
+    pthread_mutex_init(&g->recorder, NULL);
     *out = g;
     return 0;
 }
@@ -76,6 +77,7 @@ void pp_threads_destroy(struct pp_threads **group)
         pp_arena_destroy(&g->slot_lines[r]);
     }
     pp_arena_destroy(&g->memory);
+    pthread_mutex_destroy(&g->recorder);
     free(g);
     *group = NULL;
 }
@@ -138,7 +140,12 @@ int pp_threads_wait(struct pp_transport *tp, struct pp_word *w, uint32_t target)
 {
     const struct rank *k = tp->impl;
     const struct pp_waiter how = {&k->group->stop, tp->crowded, tp->waited_ns};
-    return pp_word_wait(&how, w, target);
+    if (k->records)
+        pthread_mutex_unlock(&k->group->recorder);
+    int rc = pp_word_wait(&how, w, target);
+    if (k->records)
+        pthread_mutex_lock(&k->group->recorder);
+    return rc;
 }
 
 /* ---- collectives */
@@ -371,4 +378,5 @@ const struct pp_transport_ops transport_threads = {
     .exchange_on = pp_threads_exchange_on,
     .join = pp_threads_join,
     .fork = pp_threads_fork,
+    .record = pp_threads_record,
 };

@@ -4,6 +4,7 @@
 #ifndef PPCLI_COMM_THREADS_H
 #define PPCLI_COMM_THREADS_H
 
+#include <pthread.h>
 #include <sched.h>
 
 #include "impl.h"
@@ -54,6 +55,7 @@ struct pp_threads {
     _Alignas(64) struct pp_word votes; /* how many are decided */
     _Atomic uint32_t voted, against;   /* of the vote under way */
     bool unanimous;                    /* of the last one decided */
+    pthread_mutex_t recorder;          /* of the rank that adds to a captured step */
 };
 
 struct rank {
@@ -64,6 +66,7 @@ struct rank {
     uint32_t *received;   /* [size] */
     void *points[POINTS]; /* marks of the bound backend; NULL: ops are done when they return */
     uint32_t fence;       /* forks so far */
+    bool records;         /* it has the recorder, but while it waits */
 };
 
 /* Until the word holds target; see pp_word_wait(). */
@@ -88,5 +91,6 @@ int pp_threads_set_point(struct pp_transport *tp, enum point p);
 int pp_threads_wait_point(struct pp_transport *tp, int rank, enum point p);
 int pp_threads_join(struct pp_transport *tp);
 int pp_threads_fork(struct pp_transport *tp);
+void pp_threads_record(struct pp_transport *tp, bool on);
 
 #endif

@@ -67,6 +67,16 @@ int pp_threads_fork(struct pp_transport *tp)
     return 0;
 }
 
+void pp_threads_record(struct pp_transport *tp, bool on)
+{
+    struct rank *k = tp->impl;
+    if (on)
+        pthread_mutex_lock(&k->group->recorder);
+    k->records = on;
+    if (!on)
+        pthread_mutex_unlock(&k->group->recorder);
+}
+
 /*
  * ---- mailboxes between threads: one line for each ordered pair of ranks. The sender lends a pointer
  * until the receiver has copied the data. Between devices the hosts use the same mailboxes only to

@@ -245,6 +245,12 @@ int pp_transport_fork(struct pp_transport *tp)
     return tp->ops->fork(tp);
 }
 
+void pp_transport_record(struct pp_transport *tp, bool on)
+{
+    pp_assert(tp->ops->record);
+    tp->ops->record(tp, on);
+}
+
 /* Looks again and again: a call that waits for the device could wait for ever. */
 int pp_transport_wait_mark(struct pp_transport *tp, void *mark, uint64_t timeout_ns)
 {

@@ -61,9 +61,12 @@ static int capture(struct pp_exec *x, struct exec_graph *g, int step, int64_t t)
         rc = pp_backend_capture_begin(x->be);
         begun = rc == 0;
     }
+    /* CUDA: "API calls accessing the same graph object must be serialized externally". */
+    pp_transport_record(x->tp, true);
     rc = rc < 0 ? rc : pp_transport_fork(x->tp);
     rc = rc < 0 ? rc : exec_enqueue(x, g->split, step, t);
     rc = rc < 0 ? rc : pp_transport_join(x->tp);
+    pp_transport_record(x->tp, false);
     if (begun) {
         /* Also when it failed: a stream must not be left in a capture. */
         struct pp_error why = *pp_error_get();

@@ -104,6 +104,11 @@ static int fork_(struct pp_transport *tp)
     return pp_transport_fork(late(tp));
 }
 
+static void record(struct pp_transport *tp, bool on)
+{
+    pp_transport_record(late(tp), on);
+}
+
 static int wait_mark(struct pp_transport *tp, void *mark, uint64_t timeout_ns)
 {
     return pp_transport_wait_mark(late(tp), mark, timeout_ns);
@@ -135,6 +140,7 @@ static const struct pp_transport_ops delay = {
     .allgather_on = allgather_on,
     .join = join,
     .fork = fork_,
+    .record = record,
     .wait_mark = wait_mark,
     .post_vote = post_vote,
     .wait_vote = wait_vote,

@@ -11,6 +11,7 @@
 #ifndef FAKE_H
 #define FAKE_H
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -59,6 +60,7 @@ struct Capture {
     std::vector<Node> nodes;
     std::set<cudaStream_t> streams; /* origin and those that joined */
     bool invalid = false, ended = false;
+    std::atomic<bool> busy{false}; /* somebody adds to it */
     unsigned long long id = 0;
 };
 

@@ -135,12 +135,35 @@ cudaError_t fake_invalidate(const std::shared_ptr<Capture> &c, cudaError_t error
     return error;
 }
 
+/* While one thread adds to a capture no other may: CUDA leaves that to its caller. */
+struct Adding {
+    std::shared_ptr<Capture> to;
+
+    explicit Adding(const std::shared_ptr<CUstream_st> &s)
+    {
+        {
+            std::lock_guard<std::mutex> hold(fake_lock);
+            to = s->capture;
+        }
+        if (to != NULL && to->busy.exchange(true))
+            fake_die("two threads add to one capture at once");
+        if (to != NULL)
+            std::this_thread::yield();
+    }
+    ~Adding()
+    {
+        if (to != NULL)
+            to->busy = false;
+    }
+};
+
 cudaError_t fake_put(cudaStream_t s, Work work)
 {
     std::shared_ptr<CUstream_st> held = fake_hold(s);
     if (held == NULL)
         return cudaErrorInvalidResourceHandle;
     {
+        Adding adding(held);
         std::lock_guard<std::mutex> hold(fake_lock);
         Capture *c = held->capture.get();
         if (c != NULL && c->invalid)
