@@ -59,6 +59,7 @@ struct op_cost {
     bool product;              /* work is flops, else bytes read and written */
     double seconds[OP_PHASES]; /* 0: there is none */
     double work[OP_PHASES];
+    double bytes[OP_PHASES]; /* of values, gradients and weights, each read or written once */
 };
 
 /* All ops of a config's model, each by itself. */

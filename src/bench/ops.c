@@ -147,6 +147,12 @@ static void count(const struct bed *b, struct op_cost *out)
     out->work[2] = b->pass.rows * (out->product ? c.flops_w : bytes[2]);
     if (!out->product && n->op->backward_weight) /* the gradient itself */
         out->work[2] += (double)n->n_floats * sizeof(float);
+    /* products read all weights; W reads and writes their gradients */
+    for (int k = 0; k < OP_PHASES; k++)
+        out->bytes[k] = !out->product
+                            ? out->work[k]
+                            : b->pass.rows * bytes[k] +
+                                  (k == 2 ? 2.0 : 1) * (double)n->n_floats * sizeof(float);
 }
 
 static int measure_node(struct bed *b, double seconds, struct op_cost *out)

@@ -18,6 +18,10 @@ static const struct table_column columns[] = {
     TABLE_NUMBER("F, % of ceiling", "f_of_ceiling", "%.0f", 100),
     TABLE_NUMBER("I, %", "i_of_ceiling", "%.0f", 100),
     TABLE_NUMBER("W, %", "w_of_ceiling", "%.0f", 100),
+    TABLE_NUMBER("F, GB/s", "f_bytes_per_second", TABLE_DIGITS, 1e-9),
+    TABLE_NUMBER("I, GB/s", "i_bytes_per_second", TABLE_DIGITS, 1e-9),
+    TABLE_NUMBER("W, GB/s", "w_bytes_per_second", TABLE_DIGITS, 1e-9),
+    TABLE_LEFT("limit", "limit"),
     TABLE_NUMBER("F, us", "f_seconds", "%.1f", 1e6),
     TABLE_NUMBER("I, us", "i_seconds", "%.1f", 1e6),
     TABLE_NUMBER("W, us", "w_seconds", "%.1f", 1e6),
@@ -33,6 +37,7 @@ static void add(struct op_cost *sum, const struct op_cost *c)
     for (int k = 0; k < OP_PHASES; k++) {
         sum->seconds[k] += c->seconds[k];
         sum->work[k] += c->work[k];
+        sum->bytes[k] += c->bytes[k];
     }
 }
 
@@ -44,11 +49,24 @@ static void put(struct table *t, bool there, double x)
         table_skip(t, 1);
 }
 
-/* The cells behind the names. most: work of a second at the ceiling, 0: not known. */
-static void put_cost(const struct op_cost *c, const char *unit, double most, double step,
-                     struct table *t)
+/* Under which ceiling F, I and W take longest. */
+static const char *limit_of(const struct op_cost *c, const struct op_ceilings *top)
 {
-    double rate[OP_PHASES];
+    double work = 0, bytes = 0;
+    for (int k = 0; k < OP_PHASES; k++) {
+        work += c->work[k];
+        bytes += c->bytes[k];
+    }
+    if (top->flops <= 0 || top->bytes <= 0 || work <= 0)
+        return "";
+    return c->product && work / top->flops >= bytes / top->bytes ? "arithmetic" : "memory";
+}
+
+/* The cells behind the names. */
+static void put_cost(const struct op_cost *c, const char *unit, const struct op_ceilings *top,
+                     double step, struct table *t)
+{
+    double rate[OP_PHASES], most = c->product ? top->flops : top->bytes;
     for (int k = 0; k < OP_PHASES; k++) {
         rate[k] = c->work[k] > 0 && c->seconds[k] > 0 ? c->work[k] / c->seconds[k] : 0;
         put(t, rate[k] > 0, rate[k]);
@@ -56,6 +74,11 @@ static void put_cost(const struct op_cost *c, const char *unit, double most, dou
     table_text(t, "%s", unit);
     for (int k = 0; k < OP_PHASES; k++)
         put(t, rate[k] > 0 && most > 0, rate[k] / (most > 0 ? most : 1));
+    for (int k = 0; k < OP_PHASES; k++) {
+        double bytes = c->seconds[k] > 0 ? c->bytes[k] / c->seconds[k] : 0;
+        put(t, bytes > 0, bytes);
+    }
+    table_text(t, "%s", limit_of(c, top));
     for (int k = 0; k < OP_PHASES; k++)
         put(t, c->seconds[k] > 0, c->seconds[k]);
     put(t, step > 0, seconds_of(c) / step);
@@ -81,7 +104,7 @@ static void put_name(const struct pp_model *m, const struct pp_node *n, struct t
 static int make_table(const struct pp_model *m, const struct op_cost *costs,
                       const struct op_ceilings *ceilings, struct table *t)
 {
-    struct op_cost products = {0}, all = {0};
+    struct op_cost products = {.product = true}, all = {0};
     PP_TRY(table_create(t, m->n_nodes + 2, columns, sizeof(columns) / sizeof(columns[0])));
     for (int i = 0; i < m->n_nodes; i++) {
         add(&all, &costs[i]);
@@ -92,17 +115,14 @@ static int make_table(const struct pp_model *m, const struct op_cost *costs,
     for (int i = 0; i < m->n_nodes; i++) {
         table_row(t, i);
         put_name(m, &m->nodes[i], t);
-        if (costs[i].product)
-            put_cost(&costs[i], "GF/s", ceilings->flops, step, t);
-        else
-            put_cost(&costs[i], "GB/s", ceilings->bytes, step, t);
+        put_cost(&costs[i], costs[i].product ? "GF/s" : "GB/s", ceilings, step, t);
     }
     memset(all.work, 0, sizeof(all.work)); /* of two kinds */
     for (int i = 0; i < 2; i++) {
         table_row(t, m->n_nodes + i);
         table_text(t, i == 0 ? "products" : "all");
         table_skip(t, 3);
-        put_cost(i == 0 ? &products : &all, i == 0 ? "GF/s" : "", ceilings->flops, step, t);
+        put_cost(i == 0 ? &products : &all, i == 0 ? "GF/s" : "", ceilings, step, t);
     }
     return 0;
 }

@@ -199,6 +199,8 @@ for name in 'ops.json', 'bare.json':
     assert d['rows'] == 8 and [x['name'] for x in ops[-2:]] == ['products', 'all'], d['rows']
     assert [x['name'] for x in ops[:-2]] == ['layers.%d' % i for i in range(len(ops) - 2)]
     assert all(x['op'].split()[0] == 'linear' and x['unit'] == 'GF/s' for x in ops[:-2])
+    assert ops[1]['w_bytes_per_second'] > 0
+    assert (ops[1].get('limit') in ('memory', 'arithmetic')) == (name == 'ops.json')
     assert 'i_seconds' in ops[1] and ('w_of_ceiling' in ops[1]) == (name == 'ops.json')
     assert all(x['f_per_second'] * x['f_seconds'] > 0 for x in ops[:-1])
     assert 'i_per_second' not in ops[0] # nobody asks for the gradient of the pixels
