@@ -52,6 +52,10 @@ struct pp_sim_costs {
     int steps;
     enum pp_sim_vote vote;
     const double *between; /* [P] */
+    /* [n_virtual] how long the gradients of a stage are under way to the other replicas: from its last
+     * W on, those of a rank one after the other, while it computes. The step ends when they are there.
+     * NULL: no time. */
+    const double *reduce;
 };
 
 struct pp_sim_result {

@@ -27,12 +27,13 @@ struct lane {
 
 struct rank {
     double now;
-    int at;       /* next action of the step */
-    int step;     /* steps done */
-    int live;     /* activations held, in chunks */
-    int64_t wait; /* WAIT_NOTHING, WAIT_VOTE, a channel, or n_channels + a slot */
-    int votes_at; /* the action that its vote follows */
-    int voted;    /* steps */
+    int at;        /* next action of the step */
+    int step;      /* steps done */
+    int live;      /* activations held, in chunks */
+    int64_t wait;  /* WAIT_NOTHING, WAIT_VOTE, a channel, or n_channels + a slot */
+    int votes_at;  /* the action that its vote follows */
+    int voted;     /* steps */
+    double summed; /* when its gradients are with the other replicas */
 };
 
 /* Of one step: how many ranks have voted, and when the last vote is there. */
@@ -207,6 +208,10 @@ static int run_action(struct sim *s, int rank, int k, const struct span *t)
         release(s, pp_plan_message(s->plan, 2 * (a->stage - 1), a->mb), t->end);
         release(s, pp_plan_message(s->plan, 2 * a->stage + 1, a->mb), t->end);
     }
+    if (s->costs->reduce && lets_go && a->mb == s->plan->geometry.microbatches - 1) {
+        double *to = &s->ranks[rank].summed;
+        *to = (t->end > *to ? t->end : *to) + s->costs->reduce[a->stage];
+    }
     if (s->released && a->op == PP_OP_T)
         release(s, a->recv, t->end);
     if (s->costs->vote == PP_SIM_VOTE_AT_I && k == s->ranks[rank].votes_at)
@@ -281,6 +286,7 @@ static bool next_step(struct sim *s, int rank)
 {
     double t = s->costs->between ? s->costs->between[rank] : 0.0;
     struct rank *r = &s->ranks[rank];
+    r->now = r->summed > r->now ? r->summed : r->now;
     if (s->costs->vote != PP_SIM_VOTE_NONE) {
         if (r->voted == r->step) /* no I of its own, or the vote follows the list */
             cast_vote(s, rank, r->now);

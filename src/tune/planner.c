@@ -135,6 +135,7 @@ struct step {
     double *rows;              /* [M] */
     double *between;           /* [P] */
     double *work;              /* [P] */
+    double *reduce;            /* [n_virtual] */
 };
 
 static void set_rows(struct step *s, int *most)
@@ -171,18 +172,20 @@ static int share_wire(const struct pp_predict_spec *s, int a, int b)
 }
 
 /* Seconds for each float that is summed over the replicas of a rank: each sums its part of them and
- * fetches the other parts, of sums or of parameters, or both. */
-static double sum_float(const struct pp_predict_spec *s, int rank)
+ * fetches the other parts, of sums or of parameters, or both. *beside: of its way to who sums it, which
+ * with train.zero begins as soon as it is there. */
+static double sum_float(const struct pp_predict_spec *s, int rank, double *beside)
 {
     const struct pp_costs *c = s->costs;
-    int d = s->replicas, sharing = 0;
+    int d = s->replicas, sharing = 0, ways = s->zero && s->shares_sums ? 3 : 2;
     bool leaves = false;
     for (int e = 1; e < d; e++)
         leaves = leaves || host_of(s, e, rank) != host_of(s, 0, rank);
     for (int r = 0; leaves && r < s->plan->geometry.stages; r++)
         sharing += r == rank || (c->one_wire && host_of(s, 0, r) == host_of(s, 0, rank));
-    return (c->add + sharing * c->far_byte * (double)sizeof(float)) *
-           (s->zero && s->shares_sums ? 3 : 2) * (d - 1) / d;
+    double far = sharing * c->far_byte * (double)sizeof(float) * (d - 1) / d;
+    *beside = s->zero ? far : 0;
+    return ways * (c->add * (d - 1) / d + far) - *beside;
 }
 
 static void set_link(struct step *s, int channel, double bytes)
@@ -204,14 +207,15 @@ static void set_costs(struct step *s, int rows)
     int k = plan->geometry.coalesce > 1 ? plan->geometry.coalesce : 1;
     k = k < plan->geometry.microbatches ? k : plan->geometry.microbatches;
     for (int v = 0; v < n; v++) {
-        double per_float =
-            c->optimizer / (spec->zero ? spec->replicas : 1) + sum_float(spec, plan->rank_of[v]);
-        double t[3];
+        double t[3], beside, sum = sum_float(spec, plan->rank_of[v], &beside);
+        double per_float = c->optimizer / (spec->zero ? spec->replicas : 1) + sum;
         costs_stage(c, spec->first[v], spec->last[v], rows, k, spec->pieces, t);
         for (int op = 0; op < 3; op++)
             s->arrays[op * n + v] = t[op];
-        for (int i = spec->first[v]; i <= spec->last[v]; i++)
+        for (int i = spec->first[v]; i <= spec->last[v]; i++) {
             s->between[plan->rank_of[v]] += per_float * (double)spec->model->layers[i].n_floats;
+            s->reduce[v] += beside * (double)spec->model->layers[i].n_floats;
+        }
     }
     for (int v = 0; v < n && spec->slower; v++)
         for (int op = 0; op < 3; op++)
@@ -251,6 +255,7 @@ static int predict(struct step *s, struct pp_prediction *out)
                                  .launch = spec->costs->action,
                                  .vote = spec->vote,
                                  .between = s->between,
+                                 .reduce = s->reduce,
                                  .slots = true};
     PP_TRY(spec->see ? spec->see(plan, &costs, spec->ctx) : 0);
     double least = pp_sim_work(plan, &costs, s->work) * spec->replicas / spec->costs->cores;
@@ -277,11 +282,11 @@ int pp_predict(const struct pp_predict_spec *spec, struct pp_prediction *out)
 {
     const struct pp_plan *plan = spec->plan;
     pp_assert(plan->kind == PP_PLAN_TRAIN && spec->rows >= plan->geometry.microbatches);
-    size_t n = 3 * (size_t)plan->n_virtual, channels = (size_t)plan->n_channels;
+    size_t virtual = (size_t)plan->n_virtual, n = 3 * virtual, channels = (size_t)plan->n_channels;
     size_t m = (size_t)plan->geometry.microbatches, p = (size_t)plan->geometry.stages;
     size_t ties = (size_t)plan->n_ties;
     struct step s = {.spec = spec,
-                     .arrays = pp_alloc(n + channels + ties + m + 2 * p, sizeof(double)),
+                     .arrays = pp_alloc(n + channels + ties + m + 2 * p + virtual, sizeof(double)),
                      .wires = pp_alloc(channels, sizeof(*s.wires))};
     if (!s.arrays || !s.wires) {
         pp_free(s.arrays);
@@ -293,6 +298,7 @@ int pp_predict(const struct pp_predict_spec *spec, struct pp_prediction *out)
     s.rows = s.tie + ties;
     s.between = s.rows + m;
     s.work = s.between + p;
+    s.reduce = s.work + p;
     int rc = predict(&s, out);
     pp_free(s.arrays);
     pp_free(s.wires);

@@ -45,6 +45,7 @@ struct shape {
 
 /* Of the next prediction. */
 static int replicas = 1;
+static bool zero;
 static bool across;
 static const double *slower;
 static bool pieces;
@@ -72,6 +73,7 @@ static struct pp_prediction predict_in_groups(const struct shape *shape, int k,
                                    .last = first,
                                    .rows = shape->rows,
                                    .replicas = replicas,
+                                   .zero = zero,
                                    .across = across,
                                    .slower = slower,
                                    .pieces = pieces,
@@ -220,6 +222,25 @@ static void sums_or_messages_cross_hosts(void **state)
         pp_costs_hosts(c, (int[]){7, 9, 7, 9}, 4)); /* as given: both replicas of rank 0 apart */
     across = false;
     assert_float_equal(predict(&shape, c, 1, 0).step, alone + 2 * 32, 1e-9);
+    replicas = 1;
+    pp_costs_destroy(&c);
+}
+
+/* With train.zero half of what a stage sends leaves from its last W on, while its rank computes. */
+static void gradients_travel_while_other_stages_compute(void **state)
+{
+    (void)state;
+    struct pp_costs *c = costs_of(2, 1, 1, 1);
+    const struct shape shape = {"looped-bfs", 1, 2, 1, 1}; /* F0 F1 I1 W1 I0 W0 */
+    replicas = 2, zero = true;
+    assert_float_equal(predict(&shape, c, 1, 0).step, 6, 1e-9);
+    c->host_ranks = 1;
+    c->far_byte = 0.01; /* 20 floats: 0.4 for half of them */
+    assert_float_equal(predict(&shape, c, 1, 0).step, 6 + 0.4 + 0.8, 1e-9);
+    c->far_byte = 0.1; /* W1's 4 end after 8, then W0's 4 */
+    assert_float_equal(predict(&shape, c, 1, 0).step, 4 + 4 + 4 + 8, 1e-9);
+    zero = false;
+    assert_float_equal(predict(&shape, c, 1, 0).step, 6 + 16, 1e-9);
     replicas = 1;
     pp_costs_destroy(&c);
 }
@@ -462,6 +483,7 @@ int main(void)
         cmocka_unit_test(messages_to_another_host_leave_one_after_the_other),
         cmocka_unit_test(copies_take_their_ranks_time_unless_it_waits),
         cmocka_unit_test(sums_or_messages_cross_hosts),
+        cmocka_unit_test(gradients_travel_while_other_stages_compute),
         cmocka_unit_test(input_and_loss_belong_to_the_ends),
         cmocka_unit_test(one_rank_takes_the_sum_of_everything),
         cmocka_unit_test(a_smaller_microbatch_takes_less),
