@@ -115,7 +115,7 @@ int cmd_plan(int argc, char **argv)
 {
     struct pp_cli_settings settings = {0};
     struct plan_best how = {0};
-    struct plan_machine_words there = {0};
+    struct plan_machine_words there = {.ranks = INT_MIN};
     const char *output = NULL;
     bool measure = false;
     struct plan_words w = {0};
@@ -170,7 +170,10 @@ int cmd_plan(int argc, char **argv)
         return plan_measure(w.config, &settings, output);
     if (output)
         return pp_fail(PP_EUSAGE, "-o is for --measure: ppcli plan CONFIG --measure -o %s", output);
-    if (!there.machine && (there.html || there.ranks))
+    bool ranks = there.ranks != INT_MIN;
+    if (ranks && there.ranks < 1)
+        return pp_fail(PP_EUSAGE, "--ranks wants 1 or more, not %d", there.ranks);
+    if (!there.machine && (there.html || ranks))
         return pp_fail(PP_EUSAGE, "--ranks and --html are for --machine FILE");
     if (there.machine && (how.best || how.check))
         return pp_fail(PP_EUSAGE, "--best and --check measure this machine: leave out --machine");

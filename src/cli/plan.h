@@ -83,7 +83,7 @@ void plan_best_json(const struct plan_best_result *r);
 
 struct plan_machine_words {
     const char *machine; /* --machine: a machine file or the name of one that is installed */
-    int ranks;           /* --ranks; 0: those of one host */
+    int ranks;           /* --ranks; less than 1: those of one host */
     const char *memory;  /* --memory; NULL: what the file says */
     const char *html;    /* --html: a page with table and timeline; NULL: none */
 };

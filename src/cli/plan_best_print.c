@@ -115,7 +115,8 @@ int plan_best_section(const struct pp_config *cfg, FILE *f)
         const char *name = pp_config_key_name(k);
         if (strncmp(name, "pipeline.", 9) == 0) {
             rc = pp_config_key_value(cfg, k, value, sizeof(value));
-            if (rc == 0 && strcmp(value, "0") != 0 &&
+            bool layer = strcmp(name, "pipeline.recompute") == 0; /* 0 is the first one */
+            if (rc == 0 && (layer || strcmp(value, "0") != 0) &&
                 strcmp(value, "none") != 0) /* left to ppcli */
                 fprintf(f, "%s = %s\n", name + 9, value);
         }

@@ -76,8 +76,10 @@ static int search(struct plan_machine *p, struct plan_machine_row *row, double *
     p->tried += found.tried - found.refused - found.same;
     p->too_large += found.too_large;
     if (found.too_large > 0 &&
-        (p->smallest.c.stages == 0 || found.smallest.peak_bytes < p->smallest.c.peak_bytes))
+        (p->smallest.c.stages == 0 || found.smallest.peak_bytes < p->smallest.c.peak_bytes)) {
         p->smallest = (struct plan_machine_row){.c = found.smallest, .replicas = row->replicas};
+        p->smallest.c.microbatches = whole;
+    }
     pp_best_fini(&found);
     return rc;
 }
@@ -134,6 +136,9 @@ static int refine(struct plan_machine *p)
             PP_TRY(pp_best_explain(&spec, p->costs, &row.c, NULL));
             row.estimate = row.c.time.step;
             p->rows[kept++] = row;
+        } else if (rc == 0 &&
+                   (p->too_large++ == 0 || row.c.peak_bytes < p->smallest.c.peak_bytes)) {
+            p->smallest = row;
         }
         PP_TRY(rc == PP_ECONFIG ? 0 : rc);
     }
@@ -144,9 +149,9 @@ static int refine(struct plan_machine *p)
     return 0;
 }
 
-static int nothing_fits(const struct plan_machine *p)
+static int nothing_fits(struct plan_machine *p)
 {
-    const struct plan_machine_row *s = &p->smallest;
+    struct plan_machine_row *s = &p->smallest;
     size_t largest = 0;
     for (int i = 0; i < p->model->n_layers; i++)
         if (p->model->layers[i].n_floats > largest)
@@ -157,13 +162,15 @@ static int nothing_fits(const struct plan_machine *p)
                        "%d ranks: no shape can run: stages divide the ranks, are at most "
                        "the %d layers, and each replica has a sample of the %d",
                        p->ranks, p->model->n_layers, p->batch);
+    struct pp_best_spec spec = plan_machine_spec(p, s, s->c.microbatches);
+    PP_TRY(pp_best_try(&spec, p->costs, &s->c)); /* whole: its beginning may hold less */
     return pp_fail(
         PP_ECONFIG,
-        "nothing fits into %.2f GB a rank of %s: nearest is %s, %d stages x %d replicas, "
-        "with %.2f GB: use more ranks or a smaller batch (the largest layer alone has "
-        "%.2f GB with its gradients and state; ppcli does not cut within layers)",
+        "nothing fits into %.4g GB a rank of %s: nearest is %s, %d stages x %d replicas, "
+        "with %.4g GB (--memory %zuk): use more ranks or a smaller batch (the largest layer alone "
+        "has %.4g GB with its gradients and state; ppcli does not cut within layers)",
         (double)p->memory / 1e9, p->cluster.name, s->c.schedule, s->c.stages, s->replicas,
-        (double)s->c.peak_bytes / 1e9, (double)largest / 1e9);
+        (double)s->c.peak_bytes / 1e9, s->c.peak_bytes / 1000 + 1, (double)largest / 1e9);
 }
 
 static int find(struct plan_machine *p, const struct pp_cli_settings *settings)

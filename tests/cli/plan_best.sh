@@ -97,6 +97,24 @@ done
 same "$(sed -n 's/.*"weights_sha256": "\([0-9a-f]*\).*/\1/p' "$folder/won/summary.json")" \
     "$(sed -n 's/.*"weights_sha256": "\([0-9a-f]*\).*/\1/p' "$folder/gpt/summary.json")"
 
+begin "what is recomputed is in the section, layer 0 too"
+config "$folder/first.ini" data.dataset=synthetic data.train_samples=70 data.test_samples=20 \
+    'model.sizes=12 200 5 5 5 7' train.batch_size=24 train.max_steps=1 train.optimizer=sgd \
+    pipeline.stages=3 pipeline.microbatches=2 run.packed=off
+run plan "$folder/first.ini" --best --memory 41420
+code_is 0
+same "$(grep -c '^   1 .* off  ' "$folder/out")" "$(grep -c '^recompute = off' "$folder/out")"
+same "$(grep -c '^recompute = ' "$folder/out")" 1
+sed -n '/^\[pipeline\]/,$p' "$folder/out" >"$folder/winner"
+sed '/^\[pipeline\]/,/^microbatches/d' "$folder/first.ini" >"$folder/won.ini"
+cat "$folder/winner" >>"$folder/won.ini"
+run explain "$folder/won.ini" --format json
+code_is 0
+[ "$(peak "$folder/out")" -le 41420 ] || complain "$(peak "$folder/out") bytes, not 41420"
+run plan "$folder/first.ini" --best --stages 6
+code_is 78
+err_has 'no shape can run: stages are at most the 5 layers'
+
 begin "wrong words are 64"
 run plan --best
 code_is 64

@@ -50,11 +50,13 @@ err_has '--html FILE'
 begin "what fits nowhere: the nearest, in one line"
 run plan llama-70b.ini --machine laptop --set run.precision=f32
 code_is 78
-err_has 'nothing fits into 4.00 GB a rank of laptop: nearest is '
+err_has 'nothing fits into 4 GB a rank of laptop: nearest is '
 err_has 'does not cut within layers'
 run plan "$folder/net.ini" --machine laptop --memory 1k
 code_is 78
-err_has 'nothing fits into 0.00 GB'
+err_has 'nothing fits into 1e-06 GB'
+run plan "$folder/net.ini" --machine laptop --memory "$(sed -n 's/.*(--memory \([0-9]*k\)).*/\1/p' "$folder/err")"
+code_is 0
 
 begin "a machine that cannot be is refused"
 run plan llama-70b.ini --machine laptop
@@ -75,6 +77,11 @@ run plan "$folder/net.ini" --ranks 2
 code_is 64
 run plan --machine laptop
 code_is 64
+for ranks in 0 -1; do
+    run plan "$folder/net.ini" --machine laptop --ranks $ranks
+    code_is 64
+    err_has "--ranks wants 1 or more, not $ranks"
+done
 run plan "$folder/net.ini" --machine laptop --best
 code_is 64
 
