@@ -372,6 +372,21 @@ static int search_stages(struct search *s, int stages)
     return 0;
 }
 
+/* A better cut; of what is recomputed also one that may do without, though the cut as it is cannot. */
+static int refine_one(struct search *s, struct pp_candidate *c, double *left)
+{
+    struct pp_candidate none = *c;
+    PP_TRY(best_refine(s->spec, s->costs, c, left));
+    if (!none.recompute || *left <= 0 || !memchr(none.again, true, sizeof(none.again)))
+        return 0;
+    memset(none.again, 0, sizeof(none.again));
+    PP_TRY(pp_best_try(s->spec, s->costs, &none));
+    PP_TRY(best_refine(s->spec, s->costs, &none, left));
+    if (!none.over && (c->over || none.time.step < c->time.step))
+        *c = none;
+    return 0;
+}
+
 /* Better cuts, for the best shapes first; what still holds too much goes. Rows that become the same
  * plan are one. */
 static int refine(struct search *s)
@@ -386,7 +401,7 @@ static int refine(struct search *s)
     for (int i = 0; i < n; i++) {
         struct pp_candidate *c = &b->items[i];
         if (spec->cuts && c->assignment == PP_ASSIGN_TIME && left > 0)
-            PP_TRY(best_refine(spec, s->costs, c, &left));
+            PP_TRY(refine_one(s, c, &left));
         if (is_known(b, c)) {
             b->same++;
         } else if (c->over) {

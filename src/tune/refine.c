@@ -89,9 +89,13 @@ static int fit_chunks(const struct pp_best_spec *spec, const struct pp_costs *co
                       struct pp_candidate *c)
 {
     int n = c->stages * c->chunks, each = n > LET_GO ? n / 4 : 1;
-    for (int s = 0; s < n; s++)
-        c->again[s] = true;
-    PP_TRY(pp_best_try(spec, costs, c));
+    for (int all = 0; all < 2 && (all == 0 || c->over); all++) { /* another cut may need none */
+        for (int s = 0; s < n; s++)
+            c->again[s] = all;
+        PP_TRY(pp_best_try(spec, costs, c));
+    }
+    if (!c->again[0])
+        return 0;
     for (int s = 0; !c->over && s < n; s += each) {
         struct pp_candidate now = *c;
         for (int k = s; k < n && k < s + each; k++)
