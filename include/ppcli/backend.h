@@ -40,8 +40,9 @@ const struct pp_activation_facts *pp_activation_facts(enum pp_activation act);
 
 /* Which backend, set up how. */
 struct pp_backend_choice {
-    const struct pp_backend_ops *ops; /* NULL: none that runs here */
-    int threads;                      /* of each rank */
+    const struct pp_backend_ops *ops;   /* NULL: none that runs here */
+    const struct pp_backend_ops *named; /* by the config, also where it does not; NULL: none */
+    int threads;                        /* of each rank */
     enum pp_gemm gemm;
     enum pp_precision precision; /* of products; backends that compute in f32 only ignore it */
     bool unpacked; /* no copies of weights: pp_backend_packed_floats() and its like are 0 */
@@ -233,8 +234,8 @@ struct pp_backend_ops {
     void (*range_push)(struct pp_backend *be, const char *name);
     void (*range_pop)(struct pp_backend *be);
 
-    /* Bytes of an element of a value: 4, or 2 for bfloat16. A pure function of its argument. NULL entry:
-     * 4. */
+    /* Bytes of an element of a value: 4, or 2 for bfloat16. A pure function of its argument, also where
+     * the backend cannot run. NULL entry: 4. */
     size_t (*value_bytes)(const struct pp_backend_choice *choice);
     /* Whether a weight gradient has the same bits however its rows are spread over calls and parts. A
      * pure function of its arguments and the machine. NULL entry: it does not. */

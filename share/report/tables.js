@@ -331,7 +331,7 @@ function environmentSection(run) {
   const { info } = run;
   if (!run.header) return;
   const names = [["ppcli", "ppcli"], ["started", "time"], ["host", "host"], ["backend", "backend"],
-    ["ranks talk through", "transport"], ["because", "transport_why"], ["precision of products", "precision"],
+    ["ranks talk through", "transport"], ["because", "transport_why"], ["precision", "precision"],
     ["steps recorded", "graphs"], ["MPI", "mpi"], ["config hash", "config_hash"]];
   const rows = names.map(([name, key]) => [name, text(info, key)]).filter(([, value]) => value);
   (Array.isArray(info.devices) ? info.devices : []).forEach((device, i) =>

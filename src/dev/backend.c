@@ -68,6 +68,14 @@ const char *const *pp_backend_names(void)
     return names;
 }
 
+static const struct pp_backend_ops *find(const char *name)
+{
+    for (size_t i = 0; i < N_BACKENDS; i++)
+        if (!strcmp(name, backends[i]->name))
+            return backends[i];
+    return NULL;
+}
+
 int pp_backend_resolve(const char *name, const struct pp_backend_ops **out)
 {
     char why[256] = "";
@@ -80,13 +88,12 @@ int pp_backend_resolve(const char *name, const struct pp_backend_ops **out)
         }
         return pp_fail(PP_ERESOURCE, "no backend can run here: %s", why);
     }
-    for (size_t i = 0; i < N_BACKENDS; i++) {
-        if (!strcmp(name, backends[i]->name)) {
-            if (backends[i]->probe(why, sizeof(why)) < 0)
-                return pp_fail(PP_ERESOURCE, "backend %s cannot run here: %s", name, why);
-            *out = backends[i];
-            return 0;
-        }
+    const struct pp_backend_ops *named = find(name);
+    if (named) {
+        if (named->probe(why, sizeof(why)) < 0)
+            return pp_fail(PP_ERESOURCE, "backend %s cannot run here: %s", name, why);
+        *out = named;
+        return 0;
     }
     char known[256] = "auto";
     for (size_t i = 0; i < N_BACKENDS; i++)
@@ -98,6 +105,7 @@ struct pp_backend_choice pp_backend_choice_with(const struct pp_backend_ops *ops
                                                 const struct pp_config *cfg)
 {
     return (struct pp_backend_choice){.ops = ops,
+                                      .named = ops ? ops : find(cfg->run.backend),
                                       .threads = cfg->run.threads,
                                       .gemm = cfg->run.gemm,
                                       .precision = cfg->run.precision,
@@ -358,8 +366,8 @@ bool pp_backend_sums_in_order(const struct pp_backend_choice *choice)
 
 size_t pp_backend_value_bytes(const struct pp_backend_choice *choice)
 {
-    bool asks = choice && choice->ops && choice->ops->value_bytes;
-    return asks ? choice->ops->value_bytes(choice) : sizeof(float);
+    const struct pp_backend_ops *ops = !choice ? NULL : choice->ops ? choice->ops : choice->named;
+    return ops && ops->value_bytes ? ops->value_bytes(choice) : sizeof(float);
 }
 
 /* bf16 lies in the upper half of dst, where it is read before a float is written over it. */

@@ -10,9 +10,16 @@ static int probe(char *why, size_t bytes)
     return PP_ERESOURCE;
 }
 
+/* For plans of runs elsewhere. */
+static size_t value_bytes(const struct pp_backend_choice *choice)
+{
+    return choice->precision == PP_PRECISION_BF16 ? sizeof(uint16_t) : sizeof(float);
+}
+
 const struct pp_backend_ops backend_cuda = {
     .name = "cuda",
     .help = "NVIDIA GPUs (not in this build)",
     .own_memory = true,
     .probe = probe,
+    .value_bytes = value_bytes,
 };

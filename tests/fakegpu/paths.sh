@@ -50,6 +50,11 @@ same "nccl, 2 stages, 2 chunks each" --stages 2 --transport nccl --schedule zb-v
 train --stages 1 --replicas 2 --transport threads --set "$deep"
 one=$sha
 same "nccl, 2 replicas of 2 stages" --stages 2 --replicas 2 --transport nccl --set "$deep"
+half='run.precision=bf16'
+train --stages 1 --set "$deep" --set $half
+in_bf16=$sha one=$sha
+same "bf16: nccl, 2 stages" --stages 2 --transport nccl --set "$deep" --set $half
+same "bf16: threads, 3 stages" --stages 3 --transport threads --set "$deep" --set $half
 
 PPCLI_FAKE_GPUS=1
 train --stages 2 --transport nccl
@@ -63,6 +68,8 @@ if [ -n "$mpirun" ]; then
     same "mpi, 2 processes that share a device" --stages 2 --set "$deep"
     grep -q 'messages go through host memory' "$out"
     report $? "which says that messages go through host memory"
+    one=$in_bf16
+    same "bf16: mpi, 2 processes" --stages 2 --set "$deep" --set $half
 fi
 echo "1..$n"
 [ "$failed" = 0 ]

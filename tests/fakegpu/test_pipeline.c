@@ -134,7 +134,8 @@ static void check_net(const char *const *net)
             "run.graphs=on");
     same(&many, &one, net[0]);
     RUN_NET(net, &cpu, "run.precision=bf16");
-    RUN_NET(net, &many, "run.precision=bf16", "pipeline.stages=2", "pipeline.schedule=1f1b");
+    RUN_NET(net, &many, "run.precision=bf16", "pipeline.stages=2", "pipeline.schedule=1f1b",
+            "pipeline.recompute=all", "run.graphs=on");
     same(&many, &cpu, net[0]);
     near(&many, &one, 2e-2, net[0]);
 }
