@@ -46,12 +46,13 @@ static inline struct array on_device(struct pp_backend *be, const float *host, s
     return a;
 }
 
-/* To an array of values; where they are bf16, the host's are rounded too. */
-static inline void send_values(struct pp_backend *be, struct array *a, float *host)
+/* As values of a device, of `element` bytes; where they are bf16, the host's are rounded too. */
+static inline void pack_values(void *out, float *host, size_t n, size_t element)
 {
-    uint16_t *half = pp_alloc(a->n + 1, sizeof(*half));
-    assert_non_null(half);
-    for (size_t i = 0; i < a->n && a->element < sizeof(*host); i++) {
+    uint16_t *half = out;
+    if (element == sizeof(*host))
+        memcpy(out, host, n * element);
+    for (size_t i = 0; i < n && element < sizeof(*host); i++) {
         uint32_t bits;
         memcpy(&bits, &host[i], sizeof(bits));
         if (!isnan(host[i]))
@@ -60,10 +61,16 @@ static inline void send_values(struct pp_backend *be, struct array *a, float *ho
         bits = (uint32_t)half[i] << 16;
         memcpy(&host[i], &bits, sizeof(bits));
     }
+}
+
+static inline void send_values(struct pp_backend *be, struct array *a, float *host)
+{
+    void *packed = pp_alloc(a->n + 1, a->element);
+    assert_non_null(packed);
+    pack_values(packed, host, a->n, a->element);
     if (a->n > 0)
-        CHECK_OK(pp_backend_to_device(be, a->at, a->element < sizeof(*host) ? (void *)half : host,
-                                      a->n * a->element));
-    pp_free(half);
+        CHECK_OK(pp_backend_to_device(be, a->at, packed, a->n * a->element));
+    pp_free(packed);
 }
 
 static inline struct array values_on_device(struct pp_backend *be, float *host, size_t n, int off)

@@ -81,20 +81,21 @@ static void timed_marks_tell_how_long_the_device_took(void **state)
 struct step {
     struct pp_backend *a, *b;
     struct array x, w, bias, y, sum;
-    float *pinned; /* what x is filled with */
+    void *pinned; /* what x is filled with */
     void *fork, *there, *join;
 };
 
 static void enqueue(struct step *s)
 {
+    const struct pp_sum add = {.n = s->y.n, .a = s->sum.at, .b = s->y.at, .y = s->sum.at};
     CHECK_OK(pp_backend_mark_set(s->a, s->fork));
     CHECK_OK(pp_backend_mark_wait(s->b, s->fork));
-    CHECK_OK(pp_backend_upload(s->a, s->x.at, s->pinned, s->x.n * sizeof(float)));
+    CHECK_OK(pp_backend_upload(s->a, s->x.at, s->pinned, s->x.n * s->x.element));
     CHECK_OK(pp_backend_linear_forward(s->a, 8, 16, 4, s->x.at, s->w.at, NULL, s->bias.at,
                                        PP_ACT_RELU, NULL, s->y.at));
     CHECK_OK(pp_backend_mark_set(s->a, s->there));
     CHECK_OK(pp_backend_mark_wait(s->b, s->there));
-    CHECK_OK(pp_backend_add(s->b, s->y.n, s->y.at, s->sum.at));
+    CHECK_OK(pp_backend_sum(s->b, &add));
     CHECK_OK(pp_backend_mark_set(s->b, s->join));
     CHECK_OK(pp_backend_mark_wait(s->a, s->join));
 }
@@ -103,16 +104,15 @@ static void enqueue(struct step *s)
 static void check_replay(enum pp_precision precision, bool exact, bool warm)
 {
     struct step s = {.a = open_gpu(precision, exact), .b = open_gpu(precision, exact)};
-    float *W = noise("w", 64), *b = noise("b", 4), *x = noise("x", 128);
-    s.x = unset(s.a, 128, 0);
+    float *W = noise("w", 64), *b = noise("b", 4), *x = noise("x", 128), more[128], none[32] = {0};
+    s.x = unset_values(s.a, 128, 0);
     s.w = on_device(s.a, W, 64, 0);
     s.bias = on_device(s.a, b, 4, 0);
-    s.y = unset(s.a, 32, 0);
-    s.sum = on_device(s.a, NULL, 32, 0);
-    void *pinned, *graph, *end;
-    CHECK_OK(pp_backend_host_alloc(s.a, 128 * sizeof(float), &pinned));
-    s.pinned = pinned;
-    memcpy(s.pinned, x, 128 * sizeof(float));
+    s.y = unset_values(s.a, 32, 0);
+    s.sum = values_on_device(s.a, none, 32, 0);
+    void *graph, *end;
+    CHECK_OK(pp_backend_host_alloc(s.a, 128 * sizeof(float), &s.pinned));
+    pack_values(s.pinned, x, 128, s.x.element);
     CHECK_OK(pp_backend_mark_create(s.a, false, &s.fork));
     CHECK_OK(pp_backend_mark_create(s.a, false, &s.there));
     CHECK_OK(pp_backend_mark_create(s.b, false, &s.join));
@@ -120,7 +120,7 @@ static void check_replay(enum pp_precision precision, bool exact, bool warm)
     if (warm) {
         enqueue(&s);
         CHECK_OK(pp_backend_synchronize(s.a));
-        CHECK_OK(pp_backend_zero(s.a, s.sum.at, 32 * sizeof(float)));
+        CHECK_OK(pp_backend_zero(s.a, s.sum.at, 32 * s.sum.element));
         CHECK_OK(pp_backend_synchronize(s.a));
         pp_backend_mark_destroy(s.a, s.fork); /* set outside, it has no place in a capture */
         CHECK_OK(pp_backend_mark_create(s.a, false, &s.fork));
@@ -133,9 +133,10 @@ static void check_replay(enum pp_precision precision, bool exact, bool warm)
     float y[32], sum[32] = {0};
     for (int replay = 0; replay < 3; replay++) {
         for (int i = 0; i < 128; i++)
-            s.pinned[i] = x[i] * (float)(1 << replay);
+            more[i] = x[i] * (float)(1 << replay);
+        pack_values(s.pinned, more, 128, s.x.element);
         CHECK_OK(
-            pp_backend_linear_forward(plain, 8, 16, 4, s.pinned, W, NULL, b, PP_ACT_RELU, NULL, y));
+            pp_backend_linear_forward(plain, 8, 16, 4, more, W, NULL, b, PP_ACT_RELU, NULL, y));
         CHECK_OK(pp_backend_add(plain, 32, y, sum));
         CHECK_OK(pp_backend_graph_launch(s.a, graph));
         CHECK_OK(pp_backend_mark_set(s.a, end));
@@ -148,7 +149,7 @@ static void check_replay(enum pp_precision precision, bool exact, bool warm)
     for (int i = 0; i < COUNT(marks); i++)
         pp_backend_mark_destroy(s.a, marks[i]);
     pp_backend_mark_destroy(s.b, s.join);
-    pp_backend_host_free(s.a, pinned, 128 * sizeof(float));
+    pp_backend_host_free(s.a, s.pinned, 128 * sizeof(float));
     struct array *arrays[] = {&s.x, &s.w, &s.bias, &s.y, &s.sum};
     for (int i = 0; i < COUNT(arrays); i++)
         drop(s.a, arrays[i]);

@@ -75,7 +75,7 @@ begin "an mpirun that does not end after its ranks have: killed, exit 76, one li
 mkdir bin
 cat >bin/mpirun <<'SH'
 #!/bin/sh
-"$PPCLI" version # a rank that starts
+OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=0 "$PPCLI" version # a rank that starts
 sleep 2
 read -r _ <fifo # nobody ever writes into it
 SH
