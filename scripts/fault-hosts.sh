@@ -113,7 +113,9 @@ judge_lost() { # the run without --retries
     *) # of the first rank that the line names; who waited follows
         [ "$(sed -n 's/^ppcli: error: [^(]*(host \(h[0-9]\)[,)].*/\1/p' err)" = h$host ] ||
             grep -q " or h$host is down or cut off" err ||
-            grep -q "before its ranks had begun: without host h$host:" err || complain "$what: h$host is not named"
+            grep -q "before its ranks had begun: without host h$host:" err ||
+            grep -q "before its ranks had begun: this host is cut off from h[0-9]: h$host has no way" err ||
+            complain "$what: h$host is not named"
         ;;
     esac
 }

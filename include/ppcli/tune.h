@@ -56,7 +56,8 @@ struct pp_costs {
     double latency;                  /* of a hand-over between two rank threads ... */
     double byte;                     /* ... and of each byte of it */
     double value_bytes;              /* of an element that is handed over */
-    int *host;                       /* [ranks of the run] each one's; NULL: as host_ranks says */
+    int *host; /* [n_hosts] of ranks 0 .. n_hosts-1 of the run; NULL: as host_ranks says */
+    int n_hosts;
     int host_ranks;               /* ranks of one host, rank r is on host r / host_ranks; 0: all */
     double far_latency, far_byte; /* the same of a hand-over between two hosts */
     double far_copy;              /* of either rank's own time, for each byte of it */

@@ -415,13 +415,14 @@ static int refine(struct search *s)
     return 0;
 }
 
-/* The config's own shape, where it says one. */
+/* The config's own shape, where it says one. What hosts were lost may leave it without places. */
 static int as_is(struct search *s)
 {
     const struct pp_config *cfg = s->spec->cfg;
+    int ranks = cfg->pipeline.stages * cfg->pipeline.replicas;
     const struct pp_schedule_ops *ops = pp_schedule_find(cfg->pipeline.schedule);
     struct pp_candidate *c = &s->best->as_is;
-    if (!ops) /* auto, or a table */
+    if (!ops || (s->costs->host && ranks > s->costs->n_hosts)) /* auto, or a table */
         return 0;
     *c = (struct pp_candidate){.stages = cfg->pipeline.stages,
                                .microbatches = cfg->pipeline.microbatches,

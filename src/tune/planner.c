@@ -52,6 +52,7 @@ int pp_costs_hosts(struct pp_costs *c, const int *host, int n)
     memcpy(copy, host, (size_t)n * sizeof(*copy));
     pp_free(c->host);
     c->host = copy;
+    c->n_hosts = n;
     return 0;
 }
 
