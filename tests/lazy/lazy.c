@@ -147,6 +147,7 @@ static void *work(void *arg)
             break;
         }
         pthread_mutex_lock(&all.lock);
+        all.pending--;
         s->head++;
         pthread_cond_broadcast(&all.changed);
     }
@@ -193,6 +194,7 @@ void lazy_enqueue(struct lazy *s, const struct item *it)
     }
     s->queue[s->tail % s->room] = *it;
     s->tail++;
+    all.pending++;
     pthread_cond_broadcast(&all.changed);
 }
 

@@ -76,6 +76,7 @@ extern struct lazy_all {
     pthread_mutex_t lock;
     pthread_cond_t changed; /* a mark, a queue, or hung */
     long captures, launches, host_waits;
+    long pending; /* pieces of work in the queues of all streams */
     uint64_t ops;
     uint64_t fail_at, hang_at; /* counted by ops */
     bool hung, no_graphs;

@@ -89,8 +89,14 @@ int lazy_alloc(struct pp_backend *be, size_t bytes, void **out)
     return rc;
 }
 
+/* As cudaFree does, it waits for all streams: after an error in a capture nobody knows what is still
+ * under way. */
 void lazy_free(struct pp_backend *be, void *p, size_t bytes)
 {
+    pthread_mutex_lock(&lazy_all.lock);
+    while (lazy_all.pending > 0 && !lazy_all.hung)
+        pthread_cond_wait(&lazy_all.changed, &lazy_all.lock);
+    pthread_mutex_unlock(&lazy_all.lock);
     size_t at = (size_t)((char *)p - mem.shown);
     pthread_mutex_lock(&mem.lock);
     int k = 0;
