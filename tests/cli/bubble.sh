@@ -18,7 +18,7 @@ d = json.load(open(sys.argv[1]))$2
 b, parts = d['$3'], [d['bubble_' + k] for k in ('schedule', 'imbalance', 'waiting')]
 print(0 < b < 1, abs(sum(parts) - b) < 1e-9, min(parts) > -1e-9)" "$1")" 'True True True'
 }
-text='[0-9.]* %: schedule [0-9.]* + imbalance [0-9.]* + hand-over and waiting [0-9.]*; stage 0 has [0-9]* % of the work'
+text='[0-9.]* %: schedule [0-9.]* + imbalance [0-9.]* + hand-over and waiting [0-9.]*; stage [01] has [0-9]* % of the work'
 
 begin "train: the summary's bubble is that of its ranks, in parts"
 run train "$folder/net.ini" --dir "$folder/run"
@@ -29,8 +29,9 @@ same "$(python3 -c "
 import json, sys
 d = json.load(open(sys.argv[1]))
 mean = 1 - sum(r['busy'] for r in d['ranks']) / len(d['ranks'])
-print(abs(mean - d['bubble_measured']) < 1e-9, d['busiest_stage'], .5 < d['busiest_share'] < 1)" \
-    "$folder/run/summary.json")" 'True 0 True'
+busy = [r['busy'] for r in d['ranks']] # on a crowded machine that of stage 1 may be longer
+print(abs(mean - d['bubble_measured']) < 1e-9, busy[d['busiest_stage']] == max(busy), .5 <= d['busiest_share'] < 1)" \
+    "$folder/run/summary.json")" 'True True True'
 
 begin "bench, plan --best: the same figure and the same parts"
 run bench "$folder/net.ini" --time 0.01 --repeat 2 --no-ceilings --format json
