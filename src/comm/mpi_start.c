@@ -15,7 +15,7 @@
 
 #include "ppcli/mem.h"
 
-/* How many communicators this thread, the only one that may call MPI, has open. */
+/* How many communicators this thread has open. */
 static _Thread_local int open_count;
 
 int pp_mpi_failed(int mpi_rc, const char *call, const char *file, int line)
