@@ -281,7 +281,14 @@ static int unknown_option(const struct scan *s, const char *word)
 {
     char typed[PP_NAME_MAX];
     snprintf(typed, sizeof(typed), "%.*s", (int)strcspn(word + 2, "="), word + 2);
-    if (s->settings && pp_has_word(s->command->without, typed))
+    bool refused = s->settings && pp_has_word(s->command->without, typed);
+    if (refused && strcmp(typed, "hosts") == 0) {
+        return pp_fail(PP_EUSAGE,
+                       "'ppcli %s' is one process, with the whole model in its memory: run it on "
+                       "one host (ssh HOST ppcli %s ...); eval --hosts judges weights over several",
+                       s->command->name, s->command->name);
+    }
+    if (refused)
         return pp_fail(PP_EUSAGE, "--%s has no effect on 'ppcli %s'", typed, s->command->name);
     const char *names[OPTIONS_MAX + 1] = {NULL};
     const char *begins = NULL;

@@ -84,6 +84,12 @@ for words in '--temperature -1' '--temperature x' '--tokens 0' '--top-k -2' '--t
     write --prompt a $words
     code_is 64
 done
+write --prompt a --hosts h0,h1
+code_is 64
+err_has "'ppcli generate' is one process, with the whole model in its memory: run it on one host (ssh HOST ppcli generate"
+write --prompt a --stages 2
+code_is 64
+err_has "--stages has no effect on 'ppcli generate'"
 write --prompt-file "$folder/none"
 code_is 66
 run generate "$folder/t.ini" --checkpoint "$folder/none" --prompt a
