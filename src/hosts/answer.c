@@ -24,6 +24,7 @@
 
 #define ARGS_MAX 6
 #define CONNECT_S 1
+#define ALONE_S 60 /* without a question: who asks is gone, and the agent does not know */
 #define TRIPS 8
 #define BLOCK 65536
 #define SAMPLE_BYTES ((uint64_t)16 << 20) /* of a file of data */
@@ -267,7 +268,7 @@ int pp_hosts_answer(void)
 {
     static char line[2 * PP_PATH_MAX];
     static struct asked q; /* its thread may outlive this call */
-    while (fgets(line, sizeof(line), stdin)) {
+    for (alarm(ALONE_S); fgets(line, sizeof(line), stdin); alarm(ALONE_S)) {
         struct timespec t;
         char *rest = line;
         line[strcspn(line, "\n")] = '\0';

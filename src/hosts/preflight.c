@@ -64,7 +64,9 @@ static void drop(struct preflight *p, int i)
         return;
     snprintf(h->wrong, sizeof(h->wrong), "%.500s", lost ? r->wrong : r->answer);
     snprintf(r->wrong, sizeof(r->wrong), "%s", h->wrong);
-    if (lost) {
+    if (lost && r->trip_ns > 0) {
+        blame(p, PP_ERESOURCE, "%s was lost while it was asked: %s", h->name, h->wrong);
+    } else if (lost) {
         blame(p, PP_ERESOURCE,
               "%s cannot be asked: %s; '%s %s true' must work without a password, and ppcli be in "
               "the same place on every host",
@@ -74,11 +76,12 @@ static void drop(struct preflight *p, int i)
     }
 }
 
-static void wait_for_all(struct preflight *p, double seconds)
+/* must: a host that answers what is wrong is of no use. */
+static void wait_for_all(struct preflight *p, double seconds, bool must)
 {
     remote_ask(p->r, p->out->n, seconds);
     for (int i = 0; i < p->out->n; i++)
-        if (!p->r[i].good)
+        if (p->r[i].wrong[0] || (must && !p->r[i].good))
             drop(p, i);
 }
 
@@ -110,7 +113,7 @@ static void start(struct preflight *p)
         remote_start(&p->r[i], pp_host_agent(p->cfg), h->here);
         ask(&p->r[i], "facts\n");
     }
-    wait_for_all(p, START_SECONDS);
+    wait_for_all(p, START_SECONDS, true);
     for (int i = 0; i < n; i++) {
         struct pp_host_facts *h = &p->out->hosts[i];
         if (!h->wrong[0] && sscanf(p->r[i].answer, "%255[^|]|%255[^|]|%255[^|]|%63[^|]|%d|%255[^|]",
@@ -126,7 +129,7 @@ static void ask_digest(struct preflight *p, const char *path, enum pp_host_fact 
 {
     for (int i = 0; i < p->out->n; i++)
         ask(&p->r[i], "digest\t%s\n", path);
-    wait_for_all(p, ANSWER_SECONDS);
+    wait_for_all(p, ANSWER_SECONDS, true);
     for (int i = 0; i < p->out->n; i++)
         snprintf(p->out->hosts[i].fact[fact], sizeof(p->out->hosts[i].fact[fact]), "%.255s",
                  p->r[i].answer);
@@ -153,7 +156,7 @@ static void ask_newest(struct preflight *p)
         return;
     for (int i = 0; i < p->out->n; i++)
         ask(&p->r[i], "last\t%s/%s/checkpoints\tstep-\n", here, dir);
-    remote_ask(p->r, p->out->n, ANSWER_SECONDS);
+    wait_for_all(p, ANSWER_SECONDS, false);
     for (int i = 0; i < p->out->n; i++)
         p->out->hosts[i].newest = p->r[i].good ? atoll(p->r[i].answer) : -1;
 }
@@ -176,7 +179,7 @@ static void ask_folder(struct preflight *p)
     fclose(f);
     for (int i = 0; i < p->out->n; i++)
         ask(&p->r[i], "digest\t%s\n", path);
-    remote_ask(p->r, p->out->n, ANSWER_SECONDS);
+    wait_for_all(p, ANSWER_SECONDS, false);
     unlink(path);
     for (int i = 0; i < p->out->n; i++)
         p->out->folder_shared = p->out->folder_shared && p->r[i].good;
@@ -232,7 +235,7 @@ static void ask_ways(struct preflight *p, bool full)
         snprintf(range, sizeof(range), "%d\t%d", first, last);
     for (int i = 0; i < n; i++)
         ask(&p->r[i], "listen\t%s\t%s\n", range, p->token);
-    wait_for_all(p, ANSWER_SECONDS);
+    wait_for_all(p, ANSWER_SECONDS, true);
     for (int i = 0; i < n; i++)
         port[i] = p->r[i].good ? atoi(p->r[i].answer) : 0;
     for (int k = 1; k < n && (full || p->code == 0); k++) {
@@ -240,7 +243,7 @@ static void ask_ways(struct preflight *p, bool full)
             if (port[i] && port[(i + k) % n])
                 ask(&p->r[i], "probe\t%s\t%d\t%s\t%d\n", p->out->hosts[(i + k) % n].name,
                     port[(i + k) % n], p->token, full ? STREAM_MS : 0);
-        remote_ask(p->r, n, ANSWER_SECONDS);
+        wait_for_all(p, ANSWER_SECONDS, false);
         for (int i = 0; i < n; i++)
             if (port[i] && port[(i + k) % n])
                 take_way(p, i, (i + k) % n);
