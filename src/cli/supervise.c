@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -253,6 +254,35 @@ static void remove_files(const char *kind, long number)
         closedir(d);
 }
 
+/* A child that outlives this process, which tells it mpirun's number: killed, this one takes mpirun with
+ * it, and nobody else removes the files. out_fd: held as long as there is somebody else. */
+static pid_t start_guard(int *out_fd)
+{
+    const struct timespec a_while = {.tv_nsec = 1000000000 / LOOKS};
+    int ends[2];
+    long pid;
+    char none;
+    *out_fd = -1;
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return -1;
+    pid_t guard = fork();
+    if (guard == 0) {
+        dup2(ends[0], 0); /* and hold no pipe that somebody reads to its end */
+        (void)syscall(SYS_close_range, 1, ~0u, 0);
+        setsid();
+        if (read(0, &pid, sizeof(pid)) == (ssize_t)sizeof(pid) && read(0, &none, 1) == 0) {
+            do
+                nanosleep(&a_while, NULL);
+            while (pp_process_lives(pid));
+            remove_files("pid", pid);
+        }
+        raise(SIGKILL);
+    }
+    close(ends[0]);
+    *out_fd = ends[1];
+    return guard;
+}
+
 /* mpirun has ended: so do ranks and orteds on other hosts. */
 static void wait_for_others(struct pp_listener *l)
 {
@@ -327,7 +357,8 @@ int supervise(const char *const *args, struct pp_listener *listener, struct laun
     const struct timespec a_while = {.tv_nsec = 1000000000 / LOOKS};
     sigset_t waited, before;
     pthread_t relayer;
-    int status = 0, stop = 0, asks = 0, word = make_word(), ends[2];
+    int status = 0, stop = 0, asks = 0, word = make_word(), ends[2], guarded;
+    pid_t guard = start_guard(&guarded);
     static struct relay relayed; /* may outlive this call: see end_relay() */
     struct mpirun m = {.listener = listener, .started = &relayed.started};
     waited_signals(&waited);
@@ -340,6 +371,7 @@ int supervise(const char *const *args, struct pp_listener *listener, struct laun
                     : pp_fail_errno(PP_ERESOURCE, "cannot start %s", args[0]);
     if (piped)
         close(ends[1]);
+    (void)!write(guarded, &(long){m.pid}, sizeof(long));
     while (rc == 0 && !has_ended(m.pid, &status)) {
         int got = sigtimedwait(&waited, NULL, &a_while);
         bool asked = got > 0 && got != SIGCHLD && got != SIGUSR2;
@@ -366,6 +398,9 @@ int supervise(const char *const *args, struct pp_listener *listener, struct laun
         end_relay(relayer, ends[0]);
     else if (piped)
         close(ends[0]);
+    if (guard > 0 && kill(guard, SIGKILL) == 0)
+        waitpid(guard, NULL, 0);
+    close(guarded);
     sigprocmask(SIG_SETMASK, &before, NULL);
     if (word >= 0)
         close(word);

@@ -203,7 +203,7 @@ config net.ini data.dataset=synthetic data.train_samples=192 data.test_samples=1
 trains_and "export PPCLI_HOST_AGENT=$folder/agent"
 wrong 76 'rank 1 (host h1) has not come for '
 
-begin "mpirun's host is cut off before there is a rank: orted elsewhere ends, and its files go"
+begin "mpirun's host is cut off before there is a rank: orted elsewhere ends, and its files go; so do mpirun's after kill -9"
 # Beside orted, and only to make this quick: a second in which its keeper hears that it is watched.
 cat >other <<'END'
 #!/bin/sh
@@ -222,10 +222,13 @@ kill -0 $! && echo "ended before" # the line of h0 comes later
 kill -9 $!
 wait $!
 ls -d "$(cat tmp)"/ompi.h1.*
+while ls -d "$(cat tmp)"/ompi.*; do sleep 0.05; done >removed 2>&1
+echo "none of h0"
 END
 on 2 sh alone
 out_has 'ended before'
 out_lacks 'ompi.h1'
+out_has 'none of h0'
 
 begin "another program, config or data set on a host is named"
 { cat "$PPCLI" && echo; } >other
