@@ -165,13 +165,22 @@ struct wait {
     const char *what;
 };
 
+/* "Not ready" is an error to the runtime, which the next launch would be told. */
+static cudaError_t query(cudaEvent_t event)
+{
+    cudaError_t rc = cudaEventQuery(event);
+    if (rc == cudaErrorNotReady)
+        cudaGetLastError();
+    return rc;
+}
+
 /* Which message does the device wait for? The first that was enqueued and is not done. */
 static const struct pp_channel_end *unfinished(const struct nccl *n)
 {
     for (int i = 0; i < n->tp->n_ends; i++) {
         const struct pp_channel_end *e = &n->tp->ends[i];
         for (int k = 0; k < e->spec.slots; k++)
-            if (cudaEventQuery(nccl_slot(e, k)->there) == cudaErrorNotReady)
+            if (query(nccl_slot(e, k)->there) == cudaErrorNotReady)
                 return e;
     }
     return NULL;
@@ -214,7 +223,7 @@ int pp_nccl_wait_event(struct nccl *n, const struct pp_channel_end *e, cudaEvent
 {
     struct wait w = {.timeout_ns = n->timeout_ns, .e = e, .what = what};
     for (;;) {
-        cudaError_t rc = cudaEventQuery(event);
+        cudaError_t rc = query(event);
         if (rc == cudaSuccess)
             return 0;
         if (rc != cudaErrorNotReady)

@@ -197,7 +197,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
         if (e->recorded == 0)
             return fake_leave(cudaErrorInvalidResourceHandle);
         if (e->done < e->recorded)
-            return cudaErrorNotReady;
+            return fake_leave(cudaErrorNotReady);
         (e == a.get() ? begin : end) = e->done_ns;
     }
     *ms = (float)(((double)end - (double)begin) / 1e6);

@@ -309,7 +309,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
     {
         std::lock_guard<std::mutex> hold(s->lock);
         if (!s->queue.empty() || s->busy)
-            return cudaErrorNotReady;
+            return fake_leave(cudaErrorNotReady);
     }
     return fake_leave(fake_device_error(s->device));
 }

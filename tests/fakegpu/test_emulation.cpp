@@ -111,7 +111,9 @@ static void work_is_done_later_and_in_order(void **)
     OK(fake_enqueue(s, slow, &n, NULL));
     OK(cudaEventRecord(e, s));
     assert_int_equal((int)cudaEventQuery(e), (int)cudaErrorNotReady);
+    assert_int_equal((int)cudaGetLastError(), (int)cudaErrorNotReady); /* a launch would see it */
     assert_int_equal((int)cudaStreamQuery(s), (int)cudaErrorNotReady);
+    assert_int_equal((int)cudaGetLastError(), (int)cudaErrorNotReady);
     OK(cudaEventSynchronize(e));
     assert_int_equal(n, 2);
     OK(cudaEventDestroy(e));
