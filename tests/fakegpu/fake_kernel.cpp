@@ -268,8 +268,10 @@ static void run_grid(const char *name, dim3 grid, dim3 block, const std::functio
             }
 }
 
-void fake_check_pointer(const char *name, cudaStream_t stream, const void *p)
+void fake_check_pointer(const char *name, cudaStream_t stream, const void *p, size_t align)
 {
+    if ((uintptr_t)p % align != 0)
+        fake_die("%s: an argument lies at no multiple of %zu bytes", name, align);
     if (p == NULL || fake_pinned(p, 1) || fake_reaches(stream, p, 1))
         return;
     int of = fake_device_of(p, 1);

@@ -26,14 +26,14 @@ void fake_syncthreads();
 cudaError_t fake_launch(const char *name, dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
                         std::function<void()> kernel);
 
-/* Ends the program where p is neither NULL nor memory that a kernel of the stream may touch: the
- * emulation could read it, a device could not. */
-void fake_check_pointer(const char *name, cudaStream_t stream, const void *p);
+/* Ends the program where p is neither NULL nor memory that a kernel of the stream may touch, or lies
+ * at no multiple of `align`: the emulation could read it, a device could not. */
+void fake_check_pointer(const char *name, cudaStream_t stream, const void *p, size_t align);
 
 template <typename T> void fake_check(const char *name, cudaStream_t stream, const T &value)
 {
     if constexpr (std::is_pointer<T>::value)
-        fake_check_pointer(name, stream, value);
+        fake_check_pointer(name, stream, value, alignof(typename std::remove_pointer<T>::type));
 }
 
 /* The arguments are taken at the launch, as what the kernel declares. */
