@@ -266,7 +266,7 @@ static int cut_failed(const struct cuda_device *d, const char *call, CUresult r)
  * that lack some may make fewer groups than the arithmetic says. */
 static int cut_groups(struct cuda_device *d, int pieces, CUdevResource *groups)
 {
-    CUdevResource all;
+    CUdevResource all = {0};
     CUresult r = d->driver.cuDeviceGetDevResource(d->number, &all, CU_DEV_RESOURCE_TYPE_SM);
     if (r != CUDA_SUCCESS)
         return cut_failed(d, "cuDeviceGetDevResource", r);

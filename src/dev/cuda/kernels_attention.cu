@@ -16,9 +16,10 @@
 #include <math.h>
 
 #define TILE 64
-#define SIDE 16            /* threads of a block: SIDE x SIDE */
-#define EACH (TILE / SIDE) /* rows, and columns, of a thread */
-#define DEPTH 32           /* of a product's factors, at a time */
+#define SIDE 16                                     /* threads of a block: SIDE x SIDE */
+#define EACH (TILE / SIDE)                          /* rows, and columns, of a thread */
+#define TWO_BLOCKS __launch_bounds__(SIDE *SIDE, 2) /* have the registers of a multiprocessor */
+#define DEPTH 32                                    /* of a product's factors, at a time */
 #define COLUMNS TILE
 #define LINE (DEPTH + 4) /* floats of a line of a tile: eight threads read eight lines at once */
 #define WIDE (TILE + 4)
@@ -171,7 +172,8 @@ static __device__ void store(const tile sum, const float *by, bool add, int from
 
 /* ---- forwards. Block (tile of queries, head, sequence * pieces + piece of the width) */
 
-template <typename V> __global__ void attend(struct call q, const int64_t *step, int pieces)
+template <typename V>
+__global__ void TWO_BLOCKS attend(struct call q, const int64_t *step, int pieces)
 {
     __shared__ union factors f;
     __shared__ struct float4_ shared[TILE][WIDE / 4];
@@ -267,7 +269,7 @@ static __device__ void gradient(const struct call *q, int64_t step, int b, int h
 
 /* dq. Blocks as forwards. */
 template <typename V>
-__global__ void attend_back_queries(struct call q, const int64_t *step, int pieces)
+__global__ void TWO_BLOCKS attend_back_queries(struct call q, const int64_t *step, int pieces)
 {
     __shared__ union factors f;
     __shared__ struct float4_ shared[TILE][WIDE / 4];
@@ -305,7 +307,7 @@ __global__ void attend_back_queries(struct call q, const int64_t *step, int piec
 
 /* dk and dv. Block (tile of keys, head of keys, sequence * pieces + piece). */
 template <typename V>
-__global__ void attend_back_keys(struct call q, const int64_t *step, int pieces)
+__global__ void TWO_BLOCKS attend_back_keys(struct call q, const int64_t *step, int pieces)
 {
     __shared__ union factors f;
     __shared__ struct float4_ shared[TILE][WIDE / 4];

@@ -129,9 +129,9 @@ static __device__ void loss_of_row(int r, int C, const V *logits, const int32_t 
 }
 
 template <typename V>
-__global__ void loss_of_a_block(int B, int n, int C, const V *logits, const int32_t *targets,
-                                float grad_scale, const float *scale, float smoothing,
-                                struct pp_loss_sums *sums, V *dlogits)
+__global__ void __launch_bounds__(LOSS_THREADS)
+    loss_of_a_block(int B, int n, int C, const V *logits, const int32_t *targets, float grad_scale,
+                    const float *scale, float smoothing, struct pp_loss_sums *sums, V *dlogits)
 {
     __shared__ double losses[ROWS_OF_A_BLOCK];
     __shared__ int hits[ROWS_OF_A_BLOCK];
@@ -153,8 +153,8 @@ __global__ void loss_of_rows(int n, int C, const V *logits, const int32_t *targe
                     dlogits);
 }
 
-__global__ void sum_rows(int B, int n, const double *losses, const int *hits,
-                         struct pp_loss_sums *sums)
+__global__ void __launch_bounds__(LOSS_THREADS)
+    sum_rows(int B, int n, const double *losses, const int *hits, struct pp_loss_sums *sums)
 {
     add_rows(B, n, losses, hits, sums);
 }
