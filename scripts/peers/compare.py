@@ -23,6 +23,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 import common
@@ -58,13 +59,21 @@ def reason_in(line):
 class Clock:
     """What --limit leaves."""
     end = math.inf
+    turn = math.inf  # of the entry that warms up
 
     @classmethod
     def left(cls, at_most):
-        left = min(at_most, cls.end - time.monotonic())
+        left = min(at_most, min(cls.end, cls.turn) - time.monotonic())
         if left < 1:
             raise Late("no time left (--limit)")
         return left
+
+    @classmethod
+    def give(cls, part):
+        """From now on there is no more than this part of what is left: what takes minutes to compile
+        leaves time for the others."""
+        now = time.monotonic()
+        cls.turn = now + part * (cls.end - now)
 
 
 def run(words, seconds):
@@ -121,7 +130,8 @@ class Ppcli:
                 return
             if seconds > 0.1 * self.args.seconds:
                 break
-            self.steps *= 4
+            # On a GPU a step may take 50 microseconds, and each start seconds.
+            self.steps = max(4 * self.steps, round(0.15 * self.args.seconds * rate / self.batch))
         # One more, and one in 20, for the window that is left out.
         self.steps = 1 + math.ceil(1.05 * self.args.seconds * rate / self.batch)
 
@@ -196,8 +206,9 @@ class Server(Peer):
 
     def start(self):
         self.command = self.words + ["--serve"]
+        self.told = tempfile.TemporaryFile("w+")  # a pipe that nobody reads would stop it when full
         self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, text=True, bufsize=1,
-                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                                        stdout=subprocess.PIPE, stderr=self.told)
 
     def once(self, seconds):
         if not self.process:
@@ -219,7 +230,9 @@ class Server(Peer):
         return self.said["samples_per_second"]
 
     def reason(self):
-        _, err = self.process.communicate()
+        self.process.communicate()
+        self.told.seek(0)
+        err = self.told.read()
         last = err.strip().splitlines()[-1] if err.strip() else "it ended without a word"
         if self.process.returncode == common.SKIPPED:
             return Skipped(reason_in(last))
@@ -262,10 +275,12 @@ def measure(case, entries, args, keep):
         runner = runner_of(case, e, args)
         rows[e.key] = {"case": case.name, "key": e.key, "who": e.who, "label": e.label,
                        "base": e.base, "blocks": []}
+        Clock.give(0.5)
         if attempt(rows[e.key], runner.warm_up, e) is False:
             close(runner)
         else:
             alive[e.key] = runner
+    Clock.give(1)
     for block in range(args.blocks):
         order = [e for e in entries if e.key in alive]
         for e in order if block % 2 == 0 else reversed(order):

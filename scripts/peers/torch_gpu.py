@@ -148,8 +148,13 @@ class Training:
         self.at = torch.zeros(1, dtype=torch.int64, device=args.device)
         self.loss = torch.zeros((), device=args.device)
         self.losses = []
-        self.of_part = self.compiled() if args.way in ("compile", "reduce-overhead") \
-            else self.loss_of
+        compiled = args.way in ("compile", "reduce-overhead")
+        self.of_part = self.compiled() if compiled else self.loss_of
+        # What a recorded backward pass gives lies where the next one writes: several micro-batches
+        # add to gradients that lie elsewhere.
+        self.keeps = compiled and args.microbatches > 1
+        for p in self.net.parameters() if self.keeps else ():
+            p.grad = torch.zeros_like(p)
         for _ in range(TOLD):
             self.step_eager()
             self.losses.append(float(self.loss))
@@ -158,6 +163,8 @@ class Training:
     def compiled(self):
         """An mlp has always been compiled in the mode that is best for its size. On the processor no
         code is made, which takes minutes: what is traced there is what a GPU would compile."""
+        for data in (self.problem.inputs, self.problem.targets):
+            self.torch._dynamo.mark_static_address(data)  # or a recorded pass copies all of it
         if self.args.device == "cpu":
             return self.torch.compile(self.loss_of, backend="aot_eager")
         mode = "reduce-overhead" if self.args.way == "reduce-overhead" else "default"
@@ -181,7 +188,7 @@ class Training:
     def step_eager(self):
         """Everything that a step does; what it needs from the host is decided without waiting."""
         rows = self.order.index_select(0, self.at)[0]
-        self.opt.zero_grad(set_to_none=True)
+        self.opt.zero_grad(set_to_none=not self.keeps)
         self.loss.zero_()
         for part in rows.split(self.args.batch // self.args.microbatches):
             one = self.of_part(part)
