@@ -47,7 +47,7 @@ part_ops() {
             continue
         fi
         echo "== $program"
-        "$program"
+        timeout -k 5 60 "$program" # one that hangs takes no time of the others
         case $? in
         0) good=$((good + 1)) ;;
         77 | 127) left=$((left + 1)) ;; # 127: a library of it is not here
@@ -154,30 +154,35 @@ part_precision() {
     return "$bad"
 }
 
-# sanitize TOOL SECONDS: three steps of two stages under it.
+# sanitize TOOL SECONDS: three steps of two stages under it. Skips the part where the tool cannot
+# look at this device, as in some virtual machines.
 sanitize() {
     timeout -k 5 "$2" compute-sanitizer --tool "$1" --error-exitcode 9 "$PPCLI" train \
         "$ROOT/configs/mnist-sample.ini" --set "data.path=$SAMPLE" --dir '' -q --max-steps 3 \
-        --stages 2 --set run.backend=cuda --set data.test_samples=64
+        --stages 2 --set run.backend=cuda --set data.test_samples=64 >"$OUT/$PART.run" 2>&1
+    sanitize_code=$?
+    cat "$OUT/$PART.run"
+    if [ $sanitize_code -ne 0 ] && grep -q 'Device not supported' "$OUT/$PART.run"; then
+        skip 'compute-sanitizer does not support the device here'
+    fi
+    return $sanitize_code
 }
 
 part_sanitizer() {
     command -v compute-sanitizer >/dev/null 2>&1 || skip 'no compute-sanitizer in PATH'
-    say 'memcheck of 3 steps found something'
-    sanitize memcheck 45 || return 1
-    said='memcheck clean'
-    for tool in racecheck initcheck; do # slower: what does not end in time is not known
-        sanitize $tool 20
+    said=''
+    for tool in memcheck racecheck initcheck; do # what does not end in time is not known
+        sanitize $tool 40
         case $? in
-        0) said="$said, $tool clean" ;;
-        124 | 137) said="$said, $tool not known (time)" ;;
+        0) said="$said${said:+, }$tool clean" ;;
+        124 | 137) said="$said${said:+, }$tool not known (time)" ;;
         *)
-            say "$said, $tool found something"
+            say "$said${said:+, }$tool found something"
             return 1
             ;;
         esac
     done
-    say "$said"
+    case $said in *clean*) say "$said" ;; *) skip "$said" ;; esac
 }
 
 # bench NAME WORDS...: the table into the log, everything into OUT/NAME.json.
@@ -282,7 +287,7 @@ part_peers() {
         skip "no torch with CUDA in $python"
     code=0 said=''
     for name in g1 g2; do
-        race "$name" 75 --blocks 4 || code=1
+        race "$name" 110 --blocks 4 --only bf16 || code=1
         said="$said${said:+; }$(ratios "$name")"
     done
     say "$said"
@@ -299,7 +304,7 @@ net() {
         --format json -o "$OUT/$PART-ops.json" "$@" ${GPU_CHECK_CEILINGS:-} || return 1
     ops=$(reached "$op")
     say "$ops"
-    race "$PART" 70 --blocks 3 ${GPU_CHECK_PEERS:---only bf16}
+    race "$PART" 110 --blocks 3 ${GPU_CHECK_PEERS:---only bf16}
     code=$?
     say "$(ratios "$PART")${ops:+; $ops}"
     return "$code"

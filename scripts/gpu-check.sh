@@ -98,15 +98,14 @@ fi
 limit_of() {
     case $1 in
     env) echo 30 ;;
-    ops) echo 90 ;;
+    ops | nets) echo 150 ;;
     equality) echo 110 ;;
-    nets) echo 90 ;;
     accuracy | precision | g1) echo 50 ;;
-    sanitizer) echo 95 ;;
+    sanitizer) echo 130 ;;
     g2) echo 70 ;;
     g5) echo 110 ;;
-    g3 | g4 | gpt2) echo 100 ;;
-    peers) echo 160 ;;
+    g3 | g4 | gpt2) echo 140 ;;
+    peers) echo 230 ;;
     esac
 }
 
@@ -115,10 +114,17 @@ plain() { tr -d '"\134' | tr '\t\n' '  ' | cut -c 1-300 | sed 's/ *$//'; }
 
 why_not() { "$PPCLI" env 2>/dev/null | sed -n 's/^  cuda  *no: //p' | plain; }
 
+# Where else a cuBLASLt may be: in the toolkit, or beside PyTorch, whose wheels bring their own.
+library_folders() {
+    [ -z "$toolkit" ] || ls -d "$toolkit/lib64" "$toolkit/lib" "$toolkit"/targets/*/lib
+    "${PEERS_PYTHON:-python3}" -c 'import glob, sys
+for p in sys.path: print(*glob.glob(p + "/nvidia/*/lib"), sep="\n")'
+}
+
 reason=$(why_not)
-case $toolkit$reason in
-/*'cannot be loaded'*) # a cuBLASLt that the program's own run path does not reach
-    LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$toolkit/lib64
+case $reason in
+*'cannot be loaded'*) # not where the program's own run path leads
+    LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$(library_folders 2>/dev/null | grep . | paste -sd : -)
     export LD_LIBRARY_PATH
     reason=$(why_not)
     ;;
