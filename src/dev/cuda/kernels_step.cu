@@ -133,10 +133,28 @@ static __device__ void update(const struct step *s, float g, float *m, float *v,
     }
 }
 
-/* V: one float or four. */
+/* Element i of the buffers. V: one float or four. */
 template <typename V>
-__global__ void optimize(size_t n, const struct pp_optimizer_args *a, bool decay, const V *g, V *m,
-                         V *v, V *p)
+static __device__ void update_at(const struct step *s, size_t i, const V *g, V *m, V *v, V *p)
+{
+    V gi = g[i], mi = {}, vi = {}, pi = p[i];
+    if (m)
+        mi = m[i];
+    if (v)
+        vi = v[i];
+    for (size_t k = 0; k < sizeof(V) / sizeof(float); k++)
+        update(s, gi.at[k], &mi.at[k], &vi.at[k], &pi.at[k]);
+    if (m)
+        m[i] = mi;
+    if (v)
+        v[i] = vi;
+    p[i] = pi;
+}
+
+/* n floats by V, and what is left of them one by one. */
+template <typename V>
+__global__ void optimize(size_t n, const struct pp_optimizer_args *a, bool decay, const float *g,
+                         float *m, float *v, float *p)
 {
     __shared__ struct step step;
     if (threadIdx.x == 0)
@@ -144,25 +162,13 @@ __global__ void optimize(size_t n, const struct pp_optimizer_args *a, bool decay
     __syncthreads();
     if (step.skip)
         return;
-    for (size_t i = first_of_grid(); i < n; i += threads_of_grid()) {
-        V gi = g[i], mi = {}, vi = {}, pi = p[i];
-        if (m)
-            mi = m[i];
-        if (v)
-            vi = v[i];
-        for (size_t k = 0; k < sizeof(V) / sizeof(float); k++)
-            update(&step, gi.at[k], &mi.at[k], &vi.at[k], &pi.at[k]);
-        if (m)
-            m[i] = mi;
-        if (v)
-            v[i] = vi;
-        p[i] = pi;
-    }
+    size_t lanes = sizeof(V) / sizeof(float), left = n - n % lanes;
+    for (size_t i = first_of_grid(); i < n / lanes; i += threads_of_grid())
+        update_at(&step, i, (const V *)g, (V *)m, (V *)v, (V *)p);
+    for (size_t i = left + first_of_grid(); i < n; i += threads_of_grid())
+        update_at(&step, i, (const struct float1_ *)g, (struct float1_ *)m, (struct float1_ *)v,
+                  (struct float1_ *)p);
 }
-
-#define OPTIMIZE(V, lanes)                                                                         \
-    PP_LAUNCHED(optimize<V>, blocks_for(n / (lanes)), THREADS, 0, s, n / (lanes), a, decay,        \
-              (const V *)g, (V *)m, (V *)v, (V *)p)
 
 extern "C" cudaError_t kernels_optimizer_step(cudaStream_t s, size_t n,
                                               const struct pp_optimizer_args *a, bool decay,
@@ -170,7 +176,9 @@ extern "C" cudaError_t kernels_optimizer_step(cudaStream_t s, size_t n,
 {
     if (n == 0)
         return cudaSuccess;
-    bool fours = n % 4 == 0 && is_aligned(g, 16) && is_aligned(m, 16) && is_aligned(v, 16) &&
-                 is_aligned(p, 16);
-    return fours ? OPTIMIZE(struct float4_, 4) : OPTIMIZE(struct float1_, 1);
+    bool fours =
+        n >= 4 && is_aligned(g, 16) && is_aligned(m, 16) && is_aligned(v, 16) && is_aligned(p, 16);
+    auto kernel = fours ? optimize<struct float4_> : optimize<struct float1_>;
+    return PP_LAUNCHED(kernel, blocks_for(fours ? n / 4 : n), THREADS, 0, s, n, a, decay, g, m, v,
+                       p);
 }
