@@ -205,7 +205,8 @@ static void check_losses(enum pp_precision precision)
 {
     struct pp_backend *be = open_gpu(precision, true);
     struct pp_backend *plain = open_backend("reference");
-    const int sizes[][2] = {{1, 1}, {1, 2}, {32, 10}, {7, 3}, {17, 256}, {256, 10}, {601, 10}};
+    const int sizes[][2] = {{1, 1},    {1, 2},    {32, 10},  {7, 3},
+                            {17, 256}, {256, 10}, {601, 10}, {3, 1025}};
     for (int s = 0; s < COUNT(sizes); s++) {
         int B = sizes[s][0], C = sizes[s][1];
         float *logits = noise("logits", (size_t)B * C);

@@ -10,6 +10,8 @@
 #include <math.h>
 
 #define ROWS_OF_A_BLOCK 256
+#define CLASSES_OF_A_BLOCK                                                                         \
+    1024                  /* with more, one multiprocessor takes longer than a second launch */
 #define LOSS_THREADS 1024 /* of the one block: as many rows at once as it can have */
 
 /* The better of two candidates for the arg max; -1: none yet. Of equal ones the lowest index. */
@@ -167,7 +169,7 @@ KERNEL(softmax_cross_entropy, pp_softmax_cross_entropy)
     const V *logits = (const V *)a->logits;
     V *dlogits = (V *)a->dlogits;
     cudaError_t e = cudaSuccess;
-    if (n > 0 && n <= ROWS_OF_A_BLOCK) {
+    if (n > 0 && n <= ROWS_OF_A_BLOCK && a->C <= CLASSES_OF_A_BLOCK) {
         PP_LAUNCH(loss_of_a_block<V>, 1, LOSS_THREADS, 0, s, samples, n, a->C, logits, a->targets,
                   a->grad_scale, a->scale, a->smoothing, a->sums, dlogits);
         return cudaGetLastError();
