@@ -283,7 +283,9 @@ static int finish(struct nccl *n, ncclComm_t *comm, const struct pp_channel_end 
     PP_TRY(pp_nccl_settle(n, *comm, e, n->nccl->CommFinalize(*comm), "ncclCommFinalize"));
     ncclResult_t rc = n->nccl->CommDestroy(*comm);
     *comm = NULL;
-    return rc == ncclSuccess ? 0 : pp_nccl_failed(n, NULL, rc, "ncclCommDestroy");
+    return rc == ncclSuccess || rc == ncclInProgress
+               ? 0
+               : pp_nccl_failed(n, NULL, rc, "ncclCommDestroy");
 }
 
 static int finish_all(struct nccl *n)
