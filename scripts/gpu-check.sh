@@ -8,8 +8,9 @@
 # check.json has the result of every part, PART.log what it printed, g1.json and so on the
 # measurements. A part that finds no time left is skipped: --only runs it in another call. Programs
 # come from a build folder (build), from an unpacked bundle when this script lies in one, or from a
-# bundle's file (scripts/gpu-bundle.sh makes one). Besides these it needs a driver and the CUDA
-# toolkit's cuBLASLt; Python with torch (PEERS_PYTHON) is measured beside ppcli where it is.
+# bundle's file (scripts/gpu-bundle.sh makes one). Besides these it needs a driver and the
+# cuBLASLt of the CUDA toolkit or of PyTorch; Python with torch (PEERS_PYTHON) is measured beside
+# ppcli where it is.
 #
 # Exit code: 0 all that could run has passed; 1 something failed or ran out of time; 77 no device.
 set -u
