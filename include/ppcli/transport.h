@@ -220,9 +220,8 @@ struct pp_threads_job {
  * the first cause. Errors: PP_ERESOURCE, those of work(). Local. */
 int pp_threads_run(int n, const struct pp_threads_job *job);
 
-/* Was this process started by an MPI launcher (environment only; never initialises MPI)? *size
- * gets the launcher's world size, 0 when it does not say. */
-bool pp_mpi_launched(int *size);
+/* Was this process started by an MPI launcher? From the environment; never initialises MPI. */
+bool pp_mpi_launched(void);
 /* The rank that the launcher gave this process, 0 when it gave none. From the environment. Local.
  */
 int pp_mpi_given_rank(void);

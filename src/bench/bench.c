@@ -319,7 +319,7 @@ static int run_all(struct bench *b, struct pp_config *const *configs)
 int pp_bench_ceilings(const struct pp_config *cfg, bool cpu_time, struct pp_bench *bench)
 {
     struct pp_ceiling_spec spec = {
-        .whole_machine = pp_mpi_launched(NULL), .cpu_time = cpu_time, .scale = 1};
+        .whole_machine = pp_mpi_launched(), .cpu_time = cpu_time, .scale = 1};
     struct pp_backend_choice choice = pp_backend_choice_of(cfg);
     PP_TRY(pp_ceilings_measure(&spec, &bench->ceilings));
     return choice.ops && choice.ops->devices

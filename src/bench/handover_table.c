@@ -132,7 +132,7 @@ static int print_json(const struct result *r, const struct pp_bench_header *h, F
 int pp_bench_handover(const struct pp_bench_header *h, enum pp_bench_format format, bool first,
                       FILE *f)
 {
-    struct result r = {.mpi = pp_mpi_launched(NULL)};
+    struct result r = {.mpi = pp_mpi_launched()};
     bool speaks = true;
     set_sizes(&r);
     if (first) {

@@ -212,7 +212,7 @@ static int ceilings_of(const struct pp_config *cfg, struct op_ceilings *out)
 
 int ops_run_make(const struct pp_bench_ops_spec *spec, struct ops_run *o)
 {
-    if (pp_mpi_launched(NULL))
+    if (pp_mpi_launched())
         return pp_fail(PP_EUSAGE, "ops are measured in one process: leave out mpirun");
     PP_ALLOC(o->cfg, 1);
     *o->cfg = *spec->cfg;
@@ -235,7 +235,7 @@ int pp_bench_ops(const struct pp_bench_ops_spec *spec, const struct pp_bench_hea
 {
     struct ops_run o = {.cfg = NULL};
     struct op_ceilings ceilings = {0};
-    int rc = spec->ceilings && !pp_mpi_launched(NULL) ? ceilings_of(spec->cfg, &ceilings) : 0;
+    int rc = spec->ceilings && !pp_mpi_launched() ? ceilings_of(spec->cfg, &ceilings) : 0;
     if (rc == 0)
         rc = ops_run_make(spec, &o);
     if (rc == 0)

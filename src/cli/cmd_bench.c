@@ -94,7 +94,7 @@ static int engine(const struct request *q, const struct pp_config *cfg,
         {"train.optimizer", "sgd", "bench"},     {"pipeline.microbatches", "1", "bench"},
     };
     struct pp_config *tiny = NULL;
-    if (pp_mpi_launched(NULL))
+    if (pp_mpi_launched())
         return pp_fail(PP_EUSAGE, "--engine runs its ranks as threads: leave out mpirun");
     PP_TRY(pp_config_load(NULL, plain, sizeof(plain) / sizeof(plain[0]), pp_cli_names(), &tiny));
     tiny->run = cfg->run;
@@ -120,7 +120,7 @@ static int measure(const struct request *q, const struct sweep *s)
     if (is_file)
         PP_TRY(pp_file_create(q->output, &file));
     if (speaks)
-        pp_bench_describe(s->configs[0], pp_mpi_launched(NULL), &header);
+        pp_bench_describe(s->configs[0], pp_mpi_launched(), &header);
     if (q->handover || q->engine || q->ops) {
         FILE *f = is_file ? file.f : stdout;
         struct pp_bench_ops_spec ops = {s->configs[0], q->seconds, !q->no_ceilings};
@@ -150,7 +150,7 @@ static int sweep_and_measure(const char *word, struct pp_cli_settings *settings,
     if (!word)
         PP_TRY(add_defaults(settings));
     PP_TRY(sweep_load(word, settings, &s));
-    int rc = s.configs[0]->run.launch == PP_LAUNCH_MPIRUN && !pp_mpi_launched(NULL)
+    int rc = s.configs[0]->run.launch == PP_LAUNCH_MPIRUN && !pp_mpi_launched()
                  ? launch_mpirun(s.configs[0], word, sweep_ranks(&s))
                  : measure(q, &s);
     sweep_fini(&s);

@@ -22,7 +22,7 @@
 
 bool launch_speaks(void)
 {
-    return !pp_mpi_launched(NULL) || pp_mpi_given_rank() == 0;
+    return !pp_mpi_launched() || pp_mpi_given_rank() == 0;
 }
 
 bool launch_announces(void)

@@ -76,13 +76,13 @@ int start_begin(const char *word, struct pp_config *cfg, struct pp_train_options
                 struct start *out)
 {
     *out = (struct start){.speaks = true};
-    if (cfg->run.launch == PP_LAUNCH_MPIRUN && !pp_mpi_launched(NULL)) {
+    if (cfg->run.launch == PP_LAUNCH_MPIRUN && !pp_mpi_launched()) {
         return strcmp(word, "-") == 0
                    ? pp_fail(PP_EUSAGE, "a config on standard input cannot reach several "
                                         "processes: give a file")
                    : launch(cfg, word, options);
     }
-    if (cfg->run.retries > 0 && options->stop && !pp_mpi_launched(NULL)) {
+    if (cfg->run.retries > 0 && options->stop && !pp_mpi_launched()) {
         return pp_fail(PP_ECONFIG, "run.retries: threads of one process end together; use --launch "
                                    "mpirun or --hosts, or run.retries = 0");
     }

@@ -172,7 +172,7 @@ static int make_word(void)
 
 void supervise_started(void)
 {
-    if (getenv(SUPERVISE_ASKED) && pp_mpi_launched(NULL) && pp_mpi_given_rank() == 0)
+    if (getenv(SUPERVISE_ASKED) && pp_mpi_launched() && pp_mpi_given_rank() == 0)
         (void)!write(STDOUT_FILENO, STARTED, strlen(STARTED));
 }
 

@@ -178,7 +178,7 @@ static int start(void)
 
 int pp_mpi_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_transport **out)
 {
-    if (!pp_mpi_launched(NULL)) {
+    if (!pp_mpi_launched()) {
         return pp_fail(PP_ERESOURCE, "this process was not started by an MPI launcher: use "
                                      "'mpirun -np N ppcli ...', or run the ranks as threads "
                                      "(run.transport = threads)");

@@ -102,7 +102,7 @@ int pp_run_prepare(struct pp_config *cfg, enum pp_run_need need, struct pp_run *
 {
     memset(out, 0, sizeof(*out));
     out->cfg = cfg;
-    out->mpi = pp_mpi_launched(NULL) && cfg->run.launch != PP_LAUNCH_THREADS;
+    out->mpi = pp_mpi_launched() && cfg->run.launch != PP_LAUNCH_THREADS;
     int rc = prepare(cfg, need, out);
     if (rc < 0) {
         pp_run_fini(out);

@@ -130,7 +130,7 @@ int pp_train(struct pp_config *cfg, const struct pp_train_options *options, bool
 {
     struct pp_deadline *deadline = NULL;
     *speaks = true;
-    bool processes = pp_mpi_launched(NULL) && cfg->run.launch != PP_LAUNCH_THREADS;
+    bool processes = pp_mpi_launched() && cfg->run.launch != PP_LAUNCH_THREADS;
     pp_transport_prepare(cfg->run.transport, processes);
     PP_TRY(pp_deadline_start(cfg, options->lost, &deadline));
     int rc;
@@ -182,7 +182,7 @@ static int open_world(const struct pp_config *cfg, struct pp_world *w)
 {
     const char *address = getenv(PP_PULSE_ENV);
     double timeout = cfg->run.hang_timeout;
-    bool beats = w->deadline && pp_mpi_launched(NULL);
+    bool beats = w->deadline && pp_mpi_launched();
     if (beats && address)
         PP_TRY(pp_pulse_open(address, pp_mpi_given_rank(), timeout, true, &w->pulse));
     pp_deadline_beat(w->deadline, w->pulse, NULL);
@@ -200,7 +200,7 @@ int pp_world_open(const struct pp_config *cfg, pp_lost *lost, struct pp_world *o
 {
     *out = (struct pp_world){0};
     PP_TRY(pp_deadline_start(cfg, lost, &out->deadline));
-    int rc = pp_mpi_launched(NULL) ? open_world(cfg, out) : 0;
+    int rc = pp_mpi_launched() ? open_world(cfg, out) : 0;
     if (rc < 0) {
         pp_world_close(out);
         return rc;
