@@ -69,6 +69,12 @@ void pp_rank_look(const struct pp_ring *ring, struct pp_rank_view *out);
 /* The action that a rank is in; NULL: in none. */
 const struct pp_event *pp_rank_current(const struct pp_rank_view *v);
 
+/* Both ends and the cargo of the message of rank r's event, when it has one and the plan knows it. */
+bool pp_diagnosis_message(const struct pp_diagnosis *d, const struct pp_event *e, int r, int *src,
+                          int *dst, const char **what);
+
+uint64_t pp_rank_progress_ns(const struct pp_rank_view *v); /* the clock, when it got on last */
+
 /* Whether it has waited for others within the last second and has not got on since; and how long
  * ago it got on. Of a rank of this machine. */
 bool pp_rank_waits(const struct pp_rank_view *v, uint64_t *out_idle_ns);

@@ -36,14 +36,10 @@ static void read_hang(const char *dir, char *out, size_t bytes)
     char *end = strstr(out, "\n\n");
     if (end)
         end[1] = '\0';
-    for (char *line = out; line; line = strchr(line, '\n')) {
-        line += *line == '\n';
-        char *stop = strchr(line, '\n');
-        if (stop)
-            *stop = '\0';
+    for (char *rest = out, *line; (line = strsep(&rest, "\n"));) {
         pp_text_plain(line);
-        if (stop)
-            *stop = '\n';
+        if (rest)
+            rest[-1] = '\n';
     }
 }
 

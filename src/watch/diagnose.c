@@ -73,8 +73,7 @@ const struct pp_event *pp_rank_current(const struct pp_rank_view *v)
     return v->n > 0 && v->actions[v->n - 1].end_ns == 0 ? &v->actions[v->n - 1] : NULL;
 }
 
-/* When a rank got on last. */
-static uint64_t progress_ns(const struct pp_rank_view *v)
+uint64_t pp_rank_progress_ns(const struct pp_rank_view *v)
 {
     if (v->n == 0)
         return v->opened_ns;
@@ -84,7 +83,7 @@ static uint64_t progress_ns(const struct pp_rank_view *v)
 
 bool pp_rank_waits(const struct pp_rank_view *v, uint64_t *out_idle_ns)
 {
-    uint64_t now = pp_clock_ns(), since = progress_ns(v);
+    uint64_t now = pp_clock_ns(), since = pp_rank_progress_ns(v);
     *out_idle_ns = now > since ? now - since : 0;
     return v->waited_ns >= since && v->waited_ns + 1000000000 > now;
 }
@@ -119,7 +118,7 @@ static bool waits(const struct judge *j, int r)
     const struct pp_rank_view *v = &j->d->views[r];
     if (!seen(j, r) || ended(v) || (j->d->live && v->state != PP_RANK_RUNNING))
         return false;
-    return v->waited_ns >= progress_ns(v) && v->waited_ns + j->stale_ns >= j->d->now_ns;
+    return v->waited_ns >= pp_rank_progress_ns(v) && v->waited_ns + j->stale_ns >= j->d->now_ns;
 }
 
 /* Is rank s in the same meeting as rank r, which waits there? */
@@ -132,17 +131,33 @@ static bool is_there(const struct judge *j, int s, const struct pp_event *e)
                       : e == other; /* both in none */
 }
 
+bool pp_diagnosis_message(const struct pp_diagnosis *d, const struct pp_event *e, int r, int *src,
+                          int *dst, const char **what)
+{
+    const struct pp_layout *l = d->layout;
+    if (!l || e->message < 0 || e->plan >= l->n_plans ||
+        e->message >= l->plans[e->plan].plan->n_messages)
+        return false;
+    const struct pp_plan *plan = l->plans[e->plan].plan;
+    int channel = plan->messages[e->message].channel;
+    int base = r / l->stages * l->stages;
+    *src = base + plan->channels[channel].src_rank;
+    *dst = base + plan->channels[channel].dst_rank;
+    *what = channel >= 2 * (plan->n_virtual - 1) ? "gradient of tied tensor"
+            : channel % 2 == 0                   ? "activations of micro-batch"
+                                                 : "gradient of micro-batch";
+    return true;
+}
+
 /* The rank at the other end of what e waits for; -1: e is no message of the plan. */
 static int peer(const struct pp_diagnosis *d, int r, const struct pp_event *e)
 {
-    const struct pp_layout *l = d->layout;
-    if (!l || !e || (e->kind != PP_EVENT_RECV && e->kind != PP_EVENT_SLOT) ||
-        e->plan >= l->n_plans || e->message < 0 || e->message >= l->plans[e->plan].plan->n_messages)
+    int src, dst;
+    const char *what;
+    if (!e || (e->kind != PP_EVENT_RECV && e->kind != PP_EVENT_SLOT) ||
+        !pp_diagnosis_message(d, e, r, &src, &dst, &what))
         return -1;
-    const struct pp_plan *plan = l->plans[e->plan].plan;
-    const struct pp_channel *ch = &plan->channels[plan->messages[e->message].channel];
-    int base = r / l->stages * l->stages;
-    int other = base + (e->kind == PP_EVENT_RECV ? ch->src_rank : ch->dst_rank);
+    int other = e->kind == PP_EVENT_RECV ? src : dst;
     return other != r && other < d->ranks ? other : -1;
 }
 
@@ -157,7 +172,7 @@ static bool likelier(const struct judge *j, int a, int b)
         return halted_a;
     if (seen(j, a) != seen(j, b))
         return seen(j, a);
-    return progress_ns(x) < progress_ns(y);
+    return pp_rank_progress_ns(x) < pp_rank_progress_ns(y);
 }
 
 /* Whom a waiting rank waits for: the peer of its message, else, of all it may be meeting, one that
@@ -258,7 +273,7 @@ void pp_diagnosis_judge(struct pp_diagnosis *d)
         d->waits_for[r] = -1;
         if (!seen(&j, r) || ended(v))
             continue;
-        uint64_t p = progress_ns(v), s = v->waited_ns > p ? v->waited_ns : p;
+        uint64_t p = pp_rank_progress_ns(v), s = v->waited_ns > p ? v->waited_ns : p;
         at_work++;
         d->live |= has_process(v);
         progress = p > progress ? p : progress;

@@ -18,27 +18,27 @@
 
 /* ---- words */
 
-static const char *state_name(enum pp_rank_state state)
-{
-    static const char *const names[] = {
-        [PP_RANK_UNKNOWN] = "unknown",   [PP_RANK_RUNNING] = "running",
-        [PP_RANK_STOPPED] = "stopped",   [PP_RANK_TRACED] = "in a debugger",
-        [PP_RANK_GONE] = "gone",         [PP_RANK_ELSEWHERE] = "on another machine",
-        [PP_RANK_FINISHED] = "finished", [PP_RANK_FAILED] = "failed",
-    };
-    return names[state];
-}
+static const char *const states[] = {
+    [PP_RANK_UNKNOWN] = "unknown",   [PP_RANK_RUNNING] = "running",
+    [PP_RANK_STOPPED] = "stopped",   [PP_RANK_TRACED] = "in a debugger",
+    [PP_RANK_GONE] = "gone",         [PP_RANK_ELSEWHERE] = "on another machine",
+    [PP_RANK_FINISHED] = "finished", [PP_RANK_FAILED] = "failed",
+};
 
-static const char *verdict_name(enum pp_verdict verdict)
-{
-    static const char *const names[] = {
-        [PP_VERDICT_NONE] = "none",         [PP_VERDICT_HANGS] = "hangs",
-        [PP_VERDICT_STOPPED] = "stopped",   [PP_VERDICT_GONE] = "gone",
-        [PP_VERDICT_UNSEEN] = "unseen",     [PP_VERDICT_CYCLE] = "cycle",
-        [PP_VERDICT_ALL_WAIT] = "all_wait",
-    };
-    return names[verdict];
-}
+/* likely: NULL: what it is in says more. */
+static const struct {
+    const char *name, *likely;
+} verdicts[] = {
+    [PP_VERDICT_NONE] = {"none", NULL},
+    [PP_VERDICT_HANGS] = {"hangs", NULL},
+    [PP_VERDICT_STOPPED] = {"stopped",
+                            "a signal or a terminal stopped it; kill -CONT lets it go on"},
+    [PP_VERDICT_GONE] = {"gone", "it was killed: by a person, or by the system when memory ran out "
+                                 "(see dmesg)"},
+    [PP_VERDICT_UNSEEN] = {"unseen", "its machine or the network to it"},
+    [PP_VERDICT_CYCLE] = {"cycle", "a message that was lost, or the network between their hosts"},
+    [PP_VERDICT_ALL_WAIT] = {"all_wait", "the network, or MPI itself"},
+};
 
 /* The host of a rank, where the ranks have several; else NULL. */
 static const char *host_of(const struct pp_diagnosis *d, int r)
@@ -74,32 +74,15 @@ static const char *rank_text(const struct pp_diagnosis *d, int r, char out[TEXT]
     return out;
 }
 
-/* Both ends and the cargo of an event's message, when it has one and the plan knows it. */
-static bool message_of(const struct pp_diagnosis *d, const struct pp_event *e, int r, int *src,
-                       int *dst, const char **what)
-{
-    const struct pp_layout *l = d->layout;
-    if (!l || e->message < 0 || e->plan >= l->n_plans ||
-        e->message >= l->plans[e->plan].plan->n_messages)
-        return false;
-    const struct pp_plan *plan = l->plans[e->plan].plan;
-    int channel = plan->messages[e->message].channel;
-    int base = r / l->stages * l->stages;
-    *src = base + plan->channels[channel].src_rank;
-    *dst = base + plan->channels[channel].dst_rank;
-    *what = channel >= 2 * (plan->n_virtual - 1) ? "gradient of tied tensor"
-            : channel % 2 == 0                   ? "activations of micro-batch"
-                                                 : "gradient of micro-batch";
-    return true;
-}
-
 /* "F of micro-batch 3, stage 1, step 12" */
 static const char *event_text(const struct pp_diagnosis *d, int r, const struct pp_event *e,
                               char out[TEXT])
 {
     int src = -1, dst = -1;
     const char *what = "message of micro-batch";
-    bool known = message_of(d, e, r, &src, &dst, &what);
+    bool known = pp_diagnosis_message(d, e, r, &src, &dst, &what);
+    bool tied = e->kind == PP_EVENT_G || e->kind == PP_EVENT_T ||
+                (e->kind == PP_EVENT_RELEASE && strstr(what, "tied"));
     out[0] = '\0';
     pp_text_add(out, TEXT, "%s", pp_event_name(e->kind));
     switch (e->kind) {
@@ -107,15 +90,10 @@ static const char *event_text(const struct pp_diagnosis *d, int r, const struct 
     case PP_EVENT_R:
     case PP_EVENT_I:
     case PP_EVENT_W:
-        pp_text_add(out, TEXT, " of micro-batch %d", e->mb);
-        break;
     case PP_EVENT_RELEASE:
-        pp_text_add(out, TEXT, " of %s %d", strstr(what, "tied") ? "tied tensor" : "micro-batch",
-                    e->mb);
-        break;
     case PP_EVENT_G:
     case PP_EVENT_T:
-        pp_text_add(out, TEXT, " of tied tensor %d", e->mb);
+        pp_text_add(out, TEXT, " of %s %d", tied ? "tied tensor" : "micro-batch", e->mb);
         break;
     case PP_EVENT_RECV:
         pp_text_add(out, TEXT, " of the %s %d", what, e->mb);
@@ -140,38 +118,29 @@ static const char *event_text(const struct pp_diagnosis *d, int r, const struct 
     return out;
 }
 
-/* What a rank is in, "F of micro-batch 3, ..."; and since when. */
-static const char *current_text(const struct pp_diagnosis *d, int r, char out[TEXT],
-                                uint64_t *since_ns)
+const char *pp_diagnosis_action(const struct pp_diagnosis *d, int r, char out[TEXT])
 {
     const struct pp_rank_view *v = &d->views[r];
     const struct pp_event *e = pp_rank_current(v);
-    out[0] = '\0';
-    if (e) {
-        *since_ns = e->begin_ns;
-        return event_text(d, r, e, out);
-    }
-    if (v->n == 0) {
-        *since_ns = v->opened_ns;
-        pp_text_add(out, TEXT, "set-up, before its first action");
-        return out;
-    }
-    e = &v->actions[v->n - 1];
-    *since_ns = e->end_ns;
     char last[TEXT];
-    pp_text_add(out, TEXT, "between actions, after %.200s", event_text(d, r, e, last));
+    if (e)
+        return event_text(d, r, e, out);
+    snprintf(out, TEXT, "set-up, before its first action");
+    if (v->n > 0)
+        snprintf(out, TEXT, "between actions, after %.200s",
+                 event_text(d, r, &v->actions[v->n - 1], last));
     return out;
-}
-
-const char *pp_diagnosis_action(const struct pp_diagnosis *d, int r, char out[TEXT])
-{
-    uint64_t since;
-    return current_text(d, r, out, &since);
 }
 
 static double seconds(uint64_t from_ns, uint64_t to_ns)
 {
     return to_ns > from_ns ? (double)(to_ns - from_ns) * 1e-9 : 0;
+}
+
+/* In what it is in. */
+static double idle(const struct pp_diagnosis *d, int r)
+{
+    return seconds(pp_rank_progress_ns(&d->views[r]), d->now_ns);
 }
 
 /* Since the first rank of that rank's machine opened its ring, so that ranks can be compared. */
@@ -192,20 +161,8 @@ static double since_start(const struct pp_diagnosis *d, const struct pp_rank_vie
 static const char *likely(const struct pp_diagnosis *d)
 {
     const struct pp_event *e = d->culprit >= 0 ? pp_rank_current(&d->views[d->culprit]) : NULL;
-    switch (d->verdict) {
-    case PP_VERDICT_STOPPED:
-        return "a signal or a terminal stopped it; kill -CONT lets it go on";
-    case PP_VERDICT_GONE:
-        return "it was killed: by a person, or by the system when memory ran out (see dmesg)";
-    case PP_VERDICT_UNSEEN:
-        return "its machine or the network to it";
-    case PP_VERDICT_CYCLE:
-        return "a message that was lost, or the network between their hosts";
-    case PP_VERDICT_ALL_WAIT:
-        return "the network, or MPI itself";
-    default:
-        break;
-    }
+    if (verdicts[d->verdict].likely)
+        return verdicts[d->verdict].likely;
     if (!e || e->kind == PP_EVENT_START)
         return "slow or absent storage, or a machine short of memory";
     if (e->kind == PP_EVENT_SAVE || e->kind == PP_EVENT_REPORT)
@@ -227,10 +184,11 @@ static bool all_finished(const struct pp_diagnosis *d)
 static void headline(const struct pp_diagnosis *d, FILE *f)
 {
     char who[TEXT], at[TEXT];
-    uint64_t since = d->now_ns;
+    double since = 0;
     if (d->culprit >= 0) {
         rank_text(d, d->culprit, who);
-        current_text(d, d->culprit, at, &since);
+        pp_diagnosis_action(d, d->culprit, at);
+        since = idle(d, d->culprit);
     }
     switch (d->verdict) {
     case PP_VERDICT_NONE:
@@ -241,15 +199,15 @@ static void headline(const struct pp_diagnosis *d, FILE *f)
         break;
     case PP_VERDICT_HANGS:
         fprintf(f, "%s %s in %s, for %.1f s%s", who, d->live ? "hangs" : "held the others up", at,
-                seconds(since, d->now_ns), d->live ? "" : ", when the run ended");
+                since, d->live ? "" : ", when the run ended");
         break;
     case PP_VERDICT_STOPPED:
         fprintf(f, "%s is stopped (pid %" PRId64 "), in %s, for %.1f s", who,
-                d->views[d->culprit].pid, at, seconds(since, d->now_ns));
+                d->views[d->culprit].pid, at, since);
         break;
     case PP_VERDICT_GONE:
         fprintf(f, "%s is gone (pid %" PRId64 "), in %s, %.1f s ago", who, d->views[d->culprit].pid,
-                at, seconds(since, d->now_ns));
+                at, since);
         break;
     case PP_VERDICT_UNSEEN:
         fprintf(f, "the ranks wait for %s, which cannot be seen from here, for %.1f s", who,
@@ -276,10 +234,9 @@ static void print_waits(const struct pp_diagnosis *d, FILE *f)
             more++;
             continue;
         }
-        uint64_t since;
-        current_text(d, r, at, &since);
         fprintf(f, "  %s %s for rank %d: %s, %.1f s\n", rank_text(d, r, who),
-                d->live ? "waits" : "waited", d->waits_for[r], at, seconds(since, d->now_ns));
+                d->live ? "waits" : "waited", d->waits_for[r], pp_diagnosis_action(d, r, at),
+                idle(d, r));
         shown++;
     }
     if (more > 0)
@@ -309,7 +266,7 @@ void pp_diagnosis_print_ranks(const struct pp_diagnosis *d, FILE *f)
     char text[TEXT];
     for (int r = 0; r < d->ranks; r++) {
         const struct pp_rank_view *v = &d->views[r];
-        fprintf(f, "%s: %s", rank_text(d, r, text), state_name(v->state));
+        fprintf(f, "%s: %s", rank_text(d, r, text), states[v->state]);
         if (v->state == PP_RANK_UNKNOWN) {
             fprintf(f, ", no record of its actions\n");
             continue;
@@ -356,22 +313,21 @@ void pp_diagnosis_print_json(const struct pp_diagnosis *d, const char *dir, cons
     pp_json_str(&j, "run", dir);
     pp_json_bool(&j, "alive", d->live);
     pp_json_str(&j, "watchdog", hang[0] ? hang : NULL);
-    pp_json_str(&j, "verdict", verdict_name(d->verdict));
+    pp_json_str(&j, "verdict", verdicts[d->verdict].name);
     pp_json_int(&j, "culprit", d->culprit);
     pp_json_dbl(&j, "silent_seconds", (double)d->idle_ns * 1e-9);
     pp_json_str(&j, "likely", d->verdict == PP_VERDICT_NONE ? "" : likely(d));
     pp_json_array(&j, "ranks");
     for (int r = 0; r < d->ranks; r++) {
         const struct pp_rank_view *v = &d->views[r];
-        uint64_t since;
         pp_json_object(&j, NULL);
         pp_json_int(&j, "rank", r);
-        pp_json_str(&j, "state", state_name(v->state));
+        pp_json_str(&j, "state", states[v->state]);
         if (v->state != PP_RANK_UNKNOWN) {
             pp_json_int(&j, "pid", v->pid);
             pp_json_str(&j, "host", v->host[0] ? v->host : NULL);
-            pp_json_str(&j, "current", current_text(d, r, text, &since));
-            pp_json_dbl(&j, "current_seconds", seconds(since, d->now_ns));
+            pp_json_str(&j, "current", pp_diagnosis_action(d, r, text));
+            pp_json_dbl(&j, "current_seconds", idle(d, r));
             pp_json_uint(&j, "actions_begun", v->begun);
         }
         pp_json_int(&j, "waits_for", d->waits_for[r]);

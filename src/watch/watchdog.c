@@ -329,9 +329,8 @@ int pp_watchdog_start(const struct pp_run *run, pp_lost *lost, FILE *log, struct
     *out = NULL;
     if (seconds <= 0 || !lost)
         return 0;
-    struct pp_watchdog *w = pp_alloc(1, sizeof(*w));
-    if (!w)
-        return PP_ERESOURCE;
+    struct pp_watchdog *w;
+    PP_ALLOC(w, 1);
     w->run = run;
     w->lost = lost;
     w->log = log;
@@ -376,31 +375,29 @@ void pp_watchdog_stop(struct pp_watchdog **watchdog)
     *watchdog = NULL;
 }
 
-void pp_watchdog_expect(struct pp_watchdog *w, int r)
+static void put(struct pp_watchdog *w, int r, enum place place, const struct pp_ring *ring,
+                const char *dir)
 {
     if (w) {
         pthread_mutex_lock(&w->lock);
-        w->ranks[r] = (struct watched){.place = EXPECTED, .thread = ticked_self()};
+        w->ranks[r] = (struct watched){.place = place, .ring = ring, .thread = ticked_self()};
+        if (dir)
+            memcpy(w->dir, dir, strlen(dir) + 1);
         pthread_mutex_unlock(&w->lock);
     }
+}
+
+void pp_watchdog_expect(struct pp_watchdog *w, int r)
+{
+    put(w, r, EXPECTED, NULL, NULL);
 }
 
 void pp_watchdog_enter(struct pp_watchdog *w, int r, const struct pp_ring *ring, const char *dir)
 {
-    if (w) {
-        pthread_mutex_lock(&w->lock);
-        w->ranks[r] = (struct watched){.place = HERE, .ring = ring, .thread = ticked_self()};
-        memcpy(w->dir, dir, strlen(dir) + 1);
-        pthread_mutex_unlock(&w->lock);
-    }
+    put(w, r, HERE, ring, dir);
 }
 
 void pp_watchdog_leave(struct pp_watchdog *w, int r)
 {
-    if (w) {
-        pthread_mutex_lock(&w->lock);
-        w->ranks[r].place = LEFT;
-        w->ranks[r].ring = NULL;
-        pthread_mutex_unlock(&w->lock);
-    }
+    put(w, r, LEFT, NULL, NULL);
 }
