@@ -178,60 +178,41 @@ static size_t part_of(size_t bytes, size_t from)
     return bytes - from < GIB ? bytes - from : GIB;
 }
 
-/* Parts of an exchange from byte `at` on. Nothing left is no message, except of no bytes at all. */
-static bool has_part(const void *p, size_t bytes, size_t at)
-{
-    return p && (at < bytes || at == 0);
-}
-
-static int start_parts(struct pp_transport *tp, const struct pp_exchange *x, size_t at,
-                       MPI_Request *in, MPI_Request *out)
-{
-    const struct mpi *m = tp->impl;
-    *in = *out = MPI_REQUEST_NULL;
-    if (has_part(x->in, x->in_bytes, at)) {
-        MPI_TRY(MPI_Irecv((char *)x->in + at, (int)part_of(x->in_bytes, at), MPI_BYTE, x->peer, 0,
-                          m->control, in));
-    }
-    if (has_part(x->out, x->out_bytes, at)) {
-        MPI_TRY(MPI_Isend((const char *)x->out + at, (int)part_of(x->out_bytes, at), MPI_BYTE,
-                          x->peer, 0, m->control, out));
-    }
-    return 0;
-}
-
-static int finish_parts(struct pp_transport *tp, const struct pp_exchange *x, size_t at,
-                        MPI_Request *in, MPI_Request *out)
-{
-    MPI_Status status;
-    int found = 0;
-    if (*in != MPI_REQUEST_NULL) {
-        PP_TRY(finish(tp, in, &status));
-        MPI_TRY(MPI_Get_count(&status, MPI_BYTE, &found));
-        if ((size_t)found != part_of(x->in_bytes, at)) {
-            return pp_fail(PP_EINTERNAL, "from rank %d to %d: expected %zu bytes, found %d",
-                           x->peer, tp->rank, part_of(x->in_bytes, at), found);
-        }
-    }
-    return finish(tp, out, MPI_STATUS_IGNORE);
-}
-
-/* In parts of a GiB, as far as the longest message needs. */
+/* In parts of a GiB, as far as the longest message needs: request 2i is the way in of x[i], 2i + 1 the
+ * way out. Nothing left is no message, except of no bytes at all. */
 static int exchange(struct pp_transport *tp, const struct pp_exchange *x, int n)
 {
     MPI_IS_MINE(tp);
     const struct mpi *m = tp->impl;
-    size_t at = 0, most = 0;
-    do {
-        for (size_t i = 0; i < (size_t)n; i++) {
-            most = x[i].in_bytes > most ? x[i].in_bytes : most;
-            most = x[i].out_bytes > most ? x[i].out_bytes : most;
-            PP_TRY(start_parts(tp, &x[i], at, &m->requests[2 * i], &m->requests[2 * i + 1]));
+    MPI_Request *r = m->requests;
+    MPI_Status status;
+    size_t at = 0, most = 0, all = 2 * (size_t)n;
+    for (; at == 0 || at < most; at += GIB) {
+        for (size_t i = 0; i < all; i++) {
+            const struct pp_exchange *e = &x[i / 2];
+            char *p = i % 2 == 0 ? e->in : (char *)e->out;
+            size_t bytes = i % 2 == 0 ? e->in_bytes : e->out_bytes;
+            int part = (int)part_of(bytes, at);
+            most = bytes > most ? bytes : most;
+            r[i] = MPI_REQUEST_NULL;
+            if (p && (at < bytes || at == 0))
+                MPI_TRY(i % 2 == 0
+                            ? MPI_Irecv(p + at, part, MPI_BYTE, e->peer, 0, m->control, &r[i])
+                            : MPI_Isend(p + at, part, MPI_BYTE, e->peer, 0, m->control, &r[i]));
         }
-        for (size_t i = 0; i < (size_t)n; i++)
-            PP_TRY(finish_parts(tp, &x[i], at, &m->requests[2 * i], &m->requests[2 * i + 1]));
-        at += GIB;
-    } while (at < most);
+        for (size_t i = 0; i < all; i++) {
+            const struct pp_exchange *e = &x[i / 2];
+            bool comes = i % 2 == 0 && r[i] != MPI_REQUEST_NULL;
+            int found = 0;
+            PP_TRY(finish(tp, &r[i], &status));
+            if (comes)
+                MPI_TRY(MPI_Get_count(&status, MPI_BYTE, &found));
+            if (comes && (size_t)found != part_of(e->in_bytes, at)) {
+                return pp_fail(PP_EINTERNAL, "from rank %d to %d: expected %zu bytes, found %d",
+                               e->peer, tp->rank, part_of(e->in_bytes, at), found);
+            }
+        }
+    }
     return 0;
 }
 

@@ -33,24 +33,16 @@ const char *pp_mpi_version(void)
 {
     /* "Open MPI v4.1.4, package: ..."; "MPICH Version:\t4.0.2\nMPICH Release date: ..." */
     static _Thread_local char name[64];
-    char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    char text[MPI_MAX_LIBRARY_VERSION_STRING] = "", number[32];
     int n = 0;
     if (MPI_Get_library_version(text, &n) != MPI_SUCCESS)
         return "";
-    text[strcspn(text, ",\n")] = '\0';
-    size_t used = 0;
-    bool word_start = true;
-    for (const char *p = text; *p && used + 1 < sizeof(name); p++) {
-        if (word_start && *p == 'v' && p[1] >= '0' && p[1] <= '9')
-            continue;
-        if (word_start && strncmp(p, "Version:", 8) == 0) {
-            p += 8; /* and the blank behind it */
-            continue;
-        }
-        name[used++] = *p == '\t' ? ' ' : *p;
-        word_start = *p == ' ' || *p == '\t';
-    }
-    name[used] = '\0';
+    if (sscanf(text, "Open MPI v%31[^, \n]", number) == 1)
+        snprintf(name, sizeof(name), "Open MPI %s", number);
+    else if (sscanf(text, "MPICH Version: %31s", number) == 1)
+        snprintf(name, sizeof(name), "MPICH %s", number);
+    else
+        snprintf(name, sizeof(name), "%.*s", (int)strcspn(text, ",\n\t"), text);
     return name;
 }
 
@@ -89,13 +81,16 @@ static int count_cores(struct mpi *m, bool *crowded, int *ranks_here)
 static int set_up(struct mpi *m, int *rank, int *size, bool *crowded)
 {
     int level = MPI_THREAD_SINGLE, here = 1;
+    MPI_Query_thread(&level);
+    if (level < MPI_THREAD_FUNNELED)
+        return pp_fail(PP_ERESOURCE, "this MPI allows no threads beside it (MPI_THREAD_FUNNELED)");
     MPI_TRY(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     MPI_TRY(MPI_Comm_dup(MPI_COMM_WORLD, &m->channels));
     MPI_TRY(MPI_Comm_dup(MPI_COMM_WORLD, &m->control));
     MPI_TRY(MPI_Comm_rank(m->control, rank));
     MPI_TRY(MPI_Comm_size(m->control, size));
-    PP_TRY(count_cores(m, crowded, &here));
-    MPI_Query_thread(&level);
+    m->requests = pp_alloc(2 * (size_t)*size, sizeof(*m->requests));
+    PP_TRY(m->requests ? count_cores(m, crowded, &here) : PP_ERESOURCE);
     return here < *size && level >= MPI_THREAD_SERIALIZED ? pp_mpi_start_mover(m) : 0;
 }
 
@@ -199,16 +194,9 @@ int pp_mpi_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_trans
         return rc;
     }
     open_count++;
-    int level = MPI_THREAD_SINGLE;
-    int rank = 0;
-    int size = 1;
+    int rank = 0, size = 1;
     bool crowded = false;
-    MPI_Query_thread(&level);
-    rc = level < MPI_THREAD_FUNNELED
-             ? pp_fail(PP_ERESOURCE, "this MPI allows no threads beside it (MPI_THREAD_FUNNELED)")
-             : set_up(m, &rank, &size, &crowded);
-    if (rc == 0 && !(m->requests = pp_alloc(2 * (size_t)size, sizeof(*m->requests))))
-        rc = PP_ERESOURCE;
+    rc = set_up(m, &rank, &size, &crowded);
     if (rc == 0)
         rc = pp_transport_new(&transport_mpi, rank, size, m, out);
     if (rc < 0) {
