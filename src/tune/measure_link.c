@@ -19,6 +19,46 @@ enum {
     BYTES = 262144, /* of a message */
 };
 
+int link_open(struct pp_transport *tp, int slots, size_t bytes, struct pp_arena *memory)
+{
+    bool shared = tp->caps.shared_slots; /* then the receiver provides them */
+    struct pp_channel_spec specs[2] = {
+        {.src = 0, .dst = 1, .id = 0, .slots = slots, .bytes = bytes},
+        {.src = 1, .dst = 0, .id = 1, .slots = 1, .bytes = bytes},
+    };
+    size_t there = (size_t)slots * bytes, back = bytes;
+    bool has[2] = {tp->rank == 1 || (tp->rank == 0 && !shared),
+                   tp->rank == 0 || (tp->rank == 1 && !shared)};
+    size_t total = (has[0] ? there : 0) + (has[1] ? back : 0);
+    PP_TRY(pp_transport_agree(tp, total > 0 ? pp_arena_create(total, memory) : 0));
+    void *slot_memory[2] = {has[0] ? memory->base : NULL,
+                            has[1] ? memory->base + (has[0] ? there : 0) : NULL};
+    return pp_transport_open_channels(tp, specs, tp->rank < 2 ? 2 : 0, slot_memory);
+}
+
+int link_swap(struct pp_transport *tp, double *x)
+{
+    double mine = *x;
+    for (int turn = 0; turn < 2; turn++)
+        if (tp->rank == turn)
+            PP_TRY(pp_transport_send(tp, 1 - turn, &mine, sizeof(mine)));
+        else
+            PP_TRY(pp_transport_recv(tp, turn, x, sizeof(*x)));
+    return 0;
+}
+
+static int send(struct pp_transport *tp, int ch, int slot)
+{
+    PP_TRY(pp_transport_acquire(tp, ch, slot));
+    return pp_transport_post_send(tp, ch, slot, BYTES, slot);
+}
+
+static int receive(struct pp_transport *tp, int ch, int slot)
+{
+    PP_TRY(pp_transport_post_recv(tp, ch, slot, BYTES, slot));
+    return pp_transport_wait_recv(tp, ch, slot);
+}
+
 /* There and back: half of it is the latency. */
 static int trips(struct worker *w, double *t)
 {
@@ -27,13 +67,13 @@ static int trips(struct worker *w, double *t)
     uint64_t start = pp_clock_ns();
     for (int i = 0; i < TRIPS; i++) {
         if (tp->rank == 0) {
-            PP_TRY(link_send(tp, 0, 0, BYTES));
-            PP_TRY(link_receive(tp, 1, 0, BYTES));
+            PP_TRY(send(tp, 0, 0));
+            PP_TRY(receive(tp, 1, 0));
             PP_TRY(pp_transport_release(tp, 1, 0));
         } else {
-            PP_TRY(link_receive(tp, 0, 0, BYTES));
+            PP_TRY(receive(tp, 0, 0));
             PP_TRY(pp_transport_release(tp, 0, 0));
-            PP_TRY(link_send(tp, 1, 0, BYTES));
+            PP_TRY(send(tp, 1, 0));
         }
     }
     *t = (double)(pp_clock_ns() - start) * 1e-9 / (2 * TRIPS);
@@ -51,9 +91,9 @@ static int calls(struct worker *w, double *t)
         uint64_t start = pp_clock_ns();
         for (int i = 0; tp->rank == side && i < MANY; i++) {
             if (side == 0) {
-                PP_TRY(link_send(tp, 0, i, BYTES));
+                PP_TRY(send(tp, 0, i));
             } else {
-                PP_TRY(link_receive(tp, 0, i, BYTES));
+                PP_TRY(receive(tp, 0, i));
                 PP_TRY(pp_transport_release(tp, 0, i));
             }
         }
@@ -90,7 +130,7 @@ static int bytes(struct worker *w, double *t)
         PP_TRY(pp_transport_recv(tp, 1, &more, sizeof(more)));
     } else {
         uint64_t sink = 0;
-        PP_TRY(link_receive(tp, 0, 0, BYTES));
+        PP_TRY(receive(tp, 0, 0));
         const char *p = pp_transport_slot(tp, 0, 0);
         more = read_all(p, &sink);
         more -= read_all(p, &sink);
