@@ -18,9 +18,8 @@ static int advise(const struct trainer *tr, const struct pp_summary *s, char out
     out[0] = '\0';
     if (!f->known || s->bubble.idle < s->bubble_ideal + PP_ADVICE_OVER)
         return 0;
-    double *cost = pp_alloc((size_t)l->model->n_layers, sizeof(*cost));
-    if (!cost)
-        return PP_ERESOURCE;
+    double *cost;
+    PP_ALLOC(cost, l->model->n_layers);
     pp_advice_costs(l, f->f, f->i, f->w, cost);
     struct pp_advice_spec spec = {
         .layout = l, .bubble = &s->bubble, .cost = cost, .waited = s->waited};

@@ -111,9 +111,8 @@ static int create(struct pp_generator *g, const struct pp_config *cfg, const cha
 
 int pp_generator_create(const struct pp_config *cfg, const char *weights, struct pp_generator **out)
 {
-    struct pp_generator *g = pp_alloc(1, sizeof(*g));
-    if (!g)
-        return PP_ERESOURCE;
+    struct pp_generator *g;
+    PP_ALLOC(g, 1);
     int rc = create(g, cfg, weights);
     if (rc < 0) {
         pp_generator_destroy(&g);

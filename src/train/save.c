@@ -142,9 +142,8 @@ static int create(struct saver *s)
 
 int saver_create(const struct trainer *tr, struct saver **out)
 {
-    struct saver *s = pp_alloc(1, sizeof(*s));
-    if (!s)
-        return PP_ERESOURCE;
+    struct saver *s;
+    PP_ALLOC(s, 1);
     s->tr = tr;
     int rc = create(s);
     if (rc < 0) {

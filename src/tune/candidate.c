@@ -88,9 +88,8 @@ int pp_best_config(const struct pp_config *cfg, const struct pp_model *model,
                    const struct pp_candidate *c, const struct pp_costs *costs,
                    struct pp_config **out)
 {
-    struct pp_config *copy = pp_alloc(1, sizeof(*copy));
-    if (!copy)
-        return PP_ERESOURCE;
+    struct pp_config *copy;
+    PP_ALLOC(copy, 1);
     *copy = *cfg;
     if (c->schedule[0] && strcmp(c->schedule, cfg->pipeline.schedule) != 0)
         copy->pipeline.costs.n = 0; /* of another order */

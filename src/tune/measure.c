@@ -60,9 +60,8 @@ static void classify(struct measurement *m)
 static int cut(struct measurement *m)
 {
     const struct pp_model *model = m->spec->model;
-    double *flops = pp_alloc((size_t)model->n_layers, sizeof(*flops));
-    if (!flops)
-        return PP_ERESOURCE;
+    double *flops;
+    PP_ALLOC(flops, model->n_layers);
     for (int i = 0; i < model->n_layers; i++)
         flops[i] = pp_layer_flops(model, i);
     int rc = pp_partition_costs(model, flops, m->workers, m->first, m->last);

@@ -11,9 +11,8 @@
 int pp_costs_create(int n_layers, const int *sizes, int n_sizes, struct pp_costs **out)
 {
     pp_assert(n_layers >= 1 && n_sizes >= 1);
-    struct pp_costs *c = pp_alloc(1, sizeof(*c));
-    if (!c)
-        return PP_ERESOURCE;
+    struct pp_costs *c;
+    PP_ALLOC(c, 1);
     c->n_layers = n_layers;
     c->n_sizes = n_sizes;
     c->sizes = pp_alloc((size_t)n_sizes, sizeof(*c->sizes));
@@ -46,9 +45,8 @@ void pp_costs_destroy(struct pp_costs **costs)
 
 int pp_costs_hosts(struct pp_costs *c, const int *host, int n)
 {
-    int *copy = pp_alloc((size_t)n, sizeof(*copy));
-    if (!copy)
-        return PP_ERESOURCE;
+    int *copy;
+    PP_ALLOC(copy, n);
     memcpy(copy, host, (size_t)n * sizeof(*copy));
     pp_free(c->host);
     c->host = copy;

@@ -113,9 +113,8 @@ int pp_deadline_start(const struct pp_config *cfg, pp_lost *lost, struct pp_dead
     *out = NULL;
     if (cfg->run.hang_timeout <= 0 || !lost)
         return 0;
-    struct pp_deadline *d = pp_alloc(1, sizeof(*d));
-    if (!d)
-        return PP_ERESOURCE;
+    struct pp_deadline *d;
+    PP_ALLOC(d, 1);
     d->lost = lost;
     d->timeout_ns = (uint64_t)(cfg->run.hang_timeout * 1e9);
     d->rank = pp_mpi_given_rank();

@@ -49,9 +49,8 @@ static void destroy(struct ticker *t)
 
 int ticker_start(uint64_t every_ns, bool (*tick)(void *ctx), void *ctx, struct ticker **out)
 {
-    struct ticker *t = pp_alloc(1, sizeof(*t));
-    if (!t)
-        return PP_ERESOURCE;
+    struct ticker *t;
+    PP_ALLOC(t, 1);
     t->every_ns = every_ns;
     t->tick = tick;
     t->ctx = ctx;
