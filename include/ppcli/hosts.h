@@ -107,9 +107,11 @@ int pp_preflight(const struct pp_config *cfg, const char *path, const struct pp_
                  bool full, struct pp_preflight *out);
 void pp_preflight_fini(struct pp_preflight *p);
 
-/* What a full one found wrong with host i of `hosts`; NULL: it answers, and reaches this host and
- * those before it that have ranks. Valid as long as p. */
-const char *pp_preflight_wrong(const struct pp_preflight *p, const struct pp_hosts *hosts, int i);
+/* A full one of cfg's hosts for so many ranks. Of a host that does not answer, or does not reach this one
+ * and those before it that have ranks, hosts->items[].ranks is 0 and out->hosts[].wrong says why.
+ * Errors: those of pp_hosts_parse(), PP_ERESOURCE (memory). */
+int pp_preflight_left(const struct pp_config *cfg, const char *path, int ranks,
+                      struct pp_hosts *hosts, struct pp_preflight *out);
 
 /* Be the helper: answer on standard input and output until that ends. Local. */
 int pp_hosts_answer(void);

@@ -46,9 +46,9 @@ enum pp_pulse_news pp_pulse_beat(struct pp_pulse *p, char text[PP_PULSE_TEXT]);
 
 struct pp_listener;
 
-/* For that many ranks. hosts: some are on other machines, so it listens on all networks. first,
- * last: ports to use, 0 for any. The caller owns *out. Errors: PP_ERESOURCE. */
-int pp_listener_open(int ranks, bool hosts, int first, int last, struct pp_listener **out);
+/* For that many ranks, on all networks. first, last: ports to use, 0 for any. The caller owns *out.
+ * Errors: PP_ERESOURCE. */
+int pp_listener_open(int ranks, int first, int last, struct pp_listener **out);
 void pp_listener_close(struct pp_listener **l); /* accepts NULL in *l, as all accept a NULL one */
 const char *pp_listener_address(const struct pp_listener *l); /* "": none */
 

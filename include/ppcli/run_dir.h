@@ -22,6 +22,9 @@
 int pp_run_dir_create(const struct pp_config *cfg, const char *name, bool overwrite,
                       struct pp_lock *lock, char dir[PP_PATH_MAX]);
 
+/* What "auto" makes of a name now. Errors: PP_ECONFIG (too long). */
+int pp_run_dir_name(const char *name, char out[PP_PATH_MAX]);
+
 /* The run in dir goes on, its lock is held: remove what only a finished one has, the rings of the
  * process before, and write config.resolved.ini. Errors: PP_EPERM, PP_EIO. */
 int pp_run_dir_continue(const struct pp_config *cfg, const char *dir);

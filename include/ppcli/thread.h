@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starting threads. Every thread that ppcli starts is started here. */
+/* Starting threads and programs. Every one that ppcli starts is started here. */
 #ifndef PPCLI_THREAD_H
 #define PPCLI_THREAD_H
 
 #include <pthread.h>
+#include <signal.h>
 
 /*
  * As pthread_create(), with a stack of PP_THREAD_STACK bytes whatever `ulimit -s` says: a small
@@ -12,5 +13,11 @@
  */
 #define PP_THREAD_STACK ((size_t)8 << 20)
 int pp_thread_start(pthread_t *out, void *(*run)(void *arg), void *arg);
+
+/* Run args[0] (NULL-terminated words) as a child in a process group of its own: what the terminal sends is
+ * for this process, with which it ends. in (-1: nothing), out, err: its standard streams; mask: the
+ * signals it blocks. Errors: PP_ENOINPUT (no such program), PP_ERESOURCE. Local. */
+int pp_child_start(const char *const *args, int in, int out, int err, const sigset_t *mask,
+                   pid_t *out_pid);
 
 #endif

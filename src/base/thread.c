@@ -1,6 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ppcli/thread.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "ppcli/err.h"
+
 int pp_thread_start(pthread_t *out, void *(*run)(void *arg), void *arg)
 {
     pthread_attr_t attr;
@@ -12,4 +20,34 @@ int pp_thread_start(pthread_t *out, void *(*run)(void *arg), void *arg)
         rc = pthread_create(out, &attr, run, arg);
     pthread_attr_destroy(&attr);
     return rc;
+}
+
+int pp_child_start(const char *const *args, int in, int out, int err, const sigset_t *mask,
+                   pid_t *out_pid)
+{
+    int up[2], e = 0; /* what the child could not do goes up the pipe */
+    pid_t parent = getpid();
+    if (pipe2(up, O_CLOEXEC) != 0)
+        return pp_fail_errno(PP_ERESOURCE, "cannot start %s", args[0]);
+    pid_t child = fork();
+    if (child == 0) {
+        in = in < 0 ? open("/dev/null", O_RDONLY | O_CLOEXEC) : in;
+        if (dup2(in, 0) == 0 && dup2(out, 1) == 1 && dup2(err, 2) == 2 && setpgid(0, 0) == 0 &&
+            prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent &&
+            sigprocmask(SIG_SETMASK, mask, NULL) == 0)
+            execvp(args[0], (char *const *)args);
+        e = errno;
+        (void)!write(up[1], &e, sizeof(e));
+        raise(SIGKILL);
+    }
+    e = child < 0 ? errno : 0;
+    close(up[1]);
+    if (child > 0 && read(up[0], &e, sizeof(e)) == (ssize_t)sizeof(e))
+        waitpid(child, NULL, 0);
+    close(up[0]);
+    *out_pid = child;
+    errno = e;
+    return e == 0 ? 0
+                  : pp_fail_errno(e == ENOENT ? PP_ENOINPUT : PP_ERESOURCE, "cannot start %s",
+                                  args[0]);
 }

@@ -12,19 +12,25 @@
 #include "ppcli/checkpoint.h"
 #include "ppcli/mem.h"
 
-static int make_new(const char *name, struct pp_lock *lock, char dir[PP_PATH_MAX])
+int pp_run_dir_name(const char *name, char out[PP_PATH_MAX])
 {
     char when[32];
     time_t now = time(NULL);
     struct tm tm;
     gmtime_r(&now, &tm);
     strftime(when, sizeof(when), "%Y%m%d-%H%M%S", &tm);
+    return pp_path_format(out, "runs/%s-%s", name, when);
+}
+
+static int make_new(const char *name, struct pp_lock *lock, char dir[PP_PATH_MAX])
+{
+    char first[PP_PATH_MAX], tail[16] = "";
+    PP_TRY(pp_run_dir_name(name, first));
     PP_TRY(pp_dir_create("runs"));
     for (int n = 1; n < 1000; n++) {
-        char tail[16] = "";
         if (n > 1)
             snprintf(tail, sizeof(tail), "-%d", n);
-        PP_TRY(pp_path_format(dir, "runs/%s-%s%s", name, when, tail));
+        PP_TRY(pp_path_format(dir, "%s%s", first, tail));
         if (mkdir(dir, 0777) == 0)
             return pp_lock_take(dir, lock);
         if (errno != EEXIST)

@@ -34,14 +34,16 @@ static void find(const struct pp_backend_ops *ops, struct found *out)
         out->n = n < PP_DEVICES_MAX ? n : PP_DEVICES_MAX;
 }
 
-/* ---- text */
-
+/* ctx: a struct pp_json; NULL: as text. */
 static void row(void *ctx, const char *what, const char *text)
 {
-    (void)ctx;
-    if (text[0])
+    if (ctx)
+        pp_json_str(ctx, what, text);
+    else if (text[0])
         printf("  %-14s %s\n", what, text);
 }
+
+/* ---- text */
 
 static void text_machine(const struct pp_machine *m)
 {
@@ -64,11 +66,10 @@ static void text_machine(const struct pp_machine *m)
 }
 
 /* With the library that a transport of devices would load, or why it could not. */
-static void visit_versions(const struct found *f,
-                           void (*visit)(void *ctx, const char *what, const char *text), void *ctx)
+static void versions(const struct found *f, struct pp_json *j)
 {
     const struct pp_transport_ops *t;
-    f->ops->versions(visit, ctx);
+    f->ops->versions(row, j);
     for (int i = 0; f->ops->devices && (t = pp_transport_at(i)) != NULL; i++) {
         char text[256] = "";
         if (!t->needs_device)
@@ -77,14 +78,14 @@ static void visit_versions(const struct found *f,
             snprintf(text, sizeof(text), "%s", t->missing);
         else
             (void)t->probe(text, sizeof(text));
-        visit(ctx, t->library, text);
+        row(j, t->library, text);
     }
 }
 
 static void text_devices(const struct found *f)
 {
     printf("\n%s\n", f->ops->name);
-    visit_versions(f, row, NULL);
+    versions(f, NULL);
     row(NULL, "devices", f->why);
     for (int i = 0; i < f->n; i++) {
         const struct pp_device *d = &f->devices[i];
@@ -130,11 +131,6 @@ static void print_text(const struct pp_machine *m, struct found *f)
 
 /* ---- JSON */
 
-static void json_version(void *ctx, const char *what, const char *text)
-{
-    pp_json_str(ctx, what, text);
-}
-
 static void json_machine(struct pp_json *j, const struct pp_machine *m)
 {
     pp_json_object(j, "machine");
@@ -157,7 +153,7 @@ static void json_machine(struct pp_json *j, const struct pp_machine *m)
 static void json_devices(struct pp_json *j, const struct found *f)
 {
     pp_json_object(j, "versions");
-    visit_versions(f, json_version, j);
+    versions(f, j);
     pp_json_end(j);
     if (!f->ops->devices)
         return;

@@ -220,7 +220,7 @@ static int set_up_hosts(const struct pp_config *cfg, const char *word, int ranks
     w->agent = pp_host_agent(cfg);
     w->network = network;
     int half = first + (last - first + 1) / 2;
-    if (pp_listener_open(ranks, true, first ? half : 0, last, &w->listener) < 0)
+    if (pp_listener_open(ranks, first ? half : 0, last, &w->listener) < 0)
         return pp_error_context("signs of life");
     if (setenv(PP_PULSE_ENV, pp_listener_address(w->listener), 1) != 0)
         return PP_ERESOURCE;
@@ -287,22 +287,18 @@ static int ask_again(const struct pp_config *cfg, const char *word, int ranks, i
     static struct pp_hosts hosts; /* too large for a small stack */
     struct pp_preflight p = {0};
     struct pp_error before = *pp_error_get();
-    PP_TRY(pp_hosts_parse(cfg->run.hosts, ranks, &hosts));
-    (void)pp_preflight(cfg, word, &hosts, true, &p);
-    const char *wrong, *first = NULL;
-    int n = 0, who = 0;
-    for (int i = 0; i < hosts.n; i++) {
-        if (!(wrong = pp_preflight_wrong(&p, &hosts, i)))
-            continue;
-        who = n++ > 0 ? who : i;
-        first = n > 1 ? first : wrong;
-        hosts.items[i].ranks = 0;
+    const struct pp_host_facts *first = NULL;
+    int n = 0;
+    PP_TRY(pp_preflight_left(cfg, word, ranks, &hosts, &p));
+    for (int i = hosts.n - 1; i >= 0; i--) {
+        n += hosts.items[i].ranks == 0;
+        first = hosts.items[i].ranks == 0 ? &p.hosts[i] : first;
     }
     (void)pp_error_adopt(&before);
-    if (n > 0)
+    if (first)
         rc = pp_fail(PP_ELOST, "before its ranks had begun: %s %s: %s",
                      n > 1 && n >= hosts.n - 1 ? "this host is cut off from" : "without host",
-                     hosts.items[who].name, first);
+                     first->name, first->wrong);
     pp_preflight_fini(&p);
     return rc;
 }

@@ -14,6 +14,7 @@
 #include "ppcli/hosts.h"
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
+#include "ppcli/run_dir.h"
 #include "ppcli/text.h"
 #include "ppcli/tune.h"
 #include "command.h"
@@ -44,28 +45,10 @@ static bool may_help(int rc, const struct launch_end *end, int tried)
 /* All tries write into one folder. */
 static int name_folder(struct again *a, const char *name)
 {
-    char when[32];
-    time_t now = time(NULL);
-    struct tm tm;
-    gmtime_r(&now, &tm);
-    strftime(when, sizeof(when), "%Y%m%d-%H%M%S", &tm);
     if (strcmp(a->cfg->run.dir, "auto") == 0 && !a->options->resume)
-        PP_TRY(pp_path_format(a->now.run.dir, "runs/%s-%s", name, when));
+        PP_TRY(pp_run_dir_name(name, a->now.run.dir));
     snprintf(a->dir, sizeof(a->dir), "--dir=%s", a->now.run.dir);
     return 0;
-}
-
-/* The step of the newest checkpoint; -1: there is none. */
-static int64_t newest(const char *dir)
-{
-    int64_t *steps = NULL, step = -1;
-    int n = 0;
-    if (pp_ckpt_list(dir, &steps, &n) < 0)
-        pp_error_clear();
-    else if (n > 0)
-        step = steps[0];
-    pp_free(steps);
-    return step;
 }
 
 /* What a rank may hold, and what a message costs, on the hosts that are left. */
@@ -163,19 +146,18 @@ static int choose_hosts(struct again *a, const char *word)
     const struct pp_config *cfg = a->cfg;
     int places = 0, left = 0, used_hosts = 0;
     char *out = a->now.run.hosts;
-    PP_TRY(pp_hosts_parse(cfg->run.hosts, cfg->pipeline.stages * cfg->pipeline.replicas, &hosts));
-    (void)pp_preflight(&a->now, word, &hosts, true, &p);
+    snprintf(out, sizeof(a->now.run.hosts), "%s", cfg->run.hosts);
+    PP_TRY(pp_preflight_left(&a->now, word, cfg->pipeline.stages * cfg->pipeline.replicas, &hosts,
+                             &p));
     a->step = -1;
     for (int i = 0; i < hosts.n; i++) {
-        const char *wrong = pp_preflight_wrong(&p, &hosts, i);
-        if (wrong)
-            pp_log_warn("without host %s: %s", hosts.items[i].name, wrong);
-        hosts.items[i].ranks = wrong ? 0 : hosts.items[i].ranks;
+        const struct pp_host_facts *h = &p.hosts[i];
+        if (h->wrong[0])
+            pp_log_warn("without host %s: %s", h->name, h->wrong);
         places += hosts.items[i].ranks;
-        if (!wrong && p.hosts[i].newest > a->step)
-            a->step = p.hosts[i].newest;
+        if (!h->wrong[0] && h->newest > a->step)
+            a->step = h->newest;
     }
-    pp_error_clear();
     int rc = fit(a, &hosts, &p, places);
     left = a->now.pipeline.stages * a->now.pipeline.replicas;
     for (out[0] = '\0'; rc == 0 && left > 0; used_hosts++) {
@@ -243,9 +225,11 @@ static void set_words(struct again *a)
 
 static int prepare_next(struct again *a, const char *word, int tried)
 {
-    int seconds = tried < 6 ? 1 << tried : WAIT_MAX_S;
+    int seconds = tried < 6 ? 1 << tried : WAIT_MAX_S, n = 0;
+    int64_t *steps = NULL;
     PP_TRY(wait_for(a, seconds));
-    a->step = newest(a->now.run.dir);
+    a->step = pp_ckpt_list(a->now.run.dir, &steps, &n) == 0 && n > 0 ? steps[0] : -1;
+    pp_free(steps);
     if (a->cfg->run.hosts[0])
         PP_TRY(choose_hosts(a, word));
     /* An explicit beginning counts until there is a checkpoint of this run. */
@@ -273,9 +257,8 @@ int retry_launch(const struct pp_config *cfg, const char *word,
                  const struct pp_train_options *options)
 {
     struct launch_end end = {0};
-    struct again *a = pp_alloc(1, sizeof(*a));
-    if (!a)
-        return PP_ERESOURCE;
+    struct again *a;
+    PP_ALLOC(a, 1);
     a->now = *cfg;
     a->cfg = cfg;
     a->options = options;

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -40,53 +39,6 @@ static void waited_signals(sigset_t *out)
     sigemptyset(out);
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
         sigaddset(out, numbers[i]);
-}
-
-/* In the child. Returns only when it could not become the program: errno goes up the pipe. */
-static void become(const char *const *args, const sigset_t *mask, pid_t parent, int out, int up)
-{
-    /* A group of its own: what the terminal sends, the parent gets alone. And so no reader of it.
-     */
-    int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (nothing >= 0)
-        dup2(nothing, STDIN_FILENO);
-    if (dup2(out, STDOUT_FILENO) >= 0 && setpgid(0, 0) == 0 &&
-        prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent) {
-        sigprocmask(SIG_SETMASK, mask, NULL);
-        execvp(args[0], (char *const *)args);
-    }
-    int e = errno;
-    (void)!write(up, &e, sizeof(e));
-}
-
-/* out: its standard output. */
-static int start(const char *const *args, const sigset_t *mask, int out, pid_t *child_out)
-{
-    int up[2], e = 0;
-    pid_t parent = getpid();
-    if (pipe2(up, O_CLOEXEC) != 0)
-        return pp_fail_errno(PP_ERESOURCE, "cannot start %s", args[0]);
-    pid_t child = fork();
-    if (child == 0) {
-        close(up[0]);
-        become(args, mask, parent, out, up[1]);
-        raise(SIGKILL);
-    }
-    int fork_errno = errno;
-    close(up[1]);
-    bool failed = child > 0 && read(up[0], &e, sizeof(e)) == (ssize_t)sizeof(e);
-    close(up[0]);
-    if (child < 0) {
-        errno = fork_errno;
-        return pp_fail_errno(PP_ERESOURCE, "cannot start %s", args[0]);
-    }
-    if (failed) {
-        waitpid(child, NULL, 0);
-        errno = e;
-        return pp_fail_errno(e == ENOENT ? PP_ENOINPUT : PP_ERESOURCE, "cannot start %s", args[0]);
-    }
-    *child_out = child;
-    return 0;
 }
 
 /* ---- its standard output */
@@ -135,15 +87,6 @@ static void end_relay(pthread_t thread, int from)
 }
 
 /* ---- its life */
-
-static bool has_ended(pid_t child, int *status)
-{
-    pid_t p;
-    do {
-        p = waitpid(child, status, WNOHANG);
-    } while (p < 0 && errno == EINTR);
-    return p == child;
-}
 
 /* The user does not want to wait: everything ends, this process by the signal itself. */
 static void end_at_once(pid_t child, const sigset_t *waited)
@@ -367,12 +310,12 @@ int supervise(const char *const *args, struct pp_listener *listener, struct laun
     relayed.from = piped ? ends[0] : -1;
     relayed.started = false;
     bool relays = piped && (errno = pp_thread_start(&relayer, relay, &relayed)) == 0;
-    int rc = relays ? start(args, &before, ends[1], &m.pid)
+    int rc = relays ? pp_child_start(args, -1, ends[1], STDERR_FILENO, &before, &m.pid)
                     : pp_fail_errno(PP_ERESOURCE, "cannot start %s", args[0]);
     if (piped)
         close(ends[1]);
     (void)!write(guarded, &(long){m.pid}, sizeof(long));
-    while (rc == 0 && !has_ended(m.pid, &status)) {
+    while (rc == 0 && waitpid(m.pid, &status, WNOHANG) != m.pid) {
         int got = sigtimedwait(&waited, NULL, &a_while);
         bool asked = got > 0 && got != SIGCHLD && got != SIGUSR2;
         if (got == SIGUSR2) {
@@ -426,8 +369,9 @@ int supervise_orted(const char *address, double timeout, char **args)
     waited_signals(&waited);
     sigprocmask(SIG_BLOCK, &waited, &before);
     PP_TRY(pp_pulse_open(address, PP_PULSE_KEEPER, timeout, true, &pulse));
-    int rc = start((const char *const *)args, &before, STDOUT_FILENO, &pid);
-    while (rc == 0 && !has_ended(pid, &status)) {
+    int rc =
+        pp_child_start((const char *const *)args, -1, STDOUT_FILENO, STDERR_FILENO, &before, &pid);
+    while (rc == 0 && waitpid(pid, &status, WNOHANG) != pid) {
         int got = sigtimedwait(&waited, NULL, &a_while);
         if (got > 0 && got != SIGCHLD)
             kill(pid, got);

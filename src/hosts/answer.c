@@ -111,11 +111,7 @@ static int facts(struct asked *q)
     pp_sha256_final(&s, sum);
     pp_machine_describe(true, &m);
     pp_backend_at(0)->probe(cpu, sizeof(cpu));
-    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
-    if (f && fscanf(f, "%63s", boot) != 1)
-        boot[0] = '\0';
-    if (f)
-        fclose(f);
+    pp_file_value("/proc/sys/kernel/random/boot_id", "", boot, sizeof(boot));
     snprintf(q->answer, sizeof(q->answer), "%s|%s|%s|%s|%d|%d cores, %.1f GiB free, %s, %s",
              pp_sha256_hex(sum, program), pp_world_version(), cpu, boot, pp_machine_whole_cores(),
              m.cores_there, (double)m.room_bytes / (1 << 30), pp_world_version(), cpu);

@@ -20,7 +20,8 @@
 #define START_SECONDS 4.0
 #define ANSWER_SECONDS 2.5
 #define END_SECONDS 0.5
-#define ANY_PORT "32768\t60999"
+#define PORT_FIRST 32768 /* of any */
+#define PORT_LAST 60999
 #define STREAM_MS 50 /* of a full preflight, for each way */
 #define CLOCK_SECONDS 60
 
@@ -42,16 +43,6 @@ __attribute__((format(printf, 3, 4))) static void blame(struct preflight *p, int
     va_start(args, fmt);
     vsnprintf(p->out->wrong, sizeof(p->out->wrong), fmt, args);
     va_end(args);
-}
-
-__attribute__((format(printf, 2, 3))) static void ask(struct remote *r, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    int n = vsnprintf(r->question, sizeof(r->question), fmt, args);
-    va_end(args);
-    if (n >= (int)sizeof(r->question))
-        r->question[0] = '\0';
 }
 
 /* A host has said what is wrong, or says nothing any more. */
@@ -95,6 +86,20 @@ static void add_network(struct preflight *p, const char *network)
         pp_text_add(list, sizeof(p->out->network), "%s%s", list[0] ? "," : "", network);
 }
 
+/* The same question. */
+__attribute__((format(printf, 3, 4))) static void ask_all(struct preflight *p, bool must,
+                                                          const char *fmt, ...)
+{
+    char text[sizeof(p->r->question)];
+    va_list args;
+    va_start(args, fmt);
+    int n = vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    for (int i = 0; i < p->out->n && n < (int)sizeof(text); i++)
+        memcpy(p->r[i].question, text, (size_t)n + 1);
+    wait_for_all(p, ANSWER_SECONDS, must);
+}
+
 static void start(struct preflight *p)
 {
     int n = p->out->n;
@@ -111,7 +116,7 @@ static void start(struct preflight *p)
         if (!h->here)
             add_network(p, route.network);
         remote_start(&p->r[i], pp_host_agent(p->cfg), h->here);
-        ask(&p->r[i], "facts\n");
+        snprintf(p->r[i].question, sizeof(p->r[i].question), "facts\n");
     }
     wait_for_all(p, START_SECONDS, true);
     for (int i = 0; i < n; i++) {
@@ -127,9 +132,7 @@ static void start(struct preflight *p)
 
 static void ask_digest(struct preflight *p, const char *path, enum pp_host_fact fact)
 {
-    for (int i = 0; i < p->out->n; i++)
-        ask(&p->r[i], "digest\t%s\n", path);
-    wait_for_all(p, ANSWER_SECONDS, true);
+    ask_all(p, true, "digest\t%s\n", path);
     for (int i = 0; i < p->out->n; i++)
         snprintf(p->out->hosts[i].fact[fact], sizeof(p->out->hosts[i].fact[fact]), "%.255s",
                  p->r[i].answer);
@@ -154,9 +157,7 @@ static void ask_newest(struct preflight *p)
     char here[PP_PATH_MAX] = "";
     if (dir[0] != '/' && !getcwd(here, sizeof(here)))
         return;
-    for (int i = 0; i < p->out->n; i++)
-        ask(&p->r[i], "last\t%s/%s/checkpoints\tstep-\n", here, dir);
-    wait_for_all(p, ANSWER_SECONDS, false);
+    ask_all(p, false, "last\t%s/%s/checkpoints\tstep-\n", here, dir);
     for (int i = 0; i < p->out->n; i++)
         p->out->hosts[i].newest = p->r[i].good ? atoll(p->r[i].answer) : -1;
 }
@@ -177,9 +178,7 @@ static void ask_folder(struct preflight *p)
     if (!f)
         return;
     fclose(f);
-    for (int i = 0; i < p->out->n; i++)
-        ask(&p->r[i], "digest\t%s\n", path);
-    wait_for_all(p, ANSWER_SECONDS, false);
+    ask_all(p, false, "digest\t%s\n", path);
     unlink(path);
     for (int i = 0; i < p->out->n; i++)
         p->out->folder_shared = p->out->folder_shared && p->r[i].good;
@@ -228,21 +227,18 @@ static void take_way(struct preflight *p, int from, int to)
 static void ask_ways(struct preflight *p, bool full)
 {
     int n = p->out->n, first = 0, last = 0, port[PP_HOSTS_MAX];
-    char range[32] = ANY_PORT;
     if (pp_ports_parse(p->cfg->run.ports, &first, &last) < 0)
         blame(p, PP_ECONFIG, "%s", pp_error_get()->text);
-    if (first > 0)
-        snprintf(range, sizeof(range), "%d\t%d", first, last);
-    for (int i = 0; i < n; i++)
-        ask(&p->r[i], "listen\t%s\t%s\n", range, p->token);
-    wait_for_all(p, ANSWER_SECONDS, true);
+    ask_all(p, true, "listen\t%d\t%d\t%s\n", first ? first : PORT_FIRST, first ? last : PORT_LAST,
+            p->token);
     for (int i = 0; i < n; i++)
         port[i] = p->r[i].good ? atoi(p->r[i].answer) : 0;
     for (int k = 1; k < n && (full || p->code == 0); k++) {
         for (int i = 0; i < n; i++)
             if (port[i] && port[(i + k) % n])
-                ask(&p->r[i], "probe\t%s\t%d\t%s\t%d\n", p->out->hosts[(i + k) % n].name,
-                    port[(i + k) % n], p->token, full ? STREAM_MS : 0);
+                snprintf(p->r[i].question, sizeof(p->r[i].question), "probe\t%s\t%d\t%s\t%d\n",
+                         p->out->hosts[(i + k) % n].name, port[(i + k) % n], p->token,
+                         full ? STREAM_MS : 0);
         wait_for_all(p, ANSWER_SECONDS, false);
         for (int i = 0; i < n; i++)
             if (port[i] && port[(i + k) % n])
@@ -288,20 +284,26 @@ int pp_preflight(const struct pp_config *cfg, const char *path, const struct pp_
     return rc;
 }
 
-const char *pp_preflight_wrong(const struct pp_preflight *p, const struct pp_hosts *hosts, int i)
+int pp_preflight_left(const struct pp_config *cfg, const char *path, int ranks,
+                      struct pp_hosts *hosts, struct pp_preflight *out)
 {
-    if (i >= p->n)
-        return p->wrong;
-    if (p->hosts[i].wrong[0])
-        return p->hosts[i].wrong;
-    for (int k = 0; k < p->n && !p->hosts[i].here; k++) {
-        const char *there = p->ways[k * p->n + i], *back = p->ways[i * p->n + k];
-        bool no = strncmp(there, "no: ", 4) == 0;
-        if ((k < i || p->hosts[k].here) && hosts->items[k].ranks > 0 &&
-            (no || strncmp(back, "no: ", 4) == 0))
-            return (no ? there : back) + 4;
+    PP_TRY(pp_hosts_parse(cfg->run.hosts, ranks, hosts));
+    int rc = pp_preflight(cfg, path, hosts, true, out);
+    if (!out->wrong[0])
+        return rc;
+    pp_error_clear();
+    for (int i = 0; i < out->n; i++) {
+        struct pp_host_facts *h = &out->hosts[i];
+        for (int k = 0; k < out->n && !h->here && !h->wrong[0]; k++) {
+            const char *there = out->ways[k * out->n + i], *back = out->ways[i * out->n + k];
+            bool no = strncmp(there, "no: ", 4) == 0;
+            if ((k < i || out->hosts[k].here) && hosts->items[k].ranks > 0 &&
+                (no || strncmp(back, "no: ", 4) == 0))
+                snprintf(h->wrong, sizeof(h->wrong), "%s", (no ? there : back) + 4);
+        }
+        hosts->items[i].ranks = h->wrong[0] ? 0 : hosts->items[i].ranks;
     }
-    return NULL;
+    return 0;
 }
 
 void pp_preflight_fini(struct pp_preflight *p)

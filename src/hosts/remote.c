@@ -9,13 +9,13 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "ppcli/clock.h"
 #include "ppcli/text.h"
+#include "ppcli/thread.h"
 
 #define WORDS_MAX 64
 #define LINE_MAX_BYTES 32768 /* of all that the agent carries */
@@ -37,59 +37,49 @@ static void quote(char *to, size_t bytes, const char *word)
     snprintf(to + n, 3, "' ");
 }
 
-/* In the child. Returns only when it could not become the program. */
-static void become(const char *host, const char *agent, const char *exe)
+/* What starts a helper: args[WORDS_MAX]. Valid until the next call. */
+static void set_words(const char *host, const char *agent, const char *exe, const char **args)
 {
     static char line[LINE_MAX_BYTES], words[PP_TEXT_MAX];
-    const char *args[WORDS_MAX] = {exe, "env", "--hosts", "-"};
     int n = 0;
-    if (host) {
-        snprintf(words, sizeof(words), "%s", agent);
-        for (char *rest = words, *word; (word = strsep(&rest, " ")) && n < WORDS_MAX - 8;)
-            if (word[0])
-                args[n++] = word;
-        const char *slash = strrchr(args[0], '/');
-        if (strcmp(slash ? slash + 1 : args[0], "ssh") == 0) {
-            args[n++] = "-xoBatchMode=yes";
-            args[n++] = "-oConnectTimeout=4";
-        }
-        snprintf(line, sizeof(line), "exec env ");
-        for (char **e = environ; *e; e++)
-            if (pp_host_variable(*e))
-                quote(line, sizeof(line) - 2 * (size_t)PP_PATH_MAX, *e);
-        quote(line, sizeof(line) - 64, exe);
-        pp_text_add(line, sizeof(line), "env --hosts -");
-        args[n++] = host;
-        args[n++] = line;
-        args[n] = NULL;
+    snprintf(words, sizeof(words), "%s", agent);
+    for (char *rest = words, *word; (word = strsep(&rest, " ")) && n < WORDS_MAX - 8;)
+        if (word[0])
+            args[n++] = word;
+    const char *slash = strrchr(args[0], '/');
+    if (strcmp(slash ? slash + 1 : args[0], "ssh") == 0) {
+        args[n++] = "-xoBatchMode=yes";
+        args[n++] = "-oConnectTimeout=4";
     }
-    execvp(args[0], (char *const *)args);
-    dprintf(STDERR_FILENO, "%s: %s\n", args[0], strerror(errno));
+    snprintf(line, sizeof(line), "exec env ");
+    for (char **e = environ; *e; e++)
+        if (pp_host_variable(*e))
+            quote(line, sizeof(line) - 2 * (size_t)PP_PATH_MAX, *e);
+    quote(line, sizeof(line) - 64, exe);
+    pp_text_add(line, sizeof(line), "env --hosts -");
+    args[n++] = host;
+    args[n++] = line;
+    args[n] = NULL;
 }
 
 void remote_start(struct remote *r, const char *agent, bool here)
 {
     int in[2] = {-1, -1}, out[2] = {-1, -1};
     char exe[PP_PATH_MAX] = "";
+    const char *args[WORDS_MAX] = {exe, "env", "--hosts", "-"};
     sigset_t none;
-    pid_t parent = getpid();
+    sigemptyset(&none);
+    signal(SIGPIPE, SIG_DFL); /* for an agent */
     bool fine = readlink("/proc/self/exe", exe, sizeof(exe) - 1) > 0 && pipe2(in, O_CLOEXEC) == 0 &&
                 pipe2(out, O_CLOEXEC) == 0;
-    r->pid = fine ? fork() : -1;
-    if (r->pid == 0) {
-        /* A group of its own: what the terminal sends is for the one that asks. */
-        sigemptyset(&none);
-        sigprocmask(SIG_SETMASK, &none, NULL);
-        signal(SIGPIPE, SIG_DFL);
-        if (dup2(in[0], 0) == 0 && dup2(out[1], 1) == 1 && dup2(out[1], 2) == 2 &&
-            setpgid(0, 0) == 0 && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent)
-            become(here ? NULL : r->name, agent, exe);
-        raise(SIGKILL);
-    }
-    if (r->pid < 0) {
-        snprintf(r->wrong, sizeof(r->wrong), "cannot start a process: %s", strerror(errno));
+    int rc = fine ? 0 : pp_fail_errno(PP_ERESOURCE, "cannot start a process");
+    if (!here)
+        set_words(r->name, agent, exe, args);
+    if (rc < 0 || pp_child_start(args, in[0], out[1], out[1], &none, &r->pid) < 0) {
+        snprintf(r->wrong, sizeof(r->wrong), "%.500s", pp_error_get()->text);
         r->pid = 0;
     }
+    signal(SIGPIPE, SIG_IGN);
     close(in[0]);
     close(out[1]);
     r->to = in[1];

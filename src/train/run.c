@@ -32,9 +32,8 @@ static int train_threads(const struct pp_run *run, const struct pp_train_options
     struct pp_dataset *data[2] = {NULL, NULL};
     struct pp_watchdog *watchdog = NULL;
     PP_TRY(room_check(run, options, NULL));
-    struct rank_spec *ranks = pp_alloc((size_t)n, sizeof(*ranks));
-    if (!ranks)
-        return PP_ERESOURCE;
+    struct rank_spec *ranks;
+    PP_ALLOC(ranks, n);
     pp_deadline_enter(deadline, PP_DEADLINE_DATA);
     for (int split = 0; rc == 0 && split < 2; split++) {
         if (!options->data[split]) {
@@ -167,7 +166,7 @@ static int listen_here(struct pp_world *w, double timeout)
     if (rc < 0 || !several)
         return rc;
     if (w->tp->rank == 0)
-        rc = pp_listener_open(size, true, 0, 0, &w->listener);
+        rc = pp_listener_open(size, 0, 0, &w->listener);
     PP_TRY(pp_transport_agree(w->tp, rc));
     snprintf(address, sizeof(address), "%s", pp_listener_address(w->listener));
     for (int r = 1; r < size && w->tp->rank == 0; r++)

@@ -140,9 +140,8 @@ static void beat_at_once(struct pp_pulse *p)
 
 int pp_pulse_open(const char *address, int rank, double timeout, bool sure, struct pp_pulse **out)
 {
-    struct pp_pulse *p = pp_alloc(1, sizeof(*p));
-    if (!p)
-        return PP_ERESOURCE;
+    struct pp_pulse *p;
+    PP_ALLOC(p, 1);
     p->fd = -1;
     p->sure = sure;
     p->at = sizeof(p->out);
@@ -241,13 +240,13 @@ struct pp_listener {
     struct heard *heard; /* [ranks] */
 };
 
-static void list_addresses(struct pp_listener *l, int port, bool hosts)
+static void list_addresses(struct pp_listener *l, int port)
 {
     struct ifaddrs *all = NULL;
     char ip[INET_ADDRSTRLEN];
     size_t used = (size_t)snprintf(l->address, sizeof(l->address),
                                    "%llx:%d:", (unsigned long long)l->token, port);
-    if (hosts && getifaddrs(&all) != 0)
+    if (getifaddrs(&all) != 0)
         all = NULL;
     for (struct ifaddrs *a = all; a && used + 64 < sizeof(l->address); a = a->ifa_next) {
         if (!a->ifa_addr || a->ifa_addr->sa_family != AF_INET || !(a->ifa_flags & IFF_UP) ||
@@ -260,11 +259,10 @@ static void list_addresses(struct pp_listener *l, int port, bool hosts)
     snprintf(l->address + used, sizeof(l->address) - used, "127.0.0.1");
 }
 
-static int listen_on(struct pp_listener *l, bool hosts, int first, int last)
+static int listen_on(struct pp_listener *l, int first, int last)
 {
     struct sockaddr_in at = {.sin_family = AF_INET};
     socklen_t bytes = sizeof(at);
-    at.sin_addr.s_addr = htonl(hosts ? INADDR_ANY : INADDR_LOOPBACK);
     bool bound = false;
     l->fd = new_socket();
     for (int port = first; l->fd >= 0 && !bound && port <= last; port++) {
@@ -275,15 +273,14 @@ static int listen_on(struct pp_listener *l, bool hosts, int first, int last)
         getsockname(l->fd, (struct sockaddr *)&at, &bytes) != 0 ||
         getrandom(&l->token, sizeof(l->token), 0) != (ssize_t)sizeof(l->token))
         return pp_fail_errno(PP_ERESOURCE, "cannot listen to the ranks");
-    list_addresses(l, ntohs(at.sin_port), hosts);
+    list_addresses(l, ntohs(at.sin_port));
     return 0;
 }
 
-int pp_listener_open(int ranks, bool hosts, int first, int last, struct pp_listener **out)
+int pp_listener_open(int ranks, int first, int last, struct pp_listener **out)
 {
-    struct pp_listener *l = pp_alloc(1, sizeof(*l));
-    if (!l)
-        return PP_ERESOURCE;
+    struct pp_listener *l;
+    PP_ALLOC(l, 1);
     *l = (struct pp_listener){.fd = -1, .ranks = ranks, .last_ns = pp_clock_ns()};
     int n = 2 * ranks + 16; /* a host with a keeper has a rank, too */
     l->lines = pp_alloc((size_t)n, sizeof(*l->lines));
@@ -292,7 +289,7 @@ int pp_listener_open(int ranks, bool hosts, int first, int last, struct pp_liste
     pp_host_name(l->host);
     for (int i = 0; i < l->n_lines; i++)
         l->lines[i].fd = -1;
-    int rc = l->lines && l->heard ? listen_on(l, hosts, first, last) : PP_ERESOURCE;
+    int rc = l->lines && l->heard ? listen_on(l, first, last) : PP_ERESOURCE;
     if (rc < 0)
         pp_listener_close(&l);
     *out = l;

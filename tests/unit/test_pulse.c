@@ -47,7 +47,7 @@ static void who_dies_in_the_middle_of_work_is_named(void **state)
     struct pp_listener *l = NULL;
     char text[PP_PULSE_TEXT];
     int status;
-    CHECK_OK(pp_listener_open(2, false, 0, 0, &l));
+    CHECK_OK(pp_listener_open(2, 0, 0, &l));
     pid_t well = start_rank(l, 0, false);
     assert_true(hears(l, 1));
     CHECK_STR_EQ(pp_listener_first_lost(l, text), "");
@@ -71,7 +71,7 @@ static void who_has_not_come_is_named(void **state)
     struct pp_listener *l = NULL;
     struct pp_pulse *p = NULL;
     char text[PP_PULSE_TEXT];
-    CHECK_OK(pp_listener_open(2, false, 0, 0, &l));
+    CHECK_OK(pp_listener_open(2, 0, 0, &l));
     pp_listener_expect(l, 0, "near", 60);
     pp_listener_expect(l, 1, "far", 60);
     CHECK_STR_EQ(pp_listener_first_lost(l, text), "");
@@ -88,7 +88,7 @@ static void who_ends_in_order_is_not_lost(void **state)
     struct pp_listener *l = NULL;
     struct pp_pulse *p = NULL;
     char text[PP_PULSE_TEXT];
-    CHECK_OK(pp_listener_open(1, false, 0, 0, &l));
+    CHECK_OK(pp_listener_open(1, 0, 0, &l));
     CHECK_OK(pp_pulse_open(pp_listener_address(l), 0, 60, true, &p));
     assert_true(hears(l, 1));
     pp_pulse_close(&p);
