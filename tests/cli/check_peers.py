@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 
 
 def check(what, found, expected):
@@ -51,6 +52,13 @@ def parts():
                  ["torch-channels_last-m1", "torch-channels_last-m4", "torch-contiguous-m1",
                   "torch-contiguous-m4"])
 
+    clock, time.monotonic = time.monotonic, lambda: 1000.0
+    compare.Clock.end = 1100.0
+    compare.Clock.give(0.5)
+    bad += check("half of what is left", compare.Clock.left(1000), 50)
+    compare.Clock.give(1)
+    bad += check("all of it", compare.Clock.left(1000), 100)
+    time.monotonic = clock
     case = compare_cases.cases()["gpt-char-large"]
     bad += check("rates of tokens", (case.unit, case.per_sample, case.microbatches),
                  ("tokens", 256, 4))

@@ -98,6 +98,29 @@ BREAK=gpipe gpu_check "$folder/n" --program "$folder/made-up" --only equality
 code_is 1
 grep -q '^equality  *failed .* other bits: gpipe/4$' "$folder/out" || complain "$(cat "$folder/out")"
 
+begin "cuBLASLt is found beside PyTorch, and a sanitizer that knows no such device is left out"
+mkdir -p "$folder/site/nvidia/cu13/lib" "$folder/tools"
+cat >"$folder/without" <<'EOT'
+#!/bin/sh
+case ${LD_LIBRARY_PATH:-} in
+*::*) exit 1 ;; # an empty word is the folder that one is in
+*/site/nvidia/cu13/lib*) exec "${0%/*}/made-up" "$@" ;;
+esac
+[ "$1" = env ] && echo '  cuda           no: libcublasLt.so.13 cannot be loaded; install cuBLAS'
+exit 0
+EOT
+printf '#!/bin/sh\necho "========= Error: Device not supported."\nexit 1\n' >"$folder/tools/compute-sanitizer"
+chmod +x "$folder/without" "$folder/tools/compute-sanitizer"
+if command -v python3 >/dev/null 2>&1; then
+    PATH=$folder/tools:$PATH PYTHONPATH=$folder/site PEERS_PYTHON=python3 \
+        gpu_check "$folder/w" --program "$folder/without" --only env --only sanitizer
+    code_is 0
+    grep -q '^env  *passed .* 0: Made-up GPU$' "$folder/out" || complain "$(cat "$folder/out")"
+    grep -q '^sanitizer  *skipped .* does not support the device' "$folder/out" || complain "$(cat "$folder/out")"
+else
+    skip 'no python3 here'
+fi
+
 begin "what takes too long is ended and told"
 gpu_check "$folder/o" --program "$folder/made-up" --only equality --only g1 --seconds 1
 code_is 1
