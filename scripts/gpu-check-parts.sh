@@ -155,10 +155,11 @@ part_precision() {
 }
 
 # sanitize TOOL SECONDS: three steps of two stages under it. Skips the part where the tool cannot
-# look at this device, as in some virtual machines.
+# look at this device, as in some virtual machines. Calls that give an error are none of its business:
+# "not ready" is one, and a library that asks an older driver for a newer function gets one.
 sanitize() {
-    timeout -k 5 "$2" compute-sanitizer --tool "$1" --error-exitcode 9 "$PPCLI" train \
-        "$ROOT/configs/mnist-sample.ini" --set "data.path=$SAMPLE" --dir '' -q --max-steps 3 \
+    timeout -k 5 "$2" compute-sanitizer --tool "$1" --report-api-errors no --error-exitcode 9 \
+        "$PPCLI" train "$ROOT/configs/mnist-sample.ini" --set "data.path=$SAMPLE" --dir '' -q --max-steps 3 \
         --stages 2 --set run.backend=cuda --set data.test_samples=64 >"$OUT/$PART.run" 2>&1
     sanitize_code=$?
     cat "$OUT/$PART.run"
