@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is computed at once where the config leaves it open: the weight gradients of how many
+ * micro-batches, the logits of how many positions. No choice here changes a bit. */
+#include "ppcli/layout.h"
+
+#include <string.h>
+
+#include "ppcli/dataset.h"
+
+/* Rows that a sample has in the products of weights, where it has most. */
+static size_t rows_of_sample(const struct pp_model *model)
+{
+    size_t most = 1;
+    for (int i = 0; i < model->n_nodes; i++) {
+        const struct pp_node *n = &model->nodes[i];
+        size_t rows = pp_shape_floats(&n->out) / (size_t)n->out.dims[n->out.n - 1];
+        most = n->n_params > 0 && rows > most ? rows : most;
+    }
+    return most;
+}
+
+int pp_layout_coalesce(const struct pp_config *cfg, const struct pp_model *model, int m)
+{
+    const size_t enough = 256; /* rows */
+    const struct pp_backend_choice choice = pp_backend_choice_of(cfg);
+    int k = cfg->train.coalesce;
+    if (cfg->train.exact && !pp_backend_sums_in_order(&choice))
+        return 1;
+    if (k == 0) {
+        int share, samples, first; /* of the largest replica, and its largest micro-batch */
+        pp_balanced_piece(cfg->train.batch_size, cfg->pipeline.replicas, 0, &first, &share);
+        pp_balanced_piece(share, m, 0, &first, &samples);
+        size_t rows = (size_t)samples * rows_of_sample(model);
+        k = rows > 0 && !cfg->pipeline.recompute[0] ? (int)((enough + rows - 1) / rows) : 1;
+    }
+    return k < m ? k : m;
+}
+
+/* By itself only where that changes no bit: 64 MiB of logits, products that are not too flat. */
+#define LOGITS_FLOATS ((int64_t)1 << 24)
+#define LOGITS_ROWS 64
+
+int pp_layout_logits_rows(const struct pp_config *cfg, const struct pp_model *m, int rows)
+{
+    const struct pp_backend_choice choice = pp_backend_choice_of(cfg);
+    const int64_t unit = PP_ALIGN / sizeof(float); /* each piece begins where arrays may */
+    int64_t wanted = (cfg->model.logits_rows + unit - 1) / unit * unit;
+    int64_t most = LOGITS_FLOATS / m->classes / LOGITS_ROWS * LOGITS_ROWS;
+    int64_t all = (int64_t)rows * pp_model_targets(m);
+    const struct pp_node *n = &m->nodes[m->n_nodes - 1];
+    bool linear = strcmp(n->op->name, "linear") == 0 && n->activation == PP_ACT_NONE;
+    most = wanted > 0 ? wanted : most < LOGITS_ROWS ? LOGITS_ROWS : most;
+    bool pieces = wanted > 0 || (all > most && pp_backend_sums_in_order(&choice));
+    return linear && pieces ? (int)(most < all ? most : all) : 0;
+}
