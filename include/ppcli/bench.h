@@ -52,6 +52,9 @@ int pp_ceilings_measure(const struct pp_ceiling_spec *spec, struct pp_ceilings *
  * at most all. 0 when it was not measured. */
 double pp_ceiling_gemm(const struct pp_ceilings *c, int ranks);
 
+/* The same of memory, bytes/s: so many times that of one core, at most that of all. */
+double pp_ceiling_memory(const struct pp_ceilings *c, int ranks);
+
 /* The same of a device of its own: through the calls that a run makes, so that what they cost is in
  * it. */
 struct pp_device_ceilings {
@@ -104,7 +107,13 @@ struct pp_bench_row {
     bool processes; /* ranks are MPI processes */
     bool exact;     /* must give the bits of the reference */
     int64_t warmup, steps;
-    double flops;                    /* of one training sample */
+    double flops; /* of one training sample */
+    /* That a step reads and writes, over its samples: values and their gradients, once in F, I and W
+     * as these want them; the weights of products once in each F and I; gradients of weights twice in
+     * each product of W, which is of train.coalesce micro-batches; and of the optimizer parameters and
+     * state twice, gradients once. Recomputed stages have F twice. Without input, loss, messages and
+     * sums over replicas; whether memory or a cache has it. */
+    double bytes;
     double bubble_ideal;             /* of the schedule, all pieces of equal length */
     size_t peak_bytes;               /* of the largest rank */
     char invalid[PP_BENCH_WHY_MAX];  /* why it has no speed; empty: it is right */
@@ -174,9 +183,12 @@ struct pp_bench_figures {
     double step_p50, step_p99; /* medians over the rounds */
     struct pp_bubble bubble;   /* of the round whose bubble is the median */
     double bubble_predicted, bound;
-    double of_peak;  /* of the matrix-product rate that its ranks' cores have; 0: unknown */
-    double x1;       /* median of the rounds' ratios to the run with one stage */
-    double relative; /* median of the rounds' ratios to the first row that is valid */
+    double of_peak;      /* of the matrix-product rate that its ranks' cores have; 0: unknown */
+    double flops, bytes; /* of a second; median */
+    const char *limit;   /* the nearer ceiling: "arithmetic" or "memory"; "": unknown */
+    double of_limit;     /* the part of it that is reached; 0: unknown */
+    double x1;           /* median of the rounds' ratios to the run with one stage */
+    double relative;     /* median of the rounds' ratios to the first row that is valid */
 };
 void pp_bench_figures(const struct pp_bench *b, const struct pp_bench_row *row,
                       struct pp_bench_figures *out);

@@ -50,6 +50,13 @@ int bench_shorten(struct pp_config *cfg);
 /* Exact, 1f1b, and what else a pipeline does when nothing is said. */
 void bench_plain_pipeline(struct pp_config *cfg, int stages);
 
+/* Under which ceiling so much takes longer. */
+struct bench_top {
+    double flops, bytes; /* of a second; 0: not known */
+};
+/* "arithmetic" or "memory"; "": a ceiling is not known. */
+const char *bench_limit(const struct bench_top *top, double flops, double bytes);
+
 /* ---- ops.c: what each op costs: ops.c measures, ops_table.c tells */
 
 #define OP_PHASES 3 /* F, I, W */
@@ -72,12 +79,13 @@ struct ops_run {
 int ops_run_make(const struct pp_bench_ops_spec *spec, struct ops_run *o);
 void ops_run_fini(struct ops_run *o);
 
-struct op_ceilings {
-    double flops, bytes; /* of a second; 0: not known */
-};
+/* Work and bytes of a node for `rows` samples at once: products are counted in flops, what else there
+ * is in the bytes of values and gradients. element: bytes of a value. */
+void ops_count(const struct pp_model *m, const struct pp_node *n, size_t element, double rows,
+               struct op_cost *out);
 
 /* costs[n_nodes]. Errors: PP_ERESOURCE, PP_EIO. */
-int ops_print(const struct op_ceilings *ceilings, const struct pp_run *run,
+int ops_print(const struct bench_top *ceilings, const struct pp_run *run,
               const struct op_cost *costs, const struct pp_bench_header *h,
               enum pp_bench_format format, FILE *f);
 

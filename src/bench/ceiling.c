@@ -386,6 +386,11 @@ int pp_ceilings_measure(const struct pp_ceiling_spec *spec, struct pp_ceilings *
     return rc;
 }
 
+double pp_ceiling_memory(const struct pp_ceilings *c, int ranks)
+{
+    return c->triad_all < ranks * c->triad_core ? c->triad_all : ranks * c->triad_core;
+}
+
 double pp_ceiling_gemm(const struct pp_ceilings *c, int ranks)
 {
     if (c->cores < 1 || ranks < 1)

@@ -123,6 +123,7 @@ static int put_row(struct pp_json *j, const struct pp_bench *b, const struct ben
     pp_json_int(j, "warmup_steps", row->warmup);
     pp_json_int(j, "steps", row->steps);
     pp_json_dbl(j, "flops_per_sample", row->flops);
+    pp_json_dbl(j, "bytes_per_sample", row->bytes);
     if (row->samples && row->samples[b->repeat - 1].valid)
         pp_json_str(j, "weights_sha256", row->samples[b->repeat - 1].sha);
     put_samples(j, b, row);

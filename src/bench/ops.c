@@ -132,27 +132,27 @@ static int time_node(struct bed *b, double seconds, struct op_cost *out)
     return 0;
 }
 
-/* Products are counted in flops, what else there is in the bytes of values and gradients. */
-static void count(const struct bed *b, struct op_cost *out)
+void ops_count(const struct pp_model *m, const struct pp_node *n, size_t element, double rows,
+               struct op_cost *out)
 {
-    const struct pp_node *n = b->n;
     struct pp_layer_cost c = {0};
     if (n->op->cost)
         n->op->cost(n, &c);
     out->product = c.flops_f > 0;
     double bytes[OP_PHASES];
-    pp_node_traffic(b->model, n, pp_backend_value_bytes(&b->be->choice), bytes);
-    out->work[0] = b->pass.rows * (out->product ? c.flops_f : bytes[0]);
-    out->work[1] = b->pass.rows * (out->product ? c.flops_i : bytes[1]);
-    out->work[2] = b->pass.rows * (out->product ? c.flops_w : bytes[2]);
+    pp_node_traffic(m, n, element, bytes);
+    out->work[0] = rows * (out->product ? c.flops_f : bytes[0]);
+    out->work[1] = rows * (out->product ? c.flops_i : bytes[1]);
+    out->work[2] = rows * (out->product ? c.flops_w : bytes[2]);
     if (!out->product && n->op->backward_weight) /* the gradient itself */
         out->work[2] += (double)n->n_floats * sizeof(float);
     /* products read all weights; W reads and writes their gradients */
-    for (int k = 0; k < OP_PHASES; k++)
+    for (int k = 0; k < OP_PHASES; k++) {
+        double passes = out->work[k] > 0 ? (k == 2 ? 2 : 1) : 0;
         out->bytes[k] = !out->product
                             ? out->work[k]
-                            : b->pass.rows * bytes[k] +
-                                  (k == 2 ? 2.0 : 1) * (double)n->n_floats * sizeof(float);
+                            : rows * bytes[k] + passes * (double)n->n_floats * sizeof(float);
+    }
 }
 
 static int measure_node(struct bed *b, double seconds, struct op_cost *out)
@@ -168,7 +168,7 @@ static int measure_node(struct bed *b, double seconds, struct op_cost *out)
         rc = fill_tokens(b);
     if (rc == 0)
         rc = time_node(b, seconds, out);
-    count(b, out);
+    ops_count(b->model, b->n, pp_backend_value_bytes(&b->be->choice), b->pass.rows, out);
     pp_backend_free(b->be, block, a.bytes);
     return rc;
 }
@@ -199,7 +199,7 @@ static int measure_all(const struct pp_config *cfg, const struct pp_run *run, do
     return rc;
 }
 
-static int ceilings_of(const struct pp_config *cfg, struct op_ceilings *out)
+static int ceilings_of(const struct pp_config *cfg, struct bench_top *out)
 {
     struct pp_bench b = {.n = 0};
     PP_TRY(pp_bench_ceilings(cfg, true, &b));
@@ -234,7 +234,7 @@ int pp_bench_ops(const struct pp_bench_ops_spec *spec, const struct pp_bench_hea
                  enum pp_bench_format format, FILE *f)
 {
     struct ops_run o = {.cfg = NULL};
-    struct op_ceilings ceilings = {0};
+    struct bench_top ceilings = {0};
     int rc = spec->ceilings && !pp_mpi_launched() ? ceilings_of(spec->cfg, &ceilings) : 0;
     if (rc == 0)
         rc = ops_run_make(spec, &o);

@@ -50,20 +50,18 @@ static void put(struct table *t, bool there, double x)
 }
 
 /* Under which ceiling F, I and W take longest. */
-static const char *limit_of(const struct op_cost *c, const struct op_ceilings *top)
+static const char *limit_of(const struct op_cost *c, const struct bench_top *top)
 {
     double work = 0, bytes = 0;
     for (int k = 0; k < OP_PHASES; k++) {
         work += c->work[k];
         bytes += c->bytes[k];
     }
-    if (top->flops <= 0 || top->bytes <= 0 || work <= 0)
-        return "";
-    return c->product && work / top->flops >= bytes / top->bytes ? "arithmetic" : "memory";
+    return work > 0 ? bench_limit(top, c->product ? work : 0, bytes) : "";
 }
 
 /* The cells behind the names. */
-static void put_cost(const struct op_cost *c, const char *unit, const struct op_ceilings *top,
+static void put_cost(const struct op_cost *c, const char *unit, const struct bench_top *top,
                      double step, struct table *t)
 {
     double rate[OP_PHASES], most = c->product ? top->flops : top->bytes;
@@ -102,7 +100,7 @@ static void put_name(const struct pp_model *m, const struct pp_node *n, struct t
 }
 
 static int make_table(const struct pp_model *m, const struct op_cost *costs,
-                      const struct op_ceilings *ceilings, struct table *t)
+                      const struct bench_top *ceilings, struct table *t)
 {
     struct op_cost products = {.product = true}, all = {0};
     PP_TRY(table_create(t, m->n_nodes + 2, columns, sizeof(columns) / sizeof(columns[0])));
@@ -127,7 +125,7 @@ static int make_table(const struct pp_model *m, const struct op_cost *costs,
     return 0;
 }
 
-int ops_print(const struct op_ceilings *ceilings, const struct pp_run *run,
+int ops_print(const struct bench_top *ceilings, const struct pp_run *run,
               const struct op_cost *costs, const struct pp_bench_header *h,
               enum pp_bench_format format, FILE *f)
 {

@@ -174,18 +174,22 @@ static void put_figures(struct table *t, const struct pp_bench_row *row,
                               g->bubble.schedule,
                               g->bubble.imbalance,
                               g->bubble.waiting,
+                              g->flops,
+                              g->bytes,
                               g->of_peak,
+                              g->of_limit,
                               g->bound,
                               (double)row->peak_bytes,
                               g->x1,
                               g->relative};
-    const bool optional[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 1, 0}; /* 0: unknown */
+    const bool optional[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 0, 1, 0}; /* 0: unknown */
     table_text(t, "%.0f ± %.0f", g->sps_mean, g->sps_sd);
     for (size_t k = 0; k < sizeof(figures) / sizeof(figures[0]); k++)
         if (optional[k] && figures[k] <= 0)
             table_skip(t, 1);
         else
             table_number(t, figures[k]);
+    table_text(t, "%s", g->limit);
 }
 
 int bench_table(const struct pp_bench *b, const struct pp_bench_header *h,
@@ -213,11 +217,15 @@ int bench_table(const struct pp_bench *b, const struct pp_bench_header *h,
         TABLE_NUMBER("= schedule", "bubble_schedule", "%.1f", 100),
         TABLE_NUMBER("+ imbalance", "bubble_imbalance", "%.1f", 100),
         TABLE_NUMBER("+ waiting", "bubble_waiting", "%.1f", 100),
+        TABLE_NUMBER("GF/s", "flops_per_second", TABLE_DIGITS, 1e-9),
+        TABLE_NUMBER("GB/s", "bytes_per_second", TABLE_DIGITS, 1e-9),
         TABLE_NUMBER("of peak", "of_peak", "%.1f %%", 100),
+        TABLE_NUMBER(NULL, "of_limit", "%g", 1),
         TABLE_NUMBER("bound", "bound", "%.3f", 1),
         TABLE_NUMBER("peak MiB", "peak_bytes", "%.1f", 1 / MIB),
         TABLE_NUMBER("x1", "x1", "%.3f", 1),
         TABLE_NUMBER("relative", "relative", "%.3f", 1),
+        TABLE_LEFT("limit", "limit"),
         TABLE_LEFT("check", "check"),
         TABLE_TEXT(NULL, "why")};
     const int n_first = sizeof(first) / sizeof(first[0]), n_last = sizeof(last) / sizeof(last[0]);
@@ -312,6 +320,8 @@ static void print_legend(const struct pp_bench *b, FILE *f)
                 "- of peak: arithmetic of the model over the matrix-product rate of min(ranks, "
                 "%d) core%s\n",
                 b->ceilings.cores, b->ceilings.cores == 1 ? "" : "s");
+        fprintf(f, "- limit: the nearer ceiling, matrix product or memory; GB/s: values, weights, "
+                   "gradients and optimizer state that a step reads and writes, also in a cache\n");
     }
 }
 

@@ -71,10 +71,35 @@ static void choose_launch(struct pp_bench_row *row, int processes)
     }
 }
 
+/* See struct pp_bench_row. */
+static double step_bytes(const struct pp_run *run)
+{
+    const struct pp_layout *l = run->layout;
+    const struct pp_config *cfg = l->cfg;
+    const struct pp_model *m = run->model;
+    int batch = l->train_n < cfg->train.batch_size ? l->train_n : cfg->train.batch_size;
+    int each = cfg->pipeline.microbatches, d = l->replicas, owners = cfg->train.zero ? 1 : d;
+    int passes = d * each, sums = d * ((each + l->coalesce - 1) / l->coalesce);
+    double arrays = 3 + 2.0 * pp_optimizer_moments(cfg->train.optimizer);
+    double bytes = owners * arrays * (double)m->n_floats * sizeof(float);
+    for (int s = 0; s < l->n_virtual; s++) {
+        int end = m->layers[l->last[s]].last_node;
+        for (int i = m->layers[l->first[s]].first_node; i <= end; i++) {
+            struct op_cost c;
+            ops_count(m, &m->nodes[i], l->value_bytes, (double)batch / passes, &c);
+            bytes += passes * (c.bytes[0] * (l->again[s] ? 2 : 1) + c.bytes[1]);
+            ops_count(m, &m->nodes[i], l->value_bytes, (double)batch / sums, &c);
+            bytes += sums * c.bytes[2];
+        }
+    }
+    return bytes / batch;
+}
+
 static int read_plan(struct pp_bench_row *row, const struct pp_run *run)
 {
     const struct pp_layout *l = run->layout;
     row->flops = pp_model_flops(run->model);
+    row->bytes = step_bytes(run);
     return pp_bubble_ideal(l->plans[0].plan, &row->bubble_ideal);
 }
 

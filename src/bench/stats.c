@@ -74,6 +74,13 @@ static void mean_and_deviation(const struct pp_bench *b, const struct pp_bench_r
     out->sps_sd = b->repeat > 1 ? sqrt(squares / (b->repeat - 1)) : 0;
 }
 
+const char *bench_limit(const struct bench_top *top, double flops, double bytes)
+{
+    if (top->flops <= 0 || top->bytes <= 0)
+        return "";
+    return flops / top->flops >= bytes / top->bytes ? "arithmetic" : "memory";
+}
+
 void pp_bench_figures(const struct pp_bench *b, const struct pp_bench_row *row,
                       struct pp_bench_figures *out)
 {
@@ -86,10 +93,19 @@ void pp_bench_figures(const struct pp_bench *b, const struct pp_bench_row *row,
     out->bubble = median_bubble(b, row);
     out->bubble_predicted = median_of(b, row, offsetof(struct pp_bench_sample, bubble_predicted));
     out->bound = median_of(b, row, offsetof(struct pp_bench_sample, bound));
-    double peak = row->devices > 0 ? row->devices * b->device.gemm[row->cfg->run.precision]
-                                   : pp_ceiling_gemm(&b->ceilings, row->ranks);
     double sps = median_of(b, row, offsetof(struct pp_bench_sample, samples_per_second));
-    out->of_peak = peak > 0 ? sps * row->flops / peak : 0;
+    struct bench_top top = {pp_ceiling_gemm(&b->ceilings, row->ranks),
+                            pp_ceiling_memory(&b->ceilings, row->ranks)};
+    if (row->devices > 0) {
+        top.flops = row->devices * b->device.gemm[row->cfg->run.precision];
+        top.bytes = row->devices * b->device.copy;
+    }
+    out->flops = sps * row->flops;
+    out->bytes = sps * row->bytes;
+    out->of_peak = top.flops > 0 ? out->flops / top.flops : 0;
+    out->limit = bench_limit(&top, out->flops, out->bytes);
+    if (out->limit[0])
+        out->of_limit = fmax(out->of_peak, out->bytes / top.bytes);
     const struct pp_bench_row *one = bench_reference(b, row->reference);
     out->x1 = is_good(b, one) ? ratio(b, row, one) : 0;
     for (int i = 0; i < b->n && out->relative == 0; i++)

@@ -21,8 +21,8 @@ python() {
 begin "a table of rows that all pass the check"
 bench --stages 1,2 --schedule gpipe,1f1b
 code_is 0
-for word in 'samples/s' 'ms/step p50' 'bubble ideal' measured '= schedule' '+ imbalance' '+ waiting' 'of peak' 'peak MiB' x1 \
-    relative check 'machine: ' 'BLAS: ' 'MPI: ' 'commit ' '20-16x6-5'; do
+for word in 'samples/s' 'ms/step p50' 'bubble ideal' measured '= schedule' '+ imbalance' '+ waiting' 'GF/s' 'GB/s' 'of peak' 'peak MiB' x1 \
+    relative limit check 'machine: ' 'BLAS: ' 'MPI: ' 'commit ' '20-16x6-5'; do
     out_has "$word"
 done
 same "$(grep -c '| ok  *|$' "$folder/out")" 4
@@ -55,10 +55,31 @@ for r in whole['rows']:
     assert len({x['weights_sha256'] for x in s}) == 1
     assert abs(r['bubble_measured'] - r['bubble_schedule'] - r['bubble_imbalance'] - r['bubble_waiting']) < 1e-9
     assert r['bound'] > 0 and r['steps'] >= 4 and r['peak_bytes'] > 0
+    for what in 'flops', 'bytes':
+        rate = sorted(x['samples_per_second'] for x in s)
+        assert abs(r[what + '_per_second'] / r[what + '_per_sample'] - sum(rate) / 2) < 1e-6 * rate[0]
+    assert 'limit' not in r # without ceilings
     mean = sum(x['samples_per_second'] for x in s) / 2
     assert abs(mean - r['samples_per_second']) < 1e-9 * mean
     assert all(x['step_seconds_min'] <= x['step_seconds_p50'] <= x['step_seconds_p99'] <= x['step_seconds_max'] for x in s)
 assert whole['schema'] == 1 and whole['rounds'] == 2 and whole['cores'] >= 1
+print('good')" good
+
+begin "the bytes of a step are those of the man page"
+bench --stages 2 --optimizer momentum --set train.exact=off --set train.coalesce=3 --set pipeline.recompute=all \
+    --format json
+code_is 0
+python "
+import json, sys
+r = json.load(open(sys.argv[1] + '/out'))['rows'][0]
+wide, rows, m, sums, bytes = [20] + [16] * 6 + [5], 32, 4, 2, 0
+for i, (x, y) in enumerate(zip(wide, wide[1:])):
+    w = x * y + y
+    bytes += 2 * (rows * (x + y) + m * w) # F and R
+    bytes += rows * (y + (x if i else 0)) + (m * w if i else 0) # I
+    bytes += rows * (x + y) + sums * 2 * w # W
+    bytes += (1 + 2 + 2) * w # optimizer
+assert abs(r['bytes_per_sample'] * rows - 4 * bytes) < 1, (r['bytes_per_sample'] * rows, 4 * bytes)
 print('good')" good
 
 begin "a row trains what ppcli train trains in as many steps"
@@ -127,12 +148,18 @@ err_has 'slower than 1e+12 samples/s'
 out_has '| ok '
 
 begin "ceilings come first"
-run bench "$folder/net.ini" --time 0.01 --repeat 1
+run bench "$folder/net.ini" --time 0.01 --repeat 1 -o "$folder/limit.json"
 code_is 0
+python "
+import json, sys
+r = json.load(open(sys.argv[1] + '/limit.json'))['rows'][0]
+assert r['limit'] in ('memory', 'arithmetic') and r['of_limit'] >= r['of_peak'] > 0
+print('good')" good
 for word in 'multiply-add in registers' 'matrix product' 'triad' 'core to core' 'GPU'; do
     out_has "$word"
 done
 out_has 'of peak: '
+out_has '- limit: '
 
 begin "a trace of every row"
 bench --stages 1,2 --trace "$folder/trace.json"

@@ -169,6 +169,31 @@ static void the_peak_is_that_of_the_cores_in_use(void **state)
     check_near(pp_ceiling_gemm(&c, 4), 32, 0);
     check_near(pp_ceiling_gemm(&c, 9), 32, 0);
     check_near(pp_ceiling_gemm(&(struct pp_ceilings){0}, 2), 0, 0);
+    c = (struct pp_ceilings){.cores = 4, .triad_core = 10, .triad_all = 25};
+    check_near(pp_ceiling_memory(&c, 2), 20, 0);
+    check_near(pp_ceiling_memory(&c, 3), 25, 0);
+}
+
+/* 180 samples a second on two cores, which could have 1e9 flops and 1e8 bytes. */
+static void the_nearer_ceiling_limits(void **state)
+{
+    struct case_of_two c;
+    struct pp_bench_figures f;
+    two_rows(&c);
+    c.rows[1].bytes = 3e5;
+    pp_bench_figures(&c.b, &c.rows[1], &f);
+    CHECK_STR_EQ(f.limit, "");
+    c.b.ceilings = (struct pp_ceilings){
+        .cores = 2, .gemm_core = 5e8, .gemm_all = 1e9, .triad_core = 9e7, .triad_all = 1e8};
+    pp_bench_figures(&c.b, &c.rows[1], &f);
+    check_near(f.flops, 180e6, 1e-3);
+    check_near(f.bytes, 54e6, 1e-3);
+    CHECK_STR_EQ(f.limit, "memory");
+    check_near(f.of_limit, 0.54, 1e-12);
+    c.rows[1].bytes = 1e4;
+    pp_bench_figures(&c.b, &c.rows[1], &f);
+    CHECK_STR_EQ(f.limit, "arithmetic");
+    check_near(f.of_limit, 0.18, 1e-12);
 }
 
 /* ---- confidence */
@@ -278,6 +303,7 @@ int main(void)
         cmocka_unit_test(a_wrong_first_row_is_nothing_to_be_relative_to),
         cmocka_unit_test(skipped_rows_are_not_invalid),
         cmocka_unit_test(the_peak_is_that_of_the_cores_in_use),
+        cmocka_unit_test(the_nearer_ceiling_limits),
         cmocka_unit_test(the_interval_is_welchs),
         cmocka_unit_test(unequal_variances_have_fewer_degrees_of_freedom),
         cmocka_unit_test(equal_samples_show_no_difference),
