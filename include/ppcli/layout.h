@@ -64,6 +64,10 @@ void pp_layout_destroy(struct pp_layout **layout);
  */
 int pp_layout_coalesce(const struct pp_config *cfg, const struct pp_model *model, int m);
 
+/* The most that are worth trying, where a search may choose: the fewest that have 1024 rows. 1 where
+ * train.coalesce says how many, or another number could change a bit. */
+int pp_layout_coalesce_most(const struct pp_config *cfg, const struct pp_model *model, int m);
+
 /* Positions of a micro-batch of `rows` whose logits are there at once, where the schedule lets them
  * come in pieces; 0: all. In pieces, loss and weight gradient of the last layer are parts of its I. */
 int pp_layout_logits_rows(const struct pp_config *cfg, const struct pp_model *model, int rows);

@@ -198,6 +198,8 @@ struct pp_candidate {
     uint16_t last[PP_STAGES_MAX];  /* TIME: [n_virtual] the last layer of each virtual stage */
     bool recompute;                /* again[] in place of the config's pipeline.recompute */
     bool again[PP_STAGES_MAX];     /* [n_virtual] whose forward passes are computed again */
+    int coalesce;                  /* train.coalesce; 0: as the config says */
+    int together;                  /* and what that is here: W of so many are one product */
     struct pp_prediction time;
     size_t peak_bytes; /* of the rank that holds most */
     bool over;         /* which is more than a rank may hold */
@@ -216,6 +218,7 @@ struct pp_best_spec {
     bool all_m;     /* micro-batch counts other than the config's too */
     bool cuts;      /* other cuts than the config's too */
     bool recompute; /* what is computed again is the search's to say, not pipeline.recompute's */
+    bool coalesce;  /* so is how many W are one product, where train.coalesce leaves it open */
     /* of pp_best_explain(): see struct pp_predict_spec */
     int (*see)(const struct pp_plan *plan, const struct pp_sim_costs *costs, void *ctx);
     void *ctx;
@@ -252,11 +255,12 @@ int pp_best_measure(const struct pp_best_spec *spec, double seconds, struct pp_c
 /*
  * Try every schedule x count x chunks (the config's; when it says 0: 1, 2, 4 and the schedule's
  * own) x cut, and sort by predicted step time. What holds too much has the cheapest chunks of each
- * rank recomputed. Of each shape, best first, all cuts are simulated where they are few; else pieces
- * of the cut are moved for as long as that helps, until so much was simulated: a count, no clock,
- * so that equal costs give equal plans. Times within a thousandth count as equal: then less
- * memory, fewer chunks, fewer micro-batches, the order of the list of schedules. Finding nothing
- * is no failure. Errors: PP_ERESOURCE. Local. The caller owns out->items: pp_best_fini().
+ * rank recomputed. Of each shape, best first, products of 1, 2, 4, ... W are tried; then all cuts are
+ * simulated where they are few; else pieces of the cut are moved for as long as that helps, until so
+ * much was simulated: a count, no clock, so that equal costs give equal plans. Times within a
+ * thousandth count as equal: then less memory, fewer chunks, fewer micro-batches, the order of the
+ * list of schedules. Finding nothing is no failure. Errors: PP_ERESOURCE. Local. The caller owns
+ * out->items: pp_best_fini().
  */
 int pp_best_search(const struct pp_best_spec *spec, const struct pp_costs *costs,
                    struct pp_best *out);
@@ -270,8 +274,8 @@ void pp_best_fini(struct pp_best *best);
 int pp_best_find(const struct pp_best_spec *spec, struct pp_config *cfg, double seconds,
                  struct pp_costs **costs, struct pp_best *out);
 
-/* Set time.step, peak_bytes, over and identity of a candidate whose shape is said. Errors: PP_ECONFIG
- * (it cannot run), PP_ERESOURCE. */
+/* Set time.step, peak_bytes, over, together and identity of a candidate whose shape is said. Errors:
+ * PP_ECONFIG (it cannot run), PP_ERESOURCE. */
 int pp_best_try(const struct pp_best_spec *spec, const struct pp_costs *costs,
                 struct pp_candidate *c);
 
@@ -297,9 +301,10 @@ int pp_best_eager(const struct pp_best_spec *spec, const struct pp_costs *costs,
  * Replace `schedule = auto`, `assignment = time`, `recompute = auto` and, for 1f1b-eager, `eager = 0`
  * by what measuring on this machine chooses, at the config's own micro-batch count (so that the
  * weights do not depend on a measurement); with the schedule also its chunks and eager where they
- * are 0, and the cut where `assignment = auto`; where memory is short, run.packed = off. One line on stderr says what and why. Nothing to do for other configs. tp: NULL, or collective over tp: rank
- * 0 measures, all take its choice. Errors: PP_ECONFIG when nothing can run, PP_ERESOURCE,
- * also when nothing fits run.memory.
+ * are 0, the cut where `assignment = auto`, and train.coalesce where it is 0 and changes no bit; where
+ * memory is short, run.packed = off. One line on stderr says what and why. Nothing to do for other
+ * configs. tp: NULL, or collective over tp: rank 0 measures, all take its choice. Errors: PP_ECONFIG
+ * when nothing can run, PP_ERESOURCE, also when nothing fits run.memory.
  */
 int pp_choose(struct pp_config *cfg, enum pp_run_need need, struct pp_transport *tp);
 /* Does the config leave anything to pp_choose()? */

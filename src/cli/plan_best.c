@@ -88,7 +88,7 @@ static int search(const struct sweep *sweep, const struct plan_best *how, bool j
     s->spec.cfg = cfg;
     s->spec.stages = stages;
     s->spec.n_stages = sweep->n;
-    s->spec.cuts = s->spec.recompute = true;
+    s->spec.cuts = s->spec.recompute = s->spec.coalesce = true;
     s->spec.memory = s->spec.memory > 0 ? s->spec.memory : (size_t)cfg->run.memory;
     PP_TRY(pp_run_samples(cfg, need, PP_SPLIT_TRAIN, &s->spec.train_n));
     PP_TRY(pp_run_samples(cfg, need, PP_SPLIT_TEST, &s->spec.test_n));

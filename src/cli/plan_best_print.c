@@ -62,10 +62,11 @@ static void print_row(const struct plan_best_result *s, const char *number,
                       const struct pp_candidate *c)
 {
     char bubble[PP_BUBBLE_TEXT_MAX], again[32];
-    printf("%4s  %6d %-14s %12d %6d  %-10s %-9s %10.3f %10.0f  %-27s %9.1f%s%s\n", number,
-           c->stages, c->schedule, c->microbatches, c->chunks, cut_name(c), again_name(s, c, again),
-           c->time.step * 1e3, s->batch / c->time.step, pp_bubble_parts(&c->time.bubble, bubble),
-           (double)c->peak_bytes / PLAN_BEST_MIB, c->also[0] ? "  = " : "", c->also);
+    printf("%4s  %6d %-14s %12d %6d %8d  %-10s %-9s %10.3f %10.0f  %-27s %9.1f%s%s\n", number,
+           c->stages, c->schedule, c->microbatches, c->chunks, c->together, cut_name(c),
+           again_name(s, c, again), c->time.step * 1e3, s->batch / c->time.step,
+           pp_bubble_parts(&c->time.bubble, bubble), (double)c->peak_bytes / PLAN_BEST_MIB,
+           c->also[0] ? "  = " : "", c->also);
 }
 
 static void print_table(const struct plan_best_result *s)
@@ -76,9 +77,9 @@ static void print_table(const struct plan_best_result *s)
            b->n, b->tried, b->refused, b->same);
     if (b->too_large > 0)
         printf(", %d over %.1f MiB a rank", b->too_large, (double)s->spec.memory / PLAN_BEST_MIB);
-    printf(")\n\n%4s  %6s %-14s %12s %6s  %-10s %-9s %10s %10s  %-27s %9s\n", "", "stages",
-           "schedule", "microbatches", "chunks", "assignment", "recompute", "step ms", "samples/s",
-           "bubble = sched + cut + wait", "peak MiB");
+    printf(")\n\n%4s  %6s %-14s %12s %6s %8s  %-10s %-9s %10s %10s  %-27s %9s\n", "", "stages",
+           "schedule", "microbatches", "chunks", "coalesce", "assignment", "recompute", "step ms",
+           "samples/s", "bubble = sched + cut + wait", "peak MiB");
     for (int i = 0; i < b->n && i < PLAN_BEST_SHOWN; i++) {
         snprintf(number, sizeof(number), "%d", i + 1);
         print_row(s, number, &b->items[i]);
@@ -150,6 +151,8 @@ static int print_winner(const struct plan_best_result *s)
                s->spec.cfg->run.packed ? "" : "packed = off\n");
     PP_TRY(pp_best_config(s->spec.cfg, s->model, c, s->costs, &cfg));
     int rc = plan_best_section(cfg, stdout);
+    if (cfg->train.coalesce != s->spec.cfg->train.coalesce)
+        printf("\n[train]\ncoalesce = %d\n", cfg->train.coalesce);
     pp_free(cfg);
     if (c->microbatches != s->spec.cfg->pipeline.microbatches &&
         s->spec.cfg->run.gemm == PP_GEMM_CBLAS) {
@@ -201,6 +204,7 @@ static void json_candidate(struct pp_json *j, const struct plan_best_result *s,
     pp_json_int(j, "stages", c->stages);
     pp_json_int(j, "microbatches", c->microbatches);
     pp_json_int(j, "chunks", c->chunks);
+    pp_json_int(j, "coalesce", c->together);
     pp_json_int(j, "eager", c->eager);
     pp_json_dbl(j, "memory_cap", c->cap);
     pp_json_str(j, "assignment", cut_name(c));

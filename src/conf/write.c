@@ -59,6 +59,12 @@ int pp_config_write(const struct pp_config *cfg, FILE *f)
     return 0;
 }
 
+/* Exact sums have the bits of one micro-batch after the other, however many are computed at once. */
+static bool is_exact(const struct pp_config *cfg, const struct conf_option *o)
+{
+    return cfg->train.exact && strcmp(o->name, "train.coalesce") == 0;
+}
+
 void pp_config_hash(const struct pp_config *cfg, char out[65])
 {
     static _Thread_local char value[PP_CONFIG_VALUE_MAX];
@@ -73,7 +79,8 @@ void pp_config_hash(const struct pp_config *cfg, char out[65])
         pp_assert(rc == 0);
         pp_sha256_update(&sha, o->name, strlen(o->name));
         pp_sha256_update(&sha, "=", 1);
-        pp_sha256_update(&sha, value, strlen(value));
+        const char *counts = is_exact(cfg, o) ? o->def : value;
+        pp_sha256_update(&sha, counts, strlen(counts));
         pp_sha256_update(&sha, "\n", 1);
     }
     pp_sha256_final(&sha, digest);
@@ -113,7 +120,7 @@ void pp_config_compare(const struct pp_config *cfg, const char *text,
     static _Thread_local char here[PP_CONFIG_VALUE_MAX], there[PP_CONFIG_VALUE_MAX];
     for (int i = 0; i < conf_option_count(); i++) {
         const struct conf_option *o = conf_option(i);
-        if (!o->numbers)
+        if (!o->numbers || is_exact(cfg, o))
             continue;
         int rc = conf_value_print(o, cfg, here, sizeof(here));
         pp_assert(rc == 0);

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is computed at once where the config leaves it open: the weight gradients of how many
- * micro-batches, the logits of how many positions. No choice here changes a bit. */
+ * micro-batches, the logits of how many positions. */
 #include "ppcli/layout.h"
 
 #include <string.h>
 
 #include "ppcli/dataset.h"
+
+/* Rows of a product of weight gradients: of few more it is hardly faster, of many more not at all. */
+#define ROWS_ENOUGH 256
+#define ROWS_MOST 1024
 
 /* Rows that a sample has in the products of weights, where it has most. */
 static size_t rows_of_sample(const struct pp_model *model)
@@ -19,21 +23,33 @@ static size_t rows_of_sample(const struct pp_model *model)
     return most;
 }
 
+/* The fewest of m micro-batches of a full batch that have so many rows together. */
+static int fewest(const struct pp_config *cfg, const struct pp_model *model, int m, size_t enough)
+{
+    int share, samples, first; /* of the largest replica, and its largest micro-batch */
+    pp_balanced_piece(cfg->train.batch_size, cfg->pipeline.replicas, 0, &first, &share);
+    pp_balanced_piece(share, m, 0, &first, &samples);
+    size_t rows = (size_t)samples * rows_of_sample(model);
+    size_t k = rows > 0 ? (enough + rows - 1) / rows : 1;
+    return k < (size_t)m ? (int)k : m;
+}
+
 int pp_layout_coalesce(const struct pp_config *cfg, const struct pp_model *model, int m)
 {
-    const size_t enough = 256; /* rows */
     const struct pp_backend_choice choice = pp_backend_choice_of(cfg);
     int k = cfg->train.coalesce;
     if (cfg->train.exact && !pp_backend_sums_in_order(&choice))
         return 1;
-    if (k == 0) {
-        int share, samples, first; /* of the largest replica, and its largest micro-batch */
-        pp_balanced_piece(cfg->train.batch_size, cfg->pipeline.replicas, 0, &first, &share);
-        pp_balanced_piece(share, m, 0, &first, &samples);
-        size_t rows = (size_t)samples * rows_of_sample(model);
-        k = rows > 0 && !cfg->pipeline.recompute[0] ? (int)((enough + rows - 1) / rows) : 1;
-    }
+    if (k == 0)
+        k = cfg->pipeline.recompute[0] ? 1 : fewest(cfg, model, m, ROWS_ENOUGH);
     return k < m ? k : m;
+}
+
+int pp_layout_coalesce_most(const struct pp_config *cfg, const struct pp_model *model, int m)
+{
+    const struct pp_backend_choice choice = pp_backend_choice_of(cfg);
+    bool open = cfg->train.coalesce == 0 && cfg->train.exact && pp_backend_sums_in_order(&choice);
+    return open ? fewest(cfg, model, m, ROWS_MOST) : 1;
 }
 
 /* By itself only where that changes no bit: 64 MiB of logits, products that are not too flat. */

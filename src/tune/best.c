@@ -15,6 +15,7 @@
 enum {
     SIZES_MAX = 10, /* micro-batch sizes that are measured; the others lie between */
     ROWS_MIN = 4,
+    SUMS_MAX = 12, /* of one size: with W of 1, 2, 4, ... together, and as it is by itself */
     COUNT_MAX = 64,
     COUNT_MAX_PER_STAGE = 8,
 };
@@ -86,8 +87,8 @@ static int add_size(int *sizes, int n, int rows)
     return n + 1;
 }
 
-/* The sizes that occur, thinned to SIZES_MAX; the config's own stays. sizes: room for two of every
- * count. */
+/* The sizes that occur, thinned to SIZES_MAX; the config's own stays. sizes: room for SUMS_MAX of
+ * every count. */
 static int sizes_of(const struct pp_best_spec *spec, int *sizes)
 {
     int counts[PP_BEST_COUNTS_MAX], n = 0;
@@ -98,6 +99,8 @@ static int sizes_of(const struct pp_best_spec *spec, int *sizes)
         n = add_size(sizes, n, rows);
         /* of the weight gradients of several */
         n = add_size(sizes, n, rows * pp_layout_coalesce(spec->cfg, spec->model, counts[i]));
+        for (int k = 2; k <= best_most_sums(spec, counts[i]); k *= 2)
+            n = add_size(sizes, n, rows * k);
     }
     while (n > SIZES_MAX) {
         int least = -1;
@@ -115,7 +118,7 @@ static int sizes_of(const struct pp_best_spec *spec, int *sizes)
 int pp_best_measure(const struct pp_best_spec *spec, double seconds, struct pp_costs **out)
 {
     const struct pp_config *cfg = spec->cfg;
-    int sizes[2 * PP_BEST_COUNTS_MAX];
+    int sizes[SUMS_MAX * PP_BEST_COUNTS_MAX];
     const struct pp_backend_ops *ops = NULL;
     PP_TRY(pp_backend_resolve(cfg->run.backend, &ops));
     struct pp_measure_spec m = {.model = spec->model,
@@ -135,6 +138,8 @@ int pp_best_measure(const struct pp_best_spec *spec, double seconds, struct pp_c
 }
 
 /* ---- all candidates */
+
+#define WORSE 1.5 /* other sums make no shape the fastest that takes so much longer */
 
 struct search {
     const struct pp_best_spec *spec;
@@ -188,6 +193,7 @@ static int try_shape(struct search *s, struct pp_candidate *c)
     bool more = true;
     int rc = PP_ECONFIG;
     now.recompute = spec->recompute;
+    now.coalesce = best_most_sums(spec, c->microbatches) > 1; /* best_sums() tries more */
     now.cap = cap_of(spec, c->schedule, c->stages);
     for (; more; now.cap = now.cap > 4 ? now.cap / 2 : now.cap - 1) {
         memset(now.again, 0, sizeof(now.again));
@@ -336,7 +342,7 @@ static long long rounded(double step)
     return step > 0 ? llround(log(step) * 1000) : LLONG_MIN;
 }
 
-static int compare(const void *a, const void *b)
+int best_compare(const void *a, const void *b)
 {
     const struct pp_candidate *x = a, *y = b;
     const long long order[][2] = {
@@ -387,19 +393,22 @@ static int refine_one(struct search *s, struct pp_candidate *c, double *left)
     return 0;
 }
 
-/* Better cuts, for the best shapes first; what still holds too much goes. Rows that become the same
- * plan are one. */
+/* Better sums and cuts, for the best shapes first; what still holds too much goes. Rows that become
+ * the same plan are one. */
 static int refine(struct search *s)
 {
     const struct pp_best_spec *spec = s->spec;
     struct pp_best *b = s->best;
     double left = REFINE_ACTIONS * (most_stages(spec) > 24 ? most_stages(spec) / 24.0 : 1);
     if (b->n > 1)
-        qsort(b->items, (size_t)b->n, sizeof(*b->items), compare);
+        qsort(b->items, (size_t)b->n, sizeof(*b->items), best_compare);
+    double fastest = b->n > 0 ? b->items[0].time.step : 0;
     int n = b->n;
     b->n = 0;
     for (int i = 0; i < n; i++) {
         struct pp_candidate *c = &b->items[i];
+        if (left > 0 && !c->over && c->time.step < WORSE * fastest)
+            PP_TRY(best_sums(spec, s->costs, c, &left));
         if (spec->cuts && c->assignment == PP_ASSIGN_TIME && left > 0)
             PP_TRY(refine_one(s, c, &left));
         if (is_known(b, c)) {
@@ -471,7 +480,7 @@ int pp_best_search(const struct pp_best_spec *spec, const struct pp_costs *costs
     }
     pp_error_clear();
     if (best.n > 1)
-        qsort(best.items, (size_t)best.n, sizeof(*best.items), compare);
+        qsort(best.items, (size_t)best.n, sizeof(*best.items), best_compare);
     *out = best;
     return 0;
 }

@@ -106,6 +106,11 @@ int pp_best_config(const struct pp_config *cfg, const struct pp_model *model,
         copy->pipeline.ranges[0] = copy->pipeline.split_at[0] = '\0';
     }
     int rc = set_cut(copy, model, c);
+    if (c->coalesce > 0) { /* what a config has by itself need not be said */
+        copy->train.coalesce = 0;
+        bool own = c->coalesce == pp_layout_coalesce(copy, model, c->microbatches);
+        copy->train.coalesce = own ? 0 : c->coalesce;
+    }
     if (rc == 0 && c->cap > 0)
         rc = set_costs(copy, model, c, costs);
     if (one) {
@@ -148,6 +153,7 @@ static uint64_t identity_of(const struct pp_layout *l, const struct pp_plan *pla
 {
     uint64_t hash = 0xcbf29ce484222325u;
     mix(&hash, &plan->geometry.microbatches, sizeof(int));
+    mix(&hash, &l->coalesce, sizeof(int)); /* the same W may be fewer products */
     mix(&hash, l->last, (size_t)l->n_virtual * sizeof(int));
     mix(&hash, l->rank_of, (size_t)l->n_virtual * sizeof(int));
     for (int r = 0; r < l->stages; r++) {
@@ -205,6 +211,7 @@ int pp_best_try(const struct pp_best_spec *spec, const struct pp_costs *costs,
     if (rc == 0)
         rc = best_peaks(l, NULL, &c->peak_bytes);
     if (rc == 0) {
+        c->together = l->coalesce;
         c->over = spec->memory > 0 && c->peak_bytes > spec->memory;
         c->identity = identity_of(l, l->plans[0].plan) + c->across;
         rc = best_predict(spec, costs, l, 0, false, &c->time);

@@ -18,7 +18,7 @@
 /* What is chosen, as it would stand in a file. */
 struct choice {
     char schedule[PP_NAME_MAX]; /* empty: was given */
-    int chunks, eager;
+    int chunks, eager, coalesce;
     char ranges[PP_CUT_MAX];                  /* empty: were given */
     char recompute[PP_CUT_MAX];               /* empty: was given */
     char costs[PP_CUT_MAX], cap[PP_NAME_MAX]; /* of a schedule that is made for them; else empty */
@@ -95,15 +95,17 @@ static void announce(const struct pp_best_spec *spec, const struct pp_best *best
     const struct pp_candidate *c = &best->items[0], *other = NULL;
     for (int i = 1; i < best->n && !other; i++)
         other = strcmp(best->items[i].schedule, c->schedule) != 0 ? &best->items[i] : NULL;
-    char chunks[32] = "", next[128] = "no other fits";
+    char chunks[32] = "", sums[32] = "", next[128] = "no other fits";
     if (c->chunks > 1)
         snprintf(chunks, sizeof(chunks), " with %d chunks", c->chunks);
     if (other)
         snprintf(next, sizeof(next), "then %s, %.3f ms", other->schedule, other->time.step * 1e3);
-    pp_log_info("schedule auto: %s%s, %.3f ms a step predicted for %d micro-batches (%s); "
+    if (c->together > 1)
+        snprintf(sums, sizeof(sums), ", W of %d together", c->together);
+    pp_log_info("schedule auto: %s%s%s, %.3f ms a step predicted for %d micro-batches (%s); "
                 "measured in %.1f s, %d of %d shapes can run",
-                c->schedule, chunks, c->time.step * 1e3, spec->cfg->pipeline.microbatches, next,
-                costs->took, best->n, best->tried);
+                c->schedule, chunks, sums, c->time.step * 1e3, spec->cfg->pipeline.microbatches,
+                next, costs->took, best->n, best->tried);
 }
 
 static int choose_schedule(const struct pp_best_spec *spec, struct pp_config *cfg,
@@ -228,6 +230,7 @@ static int write_out(const struct pp_best_spec *spec, const struct pp_candidate 
         memcpy(out->schedule, c->schedule, sizeof(out->schedule));
     out->chunks = c->chunks;
     out->eager = c->eager;
+    out->coalesce = open_schedule(cfg) && cfg->train.coalesce == 0 ? chosen->train.coalesce : 0;
     out->unpacked = !cfg->run.packed && open_packed(cfg);
     if (joint_cut(cfg))
         snprintf(out->ranges, sizeof(out->ranges), "%s", ranges ? chosen->pipeline.ranges : "auto");
@@ -277,6 +280,7 @@ static int choose(struct pp_config *cfg, enum pp_run_need need, const struct pp_
     spec.model = model;
     spec.cuts = joint_cut(cfg);
     spec.recompute = open_again(cfg);
+    spec.coalesce = open_schedule(cfg);
     struct pp_candidate *c = pp_alloc(1, sizeof(*c));
     int rc = c ? memory_of(cfg, &spec.memory) : PP_ERESOURCE;
     if (rc == 0)
@@ -306,6 +310,8 @@ static int take_over(struct pp_config *cfg, const struct choice *c)
     }
     if (cfg->pipeline.eager == 0 && c->eager > 0)
         PP_TRY(put(cfg, "pipeline.eager", c->eager));
+    if (c->coalesce > 0)
+        PP_TRY(put(cfg, "train.coalesce", c->coalesce));
     if (c->unpacked)
         PP_TRY(pp_config_choose(cfg, "run.packed", "off"));
     if (c->recompute[0])

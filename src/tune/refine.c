@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a shape allows beyond its schedule: which chunks to recompute so that it fits, and where to
- * cut. The lists of a schedule do not depend on the cut, so a cut is judged by simulating the plan
- * that is there; few cuts are all tried. Of many, boundaries are moved: one, or a run of neighbours,
- * which hands a layer from a stage to one far away past those between.
+ * What a shape allows beyond its schedule: which chunks to recompute so that it fits, how many W to
+ * compute at once, and where to cut. The lists of a schedule do not depend on the cut, so a cut is
+ * judged by simulating the plan that is there; few cuts are all tried. Of many, boundaries are moved:
+ * one, or a run of neighbours, which hands a layer from a stage to one far away past those between.
  */
 #include "tune.h"
 
@@ -15,6 +15,7 @@ enum {
     CUTS_ALL = 600,  /* up to here all cuts of a shape are */
     STEPS = 9,       /* of a plan that a prediction simulates */
     PEAK = 2000,     /* actions that take as long as counting a rank's memory */
+    LAY_OUT = 60,    /* and as long as laying out and simulating a chunk's micro-batch */
 };
 
 /* ---- memory */
@@ -110,6 +111,31 @@ static int fit_chunks(const struct pp_best_spec *spec, const struct pp_costs *co
 int best_fit(const struct pp_best_spec *spec, const struct pp_costs *costs, struct pp_candidate *c)
 {
     return pp_schedule_fits(c->schedule) ? fit_chunks(spec, costs, c) : fit_ranks(spec, costs, c);
+}
+
+/* ---- sums */
+
+int best_most_sums(const struct pp_best_spec *spec, int m)
+{
+    return spec->coalesce ? pp_layout_coalesce_most(spec->cfg, spec->model, m) : 1;
+}
+
+int best_sums(const struct pp_best_spec *spec, const struct pp_costs *costs, struct pp_candidate *c,
+              double *left)
+{
+    int most = best_most_sums(spec, c->microbatches);
+    int own = pp_layout_coalesce(spec->cfg, spec->model, c->microbatches);
+    struct pp_candidate now = *c;
+    for (int i = 0, k = own; k <= most && *left > 0; k = 2 << i++) {
+        if (k == c->coalesce || (i > 0 && k == own))
+            continue;
+        now.coalesce = k;
+        PP_TRY(pp_best_try(spec, costs, &now));
+        *left -= LAY_OUT * c->microbatches * c->stages * c->chunks;
+        if (best_compare(&now, c) < 0)
+            *c = now;
+    }
+    return 0;
 }
 
 /* ---- cuts */

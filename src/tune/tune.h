@@ -36,6 +36,16 @@ int best_predict(const struct pp_best_spec *spec, const struct pp_costs *costs,
  * take least time and make it fit, and evaluate. Where nothing fits: what holds least. */
 int best_fit(const struct pp_best_spec *spec, const struct pp_costs *costs, struct pp_candidate *c);
 
+/* For qsort(): the better candidate first. */
+int best_compare(const void *a, const void *b);
+
+/* The most W of m micro-batches that the search puts in one product; 1: it has no say. */
+int best_most_sums(const struct pp_best_spec *spec, int m);
+
+/* Of an evaluated candidate: a better number of W in a product, evaluated. left: see best_refine(). */
+int best_sums(const struct pp_best_spec *spec, const struct pp_costs *costs, struct pp_candidate *c,
+              double *left);
+
 /* Of an evaluated candidate with a cut of its own: a better cut, evaluated. *left: what may still be
  * simulated, in actions; what was is taken off. */
 int best_refine(const struct pp_best_spec *spec, const struct pp_costs *costs,

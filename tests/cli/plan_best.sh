@@ -11,7 +11,7 @@ config "$folder/net.ini" data.dataset=synthetic data.train_samples=200 data.test
 begin "a ranked table, and the lines of the winner"
 run plan "$folder/net.ini" --best
 code_is 0
-for word in schedule microbatches chunks assignment 'step ms' 'samples/s' \
+for word in schedule microbatches chunks coalesce assignment 'step ms' 'samples/s' \
     'bubble = sched + cut + wait' 'peak MiB' 'limited by ' '[pipeline]' 'stages = 2'; do
     out_has "$word"
 done
@@ -22,12 +22,16 @@ same "$(grep -c '^assignment = 0.* | .*6$' "$folder/out")" 1
 
 begin "the lines of the winner can be trained with"
 sed -n '/^\[pipeline\]/,$p' "$folder/out" >"$folder/winner"
+together=$(awk '$1 == 1 { print $6 }' "$folder/out")
 sed '/^\[pipeline\]/,/^microbatches/d' "$folder/net.ini" >"$folder/won.ini"
 cat "$folder/winner" >>"$folder/won.ini"
 run train "$folder/won.ini" -q
 code_is 0
 out_has 'weights_sha256'
 out_has "$(sed -n 's/^schedule = //p' "$folder/winner"), stages 2"
+run explain "$folder/won.ini" --format json
+code_is 0
+out_has "\"coalesce\": $together,"
 
 begin "json has every candidate"
 run plan "$folder/net.ini" --best --format json

@@ -37,6 +37,19 @@ same "$(find a/checkpoints -mindepth 1 -maxdepth 1 | sort | tr '\n' ' ')" \
 run verify a
 code_is 0
 
+begin "exact weight gradients of another number of micro-batches at once are the same run"
+run train net.ini --dir sums -q --set train.coalesce=1 --set train.max_steps=13
+code_is 0
+run train net.ini --dir sums -q --resume
+code_is 0
+same "$(sed -n 's/.*"weights_sha256": "\([0-9a-f]*\).*/\1/p' sums/summary.json)" \
+    "$(sed -n 's/.*"weights_sha256": "\([0-9a-f]*\).*/\1/p' a/summary.json)"
+run train net.ini --dir inexact -q --set train.coalesce=1 --set train.exact=off --set train.max_steps=13
+code_is 0
+run train net.ini --dir inexact -q --resume --set train.coalesce=2 --set train.exact=off
+code_is 78
+err_has 'train.coalesce was 1, is 2'
+
 begin "a folder with nothing but an unfinished checkpoint, as a lost host leaves it, is begun in"
 mkdir -p cut/checkpoints/step-00000020.tmp-1
 run train net.ini --dir cut --resume -q

@@ -295,6 +295,56 @@ static void a_cut_by_time_is_tried_where_it_is_another(void **state)
     close_problem(&p);
 }
 
+/* W of any rows: 40 seconds for a product, and one a row. */
+static void products_of_more_weight_gradients_are_tried(void **state)
+{
+    (void)state;
+    struct problem p;
+    struct pp_best b;
+    struct pp_config *cfg = NULL;
+    const char *list[16];
+    int n = 0, most;
+    for (; strcmp(eight_layers[n], "train.coalesce=1") != 0; n++)
+        list[n] = eight_layers[n];
+    list[n] = NULL;
+    open_problem(list, &p);
+    p.spec.coalesce = true;
+    p.spec.all_m = false;
+    for (int i = 0; i < 2 * p.model->n_layers; i++)
+        p.costs->layers[i].w += 40;
+    most = pp_layout_coalesce_most(p.cfg, p.model, 4);
+    CHECK_INT_EQ(pp_layout_coalesce(p.cfg, p.model, 4), most);
+    CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
+    size_t held = b.items[0].peak_bytes;
+    CHECK_INT_EQ(b.items[0].together, most); /* 1: no products here that sum in order */
+    assert_true(b.items[0].time.step <= b.as_is.time.step || b.as_is.time.step == 0);
+    CHECK_OK(pp_best_config(p.cfg, p.model, &b.items[0], p.costs, &cfg));
+    CHECK_INT_EQ(cfg->train.coalesce, 0); /* as it is by itself */
+    pp_free(cfg);
+    pp_best_fini(&b);
+    /* what waits for its W is memory */
+    p.spec.memory = held - 1;
+    CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
+    bool fewer = false;
+    for (int i = 0; i < b.n; i++) {
+        assert_true(b.items[i].peak_bytes < held);
+        fewer = fewer || b.items[i].together < most;
+    }
+    assert_true(fewer || most == 1);
+    pp_best_fini(&b);
+    p.spec.memory = 0;
+    /* nothing is saved: a W by itself fills the bubble */
+    for (int i = 0; i < 2 * p.model->n_layers; i++)
+        p.costs->layers[i].w -= 40;
+    CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
+    CHECK_INT_EQ(b.items[0].together, 1);
+    CHECK_OK(pp_best_config(p.cfg, p.model, &b.items[0], p.costs, &cfg));
+    CHECK_INT_EQ(cfg->train.coalesce, most > 1);
+    pp_free(cfg);
+    pp_best_fini(&b);
+    close_problem(&p);
+}
+
 static void the_eager_k_hides_the_measured_hand_over(void **state)
 {
     (void)state;
@@ -405,6 +455,7 @@ int main(void)
         cmocka_unit_test(what_needs_too_much_memory_is_left_out),
         cmocka_unit_test(of_equal_times_less_memory_comes_first),
         cmocka_unit_test(a_cut_by_time_is_tried_where_it_is_another),
+        cmocka_unit_test(products_of_more_weight_gradients_are_tried),
         cmocka_unit_test(the_eager_k_hides_the_measured_hand_over),
         cmocka_unit_test(a_measured_choice_does_not_change_the_weights),
         cmocka_unit_test(what_was_chosen_stands_in_the_config),
