@@ -24,7 +24,7 @@ rank_pid() {
     done
 }
 daemon_pid() {
-    if [ "$1" = 0 ]; then pgrep -x mpirun; else pgrep -x orted | while read -r p; do
+    if [ "$1" = 0 ]; then pgrep -x 'mpirun|prterun'; else pgrep -x 'orted|prted' | while read -r p; do
         tr '\0' ' ' <"/proc/$p/cmdline" | grep -q "ess_base_vpid $1 " && echo "$p"
     done; fi
 }
@@ -50,7 +50,7 @@ if [ "${1:-}" = inside ]; then
     pid=$!
     for ((k = 0; k < 1200; k++)); do # until all ranks work, or may begin to
         [ -e run/metrics.jsonl ] && break
-        [ "$when" = early ] && pgrep -x mpirun >/dev/null && break
+        [ "$when" = early ] && pgrep -x 'mpirun|prterun' >/dev/null && break
         kill -0 $pid 2>/dev/null || break
         sleep 0.05
     done
@@ -67,7 +67,7 @@ if [ "${1:-}" = inside ]; then
     took=$((($(date +%s%N) - begin) / 1000000))
     left=
     for ((k = 0; k < 600; k++)); do
-        left=$(pgrep -lx "$program|orted|mpirun"; ls -d "$TMPDIR"/ompi.*/* /dev/shm/* 2>/dev/null)
+        left=$(pgrep -lx "$program|orted|mpirun|prted|prterun"; ls -d "$TMPDIR"/ompi.*/* "$TMPDIR"/prted.*/* /dev/shm/* 2>/dev/null)
         [ -z "$left" ] && break
         sleep 0.05
     done
@@ -137,6 +137,7 @@ while [ "$done_faults" -lt "$n" ]; do
         --hosts h0,h1,h2 --set run.retries=$retries --epochs $epochs >log 2>&1
     [ -e end ] || { touch err; complain "$what: did not end: $(tail -n 3 log)"; continue; }
     read -r code took broken left <end
+    tr -d '\0' <err >err.text && mv err.text err
     [ -z "$left" ] || complain "$what: left behind: $left"
     if [ "$broken" = late ]; then
         done_faults=$((done_faults - 1)) epochs=$((epochs * 2)) # it was over: a longer one

@@ -59,7 +59,7 @@ static const struct row {
     const char *words[3];
 } rows[] = {
     {ANY, 0, 0, {"-np", "%R"}},
-    {OPEN_MPI, 0, 0, {"--quiet"}}, /* ppcli says itself what went wrong */
+    {OPEN_MPI_4, 0, 0, {"--quiet"}}, /* ppcli says itself what went wrong */
     {OPEN_MPI, 0, CROWDED, {"--bind-to", "core"}},
     {OPEN_MPI, CROWDED, 0, {"--bind-to", "none"}},
     {OPEN_MPI, CROWDED, HOSTS, {"--oversubscribe"}},
@@ -73,6 +73,7 @@ static const struct row {
     {MPICH, HOSTS, 0, {"-launcher-exec", "%A"}},
     {OPEN_MPI_4, HOSTS, 0, {"--mca", "orte_launch_agent", "%Korted"}},
     {OPEN_MPI_4, HOSTS, 0, {"--mca", "oob_tcp_if_include", "%N"}},
+    {OPEN_MPI_5, HOSTS, 0, {"--prtemca", "prte_launch_agent", "%Kprted"}},
     {OPEN_MPI_5, HOSTS, 0, {"--prtemca", "prte_if_include", "%N"}},
     {OPEN_MPI, HOSTS | ETHERNET, 0, {"--mca", "btl_tcp_if_include", "%N"}},
     {OPEN_MPI_4, HOSTS | PORTS, 0, {"--mca", "oob_tcp_dynamic_ipv4_ports", "%F-%G"}},
@@ -95,6 +96,7 @@ static const struct row {
      * who was the first. */
     {OPEN_MPI, 0, HOSTS, {"--mca", "odls_base_sigkill_timeout", "0"}},
     {OPEN_MPI, HOSTS, 0, {"--mca", "odls_base_sigkill_timeout", "1"}},
+    {OPEN_MPI_5, HOSTS, 0, {"--mca", "mpi_abort_delay", "1"}},
     {OPEN_MPI, ROOT, 0, {"OMPI_ALLOW_RUN_AS_ROOT=1"}},
     {OPEN_MPI, ROOT, 0, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"}},
 };

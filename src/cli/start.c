@@ -23,7 +23,7 @@ void last_words_before_abort(void)
  * a child that outlives this process ends it. Others than these serve more than this run. */
 static void end_launcher(void)
 {
-    static const char *const names[] = {"mpirun", "orterun", "prterun", "orted", NULL};
+    static const char *const names[] = {"mpirun", "orterun", "prterun", "orted", "prted", NULL};
     char path[64], name[32] = "";
     const pid_t launcher = getppid();
     snprintf(path, sizeof(path), "/proc/%ld/comm", (long)launcher);

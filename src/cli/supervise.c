@@ -130,24 +130,24 @@ struct mpirun {
     char lost[PP_PULSE_TEXT]; /* which, and how */
 };
 
-static bool has_ranks(pid_t pid)
+/* A process that it has started and that lives; 0: none, -1: the kernel does not tell. */
+static pid_t child_of(pid_t pid)
 {
     char path[64];
-    bool any = false;
-    long rank;
+    long child = 0;
     snprintf(path, sizeof(path), "/proc/%ld/task/%ld/children", (long)pid, (long)pid);
     FILE *f = fopen(path, "re");
     if (!f)
-        return true; /* the kernel does not tell */
-    while (!any && fscanf(f, "%ld", &rank) == 1)
-        any = pp_process_lives(rank);
+        return -1;
+    while (fscanf(f, "%ld", &child) == 1 && !pp_process_lives(child))
+        child = 0;
     fclose(f);
-    return any;
+    return (pid_t)child;
 }
 
 static void look(struct mpirun *m)
 {
-    bool has = m->listener && !m->had_ranks ? *m->started : has_ranks(m->pid);
+    bool has = m->listener && !m->had_ranks ? *m->started : child_of(m->pid) != 0;
     m->had_ranks = m->had_ranks || has;
     m->empty = has ? 0 : m->empty + 1;
     if (m->ending == 0 && pp_listener_look(m->listener, m->lost))
@@ -162,7 +162,7 @@ static void look(struct mpirun *m)
         kill(-m->pid, SIGKILL);
 }
 
-/* ---- what Open MPI 4 leaves on this host when it is killed */
+/* ---- what Open MPI leaves on this host when it is killed */
 
 static unsigned killed_job; /* its number, which names of files have */
 
@@ -174,7 +174,16 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
     return 0;
 }
 
-/* kind, number: of the folder, which mpirun names by its process and orted by the job. */
+/* Version 5: the folder has the names of program and process. */
+static void remove_folder(const char *program, pid_t pid)
+{
+    const char *tmp = getenv("TMPDIR");
+    char path[PP_PATH_MAX];
+    if (pp_path_format(path, "%s/%s.%ld", tmp ? tmp : "/tmp", program, (long)pid) == 0)
+        (void)nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+}
+
+/* Version 4. kind, number: of the folder, which mpirun names by its process and orted by the job. */
 static void remove_files(const char *kind, long number)
 {
     const char *tmp = getenv("TMPDIR");
@@ -218,6 +227,7 @@ static pid_t start_guard(int *out_fd)
                 nanosleep(&a_while, NULL);
             while (pp_process_lives(pid));
             remove_files("pid", pid);
+            remove_folder("ompi", (pid_t)pid);
         }
         raise(SIGKILL);
     }
@@ -240,7 +250,11 @@ static void wait_for_others(struct pp_listener *l)
     }
 }
 
-#define CODE_MAX 80 /* the last of ppcli's own */
+/* ppcli's own, see enum pp_status; MPI ends a rank with others. */
+static bool is_own(int code)
+{
+    return code == 0 || code == -PP_ECHECK || (code >= -PP_EUSAGE && code <= -PP_EDIVERGED);
+}
 
 /* mpirun ended without a rank. */
 static int no_rank(const struct mpirun *m, int status)
@@ -267,7 +281,7 @@ static int verdict(const struct mpirun *m, int status, int stop, bool started, i
         return pp_fail(PP_ELOST, "%s; train continues with --resume", m->lost);
     if (stop != 0 && (code == 128 + SIGUSR1 || !started))
         return pp_fail(PP_ESTOPPED, "before the ranks were ready; start the same command again");
-    if (!started && (!m->listener || m->hangs || code <= CODE_MAX))
+    if (!started && (!m->listener || m->hangs || is_own(code)))
         return no_rank(m, status);
     if (m->hangs) {
         return pp_fail(PP_ELOST,
@@ -285,11 +299,12 @@ static int verdict(const struct mpirun *m, int status, int stop, bool started, i
                        code - 128, strsignal(code - 128),
                        rank ? " and the others with it" : " and its ranks with it");
     }
-    if (code > CODE_MAX) {
-        return pp_fail(PP_ELOST,
-                       "mpirun ended with code %d: it has lost a host%s%s; train continues with "
-                       "--resume",
-                       code, who[0] ? "; the first to go was " : "", who);
+    if (!is_own(code) || (code == 0 && who[0])) { /* 0: Open MPI 5, that has lost a prted */
+        return pp_fail(
+            PP_ELOST,
+            "mpirun ended with code %d: a rank or a host is lost%s%s; train continues with "
+            "--resume",
+            code, who[0] ? "; the first to go was " : "", who);
     }
     *out_code = code;
     return 0;
@@ -335,8 +350,10 @@ int supervise(const char *const *args, struct pp_listener *listener, struct laun
     }
     if (rc == 0)
         wait_for_others(listener);
-    if (rc == 0 && WIFSIGNALED(status))
+    if (rc == 0 && WIFSIGNALED(status)) {
         remove_files("pid", (long)m.pid);
+        remove_folder("ompi", m.pid);
+    }
     if (relays)
         end_relay(relayer, ends[0]);
     else if (piped)
@@ -361,7 +378,7 @@ int supervise_orted(const char *address, double timeout, char **args)
     struct pp_pulse *pulse = NULL;
     sigset_t waited, before;
     long job = 0;
-    pid_t pid;
+    pid_t pid, daemon = 0; /* prted becomes one, which its first process waits for */
     int status, ending = 0;
     for (int i = 0; args[i] && args[i + 1]; i++)
         if (strcmp(args[i], "ess_base_jobid") == 0)
@@ -378,11 +395,18 @@ int supervise_orted(const char *address, double timeout, char **args)
         if (ending == 0 && pp_pulse_beat(pulse, text) != PP_PULSE_WELL)
             ending = 1;
         ending += got < 0 && ending > 0;
-        if (ending > LOOKS * END_S)
+        pid_t child = child_of(pid);
+        daemon = child > 0 ? child : daemon;
+        if (ending > LOOKS * END_S) {
+            if (child > 0)
+                kill(child, SIGKILL);
             kill(-pid, SIGKILL);
+        }
     }
     if (rc == 0 && WIFSIGNALED(status))
         remove_files("jf", job);
+    if (daemon > 0)
+        remove_folder("prted", daemon);
     pp_pulse_close(&pulse);
     /* One that was ended here is no news for mpirun, whose parent says what was lost. */
     if (rc == 0 && ending == 0 && (WIFSIGNALED(status) || WEXITSTATUS(status) != 0))

@@ -57,7 +57,7 @@ begin "the same config runs under mpirun by hand"
 config more.ini data.dataset=synthetic data.train_samples=192 data.test_samples=16 \
     'model.sizes=12 16*5 5' train.batch_size=48 train.epochs=1 run.dir= run.hosts=h7,h8 pipeline.stages=2
 cat >by_hand <<'END'
-exec mpirun --allow-run-as-root --quiet -np 2 --host h0,h1 --mca plm_rsh_agent "$PPCLI_HOST_AGENT" --mca pml ob1 \
+exec mpirun --allow-run-as-root -np 2 --host h0,h1 --mca plm_rsh_agent "$PPCLI_HOST_AGENT" --mca pml ob1 \
     --mca oob_tcp_if_include 10.77.0.0/24 --mca btl_tcp_if_include 10.77.0.0/24 "$PPCLI" train more.ini -q
 END
 on 2 sh by_hand
