@@ -1,62 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See ppcli/pulse.h. A beat is one struct, its answer one byte. A process that could not run does
- * not count the time: stopped and woken up, it finds the others well. */
+/* The rank that beats, see ppcli/pulse.h. */
 #include "ppcli/pulse.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "ppcli/clock.h"
-#include "ppcli/devices.h"
 #include "ppcli/mem.h"
-#include "ppcli/text.h"
+#include "beat.h"
 
-#define MARGIN_NS 2000000000u  /* a link that comes back is used again only after a while */
 #define CONNECT_NS 5000000000u /* until the first answer; some looks of both sides */
 #define REACH_NS 1000000000u   /* until there is a connection; of the first beat: */
 #define AT_ONCE_MS 50
-#define COME_NS(timeout_ns) (2 * (timeout_ns) + 8000000000u) /* less than PP_DEADLINE_MPI_START */
 #define ADDRESSES_MAX 8
-#define WELL '.'
-#define END 'E'
-#define UNKNOWN (-2)
 
-struct beat {
-    uint64_t token;
-    int64_t pid;
-    uint64_t idle_ns, timeout_ns;
-    int32_t rank;
-    uint8_t waits, over;
-    char host[PP_HOST_MAX], what[256];
-};
-
-/* What passes at most between two looks, also when this process was stopped. */
-static uint64_t passed(uint64_t *last_ns)
+uint64_t beat_passed(uint64_t *last_ns)
 {
     uint64_t now = pp_clock_ns(), dt = now - *last_ns;
     *last_ns = now;
     return dt < 2 * (uint64_t)PP_PULSE_EVERY_NS ? dt : 2 * (uint64_t)PP_PULSE_EVERY_NS;
 }
 
-static void drop(int *fd)
+void beat_drop(int *fd)
 {
     if (*fd >= 0)
         close(*fd);
     *fd = -1;
 }
 
-static int new_socket(void)
+int beat_socket(void)
 {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1;
     if (fd >= 0) {
@@ -65,8 +44,6 @@ static int new_socket(void)
     }
     return fd;
 }
-
-/* ---- of a rank */
 
 struct pp_pulse {
     struct in_addr addresses[ADDRESSES_MAX];
@@ -102,11 +79,11 @@ static void reach(struct pp_pulse *p, uint64_t dt)
         return;
     if (p->connecting_ns < CONNECT_NS && getpeername(p->fd, (struct sockaddr *)&to, &bytes) == 0)
         return;
-    drop(&p->fd);
+    beat_drop(&p->fd);
     to = (struct sockaddr_in){.sin_family = AF_INET,
                               .sin_port = htons((uint16_t)p->port),
                               .sin_addr = p->addresses[p->next++ % p->n]};
-    p->fd = new_socket();
+    p->fd = beat_socket();
     p->connecting_ns = 0;
     p->at = sizeof(p->out);
     if (p->fd >= 0)
@@ -166,7 +143,7 @@ void pp_pulse_close(struct pp_pulse **pulse)
     p->mine.over = 1;
     for (int k = 0; k < 2; k++) /* the rest of one, and this */
         send_beat(p);
-    drop(&p->fd);
+    beat_drop(&p->fd);
     pthread_mutex_destroy(&p->lock);
     pp_free(p);
     *pulse = NULL;
@@ -188,14 +165,14 @@ enum pp_pulse_news pp_pulse_beat(struct pp_pulse *p, char text[PP_PULSE_TEXT])
     char answers[64];
     if (!p)
         return PP_PULSE_WELL;
-    uint64_t dt = passed(&p->last_ns);
+    uint64_t dt = beat_passed(&p->last_ns);
     reach(p, dt);
     p->silent_ns += p->heard || p->sure ? dt : 0;
     ssize_t n;
     while ((n = recv(p->fd, answers, sizeof(answers), 0)) > 0) {
         p->heard = true;
         p->silent_ns = 0;
-        if (memchr(answers, END, (size_t)n))
+        if (memchr(answers, BEAT_END, (size_t)n))
             return PP_PULSE_END;
     }
     bool gone = n == 0 || (errno != EAGAIN && errno != EINTR && errno != ENOTCONN);
@@ -205,7 +182,7 @@ enum pp_pulse_news pp_pulse_beat(struct pp_pulse *p, char text[PP_PULSE_TEXT])
         p->connecting_ns = CONNECT_NS; /* refused: the next address */
     send_beat(p);
     uint64_t limit = p->mine.timeout_ns / 8 * 9;
-    if (p->silent_ns <= (p->heard ? limit : COME_NS(limit)) + MARGIN_NS)
+    if (p->silent_ns <= (p->heard ? limit : BEAT_COME_NS(limit)) + BEAT_MARGIN_NS)
         return PP_PULSE_WELL;
     char address[INET_ADDRSTRLEN] = "";
     inet_ntop(AF_INET, &p->addresses[(p->next + p->n - 1) % p->n], address, sizeof(address));
@@ -215,282 +192,4 @@ enum pp_pulse_news pp_pulse_beat(struct pp_pulse *p, char text[PP_PULSE_TEXT])
              p->mine.rank, p->mine.host, (long)p->mine.pid, address, (double)p->silent_ns * 1e-9,
              p->mine.what[0] ? p->mine.what : "set-up");
     return PP_PULSE_LOST;
-}
-
-/* ---- of the listener */
-
-struct line {     /* a connection */
-    int fd, rank; /* rank UNKNOWN: has not said who it is */
-    size_t at;
-    struct beat in;
-};
-
-struct heard {       /* of a rank */
-    bool came, gone; /* gone: its connection ended in the middle of work */
-    int connected;
-    uint64_t silent_ns, last_ns; /* last_ns: when it beat last, or was gone; 0: it has not come */
-    struct beat last;            /* of one that has not come what is expected; no host: nothing */
-};
-
-struct pp_listener {
-    int fd, ranks, n_lines;
-    uint64_t token, last_ns;
-    char address[PP_PULSE_ADDRESS], host[PP_HOST_MAX];
-    struct line *lines;  /* [n_lines] */
-    struct heard *heard; /* [ranks] */
-};
-
-static void list_addresses(struct pp_listener *l, int port)
-{
-    struct ifaddrs *all = NULL;
-    char ip[INET_ADDRSTRLEN];
-    size_t used = (size_t)snprintf(l->address, sizeof(l->address),
-                                   "%llx:%d:", (unsigned long long)l->token, port);
-    if (getifaddrs(&all) != 0)
-        all = NULL;
-    for (struct ifaddrs *a = all; a && used + 64 < sizeof(l->address); a = a->ifa_next) {
-        if (!a->ifa_addr || a->ifa_addr->sa_family != AF_INET || !(a->ifa_flags & IFF_UP) ||
-            (a->ifa_flags & IFF_LOOPBACK))
-            continue;
-        inet_ntop(AF_INET, &((struct sockaddr_in *)(void *)a->ifa_addr)->sin_addr, ip, sizeof(ip));
-        used += (size_t)snprintf(l->address + used, sizeof(l->address) - used, "%s,", ip);
-    }
-    freeifaddrs(all);
-    snprintf(l->address + used, sizeof(l->address) - used, "127.0.0.1");
-}
-
-static int listen_on(struct pp_listener *l, int first, int last)
-{
-    struct sockaddr_in at = {.sin_family = AF_INET};
-    socklen_t bytes = sizeof(at);
-    bool bound = false;
-    l->fd = new_socket();
-    for (int port = first; l->fd >= 0 && !bound && port <= last; port++) {
-        at.sin_port = htons((uint16_t)port);
-        bound = bind(l->fd, (struct sockaddr *)&at, sizeof(at)) == 0;
-    }
-    if (!bound || listen(l->fd, l->n_lines) != 0 ||
-        getsockname(l->fd, (struct sockaddr *)&at, &bytes) != 0 ||
-        getrandom(&l->token, sizeof(l->token), 0) != (ssize_t)sizeof(l->token))
-        return pp_fail_errno(PP_ERESOURCE, "cannot listen to the ranks");
-    list_addresses(l, ntohs(at.sin_port));
-    return 0;
-}
-
-int pp_listener_open(int ranks, int first, int last, struct pp_listener **out)
-{
-    struct pp_listener *l;
-    PP_ALLOC(l, 1);
-    *l = (struct pp_listener){.fd = -1, .ranks = ranks, .last_ns = pp_clock_ns()};
-    int n = 2 * ranks + 16; /* a host with a keeper has a rank, too */
-    l->lines = pp_alloc((size_t)n, sizeof(*l->lines));
-    l->heard = pp_alloc((size_t)ranks, sizeof(*l->heard));
-    l->n_lines = l->lines ? n : 0;
-    pp_host_name(l->host);
-    for (int i = 0; i < l->n_lines; i++)
-        l->lines[i].fd = -1;
-    int rc = l->lines && l->heard ? listen_on(l, first, last) : PP_ERESOURCE;
-    if (rc < 0)
-        pp_listener_close(&l);
-    *out = l;
-    return rc;
-}
-
-void pp_listener_close(struct pp_listener **listener)
-{
-    struct pp_listener *l = *listener;
-    if (!l)
-        return;
-    for (int i = 0; i < l->n_lines; i++)
-        drop(&l->lines[i].fd);
-    drop(&l->fd);
-    pp_free(l->lines);
-    pp_free(l->heard);
-    pp_free(l);
-    *listener = NULL;
-}
-
-const char *pp_listener_address(const struct pp_listener *l)
-{
-    return l ? l->address : "";
-}
-
-void pp_listener_expect(struct pp_listener *l, int rank, const char *host, double timeout)
-{
-    struct beat *b = &l->heard[rank].last;
-    *b = (struct beat){.rank = rank, .timeout_ns = COME_NS((uint64_t)(timeout * 1e9)) - MARGIN_NS};
-    snprintf(b->what, sizeof(b->what), "its start");
-    snprintf(b->host, sizeof(b->host), "%s", host);
-}
-
-static void hang_up(struct pp_listener *l, struct line *c)
-{
-    if (c->rank >= 0) {
-        struct heard *h = &l->heard[c->rank];
-        h->gone = --h->connected == 0 && !h->last.over;
-        h->last_ns = h->gone ? pp_clock_ns() : h->last_ns;
-    }
-    drop(&c->fd);
-}
-
-/* A whole beat has come. */
-static bool take(struct pp_listener *l, struct line *c)
-{
-    const struct beat *b = &c->in;
-    const char well = WELL;
-    if (b->token != l->token || b->rank < PP_PULSE_KEEPER || b->rank >= l->ranks ||
-        (c->rank != UNKNOWN && c->rank != b->rank))
-        return false;
-    bool is_new = c->rank == UNKNOWN;
-    c->rank = b->rank;
-    c->at = 0;
-    (void)!send(c->fd, &well, 1, MSG_NOSIGNAL);
-    if (b->rank == PP_PULSE_KEEPER)
-        return true;
-    struct heard *h = &l->heard[b->rank];
-    h->connected += is_new;
-    h->came = true;
-    h->gone = false;
-    h->silent_ns = 0;
-    h->last_ns = pp_clock_ns();
-    h->last = *b;
-    h->last.host[PP_HOST_MAX - 1] = h->last.what[sizeof(h->last.what) - 1] = '\0';
-    return true;
-}
-
-static void hear(struct pp_listener *l)
-{
-    for (int i = 0; i < l->n_lines; i++) {
-        struct line *c = &l->lines[i];
-        if (c->fd < 0) {
-            *c = (struct line){.rank = UNKNOWN};
-            c->fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        }
-        while (c->fd >= 0) {
-            ssize_t n = recv(c->fd, (char *)&c->in + c->at, sizeof(c->in) - c->at, 0);
-            if (n < 0 && (errno == EAGAIN || errno == EINTR))
-                break;
-            c->at += n > 0 ? (size_t)n : 0;
-            if (n <= 0 || (c->at == sizeof(c->in) && !take(l, c)))
-                hang_up(l, c);
-        }
-    }
-}
-
-static void append_rank(char text[PP_PULSE_TEXT], const struct beat *b)
-{
-    pp_text_add(text, PP_PULSE_TEXT, "rank %d (host %s", b->rank, b->host);
-    if (b->pid != 0)
-        pp_text_add(text, PP_PULSE_TEXT, ", pid %ld", (long)b->pid);
-}
-
-static const char *at(const struct beat *b)
-{
-    return b->what[0] ? b->what : "set-up, before its first action";
-}
-
-/* Whoever waits, and in what. */
-static void append_waiting(const struct pp_listener *l, char text[PP_PULSE_TEXT])
-{
-    for (int r = 0; r < l->ranks; r++) {
-        const struct beat *b = &l->heard[r].last;
-        if (!l->heard[r].came || b->over || !b->waits || l->heard[r].silent_ns > MARGIN_NS)
-            continue;
-        pp_text_add(text, PP_PULSE_TEXT, "; ");
-        append_rank(text, b);
-        pp_text_add(text, PP_PULSE_TEXT, ") waits in %s, for %.1f s", at(b),
-                    (double)b->idle_ns * 1e-9);
-    }
-}
-
-bool pp_listener_look(struct pp_listener *l, char text[PP_PULSE_TEXT])
-{
-    int silent = -1, n_silent = 0, elsewhere = 0, waiting = 0, came = 0;
-    bool several = false;
-    uint64_t idle_ns = UINT64_MAX, limit = 0;
-    text[0] = '\0';
-    if (!l)
-        return false;
-    uint64_t dt = passed(&l->last_ns);
-    hear(l);
-    for (int r = 0; r < l->ranks; r++) {
-        struct heard *h = &l->heard[r];
-        const struct beat *b = &h->last;
-        if (!b->host[0] || b->over)
-            continue;
-        h->silent_ns += dt;
-        came += h->came;
-        waiting += b->waits;
-        several |= l->heard[0].last.host[0] && strcmp(b->host, l->heard[0].last.host) != 0;
-        idle_ns = b->idle_ns < idle_ns ? b->idle_ns : idle_ns;
-        limit = b->timeout_ns + MARGIN_NS;
-        n_silent += h->silent_ns > MARGIN_NS;
-        elsewhere += h->came && h->silent_ns <= MARGIN_NS && strcmp(b->host, l->host) != 0;
-        if (h->silent_ns > limit && (silent < 0 || h->last_ns < l->heard[silent].last_ns))
-            silent = r;
-    }
-    if (!several || came == 0 || (silent < 0 && (waiting < l->ranks || idle_ns <= limit)))
-        return false;
-    if (silent < 0) {
-        pp_text_add(text, PP_PULSE_TEXT,
-                    "the ranks wait for each other, and none has got on for %.1f s; likely: the "
-                    "network between their hosts",
-                    (double)idle_ns * 1e-9);
-    } else {
-        const struct heard *h = &l->heard[silent];
-        static const char *const how[][2] = {{"has not come", "it cannot start"},
-                                             {"gives no sign of life", "it is stopped"},
-                                             {"is gone", "it was killed"}};
-        append_rank(text, &h->last);
-        pp_text_add(text, PP_PULSE_TEXT,
-                    ") %s for %.1f s, last in %s; likely: ", how[h->came + h->gone][0],
-                    (double)h->silent_ns * 1e-9, at(&h->last));
-        if (elsewhere > 0 || strcmp(h->last.host, l->host) == 0)
-            pp_text_add(text, PP_PULSE_TEXT, "%s, or host %s or the network to it is down",
-                        how[h->came + h->gone][1], h->last.host);
-        else
-            pp_text_add(text, PP_PULSE_TEXT, "host %s or %s is down or cut off", h->last.host,
-                        l->host);
-        if (n_silent > 1)
-            pp_text_add(text, PP_PULSE_TEXT, "; so are %d more ranks", n_silent - 1);
-    }
-    append_waiting(l, text);
-    return true;
-}
-
-void pp_listener_end(struct pp_listener *l)
-{
-    const char end = END;
-    for (int i = 0; l && i < l->n_lines; i++)
-        if (l->lines[i].fd >= 0)
-            (void)!send(l->lines[i].fd, &end, 1, MSG_NOSIGNAL);
-}
-
-int pp_listener_connected(const struct pp_listener *l)
-{
-    int n = 0;
-    for (int i = 0; l && i < l->n_lines; i++)
-        n += l->lines[i].fd >= 0 && l->lines[i].rank != UNKNOWN;
-    return n;
-}
-
-const char *pp_listener_first_lost(const struct pp_listener *l, char text[PP_PULSE_TEXT])
-{
-    const struct heard *first = NULL, *absent = NULL;
-    int n_absent = 0;
-    text[0] = '\0';
-    for (int r = 0; l && r < l->ranks; r++) {
-        const struct heard *h = &l->heard[r];
-        bool lost = h->gone || h->silent_ns > 2 * (uint64_t)PP_PULSE_EVERY_NS;
-        absent = h->last.host[0] && !h->came ? h : absent;
-        n_absent += absent == h;
-        if (h->came && !h->last.over && lost && (!first || h->last_ns < first->last_ns))
-            first = h;
-    }
-    first = n_absent == 1 ? absent : first; /* of several nobody knows which */
-    if (first) {
-        append_rank(text, &first->last);
-        pp_text_add(text, PP_PULSE_TEXT, ", in %s)", at(&first->last));
-    }
-    return text;
 }
