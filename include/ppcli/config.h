@@ -427,7 +427,8 @@ struct pp_did_you_mean {
 };
 struct pp_did_you_mean pp_did_you_mean(const char *word, const char *const *names);
 
-/* "4Gi", "4GiB", "500M", "1000000" as bytes; false for anything else and for 0. */
+/* "4GiB", "4Gi", "0.5G", "1e9" as bytes; false for anything else and for less than 1. */
+#define PP_BYTES_FORMS "bytes such as 500M, 0.5G, 4GiB or 1e9"
 bool pp_bytes_parse(const char *text, size_t *out);
 
 /* Human words for enum values: "relu", "adamw", "cosine", ... ; static storage. */

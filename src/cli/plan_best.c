@@ -172,10 +172,8 @@ int plan_best(const char *word, const struct pp_cli_settings *settings, const st
                                   "--best");
     }
     if (how->memory) {
-        if (!pp_bytes_parse(how->memory, &s.spec.memory)) {
-            return pp_fail(PP_EUSAGE, "--memory wants bytes such as 500M or 4GiB, not '%s'",
-                           how->memory);
-        }
+        if (!pp_bytes_parse(how->memory, &s.spec.memory))
+            return pp_fail(PP_EUSAGE, "--memory wants " PP_BYTES_FORMS ", not '%s'", how->memory);
     }
     int rc = load(word, settings, &sweep);
     if (rc == 0) {

@@ -215,7 +215,7 @@ static int prepare(const struct plan_machine_words *w, struct plan_machine *p)
     p->ranks = w->ranks > 0 ? w->ranks : (int)p->cluster.ranks;
     p->memory = (size_t)p->cluster.memory;
     if (w->memory && !pp_bytes_parse(w->memory, &p->memory))
-        return pp_fail(PP_EUSAGE, "--memory wants bytes such as 500M or 4GiB, not '%s'", w->memory);
+        return pp_fail(PP_EUSAGE, "--memory wants " PP_BYTES_FORMS ", not '%s'", w->memory);
     if (p->ranks > p->cluster.ranks && p->cluster.between.bandwidth <= 0)
         return pp_fail(PP_ECONFIG,
                        "%s is one host of %.0f ranks: --ranks %d needs its [between], "

@@ -48,19 +48,9 @@ static double *place(struct pp_cluster *c, const struct key *k)
 /* A number with its unit from *text on, which moves past it; NAN: there is none. */
 static double number(const char **text)
 {
-    static const char units[] = "kMGTP";
-    const char *at = *text + strspn(*text, " \t"), *unit;
-    if (strspn(at, "0123456789.") == 0)
-        return NAN;
-    char *end;
-    double x = strtod(at, &end);
-    if (*end && (unit = strchr(units, *end)) != NULL) {
-        bool binary = end[1] == 'i';
-        x *= pow(binary ? 1024 : 1000, (double)(unit - units + 1));
-        end += 1 + binary;
-    }
-    *text = end;
-    return !*end || strchr(" \t", *end) ? x : NAN;
+    double x;
+    *text += strspn(*text, " \t");
+    return conf_scaled_parse(text, &x) && (!**text || strchr(" \t", **text)) ? x : NAN;
 }
 
 struct reader {
@@ -80,12 +70,9 @@ static int take_layer(struct pp_cluster *c, const char *name, const char *value)
     if (!good || *value)
         return pp_fail(PP_ECONFIG, "a layer is NAME = ROWS F I W: rows of a micro-batch and three "
                                    "times in seconds");
-    void *layers = pp_realloc(c->layers, (size_t)c->n_layers + 1, sizeof(*c->layers));
-    if (!layers)
-        return PP_ERESOURCE;
+    PP_GROW(c->layers, c->n_layers + 1);
     snprintf(l.name, sizeof(l.name), "%s", name);
     l.rows = (int)rows;
-    c->layers = layers;
     c->layers[c->n_layers++] = l;
     return 0;
 }

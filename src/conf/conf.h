@@ -20,6 +20,7 @@
 enum conf_type {
     CONF_INT,      /* int */
     CONF_INT64,    /* int64_t */
+    CONF_BYTES,    /* int64_t, a size with its unit */
     CONF_UINT64,   /* uint64_t, the whole range */
     CONF_FLOAT,    /* double */
     CONF_DURATION, /* double, seconds; 0 is always legal */
@@ -195,6 +196,10 @@ enum conf_number {
     CONF_NUMBER_BIG
 };
 enum conf_number conf_number_parse(const char *text, bool *out_negative, uint64_t *out);
+
+/* A number with its unit that *text begins with, 80G, 3.35T, 1e9, 512MiB: k to P are powers of 1000,
+ * with an i of 1024. *text moves past it. False: there is none. */
+bool conf_scaled_parse(const char **text, double *out);
 const char *conf_choice_name(const struct conf_choice *choices, int value); /* "none": no such */
 
 /* A decimal number as in the C locale; o: its range. Untouched on failure. */

@@ -63,6 +63,7 @@ static void json_limits(struct pp_json *j, const struct conf_option *o)
     switch (o->type) {
     case CONF_INT:
     case CONF_INT64:
+    case CONF_BYTES:
     case CONF_SIZES:
     case CONF_NUMBERS:
         pp_json_int(j, "min", (int64_t)o->min);

@@ -259,7 +259,7 @@ static const struct conf_option table[] = {
     {KEY(run, partition_sms, CONF_BOOL), .def = "false",
      .help = "ranks that share a GPU compute on parts of it of equal size, so that none slows the "
              "others down"},
-    {KEY(run, memory, CONF_INT64), .def = "0", .max = 1e15, .unit = "bytes",
+    {KEY(run, memory, CONF_BYTES), .def = "0", .max = 1e15, .unit = "bytes",
      .help = "what a rank may hold, for recompute = auto, schedule = auto and plan --best; 0 = any "
              "number; recompute = auto: its part of the memory that is there"},
     {KEY(run, force_memory, CONF_BOOL), .def = "false",
@@ -342,6 +342,7 @@ const char *conf_range_text(const struct conf_option *o, const struct pp_names *
     switch (o->type) {
     case CONF_INT:
     case CONF_INT64:
+    case CONF_BYTES:
         snprintf(out, bytes, "%.0f to %.0f%s%s", o->min, o->max, space, unit);
         break;
     case CONF_UINT64:

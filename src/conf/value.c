@@ -54,22 +54,6 @@ enum conf_number conf_number_parse(const char *text, bool *out_negative, uint64_
     return CONF_NUMBER_BAD;
 }
 
-bool pp_bytes_parse(const char *text, size_t *out)
-{
-    char number[64];
-    bool negative = false;
-    uint64_t n = 0;
-    snprintf(number, sizeof(number), "%s", text);
-    size_t len = strlen(number);
-    if (len > 1 && number[len - 1] == 'B')
-        number[len - 1] = '\0';
-    if (conf_number_parse(number, &negative, &n) != CONF_NUMBER_OK || negative || n == 0 ||
-        n > SIZE_MAX / 2)
-        return false;
-    *out = (size_t)n;
-    return true;
-}
-
 static int parse_whole(const struct conf_reading *r, const char *text, struct pp_config *cfg)
 {
     const struct conf_option *o = r->o;
@@ -107,28 +91,78 @@ static int parse_whole(const struct conf_reading *r, const char *text, struct pp
 
 /* ---- floating point */
 
-/* [sign] digits [. digits] [e [sign] digits]: no hexadecimal, nan, inf or blanks, which strtod
- * would take. */
-static bool looks_decimal(const char *p)
+/* Bytes of [sign] digits [. digits] [e [sign] digits] that `text` begins with, 0: there is no such
+ * number. No hexadecimal, nan, inf or blanks, which strtod would take. */
+static size_t decimal_bytes(const char *text)
 {
-    int digits = 0;
-    p += *p == '-' || *p == '+';
-    for (; isdigit((unsigned char)*p); p++)
-        digits++;
-    if (*p == '.')
-        for (p++; isdigit((unsigned char)*p); p++)
-            digits++;
-    if (digits == 0)
-        return false;
+    const char *p = text + (*text == '-' || *text == '+');
+    size_t whole = strspn(p, "0123456789"), part = p[whole] == '.';
+    if (part)
+        part += strspn(p + whole + 1, "0123456789");
+    if (whole + part == (size_t)(p[whole] == '.'))
+        return 0;
+    p += whole + part;
     if (*p == 'e' || *p == 'E') {
-        p++;
-        p += *p == '-' || *p == '+';
-        if (!isdigit((unsigned char)*p))
-            return false;
-        while (isdigit((unsigned char)*p))
-            p++;
+        size_t sign = p[1] == '-' || p[1] == '+', digits = strspn(p + 1 + sign, "0123456789");
+        p += digits > 0 ? 1 + sign + digits : 0;
     }
-    return *p == '\0';
+    return (size_t)(p - text);
+}
+
+static bool looks_decimal(const char *text)
+{
+    size_t n = decimal_bytes(text);
+    return n > 0 && text[n] == '\0';
+}
+
+/* In the C locale, whatever the process has set; errno as of strtod. */
+static double to_double(const char *text)
+{
+    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* no memory is taken for "C" */
+    errno = 0;
+    double value = strtod_l(text, NULL, c);
+    freelocale(c);
+    return value;
+}
+
+bool conf_scaled_parse(const char **text, double *out)
+{
+    static const char units[] = "KMGTP";
+    size_t n = decimal_bytes(*text);
+    const char *p = *text + n, *unit = *p ? strchr(units, toupper((unsigned char)*p)) : NULL;
+    if (n == 0)
+        return false;
+    *out = to_double(*text);
+    if (unit) {
+        bool binary = p[1] == 'i';
+        *out *= pow(binary ? 1024 : 1000, (double)(unit - units + 1));
+        p += 1 + binary;
+    }
+    *text = p + (*p == 'B');
+    return true;
+}
+
+bool pp_bytes_parse(const char *text, size_t *out)
+{
+    double x;
+    if (!conf_scaled_parse(&text, &x) || *text || !(x >= 1 && x < (double)(SIZE_MAX / 2)))
+        return false;
+    *out = (size_t)x;
+    return true;
+}
+
+static int parse_bytes(const struct conf_reading *r, const char *text, struct pp_config *cfg)
+{
+    struct conf_quoted q = conf_quote(text, strlen(text));
+    char range[512];
+    double x;
+    if (!conf_scaled_parse(&text, &x) || *text)
+        return conf_why(r->why, "'%s' is no size; write " PP_BYTES_FORMS, q.s);
+    if (!(x >= r->o->min && x <= r->o->max))
+        return conf_why(r->why, "%s is out of range; write %s", q.s,
+                        conf_range_text(r->o, NULL, range, sizeof(range)));
+    *(int64_t *)place(r, cfg) = (int64_t)x;
+    return 0;
 }
 
 /* What a user of a comma locale wrote, with a point; false when that does not help. */
@@ -157,11 +191,8 @@ int conf_float_parse(const struct conf_option *o, const char *text, double *out,
         }
         return -1;
     }
-    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* no memory is taken for "C" */
-    errno = 0;
-    double value = strtod_l(text, NULL, c);
+    double value = to_double(text);
     bool tiny = (errno == ERANGE && !isinf(value)) || (value != 0 && fabs(value) < DBL_MIN);
-    freelocale(c);
     if (tiny)
         return conf_why(why, "%s is too small for a float; write a number %s", q.s, range);
     if (isinf(value) || value < o->min || value > o->max || (o->above && value == o->min) ||
@@ -372,6 +403,7 @@ static void print_scalar(const struct conf_option *o, const struct pp_config *cf
         conf_put(t, "%d", *(const int *)at);
         break;
     case CONF_INT64:
+    case CONF_BYTES:
         conf_put(t, "%lld", (long long)*(const int64_t *)at);
         break;
     case CONF_UINT64:
@@ -399,6 +431,7 @@ const struct conf_type_ops *conf_type(const struct conf_option *o)
     static const struct conf_type_ops types[] = {
         [CONF_INT] = {"int", parse_whole, print_scalar},
         [CONF_INT64] = {"int", parse_whole, print_scalar},
+        [CONF_BYTES] = {"bytes", parse_bytes, print_scalar},
         [CONF_UINT64] = {"int", parse_whole, print_scalar},
         [CONF_FLOAT] = {"float", parse_float, print_scalar},
         [CONF_DURATION] = {"duration", parse_duration, print_scalar},

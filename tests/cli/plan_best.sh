@@ -126,10 +126,14 @@ err_has '--best of which config'
 run plan "$folder/net.ini" --memory 1Gi
 code_is 64
 err_has '--memory is for --best'
-for bytes in x 0 -1 1x 1.5Gi 99999999999999999999 4GiBB B; do
+for bytes in x 0 -1 1x 1.5Gx 99999999999999999999 4GiBB B 1e 0x10 1_0; do
     run plan "$folder/net.ini" --best --memory "$bytes"
     code_is 64
     err_has '--memory wants bytes'
+done
+for bytes in 1G 1GB 1GiB 0.5G 1e9 1000000K; do
+    run plan "$folder/net.ini" --best --memory "$bytes" --stages 1
+    code_is 0
 done
 run plan "$folder/net.ini" --best --cost-f 2
 code_is 64

@@ -29,6 +29,40 @@ static void whole_numbers_take_decimal_and_binary_suffixes(void **state)
     check_value("train.batch_size=1Gi", "1073741824");
 }
 
+static void sizes_are_what_users_write(void **state)
+{
+    static const struct {
+        const char *text;
+        size_t bytes;
+    } sizes[] = {{"1K", 1000},           {"1k", 1000},          {"1KB", 1000},
+                 {"1Ki", 1024},          {"2KiB", 2048},        {"0.5G", 500000000},
+                 {"1.5Gi", 3u << 29},    {"1e9", 1000000000},   {"2.5e-1M", 250000},
+                 {"4GiB", 1ull << 32},   {"512m", 512000000},   {"1g", 1000000000},
+                 {"2TB", 2000000000000}, {"1000000B", 1000000}, {".5k", 500}};
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        char setting[64], expected[32];
+        size_t bytes = 0;
+        snprintf(setting, sizeof(setting), "run.memory=%s", sizes[i].text);
+        snprintf(expected, sizeof(expected), "%zu", sizes[i].bytes);
+        check_value(setting, expected);
+        assert_true(pp_bytes_parse(sizes[i].text, &bytes));
+        CHECK_INT_EQ(bytes, sizes[i].bytes);
+    }
+    static const char *const bad[] = {"1x",  "4GiBB", "B",  "Ki",  "0x10",
+                                      "1_0", "1 k",   "1e", "inf", "1Gb"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        char setting[64];
+        size_t bytes = 7;
+        snprintf(setting, sizeof(setting), "run.memory=%s", bad[i]);
+        refuses("is no size; write bytes such as 500M, 0.5G, 4GiB or 1e9", NULL, setting, NULL);
+        assert_false(pp_bytes_parse(bad[i], &bytes));
+        CHECK_INT_EQ(bytes, 7);
+    }
+    check_value("run.memory=0", "0");
+    refuses("-1k is out of range; write 0 to 1000000000000000 bytes", NULL, "run.memory=-1k", NULL);
+    refuses("2P is out of range", NULL, "run.memory=2P", NULL);
+}
+
 static void what_is_not_a_whole_number_is_refused(void **state)
 {
     static const char *const values[] = {
@@ -393,6 +427,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whole_numbers_take_decimal_and_binary_suffixes),
         cmocka_unit_test(what_is_not_a_whole_number_is_refused),
+        cmocka_unit_test(sizes_are_what_users_write),
         cmocka_unit_test(whole_numbers_out_of_range_are_refused_with_range_and_unit),
         cmocka_unit_test(floats_are_decimal_and_keep_their_bits),
         cmocka_unit_test(what_is_not_a_float_is_refused),
