@@ -6,24 +6,17 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "ppcli/log.h"
+#include "ppcli/text.h"
 #include "build_info.h"
 #include "start.h"
 
 #define NAMES_MAX 256
-
-/* Installed programs must not look into the folder they were once built from. */
-static bool runs_from_build_folder(void)
-{
-    char exe[PP_PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-    size_t root = strlen(PP_BUILD_FOLDER);
-    return n > 0 && (size_t)n > root && strncmp(exe, PP_BUILD_FOLDER, root) == 0 &&
-           exe[root] == '/';
-}
+#define PLACES 6
 
 static bool is_ini(const char *name)
 {
@@ -31,31 +24,70 @@ static bool is_ini(const char *name)
     return n > 4 && strcmp(name + n - 4, ".ini") == 0;
 }
 
-/* The config of `folder` with the name nearest to `word`. */
-static struct pp_did_you_mean nearest_config(const char *folder, const char *word)
+/* Cut the last name off: "" of a path without a folder. */
+static void cut_name(char *path)
 {
-    char storage[NAMES_MAX][PP_NAME_MAX];
-    const char *names[NAMES_MAX + 1];
-    int n = 0;
-    DIR *dir = opendir(folder);
-    if (!dir)
-        return (struct pp_did_you_mean){""};
-    for (struct dirent *e; n < NAMES_MAX && (e = readdir(dir));) {
-        if (is_ini(e->d_name) && strlen(e->d_name) < PP_NAME_MAX) {
-            strcpy(storage[n], e->d_name);
-            names[n] = storage[n];
-            n++;
-        }
-    }
-    closedir(dir);
-    names[n] = NULL;
-
-    char with_ini[PP_NAME_MAX];
-    snprintf(with_ini, sizeof(with_ini), "%.*s.ini", PP_NAME_MAX - 5, word);
-    return pp_did_you_mean(is_ini(word) ? word : with_ini, names);
+    char *slash = strrchr(path, '/');
+    path[slash ? slash - path : 0] = '\0';
 }
 
-/* what: "config"; below: the folder of configs/ that has them, "" or "/machines". */
+/* Folders that shipped configs may be in, the nearest first: beside the program, wherever it was moved
+ * to; where it is installed; and of a build folder outside of the source, the source. Installed
+ * programs must not look into the folder they were once built from. Returns how many. */
+static int places(const char *below, char out[PLACES][PP_PATH_MAX])
+{
+    char exe[PP_PATH_MAX] = "", up[PP_PATH_MAX], meson[PP_PATH_MAX];
+    size_t root = strlen(PP_BUILD_FOLDER);
+    int n = 0;
+    if (readlink("/proc/self/exe", exe, sizeof(exe) - 1) < 0)
+        exe[0] = '\0';
+    bool built = strncmp(exe, PP_BUILD_FOLDER, root) == 0 && exe[root] == '/';
+    cut_name(exe);
+    strcpy(up, exe);
+    cut_name(up);
+    bool source = pp_path_format(meson, "%s/meson.build", up) == 0 && access(meson, F_OK) == 0;
+    n += exe[0] && pp_path_format(out[n], "%s/share/ppcli/configs%s", up, below) == 0;
+    n += exe[0] && pp_path_format(out[n], "%s/share/ppcli/configs%s", exe, below) == 0;
+    n += exe[0] && pp_path_format(out[n], "%s/configs%s", exe, below) == 0;
+    n += source && pp_path_format(out[n], "%s/configs%s", up, below) == 0;
+    n += pp_path_format(out[n], "%s%s", PP_CONFIG_FOLDER, below) == 0;
+    n += built && pp_path_format(out[n], "%s%s", PP_SOURCE_FOLDER "/configs", below) == 0;
+    pp_error_clear(); /* one that is too long is none */
+    return n;
+}
+
+struct shipped {
+    const char *folder; /* NULL: none has any */
+    char storage[NAMES_MAX][PP_NAME_MAX];
+    const char *names[NAMES_MAX + 1];
+    int n;
+};
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(a, b);
+}
+
+/* The configs in a folder; cut: bytes of their names that are left out. */
+static void list(const char *folder, size_t cut, struct shipped *s)
+{
+    DIR *dir = opendir(folder);
+    for (struct dirent *e; dir && s->n < NAMES_MAX && (e = readdir(dir));)
+        if (is_ini(e->d_name) && strlen(e->d_name) < PP_NAME_MAX)
+            snprintf(s->storage[s->n++], PP_NAME_MAX, "%.*s", (int)(strlen(e->d_name) - cut),
+                     e->d_name);
+    if (dir)
+        closedir(dir);
+    if (s->n > 0) {
+        s->folder = folder;
+        qsort(s->storage, (size_t)s->n, sizeof(s->storage[0]), by_name);
+    }
+    for (int i = 0; i < s->n; i++)
+        s->names[i] = s->storage[i];
+}
+
+/* what: "config"; below: the folder of configs/ that has them, "" or "/machines", whose names are
+ * few enough to list. */
 static int find(const char *word, const char *what, const char *below, char out[PP_PATH_MAX])
 {
     if (strcmp(word, "-") == 0 || access(word, F_OK) == 0)
@@ -65,24 +97,33 @@ static int find(const char *word, const char *what, const char *below, char out[
     if (!word[0] || strchr(word, '/'))
         return pp_fail(PP_ENOINPUT, "%s: no such %s file", word[0] ? word : "''", what);
 
-    char folders[2][PP_PATH_MAX] = {"", ""};
-    PP_TRY(pp_path_format(folders[0], "%s%s", PP_CONFIG_FOLDER, below));
-    if (runs_from_build_folder())
-        PP_TRY(pp_path_format(folders[1], "%s%s", PP_SOURCE_FOLDER "/configs", below));
-    struct pp_did_you_mean hint = {""};
-    for (int i = 0; i < 2 && folders[i][0]; i++) {
-        char path[PP_PATH_MAX];
+    char folders[PLACES][PP_PATH_MAX], path[PP_PATH_MAX], all[1024] = "", name[PP_NAME_MAX];
+    struct shipped s = {.n = 0};
+    int n = places(below, folders);
+    for (int i = 0; i < n; i++) {
         PP_TRY(pp_path_format(path, "%s/%s", folders[i], word));
         if (access(path, F_OK) == 0) {
             if (launch_announces())
                 pp_log_info("%s: %s", what, path);
             return pp_path_format(out, "%s", path);
         }
-        if (!hint.s[0])
-            hint = nearest_config(folders[i], word);
+        if (s.n == 0)
+            list(folders[i], below[0] ? 4 : 0, &s);
     }
-    return pp_fail(PP_ENOINPUT, "%s: no such %s, here or in %s%s%s%s", word, what, folders[0],
-                   folders[1][0] ? " or in " : "", folders[1], hint.s);
+    snprintf(name, sizeof(name), "%.*s%s", PP_NAME_MAX - 5, word, is_ini(word) ? "" : ".ini");
+    if (!s.folder) {
+        return pp_fail(
+            PP_ENOINPUT,
+            "%s: no such %s here, and the shipped ones are not beside the program nor in "
+            "%s: write the path of the file, or link configs/ of the source to %s",
+            word, what, PP_CONFIG_FOLDER, folders[n > 2 ? 2 : 0]);
+    }
+    if (below[0])
+        name[strlen(name) - 4] = '\0';
+    for (int i = 0; below[0] && i < s.n; i++)
+        pp_text_add(all, sizeof(all), "%s%s", i > 0 ? ", " : ": ", s.names[i]);
+    return pp_fail(PP_ENOINPUT, "%s: no such %s, here or in %s%s%s", below[0] ? name : word, what,
+                   s.folder, all, pp_did_you_mean(name, s.names).s);
 }
 
 int pp_cli_find_config(const char *word, char out[PP_PATH_MAX])

@@ -131,6 +131,24 @@ run explain mnits.ini
 code_is 66
 err_has "did you mean 'mnist.ini'?"
 
+begin "a program that was moved finds the configs beside it"
+mkdir -p "$folder/moved/bin" "$folder/moved/share/ppcli/configs" "$folder/tree/out" "$folder/tree/configs" "$folder/lone"
+cp "$folder/a.ini" "$folder/moved/share/ppcli/configs/own.ini"
+cp "$folder/a.ini" "$folder/tree/configs/own.ini"
+: >"$folder/tree/meson.build"
+for place in moved/bin moved tree/out lone; do
+    cp "$PPCLI" "$folder/$place/ppcli"
+    code=0
+    last="$place/ppcli explain own.ini"
+    (cd / && exec "$folder/$place/ppcli" explain own.ini) >"$folder/out" 2>"$folder/err" || code=$?
+    rm "$folder/$place/ppcli"
+    [ $place != lone ] || break
+    code_is 0
+    err_has "configs/own.ini"
+done
+code_is 66
+has "$folder/err" 'here or in' || err_has "link configs/ of the source to $folder/lone/configs"
+
 begin "a config comes from standard input as well"
 code=0
 last='ppcli explain -'

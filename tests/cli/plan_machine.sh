@@ -67,7 +67,13 @@ code_is 78
 err_has 'is one host of 8 ranks: --ranks 16 needs its [between]'
 run plan "$folder/net.ini" --machine laptops
 code_is 66
-err_has "did you mean 'laptop.ini'?"
+err_has "laptops: no such machine"
+err_has "machines: 4xa40-ethernet, 8xa100, 8xh100-nvlink, laptop; did you mean 'laptop'?"
+run plan "$folder/net.ini" --machine foo
+code_is 66
+err_has "foo: no such machine"
+err_has "machines: 4xa40-ethernet, 8xa100, 8xh100-nvlink, laptop"
+err_lacks 'did you mean'
 sed 's/^f32.*/f32 = 12/' "$("$PPCLI" plan "$folder/net.ini" --machine laptop 2>&1 >/dev/null |
     sed -n 's/^machine: //p')" >"$folder/bad.ini"
 run plan "$folder/net.ini" --machine "$folder/bad.ini"
