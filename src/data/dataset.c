@@ -404,6 +404,10 @@ int pp_dataset_check(struct pp_config *cfg, const struct pp_shape *model_input, 
     if (cfg->source && cfg->data.ignored_token >= 0 && !ops->info.windows)
         return pp_config_problem(cfg, "data.ignored_token",
                                  "data.ignored_token: only a text has targets to ignore");
+    if (cfg->data.ignored_token >= model_classes)
+        return pp_config_problem(cfg, "data.ignored_token",
+                                 "data.ignored_token: %d, but the model has tokens 0 to %d",
+                                 cfg->data.ignored_token, model_classes - 1);
     int rc = known_sample(cfg, ops, &known);
     if (rc == 0 && known.shape.n > 0)
         rc = check_fit(cfg, &known, inputs, model_classes);

@@ -34,6 +34,7 @@ struct word {
     int n; /* outputs, groups, or how many words back */
     struct window w;
     bool bias, all; /* all: of all pixels */
+    bool twice;     /* an option was given again */
     enum pp_activation act;
     float p;
     char text[64];
@@ -98,9 +99,10 @@ static bool window(const char *p, struct word *w)
         if (!number(&p, &w->w.stride))
             return false;
     }
-    while (*p == ',') {
+    for (int said = 0, option = 0; *p == ','; said |= option) {
         static const char same[] = "same";
         if (!strncmp(++p, "pad=", 4)) {
+            option = 1;
             p += 4;
             if (!strncmp(p, same, strlen(same))) {
                 w->w.pad = PAD_SAME;
@@ -112,17 +114,20 @@ static bool window(const char *p, struct word *w)
                 return false;
             }
         } else if (conv && !strncmp(p, "groups=", 7)) {
+            option = 2;
             p += 7;
             if (!number(&p, &w->w.groups))
                 return false;
         } else if (conv && !strncmp(p, "bias=off", 8)) {
+            option = 4;
             p += 8;
             w->bias = false;
         } else {
             return false;
         }
+        w->twice |= said & option;
     }
-    return *p == '\0';
+    return *p == '\0' && !w->twice;
 }
 
 static bool argument(const char *p, enum shape_of_word shape, struct word *w)
@@ -157,8 +162,8 @@ static int parse_word(struct builder *b, char *text, int i, struct word *w)
         w->kind = known[k].kind;
         w->act = known[k].act;
         if (!argument(colon ? colon + 1 : NULL, known[k].shape, w)) {
-            return refuse(b, "model.layers: word %d, '%s', is not understood; write such as %s", i,
-                          w->text, known[k].example);
+            return refuse(b, "model.layers: word %d, '%s', %s; write such as %s", i, w->text,
+                          w->twice ? "has an option twice" : "is not understood", known[k].example);
         }
         return 0;
     }

@@ -129,6 +129,13 @@ for key in train_loss test_loss; do
         complain "$key: $(value short-run/summary.json $key), with padding $(value long-run/summary.json $key)"
 done
 
+begin "a token that the model has not cannot be ignored"
+run train text.ini -q --dir none --set data.dataset=tokens --set data.path=short --set model.vocab_size=10 \
+    --set model.block_size=3 --set data.ignored_token=10
+code_is 78
+err_has 'data.ignored_token: 10, but the model has tokens 0 to 9'
+[ ! -e none ] || complain 'a run folder was made'
+
 begin "where no target counts there is nothing to test, and nothing to learn"
 words 9 9 9 9 9 >short/val.bin
 set -- --set data.dataset=tokens --set data.path=short --set model.vocab_size=10 --set model.block_size=3 \
