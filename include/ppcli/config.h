@@ -392,6 +392,8 @@ int pp_config_key_value(const struct pp_config *cfg, int i, char *out, size_t by
 /* The whole config as an INI that reproduces it (absolute paths, every key, origin comments).
  * Errors: PP_EIO. */
 int pp_config_write(const struct pp_config *cfg, FILE *f);
+/* The same as a text, which is the caller's: free(). PP_ERESOURCE. */
+int pp_config_text(const struct pp_config *cfg, char **out);
 
 /* SHA-256 hex over "key=value\n" of all keys that can change the numbers: of [run] only precision,
  * no paths, and not stages, schedule and assignment, which give the same bits by design. */
@@ -403,6 +405,11 @@ void pp_config_compare(const struct pp_config *cfg, const char *text,
                        void (*visit)(void *ctx, const char *key, const char *there,
                                      const char *here),
                        void *ctx);
+
+/* *out: cfg with this value, as it would stand in a file, in place of the key's. It has no source of its
+ * own and nothing to destroy. PP_ECONFIG for a value that the key cannot have. */
+int pp_config_with(const struct pp_config *cfg, const char *key, const char *value,
+                   struct pp_config *out);
 
 enum pp_keys_format {
     PP_KEYS_TEXT, /* for people */

@@ -222,6 +222,10 @@ const char *const *pp_model_names(void);
  */
 void pp_model_tie(struct pp_model *m, int owner, int copy);
 
+/* Whether two models do the same with a sample and parameters, whatever their sizes and what only
+ * training does: as many nodes, each the same op of the same values. */
+bool pp_model_same_function(const struct pp_model *a, const struct pp_model *b);
+
 /* Hash the values of the parameters of layers first..last, which lie at `floats` as in a chunk, but
  * for copies. */
 void pp_model_hash(const struct pp_model *m, int first, int last, const float *floats,

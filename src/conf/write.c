@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "ppcli/sha256.h"
+#include "ppcli/text.h"
 
 int pp_config_key_count(void)
 {
@@ -57,6 +58,17 @@ int pp_config_write(const struct pp_config *cfg, FILE *f)
     if (fflush(f) != 0 || ferror(f))
         return pp_fail_errno(PP_EIO, "cannot write the resolved config");
     return 0;
+}
+
+int pp_config_text(const struct pp_config *cfg, char **out)
+{
+    size_t bytes;
+    FILE *f = open_memstream(out, &bytes);
+    if (!f)
+        return pp_fail_errno(PP_ERESOURCE, "cannot write the config into memory");
+    int rc = pp_config_write(cfg, f);
+    PP_TRY(pp_text_close(f, out, "the config"));
+    return rc;
 }
 
 /* Exact sums have the bits of one micro-batch after the other, however many are computed at once. */
@@ -129,4 +141,17 @@ void pp_config_compare(const struct pp_config *cfg, const char *text,
         if (strcmp(here, there) != 0)
             visit(ctx, o->name, there, here);
     }
+}
+
+int pp_config_with(const struct pp_config *cfg, const char *key, const char *value,
+                   struct pp_config *out)
+{
+    char why[CONF_WHY_MAX];
+    int option = conf_option_index(key);
+    pp_assert(option >= 0);
+    *out = *cfg;
+    out->source = NULL;
+    if (conf_value_parse(conf_option(option), value, "/", NULL, out, why) < 0)
+        return pp_fail(PP_ECONFIG, "%s: %s", key, why);
+    return 0;
 }

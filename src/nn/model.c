@@ -43,9 +43,8 @@ static int create(const struct pp_config *cfg, const struct pp_data_input *data,
                        "there; set data.shape (synthetic), or data.dataset",
                        b->name);
     }
-    struct pp_model *m = pp_alloc(1, sizeof(*m));
-    if (!m)
-        return PP_ERESOURCE;
+    struct pp_model *m;
+    PP_ALLOC(m, 1);
     struct builder how = {.m = m,
                           .cfg = cfg,
                           .cached = cached,
@@ -207,4 +206,26 @@ bool pp_model_mixes_samples(const struct pp_model *m)
         if (m->nodes[i].op == &op_attention && !m->nodes[i].batch_first)
             return true;
     return false;
+}
+
+static bool equal(float a, float b)
+{
+    return !(a < b) && !(a > b);
+}
+
+bool pp_model_same_function(const struct pp_model *a, const struct pp_model *b)
+{
+    bool same = a->n_nodes == b->n_nodes;
+    for (int i = 0; same && i < a->n_nodes; i++) {
+        const struct pp_node *x = &a->nodes[i], *y = &b->nodes[i];
+        const struct pp_conv *v = &x->window, *w = &y->window;
+        same = x->op == y->op && x->n_x == y->n_x && x->x[0] == y->x[0] && x->x[1] == y->x[1] &&
+               x->activation == y->activation && x->bias == y->bias && x->groups == y->groups &&
+               x->heads == y->heads && x->kv_heads == y->kv_heads && x->causal == y->causal &&
+               x->batch_first == y->batch_first && x->count_padding == y->count_padding &&
+               equal(x->eps, y->eps) && equal(x->base, y->base) && v->kh == w->kh &&
+               v->kw == w->kw && v->stride == w->stride && v->pad_top == w->pad_top &&
+               v->pad_left == w->pad_left;
+    }
+    return same;
 }

@@ -100,11 +100,10 @@ static int create(struct pp_generator *g, const struct pp_config *cfg, const cha
     g->block_bytes = a.used;
     a = (struct pp_arena){.base = g->block, .bytes = a.used};
     PP_TRY(place(g, &a));
-    g->context = pp_alloc((size_t)g->capacity, sizeof(*g->context));
-    g->logits = pp_alloc((size_t)g->model->outputs, sizeof(*g->logits));
-    if (!g->context || !g->logits)
-        return PP_ERESOURCE;
+    PP_ALLOC(g->context, g->capacity);
+    PP_ALLOC(g->logits, g->model->outputs);
     PP_TRY(read_weights(g));
+    PP_TRY(weights_check_model(cfg, g->model, g->ck, false));
     pp_ckpt_close(&g->ck);
     return 0;
 }

@@ -105,7 +105,6 @@ static int put(void *ctx, size_t first, const float *values, size_t n)
 
 struct differences {
     char text[1024];
-    size_t used;
     bool length;  /* the run is of another length */
     int replicas; /* of the checkpoint, where the run has another number; else 0 */
 };
@@ -121,11 +120,7 @@ static void note_difference(void *ctx, const char *key, const char *there, const
         d->replicas = atoi(there);
         return;
     }
-    if (d->used < sizeof(d->text)) {
-        d->used += (size_t)snprintf(d->text + d->used, sizeof(d->text) - d->used,
-                                    "%s%s was %.60s, is %.60s", d->used > 0 ? "; " : "", key,
-                                    there[0] ? there : "empty", here[0] ? here : "empty");
-    }
+    weights_difference(d->text, sizeof(d->text), key, there, here);
 }
 
 static int saved_tensor(const struct pp_ckpt *ck, enum pp_exec_kind kind, const struct pp_param *p,
@@ -158,9 +153,9 @@ static int check(const struct trainer *tr, const struct pp_ckpt *ck)
                        "use --set train.init=PATH",
                        ck->path);
     }
-    struct differences d = {.used = 0};
+    struct differences d = {.text = ""};
     pp_config_compare(cfg, ck->config, note_difference, &d);
-    if (d.used > 0) {
+    if (d.text[0]) {
         return pp_fail(PP_ECONFIG,
                        "cannot go on from %s, which was made with other settings: %s. To begin a "
                        "new run with its weights, use --set train.init=PATH",
@@ -361,6 +356,8 @@ int resume_read(struct trainer *tr)
     int rc = tr->begin.resume || tr->spec->rank > 0 ? 0 : weights_check_extras(tr->run->model, ck);
     rc = rc == 0 ? check_vocabulary(tr, ck) : rc;
     rc = rc < 0 ? rc : read_tensors(tr, ck, tr->begin.resume);
+    if (rc == 0 && !tr->begin.resume && tr->spec->rank == 0)
+        rc = weights_check_model(tr->run->cfg, tr->run->model, ck, !tr->spec->options->weights);
     if (rc == 0 && tr->begin.resume) {
         const struct pp_ckpt_state *s = pp_ckpt_state(ck);
         /* What rank 0 has checked may be another file on this rank's machine. */

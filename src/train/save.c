@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "ppcli/log.h"
-#include "ppcli/text.h"
 
 #define SMALL_FILES ((uint64_t)256 << 10) /* headers, config, state, MANIFEST: more than enough */
 
@@ -84,10 +83,8 @@ static int read_count(void *ctx, uint64_t offset, void *dst, size_t bytes)
 static int list_tensors(struct saver *s)
 {
     size_t n = (size_t)pp_exec_tensor_count(s->tr->x), most = 0;
-    s->tensors = pp_alloc(n, sizeof(*s->tensors));
-    s->items = pp_alloc(n, sizeof(*s->items));
-    if (!s->tensors || !s->items)
-        return PP_ERESOURCE;
+    PP_ALLOC(s->tensors, n);
+    PP_ALLOC(s->items, n);
     for (int i = 0; i < (int)n; i++) {
         struct saver_tensor *t = &s->tensors[s->n];
         struct pp_st_item *item = &s->items[s->n];
@@ -112,19 +109,8 @@ static int list_tensors(struct saver *s)
             item->data = t->t.values; /* in pieces: NULL, and read */
         }
     }
-    s->row = pp_alloc(2 * most + 1, sizeof(*s->row));
-    return s->row ? 0 : PP_ERESOURCE;
-}
-
-static int write_config(struct saver *s)
-{
-    size_t bytes;
-    FILE *f = open_memstream(&s->config, &bytes);
-    if (!f)
-        return pp_fail_errno(PP_ERESOURCE, "cannot write the config into memory");
-    int rc = pp_config_write(s->tr->run->cfg, f);
-    PP_TRY(pp_text_close(f, &s->config, "the config of the checkpoint"));
-    return rc;
+    PP_ALLOC(s->row, 2 * most + 1);
+    return 0;
 }
 
 static int create(struct saver *s)
@@ -132,10 +118,8 @@ static int create(struct saver *s)
     PP_TRY(pp_path_format(s->dir, "%s/" PP_CKPT_DIR, s->tr->dir));
     pp_config_hash(s->tr->run->cfg, s->hash);
     if (s->tr->tp->rank == 0) {
-        s->parts = pp_alloc((size_t)s->tr->run->layout->stages, sizeof(*s->parts));
-        if (!s->parts)
-            return PP_ERESOURCE;
-        PP_TRY(write_config(s));
+        PP_ALLOC(s->parts, s->tr->run->layout->stages);
+        PP_TRY(pp_config_text(s->tr->run->cfg, &s->config));
     }
     return s->tr->tp->rank < s->tr->run->layout->stages ? list_tensors(s) : 0;
 }

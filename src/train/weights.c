@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "weights.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "ppcli/err.h"
+#include "ppcli/log.h"
 #include "ppcli/mem.h"
+#include "ppcli/text.h"
 
 struct reading {
     const struct pp_param *param;
@@ -117,4 +120,88 @@ int weights_check_extras(const struct pp_model *m, const struct pp_ckpt *ck)
         head |= strcmp(t->name, "lm_head.weight") == 0;
     }
     return head ? check_head(m, ck) : 0;
+}
+
+/* ---- what was computed with them */
+
+void weights_difference(char *text, size_t bytes, const char *key, const char *there,
+                        const char *here)
+{
+    pp_text_add(text, bytes, "%s%s was %.60s, is %.60s", text[0] ? "; " : "", key,
+                there[0] ? there : "empty", here[0] ? here : "empty");
+}
+
+struct comparing {
+    const struct pp_config *cfg;
+    struct pp_config *other; /* with one value as it was */
+    struct pp_data_input data;
+    struct pp_model *m;
+    char text[1024];
+    int rc;
+};
+
+static void compare_key(void *ctx, const char *key, const char *there, const char *here)
+{
+    struct comparing *c = ctx;
+    struct pp_model *m = NULL;
+    bool same = strncmp(key, "model.", 6) != 0 || strcmp(key, "model.dropout") == 0;
+    /* of the padding the model is told with its input */
+    if (c->rc < 0 || same)
+        return;
+    int rc = pp_config_with(c->cfg, key, there, c->other);
+    rc = rc < 0 ? rc : pp_model_create(c->other, &c->data, &m);
+    same = rc == 0 && strcmp(key, "model.mask_padding") != 0 && pp_model_same_function(c->m, m);
+    pp_model_destroy(&m);
+    c->rc = rc == PP_ERESOURCE ? rc : 0;
+    if (!same)
+        weights_difference(c->text, sizeof(c->text), key, there, here);
+}
+
+/* As text the config that a config.json stands for; NULL: there is none that is understood. */
+static int read_config_json(const struct pp_ckpt *ck, char **out)
+{
+    const struct pp_setting from = {"model.from", ck->path, "config.json"};
+    struct pp_config *cfg = NULL;
+    int rc = pp_config_load(NULL, &from, 1, NULL, &cfg);
+    rc = rc == 0 ? pp_config_text(cfg, out) : rc;
+    pp_config_destroy(&cfg);
+    return rc == PP_ERESOURCE ? rc : 0;
+}
+
+int weights_check_model(const struct pp_config *cfg, const struct pp_model *m,
+                        const struct pp_ckpt *ck, bool warn)
+{
+    struct comparing c = {.cfg = cfg,
+                          .data = {.shape = m->values[0],
+                                   .classes = m->classes,
+                                   .vocabulary = m->classes,
+                                   .targets = pp_model_targets(m)}};
+    char *text = NULL;
+    for (int i = 0; i < m->n_params; i++) /* what they show, they say */
+        PP_TRY(weights_read(ck, m->params[i].name, &m->params[i], NULL, NULL));
+    if (ck->plain)
+        PP_TRY(read_config_json(ck, &text));
+    const char *there = ck->plain ? text : ck->config;
+    if (there) {
+        c.other = pp_alloc(1, sizeof(*c.other));
+        c.rc = c.other ? pp_model_create(cfg, &c.data, &c.m) : PP_ERESOURCE;
+        if (c.rc == 0)
+            pp_config_compare(cfg, there, compare_key, &c);
+    }
+    free(text);
+    pp_free(c.other);
+    pp_model_destroy(&c.m);
+    PP_TRY(c.rc);
+    pp_error_clear();
+    if (!c.text[0])
+        return 0;
+    if (warn) {
+        pp_log_warn("%s is of a model that computed something else: %s", ck->path, c.text);
+        return 0;
+    }
+    return pp_fail(PP_ECONFIG,
+                   "%s is of a model that computes something else: %s. Use the values that were, "
+                   "or %s%s%s",
+                   ck->path, c.text, ck->plain ? "model.from = " : "its own config, ", ck->path,
+                   ck->plain ? "" : "/config.ini");
 }

@@ -16,4 +16,14 @@ int weights_read(const struct pp_ckpt *ck, const char *name, const struct pp_par
  * PP_EFORMAT. */
 int weights_check_extras(const struct pp_model *m, const struct pp_ckpt *ck);
 
+/* Append "KEY was THERE, is HERE" to text[bytes], a list. */
+void weights_difference(char *text, size_t bytes, const char *key, const char *there,
+                        const char *here);
+
+/* The keys of [model] with which the same tensors compute something else than where they were
+ * trained, which their checkpoint says, or the config.json beside them: refused, or with `warn` said.
+ * m: of cfg; only its sizes are of use. Local. Errors: PP_ECONFIG, PP_ERESOURCE. */
+int weights_check_model(const struct pp_config *cfg, const struct pp_model *m,
+                        const struct pp_ckpt *ck, bool warn);
+
 #endif

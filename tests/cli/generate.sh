@@ -149,6 +149,44 @@ code_is 65
 err_has 'tensor transformer.wpe.weight has shape [8,16]'
 err_has "this model's has [16,16]"
 
+begin "weights that would compute something else are refused by the key that says so"
+config="$folder/t.ini"
+for words in '--set model.n_head=4' '--set model.norm_eps=0.001' '--set model.ffn_activation=relu'; do
+    key=${words#--set } value=${words#*=}
+    # shellcheck disable=SC2086
+    write --prompt a $words
+    code_is 78
+    err_has "${key%=*} was"
+    err_has ", is $value. Use the values that were, or its own config, $folder/run/checkpoints/step-"
+    # shellcheck disable=SC2086
+    run eval "$config" --checkpoint "$folder/run" $words
+    code_is 78
+    err_has "${key%=*} was"
+done
+run eval "$config" --checkpoint "$folder/run" --set model.n_head=4 --set model.norm_eps=0.001
+code_is 78
+err_has 'model.n_head was 2, is 4; model.norm_eps was 1e-5, is 0.001'
+same "$(wc -l <"$folder/err" | tr -d ' ')" 1
+
+begin "a config.json beside the weights says the same"
+run eval "$config" --checkpoint "$folder/hf" --set model.n_head=4
+code_is 78
+err_has "model.n_head was 2, is 4. Use the values that were, or model.from = $folder/hf"
+run eval "$config" --checkpoint "$folder/hf/model.safetensors" --set model.n_head=4
+code_is 0
+
+begin "what has another name but computes the same is no other model"
+run eval "$config" --checkpoint "$folder/run" --set model.ffn_activation=gelu_tanh --set model.n_hidden=64 \
+    --set model.tie_weights=on --set model.dropout=0.1
+code_is 0
+
+begin "a run may begin with weights that computed something else, and is told so"
+run train "$config" --dir '' --max-steps 1 --set train.init="$folder/run" --set model.n_head=4
+code_is 0
+err_has 'is of a model that computed something else: model.n_head was 2, is 4'
+run train "$config" --dir '' --max-steps 1 --set train.init="$folder/run"
+err_lacks 'something else'
+
 begin "a last layer of its own is not passed over where the model has the embedding's"
 run train "$folder/t.ini" --dir "$folder/untied" --max-steps 1 --set model.tie_weights=off -q
 run export "$folder/untied" "$folder/hf-untied"

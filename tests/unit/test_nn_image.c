@@ -194,6 +194,52 @@ static void what_cannot_be_is_refused_in_one_line(void **state)
     pp_free(cfg);
 }
 
+/* Whether the words of two sequential models are the same function. */
+static bool same_words(const char *a, const char *b)
+{
+    struct pp_model *x = NULL, *y = NULL;
+    CHECK_OK(build(a, &cifar, &x));
+    CHECK_OK(build(b, &cifar, &y));
+    bool same = pp_model_same_function(x, y);
+    pp_model_destroy(&x);
+    pp_model_destroy(&y);
+    return same;
+}
+
+static void models_that_compute_the_same_are_told_from_others(void **state)
+{
+    static const char base[] = "conv:8x3 relu maxpool:2 groupnorm:2 linear:10";
+    static const struct {
+        const char *words;
+        bool same;
+    } rows[] = {{"conv:8x3,pad=1 relu maxpool:2/2 groupnorm:2 linear:10", true},
+                {"conv:4x3 relu maxpool:2 groupnorm:2 linear:10", true}, /* but for sizes */
+                {"conv:8x3 gelu maxpool:2 groupnorm:2 linear:10", false},
+                {"conv:8x3 relu avgpool:2 groupnorm:2 linear:10", false},
+                {"conv:8x3 relu maxpool:2 groupnorm:4 linear:10", false},
+                {"conv:8x3,pad=0 relu maxpool:2 groupnorm:2 linear:10", false},
+                {"conv:8x3 relu maxpool:3/2,pad=1 groupnorm:2 linear:10", false},
+                {"conv:8x3,bias=off relu maxpool:2 groupnorm:2 linear:10", false},
+                {"conv:8x3 relu maxpool:2 groupnorm:2 linear:10 relu linear:10", false}};
+    for (int i = 0; i < COUNT(rows); i++)
+        if (same_words(base, rows[i].words) != rows[i].same)
+            fail_msg("'%s' and '%s'", base, rows[i].words);
+    struct pp_config *cfg = resnet(50, PP_STEM_IMAGENET);
+    struct pp_model *m[5] = {NULL};
+    for (int i = 0; i < 5; i++) {
+        cfg->model.stride = i == 1 ? PP_STRIDE_1X1 : PP_STRIDE_3X3;
+        cfg->model.padding = i == 2 ? PP_PAD_SAME : PP_PAD_SYMMETRIC;
+        cfg->model.norm = i == 3 ? PP_NORM_GROUP : PP_NORM_BATCH;
+        cfg->model.norm_momentum = i == 4 ? 0.5 : 0.1; /* of training */
+        CHECK_OK(
+            pp_model_create(cfg, &(struct pp_data_input){.shape = large, .classes = 10}, &m[i]));
+        CHECK_INT_EQ(pp_model_same_function(m[0], m[i]), i == 0 || i == 4);
+    }
+    for (int i = 0; i < 5; i++)
+        pp_model_destroy(&m[i]);
+    pp_free(cfg);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -201,6 +247,7 @@ int main(void)
         cmocka_unit_test(the_stride_and_the_padding_are_where_they_are_asked_for),
         cmocka_unit_test(words_become_layers),
         cmocka_unit_test(what_cannot_be_is_refused_in_one_line),
+        cmocka_unit_test(models_that_compute_the_same_are_told_from_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
