@@ -65,13 +65,10 @@ static int lane_put(struct lane *l, double t)
 {
     if (l->n == l->room) {
         int room = l->room ? 2 * l->room : 8;
-        double *at = pp_realloc(l->at, (size_t)room, sizeof(*at));
-        if (!at)
-            return PP_ERESOURCE;
+        PP_GROW(l->at, room);
         /* what had wrapped round to the front belongs behind the old end */
         for (int i = 0; i < l->head; i++)
-            at[l->room + i] = at[i];
-        l->at = at;
+            l->at[l->room + i] = l->at[i];
         l->room = room;
     }
     l->at[(l->head + l->n++) & (l->room - 1)] = t;
@@ -406,31 +403,20 @@ static void sim_fini(struct sim *s)
 }
 
 /* Rows of `start` and `end`: one block behind the pointer of rank 0. */
-static double **times_create(const struct pp_plan *plan)
+static int take_times(const struct pp_plan *plan, struct pp_sim_result *res)
 {
-    size_t n = 0;
-    for (int r = 0; r < plan->geometry.stages; r++)
-        n += (size_t)plan->ranks[r].n_actions;
-    double **rows = pp_alloc((size_t)plan->geometry.stages, sizeof(*rows));
-    double *all = pp_alloc(n, sizeof(*all));
-    if (!rows || !all) {
-        pp_free(rows);
-        pp_free(all);
-        return NULL;
+    int p = plan->geometry.stages, n = 0;
+    for (int r = 0; r < p; r++)
+        n += plan->ranks[r].n_actions;
+    PP_ALLOC(res->start, 2 * p);
+    res->end = res->start + p;
+    double *at;
+    PP_ALLOC(at, 2 * (size_t)n);
+    for (int r = 0; r < p; at += plan->ranks[r++].n_actions) {
+        res->start[r] = at;
+        res->end[r] = at + n;
     }
-    for (int r = 0; r < plan->geometry.stages; r++) {
-        rows[r] = all;
-        all += plan->ranks[r].n_actions;
-    }
-    return rows;
-}
-
-static void times_destroy(double **rows)
-{
-    if (rows) {
-        pp_free(rows[0]);
-        pp_free(rows);
-    }
+    return 0;
 }
 
 static int result_init(const struct pp_plan *plan, bool with_times, struct pp_sim_result *res)
@@ -441,19 +427,16 @@ static int result_init(const struct pp_plan *plan, bool with_times, struct pp_si
     res->idle = res->work + p;
     res->first_start = res->idle + p;
     res->last_end = res->first_start + p;
-    if (with_times) {
-        res->start = times_create(plan);
-        res->end = times_create(plan);
-    }
-    return with_times && (!res->start || !res->end) ? PP_ERESOURCE : 0;
+    return with_times ? take_times(plan, res) : 0;
 }
 
 void pp_sim_result_fini(struct pp_sim_result *r)
 {
     pp_free(r->work);
     pp_free(r->peak);
-    times_destroy(r->start);
-    times_destroy(r->end);
+    if (r->start)
+        pp_free(r->start[0]);
+    pp_free(r->start);
     *r = (struct pp_sim_result){0};
 }
 
