@@ -10,20 +10,17 @@ values, order and augmentation, as a user of torchvision would; so only means ov
 needs torch and torchvision; without them the exit code is 77. --state FILE keeps what a seed has
 reached after every epoch, and goes on there."""
 
-import argparse
 import configparser
 import gzip
-import json
 import math
 import os
-import subprocess
 import sys
-import tempfile
 import time
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 sys.path.insert(0, os.path.join(ROOT, "scripts", "peers"))
 import common  # noqa: E402  (its folder is known only now)
+import seeds  # noqa: E402
 
 CONFIG = """[data]
 dataset = cifar10
@@ -167,36 +164,18 @@ def by_torch(args, seed):
 
 
 def by_ppcli(args, seed):
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "net.ini")
-        with open(path, "w", encoding="ascii") as f:
-            f.write(CONFIG)
-        words = [args.program, "train", path, "--dir", os.path.join(folder, "run"), "--epochs",
-                 str(args.epochs), "--set", "data.path=" + os.path.abspath(args.data), "--set",
-                 "train.seed=%d" % seed, "--quiet", *args.word]
-        if subprocess.run(words, stdin=subprocess.DEVNULL, check=False).returncode != 0:
-            sys.exit("failed: " + " ".join(words))
-        with open(os.path.join(folder, "run", "summary.json"), encoding="utf-8") as f:
-            accuracy = 100 * json.load(f)["test_accuracy"]
+    accuracy = 100 * seeds.train(args, CONFIG, [
+        "--epochs", str(args.epochs), "--set", "data.path=" + os.path.abspath(args.data), "--set",
+        "train.seed=%d" % seed])["test_accuracy"]
     print("seed %d: test accuracy %.2f %%" % (seed, accuracy), flush=True)
     return accuracy
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument("who", choices=("torch", "ppcli"))
-    p.add_argument("--data", required=True, metavar="FOLDER")
-    p.add_argument("--seeds", type=lambda t: [int(s) for s in t.split(",")], default=[1, 2, 3])
+    p = seeds.parser(__doc__, ("--data", "FOLDER"), 1)
     p.add_argument("--epochs", type=common.positive, default=config()["train"].getint("epochs"))
-    p.add_argument("--threads", type=common.positive, default=1, help="of PyTorch (1)")
     p.add_argument("--state", metavar="FILE", help="of PyTorch: go on from FILE.SEED")
-    p.add_argument("--program", default=os.path.join(ROOT, "build", "ppcli"))
-    p.add_argument("--word", action="append", default=[], help="one more for ppcli; repeatable")
-    args = p.parse_args()
-    one = by_torch if args.who == "torch" else by_ppcli
-    reached = [one(args, seed) for seed in args.seeds]
-    print("%s: mean of %d seeds: %.2f %% (%s)" % (args.who, len(reached), sum(reached) / len(reached),
-                                                 ", ".join("%.2f" % r for r in reached)))
+    seeds.mean(p.parse_args(), by_torch, by_ppcli, "%.2f %%")
 
 
 if __name__ == "__main__":

@@ -10,20 +10,16 @@ FILE is Tiny Shakespeare, say. Both see the same windows in each step, which fol
 test on the last tenth of the file; initial values come from the same rule, but PyTorch draws its own.
 It needs torch; without it the exit code is 77."""
 
-import argparse
 import configparser
-import json
 import os
-import statistics
-import subprocess
 import sys
-import tempfile
 import time
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 sys.path.insert(0, os.path.join(ROOT, "scripts", "peers"))
 import common  # noqa: E402  (its folder is known only now)
 import compare_cases  # noqa: E402
+import seeds  # noqa: E402
 
 CONFIG = compare_cases.shipped("gpt-char.ini")
 
@@ -107,39 +103,19 @@ def by_torch(args, seed):
 
 
 def by_ppcli(args, seed):
-    with tempfile.TemporaryDirectory() as folder:
-        path, run = os.path.join(folder, "net.ini"), os.path.join(folder, "run")
-        with open(path, "w", encoding="utf-8") as f:
-            f.write(CONFIG)
-        words = [args.program, "train", path, "--dir", run, "--max-steps", str(args.steps), "--quiet"]
-        for setting in ("data.dataset=text", "data.train_file=" + os.path.abspath(args.text),
-                        "train.seed=%d" % seed):
-            words += ["--set", setting]
-        start = time.perf_counter()
-        if subprocess.run(words + args.word, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                          check=False).returncode != 0:
-            sys.exit("failed: " + " ".join(words))
-        took = time.perf_counter() - start
-        with open(os.path.join(run, "summary.json"), encoding="utf-8") as f:
-            reached = json.load(f)["test_loss"]
-    print("seed %d, step %d: validation %.4f, %.0f s" % (seed, args.steps, reached, took), flush=True)
+    start = time.perf_counter()
+    reached = seeds.train(args, CONFIG, [
+        "--max-steps", str(args.steps), "--set", "data.dataset=text", "--set",
+        "data.train_file=" + os.path.abspath(args.text), "--set", "train.seed=%d" % seed])["test_loss"]
+    print("seed %d, step %d: validation %.4f, %.0f s" % (seed, args.steps, reached,
+                                                        time.perf_counter() - start), flush=True)
     return reached
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument("who", choices=("torch", "ppcli"))
-    p.add_argument("--text", required=True, metavar="FILE")
-    p.add_argument("--seeds", type=lambda t: [int(s) for s in t.split(",")], default=[1, 2, 3])
+    p = seeds.parser(__doc__, ("--text", "FILE"), common.cores())
     p.add_argument("--steps", type=common.positive, default=config()["train"].getint("max_steps"))
-    p.add_argument("--threads", type=common.positive, default=common.cores(), help="of PyTorch")
-    p.add_argument("--program", default=os.path.join(ROOT, "build", "ppcli"))
-    p.add_argument("--word", action="append", default=[], help="one more for ppcli; repeatable")
-    args = p.parse_args()
-    one = by_torch if args.who == "torch" else by_ppcli
-    reached = [one(args, seed) for seed in args.seeds]
-    print("%s: mean of %d seeds: %.4f (%s)" % (args.who, len(reached), statistics.mean(reached),
-                                             ", ".join("%.4f" % r for r in reached)))
+    seeds.mean(p.parse_args(), by_torch, by_ppcli, "%.4f")
 
 
 if __name__ == "__main__":
