@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Everything in src/ is clean under clang-tidy with the rules of .clang-tidy; skipped (77) without
 # run-clang-tidy or where the build left no compile_commands.json. Minutes, hence suite "long".
-#   check_tidy.sh BUILD [--changed]
-# --changed: only the 40 files that changed last: what is not committed, then the newest commits.
+#   check_tidy.sh BUILD [--changed | FILE...]
+# FILE: only these, named from the root of the source. --changed: only the 40 files that changed last: what is not committed, then the newest commits.
 set -eu
 build=$(CDPATH='' cd -- "$1" && pwd)
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd -P)
@@ -44,6 +44,15 @@ if [ "${2-}" = --changed ]; then
         exit 77
     fi
     files=$(printf '%s\n' "$known" | pattern)
+elif [ $# -gt 1 ]; then
+    shift
+    for file; do
+        if ! grep -q "\"file\": \".*$file\"" "$build/compile_commands.json"; then
+            echo "$file: this build does not compile it"
+            exit 1
+        fi
+    done
+    files=$(for file; do echo "$root/$file"; done | pattern)
 else
     files="$(printf '%s' "$root/src/" | pattern)"
     files="${files%$}.*\\.c\$"
