@@ -31,6 +31,14 @@ void *pp_realloc(void *p, size_t count, size_t size);
         PP_TRY(pp_grown_ ? 0 : PP_ERESOURCE);                                                      \
         (p) = pp_grown_;                                                                           \
     } while (0)
+/* Room for one more than n in p[room], both of an integer type that holds 2 * room + 16. */
+#define PP_ROOM(p, n, room)                                                                        \
+    do {                                                                                           \
+        if ((n) == (room)) {                                                                       \
+            PP_GROW(p, 2 * (room) + 16);                                                           \
+            (room) = 2 * (room) + 16;                                                              \
+        }                                                                                          \
+    } while (0)
 
 char *pp_strdup(const char *s);
 void pp_free(void *p); /* accepts NULL */

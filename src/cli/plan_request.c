@@ -119,9 +119,7 @@ static int set_costs(const struct list lists[PLAN_COSTS], struct plan_request *q
     pp_free(q->arrays);
     pp_free(q->transfer);
     q->transfer = NULL;
-    q->arrays = pp_alloc(3 * n + ties, sizeof(*q->arrays));
-    if (!q->arrays)
-        return PP_ERESOURCE;
+    PP_ALLOC(q->arrays, 3 * n + ties);
     double sum = 0;
     for (size_t op = 0; op < 3; op++)
         PP_TRY(spread(q->plan, options[op], &lists[op], 1, q->arrays + op * n));

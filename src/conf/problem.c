@@ -19,11 +19,7 @@ static int place_before(struct conf_place a, struct conf_place b)
 /* Takes over `text`. */
 static int insert(struct conf_problems *list, struct conf_place place, char *text)
 {
-    if (list->n == list->capacity) {
-        int capacity = list->capacity ? 2 * list->capacity : 16;
-        PP_GROW(list->items, capacity);
-        list->capacity = capacity;
-    }
+    PP_ROOM(list->items, list->n, list->capacity);
     int at = list->n;
     while (at > 0 && place_before(place, list->items[at - 1].place)) {
         list->items[at] = list->items[at - 1];

@@ -30,9 +30,8 @@ int pp_chunk_make(const struct pp_model *m, const struct pp_chunk_spec *spec, st
     pp_assert(spec->max_rows >= 1 && spec->state_slots >= 0 && spec->grad_slots >= 0);
     for (int i = m->layers[spec->first].first_node; i <= m->layers[spec->last].last_node; i++)
         PP_TRY(check_kernels(m, i, spec->backend));
-    struct pp_chunk *c = pp_alloc(1, sizeof(*c));
-    if (!c)
-        return PP_ERESOURCE;
+    struct pp_chunk *c;
+    PP_ALLOC(c, 1);
     c->model = m;
     c->first = spec->first;
     c->last = spec->last;
@@ -114,9 +113,8 @@ int pp_chunk_init(struct pp_chunk *c, struct pp_backend *be, uint64_t seed)
         pp_chunk_param(c, i, &offset, &n);
         most = n > most ? n : most;
     }
-    float *host = pp_alloc(most, sizeof(*host));
-    if (!host)
-        return PP_ERESOURCE;
+    float *host;
+    PP_ALLOC(host, most);
     int rc = 0;
     for (int i = 0; i < count && rc == 0; i++) {
         pp_param_init(pp_chunk_param(c, i, &offset, &n), seed, host);

@@ -168,9 +168,8 @@ int chunk_place(struct pp_chunk *c, const struct pp_chunk_spec *spec)
 {
     struct pp_chunk_sizes z = {0};
     int n = c->n_nodes;
-    struct piece *pieces = pp_alloc(4 * (size_t)n, sizeof(*pieces));
-    if (!pieces)
-        return PP_ERESOURCE;
+    struct piece *pieces;
+    PP_ALLOC(pieces, 4 * (size_t)n);
     struct scratch f = {.pieces = pieces}, i = {.pieces = pieces + 2 * (size_t)n};
     c->n_floats = 0;
     for (int k = 0; k < n; k++) {

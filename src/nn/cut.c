@@ -48,9 +48,8 @@ char *pp_ranges_text(const struct pp_model *m, const int *first, const int *last
 
 static int no_such_layer(const struct pp_model *m, const char *key, const char *word)
 {
-    const char **names = pp_alloc((size_t)m->n_layers + 1, sizeof(*names));
-    if (!names)
-        return PP_ERESOURCE;
+    const char **names;
+    PP_ALLOC(names, (size_t)m->n_layers + 1);
     for (int i = 0; i < m->n_layers; i++)
         names[i] = m->layers[i].name;
     const char *near = pp_nearest(word, names);

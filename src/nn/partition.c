@@ -160,9 +160,8 @@ int pp_partition_costs(const struct pp_model *m, const double *costs, int n, int
     }
     int exponent;
     (void)frexp(total, &exponent);
-    uint64_t *whole = pp_alloc((size_t)m->n_layers, sizeof(*whole));
-    if (!whole)
-        return PP_ERESOURCE;
+    uint64_t *whole;
+    PP_ALLOC(whole, m->n_layers);
     for (int i = 0; i < m->n_layers; i++)
         whole[i] = (uint64_t)(ldexp(costs[i], 52 - exponent) + 0.5);
     int rc = by_weight(m, PP_ASSIGN_TIME, whole, n, first, last);

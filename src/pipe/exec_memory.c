@@ -294,12 +294,10 @@ int exec_memory(struct pp_exec *x, const struct pp_exec_spec *spec)
     x->rank = spec->rank;
     x->pipeline_rank = spec->rank % l->stages;
     x->replica = spec->rank / l->stages;
-    x->stages = pp_alloc((size_t)l->chunks, sizeof(*x->stages));
-    x->channels = pp_alloc((size_t)l->n_channels, sizeof(*x->channels));
-    x->first = pp_alloc((size_t)l->n_plans, sizeof(*x->first));
-    x->group = pp_alloc((size_t)l->replicas, sizeof(*x->group));
-    if (!x->stages || !x->channels || !x->first || !x->group)
-        return PP_ERESOURCE;
+    PP_ALLOC(x->stages, l->chunks);
+    PP_ALLOC(x->channels, l->n_channels);
+    PP_ALLOC(x->first, l->n_plans);
+    PP_ALLOC(x->group, l->replicas);
     for (int d = 0; d < l->replicas; d++)
         x->group[d] = d * l->stages + x->pipeline_rank;
     for (int s = 0; s < l->n_virtual; s++) {

@@ -41,10 +41,8 @@ int exec_time_create(struct pp_exec *x)
         PP_TRY(pp_backend_mark_create(x->be, true, &timer->tries[i]));
     for (int s = 0; s < EXEC_AHEAD; s++) {
         struct exec_time_set *set = &timer->sets[s];
-        set->records = pp_alloc((size_t)timer->capacity, sizeof(*set->records));
-        set->marks = pp_alloc((size_t)timer->capacity + 1, sizeof(*set->marks));
-        if (!set->records || !set->marks)
-            return PP_ERESOURCE;
+        PP_ALLOC(set->records, timer->capacity);
+        PP_ALLOC(set->marks, (size_t)timer->capacity + 1);
         for (int i = 0; i <= timer->capacity; i++)
             PP_TRY(pp_backend_mark_create(x->be, true, &set->marks[i]));
     }

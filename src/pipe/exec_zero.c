@@ -64,10 +64,8 @@ int exec_zero_create(struct pp_exec *x)
     if (l->cfg->train.zero == 0 || l->replicas == 1 ||
         pp_optimizer_moments(l->cfg->train.optimizer) == 0)
         return 0;
-    x->buckets = pp_alloc((size_t)m->n_layers, sizeof(*x->buckets));
-    x->shards = pp_alloc((size_t)m->n_layers * (size_t)l->replicas, sizeof(*x->shards));
-    if (!x->buckets || !x->shards)
-        return PP_ERESOURCE;
+    PP_ALLOC(x->buckets, m->n_layers);
+    PP_ALLOC(x->shards, (size_t)m->n_layers * (size_t)l->replicas);
     for (int k = 0; k < x->n_stages; k++) {
         int s = x->stages[k].s;
         size_t start = pp_layout_floats(l, s), to = start;

@@ -32,17 +32,6 @@ const char *report_text(const json_t *object, const char *key)
     return text ? text : "";
 }
 
-void *report_grow(void *array, int n, int *capacity, size_t size)
-{
-    if (n < *capacity)
-        return array;
-    int wanted = *capacity ? 2 * *capacity : 64;
-    void *bigger = pp_realloc(array, (size_t)wanted, size);
-    if (bigger)
-        *capacity = wanted;
-    return bigger;
-}
-
 static int read_json(const char *text, size_t bytes, json_t **out)
 {
     *out = NULL;

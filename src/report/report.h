@@ -53,9 +53,6 @@ double report_number(const json_t *object, const char *key);
 const char *report_text(const json_t *object, const char *key); /* "" when there is none */
 double report_short(double value);                              /* to six digits */
 
-/* Room for one more element; NULL when memory ran out, with the failure recorded. */
-void *report_grow(void *array, int n, int *capacity, size_t size);
-
 /* Calls take() for every line of a file that holds an object, with or without the commas and
  * brackets of an array of them; take() returns 1 for one that is damaged. Errors: PP_EIO,
  * PP_ERESOURCE, and those of take(). */

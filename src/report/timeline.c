@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "ppcli/chrome.h"
+#include "ppcli/mem.h"
 #include "report.h"
 
 #define SLICES_MAX 400000 /* of one half */
@@ -60,10 +61,7 @@ static int add_slice(struct pp_report *r, const json_t *o)
         r->lost[REPORT_TIMELINE].beyond++;
         return 0;
     }
-    void *grown = report_grow(h->slices, h->n, &h->capacity, sizeof(*h->slices));
-    if (!grown)
-        return PP_ERESOURCE;
-    h->slices = grown;
+    PP_ROOM(h->slices, h->n, h->capacity);
     h->slices[h->n++] = s;
     return 0;
 }

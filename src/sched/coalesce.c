@@ -78,9 +78,8 @@ int pp_pass_coalesce(struct pp_plan *plan)
         int64_t n = actions_after(plan, r);
         if (n > INT32_MAX)
             return pp_fail(PP_EFORMAT, "rank %d: %lld actions are too many", r, (long long)n);
-        struct pp_action *actions = pp_alloc((size_t)n, sizeof(*actions));
-        if (!actions)
-            return PP_ERESOURCE;
+        struct pp_action *actions;
+        PP_ALLOC(actions, n);
         rewrite(plan, &plan->ranks[r], actions);
         pp_free(plan->ranks[r].actions);
         plan->ranks[r] = (struct pp_rank_plan){.actions = actions, .n_actions = (int)n};

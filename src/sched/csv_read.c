@@ -79,16 +79,9 @@ void pp_csv_print(struct pp_csv_printer *p, int type, int stage, int mb, bool ov
 
 int pp_csv_add(struct pp_csv_row *row, const struct pp_csv_cell *c)
 {
-    if (row->n == row->capacity) {
-        if (row->capacity > INT32_MAX / 2)
-            return pp_fail(PP_ERESOURCE, "a list of %d cells is too long", row->n);
-        int capacity = row->capacity ? 2 * row->capacity : 32;
-        struct pp_csv_cell *cells = pp_realloc(row->cells, (size_t)capacity, sizeof(*cells));
-        if (!cells)
-            return PP_ERESOURCE;
-        row->cells = cells;
-        row->capacity = capacity;
-    }
+    if (row->n > INT32_MAX / 2 - 16)
+        return pp_fail(PP_ERESOURCE, "a list of %d cells is too long", row->n);
+    PP_ROOM(row->cells, row->n, row->capacity);
     row->cells[row->n++] = *c;
     return 0;
 }
@@ -243,14 +236,7 @@ static int take_cell(struct reader *rd, char *text)
 static int begin_row(struct reader *rd)
 {
     struct pp_csv *csv = rd->csv;
-    if (csv->n_rows == csv->capacity) {
-        int capacity = csv->capacity ? 2 * csv->capacity : 16;
-        struct pp_csv_row *rows = pp_realloc(csv->rows, (size_t)capacity, sizeof(*rows));
-        if (!rows)
-            return PP_ERESOURCE;
-        csv->rows = rows;
-        csv->capacity = capacity;
-    }
+    PP_ROOM(csv->rows, csv->n_rows, csv->capacity);
     csv->rows[csv->n_rows++] = (struct pp_csv_row){.line = rd->at.line};
     return 0;
 }

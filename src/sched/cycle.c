@@ -87,9 +87,8 @@ static int tell_wait(const void *ctx, int r, char *text, size_t bytes)
 
 int pp_fail_circle(const char *under, int n_ranks, int r, pp_tell_wait *tell, const void *ctx)
 {
-    bool *visited = pp_alloc((size_t)n_ranks, sizeof(*visited));
-    if (!visited)
-        return PP_ERESOURCE;
+    bool *visited;
+    PP_ALLOC(visited, n_ranks);
     int next = r;
     while (next >= 0 && !visited[next]) {
         r = next;

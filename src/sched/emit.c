@@ -6,14 +6,7 @@
 
 int pp_emit_cell(struct pp_emit *e, enum pp_op op, int stage, int mb)
 {
-    if (e->n == e->capacity) {
-        size_t capacity = e->capacity ? 2 * e->capacity : 256;
-        struct pp_cell *cells = pp_realloc(e->cells, capacity, sizeof(*cells));
-        if (!cells)
-            return PP_ERESOURCE;
-        e->cells = cells;
-        e->capacity = capacity;
-    }
+    PP_ROOM(e->cells, e->n, e->capacity);
     e->cells[e->n++] = (struct pp_cell){.op = (uint8_t)op, .stage = stage, .mb = mb};
     return 0;
 }

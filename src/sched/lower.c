@@ -25,9 +25,7 @@ int32_t pp_plan_message(const struct pp_plan *plan, int channel, int mb)
 static int make_channels(struct pp_plan *plan)
 {
     plan->n_channels = 2 * (plan->n_virtual - 1);
-    plan->channels = pp_alloc((size_t)plan->n_channels, sizeof(*plan->channels));
-    if (!plan->channels)
-        return PP_ERESOURCE;
+    PP_ALLOC(plan->channels, plan->n_channels);
     for (int c = 0; c < plan->n_channels; c++) {
         struct pp_channel *ch = &plan->channels[c];
         ch->src_stage = c % 2 == 0 ? c / 2 : c / 2 + 1;
@@ -42,8 +40,8 @@ static int make_messages(struct pp_plan *plan)
 {
     int used = plan->kind == PP_PLAN_EVAL ? plan->n_channels / 2 : plan->n_channels;
     plan->n_messages = used * plan->geometry.microbatches;
-    plan->messages = pp_alloc((size_t)plan->n_messages, sizeof(*plan->messages));
-    return plan->messages ? 0 : PP_ERESOURCE;
+    PP_ALLOC(plan->messages, plan->n_messages);
+    return 0;
 }
 
 /* The order in which each channel carries its micro-batches, written by whoever comes first. */

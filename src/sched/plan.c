@@ -44,9 +44,8 @@ static int place_stages(struct pp_plan *plan, const int *rank_of, enum pp_placem
 {
     const struct pp_geometry *g = &plan->geometry;
     int rc = 0;
-    int *held = pp_alloc((size_t)g->stages, sizeof(*held));
-    if (!held)
-        return PP_ERESOURCE;
+    int *held;
+    PP_ALLOC(held, g->stages);
     for (int s = 0; s < plan->n_virtual && rc == 0; s++) {
         int r = rank_of ? rank_of[s] : pp_place(placement, g->stages, s);
         if (r < 0 || r >= g->stages) {
@@ -68,9 +67,8 @@ int pp_plan_create(enum pp_plan_kind kind, const struct pp_geometry *g, const in
                    enum pp_placement placement, struct pp_plan **out)
 {
     PP_TRY(pp_check_geometry(g));
-    struct pp_plan *plan = pp_alloc(1, sizeof(*plan));
-    if (!plan)
-        return PP_ERESOURCE;
+    struct pp_plan *plan;
+    PP_ALLOC(plan, 1);
     plan->kind = kind;
     plan->geometry = *g;
     plan->n_virtual = g->stages * g->chunks;
@@ -91,9 +89,8 @@ int pp_plan_create(enum pp_plan_kind kind, const struct pp_geometry *g, const in
 
 int pp_plan_take_actions(struct pp_plan *plan, int rank, int n)
 {
-    struct pp_action *actions = pp_alloc((size_t)n, sizeof(*actions));
-    if (!actions)
-        return PP_ERESOURCE;
+    struct pp_action *actions;
+    PP_ALLOC(actions, n);
     pp_free(plan->ranks[rank].actions);
     plan->ranks[rank] = (struct pp_rank_plan){.actions = actions, .n_actions = n};
     return 0;

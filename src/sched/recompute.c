@@ -45,9 +45,8 @@ static int rewrite(const struct pp_plan *plan, int rank, const bool *stages, int
 static int add_to_rank(struct pp_plan *plan, int rank, const bool *stages, int32_t *from)
 {
     struct pp_rank_plan *list = &plan->ranks[rank];
-    struct pp_action *actions = pp_alloc(2 * (size_t)list->n_actions, sizeof(*actions));
-    if (!actions)
-        return PP_ERESOURCE;
+    struct pp_action *actions;
+    PP_ALLOC(actions, 2 * (size_t)list->n_actions);
     int n = rewrite(plan, rank, stages, from, actions);
     pp_free(list->actions);
     *list = (struct pp_rank_plan){.actions = actions, .n_actions = n};
@@ -149,10 +148,8 @@ int pp_plan_recompute(struct pp_plan *plan, const bool *stages)
     for (int s = 0; s < plan->n_virtual; s++)
         plan->shared[s] = plan->shared[s] || stages[s];
     int rc = 0;
-    int32_t *from = pp_alloc((size_t)plan->geometry.chunks * (size_t)plan->geometry.microbatches,
-                             sizeof(*from));
-    if (!from)
-        return PP_ERESOURCE;
+    int32_t *from;
+    PP_ALLOC(from, (size_t)plan->geometry.chunks * (size_t)plan->geometry.microbatches);
     for (int r = 0; r < plan->geometry.stages && rc == 0; r++)
         rc = add_to_rank(plan, r, stages, from);
     pp_free(from);

@@ -94,31 +94,25 @@ static int add_channels(struct pp_plan *plan)
     int messages = plan->n_messages;
     for (int i = 0; i < plan->n_ties; i++)
         messages += 2 * (plan->ties[i].more + 1);
-    struct pp_channel *channels = pp_realloc(plan->channels, (size_t)n, sizeof(*channels));
-    if (!channels)
-        return PP_ERESOURCE;
-    plan->channels = channels;
-    struct pp_message *grown = pp_realloc(plan->messages, (size_t)messages, sizeof(*grown));
-    if (!grown)
-        return PP_ERESOURCE;
-    plan->messages = grown;
+    PP_GROW(plan->channels, n);
+    PP_GROW(plan->messages, messages);
     for (int c = first; c < n; c++) {
         int i = (c - first) / 2;
         bool back = (c - first) % 2 == 1;
         const struct pp_tie *t = &plan->ties[i];
         int src = back ? t->copy : t->owner, dst = back ? t->owner : t->copy;
         bool local = is_local(plan, i);
-        channels[c] = (struct pp_channel){.src_stage = src,
-                                          .dst_stage = dst,
-                                          .src_rank = plan->rank_of[src],
-                                          .dst_rank = plan->rank_of[dst],
-                                          .slots = local ? 0 : 1};
+        plan->channels[c] = (struct pp_channel){.src_stage = src,
+                                                .dst_stage = dst,
+                                                .src_rank = plan->rank_of[src],
+                                                .dst_rank = plan->rank_of[dst],
+                                                .slots = local ? 0 : 1};
         for (int k = 0; k <= t->more; k++) {
             int32_t m = message_of(plan, c, k);
-            grown[m] = (struct pp_message){.channel = c,
-                                           .mb = k,
-                                           .next_in_slot = k < t->more ? m + 1 : -1,
-                                           .first_in_slot = k == 0 && !local};
+            plan->messages[m] = (struct pp_message){.channel = c,
+                                                    .mb = k,
+                                                    .next_in_slot = k < t->more ? m + 1 : -1,
+                                                    .first_in_slot = k == 0 && !local};
         }
     }
     plan->n_channels = n;
@@ -132,11 +126,8 @@ static int add_actions(struct pp_plan *plan, int rank)
     int64_t n = (int64_t)list->n_actions + list_of(plan, rank, NULL);
     if (n > INT32_MAX)
         return pp_fail(PP_ERESOURCE, "rank %d: %lld actions are too many", rank, (long long)n);
-    struct pp_action *actions = pp_realloc(list->actions, (size_t)n, sizeof(*actions));
-    if (!actions)
-        return PP_ERESOURCE;
-    list->actions = actions;
-    list_of(plan, rank, actions + list->n_actions);
+    PP_GROW(list->actions, n);
+    list_of(plan, rank, list->actions + list->n_actions);
     list->n_actions = (int)n;
     return 0;
 }
@@ -144,9 +135,7 @@ static int add_actions(struct pp_plan *plan, int rank)
 int pp_plan_tie(struct pp_plan *plan, const struct pp_tie *ties, int n)
 {
     pp_assert(plan->kind == PP_PLAN_TRAIN && plan->copies == 1 && plan->n_ties == 0 && n >= 1);
-    plan->ties = pp_alloc((size_t)n, sizeof(*plan->ties));
-    if (!plan->ties)
-        return PP_ERESOURCE;
+    PP_ALLOC(plan->ties, n);
     memcpy(plan->ties, ties, (size_t)n * sizeof(*ties));
     plan->n_ties = n;
     PP_TRY(add_channels(plan));

@@ -151,14 +151,7 @@ struct search {
 static int keep(struct search *s, const struct pp_candidate *c)
 {
     struct pp_best *b = s->best;
-    if (b->n == s->room) {
-        int room = s->room > 0 ? 2 * s->room : 64;
-        void *items = pp_realloc(b->items, (size_t)room, sizeof(*b->items));
-        if (!items)
-            return PP_ERESOURCE;
-        b->items = items;
-        s->room = room;
-    }
+    PP_ROOM(b->items, b->n, s->room);
     b->items[b->n++] = *c;
     return 0;
 }

@@ -123,11 +123,7 @@ int cuda_plan_for(struct cuda *c, const struct cuda_shape *s, const struct cuda_
     enum cuda_fusion fusion = CUDA_ALONE;
     cublasLtMatmulAlgo_t algorithm = {0};
     PP_TRY(answer(c, s, &fusion, &algorithm));
-    if (c->n_plans == c->room_plans) {
-        int room = c->room_plans ? 2 * c->room_plans : 64;
-        PP_GROW(c->plans, room);
-        c->room_plans = room;
-    }
+    PP_ROOM(c->plans, c->n_plans, c->room_plans);
     struct cuda_plan *p = &c->plans[c->n_plans];
     int rc = cuda_plan_init(c, s, fusion, p);
     if (rc < 0) {

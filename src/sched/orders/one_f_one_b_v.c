@@ -41,9 +41,8 @@ static void pattern(int p, int *first)
 
 static int emit_all(const struct pp_geometry *g, struct pp_emit_all *e)
 {
-    int *first = pp_alloc((size_t)g->stages * PP_V_KINDS, sizeof(*first));
-    if (!first)
-        return PP_ERESOURCE;
+    int *first;
+    PP_ALLOC(first, (size_t)g->stages * PP_V_KINDS);
     pattern(g->stages, first);
     struct pp_v_grid grid;
     int rc = pp_v_grid_init(&grid, g->stages, g->microbatches, true, first);

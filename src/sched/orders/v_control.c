@@ -111,9 +111,8 @@ static int build(struct control *c, const struct pp_geometry *geo,
     int p = geo->stages;
     int m = geo->microbatches;
     int32_t *waiting = NULL;
-    int *first = pp_alloc((size_t)p * PP_V_KINDS, sizeof(*first));
-    if (!first)
-        return PP_ERESOURCE;
+    int *first;
+    PP_ALLOC(first, (size_t)p * PP_V_KINDS);
     for (int r = 0; r < p; r++)
         pattern(p, r, first + (size_t)r * PP_V_KINDS);
     int rc = pp_v_grid_init(&c->grid, p, m, false, first);

@@ -48,11 +48,9 @@ int pp_v_grid_init(struct pp_v_grid *g, int p, int m, bool fused, const int *fir
     size_t cells;
     PP_TRY(pp_size_mul((size_t)p, (size_t)width, &slots));
     PP_TRY(pp_size_mul((size_t)p * PP_V_KINDS, (size_t)m, &cells));
-    g->cells = pp_alloc(slots, sizeof(*g->cells));
-    g->live = pp_alloc(slots, sizeof(*g->live));
-    g->slot = pp_alloc(cells, sizeof(*g->slot));
-    if (!g->cells || !g->live || !g->slot)
-        return PP_ERESOURCE;
+    PP_ALLOC(g->cells, slots);
+    PP_ALLOC(g->live, slots);
+    PP_ALLOC(g->slot, cells);
     memset(g->cells, 0xff, slots * sizeof(*g->cells));
     put_pattern(g, first);
     return 0;
