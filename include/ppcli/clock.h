@@ -9,6 +9,8 @@
 uint64_t pp_clock_ns(void);     /* CLOCK_MONOTONIC, nanoseconds */
 uint64_t pp_clock_cpu_ns(void); /* what this thread has computed, without the time of others */
 
+void pp_clock_nap(uint64_t ns); /* this thread sleeps so long, or until a signal */
+
 /* How long this thread was ready to run but had no core, so far; -1: the system does not tell. */
 int64_t pp_clock_waited_ns(void);
 

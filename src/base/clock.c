@@ -17,6 +17,13 @@ uint64_t pp_clock_ns(void)
     return read_clock(CLOCK_MONOTONIC);
 }
 
+void pp_clock_nap(uint64_t ns)
+{
+    const struct timespec t = {.tv_sec = (time_t)(ns / 1000000000),
+                               .tv_nsec = (long)(ns % 1000000000)};
+    nanosleep(&t, NULL);
+}
+
 uint64_t pp_clock_cpu_ns(void)
 {
     return read_clock(CLOCK_THREAD_CPUTIME_ID);

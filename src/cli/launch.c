@@ -108,9 +108,9 @@ struct mpirun_words {
     int n;
     char kept[4 * HOSTS_TEXT]; /* of args */
     size_t used;
+    const char *value[128]; /* of a letter */
     char ranks[16], hosts[HOSTS_TEXT], each[HOSTS_TEXT], ports[5][16];
     char exe[PP_PATH_MAX], keeper[PP_PATH_MAX + PP_PULSE_ADDRESS + 64];
-    const char *agent, *network;
     struct pp_listener *listener; /* of ranks on several hosts; owned */
 };
 
@@ -123,22 +123,13 @@ static void own(struct mpirun_words *w, const char *text)
     w->used += n;
 }
 
-static const char *meaning(const struct mpirun_words *w, char letter)
-{
-    static const char letters[] = "RHEANFGPLCK";
-    const char *const texts[] = {w->ranks,    w->hosts,    w->each,     w->agent,
-                                 w->network,  w->ports[0], w->ports[1], w->ports[2],
-                                 w->ports[3], w->ports[4], w->keeper};
-    return texts[strchr(letters, letter) - letters];
-}
-
 static int put(struct mpirun_words *w, const char *word)
 {
     static char text[HOSTS_TEXT + PP_PATH_MAX];
     size_t used = 0;
     for (const char *p = word; *p; p++)
         if (*p == '%')
-            used += (size_t)snprintf(text + used, sizeof(text) - used, "%s", meaning(w, *++p));
+            used += (size_t)snprintf(text + used, sizeof(text) - used, "%s", w->value[(int)*++p]);
         else
             text[used++] = *p;
     text[used] = '\0';
@@ -219,8 +210,8 @@ static int set_up_hosts(const struct pp_config *cfg, const char *word, int ranks
                            network);
         }
     }
-    w->agent = pp_host_agent(cfg);
-    w->network = network;
+    w->value['A'] = pp_host_agent(cfg);
+    w->value['N'] = network;
     int half = first + (last - first + 1) / 2;
     if (pp_listener_open(ranks, first ? half : 0, last, &w->listener) < 0)
         return pp_error_context("signs of life");
@@ -233,8 +224,10 @@ static int set_up_hosts(const struct pp_config *cfg, const char *word, int ranks
                  pp_listener_address(w->listener),
                  cfg->run.hang_timeout > 0 ? cfg->run.hang_timeout : 1e6);
     const int ports[] = {first, half - 1, half, last, last - half + 1};
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 5; i++) {
         snprintf(w->ports[i], sizeof(w->ports[i]), "%d", ports[i]);
+        w->value[(int)"FGPLC"[i]] = w->ports[i];
+    }
     *when |= HOSTS | (first ? PORTS : 0) | (asked || !pp_fabric_here() ? ETHERNET : 0);
     pp_log_info("hosts: %s over %s (%s), asked in %.1f s", w->hosts, network,
                 asked              ? "run.network"
@@ -252,6 +245,10 @@ static int collect(const struct pp_config *cfg, const char *word, int ranks, str
                                                    : OPEN_MPI_4;
     int when = geteuid() == 0 ? ROOT : 0;
     snprintf(w->ranks, sizeof(w->ranks), "%d", ranks);
+    w->value['R'] = w->ranks;
+    w->value['H'] = w->hosts;
+    w->value['E'] = w->each;
+    w->value['K'] = w->keeper;
     if (readlink("/proc/self/exe", w->exe, sizeof(w->exe) - 1) < 0)
         return pp_fail_errno(PP_ERESOURCE, "cannot find the own program file");
     if (cfg->run.hosts[0])

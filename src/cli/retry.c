@@ -8,9 +8,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "ppcli/checkpoint.h"
+#include "ppcli/clock.h"
 #include "ppcli/hosts.h"
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
@@ -180,11 +180,10 @@ static int choose_hosts(struct again *a, const char *word)
 /* PP_ESTOPPED when the user does not want to wait for the next try. */
 static int wait_for(const struct again *a, int seconds)
 {
-    const struct timespec a_while = {.tv_nsec = 100000000};
     for (int k = 0; k < 10 * seconds; k++) {
         if (*a->options->stop != 0)
             return pp_fail(PP_ESTOPPED, "between two tries; train continues with --resume");
-        nanosleep(&a_while, NULL);
+        pp_clock_nap(100000000);
     }
     return 0;
 }

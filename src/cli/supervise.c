@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ppcli/clock.h"
 #include "ppcli/devices.h"
 #include "ppcli/io.h"
 #include "ppcli/log.h"
@@ -59,18 +60,15 @@ static void *relay(void *arg)
     struct relay *r = arg;
     char block[4096];
     ssize_t n;
-    while ((n = read(r->from, block, sizeof(block))) > 0 || (n < 0 && errno == EINTR)) {
-        char *mark =
-            n > 0 && !r->started ? memmem(block, (size_t)n, STARTED, strlen(STARTED)) : NULL;
+    while ((n = read(r->from, block, sizeof(block))) > 0) {
+        char *mark = r->started ? NULL : memmem(block, (size_t)n, STARTED, strlen(STARTED));
         if (mark) {
             n -= (ssize_t)strlen(STARTED);
             memmove(mark, mark + strlen(STARTED), (size_t)(block + n - mark));
             r->started = true;
         }
-        if (n > 0) {
-            fwrite(block, 1, (size_t)n, stdout);
-            fflush(stdout);
-        }
+        fwrite(block, 1, (size_t)n, stdout);
+        fflush(stdout);
     }
     return NULL;
 }
@@ -102,14 +100,9 @@ static void end_at_once(pid_t child, const sigset_t *waited)
  * got, as those on other hosts do. */
 static int make_word(void)
 {
-    const int none = 0;
     int fd = memfd_create(SUPERVISE_FILE, MFD_CLOEXEC);
     char path[64];
     snprintf(path, sizeof(path), "/proc/%ld/fd/%d", (long)getpid(), fd);
-    if (fd >= 0 && pwrite(fd, &none, sizeof(none), 0) < 0) {
-        close(fd);
-        fd = -1;
-    }
     return setenv(SUPERVISE_ASKED, path, 1) == 0 ? fd : -1;
 }
 
@@ -210,7 +203,6 @@ static void remove_files(const char *kind, long number)
  * it, and nobody else removes the files. out_fd: held as long as there is somebody else. */
 static pid_t start_guard(int *out_fd)
 {
-    const struct timespec a_while = {.tv_nsec = 1000000000 / LOOKS};
     int ends[2];
     long pid;
     char none;
@@ -224,7 +216,7 @@ static pid_t start_guard(int *out_fd)
         setsid();
         if (read(0, &pid, sizeof(pid)) == (ssize_t)sizeof(pid) && read(0, &none, 1) == 0) {
             do
-                nanosleep(&a_while, NULL);
+                pp_clock_nap(1000000000 / LOOKS);
             while (pp_process_lives(pid));
             remove_files("pid", pid);
             remove_folder("ompi", (pid_t)pid);
@@ -239,14 +231,13 @@ static pid_t start_guard(int *out_fd)
 /* mpirun has ended: so do ranks and orteds on other hosts. */
 static void wait_for_others(struct pp_listener *l)
 {
-    const struct timespec a_while = {.tv_nsec = 20000000};
     char ignored[PP_PULSE_TEXT];
     for (int k = 0; k < 50 * (END_S + 1); k++) {
         (void)pp_listener_look(l, ignored);
         pp_listener_end(l);
         if (pp_listener_connected(l) == 0)
             break;
-        nanosleep(&a_while, NULL);
+        pp_clock_nap(20000000);
     }
 }
 
@@ -315,20 +306,21 @@ int supervise(const char *const *args, struct pp_listener *listener, struct laun
     const struct timespec a_while = {.tv_nsec = 1000000000 / LOOKS};
     sigset_t waited, before;
     pthread_t relayer;
-    int status = 0, stop = 0, asks = 0, word = make_word(), ends[2], guarded;
-    pid_t guard = start_guard(&guarded);
+    int status = 0, stop = 0, asks = 0, ends[2], guarded;
     static struct relay relayed; /* may outlive this call: see end_relay() */
     struct mpirun m = {.listener = listener, .started = &relayed.started};
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return pp_fail_errno(PP_ERESOURCE, "cannot start %s", args[0]);
+    int word = make_word();
+    pid_t guard = start_guard(&guarded);
     waited_signals(&waited);
     sigprocmask(SIG_BLOCK, &waited, &before);
-    bool piped = pipe2(ends, O_CLOEXEC) == 0;
-    relayed.from = piped ? ends[0] : -1;
+    relayed.from = ends[0];
     relayed.started = false;
-    bool relays = piped && (errno = pp_thread_start(&relayer, relay, &relayed)) == 0;
+    bool relays = (errno = pp_thread_start(&relayer, relay, &relayed)) == 0;
     int rc = relays ? pp_child_start(args, -1, ends[1], STDERR_FILENO, &before, &m.pid)
                     : pp_fail_errno(PP_ERESOURCE, "cannot start %s", args[0]);
-    if (piped)
-        close(ends[1]);
+    close(ends[1]);
     (void)!write(guarded, &(long){m.pid}, sizeof(long));
     while (rc == 0 && waitpid(m.pid, &status, WNOHANG) != m.pid) {
         int got = sigtimedwait(&waited, NULL, &a_while);
@@ -356,7 +348,7 @@ int supervise(const char *const *args, struct pp_listener *listener, struct laun
     }
     if (relays)
         end_relay(relayer, ends[0]);
-    else if (piped)
+    else
         close(ends[0]);
     if (guard > 0 && kill(guard, SIGKILL) == 0)
         waitpid(guard, NULL, 0);

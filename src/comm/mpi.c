@@ -18,8 +18,8 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
+#include "ppcli/clock.h"
 #include "ppcli/mem.h"
 #include "ppcli/thread.h"
 #include "wait.h"
@@ -51,7 +51,6 @@ static void leave(struct mpi **m)
 
 static void *move(void *arg)
 {
-    const struct timespec nap = {.tv_nsec = MOVE_NS};
     struct mpi *m = arg;
     int found;
     sigset_t all;
@@ -65,7 +64,7 @@ static void *move(void *arg)
         }
         MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, m->control, &found, MPI_STATUS_IGNORE);
         pthread_mutex_unlock(&m->lock);
-        nanosleep(&nap, NULL);
+        pp_clock_nap(MOVE_NS);
         pthread_mutex_lock(&m->lock);
     }
     pthread_mutex_unlock(&m->lock);
@@ -109,12 +108,10 @@ static int finish(struct pp_transport *tp, MPI_Request *request, MPI_Status *sta
         if (pp_backoff_pause(&b))
             continue;
         pp_show_wait(tp->waited_ns);
-        if (tp->crowded) {
-            struct timespec nap = {.tv_sec = 0, .tv_nsec = NAP_NS};
-            nanosleep(&nap, NULL);
-        } else {
+        if (tp->crowded)
+            pp_clock_nap(NAP_NS);
+        else
             sched_yield(); /* progress needs our calls: sleeping would stall the neighbour too */
-        }
     }
 }
 

@@ -107,7 +107,6 @@ bool pp_poll_pause(struct pp_poll *p, uint64_t timeout_ns)
     if (timeout_ns > 0 && now - p->start_ns > timeout_ns)
         return false;
     pp_show_wait(p->waited_ns);
-    const struct timespec nap = {.tv_sec = 0, .tv_nsec = NAP_NS};
-    nanosleep(&nap, NULL);
+    pp_clock_nap(NAP_NS);
     return true;
 }

@@ -8,7 +8,6 @@
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 #include "ppcli/clock.h"
 #include "ppcli/mem.h"
@@ -282,13 +281,12 @@ int pp_backend_mark_reached(struct pp_backend *be, void *mark, bool *reached)
 
 bool pp_backend_is_quiet(struct pp_backend *be, void *mark)
 {
-    const struct timespec nap = {.tv_sec = 0, .tv_nsec = 100000};
     struct pp_error why = *pp_error_get();
     uint64_t start = pp_clock_ns();
     bool reached = pp_backend_mark_set(be, mark) < 0, in_time = true;
     while (in_time && !reached && pp_backend_mark_reached(be, mark, &reached) == 0 && !reached) {
         in_time = pp_clock_ns() - start <= QUIET_NS;
-        nanosleep(&nap, NULL);
+        pp_clock_nap(100000);
     }
     pp_error_adopt(&why);
     return in_time;

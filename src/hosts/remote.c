@@ -3,7 +3,6 @@
  * an agent that waits for a password are the ordinary case here. */
 #include "hosts.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -112,7 +111,7 @@ static void take_line(struct remote *r, char *line)
 static void take(struct remote *r)
 {
     ssize_t n = read(r->from, r->text + r->used, sizeof(r->text) - 1 - r->used);
-    if (n <= 0 && errno != EINTR) {
+    if (n <= 0) {
         r->asked = false;
         snprintf(r->wrong, sizeof(r->wrong), "%s", r->last[0] ? r->last : "its agent ended");
     }
@@ -165,7 +164,6 @@ void remote_ask(struct remote *r, int n, double seconds)
 
 void remote_end(struct remote *r, int n, double seconds)
 {
-    const struct timespec a_while = {.tv_nsec = 2000000};
     uint64_t start = pp_clock_ns();
     for (int i = 0; i < n; i++)
         if (r[i].pid > 0)
@@ -174,7 +172,7 @@ void remote_end(struct remote *r, int n, double seconds)
         while (r[i].pid > 0 && waitpid(r[i].pid, NULL, WNOHANG) == 0) {
             if (r[i].wrong[0] || (double)(pp_clock_ns() - start) > seconds * 1e9)
                 kill(-r[i].pid, SIGKILL);
-            nanosleep(&a_while, NULL);
+            pp_clock_nap(2000000);
         }
         if (r[i].pid > 0)
             close(r[i].from);

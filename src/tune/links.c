@@ -6,7 +6,6 @@
 #include "tune.h"
 
 #include <string.h>
-#include <time.h>
 
 #include "ppcli/median.h"
 
@@ -41,11 +40,10 @@ static int copies(struct pp_transport *tp, int peer, char *buf, size_t bytes, do
                   double *out)
 {
     double send[ROUNDS], recv[ROUNDS];
-    const struct timespec late = {.tv_nsec = (long)(way * 2e9) + 1000000};
     for (int i = 0; i < ROUNDS; i++) {
         double *mine = tp->rank == 0 ? send : recv;
         if (tp->rank != 0)
-            nanosleep(&late, NULL);
+            pp_clock_nap((uint64_t)(way * 2e9) + 1000000);
         uint64_t start = pp_clock_ns();
         PP_TRY(tp->rank == 0 ? pp_transport_send(tp, peer, buf, bytes)
                              : pp_transport_recv(tp, peer, buf, bytes));

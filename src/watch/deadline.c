@@ -55,7 +55,7 @@ static void give_up(const struct pp_deadline *d, const struct phase *p, bool wai
     int before_me = d->rank < NEXT_MAX ? d->rank : NEXT_MAX;
     snprintf(who, sizeof(who), "rank %d (pid %ld)", d->rank, (long)getpid());
     if (p->together || waits)
-        ticker_nap((waits ? OTHERS_NS : 0) + (long)before_me * NEXT_NS);
+        pp_clock_nap((waits ? OTHERS_NS : 0) + (long)before_me * NEXT_NS);
     double seconds = (double)d->used_ns * 1e-9;
     if (waits) {
         snprintf(text, sizeof(text),

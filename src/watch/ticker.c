@@ -88,12 +88,6 @@ void ticker_stop(struct ticker **ticker)
     *ticker = NULL;
 }
 
-void ticker_nap(long ns)
-{
-    struct timespec t = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
-    nanosleep(&t, NULL);
-}
-
 struct ticked ticked_self(void)
 {
     struct ticked t = {.pid = getpid(), .tid = gettid()};

@@ -20,8 +20,6 @@ int ticker_start(uint64_t every_ns, bool (*tick)(void *ctx), void *ctx, struct t
 /* Waits for a call that is under way. Local; accepts NULL in *t. */
 void ticker_stop(struct ticker **t);
 
-void ticker_nap(long ns);
-
 /* A thread that is looked after. Zeroed: none yet. */
 struct ticked {
     int64_t pid, tid;           /* tid 0: it has not begun, so it has had no time */

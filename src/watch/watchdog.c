@@ -263,7 +263,7 @@ static void give_up(struct pp_watchdog *w)
 {
     int fd = claim(w);
     if (fd == -1) {
-        ticker_nap(SPEAKER_NS);
+        pp_clock_nap(SPEAKER_NS);
         w->lost(NULL);
         return;
     }

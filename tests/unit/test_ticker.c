@@ -48,7 +48,7 @@ static void *sleeps(void *arg)
     starved = ticked_self();
     atomic_store(&begun, true);
     while (!atomic_load(&enough))
-        ticker_nap(1000000000);
+        pp_clock_nap(1000000000);
     return arg;
 }
 
@@ -57,7 +57,7 @@ static double share(void)
 {
     uint64_t used = 0, all = 0, last = pp_clock_ns();
     while (all < 1000000000) {
-        ticker_nap(20000000);
+        pp_clock_nap(20000000);
         uint64_t now = pp_clock_ns();
         used += ticked_share(&starved, now - last);
         all += now - last;
@@ -73,7 +73,7 @@ static double share_of(void *(*run)(void *), void *(*beside)(void *))
     atomic_store(&enough, false);
     assert_int_equal(pthread_create(&a, NULL, run, NULL), 0);
     while (!atomic_load(&begun))
-        ticker_nap(1000000);
+        pp_clock_nap(1000000);
     if (beside)
         assert_int_equal(pthread_create(&b, NULL, beside, NULL), 0);
     double s = share();
