@@ -21,6 +21,8 @@ n=$1
 shift
 # A /run of our own: names of network namespaces are files there.
 mount -t tmpfs none /run && mkdir -p /run/netns || exit 1
+# Nor do others, whose hosts have the same names, share our segments of memory.
+mount -t tmpfs none /dev/shm || exit 1
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 {
