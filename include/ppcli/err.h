@@ -54,6 +54,16 @@ struct pp_error {
             return pp_try_rc_;                                                                     \
     } while (0)
 
+/* The same, after undo: a call that gives back what was taken before. */
+#define PP_TRY_UNDO(expr, undo)                                                                    \
+    do {                                                                                           \
+        int pp_try_rc_ = (expr);                                                                   \
+        if (pp_try_rc_ < 0) {                                                                      \
+            undo;                                                                                  \
+            return pp_try_rc_;                                                                     \
+        }                                                                                          \
+    } while (0)
+
 /* A broken invariant, never bad input: prints where and aborts (also in release builds). */
 #define pp_assert(cond)                                                                            \
     do {                                                                                           \

@@ -48,10 +48,7 @@ static int make(const struct pp_config *cfg, int stages, struct pp_config **out)
     pp_free(copy);
     if (rc == 0 && row.skipped[0])
         rc = pp_fail(PP_ECONFIG, "%s", row.skipped);
-    if (rc < 0) {
-        pp_free(row.cfg);
-        return rc;
-    }
+    PP_TRY_UNDO(rc, pp_free(row.cfg));
     *out = row.cfg;
     return 0;
 }

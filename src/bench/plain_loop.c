@@ -73,11 +73,7 @@ int plain_loop_create(const struct pp_worker *w, struct plain_loop **out)
     p->layout = w->run->layout;
     p->data = w->data[PP_SPLIT_TRAIN];
     p->be = w->be;
-    int rc = create(p);
-    if (rc < 0) {
-        plain_loop_destroy(&p);
-        return rc;
-    }
+    PP_TRY_UNDO(create(p), plain_loop_destroy(&p));
     *out = p;
     return 0;
 }

@@ -252,11 +252,8 @@ int bench_table(const struct pp_bench *b, const struct pp_bench_header *h,
         table_number(t, row->microbatches);
         table_number(t, row->batch);
         for (int k = 0; k < axes->n; k++) {
-            int rc = pp_config_key_value(row->cfg, axes->keys[k], value, sizeof(value));
-            if (rc < 0) {
-                table_fini(t);
-                return rc;
-            }
+            PP_TRY_UNDO(pp_config_key_value(row->cfg, axes->keys[k], value, sizeof(value)),
+                        table_fini(t));
             table_text(t, "%s", value);
         }
         if (g.valid)

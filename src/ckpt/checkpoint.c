@@ -119,10 +119,7 @@ static int open_one(const char *path, bool plain, enum pp_ckpt_check check, stru
     PP_ALLOC(ck, 1);
     ck->path = pp_strdup(path);
     int rc = !ck->path ? PP_ERESOURCE : plain ? open_plain(ck, check) : ckpt_open_folder(ck, check);
-    if (rc < 0) {
-        pp_ckpt_close(&ck);
-        return rc;
-    }
+    PP_TRY_UNDO(rc, pp_ckpt_close(&ck));
     *out = ck;
     return 0;
 }

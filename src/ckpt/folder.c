@@ -47,10 +47,7 @@ int folder_steps(const char *dir, int64_t **out, int *out_n)
     }
     if (d)
         closedir(d);
-    if (rc < 0) {
-        pp_free(steps);
-        return rc;
-    }
+    PP_TRY_UNDO(rc, pp_free(steps));
     if (n > 1)
         qsort(steps, (size_t)n, sizeof(*steps), newest_first);
     *out = steps;

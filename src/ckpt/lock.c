@@ -91,10 +91,7 @@ int pp_lock_take(const char *dir, struct pp_lock *out)
     if (before[0])
         pp_log_debug("%s: left by %s, which is gone", l.path, before);
     int rc = write_holder(&l);
-    if (rc < 0) {
-        close(l.fd);
-        return rc;
-    }
+    PP_TRY_UNDO(rc, close(l.fd));
     *out = l;
     return 0;
 }

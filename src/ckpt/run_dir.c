@@ -149,11 +149,7 @@ static int write_config(const struct pp_config *cfg, const char *dir)
     struct pp_file_write w;
     PP_TRY(pp_path_format(path, "%s/" PP_RUN_DIR_CONFIG, dir));
     PP_TRY(pp_file_create(path, &w));
-    int rc = pp_config_write(cfg, w.f);
-    if (rc < 0) {
-        pp_file_abandon(&w);
-        return rc;
-    }
+    PP_TRY_UNDO(pp_config_write(cfg, w.f), pp_file_abandon(&w));
     return pp_file_commit(&w);
 }
 

@@ -260,10 +260,7 @@ int pp_st_parse(const char *label, const void *data, size_t bytes, uint64_t file
         rc = read_header(label, root, h);
     }
     json_decref(root);
-    if (rc < 0) {
-        pp_st_header_free(&h);
-        return rc;
-    }
+    PP_TRY_UNDO(rc, pp_st_header_free(&h));
     *out = h;
     return 0;
 }

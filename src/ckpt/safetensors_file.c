@@ -37,18 +37,11 @@ static int read_header(struct pp_st_file *f)
 int pp_st_open_fd(const char *label, int fd, uint64_t bytes, struct pp_st_file **out)
 {
     struct pp_st_file *f = pp_alloc(1, sizeof(*f));
-    if (!f) {
-        close(fd);
-        return PP_ERESOURCE;
-    }
+    PP_TRY_UNDO(f ? 0 : PP_ERESOURCE, close(fd));
     f->fd = fd;
     f->bytes = bytes;
     f->path = pp_strdup(label);
-    int rc = f->path ? read_header(f) : PP_ERESOURCE;
-    if (rc < 0) {
-        pp_st_close(&f);
-        return rc;
-    }
+    PP_TRY_UNDO(f->path ? read_header(f) : PP_ERESOURCE, pp_st_close(&f));
     *out = f;
     return 0;
 }

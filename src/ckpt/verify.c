@@ -202,11 +202,7 @@ static int open_part(struct verifier *v, int index)
         return locate_damage(label, fd, bytes, what);
     }
     if (v->check == PP_CKPT_VERIFY) {
-        int rc = digest_file(v, label, fd, bytes, found);
-        if (rc < 0) {
-            close(fd);
-            return rc;
-        }
+        PP_TRY_UNDO(digest_file(v, label, fd, bytes, found), close(fd));
         if (strcmp(found, e->sha256) != 0)
             return locate_damage(label, fd, bytes, "its digest is not the one in " NAME_MANIFEST);
     }

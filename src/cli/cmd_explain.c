@@ -11,10 +11,7 @@ static int predict_other(struct explained *e, struct pp_config *cfg)
     struct pp_layout *other = NULL;
     char *kept = pp_strdup(cfg->pipeline.recompute);
     e->other = pp_alloc((size_t)l->stages, sizeof(*e->other));
-    if (!kept || !e->other) {
-        pp_free(kept);
-        return PP_ERESOURCE;
-    }
+    PP_TRY_UNDO(kept && e->other ? 0 : PP_ERESOURCE, pp_free(kept));
     snprintf(cfg->pipeline.recompute, sizeof(cfg->pipeline.recompute), "%s", kept[0] ? "" : "all");
     int rc = pp_layout_create(cfg, l->model, l->train_n, l->test_n, &other);
     for (int r = 0; r < l->stages && rc == 0; r++) {

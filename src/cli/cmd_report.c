@@ -14,11 +14,7 @@ static int write_page(struct pp_report *const *runs, int n, const char *path)
         return pp_report_write(runs, n, stdout);
     struct pp_file_write w;
     PP_TRY(pp_file_create(path, &w));
-    int rc = pp_report_write(runs, n, w.f);
-    if (rc < 0) {
-        pp_file_abandon(&w);
-        return rc;
-    }
+    PP_TRY_UNDO(pp_report_write(runs, n, w.f), pp_file_abandon(&w));
     PP_TRY(pp_file_commit(&w));
     char shown[PP_PATH_MAX];
     puts(pp_text_shown(path, shown, sizeof(shown)));

@@ -123,10 +123,6 @@ int plan_machine_html(const struct plan_machine *p, const char *path)
 {
     struct pp_file_write w;
     PP_TRY(pp_file_create(path, &w));
-    int rc = print_page(p, w.f);
-    if (rc < 0) {
-        pp_file_abandon(&w);
-        return rc;
-    }
+    PP_TRY_UNDO(print_page(p, w.f), pp_file_abandon(&w));
     return pp_file_commit(&w);
 }

@@ -84,10 +84,7 @@ int pp_channels_gather(struct pp_transport *tp, const struct pp_channel_spec *sp
         rc = pp_transport_allgather(tp, padded, (size_t)most * sizeof(*padded), all);
     }
     pp_free(padded);
-    if (rc < 0) {
-        pp_free(all);
-        return rc;
-    }
+    PP_TRY_UNDO(rc, pp_free(all));
     *out = all;
     *out_most = most;
     return 0;

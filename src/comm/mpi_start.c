@@ -189,10 +189,7 @@ int pp_mpi_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_trans
     m->vote = MPI_REQUEST_NULL;
     m->thread = pthread_self();
     int rc = started ? 0 : start();
-    if (rc < 0) {
-        pp_free(m);
-        return rc;
-    }
+    PP_TRY_UNDO(rc, pp_free(m));
     open_count++;
     int rank = 0, size = 1;
     bool crowded = false;

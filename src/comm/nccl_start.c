@@ -33,11 +33,7 @@ void pp_nccl_prepare(bool likely)
 int pp_nccl_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_transport **out)
 {
     const struct nccl_library *nccl = NULL;
-    int rc = pp_nccl_load(&nccl);
-    if (rc < 0) {
-        pp_transport_destroy(&inner);
-        return rc;
-    }
+    PP_TRY_UNDO(pp_nccl_load(&nccl), pp_transport_destroy(&inner));
     PP_TRY(pp_transport_wrap(&transport_nccl, inner, sizeof(struct nccl), out));
     struct nccl *n = (*out)->impl;
     n->nccl = nccl;

@@ -46,11 +46,7 @@ int pp_threads_create(int size, struct pp_threads **out)
     g->size = size;
     struct pp_arena dry = pp_arena_dry();
     carve(g, &dry);
-    int rc = pp_arena_create(dry.used, &g->memory);
-    if (rc < 0) {
-        free(g);
-        return rc;
-    }
+    PP_TRY_UNDO(pp_arena_create(dry.used, &g->memory), free(g));
     struct pp_arena a = g->memory;
     carve(g, &a);
     /* More cores than the mask can hold, or no such call: then the kernel places the ranks. */

@@ -125,10 +125,7 @@ int pp_cluster_read(const char *path, struct pp_cluster *out)
         if (!r.seen[i] && !keys[i].optional)
             rc = pp_fail(PP_ECONFIG, "%s: %s.%s is missing: %s", path, keys[i].section,
                          keys[i].name, keys[i].what);
-    if (rc < 0) {
-        pp_cluster_fini(&r.c);
-        return rc;
-    }
+    PP_TRY_UNDO(rc, pp_cluster_fini(&r.c));
     snprintf(r.c.name, sizeof(r.c.name), "%.*s", (int)strcspn(name, "."), name);
     *out = r.c;
     return 0;

@@ -169,10 +169,7 @@ static int create(struct pp_config **out)
         cfg->source->origins =
             pp_alloc((size_t)conf_option_count(), sizeof(cfg->source->origins[0]));
     }
-    if (!cfg->source || !cfg->source->origins) {
-        pp_config_destroy(&cfg);
-        return PP_ERESOURCE;
-    }
+    PP_TRY_UNDO(cfg->source && cfg->source->origins ? 0 : PP_ERESOURCE, pp_config_destroy(&cfg));
     if (!getcwd(cfg->source->cwd, sizeof(cfg->source->cwd)))
         cfg->source->cwd[0] = '\0'; /* reported if a relative path needs it */
     for (int i = 0; i < conf_option_count(); i++) {
@@ -225,10 +222,7 @@ int pp_config_load(const char *path, const struct pp_setting *settings, int n_se
         PP_TRY(read_config(path, &text, &bytes));
     int rc = read_file(path, text, bytes, names, out);
     pp_free(text);
-    if (rc < 0) {
-        pp_config_destroy(out);
-        return rc;
-    }
+    PP_TRY_UNDO(rc, pp_config_destroy(out));
     apply_settings(*out, settings, n_settings, names);
     conf_from(*out, names);
     conf_check(*out, names);

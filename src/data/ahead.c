@@ -130,10 +130,7 @@ int pp_ahead_create(const struct pp_config *cfg, const struct pp_dataset *train,
     if (e != 0)
         rc = pp_fail_errno(e, "cannot start the thread that prepares images");
     a->started = rc == 0;
-    if (rc < 0) {
-        pp_ahead_destroy(&a);
-        return rc;
-    }
+    PP_TRY_UNDO(rc, pp_ahead_destroy(&a));
     *out = a;
     return 0;
 }

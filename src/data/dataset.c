@@ -137,10 +137,7 @@ static int open_split(const struct pp_config *cfg, enum pp_split split, int part
     rc = rc == 0 ? make_scaling(cfg, ds) : rc;
     rc = rc == 0 ? make_input(cfg, ds) : rc;
     rc = rc == 0 ? ignore(cfg, ds) : rc;
-    if (rc < 0) {
-        pp_dataset_destroy(&ds);
-        return rc;
-    }
+    PP_TRY_UNDO(rc, pp_dataset_destroy(&ds));
     *out = ds;
     return 0;
 }
@@ -193,11 +190,8 @@ int pp_dataset_open(const struct pp_config *cfg, enum pp_split split, int parts,
 {
     struct pp_dataset *ds = NULL;
     PP_TRY(open_split(cfg, split, parts, model_input, model_classes, &ds));
-    int rc = check_fit(cfg, ds, (int)pp_shape_floats(model_input), model_classes);
-    if (rc < 0) {
-        pp_dataset_destroy(&ds);
-        return rc;
-    }
+    PP_TRY_UNDO(check_fit(cfg, ds, (int)pp_shape_floats(model_input), model_classes),
+                pp_dataset_destroy(&ds));
     *out = ds;
     return 0;
 }

@@ -159,10 +159,7 @@ static int get_copy(const char *folder, const struct target *t)
     int rc = copy(folder, t->path, t);
     rc = rc == PP_ENOINPUT ? copy(folder, t->plain, t) : rc;
     rc = rc == 0 ? pp_pin_check(t->part, t->pin, &gz) : rc;
-    if (rc < 0) {
-        (void)unlink(t->part);
-        return rc;
-    }
+    PP_TRY_UNDO(rc, unlink(t->part));
     return commit(t, gz);
 }
 

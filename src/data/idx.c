@@ -61,10 +61,7 @@ static int read_elements(struct pp_source *s, const char *path, size_t bytes, vo
         return pp_error_context("%s", path);
     int rc = pp_source_pull(s, data, bytes, "data");
     rc = rc == 0 ? pp_source_finish(s) : rc;
-    if (rc < 0) {
-        pp_free(data);
-        return rc;
-    }
+    PP_TRY_UNDO(rc, pp_free(data));
     *out = data;
     return 0;
 }

@@ -51,10 +51,7 @@ int pp_loader_create(int n, int batch_size, int replicas, int replica, int micro
     ld->shuffle = shuffle;
     ld->seed = seed;
     ld->order = pp_alloc((size_t)n, sizeof(*ld->order));
-    if (!ld->order) {
-        pp_loader_destroy(&ld);
-        return PP_ERESOURCE;
-    }
+    PP_TRY_UNDO(ld->order ? 0 : PP_ERESOURCE, pp_loader_destroy(&ld));
     pp_loader_start_epoch(ld, 0);
     *out = ld;
     return 0;

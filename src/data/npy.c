@@ -156,10 +156,7 @@ int pp_npy_read(const char *path, struct pp_array *out, void **out_data)
         rc = values ? read_elements(s, path, &type, a.n, values) : pp_error_context("%s", path);
     }
     pp_source_close(&s);
-    if (rc < 0) {
-        pp_free(values);
-        return rc;
-    }
+    PP_TRY_UNDO(rc, pp_free(values));
     if (out_data)
         *out_data = values;
     *out = a;

@@ -77,11 +77,7 @@ int pp_source_open(const char *path, enum pp_source_kind kind, struct pp_source 
     PP_ALLOC(s, 1);
     s->path = path;
     s->fd = -1;
-    int rc = begin(s, kind);
-    if (rc < 0) {
-        pp_source_close(&s);
-        return rc;
-    }
+    PP_TRY_UNDO(begin(s, kind), pp_source_close(&s));
     *out = s;
     return 0;
 }
@@ -242,10 +238,7 @@ int pp_source_text(const char *path, char **out, size_t *out_bytes)
             rc = pp_fail(PP_EFORMAT, "%s: more than %zu bytes", path, TEXT_MAX);
     }
     pp_source_close(&s);
-    if (rc < 0) {
-        pp_free(text);
-        return rc;
-    }
+    PP_TRY_UNDO(rc, pp_free(text));
     text[used] = '\0';
     *out = text;
     *out_bytes = used;

@@ -50,10 +50,7 @@ static int make_images(uint64_t seed, enum pp_split split, struct pp_dataset *ds
     size_t classes = (size_t)ds->classes;
     uint8_t *prototypes = pp_alloc(classes, features);
     ds->images = pp_alloc((size_t)ds->n, features);
-    if (!prototypes || !ds->images) {
-        pp_free(prototypes);
-        return PP_ERESOURCE;
-    }
+    PP_TRY_UNDO(prototypes && ds->images ? 0 : PP_ERESOURCE, pp_free(prototypes));
     for (size_t c = 0; c < classes; c++) {
         make_bytes(seed, pp_rng_stream("synthetic:class", c), 0, features,
                    prototypes + c * features);

@@ -41,11 +41,7 @@ static int take(struct pp_source *s, const char *dir, const char *name, uint64_t
     if (stat(path, &st) == 0 && (uint64_t)st.st_size == bytes)
         return copy(s, bytes, chunk, NULL);
     PP_TRY(pp_io_create(&pp_io_system, path, &file));
-    int rc = copy(s, bytes, chunk, &file);
-    if (rc < 0) {
-        pp_io_abandon(&file);
-        return rc;
-    }
+    PP_TRY_UNDO(copy(s, bytes, chunk, &file), pp_io_abandon(&file));
     return pp_io_commit(&file, NULL);
 }
 

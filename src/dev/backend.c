@@ -136,11 +136,7 @@ int pp_backend_open_choice(const struct pp_backend_choice *choice, struct pp_bac
     be->choice = *choice;
     be->caps = (struct pp_backend_caps){.host_visible = !ops->own_memory, .thread_safe = true};
     snprintf(be->description, sizeof(be->description), "%s", ops->name);
-    int rc = ops->open ? ops->open(be, choice->threads) : 0;
-    if (rc < 0) {
-        pp_free(be);
-        return rc;
-    }
+    PP_TRY_UNDO(ops->open ? ops->open(be, choice->threads) : 0, pp_free(be));
     *out = be;
     return 0;
 }

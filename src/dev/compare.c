@@ -286,10 +286,7 @@ int compare_open_with(struct pp_backend *be, const struct pp_backend_ops *fast, 
         choice.ops = fast;
         rc = pp_backend_open_choice(&choice, &c->fast);
     }
-    if (rc < 0) {
-        compare_close(be);
-        return rc;
-    }
+    PP_TRY_UNDO(rc, compare_close(be));
     be->caps = c->fast->caps;
     snprintf(be->description, sizeof(be->description), "compare: %.90s against plain loops",
              c->fast->description);

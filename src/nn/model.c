@@ -56,10 +56,7 @@ static int create(const struct pp_config *cfg, const struct pp_data_input *data,
                                           : data->shape);
     if (rc == 0)
         rc = build_finish(&how, b->build(&how, 0));
-    if (rc < 0) {
-        pp_model_destroy(&m);
-        return rc;
-    }
+    PP_TRY_UNDO(rc, pp_model_destroy(&m));
     *out = m;
     return 0;
 }

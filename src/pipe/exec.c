@@ -140,10 +140,7 @@ int pp_exec_create(const struct pp_exec_spec *spec, struct pp_backend *be, struc
         pp_assert(x != NULL);
         rc = open_channels(x);
     }
-    if (rc < 0) {
-        pp_exec_destroy(&x);
-        return rc;
-    }
+    PP_TRY_UNDO(rc, pp_exec_destroy(&x));
     *out = x;
     return 0;
 }

@@ -45,10 +45,7 @@ int pp_run_model(struct pp_config *cfg, struct pp_model **out)
     }
     if (rc == 0)
         rc = pp_dataset_check(cfg, &m->values[0], m->classes);
-    if (rc < 0) {
-        pp_model_destroy(&m);
-        return rc;
-    }
+    PP_TRY_UNDO(rc, pp_model_destroy(&m));
     *out = m;
     return 0;
 }
@@ -103,11 +100,7 @@ int pp_run_prepare(struct pp_config *cfg, enum pp_run_need need, struct pp_run *
     memset(out, 0, sizeof(*out));
     out->cfg = cfg;
     out->mpi = pp_mpi_launched() && cfg->run.launch != PP_LAUNCH_THREADS;
-    int rc = prepare(cfg, need, out);
-    if (rc < 0) {
-        pp_run_fini(out);
-        return rc;
-    }
+    PP_TRY_UNDO(prepare(cfg, need, out), pp_run_fini(out));
     pp_assert(out->layout != NULL);
     return 0;
 }

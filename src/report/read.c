@@ -277,10 +277,7 @@ static int open_report(const char *path, FILE *f, struct pp_report **out)
         r->name = !f && slash && slash[1] ? slash + 1 : r->dir;
         rc = f ? read_trace(r, f) : read_path(r);
     }
-    if (rc < 0) {
-        pp_report_close(&r);
-        return rc;
-    }
+    PP_TRY_UNDO(rc, pp_report_close(&r));
     report_end_timeline(r);
     *out = r;
     return 0;

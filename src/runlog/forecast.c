@@ -146,10 +146,7 @@ int pp_forecast_create(const struct pp_layout *l, const struct pp_exec *x, struc
     }
     pp_free(times);
     pp_free(updates);
-    if (rc < 0) {
-        pp_forecast_destroy(&f);
-        return rc;
-    }
+    PP_TRY_UNDO(rc, pp_forecast_destroy(&f));
     *out = f;
     return 0;
 }

@@ -209,10 +209,7 @@ int pp_metrics_open(const struct pp_backend *be, const struct pp_transport *tp,
     rc = rc == 0 && m->from.dir[0] ? open_jsonl(m, be, tp) : rc;
     for (int i = 0; rc == 0 && i < WRITERS; i++)
         rc = writers[i]->open(&m->from, &m->outputs[i]);
-    if (rc < 0) {
-        pp_metrics_close(&m);
-        return rc;
-    }
+    PP_TRY_UNDO(rc, pp_metrics_close(&m));
     announce(m, be);
     m->start_ns = m->printed_ns = pp_clock_ns();
     *out = m;

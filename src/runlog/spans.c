@@ -47,10 +47,7 @@ int spans_create(const struct pp_layout *l, int test_steps, struct spans **out)
     }
     for (int v = 0; rc == 0 && v < l->n_virtual; v++)
         rc = pp_exec_live_bytes(l, v, &s->bytes[v]);
-    if (rc < 0) {
-        spans_destroy(&s);
-        return rc;
-    }
+    PP_TRY_UNDO(rc, spans_destroy(&s));
     *out = s;
     return 0;
 }

@@ -177,11 +177,7 @@ static int open_board(const struct pp_metrics_start *start, void **out)
         return 0;
     struct board *t;
     PP_ALLOC(t, 1);
-    int rc = open_file(start->dir, t);
-    if (rc < 0) {
-        pp_free(t);
-        return rc;
-    }
+    PP_TRY_UNDO(open_file(start->dir, t), pp_free(t));
     struct bytes event = {.n = 0};
     begin_event(&event);
     put_part(&event, 3, version, strlen(version));

@@ -39,10 +39,7 @@ int pp_timeline_create(const struct pp_ring *ring, struct pp_timeline **out)
         t->capacity = (size_t)ring->mask;
         t->events = pp_alloc(t->capacity, sizeof(*t->events));
     }
-    if (!t || !t->events) {
-        pp_timeline_destroy(&t);
-        return PP_ERESOURCE;
-    }
+    PP_TRY_UNDO(t && t->events ? 0 : PP_ERESOURCE, pp_timeline_destroy(&t));
     *out = t;
     return 0;
 }

@@ -138,10 +138,7 @@ int pp_tracer_open(const struct pp_tracer_spec *spec, struct pp_tracer **out)
         pp_assert(tc != NULL); /* or this rank had not agreed */
         rc = clocks_compare(spec->tp, tc->offset_ns, tc->error_ns);
     }
-    if (rc < 0) {
-        pp_tracer_destroy(&tc);
-        return rc;
-    }
+    PP_TRY_UNDO(rc, pp_tracer_destroy(&tc));
     pp_assert(tc != NULL);
     if (tc->f)
         write_head(tc);

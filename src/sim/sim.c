@@ -453,10 +453,7 @@ int pp_sim_run(const struct pp_plan *plan, const struct pp_sim_costs *costs, boo
     if (rc == 0)
         summarize(&s);
     sim_fini(&s);
-    if (rc < 0) {
-        pp_sim_result_fini(&result);
-        return rc;
-    }
+    PP_TRY_UNDO(rc, pp_sim_result_fini(&result));
     *out = result;
     return 0;
 }

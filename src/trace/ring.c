@@ -83,10 +83,7 @@ static int map_new_file(const char *path, size_t bytes, void **out)
              : map == MAP_FAILED ? pp_fail_errno(PP_EIO, "cannot map %s", path)
                                  : 0;
     close(fd);
-    if (rc < 0) {
-        unlink(path);
-        return rc;
-    }
+    PP_TRY_UNDO(rc, unlink(path));
     *out = map;
     return 0;
 }
@@ -109,10 +106,7 @@ int pp_ring_create(const char *path, int rank, int ranks, uint64_t capacity, str
         if (map == MAP_FAILED)
             rc = pp_fail_errno(PP_ERESOURCE, "no memory for the record of actions");
     }
-    if (rc < 0) {
-        pp_free(ring);
-        return rc;
-    }
+    PP_TRY_UNDO(rc, pp_free(ring));
     memset(map, 0, bytes); /* touch every page now */
     attach(ring, map, n, bytes);
     ring->head->rank = rank;
@@ -190,10 +184,7 @@ int pp_ring_open(const char *path, struct pp_ring **out)
     rc = check_head(path, map, bytes);
     if (rc == 0 && !(ring = pp_alloc(1, sizeof(*ring))))
         rc = PP_ERESOURCE;
-    if (rc < 0) {
-        munmap(map, bytes);
-        return rc;
-    }
+    PP_TRY_UNDO(rc, munmap(map, bytes));
     attach(ring, map, ((struct pp_ring_head *)map)->capacity, bytes);
     *out = ring;
     return 0;

@@ -112,11 +112,7 @@ int pp_generator_create(const struct pp_config *cfg, const char *weights, struct
 {
     struct pp_generator *g;
     PP_ALLOC(g, 1);
-    int rc = create(g, cfg, weights);
-    if (rc < 0) {
-        pp_generator_destroy(&g);
-        return rc;
-    }
+    PP_TRY_UNDO(create(g, cfg, weights), pp_generator_destroy(&g));
     *out = g;
     return 0;
 }

@@ -199,11 +199,7 @@ int pp_world_open(const struct pp_config *cfg, pp_lost *lost, struct pp_world *o
 {
     *out = (struct pp_world){0};
     PP_TRY(pp_deadline_start(cfg, lost, &out->deadline));
-    int rc = pp_mpi_launched() ? open_world(cfg, out) : 0;
-    if (rc < 0) {
-        pp_world_close(out);
-        return rc;
-    }
+    PP_TRY_UNDO(pp_mpi_launched() ? open_world(cfg, out) : 0, pp_world_close(out));
     pp_deadline_enter(out->deadline, PP_DEADLINE_PREPARE);
     return 0;
 }

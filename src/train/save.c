@@ -129,11 +129,7 @@ int saver_create(const struct trainer *tr, struct saver **out)
     struct saver *s;
     PP_ALLOC(s, 1);
     s->tr = tr;
-    int rc = create(s);
-    if (rc < 0) {
-        saver_destroy(&s);
-        return rc;
-    }
+    PP_TRY_UNDO(create(s), saver_destroy(&s));
     *out = s;
     return 0;
 }

@@ -466,11 +466,7 @@ int pp_best_search(const struct pp_best_spec *spec, const struct pp_costs *costs
 {
     struct pp_best best = {0};
     struct search s = {.spec = spec, .costs = costs, .best = &best};
-    int rc = search(&s);
-    if (rc < 0) {
-        pp_best_fini(&best);
-        return rc;
-    }
+    PP_TRY_UNDO(search(&s), pp_best_fini(&best));
     pp_error_clear();
     if (best.n > 1)
         qsort(best.items, (size_t)best.n, sizeof(*best.items), best_compare);

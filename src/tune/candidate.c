@@ -117,10 +117,7 @@ int pp_best_config(const struct pp_config *cfg, const struct pp_model *model,
         copy->pipeline.assignment = PP_ASSIGN_AUTO;
         copy->pipeline.ranges[0] = '\0';
     }
-    if (rc < 0) {
-        pp_free(copy);
-        return rc;
-    }
+    PP_TRY_UNDO(rc, pp_free(copy));
     *out = copy;
     return 0;
 }

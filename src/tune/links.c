@@ -102,10 +102,7 @@ int pp_links_measure(struct pp_transport *tp, struct pp_links *out)
     if (rc == 0 && l.host)
         rc = measure_all(tp, buf, &l);
     pp_free(buf);
-    if (rc < 0) {
-        pp_free(l.host);
-        return rc;
-    }
+    PP_TRY_UNDO(rc, pp_free(l.host));
     for (int r = 0; l.host && r < l.n; r++)
         l.beside += l.host[r] == l.host[0];
     *out = l;

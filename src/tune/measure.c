@@ -249,10 +249,7 @@ out:
     pp_free(m.class_of);
     pp_free(m.first);
     pp_free(m.last);
-    if (rc < 0) {
-        pp_costs_destroy(&c);
-        return rc;
-    }
+    PP_TRY_UNDO(rc, pp_costs_destroy(&c));
     *out = c;
     return 0;
 }

@@ -102,10 +102,7 @@ static int choose(struct bench *b)
     size_t n = (size_t)last + 1 - (size_t)first;
     int *have = pp_alloc((size_t)m->n_classes, sizeof(*have));
     b->samples = pp_alloc(n, sizeof(*b->samples));
-    if (!have || !b->samples) {
-        pp_free(have);
-        return PP_ERESOURCE;
-    }
+    PP_TRY_UNDO(have && b->samples ? 0 : PP_ERESOURCE, pp_free(have));
     b->rows = m->spec->sizes[m->spec->n_sizes - 1];
     for (int i = first; i <= last; i++) {
         const struct pp_layer *l = &m->spec->model->layers[i];

@@ -20,10 +20,7 @@ int pp_costs_create(int n_layers, const int *sizes, int n_sizes, struct pp_costs
     c->input = pp_alloc(2 * (size_t)n_sizes, sizeof(*c->input));
     c->at_once = c->cores = 1;
     c->value_bytes = sizeof(float);
-    if (!c->sizes || !c->layers || !c->input) {
-        pp_costs_destroy(&c);
-        return PP_ERESOURCE;
-    }
+    PP_TRY_UNDO(c->sizes && c->layers && c->input ? 0 : PP_ERESOURCE, pp_costs_destroy(&c));
     c->loss = c->input + n_sizes;
     memcpy(c->sizes, sizes, (size_t)n_sizes * sizeof(*sizes));
     *out = c;

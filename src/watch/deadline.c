@@ -121,11 +121,7 @@ int pp_deadline_start(const struct pp_config *cfg, pp_lost *lost, struct pp_dead
     d->thread = ticked_self();
     d->last_look = pp_clock_ns();
     pthread_mutex_init(&d->lock, NULL);
-    int rc = ticker_start(LOOK_NS, tick, d, &d->ticker);
-    if (rc < 0) {
-        pp_deadline_stop(&d);
-        return rc;
-    }
+    PP_TRY_UNDO(ticker_start(LOOK_NS, tick, d, &d->ticker), pp_deadline_stop(&d));
     *out = d;
     return 0;
 }

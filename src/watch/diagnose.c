@@ -29,10 +29,7 @@ int pp_diagnosis_init(struct pp_diagnosis *d, const struct pp_layout *layout, in
     d->culprit = -1;
     d->views = pp_alloc((size_t)ranks, sizeof(*d->views));
     d->waits_for = pp_alloc((size_t)ranks, sizeof(*d->waits_for));
-    if (!d->views || !d->waits_for) {
-        pp_diagnosis_fini(d);
-        return PP_ERESOURCE;
-    }
+    PP_TRY_UNDO(d->views && d->waits_for ? 0 : PP_ERESOURCE, pp_diagnosis_fini(d));
     return 0;
 }
 
@@ -331,10 +328,7 @@ int pp_diagnosis_open(struct pp_diagnosis *d, const struct pp_layout *layout, co
             rc = pp_ring_open(path, &ring);
         if (rc == PP_ENOINPUT)
             continue; /* it never began, or keeps its ring on another machine */
-        if (rc < 0) {
-            pp_diagnosis_fini(d);
-            return rc;
-        }
+        PP_TRY_UNDO(rc, pp_diagnosis_fini(d));
         pp_assert(ring != NULL);
         pp_rank_look(ring, &d->views[r]);
         pp_ring_destroy(&ring);

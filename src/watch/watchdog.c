@@ -357,10 +357,7 @@ int pp_watchdog_start(const struct pp_run *run, pp_lost *lost, FILE *log, struct
         w->last_look = pp_clock_ns();
         rc = ticker_start(w->look_ns, watch, w, &w->ticker);
     }
-    if (rc < 0) {
-        destroy(w);
-        return rc;
-    }
+    PP_TRY_UNDO(rc, destroy(w));
     *out = w;
     return 0;
 }

@@ -147,11 +147,7 @@ static int cpu_open(struct pp_backend *be, int threads)
         return no_fma(&be->choice);
     struct cpu *cpu;
     PP_ALLOC(cpu, 1);
-    int rc = g == &cpu_gemm_cblas ? blas_enter(threads) : 0;
-    if (rc < 0) {
-        pp_free(cpu);
-        return rc;
-    }
+    PP_TRY_UNDO(g == &cpu_gemm_cblas ? blas_enter(threads) : 0, pp_free(cpu));
     cpu->k = cpu_kernels_runnable(0);
     cpu->gemm = g;
     cpu->control = denormals_off();

@@ -133,11 +133,7 @@ static int cuda_open(struct pp_backend *be, int threads)
     c->exact = be->choice.exact;
     c->workspace_bytes = c->exact ? 0 : WORKSPACE_BYTES;
     be->impl = c;
-    int rc = set_up(c, be);
-    if (rc < 0) {
-        cuda_close(be);
-        return rc;
-    }
+    PP_TRY_UNDO(set_up(c, be), cuda_close(be));
     be->caps.async = true;
     be->caps.graphs = true;
     return 0;

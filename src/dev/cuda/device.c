@@ -211,10 +211,7 @@ int cuda_device_hold(int number, struct cuda_device **out)
     struct cuda_device *d = devices[number];
     if (!d) {
         d = pp_alloc(1, sizeof(*d));
-        if (!d) {
-            pthread_mutex_unlock(&lock);
-            return PP_ERESOURCE;
-        }
+        PP_TRY_UNDO(d ? 0 : PP_ERESOURCE, pthread_mutex_unlock(&lock));
         d->number = number;
         d->processors = processors;
         pthread_mutex_init(&d->choices_lock, NULL);

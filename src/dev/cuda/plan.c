@@ -125,11 +125,7 @@ int cuda_plan_for(struct cuda *c, const struct cuda_shape *s, const struct cuda_
     PP_TRY(answer(c, s, &fusion, &algorithm));
     PP_ROOM(c->plans, c->n_plans, c->room_plans);
     struct cuda_plan *p = &c->plans[c->n_plans];
-    int rc = cuda_plan_init(c, s, fusion, p);
-    if (rc < 0) {
-        cuda_plan_fini(c, p);
-        return rc;
-    }
+    PP_TRY_UNDO(cuda_plan_init(c, s, fusion, p), cuda_plan_fini(c, p));
     p->algorithm = algorithm;
     c->n_plans++;
     *out = p;
