@@ -174,7 +174,6 @@ static int open_file(const struct pp_metrics_start *start, void **out)
 static void window(void *self, const struct pp_window *w, bool record)
 {
     struct text_file *t = self;
-    (void)record;
     bool first = !t->any;
     t->any = true;
     t->now = *w;

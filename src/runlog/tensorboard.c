@@ -233,7 +233,6 @@ static void epoch(void *self, const struct pp_epoch_result *e)
 static int close_board(void **self, const struct pp_summary *s)
 {
     struct board *t = *self;
-    (void)s;
     bool lost = ferror(t->f) != 0;
     lost = fclose(t->f) != 0 || lost;
     int rc = lost ? pp_fail_errno(PP_EIO, "cannot write %s", t->path) : 0;

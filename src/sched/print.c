@@ -9,7 +9,6 @@ int pp_csv_written(FILE *f)
 
 static int print_row(void *ctx, int rank, const struct pp_emit *e)
 {
-    (void)rank;
     struct pp_csv_printer row = {.f = ctx};
     for (size_t k = 0; k < e->n; k++) {
         const struct pp_cell *c = &e->cells[k];

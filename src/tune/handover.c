@@ -211,7 +211,6 @@ struct sides {
 static int side(struct pp_transport **tp, int rank, void *ctx, uint64_t *failed_ns)
 {
     struct sides *s = ctx;
-    (void)failed_ns;
     int rc = measure(*tp, s->items[rank], s->n, &s->slots[rank]);
     if (rc < 0)
         pp_transport_abort(*tp);

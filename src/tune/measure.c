@@ -81,7 +81,6 @@ static int cores(void)
 static int work(struct pp_transport **tp, int rank, void *ctx, uint64_t *failed_ns)
 {
     struct worker *w = &((struct worker *)ctx)[rank];
-    (void)failed_ns;
     w->tp = *tp;
     int rc = pp_transport_agree(*tp, pp_backend_open_choice(&w->m->spec->backend, &w->be));
     if (rc == 0)

@@ -2,27 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # ppcli bench as an MPI job: rows of processes beside the run with one stage on rank 0, one table.
 # bench.sh PPCLI SOURCE_DIR
-set -u
-ppcli=$(realpath "$1")
-launcher=$2/scripts/mpirun-test.sh
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT INT TERM
-cd "$work" || exit 1
-
-command -v mpirun >/dev/null 2>&1 || { echo "1..0 # SKIP no mpirun here (install openmpi-bin)"; exit 0; }
-
-n=0
-bad=0
-report() { # report CODE NAME
-    n=$((n + 1))
-    if [ "$1" = 0 ]; then
-        echo "ok $n - $2"
-    else
-        bad=1
-        echo "not ok $n - $2"
-        sed 's/^/# /' "$work/out" "$work/err"
-    fi
-}
+# shellcheck source=tests/mpi/lib.sh
+. "$(dirname "$0")/lib.sh"
 
 cat >net.ini <<'INI'
 [data]

@@ -2,29 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Traces of runs whose ranks are processes: collected by rank 0, on one clock:
 # trace.sh PPCLI SOURCE_DIR
-set -u
-ppcli=$(realpath "$1")
-source=$2
-launcher=$source/scripts/mpirun-test.sh
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT INT TERM
-cd "$work" || exit 1
-
-command -v mpirun >/dev/null 2>&1 || { echo "1..0 # SKIP no mpirun here (install openmpi-bin)"; exit 0; }
+# shellcheck source=tests/mpi/lib.sh
+. "$(dirname "$0")/lib.sh"
 command -v python3 >/dev/null 2>&1 || { echo "1..0 # SKIP no python3 here"; exit 0; }
-
-n=0
-bad=0
-report() { # report CODE NAME WHY
-    n=$((n + 1))
-    if [ "$1" = 0 ]; then
-        echo "ok $n - $2"
-    else
-        bad=1
-        echo "not ok $n - $2"
-        printf '%s\n' "$3" | sed 's/^/# /'
-    fi
-}
 
 cat >"$work/net.ini" <<'INI'
 [data]

@@ -2,28 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # A run as MPI processes trains to the bits of the same run as threads, and fails as clearly:
 # train.sh PPCLI SOURCE_DIR
-set -u
-ppcli=$(realpath "$1")
-source=$2
-launcher=$source/scripts/mpirun-test.sh
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT INT TERM
-cd "$work" || exit 1
-
-command -v mpirun >/dev/null 2>&1 || { echo "1..0 # SKIP no mpirun here (install openmpi-bin)"; exit 0; }
-
-n=0
-bad=0
-report() { # report CODE NAME [WHY]
-    n=$((n + 1))
-    if [ "$1" = 0 ]; then
-        echo "ok $n - $2"
-    else
-        bad=1
-        echo "not ok $n - $2"
-        [ $# -lt 3 ] || printf '%s\n' "$3" | sed 's/^/# /'
-    fi
-}
+# shellcheck source=tests/mpi/lib.sh
+. "$(dirname "$0")/lib.sh"
 
 # A small network whose last batch and last micro-batch are smaller than the others.
 common="--set data.dataset=synthetic --set data.train_samples=203 --set data.test_samples=57

@@ -81,7 +81,6 @@ static const struct pp_candidate *find(const struct pp_best *b, const char *sche
 
 static void counts_are_divisors_and_powers_with_rows_enough(void **state)
 {
-    (void)state;
     struct problem p;
     int counts[PP_BEST_COUNTS_MAX];
     open_problem(eight_layers, &p);
@@ -112,7 +111,6 @@ static void counts_are_divisors_and_powers_with_rows_enough(void **state)
 
 static void hosts_hold_what_is_faster(void **state)
 {
-    (void)state;
     struct problem p;
     struct pp_best b;
     open_problem(eight_layers, &p);
@@ -141,7 +139,6 @@ static void hosts_hold_what_is_faster(void **state)
 
 static void every_schedule_is_tried_in_every_shape(void **state)
 {
-    (void)state;
     struct problem p;
     struct pp_best b;
     open_problem(eight_layers, &p);
@@ -185,7 +182,6 @@ static void every_schedule_is_tried_in_every_shape(void **state)
 /* Steps that meet (clip_norm), F = I = W: the formulas of the textbook rank them. */
 static void the_times_are_those_of_the_formulas(void **state)
 {
-    (void)state;
     struct problem p;
     struct pp_best b;
     open_problem(eight_layers, &p);
@@ -205,7 +201,6 @@ static void the_times_are_those_of_the_formulas(void **state)
 
 static void what_needs_too_much_memory_is_left_out(void **state)
 {
-    (void)state;
     struct problem p;
     struct pp_best all, some, none;
     open_problem(eight_layers, &p);
@@ -241,7 +236,6 @@ static void what_needs_too_much_memory_is_left_out(void **state)
 /* One stage: every schedule takes the same time; memory, then the order of the list decide. */
 static void of_equal_times_less_memory_comes_first(void **state)
 {
-    (void)state;
     struct problem p;
     struct pp_best b;
     static const char *const one_stage[] = {"data.dataset=synthetic",
@@ -268,7 +262,6 @@ static void of_equal_times_less_memory_comes_first(void **state)
 
 static void a_cut_by_time_is_tried_where_it_is_another(void **state)
 {
-    (void)state;
     struct problem p;
     struct pp_best b;
     open_problem(eight_layers, &p);
@@ -347,7 +340,6 @@ static void products_of_more_weight_gradients_are_tried(void **state)
 
 static void the_eager_k_hides_the_measured_hand_over(void **state)
 {
-    (void)state;
     struct problem p;
     struct pp_best b;
     open_problem(eight_layers, &p);
@@ -368,7 +360,6 @@ static void the_eager_k_hides_the_measured_hand_over(void **state)
 
 static void a_measured_choice_does_not_change_the_weights(void **state)
 {
-    (void)state;
     struct outcome one, measured;
     const char *list[] = {"model.sizes=20 24*6 5",    "data.train_samples=130",
                           "data.test_samples=30",     "train.batch_size=32",
@@ -390,7 +381,6 @@ static void a_measured_choice_does_not_change_the_weights(void **state)
 
 static void what_was_chosen_stands_in_the_config(void **state)
 {
-    (void)state;
     struct problem p;
     open_problem(eight_layers, &p);
     p.cfg->data.train_samples = 100;
@@ -413,7 +403,6 @@ static void what_was_chosen_stands_in_the_config(void **state)
 
 static void a_config_that_nothing_can_run_says_so(void **state)
 {
-    (void)state;
     struct problem p;
     open_problem(eight_layers, &p);
     p.cfg->pipeline.chunks = 5; /* 10 pieces of 8 layers */
@@ -425,7 +414,6 @@ static void a_config_that_nothing_can_run_says_so(void **state)
 
 static void a_checked_candidate_tells_a_time_and_leaves_no_trace(void **state)
 {
-    (void)state;
     struct problem p;
     struct pp_best b;
     struct pp_checked got[2];

@@ -45,7 +45,6 @@ static bool own_products(void)
 
 static void groups_are_as_small_as_256_rows_allow(void **state)
 {
-    (void)state;
     const struct {
         const char *exact, *coalesce, *batch, *m, *replicas;
         int k;
@@ -107,7 +106,6 @@ static size_t bytes_of(const char *exact)
 /* A position of a text is a row. */
 static void texts_have_more_rows_than_samples(void **state)
 {
-    (void)state;
     const char *list[] = {"model.type=gpt",      "model.vocab_size=11",      "model.n_layer=1",
                           "model.n_head=1",      "model.n_embd=8",           "model.block_size=64",
                           "train.batch_size=16", "pipeline.microbatches=16", NULL};
@@ -121,7 +119,6 @@ static void texts_have_more_rows_than_samples(void **state)
 
 static void the_memory_of_groups_is_predicted(void **state)
 {
-    (void)state;
     size_t exact = bytes_of("train.coalesce=1"), off = bytes_of("train.exact=off");
     /* 7 micro-batches of 8 rows more are held: input, two activations, two gradients, logits */
     size_t one = 8 * (8 + 4 * 64) * sizeof(float) + 192;
@@ -169,7 +166,6 @@ static int weights_of_step(struct pp_config *cfg, int *mb, int *timed)
 
 static void a_group_is_one_piece_of_work_and_one_record(void **state)
 {
-    (void)state;
     const char *list[] = {"model.sizes=8 9 5",       "data.dataset=synthetic",
                           "data.train_samples=24",   "data.test_samples=0",
                           "train.batch_size=24",     "train.optimizer=sgd",
@@ -193,7 +189,6 @@ static void a_group_is_one_piece_of_work_and_one_record(void **state)
 
 static void groups_that_end_with_smaller_microbatches_are_timed_too(void **state)
 {
-    (void)state;
     /* 4 3 3 3 | 3 3 3 3: of the second group none is of full size */
     const char *list[] = {"model.sizes=8 9 5",       "data.dataset=synthetic",
                           "data.train_samples=25",   "data.test_samples=0",

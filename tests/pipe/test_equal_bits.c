@@ -109,7 +109,6 @@ static int every_schedule(int stages, const char *microbatches, const char *cons
 
 static void all_schedules_on_up_to_8_ranks_give_the_bits_of_one(void **state)
 {
-    (void)state;
     /* 150 = 4 * 32 + 22: the last batch has fewer micro-batches, too few for some schedules */
     static const char *const microbatches[] = {"pipeline.microbatches=16",
                                                "pipeline.microbatches=5"};
@@ -127,7 +126,6 @@ static void all_schedules_on_up_to_8_ranks_give_the_bits_of_one(void **state)
 
 static void all_schedules_work_with_replicas(void **state)
 {
-    (void)state;
     struct outcome one;
     static const char *const more[] = {"pipeline.replicas=2", NULL};
     run_deep("gpipe", 1, 1, "pipeline.microbatches=8", more, &one);
@@ -138,7 +136,6 @@ static void all_schedules_work_with_replicas(void **state)
  * double precision) are others than those of one micro-batch at a time. */
 static void coalesced_weight_gradients_have_the_same_bits_for_all_schedules(void **state)
 {
-    (void)state;
     static const struct {
         int stages;
         const char *microbatches;
@@ -166,7 +163,6 @@ static void coalesced_weight_gradients_have_the_same_bits_for_all_schedules(void
 
 static void groups_are_really_summed_at_once(void **state)
 {
-    (void)state;
     struct outcome exact, off;
     const char *plain[] = {"run.backend=reference", NULL};
     const char *with[] = {"run.backend=reference", "train.exact=off", "train.coalesce=2", NULL};
@@ -177,7 +173,6 @@ static void groups_are_really_summed_at_once(void **state)
 
 static void groups_of_one_have_the_bits_of_exact_mode(void **state)
 {
-    (void)state;
     struct outcome exact, off;
     const char *plain[] = {"pipeline.stages=2", NULL};
     const char *with[] = {"pipeline.stages=2", "train.exact=off", "train.coalesce=1", NULL};
@@ -189,7 +184,6 @@ static void groups_of_one_have_the_bits_of_exact_mode(void **state)
 /* What rounding can do in 20 steps, and no more; also with a norm over all gradients. */
 static void coalesced_losses_stay_near_those_of_exact_mode(void **state)
 {
-    (void)state;
     static const char *const optimizers[] = {"train.optimizer=sgd", "train.optimizer=momentum",
                                              "train.optimizer=adam", "train.optimizer=adamw"};
     for (int i = 0; i < 4; i++) {
@@ -219,20 +213,17 @@ static void coalesced_losses_stay_near_those_of_exact_mode(void **state)
 
 static void every_schedule_gives_the_bits_of_one_rank(void **state)
 {
-    (void)state;
     same_bits("pipeline.microbatches=4", "model.activation=relu", "train.seed=1");
 }
 
 static void more_stages_than_microbatches_give_the_same_bits(void **state)
 {
-    (void)state;
     same_bits("pipeline.microbatches=1", "model.activation=tanh", "train.seed=2");
     same_bits("pipeline.microbatches=2", "model.activation=relu", "train.optimizer=momentum");
 }
 
 static void uneven_microbatches_give_the_same_bits(void **state)
 {
-    (void)state;
     same_bits("pipeline.microbatches=5", "model.activation=gelu", "train.batch_size=33");
     /* 203 = 29 * 7: a last batch of full size; 203 = 202 + 1: a last batch of one sample */
     same_bits("pipeline.microbatches=7", "train.batch_size=29", "train.optimizer=sgd");
@@ -242,7 +233,6 @@ static void uneven_microbatches_give_the_same_bits(void **state)
 
 static void clipping_decay_and_warm_up_give_the_same_bits(void **state)
 {
-    (void)state;
     same_bits("train.clip_norm=0.1", "train.weight_decay=0.01", "train.warmup_steps=5");
     same_bits("train.clip_norm=0.5", "train.lr_schedule=cosine", "train.optimizer=momentum");
     same_bits("train.nesterov=true", "train.label_smoothing=0.1", "train.optimizer=momentum");
@@ -282,7 +272,6 @@ static void own_products_give_the_same_bits_for_every_number_of_microbatches(voi
 
 static void replicas_repeat_their_bits_and_follow_one_replica(void **state)
 {
-    (void)state;
     struct outcome one, first, again;
     static const char *const shapes[][2] = {
         {"pipeline.replicas=2", "pipeline.stages=1"},
@@ -310,7 +299,6 @@ static void replicas_repeat_their_bits_and_follow_one_replica(void **state)
 
 static void a_replica_without_a_share_of_the_last_batch_still_takes_part(void **state)
 {
-    (void)state;
     struct outcome one, four;
     /* 203 = 6 * 33 + 5 = 40 * 5 + 3: three samples for four replicas */
     const char *plain[] = {"train.batch_size=5", "pipeline.microbatches=1", "train.epochs=1",
@@ -327,7 +315,6 @@ static void a_replica_without_a_share_of_the_last_batch_still_takes_part(void **
 
 static void explicit_cuts_give_the_same_bits(void **state)
 {
-    (void)state;
     struct outcome one, cut;
     const char *plain[] = {"pipeline.microbatches=4", NULL};
     const char *with[] = {"pipeline.microbatches=4", "pipeline.stages=2",
@@ -339,7 +326,6 @@ static void explicit_cuts_give_the_same_bits(void **state)
 
 static void the_ideal_bubble_is_the_textbook_figure(void **state)
 {
-    (void)state;
     struct outcome o;
     const char *with[] = {"pipeline.microbatches=8", "pipeline.stages=4", "pipeline.schedule=gpipe",
                           "train.coalesce=1", NULL};
@@ -350,7 +336,6 @@ static void the_ideal_bubble_is_the_textbook_figure(void **state)
 
 static void max_steps_ends_in_the_middle_of_an_epoch(void **state)
 {
-    (void)state;
     struct outcome o;
     const char *with[] = {"train.max_steps=10", NULL};
     run_with(with, &o);
@@ -360,7 +345,6 @@ static void max_steps_ends_in_the_middle_of_an_epoch(void **state)
 
 static void divergence_is_reported_by_all_ranks_together(void **state)
 {
-    (void)state;
     struct outcome o;
     /* A decay of a thousand times the weight grows without bound, whatever the gradients do. */
     const char *with[] = {

@@ -61,7 +61,6 @@ static void run_and_break(int after, struct outcome *out)
 
 static void the_run_ends_with_the_words_of_the_rank_that_failed(void **state)
 {
-    (void)state;
     static const int moments[] = {0, 1, 3, 8, 21};
     for (size_t i = 0; i < sizeof(moments) / sizeof(moments[0]); i++) {
         struct outcome o;
@@ -74,7 +73,6 @@ static void the_run_ends_with_the_words_of_the_rank_that_failed(void **state)
 
 static void a_run_after_a_broken_one_is_as_good_as_new(void **state)
 {
-    (void)state;
     struct outcome broken_run, a, b;
     run_and_break(-1, &a);
     CHECK_INT_EQ(a.rc, 0);

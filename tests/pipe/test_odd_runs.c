@@ -25,7 +25,6 @@ static void run_with(const char *const *more, struct outcome *out)
 
 static void fewer_samples_than_a_batch_train_under_every_schedule(void **state)
 {
-    (void)state;
     static const char *const rows[] = {"data.train_samples=1", "data.train_samples=5",
                                        "data.train_samples=31"};
     for (int i = 0; i < 3; i++) {
@@ -49,7 +48,6 @@ static void fewer_samples_than_a_batch_train_under_every_schedule(void **state)
 
 static void fewer_samples_than_a_batch_train_with_a_table(void **state)
 {
-    (void)state;
     static const char table[] = "odd-runs-table-test.csv";
     struct pp_geometry g = {.stages = 2, .chunks = 1, .microbatches = 4};
     struct pp_plan *plan = NULL;
@@ -69,7 +67,6 @@ static void fewer_samples_than_a_batch_train_with_a_table(void **state)
 
 static void more_replicas_than_samples_train(void **state)
 {
-    (void)state;
     struct outcome o, zero;
     RUN(&o, "data.train_samples=3", "pipeline.replicas=8", "pipeline.stages=2",
         "train.clip_norm=1");
@@ -108,7 +105,6 @@ static int prepare(const char *sizes, const char *samples, const char *batch,
 
 static void sizes_beyond_every_machine_are_a_problem_of_the_config(void **state)
 {
-    (void)state;
     CHECK_INT_EQ(prepare("16777216*16 10", "300", "32", "4"), 0);
     CHECK_INT_EQ(prepare("16777216*4096 10", "300", "32", "4"), PP_ECONFIG);
     CHECK_INT_EQ(prepare("16777216*4096 10", "2147483647", "1073741824", "1"), PP_ECONFIG);

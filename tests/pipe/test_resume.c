@@ -175,13 +175,11 @@ static void check_pairs(const char *const *optimizer)
 
 static void all_16_pairs_of_stages_with_adam_and_clipping_give_the_bits_of_one_run(void **state)
 {
-    (void)state;
     check_pairs((const char *const[]){"train.optimizer=adam", "train.clip_norm=0.5", NULL});
 }
 
 static void all_16_pairs_of_stages_with_momentum_give_the_bits_of_one_run(void **state)
 {
-    (void)state;
     check_pairs((const char *const[]){"train.optimizer=momentum", NULL});
 }
 
@@ -195,7 +193,6 @@ static void a_tied_weight_goes_on_in_both_its_places(void **state)
 
 static void replicas_and_chunks_go_on_with_the_same_bits(void **state)
 {
-    (void)state;
     open_case("whole", (const char *const[]){"pipeline.replicas=2", "pipeline.stages=2", NULL});
     remove_dir(t.dir);
     train_ok(t.from, NULL,
@@ -209,7 +206,6 @@ static void replicas_and_chunks_go_on_with_the_same_bits(void **state)
 
 static void augmented_pictures_go_on_with_the_same_bits(void **state)
 {
-    (void)state;
     check_pairs((const char *const[]){"data.dataset=cifar10-sample", "model.sizes=768 9*7 10",
                                       "data.resize=16", "data.augment=crop flip autoaugment",
                                       "data.mean=0.49 0.48 0.45", "data.std=0.2", NULL});
@@ -219,7 +215,6 @@ static void augmented_pictures_go_on_with_the_same_bits(void **state)
  * the sums of the epochs would differ. */
 static void a_run_that_stops_after_every_step_is_the_same_run(void **state)
 {
-    (void)state;
     char limit[48];
     open_case("whole", (const char *const[]){"train.max_steps=18", NULL});
     remove_dir(t.dir);
@@ -232,7 +227,6 @@ static void a_run_that_stops_after_every_step_is_the_same_run(void **state)
 
 static void a_finished_run_that_is_resumed_tells_the_same_again(void **state)
 {
-    (void)state;
     open_case("run", (const char *const[]){NULL});
     train_ok(t.dir, "auto", (const char *const[]){"pipeline.stages=2", NULL});
     close_case();
@@ -240,7 +234,6 @@ static void a_finished_run_that_is_resumed_tells_the_same_again(void **state)
 
 static void more_epochs_go_on_as_if_they_had_been_asked_for_at_once(void **state)
 {
-    (void)state;
     open_case("whole", (const char *const[]){"train.epochs=4", NULL});
     remove_dir(t.dir);
     train_ok(t.dir, NULL, (const char *const[]){"train.epochs=2", NULL});
@@ -250,7 +243,6 @@ static void more_epochs_go_on_as_if_they_had_been_asked_for_at_once(void **state
 
 static void other_settings_are_refused_by_name_and_the_folder_stays(void **state)
 {
-    (void)state;
     open_case("run", (const char *const[]){NULL});
     CHECK_INT_EQ(train(t.dir, "auto", (const char *const[]){"train.lr=0.02", "train.seed=2", NULL}),
                  PP_ECONFIG);
@@ -262,7 +254,6 @@ static void other_settings_are_refused_by_name_and_the_folder_stays(void **state
 
 static void weights_of_another_run_begin_a_new_one(void **state)
 {
-    (void)state;
     char init[128], other[64];
     struct numbers second;
     open_case("run", (const char *const[]){"train.optimizer=sgd", "train.epochs=1", NULL});

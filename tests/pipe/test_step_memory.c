@@ -88,7 +88,6 @@ static long of_run(const char *steps, const char *stages, const char *schedule, 
 
 static void a_step_allocates_nothing(void **state)
 {
-    (void)state;
     if (!COUNTING)
         skip();
     static const char *const schedules[] = {"pipeline.schedule=naive", "pipeline.schedule=gpipe",

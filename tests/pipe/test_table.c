@@ -42,7 +42,6 @@ static void run_with(const char *schedule, const char *stages, const char *micro
 
 static void a_table_trains_to_the_bits_of_one_rank(void **state)
 {
-    (void)state;
     static const struct {
         const char *schedule;
         int chunks;
@@ -82,7 +81,6 @@ static void run_coalesced(const char *schedule, const char *stages, struct outco
 
 static void a_table_is_coalesced_as_a_schedule_is(void **state)
 {
-    (void)state;
     struct outcome one, many;
     run_coalesced("pipeline.schedule=gpipe", "pipeline.stages=1", &one);
     write_table("zb-v", 2, 2, 4, false);
@@ -93,7 +91,6 @@ static void a_table_is_coalesced_as_a_schedule_is(void **state)
 
 static void a_table_of_another_shape_is_refused_with_the_keys_to_change(void **state)
 {
-    (void)state;
     struct outcome o;
     write_table("1f1b", 2, 1, 4, false);
     run_with("pipeline.schedule=file:" TABLE, "pipeline.stages=3", "pipeline.microbatches=4", &o);
@@ -109,7 +106,6 @@ static void a_table_of_another_shape_is_refused_with_the_keys_to_change(void **s
 
 static void a_table_that_would_hang_is_refused(void **state)
 {
-    (void)state;
     struct outcome o;
     FILE *f = fopen(TABLE, "w");
     assert_non_null(f);

@@ -102,14 +102,12 @@ static void compare(const struct golden_case *c, const char *stages, const char 
 
 static void the_first_losses_equal_those_of_torch(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         compare(&cases[i], "pipeline.stages=2", "train.exact=true");
 }
 
 static void so_do_those_with_coalesced_weight_gradients(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         compare(&cases[i], "pipeline.stages=2", "train.exact=off");
 }

@@ -10,8 +10,6 @@
 #include "ppcli/rng.h"
 #include "test.h"
 
-#define COUNT(a) (int)(sizeof(a) / sizeof((a)[0]))
-
 static inline struct pp_backend *open_backend(const char *name)
 {
     const struct pp_backend_ops *ops;

@@ -9,8 +9,6 @@
 #include "ppcli/model.h"
 #include "test.h"
 
-#define COUNT(a) (int)(sizeof(a) / sizeof((a)[0]))
-
 static inline struct pp_config *make_config(enum pp_activation act, const int *sizes, int n_sizes)
 {
     struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));

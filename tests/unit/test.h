@@ -20,6 +20,10 @@
 #define CHECK_INT_EQ(a, b) assert_int_equal((a), (b))
 #define CHECK_STR_EQ(a, b) assert_string_equal((a), (b))
 
+/* Elements of an array. */
+#define LEN(a) (sizeof(a) / sizeof((a)[0]))
+#define COUNT(a) (int)LEN(a)
+
 /* rc is 0, else the recorded error is shown. */
 #define CHECK_OK(expr)                                                                             \
     do {                                                                                           \

@@ -20,7 +20,6 @@
 
 static void an_error_keeps_its_code_and_gains_context(void **state)
 {
-    (void)state;
     CHECK_INT_EQ(pp_fail(PP_EFORMAT, "bad magic %d", 7), PP_EFORMAT);
     CHECK_INT_EQ(pp_error_context("file %s", "x"), PP_EFORMAT);
     CHECK_STR_EQ(pp_error_get()->text, "file x: bad magic 7");
@@ -34,7 +33,6 @@ static void an_error_keeps_its_code_and_gains_context(void **state)
 /* Known answers of the authors' Random123 distribution for philox4x32, 10 rounds. */
 static void philox_gives_the_published_answers(void **state)
 {
-    (void)state;
     static const struct {
         uint32_t ctr[4], key[2], out[4];
     } kat[] = {
@@ -55,7 +53,6 @@ static void philox_gives_the_published_answers(void **state)
 
 static void uniform_numbers_do_not_depend_on_where_a_call_starts(void **state)
 {
-    (void)state;
     float whole[50], piece[50];
     uint64_t s = pp_rng_stream("init:layers.0.weight", 0);
     pp_rng_uniform(7, s, 0, -1.0f, 1.0f, 50, whole);
@@ -126,7 +123,6 @@ static void normal_numbers_are_those_of_the_normal_law(void **state)
 
 static void a_permutation_holds_every_number_once(void **state)
 {
-    (void)state;
     enum {
         N = 1000
     };
@@ -144,7 +140,6 @@ static void a_permutation_holds_every_number_once(void **state)
 
 static void sha256_gives_the_nist_answers(void **state)
 {
-    (void)state;
     static const struct {
         const char *text, *hex;
     } kat[] = {
@@ -179,7 +174,6 @@ static void sha256_gives_the_nist_answers(void **state)
 
 static void sha256_is_the_same_with_and_without_the_processors_help(void **state)
 {
-    (void)state;
     uint8_t data[64 * 7];
     for (size_t i = 0; i < sizeof(data); i++)
         data[i] = (uint8_t)(i * 37 + i / 64);
@@ -198,7 +192,6 @@ static void sha256_is_the_same_with_and_without_the_processors_help(void **state
 
 static void json_is_escaped_and_numbers_read_back(void **state)
 {
-    (void)state;
     char *text = NULL;
     size_t bytes = 0;
     FILE *f = open_memstream(&text, &bytes);
@@ -243,7 +236,6 @@ static void a_large_arena_lies_on_huge_pages(void **state)
 
 static void a_dry_arena_counts_what_a_real_one_gives(void **state)
 {
-    (void)state;
     struct pp_arena dry = pp_arena_dry();
     static const size_t n[] = {1, 64, 65, 0, 1000};
     for (int i = 0; i < 5; i++)
@@ -262,7 +254,6 @@ static void a_dry_arena_counts_what_a_real_one_gives(void **state)
 
 static void sizes_that_overflow_are_refused(void **state)
 {
-    (void)state;
     size_t out = 1;
     CHECK_FAILS(pp_size_mul(SIZE_MAX, 2, &out), PP_ECONFIG, "too large");
     CHECK_FAILS(pp_size_add(SIZE_MAX, 1, &out), PP_ECONFIG, "too large");
@@ -280,7 +271,6 @@ static size_t any_size(uint64_t stream, uint64_t at)
 
 static void sizes_agree_with_128_bits(void **state)
 {
-    (void)state;
     const uint64_t stream = pp_rng_stream("sizes", 0);
     const size_t edges[] = {0, 1, 2, SIZE_MAX, SIZE_MAX - 1, SIZE_MAX / 2, (size_t)1 << 32};
     const uint64_t n_edges = sizeof(edges) / sizeof(edges[0]);
@@ -307,7 +297,6 @@ static void sizes_agree_with_128_bits(void **state)
 
 static void a_file_is_whole_or_absent(void **state)
 {
-    (void)state;
     char dir[] = "ppcli-test-XXXXXX";
     assert_non_null(mkdtemp(dir));
     char sub[PP_PATH_MAX], path[PP_PATH_MAX];
@@ -340,7 +329,6 @@ static void a_file_is_whole_or_absent(void **state)
 
 static void durations_read_like_a_clock(void **state)
 {
-    (void)state;
     char t[16];
     CHECK_STR_EQ(pp_clock_duration(8.2, t, sizeof(t)), "00:08");
     CHECK_STR_EQ(pp_clock_duration(3723, t, sizeof(t)), "1:02:03");
@@ -349,7 +337,6 @@ static void durations_read_like_a_clock(void **state)
 
 static void text_for_a_terminal_has_no_control_characters(void **state)
 {
-    (void)state;
     char out[64], cut[4];
     CHECK_STR_EQ(pp_text_shown("a\033[31mb\nc\x7f", out, sizeof(out)), "a?[31mb?c?");
     CHECK_STR_EQ(pp_text_shown("caf\xc3\xa9 \xe2\x82\xac", out, sizeof(out)),
@@ -365,7 +352,6 @@ static void text_for_a_terminal_has_no_control_characters(void **state)
 
 static void errors_carry_no_control_characters(void **state)
 {
-    (void)state;
     CHECK_INT_EQ(pp_fail(PP_EFORMAT, "bad '%s'", "\033]0;title\a"), PP_EFORMAT);
     pp_error_context("%s", "na\nme");
     CHECK_STR_EQ(pp_error_get()->text, "na?me: bad '?]0;title?'");

@@ -46,7 +46,6 @@ static void check_sum(const struct pp_bubble *b)
 
 static void the_parts_add_up(void **state)
 {
-    (void)state;
     static const struct {
         const char *name;
         int chunks;
@@ -65,7 +64,6 @@ static void the_parts_add_up(void **state)
 
 static void equal_stages_have_no_imbalance(void **state)
 {
-    (void)state;
     struct pp_plan *plan = plan_of("gpipe", 4, 1, 8);
     struct pp_bubble b = explain(plan, 0, 1, 1, 0.3);
     assert_float_equal(b.schedule, 1 - 24.0 / 30, 1e-12); /* I leaves before W */
@@ -77,7 +75,6 @@ static void equal_stages_have_no_imbalance(void **state)
 /* One stage with most of the work: no schedule can idle less than the others must. */
 static void a_heavy_stage_is_imbalance_and_is_named(void **state)
 {
-    (void)state;
     struct pp_plan *plan = plan_of("zb-h2", 2, 1, 8);
     double least = 1 - 9.0 / (2 * 6); /* of 9 units of work, 6 on stage 1 */
     struct pp_bubble b = explain(plan, 1, 2, 0, least);
@@ -92,7 +89,6 @@ static void a_heavy_stage_is_imbalance_and_is_named(void **state)
 
 static void hand_overs_and_launches_are_waiting(void **state)
 {
-    (void)state;
     struct pp_plan *plan = plan_of("1f1b", 2, 1, 4);
     double arrays[6], work[2], step;
     struct pp_sim_costs costs;

@@ -21,7 +21,6 @@ static FILE *page(void)
 
 static int tidy(void **state)
 {
-    (void)state;
     free(text);
     text = NULL;
     return 0;
@@ -40,7 +39,6 @@ static void check_has(const char *words)
 
 static void the_first_event_says_what_the_file_is(void **state)
 {
-    (void)state;
     FILE *f = page();
     struct pp_chrome c;
     struct pp_chrome_head h = head;
@@ -58,7 +56,6 @@ static void the_first_event_says_what_the_file_is(void **state)
 
 static void times_are_exact_to_the_nanosecond(void **state)
 {
-    (void)state;
     FILE *f = page();
     struct pp_chrome c;
     pp_chrome_open(&c, f, &head);
@@ -76,7 +73,6 @@ static void times_are_exact_to_the_nanosecond(void **state)
 
 static void what_lies_before_the_start_is_cut_off(void **state)
 {
-    (void)state;
     FILE *f = page();
     struct pp_chrome c;
     pp_chrome_open(&c, f, &head);
@@ -91,7 +87,6 @@ static void what_lies_before_the_start_is_cut_off(void **state)
 
 static void every_kind_has_its_track(void **state)
 {
-    (void)state;
     static const int expected[PP_EVENT_KINDS] = {
         [PP_EVENT_SEND] = PP_CHROME_SEND,
         [PP_EVENT_SLOT] = PP_CHROME_SEND,
@@ -108,7 +103,6 @@ static void every_kind_has_its_track(void **state)
 /* Every line but the brackets is one whole object, after its comma. */
 static void a_file_cut_at_any_line_is_valid_up_to_there(void **state)
 {
-    (void)state;
     FILE *f = page();
     struct pp_chrome c;
     pp_chrome_open(&c, f, &head);
@@ -139,7 +133,6 @@ static void a_file_cut_at_any_line_is_valid_up_to_there(void **state)
 
 static void what_reaches_the_disk_are_whole_lines(void **state)
 {
-    (void)state;
     char path[] = "chrome-test-XXXXXX";
     int fd = mkstemp(path);
     assert_true(fd >= 0);

@@ -161,7 +161,6 @@ static int rec_fsync(const struct pp_io *io, int fd)
 
 static int rec_close(const struct pp_io *io, int fd)
 {
-    (void)io;
     return close(fd);
 }
 
@@ -213,8 +212,6 @@ static int rec_sync_dir(const struct pp_io *io, const char *path)
 
 static int rec_space(const struct pp_io *io, const char *path, uint64_t *out_bytes)
 {
-    (void)io;
-    (void)path;
     *out_bytes = UINT64_MAX;
     return 0;
 }

@@ -47,7 +47,6 @@ static void refused(const char *key, const char *with, const char *says)
 
 static void what_is_written_is_read(void **state)
 {
-    (void)state;
     struct pp_cluster c, again;
     char path[] = "/tmp/ppcli-machine-XXXXXX";
     CHECK_OK(read_changed("ranks", "ranks = 8\n[layers]\nh.0 = 4 1e-3 2e-3 3e-3", &c));
@@ -73,7 +72,6 @@ static void what_is_written_is_read(void **state)
 
 static void what_is_missing_or_absurd_is_named_with_its_line(void **state)
 {
-    (void)state;
     refused("memory", NULL, "device.memory is missing: bytes for one rank, such as 80G");
     refused("bandwidth = 1G", "bandwidth = 3.35", ":5: device.bandwidth: '3.35' cannot be: write");
     refused("f32", "f32 = fast", ":3: device.f32: 'fast' cannot be");
@@ -104,7 +102,6 @@ static struct pp_model *model_of(void)
 
 static void a_layer_takes_what_is_longer_flops_or_bytes(void **state)
 {
-    (void)state;
     struct pp_model *m = model_of();
     struct pp_cluster c;
     struct pp_costs *costs = NULL;
@@ -138,7 +135,6 @@ static void a_layer_takes_what_is_longer_flops_or_bytes(void **state)
 
 static void a_measured_layer_takes_what_was_measured(void **state)
 {
-    (void)state;
     struct pp_model *m = model_of();
     struct pp_cluster c;
     struct pp_costs *costs = NULL;

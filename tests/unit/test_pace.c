@@ -42,7 +42,6 @@ static void windows(struct scene *s, int n, const double *busy)
 
 static void a_rank_that_becomes_slow_is_named_with_factor_and_step(void **state)
 {
-    (void)state;
     struct scene s;
     const double good[] = {0.3, 0.2, 0.4, 0.3}, bad[] = {0.3, 0.2, 0.4, 0.3 * 1.31};
     begin(&s, 4, 1);
@@ -64,7 +63,6 @@ static void a_rank_that_becomes_slow_is_named_with_factor_and_step(void **state)
 
 static void what_makes_all_ranks_slow_is_the_fault_of_none(void **state)
 {
-    (void)state;
     struct scene s;
     const double good[] = {0.3, 0.2}, busy[] = {0.6, 0.41};
     begin(&s, 2, 1);
@@ -76,7 +74,6 @@ static void what_makes_all_ranks_slow_is_the_fault_of_none(void **state)
 
 static void of_two_ranks_the_slower_one_is_named(void **state)
 {
-    (void)state;
     struct scene s;
     const double good[] = {0.3, 0.2}, bad[] = {0.9, 0.2};
     begin(&s, 2, 1);
@@ -90,7 +87,6 @@ static void of_two_ranks_the_slower_one_is_named(void **state)
 
 static void a_replica_that_is_slow_from_the_start_is_named(void **state)
 {
-    (void)state;
     struct scene s;
     const double busy[] = {0.3, 0.2, 0.3, 0.2, 0.3, 0.3}; /* 3 replicas of 2 stages */
     begin(&s, 2, 3);
@@ -103,7 +99,6 @@ static void a_replica_that_is_slow_from_the_start_is_named(void **state)
 
 static void a_short_hiccup_is_not_told(void **state)
 {
-    (void)state;
     struct scene s;
     const double good[] = {0.3, 0.2, 0.2}, bad[] = {0.3, 2, 0.2};
     begin(&s, 3, 1);

@@ -95,7 +95,6 @@ static struct pp_prediction predict(const struct shape *shape, const struct pp_c
 
 static void a_slower_rank_takes_longer_for_its_stages(void **state)
 {
-    (void)state;
     const double factors[] = {1, 1.5};
     struct pp_costs *c = costs_of(2, 1, 2, 3);
     struct shape shape = {"1f1b", 2, 1, 1, 1};
@@ -116,7 +115,6 @@ static void a_slower_rank_takes_longer_for_its_stages(void **state)
 /* As the executor does it: F of the last stage has no logits, its W nothing to do. */
 static void in_pieces_the_last_layer_is_done_in_its_input_gradient(void **state)
 {
-    (void)state;
     struct pp_costs *c = costs_of(2, 1, 2, 3);
     const struct shape shape = {"1f1b", 2, 1, 1, 1}, zb = {"zb-h1", 2, 1, 4, 4};
     c->loss[0] = 10;
@@ -135,7 +133,6 @@ static void in_pieces_the_last_layer_is_done_in_its_input_gradient(void **state)
 
 static void a_time_between_two_sizes_is_on_their_line(void **state)
 {
-    (void)state;
     struct pp_costs *c = NULL;
     CHECK_OK(pp_costs_create(2, (int[]){10, 20, 40}, 3, &c));
     const double f[] = {1, 3, 4};
@@ -157,7 +154,6 @@ static void a_time_between_two_sizes_is_on_their_line(void **state)
 
 static void a_hand_over_between_hosts_takes_the_other_link(void **state)
 {
-    (void)state;
     struct pp_costs *c = costs_of(4, 1, 1, 1);
     const struct shape shape = {"gpipe", 4, 1, 1,
                                 1}; /* one micro-batch: F, I of all, and W of the first */
@@ -175,7 +171,6 @@ static void a_hand_over_between_hosts_takes_the_other_link(void **state)
 
 static void messages_to_another_host_leave_one_after_the_other(void **state)
 {
-    (void)state;
     struct pp_costs *c = costs_of(2, 1, 1, 1);
     const struct shape shape = {"gpipe", 2, 1, 2, 2};
     c->host_ranks = 1;
@@ -189,7 +184,6 @@ static void messages_to_another_host_leave_one_after_the_other(void **state)
 
 static void copies_take_their_ranks_time_unless_it_waits(void **state)
 {
-    (void)state;
     struct pp_costs *c = costs_of(2, 1, 1, 1);
     const struct shape one = {"gpipe", 2, 1, 1, 1}, two = {"gpipe", 2, 1, 2, 2};
     c->host_ranks = 1;
@@ -206,7 +200,6 @@ static void copies_take_their_ranks_time_unless_it_waits(void **state)
 
 static void sums_or_messages_cross_hosts(void **state)
 {
-    (void)state;
     struct pp_costs *c = costs_of(2, 1, 1, 1);
     const struct shape shape = {"gpipe", 2, 1, 1, 1};
     replicas = 2;
@@ -229,7 +222,6 @@ static void sums_or_messages_cross_hosts(void **state)
 /* With train.zero half of what a stage sends leaves from its last W on, while its rank computes. */
 static void gradients_travel_while_other_stages_compute(void **state)
 {
-    (void)state;
     struct pp_costs *c = costs_of(2, 1, 1, 1);
     const struct shape shape = {"looped-bfs", 1, 2, 1, 1}; /* F0 F1 I1 W1 I0 W0 */
     replicas = 2, zero = true;
@@ -247,7 +239,6 @@ static void gradients_travel_while_other_stages_compute(void **state)
 
 static void input_and_loss_belong_to_the_ends(void **state)
 {
-    (void)state;
     struct pp_costs *c = costs_of(3, 1, 2, 3);
     double by_layer[3];
     for (int s = 0; s < 2; s++) {
@@ -263,7 +254,6 @@ static void input_and_loss_belong_to_the_ends(void **state)
 
 static void one_rank_takes_the_sum_of_everything(void **state)
 {
-    (void)state;
     struct pp_costs *c = costs_of(1, 1, 2, 3);
     struct shape one = {"1f1b", 1, 1, 4, 40};
     c->action = 0.5;
@@ -283,7 +273,6 @@ static void one_rank_takes_the_sum_of_everything(void **state)
 /* Uneven micro-batches: 10 rows in 4 are 3, 3, 2, 2, not four times 3. */
 static void a_smaller_microbatch_takes_less(void **state)
 {
-    (void)state;
     struct pp_costs *c = costs_of(1, 1, 1, 1);
     struct shape uneven = {"gpipe", 1, 1, 4, 10};
     assert_float_equal(predict(&uneven, c, 0, 0).step, 30, 1e-9);
@@ -293,7 +282,6 @@ static void a_smaller_microbatch_takes_less(void **state)
 /* What a product costs whatever its rows is paid once for each group. */
 static void a_group_of_weight_gradients_costs_one_product(void **state)
 {
-    (void)state;
     struct pp_costs *c = costs_of(1, 1, 1, 1);
     struct shape shape = {"gpipe", 1, 1, 4, 8};
     for (int s = 0; s < 2; s++)
@@ -306,7 +294,6 @@ static void a_group_of_weight_gradients_costs_one_product(void **state)
 
 static void the_textbook_bubble_comes_out(void **state)
 {
-    (void)state;
     struct pp_costs *c = costs_of(4, 1, 1, 1);
     struct shape gpipe = {"gpipe", 4, 1, 8, 8};
     struct pp_prediction p = predict(&gpipe, c, 1, 0);
@@ -320,7 +307,6 @@ static void the_textbook_bubble_comes_out(void **state)
 /* Without a meeting the next step's forwards fill what the last one's backwards leave idle. */
 static void steps_overlap_unless_the_ranks_meet(void **state)
 {
-    (void)state;
     struct pp_costs *c = costs_of(4, 1, 1, 1);
     struct shape shape = {"zb-h2", 4, 1, 8, 8}; /* its ranks never idle in between */
     double free = predict(&shape, c, 0, 0).step;
@@ -340,7 +326,6 @@ static void steps_overlap_unless_the_ranks_meet(void **state)
 
 static void a_hand_over_costs_its_latency_and_its_bytes(void **state)
 {
-    (void)state;
     struct pp_costs *c = costs_of(2, 1, 1, 1);
     struct shape naive = {"naive", 2, 1, 1, 10};
     double without = predict(&naive, c, 1, 0).step;
@@ -353,7 +338,6 @@ static void a_hand_over_costs_its_latency_and_its_bytes(void **state)
 
 static void ranks_without_a_core_of_their_own_take_turns(void **state)
 {
-    (void)state;
     struct pp_costs *c = costs_of(4, 1, 1, 1);
     struct shape shape = {"1f1b", 4, 1, 8, 8};
     double own = predict(&shape, c, 0, 0).step;
@@ -366,7 +350,6 @@ static void ranks_without_a_core_of_their_own_take_turns(void **state)
 
 static void chunks_are_put_where_their_ranks_are(void **state)
 {
-    (void)state;
     struct pp_costs *c = costs_of(4, 1, 1, 1);
     /* layer 3 takes ten times as long: with V placement it is on rank 0, with loops on rank 1 */
     for (int s = 0; s < 2; s++) {
@@ -435,7 +418,6 @@ static void check_measured(int ranks, const char *backend, enum pp_optimizer_kin
 
 static void everything_is_measured_alone_and_together(void **state)
 {
-    (void)state;
     check_measured(1, "cpu", PP_OPT_SGD);
     check_measured(2, "cpu", PP_OPT_ADAM);
     check_measured(64, "cpu", PP_OPT_MOMENTUM); /* more ranks than cores and layers */
@@ -445,7 +427,6 @@ static void everything_is_measured_alone_and_together(void **state)
 /* A size that would take minutes is not measured but follows from the smaller ones. */
 static void what_does_not_fit_the_budget_is_extrapolated(void **state)
 {
-    (void)state;
     struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
     struct pp_model *m = NULL;
     struct pp_costs *c = NULL;

@@ -48,7 +48,6 @@ static void forget(const char *root)
 
 static void what_the_system_has_available_is_a_limit(void **state)
 {
-    (void)state;
     const char *root = machine();
     pp_fail(PP_EIO, "of the caller");
     CHECK_INT_EQ(room_in(root, PP_ROOM_SYSTEM), 8 * GIB);
@@ -59,7 +58,6 @@ static void what_the_system_has_available_is_a_limit(void **state)
 
 static void nothing_readable_is_no_limit(void **state)
 {
-    (void)state;
     const char *root = machine();
     put(root, "proc/meminfo", "MemAvailable: none\n");
     put(root, "proc/self/cgroup", "nonsense\n0::\n:\n");
@@ -70,7 +68,6 @@ static void nothing_readable_is_no_limit(void **state)
 
 static void a_control_group_counts_without_the_files_it_holds(void **state)
 {
-    (void)state;
     const char *root = machine();
     put(root, "proc/self/cgroup", "0::/job.slice/step\n");
     put(root, "sys/fs/cgroup/job.slice/step/memory.max", "3221225472\n");
@@ -83,7 +80,6 @@ static void a_control_group_counts_without_the_files_it_holds(void **state)
 
 static void a_limit_of_a_group_above_counts(void **state)
 {
-    (void)state;
     const char *root = machine();
     put(root, "proc/self/cgroup", "0::/job.slice/step\n");
     put(root, "sys/fs/cgroup/job.slice/step/memory.max", "max\n");
@@ -96,7 +92,6 @@ static void a_limit_of_a_group_above_counts(void **state)
 
 static void a_container_sees_its_group_at_the_root(void **state)
 {
-    (void)state;
     const char *root = machine();
     put(root, "proc/self/cgroup", "0::/docker/0123456789\n");
     put(root, "sys/fs/cgroup/memory.max", "1073741824\n");
@@ -107,7 +102,6 @@ static void a_container_sees_its_group_at_the_root(void **state)
 
 static void groups_of_version_1_count_too(void **state)
 {
-    (void)state;
     const char *root = machine();
     put(root, "proc/self/cgroup", "5:cpu:/x\n4:hugetlb,memory:/slurm/job\n");
     put(root, "sys/fs/cgroup/memory/slurm/job/memory.limit_in_bytes", "2147483648\n");
@@ -131,7 +125,6 @@ static struct room_claim claim(enum pp_room_kind kind, uint64_t gib, uint32_t on
 
 static void processes_of_one_machine_share_its_memory(void **state)
 {
-    (void)state;
     struct room_claim c[4] = {claim(PP_ROOM_SYSTEM, 3, 1, 1), claim(PP_ROOM_SYSTEM, 3, 1, 2),
                               claim(PP_ROOM_SYSTEM, 1, 2, 1), claim(PP_ROOM_SYSTEM, 3, 1, 3)};
     for (int i = 0; i < 4; i++)
@@ -146,7 +139,6 @@ static void processes_of_one_machine_share_its_memory(void **state)
 
 static void processes_of_one_group_share_its_limit(void **state)
 {
-    (void)state;
     struct room_claim c[3] = {claim(PP_ROOM_GROUP, 1, 1, 7), claim(PP_ROOM_GROUP, 1, 1, 8),
                               claim(PP_ROOM_GROUP, 1, 2, 7)};
     for (int i = 0; i < 3; i++)
@@ -158,7 +150,6 @@ static void processes_of_one_group_share_its_limit(void **state)
 
 static void address_space_is_shared_with_nobody(void **state)
 {
-    (void)state;
     struct room_claim c[2] = {claim(PP_ROOM_ADDRESS, 1, 1, 1), claim(PP_ROOM_ADDRESS, 1, 1, 1)};
     CHECK_OK(room_judge(c, 2, 0));
     c[0].room.bytes[PP_ROOM_ADDRESS] = GIB - 1;

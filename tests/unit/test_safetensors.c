@@ -167,14 +167,12 @@ static void short_and_interrupted_writes_give_the_same_file(void **state)
 
 static int changing(void *ctx, uint64_t offset, void *dst, size_t bytes)
 {
-    (void)offset;
     memset(dst, ++*(int *)ctx, bytes);
     return 0;
 }
 
 static int failing(void *ctx, uint64_t offset, void *dst, size_t bytes)
 {
-    (void)offset;
     memset(dst, 0, bytes);
     return --*(int *)ctx < 0 ? pp_fail(PP_ERESOURCE, "the device is gone") : 0;
 }

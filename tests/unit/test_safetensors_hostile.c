@@ -36,7 +36,6 @@ static int parse(const char *header, size_t data)
 
 static void good_headers_of_other_writers_are_taken(void **state)
 {
-    (void)state;
     CHECK_OK(parse("{}", 0));
     CHECK_OK(parse("{}        \n ", 0));
     CHECK_OK(parse("{" T("a", "F32", "[2,2]", 0, 16) "}", 16));
@@ -50,7 +49,6 @@ static void good_headers_of_other_writers_are_taken(void **state)
 
 static void overlaps_holes_and_leftover_bytes_are_refused(void **state)
 {
-    (void)state;
     REFUSED("{" T("a", "U8", "[4]", 0, 4) "," T("b", "U8", "[4]", 2, 6) "}", 6,
             "tensors a and b overlap");
     REFUSED("{" T("a", "U8", "[4]", 0, 4) "," T("b", "U8", "[4]", 0, 4) "}", 4,
@@ -68,7 +66,6 @@ static void overlaps_holes_and_leftover_bytes_are_refused(void **state)
 
 static void duplicates_are_refused(void **state)
 {
-    (void)state;
     REFUSED("{" T("a", "U8", "[1]", 0, 1) "," T("a", "U8", "[1]", 1, 2) "}", 2, "duplicate");
     REFUSED("{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1,
             "duplicate");
@@ -80,7 +77,6 @@ static void duplicates_are_refused(void **state)
 
 static void sizes_that_overflow_are_refused(void **state)
 {
-    (void)state;
     REFUSED("{" T("a", "F32", "[9223372036854775807,9223372036854775807]", 0, 4) "}", 4,
             "tensor a: its shape is too large");
     REFUSED("{" T("a", "F32", "[4611686018427387904]", 0, 0) "}", 0,
@@ -98,7 +94,6 @@ static void sizes_that_overflow_are_refused(void **state)
 
 static void shapes_and_types_that_are_none_are_refused(void **state)
 {
-    (void)state;
     REFUSED("{" T("a", "U8", "[-1]", 0, 1) "}", 1, "tensor a: dimension 0");
     REFUSED("{" T("a", "U8", "[1.0]", 0, 1) "}", 1, "tensor a: dimension 0");
     REFUSED("{" T("a", "U8", "[\"1\"]", 0, 1) "}", 1, "tensor a: dimension 0");
@@ -119,7 +114,6 @@ static void shapes_and_types_that_are_none_are_refused(void **state)
 
 static void bad_names_are_refused_and_shown_harmless(void **state)
 {
-    (void)state;
     char name[140], header[300];
     REFUSED("{" T("", "U8", "[1]", 0, 1) "}", 1, "tensor name ''");
     REFUSED("{" T("../a", "U8", "[1]", 0, 1) "}", 1, "tensor name '../a'");
@@ -139,7 +133,6 @@ static void bad_names_are_refused_and_shown_harmless(void **state)
 
 static void what_is_no_object_is_refused(void **state)
 {
-    (void)state;
     REFUSED("", 0, "too short");
     REFUSED("  {}", 0, "no safetensors file");
     REFUSED("[]", 0, "no safetensors file");
@@ -152,7 +145,6 @@ static void what_is_no_object_is_refused(void **state)
 
 static void deep_and_crowded_json_is_refused_before_it_is_parsed(void **state)
 {
-    (void)state;
     REFUSED("{\"a\":[[[1]]]}", 0, "deeper than 3");
     size_t n = (size_t)2 << 20;
     char *text = malloc(n);

@@ -4,8 +4,6 @@
 #include "test_sched_line.h"
 #include "test_sched_peak.h"
 
-#define LEN(a) (sizeof(a) / sizeof((a)[0]))
-
 static const struct {
     int p, m;
 } sizes[] = {{2, 4}, {2, 8}, {4, 8}, {8, 16}};
@@ -25,14 +23,12 @@ static void check_crcs(const char *name, const unsigned *crcs)
 
 static void gpipe_and_1f1b_print_the_published_cells(void **state)
 {
-    (void)state;
     check_crcs("gpipe", (const unsigned[]){0x937d2cc4, 0x9a838f02, 0x008f5c35, 0x4c7b5247});
     check_crcs("1f1b", (const unsigned[]){0x51520832, 0x9eced39d, 0xf9d02352, 0xd59cecf2});
 }
 
 static void passes_accept_the_published_cells_of_other_schedules(void **state)
 {
-    (void)state;
     check_crcs("2-eager 1f1b", (const unsigned[]){0x4827aeb0, 0x567ea4ce, 0x6127915d, 0x96ac0171});
     check_crcs("interleaved v2",
                (const unsigned[]){0xc52817ae, 0xb1c54e03, 0xb834db0e, 0x1e8b7afc});
@@ -47,7 +43,6 @@ static void passes_accept_the_published_cells_of_other_schedules(void **state)
 
 static void csv_rows_are_those_of_torch(void **state)
 {
-    (void)state;
     struct pp_plan *plan = plan_named("1f1b", 2, 4);
     char *text = printed(plan, pp_plan_print_csv);
     CHECK_STR_EQ(text, "0F0,0F1,0B0,0F2,0B1,0F3,0B2,0B3\n"
@@ -72,7 +67,6 @@ static int64_t makespan_of(const struct pp_plan *plan, bool fused)
 
 static void makespans_and_peaks_are_the_published_ones(void **state)
 {
-    (void)state;
     /* ticks of one chunk: v times those of a rank */
     static const struct {
         const char *name;
@@ -114,7 +108,6 @@ static const char *const plain[] = {"naive", "gpipe", "1f1b", NULL};
 
 static void every_size_has_the_bubble_of_the_formula(void **state)
 {
-    (void)state;
     for (int p = 1; p <= 8; p++) {
         for (int m = 1; m <= 16; m++) {
             double ideal = (p - 1.0) / (m + p - 1.0);
@@ -134,7 +127,6 @@ static void every_size_has_the_bubble_of_the_formula(void **state)
 
 static void unequal_ticks_follow_the_formula_too(void **state)
 {
-    (void)state;
     struct ticks ticks = {.f = 5, .i = 7, .w = 3, .fused_send = true};
     for (int p = 1; p <= 8; p++) {
         for (int m = 1; m <= 16; m++) {
@@ -156,7 +148,6 @@ static void unequal_ticks_follow_the_formula_too(void **state)
 
 static void slots_of_1f1b_do_not_grow_with_microbatches(void **state)
 {
-    (void)state;
     for (int p = 1; p <= 8; p++) {
         for (int m = 1; m <= 24; m++) {
             struct pp_plan *one = plan_named("1f1b", p, m);
@@ -178,7 +169,6 @@ static void slots_of_1f1b_do_not_grow_with_microbatches(void **state)
 
 static void names_find_their_schedules(void **state)
 {
-    (void)state;
     int n = 0, trained = 0;
     for (const char *const *line = pp_schedule_help(); *line; line += 2, n++) {
         const struct pp_schedule_ops *ops = pp_schedule_find(line[0]);
@@ -198,7 +188,6 @@ static void names_find_their_schedules(void **state)
 
 static void placement_loops_or_folds(void **state)
 {
-    (void)state;
     static const int loop[] = {0, 1, 2, 0, 1, 2, 0, 1, 2};
     static const int fold[] = {0, 1, 2, 2, 1, 0, 0, 1, 2};
     for (int s = 0; s < 9; s++) {
@@ -209,7 +198,6 @@ static void placement_loops_or_folds(void **state)
 
 static void impossible_geometries_are_refused_with_a_way_out(void **state)
 {
-    (void)state;
     struct pp_plan *plan = NULL;
     struct pp_geometry g = {.stages = 4, .chunks = 2, .microbatches = 8};
     for (const char *const *name = plain; *name; name++) {

@@ -8,8 +8,6 @@
 #include "test_sched_sim.h"
 #include "test_sched_times.h"
 
-#define LEN(a) (sizeof(a) / sizeof((a)[0]))
-
 static struct pp_plan *plan_auto(int p, int m, double cap, struct pp_schedule_costs costs)
 {
     struct pp_plan *plan = NULL;
@@ -39,7 +37,6 @@ static int peak_of(const struct pp_plan *plan)
 
 static void cap_of_p_gives_zb_h1(void **state)
 {
-    (void)state;
     for (int p = 1; p <= 8; p++) {
         for (int m = 1; m <= 20; m++) {
             struct spans s, s_h1;
@@ -60,7 +57,6 @@ static void cap_of_p_gives_zb_h1(void **state)
 
 static void no_costs_are_even_costs(void **state)
 {
-    (void)state;
     struct pp_plan *none = plan_auto(4, 8, 4, (struct pp_schedule_costs){0});
     struct pp_plan *ones = plan_auto(4, 8, 4, unit);
     struct pp_plan *thirds =
@@ -75,7 +71,6 @@ static void no_costs_are_even_costs(void **state)
 
 static void cap_of_2p_gives_the_published_rows(void **state)
 {
-    (void)state;
     struct pp_plan *plan = plan_auto(4, 8, 8, unit);
     char *text = printed(plan, pp_plan_print_csv);
     const char *r0 = "0F0,0F1,0F2,0F3,0F4,0F5,0F6,0I0,0F7,0W0,0I1,0W1,0I2,0W2,0I3,0W3,0I4,0W4,0I5,"
@@ -90,7 +85,6 @@ static void cap_of_2p_gives_the_published_rows(void **state)
 
 static void nobody_waits_with_cap_2p(void **state)
 {
-    (void)state;
     for (int p = 1; p <= 8; p++) {
         for (int m = 2 * p - 1; m <= 24; m++) {
             struct spans s;
@@ -106,7 +100,6 @@ static void nobody_waits_with_cap_2p(void **state)
 
 static void no_rank_holds_more_than_the_cap(void **state)
 {
-    (void)state;
     for (int round = 0; round < 400; round++) {
         int p = 1 + random_below(8);
         int m = 1 + random_below(20);
@@ -189,7 +182,6 @@ static void check_bubble(double bubble, double published)
 
 static void bubbles_are_those_of_the_paper(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < LEN(models); i++) {
         print_message("# h = %d, m = %d\n", models[i].h, models[i].m);
         check_bubble(span_bubble(&models[i], 1), models[i].zb_1p);
@@ -199,7 +191,6 @@ static void bubbles_are_those_of_the_paper(void **state)
 
 static void memory_buys_time_as_published(void **state)
 {
-    (void)state;
     static const double caps[] = {1, 1.25, 1.5, 1.75, 2, 2.5, 3};
     static const double small[] = {.1585, .1068, .0719, .0433, .0433, .0433, .0433};
     static const double large[] = {.1323, .0751, .0475, .0182, .0029, .0029, .0029};
@@ -213,7 +204,6 @@ static void memory_buys_time_as_published(void **state)
 /* Charged until W, as the schedule does it, the same plateau needs three times P, not 1.75. */
 static void honest_memory_needs_a_higher_cap_for_the_same_bubble(void **state)
 {
-    (void)state;
     static const double caps[] = {1, 1.5, 2, 3};
     static const double bubbles[] = {.1585, .1281, .1015, .0433};
     const struct model *k = &models[0];
@@ -231,7 +221,6 @@ static void honest_memory_needs_a_higher_cap_for_the_same_bubble(void **state)
 
 static void every_shape_is_proved(void **state)
 {
-    (void)state;
     for (int p = 1; p <= 8; p++) {
         for (int m = 1; m <= 20; m++) {
             struct pp_plan *plan = plan_auto(p, m, 0, unit);
@@ -252,7 +241,6 @@ static void every_shape_is_proved(void **state)
 
 static void impossible_wishes_are_refused(void **state)
 {
-    (void)state;
     static const struct {
         struct pp_geometry g;
         const char *words;
@@ -277,7 +265,6 @@ static void impossible_wishes_are_refused(void **state)
 
 static void extreme_costs_give_a_plan(void **state)
 {
-    (void)state;
     static const struct pp_schedule_costs table[] = {
         {.f = 1e-300, .i = 1e-300, .w = 1e-300},
         {.f = 1e300, .i = 1, .w = 0, .comm = 0},

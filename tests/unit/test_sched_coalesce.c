@@ -4,8 +4,6 @@
 #include "test_sched_peak.h"
 #include "test_sched_sim.h"
 
-#define LEN(a) (sizeof(a) / sizeof((a)[0]))
-
 static struct pp_plan *coalesced(const char *name, int p, int v, int m, int k)
 {
     struct pp_geometry g = {.stages = p, .chunks = v, .microbatches = m, .coalesce = k};
@@ -24,7 +22,6 @@ static void has_rows(struct pp_plan *plan, const char *rows)
 
 static void a_group_stands_where_its_last_backward_stood(void **state)
 {
-    (void)state;
     has_rows(coalesced("1f1b", 2, 1, 4, 2), "0F0,0F1,0I0,0F2,0I1,0W0,0W1,0F3,0I2,0I3,0W2,0W3\n"
                                             "1F0,1I0,1F1,1I1,1W0,1W1,1F2,1I2,1F3,1I3,1W2,1W3\n");
     has_rows(coalesced("zb-h1", 2, 1, 4, 4), "0F0,0F1,0I0,0F2,0I1,0F3,0I2,0I3,0W0,0W1,0W2,0W3\n"
@@ -33,7 +30,6 @@ static void a_group_stands_where_its_last_backward_stood(void **state)
 
 static void a_last_group_of_one_keeps_its_backward(void **state)
 {
-    (void)state;
     has_rows(coalesced("gpipe", 1, 1, 3, 2), "0F0,0F1,0F2,0I0,0I1,0W0,0W1,0B2\n");
     has_rows(coalesced("gpipe", 1, 1, 5, 3), "0F0,0F1,0F2,0F3,0F4,0I0,0I1,0I2,0W0,0W1,0W2,"
                                              "0I3,0I4,0W3,0W4\n");
@@ -41,7 +37,6 @@ static void a_last_group_of_one_keeps_its_backward(void **state)
 
 static void groups_of_one_change_nothing_and_large_ones_end_with_the_batch(void **state)
 {
-    (void)state;
     has_rows(coalesced("1f1b", 1, 1, 2, 0), "0F0,0B0,0F1,0B1\n");
     has_rows(coalesced("1f1b", 1, 1, 2, 1), "0F0,0B0,0F1,0B1\n");
     has_rows(coalesced("1f1b", 1, 1, 2, INT32_MAX), "0F0,0I0,0F1,0I1,0W0,0W1\n");
@@ -50,7 +45,6 @@ static void groups_of_one_change_nothing_and_large_ones_end_with_the_batch(void 
 
 static void pairs_overlap_only_where_a_backward_is_left(void **state)
 {
-    (void)state;
     struct pp_plan *plan = coalesced("dualpipev", 2, 2, 7, 2);
     for (int r = 0; r < 2; r++) {
         for (int k = 0; k < plan->ranks[r].n_actions; k++) {
@@ -107,7 +101,6 @@ static void groups_are_whole(const struct pp_plan *plan, int k)
 
 static void every_schedule_stays_legal_in_any_interleaving(void **state)
 {
-    (void)state;
     static const int groups[] = {2, 3, 8};
     int ran = 0;
     for (const char *const *name = pp_schedule_names(); *name; name++) {
@@ -137,7 +130,6 @@ static void every_schedule_stays_legal_in_any_interleaving(void **state)
 
 static void a_rank_holds_at_most_the_rest_of_a_group_more(void **state)
 {
-    (void)state;
     static const char *const names[] = {"1f1b", "zb-h1", "gpipe"};
     for (size_t i = 0; i < LEN(names); i++) {
         struct pp_plan *plain = coalesced(names[i], 4, 1, 16, 1);
@@ -156,7 +148,6 @@ static void a_rank_holds_at_most_the_rest_of_a_group_more(void **state)
 
 static void forward_only_plans_stay_as_they_are(void **state)
 {
-    (void)state;
     struct pp_geometry g = {.stages = 2, .chunks = 1, .microbatches = 3, .coalesce = 2};
     struct pp_plan *plan = NULL;
     CHECK_OK(pp_plan_build_eval(&g, PP_PLACE_LOOP, &plan));
@@ -165,7 +156,6 @@ static void forward_only_plans_stay_as_they_are(void **state)
 
 static void lists_from_elsewhere_are_coalesced_too_and_only_once(void **state)
 {
-    (void)state;
     struct lists l;
     struct pp_plan *plain = NULL, *once = NULL, *twice = NULL;
     lists_parse(&l, 2, 1, 3, PP_PLACE_LOOP,
@@ -183,7 +173,6 @@ static void lists_from_elsewhere_are_coalesced_too_and_only_once(void **state)
 /* Moving W must not make a list legal that was not. */
 static void a_list_is_judged_before_its_weights_move(void **state)
 {
-    (void)state;
     struct lists l;
     struct pp_plan *plan = NULL;
     lists_parse(&l, 1, 1, 2, PP_PLACE_LOOP, "0F0,0W0,0I0,0F1,0I1,0W1");
@@ -200,7 +189,6 @@ static void a_list_is_judged_before_its_weights_move(void **state)
 
 static void the_proof_finds_a_group_that_is_not_together(void **state)
 {
-    (void)state;
     /* 0F0,0I0,0F1,0I1,0W0,0W1,0F2,0B2 */
     struct pp_plan *plan = coalesced("1f1b", 1, 1, 3, 2);
     struct pp_action *a = plan->ranks[0].actions;

@@ -4,8 +4,6 @@
 #include "ppcli/exchange.h"
 #include "test_sched_lists.h"
 
-#define LEN(a) (sizeof(a) / sizeof((a)[0]))
-
 static int read_bytes(const char *text, size_t n, struct pp_plan **out)
 {
     FILE *f = fmemopen((void *)(uintptr_t)text, n, "r");
@@ -30,7 +28,6 @@ static struct pp_plan *build(const char *name, int p, int v, int m)
 
 static void the_lowered_example_is_torchs(void **state)
 {
-    (void)state;
     struct pp_plan *plan = NULL;
     CHECK_OK(read_text("0F0,0F1,,0B0,,0B1\n,1F0,1B0,1F1,1B1,\n", &plan));
     char *text = printed(plan, pp_plan_print_csv_comms);
@@ -45,7 +42,6 @@ static void the_lowered_example_is_torchs(void **state)
 
 static void lowered_lists_have_the_published_checksums(void **state)
 {
-    (void)state;
     static const struct {
         const char *name;
         int v;
@@ -104,7 +100,6 @@ static void check_round_trip(const struct pp_plan *plan,
 
 static void every_schedule_comes_back_from_its_tables(void **state)
 {
-    (void)state;
     int n = 0;
     int refused = 0;
     for (const char *const *name = pp_schedule_names(); *name; name++) {
@@ -132,7 +127,6 @@ static void every_schedule_comes_back_from_its_tables(void **state)
 
 static void files_may_have_comments_blanks_crlf_and_no_last_line_end(void **state)
 {
-    (void)state;
     struct pp_plan *plan = NULL;
     CHECK_OK(read_text("# a table\r\n0F0, 0F1 ,,0B0,\t0B1\r\n# rank 1\r\n1F0,1B0,1F1,1B1", &plan));
     char *text = printed(plan, pp_plan_print_csv);
@@ -143,7 +137,6 @@ static void files_may_have_comments_blanks_crlf_and_no_last_line_end(void **stat
 
 static void cells_of_sharded_parameters_are_passed_over(void **state)
 {
-    (void)state;
     struct pp_plan *plan = NULL;
     CHECK_OK(read_text("0UNSHARD,0F0,0SEND_F0,0RECV_B0,0B0,0REDUCE_GRAD,0RESHARD\n"
                        "1UNSHARD,1RECV_F0,1F0,1B0,1SEND_B0,1REDUCE_GRAD,1RESHARD\n",
@@ -155,7 +148,6 @@ static void cells_of_sharded_parameters_are_passed_over(void **state)
 
 static void a_pair_that_waits_for_itself_has_no_lowered_list(void **state)
 {
-    (void)state;
     struct pp_plan *plan = NULL;
     /* one after the other they run; together, B1 waits for what F1 sends */
     CHECK_OK(read_text("0F0,0B0,(0F1;0B1)OVERLAP_F_B\n1F0,1B0,1F1,1B1\n", &plan));
@@ -170,7 +162,6 @@ static void a_pair_that_waits_for_itself_has_no_lowered_list(void **state)
 
 static void tables_of_2024_are_read(void **state)
 {
-    (void)state;
     struct pp_plan *plan = NULL;
     CHECK_OK(read_text("0F0,0F1,0BW0,0B1,0W1\n1F0,1BW0,1F1,1B1,1W1\n", &plan));
     char *text = printed(plan, pp_plan_print_csv);
@@ -187,7 +178,6 @@ static void tables_of_2024_are_read(void **state)
 
 static void looped_bfs_as_published_is_read_and_ascends(void **state)
 {
-    (void)state;
     for (int p = 1; p <= 4; p++) {
         for (int m = 1; m <= 6; m++) {
             struct pp_geometry g = {.stages = p, .chunks = 2, .microbatches = m};
@@ -308,7 +298,6 @@ static const struct {
 
 static void broken_tables_are_refused_with_place_and_reason(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < LEN(broken); i++) {
         struct pp_plan *plan = NULL;
         int rc = read_text(broken[i].text, &plan);
@@ -329,7 +318,6 @@ static void broken_tables_are_refused_with_place_and_reason(void **state)
 
 static void bytes_that_are_no_text_are_refused(void **state)
 {
-    (void)state;
     struct pp_plan *plan = NULL;
     static const char nul[] = "0F0,0\0B0\n";
     CHECK_FAILS(read_bytes(nul, sizeof(nul) - 1, &plan), PP_EFORMAT, "a.csv:1:2: a NUL byte");
@@ -338,7 +326,6 @@ static void bytes_that_are_no_text_are_refused(void **state)
 
 static void a_line_of_ten_million_characters_is_no_trouble(void **state)
 {
-    (void)state;
     size_t n = 10u << 20;
     char *text = malloc(n);
     struct pp_plan *plan = NULL;
@@ -364,7 +351,6 @@ static void a_line_of_ten_million_characters_is_no_trouble(void **state)
 
 static void a_file_that_cannot_be_read_is_an_error(void **state)
 {
-    (void)state;
     struct pp_plan *plan = NULL;
     FILE *f = fopen("/", "r");
     if (!f) {

@@ -6,8 +6,6 @@
 #include "test_sched_csv_judge.h"
 #include "test_sched_csv_mutate.h"
 
-#define LEN(a) (sizeof(a) / sizeof((a)[0]))
-
 /* First that fits; more special words first. */
 static const struct {
     const char *words;
@@ -94,7 +92,6 @@ static void check_verdict(const char *text, size_t n, int *n_legal, int *hits)
 
 static void mistakes_in_tables_are_refused_for_the_right_reason(void **state)
 {
-    (void)state;
     int hits[LEN(sayings)] = {0};
     int n_legal = 0;
     int n = 0;
@@ -159,7 +156,6 @@ static void move_all(const char *text, int *n_legal, int *hits)
 
 static void moved_messages_are_judged_as_a_simulation_judges_them(void **state)
 {
-    (void)state;
     static const struct {
         const char *name;
         int p, v, m;

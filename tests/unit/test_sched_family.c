@@ -7,8 +7,6 @@
 #include "test_sched_line.h"
 #include "test_sched_peak.h"
 
-#define LEN(a) (sizeof(a) / sizeof((a)[0]))
-
 static char *published(const char *name, int p, int m)
 {
     struct pp_geometry g;
@@ -29,7 +27,6 @@ static unsigned crc_of_text(const char *text)
 
 static void cells_have_the_published_checksums(void **state)
 {
-    (void)state;
     static const struct {
         int p, m;
     } sizes[] = {{2, 4}, {2, 8}, {4, 8}, {8, 16}};
@@ -76,7 +73,6 @@ static void check_row(const char *text, int r, const char *row)
 
 static void rows_are_the_published_ones(void **state)
 {
-    (void)state;
     static const struct {
         const char *name;
         int p, m, r;
@@ -113,7 +109,6 @@ static void rows_are_the_published_ones(void **state)
 /* A plan of looped-bfs: the published list, its B's as I, and the W's in ascending order. */
 static void looped_bfs_runs_its_input_gradients_as_published(void **state)
 {
-    (void)state;
     struct pp_plan *plan = plan_named("looped-bfs v2", 2, 3);
     char *text = printed(plan, pp_plan_print_csv);
     CHECK_STR_EQ(text, "0F0,0F1,0F2,2F0,2F1,2F2,2I2,2I1,2B0,2W1,2W2,0I2,0I1,0B0,0W1,0W2\n"
@@ -137,7 +132,6 @@ static const struct ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = true};
 
 static void makespans_and_peaks_are_the_published_ones(void **state)
 {
-    (void)state;
     /* ticks of one chunk: v times those of a rank; spans where they differ from the makespan */
     static const struct {
         const char *name;
@@ -181,7 +175,6 @@ static void makespans_and_peaks_are_the_published_ones(void **state)
 /* Makespans of P = 4, M = 16 for hand-overs of 0, 1/20, 1/10, 1/4, 1/2 and 1 op. */
 static void slow_links_cost_what_was_published(void **state)
 {
-    (void)state;
     static const int comm[] = {0, 2, 4, 10, 20, 40}; /* a rank's op takes 40 */
     static const struct {
         const char *name;

@@ -66,7 +66,6 @@ static const char *const names[] = {"zb-fit", "zb-fit-v"};
 
 static void any_costs_give_a_legal_plan_within_the_cap(void **state)
 {
-    (void)state;
     for (int round = 0; round < 400; round++) {
         int p = 1 + random_below(8), v = 1 + random_below(4), m = 1 + random_below(16);
         struct job j = job_of(p, v, m, 1 + random_below(4 * p) / 2.0);
@@ -87,7 +86,6 @@ static void any_costs_give_a_legal_plan_within_the_cap(void **state)
 /* All stages the same: within the memory of 1f1b, which is that of zb-h1. */
 static void equal_costs_are_never_worse_than_the_fixed_orders(void **state)
 {
-    (void)state;
     for (int p = 1; p <= 8; p++) {
         for (int m = 1; m <= 20; m++) {
             struct job one = job_of(p, 1, m, p), two = job_of(p, 2, m, p);
@@ -109,7 +107,6 @@ static void equal_costs_are_never_worse_than_the_fixed_orders(void **state)
 
 static void unequal_stages_are_better_off_than_with_any_fixed_order(void **state)
 {
-    (void)state;
     static const char *const fixed[] = {"gpipe", "1f1b", "zb-h1", "zb-h2", "zb-auto"};
     static const int64_t ticks[] = {4, 2, 8, 1, 2, 6, 4, 4, 9, 9, 4, 1, 1};
     struct job j = job_of(4, 1, 8, 4);
@@ -127,7 +124,6 @@ static void unequal_stages_are_better_off_than_with_any_fixed_order(void **state
 /* The list follows from the ratios: no unit, and nothing of the machine, is in it. */
 static void the_same_costs_give_the_same_order_in_any_unit(void **state)
 {
-    (void)state;
     for (int round = 0; round < 40; round++) {
         int p = 1 + random_below(6), v = 1 + random_below(2);
         struct job j = job_of(p, v, 12, 0), k;
@@ -148,7 +144,6 @@ static void the_same_costs_give_the_same_order_in_any_unit(void **state)
 
 static void times_become_ticks(void **state)
 {
-    (void)state;
     const double times[] = {0.5, 0, 0.25, 0.1, 2e-9, 0.0333333, 0.0004};
     const double none[7] = {0};
     int64_t ticks[7];
@@ -160,7 +155,6 @@ static void times_become_ticks(void **state)
 
 static void a_cap_that_holds_nothing_is_refused(void **state)
 {
-    (void)state;
     for (int k = 0; k < 2; k++) {
         struct pp_plan *plan = NULL;
         struct pp_geometry g = {.stages = 4, .chunks = 2, .microbatches = 8, .memory_cap = 0.5};

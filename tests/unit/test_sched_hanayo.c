@@ -33,7 +33,6 @@ static int peak_of(const struct pp_plan *plan, int r)
 
 static void backwards_go_first_then_the_deepest_forward(void **state)
 {
-    (void)state;
     struct pp_plan *plan = plan_waves(2, 1, 2);
     char *text = printed(plan, pp_plan_print_csv);
     CHECK_STR_EQ(text, "0F0,0F1,3F0,3B0,3F1,3B1,0B0,0B1\n"
@@ -49,7 +48,6 @@ static void backwards_go_first_then_the_deepest_forward(void **state)
  */
 static void bubble_shrinks_with_waves_as_the_formula_says(void **state)
 {
-    (void)state;
     for (int p = 1; p <= 8; p++) {
         for (int waves = 1; waves <= 4; waves++) {
             struct pp_plan *plan = plan_waves(p, waves, p);
@@ -68,7 +66,6 @@ static void bubble_shrinks_with_waves_as_the_formula_says(void **state)
 /* The last rank cannot start before tick P-1, nor can anything end sooner than P-1 I's after it. */
 static void full_rounds_take_the_least_time_there_is(void **state)
 {
-    (void)state;
     for (int p = 1; p <= 8; p++) {
         for (int waves = 1; waves <= 3; waves++) {
             for (int m = p; m <= 3 * p; m += p) {
@@ -82,7 +79,6 @@ static void full_rounds_take_the_least_time_there_is(void **state)
 
 static void every_shape_runs_with_the_memory_of_p_microbatches(void **state)
 {
-    (void)state;
     for (int p = 1; p <= 8; p++) {
         for (int waves = 1; waves <= 3; waves++) {
             for (int m = 1; m <= 20; m++) {
@@ -100,7 +96,6 @@ static void every_shape_runs_with_the_memory_of_p_microbatches(void **state)
 
 static void it_runs_in_any_interleaving(void **state)
 {
-    (void)state;
     for (int p = 1; p <= 4; p++) {
         for (int waves = 1; waves <= 3; waves++) {
             for (int m = 1; m <= 9; m++) {
@@ -114,7 +109,6 @@ static void it_runs_in_any_interleaving(void **state)
 
 static void half_waves_are_refused(void **state)
 {
-    (void)state;
     struct pp_plan *plan = NULL;
     struct pp_geometry g = {.stages = 4, .chunks = 3, .microbatches = 8};
     CHECK_FAILS(pp_plan_build("hanayo", &g, &plan), PP_ECONFIG, "two chunks per wave");

@@ -5,8 +5,6 @@
  */
 #include "test_sched_sim.h"
 
-#define LEN(a) (sizeof(a) / sizeof((a)[0]))
-
 enum { /* what is wrong with a list, as bits */
     PLACE = 1,
     TWICE = 2,
@@ -232,7 +230,6 @@ static void check_verdict(const struct lists *l, int *n_legal, int *hits)
 
 static void mistakes_are_refused_for_the_right_reason(void **state)
 {
-    (void)state;
     static const char *const names[] = {
         "zb-h1", "zb-v", "interleaved v2", "interleaved-zb v2", "zb-h2", "2-eager 1f1b"};
     int hits[LEN(sayings)] = {0};
@@ -260,7 +257,6 @@ static void mistakes_are_refused_for_the_right_reason(void **state)
 /* Backward channels with too few slots: the sender's own backward needs nothing in them. */
 static void scarce_slots_are_judged_as_an_interpreter_judges_them(void **state)
 {
-    (void)state;
     static const char *const names[] = {"1f1b", "gpipe", "zb-h1", "zb-h2"};
     int n_stuck = 0;
     for (int round = 0; round < 2000; round++) {

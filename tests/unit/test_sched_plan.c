@@ -3,8 +3,6 @@
 #include "test_sched_lists.h"
 #include "test_sched_line.h"
 
-#define LEN(a) (sizeof(a) / sizeof((a)[0]))
-
 static int plan_of(int p, int v, int m, enum pp_placement placement, const char *rows,
                    struct pp_plan **out)
 {
@@ -17,7 +15,6 @@ static int plan_of(int p, int v, int m, enum pp_placement placement, const char 
 
 static void illegal_lists_are_refused_in_words(void **state)
 {
-    (void)state;
     static const struct {
         int p, v, m;
         const char *rows, *words;
@@ -55,7 +52,6 @@ static void illegal_lists_are_refused_in_words(void **state)
 
 static void nonsense_cells_are_refused(void **state)
 {
-    (void)state;
     struct pp_plan *plan = NULL;
     struct lists l;
     lists_parse(&l, 1, 1, 1, PP_PLACE_LOOP, "0F0,0B0");
@@ -85,7 +81,6 @@ static void nonsense_cells_are_refused(void **state)
 /* A published schedule, but its backwards descend: another order of adding up, other bits. */
 static void looped_bfs_as_published_is_refused(void **state)
 {
-    (void)state;
     struct pp_plan *plan = NULL;
     CHECK_FAILS(plan_of(2, 2, 2, PP_PLACE_LOOP,
                         "0F0,0F1,2F0,2F1,2B1,2B0,0B1,0B0 1F0,1F1,3F0,3F1,3B1,3B0,1B1,1B0", &plan),
@@ -94,7 +89,6 @@ static void looped_bfs_as_published_is_refused(void **state)
 
 static void a_wait_cycle_is_printed(void **state)
 {
-    (void)state;
     struct pp_plan *plan = NULL;
     CHECK_FAILS(plan_of(2, 1, 2, PP_PLACE_LOOP, "0F0,0B0,0F1,0B1 1F0,1F1,1B0,1B1", &plan),
                 PP_EFORMAT,
@@ -109,7 +103,6 @@ static void a_wait_cycle_is_printed(void **state)
 
 static void a_long_wait_cycle_is_cut(void **state)
 {
-    (void)state;
     /* every rank wants its second chunk first: rank 0 waits for 19, which waits for 18, ... */
     struct lists l;
     struct pp_plan *plan = NULL;
@@ -131,7 +124,6 @@ static void a_long_wait_cycle_is_cut(void **state)
 
 static void too_few_slots_fail_the_proof(void **state)
 {
-    (void)state;
     struct pp_plan *plan = plan_named("gpipe", 2, 4);
     squeeze(plan, 0, 3);
     CHECK_FAILS(pp_plan_prove(plan), PP_EFORMAT,
@@ -156,7 +148,6 @@ static void too_few_slots_fail_the_proof(void **state)
 
 static void aliased_memory_fails_the_proof(void **state)
 {
-    (void)state;
     struct pp_plan *plan = plan_named("zb-h1", 2, 8);
     struct pp_action *second = &plan->ranks[0].actions[1];
     CHECK_INT_EQ(second->slot, 1);
@@ -186,7 +177,6 @@ static void aliased_memory_fails_the_proof(void **state)
 
 static void state_and_gradient_slots_are_the_peaks(void **state)
 {
-    (void)state;
     static const char *const names[] = {
         "1f1b", "zb-h1", "zb-h2", "interleaved v2", "interleaved-zb v2", "zb-v"};
     for (size_t i = 0; i < LEN(names); i++) {
@@ -215,7 +205,6 @@ static void state_and_gradient_slots_are_the_peaks(void **state)
 
 static void message_slots_of_1f1b_do_not_grow_with_microbatches(void **state)
 {
-    (void)state;
     for (int m = 8; m <= 128; m *= 2) {
         struct pp_plan *plan = plan_named("1f1b", 4, m);
         for (int s = 0; s < 3; s++) {
@@ -229,7 +218,6 @@ static void message_slots_of_1f1b_do_not_grow_with_microbatches(void **state)
 
 static void a_fold_is_a_local_channel_without_a_spare(void **state)
 {
-    (void)state;
     struct pp_plan *plan = plan_named("zb-v", 4, 8);
     CHECK_INT_EQ(plan->rank_of[3], 3);
     CHECK_INT_EQ(plan->rank_of[4], 3);
@@ -246,7 +234,6 @@ static void a_fold_is_a_local_channel_without_a_spare(void **state)
 
 static void actions_name_their_messages(void **state)
 {
-    (void)state;
     struct pp_plan *plan = NULL;
     CHECK_OK(plan_of(2, 1, 1, PP_PLACE_LOOP, "0F0,0I0,0W0 1F0,1B0", &plan));
     const struct pp_action *a = plan->ranks[0].actions;
@@ -273,7 +260,6 @@ static void actions_name_their_messages(void **state)
 
 static void a_message_leaves_after_the_input_gradient_or_after_all(void **state)
 {
-    (void)state;
     struct pp_plan *plan = plan_named("gpipe", 2, 1);
     struct ticks ticks = {.f = 2, .i = 3, .w = 4, .fused_send = true};
     int64_t work[2], makespan;
@@ -299,7 +285,6 @@ static void a_message_leaves_after_the_input_gradient_or_after_all(void **state)
 
 static void forward_only_plans_keep_nothing(void **state)
 {
-    (void)state;
     struct ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = false};
     for (int p = 1; p <= 8; p++) {
         for (int m = 1; m <= 20; m++) {
@@ -323,7 +308,6 @@ static void forward_only_plans_keep_nothing(void **state)
 
 static void forward_only_plans_with_chunks_lose_no_time(void **state)
 {
-    (void)state;
     struct ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = false};
     for (int p = 1; p <= 6; p++) {
         for (int v = 2; v <= 4; v++) {
@@ -344,7 +328,6 @@ static void forward_only_plans_with_chunks_lose_no_time(void **state)
 
 static void a_full_disk_is_an_error(void **state)
 {
-    (void)state;
     FILE *f = fopen("/dev/full", "w");
     if (!f)
         skip();
@@ -357,7 +340,6 @@ static void a_full_disk_is_an_error(void **state)
 
 static void destroy_accepts_nothing(void **state)
 {
-    (void)state;
     struct pp_plan *plan = NULL;
     pp_plan_destroy(&plan);
     assert_null(plan);

@@ -8,8 +8,6 @@
 #include "ppcli/sim.h"
 #include "test_sched_sim.h"
 
-#define LEN(a) (int)(sizeof(a) / sizeof((a)[0]))
-
 static const bool every[64] = {[0 ... 63] = true};
 static const char *const schedules[] = {
     "naive",          "gpipe", "1f1b",           "2-eager 1f1b",      "zb-h1",    "zb-h2",
@@ -34,7 +32,7 @@ static int count(const struct pp_plan *plan, int stage, enum pp_op op)
 /* Every I but one right behind its F has an R, and nothing else has changed. */
 static void each_forward_is_computed_again_but_where_nothing_lies_between(void **state)
 {
-    for (int i = 0; i < LEN(schedules); i++) {
+    for (int i = 0; i < COUNT(schedules); i++) {
         for (int p = 1; p <= 4; p++) {
             struct pp_plan *plain = plan_named(schedules[i], p, 2 * p);
             struct pp_plan *plan = again(schedules[i], p, 2 * p, every);
@@ -74,7 +72,7 @@ static void each_forward_is_computed_again_but_where_nothing_lies_between(void *
 static void chunks_share_slots_only_where_they_do_not_meet(void **state)
 {
     static const char *const split[] = {"zb-v", "interleaved-zb v2", "v-half"};
-    for (int i = 0; i < LEN(split); i++) {
+    for (int i = 0; i < COUNT(split); i++) {
         struct pp_plan *plan = again(split[i], 4, 8, every);
         memset(plan->shared, 0, (size_t)plan->n_virtual);
         CHECK_OK(pp_plan_make_slots(plan));
@@ -121,7 +119,7 @@ static void it_fills_a_wait_with_a_slot_that_is_free(void **state)
 static void fused_backwards_want_one_state(void **state)
 {
     static const char *const fused[] = {"gpipe", "1f1b", "interleaved v2"};
-    for (int i = 0; i < LEN(fused); i++) {
+    for (int i = 0; i < COUNT(fused); i++) {
         struct pp_plan *plan = again(fused[i], 4, 8, every);
         for (int s = 0; s < plan->n_virtual; s++)
             CHECK_INT_EQ(plan->state_slots[s], 1);
@@ -131,7 +129,7 @@ static void fused_backwards_want_one_state(void **state)
 
 static void only_the_stages_asked_for(void **state)
 {
-    for (int i = 0; i < LEN(schedules); i++) {
+    for (int i = 0; i < COUNT(schedules); i++) {
         for (int s = 0; s < 4; s++) {
             bool one[64] = {false};
             one[s] = true;
@@ -217,7 +215,7 @@ static void an_r_takes_what_its_f_takes(void **state)
 
 static void tables_have_it_and_are_read_again(void **state)
 {
-    for (int i = 0; i < LEN(schedules); i++) {
+    for (int i = 0; i < COUNT(schedules); i++) {
         struct pp_plan *plan = again(schedules[i], 3, 6, every), *read = NULL;
         char *text = printed(plan, pp_plan_print_csv);
         CHECK_INT_EQ(strchr(text, 'R') != NULL, i > 0); /* naive: B right behind its F */
@@ -251,7 +249,7 @@ static void tables_with_it_out_of_place_are_refused(void **state)
                {"0F0,0B0,0R0\n", "t.csv:1:3: 0R0 comes after its 0B0 (cell 2)"},
                {"0F0,0I0,0R0,0W0\n", "t.csv:1:3: 0R0 comes after its 0I0 (cell 2)"},
                {"0F0,0R0,0R0,0B0\n", "t.csv:1:3: 0R0 comes twice, first in cell 2"}};
-    for (int i = 0; i < LEN(bad); i++) {
+    for (int i = 0; i < COUNT(bad); i++) {
         struct pp_plan *plan = NULL;
         FILE *f = fmemopen((void *)(uintptr_t)bad[i].text, strlen(bad[i].text), "r");
         CHECK_FAILS(pp_plan_read_csv(f, "t.csv", &plan), PP_EFORMAT, bad[i].why);
@@ -270,7 +268,7 @@ static void pictures_show_it(void **state)
     const struct pp_drawing d = {.plan = plan, .result = &result, .costs = &costs};
     int (*const draw[])(const struct pp_drawing *, FILE *) = {pp_draw_grid, pp_draw_svg,
                                                               pp_draw_trace};
-    for (int i = 0; i < LEN(draw); i++) {
+    for (int i = 0; i < COUNT(draw); i++) {
         char *text = NULL;
         size_t bytes = 0;
         FILE *f = open_memstream(&text, &bytes);

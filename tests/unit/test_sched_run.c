@@ -2,11 +2,8 @@
 /* Plans carried out in random interleavings of their ranks: no slot aliases, nobody hangs. */
 #include "test_sched_sim.h"
 
-#define LEN(a) (sizeof(a) / sizeof((a)[0]))
-
 static void schedules_run_in_any_interleaving(void **state)
 {
-    (void)state;
     static const char *const plain[] = {"naive", "gpipe", "1f1b", NULL};
     for (int p = 1; p <= 8; p++) {
         for (int m = 1; m <= 16; m++) {
@@ -21,7 +18,6 @@ static void schedules_run_in_any_interleaving(void **state)
 
 static void lists_of_other_schedules_run_in_any_interleaving(void **state)
 {
-    (void)state;
     static const char *const names[] = {
         "2-eager 1f1b",      "zb-h1", "zb-h2", "interleaved v2", "interleaved v4",
         "interleaved-zb v2", "zb-v"};
@@ -38,7 +34,6 @@ static void lists_of_other_schedules_run_in_any_interleaving(void **state)
 
 static void forward_only_plans_run_in_any_interleaving(void **state)
 {
-    (void)state;
     for (int p = 1; p <= 5; p++) {
         for (int v = 1; v <= 3; v++) {
             for (int m = 1; m <= 12; m++) {

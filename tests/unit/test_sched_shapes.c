@@ -10,8 +10,6 @@
 
 #include <math.h>
 
-#define LEN(a) (sizeof(a) / sizeof((a)[0]))
-
 static const char *const family[] = {"1f1b-eager", "interleaved", "looped-bfs",
                                      "zb-h1",      "zb-h2",       "interleaved-zb"};
 
@@ -50,7 +48,6 @@ static void check_same_rows(const char *a, const char *b, int p, int v, int m)
 
 static void every_shape_is_proved_without_a_wish(void **state)
 {
-    (void)state;
     int n = 0;
     for (size_t i = 0; i < LEN(family); i++) {
         for (int p = 1; p <= 8; p++) {
@@ -68,7 +65,6 @@ static void every_shape_is_proved_without_a_wish(void **state)
 
 static void with_one_chunk_the_names_agree(void **state)
 {
-    (void)state;
     for (int p = 1; p <= 8; p++) {
         for (int m = 1; m <= 20; m++) {
             check_same_rows("interleaved", "1f1b", p, 1, m);
@@ -99,7 +95,6 @@ static void check_way_out(const char *name, struct pp_geometry g)
 
 static void a_wished_group_is_proved_or_refused_with_a_way_out(void **state)
 {
-    (void)state;
     static const char *const names[] = {"interleaved", "interleaved-zb"};
     int proved[2] = {0};
     int refused[2] = {0};
@@ -132,7 +127,6 @@ static void a_wished_group_is_proved_or_refused_with_a_way_out(void **state)
 /* The rule refuses nothing that would run: what it forbids hangs. */
 static void what_a_refused_group_would_do_is_hang(void **state)
 {
-    (void)state;
     struct pp_plan *plan = NULL;
     struct pp_geometry g = {.stages = 4, .chunks = 3, .microbatches = 5, .group = 4};
     CHECK_FAILS(pp_plan_build("interleaved", &g, &plan), PP_ECONFIG,
@@ -163,7 +157,6 @@ static void what_a_refused_group_would_do_is_hang(void **state)
 
 static void wishes_that_mean_nothing_are_refused(void **state)
 {
-    (void)state;
     struct pp_plan *plan = NULL;
     struct pp_geometry g = {.stages = 4, .chunks = 1, .microbatches = 8, .eager = -1, .group = -1};
     CHECK_FAILS(pp_plan_build("1f1b-eager", &g, &plan), PP_ECONFIG, "eager = -1, must be at least");
@@ -187,7 +180,6 @@ static void wishes_that_mean_nothing_are_refused(void **state)
 
 static void eager_follows_the_costs(void **state)
 {
-    (void)state;
     struct pp_geometry g = {.stages = 4, .chunks = 1, .microbatches = 64};
     CHECK_INT_EQ(pp_schedule_eager(&g), 1); /* nothing known */
     g.costs.comm = 0.1;                     /* F = I = W = 1 */
@@ -212,7 +204,6 @@ static void eager_follows_the_costs(void **state)
 
 static void eager_hides_all_hand_overs(void **state)
 {
-    (void)state;
     static const struct times costs[] = {
         {.f = 4, .i = 4, .w = 4}, {.f = 3, .i = 5, .w = 4}, {.f = 7, .i = 2, .w = 3}};
     int n = 0;
@@ -250,7 +241,6 @@ static void eager_hides_all_hand_overs(void **state)
  */
 static void bubbles_are_those_of_the_formulas(void **state)
 {
-    (void)state;
     static const struct ticks costs[] = {
         {1, 1, 1, true}, {5, 7, 3, true}, {4, 8, 4, true}, {9, 6, 6, true}};
     for (size_t i = 0; i < LEN(costs); i++) {
@@ -285,7 +275,6 @@ static void bubbles_are_those_of_the_formulas(void **state)
 
 static void chunks_divide_the_bubble(void **state)
 {
-    (void)state;
     static const struct ticks costs[] = {{1, 1, 1, true}, {5, 7, 3, true}, {5, 5, 4, true}};
     for (size_t i = 0; i < LEN(costs); i++) {
         int64_t f = costs[i].f;
@@ -312,7 +301,6 @@ static void chunks_divide_the_bubble(void **state)
 
 static void memory_is_that_of_the_formulas(void **state)
 {
-    (void)state;
     for (int p = 1; p <= 8; p++) {
         for (int m = p; m <= 20; m++) {
             struct pp_plan *h1 = plan_of("zb-h1", p, 1, m);
@@ -348,7 +336,6 @@ static void memory_is_that_of_the_formulas(void **state)
 /* Groups of even size: no M, however uneven, loses what the chunks gain. */
 static void uneven_counts_keep_the_small_bubble(void **state)
 {
-    (void)state;
     static const struct ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = true};
     for (int v = 1; v <= 4; v++) {
         for (int p = 1; p <= 8; p++) {
@@ -367,7 +354,6 @@ static void uneven_counts_keep_the_small_bubble(void **state)
 /* More ranks than the plan's walk takes in one block. */
 static void hundreds_of_ranks_are_proved_too(void **state)
 {
-    (void)state;
     static const struct ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = true};
     static const struct {
         const char *name;
@@ -392,7 +378,6 @@ static void hundreds_of_ranks_are_proved_too(void **state)
 
 static void the_family_runs_in_any_interleaving(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < LEN(family); i++) {
         for (int p = 1; p <= 5; p++) {
             for (int m = 1; m <= 11; m += 2) {

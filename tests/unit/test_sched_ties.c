@@ -7,8 +7,6 @@
 #include "ppcli/sim.h"
 #include "test_sched_sim.h"
 
-#define LEN(a) (int)(sizeof(a) / sizeof((a)[0]))
-
 static const char *const schedules[] = {
     "naive", "gpipe",          "1f1b",           "2-eager 1f1b",      "zb-h1",
     "zb-h2", "interleaved v2", "interleaved v4", "interleaved-zb v2", "zb-v"};
@@ -34,7 +32,7 @@ static void ends_with(const struct pp_plan *plan, int rank, const char *before, 
 
 static void first_and_last_stage_exchange_at_the_end_of_their_lists(void **state)
 {
-    for (int i = 0; i < LEN(schedules); i++) {
+    for (int i = 0; i < COUNT(schedules); i++) {
         for (int p = 1; p <= 4; p++) {
             struct pp_plan *plan = plan_named(schedules[i], p, 2 * p);
             int last = plan->n_virtual - 1, messages = plan->n_messages;
@@ -64,12 +62,12 @@ static void first_and_last_stage_exchange_at_the_end_of_their_lists(void **state
 
 static void many_ties_and_pieces_run_in_any_interleaving(void **state)
 {
-    for (int i = 0; i < LEN(schedules); i++) {
+    for (int i = 0; i < COUNT(schedules); i++) {
         struct pp_plan *plan = plan_named(schedules[i], 4, 8);
         int last = plan->n_virtual - 1;
         const struct pp_tie ties[] = {{0, last, 4}, {last, 0, 0}, {1, 2, 1}, {2, 1, 6},
                                       {3, 3, 0},    {0, 2, 0},    {0, 2, 0}};
-        CHECK_OK(pp_plan_tie(plan, ties, LEN(ties)));
+        CHECK_OK(pp_plan_tie(plan, ties, COUNT(ties)));
         run_in_all_ways(plan);
         CHECK_OK(pp_plan_prove(plan));
         pp_plan_destroy(&plan);
@@ -188,7 +186,7 @@ static void the_sum_waits_for_the_other_gradient_and_its_way(void **state)
 /* Many steps, with slots: the channels of a tie are nobody's but its own. */
 static void slots_do_not_change_the_time_of_plans_that_have_enough(void **state)
 {
-    for (int i = 0; i < LEN(schedules); i++) {
+    for (int i = 0; i < COUNT(schedules); i++) {
         for (int p = 1; p <= 4; p++) {
             struct pp_plan *plan = tied(schedules[i], p, 2 * p);
             struct simulated s, with;
@@ -233,7 +231,7 @@ static void a_table_has_no_ties_and_pictures_do(void **state)
     const struct pp_drawing d = {.plan = plan, .result = &s.result, .costs = &s.costs};
     int (*const draw[])(const struct pp_drawing *, FILE *) = {pp_draw_grid, pp_draw_svg,
                                                               pp_draw_trace};
-    for (int i = 0; i < LEN(draw); i++) {
+    for (int i = 0; i < COUNT(draw); i++) {
         char *text = NULL;
         size_t bytes = 0;
         FILE *f = open_memstream(&text, &bytes);

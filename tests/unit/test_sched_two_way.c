@@ -4,8 +4,6 @@
 #include "test_sched_line.h"
 #include "test_sim_shapes.h"
 
-#define LEN(a) (sizeof(a) / sizeof((a)[0]))
-
 /* Row r of a plan's table. */
 static void check_row(const struct pp_plan *plan, int r, const char *row)
 {
@@ -20,7 +18,6 @@ static void check_row(const struct pp_plan *plan, int r, const char *row)
 
 static void dualpipe_has_the_published_rows(void **state)
 {
-    (void)state;
     /* the pipeline that goes up: stages 4..7, on ranks 3..0 */
     struct pp_plan *plan = plan_of("dualpipe", 4, 8);
     check_row(plan, 0,
@@ -40,7 +37,6 @@ static void dualpipe_has_the_published_rows(void **state)
 
 static void dualpipe_idles_as_published(void **state)
 {
-    (void)state;
     /* F = 1, B = 2, W = 1 per stage; a pair takes 3 or 2.5 */
     static const struct {
         int p, m;
@@ -67,7 +63,6 @@ static void dualpipe_idles_as_published(void **state)
 
 static void dualpipe_idles_on_its_worst_rank_as_the_formula_says(void **state)
 {
-    (void)state;
     for (int p = 4; p <= 16; p *= 2) {
         for (int m = 2 * p; m <= 4 * p; m += p) {
             for (int i = 0; i < 3; i++) {
@@ -89,7 +84,6 @@ static void dualpipe_idles_on_its_worst_rank_as_the_formula_says(void **state)
 
 static void chimera_has_the_authors_rows(void **state)
 {
-    (void)state;
     struct pp_plan *plan = plan_of("chimera", 4, 4);
     check_row(plan, 0, "0F0,0F1,7F0,7B0,7F1,7B1,0B0,0B1");
     check_row(plan, 1, "1F0,6F0,1F1,6F1,6B0,1B0,6B1,1B1");
@@ -100,7 +94,6 @@ static void chimera_has_the_authors_rows(void **state)
 
 static void chimera_has_half_the_bubble_of_1f1b(void **state)
 {
-    (void)state;
     static const struct ticks even = {.f = 1, .i = 1, .w = 0, .fused_send = true};
     for (int p = 2; p <= 16; p += 2) {
         struct pp_plan *plan = plan_of("chimera", p, p);
@@ -113,7 +106,6 @@ static void chimera_has_half_the_bubble_of_1f1b(void **state)
 
 static void all_shapes_are_proved_or_refused_with_a_way_out(void **state)
 {
-    (void)state;
     int n = 0;
     for (const char *const *name = (const char *[]){"dualpipe", "chimera", NULL}; *name; name++) {
         for (int p = 1; p <= 10; p++) {

@@ -5,8 +5,6 @@
 #include "test_sched_times.h"
 #include "test_sched_peak.h"
 
-#define LEN(a) (sizeof(a) / sizeof((a)[0]))
-
 static const char *const v_names[] = {"zb-v", "v-half", "v-min", "1f1b-v", "dualpipev"};
 
 static struct pp_plan *plan_v(const char *name, int p, int m)
@@ -24,7 +22,6 @@ static bool may_run(const char *name, int p, int m)
 
 static void cells_have_the_published_checksums(void **state)
 {
-    (void)state;
     static const struct {
         int p, m;
     } sizes[] = {{2, 4}, {2, 8}, {4, 8}, {8, 16}};
@@ -66,7 +63,6 @@ static void check_row(const char *name, int p, int m, int rank, const char *row)
 
 static void rows_are_the_published_ones(void **state)
 {
-    (void)state;
     check_row("zb-v", 2, 4, 0,
               "0F0,0F1,0F2,3F0,3I0,3W0,3F1,3I1,3W1,0F3,0I0,0W0,3F2,3I2,3W2,0I1,0W1,3F3,3I3,3W3,"
               "0I2,0W2,0I3,0W3");
@@ -97,7 +93,6 @@ static void rows_are_the_published_ones(void **state)
 
 static void times_and_peaks_are_the_published_ones(void **state)
 {
-    (void)state;
     /* Ticks of a chunk, half of those of a rank. span: longest of the ranks' own times. */
     static const struct {
         const char *name;
@@ -151,7 +146,6 @@ static int64_t longest_span(const struct pp_plan *plan)
 
 static void no_rank_of_zb_v_waits_between_its_first_cell_and_its_last(void **state)
 {
-    (void)state;
     for (int p = 1; p <= 8; p++) {
         for (int m = 2 * p - 1; m <= 24; m++) {
             struct pp_plan *plan = plan_v("zb-v", p, m);
@@ -164,7 +158,6 @@ static void no_rank_of_zb_v_waits_between_its_first_cell_and_its_last(void **sta
 
 static void memory_of_v_half_and_v_min_is_that_of_the_paper(void **state)
 {
-    (void)state;
     for (int p = 1; p <= 12; p++) {
         for (int m = 1; m <= 40; m += 3) {
             struct pp_plan *half = plan_v("v-half", p, m);
@@ -185,7 +178,6 @@ static void memory_of_v_half_and_v_min_is_that_of_the_paper(void **state)
 
 static void dualpipev_gains_from_overlap_as_published(void **state)
 {
-    (void)state;
     struct spans s;
     struct pp_plan *plan = plan_v("dualpipev", 4, 10);
     /* F = 1, B = 2, in half ticks so that an overlapped pair can take 2.5 */
@@ -199,7 +191,6 @@ static void dualpipev_gains_from_overlap_as_published(void **state)
 /* The F's message need not wait for the B of its pair: apart they are faster than as one piece. */
 static void dualpipev_without_overlap_takes_the_time_of_zb_v(void **state)
 {
-    (void)state;
     static const struct ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = true};
     for (int p = 1; p <= 8; p++) {
         for (int m = 2 * p; m <= 24; m++) {
@@ -219,7 +210,6 @@ static void dualpipev_without_overlap_takes_the_time_of_zb_v(void **state)
 
 static void the_last_rank_of_dualpipev_idles_as_the_formula_says(void **state)
 {
-    (void)state;
     /* F = I, as the formula takes for granted (else it is FB + F - 2W) */
     static const struct times table[] = {
         {.f = 1, .i = 1, .w = 1, .pair = 3},     {.f = 2, .i = 2, .w = 2, .pair = 5},
@@ -249,7 +239,6 @@ static void the_last_rank_of_dualpipev_idles_as_the_formula_says(void **state)
 
 static void every_shape_runs_or_says_which_one_does(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < LEN(v_names); i++) {
         for (int p = 1; p <= 8; p++) {
             for (int m = 1; m <= 20; m++) {
@@ -274,7 +263,6 @@ static void every_shape_runs_or_says_which_one_does(void **state)
 
 static void weight_gradients_ascend_on_every_stage(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < LEN(v_names); i++) {
         for (int p = 1; p <= 6; p++) {
             struct pp_plan *plan = plan_v(v_names[i], p, 2 * p + 1);
@@ -295,7 +283,6 @@ static void weight_gradients_ascend_on_every_stage(void **state)
 
 static void they_run_in_any_interleaving(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < LEN(v_names); i++) {
         for (int p = 1; p <= 5; p++) {
             for (int m = 1; m <= 12; m++) {
@@ -311,7 +298,6 @@ static void they_run_in_any_interleaving(void **state)
 
 static void other_chunk_counts_are_refused(void **state)
 {
-    (void)state;
     static const int chunks[] = {1, 3, 4};
     for (size_t i = 0; i < LEN(v_names); i++) {
         CHECK_INT_EQ(pp_schedule_default_chunks(pp_schedule_find(v_names[i])), 2);

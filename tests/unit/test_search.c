@@ -165,7 +165,6 @@ static void check_exact(struct world w)
 
 static void few_cuts_are_all_looked_at(void **state)
 {
-    (void)state;
     check_exact(world_of(2, uneven, 8));
     check_exact(world_of(2, falling, 7));
     check_exact(world_of(3, uneven, 8));
@@ -174,7 +173,6 @@ static void few_cuts_are_all_looked_at(void **state)
 
 static void what_is_printed_is_what_was_predicted(void **state)
 {
-    (void)state;
     struct world w = world_of(2, uneven, 8);
     struct pp_best best;
     struct pp_config *cfg = NULL;
@@ -195,7 +193,6 @@ static void what_is_printed_is_what_was_predicted(void **state)
 /* Under a limit that the config's own shape is far over. */
 static void a_limit_is_kept_at_little_more_than_the_least_time(void **state)
 {
-    (void)state;
     for (int k = 0; k < 3; k++) {
         struct world w = world_of(2, falling, 6);
         struct pp_best best;
@@ -239,7 +236,6 @@ static double brute_fit(const struct world *w, const struct pp_candidate *like, 
 
 static void a_cap_and_what_is_recomputed_are_found_together(void **state)
 {
-    (void)state;
     int needed = 0;
     for (int k = 12; k < 20; k++) {
         struct world w = world_of(4, many, 14);
@@ -270,7 +266,6 @@ static void a_cap_and_what_is_recomputed_are_found_together(void **state)
 /* Many layers: moved boundaries come as near as a search of all cuts, where that can still be done. */
 static void moved_boundaries_find_what_all_cuts_have(void **state)
 {
-    (void)state;
     double times[20];
     uint32_t x = 12345;
     for (int round = 0; round < 3; round++) {
@@ -294,7 +289,6 @@ static void moved_boundaries_find_what_all_cuts_have(void **state)
 /* As often as the training itself, or a plan promises a smaller bubble than train measures. */
 static void ranks_meet_for_records_checkpoints_and_epochs(void **state)
 {
-    (void)state;
     struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
     assert_non_null(cfg);
     cfg->train.batch_size = 128;

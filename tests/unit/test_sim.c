@@ -162,7 +162,6 @@ static void check_against_slow(const struct pp_plan *plan, int round)
 
 static void uneven_stages_and_tails_agree_with_a_slow_recomputation(void **state)
 {
-    (void)state;
     seed = 1;
     for (const char *const *name = pp_schedule_names(); *name; name++) {
         for (int round = 0; round < 64; round++) {
@@ -183,7 +182,6 @@ static void uneven_stages_and_tails_agree_with_a_slow_recomputation(void **state
 
 static void every_shape_is_simulated_within_its_bounds_or_refused(void **state)
 {
-    (void)state;
     seed = 3;
     int simulated = 0;
     int n_names = 0;
@@ -224,7 +222,6 @@ static void every_shape_is_simulated_within_its_bounds_or_refused(void **state)
 
 static void forward_only_plans_agree_too(void **state)
 {
-    (void)state;
     seed = 2;
     for (int round = 0; round < 128; round++) {
         struct pp_geometry g = {.stages = 1 + pick(4), .chunks = 1 + pick(2)};
@@ -238,7 +235,6 @@ static void forward_only_plans_agree_too(void **state)
 
 static void a_gradient_that_leaves_after_its_input_half_arrives_earlier(void **state)
 {
-    (void)state;
     struct pp_plan *plan = plan_of("gpipe", 4, 1);
     double arrays[12];
     struct pp_sim_costs costs;
@@ -256,7 +252,6 @@ static void a_gradient_that_leaves_after_its_input_half_arrives_earlier(void **s
 
 static void a_chunk_costs_its_part_of_a_rank(void **state)
 {
-    (void)state;
     struct pp_geometry g = {.stages = 2, .chunks = 4, .microbatches = 3};
     struct pp_plan *plan = NULL;
     double arrays[24];
@@ -273,7 +268,6 @@ static void a_chunk_costs_its_part_of_a_rank(void **state)
 
 static void times_are_there_only_when_asked_for(void **state)
 {
-    (void)state;
     struct pp_plan *plan = plan_of("gpipe", 2, 2);
     double arrays[6];
     struct pp_sim_costs costs;
@@ -289,7 +283,6 @@ static void times_are_there_only_when_asked_for(void **state)
 
 static void costs_of_zero_give_no_bubble_and_no_nan(void **state)
 {
-    (void)state;
     struct pp_plan *plan = plan_of("1f1b", 2, 2);
     double arrays[6];
     struct pp_sim_costs costs;
@@ -325,7 +318,6 @@ static int pair_plan(int overlap_at, struct pp_plan **out)
 
 static void an_overlapped_pair_is_one_piece_of_work(void **state)
 {
-    (void)state;
     struct pp_plan *plan = NULL;
     CHECK_OK(pair_plan(0, &plan));
     double arrays[6];
@@ -355,7 +347,6 @@ static void an_overlapped_pair_is_one_piece_of_work(void **state)
 /* As below, but rank 0's I take 3: its last one ends at 10 and its list at 11, that of rank 1 at 7. */
 static void a_rank_waits_for_all_votes_before_its_optimizer(void **state)
 {
-    (void)state;
     static const double ends[] = {
         [PP_SIM_VOTE_NONE] = 7 + 6, [PP_SIM_VOTE_AT_I] = 10 + 6, [PP_SIM_VOTE_AT_END] = 11 + 6};
     struct pp_plan *plan = plan_of("1f1b", 2, 2);
@@ -388,7 +379,6 @@ static void a_rank_waits_for_all_votes_before_its_optimizer(void **state)
  * rank 1 for one at the start. */
 static void steps_follow_each_other_without_a_meeting(void **state)
 {
-    (void)state;
     static const double between[] = {4, 2};
     struct pp_plan *plan = plan_of("1f1b", 2, 2);
     double arrays[6];
@@ -434,7 +424,6 @@ static void steps_follow_each_other_without_a_meeting(void **state)
 /* Rank 1 is slow: rank 0 may be ahead by no more than the message slots allow. */
 static void a_rank_cannot_run_ahead_of_its_message_slots(void **state)
 {
-    (void)state;
     struct pp_plan *plan = plan_of("gpipe", 2, 2);
     double f[] = {1, 10}, b[] = {1, 1};
     struct pp_sim_costs costs = {.f = f, .i = b, .w = b, .steps = 50};
@@ -452,7 +441,6 @@ static void a_rank_cannot_run_ahead_of_its_message_slots(void **state)
 
 static void a_pair_that_needs_its_own_result_is_refused(void **state)
 {
-    (void)state;
     struct pp_geometry g = {.stages = 2, .chunks = 1, .microbatches = 1};
     static const int rank_of[] = {0, 1};
     static const int n[] = {2, 2};

@@ -27,7 +27,6 @@ static void check_bound(const struct pp_plan *plan, const struct pp_sim_costs *c
 /* Of F = 1, I = 2, W = 3 on every stage. */
 static void a_few_stages_can_be_counted_by_hand(void **state)
 {
-    (void)state;
     double f[3] = {1, 1, 1}, i[3] = {2, 2, 2}, w[3] = {3, 3, 3};
     struct pp_sim_costs costs = {.f = f, .i = i, .w = w};
 
@@ -63,7 +62,6 @@ static void a_few_stages_can_be_counted_by_hand(void **state)
 
 static void a_smaller_microbatch_takes_its_part(void **state)
 {
-    (void)state;
     struct pp_sim_costs costs = {.f = (const double[]){4, 4},
                                  .i = (const double[]){4, 4},
                                  .w = (const double[]){4, 4},
@@ -76,7 +74,6 @@ static void a_smaller_microbatch_takes_its_part(void **state)
 /* Published as reaching the least there is. */
 static void schedules_that_leave_nothing_reach_it(void **state)
 {
-    (void)state;
     static const struct {
         const char *name;
         int p, m;
@@ -160,7 +157,6 @@ static double check_below(const char *name, int rounds)
 
 static void no_schedule_is_below_it_whatever_the_costs(void **state)
 {
-    (void)state;
     seed = 1;
     for (const char *const *name = pp_schedule_names(); *name; name++) {
         double best = check_below(*name, 300);
@@ -173,7 +169,6 @@ static void no_schedule_is_below_it_whatever_the_costs(void **state)
 
 static void over_many_steps_only_the_work_remains(void **state)
 {
-    (void)state;
     struct pp_plan *plan = plan_of("zb-h2", 4, 8);
     struct pp_sim_costs costs;
     double arrays[3 * 4];

@@ -23,7 +23,6 @@ static void prepare(const char *name, int p, int m, double f, double i, double w
 
 static int tidy(void **state)
 {
-    (void)state;
     pp_sim_result_fini(&result);
     pp_plan_destroy(&plan);
     return 0;
@@ -67,7 +66,6 @@ static size_t longest_line(const char *text)
 
 static void a_grid_is_what_one_draws_on_a_whiteboard(void **state)
 {
-    (void)state;
     prepare("1f1b", 2, 3, 1, 1, 1, 0);
     char *text = drawn(pp_draw_grid);
     CHECK_STR_EQ(text, "1f1b: 2 stages, 3 micro-batches\n"
@@ -82,7 +80,6 @@ static void a_grid_is_what_one_draws_on_a_whiteboard(void **state)
 
 static void cells_are_as_wide_as_they_last(void **state)
 {
-    (void)state;
     prepare("1f1b", 1, 2, 1, 1, 2, 0);
     char *text = drawn(pp_draw_grid);
     check_has(text, "   0     1  F0 B0------ F1 B1------\n");
@@ -97,7 +94,6 @@ static void cells_are_as_wide_as_they_last(void **state)
 
 static void several_chunks_name_their_stage(void **state)
 {
-    (void)state;
     prepare("interleaved v2", 2, 2, 1, 1, 1, 0);
     char *text = drawn(pp_draw_grid);
     check_has(text, "2 stages x 2 chunks, 2 micro-batches");
@@ -108,7 +104,6 @@ static void several_chunks_name_their_stage(void **state)
 
 static void a_grid_is_never_wider_than_the_line(void **state)
 {
-    (void)state;
     prepare("1f1b", 4, 8, 1, 1, 1, 0);
     char *text = drawn(pp_draw_grid);
     size_t needed = longest_line(text);
@@ -131,7 +126,6 @@ static void a_grid_is_never_wider_than_the_line(void **state)
 
 static void memory_is_shown_when_it_is_known(void **state)
 {
-    (void)state;
     static const size_t bytes[] = {1048576, 3 * 524288};
     prepare("1f1b", 2, 2, 1, 1, 1, 0);
     drawing.bytes = bytes;
@@ -146,7 +140,6 @@ static void memory_is_shown_when_it_is_known(void **state)
 
 static void colours_change_nothing_but_colours(void **state)
 {
-    (void)state;
     prepare("zb-h1", 3, 4, 1, 1, 1, 0);
     char *plain = drawn(pp_draw_grid);
     drawing.color = true;
@@ -167,7 +160,6 @@ static void colours_change_nothing_but_colours(void **state)
 
 static void nothing_to_draw_is_said(void **state)
 {
-    (void)state;
     prepare("1f1b", 2, 2, 0, 0, 0, 0);
     CHECK_FAILS(pp_draw_grid(&drawing, stdout), PP_ECONFIG, "nothing takes time");
     char *text = drawn(pp_draw_svg); /* an empty picture is one */
@@ -177,7 +169,6 @@ static void nothing_to_draw_is_said(void **state)
 
 static void a_grid_beyond_all_lines_is_refused(void **state)
 {
-    (void)state;
     prepare("gpipe", 2, 3, 1, 1, 1, 0);
     result.makespan = 1e30;
     CHECK_FAILS(pp_draw_grid(&drawing, stdout), PP_ECONFIG, "too wide");
@@ -185,7 +176,6 @@ static void a_grid_beyond_all_lines_is_refused(void **state)
 
 static void json_has_every_figure(void **state)
 {
-    (void)state;
     prepare("zb-h2", 4, 8, 1, 1, 1, 0);
     char *text = drawn(pp_draw_json);
     check_has(text, "\"schema\": 1");
@@ -203,7 +193,6 @@ static void json_has_every_figure(void **state)
 
 static void a_picture_has_a_box_for_every_action(void **state)
 {
-    (void)state;
     prepare("zb-v", 4, 8, 1, 1, 1, 0);
     char *text = drawn(pp_draw_svg);
     check_has(text, "<svg xmlns=\"http://www.w3.org/2000/svg\"");
@@ -219,7 +208,6 @@ static void a_picture_has_a_box_for_every_action(void **state)
 
 static void narrow_boxes_have_no_text(void **state)
 {
-    (void)state;
     prepare("gpipe", 2, 2000, 1, 1, 1, 0);
     char *text = drawn(pp_draw_svg);
     CHECK_INT_EQ(count(text, "class=\"c\""), 0);
@@ -229,7 +217,6 @@ static void narrow_boxes_have_no_text(void **state)
 
 static void a_trace_has_a_slice_for_every_action_and_an_arrow_for_every_message(void **state)
 {
-    (void)state;
     prepare("1f1b", 3, 4, 1, 1, 1, 0.5);
     char *text = drawn(pp_draw_trace);
     CHECK_INT_EQ(count(text, "\"cat\":\"F\""), 3 * 4);
@@ -253,7 +240,6 @@ static void a_trace_has_a_slice_for_every_action_and_an_arrow_for_every_message(
 
 static void a_trace_halves_a_backward_pass_where_its_costs_do(void **state)
 {
-    (void)state;
     prepare("1f1b", 1, 1, 1, 3, 1, 0);
     char *text = drawn(pp_draw_trace);
     check_has(text, "\"name\":\"I0\",\"cat\":\"I\",\"ph\":\"X\",\"pid\":10000,\"tid\":0,"
@@ -265,7 +251,6 @@ static void a_trace_halves_a_backward_pass_where_its_costs_do(void **state)
 
 static void a_trace_counts_the_activations_that_are_alive(void **state)
 {
-    (void)state;
     prepare("gpipe", 1, 3, 1, 1, 1, 0);
     char *text = drawn(pp_draw_trace);
     static const char *const lines[] = {
@@ -279,7 +264,6 @@ static void a_trace_counts_the_activations_that_are_alive(void **state)
 
 static void a_full_disk_is_an_error(void **state)
 {
-    (void)state;
     FILE *f = fopen("/dev/full", "w");
     if (!f)
         skip();

@@ -2,14 +2,11 @@
 /* The simulator against published and verified tables, to the printed digit. */
 #include "test_sim_shapes.h"
 
-#define LEN(a) (sizeof(a) / sizeof((a)[0]))
-
 /* Overlapped pairs (DualPipeV alone has some) are one piece of work, without any gain. */
 static const struct rank_costs unit = {.f = 1, .i = 1, .w = 1, .overlap = 1};
 
 static void makespans_bubbles_and_peaks_are_those_of_the_table(void **state)
 {
-    (void)state;
     /* makespan, global bubble, span bubble, peak of the first and the last rank (even steps in
      * between) */
     static const struct {
@@ -61,7 +58,6 @@ static void makespans_bubbles_and_peaks_are_those_of_the_table(void **state)
 
 static void latency_flips_the_ranking_as_in_the_table(void **state)
 {
-    (void)state;
     static const double comm[] = {0, .05, .1, .25, .5, 1};
     /* p = 4, m = 16 */
     static const struct {
@@ -110,7 +106,6 @@ static void check_column(const char *name, int p, int m, const struct rank_costs
 
 static void bubbles_are_those_of_the_zero_bubble_paper(void **state)
 {
-    (void)state;
     static const struct {
         int m, v;
         double f, i, w, comm; /* milliseconds of one of 8 ranks */
@@ -160,7 +155,6 @@ static const struct rank_costs uneven[] = {
 
 static void gpipe_pays_every_transfer_once_each_way(void **state)
 {
-    (void)state;
     for (size_t u = 0; u < LEN(uneven); u++) {
         struct rank_costs c = uneven[u];
         double b = c.i + c.w;
@@ -178,7 +172,6 @@ static void gpipe_pays_every_transfer_once_each_way(void **state)
 
 static void one_f_one_b_pays_two_transfers_per_microbatch(void **state)
 {
-    (void)state;
     for (size_t u = 0; u < LEN(uneven); u++) {
         struct rank_costs c = uneven[u];
         double b = c.i + c.w;
@@ -197,7 +190,6 @@ static void one_f_one_b_pays_two_transfers_per_microbatch(void **state)
 
 static void eager_1f1b_hides_all_transfers_of_its_steady_state(void **state)
 {
-    (void)state;
     for (size_t u = 0; u < LEN(uneven); u++) {
         struct rank_costs c = uneven[u];
         double both = c.f + c.i + c.w;
@@ -223,7 +215,6 @@ static void eager_1f1b_hides_all_transfers_of_its_steady_state(void **state)
 
 static void zero_bubble_identities_hold(void **state)
 {
-    (void)state;
     /* as in the paper's script: W is the cheapest, so that it fills gaps */
     struct rank_costs c = {.f = 18.522, .i = 18.086, .w = 9.337};
     for (int p = 2; p <= 8; p++) {
@@ -246,7 +237,6 @@ static void zero_bubble_identities_hold(void **state)
 
 static void dualpipev_idles_as_its_formula_says(void **state)
 {
-    (void)state;
     /* per chunk F = 1, B = 2, W = 1; a pair takes 3, 2.5 */
     static const struct {
         double overlap, makespan;

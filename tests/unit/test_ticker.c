@@ -23,7 +23,6 @@ static void take_the_core(void)
 
 static void *starve(void *arg)
 {
-    (void)arg;
     take_the_core();
     assert_int_equal(pthread_setschedparam(pthread_self(), SCHED_IDLE, &(struct sched_param){0}),
                      0);
@@ -36,7 +35,6 @@ static void *starve(void *arg)
 
 static void *take(void *arg)
 {
-    (void)arg;
     take_the_core();
     while (!atomic_load(&enough)) {
     }
