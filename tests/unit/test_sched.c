@@ -44,16 +44,13 @@ static void passes_accept_the_published_cells_of_other_schedules(void **state)
 static void csv_rows_are_those_of_torch(void **state)
 {
     struct pp_plan *plan = plan_named("1f1b", 2, 4);
-    char *text = printed(plan, pp_plan_print_csv);
-    CHECK_STR_EQ(text, "0F0,0F1,0B0,0F2,0B1,0F3,0B2,0B3\n"
-                       "1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3\n");
-    free(text);
+    check_plan_text(plan, pp_plan_print_csv,
+                    "0F0,0F1,0B0,0F2,0B1,0F3,0B2,0B3\n"
+                    "1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3\n");
     pp_plan_destroy(&plan);
 
     plan = plan_named("naive", 2, 2);
-    text = printed(plan, pp_plan_print_csv);
-    CHECK_STR_EQ(text, "0F0,0B0,0F1,0B1\n1F0,1B0,1F1,1B1\n");
-    free(text);
+    check_plan_text(plan, pp_plan_print_csv, "0F0,0B0,0F1,0B1\n1F0,1B0,1F1,1B1\n");
     pp_plan_destroy(&plan);
 }
 

@@ -30,13 +30,10 @@ static void the_lowered_example_is_torchs(void **state)
 {
     struct pp_plan *plan = NULL;
     CHECK_OK(read_text("0F0,0F1,,0B0,,0B1\n,1F0,1B0,1F1,1B1,\n", &plan));
-    char *text = printed(plan, pp_plan_print_csv_comms);
-    CHECK_STR_EQ(text, "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
-                       "1RECV_F0,1F0,1RECV_F1,1B0,1SEND_B0,1F1,1B1,1SEND_B1\n");
-    free(text);
-    text = printed(plan, pp_plan_print_csv);
-    CHECK_STR_EQ(text, "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
-    free(text);
+    check_plan_text(plan, pp_plan_print_csv_comms,
+                    "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
+                    "1RECV_F0,1F0,1RECV_F1,1B0,1SEND_B0,1F1,1B1,1SEND_B1\n");
+    check_plan_text(plan, pp_plan_print_csv, "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
     pp_plan_destroy(&plan);
 }
 
@@ -129,9 +126,7 @@ static void files_may_have_comments_blanks_crlf_and_no_last_line_end(void **stat
 {
     struct pp_plan *plan = NULL;
     CHECK_OK(read_text("# a table\r\n0F0, 0F1 ,,0B0,\t0B1\r\n# rank 1\r\n1F0,1B0,1F1,1B1", &plan));
-    char *text = printed(plan, pp_plan_print_csv);
-    CHECK_STR_EQ(text, "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
-    free(text);
+    check_plan_text(plan, pp_plan_print_csv, "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
     pp_plan_destroy(&plan);
 }
 
@@ -164,15 +159,11 @@ static void tables_of_2024_are_read(void **state)
 {
     struct pp_plan *plan = NULL;
     CHECK_OK(read_text("0F0,0F1,0BW0,0B1,0W1\n1F0,1BW0,1F1,1B1,1W1\n", &plan));
-    char *text = printed(plan, pp_plan_print_csv);
-    CHECK_STR_EQ(text, "0F0,0F1,0B0,0I1,0W1\n1F0,1B0,1F1,1I1,1W1\n");
-    free(text);
+    check_plan_text(plan, pp_plan_print_csv, "0F0,0F1,0B0,0I1,0W1\n1F0,1B0,1F1,1I1,1W1\n");
     pp_plan_destroy(&plan);
     /* without a BW: a W and no I at all is only legal in 2024 */
     CHECK_OK(read_text("0F0,0F1,0B0,0B1,0W0,0W1\n1F0,1B0,1W0,1F1,1B1,1W1\n", &plan));
-    text = printed(plan, pp_plan_print_csv);
-    CHECK_STR_EQ(text, "0F0,0F1,0I0,0I1,0W0,0W1\n1F0,1I0,1W0,1F1,1I1,1W1\n");
-    free(text);
+    check_plan_text(plan, pp_plan_print_csv, "0F0,0F1,0I0,0I1,0W0,0W1\n1F0,1I0,1W0,1F1,1I1,1W1\n");
     pp_plan_destroy(&plan);
 }
 
@@ -204,9 +195,7 @@ static void looped_bfs_as_published_is_read_and_ascends(void **state)
     CHECK_OK(read_text("0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B1,0B1,0RECV_B0,0B0\n"
                        "1RECV_F0,1F0,1RECV_F1,1F1,1B1,1SEND_B1,1B0,1SEND_B0\n",
                        &plan));
-    char *text = printed(plan, pp_plan_print_csv);
-    CHECK_STR_EQ(text, "0F0,0F1,0I1,0B0,0W1\n1F0,1F1,1I1,1B0,1W1\n");
-    free(text);
+    check_plan_text(plan, pp_plan_print_csv, "0F0,0F1,0I1,0B0,0W1\n1F0,1F1,1I1,1B0,1W1\n");
     pp_plan_destroy(&plan);
 }
 

@@ -110,12 +110,11 @@ static void rows_are_the_published_ones(void **state)
 static void looped_bfs_runs_its_input_gradients_as_published(void **state)
 {
     struct pp_plan *plan = plan_named("looped-bfs v2", 2, 3);
-    char *text = printed(plan, pp_plan_print_csv);
-    CHECK_STR_EQ(text, "0F0,0F1,0F2,2F0,2F1,2F2,2I2,2I1,2B0,2W1,2W2,0I2,0I1,0B0,0W1,0W2\n"
-                       "1F0,1F1,1F2,3F0,3F1,3F2,3I2,3I1,3B0,3W1,3W2,1I2,1I1,1B0,1W1,1W2\n");
-    free(text);
+    check_plan_text(plan, pp_plan_print_csv,
+                    "0F0,0F1,0F2,2F0,2F1,2F2,2I2,2I1,2B0,2W1,2W2,0I2,0I1,0B0,0W1,0W2\n"
+                    "1F0,1F1,1F2,3F0,3F1,3F2,3I2,3I1,3B0,3W1,3W2,1I2,1I1,1B0,1W1,1W2\n");
     pp_plan_destroy(&plan);
-    text = published("looped-bfs v2", 2, 3);
+    char *text = published("looped-bfs v2", 2, 3);
     CHECK_STR_EQ(text, "0F0,0F1,0F2,2F0,2F1,2F2,2B2,2B1,2B0,0B2,0B1,0B0\n"
                        "1F0,1F1,1F2,3F0,3F1,3F2,3B2,3B1,3B0,1B2,1B1,1B0\n");
     free(text);

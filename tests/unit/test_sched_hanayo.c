@@ -34,10 +34,9 @@ static int peak_of(const struct pp_plan *plan, int r)
 static void backwards_go_first_then_the_deepest_forward(void **state)
 {
     struct pp_plan *plan = plan_waves(2, 1, 2);
-    char *text = printed(plan, pp_plan_print_csv);
-    CHECK_STR_EQ(text, "0F0,0F1,3F0,3B0,3F1,3B1,0B0,0B1\n"
-                       "1F0,2F0,1F1,2F1,2B0,1B0,2B1,1B1\n");
-    free(text);
+    check_plan_text(plan, pp_plan_print_csv,
+                    "0F0,0F1,3F0,3B0,3F1,3B1,0B0,0B1\n"
+                    "1F0,2F0,1F1,2F1,2B0,1B0,2B1,1B1\n");
     pp_plan_destroy(&plan);
 }
 

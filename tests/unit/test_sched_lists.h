@@ -213,6 +213,15 @@ static inline char *printed(const struct pp_plan *plan,
     return text;
 }
 
+static inline void check_plan_text(const struct pp_plan *plan,
+                                   int (*print)(const struct pp_plan *, FILE *),
+                                   const char *expected)
+{
+    char *text = printed(plan, print);
+    CHECK_STR_EQ(text, expected);
+    free(text);
+}
+
 static inline unsigned crc_of(const struct pp_plan *plan)
 {
     char *text = printed(plan, pp_plan_print_csv);
