@@ -270,8 +270,12 @@ static int verdict(const struct mpirun *m, int status, int stop, bool started, i
     char who[PP_PULSE_TEXT];
     if (m->ending > 0)
         return pp_fail(PP_ELOST, "%s; train continues with --resume", m->lost);
-    if (stop != 0 && (code == 128 + SIGUSR1 || !started))
+    if (stop != 0 && !started)
         return pp_fail(PP_ESTOPPED, "before the ranks were ready; start the same command again");
+    if (stop != 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGUSR1) {
+        *out_code = -PP_ESTOPPED; /* asked once more while it ended: the ranks have said all */
+        return 0;
+    }
     if (!started && (!m->listener || m->hangs || is_own(code)))
         return no_rank(m, status);
     if (m->hangs) {
@@ -335,9 +339,9 @@ int supervise(const char *const *args, struct pp_listener *listener, struct laun
             pp_log_info("asking the ranks to save and end; interrupt again to end them at once");
             kill(m.pid, SIGUSR1);
         } else if (got < 0 && errno == EAGAIN) {
-            if (stop != 0 && ++asks % LOOKS == 0)
-                kill(m.pid, SIGUSR1);
             look(&m);
+            if (stop != 0 && ++asks % LOOKS == 0 && (m.empty == 0 || !m.had_ranks))
+                kill(m.pid, SIGUSR1); /* which ends an mpirun that has no ranks any more */
         }
     }
     if (rc == 0)
