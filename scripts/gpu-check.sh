@@ -96,6 +96,7 @@ if command -v nvcc >/dev/null 2>&1; then
     PATH=$PATH:$toolkit/bin:$toolkit/compute-sanitizer # there is no other way to the sanitizer
 fi
 
+# GPU_CHECK_TIMES: how much longer a part may take, on a device that is only emulated.
 limit_of() {
     case $1 in
     env) echo 30 ;;
@@ -138,7 +139,7 @@ for PART in $PARTS; do
     case "$only" in '') ;; *" $PART"*) ;; *) continue ;; esac
     rm -f "$OUT/$PART.said"
     start=$(date +%s)
-    limit=$(limit_of "$PART")
+    limit=$(($(limit_of "$PART") * ${GPU_CHECK_TIMES:-1}))
     left=$((seconds - (start - begun)))
     [ "$limit" -le "$left" ] || limit=$left
     if [ -n "$reason" ]; then
