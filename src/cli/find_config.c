@@ -97,9 +97,12 @@ static int find(const char *word, const char *what, const char *below, char out[
     if (!word[0] || strchr(word, '/'))
         return pp_fail(PP_ENOINPUT, "%s: no such %s file", word[0] ? word : "''", what);
 
-    char folders[PLACES][PP_PATH_MAX], path[PP_PATH_MAX], all[1024] = "", name[PP_NAME_MAX];
-    struct shipped s = {.n = 0};
+    static char folders[PLACES][PP_PATH_MAX]; /* too large for a small stack, */
+    static struct shipped s;                  /* and so is this */
+    char path[PP_PATH_MAX], all[1024] = "", name[PP_NAME_MAX];
     int n = places(below, folders);
+    s.n = 0;
+    s.folder = NULL;
     for (int i = 0; i < n; i++) {
         PP_TRY(pp_path_format(path, "%s/%s", folders[i], word));
         if (access(path, F_OK) == 0) {
