@@ -222,7 +222,7 @@ bool pp_model_same_function(const struct pp_model *a, const struct pp_model *b)
                x->batch_first == y->batch_first && x->count_padding == y->count_padding &&
                equal(x->eps, y->eps) && equal(x->base, y->base) && v->kh == w->kh &&
                v->kw == w->kw && v->stride == w->stride && v->pad_top == w->pad_top &&
-               v->pad_left == w->pad_left;
+               v->pad_left == w->pad_left && v->OH == w->OH && v->OW == w->OW;
     }
     return same;
 }

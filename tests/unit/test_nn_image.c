@@ -224,6 +224,9 @@ static void models_that_compute_the_same_are_told_from_others(void **state)
     for (int i = 0; i < COUNT(rows); i++)
         if (same_words(base, rows[i].words) != rows[i].same)
             fail_msg("'%s' and '%s'", base, rows[i].words);
+    /* the first window lies at the same place, but there is one more */
+    assert_false(
+        same_words("conv:8x2,pad=same maxpool:3 linear:10", "conv:8x2,pad=0 maxpool:3 linear:10"));
     struct pp_config *cfg = resnet(50, PP_STEM_IMAGENET);
     struct pp_model *m[5] = {NULL};
     for (int i = 0; i < 5; i++) {
