@@ -160,7 +160,7 @@ static int take_row(const struct table *t, float *images, uint8_t *label)
     return 0;
 }
 
-static int read_rows(struct table *t, int parts, struct pp_dataset *ds)
+static int read_rows(struct table *t, enum pp_split split, int parts, struct pp_dataset *ds)
 {
     size_t rows = 1;
     for (const char *p = t->at; *p; p++)
@@ -179,7 +179,7 @@ static int read_rows(struct table *t, int parts, struct pp_dataset *ds)
         return pp_fail(PP_EFORMAT, "%s: no rows", t->path);
     ds->labels_crc = (uint32_t)crc32_z(0, ds->labels, (size_t)ds->n);
     ds->images_crc = values ? (uint32_t)crc32_z(0, ds->images, (size_t)ds->n * features * 4) : 0;
-    return pp_classes_of_labels(ds, t->path);
+    return pp_classes_of_labels(ds, split, t->path);
 }
 
 static int open_csv(const struct pp_dataset_ops *self, const struct pp_config *cfg,
@@ -193,7 +193,7 @@ static int open_csv(const struct pp_dataset_ops *self, const struct pp_config *c
         ds->shape = pp_shape_flat(t.columns - 1);
         ds->element = PP_F32;
         ds->scale = 1.0f;
-        rc = read_rows(&t, parts, ds);
+        rc = read_rows(&t, split, parts, ds);
     }
     pp_free(t.cells);
     pp_free(t.text);

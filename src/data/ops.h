@@ -130,6 +130,7 @@ int pp_folder_find(const struct pp_dataset_ops *self, const struct pp_config *cf
 struct pp_pair {
     char images[PP_PATH_MAX], labels[PP_PATH_MAX];
     pp_array_read *read;
+    enum pp_split split;
     int classes; /* 0: one more than the largest label */
 };
 
@@ -146,7 +147,7 @@ int pp_samples_max(const struct pp_config *cfg, enum pp_split split);
 /* Keep the first samples_max of ds->n samples; 0: all. */
 void pp_keep_samples(struct pp_dataset *ds, int samples_max);
 
-/* ds->classes from its labels; PP_EFORMAT when there is one class only. */
-int pp_classes_of_labels(struct pp_dataset *ds, const char *path);
+/* ds->classes from its labels; PP_EFORMAT when there is one class only to train with. */
+int pp_classes_of_labels(struct pp_dataset *ds, enum pp_split split, const char *path);
 
 #endif

@@ -69,17 +69,16 @@ void pp_keep_samples(struct pp_dataset *ds, int samples_max)
         shrink(&ds->images, (size_t)ds->n * sample);
 }
 
-int pp_classes_of_labels(struct pp_dataset *ds, const char *path)
+int pp_classes_of_labels(struct pp_dataset *ds, enum pp_split split, const char *path)
 {
     int most = 0;
     for (int i = 0; i < ds->n; i++)
         most = ds->labels[i] > most ? ds->labels[i] : most;
     ds->classes = most + 1;
-    return most > 0 ? 0
-                    : pp_fail(PP_EFORMAT,
-                              "%s: every label is 0: with one class there is nothing "
-                              "to learn",
-                              path);
+    return most > 0 || split == PP_SPLIT_TEST
+               ? 0
+               : pp_fail(PP_EFORMAT,
+                         "%s: every label is 0: with one class there is nothing to learn", path);
 }
 
 static int read_labels(const struct pp_pair *p, struct pp_array *a, struct pp_dataset *ds)
@@ -118,7 +117,7 @@ int pp_pair_open(const struct pp_pair *p, int samples_max, int parts, struct pp_
     ds->n = (int)d[0];
     ds->scale = images.pixels ? 1.0f / 255.0f : 1.0f;
     ds->classes = p->classes;
-    PP_TRY(p->classes == 0 ? pp_classes_of_labels(ds, p->labels) : 0);
+    PP_TRY(p->classes == 0 ? pp_classes_of_labels(ds, p->split, p->labels) : 0);
     ds->shape = images.n_dims == 2 ? pp_shape_flat((int)d[1])
                                    : pp_shape_image((int)d[1], (int)d[2], (int)d[3]);
     pp_keep_samples(ds, samples_max);
@@ -135,7 +134,7 @@ static int open_own(const struct pp_dataset_ops *self, const struct pp_config *c
                     int model_classes, struct pp_dataset *ds)
 {
     bool train = split == PP_SPLIT_TRAIN;
-    struct pp_pair p = {.read = self->read};
+    struct pp_pair p = {.read = self->read, .split = split};
     PP_TRY(pp_path_format(p.images, "%s", train ? cfg->data.train_images : cfg->data.test_images));
     PP_TRY(pp_path_format(p.labels, "%s", train ? cfg->data.train_labels : cfg->data.test_labels));
     PP_TRY(pp_pair_open(&p, pp_samples_max(cfg, split), parts, ds));

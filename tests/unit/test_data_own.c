@@ -296,6 +296,25 @@ static void idx_files_of_any_shape_are_read(void **state)
     check_odd(state, &cfg, &(struct odd)REFUSED("a picture", "not an IDX file"));
 }
 
+static void a_test_set_may_have_one_class(void **state)
+{
+    const uint32_t dims[4] = {3, 2, 2, 1};
+    struct pp_config cfg;
+    for (int idx = 0; idx < 2; idx++) {
+        struct pp_dataset *ds = NULL;
+        own_config(state, idx ? "idx" : "csv", &cfg);
+        if (idx)
+            write_idx(cfg.data.test_images, cfg.data.test_labels, 4, dims, 0);
+        else
+            file_write(cfg.data.test_file, "1,2,0\n3,4,0\n", 12);
+        CHECK_OK(pp_dataset_open(&cfg, PP_SPLIT_TEST, BOTH, FLAT(idx ? 4 : 2), 3, &ds));
+        CHECK_INT_EQ(ds->n, idx ? 3 : 2);
+        pp_dataset_destroy(&ds);
+        CHECK_FAILS(pp_dataset_open(&cfg, PP_SPLIT_TRAIN, BOTH, FLAT(idx ? 4 : 2), 3, &ds),
+                    PP_EFORMAT, "every label is 0");
+    }
+}
+
 /* ---- config, files and model */
 
 static void what_does_not_fit_is_one_line_with_the_right_sizes(void **state)
@@ -338,6 +357,7 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, folder_create, folder_remove)
     const struct CMUnitTest tests[] = {
         T(odd_tables_are_read_or_refused),
+        T(a_test_set_may_have_one_class),
         T(the_label_is_first_or_last_or_named),
         T(odd_arrays_are_read_or_refused),
         T(idx_files_of_any_shape_are_read),
