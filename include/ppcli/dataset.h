@@ -100,6 +100,13 @@ int pp_dataset_look(const struct pp_config *cfg, enum pp_split split, struct pp_
 /* PP_EFORMAT unless training and test samples have the same shape. */
 int pp_dataset_same_shape(const struct pp_dataset *train, const struct pp_dataset *test);
 
+/* Whether the keys that name files are those of the data set, and data.shape is for it. Errors:
+ * PP_ECONFIG, by pp_config_problem(). Local. */
+int pp_dataset_check_keys(struct pp_config *cfg);
+
+/* rc; PP_ECONFIG of a function here, whose text begins with a key, becomes that key's problem. */
+int pp_dataset_blame(struct pp_config *cfg, int rc);
+
 /*
  * What a model gets, as far as it is the data that say it: from the files, or where they are absent
  * from what is known of the data set. shape.n 0: data that are made, in the shape that the model
@@ -111,9 +118,8 @@ int pp_dataset_input(const struct pp_config *cfg, struct pp_data_input *out);
 int pp_dataset_count(const struct pp_config *cfg, enum pp_split split, int *out);
 
 /*
- * Whether config, files and model fit: the keys that name files are those of the data set, samples
- * have as many values as the model inputs, in both splits the same shape, and the model has an
- * output for each class. Files that are absent fit. Errors: PP_ECONFIG, by pp_config_problem();
+ * Whether config, files and model fit: samples have as many values as the model inputs, in both
+ * splits the same shape, and the model has an output for each class. Files that are absent fit. Errors: PP_ECONFIG, by pp_config_problem();
  * those of pp_dataset_open(). Local.
  */
 int pp_dataset_check(struct pp_config *cfg, const struct pp_shape *model_input, int model_classes);

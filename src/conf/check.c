@@ -212,7 +212,9 @@ static void note_idle_keys(struct pp_config *cfg, const struct pp_names *names)
         const char *key, *because;
         const char *with; /* values of `because` with which it does something; NULL: a device's */
         const char *shown;
-    } rows[] = {{"train.lr_milestones", "train.lr_schedule", "multistep", "multistep"},
+    } rows[] = {{"model.stride", "model.depth", "50 101", "50 and 101"},
+                {"model.norm_momentum", "model.norm", "batch", "batch"},
+                {"train.lr_milestones", "train.lr_schedule", "multistep", "multistep"},
                 {"train.lr_gamma", "train.lr_schedule", "multistep", "multistep"},
                 {"run.precision", "run.backend", NULL, "cuda"},
                 {"run.graphs", "run.backend", NULL, "cuda"},

@@ -170,9 +170,10 @@ static int check_fit(const struct pp_config *cfg, const struct pp_dataset *ds, i
             return 0; /* labels are a byte, outputs may be more */
         return pp_fail(
             PP_ECONFIG,
-            "the model reads %d values and has %d outputs, but a sample of %s has %s = %d "
+            "%s: the model reads %d values and has %d outputs, but a sample of %s has %s = %d "
             "values and there are %d classes",
-            inputs, classes, ds->name, shape, ds->features, ds->classes);
+            strcmp(cfg->model.type, "sequential") == 0 ? "model.layers" : "model.classes", inputs,
+            classes, ds->name, shape, ds->features, ds->classes);
     }
     if (inputs == ds->features && classes > CLASSES_MAX) {
         return pp_fail(PP_ECONFIG, "model.sizes ends with %d; labels are bytes: at most %d classes",
@@ -318,9 +319,10 @@ int pp_samples_max(const struct pp_config *cfg, enum pp_split split)
 
 /* ---- config, files and model */
 
-/* The keys that name files: those of this data set must be there, others have no effect. */
-static int check_keys(struct pp_config *cfg, const struct pp_dataset_ops *ops)
+int pp_dataset_check_keys(struct pp_config *cfg)
 {
+    const struct pp_dataset_ops *ops;
+    PP_TRY(need(cfg->data.dataset, &ops));
     const struct {
         const char *name, *value;
         enum pp_data_keys of;
@@ -333,6 +335,12 @@ static int check_keys(struct pp_config *cfg, const struct pp_dataset_ops *ops)
         {"data.test_file", cfg->data.test_file, PP_KEYS_TABLES},
     };
     int rc = 0;
+    bool shaped = cfg->data.shape[0] && strcmp(cfg->data.shape, "model") != 0;
+    if (shaped && (!ops->makes || ops->info.windows))
+        rc = pp_config_problem(cfg, "data.shape",
+                               "data.shape has no effect with data.dataset = %s, only with "
+                               "synthetic",
+                               ops->info.name);
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
         bool optional = keys[i].of == PP_KEYS_TABLES && ops->keys == PP_KEYS_FILES;
         bool ours = keys[i].of == ops->keys, set = keys[i].value[0] != '\0';
@@ -388,13 +396,25 @@ int pp_dataset_input(const struct pp_config *cfg, struct pp_data_input *out)
     return 0;
 }
 
+int pp_dataset_blame(struct pp_config *cfg, int rc)
+{
+    char text[sizeof(pp_error_get()->text)], key[PP_NAME_MAX];
+    if (rc != PP_ECONFIG)
+        return rc;
+    snprintf(text, sizeof(text), "%s", pp_error_get()->text);
+    snprintf(key, sizeof(key), "%.*s", (int)strcspn(text, ": "), text);
+    int i = pp_config_key_count();
+    while (i > 0 && strcmp(pp_config_key_name(i - 1), key) != 0)
+        i--;
+    return pp_config_problem(cfg, i > 0 ? key : "data.dataset", "%s", text);
+}
+
 int pp_dataset_check(struct pp_config *cfg, const struct pp_shape *model_input, int model_classes)
 {
     const struct pp_dataset_ops *ops;
     struct pp_dataset known, *ds[2] = {NULL, NULL};
     int inputs = (int)pp_shape_floats(model_input);
     PP_TRY(need(cfg->data.dataset, &ops));
-    PP_TRY(check_keys(cfg, ops));
     if (cfg->source && cfg->data.ignored_token >= 0 && !ops->info.windows)
         return pp_config_problem(cfg, "data.ignored_token",
                                  "data.ignored_token: only a text has targets to ignore");
@@ -412,16 +432,7 @@ int pp_dataset_check(struct pp_config *cfg, const struct pp_shape *model_input, 
     rc = rc == 0 ? pp_dataset_same_shape(ds[0], ds[1]) : rc;
     pp_dataset_destroy(&ds[0]);
     pp_dataset_destroy(&ds[1]);
-    if (rc == PP_ECONFIG) {
-        char text[sizeof(pp_error_get()->text)];
-        snprintf(text, sizeof(text), "%s", pp_error_get()->text);
-        char key[PP_NAME_MAX] = "model.sizes"; /* a text about another key begins with it */
-        if (strncmp(text, "data.", 5) == 0 || strncmp(text, "model.vocab", 11) == 0 ||
-            strncmp(text, "model.mask", 10) == 0 || strncmp(text, "train.", 6) == 0)
-            snprintf(key, sizeof(key), "%.*s", (int)strcspn(text, ":"), text);
-        return pp_config_problem(cfg, key, "%s", text);
-    }
-    return rc == PP_ENOINPUT ? 0 : rc;
+    return rc == PP_ENOINPUT ? 0 : pp_dataset_blame(cfg, rc);
 }
 
 /* ---- where files lie */

@@ -195,6 +195,8 @@ static int check_rows(struct pp_config *cfg, const struct pp_layout *l)
         else if (rows / l->replicas >= n->least_rows)
             snprintf(instead, sizeof(instead), "at most pipeline.microbatches = %d",
                      rows / l->replicas / n->least_rows);
+        else if (rows < batch)
+            snprintf(instead, sizeof(instead), "more training samples");
         return pp_config_problem(
             cfg, "pipeline.microbatches",
             "layer %s: batch norm has one value for each channel, and no variance, in a "

@@ -29,9 +29,15 @@ int pp_run_model(struct pp_config *cfg, struct pp_model **out)
 {
     struct pp_data_input data;
     struct pp_model *m = NULL;
-    PP_TRY(pp_dataset_input(cfg, &data));
-    int rc = pp_model_create(cfg, &data, &m);
+    PP_TRY(pp_dataset_check_keys(cfg));
+    PP_TRY(pp_dataset_blame(cfg, pp_dataset_input(cfg, &data)));
     bool words = strcmp(cfg->model.type, "sequential") == 0;
+    if (data.shape.n == 0 && (words || strcmp(cfg->model.type, "resnet") == 0)) {
+        struct pp_dataset *ds = NULL; /* which file is absent */
+        PP_TRY(pp_dataset_look(cfg, PP_SPLIT_TRAIN, &ds));
+        pp_dataset_destroy(&ds);
+    }
+    int rc = pp_model_create(cfg, &data, &m);
     if (rc == PP_ECONFIG)
         rc = pp_config_problem(cfg, words ? "model.layers" : "model.type", "%s",
                                pp_error_get()->text);

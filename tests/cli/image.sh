@@ -133,6 +133,25 @@ refused 78 'model.layers means nothing for model.type = resnet' resnet.ini --set
 config mlp.ini data.dataset=mnist-sample model.type=mlp 'model.sizes=784 10'
 refused 78 'model.depth means nothing for model.type = mlp, only for resnet' mlp.ini --set model.depth=50
 refused 78 "model.depth: unknown '19'" resnet.ini --set model.depth=19
+run explain resnet.ini --set model.stride=1x1 --set model.norm=group --set model.norm_momentum=0.5
+err_has '--set: note: model.stride has no effect with model.depth = 18, only with 50 and 101'
+err_has '--set: note: model.norm_momentum has no effect with model.norm = group, only with batch'
+
+begin "keys of other data, and what does not fit the data, are told with their place"
+refused 78 '--set: error: data.mean: 2 numbers, but a sample of cifar10-sample has 3 channels' \
+    resnet.ini --set 'data.mean=0.5 0.5'
+refused 78 '--set: error: data.augment: autoaugment is for pictures of 3 channels' \
+    resnet.ini --set data.dataset=mnist-sample --set data.augment=autoaugment
+refused 78 "--set: error: data.shape: '8x8' is no shape" resnet.ini --set data.dataset=synthetic --set data.shape=8x8
+refused 78 '--set: error: data.shape has no effect with data.dataset = cifar10-sample, only with synthetic' \
+    resnet.ini --set data.shape=8x8x3
+refused 78 'data.train_images: names no file, but data.dataset = idx needs one' resnet.ini --set data.dataset=idx \
+    --set data.train_labels=absent --set data.test_images=absent --set data.test_labels=absent
+refused 78 '--set: error: model.classes: the model reads 3072 values and has 5 outputs' resnet.ini --set model.classes=5
+for model in resnet.ini batch.ini; do
+    refused 66 'absent-i: No such file' $model --set data.dataset=idx --set data.train_images=absent-i \
+        --set data.train_labels=absent --set data.test_images=absent --set data.test_labels=absent
+done
 
 begin "words that are no layers, or do not fit, say which word and what would be one"
 sequential() { refused 78 "$1" batch.ini --set "model.layers=$2"; }
@@ -163,6 +182,7 @@ refused 78 "$one, as a batch of 4 has; use at most pipeline.microbatches = 2" re
 refused 78 "$one, as the last batch of 1 has; use data.train_samples = 8" resnet.ini --set data.train_samples=9
 refused 78 "$one, as a batch of 1 has; use a larger train.batch_size" resnet.ini --set train.batch_size=1 \
     --set pipeline.microbatches=1
+refused 78 "$one, as the last batch of 1 has; use more training samples" resnet.ini --set data.train_samples=1
 run explain resnet.ini --set model.stem=cifar --set pipeline.microbatches=4
 code_is 0
 

@@ -126,7 +126,7 @@ static void files_of_ones_own_are_named_by_keys(void **state)
     CHECK_INT_EQ(ds->n, 2);
     pp_dataset_destroy(&ds);
     snprintf(cfg->data.dataset, sizeof(cfg->data.dataset), "cifar10-sample");
-    CHECK_FAILS(pp_dataset_check(cfg, FLAT(3072), 10), PP_ECONFIG, "only with csv, cifar10, ");
+    CHECK_FAILS(pp_dataset_check_keys(cfg), PP_ECONFIG, "only with csv, cifar10, ");
 }
 
 static void odd_files_are_one_clear_line(void **state)

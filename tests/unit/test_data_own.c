@@ -344,11 +344,17 @@ static void keys_of_files_must_be_those_of_the_data_set(void **state)
     struct pp_config cfg;
     own_config(state, "csv", &cfg);
     cfg.data.test_file[0] = '\0';
-    CHECK_FAILS(pp_dataset_check(&cfg, FLAT(2), 2), PP_ECONFIG,
+    CHECK_FAILS(pp_dataset_check_keys(&cfg), PP_ECONFIG,
                 "data.test_file: names no file, but data.dataset = csv needs one");
+    own_config(state, "csv", &cfg);
+    CHECK_OK(pp_dataset_check_keys(&cfg));
+    snprintf(cfg.data.shape, sizeof(cfg.data.shape), "2x1x1");
+    CHECK_FAILS(pp_dataset_check_keys(&cfg), PP_ECONFIG,
+                "data.shape has no effect with data.dataset = csv, only with synthetic");
+    cfg.data.shape[0] = '\0';
     own_config(state, "npy", &cfg);
     snprintf(cfg.data.dataset, sizeof(cfg.data.dataset), "mnist");
-    CHECK_FAILS(pp_dataset_check(&cfg, FLAT(784), 10), PP_ECONFIG,
+    CHECK_FAILS(pp_dataset_check_keys(&cfg), PP_ECONFIG,
                 "has no effect with data.dataset = mnist, only with idx or npy");
 }
 
