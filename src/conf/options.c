@@ -138,10 +138,10 @@ static const struct conf_option table[] = {
      .unit = "bytes", .help = "tokens: bytes of a token in a file without a header"},
     {KEY(data, ignored_token, CONF_INT), .def = "-1", .min = -1, .max = 16777215, .numbers = true,
      .help = "text, tokens: no loss where this one is next, as PyTorch's ignore_index; -1 = none"},
-    {KEY(data, mean, CONF_FLOATS), .def = "none", .min = -1e6, .max = 1e6, .numbers = true,
+    {KEY(data, mean, CONF_FLOATS), .def = "none", .min = -1e39, .max = 1e39, .numbers = true,
      .help = "taken off each value, after bytes became 0 to 1: one number for each channel, or one "
              "for all; cifar10: 0.4914 0.4822 0.4465"},
-    {KEY(data, std, CONF_FLOATS), .def = "none", .min = 0, .max = 1e6, .above = true,
+    {KEY(data, std, CONF_FLOATS), .def = "none", .min = 0, .max = 1e39, .above = true,
      .numbers = true, .help = "what is left is divided by it; cifar10: 0.2023 0.1994 0.2010"},
 
 #include "options_model.def"

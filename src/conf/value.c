@@ -263,19 +263,19 @@ static int parse_bool(const struct conf_reading *r, const char *text, struct pp_
     return not_one_of(r, text, words);
 }
 
-/* A resolved path goes into an INI file, which has no quoting. */
-static int path_writable(const char *path, char *why)
+/* What goes into an INI file, which has no quoting. */
+static int check_writable(const char *what, const char *text, char *why)
 {
-    const char *bad = strstr(path, "${");
-    for (const char *p = path; *p && !bad; p++)
+    const char *bad = text[0] == ';' || text[0] == '#' ? text : strstr(text, "${");
+    for (const char *p = text; *p && !bad; p++)
         if ((p[0] == ' ' || p[0] == '\t') && (p[1] == ';' || p[1] == '#' || p[1] == '\0'))
             bad = p;
     if (bad) {
         return conf_why(
-            why, "the path '%s' cannot stand in an INI file because of '%.2s'; use another name",
-            conf_quote(path, strlen(path)).s, bad);
+            why, "the %s '%s' cannot stand in an INI file because of '%.2s'; use another name",
+            what, conf_quote(text, strlen(text)).s, bad);
     }
-    return conf_text_check(path, strlen(path), why);
+    return conf_text_check(text, strlen(text), why);
 }
 
 /* Absolute, from the folder that relative paths are relative to. */
@@ -305,7 +305,7 @@ static int resolve_path(const char *text, const char *dir, char path[PP_PATH_MAX
     }
     if (n < 0 || n >= PP_PATH_MAX)
         return conf_why(why, "the path is %d bytes, at most %d", n, PP_PATH_MAX - 1);
-    return path_writable(path, why);
+    return check_writable("path", path, why);
 }
 
 static int parse_path(const struct conf_reading *r, const char *text, struct pp_config *cfg)
@@ -358,6 +358,8 @@ static int parse_name(const struct conf_reading *r, const char *text, struct pp_
         return conf_why(r->why, "'%s' is %zu bytes; a name has at most %d", conf_quote(text, n).s,
                         n, PP_NAME_MAX - 1);
     }
+    if (o->free && check_writable("name", text, r->why) < 0)
+        return -1;
     char *to = place(r, cfg);
     memset(to, 0, PP_NAME_MAX);
     memcpy(to, text, n + 1);

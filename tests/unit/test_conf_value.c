@@ -193,11 +193,23 @@ static void what_is_not_a_list_of_devices_is_refused(void **state)
             NULL);
 }
 
+/* A config that is written holds it, and has no quotes. */
+static void a_free_name_must_be_possible_in_a_file(void **state)
+{
+    check_value("data.label=kind#1;", "kind#1;");
+    refuses("data.label: the name 'kind #1' cannot stand in an INI file because of ' #'", NULL,
+            "data.label=kind #1", NULL);
+    refuses("data.label: the name '#' cannot stand", NULL, "data.label=#", NULL);
+    refuses("data.label: the name 'a ;b' cannot stand", NULL, "data.label=a ;b", NULL);
+    refuses("data.label: byte 2 (0xe9) is not UTF-8", NULL, "data.label=a\xe9", NULL);
+}
+
 static void floats_are_a_list_or_none(void **state)
 {
     check_value("data.mean=0.4914 0.4822, 0.4465", "0.4914 0.4822 0.4465");
     check_value("data.mean=-1e-3", "-0.001");
     check_value("data.mean=none", "none");
+    check_value("data.std=3e38", "3e+38"); /* all that a float may be */
     refuses("data.std: 0 is out of range", NULL, "data.std=0.2 0", NULL);
     refuses("data.mean: 'x' is not a number", NULL, "data.mean=0.5 x", NULL);
     refuses("data.mean: nothing after the last comma", NULL, "data.mean=0.5,", NULL);
@@ -434,6 +446,7 @@ int main(void)
         cmocka_unit_test(floats_out_of_range_are_refused),
         cmocka_unit_test(durations_take_a_unit_and_are_kept_in_seconds),
         cmocka_unit_test(what_is_not_a_duration_is_refused),
+        cmocka_unit_test(a_free_name_must_be_possible_in_a_file),
         cmocka_unit_test(floats_are_a_list_or_none),
         cmocka_unit_test(devices_are_numbers_and_ranges_in_the_order_given),
         cmocka_unit_test(what_is_not_a_list_of_devices_is_refused),
