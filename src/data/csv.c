@@ -104,6 +104,7 @@ static int look_at_first_line(struct table *t, const char *label)
     next_line(t);
     t->columns = t->n_cells;
     int names = 0, odd = -1, same = 0;
+    bool named = strcmp(label, "last") != 0 && strcmp(label, "first") != 0;
     t->label = strcmp(label, "last") == 0 ? t->columns - 1 : strcmp(label, "first") == 0 ? 0 : -1;
     for (int i = 0; i < t->columns; i++) {
         float ignored;
@@ -114,15 +115,17 @@ static int look_at_first_line(struct table *t, const char *label)
         t->label = t->label < 0 && strcmp(t->cells[i], label) == 0 ? i : t->label;
     }
     int rc = 0;
-    if (t->columns < 2) {
+    if (t->columns == 0) {
+        rc = pp_fail(PP_EFORMAT, "%s: no rows", t->path);
+    } else if (t->columns < 2) {
         rc = pp_fail(PP_EFORMAT,
                      "%s:%d: one column; expected values and a label, separated by "
                      "commas, semicolons or tabs",
                      t->path, t->line);
-    } else if (t->label < 0) {
-        rc = pp_fail(PP_ECONFIG, "data.label: the first line of %s has no column '%s'", t->path,
-                     label);
-    } else if (same > 1 && t->label >= 0 && strcmp(t->cells[t->label], label) == 0) {
+    } else if (t->label < 0 || (named && names == 0)) { /* a number of the first row is no name */
+        rc = pp_fail(PP_ECONFIG, "data.label: the first line of %s has no column '%s'%s", t->path,
+                     label, names == 0 ? ", only numbers; use first or last" : "");
+    } else if (same > 1 && strcmp(t->cells[t->label], label) == 0) {
         rc = pp_fail(PP_ECONFIG, "data.label: %d columns of %s are called '%s'; rename the others",
                      same, t->path, label);
     } else if (names > 0 && names < t->columns) { /* a header has names only */

@@ -50,7 +50,7 @@ static int parse_type(const char *path, const char *p, struct type *out)
 static int parse_shape(const char *path, const char *p, struct pp_array *a)
 {
     *a = (struct pp_array){.dims = {1, 1, 1, 1}};
-    for (p += *p == '('; *p >= '0' && *p <= '9'; p += strspn(p, ", ")) {
+    for (p += *p == '('; *p >= '0' && *p <= '9'; p += strspn(p, ", L")) {
         char *end;
         unsigned long long d = strtoull(p, &end, 10);
         if (a->n_dims == PP_ARRAY_DIMS_MAX) {

@@ -42,7 +42,7 @@ out_has 'train_file = train.data'
 begin "init says what range the values have, and what to do about it"
 out_has 'values from -'
 out_lacks 'mean ='
-awk -F, -v OFS=, 'NR > 1 { $1 = $1 * 5000 } 1' train.csv >far.csv
+awk -F, -v OFS=, 'NR > 1 { $1 = $1 * 5e9 } 1' train.csv >far.csv
 run init far.csv far.csv -o far.ini
 code_is 0
 for key in mean std; do grep -q "^; $key = [0-9]" far.ini || complain "no $key: $(cat far.ini)"; done
@@ -59,6 +59,10 @@ sed '1s/b,/kind,/' train.csv >odd.csv
 run init odd.csv test.csv --label kind
 code_is 78
 err_has "2 columns of $PWD/odd.csv are called 'kind'"
+sed '1s/kind/kind #/' train.csv >odd.csv
+run init odd.csv odd.csv --label 'kind #'
+code_is 78
+err_has "the name 'kind #' cannot stand in an INI file"
 printf 'PK\3\4abcd' >odd.npz
 run init odd.npz odd.npz odd.npz odd.npz
 code_is 65
@@ -97,6 +101,12 @@ same "$(sort -u files | wc -l)" 1
 run eval own.ini --checkpoint run2 --predictions own.ini
 code_is 64
 err_has 'must end in .csv'
+
+begin "a test whose labels are all 0, as they are where nobody knows them, gets its predictions"
+grep -e kind -e ',0$' test.csv >zeros.csv
+run eval own.ini --checkpoint run2 --predictions p.csv --set data.test_file=zeros.csv
+code_is 0
+same "$(wc -l <p.csv)" "$(wc -l <zeros.csv)"
 
 begin "sizes that do not fit are one line with the ones that would"
 run train own.ini --dir '' --set 'model.sizes=3 64 64 2'

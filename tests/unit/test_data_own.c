@@ -87,6 +87,8 @@ static void odd_tables_are_read_or_refused(void **state)
         {{"label 255", NULL, 2, 2, 256}, "1,2,0\n-3.5,4,255\n"},
         {REFUSED("an empty file", "empty file"), ""},
         {REFUSED("a header alone", "no rows"), "a,b,c\n"},
+        {REFUSED("a byte order mark alone", "no rows"), "\xef\xbb\xbf"},
+        {REFUSED("empty lines alone", "no rows"), "\n\r\n\n"},
         {REFUSED("one column", "one column"), "1\n2\n"},
         {REFUSED("a missing cell", ":2: column 2 is missing"), "1,2,0\n3,,1\n"},
         {REFUSED("a missing label", ":2: column 3 (the label) is missing"), "1,2,0\n3,4,\n"},
@@ -145,6 +147,10 @@ static void the_label_is_first_or_last_or_named(void **state)
     snprintf(cfg.data.label, sizeof(cfg.data.label), "colour");
     CHECK_FAILS(pp_dataset_open(&cfg, PP_SPLIT_TEST, BOTH, FLAT(2), 4, &ds), PP_ECONFIG,
                 "has no column 'colour'");
+    file_write(cfg.data.train_file, "5,7,3\n6,8,4\n", 12);
+    snprintf(cfg.data.label, sizeof(cfg.data.label), "7"); /* a number of a row is no name */
+    CHECK_FAILS(pp_dataset_open(&cfg, PP_SPLIT_TEST, BOTH, FLAT(2), 9, &ds), PP_ECONFIG,
+                "has no column '7', only numbers; use first or last");
 }
 
 /* ---- npy */
@@ -198,6 +204,7 @@ static void odd_arrays_are_read_or_refused(void **state)
          256},
         {{"uint8", NULL, 2, 2, 2}, "'|u1'", "False", "(2, 2)", u8, 4, 3},
         {{"bool", NULL, 2, 2, 2}, "'|b1'", "False", "(2, 2)", "\1\0\1\0", 4, 1},
+        {{"by Python 2", NULL, 2, 2, 2}, "'<f4'", "False", "(2L, 2L)", f32, 16, -3.5f},
         {{"4 dimensions", NULL, 2, 2, 2}, "'<f4'", "False", "(2, 1, 2, 1)", f32, 16, -3.5f},
         {REFUSED("Fortran order", "in Fortran order"), "'<f4'", "True", "(2, 2)", f32, 16, 0},
         {REFUSED("float16", "elements of type '<f2'"), "'<f2'", "False", "(2, 2)", f32, 8, 0},
@@ -339,6 +346,20 @@ static void what_does_not_fit_is_one_line_with_the_right_sizes(void **state)
     CHECK_OK(pp_dataset_check(&cfg, FLAT(784), 10)); /* absent: said where it is opened */
 }
 
+/* 0 to 1 in the one, 0 to 255 in the other. */
+static void bytes_and_larger_numbers_are_no_pair_of_splits(void **state)
+{
+    struct pp_config cfg;
+    own_config(state, "npy", &cfg);
+    snprintf(cfg.data.test_images, PP_PATH_MAX, "%s/other", (char *)*state);
+    write_npy(cfg.data.train_images, npy("'|u1'", "False", "(2, 2)", "\1\2\3\4", 4));
+    write_npy(cfg.data.test_images, npy("'<i2'", "False", "(2, 2)", "\1\0\2\0\3\0\4", 8));
+    write_npy(cfg.data.train_labels, npy("'|u1'", "False", "(2,)", "\0\1", 2));
+    CHECK_FAILS(pp_dataset_check(&cfg, FLAT(2), 2), PP_EFORMAT, "only one of ");
+    write_npy(cfg.data.test_images, npy("'|u1'", "False", "(2, 2)", "\1\2\3\4", 4));
+    CHECK_OK(pp_dataset_check(&cfg, FLAT(2), 2));
+}
+
 static void keys_of_files_must_be_those_of_the_data_set(void **state)
 {
     struct pp_config cfg;
@@ -368,6 +389,7 @@ int main(void)
         T(odd_arrays_are_read_or_refused),
         T(idx_files_of_any_shape_are_read),
         T(what_does_not_fit_is_one_line_with_the_right_sizes),
+        T(bytes_and_larger_numbers_are_no_pair_of_splits),
         T(keys_of_files_must_be_those_of_the_data_set),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
