@@ -158,8 +158,8 @@ static int open_text(const struct pp_dataset_ops *self, const struct pp_config *
 static int vocabulary_of_text(const struct pp_dataset_ops *self, const struct pp_config *cfg,
                               struct pp_vocabulary *out)
 {
-    struct corpus c = {0};
-    int rc = load(self, cfg, &c);
+    struct corpus c = {.v = pp_vocabulary_bytes(false)};
+    int rc = cfg->data.tokens == PP_TOKENS_BYTES ? 0 : load(self, cfg, &c);
     if (rc == 0) {
         *out = c.v;
         c.v.codes = NULL;

@@ -58,11 +58,12 @@ static int make_model(struct pp_generator *g, const struct pp_config *cfg)
         PP_TRY(pp_vocabulary_of(1, (const char *const *)&g->ck->path,
                                 (const char *const *)&s->vocabulary, &bytes, false,
                                 &g->vocabulary));
-        data.vocabulary = g->vocabulary.n;
     } else {
         PP_TRY(pp_dataset_vocabulary(cfg, &g->vocabulary));
-        PP_TRY(pp_dataset_input(cfg, &data));
     }
+    data.vocabulary = g->vocabulary.n;
+    if (data.vocabulary == 0)
+        PP_TRY(pp_dataset_input(cfg, &data));
     PP_TRY(pp_model_create_cached(cfg, &data, &g->model));
     if (g->vocabulary.n > g->model->outputs) {
         return pp_fail(PP_ECONFIG, "the text has %d different tokens, the model %d",

@@ -62,6 +62,14 @@ code_is 0
 same "$(cat "$folder/out")" "$(cat "$folder/first")"
 mv "$folder/gone.txt" "$folder/text.txt"
 
+begin "and of bytes there are always 256"
+run train "$folder/t.ini" --dir "$folder/bytes" -q --max-steps 2 --set data.tokens=bytes
+mv "$folder/text.txt" "$folder/gone.txt"
+run generate "$folder/t.ini" --checkpoint "$folder/bytes" --prompt 'to bÉ' --tokens 9 --set data.tokens=bytes
+code_is 0
+case $(cat "$folder/out") in 'to bÉ'*) ;; *) complain "no prompt in $(cat "$folder/out")" ;; esac
+mv "$folder/gone.txt" "$folder/text.txt"
+
 begin "characters that the vocabulary has not are named, in one line"
 write --prompt 'to bÉ'
 code_is 65
