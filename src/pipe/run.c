@@ -16,11 +16,15 @@ int pp_run_samples(const struct pp_config *cfg, enum pp_run_need need, enum pp_s
     if (rc == 0 || need == PP_RUN_REAL)
         return rc;
     const struct pp_dataset_info *info = pp_dataset_info(cfg->data.dataset);
-    int known = !info ? 0 : split == PP_SPLIT_TRAIN ? info->train_n : info->test_n;
+    bool train = split == PP_SPLIT_TRAIN;
+    int known = !info ? 0 : train ? info->train_n : info->test_n;
+    int64_t windows = (int64_t)cfg->train.batch_size * (train ? cfg->train.eval_interval : 1);
+    if (rc == PP_ENOINPUT && info && info->windows && windows <= INT_MAX)
+        known = (int)windows; /* of training the config tells how many, of a test a batch will do */
     if (known == 0)
         return rc;
     pp_error_clear();
-    int limit = split == PP_SPLIT_TRAIN ? cfg->data.train_samples : cfg->data.test_samples;
+    int limit = train ? cfg->data.train_samples : cfg->data.test_samples;
     *out = limit > 0 && limit < known ? limit : known;
     return 0;
 }

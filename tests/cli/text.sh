@@ -107,6 +107,17 @@ run train text.ini -q --dir e "$@"
 code_is 78
 err_has 'vocab_size'
 
+begin "explain and plan need none of these files, and tell the same memory"
+for command in explain plan; do
+    run $command text.ini --stages 2 --set model.vocab_size=40 --format json "$@"
+    cp out there
+    mv tokens away
+    run $command text.ini --stages 2 --set model.vocab_size=40 --format json "$@"
+    code_is 0
+    same "$(grep _bytes\" out)" "$(grep _bytes\" there)"
+    mv away tokens
+done
+
 begin "ignored tokens: as if they were not there"
 words() { # words TOKEN...: each of two bytes
     for token; do
