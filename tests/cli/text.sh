@@ -118,6 +118,18 @@ for command in explain plan; do
     mv away tokens
 done
 
+begin "a run on files of tokens is resumed with the same ones"
+run train text.ini -q --dir same --set model.vocab_size=40 "$@"
+code_is 0
+cp tokens/train.bin kept.bin
+printf '\1' | dd of=tokens/train.bin bs=1 seek=798 conv=notrunc status=none
+run train text.ini -q --resume same --max-steps 30 --set model.vocab_size=40 "$@"
+code_is 65
+err_has "was trained on other data: the train.images of data set 'tokens' have changed"
+mv kept.bin tokens/train.bin
+run train text.ini -q --resume same --max-steps 30 --set model.vocab_size=40 "$@"
+code_is 0
+
 begin "ignored tokens: as if they were not there"
 words() { # words TOKEN...: each of two bytes
     for token; do
