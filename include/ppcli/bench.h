@@ -289,6 +289,7 @@ struct pp_checked {
     struct pp_prediction measured;
     double calibrated; /* seconds of a step, simulated with the times of the actions of a round */
     double error;      /* of calibrated beside the step measured in the round that follows */
+    double waited; /* share of the ranks' time waiting for a core; -1: the system does not tell */
 };
 
 /* Run n candidates for real, in this process and on threads, for about `seconds` each but at least

@@ -100,6 +100,7 @@ struct probe {
 
     /* Set on rank 0 when the run succeeds: */
     double seconds; /* of the slowest rank */
+    double waited;  /* share of the ranks' time waiting for a core; -1: the system does not tell */
     int64_t samples;
     struct pp_bubble bubble;
     double bubble_predicted, bound; /* as in struct pp_bench_sample */

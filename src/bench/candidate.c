@@ -18,7 +18,7 @@ struct trial {
     struct pp_config *cfg;
     struct probe probe;
     struct pp_prediction measured[ROUNDS];
-    double simulated[ROUNDS];
+    double simulated[ROUNDS], waited[ROUNDS];
 };
 
 static int open_trial(struct trial *t, const struct pp_best_spec *spec,
@@ -46,6 +46,7 @@ static void put_together(struct trial *t, struct pp_checked *out)
     out->measured = t->measured[ROUNDS / 2];
     out->calibrated = pp_median(t->simulated, ROUNDS);
     out->error = pp_median(errors, ROUNDS);
+    out->waited = pp_median(t->waited, ROUNDS);
 }
 
 /* As many steps as take `seconds`, by those of the last time: a few steps of a crowded machine say
@@ -66,6 +67,7 @@ static int run_rounds(struct prober *prober, struct trial *trials, int n, double
                 double step = t->probe.seconds / (double)t->probe.steps;
                 t->measured[round] = (struct pp_prediction){step, t->probe.bubble};
                 t->simulated[round] = t->probe.simulated;
+                t->waited[round] = t->probe.waited;
             }
             t->probe.steps = next_steps(&t->probe, seconds / ROUNDS);
         }

@@ -14,6 +14,7 @@
 /* What a rank knows at the end. */
 struct probe_report {
     uint64_t window_ns, busy_ns;
+    int64_t waited_ns;               /* for a core; -1: the system does not tell */
     struct pp_loss_sums train, last; /* over the window, of its last step */
     uint64_t bytes;
 };
@@ -75,6 +76,7 @@ static int timed_steps(struct meter *m, struct position *p, struct probe_report 
     if (!m->w->be->caps.async)
         pp_exec_forget_times(m->w->x);
     PP_TRY(pp_transport_barrier(m->w->tp));
+    int64_t waited = pp_clock_waited_ns();
     uint64_t start = pp_clock_ns();
     for (int64_t i = 0; i < probe->steps; i++) {
         if (i + 1 == probe->steps) {
@@ -87,6 +89,7 @@ static int timed_steps(struct meter *m, struct position *p, struct probe_report 
     }
     PP_TRY(pp_exec_take_counters(m->w->x, &c));
     out->window_ns = pp_clock_ns() - start;
+    out->waited_ns = waited < 0 ? -1 : pp_clock_waited_ns() - waited;
     add_counters(out, &c);
     return 0;
 }
@@ -97,17 +100,20 @@ static int put_together(const struct meter *m, const struct probe_report *all,
     struct probe *p = m->probe;
     struct pp_loss_sums last = {0};
     uint64_t window = 0, busy = 0;
+    double waited = 0;
     int ranks = m->w->run->layout->ranks;
     p->samples = 0;
     p->peak_bytes = 0;
     for (int r = 0; r < ranks; r++) {
         window = all[r].window_ns > window ? all[r].window_ns : window;
         busy += all[r].busy_ns;
+        waited = waited < 0 || all[r].waited_ns < 0 ? -1 : waited + (double)all[r].waited_ns;
         p->samples += all[r].train.rows;
         pp_loss_sums_add(&last, &all[r].last);
         p->peak_bytes = all[r].bytes > p->peak_bytes ? (size_t)all[r].bytes : p->peak_bytes;
     }
     p->seconds = (double)window * 1e-9;
+    p->waited = waited < 0 ? -1 : waited / (double)window / ranks;
     p->loss = last.loss / (double)last.targets;
     p->bubble_predicted = forecast->bubble;
     p->simulated = forecast->step_seconds;

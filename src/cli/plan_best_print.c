@@ -166,6 +166,7 @@ static int print_winner(const struct plan_best_result *s)
 static void print_checks(const struct plan_best_result *s)
 {
     char bubble[PP_BUBBLE_TEXT_MAX];
+    double waited = 0;
     printf("\nchecked by running\n%4s  %6s %-14s %12s %6s %12s %12s %10s %13s %10s  %s\n", "",
            "stages", "schedule", "microbatches", "chunks", "measured ms", "predicted ms",
            "difference", "calibrated ms", "difference", "measured bubble");
@@ -176,9 +177,15 @@ static void print_checks(const struct plan_best_result *s)
                c->stages, c->schedule, c->microbatches, c->chunks, m->measured.step * 1e3,
                c->time.step * 1e3, 100 * (c->time.step / m->measured.step - 1), m->calibrated * 1e3,
                100 * m->error, pp_bubble_parts(&m->measured.bubble, bubble));
+        waited = m->waited > waited ? m->waited : waited;
     }
     puts("predicted: with the times of layers on their own; calibrated: with those of the round "
          "before");
+    if (waited >= PP_BUBBLE_WAITED) {
+        printf("busy machine: ranks waited for a core %.0f %% of the time; measured steps are not "
+               "those of a quiet one\n",
+               waited * 100);
+    }
 }
 
 int plan_best_text(const struct plan_best_result *s, bool checks)
@@ -222,6 +229,8 @@ static void json_candidate(struct pp_json *j, const struct plan_best_result *s,
         pp_json_dbl(j, "calibrated_step_seconds", checked->calibrated);
         pp_json_dbl(j, "calibrated_error", checked->error);
         pp_json_dbl(j, "bubble_measured", checked->measured.bubble.idle);
+        if (checked->waited >= 0)
+            pp_json_dbl(j, "waited_for_core", checked->waited);
     }
     pp_json_end(j);
 }

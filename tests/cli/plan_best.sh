@@ -147,6 +147,19 @@ out_has 'predicted ms'
 out_has 'measured ms'
 same "$(sed -n '/^checked/,$p' "$folder/out" | grep -c ' %  [0-9.]* = ')" 3
 
+# Both ranks on one core.
+begin "--check says that ranks waited for a core"
+core=$(taskset -pc $$ 2>/dev/null | sed 's/.*: *\([0-9]*\).*/\1/')
+if [ -z "$core" ] || ! [ -r /proc/self/schedstat ]; then
+    skip 'no taskset or no schedstat here'
+else
+    taskset -c "$core" "$PPCLI" plan "$folder/net.ini" --check --set train.max_steps=1 \
+        >"$folder/out" 2>"$folder/err"
+    code=$?
+    code_is 0
+    out_has 'busy machine: ranks waited for a core '
+fi
+
 begin "a run says what was chosen, once"
 run train "$folder/net.ini" --schedule auto
 code_is 0
