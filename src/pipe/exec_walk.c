@@ -342,7 +342,9 @@ static int run_i(struct walk *w, struct exec_stage *st, const struct pp_action *
     PP_TRY(wait_for_messages(w, a));
     begin_compute(w, PP_EVENT_I, a, 1);
     float *dy = output_of(w, st, a->slot, a->recv);
-    float *dx = st->is_first ? NULL : slot_memory(w, a->send);
+    const struct pp_model *m = x->layout->model;
+    bool wanted = m->nodes[m->layers[x->layout->first[st->s]].first_node].wants_dx[0];
+    float *dx = wanted ? slot_memory(w, a->send) : NULL; /* else nothing before it learns */
     if (st->is_last && !st->output)
         PP_TRY(loss_in_pieces(w, st, a, dx));
     PP_TRY(pp_chunk_backward_input(st->chunk, x->be, a->slot, a->gslot, dy, dx));

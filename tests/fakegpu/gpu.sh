@@ -150,6 +150,18 @@ for more in '--stages 1' '--stages 2 --set run.graphs=off' '--stages 2 --replica
     [ "$(number moved weights_sha256)" != "$by_device" ] || complain "$more: nothing was moved"
 done
 
+begin "a stage behind one that learns nothing asks the device for no gradient of its input"
+config pooled.ini data.dataset=synthetic data.shape=8x8x3 data.train_samples=20 data.test_samples=10 \
+    model.type=sequential 'model.layers=maxpool:2 conv:8x3 relu conv:8x3 linear:10' pipeline.microbatches=2 \
+    train.batch_size=10 train.epochs=2 run.backend=cuda
+run train pooled.ini --dir pooled -q
+code_is 0
+for more in 'split_at=layers.1' 'split_at=layers.1 layers.3'; do
+    run train pooled.ini --dir cut --overwrite -q --set "pipeline.$more" --stages $(($(echo "$more" | wc -w) + 1))
+    code_is 0
+    same "$(number cut weights_sha256)" "$(number pooled weights_sha256)"
+done
+
 begin "a text goes on on the GPU as on the CPU, keys and values kept there"
 config text.ini data.dataset=text "data.train_file=$root/LICENSE" model.type=gpt model.n_layer=2 \
     model.n_head=2 model.n_embd=16 model.block_size=24 train.batch_size=8 train.max_steps=60 train.lr=0.01
