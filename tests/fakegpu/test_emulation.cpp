@@ -4,18 +4,15 @@
  * kept, and what must not happen is noticed. What ends the program is tried in a program of its
  * own: argv[1] names the case then.
  */
-#include <cstdarg>
-#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <csetjmp>
 #include <string>
 #include <sys/wait.h>
 #include <unistd.h>
 
 extern "C" {
-#include <cmocka.h>
+#include "../runner.h"
 }
 
 #include "fake_gpu.h"
@@ -101,7 +98,7 @@ static void slow(void *arg)
     ++*(volatile int *)arg;
 }
 
-static void work_is_done_later_and_in_order(void **)
+TEST(work_is_done_later_and_in_order)
 {
     cudaStream_t s = new_stream();
     cudaEvent_t e = new_event(cudaEventDisableTiming);
@@ -120,7 +117,7 @@ static void work_is_done_later_and_in_order(void **)
     OK(cudaStreamDestroy(s));
 }
 
-static void a_stream_waits_for_the_event_as_it_was_at_the_call(void **)
+TEST(a_stream_waits_for_the_event_as_it_was_at_the_call)
 {
     cudaStream_t a = new_stream(), b = new_stream();
     cudaEvent_t e = new_event(cudaEventDisableTiming);
@@ -140,7 +137,7 @@ static void a_stream_waits_for_the_event_as_it_was_at_the_call(void **)
     OK(cudaStreamDestroy(b));
 }
 
-static void events_tell_the_time_between_them(void **)
+TEST(events_tell_the_time_between_them)
 {
     cudaStream_t s = new_stream();
     cudaEvent_t a = new_event(cudaEventDefault), b = new_event(cudaEventDefault);
@@ -162,7 +159,7 @@ static void events_tell_the_time_between_them(void **)
     OK(cudaStreamDestroy(s));
 }
 
-static void copies_know_their_direction_and_bounds(void **)
+TEST(copies_know_their_direction_and_bounds)
 {
     cudaStream_t s = new_stream();
     float *d = on_device<float>(16), h[17] = {0};
@@ -180,7 +177,7 @@ static void copies_know_their_direction_and_bounds(void **)
     OK(cudaStreamDestroy(s));
 }
 
-static void the_memory_of_a_device_has_an_end(void **)
+TEST(the_memory_of_a_device_has_an_end)
 {
     size_t now, total;
     void *p;
@@ -195,7 +192,7 @@ static void the_memory_of_a_device_has_an_end(void **)
 
 /* ---- kernels */
 
-static void threads_of_a_block_meet_in_barriers_and_shuffles(void **)
+TEST(threads_of_a_block_meet_in_barriers_and_shuffles)
 {
     enum {
         BLOCKS = 3,
@@ -224,7 +221,7 @@ static void threads_of_a_block_meet_in_barriers_and_shuffles(void **)
 /* ---- graphs */
 
 /* a: x = 2x+1, y = 2y+1 on b, joined, x += y by a copy that a does. */
-static void a_graph_keeps_its_edges_in_any_order(void **)
+TEST(a_graph_keeps_its_edges_in_any_order)
 {
     cudaStream_t a = new_stream(), b = new_stream();
     cudaEvent_t fork = new_event(cudaEventDisableTiming), join = new_event(cudaEventDisableTiming);
@@ -273,7 +270,7 @@ static void a_graph_keeps_its_edges_in_any_order(void **)
         OK(cudaStreamDestroy(s));
 }
 
-static void captures_have_rules(void **)
+TEST(captures_have_rules)
 {
     cudaStream_t a = new_stream(), b = new_stream(), c = new_stream();
     cudaEvent_t e = new_event(cudaEventDisableTiming), old = new_event(cudaEventDisableTiming);
@@ -378,7 +375,7 @@ static void assert_dies(const char *what, const char *because)
         fail_msg("%s: expected '%s', got '%s'", what, because, text.c_str());
 }
 
-static void what_a_device_would_not_say_is_said(void **)
+TEST(what_a_device_would_not_say_is_said)
 {
     assert_dies("barrier", "a thread returned before a __syncthreads");
     assert_dies("host", "add_number: an argument points to memory of the host");
@@ -387,7 +384,7 @@ static void what_a_device_would_not_say_is_said(void **)
     assert_dies("leak", "left at exit: 1 streams");
 }
 
-static void the_host_cannot_touch_the_memory_of_a_device(void **)
+TEST(the_host_cannot_touch_the_memory_of_a_device)
 {
     std::string text;
     int status = run("", "touch", &text);
@@ -398,7 +395,7 @@ static void the_host_cannot_touch_the_memory_of_a_device(void **)
     assert_true(text.find("memory of a device touched by the host") != std::string::npos);
 }
 
-static void calls_fail_on_request(void **)
+TEST(calls_fail_on_request)
 {
     std::string text;
     assert_int_equal(WEXITSTATUS(run("PPCLI_FAKE_FAIL=kernel:2:700", "fault", &text)), 7);
@@ -411,18 +408,5 @@ int main(int argc, char **argv)
     self = argv[0];
     if (argc > 1)
         return dying(argv[1]);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(work_is_done_later_and_in_order),
-        cmocka_unit_test(a_stream_waits_for_the_event_as_it_was_at_the_call),
-        cmocka_unit_test(events_tell_the_time_between_them),
-        cmocka_unit_test(copies_know_their_direction_and_bounds),
-        cmocka_unit_test(the_memory_of_a_device_has_an_end),
-        cmocka_unit_test(threads_of_a_block_meet_in_barriers_and_shuffles),
-        cmocka_unit_test(a_graph_keeps_its_edges_in_any_order),
-        cmocka_unit_test(captures_have_rules),
-        cmocka_unit_test(what_a_device_would_not_say_is_said),
-        cmocka_unit_test(the_host_cannot_touch_the_memory_of_a_device),
-        cmocka_unit_test(calls_fail_on_request),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -4,14 +4,11 @@
  * and the rules that decide which of them may be used.
  */
 #include <cmath>
-#include <cstdarg>
-#include <cstddef>
 #include <cstring>
-#include <csetjmp>
 #include <vector>
 
 extern "C" {
-#include <cmocka.h>
+#include "../runner.h"
 }
 
 #include <cublasLt.h>
@@ -134,7 +131,7 @@ static double distance(const Setup &s, const std::vector<float> &got, bool bias,
     return most;
 }
 
-static void every_algorithm_is_right_and_has_its_own_bits(void **)
+TEST(every_algorithm_is_right_and_has_its_own_bits)
 {
     Setup s;
     cublasLtMatmulHeuristicResult_t all[MOST];
@@ -152,7 +149,7 @@ static void every_algorithm_is_right_and_has_its_own_bits(void **)
     end(&s);
 }
 
-static void tf32_rounds_what_comes_in(void **)
+TEST(tf32_rounds_what_comes_in)
 {
     Setup s;
     cublasLtMatmulHeuristicResult_t all[MOST];
@@ -164,7 +161,7 @@ static void tf32_rounds_what_comes_in(void **)
     end(&s);
 }
 
-static void epilogues_add_the_bias_and_cut_at_zero(void **)
+TEST(epilogues_add_the_bias_and_cut_at_zero)
 {
     Setup s;
     cublasLtMatmulHeuristicResult_t all[MOST];
@@ -187,7 +184,7 @@ static int splits(const cublasLtMatmulHeuristicResult_t &r)
     return n;
 }
 
-static void alignment_and_workspace_decide_what_may_be_used(void **)
+TEST(alignment_and_workspace_decide_what_may_be_used)
 {
     Setup s;
     cublasLtMatmulHeuristicResult_t all[MOST], some[MOST];
@@ -217,15 +214,4 @@ static void alignment_and_workspace_decide_what_may_be_used(void **)
     for (int i = 0; i < n; i++)
         assert_int_equal(splits(some[i]), 1);
     end(&s);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_algorithm_is_right_and_has_its_own_bits),
-        cmocka_unit_test(tf32_rounds_what_comes_in),
-        cmocka_unit_test(epilogues_add_the_bias_and_cut_at_zero),
-        cmocka_unit_test(alignment_and_workspace_decide_what_may_be_used),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

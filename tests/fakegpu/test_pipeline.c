@@ -65,7 +65,7 @@ static void near(const struct outcome *a, const struct outcome *b, double part, 
     assert_true(fabs(a->test_loss - b->test_loss) <= part * b->test_loss);
 }
 
-static void stages_of_every_number_give_the_bits_of_one(void **state)
+TEST(stages_of_every_number_give_the_bits_of_one)
 {
     static const char *const schedules[] = {"naive", "gpipe", "1f1b"};
     static const char *const activations[] = {"model.activation=relu", "model.activation=tanh",
@@ -83,7 +83,7 @@ static void stages_of_every_number_give_the_bits_of_one(void **state)
     }
 }
 
-static void every_schedule_gives_the_bits_of_one(void **state)
+TEST(every_schedule_gives_the_bits_of_one)
 {
     struct outcome one, many;
     int ran = 0;
@@ -147,7 +147,7 @@ static void check_net(const char *const *net)
         "model.n_layer=2", "model.n_head=4", "model.n_embd=16", "model.block_size=7",              \
         "model.vocab_size=19"
 
-static void transformers_give_the_bits_of_one_and_the_losses_of_the_cpu(void **state)
+TEST(transformers_give_the_bits_of_one_and_the_losses_of_the_cpu)
 {
     check_net((const char *const[]){"model.type=gpt", TEXT, "model.dropout=0.1", NULL});
     check_net((const char *const[]){"model.type=llama", TEXT, "model.n_kv_head=2",
@@ -156,7 +156,7 @@ static void transformers_give_the_bits_of_one_and_the_losses_of_the_cpu(void **s
 }
 
 /* Every op of images; F and I of a batch norm, which keeps running statistics. */
-static void images_give_the_bits_of_one_and_the_losses_of_the_cpu(void **state)
+TEST(images_give_the_bits_of_one_and_the_losses_of_the_cpu)
 {
     const char *root = getenv("PPCLI_SOURCE_DIR");
     char path[PP_PATH_MAX];
@@ -172,7 +172,7 @@ static void images_give_the_bits_of_one_and_the_losses_of_the_cpu(void **state)
         "train.lr=0.01", "pipeline.microbatches=2", NULL});
 }
 
-static void graphs_change_no_bit(void **state)
+TEST(graphs_change_no_bit)
 {
     static const char *const shapes[] = {"pipeline.stages=1", "pipeline.stages=3"};
     struct outcome on, off;
@@ -183,7 +183,7 @@ static void graphs_change_no_bit(void **state)
     }
 }
 
-static void replicas_repeat_their_bits_and_stay_near_one(void **state)
+TEST(replicas_repeat_their_bits_and_stay_near_one)
 {
     struct outcome one, first, again;
     RUN(&one, "pipeline.microbatches=2");
@@ -193,7 +193,7 @@ static void replicas_repeat_their_bits_and_stay_near_one(void **state)
     near(&first, &one, 1e-5, "two replicas");
 }
 
-static void a_replica_without_samples_still_takes_part(void **state)
+TEST(a_replica_without_samples_still_takes_part)
 {
     struct outcome one, four;
     /* 107 = 21 * 5 + 2: two samples for four replicas */
@@ -203,7 +203,7 @@ static void a_replica_without_samples_still_takes_part(void **state)
     near(&four, &one, 1e-5, "four replicas");
 }
 
-static void the_cpu_trains_to_the_same_losses(void **state)
+TEST(the_cpu_trains_to_the_same_losses)
 {
     static const char *const optimizers[] = {"train.optimizer=sgd", "train.optimizer=momentum",
                                              "train.optimizer=adam", "train.optimizer=adamw"};
@@ -218,7 +218,7 @@ static void the_cpu_trains_to_the_same_losses(void **state)
     }
 }
 
-static void smoothing_sums_and_nesterov_train_to_the_losses_of_the_cpu(void **state)
+TEST(smoothing_sums_and_nesterov_train_to_the_losses_of_the_cpu)
 {
     struct outcome cpu, gpu;
     RUN(&cpu, "train.optimizer=momentum", "run.backend=cpu", "train.nesterov=true",
@@ -228,7 +228,7 @@ static void smoothing_sums_and_nesterov_train_to_the_losses_of_the_cpu(void **st
     near(&gpu, &cpu, 1e-4, "smoothing");
 }
 
-static void other_precisions_stay_near_and_keep_their_bits(void **state)
+TEST(other_precisions_stay_near_and_keep_their_bits)
 {
     static const char *const precisions[] = {"run.precision=tf32", "run.precision=bf16"};
     struct outcome full, one, many;
@@ -242,7 +242,7 @@ static void other_precisions_stay_near_and_keep_their_bits(void **state)
     }
 }
 
-static void parts_of_a_device_give_the_bits_of_the_whole(void **state)
+TEST(parts_of_a_device_give_the_bits_of_the_whole)
 {
     struct outcome whole, parts;
     RUN(&whole, "pipeline.stages=3", "run.devices=0");
@@ -250,7 +250,7 @@ static void parts_of_a_device_give_the_bits_of_the_whole(void **state)
     same(&parts, &whole, "three parts");
 }
 
-static void a_diverged_run_is_noticed(void **state)
+TEST(a_diverged_run_is_noticed)
 {
     struct outcome o;
     const char *list[SETTINGS_MAX];
@@ -269,20 +269,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(graphs_change_no_bit),
         cmocka_unit_test(replicas_repeat_their_bits_and_stay_near_one),
     };
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stages_of_every_number_give_the_bits_of_one),
-        cmocka_unit_test(every_schedule_gives_the_bits_of_one),
-        cmocka_unit_test(transformers_give_the_bits_of_one_and_the_losses_of_the_cpu),
-        cmocka_unit_test(images_give_the_bits_of_one_and_the_losses_of_the_cpu),
-        cmocka_unit_test(graphs_change_no_bit),
-        cmocka_unit_test(replicas_repeat_their_bits_and_stay_near_one),
-        cmocka_unit_test(a_replica_without_samples_still_takes_part),
-        cmocka_unit_test(the_cpu_trains_to_the_same_losses),
-        cmocka_unit_test(smoothing_sums_and_nesterov_train_to_the_losses_of_the_cpu),
-        cmocka_unit_test(other_precisions_stay_near_and_keep_their_bits),
-        cmocka_unit_test(parts_of_a_device_give_the_bits_of_the_whole),
-        cmocka_unit_test(a_diverged_run_is_noticed),
-    };
-    return argc > 1 ? cmocka_run_group_tests(few, NULL, NULL)
-                    : cmocka_run_group_tests(tests, NULL, NULL);
+    return argc > 1 ? cmocka_run_group_tests(few, NULL, NULL) : tests_run(NULL, NULL);
 }

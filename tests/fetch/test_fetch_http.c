@@ -90,7 +90,7 @@ static void check_answer(void **state, const struct answer *t)
     check_complete(&fs, to);
 }
 
-static void good_answers_are_taken(void **state)
+TEST_IN_FOLDER(good_answers_are_taken)
 {
     static const struct answer table[] = {
         {"good", 0, "", 1, 0},      {"chunked", 0, "", 1, 0},       {"nolength", 0, "", 1, 0},
@@ -103,7 +103,7 @@ static void good_answers_are_taken(void **state)
         check_answer(state, &table[i]);
 }
 
-static void bad_answers_leave_nothing_under_the_name(void **state)
+TEST_IN_FOLDER(bad_answers_leave_nothing_under_the_name)
 {
     static const struct answer table[] = {
         {"404", PP_EIO, "server answered 404 (text/plain)", 1, 3},
@@ -136,7 +136,7 @@ static void bad_answers_leave_nothing_under_the_name(void **state)
 }
 
 /* Each waits for the low-speed limit of one second. A silent one is not asked again. */
-static void stalled_and_crawling_servers_are_left(void **state)
+TEST_IN_FOLDER(stalled_and_crawling_servers_are_left)
 {
     static const struct answer table[] = {
         {"stall", PP_EIO, "stalled after 100 bytes", 1, 0},
@@ -147,7 +147,7 @@ static void stalled_and_crawling_servers_are_left(void **state)
         check_answer(state, &table[i]);
 }
 
-static void retry_after_is_obeyed_up_to_a_limit(void **state)
+TEST_IN_FOLDER(retry_after_is_obeyed_up_to_a_limit)
 {
     uint64_t t0 = pp_clock_ns();
     CHECK_OK(fetch("later-1000", "a", in_folder(state, "to"), 1));
@@ -158,13 +158,13 @@ static void retry_after_is_obeyed_up_to_a_limit(void **state)
     assert_true(s >= 1.0); /* not 0.01; 1000 would be the time limit of the test */
 }
 
-static void the_request_names_ppcli(void **state)
+TEST_IN_FOLDER(the_request_names_ppcli)
 {
     CHECK_OK(fetch("good", "agent", in_folder(state, "to"), 0));
     CHECK_INT_EQ(requests("good", "agent", "agent=ppcli/"), 1);
 }
 
-static void a_cut_at_any_byte_is_resumed(void **state)
+TEST_IN_FOLDER(a_cut_at_any_byte_is_resumed)
 {
     for (int i = 0; i < 50; i++) {
         char mode[32], token[32], range[64];
@@ -183,7 +183,7 @@ static void a_cut_at_any_byte_is_resumed(void **state)
 }
 
 /* Of another file too: its digest is wrong then, and the file is fetched whole. */
-static void a_part_of_another_url_is_resumed(void **state)
+TEST_IN_FOLDER(a_part_of_another_url_is_resumed)
 {
     const char *to = in_folder(state, "to");
     CHECK_FAILS(fetch("cut-5000", "other", to, 0), PP_EIO, "broke after 5000 bytes");
@@ -199,7 +199,7 @@ static void a_part_of_another_url_is_resumed(void **state)
     check_complete(&fs, to);
 }
 
-static void a_killed_download_is_resumed(void **state)
+TEST_IN_FOLDER(a_killed_download_is_resumed)
 {
     int resumed = 0;
     for (int i = 0; i < 10; i++) {
@@ -235,7 +235,7 @@ static int fetch_mirrors(const char *to, const char *a, const char *b, const cha
     return pp_fetch(&set, NULL, to, &o);
 }
 
-static void mirrors_are_tried_in_order(void **state)
+TEST_IN_FOLDER(mirrors_are_tried_in_order)
 {
     const char *to = in_folder(state, "to");
     CHECK_OK(
@@ -246,14 +246,14 @@ static void mirrors_are_tried_in_order(void **state)
     CHECK_INT_EQ(requests("good", "m", "range=30000"), 1);
 }
 
-static void an_unreachable_mirror_is_asked_once(void **state)
+TEST_IN_FOLDER(an_unreachable_mirror_is_asked_once)
 {
     const char *to = in_folder(state, "to");
     CHECK_OK(fetch_mirrors(to, "http://127.0.0.1:1/", url_of("good", "u"), NULL));
     check_complete(&fs, to);
 }
 
-static void every_mirror_says_why(void **state)
+TEST_IN_FOLDER(every_mirror_says_why)
 {
     const char *to = in_folder(state, "to");
     int rc = fetch_mirrors(to, url_of("404", "w"), url_of("wrong", "w"), "http://127.0.0.1:1/x/");
@@ -268,7 +268,7 @@ static void every_mirror_says_why(void **state)
     check_nothing(to);
 }
 
-static void http_is_refused_unless_asked_for(void **state)
+TEST_IN_FOLDER(http_is_refused_unless_asked_for)
 {
     struct pp_fetch_limits o = quick(0);
     o.http = false;
@@ -280,7 +280,7 @@ static void http_is_refused_unless_asked_for(void **state)
 }
 
 /* The connection tells, not the URL: only 127.* and ::1 count (and no IPv6 is a refusal too). */
-static void http_is_spoken_with_this_machine_only(void **state)
+TEST_IN_FOLDER(http_is_spoken_with_this_machine_only)
 {
     char url[256];
     struct pp_fetch_limits o = quick(0);
@@ -306,17 +306,17 @@ static void check_certificate(void **state, int port, const char *token)
     check_nothing(to);
 }
 
-static void a_certificate_that_nobody_signed_is_refused(void **state)
+TEST_IN_FOLDER(a_certificate_that_nobody_signed_is_refused)
 {
     check_certificate(state, https_port, "tls");
 }
 
-static void an_expired_certificate_is_refused(void **state)
+TEST_IN_FOLDER(an_expired_certificate_is_refused)
 {
     check_certificate(state, expired_port, "expired");
 }
 
-static void tls_is_not_spoken_with_a_plain_server(void **state)
+TEST_IN_FOLDER(tls_is_not_spoken_with_a_plain_server)
 {
     char url[128];
     struct pp_fetch_limits o = quick(0);
@@ -370,26 +370,7 @@ int main(int argc, char **argv)
         puts("1..0 # SKIP the server does not start");
         failed = 0;
     } else {
-#define T(name) cmocka_unit_test_setup_teardown(name, folder_create, folder_remove)
-        const struct CMUnitTest tests[] = {
-            T(good_answers_are_taken),
-            T(bad_answers_leave_nothing_under_the_name),
-            T(stalled_and_crawling_servers_are_left),
-            T(retry_after_is_obeyed_up_to_a_limit),
-            T(the_request_names_ppcli),
-            T(a_cut_at_any_byte_is_resumed),
-            T(a_part_of_another_url_is_resumed),
-            T(a_killed_download_is_resumed),
-            T(mirrors_are_tried_in_order),
-            T(an_unreachable_mirror_is_asked_once),
-            T(every_mirror_says_why),
-            T(http_is_refused_unless_asked_for),
-            T(http_is_spoken_with_this_machine_only),
-            T(a_certificate_that_nobody_signed_is_refused),
-            T(an_expired_certificate_is_refused),
-            T(tls_is_not_spoken_with_a_plain_server),
-        };
-        failed = cmocka_run_group_tests(tests, NULL, NULL);
+        failed = tests_run(NULL, NULL);
     }
     close(server_stdin);
     waitpid(server, NULL, 0);

@@ -89,27 +89,28 @@ static inline int close_precision(void **state)
     return 0;
 }
 
-/* main's result: what the n tests of this file give in every precision, or why they cannot run. */
-static inline int run_on_device(int n, const struct CMUnitTest *tests)
+/* What the tests of this file give in every precision, or why they cannot run. */
+int main(void)
 {
-    struct CMUnitTest all[COUNT(precisions) * 16];
-    char names[COUNT(all)][96];
+    static struct CMUnitTest all[COUNT(precisions) * TESTS_MAX];
+    static char names[COUNT(all)][96];
     int failed = no_gpu();
     if (failed)
         return failed;
-    assert_in_range(COUNT(precisions) * n, 1, COUNT(all));
-    memset(all, 0, sizeof(all));
-    for (int i = 0; i < COUNT(precisions) * n; i++) {
-        const struct precision *p = &precisions[i / n];
-        snprintf(names[i], sizeof(names[i]), "%s: %s", p->name, tests[i % n].name);
+    for (int i = 0; i < COUNT(all); i++) {
+        const struct precision *p = &precisions[i / TESTS_MAX];
+        const struct CMUnitTest *test = &tests_joined[i % TESTS_MAX];
+        if (!test->test_func)
+            continue;
+        snprintf(names[i], sizeof(names[i]), "%s: %s", p->name, test->name);
         all[i] = (struct CMUnitTest){.name = names[i],
-                                     .test_func = tests[i % n].test_func,
+                                     .test_func = test->test_func,
                                      .setup_func = open_precision,
                                      .teardown_func = close_precision,
                                      .initial_state = (void *)p};
     }
     plain = open_backend("reference");
-    failed = cmocka_run_group_tests(all, NULL, NULL); /* those without a function are no tests */
+    failed = cmocka_run_group_tests(all, NULL, NULL);
     pp_backend_close(&plain);
     return failed;
 }

@@ -100,7 +100,7 @@ static void check_gathers(enum pp_precision precision, double part)
 }
 
 /* Tokens, of which bfloat16 could not tell large ones apart, are exact in every precision. */
-static void gathers_take_the_chosen_rows(void **state)
+TEST(gathers_take_the_chosen_rows)
 {
     check_gathers(PP_PRECISION_F32, 0);
     check_gathers(PP_PRECISION_BF16, 0.5 / 128);
@@ -158,7 +158,7 @@ static void check_activations(enum pp_precision precision, double part)
     pp_backend_close(&plain);
 }
 
-static void activations_go_forth_and_back_as_the_plain_ones_do(void **state)
+TEST(activations_go_forth_and_back_as_the_plain_ones_do)
 {
     for (int p = 0; p < COUNT(precisions); p++)
         check_activations(precisions[p].precision, precisions[p].part);
@@ -228,7 +228,7 @@ static void check_losses(enum pp_precision precision)
     pp_backend_close(&plain);
 }
 
-static void the_loss_is_near_the_plain_one_also_of_large_logits_and_nans(void **state)
+TEST(the_loss_is_near_the_plain_one_also_of_large_logits_and_nans)
 {
     check_losses(PP_PRECISION_F32);
     check_losses(PP_PRECISION_BF16);
@@ -236,7 +236,7 @@ static void the_loss_is_near_the_plain_one_also_of_large_logits_and_nans(void **
 
 /* ---- flat buffers */
 
-static void sums_of_buffers_are_those_of_the_formulas(void **state)
+TEST(sums_of_buffers_are_those_of_the_formulas)
 {
     struct pp_backend *be = open_gpu(PP_PRECISION_F32, true);
     struct pp_backend *plain = open_backend("reference");
@@ -335,7 +335,7 @@ static void check_optimizer(struct pp_backend *be, struct pp_backend *plain, siz
     pp_free(v);
 }
 
-static void optimizers_step_as_the_plain_ones_do_however_the_buffer_is_split(void **state)
+TEST(optimizers_step_as_the_plain_ones_do_however_the_buffer_is_split)
 {
     struct pp_backend *be = open_gpu(PP_PRECISION_F32, true);
     struct pp_backend *plain = open_backend("reference");
@@ -402,7 +402,7 @@ static void check_verdict(struct pp_backend *be, struct pp_backend *plain, int n
     pp_free(votes);
 }
 
-static void verdicts_are_those_of_the_host_to_the_bit(void **state)
+TEST(verdicts_are_those_of_the_host_to_the_bit)
 {
     struct pp_backend *be = open_gpu(PP_PRECISION_F32, true);
     struct pp_backend *plain = open_backend("reference");
@@ -421,14 +421,6 @@ static void verdicts_are_those_of_the_host_to_the_bit(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gathers_take_the_chosen_rows),
-        cmocka_unit_test(activations_go_forth_and_back_as_the_plain_ones_do),
-        cmocka_unit_test(the_loss_is_near_the_plain_one_also_of_large_logits_and_nans),
-        cmocka_unit_test(sums_of_buffers_are_those_of_the_formulas),
-        cmocka_unit_test(optimizers_step_as_the_plain_ones_do_however_the_buffer_is_split),
-        cmocka_unit_test(verdicts_are_those_of_the_host_to_the_bit),
-    };
     int rc = no_gpu();
-    return rc ? rc : cmocka_run_group_tests(tests, NULL, NULL);
+    return rc ? rc : tests_run(NULL, NULL);
 }

@@ -25,7 +25,7 @@ static float *working(const struct pp_conv *g, int B, struct array *out)
     return out->at;
 }
 
-static void convolutions_are_the_plain_ones(void **state)
+TEST(convolutions_are_the_plain_ones)
 {
     for (int i = 0; i < COUNT(windows) * 3; i++) {
         const struct pp_conv *g = &windows[i / 3];
@@ -78,7 +78,7 @@ static void convolutions_are_the_plain_ones(void **state)
     }
 }
 
-static void pictures_are_moved_as_by_the_plain_one(void **state)
+TEST(pictures_are_moved_as_by_the_plain_one)
 {
     enum {
         B = 5,
@@ -109,7 +109,7 @@ static void pictures_are_moved_as_by_the_plain_one(void **state)
 }
 
 /* taken comes from the plain pool. */
-static void pools_are_the_plain_ones(void **state)
+TEST(pools_are_the_plain_ones)
 {
     struct pp_conv g[] = {windows[0], windows[1], windows[3], {9, 8, 5, 1, 1, 5, 9, 8, 1, 0, 0, 5}};
     for (int i = 0; i < 2 * COUNT(g); i++) {
@@ -165,14 +165,4 @@ static void pools_are_the_plain_ones(void **state)
         else
             RUN(avg_pool_forward);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(convolutions_are_the_plain_ones),
-        cmocka_unit_test(pictures_are_moved_as_by_the_plain_one),
-        cmocka_unit_test(pools_are_the_plain_ones),
-    };
-    return run_on_device(COUNT(tests), tests);
 }

@@ -4,7 +4,7 @@
 
 /* ---- element by element, and texts */
 
-static void dropout_drops_what_the_plain_one_drops(void **state)
+TEST(dropout_drops_what_the_plain_one_drops)
 {
     const int64_t step = 77;
     float words[2];
@@ -18,7 +18,7 @@ static void dropout_drops_what_the_plain_one_drops(void **state)
     }
 }
 
-static void gates_are_the_plain_ones(void **state)
+TEST(gates_are_the_plain_ones)
 {
     for (int add = 0; add < 2; add++) {
         {
@@ -35,7 +35,7 @@ static void gates_are_the_plain_ones(void **state)
     }
 }
 
-static void rotary_turns_the_pairs_of_the_chosen_heads(void **state)
+TEST(rotary_turns_the_pairs_of_the_chosen_heads)
 {
     const struct {
         int heads, width, C, first;
@@ -50,7 +50,7 @@ static void rotary_turns_the_pairs_of_the_chosen_heads(void **state)
     }
 }
 
-static void embeddings_add_the_rows_of_a_token_in_order(void **state)
+TEST(embeddings_add_the_rows_of_a_token_in_order)
 {
     enum {
         B = 9,
@@ -86,7 +86,7 @@ static void embeddings_add_the_rows_of_a_token_in_order(void **state)
 
 /* ---- norms */
 
-static void rows_are_normalised(void **state)
+TEST(rows_are_normalised)
 {
     const struct {
         int B, C;
@@ -129,7 +129,7 @@ static void rows_are_normalised(void **state)
     }
 }
 
-static void groups_are_normalised(void **state)
+TEST(groups_are_normalised)
 {
     for (int i = 0; i < 4; i++) {
         int B = 3, P = i < 2 ? 1 : 130, C = 12, G = i % 2 ? 4 : 3;
@@ -173,7 +173,7 @@ static void groups_are_normalised(void **state)
     }
 }
 
-static void channels_are_normalised(void **state)
+TEST(channels_are_normalised)
 {
     const int rows[][2] = {{0, 4}, {2, 1}, {3, 130}, {40, 9}};
     for (int i = 0; i < COUNT(rows); i++) {
@@ -240,7 +240,7 @@ static void channels_are_normalised(void **state)
 
 /* ---- attention */
 
-static void attention_is_the_plain_one(void **state)
+TEST(attention_is_the_plain_one)
 {
     const struct {
         int B, queries, keys, heads, kv_heads, width;
@@ -297,7 +297,7 @@ static void attention_is_the_plain_one(void **state)
 
 /* ---- losses */
 
-static void rows_without_a_target_have_no_loss(void **state)
+TEST(rows_without_a_target_have_no_loss)
 {
     enum {
         B = 60,
@@ -335,20 +335,4 @@ static void rows_without_a_target_have_no_loss(void **state)
         drop(be, &targets);
         pp_backend_free(be, of_device, sizeof(sums[0]));
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(dropout_drops_what_the_plain_one_drops),
-        cmocka_unit_test(gates_are_the_plain_ones),
-        cmocka_unit_test(rotary_turns_the_pairs_of_the_chosen_heads),
-        cmocka_unit_test(embeddings_add_the_rows_of_a_token_in_order),
-        cmocka_unit_test(rows_are_normalised),
-        cmocka_unit_test(groups_are_normalised),
-        cmocka_unit_test(channels_are_normalised),
-        cmocka_unit_test(attention_is_the_plain_one),
-        cmocka_unit_test(rows_without_a_target_have_no_loss),
-    };
-    return run_on_device(COUNT(tests), tests);
 }

@@ -113,7 +113,7 @@ static void backward_is_near(struct pp_backend *be, struct pp_backend *plain, st
     pp_free(db);
 }
 
-static void products_are_near_the_sums_in_double(void **state)
+TEST(products_are_near_the_sums_in_double)
 {
     struct pp_backend *plain = open_backend("reference");
     for (int p = 0; p < COUNT(precisions); p++) {
@@ -170,7 +170,7 @@ static void check_same_results(struct pp_backend *a, struct results *x, struct p
     }
 }
 
-static void the_same_call_gives_the_same_bits_whatever_the_addresses(void **state)
+TEST(the_same_call_gives_the_same_bits_whatever_the_addresses)
 {
     for (int p = 0; p < COUNT(precisions); p++) {
         for (int exact = 0; exact <= 1; exact++) {
@@ -190,7 +190,7 @@ static void the_same_call_gives_the_same_bits_whatever_the_addresses(void **stat
 }
 
 /* What a rank computes does not depend on who else is there: the bits of any number of stages. */
-static void exact_gives_the_same_bits_on_another_rank_and_a_part_of_the_device(void **state)
+TEST(exact_gives_the_same_bits_on_another_rank_and_a_part_of_the_device)
 {
     struct pp_backend *whole = open_gpu(PP_PRECISION_F32, true), *part = NULL;
     struct pp_backend_choice choice = whole->choice;
@@ -254,7 +254,7 @@ static void check_prepared(enum pp_precision precision, bool exact, int off)
     pp_backend_close(&be);
 }
 
-static void what_was_prepared_takes_no_memory_later(void **state)
+TEST(what_was_prepared_takes_no_memory_later)
 {
     for (int p = 0; p < COUNT(precisions); p++) {
         for (int off = 0; off <= 1; off++) {
@@ -264,7 +264,7 @@ static void what_was_prepared_takes_no_memory_later(void **state)
     }
 }
 
-static void without_rows_a_weight_gradient_is_zero_or_stays(void **state)
+TEST(without_rows_a_weight_gradient_is_zero_or_stays)
 {
     struct pp_backend *be = open_gpu(PP_PRECISION_F32, true);
     const float some[] = {1, 2, 3, 4, 5, 6}, zeros[6] = {0};
@@ -286,7 +286,7 @@ static void without_rows_a_weight_gradient_is_zero_or_stays(void **state)
     pp_backend_close(&be);
 }
 
-static void a_nan_comes_through_every_activation(void **state)
+TEST(a_nan_comes_through_every_activation)
 {
     for (int p = 0; p < COUNT(precisions); p++) {
         for (int exact = 0; exact <= 1; exact++) {
@@ -313,14 +313,6 @@ static void a_nan_comes_through_every_activation(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_are_near_the_sums_in_double),
-        cmocka_unit_test(the_same_call_gives_the_same_bits_whatever_the_addresses),
-        cmocka_unit_test(exact_gives_the_same_bits_on_another_rank_and_a_part_of_the_device),
-        cmocka_unit_test(what_was_prepared_takes_no_memory_later),
-        cmocka_unit_test(without_rows_a_weight_gradient_is_zero_or_stays),
-        cmocka_unit_test(a_nan_comes_through_every_activation),
-    };
     int rc = no_gpu();
-    return rc ? rc : cmocka_run_group_tests(tests, NULL, NULL);
+    return rc ? rc : tests_run(NULL, NULL);
 }

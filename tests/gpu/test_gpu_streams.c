@@ -17,7 +17,7 @@ static void reach(struct pp_backend *be, void *mark)
     }
 }
 
-static void a_mark_orders_the_streams_of_two_ranks(void **state)
+TEST(a_mark_orders_the_streams_of_two_ranks)
 {
     struct pp_backend *a = open_gpu(PP_PRECISION_F32, true);
     struct pp_backend *b = open_gpu(PP_PRECISION_F32, true);
@@ -53,7 +53,7 @@ static void a_mark_orders_the_streams_of_two_ranks(void **state)
     pp_backend_close(&a);
 }
 
-static void timed_marks_tell_how_long_the_device_took(void **state)
+TEST(timed_marks_tell_how_long_the_device_took)
 {
     struct pp_backend *be = open_gpu(PP_PRECISION_F32, true);
     struct array x = on_device(be, NULL, N, 0);
@@ -160,20 +160,20 @@ static void check_replay(enum pp_precision precision, bool exact, bool warm)
     pp_backend_close(&s.a);
 }
 
-static void a_captured_step_of_two_ranks_replays_with_other_values(void **state)
+TEST(a_captured_step_of_two_ranks_replays_with_other_values)
 {
     for (int p = 0; p < COUNT(precisions); p++)
         for (int exact = 0; exact <= 1; exact++)
             check_replay(precisions[p].precision, exact, true);
 }
 
-static void a_shape_may_be_new_inside_a_capture(void **state)
+TEST(a_shape_may_be_new_inside_a_capture)
 {
     check_replay(PP_PRECISION_F32, true, false);
     check_replay(PP_PRECISION_BF16, false, false);
 }
 
-static void memory_is_copied_from_one_device_to_another(void **state)
+TEST(memory_is_copied_from_one_device_to_another)
 {
     struct pp_backend_choice choice = {.threads = 1, .device = 1};
     struct pp_device two[2];
@@ -205,7 +205,7 @@ static void memory_is_copied_from_one_device_to_another(void **state)
     pp_free(ours);
 }
 
-static void a_device_that_is_not_there_is_refused(void **state)
+TEST(a_device_that_is_not_there_is_refused)
 {
     struct pp_backend_choice choice = {.threads = 1, .device = 63};
     struct pp_backend *be = NULL;
@@ -216,7 +216,7 @@ static void a_device_that_is_not_there_is_refused(void **state)
     CHECK_FAILS(pp_backend_open_choice(&choice, &be), PP_ERESOURCE, "run.partition_sms = off");
 }
 
-static void more_memory_than_there_is_is_refused_with_both_numbers(void **state)
+TEST(more_memory_than_there_is_is_refused_with_both_numbers)
 {
     struct pp_backend *be = open_gpu(PP_PRECISION_F32, true);
     void *p = NULL;
@@ -230,15 +230,6 @@ static void more_memory_than_there_is_is_refused_with_both_numbers(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_mark_orders_the_streams_of_two_ranks),
-        cmocka_unit_test(timed_marks_tell_how_long_the_device_took),
-        cmocka_unit_test(a_captured_step_of_two_ranks_replays_with_other_values),
-        cmocka_unit_test(a_shape_may_be_new_inside_a_capture),
-        cmocka_unit_test(memory_is_copied_from_one_device_to_another),
-        cmocka_unit_test(a_device_that_is_not_there_is_refused),
-        cmocka_unit_test(more_memory_than_there_is_is_refused_with_both_numbers),
-    };
     int rc = no_gpu();
-    return rc ? rc : cmocka_run_group_tests(tests, NULL, NULL);
+    return rc ? rc : tests_run(NULL, NULL);
 }

@@ -79,7 +79,7 @@ static const struct pp_candidate *find(const struct pp_best *b, const char *sche
     return NULL;
 }
 
-static void counts_are_divisors_and_powers_with_rows_enough(void **state)
+TEST(counts_are_divisors_and_powers_with_rows_enough)
 {
     struct problem p;
     int counts[PP_BEST_COUNTS_MAX];
@@ -109,7 +109,7 @@ static void counts_are_divisors_and_powers_with_rows_enough(void **state)
     close_problem(&p);
 }
 
-static void hosts_hold_what_is_faster(void **state)
+TEST(hosts_hold_what_is_faster)
 {
     struct problem p;
     struct pp_best b;
@@ -137,7 +137,7 @@ static void hosts_hold_what_is_faster(void **state)
     close_problem(&p);
 }
 
-static void every_schedule_is_tried_in_every_shape(void **state)
+TEST(every_schedule_is_tried_in_every_shape)
 {
     struct problem p;
     struct pp_best b;
@@ -180,7 +180,7 @@ static void every_schedule_is_tried_in_every_shape(void **state)
 }
 
 /* Steps that meet (clip_norm), F = I = W: the formulas of the textbook rank them. */
-static void the_times_are_those_of_the_formulas(void **state)
+TEST(the_times_are_those_of_the_formulas)
 {
     struct problem p;
     struct pp_best b;
@@ -199,7 +199,7 @@ static void the_times_are_those_of_the_formulas(void **state)
     close_problem(&p);
 }
 
-static void what_needs_too_much_memory_is_left_out(void **state)
+TEST(what_needs_too_much_memory_is_left_out)
 {
     struct problem p;
     struct pp_best all, some, none;
@@ -234,7 +234,7 @@ static void what_needs_too_much_memory_is_left_out(void **state)
 }
 
 /* One stage: every schedule takes the same time; memory, then the order of the list decide. */
-static void of_equal_times_less_memory_comes_first(void **state)
+TEST(of_equal_times_less_memory_comes_first)
 {
     struct problem p;
     struct pp_best b;
@@ -260,7 +260,7 @@ static void of_equal_times_less_memory_comes_first(void **state)
     close_problem(&p);
 }
 
-static void a_cut_by_time_is_tried_where_it_is_another(void **state)
+TEST(a_cut_by_time_is_tried_where_it_is_another)
 {
     struct problem p;
     struct pp_best b;
@@ -289,7 +289,7 @@ static void a_cut_by_time_is_tried_where_it_is_another(void **state)
 }
 
 /* W of any rows: 40 seconds for a product, and one a row. */
-static void products_of_more_weight_gradients_are_tried(void **state)
+TEST(products_of_more_weight_gradients_are_tried)
 {
     (void)state;
     struct problem p;
@@ -338,7 +338,7 @@ static void products_of_more_weight_gradients_are_tried(void **state)
     close_problem(&p);
 }
 
-static void the_eager_k_hides_the_measured_hand_over(void **state)
+TEST(the_eager_k_hides_the_measured_hand_over)
 {
     struct problem p;
     struct pp_best b;
@@ -358,7 +358,7 @@ static void the_eager_k_hides_the_measured_hand_over(void **state)
 
 /* ---- whole runs */
 
-static void a_measured_choice_does_not_change_the_weights(void **state)
+TEST(a_measured_choice_does_not_change_the_weights)
 {
     struct outcome one, measured;
     const char *list[] = {"model.sizes=20 24*6 5",    "data.train_samples=130",
@@ -379,7 +379,7 @@ static void a_measured_choice_does_not_change_the_weights(void **state)
     CHECK_STR_EQ(measured.sha, one.sha);
 }
 
-static void what_was_chosen_stands_in_the_config(void **state)
+TEST(what_was_chosen_stands_in_the_config)
 {
     struct problem p;
     open_problem(eight_layers, &p);
@@ -401,7 +401,7 @@ static void what_was_chosen_stands_in_the_config(void **state)
     close_problem(&p);
 }
 
-static void a_config_that_nothing_can_run_says_so(void **state)
+TEST(a_config_that_nothing_can_run_says_so)
 {
     struct problem p;
     open_problem(eight_layers, &p);
@@ -412,7 +412,7 @@ static void a_config_that_nothing_can_run_says_so(void **state)
     close_problem(&p);
 }
 
-static void a_checked_candidate_tells_a_time_and_leaves_no_trace(void **state)
+TEST(a_checked_candidate_tells_a_time_and_leaves_no_trace)
 {
     struct problem p;
     struct pp_best b;
@@ -431,24 +431,4 @@ static void a_checked_candidate_tells_a_time_and_leaves_no_trace(void **state)
     CHECK_INT_EQ(pp_config_problem_count(p.cfg), 0);
     pp_best_fini(&b);
     close_problem(&p);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(counts_are_divisors_and_powers_with_rows_enough),
-        cmocka_unit_test(hosts_hold_what_is_faster),
-        cmocka_unit_test(every_schedule_is_tried_in_every_shape),
-        cmocka_unit_test(the_times_are_those_of_the_formulas),
-        cmocka_unit_test(what_needs_too_much_memory_is_left_out),
-        cmocka_unit_test(of_equal_times_less_memory_comes_first),
-        cmocka_unit_test(a_cut_by_time_is_tried_where_it_is_another),
-        cmocka_unit_test(products_of_more_weight_gradients_are_tried),
-        cmocka_unit_test(the_eager_k_hides_the_measured_hand_over),
-        cmocka_unit_test(a_measured_choice_does_not_change_the_weights),
-        cmocka_unit_test(what_was_chosen_stands_in_the_config),
-        cmocka_unit_test(a_config_that_nothing_can_run_says_so),
-        cmocka_unit_test(a_checked_candidate_tells_a_time_and_leaves_no_trace),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

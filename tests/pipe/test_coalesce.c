@@ -43,7 +43,7 @@ static bool own_products(void)
     return pp_backend_sums_in_order(&choice);
 }
 
-static void groups_are_as_small_as_256_rows_allow(void **state)
+TEST(groups_are_as_small_as_256_rows_allow)
 {
     const struct {
         const char *exact, *coalesce, *batch, *m, *replicas;
@@ -104,7 +104,7 @@ static size_t bytes_of(const char *exact)
 }
 
 /* A position of a text is a row. */
-static void texts_have_more_rows_than_samples(void **state)
+TEST(texts_have_more_rows_than_samples)
 {
     const char *list[] = {"model.type=gpt",      "model.vocab_size=11",      "model.n_layer=1",
                           "model.n_head=1",      "model.n_embd=8",           "model.block_size=64",
@@ -117,7 +117,7 @@ static void texts_have_more_rows_than_samples(void **state)
     pp_config_destroy(&cfg);
 }
 
-static void the_memory_of_groups_is_predicted(void **state)
+TEST(the_memory_of_groups_is_predicted)
 {
     size_t exact = bytes_of("train.coalesce=1"), off = bytes_of("train.exact=off");
     /* 7 micro-batches of 8 rows more are held: input, two activations, two gradients, logits */
@@ -164,7 +164,7 @@ static int weights_of_step(struct pp_config *cfg, int *mb, int *timed)
     return n;
 }
 
-static void a_group_is_one_piece_of_work_and_one_record(void **state)
+TEST(a_group_is_one_piece_of_work_and_one_record)
 {
     const char *list[] = {"model.sizes=8 9 5",       "data.dataset=synthetic",
                           "data.train_samples=24",   "data.test_samples=0",
@@ -187,7 +187,7 @@ static void a_group_is_one_piece_of_work_and_one_record(void **state)
     pp_config_destroy(&cfg);
 }
 
-static void groups_that_end_with_smaller_microbatches_are_timed_too(void **state)
+TEST(groups_that_end_with_smaller_microbatches_are_timed_too)
 {
     /* 4 3 3 3 | 3 3 3 3: of the second group none is of full size */
     const char *list[] = {"model.sizes=8 9 5",       "data.dataset=synthetic",
@@ -200,16 +200,4 @@ static void groups_that_end_with_smaller_microbatches_are_timed_too(void **state
     CHECK_INT_EQ(weights_of_step(cfg, mb, &timed), 2);
     CHECK_INT_EQ(timed, 4);
     pp_config_destroy(&cfg);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(groups_are_as_small_as_256_rows_allow),
-        cmocka_unit_test(texts_have_more_rows_than_samples),
-        cmocka_unit_test(the_memory_of_groups_is_predicted),
-        cmocka_unit_test(a_group_is_one_piece_of_work_and_one_record),
-        cmocka_unit_test(groups_that_end_with_smaller_microbatches_are_timed_too),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

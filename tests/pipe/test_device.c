@@ -56,7 +56,7 @@ static void same_on_both(const char *const *more)
 
 #define LIST(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-static void one_rank_has_the_bits_of_the_cpu(void **state)
+TEST(one_rank_has_the_bits_of_the_cpu)
 {
     same_on_both(LIST("pipeline.microbatches=4"));
     same_on_both(LIST("train.optimizer=sgd", "train.clip_norm=0.5"));
@@ -64,7 +64,7 @@ static void one_rank_has_the_bits_of_the_cpu(void **state)
                       "pipeline.microbatches=8"));
 }
 
-static void a_graph_belongs_to_batches_of_one_kind_and_size(void **state)
+TEST(a_graph_belongs_to_batches_of_one_kind_and_size)
 {
     struct exec_graphs g = {.on = true};
     struct exec_graph *full = exec_graph_of(&g, PP_SPLIT_TRAIN, 32);
@@ -80,7 +80,7 @@ static void a_graph_belongs_to_batches_of_one_kind_and_size(void **state)
     CHECK_INT_EQ(g.n, 3);
 }
 
-static void steps_are_captured_once_and_replayed(void **state)
+TEST(steps_are_captured_once_and_replayed)
 {
     struct lazy_counts a = lazy_counts();
     struct outcome out;
@@ -94,7 +94,7 @@ static void steps_are_captured_once_and_replayed(void **state)
     CHECK_INT_EQ(lazy_counts().captures, b.captures);
 }
 
-static void every_schedule_has_the_bits_of_the_cpu(void **state)
+TEST(every_schedule_has_the_bits_of_the_cpu)
 {
     static const char *const microbatches[] = {"pipeline.microbatches=8",
                                                "pipeline.microbatches=5"};
@@ -130,7 +130,7 @@ static void every_schedule_has_the_bits_of_the_cpu(void **state)
     assert_in_range(ran, 20, 1000);
 }
 
-static void replicas_sum_in_the_order_of_the_cpu(void **state)
+TEST(replicas_sum_in_the_order_of_the_cpu)
 {
     static const char *const replicas[] = {"pipeline.replicas=2", "pipeline.replicas=3"};
     for (int r = 0; r < 2; r++) {
@@ -141,7 +141,7 @@ static void replicas_sum_in_the_order_of_the_cpu(void **state)
     same_on_both(LIST("pipeline.replicas=3", "train.batch_size=37", "pipeline.stages=2"));
 }
 
-static void graphs_off_and_on_have_the_same_bits(void **state)
+TEST(graphs_off_and_on_have_the_same_bits)
 {
     struct outcome off, on, without;
     const char *const more[] = {"pipeline.stages=3", "pipeline.microbatches=4", "run.graphs=off",
@@ -163,7 +163,7 @@ static void graphs_off_and_on_have_the_same_bits(void **state)
 
 /* Made on the host, a step ahead or more, and uploaded: captured or not, shared by replicas, and
  * once more for a step that was bad. */
-static void pictures_are_those_of_the_cpu(void **state)
+TEST(pictures_are_those_of_the_cpu)
 {
     struct outcome out, again;
     same_on_both(LIST(PICTURES, "pipeline.microbatches=4"));
@@ -184,7 +184,7 @@ static void pictures_are_those_of_the_cpu(void **state)
 /* A NaN somewhere in the middle, whoever computes it: the step changes nothing, and with skip the
  * run goes on behind it. The host learned of it late, so some steps were computed twice. */
 /* A step brings its windows along, on the stage that reads them and on the one with the loss. */
-static void windows_of_texts_are_those_of_the_cpu(void **state)
+TEST(windows_of_texts_are_those_of_the_cpu)
 {
     const char *backends[] = {"run.backend=cpu", "run.backend=cuda"};
     const char *stages[] = {"pipeline.stages=1", "pipeline.stages=2"};
@@ -203,7 +203,7 @@ static void windows_of_texts_are_those_of_the_cpu(void **state)
 }
 
 /* In captured steps as well: pictures and windows are still there, the loss is counted once. */
-static void forwards_computed_again_have_the_bits_of_the_cpu(void **state)
+TEST(forwards_computed_again_have_the_bits_of_the_cpu)
 {
     const char *stages[] = {"pipeline.stages=1", "pipeline.stages=2"};
     struct outcome out, again;
@@ -222,7 +222,7 @@ static void forwards_computed_again_have_the_bits_of_the_cpu(void **state)
     }
 }
 
-static void a_bad_step_changes_nothing(void **state)
+TEST(a_bad_step_changes_nothing)
 {
     struct outcome out;
     for (int stages = 1; stages <= 3; stages++) {
@@ -250,7 +250,7 @@ static void a_bad_step_changes_nothing(void **state)
 
 /* Ranks that do not meet after every step are steps ahead of their devices: pinned memory is used
  * again and again, and a bad step is told when later ones are enqueued. */
-static void being_ahead_changes_nothing(void **state)
+TEST(being_ahead_changes_nothing)
 {
     static const char *const graphs[] = {"run.graphs=off", "run.graphs=on"};
     const char *const more[] = {"run.log_every=0", "data.train_samples=1500", "train.epochs=1",
@@ -277,7 +277,7 @@ static void being_ahead_changes_nothing(void **state)
 }
 
 /* What diverges on the CPU diverges on the device in the same step, with the same words. */
-static void divergence_is_told_as_on_the_cpu(void **state)
+TEST(divergence_is_told_as_on_the_cpu)
 {
     const char *const more[] = {"pipeline.stages=2", "train.optimizer=sgd", "train.lr=1000", NULL};
     struct outcome out;
@@ -292,7 +292,7 @@ static void divergence_is_told_as_on_the_cpu(void **state)
 }
 
 /* Wherever it is: in the first step, in a capture, in a replay, in the evaluation. */
-static void a_device_that_fails_ends_the_run_on_all_ranks(void **state)
+TEST(a_device_that_fails_ends_the_run_on_all_ranks)
 {
     static const long at[] = {3, 100, 190, 260, 400};
     for (int i = 0; i < 5; i++) {
@@ -312,7 +312,7 @@ const char *__lsan_default_suppressions(void)
     return "leak:exec_turns_create\n";
 }
 
-static void a_device_that_hangs_ends_the_run(void **state)
+TEST(a_device_that_hangs_ends_the_run)
 {
     struct outcome out;
     lazy_hang_at(300);
@@ -320,25 +320,4 @@ static void a_device_that_hangs_ends_the_run(void **state)
     assert_non_null(strstr(pp_error_get()->text, "has not finished"));
     lazy_hang_at(300);
     CHECK_INT_EQ(run_on("cuda", LIST("pipeline.stages=2", "run.hang_timeout=1"), &out), PP_ELOST);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_rank_has_the_bits_of_the_cpu),
-        cmocka_unit_test(a_graph_belongs_to_batches_of_one_kind_and_size),
-        cmocka_unit_test(steps_are_captured_once_and_replayed),
-        cmocka_unit_test(every_schedule_has_the_bits_of_the_cpu),
-        cmocka_unit_test(replicas_sum_in_the_order_of_the_cpu),
-        cmocka_unit_test(graphs_off_and_on_have_the_same_bits),
-        cmocka_unit_test(pictures_are_those_of_the_cpu),
-        cmocka_unit_test(windows_of_texts_are_those_of_the_cpu),
-        cmocka_unit_test(forwards_computed_again_have_the_bits_of_the_cpu),
-        cmocka_unit_test(a_bad_step_changes_nothing),
-        cmocka_unit_test(being_ahead_changes_nothing),
-        cmocka_unit_test(divergence_is_told_as_on_the_cpu),
-        cmocka_unit_test(a_device_that_fails_ends_the_run_on_all_ranks),
-        cmocka_unit_test(a_device_that_hangs_ends_the_run),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -86,7 +86,7 @@ static char *say(const struct scene *s)
     return text;
 }
 
-static void waits_are_followed_to_the_rank_that_works(void **state)
+TEST(waits_are_followed_to_the_rank_that_works)
 {
     struct scene s;
     open_scene(&s);
@@ -102,7 +102,7 @@ static void waits_are_followed_to_the_rank_that_works(void **state)
     close_scene(&s);
 }
 
-static void a_wait_that_shows_no_life_is_what_the_others_wait_for(void **state)
+TEST(a_wait_that_shows_no_life_is_what_the_others_wait_for)
 {
     struct scene s;
     open_scene(&s);
@@ -116,7 +116,7 @@ static void a_wait_that_shows_no_life_is_what_the_others_wait_for(void **state)
     close_scene(&s);
 }
 
-static void whoever_does_not_wait_is_a_suspect(void **state)
+TEST(whoever_does_not_wait_is_a_suspect)
 {
     struct scene s;
     open_scene(&s);
@@ -136,7 +136,7 @@ static void whoever_does_not_wait_is_a_suspect(void **state)
     close_scene(&s);
 }
 
-static void ranks_of_several_hosts_are_named_with_theirs(void **state)
+TEST(ranks_of_several_hosts_are_named_with_theirs)
 {
     struct scene s;
     open_scene(&s);
@@ -155,7 +155,7 @@ static void ranks_of_several_hosts_are_named_with_theirs(void **state)
     close_scene(&s);
 }
 
-static void a_circle_is_called_a_circle(void **state)
+TEST(a_circle_is_called_a_circle)
 {
     struct scene s;
     open_scene(&s);
@@ -173,7 +173,7 @@ static void a_circle_is_called_a_circle(void **state)
     close_scene(&s);
 }
 
-static void nobody_is_blamed_when_all_have_come(void **state)
+TEST(nobody_is_blamed_when_all_have_come)
 {
     struct scene s;
     open_scene(&s);
@@ -185,7 +185,7 @@ static void nobody_is_blamed_when_all_have_come(void **state)
     close_scene(&s);
 }
 
-static void a_rank_that_cannot_be_seen_is_called_so(void **state)
+TEST(a_rank_that_cannot_be_seen_is_called_so)
 {
     struct scene s;
     open_scene(&s);
@@ -198,7 +198,7 @@ static void a_rank_that_cannot_be_seen_is_called_so(void **state)
     close_scene(&s);
 }
 
-static void as_long_as_one_rank_gets_on_there_is_no_verdict(void **state)
+TEST(as_long_as_one_rank_gets_on_there_is_no_verdict)
 {
     struct scene s;
     open_scene(&s);
@@ -212,7 +212,7 @@ static void as_long_as_one_rank_gets_on_there_is_no_verdict(void **state)
     close_scene(&s);
 }
 
-static void ranks_that_came_to_their_end_are_not_waited_for(void **state)
+TEST(ranks_that_came_to_their_end_are_not_waited_for)
 {
     struct scene s;
     open_scene(&s);
@@ -227,7 +227,7 @@ static void ranks_that_came_to_their_end_are_not_waited_for(void **state)
 }
 
 /* Weights 2 and 4 are one: layers 1 and 2, which two stages hold. */
-static void a_wait_for_the_gradient_of_a_tied_tensor_says_so(void **state)
+TEST(a_wait_for_the_gradient_of_a_tied_tensor_says_so)
 {
     struct scene s;
     char words[64];
@@ -255,7 +255,7 @@ static void a_wait_for_the_gradient_of_a_tied_tensor_says_so(void **state)
 }
 
 /* A file may hold anything. */
-static void records_of_no_plan_are_shown_and_followed_nowhere(void **state)
+TEST(records_of_no_plan_are_shown_and_followed_nowhere)
 {
     struct scene s;
     open_scene(&s);
@@ -277,22 +277,4 @@ static void records_of_no_plan_are_shown_and_followed_nowhere(void **state)
     assert_non_null(strstr(text, "recv of the message of micro-batch 0"));
     free(text);
     close_scene(&s);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(waits_are_followed_to_the_rank_that_works),
-        cmocka_unit_test(a_wait_that_shows_no_life_is_what_the_others_wait_for),
-        cmocka_unit_test(whoever_does_not_wait_is_a_suspect),
-        cmocka_unit_test(ranks_of_several_hosts_are_named_with_theirs),
-        cmocka_unit_test(a_circle_is_called_a_circle),
-        cmocka_unit_test(nobody_is_blamed_when_all_have_come),
-        cmocka_unit_test(a_rank_that_cannot_be_seen_is_called_so),
-        cmocka_unit_test(as_long_as_one_rank_gets_on_there_is_no_verdict),
-        cmocka_unit_test(ranks_that_came_to_their_end_are_not_waited_for),
-        cmocka_unit_test(a_wait_for_the_gradient_of_a_tied_tensor_says_so),
-        cmocka_unit_test(records_of_no_plan_are_shown_and_followed_nowhere),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

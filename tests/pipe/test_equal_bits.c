@@ -107,7 +107,7 @@ static int every_schedule(int stages, const char *microbatches, const char *cons
     return ran;
 }
 
-static void all_schedules_on_up_to_8_ranks_give_the_bits_of_one(void **state)
+TEST(all_schedules_on_up_to_8_ranks_give_the_bits_of_one)
 {
     /* 150 = 4 * 32 + 22: the last batch has fewer micro-batches, too few for some schedules */
     static const char *const microbatches[] = {"pipeline.microbatches=16",
@@ -124,7 +124,7 @@ static void all_schedules_on_up_to_8_ranks_give_the_bits_of_one(void **state)
     }
 }
 
-static void all_schedules_work_with_replicas(void **state)
+TEST(all_schedules_work_with_replicas)
 {
     struct outcome one;
     static const char *const more[] = {"pipeline.replicas=2", NULL};
@@ -134,7 +134,7 @@ static void all_schedules_work_with_replicas(void **state)
 
 /* The same groups everywhere: the same bits, which with the reference backend (it sums a group in
  * double precision) are others than those of one micro-batch at a time. */
-static void coalesced_weight_gradients_have_the_same_bits_for_all_schedules(void **state)
+TEST(coalesced_weight_gradients_have_the_same_bits_for_all_schedules)
 {
     static const struct {
         int stages;
@@ -161,7 +161,7 @@ static void coalesced_weight_gradients_have_the_same_bits_for_all_schedules(void
     }
 }
 
-static void groups_are_really_summed_at_once(void **state)
+TEST(groups_are_really_summed_at_once)
 {
     struct outcome exact, off;
     const char *plain[] = {"run.backend=reference", NULL};
@@ -171,7 +171,7 @@ static void groups_are_really_summed_at_once(void **state)
     assert_string_not_equal(off.sha, exact.sha);
 }
 
-static void groups_of_one_have_the_bits_of_exact_mode(void **state)
+TEST(groups_of_one_have_the_bits_of_exact_mode)
 {
     struct outcome exact, off;
     const char *plain[] = {"pipeline.stages=2", NULL};
@@ -182,7 +182,7 @@ static void groups_of_one_have_the_bits_of_exact_mode(void **state)
 }
 
 /* What rounding can do in 20 steps, and no more; also with a norm over all gradients. */
-static void coalesced_losses_stay_near_those_of_exact_mode(void **state)
+TEST(coalesced_losses_stay_near_those_of_exact_mode)
 {
     static const char *const optimizers[] = {"train.optimizer=sgd", "train.optimizer=momentum",
                                              "train.optimizer=adam", "train.optimizer=adamw"};
@@ -211,18 +211,18 @@ static void coalesced_losses_stay_near_those_of_exact_mode(void **state)
     }
 }
 
-static void every_schedule_gives_the_bits_of_one_rank(void **state)
+TEST(every_schedule_gives_the_bits_of_one_rank)
 {
     same_bits("pipeline.microbatches=4", "model.activation=relu", "train.seed=1");
 }
 
-static void more_stages_than_microbatches_give_the_same_bits(void **state)
+TEST(more_stages_than_microbatches_give_the_same_bits)
 {
     same_bits("pipeline.microbatches=1", "model.activation=tanh", "train.seed=2");
     same_bits("pipeline.microbatches=2", "model.activation=relu", "train.optimizer=momentum");
 }
 
-static void uneven_microbatches_give_the_same_bits(void **state)
+TEST(uneven_microbatches_give_the_same_bits)
 {
     same_bits("pipeline.microbatches=5", "model.activation=gelu", "train.batch_size=33");
     /* 203 = 29 * 7: a last batch of full size; 203 = 202 + 1: a last batch of one sample */
@@ -231,7 +231,7 @@ static void uneven_microbatches_give_the_same_bits(void **state)
     same_bits("pipeline.microbatches=3", "train.batch_size=500", "train.optimizer=adamw");
 }
 
-static void clipping_decay_and_warm_up_give_the_same_bits(void **state)
+TEST(clipping_decay_and_warm_up_give_the_same_bits)
 {
     same_bits("train.clip_norm=0.1", "train.weight_decay=0.01", "train.warmup_steps=5");
     same_bits("train.clip_norm=0.5", "train.lr_schedule=cosine", "train.optimizer=momentum");
@@ -241,12 +241,12 @@ static void clipping_decay_and_warm_up_give_the_same_bits(void **state)
 }
 
 /* Both providers of matrix products, whichever the others of this file get by default. */
-static void cblas_gives_the_same_bits(void **state)
+TEST(cblas_gives_the_same_bits)
 {
     same_bits("run.gemm=cblas", "pipeline.microbatches=4", NULL);
 }
 
-static void own_products_give_the_same_bits_for_every_number_of_microbatches(void **state)
+TEST(own_products_give_the_same_bits_for_every_number_of_microbatches)
 {
     struct outcome one, many;
     const char *alone[] = {"run.gemm=fma", "pipeline.microbatches=1", NULL};
@@ -270,7 +270,7 @@ static void own_products_give_the_same_bits_for_every_number_of_microbatches(voi
     }
 }
 
-static void replicas_repeat_their_bits_and_follow_one_replica(void **state)
+TEST(replicas_repeat_their_bits_and_follow_one_replica)
 {
     struct outcome one, first, again;
     static const char *const shapes[][2] = {
@@ -297,7 +297,7 @@ static void replicas_repeat_their_bits_and_follow_one_replica(void **state)
     }
 }
 
-static void a_replica_without_a_share_of_the_last_batch_still_takes_part(void **state)
+TEST(a_replica_without_a_share_of_the_last_batch_still_takes_part)
 {
     struct outcome one, four;
     /* 203 = 6 * 33 + 5 = 40 * 5 + 3: three samples for four replicas */
@@ -313,7 +313,7 @@ static void a_replica_without_a_share_of_the_last_batch_still_takes_part(void **
     assert_true(fabs(four.test_loss - one.test_loss) <= 1e-5 * one.test_loss);
 }
 
-static void explicit_cuts_give_the_same_bits(void **state)
+TEST(explicit_cuts_give_the_same_bits)
 {
     struct outcome one, cut;
     const char *plain[] = {"pipeline.microbatches=4", NULL};
@@ -324,7 +324,7 @@ static void explicit_cuts_give_the_same_bits(void **state)
     CHECK_STR_EQ(cut.sha, one.sha);
 }
 
-static void the_ideal_bubble_is_the_textbook_figure(void **state)
+TEST(the_ideal_bubble_is_the_textbook_figure)
 {
     struct outcome o;
     const char *with[] = {"pipeline.microbatches=8", "pipeline.stages=4", "pipeline.schedule=gpipe",
@@ -334,7 +334,7 @@ static void the_ideal_bubble_is_the_textbook_figure(void **state)
     assert_true(o.bubble_measured > 0 && o.bubble_measured < 1);
 }
 
-static void max_steps_ends_in_the_middle_of_an_epoch(void **state)
+TEST(max_steps_ends_in_the_middle_of_an_epoch)
 {
     struct outcome o;
     const char *with[] = {"train.max_steps=10", NULL};
@@ -343,7 +343,7 @@ static void max_steps_ends_in_the_middle_of_an_epoch(void **state)
     assert_true(o.test_loss > 0);
 }
 
-static void divergence_is_reported_by_all_ranks_together(void **state)
+TEST(divergence_is_reported_by_all_ranks_together)
 {
     struct outcome o;
     /* A decay of a thousand times the weight grows without bound, whatever the gradients do. */
@@ -354,29 +354,4 @@ static void divergence_is_reported_by_all_ranks_together(void **state)
     train_run(with, &o);
     CHECK_INT_EQ(o.rc, PP_EDIVERGED);
     assert_non_null(strstr(pp_error_get()->text, "train.lr"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_schedule_gives_the_bits_of_one_rank),
-        cmocka_unit_test(all_schedules_on_up_to_8_ranks_give_the_bits_of_one),
-        cmocka_unit_test(all_schedules_work_with_replicas),
-        cmocka_unit_test(coalesced_weight_gradients_have_the_same_bits_for_all_schedules),
-        cmocka_unit_test(groups_are_really_summed_at_once),
-        cmocka_unit_test(groups_of_one_have_the_bits_of_exact_mode),
-        cmocka_unit_test(coalesced_losses_stay_near_those_of_exact_mode),
-        cmocka_unit_test(more_stages_than_microbatches_give_the_same_bits),
-        cmocka_unit_test(uneven_microbatches_give_the_same_bits),
-        cmocka_unit_test(clipping_decay_and_warm_up_give_the_same_bits),
-        cmocka_unit_test(cblas_gives_the_same_bits),
-        cmocka_unit_test(own_products_give_the_same_bits_for_every_number_of_microbatches),
-        cmocka_unit_test(replicas_repeat_their_bits_and_follow_one_replica),
-        cmocka_unit_test(a_replica_without_a_share_of_the_last_batch_still_takes_part),
-        cmocka_unit_test(explicit_cuts_give_the_same_bits),
-        cmocka_unit_test(the_ideal_bubble_is_the_textbook_figure),
-        cmocka_unit_test(max_steps_ends_in_the_middle_of_an_epoch),
-        cmocka_unit_test(divergence_is_reported_by_all_ranks_together),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -59,7 +59,7 @@ static void run_and_break(int after, struct outcome *out)
     train_run(list, out);
 }
 
-static void the_run_ends_with_the_words_of_the_rank_that_failed(void **state)
+TEST(the_run_ends_with_the_words_of_the_rank_that_failed)
 {
     static const int moments[] = {0, 1, 3, 8, 21};
     for (size_t i = 0; i < sizeof(moments) / sizeof(moments[0]); i++) {
@@ -71,7 +71,7 @@ static void the_run_ends_with_the_words_of_the_rank_that_failed(void **state)
     }
 }
 
-static void a_run_after_a_broken_one_is_as_good_as_new(void **state)
+TEST(a_run_after_a_broken_one_is_as_good_as_new)
 {
     struct outcome broken_run, a, b;
     run_and_break(-1, &a);
@@ -81,13 +81,4 @@ static void a_run_after_a_broken_one_is_as_good_as_new(void **state)
     run_and_break(-1, &b);
     CHECK_INT_EQ(b.rc, 0);
     CHECK_STR_EQ(b.sha, a.sha);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_run_ends_with_the_words_of_the_rank_that_failed),
-        cmocka_unit_test(a_run_after_a_broken_one_is_as_good_as_new),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,7 +23,7 @@ static void run_with(const char *const *more, struct outcome *out)
 
 #define RUN(out, ...) run_with((const char *const[]){__VA_ARGS__, NULL}, (out))
 
-static void fewer_samples_than_a_batch_train_under_every_schedule(void **state)
+TEST(fewer_samples_than_a_batch_train_under_every_schedule)
 {
     static const char *const rows[] = {"data.train_samples=1", "data.train_samples=5",
                                        "data.train_samples=31"};
@@ -46,7 +46,7 @@ static void fewer_samples_than_a_batch_train_under_every_schedule(void **state)
     }
 }
 
-static void fewer_samples_than_a_batch_train_with_a_table(void **state)
+TEST(fewer_samples_than_a_batch_train_with_a_table)
 {
     static const char table[] = "odd-runs-table-test.csv";
     struct pp_geometry g = {.stages = 2, .chunks = 1, .microbatches = 4};
@@ -65,7 +65,7 @@ static void fewer_samples_than_a_batch_train_with_a_table(void **state)
     unlink(table);
 }
 
-static void more_replicas_than_samples_train(void **state)
+TEST(more_replicas_than_samples_train)
 {
     struct outcome o, zero;
     RUN(&o, "data.train_samples=3", "pipeline.replicas=8", "pipeline.stages=2",
@@ -103,22 +103,11 @@ static int prepare(const char *sizes, const char *samples, const char *batch,
     return rc;
 }
 
-static void sizes_beyond_every_machine_are_a_problem_of_the_config(void **state)
+TEST(sizes_beyond_every_machine_are_a_problem_of_the_config)
 {
     CHECK_INT_EQ(prepare("16777216*16 10", "300", "32", "4"), 0);
     CHECK_INT_EQ(prepare("16777216*4096 10", "300", "32", "4"), PP_ECONFIG);
     CHECK_INT_EQ(prepare("16777216*4096 10", "2147483647", "1073741824", "1"), PP_ECONFIG);
     CHECK_INT_EQ(prepare("16777216*4096 10", "2147483647", "1073741824", "64"), PP_ECONFIG);
     CHECK_INT_EQ(prepare("1000*8 10", "2147483647", "1073741824", "1"), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fewer_samples_than_a_batch_train_under_every_schedule),
-        cmocka_unit_test(fewer_samples_than_a_batch_train_with_a_table),
-        cmocka_unit_test(more_replicas_than_samples_train),
-        cmocka_unit_test(sizes_beyond_every_machine_are_a_problem_of_the_config),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -173,25 +173,25 @@ static void check_pairs(const char *const *optimizer)
     remove_dir(t.top);
 }
 
-static void all_16_pairs_of_stages_with_adam_and_clipping_give_the_bits_of_one_run(void **state)
+TEST(all_16_pairs_of_stages_with_adam_and_clipping_give_the_bits_of_one_run)
 {
     check_pairs((const char *const[]){"train.optimizer=adam", "train.clip_norm=0.5", NULL});
 }
 
-static void all_16_pairs_of_stages_with_momentum_give_the_bits_of_one_run(void **state)
+TEST(all_16_pairs_of_stages_with_momentum_give_the_bits_of_one_run)
 {
     check_pairs((const char *const[]){"train.optimizer=momentum", NULL});
 }
 
 /* Saved once, with the state of its optimizer, and read by both places. */
-static void a_tied_weight_goes_on_in_both_its_places(void **state)
+TEST(a_tied_weight_goes_on_in_both_its_places)
 {
     tied = true;
     check_pairs((const char *const[]){"train.optimizer=adam", "train.clip_norm=0.5", NULL});
     tied = false;
 }
 
-static void replicas_and_chunks_go_on_with_the_same_bits(void **state)
+TEST(replicas_and_chunks_go_on_with_the_same_bits)
 {
     open_case("whole", (const char *const[]){"pipeline.replicas=2", "pipeline.stages=2", NULL});
     remove_dir(t.dir);
@@ -204,7 +204,7 @@ static void replicas_and_chunks_go_on_with_the_same_bits(void **state)
     close_case();
 }
 
-static void augmented_pictures_go_on_with_the_same_bits(void **state)
+TEST(augmented_pictures_go_on_with_the_same_bits)
 {
     check_pairs((const char *const[]){"data.dataset=cifar10-sample", "model.sizes=768 9*7 10",
                                       "data.resize=16", "data.augment=crop flip autoaugment",
@@ -213,7 +213,7 @@ static void augmented_pictures_go_on_with_the_same_bits(void **state)
 
 /* Stop after every single step, go on in the same folder: samples come once each, or the bits and
  * the sums of the epochs would differ. */
-static void a_run_that_stops_after_every_step_is_the_same_run(void **state)
+TEST(a_run_that_stops_after_every_step_is_the_same_run)
 {
     char limit[48];
     open_case("whole", (const char *const[]){"train.max_steps=18", NULL});
@@ -225,14 +225,14 @@ static void a_run_that_stops_after_every_step_is_the_same_run(void **state)
     close_case();
 }
 
-static void a_finished_run_that_is_resumed_tells_the_same_again(void **state)
+TEST(a_finished_run_that_is_resumed_tells_the_same_again)
 {
     open_case("run", (const char *const[]){NULL});
     train_ok(t.dir, "auto", (const char *const[]){"pipeline.stages=2", NULL});
     close_case();
 }
 
-static void more_epochs_go_on_as_if_they_had_been_asked_for_at_once(void **state)
+TEST(more_epochs_go_on_as_if_they_had_been_asked_for_at_once)
 {
     open_case("whole", (const char *const[]){"train.epochs=4", NULL});
     remove_dir(t.dir);
@@ -241,7 +241,7 @@ static void more_epochs_go_on_as_if_they_had_been_asked_for_at_once(void **state
     close_case();
 }
 
-static void other_settings_are_refused_by_name_and_the_folder_stays(void **state)
+TEST(other_settings_are_refused_by_name_and_the_folder_stays)
 {
     open_case("run", (const char *const[]){NULL});
     CHECK_INT_EQ(train(t.dir, "auto", (const char *const[]){"train.lr=0.02", "train.seed=2", NULL}),
@@ -252,7 +252,7 @@ static void other_settings_are_refused_by_name_and_the_folder_stays(void **state
     close_case();
 }
 
-static void weights_of_another_run_begin_a_new_one(void **state)
+TEST(weights_of_another_run_begin_a_new_one)
 {
     char init[128], other[64];
     struct numbers second;
@@ -273,21 +273,4 @@ static void weights_of_another_run_begin_a_new_one(void **state)
         PP_EFORMAT);
     assert_non_null(strstr(pp_error_get()->text, "layers.6.weight has shape [9,9]"));
     remove_dir(t.top);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_16_pairs_of_stages_with_adam_and_clipping_give_the_bits_of_one_run),
-        cmocka_unit_test(all_16_pairs_of_stages_with_momentum_give_the_bits_of_one_run),
-        cmocka_unit_test(a_tied_weight_goes_on_in_both_its_places),
-        cmocka_unit_test(replicas_and_chunks_go_on_with_the_same_bits),
-        cmocka_unit_test(augmented_pictures_go_on_with_the_same_bits),
-        cmocka_unit_test(a_run_that_stops_after_every_step_is_the_same_run),
-        cmocka_unit_test(a_finished_run_that_is_resumed_tells_the_same_again),
-        cmocka_unit_test(more_epochs_go_on_as_if_they_had_been_asked_for_at_once),
-        cmocka_unit_test(other_settings_are_refused_by_name_and_the_folder_stays),
-        cmocka_unit_test(weights_of_another_run_begin_a_new_one),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

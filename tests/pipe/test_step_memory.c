@@ -86,7 +86,7 @@ static long of_run(const char *steps, const char *stages, const char *schedule, 
     return at_end - before;
 }
 
-static void a_step_allocates_nothing(void **state)
+TEST(a_step_allocates_nothing)
 {
     if (!COUNTING)
         skip();
@@ -112,12 +112,4 @@ static void a_step_allocates_nothing(void **state)
     many = of_run("train.max_steps=20", "pipeline.stages=2", "pipeline.schedule=1f1b",
                   "train.exact=off");
     CHECK_INT_EQ(many, few);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_step_allocates_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,7 +40,7 @@ static void run_with(const char *schedule, const char *stages, const char *micro
     train_run(list, out);
 }
 
-static void a_table_trains_to_the_bits_of_one_rank(void **state)
+TEST(a_table_trains_to_the_bits_of_one_rank)
 {
     static const struct {
         const char *schedule;
@@ -79,7 +79,7 @@ static void run_coalesced(const char *schedule, const char *stages, struct outco
     train_ok(list, out);
 }
 
-static void a_table_is_coalesced_as_a_schedule_is(void **state)
+TEST(a_table_is_coalesced_as_a_schedule_is)
 {
     struct outcome one, many;
     run_coalesced("pipeline.schedule=gpipe", "pipeline.stages=1", &one);
@@ -89,7 +89,7 @@ static void a_table_is_coalesced_as_a_schedule_is(void **state)
     unlink(TABLE);
 }
 
-static void a_table_of_another_shape_is_refused_with_the_keys_to_change(void **state)
+TEST(a_table_of_another_shape_is_refused_with_the_keys_to_change)
 {
     struct outcome o;
     write_table("1f1b", 2, 1, 4, false);
@@ -104,7 +104,7 @@ static void a_table_of_another_shape_is_refused_with_the_keys_to_change(void **s
     CHECK_INT_EQ(o.rc, PP_ENOINPUT);
 }
 
-static void a_table_that_would_hang_is_refused(void **state)
+TEST(a_table_that_would_hang_is_refused)
 {
     struct outcome o;
     FILE *f = fopen(TABLE, "w");
@@ -115,15 +115,4 @@ static void a_table_that_would_hang_is_refused(void **state)
     CHECK_INT_EQ(o.rc, PP_EFORMAT);
     assert_non_null(strstr(pp_error_get()->text, TABLE));
     unlink(TABLE);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_table_trains_to_the_bits_of_one_rank),
-        cmocka_unit_test(a_table_is_coalesced_as_a_schedule_is),
-        cmocka_unit_test(a_table_of_another_shape_is_refused_with_the_keys_to_change),
-        cmocka_unit_test(a_table_that_would_hang_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -165,13 +165,13 @@ static void same_bits(const char *a, const char *b)
     }
 }
 
-static void every_schedule_and_cut_gives_the_bits_of_one_rank(void **state)
+TEST(every_schedule_and_cut_gives_the_bits_of_one_rank)
 {
     same_bits("train.optimizer=adam", "train.lr=0.01");
     same_bits("train.optimizer=momentum", "train.clip_norm=0.1");
 }
 
-static void replicas_and_groups_of_w_keep_the_bits_of_one_stage(void **state)
+TEST(replicas_and_groups_of_w_keep_the_bits_of_one_stage)
 {
     static const char *const how[][2] = {{"pipeline.replicas=2", "train.optimizer=adam"},
                                          {"train.exact=off", "train.coalesce=3"},
@@ -186,7 +186,7 @@ static void replicas_and_groups_of_w_keep_the_bits_of_one_stage(void **state)
     }
 }
 
-static void a_device_gives_the_same_bits(void **state)
+TEST(a_device_gives_the_same_bits)
 {
     struct outcome one, many;
     must(1, LIST("pipeline.stages=1", "train.optimizer=adam"), &one);
@@ -202,7 +202,7 @@ static void a_device_gives_the_same_bits(void **state)
 }
 
 /* train.zero: the buckets that hold the tied weight leave after its gradients are added up. */
-static void state_in_pieces_gives_the_same_bits(void **state)
+TEST(state_in_pieces_gives_the_same_bits)
 {
     static const char *const how[][3] = {
         {"pipeline.stages=1", "run.graphs=auto", "run.backend=cpu"},
@@ -225,7 +225,7 @@ static void state_in_pieces_gives_the_same_bits(void **state)
 }
 
 /* Of the first and of the last layers, of neighbours, of one stage, of two stages of a rank. */
-static void ties_lie_where_the_layers_are(void **state)
+TEST(ties_lie_where_the_layers_are)
 {
     struct outcome out;
     must(1, LIST("pipeline.stages=1", "train.max_steps=1"), &out);
@@ -246,7 +246,7 @@ static void ties_lie_where_the_layers_are(void **state)
     CHECK_INT_EQ(tied_v, messages[1]);
 }
 
-static void each_of_two_ranks_receives_a_whole_tensor(void **state)
+TEST(each_of_two_ranks_receives_a_whole_tensor)
 {
     struct outcome out;
     size_t with[2], bytes = (sizeof(float) * WIDE * WIDE + PP_ALIGN - 1) / PP_ALIGN * PP_ALIGN;
@@ -260,7 +260,7 @@ static void each_of_two_ranks_receives_a_whole_tensor(void **state)
 /* ---- numbers */
 
 /* One step of plain descent from the same start: w - lr (g + h) = (w - lr g) + (w - lr h) - w. */
-static void the_step_is_that_of_the_sum_of_both_gradients(void **state)
+TEST(the_step_is_that_of_the_sum_of_both_gradients)
 {
     struct outcome out;
     float alone[2][WIDE * WIDE];
@@ -279,7 +279,7 @@ static void the_step_is_that_of_the_sum_of_both_gradients(void **state)
 }
 
 /* Clipped to 0.05, all weights together, each tied one once, move by 0.05 in a step of lr 1. */
-static void the_norm_counts_a_tied_gradient_once(void **state)
+TEST(the_norm_counts_a_tied_gradient_once)
 {
     for (int p = 1; p <= 4; p++) {
         struct outcome out;
@@ -296,7 +296,7 @@ static void the_norm_counts_a_tied_gradient_once(void **state)
 }
 
 /* 0.6 of the largest float twice: either gradient is finite, the sum is not. */
-static void a_sum_that_overflows_is_found_before_any_weight_changes(void **state)
+TEST(a_sum_that_overflows_is_found_before_any_weight_changes)
 {
     for (int p = 1; p <= 4; p++) {
         struct outcome out;
@@ -312,20 +312,4 @@ static void a_sum_that_overflows_is_found_before_any_weight_changes(void **state
         huge = false;
         CHECK_INT_EQ(out.rc, 0);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_schedule_and_cut_gives_the_bits_of_one_rank),
-        cmocka_unit_test(replicas_and_groups_of_w_keep_the_bits_of_one_stage),
-        cmocka_unit_test(a_device_gives_the_same_bits),
-        cmocka_unit_test(state_in_pieces_gives_the_same_bits),
-        cmocka_unit_test(ties_lie_where_the_layers_are),
-        cmocka_unit_test(each_of_two_ranks_receives_a_whole_tensor),
-        cmocka_unit_test(the_step_is_that_of_the_sum_of_both_gradients),
-        cmocka_unit_test(the_norm_counts_a_tied_gradient_once),
-        cmocka_unit_test(a_sum_that_overflows_is_found_before_any_weight_changes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -100,23 +100,14 @@ static void compare(const struct golden_case *c, const char *stages, const char 
     }
 }
 
-static void the_first_losses_equal_those_of_torch(void **state)
+TEST(the_first_losses_equal_those_of_torch)
 {
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         compare(&cases[i], "pipeline.stages=2", "train.exact=true");
 }
 
-static void so_do_those_with_coalesced_weight_gradients(void **state)
+TEST(so_do_those_with_coalesced_weight_gradients)
 {
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         compare(&cases[i], "pipeline.stages=2", "train.exact=off");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_losses_equal_those_of_torch),
-        cmocka_unit_test(so_do_those_with_coalesced_weight_gradients),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

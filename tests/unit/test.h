@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every cmocka test file needs, and checks that show both values. */
+/* What every test file needs, and checks that show both values. */
 #ifndef PPCLI_TESTS_TEST_H
 #define PPCLI_TESTS_TEST_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "ppcli/err.h"
+#include "../runner.h"
 
 /* cmocka 1.1.5 reports skip() as "not ok ... # SKIP", which TAP readers, meson's too, count as a
  * failure. A test that cannot judge here says why (print_message) and leaves. */

@@ -18,7 +18,7 @@
 #include "ppcli/text.h"
 #include "../../src/base/sha256_block.h"
 
-static void an_error_keeps_its_code_and_gains_context(void **state)
+TEST(an_error_keeps_its_code_and_gains_context)
 {
     CHECK_INT_EQ(pp_fail(PP_EFORMAT, "bad magic %d", 7), PP_EFORMAT);
     CHECK_INT_EQ(pp_error_context("file %s", "x"), PP_EFORMAT);
@@ -31,7 +31,7 @@ static void an_error_keeps_its_code_and_gains_context(void **state)
 }
 
 /* Known answers of the authors' Random123 distribution for philox4x32, 10 rounds. */
-static void philox_gives_the_published_answers(void **state)
+TEST(philox_gives_the_published_answers)
 {
     static const struct {
         uint32_t ctr[4], key[2], out[4];
@@ -51,7 +51,7 @@ static void philox_gives_the_published_answers(void **state)
     }
 }
 
-static void uniform_numbers_do_not_depend_on_where_a_call_starts(void **state)
+TEST(uniform_numbers_do_not_depend_on_where_a_call_starts)
 {
     float whole[50], piece[50];
     uint64_t s = pp_rng_stream("init:layers.0.weight", 0);
@@ -68,7 +68,7 @@ static void uniform_numbers_do_not_depend_on_where_a_call_starts(void **state)
     }
 }
 
-static void normal_numbers_are_those_of_the_normal_law(void **state)
+TEST(normal_numbers_are_those_of_the_normal_law)
 {
     enum {
         N = 1 << 20
@@ -121,7 +121,7 @@ static void normal_numbers_are_those_of_the_normal_law(void **state)
     pp_free(z);
 }
 
-static void a_permutation_holds_every_number_once(void **state)
+TEST(a_permutation_holds_every_number_once)
 {
     enum {
         N = 1000
@@ -138,7 +138,7 @@ static void a_permutation_holds_every_number_once(void **state)
     assert_memory_not_equal(p, q, sizeof(p));
 }
 
-static void sha256_gives_the_nist_answers(void **state)
+TEST(sha256_gives_the_nist_answers)
 {
     static const struct {
         const char *text, *hex;
@@ -172,7 +172,7 @@ static void sha256_gives_the_nist_answers(void **state)
                  "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
-static void sha256_is_the_same_with_and_without_the_processors_help(void **state)
+TEST(sha256_is_the_same_with_and_without_the_processors_help)
 {
     uint8_t data[64 * 7];
     for (size_t i = 0; i < sizeof(data); i++)
@@ -190,7 +190,7 @@ static void sha256_is_the_same_with_and_without_the_processors_help(void **state
     }
 }
 
-static void json_is_escaped_and_numbers_read_back(void **state)
+TEST(json_is_escaped_and_numbers_read_back)
 {
     char *text = NULL;
     size_t bytes = 0;
@@ -217,7 +217,7 @@ static void json_is_escaped_and_numbers_read_back(void **state)
     free(text);
 }
 
-static void a_large_arena_lies_on_huge_pages(void **state)
+TEST(a_large_arena_lies_on_huge_pages)
 {
     const size_t huge = (size_t)2 << 20, sizes[] = {huge, huge + 1, 5 * huge - 64};
     for (int i = 0; i < 3; i++) {
@@ -234,7 +234,7 @@ static void a_large_arena_lies_on_huge_pages(void **state)
     assert_null(none.base);
 }
 
-static void a_dry_arena_counts_what_a_real_one_gives(void **state)
+TEST(a_dry_arena_counts_what_a_real_one_gives)
 {
     struct pp_arena dry = pp_arena_dry();
     static const size_t n[] = {1, 64, 65, 0, 1000};
@@ -252,7 +252,7 @@ static void a_dry_arena_counts_what_a_real_one_gives(void **state)
     pp_arena_destroy(&a);
 }
 
-static void sizes_that_overflow_are_refused(void **state)
+TEST(sizes_that_overflow_are_refused)
 {
     size_t out = 1;
     CHECK_FAILS(pp_size_mul(SIZE_MAX, 2, &out), PP_ECONFIG, "too large");
@@ -269,7 +269,7 @@ static size_t any_size(uint64_t stream, uint64_t at)
     return (size_t)((high << 32 | low) >> (pp_rng_u32(1, stream, 3 * at + 2) % 64));
 }
 
-static void sizes_agree_with_128_bits(void **state)
+TEST(sizes_agree_with_128_bits)
 {
     const uint64_t stream = pp_rng_stream("sizes", 0);
     const size_t edges[] = {0, 1, 2, SIZE_MAX, SIZE_MAX - 1, SIZE_MAX / 2, (size_t)1 << 32};
@@ -295,7 +295,7 @@ static void sizes_agree_with_128_bits(void **state)
     assert_true(refused > 100000 && refused < 1900000);
 }
 
-static void a_file_is_whole_or_absent(void **state)
+TEST(a_file_is_whole_or_absent)
 {
     char dir[] = "ppcli-test-XXXXXX";
     assert_non_null(mkdtemp(dir));
@@ -327,7 +327,7 @@ static void a_file_is_whole_or_absent(void **state)
     rmdir(dir);
 }
 
-static void durations_read_like_a_clock(void **state)
+TEST(durations_read_like_a_clock)
 {
     char t[16];
     CHECK_STR_EQ(pp_clock_duration(8.2, t, sizeof(t)), "00:08");
@@ -335,7 +335,7 @@ static void durations_read_like_a_clock(void **state)
     CHECK_STR_EQ(pp_clock_duration(-1, t, sizeof(t)), "00:00");
 }
 
-static void text_for_a_terminal_has_no_control_characters(void **state)
+TEST(text_for_a_terminal_has_no_control_characters)
 {
     char out[64], cut[4];
     CHECK_STR_EQ(pp_text_shown("a\033[31mb\nc\x7f", out, sizeof(out)), "a?[31mb?c?");
@@ -350,33 +350,10 @@ static void text_for_a_terminal_has_no_control_characters(void **state)
     CHECK_STR_EQ(pp_text_shown("ab\xc3\xa9", cut, sizeof(cut)), "ab?"); /* cut inside a letter */
 }
 
-static void errors_carry_no_control_characters(void **state)
+TEST(errors_carry_no_control_characters)
 {
     CHECK_INT_EQ(pp_fail(PP_EFORMAT, "bad '%s'", "\033]0;title\a"), PP_EFORMAT);
     pp_error_context("%s", "na\nme");
     CHECK_STR_EQ(pp_error_get()->text, "na?me: bad '?]0;title?'");
     pp_error_clear();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_for_a_terminal_has_no_control_characters),
-        cmocka_unit_test(errors_carry_no_control_characters),
-        cmocka_unit_test(an_error_keeps_its_code_and_gains_context),
-        cmocka_unit_test(philox_gives_the_published_answers),
-        cmocka_unit_test(uniform_numbers_do_not_depend_on_where_a_call_starts),
-        cmocka_unit_test(normal_numbers_are_those_of_the_normal_law),
-        cmocka_unit_test(a_permutation_holds_every_number_once),
-        cmocka_unit_test(sha256_gives_the_nist_answers),
-        cmocka_unit_test(sha256_is_the_same_with_and_without_the_processors_help),
-        cmocka_unit_test(json_is_escaped_and_numbers_read_back),
-        cmocka_unit_test(a_large_arena_lies_on_huge_pages),
-        cmocka_unit_test(a_dry_arena_counts_what_a_real_one_gives),
-        cmocka_unit_test(sizes_that_overflow_are_refused),
-        cmocka_unit_test(sizes_agree_with_128_bits),
-        cmocka_unit_test(a_file_is_whole_or_absent),
-        cmocka_unit_test(durations_read_like_a_clock),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,14 +28,14 @@ static struct pp_bench_sample sample(const char *sha, double loss, double sps)
 
 /* ---- the verdict */
 
-static void the_same_bits_pass(void **state)
+TEST(the_same_bits_pass)
 {
     char why[PP_BENCH_WHY_MAX];
     struct pp_bench_sample a = sample(SHA_A, 0.5, 1), b = sample(SHA_A, 0.5, 9);
     CHECK_INT_EQ(pp_bench_judge(&a, &b, true, why), 0);
 }
 
-static void one_other_bit_is_found(void **state)
+TEST(one_other_bit_is_found)
 {
     char why[PP_BENCH_WHY_MAX];
     struct pp_bench_sample a = sample(SHA_B, 0.5, 1), b = sample(SHA_A, 0.5, 1);
@@ -43,14 +43,14 @@ static void one_other_bit_is_found(void **state)
     assert_non_null(strstr(why, "other weights than the run with one stage"));
 }
 
-static void a_run_without_a_digest_does_not_pass(void **state)
+TEST(a_run_without_a_digest_does_not_pass)
 {
     char why[PP_BENCH_WHY_MAX];
     struct pp_bench_sample a = {.loss = 0.5}, b = {.loss = 0.5};
     CHECK_INT_EQ(pp_bench_judge(&a, &b, true, why), -1);
 }
 
-static void a_loss_that_is_no_number_does_not_pass(void **state)
+TEST(a_loss_that_is_no_number_does_not_pass)
 {
     char why[PP_BENCH_WHY_MAX];
     const double bad[] = {NAN, INFINITY, -INFINITY};
@@ -62,7 +62,7 @@ static void a_loss_that_is_no_number_does_not_pass(void **state)
     }
 }
 
-static void inexact_rows_are_compared_by_their_loss(void **state)
+TEST(inexact_rows_are_compared_by_their_loss)
 {
     char why[PP_BENCH_WHY_MAX];
     struct pp_bench_sample ref = sample(SHA_A, 2.0, 1);
@@ -114,7 +114,7 @@ static void two_rows(struct case_of_two *c)
                              .ceilings = {.cores = 2, .gemm_core = 1e9, .gemm_all = 1.8e9}};
 }
 
-static void ratios_are_medians_of_the_rounds(void **state)
+TEST(ratios_are_medians_of_the_rounds)
 {
     struct case_of_two c;
     struct pp_bench_figures f;
@@ -129,7 +129,7 @@ static void ratios_are_medians_of_the_rounds(void **state)
     check_near(f.of_peak, 180 * 1e6 / 1.8e9, 1e-12);
 }
 
-static void one_wrong_round_takes_all_speed_away(void **state)
+TEST(one_wrong_round_takes_all_speed_away)
 {
     struct case_of_two c;
     struct pp_bench_figures f;
@@ -141,7 +141,7 @@ static void one_wrong_round_takes_all_speed_away(void **state)
     CHECK_INT_EQ(pp_bench_invalid(&c.b), 1);
 }
 
-static void a_wrong_first_row_is_nothing_to_be_relative_to(void **state)
+TEST(a_wrong_first_row_is_nothing_to_be_relative_to)
 {
     struct case_of_two c;
     struct pp_bench_figures f;
@@ -152,7 +152,7 @@ static void a_wrong_first_row_is_nothing_to_be_relative_to(void **state)
     check_near(f.x1, 0, 0);
 }
 
-static void skipped_rows_are_not_invalid(void **state)
+TEST(skipped_rows_are_not_invalid)
 {
     struct case_of_two c;
     two_rows(&c);
@@ -161,7 +161,7 @@ static void skipped_rows_are_not_invalid(void **state)
     CHECK_INT_EQ(pp_bench_invalid(&c.b), 0);
 }
 
-static void the_peak_is_that_of_the_cores_in_use(void **state)
+TEST(the_peak_is_that_of_the_cores_in_use)
 {
     struct pp_ceilings c = {.cores = 4, .gemm_core = 10, .gemm_all = 32};
     check_near(pp_ceiling_gemm(&c, 1), 10, 0);
@@ -175,7 +175,7 @@ static void the_peak_is_that_of_the_cores_in_use(void **state)
 }
 
 /* 180 samples a second on two cores, which could have 1e9 flops and 1e8 bytes. */
-static void the_nearer_ceiling_limits(void **state)
+TEST(the_nearer_ceiling_limits)
 {
     struct case_of_two c;
     struct pp_bench_figures f;
@@ -200,7 +200,7 @@ static void the_nearer_ceiling_limits(void **state)
 
 /* By hand: logs of {100, 110} have mean 4.652826 and variance 4.54195e-3, those of twice that the
  * same variance; df = 2, t = 4.302653, so the interval is 2 * exp(+- 4.302653 * 0.067394). */
-static void the_interval_is_welchs(void **state)
+TEST(the_interval_is_welchs)
 {
     const double a[] = {100, 110}, b[] = {200, 220};
     double change, low, high;
@@ -212,7 +212,7 @@ static void the_interval_is_welchs(void **state)
 }
 
 /* Unequal variances: df = (v + w)^2 / (v^2/2 + w^2/4), by the tables of Student's t. */
-static void unequal_variances_have_fewer_degrees_of_freedom(void **state)
+TEST(unequal_variances_have_fewer_degrees_of_freedom)
 {
     double a[3], b[5], change, low, high;
     for (int i = 0; i < 3; i++)
@@ -225,7 +225,7 @@ static void unequal_variances_have_fewer_degrees_of_freedom(void **state)
     check_near(reach / sqrt(1e-4 / 3 + 0.025 / 5), 2.76214, 1e-4);
 }
 
-static void equal_samples_show_no_difference(void **state)
+TEST(equal_samples_show_no_difference)
 {
     const double a[] = {100, 100, 100};
     double change, low, high;
@@ -235,7 +235,7 @@ static void equal_samples_show_no_difference(void **state)
     check_near(high, 0, 0);
 }
 
-static void a_single_round_has_no_confidence(void **state)
+TEST(a_single_round_has_no_confidence)
 {
     const double a[] = {100}, b[] = {103, 103};
     double change, low, high;
@@ -245,7 +245,7 @@ static void a_single_round_has_no_confidence(void **state)
 
 /* ---- ceilings */
 
-static void ceilings_are_rates(void **state)
+TEST(ceilings_are_rates)
 {
     struct pp_ceilings c;
     struct pp_ceiling_spec spec = {.scale = 0.1};
@@ -259,7 +259,7 @@ static void ceilings_are_rates(void **state)
 }
 
 /* On the processor the calls are the same; only their marks and graphs are not there. */
-static void ceilings_of_a_device_are_rates(void **state)
+TEST(ceilings_of_a_device_are_rates)
 {
     struct pp_device_ceilings c;
     struct pp_backend_choice choice = {.threads = 1};
@@ -274,7 +274,7 @@ static void ceilings_of_a_device_are_rates(void **state)
     assert_true(strncmp(c.name, "cpu: ", 5) == 0);
 }
 
-static void the_peak_of_a_device_is_that_of_its_precision(void **state)
+TEST(the_peak_of_a_device_is_that_of_its_precision)
 {
     struct pp_config cfg = {.run.precision = PP_PRECISION_TF32};
     struct pp_bench_sample sample = {.valid = true, .samples_per_second = 10};
@@ -288,29 +288,4 @@ static void the_peak_of_a_device_is_that_of_its_precision(void **state)
     b.device.gemm[PP_PRECISION_TF32] = 50;
     pp_bench_figures(&b, &row, &f);
     check_near(f.of_peak, 10.0 / 100, 1e-12);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_same_bits_pass),
-        cmocka_unit_test(one_other_bit_is_found),
-        cmocka_unit_test(a_run_without_a_digest_does_not_pass),
-        cmocka_unit_test(a_loss_that_is_no_number_does_not_pass),
-        cmocka_unit_test(inexact_rows_are_compared_by_their_loss),
-        cmocka_unit_test(ratios_are_medians_of_the_rounds),
-        cmocka_unit_test(one_wrong_round_takes_all_speed_away),
-        cmocka_unit_test(a_wrong_first_row_is_nothing_to_be_relative_to),
-        cmocka_unit_test(skipped_rows_are_not_invalid),
-        cmocka_unit_test(the_peak_is_that_of_the_cores_in_use),
-        cmocka_unit_test(the_nearer_ceiling_limits),
-        cmocka_unit_test(the_interval_is_welchs),
-        cmocka_unit_test(unequal_variances_have_fewer_degrees_of_freedom),
-        cmocka_unit_test(equal_samples_show_no_difference),
-        cmocka_unit_test(a_single_round_has_no_confidence),
-        cmocka_unit_test(ceilings_are_rates),
-        cmocka_unit_test(ceilings_of_a_device_are_rates),
-        cmocka_unit_test(the_peak_of_a_device_is_that_of_its_precision),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,7 +44,7 @@ static void check_sum(const struct pp_bubble *b)
     assert_float_equal(idle, b->idle * 100, 0.051);
 }
 
-static void the_parts_add_up(void **state)
+TEST(the_parts_add_up)
 {
     static const struct {
         const char *name;
@@ -62,7 +62,7 @@ static void the_parts_add_up(void **state)
     }
 }
 
-static void equal_stages_have_no_imbalance(void **state)
+TEST(equal_stages_have_no_imbalance)
 {
     struct pp_plan *plan = plan_of("gpipe", 4, 1, 8);
     struct pp_bubble b = explain(plan, 0, 1, 1, 0.3);
@@ -73,7 +73,7 @@ static void equal_stages_have_no_imbalance(void **state)
 }
 
 /* One stage with most of the work: no schedule can idle less than the others must. */
-static void a_heavy_stage_is_imbalance_and_is_named(void **state)
+TEST(a_heavy_stage_is_imbalance_and_is_named)
 {
     struct pp_plan *plan = plan_of("zb-h2", 2, 1, 8);
     double least = 1 - 9.0 / (2 * 6); /* of 9 units of work, 6 on stage 1 */
@@ -87,7 +87,7 @@ static void a_heavy_stage_is_imbalance_and_is_named(void **state)
     pp_plan_destroy(&plan);
 }
 
-static void hand_overs_and_launches_are_waiting(void **state)
+TEST(hand_overs_and_launches_are_waiting)
 {
     struct pp_plan *plan = plan_of("1f1b", 2, 1, 4);
     double arrays[6], work[2], step;
@@ -106,15 +106,4 @@ static void hand_overs_and_launches_are_waiting(void **state)
     assert_float_equal(b.waiting, idle - b.schedule, 1e-12);
     assert_true(b.waiting > 0.05);
     pp_plan_destroy(&plan);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_parts_add_up),
-        cmocka_unit_test(equal_stages_have_no_imbalance),
-        cmocka_unit_test(a_heavy_stage_is_imbalance_and_is_named),
-        cmocka_unit_test(hand_overs_and_launches_are_waiting),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

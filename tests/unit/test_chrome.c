@@ -26,6 +26,8 @@ static int tidy(void **state)
     return 0;
 }
 
+#define TEST_TIDY(name) TEST_AROUND(name, NULL, tidy)
+
 static const struct pp_chrome_head head = {
     .version = "1.2.3", .schedule = "file:a \"b\".csv", .stages = 2, .microbatches = 4, .ranks = 2};
 
@@ -37,7 +39,7 @@ static void check_has(const char *words)
         fail_msg("no '%s' in:\n%s", words, text);
 }
 
-static void the_first_event_says_what_the_file_is(void **state)
+TEST_TIDY(the_first_event_says_what_the_file_is)
 {
     FILE *f = page();
     struct pp_chrome c;
@@ -54,7 +56,7 @@ static void the_first_event_says_what_the_file_is(void **state)
                  "\"clock_error_ns\":[0,900]}}\n]\n");
 }
 
-static void times_are_exact_to_the_nanosecond(void **state)
+TEST_TIDY(times_are_exact_to_the_nanosecond)
 {
     FILE *f = page();
     struct pp_chrome c;
@@ -71,7 +73,7 @@ static void times_are_exact_to_the_nanosecond(void **state)
     CHECK_INT_EQ(c.slices, 2);
 }
 
-static void what_lies_before_the_start_is_cut_off(void **state)
+TEST_TIDY(what_lies_before_the_start_is_cut_off)
 {
     FILE *f = page();
     struct pp_chrome c;
@@ -85,7 +87,7 @@ static void what_lies_before_the_start_is_cut_off(void **state)
               "\"dur\":3.000");
 }
 
-static void every_kind_has_its_track(void **state)
+TEST_TIDY(every_kind_has_its_track)
 {
     static const int expected[PP_EVENT_KINDS] = {
         [PP_EVENT_SEND] = PP_CHROME_SEND,
@@ -101,7 +103,7 @@ static void every_kind_has_its_track(void **state)
 }
 
 /* Every line but the brackets is one whole object, after its comma. */
-static void a_file_cut_at_any_line_is_valid_up_to_there(void **state)
+TEST_TIDY(a_file_cut_at_any_line_is_valid_up_to_there)
 {
     FILE *f = page();
     struct pp_chrome c;
@@ -131,7 +133,7 @@ static void a_file_cut_at_any_line_is_valid_up_to_there(void **state)
     CHECK_INT_EQ(n, 1 + 1 + 8 + 4 + 1);
 }
 
-static void what_reaches_the_disk_are_whole_lines(void **state)
+TEST(what_reaches_the_disk_are_whole_lines)
 {
     char path[] = "chrome-test-XXXXXX";
     int fd = mkstemp(path);
@@ -160,17 +162,4 @@ static void what_reaches_the_disk_are_whole_lines(void **state)
     }
     fclose(f);
     unlink(path);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(the_first_event_says_what_the_file_is, tidy),
-        cmocka_unit_test_teardown(times_are_exact_to_the_nanosecond, tidy),
-        cmocka_unit_test_teardown(what_lies_before_the_start_is_cut_off, tidy),
-        cmocka_unit_test_teardown(every_kind_has_its_track, tidy),
-        cmocka_unit_test_teardown(a_file_cut_at_any_line_is_valid_up_to_there, tidy),
-        cmocka_unit_test(what_reaches_the_disk_are_whole_lines),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,7 @@ static struct pp_ckpt *opened(const char *path)
     return ck;
 }
 
-static void any_number_of_ranks_reads_what_any_other_wrote(void **state)
+TEST_IN_FOLDER(any_number_of_ranks_reads_what_any_other_wrote)
 {
     for (int ranks = 1; ranks <= 4; ranks++) {
         CHECK_OK(save_at(&pp_io_system, *state, ranks, ranks));
@@ -25,7 +25,7 @@ static void any_number_of_ranks_reads_what_any_other_wrote(void **state)
     }
 }
 
-static void the_state_comes_back_to_the_last_bit(void **state)
+TEST_IN_FOLDER(the_state_comes_back_to_the_last_bit)
 {
     CHECK_OK(save_at(&pp_io_system, *state, 17, 2));
     struct pp_ckpt *ck = opened(in_folder(state, "step-00000017"));
@@ -46,7 +46,7 @@ static void the_state_comes_back_to_the_last_bit(void **state)
     pp_ckpt_close(&ck);
 }
 
-static void numbers_and_characters_of_every_size_come_back(void **state)
+TEST_IN_FOLDER(numbers_and_characters_of_every_size_come_back)
 {
     static const double values[] = {
         0,   1e-300, 5e-324, 1.7976931348623157e308, -1e22, 9007199254740993.0,
@@ -78,7 +78,7 @@ static void numbers_and_characters_of_every_size_come_back(void **state)
     CHECK_INT_EQ(folder_count(*state, NULL, 0), 1);
 }
 
-static void tensors_are_listed_in_the_order_of_layers(void **state)
+TEST_IN_FOLDER(tensors_are_listed_in_the_order_of_layers)
 {
     struct pp_ckpt_save save;
     struct pp_ckpt_part part;
@@ -115,7 +115,7 @@ static void tensors_are_listed_in_the_order_of_layers(void **state)
     pp_ckpt_close(&ck);
 }
 
-static void what_is_learned_is_a_parameter(void **state)
+TEST_IN_FOLDER(what_is_learned_is_a_parameter)
 {
     static const struct {
         const char *name;
@@ -136,7 +136,7 @@ static void what_is_learned_is_a_parameter(void **state)
     }
 }
 
-static void a_tensor_of_another_shape_is_refused(void **state)
+TEST_IN_FOLDER(a_tensor_of_another_shape_is_refused)
 {
     CHECK_OK(save_at(&pp_io_system, *state, 1, 1));
     struct pp_ckpt *ck = opened(*state);
@@ -151,7 +151,7 @@ static void a_tensor_of_another_shape_is_refused(void **state)
     pp_ckpt_close(&ck);
 }
 
-static void other_floats_become_floats(void **state)
+TEST_IN_FOLDER(other_floats_become_floats)
 {
     /* F16: 1, -2, 2^-24, 65504, inf, -0; BF16: 1, -3.5; F64: 0.1, 1e300 */
     static const uint16_t f16[] = {0x3c00, 0xc000, 0x0001, 0x7bff, 0x7c00, 0x8000};
@@ -197,7 +197,7 @@ static void other_floats_become_floats(void **state)
     pp_ckpt_close(&ck);
 }
 
-static void a_checkpoint_is_opened_by_any_of_its_names(void **state)
+TEST_IN_FOLDER(a_checkpoint_is_opened_by_any_of_its_names)
 {
     const char *dir = in_folder(state, PP_CKPT_DIR);
     CHECK_OK(save_at(&pp_io_system, dir, 5, 2));
@@ -223,7 +223,7 @@ static void a_checkpoint_is_opened_by_any_of_its_names(void **state)
     pp_ckpt_close(&ck);
 }
 
-static void what_is_no_checkpoint_does_not_claim_to_be_one(void **state)
+TEST_IN_FOLDER(what_is_no_checkpoint_does_not_claim_to_be_one)
 {
     struct pp_ckpt *ck = NULL;
     file_write(in_folder(state, "note.txt"), "12345678{", 9);
@@ -242,7 +242,7 @@ static bool there(void **state, const char *name)
     return file_exists(in_folder(state, name));
 }
 
-static void the_newest_ones_are_kept(void **state)
+TEST_IN_FOLDER(the_newest_ones_are_kept)
 {
     for (int step = 1; step <= 5; step++) {
         CHECK_OK(save_at(&pp_io_system, *state, step * 100, 1));
@@ -261,7 +261,7 @@ static void the_newest_ones_are_kept(void **state)
     CHECK_OK(pp_ckpt_prune(&pp_io_system, in_folder(state, "none"), 1, 1));
 }
 
-static void the_same_step_again_replaces(void **state)
+TEST_IN_FOLDER(the_same_step_again_replaces)
 {
     CHECK_OK(save_at(&pp_io_system, *state, 3, 1));
     CHECK_OK(save_at(&pp_io_system, *state, 3, 4));
@@ -271,7 +271,7 @@ static void the_same_step_again_replaces(void **state)
     CHECK_INT_EQ(folder_count(*state, NULL, 0), 1);
 }
 
-static void a_sweep_takes_what_killed_processes_left_and_nothing_else(void **state)
+TEST_IN_FOLDER(a_sweep_takes_what_killed_processes_left_and_nothing_else)
 {
     static const char *const left[] = {"step-00000001.tmp-17", ".trash-step-00000002-99",
                                        "step-123456789.tmp-1"};
@@ -301,7 +301,7 @@ static void a_sweep_takes_what_killed_processes_left_and_nothing_else(void **sta
     CHECK_OK(pp_ckpt_sweep(&pp_io_system, in_folder(state, "none"), soon));
 }
 
-static void a_disk_that_is_too_small_is_seen_before_anything_is_written(void **state)
+TEST_IN_FOLDER(a_disk_that_is_too_small_is_seen_before_anything_is_written)
 {
     struct pp_ckpt_save save;
     CHECK_FAILS(pp_ckpt_begin(&pp_io_system, *state, 1, HASH, UINT64_MAX / 2, &save), PP_EIO,
@@ -309,7 +309,7 @@ static void a_disk_that_is_too_small_is_seen_before_anything_is_written(void **s
     CHECK_INT_EQ(folder_count(*state, NULL, 0), 0);
 }
 
-static void places_that_cannot_be_written_are_named(void **state)
+TEST_IN_FOLDER(places_that_cannot_be_written_are_named)
 {
     struct pp_ckpt_save save;
     CHECK_FAILS(pp_ckpt_begin(&pp_io_system, in_folder(state, "a/b"), 1, HASH, 0, &save),
@@ -321,7 +321,7 @@ static void places_that_cannot_be_written_are_named(void **state)
 
 /* Stored by the ppcli that wrote format 1 first. Every later one reads it; while its writer makes
  * the same bytes of the same content, nothing has changed by accident. */
-static void the_stored_checkpoint_of_version_1_is_read_and_written(void **state)
+TEST_IN_FOLDER(the_stored_checkpoint_of_version_1_is_read_and_written)
 {
     static const char *const names[] = {"MANIFEST", "config.ini", "state.json",
                                         "stage-0000-of-0002.safetensors",
@@ -349,7 +349,7 @@ static void the_stored_checkpoint_of_version_1_is_read_and_written(void **state)
     }
 }
 
-static void checkpoints_are_listed_the_newest_first(void **state)
+TEST_IN_FOLDER(checkpoints_are_listed_the_newest_first)
 {
     struct test_io io = test_io(IO_NONE, 0, 0);
     int64_t *steps = NULL;
@@ -372,29 +372,4 @@ static void checkpoints_are_listed_the_newest_first(void **state)
     pp_free(steps);
     CHECK_OK(pp_ckpt_list("/dev/null", &steps, &n));
     CHECK_INT_EQ(n, 0);
-}
-
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(any_number_of_ranks_reads_what_any_other_wrote),
-        IN_FOLDER(the_state_comes_back_to_the_last_bit),
-        IN_FOLDER(numbers_and_characters_of_every_size_come_back),
-        IN_FOLDER(tensors_are_listed_in_the_order_of_layers),
-        IN_FOLDER(what_is_learned_is_a_parameter),
-        IN_FOLDER(a_tensor_of_another_shape_is_refused),
-        IN_FOLDER(other_floats_become_floats),
-        IN_FOLDER(a_checkpoint_is_opened_by_any_of_its_names),
-        IN_FOLDER(what_is_no_checkpoint_does_not_claim_to_be_one),
-        IN_FOLDER(the_newest_ones_are_kept),
-        IN_FOLDER(the_same_step_again_replaces),
-        IN_FOLDER(a_sweep_takes_what_killed_processes_left_and_nothing_else),
-        IN_FOLDER(a_disk_that_is_too_small_is_seen_before_anything_is_written),
-        IN_FOLDER(the_stored_checkpoint_of_version_1_is_read_and_written),
-        IN_FOLDER(checkpoints_are_listed_the_newest_first),
-        IN_FOLDER(places_that_cannot_be_written_are_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

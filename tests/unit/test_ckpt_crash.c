@@ -50,7 +50,7 @@ static void no_leftover_has_a_final_name(const char *dir)
     closedir(d);
 }
 
-static void a_crash_at_any_call_leaves_the_old_or_the_new_one(void **state)
+TEST_IN_FOLDER(a_crash_at_any_call_leaves_the_old_or_the_new_one)
 {
     start(state);
     int calls = count_calls(*state, 200, 1);
@@ -79,7 +79,7 @@ static void a_crash_at_any_call_leaves_the_old_or_the_new_one(void **state)
     assert_true(old_seen && new_seen);
 }
 
-static void a_crash_while_a_step_is_replaced_leaves_that_step(void **state)
+TEST_IN_FOLDER(a_crash_while_a_step_is_replaced_leaves_that_step)
 {
     start(state);
     int calls = count_calls(*state, 100, 1);
@@ -94,7 +94,7 @@ static void a_crash_while_a_step_is_replaced_leaves_that_step(void **state)
     }
 }
 
-static void a_failure_of_any_call_is_said_and_leaves_the_old_one(void **state)
+TEST_IN_FOLDER(a_failure_of_any_call_is_said_and_leaves_the_old_one)
 {
     static const int errors[] = {EIO, ENOSPC};
     start(state);
@@ -122,7 +122,7 @@ static void a_failure_of_any_call_is_said_and_leaves_the_old_one(void **state)
     }
 }
 
-static void a_failed_save_leaves_no_temporary_folder(void **state)
+TEST_IN_FOLDER(a_failed_save_leaves_no_temporary_folder)
 {
     start(state);
     int calls = count_calls(*state, 200, 2);
@@ -138,14 +138,14 @@ static void a_failed_save_leaves_no_temporary_folder(void **state)
     }
 }
 
-static void interrupted_calls_and_short_writes_make_the_same_checkpoint(void **state)
+TEST_IN_FOLDER(interrupted_calls_and_short_writes_make_the_same_checkpoint)
 {
     struct test_io io = test_io(IO_SHORT, 0, 0);
     CHECK_OK(save_at(&io.io, *state, 100, 2));
     CHECK_INT_EQ(newest_step(*state), 100);
 }
 
-static void thinning_out_that_is_cut_off_leaves_only_whole_ones(void **state)
+TEST_IN_FOLDER(thinning_out_that_is_cut_off_leaves_only_whole_ones)
 {
     for (int after = 0; after < 2; after++) {
         for (int at = 1; at <= 40; at++) {
@@ -167,7 +167,7 @@ static void thinning_out_that_is_cut_off_leaves_only_whole_ones(void **state)
     }
 }
 
-static void where_names_cannot_be_swapped_a_step_is_replaced_all_the_same(void **state)
+TEST_IN_FOLDER(where_names_cannot_be_swapped_a_step_is_replaced_all_the_same)
 {
     start(state);
     struct test_io all = plain_io();
@@ -188,7 +188,7 @@ static void where_names_cannot_be_swapped_a_step_is_replaced_all_the_same(void *
     CHECK_INT_EQ(folder_count(*state, NULL, 0), 1);
 }
 
-static void a_failed_flush_after_two_names_were_swapped_removes_neither(void **state)
+TEST_IN_FOLDER(a_failed_flush_after_two_names_were_swapped_removes_neither)
 {
     start(state);
     struct test_io all = plain_io();
@@ -211,21 +211,4 @@ static void a_failed_flush_after_two_names_were_swapped_removes_neither(void **s
         }
     }
     closedir(d);
-}
-
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(a_crash_at_any_call_leaves_the_old_or_the_new_one),
-        IN_FOLDER(a_crash_while_a_step_is_replaced_leaves_that_step),
-        IN_FOLDER(a_failure_of_any_call_is_said_and_leaves_the_old_one),
-        IN_FOLDER(a_failed_save_leaves_no_temporary_folder),
-        IN_FOLDER(interrupted_calls_and_short_writes_make_the_same_checkpoint),
-        IN_FOLDER(thinning_out_that_is_cut_off_leaves_only_whole_ones),
-        IN_FOLDER(a_failed_flush_after_two_names_were_swapped_removes_neither),
-        IN_FOLDER(where_names_cannot_be_swapped_a_step_is_replaced_all_the_same),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

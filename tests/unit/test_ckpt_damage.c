@@ -50,7 +50,7 @@ static void refused_with(const char *folder, const char *file, const char *tenso
     }
 }
 
-static void every_flipped_bit_is_refused_and_its_place_named(void **state)
+TEST_IN_FOLDER(every_flipped_bit_is_refused_and_its_place_named)
 {
     CHECK_OK(save_two(*state, 1));
     char folder[PP_PATH_MAX];
@@ -79,7 +79,7 @@ static void every_flipped_bit_is_refused_and_its_place_named(void **state)
     print_message("# %zu flips\n", flips);
 }
 
-static void every_truncation_and_an_extension_is_refused(void **state)
+TEST_IN_FOLDER(every_truncation_and_an_extension_is_refused)
 {
     CHECK_OK(save_two(*state, 1));
     char folder[PP_PATH_MAX];
@@ -101,7 +101,7 @@ static void every_truncation_and_an_extension_is_refused(void **state)
     CHECK_OK(verify(folder));
 }
 
-static void a_missing_file_is_named(void **state)
+TEST_IN_FOLDER(a_missing_file_is_named)
 {
     for (int i = 0; i < NAMES; i++) {
         folder_empty(*state);
@@ -112,7 +112,7 @@ static void a_missing_file_is_named(void **state)
     }
 }
 
-static void links_pipes_and_folders_are_not_read(void **state)
+TEST_IN_FOLDER(links_pipes_and_folders_are_not_read)
 {
     for (int i = 0; i < NAMES; i++) {
         for (int kind = 0; kind < 3; kind++) {
@@ -138,7 +138,7 @@ static void copy(const char *from, const char *to)
     blob_free(&b);
 }
 
-static void files_of_another_step_are_refused(void **state)
+TEST_IN_FOLDER(files_of_another_step_are_refused)
 {
     for (int i = 0; i < NAMES; i++) {
         folder_empty(*state);
@@ -198,7 +198,7 @@ static void adopt(void **state, int64_t step, int i)
     seal(state, step, made);
 }
 
-static void a_mix_of_two_steps_is_refused_even_when_the_manifest_was_made_to_match(void **state)
+TEST_IN_FOLDER(a_mix_of_two_steps_is_refused_even_when_the_manifest_was_made_to_match)
 {
     static const char *const words[] = {"", "", "step 2", "mixed", "mixed"};
     for (int i = 2; i < NAMES; i++) {
@@ -217,7 +217,7 @@ static void a_mix_of_two_steps_is_refused_even_when_the_manifest_was_made_to_mat
     refused_with(in_step(state, 1, ""), names[3], "mixed", 0);
 }
 
-static void a_tensor_in_two_files_is_refused(void **state)
+TEST_IN_FOLDER(a_tensor_in_two_files_is_refused)
 {
     struct test_io io = test_io(IO_NONE, 0, 0);
     struct pp_ckpt_save save;
@@ -232,7 +232,7 @@ static void a_tensor_in_two_files_is_refused(void **state)
     refused_with(in_step(state, 1, ""), "stage-0001-of-0002", "tensor twice is in", 0);
 }
 
-static void manifests_that_no_ppcli_wrote_are_refused(void **state)
+TEST_IN_FOLDER(manifests_that_no_ppcli_wrote_are_refused)
 {
     CHECK_OK(save_two(*state, 1));
     char head[4096], made[4200], folder[PP_PATH_MAX];
@@ -282,7 +282,7 @@ static void manifests_that_no_ppcli_wrote_are_refused(void **state)
     refused_with(folder, "MANIFEST", "line 1", 0);
 }
 
-static void states_that_no_ppcli_wrote_are_refused(void **state)
+TEST_IN_FOLDER(states_that_no_ppcli_wrote_are_refused)
 {
     CHECK_OK(save_two(*state, 1));
     char folder[PP_PATH_MAX];
@@ -324,7 +324,7 @@ static void states_that_no_ppcli_wrote_are_refused(void **state)
     blob_free(&b);
 }
 
-static void a_damaged_newest_one_is_not_used(void **state)
+TEST_IN_FOLDER(a_damaged_newest_one_is_not_used)
 {
     struct pp_ckpt *ck = NULL;
     for (int64_t step = 1; step <= 3; step++)
@@ -341,7 +341,7 @@ static void a_damaged_newest_one_is_not_used(void **state)
                 "none of 3 checkpoints can be used");
 }
 
-static void without_digests_the_structure_alone_is_checked(void **state)
+TEST_IN_FOLDER(without_digests_the_structure_alone_is_checked)
 {
     struct pp_ckpt *ck = NULL;
     CHECK_OK(save_two(*state, 1));
@@ -354,24 +354,4 @@ static void without_digests_the_structure_alone_is_checked(void **state)
     CHECK_INT_EQ(ck->checked, 0);
     pp_ckpt_close(&ck);
     CHECK_FAILS(verify(path), PP_EFORMAT, "tensor w is damaged");
-}
-
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(every_flipped_bit_is_refused_and_its_place_named),
-        IN_FOLDER(every_truncation_and_an_extension_is_refused),
-        IN_FOLDER(a_missing_file_is_named),
-        IN_FOLDER(links_pipes_and_folders_are_not_read),
-        IN_FOLDER(files_of_another_step_are_refused),
-        IN_FOLDER(a_mix_of_two_steps_is_refused_even_when_the_manifest_was_made_to_match),
-        IN_FOLDER(a_tensor_in_two_files_is_refused),
-        IN_FOLDER(manifests_that_no_ppcli_wrote_are_refused),
-        IN_FOLDER(states_that_no_ppcli_wrote_are_refused),
-        IN_FOLDER(a_damaged_newest_one_is_not_used),
-        IN_FOLDER(without_digests_the_structure_alone_is_checked),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@
 
 #include "ppcli/lock.h"
 
-static void the_second_one_is_refused_and_told_who_is_first(void **state)
+TEST_IN_FOLDER(the_second_one_is_refused_and_told_who_is_first)
 {
     struct pp_lock a = PP_LOCK_NONE, b = PP_LOCK_NONE;
     char who[64];
@@ -25,7 +25,7 @@ static void the_second_one_is_refused_and_told_who_is_first(void **state)
     pp_lock_release(&b);
 }
 
-static void what_a_killed_process_left_is_taken_over(void **state)
+TEST_IN_FOLDER(what_a_killed_process_left_is_taken_over)
 {
     int ready[2];
     CHECK_INT_EQ(pipe(ready), 0);
@@ -58,7 +58,7 @@ static void what_a_killed_process_left_is_taken_over(void **state)
     close(ready[1]);
 }
 
-static void its_time_is_not_before_what_was_there(void **state)
+TEST_IN_FOLDER(its_time_is_not_before_what_was_there)
 {
     struct pp_lock l = PP_LOCK_NONE;
     struct stat st;
@@ -69,7 +69,7 @@ static void its_time_is_not_before_what_was_there(void **state)
     pp_lock_release(&l);
 }
 
-static void a_text_that_lies_does_not_reach_the_terminal(void **state)
+TEST_IN_FOLDER(a_text_that_lies_does_not_reach_the_terminal)
 {
     const char *path = in_folder(state, PP_LOCK_NAME);
     file_write(path, "\033[2Jgone\nmore", 13);
@@ -83,25 +83,11 @@ static void a_text_that_lies_does_not_reach_the_terminal(void **state)
     pp_lock_release(&l);
 }
 
-static void a_link_in_its_place_is_not_followed(void **state)
+TEST_IN_FOLDER(a_link_in_its_place_is_not_followed)
 {
     struct pp_lock l = PP_LOCK_NONE;
     CHECK_INT_EQ(symlink("target", in_folder(state, PP_LOCK_NAME)), 0);
     CHECK_FAILS(pp_lock_take(*state, &l), PP_EIO, *state);
     assert_false(file_exists(in_folder(state, "target")));
     CHECK_FAILS(pp_lock_take(in_folder(state, "none"), &l), PP_ENOINPUT, "none");
-}
-
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(the_second_one_is_refused_and_told_who_is_first),
-        IN_FOLDER(what_a_killed_process_left_is_taken_over),
-        IN_FOLDER(its_time_is_not_before_what_was_there),
-        IN_FOLDER(a_text_that_lies_does_not_reach_the_terminal),
-        IN_FOLDER(a_link_in_its_place_is_not_followed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -77,7 +77,7 @@ static int save(void **state)
     return rc;
 }
 
-static void opening_needs_memory_and_says_so(void **state)
+TEST_IN_FOLDER(opening_needs_memory_and_says_so)
 {
     struct test_io io = test_io(IO_NONE, 0, 0);
     CHECK_OK(save_at(&io.io, *state, 1, 2));
@@ -86,22 +86,11 @@ static void opening_needs_memory_and_says_so(void **state)
     assert_true(try_all(open_part, state) > 50);
 }
 
-static void saving_needs_memory_and_leaves_nothing_without_it(void **state)
+TEST_IN_FOLDER(saving_needs_memory_and_leaves_nothing_without_it)
 {
     struct test_io io = test_io(IO_NONE, 0, 0);
     CHECK_OK(save_at(&io.io, *state, 1, 2));
     CHECK_OK(save_at(&io.io, *state, 2, 2));
     assert_true(try_all(save, state) >= 5);
     CHECK_INT_EQ(newest_step(*state), 3);
-}
-
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(opening_needs_memory_and_says_so),
-        IN_FOLDER(saving_needs_memory_and_leaves_nothing_without_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -350,7 +350,7 @@ static void check_all_disks(struct recorder *r, int start, int saved, int64_t fi
     print_message("# %d disks\n", disks);
 }
 
-static void whatever_a_power_failure_leaves_has_the_old_or_the_new_one(void **state)
+TEST_IN_FOLDER(whatever_a_power_failure_leaves_has_the_old_or_the_new_one)
 {
     const char *root = in_folder(state, "real"), *to = in_folder(state, "found");
     CHECK_INT_EQ(mkdir(root, 0777) | mkdir(to, 0777), 0);
@@ -364,7 +364,7 @@ static void whatever_a_power_failure_leaves_has_the_old_or_the_new_one(void **st
     forget(r);
 }
 
-static void replacing_a_step_is_safe_from_power_failures(void **state)
+TEST_IN_FOLDER(replacing_a_step_is_safe_from_power_failures)
 {
     const char *root = in_folder(state, "real"), *to = in_folder(state, "found");
     CHECK_INT_EQ(mkdir(root, 0777) | mkdir(to, 0777), 0);
@@ -374,15 +374,4 @@ static void replacing_a_step_is_safe_from_power_failures(void **state)
     CHECK_OK(save_at(&r->io, root, 100, 2));
     check_all_disks(r, start, r->n, 100, 100, to);
     forget(r);
-}
-
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(whatever_a_power_failure_leaves_has_the_old_or_the_new_one),
-        IN_FOLDER(replacing_a_step_is_safe_from_power_failures),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,7 +47,7 @@ static void two_shards(void **state)
                        "\"h.1.a\":\"b.safetensors\",\"h.1.b\":\"b.safetensors\"}}");
 }
 
-static void a_folder_with_an_index_is_one_checkpoint(void **state)
+TEST_IN_FOLDER(a_folder_with_an_index_is_one_checkpoint)
 {
     struct pp_ckpt *ck = NULL;
     two_shards(state);
@@ -79,7 +79,7 @@ static void fails(void **state, const char *words)
     CHECK_FAILS(pp_ckpt_open(*state, PP_CKPT_STRUCTURE, &ck), PP_EFORMAT, words);
 }
 
-static void what_is_damaged_is_named(void **state)
+TEST_IN_FOLDER(what_is_damaged_is_named)
 {
     struct pp_ckpt *ck = NULL;
     two_shards(state);
@@ -105,7 +105,7 @@ static void what_is_damaged_is_named(void **state)
 }
 
 /* GPT-2's files have masks of booleans beside the weights. */
-static void a_mask_of_booleans_is_no_damage(void **state)
+TEST_IN_FOLDER(a_mask_of_booleans_is_no_damage)
 {
     const char head[] = "{\"m\":{\"dtype\":\"BOOL\",\"shape\":[1,2],\"data_offsets\":[0,2]}}";
     struct blob b = blob_of(8 + strlen(head) + 2);
@@ -119,16 +119,4 @@ static void a_mask_of_booleans_is_no_damage(void **state)
     CHECK_FAILS(pp_ckpt_read(ck, "m", 2, (int64_t[]){1, 2}, NULL, NULL), PP_EFORMAT,
                 "tensor m is of type BOOL, expected floats");
     pp_ckpt_close(&ck);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_folder_with_an_index_is_one_checkpoint, folder_create,
-                                        folder_remove),
-        cmocka_unit_test_setup_teardown(what_is_damaged_is_named, folder_create, folder_remove),
-        cmocka_unit_test_setup_teardown(a_mask_of_booleans_is_no_damage, folder_create,
-                                        folder_remove),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,7 +45,7 @@ static void refused(const char *key, const char *with, const char *says)
         fail_msg("'%s' does not say '%s'", pp_error_get()->text, says);
 }
 
-static void what_is_written_is_read(void **state)
+TEST(what_is_written_is_read)
 {
     struct pp_cluster c, again;
     char path[] = "/tmp/ppcli-machine-XXXXXX";
@@ -70,7 +70,7 @@ static void what_is_written_is_read(void **state)
     pp_cluster_fini(&again);
 }
 
-static void what_is_missing_or_absurd_is_named_with_its_line(void **state)
+TEST(what_is_missing_or_absurd_is_named_with_its_line)
 {
     refused("memory", NULL, "device.memory is missing: bytes for one rank, such as 80G");
     refused("bandwidth = 1G", "bandwidth = 3.35", ":5: device.bandwidth: '3.35' cannot be: write");
@@ -100,7 +100,7 @@ static struct pp_model *model_of(void)
     return m;
 }
 
-static void a_layer_takes_what_is_longer_flops_or_bytes(void **state)
+TEST(a_layer_takes_what_is_longer_flops_or_bytes)
 {
     struct pp_model *m = model_of();
     struct pp_cluster c;
@@ -133,7 +133,7 @@ static void a_layer_takes_what_is_longer_flops_or_bytes(void **state)
     pp_model_destroy(&m);
 }
 
-static void a_measured_layer_takes_what_was_measured(void **state)
+TEST(a_measured_layer_takes_what_was_measured)
 {
     struct pp_model *m = model_of();
     struct pp_cluster c;
@@ -149,15 +149,4 @@ static void a_measured_layer_takes_what_was_measured(void **state)
     pp_costs_destroy(&costs);
     pp_cluster_fini(&c);
     pp_model_destroy(&m);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_written_is_read),
-        cmocka_unit_test(what_is_missing_or_absurd_is_named_with_its_line),
-        cmocka_unit_test(a_layer_takes_what_is_longer_flops_or_bytes),
-        cmocka_unit_test(a_measured_layer_takes_what_was_measured),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

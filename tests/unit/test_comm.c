@@ -13,7 +13,7 @@
 #include "ppcli/devices.h"
 #include "ppcli/transport.h"
 
-static void every_row_has_its_name_behind_auto(void **state)
+TEST(every_row_has_its_name_behind_auto)
 {
     const char *const *n = pp_transport_names();
     CHECK_STR_EQ(n[0], "auto");
@@ -35,7 +35,7 @@ static void no_launcher(void)
         unsetenv(names[i]);
 }
 
-static void a_launcher_is_known_by_its_environment(void **state)
+TEST(a_launcher_is_known_by_its_environment)
 {
     static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMIX_RANK"};
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
@@ -47,7 +47,7 @@ static void a_launcher_is_known_by_its_environment(void **state)
     no_launcher();
 }
 
-static void a_batch_script_is_no_launch(void **state)
+TEST(a_batch_script_is_no_launch)
 {
     no_launcher();
     setenv("SLURM_PROCID", "0", 1);
@@ -56,7 +56,7 @@ static void a_batch_script_is_no_launch(void **state)
     no_launcher();
 }
 
-static void mpi_without_a_launcher_says_what_would_work(void **state)
+TEST(mpi_without_a_launcher_says_what_would_work)
 {
     struct pp_transport *tp = NULL;
     no_launcher();
@@ -64,7 +64,7 @@ static void mpi_without_a_launcher_says_what_would_work(void **state)
     assert_null(tp);
 }
 
-static void the_mpi_version_is_a_name_and_a_number(void **state)
+TEST(the_mpi_version_is_a_name_and_a_number)
 {
     const char *v = pp_world_version();
     if (pp_transport_find("mpi")->missing) {
@@ -76,7 +76,7 @@ static void the_mpi_version_is_a_name_and_a_number(void **state)
         fail_msg("the version is '%s'", v);
 }
 
-static void one_rank_alone_agrees_with_itself(void **state)
+TEST(one_rank_alone_agrees_with_itself)
 {
     struct pp_threads *group = NULL;
     struct pp_transport *tp = NULL;
@@ -131,7 +131,7 @@ static int cores_of_last(int size, int *core)
     return CPU_COUNT(&s.where);
 }
 
-static void ranks_are_pinned_when_each_has_a_core(void **state)
+TEST(ranks_are_pinned_when_each_has_a_core)
 {
     cpu_set_t allowed;
     assert_int_equal(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
@@ -162,7 +162,7 @@ static void *hop_back(void *arg)
     return NULL;
 }
 
-static void a_sleeper_is_woken_and_does_not_wait_for_its_timeout(void **state)
+TEST(a_sleeper_is_woken_and_does_not_wait_for_its_timeout)
 {
     struct hop h = {.rounds = 20};
     struct pp_waiter how = {.stop = &h.stop, .crowded = false};
@@ -187,7 +187,7 @@ static void a_sleeper_is_woken_and_does_not_wait_for_its_timeout(void **state)
         fail_msg("20 wake-ups took %llu ms", (unsigned long long)(waking_ns / 1000000));
 }
 
-static void a_value_that_is_there_wins_over_a_stop(void **state)
+TEST(a_value_that_is_there_wins_over_a_stop)
 {
     struct pp_word w = {.value = 5};
     struct pp_word stop = {.value = 1};
@@ -196,7 +196,7 @@ static void a_value_that_is_there_wins_over_a_stop(void **state)
     CHECK_FAILS(pp_word_wait(&how, &w, 6), PP_ELOST, "another rank failed");
 }
 
-static void a_crowded_back_off_gives_up_its_core_soon(void **state)
+TEST(a_crowded_back_off_gives_up_its_core_soon)
 {
     struct pp_backoff alone = {.crowded = false};
     struct pp_backoff crowded = {.crowded = true};
@@ -239,14 +239,14 @@ static void check_choice(const struct pp_paths *paths, const char *expected, con
     CHECK_STR_EQ(why, words);
 }
 
-static void ranks_on_the_processor_use_threads_or_mpi(void **state)
+TEST(ranks_on_the_processor_use_threads_or_mpi)
 {
     const struct pp_seat s[2] = {seat(0, -1, ""), seat(1, -1, "")};
     check_choice(&(struct pp_paths){.processes = true, .seats = s, .n = 2}, "mpi", "");
     check_choice(&(struct pp_paths){.seats = s, .n = 2}, "threads", "");
 }
 
-static void threads_hand_over_by_pointer_where_devices_reach_each_other(void **state)
+TEST(threads_hand_over_by_pointer_where_devices_reach_each_other)
 {
     const struct pp_seat two[2] = {seat(0, 0, "a"), seat(0, 1, "b")};
     const struct pp_seat one[2] = {seat(0, 0, "a"), seat(0, 0, "a")};
@@ -263,7 +263,7 @@ static void threads_hand_over_by_pointer_where_devices_reach_each_other(void **s
                         "this build has no NCCL");
 }
 
-static void processes_use_nccl_only_with_a_device_each(void **state)
+TEST(processes_use_nccl_only_with_a_device_each)
 {
     const struct pp_seat own[2] = {seat(0, 0, "a"), seat(1, 1, "b")};
     const struct pp_seat one[3] = {seat(0, 0, "a"), seat(1, 1, "b"), seat(2, 1, "b")};
@@ -275,24 +275,4 @@ static void processes_use_nccl_only_with_a_device_each(void **state)
                  nccl ? "messages go through host memory: ranks 1 and 2 are processes that share "
                         "device 1"
                       : "messages go through host memory: this build has no NCCL (-Dnccl=enabled)");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_on_the_processor_use_threads_or_mpi),
-        cmocka_unit_test(threads_hand_over_by_pointer_where_devices_reach_each_other),
-        cmocka_unit_test(processes_use_nccl_only_with_a_device_each),
-        cmocka_unit_test(every_row_has_its_name_behind_auto),
-        cmocka_unit_test(a_launcher_is_known_by_its_environment),
-        cmocka_unit_test(a_batch_script_is_no_launch),
-        cmocka_unit_test(mpi_without_a_launcher_says_what_would_work),
-        cmocka_unit_test(the_mpi_version_is_a_name_and_a_number),
-        cmocka_unit_test(one_rank_alone_agrees_with_itself),
-        cmocka_unit_test(ranks_are_pinned_when_each_has_a_core),
-        cmocka_unit_test(a_sleeper_is_woken_and_does_not_wait_for_its_timeout),
-        cmocka_unit_test(a_value_that_is_there_wins_over_a_stop),
-        cmocka_unit_test(a_crowded_back_off_gives_up_its_core_soon),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,14 +13,14 @@
 
 /* ---- places */
 
-static void a_device_of_its_own_for_each_rank_is_accepted(void **state)
+TEST(a_device_of_its_own_for_each_rank_is_accepted)
 {
     const struct nccl_place places[] = {
         {"node1", "0000:1b:00.0"}, {"node1", "0000:1c:00.0"}, {"node2", "0000:1b:00.0"}};
     CHECK_OK(pp_nccl_check_places(places, 3));
 }
 
-static void two_ranks_on_one_device_are_refused_with_both_named(void **state)
+TEST(two_ranks_on_one_device_are_refused_with_both_named)
 {
     const struct nccl_place places[] = {
         {"node1", "0000:1b:00.0"}, {"node1", "0000:1c:00.0"}, {"node1", "0000:1b:00.0"}};
@@ -29,7 +29,7 @@ static void two_ranks_on_one_device_are_refused_with_both_named(void **state)
     CHECK_FAILS(pp_nccl_check_places(places, 3), PP_ERESOURCE, "run.transport = threads");
 }
 
-static void ranks_that_claim_different_hosts_may_share_a_device(void **state)
+TEST(ranks_that_claim_different_hosts_may_share_a_device)
 {
     const struct nccl_place places[] = {{"one", "0000:1b:00.0"}, {"two", "0000:1b:00.0"}};
     CHECK_OK(pp_nccl_check_places(places, 2));
@@ -133,7 +133,7 @@ static void plan_of(const char *schedule, int stages, int chunks, int replicas, 
     pp_plan_destroy(&plan);
 }
 
-static void every_rank_gets_through_whatever_the_schedule_and_the_replicas(void **state)
+TEST(every_rank_gets_through_whatever_the_schedule_and_the_replicas)
 {
     static const struct {
         const char *schedule;
@@ -151,7 +151,7 @@ static void every_rank_gets_through_whatever_the_schedule_and_the_replicas(void 
     }
 }
 
-static void a_long_pipeline_takes_no_more_rounds_than_a_short_one(void **state)
+TEST(a_long_pipeline_takes_no_more_rounds_than_a_short_one)
 {
     static struct run r;
     plan_of("1f1b", 3, 1, 1, &r);
@@ -163,7 +163,7 @@ static void a_long_pipeline_takes_no_more_rounds_than_a_short_one(void **state)
     CHECK_INT_EQ(of_three, 4);
 }
 
-static void any_set_of_channels_is_made_without_a_circle(void **state)
+TEST(any_set_of_channels_is_made_without_a_circle)
 {
     static struct run r;
     for (uint64_t seed = 0; seed < 200; seed++) {
@@ -180,7 +180,7 @@ static void any_set_of_channels_is_made_without_a_circle(void **state)
 }
 
 /* Every rank has its own channels only; what it gathers must not depend on who it is. */
-static void the_gathered_channels_are_those_of_the_run_once_each(void **state)
+TEST(the_gathered_channels_are_those_of_the_run_once_each)
 {
     enum {
         MOST = 40
@@ -204,7 +204,7 @@ static void the_gathered_channels_are_those_of_the_run_once_each(void **state)
     assert_memory_equal(merged, r.all, (size_t)n * sizeof(*merged));
 }
 
-static void more_channels_leave_less_of_the_device_to_each(void **state)
+TEST(more_channels_leave_less_of_the_device_to_each)
 {
     for (int most = 1; most <= NCCL_CHANNELS_MAX; most++) {
         int blocks = pp_nccl_blocks(most);
@@ -213,19 +213,4 @@ static void more_channels_leave_less_of_the_device_to_each(void **state)
                     24); /* of the 108 and more of devices that are used for this */
     }
     CHECK_INT_EQ(pp_nccl_blocks(4), 4); /* a pipeline without chunks */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_device_of_its_own_for_each_rank_is_accepted),
-        cmocka_unit_test(two_ranks_on_one_device_are_refused_with_both_named),
-        cmocka_unit_test(ranks_that_claim_different_hosts_may_share_a_device),
-        cmocka_unit_test(every_rank_gets_through_whatever_the_schedule_and_the_replicas),
-        cmocka_unit_test(a_long_pipeline_takes_no_more_rounds_than_a_short_one),
-        cmocka_unit_test(any_set_of_channels_is_made_without_a_circle),
-        cmocka_unit_test(the_gathered_channels_are_those_of_the_run_once_each),
-        cmocka_unit_test(more_channels_leave_less_of_the_device_to_each),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -108,7 +108,7 @@ static void close_one(struct one *o)
     pp_threads_destroy(&o->group);
 }
 
-static void a_copy_is_used_when_the_device_has_done_it(void **state)
+TEST(a_copy_is_used_when_the_device_has_done_it)
 {
     struct one o;
     char in[3] = {1, 2, 3}, out[3] = {0};
@@ -121,7 +121,7 @@ static void a_copy_is_used_when_the_device_has_done_it(void **state)
     CHECK_INT_EQ(held, 0);
 }
 
-static void memory_is_freed_after_an_abort_when_the_device_is_done(void **state)
+TEST(memory_is_freed_after_an_abort_when_the_device_is_done)
 {
     struct one o;
     char in[3] = {1, 2, 3}, out[3];
@@ -137,7 +137,7 @@ static void memory_is_freed_after_an_abort_when_the_device_is_done(void **state)
     CHECK_INT_EQ(held, 0);
 }
 
-static void a_device_that_does_not_answer_is_given_up(void **state)
+TEST(a_device_that_does_not_answer_is_given_up)
 {
     struct one o;
     char in[3] = {1, 2, 3}, out[3] = {0};
@@ -151,14 +151,4 @@ static void a_device_that_does_not_answer_is_given_up(void **state)
     assert_int_equal(out[0], 0);
     CHECK_INT_EQ(held, 2);
     looks = 0;
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_copy_is_used_when_the_device_has_done_it),
-        cmocka_unit_test(memory_is_freed_after_an_abort_when_the_device_is_done),
-        cmocka_unit_test(a_device_that_does_not_answer_is_given_up),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,6 +53,11 @@ static inline int leave_test_dir(void **state)
     return chdir("/") != 0 || rmdir(test_dir) != 0 ? -1 : 0;
 }
 
+int main(void)
+{
+    return tests_run(enter_test_dir, leave_test_dir);
+}
+
 static inline void put_file(const char *name, const void *text, size_t bytes)
 {
     FILE *f = fopen(name, "wb");

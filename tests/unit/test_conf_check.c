@@ -2,7 +2,7 @@
 /* Keys that must fit each other, and what a higher module adds to the problem list. */
 #include "test_conf.h"
 
-static void each_replica_needs_a_row_for_each_microbatch(void **state)
+TEST(each_replica_needs_a_row_for_each_microbatch)
 {
     struct pp_config *cfg = good(NULL, "train.batch_size=8", "pipeline.microbatches=8", NULL);
     pp_config_destroy(&cfg);
@@ -23,7 +23,7 @@ static void each_replica_needs_a_row_for_each_microbatch(void **state)
             "pipeline.microbatches=64Ki", "pipeline.replicas=1024", NULL);
 }
 
-static void the_key_that_the_user_set_last_is_blamed(void **state)
+TEST(the_key_that_the_user_set_last_is_blamed)
 {
     BAD("[train]\nbatch_size = 2\n",
         "t.ini:2: error: train.batch_size: each of 1 replica has 2 samples of a batch of 2, too "
@@ -47,7 +47,7 @@ static void check_ranges(const char *assignment, const char *canonical, int n)
     pp_config_destroy(&cfg);
 }
 
-static void explicit_ranges_are_read(void **state)
+TEST(explicit_ranges_are_read)
 {
     check_ranges("0-2 | 3-5", "0-2 | 3-5", 2);
     check_ranges("0-2|3-5", "0-2 | 3-5", 2);
@@ -65,7 +65,7 @@ static void explicit_ranges_are_read(void **state)
     pp_config_destroy(&cfg);
 }
 
-static void first_layers_of_stages_are_read(void **state)
+TEST(first_layers_of_stages_are_read)
 {
     struct pp_config *cfg =
         good(NULL, "pipeline.stages=3", "pipeline.split_at= layer2.0,  fc ", NULL);
@@ -85,7 +85,7 @@ static void first_layers_of_stages_are_read(void **state)
     pp_config_destroy(&cfg);
 }
 
-static void first_layers_that_cannot_be_are_refused(void **state)
+TEST(first_layers_that_cannot_be_are_refused)
 {
     static const char *const values[] = {"a-b", "a | b", "a;b", ", a", "-1", "layer 2 ?", NULL};
     for (int i = 0; values[i]; i++) {
@@ -106,7 +106,7 @@ static void first_layers_that_cannot_be_are_refused(void **state)
             "pipeline.stages=2", "pipeline.assignment=equal", "pipeline.split_at=layer3.0", NULL);
 }
 
-static void the_words_of_assignment_are_read(void **state)
+TEST(the_words_of_assignment_are_read)
 {
     static const struct {
         const char *setting, *word;
@@ -124,7 +124,7 @@ static void the_words_of_assignment_are_read(void **state)
     }
 }
 
-static void a_schedule_may_be_left_to_ppcli(void **state)
+TEST(a_schedule_may_be_left_to_ppcli)
 {
     struct pp_config *cfg = good(NULL, "pipeline.schedule=auto", NULL);
     CHECK_STR_EQ(cfg->pipeline.schedule, "auto");
@@ -132,7 +132,7 @@ static void a_schedule_may_be_left_to_ppcli(void **state)
     pp_config_destroy(&cfg);
 }
 
-static void what_the_program_chose_says_so(void **state)
+TEST(what_the_program_chose_says_so)
 {
     struct pp_config *cfg = good("[pipeline]\nstages = 2\nschedule = auto\n", NULL);
     CHECK_OK(pp_config_choose(cfg, "pipeline.schedule", "gpipe"));
@@ -147,7 +147,7 @@ static void what_the_program_chose_says_so(void **state)
     pp_config_destroy(&cfg);
 }
 
-static void what_is_no_list_of_ranges_is_refused(void **state)
+TEST(what_is_no_list_of_ranges_is_refused)
 {
     static const char *const values[] = {
         "0-2 |",   "| 0-2", "0-2 || 3", "0-2, 3-5",   "0-2 3-5",     "-1-2",
@@ -171,7 +171,7 @@ static void what_is_no_list_of_ranges_is_refused(void **state)
     refuses("more than 1024 ranges", NULL, many, NULL);
 }
 
-static void ranges_must_match_stages(void **state)
+TEST(ranges_must_match_stages)
 {
     refuses("pipeline.assignment: 2 ranges for 3 stages; write one for each stage, or "
             "pipeline.stages = 2",
@@ -190,7 +190,7 @@ static void check_note(const char *a, const char *b, const char *expected)
     pp_config_destroy(&cfg);
 }
 
-static void learning_rates_that_contradict_themselves_are_refused(void **state)
+TEST(learning_rates_that_contradict_themselves_are_refused)
 {
     struct pp_config *cfg =
         good(NULL, "train.lr_schedule=multistep", "train.lr_milestones=30, 1k", NULL);
@@ -227,7 +227,7 @@ static void learning_rates_that_contradict_themselves_are_refused(void **state)
                "with multistep");
 }
 
-static void keys_of_a_gpu_are_noted_where_there_is_none(void **state)
+TEST(keys_of_a_gpu_are_noted_where_there_is_none)
 {
     check_note("run.backend=cpu", "run.precision=tf32",
                "--set: note: run.precision has no effect with run.backend = cpu, only with cuda");
@@ -242,7 +242,7 @@ static void keys_of_a_gpu_are_noted_where_there_is_none(void **state)
     check_note("run.backend=cuda", "run.precision=bf16", NULL);
 }
 
-static void parts_of_a_gpu_need_ranks_that_share_it(void **state)
+TEST(parts_of_a_gpu_need_ranks_that_share_it)
 {
     check_note("run.partition_sms=on", "run.backend=cuda",
                "--set: note: run.partition_sms has no effect: one rank has the whole GPU");
@@ -258,7 +258,7 @@ static void parts_of_a_gpu_need_ranks_that_share_it(void **state)
             "[run]\nlaunch = mpirun\n[pipeline]\nstages = 2\n", "run.partition_sms=on", NULL);
 }
 
-static void precision_is_part_of_the_hash_and_where_it_runs_is_not(void **state)
+TEST(precision_is_part_of_the_hash_and_where_it_runs_is_not)
 {
     char plain[65], other[65];
     struct pp_config *cfg = good(NULL, NULL);
@@ -274,7 +274,7 @@ static void precision_is_part_of_the_hash_and_where_it_runs_is_not(void **state)
     pp_config_destroy(&cfg);
 }
 
-static void transport_and_launch_must_not_contradict(void **state)
+TEST(transport_and_launch_must_not_contradict)
 {
     refuses("--set: error: run.transport: transport = mpi needs a process for each rank, but "
             "launch = threads "
@@ -289,7 +289,7 @@ static void transport_and_launch_must_not_contradict(void **state)
     pp_config_destroy(&cfg);
 }
 
-static void groups_of_weight_gradients_need_microbatches(void **state)
+TEST(groups_of_weight_gradients_need_microbatches)
 {
     struct pp_config *cfg = good(NULL, NULL);
     assert_true(cfg->train.exact);
@@ -311,7 +311,7 @@ static void groups_of_weight_gradients_need_microbatches(void **state)
     refuses("train.exact: unknown 'maybe'; write true | false", NULL, "train.exact=maybe", NULL);
 }
 
-static void a_check_is_silent_about_values_that_were_refused(void **state)
+TEST(a_check_is_silent_about_values_that_were_refused)
 {
     BAD("[pipeline]\nstages = 99x\nassignment = 5-7\n[train]\nbatch_size = 0\n",
         "t.ini:2: error: pipeline.stages: '99x' is not a whole number; write digits, perhaps with "
@@ -319,7 +319,7 @@ static void a_check_is_silent_about_values_that_were_refused(void **state)
         "t.ini:5: error: train.batch_size: 0 is out of range; write 1 to 1073741824 samples");
 }
 
-static void idle_keys_are_noted_and_accepted(void **state)
+TEST(idle_keys_are_noted_and_accepted)
 {
     struct pp_config *cfg =
         good("[train]\noptimizer = sgd\nmomentum = 0.5\nbeta1 = 0.9\neps = 1e-08\n", NULL);
@@ -332,7 +332,7 @@ static void idle_keys_are_noted_and_accepted(void **state)
     pp_config_destroy(&cfg);
 }
 
-static void a_problem_of_a_higher_module_gets_the_keys_origin_and_its_place(void **state)
+TEST(a_problem_of_a_higher_module_gets_the_keys_origin_and_its_place)
 {
     struct pp_config *cfg =
         good("[train]\nlr = 1\n[run]\nbackend = cpu\n", "pipeline.stages=2", NULL);
@@ -354,30 +354,4 @@ static void a_problem_of_a_higher_module_gets_the_keys_origin_and_its_place(void
     CHECK_FAILS(pp_config_verdict(cfg), PP_ECONFIG, "configuration: 1 problem");
     pp_config_destroy(&cfg);
     pp_config_destroy(&cfg);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_replica_needs_a_row_for_each_microbatch),
-        cmocka_unit_test(the_key_that_the_user_set_last_is_blamed),
-        cmocka_unit_test(explicit_ranges_are_read),
-        cmocka_unit_test(first_layers_of_stages_are_read),
-        cmocka_unit_test(first_layers_that_cannot_be_are_refused),
-        cmocka_unit_test(the_words_of_assignment_are_read),
-        cmocka_unit_test(a_schedule_may_be_left_to_ppcli),
-        cmocka_unit_test(what_the_program_chose_says_so),
-        cmocka_unit_test(what_is_no_list_of_ranges_is_refused),
-        cmocka_unit_test(ranges_must_match_stages),
-        cmocka_unit_test(transport_and_launch_must_not_contradict),
-        cmocka_unit_test(learning_rates_that_contradict_themselves_are_refused),
-        cmocka_unit_test(keys_of_a_gpu_are_noted_where_there_is_none),
-        cmocka_unit_test(parts_of_a_gpu_need_ranks_that_share_it),
-        cmocka_unit_test(precision_is_part_of_the_hash_and_where_it_runs_is_not),
-        cmocka_unit_test(groups_of_weight_gradients_need_microbatches),
-        cmocka_unit_test(a_check_is_silent_about_values_that_were_refused),
-        cmocka_unit_test(idle_keys_are_noted_and_accepted),
-        cmocka_unit_test(a_problem_of_a_higher_module_gets_the_keys_origin_and_its_place),
-    };
-    return cmocka_run_group_tests(tests, enter_test_dir, leave_test_dir);
 }

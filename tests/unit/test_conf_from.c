@@ -49,7 +49,7 @@ static void stops(const char *words, const char *json, const char *ini)
     pp_config_destroy(&cfg);
 }
 
-static void gpt2_becomes_keys(void **state)
+TEST(gpt2_becomes_keys)
 {
     struct pp_config *cfg = loads("{" GPT2 "}", "");
     CHECK_STR_EQ(cfg->model.type, "gpt");
@@ -87,7 +87,7 @@ static void gpt2_becomes_keys(void **state)
     pp_config_destroy(&cfg);
 }
 
-static void llama_becomes_keys(void **state)
+TEST(llama_becomes_keys)
 {
     struct pp_config *cfg = loads("{" LLAMA ",\"rope_theta\":500000.0}", "");
     CHECK_STR_EQ(cfg->model.type, "llama");
@@ -115,7 +115,7 @@ static void llama_becomes_keys(void **state)
     pp_config_destroy(&cfg);
 }
 
-static void what_is_computed_differently_is_refused(void **state)
+TEST(what_is_computed_differently_is_refused)
 {
     stops("its architecture is BertModel; GPT2LMHeadModel and LlamaForCausalLM are known",
           "{\"architectures\":[\"BertModel\"]}", "");
@@ -146,7 +146,7 @@ static void what_is_computed_differently_is_refused(void **state)
     pp_config_destroy(&cfg);
 }
 
-static void keys_beside_it_must_agree(void **state)
+TEST(keys_beside_it_must_agree)
 {
     struct pp_config *cfg = loads("{" GPT2 "}", "n_layer = 2\nn_embd = 32\n");
     CHECK_STR_EQ(pp_config_origin(cfg, "model.n_layer"), "t.ini:3");
@@ -165,7 +165,7 @@ static void keys_beside_it_must_agree(void **state)
 }
 
 /* A run's own config has all that it says, and needs the folder no more. */
-static void what_it_says_is_written_out(void **state)
+TEST(what_it_says_is_written_out)
 {
     struct pp_config *cfg = loads("{" LLAMA "}", ""), *again = NULL;
     static const char *const models[] = {"mlp", "gpt", "llama", NULL};
@@ -183,16 +183,4 @@ static void what_it_says_is_written_out(void **state)
     CHECK_INT_EQ(again->model.n_hidden, 100);
     pp_config_destroy(&cfg);
     pp_config_destroy(&again);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gpt2_becomes_keys),
-        cmocka_unit_test(llama_becomes_keys),
-        cmocka_unit_test(what_is_computed_differently_is_refused),
-        cmocka_unit_test(keys_beside_it_must_agree),
-        cmocka_unit_test(what_it_says_is_written_out),
-    };
-    return cmocka_run_group_tests(tests, enter_test_dir, leave_test_dir);
 }

@@ -5,7 +5,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-static void a_line_of_any_length_is_one_key(void **state)
+TEST(a_line_of_any_length_is_one_key)
 {
     char text[1024], x[400];
     memset(x, 'x', 192);
@@ -27,7 +27,7 @@ static void a_line_of_any_length_is_one_key(void **state)
     }
 }
 
-static void long_comments_are_no_problem(void **state)
+TEST(long_comments_are_no_problem)
 {
     char text[8192];
     memset(text, 'c', sizeof(text));
@@ -39,7 +39,7 @@ static void long_comments_are_no_problem(void **state)
     pp_config_destroy(&cfg);
 }
 
-static void indented_keys_are_keys(void **state)
+TEST(indented_keys_are_keys)
 {
     struct pp_config *cfg = good("[train]\nepochs = 3\n  lr = 0.1\n\t seed=9\n", NULL);
     CHECK_INT_EQ(cfg->train.epochs, 3);
@@ -52,7 +52,7 @@ static void indented_keys_are_keys(void **state)
         "t.ini:3: error: '512 10' has no '='; write 'key = value'");
 }
 
-static void hash_inside_a_line_is_an_error_with_a_hint(void **state)
+TEST(hash_inside_a_line_is_an_error_with_a_hint)
 {
     BAD("# fine\n[train] # no\n  # fine\nlr = 0.1 # half\nepochs = 3 ; see #7 # there\n",
         "t.ini:2: error: '#' begins a comment only at the start of a line; write '; no'",
@@ -62,7 +62,7 @@ static void hash_inside_a_line_is_an_error_with_a_hint(void **state)
     pp_config_destroy(&cfg);
 }
 
-static void semicolons_begin_comments_at_the_start_or_after_a_blank(void **state)
+TEST(semicolons_begin_comments_at_the_start_or_after_a_blank)
 {
     struct pp_config *cfg = good(";a = b\n  ; c\n[train] ; the = sign\nlr = 0.25\t;x\n", NULL);
     CHECK_STR_EQ(value_of(cfg, "train.lr"), "0.25");
@@ -74,7 +74,7 @@ static void semicolons_begin_comments_at_the_start_or_after_a_blank(void **state
         "t.ini:3: error: 'epochs' has no '='; write 'key = value'");
 }
 
-static void keys_below_a_broken_header_do_not_fall_into_the_section_before(void **state)
+TEST(keys_below_a_broken_header_do_not_fall_into_the_section_before)
 {
     BAD("[model]\n[train\nlr = 0.1\ntype = mlp\n",
         "t.ini:2: error: section header '[train' has no ']'",
@@ -86,7 +86,7 @@ static void keys_below_a_broken_header_do_not_fall_into_the_section_before(void 
         "[run] (ppcli keys)");
 }
 
-static void section_names_are_exact(void **state)
+TEST(section_names_are_exact)
 {
     BAD("[ train ]\nlr = 0.1\n[Train]\n[]\n[trainx] y\n",
         "t.ini:1: error: blanks inside '[ train ]'; write [train]",
@@ -98,7 +98,7 @@ static void section_names_are_exact(void **state)
         "t.ini:5: error: unknown section [trainx]; did you mean [train]? (ppcli keys)");
 }
 
-static void a_long_section_name_is_not_cut_to_a_known_one(void **state)
+TEST(a_long_section_name_is_not_cut_to_a_known_one)
 {
     refuses("t.ini:1: error: unknown section "
             "[trainxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...]",
@@ -107,7 +107,7 @@ static void a_long_section_name_is_not_cut_to_a_known_one(void **state)
             NULL);
 }
 
-static void an_empty_unknown_section_is_seen_and_an_empty_known_one_is_fine(void **state)
+TEST(an_empty_unknown_section_is_seen_and_an_empty_known_one_is_fine)
 {
     BAD("[output]\n", "t.ini:1: error: unknown section [output]; there are [data] [model] "
                       "[pipeline] [train] [checkpoint] "
@@ -120,14 +120,14 @@ static void an_empty_unknown_section_is_seen_and_an_empty_known_one_is_fine(void
     pp_config_destroy(&cfg);
 }
 
-static void duplicates_name_both_lines(void **state)
+TEST(duplicates_name_both_lines)
 {
     BAD("[train]\nlr = 1\n\n[run]\n[train]\nlr = 1\nlr = x\n",
         "t.ini:6: error: duplicate key 'lr' in [train]: line 2 has it already",
         "t.ini:7: error: duplicate key 'lr' in [train]: line 2 has it already");
 }
 
-static void empty_names_missing_equals_and_colons_are_errors(void **state)
+TEST(empty_names_missing_equals_and_colons_are_errors)
 {
     BAD("[train]\n= 3\nlr\nlr: 0.1\nlr :=0.1\nlr =\n", "t.ini:2: error: no key before '= 3'",
         "t.ini:3: error: 'lr' has no '='; write 'key = value'",
@@ -139,7 +139,7 @@ static void empty_names_missing_equals_and_colons_are_errors(void **state)
     pp_config_destroy(&cfg);
 }
 
-static void bytes_that_are_no_text_are_errors_with_their_line(void **state)
+TEST(bytes_that_are_no_text_are_errors_with_their_line)
 {
     static const char nul[] = "[train]\nlr = 0.1\0 2\n\nepochs = 3\n\0";
     bad_bytes(nul, sizeof(nul) - 1, "t.ini:2: error: NUL byte at byte 9; is this a text file?",
@@ -155,7 +155,7 @@ static void bytes_that_are_no_text_are_errors_with_their_line(void **state)
               NULL);
 }
 
-static void byte_order_mark_and_crlf_are_fine(void **state)
+TEST(byte_order_mark_and_crlf_are_fine)
 {
     struct pp_config *cfg =
         good("\xEF\xBB\xBF[train]\r\nlr = 0.5 \r\n\r\nepochs=7 ; caf\xC3\xA9\r\n", NULL);
@@ -167,7 +167,7 @@ static void byte_order_mark_and_crlf_are_fine(void **state)
         "one)");
 }
 
-static void unknown_keys_get_the_nearest_known_one(void **state)
+TEST(unknown_keys_get_the_nearest_known_one)
 {
     BAD("[pipeline]\nmicro_batchs = 4\nlr = 1\nwidth = 3\n[train]\nLR = 1\n",
         "t.ini:2: error: unknown key 'micro_batchs' in [pipeline]; did you mean 'microbatches'? "
@@ -181,7 +181,7 @@ static void unknown_keys_get_the_nearest_known_one(void **state)
         "t.ini:2: error: 'foo' stands before any section; every key belongs to one");
 }
 
-static void a_key_longer_than_the_librarys_buffer_is_not_taken_for_a_short_one(void **state)
+TEST(a_key_longer_than_the_librarys_buffer_is_not_taken_for_a_short_one)
 {
     char text[256] = "[train]\n";
     memset(text + strlen(text), 'l', 60);
@@ -189,7 +189,7 @@ static void a_key_longer_than_the_librarys_buffer_is_not_taken_for_a_short_one(v
     refuses("t.ini:2: error: unknown key 'lllll", text, NULL);
 }
 
-static void all_kinds_of_problems_are_found_in_one_pass_in_file_order(void **state)
+TEST(all_kinds_of_problems_are_found_in_one_pass_in_file_order)
 {
     BAD("[pipeline]\nassignment = 0 | 1 ; of two\nschedule = 1f1c\n[train]\nlr = -1\n"
         "batch_size = 2\n[data\n",
@@ -206,7 +206,7 @@ static void all_kinds_of_problems_are_found_in_one_pass_in_file_order(void **sta
     CHECK_STR_EQ(pp_error_get()->text, "t.ini: 5 problems");
 }
 
-static void thousands_of_problems_are_counted_and_the_list_is_capped(void **state)
+TEST(thousands_of_problems_are_counted_and_the_list_is_capped)
 {
     char *text = calloc(5000, 8);
     for (int i = 0; i < 5000; i++)
@@ -222,7 +222,7 @@ static void thousands_of_problems_are_counted_and_the_list_is_capped(void **stat
     pp_config_destroy(&cfg);
 }
 
-static void a_file_of_more_than_a_mebibyte_is_refused(void **state)
+TEST(a_file_of_more_than_a_mebibyte_is_refused)
 {
     size_t bytes = (1 << 20) + 1;
     char *text = malloc(bytes);
@@ -237,7 +237,7 @@ static void a_file_of_more_than_a_mebibyte_is_refused(void **state)
     pp_config_destroy(&cfg);
 }
 
-static void what_is_no_file_is_refused_clearly_and_at_once(void **state)
+TEST(what_is_no_file_is_refused_clearly_and_at_once)
 {
     struct pp_config *cfg = (struct pp_config *)state;
     CHECK_FAILS(pp_config_load("nope.ini", NULL, 0, &test_names, &cfg), PP_ENOINPUT, "nope.ini");
@@ -257,7 +257,7 @@ static void what_is_no_file_is_refused_clearly_and_at_once(void **state)
     assert_null(cfg);
 }
 
-static void standard_input_is_a_config_too(void **state)
+TEST(standard_input_is_a_config_too)
 {
     int saved = dup(STDIN_FILENO);
     put_text("t.ini", "[run]\ndir = out\n[train]\nlr = x\n");
@@ -276,31 +276,4 @@ static void standard_input_is_a_config_too(void **state)
     CHECK_OK(pp_path_format(dir, "%s/out", test_dir));
     CHECK_STR_EQ(cfg->run.dir, dir);
     pp_config_destroy(&cfg);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_line_of_any_length_is_one_key),
-        cmocka_unit_test(long_comments_are_no_problem),
-        cmocka_unit_test(indented_keys_are_keys),
-        cmocka_unit_test(hash_inside_a_line_is_an_error_with_a_hint),
-        cmocka_unit_test(semicolons_begin_comments_at_the_start_or_after_a_blank),
-        cmocka_unit_test(keys_below_a_broken_header_do_not_fall_into_the_section_before),
-        cmocka_unit_test(section_names_are_exact),
-        cmocka_unit_test(a_long_section_name_is_not_cut_to_a_known_one),
-        cmocka_unit_test(an_empty_unknown_section_is_seen_and_an_empty_known_one_is_fine),
-        cmocka_unit_test(duplicates_name_both_lines),
-        cmocka_unit_test(empty_names_missing_equals_and_colons_are_errors),
-        cmocka_unit_test(bytes_that_are_no_text_are_errors_with_their_line),
-        cmocka_unit_test(byte_order_mark_and_crlf_are_fine),
-        cmocka_unit_test(unknown_keys_get_the_nearest_known_one),
-        cmocka_unit_test(a_key_longer_than_the_librarys_buffer_is_not_taken_for_a_short_one),
-        cmocka_unit_test(all_kinds_of_problems_are_found_in_one_pass_in_file_order),
-        cmocka_unit_test(thousands_of_problems_are_counted_and_the_list_is_capped),
-        cmocka_unit_test(a_file_of_more_than_a_mebibyte_is_refused),
-        cmocka_unit_test(what_is_no_file_is_refused_clearly_and_at_once),
-        cmocka_unit_test(standard_input_is_a_config_too),
-    };
-    return cmocka_run_group_tests(tests, enter_test_dir, leave_test_dir);
 }

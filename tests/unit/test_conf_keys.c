@@ -4,7 +4,7 @@
 
 static const char *const fruit[] = {"apple", "banana", "cherry", "fig", "grape", NULL};
 
-static void the_nearest_word_is_suggested_when_it_is_near(void **state)
+TEST(the_nearest_word_is_suggested_when_it_is_near)
 {
     CHECK_STR_EQ(pp_nearest("aple", fruit), "apple");     /* one missing */
     CHECK_STR_EQ(pp_nearest("bananaa", fruit), "banana"); /* one too many */
@@ -15,7 +15,7 @@ static void the_nearest_word_is_suggested_when_it_is_near(void **state)
     CHECK_STR_EQ(pp_nearest("fig", fruit), "fig");
 }
 
-static void a_far_word_is_not_suggested(void **state)
+TEST(a_far_word_is_not_suggested)
 {
     assert_null(pp_nearest("bnn", fruit));
     assert_null(pp_nearest("fog_", fruit)); /* 2 of 4 letters */
@@ -30,7 +30,7 @@ static void a_far_word_is_not_suggested(void **state)
     assert_null(pp_nearest(word, fruit));
 }
 
-static void a_swap_of_neighbours_costs_one(void **state)
+TEST(a_swap_of_neighbours_costs_one)
 {
     static const char *const words[] = {"abcd", NULL};
     CHECK_STR_EQ(pp_nearest("bacd", words), "abcd"); /* 1 < 4/2; as two substitutions it is not */
@@ -48,7 +48,7 @@ static char *printed(const char *section, enum pp_keys_format format)
     return text;
 }
 
-static void keys_are_printed_aligned_by_section(void **state)
+TEST(keys_are_printed_aligned_by_section)
 {
     char *text = printed("pipeline", PP_KEYS_TEXT);
     const char *expected =
@@ -70,7 +70,7 @@ static void keys_are_printed_aligned_by_section(void **state)
     free(text);
 }
 
-static void the_schema_is_json(void **state)
+TEST(the_schema_is_json)
 {
     char *text = printed("pipeline.schedule", PP_KEYS_JSON);
     const char *expected =
@@ -96,7 +96,7 @@ static void the_schema_is_json(void **state)
     free(text);
 }
 
-static void the_list_is_every_key_once(void **state)
+TEST(the_list_is_every_key_once)
 {
     char *text = printed(NULL, PP_KEYS_LIST);
     const char *p = text;
@@ -110,7 +110,7 @@ static void the_list_is_every_key_once(void **state)
     free(text);
 }
 
-static void the_manual_pages_body_has_balanced_lists_and_no_stray_macro(void **state)
+TEST(the_manual_pages_body_has_balanced_lists_and_no_stray_macro)
 {
     char *text = printed(NULL, PP_KEYS_MDOC);
     int open = 0, items = 0;
@@ -138,7 +138,7 @@ static void the_manual_pages_body_has_balanced_lists_and_no_stray_macro(void **s
     free(text);
 }
 
-static void an_unknown_section_is_a_usage_error_with_a_suggestion(void **state)
+TEST(an_unknown_section_is_a_usage_error_with_a_suggestion)
 {
     CHECK_FAILS(pp_config_print_keys(stderr, "trian", NULL, PP_KEYS_TEXT), PP_EUSAGE,
                 "did you mean 'train'?");
@@ -157,7 +157,7 @@ static void hash_of(char out[65], const char *setting)
     pp_config_destroy(&cfg);
 }
 
-static void the_hash_follows_the_numbers_of_a_run_and_nothing_else(void **state)
+TEST(the_hash_follows_the_numbers_of_a_run_and_nothing_else)
 {
     static const char *const same[] = {"pipeline.stages=2",
                                        "pipeline.schedule=gpipe",
@@ -194,26 +194,9 @@ static void the_hash_follows_the_numbers_of_a_run_and_nothing_else(void **state)
     pp_config_destroy(&cfg);
 }
 
-static void enum_values_have_words(void **state)
+TEST(enum_values_have_words)
 {
     CHECK_STR_EQ(pp_activation_name(PP_ACT_GELU), "gelu");
     CHECK_STR_EQ(pp_activation_name(PP_ACT_NONE), "none");
     CHECK_STR_EQ(pp_optimizer_name(PP_OPT_ADAMW), "adamw");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_nearest_word_is_suggested_when_it_is_near),
-        cmocka_unit_test(a_far_word_is_not_suggested),
-        cmocka_unit_test(a_swap_of_neighbours_costs_one),
-        cmocka_unit_test(keys_are_printed_aligned_by_section),
-        cmocka_unit_test(the_schema_is_json),
-        cmocka_unit_test(the_list_is_every_key_once),
-        cmocka_unit_test(the_manual_pages_body_has_balanced_lists_and_no_stray_macro),
-        cmocka_unit_test(an_unknown_section_is_a_usage_error_with_a_suggestion),
-        cmocka_unit_test(the_hash_follows_the_numbers_of_a_run_and_nothing_else),
-        cmocka_unit_test(enum_values_have_words),
-    };
-    return cmocka_run_group_tests(tests, enter_test_dir, leave_test_dir);
 }

@@ -155,7 +155,7 @@ static char *written(const struct pp_config *cfg)
     return text;
 }
 
-static void a_written_config_loads_back_to_the_same_values(void **state)
+TEST(a_written_config_loads_back_to_the_same_values)
 {
     random_state = 1;
     for (int i = 0; i < 600; i++) {
@@ -183,7 +183,7 @@ static void a_written_config_loads_back_to_the_same_values(void **state)
     }
 }
 
-static void the_resolved_config_names_the_origin_of_every_value(void **state)
+TEST(the_resolved_config_names_the_origin_of_every_value)
 {
     struct pp_config *cfg = good("[train]\nlr = 0.5\n", "train.epochs=7", NULL);
     char *text = written(cfg);
@@ -194,7 +194,7 @@ static void the_resolved_config_names_the_origin_of_every_value(void **state)
     pp_config_destroy(&cfg);
 }
 
-static void lines_of_any_length_are_written_and_read_back(void **state)
+TEST(lines_of_any_length_are_written_and_read_back)
 {
     char sizes[2048] = "model.sizes=1", ranges[1024] = "pipeline.assignment=0", dir[512];
     for (int i = 1; i < 100; i++) {
@@ -215,7 +215,7 @@ static void lines_of_any_length_are_written_and_read_back(void **state)
     pp_config_destroy(&cfg);
 }
 
-static void a_full_disk_is_an_io_error(void **state)
+TEST(a_full_disk_is_an_io_error)
 {
     FILE *f = fopen("/dev/full", "w");
     if (!f) {
@@ -264,7 +264,7 @@ static size_t mutate(char *text, size_t n, size_t capacity)
     }
 }
 
-static void damaged_files_load_or_give_problems_and_never_crash(void **state)
+TEST(damaged_files_load_or_give_problems_and_never_crash)
 {
     char good_text[8192], text[8192];
     char *made = NULL;
@@ -342,7 +342,7 @@ static int is_ini(const struct dirent *e)
     return n > 4 && strcmp(e->d_name + n - 4, ".ini") == 0;
 }
 
-static void the_corpus_says_what_it_always_said(void **state)
+TEST(the_corpus_says_what_it_always_said)
 {
     char dir[PP_PATH_MAX], name[PP_PATH_MAX], expected[16384];
     struct dirent **files = NULL;
@@ -370,7 +370,7 @@ static void the_corpus_says_what_it_always_said(void **state)
     assert_int_equal(chdir(test_dir), 0);
 }
 
-static void the_shipped_configs_load_and_say_how_to_run_them(void **state)
+TEST(the_shipped_configs_load_and_say_how_to_run_them)
 {
     char dir[PP_PATH_MAX], path[PP_PATH_MAX], text[4096], command[512];
     struct dirent **files = NULL;
@@ -415,18 +415,4 @@ static void the_shipped_configs_load_and_say_how_to_run_them(void **state)
         free(files[i]);
     }
     free(files);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_written_config_loads_back_to_the_same_values),
-        cmocka_unit_test(the_resolved_config_names_the_origin_of_every_value),
-        cmocka_unit_test(lines_of_any_length_are_written_and_read_back),
-        cmocka_unit_test(a_full_disk_is_an_io_error),
-        cmocka_unit_test(damaged_files_load_or_give_problems_and_never_crash),
-        cmocka_unit_test(the_corpus_says_what_it_always_said),
-        cmocka_unit_test(the_shipped_configs_load_and_say_how_to_run_them),
-    };
-    return cmocka_run_group_tests(tests, enter_test_dir, leave_test_dir);
 }

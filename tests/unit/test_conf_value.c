@@ -15,7 +15,7 @@ static void check_value(const char *setting, const char *expected)
     pp_config_destroy(&cfg);
 }
 
-static void whole_numbers_take_decimal_and_binary_suffixes(void **state)
+TEST(whole_numbers_take_decimal_and_binary_suffixes)
 {
     check_value("train.max_steps=1k", "1000");
     check_value("train.max_steps=2Ki", "2048");
@@ -29,7 +29,7 @@ static void whole_numbers_take_decimal_and_binary_suffixes(void **state)
     check_value("train.batch_size=1Gi", "1073741824");
 }
 
-static void sizes_are_what_users_write(void **state)
+TEST(sizes_are_what_users_write)
 {
     static const struct {
         const char *text;
@@ -63,7 +63,7 @@ static void sizes_are_what_users_write(void **state)
     refuses("2P is out of range", NULL, "run.memory=2P", NULL);
 }
 
-static void what_is_not_a_whole_number_is_refused(void **state)
+TEST(what_is_not_a_whole_number_is_refused)
 {
     static const char *const values[] = {
         "abc", "12abc", "0x10", "1e3", "5.0",   "1K", "1 k", "--1", "+",  "1Kib", "1ki",
@@ -77,7 +77,7 @@ static void what_is_not_a_whole_number_is_refused(void **state)
     }
 }
 
-static void whole_numbers_out_of_range_are_refused_with_range_and_unit(void **state)
+TEST(whole_numbers_out_of_range_are_refused_with_range_and_unit)
 {
     refuses("--set: error: train.epochs: 0 is out of range; write 1 to 1000000 epochs", NULL,
             "train.epochs=0", NULL);
@@ -97,7 +97,7 @@ static void whole_numbers_out_of_range_are_refused_with_range_and_unit(void **st
     refuses("2Gi is out of range", NULL, "train.batch_size=2Gi", NULL);
 }
 
-static void floats_are_decimal_and_keep_their_bits(void **state)
+TEST(floats_are_decimal_and_keep_their_bits)
 {
     check_value("train.lr=0.1", "0.1");
     check_value("train.lr=.5", "0.5");
@@ -110,7 +110,7 @@ static void floats_are_decimal_and_keep_their_bits(void **state)
     check_value("train.eps=2.2250738585072014e-308", "2.2250738585072014e-308");
 }
 
-static void what_is_not_a_float_is_refused(void **state)
+TEST(what_is_not_a_float_is_refused)
 {
     static const char *const values[] = {"nan", "inf",  "-inf", "infinity", "0x1p3", "1e",
                                          "e5",  "1e+",  ".",    "1.2.3",    "1 2",   "1k",
@@ -123,7 +123,7 @@ static void what_is_not_a_float_is_refused(void **state)
     refuses("train.lr: '0,5' is not a number; write 0.5", NULL, "train.lr=0,5", NULL);
 }
 
-static void floats_out_of_range_are_refused(void **state)
+TEST(floats_out_of_range_are_refused)
 {
     refuses("1e400 is out of range", NULL, "train.lr=1e400", NULL);
     refuses("-1e400 is out of range", NULL, "train.lr=-1e400", NULL);
@@ -138,7 +138,7 @@ static void floats_out_of_range_are_refused(void **state)
     check_value("train.beta1=0", "0");
 }
 
-static void durations_take_a_unit_and_are_kept_in_seconds(void **state)
+TEST(durations_take_a_unit_and_are_kept_in_seconds)
 {
     check_value("run.hang_timeout=90", "90s");
     check_value("run.hang_timeout=90s", "90s");
@@ -150,7 +150,7 @@ static void durations_take_a_unit_and_are_kept_in_seconds(void **state)
     check_value("run.hang_timeout=0h", "0s");
 }
 
-static void what_is_not_a_duration_is_refused(void **state)
+TEST(what_is_not_a_duration_is_refused)
 {
     static const char *const values[] = {"s",  "ms",  "1d",  "1 2s", "-5s",   "0x5s", "1,5s",
                                          "1M", "5sm", "nan", "infs", "5 s s", NULL};
@@ -165,7 +165,7 @@ static void what_is_not_a_duration_is_refused(void **state)
     refuses("1000h is out of range", NULL, "run.hang_timeout=1000h", NULL);
 }
 
-static void devices_are_numbers_and_ranges_in_the_order_given(void **state)
+TEST(devices_are_numbers_and_ranges_in_the_order_given)
 {
     check_value("run.devices=auto", "auto");
     check_value("run.devices=0", "0");
@@ -177,7 +177,7 @@ static void devices_are_numbers_and_ranges_in_the_order_given(void **state)
     check_value("run.devices=2 3 4 9", "2-4 9");
 }
 
-static void what_is_not_a_list_of_devices_is_refused(void **state)
+TEST(what_is_not_a_list_of_devices_is_refused)
 {
     static const char *const values[] = {"gpu0",  "-1",    "64",  "1-",          "3-2",
                                          "0x1",   "1 - 2", "1;2", "all",         "0,,1",
@@ -194,7 +194,7 @@ static void what_is_not_a_list_of_devices_is_refused(void **state)
 }
 
 /* A config that is written holds it, and has no quotes. */
-static void a_free_name_must_be_possible_in_a_file(void **state)
+TEST(a_free_name_must_be_possible_in_a_file)
 {
     check_value("data.label=kind#1;", "kind#1;");
     refuses("data.label: the name 'kind #1' cannot stand in an INI file because of ' #'", NULL,
@@ -204,7 +204,7 @@ static void a_free_name_must_be_possible_in_a_file(void **state)
     refuses("data.label: byte 2 (0xe9) is not UTF-8", NULL, "data.label=a\xe9", NULL);
 }
 
-static void floats_are_a_list_or_none(void **state)
+TEST(floats_are_a_list_or_none)
 {
     check_value("data.mean=0.4914 0.4822, 0.4465", "0.4914 0.4822 0.4465");
     check_value("data.mean=-1e-3", "-0.001");
@@ -217,7 +217,7 @@ static void floats_are_a_list_or_none(void **state)
             NULL);
 }
 
-static void a_comma_locale_changes_nothing(void **state)
+TEST(a_comma_locale_changes_nothing)
 {
     static const char *const locales[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "de_DE",
                                           NULL};
@@ -233,7 +233,7 @@ static void a_comma_locale_changes_nothing(void **state)
     setlocale(LC_NUMERIC, "C");
 }
 
-static void choices_and_names_are_exact_and_suggest(void **state)
+TEST(choices_and_names_are_exact_and_suggest)
 {
     check_value("model.activation=gelu", "gelu");
     check_value("train.optimizer=adamw", "adamw");
@@ -255,7 +255,7 @@ static void choices_and_names_are_exact_and_suggest(void **state)
     pp_config_destroy(&cfg);
 }
 
-static void sizes_take_blanks_commas_and_repeats(void **state)
+TEST(sizes_take_blanks_commas_and_repeats)
 {
     check_value("model.sizes=784 512 256 10", "784 512 256 10");
     check_value("model.sizes=784,512, 256 ,10", "784 512 256 10");
@@ -273,7 +273,7 @@ static void sizes_take_blanks_commas_and_repeats(void **state)
     pp_config_destroy(&cfg);
 }
 
-static void bad_sizes_are_refused(void **state)
+TEST(bad_sizes_are_refused)
 {
     static const char *const values[] = {
         "784 0 10",  "784 -5 10", "784 x 10",     "784 1024*0 10", "784 8*-2 10",
@@ -295,7 +295,7 @@ static void bad_sizes_are_refused(void **state)
     refuses("more than 4097 sizes", NULL, "model.sizes=1*18446744073709551615 2", NULL);
 }
 
-static void variables_are_expanded_or_refused(void **state)
+TEST(variables_are_expanded_or_refused)
 {
     setenv("PPCLI_TEST_LR", "0.25", 1);
     setenv("PPCLI_TEST_EMPTY", "", 1);
@@ -337,7 +337,7 @@ static void variables_are_expanded_or_refused(void **state)
     free(big);
 }
 
-static void relative_paths_start_at_the_folder_of_the_file(void **state)
+TEST(relative_paths_start_at_the_folder_of_the_file)
 {
     char expected[PP_PATH_MAX], absolute[PP_PATH_MAX];
     struct pp_config *cfg = NULL;
@@ -364,7 +364,7 @@ static void relative_paths_start_at_the_folder_of_the_file(void **state)
     rmdir("sub");
 }
 
-static void words_and_empty_paths_stay_what_they_are(void **state)
+TEST(words_and_empty_paths_stay_what_they_are)
 {
     struct pp_config *cfg = good("[data]\npath =\n[run]\ndir = auto\n", NULL);
     CHECK_STR_EQ(cfg->data.path, "");
@@ -381,7 +381,7 @@ static void words_and_empty_paths_stay_what_they_are(void **state)
     pp_config_destroy(&cfg);
 }
 
-static void paths_that_cannot_be_written_down_are_refused(void **state)
+TEST(paths_that_cannot_be_written_down_are_refused)
 {
     refuses("run.dir: '~' is not expanded; write ${HOME}/runs", NULL, "run.dir=~/runs", NULL);
     refuses("cannot stand in an INI file because of ' ;'", NULL, "run.dir=/a ;b", NULL);
@@ -392,7 +392,7 @@ static void paths_that_cannot_be_written_down_are_refused(void **state)
     refuses("because of '${'", NULL, "run.dir=${PPCLI_TEST_DOLLAR}", NULL);
 }
 
-static void settings_win_over_the_file_and_the_file_over_defaults(void **state)
+TEST(settings_win_over_the_file_and_the_file_over_defaults)
 {
     struct pp_config *cfg = NULL;
     const struct pp_setting settings[] = {{"train.lr", "0.3", "--set"},
@@ -410,7 +410,7 @@ static void settings_win_over_the_file_and_the_file_over_defaults(void **state)
     pp_config_destroy(&cfg);
 }
 
-static void settings_are_checked_like_the_file_and_listed_after_it(void **state)
+TEST(settings_are_checked_like_the_file_and_listed_after_it)
 {
     struct pp_config *cfg = NULL;
     const struct pp_setting settings[] = {{"pipeline.stages", "x", "--stages"},
@@ -432,34 +432,4 @@ static void settings_are_checked_like_the_file_and_listed_after_it(void **state)
                  "--set: error: unknown key 'train.lrr'; did you mean 'train.lr'? (ppcli keys)");
     CHECK_STR_EQ(value_of(cfg, "train.lr"), "0.5");
     pp_config_destroy(&cfg);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whole_numbers_take_decimal_and_binary_suffixes),
-        cmocka_unit_test(what_is_not_a_whole_number_is_refused),
-        cmocka_unit_test(sizes_are_what_users_write),
-        cmocka_unit_test(whole_numbers_out_of_range_are_refused_with_range_and_unit),
-        cmocka_unit_test(floats_are_decimal_and_keep_their_bits),
-        cmocka_unit_test(what_is_not_a_float_is_refused),
-        cmocka_unit_test(floats_out_of_range_are_refused),
-        cmocka_unit_test(durations_take_a_unit_and_are_kept_in_seconds),
-        cmocka_unit_test(what_is_not_a_duration_is_refused),
-        cmocka_unit_test(a_free_name_must_be_possible_in_a_file),
-        cmocka_unit_test(floats_are_a_list_or_none),
-        cmocka_unit_test(devices_are_numbers_and_ranges_in_the_order_given),
-        cmocka_unit_test(what_is_not_a_list_of_devices_is_refused),
-        cmocka_unit_test(a_comma_locale_changes_nothing),
-        cmocka_unit_test(choices_and_names_are_exact_and_suggest),
-        cmocka_unit_test(sizes_take_blanks_commas_and_repeats),
-        cmocka_unit_test(bad_sizes_are_refused),
-        cmocka_unit_test(variables_are_expanded_or_refused),
-        cmocka_unit_test(relative_paths_start_at_the_folder_of_the_file),
-        cmocka_unit_test(words_and_empty_paths_stay_what_they_are),
-        cmocka_unit_test(paths_that_cannot_be_written_down_are_refused),
-        cmocka_unit_test(settings_win_over_the_file_and_the_file_over_defaults),
-        cmocka_unit_test(settings_are_checked_like_the_file_and_listed_after_it),
-    };
-    return cmocka_run_group_tests(tests, enter_test_dir, leave_test_dir);
 }

@@ -167,7 +167,7 @@ static void run_chain(const char *words, struct pp_sha256 *sha)
         pp_free(p.at);
 }
 
-static void the_bytes_are_those_of_torchvision(void **state)
+TEST(the_bytes_are_those_of_torchvision)
 {
     static const struct {
         const char *kind;
@@ -225,7 +225,7 @@ static void check_share(struct pp_ahead *ahead, const struct pp_loader *ld, enum
     augment_fini(&a);
 }
 
-static void the_order_of_asking_changes_no_byte(void **state)
+TEST(the_order_of_asking_changes_no_byte)
 {
     static const struct {
         int split, epoch, step;
@@ -260,7 +260,7 @@ static void the_order_of_asking_changes_no_byte(void **state)
     }
 }
 
-static void it_ends_whatever_is_being_made(void **state)
+TEST(it_ends_whatever_is_being_made)
 {
     uint8_t *buffers[2];
     struct pp_loader *ld = NULL;
@@ -285,7 +285,7 @@ static void it_ends_whatever_is_being_made(void **state)
 }
 
 /* By what kernels on a device call; the last shape is smaller than what crop moves it by. */
-static void crop_and_flip_are_one_move(void **state)
+TEST(crop_and_flip_are_one_move)
 {
     static const char *const chains[] = {"0 crop", "0 flip", "0 crop flip", "0 flip crop"};
     const struct pp_shape shapes[] = {pp_shape_image(32, 32, 3), pp_shape_image(7, 9, 2),
@@ -317,7 +317,7 @@ static void crop_and_flip_are_one_move(void **state)
     assert_false(pp_ahead_moves(chain_of("0 crop"), PP_SPLIT_TEST));
 }
 
-static void what_does_not_fit_is_one_line(void **state)
+TEST(what_does_not_fit_is_one_line)
 {
     const struct pp_shape grey = pp_shape_image(28, 28, 1), flat = pp_shape_flat(12);
     struct pp_config *cfg = chain_of("0 crop flip");
@@ -336,7 +336,7 @@ static void what_does_not_fit_is_one_line(void **state)
                 "data.resize: is for pictures of bytes; a sample of synthetic is 12");
 }
 
-static void the_models_input_is_known_from_the_data(void **state)
+TEST(the_models_input_is_known_from_the_data)
 {
     struct pp_data_input in;
     CHECK_OK(pp_dataset_input(config(), &in));
@@ -357,13 +357,5 @@ static void the_models_input_is_known_from_the_data(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_bytes_are_those_of_torchvision),
-        cmocka_unit_test(the_order_of_asking_changes_no_byte),
-        cmocka_unit_test(it_ends_whatever_is_being_made),
-        cmocka_unit_test(crop_and_flip_are_one_move),
-        cmocka_unit_test(what_does_not_fit_is_one_line),
-        cmocka_unit_test(the_models_input_is_known_from_the_data),
-    };
-    return cmocka_run_group_tests(tests, open_sample, close_sample);
+    return tests_run(open_sample, close_sample);
 }

@@ -57,7 +57,7 @@ static void put_gzip(void **state, const char *name, struct blob b)
     blob_free(&b);
 }
 
-static void the_batches_there_are_follow_each_other_as_rgb_pixels(void **state)
+TEST_IN_FOLDER(the_batches_there_are_follow_each_other_as_rgb_pixels)
 {
     struct pp_dataset *ds = NULL, *test = NULL;
     put(state, "data_batch_1.bin", records(0, 7));
@@ -87,7 +87,7 @@ static void the_batches_there_are_follow_each_other_as_rgb_pixels(void **state)
     pp_dataset_destroy(&test);
 }
 
-static void halves_limits_and_counts(void **state)
+TEST_IN_FOLDER(halves_limits_and_counts)
 {
     struct pp_dataset *images = NULL, *labels = NULL, *few = NULL;
     int n = 0;
@@ -110,7 +110,7 @@ static void halves_limits_and_counts(void **state)
     pp_dataset_destroy(&few);
 }
 
-static void files_of_ones_own_are_named_by_keys(void **state)
+TEST_IN_FOLDER(files_of_ones_own_are_named_by_keys)
 {
     struct pp_dataset *ds = NULL;
     put_gzip(state, "mine.bin", records(0, 3));
@@ -129,7 +129,7 @@ static void files_of_ones_own_are_named_by_keys(void **state)
     CHECK_FAILS(pp_dataset_check_keys(cfg), PP_ECONFIG, "only with csv, cifar10, ");
 }
 
-static void odd_files_are_one_clear_line(void **state)
+TEST_IN_FOLDER(odd_files_are_one_clear_line)
 {
     struct pp_dataset *ds = NULL;
     struct pp_config *cfg = config("cifar10", *state);
@@ -179,7 +179,7 @@ static struct blob member(const char *name, char type, struct blob body)
     return b;
 }
 
-static void the_archive_gives_its_batches(void **state)
+TEST_IN_FOLDER(the_archive_gives_its_batches)
 {
     struct pp_dataset *ds = NULL;
     struct blob parts[] = {member("cifar-10-batches-bin/", '5', blob_of(0)),
@@ -217,7 +217,7 @@ static void the_archive_gives_its_batches(void **state)
 
 /* ---- the sample */
 
-static void the_sample_is_balanced_and_has_the_documented_digests(void **state)
+TEST_IN_FOLDER(the_sample_is_balanced_and_has_the_documented_digests)
 {
     setenv("PPCLI_DATA_DIR", *state, 1); /* an empty folder: not a person's own data */
     char path[4096], hex[PP_SHA256_HEX];
@@ -249,18 +249,4 @@ static void the_sample_is_balanced_and_has_the_documented_digests(void **state)
     }
     free(readme);
     blob_free(&text);
-}
-
-int main(void)
-{
-#define T(name) cmocka_unit_test_setup_teardown(name, folder_create, folder_remove)
-    const struct CMUnitTest tests[] = {
-        T(the_batches_there_are_follow_each_other_as_rgb_pixels),
-        T(halves_limits_and_counts),
-        T(files_of_ones_own_are_named_by_keys),
-        T(odd_files_are_one_clear_line),
-        T(the_archive_gives_its_batches),
-        T(the_sample_is_balanced_and_has_the_documented_digests),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,7 +39,7 @@ static struct blob damaged(struct blob good)
     return b;
 }
 
-static void the_built_in_pins_are_whole(void **state)
+TEST_IN_FOLDER(the_built_in_pins_are_whole)
 {
     static const uint64_t megabytes[] = {54, 54, 170, 1, 0};
     int i = 0;
@@ -57,7 +57,7 @@ static void the_built_in_pins_are_whole(void **state)
     CHECK_INT_EQ(i, 4);
 }
 
-static void files_that_are_there_are_counted(void **state)
+TEST_IN_FOLDER(files_that_are_there_are_counted)
 {
     int files;
     CHECK_INT_EQ(pp_fetch_there(&pp_fetch_sets[0], *state, &files), 0);
@@ -67,7 +67,7 @@ static void files_that_are_there_are_counted(void **state)
     CHECK_INT_EQ(pp_fetch_there(&pp_fetch_sets[0], *state, &files), 2);
 }
 
-static void a_folder_is_copied_and_verified(void **state)
+TEST_IN_FOLDER(a_folder_is_copied_and_verified)
 {
     char from[PP_PATH_MAX], to[PP_PATH_MAX];
     snprintf(from, sizeof(from), "%s", sub(state, "from"));
@@ -78,7 +78,7 @@ static void a_folder_is_copied_and_verified(void **state)
     assert_true(has(from, ".gz"));
 }
 
-static void plain_files_are_as_good_as_gzipped_ones(void **state)
+TEST_IN_FOLDER(plain_files_are_as_good_as_gzipped_ones)
 {
     const char *from = sub(state, "from"), *to = sub(state, "to");
     put(from, "", fs.idx);
@@ -88,7 +88,7 @@ static void plain_files_are_as_good_as_gzipped_ones(void **state)
     check_complete(&fs, to);
 }
 
-static void another_packing_of_the_same_bytes_is_accepted(void **state)
+TEST_IN_FOLDER(another_packing_of_the_same_bytes_is_accepted)
 {
     const char *from = sub(state, "from"), *to = sub(state, "to");
     struct blob loose = gzip(fs.idx.p, fs.idx.n, 1);
@@ -99,7 +99,7 @@ static void another_packing_of_the_same_bytes_is_accepted(void **state)
     blob_free(&loose);
 }
 
-static void file_urls_name_folders(void **state)
+TEST_IN_FOLDER(file_urls_name_folders)
 {
     char url[PP_PATH_MAX];
     const char *from = sub(state, "a b%"), *to = sub(state, "to");
@@ -110,7 +110,7 @@ static void file_urls_name_folders(void **state)
     CHECK_FAILS(fetch("file://elsewhere/x", to), PP_ECONFIG, "file:///FOLDER");
 }
 
-static void wrong_content_never_gets_the_name(void **state)
+TEST_IN_FOLDER(wrong_content_never_gets_the_name)
 {
     const char *from = sub(state, "from"), *to = sub(state, "to");
     struct blob bad_idx = damaged(fs.idx), bad_gz = damaged(fs.gz);
@@ -137,7 +137,7 @@ static void wrong_content_never_gets_the_name(void **state)
     blob_free(&repacked);
 }
 
-static void a_file_that_is_too_large_is_not_copied_whole(void **state)
+TEST_IN_FOLDER(a_file_that_is_too_large_is_not_copied_whole)
 {
     const char *from = sub(state, "from"), *to = sub(state, "to");
     char path[PP_PATH_MAX];
@@ -149,7 +149,7 @@ static void a_file_that_is_too_large_is_not_copied_whole(void **state)
     assert_false(has(to, ".gz.part"));
 }
 
-static void a_good_file_is_kept_as_it_is(void **state)
+TEST_IN_FOLDER(a_good_file_is_kept_as_it_is)
 {
     char path[PP_PATH_MAX];
     struct stat a, b;
@@ -163,7 +163,7 @@ static void a_good_file_is_kept_as_it_is(void **state)
     check_complete(&fs, to);
 }
 
-static void a_bad_file_stays_until_a_good_one_replaces_it(void **state)
+TEST_IN_FOLDER(a_bad_file_stays_until_a_good_one_replaces_it)
 {
     char path[PP_PATH_MAX];
     const char *bad_from = sub(state, "bad"), *from = sub(state, "from"), *to = sub(state, "to");
@@ -182,7 +182,7 @@ static void a_bad_file_stays_until_a_good_one_replaces_it(void **state)
     blob_free(&still);
 }
 
-static void a_complete_part_of_a_killed_run_is_used(void **state)
+TEST_IN_FOLDER(a_complete_part_of_a_killed_run_is_used)
 {
     const char *to = sub(state, "to");
     put(to, ".gz.part", fs.gz);
@@ -190,7 +190,7 @@ static void a_complete_part_of_a_killed_run_is_used(void **state)
     check_complete(&fs, to);
 }
 
-static void a_part_that_is_a_link_is_not_followed(void **state)
+TEST_IN_FOLDER(a_part_that_is_a_link_is_not_followed)
 {
     char part[PP_PATH_MAX];
     const char *from = sub(state, "from"), *to = sub(state, "to");
@@ -206,7 +206,7 @@ static void a_part_that_is_a_link_is_not_followed(void **state)
     blob_free(&b);
 }
 
-static void wrong_sources_are_refused_before_anything_is_made(void **state)
+TEST_IN_FOLDER(wrong_sources_are_refused_before_anything_is_made)
 {
     const char *to = in_folder(state, "never");
     CHECK_FAILS(fetch("ftp://127.0.0.1/", to), PP_ECONFIG,
@@ -217,14 +217,14 @@ static void wrong_sources_are_refused_before_anything_is_made(void **state)
     assert_false(file_exists(to));
 }
 
-static void a_folder_without_the_file_says_which_one(void **state)
+TEST_IN_FOLDER(a_folder_without_the_file_says_which_one)
 {
     const char *from = sub(state, "from"), *to = sub(state, "to");
     CHECK_FAILS(fetch(from, to), PP_ENOINPUT, FETCH_NAME ": No such file");
     check_nothing(to);
 }
 
-static void a_second_download_into_the_same_folder_is_refused(void **state)
+TEST_IN_FOLDER(a_second_download_into_the_same_folder_is_refused)
 {
     const char *from = sub(state, "from"), *to = sub(state, "to");
     put(from, ".gz", fs.gz);
@@ -237,7 +237,7 @@ static void a_second_download_into_the_same_folder_is_refused(void **state)
     check_complete(&fs, to);
 }
 
-static void a_folder_without_permission_says_so(void **state)
+TEST_IN_FOLDER(a_folder_without_permission_says_so)
 {
     const char *from = sub(state, "from"), *to = sub(state, "to");
     put(from, ".gz", fs.gz);
@@ -253,7 +253,7 @@ static void a_folder_without_permission_says_so(void **state)
     check_nothing(to);
 }
 
-static void a_part_that_cannot_be_made_is_an_io_error(void **state)
+TEST_IN_FOLDER(a_part_that_cannot_be_made_is_an_io_error)
 {
     const char *from = sub(state, "from"), *to = sub(state, "to");
     put(from, ".gz", fs.gz);
@@ -267,27 +267,7 @@ int main(void)
 {
     fetch_set_init(&fs);
     pp_log_set_level(PP_LOG_QUIET);
-#define T(name) cmocka_unit_test_setup_teardown(name, folder_create, folder_remove)
-    const struct CMUnitTest tests[] = {
-        T(the_built_in_pins_are_whole),
-        T(files_that_are_there_are_counted),
-        T(a_folder_is_copied_and_verified),
-        T(plain_files_are_as_good_as_gzipped_ones),
-        T(another_packing_of_the_same_bytes_is_accepted),
-        T(file_urls_name_folders),
-        T(wrong_content_never_gets_the_name),
-        T(a_file_that_is_too_large_is_not_copied_whole),
-        T(a_good_file_is_kept_as_it_is),
-        T(a_bad_file_stays_until_a_good_one_replaces_it),
-        T(a_complete_part_of_a_killed_run_is_used),
-        T(a_part_that_is_a_link_is_not_followed),
-        T(wrong_sources_are_refused_before_anything_is_made),
-        T(a_folder_without_the_file_says_which_one),
-        T(a_second_download_into_the_same_folder_is_refused),
-        T(a_folder_without_permission_says_so),
-        T(a_part_that_cannot_be_made_is_an_io_error),
-    };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = tests_run(NULL, NULL);
     fetch_set_fini(&fs);
     return failed;
 }

@@ -78,6 +78,9 @@ static inline int folder_remove(void **state)
     return 0;
 }
 
+/* A test in a folder of its own, whose name is *state. */
+#define TEST_IN_FOLDER(name) TEST_AROUND(name, folder_create, folder_remove)
+
 static inline const char *in_folder(void **state, const char *name)
 {
     static char path[4][4096]; /* four results live at a time */

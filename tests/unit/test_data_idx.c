@@ -62,7 +62,7 @@ static int read_idx_blob(void **state, struct blob b)
     return read_blob(state, b, NULL, 0);
 }
 
-static void gzipped_and_plain_files_read_the_same(void **state)
+TEST_IN_FOLDER(gzipped_and_plain_files_read_the_same)
 {
     const uint32_t dims[3] = {5, 4, 3};
     struct blob b = idx_bytes(3, dims, 60, 251);
@@ -85,7 +85,7 @@ static void gzipped_and_plain_files_read_the_same(void **state)
     blob_free(&b);
 }
 
-static void a_header_read_gives_the_counts_alone(void **state)
+TEST_IN_FOLDER(a_header_read_gives_the_counts_alone)
 {
     struct pp_array idx;
     CHECK_OK(pp_idx_read(sample("train-images-idx3-ubyte.gz"), &idx, NULL));
@@ -97,7 +97,7 @@ static void a_header_read_gives_the_counts_alone(void **state)
     CHECK_INT_EQ(idx.dims[0], 1000);
 }
 
-static void a_link_to_a_file_is_followed(void **state)
+TEST_IN_FOLDER(a_link_to_a_file_is_followed)
 {
     struct pp_array idx;
     uint8_t *data;
@@ -108,7 +108,7 @@ static void a_link_to_a_file_is_followed(void **state)
     pp_free(data);
 }
 
-static void every_cut_of_a_label_file_is_refused(void **state)
+TEST_IN_FOLDER(every_cut_of_a_label_file_is_refused)
 {
     struct blob b = file_read(sample("train-labels-idx1-ubyte.gz"));
     int cuts = 0, refused = 0;
@@ -125,7 +125,7 @@ static void every_cut_of_a_label_file_is_refused(void **state)
     blob_free(&b);
 }
 
-static void every_flipped_bit_is_refused_or_harmless(void **state)
+TEST_IN_FOLDER(every_flipped_bit_is_refused_or_harmless)
 {
     struct blob b = file_read(sample("t10k-labels-idx1-ubyte.gz"));
     struct pp_array idx;
@@ -153,7 +153,7 @@ static void every_flipped_bit_is_refused_or_harmless(void **state)
     blob_free(&b);
 }
 
-static void what_follows_the_stream_is_refused(void **state)
+TEST_IN_FOLDER(what_follows_the_stream_is_refused)
 {
     const uint32_t dims[1] = {100};
     struct blob idx = idx_bytes(1, dims, 100, 10);
@@ -178,7 +178,7 @@ static void what_follows_the_stream_is_refused(void **state)
 }
 
 /* As `cat a.gz b.gz` and bgzip make them. Cut anywhere, it is refused. */
-static void a_gzip_file_of_several_members_is_read_whole(void **state)
+TEST_IN_FOLDER(a_gzip_file_of_several_members_is_read_whole)
 {
     const uint32_t dims[1] = {100};
     struct blob idx = idx_bytes(1, dims, 100, 10), all = blob_of(0);
@@ -196,7 +196,7 @@ static void a_gzip_file_of_several_members_is_read_whole(void **state)
 }
 
 /* A stream may end exactly at a multiple of the input buffer: what follows is still seen. */
-static void trailing_bytes_are_seen_across_the_input_buffer(void **state)
+TEST_IN_FOLDER(trailing_bytes_are_seen_across_the_input_buffer)
 {
     const uint32_t dims[1] = {65490};
     struct blob idx = idx_bytes(1, dims, 65490, 253);
@@ -228,7 +228,7 @@ static long peak_kib(void)
     return u.ru_maxrss;
 }
 
-static void a_bomb_is_refused_without_inflating_it(void **state)
+TEST_IN_FOLDER(a_bomb_is_refused_without_inflating_it)
 {
     /* The header says 1 MB, the stream holds 100 MB of zeros. */
     z_stream z = {0};
@@ -256,7 +256,7 @@ static void a_bomb_is_refused_without_inflating_it(void **state)
     blob_free(&out);
 }
 
-static void announced_sizes_are_held_against_the_file_before_allocating(void **state)
+TEST_IN_FOLDER(announced_sizes_are_held_against_the_file_before_allocating)
 {
     const uint32_t dims[3] = {1000, 1000, 1000};
     struct blob b = idx_bytes(3, dims, 100, 10);
@@ -278,7 +278,7 @@ struct bad_header {
     const char *words;
 };
 
-static void headers_that_lie_are_refused(void **state)
+TEST_IN_FOLDER(headers_that_lie_are_refused)
 {
     static const struct bad_header table[] = {
         {"first byte",
@@ -315,7 +315,7 @@ static void headers_that_lie_are_refused(void **state)
     }
 }
 
-static void plain_files_must_have_exactly_their_size(void **state)
+TEST_IN_FOLDER(plain_files_must_have_exactly_their_size)
 {
     const uint32_t dims[1] = {10};
     struct blob b = idx_bytes(1, dims, 11, 10);
@@ -329,7 +329,7 @@ static void plain_files_must_have_exactly_their_size(void **state)
     blob_free(&b);
 }
 
-static void gzip_that_holds_less_than_announced_is_refused(void **state)
+TEST_IN_FOLDER(gzip_that_holds_less_than_announced_is_refused)
 {
     const uint32_t dims[1] = {100};
     struct blob b = idx_bytes(1, dims, 99, 10);
@@ -341,7 +341,7 @@ static void gzip_that_holds_less_than_announced_is_refused(void **state)
     blob_free(&tiny);
 }
 
-static void what_is_no_file_is_refused_without_waiting(void **state)
+TEST_IN_FOLDER(what_is_no_file_is_refused_without_waiting)
 {
     struct pp_array idx;
     uint8_t *data = NULL;
@@ -361,7 +361,7 @@ static void what_is_no_file_is_refused_without_waiting(void **state)
     assert_null(data);
 }
 
-static void what_is_no_idx_is_named(void **state)
+TEST_IN_FOLDER(what_is_no_idx_is_named)
 {
     struct blob empty = {(uint8_t *)"", 0};
     struct blob one = {(uint8_t *)"\x1f", 1};
@@ -371,7 +371,7 @@ static void what_is_no_idx_is_named(void **state)
     CHECK_FAILS(read_idx_blob(state, web), PP_EFORMAT, "begins with 3c 21 64 6f (a web page?)");
 }
 
-static void a_file_without_permission_says_so(void **state)
+TEST_IN_FOLDER(a_file_without_permission_says_so)
 {
     struct pp_array idx;
     const char *path = in_folder(state, "locked");
@@ -392,24 +392,5 @@ int main(void)
 {
     const char *root = getenv("PPCLI_SOURCE_DIR");
     snprintf(sample_dir, sizeof(sample_dir), "%s/%s", root ? root : ".", SAMPLE);
-#define T(name) cmocka_unit_test_setup_teardown(name, folder_create, folder_remove)
-    const struct CMUnitTest tests[] = {
-        T(gzipped_and_plain_files_read_the_same),
-        T(a_header_read_gives_the_counts_alone),
-        T(a_link_to_a_file_is_followed),
-        T(every_cut_of_a_label_file_is_refused),
-        T(every_flipped_bit_is_refused_or_harmless),
-        T(what_follows_the_stream_is_refused),
-        T(a_gzip_file_of_several_members_is_read_whole),
-        T(trailing_bytes_are_seen_across_the_input_buffer),
-        T(a_bomb_is_refused_without_inflating_it),
-        T(announced_sizes_are_held_against_the_file_before_allocating),
-        T(headers_that_lie_are_refused),
-        T(plain_files_must_have_exactly_their_size),
-        T(gzip_that_holds_less_than_announced_is_refused),
-        T(what_is_no_file_is_refused_without_waiting),
-        T(what_is_no_idx_is_named),
-        T(a_file_without_permission_says_so),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -72,7 +72,7 @@ static void walk_epoch(struct pp_loader **lds, int replicas, uint8_t *seen)
     CHECK_INT_EQ(total, ld->n);
 }
 
-static void every_row_is_handed_out_once_per_epoch(void **state)
+TEST(every_row_is_handed_out_once_per_epoch)
 {
     for (int round = 0; round < 1500; round++) {
         int n = pick(1, 200), batch = pick(1, pick(0, 1) ? 40 : 250), replicas = pick(1, 5);
@@ -94,7 +94,7 @@ static void every_row_is_handed_out_once_per_epoch(void **state)
     }
 }
 
-static void the_largest_microbatch_is_reached(void **state)
+TEST(the_largest_microbatch_is_reached)
 {
     for (int round = 0; round < 500; round++) {
         struct pp_loader *ld = NULL;
@@ -139,7 +139,7 @@ static uint64_t stream_of(const char *name, uint64_t n)
     return h;
 }
 
-static void the_order_is_the_documented_permutation(void **state)
+TEST(the_order_is_the_documented_permutation)
 {
     static uint32_t expected[1000];
     struct pp_loader *ld = NULL;
@@ -161,7 +161,7 @@ static void the_order_is_the_documented_permutation(void **state)
     pp_loader_destroy(&ld);
 }
 
-static void without_shuffle_rows_come_in_file_order(void **state)
+TEST(without_shuffle_rows_come_in_file_order)
 {
     struct pp_loader *ld = NULL;
     const uint32_t *index;
@@ -175,7 +175,7 @@ static void without_shuffle_rows_come_in_file_order(void **state)
     pp_loader_destroy(&ld);
 }
 
-static void batches_do_not_depend_on_replicas_or_microbatches(void **state)
+TEST(batches_do_not_depend_on_replicas_or_microbatches)
 {
     struct pp_loader *one = NULL, *split = NULL;
     CHECK_OK(pp_loader_create(100, 16, 1, 0, 1, true, 5, &one));
@@ -187,7 +187,7 @@ static void batches_do_not_depend_on_replicas_or_microbatches(void **state)
     pp_loader_destroy(&split);
 }
 
-static void an_epoch_and_its_walk_allocate_nothing(void **state)
+TEST(an_epoch_and_its_walk_allocate_nothing)
 {
     struct pp_loader *ld = NULL;
     CHECK_OK(pp_loader_create(1000, 32, 1, 0, 4, true, 1, &ld));
@@ -201,7 +201,7 @@ static void an_epoch_and_its_walk_allocate_nothing(void **state)
     pp_loader_destroy(&ld);
 }
 
-static void a_share_smaller_than_the_replicas_is_empty_for_some(void **state)
+TEST(a_share_smaller_than_the_replicas_is_empty_for_some)
 {
     struct pp_loader *ld = NULL;
     CHECK_OK(pp_loader_create(9, 8, 4, 3, 2, true, 1, &ld));
@@ -212,7 +212,7 @@ static void a_share_smaller_than_the_replicas_is_empty_for_some(void **state)
     pp_loader_destroy(&ld);
 }
 
-static void sizes_near_the_end_of_int_do_not_overflow(void **state)
+TEST(sizes_near_the_end_of_int_do_not_overflow)
 {
     int first, count;
     pp_balanced_piece(INT32_MAX, 3, 2, &first, &count);
@@ -224,19 +224,4 @@ static void sizes_near_the_end_of_int_do_not_overflow(void **state)
     pp_loader_destroy(&ld);
     CHECK_FAILS(pp_loader_create(0, 1, 1, 0, 1, true, 1, &ld), PP_ECONFIG, "at least 1");
     assert_null(ld);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_row_is_handed_out_once_per_epoch),
-        cmocka_unit_test(the_largest_microbatch_is_reached),
-        cmocka_unit_test(the_order_is_the_documented_permutation),
-        cmocka_unit_test(without_shuffle_rows_come_in_file_order),
-        cmocka_unit_test(batches_do_not_depend_on_replicas_or_microbatches),
-        cmocka_unit_test(an_epoch_and_its_walk_allocate_nothing),
-        cmocka_unit_test(a_share_smaller_than_the_replicas_is_empty_for_some),
-        cmocka_unit_test(sizes_near_the_end_of_int_do_not_overflow),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

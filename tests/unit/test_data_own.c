@@ -67,7 +67,7 @@ static const float *values_of(const struct pp_dataset *ds)
 
 /* ---- csv */
 
-static void odd_tables_are_read_or_refused(void **state)
+TEST_IN_FOLDER(odd_tables_are_read_or_refused)
 {
     static const struct {
         struct odd odd;
@@ -125,7 +125,7 @@ static void odd_tables_are_read_or_refused(void **state)
     check_odd(state, &cfg, &(struct odd)REFUSED("a NUL", "not a text file"));
 }
 
-static void the_label_is_first_or_last_or_named(void **state)
+TEST_IN_FOLDER(the_label_is_first_or_last_or_named)
 {
     static const char text[] = "kind,a,label\n1,20,3\n0,30,2\n";
     static const struct {
@@ -176,7 +176,7 @@ static void write_npy(const char *path, struct blob b)
     blob_free(&b);
 }
 
-static void odd_arrays_are_read_or_refused(void **state)
+TEST_IN_FOLDER(odd_arrays_are_read_or_refused)
 {
     static const float f32[] = {1, 2, -3.5f, 4}, nan32[] = {1, 2, 0.0f / 0.0f, 4};
     static const double f64[] = {1, 2, -3.5, 4}, huge[] = {1, 2, 1e300, 4};
@@ -266,7 +266,7 @@ static void write_idx(const char *images, const char *labels, int n_dims, const 
     blob_free(&y);
 }
 
-static void idx_files_of_any_shape_are_read(void **state)
+TEST_IN_FOLDER(idx_files_of_any_shape_are_read)
 {
     static const struct {
         struct odd odd;
@@ -303,7 +303,7 @@ static void idx_files_of_any_shape_are_read(void **state)
     check_odd(state, &cfg, &(struct odd)REFUSED("a picture", "not an IDX file"));
 }
 
-static void a_test_set_may_have_one_class(void **state)
+TEST_IN_FOLDER(a_test_set_may_have_one_class)
 {
     const uint32_t dims[4] = {3, 2, 2, 1};
     struct pp_config cfg;
@@ -324,7 +324,7 @@ static void a_test_set_may_have_one_class(void **state)
 
 /* ---- config, files and model */
 
-static void what_does_not_fit_is_one_line_with_the_right_sizes(void **state)
+TEST_IN_FOLDER(what_does_not_fit_is_one_line_with_the_right_sizes)
 {
     struct pp_config cfg;
     const uint32_t dims[4] = {6, 28, 28, 3}, other[3] = {6, 14, 56}, square[3] = {6, 28, 28};
@@ -347,7 +347,7 @@ static void what_does_not_fit_is_one_line_with_the_right_sizes(void **state)
 }
 
 /* 0 to 1 in the one, 0 to 255 in the other. */
-static void bytes_and_larger_numbers_are_no_pair_of_splits(void **state)
+TEST_IN_FOLDER(bytes_and_larger_numbers_are_no_pair_of_splits)
 {
     struct pp_config cfg;
     own_config(state, "npy", &cfg);
@@ -360,7 +360,7 @@ static void bytes_and_larger_numbers_are_no_pair_of_splits(void **state)
     CHECK_OK(pp_dataset_check(&cfg, FLAT(2), 2));
 }
 
-static void keys_of_files_must_be_those_of_the_data_set(void **state)
+TEST_IN_FOLDER(keys_of_files_must_be_those_of_the_data_set)
 {
     struct pp_config cfg;
     own_config(state, "csv", &cfg);
@@ -377,20 +377,4 @@ static void keys_of_files_must_be_those_of_the_data_set(void **state)
     snprintf(cfg.data.dataset, sizeof(cfg.data.dataset), "mnist");
     CHECK_FAILS(pp_dataset_check_keys(&cfg), PP_ECONFIG,
                 "has no effect with data.dataset = mnist, only with idx or npy");
-}
-
-int main(void)
-{
-#define T(name) cmocka_unit_test_setup_teardown(name, folder_create, folder_remove)
-    const struct CMUnitTest tests[] = {
-        T(odd_tables_are_read_or_refused),
-        T(a_test_set_may_have_one_class),
-        T(the_label_is_first_or_last_or_named),
-        T(odd_arrays_are_read_or_refused),
-        T(idx_files_of_any_shape_are_read),
-        T(what_does_not_fit_is_one_line_with_the_right_sizes),
-        T(bytes_and_larger_numbers_are_no_pair_of_splits),
-        T(keys_of_files_must_be_those_of_the_data_set),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,7 +43,7 @@ static void write_pair(void **state, const char *prefix, uint32_t n, uint32_t ro
     blob_free(&labels);
 }
 
-static void every_name_has_its_information(void **state)
+TEST_IN_FOLDER(every_name_has_its_information)
 {
     const char *const *names = pp_dataset_names();
     int n = 0;
@@ -59,7 +59,7 @@ static void every_name_has_its_information(void **state)
     assert_null(pp_dataset_info("synthetic")->fetch_command);
 }
 
-static void an_unknown_data_set_is_a_config_error(void **state)
+TEST_IN_FOLDER(an_unknown_data_set_is_a_config_error)
 {
     struct pp_dataset *ds = NULL;
     int n = -1;
@@ -69,7 +69,7 @@ static void an_unknown_data_set_is_a_config_error(void **state)
     CHECK_INT_EQ(n, -1);
 }
 
-static void the_sample_is_balanced_and_found_without_a_path(void **state)
+TEST_IN_FOLDER(the_sample_is_balanced_and_found_without_a_path)
 {
     setenv("PPCLI_DATA_DIR", *state, 1); /* an empty folder: not a person's own data */
     for (int split = PP_SPLIT_TRAIN; split <= PP_SPLIT_TEST; split++) {
@@ -103,7 +103,7 @@ static void sha256_of(const void *data, size_t bytes, char hex[PP_SHA256_HEX])
     pp_sha256_hex(digest, hex);
 }
 
-static void the_sample_has_the_documented_digests(void **state)
+TEST_IN_FOLDER(the_sample_has_the_documented_digests)
 {
     char path[4096];
     char hex[PP_SHA256_HEX];
@@ -126,7 +126,7 @@ static void the_sample_has_the_documented_digests(void **state)
     blob_free(&text);
 }
 
-static void only_the_asked_half_is_kept(void **state)
+TEST_IN_FOLDER(only_the_asked_half_is_kept)
 {
     struct pp_dataset *images = NULL, *labels = NULL;
     write_pair(state, "train", 30, 28, 28, 30);
@@ -147,7 +147,7 @@ static void only_the_asked_half_is_kept(void **state)
     pp_dataset_destroy(&labels);
 }
 
-static void a_limit_takes_the_first_samples_and_keeps_the_checksum(void **state)
+TEST_IN_FOLDER(a_limit_takes_the_first_samples_and_keeps_the_checksum)
 {
     struct pp_dataset *all = NULL, *some = NULL;
     struct pp_config *cfg = config("mnist", *state);
@@ -168,7 +168,7 @@ static void a_limit_takes_the_first_samples_and_keeps_the_checksum(void **state)
     pp_dataset_destroy(&some);
 }
 
-static void counts_that_differ_are_refused_by_every_rank(void **state)
+TEST_IN_FOLDER(counts_that_differ_are_refused_by_every_rank)
 {
     struct pp_dataset *ds = NULL;
     int n;
@@ -182,7 +182,7 @@ static void counts_that_differ_are_refused_by_every_rank(void **state)
                 "holds 29 labels");
 }
 
-static void images_and_labels_that_are_swapped_are_refused(void **state)
+TEST_IN_FOLDER(images_and_labels_that_are_swapped_are_refused)
 {
     struct pp_dataset *ds = NULL;
     write_pair(state, "train", 30, 28, 28, 30);
@@ -194,7 +194,7 @@ static void images_and_labels_that_are_swapped_are_refused(void **state)
                 "1 dimension, expected 2 to 4 (samples, then values or rows");
 }
 
-static void a_label_outside_the_classes_is_named(void **state)
+TEST_IN_FOLDER(a_label_outside_the_classes_is_named)
 {
     struct pp_dataset *ds = NULL;
     const uint32_t n = 30;
@@ -211,7 +211,7 @@ static void a_label_outside_the_classes_is_named(void **state)
     blob_free(&labels);
 }
 
-static void a_model_that_does_not_fit_is_a_config_error(void **state)
+TEST_IN_FOLDER(a_model_that_does_not_fit_is_a_config_error)
 {
     struct pp_dataset *ds = NULL;
     struct pp_config *cfg = config("mnist", *state);
@@ -225,7 +225,7 @@ static void a_model_that_does_not_fit_is_a_config_error(void **state)
     pp_dataset_destroy(&ds);
 }
 
-static void absent_data_names_the_folder_and_the_command(void **state)
+TEST_IN_FOLDER(absent_data_names_the_folder_and_the_command)
 {
     struct pp_dataset *ds = NULL;
     int n;
@@ -250,7 +250,7 @@ static void absent_data_names_the_folder_and_the_command(void **state)
     assert_null(ds);
 }
 
-static void gzipped_files_come_before_plain_ones(void **state)
+TEST_IN_FOLDER(gzipped_files_come_before_plain_ones)
 {
     struct pp_dataset *ds = NULL;
     const uint32_t dims[3] = {5, 28, 28};
@@ -268,7 +268,7 @@ static void gzipped_files_come_before_plain_ones(void **state)
     blob_free(&labels);
 }
 
-static void the_data_folder_follows_the_environment(void **state)
+TEST_IN_FOLDER(the_data_folder_follows_the_environment)
 {
     char dir[PP_PATH_MAX];
     setenv("PPCLI_DATA_DIR", "/a", 1);
@@ -286,7 +286,7 @@ static void the_data_folder_follows_the_environment(void **state)
     CHECK_FAILS(pp_data_dir("mnist", dir), PP_ECONFIG, "no place for data sets");
 }
 
-static void synthetic_data_follows_from_the_seed(void **state)
+TEST_IN_FOLDER(synthetic_data_follows_from_the_seed)
 {
     struct pp_dataset *a = NULL, *b = NULL, *c = NULL, *test = NULL;
     struct pp_config *cfg = config("synthetic", "");
@@ -312,7 +312,7 @@ static void synthetic_data_follows_from_the_seed(void **state)
     pp_dataset_destroy(&test);
 }
 
-static void synthetic_rows_do_not_depend_on_how_many_there_are(void **state)
+TEST_IN_FOLDER(synthetic_rows_do_not_depend_on_how_many_there_are)
 {
     struct pp_dataset *few = NULL, *many = NULL;
     struct pp_config *cfg = config("synthetic", "");
@@ -326,7 +326,7 @@ static void synthetic_rows_do_not_depend_on_how_many_there_are(void **state)
 }
 
 /* A nearest-mean classifier learnt on the training half knows the test half. */
-static void synthetic_classes_can_be_learnt(void **state)
+TEST_IN_FOLDER(synthetic_classes_can_be_learnt)
 {
     enum {
         F = 64,
@@ -365,7 +365,7 @@ static void synthetic_classes_can_be_learnt(void **state)
     pp_dataset_destroy(&test);
 }
 
-static void synthetic_refuses_more_classes_than_a_byte_holds(void **state)
+TEST_IN_FOLDER(synthetic_refuses_more_classes_than_a_byte_holds)
 {
     struct pp_dataset *ds = NULL;
     struct pp_config *cfg = config("synthetic", "");
@@ -379,7 +379,7 @@ static void synthetic_refuses_more_classes_than_a_byte_holds(void **state)
 }
 
 /* (v / 255 - mean) / std, for each channel, or for all. */
-static void numbers_of_channels_scale_and_shift(void **state)
+TEST_IN_FOLDER(numbers_of_channels_scale_and_shift)
 {
     struct pp_dataset *ds = NULL;
     struct pp_config *cfg = config("cifar10-sample", "");
@@ -412,26 +412,5 @@ int main(void)
 {
     if (!getenv("PPCLI_SOURCE_DIR"))
         setenv("PPCLI_SOURCE_DIR", ".", 1);
-#define T(name) cmocka_unit_test_setup_teardown(name, folder_create, folder_remove)
-    const struct CMUnitTest tests[] = {
-        T(every_name_has_its_information),
-        T(an_unknown_data_set_is_a_config_error),
-        T(the_sample_is_balanced_and_found_without_a_path),
-        T(the_sample_has_the_documented_digests),
-        T(only_the_asked_half_is_kept),
-        T(a_limit_takes_the_first_samples_and_keeps_the_checksum),
-        T(counts_that_differ_are_refused_by_every_rank),
-        T(images_and_labels_that_are_swapped_are_refused),
-        T(a_label_outside_the_classes_is_named),
-        T(a_model_that_does_not_fit_is_a_config_error),
-        T(absent_data_names_the_folder_and_the_command),
-        T(gzipped_files_come_before_plain_ones),
-        T(the_data_folder_follows_the_environment),
-        T(numbers_of_channels_scale_and_shift),
-        T(synthetic_data_follows_from_the_seed),
-        T(synthetic_rows_do_not_depend_on_how_many_there_are),
-        T(synthetic_classes_can_be_learnt),
-        T(synthetic_refuses_more_classes_than_a_byte_holds),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -44,7 +44,7 @@ static void window(const struct pp_dataset *ds, uint32_t index, int classes, con
         CHECK_INT_EQ(tokens[i], want[i] - '0');
 }
 
-static void a_text_is_cut_into_training_and_validation(void **state)
+TEST_IN_FOLDER(a_text_is_cut_into_training_and_validation)
 {
     struct pp_config cfg;
     struct pp_dataset *train = NULL, *test = NULL;
@@ -81,7 +81,7 @@ static void a_text_is_cut_into_training_and_validation(void **state)
     pp_dataset_destroy(&test);
 }
 
-static void characters_are_those_of_utf8_in_their_order(void **state)
+TEST_IN_FOLDER(characters_are_those_of_utf8_in_their_order)
 {
     struct pp_config cfg;
     struct pp_dataset *ds = NULL;
@@ -119,7 +119,7 @@ static void characters_are_those_of_utf8_in_their_order(void **state)
 }
 
 /* Each is refused in one line, which says these words. */
-static void odd_texts_are_refused(void **state)
+TEST_IN_FOLDER(odd_texts_are_refused)
 {
     static const struct {
         const char *text, *words;
@@ -167,7 +167,7 @@ struct llm_c {
     uint16_t tokens[8];
 };
 
-static void tokens_are_mapped_with_and_without_a_header(void **state)
+TEST_IN_FOLDER(tokens_are_mapped_with_and_without_a_header)
 {
     const uint16_t raw[] = {1, 0, 2, 300, 3, 1, 0, 5};
     const uint32_t wide[] = {1, 0, 2, 300, 3, 1, 0, 5};
@@ -218,7 +218,7 @@ static void tokens_are_mapped_with_and_without_a_header(void **state)
 }
 
 /* More starts than a number of 32 bits has: they lie in a grid. Nothing is read. */
-static void a_file_of_any_size_has_windows(void **state)
+TEST_IN_FOLDER(a_file_of_any_size_has_windows)
 {
     struct pp_config cfg;
     text_config(state, "tokens", &cfg);
@@ -245,7 +245,7 @@ static void a_file_of_any_size_has_windows(void **state)
 
 /* ---- lines with labels */
 
-static void labelled_lines_are_cut_or_padded(void **state)
+TEST_IN_FOLDER(labelled_lines_are_cut_or_padded)
 {
     struct pp_config cfg;
     struct pp_dataset *ds = NULL;
@@ -290,7 +290,7 @@ static void labelled_lines_are_cut_or_padded(void **state)
 
 /* ---- which windows */
 
-static void windows_follow_from_the_number_of_the_sample_alone(void **state)
+TEST(windows_follow_from_the_number_of_the_sample_alone)
 {
     struct pp_loader *a = NULL, *b = NULL;
     const uint64_t starts = 1003790;
@@ -318,7 +318,7 @@ static void windows_follow_from_the_number_of_the_sample_alone(void **state)
     pp_loader_destroy(&b);
 }
 
-static void the_sample_comes_with_ppcli(void **state)
+TEST_IN_FOLDER(the_sample_comes_with_ppcli)
 {
     struct pp_config cfg;
     struct pp_dataset *ds = NULL;
@@ -329,24 +329,4 @@ static void the_sample_comes_with_ppcli(void **state)
     CHECK_INT_EQ(ds->vocabulary, 61);
     CHECK_INT_EQ(ds->starts, 143911 - T);
     pp_dataset_destroy(&ds);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_text_is_cut_into_training_and_validation, folder_create,
-                                        folder_remove),
-        cmocka_unit_test_setup_teardown(characters_are_those_of_utf8_in_their_order, folder_create,
-                                        folder_remove),
-        cmocka_unit_test_setup_teardown(odd_texts_are_refused, folder_create, folder_remove),
-        cmocka_unit_test_setup_teardown(tokens_are_mapped_with_and_without_a_header, folder_create,
-                                        folder_remove),
-        cmocka_unit_test_setup_teardown(a_file_of_any_size_has_windows, folder_create,
-                                        folder_remove),
-        cmocka_unit_test_setup_teardown(labelled_lines_are_cut_or_padded, folder_create,
-                                        folder_remove),
-        cmocka_unit_test(windows_follow_from_the_number_of_the_sample_alone),
-        cmocka_unit_test_setup_teardown(the_sample_comes_with_ppcli, folder_create, folder_remove),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@
 #include "../../src/dev/compare.h"
 #include "../../src/dev/cpu/kernels.h"
 
-static void cpu_agrees_with_plain_on_linear_layers(void **state)
+TEST(cpu_agrees_with_plain_on_linear_layers)
 {
     struct pp_backend *be = open_backend("compare");
     for (int s = 0; s < COUNT(shapes); s++) {
@@ -48,7 +48,7 @@ static void cpu_agrees_with_plain_on_linear_layers(void **state)
     pp_backend_close(&be);
 }
 
-static void cpu_agrees_with_plain_on_the_loss(void **state)
+TEST(cpu_agrees_with_plain_on_the_loss)
 {
     struct pp_backend *be = open_backend("compare");
     const int sizes[][2] = {{1, 1}, {1, 2}, {32, 10}, {7, 3}, {17, 256}, {64, 33}, {3, 5003}};
@@ -77,7 +77,7 @@ static void cpu_agrees_with_plain_on_the_loss(void **state)
     pp_backend_close(&be);
 }
 
-static void cpu_agrees_with_plain_on_flat_buffers(void **state)
+TEST(cpu_agrees_with_plain_on_flat_buffers)
 {
     struct pp_backend *be = open_backend("compare");
     const size_t sizes[] = {1, 2, 15, 16, 17, 1000, 4099};
@@ -116,7 +116,7 @@ static void cpu_agrees_with_plain_on_flat_buffers(void **state)
     pp_backend_close(&be);
 }
 
-static void gather_scales_the_chosen_rows(void **state)
+TEST(gather_scales_the_chosen_rows)
 {
     const uint8_t data[] = {0, 51, 255, 1, 2, 3, 10, 20, 30};
     const uint32_t index[] = {2, 0};
@@ -139,7 +139,7 @@ static void gather_scales_the_chosen_rows(void **state)
 }
 
 /* Every instruction set gives the bits of (scale * v) + offset, each rounded. */
-static void gather_normalises_each_channel(void **state)
+TEST(gather_normalises_each_channel)
 {
     enum {
         F = 3 * 37
@@ -176,7 +176,7 @@ static void gather_normalises_each_channel(void **state)
 }
 
 /* Samples of a text overlap; a target is the token one further on. */
-static void windows_are_gathered_from_tokens_of_every_width(void **state)
+TEST(windows_are_gathered_from_tokens_of_every_width)
 {
     const uint8_t u8[] = {9, 8, 7, 6, 5, 4, 3};
     const uint16_t u16[] = {9, 65535, 7, 6, 5, 4, 3};
@@ -218,7 +218,7 @@ static void windows_are_gathered_from_tokens_of_every_width(void **state)
 }
 
 /* Two samples of two positions are four of one; what is ignored has no part in it. */
-static void a_target_below_0_has_no_loss_and_no_gradient(void **state)
+TEST(a_target_below_0_has_no_loss_and_no_gradient)
 {
     const char *names[] = {"reference", "cpu", "compare"};
     for (int b = 0; b < COUNT(names); b++) {
@@ -248,7 +248,7 @@ static void a_target_below_0_has_no_loss_and_no_gradient(void **state)
 
 /* ---- the judge itself */
 
-static void plain_ops_give_the_numbers_of_the_formulas(void **state)
+TEST(plain_ops_give_the_numbers_of_the_formulas)
 {
     struct pp_backend *be = open_backend("reference");
     /* x = (1, -2), two outputs: 0.5 + 1 - 2*3 = -4.5 and -1 + 2 + 4 = 5 */
@@ -298,7 +298,7 @@ static void plain_ops_give_the_numbers_of_the_formulas(void **state)
     pp_backend_close(&be);
 }
 
-static void plain_products_are_the_double_sums(void **state)
+TEST(plain_products_are_the_double_sums)
 {
     struct pp_backend *be = open_backend("reference");
     const int B = 3, I = 4, O = 2;
@@ -359,7 +359,7 @@ static int open_wrong(struct pp_backend *be, int threads)
     return compare_open_with(be, &wrong, threads);
 }
 
-static void compare_names_the_op_and_the_element_that_differ(void **state)
+TEST(compare_names_the_op_and_the_element_that_differ)
 {
     const struct pp_backend_ops *ops;
     CHECK_OK(pp_backend_resolve("compare", &ops));
@@ -380,7 +380,7 @@ static void compare_names_the_op_and_the_element_that_differ(void **state)
 
 /* ---- names */
 
-static void auto_finds_a_backend_that_runs(void **state)
+TEST(auto_finds_a_backend_that_runs)
 {
     const struct pp_backend_ops *ops;
     CHECK_STR_EQ(pp_backend_names()[0], "auto");
@@ -393,7 +393,7 @@ static void auto_finds_a_backend_that_runs(void **state)
     assert_null(be);
 }
 
-static void an_unusable_backend_says_why(void **state)
+TEST(an_unusable_backend_says_why)
 {
     const struct pp_backend_ops *ops = NULL;
     CHECK_FAILS(pp_backend_resolve("abacus", &ops), PP_ECONFIG,
@@ -404,7 +404,7 @@ static void an_unusable_backend_says_why(void **state)
     }
 }
 
-static void the_blas_says_what_it_is(void **state)
+TEST(the_blas_says_what_it_is)
 {
     char text[96] = "";
     pp_blas_describe(text, sizeof(text));
@@ -412,7 +412,7 @@ static void the_blas_says_what_it_is(void **state)
     print_message("# %s, kernels: %s\n", text, cpu_kernels_runnable(0)->name);
 }
 
-static void memory_is_zeroed_and_aligned(void **state)
+TEST(memory_is_zeroed_and_aligned)
 {
     struct pp_backend *be = open_backend("cpu");
     for (size_t bytes = 0; bytes < 10000; bytes = bytes * 7 + 1) {
@@ -431,25 +431,4 @@ static void memory_is_zeroed_and_aligned(void **state)
         pp_backend_free(be, p, bytes);
     }
     pp_backend_close(&be);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cpu_agrees_with_plain_on_linear_layers),
-        cmocka_unit_test(cpu_agrees_with_plain_on_the_loss),
-        cmocka_unit_test(cpu_agrees_with_plain_on_flat_buffers),
-        cmocka_unit_test(gather_scales_the_chosen_rows),
-        cmocka_unit_test(gather_normalises_each_channel),
-        cmocka_unit_test(windows_are_gathered_from_tokens_of_every_width),
-        cmocka_unit_test(a_target_below_0_has_no_loss_and_no_gradient),
-        cmocka_unit_test(plain_ops_give_the_numbers_of_the_formulas),
-        cmocka_unit_test(plain_products_are_the_double_sums),
-        cmocka_unit_test(compare_names_the_op_and_the_element_that_differ),
-        cmocka_unit_test(auto_finds_a_backend_that_runs),
-        cmocka_unit_test(an_unusable_backend_says_why),
-        cmocka_unit_test(the_blas_says_what_it_is),
-        cmocka_unit_test(memory_is_zeroed_and_aligned),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

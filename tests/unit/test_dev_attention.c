@@ -92,7 +92,7 @@ static void both(struct pp_backend *be, struct bed *t)
 
 static const char *const backends[] = {"reference", "cpu"};
 
-static void with_equal_scores_y_is_the_mean_of_the_values_seen(void **state)
+TEST(with_equal_scores_y_is_the_mean_of_the_values_seen)
 {
     const struct shape s = {2, 5, 9, 4, 2, 3, true};
     for (int e = 0; e < COUNT(backends); e++) {
@@ -125,7 +125,7 @@ static void with_equal_scores_y_is_the_mean_of_the_values_seen(void **state)
     }
 }
 
-static void a_large_score_takes_all_and_overflows_nothing(void **state)
+TEST(a_large_score_takes_all_and_overflows_nothing)
 {
     const struct shape s = {1, 6, 6, 1, 1, 4, true};
     for (int e = 0; e < COUNT(backends); e++) {
@@ -163,7 +163,7 @@ static struct pp_backend *open_compare(int i)
     return be;
 }
 
-static void all_versions_agree_with_plain(void **state)
+TEST(all_versions_agree_with_plain)
 {
     struct pp_backend *be;
     for (int i = 0; (be = open_compare(i)) != NULL; i++) {
@@ -198,7 +198,7 @@ static void all_versions_agree_with_plain(void **state)
 
 /* ---- bits */
 
-static void with_fused_multiply_add_all_have_the_same_bits(void **state)
+TEST(with_fused_multiply_add_all_have_the_same_bits)
 {
     float *first[COUNT(shapes_of)] = {NULL};
     struct pp_backend *be;
@@ -240,7 +240,7 @@ static struct pp_attention part(const struct bed *t, int from, int to)
     return a;
 }
 
-static void sequences_do_not_depend_on_those_beside_them(void **state)
+TEST(sequences_do_not_depend_on_those_beside_them)
 {
     const struct shape s = {4, 70, 70, 4, 2, 24, true};
     for (int layout = ROWS; layout <= BLOCKS; layout++) {
@@ -265,7 +265,7 @@ static void sequences_do_not_depend_on_those_beside_them(void **state)
     }
 }
 
-static void a_query_does_not_depend_on_what_comes_later(void **state)
+TEST(a_query_does_not_depend_on_what_comes_later)
 {
     const struct shape s = {1, 100, 100, 2, 2, 32, true};
     struct pp_backend *be = open_backend("cpu");
@@ -283,7 +283,7 @@ static void a_query_does_not_depend_on_what_comes_later(void **state)
     pp_backend_close(&be);
 }
 
-static void a_nan_comes_out(void **state)
+TEST(a_nan_comes_out)
 {
     const struct shape s = {1, 20, 20, 1, 1, 16, true};
     for (int e = 0; e < COUNT(backends); e++) {
@@ -301,7 +301,7 @@ static void a_nan_comes_out(void **state)
     }
 }
 
-static void no_sequences_touch_nothing(void **state)
+TEST(no_sequences_touch_nothing)
 {
     const struct shape s = {1, 4, 4, 2, 1, 8, true};
     for (int e = 0; e < COUNT(backends); e++) {
@@ -314,19 +314,4 @@ static void no_sequences_touch_nothing(void **state)
         clear(&t);
         pp_backend_close(&be);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(with_equal_scores_y_is_the_mean_of_the_values_seen),
-        cmocka_unit_test(a_large_score_takes_all_and_overflows_nothing),
-        cmocka_unit_test(all_versions_agree_with_plain),
-        cmocka_unit_test(with_fused_multiply_add_all_have_the_same_bits),
-        cmocka_unit_test(sequences_do_not_depend_on_those_beside_them),
-        cmocka_unit_test(a_query_does_not_depend_on_what_comes_later),
-        cmocka_unit_test(a_nan_comes_out),
-        cmocka_unit_test(no_sequences_touch_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -196,7 +196,7 @@ static void check_chains(const char *isa, const struct cpu_conv *f, int shape, b
 }
 
 /* Hence the same bits for every instruction set, address, number of samples, packed or not. */
-static void every_element_is_one_chain_of_fused_multiply_adds(void **state)
+TEST(every_element_is_one_chain_of_fused_multiply_adds)
 {
     for (int n = 0; cpu_gemm_fma(n); n++) {
         for (int s = 0; s < COUNT(cases); s++) {
@@ -207,7 +207,7 @@ static void every_element_is_one_chain_of_fused_multiply_adds(void **state)
 }
 
 /* An image larger than what is computed at a time, more samples than fit. */
-static void large_images_and_batches_are_the_same_chains(void **state)
+TEST(large_images_and_batches_are_the_same_chains)
 {
     static const struct shape large[] = {{40, 70, 64, 8, 3, 3, 1, 1, 1, 1, 1, 1, 1},
                                          {3, 3, 600, 8, 3, 3, 2, 1, 1, 1, 1, 1, 40},
@@ -270,7 +270,7 @@ static void weight(struct pp_backend *be, struct arrays *p, int n,
     CHECK_OK(pp_backend_conv_backward_weight(be, &a));
 }
 
-static void both_providers_agree_with_plain(void **state)
+TEST(both_providers_agree_with_plain)
 {
     for (int k = 0; k < COUNT(gemms); k++) {
         struct pp_backend *be = open_with("compare", gemms[k]);
@@ -321,7 +321,7 @@ static int spread(const struct arrays *p, int most, struct pp_weight_part *parts
 }
 
 /* So the number of micro-batches changes no bit of a weight gradient. */
-static void weight_gradients_do_not_depend_on_how_samples_are_spread_over_parts(void **state)
+TEST(weight_gradients_do_not_depend_on_how_samples_are_spread_over_parts)
 {
     for (int k = 0; k < COUNT(gemms); k++) {
         struct pp_backend *be = open_with("cpu", gemms[k]);
@@ -349,7 +349,7 @@ static void weight_gradients_do_not_depend_on_how_samples_are_spread_over_parts(
     }
 }
 
-static void a_sample_has_the_same_bits_alone_and_in_a_batch(void **state)
+TEST(a_sample_has_the_same_bits_alone_and_in_a_batch)
 {
     for (int k = 0; k < COUNT(gemms); k++) {
         struct pp_backend *be = open_with("cpu", gemms[k]);
@@ -380,7 +380,7 @@ static void a_sample_has_the_same_bits_alone_and_in_a_batch(void **state)
     }
 }
 
-static void without_samples_a_gradient_is_zero_or_stays(void **state)
+TEST(without_samples_a_gradient_is_zero_or_stays)
 {
     static const struct shape none = {3, 3, 5, 4, 3, 3, 1, 1, 1, 1, 1, 1, 0};
     const char *names[] = {"reference", "cpu", "cpu"};
@@ -407,7 +407,7 @@ static void without_samples_a_gradient_is_zero_or_stays(void **state)
 }
 
 /* One in a corner reaches the four pixels that see it. */
-static void a_nan_reaches_what_sees_it_and_relu_keeps_it(void **state)
+TEST(a_nan_reaches_what_sees_it_and_relu_keeps_it)
 {
     static const struct shape image = {4, 4, 20, 6, 3, 3, 1, 1, 1, 1, 1, 1, 2};
     const char *names[] = {"reference", "cpu", "cpu"};
@@ -433,18 +433,4 @@ static void a_nan_reaches_what_sees_it_and_relu_keeps_it(void **state)
         pp_free(p.memory);
         pp_backend_close(&be);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_element_is_one_chain_of_fused_multiply_adds),
-        cmocka_unit_test(large_images_and_batches_are_the_same_chains),
-        cmocka_unit_test(both_providers_agree_with_plain),
-        cmocka_unit_test(weight_gradients_do_not_depend_on_how_samples_are_spread_over_parts),
-        cmocka_unit_test(a_sample_has_the_same_bits_alone_and_in_a_batch),
-        cmocka_unit_test(without_samples_a_gradient_is_zero_or_stays),
-        cmocka_unit_test(a_nan_reaches_what_sees_it_and_relu_keeps_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,7 +4,7 @@
 
 #include "../../src/dev/cuda/plan.h"
 
-static void pieces_are_as_large_as_the_driver_allows(void **state)
+TEST(pieces_are_as_large_as_the_driver_allows)
 {
     CHECK_INT_EQ(cuda_partition_size(132, 8, 8, 1), 128);
     CHECK_INT_EQ(cuda_partition_size(132, 8, 8, 2), 64);
@@ -16,7 +16,7 @@ static void pieces_are_as_large_as_the_driver_allows(void **state)
     CHECK_INT_EQ(cuda_partition_size(7, 2, 2, 3), 2);
 }
 
-static void factors_and_results_have_the_sizes_of_their_matrices(void **state)
+TEST(factors_and_results_have_the_sizes_of_their_matrices)
 {
     struct cuda_shape s = {.product = CUDA_FORWARD, .B = 2, .I = 3, .O = 5};
     const size_t want[][3] = {
@@ -33,7 +33,7 @@ static void factors_and_results_have_the_sizes_of_their_matrices(void **state)
 }
 
 /* Each field is part of the question: an answer for another would be wrong. */
-static void shapes_that_differ_in_anything_are_different_questions(void **state)
+TEST(shapes_that_differ_in_anything_are_different_questions)
 {
     const struct cuda_shape s = {.product = CUDA_FORWARD, .B = 2, .I = 3, .O = 5};
     struct cuda_shape others[8];
@@ -68,7 +68,7 @@ static void check_fusions(struct cuda_shape s, bool exact, const enum cuda_fusio
         shape, exact, (const enum cuda_fusion[]){__VA_ARGS__},                                     \
         (int)(sizeof((const enum cuda_fusion[]){__VA_ARGS__}) / sizeof(enum cuda_fusion)))
 
-static void only_what_the_library_does_as_promised_is_fused(void **state)
+TEST(only_what_the_library_does_as_promised_is_fused)
 {
     struct cuda_shape s = {
         .product = CUDA_FORWARD, .B = 2, .I = 3, .O = 5, .act = PP_ACT_RELU, .bias = true};
@@ -88,15 +88,4 @@ static void only_what_the_library_does_as_promised_is_fused(void **state)
     FUSIONS(s, false, CUDA_ALONE);
     s.adds = s.bias = false;
     FUSIONS(s, false, CUDA_ALONE);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pieces_are_as_large_as_the_driver_allows),
-        cmocka_unit_test(factors_and_results_have_the_sizes_of_their_matrices),
-        cmocka_unit_test(shapes_that_differ_in_anything_are_different_questions),
-        cmocka_unit_test(only_what_the_library_does_as_promised_is_fused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

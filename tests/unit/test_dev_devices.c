@@ -18,7 +18,7 @@ static struct pp_seat seat(uint64_t host, int process, int number, const char *u
     return (struct pp_seat){.host = host, .process = process, .device = device(number, uuid)};
 }
 
-static void ranks_get_a_device_each_while_there_are_enough(void **state)
+TEST(ranks_get_a_device_each_while_there_are_enough)
 {
     for (int i = 0; i < 4; i++) {
         CHECK_INT_EQ(pp_devices_deal(4, i, 4), i);
@@ -26,7 +26,7 @@ static void ranks_get_a_device_each_while_there_are_enough(void **state)
     }
 }
 
-static void with_fewer_devices_neighbours_share_and_every_device_is_used(void **state)
+TEST(with_fewer_devices_neighbours_share_and_every_device_is_used)
 {
     static const int two[] = {0, 0, 1, 1}, three[] = {0, 0, 0, 1, 1, 2, 2};
     for (int i = 0; i < 4; i++) {
@@ -50,7 +50,7 @@ static void with_fewer_devices_neighbours_share_and_every_device_is_used(void **
     }
 }
 
-static void run_devices_picks_in_the_order_given(void **state)
+TEST(run_devices_picks_in_the_order_given)
 {
     const struct pp_device there[] = {device(0, "a"), device(1, "b"), device(2, "c")};
     const int wanted[] = {2, 0}, absent[] = {1, 3};
@@ -69,7 +69,7 @@ static void run_devices_picks_in_the_order_given(void **state)
                 "run.devices: device 1 is not there, only device 0 is");
 }
 
-static void a_backend_of_the_processor_has_no_devices(void **state)
+TEST(a_backend_of_the_processor_has_no_devices)
 {
     struct pp_config *cfg = NULL;
     const struct pp_backend_ops *cpu = NULL;
@@ -82,7 +82,7 @@ static void a_backend_of_the_processor_has_no_devices(void **state)
     pp_config_destroy(&cfg);
 }
 
-static void threads_of_one_process_share_a_device_in_parts_when_asked(void **state)
+TEST(threads_of_one_process_share_a_device_in_parts_when_asked)
 {
     char text[128];
     struct pp_seat s[3] = {seat(1, 0, 0, "a"), seat(1, 0, 0, "a"), seat(1, 0, 1, "b")};
@@ -102,7 +102,7 @@ static void threads_of_one_process_share_a_device_in_parts_when_asked(void **sta
     CHECK_STR_EQ(pp_seat_describe(&s[2], "cuda", text, sizeof(text)), "cuda:1 Test GPU");
 }
 
-static void a_device_is_known_by_its_uuid_whatever_its_number(void **state)
+TEST(a_device_is_known_by_its_uuid_whatever_its_number)
 {
     /* each process sees one device as number 0, as under srun --gpus-per-task=1 */
     struct pp_seat own[2] = {seat(1, 0, 0, "a"), seat(1, 1, 0, "b")};
@@ -123,7 +123,7 @@ static void a_device_is_known_by_its_uuid_whatever_its_number(void **state)
     CHECK_INT_EQ(bare[2].sharing, 1);
 }
 
-static void a_rank_on_the_processor_has_no_device(void **state)
+TEST(a_rank_on_the_processor_has_no_device)
 {
     struct pp_seat s[2] = {seat(1, 0, -1, ""), seat(1, 1, -1, "")};
     char text[64];
@@ -132,24 +132,8 @@ static void a_rank_on_the_processor_has_no_device(void **state)
     CHECK_STR_EQ(pp_seat_describe(&s[0], "cpu", text, sizeof(text)), "cpu");
 }
 
-static void the_host_has_one_id(void **state)
+TEST(the_host_has_one_id)
 {
     assert_true(pp_host_id() == pp_host_id());
     assert_true(pp_host_id() != 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_get_a_device_each_while_there_are_enough),
-        cmocka_unit_test(with_fewer_devices_neighbours_share_and_every_device_is_used),
-        cmocka_unit_test(run_devices_picks_in_the_order_given),
-        cmocka_unit_test(a_backend_of_the_processor_has_no_devices),
-        cmocka_unit_test(threads_of_one_process_share_a_device_in_parts_when_asked),
-        cmocka_unit_test(a_device_is_known_by_its_uuid_whatever_its_number),
-        cmocka_unit_test(a_rank_on_the_processor_has_no_device),
-        cmocka_unit_test(the_host_has_one_id),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

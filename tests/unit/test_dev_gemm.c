@@ -97,7 +97,7 @@ static void check_chains(const struct cpu_gemm *g, int B, int I, int O, size_t s
 }
 
 /* Hence the same bits for every instruction set, address, tile, and for packed and unpacked. */
-static void every_element_is_one_chain_of_fused_multiply_adds(void **state)
+TEST(every_element_is_one_chain_of_fused_multiply_adds)
 {
     for (int n = 0; cpu_gemm_fma(n); n++) {
         const struct cpu_gemm *g = cpu_gemm_fma(n);
@@ -112,7 +112,7 @@ static void every_element_is_one_chain_of_fused_multiply_adds(void **state)
     }
 }
 
-static void nothing_outside_the_results_is_written(void **state)
+TEST(nothing_outside_the_results_is_written)
 {
     for (int n = 0; cpu_gemm_fma(n); n++) {
         struct products p;
@@ -126,7 +126,7 @@ static void nothing_outside_the_results_is_written(void **state)
     }
 }
 
-static void with_beta_0_the_old_gradient_is_not_read(void **state)
+TEST(with_beta_0_the_old_gradient_is_not_read)
 {
     for (int n = 0; cpu_gemm_fma(n); n++) {
         struct products p;
@@ -141,7 +141,7 @@ static void with_beta_0_the_old_gradient_is_not_read(void **state)
 }
 
 /* What makes coalesced weight gradients as exact as separate ones. */
-static void own_weight_gradients_do_not_depend_on_how_rows_are_spread_over_parts(void **state)
+TEST(own_weight_gradients_do_not_depend_on_how_rows_are_spread_over_parts)
 {
     enum {
         B = 600,
@@ -176,7 +176,7 @@ static void own_weight_gradients_do_not_depend_on_how_rows_are_spread_over_parts
     }
 }
 
-static void relu_keeps_a_nan(void **state)
+TEST(relu_keeps_a_nan)
 {
     for (int n = 0; cpu_gemm_fma(n); n++) {
         struct products p;
@@ -198,7 +198,7 @@ static struct pp_backend *open_with(const char *name, enum pp_gemm gemm, int thr
     return be;
 }
 
-static void both_providers_agree_with_plain(void **state)
+TEST(both_providers_agree_with_plain)
 {
     const enum pp_gemm gemms[] = {PP_GEMM_CBLAS, PP_GEMM_AUTO};
     for (int k = 0; k < COUNT(gemms); k++) {
@@ -230,7 +230,7 @@ static void both_providers_agree_with_plain(void **state)
     }
 }
 
-static void a_stale_copy_of_the_weights_is_found_by_compare(void **state)
+TEST(a_stale_copy_of_the_weights_is_found_by_compare)
 {
     struct pp_backend *be = open_with("compare", PP_GEMM_AUTO, 1);
     struct products p;
@@ -250,7 +250,7 @@ static void a_stale_copy_of_the_weights_is_found_by_compare(void **state)
     pp_backend_close(&be);
 }
 
-static void the_config_decides_who_multiplies(void **state)
+TEST(the_config_decides_who_multiplies)
 {
     char blas[96];
     pp_blas_describe(blas, sizeof(blas));
@@ -273,7 +273,7 @@ static void the_config_decides_who_multiplies(void **state)
     pp_backend_close(&be);
 }
 
-static void own_products_with_several_threads_are_refused(void **state)
+TEST(own_products_with_several_threads_are_refused)
 {
     struct pp_backend_choice choice = {.threads = 2, .gemm = PP_GEMM_FMA};
     struct pp_backend *be = NULL;
@@ -285,20 +285,4 @@ static void own_products_with_several_threads_are_refused(void **state)
         CHECK_FAILS(pp_backend_open_choice(&choice, &be), PP_ERESOURCE, "no AVX2");
     }
     assert_null(be);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_element_is_one_chain_of_fused_multiply_adds),
-        cmocka_unit_test(nothing_outside_the_results_is_written),
-        cmocka_unit_test(with_beta_0_the_old_gradient_is_not_read),
-        cmocka_unit_test(own_weight_gradients_do_not_depend_on_how_rows_are_spread_over_parts),
-        cmocka_unit_test(relu_keeps_a_nan),
-        cmocka_unit_test(both_providers_agree_with_plain),
-        cmocka_unit_test(a_stale_copy_of_the_weights_is_found_by_compare),
-        cmocka_unit_test(the_config_decides_who_multiplies),
-        cmocka_unit_test(own_products_with_several_threads_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

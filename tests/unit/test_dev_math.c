@@ -37,7 +37,7 @@ static double worst(float (*f)(float), double (*exact)(double), float lo, float 
     return most;
 }
 
-static void exp_is_exact_to_the_last_place_or_so(void **state)
+TEST(exp_is_exact_to_the_last_place_or_so)
 {
     double most = worst(mathf_exp, exp, 1e-20f, 88.7f);
     print_message("# exp: %.2f ulp\n", most);
@@ -50,7 +50,7 @@ static void exp_is_exact_to_the_last_place_or_so(void **state)
     assert_true(isnan(mathf_exp(NAN)));
 }
 
-static void tanh_is_exact_to_two_places(void **state)
+TEST(tanh_is_exact_to_two_places)
 {
     double most = worst(mathf_tanh, tanh, 1e-20f, 100);
     print_message("# tanh: %.2f ulp\n", most);
@@ -60,7 +60,7 @@ static void tanh_is_exact_to_two_places(void **state)
     assert_true(isnan(mathf_tanh(NAN)));
 }
 
-static void erf_is_exact_to_two_places(void **state)
+TEST(erf_is_exact_to_two_places)
 {
     double most = worst(mathf_erf, erf, 1e-20f, 100);
     print_message("# erf: %.2f ulp\n", most);
@@ -75,7 +75,7 @@ static double logistic(double x)
     return 1 / (1 + exp(-x));
 }
 
-static void logistic_is_exact_to_two_places(void **state)
+TEST(logistic_is_exact_to_two_places)
 {
     double most = worst(mathf_logistic, logistic, 1e-20f, 87);
     print_message("# logistic: %.2f ulp\n", most);
@@ -84,21 +84,9 @@ static void logistic_is_exact_to_two_places(void **state)
     assert_true(isnan(mathf_logistic(NAN)));
 }
 
-static void exp_below_0_has_the_bits_of_exp(void **state)
+TEST(exp_below_0_has_the_bits_of_exp)
 {
     for (uint32_t u = 0; u < 0x7f800000u; u += 1021)
         assert_true(mathf_exp_below_0(-of_bits(u)) == mathf_exp(-of_bits(u)));
     assert_true(mathf_exp_below_0(-INFINITY) == 0 && isnan(mathf_exp_below_0(NAN)));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exp_is_exact_to_the_last_place_or_so),
-        cmocka_unit_test(tanh_is_exact_to_two_places),
-        cmocka_unit_test(erf_is_exact_to_two_places),
-        cmocka_unit_test(logistic_is_exact_to_two_places),
-        cmocka_unit_test(exp_below_0_has_the_bits_of_exp),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

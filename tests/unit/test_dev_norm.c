@@ -47,7 +47,7 @@ static void check_slope(double got, double up, double down, double step, const c
         fail_msg("%s[%zu] is %.6g, the difference quotient %.6g", what, i, got, want);
 }
 
-static void plain_norms_have_the_gradients_of_their_values(void **state)
+TEST(plain_norms_have_the_gradients_of_their_values)
 {
     struct pp_backend *be = open_backend("reference");
     for (int k = 0; k < COUNT(norm_cases); k++) {
@@ -115,7 +115,7 @@ static void pool_forward(struct pp_backend *be, int kind, const struct pp_conv *
             be, &(struct pp_avg_pool){g, B, kind == 1, x, false, y, NULL, NULL}));
 }
 
-static void plain_pools_have_the_gradients_of_their_values(void **state)
+TEST(plain_pools_have_the_gradients_of_their_values)
 {
     struct pp_backend *be = open_backend("reference");
     for (int k = 0; k < COUNT(windows) * 3; k++) {
@@ -154,7 +154,7 @@ static void plain_pools_have_the_gradients_of_their_values(void **state)
 
 /* ---- dropout */
 
-static void dropout_drops_p_of_each_sample_and_others_of_the_next(void **state)
+TEST(dropout_drops_p_of_each_sample_and_others_of_the_next)
 {
     struct pp_backend *be = open_backend("reference");
     enum {
@@ -197,7 +197,7 @@ static int some_sum(struct pp_backend *be, const struct pp_sum *a)
     return 0;
 }
 
-static void a_device_has_only_the_kernels_of_its_table(void **state)
+TEST(a_device_has_only_the_kernels_of_its_table)
 {
     const struct pp_backend_ops device = {.name = "device", .own_memory = true, .sum = some_sum};
     const struct pp_backend_ops host = {.name = "host"};
@@ -347,19 +347,7 @@ static void run_all(struct bench *b)
     }
 }
 
-static void loops_agree_with_plain_and_give_one_set_of_bits(void **state)
+TEST(loops_agree_with_plain_and_give_one_set_of_bits)
 {
     check_loops(run_all);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plain_norms_have_the_gradients_of_their_values),
-        cmocka_unit_test(plain_pools_have_the_gradients_of_their_values),
-        cmocka_unit_test(dropout_drops_p_of_each_sample_and_others_of_the_next),
-        cmocka_unit_test(a_device_has_only_the_kernels_of_its_table),
-        cmocka_unit_test(loops_agree_with_plain_and_give_one_set_of_bits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -95,17 +95,17 @@ static void compare_all(const char *backend)
     pp_backend_close(&be);
 }
 
-static void cpu_follows_pytorch_for_20_steps(void **state)
+TEST(cpu_follows_pytorch_for_20_steps)
 {
     compare_all("cpu");
 }
 
-static void reference_follows_pytorch_for_20_steps(void **state)
+TEST(reference_follows_pytorch_for_20_steps)
 {
     compare_all("reference");
 }
 
-static void any_split_of_the_buffer_gives_the_same_bits(void **state)
+TEST(any_split_of_the_buffer_gives_the_same_bits)
 {
     enum {
         LEN = 1001
@@ -144,7 +144,7 @@ static void any_split_of_the_buffer_gives_the_same_bits(void **state)
     }
 }
 
-static void a_scaled_gradient_is_the_scaled_step(void **state)
+TEST(a_scaled_gradient_is_the_scaled_step)
 {
     const struct pp_backend_ops *ops;
     struct pp_backend *be = NULL;
@@ -159,7 +159,7 @@ static void a_scaled_gradient_is_the_scaled_step(void **state)
     pp_backend_close(&be);
 }
 
-static void a_skipped_step_changes_nothing(void **state)
+TEST(a_skipped_step_changes_nothing)
 {
     static const char *const backends[] = {"cpu", "reference"};
     for (int b = 0; b < 2; b++) {
@@ -222,7 +222,7 @@ static struct pp_backend *reference(void)
     return be;
 }
 
-static void a_good_step_is_clipped_and_counted(void **state)
+TEST(a_good_step_is_clipped_and_counted)
 {
     struct pp_backend *be = reference();
     struct trial *t = trial(1.5, true);
@@ -241,7 +241,7 @@ static void a_good_step_is_clipped_and_counted(void **state)
 }
 
 /* Whatever value it is, of whatever rank: skipped everywhere, the loss of the step forgotten. */
-static void one_bad_value_skips_the_step(void **state)
+TEST(one_bad_value_skips_the_step)
 {
     static const double bad[] = {NAN, INFINITY, -INFINITY};
     struct pp_backend *be = reference();
@@ -262,7 +262,7 @@ static void one_bad_value_skips_the_step(void **state)
     pp_backend_close(&be);
 }
 
-static void after_a_bad_step_training_halts_until_told(void **state)
+TEST(after_a_bad_step_training_halts_until_told)
 {
     struct pp_backend *be = reference();
     for (int halt = 0; halt < 2; halt++) {
@@ -280,19 +280,4 @@ static void after_a_bad_step_training_halts_until_told(void **state)
         assert_false(t->args.skip);
     }
     pp_backend_close(&be);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cpu_follows_pytorch_for_20_steps),
-        cmocka_unit_test(reference_follows_pytorch_for_20_steps),
-        cmocka_unit_test(any_split_of_the_buffer_gives_the_same_bits),
-        cmocka_unit_test(a_scaled_gradient_is_the_scaled_step),
-        cmocka_unit_test(a_skipped_step_changes_nothing),
-        cmocka_unit_test(a_good_step_is_clipped_and_counted),
-        cmocka_unit_test(one_bad_value_skips_the_step),
-        cmocka_unit_test(after_a_bad_step_training_halts_until_told),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

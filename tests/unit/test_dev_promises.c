@@ -7,7 +7,7 @@
 
 #include "../../src/dev/cpu/kernels.h"
 
-static void loss_gradient_may_overwrite_the_logits(void **state)
+TEST(loss_gradient_may_overwrite_the_logits)
 {
     const char *names[] = {"reference", "cpu", "compare"};
     for (int b = 0; b < COUNT(names); b++) {
@@ -24,7 +24,7 @@ static void loss_gradient_may_overwrite_the_logits(void **state)
     }
 }
 
-static void of_equal_logits_the_first_is_the_answer(void **state)
+TEST(of_equal_logits_the_first_is_the_answer)
 {
     const char *names[] = {"reference", "cpu"};
     for (int b = 0; b < COUNT(names); b++) {
@@ -38,7 +38,7 @@ static void of_equal_logits_the_first_is_the_answer(void **state)
     }
 }
 
-static void huge_logits_do_not_overflow(void **state)
+TEST(huge_logits_do_not_overflow)
 {
     const char *names[] = {"reference", "cpu", "compare"};
     for (int b = 0; b < COUNT(names); b++) {
@@ -55,7 +55,7 @@ static void huge_logits_do_not_overflow(void **state)
     }
 }
 
-static void nan_is_not_hidden(void **state)
+TEST(nan_is_not_hidden)
 {
     const char *names[] = {"reference", "cpu"};
     for (int b = 0; b < COUNT(names); b++) {
@@ -87,7 +87,7 @@ static void nan_is_not_hidden(void **state)
     }
 }
 
-static void no_rows_make_a_zero_gradient(void **state)
+TEST(no_rows_make_a_zero_gradient)
 {
     const char *names[] = {"reference", "cpu", "compare"};
     for (int b = 0; b < COUNT(names); b++) {
@@ -111,7 +111,7 @@ static void no_rows_make_a_zero_gradient(void **state)
 }
 
 /* Layers lie in flat buffers without padding: their addresses change with the cut. */
-static void bits_do_not_depend_on_addresses(void **state)
+TEST(bits_do_not_depend_on_addresses)
 {
     struct pp_backend *be = open_backend("cpu");
     for (int s = 0; s < COUNT(shapes); s++) {
@@ -200,7 +200,7 @@ static void run_kernels(const struct cpu_kernels *k, float *out)
     pp_free(b);
 }
 
-static void every_instruction_set_gives_the_same_bits(void **state)
+TEST(every_instruction_set_gives_the_same_bits)
 {
     enum {
         FLOATS = 2 * COUNT(activations) * 259 + 37 + 2 * 259 + 4 + 1 + 5 * 259
@@ -223,7 +223,7 @@ static void every_instruction_set_gives_the_same_bits(void **state)
     }
 }
 
-static void sum_of_squares_depends_on_the_numbers_only(void **state)
+TEST(sum_of_squares_depends_on_the_numbers_only)
 {
     struct pp_backend *be = open_backend("cpu");
     float *g = noise("g", 1003), *shifted = pp_alloc(1004, 4);
@@ -240,7 +240,7 @@ static void sum_of_squares_depends_on_the_numbers_only(void **state)
 }
 
 /* Whatever the place: in the vectors, in the rest, behind a larger one, in front of it. */
-static void the_largest_is_finite_only_when_all_are(void **state)
+TEST(the_largest_is_finite_only_when_all_are)
 {
     static const char *const backends[] = {"cpu", "reference", "compare"};
     enum {
@@ -272,7 +272,7 @@ static void the_largest_is_finite_only_when_all_are(void **state)
     }
 }
 
-static void denormals_are_flushed_while_the_backend_is_open(void **state)
+TEST(denormals_are_flushed_while_the_backend_is_open)
 {
 #if defined(__SSE__)
     volatile float small = 1e-38f;
@@ -306,7 +306,7 @@ static void *multiply(void *arg)
     return NULL;
 }
 
-static void two_threads_at_once_give_the_bits_of_one(void **state)
+TEST(two_threads_at_once_give_the_bits_of_one)
 {
     struct pp_backend *be = open_backend("cpu");
     if (!be->caps.thread_safe) {
@@ -335,7 +335,7 @@ static void two_threads_at_once_give_the_bits_of_one(void **state)
     pp_backend_close(&be);
 }
 
-static void ops_of_cpu_allocate_nothing(void **state)
+TEST(ops_of_cpu_allocate_nothing)
 {
     struct pp_backend *be = open_backend("cpu");
     float x[12] = {0}, W[8] = {0}, b[2] = {0}, y[6], dW[8], db[2];
@@ -345,23 +345,4 @@ static void ops_of_cpu_allocate_nothing(void **state)
     CHECK_OK(pp_backend_linear_backward_weight(be, 1, &part, 4, 2, 0, dW, db));
     CHECK_INT_EQ(pp_alloc_count(), before);
     pp_backend_close(&be);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(loss_gradient_may_overwrite_the_logits),
-        cmocka_unit_test(of_equal_logits_the_first_is_the_answer),
-        cmocka_unit_test(huge_logits_do_not_overflow),
-        cmocka_unit_test(nan_is_not_hidden),
-        cmocka_unit_test(no_rows_make_a_zero_gradient),
-        cmocka_unit_test(bits_do_not_depend_on_addresses),
-        cmocka_unit_test(every_instruction_set_gives_the_same_bits),
-        cmocka_unit_test(sum_of_squares_depends_on_the_numbers_only),
-        cmocka_unit_test(the_largest_is_finite_only_when_all_are),
-        cmocka_unit_test(denormals_are_flushed_while_the_backend_is_open),
-        cmocka_unit_test(two_threads_at_once_give_the_bits_of_one),
-        cmocka_unit_test(ops_of_cpu_allocate_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -96,14 +96,14 @@ static void run_all(struct bench *b)
     }
 }
 
-static void loops_agree_with_plain_and_give_one_set_of_bits(void **state)
+TEST(loops_agree_with_plain_and_give_one_set_of_bits)
 {
     check_loops(run_all);
 }
 
 /* ---- what they mean */
 
-static void a_row_norm_takes_mean_and_deviation_away(void **state)
+TEST(a_row_norm_takes_mean_and_deviation_away)
 {
     const float x[] = {1, 5, -3, -4}, gamma[] = {1, 2}, beta[] = {0, 10};
     float y[4], keep[4];
@@ -120,7 +120,7 @@ static void a_row_norm_takes_mean_and_deviation_away(void **state)
     pp_backend_close(&be);
 }
 
-static void rotary_turns_a_pair_by_its_position(void **state)
+TEST(rotary_turns_a_pair_by_its_position)
 {
     struct pp_backend *be = open_backend("reference");
     const float x[] = {1, 0, 0, 2, 7};
@@ -139,7 +139,7 @@ static void rotary_turns_a_pair_by_its_position(void **state)
     pp_backend_close(&be);
 }
 
-static void what_is_no_token_gives_nan(void **state)
+TEST(what_is_no_token_gives_nan)
 {
     const char *names[] = {"reference", "cpu"};
     for (int i = 0; i < COUNT(names); i++) {
@@ -157,7 +157,7 @@ static void what_is_no_token_gives_nan(void **state)
 }
 
 /* Rows behind a sample's length are padding: they are not in the mean, and get no gradient. */
-static void a_mean_leaves_out_padding(void **state)
+TEST(a_mean_leaves_out_padding)
 {
     const struct pp_conv g = {4, 1, 2, 1, 1, 2, 4, 1, 4, 0, 0, 2};
     const uint32_t lengths[] = {9, 2, 4}, index[] = {1, 2};
@@ -176,16 +176,4 @@ static void a_mean_leaves_out_padding(void **state)
         assert_memory_equal(dx, back, sizeof(dx));
         pp_backend_close(&be);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_mean_leaves_out_padding),
-        cmocka_unit_test(loops_agree_with_plain_and_give_one_set_of_bits),
-        cmocka_unit_test(a_row_norm_takes_mean_and_deviation_away),
-        cmocka_unit_test(rotary_turns_a_pair_by_its_position),
-        cmocka_unit_test(what_is_no_token_gives_nan),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

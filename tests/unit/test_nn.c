@@ -188,12 +188,12 @@ static void check_gradients(const char *backend)
     }
 }
 
-static void gradients_of_cpu_are_the_slopes_of_the_loss(void **state)
+TEST(gradients_of_cpu_are_the_slopes_of_the_loss)
 {
     check_gradients("cpu");
 }
 
-static void gradients_of_reference_are_the_slopes_of_the_loss(void **state)
+TEST(gradients_of_reference_are_the_slopes_of_the_loss)
 {
     check_gradients("reference");
 }
@@ -251,7 +251,7 @@ static void run(enum pp_activation act, const char *backend, int n, const int *f
     tear_down(&l);
 }
 
-static void cut_and_order_of_backward_change_no_bit(void **state)
+TEST(cut_and_order_of_backward_change_no_bit)
 {
     const int one[] = {0}, two[] = {0, 2}, all[] = {0, 1, 2, 3, 4};
     const char *backends[] = {"cpu", "reference"};
@@ -270,7 +270,7 @@ static void cut_and_order_of_backward_change_no_bit(void **state)
     }
 }
 
-static void cpu_agrees_with_plain_inside_a_model(void **state)
+TEST(cpu_agrees_with_plain_inside_a_model)
 {
     const int two[] = {0, 2};
     static struct result r;
@@ -280,7 +280,7 @@ static void cpu_agrees_with_plain_inside_a_model(void **state)
     }
 }
 
-static void weight_gradients_of_several_micro_batches_at_once_are_their_sum(void **state)
+TEST(weight_gradients_of_several_micro_batches_at_once_are_their_sum)
 {
     const int two[] = {0, 2};
     const char *backends[] = {"reference", "cpu", "compare"};
@@ -294,7 +294,7 @@ static void weight_gradients_of_several_micro_batches_at_once_are_their_sum(void
     }
 }
 
-static void initial_values_do_not_depend_on_the_cut(void **state)
+TEST(initial_values_do_not_depend_on_the_cut)
 {
     const int one[] = {0}, all[] = {0, 1, 2, 3, 4};
     struct line whole, cut;
@@ -310,7 +310,7 @@ static void initial_values_do_not_depend_on_the_cut(void **state)
 }
 
 /* On compare, which reads the weights themselves: a copy that was not renewed would differ. */
-static void a_step_of_the_optimizer_reaches_the_next_forward(void **state)
+TEST(a_step_of_the_optimizer_reaches_the_next_forward)
 {
     const int two[] = {0, 2};
     const uint8_t labels[ROWS] = {0};
@@ -354,7 +354,7 @@ static int count_prepared(struct pp_backend *be, const struct pp_linear_use *use
     return 0;
 }
 
-static void a_size_of_micro_batch_is_prepared_once_a_layer(void **state)
+TEST(a_size_of_micro_batch_is_prepared_once_a_layer)
 {
     const int one[] = {0}, layers = COUNT(five) - 1;
     struct line l;
@@ -381,7 +381,7 @@ static void a_size_of_micro_batch_is_prepared_once_a_layer(void **state)
 }
 
 /* Values that cannot sum to more than a float prove it; a layer that promises nothing does not. */
-static void a_chunk_is_bounded_by_layers_that_promise(void **state)
+TEST(a_chunk_is_bounded_by_layers_that_promise)
 {
     static const int sizes[] = {6, 5, 3}, first[] = {0};
     static const float inputs[] = {1, 1e30f, NAN};
@@ -417,7 +417,7 @@ static void a_chunk_is_bounded_by_layers_that_promise(void **state)
     tear_down(&l);
 }
 
-static void optimizer_state_is_what_the_kind_needs(void **state)
+TEST(optimizer_state_is_what_the_kind_needs)
 {
     const int one[] = {0};
     size_t bytes[4], buffer = 0;
@@ -436,7 +436,7 @@ static void optimizer_state_is_what_the_kind_needs(void **state)
     CHECK_INT_EQ(bytes[PP_OPT_ADAMW], bytes[PP_OPT_ADAM]);
 }
 
-static void a_chunk_for_evaluation_holds_parameters_only(void **state)
+TEST(a_chunk_for_evaluation_holds_parameters_only)
 {
     struct pp_model *m = make_model(PP_ACT_GELU, five, COUNT(five));
     struct pp_arena dry = pp_arena_dry();
@@ -464,7 +464,7 @@ static size_t slot_bytes(int width, int layers)
 }
 
 /* What many slots hold of one layer must not lie in the same few sets of a cache. */
-static void large_slots_are_no_multiple_of_16_kib_apart(void **state)
+TEST(large_slots_are_no_multiple_of_16_kib_apart)
 {
     static const int widths[] = {128, 256, 512, 510, 514, 496};
     for (int i = 0; i < COUNT(widths); i++) {
@@ -474,23 +474,4 @@ static void large_slots_are_no_multiple_of_16_kib_apart(void **state)
         assert_in_range(bytes, plain, plain + 2 * 2112);
     }
     CHECK_INT_EQ(slot_bytes(512, 3), 2 * ROWS * 512 * sizeof(float)); /* small ones stay */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_of_cpu_are_the_slopes_of_the_loss),
-        cmocka_unit_test(gradients_of_reference_are_the_slopes_of_the_loss),
-        cmocka_unit_test(cut_and_order_of_backward_change_no_bit),
-        cmocka_unit_test(cpu_agrees_with_plain_inside_a_model),
-        cmocka_unit_test(weight_gradients_of_several_micro_batches_at_once_are_their_sum),
-        cmocka_unit_test(initial_values_do_not_depend_on_the_cut),
-        cmocka_unit_test(a_step_of_the_optimizer_reaches_the_next_forward),
-        cmocka_unit_test(a_size_of_micro_batch_is_prepared_once_a_layer),
-        cmocka_unit_test(a_chunk_is_bounded_by_layers_that_promise),
-        cmocka_unit_test(optimizer_state_is_what_the_kind_needs),
-        cmocka_unit_test(a_chunk_for_evaluation_holds_parameters_only),
-        cmocka_unit_test(large_slots_are_no_multiple_of_16_kib_apart),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,7 +51,7 @@ static void tear_down(struct net *t)
 }
 
 /* Position by position, or several at once, it gives what the whole text gives. */
-static void kept_keys_and_values_continue_a_text(void **state)
+TEST(kept_keys_and_values_continue_a_text)
 {
     enum {
         ROWS = 2
@@ -120,7 +120,7 @@ static int cross(struct builder *b, int x)
     return cross_linear(b, "p", x, global_avg_pool(b, "q", x), 4);
 }
 
-static void what_does_not_fit_is_refused_in_a_line(void **state)
+TEST(what_does_not_fit_is_refused_in_a_line)
 {
     const struct pp_shape text = {2, {T, C, 1}};
     CHECK_FAILS(refused(uneven, text, 0), PP_ECONFIG,
@@ -135,13 +135,4 @@ static void what_does_not_fit_is_refused_in_a_line(void **state)
     CHECK_FAILS(refused(both_ways, text, T), PP_ECONFIG, "only a model whose attention is causal");
     CHECK_FAILS(refused(cross, pp_shape_image(2, 2, 4), 0), PP_ECONFIG,
                 "cross projections need two texts of one shape, not 2 x 2 x 4 and 4");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kept_keys_and_values_continue_a_text),
-        cmocka_unit_test(what_does_not_fit_is_refused_in_a_line),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,7 +41,7 @@ static const struct pp_node *last_node(const struct pp_model *m, const char *lay
 }
 
 /* Figures of torchvision.models, of its CIFAR relatives by arithmetic. */
-static void resnets_have_torchvisions_names_and_sizes(void **state)
+TEST(resnets_have_torchvisions_names_and_sizes)
 {
     const struct {
         int depth, classes;
@@ -80,7 +80,7 @@ static void resnets_have_torchvisions_names_and_sizes(void **state)
     }
 }
 
-static void the_stride_and_the_padding_are_where_they_are_asked_for(void **state)
+TEST(the_stride_and_the_padding_are_where_they_are_asked_for)
 {
     for (int paper = 0; paper < 2; paper++) {
         struct pp_config *cfg = resnet(50, PP_STEM_IMAGENET);
@@ -114,7 +114,7 @@ static int build(const char *words, const struct pp_shape *image, struct pp_mode
     return rc;
 }
 
-static void words_become_layers(void **state)
+TEST(words_become_layers)
 {
     struct pp_model *m = NULL;
     CHECK_OK(build("conv:8x3 relu conv:16x5/2,pad=same,groups=2,bias=off batchnorm relu maxpool:2 "
@@ -144,7 +144,7 @@ static void words_become_layers(void **state)
     pp_model_destroy(&m);
 }
 
-static void what_cannot_be_is_refused_in_one_line(void **state)
+TEST(what_cannot_be_is_refused_in_one_line)
 {
     static const struct {
         const char *words, *says;
@@ -206,7 +206,7 @@ static bool same_words(const char *a, const char *b)
     return same;
 }
 
-static void models_that_compute_the_same_are_told_from_others(void **state)
+TEST(models_that_compute_the_same_are_told_from_others)
 {
     static const char base[] = "conv:8x3 relu maxpool:2 groupnorm:2 linear:10";
     static const struct {
@@ -241,16 +241,4 @@ static void models_that_compute_the_same_are_told_from_others(void **state)
     for (int i = 0; i < 5; i++)
         pp_model_destroy(&m[i]);
     pp_free(cfg);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(resnets_have_torchvisions_names_and_sizes),
-        cmocka_unit_test(the_stride_and_the_padding_are_where_they_are_asked_for),
-        cmocka_unit_test(words_become_layers),
-        cmocka_unit_test(what_cannot_be_is_refused_in_one_line),
-        cmocka_unit_test(models_that_compute_the_same_are_told_from_others),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,7 @@
 #include "ppcli/rng.h"
 #include "../../src/nn/nn.h"
 
-static void parameters_are_named_and_shaped_as_pytorch_does(void **state)
+TEST(parameters_are_named_and_shaped_as_pytorch_does)
 {
     const int sizes[] = {784, 128, 10};
     struct pp_model *m = make_model(PP_ACT_TANH, sizes, 3);
@@ -36,7 +36,7 @@ static void parameters_are_named_and_shaped_as_pytorch_does(void **state)
     assert_null(m);
 }
 
-static void initial_bounds_are_kaiming_uniform(void **state)
+TEST(initial_bounds_are_kaiming_uniform)
 {
     const int sizes[] = {600, 30, 10};
     const struct {
@@ -72,7 +72,7 @@ static void initial_bounds_are_kaiming_uniform(void **state)
 }
 
 /* Bounds and deviations of torch.nn.init's functions, and of Linear's own reset_parameters(). */
-static void initial_values_follow_the_rule_of_the_model(void **state)
+TEST(initial_values_follow_the_rule_of_the_model)
 {
     const int sizes[] = {600, 200, 10};
     const double torch = 1 / sqrt(600);
@@ -113,7 +113,7 @@ static void initial_values_follow_the_rule_of_the_model(void **state)
 }
 
 /* What torchvision's ResNets do: kaiming_normal_(mode="fan_out", nonlinearity="relu"). */
-static void convolutions_of_torchvision_begin_by_their_outputs(void **state)
+TEST(convolutions_of_torchvision_begin_by_their_outputs)
 {
     struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
     cfg->model.init = PP_INIT_TORCHVISION;
@@ -128,7 +128,7 @@ static void convolutions_of_torchvision_begin_by_their_outputs(void **state)
     pp_free(cfg);
 }
 
-static void an_unknown_model_is_a_clear_error(void **state)
+TEST(an_unknown_model_is_a_clear_error)
 {
     struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
     struct pp_model *m = NULL;
@@ -180,7 +180,7 @@ static void check_decay(const char *backend, bool weights, bool buffer)
 }
 
 /* The gradients are 0, so that a step is weight decay alone: half of each parameter that has it. */
-static void weight_decay_and_the_optimizer_are_for_the_kinds_they_are_for(void **state)
+TEST(weight_decay_and_the_optimizer_are_for_the_kinds_they_are_for)
 {
     for (int k = 0; k < 8; k++)
         check_decay(k & 4 ? "cpu" : "reference", k & 1, k & 2);
@@ -188,7 +188,7 @@ static void weight_decay_and_the_optimizer_are_for_the_kinds_they_are_for(void *
 
 /* ---- learning rate */
 
-static void learning_rate_warms_up_and_falls(void **state)
+TEST(learning_rate_warms_up_and_falls)
 {
     struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
     cfg->train.lr = 0.5;
@@ -216,7 +216,7 @@ static void learning_rate_warms_up_and_falls(void **state)
 }
 
 /* Rates of PyTorch's MultiStepLR and, by epoch, of its schedulers stepped at the end of epochs. */
-static void learning_rate_goes_by_step_or_by_epoch(void **state)
+TEST(learning_rate_goes_by_step_or_by_epoch)
 {
     struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
     enum {
@@ -258,7 +258,7 @@ static void learning_rate_goes_by_step_or_by_epoch(void **state)
     pp_free(cfg);
 }
 
-static void files_have_pytorchs_order(void **state)
+TEST(files_have_pytorchs_order)
 {
     /* what the two programs call the same value: 100 * row + 10 * pixel + channel */
     enum {
@@ -319,21 +319,4 @@ static void files_have_pytorchs_order(void **state)
     const struct pp_param mean = {
         .name = "bn1.running_mean", .n_dims = 1, .dims = {1}, .kind = PP_PARAM_BUFFER};
     assert_false(pp_param_is_count(&mean));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parameters_are_named_and_shaped_as_pytorch_does),
-        cmocka_unit_test(initial_bounds_are_kaiming_uniform),
-        cmocka_unit_test(initial_values_follow_the_rule_of_the_model),
-        cmocka_unit_test(convolutions_of_torchvision_begin_by_their_outputs),
-
-        cmocka_unit_test(files_have_pytorchs_order),
-        cmocka_unit_test(an_unknown_model_is_a_clear_error),
-        cmocka_unit_test(weight_decay_and_the_optimizer_are_for_the_kinds_they_are_for),
-        cmocka_unit_test(learning_rate_warms_up_and_falls),
-        cmocka_unit_test(learning_rate_goes_by_step_or_by_epoch),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,7 +41,7 @@ static void check_slopes(struct net *t, const char *op, const char *what, float 
     }
 }
 
-static void gradients_are_the_slopes_of_the_loss(void **state)
+TEST(gradients_are_the_slopes_of_the_loss)
 {
     const int rows = 3;
     for (int k = 0; k < COUNT(ops); k++) {
@@ -113,7 +113,7 @@ static void run(const struct op_case *op, const char *backend, int n, const int 
 
 static const char *const backends[] = {"cpu", "reference", "compare"};
 
-static void the_order_of_backward_passes_changes_no_bit(void **state)
+TEST(the_order_of_backward_passes_changes_no_bit)
 {
     const int rows[MB] = {4, 0, 1, 3};
     static struct result want, got;
@@ -128,7 +128,7 @@ static void the_order_of_backward_passes_changes_no_bit(void **state)
     }
 }
 
-static void without_statistics_over_samples_no_cut_changes_a_bit(void **state)
+TEST(without_statistics_over_samples_no_cut_changes_a_bit)
 {
     const int cuts[][MB] = {{ROWS}, {3, 5}, {1, 2, 0, 5}};
     static struct result want, got;
@@ -142,7 +142,7 @@ static void without_statistics_over_samples_no_cut_changes_a_bit(void **state)
     }
 }
 
-static void no_rows_leave_gradients_of_zero(void **state)
+TEST(no_rows_leave_gradients_of_zero)
 {
     const int none[MB] = {0};
     static struct result r;
@@ -155,7 +155,7 @@ static void no_rows_leave_gradients_of_zero(void **state)
     }
 }
 
-static void no_weight_gradient_is_beyond_its_bound(void **state)
+TEST(no_weight_gradient_is_beyond_its_bound)
 {
     const int rows = 3;
     for (int k = 0; k < COUNT(ops); k++) {
@@ -195,7 +195,7 @@ static float *param(struct net *t, const char *suffix, size_t *n)
 }
 
 /* With two micro-batches the statistics are those of all their rows. */
-static void running_statistics_are_those_of_the_step(void **state)
+TEST(running_statistics_are_those_of_the_step)
 {
     const int rows[] = {5, 3};
     for (int b = 0; b < COUNT(backends); b++) {
@@ -256,7 +256,7 @@ static void running_statistics_are_those_of_the_step(void **state)
     }
 }
 
-static void evaluation_depends_on_each_row_alone(void **state)
+TEST(evaluation_depends_on_each_row_alone)
 {
     for (int k = 0; k < COUNT(ops); k++) {
         struct net t;
@@ -300,7 +300,7 @@ static int wide_window(struct builder *b, const char *name, int x)
     return max_pool(b, name, x, &(struct window){.kernel = 17, .stride = 1, .pad = 8});
 }
 
-static void what_does_not_fit_is_refused_in_a_line(void **state)
+TEST(what_does_not_fit_is_refused_in_a_line)
 {
     struct pp_shape image = pp_shape_image(H, W, C);
     CHECK_FAILS(refused(seven_groups, image), PP_ECONFIG, "l.n: 7 groups do not divide 6 channels");
@@ -311,7 +311,7 @@ static void what_does_not_fit_is_refused_in_a_line(void **state)
                 "a max pool needs an image, but gets 6");
 }
 
-static void one_value_a_channel_has_no_variance(void **state)
+TEST(one_value_a_channel_has_no_variance)
 {
     struct pp_model *m = pp_alloc(1, sizeof(*m));
     struct builder b = {.m = m};
@@ -322,7 +322,7 @@ static void one_value_a_channel_has_no_variance(void **state)
     pp_model_destroy(&m);
 }
 
-static void a_device_without_a_kernel_refuses_the_layer(void **state)
+TEST(a_device_without_a_kernel_refuses_the_layer)
 {
     const struct pp_backend_ops device = {.name = "device", .own_memory = true};
     const struct pp_backend_choice choice = {.ops = &device};
@@ -334,21 +334,4 @@ static void a_device_without_a_kernel_refuses_the_layer(void **state)
                 "layer l: backend device has no kernel for layer norm (row_norm_forward); use "
                 "run.backend = cpu");
     pp_model_destroy(&m);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_are_the_slopes_of_the_loss),
-        cmocka_unit_test(the_order_of_backward_passes_changes_no_bit),
-        cmocka_unit_test(without_statistics_over_samples_no_cut_changes_a_bit),
-        cmocka_unit_test(no_rows_leave_gradients_of_zero),
-        cmocka_unit_test(no_weight_gradient_is_beyond_its_bound),
-        cmocka_unit_test(running_statistics_are_those_of_the_step),
-        cmocka_unit_test(evaluation_depends_on_each_row_alone),
-        cmocka_unit_test(what_does_not_fit_is_refused_in_a_line),
-        cmocka_unit_test(one_value_a_channel_has_no_variance),
-        cmocka_unit_test(a_device_without_a_kernel_refuses_the_layer),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -82,7 +82,7 @@ static void check_covers(const struct pp_model *m, int k, const int *first, cons
     }
 }
 
-static void balanced_cuts_are_as_good_as_brute_force(void **state)
+TEST(balanced_cuts_are_as_good_as_brute_force)
 {
     const enum pp_assignment hows[] = {PP_ASSIGN_AUTO, PP_ASSIGN_PARAMS, PP_ASSIGN_FLOPS};
     int tried = 0;
@@ -117,7 +117,7 @@ static void balanced_cuts_are_as_good_as_brute_force(void **state)
     assert_true(tried > 700);
 }
 
-static void given_costs_are_cut_as_well_as_brute_force_cuts_them(void **state)
+TEST(given_costs_are_cut_as_well_as_brute_force_cuts_them)
 {
     struct pp_config *cfg = config(PP_ASSIGN_TIME);
     for (uint64_t seed = 0; seed < 200; seed++) {
@@ -149,7 +149,7 @@ static void given_costs_are_cut_as_well_as_brute_force_cuts_them(void **state)
     pp_free(cfg);
 }
 
-static void a_cut_by_time_needs_times(void **state)
+TEST(a_cut_by_time_needs_times)
 {
     struct pp_config *cfg = config(PP_ASSIGN_TIME);
     struct pp_model *m = NULL;
@@ -162,7 +162,7 @@ static void a_cut_by_time_needs_times(void **state)
     pp_free(cfg);
 }
 
-static void of_equal_cuts_the_earlier_pieces_are_larger(void **state)
+TEST(of_equal_cuts_the_earlier_pieces_are_larger)
 {
     struct pp_config *cfg = config(PP_ASSIGN_PARAMS);
     struct pp_model *m = NULL;
@@ -184,7 +184,7 @@ static void of_equal_cuts_the_earlier_pieces_are_larger(void **state)
     pp_free(cfg);
 }
 
-static void the_largest_model_is_cut_at_once(void **state)
+TEST(the_largest_model_is_cut_at_once)
 {
     struct pp_config *cfg = config(PP_ASSIGN_AUTO);
     struct pp_model *m = NULL;
@@ -225,7 +225,7 @@ static int cut(const struct pp_model *m, struct pp_config *cfg, const char *rang
     return pp_partition(m, cfg, n, first, last);
 }
 
-static void a_cut_is_written_by_number_or_name(void **state)
+TEST(a_cut_is_written_by_number_or_name)
 {
     static const char *const same[][2] = {{"0-1 | 2 | 3-5", ""},
                                           {"layers.0-layers.1 | layers.2 | layers.3-layers.5", ""},
@@ -252,7 +252,7 @@ static void a_cut_is_written_by_number_or_name(void **state)
     pp_free(cfg);
 }
 
-static void a_cut_that_does_not_fit_the_model_says_why(void **state)
+TEST(a_cut_that_does_not_fit_the_model_says_why)
 {
     static const struct {
         const char *ranges, *split_at;
@@ -300,18 +300,4 @@ static void a_cut_that_does_not_fit_the_model_says_why(void **state)
         "4 stages x 2 chunks = 8 pieces for 6 layers: each needs a layer, so at most 3 stages");
     pp_model_destroy(&m);
     pp_free(cfg);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(balanced_cuts_are_as_good_as_brute_force),
-        cmocka_unit_test(given_costs_are_cut_as_well_as_brute_force_cuts_them),
-        cmocka_unit_test(a_cut_by_time_needs_times),
-        cmocka_unit_test(of_equal_cuts_the_earlier_pieces_are_larger),
-        cmocka_unit_test(the_largest_model_is_cut_at_once),
-        cmocka_unit_test(a_cut_is_written_by_number_or_name),
-        cmocka_unit_test(a_cut_that_does_not_fit_the_model_says_why),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,7 +49,7 @@ static void check_param(const struct pp_model *m, const char *name, int n_dims, 
         CHECK_INT_EQ(m->params[i].dims[1], in);
 }
 
-static void gpt_has_the_sizes_of_gpt2(void **state)
+TEST(gpt_has_the_sizes_of_gpt2)
 {
     const struct {
         int layers, heads, channels;
@@ -81,7 +81,7 @@ static void gpt_has_the_sizes_of_gpt2(void **state)
     pp_model_destroy(&m);
 }
 
-static void llama_has_the_sizes_of_tinyllama(void **state)
+TEST(llama_has_the_sizes_of_tinyllama)
 {
     struct pp_config *cfg = transformer("llama", 22, 32, 2048);
     cfg->model.n_kv_head = 4;
@@ -98,7 +98,7 @@ static void llama_has_the_sizes_of_tinyllama(void **state)
     pp_model_destroy(&m);
 }
 
-static void the_decoder_is_the_one_of_the_tutorial(void **state)
+TEST(the_decoder_is_the_one_of_the_tutorial)
 {
     struct pp_config *cfg = transformer("decoder", 8, 8, 512);
     cfg->model.block_size = 500;
@@ -116,7 +116,7 @@ static void the_decoder_is_the_one_of_the_tutorial(void **state)
     pp_model_destroy(&m);
 }
 
-static void an_encoder_gives_a_number_for_each_class(void **state)
+TEST(an_encoder_gives_a_number_for_each_class)
 {
     struct pp_config *cfg = transformer("encoder", 2, 4, 16);
     cfg->model.classes = 3;
@@ -129,7 +129,7 @@ static void an_encoder_gives_a_number_for_each_class(void **state)
     pp_model_destroy(&m);
 }
 
-static void what_does_not_fit_is_refused(void **state)
+TEST(what_does_not_fit_is_refused)
 {
     struct pp_model *m = NULL;
     struct pp_config *cfg = transformer("gpt", 2, 3, 16);
@@ -146,16 +146,4 @@ static void what_does_not_fit_is_refused(void **state)
     cfg->model.n_kv_head = 0;
     CHECK_FAILS(pp_model_create(cfg, &text, &m), PP_ECONFIG, "model.classes");
     pp_free(cfg);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gpt_has_the_sizes_of_gpt2),
-        cmocka_unit_test(llama_has_the_sizes_of_tinyllama),
-        cmocka_unit_test(the_decoder_is_the_one_of_the_tutorial),
-        cmocka_unit_test(an_encoder_gives_a_number_for_each_class),
-        cmocka_unit_test(what_does_not_fit_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

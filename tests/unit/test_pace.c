@@ -40,7 +40,7 @@ static void windows(struct scene *s, int n, const double *busy)
     }
 }
 
-static void a_rank_that_becomes_slow_is_named_with_factor_and_step(void **state)
+TEST(a_rank_that_becomes_slow_is_named_with_factor_and_step)
 {
     struct scene s;
     const double good[] = {0.3, 0.2, 0.4, 0.3}, bad[] = {0.3, 0.2, 0.4, 0.3 * 1.31};
@@ -61,7 +61,7 @@ static void a_rank_that_becomes_slow_is_named_with_factor_and_step(void **state)
     pp_free(s.pace);
 }
 
-static void what_makes_all_ranks_slow_is_the_fault_of_none(void **state)
+TEST(what_makes_all_ranks_slow_is_the_fault_of_none)
 {
     struct scene s;
     const double good[] = {0.3, 0.2}, busy[] = {0.6, 0.41};
@@ -72,7 +72,7 @@ static void what_makes_all_ranks_slow_is_the_fault_of_none(void **state)
     pp_free(s.pace);
 }
 
-static void of_two_ranks_the_slower_one_is_named(void **state)
+TEST(of_two_ranks_the_slower_one_is_named)
 {
     struct scene s;
     const double good[] = {0.3, 0.2}, bad[] = {0.9, 0.2};
@@ -85,7 +85,7 @@ static void of_two_ranks_the_slower_one_is_named(void **state)
     pp_free(s.pace);
 }
 
-static void a_replica_that_is_slow_from_the_start_is_named(void **state)
+TEST(a_replica_that_is_slow_from_the_start_is_named)
 {
     struct scene s;
     const double busy[] = {0.3, 0.2, 0.3, 0.2, 0.3, 0.3}; /* 3 replicas of 2 stages */
@@ -97,7 +97,7 @@ static void a_replica_that_is_slow_from_the_start_is_named(void **state)
     pp_free(s.pace);
 }
 
-static void a_short_hiccup_is_not_told(void **state)
+TEST(a_short_hiccup_is_not_told)
 {
     struct scene s;
     const double good[] = {0.3, 0.2, 0.2}, bad[] = {0.3, 2, 0.2};
@@ -109,16 +109,4 @@ static void a_short_hiccup_is_not_told(void **state)
     }
     assert_int_equal(s.told, 0);
     pp_free(s.pace);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_rank_that_becomes_slow_is_named_with_factor_and_step),
-        cmocka_unit_test(what_makes_all_ranks_slow_is_the_fault_of_none),
-        cmocka_unit_test(of_two_ranks_the_slower_one_is_named),
-        cmocka_unit_test(a_replica_that_is_slow_from_the_start_is_named),
-        cmocka_unit_test(a_short_hiccup_is_not_told),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

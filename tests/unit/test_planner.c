@@ -93,7 +93,7 @@ static struct pp_prediction predict(const struct shape *shape, const struct pp_c
     return predict_in_groups(shape, 1, c, meet_every, meet_after);
 }
 
-static void a_slower_rank_takes_longer_for_its_stages(void **state)
+TEST(a_slower_rank_takes_longer_for_its_stages)
 {
     const double factors[] = {1, 1.5};
     struct pp_costs *c = costs_of(2, 1, 2, 3);
@@ -113,7 +113,7 @@ static void a_slower_rank_takes_longer_for_its_stages(void **state)
 }
 
 /* As the executor does it: F of the last stage has no logits, its W nothing to do. */
-static void in_pieces_the_last_layer_is_done_in_its_input_gradient(void **state)
+TEST(in_pieces_the_last_layer_is_done_in_its_input_gradient)
 {
     struct pp_costs *c = costs_of(2, 1, 2, 3);
     const struct shape shape = {"1f1b", 2, 1, 1, 1}, zb = {"zb-h1", 2, 1, 4, 4};
@@ -131,7 +131,7 @@ static void in_pieces_the_last_layer_is_done_in_its_input_gradient(void **state)
     pp_costs_destroy(&c);
 }
 
-static void a_time_between_two_sizes_is_on_their_line(void **state)
+TEST(a_time_between_two_sizes_is_on_their_line)
 {
     struct pp_costs *c = NULL;
     CHECK_OK(pp_costs_create(2, (int[]){10, 20, 40}, 3, &c));
@@ -152,7 +152,7 @@ static void a_time_between_two_sizes_is_on_their_line(void **state)
     pp_costs_destroy(&c);
 }
 
-static void a_hand_over_between_hosts_takes_the_other_link(void **state)
+TEST(a_hand_over_between_hosts_takes_the_other_link)
 {
     struct pp_costs *c = costs_of(4, 1, 1, 1);
     const struct shape shape = {"gpipe", 4, 1, 1,
@@ -169,7 +169,7 @@ static void a_hand_over_between_hosts_takes_the_other_link(void **state)
     pp_costs_destroy(&c);
 }
 
-static void messages_to_another_host_leave_one_after_the_other(void **state)
+TEST(messages_to_another_host_leave_one_after_the_other)
 {
     struct pp_costs *c = costs_of(2, 1, 1, 1);
     const struct shape shape = {"gpipe", 2, 1, 2, 2};
@@ -182,7 +182,7 @@ static void messages_to_another_host_leave_one_after_the_other(void **state)
     pp_costs_destroy(&c);
 }
 
-static void copies_take_their_ranks_time_unless_it_waits(void **state)
+TEST(copies_take_their_ranks_time_unless_it_waits)
 {
     struct pp_costs *c = costs_of(2, 1, 1, 1);
     const struct shape one = {"gpipe", 2, 1, 1, 1}, two = {"gpipe", 2, 1, 2, 2};
@@ -198,7 +198,7 @@ static void copies_take_their_ranks_time_unless_it_waits(void **state)
     pp_costs_destroy(&c);
 }
 
-static void sums_or_messages_cross_hosts(void **state)
+TEST(sums_or_messages_cross_hosts)
 {
     struct pp_costs *c = costs_of(2, 1, 1, 1);
     const struct shape shape = {"gpipe", 2, 1, 1, 1};
@@ -220,7 +220,7 @@ static void sums_or_messages_cross_hosts(void **state)
 }
 
 /* With train.zero half of what a stage sends leaves from its last W on, while its rank computes. */
-static void gradients_travel_while_other_stages_compute(void **state)
+TEST(gradients_travel_while_other_stages_compute)
 {
     struct pp_costs *c = costs_of(2, 1, 1, 1);
     const struct shape shape = {"looped-bfs", 1, 2, 1, 1}; /* F0 F1 I1 W1 I0 W0 */
@@ -237,7 +237,7 @@ static void gradients_travel_while_other_stages_compute(void **state)
     pp_costs_destroy(&c);
 }
 
-static void input_and_loss_belong_to_the_ends(void **state)
+TEST(input_and_loss_belong_to_the_ends)
 {
     struct pp_costs *c = costs_of(3, 1, 2, 3);
     double by_layer[3];
@@ -252,7 +252,7 @@ static void input_and_loss_belong_to_the_ends(void **state)
     pp_costs_destroy(&c);
 }
 
-static void one_rank_takes_the_sum_of_everything(void **state)
+TEST(one_rank_takes_the_sum_of_everything)
 {
     struct pp_costs *c = costs_of(1, 1, 2, 3);
     struct shape one = {"1f1b", 1, 1, 4, 40};
@@ -271,7 +271,7 @@ static void one_rank_takes_the_sum_of_everything(void **state)
 }
 
 /* Uneven micro-batches: 10 rows in 4 are 3, 3, 2, 2, not four times 3. */
-static void a_smaller_microbatch_takes_less(void **state)
+TEST(a_smaller_microbatch_takes_less)
 {
     struct pp_costs *c = costs_of(1, 1, 1, 1);
     struct shape uneven = {"gpipe", 1, 1, 4, 10};
@@ -280,7 +280,7 @@ static void a_smaller_microbatch_takes_less(void **state)
 }
 
 /* What a product costs whatever its rows is paid once for each group. */
-static void a_group_of_weight_gradients_costs_one_product(void **state)
+TEST(a_group_of_weight_gradients_costs_one_product)
 {
     struct pp_costs *c = costs_of(1, 1, 1, 1);
     struct shape shape = {"gpipe", 1, 1, 4, 8};
@@ -292,7 +292,7 @@ static void a_group_of_weight_gradients_costs_one_product(void **state)
     pp_costs_destroy(&c);
 }
 
-static void the_textbook_bubble_comes_out(void **state)
+TEST(the_textbook_bubble_comes_out)
 {
     struct pp_costs *c = costs_of(4, 1, 1, 1);
     struct shape gpipe = {"gpipe", 4, 1, 8, 8};
@@ -305,7 +305,7 @@ static void the_textbook_bubble_comes_out(void **state)
 }
 
 /* Without a meeting the next step's forwards fill what the last one's backwards leave idle. */
-static void steps_overlap_unless_the_ranks_meet(void **state)
+TEST(steps_overlap_unless_the_ranks_meet)
 {
     struct pp_costs *c = costs_of(4, 1, 1, 1);
     struct shape shape = {"zb-h2", 4, 1, 8, 8}; /* its ranks never idle in between */
@@ -324,7 +324,7 @@ static void steps_overlap_unless_the_ranks_meet(void **state)
     pp_costs_destroy(&c);
 }
 
-static void a_hand_over_costs_its_latency_and_its_bytes(void **state)
+TEST(a_hand_over_costs_its_latency_and_its_bytes)
 {
     struct pp_costs *c = costs_of(2, 1, 1, 1);
     struct shape naive = {"naive", 2, 1, 1, 10};
@@ -336,7 +336,7 @@ static void a_hand_over_costs_its_latency_and_its_bytes(void **state)
     pp_costs_destroy(&c);
 }
 
-static void ranks_without_a_core_of_their_own_take_turns(void **state)
+TEST(ranks_without_a_core_of_their_own_take_turns)
 {
     struct pp_costs *c = costs_of(4, 1, 1, 1);
     struct shape shape = {"1f1b", 4, 1, 8, 8};
@@ -348,7 +348,7 @@ static void ranks_without_a_core_of_their_own_take_turns(void **state)
     pp_costs_destroy(&c);
 }
 
-static void chunks_are_put_where_their_ranks_are(void **state)
+TEST(chunks_are_put_where_their_ranks_are)
 {
     struct pp_costs *c = costs_of(4, 1, 1, 1);
     /* layer 3 takes ten times as long: with V placement it is on rank 0, with loops on rank 1 */
@@ -416,7 +416,7 @@ static void check_measured(int ranks, const char *backend, enum pp_optimizer_kin
     pp_free(cfg);
 }
 
-static void everything_is_measured_alone_and_together(void **state)
+TEST(everything_is_measured_alone_and_together)
 {
     check_measured(1, "cpu", PP_OPT_SGD);
     check_measured(2, "cpu", PP_OPT_ADAM);
@@ -425,7 +425,7 @@ static void everything_is_measured_alone_and_together(void **state)
 }
 
 /* A size that would take minutes is not measured but follows from the smaller ones. */
-static void what_does_not_fit_the_budget_is_extrapolated(void **state)
+TEST(what_does_not_fit_the_budget_is_extrapolated)
 {
     struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
     struct pp_model *m = NULL;
@@ -452,30 +452,4 @@ static void what_does_not_fit_the_budget_is_extrapolated(void **state)
     pp_costs_destroy(&c);
     pp_model_destroy(&m);
     pp_free(cfg);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_slower_rank_takes_longer_for_its_stages),
-        cmocka_unit_test(in_pieces_the_last_layer_is_done_in_its_input_gradient),
-        cmocka_unit_test(a_time_between_two_sizes_is_on_their_line),
-        cmocka_unit_test(a_hand_over_between_hosts_takes_the_other_link),
-        cmocka_unit_test(messages_to_another_host_leave_one_after_the_other),
-        cmocka_unit_test(copies_take_their_ranks_time_unless_it_waits),
-        cmocka_unit_test(sums_or_messages_cross_hosts),
-        cmocka_unit_test(gradients_travel_while_other_stages_compute),
-        cmocka_unit_test(input_and_loss_belong_to_the_ends),
-        cmocka_unit_test(one_rank_takes_the_sum_of_everything),
-        cmocka_unit_test(a_smaller_microbatch_takes_less),
-        cmocka_unit_test(a_group_of_weight_gradients_costs_one_product),
-        cmocka_unit_test(the_textbook_bubble_comes_out),
-        cmocka_unit_test(steps_overlap_unless_the_ranks_meet),
-        cmocka_unit_test(a_hand_over_costs_its_latency_and_its_bytes),
-        cmocka_unit_test(ranks_without_a_core_of_their_own_take_turns),
-        cmocka_unit_test(chunks_are_put_where_their_ranks_are),
-        cmocka_unit_test(everything_is_measured_alone_and_together),
-        cmocka_unit_test(what_does_not_fit_the_budget_is_extrapolated),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,7 +42,7 @@ static bool hears(struct pp_listener *l, int n)
     return pp_listener_connected(l) == n;
 }
 
-static void who_dies_in_the_middle_of_work_is_named(void **state)
+TEST(who_dies_in_the_middle_of_work_is_named)
 {
     struct pp_listener *l = NULL;
     char text[PP_PULSE_TEXT];
@@ -66,7 +66,7 @@ static void who_dies_in_the_middle_of_work_is_named(void **state)
 }
 
 /* One beat, at once, is enough to have been there. */
-static void who_has_not_come_is_named(void **state)
+TEST(who_has_not_come_is_named)
 {
     struct pp_listener *l = NULL;
     struct pp_pulse *p = NULL;
@@ -83,7 +83,7 @@ static void who_has_not_come_is_named(void **state)
 }
 
 /* Also when it ends before it has read an answer: a config that is refused at once. */
-static void who_ends_in_order_is_not_lost(void **state)
+TEST(who_ends_in_order_is_not_lost)
 {
     struct pp_listener *l = NULL;
     struct pp_pulse *p = NULL;
@@ -97,21 +97,10 @@ static void who_ends_in_order_is_not_lost(void **state)
     pp_listener_close(&l);
 }
 
-static void an_address_that_is_none_is_refused(void **state)
+TEST(an_address_that_is_none_is_refused)
 {
     struct pp_pulse *p = NULL;
     CHECK_FAILS(pp_pulse_open("", 0, 1, true, &p), PP_EFORMAT, "is no address of a listener");
     CHECK_FAILS(pp_pulse_open("1f:80", 0, 1, true, &p), PP_EFORMAT, "is no address of a listener");
     CHECK_FAILS(pp_pulse_open("1f:80:here", 0, 1, true, &p), PP_EFORMAT, "has no IP address");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_dies_in_the_middle_of_work_is_named),
-        cmocka_unit_test(who_has_not_come_is_named),
-        cmocka_unit_test(who_ends_in_order_is_not_lost),
-        cmocka_unit_test(an_address_that_is_none_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,7 +46,7 @@ static void forget(const char *root)
     CHECK_INT_EQ(system(command), 0);
 }
 
-static void what_the_system_has_available_is_a_limit(void **state)
+TEST(what_the_system_has_available_is_a_limit)
 {
     const char *root = machine();
     pp_fail(PP_EIO, "of the caller");
@@ -56,7 +56,7 @@ static void what_the_system_has_available_is_a_limit(void **state)
     forget(root);
 }
 
-static void nothing_readable_is_no_limit(void **state)
+TEST(nothing_readable_is_no_limit)
 {
     const char *root = machine();
     put(root, "proc/meminfo", "MemAvailable: none\n");
@@ -66,7 +66,7 @@ static void nothing_readable_is_no_limit(void **state)
     forget(root);
 }
 
-static void a_control_group_counts_without_the_files_it_holds(void **state)
+TEST(a_control_group_counts_without_the_files_it_holds)
 {
     const char *root = machine();
     put(root, "proc/self/cgroup", "0::/job.slice/step\n");
@@ -78,7 +78,7 @@ static void a_control_group_counts_without_the_files_it_holds(void **state)
     forget(root);
 }
 
-static void a_limit_of_a_group_above_counts(void **state)
+TEST(a_limit_of_a_group_above_counts)
 {
     const char *root = machine();
     put(root, "proc/self/cgroup", "0::/job.slice/step\n");
@@ -90,7 +90,7 @@ static void a_limit_of_a_group_above_counts(void **state)
     forget(root);
 }
 
-static void a_container_sees_its_group_at_the_root(void **state)
+TEST(a_container_sees_its_group_at_the_root)
 {
     const char *root = machine();
     put(root, "proc/self/cgroup", "0::/docker/0123456789\n");
@@ -100,7 +100,7 @@ static void a_container_sees_its_group_at_the_root(void **state)
     forget(root);
 }
 
-static void groups_of_version_1_count_too(void **state)
+TEST(groups_of_version_1_count_too)
 {
     const char *root = machine();
     put(root, "proc/self/cgroup", "5:cpu:/x\n4:hugetlb,memory:/slurm/job\n");
@@ -123,7 +123,7 @@ static struct room_claim claim(enum pp_room_kind kind, uint64_t gib, uint32_t on
     return c;
 }
 
-static void processes_of_one_machine_share_its_memory(void **state)
+TEST(processes_of_one_machine_share_its_memory)
 {
     struct room_claim c[4] = {claim(PP_ROOM_SYSTEM, 3, 1, 1), claim(PP_ROOM_SYSTEM, 3, 1, 2),
                               claim(PP_ROOM_SYSTEM, 1, 2, 1), claim(PP_ROOM_SYSTEM, 3, 1, 3)};
@@ -137,7 +137,7 @@ static void processes_of_one_machine_share_its_memory(void **state)
     CHECK_FAILS(room_judge(c, 4, 0), PP_ERESOURCE, "1.00 GiB are left of what the system");
 }
 
-static void processes_of_one_group_share_its_limit(void **state)
+TEST(processes_of_one_group_share_its_limit)
 {
     struct room_claim c[3] = {claim(PP_ROOM_GROUP, 1, 1, 7), claim(PP_ROOM_GROUP, 1, 1, 8),
                               claim(PP_ROOM_GROUP, 1, 2, 7)};
@@ -148,7 +148,7 @@ static void processes_of_one_group_share_its_limit(void **state)
     CHECK_OK(room_judge(c, 3, 2));
 }
 
-static void address_space_is_shared_with_nobody(void **state)
+TEST(address_space_is_shared_with_nobody)
 {
     struct room_claim c[2] = {claim(PP_ROOM_ADDRESS, 1, 1, 1), claim(PP_ROOM_ADDRESS, 1, 1, 1)};
     CHECK_OK(room_judge(c, 2, 0));
@@ -157,20 +157,4 @@ static void address_space_is_shared_with_nobody(void **state)
     CHECK_OK(room_judge(c, 2, 1));
     c[1].ranks = UINT64_MAX / 2;
     CHECK_FAILS(room_judge(c, 2, 1), PP_ERESOURCE, "needs 8589934592.00 GiB");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_the_system_has_available_is_a_limit),
-        cmocka_unit_test(nothing_readable_is_no_limit),
-        cmocka_unit_test(a_control_group_counts_without_the_files_it_holds),
-        cmocka_unit_test(a_limit_of_a_group_above_counts),
-        cmocka_unit_test(a_container_sees_its_group_at_the_root),
-        cmocka_unit_test(groups_of_version_1_count_too),
-        cmocka_unit_test(processes_of_one_machine_share_its_memory),
-        cmocka_unit_test(processes_of_one_group_share_its_limit),
-        cmocka_unit_test(address_space_is_shared_with_nobody),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,7 +47,7 @@ static const struct pp_st_tensor *find(const struct pp_st_file *f, const char *n
     return NULL;
 }
 
-static void what_is_written_is_read_back(void **state)
+TEST_IN_FOLDER(what_is_written_is_read_back)
 {
     const char *path = in_folder(state, "four.safetensors");
     int calls = 0;
@@ -83,7 +83,7 @@ static void what_is_written_is_read_back(void **state)
     pp_st_close(&f);
 }
 
-static void wide_types_come_first_and_the_header_is_padded_with_blanks(void **state)
+TEST_IN_FOLDER(wide_types_come_first_and_the_header_is_padded_with_blanks)
 {
     const char *path = in_folder(state, "four.safetensors");
     int calls = 0;
@@ -107,7 +107,7 @@ static void wide_types_come_first_and_the_header_is_padded_with_blanks(void **st
     pp_st_close(&f);
 }
 
-static void a_file_without_tensors_is_one(void **state)
+TEST_IN_FOLDER(a_file_without_tensors_is_one)
 {
     const char *path = in_folder(state, "none.safetensors");
     uint64_t bytes = 0;
@@ -124,7 +124,7 @@ static void a_file_without_tensors_is_one(void **state)
     pp_st_close(&f);
 }
 
-static void every_failing_call_leaves_nothing_and_names_the_file(void **state)
+TEST_IN_FOLDER(every_failing_call_leaves_nothing_and_names_the_file)
 {
     static const int errors[] = {EIO, ENOSPC};
     uint64_t bytes = 0;
@@ -149,7 +149,7 @@ static void every_failing_call_leaves_nothing_and_names_the_file(void **state)
     }
 }
 
-static void short_and_interrupted_writes_give_the_same_file(void **state)
+TEST_IN_FOLDER(short_and_interrupted_writes_give_the_same_file)
 {
     uint64_t bytes = 0;
     uint8_t whole[PP_SHA256_BYTES], pieces[PP_SHA256_BYTES];
@@ -190,14 +190,14 @@ static void refuses(void **state, struct pp_st_item item, int code, const char *
     CHECK_INT_EQ(folder_count(*state, NULL, 0), 0);
 }
 
-static void a_tensor_that_changes_while_it_is_saved_is_noticed(void **state)
+TEST_IN_FOLDER(a_tensor_that_changes_while_it_is_saved_is_noticed)
 {
     int calls = 0;
     refuses(state, (struct pp_st_item){.name = "moving", .read = changing, .ctx = &calls},
             PP_EINTERNAL, "tensor moving changed");
 }
 
-static void a_failing_source_leaves_nothing(void **state)
+TEST_IN_FOLDER(a_failing_source_leaves_nothing)
 {
     for (int good = 0; good < 2; good++) {
         int left = good;
@@ -206,7 +206,7 @@ static void a_failing_source_leaves_nothing(void **state)
     }
 }
 
-static void every_flipped_bit_of_the_data_names_its_tensor(void **state)
+TEST_IN_FOLDER(every_flipped_bit_of_the_data_names_its_tensor)
 {
     const char *path = in_folder(state, "four.safetensors");
     int calls = 0, checked = 0;
@@ -234,7 +234,7 @@ static void every_flipped_bit_of_the_data_names_its_tensor(void **state)
     pp_st_close(&f);
 }
 
-static void a_file_that_becomes_shorter_is_noticed(void **state)
+TEST_IN_FOLDER(a_file_that_becomes_shorter_is_noticed)
 {
     const char *path = in_folder(state, "four.safetensors");
     int calls = 0, checked = 0;
@@ -248,7 +248,7 @@ static void a_file_that_becomes_shorter_is_noticed(void **state)
     pp_st_close(&f);
 }
 
-static void a_leftover_of_the_same_process_number_is_in_nobodys_way(void **state)
+TEST_IN_FOLDER(a_leftover_of_the_same_process_number_is_in_nobodys_way)
 {
     const char *path = in_folder(state, "four.safetensors");
     char temp[PP_PATH_MAX];
@@ -259,23 +259,4 @@ static void a_leftover_of_the_same_process_number_is_in_nobodys_way(void **state
     file_write(temp, "half", 4);
     CHECK_OK(write_four(&pp_io_system, path, &calls, &bytes, digest));
     CHECK_INT_EQ(folder_count(*state, NULL, 0), 1);
-}
-
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(what_is_written_is_read_back),
-        IN_FOLDER(wide_types_come_first_and_the_header_is_padded_with_blanks),
-        IN_FOLDER(a_file_without_tensors_is_one),
-        IN_FOLDER(every_failing_call_leaves_nothing_and_names_the_file),
-        IN_FOLDER(short_and_interrupted_writes_give_the_same_file),
-        IN_FOLDER(a_tensor_that_changes_while_it_is_saved_is_noticed),
-        IN_FOLDER(a_failing_source_leaves_nothing),
-        IN_FOLDER(every_flipped_bit_of_the_data_names_its_tensor),
-        IN_FOLDER(a_file_that_becomes_shorter_is_noticed),
-        IN_FOLDER(a_leftover_of_the_same_process_number_is_in_nobodys_way),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

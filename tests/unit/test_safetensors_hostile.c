@@ -34,7 +34,7 @@ static int parse(const char *header, size_t data)
     "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" #begin "," #end \
     "]}"
 
-static void good_headers_of_other_writers_are_taken(void **state)
+TEST(good_headers_of_other_writers_are_taken)
 {
     CHECK_OK(parse("{}", 0));
     CHECK_OK(parse("{}        \n ", 0));
@@ -47,7 +47,7 @@ static void good_headers_of_other_writers_are_taken(void **state)
     CHECK_OK(parse("{" T("a", "U8", "[1,1,1,1,1,1,1,1]", 0, 1) "}", 1));
 }
 
-static void overlaps_holes_and_leftover_bytes_are_refused(void **state)
+TEST(overlaps_holes_and_leftover_bytes_are_refused)
 {
     REFUSED("{" T("a", "U8", "[4]", 0, 4) "," T("b", "U8", "[4]", 2, 6) "}", 6,
             "tensors a and b overlap");
@@ -64,7 +64,7 @@ static void overlaps_holes_and_leftover_bytes_are_refused(void **state)
     REFUSED("{" T("a", "U8", "[4]", -4, 0) "}", 4, "tensor a: its data_offsets");
 }
 
-static void duplicates_are_refused(void **state)
+TEST(duplicates_are_refused)
 {
     REFUSED("{" T("a", "U8", "[1]", 0, 1) "," T("a", "U8", "[1]", 1, 2) "}", 2, "duplicate");
     REFUSED("{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1,
@@ -75,7 +75,7 @@ static void duplicates_are_refused(void **state)
     REFUSED("{" T("a", "U8", "[1]", 0, 1) "," T("\\u0061", "U8", "[1]", 1, 2) "}", 2, "duplicate");
 }
 
-static void sizes_that_overflow_are_refused(void **state)
+TEST(sizes_that_overflow_are_refused)
 {
     REFUSED("{" T("a", "F32", "[9223372036854775807,9223372036854775807]", 0, 4) "}", 4,
             "tensor a: its shape is too large");
@@ -92,7 +92,7 @@ static void sizes_that_overflow_are_refused(void **state)
             "tensor a: its shape is too large");
 }
 
-static void shapes_and_types_that_are_none_are_refused(void **state)
+TEST(shapes_and_types_that_are_none_are_refused)
 {
     REFUSED("{" T("a", "U8", "[-1]", 0, 1) "}", 1, "tensor a: dimension 0");
     REFUSED("{" T("a", "U8", "[1.0]", 0, 1) "}", 1, "tensor a: dimension 0");
@@ -112,7 +112,7 @@ static void shapes_and_types_that_are_none_are_refused(void **state)
     REFUSED("{\"__metadata__\":[]}", 0, "__metadata__ is no object");
 }
 
-static void bad_names_are_refused_and_shown_harmless(void **state)
+TEST(bad_names_are_refused_and_shown_harmless)
 {
     char name[140], header[300];
     REFUSED("{" T("", "U8", "[1]", 0, 1) "}", 1, "tensor name ''");
@@ -131,7 +131,7 @@ static void bad_names_are_refused_and_shown_harmless(void **state)
     }
 }
 
-static void what_is_no_object_is_refused(void **state)
+TEST(what_is_no_object_is_refused)
 {
     REFUSED("", 0, "too short");
     REFUSED("  {}", 0, "no safetensors file");
@@ -143,7 +143,7 @@ static void what_is_no_object_is_refused(void **state)
     REFUSED("{\"a\":\"\\", 8, "damaged");
 }
 
-static void deep_and_crowded_json_is_refused_before_it_is_parsed(void **state)
+TEST(deep_and_crowded_json_is_refused_before_it_is_parsed)
 {
     REFUSED("{\"a\":[[[1]]]}", 0, "deeper than 3");
     size_t n = (size_t)2 << 20;
@@ -163,7 +163,7 @@ static void deep_and_crowded_json_is_refused_before_it_is_parsed(void **state)
     free(text);
 }
 
-static void header_lengths_that_lie_are_refused_without_memory_for_them(void **state)
+TEST_IN_FOLDER(header_lengths_that_lie_are_refused_without_memory_for_them)
 {
     static const uint64_t lengths[] = {0,
                                        1,
@@ -190,7 +190,7 @@ static void header_lengths_that_lie_are_refused_without_memory_for_them(void **s
     }
 }
 
-static void every_truncation_and_extension_is_refused(void **state)
+TEST_IN_FOLDER(every_truncation_and_extension_is_refused)
 {
     const char *path = in_folder(state, "x.safetensors");
     struct blob b = image("{" T("a", "F32", "[2]", 0, 8) "," T("b", "U8", "[3]", 8, 11) "}  ", 11);
@@ -212,7 +212,7 @@ static void every_truncation_and_extension_is_refused(void **state)
     blob_free(&b);
 }
 
-static void only_regular_files_are_opened(void **state)
+TEST_IN_FOLDER(only_regular_files_are_opened)
 {
     struct pp_st_file *f = NULL;
     CHECK_FAILS(pp_st_open(*state, &f), PP_EFORMAT, "is a folder");
@@ -221,24 +221,4 @@ static void only_regular_files_are_opened(void **state)
     CHECK_INT_EQ(mkfifo(fifo, 0600), 0);
     CHECK_FAILS(pp_st_open(fifo, &f), PP_EFORMAT, "is a pipe");
     CHECK_FAILS(pp_st_open(in_folder(state, "none"), &f), PP_ENOINPUT, "none");
-}
-
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(good_headers_of_other_writers_are_taken),
-        cmocka_unit_test(overlaps_holes_and_leftover_bytes_are_refused),
-        cmocka_unit_test(duplicates_are_refused),
-        cmocka_unit_test(sizes_that_overflow_are_refused),
-        cmocka_unit_test(shapes_and_types_that_are_none_are_refused),
-        cmocka_unit_test(bad_names_are_refused_and_shown_harmless),
-        cmocka_unit_test(what_is_no_object_is_refused),
-        cmocka_unit_test(deep_and_crowded_json_is_refused_before_it_is_parsed),
-        IN_FOLDER(header_lengths_that_lie_are_refused_without_memory_for_them),
-        IN_FOLDER(every_truncation_and_extension_is_refused),
-        IN_FOLDER(only_regular_files_are_opened),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@ enum {
 static const float logits[N] = {0.5f, 2, -1, 2, 1.5f, -30, 0, 1.5f, 1};
 static int heap[N];
 
-static void without_temperature_the_first_of_the_largest_is_taken(void **state)
+TEST(without_temperature_the_first_of_the_largest_is_taken)
 {
     for (int k = 0; k <= N; k++)
         CHECK_INT_EQ(pp_sample(logits, N, 0, k, 0.99, heap), 1);
@@ -30,7 +30,7 @@ static void count(const float *of, int n, double temperature, int top_k, int *ou
     }
 }
 
-static void tokens_come_as_often_as_softmax_says(void **state)
+TEST(tokens_come_as_often_as_softmax_says)
 {
     int found[N];
     static const double temperatures[] = {0.5, 1, 3};
@@ -45,7 +45,7 @@ static void tokens_come_as_often_as_softmax_says(void **state)
 }
 
 /* Of equal ones the smaller numbers: 1 3 4 7 8 0 6 2 5. */
-static void only_the_k_largest_are_taken(void **state)
+TEST(only_the_k_largest_are_taken)
 {
     static const int order[N] = {1, 3, 4, 7, 8, 0, 6, 2, 5};
     int found[N];
@@ -57,7 +57,7 @@ static void only_the_k_largest_are_taken(void **state)
 }
 
 /* The heap finds what a full comparison finds, whatever the order. */
-static void the_largest_are_found_in_any_order(void **state)
+TEST(the_largest_are_found_in_any_order)
 {
     enum {
         MANY = 200
@@ -77,23 +77,11 @@ static void the_largest_are_found_in_any_order(void **state)
     }
 }
 
-static void extremes_do_no_harm(void **state)
+TEST(extremes_do_no_harm)
 {
     static const float far[] = {-1e30f, 1e30f, 0};
     CHECK_INT_EQ(pp_sample(far, 3, 1e-15, 0, 0, heap), 1);
     CHECK_INT_EQ(pp_sample(far, 3, 1, 2, 1 - 0x1p-32, heap), 1);
     CHECK_INT_EQ(pp_sample(logits, N, 1e15, 0, 1 - 0x1p-32, heap), N - 1);
     CHECK_INT_EQ(pp_sample(logits, 1, 1, 0, 0.5, heap), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_temperature_the_first_of_the_largest_is_taken),
-        cmocka_unit_test(tokens_come_as_often_as_softmax_says),
-        cmocka_unit_test(only_the_k_largest_are_taken),
-        cmocka_unit_test(the_largest_are_found_in_any_order),
-        cmocka_unit_test(extremes_do_no_harm),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

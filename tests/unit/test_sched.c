@@ -21,13 +21,13 @@ static void check_crcs(const char *name, const unsigned *crcs)
     }
 }
 
-static void gpipe_and_1f1b_print_the_published_cells(void **state)
+TEST(gpipe_and_1f1b_print_the_published_cells)
 {
     check_crcs("gpipe", (const unsigned[]){0x937d2cc4, 0x9a838f02, 0x008f5c35, 0x4c7b5247});
     check_crcs("1f1b", (const unsigned[]){0x51520832, 0x9eced39d, 0xf9d02352, 0xd59cecf2});
 }
 
-static void passes_accept_the_published_cells_of_other_schedules(void **state)
+TEST(passes_accept_the_published_cells_of_other_schedules)
 {
     check_crcs("2-eager 1f1b", (const unsigned[]){0x4827aeb0, 0x567ea4ce, 0x6127915d, 0x96ac0171});
     check_crcs("interleaved v2",
@@ -41,7 +41,7 @@ static void passes_accept_the_published_cells_of_other_schedules(void **state)
     check_crcs("zb-v", (const unsigned[]){0xae004cdd, 0x36c69384, 0xeb71807b, 0x2bdd3426});
 }
 
-static void csv_rows_are_those_of_torch(void **state)
+TEST(csv_rows_are_those_of_torch)
 {
     struct pp_plan *plan = plan_named("1f1b", 2, 4);
     check_plan_text(plan, pp_plan_print_csv,
@@ -62,7 +62,7 @@ static int64_t makespan_of(const struct pp_plan *plan, bool fused)
     return makespan;
 }
 
-static void makespans_and_peaks_are_the_published_ones(void **state)
+TEST(makespans_and_peaks_are_the_published_ones)
 {
     /* ticks of one chunk: v times those of a rank */
     static const struct {
@@ -103,7 +103,7 @@ static void makespans_and_peaks_are_the_published_ones(void **state)
 
 static const char *const plain[] = {"naive", "gpipe", "1f1b", NULL};
 
-static void every_size_has_the_bubble_of_the_formula(void **state)
+TEST(every_size_has_the_bubble_of_the_formula)
 {
     for (int p = 1; p <= 8; p++) {
         for (int m = 1; m <= 16; m++) {
@@ -122,7 +122,7 @@ static void every_size_has_the_bubble_of_the_formula(void **state)
     }
 }
 
-static void unequal_ticks_follow_the_formula_too(void **state)
+TEST(unequal_ticks_follow_the_formula_too)
 {
     struct ticks ticks = {.f = 5, .i = 7, .w = 3, .fused_send = true};
     for (int p = 1; p <= 8; p++) {
@@ -143,7 +143,7 @@ static void unequal_ticks_follow_the_formula_too(void **state)
     }
 }
 
-static void slots_of_1f1b_do_not_grow_with_microbatches(void **state)
+TEST(slots_of_1f1b_do_not_grow_with_microbatches)
 {
     for (int p = 1; p <= 8; p++) {
         for (int m = 1; m <= 24; m++) {
@@ -164,7 +164,7 @@ static void slots_of_1f1b_do_not_grow_with_microbatches(void **state)
     }
 }
 
-static void names_find_their_schedules(void **state)
+TEST(names_find_their_schedules)
 {
     int n = 0, trained = 0;
     for (const char *const *line = pp_schedule_help(); *line; line += 2, n++) {
@@ -183,7 +183,7 @@ static void names_find_their_schedules(void **state)
     assert_null(pp_schedule_find(""));
 }
 
-static void placement_loops_or_folds(void **state)
+TEST(placement_loops_or_folds)
 {
     static const int loop[] = {0, 1, 2, 0, 1, 2, 0, 1, 2};
     static const int fold[] = {0, 1, 2, 2, 1, 0, 0, 1, 2};
@@ -193,7 +193,7 @@ static void placement_loops_or_folds(void **state)
     }
 }
 
-static void impossible_geometries_are_refused_with_a_way_out(void **state)
+TEST(impossible_geometries_are_refused_with_a_way_out)
 {
     struct pp_plan *plan = NULL;
     struct pp_geometry g = {.stages = 4, .chunks = 2, .microbatches = 8};
@@ -212,21 +212,4 @@ static void impossible_geometries_are_refused_with_a_way_out(void **state)
     g = (struct pp_geometry){.stages = 2, .chunks = 1, .microbatches = 2};
     CHECK_FAILS(pp_plan_build("1f1B", &g, &plan), PP_ECONFIG, "naive, gpipe, 1f1b");
     assert_null(plan);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gpipe_and_1f1b_print_the_published_cells),
-        cmocka_unit_test(passes_accept_the_published_cells_of_other_schedules),
-        cmocka_unit_test(csv_rows_are_those_of_torch),
-        cmocka_unit_test(makespans_and_peaks_are_the_published_ones),
-        cmocka_unit_test(every_size_has_the_bubble_of_the_formula),
-        cmocka_unit_test(unequal_ticks_follow_the_formula_too),
-        cmocka_unit_test(slots_of_1f1b_do_not_grow_with_microbatches),
-        cmocka_unit_test(names_find_their_schedules),
-        cmocka_unit_test(placement_loops_or_folds),
-        cmocka_unit_test(impossible_geometries_are_refused_with_a_way_out),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,7 +35,7 @@ static int peak_of(const struct pp_plan *plan)
     return peak;
 }
 
-static void cap_of_p_gives_zb_h1(void **state)
+TEST(cap_of_p_gives_zb_h1)
 {
     for (int p = 1; p <= 8; p++) {
         for (int m = 1; m <= 20; m++) {
@@ -55,7 +55,7 @@ static void cap_of_p_gives_zb_h1(void **state)
     }
 }
 
-static void no_costs_are_even_costs(void **state)
+TEST(no_costs_are_even_costs)
 {
     struct pp_plan *none = plan_auto(4, 8, 4, (struct pp_schedule_costs){0});
     struct pp_plan *ones = plan_auto(4, 8, 4, unit);
@@ -69,7 +69,7 @@ static void no_costs_are_even_costs(void **state)
     pp_plan_destroy(&thirds);
 }
 
-static void cap_of_2p_gives_the_published_rows(void **state)
+TEST(cap_of_2p_gives_the_published_rows)
 {
     struct pp_plan *plan = plan_auto(4, 8, 8, unit);
     char *text = printed(plan, pp_plan_print_csv);
@@ -83,7 +83,7 @@ static void cap_of_2p_gives_the_published_rows(void **state)
     pp_plan_destroy(&plan);
 }
 
-static void nobody_waits_with_cap_2p(void **state)
+TEST(nobody_waits_with_cap_2p)
 {
     for (int p = 1; p <= 8; p++) {
         for (int m = 2 * p - 1; m <= 24; m++) {
@@ -98,7 +98,7 @@ static void nobody_waits_with_cap_2p(void **state)
     }
 }
 
-static void no_rank_holds_more_than_the_cap(void **state)
+TEST(no_rank_holds_more_than_the_cap)
 {
     for (int round = 0; round < 400; round++) {
         int p = 1 + random_below(8);
@@ -180,7 +180,7 @@ static void check_bubble(double bubble, double published)
         fail_msg("span bubble %.6f, published %.4f", bubble, published);
 }
 
-static void bubbles_are_those_of_the_paper(void **state)
+TEST(bubbles_are_those_of_the_paper)
 {
     for (size_t i = 0; i < LEN(models); i++) {
         print_message("# h = %d, m = %d\n", models[i].h, models[i].m);
@@ -189,7 +189,7 @@ static void bubbles_are_those_of_the_paper(void **state)
     }
 }
 
-static void memory_buys_time_as_published(void **state)
+TEST(memory_buys_time_as_published)
 {
     static const double caps[] = {1, 1.25, 1.5, 1.75, 2, 2.5, 3};
     static const double small[] = {.1585, .1068, .0719, .0433, .0433, .0433, .0433};
@@ -202,7 +202,7 @@ static void memory_buys_time_as_published(void **state)
 }
 
 /* Charged until W, as the schedule does it, the same plateau needs three times P, not 1.75. */
-static void honest_memory_needs_a_higher_cap_for_the_same_bubble(void **state)
+TEST(honest_memory_needs_a_higher_cap_for_the_same_bubble)
 {
     static const double caps[] = {1, 1.5, 2, 3};
     static const double bubbles[] = {.1585, .1281, .1015, .0433};
@@ -219,7 +219,7 @@ static void honest_memory_needs_a_higher_cap_for_the_same_bubble(void **state)
     }
 }
 
-static void every_shape_is_proved(void **state)
+TEST(every_shape_is_proved)
 {
     for (int p = 1; p <= 8; p++) {
         for (int m = 1; m <= 20; m++) {
@@ -239,7 +239,7 @@ static void every_shape_is_proved(void **state)
     }
 }
 
-static void impossible_wishes_are_refused(void **state)
+TEST(impossible_wishes_are_refused)
 {
     static const struct {
         struct pp_geometry g;
@@ -263,7 +263,7 @@ static void impossible_wishes_are_refused(void **state)
     }
 }
 
-static void extreme_costs_give_a_plan(void **state)
+TEST(extreme_costs_give_a_plan)
 {
     static const struct pp_schedule_costs table[] = {
         {.f = 1e-300, .i = 1e-300, .w = 1e-300},
@@ -278,22 +278,4 @@ static void extreme_costs_give_a_plan(void **state)
         CHECK_INT_EQ(plan->ranks[3].n_actions, 36);
         pp_plan_destroy(&plan);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cap_of_p_gives_zb_h1),
-        cmocka_unit_test(no_costs_are_even_costs),
-        cmocka_unit_test(cap_of_2p_gives_the_published_rows),
-        cmocka_unit_test(nobody_waits_with_cap_2p),
-        cmocka_unit_test(no_rank_holds_more_than_the_cap),
-        cmocka_unit_test(bubbles_are_those_of_the_paper),
-        cmocka_unit_test(memory_buys_time_as_published),
-        cmocka_unit_test(honest_memory_needs_a_higher_cap_for_the_same_bubble),
-        cmocka_unit_test(every_shape_is_proved),
-        cmocka_unit_test(impossible_wishes_are_refused),
-        cmocka_unit_test(extreme_costs_give_a_plan),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

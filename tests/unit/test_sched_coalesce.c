@@ -20,7 +20,7 @@ static void has_rows(struct pp_plan *plan, const char *rows)
     pp_plan_destroy(&plan);
 }
 
-static void a_group_stands_where_its_last_backward_stood(void **state)
+TEST(a_group_stands_where_its_last_backward_stood)
 {
     has_rows(coalesced("1f1b", 2, 1, 4, 2), "0F0,0F1,0I0,0F2,0I1,0W0,0W1,0F3,0I2,0I3,0W2,0W3\n"
                                             "1F0,1I0,1F1,1I1,1W0,1W1,1F2,1I2,1F3,1I3,1W2,1W3\n");
@@ -28,14 +28,14 @@ static void a_group_stands_where_its_last_backward_stood(void **state)
                                              "1F0,1I0,1F1,1I1,1F2,1I2,1F3,1I3,1W0,1W1,1W2,1W3\n");
 }
 
-static void a_last_group_of_one_keeps_its_backward(void **state)
+TEST(a_last_group_of_one_keeps_its_backward)
 {
     has_rows(coalesced("gpipe", 1, 1, 3, 2), "0F0,0F1,0F2,0I0,0I1,0W0,0W1,0B2\n");
     has_rows(coalesced("gpipe", 1, 1, 5, 3), "0F0,0F1,0F2,0F3,0F4,0I0,0I1,0I2,0W0,0W1,0W2,"
                                              "0I3,0I4,0W3,0W4\n");
 }
 
-static void groups_of_one_change_nothing_and_large_ones_end_with_the_batch(void **state)
+TEST(groups_of_one_change_nothing_and_large_ones_end_with_the_batch)
 {
     has_rows(coalesced("1f1b", 1, 1, 2, 0), "0F0,0B0,0F1,0B1\n");
     has_rows(coalesced("1f1b", 1, 1, 2, 1), "0F0,0B0,0F1,0B1\n");
@@ -43,7 +43,7 @@ static void groups_of_one_change_nothing_and_large_ones_end_with_the_batch(void 
     has_rows(coalesced("1f1b", 1, 1, 1, 4), "0F0,0B0\n");
 }
 
-static void pairs_overlap_only_where_a_backward_is_left(void **state)
+TEST(pairs_overlap_only_where_a_backward_is_left)
 {
     struct pp_plan *plan = coalesced("dualpipev", 2, 2, 7, 2);
     for (int r = 0; r < 2; r++) {
@@ -99,7 +99,7 @@ static void groups_are_whole(const struct pp_plan *plan, int k)
     }
 }
 
-static void every_schedule_stays_legal_in_any_interleaving(void **state)
+TEST(every_schedule_stays_legal_in_any_interleaving)
 {
     static const int groups[] = {2, 3, 8};
     int ran = 0;
@@ -128,7 +128,7 @@ static void every_schedule_stays_legal_in_any_interleaving(void **state)
     assert_in_range(ran, 100, 10000);
 }
 
-static void a_rank_holds_at_most_the_rest_of_a_group_more(void **state)
+TEST(a_rank_holds_at_most_the_rest_of_a_group_more)
 {
     static const char *const names[] = {"1f1b", "zb-h1", "gpipe"};
     for (size_t i = 0; i < LEN(names); i++) {
@@ -146,7 +146,7 @@ static void a_rank_holds_at_most_the_rest_of_a_group_more(void **state)
     }
 }
 
-static void forward_only_plans_stay_as_they_are(void **state)
+TEST(forward_only_plans_stay_as_they_are)
 {
     struct pp_geometry g = {.stages = 2, .chunks = 1, .microbatches = 3, .coalesce = 2};
     struct pp_plan *plan = NULL;
@@ -154,7 +154,7 @@ static void forward_only_plans_stay_as_they_are(void **state)
     has_rows(plan, "0F0,0F1,0F2\n1F0,1F1,1F2\n");
 }
 
-static void lists_from_elsewhere_are_coalesced_too_and_only_once(void **state)
+TEST(lists_from_elsewhere_are_coalesced_too_and_only_once)
 {
     struct lists l;
     struct pp_plan *plain = NULL, *once = NULL, *twice = NULL;
@@ -171,7 +171,7 @@ static void lists_from_elsewhere_are_coalesced_too_and_only_once(void **state)
 }
 
 /* Moving W must not make a list legal that was not. */
-static void a_list_is_judged_before_its_weights_move(void **state)
+TEST(a_list_is_judged_before_its_weights_move)
 {
     struct lists l;
     struct pp_plan *plan = NULL;
@@ -187,7 +187,7 @@ static void a_list_is_judged_before_its_weights_move(void **state)
     CHECK_FAILS(pp_plan_build("gpipe", &g, &plan), PP_ECONFIG, "coalesce = -1");
 }
 
-static void the_proof_finds_a_group_that_is_not_together(void **state)
+TEST(the_proof_finds_a_group_that_is_not_together)
 {
     /* 0F0,0I0,0F1,0I1,0W0,0W1,0F2,0B2 */
     struct pp_plan *plan = coalesced("1f1b", 1, 1, 3, 2);
@@ -202,21 +202,4 @@ static void the_proof_finds_a_group_that_is_not_together(void **state)
     plan->geometry.coalesce = 2;
     CHECK_FAILS(pp_plan_prove(plan), PP_EFORMAT, "B0 is one of a group");
     pp_plan_destroy(&plan);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_group_stands_where_its_last_backward_stood),
-        cmocka_unit_test(a_last_group_of_one_keeps_its_backward),
-        cmocka_unit_test(groups_of_one_change_nothing_and_large_ones_end_with_the_batch),
-        cmocka_unit_test(pairs_overlap_only_where_a_backward_is_left),
-        cmocka_unit_test(every_schedule_stays_legal_in_any_interleaving),
-        cmocka_unit_test(a_rank_holds_at_most_the_rest_of_a_group_more),
-        cmocka_unit_test(forward_only_plans_stay_as_they_are),
-        cmocka_unit_test(lists_from_elsewhere_are_coalesced_too_and_only_once),
-        cmocka_unit_test(a_list_is_judged_before_its_weights_move),
-        cmocka_unit_test(the_proof_finds_a_group_that_is_not_together),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,7 +26,7 @@ static struct pp_plan *build(const char *name, int p, int v, int m)
     return plan;
 }
 
-static void the_lowered_example_is_torchs(void **state)
+TEST(the_lowered_example_is_torchs)
 {
     struct pp_plan *plan = NULL;
     CHECK_OK(read_text("0F0,0F1,,0B0,,0B1\n,1F0,1B0,1F1,1B1,\n", &plan));
@@ -37,7 +37,7 @@ static void the_lowered_example_is_torchs(void **state)
     pp_plan_destroy(&plan);
 }
 
-static void lowered_lists_have_the_published_checksums(void **state)
+TEST(lowered_lists_have_the_published_checksums)
 {
     static const struct {
         const char *name;
@@ -95,7 +95,7 @@ static void check_round_trip(const struct pp_plan *plan,
     pp_plan_destroy(&read);
 }
 
-static void every_schedule_comes_back_from_its_tables(void **state)
+TEST(every_schedule_comes_back_from_its_tables)
 {
     int n = 0;
     int refused = 0;
@@ -122,7 +122,7 @@ static void every_schedule_comes_back_from_its_tables(void **state)
     assert_true(n > 500);
 }
 
-static void files_may_have_comments_blanks_crlf_and_no_last_line_end(void **state)
+TEST(files_may_have_comments_blanks_crlf_and_no_last_line_end)
 {
     struct pp_plan *plan = NULL;
     CHECK_OK(read_text("# a table\r\n0F0, 0F1 ,,0B0,\t0B1\r\n# rank 1\r\n1F0,1B0,1F1,1B1", &plan));
@@ -130,7 +130,7 @@ static void files_may_have_comments_blanks_crlf_and_no_last_line_end(void **stat
     pp_plan_destroy(&plan);
 }
 
-static void cells_of_sharded_parameters_are_passed_over(void **state)
+TEST(cells_of_sharded_parameters_are_passed_over)
 {
     struct pp_plan *plan = NULL;
     CHECK_OK(read_text("0UNSHARD,0F0,0SEND_F0,0RECV_B0,0B0,0REDUCE_GRAD,0RESHARD\n"
@@ -141,7 +141,7 @@ static void cells_of_sharded_parameters_are_passed_over(void **state)
     pp_plan_destroy(&plan);
 }
 
-static void a_pair_that_waits_for_itself_has_no_lowered_list(void **state)
+TEST(a_pair_that_waits_for_itself_has_no_lowered_list)
 {
     struct pp_plan *plan = NULL;
     /* one after the other they run; together, B1 waits for what F1 sends */
@@ -155,7 +155,7 @@ static void a_pair_that_waits_for_itself_has_no_lowered_list(void **state)
     pp_plan_destroy(&plan);
 }
 
-static void tables_of_2024_are_read(void **state)
+TEST(tables_of_2024_are_read)
 {
     struct pp_plan *plan = NULL;
     CHECK_OK(read_text("0F0,0F1,0BW0,0B1,0W1\n1F0,1BW0,1F1,1B1,1W1\n", &plan));
@@ -167,7 +167,7 @@ static void tables_of_2024_are_read(void **state)
     pp_plan_destroy(&plan);
 }
 
-static void looped_bfs_as_published_is_read_and_ascends(void **state)
+TEST(looped_bfs_as_published_is_read_and_ascends)
 {
     for (int p = 1; p <= 4; p++) {
         for (int m = 1; m <= 6; m++) {
@@ -285,7 +285,7 @@ static const struct {
      "rank 1 to come to 1RECV_F1; rank 1 waits in 1SEND_B0 for rank 0 to come to 0RECV_B0"},
 };
 
-static void broken_tables_are_refused_with_place_and_reason(void **state)
+TEST(broken_tables_are_refused_with_place_and_reason)
 {
     for (size_t i = 0; i < LEN(broken); i++) {
         struct pp_plan *plan = NULL;
@@ -305,7 +305,7 @@ static void broken_tables_are_refused_with_place_and_reason(void **state)
     fclose(f);
 }
 
-static void bytes_that_are_no_text_are_refused(void **state)
+TEST(bytes_that_are_no_text_are_refused)
 {
     struct pp_plan *plan = NULL;
     static const char nul[] = "0F0,0\0B0\n";
@@ -313,7 +313,7 @@ static void bytes_that_are_no_text_are_refused(void **state)
     assert_null(plan);
 }
 
-static void a_line_of_ten_million_characters_is_no_trouble(void **state)
+TEST(a_line_of_ten_million_characters_is_no_trouble)
 {
     size_t n = 10u << 20;
     char *text = malloc(n);
@@ -338,7 +338,7 @@ static void a_line_of_ten_million_characters_is_no_trouble(void **state)
     free(text);
 }
 
-static void a_file_that_cannot_be_read_is_an_error(void **state)
+TEST(a_file_that_cannot_be_read_is_an_error)
 {
     struct pp_plan *plan = NULL;
     FILE *f = fopen("/", "r");
@@ -356,23 +356,4 @@ static void a_file_that_cannot_be_read_is_an_error(void **state)
         pp_plan_destroy(&plan);
         fclose(f);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_lowered_example_is_torchs),
-        cmocka_unit_test(lowered_lists_have_the_published_checksums),
-        cmocka_unit_test(every_schedule_comes_back_from_its_tables),
-        cmocka_unit_test(files_may_have_comments_blanks_crlf_and_no_last_line_end),
-        cmocka_unit_test(cells_of_sharded_parameters_are_passed_over),
-        cmocka_unit_test(a_pair_that_waits_for_itself_has_no_lowered_list),
-        cmocka_unit_test(tables_of_2024_are_read),
-        cmocka_unit_test(looped_bfs_as_published_is_read_and_ascends),
-        cmocka_unit_test(broken_tables_are_refused_with_place_and_reason),
-        cmocka_unit_test(bytes_that_are_no_text_are_refused),
-        cmocka_unit_test(a_line_of_ten_million_characters_is_no_trouble),
-        cmocka_unit_test(a_file_that_cannot_be_read_is_an_error),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -90,7 +90,7 @@ static void check_verdict(const char *text, size_t n, int *n_legal, int *hits)
     fail_msg("'%s' is no known reason", said);
 }
 
-static void mistakes_in_tables_are_refused_for_the_right_reason(void **state)
+TEST(mistakes_in_tables_are_refused_for_the_right_reason)
 {
     int hits[LEN(sayings)] = {0};
     int n_legal = 0;
@@ -154,7 +154,7 @@ static void move_all(const char *text, int *n_legal, int *hits)
     free(moved);
 }
 
-static void moved_messages_are_judged_as_a_simulation_judges_them(void **state)
+TEST(moved_messages_are_judged_as_a_simulation_judges_them)
 {
     static const struct {
         const char *name;
@@ -180,13 +180,4 @@ static void moved_messages_are_judged_as_a_simulation_judges_them(void **state)
         hang += sayings[i].wrong == HANGS ? hits[i] : 0;
     print_message("# %d legal, %d hang\n", n_legal, hang);
     assert_true(n_legal > 200 && hang > 200);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(mistakes_in_tables_are_refused_for_the_right_reason),
-        cmocka_unit_test(moved_messages_are_judged_as_a_simulation_judges_them),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

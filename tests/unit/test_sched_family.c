@@ -25,7 +25,7 @@ static unsigned crc_of_text(const char *text)
     return (unsigned)crc32(0, (const Bytef *)text, (uInt)strlen(text));
 }
 
-static void cells_have_the_published_checksums(void **state)
+TEST(cells_have_the_published_checksums)
 {
     static const struct {
         int p, m;
@@ -71,7 +71,7 @@ static void check_row(const char *text, int r, const char *row)
         fail_msg("row is %.*s, expected %s", (int)strcspn(text, "\n"), text, row);
 }
 
-static void rows_are_the_published_ones(void **state)
+TEST(rows_are_the_published_ones)
 {
     static const struct {
         const char *name;
@@ -107,7 +107,7 @@ static void rows_are_the_published_ones(void **state)
 }
 
 /* A plan of looped-bfs: the published list, its B's as I, and the W's in ascending order. */
-static void looped_bfs_runs_its_input_gradients_as_published(void **state)
+TEST(looped_bfs_runs_its_input_gradients_as_published)
 {
     struct pp_plan *plan = plan_named("looped-bfs v2", 2, 3);
     check_plan_text(plan, pp_plan_print_csv,
@@ -129,7 +129,7 @@ static int64_t makespan_of(const struct pp_plan *plan, struct ticks ticks)
 
 static const struct ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = true};
 
-static void makespans_and_peaks_are_the_published_ones(void **state)
+TEST(makespans_and_peaks_are_the_published_ones)
 {
     /* ticks of one chunk: v times those of a rank; spans where they differ from the makespan */
     static const struct {
@@ -172,7 +172,7 @@ static void makespans_and_peaks_are_the_published_ones(void **state)
 }
 
 /* Makespans of P = 4, M = 16 for hand-overs of 0, 1/20, 1/10, 1/4, 1/2 and 1 op. */
-static void slow_links_cost_what_was_published(void **state)
+TEST(slow_links_cost_what_was_published)
 {
     static const int comm[] = {0, 2, 4, 10, 20, 40}; /* a rank's op takes 40 */
     static const struct {
@@ -204,16 +204,4 @@ static void slow_links_cost_what_was_published(void **state)
         }
         pp_plan_destroy(&plan);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cells_have_the_published_checksums),
-        cmocka_unit_test(rows_are_the_published_ones),
-        cmocka_unit_test(looped_bfs_runs_its_input_gradients_as_published),
-        cmocka_unit_test(makespans_and_peaks_are_the_published_ones),
-        cmocka_unit_test(slow_links_cost_what_was_published),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

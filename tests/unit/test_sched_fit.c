@@ -64,7 +64,7 @@ static struct span span_by(const char *name, struct job *j)
 
 static const char *const names[] = {"zb-fit", "zb-fit-v"};
 
-static void any_costs_give_a_legal_plan_within_the_cap(void **state)
+TEST(any_costs_give_a_legal_plan_within_the_cap)
 {
     for (int round = 0; round < 400; round++) {
         int p = 1 + random_below(8), v = 1 + random_below(4), m = 1 + random_below(16);
@@ -84,7 +84,7 @@ static void any_costs_give_a_legal_plan_within_the_cap(void **state)
 }
 
 /* All stages the same: within the memory of 1f1b, which is that of zb-h1. */
-static void equal_costs_are_never_worse_than_the_fixed_orders(void **state)
+TEST(equal_costs_are_never_worse_than_the_fixed_orders)
 {
     for (int p = 1; p <= 8; p++) {
         for (int m = 1; m <= 20; m++) {
@@ -105,7 +105,7 @@ static void equal_costs_are_never_worse_than_the_fixed_orders(void **state)
     }
 }
 
-static void unequal_stages_are_better_off_than_with_any_fixed_order(void **state)
+TEST(unequal_stages_are_better_off_than_with_any_fixed_order)
 {
     static const char *const fixed[] = {"gpipe", "1f1b", "zb-h1", "zb-h2", "zb-auto"};
     static const int64_t ticks[] = {4, 2, 8, 1, 2, 6, 4, 4, 9, 9, 4, 1, 1};
@@ -122,7 +122,7 @@ static void unequal_stages_are_better_off_than_with_any_fixed_order(void **state
 }
 
 /* The list follows from the ratios: no unit, and nothing of the machine, is in it. */
-static void the_same_costs_give_the_same_order_in_any_unit(void **state)
+TEST(the_same_costs_give_the_same_order_in_any_unit)
 {
     for (int round = 0; round < 40; round++) {
         int p = 1 + random_below(6), v = 1 + random_below(2);
@@ -142,7 +142,7 @@ static void the_same_costs_give_the_same_order_in_any_unit(void **state)
     }
 }
 
-static void times_become_ticks(void **state)
+TEST(times_become_ticks)
 {
     const double times[] = {0.5, 0, 0.25, 0.1, 2e-9, 0.0333333, 0.0004};
     const double none[7] = {0};
@@ -153,7 +153,7 @@ static void times_become_ticks(void **state)
     assert_memory_equal(ticks, ((int64_t[]){1, 1, 1, 1, 1, 1, 0}), sizeof(ticks));
 }
 
-static void a_cap_that_holds_nothing_is_refused(void **state)
+TEST(a_cap_that_holds_nothing_is_refused)
 {
     for (int k = 0; k < 2; k++) {
         struct pp_plan *plan = NULL;
@@ -161,17 +161,4 @@ static void a_cap_that_holds_nothing_is_refused(void **state)
         CHECK_FAILS(pp_plan_build(names[k], &g, &plan), PP_ECONFIG, "at least 1, or 0 for 8");
         assert_null(plan);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_costs_give_a_legal_plan_within_the_cap),
-        cmocka_unit_test(equal_costs_are_never_worse_than_the_fixed_orders),
-        cmocka_unit_test(unequal_stages_are_better_off_than_with_any_fixed_order),
-        cmocka_unit_test(the_same_costs_give_the_same_order_in_any_unit),
-        cmocka_unit_test(times_become_ticks),
-        cmocka_unit_test(a_cap_that_holds_nothing_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,7 +31,7 @@ static int peak_of(const struct pp_plan *plan, int r)
     return peak;
 }
 
-static void backwards_go_first_then_the_deepest_forward(void **state)
+TEST(backwards_go_first_then_the_deepest_forward)
 {
     struct pp_plan *plan = plan_waves(2, 1, 2);
     check_plan_text(plan, pp_plan_print_csv,
@@ -45,7 +45,7 @@ static void backwards_go_first_then_the_deepest_forward(void **state)
  * (2P-2)/(3PW+2P-2) when they wait for W, both below the (2P-2)/(3PW+P-1) that is quoted for the
  * paper.
  */
-static void bubble_shrinks_with_waves_as_the_formula_says(void **state)
+TEST(bubble_shrinks_with_waves_as_the_formula_says)
 {
     for (int p = 1; p <= 8; p++) {
         for (int waves = 1; waves <= 4; waves++) {
@@ -63,7 +63,7 @@ static void bubble_shrinks_with_waves_as_the_formula_says(void **state)
 }
 
 /* The last rank cannot start before tick P-1, nor can anything end sooner than P-1 I's after it. */
-static void full_rounds_take_the_least_time_there_is(void **state)
+TEST(full_rounds_take_the_least_time_there_is)
 {
     for (int p = 1; p <= 8; p++) {
         for (int waves = 1; waves <= 3; waves++) {
@@ -76,7 +76,7 @@ static void full_rounds_take_the_least_time_there_is(void **state)
     }
 }
 
-static void every_shape_runs_with_the_memory_of_p_microbatches(void **state)
+TEST(every_shape_runs_with_the_memory_of_p_microbatches)
 {
     for (int p = 1; p <= 8; p++) {
         for (int waves = 1; waves <= 3; waves++) {
@@ -93,7 +93,7 @@ static void every_shape_runs_with_the_memory_of_p_microbatches(void **state)
     }
 }
 
-static void it_runs_in_any_interleaving(void **state)
+TEST(it_runs_in_any_interleaving)
 {
     for (int p = 1; p <= 4; p++) {
         for (int waves = 1; waves <= 3; waves++) {
@@ -106,7 +106,7 @@ static void it_runs_in_any_interleaving(void **state)
     }
 }
 
-static void half_waves_are_refused(void **state)
+TEST(half_waves_are_refused)
 {
     struct pp_plan *plan = NULL;
     struct pp_geometry g = {.stages = 4, .chunks = 3, .microbatches = 8};
@@ -115,17 +115,4 @@ static void half_waves_are_refused(void **state)
     g.chunks = 1;
     CHECK_FAILS(pp_plan_build("hanayo", &g, &plan), PP_ECONFIG, "nearest legal: chunks = 2");
     CHECK_INT_EQ(pp_schedule_default_chunks(pp_schedule_find("hanayo")), 2);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(backwards_go_first_then_the_deepest_forward),
-        cmocka_unit_test(bubble_shrinks_with_waves_as_the_formula_says),
-        cmocka_unit_test(full_rounds_take_the_least_time_there_is),
-        cmocka_unit_test(every_shape_runs_with_the_memory_of_p_microbatches),
-        cmocka_unit_test(it_runs_in_any_interleaving),
-        cmocka_unit_test(half_waves_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -228,7 +228,7 @@ static void check_verdict(const struct lists *l, int *n_legal, int *hits)
     fail_msg("'%s' is not what is wrong (%#x)", text, wrong);
 }
 
-static void mistakes_are_refused_for_the_right_reason(void **state)
+TEST(mistakes_are_refused_for_the_right_reason)
 {
     static const char *const names[] = {
         "zb-h1", "zb-v", "interleaved v2", "interleaved-zb v2", "zb-h2", "2-eager 1f1b"};
@@ -255,7 +255,7 @@ static void mistakes_are_refused_for_the_right_reason(void **state)
 }
 
 /* Backward channels with too few slots: the sender's own backward needs nothing in them. */
-static void scarce_slots_are_judged_as_an_interpreter_judges_them(void **state)
+TEST(scarce_slots_are_judged_as_an_interpreter_judges_them)
 {
     static const char *const names[] = {"1f1b", "gpipe", "zb-h1", "zb-h2"};
     int n_stuck = 0;
@@ -273,13 +273,4 @@ static void scarce_slots_are_judged_as_an_interpreter_judges_them(void **state)
     }
     print_message("# %d of 2000 stuck\n", n_stuck);
     assert_in_range(n_stuck, 100, 1900);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(scarce_slots_are_judged_as_an_interpreter_judges_them),
-        cmocka_unit_test(mistakes_are_refused_for_the_right_reason),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,7 @@ static int plan_of(int p, int v, int m, enum pp_placement placement, const char 
     return rc;
 }
 
-static void illegal_lists_are_refused_in_words(void **state)
+TEST(illegal_lists_are_refused_in_words)
 {
     static const struct {
         int p, v, m;
@@ -50,7 +50,7 @@ static void illegal_lists_are_refused_in_words(void **state)
     }
 }
 
-static void nonsense_cells_are_refused(void **state)
+TEST(nonsense_cells_are_refused)
 {
     struct pp_plan *plan = NULL;
     struct lists l;
@@ -79,7 +79,7 @@ static void nonsense_cells_are_refused(void **state)
 }
 
 /* A published schedule, but its backwards descend: another order of adding up, other bits. */
-static void looped_bfs_as_published_is_refused(void **state)
+TEST(looped_bfs_as_published_is_refused)
 {
     struct pp_plan *plan = NULL;
     CHECK_FAILS(plan_of(2, 2, 2, PP_PLACE_LOOP,
@@ -87,7 +87,7 @@ static void looped_bfs_as_published_is_refused(void **state)
                 PP_EFORMAT, "2B0 comes after micro-batch 1 of its stage");
 }
 
-static void a_wait_cycle_is_printed(void **state)
+TEST(a_wait_cycle_is_printed)
 {
     struct pp_plan *plan = NULL;
     CHECK_FAILS(plan_of(2, 1, 2, PP_PLACE_LOOP, "0F0,0B0,0F1,0B1 1F0,1F1,1B0,1B1", &plan),
@@ -101,7 +101,7 @@ static void a_wait_cycle_is_printed(void **state)
     assert_null(plan);
 }
 
-static void a_long_wait_cycle_is_cut(void **state)
+TEST(a_long_wait_cycle_is_cut)
 {
     /* every rank wants its second chunk first: rank 0 waits for 19, which waits for 18, ... */
     struct lists l;
@@ -122,7 +122,7 @@ static void a_long_wait_cycle_is_cut(void **state)
     lists_free(&l);
 }
 
-static void too_few_slots_fail_the_proof(void **state)
+TEST(too_few_slots_fail_the_proof)
 {
     struct pp_plan *plan = plan_named("gpipe", 2, 4);
     squeeze(plan, 0, 3);
@@ -146,7 +146,7 @@ static void too_few_slots_fail_the_proof(void **state)
     pp_plan_destroy(&plan);
 }
 
-static void aliased_memory_fails_the_proof(void **state)
+TEST(aliased_memory_fails_the_proof)
 {
     struct pp_plan *plan = plan_named("zb-h1", 2, 8);
     struct pp_action *second = &plan->ranks[0].actions[1];
@@ -175,7 +175,7 @@ static void aliased_memory_fails_the_proof(void **state)
     pp_plan_destroy(&plan);
 }
 
-static void state_and_gradient_slots_are_the_peaks(void **state)
+TEST(state_and_gradient_slots_are_the_peaks)
 {
     static const char *const names[] = {
         "1f1b", "zb-h1", "zb-h2", "interleaved v2", "interleaved-zb v2", "zb-v"};
@@ -203,7 +203,7 @@ static void state_and_gradient_slots_are_the_peaks(void **state)
     }
 }
 
-static void message_slots_of_1f1b_do_not_grow_with_microbatches(void **state)
+TEST(message_slots_of_1f1b_do_not_grow_with_microbatches)
 {
     for (int m = 8; m <= 128; m *= 2) {
         struct pp_plan *plan = plan_named("1f1b", 4, m);
@@ -216,7 +216,7 @@ static void message_slots_of_1f1b_do_not_grow_with_microbatches(void **state)
     }
 }
 
-static void a_fold_is_a_local_channel_without_a_spare(void **state)
+TEST(a_fold_is_a_local_channel_without_a_spare)
 {
     struct pp_plan *plan = plan_named("zb-v", 4, 8);
     CHECK_INT_EQ(plan->rank_of[3], 3);
@@ -232,7 +232,7 @@ static void a_fold_is_a_local_channel_without_a_spare(void **state)
     pp_plan_destroy(&plan);
 }
 
-static void actions_name_their_messages(void **state)
+TEST(actions_name_their_messages)
 {
     struct pp_plan *plan = NULL;
     CHECK_OK(plan_of(2, 1, 1, PP_PLACE_LOOP, "0F0,0I0,0W0 1F0,1B0", &plan));
@@ -258,7 +258,7 @@ static void actions_name_their_messages(void **state)
     pp_plan_destroy(&plan);
 }
 
-static void a_message_leaves_after_the_input_gradient_or_after_all(void **state)
+TEST(a_message_leaves_after_the_input_gradient_or_after_all)
 {
     struct pp_plan *plan = plan_named("gpipe", 2, 1);
     struct ticks ticks = {.f = 2, .i = 3, .w = 4, .fused_send = true};
@@ -283,7 +283,7 @@ static void a_message_leaves_after_the_input_gradient_or_after_all(void **state)
     pp_plan_destroy(&plan);
 }
 
-static void forward_only_plans_keep_nothing(void **state)
+TEST(forward_only_plans_keep_nothing)
 {
     struct ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = false};
     for (int p = 1; p <= 8; p++) {
@@ -306,7 +306,7 @@ static void forward_only_plans_keep_nothing(void **state)
     }
 }
 
-static void forward_only_plans_with_chunks_lose_no_time(void **state)
+TEST(forward_only_plans_with_chunks_lose_no_time)
 {
     struct ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = false};
     for (int p = 1; p <= 6; p++) {
@@ -326,7 +326,7 @@ static void forward_only_plans_with_chunks_lose_no_time(void **state)
     }
 }
 
-static void a_full_disk_is_an_error(void **state)
+TEST(a_full_disk_is_an_error)
 {
     FILE *f = fopen("/dev/full", "w");
     if (!f)
@@ -338,32 +338,9 @@ static void a_full_disk_is_an_error(void **state)
     fclose(f);
 }
 
-static void destroy_accepts_nothing(void **state)
+TEST(destroy_accepts_nothing)
 {
     struct pp_plan *plan = NULL;
     pp_plan_destroy(&plan);
     assert_null(plan);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(illegal_lists_are_refused_in_words),
-        cmocka_unit_test(nonsense_cells_are_refused),
-        cmocka_unit_test(looped_bfs_as_published_is_refused),
-        cmocka_unit_test(a_wait_cycle_is_printed),
-        cmocka_unit_test(a_long_wait_cycle_is_cut),
-        cmocka_unit_test(too_few_slots_fail_the_proof),
-        cmocka_unit_test(aliased_memory_fails_the_proof),
-        cmocka_unit_test(state_and_gradient_slots_are_the_peaks),
-        cmocka_unit_test(message_slots_of_1f1b_do_not_grow_with_microbatches),
-        cmocka_unit_test(a_fold_is_a_local_channel_without_a_spare),
-        cmocka_unit_test(actions_name_their_messages),
-        cmocka_unit_test(a_message_leaves_after_the_input_gradient_or_after_all),
-        cmocka_unit_test(forward_only_plans_keep_nothing),
-        cmocka_unit_test(forward_only_plans_with_chunks_lose_no_time),
-        cmocka_unit_test(a_full_disk_is_an_error),
-        cmocka_unit_test(destroy_accepts_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

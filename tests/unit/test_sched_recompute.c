@@ -30,7 +30,7 @@ static int count(const struct pp_plan *plan, int stage, enum pp_op op)
 }
 
 /* Every I but one right behind its F has an R, and nothing else has changed. */
-static void each_forward_is_computed_again_but_where_nothing_lies_between(void **state)
+TEST(each_forward_is_computed_again_but_where_nothing_lies_between)
 {
     for (int i = 0; i < COUNT(schedules); i++) {
         for (int p = 1; p <= 4; p++) {
@@ -69,7 +69,7 @@ static void each_forward_is_computed_again_but_where_nothing_lies_between(void *
 }
 
 /* Slots of stages apart, as if they were those of one pool: the proof sees where two meet. */
-static void chunks_share_slots_only_where_they_do_not_meet(void **state)
+TEST(chunks_share_slots_only_where_they_do_not_meet)
 {
     static const char *const split[] = {"zb-v", "interleaved-zb v2", "v-half"};
     for (int i = 0; i < COUNT(split); i++) {
@@ -83,7 +83,7 @@ static void chunks_share_slots_only_where_they_do_not_meet(void **state)
 }
 
 /* v-min holds slots between its rounds that are free while it waits. */
-static void it_fills_a_wait_with_a_slot_that_is_free(void **state)
+TEST(it_fills_a_wait_with_a_slot_that_is_free)
 {
     double arrays[64];
     struct pp_sim_costs costs;
@@ -116,7 +116,7 @@ static void it_fills_a_wait_with_a_slot_that_is_free(void **state)
     pp_plan_destroy(&plan);
 }
 
-static void fused_backwards_want_one_state(void **state)
+TEST(fused_backwards_want_one_state)
 {
     static const char *const fused[] = {"gpipe", "1f1b", "interleaved v2"};
     for (int i = 0; i < COUNT(fused); i++) {
@@ -127,7 +127,7 @@ static void fused_backwards_want_one_state(void **state)
     }
 }
 
-static void only_the_stages_asked_for(void **state)
+TEST(only_the_stages_asked_for)
 {
     for (int i = 0; i < COUNT(schedules); i++) {
         for (int s = 0; s < 4; s++) {
@@ -149,7 +149,7 @@ static void only_the_stages_asked_for(void **state)
     }
 }
 
-static void with_groups_of_weight_gradients_and_ties(void **state)
+TEST(with_groups_of_weight_gradients_and_ties)
 {
     const struct pp_geometry g = {.stages = 3, .chunks = 1, .microbatches = 7, .coalesce = 3};
     const struct pp_tie tie = {.owner = 0, .copy = 2};
@@ -170,7 +170,7 @@ static struct pp_action *first_of(struct pp_plan *plan, int rank, enum pp_op op)
     return a;
 }
 
-static void the_proof_refuses_an_r_out_of_place(void **state)
+TEST(the_proof_refuses_an_r_out_of_place)
 {
     struct pp_plan *plan = again("1f1b", 2, 4, every);
     struct pp_action *r = first_of(plan, 0, PP_OP_R), kept = *r;
@@ -192,7 +192,7 @@ static void the_proof_refuses_an_r_out_of_place(void **state)
     pp_plan_destroy(&plan);
 }
 
-static void an_r_takes_what_its_f_takes(void **state)
+TEST(an_r_takes_what_its_f_takes)
 {
     double arrays[64], work[4];
     struct pp_sim_costs costs;
@@ -213,7 +213,7 @@ static void an_r_takes_what_its_f_takes(void **state)
     pp_plan_destroy(&plan);
 }
 
-static void tables_have_it_and_are_read_again(void **state)
+TEST(tables_have_it_and_are_read_again)
 {
     for (int i = 0; i < COUNT(schedules); i++) {
         struct pp_plan *plan = again(schedules[i], 3, 6, every), *read = NULL;
@@ -240,7 +240,7 @@ static void tables_have_it_and_are_read_again(void **state)
     }
 }
 
-static void tables_with_it_out_of_place_are_refused(void **state)
+TEST(tables_with_it_out_of_place_are_refused)
 {
     static const struct {
         const char *text, *why;
@@ -257,7 +257,7 @@ static void tables_with_it_out_of_place_are_refused(void **state)
     }
 }
 
-static void pictures_show_it(void **state)
+TEST(pictures_show_it)
 {
     double arrays[64];
     struct pp_plan *plan = again("gpipe", 2, 3, every);
@@ -279,22 +279,4 @@ static void pictures_show_it(void **state)
     }
     pp_sim_result_fini(&result);
     pp_plan_destroy(&plan);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_forward_is_computed_again_but_where_nothing_lies_between),
-        cmocka_unit_test(chunks_share_slots_only_where_they_do_not_meet),
-        cmocka_unit_test(it_fills_a_wait_with_a_slot_that_is_free),
-        cmocka_unit_test(fused_backwards_want_one_state),
-        cmocka_unit_test(only_the_stages_asked_for),
-        cmocka_unit_test(with_groups_of_weight_gradients_and_ties),
-        cmocka_unit_test(the_proof_refuses_an_r_out_of_place),
-        cmocka_unit_test(an_r_takes_what_its_f_takes),
-        cmocka_unit_test(tables_have_it_and_are_read_again),
-        cmocka_unit_test(tables_with_it_out_of_place_are_refused),
-        cmocka_unit_test(pictures_show_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,7 @@
 /* Plans carried out in random interleavings of their ranks: no slot aliases, nobody hangs. */
 #include "test_sched_sim.h"
 
-static void schedules_run_in_any_interleaving(void **state)
+TEST(schedules_run_in_any_interleaving)
 {
     static const char *const plain[] = {"naive", "gpipe", "1f1b", NULL};
     for (int p = 1; p <= 8; p++) {
@@ -16,7 +16,7 @@ static void schedules_run_in_any_interleaving(void **state)
     }
 }
 
-static void lists_of_other_schedules_run_in_any_interleaving(void **state)
+TEST(lists_of_other_schedules_run_in_any_interleaving)
 {
     static const char *const names[] = {
         "2-eager 1f1b",      "zb-h1", "zb-h2", "interleaved v2", "interleaved v4",
@@ -32,7 +32,7 @@ static void lists_of_other_schedules_run_in_any_interleaving(void **state)
     }
 }
 
-static void forward_only_plans_run_in_any_interleaving(void **state)
+TEST(forward_only_plans_run_in_any_interleaving)
 {
     for (int p = 1; p <= 5; p++) {
         for (int v = 1; v <= 3; v++) {
@@ -45,14 +45,4 @@ static void forward_only_plans_run_in_any_interleaving(void **state)
             }
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(schedules_run_in_any_interleaving),
-        cmocka_unit_test(lists_of_other_schedules_run_in_any_interleaving),
-        cmocka_unit_test(forward_only_plans_run_in_any_interleaving),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,7 +46,7 @@ static void check_same_rows(const char *a, const char *b, int p, int v, int m)
     pp_plan_destroy(&pb);
 }
 
-static void every_shape_is_proved_without_a_wish(void **state)
+TEST(every_shape_is_proved_without_a_wish)
 {
     int n = 0;
     for (size_t i = 0; i < LEN(family); i++) {
@@ -63,7 +63,7 @@ static void every_shape_is_proved_without_a_wish(void **state)
     print_message("# %d shapes\n", n);
 }
 
-static void with_one_chunk_the_names_agree(void **state)
+TEST(with_one_chunk_the_names_agree)
 {
     for (int p = 1; p <= 8; p++) {
         for (int m = 1; m <= 20; m++) {
@@ -93,7 +93,7 @@ static void check_way_out(const char *name, struct pp_geometry g)
     }
 }
 
-static void a_wished_group_is_proved_or_refused_with_a_way_out(void **state)
+TEST(a_wished_group_is_proved_or_refused_with_a_way_out)
 {
     static const char *const names[] = {"interleaved", "interleaved-zb"};
     int proved[2] = {0};
@@ -125,7 +125,7 @@ static void a_wished_group_is_proved_or_refused_with_a_way_out(void **state)
 }
 
 /* The rule refuses nothing that would run: what it forbids hangs. */
-static void what_a_refused_group_would_do_is_hang(void **state)
+TEST(what_a_refused_group_would_do_is_hang)
 {
     struct pp_plan *plan = NULL;
     struct pp_geometry g = {.stages = 4, .chunks = 3, .microbatches = 5, .group = 4};
@@ -155,7 +155,7 @@ static void what_a_refused_group_would_do_is_hang(void **state)
     lists_free(&l);
 }
 
-static void wishes_that_mean_nothing_are_refused(void **state)
+TEST(wishes_that_mean_nothing_are_refused)
 {
     struct pp_plan *plan = NULL;
     struct pp_geometry g = {.stages = 4, .chunks = 1, .microbatches = 8, .eager = -1, .group = -1};
@@ -178,7 +178,7 @@ static void wishes_that_mean_nothing_are_refused(void **state)
     assert_null(plan);
 }
 
-static void eager_follows_the_costs(void **state)
+TEST(eager_follows_the_costs)
 {
     struct pp_geometry g = {.stages = 4, .chunks = 1, .microbatches = 64};
     CHECK_INT_EQ(pp_schedule_eager(&g), 1); /* nothing known */
@@ -202,7 +202,7 @@ static void eager_follows_the_costs(void **state)
     pp_plan_destroy(&plan);
 }
 
-static void eager_hides_all_hand_overs(void **state)
+TEST(eager_hides_all_hand_overs)
 {
     static const struct times costs[] = {
         {.f = 4, .i = 4, .w = 4}, {.f = 3, .i = 5, .w = 4}, {.f = 7, .i = 2, .w = 3}};
@@ -239,7 +239,7 @@ static void eager_hides_all_hand_overs(void **state)
 
 /* Excess of the makespan over a rank's work, for ticks that differ; W takes no longer than F and I.
  */
-static void bubbles_are_those_of_the_formulas(void **state)
+TEST(bubbles_are_those_of_the_formulas)
 {
     static const struct ticks costs[] = {
         {1, 1, 1, true}, {5, 7, 3, true}, {4, 8, 4, true}, {9, 6, 6, true}};
@@ -273,7 +273,7 @@ static void bubbles_are_those_of_the_formulas(void **state)
     }
 }
 
-static void chunks_divide_the_bubble(void **state)
+TEST(chunks_divide_the_bubble)
 {
     static const struct ticks costs[] = {{1, 1, 1, true}, {5, 7, 3, true}, {5, 5, 4, true}};
     for (size_t i = 0; i < LEN(costs); i++) {
@@ -299,7 +299,7 @@ static void chunks_divide_the_bubble(void **state)
     }
 }
 
-static void memory_is_that_of_the_formulas(void **state)
+TEST(memory_is_that_of_the_formulas)
 {
     for (int p = 1; p <= 8; p++) {
         for (int m = p; m <= 20; m++) {
@@ -334,7 +334,7 @@ static void memory_is_that_of_the_formulas(void **state)
 }
 
 /* Groups of even size: no M, however uneven, loses what the chunks gain. */
-static void uneven_counts_keep_the_small_bubble(void **state)
+TEST(uneven_counts_keep_the_small_bubble)
 {
     static const struct ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = true};
     for (int v = 1; v <= 4; v++) {
@@ -352,7 +352,7 @@ static void uneven_counts_keep_the_small_bubble(void **state)
 }
 
 /* More ranks than the plan's walk takes in one block. */
-static void hundreds_of_ranks_are_proved_too(void **state)
+TEST(hundreds_of_ranks_are_proved_too)
 {
     static const struct ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = true};
     static const struct {
@@ -376,7 +376,7 @@ static void hundreds_of_ranks_are_proved_too(void **state)
     pp_plan_destroy(&plan);
 }
 
-static void the_family_runs_in_any_interleaving(void **state)
+TEST(the_family_runs_in_any_interleaving)
 {
     for (size_t i = 0; i < LEN(family); i++) {
         for (int p = 1; p <= 5; p++) {
@@ -393,24 +393,4 @@ static void the_family_runs_in_any_interleaving(void **state)
             }
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_shape_is_proved_without_a_wish),
-        cmocka_unit_test(with_one_chunk_the_names_agree),
-        cmocka_unit_test(a_wished_group_is_proved_or_refused_with_a_way_out),
-        cmocka_unit_test(what_a_refused_group_would_do_is_hang),
-        cmocka_unit_test(wishes_that_mean_nothing_are_refused),
-        cmocka_unit_test(eager_follows_the_costs),
-        cmocka_unit_test(eager_hides_all_hand_overs),
-        cmocka_unit_test(bubbles_are_those_of_the_formulas),
-        cmocka_unit_test(chunks_divide_the_bubble),
-        cmocka_unit_test(memory_is_that_of_the_formulas),
-        cmocka_unit_test(uneven_counts_keep_the_small_bubble),
-        cmocka_unit_test(hundreds_of_ranks_are_proved_too),
-        cmocka_unit_test(the_family_runs_in_any_interleaving),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

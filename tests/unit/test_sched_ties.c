@@ -30,7 +30,7 @@ static void ends_with(const struct pp_plan *plan, int rank, const char *before, 
     CHECK_STR_EQ(cell, before);
 }
 
-static void first_and_last_stage_exchange_at_the_end_of_their_lists(void **state)
+TEST(first_and_last_stage_exchange_at_the_end_of_their_lists)
 {
     for (int i = 0; i < COUNT(schedules); i++) {
         for (int p = 1; p <= 4; p++) {
@@ -60,7 +60,7 @@ static void first_and_last_stage_exchange_at_the_end_of_their_lists(void **state
     }
 }
 
-static void many_ties_and_pieces_run_in_any_interleaving(void **state)
+TEST(many_ties_and_pieces_run_in_any_interleaving)
 {
     for (int i = 0; i < COUNT(schedules); i++) {
         struct pp_plan *plan = plan_named(schedules[i], 4, 8);
@@ -87,7 +87,7 @@ static struct pp_action *last_of(struct pp_plan *plan, int rank)
     return &plan->ranks[rank].actions[plan->ranks[rank].n_actions - 1];
 }
 
-static void the_proof_refuses_what_is_no_exchange(void **state)
+TEST(the_proof_refuses_what_is_no_exchange)
 {
     const char *words = "does not end with a G and a T for each tied tensor";
     struct pp_plan *plan = tied("1f1b", 3, 4);
@@ -124,7 +124,7 @@ static void the_proof_refuses_what_is_no_exchange(void **state)
 }
 
 /* Both ranks wait for the message of the other before they send theirs. */
-static void sums_before_gifts_are_a_circle(void **state)
+TEST(sums_before_gifts_are_a_circle)
 {
     struct pp_plan *plan = tied("gpipe", 2, 2);
     struct pp_walk walk;
@@ -165,7 +165,7 @@ static void simulate(const struct pp_plan *plan, double tie, double transfer, bo
 
 /* Rank 1 is done with its W at 4 and gives until 4.25, which is there at 6.25; rank 0 is done at 5
  * and gives until 5.25, which is there at 7.25. */
-static void the_sum_waits_for_the_other_gradient_and_its_way(void **state)
+TEST(the_sum_waits_for_the_other_gradient_and_its_way)
 {
     for (int slots = 0; slots < 2; slots++) {
         struct pp_plan *plan = tied("gpipe", 2, 1);
@@ -184,7 +184,7 @@ static void the_sum_waits_for_the_other_gradient_and_its_way(void **state)
 }
 
 /* Many steps, with slots: the channels of a tie are nobody's but its own. */
-static void slots_do_not_change_the_time_of_plans_that_have_enough(void **state)
+TEST(slots_do_not_change_the_time_of_plans_that_have_enough)
 {
     for (int i = 0; i < COUNT(schedules); i++) {
         for (int p = 1; p <= 4; p++) {
@@ -200,7 +200,7 @@ static void slots_do_not_change_the_time_of_plans_that_have_enough(void **state)
     }
 }
 
-static void a_tie_within_a_rank_takes_a_sum_and_a_copy(void **state)
+TEST(a_tie_within_a_rank_takes_a_sum_and_a_copy)
 {
     struct pp_plan *plan = tied("naive", 1, 1);
     struct simulated s;
@@ -213,7 +213,7 @@ static void a_tie_within_a_rank_takes_a_sum_and_a_copy(void **state)
 
 /* ---- pictures and tables */
 
-static void a_table_has_no_ties_and_pictures_do(void **state)
+TEST(a_table_has_no_ties_and_pictures_do)
 {
     struct pp_plan *plan = tied("1f1b", 2, 4), *plain = plan_named("1f1b", 2, 4);
     char *with = printed(plan, pp_plan_print_csv), *without = printed(plain, pp_plan_print_csv);
@@ -244,19 +244,4 @@ static void a_table_has_no_ties_and_pictures_do(void **state)
     pp_sim_result_fini(&s.result);
     pp_plan_destroy(&plan);
     pp_plan_destroy(&plain);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(first_and_last_stage_exchange_at_the_end_of_their_lists),
-        cmocka_unit_test(many_ties_and_pieces_run_in_any_interleaving),
-        cmocka_unit_test(the_proof_refuses_what_is_no_exchange),
-        cmocka_unit_test(sums_before_gifts_are_a_circle),
-        cmocka_unit_test(the_sum_waits_for_the_other_gradient_and_its_way),
-        cmocka_unit_test(slots_do_not_change_the_time_of_plans_that_have_enough),
-        cmocka_unit_test(a_tie_within_a_rank_takes_a_sum_and_a_copy),
-        cmocka_unit_test(a_table_has_no_ties_and_pictures_do),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,7 +16,7 @@ static void check_row(const struct pp_plan *plan, int r, const char *row)
     free(text);
 }
 
-static void dualpipe_has_the_published_rows(void **state)
+TEST(dualpipe_has_the_published_rows)
 {
     /* the pipeline that goes up: stages 4..7, on ranks 3..0 */
     struct pp_plan *plan = plan_of("dualpipe", 4, 8);
@@ -35,7 +35,7 @@ static void dualpipe_has_the_published_rows(void **state)
     pp_plan_destroy(&plan);
 }
 
-static void dualpipe_idles_as_published(void **state)
+TEST(dualpipe_idles_as_published)
 {
     /* F = 1, B = 2, W = 1 per stage; a pair takes 3 or 2.5 */
     static const struct {
@@ -61,7 +61,7 @@ static void dualpipe_idles_as_published(void **state)
     }
 }
 
-static void dualpipe_idles_on_its_worst_rank_as_the_formula_says(void **state)
+TEST(dualpipe_idles_on_its_worst_rank_as_the_formula_says)
 {
     for (int p = 4; p <= 16; p *= 2) {
         for (int m = 2 * p; m <= 4 * p; m += p) {
@@ -82,7 +82,7 @@ static void dualpipe_idles_on_its_worst_rank_as_the_formula_says(void **state)
     }
 }
 
-static void chimera_has_the_authors_rows(void **state)
+TEST(chimera_has_the_authors_rows)
 {
     struct pp_plan *plan = plan_of("chimera", 4, 4);
     check_row(plan, 0, "0F0,0F1,7F0,7B0,7F1,7B1,0B0,0B1");
@@ -92,7 +92,7 @@ static void chimera_has_the_authors_rows(void **state)
     pp_plan_destroy(&plan);
 }
 
-static void chimera_has_half_the_bubble_of_1f1b(void **state)
+TEST(chimera_has_half_the_bubble_of_1f1b)
 {
     static const struct ticks even = {.f = 1, .i = 1, .w = 0, .fused_send = true};
     for (int p = 2; p <= 16; p += 2) {
@@ -104,7 +104,7 @@ static void chimera_has_half_the_bubble_of_1f1b(void **state)
     }
 }
 
-static void all_shapes_are_proved_or_refused_with_a_way_out(void **state)
+TEST(all_shapes_are_proved_or_refused_with_a_way_out)
 {
     int n = 0;
     for (const char *const *name = (const char *[]){"dualpipe", "chimera", NULL}; *name; name++) {
@@ -130,17 +130,4 @@ static void all_shapes_are_proved_or_refused_with_a_way_out(void **state)
                 "nearest legal: stages = 4, microbatches = 8");
     g.chunks = 1;
     CHECK_FAILS(pp_plan_build("chimera", &g, &plan), PP_ECONFIG, "set chunks = 2");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(dualpipe_has_the_published_rows),
-        cmocka_unit_test(dualpipe_idles_as_published),
-        cmocka_unit_test(dualpipe_idles_on_its_worst_rank_as_the_formula_says),
-        cmocka_unit_test(chimera_has_the_authors_rows),
-        cmocka_unit_test(chimera_has_half_the_bubble_of_1f1b),
-        cmocka_unit_test(all_shapes_are_proved_or_refused_with_a_way_out),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

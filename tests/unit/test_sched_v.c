@@ -20,7 +20,7 @@ static bool may_run(const char *name, int p, int m)
     return strcmp(name, "dualpipev") != 0 || m >= 2 * p;
 }
 
-static void cells_have_the_published_checksums(void **state)
+TEST(cells_have_the_published_checksums)
 {
     static const struct {
         int p, m;
@@ -61,7 +61,7 @@ static void check_row(const char *name, int p, int m, int rank, const char *row)
     pp_plan_destroy(&plan);
 }
 
-static void rows_are_the_published_ones(void **state)
+TEST(rows_are_the_published_ones)
 {
     check_row("zb-v", 2, 4, 0,
               "0F0,0F1,0F2,3F0,3I0,3W0,3F1,3I1,3W1,0F3,0I0,0W0,3F2,3I2,3W2,0I1,0W1,3F3,3I3,3W3,"
@@ -91,7 +91,7 @@ static void rows_are_the_published_ones(void **state)
               "3F6,4F6,4B4,3B4,3F7,4F7,4B5,3B5,4B6,3B6,4B7,3B7");
 }
 
-static void times_and_peaks_are_the_published_ones(void **state)
+TEST(times_and_peaks_are_the_published_ones)
 {
     /* Ticks of a chunk, half of those of a rank. span: longest of the ranks' own times. */
     static const struct {
@@ -144,7 +144,7 @@ static int64_t longest_span(const struct pp_plan *plan)
     return longest;
 }
 
-static void no_rank_of_zb_v_waits_between_its_first_cell_and_its_last(void **state)
+TEST(no_rank_of_zb_v_waits_between_its_first_cell_and_its_last)
 {
     for (int p = 1; p <= 8; p++) {
         for (int m = 2 * p - 1; m <= 24; m++) {
@@ -156,7 +156,7 @@ static void no_rank_of_zb_v_waits_between_its_first_cell_and_its_last(void **sta
     }
 }
 
-static void memory_of_v_half_and_v_min_is_that_of_the_paper(void **state)
+TEST(memory_of_v_half_and_v_min_is_that_of_the_paper)
 {
     for (int p = 1; p <= 12; p++) {
         for (int m = 1; m <= 40; m += 3) {
@@ -176,7 +176,7 @@ static void memory_of_v_half_and_v_min_is_that_of_the_paper(void **state)
     }
 }
 
-static void dualpipev_gains_from_overlap_as_published(void **state)
+TEST(dualpipev_gains_from_overlap_as_published)
 {
     struct spans s;
     struct pp_plan *plan = plan_v("dualpipev", 4, 10);
@@ -189,7 +189,7 @@ static void dualpipev_gains_from_overlap_as_published(void **state)
 }
 
 /* The F's message need not wait for the B of its pair: apart they are faster than as one piece. */
-static void dualpipev_without_overlap_takes_the_time_of_zb_v(void **state)
+TEST(dualpipev_without_overlap_takes_the_time_of_zb_v)
 {
     static const struct ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = true};
     for (int p = 1; p <= 8; p++) {
@@ -208,7 +208,7 @@ static void dualpipev_without_overlap_takes_the_time_of_zb_v(void **state)
     }
 }
 
-static void the_last_rank_of_dualpipev_idles_as_the_formula_says(void **state)
+TEST(the_last_rank_of_dualpipev_idles_as_the_formula_says)
 {
     /* F = I, as the formula takes for granted (else it is FB + F - 2W) */
     static const struct times table[] = {
@@ -237,7 +237,7 @@ static void the_last_rank_of_dualpipev_idles_as_the_formula_says(void **state)
     }
 }
 
-static void every_shape_runs_or_says_which_one_does(void **state)
+TEST(every_shape_runs_or_says_which_one_does)
 {
     for (size_t i = 0; i < LEN(v_names); i++) {
         for (int p = 1; p <= 8; p++) {
@@ -261,7 +261,7 @@ static void every_shape_runs_or_says_which_one_does(void **state)
     }
 }
 
-static void weight_gradients_ascend_on_every_stage(void **state)
+TEST(weight_gradients_ascend_on_every_stage)
 {
     for (size_t i = 0; i < LEN(v_names); i++) {
         for (int p = 1; p <= 6; p++) {
@@ -281,7 +281,7 @@ static void weight_gradients_ascend_on_every_stage(void **state)
     }
 }
 
-static void they_run_in_any_interleaving(void **state)
+TEST(they_run_in_any_interleaving)
 {
     for (size_t i = 0; i < LEN(v_names); i++) {
         for (int p = 1; p <= 5; p++) {
@@ -296,7 +296,7 @@ static void they_run_in_any_interleaving(void **state)
     }
 }
 
-static void other_chunk_counts_are_refused(void **state)
+TEST(other_chunk_counts_are_refused)
 {
     static const int chunks[] = {1, 3, 4};
     for (size_t i = 0; i < LEN(v_names); i++) {
@@ -309,23 +309,4 @@ static void other_chunk_counts_are_refused(void **state)
             CHECK_FAILS(pp_plan_build(v_names[i], &g, &plan), PP_ECONFIG, v_names[i]);
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cells_have_the_published_checksums),
-        cmocka_unit_test(rows_are_the_published_ones),
-        cmocka_unit_test(times_and_peaks_are_the_published_ones),
-        cmocka_unit_test(no_rank_of_zb_v_waits_between_its_first_cell_and_its_last),
-        cmocka_unit_test(memory_of_v_half_and_v_min_is_that_of_the_paper),
-        cmocka_unit_test(dualpipev_gains_from_overlap_as_published),
-        cmocka_unit_test(dualpipev_without_overlap_takes_the_time_of_zb_v),
-        cmocka_unit_test(the_last_rank_of_dualpipev_idles_as_the_formula_says),
-        cmocka_unit_test(every_shape_runs_or_says_which_one_does),
-        cmocka_unit_test(weight_gradients_ascend_on_every_stage),
-        cmocka_unit_test(they_run_in_any_interleaving),
-        cmocka_unit_test(other_chunk_counts_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -163,7 +163,7 @@ static void check_exact(struct world w)
     end(&w);
 }
 
-static void few_cuts_are_all_looked_at(void **state)
+TEST(few_cuts_are_all_looked_at)
 {
     check_exact(world_of(2, uneven, 8));
     check_exact(world_of(2, falling, 7));
@@ -171,7 +171,7 @@ static void few_cuts_are_all_looked_at(void **state)
     check_exact(world_of(4, uneven, 8));
 }
 
-static void what_is_printed_is_what_was_predicted(void **state)
+TEST(what_is_printed_is_what_was_predicted)
 {
     struct world w = world_of(2, uneven, 8);
     struct pp_best best;
@@ -191,7 +191,7 @@ static void what_is_printed_is_what_was_predicted(void **state)
 }
 
 /* Under a limit that the config's own shape is far over. */
-static void a_limit_is_kept_at_little_more_than_the_least_time(void **state)
+TEST(a_limit_is_kept_at_little_more_than_the_least_time)
 {
     for (int k = 0; k < 3; k++) {
         struct world w = world_of(2, falling, 6);
@@ -234,7 +234,7 @@ static double brute_fit(const struct world *w, const struct pp_candidate *like, 
     return best;
 }
 
-static void a_cap_and_what_is_recomputed_are_found_together(void **state)
+TEST(a_cap_and_what_is_recomputed_are_found_together)
 {
     int needed = 0;
     for (int k = 12; k < 20; k++) {
@@ -264,7 +264,7 @@ static void a_cap_and_what_is_recomputed_are_found_together(void **state)
 }
 
 /* Many layers: moved boundaries come as near as a search of all cuts, where that can still be done. */
-static void moved_boundaries_find_what_all_cuts_have(void **state)
+TEST(moved_boundaries_find_what_all_cuts_have)
 {
     double times[20];
     uint32_t x = 12345;
@@ -287,7 +287,7 @@ static void moved_boundaries_find_what_all_cuts_have(void **state)
 }
 
 /* As often as the training itself, or a plan promises a smaller bubble than train measures. */
-static void ranks_meet_for_records_checkpoints_and_epochs(void **state)
+TEST(ranks_meet_for_records_checkpoints_and_epochs)
 {
     struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
     assert_non_null(cfg);
@@ -306,17 +306,4 @@ static void ranks_meet_for_records_checkpoints_and_epochs(void **state)
     CHECK_INT_EQ(pp_run_meet_every(cfg, 60000), 5);
     CHECK_INT_EQ(pp_run_meet_every(cfg, 100), 1); /* a step an epoch */
     pp_free(cfg);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_meet_for_records_checkpoints_and_epochs),
-        cmocka_unit_test(few_cuts_are_all_looked_at),
-        cmocka_unit_test(what_is_printed_is_what_was_predicted),
-        cmocka_unit_test(a_limit_is_kept_at_little_more_than_the_least_time),
-        cmocka_unit_test(a_cap_and_what_is_recomputed_are_found_together),
-        cmocka_unit_test(moved_boundaries_find_what_all_cuts_have),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

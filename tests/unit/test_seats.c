@@ -75,7 +75,7 @@ static void leave(void)
 
 #define FOUR "pipeline.stages=4", "model.sizes=784 512*4 10"
 
-static void stages_are_dealt_to_devices_in_order(void **state)
+TEST(stages_are_dealt_to_devices_in_order)
 {
     const char *settings[] = {FOUR, NULL};
     CHECK_OK(take(settings));
@@ -88,7 +88,7 @@ static void stages_are_dealt_to_devices_in_order(void **state)
     leave();
 }
 
-static void partitions_and_the_order_of_devices_reach_the_backend(void **state)
+TEST(partitions_and_the_order_of_devices_reach_the_backend)
 {
     const char *settings[] = {FOUR, "run.devices=1 0", "run.partition_sms=on", "run.precision=bf16",
                               NULL};
@@ -104,7 +104,7 @@ static void partitions_and_the_order_of_devices_reach_the_backend(void **state)
     leave();
 }
 
-static void who_sits_where_is_written_down(void **state)
+TEST(who_sits_where_is_written_down)
 {
     const char *settings[] = {FOUR, "run.devices=1", NULL};
     char *text = NULL;
@@ -127,7 +127,7 @@ static void who_sits_where_is_written_down(void **state)
     leave();
 }
 
-static void ranks_on_the_processor_are_not_told_of_devices(void **state)
+TEST(ranks_on_the_processor_are_not_told_of_devices)
 {
     const char *settings[] = {FOUR, NULL};
     char *text = NULL;
@@ -149,7 +149,7 @@ static void ranks_on_the_processor_are_not_told_of_devices(void **state)
     leave();
 }
 
-static void what_cannot_work_is_refused_before_a_device_is_opened(void **state)
+TEST(what_cannot_work_is_refused_before_a_device_is_opened)
 {
     const char *absent[] = {FOUR, "run.devices=2", NULL};
     const char *plain[] = {FOUR, NULL};
@@ -172,7 +172,7 @@ static void what_cannot_work_is_refused_before_a_device_is_opened(void **state)
     leave();
 }
 
-static void a_device_that_is_too_small_is_refused_with_both_numbers(void **state)
+TEST(a_device_that_is_too_small_is_refused_with_both_numbers)
 {
     const char *settings[] = {FOUR, NULL}, *forced[] = {FOUR, "run.force_memory=on", NULL};
     struct pp_train_options options = {.out = stdout};
@@ -190,18 +190,4 @@ static void a_device_that_is_too_small_is_refused_with_both_numbers(void **state
     CHECK_OK(take(forced));
     CHECK_OK(room_check(&run, &options, NULL));
     leave();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stages_are_dealt_to_devices_in_order),
-        cmocka_unit_test(partitions_and_the_order_of_devices_reach_the_backend),
-        cmocka_unit_test(who_sits_where_is_written_down),
-        cmocka_unit_test(ranks_on_the_processor_are_not_told_of_devices),
-        cmocka_unit_test(what_cannot_work_is_refused_before_a_device_is_opened),
-        cmocka_unit_test(a_device_that_is_too_small_is_refused_with_both_numbers),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

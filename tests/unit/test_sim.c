@@ -160,7 +160,7 @@ static void check_against_slow(const struct pp_plan *plan, int round)
     pp_sim_result_fini(&res);
 }
 
-static void uneven_stages_and_tails_agree_with_a_slow_recomputation(void **state)
+TEST(uneven_stages_and_tails_agree_with_a_slow_recomputation)
 {
     seed = 1;
     for (const char *const *name = pp_schedule_names(); *name; name++) {
@@ -180,7 +180,7 @@ static void uneven_stages_and_tails_agree_with_a_slow_recomputation(void **state
     }
 }
 
-static void every_shape_is_simulated_within_its_bounds_or_refused(void **state)
+TEST(every_shape_is_simulated_within_its_bounds_or_refused)
 {
     seed = 3;
     int simulated = 0;
@@ -220,7 +220,7 @@ static void every_shape_is_simulated_within_its_bounds_or_refused(void **state)
     assert_true(simulated > 1500);
 }
 
-static void forward_only_plans_agree_too(void **state)
+TEST(forward_only_plans_agree_too)
 {
     seed = 2;
     for (int round = 0; round < 128; round++) {
@@ -233,7 +233,7 @@ static void forward_only_plans_agree_too(void **state)
     }
 }
 
-static void a_gradient_that_leaves_after_its_input_half_arrives_earlier(void **state)
+TEST(a_gradient_that_leaves_after_its_input_half_arrives_earlier)
 {
     struct pp_plan *plan = plan_of("gpipe", 4, 1);
     double arrays[12];
@@ -250,7 +250,7 @@ static void a_gradient_that_leaves_after_its_input_half_arrives_earlier(void **s
     pp_plan_destroy(&plan);
 }
 
-static void a_chunk_costs_its_part_of_a_rank(void **state)
+TEST(a_chunk_costs_its_part_of_a_rank)
 {
     struct pp_geometry g = {.stages = 2, .chunks = 4, .microbatches = 3};
     struct pp_plan *plan = NULL;
@@ -266,7 +266,7 @@ static void a_chunk_costs_its_part_of_a_rank(void **state)
     pp_plan_destroy(&plan);
 }
 
-static void times_are_there_only_when_asked_for(void **state)
+TEST(times_are_there_only_when_asked_for)
 {
     struct pp_plan *plan = plan_of("gpipe", 2, 2);
     double arrays[6];
@@ -281,7 +281,7 @@ static void times_are_there_only_when_asked_for(void **state)
     pp_plan_destroy(&plan);
 }
 
-static void costs_of_zero_give_no_bubble_and_no_nan(void **state)
+TEST(costs_of_zero_give_no_bubble_and_no_nan)
 {
     struct pp_plan *plan = plan_of("1f1b", 2, 2);
     double arrays[6];
@@ -316,7 +316,7 @@ static int pair_plan(int overlap_at, struct pp_plan **out)
     return pp_plan_from_cells(&g, rank_of, cells, n, out);
 }
 
-static void an_overlapped_pair_is_one_piece_of_work(void **state)
+TEST(an_overlapped_pair_is_one_piece_of_work)
 {
     struct pp_plan *plan = NULL;
     CHECK_OK(pair_plan(0, &plan));
@@ -345,7 +345,7 @@ static void an_overlapped_pair_is_one_piece_of_work(void **state)
 }
 
 /* As below, but rank 0's I take 3: its last one ends at 10 and its list at 11, that of rank 1 at 7. */
-static void a_rank_waits_for_all_votes_before_its_optimizer(void **state)
+TEST(a_rank_waits_for_all_votes_before_its_optimizer)
 {
     static const double ends[] = {
         [PP_SIM_VOTE_NONE] = 7 + 6, [PP_SIM_VOTE_AT_I] = 10 + 6, [PP_SIM_VOTE_AT_END] = 11 + 6};
@@ -377,7 +377,7 @@ static void a_rank_waits_for_all_votes_before_its_optimizer(void **state)
 
 /* 1f1b, 2 ranks, 2 micro-batches, F = I = W = 1, I sent early: rank 0 idles for one tick before B0,
  * rank 1 for one at the start. */
-static void steps_follow_each_other_without_a_meeting(void **state)
+TEST(steps_follow_each_other_without_a_meeting)
 {
     static const double between[] = {4, 2};
     struct pp_plan *plan = plan_of("1f1b", 2, 2);
@@ -422,7 +422,7 @@ static void steps_follow_each_other_without_a_meeting(void **state)
 }
 
 /* Rank 1 is slow: rank 0 may be ahead by no more than the message slots allow. */
-static void a_rank_cannot_run_ahead_of_its_message_slots(void **state)
+TEST(a_rank_cannot_run_ahead_of_its_message_slots)
 {
     struct pp_plan *plan = plan_of("gpipe", 2, 2);
     double f[] = {1, 10}, b[] = {1, 1};
@@ -439,7 +439,7 @@ static void a_rank_cannot_run_ahead_of_its_message_slots(void **state)
     pp_plan_destroy(&plan);
 }
 
-static void a_pair_that_needs_its_own_result_is_refused(void **state)
+TEST(a_pair_that_needs_its_own_result_is_refused)
 {
     struct pp_geometry g = {.stages = 2, .chunks = 1, .microbatches = 1};
     static const int rank_of[] = {0, 1};
@@ -462,23 +462,4 @@ static void a_pair_that_needs_its_own_result_is_refused(void **state)
     costs.overlap = 1;
     CHECK_FAILS(pp_sim_run(plan, &costs, false, &res), PP_EFORMAT, "rank 0 waits for ever");
     pp_plan_destroy(&plan);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(uneven_stages_and_tails_agree_with_a_slow_recomputation),
-        cmocka_unit_test(every_shape_is_simulated_within_its_bounds_or_refused),
-        cmocka_unit_test(forward_only_plans_agree_too),
-        cmocka_unit_test(a_gradient_that_leaves_after_its_input_half_arrives_earlier),
-        cmocka_unit_test(a_chunk_costs_its_part_of_a_rank),
-        cmocka_unit_test(times_are_there_only_when_asked_for),
-        cmocka_unit_test(costs_of_zero_give_no_bubble_and_no_nan),
-        cmocka_unit_test(an_overlapped_pair_is_one_piece_of_work),
-        cmocka_unit_test(a_rank_waits_for_all_votes_before_its_optimizer),
-        cmocka_unit_test(steps_follow_each_other_without_a_meeting),
-        cmocka_unit_test(a_rank_cannot_run_ahead_of_its_message_slots),
-        cmocka_unit_test(a_pair_that_needs_its_own_result_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

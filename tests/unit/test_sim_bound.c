@@ -25,7 +25,7 @@ static void check_bound(const struct pp_plan *plan, const struct pp_sim_costs *c
 }
 
 /* Of F = 1, I = 2, W = 3 on every stage. */
-static void a_few_stages_can_be_counted_by_hand(void **state)
+TEST(a_few_stages_can_be_counted_by_hand)
 {
     double f[3] = {1, 1, 1}, i[3] = {2, 2, 2}, w[3] = {3, 3, 3};
     struct pp_sim_costs costs = {.f = f, .i = i, .w = w};
@@ -60,7 +60,7 @@ static void a_few_stages_can_be_counted_by_hand(void **state)
     pp_plan_destroy(&plan);
 }
 
-static void a_smaller_microbatch_takes_its_part(void **state)
+TEST(a_smaller_microbatch_takes_its_part)
 {
     struct pp_sim_costs costs = {.f = (const double[]){4, 4},
                                  .i = (const double[]){4, 4},
@@ -72,7 +72,7 @@ static void a_smaller_microbatch_takes_its_part(void **state)
 }
 
 /* Published as reaching the least there is. */
-static void schedules_that_leave_nothing_reach_it(void **state)
+TEST(schedules_that_leave_nothing_reach_it)
 {
     static const struct {
         const char *name;
@@ -155,7 +155,7 @@ static double check_below(const char *name, int rounds)
     return best;
 }
 
-static void no_schedule_is_below_it_whatever_the_costs(void **state)
+TEST(no_schedule_is_below_it_whatever_the_costs)
 {
     seed = 1;
     for (const char *const *name = pp_schedule_names(); *name; name++) {
@@ -167,7 +167,7 @@ static void no_schedule_is_below_it_whatever_the_costs(void **state)
     assert_true(check_below("chimera", 300) > 0.5);
 }
 
-static void over_many_steps_only_the_work_remains(void **state)
+TEST(over_many_steps_only_the_work_remains)
 {
     struct pp_plan *plan = plan_of("zb-h2", 4, 8);
     struct pp_sim_costs costs;
@@ -184,16 +184,4 @@ static void over_many_steps_only_the_work_remains(void **state)
     costs.steps = 10;
     check_bound(plan, &costs, 10 * (4 + 4 + 1 + 2));
     pp_plan_destroy(&plan);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_few_stages_can_be_counted_by_hand),
-        cmocka_unit_test(a_smaller_microbatch_takes_its_part),
-        cmocka_unit_test(schedules_that_leave_nothing_reach_it),
-        cmocka_unit_test(no_schedule_is_below_it_whatever_the_costs),
-        cmocka_unit_test(over_many_steps_only_the_work_remains),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,6 +28,8 @@ static int tidy(void **state)
     return 0;
 }
 
+#define TEST_TIDY(name) TEST_AROUND(name, NULL, tidy)
+
 static char *drawn(int (*draw)(const struct pp_drawing *, FILE *))
 {
     char *text = NULL;
@@ -64,7 +66,7 @@ static size_t longest_line(const char *text)
     return most;
 }
 
-static void a_grid_is_what_one_draws_on_a_whiteboard(void **state)
+TEST_TIDY(a_grid_is_what_one_draws_on_a_whiteboard)
 {
     prepare("1f1b", 2, 3, 1, 1, 1, 0);
     char *text = drawn(pp_draw_grid);
@@ -78,7 +80,7 @@ static void a_grid_is_what_one_draws_on_a_whiteboard(void **state)
     free(text);
 }
 
-static void cells_are_as_wide_as_they_last(void **state)
+TEST_TIDY(cells_are_as_wide_as_they_last)
 {
     prepare("1f1b", 1, 2, 1, 1, 2, 0);
     char *text = drawn(pp_draw_grid);
@@ -92,7 +94,7 @@ static void cells_are_as_wide_as_they_last(void **state)
     free(text);
 }
 
-static void several_chunks_name_their_stage(void **state)
+TEST_TIDY(several_chunks_name_their_stage)
 {
     prepare("interleaved v2", 2, 2, 1, 1, 1, 0);
     char *text = drawn(pp_draw_grid);
@@ -102,7 +104,7 @@ static void several_chunks_name_their_stage(void **state)
     free(text);
 }
 
-static void a_grid_is_never_wider_than_the_line(void **state)
+TEST_TIDY(a_grid_is_never_wider_than_the_line)
 {
     prepare("1f1b", 4, 8, 1, 1, 1, 0);
     char *text = drawn(pp_draw_grid);
@@ -124,7 +126,7 @@ static void a_grid_is_never_wider_than_the_line(void **state)
     free(text);
 }
 
-static void memory_is_shown_when_it_is_known(void **state)
+TEST_TIDY(memory_is_shown_when_it_is_known)
 {
     static const size_t bytes[] = {1048576, 3 * 524288};
     prepare("1f1b", 2, 2, 1, 1, 1, 0);
@@ -138,7 +140,7 @@ static void memory_is_shown_when_it_is_known(void **state)
     free(text);
 }
 
-static void colours_change_nothing_but_colours(void **state)
+TEST_TIDY(colours_change_nothing_but_colours)
 {
     prepare("zb-h1", 3, 4, 1, 1, 1, 0);
     char *plain = drawn(pp_draw_grid);
@@ -158,7 +160,7 @@ static void colours_change_nothing_but_colours(void **state)
     free(plain);
 }
 
-static void nothing_to_draw_is_said(void **state)
+TEST_TIDY(nothing_to_draw_is_said)
 {
     prepare("1f1b", 2, 2, 0, 0, 0, 0);
     CHECK_FAILS(pp_draw_grid(&drawing, stdout), PP_ECONFIG, "nothing takes time");
@@ -167,14 +169,14 @@ static void nothing_to_draw_is_said(void **state)
     free(text);
 }
 
-static void a_grid_beyond_all_lines_is_refused(void **state)
+TEST_TIDY(a_grid_beyond_all_lines_is_refused)
 {
     prepare("gpipe", 2, 3, 1, 1, 1, 0);
     result.makespan = 1e30;
     CHECK_FAILS(pp_draw_grid(&drawing, stdout), PP_ECONFIG, "too wide");
 }
 
-static void json_has_every_figure(void **state)
+TEST_TIDY(json_has_every_figure)
 {
     prepare("zb-h2", 4, 8, 1, 1, 1, 0);
     char *text = drawn(pp_draw_json);
@@ -191,7 +193,7 @@ static void json_has_every_figure(void **state)
     free(text);
 }
 
-static void a_picture_has_a_box_for_every_action(void **state)
+TEST_TIDY(a_picture_has_a_box_for_every_action)
 {
     prepare("zb-v", 4, 8, 1, 1, 1, 0);
     char *text = drawn(pp_draw_svg);
@@ -206,7 +208,7 @@ static void a_picture_has_a_box_for_every_action(void **state)
     free(text);
 }
 
-static void narrow_boxes_have_no_text(void **state)
+TEST_TIDY(narrow_boxes_have_no_text)
 {
     prepare("gpipe", 2, 2000, 1, 1, 1, 0);
     char *text = drawn(pp_draw_svg);
@@ -215,7 +217,7 @@ static void narrow_boxes_have_no_text(void **state)
     free(text);
 }
 
-static void a_trace_has_a_slice_for_every_action_and_an_arrow_for_every_message(void **state)
+TEST_TIDY(a_trace_has_a_slice_for_every_action_and_an_arrow_for_every_message)
 {
     prepare("1f1b", 3, 4, 1, 1, 1, 0.5);
     char *text = drawn(pp_draw_trace);
@@ -238,7 +240,7 @@ static void a_trace_has_a_slice_for_every_action_and_an_arrow_for_every_message(
     free(text);
 }
 
-static void a_trace_halves_a_backward_pass_where_its_costs_do(void **state)
+TEST_TIDY(a_trace_halves_a_backward_pass_where_its_costs_do)
 {
     prepare("1f1b", 1, 1, 1, 3, 1, 0);
     char *text = drawn(pp_draw_trace);
@@ -249,7 +251,7 @@ static void a_trace_halves_a_backward_pass_where_its_costs_do(void **state)
     free(text);
 }
 
-static void a_trace_counts_the_activations_that_are_alive(void **state)
+TEST_TIDY(a_trace_counts_the_activations_that_are_alive)
 {
     prepare("gpipe", 1, 3, 1, 1, 1, 0);
     char *text = drawn(pp_draw_trace);
@@ -262,7 +264,7 @@ static void a_trace_counts_the_activations_that_are_alive(void **state)
     free(text);
 }
 
-static void a_full_disk_is_an_error(void **state)
+TEST_TIDY(a_full_disk_is_an_error)
 {
     FILE *f = fopen("/dev/full", "w");
     if (!f)
@@ -274,27 +276,4 @@ static void a_full_disk_is_an_error(void **state)
     CHECK_FAILS(pp_draw_trace(&drawing, f), PP_EIO, "cannot write");
     CHECK_FAILS(pp_draw_json(&drawing, f), PP_EIO, "cannot write");
     fclose(f);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(a_grid_is_what_one_draws_on_a_whiteboard, tidy),
-        cmocka_unit_test_teardown(cells_are_as_wide_as_they_last, tidy),
-        cmocka_unit_test_teardown(several_chunks_name_their_stage, tidy),
-        cmocka_unit_test_teardown(a_grid_is_never_wider_than_the_line, tidy),
-        cmocka_unit_test_teardown(memory_is_shown_when_it_is_known, tidy),
-        cmocka_unit_test_teardown(colours_change_nothing_but_colours, tidy),
-        cmocka_unit_test_teardown(nothing_to_draw_is_said, tidy),
-        cmocka_unit_test_teardown(a_grid_beyond_all_lines_is_refused, tidy),
-        cmocka_unit_test_teardown(json_has_every_figure, tidy),
-        cmocka_unit_test_teardown(a_picture_has_a_box_for_every_action, tidy),
-        cmocka_unit_test_teardown(narrow_boxes_have_no_text, tidy),
-        cmocka_unit_test_teardown(
-            a_trace_has_a_slice_for_every_action_and_an_arrow_for_every_message, tidy),
-        cmocka_unit_test_teardown(a_trace_halves_a_backward_pass_where_its_costs_do, tidy),
-        cmocka_unit_test_teardown(a_trace_counts_the_activations_that_are_alive, tidy),
-        cmocka_unit_test_teardown(a_full_disk_is_an_error, tidy),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,7 @@
 /* Overlapped pairs (DualPipeV alone has some) are one piece of work, without any gain. */
 static const struct rank_costs unit = {.f = 1, .i = 1, .w = 1, .overlap = 1};
 
-static void makespans_bubbles_and_peaks_are_those_of_the_table(void **state)
+TEST(makespans_bubbles_and_peaks_are_those_of_the_table)
 {
     /* makespan, global bubble, span bubble, peak of the first and the last rank (even steps in
      * between) */
@@ -56,7 +56,7 @@ static void makespans_bubbles_and_peaks_are_those_of_the_table(void **state)
     }
 }
 
-static void latency_flips_the_ranking_as_in_the_table(void **state)
+TEST(latency_flips_the_ranking_as_in_the_table)
 {
     static const double comm[] = {0, .05, .1, .25, .5, 1};
     /* p = 4, m = 16 */
@@ -104,7 +104,7 @@ static void check_column(const char *name, int p, int m, const struct rank_costs
     pp_plan_destroy(&plan);
 }
 
-static void bubbles_are_those_of_the_zero_bubble_paper(void **state)
+TEST(bubbles_are_those_of_the_zero_bubble_paper)
 {
     static const struct {
         int m, v;
@@ -153,7 +153,7 @@ static const struct rank_costs uneven[] = {
     {.f = 1, .i = 2, .w = 3},
 };
 
-static void gpipe_pays_every_transfer_once_each_way(void **state)
+TEST(gpipe_pays_every_transfer_once_each_way)
 {
     for (size_t u = 0; u < LEN(uneven); u++) {
         struct rank_costs c = uneven[u];
@@ -170,7 +170,7 @@ static void gpipe_pays_every_transfer_once_each_way(void **state)
     }
 }
 
-static void one_f_one_b_pays_two_transfers_per_microbatch(void **state)
+TEST(one_f_one_b_pays_two_transfers_per_microbatch)
 {
     for (size_t u = 0; u < LEN(uneven); u++) {
         struct rank_costs c = uneven[u];
@@ -188,7 +188,7 @@ static void one_f_one_b_pays_two_transfers_per_microbatch(void **state)
     }
 }
 
-static void eager_1f1b_hides_all_transfers_of_its_steady_state(void **state)
+TEST(eager_1f1b_hides_all_transfers_of_its_steady_state)
 {
     for (size_t u = 0; u < LEN(uneven); u++) {
         struct rank_costs c = uneven[u];
@@ -213,7 +213,7 @@ static void eager_1f1b_hides_all_transfers_of_its_steady_state(void **state)
     assert_float_equal(makespan_of("1f1b-eager k2", 8, 64, &c), 227, 1e-9);
 }
 
-static void zero_bubble_identities_hold(void **state)
+TEST(zero_bubble_identities_hold)
 {
     /* as in the paper's script: W is the cheapest, so that it fills gaps */
     struct rank_costs c = {.f = 18.522, .i = 18.086, .w = 9.337};
@@ -235,7 +235,7 @@ static void zero_bubble_identities_hold(void **state)
     }
 }
 
-static void dualpipev_idles_as_its_formula_says(void **state)
+TEST(dualpipev_idles_as_its_formula_says)
 {
     /* per chunk F = 1, B = 2, W = 1; a pair takes 3, 2.5 */
     static const struct {
@@ -252,19 +252,4 @@ static void dualpipev_idles_as_its_formula_says(void **state)
         pp_sim_result_fini(&res);
         pp_plan_destroy(&plan);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(makespans_bubbles_and_peaks_are_those_of_the_table),
-        cmocka_unit_test(latency_flips_the_ranking_as_in_the_table),
-        cmocka_unit_test(bubbles_are_those_of_the_zero_bubble_paper),
-        cmocka_unit_test(gpipe_pays_every_transfer_once_each_way),
-        cmocka_unit_test(one_f_one_b_pays_two_transfers_per_microbatch),
-        cmocka_unit_test(eager_1f1b_hides_all_transfers_of_its_steady_state),
-        cmocka_unit_test(zero_bubble_identities_hold),
-        cmocka_unit_test(dualpipev_idles_as_its_formula_says),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -82,7 +82,7 @@ static double share_of(void *(*run)(void *), void *(*beside)(void *))
     return s;
 }
 
-static void a_long_wait_for_a_core_does_not_count(void **state)
+TEST(a_long_wait_for_a_core_does_not_count)
 {
     if (access("/proc/self/schedstat", R_OK) != 0) {
         print_message("the kernel keeps no schedstat\n");
@@ -93,16 +93,7 @@ static void a_long_wait_for_a_core_does_not_count(void **state)
     assert_true(share_of(starve, take) < 0.5);
 }
 
-static void a_wait_for_something_else_does(void **state)
+TEST(a_wait_for_something_else_does)
 {
     assert_true(share_of(sleeps, NULL) > 0.5);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_long_wait_for_a_core_does_not_count),
-        cmocka_unit_test(a_wait_for_something_else_does),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,7 +29,7 @@ static struct pp_ring *ring_of(uint64_t capacity)
     return ring;
 }
 
-static void a_record_is_there_before_its_action_ends(void **state)
+TEST(a_record_is_there_before_its_action_ends)
 {
     struct pp_ring *ring = ring_of(4);
     struct pp_event e = {.begin_ns = 7, .kind = PP_EVENT_RECV, .mb = 3, .stage = 2, .message = 9};
@@ -48,7 +48,7 @@ static void a_record_is_there_before_its_action_ends(void **state)
     pp_ring_destroy(&ring);
 }
 
-static void the_last_records_stay_and_the_rest_is_counted_as_lost(void **state)
+TEST(the_last_records_stay_and_the_rest_is_counted_as_lost)
 {
     struct pp_ring *ring = ring_of(7); /* 8 places, 7 that can be read */
     for (int n = 0; n < 20; n++)
@@ -99,7 +99,7 @@ static void *read_all_the_time(void *arg)
     return NULL;
 }
 
-static void a_reader_in_another_thread_never_sees_mixed_records(void **state)
+TEST(a_reader_in_another_thread_never_sees_mixed_records)
 {
     struct reader r = {.ring = ring_of(15)};
     pthread_t thread;
@@ -112,7 +112,7 @@ static void a_reader_in_another_thread_never_sees_mixed_records(void **state)
     pp_ring_destroy(&r.ring);
 }
 
-static void a_file_keeps_the_records_when_the_ring_is_gone(void **state)
+TEST(a_file_keeps_the_records_when_the_ring_is_gone)
 {
     char path[] = "ring-test-XXXXXX";
     int fd = mkstemp(path);
@@ -135,7 +135,7 @@ static void a_file_keeps_the_records_when_the_ring_is_gone(void **state)
     unlink(path);
 }
 
-static void a_file_that_lies_about_its_size_is_refused(void **state)
+TEST(a_file_that_lies_about_its_size_is_refused)
 {
     char path[] = "ring-bad-XXXXXX";
     int fd = mkstemp(path);
@@ -161,7 +161,7 @@ static void a_file_that_lies_about_its_size_is_refused(void **state)
     unlink(path);
 }
 
-static void a_ring_tells_what_became_of_its_process(void **state)
+TEST(a_ring_tells_what_became_of_its_process)
 {
     char path[] = "ring-process-XXXXXX";
     int fd = mkstemp(path);
@@ -201,7 +201,7 @@ static void a_ring_tells_what_became_of_its_process(void **state)
     unlink(path);
 }
 
-static void another_process_with_the_same_pid_is_not_the_one(void **state)
+TEST(another_process_with_the_same_pid_is_not_the_one)
 {
     struct pp_ring *ring = ring_of(4);
     assert_int_equal(pp_ring_process(ring), PP_PROCESS_RUNNING);
@@ -225,7 +225,7 @@ static void *take_the_core(void *core)
     return NULL;
 }
 
-static void time_without_a_core_is_counted(void **state)
+TEST(time_without_a_core_is_counted)
 {
     cpu_set_t before;
     pthread_t other;
@@ -251,19 +251,4 @@ static void time_without_a_core_is_counted(void **state)
     assert_true(pp_thread_time(getpid(), gettid()).ready);
     assert_int_equal(pp_thread_time(getpid(), 0).ran_ns, 0);
     assert_false(pp_thread_time(-1, -1).ready);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_record_is_there_before_its_action_ends),
-        cmocka_unit_test(the_last_records_stay_and_the_rest_is_counted_as_lost),
-        cmocka_unit_test(a_reader_in_another_thread_never_sees_mixed_records),
-        cmocka_unit_test(a_file_keeps_the_records_when_the_ring_is_gone),
-        cmocka_unit_test(a_file_that_lies_about_its_size_is_refused),
-        cmocka_unit_test(a_ring_tells_what_became_of_its_process),
-        cmocka_unit_test(another_process_with_the_same_pid_is_not_the_one),
-        cmocka_unit_test(time_without_a_core_is_counted),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
