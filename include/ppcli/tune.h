@@ -65,7 +65,8 @@ struct pp_costs {
     int at_once;                  /* rank threads that were measured at the same time */
     int cores;                    /* that this process may use */
     bool linked;                  /* latency, byte are measured (two cores), not assumed */
-    double took;                  /* what measuring took */
+    double unsteady; /* the factor between two measurements of a hand-over that should agree */
+    double took;     /* what measuring took */
 };
 
 /* All times 0, sizes copied. Errors: PP_ERESOURCE. The caller owns *out. */
@@ -85,7 +86,7 @@ void pp_costs_by_layer(const struct pp_costs *c, int rows, double *cost);
 
 struct pp_link_cost {
     bool measured;
-    double latency, byte, copy; /* as in struct pp_costs */
+    double latency, byte, copy, unsteady; /* as in struct pp_costs */
 };
 
 struct pp_links {

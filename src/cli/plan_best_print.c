@@ -249,6 +249,7 @@ void plan_best_json(const struct plan_best_result *s)
     pp_json_dbl(&j, "handover_byte_seconds", c->byte);
     pp_json_dbl(&j, "host_to_host_seconds", c->far_latency);
     pp_json_dbl(&j, "host_to_host_byte_seconds", c->far_byte);
+    pp_json_dbl(&j, "handover_unsteady", c->unsteady);
     pp_json_dbl(&j, "action_seconds", c->action);
     pp_json_dbl(&j, "optimizer_seconds_per_parameter", c->optimizer);
     pp_json_int(&j, "tried", b->tried);

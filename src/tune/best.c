@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ppcli/log.h"
 #include "ppcli/text.h"
 
 enum {
@@ -131,10 +132,13 @@ int pp_best_measure(const struct pp_best_spec *spec, double seconds, struct pp_c
                                 .n_sizes = sizes_of(spec, sizes),
                                 .seconds = seconds};
     PP_TRY(pp_costs_measure(&m, out));
-    int rc = spec->links ? links_put(spec->links, *out) : 0;
-    if (rc < 0)
-        pp_costs_destroy(out);
-    return rc;
+    PP_TRY_UNDO(spec->links ? links_put(spec->links, *out) : 0, pp_costs_destroy(out));
+    if ((*out)->unsteady > LINK_STEADY)
+        pp_log_warn(
+            "a hand-over took %.1f times as long when it was measured again: this machine is "
+            "not quiet, and predicted times may be off",
+            (*out)->unsteady);
+    return 0;
 }
 
 /* ---- all candidates */

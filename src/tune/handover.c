@@ -62,15 +62,6 @@ static int one_way(struct pp_transport *tp, size_t bytes, int from, int k)
     return pp_transport_release(tp, from, 0);
 }
 
-/* What rank 0 says. */
-static int share(struct pp_transport *tp, double *x)
-{
-    double other = *x;
-    PP_TRY(link_swap(tp, &other));
-    *x = tp->rank == 0 ? *x : other;
-    return 0;
-}
-
 /* The next receive is posted before the answer to the last one goes out, as in a run. */
 static int block(struct pp_transport *tp, size_t bytes, int trips, double *seconds)
 {
@@ -102,7 +93,7 @@ static void compute(double seconds)
 static int behind_computing(struct pp_transport *tp, size_t bytes, double way, double *out)
 {
     double t[HIDDEN];
-    PP_TRY(share(tp, &way));
+    PP_TRY(link_share(tp, &way));
     for (int k = 0; k < HIDDEN; k++) {
         if (tp->rank == 1)
             PP_TRY(pp_transport_post_recv(tp, 0, 0, bytes, 0));
@@ -148,7 +139,7 @@ static int measure_size(struct pp_transport *tp, struct pp_handover *h, char *me
     double t[BLOCKS], work[BLOCKS], copy[BLOCKS], warm;
     int trips = trips_of(h->bytes), n = BLOCKS;
     PP_TRY(block(tp, h->bytes, 1, &warm));
-    PP_TRY(share(tp, &warm));
+    PP_TRY(link_share(tp, &warm));
     if (warm * trips > SLOW) {
         trips = warm < SLOW ? (int)(SLOW / warm) : 1;
         n = warm < SLOW ? BLOCKS : BLOCKS_SLOW;

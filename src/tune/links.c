@@ -5,12 +5,14 @@
  */
 #include "tune.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "ppcli/median.h"
 
 enum {
-    ROUNDS = 9, /* of them the lower quartile */
+    ROUNDS = 3, /* of a visit; of them the fastest */
+    VISITS = 3,
     SMALL = 64, /* bytes */
     LEAST = 65536,
     MOST = 1048576
@@ -30,8 +32,8 @@ static int one_way(struct pp_transport *tp, int peer, char *buf, size_t bytes, d
             PP_TRY(pp_transport_send(tp, peer, buf, bytes));
         t[i] = (double)(pp_clock_ns() - start) * 0.5e-9;
     }
-    pp_median(t, ROUNDS); /* sorts */
-    *out = t[ROUNDS / 4];
+    pp_sort_doubles(t, ROUNDS);
+    *out = t[0];
     return 0;
 }
 
@@ -51,32 +53,36 @@ static int copies(struct pp_transport *tp, int peer, char *buf, size_t bytes, do
         PP_TRY(tp->rank == 0 ? pp_transport_recv(tp, peer, &recv[i], sizeof(recv[i]))
                              : pp_transport_send(tp, peer, &recv[i], sizeof(recv[i])));
     }
-    pp_median(recv, ROUNDS);
-    if (tp->rank == 0)
-        pp_median(send, ROUNDS);
-    *out = tp->rank == 0 ? (send[ROUNDS / 4] + recv[ROUNDS / 4]) / 2 : 0;
+    pp_sort_doubles(recv, ROUNDS);
+    pp_sort_doubles(send, tp->rank == 0 ? ROUNDS : 0);
+    *out = tp->rank == 0 ? (send[0] + recv[0]) / 2 : 0;
     return 0;
 }
 
-/* Rank 0 and peer. Both measure, rank 0's clock counts and says what comes next. */
+/* Rank 0 and peer: larger messages until one takes long enough, and then visits until they agree.
+ * Both measure, rank 0's clock counts and says what comes next. */
 static int measure_one(struct pp_transport *tp, int peer, char *buf, struct pp_link_cost *out)
 {
-    struct pp_link_cost l = {.measured = true};
-    size_t bytes = LEAST;
-    double way;
-    PP_TRY(one_way(tp, peer, buf, SMALL, &way)); /* warm */
-    PP_TRY(one_way(tp, peer, buf, SMALL, &l.latency));
-    for (bool more = true; more;) {
+    struct link_visits v = {.n = 0};
+    double low[LINK_FIGURES], latency, copy, way, unsteady = 1;
+    size_t bytes = 0;
+    for (size_t next = LEAST; next > 0;) {
+        v.n = next == bytes ? v.n : 0;
+        bytes = next;
+        PP_TRY(one_way(tp, peer, buf, SMALL, &latency));
         PP_TRY(one_way(tp, peer, buf, bytes, &way));
-        more = way < LONG_ENOUGH && bytes < MOST;
-        PP_TRY(tp->rank == 0 ? pp_transport_send(tp, peer, &more, sizeof(more))
-                             : pp_transport_recv(tp, peer, &more, sizeof(more)));
-        bytes *= more ? 2 : 1;
+        PP_TRY(copies(tp, peer, buf, bytes, way, &copy));
+        v.t[LINK_LATENCY][v.n] = latency;
+        v.t[LINK_CALLS][v.n] = copy / (double)bytes;
+        v.t[LINK_BYTE][v.n++] = way > latency ? (way - latency) / (double)bytes : 0;
+        unsteady = link_settle(&v, low);
+        bool again = v.n < VISITS || (unsteady > LINK_STEADY && v.n < VISITS + LINK_AGAIN);
+        next = way < LONG_ENOUGH && bytes < MOST ? 2 * bytes : again ? bytes : 0;
+        PP_TRY(tp->rank == 0 ? pp_transport_send(tp, peer, &next, sizeof(next))
+                             : pp_transport_recv(tp, peer, &next, sizeof(next)));
     }
-    PP_TRY(copies(tp, peer, buf, bytes, way, &l.copy));
-    l.copy /= (double)bytes;
-    l.byte = way > l.latency ? (way - l.latency) / (double)bytes : 0;
-    *out = l;
+    *out =
+        (struct pp_link_cost){true, low[LINK_LATENCY], low[LINK_BYTE], low[LINK_CALLS], unsteady};
     return 0;
 }
 
@@ -116,6 +122,7 @@ int links_put(const struct pp_links *l, struct pp_costs *c)
         c->latency = l->near.latency;
         c->byte = l->near.byte;
     }
+    c->unsteady = fmax(c->unsteady, fmax(l->near.unsteady, l->far.unsteady));
     c->cores = l->n; /* this process may be bound to one; the others have theirs */
     if (l->far.measured) {
         c->far_latency = l->far.latency;

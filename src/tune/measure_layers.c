@@ -46,36 +46,17 @@ struct bench {
     struct pp_optimizer_args *args;
     float *fill; /* host: [fill_floats] small numbers */
     size_t fill_floats;
-    bool cpu;       /* the processor's time of this thread counts, not the wall clock's */
+    /* What a piece of work takes on a core of its own. A thread that computes on its core alone can
+     * ask for its processor time: other programs that want the core meanwhile then do not count. */
+    uint64_t (*now)(void);
     double clock;   /* seconds that reading it takes */
     double per_row; /* seconds a pass took per row, last time; 0: not known */
 };
 
-/*
- * What a piece of work takes on a core of its own. A thread that computes on its core alone can ask
- * for its processor time: other programs that want the core meanwhile then do not count.
- */
-static uint64_t now(const struct bench *b)
-{
-    return b->cpu ? pp_clock_cpu_ns() : pp_clock_ns();
-}
-
 static double since(const struct bench *b, uint64_t start)
 {
-    double t = (double)(now(b) - start) * 1e-9 - b->clock;
+    double t = (double)(b->now() - start) * 1e-9 - b->clock;
     return t > 0 ? t : 0;
-}
-
-static void set_clock(struct bench *b)
-{
-    enum {
-        READS = 1000
-    };
-    b->cpu = !b->w->be->caps.async && b->w->m->spec->backend.threads == 1;
-    uint64_t start = now(b), end = start;
-    for (int i = 0; i < READS; i++)
-        end = now(b);
-    b->clock = (double)(end - start) * 1e-9 / READS;
 }
 
 static double left(const struct bench *b)
@@ -202,19 +183,19 @@ static int one_pass(struct bench *b, int rows, int pass)
     const struct pp_pass what = {.rows = rows, .training = true, .step = &b->args->t};
     for (int k = 0; k < b->n; k++) {
         struct sample *s = &b->samples[k];
-        uint64_t start = now(b);
+        uint64_t start = b->now();
         PP_TRY(pp_chunk_forward(s->chunk, be, slot, &what, s->x[slot], s->y[slot]));
         PP_TRY(done(b, start, &s->t[0][pass]));
     }
     for (int k = b->n - 1; k >= 0; k--) {
         struct sample *s = &b->samples[k];
-        uint64_t start = now(b);
+        uint64_t start = b->now();
         PP_TRY(pp_chunk_backward_input(s->chunk, be, other, gslot, s->dy, s->dx));
         PP_TRY(done(b, start, &s->t[1][pass]));
     }
     for (int k = b->n - 1; k >= 0; k--) {
         struct sample *s = &b->samples[k];
-        uint64_t start = now(b);
+        uint64_t start = b->now();
         PP_TRY(pp_chunk_backward_weight(s->chunk, be, 1, &other, &gslot, false));
         PP_TRY(done(b, start, &s->t[2][pass]));
     }
@@ -241,7 +222,7 @@ static int measure_size(struct bench *b, int size)
             PP_TRY(fill(b, s->dy, (size_t)rows * (size_t)s->layer->out));
     }
     int passes = 0;
-    uint64_t start = now(b);
+    uint64_t start = b->now();
     while (passes < PASSES_MAX) {
         double spent = since(b, start);
         if (passes > 0 && spent + spent / passes > share * (passes < PASSES_MIN ? 1.5 : 1))
@@ -275,14 +256,14 @@ static int measure_optimizer(struct bench *b)
         a.step = i + 1;
         PP_TRY(pp_backend_to_device(be, b->args, &a, sizeof(a)));
         PP_TRY(pp_backend_synchronize(be));
-        uint64_t start = now(b);
+        uint64_t start = b->now();
         for (int k = 0; k < b->n; k++)
             PP_TRY(pp_chunk_optimizer_step(b->samples[k].chunk, be, b->args));
         PP_TRY(done(b, start, &t[i]));
     }
     b->w->optimizer = pp_median(t, OPTIMIZER_PASSES) / floats;
     for (int i = 0; i < OPTIMIZER_PASSES; i++) {
-        uint64_t start = now(b);
+        uint64_t start = b->now();
         for (int k = 0; k < b->n; k++) {
             const struct pp_chunk *c = b->samples[k].chunk;
             PP_TRY(pp_backend_add(be, c->n_floats, c->grads, c->params));
@@ -318,7 +299,7 @@ static int time_ends(struct bench *b, const struct ends *e, int rows, double *in
             e->host_index[r] = ((uint32_t)r * 40503u + (uint32_t)pass * 9973u) % (uint32_t)e->n;
         PP_TRY(pp_backend_to_device(be, e->index, e->host_index, (size_t)rows * sizeof(*e->index)));
         PP_TRY(pp_backend_synchronize(be));
-        uint64_t start = now(b);
+        uint64_t start = b->now();
         struct pp_gather g = {.B = rows,
                               .F = model->inputs,
                               .data = e->data,
@@ -343,7 +324,7 @@ static int time_ends(struct bench *b, const struct ends *e, int rows, double *in
                                                    .grad_scale = 1.0f / (float)(rows * of.P),
                                                    .sums = e->sums,
                                                    .dlogits = e->logits};
-        start = now(b);
+        start = b->now();
         PP_TRY(pp_backend_targets(be, &of));
         PP_TRY(pp_backend_softmax_cross_entropy(be, &l));
         PP_TRY(done(b, start, &t[1][pass]));
@@ -396,7 +377,8 @@ int measure_layers(struct worker *w)
 {
     const struct pp_measure_spec *spec = w->m->spec;
     struct bench b = {.w = w};
-    set_clock(&b);
+    b.now = !w->be->caps.async && spec->backend.threads == 1 ? pp_clock_cpu_ns : pp_clock_ns;
+    b.clock = measure_clock(b.now);
     int rc = choose(&b);
     if (rc == 0)
         rc = take_memory(&b);
@@ -404,7 +386,9 @@ int measure_layers(struct worker *w)
         rc = measure_ends(&b);
     for (int s = 0; rc == 0 && s < spec->n_sizes; s++) {
         /* together: what the others do to caches and memory is part of the time */
-        rc = pp_transport_barrier(w->tp);
+        rc = measure_link(w);
+        if (rc == 0)
+            rc = pp_transport_barrier(w->tp);
         if (rc == 0)
             rc = measure_size(&b, s);
     }
@@ -412,6 +396,8 @@ int measure_layers(struct worker *w)
         rc = pp_transport_barrier(w->tp);
     if (rc == 0)
         rc = measure_optimizer(&b);
+    if (rc == 0)
+        rc = measure_link(w);
     for (int k = 0; k < b.n; k++)
         pp_chunk_destroy(&b.samples[k].chunk);
     if (b.block)

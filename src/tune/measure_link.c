@@ -6,16 +6,16 @@
  */
 #include "tune.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "ppcli/median.h"
 
 enum {
     MANY = 64,      /* slots of the channel 0 -> 1 */
-    ROUNDS = 41,    /* of them the lower quartile */
-    ROUNDS_MIN = 5, /* when the time is over: a machine that others use */
+    ROUNDS = 9,     /* of a visit; of them the lower quartile */
+    ROUNDS_MIN = 3, /* when the time is over: a machine that others use */
     TRIPS = 20,     /* there and back in one round */
-    CLOCKS = 3,     /* how often the executor reads the clock in an action */
     BYTES = 262144, /* of a message */
 };
 
@@ -44,6 +44,14 @@ int link_swap(struct pp_transport *tp, double *x)
             PP_TRY(pp_transport_send(tp, 1 - turn, &mine, sizeof(mine)));
         else
             PP_TRY(pp_transport_recv(tp, turn, x, sizeof(*x)));
+    return 0;
+}
+
+int link_share(struct pp_transport *tp, double *x)
+{
+    double other = *x;
+    PP_TRY(link_swap(tp, &other));
+    *x = tp->rank == 0 ? *x : other;
     return 0;
 }
 
@@ -150,42 +158,47 @@ static double quartile(double *t, int n)
     return t[n / 4];
 }
 
-/* Both ranks go on when rank 0 still has time. */
-static int has_time(struct worker *w, int round, bool *out)
+double link_settle(const struct link_visits *v, double low[LINK_FIGURES])
 {
-    double late = w->rank == 0 && pp_clock_ns() > w->m->link_deadline_ns, other = late;
-    *out = true;
-    if (round >= ROUNDS_MIN) {
-        PP_TRY(link_swap(w->tp, &other));
-        *out = (w->rank == 0 ? late : other) == 0;
+    double t[LINK_VISITS], most = 1;
+    for (int k = 0; k < LINK_FIGURES; k++) {
+        for (int i = 0; i < v->n;
+             i++) /* bytes with their hand-over: of themselves they may be noise */
+            t[i] = v->t[k][i] + (k == LINK_BYTE ? v->t[LINK_LATENCY][i] / BYTES : 0);
+        low[k] = quartile(t, v->n);
+        most = fmax(most, t[v->n / 4 + (v->n > 1)] / low[k]);
     }
-    return 0;
+    low[LINK_BYTE] = fmax(0, low[LINK_BYTE] - low[LINK_LATENCY] / BYTES);
+    return most;
 }
 
+/* Both ranks go on when rank 0 still has time. */
 static int measure_pair(struct worker *w)
 {
-    double t[3][ROUNDS];
+    double t[LINK_FIGURES][ROUNDS], late = 0;
+    uint64_t end = pp_clock_ns() + w->m->visit_ns;
     int n = 0;
-    bool time = true;
-    while (time && n < ROUNDS) {
-        PP_TRY(trips(w, &t[0][n]));
-        PP_TRY(calls(w, &t[1][n]));
-        PP_TRY(bytes(w, &t[2][n]));
-        PP_TRY(has_time(w, ++n, &time));
+    while (n < ROUNDS && late == 0) {
+        PP_TRY(trips(w, &t[LINK_LATENCY][n]));
+        PP_TRY(calls(w, &t[LINK_CALLS][n]));
+        PP_TRY(bytes(w, &t[LINK_BYTE][n]));
+        late = ++n >= ROUNDS_MIN && pp_clock_ns() > end;
+        PP_TRY(n >= ROUNDS_MIN ? link_share(w->tp, &late) : 0);
     }
-    w->latency = quartile(t[0], n);
-    /* two of three actions receive and send one message; the third only lets go */
-    w->action = CLOCKS * measure_clock() + quartile(t[1], n) * 2 / 3;
-    w->byte = quartile(t[2], n);
-    w->linked = true;
+    for (int k = 0; k < LINK_FIGURES; k++) {
+        w->visits.t[k][w->visits.n] = quartile(t[k], n);
+        PP_TRY(link_share(w->tp, &w->visits.t[k][w->visits.n])); /* so that both judge alike */
+    }
+    w->visits.n++;
     return 0;
 }
 
 int measure_link(struct worker *w)
 {
-    w->action = CLOCKS * measure_clock();
     if (w->m->workers < 2)
         return 0;
-    PP_TRY(link_open(w->tp, MANY, BYTES, &w->link));
+    if (!w->opened)
+        PP_TRY(link_open(w->tp, MANY, BYTES, &w->link));
+    w->opened = true;
     return w->rank < 2 ? measure_pair(w) : 0;
 }

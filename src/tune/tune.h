@@ -77,8 +77,28 @@ struct measurement {
     int *class_of;     /* [n_layers] */
     int *first, *last; /* [workers] layers of each worker */
     int workers;
-    uint64_t deadline_ns, link_deadline_ns; /* of all, and of the hand-overs at its beginning */
+    uint64_t deadline_ns, visit_ns; /* of all; and how long a visit to the link may take, about */
 };
+
+/* Figures of a link, from several visits some time apart. */
+enum {
+    LINK_LATENCY,
+    LINK_CALLS, /* seconds of a rank's own for a message: its calls, or its copy of each byte */
+    LINK_BYTE,
+    LINK_FIGURES,
+    LINK_VISITS = 24,
+    LINK_AGAIN = 8 /* of them those of a link that is not steady */
+};
+#define LINK_STEADY 2.0 /* nearer than by this factor two visits agree */
+
+struct link_visits {
+    double t[LINK_FIGURES][LINK_VISITS];
+    int n;
+};
+
+/* What counts of at least one visit: the lower quartile, as other programs only add to it. Returns
+ * by which factor the next above it differs. */
+double link_settle(const struct link_visits *v, double low[LINK_FIGURES]);
 
 /* One pinned thread. Sums over what it measured; written by it alone. */
 struct worker {
@@ -90,15 +110,15 @@ struct worker {
     int *counts;                   /* [n_sizes][n_classes] */
     double *input, *loss;          /* [n_sizes], 0: not measured; worker 0 */
     double optimizer, add;         /* one parameter */
-    double action, latency, byte;  /* worker 0 */
-    bool linked;
+    struct link_visits visits;     /* workers 0 and 1, the same */
+    bool opened;
     struct pp_arena link; /* message slots: kept until all workers are gone */
 };
 
-/* Seconds that reading the wall clock takes. */
-double measure_clock(void);
+/* Seconds that reading a clock takes. */
+double measure_clock(uint64_t (*clock_ns)(void));
 
-/* Both collective over the workers. */
+/* Both collective over the workers: all layers, with visits to the link in between; and one visit. */
 int measure_layers(struct worker *w);
 int measure_link(struct worker *w);
 
@@ -116,7 +136,8 @@ int links_put(const struct pp_links *l, struct pp_costs *c);
 struct pp_arena;
 int link_open(struct pp_transport *tp, int slots, size_t bytes, struct pp_arena *memory);
 
-/* Ranks 0 and 1 meet; each has the other's number then. */
+/* Ranks 0 and 1 meet; each has the other's number then, or both have rank 0's. */
 int link_swap(struct pp_transport *tp, double *x);
+int link_share(struct pp_transport *tp, double *x);
 
 #endif

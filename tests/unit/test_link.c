@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Hand-overs that somebody disturbs: every visit of a measurement to the link finds what the test
+ * says, and what counts at the end is what it would be without the disturbed ones. */
+#include "test.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "../../src/tune/tune.h"
+#include "ppcli/mem.h"
+
+#define LATENCY 1e-6
+#define CALLS 3e-6
+#define BYTE 1e-10
+
+/* How many times as long each visit finds it to take; behind them all: once. */
+static double times[LINK_VISITS];
+static int visits;
+
+int __wrap_measure_link(struct worker *w);
+int __wrap_measure_link(struct worker *w)
+{
+    struct link_visits *v = &w->visits;
+    double x = times[v->n] > 0 ? times[v->n] : 1;
+    v->t[LINK_LATENCY][v->n] = LATENCY * x;
+    v->t[LINK_CALLS][v->n] = CALLS * x;
+    v->t[LINK_BYTE][v->n] = BYTE * x;
+    v->n++;
+    if (w->rank == 0)
+        visits = v->n;
+    return 0;
+}
+
+/* Three sizes: four visits, and more where they do not agree. */
+static struct pp_costs *measured(void)
+{
+    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
+    struct pp_model *m = NULL;
+    struct pp_costs *c = NULL;
+    assert_non_null(cfg);
+    snprintf(cfg->model.type, sizeof(cfg->model.type), "mlp");
+    cfg->model.n_sizes = 3;
+    memcpy(cfg->model.sizes, (int[]){8, 8, 8}, 3 * sizeof(int));
+    CHECK_OK(pp_model_create(cfg, NULL, &m));
+    struct pp_measure_spec spec = {.model = m,
+                                   .backend.threads = 1,
+                                   .ranks = 2,
+                                   .samples = 8,
+                                   .sizes = (int[]){1, 2, 4},
+                                   .n_sizes = 3,
+                                   .seconds = 1e-3};
+    CHECK_OK(pp_backend_resolve("cpu", &spec.backend.ops));
+    CHECK_OK(pp_costs_measure(&spec, &c));
+    pp_model_destroy(&m);
+    pp_free(cfg);
+    return c;
+}
+
+/* factor: of what counts, to what it takes undisturbed. */
+static void check(const double *disturbed, int n, int expected, double factor, double unsteady)
+{
+    memset(times, 0, sizeof(times));
+    memcpy(times, disturbed, (size_t)n * sizeof(*times));
+    struct pp_costs *c = measured();
+    CHECK_INT_EQ(visits, expected);
+    assert_true(c->linked);
+    assert_float_equal(c->latency, LATENCY * factor, 1e-12);
+    assert_float_equal(c->byte, BYTE * factor, 1e-16);
+    assert_true(c->action >= CALLS * 2 / 3);
+    assert_float_equal(c->unsteady, unsteady, 1e-9);
+    pp_costs_destroy(&c);
+}
+
+TEST(a_disturbed_visit_does_not_count)
+{
+    check((double[]){1}, 1, 4, 1, 1);
+    check((double[]){100}, 1, 4, 1, 1);
+    check((double[]){1, 1, 1, 100}, 4, 4, 1, 1);
+    check((double[]){1, 1, 1.9, 1.9}, 4, 4, 1, 1.9); /* near enough */
+}
+
+TEST(visits_that_differ_are_made_again)
+{
+    check((double[]){100, 100}, 2, 5, 1, 1);
+    check((double[]){100, 1, 100, 2.1}, 4, 6, 1, 1);
+    check((double[]){1, 3, 1, 3}, 4, 5, 1, 1);
+}
+
+TEST(what_stays_so_is_said)
+{
+    double worse[LINK_VISITS] = {1};
+    for (int k = 1; k < LINK_VISITS; k++)
+        worse[k] = 3 * worse[k - 1];
+    check(worse, LINK_VISITS, 4 + LINK_AGAIN, worse[(4 + LINK_AGAIN) / 4], 3);
+}
