@@ -20,6 +20,7 @@ struct pp_cluster_layer {
     char name[48]; /* as the model calls it */
     int rows;
     double t[3];
+    double work; /* pp_layer_work(): a layer with another is not the one; 0: any */
 };
 
 struct pp_cluster {

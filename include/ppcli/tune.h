@@ -121,6 +121,9 @@ struct pp_measure_spec {
  */
 int pp_costs_measure(const struct pp_measure_spec *spec, struct pp_costs **out);
 
+/* Flops of a sample and the values that it has there: what tells layers of one name apart. */
+double pp_layer_work(const struct pp_model *m, int layer);
+
 struct pp_cluster_use { /* what runs there */
     const struct pp_model *model;
     enum pp_precision precision;

@@ -268,7 +268,8 @@ static int add_layers(const struct pp_model *m, const struct pp_costs *costs, st
         const struct pp_layer_seconds *t = &costs->layers[i];
         struct pp_cluster_layer *l = &c->layers[i];
         *l = (struct pp_cluster_layer){.rows = costs->sizes[i / m->n_layers],
-                                       .t = {t->f, t->i, t->w}};
+                                       .t = {t->f, t->i, t->w},
+                                       .work = pp_layer_work(m, i % m->n_layers)};
         memcpy(l->name, m->layers[i % m->n_layers].name, sizeof(l->name));
     }
     c->n_layers = c->layers ? n : 0;

@@ -67,9 +67,10 @@ static int take_layer(struct pp_cluster *c, const char *name, const char *value)
         l.t[i] = number(&value);
         good = good && l.t[i] >= 0 && l.t[i] < 1e6;
     }
-    if (!good || *value)
+    l.work = *value ? number(&value) : 0;
+    if (!good || *value || !(l.work >= 0))
         return pp_fail(PP_ECONFIG, "a layer is NAME = ROWS F I W: rows of a micro-batch and three "
-                                   "times in seconds");
+                                   "times in seconds, and perhaps its WORK");
     PP_GROW(c->layers, c->n_layers + 1);
     snprintf(l.name, sizeof(l.name), "%s", name);
     l.rows = (int)rows;
@@ -153,8 +154,8 @@ int pp_cluster_write(const struct pp_cluster *c, FILE *f)
     }
     for (int i = 0; i < c->n_layers; i++) {
         const struct pp_cluster_layer *l = &c->layers[i];
-        fprintf(f, "%s%s = %d %.4g %.4g %.4g\n", i == 0 ? "\n[layers]\n" : "", l->name, l->rows,
-                l->t[0], l->t[1], l->t[2]);
+        fprintf(f, "%s%s = %d %.4g %.4g %.4g %.17g\n", i == 0 ? "\n[layers]\n" : "", l->name,
+                l->rows, l->t[0], l->t[1], l->t[2], l->work);
     }
     return ferror(f) ? pp_fail(PP_EIO, "machine file: cannot be written") : 0;
 }

@@ -40,14 +40,20 @@ static void add_node(const struct pp_cluster *c, const struct pp_cluster_use *us
     }
 }
 
+double pp_layer_work(const struct pp_model *m, int layer)
+{
+    return pp_layer_flops(m, layer) + (double)pp_layer_values(m, layer);
+}
+
 /* What the file says of the layer, of the size nearest to rows. */
 static const struct pp_cluster_layer *measured(const struct pp_cluster *c, const char *name,
-                                               int rows)
+                                               double work, int rows)
 {
     const struct pp_cluster_layer *best = NULL;
     for (int i = 0; i < c->n_layers; i++) {
         const struct pp_cluster_layer *l = &c->layers[i];
-        if (strcmp(l->name, name) == 0 && (!best || abs(l->rows - rows) < abs(best->rows - rows)))
+        bool same = strcmp(l->name, name) == 0 && (l->work == 0 || l->work == work);
+        if (same && (!best || abs(l->rows - rows) < abs(best->rows - rows)))
             best = l;
     }
     return best;
@@ -57,7 +63,7 @@ static struct pp_layer_seconds layer_of(const struct pp_cluster *c,
                                         const struct pp_cluster_use *use, int i, int rows)
 {
     const struct pp_layer *layer = &use->model->layers[i];
-    const struct pp_cluster_layer *l = measured(c, layer->name, rows);
+    const struct pp_cluster_layer *l = measured(c, layer->name, pp_layer_work(use->model, i), rows);
     double t[3] = {0};
     for (int k = 0; l && k < 3; k++)
         t[k] = l->t[k] * rows / l->rows;

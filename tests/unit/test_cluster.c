@@ -49,7 +49,7 @@ TEST(what_is_written_is_read)
 {
     struct pp_cluster c, again;
     char path[] = "/tmp/ppcli-machine-XXXXXX";
-    CHECK_OK(read_changed("ranks", "ranks = 8\n[layers]\nh.0 = 4 1e-3 2e-3 3e-3", &c));
+    CHECK_OK(read_changed("ranks", "ranks = 8\n[layers]\nh.0 = 4 1e-3 2e-3 3e-3 123456789012", &c));
     assert_float_equal(c.memory, 0x1p31, 0);
     assert_float_equal(c.peak[PP_PRECISION_BF16], 1e10, 0);
     assert_float_equal(c.peak[PP_PRECISION_TF32], 0, 0);
@@ -66,6 +66,7 @@ TEST(what_is_written_is_read)
     assert_float_equal(again.between.bandwidth, 0, 0);
     assert_string_equal(again.layers[0].name, "h.0");
     assert_float_equal(again.layers[0].t[2], 3e-3, 0);
+    assert_float_equal(again.layers[0].work, 123456789012, 0);
     pp_cluster_fini(&c);
     pp_cluster_fini(&again);
 }
@@ -84,6 +85,8 @@ TEST(what_is_missing_or_absurd_is_named_with_its_line)
     refused("[host]", "[hosts]", ":13: a machine file has no hosts.ranks");
     refused("ranks", "ranks 4", "neither [section] nor key = value");
     refused("ranks", "ranks = 4\n[layers]\nh.0 = 4 1e-3 2e-3", "a layer is NAME = ROWS F I W");
+    refused("ranks", "ranks = 4\n[layers]\nh.0 = 4 1 1 1 -1", "a layer is NAME = ROWS F I W");
+    refused("ranks", "ranks = 4\n[layers]\nh.0 = 4 1 1 1 1 1", "a layer is NAME = ROWS F I W");
 }
 
 /* Two layers, 8 -> 4 -> 2. */
@@ -146,6 +149,27 @@ TEST(a_measured_layer_takes_what_was_measured)
     assert_float_equal(pp_costs_layer(costs, 0, 4).i, 12, 1e-9);
     assert_float_equal(pp_costs_layer(costs, 0, 8).f, 16, 1e-9); /* in proportion */
     assert_true(pp_costs_layer(costs, 1, 4).f > 0);              /* from the shares */
+    pp_costs_destroy(&costs);
+    pp_cluster_fini(&c);
+    pp_model_destroy(&m);
+}
+
+/* Names are layers.0, h.0, ... in every model: one of another width is not what was measured. */
+TEST(a_layer_of_another_shape_is_computed)
+{
+    struct pp_model *m = model_of();
+    struct pp_cluster c;
+    struct pp_costs *costs = NULL;
+    char lines[200];
+    snprintf(lines, sizeof(lines),
+             "ranks = 1\n[layers]\nlayers.0 = 1 100 100 100 %.17g\n"
+             "layers.1 = 1 100 100 100 %.17g",
+             pp_layer_work(m, 0), pp_layer_work(m, 1) + 1);
+    CHECK_OK(read_changed("ranks", lines, &c));
+    struct pp_cluster_use use = {.model = m, .optimizer = PP_OPT_SGD, .rows = 8, .ranks = 1};
+    CHECK_OK(pp_costs_of_cluster(&c, &use, &costs));
+    assert_float_equal(pp_costs_layer(costs, 0, 1).w, 100, 1e-9);
+    assert_true(pp_costs_layer(costs, 1, 1).w < 1);
     pp_costs_destroy(&costs);
     pp_cluster_fini(&c);
     pp_model_destroy(&m);
