@@ -164,13 +164,17 @@ int cmd_plan(int argc, char **argv)
     const char *words[1];
     PP_TRY(pp_cli_parse(argc, argv, &command_plan, options, &settings, words, 1));
     w.config = words[0];
-    if (measure && (there.machine || how.best || how.check || how.memory))
+    bool ranks = there.ranks != INT_MIN, finds = measure || there.machine || how.best || how.check;
+    for (int i = 0; finds && i < PLAN_COSTS; i++)
+        if (w.csv || w.costs[i])
+            return pp_fail(PP_EUSAGE, "--best, --machine and --measure find the costs of a CONFIG: "
+                                      "they take neither --csv nor --cost-...");
+    if (measure && (there.machine || how.best || how.check || how.memory || there.html || ranks))
         return pp_fail(PP_EUSAGE, "--measure writes a machine file: alone, or with -o FILE");
     if (measure)
         return plan_measure(w.config, &settings, output);
     if (output)
         return pp_fail(PP_EUSAGE, "-o is for --measure: ppcli plan CONFIG --measure -o %s", output);
-    bool ranks = there.ranks != INT_MIN;
     if (ranks && there.ranks < 1)
         return pp_fail(PP_EUSAGE, "--ranks wants 1 or more, not %d", there.ranks);
     if (!there.machine && (there.html || ranks))
@@ -183,12 +187,6 @@ int cmd_plan(int argc, char **argv)
     }
     if (how.best || how.check || how.memory) {
         how.best = how.best || how.check;
-        for (int i = 0; i < PLAN_COSTS; i++) {
-            if (w.csv || w.costs[i]) {
-                return pp_fail(PP_EUSAGE, "--best measures the costs of a CONFIG: it takes neither "
-                                          "--csv nor --cost-...");
-            }
-        }
         return plan_best(w.config, &settings, &how, formats[number].name);
     }
     if (!launch_speaks())

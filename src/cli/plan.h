@@ -72,6 +72,10 @@ struct plan_best_result {
     int batch, ranks; /* most ranks of any candidate */
 };
 
+/* "off", "all", or how many of the chunks are computed again: "1 of 4". */
+#define PLAN_AGAIN_MAX 32
+const char *plan_again(const struct pp_candidate *c, char out[PLAN_AGAIN_MAX]);
+
 /* The [pipeline] section of a config that has a candidate's values. */
 int plan_best_section(const struct pp_config *cfg, FILE *f);
 
@@ -100,7 +104,7 @@ struct plan_machine {
     struct pp_model *model;
     struct pp_cluster cluster;
     struct pp_costs *costs;
-    int ranks, batch;
+    int ranks, batch, train_n, test_n;
     size_t memory;
     struct plan_machine_row *rows; /* [n] owned; best first */
     int n;

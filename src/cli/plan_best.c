@@ -51,8 +51,9 @@ static int show(struct plan_best_result *s, const struct plan_best *how, bool js
     if (b->n == 0 && b->too_large > 0) {
         char limit[48];
         const struct pp_config *cfg = s->spec.cfg;
+        double moments = pp_optimizer_moments(cfg->train.optimizer);
         double fixed = (double)s->model->n_floats * sizeof(float) / b->smallest.stages *
-                       (2 + pp_optimizer_moments(cfg->train.optimizer));
+                       (2 + moments / (cfg->train.zero > 0 ? cfg->pipeline.replicas : 1));
         snprintf(limit, sizeof(limit), "run.memory = %zu", s->spec.memory);
         return pp_fail(PP_ECONFIG,
                        "no shape can run within %s%s: the smallest found holds %.2f MiB in a "

@@ -14,20 +14,22 @@ static const char *cut_name(const struct pp_candidate *c)
                                                  : "flops";
 }
 
-/* "off", "all", or how many of the chunks: "1 of 4". */
-static const char *again_name(const struct plan_best_result *s, const struct pp_candidate *c,
-                              char out[32])
+const char *plan_again(const struct pp_candidate *c, char out[PLAN_AGAIN_MAX])
 {
-    const char *said = s->spec.cfg->pipeline.recompute;
     int n = c->stages * c->chunks, again = 0;
     for (int k = 0; k < n; k++)
         again += c->again[k];
-    if (!c->recompute && said[0] && strcmp(said, "all") != 0)
-        return "layers";
-    if (again == 0 || again == n)
-        return again > 0 || (!c->recompute && said[0]) ? "all" : "off";
-    snprintf(out, 32, "%d of %d", again, n);
-    return out;
+    snprintf(out, PLAN_AGAIN_MAX, "%d of %d", again, n);
+    return again == 0 ? "off" : again == n ? "all" : out;
+}
+
+/* The same, or what the config says. */
+static const char *again_name(const struct plan_best_result *s, const struct pp_candidate *c,
+                              char out[PLAN_AGAIN_MAX])
+{
+    const char *said = s->spec.cfg->pipeline.recompute;
+    bool own = !c->recompute && said[0];
+    return !own ? plan_again(c, out) : strcmp(said, "all") == 0 ? "all" : "layers";
 }
 
 /* ---- text */
@@ -247,9 +249,9 @@ void plan_best_json(const struct plan_best_result *s)
     pp_json_bool(&j, "handover_measured", c->linked);
     pp_json_dbl(&j, "handover_seconds", c->latency);
     pp_json_dbl(&j, "handover_byte_seconds", c->byte);
+    pp_json_dbl(&j, "handover_unsteady", c->unsteady);
     pp_json_dbl(&j, "host_to_host_seconds", c->far_latency);
     pp_json_dbl(&j, "host_to_host_byte_seconds", c->far_byte);
-    pp_json_dbl(&j, "handover_unsteady", c->unsteady);
     pp_json_dbl(&j, "action_seconds", c->action);
     pp_json_dbl(&j, "optimizer_seconds_per_parameter", c->optimizer);
     pp_json_int(&j, "tried", b->tried);

@@ -16,6 +16,7 @@
 #define WHOLE 16    /* simulated whole */
 #define PER_STAGE 2 /* micro-batches of the short step */
 #define MEASURE_SECONDS 4.0
+#define SEARCHED "replicas microbatches schedule chunks assignment split_at recompute"
 #define WORSE 1.03 /* larger micro-batches are not looked at once they cost so much */
 
 struct pp_best_spec plan_machine_spec(const struct plan_machine *p,
@@ -34,19 +35,31 @@ struct pp_best_spec plan_machine_spec(const struct plan_machine *p,
     cfg->pipeline.replicas = row->replicas;
     cfg->pipeline.microbatches = m;
     cfg->pipeline.chunks = row->c.stages == 1;
+    if (p->ranks > p->cluster.ranks) /* several hosts: messages have memory at both ends */
+        cfg->run.launch = PP_LAUNCH_MPIRUN;
     cfg->pipeline.assignment = PP_ASSIGN_TIME;
     cfg->pipeline.ranges[0] = cfg->pipeline.split_at[0] = '\0';
-    cfg->train.batch_size = m < row->c.microbatches ? row->replicas * rows * m : p->batch;
+    bool whole = m >= row->c.microbatches;
+    cfg->train.batch_size = whole ? p->batch : row->replicas * rows * m;
     return (struct pp_best_spec){.cfg = cfg,
                                  .model = p->model,
-                                 .train_n = cfg->train.batch_size,
+                                 .train_n = whole ? p->train_n : cfg->train.batch_size,
+                                 .test_n = whole ? p->test_n : 0,
                                  .memory = p->memory,
                                  .recompute = true,
                                  .endless = true};
 }
 
-static int keep(struct plan_machine *p, const struct plan_machine_row *row)
+/* Keep a row whose first m micro-batches are known: twice as many tell what each further one adds. */
+static int keep(struct plan_machine *p, struct plan_machine_row *row, int m, double *best)
 {
+    struct pp_candidate more = row->c;
+    more.microbatches = 2 * m < row->c.microbatches ? 2 * m : row->c.microbatches;
+    struct pp_best_spec spec = plan_machine_spec(p, row, more.microbatches);
+    PP_TRY(more.microbatches > m ? pp_best_try(&spec, p->costs, &more) : 0);
+    double each = (more.time.step - row->c.time.step) / (more.microbatches - m + 1e-9);
+    row->estimate = more.time.step + (row->c.microbatches - more.microbatches) * each;
+    *best = row->estimate < *best || *best == 0 ? row->estimate : *best;
     PP_GROW(p->rows, (size_t)p->n + 1);
     p->rows[p->n++] = *row;
     return 0;
@@ -59,19 +72,13 @@ static int search(struct plan_machine *p, struct plan_machine_row *row, double *
     m = m < whole ? m : whole;
     struct pp_best_spec spec = plan_machine_spec(p, row, m);
     struct pp_best found;
-    double one = 0; /* what a further micro-batch adds */
     PP_TRY(pp_best_search(&spec, p->costs, &found));
-    for (int i = 0; i < p->model->n_layers; i++) {
-        struct pp_layer_seconds t = pp_costs_layer(p->costs, i, pp_best_rows(&spec, m));
-        one += (t.f + t.i + t.w) / row->c.stages;
-    }
     int rc = 0;
     for (int i = 0; rc == 0 && i < found.n && i < KEPT; i++) {
         row->c = found.items[i];
-        row->estimate = row->c.time.step + (whole - m) * one;
-        *best = row->estimate < *best || *best == 0 ? row->estimate : *best;
         row->c.microbatches = whole;
-        rc = keep(p, row);
+        rc = keep(p, row, m, best);
+        rc = rc == PP_ECONFIG ? 0 : rc;
     }
     p->tried += found.tried - found.refused - found.same;
     p->too_large += found.too_large;
@@ -84,14 +91,14 @@ static int search(struct plan_machine *p, struct plan_machine_row *row, double *
     return rc;
 }
 
-/* One number of stages: micro-batches of 1, 2, 4, ... rows, for as long as that helps. */
+/* One number of stages: micro-batches of 1, 2, 4, ... rows, for as long as that helps; at most as
+ * many as the replica with the fewest samples has. */
 static int search_stages(struct plan_machine *p, int stages)
 {
     struct plan_machine_row row = {.replicas = p->ranks / stages};
-    int share, first;
+    int share = p->batch / row.replicas;
     double least = 0;
-    pp_balanced_piece(p->batch, row.replicas, 0, &first, &share);
-    for (int rows = 1; rows <= share; rows *= 2) {
+    for (int rows = 1; rows < 2 * share; rows *= 2) {
         double best = 0;
         row.c = (struct pp_candidate){.stages = stages, .microbatches = (share + rows - 1) / rows};
         PP_TRY(search(p, &row, &best));
@@ -183,8 +190,13 @@ static int find(struct plan_machine *p, const struct pp_cli_settings *settings)
                                  .ranks = p->ranks};
     PP_TRY(pp_costs_of_cluster(&p->cluster, &use, &p->costs));
     PP_ALLOC(p->shape, 1);
-    for (int i = 0; i < settings->n; i++)
-        fixed |= strcmp(settings->items[i].key, "pipeline.stages") == 0;
+    for (int i = 0; i < settings->n; i++) {
+        const char *key = settings->items[i].key;
+        fixed |= strcmp(key, "pipeline.stages") == 0;
+        if (strncmp(key, "pipeline.", 9) == 0 && strstr(SEARCHED, key + 9))
+            return pp_fail(PP_EUSAGE, "%s: --machine looks for it; give --stages or nothing",
+                           settings->items[i].said);
+    }
     int most = p->model->n_layers < PP_STAGES_MAX ? p->model->n_layers : PP_STAGES_MAX;
     for (int stages = 1; stages <= p->ranks && stages <= most; stages++) {
         bool wanted = !fixed || stages == p->cfg->pipeline.stages;
@@ -201,9 +213,11 @@ static int load(const char *word, const struct pp_cli_settings *settings, struct
 {
     PP_TRY(pp_cli_load_config(word, settings, &p->cfg));
     PP_TRY(pp_run_model(p->cfg, &p->model));
-    int train_n = p->batch = p->cfg->train.batch_size;
-    int rc = pp_run_samples(p->cfg, PP_RUN_EXPLAIN, PP_SPLIT_TRAIN, &train_n);
-    p->batch = rc == 0 && train_n < p->batch ? train_n : p->batch;
+    p->train_n = p->test_n = p->batch = p->cfg->train.batch_size;
+    int rc = pp_run_samples(p->cfg, PP_RUN_EXPLAIN, PP_SPLIT_TRAIN, &p->train_n);
+    if (rc == 0)
+        rc = pp_run_samples(p->cfg, PP_RUN_EXPLAIN, PP_SPLIT_TEST, &p->test_n);
+    p->batch = p->train_n < p->batch ? p->train_n : p->batch;
     return rc == PP_ENOINPUT ? 0 : rc; /* data that are there, and not here */
 }
 

@@ -17,16 +17,6 @@ static double units_of(const struct plan_machine *p, const char **name)
     return text ? p->model->inputs : 1;
 }
 
-/* "off", "all", or how many of the chunks. */
-static const char *again(const struct pp_candidate *c, char out[32])
-{
-    int n = c->stages * c->chunks, again = 0;
-    for (int i = 0; i < n; i++)
-        again += c->again[i];
-    snprintf(out, 32, "%d of %d", again, n);
-    return again == 0 ? "off" : again == n ? "all" : out;
-}
-
 static void print_rows(const struct plan_machine *p, FILE *f)
 {
     const struct pp_cluster *c = &p->cluster;
@@ -49,7 +39,7 @@ static void print_rows(const struct plan_machine *p, FILE *f)
         int pieces = r->replicas * r->c.microbatches;
         fprintf(f, "%3d  %6d %8d %-14s %12d %4d %6d %-9s %9.4g %9.4g/s %4.1f%% %5.1f%% %7.3g\n",
                 i + 1, r->c.stages, r->replicas, r->c.schedule, r->c.microbatches,
-                (p->batch + pieces - 1) / pieces, r->c.chunks, again(&r->c, text), step,
+                (p->batch + pieces - 1) / pieces, r->c.chunks, plan_again(&r->c, text), step,
                 units / step, 100 * flops / (step * p->ranks * peak),
                 fmax(0, 100 * r->c.time.bubble.idle), (double)r->c.peak_bytes / 1e9);
     }

@@ -21,18 +21,18 @@ enum {
     COUNT_MAX_PER_STAGE = 8,
 };
 
-int best_share(const struct pp_best_spec *spec)
+int best_share(const struct pp_best_spec *spec, int replica)
 {
     int batch = spec->cfg->train.batch_size, first, count;
     batch = spec->train_n > 0 && spec->train_n < batch ? spec->train_n : batch;
-    pp_balanced_piece(batch, spec->cfg->pipeline.replicas, 0, &first, &count);
+    pp_balanced_piece(batch, spec->cfg->pipeline.replicas, replica, &first, &count);
     return count;
 }
 
 int pp_best_rows(const struct pp_best_spec *spec, int m)
 {
     int first, count;
-    pp_balanced_piece(best_share(spec), m, 0, &first, &count);
+    pp_balanced_piece(best_share(spec, 0), m, 0, &first, &count);
     return count;
 }
 
@@ -46,7 +46,8 @@ static int most_stages(const struct pp_best_spec *spec)
 
 int pp_best_counts(const struct pp_best_spec *spec, int *out, int max)
 {
-    int own = spec->cfg->pipeline.microbatches, share = best_share(spec), n = 0;
+    int own = spec->cfg->pipeline.microbatches, n = 0;
+    int share = best_share(spec, spec->cfg->pipeline.replicas - 1);
     int most = COUNT_MAX_PER_STAGE * most_stages(spec);
     most = most > COUNT_MAX ? most : COUNT_MAX;
     bool own_in = false;

@@ -7,8 +7,8 @@
 
 /* ---- best.c, candidate.c, refine.c: the search and its candidates */
 
-/* Rows of replica 0's share of a full batch. */
-int best_share(const struct pp_best_spec *spec);
+/* Rows of a replica's share of a full batch: the first has most, the last least. */
+int best_share(const struct pp_best_spec *spec, int replica);
 
 #define REFINE_ACTIONS 1e8 /* that finding better cuts may simulate; more for many stages */
 

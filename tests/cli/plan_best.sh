@@ -73,6 +73,13 @@ code_is 78
 out_has 'over 0.0 MiB a rank'
 err_has 'no shape can run within --memory 1kB: the smallest found holds 0.'
 err_has 'Ki fits it'
+run plan "$folder/net.ini" --best --memory 1kB --replicas 4 --set train.zero=1 --set train.optimizer=adamw \
+    --set 'model.sizes=64 256*4 8' --set train.batch_size=8 --set pipeline.microbatches=1
+code_is 78
+same "$(awk '/smallest found holds/ {
+    for (i = 1; i < NF; i++) { if ($i == "holds") all = $(i + 1); if ($i == "has") fixed = $(i + 1) }
+    print (fixed > 0), (fixed <= all)
+}' "$folder/err")" '1 1'
 
 begin "more stages than layers: what can run"
 run plan "$folder/net.ini" --best --stages 900

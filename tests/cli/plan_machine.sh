@@ -47,6 +47,37 @@ run plan "$folder/net.ini" --machine laptop --format svg
 code_is 64
 err_has '--html FILE'
 
+# first_row CONFIG: the last plan's first row as $folder/won.ini, and its bytes as explain counts them
+first_row() {
+    sed '/^\[pipeline\]/,/^microbatches/d' "$1" >"$folder/won.ini"
+    sed -n '/^\[pipeline\]/,$p' "$folder/out" >>"$folder/won.ini"
+    run explain "$folder/won.ini" --format json
+    code_is 0
+    sed -n 's/.*"peak_bytes": \([0-9]*\).*/\1/p' "$folder/out" | sort -n | tail -1
+}
+
+begin "a batch that the replicas cannot share evenly: all rows can run, one micro-batch too"
+run plan "$folder/net.ini" --machine laptop --stages 1 --set train.batch_size=19 --set data.train_samples=19
+code_is 0
+same "$(awk '/^ *[0-9]+ +1 +8 / { print $5 }' "$folder/out" | sort -n | tr '\n' ' ')" '1 2 '
+first_row "$folder/net.ini" >/dev/null
+
+begin "the first row is what simulating all shapes whole finds"
+run plan resnet18-cifar10.ini --machine 4xa40-ethernet --ranks 12 --set train.batch_size=1000 \
+    --set run.precision=bf16
+code_is 0
+same "$(awk '$1 == 1 && NF > 12 { print $(NF - 4) < 0.0373 * 1.02 }' "$folder/out")" 1
+
+begin "a limit is kept to the byte, the test set's evaluation included"
+limit=40000
+while run plan "$folder/net.ini" --machine laptop --ranks 2 --memory $limit && [ "$code" -eq 0 ]; do
+    bytes=$(first_row "$folder/net.ini")
+    [ "$bytes" -le $limit ] || complain "$bytes bytes, not $limit"
+    [ "$bytes" -le $limit ] || break
+    limit=$((bytes - 1))
+done
+err_has 'nothing fits into'
+
 begin "what fits nowhere: the nearest, in one line"
 run plan llama-70b.ini --machine laptop --set run.precision=f32
 code_is 78
@@ -90,6 +121,12 @@ for ranks in 0 -1; do
 done
 run plan "$folder/net.ini" --machine laptop --best
 code_is 64
+for words in '--cost-f 2' '--csv table.csv' '--schedule gpipe' '--replicas 2' '--set pipeline.chunks=2'; do
+    # shellcheck disable=SC2086 # words
+    run plan "$folder/net.ini" --machine laptop $words
+    code_is 64
+done
+err_has '--set: --machine looks for it'
 
 begin "what --measure writes, --machine reads"
 run plan "$folder/net.ini" --measure -o "$folder/here.ini"
@@ -102,7 +139,10 @@ else
     code_is 0
     out_has '2 ranks of here'
 fi
-run plan "$folder/net.ini" --measure --best
-code_is 64
+for words in --best '--ranks 2' '--html page.html' '--cost-f 2'; do
+    # shellcheck disable=SC2086 # words
+    run plan "$folder/net.ini" --measure $words
+    code_is 64
+done
 
 finish

@@ -106,6 +106,12 @@ TEST(counts_are_divisors_and_powers_with_rows_enough)
     CHECK_INT_EQ(counts[n - 1], 64);
     for (int i = 1; i < n; i++)
         assert_true(counts[i] > counts[i - 1]);
+    p.cfg->train.batch_size = 23; /* replicas of 12 and 11 samples: 12 cannot run */
+    p.cfg->pipeline.microbatches = 2;
+    p.cfg->pipeline.replicas = 2;
+    p.cfg->run.packed = false;
+    n = pp_best_counts(&p.spec, counts, PP_BEST_COUNTS_MAX);
+    CHECK_INT_EQ(counts[n - 1], 11);
     close_problem(&p);
 }
 
