@@ -56,6 +56,13 @@ first_row() {
     sed -n 's/.*"peak_bytes": \([0-9]*\).*/\1/p' "$folder/out" | sort -n | tail -1
 }
 
+begin "the machines that are installed"
+for machine in 2xepyc 4xa40-ethernet 8xa100 8xh100-nvlink laptop; do
+    run plan "$folder/net.ini" --machine $machine
+    code_is 0
+    out_has " ranks of $machine: "
+done
+
 begin "a batch that the replicas cannot share evenly: all rows can run, one micro-batch too"
 run plan "$folder/net.ini" --machine laptop --stages 1 --set train.batch_size=19 --set data.train_samples=19
 code_is 0
@@ -99,11 +106,11 @@ err_has 'is one host of 8 ranks: --ranks 16 needs its [between]'
 run plan "$folder/net.ini" --machine laptops
 code_is 66
 err_has "laptops: no such machine"
-err_has "machines: 4xa40-ethernet, 8xa100, 8xh100-nvlink, laptop; did you mean 'laptop'?"
+err_has "machines: 2xepyc, 4xa40-ethernet, 8xa100, 8xh100-nvlink, laptop; did you mean 'laptop'?"
 run plan "$folder/net.ini" --machine foo
 code_is 66
 err_has "foo: no such machine"
-err_has "machines: 4xa40-ethernet, 8xa100, 8xh100-nvlink, laptop"
+err_has "machines: 2xepyc, 4xa40-ethernet, 8xa100, 8xh100-nvlink, laptop"
 err_lacks 'did you mean'
 sed 's/^f32.*/f32 = 12/' "$("$PPCLI" plan "$folder/net.ini" --machine laptop 2>&1 >/dev/null |
     sed -n 's/^machine: //p')" >"$folder/bad.ini"
