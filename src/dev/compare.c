@@ -8,7 +8,10 @@
  *   products     a sum of K products is off by at most about sqrt(K) roundings (K in the worst
  *                case, which blocked summation does not meet) of a number no larger than the
  *                product of the two vectors' lengths: 2 eps (4 + sqrt(K)) * length * length
+ *   added up     to what is there already: a rounding of that for each term, which are all alike
+ *                where the terms are
  *   the rest     ROUNDINGS eps, of the element or of the scale that the formula works at
+ * and numbers so small that the CPU backend takes them for 0.
  *
  * Scratch grows to the largest op, so unlike other backends this one allocates while it runs. It
  * takes that from the C library: pp_realloc() is counted, and a step that moves the count is a bug.
@@ -47,6 +50,7 @@ int compare_same(size_t n, const float *fast, const float *plain, double absolut
 {
     size_t worst = 0, bad = 0;
     double most = 0;
+    absolute += (1 << 20) * (double)FLT_MIN; /* terms below it are lost, and a norm enlarges */
     for (size_t i = 0; i < n; i++) {
         double a = fast[i], b = plain[i];
         if (a == b || (isnan(a) && isnan(b)))
@@ -175,7 +179,10 @@ static int linear_backward_weight(struct pp_backend *be, int n, const struct pp_
     size_t oi = (size_t)O * (size_t)I;
     float *want;
     PP_TRY(compare_scratch(c, oi + (size_t)O, &want));
+    double old[2] = {0, 0};
     if (beta != 0) {
+        old[0] = compare_greatest(oi, dW);
+        old[1] = compare_greatest((size_t)O, db);
         memcpy(want, dW, oi * sizeof(*want));
         if (db)
             memcpy(want + oi, db, (size_t)O * sizeof(*want));
@@ -192,6 +199,8 @@ static int linear_backward_weight(struct pp_backend *be, int n, const struct pp_
         weight += product_tolerance(rows, length, compare_longest(I, p->B, 1, (size_t)I, p->x));
         bias += product_tolerance(rows, length, sqrt((double)p->B));
     }
+    weight += EPS * rows * old[0];
+    bias += EPS * rows * old[1];
     PP_TRY(compare_same(oi, dW, want, weight, ROUNDINGS * EPS, (size_t)I,
                         "linear_backward_weight %dx%dx%d beta %g: dW", O, I, rows, (double)beta));
     return compare_same(db ? (size_t)O : 0, db, want + oi, bias, ROUNDINGS * EPS, (size_t)O,

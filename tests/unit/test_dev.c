@@ -378,6 +378,23 @@ TEST(compare_names_the_op_and_the_element_that_differ)
     pp_backend_close(&be);
 }
 
+TEST(compare_allows_what_floats_cannot_hold)
+{
+    struct pp_backend *be = open_backend("compare");
+    float x[65], dz[65], dW[1] = {1}, db[1] = {1}, W[65], dx[1];
+    struct pp_weight_part part = {.B = 65, .dz = dz, .x = x};
+    for (int i = 0; i < 65; i++) {
+        x[i] = 1;
+        dz[i] = 0.49f * FLT_EPSILON; /* each is lost beside 1 */
+        W[i] = 0.1f;
+    }
+    CHECK_OK(pp_backend_linear_backward_weight(be, 1, &part, 1, 1, 1, dW, db));
+    for (int i = 0; i < 65; i++)
+        dz[i] = 2 * FLT_MIN; /* and so is each of these times 0.1, a denormal */
+    CHECK_OK(pp_backend_linear_backward_input(be, 1, 1, 65, dz, W, NULL, dx));
+    pp_backend_close(&be);
+}
+
 /* ---- names */
 
 TEST(auto_finds_a_backend_that_runs)
