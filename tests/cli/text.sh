@@ -213,6 +213,13 @@ out_has 'test accuracy    '
 awk -v acc="$(value f/summary.json test_accuracy)" 'BEGIN { exit !(acc > 0.9) }' ||
     complain "accuracy $(value f/summary.json test_accuracy)"
 
+begin "a byte order mark is no part of a label"
+printf '\357\273\277' | cat - labels.txt >marked.txt
+run train text.ini -q --dir marked --set data.dataset=text-labels --set data.train_file=marked.txt \
+    --set data.test_file=labels.txt --set data.test_samples=0 --set model.type=encoder
+code_is 0
+same "$(value marked/summary.json weights_sha256)" "$(value f/summary.json weights_sha256)"
+
 begin "padding that is masked changes nothing, however much of it there is"
 awk 'BEGIN { for (i = 0; i < 60; i++) printf "%s\t%s\n", i % 2 ? "up" : "down", substr(i % 2 ? "abcabcabcabcabcd" : "cbacbacbacbacba", 1, 1 + i % 16) }' >uneven.txt
 set -- --set data.dataset=text-labels --set data.train_file=uneven.txt --set data.test_file=uneven.txt \
