@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bilinear resizing as PIL does it: along the rows, rounded to bytes, then along the columns, with
- * weights of 22 bits. */
+ * weights of 22 bits. (Pillow from 13 on begins with the columns where heights shrink most.) */
 #include <math.h>
 
 #include "ppcli/mem.h"

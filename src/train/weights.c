@@ -45,6 +45,11 @@ int weights_read(const struct pp_ckpt *ck, const char *name, const struct pp_par
     struct reading r = {
         .param = p, .put = put, .ctx = ctx, .row_floats = pp_param_in_file(p, dims)};
     int n_dims = pp_param_is_count(p) ? 0 : p->n_dims;
+    bool absent = n_dims == 0 && ck->plain; /* old files lack it, and PyTorch takes 0 */
+    for (int i = 0; absent && i < ck->n_tensors; i++)
+        absent = strcmp(pp_ckpt_tensor(ck, i, NULL)->name, name) != 0;
+    if (absent)
+        return put ? put(ctx, 0, &(float){0}, 1) : 0;
     if (!put)
         return pp_ckpt_read(ck, name, n_dims, dims, NULL, NULL);
     r.row = pp_alloc(2 * r.row_floats + 1, sizeof(*r.row));
@@ -113,9 +118,12 @@ int weights_check_extras(const struct pp_model *m, const struct pp_ckpt *ck)
     bool head = false;
     for (int i = 0; i < ck->n_tensors; i++) {
         const struct pp_st_tensor *t = pp_ckpt_tensor(ck, i, NULL);
-        if (pp_ckpt_is_parameter(t) && !is_known(m, t->name)) {
-            return pp_fail(PP_EFORMAT, "%s: tensor %s is none of this model's: it is of another",
-                           ck->path, t->name);
+        bool counts = ck->plain ? strncmp(t->name, "optimizer.", 10) != 0 : pp_ckpt_is_parameter(t);
+        if (counts && !is_known(m, t->name)) {
+            return pp_fail(PP_EFORMAT,
+                           "%s: tensor %s is none of this model's, whose first is %s: it is of "
+                           "another",
+                           ck->path, t->name, m->params[0].name);
         }
         head |= strcmp(t->name, "lm_head.weight") == 0;
     }

@@ -288,4 +288,36 @@ out_has 'layers.1.running_var          F32   [8] '
 out_has 'layers.1.num_batches_tracked  I64   [] '
 same "$(grep -c 'optimizer.*running\|optimizer.*tracked' "$folder/out")" 0
 
+begin "running statistics in a file of weights alone"
+run train conv.ini --dir conv-a --overwrite -q --stages 1
+code_is 0
+weights=$(find conv-a/checkpoints/step-00000015 -name 'stage-*')
+run eval conv.ini --checkpoint "$weights" --format json
+code_is 0
+out_has "$(sha conv-a/summary.json)"
+run eval conv.ini --checkpoint "$weights" \
+    --set 'model.layers=conv:8x3/2 groupnorm:4 relu maxpool:2 conv:6x3,groups=2 relu linear:12 relu linear:4'
+code_is 65
+has err 'is none of this model'"'"'s, whose first is layers.0.weight: it is of another' || complain "$(cat err)"
+if command -v python3 >/dev/null 2>&1; then # PyTorch takes 0 for a count that is not there
+    python3 -c '
+import json, sys
+with open(sys.argv[1], "rb") as f:
+    n = int.from_bytes(f.read(8), "little")
+    header, data = json.loads(f.read(n)), f.read()
+kept, out = {}, b""
+for name, t in sorted(header.items(), key=lambda x: x[1].get("data_offsets", [0])[0]):
+    if not name.startswith(("optimizer.", "__")) and not name.endswith("num_batches_tracked"):
+        piece = data[slice(*t["data_offsets"])]
+        kept[name] = {**t, "data_offsets": [len(out), len(out) + len(piece)]}
+        out += piece
+text = json.dumps(kept).encode()
+sys.stdout.buffer.write(len(text).to_bytes(8, "little") + text + out)' "$weights" >uncounted.safetensors
+    run eval conv.ini --checkpoint uncounted.safetensors --format json
+    code_is 0
+    same "$(grep test_loss out | tr -d ,)" "$(grep '"test_loss"' conv-a/summary.json | tr -d ,)"
+else
+    skip 'no python3'
+fi
+
 finish

@@ -138,6 +138,10 @@ TEST(what_is_no_object_is_refused)
     REFUSED("[]", 0, "no safetensors file");
     REFUSED("{", 1, "no safetensors file");
     REFUSED("{]", 0, "damaged");
+    struct pp_st_header *h = NULL;
+    CHECK_FAILS(pp_st_parse("x.pth", "PK\3\4 of a zip", 14, 14, &h), PP_EFORMAT, "torch.save()");
+    CHECK_FAILS(pp_st_parse("x.pth", "\200\2\212\12l\374\234F", 12, 12, &h), PP_EFORMAT,
+                "safetensors.torch.save_file(torch.load(FILE), 'weights.safetensors')");
     REFUSED("{}{}", 0, "damaged");
     REFUSED("{\"a", 8, "damaged");
     REFUSED("{\"a\":\"\\", 8, "damaged");
