@@ -56,6 +56,22 @@ if (ulimit -v 4000000 && exec "$PPCLI" version) >/dev/null 2>&1; then
     one_line 69 'cannot take '
     limited train "$net" --dir ''
     code_is 0
+    # 4 GiB of floats, of which nothing but the header is looked at
+    python3 - "$folder" <<'END'
+import struct, sys
+for name, type_, shape, size in (('x', '<f4', '(1048576, 1024)', 1 << 32), ('y', '|u1', '(1048576,)', 1 << 20),
+                                 ('tx', '<f4', '(1, 1024)', 4096), ('ty', '|u1', '(1,)', 1)):
+    head = "{'descr': '%s', 'fortran_order': False, 'shape': %s, }" % (type_, shape)
+    with open('%s/%s.npy' % (sys.argv[1], name), 'wb') as f:
+        f.write(b'\x93NUMPY\1\0' + struct.pack('<H', 118) + head.ljust(118).encode())
+        f.truncate(128 + size)
+        f.seek(-1, 2)
+        f.write(b'\1' if type_ == '|u1' else b'\0')
+END
+    config "$folder/big.ini" data.dataset=npy data.train_images=x.npy data.train_labels=y.npy data.test_images=tx.npy \
+        data.test_labels=ty.npy 'model.sizes=1024 2' pipeline.stages=1
+    limited train "$folder/big.ini" --dir ''
+    one_line 69 'data 4.00)'
 else
     skip "ppcli does not start in so little address space here (a sanitizer)"
 fi
