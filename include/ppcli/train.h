@@ -79,7 +79,7 @@ void pp_world_close(struct pp_world *w); /* Collective; a closed one may be clos
 struct pp_evaluation {
     const char *predictions; /* to set: CSV file for label, prediction and logits; NULL: none */
     double loss, accuracy;
-    int samples, targets; /* of each sample: more than 1 are tokens of a text */
+    int samples, targets; /* of a text: of each sample; else 0 */
     char weights_sha256[65];
     char from[PP_PATH_MAX]; /* the checkpoint or file that was read */
 };

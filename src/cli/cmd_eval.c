@@ -10,7 +10,7 @@
 static void print_text(const struct pp_evaluation *e)
 {
     char from[PP_PATH_MAX];
-    if (e->targets > 1) {
+    if (e->targets > 0) {
         printf(
             "test loss        %.4f   (perplexity %.4g, accuracy %.4f, %d windows of %d tokens)\n",
             e->loss, exp(e->loss), e->accuracy, e->samples, e->targets);
@@ -29,7 +29,7 @@ static void print_json(const struct pp_evaluation *e, const struct pp_config *cf
     pp_json_str(&j, "checkpoint", e->from);
     pp_json_dbl(&j, "test_accuracy", e->accuracy);
     pp_json_dbl(&j, "test_loss", e->loss);
-    if (e->targets > 1)
+    if (e->targets > 0)
         pp_json_dbl(&j, "test_perplexity", exp(e->loss));
     pp_json_int(&j, "test_samples", e->samples);
     pp_json_str(&j, "dataset", cfg->data.dataset);

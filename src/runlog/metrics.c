@@ -54,7 +54,7 @@ static const char *perplexity_text(const struct pp_metrics *m, const char *name,
                                    char out[32])
 {
     out[0] = '\0';
-    if (pp_model_targets(m->run->model) > 1)
+    if (pp_model_text_targets(m->run->model) > 0)
         snprintf(out, 32, " %s=%.4g", name, exp(loss));
     return out;
 }
@@ -62,9 +62,9 @@ static const char *perplexity_text(const struct pp_metrics *m, const char *name,
 /* The same for a speed in samples: " tps=12345". */
 static const char *tokens_text(const struct pp_metrics *m, double sps, char out[32])
 {
-    int targets = pp_model_targets(m->run->model);
+    int targets = pp_model_text_targets(m->run->model);
     out[0] = '\0';
-    if (targets > 1)
+    if (targets > 0)
         snprintf(out, 32, " tps=%.0f", sps * targets);
     return out;
 }
@@ -72,15 +72,15 @@ static const char *tokens_text(const struct pp_metrics *m, double sps, char out[
 static void perplexity_json(const struct pp_metrics *m, struct pp_json *j, const char *key,
                             double loss)
 {
-    if (pp_model_targets(m->run->model) > 1)
+    if (pp_model_text_targets(m->run->model) > 0)
         pp_json_dbl(j, key, exp(loss));
 }
 
 static void speed_json(const struct pp_metrics *m, struct pp_json *j, double sps)
 {
-    int targets = pp_model_targets(m->run->model);
+    int targets = pp_model_text_targets(m->run->model);
     pp_json_dbl(j, "samples_per_second", sps);
-    if (targets > 1)
+    if (targets > 0)
         pp_json_dbl(j, "tokens_per_second", sps * targets);
 }
 

@@ -93,7 +93,7 @@ static void print_window(const struct text_file *t, FILE *f)
     gauge(t, f, "step", (double)w->t, "Optimizer steps done.");
     gauge(t, f, "epoch", w->epoch, "Epoch of the last step, from 1.");
     gauge(t, f, "loss", w->loss, "Mean training loss since the last report.");
-    if (pp_model_targets(t->start.run->model) > 1)
+    if (pp_model_text_targets(t->start.run->model) > 0)
         gauge(t, f, "perplexity", exp(w->loss), "Exponential of the training loss.");
     gauge(t, f, "accuracy", w->accuracy, "Share of training samples classified correctly.");
     gauge(t, f, "learning_rate", w->lr, "Learning rate of the last step.");
@@ -121,7 +121,7 @@ static int rewrite(struct text_file *t, bool up)
         print_window(t, w.f);
     if (t->test.tested) {
         gauge(t, w.f, "test_loss", t->test.test_loss, "Loss on the test set after the last epoch.");
-        if (pp_model_targets(t->start.run->model) > 1)
+        if (pp_model_text_targets(t->start.run->model) > 0)
             gauge(t, w.f, "test_perplexity", exp(t->test.test_loss), "Exponential of test_loss.");
         gauge(t, w.f, "test_accuracy", t->test.test_accuracy,
               "Share of the test set classified correctly after the last epoch.");

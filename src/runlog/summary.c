@@ -65,21 +65,21 @@ void summary_json(const struct pp_metrics_start *from, const struct pp_summary *
                   struct pp_json *j)
 {
     const struct pp_run *run = from->run;
-    int targets = pp_model_targets(run->model);
+    int targets = pp_model_text_targets(run->model);
     pp_json_int(j, "schema", PP_METRICS_SCHEMA);
     pp_json_str(j, "ppcli", PP_VERSION);
     if (s->tested) {
         pp_json_dbl(j, "test_accuracy", s->test_accuracy);
         pp_json_dbl(j, "test_loss", s->test_loss);
-        if (targets > 1)
+        if (targets > 0)
             pp_json_dbl(j, "test_perplexity", exp(s->test_loss));
     }
     pp_json_dbl(j, "train_accuracy", s->train_accuracy);
     pp_json_dbl(j, "train_loss", s->train_loss);
-    if (targets > 1)
+    if (targets > 0)
         pp_json_dbl(j, "train_perplexity", exp(s->train_loss));
     pp_json_dbl(j, "samples_per_second", s->samples_per_second);
-    if (targets > 1)
+    if (targets > 0)
         pp_json_dbl(j, "tokens_per_second", s->samples_per_second * targets);
     pp_json_dbl(j, "flops_per_second", s->samples_per_second * pp_model_flops(run->model));
     pp_json_dbl(j, "bubble_measured", s->bubble.idle);
@@ -204,13 +204,13 @@ void summary_print(const struct pp_metrics_start *from, const struct pp_summary 
 {
     const struct pp_run *run = from->run;
     FILE *f = from->out;
-    int targets = pp_model_targets(run->model);
+    int targets = pp_model_text_targets(run->model);
     char text[16], ppl[32] = "", tokens[48] = "";
-    if (targets > 1) {
+    if (targets > 0) {
         snprintf(ppl, sizeof(ppl), "perplexity %.4g, ", exp(s->train_loss));
         snprintf(tokens, sizeof(tokens), ", %.0f tokens/s", s->samples_per_second * targets);
     }
-    if (s->tested && targets > 1) {
+    if (s->tested && targets > 0) {
         fprintf(f, "test loss        %.4f   (perplexity %.4g, accuracy %.4f, %d windows)\n",
                 s->test_loss, exp(s->test_loss), s->test_accuracy, run->layout->test_n);
     } else if (s->tested) {

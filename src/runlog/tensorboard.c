@@ -192,7 +192,7 @@ static int open_board(const struct pp_metrics_start *start, void **out)
         put_part(&event, 7, began, sizeof(began));
         write_record(t, &event);
     }
-    t->is_text = pp_model_targets(start->run->model) > 1;
+    t->is_text = pp_model_text_targets(start->run->model) > 0;
     *out = t;
     return 0;
 }

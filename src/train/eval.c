@@ -94,7 +94,7 @@ static int write_predictions(const struct pp_worker *w, const char *path, const 
 static int evaluate(struct pp_worker *w, void *ctx)
 {
     struct pp_evaluation *out = ctx, e = {.samples = w->run->layout->test_n,
-                                          .targets = pp_model_targets(w->run->model)};
+                                          .targets = pp_model_text_targets(w->run->model)};
     struct pp_loss_sums test = {0};
     if (e.samples == 0) {
         return pp_fail(PP_ECONFIG,

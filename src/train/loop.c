@@ -333,7 +333,7 @@ static int open_outputs(struct trainer *tr)
         return 0;
     const struct pp_train_options *options = tr->spec->options;
     int steps = pp_exec_train_steps(tr->x);
-    bool is_text = pp_model_targets(tr->run->model) > 1;
+    bool is_text = pp_model_text_targets(tr->run->model) > 0;
     struct pp_metrics_start from = {.run = tr->run,
                                     .name = options->name,
                                     .out = options->out,

@@ -75,6 +75,14 @@ out_has "24 windows of 16 tokens"
 out_has "accuracy $(awk -F, 'NR > 1 { ok += $1 == $2 } END { printf "%.4f", ok / (NR - 1) }' p.csv)"
 same "$(wc -l <p.csv)" $((24 * 16 + 1))
 
+begin "a context of one token has its perplexity too"
+run train text.ini --dir one --set model.block_size=1 --set data.test_samples=50
+code_is 0
+same "$(grep -c '^epoch=./3 .* test_ppl=.* tps=' out)" 3
+out_has 'test loss '
+run eval text.ini --checkpoint one --set model.block_size=1 --set data.test_samples=50
+out_has '50 windows of 1 tokens'
+
 begin "a checkpoint keeps the characters, and another text is refused"
 grep -q '"vocabulary": "\\n !' a/checkpoints/step-*23/state.json || complain 'no vocabulary'
 # as many kinds of characters, one of them another
@@ -158,6 +166,11 @@ run train text.ini -q --dir none --set data.dataset=tokens --set data.path=short
 code_is 78
 err_has 'data.ignored_token: 10, but the model has tokens 0 to 9'
 [ ! -e none ] || complain 'a run folder was made'
+
+begin "without validation there is nothing to test, and the key is named"
+run eval text.ini --checkpoint a --set data.validation=0
+code_is 78
+err_has 'of a text data.validation'
 
 begin "where no target counts there is nothing to test, and nothing to learn"
 words 9 9 9 9 9 >short/val.bin
