@@ -238,7 +238,8 @@ int pp_st_parse(const char *label, const void *data, size_t bytes, uint64_t file
     }
     for (int i = LENGTH_BYTES - 1; i >= 0; i--)
         length = length << 8 | p[i];
-    if (memcmp(p, "PK\3\4", 4) == 0 || (p[0] == 0x80 && p[1] == 2)) {
+    if (p[LENGTH_BYTES] != '{' &&
+        (memcmp(p, "PK\3\4", 4) == 0 || memcmp(p, "\x80\2\x8a\n", 4) == 0)) {
         return pp_fail(PP_EFORMAT,
                        "%s: no safetensors file but one of torch.save(): have Python write "
                        "safetensors.torch.save_file(torch.load(FILE), 'weights.safetensors')",
