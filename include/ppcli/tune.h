@@ -283,6 +283,11 @@ int pp_best_find(const struct pp_best_spec *spec, struct pp_config *cfg, double 
 int pp_best_try(const struct pp_best_spec *spec, const struct pp_costs *costs,
                 struct pp_candidate *c);
 
+/* Of an evaluated candidate with a cut of its own: a better cut, evaluated. *left: what may still be
+ * simulated, in actions; what was is taken off. Errors: PP_ERESOURCE. */
+int pp_best_refine(const struct pp_best_spec *spec, const struct pp_costs *costs,
+                   struct pp_candidate *c, double *left);
+
 /* Set c->time.bubble; advice, where not NULL: one sentence about what limits it. Errors:
  * PP_ERESOURCE. */
 int pp_best_explain(const struct pp_best_spec *spec, const struct pp_costs *costs,

@@ -131,14 +131,17 @@ static void drop_same(struct plan_machine *p)
     p->n = kept;
 }
 
-/* The first rows whole; what then does not fit, or cannot run, is dropped. */
+/* The first rows whole, with better cuts; what then does not fit, or cannot run, is dropped. */
 static int refine(struct plan_machine *p)
 {
     int kept = 0;
+    double left = 3e7; /* actions that finding better cuts of them may simulate */
     for (int i = 0; i < p->n && kept < WHOLE; i++) {
         struct plan_machine_row row = p->rows[i];
         struct pp_best_spec spec = plan_machine_spec(p, &row, row.c.microbatches);
         int rc = pp_best_try(&spec, p->costs, &row.c);
+        if (rc == 0 && row.c.peak_bytes <= p->memory && left > 0)
+            rc = pp_best_refine(&spec, p->costs, &row.c, &left);
         if (rc == 0 && row.c.peak_bytes <= p->memory) {
             PP_TRY(pp_best_explain(&spec, p->costs, &row.c, NULL));
             row.estimate = row.c.time.step;

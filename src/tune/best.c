@@ -380,12 +380,12 @@ static int search_stages(struct search *s, int stages)
 static int refine_one(struct search *s, struct pp_candidate *c, double *left)
 {
     struct pp_candidate none = *c;
-    PP_TRY(best_refine(s->spec, s->costs, c, left));
+    PP_TRY(pp_best_refine(s->spec, s->costs, c, left));
     if (!none.recompute || *left <= 0 || !memchr(none.again, true, sizeof(none.again)))
         return 0;
     memset(none.again, 0, sizeof(none.again));
     PP_TRY(pp_best_try(s->spec, s->costs, &none));
-    PP_TRY(best_refine(s->spec, s->costs, &none, left));
+    PP_TRY(pp_best_refine(s->spec, s->costs, &none, left));
     if (!none.over && (c->over || none.time.step < c->time.step))
         *c = none;
     return 0;

@@ -149,7 +149,7 @@ struct cutter {
     struct pp_candidate was; /* what it began with */
     size_t over;             /* bytes that it holds too much */
     bool better;             /* than what it began with */
-    double left;             /* see best_refine() */
+    double left;             /* see pp_best_refine() */
 };
 
 /* Are the ends of each tied tensor where the plan has them? */
@@ -272,8 +272,8 @@ static double cuts_of(int layers, int n)
     return all;
 }
 
-int best_refine(const struct pp_best_spec *spec, const struct pp_costs *costs,
-                struct pp_candidate *c, double *left)
+int pp_best_refine(const struct pp_best_spec *spec, const struct pp_costs *costs,
+                   struct pp_candidate *c, double *left)
 {
     struct cutter *t = pp_alloc(1, sizeof(*t));
     struct pp_config *cfg = NULL;

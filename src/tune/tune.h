@@ -46,11 +46,6 @@ int best_most_sums(const struct pp_best_spec *spec, int m);
 int best_sums(const struct pp_best_spec *spec, const struct pp_costs *costs, struct pp_candidate *c,
               double *left);
 
-/* Of an evaluated candidate with a cut of its own: a better cut, evaluated. *left: what may still be
- * simulated, in actions; what was is taken off. */
-int best_refine(const struct pp_best_spec *spec, const struct pp_costs *costs,
-                struct pp_candidate *c, double *left);
-
 /* ---- planner.c */
 
 /* F, I and W of layers first to last of a model, with its input and its loss; of `rows` rows, W of k
