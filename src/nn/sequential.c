@@ -10,9 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    WORDS_MAX = 1024
-};
+#define WORDS_MAX (PP_TEXT_MAX / 2) /* each has a blank behind it */
 #define EPS 1e-5f
 
 enum kind { /* up to AVG_POOL, but for LINEAR: for each channel of an image */
@@ -182,8 +180,6 @@ static int parse(struct builder *b, struct word *words)
     snprintf(text, sizeof(text), "%s", b->cfg->model.layers);
     for (char *p = strtok_r(text, blanks, &rest); p && b->rc == 0;
          p = strtok_r(NULL, blanks, &rest)) {
-        if (n == WORDS_MAX)
-            return refuse(b, "model.layers has more than %d words", WORDS_MAX);
         parse_word(b, p, n, &words[n]);
         n++;
     }

@@ -36,11 +36,9 @@ int pp_run_model(struct pp_config *cfg, struct pp_model **out)
     PP_TRY(pp_dataset_check_keys(cfg));
     PP_TRY(pp_dataset_blame(cfg, pp_dataset_input(cfg, &data)));
     bool words = strcmp(cfg->model.type, "sequential") == 0;
-    if (data.shape.n == 0 && (words || strcmp(cfg->model.type, "resnet") == 0)) {
-        struct pp_dataset *ds = NULL; /* which file is absent */
-        PP_TRY(pp_dataset_look(cfg, PP_SPLIT_TRAIN, &ds));
-        pp_dataset_destroy(&ds);
-    }
+    int n; /* not known: which file is absent? */
+    if (data.shape.n == 0 && (words || strcmp(cfg->model.type, "resnet") == 0))
+        PP_TRY(pp_dataset_count(cfg, PP_SPLIT_TRAIN, &n));
     int rc = pp_model_create(cfg, &data, &m);
     if (rc == PP_ECONFIG)
         rc = pp_config_problem(cfg, words ? "model.layers" : "model.type", "%s",

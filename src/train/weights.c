@@ -120,9 +120,7 @@ int weights_check_extras(const struct pp_model *m, const struct pp_ckpt *ck)
         const struct pp_st_tensor *t = pp_ckpt_tensor(ck, i, NULL);
         bool counts = ck->plain ? strncmp(t->name, "optimizer.", 10) != 0 : pp_ckpt_is_parameter(t);
         if (counts && !is_known(m, t->name)) {
-            return pp_fail(PP_EFORMAT,
-                           "%s: tensor %s is none of this model's, whose first is %s: it is of "
-                           "another",
+            return pp_fail(PP_EFORMAT, "%s: tensor %s is none of this model's, whose first is %s",
                            ck->path, t->name, m->params[0].name);
         }
         head |= strcmp(t->name, "lm_head.weight") == 0;

@@ -304,11 +304,13 @@ KERNEL(batch_norm_commit, pp_batch_norm_commit)
         double n = (double)*t.stat_n, momentum = (double)t.momentum;
         if (*t.skip || n == 0)
             return;
+        if (c == 0)
+            *t.tracked += 1.0f;
         double mean = (double)t.stat_mean[c] / n, var = (double)t.stat_var[c] / n - mean * mean;
+        if (!(var - var == 0)) /* not finite */
+            return;
         var = (var < 0 ? 0 : var) * (n > 1 ? n / (n - 1) : 1);
         t.running_mean[c] += (float)(momentum * (mean - (double)t.running_mean[c]));
         t.running_var[c] += (float)(momentum * (var - (double)t.running_var[c]));
-        if (c == 0)
-            *t.tracked += 1.0f;
     });
 }

@@ -107,6 +107,8 @@ int plain_batch_norm_commit(struct pp_backend *be, const struct pp_batch_norm_co
         return 0;
     for (int c = 0; c < a->C; c++) {
         double mean = a->stat_mean[c] / n, var = a->stat_var[c] / n - mean * mean;
+        if (!isfinite(var)) /* clipping looks at gradients only */
+            continue;
         var = (var < 0 ? 0 : var) * (n > 1 ? n / (n - 1) : 1);
         a->running_mean[c] += (float)(a->momentum * (mean - a->running_mean[c]));
         a->running_var[c] += (float)(a->momentum * (var - a->running_var[c]));
