@@ -81,6 +81,8 @@ const char *conf_range_text(const struct conf_option *o, const struct pp_names *
                             size_t bytes);
 /* The list of a CONF_NAME option, NULL when names is NULL or does not hold it. */
 const char *const *conf_names_of(const struct conf_option *o, const struct pp_names *names);
+/* What every value does: a name, its line, the next name, ...; NULL: nothing is known. */
+const char *const *conf_lines_of(const struct conf_option *o, const struct pp_names *names);
 
 /* Where a value or a problem comes from. The order is the order of the problem list. */
 enum conf_from {

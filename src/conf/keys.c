@@ -14,12 +14,6 @@
 #define TEXT_WIDTH 96
 #define MDOC_WIDTH 56 /* escapes and the rest of a word come on top */
 
-/* What every value does: a name, its line, the next name, ...; NULL: nothing is known. */
-static const char *const *lines_of(const struct conf_option *o, const struct pp_names *names)
-{
-    return names && o->lines ? *(const char *const *const *)((const char *)names + o->lines) : NULL;
-}
-
 static const char *shown_default(const struct conf_option *o)
 {
     return o->def[0] ? o->def : "(empty)";
@@ -51,7 +45,7 @@ static void print_text(FILE *f, const struct conf_option *o, const struct pp_nam
     fprintf(f, "  %-*s  %-10s  %-15s  %s\n", name_width, o->key, conf_type(o)->name,
             shown_default(o), range);
     print_wrapped(f, name_width + 4, o->help);
-    const char *const *lines = alone ? lines_of(o, names) : NULL;
+    const char *const *lines = alone ? conf_lines_of(o, names) : NULL;
     for (int i = 0; lines && lines[i]; i += 2)
         fprintf(f, "%s    %-14s  %s\n", i == 0 ? "\n" : "", lines[i], lines[i + 1]);
     if (lines)
@@ -102,7 +96,7 @@ static void json_values(struct pp_json *j, const struct conf_option *o,
             pp_json_str(j, NULL, list ? list[i] : o->choices[i].name);
         pp_json_end(j);
     }
-    const char *const *lines = lines_of(o, names);
+    const char *const *lines = conf_lines_of(o, names);
     if (lines) {
         pp_json_object(j, "value_help");
         for (int i = 0; lines[i]; i += 2)
@@ -175,7 +169,7 @@ static void print_mdoc(FILE *f, const struct conf_option *o, const struct pp_nam
     snprintf(line, sizeof(line), "%s%s%s; default %s", conf_type(o)->name, range[0] ? ": " : "",
              range, shown_default(o));
     mdoc_text(f, line);
-    const char *const *lines = lines_of(o, names);
+    const char *const *lines = conf_lines_of(o, names);
     for (int i = 0; lines && lines[i]; i += 2) {
         fprintf(f, "%s.It Cm %s\n", i == 0 ? ".Bl -tag -width Ds -compact\n" : "", lines[i]);
         mdoc_text(f, lines[i + 1]);

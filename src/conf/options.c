@@ -317,6 +317,11 @@ const char *const *conf_names_of(const struct conf_option *o, const struct pp_na
     return *(const char *const *const *)((const char *)names + o->names);
 }
 
+const char *const *conf_lines_of(const struct conf_option *o, const struct pp_names *names)
+{
+    return names && o->lines ? *(const char *const *const *)((const char *)names + o->lines) : NULL;
+}
+
 static const char *words_text(const struct conf_option *o, const char *const *names, char *out,
                               size_t bytes)
 {

@@ -182,6 +182,11 @@ err_has 'a table is --csv x.csv here, and schedule = file:x.csv in a config'
 run plan synthetic.ini --schedule x.csv
 code_is 78
 err_has "unknown 'x.csv'; a table is file:x.csv"
+for command in plan train; do
+    run $command mnist-sample.ini --schedule chimera
+    code_is 78
+    err_has 'chimera can be planned, but not trained with: ppcli plan --schedule chimera --stages P --microbatches M'
+done
 run plan --schedule 1f1b --stages 2 --microbatches 2 --cost-i 1,2,3
 code_is 64
 err_has '--cost-i has 3 numbers; this plan wants 1, 2 (one per stage)'
