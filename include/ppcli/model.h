@@ -215,8 +215,7 @@ static inline int pp_model_targets(const struct pp_model *m)
 /* The same of a text, whose loss has a perplexity; 0: it is none. */
 static inline int pp_model_text_targets(const struct pp_model *m)
 {
-    bool positions = m->values[m->layers[m->n_layers - 1].y].n == 2;
-    return m->tokens && positions ? pp_model_targets(m) : 0;
+    return m->tokens && m->values[m->n_values - 1].n == 2 ? pp_model_targets(m) : 0;
 }
 
 const char *const *pp_model_names(void);

@@ -36,11 +36,11 @@ static int parse_numbers(struct writing *w, const char *label, const char *text,
         errno = 0;
         long long token = isdigit((unsigned char)*p) ? strtoll(p, &end, 10) : -1;
         if (token < 0 || errno != 0 || (*end && !isspace((unsigned char)*end))) {
+            int n = (int)strcspn(p, " \t\r\n");
             return pp_fail(PP_EUSAGE,
                            "%s: '%.*s' is no token: the data of this config are no text, so write "
                            "numbers, such as 464 3290",
-                           label, (int)strcspn(p, " \t\r\n") > 20 ? 20 : (int)strcspn(p, " \t\r\n"),
-                           p);
+                           label, n > 20 ? 20 : n, p);
         }
         if (token >= most) {
             return pp_fail(PP_EUSAGE, "%s: token %lld, but the model has 0 to %d", label, token,
@@ -85,9 +85,7 @@ static int read_prompt(struct writing *w)
 static int print(struct writing *w, int token)
 {
     char text[PP_TOKEN_TEXT];
-    size_t bytes = 0;
-    if (w->v->n > 0 && token < w->v->n)
-        bytes = pp_vocabulary_decode(w->v, token, text);
+    size_t bytes = pp_vocabulary_decode(w->v, token, text);
     if (bytes == 1 && w->screen && iscntrl((unsigned char)text[0]) && !strchr("\n\t", text[0]))
         text[0] = '?';
     if (w->v->n > 0)

@@ -306,12 +306,9 @@ int pp_dataset_same_shape(const struct pp_dataset *a, const struct pp_dataset *b
     char is[2][48];
     pp_shape_text(&a->shape, is[0], sizeof(is[0]));
     pp_shape_text(&b->shape, is[1], sizeof(is[1]));
-    if (a->scale < b->scale || a->scale > b->scale) {
-        return pp_fail(PP_EFORMAT,
-                       "only one of %s and %s has bytes, which become 0 to 1; save both "
-                       "as one type",
+    if (a->scale < b->scale || a->scale > b->scale)
+        return pp_fail(PP_EFORMAT, "only one of %s and %s has bytes, as 0 to 1; save both alike",
                        a->origin, b->origin);
-    }
     return strcmp(is[0], is[1]) == 0
                ? 0
                : pp_fail(PP_EFORMAT, "a training sample of %s is %s, a test sample of %s is %s",

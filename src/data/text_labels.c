@@ -221,9 +221,9 @@ static int open_labelled(const struct pp_dataset_ops *self, const struct pp_conf
         rc = rc < 0 ? rc : take_rows(cfg, &l, split, parts, ds);
     }
     labelled_fini(&l);
-    bool train = split == PP_SPLIT_TRAIN;
     PP_TRY(rc);
-    return pp_path_format(ds->origin, "%s", train ? cfg->data.train_file : cfg->data.test_file);
+    return pp_path_format(ds->origin, "%s",
+                          split == PP_SPLIT_TRAIN ? cfg->data.train_file : cfg->data.test_file);
 }
 
 static int vocabulary_of_labelled(const struct pp_dataset_ops *self, const struct pp_config *cfg,

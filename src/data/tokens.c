@@ -14,7 +14,6 @@
 #include "ops.h"
 
 #define HEADER_BYTES 1024 /* 256 numbers: magic, version, tokens, zeros */
-#define DIGEST_BYTES ((uint64_t)1 << 20)
 
 static const struct kind {
     uint32_t magic, version;
@@ -72,14 +71,12 @@ static int map(const char *path, int fd, uint64_t bytes, struct pp_dataset *ds)
     return 0;
 }
 
-/* What tells a file from another one, though it may be too large to be read: its beginning, its end
- * and its length. */
-static uint32_t digest(const uint8_t *tokens, uint64_t bytes)
+/* What tells a file, which may be too large to be read, from another: length, beginning and end. */
+static uint32_t digest(const uint8_t *tokens, uint64_t n)
 {
-    uint64_t some = bytes < DIGEST_BYTES ? bytes : DIGEST_BYTES;
-    uLong crc = crc32_z(0, tokens, (size_t)some);
-    crc = crc32_z(crc, tokens + (bytes - some), (size_t)some);
-    return (uint32_t)crc32_z(crc, (const uint8_t *)&bytes, sizeof(bytes));
+    size_t some = n < 1 << 20 ? (size_t)n : 1 << 20;
+    uLong crc = crc32_z(crc32_z(0, tokens, some), tokens + (n - some), some);
+    return (uint32_t)crc32_z(crc, (const uint8_t *)&n, sizeof(n));
 }
 
 static int find_file(const struct pp_config *cfg, enum pp_split split, char path[PP_PATH_MAX])

@@ -44,10 +44,9 @@ static size_t put_code(uint32_t code, char *out)
 
 static int no_character(const char *label, const char *text, size_t at)
 {
-    return pp_fail(PP_EFORMAT, "%s: byte %zu (0x%02x) begins no character of UTF-8%s", label, at,
-                   (unsigned char)text[at],
-                   text[at] ? "; use data.tokens = bytes"
-                            : ", it is a NUL; use data.tokens = bytes");
+    return pp_fail(PP_EFORMAT,
+                   "%s: byte %zu (0x%02x) begins no character of UTF-8%s; use data.tokens = bytes",
+                   label, at, (unsigned char)text[at], text[at] ? "" : ", it is a NUL");
 }
 
 int pp_vocabulary_of(int n, const char *const *paths, const char *const *texts, const size_t *bytes,
@@ -109,7 +108,7 @@ int pp_vocabulary_encode(const struct pp_vocabulary *v, const char *label, const
                          size_t bytes, enum pp_element element, size_t most, void *out,
                          size_t *out_n)
 {
-    size_t n = 0;
+    size_t n = 0, each = pp_element_bytes(element);
     for (size_t at = 0, length = 1; at < bytes && n < most; at += length, n++) {
         int token = (unsigned char)text[at] + v->first;
         if (v->codes) {
@@ -126,12 +125,7 @@ int pp_vocabulary_encode(const struct pp_vocabulary *v, const char *label, const
                                label, n + 1, pp_text_plain(shown), (unsigned)code, v->n - v->first);
             }
         }
-        if (element == PP_U8)
-            ((uint8_t *)out)[n] = (uint8_t)token;
-        else if (element == PP_U16)
-            ((uint16_t *)out)[n] = (uint16_t)token;
-        else
-            ((uint32_t *)out)[n] = (uint32_t)token;
+        memcpy((char *)out + n * each, &token, each); /* little-endian, as safetensors want it */
     }
     *out_n = n;
     return 0;

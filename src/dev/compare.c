@@ -8,8 +8,7 @@
  *   products     a sum of K products is off by at most about sqrt(K) roundings (K in the worst
  *                case, which blocked summation does not meet) of a number no larger than the
  *                product of the two vectors' lengths: 2 eps (4 + sqrt(K)) * length * length
- *   added up     to what is there already: a rounding of that for each term, which are all alike
- *                where the terms are
+ *   added up     to what is there already: a rounding of that for each term
  *   the rest     ROUNDINGS eps, of the element or of the scale that the formula works at
  * and numbers so small that the CPU backend takes them for 0.
  *
@@ -196,11 +195,10 @@ static int linear_backward_weight(struct pp_backend *be, int n, const struct pp_
     for (const struct pp_weight_part *p = parts; p < parts + n; p++) {
         double length = compare_longest(O, p->B, 1, (size_t)O, p->dz);
         rows += p->B;
-        weight += product_tolerance(rows, length, compare_longest(I, p->B, 1, (size_t)I, p->x));
-        bias += product_tolerance(rows, length, sqrt((double)p->B));
+        weight += EPS * p->B * old[0] +
+                  product_tolerance(rows, length, compare_longest(I, p->B, 1, (size_t)I, p->x));
+        bias += EPS * p->B * old[1] + product_tolerance(rows, length, sqrt((double)p->B));
     }
-    weight += EPS * rows * old[0];
-    bias += EPS * rows * old[1];
     PP_TRY(compare_same(oi, dW, want, weight, ROUNDINGS * EPS, (size_t)I,
                         "linear_backward_weight %dx%dx%d beta %g: dW", O, I, rows, (double)beta));
     return compare_same(db ? (size_t)O : 0, db, want + oi, bias, ROUNDINGS * EPS, (size_t)O,

@@ -52,16 +52,11 @@ static int read_weights(struct pp_generator *g)
 static int make_model(struct pp_generator *g, const struct pp_config *cfg)
 {
     const struct pp_ckpt_state *s = pp_ckpt_state(g->ck);
-    struct pp_data_input data = {.classes = 0};
-    if (s && s->vocabulary) {
-        size_t bytes = strlen(s->vocabulary);
-        PP_TRY(pp_vocabulary_of(1, (const char *const *)&g->ck->path,
-                                (const char *const *)&s->vocabulary, &bytes, false,
-                                &g->vocabulary));
-    } else {
-        PP_TRY(pp_dataset_vocabulary(cfg, &g->vocabulary));
-    }
-    data.vocabulary = g->vocabulary.n;
+    const char *text = s ? s->vocabulary : NULL, *path = g->ck->path;
+    size_t bytes = text ? strlen(text) : 0;
+    PP_TRY(text ? pp_vocabulary_of(1, &path, &text, &bytes, false, &g->vocabulary)
+                : pp_dataset_vocabulary(cfg, &g->vocabulary));
+    struct pp_data_input data = {.vocabulary = g->vocabulary.n};
     if (data.vocabulary == 0)
         PP_TRY(pp_dataset_input(cfg, &data));
     PP_TRY(pp_model_create_cached(cfg, &data, &g->model));
