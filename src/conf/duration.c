@@ -2,6 +2,7 @@
 /*
  * Durations: a decimal number and a unit, 500ms, 90s, 1.5m, 2h; seconds without one. Kept, compared
  * and printed in seconds. 0 stands for "never" in every key of this type, below its minimum too.
+ * Sizes that are no keys, such as of --memory, are read here too.
  */
 #include "conf.h"
 
@@ -43,4 +44,13 @@ int conf_duration_parse(const struct conf_option *o, const char *text, double *o
     }
     *out = value;
     return 0;
+}
+
+bool pp_bytes_parse(const char *text, size_t *out)
+{
+    double x;
+    if (!conf_scaled_parse(&text, &x) || *text || !(x >= 1 && x < (double)(SIZE_MAX / 2)))
+        return false;
+    *out = (size_t)x;
+    return true;
 }

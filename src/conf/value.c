@@ -142,15 +142,6 @@ bool conf_scaled_parse(const char **text, double *out)
     return true;
 }
 
-bool pp_bytes_parse(const char *text, size_t *out)
-{
-    double x;
-    if (!conf_scaled_parse(&text, &x) || *text || !(x >= 1 && x < (double)(SIZE_MAX / 2)))
-        return false;
-    *out = (size_t)x;
-    return true;
-}
-
 static int parse_bytes(const struct conf_reading *r, const char *text, struct pp_config *cfg)
 {
     struct conf_quoted q = conf_quote(text, strlen(text));
