@@ -58,7 +58,7 @@ struct pp_dataset_info { /* what can be known without opening a file */
     const char *help;
     enum pp_element element;   /* as in struct pp_dataset */
     struct pp_shape shape;     /* n 0: that of the files, or of the model */
-    int classes;               /* 0: as shape */
+    int classes;               /* 0: as shape; of a text: kinds of characters */
     int train_n, test_n;       /* 0: unknown before opening, or by config */
     bool windows;              /* as in struct pp_dataset */
     bool pairs;                /* windows have targets of their own behind them */

@@ -343,14 +343,12 @@ static int parse_name(const struct conf_reading *r, const char *text, struct pp_
         return conf_why(r->why, "unknown '%s'; a table is %s%s", conf_quote(text, n).s,
                         PP_SCHEDULE_FILE, conf_quote(text, n).s);
     }
-    const char *const *lines = known ? NULL : conf_lines_of(o, r->names);
-    for (; lines && lines[0]; lines += 2) {
-        if (strcmp(lines[0], text) == 0)
+    for (const char *const *l = known ? NULL : conf_lines_of(o, r->names); l && *l; l += 2)
+        if (strcmp(*l, text) == 0)
             return conf_why(r->why,
                             "%s can be planned, but not trained with: ppcli plan --schedule %s "
                             "--stages P --microbatches M",
                             text, text);
-    }
     if (!known)
         return not_one_of(r, text, list);
     if (n >= PP_NAME_MAX) {

@@ -373,6 +373,8 @@ static int known_sample(const struct pp_config *cfg, const struct pp_dataset_ops
                                .shape = ops->info.shape,
                                .classes = ops->info.classes,
                                .element = ops->info.element};
+    if (ops->vocabulary && out->classes > 0)
+        out->vocabulary = cfg->data.tokens == PP_TOKENS_BYTES ? 256 : out->classes;
     return out->shape.n > 0 ? make_input(cfg, out) : 0;
 }
 
@@ -384,14 +386,14 @@ int pp_dataset_input(const struct pp_config *cfg, struct pp_data_input *out)
     PP_TRY(known_sample(cfg, ops, &known));
     bool as_wanted = !cfg->data.shape[0] || strcmp(cfg->data.shape, "model") == 0;
     int rc = ops->makes && as_wanted ? 0 : pp_dataset_look(cfg, PP_SPLIT_TRAIN, &ds);
-    bool needs = ops->vocabulary && cfg->model.vocab_size == 0;
+    bool needs = ops->vocabulary && cfg->model.vocab_size + known.vocabulary == 0;
     if (rc < 0 && (rc != PP_ENOINPUT || needs))
         return rc;
     pp_error_clear();
     bool told = known.classes > 0 || ops->makes || !ds;
     *out = (struct pp_data_input){.shape = ds ? ds->input : known.input,
                                   .classes = told ? known.classes : ds->classes,
-                                  .vocabulary = ds ? ds->vocabulary : 0,
+                                  .vocabulary = ds ? ds->vocabulary : known.vocabulary,
                                   .targets = !ds           ? 0
                                              : ds->windows ? ds->features
                                                            : 1};

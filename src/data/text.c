@@ -182,6 +182,7 @@ const struct pp_dataset_ops dataset_text = {
 const struct pp_dataset_ops dataset_shakespeare = {
     .info = {.name = "shakespeare",
              .help = "1.1 million characters of Shakespeare's plays, in 65 kinds",
+             .classes = 65,
              .windows = true,
              .fetch_command = "ppcli download shakespeare"},
     .open = open_text,

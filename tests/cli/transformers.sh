@@ -153,6 +153,25 @@ run bench --ops steps.ini --set model.n_layer=1 --set model.n_head=1 --set model
 code_is 0
 out_has 'attention'
 
+begin "explain and plan of a shipped config need no download; train does"
+for kinds in 65 256; do
+    more=
+    [ $kinds -eq 65 ] || more='--set data.tokens=bytes'
+    # shellcheck disable=SC2086
+    run explain gpt-char.ini $more --format json
+    code_is 0
+    sed -n '/"layers"/,$p' out >known
+    # shellcheck disable=SC2086
+    run explain gpt-char.ini $more --set model.vocab_size=$kinds --format json
+    same "$(sed -n '/"layers"/,$p' out)" "$(cat known)"
+done
+[ -s known ] || complain 'no layers'
+run plan gpt-char.ini
+code_is 0
+run train gpt-char.ini --dir ''
+code_is 66
+err_has 'ppcli download shakespeare'
+
 begin "what does not fit is refused in one line"
 refused() { # refused TEXT CONFIG [OPTION...]
     text=$1
