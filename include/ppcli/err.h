@@ -97,4 +97,11 @@ int pp_error_adopt(const struct pp_error *e);
 /* The word for a code: "configuration", "bad data", ... ; static storage. */
 const char *pp_status_name(int code);
 
+/*
+ * A variable that gives back what it holds when its block is left, whichever way: give_back() of its
+ * address is called when the value of a return is known. It begins with what give_back() takes for
+ * nothing.
+ */
+#define PP_OWN(give_back) __attribute__((cleanup(give_back)))
+
 #endif

@@ -45,6 +45,10 @@ int pp_fd_read_at(int fd, const char *path, uint64_t offset, void *dst, size_t b
  * colon between ("": the first line); "" when there is none. Records no failure. Local. */
 void pp_file_value(const char *path, const char *key, char *out, size_t bytes);
 
+/* For PP_OWN(): accept NULL and -1. */
+void pp_fclose_at(FILE **f);
+void pp_close_at(const int *fd);
+
 /* snprintf into a path buffer of PP_PATH_MAX bytes. Errors: PP_ECONFIG when it does not fit. */
 int pp_path_format(char out[PP_PATH_MAX], const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));

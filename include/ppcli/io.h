@@ -67,9 +67,6 @@ int pp_io_write(struct pp_io_file *f, const void *data, size_t bytes);
  */
 int pp_io_commit(struct pp_io_file *f, uint8_t out_digest[PP_SHA256_BYTES]);
 
-/* As pp_io_commit() without the fsync: for what need not outlive a crash of the machine. */
-int pp_io_publish(struct pp_io_file *f);
-
 /* Accepts one that was committed, abandoned or never created. Keeps the error record. */
 void pp_io_abandon(struct pp_io_file *f);
 

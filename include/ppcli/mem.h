@@ -43,6 +43,14 @@ void *pp_realloc(void *p, size_t count, size_t size);
 char *pp_strdup(const char *s);
 void pp_free(void *p); /* accepts NULL */
 
+/* A pointer that owns memory of pp_alloc(). PP_TAKE: and takes it, zeroed, for `count` of `type`, in
+ * a function that returns a code, which goes to its caller on failure. */
+#define PP_OWN_MEMORY PP_OWN(pp_free_at)
+#define PP_TAKE(type, p, count)                                                                    \
+    PP_OWN_MEMORY type *p = pp_alloc((size_t)(count), sizeof(type));                               \
+    PP_TRY((p) ? 0 : PP_ERESOURCE)
+void pp_free_at(void *at); /* pp_free() of the pointer there */
+
 /* How many pp_alloc/pp_realloc/pp_strdup/arena calls this thread has made: a training step must not
  * move it. */
 uint64_t pp_alloc_count(void);

@@ -76,11 +76,6 @@ enum pp_placement {
 struct pp_emit;
 int pp_emit_cell(struct pp_emit *e, enum pp_op op, int stage, int mb); /* PP_ERESOURCE */
 
-/* Several lists at once: list r is rank r's. */
-struct pp_emit_all {
-    struct pp_emit **ranks; /* [P] */
-};
-
 struct pp_schedule_ops {
     enum pp_placement placement;
     int chunks;         /* per rank, no other number; 0: any */
@@ -101,8 +96,8 @@ struct pp_schedule_ops {
     int (*check)(const struct pp_geometry *g);
     /* The compute actions of one rank, in order. Errors: those of pp_emit_cell(). */
     int (*emit)(const struct pp_geometry *g, int rank, struct pp_emit *e);
-    /* Instead of emit (NULL), for schedules that are made for all ranks together. */
-    int (*emit_all)(const struct pp_geometry *g, struct pp_emit_all *e);
+    /* Instead of emit (NULL), for schedules that are made for all ranks together: e[P], by rank. */
+    int (*emit_all)(const struct pp_geometry *g, struct pp_emit **e);
 };
 
 const struct pp_schedule_ops *pp_schedule_find(const char *name); /* NULL when unknown */

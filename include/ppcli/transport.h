@@ -274,9 +274,6 @@ void pp_transport_show_waits(struct pp_transport *tp, uint64_t *waited_ns);
  */
 int pp_transport_bind(struct pp_transport *tp, struct pp_backend *be);
 
-/* Whether it moves memory that the host must not touch. Local. */
-bool pp_transport_on_device(const struct pp_transport *tp);
-
 /* Collective: out[size*bytes] gets every rank's `bytes` bytes in rank order; memory of the bound
  * device and ordered on its stream, or memory of the host when none is bound. */
 int pp_transport_allgather_on(struct pp_transport *tp, const void *in, size_t bytes, void *out);

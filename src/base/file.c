@@ -12,46 +12,52 @@
 
 int pp_file_open(const char *path, FILE **out, uint64_t *out_bytes)
 {
-    int fd = -1;
+    PP_OWN(pp_close_at) int fd = -1;
     PP_TRY(pp_open_regular(path, &fd, out_bytes));
     *out = fdopen(fd, "r");
-    if (!*out) {
-        int rc = pp_fail_errno(PP_ERESOURCE, "cannot read %s", path);
-        close(fd);
-        return rc;
-    }
+    if (!*out)
+        return pp_fail_errno(PP_ERESOURCE, "cannot read %s", path);
+    fd = -1;
     return 0;
+}
+
+void pp_fclose_at(FILE **f)
+{
+    if (*f)
+        fclose(*f);
+}
+
+void pp_close_at(const int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
 }
 
 int pp_file_append(const char *path, int flags, FILE **out)
 {
     /* Not waiting is for the opening alone: a pipe that is read may be full for a while. */
+    PP_OWN(pp_close_at)
     int fd = open(path, O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC | O_NOCTTY | flags, 0666);
     if (fd < 0 && errno == ENXIO)
         return pp_fail(PP_EIO, "cannot create %s: a pipe or device that nobody reads", path);
     FILE *f = fd >= 0 && fcntl(fd, F_SETFL, flags & O_APPEND) == 0 ? fdopen(fd, "w") : NULL;
-    if (!f) {
-        int rc = pp_fail_errno(0, "cannot create %s", path);
-        if (fd >= 0)
-            close(fd);
-        return rc;
-    }
+    if (!f)
+        return pp_fail_errno(0, "cannot create %s", path);
+    fd = -1;
     *out = f;
     return 0;
 }
 
 int pp_fd_read(int fd, const char *path, uint64_t bytes_max, char **out_text, size_t *out_bytes)
 {
-    char *text = NULL;
+    PP_OWN_MEMORY char *text = NULL;
     size_t got = 0, room = 0;
     for (;;) {
         if (got + 1 >= room) { /* one for the NUL at the end */
             room = room > 0 ? 2 * room : 16384;
             char *more = pp_realloc(text, room, 1);
-            if (!more) {
-                pp_free(text);
+            if (!more)
                 return pp_error_context("%s", path);
-            }
             text = more;
         }
         ssize_t n = read(fd, text + got, room - got - 1);
@@ -59,17 +65,15 @@ int pp_fd_read(int fd, const char *path, uint64_t bytes_max, char **out_text, si
             text[got] = '\0';
             *out_text = text;
             *out_bytes = got;
+            text = NULL;
             return 0;
         }
         got += n > 0 ? (size_t)n : 0;
-        if ((n < 0 && errno != EINTR) || got > bytes_max) {
-            int rc =
-                n < 0 ? pp_fail_errno(PP_EIO, "cannot read %s", path)
-                      : pp_fail(PP_EFORMAT, "%s: more than %llu bytes, which is all that is read",
-                                path, (unsigned long long)bytes_max);
-            pp_free(text);
-            return rc;
-        }
+        if (n < 0 && errno != EINTR)
+            return pp_fail_errno(PP_EIO, "cannot read %s", path);
+        if (got > bytes_max)
+            return pp_fail(PP_EFORMAT, "%s: more than %llu bytes, which is all that is read", path,
+                           (unsigned long long)bytes_max);
     }
 }
 
@@ -93,12 +97,10 @@ int pp_fd_read_at(int fd, const char *path, uint64_t offset, void *dst, size_t b
 
 int pp_file_read(const char *path, uint64_t bytes_max, char **out_text, size_t *out_bytes)
 {
-    int fd = -1;
+    PP_OWN(pp_close_at) int fd = -1;
     uint64_t bytes = 0;
     PP_TRY(pp_open_regular(path, &fd, &bytes));
-    int rc = pp_fd_read(fd, path, bytes_max, out_text, out_bytes);
-    close(fd);
-    return rc;
+    return pp_fd_read(fd, path, bytes_max, out_text, out_bytes);
 }
 
 void pp_file_value(const char *path, const char *key, char *out, size_t bytes)
@@ -180,24 +182,18 @@ int pp_open_regular(const char *path, int *out_fd, uint64_t *out_bytes)
     /* Looked at before opening too, because opening a device can already do something. */
     if (stat(path, &st) != 0)
         return pp_fail_errno(0, "cannot read %s", path);
-    int fd = -1;
+    PP_OWN(pp_close_at) int fd = -1;
     if (S_ISREG(st.st_mode)) {
         /* O_NONBLOCK: if it became a FIFO meanwhile, opening it must not wait for a writer. */
         fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-        if (fd < 0 || fstat(fd, &st) != 0) {
-            int rc = pp_fail_errno(0, "cannot read %s", path);
-            if (fd >= 0)
-                close(fd);
-            return rc;
-        }
+        if (fd < 0 || fstat(fd, &st) != 0)
+            return pp_fail_errno(0, "cannot read %s", path);
     }
-    if (!S_ISREG(st.st_mode)) {
-        if (fd >= 0)
-            close(fd);
+    if (!S_ISREG(st.st_mode))
         return pp_fail(PP_EFORMAT, "%s: is a %s, expected a regular file", path,
                        kind_of(st.st_mode));
-    }
     *out_fd = fd;
     *out_bytes = (uint64_t)st.st_size;
+    fd = -1;
     return 0;
 }

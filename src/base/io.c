@@ -187,7 +187,8 @@ int pp_io_write(struct pp_io_file *f, const void *data, size_t bytes)
     return 0;
 }
 
-int pp_io_publish(struct pp_io_file *f)
+/* As pp_io_commit() without the fsync: for what need not outlive a crash of the machine. */
+static int publish(struct pp_io_file *f)
 {
     const struct pp_io *io = f->io;
     int rc, fd = f->fd;
@@ -207,12 +208,8 @@ int pp_io_commit(struct pp_io_file *f, uint8_t out_digest[PP_SHA256_BYTES])
 {
     int rc;
     AGAIN(rc, f->io->ops->fsync(f->io, f->fd));
-    if (rc < 0) {
-        rc = pp_fail_errno(0, "cannot flush %s", f->path);
-        pp_io_abandon(f);
-        return rc;
-    }
-    PP_TRY(pp_io_publish(f));
+    PP_TRY_UNDO(rc < 0 ? pp_fail_errno(0, "cannot flush %s", f->path) : 0, pp_io_abandon(f));
+    PP_TRY(publish(f));
     if (out_digest)
         pp_sha256_final(&f->sha, out_digest);
     return 0;
@@ -248,15 +245,10 @@ int pp_file_create(const char *path, struct pp_file_write *out)
 {
     PP_TRY(check_target(path));
     PP_TRY(pp_io_create(&pp_io_system, path, &out->to));
-    int fd = dup(out->to.fd);
+    PP_OWN(pp_close_at) int fd = dup(out->to.fd);
     out->f = fd >= 0 ? fdopen(fd, "w") : NULL;
-    if (!out->f) {
-        int rc = pp_fail_errno(0, "cannot create %s", path);
-        if (fd >= 0)
-            close(fd);
-        pp_io_abandon(&out->to);
-        return rc;
-    }
+    PP_TRY_UNDO(out->f ? 0 : pp_fail_errno(0, "cannot create %s", path), pp_io_abandon(&out->to));
+    fd = -1;
     return 0;
 }
 
@@ -265,13 +257,10 @@ static int finish(struct pp_file_write *w, bool durable)
     bool failed = ferror(w->f) != 0;
     failed = fclose(w->f) != 0 || failed;
     w->f = NULL;
-    if (failed) {
-        int rc = pp_fail_errno(PP_EIO, "cannot write %s", w->to.path);
-        pp_io_abandon(&w->to);
-        return rc;
-    }
+    PP_TRY_UNDO(failed ? pp_fail_errno(PP_EIO, "cannot write %s", w->to.path) : 0,
+                pp_io_abandon(&w->to));
     if (!durable)
-        return pp_io_publish(&w->to);
+        return publish(&w->to);
     PP_TRY(pp_io_commit(&w->to, NULL));
     char dir[PP_PATH_MAX];
     memcpy(dir, w->to.path, sizeof(dir));

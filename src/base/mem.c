@@ -54,6 +54,13 @@ void pp_free(void *p)
     free(p);
 }
 
+void pp_free_at(void *at)
+{
+    void *p;
+    memcpy(&p, at, sizeof(p));
+    pp_free(p);
+}
+
 uint64_t pp_alloc_count(void)
 {
     return calls;

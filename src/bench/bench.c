@@ -183,14 +183,12 @@ static int share_steps(struct bench *b, int rc, int64_t *steps)
 {
     if (!b->world)
         return rc;
-    int64_t *all = pp_alloc((size_t)b->world->size, sizeof(*all));
-    rc = pp_transport_agree(b->world, rc == 0 && !all ? PP_ERESOURCE : rc);
-    if (rc == 0)
-        rc = pp_transport_allgather(b->world, steps, sizeof(*steps), all);
-    if (rc == 0 && all)
-        *steps = all[0];
-    pp_free(all);
-    return rc;
+    PP_OWN_MEMORY int64_t *all = pp_alloc((size_t)b->world->size, sizeof(*all));
+    PP_TRY(pp_transport_agree(b->world, rc == 0 && !all ? PP_ERESOURCE : rc));
+    pp_assert(all != NULL); /* or this rank had not agreed */
+    PP_TRY(pp_transport_allgather(b->world, steps, sizeof(*steps), all));
+    *steps = all[0];
+    return 0;
 }
 
 static void set_steps(struct pp_bench_row *row, int batch, int64_t warmup, int64_t steps)

@@ -27,11 +27,7 @@ struct bench_axes {
     int n;
 };
 
-/* The rows, and behind t->rows the references, with all that any format shows. The caller owns
- * *out: table_fini(). Errors: PP_ERESOURCE. */
 struct table;
-int bench_table(const struct pp_bench *b, const struct pp_bench_header *h,
-                const struct bench_axes *axes, struct table *out);
 
 /* lines: JSON lines, a header and then a row each. */
 int bench_print_json(const struct pp_bench *b, const struct pp_bench_header *h,

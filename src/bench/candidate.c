@@ -79,7 +79,7 @@ int pp_bench_candidates(const struct pp_best_spec *spec, const struct pp_candida
                         const struct pp_costs *costs, double seconds, struct pp_checked *out)
 {
     struct prober prober = {.ends_ns = NULL};
-    struct trial *trials = pp_alloc((size_t)n, sizeof(*trials));
+    PP_OWN_MEMORY struct trial *trials = pp_alloc((size_t)n, sizeof(*trials));
     int rc = trials ? probe_open(&prober) : PP_ERESOURCE;
     for (int i = 0; rc == 0 && i < n; i++)
         rc = open_trial(&trials[i], spec, &c[i], costs);
@@ -92,6 +92,5 @@ int pp_bench_candidates(const struct pp_best_spec *spec, const struct pp_candida
     probe_close(&prober);
     for (int i = 0; trials && i < n; i++)
         pp_free(trials[i].cfg);
-    pp_free(trials);
     return rc;
 }

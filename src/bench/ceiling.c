@@ -242,8 +242,8 @@ static int measure_products(struct team *t, enum pp_gemm gemm, const int *cores,
 
 static int measure_gemm(struct team *t, const int *cores, double scale, struct pp_ceilings *out)
 {
-    struct pp_arena a = {0};
-    int n = scale < 0.5 ? GEMM_N_SMALL : GEMM_N, rc = 0;
+    PP_OWN(pp_arena_destroy) struct pp_arena a = {0};
+    int n = scale < 0.5 ? GEMM_N_SMALL : GEMM_N;
     /* two matrices, the result, and up to two more for packed weights */
     size_t elements = (size_t)n * (size_t)n, all = 5 * elements * (size_t)out->cores;
     static const enum pp_gemm gemms[2] = {PP_GEMM_CBLAS, PP_GEMM_FMA};
@@ -256,19 +256,16 @@ static int measure_gemm(struct team *t, const int *cores, double scale, struct p
     t->bias = values + all;
     t->work = product;
     t->width = n;
-    for (int k = 0; rc == 0 && k < 2; k++)
-        rc = measure_products(t, gemms[k], cores, out->cores, elements, rates[k]);
-    if (rc == 0) {
-        out->gemm_n = n;
-        out->blas_core = rates[0][0];
-        out->blas_all = rates[0][1];
-        out->own_core = rates[1][0];
-        out->own_all = rates[1][1];
-        out->gemm_core = out->own_core > out->blas_core ? out->own_core : out->blas_core;
-        out->gemm_all = out->own_all > out->blas_all ? out->own_all : out->blas_all;
-    }
-    pp_arena_destroy(&a);
-    return rc;
+    for (int k = 0; k < 2; k++)
+        PP_TRY(measure_products(t, gemms[k], cores, out->cores, elements, rates[k]));
+    out->gemm_n = n;
+    out->blas_core = rates[0][0];
+    out->blas_all = rates[0][1];
+    out->own_core = rates[1][0];
+    out->own_all = rates[1][1];
+    out->gemm_core = out->own_core > out->blas_core ? out->own_core : out->blas_core;
+    out->gemm_all = out->own_all > out->blas_all ? out->own_all : out->blas_all;
+    return 0;
 }
 
 static void triad(struct member *m)
@@ -291,7 +288,7 @@ static size_t triad_bytes(double scale)
 
 static int measure_triad(struct team *t, const int *cores, double scale, struct pp_ceilings *out)
 {
-    struct pp_arena a = {0};
+    PP_OWN(pp_arena_destroy) struct pp_arena a = {0};
     size_t whole = triad_bytes(scale) / (3 * sizeof(float)) / (size_t)out->cores;
     size_t elements = whole - whole % 16;
     double one, all;
@@ -300,20 +297,15 @@ static int measure_triad(struct team *t, const int *cores, double scale, struct 
     t->work = triad;
     t->elements = elements * (size_t)out->cores;
     deal_out(t, &a, 1, 3, t->elements);
-    int rc = run_team(t, 1, cores, &one);
-    if (rc == 0) {
-        t->elements = elements;
-        deal_out(t, &a, out->cores, 3, elements);
-        rc = run_team(t, out->cores, cores, &all);
-    }
-    if (rc == 0) {
-        double bytes = 3.0 * (double)elements * out->cores * sizeof(float);
-        out->triad_bytes = (size_t)bytes;
-        out->triad_core = bytes / one;
-        out->triad_all = bytes / all;
-    }
-    pp_arena_destroy(&a);
-    return rc;
+    PP_TRY(run_team(t, 1, cores, &one));
+    t->elements = elements;
+    deal_out(t, &a, out->cores, 3, elements);
+    PP_TRY(run_team(t, out->cores, cores, &all));
+    double bytes = 3.0 * (double)elements * out->cores * sizeof(float);
+    out->triad_bytes = (size_t)bytes;
+    out->triad_core = bytes / one;
+    out->triad_all = bytes / all;
+    return 0;
 }
 
 /* Waits for `value`; gives up when the other thread gets no core for very long. */

@@ -102,19 +102,13 @@ static int measure(struct bench *t, int (*call)(struct bench *t), int repeats, d
 /* Random values: zeros would run faster than any data does. */
 static int fill(struct bench *t, float *device, size_t n)
 {
-    float *host = pp_alloc(FILL_FLOATS, sizeof(*host));
-    int rc = 0;
-    if (!host)
-        return PP_ERESOURCE;
+    PP_TAKE(float, host, FILL_FLOATS);
     pp_rng_uniform(1, pp_rng_stream("ceiling", 0), 0, -1, 1, FILL_FLOATS, host);
-    for (size_t at = 0; rc == 0 && at < n; at += FILL_FLOATS) {
+    for (size_t at = 0; at < n; at += FILL_FLOATS) {
         size_t part = n - at < FILL_FLOATS ? n - at : FILL_FLOATS;
-        rc = pp_backend_to_device(t->be, device + at, host, part * sizeof(float));
+        PP_TRY(pp_backend_to_device(t->be, device + at, host, part * sizeof(float)));
     }
-    if (rc == 0)
-        rc = pp_backend_synchronize(t->be);
-    pp_free(host);
-    return rc;
+    return pp_backend_synchronize(t->be);
 }
 
 static int take(struct bench *t, size_t floats, float **out)
@@ -173,12 +167,11 @@ static int time_product(struct bench *t, const struct pp_backend_choice *choice,
 
 static int gemm(const struct pp_backend_choice *choice, int n, int repeats, double *out)
 {
-    struct bench t;
+    PP_OWN(leave) struct bench t = {.be = NULL};
     double seconds = 0;
-    int rc = time_product(&t, choice, n, repeats, &seconds);
-    leave(&t);
+    PP_TRY(time_product(&t, choice, n, repeats, &seconds));
     *out = seconds > 0 ? 2.0 * n * n * n / seconds : 0;
-    return rc;
+    return 0;
 }
 
 static int graph_of_smallest(struct bench *t)
@@ -238,7 +231,7 @@ int pp_device_ceilings_measure(const struct pp_backend_choice *choice, int gemm_
 {
     struct pp_backend_choice c = *choice;
     struct pp_device_ceilings found = {.name = ""};
-    struct bench t;
+    PP_OWN(leave) struct bench t = {.be = NULL};
     uint64_t start = pp_clock_ns();
     c.exact = false; /* the fastest that there is */
     c.precision = PP_PRECISION_F32;
@@ -249,9 +242,7 @@ int pp_device_ceilings_measure(const struct pp_backend_choice *choice, int gemm_
     }
     c.precision = PP_PRECISION_F32;
     /* as much as the products take: far more than any cache holds */
-    int rc = small_things(&t, &c, (size_t)found.gemm_n * (size_t)found.gemm_n * 16, &found);
-    leave(&t);
-    PP_TRY(rc);
+    PP_TRY(small_things(&t, &c, (size_t)found.gemm_n * (size_t)found.gemm_n * 16, &found));
     found.took = (double)(pp_clock_ns() - start) * 1e-9;
     *out = found;
     return 0;

@@ -54,7 +54,7 @@ int pp_bench_cluster(const struct pp_config *cfg, double seconds, struct pp_clus
 {
     struct pp_bench b = {.n = 0};
     struct pp_cluster c = {.n_layers = 0};
-    struct ops_run o = {.cfg = NULL};
+    PP_OWN(ops_run_fini) struct ops_run o = {.cfg = NULL};
     struct pp_handover link[2] = {{.bytes = 64}, {.bytes = (size_t)8 << 20}};
     const struct pp_bench_ops_spec spec = {.cfg = cfg, .seconds = seconds};
     PP_TRY(pp_bench_ceilings(cfg, true, &b));
@@ -62,15 +62,12 @@ int pp_bench_cluster(const struct pp_config *cfg, double seconds, struct pp_clus
     PP_TRY(pp_handover_threads(link, 2, false));
     c.within.latency = link[0].one_way;
     c.within.bandwidth = (double)link[1].bytes / link[1].one_way;
-    int rc = ops_run_make(&spec, &o);
-    if (rc == 0) {
-        double peak = c.peak[cfg->run.precision];
-        c.product = reached(&o, true, 0, peak, 1);
-        c.attention = reached(&o, true, PP_USES(attention_forward), peak, c.product);
-        c.conv = reached(&o, true, PP_USES(conv_forward), peak, c.product);
-        c.passes = reached(&o, false, 0, c.bandwidth, 1);
-        *out = c;
-    }
-    ops_run_fini(&o);
-    return rc;
+    PP_TRY(ops_run_make(&spec, &o));
+    double peak = c.peak[cfg->run.precision];
+    c.product = reached(&o, true, 0, peak, 1);
+    c.attention = reached(&o, true, PP_USES(attention_forward), peak, c.product);
+    c.conv = reached(&o, true, PP_USES(conv_forward), peak, c.product);
+    c.passes = reached(&o, false, 0, c.bandwidth, 1);
+    *out = c;
+    return 0;
 }

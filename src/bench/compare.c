@@ -185,39 +185,29 @@ static int compare(const char *const paths[2], json_t *const roots[2], FILE *f)
         TABLE_LEFT("change", NULL)};
     const json_t *old_rows = json_object_get(roots[0], "rows");
     const json_t *new_rows = json_object_get(roots[1], "rows");
-    struct table t = {0};
-    struct values *v = pp_alloc(2, sizeof(*v));
-    int rc = v ? table_create(&t, (int)json_array_size(new_rows), columns, 7) : PP_ERESOURCE;
-    if (rc == 0) {
-        for (int i = 0; i < t.rows; i++)
-            put_row(&t, i, old_rows, new_rows, v);
-        print_head("old", paths[0], roots[0], f);
-        print_head("new", paths[1], roots[1], f);
-        print_warnings(roots[0], roots[1], f);
-        fputc('\n', f);
-        table_markdown(&t, f);
-        int missing = count_missing(old_rows, new_rows);
-        if (missing > 0) {
-            fprintf(f, "\n- %d row%s of the old file %s not in the new one\n", missing,
-                    missing == 1 ? "" : "s", missing == 1 ? "is" : "are");
-        }
-        rc = bench_written(f);
+    PP_OWN(table_fini) struct table t = {0};
+    PP_TAKE(struct values, v, 2);
+    PP_TRY(table_create(&t, (int)json_array_size(new_rows), columns, 7));
+    for (int i = 0; i < t.rows; i++)
+        put_row(&t, i, old_rows, new_rows, v);
+    print_head("old", paths[0], roots[0], f);
+    print_head("new", paths[1], roots[1], f);
+    print_warnings(roots[0], roots[1], f);
+    fputc('\n', f);
+    table_markdown(&t, f);
+    int missing = count_missing(old_rows, new_rows);
+    if (missing > 0) {
+        fprintf(f, "\n- %d row%s of the old file %s not in the new one\n", missing,
+                missing == 1 ? "" : "s", missing == 1 ? "is" : "are");
     }
-    table_fini(&t);
-    pp_free(v);
-    return rc;
+    return bench_written(f);
 }
 
 int pp_bench_compare(const char *old_path, const char *new_path, FILE *f)
 {
     const char *paths[2] = {old_path, new_path};
-    json_t *roots[2] = {NULL, NULL};
-    int rc = read_result(old_path, &roots[0]);
-    if (rc == 0)
-        rc = read_result(new_path, &roots[1]);
-    if (rc == 0)
-        rc = compare(paths, roots, f);
-    json_decref(roots[0]);
-    json_decref(roots[1]);
-    return rc;
+    json_auto_t *before = NULL, *after = NULL;
+    PP_TRY(read_result(old_path, &before));
+    PP_TRY(read_result(new_path, &after));
+    return compare(paths, (json_t *const[]){before, after}, f);
 }

@@ -38,14 +38,12 @@ struct figures {
 static int make(const struct pp_config *cfg, int stages, struct pp_config **out)
 {
     struct pp_bench_row row = {0};
-    struct pp_config *copy;
-    PP_ALLOC(copy, 1);
+    PP_TAKE(struct pp_config, copy, 1);
     *copy = *cfg;
     bench_plain_pipeline(copy, stages);
     copy->pipeline.replicas = 1;
     copy->train.clip_norm = 0;
     int rc = bench_row_make(&row, copy, 0);
-    pp_free(copy);
     if (rc == 0 && row.skipped[0])
         rc = pp_fail(PP_ECONFIG, "%s", row.skipped);
     PP_TRY_UNDO(rc, pp_free(row.cfg));
@@ -95,32 +93,26 @@ static int compare(struct engine *e, const struct kind kinds[3], double seconds,
 
 static int measure_model(struct engine *e, struct figures *out)
 {
-    struct pp_config *cfg = NULL;
+    PP_OWN_MEMORY struct pp_config *cfg = NULL;
     PP_TRY(probe_open_data(&e->prober, e->spec->cfg));
     PP_TRY(make(e->spec->cfg, 1, &cfg));
     const struct kind kinds[3] = {{cfg, true}, {cfg, false}, {NULL, false}};
-    int rc = compare(e, kinds, e->spec->seconds, out);
-    pp_free(cfg);
-    return rc;
+    return compare(e, kinds, e->spec->seconds, out);
 }
 
 /* One row a micro-batch. */
 static int measure_count(struct engine *e, int m, struct figures *out)
 {
-    struct pp_config *one = NULL, *two = NULL;
-    struct pp_config *cfg;
-    PP_ALLOC(cfg, 1);
+    PP_OWN_MEMORY struct pp_config *one = NULL;
+    PP_OWN_MEMORY struct pp_config *two = NULL;
+    PP_TAKE(struct pp_config, cfg, 1);
     *cfg = *e->spec->tiny;
     cfg->train.batch_size = m;
     cfg->pipeline.microbatches = m;
-    int rc = make(cfg, 1, &one);
-    rc = rc == 0 ? make(cfg, 2, &two) : rc;
+    PP_TRY(make(cfg, 1, &one));
+    PP_TRY(make(cfg, 2, &two));
     const struct kind kinds[3] = {{one, true}, {one, false}, {two, false}};
-    rc = rc == 0 ? compare(e, kinds, e->spec->seconds / 10, out) : rc;
-    pp_free(cfg);
-    pp_free(one);
-    pp_free(two);
-    return rc;
+    return compare(e, kinds, e->spec->seconds / 10, out);
 }
 
 /* ---- what it means */

@@ -22,7 +22,7 @@ static void set_sizes(struct result *r)
 
 static int measure_processes(struct result *r, bool *speaks)
 {
-    struct pp_transport *tp = NULL;
+    PP_OWN(pp_transport_destroy) struct pp_transport *tp = NULL;
     PP_TRY(pp_transport_open_world(&tp));
     *speaks = tp->rank == 0;
     int hosts[2] = {0};
@@ -31,7 +31,6 @@ static int measure_processes(struct result *r, bool *speaks)
     if (rc == 0)
         rc = pp_handover_measure(tp, r->processes, SIZES);
     r->apart = hosts[0] != hosts[1];
-    pp_transport_destroy(&tp);
     return rc;
 }
 

@@ -73,13 +73,10 @@ static int fill(struct bed *b, float *to, size_t floats)
 static int fill_tokens(struct bed *b)
 {
     size_t n = (size_t)b->pass.rows * pp_shape_floats(&b->n->in);
-    float *tokens;
-    PP_ALLOC(tokens, n);
+    PP_TAKE(float, tokens, n);
     for (size_t i = 0; i < n; i++)
         tokens[i] = (float)(((uint32_t)i * 2654435761u >> 8) % (uint32_t)b->n->vocabulary);
-    int rc = pp_backend_to_device(b->be, (float *)b->at.x[0], tokens, n * sizeof(*tokens));
-    pp_free(tokens);
-    return rc;
+    return pp_backend_to_device(b->be, (float *)b->at.x[0], tokens, n * sizeof(*tokens));
 }
 
 static int call(struct bed *b, int phase)
@@ -179,24 +176,22 @@ static int measure_all(const struct pp_config *cfg, const struct pp_run *run, do
     struct pp_backend_choice choice = pp_backend_choice_of(cfg);
     struct bed b = {.model = run->model,
                     .pass = {.rows = run->layout->max_rows, .training = true, .seed = 1}};
-    float *small = pp_alloc(FILL, sizeof(*small));
-    int rc = small ? 0 : PP_ERESOURCE;
-    if (rc == 0)
-        rc = choice.ops
-                 ? pp_backend_open_choice(&choice, &b.be)
-                 : pp_fail(PP_ERESOURCE, "run.backend = %s cannot run here", cfg->run.backend);
+    PP_OWN(pp_backend_close) struct pp_backend *be = NULL;
+    PP_TAKE(float, small, FILL);
+    PP_TRY(choice.ops
+               ? pp_backend_open_choice(&choice, &be)
+               : pp_fail(PP_ERESOURCE, "run.backend = %s cannot run here", cfg->run.backend));
     /* neither zeros nor denormals nor anything that grows */
-    for (int i = 0; rc == 0 && i < FILL; i++)
+    for (int i = 0; i < FILL; i++)
         small[i] = (float)(((uint32_t)i * 2654435761u >> 16) % 255 + 1) / 25600 * (i % 2 ? 1 : -1);
+    b.be = be;
     b.fill = small;
-    b.cpu = rc == 0 && !b.be->caps.async && choice.threads == 1;
-    for (int i = 0; rc == 0 && i < run->model->n_nodes; i++) {
+    b.cpu = !be->caps.async && choice.threads == 1;
+    for (int i = 0; i < run->model->n_nodes; i++) {
         b.n = &run->model->nodes[i];
-        rc = measure_node(&b, seconds / 10, &costs[i]);
+        PP_TRY(measure_node(&b, seconds / 10, &costs[i]));
     }
-    pp_backend_close(&b.be);
-    pp_free(small);
-    return rc;
+    return 0;
 }
 
 static int ceilings_of(const struct pp_config *cfg, struct bench_top *out)
@@ -233,13 +228,10 @@ void ops_run_fini(struct ops_run *o)
 int pp_bench_ops(const struct pp_bench_ops_spec *spec, const struct pp_bench_header *h,
                  enum pp_bench_format format, FILE *f)
 {
-    struct ops_run o = {.cfg = NULL};
+    PP_OWN(ops_run_fini) struct ops_run o = {.cfg = NULL};
     struct bench_top ceilings = {0};
-    int rc = spec->ceilings && !pp_mpi_launched() ? ceilings_of(spec->cfg, &ceilings) : 0;
-    if (rc == 0)
-        rc = ops_run_make(spec, &o);
-    if (rc == 0)
-        rc = ops_print(&ceilings, &o.run, o.costs, h, format, f);
-    ops_run_fini(&o);
-    return rc;
+    if (spec->ceilings && !pp_mpi_launched())
+        PP_TRY(ceilings_of(spec->cfg, &ceilings));
+    PP_TRY(ops_run_make(spec, &o));
+    return ops_print(&ceilings, &o.run, o.costs, h, format, f);
 }

@@ -168,17 +168,13 @@ int plain_loop_take_sums(struct plain_loop *p, struct pp_loss_sums *out)
 
 int plain_loop_sha256(struct plain_loop *p, char out[65])
 {
-    size_t bytes = p->chunk->n_floats * sizeof(float);
-    float *host = pp_alloc(p->chunk->n_floats, sizeof(*host));
-    int rc = host ? pp_backend_to_host(p->be, host, p->chunk->params, bytes) : PP_ERESOURCE;
-    if (rc == 0) {
-        struct pp_sha256 h;
-        uint8_t digest[PP_SHA256_BYTES];
-        pp_sha256_init(&h);
-        pp_model_hash(p->layout->model, p->chunk->first, p->chunk->last, host, &h);
-        pp_sha256_final(&h, digest);
-        pp_sha256_hex(digest, out);
-    }
-    pp_free(host);
-    return rc;
+    PP_TAKE(float, host, p->chunk->n_floats);
+    PP_TRY(pp_backend_to_host(p->be, host, p->chunk->params, p->chunk->n_floats * sizeof(*host)));
+    struct pp_sha256 h;
+    uint8_t digest[PP_SHA256_BYTES];
+    pp_sha256_init(&h);
+    pp_model_hash(p->layout->model, p->chunk->first, p->chunk->last, host, &h);
+    pp_sha256_final(&h, digest);
+    pp_sha256_hex(digest, out);
+    return 0;
 }

@@ -192,8 +192,9 @@ static void put_figures(struct table *t, const struct pp_bench_row *row,
     table_text(t, "%s", g->limit);
 }
 
-int bench_table(const struct pp_bench *b, const struct pp_bench_header *h,
-                const struct bench_axes *axes, struct table *t)
+/* The rows, and behind t->rows the references, with all that any format shows. */
+static int make_table(const struct pp_bench *b, const struct pp_bench_header *h,
+                      const struct bench_axes *axes, struct table *t)
 {
     static const struct table_column first[] = {
         TABLE_CSV("commit"),
@@ -252,8 +253,7 @@ int bench_table(const struct pp_bench *b, const struct pp_bench_header *h,
         table_number(t, row->microbatches);
         table_number(t, row->batch);
         for (int k = 0; k < axes->n; k++) {
-            PP_TRY_UNDO(pp_config_key_value(row->cfg, axes->keys[k], value, sizeof(value)),
-                        table_fini(t));
+            PP_TRY(pp_config_key_value(row->cfg, axes->keys[k], value, sizeof(value)));
             table_text(t, "%s", value);
         }
         if (g.valid)
@@ -335,22 +335,19 @@ int pp_bench_print(const struct pp_bench *b, const struct pp_bench_header *h,
                    enum pp_bench_format format, FILE *f)
 {
     struct bench_axes axes;
-    struct table t;
-    int rc = 0;
+    PP_OWN(table_fini) struct table t = {0};
     PP_TRY(find_axes(b, &axes));
-    PP_TRY(bench_table(b, h, &axes, &t));
+    PP_TRY(make_table(b, h, &axes, &t));
     if (format == PP_BENCH_CSV) {
         table_csv(&t, f);
     } else if (format == PP_BENCH_MD) {
         print_header(b, h, f);
-        rc = print_ceilings(&b->ceilings, b->device.name[0] != '\0', f);
-        rc = rc < 0 ? rc : print_device(&b->device, f);
+        PP_TRY(print_ceilings(&b->ceilings, b->device.name[0] != '\0', f));
+        PP_TRY(print_device(&b->device, f));
         print_md(b, &t, f);
     } else {
-        rc = bench_print_json(b, h, &axes, &t, format == PP_BENCH_JSONL, f);
+        PP_TRY(bench_print_json(b, h, &axes, &t, format == PP_BENCH_JSONL, f));
     }
-    table_fini(&t);
-    PP_TRY(rc);
     return bench_written(f);
 }
 

@@ -126,27 +126,18 @@ static int put_together(const struct meter *m, const struct probe_report *all,
 static int finish(struct meter *m, const struct probe_report *mine)
 {
     const struct pp_layout *l = m->w->run->layout;
-    struct pp_forecast *forecast = NULL;
+    PP_OWN(pp_forecast_destroy) struct pp_forecast *forecast = NULL;
     char sha[65];
-    struct probe_report *all = pp_alloc((size_t)l->ranks, sizeof(*all));
-    int rc = pp_transport_agree(m->w->tp, all ? 0 : PP_ERESOURCE);
-    if (rc == 0) {
-        pp_assert(all != NULL); /* or this rank had not agreed */
-        rc = pp_transport_allgather(m->w->tp, mine, sizeof(*mine), all);
-    }
-    if (rc == 0) {
-        double meet_every = (double)m->probe->steps;
-        rc = pp_forecast_create(l, m->w->x, m->w->tp, meet_every, &forecast);
-    }
-    if (rc == 0)
-        rc = pp_exec_weights_sha256(m->w->x, sha);
-    if (rc == 0 && m->w->rank == 0) {
-        memcpy(m->probe->sha, sha, sizeof(sha));
-        rc = put_together(m, all, forecast);
-    }
-    pp_forecast_destroy(&forecast);
-    pp_free(all);
-    return rc;
+    PP_OWN_MEMORY struct probe_report *all = pp_alloc((size_t)l->ranks, sizeof(*all));
+    PP_TRY(pp_transport_agree(m->w->tp, all ? 0 : PP_ERESOURCE));
+    pp_assert(all != NULL); /* or this rank had not agreed */
+    PP_TRY(pp_transport_allgather(m->w->tp, mine, sizeof(*mine), all));
+    PP_TRY(pp_forecast_create(l, m->w->x, m->w->tp, (double)m->probe->steps, &forecast));
+    PP_TRY(pp_exec_weights_sha256(m->w->x, sha));
+    if (m->w->rank > 0)
+        return 0;
+    memcpy(m->probe->sha, sha, sizeof(sha));
+    return put_together(m, all, forecast);
 }
 
 /* ---- without the executor */
@@ -186,12 +177,9 @@ static int plain_steps(struct meter *m, struct plain_loop *loop)
 
 static int plain_train(struct meter *m)
 {
-    struct plain_loop *loop = NULL;
-    int rc = plain_loop_create(m->w, &loop);
-    if (rc == 0)
-        rc = plain_steps(m, loop);
-    plain_loop_destroy(&loop);
-    return rc;
+    PP_OWN(plain_loop_destroy) struct plain_loop *loop = NULL;
+    PP_TRY(plain_loop_create(m->w, &loop));
+    return plain_steps(m, loop);
 }
 
 static int work(struct pp_worker *w, void *ctx)
@@ -248,19 +236,16 @@ void probe_close(struct prober *p)
 
 int probe_open_data(struct prober *p, const struct pp_config *cfg)
 {
-    struct pp_model *m = NULL;
-    struct pp_config *own;
-    PP_ALLOC(own, 1);
+    PP_OWN(pp_model_destroy) struct pp_model *m = NULL;
+    PP_TAKE(struct pp_config, own, 1);
     *own = *cfg;
     own->source = NULL; /* the caller's */
     int rc = pp_run_model(own, &m);
-    pp_free(own);
     close_data(p);
     for (int split = 0; rc == 0 && split < 2; split++) {
         rc = pp_dataset_open(cfg, (enum pp_split)split, PP_DATA_IMAGES | PP_DATA_LABELS,
                              &m->values[0], m->classes, &p->data[split]);
     }
-    pp_model_destroy(&m);
     return rc;
 }
 

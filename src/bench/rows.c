@@ -114,7 +114,7 @@ static int count_devices(struct pp_bench_row *row, const struct pp_run *run)
 
 int bench_row_make(struct pp_bench_row *row, const struct pp_config *cfg, int processes)
 {
-    struct pp_run run;
+    PP_OWN(pp_run_fini) struct pp_run run = {0};
     PP_ALLOC(row->cfg, 1);
     *row->cfg = *cfg;
     row->cfg->source = NULL; /* what is wrong with a row is its own affair */
@@ -131,11 +131,8 @@ int bench_row_make(struct pp_bench_row *row, const struct pp_config *cfg, int pr
         return 0;
     }
     PP_TRY(rc);
-    rc = read_plan(row, &run);
-    if (rc == 0)
-        rc = count_devices(row, &run);
-    pp_run_fini(&run);
-    return rc;
+    PP_TRY(read_plan(row, &run));
+    return count_devices(row, &run);
 }
 
 int pp_bench_check(struct pp_config *const *configs, int n)
@@ -166,7 +163,7 @@ int pp_bench_check(struct pp_config *const *configs, int n)
  * row may be away from its reference. */
 static int identity(const struct pp_config *cfg, char out[IDENTITY_MAX])
 {
-    struct pp_config *copy = pp_alloc(1, sizeof(*copy));
+    PP_OWN_MEMORY struct pp_config *copy = pp_alloc(1, sizeof(*copy));
     char hash[65];
     if (!copy)
         return PP_ERESOURCE;
@@ -176,23 +173,18 @@ static int identity(const struct pp_config *cfg, char out[IDENTITY_MAX])
     pp_config_hash(copy, hash);
     snprintf(out, IDENTITY_MAX, "%s %.60s %d %d", hash, cfg->run.backend, cfg->run.threads,
              (int)cfg->run.gemm);
-    pp_free(copy);
     return 0;
 }
 
 /* The same training on one stage. */
 static int make_reference(const struct pp_bench_row *row, int processes, struct pp_bench_row *out)
 {
-    struct pp_config *cfg;
-    PP_ALLOC(cfg, 1);
+    PP_TAKE(struct pp_config, cfg, 1);
     *cfg = *row->cfg;
     bench_plain_pipeline(cfg, 1);
     cfg->run.launch = PP_LAUNCH_THREADS;
-    int rc = bench_row_make(out, cfg, processes);
-    pp_free(cfg);
-    if (rc == 0 && out->skipped[0])
-        return pp_fail(PP_ECONFIG, "nothing to compare with: %s", out->skipped);
-    return rc;
+    PP_TRY(bench_row_make(out, cfg, processes));
+    return out->skipped[0] ? pp_fail(PP_ECONFIG, "nothing to compare with: %s", out->skipped) : 0;
 }
 
 static bool serves(const struct pp_bench_row *row)

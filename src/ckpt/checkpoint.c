@@ -243,13 +243,11 @@ static int open_newest(const char *dir, const int64_t *steps, int n, enum pp_ckp
 int pp_ckpt_open_latest(const char *dir, enum pp_ckpt_check check, bool fall_back,
                         struct pp_ckpt **out)
 {
-    int64_t *steps = NULL;
+    PP_OWN_MEMORY int64_t *steps = NULL;
     int n = 0;
     PP_TRY(pp_ckpt_list(dir, &steps, &n));
-    int rc = n == 0 ? pp_fail(PP_ENOINPUT, "there is no checkpoint in %s", dir)
-                    : open_newest(dir, steps, n, check, fall_back, out);
-    pp_free(steps);
-    return rc;
+    return n == 0 ? pp_fail(PP_ENOINPUT, "there is no checkpoint in %s", dir)
+                  : open_newest(dir, steps, n, check, fall_back, out);
 }
 
 void pp_ckpt_close(struct pp_ckpt **ck)
@@ -273,11 +271,10 @@ bool pp_ckpt_claims(const char *path)
     if (tidy_path(path, tidy) < 0)
         return false;
     if (is_folder(tidy)) {
-        int64_t *steps = NULL;
+        PP_OWN_MEMORY int64_t *steps = NULL;
         int n = 0;
         bool any = exists(tidy, NAME_MANIFEST) || is_step_path(tidy) || ckpt_has_shards(tidy) ||
                    (pp_ckpt_list(tidy, &steps, &n) == 0 && n > 0);
-        pp_free(steps);
         return any;
     }
     /* Eight bytes of a small number, then '{'. Where the name is right, one of both will do: the

@@ -120,15 +120,13 @@ static int remove_steps(const struct pp_io *io, const char *dir, const int64_t *
 /* keep < 0: all that are newer than `step`; else the others but the newest `keep` of them. */
 static int remove_some(const struct pp_io *io, const char *dir, int keep, int64_t step)
 {
-    int64_t *steps = NULL;
+    PP_OWN_MEMORY int64_t *steps = NULL;
     int n = 0, newer = 0;
     PP_TRY(folder_steps(dir, &steps, &n));
     while (newer < n && steps[newer] > step)
         newer++;
     int first = keep < 0 ? 0 : newer + keep, end = keep < 0 ? newer : n;
-    int rc = first < end ? remove_steps(io, dir, steps + first, end - first) : 0;
-    pp_free(steps);
-    return rc;
+    return first < end ? remove_steps(io, dir, steps + first, end - first) : 0;
 }
 
 int pp_ckpt_prune(const struct pp_io *io, const char *dir, int keep, int64_t step)

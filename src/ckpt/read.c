@@ -117,11 +117,7 @@ int pp_ckpt_read(const struct pp_ckpt *ck, const char *name, int n_dims, const i
     PP_TRY(check_tensor(f, t, n_dims, dims));
     if (!put)
         return 0;
-    float *floats = pp_alloc(PIECE, sizeof(*floats));
-    void *raw = t->dtype == PP_ST_F32 ? floats : pp_alloc(PIECE, sizeof(double));
-    int rc = floats && raw ? read_pieces(f, t, raw, floats, put, ctx) : PP_ERESOURCE;
-    if (raw != floats)
-        pp_free(raw);
-    pp_free(floats);
-    return rc;
+    PP_TAKE(float, floats, PIECE);
+    PP_TAKE(double, raw, t->dtype == PP_ST_F32 ? 0 : PIECE);
+    return read_pieces(f, t, t->dtype == PP_ST_F32 ? (void *)floats : raw, floats, put, ctx);
 }

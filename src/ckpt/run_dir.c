@@ -146,10 +146,10 @@ int pp_run_dir_ring(const char *dir, int rank, char out[PP_PATH_MAX])
 static int write_config(const struct pp_config *cfg, const char *dir)
 {
     char path[PP_PATH_MAX];
-    struct pp_file_write w;
+    PP_OWN(pp_file_abandon) struct pp_file_write w = {.f = NULL};
     PP_TRY(pp_path_format(path, "%s/" PP_RUN_DIR_CONFIG, dir));
     PP_TRY(pp_file_create(path, &w));
-    PP_TRY_UNDO(pp_config_write(cfg, w.f), pp_file_abandon(&w));
+    PP_TRY(pp_config_write(cfg, w.f));
     return pp_file_commit(&w);
 }
 

@@ -24,14 +24,11 @@ static int read_header(struct pp_st_file *f)
     if (n < sizeof(head) || length > PP_ST_HEADER_MAX || length > f->bytes - 8)
         return pp_st_parse(f->path, head, n, f->bytes, &f->header);
     size_t bytes = (size_t)length + 8;
-    char *text = pp_alloc(bytes, 1);
+    PP_OWN_MEMORY char *text = pp_alloc(bytes, 1);
     if (!text)
         return pp_error_context("%s", f->path);
-    int rc = pp_fd_read_at(f->fd, f->path, 0, text, bytes);
-    if (rc == 0)
-        rc = pp_st_parse(f->path, text, bytes, f->bytes, &f->header);
-    pp_free(text);
-    return rc;
+    PP_TRY(pp_fd_read_at(f->fd, f->path, 0, text, bytes));
+    return pp_st_parse(f->path, text, bytes, f->bytes, &f->header);
 }
 
 int pp_st_open_fd(const char *label, int fd, uint64_t bytes, struct pp_st_file **out)
@@ -96,22 +93,20 @@ static int check_tensor(const struct pp_st_file *f, const struct pp_st_tensor *t
 
 int pp_st_check_data(const struct pp_st_file *f, int *out_checked)
 {
-    uint8_t *piece = pp_alloc(PIECE_BYTES, 1);
+    PP_OWN_MEMORY uint8_t *piece = pp_alloc(PIECE_BYTES, 1);
     if (!piece)
         return pp_error_context("%s", f->path);
-    int rc = 0, checked = 0;
-    for (int i = 0; rc == 0 && i < f->header->n_tensors; i++) {
+    int checked = 0;
+    for (int i = 0; i < f->header->n_tensors; i++) {
         const struct pp_st_tensor *t = &f->header->tensors[i];
         char key[sizeof(PP_ST_CRC_KEY) + PP_ST_NAME_MAX];
         snprintf(key, sizeof(key), PP_ST_CRC_KEY "%s", t->name);
         const char *expected = pp_st_meta_value(f->header, key);
         if (expected) {
-            rc = check_tensor(f, t, expected, piece);
+            PP_TRY(check_tensor(f, t, expected, piece));
             checked++;
         }
     }
-    pp_free(piece);
-    if (rc == 0)
-        *out_checked = checked;
-    return rc;
+    *out_checked = checked;
+    return 0;
 }

@@ -163,7 +163,7 @@ int pp_st_write(const struct pp_io *io, const char *path, const struct pp_st_ite
                 const struct pp_st_meta *meta, int n_meta, uint64_t *out_bytes,
                 uint8_t out_digest[PP_SHA256_BYTES])
 {
-    struct writer *w = pp_alloc(1, sizeof(*w));
+    PP_OWN_MEMORY struct writer *w = pp_alloc(1, sizeof(*w));
     if (!w)
         return pp_error_context("%s", path);
     w->path = path;
@@ -178,6 +178,5 @@ int pp_st_write(const struct pp_io *io, const char *path, const struct pp_st_ite
     pp_free(w->entries);
     pp_free(w->piece);
     free(w->head);
-    pp_free(w);
     return rc;
 }

@@ -92,17 +92,14 @@ static int open_listed(struct pp_ckpt *ck, const json_t *map)
 static int open_index(struct pp_ckpt *ck)
 {
     static const struct pp_json_limits limits = {4, 1 << 18, 64};
-    char label[PP_PATH_MAX], *text = NULL;
+    char label[PP_PATH_MAX];
+    PP_OWN_MEMORY char *text = NULL;
     size_t bytes = 0;
-    json_t *root = NULL;
+    json_auto_t *root = NULL;
     PP_TRY(pp_path_format(label, "%s/" INDEX, ck->path));
     PP_TRY(pp_file_read(label, INDEX_BYTES_MAX, &text, &bytes));
-    int rc = pp_json_read(label, text, bytes, &limits, &root);
-    pp_free(text);
-    PP_TRY(rc);
-    rc = open_listed(ck, json_object_get(root, "weight_map"));
-    json_decref(root);
-    return rc;
+    PP_TRY(pp_json_read(label, text, bytes, &limits, &root));
+    return open_listed(ck, json_object_get(root, "weight_map"));
 }
 
 int ckpt_open_shards(struct pp_ckpt *ck)

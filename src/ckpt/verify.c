@@ -102,36 +102,31 @@ static int read_text(const struct verifier *v, const char *name, uint64_t bytes_
 static int read_manifest(struct verifier *v)
 {
     char label[PP_PATH_MAX];
-    char *text = NULL;
+    PP_OWN_MEMORY char *text = NULL;
     size_t bytes = 0;
     PP_TRY(read_text(v, NAME_MANIFEST, MANIFEST_BYTES_MAX, NULL, label, &text, &bytes));
-    int rc = manifest_parse(label, text, bytes, &v->m);
-    pp_free(text);
-    if (rc == 0) {
-        v->ck->bytes = bytes + v->m.config.bytes + v->m.state.bytes;
-        for (int i = 0; i < v->m.n_parts; i++)
-            if (__builtin_add_overflow(v->ck->bytes, v->m.parts[i].bytes, &v->ck->bytes))
-                return pp_fail(PP_EFORMAT, "%s: sizes that cannot be", label);
-    }
-    return rc;
+    PP_TRY(manifest_parse(label, text, bytes, &v->m));
+    v->ck->bytes = bytes + v->m.config.bytes + v->m.state.bytes;
+    for (int i = 0; i < v->m.n_parts; i++)
+        if (__builtin_add_overflow(v->ck->bytes, v->m.parts[i].bytes, &v->ck->bytes))
+            return pp_fail(PP_EFORMAT, "%s: sizes that cannot be", label);
+    return 0;
 }
 
 static int read_state(struct verifier *v)
 {
     char label[PP_PATH_MAX];
-    char *text = NULL;
+    PP_OWN_MEMORY char *text = NULL;
     size_t bytes = 0;
     struct pp_ckpt_state *s = &v->ck->state;
     PP_TRY(read_text(v, NAME_STATE, STATE_BYTES_MAX, &v->m.state, label, &text, &bytes));
-    int rc = state_parse(label, text, bytes, s);
-    pp_free(text);
-    if (rc == 0 && (s->step != v->m.step || strcmp(s->config_hash, v->m.config_hash) != 0)) {
-        rc = pp_fail(PP_EFORMAT,
-                     "%s: of step %" PRId64 ", " NAME_MANIFEST " is of step %" PRId64
-                     " or of another config",
-                     label, s->step, v->m.step);
-    }
-    return rc;
+    PP_TRY(state_parse(label, text, bytes, s));
+    if (s->step == v->m.step && strcmp(s->config_hash, v->m.config_hash) == 0)
+        return 0;
+    return pp_fail(PP_EFORMAT,
+                   "%s: of step %" PRId64 ", " NAME_MANIFEST " is of step %" PRId64
+                   " or of another config",
+                   label, s->step, v->m.step);
 }
 
 static int read_config(struct verifier *v)
@@ -152,16 +147,12 @@ static int read_config(struct verifier *v)
 /* The part is not what MANIFEST says. Where does the damage lie? The descriptor is taken over. */
 static int locate_damage(const char *label, int fd, uint64_t bytes, const char *what)
 {
-    struct pp_st_file *f = NULL;
+    PP_OWN(pp_st_close) struct pp_st_file *f = NULL;
     int checked = 0;
-    int rc = pp_st_open_fd(label, fd, bytes, &f);
-    if (rc == 0) {
-        rc = pp_st_check_data(f, &checked);
-        pp_st_close(&f);
-    }
     /* An error that names a tensor or a part of the header says more than `what`. */
-    return rc < 0 ? rc
-                  : pp_fail(PP_EFORMAT, "%s: damaged: %s; its tensors are intact", label, what);
+    PP_TRY(pp_st_open_fd(label, fd, bytes, &f));
+    PP_TRY(pp_st_check_data(f, &checked));
+    return pp_fail(PP_EFORMAT, "%s: damaged: %s; its tensors are intact", label, what);
 }
 
 static bool meta_is(const struct pp_st_header *h, const char *key, const char *value)

@@ -93,7 +93,7 @@ static int engine(const struct request *q, const struct pp_config *cfg,
         {"data.train_samples", "8192", "bench"}, {"data.test_samples", "64", "bench"},
         {"train.optimizer", "sgd", "bench"},     {"pipeline.microbatches", "1", "bench"},
     };
-    struct pp_config *tiny = NULL;
+    PP_OWN(pp_config_destroy) struct pp_config *tiny = NULL;
     if (pp_mpi_launched())
         return pp_fail(PP_EUSAGE, "--engine runs its ranks as threads: leave out mpirun");
     PP_TRY(pp_config_load(NULL, plain, sizeof(plain) / sizeof(plain[0]), pp_cli_names(), &tiny));
@@ -103,9 +103,7 @@ static int engine(const struct request *q, const struct pp_config *cfg,
                                         .repeat = q->repeat,
                                         .seconds = q->seconds,
                                         .lost = pp_cli_leave ? last_words_lost : NULL};
-    int rc = pp_bench_engine(&spec, header, format, f);
-    pp_config_destroy(&tiny);
-    return rc;
+    return pp_bench_engine(&spec, header, format, f);
 }
 
 /* Rows, hand-overs, the engine or ops. The file is opened first: what cannot be written is not worth the
@@ -114,7 +112,7 @@ static int measure(const struct request *q, const struct sweep *s)
 {
     enum pp_bench_format format = format_of(q);
     struct pp_bench_header header = {.version = PP_VERSION, .commit = PP_COMMIT};
-    struct pp_bench bench = {.n = 0};
+    PP_OWN(pp_bench_fini) struct pp_bench bench = {.n = 0};
     struct pp_file_write file = {.f = NULL};
     bool speaks = launch_speaks(), is_file = q->output && speaks;
     if (is_file)
@@ -137,24 +135,21 @@ static int measure(const struct request *q, const struct sweep *s)
         rc = pp_bench_print(&bench, &header, is_file ? PP_BENCH_MD : format, stdout);
     if (rc == 0 && bench.speaks)
         rc = pp_bench_verdict(&bench, q->min_sps);
-    pp_bench_fini(&bench);
     return rc;
 }
 
 static int sweep_and_measure(const char *word, struct pp_cli_settings *settings,
                              const struct request *q)
 {
-    struct sweep s;
+    PP_OWN(sweep_fini) struct sweep s = {.n = 0};
     if (word && strcmp(word, "-") == 0)
         return pp_fail(PP_EUSAGE, "bench loads its config once for every row: give a file");
     if (!word)
         PP_TRY(add_defaults(settings));
     PP_TRY(sweep_load(word, settings, &s));
-    int rc = s.configs[0]->run.launch == PP_LAUNCH_MPIRUN && !pp_mpi_launched()
-                 ? launch_mpirun(s.configs[0], word, sweep_ranks(&s))
-                 : measure(q, &s);
-    sweep_fini(&s);
-    return rc;
+    return s.configs[0]->run.launch == PP_LAUNCH_MPIRUN && !pp_mpi_launched()
+               ? launch_mpirun(s.configs[0], word, sweep_ranks(&s))
+               : measure(q, &s);
 }
 
 int cmd_bench(int argc, char **argv)

@@ -53,15 +53,15 @@ static bool is_unfinished(const char *dir, const struct pp_diagnosis *d)
 static int diagnose(const char *dir, bool json)
 {
     static const size_t hang_bytes = 16384;
-    struct pp_config *cfg = NULL;
-    struct pp_run run = {0};
+    PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
+    PP_OWN(pp_run_fini) struct pp_run run = {0};
     struct pp_diagnosis d;
     struct pp_error why = {0};
     if (rebuild(dir, &cfg, &run) < 0) {
         why = *pp_error_get();
         pp_error_clear();
     }
-    char *hang = pp_alloc(hang_bytes, 1);
+    PP_OWN_MEMORY char *hang = pp_alloc(hang_bytes, 1);
     int rc = hang ? pp_diagnosis_open(&d, run.layout, dir) : PP_ERESOURCE;
     if (rc == 0) {
         if (why.text[0])
@@ -83,9 +83,6 @@ static int diagnose(const char *dir, bool json)
         }
         pp_diagnosis_fini(&d);
     }
-    pp_free(hang);
-    pp_run_fini(&run);
-    pp_config_destroy(&cfg);
     return rc;
 }
 

@@ -63,7 +63,7 @@ int cmd_eval(int argc, char **argv)
         return pp_fail(PP_EUSAGE, "--predictions %s: the name of the file must end in .csv",
                        e.predictions);
     }
-    struct pp_config *cfg = NULL;
+    PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     PP_TRY(pp_cli_load_config(words[0], &settings, &cfg));
     struct start start;
     int rc = start_begin(words[0], cfg, &train, &start);
@@ -75,7 +75,5 @@ int cmd_eval(int argc, char **argv)
         else
             print_text(&e);
     }
-    rc = start_end(&start, cfg, rc);
-    pp_config_destroy(&cfg);
-    return rc;
+    return start_end(&start, cfg, rc);
 }

@@ -8,10 +8,10 @@ static int predict_other(struct explained *e, struct pp_config *cfg)
 {
     const struct pp_layout *l = e->run.layout;
     struct pp_transport_caps caps = pp_run_caps(&e->run);
-    struct pp_layout *other = NULL;
-    char *kept = pp_strdup(cfg->pipeline.recompute);
+    PP_OWN(pp_layout_destroy) struct pp_layout *other = NULL;
+    PP_OWN_MEMORY char *kept = pp_strdup(cfg->pipeline.recompute);
     e->other = pp_alloc((size_t)l->stages, sizeof(*e->other));
-    PP_TRY_UNDO(kept && e->other ? 0 : PP_ERESOURCE, pp_free(kept));
+    PP_TRY(kept && e->other ? 0 : PP_ERESOURCE);
     snprintf(cfg->pipeline.recompute, sizeof(cfg->pipeline.recompute), "%s", kept[0] ? "" : "all");
     int rc = pp_layout_create(cfg, l->model, l->train_n, l->test_n, &other);
     for (int r = 0; r < l->stages && rc == 0; r++) {
@@ -20,9 +20,7 @@ static int predict_other(struct explained *e, struct pp_config *cfg)
         rc = pp_exec_predict(&spec, &bytes);
         e->other[r] = bytes.activations;
     }
-    pp_layout_destroy(&other);
     snprintf(cfg->pipeline.recompute, sizeof(cfg->pipeline.recompute), "%s", kept);
-    pp_free(kept);
     return rc;
 }
 
@@ -40,22 +38,20 @@ static int predict(struct explained *e, struct pp_config *cfg)
     return pp_bubble_ideal(l->plans[0].plan, &e->ideal);
 }
 
+static void fini(struct explained *e)
+{
+    pp_free(e->ranks);
+    pp_free(e->other);
+    pp_run_fini(&e->run);
+}
+
 static int explain(struct pp_config *cfg, bool json)
 {
-    struct explained e = {0};
-    int rc = pp_choose(cfg, PP_RUN_EXPLAIN, NULL);
-    if (rc == 0)
-        rc = pp_run_prepare(cfg, PP_RUN_EXPLAIN, &e.run);
-    if (rc == 0)
-        rc = predict(&e, cfg);
-    if (rc == 0)
-        rc = json ? explain_json(&e) : explain_text(&e);
-    pp_free(e.ranks);
-    pp_free(e.other);
-    pp_run_fini(&e.run);
-    if (rc == PP_ECONFIG && pp_config_problem_count(cfg) > 0)
-        return pp_cli_config_verdict(cfg);
-    return rc;
+    PP_OWN(fini) struct explained e = {0};
+    PP_TRY(pp_choose(cfg, PP_RUN_EXPLAIN, NULL));
+    PP_TRY(pp_run_prepare(cfg, PP_RUN_EXPLAIN, &e.run));
+    PP_TRY(predict(&e, cfg));
+    return json ? explain_json(&e) : explain_text(&e);
 }
 
 int cmd_explain(int argc, char **argv)
@@ -70,9 +66,7 @@ int cmd_explain(int argc, char **argv)
     PP_TRY(pp_cli_parse(argc, argv, &command_explain, options, &settings, words, 1));
     if (!words[0])
         return pp_fail(PP_EUSAGE, "explain which config? For example: ppcli explain mnist.ini");
-    struct pp_config *cfg = NULL;
+    PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     PP_TRY(pp_cli_load_config(words[0], &settings, &cfg));
-    int rc = explain(cfg, json);
-    pp_config_destroy(&cfg);
-    return rc;
+    return pp_cli_config_verdict(cfg, explain(cfg, json));
 }

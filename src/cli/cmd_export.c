@@ -19,23 +19,17 @@ int cmd_export(int argc, char **argv)
     if (!words[0] || !words[1])
         return pp_fail(PP_EUSAGE,
                        "export what, and where to? For example: ppcli export runs/a dir");
-    struct pp_ckpt *ck = NULL;
-    struct pp_config *cfg = NULL;
+    PP_OWN(pp_ckpt_close) struct pp_ckpt *ck = NULL;
+    PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     PP_TRY(pp_ckpt_open(words[0], PP_CKPT_VERIFY, &ck));
-    int rc = 0;
     if (!ck->config) {
-        rc = pp_fail(PP_EFORMAT, "%s holds tensors, but no config; name a run or a checkpoint",
-                     ck->path);
+        return pp_fail(PP_EFORMAT, "%s holds tensors, but no config; name a run or a checkpoint",
+                       ck->path);
     }
-    const struct pp_cli_settings none = {.n = 0};
-    rc = rc < 0 ? rc : pp_path_format(path, "%s/config.ini", ck->path);
-    rc = rc < 0 ? rc : pp_cli_load_config(path, &none, &cfg);
-    rc = rc < 0 ? rc : pp_ckpt_export_hf(ck, cfg, words[1]);
-    if (rc == 0) {
-        printf("%s: model.safetensors and config.json of step %" PRId64 "\n",
-               pp_text_shown(words[1], shown, sizeof(shown)), pp_ckpt_state(ck)->step);
-    }
-    pp_config_destroy(&cfg);
-    pp_ckpt_close(&ck);
-    return rc;
+    PP_TRY(pp_path_format(path, "%s/config.ini", ck->path));
+    PP_TRY(pp_cli_load_config(path, NULL, &cfg));
+    PP_TRY(pp_ckpt_export_hf(ck, cfg, words[1]));
+    printf("%s: model.safetensors and config.json of step %" PRId64 "\n",
+           pp_text_shown(words[1], shown, sizeof(shown)), pp_ckpt_state(ck)->step);
+    return 0;
 }

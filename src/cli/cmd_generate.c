@@ -161,15 +161,12 @@ int cmd_generate(int argc, char **argv)
     }
     if (w.tokens < 1 || w.top_k < 0)
         return pp_fail(PP_EUSAGE, "--tokens wants at least 1, --top-k at least 0 (all tokens)");
-    struct pp_config *cfg = NULL;
+    PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     PP_TRY(pp_cli_load_config(words[0], &settings, &cfg));
     w.seed = cfg->train.seed;
     int rc = generate(&w, cfg);
     pp_generator_destroy(&w.g);
     pp_free(w.read);
     pp_free(w.heap);
-    if (rc == PP_ECONFIG && pp_config_problem_count(cfg) > 0)
-        rc = pp_cli_config_verdict(cfg);
-    pp_config_destroy(&cfg);
-    return rc;
+    return pp_cli_config_verdict(cfg, rc);
 }

@@ -39,11 +39,9 @@ static const struct kind *kind_of(const char *const *files)
 /* All of a split is read, so that what a run would refuse is refused now. */
 static int read_split(const struct pp_config *cfg, enum pp_split split, struct pp_dataset **out)
 {
-    struct pp_dataset *ds = NULL;
+    PP_OWN(pp_dataset_destroy) struct pp_dataset *ds = NULL;
     PP_TRY(pp_dataset_look(cfg, split, &ds));
-    int rc = pp_dataset_open(cfg, split, PP_DATA_IMAGES, &ds->input, ds->classes, out);
-    pp_dataset_destroy(&ds);
-    return rc;
+    return pp_dataset_open(cfg, split, PP_DATA_IMAGES, &ds->input, ds->classes, out);
 }
 
 /* What the files hold. */
@@ -64,14 +62,12 @@ static int look(const struct kind *k, const char *const *files, const char *labe
     }
     if (n < FILES_MAX && files[n])
         return pp_fail(PP_EUSAGE, "unexpected word '%s'", files[n]);
-    struct pp_config *cfg = NULL;
+    PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     int rc = pp_config_load(NULL, settings, n + 2, pp_cli_names(), &cfg);
-    rc = rc == PP_ECONFIG && cfg ? pp_cli_config_verdict(cfg) : rc;
-    rc = rc == 0 ? read_split(cfg, PP_SPLIT_TRAIN, train) : rc;
-    rc = rc == 0 ? read_split(cfg, PP_SPLIT_TEST, test) : rc;
-    rc = rc == 0 ? pp_dataset_same_shape(*train, *test) : rc;
-    pp_config_destroy(&cfg);
-    return rc;
+    PP_TRY(pp_cli_config_verdict(cfg, rc));
+    PP_TRY(read_split(cfg, PP_SPLIT_TRAIN, train));
+    PP_TRY(read_split(cfg, PP_SPLIT_TEST, test));
+    return pp_dataset_same_shape(*train, *test);
 }
 
 /* Floats, and what would bring them to where a network learns well. */
@@ -157,22 +153,18 @@ int cmd_init(int argc, char **argv)
     const char *const *files = words[0] && strcmp(words[0], "mlp") == 0 ? words + 1 : words;
     const struct kind *k = files[0] ? kind_of(files) : NULL;
     char folder[PP_PATH_MAX] = "";
-    struct pp_dataset *train = NULL, *test = NULL;
+    PP_OWN(pp_dataset_destroy) struct pp_dataset *train = NULL, *test = NULL;
     struct pp_file_write w = {.f = stdout};
-    int rc = k ? look(k, files, label, &train, &test) : 0;
-    if (rc == 0 && out && access(out, F_OK) == 0)
-        rc = pp_fail(PP_EUSAGE, "%s exists; name another file", out);
+    if (k)
+        PP_TRY(look(k, files, label, &train, &test));
+    if (out && access(out, F_OK) == 0)
+        return pp_fail(PP_EUSAGE, "%s exists; name another file", out);
     /* Relative names count from the config's folder, which need not be this one. */
-    if (rc == 0 && out && strchr(out, '/'))
-        rc = getcwd(folder, sizeof(folder) - 1) ? 0 : pp_fail_errno(0, "the current folder");
+    if (out && strchr(out, '/') && !getcwd(folder, sizeof(folder) - 1))
+        return pp_fail_errno(0, "the current folder");
     if (folder[0])
         strcat(folder, "/");
-    rc = rc == 0 && out ? pp_file_create(out, &w) : rc;
-    if (rc == 0) {
-        print(w.f, k, files, folder, label, train, test);
-        rc = out ? pp_file_commit(&w) : 0;
-    }
-    pp_dataset_destroy(&train);
-    pp_dataset_destroy(&test);
-    return rc;
+    PP_TRY(out ? pp_file_create(out, &w) : 0);
+    print(w.f, k, files, folder, label, train, test);
+    return out ? pp_file_commit(&w) : 0;
 }

@@ -150,12 +150,11 @@ int cmd_inspect(int argc, char **argv)
         return pp_fail(PP_EUSAGE, "which checkpoint? a run folder, a checkpoint folder or a "
                                   "safetensors file");
     }
-    struct pp_ckpt *ck = NULL;
+    PP_OWN(pp_ckpt_close) struct pp_ckpt *ck = NULL;
     PP_TRY(pp_ckpt_open(words[0], PP_CKPT_STRUCTURE, &ck));
     if (json)
         print_json(ck);
     else
         print_text(ck);
-    pp_ckpt_close(&ck);
     return 0;
 }

@@ -38,27 +38,20 @@ static int print_csv_comms(const struct pp_drawing *d, FILE *f)
 static int print_page(const struct pp_drawing *d, FILE *f)
 {
     const struct pp_schedule_ops *schedule = d->plan->schedule;
-    struct pp_report *report = NULL;
-    char *text = NULL;
+    PP_OWN_MEMORY char *text = NULL;
+    PP_OWN(pp_fclose_at) FILE *in = NULL;
+    PP_OWN(pp_report_close) struct pp_report *report = NULL;
     size_t bytes = 0;
     FILE *trace = open_memstream(&text, &bytes);
     if (!trace)
         return pp_fail(PP_ERESOURCE, "plan: out of memory");
     int rc = pp_draw_trace(d, trace);
     int closed = pp_text_close(trace, &text, "plan");
-    rc = rc < 0 ? rc : closed;
-    FILE *in = rc == 0 ? fmemopen(text, bytes, "r") : NULL;
-    if (rc == 0) {
-        rc = in ? pp_report_open_trace(in, schedule ? pp_schedule_name(schedule) : "table", &report)
-                : pp_fail(PP_ERESOURCE, "plan: out of memory");
-    }
-    if (rc == 0)
-        rc = pp_report_write(&report, 1, f);
-    pp_report_close(&report);
-    if (in)
-        fclose(in);
-    free(text);
-    return rc;
+    PP_TRY(rc < 0 ? rc : closed);
+    if (!(in = fmemopen(text, bytes, "r")))
+        return pp_fail(PP_ERESOURCE, "plan: out of memory");
+    PP_TRY(pp_report_open_trace(in, schedule ? pp_schedule_name(schedule) : "table", &report));
+    return pp_report_write(&report, 1, f);
 }
 
 static const struct format {
@@ -96,19 +89,15 @@ static int columns(void)
 
 static int show(const struct plan_request *q, const struct format *format)
 {
-    struct pp_sim_result result = {0};
-    int rc = pp_sim_run(q->plan, &q->costs, format->times, &result);
-    if (rc == 0) {
-        struct pp_drawing d = {.plan = q->plan,
-                               .result = &result,
-                               .costs = &q->costs,
-                               .bytes = q->bytes,
-                               .columns = columns(),
-                               .color = pp_term_color(STDOUT_FILENO)};
-        rc = format->print(&d, stdout);
-    }
-    pp_sim_result_fini(&result);
-    return rc;
+    PP_OWN(pp_sim_result_fini) struct pp_sim_result result = {0};
+    PP_TRY(pp_sim_run(q->plan, &q->costs, format->times, &result));
+    struct pp_drawing d = {.plan = q->plan,
+                           .result = &result,
+                           .costs = &q->costs,
+                           .bytes = q->bytes,
+                           .columns = columns(),
+                           .color = pp_term_color(STDOUT_FILENO)};
+    return format->print(&d, stdout);
 }
 
 int cmd_plan(int argc, char **argv)
@@ -191,10 +180,7 @@ int cmd_plan(int argc, char **argv)
     }
     if (!launch_speaks())
         return 0;
-    struct plan_request q = {0};
-    int rc = plan_request_make(&w, &settings, formats[number].times, &q);
-    if (rc == 0)
-        rc = show(&q, &formats[number]);
-    plan_request_fini(&q);
-    return rc;
+    PP_OWN(plan_request_fini) struct plan_request q = {0};
+    PP_TRY(plan_request_make(&w, &settings, formats[number].times, &q));
+    return show(&q, &formats[number]);
 }

@@ -12,9 +12,9 @@ static int write_page(struct pp_report *const *runs, int n, const char *path)
 {
     if (strcmp(path, "-") == 0)
         return pp_report_write(runs, n, stdout);
-    struct pp_file_write w;
+    PP_OWN(pp_file_abandon) struct pp_file_write w = {.f = NULL};
     PP_TRY(pp_file_create(path, &w));
-    PP_TRY_UNDO(pp_report_write(runs, n, w.f), pp_file_abandon(&w));
+    PP_TRY(pp_report_write(runs, n, w.f));
     PP_TRY(pp_file_commit(&w));
     char shown[PP_PATH_MAX];
     puts(pp_text_shown(path, shown, sizeof(shown)));

@@ -207,7 +207,7 @@ int cmd_slurm(int argc, char **argv)
         {0},
     };
     char config[PP_PATH_MAX];
-    struct pp_config *cfg = NULL;
+    PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     PP_TRY(pp_cli_parse(argc, argv, &command_slurm, options, &settings, words, 1));
     if (!words[0] || strcmp(words[0], "-") == 0) {
         return pp_fail(PP_EUSAGE, "a job for which config file? For example: ppcli slurm mnist.ini "
@@ -218,8 +218,6 @@ int cmd_slurm(int argc, char **argv)
                        "this ppcli was built without MPI, which the ranks of a job need");
     PP_TRY(pp_cli_find_config(words[0], config));
     PP_TRY(pp_cli_load_config(config, &settings, &cfg));
-    int rc = check(cfg, &j);
-    rc = rc == 0 ? write_script(cfg, &j, config, &settings, out) : rc;
-    pp_config_destroy(&cfg);
-    return rc;
+    PP_TRY(check(cfg, &j));
+    return write_script(cfg, &j, config, &settings, out);
 }

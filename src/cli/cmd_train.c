@@ -23,7 +23,7 @@ int cmd_train(int argc, char **argv)
     if (!words[0])
         return pp_fail(PP_EUSAGE, "train which config? For example: ppcli train mnist.ini");
     PP_TRY(pp_cli_trace_steps(train.trace.file, steps, &train.trace.first, &train.trace.last));
-    struct pp_config *cfg = NULL;
+    PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     PP_TRY(pp_cli_load_config(words[0], &settings, &cfg));
     struct start start;
     train.stop = signals_stop();
@@ -33,7 +33,5 @@ int cmd_train(int argc, char **argv)
     int rc = start_begin(words[0], cfg, &train, &start);
     if (start.works)
         rc = pp_train(cfg, &train, &start.speaks);
-    rc = start_end(&start, cfg, rc);
-    pp_config_destroy(&cfg);
-    return rc;
+    return start_end(&start, cfg, rc);
 }

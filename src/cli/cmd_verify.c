@@ -32,7 +32,7 @@ static void note(struct verdict *v, const char *path, int rc)
 
 static void verify_one(struct verdict *v, const char *path)
 {
-    struct pp_ckpt *ck = NULL;
+    PP_OWN(pp_ckpt_close) struct pp_ckpt *ck = NULL;
     char size[PP_CLI_SIZE_BYTES], shown[PP_PATH_MAX];
     int rc = pp_ckpt_open(path, PP_CKPT_VERIFY, &ck);
     if (rc < 0) {
@@ -48,13 +48,12 @@ static void verify_one(struct verdict *v, const char *path)
     if (unchecked > 0)
         printf(", %d without a checksum", unchecked);
     printf("\n");
-    pp_ckpt_close(&ck);
 }
 
 /* All checkpoints of a folder of them, the oldest first; else the path itself. */
 static void verify(struct verdict *v, const char *path)
 {
-    int64_t *steps = NULL;
+    PP_OWN_MEMORY int64_t *steps = NULL;
     int n = 0;
     int rc = pp_ckpt_list(path, &steps, &n);
     if (rc < 0) {
@@ -71,7 +70,6 @@ static void verify(struct verdict *v, const char *path)
     }
     if (n == 0)
         verify_one(v, path);
-    pp_free(steps);
 }
 
 int cmd_verify(int argc, char **argv)

@@ -152,8 +152,9 @@ int completion_bash(FILE *f);
 int completion_zsh(FILE *f);
 int completion_fish(FILE *f);
 
-/* Print the problems of a config that a later check refused; returns its verdict. */
-int pp_cli_config_verdict(const struct pp_config *cfg);
+/* rc; where that is PP_ECONFIG and a config (NULL: there is none) has problems, they are printed and it
+ * is their verdict. */
+int pp_cli_config_verdict(const struct pp_config *cfg, int rc);
 
 /* ---- sweep.c: option values that are lists: `--stages 1,2 --schedule gpipe,1f1b` is four configs */
 

@@ -72,21 +72,17 @@ int env_hosts(const char *hosts, const char *word, bool json)
 {
     struct pp_cli_settings settings = {.items = {{"run.hosts", hosts, "--hosts"}}, .n = 1};
     static struct pp_hosts list; /* too large for a small stack */
-    struct pp_preflight p = {0};
-    struct pp_config *cfg = NULL;
+    PP_OWN(pp_preflight_fini) struct pp_preflight p = {0};
+    PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     char path[PP_PATH_MAX];
     if (strcmp(hosts, "-") == 0)
         return pp_hosts_answer();
-    int rc = word ? pp_cli_find_config(word, path) : 0;
-    if (rc == 0)
-        rc = pp_cli_load_config(word ? path : NULL, &settings, &cfg);
-    if (rc == 0)
-        rc = pp_hosts_parse(hosts, 0, &list);
-    if (rc == 0)
-        rc = pp_preflight(cfg, word ? path : NULL, &list, true, &p);
+    if (word)
+        PP_TRY(pp_cli_find_config(word, path));
+    PP_TRY(pp_cli_load_config(word ? path : NULL, &settings, &cfg));
+    PP_TRY(pp_hosts_parse(hosts, 0, &list));
+    int rc = pp_preflight(cfg, word ? path : NULL, &list, true, &p);
     if (p.hosts)
         (json ? print_json : print)(&p);
-    pp_preflight_fini(&p);
-    pp_config_destroy(&cfg);
     return rc;
 }

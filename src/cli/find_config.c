@@ -163,23 +163,22 @@ int pp_cli_load_config(const char *word, const struct pp_cli_settings *settings,
     char path[PP_PATH_MAX];
     if (word)
         PP_TRY(pp_cli_find_config(word, path));
-    struct pp_config *cfg = NULL;
+    PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     int rc = pp_config_load(word ? path : NULL, settings ? settings->items : NULL,
                             settings ? settings->n : 0, pp_cli_names(), &cfg);
-    if (rc == 0) {
-        for (int i = 0; launch_speaks() && i < pp_config_note_count(cfg); i++)
-            pp_log_info("%s", pp_config_note_text(cfg, i));
-        *out = cfg;
-        return 0;
-    }
-    if (cfg)
-        print_problems(cfg);
-    pp_config_destroy(&cfg);
-    return rc;
+    if (rc < 0)
+        return pp_cli_config_verdict(cfg, rc);
+    for (int i = 0; launch_speaks() && i < pp_config_note_count(cfg); i++)
+        pp_log_info("%s", pp_config_note_text(cfg, i));
+    *out = cfg;
+    cfg = NULL;
+    return 0;
 }
 
-int pp_cli_config_verdict(const struct pp_config *cfg)
+int pp_cli_config_verdict(const struct pp_config *cfg, int rc)
 {
+    if (rc != PP_ECONFIG || !cfg || pp_config_problem_count(cfg) == 0)
+        return rc;
     print_problems(cfg);
     return pp_config_verdict(cfg);
 }

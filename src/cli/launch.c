@@ -284,7 +284,7 @@ static int collect(const struct pp_config *cfg, const char *word, int ranks, str
 static int ask_again(const struct pp_config *cfg, const char *word, int ranks, int rc)
 {
     static struct pp_hosts hosts; /* too large for a small stack */
-    struct pp_preflight p = {0};
+    PP_OWN(pp_preflight_fini) struct pp_preflight p = {0};
     struct pp_error before = *pp_error_get();
     const struct pp_host_facts *first = NULL;
     int n = 0;
@@ -298,7 +298,6 @@ static int ask_again(const struct pp_config *cfg, const char *word, int ranks, i
         rc = pp_fail(PP_ELOST, "before its ranks had begun: %s %s: %s",
                      n > 1 && n >= hosts.n - 1 ? "this host is cut off from" : "without host",
                      first->name, first->wrong);
-    pp_preflight_fini(&p);
     return rc;
 }
 

@@ -81,7 +81,7 @@ static int search(const struct sweep *sweep, const struct plan_best *how, bool j
     int stages[STAGES_LISTED];
     for (int i = 0; i < sweep->n; i++) {
         if (pp_config_problem_count(sweep->configs[i]) > 0)
-            return pp_cli_config_verdict(sweep->configs[i]);
+            return pp_cli_config_verdict(sweep->configs[i], PP_ECONFIG);
         stages[i] = sweep->configs[i]->pipeline.stages;
         int ranks = stages[i] * cfg->pipeline.replicas;
         s->ranks = ranks > s->ranks ? ranks : s->ranks;
@@ -107,7 +107,7 @@ static int search(const struct sweep *sweep, const struct plan_best *how, bool j
 /* Under mpirun rank 0 searches; the others help to measure what is between them. */
 static int measure_links(const struct sweep *sweep, struct plan_best_result *s, bool *out_searches)
 {
-    struct pp_transport *tp = NULL;
+    PP_OWN(pp_transport_destroy) struct pp_transport *tp = NULL;
     PP_TRY(pp_transport_open_world(&tp));
     int rc = 0;
     for (int i = 0; rc == 0 && i < sweep->n; i++) {
@@ -119,11 +119,8 @@ static int measure_links(const struct sweep *sweep, struct plan_best_result *s, 
         }
     }
     *out_searches = tp->rank == 0;
-    rc = pp_transport_agree(tp, rc);
-    if (rc == 0)
-        rc = pp_links_measure(tp, &s->links);
-    pp_transport_destroy(&tp);
-    return rc;
+    PP_TRY(pp_transport_agree(tp, rc));
+    return pp_links_measure(tp, &s->links);
 }
 
 /* --stages may be a list; then every number is a config of its own, as in bench. */
@@ -157,7 +154,7 @@ static int load(const char *word, const struct pp_cli_settings *settings, struct
 int plan_best(const char *word, const struct pp_cli_settings *settings, const struct plan_best *how,
               const char *format)
 {
-    struct sweep sweep = {0};
+    PP_OWN(sweep_fini) struct sweep sweep = {0};
     struct plan_best_result s = {0};
     bool json = strcmp(format, "json") == 0;
     if (!how->best) {
@@ -192,13 +189,11 @@ int plan_best(const char *word, const struct pp_cli_settings *settings, const st
             rc = measure_links(&sweep, &s, &searches);
         if (rc == 0 && searches && !starts)
             rc = search(&sweep, how, json, &s);
-        if (rc == PP_ECONFIG && pp_config_problem_count(cfg) > 0)
-            rc = pp_cli_config_verdict(cfg);
+        rc = pp_cli_config_verdict(cfg, rc);
     }
     pp_best_fini(&s.best);
     pp_costs_destroy(&s.costs);
     pp_free(s.links.host);
     pp_model_destroy(&s.model);
-    sweep_fini(&sweep);
     return rc;
 }

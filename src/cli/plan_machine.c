@@ -71,14 +71,13 @@ static int search(struct plan_machine *p, struct plan_machine_row *row, double *
     int whole = row->c.microbatches, m = PER_STAGE * row->c.stages;
     m = m < whole ? m : whole;
     struct pp_best_spec spec = plan_machine_spec(p, row, m);
-    struct pp_best found;
+    PP_OWN(pp_best_fini) struct pp_best found = {0};
     PP_TRY(pp_best_search(&spec, p->costs, &found));
-    int rc = 0;
-    for (int i = 0; rc == 0 && i < found.n && i < KEPT; i++) {
+    for (int i = 0; i < found.n && i < KEPT; i++) {
         row->c = found.items[i];
         row->c.microbatches = whole;
-        rc = keep(p, row, m, best);
-        rc = rc == PP_ECONFIG ? 0 : rc;
+        int rc = keep(p, row, m, best);
+        PP_TRY(rc == PP_ECONFIG ? 0 : rc);
     }
     p->tried += found.tried - found.refused - found.same;
     p->too_large += found.too_large;
@@ -87,8 +86,7 @@ static int search(struct plan_machine *p, struct plan_machine_row *row, double *
         p->smallest = (struct plan_machine_row){.c = found.smallest, .replicas = row->replicas};
         p->smallest.c.microbatches = whole;
     }
-    pp_best_fini(&found);
-    return rc;
+    return 0;
 }
 
 /* One number of stages: micro-batches of 1, 2, 4, ... rows, for as long as that helps; at most as
@@ -241,38 +239,37 @@ static int prepare(const struct plan_machine_words *w, struct plan_machine *p)
     return 0;
 }
 
-static int leave(struct plan_machine *p, int rc)
+static void fini(struct plan_machine *p)
 {
-    if (rc == PP_ECONFIG && p->cfg && pp_config_problem_count(p->cfg) > 0)
-        rc = pp_cli_config_verdict(p->cfg);
     pp_free(p->rows);
     pp_free(p->shape);
     pp_costs_destroy(&p->costs);
     pp_cluster_fini(&p->cluster);
     pp_model_destroy(&p->model);
     pp_config_destroy(&p->cfg);
-    return rc;
+}
+
+static int plan(const char *word, const struct pp_cli_settings *settings,
+                const struct plan_machine_words *w, struct plan_machine *p)
+{
+    PP_TRY(prepare(w, p));
+    PP_TRY(load(word, settings, p));
+    PP_TRY(find(p, settings));
+    PP_TRY(plan_machine_text(p));
+    return w->html ? plan_machine_html(p, w->html) : 0;
 }
 
 int plan_machine(const char *word, const struct pp_cli_settings *settings,
                  const struct plan_machine_words *w, const char *format)
 {
-    struct plan_machine p = {.n = 0};
+    PP_OWN(fini) struct plan_machine p = {.n = 0};
     if (!word)
         return pp_fail(PP_EUSAGE, "--machine for which config? For example: ppcli plan "
                                   "llama-70b.ini --machine 8xh100-nvlink --ranks 64");
     if (strcmp(format, "grid") != 0)
         return pp_fail(PP_EUSAGE, "--machine prints a table, or --html FILE, not '%s'", format);
-    int rc = prepare(w, &p);
-    if (rc == 0)
-        rc = load(word, settings, &p);
-    if (rc == 0)
-        rc = find(&p, settings);
-    if (rc == 0)
-        rc = plan_machine_text(&p);
-    if (rc == 0 && w->html)
-        rc = plan_machine_html(&p, w->html);
-    return leave(&p, rc);
+    int rc = plan(word, settings, w, &p);
+    return pp_cli_config_verdict(p.cfg, rc);
 }
 
 /* ---- measuring */
@@ -311,23 +308,16 @@ static int write_machine(const char *word, const struct pp_config *cfg, const st
 
 int plan_measure(const char *word, const struct pp_cli_settings *settings, const char *path)
 {
-    struct plan_machine p = {.n = 0};
-    struct pp_best_spec spec = {.all_m = true};
+    PP_OWN(fini) struct plan_machine p = {.n = 0};
     if (!word)
         return pp_fail(PP_EUSAGE,
                        "--measure the layers and ops of which config? For example: ppcli "
                        "plan mnist.ini --measure -o here.ini");
     int rc = load(word, settings, &p);
-    spec.cfg = p.cfg;
-    spec.model = p.model;
-    spec.train_n = p.batch;
-    if (rc == 0)
-        rc = pp_best_measure(&spec, MEASURE_SECONDS, &p.costs);
-    if (rc == 0)
-        rc = pp_bench_cluster(p.cfg, MEASURE_SECONDS, &p.cluster);
-    if (rc == 0)
-        rc = add_layers(p.model, p.costs, &p.cluster);
-    if (rc == 0)
-        rc = write_machine(word, p.cfg, &p.cluster, path);
-    return leave(&p, rc);
+    struct pp_best_spec spec = {.all_m = true, .cfg = p.cfg, .model = p.model, .train_n = p.batch};
+    rc = rc < 0 ? rc : pp_best_measure(&spec, MEASURE_SECONDS, &p.costs);
+    rc = rc < 0 ? rc : pp_bench_cluster(p.cfg, MEASURE_SECONDS, &p.cluster);
+    rc = rc < 0 ? rc : add_layers(p.model, p.costs, &p.cluster);
+    rc = rc < 0 ? rc : write_machine(word, p.cfg, &p.cluster, path);
+    return pp_cli_config_verdict(p.cfg, rc);
 }

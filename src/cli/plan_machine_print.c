@@ -50,11 +50,9 @@ static int print_section(const struct plan_machine *p, FILE *f)
 {
     const struct plan_machine_row *best = &p->rows[0];
     struct pp_best_spec spec = plan_machine_spec(p, best, best->c.microbatches);
-    struct pp_config *cfg = NULL;
+    PP_OWN_MEMORY struct pp_config *cfg = NULL;
     PP_TRY(pp_best_config(spec.cfg, p->model, &best->c, p->costs, &cfg));
-    int rc = plan_best_section(cfg, f);
-    pp_free(cfg);
-    return rc;
+    return plan_best_section(cfg, f);
 }
 
 int plan_machine_text(const struct plan_machine *p)
@@ -67,13 +65,10 @@ int plan_machine_text(const struct plan_machine *p)
 
 static int draw(const struct pp_plan *plan, const struct pp_sim_costs *costs, void *ctx)
 {
-    struct pp_sim_result result = {0};
+    PP_OWN(pp_sim_result_fini) struct pp_sim_result result = {0};
     struct pp_drawing d = {.plan = plan, .result = &result, .costs = costs};
-    int rc = pp_sim_run(plan, costs, true, &result);
-    if (rc == 0)
-        rc = pp_draw_svg(&d, ctx);
-    pp_sim_result_fini(&result);
-    return rc;
+    PP_TRY(pp_sim_run(plan, costs, true, &result));
+    return pp_draw_svg(&d, ctx);
 }
 
 /* The best, or, where that would be a large picture, the same with fewer micro-batches. */
@@ -111,8 +106,8 @@ static int print_page(const struct plan_machine *p, FILE *f)
 
 int plan_machine_html(const struct plan_machine *p, const char *path)
 {
-    struct pp_file_write w;
+    PP_OWN(pp_file_abandon) struct pp_file_write w = {.f = NULL};
     PP_TRY(pp_file_create(path, &w));
-    PP_TRY_UNDO(print_page(p, w.f), pp_file_abandon(&w));
+    PP_TRY(print_page(p, w.f));
     return pp_file_commit(&w);
 }

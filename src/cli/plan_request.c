@@ -48,18 +48,12 @@ static int read_number(const char *option, const char *text, double *out)
 /* "2,1,1,1" */
 static int read_list(const char *option, const char *text, struct list *out)
 {
-    char *copy = pp_strdup(text);
-    out->at = pp_alloc(strlen(text) / 2 + 1, sizeof(*out->at));
-    int rc = copy && out->at ? 0 : PP_ERESOURCE;
-    for (char *word = copy; rc == 0 && word;) {
-        char *next = strchr(word, ',');
-        if (next)
-            *next++ = '\0';
-        rc = read_number(option, word, &out->at[out->n++]);
-        word = next;
-    }
-    pp_free(copy);
-    return rc;
+    PP_OWN_MEMORY char *copy = pp_strdup(text);
+    PP_TRY(copy ? 0 : PP_ERESOURCE);
+    PP_ALLOC(out->at, strlen(text) / 2 + 1);
+    for (char *rest = copy, *word; (word = strsep(&rest, ","));)
+        PP_TRY(read_number(option, word, &out->at[out->n++]));
+    return 0;
 }
 
 static double mean(const struct list *l, double none)
@@ -266,21 +260,15 @@ static int fit_to_costs(const struct list lists[PLAN_COSTS], struct shape *s,
 {
     PP_TRY(set_costs(lists, q));
     int n = q->plan->n_virtual;
-    double *times = pp_alloc(3 * (size_t)n + 1, sizeof(*times));
-    int64_t *ticks = pp_alloc(3 * (size_t)n + 1, sizeof(*ticks));
-    int rc = times && ticks ? 0 : PP_ERESOURCE;
-    if (rc == 0) {
-        for (int i = 0; i < 3 * n; i++)
-            times[i] = q->arrays[i % 3 * n + i / 3];
-        times[3 * (size_t)n] = mean(&lists[PLAN_COST_COMM], 0);
-        pp_schedule_ticks(times, n, ticks);
-        s->g.ticks = ticks;
-        pp_plan_destroy(&q->plan);
-        rc = pp_plan_build(s->schedule, &s->g, &q->plan);
-    }
-    pp_free(times);
-    pp_free(ticks);
-    return rc;
+    PP_TAKE(double, times, 3 * (size_t)n + 1);
+    PP_TAKE(int64_t, ticks, 3 * (size_t)n + 1);
+    for (int i = 0; i < 3 * n; i++)
+        times[i] = q->arrays[i % 3 * n + i / 3];
+    times[3 * (size_t)n] = mean(&lists[PLAN_COST_COMM], 0);
+    pp_schedule_ticks(times, n, ticks);
+    s->g.ticks = ticks;
+    pp_plan_destroy(&q->plan);
+    return pp_plan_build(s->schedule, &s->g, &q->plan);
 }
 
 /* all, or virtual stages: "0 2-3". */
@@ -322,17 +310,13 @@ static int from_options(const struct pp_cli_settings *settings, bool times,
     if (!s->schedule || s->g.stages == 0 || s->g.microbatches == 0)
         return fail_missing(settings);
     PP_TRY(build(s, times, q));
-    bool *again = pp_alloc((size_t)q->plan->n_virtual, sizeof(*again));
-    int rc = again ? 0 : PP_ERESOURCE;
-    if (rc == 0 && s->again)
-        rc = read_again(s->again, q->plan->n_virtual, again);
+    PP_TAKE(bool, again, q->plan->n_virtual);
+    if (s->again)
+        PP_TRY(read_again(s->again, q->plan->n_virtual, again));
     s->g.again = again; /* while the plan is made */
-    if (rc == 0 && pp_schedule_fits(s->schedule))
-        rc = fit_to_costs(lists, s, q);
-    if (rc == 0 && s->again)
-        rc = pp_plan_recompute(q->plan, again);
-    pp_free(again);
-    return rc;
+    if (pp_schedule_fits(s->schedule))
+        PP_TRY(fit_to_costs(lists, s, q));
+    return s->again ? pp_plan_recompute(q->plan, again) : 0;
 }
 
 /* ---- tables and configs */
@@ -392,26 +376,18 @@ static int from_run(const struct pp_run *run, bool times, struct shape *s, struc
 static int from_config(const char *word, const struct pp_cli_settings *settings, bool times,
                        struct shape *s, struct plan_request *q)
 {
-    struct pp_config *cfg = NULL;
-    struct pp_run run = {0};
+    PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
+    PP_OWN(pp_run_fini) struct pp_run run = {0};
     PP_TRY(pp_cli_load_config(word, settings, &cfg));
     const struct pp_schedule_ops *ops = pp_schedule_find(cfg->pipeline.schedule);
     struct pp_geometry g = {.stages = cfg->pipeline.stages,
                             .chunks = cfg->pipeline.chunks,
                             .microbatches = cfg->pipeline.microbatches};
     g.chunks = g.chunks == 0 && ops ? pp_schedule_default_chunks(ops) : g.chunks;
-    int rc = check_room(&g, times);
-    if (rc == 0)
-        rc = pp_run_prepare(cfg, PP_RUN_EXPLAIN, &run);
-    if (rc == PP_ECONFIG && pp_config_problem_count(cfg) > 0)
-        rc = pp_cli_config_verdict(cfg);
-    if (rc == 0)
-        rc = from_run(&run, times, s, q);
-    if (rc == 0)
-        rc = predict(&run, q);
-    pp_run_fini(&run);
-    pp_config_destroy(&cfg);
-    return rc;
+    PP_TRY(check_room(&g, times));
+    PP_TRY(pp_cli_config_verdict(cfg, pp_run_prepare(cfg, PP_RUN_EXPLAIN, &run)));
+    PP_TRY(from_run(&run, times, s, q));
+    return predict(&run, q);
 }
 
 static int make(const struct plan_words *words, const struct pp_cli_settings *settings, bool times,

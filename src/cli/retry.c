@@ -6,7 +6,6 @@
  */
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "ppcli/checkpoint.h"
@@ -88,10 +87,10 @@ static int search(struct again *a, const struct pp_hosts *hosts, const struct pp
                   int most)
 {
     int stages[PP_STAGES_MAX];
-    struct pp_model *model = NULL;
-    struct pp_costs *costs = NULL;
-    struct pp_best best = {0};
-    struct pp_config *chosen = NULL;
+    PP_OWN(pp_model_destroy) struct pp_model *model = NULL;
+    PP_OWN(pp_costs_destroy) struct pp_costs *costs = NULL;
+    PP_OWN(pp_best_fini) struct pp_best best = {0};
+    PP_OWN_MEMORY struct pp_config *chosen = NULL;
     struct pp_best_spec spec = {.cfg = &a->now,
                                 .stages = stages,
                                 .n_stages = most,
@@ -104,19 +103,14 @@ static int search(struct again *a, const struct pp_hosts *hosts, const struct pp
     PP_TRY(pp_run_samples(&a->now, PP_RUN_EXPLAIN, PP_SPLIT_TEST, &spec.test_n));
     PP_TRY(pp_run_model(&a->now, &model));
     spec.model = model;
-    int rc = pp_best_measure(&spec, MEASURE_S, &costs);
-    rc = rc < 0 ? rc : set_links(hosts, p, most * a->now.pipeline.replicas, costs);
-    rc = rc < 0 ? rc : pp_best_search(&spec, costs, &best);
-    if (rc == 0 && best.n == 0)
-        rc = pp_fail(PP_ECONFIG, "no shape of at most %d stages can run", most);
-    rc = rc < 0 ? rc : pp_best_config(&a->now, model, &best.items[0], costs, &chosen);
-    if (rc == 0)
-        a->now.pipeline = chosen->pipeline;
-    pp_free(chosen);
-    pp_best_fini(&best);
-    pp_costs_destroy(&costs);
-    pp_model_destroy(&model);
-    return rc;
+    PP_TRY(pp_best_measure(&spec, MEASURE_S, &costs));
+    PP_TRY(set_links(hosts, p, most * a->now.pipeline.replicas, costs));
+    PP_TRY(pp_best_search(&spec, costs, &best));
+    if (best.n == 0)
+        return pp_fail(PP_ECONFIG, "no shape of at most %d stages can run", most);
+    PP_TRY(pp_best_config(&a->now, model, &best.items[0], costs, &chosen));
+    a->now.pipeline = chosen->pipeline;
+    return 0;
 }
 
 /* Replicas stay as they are as long as it goes: with others the sums over them have other bits. */
@@ -142,7 +136,7 @@ static int fit(struct again *a, const struct pp_hosts *hosts, const struct pp_pr
 static int choose_hosts(struct again *a, const char *word)
 {
     static struct pp_hosts hosts; /* too large for a small stack */
-    struct pp_preflight p = {0};
+    PP_OWN(pp_preflight_fini) struct pp_preflight p = {0};
     const struct pp_config *cfg = a->cfg;
     int places = 0, left = 0, used_hosts = 0;
     char *out = a->now.run.hosts;
@@ -173,7 +167,6 @@ static int choose_hosts(struct again *a, const char *word)
     }
     int copies = cfg->checkpoint.copies;
     a->now.checkpoint.copies = copies < used_hosts ? copies : used_hosts - 1;
-    pp_preflight_fini(&p);
     return rc;
 }
 

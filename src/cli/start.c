@@ -61,10 +61,7 @@ static int launch(struct pp_config *cfg, const char *word, const struct pp_train
 {
     struct pp_run run;
     if (!pp_choose_wanted(cfg)) {
-        int rc = pp_run_prepare(cfg, PP_RUN_EXPLAIN, &run);
-        if (rc == PP_ECONFIG && pp_config_problem_count(cfg) > 0)
-            return pp_cli_config_verdict(cfg);
-        PP_TRY(rc);
+        PP_TRY(pp_cli_config_verdict(cfg, pp_run_prepare(cfg, PP_RUN_EXPLAIN, &run)));
         pp_run_fini(&run);
     }
     if (cfg->run.retries == 0 || !options->stop)
@@ -105,7 +102,5 @@ int start_end(struct start *s, struct pp_config *cfg, int rc)
     if (!s->open)
         return rc;
     pp_world_close(&s->world);
-    if (rc == PP_ECONFIG && s->speaks && pp_config_problem_count(cfg) > 0)
-        rc = pp_cli_config_verdict(cfg);
-    return rc;
+    return s->speaks ? pp_cli_config_verdict(cfg, rc) : rc;
 }

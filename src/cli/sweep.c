@@ -120,7 +120,7 @@ static int load_all(const char *path, const struct pp_cli_settings *settings,
             return rc;
         good += rc == 0;
     }
-    return good > 0 ? 0 : pp_cli_config_verdict(out->configs[0]);
+    return good > 0 ? 0 : pp_cli_config_verdict(out->configs[0], PP_ECONFIG);
 }
 
 int sweep_load(const char *word, const struct pp_cli_settings *settings, struct sweep *out)

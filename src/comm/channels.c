@@ -74,34 +74,32 @@ int pp_channels_gather(struct pp_transport *tp, const struct pp_channel_spec *sp
     PP_TRY(pp_transport_allgather(tp, &mine, sizeof(mine), tp->verdicts));
     for (int r = 0; r < tp->size; r++)
         most = tp->verdicts[r] > most ? tp->verdicts[r] : most;
-    struct pp_channel_spec *padded = pp_alloc((size_t)most, sizeof(*padded));
-    struct pp_channel_spec *all = pp_alloc((size_t)most * (size_t)tp->size, sizeof(*all));
-    int rc = pp_transport_agree(tp, padded && all ? 0 : PP_ERESOURCE);
-    if (rc == 0) {
-        pp_assert(padded != NULL && all != NULL); /* or this rank had not agreed */
-        if (n > 0)
-            memcpy(padded, specs, (size_t)n * sizeof(*specs));
-        rc = pp_transport_allgather(tp, padded, (size_t)most * sizeof(*padded), all);
-    }
-    pp_free(padded);
-    PP_TRY_UNDO(rc, pp_free(all));
+    PP_OWN_MEMORY struct pp_channel_spec *padded = pp_alloc((size_t)most, sizeof(*padded));
+    PP_OWN_MEMORY struct pp_channel_spec *all =
+        pp_alloc((size_t)most * (size_t)tp->size, sizeof(*all));
+    PP_TRY(pp_transport_agree(tp, padded && all ? 0 : PP_ERESOURCE));
+    pp_assert(padded != NULL && all != NULL); /* or this rank had not agreed */
+    if (n > 0)
+        memcpy(padded, specs, (size_t)n * sizeof(*specs));
+    PP_TRY(pp_transport_allgather(tp, padded, (size_t)most * sizeof(*padded), all));
     *out = all;
     *out_most = most;
+    all = NULL;
     return 0;
 }
 
-int pp_channels_check(struct pp_transport *tp, const struct pp_channel_spec *specs, int n)
+/* Collective: are the specs legal, and does the other end of each have the same one? Needs only
+ * allgather, send and recv. Every rank gets the same verdict. */
+static int check(struct pp_transport *tp, const struct pp_channel_spec *specs, int n)
 {
     int rc = 0;
     for (int i = 0; i < n && rc == 0; i++)
         rc = check_one(tp, &specs[i], i > 0 ? specs[i - 1].id : -1);
     PP_TRY(pp_transport_agree(tp, rc));
-    struct pp_channel_spec *all = NULL;
+    PP_OWN_MEMORY struct pp_channel_spec *all = NULL;
     int most = 0;
     PP_TRY(pp_channels_gather(tp, specs, n, &all, &most));
-    rc = pp_transport_agree(tp, check_peers(tp, specs, n, all, most));
-    pp_free(all);
-    return rc;
+    return pp_transport_agree(tp, check_peers(tp, specs, n, all, most));
 }
 
 static int out_of_turn(const struct pp_channel_spec *c, int slot, const char *what, enum pp_turn t)
@@ -165,7 +163,7 @@ int pp_transport_open_channels(struct pp_transport *tp, const struct pp_channel_
                                void *const *memory)
 {
     pp_assert(!tp->ends);
-    PP_TRY(pp_channels_check(tp, specs, n));
+    PP_TRY(check(tp, specs, n));
     PP_TRY(pp_transport_agree(tp, make_ends(tp, specs, n, memory)));
     return pp_transport_agree(tp, tp->ops->open_channels(tp, specs, n, memory));
 }

@@ -40,12 +40,6 @@ struct pp_exchange {
     size_t in_bytes;
 };
 
-/*
- * Collective: are the specs legal, and does the other end of each have the same one? Needs only
- * allgather, send and recv. Every rank gets the same verdict. Errors: PP_EINTERNAL, PP_ERESOURCE.
- */
-int pp_channels_check(struct pp_transport *tp, const struct pp_channel_spec *specs, int n);
-
 /* Collective: everybody's specs, [size][*out_most]; slots == 0 ends a shorter list. Needs only
  * allgather, send and recv. *out is the caller's: pp_free(). Errors: PP_ERESOURCE, on every rank.
  */

@@ -64,21 +64,16 @@ static int check_places(struct pp_transport *tp)
 {
     struct nccl *n = tp->impl;
     struct nccl_place mine = {0};
-    struct nccl_place *all = pp_alloc((size_t)tp->size, sizeof(*all));
+    PP_OWN_MEMORY struct nccl_place *all = pp_alloc((size_t)tp->size, sizeof(*all));
     int rc = all ? 0 : PP_ERESOURCE;
     cudaError_t asked = cudaDeviceGetPCIBusId(mine.device, (int)sizeof(mine.device), n->device);
     if (rc == 0 && asked != cudaSuccess)
         rc = pp_nccl_cuda_failed(n, asked, "cudaDeviceGetPCIBusId");
     name_host(mine.host, sizeof(mine.host));
-    rc = pp_transport_agree(tp, rc);
-    if (rc == 0) {
-        pp_assert(all != NULL); /* or this rank had not agreed */
-        rc = pp_transport_allgather(tp, &mine, sizeof(mine), all);
-    }
-    if (rc == 0)
-        rc = pp_nccl_check_places(all, tp->size);
-    pp_free(all);
-    return rc;
+    PP_TRY(pp_transport_agree(tp, rc));
+    pp_assert(all != NULL); /* or this rank had not agreed */
+    PP_TRY(pp_transport_allgather(tp, &mine, sizeof(mine), all));
+    return pp_nccl_check_places(all, tp->size);
 }
 
 /* The names of communicators: [0] of all ranks, made by rank 0; [1 + k] of the k-th channel that a
@@ -93,8 +88,8 @@ static int share_ids(struct pp_transport *tp, const struct pp_channel_spec *chan
                      int n_channels, struct ids *out)
 {
     struct nccl *n = tp->impl;
-    int *sends = pp_alloc((size_t)tp->size, sizeof(*sends));
-    ncclUniqueId *mine = NULL;
+    PP_OWN_MEMORY int *sends = pp_alloc((size_t)tp->size, sizeof(*sends));
+    PP_OWN_MEMORY ncclUniqueId *mine = NULL;
     out->each = 1;
     for (int i = 0; sends && i < n_channels; i++) {
         int k = ++sends[channels[i].src];
@@ -112,12 +107,8 @@ static int share_ids(struct pp_transport *tp, const struct pp_channel_spec *chan
             rc = made == ncclSuccess ? 0 : pp_nccl_failed(n, NULL, made, "ncclGetUniqueId");
         }
     }
-    rc = pp_transport_agree(tp, rc);
-    if (rc == 0)
-        rc = pp_transport_allgather(tp, mine, (size_t)out->each * sizeof(*mine), out->all);
-    pp_free(mine);
-    pp_free(sends);
-    return rc;
+    PP_TRY(pp_transport_agree(tp, rc));
+    return pp_transport_allgather(tp, mine, (size_t)out->each * sizeof(*mine), out->all);
 }
 
 static const ncclUniqueId *id_of(const struct ids *ids, const struct pp_channel_spec *channels,
@@ -215,12 +206,10 @@ static int connect_all(struct pp_transport *tp, const struct pp_channel_spec *ch
     struct nccl *n = tp->impl;
     struct ids ids = {0};
     int rc = share_ids(tp, channels, n_channels, &ids);
-    if (rc < 0)
-        goto out;
-    pp_assert(ids.all != NULL); /* or this rank had not agreed */
-    rc = pp_transport_agree(tp, make_comm(n, NULL, tp->size, &ids.all[0], tp->rank, &n->world));
-    if (rc < 0)
-        goto out;
+    PP_OWN_MEMORY ncclUniqueId *all = ids.all;
+    PP_TRY(rc);
+    pp_assert(all != NULL); /* or this rank had not agreed */
+    PP_TRY(pp_transport_agree(tp, make_comm(n, NULL, tp->size, &ids.all[0], tp->rank, &n->world)));
     for (int r = 0; rc == 0 && r < rounds; r++) {
         for (int i = 0; rc == 0 && i < n_channels; i++) {
             if (round[i] != r || (channels[i].src != tp->rank && channels[i].dst != tp->rank))
@@ -232,10 +221,7 @@ static int connect_all(struct pp_transport *tp, const struct pp_channel_spec *ch
             rc = connect_end(n, e, id_of(&ids, channels, i));
         }
     }
-    rc = pp_transport_agree(tp, rc);
-out:
-    pp_free(ids.all);
-    return rc;
+    return pp_transport_agree(tp, rc);
 }
 
 int pp_nccl_open_channels(struct pp_transport *tp, const struct pp_channel_spec *specs, int n_specs,
@@ -243,13 +229,12 @@ int pp_nccl_open_channels(struct pp_transport *tp, const struct pp_channel_spec 
 {
     struct nccl *n = tp->impl;
     pp_assert(n->stream);
-    struct pp_channel_spec *all = NULL, *channels = NULL;
-    int *round = NULL;
+    PP_OWN_MEMORY struct pp_channel_spec *all = NULL;
     int padded = 0, n_channels = 0, most = 0, rounds = 0;
     PP_TRY(pp_channels_gather(tp, specs, n_specs, &all, &padded));
     size_t room = (size_t)padded * (size_t)tp->size;
-    channels = pp_alloc(room, sizeof(*channels));
-    round = pp_alloc(room, sizeof(*round));
+    PP_OWN_MEMORY struct pp_channel_spec *channels = pp_alloc(room, sizeof(*channels));
+    PP_OWN_MEMORY int *round = pp_alloc(room, sizeof(*round));
     int rc = channels && round ? 0 : PP_ERESOURCE;
     if (rc == 0) {
         pp_nccl_merge(all, tp->size, padded, channels, &n_channels);
@@ -265,9 +250,6 @@ int pp_nccl_open_channels(struct pp_transport *tp, const struct pp_channel_spec 
     if (rc == 0)
         rc = connect_all(tp, channels, n_channels, round, rounds);
     n->open = rc == 0;
-    pp_free(round);
-    pp_free(channels);
-    pp_free(all);
     return rc;
 }
 

@@ -16,7 +16,6 @@
 
 #include "ppcli/backend.h"
 #include "ppcli/mem.h"
-#include "wait.h"
 
 /* Reductions and gathered values go through the host in pieces of this size. */
 #define PIECE_BYTES ((size_t)4 << 20)
@@ -117,12 +116,9 @@ static int open_channels(struct pp_transport *tp, const struct pp_channel_spec *
                          void *const *memory)
 {
     pp_assert(tp->be);
-    void **twins = pp_alloc((size_t)n, sizeof(*twins));
-    int rc = pp_transport_agree(tp, twins ? make_twins(tp, twins) : PP_ERESOURCE);
-    if (rc == 0)
-        rc = pp_transport_open_channels(tp->inner, specs, n, twins);
-    pp_free(twins);
-    return rc;
+    PP_OWN_MEMORY void **twins = pp_alloc((size_t)n, sizeof(*twins));
+    PP_TRY(pp_transport_agree(tp, twins ? make_twins(tp, twins) : PP_ERESOURCE));
+    return pp_transport_open_channels(tp->inner, specs, n, twins);
 }
 
 static int index_of(const struct pp_transport *tp, const struct pp_channel_end *e)

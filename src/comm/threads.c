@@ -101,20 +101,17 @@ static void pin(const cpu_set_t *allowed, int r)
 int pp_threads_attach(struct pp_threads *group, int rank, struct pp_transport **out)
 {
     pp_assert(rank >= 0 && rank < group->size && !group->ranks[rank]);
-    struct rank *k = pp_alloc(1, sizeof(*k));
-    uint32_t *counts = pp_alloc(2 * (size_t)group->size, sizeof(*counts));
-    int rc = k && counts ? pp_transport_new(&transport_threads, rank, group->size, k, out)
-                         : PP_ERESOURCE;
-    if (rc < 0) {
-        pp_free(counts);
-        pp_free(k);
-        return rc;
-    }
+    PP_TAKE(struct rank, own, 1);
+    PP_TAKE(uint32_t, counts, 2 * group->size);
+    struct rank *k = own;
+    PP_TRY(pp_transport_new(&transport_threads, rank, group->size, k, out));
     group->ranks[rank] = k;
     k->group = group;
     (*out)->crowded = group->crowded;
     k->sent = counts;
     k->received = counts + group->size;
+    own = NULL;
+    counts = NULL;
     if (group->pin)
         pin(&group->allowed, rank);
     return 0;

@@ -87,8 +87,6 @@ int pp_threads_exchange_on(struct pp_transport *tp, const struct pp_exchange *x,
 int pp_threads_bind(struct pp_transport *tp);
 void pp_threads_forget_marks(struct pp_transport *tp);
 int pp_threads_behind(struct pp_transport *tp, void *mark, uint32_t fence);
-int pp_threads_set_point(struct pp_transport *tp, enum point p);
-int pp_threads_wait_point(struct pp_transport *tp, int rank, enum point p);
 int pp_threads_join(struct pp_transport *tp);
 int pp_threads_fork(struct pp_transport *tp);
 void pp_threads_record(struct pp_transport *tp, bool on);

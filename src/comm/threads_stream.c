@@ -30,13 +30,13 @@ int pp_threads_behind(struct pp_transport *tp, void *mark, uint32_t fence)
     return mark && fence == k->fence ? pp_backend_mark_wait(tp->be, mark) : 0;
 }
 
-int pp_threads_set_point(struct pp_transport *tp, enum point p)
+static int set_point(struct pp_transport *tp, enum point p)
 {
     const struct rank *k = tp->impl;
     return pp_backend_mark_set(tp->be, k->points[p]);
 }
 
-int pp_threads_wait_point(struct pp_transport *tp, int rank, enum point p)
+static int wait_point(struct pp_transport *tp, int rank, enum point p)
 {
     const struct rank *k = tp->impl;
     return pp_backend_mark_wait(tp->be, k->group->ranks[rank]->points[p]);
@@ -48,10 +48,10 @@ int pp_threads_wait_point(struct pp_transport *tp, int rank, enum point p)
  * that of fork, for FORKED that of the next join. */
 int pp_threads_join(struct pp_transport *tp)
 {
-    PP_TRY(pp_threads_set_point(tp, POINT_JOINED));
+    PP_TRY(set_point(tp, POINT_JOINED));
     PP_TRY(pp_threads_barrier(tp));
     for (int r = 1; tp->rank == 0 && r < tp->size; r++)
-        PP_TRY(pp_threads_wait_point(tp, r, POINT_JOINED));
+        PP_TRY(wait_point(tp, r, POINT_JOINED));
     return 0;
 }
 
@@ -59,10 +59,10 @@ int pp_threads_fork(struct pp_transport *tp)
 {
     struct rank *k = tp->impl;
     if (tp->rank == 0)
-        PP_TRY(pp_threads_set_point(tp, POINT_FORKED));
+        PP_TRY(set_point(tp, POINT_FORKED));
     PP_TRY(pp_threads_barrier(tp));
     if (tp->rank != 0)
-        PP_TRY(pp_threads_wait_point(tp, 0, POINT_FORKED));
+        PP_TRY(wait_point(tp, 0, POINT_FORKED));
     k->fence++;
     return 0;
 }
@@ -116,7 +116,7 @@ static int copy_from(struct pp_transport *tp, int src, void *to, size_t bytes, b
                        tp->rank, bytes, m->bytes);
     }
     if (on_device) {
-        PP_TRY(pp_threads_wait_point(tp, src, POINT_READY));
+        PP_TRY(wait_point(tp, src, POINT_READY));
         return pp_backend_copy(tp->be, to, m->p, bytes);
     }
     if (bytes > 0)
@@ -134,14 +134,14 @@ static void give_back(struct pp_transport *tp, int src)
 static int exchange(struct pp_transport *tp, const struct pp_exchange *x, int n, bool on_device)
 {
     const struct rank *k = tp->impl;
-    PP_TRY(on_device ? pp_threads_set_point(tp, POINT_READY) : 0);
+    PP_TRY(on_device ? set_point(tp, POINT_READY) : 0);
     for (int i = 0; i < n; i++)
         if (x[i].out)
             lend(tp, x[i].peer, x[i].out, x[i].out_bytes);
     for (int i = 0; i < n; i++)
         if (x[i].in)
             PP_TRY(copy_from(tp, x[i].peer, x[i].in, x[i].in_bytes, on_device));
-    PP_TRY(on_device ? pp_threads_set_point(tp, POINT_READ) : 0);
+    PP_TRY(on_device ? set_point(tp, POINT_READ) : 0);
     for (int i = 0; i < n; i++)
         if (x[i].in)
             give_back(tp, x[i].peer);
@@ -149,7 +149,7 @@ static int exchange(struct pp_transport *tp, const struct pp_exchange *x, int n,
         int peer = x[i].peer;
         if (x[i].out) {
             PP_TRY(pp_threads_wait(tp, &mail(tp, tp->rank, peer)->turn, 2 * k->sent[peer]));
-            PP_TRY(on_device ? pp_threads_wait_point(tp, peer, POINT_READ) : 0);
+            PP_TRY(on_device ? wait_point(tp, peer, POINT_READ) : 0);
         }
     }
     return 0;

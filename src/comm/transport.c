@@ -37,13 +37,10 @@ int pp_transport_new(const struct pp_transport_ops *ops, int rank, int size, voi
 int pp_transport_wrap(const struct pp_transport_ops *ops, struct pp_transport *inner,
                       size_t impl_bytes, struct pp_transport **out)
 {
-    void *impl = pp_alloc(1, impl_bytes);
-    int rc = impl ? pp_transport_new(ops, inner->rank, inner->size, impl, out) : PP_ERESOURCE;
-    if (rc < 0) {
-        pp_free(impl);
-        pp_transport_destroy(&inner);
-        return rc;
-    }
+    PP_OWN_MEMORY void *impl = pp_alloc(1, impl_bytes);
+    PP_TRY_UNDO(impl ? pp_transport_new(ops, inner->rank, inner->size, impl, out) : PP_ERESOURCE,
+                pp_transport_destroy(&inner));
+    impl = NULL;
     (*out)->inner = inner;
     (*out)->crowded = true; /* its waits are for a device: they leave the core to others */
     (*out)->caps.processes = inner->caps.processes;
@@ -208,14 +205,14 @@ int pp_transport_bind(struct pp_transport *tp, struct pp_backend *be)
     return 0;
 }
 
-bool pp_transport_on_device(const struct pp_transport *tp)
+static bool on_device(const struct pp_transport *tp)
 {
     return tp->be && !tp->be->caps.host_visible;
 }
 
 int pp_transport_allgather_on(struct pp_transport *tp, const void *in, size_t bytes, void *out)
 {
-    if (!pp_transport_on_device(tp))
+    if (!on_device(tp))
         return pp_transport_allgather(tp, in, bytes, out);
     if (tp->ops->allgather_on)
         return tp->ops->allgather_on(tp, in, bytes, out);
@@ -384,7 +381,7 @@ static int reduce_pieces(const struct sum *s, size_t N)
 int pp_transport_reduce(struct pp_transport *tp, const int *group, int n, size_t n_floats,
                         float *buf, float *scratch)
 {
-    struct sum s = {tp, group, n, -1, pp_transport_on_device(tp), buf, scratch};
+    struct sum s = {tp, group, n, -1, on_device(tp), buf, scratch};
     for (int j = 0; j < n; j++) {
         pp_assert(group[j] >= 0 && group[j] < tp->size && (j == 0 || group[j - 1] < group[j]));
         s.me = group[j] == tp->rank ? j : s.me;

@@ -5,7 +5,6 @@
 #include <ini.h>
 #include <limits.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "ppcli/mem.h"

@@ -237,13 +237,13 @@ static void take_all(const struct from *f, const struct kind *kind)
 static void read_file(struct from *f)
 {
     static const struct pp_json_limits limits = {16, 1 << 18, 1 << 18};
-    char *text = NULL, shown[PP_JSON_SHOWN];
+    char shown[PP_JSON_SHOWN];
+    PP_OWN_MEMORY char *text = NULL;
     size_t bytes = 0;
-    json_t *root = NULL;
+    json_auto_t *root = NULL;
     int rc = pp_path_format(f->file, "%s/config.json", f->cfg->model.from);
     rc = rc < 0 ? rc : pp_file_read(f->file, BYTES_MAX, &text, &bytes);
     rc = rc < 0 ? rc : pp_json_read(f->file, text, bytes, &limits, &root);
-    pp_free(text);
     if (rc < 0) {
         conf_problem(f->cfg, conf_place_of(f->cfg, f->option), "model.from: %s",
                      pp_error_get()->text);
@@ -260,7 +260,6 @@ static void read_file(struct from *f)
     else
         refuse(f, "its architecture is %s; GPT2LMHeadModel and LlamaForCausalLM are known",
                text_of(name, shown));
-    json_decref(root);
 }
 
 void conf_from(struct pp_config *cfg, const struct pp_names *names)

@@ -215,18 +215,16 @@ static int read_file(const char *path, const char *text, size_t bytes, const str
 int pp_config_load(const char *path, const struct pp_setting *settings, int n_settings,
                    const struct pp_names *names, struct pp_config **out)
 {
-    char *text = NULL;
+    PP_OWN_MEMORY char *text = NULL;
     size_t bytes = 0;
     *out = NULL;
     if (path)
         PP_TRY(read_config(path, &text, &bytes));
-    int rc = read_file(path, text, bytes, names, out);
-    pp_free(text);
-    PP_TRY_UNDO(rc, pp_config_destroy(out));
+    PP_TRY_UNDO(read_file(path, text, bytes, names, out), pp_config_destroy(out));
     apply_settings(*out, settings, n_settings, names);
     conf_from(*out, names);
     conf_check(*out, names);
-    rc = pp_config_verdict(*out);
+    int rc = pp_config_verdict(*out);
     if (rc < 0 && rc != PP_ECONFIG)
         pp_config_destroy(out);
     return rc;

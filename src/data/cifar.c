@@ -90,14 +90,13 @@ static int read_records(struct pp_source *s, const char *path, int parts, struct
 
 static int read_all(const struct batches *b, int parts, struct pp_dataset *ds)
 {
-    int room = 0, rc = 0;
-    for (int i = 0; rc == 0 && i < b->n; i++) {
-        struct pp_source *s = NULL;
+    int room = 0;
+    for (int i = 0; i < b->n; i++) {
+        PP_OWN(pp_source_close) struct pp_source *s = NULL;
         PP_TRY(pp_source_open(b->path[i], PP_SOURCE_INFLATED, &s));
-        rc = read_records(s, b->path[i], parts, ds, &room);
-        pp_source_close(&s);
+        PP_TRY(read_records(s, b->path[i], parts, ds, &room));
     }
-    return rc;
+    return 0;
 }
 
 static int open_cifar(const struct pp_dataset_ops *self, const struct pp_config *cfg,

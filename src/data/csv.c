@@ -97,9 +97,8 @@ static int look_at_first_line(struct table *t, const char *label)
         t->columns += first[i] == t->sep; /* or fewer: one may be quoted */
     t->columns++;
     t->cells = pp_alloc((size_t)t->columns + 1, sizeof(*t->cells));
-    char *copy = t->cells ? pp_alloc(n + 1, 1) : NULL;
-    if (!copy)
-        return PP_ERESOURCE;
+    PP_TRY(t->cells ? 0 : PP_ERESOURCE);
+    PP_TAKE(char, copy, n + 1);
     memcpy(copy, first, n);
     next_line(t);
     t->columns = t->n_cells;
@@ -114,30 +113,30 @@ static int look_at_first_line(struct table *t, const char *label)
         same += strcmp(t->cells[i], label) == 0;
         t->label = t->label < 0 && strcmp(t->cells[i], label) == 0 ? i : t->label;
     }
-    int rc = 0;
-    if (t->columns == 0) {
-        rc = pp_fail(PP_EFORMAT, "%s: no rows", t->path);
-    } else if (t->columns < 2) {
-        rc = pp_fail(PP_EFORMAT,
-                     "%s:%d: one column; expected values and a label, separated by "
-                     "commas, semicolons or tabs",
-                     t->path, t->line);
-    } else if (t->label < 0 || (named && names == 0)) { /* a number of the first row is no name */
-        rc = pp_fail(PP_ECONFIG, "data.label: the first line of %s has no column '%s'%s", t->path,
-                     label, names == 0 ? ", only numbers; use first or last" : "");
-    } else if (same > 1 && strcmp(t->cells[t->label], label) == 0) {
-        rc = pp_fail(PP_ECONFIG, "data.label: %d columns of %s are called '%s'; rename the others",
-                     same, t->path, label);
-    } else if (names > 0 && names < t->columns) { /* a header has names only */
-        rc = bad_cell(t, odd, "expected a number, as others in this line are");
-    } else if (names == 0) { /* it is the first row */
+    if (t->columns == 0)
+        return pp_fail(PP_EFORMAT, "%s: no rows", t->path);
+    if (t->columns < 2) {
+        return pp_fail(PP_EFORMAT,
+                       "%s:%d: one column; expected values and a label, separated by "
+                       "commas, semicolons or tabs",
+                       t->path, t->line);
+    }
+    if (t->label < 0 || (named && names == 0)) /* a number of the first row is no name */
+        return pp_fail(PP_ECONFIG, "data.label: the first line of %s has no column '%s'%s", t->path,
+                       label, names == 0 ? ", only numbers; use first or last" : "");
+    if (same > 1 && strcmp(t->cells[t->label], label) == 0)
+        return pp_fail(PP_ECONFIG,
+                       "data.label: %d columns of %s are called '%s'; rename the others", same,
+                       t->path, label);
+    if (names > 0 && names < t->columns) /* a header has names only */
+        return bad_cell(t, odd, "expected a number, as others in this line are");
+    if (names == 0) { /* it is the first row */
         memcpy(first, copy, n + 1);
         first[n] = t->at > first + n ? '\n' : '\0';
         t->at = first;
         t->line--;
     }
-    pp_free(copy);
-    return rc;
+    return 0;
 }
 
 /* The current cells as row r. images NULL: the label alone. */

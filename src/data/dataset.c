@@ -294,10 +294,9 @@ int pp_dataset_look(const struct pp_config *cfg, enum pp_split split, struct pp_
 
 int pp_dataset_count(const struct pp_config *cfg, enum pp_split split, int *out)
 {
-    struct pp_dataset *ds = NULL;
+    PP_OWN(pp_dataset_destroy) struct pp_dataset *ds = NULL;
     PP_TRY(pp_dataset_look(cfg, split, &ds));
     *out = ds->n;
-    pp_dataset_destroy(&ds);
     return 0;
 }
 
@@ -381,7 +380,8 @@ static int known_sample(const struct pp_config *cfg, const struct pp_dataset_ops
 int pp_dataset_input(const struct pp_config *cfg, struct pp_data_input *out)
 {
     const struct pp_dataset_ops *ops;
-    struct pp_dataset known, *ds = NULL;
+    struct pp_dataset known;
+    PP_OWN(pp_dataset_destroy) struct pp_dataset *ds = NULL;
     PP_TRY(need(cfg->data.dataset, &ops));
     PP_TRY(known_sample(cfg, ops, &known));
     bool as_wanted = !cfg->data.shape[0] || strcmp(cfg->data.shape, "model") == 0;
@@ -397,7 +397,6 @@ int pp_dataset_input(const struct pp_config *cfg, struct pp_data_input *out)
                                   .targets = !ds           ? 0
                                              : ds->windows ? ds->features
                                                            : 1};
-    pp_dataset_destroy(&ds);
     return 0;
 }
 

@@ -80,11 +80,10 @@ int pp_pin_check(const char *path, const struct pp_pin *pin, bool *out_gz)
     *out_gz = true;
     for (int kind = PP_SOURCE_RAW; kind <= PP_SOURCE_INFLATED && rc == PP_EFORMAT && *out_gz;
          kind++) {
-        struct pp_source *s = NULL;
+        PP_OWN(pp_source_close) struct pp_source *s = NULL;
         PP_TRY(pp_source_open(path, (enum pp_source_kind)kind, &s));
         *out_gz = pp_source_is_gzip(s);
         rc = check(s, path, pin);
-        pp_source_close(&s);
     }
     return rc;
 }
@@ -140,7 +139,8 @@ static bool is_there(const struct target *t)
 /* The file of that name into the .part. PP_ENOINPUT: there is none. */
 static int copy(const char *folder, const char *final, const struct target *t)
 {
-    char path[PP_PATH_MAX], *data = NULL;
+    char path[PP_PATH_MAX];
+    PP_OWN_MEMORY char *data = NULL;
     size_t bytes;
     FILE *f = NULL;
     PP_TRY(pp_path_format(path, "%s%s", folder, strrchr(final, '/')));
@@ -149,7 +149,6 @@ static int copy(const char *folder, const char *final, const struct target *t)
     int rc = pp_file_append(t->part, O_TRUNC | O_NOFOLLOW, &f);
     if (rc == 0 && (fwrite(data, 1, bytes, f) < bytes) | (fclose(f) != 0))
         rc = pp_fail_errno(0, "cannot write %s", t->part);
-    pp_free(data);
     return rc;
 }
 
@@ -244,18 +243,17 @@ int pp_fetch(const struct pp_fetch_set *set, const char *from, const char *dir,
     PP_TRY(from ? check_from(from, &f) : 0);
     f.limits.http = limits->http || (from && strncmp(from, "http://", 7) == 0);
     PP_TRY(pp_dir_create(dir));
-    int lock = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
+    PP_OWN(pp_close_at) int lock = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-        rc = pp_fail(PP_ERESOURCE, "another download into %s is running", dir);
-    for (const struct pp_pin *pin = set->files; rc == 0 && pin->name; pin++) {
+        return pp_fail(PP_ERESOURCE, "another download into %s is running", dir);
+    for (const struct pp_pin *pin = set->files; pin->name; pin++) {
         struct target t;
-        rc = target_of(dir, pin, &t);
-        rc = rc == 0 && !is_there(&t) ? get_file(&f, &t) : rc;
-        rc = rc == 0 ? unpack(&t) : rc;
+        PP_TRY(target_of(dir, pin, &t));
+        if (!is_there(&t))
+            PP_TRY(get_file(&f, &t));
+        PP_TRY(unpack(&t));
     }
-    if (lock >= 0)
-        close(lock);
-    return rc;
+    return 0;
 }
 
 int pp_fetch_there(const struct pp_fetch_set *set, const char *dir, int *out_files)

@@ -56,26 +56,24 @@ static int read_header(struct pp_source *s, const char *path, struct pp_array *o
 
 static int read_elements(struct pp_source *s, const char *path, size_t bytes, void **out)
 {
-    uint8_t *data = pp_alloc(bytes, 1);
+    PP_OWN_MEMORY uint8_t *data = pp_alloc(bytes, 1);
     if (!data)
         return pp_error_context("%s", path);
-    int rc = pp_source_pull(s, data, bytes, "data");
-    rc = rc == 0 ? pp_source_finish(s) : rc;
-    PP_TRY_UNDO(rc, pp_free(data));
+    PP_TRY(pp_source_pull(s, data, bytes, "data"));
+    PP_TRY(pp_source_finish(s));
     *out = data;
+    data = NULL;
     return 0;
 }
 
 int pp_idx_read(const char *path, struct pp_array *out, void **out_data)
 {
-    struct pp_source *s = NULL;
+    PP_OWN(pp_source_close) struct pp_source *s = NULL;
     struct pp_array idx = {0};
     PP_TRY(pp_source_open(path, PP_SOURCE_INFLATED, &s));
-    int rc = read_header(s, path, &idx);
-    if (rc == 0 && out_data)
-        rc = read_elements(s, path, idx.n, out_data);
-    pp_source_close(&s);
-    if (rc == 0)
-        *out = idx;
-    return rc;
+    PP_TRY(read_header(s, path, &idx));
+    if (out_data)
+        PP_TRY(read_elements(s, path, idx.n, out_data));
+    *out = idx;
+    return 0;
 }

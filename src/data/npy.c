@@ -145,20 +145,17 @@ static int read_elements(struct pp_source *s, const char *path, const struct typ
 
 int pp_npy_read(const char *path, struct pp_array *out, void **out_data)
 {
-    struct pp_source *s = NULL;
+    PP_OWN(pp_source_close) struct pp_source *s = NULL;
     struct type type;
     struct pp_array a;
-    float *values = NULL;
     PP_TRY(pp_source_open(path, PP_SOURCE_INFLATED, &s));
-    int rc = read_header(s, path, &type, &a);
-    if (rc == 0 && out_data) {
-        values = pp_alloc(a.n, sizeof(*values));
-        rc = values ? read_elements(s, path, &type, a.n, values) : pp_error_context("%s", path);
-    }
-    pp_source_close(&s);
-    PP_TRY_UNDO(rc, pp_free(values));
-    if (out_data)
+    PP_TRY(read_header(s, path, &type, &a));
+    if (out_data) {
+        PP_OWN_MEMORY float *values = pp_alloc(a.n, sizeof(*values));
+        PP_TRY(values ? read_elements(s, path, &type, a.n, values) : pp_error_context("%s", path));
         *out_data = values;
+        values = NULL;
+    }
     *out = a;
     return 0;
 }

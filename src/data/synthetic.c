@@ -48,9 +48,9 @@ static int make_images(uint64_t seed, enum pp_split split, struct pp_dataset *ds
 {
     size_t features = pp_shape_floats(&ds->shape);
     size_t classes = (size_t)ds->classes;
-    uint8_t *prototypes = pp_alloc(classes, features);
+    PP_OWN_MEMORY uint8_t *prototypes = pp_alloc(classes, features);
     ds->images = pp_alloc((size_t)ds->n, features);
-    PP_TRY_UNDO(prototypes && ds->images ? 0 : PP_ERESOURCE, pp_free(prototypes));
+    PP_TRY(prototypes && ds->images ? 0 : PP_ERESOURCE);
     for (size_t c = 0; c < classes; c++) {
         make_bytes(seed, pp_rng_stream("synthetic:class", c), 0, features,
                    prototypes + c * features);
@@ -65,7 +65,6 @@ static int make_images(uint64_t seed, enum pp_split split, struct pp_dataset *ds
         for (size_t j = 0; j < features; j++)
             image[j] = (uint8_t)((image[j] + prototype[j] + 1) / 2);
     }
-    pp_free(prototypes);
     ds->images_crc = (uint32_t)crc32_z(0, ds->images, (size_t)ds->n * features);
     return 0;
 }

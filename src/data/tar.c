@@ -69,11 +69,8 @@ static int unpack(struct pp_source *s, const char *path, const char *dir, const 
 
 int pp_tar_unpack(const char *path, const char *dir, const char *suffix)
 {
-    struct pp_source *s = NULL;
-    uint8_t *chunk = pp_alloc(CHUNK, 1);
-    int rc = chunk ? pp_source_open(path, PP_SOURCE_INFLATED, &s) : PP_ERESOURCE;
-    rc = rc == 0 ? unpack(s, path, dir, suffix, chunk) : rc;
-    pp_source_close(&s);
-    pp_free(chunk);
-    return rc;
+    PP_OWN(pp_source_close) struct pp_source *s = NULL;
+    PP_TAKE(uint8_t, chunk, CHUNK);
+    PP_TRY(pp_source_open(path, PP_SOURCE_INFLATED, &s));
+    return unpack(s, path, dir, suffix, chunk);
 }

@@ -143,29 +143,23 @@ static int open_text(const struct pp_dataset_ops *self, const struct pp_config *
                      enum pp_split split, int parts, const struct pp_shape *model_input,
                      int model_classes, struct pp_dataset *ds)
 {
-    struct corpus c = {0};
-    int rc = load(self, cfg, &c), i = c.n == 2 && split == PP_SPLIT_TEST;
-    if (rc == 0) {
-        ds->element = pp_vocabulary_element(&c.v);
-        ds->vocabulary = ds->classes = c.v.n;
-        rc = take_split(cfg, split, parts, &c, i, ds);
-    }
-    rc = rc == 0 ? pp_path_format(ds->origin, "%s", c.paths[i]) : rc;
-    corpus_fini(&c);
-    return rc;
+    PP_OWN(corpus_fini) struct corpus c = {0};
+    PP_TRY(load(self, cfg, &c));
+    int i = c.n == 2 && split == PP_SPLIT_TEST;
+    ds->element = pp_vocabulary_element(&c.v);
+    ds->vocabulary = ds->classes = c.v.n;
+    PP_TRY(take_split(cfg, split, parts, &c, i, ds));
+    return pp_path_format(ds->origin, "%s", c.paths[i]);
 }
 
 static int vocabulary_of_text(const struct pp_dataset_ops *self, const struct pp_config *cfg,
                               struct pp_vocabulary *out)
 {
-    struct corpus c = {.v = pp_vocabulary_bytes(false)};
-    int rc = cfg->data.tokens == PP_TOKENS_BYTES ? 0 : load(self, cfg, &c);
-    if (rc == 0) {
-        *out = c.v;
-        c.v.codes = NULL;
-    }
-    corpus_fini(&c);
-    return rc;
+    PP_OWN(corpus_fini) struct corpus c = {.v = pp_vocabulary_bytes(false)};
+    PP_TRY(cfg->data.tokens == PP_TOKENS_BYTES ? 0 : load(self, cfg, &c));
+    *out = c.v;
+    c.v.codes = NULL;
+    return 0;
 }
 
 extern const struct pp_dataset_ops dataset_text, dataset_shakespeare, dataset_shakespeare_sample;

@@ -145,20 +145,16 @@ static int class_of(const struct labelled *l, const char *label)
 static int find_characters(struct labelled *l)
 {
     size_t n = (size_t)l->of[0].n + (size_t)l->of[1].n, k = 0;
-    const char **texts = pp_alloc(2 * n, sizeof(*texts)); /* and their labels, for messages */
-    size_t *bytes = pp_alloc(n, sizeof(*bytes));
-    int rc = texts && bytes ? 0 : PP_ERESOURCE;
-    for (int split = 0; rc == 0 && split < 2; split++) {
+    PP_TAKE(const char *, texts, 2 * n); /* and their labels, for messages */
+    PP_TAKE(size_t, bytes, n);
+    for (int split = 0; split < 2; split++) {
         for (int i = 0; i < l->of[split].n; i++, k++) {
             texts[k] = l->of[split].rows[i].text;
             texts[n + k] = l->of[split].rows[i].label;
             bytes[k] = l->of[split].rows[i].bytes;
         }
     }
-    rc = rc == 0 ? pp_vocabulary_of((int)n, texts + n, texts, bytes, true, &l->v) : rc;
-    pp_free(texts);
-    pp_free(bytes);
-    return rc;
+    return pp_vocabulary_of((int)n, texts + n, texts, bytes, true, &l->v);
 }
 
 static int load(const struct pp_config *cfg, struct labelled *l)
@@ -203,25 +199,22 @@ static int open_labelled(const struct pp_dataset_ops *self, const struct pp_conf
                          enum pp_split split, int parts, const struct pp_shape *model_input,
                          int model_classes, struct pp_dataset *ds)
 {
-    struct labelled l = {0};
-    int rc = load(cfg, &l), most = pp_samples_max(cfg, split);
-    if (rc == 0) {
-        ds->n = most > 0 && most < l.of[split].n ? most : l.of[split].n;
-        ds->shape = pp_shape_flat(cfg->model.block_size);
-        ds->scale = 1;
-        ds->element = PP_U16;
-        ds->vocabulary = l.v.n;
-        if (l.v.n > 1 << 16)
-            rc = pp_fail(PP_EFORMAT, "%s: %d different characters; at most 65,536 are possible",
-                         cfg->data.train_file, l.v.n);
-        for (int i = 0; i < l.n_words; i++) {
-            int class = class_of(&l, l.words[i]);
-            ds->classes = class >= ds->classes ? class + 1 : ds->classes;
-        }
-        rc = rc < 0 ? rc : take_rows(cfg, &l, split, parts, ds);
+    PP_OWN(labelled_fini) struct labelled l = {0};
+    int most = pp_samples_max(cfg, split);
+    PP_TRY(load(cfg, &l));
+    ds->n = most > 0 && most < l.of[split].n ? most : l.of[split].n;
+    ds->shape = pp_shape_flat(cfg->model.block_size);
+    ds->scale = 1;
+    ds->element = PP_U16;
+    ds->vocabulary = l.v.n;
+    if (l.v.n > 1 << 16)
+        return pp_fail(PP_EFORMAT, "%s: %d different characters; at most 65,536 are possible",
+                       cfg->data.train_file, l.v.n);
+    for (int i = 0; i < l.n_words; i++) {
+        int class = class_of(&l, l.words[i]);
+        ds->classes = class >= ds->classes ? class + 1 : ds->classes;
     }
-    labelled_fini(&l);
-    PP_TRY(rc);
+    PP_TRY(take_rows(cfg, &l, split, parts, ds));
     return pp_path_format(ds->origin, "%s",
                           split == PP_SPLIT_TRAIN ? cfg->data.train_file : cfg->data.test_file);
 }
@@ -229,14 +222,11 @@ static int open_labelled(const struct pp_dataset_ops *self, const struct pp_conf
 static int vocabulary_of_labelled(const struct pp_dataset_ops *self, const struct pp_config *cfg,
                                   struct pp_vocabulary *out)
 {
-    struct labelled l = {0};
-    int rc = load(cfg, &l);
-    if (rc == 0) {
-        *out = l.v;
-        l.v.codes = NULL;
-    }
-    labelled_fini(&l);
-    return rc;
+    PP_OWN(labelled_fini) struct labelled l = {0};
+    PP_TRY(load(cfg, &l));
+    *out = l.v;
+    l.v.codes = NULL;
+    return 0;
 }
 
 extern const struct pp_dataset_ops dataset_text_labels;

@@ -52,28 +52,24 @@ static int no_character(const char *label, const char *text, size_t at)
 int pp_vocabulary_of(int n, const char *const *paths, const char *const *texts, const size_t *bytes,
                      bool padded, struct pp_vocabulary *out)
 {
-    bool *seen = pp_alloc(CODES, sizeof(*seen));
-    int rc = seen ? 0 : PP_ERESOURCE, count = 0;
-    for (int i = 0; rc == 0 && i < n; i++) {
-        for (size_t at = 0, length; rc == 0 && at < bytes[i]; at += length) {
+    int count = 0;
+    PP_TAKE(bool, seen, CODES);
+    for (int i = 0; i < n; i++) {
+        for (size_t at = 0, length; at < bytes[i]; at += length) {
             uint32_t code = code_at(texts[i], at, bytes[i], &length);
-            if (length == 0 || code == 0) {
-                rc = no_character(paths[i], texts[i], at);
-            } else {
-                count += !seen[code];
-                seen[code] = true;
-            }
+            if (length == 0 || code == 0)
+                return no_character(paths[i], texts[i], at);
+            count += !seen[code];
+            seen[code] = true;
         }
     }
-    uint32_t *codes = rc == 0 ? pp_alloc((size_t)count, sizeof(*codes)) : NULL;
-    if (codes) {
-        *out = (struct pp_vocabulary){.n = count + padded, .first = padded, .codes = codes};
-        for (uint32_t code = 0; code < CODES; code++)
-            if (seen[code])
-                *codes++ = code;
-    }
-    pp_free(seen);
-    return rc == 0 && !codes ? PP_ERESOURCE : rc;
+    uint32_t *codes;
+    PP_ALLOC(codes, count);
+    *out = (struct pp_vocabulary){.n = count + padded, .first = padded, .codes = codes};
+    for (uint32_t code = 0; code < CODES; code++)
+        if (seen[code])
+            *codes++ = code;
+    return 0;
 }
 
 char *pp_vocabulary_text(const struct pp_vocabulary *v)

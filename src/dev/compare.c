@@ -275,11 +275,10 @@ static int probe(char *why, size_t bytes)
 
 static void compare_close(struct pp_backend *be)
 {
-    struct compare *c = be->impl;
+    PP_OWN_MEMORY struct compare *c = be->impl;
     pp_backend_close(&c->fast);
     pp_backend_close(&c->plain);
     free(c->scratch);
-    pp_free(c);
 }
 
 int compare_open_with(struct pp_backend *be, const struct pp_backend_ops *fast, int threads)

@@ -43,17 +43,16 @@ struct asked {
 static int hash_file(const char *path, uint64_t most, struct pp_sha256 *s)
 {
     static char block[BLOCK];
-    int fd, rc = 0;
+    PP_OWN(pp_close_at) int fd = -1;
     uint64_t bytes;
     PP_TRY(pp_open_regular(path, &fd, &bytes));
     pp_sha256_update(s, &bytes, sizeof(bytes));
-    for (uint64_t done = 0, n; rc == 0 && done < bytes && done < most; done += n) {
+    for (uint64_t done = 0, n; done < bytes && done < most; done += n) {
         n = bytes - done < sizeof(block) ? bytes - done : sizeof(block);
-        rc = pp_fd_read_at(fd, path, done, block, n);
+        PP_TRY(pp_fd_read_at(fd, path, done, block, n));
         pp_sha256_update(s, block, n);
     }
-    close(fd);
-    return rc;
+    return 0;
 }
 
 /* PATH: the digest of a file, or of the files in a folder by their names. */
@@ -205,15 +204,13 @@ static int probe(struct asked *q)
     uint64_t sum[2] = {0, 1}, limit = strtoull(q->args[4], NULL, 10) * 1000000;
     PP_TRY(pp_route_find(q->args[1], &r));
     inet_pton(AF_INET, r.peer, &to.sin_addr);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    PP_OWN(pp_close_at) int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     set_up_socket(fd);
     uint64_t start = pp_clock_ns();
     if (connect(fd, (struct sockaddr *)&to, sizeof(to)) != 0) {
         errno = errno == EINPROGRESS ? ETIMEDOUT : errno;
-        int rc = pp_fail_errno(PP_ERESOURCE, "no connection to port %s of %s from %s (%s)",
-                               q->args[2], r.peer, r.own, r.device);
-        close(fd);
-        return rc;
+        return pp_fail_errno(PP_ERESOURCE, "no connection to port %s of %s from %s (%s)",
+                             q->args[2], r.peer, r.own, r.device);
     }
     double connected = (double)(pp_clock_ns() - start) * 1e-6;
     bool fine = sends(fd, q->args[3], HOSTS_TOKEN);
@@ -227,7 +224,6 @@ static int probe(struct asked *q)
     while (fine && pp_clock_ns() - start < limit)
         fine = sends(fd, block, sizeof(block));
     fine = fine && shutdown(fd, SHUT_WR) == 0 && receives(fd, sum, sizeof(sum));
-    close(fd);
     if (!fine) {
         return pp_fail(PP_ERESOURCE, "the connection to port %s of %s breaks off", q->args[2],
                        r.peer);

@@ -91,22 +91,19 @@ int pp_hosts_parse(const char *text, int ranks, struct pp_hosts *out)
 {
     const char *path = strncmp(text, "file:", 5) == 0 ? text + 5 : NULL;
     const char *from = path ? path : "run.hosts";
-    char *copy = NULL;
+    PP_OWN_MEMORY char *copy = NULL;
     size_t bytes;
-    int rc = 0;
     *out = (struct pp_hosts){.n = 0};
     if (path)
         PP_TRY(pp_file_read(path, FILE_MAX, &copy, &bytes));
     else if (!(copy = pp_strdup(text)))
         return PP_ERESOURCE;
-    for (char *rest = copy, *item; rc == 0 && (item = strsep(&rest, path ? "\n" : ","));) {
+    for (char *rest = copy, *item; (item = strsep(&rest, path ? "\n" : ","));) {
         item[path ? strcspn(item, "#") : strlen(item)] = '\0';
-        rc = add(from, item, out);
+        PP_TRY(add(from, item, out));
     }
-    pp_free(copy);
-    if (rc == 0 && out->n == 0)
-        rc = pp_fail(PP_ECONFIG, "%s: no host; write h0:2,h1:2", from);
-    return rc < 0 ? rc : share(ranks, out);
+    return out->n > 0 ? share(ranks, out)
+                      : pp_fail(PP_ECONFIG, "%s: no host; write h0:2,h1:2", from);
 }
 
 int pp_ports_parse(const char *text, int *first, int *last)

@@ -142,12 +142,11 @@ static void ask_digest(struct preflight *p, const char *path, enum pp_host_fact 
 static void ask_files(struct preflight *p, const char *path)
 {
     char full[PP_PATH_MAX];
-    struct pp_dataset *ds = NULL;
+    PP_OWN(pp_dataset_destroy) struct pp_dataset *ds = NULL;
     if (path && realpath(path, full))
         ask_digest(p, full, PP_HOST_CONFIG);
     if (path && pp_dataset_look(p->cfg, PP_SPLIT_TRAIN, &ds) == 0 && ds->origin[0] == '/')
         ask_digest(p, ds->origin, PP_HOST_DATA);
-    pp_dataset_destroy(&ds);
 }
 
 /* What there is of the run on each host. */

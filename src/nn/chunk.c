@@ -113,19 +113,14 @@ int pp_chunk_init(struct pp_chunk *c, struct pp_backend *be, uint64_t seed)
         pp_chunk_param(c, i, &offset, &n);
         most = n > most ? n : most;
     }
-    float *host;
-    PP_ALLOC(host, most);
-    int rc = 0;
-    for (int i = 0; i < count && rc == 0; i++) {
+    PP_TAKE(float, host, most);
+    for (int i = 0; i < count; i++) {
         pp_param_init(pp_chunk_param(c, i, &offset, &n), seed, host);
-        rc = pp_backend_to_device(be, c->params + offset, host, n * sizeof(*host));
-        if (rc == 0) {
-            /* the copy may still be reading host, which the next parameter overwrites */
-            rc = pp_backend_synchronize(be);
-        }
+        PP_TRY(pp_backend_to_device(be, c->params + offset, host, n * sizeof(*host)));
+        /* the copy may still be reading host, which the next parameter overwrites */
+        PP_TRY(pp_backend_synchronize(be));
     }
-    pp_free(host);
-    return rc == 0 ? pp_chunk_weights_changed(c, be) : rc;
+    return pp_chunk_weights_changed(c, be);
 }
 
 static float *packed_of(const struct pp_chunk *c, int k)

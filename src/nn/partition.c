@@ -104,23 +104,18 @@ static int balanced(const struct cut *c, int *first, int *last)
 {
     uint64_t T = least_largest(c);
     size_t row = (size_t)c->n + 1;
-    int *ends = pp_alloc(row * ((size_t)c->k + 2), sizeof(int));
-    uint64_t *best = pp_alloc(2 * row, sizeof(*best));
-    if (ends && best) {
-        int *queue = ends + row, *next = queue + row; /* next: [k][row] */
-        for (int i = 0; i < c->n; i++)
-            ends[i] = reach(c, i, T);
-        fewest_values(c, T, ends, best, best + row, queue, next);
-        for (int s = 0, at = 0; s < c->k; s++) {
-            first[s] = at;
-            at = next[(size_t)(c->k - 1 - s) * row + (size_t)at];
-            last[s] = at - 1;
-        }
+    PP_TAKE(int, ends, row *((size_t)c->k + 2));
+    PP_TAKE(uint64_t, best, 2 * row);
+    int *queue = ends + row, *next = queue + row; /* next: [k][row] */
+    for (int i = 0; i < c->n; i++)
+        ends[i] = reach(c, i, T);
+    fewest_values(c, T, ends, best, best + row, queue, next);
+    for (int s = 0, at = 0; s < c->k; s++) {
+        first[s] = at;
+        at = next[(size_t)(c->k - 1 - s) * row + (size_t)at];
+        last[s] = at - 1;
     }
-    int rc = ends && best ? 0 : PP_ERESOURCE;
-    pp_free(ends);
-    pp_free(best);
-    return rc;
+    return 0;
 }
 
 static uint64_t weigh(const struct pp_model *m, int layer, enum pp_assignment how)
@@ -132,20 +127,14 @@ static uint64_t weigh(const struct pp_model *m, int layer, enum pp_assignment ho
 static int by_weight(const struct pp_model *m, enum pp_assignment how, const uint64_t *cost, int n,
                      int *first, int *last)
 {
-    int rc = PP_ERESOURCE;
-    uint64_t *sum = pp_alloc((size_t)m->n_layers + 1, sizeof(*sum));
-    int *width = pp_alloc((size_t)m->n_layers + 1, sizeof(*width));
-    if (sum && width) {
-        for (int i = 0; i < m->n_layers; i++) {
-            sum[i + 1] = sum[i] + (cost ? cost[i] : weigh(m, i, how));
-            width[i] = m->layers[i].in;
-        }
-        struct cut c = {.n = m->n_layers, .k = n, .sum = sum, .width = width};
-        rc = balanced(&c, first, last);
+    PP_TAKE(uint64_t, sum, m->n_layers + 1);
+    PP_TAKE(int, width, m->n_layers + 1);
+    for (int i = 0; i < m->n_layers; i++) {
+        sum[i + 1] = sum[i] + (cost ? cost[i] : weigh(m, i, how));
+        width[i] = m->layers[i].in;
     }
-    pp_free(sum);
-    pp_free(width);
-    return rc;
+    struct cut c = {.n = m->n_layers, .k = n, .sum = sum, .width = width};
+    return balanced(&c, first, last);
 }
 
 /* Times become whole numbers, so that sums are exact and equal ones stay equal: 2^52 or a little
@@ -160,13 +149,10 @@ int pp_partition_costs(const struct pp_model *m, const double *costs, int n, int
     }
     int exponent;
     (void)frexp(total, &exponent);
-    uint64_t *whole;
-    PP_ALLOC(whole, m->n_layers);
+    PP_TAKE(uint64_t, whole, m->n_layers);
     for (int i = 0; i < m->n_layers; i++)
         whole[i] = (uint64_t)(ldexp(costs[i], 52 - exponent) + 0.5);
-    int rc = by_weight(m, PP_ASSIGN_TIME, whole, n, first, last);
-    pp_free(whole);
-    return rc;
+    return by_weight(m, PP_ASSIGN_TIME, whole, n, first, last);
 }
 
 static void equally(int layers, int n, int *first, int *last)

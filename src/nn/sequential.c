@@ -256,7 +256,7 @@ static int apply(struct builder *b, const struct word *words, int n, int *i, int
 
 static int build(struct builder *b, int x)
 {
-    struct word *words = pp_alloc(WORDS_MAX, sizeof(*words));
+    PP_OWN_MEMORY struct word *words = pp_alloc(WORDS_MAX, sizeof(*words));
     int before[WORDS_MAX + 1]; /* the value that word i gets */
     if (!words) {
         b->rc = PP_ERESOURCE;
@@ -290,7 +290,6 @@ static int build(struct builder *b, int x)
                "each class",
                words[n - 1].text);
     }
-    pp_free(words);
     return x;
 }
 

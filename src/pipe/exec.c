@@ -11,11 +11,9 @@ static int open_channels(struct pp_exec *x)
     int n = 0;
     size_t most =
         (size_t)l->n_channels + 2 * (size_t)x->n_buckets * SHARD_KINDS * (size_t)(l->replicas - 1);
-    struct pp_channel_spec *specs = pp_alloc(most, sizeof(*specs));
-    void **memory = pp_alloc(most, sizeof(*memory));
-    int rc = pp_transport_agree(x->tp, specs && memory ? 0 : PP_ERESOURCE);
-    if (rc < 0)
-        goto out;
+    PP_OWN_MEMORY struct pp_channel_spec *specs = pp_alloc(most, sizeof(*specs));
+    PP_OWN_MEMORY void **memory = pp_alloc(most, sizeof(*memory));
+    PP_TRY(pp_transport_agree(x->tp, specs && memory ? 0 : PP_ERESOURCE));
     pp_assert(specs != NULL && memory != NULL); /* or this rank had not agreed */
     int base = x->replica * l->stages;
     for (int c = 0; c < l->n_channels; c++) {
@@ -32,11 +30,7 @@ static int open_channels(struct pp_exec *x)
         x->channels[c].spec = n++;
     }
     exec_zero_channels(x, specs, memory, &n);
-    rc = pp_transport_open_channels(x->tp, specs, n, memory);
-out:
-    pp_free(specs);
-    pp_free(memory);
-    return rc;
+    return pp_transport_open_channels(x->tp, specs, n, memory);
 }
 
 /* Per plan: which receives to post before the first action, and the last input gradient. */

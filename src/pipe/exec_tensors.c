@@ -210,34 +210,32 @@ int pp_exec_weights_sha256(struct pp_exec *x, char out[65])
         largest = n > largest ? n : largest;
     }
     PP_TRY(pp_transport_agree(x->tp, pp_exec_finish(x, 0)));
-    float *host = pp_alloc(largest, sizeof(*host));
-    uint8_t *all = pp_alloc((size_t)l->ranks, PP_SHA256_BYTES);
-    int rc = pp_transport_agree(x->tp, host && all ? 0 : PP_ERESOURCE);
-    if (rc == 0 && l->replicas > 1)
-        rc = check_replicas(x, host, all);
+    PP_OWN_MEMORY float *host = pp_alloc(largest, sizeof(*host));
+    PP_OWN_MEMORY uint8_t *all = pp_alloc((size_t)l->ranks, PP_SHA256_BYTES);
+    PP_TRY(pp_transport_agree(x->tp, host && all ? 0 : PP_ERESOURCE));
+    if (l->replicas > 1)
+        PP_TRY(check_replicas(x, host, all));
     struct pp_sha256 h;
     pp_sha256_init(&h);
     out[0] = '\0';
-    for (int s = 0; rc == 0 && x->replica == 0 && s < l->n_virtual; s++) {
+    for (int s = 0; x->replica == 0 && s < l->n_virtual; s++) {
         int owner = l->rank_of[s];
         size_t bytes = pp_layout_floats(l, s) * sizeof(float);
         if (owner == x->rank) {
             const struct pp_chunk *c = x->stages[l->plans[0].plan->chunk_of[s]].chunk;
-            rc = pp_backend_to_host(x->be, host, c->params, bytes);
-            if (rc == 0 && owner != 0)
-                rc = pp_transport_send(x->tp, 0, host, bytes);
+            PP_TRY(pp_backend_to_host(x->be, host, c->params, bytes));
+            if (owner != 0)
+                PP_TRY(pp_transport_send(x->tp, 0, host, bytes));
         } else if (x->rank == 0) {
-            rc = pp_transport_recv(x->tp, owner, host, bytes);
+            PP_TRY(pp_transport_recv(x->tp, owner, host, bytes));
         }
-        if (rc == 0 && x->rank == 0)
+        if (x->rank == 0)
             pp_model_hash(l->model, l->first[s], l->last[s], host, &h);
     }
-    if (rc == 0 && x->rank == 0) {
+    if (x->rank == 0) {
         uint8_t digest[PP_SHA256_BYTES];
         pp_sha256_final(&h, digest);
         pp_sha256_hex(digest, out);
     }
-    pp_free(host);
-    pp_free(all);
-    return rc;
+    return 0;
 }

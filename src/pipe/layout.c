@@ -124,7 +124,7 @@ static int need_plan(struct pp_layout *l, enum pp_plan_kind kind, int m, bool fu
                             .eager = l->cfg->pipeline.eager,
                             .again = l->again,
                             .memory_cap = l->cfg->pipeline.memory_cap};
-    struct pp_plan *plan = NULL;
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
     if (kind == PP_PLAN_EVAL) {
         PP_TRY(pp_plan_build_eval(&g, l->placement, &plan));
     } else {
@@ -138,17 +138,11 @@ static int need_plan(struct pp_layout *l, enum pp_plan_kind kind, int m, bool fu
     pp_assert(plan != NULL);
     bool train = kind == PP_PLAN_TRAIN,
          again = train && memchr(l->again, true, (size_t)l->n_virtual);
-    int rc = again ? pp_plan_recompute(plan, l->again) : 0;
-    if (rc == 0 && train && l->n_ties > 0)
-        rc = pp_plan_tie(plan, l->ties, l->n_ties);
-    struct pp_layout_plan *grown = NULL;
-    if (rc == 0)
-        grown = pp_realloc(l->plans, (size_t)l->n_plans + 1, sizeof(*l->plans));
-    if (!grown) {
-        pp_plan_destroy(&plan);
-        return rc < 0 ? rc : PP_ERESOURCE;
-    }
-    l->plans = grown;
+    if (again)
+        PP_TRY(pp_plan_recompute(plan, l->again));
+    if (train && l->n_ties > 0)
+        PP_TRY(pp_plan_tie(plan, l->ties, l->n_ties));
+    PP_GROW(l->plans, l->n_plans + 1);
     l->plans[l->n_plans++] = (struct pp_layout_plan){.kind = kind, .m = m, .plan = plan};
     for (int s = 0; s < l->n_virtual; s++) {
         raise_to(&l->state_slots[s], plan->state_slots[s]);
@@ -156,6 +150,7 @@ static int need_plan(struct pp_layout *l, enum pp_plan_kind kind, int m, bool fu
     }
     for (int c = 0; c < plan->n_channels; c++)
         raise_to(&l->channel_slots[c], plan->channels[c].slots);
+    plan = NULL;
     return 0;
 }
 
@@ -285,13 +280,11 @@ static int open_table(struct pp_layout *l)
 {
     const struct pp_config *cfg = l->cfg;
     const char *path = cfg->pipeline.schedule + strlen(PP_SCHEDULE_FILE);
-    FILE *f = NULL;
+    PP_OWN(pp_fclose_at) FILE *f = NULL;
     uint64_t bytes = 0;
     if (pp_file_open(path, &f, &bytes) < 0)
         return pp_error_context("schedule table");
-    int rc = pp_plan_read_csv(f, path, &l->table);
-    fclose(f);
-    PP_TRY(rc);
+    PP_TRY(pp_plan_read_csv(f, path, &l->table));
     const struct pp_geometry *g = &l->table->geometry;
     if (g->stages != cfg->pipeline.stages ||
         (cfg->pipeline.chunks > 0 && g->chunks != cfg->pipeline.chunks)) {
@@ -301,8 +294,7 @@ static int open_table(struct pp_layout *l)
                        path, g->stages, g->chunks, g->chunks == 1 ? "" : "s", g->stages, g->chunks);
     }
     l->chunks = g->chunks;
-    rc = find_placement(l->table, &l->placement);
-    return rc < 0 ? pp_error_context("%s", path) : 0;
+    return find_placement(l->table, &l->placement) < 0 ? pp_error_context("%s", path) : 0;
 }
 
 /* Chunks and placement, from the schedule or its table. */
@@ -424,15 +416,10 @@ static int lay_out(struct pp_layout *l, struct pp_config *cfg)
 int pp_layout_create(struct pp_config *cfg, const struct pp_model *model, int train_n, int test_n,
                      struct pp_layout **out)
 {
-    struct pp_layout *l = pp_alloc(1, sizeof(*l));
-    if (!l)
-        return PP_ERESOURCE;
+    struct pp_layout *l;
+    PP_ALLOC(l, 1);
     *l = (struct pp_layout){.cfg = cfg, .model = model, .train_n = train_n, .test_n = test_n};
-    int rc = lay_out(l, cfg);
-    if (rc < 0) {
-        pp_layout_destroy(&l);
-        return rc;
-    }
+    PP_TRY_UNDO(lay_out(l, cfg), pp_layout_destroy(&l));
     *out = l;
     return 0;
 }

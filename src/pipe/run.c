@@ -32,7 +32,7 @@ int pp_run_samples(const struct pp_config *cfg, enum pp_run_need need, enum pp_s
 int pp_run_model(struct pp_config *cfg, struct pp_model **out)
 {
     struct pp_data_input data;
-    struct pp_model *m = NULL;
+    PP_OWN(pp_model_destroy) struct pp_model *m = NULL;
     PP_TRY(pp_dataset_check_keys(cfg));
     PP_TRY(pp_dataset_blame(cfg, pp_dataset_input(cfg, &data)));
     bool words = strcmp(cfg->model.type, "sequential") == 0;
@@ -41,20 +41,20 @@ int pp_run_model(struct pp_config *cfg, struct pp_model **out)
         PP_TRY(pp_dataset_count(cfg, PP_SPLIT_TRAIN, &n));
     int rc = pp_model_create(cfg, &data, &m);
     if (rc == PP_ECONFIG)
-        rc = pp_config_problem(cfg, words ? "model.layers" : "model.type", "%s",
-                               pp_error_get()->text);
-    int rows = rc == 0 ? pp_model_targets(m) : 0;
-    if (rc == 0 && data.targets > 0 && data.targets != rows) {
-        rc = pp_config_problem(cfg, "model.type",
-                               "model.type = %s gives %d row%s of outputs a sample, and "
-                               "data.dataset = %s has %d target%s",
-                               cfg->model.type, rows, rows == 1 ? "" : "s", cfg->data.dataset,
-                               data.targets, data.targets == 1 ? "" : "s, one for each position");
+        return pp_config_problem(cfg, words ? "model.layers" : "model.type", "%s",
+                                 pp_error_get()->text);
+    PP_TRY(rc);
+    int rows = pp_model_targets(m);
+    if (data.targets > 0 && data.targets != rows) {
+        return pp_config_problem(cfg, "model.type",
+                                 "model.type = %s gives %d row%s of outputs a sample, and "
+                                 "data.dataset = %s has %d target%s",
+                                 cfg->model.type, rows, rows == 1 ? "" : "s", cfg->data.dataset,
+                                 data.targets, data.targets == 1 ? "" : "s, one for each position");
     }
-    if (rc == 0)
-        rc = pp_dataset_check(cfg, &m->values[0], m->classes);
-    PP_TRY_UNDO(rc, pp_model_destroy(&m));
+    PP_TRY(pp_dataset_check(cfg, &m->values[0], m->classes));
     *out = m;
+    m = NULL;
     return 0;
 }
 

@@ -31,7 +31,7 @@ static int put_value(const char *key, json_t *value, struct pp_json *j)
     size_t flags = JSON_COMPACT;
     const char *name;
     json_t *item;
-    char *text = NULL;
+    PP_OWN_MEMORY char *text = NULL;
     json_object_foreach(value, name, item)
     {
         while (json_array_size(item) > ITEMS_MAX)
@@ -47,7 +47,6 @@ static int put_value(const char *key, json_t *value, struct pp_json *j)
         (void)json_dumpb(value, text, bytes, flags);
     }
     pp_json_raw(j, key, text ? text : "null");
-    pp_free(text);
     return 0;
 }
 

@@ -56,18 +56,16 @@ static int take_line(struct pp_report *r, char *text, struct report_lost *lost,
     return rc < 0 ? rc : 0;
 }
 
-int report_objects(struct pp_report *r, FILE *f, struct report_lost *lost,
-                   int (*take)(struct pp_report *r, json_t *o))
+/* Calls take() for every line of a file that holds an object, with or without the commas and brackets
+ * of an array of them; take() returns 1 for one that is damaged. */
+static int take_objects(struct pp_report *r, FILE *f, struct report_lost *lost,
+                        int (*take)(struct pp_report *r, json_t *o))
 {
-    int rc = 0;
-    char *text = pp_alloc(1, LINE_BYTES);
-    if (!text)
-        return PP_ERESOURCE;
+    PP_TAKE(char, text, LINE_BYTES);
     /* a longer line comes in parts, which are damaged */
-    while (rc == 0 && fgets(text, LINE_BYTES, f))
-        rc = take_line(r, text, lost, take);
-    pp_free(text);
-    return rc == 0 && ferror(f) ? pp_fail_errno(PP_EIO, "cannot read %s", r->dir) : rc;
+    while (fgets(text, LINE_BYTES, f))
+        PP_TRY(take_line(r, text, lost, take));
+    return ferror(f) ? pp_fail_errno(PP_EIO, "cannot read %s", r->dir) : 0;
 }
 
 /* ---- records of metrics.jsonl */
@@ -192,12 +190,10 @@ static const char *read_end(const struct pp_report *r)
 static int read_objects(struct pp_report *r, const char *path, struct report_lost *lost,
                         int (*take)(struct pp_report *r, json_t *o))
 {
-    FILE *f = NULL;
+    PP_OWN(pp_fclose_at) FILE *f = NULL;
     uint64_t bytes = 0;
     PP_TRY(pp_file_open(path, &f, &bytes));
-    int rc = report_objects(r, f, lost, take);
-    fclose(f);
-    return rc;
+    return take_objects(r, f, lost, take);
 }
 
 static int read_file(struct pp_report *r, enum report_file which)
@@ -243,7 +239,7 @@ static int read_folder(struct pp_report *r)
 
 static int read_trace(struct pp_report *r, FILE *f)
 {
-    PP_TRY(report_objects(r, f, &r->lost[REPORT_TIMELINE], report_take_event));
+    PP_TRY(take_objects(r, f, &r->lost[REPORT_TIMELINE], report_take_event));
     return r->measured.n + r->simulated.n > 0
                ? 0
                : pp_fail(PP_EFORMAT, "%s is neither a run folder nor a trace", r->dir);
@@ -252,14 +248,12 @@ static int read_trace(struct pp_report *r, FILE *f)
 static int read_path(struct pp_report *r)
 {
     struct stat st;
-    FILE *f = NULL;
+    PP_OWN(pp_fclose_at) FILE *f = NULL;
     uint64_t bytes = 0;
     if (stat(r->dir, &st) == 0 && S_ISDIR(st.st_mode))
         return read_folder(r);
     PP_TRY(pp_file_open(r->dir, &f, &bytes));
-    int rc = read_trace(r, f);
-    fclose(f);
-    return rc;
+    return read_trace(r, f);
 }
 
 /* ---- life */

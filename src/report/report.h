@@ -53,12 +53,6 @@ double report_number(const json_t *object, const char *key);
 const char *report_text(const json_t *object, const char *key); /* "" when there is none */
 double report_short(double value);                              /* to six digits */
 
-/* Calls take() for every line of a file that holds an object, with or without the commas and
- * brackets of an array of them; take() returns 1 for one that is damaged. Errors: PP_EIO,
- * PP_ERESOURCE, and those of take(). */
-int report_objects(struct pp_report *r, FILE *f, struct report_lost *lost,
-                   int (*take)(struct pp_report *r, json_t *o));
-
 /* A trace event. Errors: PP_ERESOURCE. */
 int report_take_event(struct pp_report *r, json_t *o);
 /* After the last event: one step stays, sorted by rank and start, from time 0 on. */

@@ -10,22 +10,14 @@
 static int gather(const struct pp_layout *l, const struct pp_exec *x, struct pp_transport *tp,
                   struct pp_exec_times *times, struct pp_exec_time *updates)
 {
-    int rc = PP_ERESOURCE, k = 0;
-    struct pp_exec_times *mine = pp_alloc((size_t)l->chunks, sizeof(*mine));
-    if (mine) {
-        rc = 0;
-        for (int s = 0; s < l->n_virtual; s++)
-            k += pp_exec_times(x, s, &mine[k]);
-    }
-    rc = pp_transport_agree(tp, rc);
-    if (rc == 0)
-        rc = pp_transport_allgather(tp, mine, (size_t)l->chunks * sizeof(*mine), times);
-    if (rc == 0) {
-        struct pp_exec_time update = pp_exec_update_time(x);
-        rc = pp_transport_allgather(tp, &update, sizeof(update), updates);
-    }
-    pp_free(mine);
-    return rc;
+    int k = 0;
+    PP_OWN_MEMORY struct pp_exec_times *mine = pp_alloc((size_t)l->chunks, sizeof(*mine));
+    PP_TRY(pp_transport_agree(tp, mine ? 0 : PP_ERESOURCE));
+    for (int s = 0; mine && s < l->n_virtual; s++)
+        k += pp_exec_times(x, s, &mine[k]);
+    PP_TRY(pp_transport_allgather(tp, mine, (size_t)l->chunks * sizeof(*mine), times));
+    struct pp_exec_time update = pp_exec_update_time(x);
+    return pp_transport_allgather(tp, &update, sizeof(update), updates);
 }
 
 static double seconds(uint64_t ns, uint64_t n)
@@ -130,24 +122,19 @@ static int create(struct pp_forecast *f, const struct pp_layout *l)
 int pp_forecast_create(const struct pp_layout *l, const struct pp_exec *x, struct pp_transport *tp,
                        double meet_every, struct pp_forecast **out)
 {
-    struct pp_forecast *f = pp_alloc(1, sizeof(*f));
-    struct pp_exec_times *times = pp_alloc((size_t)l->ranks * (size_t)l->chunks, sizeof(*times));
-    struct pp_exec_time *updates = pp_alloc((size_t)l->ranks, sizeof(*updates));
-    int rc = f && times && updates ? create(f, l) : PP_ERESOURCE;
-    rc = pp_transport_agree(tp, rc);
-    if (rc == 0)
-        rc = gather(l, x, tp, times, updates);
-    if (rc == 0) {
-        /* or this rank had not agreed */
-        pp_assert(f != NULL && times != NULL && updates != NULL);
-        f->known = average(f, times, updates);
-        size_microbatches(f);
-        rc = f->known ? predict(f, meet_every) : 0;
-    }
-    pp_free(times);
-    pp_free(updates);
-    PP_TRY_UNDO(rc, pp_forecast_destroy(&f));
+    PP_OWN(pp_forecast_destroy) struct pp_forecast *f = pp_alloc(1, sizeof(*f));
+    PP_OWN_MEMORY struct pp_exec_times *times =
+        pp_alloc((size_t)l->ranks * (size_t)l->chunks, sizeof(*times));
+    PP_OWN_MEMORY struct pp_exec_time *updates = pp_alloc((size_t)l->ranks, sizeof(*updates));
+    PP_TRY(pp_transport_agree(tp, f && times && updates ? create(f, l) : PP_ERESOURCE));
+    PP_TRY(gather(l, x, tp, times, updates));
+    /* or this rank had not agreed */
+    pp_assert(f != NULL && times != NULL && updates != NULL);
+    f->known = average(f, times, updates);
+    size_microbatches(f);
+    PP_TRY(f->known ? predict(f, meet_every) : 0);
     *out = f;
+    f = NULL;
     return 0;
 }
 

@@ -12,7 +12,7 @@
 static int judge(const char *line, size_t n, int64_t step, bool *out_keep)
 {
     static const struct pp_json_limits limits = {8, 1 << 24, 1 << 20};
-    json_t *o = NULL;
+    json_auto_t *o = NULL;
     *out_keep = false;
     if (n == 0 || line[n - 1] != '\n')
         return 0; /* torn by the end of its writer */
@@ -23,13 +23,12 @@ static int judge(const char *line, size_t n, int64_t step, bool *out_keep)
     json_t *at = json_object_get(o, "step");
     *out_keep = type && (strcmp(type, "header") == 0 ||
                          (json_is_integer(at) && json_integer_value(at) <= step));
-    json_decref(o);
     return 0;
 }
 
 static int copy(FILE *from, FILE *to, int64_t step)
 {
-    char *line = NULL;
+    PP_OWN_MEMORY char *line = NULL;
     size_t room = 0;
     int rc = 0;
     errno = 0;
@@ -42,16 +41,15 @@ static int copy(FILE *from, FILE *to, int64_t step)
     /* At the end of the file, and not because there was no memory for a line. */
     if (rc == 0 && !feof(from))
         rc = pp_fail_errno(0, "cannot read metrics.jsonl");
-    free(line);
     return rc;
 }
 
 int pp_metrics_cut(const char *dir, int64_t step)
 {
     char path[PP_PATH_MAX];
-    struct pp_file_write w;
+    PP_OWN(pp_file_abandon) struct pp_file_write w = {.f = NULL};
     PP_TRY(pp_path_format(path, "%s/metrics.jsonl", dir));
-    FILE *f = NULL;
+    PP_OWN(pp_fclose_at) FILE *f = NULL;
     uint64_t bytes = 0;
     int rc = pp_file_open(path, &f, &bytes);
     if (rc == PP_ENOINPUT) {
@@ -59,16 +57,6 @@ int pp_metrics_cut(const char *dir, int64_t step)
         return 0;
     }
     PP_TRY(rc);
-    rc = pp_file_create(path, &w);
-    if (rc == 0) {
-        rc = copy(f, w.f, step);
-        if (rc < 0) {
-            pp_error_context("%s", dir);
-            pp_file_abandon(&w);
-        } else {
-            rc = pp_file_commit(&w);
-        }
-    }
-    fclose(f);
-    return rc;
+    PP_TRY(pp_file_create(path, &w));
+    return copy(f, w.f, step) < 0 ? pp_error_context("%s", dir) : pp_file_commit(&w);
 }

@@ -126,23 +126,20 @@ int pp_tracer_open(const struct pp_tracer_spec *spec, struct pp_tracer **out)
 {
     if (!spec->wish.file)
         return 0;
-    struct pp_tracer *tc = pp_alloc(1, sizeof(*tc));
+    PP_OWN(pp_tracer_destroy) struct pp_tracer *tc = pp_alloc(1, sizeof(*tc));
     int rc = tc ? 0 : PP_ERESOURCE;
     if (tc) {
         tc->spec = *spec;
         range_of(&spec->wish, spec->done, &tc->first, &tc->last);
         rc = prepare(tc);
     }
-    rc = pp_transport_agree(spec->tp, rc);
-    if (rc == 0) {
-        pp_assert(tc != NULL); /* or this rank had not agreed */
-        rc = clocks_compare(spec->tp, tc->offset_ns, tc->error_ns);
-    }
-    PP_TRY_UNDO(rc, pp_tracer_destroy(&tc));
-    pp_assert(tc != NULL);
+    PP_TRY(pp_transport_agree(spec->tp, rc));
+    pp_assert(tc != NULL); /* or this rank had not agreed */
+    PP_TRY(clocks_compare(spec->tp, tc->offset_ns, tc->error_ns));
     if (tc->f)
         write_head(tc);
     *out = tc;
+    tc = NULL;
     return 0;
 }
 

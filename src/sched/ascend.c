@@ -55,16 +55,12 @@ static int ascend_rank(struct queue *q, struct pp_plan *plan, int rank)
 int pp_pass_ascend(struct pp_plan *plan)
 {
     size_t chunks = (size_t)plan->geometry.chunks;
-    struct queue q = {.plan = plan};
-    int rc = PP_ERESOURCE;
-    q.waits = pp_alloc(chunks, (size_t)plan->geometry.microbatches);
-    q.next = pp_alloc(chunks, sizeof(*q.next));
-    if (q.waits && q.next)
-        rc = 0;
+    PP_TAKE(uint8_t, waits, chunks * (size_t)plan->geometry.microbatches);
+    PP_TAKE(int32_t, next, chunks);
+    struct queue q = {.plan = plan, .waits = waits, .next = next};
+    int rc = 0;
     for (int r = 0; r < plan->geometry.stages && rc == 0; r++)
         rc = ascend_rank(&q, plan, r);
     pp_free(q.out.cells);
-    pp_free(q.waits);
-    pp_free(q.next);
     return rc;
 }

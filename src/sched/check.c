@@ -221,15 +221,10 @@ static int check_all(struct checker *c)
 
 int pp_pass_check(const struct pp_plan *plan, const struct pp_table *table, bool *out_descends)
 {
-    struct checker c = {.plan = plan, .table = table};
-    int rc = PP_ERESOURCE;
-    c.saw = pp_alloc((size_t)plan->geometry.chunks, (size_t)plan->geometry.microbatches);
-    c.last = pp_alloc((size_t)plan->geometry.chunks, sizeof(*c.last));
-    if (c.saw && c.last)
-        rc = check_all(&c);
-    pp_free(c.saw);
-    pp_free(c.last);
-    if (rc == 0)
-        *out_descends = c.descends;
-    return rc;
+    PP_TAKE(uint8_t, saw, (size_t)plan->geometry.chunks * (size_t)plan->geometry.microbatches);
+    PP_TAKE(int32_t, last, plan->geometry.chunks);
+    struct checker c = {.plan = plan, .table = table, .saw = saw, .last = last};
+    PP_TRY(check_all(&c));
+    *out_descends = c.descends;
+    return 0;
 }

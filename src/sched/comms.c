@@ -170,34 +170,24 @@ static void print_row(const struct pp_csv_row *row, FILE *f)
 
 int pp_plan_print_csv_comms(const struct pp_plan *plan, FILE *f)
 {
-    int rc = PP_ERESOURCE;
-    struct lowering l = {
-        .plan = plan, .merges = merges(plan), .words = ((size_t)plan->geometry.stages + 63) / 64};
-    l.rows = pp_alloc((size_t)plan->geometry.stages, sizeof(*l.rows));
-    l.at = pp_alloc((size_t)plan->geometry.stages, sizeof(*l.at));
-    l.arrived = pp_alloc((size_t)plan->n_messages, 1);
-    l.now = pp_alloc(l.words, sizeof(*l.now));
-    l.later = pp_alloc(l.words, sizeof(*l.later));
-    if (!l.rows || !l.at || !l.arrived || !l.now || !l.later)
-        goto out;
-    for (int r = 0; r < plan->geometry.stages; r++)
+    int rc, p = plan->geometry.stages;
+    size_t words = ((size_t)p + 63) / 64;
+    PP_TAKE(struct pp_csv_row, rows, p);
+    PP_TAKE(int, at, p);
+    PP_TAKE(uint8_t, arrived, plan->n_messages);
+    PP_TAKE(uint64_t, now, words);
+    PP_TAKE(uint64_t, later, words);
+    struct lowering l = {plan, rows, merges(plan), at, arrived, now, later, words};
+    for (int r = 0; r < p; r++)
         set(l.later, r);
     do {
         rc = take_round(&l);
     } while (rc > 0);
     if (rc == 0)
         rc = fail_stuck(&l);
-    for (int r = 0; rc == 0 && r < plan->geometry.stages; r++)
+    for (int r = 0; rc == 0 && r < p; r++)
         print_row(&l.rows[r], f);
-    if (rc == 0)
-        rc = pp_csv_written(f);
-out:
-    for (int r = 0; l.rows && r < plan->geometry.stages; r++)
+    for (int r = 0; r < p; r++)
         pp_free(l.rows[r].cells);
-    pp_free(l.rows);
-    pp_free(l.at);
-    pp_free(l.arrived);
-    pp_free(l.now);
-    pp_free(l.later);
-    return rc;
+    return rc == 0 ? pp_csv_written(f) : rc;
 }

@@ -199,19 +199,11 @@ static int run_all(struct machine *x)
 int pp_table_prove_messages(const struct pp_table *t, const struct pp_plan *plan)
 {
     size_t p = (size_t)t->csv.n_rows;
-    struct machine x = {.t = t, .plan = plan};
-    int rc = PP_ERESOURCE;
-    x.did = pp_alloc((size_t)plan->n_messages, 1);
-    x.at = pp_alloc(p, sizeof(*x.at));
-    x.waits = pp_alloc(p, sizeof(*x.waits));
-    x.ready = pp_alloc(p, sizeof(*x.ready));
-    if (x.did && x.at && x.waits && x.ready)
-        rc = check_lists(&x);
-    if (rc == 0)
-        rc = run_all(&x);
-    pp_free(x.did);
-    pp_free(x.at);
-    pp_free(x.waits);
-    pp_free(x.ready);
-    return rc;
+    PP_TAKE(uint8_t, did, plan->n_messages);
+    PP_TAKE(int, at, p);
+    PP_TAKE(bool, waits, p);
+    PP_TAKE(int, ready, p);
+    struct machine x = {.t = t, .plan = plan, .did = did, .at = at, .waits = waits, .ready = ready};
+    PP_TRY(check_lists(&x));
+    return run_all(&x);
 }

@@ -179,18 +179,12 @@ int pp_table_shape(struct pp_table *t)
     PP_TRY(find_dialect(t));
     PP_TRY(find_shape(t));
     t->rank_of = pp_alloc((size_t)t->n_virtual, sizeof(*t->rank_of));
-    int *votes = pp_alloc((size_t)t->n_virtual, sizeof(*votes));
-    int *held = pp_alloc((size_t)t->g.stages, sizeof(*held));
-    int rc = PP_ERESOURCE;
-    if (t->rank_of && votes && held) {
-        for (int s = 0; s < t->n_virtual; s++)
-            t->rank_of[s] = -1;
-        vote_places(t, votes);
-        rc = check_places(t);
-    }
-    if (rc == 0)
-        rc = check_even(t, held);
-    pp_free(votes);
-    pp_free(held);
-    return rc;
+    PP_TRY(t->rank_of ? 0 : PP_ERESOURCE);
+    PP_TAKE(int, votes, t->n_virtual);
+    PP_TAKE(int, held, t->g.stages);
+    for (int s = 0; s < t->n_virtual; s++)
+        t->rank_of[s] = -1;
+    vote_places(t, votes);
+    PP_TRY(check_places(t));
+    return check_even(t, held);
 }

@@ -31,22 +31,16 @@ static int visit_together(const struct pp_schedule_ops *ops, const struct pp_geo
                           pp_cells_visit *visit, void *ctx)
 {
     int p = g->stages;
-    int rc = PP_ERESOURCE;
-    struct pp_emit *lists = pp_alloc((size_t)p, sizeof(*lists));
-    struct pp_emit_all all = {.ranks = pp_alloc((size_t)p, sizeof(struct pp_emit *))};
-    if (!lists || !all.ranks)
-        goto out;
+    PP_TAKE(struct pp_emit, lists, p);
+    PP_TAKE(struct pp_emit *, ranks, p);
     for (int r = 0; r < p; r++)
-        all.ranks[r] = &lists[r];
-    rc = ops->emit_all(g, &all);
+        ranks[r] = &lists[r];
+    int rc = ops->emit_all(g, ranks);
     for (int r = 0; r < p; r++) {
         if (rc == 0)
             rc = visit(ctx, r, &lists[r]);
         pp_free(lists[r].cells);
     }
-out:
-    pp_free(lists);
-    pp_free(all.ranks);
     return rc;
 }
 
@@ -61,12 +55,12 @@ static int take_cells(void *ctx, int rank, const struct pp_emit *e)
     return pp_plan_take_cells(ctx, rank, e->cells, e->n);
 }
 
-static int forward_loop(const struct pp_geometry *g, struct pp_emit_all *e)
+static int forward_loop(const struct pp_geometry *g, struct pp_emit **e)
 {
     return pp_greedy_emit(g, PP_PLACE_LOOP, PP_GREEDY_FORWARD, e);
 }
 
-static int forward_v(const struct pp_geometry *g, struct pp_emit_all *e)
+static int forward_v(const struct pp_geometry *g, struct pp_emit **e)
 {
     return pp_greedy_emit(g, PP_PLACE_V, PP_GREEDY_FORWARD, e);
 }

@@ -103,19 +103,12 @@ int pp_pass_lower(struct pp_plan *plan, int32_t **out_order)
     PP_TRY(make_channels(plan));
     PP_TRY(make_messages(plan));
 
-    int rc = PP_ERESOURCE;
-    struct traffic t = {.plan = plan};
-    t.order = pp_alloc((size_t)plan->n_messages, sizeof(*t.order));
-    t.sent = pp_alloc((size_t)plan->n_channels, sizeof(*t.sent));
-    t.taken = pp_alloc((size_t)plan->n_channels, sizeof(*t.taken));
-    if (t.order && t.sent && t.taken)
-        rc = bind_all(&t, plan);
-    if (rc == 0) {
-        *out_order = t.order;
-        t.order = NULL;
-    }
-    pp_free(t.order);
-    pp_free(t.sent);
-    pp_free(t.taken);
-    return rc;
+    PP_TAKE(int32_t, order, plan->n_messages);
+    PP_TAKE(int32_t, sent, plan->n_channels);
+    PP_TAKE(int32_t, taken, plan->n_channels);
+    struct traffic t = {.plan = plan, .order = order, .sent = sent, .taken = taken};
+    PP_TRY(bind_all(&t, plan));
+    *out_order = order;
+    order = NULL;
+    return 0;
 }

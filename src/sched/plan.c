@@ -43,24 +43,21 @@ double pp_plan_bytes(const struct pp_geometry *g)
 static int place_stages(struct pp_plan *plan, const int *rank_of, enum pp_placement placement)
 {
     const struct pp_geometry *g = &plan->geometry;
-    int rc = 0;
-    int *held;
-    PP_ALLOC(held, g->stages);
-    for (int s = 0; s < plan->n_virtual && rc == 0; s++) {
+    PP_TAKE(int, held, g->stages);
+    for (int s = 0; s < plan->n_virtual; s++) {
         int r = rank_of ? rank_of[s] : pp_place(placement, g->stages, s);
         if (r < 0 || r >= g->stages) {
-            rc =
-                pp_fail(PP_EFORMAT, "stage %d is on rank %d, ranks are 0..%d", s, r, g->stages - 1);
-        } else if (held[r] == g->chunks) {
-            rc = pp_fail(PP_EFORMAT, "rank %d holds more than %d stage%s (chunks = %d)", r,
-                         g->chunks, g->chunks == 1 ? "" : "s", g->chunks);
-        } else {
-            plan->rank_of[s] = r;
-            plan->chunk_of[s] = held[r]++;
+            return pp_fail(PP_EFORMAT, "stage %d is on rank %d, ranks are 0..%d", s, r,
+                           g->stages - 1);
         }
+        if (held[r] == g->chunks) {
+            return pp_fail(PP_EFORMAT, "rank %d holds more than %d stage%s (chunks = %d)", r,
+                           g->chunks, g->chunks == 1 ? "" : "s", g->chunks);
+        }
+        plan->rank_of[s] = r;
+        plan->chunk_of[s] = held[r]++;
     }
-    pp_free(held);
-    return rc;
+    return 0;
 }
 
 int pp_plan_create(enum pp_plan_kind kind, const struct pp_geometry *g, const int *rank_of,

@@ -213,24 +213,17 @@ static int64_t *starts(const struct pp_plan *plan, const int *slots, int64_t *ou
 
 static int prove_memory(const struct pp_plan *plan)
 {
-    int rc = PP_ERESOURCE;
-    int64_t n_state;
-    int64_t n_grad;
-    struct held h = {.first_state = starts(plan, plan->state_slots, &n_state),
-                     .first_grad = starts(plan, plan->grad_slots, &n_grad)};
-    h.state = pp_alloc((size_t)n_state, sizeof(*h.state));
-    h.grad = pp_alloc((size_t)n_grad, sizeof(*h.grad));
-    int *n_sent = pp_alloc((size_t)plan->n_channels, sizeof(*n_sent));
-    uint8_t *done = pp_alloc((size_t)plan->geometry.chunks, (size_t)plan->geometry.microbatches);
-    if (h.first_state && h.first_grad && h.state && h.grad && n_sent && done)
-        rc = prove_lists(plan, &h, n_sent, done);
-    pp_free(h.first_state);
-    pp_free(h.first_grad);
-    pp_free(h.state);
-    pp_free(h.grad);
-    pp_free(n_sent);
-    pp_free(done);
-    return rc;
+    int64_t n_state, n_grad;
+    PP_OWN_MEMORY int64_t *first_state = starts(plan, plan->state_slots, &n_state);
+    PP_OWN_MEMORY int64_t *first_grad = starts(plan, plan->grad_slots, &n_grad);
+    PP_TRY(first_state && first_grad ? 0 : PP_ERESOURCE);
+    PP_TAKE(int32_t, state, n_state);
+    PP_TAKE(int32_t, grad, n_grad);
+    PP_TAKE(int, n_sent, plan->n_channels);
+    PP_TAKE(uint8_t, done, (size_t)plan->geometry.chunks * (size_t)plan->geometry.microbatches);
+    struct held h = {
+        .first_state = first_state, .first_grad = first_grad, .state = state, .grad = grad};
+    return prove_lists(plan, &h, n_sent, done);
 }
 
 int pp_plan_prove(const struct pp_plan *plan)
@@ -238,10 +231,7 @@ int pp_plan_prove(const struct pp_plan *plan)
     PP_TRY(prove_memory(plan));
     PP_TRY(plan->n_ties > 0 ? pp_prove_ties(plan) : 0);
 
-    struct pp_walk w;
-    int rc = pp_walk_init(&w, plan, true);
-    if (rc == 0)
-        rc = pp_walk_run(&w);
-    pp_walk_fini(&w);
-    return rc;
+    PP_OWN(pp_walk_fini) struct pp_walk w = {0};
+    PP_TRY(pp_walk_init(&w, plan, true));
+    return pp_walk_run(&w);
 }

@@ -122,24 +122,22 @@ static int move_earlier(struct pp_plan *plan)
     int p = plan->geometry.stages;
     bool moved = false;
     struct waits w = {0};
-    struct pp_walk walk;
-    int rc = pp_walk_init(&walk, plan, false);
+    PP_OWN(pp_walk_fini) struct pp_walk walk = {0};
+    PP_TRY(pp_walk_init(&walk, plan, false));
     for (int r = 0; r < p; r++) {
         size_t n = (size_t)plan->ranks[r].n_actions;
         w.most = n > w.most ? n : w.most;
     }
-    w.before = pp_alloc((size_t)p * (w.most + 1), sizeof(*w.before));
-    w.end = w.before ? w.before + (size_t)p * w.most : NULL;
-    int *held = pp_alloc(w.most, sizeof(*held));
+    PP_TAKE(int64_t, before, (size_t)p * (w.most + 1));
+    PP_TAKE(int, held, w.most);
+    w.before = before;
+    w.end = before + (size_t)p * w.most;
     walk.visit = see;
     walk.ctx = &w;
-    rc = rc < 0 || !w.before || !held ? PP_ERESOURCE : pp_walk_run(&walk);
-    for (int r = 0; rc == 0 && r < p; r++)
+    PP_TRY(pp_walk_run(&walk));
+    for (int r = 0; r < p; r++)
         moved |= fill_waits(plan, &plan->ranks[r], w.before + (size_t)r * w.most, held);
-    pp_walk_fini(&walk);
-    pp_free(w.before);
-    pp_free(held);
-    return rc == 0 && moved ? pp_plan_make_slots(plan) : rc;
+    return moved ? pp_plan_make_slots(plan) : 0;
 }
 
 int pp_plan_recompute(struct pp_plan *plan, const bool *stages)

@@ -119,13 +119,10 @@ static void slots_of_rank(struct pp_plan *plan, int rank, struct holder *h)
 
 static int rank_slots(struct pp_plan *plan)
 {
-    int rc = PP_ERESOURCE;
     size_t chunks = (size_t)plan->geometry.chunks;
     size_t n = chunks * (size_t)plan->geometry.microbatches;
-    int32_t *tables = pp_alloc(6 * n, sizeof(*tables));
-    struct pool *pools = pp_alloc(2 * (chunks + 1), sizeof(*pools));
-    if (!tables || !pools)
-        goto out;
+    PP_TAKE(int32_t, tables, 6 * n);
+    PP_TAKE(struct pool, pools, 2 * (chunks + 1));
     struct holder h = {.state = tables,
                        .grad = tables + n,
                        .state_heap = tables + 2 * n,
@@ -134,11 +131,7 @@ static int rank_slots(struct pp_plan *plan)
                        .grad_pool = pools + chunks + 1};
     for (int r = 0; r < plan->geometry.stages; r++)
         slots_of_rank(plan, r, &h);
-    rc = 0;
-out:
-    pp_free(tables);
-    pp_free(pools);
-    return rc;
+    return 0;
 }
 
 /* Forward only: nothing is kept after F, one state serves all micro-batches. */
@@ -232,23 +225,16 @@ static void channel_slots(struct pp_plan *plan, int c, const int32_t *order, con
 
 static int message_slots(struct pp_plan *plan, const int32_t *order)
 {
-    struct freeing f = {.plan = plan};
-    struct pp_walk w;
-    int rc = pp_walk_init(&w, plan, false);
-    f.free_at = pp_alloc((size_t)plan->n_messages, sizeof(*f.free_at));
-    if (rc < 0 || !f.free_at) {
-        rc = PP_ERESOURCE;
-        goto out;
-    }
+    PP_OWN(pp_walk_fini) struct pp_walk w = {0};
+    PP_TRY(pp_walk_init(&w, plan, false));
+    PP_TAKE(int64_t, free_at, plan->n_messages);
+    struct freeing f = {.plan = plan, .free_at = free_at};
     w.visit = visit;
     w.ctx = &f;
-    rc = pp_walk_run(&w);
-    for (int c = 0; rc == 0 && c < plan->n_channels; c++)
-        channel_slots(plan, c, order, w.avail, f.free_at);
-out:
-    pp_walk_fini(&w);
-    pp_free(f.free_at);
-    return rc;
+    PP_TRY(pp_walk_run(&w));
+    for (int c = 0; c < plan->n_channels; c++)
+        channel_slots(plan, c, order, w.avail, free_at);
+    return 0;
 }
 
 int pp_pass_slots(struct pp_plan *plan, const int32_t *order)

@@ -193,11 +193,9 @@ static int prove_messages(const struct pp_plan *plan)
 
 int pp_prove_ties(const struct pp_plan *plan)
 {
-    struct pp_action *rest =
-        pp_alloc(2 * (size_t)plan->n_ties * (size_t)pieces_of(plan) + 1, sizeof(*rest));
-    int rc = rest ? prove_messages(plan) : PP_ERESOURCE;
-    for (int r = 0; r < plan->geometry.stages && rc == 0; r++)
-        rc = prove_rank(plan, r, rest);
-    pp_free(rest);
-    return rc;
+    PP_TAKE(struct pp_action, rest, 2 * (size_t)plan->n_ties * (size_t)pieces_of(plan) + 1);
+    PP_TRY(prove_messages(plan));
+    for (int r = 0; r < plan->geometry.stages; r++)
+        PP_TRY(prove_rank(plan, r, rest));
+    return 0;
 }

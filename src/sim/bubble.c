@@ -45,21 +45,14 @@ double pp_sim_work(const struct pp_plan *plan, const struct pp_sim_costs *c, dou
 
 int pp_bubble_ideal(const struct pp_plan *plan, double *out)
 {
-    struct pp_sim_result res;
+    PP_OWN(pp_sim_result_fini) struct pp_sim_result res = {0};
     struct pp_sim_costs costs;
-    double *arrays = pp_alloc(3 * (size_t)plan->n_virtual, sizeof(*arrays));
-    int rc = PP_ERESOURCE;
-    if (arrays) {
-        pp_sim_textbook(plan, arrays, &costs);
-        rc = pp_sim_run(plan, &costs, false, &res);
-    }
-    if (rc == 0) {
-        /* all ranks work equally long */
-        *out = (res.makespan - res.work[0]) / res.makespan;
-        pp_sim_result_fini(&res);
-    }
-    pp_free(arrays);
-    return rc;
+    PP_TAKE(double, arrays, 3 * plan->n_virtual);
+    pp_sim_textbook(plan, arrays, &costs);
+    PP_TRY(pp_sim_run(plan, &costs, false, &res));
+    /* all ranks work equally long */
+    *out = (res.makespan - res.work[0]) / res.makespan;
+    return 0;
 }
 
 static int makespan(const struct pp_plan *plan, const struct pp_sim_costs *costs, int steps,
@@ -159,11 +152,8 @@ static int explain(const struct pp_plan *plan, const struct pp_sim_costs *costs,
 int pp_bubble_explain(const struct pp_plan *plan, const struct pp_sim_costs *costs,
                       double meet_every, double idle, struct pp_bubble *out)
 {
-    size_t n = 3 * (size_t)plan->n_virtual + 2 * (size_t)plan->geometry.stages;
-    double *arrays = pp_alloc(n, sizeof(*arrays));
-    int rc = arrays ? explain(plan, costs, meet_every, idle, arrays, out) : PP_ERESOURCE;
-    pp_free(arrays);
-    return rc;
+    PP_TAKE(double, arrays, 3 * (size_t)plan->n_virtual + 2 * (size_t)plan->geometry.stages);
+    return explain(plan, costs, meet_every, idle, arrays, out);
 }
 
 void pp_bubble_json(const struct pp_bubble *b, struct pp_json *j)

@@ -187,33 +187,22 @@ int pp_draw_grid(const struct pp_drawing *d, FILE *f)
     struct grid g = {.d = d};
     measure_head(&g);
     PP_TRY(measure_cells(&g));
-    int rc = PP_ERESOURCE;
-    g.text = pp_alloc((size_t)g.width, 1);
-    g.ink = pp_alloc((size_t)g.width, 1);
-    if (g.text && g.ink) {
-        print_title(&g, f);
-        print_ranks(&g, f);
-        rc = draw_written(f);
-    }
-    pp_free(g.text);
-    pp_free(g.ink);
-    return rc;
+    PP_TAKE(char, text, g.width);
+    PP_TAKE(uint8_t, ink, g.width);
+    g.text = text;
+    g.ink = ink;
+    print_title(&g, f);
+    print_ranks(&g, f);
+    return draw_written(f);
 }
 
 int pp_draw_textbook(const struct pp_plan *plan, FILE *f)
 {
-    struct pp_sim_result res = {0};
+    PP_OWN(pp_sim_result_fini) struct pp_sim_result res = {0};
     struct pp_sim_costs costs;
     struct pp_drawing d = {.plan = plan, .result = &res, .costs = &costs};
-    double *arrays = pp_alloc(3 * (size_t)plan->n_virtual, sizeof(*arrays));
-    int rc = PP_ERESOURCE;
-    if (arrays) {
-        pp_sim_textbook(plan, arrays, &costs);
-        rc = pp_sim_run(plan, &costs, true, &res);
-    }
-    if (rc == 0)
-        rc = pp_draw_grid(&d, f);
-    pp_sim_result_fini(&res);
-    pp_free(arrays);
-    return rc;
+    PP_TAKE(double, arrays, 3 * plan->n_virtual);
+    pp_sim_textbook(plan, arrays, &costs);
+    PP_TRY(pp_sim_run(plan, &costs, true, &res));
+    return pp_draw_grid(&d, f);
 }

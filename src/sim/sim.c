@@ -443,18 +443,14 @@ void pp_sim_result_fini(struct pp_sim_result *r)
 int pp_sim_run(const struct pp_plan *plan, const struct pp_sim_costs *costs, bool with_times,
                struct pp_sim_result *out)
 {
-    struct pp_sim_result result = {0};
-    struct sim s = {.plan = plan, .costs = costs, .result = &result};
-    int rc = result_init(plan, with_times, &result);
-    if (rc == 0)
-        rc = sim_init(&s);
-    if (rc == 0)
-        rc = run_all(&s);
-    if (rc == 0)
-        summarize(&s);
-    sim_fini(&s);
-    PP_TRY_UNDO(rc, pp_sim_result_fini(&result));
+    PP_OWN(pp_sim_result_fini) struct pp_sim_result result = {0};
+    PP_OWN(sim_fini) struct sim s = {.plan = plan, .costs = costs, .result = &result};
+    PP_TRY(result_init(plan, with_times, &result));
+    PP_TRY(sim_init(&s));
+    PP_TRY(run_all(&s));
+    summarize(&s);
     *out = result;
+    result = (struct pp_sim_result){0};
     return 0;
 }
 

@@ -155,7 +155,7 @@ static int first_of(const struct pp_run *run, int r, int *hosts)
 int copies_find(const struct trainer *tr)
 {
     const char *word = tr->spec->options->resume;
-    int hosts, me = tr->tp->rank, best = 0, copies = tr->run->cfg->checkpoint.copies, lost = 0;
+    int hosts, me = tr->tp->rank, best = 0, copies = tr->run->cfg->checkpoint.copies;
     bool first = first_of(tr->run, me, &hosts) == me;
     if (copies >= hosts && tr->run->cfg->run.dir[0]) {
         return pp_fail(PP_ECONFIG, "checkpoint.copies = %d wants %d hosts, and the ranks are on %d",
@@ -163,22 +163,21 @@ int copies_find(const struct trainer *tr)
     }
     if (hosts == 1 || !word || strcmp(word, "auto") != 0)
         return 0;
-    char mine[PP_PATH_MAX] = "", (*all)[PP_PATH_MAX] = pp_alloc((size_t)tr->tp->size, sizeof(*all));
-    int rc = pp_transport_agree(tr->tp, all ? 0 : PP_ERESOURCE);
-    if (rc == 0 && first)
+    char mine[PP_PATH_MAX] = "";
+    PP_OWN_MEMORY char(*all)[PP_PATH_MAX] = pp_alloc((size_t)tr->tp->size, sizeof(*all));
+    PP_TRY(pp_transport_agree(tr->tp, all ? 0 : PP_ERESOURCE));
+    pp_assert(all != NULL); /* or this rank had not agreed */
+    if (first)
         resume_newest(tr, copies > 0 ? PP_CKPT_VERIFY : PP_CKPT_STRUCTURE, mine);
-    if (rc == 0)
-        rc = pp_transport_allgather(tr->tp, mine, sizeof(mine), all);
-    for (int r = 1; rc == 0 && all && r < tr->tp->size; r++)
+    PP_TRY(pp_transport_allgather(tr->tp, mine, sizeof(mine), all));
+    for (int r = 1; r < tr->tp->size; r++)
         best = strcmp(all[r], all[best]) > 0 ? r : best;
-    if (rc == 0 && all && best > 0) {
-        if (me == 0)
-            pp_log_info("%s comes from %s", all[best], tr->run->seats[best].host_name);
-        lost = carry(tr, best, 0, all[best], &rc);
-        rc = lost < 0 ? lost : pp_transport_agree(tr->tp, rc);
-    }
-    pp_free(all);
-    return rc;
+    if (best == 0)
+        return 0;
+    if (me == 0)
+        pp_log_info("%s comes from %s", all[best], tr->run->seats[best].host_name);
+    int rc = 0, lost = carry(tr, best, 0, all[best], &rc);
+    return lost < 0 ? lost : pp_transport_agree(tr->tp, rc);
 }
 
 /* Of a host apart: what its run folder must not keep. */

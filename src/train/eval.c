@@ -13,14 +13,13 @@ static int add_up(const struct pp_worker *w, struct pp_loss_sums *out)
 {
     int ranks = w->run->layout->ranks;
     struct pp_exec_counters c = {0};
-    struct pp_loss_sums *all = pp_alloc((size_t)ranks, sizeof(*all));
-    int rc = all ? pp_exec_take_counters(w->x, &c) : PP_ERESOURCE;
-    rc = rc == 0 ? pp_transport_allgather(w->tp, &c.test, sizeof(c.test), all) : rc;
+    PP_TAKE(struct pp_loss_sums, all, ranks);
+    PP_TRY(pp_exec_take_counters(w->x, &c));
+    PP_TRY(pp_transport_allgather(w->tp, &c.test, sizeof(c.test), all));
     *out = (struct pp_loss_sums){0};
-    for (int r = 0; rc == 0 && r < ranks; r++)
+    for (int r = 0; r < ranks; r++)
         pp_loss_sums_add(out, &all[r]);
-    pp_free(all);
-    return rc;
+    return 0;
 }
 
 /* ---- predictions */
@@ -29,20 +28,18 @@ static int add_up(const struct pp_worker *w, struct pp_loss_sums *out)
 static int collect(const struct pp_worker *w, size_t n, float *logits)
 {
     const struct pp_layout *l = w->run->layout;
-    float *theirs = w->rank == 0 ? pp_alloc(n, sizeof(*theirs)) : NULL;
-    int rc = w->rank == 0 && !theirs ? PP_ERESOURCE : 0;
-    for (int d = 0; rc == 0 && d < l->replicas; d++) {
+    PP_TAKE(float, theirs, w->rank == 0 ? n : 0);
+    for (int d = 0; d < l->replicas; d++) {
         int from = d * l->stages + l->rank_of[l->n_virtual - 1];
         if (from != 0 && w->rank == from) {
-            rc = pp_transport_send(w->tp, 0, logits, n * sizeof(*logits));
+            PP_TRY(pp_transport_send(w->tp, 0, logits, n * sizeof(*logits)));
         } else if (from != 0 && w->rank == 0) {
-            rc = pp_transport_recv(w->tp, from, theirs, n * sizeof(*theirs));
-            for (size_t i = 0; rc == 0 && i < n; i++)
+            PP_TRY(pp_transport_recv(w->tp, from, theirs, n * sizeof(*theirs)));
+            for (size_t i = 0; i < n; i++)
                 logits[i] += theirs[i]; /* 0 where the sample is another replica's */
         }
     }
-    pp_free(theirs);
-    return rc;
+    return 0;
 }
 
 static void write_row(FILE *f, int label, const float *logits, int classes)
@@ -59,34 +56,27 @@ static void write_row(FILE *f, int label, const float *logits, int classes)
 static int write_predictions(const struct pp_worker *w, const char *path, const float *logits)
 {
     const struct pp_model *m = w->run->model;
-    struct pp_dataset *ds = NULL;
-    struct pp_file_write file;
+    PP_OWN(pp_dataset_destroy) struct pp_dataset *ds = NULL;
+    PP_OWN(pp_file_abandon) struct pp_file_write file = {.f = NULL};
     PP_TRY(pp_dataset_open(w->run->cfg, PP_SPLIT_TEST, PP_DATA_LABELS, &m->values[0], m->classes,
                            &ds));
     size_t classes = (size_t)m->classes, positions = (size_t)pp_model_targets(m);
     size_t apart = (size_t)ds->apart;
-    uint32_t *tokens = pp_alloc(positions + apart, sizeof(*tokens));
-    int rc = tokens ? pp_file_create(path, &file) : PP_ERESOURCE;
-    if (rc == 0) {
-        fputs("label,prediction", file.f);
-        for (int c = 0; c < m->classes; c++)
-            fprintf(file.f, ",logit%d", c);
-        fputc('\n', file.f);
-        for (uint32_t i = 0; rc == 0 && i < (uint32_t)w->run->layout->test_n; i++) {
-            if (ds->windows)
-                rc = pp_dataset_windows(ds, 1, &i, m->classes, tokens);
-            for (size_t p = 0; rc == 0 && p < positions; p++) {
-                write_row(file.f, ds->windows ? (int)tokens[p + apart] : ds->labels[i],
-                          logits + (i * positions + p) * classes, m->classes);
-            }
+    PP_TAKE(uint32_t, tokens, positions + apart);
+    PP_TRY(pp_file_create(path, &file));
+    fputs("label,prediction", file.f);
+    for (int c = 0; c < m->classes; c++)
+        fprintf(file.f, ",logit%d", c);
+    fputc('\n', file.f);
+    for (uint32_t i = 0; i < (uint32_t)w->run->layout->test_n; i++) {
+        if (ds->windows)
+            PP_TRY(pp_dataset_windows(ds, 1, &i, m->classes, tokens));
+        for (size_t p = 0; p < positions; p++) {
+            write_row(file.f, ds->windows ? (int)tokens[p + apart] : ds->labels[i],
+                      logits + (i * positions + p) * classes, m->classes);
         }
-        if (rc == 0)
-            rc = pp_file_commit(&file);
-        pp_file_abandon(&file);
     }
-    pp_free(tokens);
-    pp_dataset_destroy(&ds);
-    return rc;
+    return pp_file_commit(&file);
 }
 
 /* ---- the test */

@@ -18,14 +18,11 @@ static int advise(const struct trainer *tr, const struct pp_summary *s, char out
     out[0] = '\0';
     if (!f->known || s->bubble.idle < s->bubble_ideal + PP_ADVICE_OVER)
         return 0;
-    double *cost;
-    PP_ALLOC(cost, l->model->n_layers);
+    PP_TAKE(double, cost, l->model->n_layers);
     pp_advice_costs(l, f->f, f->i, f->w, cost);
     struct pp_advice_spec spec = {
         .layout = l, .bubble = &s->bubble, .cost = cost, .waited = s->waited};
-    int rc = pp_advice(&spec, out);
-    pp_free(cost);
-    return rc;
+    return pp_advice(&spec, out);
 }
 
 /* Rank 0: print and write the summary. ranks[]: bytes and waited are there. */
@@ -86,14 +83,12 @@ int loop_finish(struct trainer *tr, uint64_t start)
 {
     const struct pp_layout *l = tr->run->layout;
     struct pp_rank_total mine = {.bytes = *pp_exec_bytes(tr->x), .waited = waited_share(tr)};
-    struct pp_forecast *forecast = NULL;
+    PP_OWN(pp_forecast_destroy) struct pp_forecast *forecast = NULL;
     char sha[65];
-    struct pp_rank_total *ranks = pp_alloc((size_t)l->ranks, sizeof(*ranks));
-    int rc = pp_transport_agree(tr->tp, ranks ? 0 : PP_ERESOURCE);
-    if (rc == 0) {
-        pp_assert(ranks != NULL); /* or this rank had not agreed */
-        rc = pp_transport_allgather(tr->tp, &mine, sizeof(mine), ranks);
-    }
+    PP_OWN_MEMORY struct pp_rank_total *ranks = pp_alloc((size_t)l->ranks, sizeof(*ranks));
+    PP_TRY(pp_transport_agree(tr->tp, ranks ? 0 : PP_ERESOURCE));
+    pp_assert(ranks != NULL); /* or this rank had not agreed */
+    int rc = pp_transport_allgather(tr->tp, &mine, sizeof(mine), ranks);
     if (rc == 0)
         rc = pp_exec_weights_sha256(tr->x, sha);
     if (rc == 0) {
@@ -103,19 +98,15 @@ int loop_finish(struct trainer *tr, uint64_t start)
     }
     if (rc == 0 && tr->m)
         rc = report(tr, forecast, start, ranks, sha);
-    rc = pp_transport_agree(tr->tp, rc);
-    if (rc == 0 && tr->timeline) {
+    PP_TRY(pp_transport_agree(tr->tp, rc));
+    if (tr->timeline) {
         struct pp_timeline_spec spec = {.layout = l,
                                         .tp = tr->tp,
                                         .forecast = forecast,
                                         .dir = tr->dir,
                                         .epoch_steps = pp_exec_train_steps(tr->x),
                                         .test_steps = pp_exec_test_steps(tr->x)};
-        rc = pp_timeline_write(tr->timeline, &spec);
+        PP_TRY(pp_timeline_write(tr->timeline, &spec));
     }
-    if (rc == 0)
-        rc = pp_transport_agree(tr->tp, pp_tracer_finish(tr->tracer, tr->t));
-    pp_forecast_destroy(&forecast);
-    pp_free(ranks);
-    return rc;
+    return pp_transport_agree(tr->tp, pp_tracer_finish(tr->tracer, tr->t));
 }

@@ -6,7 +6,6 @@
  */
 #include "rank.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define GIB (1024.0 * 1024 * 1024)
@@ -145,14 +144,10 @@ int room_check(const struct pp_run *run, const struct pp_train_options *options,
         PP_TRY(claim(run, options, rank, &mine));
         return force ? 0 : room_judge(&mine, 1, 0);
     }
-    struct room_claim *all = pp_alloc((size_t)tp->size, sizeof(*all));
+    PP_OWN_MEMORY struct room_claim *all = pp_alloc((size_t)tp->size, sizeof(*all));
     if (rc == 0)
         rc = all ? claim(run, options, rank, &mine) : PP_ERESOURCE;
-    rc = pp_transport_agree(tp, rc);
-    if (rc == 0)
-        rc = pp_transport_allgather(tp, &mine, sizeof(mine), all);
-    if (rc == 0)
-        rc = pp_transport_agree(tp, force ? 0 : room_judge(all, tp->size, tp->rank));
-    pp_free(all);
-    return rc;
+    PP_TRY(pp_transport_agree(tp, rc));
+    PP_TRY(pp_transport_allgather(tp, &mine, sizeof(mine), all));
+    return pp_transport_agree(tp, force ? 0 : room_judge(all, tp->size, tp->rank));
 }

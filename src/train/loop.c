@@ -124,7 +124,8 @@ static int sync_training(struct trainer *tr, int steps, bool epoch_end)
     return 0;
 }
 
-int loop_test(struct trainer *tr, struct pp_epoch_result *e)
+/* Collective: the whole test set, forward only. */
+static int test_all(struct trainer *tr, struct pp_epoch_result *e)
 {
     for (int step = 0; step < pp_exec_test_steps(tr->x); step++) {
         PP_TRY(pp_exec_test_step(tr->x, step));
@@ -311,7 +312,7 @@ static int run_epoch(struct trainer *tr)
         .samples = tr->epoch.sums.rows,
         .bubble = loop_bubble(&tr->epoch, tr->run->layout->ranks),
     };
-    PP_TRY(loop_test(tr, &e));
+    PP_TRY(test_all(tr, &e));
     tr->last = e;
     if (tr->m) {
         rank_event_begin(tr->spec, PP_EVENT_REPORT, tr->t);

@@ -88,9 +88,6 @@ double loop_bubble(const struct totals *w, int ranks);
 /* Collective: what each rank held and did, and the hash of the weights; rank 0 prints it. */
 int loop_finish(struct trainer *tr, uint64_t start);
 
-/* Collective: the whole test set, forward only. */
-int loop_test(struct trainer *tr, struct pp_epoch_result *e);
-
 /* ---- nonfinite.c
  *
  * What follows when a step's numbers were not finite: the policy train.nonfinite.

@@ -65,37 +65,36 @@ static int compare_data(struct trainer *tr)
     struct sums {
         uint32_t of[2][3]; /* split; CRC of images, of labels, samples; 0: not read */
     } mine = {0};
-    struct sums *all = pp_alloc((size_t)n, sizeof(*all));
-    int rc = pp_transport_agree(tr->tp, all ? 0 : PP_ERESOURCE);
+    PP_OWN_MEMORY struct sums *all = pp_alloc((size_t)n, sizeof(*all));
+    PP_TRY(pp_transport_agree(tr->tp, all ? 0 : PP_ERESOURCE));
+    pp_assert(all != NULL); /* or this rank had not agreed */
     for (int split = 0; split < 2; split++) {
         const struct pp_dataset *d = tr->data[split];
         if (d)
             memcpy(mine.of[split], (uint32_t[3]){d->images_crc, d->labels_crc, (uint32_t)d->n},
                    sizeof(mine.of[split]));
     }
-    if (rc == 0)
-        rc = pp_transport_allgather(tr->tp, &mine, sizeof(mine), all);
-    for (int i = 0; rc == 0 && all && i < 6; i++) {
+    PP_TRY(pp_transport_allgather(tr->tp, &mine, sizeof(mine), all));
+    for (int i = 0; i < 6; i++) {
         int split = i / 3, what = i % 3, first = -1;
-        for (int r = 0; rc == 0 && r < n; r++) {
+        for (int r = 0; r < n; r++) {
             uint32_t here = all[r].of[split][what];
             if (here == 0)
                 continue;
             if (first >= 0 && here != all[first].of[split][what]) {
-                rc = what == 2 ? pp_fail(PP_EFORMAT, "rank %d found %u samples, rank %d found %u",
-                                         r, here, first, all[first].of[split][2])
-                               : pp_fail(PP_EFORMAT,
-                                         "rank %d read other %s than rank %d: the files differ "
-                                         "between machines or changed while they were read",
-                                         r, what == 0 ? "images" : "labels", first);
+                return what == 2 ? pp_fail(PP_EFORMAT, "rank %d found %u samples, rank %d found %u",
+                                           r, here, first, all[first].of[split][2])
+                                 : pp_fail(PP_EFORMAT,
+                                           "rank %d read other %s than rank %d: the files differ "
+                                           "between machines or changed while they were read",
+                                           r, what == 0 ? "images" : "labels", first);
             }
             first = first >= 0 ? first : r;
             if (what < 2)
                 tr->data_crc[split][what] = here;
         }
     }
-    pp_free(all);
-    return rc;
+    return 0;
 }
 
 /* Collective: rank 0 decides where the run begins and makes the run folder, all learn of it. */

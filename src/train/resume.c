@@ -349,29 +349,27 @@ static int check_vocabulary(const struct trainer *tr, const struct pp_ckpt *ck)
 
 int resume_read(struct trainer *tr)
 {
-    struct pp_ckpt *ck = NULL;
+    PP_OWN(pp_ckpt_close) struct pp_ckpt *ck = NULL;
     if (tr->begin.from[0] == '\0')
         return 0;
     PP_TRY(pp_ckpt_open(tr->begin.from, PP_CKPT_STRUCTURE, &ck));
-    int rc = tr->begin.resume || tr->spec->rank > 0 ? 0 : weights_check_extras(tr->run->model, ck);
-    rc = rc == 0 ? check_vocabulary(tr, ck) : rc;
-    rc = rc < 0 ? rc : read_tensors(tr, ck, tr->begin.resume);
-    if (rc == 0 && !tr->begin.resume && tr->spec->rank == 0)
-        rc = weights_check_model(tr->run->cfg, tr->run->model, ck, !tr->spec->options->weights);
-    if (rc == 0 && tr->begin.resume) {
-        const struct pp_ckpt_state *s = pp_ckpt_state(ck);
-        /* What rank 0 has checked may be another file on this rank's machine. */
-        rc = s ? resume_check_state(tr, s, ck->path)
-               : pp_fail(PP_EFORMAT, "%s: has no state", ck->path);
-        if (rc == 0) {
-            resume_take_state(tr, s);
-            tr->saved = tr->begin.goes_on ? s->step : -1;
-        }
-    } else if (rc == 0 && tr->spec->rank == 0) {
+    bool first = !tr->begin.resume && tr->spec->rank == 0;
+    PP_TRY(first ? weights_check_extras(tr->run->model, ck) : 0);
+    PP_TRY(check_vocabulary(tr, ck));
+    PP_TRY(read_tensors(tr, ck, tr->begin.resume));
+    if (first) {
+        PP_TRY(weights_check_model(tr->run->cfg, tr->run->model, ck, !tr->spec->options->weights));
         pp_log_info("weights from %s", ck->path);
     }
-    pp_ckpt_close(&ck);
-    return rc;
+    if (!tr->begin.resume)
+        return 0;
+    const struct pp_ckpt_state *s = pp_ckpt_state(ck);
+    /* What rank 0 has checked may be another file on this rank's machine. */
+    PP_TRY(s ? resume_check_state(tr, s, ck->path)
+             : pp_fail(PP_EFORMAT, "%s: has no state", ck->path));
+    resume_take_state(tr, s);
+    tr->saved = tr->begin.goes_on ? s->step : -1;
+    return 0;
 }
 
 /* ---- going back in the middle of a run */
@@ -385,28 +383,24 @@ struct back {
 static int find_newest(const struct trainer *tr, struct back *b)
 {
     char dir[PP_PATH_MAX];
-    struct pp_ckpt *ck = NULL;
+    PP_OWN(pp_ckpt_close) struct pp_ckpt *ck = NULL;
     bool fall_back = tr->run->cfg->checkpoint.on_corrupt == PP_CORRUPT_PREVIOUS;
     PP_TRY(pp_path_format(dir, "%s/" PP_CKPT_DIR, tr->dir));
     PP_TRY(pp_ckpt_open_latest(dir, PP_CKPT_VERIFY, fall_back, &ck));
-    int rc = pp_path_format(b->from, "%s", ck->path);
     b->step = pp_ckpt_state(ck)->step;
-    pp_ckpt_close(&ck);
-    return rc;
+    return pp_path_format(b->from, "%s", ck->path);
 }
 
 static int read_back(struct trainer *tr, const struct back *b)
 {
-    struct pp_ckpt *ck = NULL;
+    PP_OWN(pp_ckpt_close) struct pp_ckpt *ck = NULL;
     PP_TRY(pp_ckpt_open(b->from, PP_CKPT_STRUCTURE, &ck));
-    int rc = read_tensors(tr, ck, true);
+    PP_TRY(read_tensors(tr, ck, true));
     const struct pp_ckpt_state *s = pp_ckpt_state(ck);
-    if (rc == 0 && (!s || s->step != b->step))
-        rc = pp_fail(PP_EFORMAT, "%s: not the checkpoint that rank 0 found", b->from);
-    if (rc == 0)
-        tr->updates = resume_updates(s);
-    pp_ckpt_close(&ck);
-    return rc;
+    if (!s || s->step != b->step)
+        return pp_fail(PP_EFORMAT, "%s: not the checkpoint that rank 0 found", b->from);
+    tr->updates = resume_updates(s);
+    return 0;
 }
 
 int resume_rewind(struct trainer *tr, int64_t *out_step)

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/log.h"
 #include "rank.h"
 
 /* ---- all ranks as threads of this process */
@@ -32,8 +31,7 @@ static int train_threads(const struct pp_run *run, const struct pp_train_options
     struct pp_dataset *data[2] = {NULL, NULL};
     struct pp_watchdog *watchdog = NULL;
     PP_TRY(room_check(run, options, NULL));
-    struct rank_spec *ranks;
-    PP_ALLOC(ranks, n);
+    PP_TAKE(struct rank_spec, ranks, n);
     pp_deadline_enter(deadline, PP_DEADLINE_DATA);
     for (int split = 0; rc == 0 && split < 2; split++) {
         if (!options->data[split]) {
@@ -58,7 +56,6 @@ static int train_threads(const struct pp_run *run, const struct pp_train_options
     pp_watchdog_stop(&watchdog);
     pp_dataset_destroy(&data[0]);
     pp_dataset_destroy(&data[1]);
-    pp_free(ranks);
     return rc;
 }
 
@@ -136,12 +133,11 @@ int pp_train(struct pp_config *cfg, const struct pp_train_options *options, bool
     if (processes) {
         rc = train_mpi(cfg, options, deadline, speaks);
     } else {
-        struct pp_run run = {0};
+        PP_OWN(pp_run_fini) struct pp_run run = {0};
         pp_deadline_enter(deadline, PP_DEADLINE_PREPARE);
         rc = prepare_threads(cfg, &run);
         if (rc == 0)
             rc = train_threads(&run, options, deadline);
-        pp_run_fini(&run);
     }
     pp_deadline_stop(&deadline);
     return rc;
@@ -154,20 +150,18 @@ static int listen_here(struct pp_world *w, double timeout)
 {
     char mine[PP_HOST_MAX], address[PP_PULSE_ADDRESS] = "";
     int size = w->tp->size;
-    char(*all)[PP_HOST_MAX] = pp_alloc((size_t)size, sizeof(*all));
+    PP_OWN_MEMORY char(*all)[PP_HOST_MAX] = pp_alloc((size_t)size, sizeof(*all));
     bool several = false;
     pp_host_name(mine);
-    int rc = pp_transport_agree(w->tp, all ? 0 : PP_ERESOURCE);
-    if (rc == 0 && all)
-        rc = pp_transport_allgather(w->tp, mine, sizeof(mine), all);
-    for (int r = 0; rc == 0 && all && r < size; r++)
+    PP_TRY(pp_transport_agree(w->tp, all ? 0 : PP_ERESOURCE));
+    pp_assert(all != NULL); /* or this rank had not agreed */
+    PP_TRY(pp_transport_allgather(w->tp, mine, sizeof(mine), all));
+    for (int r = 0; r < size; r++)
         several |= strcmp(all[r], mine) != 0;
-    pp_free(all);
-    if (rc < 0 || !several)
-        return rc;
-    if (w->tp->rank == 0)
-        rc = pp_listener_open(size, 0, 0, &w->listener);
-    PP_TRY(pp_transport_agree(w->tp, rc));
+    if (!several)
+        return 0;
+    PP_TRY(pp_transport_agree(w->tp,
+                              w->tp->rank == 0 ? pp_listener_open(size, 0, 0, &w->listener) : 0));
     snprintf(address, sizeof(address), "%s", pp_listener_address(w->listener));
     for (int r = 1; r < size && w->tp->rank == 0; r++)
         PP_TRY(pp_transport_send(w->tp, r, address, sizeof(address)));

@@ -52,10 +52,9 @@ int weights_read(const struct pp_ckpt *ck, const char *name, const struct pp_par
         return put ? put(ctx, 0, &(float){0}, 1) : 0;
     if (!put)
         return pp_ckpt_read(ck, name, n_dims, dims, NULL, NULL);
-    r.row = pp_alloc(2 * r.row_floats + 1, sizeof(*r.row));
-    int rc = r.row ? pp_ckpt_read(ck, name, n_dims, dims, take, &r) : PP_ERESOURCE;
-    pp_free(r.row);
-    return rc;
+    PP_TAKE(float, row, 2 * r.row_floats + 1);
+    r.row = row;
+    return pp_ckpt_read(ck, name, n_dims, dims, take, &r);
 }
 
 static bool ends_with(const char *text, const char *end)
@@ -167,10 +166,9 @@ static void compare_key(void *ctx, const char *key, const char *there, const cha
 static int read_config_json(const struct pp_ckpt *ck, char **out)
 {
     const struct pp_setting from = {"model.from", ck->path, "config.json"};
-    struct pp_config *cfg = NULL;
+    PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     int rc = pp_config_load(NULL, &from, 1, NULL, &cfg);
     rc = rc == 0 ? pp_config_text(cfg, out) : rc;
-    pp_config_destroy(&cfg);
     return rc == PP_ERESOURCE ? rc : 0;
 }
 

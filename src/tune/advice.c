@@ -81,16 +81,11 @@ static void cut_text(const struct pp_advice_spec *spec, const int *first, const 
 static int advise_cut(const struct pp_advice_spec *spec, char *out)
 {
     const struct pp_layout *l = spec->layout;
-    int *cut = pp_alloc(2 * (size_t)l->n_virtual, sizeof(*cut));
-    double *share = pp_alloc((size_t)l->stages, sizeof(*share));
-    int rc = PP_ERESOURCE;
-    if (cut && share)
-        rc = pp_partition_costs(l->model, spec->cost, l->n_virtual, cut, cut + l->n_virtual);
-    if (rc == 0)
-        cut_text(spec, cut, cut + l->n_virtual, share, out);
-    pp_free(cut);
-    pp_free(share);
-    return rc;
+    PP_TAKE(int, cut, 2 * l->n_virtual);
+    PP_TAKE(double, share, l->stages);
+    PP_TRY(pp_partition_costs(l->model, spec->cost, l->n_virtual, cut, cut + l->n_virtual));
+    cut_text(spec, cut, cut + l->n_virtual, share, out);
+    return 0;
 }
 
 int pp_advice(const struct pp_advice_spec *spec, char out[PP_ADVICE_MAX])

@@ -243,21 +243,16 @@ int best_cut(const struct pp_best_spec *spec, const struct pp_costs *costs, bool
              struct pp_candidate *c)
 {
     const struct pp_model *model = spec->model;
-    int n = c->stages * c->chunks, rc = PP_ERESOURCE;
-    int *cut = pp_alloc(2 * (size_t)n, sizeof(*cut)); /* the last layers, then the first */
-    double *by_layer = pp_alloc((size_t)model->n_layers, sizeof(*by_layer));
-    if (cut && by_layer) {
-        pp_costs_by_layer(costs, pp_best_rows(spec, c->microbatches), by_layer);
-        rc = by_time ? pp_partition_costs(model, by_layer, n, cut + n, cut)
-                     : pp_partition(model, spec->cfg, n, cut + n, cut);
-    }
-    for (int i = 0; rc == 0 && i < n; i++)
+    int n = c->stages * c->chunks;
+    PP_TAKE(int, cut, 2 * n); /* the last layers, then the first */
+    PP_TAKE(double, by_layer, model->n_layers);
+    pp_costs_by_layer(costs, pp_best_rows(spec, c->microbatches), by_layer);
+    PP_TRY(by_time ? pp_partition_costs(model, by_layer, n, cut + n, cut)
+                   : pp_partition(model, spec->cfg, n, cut + n, cut));
+    for (int i = 0; i < n; i++)
         c->last[i] = (uint16_t)cut[i];
-    if (rc == 0)
-        c->assignment = PP_ASSIGN_TIME;
-    pp_free(cut);
-    pp_free(by_layer);
-    return rc;
+    c->assignment = PP_ASSIGN_TIME;
+    return 0;
 }
 
 /* The config's cut, and the one by time where it is another. */

@@ -5,48 +5,47 @@
 
 #include <string.h>
 
-/* The candidate's cut and what is computed again, as text. */
-static int set_cut(struct pp_config *cfg, const struct pp_model *model,
-                   const struct pp_candidate *c)
-{
-    int n = c->stages * c->chunks, rc = 0, all = 0;
-    char *again = cfg->pipeline.recompute, *end = again + sizeof(cfg->pipeline.recompute);
-    int *first = pp_alloc(2 * (size_t)n, sizeof(*first)), *last = first ? first + n : NULL;
-    if (!first)
-        return PP_ERESOURCE;
-    if (c->assignment == PP_ASSIGN_TIME)
-        best_ranges(c, first, last);
-    else
-        rc = pp_partition(model, cfg, n, first, last);
-    if (rc == 0 && c->assignment != PP_ASSIGN_EXPLICIT) {
-        pp_ranges_text(model, first, last, n, cfg->pipeline.ranges, sizeof(cfg->pipeline.ranges));
-        cfg->pipeline.split_at[0] = '\0';
-        cfg->pipeline.assignment = PP_ASSIGN_EXPLICIT;
-    }
-    if (rc == 0 && c->recompute) {
-        *again = '\0';
-        for (int s = 0; s < n; s++)
-            all += c->again[s];
-        for (int s = 0; s < n && all < n && again + PP_LAYER_NAME_MAX < end; s++) {
-            if (c->again[s] && again != cfg->pipeline.recompute)
-                *again++ = ' ';
-            if (c->again[s])
-                again += strlen(
-                    pp_ranges_text(model, first + s, last + s, 1, again, (size_t)(end - again)));
-        }
-        if (all == n)
-            memcpy(again, "all", sizeof("all"));
-    }
-    pp_free(first);
-    return rc;
-}
-
-void best_ranges(const struct pp_candidate *c, int *first, int *last)
+/* [n_virtual] of a candidate with a cut of its own. */
+static void ranges_of(const struct pp_candidate *c, int *first, int *last)
 {
     for (int s = 0; s < c->stages * c->chunks; s++) {
         first[s] = s > 0 ? last[s - 1] + 1 : 0;
         last[s] = c->last[s];
     }
+}
+
+/* The candidate's cut and what is computed again, as text. */
+static int set_cut(struct pp_config *cfg, const struct pp_model *model,
+                   const struct pp_candidate *c)
+{
+    int n = c->stages * c->chunks, all = 0;
+    char *again = cfg->pipeline.recompute, *end = again + sizeof(cfg->pipeline.recompute);
+    PP_TAKE(int, first, 2 * n);
+    int *last = first + n;
+    if (c->assignment == PP_ASSIGN_TIME)
+        ranges_of(c, first, last);
+    else
+        PP_TRY(pp_partition(model, cfg, n, first, last));
+    if (c->assignment != PP_ASSIGN_EXPLICIT) {
+        pp_ranges_text(model, first, last, n, cfg->pipeline.ranges, sizeof(cfg->pipeline.ranges));
+        cfg->pipeline.split_at[0] = '\0';
+        cfg->pipeline.assignment = PP_ASSIGN_EXPLICIT;
+    }
+    if (!c->recompute)
+        return 0;
+    *again = '\0';
+    for (int s = 0; s < n; s++)
+        all += c->again[s];
+    for (int s = 0; s < n && all < n && again + PP_LAYER_NAME_MAX < end; s++) {
+        if (c->again[s] && again != cfg->pipeline.recompute)
+            *again++ = ' ';
+        if (c->again[s])
+            again +=
+                strlen(pp_ranges_text(model, first + s, last + s, 1, again, (size_t)(end - again)));
+    }
+    if (all == n)
+        memcpy(again, "all", sizeof("all"));
+    return 0;
 }
 
 /* What the order of the candidate is made for: the measured times of its cut, and of a hand-over
@@ -58,12 +57,13 @@ static int set_costs(struct pp_config *cfg, const struct pp_model *model,
     int p = c->stages, n = p * c->chunks, d = cfg->pipeline.replicas, at, rows;
     int k = pp_layout_coalesce(cfg, model, c->microbatches);
     double width = 0;
-    int *first = pp_alloc(2 * (size_t)n, sizeof(*first)), *last = first ? first + n : NULL;
-    double *times = pp_alloc(3 * (size_t)n + 1, sizeof(*times));
-    int rc = first && times && ops ? pp_partition(model, cfg, n, first, last) : PP_ERESOURCE;
+    PP_TAKE(int, first, 2 * n);
+    PP_TAKE(double, times, 3 * (size_t)n + 1);
+    int *last = first + n;
+    PP_TRY(ops ? pp_partition(model, cfg, n, first, last) : PP_ERESOURCE);
     pp_balanced_piece(cfg->train.batch_size, d, 0, &at, &rows);
     pp_balanced_piece(rows, c->microbatches, 0, &at, &rows);
-    for (int s = 0; rc == 0 && s < n; s++) {
+    for (int s = 0; s < n; s++) {
         int a = pp_place(ops->placement, p, s), b = pp_place(ops->placement, p, s + 1);
         double slower = cfg->pipeline.slower.n == p ? cfg->pipeline.slower.at[a] : 1;
         costs_stage(costs, first[s], last[s], rows, k, pp_layout_logits_rows(cfg, model, rows) > 0,
@@ -73,15 +73,11 @@ static int set_costs(struct pp_config *cfg, const struct pp_model *model,
         if (s < n - 1 && a != b)
             width += (double)model->layers[last[s]].out / (n - 1);
     }
-    if (rc == 0) {
-        times[3 * (size_t)n] = costs->latency + costs->byte * rows * width * costs->value_bytes;
-        pp_schedule_ticks(times, n, cfg->pipeline.costs.at);
-        cfg->pipeline.costs.n = 3 * n + (cfg->pipeline.costs.at[3 * (size_t)n] > 0);
-        cfg->pipeline.memory_cap = c->cap;
-    }
-    pp_free(first);
-    pp_free(times);
-    return rc;
+    times[3 * (size_t)n] = costs->latency + costs->byte * rows * width * costs->value_bytes;
+    pp_schedule_ticks(times, n, cfg->pipeline.costs.at);
+    cfg->pipeline.costs.n = 3 * n + (cfg->pipeline.costs.at[3 * (size_t)n] > 0);
+    cfg->pipeline.memory_cap = c->cap;
+    return 0;
 }
 
 int pp_best_config(const struct pp_config *cfg, const struct pp_model *model,
@@ -202,39 +198,28 @@ int best_lay_out(const struct pp_best_spec *spec, const struct pp_costs *costs,
 int pp_best_try(const struct pp_best_spec *spec, const struct pp_costs *costs,
                 struct pp_candidate *c)
 {
-    struct pp_config *cfg = NULL;
-    struct pp_layout *l = NULL;
-    int rc = best_lay_out(spec, costs, c, &cfg, &l);
-    if (rc == 0)
-        rc = best_peaks(l, NULL, &c->peak_bytes);
-    if (rc == 0) {
-        c->together = l->coalesce;
-        c->over = spec->memory > 0 && c->peak_bytes > spec->memory;
-        c->identity = identity_of(l, l->plans[0].plan) + c->across;
-        rc = best_predict(spec, costs, l, 0, false, &c->time);
-    }
-    pp_layout_destroy(&l);
-    pp_free(cfg);
-    return rc;
+    PP_OWN_MEMORY struct pp_config *cfg = NULL;
+    PP_OWN(pp_layout_destroy) struct pp_layout *l = NULL;
+    PP_TRY(best_lay_out(spec, costs, c, &cfg, &l));
+    PP_TRY(best_peaks(l, NULL, &c->peak_bytes));
+    c->together = l->coalesce;
+    c->over = spec->memory > 0 && c->peak_bytes > spec->memory;
+    c->identity = identity_of(l, l->plans[0].plan) + c->across;
+    return best_predict(spec, costs, l, 0, false, &c->time);
 }
 
 int pp_best_explain(const struct pp_best_spec *spec, const struct pp_costs *costs,
                     struct pp_candidate *c, char advice[PP_ADVICE_MAX])
 {
-    struct pp_config *cfg = NULL;
-    struct pp_layout *l = NULL;
-    double *cost = pp_alloc((size_t)spec->model->n_layers, sizeof(*cost));
-    int rc = cost ? best_lay_out(spec, costs, c, &cfg, &l) : PP_ERESOURCE;
-    if (rc == 0)
-        rc = best_predict(spec, costs, l, 0, true, &c->time);
-    if (rc == 0 && advice) {
-        pp_costs_by_layer(costs, pp_best_rows(spec, c->microbatches), cost);
-        struct pp_advice_spec a = {
-            .layout = l, .bubble = &c->time.bubble, .cost = cost, .searched = true, .waited = -1};
-        rc = pp_advice(&a, advice);
-    }
-    pp_layout_destroy(&l);
-    pp_free(cfg);
-    pp_free(cost);
-    return rc;
+    PP_OWN_MEMORY struct pp_config *cfg = NULL;
+    PP_OWN(pp_layout_destroy) struct pp_layout *l = NULL;
+    PP_TAKE(double, cost, spec->model->n_layers);
+    PP_TRY(best_lay_out(spec, costs, c, &cfg, &l));
+    PP_TRY(best_predict(spec, costs, l, 0, true, &c->time));
+    if (!advice)
+        return 0;
+    pp_costs_by_layer(costs, pp_best_rows(spec, c->microbatches), cost);
+    struct pp_advice_spec a = {
+        .layout = l, .bubble = &c->time.bubble, .cost = cost, .searched = true, .waited = -1};
+    return pp_advice(&a, advice);
 }

@@ -111,28 +111,26 @@ static void announce(const struct pp_best_spec *spec, const struct pp_best *best
 static int choose_schedule(const struct pp_best_spec *spec, struct pp_config *cfg,
                            struct pp_costs **costs, struct pp_candidate *out)
 {
-    struct pp_best best;
+    PP_OWN(pp_best_fini) struct pp_best best = {0};
     PP_TRY(pp_best_find(spec, cfg, SECONDS, costs, &best));
-    int rc = 0;
     if (best.n > 0) {
         announce(spec, &best, *costs);
         *out = best.items[0];
-    } else if (best.too_large > 0) {
-        rc = pp_fail(PP_ERESOURCE,
-                     "pipeline.schedule = auto: no shape holds less than %.2f MiB in a rank, which "
-                     "may take %.2f%s%s",
-                     (double)best.smallest.peak_bytes / MIB, (double)spec->memory / MIB,
-                     spec->recompute ? "" : "; pipeline.recompute = auto may need less",
-                     open_packed(cfg) || !cfg->run.packed ? "" : "; run.packed = off needs less");
-    } else {
-        rc = pp_fail(PP_ECONFIG,
-                     "pipeline.schedule = auto: no schedule can run %d stages with %d "
-                     "micro-batches%s",
-                     spec->cfg->pipeline.stages, spec->cfg->pipeline.microbatches,
-                     spec->cfg->pipeline.chunks > 0 ? " and this many chunks" : "");
+        return 0;
     }
-    pp_best_fini(&best);
-    return rc;
+    if (best.too_large > 0) {
+        return pp_fail(PP_ERESOURCE,
+                       "pipeline.schedule = auto: no shape holds less than %.2f MiB in a rank, "
+                       "which may take %.2f%s%s",
+                       (double)best.smallest.peak_bytes / MIB, (double)spec->memory / MIB,
+                       spec->recompute ? "" : "; pipeline.recompute = auto may need less",
+                       open_packed(cfg) || !cfg->run.packed ? "" : "; run.packed = off needs less");
+    }
+    return pp_fail(PP_ECONFIG,
+                   "pipeline.schedule = auto: no schedule can run %d stages with %d "
+                   "micro-batches%s",
+                   spec->cfg->pipeline.stages, spec->cfg->pipeline.microbatches,
+                   spec->cfg->pipeline.chunks > 0 ? " and this many chunks" : "");
 }
 
 /* The config's schedule with another cut, or recomputing what it must. */
@@ -270,8 +268,8 @@ static int write_out(const struct pp_best_spec *spec, const struct pp_candidate 
 static int choose(struct pp_config *cfg, enum pp_run_need need, const struct pp_links *links,
                   struct choice *out)
 {
-    struct pp_model *model = NULL;
-    struct pp_costs *costs = NULL;
+    PP_OWN(pp_model_destroy) struct pp_model *model = NULL;
+    PP_OWN(pp_costs_destroy) struct pp_costs *costs = NULL;
     struct pp_best_spec spec = {.cfg = cfg, .links = links};
     memset(out, 0, sizeof(*out));
     PP_TRY(pp_run_samples(cfg, need, PP_SPLIT_TRAIN, &spec.train_n));
@@ -281,17 +279,11 @@ static int choose(struct pp_config *cfg, enum pp_run_need need, const struct pp_
     spec.cuts = joint_cut(cfg);
     spec.recompute = open_again(cfg);
     spec.coalesce = open_schedule(cfg);
-    struct pp_candidate *c = pp_alloc(1, sizeof(*c));
-    int rc = c ? memory_of(cfg, &spec.memory) : PP_ERESOURCE;
-    if (rc == 0)
-        rc = open_schedule(cfg) ? choose_schedule(&spec, cfg, &costs, c)
-                                : choose_rest(&spec, cfg, &costs, c);
-    if (rc == 0)
-        rc = write_out(&spec, c, costs, out);
-    pp_free(c);
-    pp_costs_destroy(&costs);
-    pp_model_destroy(&model);
-    return rc;
+    PP_TAKE(struct pp_candidate, c, 1);
+    PP_TRY(memory_of(cfg, &spec.memory));
+    PP_TRY(open_schedule(cfg) ? choose_schedule(&spec, cfg, &costs, c)
+                              : choose_rest(&spec, cfg, &costs, c));
+    return write_out(&spec, c, costs, out);
 }
 
 static int put(struct pp_config *cfg, const char *key, int value)
@@ -326,16 +318,12 @@ static int take_over(struct pp_config *cfg, const struct choice *c)
 /* Collective: rank 0's choice on every rank. */
 static int share(struct pp_transport *tp, int rc, struct choice *c)
 {
-    struct choice *all = pp_alloc((size_t)tp->size, sizeof(*all));
-    rc = pp_transport_agree(tp, rc == 0 && !all ? PP_ERESOURCE : rc);
-    if (rc == 0) {
-        pp_assert(c != NULL && all != NULL); /* or this rank had not agreed */
-        rc = pp_transport_allgather(tp, c, sizeof(*c), all);
-    }
-    if (rc == 0)
-        *c = all[0];
-    pp_free(all);
-    return rc;
+    PP_OWN_MEMORY struct choice *all = pp_alloc((size_t)tp->size, sizeof(*all));
+    PP_TRY(pp_transport_agree(tp, rc == 0 && !all ? PP_ERESOURCE : rc));
+    pp_assert(c != NULL && all != NULL); /* or this rank had not agreed */
+    PP_TRY(pp_transport_allgather(tp, c, sizeof(*c), all));
+    *c = all[0];
+    return 0;
 }
 
 bool pp_choose_wanted(const struct pp_config *cfg)
@@ -347,7 +335,7 @@ int pp_choose(struct pp_config *cfg, enum pp_run_need need, struct pp_transport 
 {
     if (!pp_choose_wanted(cfg))
         return 0;
-    struct choice *c = pp_alloc(1, sizeof(*c));
+    PP_OWN_MEMORY struct choice *c = pp_alloc(1, sizeof(*c));
     int rc = c ? 0 : PP_ERESOURCE;
     struct pp_links links = {0};
     if (tp)
@@ -356,11 +344,8 @@ int pp_choose(struct pp_config *cfg, enum pp_run_need need, struct pp_transport 
         rc = pp_links_measure(tp, &links);
     if (rc == 0 && c && (!tp || tp->rank == 0))
         rc = choose(cfg, need, tp ? &links : NULL, c);
-    if (tp)
-        rc = share(tp, rc, c);
-    if (rc == 0 && c)
-        rc = take_over(cfg, c);
     pp_free(links.host);
-    pp_free(c);
-    return rc;
+    PP_TRY(tp ? share(tp, rc, c) : rc);
+    pp_assert(c != NULL); /* or rc were a failure */
+    return take_over(cfg, c);
 }

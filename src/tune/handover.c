@@ -163,32 +163,25 @@ static int measure_size(struct pp_transport *tp, struct pp_handover *h, char *me
 static int measure(struct pp_transport *tp, struct pp_handover *items, int n,
                    struct pp_arena *slots)
 {
-    struct pp_arena own = {0};
+    PP_OWN(pp_arena_destroy) struct pp_arena own = {0};
     size_t most = 0;
     for (int i = 0; i < n; i++) {
         pp_assert(items[i].bytes >= 64 && items[i].bytes % 8 == 0);
         most = items[i].bytes > most ? items[i].bytes : most;
     }
     most = (most + PP_ALIGN - 1) / PP_ALIGN * PP_ALIGN;
-    int rc = pp_transport_agree(tp, tp->rank == 0 ? pp_arena_create(2 * most, &own) : 0);
-    if (rc == 0)
-        rc = link_open(tp, 1, most, slots);
-    for (int i = 0; rc == 0 && i < n; i++) {
-        rc = measure_size(tp, &items[i], own.base);
-        if (rc < 0)
-            pp_transport_abort(tp);
-    }
-    pp_arena_destroy(&own);
-    return rc == 0 ? pp_transport_barrier(tp) : rc;
+    PP_TRY(pp_transport_agree(tp, tp->rank == 0 ? pp_arena_create(2 * most, &own) : 0));
+    PP_TRY(link_open(tp, 1, most, slots));
+    for (int i = 0; i < n; i++)
+        PP_TRY_UNDO(measure_size(tp, &items[i], own.base), pp_transport_abort(tp));
+    return pp_transport_barrier(tp);
 }
 
 int pp_handover_measure(struct pp_transport *tp, struct pp_handover *items, int n)
 {
-    struct pp_arena slots = {0};
+    PP_OWN(pp_arena_destroy) struct pp_arena slots = {0};
     pp_assert(tp->size == 2);
-    int rc = measure(tp, items, n, &slots);
-    pp_arena_destroy(&slots);
-    return rc;
+    return measure(tp, items, n, &slots);
 }
 
 /* ---- two threads */
@@ -212,7 +205,7 @@ int pp_handover_threads(struct pp_handover *items, int n, bool whole_machine)
 {
     cpu_set_t before, all;
     bool known = whole_machine && sched_getaffinity(0, sizeof(before), &before) == 0;
-    struct pp_handover *copy = pp_alloc((size_t)n, sizeof(*copy));
+    PP_OWN_MEMORY struct pp_handover *copy = pp_alloc((size_t)n, sizeof(*copy));
     struct sides sides = {.n = n, .items = {items, copy}};
     int rc = copy ? 0 : PP_ERESOURCE;
     if (rc == 0) {
@@ -227,6 +220,5 @@ int pp_handover_threads(struct pp_handover *items, int n, bool whole_machine)
     }
     pp_arena_destroy(&sides.slots[0]);
     pp_arena_destroy(&sides.slots[1]);
-    pp_free(copy);
     return rc;
 }

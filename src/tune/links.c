@@ -101,13 +101,12 @@ static int measure_all(struct pp_transport *tp, char *buf, struct pp_links *l)
 int pp_links_measure(struct pp_transport *tp, struct pp_links *out)
 {
     struct pp_links l = {.n = tp->size, .host = pp_alloc((size_t)tp->size, sizeof(int))};
-    char *buf = pp_alloc(MOST, 1);
+    PP_OWN_MEMORY char *buf = pp_alloc(MOST, 1);
     int rc = pp_transport_agree(tp, l.host && buf ? 0 : PP_ERESOURCE);
     if (rc == 0)
         rc = pp_transport_allgather(tp, &tp->host, sizeof(tp->host), l.host);
     if (rc == 0 && l.host)
         rc = measure_all(tp, buf, &l);
-    pp_free(buf);
     PP_TRY_UNDO(rc, pp_free(l.host));
     for (int r = 0; l.host && r < l.n; r++)
         l.beside += l.host[r] == l.host[0];

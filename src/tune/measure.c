@@ -6,7 +6,6 @@
 #include "tune.h"
 
 #include <sched.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -62,13 +61,10 @@ static void classify(struct measurement *m)
 static int cut(struct measurement *m)
 {
     const struct pp_model *model = m->spec->model;
-    double *flops;
-    PP_ALLOC(flops, model->n_layers);
+    PP_TAKE(double, flops, model->n_layers);
     for (int i = 0; i < model->n_layers; i++)
         flops[i] = pp_layer_flops(model, i);
-    int rc = pp_partition_costs(model, flops, m->workers, m->first, m->last);
-    pp_free(flops);
-    return rc;
+    return pp_partition_costs(model, flops, m->workers, m->first, m->last);
 }
 
 static int cores(void)
@@ -204,10 +200,9 @@ static int take_results(struct measurement *m, struct worker *workers)
 
 static bool thread_safe(const struct pp_measure_spec *spec, int *rc)
 {
-    struct pp_backend *be = NULL;
+    PP_OWN(pp_backend_close) struct pp_backend *be = NULL;
     *rc = pp_backend_open_choice(&spec->backend, &be);
     bool safe = *rc == 0 && be->caps.thread_safe;
-    pp_backend_close(&be);
     return safe;
 }
 
@@ -218,48 +213,37 @@ int pp_costs_measure(const struct pp_measure_spec *spec, struct pp_costs **out)
     pp_assert(spec->n_sizes >= 1 && spec->sizes[0] >= 1 && spec->ranks >= 1 &&
               spec->n_sizes < LINK_VISITS - LINK_AGAIN);
     struct measurement m = {.spec = spec};
-    struct pp_costs *c = NULL;
-    struct worker *workers = NULL;
     m.workers = spec->ranks < cores() ? spec->ranks : cores();
     m.workers = m.workers < n ? m.workers : n;
     m.workers = thread_safe(spec, &rc) ? m.workers : 1;
     PP_TRY(rc);
     m.deadline_ns = start + (uint64_t)(spec->seconds * 1e9);
     m.visit_ns = (uint64_t)(spec->seconds * 0.25e9 / (spec->n_sizes + 1));
-    rc = PP_ERESOURCE;
-    m.classes = pp_alloc((size_t)n, sizeof(*m.classes));
-    m.class_of = pp_alloc((size_t)n, sizeof(*m.class_of));
-    m.first = pp_alloc((size_t)m.workers, sizeof(*m.first));
-    m.last = pp_alloc((size_t)m.workers, sizeof(*m.last));
-    workers = pp_alloc((size_t)m.workers, sizeof(*workers));
-    if (!m.classes || !m.class_of || !m.first || !m.last || !workers)
-        goto out;
+    PP_TAKE(struct layer_class, classes, n);
+    PP_TAKE(int, numbers, n + 2 * m.workers);
+    PP_TAKE(struct worker, workers, m.workers);
+    m.classes = classes;
+    m.class_of = numbers;
+    m.first = numbers + n;
+    m.last = m.first + m.workers;
     classify(&m);
+    PP_OWN(pp_costs_destroy) struct pp_costs *c = NULL;
     rc = cut(&m);
-    if (rc == 0)
-        rc = take_results(&m, workers);
-    if (rc == 0)
-        rc = pp_costs_create(n, spec->sizes, spec->n_sizes, &c);
-    if (rc == 0)
-        rc = pp_threads_run(m.workers, &(struct pp_threads_job){work, end, workers});
+    rc = rc < 0 ? rc : take_results(&m, workers);
+    rc = rc < 0 ? rc : pp_costs_create(n, spec->sizes, spec->n_sizes, &c);
+    rc = rc < 0 ? rc : pp_threads_run(m.workers, &(struct pp_threads_job){work, end, workers});
     if (rc == 0) {
         put_together(&m, workers, c);
         c->took = (double)(pp_clock_ns() - start) * 1e-9;
+        *out = c;
+        c = NULL;
     }
-out:
-    for (int r = 0; workers && r < m.workers; r++) {
+    for (int r = 0; r < m.workers; r++) {
         pp_free(workers[r].sums);
         pp_free(workers[r].counts);
         pp_free(workers[r].input);
         pp_free(workers[r].loss);
         pp_arena_destroy(&workers[r].link);
     }
-    pp_free(workers);
-    pp_free(m.classes);
-    pp_free(m.class_of);
-    pp_free(m.first);
-    pp_free(m.last);
-    PP_TRY_UNDO(rc, pp_costs_destroy(&c));
-    *out = c;
-    return 0;
+    return rc;
 }

@@ -81,9 +81,8 @@ static int choose(struct bench *b)
     const struct measurement *m = b->w->m;
     int first = m->first[b->w->rank], last = m->last[b->w->rank];
     size_t n = (size_t)last + 1 - (size_t)first;
-    int *have = pp_alloc((size_t)m->n_classes, sizeof(*have));
-    b->samples = pp_alloc(n, sizeof(*b->samples));
-    PP_TRY_UNDO(have && b->samples ? 0 : PP_ERESOURCE, pp_free(have));
+    PP_TAKE(int, have, m->n_classes);
+    PP_ALLOC(b->samples, n);
     b->rows = m->spec->sizes[m->spec->n_sizes - 1];
     for (int i = first; i <= last; i++) {
         const struct pp_layer *l = &m->spec->model->layers[i];
@@ -92,7 +91,6 @@ static int choose(struct bench *b)
             b->n_floats += l->n_floats;
         }
     }
-    pp_free(have);
     return 0;
 }
 

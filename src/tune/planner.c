@@ -5,7 +5,6 @@
  */
 #include "tune.h"
 
-#include <math.h>
 #include <string.h>
 
 int pp_costs_create(int n_layers, const int *sizes, int n_sizes, struct pp_costs **out)
@@ -281,24 +280,16 @@ int pp_predict(const struct pp_predict_spec *spec, struct pp_prediction *out)
     size_t virtual = (size_t)plan->n_virtual, n = 3 * virtual, channels = (size_t)plan->n_channels;
     size_t m = (size_t)plan->geometry.microbatches, p = (size_t)plan->geometry.stages;
     size_t ties = (size_t)plan->n_ties;
-    struct step s = {.spec = spec,
-                     .arrays = pp_alloc(n + channels + ties + m + 2 * p + virtual, sizeof(double)),
-                     .wires = pp_alloc(channels, sizeof(*s.wires))};
-    if (!s.arrays || !s.wires) {
-        pp_free(s.arrays);
-        pp_free(s.wires);
-        return PP_ERESOURCE;
-    }
+    PP_TAKE(double, arrays, n + channels + ties + m + 2 * p + virtual);
+    PP_TAKE(struct pp_sim_wire, wires, channels);
+    struct step s = {.spec = spec, .arrays = arrays, .wires = wires};
     s.transfer = s.arrays + n;
     s.tie = s.transfer + channels;
     s.rows = s.tie + ties;
     s.between = s.rows + m;
     s.work = s.between + p;
     s.reduce = s.work + p;
-    int rc = predict(&s, out);
-    pp_free(s.arrays);
-    pp_free(s.wires);
-    return rc;
+    return predict(&s, out);
 }
 
 static int predict_flops(const struct pp_layout *l, double *arrays, struct pp_bubble *out,
@@ -328,9 +319,6 @@ static int predict_flops(const struct pp_layout *l, double *arrays, struct pp_bu
 
 int pp_predict_flops(const struct pp_layout *l, struct pp_bubble *out, char advice[PP_ADVICE_MAX])
 {
-    size_t n = 3 * (size_t)l->n_virtual + (size_t)l->stages + (size_t)l->model->n_layers;
-    double *arrays = pp_alloc(n, sizeof(*arrays));
-    int rc = arrays ? predict_flops(l, arrays, out, advice) : PP_ERESOURCE;
-    pp_free(arrays);
-    return rc;
+    PP_TAKE(double, arrays, 3 * l->n_virtual + l->stages + l->model->n_layers);
+    return predict_flops(l, arrays, out, advice);
 }

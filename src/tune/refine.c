@@ -38,17 +38,15 @@ static int try_set(const struct pp_best_spec *spec, const struct pp_costs *costs
                    struct pp_candidate *c, size_t *peaks, struct fit *fits,
                    enum pp_placement *placement)
 {
-    struct pp_config *cfg = NULL;
-    struct pp_layout *l = NULL;
+    PP_OWN_MEMORY struct pp_config *cfg = NULL;
+    PP_OWN(pp_layout_destroy) struct pp_layout *l = NULL;
     size_t most;
     for (int s = 0; s < c->stages * c->chunks; s++)
         c->again[s] = in_set(c, k, s);
-    int rc = best_lay_out(spec, costs, c, &cfg, &l);
-    if (rc == 0)
-        rc = best_peaks(l, peaks, &most);
-    if (rc == 0)
-        *placement = l->placement;
-    for (int r = 0; rc == 0 && r < c->stages; r++) {
+    PP_TRY(best_lay_out(spec, costs, c, &cfg, &l));
+    PP_TRY(best_peaks(l, peaks, &most));
+    *placement = l->placement;
+    for (int r = 0; r < c->stages; r++) {
         struct fit now = {.set = k, .peak = peaks[r]}, *was = &fits[r];
         for (int s = 0; s < l->n_virtual; s++)
             for (int i = l->first[s]; l->rank_of[s] == r && c->again[s] && i <= l->last[s]; i++)
@@ -58,9 +56,7 @@ static int try_set(const struct pp_best_spec *spec, const struct pp_costs *costs
         if (was->peak == 0 || (fits_now == fitted ? better : fits_now))
             *was = now;
     }
-    pp_layout_destroy(&l);
-    pp_free(cfg);
-    return rc;
+    return 0;
 }
 
 /* Rank by rank, for orders that do not depend on what is recomputed. */
@@ -68,21 +64,18 @@ static int fit_ranks(const struct pp_best_spec *spec, const struct pp_costs *cos
                      struct pp_candidate *c)
 {
     enum pp_placement placement = PP_PLACE_LOOP;
-    int sets = c->chunks <= SETS_CHUNKS ? 1 << c->chunks : c->chunks + 1, rc = 0;
-    struct fit *fits = pp_alloc((size_t)c->stages, sizeof(*fits));
-    size_t *peaks = pp_alloc((size_t)c->stages, sizeof(*peaks));
-    rc = fits && peaks ? 0 : PP_ERESOURCE;
+    int sets = c->chunks <= SETS_CHUNKS ? 1 << c->chunks : c->chunks + 1;
+    PP_TAKE(struct fit, fits, c->stages);
+    PP_TAKE(size_t, peaks, c->stages);
     bool choice = true; /* all of them come first: where that is far too much, there is none */
-    for (int n = 0; rc == 0 && choice && n < sets; n++) {
-        rc = try_set(spec, costs, n == 0 ? sets - 1 : n - 1, c, peaks, fits, &placement);
-        for (int r = 0; rc == 0 && r < c->stages; r++)
+    for (int n = 0; choice && n < sets; n++) {
+        PP_TRY(try_set(spec, costs, n == 0 ? sets - 1 : n - 1, c, peaks, fits, &placement));
+        for (int r = 0; r < c->stages; r++)
             choice = choice && fits[r].peak - fits[r].peak / 8 <= spec->memory;
     }
-    for (int s = 0; rc == 0 && s < c->stages * c->chunks; s++)
+    for (int s = 0; s < c->stages * c->chunks; s++)
         c->again[s] = in_set(c, fits[pp_place(placement, c->stages, s)].set, s);
-    pp_free(fits);
-    pp_free(peaks);
-    return rc < 0 ? rc : pp_best_try(spec, costs, c);
+    return pp_best_try(spec, costs, c);
 }
 
 /* An order that is made for what is recomputed: from all chunks on, one after the other is let go. */
@@ -275,11 +268,9 @@ static double cuts_of(int layers, int n)
 int pp_best_refine(const struct pp_best_spec *spec, const struct pp_costs *costs,
                    struct pp_candidate *c, double *left)
 {
-    struct cutter *t = pp_alloc(1, sizeof(*t));
-    struct pp_config *cfg = NULL;
+    PP_TAKE(struct cutter, t, 1);
+    PP_OWN_MEMORY struct pp_config *cfg = NULL;
     int n = c->stages * c->chunks, layers = spec->model->n_layers;
-    if (!t)
-        return PP_ERESOURCE;
     *t = (struct cutter){.spec = spec, .costs = costs, .c = *c, .left = *left};
     if (c->over)
         t->over = c->peak_bytes - spec->memory;
@@ -290,7 +281,6 @@ int pp_best_refine(const struct pp_best_spec *spec, const struct pp_costs *costs
     }
     *left = t->left;
     pp_layout_destroy(&t->l);
-    pp_free(cfg);
     bool fits = rc == 0 && c->over && t->over == 0;
     if (rc == 0 && t->better) {
         t->was = *c;
@@ -300,6 +290,5 @@ int pp_best_refine(const struct pp_best_spec *spec, const struct pp_costs *costs
         if (rc == 0 && !t->was.over && (c->over || c->time.step > t->was.time.step))
             *c = t->was;
     }
-    pp_free(t);
     return rc;
 }

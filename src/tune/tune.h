@@ -17,9 +17,6 @@ int best_share(const struct pp_best_spec *spec, int replica);
 int best_cut(const struct pp_best_spec *spec, const struct pp_costs *costs, bool by_time,
              struct pp_candidate *c);
 
-/* [n_virtual] of a candidate with a cut of its own. */
-void best_ranges(const struct pp_candidate *c, int *first, int *last);
-
 /* The candidate as it would run. Errors: PP_ECONFIG (not legal), PP_ERESOURCE. The caller owns both,
  * whatever it returns; cfg is pp_free()d after l. */
 int best_lay_out(const struct pp_best_spec *spec, const struct pp_costs *costs,

@@ -322,7 +322,7 @@ int pp_diagnosis_open(struct pp_diagnosis *d, const struct pp_layout *layout, co
     PP_TRY(pp_diagnosis_init(d, layout, n));
     for (int r = 0; r < n; r++) {
         char path[PP_PATH_MAX];
-        struct pp_ring *ring = NULL;
+        PP_OWN(pp_ring_destroy) struct pp_ring *ring = NULL;
         int rc = pp_run_dir_ring(dir, r, path);
         if (rc == 0)
             rc = pp_ring_open(path, &ring);
@@ -331,7 +331,6 @@ int pp_diagnosis_open(struct pp_diagnosis *d, const struct pp_layout *layout, co
         PP_TRY_UNDO(rc, pp_diagnosis_fini(d));
         pp_assert(ring != NULL);
         pp_rank_look(ring, &d->views[r]);
-        pp_ring_destroy(&ring);
     }
     pp_diagnosis_judge(d);
     return 0;

@@ -41,16 +41,14 @@ TEST(cap_of_p_gives_zb_h1)
         for (int m = 1; m <= 20; m++) {
             struct spans s, s_h1;
             struct pp_geometry g = {.stages = p, .chunks = 1, .microbatches = m};
-            struct pp_plan *h1 = NULL;
-            struct pp_plan *plan = plan_auto(p, m, p, unit);
+            PP_OWN(pp_plan_destroy) struct pp_plan *h1 = NULL;
+            PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_auto(p, m, p, unit);
             CHECK_OK(pp_plan_build("zb-h1", &g, &h1));
             spans_of(plan, &unit_times, &s);
             spans_of(h1, &unit_times, &s_h1);
             CHECK_INT_EQ(s.makespan, s_h1.makespan);
             if (m > p) /* in fewer rounds the W's of the drain can go elsewhere at no cost */
                 CHECK_INT_EQ(crc_of(plan), crc_of(h1));
-            pp_plan_destroy(&h1);
-            pp_plan_destroy(&plan);
         }
     }
 }
@@ -58,29 +56,26 @@ TEST(cap_of_p_gives_zb_h1)
 TEST(no_costs_are_even_costs)
 {
     struct pp_plan *none = plan_auto(4, 8, 4, (struct pp_schedule_costs){0});
-    struct pp_plan *ones = plan_auto(4, 8, 4, unit);
+    PP_OWN(pp_plan_destroy) struct pp_plan *ones = plan_auto(4, 8, 4, unit);
     struct pp_plan *thirds =
         plan_auto(4, 8, 4, (struct pp_schedule_costs){1 / 3., 1 / 3., 1 / 3., 0});
     CHECK_INT_EQ(crc_of(none), 0x6f82b291); /* zb-h1, p4 m8 */
     CHECK_INT_EQ(crc_of(ones), 0x6f82b291);
     CHECK_INT_EQ(crc_of(thirds), 0x6f82b291);
     pp_plan_destroy(&none);
-    pp_plan_destroy(&ones);
     pp_plan_destroy(&thirds);
 }
 
 TEST(cap_of_2p_gives_the_published_rows)
 {
-    struct pp_plan *plan = plan_auto(4, 8, 8, unit);
-    char *text = printed(plan, pp_plan_print_csv);
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_auto(4, 8, 8, unit);
+    PP_OWN_MEMORY char *text = printed(plan, pp_plan_print_csv);
     const char *r0 = "0F0,0F1,0F2,0F3,0F4,0F5,0F6,0I0,0F7,0W0,0I1,0W1,0I2,0W2,0I3,0W3,0I4,0W4,0I5,"
                      "0W5,0I6,0W6,0I7,0W7\n";
     const char *r3 = "3F0,3I0,3F1,3I1,3F2,3I2,3F3,3I3,3F4,3I4,3F5,3I5,3F6,3I6,3F7,3I7,3W0,3W1,3W2,"
                      "3W3,3W4,3W5,3W6,3W7\n";
     assert_memory_equal(text, r0, strlen(r0));
     CHECK_STR_EQ(text + strlen(text) - strlen(r3), r3);
-    free(text);
-    pp_plan_destroy(&plan);
 }
 
 TEST(nobody_waits_with_cap_2p)
@@ -106,11 +101,10 @@ TEST(no_rank_holds_more_than_the_cap)
         double cap = 1 + random_below(4 * p) / 2.0;
         struct pp_schedule_costs costs = {random_below(9) / 4., random_below(9) / 4.,
                                           random_below(9) / 4., random_below(5) / 8.};
-        struct pp_plan *plan = plan_auto(p, m, cap, costs);
+        PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_auto(p, m, cap, costs);
         assert_true(peak_of(plan) <= cap);
         if (round % 8 == 0)
             run_in_all_ways(plan);
-        pp_plan_destroy(&plan);
     }
 }
 
@@ -119,12 +113,11 @@ static struct pp_plan *plan_paper(const struct pp_zb_auto *z, int64_t *span)
 {
     struct pp_emit lists[8] = {{0}};
     struct pp_emit *ranks[8];
-    struct pp_emit_all all = {.ranks = ranks};
     struct lists l = {.g = {.stages = z->p, .chunks = 1, .microbatches = z->m}};
     struct pp_plan *plan = NULL;
     for (int r = 0; r < z->p; r++)
         ranks[r] = &lists[r];
-    CHECK_OK(pp_zb_auto_emit(z, &all, span));
+    CHECK_OK(pp_zb_auto_emit(z, ranks, span));
     for (int r = 0; r < z->p; r++) {
         l.rank_of[r] = r;
         l.cells[r] = lists[r].cells;
@@ -211,11 +204,10 @@ TEST(honest_memory_needs_a_higher_cap_for_the_same_bubble)
         struct spans s;
         struct pp_schedule_costs costs = {(double)k->f, (double)k->i, (double)k->w,
                                           (double)k->comm};
-        struct pp_plan *plan = plan_auto(8, k->m, 8 * caps[i], costs);
+        PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_auto(8, k->m, 8 * caps[i], costs);
         spans_of(plan, &(struct times){.f = k->f, .i = k->i, .w = k->w, .comm = k->comm}, &s);
         check_bubble(1.0 - (double)(k->m * (k->f + k->i + k->w)) / (double)s.longest, bubbles[i]);
         CHECK_INT_EQ(peak_of(plan), (int)(8 * caps[i]));
-        pp_plan_destroy(&plan);
     }
 }
 
@@ -223,7 +215,7 @@ TEST(every_shape_is_proved)
 {
     for (int p = 1; p <= 8; p++) {
         for (int m = 1; m <= 20; m++) {
-            struct pp_plan *plan = plan_auto(p, m, 0, unit);
+            PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_auto(p, m, 0, unit);
             CHECK_OK(pp_plan_prove(plan));
             for (int r = 0; r < p; r++) {
                 int next = 0;
@@ -234,7 +226,6 @@ TEST(every_shape_is_proved)
                 }
                 CHECK_INT_EQ(next, m);
             }
-            pp_plan_destroy(&plan);
         }
     }
 }
@@ -274,8 +265,7 @@ TEST(extreme_costs_give_a_plan)
         {.f = 4e-320, .i = 1e-322},
     };
     for (size_t i = 0; i < LEN(table); i++) {
-        struct pp_plan *plan = plan_auto(4, 12, INFINITY, table[i]);
+        PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_auto(4, 12, INFINITY, table[i]);
         CHECK_INT_EQ(plan->ranks[3].n_actions, 36);
-        pp_plan_destroy(&plan);
     }
 }

@@ -168,11 +168,10 @@ static int cpu_open(struct pp_backend *be, int threads)
 
 static void cpu_close(struct pp_backend *be)
 {
-    struct cpu *cpu = be->impl;
+    PP_OWN_MEMORY struct cpu *cpu = be->impl;
     denormals_restore(cpu->control);
     if (cpu->gemm == &cpu_gemm_cblas)
         blas_leave(be->choice.threads);
-    pp_free(cpu);
 }
 
 static size_t packed_floats(const struct pp_backend_choice *choice, int O, int I)

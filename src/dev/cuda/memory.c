@@ -121,10 +121,9 @@ int cuda_scratch(struct cuda *c, size_t bytes, void **out)
 void cuda_scratch_free(struct cuda *c)
 {
     while (c->blocks) {
-        struct cuda_block *block = c->blocks;
+        PP_OWN_MEMORY struct cuda_block *block = c->blocks;
         c->blocks = block->next;
         cudaFree(block->p);
-        pp_free(block);
     }
     c->scratch = NULL;
     c->scratch_bytes = 0;

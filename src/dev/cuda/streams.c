@@ -35,9 +35,8 @@ int cuda_mark_create(struct pp_backend *be, bool timed, void **mark)
 
 void cuda_mark_destroy(struct pp_backend *be, void *mark)
 {
-    struct mark *m = mark;
+    PP_OWN_MEMORY struct mark *m = mark;
     cudaEventDestroy(m->event);
-    pp_free(m);
 }
 
 int cuda_mark_set(struct pp_backend *be, void *mark)

@@ -233,7 +233,7 @@ static void search(struct greedy *y, enum pp_greedy mode)
             try_knobs(y, (int)(room * part / 4), knobs, &best);
 }
 
-static int emit_best(struct greedy *y, bool whole, struct pp_emit_all *e)
+static int emit_best(struct greedy *y, bool whole, struct pp_emit **e)
 {
     memset(y->done, 0, 3 * (size_t)y->n_virtual * sizeof(*y->done));
     for (size_t k = 0; k < y->row * (size_t)y->g->stages; k++) {
@@ -242,38 +242,35 @@ static int emit_best(struct greedy *y, bool whole, struct pp_emit_all *e)
         if (whole && op == PP_OP_W)
             continue;
         op = whole && op == PP_OP_I ? PP_OP_B : op;
-        PP_TRY(pp_emit_cell(e->ranks[k / y->row], (enum pp_op)op, cell / 3, mb));
+        PP_TRY(pp_emit_cell(e[k / y->row], (enum pp_op)op, cell / 3, mb));
     }
     return 0;
 }
 
 int pp_greedy_emit(const struct pp_geometry *g, enum pp_placement placement, enum pp_greedy mode,
-                   struct pp_emit_all *e)
+                   struct pp_emit **e)
 {
-    int rc = PP_ERESOURCE;
+    size_t p = (size_t)g->stages, n = p * (size_t)g->chunks, m = (size_t)g->microbatches;
+    size_t ops = mode == PP_GREEDY_FORWARD ? 1 : 3;
+    PP_TAKE(int32_t, done, 3 * n);
+    PP_TAKE(int64_t, end, 2 * n * m);
+    PP_TAKE(struct lane, lanes, p);
+    PP_TAKE(int64_t, begin, p);
+    PP_TAKE(int32_t, cells, ops * n * m);
+    PP_TAKE(int32_t, best, ops * n * m);
     struct greedy y = {.g = g,
                        .ticks = mode == PP_GREEDY_SPLIT ? g->ticks : NULL,
                        .again = mode == PP_GREEDY_SPLIT ? g->again : NULL,
                        .placement = placement,
-                       .ops = mode == PP_GREEDY_FORWARD ? 1 : 3,
-                       .n_virtual = g->stages * g->chunks};
-    size_t n = (size_t)y.n_virtual, m = (size_t)g->microbatches;
-    y.row = (size_t)y.ops * (size_t)g->chunks * m;
-    y.done = pp_alloc(3 * n, sizeof(*y.done));
-    y.end = pp_alloc(2 * n * m, sizeof(*y.end));
-    y.lanes = pp_alloc((size_t)g->stages, sizeof(*y.lanes));
-    y.begin = pp_alloc((size_t)g->stages, sizeof(*y.begin));
-    y.cells = pp_alloc((size_t)y.ops * n * m, sizeof(*y.cells));
-    y.best = pp_alloc((size_t)y.ops * n * m, sizeof(*y.best));
-    if (y.done && y.end && y.lanes && y.begin && y.cells && y.best) {
-        search(&y, mode);
-        rc = emit_best(&y, mode == PP_GREEDY_WHOLE, e);
-    }
-    pp_free(y.done);
-    pp_free(y.end);
-    pp_free(y.lanes);
-    pp_free(y.begin);
-    pp_free(y.cells);
-    pp_free(y.best);
-    return rc;
+                       .ops = (int)ops,
+                       .n_virtual = (int)n,
+                       .done = done,
+                       .end = end,
+                       .lanes = lanes,
+                       .begin = begin,
+                       .cells = cells,
+                       .best = best,
+                       .row = ops * (size_t)g->chunks * m};
+    search(&y, mode);
+    return emit_best(&y, mode == PP_GREEDY_WHOLE, e);
 }

@@ -24,7 +24,7 @@ static int check(const struct pp_geometry *g)
     return 0;
 }
 
-static int emit_all(const struct pp_geometry *g, struct pp_emit_all *e)
+static int emit_all(const struct pp_geometry *g, struct pp_emit **e)
 {
     return pp_greedy_emit(g, PP_PLACE_V, PP_GREEDY_WHOLE, e);
 }

@@ -39,21 +39,15 @@ static void pattern(int p, int *first)
         put_b(first + (size_t)r * PP_V_KINDS, PP_V_IA, &now, &since_pause);
 }
 
-static int emit_all(const struct pp_geometry *g, struct pp_emit_all *e)
+static int emit_all(const struct pp_geometry *g, struct pp_emit **e)
 {
-    int *first;
-    PP_ALLOC(first, (size_t)g->stages * PP_V_KINDS);
+    PP_TAKE(int, first, (size_t)g->stages *PP_V_KINDS);
+    PP_OWN(pp_v_grid_fini) struct pp_v_grid grid = {0};
     pattern(g->stages, first);
-    struct pp_v_grid grid;
-    int rc = pp_v_grid_init(&grid, g->stages, g->microbatches, true, first);
-    if (rc == 0) {
-        pp_v_grid_count(&grid);
-        pp_v_grid_squeeze(&grid);
-        rc = pp_v_grid_emit(&grid, e);
-    }
-    pp_v_grid_fini(&grid);
-    pp_free(first);
-    return rc;
+    PP_TRY(pp_v_grid_init(&grid, g->stages, g->microbatches, true, first));
+    pp_v_grid_count(&grid);
+    pp_v_grid_squeeze(&grid);
+    return pp_v_grid_emit(&grid, e);
 }
 
 const struct pp_schedule_ops schedule_one_f_one_b_v = {

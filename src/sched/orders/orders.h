@@ -87,7 +87,7 @@ enum pp_greedy {
 
 /* Errors: PP_ERESOURCE. */
 int pp_greedy_emit(const struct pp_geometry *g, enum pp_placement placement, enum pp_greedy mode,
-                   struct pp_emit_all *e);
+                   struct pp_emit **e);
 
 /* ---- v_rank.c
  *
@@ -199,7 +199,7 @@ void pp_v_grid_count(struct pp_v_grid *g);
 void pp_v_grid_squeeze(struct pp_v_grid *g);
 
 /* The rows as lists. */
-int pp_v_grid_emit(const struct pp_v_grid *g, struct pp_emit_all *e);
+int pp_v_grid_emit(const struct pp_v_grid *g, struct pp_emit **e);
 
 /* ---- v_control.c
  *
@@ -208,6 +208,6 @@ int pp_v_grid_emit(const struct pp_v_grid *g, struct pp_emit_all *e);
  */
 
 int pp_v_control(const struct pp_geometry *g, void (*pattern)(int p, int rank, int *first),
-                 struct pp_emit_all *e);
+                 struct pp_emit **e);
 
 #endif

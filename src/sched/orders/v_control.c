@@ -110,19 +110,12 @@ static int build(struct control *c, const struct pp_geometry *geo,
 {
     int p = geo->stages;
     int m = geo->microbatches;
-    int32_t *waiting = NULL;
-    int *first;
-    PP_ALLOC(first, (size_t)p * PP_V_KINDS);
+    PP_TAKE(int, first, (size_t)p *PP_V_KINDS);
     for (int r = 0; r < p; r++)
         pattern(p, r, first + (size_t)r * PP_V_KINDS);
-    int rc = pp_v_grid_init(&c->grid, p, m, false, first);
-    if (rc < 0)
-        goto out;
-    rc = PP_ERESOURCE;
-    c->cool = pp_alloc((size_t)p * PP_V_KINDS * (size_t)m, sizeof(*c->cool));
-    waiting = pp_alloc(2 * (size_t)m, sizeof(*waiting));
-    if (!c->cool || !waiting)
-        goto out;
+    PP_TRY(pp_v_grid_init(&c->grid, p, m, false, first));
+    PP_ALLOC(c->cool, (size_t)p * PP_V_KINDS * (size_t)m);
+    PP_TAKE(int32_t, waiting, 2 * (size_t)m);
     for (int r = 0; r < p; r++)
         fill_rank(c, r, waiting);
     pp_v_grid_count(&c->grid);
@@ -130,15 +123,11 @@ static int build(struct control *c, const struct pp_geometry *geo,
     close_ranks(c);
     for (int r = 0; r < p; r++)
         fill_gaps(c, r);
-    rc = 0;
-out:
-    pp_free(waiting);
-    pp_free(first);
-    return rc;
+    return 0;
 }
 
 int pp_v_control(const struct pp_geometry *g, void (*pattern)(int p, int rank, int *first),
-                 struct pp_emit_all *e)
+                 struct pp_emit **e)
 {
     struct control c = {0};
     int rc = build(&c, g, pattern);

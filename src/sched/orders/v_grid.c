@@ -150,7 +150,7 @@ void pp_v_grid_squeeze(struct pp_v_grid *g)
     }
 }
 
-int pp_v_grid_emit(const struct pp_v_grid *g, struct pp_emit_all *e)
+int pp_v_grid_emit(const struct pp_v_grid *g, struct pp_emit **e)
 {
     for (int r = 0; r < g->p; r++) {
         for (int t = 0; t < g->width; t++) {
@@ -162,7 +162,7 @@ int pp_v_grid_emit(const struct pp_v_grid *g, struct pp_emit_all *e)
             enum pp_op op = kind <= PP_V_FZ ? PP_OP_F : kind >= PP_V_WZ ? PP_OP_W : PP_OP_I;
             if (g->fused && op == PP_OP_I)
                 op = PP_OP_B;
-            PP_TRY(pp_emit_cell(e->ranks[r], op, z ? 2 * g->p - 1 - r : r, cell % g->m));
+            PP_TRY(pp_emit_cell(e[r], op, z ? 2 * g->p - 1 - r : r, cell % g->m));
         }
     }
     return 0;

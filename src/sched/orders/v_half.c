@@ -15,7 +15,7 @@ static void pattern(int p, int rank, int *first)
     first[PP_V_IA] = 6 * p + delta - rank - 2;
 }
 
-static int emit_all(const struct pp_geometry *g, struct pp_emit_all *e)
+static int emit_all(const struct pp_geometry *g, struct pp_emit **e)
 {
     return pp_v_control(g, pattern, e);
 }

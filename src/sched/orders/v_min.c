@@ -16,7 +16,7 @@ static void pattern(int p, int rank, int *first)
     first[PP_V_IA] = 4 * p + delta - rank - 1;
 }
 
-static int emit_all(const struct pp_geometry *g, struct pp_emit_all *e)
+static int emit_all(const struct pp_geometry *g, struct pp_emit **e)
 {
     return pp_v_control(g, pattern, e);
 }

@@ -228,44 +228,38 @@ static int64_t search(struct search *s)
     return best;
 }
 
-static int emit_best(const struct search *s, struct pp_emit_all *e)
+static int emit_best(const struct search *s, struct pp_emit **e)
 {
     for (int r = 0; r < s->z->p; r++) {
         int n[3] = {0};
         const uint8_t *cells = s->best + 3 * at(s, r, 0);
         for (size_t k = 0; k < 3 * (size_t)s->z->m; k++)
-            PP_TRY(pp_emit_cell(e->ranks[r], (enum pp_op)cells[k], r, n[cells[k]]++));
+            PP_TRY(pp_emit_cell(e[r], (enum pp_op)cells[k], r, n[cells[k]]++));
     }
     return 0;
 }
 
-int pp_zb_auto_emit(const struct pp_zb_auto *z, struct pp_emit_all *e, int64_t *out_span)
+int pp_zb_auto_emit(const struct pp_zb_auto *z, struct pp_emit **e, int64_t *out_span)
 {
-    int rc = PP_ERESOURCE;
-    size_t p = (size_t)z->p;
-    size_t cells = p * (size_t)z->m;
-    struct search s = {
-        .z = z, .cost = {z->f, z->i, z->w}, .memory = {z->mem_f, -z->mem_i, -z->mem_w}};
-    s.rank = pp_alloc(p, sizeof(*s.rank));
-    s.ahead = pp_alloc(p, sizeof(*s.ahead));
-    s.end_f = pp_alloc(cells, sizeof(*s.end_f));
-    s.end_i = pp_alloc(cells, sizeof(*s.end_i));
-    s.cells = pp_alloc(cells, 3);
-    s.best = pp_alloc(cells, 3);
-    if (!s.rank || !s.ahead || !s.end_f || !s.end_i || !s.cells || !s.best)
-        goto out;
+    size_t p = (size_t)z->p, cells = p * (size_t)z->m;
+    PP_TAKE(struct state, rank, p);
+    PP_TAKE(int, ahead, p);
+    PP_TAKE(int64_t, ends, 2 * cells);
+    PP_TAKE(uint8_t, ops, 6 * cells);
+    struct search s = {.z = z,
+                       .cost = {z->f, z->i, z->w},
+                       .memory = {z->mem_f, -z->mem_i, -z->mem_w},
+                       .rank = rank,
+                       .ahead = ahead,
+                       .end_f = ends,
+                       .end_i = ends + cells,
+                       .cells = ops,
+                       .best = ops + 3 * cells};
     int64_t span = search(&s);
-    rc = emit_best(&s, e);
-    if (rc == 0 && out_span)
+    PP_TRY(emit_best(&s, e));
+    if (out_span)
         *out_span = span;
-out:
-    pp_free(s.rank);
-    pp_free(s.ahead);
-    pp_free(s.end_f);
-    pp_free(s.end_i);
-    pp_free(s.cells);
-    pp_free(s.best);
-    return rc;
+    return 0;
 }
 
 int pp_check_cap(const struct pp_geometry *g)
@@ -311,7 +305,7 @@ static void set_ticks(struct pp_zb_auto *z, const struct pp_schedule_costs *c)
     z->comm = ticks(c->comm, whole ? 0 : longest);
 }
 
-static int emit_all(const struct pp_geometry *g, struct pp_emit_all *e)
+static int emit_all(const struct pp_geometry *g, struct pp_emit **e)
 {
     static const struct pp_schedule_costs unit = {.f = 1, .i = 1, .w = 1};
     const struct pp_schedule_costs *c = &g->costs;

@@ -18,6 +18,6 @@ struct pp_zb_auto {
 
 /* The best of the heuristic's lists. out_span: how long the busiest rank takes, from its own first
  * cell to its own last one; may be NULL. Errors: PP_ERESOURCE. */
-int pp_zb_auto_emit(const struct pp_zb_auto *z, struct pp_emit_all *e, int64_t *out_span);
+int pp_zb_auto_emit(const struct pp_zb_auto *z, struct pp_emit **e, int64_t *out_span);
 
 #endif

@@ -5,7 +5,7 @@
  */
 #include "orders.h"
 
-static int emit_all(const struct pp_geometry *g, struct pp_emit_all *e)
+static int emit_all(const struct pp_geometry *g, struct pp_emit **e)
 {
     return pp_greedy_emit(g, PP_PLACE_LOOP, PP_GREEDY_SPLIT, e);
 }

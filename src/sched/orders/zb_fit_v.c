@@ -2,7 +2,7 @@
 /* zb-fit over a V: rank 0 holds the first chunk and, where their number is even, the last one. */
 #include "orders.h"
 
-static int emit_all(const struct pp_geometry *g, struct pp_emit_all *e)
+static int emit_all(const struct pp_geometry *g, struct pp_emit **e)
 {
     return pp_greedy_emit(g, PP_PLACE_V, PP_GREEDY_SPLIT, e);
 }
